@@ -10,10 +10,12 @@
 #include <sgpu/stage.h>
 
 #include "cases.h"
+#include "made.h"
 #include "memory.h"
 
 enum { PAGE = 4096, SEED = 7, WAYS = 7 };
-static const uint64_t sizes[] = { (uint64_t)4 << 20, (uint64_t)64 << 20 };
+#define SIZE_LARGEST ((uint64_t)64 << 20)
+static const uint64_t sizes[] = { (uint64_t)4 << 20, SIZE_LARGEST };
 
 enum way { PINNED, PAGEABLE, REGISTERED };
 static const struct kind {
@@ -36,7 +38,6 @@ struct source {
 	struct staging *s;
 	const struct kind *kind;
 	void *memory;
-	bool registered;
 	int failed;
 };
 
@@ -46,14 +47,12 @@ struct staging {
 	struct sgpu_stream **streams;  /* one a thread */
 	sgpu_devptr to;
 	void *check;
-	uint64_t room, size;
+	uint64_t size;
 	unsigned threads;
 	struct source sources[WAYS];
 	int count;
 	bool waived[WAYS];
 	int near, far;                 /* nodes; -1: there is none */
-	cpu_set_t processors;          /* on which the thread ran before */
-	bool bound;
 };
 
 /* ---- copies ---- */
@@ -138,41 +137,21 @@ static int time_unregister(void *argument, uint64_t *ns, struct sgpu_error *erro
 }
 
 /* ---- memory ---- */
-static void close_sources(struct staging *s)
+static int open_source(struct staging *s, struct source *source, int node, bool registers, struct sgpu_error *error)
 {
-	while (s->count > 0) {
-		struct source *source = &s->sources[--s->count];
-
-		if (source->registered) {
-			sgpu_host_unregister(s->bench->device, source->memory);
-		}
-		if (source->kind->way == PINNED) {
-			sgpu_host_free(s->bench->device, &source->memory, s->size);
-		} else {
-			bench_unmap(&source->memory, s->size);
-		}
-	}
-}
-
-static int open_source(struct staging *s, struct source *source, int node, struct sgpu_error *error)
-{
-	const struct sgpu_device_info *info = &s->bench->info;
+	struct sgpu_bench *bench = s->bench;
 	const enum way way = source->kind->way;
 	int rc;
 
-	if (way == PINNED ? !info->pins_host_memory : way == REGISTERED && !info->registers) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "not to be had with device '%s'", info->selector);
+	if (way == PINNED ? !bench->info.pins_host_memory : way == REGISTERED && !bench->info.registers) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "not to be had with device '%s'", bench->info.selector);
 	}
-	rc = way == PINNED ? sgpu_host_alloc(s->bench->device, s->size, &source->memory, error) :
-			     bench_map_pages(s->size, source->kind->pages, node, &source->memory, error);
+	rc = way == PINNED ? sgpu_bench_new_pinned(bench, s->size, &source->memory, error) :
+			     bench_new_pages(bench, s->size, source->kind->pages, node, &source->memory, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(source->memory, s->size, SEED);
 	}
-	if (rc == SGPU_OK && way == REGISTERED) {
-		rc = sgpu_host_register(s->bench->device, source->memory, s->size, error);
-		source->registered = rc == SGPU_OK;
-	}
-	return rc;
+	return rc || way != REGISTERED || !registers ? rc : sgpu_bench_register(bench, source->memory, s->size, error);
 }
 
 /* What is not to be had is told once. */
@@ -180,18 +159,18 @@ static int open_sources(struct staging *s, int node, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
+	s->count = 0;
 	for (int i = 0; rc == SGPU_OK && i < WAYS; i++) {
-		struct source *source = &s->sources[s->count++];
+		struct source *source = &s->sources[s->count];
 
 		*source = (struct source){ .s = s, .kind = &kinds[i] };
-		rc = open_source(s, source, node, error);
+		rc = open_source(s, source, node, true, error);
+		s->count += rc == SGPU_OK;
 		if (rc == SGPU_EUNAVAILABLE) {
 			if (!s->waived[i]) {
 				sgpu_bench_waive(s->bench, NULL, kinds[i].name, "%s", error->text);
 			}
 			s->waived[i] = true;
-			bench_unmap(&source->memory, s->size);
-			s->count--;
 			rc = SGPU_OK;
 		}
 	}
@@ -216,57 +195,59 @@ static int measure_copies(struct staging *s, int node, struct sgpu_error *error)
 	return sgpu_bench_measure(s->bench, &point, variants, s->count, error);
 }
 
-static int measure_registering(struct staging *s, struct source *source, struct sgpu_error *error)
+/* Of pages that were not registered before. */
+static int measure_registering(struct staging *s, const struct kind *kind, struct sgpu_error *error)
 {
+	struct source source = { .s = s, .kind = kind };
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "register", .run = time_register, .argument = source },
-		{ .name = "unregister", .run = time_unregister, .argument = source },
+		{ .name = "register", .run = time_register, .argument = &source },
+		{ .name = "unregister", .run = time_unregister, .argument = &source },
 	};
 	const struct sgpu_bench_point point = {
-		.parameters = { { "size_bytes", NULL, s->size }, { "memory", source->kind->name, 0 } },
+		.parameters = { { "size_bytes", NULL, s->size }, { "memory", kind->name, 0 } },
 		.operations = s->size / PAGE,
 	};
+	const size_t mark = sgpu_bench_mark(s->bench);
+	int rc = open_source(s, &source, s->near, false, error);
 
-	sgpu_host_unregister(s->bench->device, source->memory);
-	source->registered = false;
-	return sgpu_bench_measure(s->bench, &point, variants, 2, error);
+	if (rc == SGPU_EUNAVAILABLE) {
+		sgpu_bench_waive(s->bench, &point, NULL, "%s", error->text);
+		return SGPU_OK;
+	}
+	rc = rc ? rc : sgpu_bench_measure(s->bench, &point, variants, 2, error);
+	sgpu_bench_release(s->bench, mark);
+	return rc;
 }
 
 static int measure_node(struct staging *s, int node, struct sgpu_error *error)
 {
 	const unsigned jobs = s->bench->options.jobs;
+	const size_t mark = sgpu_bench_mark(s->bench);
 	int rc = open_sources(s, node, error);
 
 	for (unsigned threads = 1; rc == SGPU_OK && threads < 2 * jobs; threads *= 2) {
 		s->threads = threads < jobs ? threads : jobs;
 		rc = measure_copies(s, node, error);
 	}
+	sgpu_bench_release(s->bench, mark);
 	for (int i = 0; rc == SGPU_OK && node == s->near && i < s->count; i++) {
-		if (s->sources[i].registered) {
-			rc = measure_registering(s, &s->sources[i], error);
+		if (s->sources[i].kind->way == REGISTERED) {
+			rc = measure_registering(s, s->sources[i].kind, error);
 		}
 	}
-	close_sources(s);
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
-	const struct sgpu_bench_point far = { .parameters = { { "memory_node", "far", 0 } } };
-	struct staging *s = state;
-	int rc = SGPU_OK;
+	struct staging *s = argument;
+	int rc;
 
-	if (s->far < 0 && s->room > 0) {
-		sgpu_bench_waive(bench, &far, NULL, "no second NUMA node is known here");
-	}
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(sizes); i++) {
-		if (sgpu_bench_wants(bench, sizes[i])) {
-			s->size = sizes[i];
-			rc = measure_node(s, s->near, error);
-			rc = rc == SGPU_OK && s->far >= 0 ? measure_node(s, s->far, error) : rc;
-		}
-	}
-	return rc;
+	s->size = size;
+	rc = bench_new_pages(s->bench, size, BENCH_PAGES_ANY, -1, &s->check, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(s->bench, size, &s->to, error);
+	rc = rc ? rc : measure_node(s, s->near, error);
+	return rc == SGPU_OK && s->far >= 0 ? measure_node(s, s->far, error) : rc;
 }
 
 /* The threads run near the device; where that is not known, on any node. */
@@ -279,61 +260,47 @@ static int choose_nodes(struct staging *s, struct sgpu_error *error)
 	if (rc == SGPU_OK && count > 0) {
 		s->near = s->bench->info.numa_node >= 0 ? s->bench->info.numa_node : nodes[0].node;
 		for (int i = 0; i < count; i++) {
-			s->far = nodes[i].node != s->near && nodes[i].free > 8 * s->room ? nodes[i].node : s->far;
+			s->far = nodes[i].node != s->near && nodes[i].free > 8 * SIZE_LARGEST ? nodes[i].node : s->far;
 		}
-		s->bound = sched_getaffinity(0, sizeof(s->processors), &s->processors) == 0;
 		rc = sgpu_numa_run(s->near, error);
 	}
 	free(nodes);
 	return rc;
 }
 
-static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
+static int measure_sizes(struct staging *s, struct sgpu_error *error)
 {
-	struct staging *s = calloc(1, sizeof(*s));
-	int rc;
+	const struct sgpu_bench_point far = { .parameters = { { "memory_node", "far", 0 } } };
+	const unsigned jobs = s->bench->options.jobs;
+	int rc = choose_nodes(s, error);
 
-	*state = s;
-	if (!s) {
-		return sgpu_fail_nomem(error);
+	if (rc == SGPU_OK && s->far < 0) {
+		sgpu_bench_waive(s->bench, &far, NULL, "no second NUMA node is known here");
 	}
-	s->bench = bench;
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
-		s->room = sgpu_bench_wants(bench, sizes[i]) ? sizes[i] : s->room;
+	rc = rc ? rc : bench_new_pool(s->bench, &s->pool, error);
+	rc = rc ? rc : sgpu_bench_new(s->bench, jobs * sizeof(*s->streams), (void **)&s->streams, error);
+	for (unsigned i = 0; rc == SGPU_OK && i < jobs; i++) {
+		rc = sgpu_bench_new_stream(s->bench, &s->streams[i], error);
 	}
-	if (s->room == 0) {
-		return SGPU_OK;
-	}
-	rc = choose_nodes(s, error);
-	rc = rc ? rc : sgpu_bench_fits(bench, (WAYS + 1) * s->room, s->room, error);
-	rc = rc ? rc : sgpu_pool_create(bench->options.jobs, &s->pool, error);
-	s->streams = calloc(bench->options.jobs, sizeof(struct sgpu_stream *));
-	rc = rc ? rc : s->streams ? bench_map(s->room, &s->check, error) : sgpu_fail_nomem(error);
-	rc = rc ? rc : sgpu_device_alloc(bench->device, s->room, &s->to, error);
-	for (unsigned i = 0; rc == SGPU_OK && i < bench->options.jobs; i++) {
-		rc = sgpu_stream_create(bench->device, &s->streams[i], error);
-	}
-	return rc;
+	return rc ? rc : bench_each_size(s->bench, sizes, SGPU_ARRAY_LENGTH(sizes), (struct bench_need){ WAYS + 1, 1, 0 },
+					 measure_size, s, error);
 }
 
-static void teardown(struct sgpu_bench *bench, void *state)
+static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	struct staging *s = state;
+	struct staging s = { .bench = bench };
+	cpu_set_t processors; /* on which the thread ran before */
+	const bool bound = sched_getaffinity(0, sizeof(processors), &processors) == 0;
+	int rc = SGPU_OK;
 
-	if (!s) {
-		return;
+	(void)state;
+	if (sgpu_bench_wants(bench, sizes[0]) || sgpu_bench_wants(bench, SIZE_LARGEST)) {
+		rc = measure_sizes(&s, error);
 	}
-	for (unsigned i = 0; s->streams && i < bench->options.jobs; i++) {
-		sgpu_stream_free(&s->streams[i]);
+	if (bound) {
+		(void)sched_setaffinity(0, sizeof(processors), &processors);
 	}
-	free(s->streams);
-	sgpu_device_free(bench->device, &s->to, s->room);
-	bench_unmap(&s->check, s->room);
-	sgpu_pool_free(&s->pool);
-	if (s->bound) {
-		(void)sched_setaffinity(0, sizeof(s->processors), &s->processors);
-	}
-	free(s);
+	return rc;
 }
 
 const struct sgpu_bench_case case_staging = {
@@ -341,7 +308,5 @@ const struct sgpu_bench_case case_staging = {
 	.help = "4 KiB from each kind of host memory to the device, by threads and NUMA node, and registered",
 	.unit = SGPU_BENCH_NS,
 	.requires = SGPU_BENCH_DEVICE,
-	.setup = setup,
 	.run = run,
-	.teardown = teardown,
 };
