@@ -2,15 +2,14 @@
  *
  * aead-cpu: AES-256-GCM on the CPU, in chunks of the sealed format: one core in cache, and all cores on memory.
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/crypto.h>
-#include <sgpu/seal.h>
-
 #include "cases.h"
+#include "made.h"
 
 enum { CHUNKS = 64, SEED = 1, PARTS_A_THREAD = 4 }; /* a sample of one core: 1 MiB, all in one chunk's memory */
+
+static const uint8_t key[SGPU_KEY_SIZE] = { 1 };
 
 /* One core: the same chunk again and again. */
 struct core {
@@ -26,58 +25,59 @@ struct part {
 	int rc;
 };
 
+enum work { COPY, SEAL, OPEN };
+static const char *const work_names[] = { "copy", "seal", "open" };
+
 struct all {
+	struct sgpu_bench *bench;
 	struct sgpu_pool *pool;
 	struct sgpu_sealed_keys keys;
 	struct part *parts;
 	unsigned count;
 	uint64_t size;
-	bool opens;
-	uint8_t *plain, *sealed, *opened;
+	enum work work;
+	void *plain, *sealed, *opened;
 };
+
+static int run_core(struct core *c, enum work work, int times, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < times; i++) {
+		rc = work == OPEN ? sgpu_aead_open(c->aead, c->nonce, c->sealed, SGPU_CHUNK, c->opened, c->tag) :
+				    sgpu_aead_seal(c->aead, c->nonce, c->in, SGPU_CHUNK, c->sealed, c->tag);
+	}
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot %s: %s", work_names[work], sgpu_strerror(rc));
+}
 
 static int seal_core(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	struct core *c = argument;
-	int rc = SGPU_OK;
-
 	(void)ns;
-	for (int i = 0; rc == SGPU_OK && i < CHUNKS; i++) {
-		rc = sgpu_aead_seal(c->aead, c->nonce, c->in, SGPU_CHUNK, c->sealed, c->tag);
-	}
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot seal: %s", sgpu_strerror(rc));
+	return run_core(argument, SEAL, CHUNKS, error);
 }
 
 static int open_core(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	struct core *c = argument;
-	int rc = SGPU_OK;
-
 	(void)ns;
-	for (int i = 0; rc == SGPU_OK && i < CHUNKS; i++) {
-		rc = sgpu_aead_open(c->aead, c->nonce, c->sealed, SGPU_CHUNK, c->opened, c->tag);
-	}
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot open: %s", sgpu_strerror(rc));
+	return run_core(argument, OPEN, CHUNKS, error);
 }
 
 static int prepare_core(void *argument, struct sgpu_error *error)
 {
 	struct core *c = argument;
-	int rc;
 
 	sgpu_bench_fill(c->in, sizeof(c->in), SEED);
 	memset(c->opened, 0, sizeof(c->opened));
-	rc = sgpu_aead_seal(c->aead, c->nonce, c->in, SGPU_CHUNK, c->sealed, c->tag);
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot seal: %s", sgpu_strerror(rc));
+	return run_core(c, SEAL, 1, error);
 }
 
 /* What was sealed opens to what it was made from. */
 static int verify_core(void *argument, struct sgpu_error *error)
 {
 	struct core *c = argument;
-	int rc = sgpu_aead_open(c->aead, c->nonce, c->sealed, SGPU_CHUNK, c->opened, c->tag);
 
-	if (rc == SGPU_OK && sgpu_bench_check(c->opened, sizeof(c->opened), SEED) == sizeof(c->opened)) {
+	if (run_core(c, OPEN, 1, NULL) == SGPU_OK &&
+	    sgpu_bench_check(c->opened, sizeof(c->opened), SEED) == sizeof(c->opened)) {
 		return SGPU_OK;
 	}
 	return sgpu_fail(error, SGPU_EDIFFERS, "a chunk does not open to what was sealed");
@@ -119,24 +119,21 @@ static int measure_direction(struct sgpu_bench *bench, const char *direction, st
 	return sgpu_bench_measure(bench, &point, variants, count, error);
 }
 
-static int measure_core(struct sgpu_bench *bench, const uint8_t key[SGPU_KEY_SIZE], struct sgpu_error *error)
+static int measure_core(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const char *names[PROVIDERS_MAX];
-	int count = order_providers(names), rc = SGPU_OK;
-	struct core *cores = calloc(PROVIDERS_MAX, sizeof(*cores));
+	const int count = order_providers(names);
+	const size_t mark = sgpu_bench_mark(bench);
+	void *memory = NULL;
+	int rc = sgpu_bench_new(bench, PROVIDERS_MAX * sizeof(struct core), &memory, error);
+	struct core *cores = memory;
 
-	if (!cores) {
-		return sgpu_fail_nomem(error);
-	}
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = sgpu_aead_create(names[i], key, &cores[i].aead, error);
+		rc = bench_new_aead(bench, names[i], key, &cores[i].aead, error);
 	}
 	rc = rc ? rc : measure_direction(bench, "seal", cores, names, count, error);
 	rc = rc ? rc : measure_direction(bench, "open", cores, names, count, error);
-	for (int i = 0; i < count; i++) {
-		sgpu_aead_free(&cores[i].aead);
-	}
-	free(cores);
+	sgpu_bench_release(bench, mark);
 	return rc;
 }
 
@@ -147,51 +144,40 @@ static void work(void *argument, uint64_t begin, uint64_t end)
 
 	for (uint64_t i = begin; i < end; i++) {
 		struct part *p = &a->parts[i];
-		uint8_t *sealed = a->sealed + p->first * SGPU_SEALED_CHUNK;
-		uint64_t sealed_size = p->size / SGPU_CHUNK * SGPU_SEALED_CHUNK, at = p->first * SGPU_CHUNK;
+		const uint64_t at = p->first * SGPU_CHUNK;
+		uint8_t *plain = (uint8_t *)a->plain + at, *opened = (uint8_t *)a->opened + at;
+		uint8_t *sealed = (uint8_t *)a->sealed + p->first * SGPU_SEALED_CHUNK;
 
-		p->rc = a->opens ?
-			sgpu_open_chunks(p->aead, &a->keys, p->first, false, sealed, sealed_size,
-					 a->opened + at, NULL) :
-			sgpu_seal_chunks(p->aead, &a->keys, p->first, false, a->plain + at, p->size, sealed);
+		if (a->work == COPY) {
+			memcpy(opened, plain, p->size);
+		} else if (a->work == SEAL) {
+			p->rc = sgpu_seal_chunks(p->aead, &a->keys, p->first, false, plain, p->size, sealed);
+		} else {
+			p->rc = sgpu_open_chunks(p->aead, &a->keys, p->first, false, sealed,
+						 sgpu_run_sealed_size(p->size, false), opened, NULL);
+		}
 	}
 }
 
-static int run_all(struct all *a, bool opens, struct sgpu_error *error)
+static int run_all(struct all *a, enum work what, struct sgpu_error *error)
 {
 	int rc;
 
-	a->opens = opens;
+	a->work = what;
 	sgpu_pool_enter(a->pool);
 	rc = sgpu_pool_for(a->pool, a->count, 1, work, a);
 	sgpu_pool_leave(a->pool);
 	for (unsigned i = 0; rc == SGPU_OK && i < a->count; i++) {
 		rc = a->parts[i].rc;
 	}
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot %s: %s", opens ? "open" : "seal", sgpu_strerror(rc));
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot %s: %s", work_names[what], sgpu_strerror(rc));
 }
 
 /* What the memory can do: a copy of the same bytes by as many threads. */
-static void copy(void *argument, uint64_t begin, uint64_t end)
-{
-	struct all *a = argument;
-
-	for (uint64_t i = begin; i < end; i++) {
-		memcpy(a->opened + a->parts[i].first * SGPU_CHUNK, a->plain + a->parts[i].first * SGPU_CHUNK,
-		       a->parts[i].size);
-	}
-}
-
 static int copy_all(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	struct all *a = argument;
-	int rc;
-
 	(void)ns;
-	sgpu_pool_enter(a->pool);
-	rc = sgpu_pool_for(a->pool, a->count, 1, copy, a);
-	sgpu_pool_leave(a->pool);
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot copy: %s", sgpu_strerror(rc));
+	return run_all(argument, COPY, error);
 }
 
 static int verify_copy(void *argument, struct sgpu_error *error)
@@ -204,13 +190,13 @@ static int verify_copy(void *argument, struct sgpu_error *error)
 static int seal_all(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	(void)ns;
-	return run_all(argument, false, error);
+	return run_all(argument, SEAL, error);
 }
 
 static int open_all(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	(void)ns;
-	return run_all(argument, true, error);
+	return run_all(argument, OPEN, error);
 }
 
 static int verify_all(void *argument, struct sgpu_error *error)
@@ -219,94 +205,73 @@ static int verify_all(void *argument, struct sgpu_error *error)
 	int rc;
 
 	memset(a->opened, 0, a->size);
-	rc = run_all(a, true, error);
+	rc = run_all(a, OPEN, error);
 	if (rc == SGPU_OK && sgpu_bench_check(a->opened, a->size, SEED) != a->size) {
 		rc = sgpu_fail(error, SGPU_EDIFFERS, "a chunk does not open to what was sealed");
 	}
 	return rc;
 }
 
-static void free_all(struct all *a)
+static int make_all(struct all *a, uint64_t size, struct sgpu_error *error)
 {
-	for (unsigned i = 0; a->parts && i < a->count; i++) {
-		sgpu_aead_free(&a->parts[i].aead);
-	}
-	sgpu_pool_free(&a->pool);
-	free(a->parts);
-	free(a->plain);
-	free(a->sealed);
-	free(a->opened);
-	sgpu_wipe(&a->keys, sizeof(a->keys));
-}
-
-static int make_all(struct all *a, uint64_t size, unsigned threads, const uint8_t key[SGPU_KEY_SIZE],
-		    struct sgpu_error *error)
-{
-	uint64_t chunks = size / SGPU_CHUNK, at = 0;
+	const unsigned threads = a->bench->options.jobs;
+	const uint64_t chunks = size / SGPU_CHUNK;
+	uint64_t at = 0;
+	void *parts = NULL;
 	int rc = sgpu_sealed_keys_new(key, "", 0, &a->keys, error);
 
 	a->size = size;
 	a->count = chunks < threads * PARTS_A_THREAD ? (unsigned)chunks : threads * PARTS_A_THREAD;
-	a->parts = calloc(a->count, sizeof(*a->parts));
-	a->plain = malloc(size);
-	a->sealed = malloc(chunks * SGPU_SEALED_CHUNK);
-	a->opened = malloc(size);
-	if (rc == SGPU_OK && (!a->parts || !a->plain || !a->sealed || !a->opened)) {
-		return sgpu_fail_nomem(error);
-	}
-	rc = rc ? rc : sgpu_pool_create(threads, &a->pool, error);
-	sgpu_bench_fill(a->plain, size, SEED);
+	rc = rc ? rc : sgpu_bench_new(a->bench, a->count * sizeof(*a->parts), &parts, error);
+	rc = rc ? rc : sgpu_bench_new(a->bench, size, &a->plain, error);
+	rc = rc ? rc : sgpu_bench_new(a->bench, chunks * SGPU_SEALED_CHUNK, &a->sealed, error);
+	rc = rc ? rc : sgpu_bench_new(a->bench, size, &a->opened, error);
+	rc = rc ? rc : bench_new_pool(a->bench, &a->pool, error);
+	a->parts = parts;
 	for (unsigned i = 0; rc == SGPU_OK && i < a->count; i++) {
-		uint64_t end = chunks * (i + 1) / a->count;
+		const uint64_t end = chunks * (i + 1) / a->count;
 
 		a->parts[i] = (struct part){ .first = at, .size = (end - at) * SGPU_CHUNK };
 		at = end;
-		rc = sgpu_aead_create(NULL, a->keys.key, &a->parts[i].aead, error);
+		rc = bench_new_aead(a->bench, NULL, a->keys.key, &a->parts[i].aead, error);
+	}
+	if (rc == SGPU_OK) {
+		sgpu_bench_fill(a->plain, size, SEED);
 	}
 	return rc;
 }
 
-static int measure_all(struct sgpu_bench *bench, uint64_t size, const uint8_t key[SGPU_KEY_SIZE],
-		       struct sgpu_error *error)
+static int measure_all(void *argument, uint64_t size, struct sgpu_error *error)
 {
-	unsigned jobs = bench->options.jobs;
-	struct sgpu_error lack;
-	struct all a = { 0 };
+	struct all *a = argument;
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "copy", .run = copy_all, .verify = verify_copy, .argument = &a },
-		{ .name = "seal", .run = seal_all, .verify = verify_all, .argument = &a },
-		{ .name = "open", .run = open_all, .verify = verify_all, .argument = &a },
+		{ .name = "copy", .run = copy_all, .verify = verify_copy, .argument = a },
+		{ .name = "seal", .run = seal_all, .verify = verify_all, .argument = a },
+		{ .name = "open", .run = open_all, .verify = verify_all, .argument = a },
 	};
 	const struct sgpu_bench_point point = {
-		.parameters = { { "threads", NULL, jobs }, { "size_bytes", NULL, size } },
+		.parameters = { { "threads", NULL, a->bench->options.jobs }, { "size_bytes", NULL, size } },
 		.bytes = size,
 	};
+	struct sgpu_error lack;
 	int rc;
 
-	if (sgpu_bench_fits(bench, 3 * size, 0, &lack) != SGPU_OK) {
-		sgpu_bench_waive(bench, &point, NULL, "%s", lack.text);
+	if (sgpu_bench_fits(a->bench, 3 * size, 0, &lack) != SGPU_OK) {
+		sgpu_bench_waive(a->bench, &point, NULL, "%s", lack.text);
 		return SGPU_OK;
 	}
-	rc = make_all(&a, size, jobs, key, error);
-	rc = rc ? rc : sgpu_bench_measure(bench, &point, variants, 3, error);
-	free_all(&a);
-	return rc;
+	rc = make_all(a, size, error);
+	return rc ? rc : sgpu_bench_measure(a->bench, &point, variants, 3, error);
 }
 
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	const uint8_t key[SGPU_KEY_SIZE] = { 1 };
-	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	int count = sgpu_bench_sizes(bench, (uint64_t)1 << 20, (uint64_t)1 << 30, sizes), rc = SGPU_OK;
+	struct all a = { .bench = bench };
+	const int rc = sgpu_bench_wants(bench, SGPU_CHUNK) ? measure_core(bench, error) : SGPU_OK;
 
 	(void)state;
-	if (sgpu_bench_wants(bench, SGPU_CHUNK)) {
-		rc = measure_core(bench, key, error);
-	}
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = measure_all(bench, sizes[i], key, error);
-	}
-	return rc;
+	return rc ? rc : bench_sweep(bench, (uint64_t)1 << 20, (uint64_t)1 << 30, (struct bench_need){ 0, 0, 0 },
+				     measure_all, &a, error);
 }
 
 const struct sgpu_bench_case case_aead_cpu = {

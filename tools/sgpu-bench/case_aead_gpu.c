@@ -3,10 +3,10 @@
  * aead-gpu: AES-256-GCM on the device, in chunks of the sealed format, in the device's memory: several calls back to
  * back, timed by the device.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cases.h"
+#include "made.h"
 #include "memory.h"
 
 enum { CALLS_MAX = 32, SEED = 4 };
@@ -18,12 +18,9 @@ enum { CALLS_MAX = 32, SEED = 4 };
 struct aead {
 	struct sgpu_bench *bench;
 	struct sgpu_stream *stream;
-	struct sgpu_device_key *key;
-	struct sgpu_sealed_keys keys;
-	uint64_t size, sealed_size;
-	int calls;
-	void *plain, *sealed, *result;          /* the host's */
+	struct bench_sealed host;
 	sgpu_devptr plain_in, sealed_in, out;
+	int calls;
 	bool opens;
 	struct sgpu_task tasks[CALLS_MAX];
 };
@@ -31,6 +28,7 @@ struct aead {
 static int enqueue(void *argument, struct sgpu_error *error)
 {
 	struct aead *a = argument;
+	const struct bench_sealed *h = &a->host;
 	int rc = SGPU_OK;
 
 	memset(a->tasks, 0, sizeof(a->tasks));
@@ -38,8 +36,8 @@ static int enqueue(void *argument, struct sgpu_error *error)
 		struct sgpu_task *task = &a->tasks[i];
 
 		rc = a->opens ?
-			sgpu_device_open_chunks(a->stream, a->key, 0, true, a->sealed_in, a->sealed_size, a->out, task) :
-			sgpu_device_seal_chunks(a->stream, a->key, 0, true, a->plain_in, a->size, a->out, task);
+			sgpu_device_open_chunks(a->stream, h->key, 0, true, a->sealed_in, h->sealed_size, a->out, task) :
+			sgpu_device_seal_chunks(a->stream, h->key, 0, true, a->plain_in, h->size, a->out, task);
 	}
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot enqueue: %s", sgpu_strerror(rc));
 }
@@ -48,7 +46,7 @@ static int prepare(void *argument, struct sgpu_error *error)
 {
 	struct aead *a = argument;
 
-	return bench_clear(a->stream, a->out, a->sealed_size, error);
+	return bench_clear(a->stream, a->out, a->host.sealed_size, error);
 }
 
 static int run_calls(struct aead *a, bool opens, uint64_t *ns, struct sgpu_error *error)
@@ -75,113 +73,60 @@ static int seal_calls(void *argument, uint64_t *ns, struct sgpu_error *error)
 static int verify_open(void *argument, struct sgpu_error *error)
 {
 	struct aead *a = argument;
-	int rc = bench_from_device(a->stream, a->result, a->out, a->size, error);
+	int rc = bench_from_device(a->stream, a->host.result, a->out, a->host.size, error);
 
-	return rc == SGPU_OK ? bench_verify(a->result, a->size, SEED, error) : rc;
+	return rc == SGPU_OK ? bench_verify(a->host.result, a->host.size, SEED, error) : rc;
 }
 
 /* The bytes that the host's own functions give. */
 static int verify_seal(void *argument, struct sgpu_error *error)
 {
 	struct aead *a = argument;
-	int rc = bench_from_device(a->stream, a->result, a->out, a->sealed_size, error);
+	int rc = bench_from_device(a->stream, a->host.result, a->out, a->host.sealed_size, error);
 
-	if (rc == SGPU_OK && memcmp(a->result, a->sealed, a->sealed_size) != 0) {
+	if (rc == SGPU_OK && memcmp(a->host.result, a->host.sealed, a->host.sealed_size) != 0) {
 		rc = sgpu_fail(error, SGPU_EDIFFERS, "the sealed bytes are not those of the CPU");
 	}
 	return rc;
 }
 
-static int make(struct aead *a, struct sgpu_error *error)
+static int make(struct aead *a, uint64_t size, struct sgpu_error *error)
 {
-	const uint8_t secret[SGPU_KEY_SIZE] = { 4 };
-	struct sgpu_device *device = a->bench->device;
-	struct sgpu_aead *aead = NULL;
-	int rc = sgpu_stream_create(device, &a->stream, error);
+	struct bench_sealed *h = &a->host;
+	int rc = bench_new_sealed(a->bench, a->stream, size, SEED, h, error);
 
-	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &a->keys, error);
-	rc = rc ? rc : sgpu_device_key_load(a->stream, &a->keys, &a->key, error);
-	rc = rc ? rc : sgpu_device_alloc(device, a->size, &a->plain_in, error);
-	rc = rc ? rc : sgpu_device_alloc(device, a->sealed_size, &a->sealed_in, error);
-	rc = rc ? rc : sgpu_device_alloc(device, a->sealed_size, &a->out, error);
-	rc = rc ? rc : sgpu_host_alloc(device, a->size, &a->plain, error);
-	rc = rc ? rc : sgpu_host_alloc(device, a->sealed_size, &a->sealed, error);
-	rc = rc ? rc : sgpu_host_alloc(device, a->sealed_size, &a->result, error);
-	rc = rc ? rc : sgpu_aead_create(NULL, a->keys.key, &aead, error);
-	if (rc == SGPU_OK) {
-		sgpu_bench_fill(a->plain, a->size, SEED);
-		rc = sgpu_seal_chunks(aead, &a->keys, 0, true, a->plain, a->size, a->sealed);
-		rc = rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot seal: %s", sgpu_strerror(rc));
-	}
-	sgpu_aead_free(&aead);
-	rc = rc ? rc : bench_to_device(a->stream, a->plain_in, a->plain, a->size, error);
-	return rc ? rc : bench_to_device(a->stream, a->sealed_in, a->sealed, a->sealed_size, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(a->bench, size, &a->plain_in, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(a->bench, h->sealed_size, &a->sealed_in, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(a->bench, h->sealed_size, &a->out, error);
+	rc = rc ? rc : bench_to_device(a->stream, a->plain_in, h->plain, size, error);
+	return rc ? rc : bench_to_device(a->stream, a->sealed_in, h->sealed, h->sealed_size, error);
 }
 
-static void unmake(struct aead *a)
+static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 {
-	struct sgpu_device *device = a->bench->device;
+	struct aead *a = argument;
+	const uint64_t calls = SAMPLE / size < 1 ? 1 : SAMPLE / size > CALLS_MAX ? CALLS_MAX : SAMPLE / size;
+	const struct sgpu_bench_variant variants[] = {
+		{ .name = "open", .prepare = prepare, .run = open_calls, .verify = verify_open, .argument = a },
+		{ .name = "seal", .prepare = prepare, .run = seal_calls, .verify = verify_seal, .argument = a },
+	};
+	const struct sgpu_bench_point point = {
+		.parameters = { { "size_bytes", NULL, size } },
+		.bytes = size * calls, .operations = calls, .bytes_formula = "operations * size_bytes",
+	};
+	int rc = make(a, size, error);
 
-	sgpu_device_key_free(&a->key);
-	sgpu_stream_free(&a->stream);
-	sgpu_device_free(device, &a->plain_in, a->size);
-	sgpu_device_free(device, &a->sealed_in, a->sealed_size);
-	sgpu_device_free(device, &a->out, a->sealed_size);
-	sgpu_host_free(device, &a->plain, a->size);
-	sgpu_host_free(device, &a->sealed, a->sealed_size);
-	sgpu_host_free(device, &a->result, a->sealed_size);
-	sgpu_wipe(&a->keys, sizeof(a->keys));
-}
-
-static int measure(struct sgpu_bench *bench, uint64_t size, struct sgpu_error *error)
-{
-	struct aead *a = calloc(1, sizeof(*a));
-	uint64_t chunks = size / SGPU_CHUNK + 1, calls = SAMPLE / size;
-	int rc;
-
-	if (!a) {
-		return sgpu_fail_nomem(error);
-	}
-	a->bench = bench;
-	a->size = size;
-	a->sealed_size = size + chunks * SGPU_TAG_SIZE;
-	a->calls = calls < 1 ? 1 : calls > CALLS_MAX ? CALLS_MAX : (int)calls;
-	rc = make(a, error);
-	if (rc == SGPU_OK) {
-		const struct sgpu_bench_variant variants[] = {
-			{ .name = "open", .prepare = prepare, .run = open_calls, .verify = verify_open, .argument = a },
-			{ .name = "seal", .prepare = prepare, .run = seal_calls, .verify = verify_seal, .argument = a },
-		};
-		const struct sgpu_bench_point point = {
-			.parameters = { { "size_bytes", NULL, size } },
-			.bytes = size * (uint64_t)a->calls, .operations = (uint64_t)a->calls,
-			.bytes_formula = "operations * size_bytes",
-		};
-
-		rc = sgpu_bench_measure(bench, &point, variants, 2, error);
-	}
-	unmake(a);
-	free(a);
-	return rc;
+	a->calls = (int)calls;
+	return rc ? rc : sgpu_bench_measure(a->bench, &point, variants, 2, error);
 }
 
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	int count = sgpu_bench_sizes(bench, SIZE_LEAST, SIZE_LARGEST, sizes), rc = SGPU_OK;
+	struct aead a = { .bench = bench };
+	const int rc = sgpu_bench_new_stream(bench, &a.stream, error);
 
 	(void)state;
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, sizes[i] } } };
-		struct sgpu_error lack;
-
-		if (sgpu_bench_fits(bench, 4 * sizes[i], 4 * sizes[i], &lack) != SGPU_OK) {
-			sgpu_bench_waive(bench, &point, NULL, "%s", lack.text);
-		} else {
-			rc = measure(bench, sizes[i], error);
-		}
-	}
-	return rc;
+	return rc ? rc : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 4, 4, 0 }, measure, &a, error);
 }
 
 const struct sgpu_bench_case case_aead_gpu = {
