@@ -8,16 +8,17 @@
  * The share is that part, times the time that sealing (or opening) all of the data takes by itself, over the time of
  * the copy.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "cases.h"
 #include "cli.h"
+#include "made.h"
 #include "memory.h"
 
-enum { SEED = 11, SIZES = 3, PATHS = 3, DEVICES_TRIED = 64 };
+enum { SEED = 11, PATHS = 3 };
 #define MIB ((uint64_t)1 << 20)
-static const uint64_t sizes[SIZES] = { 4 * MIB, 64 * MIB, 1024 * MIB };
+#define SIZE_LARGEST (1024 * MIB)
+static const uint64_t sizes[] = { 4 * MIB, 64 * MIB, SIZE_LARGEST };
 static const enum sgpu_peer_path paths[PATHS] = { SGPU_PEER_STORED, SGPU_PEER_COPIED, SGPU_PEER_HOST };
 /* Chunks a multiprocessor in a chunk run; the library's own choice is 8. */
 static const unsigned depths[] = { 4, 8, 16, 32 };
@@ -38,9 +39,16 @@ struct state {
 	sgpu_devptr sealed, arrived;             /* ciphertext in each */
 	void *host;
 	struct sgpu_device_key *seal_key, *open_key;
-	uint64_t room, sealed_room, size;
+	uint64_t size;
 	struct way ways[PATHS], seal, open;
 };
+
+BENCH_ENDING(end_peer, struct sgpu_peer, sgpu_peer_close)
+
+static void end_shared(struct sgpu_bench *bench, uintptr_t memory, uint64_t second)
+{
+	sgpu_shared_free((struct sgpu_device *)(uintptr_t)second, bench->device, &memory);
+}
 
 static uint64_t sealed_size(uint64_t size)
 {
@@ -184,6 +192,17 @@ static int measure(struct state *s, struct sgpu_error *error)
 	return rc;
 }
 
+/* run: 0 for the library's choice. */
+static int open_way(struct state *s, struct way *way, enum sgpu_peer_path path, uint64_t run, struct sgpu_error *error)
+{
+	const struct sgpu_peer_config config = { .path = path, .run = run };
+	int rc;
+
+	way->state = s;
+	rc = sgpu_peer_open(s->bench->device, s->second, &config, &way->peer, error);
+	return rc ? rc : sgpu_bench_keep(s->bench, end_peer, (uintptr_t)way->peer, 0, error);
+}
+
 /* Chunk runs of other lengths, next to the plain copy. */
 static int measure_runs(struct state *s, struct sgpu_error *error)
 {
@@ -194,155 +213,95 @@ static int measure_runs(struct state *s, struct sgpu_error *error)
 		const struct sgpu_bench_point point = {
 			.parameters = { { "size_bytes", NULL, s->size }, { "run_bytes", NULL, run } }, .bytes = s->size,
 		};
-		struct way stored = { .state = s }, copied = { .state = s };
+		struct way stored = { 0 }, copied = { 0 };
 		const struct sgpu_bench_variant variants[] = {
 			{ .name = "plain", .prepare = prepare, .run = copy_plain, .verify = verify, .argument = &stored },
 			{ .name = "stored", .prepare = prepare, .run = copy_sealed, .verify = verify, .argument = &stored },
 			{ .name = "copied", .prepare = prepare, .run = copy_sealed, .verify = verify, .argument = &copied },
 		};
-		struct sgpu_peer_config config = { .path = SGPU_PEER_STORED, .run = run };
+		const size_t mark = sgpu_bench_mark(s->bench);
 
-		rc = sgpu_peer_open(s->bench->device, s->second, &config, &stored.peer, error);
-		config.path = SGPU_PEER_COPIED;
-		rc = rc ? rc : sgpu_peer_open(s->bench->device, s->second, &config, &copied.peer, error);
+		rc = open_way(s, &stored, SGPU_PEER_STORED, run, error);
+		rc = rc ? rc : open_way(s, &copied, SGPU_PEER_COPIED, run, error);
 		rc = rc ? rc : sgpu_bench_measure(s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
-		sgpu_peer_close(&stored.peer);
-		sgpu_peer_close(&copied.peer);
+		sgpu_bench_release(s->bench, mark);
 	}
 	return rc;
 }
 
 /* ---- the case ---- */
-/* Another device of the kind: a second CPU device, or the first GPU with another index. */
-static int open_second(struct sgpu_bench *bench, struct sgpu_device **second, struct sgpu_error *error)
+static int new_shared(struct state *s, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error)
 {
-	const struct sgpu_device_config config = { .jobs = bench->options.jobs, .timer = bench->options.timer };
-	char selector[24] = "cpu";
-	int rc = SGPU_EUNAVAILABLE;
+	const int rc = sgpu_shared_alloc(s->second, s->bench->device, size, memory, error);
 
-	if (!bench->info.opens_on_device) {
-		return sgpu_device_open(selector, &config, second, error);
-	}
-	for (int i = 0; rc == SGPU_EUNAVAILABLE && i < DEVICES_TRIED; i++) {
-		snprintf(selector, sizeof(selector), "cuda:%d", i);
-		if (strcmp(selector, bench->info.selector) != 0) {
-			rc = sgpu_device_open(selector, &config, second, error);
-			break;
-		}
-	}
-	return rc == SGPU_EUNAVAILABLE ? sgpu_fail(error, rc, "the machine has no second GPU") : rc;
+	return rc ? rc : sgpu_bench_keep(s->bench, end_shared, *memory, (uintptr_t)s->second, error);
 }
 
-static uint64_t largest(struct sgpu_bench *bench)
+static int make(struct state *s, uint64_t size, struct sgpu_error *error)
 {
-	uint64_t size = 0;
+	struct sgpu_bench *bench = s->bench;
+	int rc = sgpu_bench_new_device_memory(bench, size, &s->from, error);
 
-	for (int i = 0; i < SIZES; i++) {
-		if (sgpu_bench_wants(bench, sizes[i]) && (!bench->options.quick || sizes[i] <= 4 * MIB) &&
-		    sgpu_bench_fits(bench, 2 * sizes[i] + 512 * MIB, 2 * sizes[i] + 1024 * MIB, NULL) == SGPU_OK) {
-			size = sizes[i];
-		}
-	}
-	return size;
-}
-
-static int allocate(struct state *s, struct sgpu_error *error)
-{
-	struct sgpu_device *first = s->bench->device;
-	const uint8_t secret[SGPU_KEY_SIZE] = { 12 };
-	struct sgpu_sealed_keys keys = { .salt = { 0 } };
-	int rc = sgpu_stream_create(first, &s->out, error);
-
-	rc = rc ? rc : sgpu_stream_create(s->second, &s->in, error);
-	rc = rc ? rc : sgpu_device_alloc(first, s->room, &s->from, error);
-	rc = rc ? rc : sgpu_device_alloc(first, s->sealed_room, &s->sealed, error);
-	rc = rc ? rc : sgpu_shared_alloc(s->second, first, s->room, &s->to, error);
-	rc = rc ? rc : sgpu_shared_alloc(s->second, first, s->sealed_room, &s->arrived, error);
-	rc = rc ? rc : sgpu_host_alloc(first, s->room, &s->host, error);
-	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);
-	rc = rc ? rc : sgpu_device_key_load(s->out, &keys, &s->seal_key, error);
-	rc = rc ? rc : sgpu_device_key_load(s->in, &keys, &s->open_key, error);
-	sgpu_wipe(&keys, sizeof(keys));
+	s->size = size;
+	rc = rc ? rc : sgpu_bench_new_device_memory(bench, sealed_size(size), &s->sealed, error);
+	rc = rc ? rc : new_shared(s, size, &s->to, error);
+	rc = rc ? rc : new_shared(s, sealed_size(size), &s->arrived, error);
+	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &s->host, error);
 	if (rc == SGPU_OK) {
-		sgpu_bench_fill(s->host, s->room, SEED);
-		rc = bench_to_device(s->out, s->from, s->host, s->room, error);
+		sgpu_bench_fill(s->host, size, SEED);
+		rc = bench_to_device(s->out, s->from, s->host, size, error);
 	}
 	return rc;
 }
 
-static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
+static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
-	struct state *s = calloc(1, sizeof(*s));
-	int rc;
+	struct state *s = argument;
+	int rc = make(s, size, error);
 
-	*state = s;
-	if (!s) {
-		return sgpu_fail_nomem(error);
+	rc = rc ? rc : measure(s, error);
+	return rc == SGPU_OK && size == SIZE_LARGEST && s->info.opens_on_device ? measure_runs(s, error) : rc;
+}
+
+/* Another device of the kind: a second CPU device, or the first GPU with another index. */
+static int open_second(struct state *s, struct sgpu_error *error)
+{
+	const char *first = s->bench->info.selector;
+	const bool is_gpu = s->bench->info.opens_on_device;
+	int rc = bench_new_device(s->bench, !is_gpu ? "cpu" : strcmp(first, "cuda:0") == 0 ? "cuda:1" : "cuda:0",
+				  &s->second, error);
+
+	if (rc == SGPU_EUNAVAILABLE && is_gpu) {
+		return sgpu_fail(error, rc, "the machine has no second GPU");
 	}
-	s->bench = bench;
-	s->seal.state = s->open.state = s;
-	s->room = largest(bench);
-	if (s->room == 0) {
-		return SGPU_OK;
-	}
-	s->sealed_room = sealed_size(s->room);
-	rc = open_second(bench, &s->second, error);
-	rc = rc ? rc : sgpu_device_get_info(s->second, &s->info, error);
-	rc = rc ? rc : allocate(s, error);
+	return rc ? rc : sgpu_device_get_info(s->second, &s->info, error);
+}
+
+static int open_all(struct state *s, struct sgpu_error *error)
+{
+	const uint8_t secret[SGPU_KEY_SIZE] = { 12 };
+	struct sgpu_sealed_keys keys;
+	int rc = open_second(s, error);
+
+	rc = rc ? rc : sgpu_bench_new_stream(s->bench, &s->out, error);
+	rc = rc ? rc : bench_new_stream_of(s->bench, s->second, &s->in, error);
+	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);
+	rc = rc ? rc : bench_new_device_key(s->bench, s->out, &keys, &s->seal_key, error);
+	rc = rc ? rc : bench_new_device_key(s->bench, s->in, &keys, &s->open_key, error);
 	for (int i = 0; rc == SGPU_OK && i < PATHS; i++) {
-		const struct sgpu_peer_config config = { .path = paths[i] };
-
-		s->ways[i].state = s;
-		rc = sgpu_peer_open(bench->device, s->second, &config, &s->ways[i].peer, error);
+		rc = open_way(s, &s->ways[i], paths[i], 0, error);
 	}
 	return rc;
 }
 
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	struct state *s = state;
-	int rc = SGPU_OK;
+	struct state s = { .bench = bench, .seal.state = &s, .open.state = &s };
+	const int count = bench->options.quick ? 1 : SGPU_ARRAY_LENGTH(sizes);
+	const int rc = open_all(&s, error);
 
-	for (int i = 0; rc == SGPU_OK && i < SIZES; i++) {
-		const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, sizes[i] } } };
-		const bool wanted = sgpu_bench_wants(bench, sizes[i]) && (!bench->options.quick || sizes[i] <= 4 * MIB);
-
-		s->size = sizes[i];
-		if (wanted && sizes[i] > s->room) {
-			sgpu_bench_waive(bench, &point, NULL, "not enough memory");
-		} else if (wanted) {
-			rc = measure(s, error);
-		}
-	}
-	if (rc == SGPU_OK && s->room == sizes[SIZES - 1] && s->info.opens_on_device) {
-		rc = measure_runs(s, error);
-	}
-	return rc;
-}
-
-static void teardown(struct sgpu_bench *bench, void *state)
-{
-	struct state *s = state;
-
-	if (!s) {
-		return;
-	}
-	for (int i = 0; i < PATHS; i++) {
-		sgpu_peer_close(&s->ways[i].peer);
-	}
-	sgpu_device_key_free(&s->seal_key);
-	sgpu_device_key_free(&s->open_key);
-	sgpu_stream_free(&s->out);
-	sgpu_stream_free(&s->in);
-	sgpu_host_free(bench->device, &s->host, s->room);
-	sgpu_device_free(bench->device, &s->from, s->room);
-	sgpu_device_free(bench->device, &s->sealed, s->sealed_room);
-	if (s->second) {
-		sgpu_shared_free(s->second, bench->device, &s->to);
-		sgpu_shared_free(s->second, bench->device, &s->arrived);
-	}
-	sgpu_device_close(&s->second);
-	free(s);
+	(void)state;
+	return rc ? rc : bench_each_size(bench, sizes, count, (struct bench_need){ 2, 2, 768 * MIB }, measure_size, &s, error);
 }
 
 const struct sgpu_bench_case case_peer = {
@@ -350,7 +309,5 @@ const struct sgpu_bench_case case_peer = {
 	.help = "copies from one device to another, sealed and plain",
 	.unit = SGPU_BENCH_BYTES_PER_SECOND,
 	.requires = SGPU_BENCH_DEVICE,
-	.setup = setup,
 	.run = run,
-	.teardown = teardown,
 };
