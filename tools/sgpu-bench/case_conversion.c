@@ -4,9 +4,7 @@
  * and what that does to streaming.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "cases.h"
 #include "cli.h"
@@ -126,31 +124,18 @@ int conversion_stream(struct conversion *c, const char *source, uint64_t page_by
 	return rc;
 }
 
-static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
+static int make(struct conversion *c, struct sgpu_error *error)
 {
-	struct conversion *c = calloc(1, sizeof(*c));
-	struct sgpu_error why = { 0 };
-	int rc;
+	struct sgpu_bench *bench = c->bench;
+	int rc = sgpu_bench_fits(bench, 2 * c->room + 2 * guest_room, c->room, error);
 
-	*state = c;
-	if (!c) {
-		return sgpu_fail_nomem(error);
-	}
-	c->bench = bench;
-	c->time_ns = bench->options.time_ns;
-	c->room = stream_sizes[bench->options.quick ? 0 : 1];
-	c->has_guest = kvm_guest_open(&c->guest, KVM_GUEST_DEVICE, guest_room, &why) == SGPU_OK;
-	c->is_emulated = c->has_guest && kvm_guest_check_speed(&c->guest, &why) != SGPU_OK;
-	snprintf(c->why, sizeof(c->why), "%.*s", (int)sizeof(c->why) - 1, why.text);
-	c->memory = aligned_alloc(CONVERSION_HUGE, 2 * CONVERSION_HUGE);
-	rc = c->memory ? sgpu_bench_fits(bench, 2 * c->room + 2 * guest_room, c->room, error) : sgpu_fail_nomem(error);
-	rc = rc ? rc : bench_map(c->room, &c->private, error);
-	rc = rc ? rc : sgpu_host_alloc(bench->device, c->room, &c->pool, error);
-	rc = rc ? rc : sgpu_device_alloc(bench->device, c->room, &c->device_memory, error);
-	rc = rc ? rc : sgpu_stream_create(bench->device, &c->stream, error);
+	rc = rc ? rc : bench_new_pages(bench, CONVERSION_HUGE, BENCH_PAGES_ANY, -1, &c->huge, error);
+	rc = rc ? rc : bench_new_pages(bench, CONVERSION_HUGE, BENCH_PAGES_SMALL, -1, &c->small, error);
+	rc = rc ? rc : bench_new_pages(bench, c->room, BENCH_PAGES_ANY, -1, &c->private, error);
+	rc = rc ? rc : sgpu_bench_new_pinned(bench, c->room, &c->pool, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(bench, c->room, &c->device_memory, error);
+	rc = rc ? rc : sgpu_bench_new_stream(bench, &c->stream, error);
 	if (rc == SGPU_OK) {
-		(void)madvise(c->memory, CONVERSION_HUGE, MADV_HUGEPAGE);
-		(void)madvise(c->memory + CONVERSION_HUGE, CONVERSION_HUGE, MADV_NOHUGEPAGE);
 		sgpu_bench_fill(c->pool, c->room, SEED);
 		sgpu_bench_fill(c->private, c->room, SEED);
 	}
@@ -159,29 +144,22 @@ static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *erro
 
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	int rc = conversion_by_hardware(state, error);
+	struct conversion c = { .bench = bench, .time_ns = bench->options.time_ns,
+				.room = stream_sizes[bench->options.quick ? 0 : 1] };
+	struct sgpu_error why = { 0 };
+	int rc = make(&c, error);
 
-	(void)bench;
-	rc = rc ? rc : conversion_by_guest(state, error);
-	return rc ? rc : conversion_by_model(state, error);
-}
-
-static void teardown(struct sgpu_bench *bench, void *state)
-{
-	struct conversion *c = state;
-
-	if (!c) {
-		return;
+	(void)state;
+	c.has_guest = kvm_guest_open(&c.guest, KVM_GUEST_DEVICE, guest_room, &why) == SGPU_OK;
+	c.is_emulated = c.has_guest && kvm_guest_check_speed(&c.guest, &why) != SGPU_OK;
+	snprintf(c.why, sizeof(c.why), "%.*s", (int)sizeof(c.why) - 1, why.text);
+	rc = rc ? rc : conversion_by_hardware(&c, error);
+	rc = rc ? rc : conversion_by_guest(&c, error);
+	rc = rc ? rc : conversion_by_model(&c, error);
+	if (c.has_guest) {
+		kvm_guest_close(&c.guest);
 	}
-	if (c->has_guest) {
-		kvm_guest_close(&c->guest);
-	}
-	sgpu_stream_free(&c->stream);
-	sgpu_device_free(bench->device, &c->device_memory, c->room);
-	sgpu_host_free(bench->device, &c->pool, c->room);
-	bench_unmap(&c->private, c->room);
-	free(c->memory);
-	free(c);
+	return rc;
 }
 
 const struct sgpu_bench_case case_conversion = {
@@ -189,7 +167,5 @@ const struct sgpu_bench_case case_conversion = {
 	.help = "pages between private and shared: hardware, a minimal guest, a model; streaming with it",
 	.unit = SGPU_BENCH_NS,
 	.requires = SGPU_BENCH_DEVICE,
-	.setup = setup,
 	.run = run,
-	.teardown = teardown,
 };

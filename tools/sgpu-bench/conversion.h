@@ -36,7 +36,7 @@ struct conversion {
 	struct kvm_guest guest;
 	bool has_guest, is_emulated; /* of an emulated guest, only the host's side is timed */
 	char why[200];               /* why there is no guest, or that it is emulated */
-	uint8_t *memory;             /* a huge page, and as much in small ones */
+	void *huge, *small;          /* a huge page, and as much in small ones */
 	struct sgpu_stream *stream;
 	sgpu_devptr device_memory;
 	void *pool, *private;        /* pinned where the device can; ordinary */

@@ -48,7 +48,7 @@ static double time_exit(struct conversion *c)
 static double time_flip(struct conversion *c, uint64_t pages)
 {
 	const uint64_t entries = pages < FLIPS ? pages : FLIPS, size = entries * CONVERSION_SMALL;
-	uint8_t *memory = c->memory + CONVERSION_HUGE;
+	uint8_t *memory = c->small;
 	uint64_t begin, ns;
 
 	for (uint64_t i = 0; i < size; i += CONVERSION_SMALL) {
@@ -66,7 +66,7 @@ static void time_pages(struct conversion *c, uint64_t page_bytes, struct convers
 {
 	const bool is_small = page_bytes == CONVERSION_SMALL;
 	const uint64_t size = is_small ? FAULTS * CONVERSION_SMALL : CONVERSION_HUGE;
-	uint8_t *memory = c->memory + (is_small ? CONVERSION_HUGE : 0);
+	uint8_t *memory = is_small ? c->small : c->huge;
 	uint64_t begin, touched;
 
 	(void)madvise(memory, size, MADV_DONTNEED);

@@ -3,11 +3,11 @@
  * From the host to a GPU and back: a launch, a launch of a graph, waiting, and words that the stream itself writes or waits
  * for. Every sample is one of these.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/ops.h>
 
+#include "made.h"
 #include "memory.h"
 #include "transition.h"
 
@@ -135,17 +135,22 @@ static int ask(void *argument, uint64_t *ns, struct sgpu_error *error)
 }
 
 /* ---- all of it ---- */
+BENCH_ENDING(end_recording, struct sgpu_recording, sgpu_recording_free)
+
 static int open_gpu(struct gpu *g, struct sgpu_error *error)
 {
-	struct sgpu_device *device = g->bench->device;
+	struct sgpu_bench *bench = g->bench;
 	float values[ELEMENTS];
-	int rc = sgpu_stream_create(device, &g->stream, error);
+	void *sum = NULL, *words = NULL;
+	int rc = sgpu_bench_new_stream(bench, &g->stream, error);
 
-	rc = rc ? rc : sgpu_host_alloc(device, BYTES, (void **)&g->sum, error);
-	rc = rc ? rc : sgpu_host_alloc(device, 2 * LINE, (void **)(uintptr_t)&g->words, error);
+	rc = rc ? rc : sgpu_bench_new_pinned(bench, BYTES, &sum, error);
+	rc = rc ? rc : sgpu_bench_new_pinned(bench, 2 * LINE, &words, error);
+	g->sum = sum;
+	g->words = words;
 	g->call.op = sgpu_op_find("vector_add");
 	for (int k = 0; rc == SGPU_OK && k <= OUTPUT; k++) {
-		rc = sgpu_device_alloc(device, BYTES, &g->memory[k], error);
+		rc = sgpu_bench_new_device_memory(bench, BYTES, &g->memory[k], error);
 		for (int i = 0; i < ELEMENTS; i++) {
 			values[i] = (float)(k + 1);
 		}
@@ -155,26 +160,10 @@ static int open_gpu(struct gpu *g, struct sgpu_error *error)
 		g->call.data[k] = (void *)(uintptr_t)g->memory[k];
 	}
 	if (rc == SGPU_OK) {
-		memset((void *)(uintptr_t)g->words, 0, 2 * LINE);
-		rc = sgpu_device_record(device, record, g, &g->recording, error);
+		memset(words, 0, 2 * LINE);
+		rc = sgpu_device_record(bench->device, record, g, &g->recording, error);
 	}
-	return rc;
-}
-
-static void close_gpu(struct gpu *g)
-{
-	struct sgpu_device *device = g->bench->device;
-
-	if (g->words) {
-		g->words[0] = g->turn; /* nothing waits any more */
-	}
-	sgpu_stream_free(&g->stream);
-	sgpu_recording_free(&g->recording);
-	for (int k = 0; k <= OUTPUT; k++) {
-		sgpu_device_free(device, &g->memory[k], BYTES);
-	}
-	sgpu_host_free(device, (void **)&g->sum, BYTES);
-	sgpu_host_free(device, (void **)(uintptr_t)&g->words, 2 * LINE);
+	return rc ? rc : sgpu_bench_keep(bench, end_recording, (uintptr_t)g->recording, 0, error);
 }
 
 int bench_transition_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
@@ -188,6 +177,7 @@ int bench_transition_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 		{ .name = "word to the stream and back", .prepare = enqueue_answer, .run = ask },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "what", "gpu", 0 } } };
+	const size_t mark = sgpu_bench_mark(bench);
 	struct gpu g = { .bench = bench };
 	int rc = SGPU_OK;
 
@@ -203,6 +193,9 @@ int bench_transition_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 		rc = sgpu_bench_measure(bench, &point, &variant, 1, error);
 		rc = rc == SGPU_EUNAVAILABLE ? SGPU_OK : rc; /* which was told */
 	}
-	close_gpu(&g);
+	if (g.words) {
+		g.words[0] = g.turn; /* nothing waits any more */
+	}
+	sgpu_bench_release(bench, mark);
 	return rc;
 }
