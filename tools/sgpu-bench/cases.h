@@ -5,8 +5,6 @@
 #ifndef BENCH_CASES_H
 #define BENCH_CASES_H
 
-#include <sys/types.h>
-
 #include <sgpu/bench.h>
 #include <sgpu/channel.h>
 #include <sgpu/secure.h>
@@ -31,15 +29,16 @@ SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, const struct
 SGPU_MUST_CHECK int bench_session_open(struct sgpu_bench *bench, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_session_group(struct sgpu_bench *bench, struct sgpu_error *error);
 struct sgpu_pipe;
-/* Starts another sgpu-bench with the verb `open`, for the same device, and an option with its value (or NULL). The ends of
- * the pipe are the caller's, also after an error if they are not 0. */
-SGPU_MUST_CHECK int bench_start(struct sgpu_bench *bench, const char *option, const char *value, pid_t *child,
-				struct sgpu_pipe *pipe, struct sgpu_error *error);
-/* Serves a session, or requests that are not sealed, on standard input and output until their end. */
-SGPU_MUST_CHECK int bench_serve(const char *selector, bool sealed, struct sgpu_error *error);
-/* Serves a session of a program there, or over a ring whose memory and area are descriptors 3 and 4, and its bell standard
- * input. */
-SGPU_MUST_CHECK int bench_serve_session(const char *selector, bool over_ring, struct sgpu_error *error);
+/* Starts another sgpu-bench with the verb `open`, for the same device, and an option with its value (or NULL). The caller's
+ * descriptors become its first ones. That it has ended is waited for when the case ends. */
+SGPU_MUST_CHECK int bench_start(struct sgpu_bench *bench, const char *option, const char *value, const int *given,
+				int count, struct sgpu_error *error);
+/* The same with pipes, whose ends here are kept until the case ends. */
+SGPU_MUST_CHECK int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *value,
+				     struct sgpu_pipe *pipe, struct sgpu_error *error);
+/* Serves on standard input and output until their end: "sealed" or "plain" requests, a "session" of a program, or one over a
+ * "ring" whose memory and area are descriptors 3 and 4, and its bell standard input. Errors: SGPU_EUSAGE for other words. */
+SGPU_MUST_CHECK int bench_serve(const char *selector, const char *what, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_session_ring(struct sgpu_bench *bench, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_session_pipe(struct sgpu_bench *bench, struct sgpu_secure *context, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_session_module(struct sgpu_bench *bench, struct sgpu_secure *context,

@@ -4,8 +4,6 @@
  * open already, and each as the first of a process of its own.
  */
 #include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <sgpu/io.h>
 #include <sgpu/secure.h>
@@ -17,7 +15,8 @@
 /* What is opened, and which end of it is timed. */
 struct opening {
 	struct sgpu_bench *bench;
-	struct sgpu_key owner;     /* made beforehand */
+	const struct sgpu_key *owner; /* made beforehand */
+	enum bench_opening kind;
 	bool ends;
 };
 
@@ -71,99 +70,64 @@ int bench_open(const char *selector, unsigned jobs, const struct sgpu_key *owner
 	return rc;
 }
 
-/* ---- in this process ---- */
-static int run(const struct opening *o, enum bench_opening kind, uint64_t *ns, struct sgpu_error *error)
+/* ---- what is timed ---- */
+static int run_here(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
+	const struct opening *o = argument;
 	uint64_t opening, closing;
-	int rc = bench_open(o->bench->info.selector, o->bench->options.jobs, &o->owner, kind, &opening, &closing, error);
+	int rc = bench_open(o->bench->info.selector, o->bench->options.jobs, o->owner, o->kind, &opening, &closing, error);
 
 	*ns = o->ends ? closing : opening;
 	return rc;
 }
 
-static int run_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
+/* In a process of its own, whose verb `open` says how long it took. */
+static int run_process(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	return run(argument, BENCH_PLAIN, ns, error);
-}
-
-static int run_secure(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	return run(argument, BENCH_SECURE, ns, error);
-}
-
-static int run_agreed(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	return run(argument, BENCH_AGREED, ns, error);
-}
-
-/* ---- in a process of its own ---- */
-/* What the verb `open` of this program says, up to its end. */
-static int listen_to(pid_t child, int fd, char *text, size_t size, struct sgpu_error *error)
-{
-	size_t got = 0;
-	int status = -1, rc = sgpu_read(fd, "sgpu-bench open", text, size - 1, &got, error);
-
-	text[rc == SGPU_OK ? got : 0] = '\0';
-	if (waitpid(child, &status, 0) != child) {
-		return sgpu_fail_errno(error, "cannot wait for 'sgpu-bench open'");
-	}
-	return rc != SGPU_OK || status == 0 ? rc :
-	       sgpu_fail(error, SGPU_EDEVICE, "'sgpu-bench open' ended with status %d",
-			 WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
-}
-
-static int run_process(const struct opening *o, enum bench_opening kind, uint64_t *ns, struct sgpu_error *error)
-{
-	unsigned long long opening, closing;
-	struct sgpu_pipe pipe = { 0, 0 };
+	const struct opening *o = argument;
+	const size_t mark = sgpu_bench_mark(o->bench);
+	unsigned long long opening = 0, closing;
+	struct sgpu_pipe pipe;
 	char text[64];
-	pid_t child;
-	int rc = bench_start(o->bench, kind == BENCH_SECURE ? "--secure" : NULL, NULL, &child, &pipe, error);
+	size_t got = 0;
+	int rc = bench_start_pipe(o->bench, o->kind == BENCH_SECURE ? "--secure" : NULL, NULL, &pipe, error);
 
-	rc = rc ? rc : listen_to(child, pipe.in, text, sizeof(text), error);
-	if (pipe.in > 0) {
-		close(pipe.out);
-		close(pipe.in);
-	}
+	rc = rc ? rc : sgpu_read(pipe.in, "sgpu-bench open", text, sizeof(text) - 1, &got, error);
+	sgpu_bench_release(o->bench, mark);
+	text[got] = '\0';
 	if (rc == SGPU_OK && sscanf(text, "%llu %llu", &opening, &closing) != 2) {
 		rc = sgpu_fail(error, SGPU_EDEVICE, "'sgpu-bench open' did not say how long it took");
 	}
-	*ns = rc == SGPU_OK ? opening : 0;
+	*ns = opening;
 	return rc;
-}
-
-static int process_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	return run_process(argument, BENCH_PLAIN, ns, error);
-}
-
-static int process_secure(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	return run_process(argument, BENCH_SECURE, ns, error);
 }
 
 /* ---- the points ---- */
 int bench_session_open(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct opening o = { .bench = bench };
-	const struct sgpu_bench_variant processes[] = {
-		{ .name = "plain", .run = process_plain, .argument = &o },
-		{ .name = "secure", .run = process_secure, .argument = &o },
-	};
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "plain", .run = run_plain, .argument = &o },
-		{ .name = "secure", .run = run_secure, .argument = &o },
-		{ .name = "secure, keys made", .run = run_agreed, .argument = &o },
-	};
-	const struct sgpu_bench_point first = { .parameters = { { "what", "first of a process", 0 } } };
-	const struct sgpu_bench_point creation = { .parameters = { { "what", "create", 0 } } };
-	const struct sgpu_bench_point end = { .parameters = { { "what", "destroy", 0 } } };
-	int rc = sgpu_key_generate(SGPU_KEY_X25519, &o.owner, error);
+	static const char *const names[] = { "plain", "secure", "secure, keys made" };
+	static const struct {
+		const char *what;
+		int (*run)(void *argument, uint64_t *ns, struct sgpu_error *error);
+		bool ends;
+		int count;
+	} points[] = { { "first of a process", run_process, false, 2 }, { "create", run_here, false, 3 },
+		       { "destroy", run_here, true, 2 } };
+	struct sgpu_bench_variant variants[3];
+	struct opening openings[3];
+	struct sgpu_key owner;
+	int rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, error);
 
-	rc = rc == SGPU_OK ? sgpu_bench_measure(bench, &first, processes, 2, error) : rc;
-	rc = rc == SGPU_OK ? sgpu_bench_measure(bench, &creation, variants, 3, error) : rc;
-	o.ends = true;
-	rc = rc == SGPU_OK ? sgpu_bench_measure(bench, &end, variants, 2, error) : rc;
-	sgpu_key_clear(&o.owner);
+	for (size_t p = 0; rc == SGPU_OK && p < SGPU_ARRAY_LENGTH(points); p++) {
+		const struct sgpu_bench_point point = { .parameters = { { "what", points[p].what, 0 } } };
+
+		for (int i = 0; i < points[p].count; i++) {
+			openings[i] = (struct opening){ bench, &owner, (enum bench_opening)i, points[p].ends };
+			variants[i] = (struct sgpu_bench_variant){ .name = names[i], .run = points[p].run,
+								   .argument = &openings[i] };
+		}
+		rc = sgpu_bench_measure(bench, &point, variants, points[p].count, error);
+	}
+	sgpu_key_clear(&owner);
 	return rc;
 }

@@ -3,12 +3,6 @@
  * Requests of the case session to a worker in another process, over pipes: in sealed groups, in messages that are not sealed,
  * and the same requests as direct calls of a secure context in this process. A request clears 4 KiB.
  */
-#include <fcntl.h>
-#include <spawn.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "secure/group.h"
 
 #include "cases.h"
@@ -19,102 +13,14 @@ enum { BYTES = 4096, REQUESTS = 64 };
 static const struct sgpu_item alloc_item = { .kind = SGPU_ITEM_ALLOC, .size = BYTES };
 static const struct sgpu_item clear_item = { .kind = SGPU_ITEM_CLEAR, .size = BYTES };
 
-/* ---- the worker, in the verb `open` of another sgpu-bench ---- */
-/* Items that nobody sealed: what the sealing of a group costs is seen beside it. */
-static int serve_plain(struct sgpu_secure *context, const struct sgpu_pipe *pipe, struct sgpu_error *error)
-{
-	static const struct sgpu_group_config config;
-	static uint8_t message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX];
-	struct sgpu_group_worker *worker = NULL;
-	size_t size = 0, answer_size = 0;
-	int rc = sgpu_group_worker_create(context, &config, &worker, error);
-
-	while (rc == SGPU_OK) {
-		rc = sgpu_message_read(pipe->in, message, &size, error);
-		if (rc < 0 || size == 0) {
-			break;
-		}
-		sgpu_group_worker_run(worker, message, size, answer, &answer_size);
-		rc = sgpu_message_write(pipe->out, answer, answer_size, error);
-	}
-	sgpu_group_worker_free(&worker);
-	return rc;
-}
-
-int bench_serve(const char *selector, bool sealed, struct sgpu_error *error)
-{
-	static const struct sgpu_group_config config;
-	const struct sgpu_pipe pipe = { STDIN_FILENO, STDOUT_FILENO };
-	struct sgpu_group_server *server = NULL;
-	struct sgpu_secure *context = NULL;
-	struct sgpu_device *device = NULL;
-	int rc = sgpu_device_open(selector, NULL, &device, error);
-
-	rc = rc ? rc : sgpu_secure_create(device, NULL, &context, error);
-	if (rc == SGPU_OK && !sealed) {
-		rc = serve_plain(context, &pipe, error);
-	} else if (rc == SGPU_OK) {
-		rc = sgpu_group_server_create(context, &config, &server, error);
-		rc = rc == SGPU_OK ? sgpu_group_serve(server, &pipe, error) : rc;
-	}
-	sgpu_group_server_free(&server);
-	sgpu_secure_destroy(&context);
-	sgpu_device_close(&device);
-	return rc;
-}
-
-/* ---- this side ---- */
 struct side {
-	pid_t child;                   /* 0: there is none */
-	struct sgpu_pipe pipe;
+	struct sgpu_pipe pipe;         /* to the worker, another sgpu-bench */
 	struct sgpu_group_client *client; /* of the sealed side */
 	struct sgpu_device *device;    /* of the direct side */
 	struct sgpu_stream *stream;
 	sgpu_devptr memory;
 	int requests;
 };
-
-int bench_start(struct sgpu_bench *bench, const char *option, const char *value, pid_t *child, struct sgpu_pipe *pipe,
-		struct sgpu_error *error)
-{
-	extern char **environ;
-	const char *const arguments[] = { "sgpu-bench", "open", "--device", bench->info.selector, option, value, NULL };
-	posix_spawn_file_actions_t actions;
-	int to[2], from[2], rc;
-
-	if (pipe2(to, O_CLOEXEC) != 0) {
-		return sgpu_fail_errno(error, "cannot make a pipe");
-	}
-	if (pipe2(from, O_CLOEXEC) != 0) {
-		close(to[0]);
-		close(to[1]);
-		return sgpu_fail_errno(error, "cannot make a pipe");
-	}
-	rc = posix_spawn_file_actions_init(&actions);
-	if (rc == 0) {
-		rc = posix_spawn_file_actions_adddup2(&actions, to[0], STDIN_FILENO);
-		rc = rc ? rc : posix_spawn_file_actions_adddup2(&actions, from[1], STDOUT_FILENO);
-		rc = rc ? rc : posix_spawn(child, "/proc/self/exe", &actions, NULL, (char *const *)(uintptr_t)arguments,
-					   environ);
-		posix_spawn_file_actions_destroy(&actions);
-	}
-	close(to[0]);
-	close(from[1]);
-	*pipe = (struct sgpu_pipe){ from[0], to[1] };
-	return rc ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start another sgpu-bench: %s", strerror(rc)) : SGPU_OK;
-}
-
-static void end(struct side *side)
-{
-	sgpu_group_client_close(&side->client);
-	if (side->pipe.in > 0) {
-		close(side->pipe.out);
-		close(side->pipe.in);
-	}
-	if (side->child > 0) {
-		(void)waitpid(side->child, NULL, 0);
-	}
-}
 
 static int run_direct(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
@@ -195,22 +101,23 @@ static int measure(struct sgpu_bench *bench, struct side sides[3], struct sgpu_e
 
 int bench_session_pipe(struct sgpu_bench *bench, struct sgpu_secure *context, struct sgpu_error *error)
 {
+	const size_t mark = sgpu_bench_mark(bench);
 	struct side sides[3] = { { .device = sgpu_secure_device(context) } };
 	struct sgpu_key owner = { 0 };
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, error);
 
 	rc = rc == SGPU_OK ? sgpu_stream_create(sides[0].device, &sides[0].stream, error) : rc;
 	rc = rc == SGPU_OK ? sgpu_device_alloc(sides[0].device, BYTES, &sides[0].memory, error) : rc;
-	rc = rc == SGPU_OK ? bench_start(bench, "--serve", "plain", &sides[1].child, &sides[1].pipe, error) : rc;
+	rc = rc == SGPU_OK ? bench_start_pipe(bench, "--serve", "plain", &sides[1].pipe, error) : rc;
 	rc = rc == SGPU_OK ? send_plain(&sides[1], &alloc_item, 1, error) : rc;
-	rc = rc == SGPU_OK ? bench_start(bench, "--serve", "sealed", &sides[2].child, &sides[2].pipe, error) : rc;
+	rc = rc == SGPU_OK ? bench_start_pipe(bench, "--serve", "sealed", &sides[2].pipe, error) : rc;
 	if (rc == SGPU_OK) {
 		rc = sgpu_group_client_open(&owner, NULL, sgpu_pipe_exchange, &sides[2].pipe, &sides[2].client, error);
 	}
 	rc = rc == SGPU_OK ? send_sealed(&sides[2], &alloc_item, 1, error) : rc;
 	rc = rc == SGPU_OK ? measure(bench, sides, error) : rc;
-	end(&sides[2]);
-	end(&sides[1]);
+	sgpu_group_client_close(&sides[2].client);
+	sgpu_bench_release(bench, mark);
 	sgpu_stream_free(&sides[0].stream);
 	sgpu_device_free(sides[0].device, &sides[0].memory, BYTES);
 	sgpu_key_clear(&owner);

@@ -5,12 +5,8 @@
  * without sealing. An empty group is a message that asks for nothing. An operation takes 4 KiB to the device, runs a job that
  * was loaded before over them, and takes 4 KiB back.
  */
-#include <errno.h>
-#include <spawn.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <sgpu/remote.h>
@@ -21,7 +17,7 @@
 #include "cases.h"
 #include "memory.h"
 
-enum { BYTES = 4096, ROUNDS = 100, MEMORY_FD = 3, AREA_FD = 4 };
+enum { BYTES = 4096, ROUNDS = 100 };
 
 #define SEGMENT(id, direction) "{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction \
 	"\",\"data_location_client\":\"" id "\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[1024]}}"
@@ -30,141 +26,56 @@ static const char job_text[] = "{\"version\":1,\"manifest_id\":\"bench\",\"segme
 	SEGMENT("out", "OUTPUT") "],\"operations\":[{\"gpu_operation_id\":\"DOUBLE\",\"kernel\":\"vector_add\",\"arguments\":"
 	"{\"a\":\"in\",\"b\":\"in\",\"output\":\"out\"}}]}";
 
-/* ---- the worker, in the verb `open` of another sgpu-bench ---- */
-static int serve_ring(struct sgpu_secure *context, struct sgpu_error *error)
-{
-	const struct sgpu_remote_ring ring = { .memory = MEMORY_FD, .area = AREA_FD, .bell = STDIN_FILENO };
-	struct sgpu_remote_service *service = NULL;
-	int rc = sgpu_remote_service_create(context, 0, NULL, &ring, &service, error);
-
-	rc = rc == SGPU_OK ? sgpu_remote_service_run(service, error) : rc;
-	sgpu_remote_service_free(&service);
-	return rc;
-}
-
-int bench_serve_session(const char *selector, bool over_ring, struct sgpu_error *error)
-{
-	struct sgpu_secure *context = NULL;
-	struct sgpu_device *device = NULL;
-	int rc = sgpu_device_open(selector, NULL, &device, error);
-
-	rc = rc ? rc : sgpu_secure_create(device, NULL, &context, error);
-	if (rc == SGPU_OK) {
-		rc = over_ring ? serve_ring(context, error) :
-				 sgpu_remote_serve(context, 0, NULL, STDIN_FILENO, STDOUT_FILENO, error);
-	}
-	sgpu_secure_destroy(&context);
-	sgpu_device_close(&device);
-	return rc;
-}
-
-/* ---- this side ---- */
 struct side {
-	pid_t child;                   /* 0: there is none */
-	struct sgpu_pipe pipe;
-	struct sgpu_remote_ring ring;
 	struct sgpu_remote *remote;    /* NULL: bare calls */
 	uint32_t job, buffer;
 	/* of bare calls */
-	struct sgpu_device *device;
 	struct sgpu_stream *stream;
 	void *local_job;
 	sgpu_devptr memory;
 	float *in, *out;               /* 1024 each; of bare calls: pinned */
 };
 
-static int start_ring(struct side *s, const struct sgpu_bench *bench, struct sgpu_error *error)
+static int start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring, struct sgpu_error *error)
 {
-	extern char **environ;
-	const char *const arguments[] = { "sgpu-bench", "open", "--device", bench->info.selector, "--serve", "ring", NULL };
-	posix_spawn_file_actions_t actions;
-	int bells[2], rc = sgpu_remote_ring_create(&s->ring.memory, &s->ring.area, error);
+	int bells[2], rc = sgpu_remote_ring_create(&ring->memory, &ring->area, error);
 
 	if (rc < 0) {
 		return rc;
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, bells) != 0) {
+		close(ring->memory);
+		close(ring->area);
 		return sgpu_fail_errno(error, "cannot make a pair of sockets");
 	}
-	s->ring.bell = bells[0];
-	/* They may be descriptors that the child has for something else. */
-	const int memory = dup(s->ring.memory), area = dup(s->ring.area);
-
-	rc = memory < 0 || area < 0 ? errno : posix_spawn_file_actions_init(&actions);
-	if (rc == 0) {
-		const int from[] = { memory, area }, to[] = { MEMORY_FD, AREA_FD };
-
-		rc = posix_spawn_file_actions_adddup2(&actions, bells[1], STDIN_FILENO);
-		for (int i = 0; rc == 0 && i < 2; i++) {
-			rc = posix_spawn_file_actions_adddup2(&actions, from[i], 10 + i);
-		}
-		for (int i = 0; rc == 0 && i < 2; i++) {
-			rc = posix_spawn_file_actions_adddup2(&actions, 10 + i, to[i]);
-			rc = rc ? rc : posix_spawn_file_actions_addclose(&actions, 10 + i);
-		}
-		rc = rc ? rc : posix_spawn(&s->child, "/proc/self/exe", &actions, NULL, (char *const *)(uintptr_t)arguments,
-					   environ);
-		posix_spawn_file_actions_destroy(&actions);
-	}
-	close(memory);
-	close(area);
+	ring->bell = bells[0];
+	rc = bench_start(bench, "--serve", "ring", (const int[]){ bells[1], STDOUT_FILENO, STDERR_FILENO, ring->memory,
+								  ring->area }, 5, error);
 	close(bells[1]);
-	return rc ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start another sgpu-bench: %s", strerror(rc)) : SGPU_OK;
+	return rc;
 }
 
-static int prepare_remote(struct side *s, struct sgpu_error *error)
+static int prepare_remote(struct side *s, struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	int rc = sgpu_remote_load(s->remote, job_text, sizeof(job_text) - 1, &s->job, error);
+	void *memory = NULL;
+	int rc = sgpu_bench_new(bench, (size_t)2 * BYTES, &memory, error);
 
-	s->in = calloc(2, BYTES);
-	if (!s->in) {
-		return sgpu_fail_nomem(error);
-	}
-	s->out = s->in + BYTES / sizeof(float);
-	return rc < 0 ? rc : sgpu_remote_alloc(s->remote, (uint64_t)2 * BYTES, &s->buffer, error);
+	s->in = memory;
+	rc = rc ? rc : sgpu_remote_load(s->remote, job_text, sizeof(job_text) - 1, &s->job, error);
+	return rc ? rc : sgpu_remote_alloc(s->remote, (uint64_t)2 * BYTES, &s->buffer, error);
 }
 
 static int prepare_bare(struct side *s, struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	uint64_t bytes = 0;
 	void *memory = NULL;
-	int rc;
+	int rc = sgpu_bench_new_pinned(bench, (uint64_t)2 * BYTES, &memory, error);
 
-	s->device = bench->device;
-	rc = sgpu_host_alloc(s->device, (uint64_t)2 * BYTES, &memory, error);
 	s->in = memory;
-	s->out = rc == SGPU_OK ? s->in + BYTES / sizeof(float) : NULL;
-	rc = rc == SGPU_OK ? sgpu_stream_create(s->device, &s->stream, error) : rc;
-	rc = rc == SGPU_OK ? sgpu_device_alloc(s->device, (uint64_t)2 * BYTES, &s->memory, error) : rc;
-	return rc < 0 ? rc : sgpu_remote_jobs.load(s->device, job_text, sizeof(job_text) - 1, UINT64_MAX, &s->local_job, &bytes,
-						    error);
-}
-
-static void end(struct side *s)
-{
-	if (s->remote) {
-		sgpu_remote_close(&s->remote);
-		free(s->in);
-	} else if (s->device) {
-		void *memory = s->in;
-
-		sgpu_stream_free(&s->stream);
-		if (s->local_job) {
-			sgpu_remote_jobs.free(&s->local_job);
-		}
-		sgpu_device_free(s->device, &s->memory, (uint64_t)2 * BYTES);
-		sgpu_host_free(s->device, &memory, (uint64_t)2 * BYTES);
-	}
-	for (int i = 0; i < 5; i++) {
-		const int fd = ((const int[]){ s->pipe.in, s->pipe.out, s->ring.memory, s->ring.area, s->ring.bell })[i];
-
-		if (fd > 0) {
-			close(fd);
-		}
-	}
-	if (s->child > 0) {
-		(void)waitpid(s->child, NULL, 0);
-	}
+	rc = rc ? rc : sgpu_bench_new_stream(bench, &s->stream, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(bench, (uint64_t)2 * BYTES, &s->memory, error);
+	return rc ? rc : sgpu_remote_jobs.load(bench->device, job_text, sizeof(job_text) - 1, UINT64_MAX, &s->local_job,
+					       &bytes, error);
 }
 
 /* ---- what is timed ---- */
@@ -266,36 +177,57 @@ static int measure(struct sgpu_bench *bench, struct side sides[SIDES], int count
 	return rc < 0 ? rc : sgpu_bench_measure(bench, &points[1], operation, count, error);
 }
 
+static int open_sides(struct sgpu_bench *bench, struct side sides[SIDES], bool served, const struct sgpu_key *owner,
+		      struct sgpu_remote_ring *ring, struct sgpu_error *error)
+{
+	struct sgpu_remote_config config = { .owner = owner };
+	struct sgpu_pipe pipe;
+	int rc = prepare_bare(&sides[BARE], bench, error);
+
+	rc = rc ? rc : bench_start_pipe(bench, "--serve", "session", &pipe, error);
+	if (rc == SGPU_OK) {
+		config.in = pipe.in;
+		config.out = pipe.out;
+		rc = sgpu_remote_open(&config, &sides[PIPE].remote, error);
+	}
+	rc = rc ? rc : start_ring(bench, ring, error);
+	config.ring = ring;
+	rc = rc ? rc : sgpu_remote_open(&config, &sides[RING].remote, error);
+	if (rc == SGPU_OK && served) {
+		rc = sgpu_remote_connect(NULL, owner, NULL, &sides[SERVICE].remote, error);
+	}
+	for (int i = PIPE; rc == SGPU_OK && i < SERVICE + served; i++) {
+		rc = prepare_remote(&sides[i], bench, error);
+	}
+	return rc;
+}
+
 int bench_session_ring(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const bool served = getenv("SGPU_SOCKET") != NULL;
-	struct side sides[SIDES] = { { .child = 0 } };
-	struct sgpu_key owner = { 0 };
-	struct sgpu_remote_config config = { .owner = &owner };
+	const size_t mark = sgpu_bench_mark(bench);
+	struct side sides[SIDES] = { { .remote = NULL } };
+	struct sgpu_remote_ring ring = { .memory = -1, .area = -1, .bell = -1 };
+	struct sgpu_key owner;
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, error);
 
-	rc = rc == SGPU_OK ? prepare_bare(&sides[BARE], bench, error) : rc;
-	rc = rc == SGPU_OK ? bench_start(bench, "--serve", "session", &sides[PIPE].child, &sides[PIPE].pipe, error) : rc;
-	if (rc == SGPU_OK) {
-		config.in = sides[PIPE].pipe.in;
-		config.out = sides[PIPE].pipe.out;
-		rc = sgpu_remote_open(&config, &sides[PIPE].remote, error);
+	rc = rc ? rc : open_sides(bench, sides, served, &owner, &ring, error);
+	for (int i = 0; rc == SGPU_OK && i < SERVICE + served; i++) {
+		sides[i].out = sides[i].in + BYTES / sizeof(float);
 	}
-	rc = rc == SGPU_OK ? start_ring(&sides[RING], bench, error) : rc;
-	if (rc == SGPU_OK) {
-		config.ring = &sides[RING].ring;
-		rc = sgpu_remote_open(&config, &sides[RING].remote, error);
+	rc = rc ? rc : measure(bench, sides, SERVICE + served, error);
+	for (int i = PIPE; i < SIDES; i++) {
+		sgpu_remote_close(&sides[i].remote);
 	}
-	if (rc == SGPU_OK && served) {
-		rc = sgpu_remote_connect(NULL, &owner, NULL, &sides[SERVICE].remote, error);
+	if (sides[BARE].local_job) {
+		sgpu_remote_jobs.free(&sides[BARE].local_job);
 	}
-	for (int i = PIPE; rc == SGPU_OK && i < SERVICE + served; i++) {
-		rc = prepare_remote(&sides[i], error);
+	if (ring.bell >= 0) {
+		close(ring.bell);
+		close(ring.memory);
+		close(ring.area);
 	}
-	rc = rc == SGPU_OK ? measure(bench, sides, SERVICE + served, error) : rc;
-	for (int i = 0; i < SIDES; i++) {
-		end(&sides[i]);
-	}
+	sgpu_bench_release(bench, mark);
 	sgpu_key_clear(&owner);
 	return rc;
 }

@@ -4,7 +4,6 @@
  * starts it.
  */
 #include <inttypes.h>
-#include <string.h>
 
 #include "verbs.h"
 
@@ -24,23 +23,6 @@ const struct cli_option open_options[] = {
 	CLI_END,
 };
 
-static int serve(const struct request *request)
-{
-	static const char *const words[] = { "plain", "sealed", "session", "ring" };
-	struct sgpu_error error = { 0 };
-	int what = 0, rc;
-
-	while (what < 4 && strcmp(request->serve, words[what]) != 0) {
-		what++;
-	}
-	if (what == 4) {
-		return cli_usage("--serve '%s' is none of 'plain', 'sealed', 'session' and 'ring'", request->serve);
-	}
-	rc = what < 2 ? bench_serve(request->device, what == 1, &error) :
-			bench_serve_session(request->device, what == 3, &error);
-	return rc == SGPU_OK ? 0 : cli_error(&error);
-}
-
 int verb_open(int argc, char **argv)
 {
 	struct request request = { .device = "auto" };
@@ -54,7 +36,7 @@ int verb_open(int argc, char **argv)
 		return rc;
 	}
 	if (request.serve) {
-		return serve(&request);
+		return bench_serve(request.device, request.serve, &error) == SGPU_OK ? 0 : cli_error(&error);
 	}
 	rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, &error);
 	if (rc == SGPU_OK) {
