@@ -3,14 +3,15 @@
  * black_scholes as Graviton ran it (Volos, Vaswani, Bruno, OSDI 2018): batches of 4 million options, one after another.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/ops.h>
 
 #include "app.h"
+#include "memory.h"
 
 enum { PRICE, STRIKE, YEARS, CALL, PUT, VECTORS };
+enum { LANES = 4 }; /* batches under way at once, where several are */
 enum { OPTIONS = 4000000, OPTIONS_QUICK = 250000, BATCHES = 10, BATCHES_QUICK = 2, CHECKED = 1000 };
 static const double rate = 0.02, volatility = 0.30;
 
@@ -47,15 +48,15 @@ static int check_prices(const float *inputs, const float *call, const float *put
 	return SGPU_OK;
 }
 
-static int check_options(struct app_side *s, struct sgpu_error *error)
+static int check_options(struct job_side *s, struct sgpu_error *error)
 {
 	float *call = s->output, *put = call + s->count;
-	int rc = job_read(&s->job, "call", call, s->count * sizeof(float), error);
+	int rc = job_read(s->job, "call", call, s->count * sizeof(float), error);
 
 	if (rc == SGPU_OK) {
-		rc = job_read(&s->job, "put", put, s->count * sizeof(float), error);
+		rc = job_read(s->job, "put", put, s->count * sizeof(float), error);
 	}
-	return rc == SGPU_OK ? check_prices(s->inputs, call, put, s->count, error) : rc;
+	return rc == SGPU_OK ? check_prices(s->data, call, put, s->count, error) : rc;
 }
 
 /* As the sample of NVIDIA's toolkit has them: price 5 to 30, strike 1 to 100, 0.25 to 10 years. */
@@ -71,30 +72,71 @@ static void fill_options(float *price, float *strike, float *years, uint64_t cou
 	}
 }
 
-static int make_options(struct app_side *s, bool sealed, bool staged, uint64_t count, const float *inputs,
-			struct sgpu_error *error)
+static int make_job(const struct app *app, struct job_side *s, bool sealed, bool staged, struct sgpu_error *error)
 {
+	const uint64_t size = app->batch_bytes / VECTORS, count = size / sizeof(float);
 	const struct job_type type = { "f32", { count } };
-	const uint64_t size = count * sizeof(float);
-	int rc = job_begin(&s->job, sealed, error);
+	float *inputs = app->data;
+	int rc = job_new(s->bench, sealed, &s->job, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	s->job.staged = staged;
+	s->job->staged = staged;
 	s->check = check_options;
-	s->inputs = inputs;
+	s->data = inputs;
 	s->count = count;
-	job_input(&s->job, "price", type, inputs, size);
-	job_input(&s->job, "strike", type, inputs + count, size);
-	job_input(&s->job, "years", type, inputs + 2 * count, size);
-	job_output(&s->job, "call", type);
-	job_output(&s->job, "put", type);
-	job_operation(&s->job, "PRICE", "black_scholes",
+	s->output = inputs + CALL * count;
+	job_input(s->job, "price", type, inputs, size);
+	job_input(s->job, "strike", type, inputs + count, size);
+	job_input(s->job, "years", type, inputs + 2 * count, size);
+	job_output(s->job, "call", type);
+	job_output(s->job, "put", type);
+	job_operation(s->job, "PRICE", "black_scholes",
 		      json_pack("{s:s, s:s, s:s, s:s, s:s}", "price", "price", "strike", "strike", "years", "years",
 				"output_call", "call", "output_put", "put"),
 		      json_pack("{s:f, s:f}", "rate", rate, "volatility", volatility), NULL);
-	return job_finish(&s->job, error);
+	return job_finish(s->job, error);
+}
+
+/* ---- batches under way at once: one is begun when the oldest has ended ---- */
+/* Sides with a job each, of as many batches in all. */
+struct jobs {
+	struct job_side sides[LANES];
+	int batches, count;
+};
+
+static int run_jobs(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct jobs *jobs = argument;
+	struct sgpu_run *runs[LANES] = { NULL };
+	const uint64_t begin = sgpu_now_ns();
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < jobs->batches + jobs->count; i++) {
+		struct job_side *s = &jobs->sides[i % jobs->count];
+
+		rc = job_wait(s->job, &runs[i % jobs->count], error);
+		if (rc == SGPU_OK && i < jobs->batches) {
+			rc = job_submit(s->job, s->place, &runs[i % jobs->count], error);
+		}
+	}
+	for (int i = 0; i < LANES; i++) {
+		sgpu_run_free(&runs[i]); /* after a failure, of another batch */
+	}
+	*ns = sgpu_now_ns() - begin;
+	return rc;
+}
+
+static int verify_jobs(void *argument, struct sgpu_error *error)
+{
+	struct jobs *jobs = argument;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < jobs->count && i < jobs->batches; i++) {
+		rc = check_options(&jobs->sides[i], error);
+	}
+	return rc;
 }
 
 /* The same work without the runner and without protection: pinned memory, buffers that stay, a stream for each batch that
@@ -113,7 +155,7 @@ struct bare {
 	const float *inputs;
 	uint64_t size;           /* bytes of a vector */
 	int batches, count;
-	struct lane lanes[APP_LANES];
+	struct lane lanes[LANES];
 };
 
 static int begin_bare_batch(struct bare *b, struct lane *lane, struct sgpu_error *error)
@@ -136,10 +178,8 @@ static int begin_bare_batch(struct bare *b, struct lane *lane, struct sgpu_error
 
 static int end_bare_batch(struct lane *lane, struct sgpu_error *error)
 {
-	int rc = sgpu_stream_sync(lane->stream, error);
-
 	lane->busy = false;
-	return rc == SGPU_OK ? sgpu_bench_tasks(lane->tasks, VECTORS + 1, error) : rc;
+	return bench_finish(lane->stream, SGPU_OK, lane->tasks, VECTORS + 1, "run a batch", error);
 }
 
 static int run_bare(void *argument, uint64_t *ns, struct sgpu_error *error)
@@ -178,12 +218,10 @@ static int make_lane(struct bare *b, struct lane *lane, struct sgpu_error *error
 	lane->call.op = sgpu_op_find("black_scholes");
 	lane->call.param[sgpu_op_param(lane->call.op, "rate")] = (struct sgpu_op_value){ true, rate };
 	lane->call.param[sgpu_op_param(lane->call.op, "volatility")] = (struct sgpu_op_value){ true, volatility };
-	rc = sgpu_stream_create(b->bench->device, &lane->stream, error);
+	rc = sgpu_bench_new_stream(b->bench, &lane->stream, error);
 	for (int k = 0; rc == SGPU_OK && k < VECTORS; k++) {
-		rc = sgpu_device_alloc(b->bench->device, b->size, &lane->memory[k], error);
-		if (rc == SGPU_OK) {
-			rc = sgpu_host_alloc(b->bench->device, b->size, &lane->host[k], error);
-		}
+		rc = sgpu_bench_new_device_memory(b->bench, b->size, &lane->memory[k], error);
+		rc = rc ? rc : sgpu_bench_new_pinned(b->bench, b->size, &lane->host[k], error);
 		if (rc == SGPU_OK) {
 			memcpy(lane->host[k], b->inputs + (k <= YEARS ? k : 0) * count, b->size);
 		}
@@ -194,103 +232,62 @@ static int make_lane(struct bare *b, struct lane *lane, struct sgpu_error *error
 	return rc;
 }
 
-static void free_bare(struct bare *b)
+/* What Graviton compares: the application with its whole protection, and without any; and with the runner alone. */
+static int measure_lanes(struct sgpu_bench *bench, const struct app *app, const struct job_place *place, bool staged,
+			 int lanes, struct sgpu_error *error)
 {
-	for (int i = 0; i < b->count; i++) {
-		struct lane *lane = &b->lanes[i];
-
-		sgpu_stream_free(&lane->stream);
-		for (int k = 0; k < VECTORS; k++) {
-			sgpu_device_free(b->bench->device, &lane->memory[k], b->size);
-			sgpu_host_free(b->bench->device, &lane->host[k], b->size);
-		}
-	}
-}
-
-/* What Graviton compares: the application with its whole protection, and without any; and with the runner alone.
- * There are `lanes` of each side. */
-static int measure_bare(struct sgpu_bench *bench, struct app_side *unsealed, struct app_side *sealed, int lanes,
-			const char *payloads, struct sgpu_error *error)
-{
-	struct bare bare = { .bench = bench, .inputs = sealed->inputs, .size = sealed->count * sizeof(float),
-			     .batches = sealed->batches, .count = lanes };
-	int (*const run)(void *, uint64_t *, struct sgpu_error *) = lanes > 1 ? app_run_lanes : app_run_side;
-	int (*const verify)(void *, struct sgpu_error *) = lanes > 1 ? app_verify_lanes : app_verify_side;
+	struct bare bare = { .bench = bench, .inputs = app->data, .size = app->batch_bytes / VECTORS,
+			     .batches = app->batches, .count = lanes };
+	struct jobs jobs[] = { { .batches = app->batches, .count = lanes }, { .batches = app->batches, .count = lanes } };
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "bare calls", .run = run_bare, .verify = verify_bare, .argument = &bare },
-		{ .name = "unsealed", .run = run, .verify = verify, .argument = unsealed },
-		{ .name = "sealed", .run = run, .verify = verify, .argument = sealed },
+		{ .name = "unsealed", .run = run_jobs, .verify = verify_jobs, .argument = &jobs[0] },
+		{ .name = "sealed", .run = run_jobs, .verify = verify_jobs, .argument = &jobs[1] },
 	};
-	const uint64_t bytes = VECTORS * sealed->count * sizeof(float), batches = (uint64_t)sealed->batches;
+	const uint64_t batches = (uint64_t)app->batches;
 	const struct sgpu_bench_point point = {
-		.parameters = { { "app", "black_scholes", 0 }, { "device", job_device_text(false), 0 },
-				{ "payloads", payloads, 0 }, { "against", "bare calls", 0 }, { "batches", NULL, batches },
-				{ "at_once", NULL, (uint64_t)lanes }, { "batch_bytes", NULL, bytes } },
-		.bytes = batches * bytes, .operations = batches, .bytes_formula = "batches * batch_bytes",
+		.parameters = { { "app", app->name, 0 }, { "device", job_device_text(false), 0 },
+				{ "payloads", app_payloads_text(staged), 0 }, { "against", "bare calls", 0 },
+				{ "batches", NULL, batches }, { "at_once", NULL, (uint64_t)lanes },
+				{ "batch_bytes", NULL, app->batch_bytes } },
+		.bytes = batches * app->batch_bytes, .operations = batches, .bytes_formula = "batches * batch_bytes",
 	};
+	const size_t mark = sgpu_bench_mark(bench);
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < lanes; i++) {
 		rc = make_lane(&bare, &bare.lanes[i], error);
+		for (int sealed = 0; rc == SGPU_OK && sealed < 2; sealed++) {
+			jobs[sealed].sides[i] = (struct job_side){ .bench = bench, .place = place };
+			rc = app->make(app, &jobs[sealed].sides[i], sealed, staged, error);
+		}
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
-	}
-	free_bare(&bare);
+	rc = rc ? rc : sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+	sgpu_bench_release(bench, mark);
 	return rc;
 }
 
-/* Several batches under way at once, which a runner that stays is for. */
-static int measure_lanes(struct sgpu_bench *bench, const struct app_side *model, uint64_t count, const float *inputs,
-			 struct sgpu_error *error)
+/* One batch after the other, and several at once, which a runner that stays is for. */
+static int measure_bare(struct sgpu_bench *bench, const struct app *app, const struct job_place *place, bool staged,
+			struct sgpu_error *error)
 {
-	struct app_side *lanes = calloc((size_t)SIDES * APP_LANES, sizeof(*lanes));
-	int rc = lanes ? SGPU_OK : sgpu_fail_nomem(error);
+	int rc = measure_lanes(bench, app, place, staged, 1, error);
 
-	for (int i = 0; rc == SGPU_OK && i < SIDES * APP_LANES; i++) {
-		lanes[i] = (struct app_side){ .bench = bench, .place = model->place, .batches = model->batches };
-		rc = make_options(&lanes[i], i / APP_LANES == SEALED, true, count, inputs, error);
-		lanes[i].output = model->output;
-	}
-	if (rc == SGPU_OK) {
-		rc = measure_bare(bench, &lanes[UNSEALED * APP_LANES], &lanes[SEALED * APP_LANES], APP_LANES,
-				  app_payloads_text(true), error);
-	}
-	for (int i = 0; lanes && i < SIDES * APP_LANES; i++) {
-		job_clear(&lanes[i].job);
-	}
-	free(lanes);
-	return rc;
+	return rc || !staged ? rc : measure_lanes(bench, app, place, staged, LANES, error);
 }
 
-int app_black_scholes(struct sgpu_bench *bench, struct app_side sides[SIDES], struct sgpu_error *error)
+int app_black_scholes(struct sgpu_bench *bench, const struct job_place *place, struct sgpu_error *error)
 {
-	uint64_t count = bench->options.quick ? OPTIONS_QUICK : OPTIONS;
-	int batches = bench->options.quick ? BATCHES_QUICK : BATCHES, rc = SGPU_OK;
-	float *inputs = malloc(VECTORS * count * sizeof(*inputs));
+	const bool quick = bench->options.quick;
+	const uint64_t count = quick ? OPTIONS_QUICK : OPTIONS;
+	struct app app = { .name = "black_scholes", .batches = quick ? BATCHES_QUICK : BATCHES,
+			   .batch_bytes = VECTORS * count * sizeof(float), .make = make_job, .more = measure_bare };
+	int rc = sgpu_bench_new(bench, app.batch_bytes, &app.data, error);
+	float *inputs = app.data;
 
-	if (!inputs) {
-		return sgpu_fail_nomem(error);
+	if (rc != SGPU_OK) {
+		return rc;
 	}
 	fill_options(inputs, inputs + count, inputs + 2 * count, count);
-	for (size_t w = 0; rc == SGPU_OK && w < APP_WAYS; w++) {
-		app_clear_sides(sides);
-		for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-			rc = make_options(&sides[i], i == SEALED, app_ways[w].staged, count, inputs, error);
-			sides[i].output = inputs + CALL * count;
-		}
-		if (rc == SGPU_OK) {
-			rc = app_measure(bench, "black_scholes", batches, VECTORS * count * sizeof(float), sides,
-					 &app_ways[w], error);
-		}
-		if (rc == SGPU_OK && !app_ways[w].opens) {
-			rc = measure_bare(bench, &sides[UNSEALED], &sides[SEALED], 1,
-					  app_payloads_text(app_ways[w].staged), error);
-		}
-		if (rc == SGPU_OK && !app_ways[w].opens && app_ways[w].staged) {
-			rc = measure_lanes(bench, &sides[SEALED], count, inputs, error);
-		}
-	}
-	free(inputs);
-	return rc;
+	return app_measure(bench, place, &app, error);
 }

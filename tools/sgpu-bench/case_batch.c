@@ -2,8 +2,7 @@
  *
  * batch: what it saves to put small segments into one batch, and independent chains of operations on several streams.
  */
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
 #include "cases.h"
 #include "job.h"
@@ -24,73 +23,35 @@ static const char *new_id(struct ids *ids, const char *prefix, int a, int b)
 	return id;
 }
 
-/* A job that is run `times` times; what comes out is the pattern, in every output that starts with "o". */
-struct runs {
-	struct sgpu_bench *bench;
-	const struct job_place *place;
-	struct job job;
-	int times;
-	bool opens;             /* the device for every batch, as a process of its own would */
-	const char *last;       /* the output that is verified */
-	uint64_t size;
-	const void *expected;
-	void *got;
-};
-
-static int run_job(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	struct runs *r = argument;
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < r->times; i++) {
-		uint64_t one = 0;
-
-		rc = job_run_on(&r->job, r->bench, r->place, r->opens, &one, error);
-		*ns += one;
-	}
-	return rc;
-}
-
-static int verify_job(void *argument, struct sgpu_error *error)
-{
-	struct runs *r = argument;
-	int rc = job_read(&r->job, r->last, r->got, r->size, error);
-
-	if (rc == SGPU_OK && memcmp(r->got, r->expected, r->size) != 0) {
-		rc = sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is not what it should be", r->last);
-	}
-	return rc;
-}
-
 /* ---- one batch of n segments, and n batches of one ---- */
 enum { SMALL = 1024 };
 
-static int make_copies(struct runs *r, int n, const void *data, struct ids *ids, struct sgpu_error *error)
+static int make_copies(struct job_side *side, int n, struct ids *ids, struct sgpu_error *error)
 {
 	const struct job_type type = { "u8", { SMALL } };
-	int rc = job_begin(&r->job, true, error);
+	int rc = job_new(side->bench, true, &side->job, error);
 
 	for (int i = 0; rc == SGPU_OK && i < n; i++) {
 		const char *in = new_id(ids, "in", i, 0), *out = new_id(ids, "out", i, 0);
 
-		job_input(&r->job, in, type, data, SMALL);
-		job_output(&r->job, out, type);
-		job_operation(&r->job, new_id(ids, "OP", i, 0), "copy",
+		job_input(side->job, in, type, side->data, SMALL);
+		job_output(side->job, out, type);
+		job_operation(side->job, new_id(ids, "OP", i, 0), "copy",
 			      json_pack("{s:s, s:s}", "input", in, "output", out), NULL, NULL);
-		r->last = out;
+		side->id = out;
 	}
-	r->size = SMALL;
-	r->expected = data;
-	return rc == SGPU_OK ? job_finish(&r->job, error) : rc;
+	return rc ? rc : job_finish(side->job, error);
 }
 
-static int measure_segments(struct sgpu_bench *bench, int n, bool opens, struct runs runs[2], struct ids *ids,
+static int measure_segments(struct sgpu_bench *bench, const struct job_place *place, int n, bool opens,
 			    struct sgpu_error *error)
 {
 	uint8_t data[SMALL], got[SMALL];
+	struct ids ids = { .count = 0 };
+	struct job_side sides[2];
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "n batches", .run = run_job, .verify = verify_job, .argument = &runs[0] },
-		{ .name = "one batch", .run = run_job, .verify = verify_job, .argument = &runs[1] },
+		{ .name = "n batches", .run = job_side_run, .verify = job_side_verify, .argument = &sides[0] },
+		{ .name = "one batch", .run = job_side_run, .verify = job_side_verify, .argument = &sides[1] },
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "device", job_device_text(opens), 0 }, { "segments", NULL, (uint64_t)n },
@@ -98,36 +59,33 @@ static int measure_segments(struct sgpu_bench *bench, int n, bool opens, struct 
 		.bytes = (uint64_t)n * SMALL, .operations = (uint64_t)n,
 		.bytes_formula = "segments * segment_bytes",
 	};
-	int rc;
+	int rc = SGPU_OK;
 
 	sgpu_bench_fill(data, sizeof(data), SEED);
-	runs[0].times = n;
-	runs[1].times = 1;
-	runs[0].got = runs[1].got = got;
-	runs[0].opens = runs[1].opens = opens;
-	rc = make_copies(&runs[0], 1, data, ids, error);
-	if (rc == SGPU_OK) {
-		rc = make_copies(&runs[1], n, data, ids, error);
+	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
+		sides[i] = (struct job_side){ .bench = bench, .place = place, .batches = i ? 1 : n, .opens = opens,
+					      .check = job_check_same, .data = data, .count = SMALL, .output = got };
+		rc = make_copies(&sides[i], i ? n : 1, &ids, error);
 	}
-	return rc == SGPU_OK ? sgpu_bench_measure(bench, &point, variants, 2, error) : rc;
+	return rc ? rc : sgpu_bench_measure(bench, &point, variants, 2, error);
 }
 
 /* ---- chains of operations, one after another and at once ---- */
 enum { CHAIN = 8, EDGE = 512, CHAIN_BYTES = EDGE * EDGE * 4 };
 
 /* Each chain adds the second input CHAIN times. in_a_row: a chain waits for the one before it. */
-static int make_chains(struct runs *r, int chains, bool in_a_row, const float *a, const float *b, struct ids *ids,
+static int make_chains(struct job_side *side, int chains, bool in_a_row, const float *a, const float *b, struct ids *ids,
 		       struct sgpu_error *error)
 {
 	const struct job_type type = { "f32", { EDGE, EDGE } };
-	int rc = job_begin(&r->job, false, error);
+	int rc = job_new(side->bench, false, &side->job, error);
 	const char *before = NULL;
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	job_input(&r->job, "a", type, a, CHAIN_BYTES);
-	job_input(&r->job, "b", type, b, CHAIN_BYTES);
+	job_input(side->job, "a", type, a, CHAIN_BYTES);
+	job_input(side->job, "b", type, b, CHAIN_BYTES);
 	for (int c = 0; c < chains; c++) {
 		const char *from = "a", *operation = NULL;
 
@@ -135,29 +93,31 @@ static int make_chains(struct runs *r, int chains, bool in_a_row, const float *a
 			const char *to = new_id(ids, i < CHAIN - 1 ? "x" : "out", c, i);
 
 			if (i < CHAIN - 1) {
-				job_between(&r->job, to);
+				job_between(side->job, to);
 			} else {
-				job_output(&r->job, to, type);
+				job_output(side->job, to, type);
 			}
 			operation = new_id(ids, "OP", c, i);
-			job_operation(&r->job, operation, "vector_add",
+			job_operation(side->job, operation, "vector_add",
 				      json_pack("{s:s, s:s, s:s}", "a", from, "b", "b", "output", to), NULL,
 				      i == 0 && in_a_row ? before : NULL);
 			from = to;
 		}
 		before = operation;
-		r->last = from;
+		side->id = from;
 	}
-	return job_finish(&r->job, error);
+	return job_finish(side->job, error);
 }
 
-static int measure_chains(struct sgpu_bench *bench, int chains, struct runs runs[2], struct ids *ids, float *memory,
+static int measure_chains(struct sgpu_bench *bench, const struct job_place *place, int chains, float *memory,
 			  struct sgpu_error *error)
 {
 	float *a = memory, *b = a + EDGE * EDGE, *sum = b + EDGE * EDGE, *got = sum + EDGE * EDGE;
+	struct ids ids = { .count = 0 };
+	struct job_side sides[2];
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "in a row", .run = run_job, .verify = verify_job, .argument = &runs[0] },
-		{ .name = "at once", .run = run_job, .verify = verify_job, .argument = &runs[1] },
+		{ .name = "in a row", .run = job_side_run, .verify = job_side_verify, .argument = &sides[0] },
+		{ .name = "at once", .run = job_side_run, .verify = job_side_verify, .argument = &sides[1] },
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "streams", NULL, (uint64_t)chains }, { "operations_a_stream", NULL, CHAIN } },
@@ -171,73 +131,33 @@ static int measure_chains(struct sgpu_bench *bench, int chains, struct runs runs
 		b[i] = (float)(i % 31);
 		sum[i] = a[i] + CHAIN * b[i]; /* small integers: exact */
 	}
-	for (int v = 0; rc == SGPU_OK && v < 2; v++) {
-		runs[v].times = 1;
-		runs[v].size = CHAIN_BYTES;
-		runs[v].expected = sum;
-		runs[v].got = got;
-		rc = make_chains(&runs[v], chains, v == 0, a, b, ids, error);
+	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
+		sides[i] = (struct job_side){ .bench = bench, .place = place, .batches = 1, .check = job_check_same,
+					      .data = sum, .count = CHAIN_BYTES, .output = got };
+		rc = make_chains(&sides[i], chains, i == 0, a, b, &ids, error);
 	}
-	return rc == SGPU_OK ? sgpu_bench_measure(bench, &point, variants, 2, error) : rc;
+	return rc ? rc : sgpu_bench_measure(bench, &point, variants, 2, error);
 }
 
-/* ---- all of it ---- */
-struct state {
-	struct job_place place;
-	struct runs runs[2];
-	struct ids ids;
-	float memory[4 * EDGE * EDGE];
-};
-
-static void reset(struct sgpu_bench *bench, struct state *s)
-{
-	for (int v = 0; v < 2; v++) {
-		job_clear(&s->runs[v].job);
-		memset(&s->runs[v], 0, sizeof(s->runs[v]));
-		s->runs[v].bench = bench;
-		s->runs[v].place = &s->place;
-	}
-	s->ids.count = 0;
-}
-
+/* ---- the case ---- */
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
 	static const int segments[] = { 1, 8, 64 }, chains[] = { 1, 2, 4, 8, 16 };
-	struct state *s = state;
-	int rc = SGPU_OK;
+	struct job_place *place = NULL;
+	int rc = sgpu_bench_new(bench, (size_t)4 * CHAIN_BYTES, &state, error);
+	size_t mark;
 
-	for (size_t i = 0; rc == SGPU_OK && i < 2 * SGPU_ARRAY_LENGTH(segments); i++) {
-		if (sgpu_bench_wants(bench, SMALL)) {
-			reset(bench, s);
-			rc = measure_segments(bench, segments[i / 2], i % 2 == 1, s->runs, &s->ids, error);
-		}
+	rc = rc ? rc : job_new_place(bench, &place, error);
+	mark = sgpu_bench_mark(bench);
+	for (size_t i = 0; rc == SGPU_OK && sgpu_bench_wants(bench, SMALL) && i < 2 * SGPU_ARRAY_LENGTH(segments); i++) {
+		rc = measure_segments(bench, place, segments[i / 2], i % 2 == 1, error);
+		sgpu_bench_release(bench, mark);
 	}
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(chains); i++) {
-		if (sgpu_bench_wants(bench, CHAIN_BYTES)) {
-			reset(bench, s);
-			rc = measure_chains(bench, chains[i], s->runs, &s->ids, s->memory, error);
-		}
+	for (size_t i = 0; rc == SGPU_OK && sgpu_bench_wants(bench, CHAIN_BYTES) && i < SGPU_ARRAY_LENGTH(chains); i++) {
+		rc = measure_chains(bench, place, chains[i], state, error);
+		sgpu_bench_release(bench, mark);
 	}
 	return rc;
-}
-
-static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
-{
-	struct state *s = calloc(1, sizeof(*s));
-
-	*state = s;
-	return s ? job_place_open(&s->place, bench->device, true, error) : sgpu_fail_nomem(error);
-}
-
-static void teardown(struct sgpu_bench *bench, void *state)
-{
-	struct state *s = state;
-
-	if (s) {
-		reset(bench, s);
-		job_place_close(&s->place);
-	}
-	free(s);
 }
 
 const struct sgpu_bench_case case_batch = {
@@ -245,7 +165,5 @@ const struct sgpu_bench_case case_batch = {
 	.help = "one batch of small segments against as many batches; chains of operations at once",
 	.unit = SGPU_BENCH_NS,
 	.requires = SGPU_BENCH_DEVICE,
-	.setup = setup,
 	.run = run,
-	.teardown = teardown,
 };

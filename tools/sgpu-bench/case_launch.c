@@ -2,13 +2,13 @@
  *
  * launch: what it takes to start an operation: plain, through the runner, and on sealed data.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/ops.h>
 
 #include "cases.h"
 #include "job.h"
+#include "memory.h"
 
 enum { ELEMENTS = 256, BYTES = ELEMENTS * 4, LAUNCHES = 64 };
 enum { A, B, OUTPUT }; /* arguments of vector_add */
@@ -22,8 +22,7 @@ struct state {
 	struct sgpu_op_call calls[LAUNCHES];
 	struct sgpu_task tasks[LAUNCHES + 3];
 	int launches;              /* of the variant that is measured */
-	struct job jobs[2];        /* unsealed, sealed */
-	struct job_place place;
+	const struct job_place *place;
 };
 
 static int run_launches(struct state *s, int first, int count, struct sgpu_error *error)
@@ -46,23 +45,15 @@ static int prepare(void *argument, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static int finish_tasks(struct state *s, int count, struct sgpu_error *error)
-{
-	int rc = sgpu_stream_sync(s->stream, error);
-
-	return rc == SGPU_OK ? sgpu_bench_tasks(s->tasks, count, error) : rc;
-}
-
 /* Only what the caller waits for: the work itself goes on meanwhile. */
 static int enqueue_only(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct state *s = argument;
 	uint64_t begin = sgpu_now_ns();
-	int rc = run_launches(s, 0, LAUNCHES, error), ended;
+	int rc = run_launches(s, 0, LAUNCHES, error);
 
 	*ns = sgpu_now_ns() - begin;
-	ended = finish_tasks(s, LAUNCHES, rc == SGPU_OK ? error : NULL);
-	return rc == SGPU_OK ? ended : rc;
+	return bench_finish(s->stream, rc, s->tasks, LAUNCHES, "launch", error);
 }
 
 static int launch_and_wait(void *argument, uint64_t *ns, struct sgpu_error *error)
@@ -97,7 +88,7 @@ static int back_to_back(void *argument, uint64_t *ns, struct sgpu_error *error)
 	return rc == SGPU_OK ? sgpu_bench_tasks(s->tasks, LAUNCHES, error) : rc;
 }
 
-static int check_sum(struct state *s, const float *sum, int times, struct sgpu_error *error)
+static int check_sum(const struct state *s, const float *sum, int times, struct sgpu_error *error)
 {
 	for (int i = 0; i < ELEMENTS; i++) {
 		if (sum[i] != s->host[A][i] + (float)times * s->host[B][i]) {
@@ -111,14 +102,9 @@ static int check_sum(struct state *s, const float *sum, int times, struct sgpu_e
 static int verify_device(void *argument, struct sgpu_error *error)
 {
 	struct state *s = argument;
-	struct sgpu_task task = { 0 };
-	int rc = sgpu_copy_out(s->stream, s->host[OUTPUT], s->memory[OUTPUT], BYTES, &task);
+	int rc = bench_from_device(s->stream, s->host[OUTPUT], s->memory[OUTPUT], BYTES, error);
 
-	rc = rc == SGPU_OK ? sgpu_stream_sync(s->stream, error) : sgpu_fail(error, rc, "%s", sgpu_strerror(rc));
-	if (rc == SGPU_OK) {
-		rc = sgpu_bench_tasks(&task, 1, error);
-	}
-	return rc == SGPU_OK ? check_sum(s, s->host[OUTPUT], 1, error) : rc;
+	return rc ? rc : check_sum(s, s->host[OUTPUT], 1, error);
 }
 
 static int measure_plain(struct state *s, struct sgpu_error *error)
@@ -149,16 +135,10 @@ static int run_bare(void *argument, uint64_t *ns, struct sgpu_error *error)
 
 	(void)ns;
 	rc = sgpu_copy_in(s->stream, s->memory[A], s->host[A], BYTES, &in[0]);
-	if (rc == SGPU_OK) {
-		rc = sgpu_copy_in(s->stream, s->memory[B], s->host[B], BYTES, &in[1]);
-	}
-	if (rc == SGPU_OK) {
-		rc = run_launches(s, 0, s->launches, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_copy_out(s->stream, s->host[OUTPUT], s->memory[OUTPUT], BYTES, &in[2]);
-	}
-	return finish_tasks(s, LAUNCHES + 3, error) == SGPU_OK ? rc : error->code;
+	rc = rc ? rc : sgpu_copy_in(s->stream, s->memory[B], s->host[B], BYTES, &in[1]);
+	rc = rc ? rc : run_launches(s, 0, s->launches, error);
+	rc = rc ? rc : sgpu_copy_out(s->stream, s->host[OUTPUT], s->memory[OUTPUT], BYTES, &in[2]);
+	return bench_finish(s->stream, rc, s->tasks, LAUNCHES + 3, "launch a chain", error);
 }
 
 static int verify_bare(void *argument, struct sgpu_error *error)
@@ -168,48 +148,26 @@ static int verify_bare(void *argument, struct sgpu_error *error)
 	return check_sum(s, s->host[OUTPUT], s->launches, error);
 }
 
-static int run_plain_job(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	struct state *s = argument;
-
-	return job_run_on(&s->jobs[0], s->bench, &s->place, false, ns, error);
-}
-
-static int run_sealed_job(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	struct state *s = argument;
-
-	return job_run_on(&s->jobs[1], s->bench, &s->place, false, ns, error);
-}
-
-static int verify_job(struct state *s, struct job *job, struct sgpu_error *error)
+static int check_job(struct job_side *side, struct sgpu_error *error)
 {
 	float sum[ELEMENTS];
-	int rc = job_read(job, "sum", sum, sizeof(sum), error);
+	int rc = job_read(side->job, "sum", sum, sizeof(sum), error);
 
-	return rc == SGPU_OK ? check_sum(s, sum, s->launches, error) : rc;
+	return rc ? rc : check_sum(side->data, sum, ((const struct state *)side->data)->launches, error);
 }
 
-static int verify_plain_job(void *argument, struct sgpu_error *error)
-{
-	return verify_job(argument, &((struct state *)argument)->jobs[0], error);
-}
-
-static int verify_sealed_job(void *argument, struct sgpu_error *error)
-{
-	return verify_job(argument, &((struct state *)argument)->jobs[1], error);
-}
-
-static int make_job(struct state *s, int index, int count, struct sgpu_error *error)
+static int make_job(const struct state *s, bool sealed, int count, struct job_side *side, struct sgpu_error *error)
 {
 	const struct job_type type = { "f32", { ELEMENTS } };
-	struct job *job = &s->jobs[index];
+	struct job *job = NULL;
 	char from[16] = "a", to[16], id[16];
-	int rc = job_begin(job, index == 1, error);
+	int rc = job_new(s->bench, sealed, &job, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
+	*side = (struct job_side){ .bench = s->bench, .job = job, .place = s->place, .batches = 1, .check = check_job,
+				   .data = s };
 	job_input(job, "a", type, s->host[A], BYTES);
 	job_input(job, "b", type, s->host[B], BYTES);
 	for (int i = 0; i < count; i++) {
@@ -229,10 +187,12 @@ static int make_job(struct state *s, int index, int count, struct sgpu_error *er
 
 static int measure_chain(struct state *s, int count, struct sgpu_error *error)
 {
+	const size_t mark = sgpu_bench_mark(s->bench);
+	struct job_side sides[2];
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "bare calls", .prepare = prepare, .run = run_bare, .verify = verify_bare, .argument = s },
-		{ .name = "runner", .run = run_plain_job, .verify = verify_plain_job, .argument = s },
-		{ .name = "runner, sealed", .run = run_sealed_job, .verify = verify_sealed_job, .argument = s },
+		{ .name = "runner", .run = job_side_run, .verify = job_side_verify, .argument = &sides[0] },
+		{ .name = "runner, sealed", .run = job_side_run, .verify = job_side_verify, .argument = &sides[1] },
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "operations", NULL, (uint64_t)count } }, .operations = (uint64_t)count,
@@ -244,30 +204,14 @@ static int measure_chain(struct state *s, int count, struct sgpu_error *error)
 		s->calls[i].data[A] = (void *)(uintptr_t)s->memory[i ? OUTPUT : A];
 	}
 	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		rc = make_job(s, i, count, error);
+		rc = make_job(s, i == 1, count, &sides[i], error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_bench_measure(s->bench, &point, variants, 3, error);
-	}
-	job_clear(&s->jobs[0]);
-	job_clear(&s->jobs[1]);
+	rc = rc ? rc : sgpu_bench_measure(s->bench, &point, variants, 3, error);
+	sgpu_bench_release(s->bench, mark);
 	return rc;
 }
 
-/* ---- all of it ---- */
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
-{
-	struct state *s = state;
-	int rc;
-
-	if (!sgpu_bench_wants(bench, BYTES)) {
-		return SGPU_OK;
-	}
-	rc = measure_plain(s, error);
-	rc = rc == SGPU_OK ? measure_chain(s, 1, error) : rc;
-	return rc == SGPU_OK ? measure_chain(s, LAUNCHES, error) : rc;
-}
-
+/* ---- the case ---- */
 static void fill_call(struct state *s, struct sgpu_op_call *call)
 {
 	call->op = sgpu_op_find("vector_add");
@@ -278,32 +222,20 @@ static void fill_call(struct state *s, struct sgpu_op_call *call)
 	}
 }
 
-static int bring_in(struct state *s, struct sgpu_error *error)
+static int open_state(struct sgpu_bench *bench, struct state *s, struct sgpu_error *error)
 {
-	int rc = SGPU_OK;
+	struct job_place *place = NULL;
+	int rc = job_new_place(bench, &place, error);
 
-	for (int k = 0; rc == SGPU_OK && k < 2; k++) {
-		rc = sgpu_copy_in(s->stream, s->memory[k], s->host[k], BYTES, &s->tasks[k]);
-	}
-	return rc == SGPU_OK ? finish_tasks(s, 2, error) : sgpu_fail(error, rc, "%s", sgpu_strerror(rc));
-}
-
-static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
-{
-	struct state *s = calloc(1, sizeof(*s));
-	int rc;
-
-	*state = s;
-	if (!s) {
-		return sgpu_fail_nomem(error);
-	}
 	s->bench = bench;
-	rc = sgpu_stream_create(bench->device, &s->stream, error);
+	s->place = place;
+	rc = rc ? rc : sgpu_bench_new_stream(bench, &s->stream, error);
 	for (int k = 0; rc == SGPU_OK && k < 3; k++) {
-		rc = sgpu_device_alloc(bench->device, BYTES, &s->memory[k], error);
-		if (rc == SGPU_OK) {
-			rc = sgpu_host_alloc(bench->device, BYTES, (void **)&s->host[k], error);
-		}
+		void *host = NULL;
+
+		rc = sgpu_bench_new_device_memory(bench, BYTES, &s->memory[k], error);
+		rc = rc ? rc : sgpu_bench_new_pinned(bench, BYTES, &host, error);
+		s->host[k] = host;
 	}
 	for (int i = 0; i < LAUNCHES; i++) {
 		fill_call(s, &s->calls[i]);
@@ -312,26 +244,22 @@ static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *erro
 		s->host[A][i] = (float)i;
 		s->host[B][i] = (float)(i % 7);
 	}
-	rc = rc == SGPU_OK ? bring_in(s, error) : rc;
-	return rc == SGPU_OK ? job_place_open(&s->place, bench->device, true, error) : rc;
+	rc = rc ? rc : bench_to_device(s->stream, s->memory[A], s->host[A], BYTES, error);
+	return rc ? rc : bench_to_device(s->stream, s->memory[B], s->host[B], BYTES, error);
 }
 
-static void teardown(struct sgpu_bench *bench, void *state)
+static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	struct state *s = state;
+	int rc = SGPU_OK;
 
-	if (!s) {
-		return;
+	if (!sgpu_bench_wants(bench, BYTES)) {
+		return SGPU_OK;
 	}
-	sgpu_stream_free(&s->stream);
-	for (int k = 0; k < 3; k++) {
-		sgpu_device_free(bench->device, &s->memory[k], BYTES);
-		sgpu_host_free(bench->device, (void **)&s->host[k], BYTES);
-	}
-	job_clear(&s->jobs[0]);
-	job_clear(&s->jobs[1]);
-	job_place_close(&s->place);
-	free(s);
+	rc = sgpu_bench_new(bench, sizeof(struct state), &state, error);
+	rc = rc ? rc : open_state(bench, state, error);
+	rc = rc ? rc : measure_plain(state, error);
+	rc = rc ? rc : measure_chain(state, 1, error);
+	return rc ? rc : measure_chain(state, LAUNCHES, error);
 }
 
 const struct sgpu_bench_case case_launch = {
@@ -339,7 +267,5 @@ const struct sgpu_bench_case case_launch = {
 	.help = "starting an operation: plain, through the runner, on sealed data",
 	.unit = SGPU_BENCH_NS,
 	.requires = SGPU_BENCH_DEVICE,
-	.setup = setup,
 	.run = run,
-	.teardown = teardown,
 };

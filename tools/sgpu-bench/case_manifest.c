@@ -54,12 +54,12 @@ static int verify(void *argument, struct sgpu_error *error)
 }
 
 /* Independent copies of 1 KiB. */
-static int make_text(struct text *t, struct sgpu_error *error)
+static int make_text(struct sgpu_bench *bench, struct text *t, struct sgpu_error *error)
 {
 	const struct job_type type = { "u8", { 1024 } };
-	struct job *job = malloc(sizeof(*job));
+	struct job *job = NULL;
 	char in[16], out[16], operation[16];
-	int rc = job ? job_begin(job, true, error) : sgpu_fail_nomem(error);
+	int rc = job_new(bench, true, &job, error);
 
 	for (int i = 0; rc == SGPU_OK && i < OPERATIONS; i++) {
 		snprintf(in, sizeof(in), "in%d", i);
@@ -74,10 +74,6 @@ static int make_text(struct text *t, struct sgpu_error *error)
 		t->size = t->text ? strlen(t->text) : 0;
 		rc = t->text ? SGPU_OK : sgpu_fail_nomem(error);
 	}
-	if (job) {
-		job_clear(job);
-	}
-	free(job);
 	return rc;
 }
 
@@ -90,7 +86,7 @@ static int measure_check(struct sgpu_bench *bench, struct sgpu_error *error)
 	};
 	struct sgpu_bench_point point = { .parameters = { { "segments", NULL, SEGMENTS } },
 					  .bytes_formula = "the manifest's text" };
-	int rc = make_text(&t, error);
+	int rc = make_text(bench, &t, error);
 
 	point.bytes = t.size;
 	rc = rc ? rc : sgpu_bench_measure(bench, &point, variants, 2, error);
@@ -112,7 +108,7 @@ static const struct {
 		   { "THIRD", BETWEEN, COMBINED, RESULT } };
 
 struct example {
-	struct job_place place;
+	const struct job_place *place;
 	struct job job;
 	float data[PICTURES][PIXELS];
 };
@@ -149,7 +145,7 @@ static int take_operations(struct example *e, int first, int last, struct sgpu_e
 					"output", names[operations[i].sum]), NULL, NULL);
 	}
 	rc = rc ? rc : job_finish(&e->job, error);
-	rc = rc ? rc : job_run(&e->job, &e->place, &ns, error);
+	rc = rc ? rc : job_run(&e->job, e->place, &ns, error);
 	rc = rc ? rc : job_read(&e->job, names[sum], e->data[sum], PICTURE_BYTES, error);
 	job_clear(&e->job);
 	return rc;
@@ -196,9 +192,8 @@ static int verify_result(void *argument, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static int measure_example(struct sgpu_bench *bench, struct sgpu_error *error)
+static int measure_example(struct sgpu_bench *bench, struct example *e, struct sgpu_error *error)
 {
-	struct example *e = calloc(1, sizeof(*e));
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "by hand", .prepare = prepare, .run = run_by_hand, .verify = verify_result, .argument = e },
 		{ .name = "derived", .prepare = prepare, .run = run_derived, .verify = verify_result, .argument = e },
@@ -206,22 +201,22 @@ static int measure_example(struct sgpu_bench *bench, struct sgpu_error *error)
 	const struct sgpu_bench_point point = { .parameters = { { "what", "decomposition", 0 },
 								{ "operations", NULL, 3 },
 								{ "segment_bytes", NULL, PICTURE_BYTES } } };
-	int rc = e ? job_place_open(&e->place, bench->device, true, error) : sgpu_fail_nomem(error);
 
-	rc = rc ? rc : sgpu_bench_measure(bench, &point, variants, 2, error);
-	if (e) {
-		job_place_close(&e->place);
-	}
-	free(e);
-	return rc;
+	return sgpu_bench_measure(bench, &point, variants, 2, error);
 }
 
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
+	struct job_place *place = NULL;
 	int rc = measure_check(bench, error);
 
-	(void)state;
-	return rc ? rc : measure_example(bench, error);
+	rc = rc ? rc : job_new_place(bench, &place, error);
+	rc = rc ? rc : sgpu_bench_new(bench, sizeof(struct example), &state, error);
+	if (rc == SGPU_OK) {
+		((struct example *)state)->place = place;
+		rc = measure_example(bench, state, error);
+	}
+	return rc;
 }
 
 const struct sgpu_bench_case case_manifest = {

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "../../examples/fashion-train/network.h"
-#include "app.h"
 #include "cases.h"
 #include "cli.h"
+#include "job.h"
 
 struct trained {
 	struct training t;
@@ -71,11 +71,11 @@ static int judge(const struct trained *d, struct sgpu_error *error)
 }
 
 /* Every training gives the bytes of the first one, sealed or not. */
-static int check_training(struct app_side *s, struct sgpu_error *error)
+static int check_training(struct job_side *s, struct sgpu_error *error)
 {
 	struct trained *d = s->output;
 	uint8_t *results = malloc(d->result_size);
-	int rc = results ? read_results(d, &s->job, results, &d->result_size, error) : sgpu_fail_nomem(error);
+	int rc = results ? read_results(d, s->job, results, &d->result_size, error) : sgpu_fail_nomem(error);
 
 	if (rc == SGPU_OK && !d->first) {
 		d->first = results;
@@ -88,57 +88,60 @@ static int check_training(struct app_side *s, struct sgpu_error *error)
 	return rc;
 }
 
-static int make_side(struct app_side *s, bool sealed, struct trained *d, struct sgpu_error *error)
+static int make_side(struct job_side *s, bool sealed, struct trained *d, struct sgpu_error *error)
 {
 	const uint64_t trained = d->t.steps * d->t.batch;
-	int rc = job_begin(&s->job, sealed, error);
+	int rc = job_new(s->bench, sealed, &s->job, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	s->check = check_training;
-	s->output = d;
-	s->batches = 1;
 	d->t.level = sealed ? "HIGH" : "LOW";
-	network_add(&d->t, s->job.segments, s->job.operations);
-	job_data(&s->job, "images", d->images, trained * NETWORK_PIXELS);
-	job_data(&s->job, "test_images", d->images + trained * NETWORK_PIXELS, d->t.tested * NETWORK_PIXELS);
+	network_add(&d->t, s->job->segments, s->job->operations);
+	job_data(s->job, "images", d->images, trained * NETWORK_PIXELS);
+	job_data(s->job, "test_images", d->images + trained * NETWORK_PIXELS, d->t.tested * NETWORK_PIXELS);
 	if (d->t.network->classifies) {
-		job_data(&s->job, "labels", d->labels, trained);
-		job_data(&s->job, "test_labels", d->labels + trained, d->t.tested);
+		job_data(s->job, "labels", d->labels, trained);
+		job_data(s->job, "test_labels", d->labels + trained, d->t.tested);
 	}
 	for (int i = 0; i < d->t.parameter_count; i++) {
-		job_data(&s->job, d->t.parameters[i].input, d->values[i], d->t.parameters[i].count * sizeof(float));
+		job_data(s->job, d->t.parameters[i].input, d->values[i], d->t.parameters[i].count * sizeof(float));
 	}
-	return job_finish(&s->job, error);
+	return job_finish(s->job, error);
 }
 
-static int make_data(struct trained *d, struct sgpu_error *error)
+static int make_data(struct sgpu_bench *bench, struct trained *d, struct sgpu_error *error)
 {
 	const uint64_t count = d->t.steps * d->t.batch + d->t.tested;
+	void *memory = NULL;
+	int rc = sgpu_bench_new(bench, count * (NETWORK_PIXELS + 1), &memory, error);
 
-	d->images = malloc(count * NETWORK_PIXELS);
-	d->labels = malloc(count);
-	if (!d->images || !d->labels) {
-		return sgpu_fail_nomem(error);
-	}
-	d->found = bench_pictures(d->images, d->labels, count);
-	for (int i = 0; i < d->t.parameter_count; i++) {
-		d->values[i] = malloc(d->t.parameters[i].count * sizeof(float));
-		if (!d->values[i]) {
-			return sgpu_fail_nomem(error);
+	for (int i = 0; rc == SGPU_OK && i < d->t.parameter_count; i++) {
+		void *values = NULL;
+
+		rc = sgpu_bench_new(bench, d->t.parameters[i].count * sizeof(float), &values, error);
+		d->values[i] = values;
+		if (rc == SGPU_OK) {
+			network_start(&d->t, i, values);
 		}
-		network_start(&d->t, i, d->values[i]);
 	}
-	return read_results(d, NULL, NULL, &d->result_size, error);
+	if (rc == SGPU_OK) {
+		d->images = memory;
+		d->labels = d->images + count * NETWORK_PIXELS;
+		d->found = bench_pictures(d->images, d->labels, count);
+		rc = read_results(d, NULL, NULL, &d->result_size, error);
+	}
+	return rc;
 }
 
-static int measure(struct sgpu_bench *bench, struct trained *d, struct app_side sides[SIDES], struct sgpu_error *error)
+static int measure(struct sgpu_bench *bench, struct trained *d, const struct job_place *place,
+		   struct sgpu_error *error)
 {
 	const struct training *t = &d->t;
+	struct job_side sides[2];
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "unsealed", .run = app_run_side, .verify = app_verify_side, .argument = &sides[UNSEALED] },
-		{ .name = "sealed", .run = app_run_side, .verify = app_verify_side, .argument = &sides[SEALED] },
+		{ .name = "unsealed", .run = job_side_run, .verify = job_side_verify, .argument = &sides[0] },
+		{ .name = "sealed", .run = job_side_run, .verify = job_side_verify, .argument = &sides[1] },
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "network", t->network->name, 0 }, { "data", d->found ? "fashion-mnist" : "made", 0 },
@@ -147,8 +150,10 @@ static int measure(struct sgpu_bench *bench, struct trained *d, struct app_side 
 	};
 	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < SIDES; i++) {
-		rc = make_side(&sides[i], i == SEALED, d, error);
+	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
+		sides[i] = (struct job_side){ .bench = bench, .place = place, .batches = 1, .check = check_training,
+					      .output = d };
+		rc = make_side(&sides[i], i == 1, d, error);
 	}
 	return rc == SGPU_OK ? sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error) : rc;
 }
@@ -160,32 +165,25 @@ static int train(struct sgpu_bench *bench, const char *name, const struct job_pl
 	const bool quick = bench->options.quick, gpu = bench->info.opens_on_device;
 	struct trained d = { .t = { .network = network, .batch = gpu && !quick ? network->batch : 32,
 				    .steps = quick ? 5 : gpu ? 40 : 10, .tested = quick ? 32 : network->tested } };
-	struct app_side sides[SIDES] = { { .bench = bench, .place = place }, { .bench = bench, .place = place } };
+	const size_t mark = sgpu_bench_mark(bench);
 	int rc;
 
 	network_plan(&d.t);
-	rc = make_data(&d, error);
-	rc = rc == SGPU_OK ? measure(bench, &d, sides, error) : rc;
-	app_clear_sides(sides);
-	for (int i = 0; i < NETWORK_PARAMETERS_MAX; i++) {
-		free(d.values[i]);
-	}
-	free(d.images);
-	free(d.labels);
+	rc = make_data(bench, &d, error);
+	rc = rc ? rc : measure(bench, &d, place, error);
+	sgpu_bench_release(bench, mark);
 	free(d.first);
 	return rc;
 }
 
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	struct job_place place;
-	int rc = job_place_open(&place, bench->device, true, error);
+	struct job_place *place = NULL;
+	int rc = job_new_place(bench, &place, error);
 
 	(void)state; /* --size does not count: a network has the size that it has */
-	rc = rc == SGPU_OK ? train(bench, "cnn", &place, error) : rc;
-	rc = rc == SGPU_OK ? train(bench, "autoencoder", &place, error) : rc;
-	job_place_close(&place);
-	return rc;
+	rc = rc ? rc : train(bench, "cnn", place, error);
+	return rc ? rc : train(bench, "autoencoder", place, error);
 }
 
 const struct sgpu_bench_case case_training = {

@@ -53,5 +53,7 @@ extern const struct sgpu_bench_case *const bench_cases[];
 
 /* Part of training: pictures of 28 by 28 and their classes, those of Fashion-MNIST, or, false, made here. */
 bool bench_pictures(uint8_t *images, uint8_t *labels, size_t count);
+/* One of them: a class's prototype with some noise, nearer to it than to another class's. */
+void bench_draw(uint8_t *picture, uint64_t class, uint64_t number);
 
 #endif

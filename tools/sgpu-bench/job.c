@@ -177,7 +177,7 @@ int job_finish(struct job *job, struct sgpu_error *error)
 
 /* ---- a run ---- */
 /* The response's file keeps its memory from run to run: to get fresh pages would cost more than some jobs. What an
- * earlier response leaves behind a shorter one is cut off. */
+ * earlier, longer response left behind is cut off. */
 static int rewind_files(const struct job *job, struct sgpu_error *error)
 {
 	if (lseek(job->batch_fd, 0, SEEK_SET) < 0 || lseek(job->response_fd, 0, SEEK_SET) < 0) {
@@ -186,7 +186,6 @@ static int rewind_files(const struct job *job, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* What an earlier, longer response left behind is cut off. */
 static int cut_response(const struct job *job, struct sgpu_error *error)
 {
 	off_t end = lseek(job->response_fd, 0, SEEK_CUR);
@@ -195,22 +194,16 @@ static int cut_response(const struct job *job, struct sgpu_error *error)
 	       sgpu_fail_errno(error, "cannot cut the response off");
 }
 
-static int submit(struct job *job, const struct job_place *place, struct sgpu_run **run, struct sgpu_error *error)
+int job_submit(struct job *job, const struct job_place *place, struct sgpu_run **run, struct sgpu_error *error)
 {
 	const struct sgpu_submission submission = {
 		.in_fd = job->batch_fd, .in_name = "batch", .out_fd = job->response_fd, .out_name = "response",
 		.options = { .keys = &job->owner, .key_count = 1 },
 	};
-	struct sgpu_runner *runner = job->sealed && !job->bare && place->sealed ? place->sealed : place->plain;
-
-	return sgpu_runner_submit(runner, &submission, NULL, NULL, run, error);
-}
-
-int job_submit(struct job *job, const struct job_place *place, struct sgpu_run **run, struct sgpu_error *error)
-{
+	struct sgpu_runner *runner = job->sealed && place->sealed ? place->sealed : place->plain;
 	int rc = rewind_files(job, error);
 
-	return rc == SGPU_OK ? submit(job, place, run, error) : rc;
+	return rc ? rc : sgpu_runner_submit(runner, &submission, NULL, NULL, run, error);
 }
 
 int job_wait(struct job *job, struct sgpu_run **run, struct sgpu_error *error)
@@ -227,79 +220,13 @@ int job_wait(struct job *job, struct sgpu_run **run, struct sgpu_error *error)
 int job_run(struct job *job, const struct job_place *place, uint64_t *ns, struct sgpu_error *error)
 {
 	struct sgpu_run *run = NULL;
-	int rc = rewind_files(job, error);
 	uint64_t begin = sgpu_now_ns();
+	int rc = job_submit(job, place, &run, error);
 
-	if (rc == SGPU_OK) {
-		rc = submit(job, place, &run, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_run_wait(run, error);
-	}
+	rc = rc ? rc : sgpu_run_wait(run, error);
 	*ns = sgpu_now_ns() - begin;
 	sgpu_run_free(&run);
-	return rc == SGPU_OK ? cut_response(job, error) : rc;
-}
-
-int job_place_open(struct job_place *place, struct sgpu_device *device, bool with_context, struct sgpu_error *error)
-{
-	struct sgpu_runner_config config = { .device = device };
-	int rc;
-
-	*place = (struct job_place){ 0 };
-	rc = sgpu_runner_create(&config, &place->plain, error);
-	if (rc != SGPU_OK || !with_context) {
-		return rc;
-	}
-	rc = sgpu_secure_create(device, NULL, &place->context, error);
-	if (rc == SGPU_EUNAVAILABLE) {
-		return SGPU_OK;
-	}
-	if (rc == SGPU_OK) {
-		config.device = sgpu_secure_device(place->context);
-		rc = sgpu_runner_create(&config, &place->sealed, error);
-	}
-	if (rc != SGPU_OK) {
-		job_place_close(place);
-	}
-	return rc;
-}
-
-void job_place_close(struct job_place *place)
-{
-	sgpu_runner_free(&place->sealed);
-	sgpu_secure_destroy(&place->context);
-	sgpu_runner_free(&place->plain);
-}
-
-int job_run_on(struct job *job, struct sgpu_bench *bench, const struct job_place *place, bool opens, uint64_t *ns,
-	       struct sgpu_error *error)
-{
-	const struct sgpu_device_config config = { .jobs = bench->options.jobs, .timer = bench->options.timer };
-	struct sgpu_device *device = NULL;
-	struct job_place own = { 0 };
-	uint64_t begin = sgpu_now_ns(), inside;
-	int rc;
-
-	if (!opens) {
-		return job_run(job, place, ns, error);
-	}
-	rc = sgpu_device_open(bench->info.selector, &config, &device, error);
-	if (rc == SGPU_OK) {
-		rc = job_place_open(&own, device, job->sealed && !job->bare, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = job_run(job, &own, &inside, error);
-	}
-	job_place_close(&own);
-	sgpu_device_close(&device);
-	*ns = sgpu_now_ns() - begin;
-	return rc;
-}
-
-const char *job_device_text(bool opens)
-{
-	return opens ? "opened for a batch" : "resident";
+	return rc ? rc : cut_response(job, error);
 }
 
 static int read_region(const struct sgpu_batch_segment *s, uint8_t *payload, uint64_t size, struct sgpu_error *error)

@@ -20,7 +20,6 @@ struct job_input {
 
 struct job {
 	bool sealed;                      /* all segments HIGH; else all LOW */
-	bool bare;                        /* for a sealed one: on the plain device, outside of a secure context */
 	bool staged;                      /* set before job_finish: payloads and results in a region, not inline */
 	char region[SGPU_REGION_ID_TEXT + 1];
 	json_t *segments, *operations;    /* of the manifest, until job_finish */
@@ -40,6 +39,8 @@ struct job_type {
 
 /* A job has at most JOB_INPUTS_MAX inputs, or job_finish fails. */
 SGPU_MUST_CHECK int job_begin(struct job *job, bool sealed, struct sgpu_error *error);
+/* The same, kept until the case ends. */
+SGPU_MUST_CHECK int job_new(struct sgpu_bench *bench, bool sealed, struct job **job, struct sgpu_error *error);
 void job_input(struct job *job, const char *id, struct job_type type, const void *data, uint64_t size);
 /* The data of an input that is in job->segments already. */
 void job_data(struct job *job, const char *id, const void *data, uint64_t size);
@@ -56,12 +57,15 @@ SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
 /* Where jobs run: a device, a secure context over it in which sealed jobs run as sgpu-run has them run, and a runner for
  * each of the two. */
 struct job_place {
+	struct sgpu_device *device;    /* one of its own, or NULL */
 	struct sgpu_secure *context;   /* NULL when the device maps no pages, as there */
-	struct sgpu_runner *plain, *sealed; /* sealed: NULL without a context */
+	struct sgpu_runner *plain, *sealed; /* sealed: NULL without a context; then sealed jobs run on the device, too */
 };
-/* with_context: else sealed jobs run on the device, too. */
-SGPU_MUST_CHECK int job_place_open(struct job_place *place, struct sgpu_device *device, bool with_context,
-				   struct sgpu_error *error);
+/* Over bench->device, until the case ends. */
+SGPU_MUST_CHECK int job_new_place(struct sgpu_bench *bench, struct job_place **place, struct sgpu_error *error);
+/* Over a device that is opened for it. */
+SGPU_MUST_CHECK int job_place_open(struct job_place *place, const char *selector, const struct sgpu_device_config *config,
+				   bool with_context, struct sgpu_error *error);
 /* Accepts a zeroed one. */
 void job_place_close(struct job_place *place);
 /* From the batch to its response, in *ns. */
@@ -70,12 +74,6 @@ SGPU_MUST_CHECK int job_run(struct job *job, const struct job_place *place, uint
 SGPU_MUST_CHECK int job_submit(struct job *job, const struct job_place *place, struct sgpu_run **run,
 			       struct sgpu_error *error);
 SGPU_MUST_CHECK int job_wait(struct job *job, struct sgpu_run **run, struct sgpu_error *error);
-/* As job_run, in a place that stays open (resident); or, `opens`, on a device that is opened for it and closed again, in
- * which case *ns counts all that. */
-SGPU_MUST_CHECK int job_run_on(struct job *job, struct sgpu_bench *bench, const struct job_place *place, bool opens,
-			       uint64_t *ns, struct sgpu_error *error);
-/* What the parameter "device" says of it. */
-const char *job_device_text(bool opens);
 /* The plaintext of an output of the response, authenticated: exactly `size` bytes. Errors: SGPU_EDIFFERS for another
  * size, and what reading and opening gives. */
 SGPU_MUST_CHECK int job_read(struct job *job, const char *id, void *data, uint64_t size, struct sgpu_error *error);
@@ -87,5 +85,27 @@ SGPU_MUST_CHECK int job_stage(struct job *job, struct sgpu_error *error);
 void job_unstage(struct job *job);
 /* Wipes and frees. Accepts one that job_begin refused, or a zeroed one. */
 void job_clear(struct job *job);
+
+/* ---- a variant that runs a job ---- */
+struct job_side {
+	struct sgpu_bench *bench;
+	struct job *job;
+	const struct job_place *place; /* on a device that stays open */
+	int batches;             /* so many times a sample */
+	bool opens;              /* the device for every batch, as a process of its own would; what that takes counts */
+	/* Checks the last response; for it are what follows. */
+	int (*check)(struct job_side *side, struct sgpu_error *error);
+	const void *data;
+	const char *id;          /* of an output */
+	uint64_t count;          /* bytes or elements of an output */
+	void *output;
+};
+/* What the parameter "device" says of it. */
+const char *job_device_text(bool opens);
+/* A check: the output `id` is the `count` bytes of `data`. */
+SGPU_MUST_CHECK int job_check_same(struct job_side *side, struct sgpu_error *error);
+/* Of struct sgpu_bench_variant, with a side as argument. */
+int job_side_run(void *argument, uint64_t *ns, struct sgpu_error *error);
+int job_side_verify(void *argument, struct sgpu_error *error);
 
 #endif

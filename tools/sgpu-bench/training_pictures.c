@@ -66,8 +66,7 @@ static bool read_items(const char *file, const char *header, size_t header_size,
 	return right;
 }
 
-/* A picture of a class: its prototype with some noise. */
-static void draw(uint8_t *picture, uint64_t class, uint64_t number)
+void bench_draw(uint8_t *picture, uint64_t class, uint64_t number)
 {
 	for (uint64_t i = 0; i < NETWORK_PIXELS; i++) {
 		uint64_t shape = (class * NETWORK_PIXELS + i / 4 + 1) * 0x9e3779b97f4a7c15u;
@@ -88,7 +87,7 @@ bool bench_pictures(uint8_t *images, uint8_t *labels, size_t count)
 	}
 	for (size_t i = 0; !found && i < count; i++) {
 		labels[i] = (uint8_t)(i % NETWORK_CLASSES);
-		draw(images + i * NETWORK_PIXELS, labels[i], i);
+		bench_draw(images + i * NETWORK_PIXELS, labels[i], i);
 	}
 	return found;
 }
