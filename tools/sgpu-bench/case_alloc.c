@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * alloc: what it takes to get memory and to give it back: of the device, of its pool on the host, and to register the
- * caller's own.
+ * alloc: what it takes to get memory and to give it back: of the device, and of its pool on the host.
  */
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-
 #include "cases.h"
 
 enum { PAGE = 4096 };
@@ -14,7 +9,6 @@ enum { PAGE = 4096 };
 struct memory {
 	struct sgpu_bench *bench;
 	uint64_t size;
-	void *own;       /* the caller's, to be registered */
 };
 
 static int get_device(void *argument, uint64_t *ns, struct sgpu_error *error)
@@ -41,45 +35,20 @@ static int get_host(void *argument, uint64_t *ns, struct sgpu_error *error)
 	return rc;
 }
 
-static int register_own(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	struct memory *m = argument;
-	uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_host_register(m->bench->device, m->own, m->size, error);
-
-	if (rc == SGPU_OK) {
-		sgpu_host_unregister(m->bench->device, m->own);
-	}
-	*ns = sgpu_now_ns() - begin;
-	return rc;
-}
-
 static int measure(struct sgpu_bench *bench, uint64_t size, struct sgpu_error *error)
 {
-	struct memory m = { .bench = bench, .size = size, .own = MAP_FAILED };
+	struct memory m = { .bench = bench, .size = size };
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "device", .run = get_device, .argument = &m },
 		{ .name = "host pool", .run = get_host, .argument = &m },
-		{ .name = "register", .run = register_own, .argument = &m },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } } };
-	int rc;
 
-	if (sgpu_bench_fits(bench, 2 * size, size, error) != SGPU_OK) {
+	if (sgpu_bench_fits(bench, size, size, error) != SGPU_OK) {
 		sgpu_bench_waive(bench, &point, NULL, "%s", error->text);
 		return SGPU_OK;
 	}
-	m.own = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-	if (m.own == MAP_FAILED) {
-		return sgpu_fail_nomem(error);
-	}
-	rc = sgpu_bench_measure(bench, &point, variants, bench->info.registers ? 3 : 2, error);
-	if (rc == SGPU_OK && !bench->info.registers) {
-		sgpu_bench_waive(bench, &point, "register", "memory cannot be registered with device '%s'",
-				 bench->info.selector);
-	}
-	munmap(m.own, size);
-	return rc;
+	return sgpu_bench_measure(bench, &point, variants, 2, error);
 }
 
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
@@ -96,7 +65,7 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 
 const struct sgpu_bench_case case_alloc = {
 	.name = "alloc",
-	.help = "memory got and given back: device, host pool, registered",
+	.help = "memory got and given back: device, host pool",
 	.unit = SGPU_BENCH_NS,
 	.requires = SGPU_BENCH_DEVICE,
 	.run = run,

@@ -159,9 +159,12 @@ static int copy_both_ways(struct side *sides, uint64_t size, struct sgpu_error *
 
 static int measure_copies(struct side *sides, uint64_t size, struct sgpu_error *error)
 {
-	uint8_t *host = malloc(size), *back = malloc(size);
-	int rc = host && back ? SGPU_OK : sgpu_fail_nomem(error);
+	struct sgpu_bench *bench = sides[0].bench;
+	const size_t mark = sgpu_bench_mark(bench);
+	void *host = NULL, *back = NULL;
+	int rc = sgpu_bench_new(bench, size, &host, error);
 
+	rc = rc ? rc : sgpu_bench_new(bench, size, &back, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(host, size, 1);
 	}
@@ -175,8 +178,7 @@ static int measure_copies(struct side *sides, uint64_t size, struct sgpu_error *
 	for (int i = 0; i < 2; i++) {
 		sgpu_device_free(sides[i].device, &sides[i].memory, size);
 	}
-	free(host);
-	free(back);
+	sgpu_bench_release(bench, mark);
 	return rc;
 }
 

@@ -15,6 +15,17 @@ extern const struct sgpu_bench_case case_aead_cpu, case_aead_gpu, case_alloc, ca
 	case_transition, case_wake;
 extern const struct sgpu_bench_case case_training;
 
+/* A channel of an owner of its own, and both ends of it; zeroed at first. */
+struct bench_channel {
+	struct sgpu_processor *processor;
+	struct sgpu_allocator *allocator;
+	struct sgpu_session *session;
+	uint32_t number;
+};
+SGPU_MUST_CHECK int bench_channel_open(struct bench_channel *channel, const struct sgpu_pager *pager,
+				       const struct sgpu_processor_config *config, struct sgpu_error *error);
+/* Accepts one that could not be opened. */
+void bench_channel_close(struct bench_channel *channel);
 /* CH_MEASURE, with the pager of bench->device, of which nobody else maps anything now. */
 SGPU_MUST_CHECK int bench_measure_channel(struct sgpu_bench *bench, const struct sgpu_pager *pager,
 					  struct sgpu_error *error);

@@ -11,13 +11,41 @@
 
 enum { SEED = 11, SPARE_PAGES = 4 };
 
+/* ---- a channel ---- */
+static int send(void *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+{
+	return sgpu_processor_command(processor, command, reply);
+}
+
+int bench_channel_open(struct bench_channel *channel, const struct sgpu_pager *pager,
+		       const struct sgpu_processor_config *config, struct sgpu_error *error)
+{
+	struct sgpu_grant grant = { 0 };
+	struct sgpu_key owner;
+	int rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, error);
+
+	rc = rc ? rc : sgpu_processor_create(pager, config, &channel->processor, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_allocator_create(&pager->info, config, send, channel->processor, &channel->allocator, error);
+	}
+	rc = rc ? rc : sgpu_allocator_channel(channel->allocator, owner.public_half, &grant, error);
+	rc = rc ? rc : sgpu_session_open(&owner, &grant, &channel->session, error);
+	channel->number = grant.channel;
+	sgpu_key_clear(&owner);
+	return rc;
+}
+
+void bench_channel_close(struct bench_channel *channel)
+{
+	sgpu_session_close(&channel->session);
+	sgpu_allocator_free(&channel->allocator);
+	sgpu_processor_free(&channel->processor);
+}
+
+/* ---- its measure ---- */
 struct digested {
 	struct sgpu_bench *bench;
-	struct sgpu_processor *processor;
-	struct sgpu_allocator *allocator;
-	struct sgpu_key owner;
-	struct sgpu_session *session;
-	uint32_t channel;
+	struct bench_channel channel;
 	struct sgpu_stream *stream;
 	sgpu_devptr plain;
 	uint64_t size, va;
@@ -42,19 +70,19 @@ static int run_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
 static int run_channel(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct digested *d = argument;
-	const struct sgpu_command command = { .op = SGPU_CH_MEASURE, .channel = d->channel,
+	const struct sgpu_command command = { .op = SGPU_CH_MEASURE, .channel = d->channel.number,
 					      .measure = { .va = d->va, .size = d->size } };
 	struct sgpu_reply reply;
 	uint64_t begin = sgpu_now_ns();
 
 	memset(d->digest, 0, sizeof(d->digest));
-	(void)sgpu_processor_command(d->processor, &command, &reply);
+	(void)sgpu_processor_command(d->channel.processor, &command, &reply);
 	*ns = sgpu_now_ns() - begin;
 	if (reply.refusal != SGPU_REFUSED_NOT) {
 		return sgpu_fail(error, SGPU_EDIFFERS, "CH_MEASURE was refused: %s", reply.error.text);
 	}
 	/* The owner's part: what travels is masked. */
-	if (sgpu_session_measurement(d->session, &reply.measurement, error) < 0) {
+	if (sgpu_session_measurement(d->channel.session, &reply.measurement, error) < 0) {
 		return SGPU_EDIFFERS;
 	}
 	memcpy(d->digest, reply.measurement.digest, sizeof(d->digest));
@@ -69,29 +97,23 @@ static int verify(void *argument, struct sgpu_error *error)
 	       sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the bytes");
 }
 
-static int send(void *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
-{
-	return sgpu_processor_command(processor, command, reply);
-}
-
 /* The same bytes into plain memory and into the channel's. */
 static int fill(struct digested *d, struct sgpu_error *error)
 {
+	const struct bench_channel *channel = &d->channel;
 	void *pattern = NULL;
 	sgpu_devptr base = 0;
 	uint64_t space;
-	int rc = sgpu_host_alloc(d->bench->device, d->size, &pattern, error);
+	int rc = sgpu_bench_new_pinned(d->bench, d->size, &pattern, error);
 
-	rc = rc == SGPU_OK ? sgpu_processor_space(d->processor, d->channel, &base, &space, error) : rc;
-	rc = rc == SGPU_OK ? sgpu_processor_activate(d->processor, d->channel, error) : rc;
+	rc = rc ? rc : sgpu_processor_space(channel->processor, channel->number, &base, &space, error);
+	rc = rc ? rc : sgpu_processor_activate(channel->processor, channel->number, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(pattern, d->size, SEED);
 		sgpu_measure_pages(pattern, d->size, NULL, d->expected);
 		rc = bench_to_device(d->stream, d->plain, pattern, d->size, error);
 	}
-	rc = rc == SGPU_OK ? bench_to_device(d->stream, base + d->va, pattern, d->size, error) : rc;
-	sgpu_host_free(d->bench->device, &pattern, d->size);
-	return rc;
+	return rc ? rc : bench_to_device(d->stream, base + d->va, pattern, d->size, error);
 }
 
 static int set_up(struct digested *d, const struct sgpu_pager *pager, struct sgpu_error *error)
@@ -100,24 +122,14 @@ static int set_up(struct digested *d, const struct sgpu_pager *pager, struct sgp
 	uint64_t big_pages = d->size / pager->info.big + SPARE_PAGES + 1, mapped;
 	const struct sgpu_processor_config config = { .frames = (uint32_t)(big_pages * per_big), .unprotected = per_big,
 						      .hidden = 1 };
-	struct sgpu_grant grant;
-	int rc = sgpu_processor_create(pager, &config, &d->processor, error);
+	int rc = bench_channel_open(&d->channel, pager, &config, error);
 
-	rc = rc == SGPU_OK ? sgpu_key_generate(SGPU_KEY_X25519, &d->owner, error) : rc;
 	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_create(&pager->info, &config, send, d->processor, &d->allocator, error);
+		rc = sgpu_allocator_map(d->channel.allocator, d->channel.number, d->size, &d->va, &mapped, NULL, NULL, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_channel(d->allocator, d->owner.public_half, &grant, error);
-		d->channel = grant.channel;
-	}
-	rc = rc == SGPU_OK ? sgpu_session_open(&d->owner, &grant, &d->session, error) : rc;
-	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_map(d->allocator, d->channel, d->size, &d->va, &mapped, NULL, NULL, error);
-	}
-	rc = rc == SGPU_OK ? sgpu_device_alloc(d->bench->device, d->size, &d->plain, error) : rc;
-	rc = rc == SGPU_OK ? sgpu_stream_create(d->bench->device, &d->stream, error) : rc;
-	return rc == SGPU_OK ? fill(d, error) : rc;
+	rc = rc ? rc : sgpu_bench_new_device_memory(d->bench, d->size, &d->plain, error);
+	rc = rc ? rc : sgpu_bench_new_stream(d->bench, &d->stream, error);
+	return rc ? rc : fill(d, error);
 }
 
 static int measure(struct sgpu_bench *bench, const struct sgpu_pager *pager, uint64_t size, struct sgpu_error *error)
@@ -130,6 +142,7 @@ static int measure(struct sgpu_bench *bench, const struct sgpu_pager *pager, uin
 	const struct sgpu_bench_point point = { .parameters = { { "command", "CH_MEASURE", 0 },
 								{ "size_bytes", NULL, size } },
 						.bytes = size };
+	const size_t mark = sgpu_bench_mark(bench);
 	int rc;
 
 	if (sgpu_bench_fits(bench, size, 2 * size + (SPARE_PAGES + 1) * pager->info.big, error) != SGPU_OK) {
@@ -137,13 +150,9 @@ static int measure(struct sgpu_bench *bench, const struct sgpu_pager *pager, uin
 		return SGPU_OK;
 	}
 	rc = set_up(&d, pager, error);
-	rc = rc == SGPU_OK ? sgpu_bench_measure(bench, &point, variants, 2, error) : rc;
-	sgpu_stream_free(&d.stream);
-	sgpu_device_free(bench->device, &d.plain, size);
-	sgpu_session_close(&d.session);
-	sgpu_allocator_free(&d.allocator);
-	sgpu_processor_free(&d.processor);
-	sgpu_key_clear(&d.owner);
+	rc = rc ? rc : sgpu_bench_measure(bench, &point, variants, 2, error);
+	sgpu_bench_release(bench, mark);
+	bench_channel_close(&d.channel);
 	return rc;
 }
 
