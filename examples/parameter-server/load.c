@@ -46,10 +46,26 @@ struct client {
 	struct sgpu_error error;
 };
 
-static uint64_t next_random(struct client *client)
+static uint64_t next_random(uint64_t *seed)
 {
-	client->seed = client->seed * 6364136223846793005u + 1442695040888963407u;
-	return client->seed >> 24;
+	*seed = *seed * 6364136223846793005u + 1442695040888963407u;
+	return *seed >> 24;
+}
+
+size_t parameters_make_request(unsigned char *request, uint64_t items, uint64_t *seed, double *changes)
+{
+	struct parameters_item item;
+
+	memcpy(request, &items, HEAD);
+	for (uint64_t i = 0; i < items; i++) {
+		const uint64_t number = next_random(seed);
+
+		item.key = parameters_key(number % PARAMETERS_FEATURES);
+		item.change = number >> 20 & 1 ? (double)(1 + (number >> 21) % 8) : 0;
+		*changes += item.change;
+		memcpy(request + HEAD + i * sizeof(item), &item, sizeof(item));
+	}
+	return HEAD + items * sizeof(item);
 }
 
 static int send_whole(int socket, const void *data, size_t size, struct sgpu_error *error)
@@ -70,22 +86,12 @@ static int send_whole(int socket, const void *data, size_t size, struct sgpu_err
 
 static int send_request(struct client *client, struct link *link, uint64_t due)
 {
-	unsigned char request[HEAD + PARAMETERS_ITEMS_MAX * sizeof(struct parameters_item)];
-	const uint64_t items = client->load->items;
-	struct parameters_item item;
+	unsigned char request[PARAMETERS_REQUEST_MAX];
+	const size_t size = parameters_make_request(request, client->load->items, &client->seed, &client->changes);
 
-	memcpy(request, &items, HEAD);
-	for (uint64_t i = 0; i < items; i++) {
-		const uint64_t number = next_random(client);
-
-		item.key = parameters_key(number % PARAMETERS_FEATURES);
-		item.change = number >> 20 & 1 ? (double)(1 + (number >> 21) % 8) : 0;
-		client->changes += item.change;
-		memcpy(request + HEAD + i * sizeof(item), &item, sizeof(item));
-	}
 	link->due[link->sent++ % OPEN_MAX] = due;
 	client->sent++;
-	return send_whole(link->socket, request, HEAD + items * sizeof(item), &client->error);
+	return send_whole(link->socket, request, size, &client->error);
 }
 
 /* One request on each connection that has none open. */

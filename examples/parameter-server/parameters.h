@@ -28,6 +28,8 @@ struct parameters_item {
 	double change;
 };
 
+enum { PARAMETERS_REQUEST_MAX = 8 + PARAMETERS_ITEMS_MAX * sizeof(struct parameters_item) };
+
 /* The key of a feature, from 0 to PARAMETERS_FEATURES - 1. Never 0. */
 uint64_t parameters_key(uint64_t feature);
 
@@ -81,6 +83,10 @@ struct parameters_result {
 	/* From the moment at which a request was due to its answer. */
 	uint64_t p50_ns, p99_ns;
 };
+
+/* A request with items for random features, half of which are changed. Returns its size; adds the
+ * changes, small whole numbers, to *changes. */
+size_t parameters_make_request(unsigned char *request, uint64_t items, uint64_t *seed, double *changes);
 
 /* Sends requests with items for random features, half of which are changed. Errors: SGPU_ESYSTEM,
  * SGPU_ENOMEM, SGPU_EUSAGE; SGPU_EDIFFERS: an answer that cannot be. */

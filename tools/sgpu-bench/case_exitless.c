@@ -39,10 +39,7 @@ struct way {
 	int servers[CONNECTIONS], clients[CONNECTIONS];
 	size_t connected;
 	double sum;                 /* of the weights, as it must be */
-	uint64_t seed;
-	unsigned items;             /* of a request */
-	uint64_t requests;          /* of a sample */
-	struct parameters_load load;
+	struct parameters_load load; /* of a sample */
 	struct sgpu_bench *bench;
 	pthread_t thread;           /* serves clients, when `serves` */
 	bool serves;
@@ -79,48 +76,27 @@ static size_t request_size(unsigned items)
 	return sizeof(uint64_t) + items * sizeof(struct parameters_item);
 }
 
-static uint64_t next_random(struct way *way)
-{
-	way->seed = way->seed * 6364136223846793005u + 1442695040888963407u;
-	return way->seed >> 24;
-}
-
-static int send_waiting(struct way *way, int socket, struct sgpu_error *error)
-{
-	struct {
-		uint64_t items;
-		struct parameters_item item[PARAMETERS_ITEMS_MAX];
-	} request = { .items = way->items };
-	const size_t size = request_size(way->items);
-
-	for (unsigned i = 0; i < way->items; i++) {
-		const uint64_t number = next_random(way);
-
-		request.item[i].key = parameters_key(number % PARAMETERS_FEATURES);
-		request.item[i].change = (double)(number >> 20 & 7);
-		way->sum += request.item[i].change;
-	}
-	return send(socket, &request, size, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)size ? SGPU_OK :
-	       sgpu_fail_errno(error, "cannot put a request into a socket");
-}
-
 static int prepare_alone(void *argument, struct sgpu_error *error)
 {
 	struct way *way = argument;
-	int rc = SGPU_OK;
+	unsigned char request[PARAMETERS_REQUEST_MAX];
 
-	for (uint64_t i = 0; rc == SGPU_OK && i < way->requests; i++) {
-		rc = send_waiting(way, way->clients[i % CONNECTIONS], error);
+	for (uint64_t i = 0; i < way->load.requests; i++) {
+		const size_t size = parameters_make_request(request, way->load.items, &way->load.seed, &way->sum);
+
+		if (send(way->clients[i % CONNECTIONS], request, size, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)size) {
+			return sgpu_fail_errno(error, "cannot put a request into a socket");
+		}
 	}
-	return rc;
+	return SGPU_OK;
 }
 
 static int run_alone(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct way *way = argument;
 	const struct parameters_service service = { .rpc = way->rpc, .model = way->model, .sockets = way->servers,
-						    .count = CONNECTIONS, .read_max = request_size(way->items),
-						    .requests_max = way->requests };
+						    .count = CONNECTIONS, .read_max = request_size(way->load.items),
+						    .requests_max = way->load.requests };
 	uint64_t served;
 
 	(void)ns;
@@ -132,9 +108,9 @@ static int verify_alone(void *argument, struct sgpu_error *error)
 {
 	struct way *way = argument;
 	double weights[PARAMETERS_ITEMS_MAX];
-	const ssize_t size = (ssize_t)(way->items * sizeof(double));
+	const ssize_t size = (ssize_t)(way->load.items * sizeof(double));
 
-	for (uint64_t i = 0; i < way->requests; i++) {
+	for (uint64_t i = 0; i < way->load.requests; i++) {
 		if (recv(way->clients[i % CONNECTIONS], weights, (size_t)size, MSG_WAITALL) != size) {
 			return sgpu_fail(error, SGPU_EDIFFERS, "an answer is missing");
 		}
@@ -196,7 +172,7 @@ static int verify_clients(void *argument, struct sgpu_error *error)
 
 /* The variants that this machine can have, and why it cannot have the others. */
 static int measure(struct state *s, const struct sgpu_bench_point *point, struct sgpu_bench_variant model,
-		   struct sgpu_error *error)
+		   struct parameters_load load, struct sgpu_error *error)
 {
 	struct sgpu_bench_variant variants[WAYS];
 
@@ -210,6 +186,7 @@ static int measure(struct state *s, const struct sgpu_bench_point *point, struct
 	for (int i = 0; i < s->count; i++) {
 		struct way *way = &s->ways[i];
 
+		way->load = load;
 		variants[i] = model;
 		variants[i].name = way->name;
 		variants[i].argument = way;
@@ -229,7 +206,7 @@ static int measure_empty(struct state *s, struct sgpu_error *error)
 								{ "processors", NULL, s->processors } },
 						.operations = EMPTY_CALLS };
 
-	return measure(s, &point, (struct sgpu_bench_variant){ .run = run_empty }, error);
+	return measure(s, &point, (struct sgpu_bench_variant){ .run = run_empty }, (struct parameters_load){ 0 }, error);
 }
 
 static int measure_alone(struct state *s, unsigned items, struct sgpu_error *error)
@@ -238,16 +215,12 @@ static int measure_alone(struct state *s, unsigned items, struct sgpu_error *err
 	const struct sgpu_bench_variant model = { .prepare = prepare_alone, .run = run_alone, .verify = verify_alone };
 
 	waiting = CONNECTIONS * (waiting < WAITING_REQUESTS ? waiting : WAITING_REQUESTS);
-	for (int i = 0; i < s->count; i++) {
-		s->ways[i].items = items;
-		s->ways[i].requests = waiting;
-	}
 	const struct sgpu_bench_point point = { .parameters = { { "what", "server alone", 0 },
 								{ "items", NULL, items },
 								{ "exit_cycles", NULL, SGPU_RPC_EXIT_CYCLES },
 								{ "processors", NULL, s->processors } },
 						.operations = waiting };
-	return measure(s, &point, model, error);
+	return measure(s, &point, model, (struct parameters_load){ .items = items, .requests = waiting }, error);
 }
 
 /* rate: requests a second, or 0: each connection sends when it has its answer. Threads of clients
@@ -268,37 +241,10 @@ static int measure_clients(struct state *s, uint64_t rate, uint64_t requests, st
 	if (rate) {
 		point.parameters[5] = (struct sgpu_bench_parameter){ "requests_per_second", NULL, rate };
 	}
-	for (int i = 0; i < s->count; i++) {
-		s->ways[i].load = load;
-	}
-	return measure(s, &point, model, error);
+	return measure(s, &point, model, load, error);
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
-{
-	static const uint64_t rates[] = { 1000, 3000, 10000, 30000, 100000 };
-	struct state *s = state;
-	const bool quick = bench->options.quick;
-	int rc = measure_empty(s, error);
-
-	rc = rc ? rc : measure_alone(s, 1, error);
-	rc = rc || quick ? rc : measure_alone(s, 64, error);
-	for (int i = 0; rc == SGPU_OK && i < s->count; i++) {
-		rc = start_server(&s->ways[i], error);
-	}
-	for (size_t i = 0; rc == SGPU_OK && i < (quick ? 1 : SGPU_ARRAY_LENGTH(rates)); i++) {
-		rc = measure_clients(s, rates[i], rates[i] / 20, error);
-	}
-	rc = rc ? rc : measure_clients(s, 0, quick ? 500 : 4000, error);
-	for (int i = 0; i < s->count; i++) {
-		if (rc < 0 && rc != SGPU_ECANCELED && s->ways[i].serves && s->ways[i].code < 0) {
-			*error = s->ways[i].error; /* why its clients have failed */
-		}
-	}
-	return rc;
-}
-
-/* ---- the begin and the end ---- */
+/* ---- the case ---- */
 
 static int open_way(struct way *way, struct sgpu_error *error)
 {
@@ -331,8 +277,12 @@ static int open_way(struct way *way, struct sgpu_error *error)
 	return rc == SGPU_ESYSTEM ? SGPU_EUNAVAILABLE : rc;
 }
 
-static void close_way(struct way *way)
+/* A way's sockets, also those that are not there yet, its server and what that needs. */
+static void end_way(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
+	struct way *way = (struct way *)what;
+
+	(void)bench, (void)size;
 	for (size_t i = 0; i < way->connected; i++) {
 		close(way->clients[i]);
 	}
@@ -347,13 +297,11 @@ static void close_way(struct way *way)
 }
 
 /* The first variant is what the others are compared with. */
-static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
+static int open_ways(struct sgpu_bench *bench, struct state *s, struct sgpu_error *error)
 {
 	struct sgpu_rpc_costs costs;
-	struct state *s = calloc(1, sizeof(*s));
-	int rc = s ? sgpu_rpc_measure(&costs, error) : sgpu_fail_nomem(error);
+	int rc = sgpu_rpc_measure(&costs, error);
 
-	*state = s;
 	if (rc < 0) {
 		return rc;
 	}
@@ -372,27 +320,41 @@ static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *erro
 	}
 	for (int i = 0; rc == SGPU_OK && i < s->count; i++) {
 		s->ways[i].bench = bench;
-		rc = open_way(&s->ways[i], error);
+		rc = sgpu_bench_keep(bench, end_way, (uintptr_t)&s->ways[i], 0, error);
+		rc = rc ? rc : open_way(&s->ways[i], error);
 	}
 	return rc;
 }
 
-static void teardown(struct sgpu_bench *bench, void *state)
+static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
+	static const uint64_t rates[] = { 1000, 3000, 10000, 30000, 100000 };
+	const bool quick = bench->options.quick;
+	int rc = sgpu_bench_new(bench, sizeof(struct state), &state, error);
 	struct state *s = state;
 
-	(void)bench;
-	for (int i = 0; s && i < s->count; i++) {
-		close_way(&s->ways[i]);
+	rc = rc ? rc : open_ways(bench, s, error);
+	rc = rc ? rc : measure_empty(s, error);
+	rc = rc ? rc : measure_alone(s, 1, error);
+	rc = rc || quick ? rc : measure_alone(s, 64, error);
+	for (int i = 0; rc == SGPU_OK && i < s->count; i++) {
+		rc = start_server(&s->ways[i], error);
 	}
-	free(s);
+	for (size_t i = 0; rc == SGPU_OK && i < (quick ? 1 : SGPU_ARRAY_LENGTH(rates)); i++) {
+		rc = measure_clients(s, rates[i], rates[i] / 20, error);
+	}
+	rc = rc ? rc : measure_clients(s, 0, quick ? 500 : 4000, error);
+	for (int i = 0; s && i < s->count; i++) {
+		if (rc < 0 && rc != SGPU_ECANCELED && s->ways[i].serves && s->ways[i].code < 0) {
+			*error = s->ways[i].error; /* why its clients have failed */
+		}
+	}
+	return rc;
 }
 
 const struct sgpu_bench_case case_exitless = {
 	.name = "exitless",
 	.help = "system calls of an enclave: through a queue, directly, through exits",
 	.unit = SGPU_BENCH_OPERATIONS_PER_SECOND,
-	.setup = setup,
 	.run = run,
-	.teardown = teardown,
 };

@@ -193,41 +193,11 @@ static int measure_parts(struct proof *p, struct sgpu_error *error)
 }
 
 /* ---- the case ---- */
-static int setup(struct sgpu_bench *bench, void **state, struct sgpu_error *error)
+static void end_proof(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
-	struct proof *p = calloc(1, sizeof(*p));
-	int rc;
+	struct proof *p = (struct proof *)what;
 
-	*state = p;
-	if (!p) {
-		return sgpu_fail_nomem(error);
-	}
-	p->bench = bench;
-	p->now = (int64_t)time(NULL);
-	rc = sgpu_random(p->nonce, sizeof(p->nonce), error);
-	rc = rc == SGPU_OK ? sgpu_key_generate(SGPU_KEY_X25519, &p->recipient, error) : rc;
-	rc = rc == SGPU_OK ? make_authority(p, error) : rc;
-	return rc == SGPU_OK ? make_policy(p, error) : rc;
-}
-
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
-{
-	struct proof *p = state;
-	int rc = measure_quote(p, error);
-
-	rc = rc == SGPU_OK ? measure_parts(p, error) : rc;
-	rc = rc == SGPU_OK ? bench_quote_program(bench, error) : rc;
-	return rc == SGPU_OK ? bench_quote_agree(bench, error) : rc;
-}
-
-static void teardown(struct sgpu_bench *bench, void *state)
-{
-	struct proof *p = state;
-
-	(void)bench;
-	if (!p) {
-		return;
-	}
+	(void)bench, (void)size;
 	sgpu_policy_free(&p->policy);
 	sgpu_quote_result_clear(&p->result);
 	free(p->quote);
@@ -238,7 +208,29 @@ static void teardown(struct sgpu_bench *bench, void *state)
 	sgpu_signer_free(&p->ek);
 	sgpu_signer_free(&p->ca);
 	sgpu_key_clear(&p->recipient);
-	free(p);
+}
+
+static int measure_proof(struct sgpu_bench *bench, struct proof *p, struct sgpu_error *error)
+{
+	int rc = sgpu_random(p->nonce, sizeof(p->nonce), error);
+
+	p->bench = bench;
+	p->now = (int64_t)time(NULL);
+	rc = rc ? rc : sgpu_key_generate(SGPU_KEY_X25519, &p->recipient, error);
+	rc = rc ? rc : make_authority(p, error);
+	rc = rc ? rc : make_policy(p, error);
+	rc = rc ? rc : measure_quote(p, error);
+	return rc ? rc : measure_parts(p, error);
+}
+
+static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+{
+	int rc = sgpu_bench_new(bench, sizeof(struct proof), &state, error);
+
+	rc = rc ? rc : sgpu_bench_keep(bench, end_proof, (uintptr_t)state, 0, error);
+	rc = rc ? rc : measure_proof(bench, state, error);
+	rc = rc ? rc : bench_quote_program(bench, error);
+	return rc ? rc : bench_quote_agree(bench, error);
 }
 
 const struct sgpu_bench_case case_quote = {
@@ -246,7 +238,5 @@ const struct sgpu_bench_case case_quote = {
 	.help = "evidence: collected, verified, appraised, by its parts; keys agreed with the device",
 	.unit = SGPU_BENCH_NS,
 	.requires = SGPU_BENCH_DEVICE,
-	.setup = setup,
 	.run = run,
-	.teardown = teardown,
 };
