@@ -326,6 +326,31 @@ UNIT_TEST(no_images)
 	ops_end(&c);
 }
 
+/* No memory bounds the extents beside one that is 0: an empty output takes no work. */
+static void run_empty(const uint64_t *input, const uint64_t *weights, const uint64_t *gradient, const char *output)
+{
+	struct ops_case c;
+
+	ops_begin(&c, "conv2d_gradient");
+	ops_input(&c, "input", SGPU_F32, 4, input, NULL);
+	ops_input(&c, "weights", SGPU_F32, 4, weights, NULL);
+	ops_input(&c, "gradient", SGPU_F32, 4, gradient, NULL);
+	c.call.present[ops_arg(&c, output)] = true;
+	CHECK(ops_run(&c));
+	ops_end(&c);
+}
+
+UNIT_TEST(extents_of_empty_outputs)
+{
+	const uint64_t side = (uint64_t)1 << 26, many = (uint64_t)1 << 50;
+	const char *const outputs[] = { "output_input", "output_weights", "output_bias" };
+
+	for (int i = 0; i < 3; i++) {
+		run_empty(OPS_SHAPE(1, 0, side, side), OPS_SHAPE(0, 0, 1, 1), OPS_SHAPE(1, 0, side, side), outputs[i]);
+	}
+	run_empty(OPS_SHAPE(0, 0, 1, 1), OPS_SHAPE(many, 0, 1, 1), OPS_SHAPE(0, many, 1, 1), "output_weights");
+}
+
 int main(void)
 {
 	UNIT_RUN(every_kind_of_window);
@@ -334,5 +359,6 @@ int main(void)
 	UNIT_RUN(differences_of_conv2d);
 	UNIT_RUN(diagnostics);
 	UNIT_RUN(no_images);
+	UNIT_RUN(extents_of_empty_outputs);
 	return unit_done();
 }

@@ -129,10 +129,32 @@ UNIT_TEST(no_images)
 	ops_end(&c);
 }
 
+/* No memory bounds these extents: the elements that a row of windows looks at are 2^64. */
+UNIT_TEST(extents_without_planes)
+{
+	const uint64_t wide = (uint64_t)1 << 44;
+	const char *const names[] = { "max_pool2d", "max_pool2d_gradient" };
+
+	for (int i = 0; i < 2; i++) {
+		struct ops_case c;
+
+		ops_begin(&c, names[i]);
+		ops_input(&c, "input", SGPU_F32, 4, OPS_SHAPE(0, 1, 1024, wide + 1023), NULL);
+		if (i) {
+			ops_input(&c, "gradient", SGPU_F32, 4, OPS_SHAPE(0, 1, 1, wide), NULL);
+		}
+		ops_number(&c, "size", 1024);
+		ops_number(&c, "stride", 1);
+		CHECK(ops_run(&c));
+		ops_end(&c);
+	}
+}
+
 int main(void)
 {
 	UNIT_RUN(every_kind_of_window);
 	UNIT_RUN(diagnostics);
 	UNIT_RUN(no_images);
+	UNIT_RUN(extents_without_planes);
 	return unit_done();
 }

@@ -45,6 +45,13 @@ SGPU_INLINE uint64_t sgpu_conv2d_columns(const struct sgpu_conv2d *c)
 	return c->channels * c->kernel_height * c->kernel_width + 1;
 }
 
+/* An output's data, or NULL if it is absent or empty. Where it is empty, the extents of the others are not bounded by
+ * memory: there would be work without end for no bytes. */
+static inline float *sgpu_conv2d_output(const struct sgpu_op_call *call, int output)
+{
+	return sgpu_ops_count(&call->type[output]) ? (float *)call->data[output] : NULL;
+}
+
 #ifdef __cplusplus
 }
 #endif

@@ -307,9 +307,10 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 {
 	struct job job = {
 		.c = sgpu_conv2d_describe(call, &call->type[GRADIENT]), .input = call->data[INPUT],
-		.weights = call->data[WEIGHTS], .gradient = call->data[GRADIENT], .output_input = call->data[OUTPUT_INPUT],
-		.output_weights = call->data[OUTPUT_WEIGHTS], .output_bias = call->data[OUTPUT_BIAS],
-		.parts = call->scratch,
+		.weights = call->data[WEIGHTS], .gradient = call->data[GRADIENT], .parts = call->scratch,
+		.output_input = sgpu_conv2d_output(call, OUTPUT_INPUT),
+		.output_weights = sgpu_conv2d_output(call, OUTPUT_WEIGHTS),
+		.output_bias = sgpu_conv2d_output(call, OUTPUT_BIAS),
 	};
 	const struct sgpu_conv2d *c = &job.c;
 	uint64_t columns = sgpu_conv2d_columns(c), kernel = c->kernel_height * c->kernel_width;

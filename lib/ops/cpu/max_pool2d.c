@@ -91,6 +91,9 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 {
 	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
 
+	if (p.planes == 0) {
+		return 0; /* then the other extents may be anything, and their product 0 */
+	}
 	return sgpu_ops_for(pool, p.planes * p.out_height, GRAIN_WORK / (p.out_width * p.size * p.size) + 1, body, call,
 			    error);
 }

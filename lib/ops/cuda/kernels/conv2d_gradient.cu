@@ -239,7 +239,8 @@ extern "C" int sgpu_conv2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_
 	struct sgpu_conv2d c = sgpu_conv2d_describe(call, &call->type[GRADIENT]);
 	job j = {
 		c, (const float *)call->data[INPUT], (const float *)call->data[WEIGHTS], (const float *)call->data[GRADIENT],
-		(float *)call->data[OUTPUT_INPUT], (float *)call->data[OUTPUT_WEIGHTS], (float *)call->data[OUTPUT_BIAS],
+		sgpu_conv2d_output(call, OUTPUT_INPUT), sgpu_conv2d_output(call, OUTPUT_WEIGHTS),
+		sgpu_conv2d_output(call, OUTPUT_BIAS),
 		(float *)call->scratch, sgpu_conv2d_part_images(c.images), sgpu_conv2d_parts(c.images),
 		sgpu_conv2d_columns(&c), make_divisor(c.out_height * c.out_width), make_divisor(c.out_width),
 		make_divisor(c.kernel_height * c.kernel_width), make_divisor(c.kernel_width),
