@@ -94,6 +94,28 @@ END
 	[ ! -s console ]
 }
 
+@test "numbers at the ends of their range are drawn, too" {
+	requires python3 chromium
+	python3 - <<'END'
+import json
+first = {"record": "measurement", "variant": "", "parameters": {}, "status": "passed", "n": 200, "mad_ns": 0, "spread": 0,
+         "cpu_median_ns": 0, "operations": 1}
+far = [10**18 - 128 * (i % 20) for i in range(200)]
+with open("a.json", "w") as out:
+    for more in ({"case": "wake", "unit": "ns", "min_ns": min(far), "median_ns": 10**18, "p95_ns": 10**18, "samples_ns": far},
+                 *({"case": "rate", "variant": str(ns), "parameters": {"size_bytes": size}, "unit": "B/s", "bytes": 2**53 - 1,
+                    "bytes_formula": "size_bytes", "min_ns": ns, "median_ns": ns, "p95_ns": ns}
+                   for ns in (1e-320, 100) for size in (1, 2, 4))):
+        out.write(json.dumps(dict(first, **more)) + "\n")
+END
+	sgpu-bench report a.json -o a.html
+	act a.html <<'END'
+	document.querySelectorAll("svg[role=img]").forEach((s) => tell("chart", s.querySelectorAll("line").length < 200));
+END
+	run -0 told
+	[[ $output == *"chart true"*"chart true"*"chart true"* && $output != *false* ]]
+}
+
 @test "malformed files are refused by line, and nothing is written" {
 	measurement made plain '' 100 >good.json
 	{

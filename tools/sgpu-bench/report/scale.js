@@ -4,8 +4,9 @@
  */
 "use strict";
 
-/* `values`: what must be seen. Logarithmic where they span much and have no zero, else from zero, unless `tight`. */
-function makeScale({ kind, label, rows, tight, marked = [] }, values) {
+/* `all`: what must be seen. Logarithmic where they span much and have no zero, else from zero, unless `tight`. */
+function makeScale({ kind, label, rows, tight, marked = [] }, all) {
+	const values = all.filter(Number.isFinite); /* a rate may be infinite */
 	const low = values.reduce((a, b) => Math.min(a, b), Infinity);
 	const high = values.reduce((a, b) => Math.max(a, b), -Infinity);
 	const log = !rows && low > 0 && high / low >= 8;
@@ -38,12 +39,13 @@ function zoomTo(scale, low, high) {
 	scale.view = [begin, Math.min(begin + size, most)];
 }
 
-/* About `count` values, at least two, at round distances of a linear axis. */
+/* About `count` values, at least two, at round distances of a linear axis. There never are many more: far from zero, adding 1
+ * to a multiple may not change it. */
 function linearTicks(low, high, count) {
 	const rough = (high - low) / count, power = 10 ** Math.floor(Math.log10(rough));
 	const step = [1, 2, 5, 10].find((s) => s * power >= rough) * power, ticks = [];
 
-	for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i++) {
+	for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step && ticks.length < count + 2; i++) {
 		ticks.push(i * step);
 	}
 	return ticks.length < 2 && count < 20 ? linearTicks(low, high, 2 * count) : ticks;
