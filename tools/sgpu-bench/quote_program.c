@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/sendfile.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/attest.h>
+#include <sgpu/io.h>
 
 #include "cases.h"
 
@@ -26,27 +25,16 @@ struct program {
 
 static int copy(struct program *p, const char *folder, struct sgpu_error *error)
 {
-	struct stat status;
-	int from = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), rc = SGPU_OK;
+	char *data = NULL;
+	size_t size = 0;
+	int rc = sgpu_read_file("/proc/self/exe", SIZE_MAX, &data, &size, error);
 
-	if (from < 0 || fstat(from, &status) != 0) {
-		rc = sgpu_fail_errno(error, "cannot open this program");
-	}
-	while (rc == SGPU_OK && p->size < (uint64_t)status.st_size) {
-		ssize_t sent = sendfile(p->fd, from, NULL, (size_t)((uint64_t)status.st_size - p->size));
-
-		if (sent <= 0) {
-			rc = sgpu_fail_errno(error, "cannot copy this program to '%s'", folder);
-		} else {
-			p->size += (uint64_t)sent;
-		}
-	}
+	rc = rc ? rc : sgpu_write(p->fd, folder, data, size, error);
 	if (rc == SGPU_OK && fsync(p->fd) != 0) {
 		rc = sgpu_fail_errno(error, "cannot write to '%s'", folder);
 	}
-	if (from >= 0) {
-		close(from);
-	}
+	p->size = size;
+	free(data);
 	return rc;
 }
 

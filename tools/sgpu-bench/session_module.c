@@ -16,28 +16,17 @@ static const char image[] =
 
 struct loading {
 	struct sgpu_device *device;
-	struct sgpu_secure *context;
+	struct sgpu_secure *context;   /* NULL: on the plain device */
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
 };
 
-static int load_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int load(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct loading *l = argument;
 	struct sgpu_device_module *module = NULL;
 	uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_device_module_load(l->device, image, sizeof(image), &module, error);
-
-	*ns = sgpu_now_ns() - begin;
-	sgpu_device_module_free(&module);
-	return rc;
-}
-
-static int load_secure(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	struct loading *l = argument;
-	struct sgpu_device_module *module = NULL;
-	uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_secure_module_load(l->context, image, sizeof(image), l->digest, &module, error);
+	int rc = l->context ? sgpu_secure_module_load(l->context, image, sizeof(image), l->digest, &module, error) :
+		 sgpu_device_module_load(l->device, image, sizeof(image), &module, error);
 
 	*ns = sgpu_now_ns() - begin;
 	sgpu_device_module_free(&module);
@@ -46,10 +35,10 @@ static int load_secure(void *argument, uint64_t *ns, struct sgpu_error *error)
 
 int bench_session_module(struct sgpu_bench *bench, struct sgpu_secure *context, struct sgpu_error *error)
 {
-	struct loading l = { .device = bench->device, .context = context };
+	struct loading plain = { .device = bench->device }, secure = { .context = context };
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "plain", .run = load_plain, .argument = &l },
-		{ .name = "secure", .run = load_secure, .argument = &l },
+		{ .name = "plain", .run = load, .argument = &plain },
+		{ .name = "secure", .run = load, .argument = &secure },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "what", "module", 0 } } };
 
@@ -57,6 +46,6 @@ int bench_session_module(struct sgpu_bench *bench, struct sgpu_secure *context, 
 		sgpu_bench_waive(bench, &point, NULL, "no GPU: a module of the CPU device is a shared object");
 		return SGPU_OK;
 	}
-	sgpu_measure_pages(image, sizeof(image), NULL, l.digest);
+	sgpu_measure_pages(image, sizeof(image), NULL, secure.digest);
 	return sgpu_bench_measure(bench, &point, variants, 2, error);
 }
