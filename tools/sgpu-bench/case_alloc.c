@@ -3,6 +3,7 @@
  * alloc: what it takes to get memory and to give it back: of the device, and of its pool on the host.
  */
 #include "cases.h"
+#include "made.h"
 
 enum { PAGE = 4096 };
 
@@ -35,8 +36,9 @@ static int get_host(void *argument, uint64_t *ns, struct sgpu_error *error)
 	return rc;
 }
 
-static int measure(struct sgpu_bench *bench, uint64_t size, struct sgpu_error *error)
+static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 {
+	struct sgpu_bench *bench = argument;
 	struct memory m = { .bench = bench, .size = size };
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "device", .run = get_device, .argument = &m },
@@ -44,23 +46,13 @@ static int measure(struct sgpu_bench *bench, uint64_t size, struct sgpu_error *e
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } } };
 
-	if (sgpu_bench_fits(bench, size, size, error) != SGPU_OK) {
-		sgpu_bench_waive(bench, &point, NULL, "%s", error->text);
-		return SGPU_OK;
-	}
 	return sgpu_bench_measure(bench, &point, variants, 2, error);
 }
 
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 {
-	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	int count = sgpu_bench_sizes(bench, PAGE, (uint64_t)1 << 30, sizes), rc = SGPU_OK;
-
 	(void)state;
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = measure(bench, sizes[i], error);
-	}
-	return rc;
+	return bench_sweep(bench, PAGE, (uint64_t)1 << 30, (struct bench_need){ 1, 1, 0 }, measure, bench, error);
 }
 
 const struct sgpu_bench_case case_alloc = {

@@ -104,10 +104,11 @@ static int measure_size(struct sgpu_bench *bench, struct work *w, struct sgpu_er
 {
 	static const unsigned depths[] = { 1, 8, 32, SGPU_DSA_DEPTH_MAX };
 	const uint64_t most = SGPU_DSA_DEPTH_MAX * w->size > WORK ? SGPU_DSA_DEPTH_MAX * w->size : WORK;
+	const size_t mark = sgpu_bench_mark(bench);
 	int code = sgpu_bench_fits(bench, 2 * most, 0, error);
 
-	code = code ? code : bench_map(most, &w->from, error);
-	code = code ? code : bench_map(most, &w->to, error);
+	code = code ? code : bench_new_pages(bench, most, BENCH_PAGES_ANY, -1, &w->from, error);
+	code = code ? code : bench_new_pages(bench, most, BENCH_PAGES_ANY, -1, &w->to, error);
 	if (code == SGPU_OK) {
 		sgpu_bench_fill(w->from, most, SEED);
 	}
@@ -118,8 +119,7 @@ static int measure_size(struct sgpu_bench *bench, struct work *w, struct sgpu_er
 		w->crc = i % 2;
 		code = measure(bench, w, error);
 	}
-	bench_unmap(&w->to, most);
-	bench_unmap(&w->from, most);
+	sgpu_bench_release(bench, mark);
 	return code;
 }
 

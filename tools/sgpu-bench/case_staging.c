@@ -210,11 +210,8 @@ static int measure_registering(struct staging *s, const struct kind *kind, struc
 	const size_t mark = sgpu_bench_mark(s->bench);
 	int rc = open_source(s, &source, s->near, false, error);
 
-	if (rc == SGPU_EUNAVAILABLE) {
-		sgpu_bench_waive(s->bench, &point, NULL, "%s", error->text);
-		return SGPU_OK;
-	}
-	rc = rc ? rc : sgpu_bench_measure(s->bench, &point, variants, 2, error);
+	rc = rc == SGPU_OK ? sgpu_bench_measure(s->bench, &point, variants, 2, error) :
+			     bench_or_waive(s->bench, &point, NULL, rc, error);
 	sgpu_bench_release(s->bench, mark);
 	return rc;
 }

@@ -4,6 +4,7 @@
  * beneath it. A part for each kind of border.
  */
 #include "cases.h"
+#include "made.h"
 #include "transition.h"
 
 /* The clock takes some tens of nanoseconds: less than a hundredth of a block. */
@@ -50,12 +51,9 @@ int bench_cross(struct sgpu_bench *bench, struct sgpu_bench_point point, const s
 	const struct sgpu_bench_variant variant = { .name = crossing->name, .run = run_block, .argument = &block };
 	const int rc = size_block(&block, error);
 
-	if (rc == SGPU_EUNAVAILABLE) {
-		sgpu_bench_waive(bench, &point, crossing->name, "%s", error->text);
-		return SGPU_OK;
-	}
 	point.operations = block.count;
-	return rc < 0 ? rc : sgpu_bench_measure(bench, &point, &variant, 1, error);
+	return rc == SGPU_OK ? sgpu_bench_measure(bench, &point, &variant, 1, error) :
+			       bench_or_waive(bench, &point, crossing->name, rc, error);
 }
 
 static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)

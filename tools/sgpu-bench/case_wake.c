@@ -11,6 +11,7 @@
 #include "base/cores.h"
 #include "base/spin.h"
 #include "cases.h"
+#include "made.h"
 #include "pair.h"
 
 struct wake {
@@ -126,12 +127,8 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 		struct wake w = { .bench = bench };
 
 		rc = pair_start(&w.pair, &pair_ways[names[i]], cores, serve, error);
-		if (rc == SGPU_OK) {
-			rc = measure_way(&w, error);
-		} else if (rc == SGPU_EUNAVAILABLE) {
-			sgpu_bench_waive(bench, NULL, pair_ways[names[i]].name, "%s", error->text);
-			rc = SGPU_OK;
-		}
+		rc = rc == SGPU_OK ? measure_way(&w, error) :
+				     bench_or_waive(bench, NULL, pair_ways[names[i]].name, rc, error);
 		pair_end(&w.pair);
 	}
 	(void)prctl(PR_SET_TIMERSLACK, 0);

@@ -37,6 +37,16 @@ int bench_sweep(struct sgpu_bench *bench, uint64_t min, uint64_t max, struct ben
 	return bench_each_size(bench, sizes, count, need, measure, argument, error);
 }
 
+int bench_or_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant, int rc,
+		   const struct sgpu_error *error)
+{
+	if (rc == SGPU_EUNAVAILABLE) {
+		sgpu_bench_waive(bench, point, variant, "%s", error->text);
+		return SGPU_OK;
+	}
+	return rc;
+}
+
 /* ---- things ---- */
 BENCH_ENDING(end_device, struct sgpu_device, sgpu_device_close)
 BENCH_ENDING(end_stream, struct sgpu_stream, sgpu_stream_free)

@@ -33,6 +33,10 @@ SGPU_MUST_CHECK int bench_each_size(struct sgpu_bench *bench, const uint64_t *si
 SGPU_MUST_CHECK int bench_sweep(struct sgpu_bench *bench, uint64_t min, uint64_t max, struct bench_need need,
 				bench_size_fn measure, void *argument, struct sgpu_error *error);
 
+/* rc; but if it says that something is lacking, the point or its variant is waived with the error's text, and SGPU_OK. */
+SGPU_MUST_CHECK int bench_or_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant, int rc,
+				   const struct sgpu_error *error);
+
 /* A device besides bench->device, whose memory ends with it; and a stream of any device. */
 SGPU_MUST_CHECK int bench_new_device(struct sgpu_bench *bench, const char *selector, struct sgpu_device **device,
 				     struct sgpu_error *error);

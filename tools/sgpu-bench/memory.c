@@ -58,29 +58,44 @@ static uint64_t huge_bytes(const void *memory)
 	return found;
 }
 
-int bench_map_pages(uint64_t size, enum bench_pages pages, int node, void **memory, struct sgpu_error *error)
+/* NULL: there are no such pages. */
+static volatile uint8_t *map_pages(uint64_t extent, enum bench_pages pages)
 {
-	const uint64_t extent = extent_of(size);
-	volatile uint8_t *at;
-	int rc = SGPU_OK;
+	uint8_t *at;
 
 	if (pages == BENCH_PAGES_HUGE) {
 		at = mmap(NULL, extent, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
-		at = at == MAP_FAILED ? NULL : at;
-	} else {
-		at = map_aligned(extent);
+		return at == MAP_FAILED ? NULL : at;
 	}
-	*memory = (void *)(uintptr_t)at;
+	at = map_aligned(extent);
+	if (at) {
+		(void)madvise(at, extent, pages == BENCH_PAGES_SMALL ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+	}
+	return at;
+}
+
+static void end_pages(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+{
+	(void)bench;
+	munmap((void *)what, extent_of(size));
+}
+
+int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages, int node, void **memory,
+		    struct sgpu_error *error)
+{
+	const size_t mark = sgpu_bench_mark(bench);
+	volatile uint8_t *at = map_pages(extent_of(size), pages);
+	int rc;
+
 	if (!at) {
 		return pages == BENCH_PAGES_HUGE ?
 			       sgpu_fail(error, SGPU_EUNAVAILABLE, "too few huge pages are reserved (vm.nr_hugepages)") :
 			       sgpu_fail_nomem(error);
 	}
-	if (pages != BENCH_PAGES_HUGE) {
-		(void)madvise(*memory, extent, pages == BENCH_PAGES_SMALL ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-	}
-	if (node >= 0) {
-		rc = sgpu_numa_bind(*memory, extent, node, error);
+	*memory = (void *)(uintptr_t)at;
+	rc = sgpu_bench_keep(bench, end_pages, (uintptr_t)at, size, error);
+	if (rc == SGPU_OK && node >= 0) {
+		rc = sgpu_numa_bind(*memory, extent_of(size), node, error);
 	}
 	for (uint64_t i = 0; rc == SGPU_OK && i < size; i += PAGE) {
 		at[i] = 1;
@@ -89,38 +104,9 @@ int bench_map_pages(uint64_t size, enum bench_pages pages, int node, void **memo
 		rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "the kernel gave no transparent huge pages");
 	}
 	if (rc != SGPU_OK) {
-		bench_unmap(memory, size);
+		sgpu_bench_release(bench, mark);
 	}
 	return rc;
-}
-
-int bench_map(uint64_t size, void **memory, struct sgpu_error *error)
-{
-	return bench_map_pages(size, BENCH_PAGES_ANY, -1, memory, error);
-}
-
-void bench_unmap(void **memory, uint64_t size)
-{
-	if (*memory) {
-		munmap(*memory, extent_of(size));
-		*memory = NULL;
-	}
-}
-
-static void end_pages(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
-{
-	void *memory = (void *)what;
-
-	(void)bench;
-	bench_unmap(&memory, size);
-}
-
-int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages, int node, void **memory,
-		    struct sgpu_error *error)
-{
-	const int rc = bench_map_pages(size, pages, node, memory, error);
-
-	return rc ? rc : sgpu_bench_keep(bench, end_pages, (uintptr_t)*memory, size, error);
 }
 
 void bench_spoil(void *memory, uint64_t size)

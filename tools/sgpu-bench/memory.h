@@ -7,20 +7,14 @@
 
 #include <sgpu/bench.h>
 
-/* Memory of the process, every page of it there, from a multiple of 2 MiB on. Errors: SGPU_EUNAVAILABLE when there are no such
- * pages, SGPU_ENOMEM. */
+/* Memory of the process, every page of it there, from a multiple of 2 MiB on, on a node or any (-1); kept until the case ends.
+ * Errors: SGPU_EUNAVAILABLE when there are no such pages, SGPU_ENOMEM. */
 enum bench_pages {
 	BENCH_PAGES_ANY,         /* huge ones where the kernel has them */
 	BENCH_PAGES_SMALL,
 	BENCH_PAGES_TRANSPARENT, /* 2 MiB, as the kernel gives them on advice */
 	BENCH_PAGES_HUGE,        /* of those that the administrator has reserved */
 };
-SGPU_MUST_CHECK int bench_map_pages(uint64_t size, enum bench_pages pages, int node, void **memory,
-				    struct sgpu_error *error);
-/* On any pages, of any node. */
-SGPU_MUST_CHECK int bench_map(uint64_t size, void **memory, struct sgpu_error *error);
-void bench_unmap(void **memory, uint64_t size);
-/* The same, kept until the case ends. */
 SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages, int node,
 				    void **memory, struct sgpu_error *error);
 /* Alters every page, so that what was there before does not pass for what was to come. */

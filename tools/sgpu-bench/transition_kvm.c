@@ -4,6 +4,7 @@
  * is written in user space.
  */
 #include "kvm_guest.h"
+#include "made.h"
 #include "transition.h"
 
 enum { PAGE = 4096, EXITS = 256 /* so that the first entry and the last exit hardly count */ };
@@ -39,9 +40,5 @@ int bench_transition_kvm(struct sgpu_bench *bench, struct sgpu_error *error)
 		}
 		kvm_guest_close(&guest);
 	}
-	if (rc == SGPU_EUNAVAILABLE) {
-		sgpu_bench_waive(bench, &point, NULL, "%s", error->text);
-		rc = SGPU_OK;
-	}
-	return rc;
+	return bench_or_waive(bench, &point, NULL, rc, error);
 }

@@ -3,6 +3,7 @@
  * Round trips to another process, which does nothing but answer: over what the kernel has, and over shared memory.
  */
 #include "base/cores.h"
+#include "made.h"
 #include "pair.h"
 #include "transition.h"
 
@@ -29,12 +30,8 @@ static int measure(struct sgpu_bench *bench, const struct sgpu_bench_point *poin
 	const struct crossing trip = { way->name, .cross = go_there_and_back, .argument = &pair };
 	int rc = pair_start(&pair, way, cpus, answer, error);
 
-	if (rc == SGPU_OK) {
-		rc = bench_cross(bench, *point, &trip, error);
-	} else if (rc == SGPU_EUNAVAILABLE) {
-		sgpu_bench_waive(bench, point, way->name, "%s", error->text);
-		rc = SGPU_OK;
-	}
+	rc = rc == SGPU_OK ? bench_cross(bench, *point, &trip, error) :
+			     bench_or_waive(bench, point, way->name, rc, error);
 	pair_end(&pair);
 	return rc;
 }
