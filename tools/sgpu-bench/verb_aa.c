@@ -143,6 +143,8 @@ static int write_records(const struct request *r, const struct sgpu_bench_result
 		if (fclose(out) != 0 && status == 0) {
 			status = cli_fail(SGPU_ESYSTEM, "cannot write the records: %s", strerror(errno));
 		}
+	} else if (status == 0) {
+		status = cli_fail(SGPU_ESYSTEM, "cannot write the records: %s", strerror(errno));
 	}
 	if (status == 0 && sgpu_output_commit(&output, &error) != SGPU_OK) {
 		status = cli_error(&error);
