@@ -40,6 +40,9 @@ struct sgpu_bench_private {
 
 void sgpu_bench_gate_clear(struct sgpu_bench *bench);
 
+/* By the numbers of their enums; each ends with NULL. */
+extern const char *const sgpu_bench_units[], *const sgpu_bench_statuses[], *const sgpu_bench_stops[];
+
 /* A record of the running case with the parameters of a point (NULL: none); status passed. */
 void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
 			     struct sgpu_bench_record *record);

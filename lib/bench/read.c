@@ -80,32 +80,17 @@ static int take_count(const struct reader *r, const char *key, const json_t *val
 	return SGPU_OK;
 }
 
-static int take_word(const struct reader *r, const json_t *object, const char *key, const char *(*word)(int), int words,
-		     int *index)
+/* *index: of one of the words. */
+static int take_word(const struct reader *r, const json_t *object, const char *key, const char *const *words, int *index)
 {
 	const char *text = json_string_value(json_object_get(object, key));
 
-	for (*index = 0; text && *index < words; (*index)++) {
-		if (strcmp(text, word(*index)) == 0) {
+	for (*index = 0; text && words[*index]; (*index)++) {
+		if (strcmp(text, words[*index]) == 0) {
 			return SGPU_OK;
 		}
 	}
 	return fault(r, text ? "'%s' has an unknown value" : "'%s' is missing or not a string", key);
-}
-
-static const char *stop_word(int index)
-{
-	return sgpu_bench_stop_name((enum sgpu_bench_stop)index);
-}
-
-static const char *unit_word(int index)
-{
-	return sgpu_bench_unit_name((enum sgpu_bench_unit)index);
-}
-
-static const char *status_word(int index)
-{
-	return sgpu_bench_status_name((enum sgpu_bench_status)index);
 }
 
 static int take_parameters(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
@@ -189,7 +174,7 @@ static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench
 		rc = fault(r, "a median outside of its interval");
 	}
 	if (rc == SGPU_OK && json_object_get(object, "stopped")) {
-		rc = take_word(r, object, "stopped", stop_word, SGPU_BENCH_STOP_COUNT + 1, &stopped);
+		rc = take_word(r, object, "stopped", sgpu_bench_stops, &stopped);
 		record->stopped = (enum sgpu_bench_stop)stopped;
 	}
 	record->ratio.n = record->ratio_to[0] ? record->ns.n : 0;
@@ -202,19 +187,10 @@ static int take_record(const struct reader *r, json_t *object, struct sgpu_bench
 
 	memset(record, 0, sizeof(*record));
 	rc = take_text(r, "case", json_object_get(object, "case"), record->name, sizeof(record->name));
-	if (rc == SGPU_OK) {
-		rc = take_text(r, "variant", json_object_get(object, "variant"), record->variant,
-			       sizeof(record->variant));
-	}
-	if (rc == SGPU_OK) {
-		rc = take_parameters(r, object, record);
-	}
-	if (rc == SGPU_OK) {
-		rc = take_word(r, object, "unit", unit_word, SGPU_BENCH_NS + 1, &unit);
-	}
-	if (rc == SGPU_OK) {
-		rc = take_word(r, object, "status", status_word, SGPU_BENCH_FAILED + 1, &status);
-	}
+	rc = rc ? rc : take_text(r, "variant", json_object_get(object, "variant"), record->variant, sizeof(record->variant));
+	rc = rc ? rc : take_parameters(r, object, record);
+	rc = rc ? rc : take_word(r, object, "unit", sgpu_bench_units, &unit);
+	rc = rc ? rc : take_word(r, object, "status", sgpu_bench_statuses, &status);
 	if (rc != SGPU_OK) {
 		return rc;
 	}

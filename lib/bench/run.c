@@ -14,25 +14,23 @@
 
 static const uint64_t size_first = 4096;
 
+const char *const sgpu_bench_units[] = { "B/s", "op/s", "ns", NULL };
+const char *const sgpu_bench_statuses[] = { "passed", "waived", "failed", NULL };
+const char *const sgpu_bench_stops[] = { "", "deviation", "time", "count", NULL };
+
 const char *sgpu_bench_unit_name(enum sgpu_bench_unit unit)
 {
-	static const char *const names[] = { "B/s", "op/s", "ns" };
-
-	return names[unit];
+	return sgpu_bench_units[unit];
 }
 
 const char *sgpu_bench_status_name(enum sgpu_bench_status status)
 {
-	static const char *const names[] = { "passed", "waived", "failed" };
-
-	return names[status];
+	return sgpu_bench_statuses[status];
 }
 
 const char *sgpu_bench_stop_name(enum sgpu_bench_stop stop)
 {
-	static const char *const names[] = { "", "deviation", "time", "count" };
-
-	return names[stop];
+	return sgpu_bench_stops[stop];
 }
 
 static bool is_waived(int code)

@@ -33,18 +33,13 @@ extern const struct doctor_check doctor_checks[]; /* ends with a NULL name */
 
 void doctor_say(struct doctor_finding *finding, enum doctor_status status, const char *format, ...) SGPU_PRINTF(3, 4);
 
-/* ---- doctor_look.c: files below the root that SGPU_PLATFORM_ROOT names ----
- * The files of the row, by what it says of them; places to swap to. */
+/* Files below the root that SGPU_PLATFORM_ROOT names: those of the row, by what it says of them; places to swap to. */
 void doctor_look(const struct doctor_check *check, struct doctor_finding *finding);
 void doctor_look_swap(const struct doctor_check *check, struct doctor_finding *finding);
-
-/* ---- doctor_ask.c: the library, and the kernel by its calls ----
- * The platform is wanted; the GPU opens; it is in confidential computing mode; `least` bytes may be locked; the
- * system call of the number `least` is there, and with `wanted` gives a version; KVM has the extension of that
- * number. */
+/* The platform is wanted; the GPU opens, and its mode is `wanted`; `least` bytes may be locked; the system call of the number
+ * `least` is there, and with `wanted` gives a version; KVM has the extension of that number. */
 void doctor_ask_platform(const struct doctor_check *check, struct doctor_finding *finding);
 void doctor_ask_gpu(const struct doctor_check *check, struct doctor_finding *finding);
-void doctor_ask_gpu_cc(const struct doctor_check *check, struct doctor_finding *finding);
 void doctor_ask_lock_limit(const struct doctor_check *check, struct doctor_finding *finding);
 void doctor_ask_call(const struct doctor_check *check, struct doctor_finding *finding);
 void doctor_ask_kvm(const struct doctor_check *check, struct doctor_finding *finding);

@@ -46,7 +46,7 @@ const struct doctor_check doctor_checks[] = {
 	{ "gpu", "work on a GPU", doctor_ask_gpu, .fix = "install the NVIDIA driver, and see 'sgpu-run info'" },
 	{ "gpu-driver", "work on a GPU", doctor_look, "install the NVIDIA driver, and run modprobe nvidia",
 	  .path = "/proc/driver/nvidia/version", .wanted = "*" },
-	{ "gpu-cc", "GPU memory and a bus that the host cannot read", doctor_ask_gpu_cc,
+	{ "gpu-cc", "GPU memory and a bus that the host cannot read", doctor_ask_gpu, .wanted = "on",
 	  .fix = "on the host, set the GPU's CC mode to on, not devtools, by NVIDIA's gpu-admin-tools" },
 	{ "iommu", "passing a device to a guest, and DSA from user space", doctor_look,
 	  "enable VT-d or AMD-Vi in the firmware; on Intel add intel_iommu=on to the kernel command line",

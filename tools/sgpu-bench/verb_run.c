@@ -70,16 +70,11 @@ const struct cli_option run_options[] = {
 	CLI_END,
 };
 
-/* Opened before anything is measured, so that a path that cannot be written costs no run. */
-struct files {
-	struct sgpu_output records;
-	FILE *out; /* to the records */
-};
-
-/* Where records go; the first thing that goes wrong there is kept. */
+/* Where records go, which is opened before anything is measured; the first thing that goes wrong there is kept. */
 struct sink {
 	const struct request *request;
-	FILE *out;
+	struct sgpu_output output;
+	FILE *out; /* to it */
 	struct sgpu_bench_results results;
 	struct sgpu_error error;
 	int counts[3];  /* cases by status */
@@ -209,63 +204,56 @@ static int run_cases(const struct request *r, struct sgpu_device *device, struct
 	return rc;
 }
 
-/* Files appear only when the run came to its end. */
-static int finish(const struct request *r, struct sink *sink, struct files *files, struct sgpu_error *error)
+static int fail_output(const struct request *r, struct sgpu_error *error)
+{
+	return sgpu_fail_errno(error, "cannot write '%s'", cli_is_standard(r->output) ? "standard output" : r->output);
+}
+
+/* A file appears only when the run came to its end. */
+static int finish(const struct request *r, struct sink *sink, struct sgpu_error *error)
 {
 	if (r->format == FORMAT_MARKDOWN) {
 		print_markdown(sink->out, &sink->results);
 	} else if (r->format == FORMAT_JSON) {
 		write_json(sink, sgpu_bench_end(&sink->begin));
 	}
-	if (fflush(sink->out) != 0 || ferror(sink->out)) {
-		return sgpu_fail_errno(error, "cannot write '%s'",
-				       cli_is_standard(r->output) ? "standard output" : r->output);
-	}
-	return sgpu_output_commit(&files->records, error);
+	return fflush(sink->out) != 0 || ferror(sink->out) ? fail_output(r, error) :
+	       sgpu_output_commit(&sink->output, error);
 }
 
-static int measure(const struct request *r, struct sgpu_device *device, struct files *files)
+static int measure(const struct request *r, struct sgpu_device *device, struct sink *sink)
 {
-	struct sink sink = { .request = r, .out = files->out };
 	struct sgpu_device_info info;
 	struct sgpu_error error = { 0 };
-	int rc = sgpu_device_get_info(device, &info, &error), status;
+	int rc = sgpu_device_get_info(device, &info, &error);
 
 	if (rc == SGPU_OK) {
-		write_head(&sink, device, &info);
-		rc = run_cases(r, device, &sink, &error);
+		write_head(sink, device, &info);
+		rc = run_cases(r, device, sink, &error);
 	}
-	rc = rc ? rc : finish(r, &sink, files, &error);
+	rc = rc ? rc : finish(r, sink, &error);
 	if (rc != SGPU_OK) {
-		status = rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) : cli_error(&error);
-	} else {
-		status = sink.counts[SGPU_BENCH_FAILED] ? sgpu_exit_status(SGPU_ESEGMENTS) : 0;
-		cli_note("%d passed, %d waived, %d failed", sink.counts[SGPU_BENCH_PASSED],
-			 sink.counts[SGPU_BENCH_WAIVED], sink.counts[SGPU_BENCH_FAILED]);
+		return rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) : cli_error(&error);
 	}
-	sgpu_bench_results_clear(&sink.results);
-	return status;
+	cli_note("%d passed, %d waived, %d failed", sink->counts[SGPU_BENCH_PASSED], sink->counts[SGPU_BENCH_WAIVED],
+		 sink->counts[SGPU_BENCH_FAILED]);
+	return sink->counts[SGPU_BENCH_FAILED] ? sgpu_exit_status(SGPU_ESEGMENTS) : 0;
 }
 
-static int open_files(const struct request *r, struct files *files, struct sgpu_error *error)
+static int open_output(const struct request *r, struct sink *sink, struct sgpu_error *error)
 {
-	int rc = sgpu_output_open(&files->records, r->output ? r->output : "-", 0666, error);
-	int fd;
+	const int rc = sgpu_output_open(&sink->output, r->output ? r->output : "-", 0666, error);
+	const int fd = rc == SGPU_OK ? dup(sink->output.fd) : -1;
 
-	if (rc == SGPU_OK) {
-		fd = dup(files->records.fd);
-		files->out = fd < 0 ? NULL : fdopen(fd, "w");
-		rc = files->out ? SGPU_OK : sgpu_fail_errno(error, "cannot write '%s'",
-							    cli_is_standard(r->output) ? "standard output" : r->output);
-	}
-	return rc;
+	sink->out = fd < 0 ? NULL : fdopen(fd, "w");
+	return rc || sink->out ? rc : fail_output(r, error);
 }
 
 int verb_run(int argc, char **argv)
 {
 	struct request r = { .device = "auto" };
+	struct sink sink = { .request = &r, .output = SGPU_OUTPUT_INIT };
 	struct sgpu_device_config config = { 0 };
-	struct files files = { .records = SGPU_OUTPUT_INIT };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
 	int status = read_options(&r, argc, argv), rc;
@@ -275,13 +263,14 @@ int verb_run(int argc, char **argv)
 	}
 	cli_signals(NULL);
 	config = (struct sgpu_device_config){ .jobs = r.options.jobs, .timer = r.options.timer };
-	rc = open_files(&r, &files, &error);
+	rc = open_output(&r, &sink, &error);
 	rc = rc ? rc : sgpu_device_open(r.device, &config, &device, &error);
-	status = rc == SGPU_OK ? measure(&r, device, &files) : cli_error(&error);
-	if (files.out) {
-		fclose(files.out);
+	status = rc == SGPU_OK ? measure(&r, device, &sink) : cli_error(&error);
+	if (sink.out) {
+		fclose(sink.out);
 	}
-	sgpu_output_close(&files.records);
+	sgpu_bench_results_clear(&sink.results);
+	sgpu_output_close(&sink.output);
 	sgpu_device_close(&device);
 	return cli_finish(status);
 }
