@@ -22,9 +22,7 @@ static const double half_width_settled = 0.005;
 static const uint64_t verify_always = (uint64_t)64 << 20;
 
 /* The samples of a variant, by round. */
-struct series {
-	double *ns, *cpu_ns, *ratio, *p50_ns, *p99_ns;
-};
+enum series { NS, CPU_NS, RATIO, P50_NS, P99_NS, SERIES };
 
 struct measurement {
 	struct sgpu_bench *bench;
@@ -35,7 +33,7 @@ struct measurement {
 	uint64_t next_look;  /* rounds after which the medians are looked at again */
 	double *sorted;      /* of one series at a time */
 	enum sgpu_bench_stop stopped;
-	struct series series[SGPU_BENCH_VARIANTS_MAX];
+	double *series[SGPU_BENCH_VARIANTS_MAX][SERIES];
 };
 
 static uint64_t cpu_now_ns(void)
@@ -95,11 +93,8 @@ static int reserve_round(struct measurement *m, struct sgpu_error *error)
 	if (!grow(&m->sorted, capacity)) {
 		return sgpu_fail_nomem(error);
 	}
-	for (int v = 0; v < m->count; v++) {
-		struct series *s = &m->series[v];
-
-		if (!grow(&s->ns, capacity) || !grow(&s->cpu_ns, capacity) || !grow(&s->ratio, capacity) ||
-		    !grow(&s->p50_ns, capacity) || !grow(&s->p99_ns, capacity)) {
+	for (int i = 0; i < m->count * SERIES; i++) {
+		if (!grow(&m->series[i / SERIES][i % SERIES], capacity)) {
 			return sgpu_fail_nomem(error);
 		}
 	}
@@ -116,16 +111,16 @@ static int take_round(struct measurement *m, bool verify, int *failed, struct sg
 	for (int i = 0; rc == SGPU_OK && i < m->count; i++) {
 		int v = m->rounds % 2 ? m->count - 1 - i : i;
 		struct sgpu_bench_latency *latency = &m->bench->state->latency;
-		struct series *s = &m->series[v];
+		double *const *s = m->series[v];
 
 		*failed = v;
 		*latency = (struct sgpu_bench_latency){ 0 };
-		rc = take_sample(&m->variants[v], verify, &s->ns[m->rounds], &s->cpu_ns[m->rounds], error);
-		s->p50_ns[m->rounds] = latency->p50_ns;
-		s->p99_ns[m->rounds] = latency->p99_ns;
+		rc = take_sample(&m->variants[v], verify, &s[NS][m->rounds], &s[CPU_NS][m->rounds], error);
+		s[P50_NS][m->rounds] = latency->p50_ns;
+		s[P99_NS][m->rounds] = latency->p99_ns;
 	}
 	for (int v = 0; rc == SGPU_OK && v < m->count; v++) {
-		m->series[v].ratio[m->rounds] = m->series[v].ns[m->rounds] / m->series[0].ns[m->rounds];
+		m->series[v][RATIO][m->rounds] = m->series[v][NS][m->rounds] / m->series[0][NS][m->rounds];
 	}
 	return rc;
 }
@@ -148,7 +143,7 @@ static bool is_settled(struct measurement *m, uint64_t elapsed_ns)
 	}
 	m->next_look = m->rounds + m->rounds / 8;
 	for (int v = 0; v < m->count; v++) {
-		const struct sgpu_bench_statistics s = summarise(m, m->series[v].ns);
+		const struct sgpu_bench_statistics s = summarise(m, m->series[v][NS]);
 
 		if (s.high - s.low > 2 * half_width_settled * s.median) {
 			return false;
@@ -200,18 +195,18 @@ static void give_results(struct measurement *m)
 		struct sgpu_bench_record record;
 
 		sgpu_bench_start_record(m->bench, m->point, variant->name, &record);
-		record.ns = summarise(m, m->series[v].ns);
-		record.samples_ns = m->series[v].ns;
+		record.ns = summarise(m, m->series[v][NS]);
+		record.samples_ns = m->series[v][NS];
 		record.stopped = m->stopped;
-		record.cpu_ns = summarise(m, m->series[v].cpu_ns).median;
-		record.latency.p50_ns = summarise(m, m->series[v].p50_ns).median;
-		record.latency.p99_ns = summarise(m, m->series[v].p99_ns).median;
+		record.cpu_ns = summarise(m, m->series[v][CPU_NS]).median;
+		record.latency.p50_ns = summarise(m, m->series[v][P50_NS]).median;
+		record.latency.p99_ns = summarise(m, m->series[v][P99_NS]).median;
 		if (record.unit == SGPU_BENCH_NS) {
 			record.cycles = record.ns.median / (double)record.operations * m->bench->state->cycles_per_ns;
 		}
 		if (v > 0) {
 			snprintf(record.ratio_to, sizeof(record.ratio_to), "%s", m->variants[0].name);
-			record.ratio = summarise(m, m->series[v].ratio);
+			record.ratio = summarise(m, m->series[v][RATIO]);
 		}
 		record.reference_ratio = variant->reference_ratio;
 		snprintf(record.reference, sizeof(record.reference), "%s",
@@ -243,12 +238,8 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 		sgpu_bench_give_error(bench, point, variants[failed].name, error);
 	}
 	free(m.sorted);
-	for (int v = 0; v < count; v++) {
-		free(m.series[v].ns);
-		free(m.series[v].cpu_ns);
-		free(m.series[v].ratio);
-		free(m.series[v].p50_ns);
-		free(m.series[v].p99_ns);
+	for (int i = 0; i < count * SERIES; i++) {
+		free(m.series[i / SERIES][i % SERIES]);
 	}
 	return rc;
 }

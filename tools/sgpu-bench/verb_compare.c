@@ -90,12 +90,10 @@ static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool w
 		const char *const names[2] = { ratios ? "first_ratio" : "first_median_ns",
 					       ratios ? "second_ratio" : "second_median_ns" };
 
-		json_object_set_new(object, names[0], json_real(ratios ? d->first->ratio.median : d->first->ns.median));
-		json_object_set_new(object, names[1],
-				    json_real(ratios ? d->second->ratio.median : d->second->ns.median));
-		json_object_set_new(object, "change", json_real(d->change));
-		json_object_set_new(object, "noise", json_real(d->noise));
-		json_object_set_new(object, "noise_measured", json_boolean(d->noise_measured));
+		json_object_update_new(object, json_pack(
+			"{s:f, s:f, s:f, s:f, s:b}", names[0], ratios ? d->first->ratio.median : d->first->ns.median,
+			names[1], ratios ? d->second->ratio.median : d->second->ns.median, "change", d->change,
+			"noise", d->noise, "noise_measured", d->noise_measured));
 	}
 	return cli_print_json(object, stdout, JSON_COMPACT);
 }
