@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The times of tasks on a GPU, by events and by %globaltimer.
+ * Runs alone: between the two timers comes the work of other processes.
  * No threads of kernels share memory: racecheck has nothing to find.
  */
 #include <math.h>
