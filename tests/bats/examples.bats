@@ -144,6 +144,7 @@ requires_fashion_train() {
 
 @test "a convolutional network is trained by batches, and tells its accuracy" {
 	requires_fashion_train
+	[ "${SGPU_SANITIZE:-}" != thread ] || skip "takes minutes under the thread checker, as the autoencoder does"
 	NETWORK=cnn STEPS=1 EPOCHS=1 run --separate-stderr -0 "$SGPU_TOP/examples/fashion-train/run.sh"
 	assert_contains "$output" "accuracy: "
 	assert_contains "$output" "sealed and unsealed parameters are equal"
