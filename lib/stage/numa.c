@@ -94,7 +94,8 @@ int sgpu_numa_run(int node, struct sgpu_error *error)
 static int refuse(int node, struct sgpu_error *error)
 {
 	sgpu_fail(error, SGPU_EUNAVAILABLE, "cannot bind to NUMA node %d: this build has no NUMA support", node);
-	return sgpu_hint(error, "build sgpu with NUMA=1 and libnuma");
+	sgpu_hint(error, "build sgpu with NUMA=1 and libnuma");
+	return SGPU_EUNAVAILABLE;
 }
 
 int sgpu_numa_nodes(struct sgpu_numa_node **nodes, int *count, struct sgpu_error *error)
