@@ -99,6 +99,9 @@ SGPU_MUST_CHECK int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_
 				 void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument,
 				 struct sgpu_error *error);
 
+/* What copy does, for operations that leave the bytes as they are. */
+SGPU_MUST_CHECK int sgpu_ops_copy(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -108,12 +108,9 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 }
 
 struct job {
+	struct sgpu_conv2d c;
 	const float *input, *weights, *bias;
 	float *output;
-	uint64_t channels, height, width;          /* of the input */
-	uint64_t outputs, out_height, out_width;
-	uint64_t kernel_height, kernel_width;
-	int64_t stride, padding, dilation;
 	int activation;
 };
 
@@ -131,7 +128,7 @@ SGPU_INLINE const float *gather(const struct job *job, const float *row, int64_t
 	for (int64_t i = 0; i < count; i++) {
 		int64_t at = from + i * stride;
 
-		buffer[i] = row && at >= 0 && at < (int64_t)job->width ? row[at] : 0.0f;
+		buffer[i] = row && at >= 0 && at < (int64_t)job->c.width ? row[at] : 0.0f;
 	}
 	return buffer;
 }
@@ -139,12 +136,12 @@ SGPU_INLINE const float *gather(const struct job *job, const float *row, int64_t
 /* What all columns of the kernel meet in one row, when it is adjacent: in place, or copied to the buffer. */
 SGPU_INLINE const float *row_window(const struct job *job, const float *row, int64_t from, float *buffer)
 {
-	uint64_t span = TILE + (job->kernel_width - 1) * (uint64_t)job->dilation;
+	uint64_t span = TILE + (job->c.kernel_width - 1) * (uint64_t)job->c.dilation;
 
-	if (job->stride != 1 || span > SPAN_MAX) {
+	if (job->c.stride != 1 || span > SPAN_MAX) {
 		return NULL;
 	}
-	if (row && from >= 0 && (uint64_t)from + span <= job->width) {
+	if (row && from >= 0 && (uint64_t)from + span <= job->c.width) {
 		return row + from;
 	}
 	return gather(job, row, from, (int64_t)span, 1, buffer);
@@ -167,23 +164,23 @@ SGPU_INLINE void add_products(lanes sums[CHANNELS][VECTORS], const float *in, co
 SGPU_CLONES_ATTR static void accumulate(const struct job *job, const struct tile *t, uint64_t line,
 					float results[CHANNELS][TILE], float *buffer)
 {
-	const float *weights = job->weights + t->first * job->channels * job->kernel_height * job->kernel_width;
-	int64_t from = (int64_t)t->x * job->stride - job->padding;
+	const float *weights = job->weights + t->first * job->c.channels * job->c.kernel_height * job->c.kernel_width;
+	int64_t from = (int64_t)t->x * job->c.stride - job->c.padding;
 	lanes sums[CHANNELS][VECTORS];
 
 	memcpy(sums, results, sizeof(sums));
-	for (uint64_t c = 0; c < job->channels; c++) {
-		const float *image = job->input + (t->image * job->channels + c) * job->height * job->width;
+	for (uint64_t c = 0; c < job->c.channels; c++) {
+		const float *image = job->input + (t->image * job->c.channels + c) * job->c.height * job->c.width;
 
-		for (uint64_t ky = 0; ky < job->kernel_height; ky++) {
-			int64_t y = (int64_t)t->row * job->stride - job->padding + (int64_t)ky * job->dilation;
-			const float *row = y >= 0 && y < (int64_t)job->height ? image + y * (int64_t)job->width : NULL;
+		for (uint64_t ky = 0; ky < job->c.kernel_height; ky++) {
+			int64_t y = (int64_t)t->row * job->c.stride - job->c.padding + (int64_t)ky * job->c.dilation;
+			const float *row = y >= 0 && y < (int64_t)job->c.height ? image + y * (int64_t)job->c.width : NULL;
 			const float *window = row_window(job, row, from, buffer);
 
-			for (uint64_t kx = 0; kx < job->kernel_width; kx++) {
-				int64_t shift = (int64_t)kx * job->dilation;
+			for (uint64_t kx = 0; kx < job->c.kernel_width; kx++) {
+				int64_t shift = (int64_t)kx * job->c.dilation;
 				const float *in = window ? window + shift : gather(job, row, from + shift, TILE,
-										   job->stride, buffer);
+										   job->c.stride, buffer);
 
 				add_products(sums, in, weights++, line);
 			}
@@ -194,7 +191,7 @@ SGPU_CLONES_ATTR static void accumulate(const struct job *job, const struct tile
 
 static void compute(const struct job *job, const struct tile *t, float results[CHANNELS][TILE], float *buffer)
 {
-	uint64_t line = t->lines == CHANNELS ? job->channels * job->kernel_height * job->kernel_width : 0;
+	uint64_t line = t->lines == CHANNELS ? job->c.channels * job->c.kernel_height * job->c.kernel_width : 0;
 
 	for (uint64_t o = 0; o < CHANNELS; o++) {
 		float bias = job->bias && o < t->lines ? job->bias[t->first + o] : 0.0f;
@@ -205,10 +202,10 @@ static void compute(const struct job *job, const struct tile *t, float results[C
 	}
 	accumulate(job, t, line, results, buffer);
 	for (uint64_t o = 0; o < t->lines; o++) {
-		uint64_t plane = t->image * job->outputs + t->first + o;
+		uint64_t plane = t->image * job->c.outputs + t->first + o;
 
 		sgpu_ops_activate_f32(job->activation, results[o], t->count);
-		memcpy(job->output + (plane * job->out_height + t->row) * job->out_width + t->x, results[o],
+		memcpy(job->output + (plane * job->c.out_height + t->row) * job->c.out_width + t->x, results[o],
 		       t->count * sizeof(float));
 	}
 }
@@ -217,18 +214,18 @@ static void compute(const struct job *job, const struct tile *t, float results[C
 static void body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
-	uint64_t groups = (job->outputs + CHANNELS - 1) / CHANNELS;
+	uint64_t groups = (job->c.outputs + CHANNELS - 1) / CHANNELS;
 	float results[CHANNELS][TILE], buffer[SPAN_MAX];
 
 	for (uint64_t item = begin; item < end; item++) {
-		uint64_t group = item / job->out_height % groups, first = group * CHANNELS;
-		uint64_t left = job->outputs - first, step = left < CHANNELS ? 1 : CHANNELS;
-		struct tile t = { .image = item / job->out_height / groups, .row = item % job->out_height };
+		uint64_t group = item / job->c.out_height % groups, first = group * CHANNELS;
+		uint64_t left = job->c.outputs - first, step = left < CHANNELS ? 1 : CHANNELS;
+		struct tile t = { .image = item / job->c.out_height / groups, .row = item % job->c.out_height };
 
 		for (t.first = first; t.first < first + (left < CHANNELS ? left : CHANNELS); t.first += step) {
 			t.lines = step;
-			for (t.x = 0; t.x < job->out_width; t.x += TILE) {
-				t.count = job->out_width - t.x < TILE ? job->out_width - t.x : TILE;
+			for (t.x = 0; t.x < job->c.out_width; t.x += TILE) {
+				t.count = job->c.out_width - t.x < TILE ? job->c.out_width - t.x : TILE;
 				compute(job, &t, results, buffer);
 			}
 		}
@@ -239,22 +236,16 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	const uint64_t *in = call->type[INPUT].shape, *kernel = call->type[WEIGHTS].shape;
-	const uint64_t *out = call->type[OUTPUT].shape;
 	struct job job = {
+		.c = sgpu_conv2d_describe(call, &call->type[OUTPUT]),
 		.input = call->data[INPUT], .weights = call->data[WEIGHTS], .bias = call->data[BIAS],
 		.output = call->data[OUTPUT],
-		.channels = in[1], .height = in[2], .width = in[3],
-		.outputs = out[1], .out_height = out[2], .out_width = out[3],
-		.kernel_height = kernel[2], .kernel_width = kernel[3],
-		.stride = (int64_t)call->param[STRIDE].number,
-		.padding = (int64_t)call->param[PADDING].number,
-		.dilation = (int64_t)call->param[DILATION].number,
 		.activation = (int)call->param[ACTIVATION].number,
 	};
-	uint64_t work = in[1] * kernel[2] * kernel[3] * CHANNELS * out[3] + 1;
+	const struct sgpu_conv2d *c = &job.c;
+	uint64_t work = c->channels * c->kernel_height * c->kernel_width * CHANNELS * c->out_width + 1;
 
-	return sgpu_ops_for(pool, in[0] * ((out[1] + CHANNELS - 1) / CHANNELS) * out[2],
+	return sgpu_ops_for(pool, c->images * ((c->outputs + CHANNELS - 1) / CHANNELS) * c->out_height,
 			    work < GRAIN_WORK ? GRAIN_WORK / work + 1 : 1, body, &job, error);
 }
 

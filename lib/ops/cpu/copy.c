@@ -27,7 +27,7 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	memcpy((char *)call->data[OUTPUT] + begin, (const char *)call->data[INPUT] + begin, end - begin);
 }
 
-static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+int sgpu_ops_copy(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	uint64_t bytes = sgpu_ops_count(&call->type[INPUT]) * sgpu_dtype_size(call->type[INPUT].dtype);
 
@@ -39,5 +39,5 @@ const struct sgpu_op sgpu_op_copy = {
 	.help = "copy elements",
 	.args = args,
 	.infer = infer,
-	.cpu = cpu,
+	.cpu = sgpu_ops_copy,
 };
