@@ -47,16 +47,14 @@ enum sgpu_bench_requires {
 
 struct sgpu_bench;
 
-/* A row. A case is waived if setup or run returns SGPU_EUNAVAILABLE or SGPU_ENOMEM (the error's text is the
- * reason), and has failed after any other error. teardown is called after every setup, including failed ones. */
+/* A row. A case is waived if run returns SGPU_EUNAVAILABLE or SGPU_ENOMEM (the error's text is the reason), and has failed
+ * after any other error. What run makes is kept by sgpu_bench_keep and the like. */
 struct sgpu_bench_case {
 	const char *name;             /* "secure-copy" */
 	const char *help;             /* one line, lower case, no full stop */
 		enum sgpu_bench_unit unit;    /* the figure for people; a row with a NULL name ends the table */
 	unsigned requires;            /* set of enum sgpu_bench_requires */
-	int (*setup)(struct sgpu_bench *bench, void **state, struct sgpu_error *error);  /* or NULL */
-	int (*run)(struct sgpu_bench *bench, void *state, struct sgpu_error *error);
-	void (*teardown)(struct sgpu_bench *bench, void *state);                         /* or NULL */
+	int (*run)(struct sgpu_bench *bench, struct sgpu_error *error);
 };
 
 /* ---- points and variants ---- */
@@ -121,7 +119,7 @@ struct sgpu_bench_latency {
 void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency);
 
 /* ---- what a case makes, and keeps until its end ---- */
-/* Notes that end(bench, what, size) ends something when the case is over, after teardown, last first. If there is no memory
+/* Notes that end(bench, what, size) ends something when the case is over, also after an error, last first. If there is no memory
  * for the note, it is ended at once: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench,
 				    void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size), uintptr_t what,

@@ -188,15 +188,8 @@ int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_devi
 static int run_case(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_bench_case *row = bench->state->row;
-	void *state = NULL;
-	int rc = row->setup ? row->setup(bench, &state, error) : SGPU_OK;
+	const int rc = row->run(bench, error);
 
-	if (rc == SGPU_OK) {
-		rc = row->run(bench, state, error);
-	}
-	if (row->teardown) {
-		row->teardown(bench, state);
-	}
 	sgpu_bench_release(bench, 0);
 	free(bench->state->kept);
 	sgpu_bench_gate_clear(bench);

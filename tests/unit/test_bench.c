@@ -177,15 +177,14 @@ static int made_verify(void *argument, struct sgpu_error *e)
 	return verified == fail_verify_at ? sgpu_fail(e, SGPU_EDIFFERS, "made to differ") : SGPU_OK;
 }
 
-static int made_setup(struct sgpu_bench *bench, void **state, struct sgpu_error *e)
+/* Things are ended last first, each once. */
+static void end_made(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
-	(void)bench;
-	*state = &set_up;
-	set_up++;
-	return setup_code ? sgpu_fail(e, setup_code, "made to lack") : SGPU_OK;
+	CHECK(bench == made_bench && what == (uintptr_t)&set_up && size == (uint64_t)--set_up);
+	torn_down += set_up == 0;
 }
 
-static int made_case(struct sgpu_bench *bench, void *state, struct sgpu_error *e)
+static int made_case(struct sgpu_bench *bench, struct sgpu_error *e)
 {
 	char a[] = "a", b[] = "b";
 	const struct sgpu_bench_variant variants[] = {
@@ -198,21 +197,25 @@ static int made_case(struct sgpu_bench *bench, void *state, struct sgpu_error *e
 		.bytes = point_bytes, .operations = 4,
 	};
 
-	CHECK(state == &set_up && bench->options.jobs > 0);
 	made_bench = bench;
+	CHECK(bench->options.jobs > 0);
+	for (int i = 0; i < 100; i++) {
+		const size_t mark = sgpu_bench_mark(bench);
+
+		CHECK(sgpu_bench_keep(bench, end_made, (uintptr_t)&set_up, (uint64_t)set_up++, e) == SGPU_OK);
+		if (i % 2) {
+			sgpu_bench_release(bench, mark);
+		}
+	}
+	CHECK(set_up == 50);
+	if (setup_code) {
+		return sgpu_fail(e, setup_code, "made to lack");
+	}
 	return sgpu_bench_measure(bench, &point, variants, 2, e);
 }
 
-static void made_teardown(struct sgpu_bench *bench, void *state)
-{
-	(void)bench;
-	CHECK(state == &set_up);
-	torn_down++;
-}
-
 static const struct sgpu_bench_case made = {
-	.name = "made", .help = "made up", .unit = SGPU_BENCH_BYTES_PER_SECOND, .setup = made_setup, .run = made_case,
-	.teardown = made_teardown,
+	.name = "made", .help = "made up", .unit = SGPU_BENCH_BYTES_PER_SECOND, .run = made_case,
 };
 
 static void reset(void)
@@ -237,7 +240,7 @@ UNIT_TEST(variants_are_sampled_in_turns)
 
 	reset();
 	REQUIRE(run_made(&made, 4, &status) == SGPU_OK);
-	CHECK(status == SGPU_BENCH_PASSED && notes.count == 2 && set_up == 1 && torn_down == 1);
+	CHECK(status == SGPU_BENCH_PASSED && notes.count == 2 && set_up == 0 && torn_down == 1);
 	CHECK(a->stopped == SGPU_BENCH_STOP_COUNT && a->bytes == 1000 && !a->bytes_formula[0]);
 	/* A warm-up, then four rounds, every other one reversed. */
 	CHECK(strcmp(order, "abab" "baab" "ba") == 0);
@@ -268,12 +271,11 @@ static int run_said(void *argument, uint64_t *ns, struct sgpu_error *e)
 	return SGPU_OK;
 }
 
-static int said_case(struct sgpu_bench *bench, void *state, struct sgpu_error *e)
+static int said_case(struct sgpu_bench *bench, struct sgpu_error *e)
 {
 	const struct sgpu_bench_variant variant = { .name = "v", .run = run_said };
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, 4096 } }, .bytes = 4096, .operations = 2 };
 
-	(void)state;
 	return sgpu_bench_measure(bench, &point, &variant, 1, e);
 }
 
@@ -461,12 +463,11 @@ static int enqueue(void *argument, struct sgpu_error *e)
 	return rc == SGPU_OK && g->code ? sgpu_fail(e, g->code, "made to fail") : rc;
 }
 
-static int gate_case(struct sgpu_bench *bench, void *state, struct sgpu_error *e)
+static int gate_case(struct sgpu_bench *bench, struct sgpu_error *e)
 {
 	struct gated g = { .device = bench->device };
 	int rc = sgpu_device_alloc(bench->device, STREAMS * COPIES * COPY, &g.memory, e);
 
-	(void)state;
 	for (int i = 0; rc == SGPU_OK && i < STREAMS; i++) {
 		rc = sgpu_stream_create(bench->device, &g.streams[i], e);
 	}
@@ -525,7 +526,7 @@ UNIT_TEST(streams_wait_behind_the_gate)
 	CHECK(status == SGPU_BENCH_WAIVED && notes.count == 1);
 }
 
-static int launch_case(struct sgpu_bench *bench, void *state, struct sgpu_error *e)
+static int launch_case(struct sgpu_bench *bench, struct sgpu_error *e)
 {
 	struct sgpu_op_call call = { .op = sgpu_op_find("vector_add") };
 	struct sgpu_task tasks[2] = { { 0 } };
@@ -534,7 +535,6 @@ static int launch_case(struct sgpu_bench *bench, void *state, struct sgpu_error 
 	float host[3][4] = { { 1, 2, 3, 4 }, { 10, 20, 30, 40 } };
 	int rc = sgpu_stream_create(bench->device, &stream, e);
 
-	(void)state;
 	for (int k = 0; rc == SGPU_OK && k < 3; k++) {
 		rc = sgpu_device_alloc(bench->device, sizeof(host[k]), &memory[k], e);
 		rc = rc == SGPU_OK ? sgpu_copy_in(stream, memory[k], host[k], sizeof(host[k]), NULL) : rc;

@@ -264,12 +264,11 @@ static int measure_all(void *argument, uint64_t size, struct sgpu_error *error)
 	return rc ? rc : sgpu_bench_measure(a->bench, &point, variants, 3, error);
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct all a = { .bench = bench };
 	const int rc = sgpu_bench_wants(bench, SGPU_CHUNK) ? measure_core(bench, error) : SGPU_OK;
 
-	(void)state;
 	return rc ? rc : bench_sweep(bench, (uint64_t)1 << 20, (uint64_t)1 << 30, (struct bench_need){ 0, 0, 0 },
 				     measure_all, &a, error);
 }

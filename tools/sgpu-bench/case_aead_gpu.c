@@ -120,12 +120,11 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	return rc ? rc : sgpu_bench_measure(a->bench, &point, variants, 2, error);
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct aead a = { .bench = bench };
 	const int rc = sgpu_bench_new_stream(bench, &a.stream, error);
 
-	(void)state;
 	return rc ? rc : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 4, 4, 0 }, measure, &a, error);
 }
 

@@ -49,9 +49,8 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	return sgpu_bench_measure(bench, &point, variants, 2, error);
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	(void)state;
 	return bench_sweep(bench, PAGE, (uint64_t)1 << 30, (struct bench_need){ 1, 1, 0 }, measure, bench, error);
 }
 

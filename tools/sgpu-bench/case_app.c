@@ -55,12 +55,11 @@ int app_measure(struct sgpu_bench *bench, const struct job_place *place, const s
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct job_place *place = NULL;
 	int rc = job_new_place(bench, &place, error);
 
-	(void)state; /* --size does not count: an application has the size that it has */
 	rc = rc ? rc : app_black_scholes(bench, place, error);
 	return rc ? rc : app_fashion_knn(bench, place, error);
 }

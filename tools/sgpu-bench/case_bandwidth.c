@@ -261,13 +261,12 @@ static int open_bandwidth(struct bandwidth *b, struct sgpu_error *error)
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct bandwidth b = { .bench = bench };
 	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
 	int count = sgpu_bench_sizes(bench, SIZE_LEAST, SIZE_LARGEST, sizes), rc = open_bandwidth(&b, error);
 
-	(void)state;
 	for (int direction = H2D; direction < DIRECTIONS; direction++) {
 		for (int i = 0; rc == SGPU_OK && i < count; i++) {
 			const struct sgpu_bench_point point = {

@@ -140,10 +140,11 @@ static int measure_chains(struct sgpu_bench *bench, const struct job_place *plac
 }
 
 /* ---- the case ---- */
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const int segments[] = { 1, 8, 64 }, chains[] = { 1, 2, 4, 8, 16 };
 	struct job_place *place = NULL;
+	void *state = NULL;
 	int rc = sgpu_bench_new(bench, (size_t)4 * CHAIN_BYTES, &state, error);
 	size_t mark;
 

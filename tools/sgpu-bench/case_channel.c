@@ -306,12 +306,11 @@ static void strike_scene(struct scene *s)
 	sgpu_key_clear(&s->owner);
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct scene s = { .bench = bench };
 	int rc = sgpu_pager_of(bench->device, &s.pager, error);
 
-	(void)state;
 	if (rc < 0) {
 		return rc;
 	}

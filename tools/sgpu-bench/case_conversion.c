@@ -142,14 +142,13 @@ static int make(struct conversion *c, struct sgpu_error *error)
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct conversion c = { .bench = bench, .time_ns = bench->options.time_ns,
 				.room = stream_sizes[bench->options.quick ? 0 : 1] };
 	struct sgpu_error why = { 0 };
 	int rc = make(&c, error);
 
-	(void)state;
 	c.has_guest = kvm_guest_open(&c.guest, KVM_GUEST_DEVICE, guest_room, &why) == SGPU_OK;
 	c.is_emulated = c.has_guest && kvm_guest_check_speed(&c.guest, &why) != SGPU_OK;
 	snprintf(c.why, sizeof(c.why), "%.*s", (int)sizeof(c.why) - 1, why.text);

@@ -129,15 +129,13 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	return run_size(argument, true, size, error);
 }
 
-static int run_digests(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run_digests(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	(void)state;
 	return bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 2, 1, 0 }, digest_size, bench, error);
 }
 
-static int run_measures(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run_measures(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	(void)state;
 	return bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 2, 1, 0 }, measure_size, bench, error);
 }
 

@@ -123,14 +123,13 @@ static int measure_size(struct sgpu_bench *bench, struct work *w, struct sgpu_er
 	return code;
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const uint64_t sizes[] = { 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 2 << 20 };
 	static struct sgpu_dsa_job jobs[JOBS_MAX];
 	struct work w = { .jobs = jobs };
 	int code = sgpu_dsa_open(SGPU_DSA_SHARED | SGPU_DSA_DEDICATED, &w.dsa, error);
 
-	(void)state;
 	if (code == SGPU_OK) {
 		sgpu_dsa_describe(w.dsa, &w.info);
 	}

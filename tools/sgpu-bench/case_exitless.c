@@ -326,10 +326,11 @@ static int open_ways(struct sgpu_bench *bench, struct state *s, struct sgpu_erro
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const uint64_t rates[] = { 1000, 3000, 10000, 30000, 100000 };
 	const bool quick = bench->options.quick;
+	void *state = NULL;
 	int rc = sgpu_bench_new(bench, sizeof(struct state), &state, error);
 	struct state *s = state;
 

@@ -248,8 +248,9 @@ static int open_state(struct sgpu_bench *bench, struct state *s, struct sgpu_err
 	return rc ? rc : bench_to_device(s->stream, s->memory[B], s->host[B], BYTES, error);
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
+	void *state = NULL;
 	int rc = SGPU_OK;
 
 	if (!sgpu_bench_wants(bench, BYTES)) {

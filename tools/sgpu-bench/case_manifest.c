@@ -205,9 +205,10 @@ static int measure_example(struct sgpu_bench *bench, struct example *e, struct s
 	return sgpu_bench_measure(bench, &point, variants, 2, error);
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct job_place *place = NULL;
+	void *state = NULL;
 	int rc = measure_check(bench, error);
 
 	rc = rc ? rc : job_new_place(bench, &place, error);

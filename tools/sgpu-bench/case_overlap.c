@@ -59,12 +59,13 @@ static int measure(struct sgpu_bench *bench, struct job_side sides[2], uint64_t 
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const uint64_t edge = bench->options.quick ? EDGE_QUICK : EDGE, count = edge * edge;
 	struct job_side sides[2];
 	struct job *job = NULL;
 	float *a, *b, *expected;
+	void *state = NULL;
 	int rc;
 
 	if (sgpu_cpu_count() < 2) {

@@ -294,13 +294,12 @@ static int open_all(struct state *s, struct sgpu_error *error)
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct state s = { .bench = bench, .seal.state = &s, .open.state = &s };
 	const int count = bench->options.quick ? 1 : SGPU_ARRAY_LENGTH(sizes);
 	const int rc = open_all(&s, error);
 
-	(void)state;
 	return rc ? rc : bench_each_size(bench, sizes, count, (struct bench_need){ 2, 2, 768 * MIB }, measure_size, &s, error);
 }
 

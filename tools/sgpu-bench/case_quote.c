@@ -223,8 +223,9 @@ static int measure_proof(struct sgpu_bench *bench, struct proof *p, struct sgpu_
 	return rc ? rc : measure_parts(p, error);
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
+	void *state = NULL;
 	int rc = sgpu_bench_new(bench, sizeof(struct proof), &state, error);
 
 	rc = rc ? rc : sgpu_bench_keep(bench, end_proof, (uintptr_t)state, 0, error);

@@ -244,7 +244,7 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	return rc == SGPU_OK && size <= 64 * MIB ? measure_breakdown(c, error) : rc;
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_engine_config config = { .workers = bench->options.jobs };
 	const bool quick = bench->options.quick;
@@ -253,7 +253,6 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 	struct copy c = { .bench = bench };
 	int rc = sgpu_bench_new_stream(bench, &c.stream, error);
 
-	(void)state;
 	rc = rc ? rc : sgpu_engine_create(bench->device, &config, &c.engine, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_engine, (uintptr_t)c.engine, 0, error);
 	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);

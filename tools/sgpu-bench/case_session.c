@@ -199,13 +199,12 @@ static int measure(struct sgpu_bench *bench, struct side *sides, struct sgpu_err
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct sgpu_secure *context = NULL;
 	struct side *sides = calloc(2, sizeof(*sides));
 	int rc = sides ? bench_session_open(bench, error) : sgpu_fail_nomem(error);
 
-	(void)state;
 	rc = rc == SGPU_OK ? bench_session_group(bench, error) : rc;
 	rc = rc == SGPU_OK ? bench_session_ring(bench, error) : rc;
 	rc = rc == SGPU_OK ? sgpu_secure_create(bench->device, NULL, &context, error) : rc;

@@ -116,12 +116,11 @@ static int measure(struct shared *s, struct sgpu_error *error)
 	return sgpu_bench_measure(s->bench, &point, variants, count, error);
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct shared s = { .bench = bench };
 	int rc = sgpu_bench_new_stream(bench, &s.stream, error);
 
-	(void)state;
 	rc = rc ? rc : sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &s.module, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)s.module, 0, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, ROOM, &s.copy, error);

@@ -283,14 +283,13 @@ static int measure_sizes(struct staging *s, struct sgpu_error *error)
 					 measure_size, s, error);
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct staging s = { .bench = bench };
 	cpu_set_t processors; /* on which the thread ran before */
 	const bool bound = sched_getaffinity(0, sizeof(processors), &processors) == 0;
 	int rc = SGPU_OK;
 
-	(void)state;
 	if (sgpu_bench_wants(bench, sizes[0]) || sgpu_bench_wants(bench, SIZE_LARGEST)) {
 		rc = measure_sizes(&s, error);
 	}

@@ -176,12 +176,11 @@ static int train(struct sgpu_bench *bench, const char *name, const struct job_pl
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct job_place *place = NULL;
 	int rc = job_new_place(bench, &place, error);
 
-	(void)state; /* --size does not count: a network has the size that it has */
 	rc = rc ? rc : train(bench, "cnn", place, error);
 	return rc ? rc : train(bench, "autoencoder", place, error);
 }

@@ -56,7 +56,7 @@ int bench_cross(struct sgpu_bench *bench, struct sgpu_bench_point point, const s
 			       bench_or_waive(bench, &point, crossing->name, rc, error);
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static int (*const parts[])(struct sgpu_bench *bench, struct sgpu_error *error) = {
 		bench_transition_call,
@@ -67,7 +67,6 @@ static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
 	};
 	int rc = SGPU_OK;
 
-	(void)state;
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(parts); i++) {
 		rc = parts[i](bench, error);
 	}

@@ -112,13 +112,12 @@ static int measure_way(struct wake *w, struct sgpu_error *error)
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, void *state, struct sgpu_error *error)
+static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const enum pair_name names[] = { PAIR_SPIN, PAIR_UMWAIT, PAIR_FUTEX, PAIR_EVENTFD, PAIR_RING_SPIN, PAIR_RING_WAIT,
 						PAIR_RING_SLEEP };
 	int cores[2], rc = SGPU_OK;
 
-	(void)state;
 	if (sgpu_find_cores(cores) < 2) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "one processor only: who waits would share it with who wakes");
 	}
