@@ -496,7 +496,7 @@ static int gate_case(struct sgpu_bench *bench, struct sgpu_error *e)
 	return SGPU_OK;
 }
 
-static int run_on_device(int (*run)(struct sgpu_bench *, void *, struct sgpu_error *), enum sgpu_bench_status *status)
+static int run_on_device(int (*run)(struct sgpu_bench *, struct sgpu_error *), enum sgpu_bench_status *status)
 {
 	const char *selector = getenv("SGPU_TEST_DEVICE") ? getenv("SGPU_TEST_DEVICE") : "cpu";
 	const struct sgpu_bench_case row = { .name = "gate", .help = "", .requires = SGPU_BENCH_DEVICE, .run = run };

@@ -2,6 +2,7 @@
  *
  * Calls of many threads over one ring.
  */
+#include <errno.h>
 #include <pthread.h>
 
 #include "ring_harness.h"
@@ -258,6 +259,12 @@ UNIT_TEST(a_worker_that_goes_ends_all_calls)
 	close_calls();
 }
 
+/* Wakes the client. A client that was awake has perhaps seen the completions by now, and has left. */
+static void ring_bell(void)
+{
+	CHECK(send(r.worker_end, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 || errno == EPIPE);
+}
+
 UNIT_TEST(a_completion_of_nothing_ends_all_calls)
 {
 	struct waiting waiting[THREADS];
@@ -266,7 +273,7 @@ UNIT_TEST(a_completion_of_nothing_ends_all_calls)
 	start_waiting(waiting);
 	atomic_store(&r.raw.completions[0], 12345); /* the cookie */
 	atomic_store(&r.raw.completions[3], (uint64_t)1 << 32);
-	CHECK(send(r.worker_end, "", 1, MSG_DONTWAIT) == 1);
+	ring_bell();
 	check_waiting(waiting, SGPU_EINVALID, "12345, which is not open");
 	close_calls();
 }
@@ -288,7 +295,7 @@ UNIT_TEST(a_completion_that_comes_twice_ends_the_calls_and_the_first_counts)
 			atomic_store(&r.raw.completions[i * SGPU_COMPLETION_WORDS + k], words[k]);
 		}
 	}
-	CHECK(send(r.worker_end, "", 1, MSG_DONTWAIT) == 1);
+	ring_bell();
 	CHECK(pthread_join(w.thread, NULL) == 0 && w.code == SGPU_OK);
 	CHECK(call(1, &result) == SGPU_EINVALID && strstr(ring_error.text, "which is not open"));
 	close_calls();

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -16,25 +17,21 @@
 
 #include "base/cores.h"
 
-static struct pair *volatile watched;
-
-/* Of SIGCHLD. If the other process is dead, this answers in its place: so no wait has to look for that, which would take time. */
-static void answer_for_dead(int number)
+/* If the other process dies, this thread answers in its place: so no wait has to look for that, which would take time. */
+static void *watch(void *argument)
 {
-	struct pair *pair = watched;
-	const int saved = errno;
-	siginfo_t info = { .si_pid = 0 };
+	struct pair *pair = argument;
+	siginfo_t info;
 
-	(void)number;
-	if (pair && waitid(P_PID, (id_t)pair->child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pair->child) {
-		pair->is_dead = true;
-		if (pair->client) {
-			(void)shutdown(pair->fds[1], SHUT_RDWR);
-		} else {
-			(void)pair->way->send(pair, PAIR_BACK);
-		}
+	while (waitid(P_PID, (id_t)pair->child, &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
 	}
-	errno = saved;
+	pair->is_dead = true;
+	if (pair->client) {
+		(void)shutdown(pair->fds[1], SHUT_RDWR);
+	} else {
+		(void)pair->way->send(pair, PAIR_BACK);
+	}
+	return NULL;
 }
 
 static int open_way(struct pair *pair, struct sgpu_error *error)
@@ -73,9 +70,8 @@ static _Noreturn void run_child(struct pair *pair, const int *cpus, void (*serve
 int pair_start(struct pair *pair, const struct pair_way *way, const int *cpus, void (*serve)(struct pair *pair),
 	       struct sgpu_error *error)
 {
-	const struct sigaction action = { .sa_handler = answer_for_dead, .sa_flags = SA_RESTART | SA_NOCLDSTOP };
 	const pid_t parent = getpid();
-	int rc;
+	int rc, failed;
 
 	*pair = (struct pair){ .way = way, .fds = { -1, -1, -1, -1 } };
 	CPU_ZERO(&pair->before);
@@ -86,9 +82,6 @@ int pair_start(struct pair *pair, const struct pair_way *way, const int *cpus, v
 	if (cpus && (sched_getaffinity(0, sizeof(pair->before), &pair->before) != 0 || !sgpu_bind_to_cpu(cpus[0]))) {
 		return sgpu_fail_errno(error, "cannot bind to processor %d", cpus[0]);
 	}
-	if (sigaction(SIGCHLD, &action, NULL) != 0) {
-		return sgpu_fail_errno(error, "cannot handle a signal");
-	}
 	pair->child = fork();
 	if (pair->child == 0) {
 		run_child(pair, cpus, serve, parent);
@@ -96,17 +89,18 @@ int pair_start(struct pair *pair, const struct pair_way *way, const int *cpus, v
 	if (pair->child < 0) {
 		return sgpu_fail_errno(error, "cannot start another process");
 	}
-	watched = pair;
-	answer_for_dead(SIGCHLD); /* it may have died before the handler knew it */
-	return SGPU_OK;
+	failed = pthread_create(&pair->watcher, NULL, watch, pair);
+	pair->is_watched = failed == 0;
+	return failed ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start a thread: %s", strerror(failed)) : SGPU_OK;
 }
 
 void pair_end(struct pair *pair)
 {
-	watched = NULL;
-	(void)signal(SIGCHLD, SIG_DFL);
 	if (pair->child > 0) {
 		kill(pair->child, SIGKILL);
+		if (pair->is_watched) {
+			pthread_join(pair->watcher, NULL);
+		}
 		(void)waitpid(pair->child, NULL, 0);
 	}
 	sgpu_ring_client_close(&pair->client);

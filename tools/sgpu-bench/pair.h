@@ -5,6 +5,7 @@
 #ifndef BENCH_PAIR_H
 #define BENCH_PAIR_H
 
+#include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/types.h>
@@ -32,7 +33,9 @@ struct pair {
 	struct sgpu_ring_worker *worker;
 	uint32_t ticket;                   /* of the operation that the other process has */
 	pid_t child;
-	volatile bool is_dead;             /* the child is: what this process waits for has come, or never will */
+	pthread_t watcher;                 /* waits for the child's end */
+	bool is_watched;
+	_Atomic bool is_dead;              /* the child is: what this process waits for has come, or never will */
 	cpu_set_t before;                  /* where this process could run */
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How one process wakes the other. A wait that a signal interrupts goes on: the other process answers all the same.
+ * How one process wakes the other. A wait that a signal interrupts goes on.
  */
 #include <errno.h>
 #include <linux/futex.h>
