@@ -140,13 +140,11 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 
 $(BUILD)/obj/tools/sgpu-manifest/verb_schema.o $(BUILD)/obj/tests/unit/test_schema.o: tools/sgpu-manifest/schema.json
 
-# The page of sgpu-bench report: its scripts as one, in which the order of files makes no difference.
-REPORT := tools/sgpu-bench/report
-REPORT_SCRIPTS := $(sort $(wildcard $(REPORT)/*.js))
-$(BUILD)/report/report.js: $(REPORT_SCRIPTS)
-	@mkdir -p $(@D) && cat $(REPORT_SCRIPTS) > $@
+# What the page of sgpu-bench report has besides the results.
+$(BUILD)/report/tail.html: scripts/report-page.sh $(wildcard tools/sgpu-bench/report/*)
+	@mkdir -p $(@D) && scripts/report-page.sh $(@D)
 $(BUILD)/obj/tools/sgpu-bench/verb_report.o: MORE = -I$(BUILD)/report
-$(BUILD)/obj/tools/sgpu-bench/verb_report.o: $(BUILD)/report/report.js $(REPORT)/report.css $(REPORT)/report.html
+$(BUILD)/obj/tools/sgpu-bench/verb_report.o: $(BUILD)/report/tail.html
 
 # One object knows the commit, so that another one does not build everything again.
 FEATURES := IPSEC_MB BLAS NUMA CLONES SECCOMP CUDA

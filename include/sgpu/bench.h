@@ -169,7 +169,6 @@ const char *sgpu_bench_status_name(enum sgpu_bench_status status);
 
 /* Why no more samples were taken: the medians were known well enough, the time was over, or there were enough. */
 enum sgpu_bench_stop { SGPU_BENCH_STOP_UNKNOWN, SGPU_BENCH_STOP_DEVIATION, SGPU_BENCH_STOP_TIME, SGPU_BENCH_STOP_COUNT };
-const char *sgpu_bench_stop_name(enum sgpu_bench_stop stop); /* "", "deviation", "time", "count" */
 
 struct sgpu_bench_record_parameter {
 	char key[SGPU_BENCH_NAME_MAX];
@@ -223,11 +222,10 @@ struct sgpu_bench {
 /* Whether a case can run: SGPU_OK, or SGPU_EUNAVAILABLE and the reason. device and info may be NULL. */
 SGPU_MUST_CHECK int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_device_info *info,
 				       struct sgpu_error *error);
-/* Runs a case and passes its records, at least one, to `record` in order. If device is NULL, `why` is the reason
- * for cases that need one. *status: the status of the case, failed if a record failed. Errors: SGPU_ECANCELED,
- * SGPU_ENOMEM; a failing case is no error. */
+/* Runs a case and passes its records, at least one, to `record` in order. device: NULL if there is none. *status: the
+ * status of the case, failed if a record failed. Errors: SGPU_ECANCELED, SGPU_ENOMEM; a failing case is no error. */
 SGPU_MUST_CHECK int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
-				   struct sgpu_device *device, const char *why,
+				   struct sgpu_device *device,
 				   void (*record)(void *argument, const struct sgpu_bench_record *record),
 				   void *argument, enum sgpu_bench_status *status, struct sgpu_error *error);
 

@@ -14,38 +14,6 @@ static const double deviations = 2, deviation_of_mad = 1.4826;
 /* Two processes do not have their code and data in the same places, which alone changes times by about so much. */
 static const double least_noise = 0.02;
 
-int sgpu_bench_index(const struct sgpu_bench_results *results, bool noise, json_t **index, struct sgpu_error *error)
-{
-	const size_t count = noise ? results->noise_count : results->count;
-	int rc = SGPU_OK;
-
-	*index = json_object();
-	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
-		const void *item = noise ? (const void *)&results->noise[i] : &results->records[i];
-		char key[SGPU_BENCH_KEY_MAX];
-
-		if (noise) {
-			memcpy(key, results->noise[i].key, sizeof(key));
-		} else {
-			sgpu_bench_key(item, key);
-		}
-		if (json_object_get(*index, key)) {
-			rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is measured twice in one run", key);
-		} else if (json_object_set_new_nocheck(*index, key, json_integer((json_int_t)(intptr_t)item)) != 0) {
-			rc = sgpu_fail_nomem(error);
-		}
-	}
-	return rc;
-}
-
-const void *sgpu_bench_find(const json_t *index, const struct sgpu_bench_record *record)
-{
-	char key[SGPU_BENCH_KEY_MAX];
-
-	sgpu_bench_key(record, key);
-	return (const void *)(intptr_t)json_integer_value(json_object_get(index, key));
-}
-
 const char *sgpu_bench_verdict_name(enum sgpu_bench_verdict verdict)
 {
 	static const char *const names[] = { "same", "faster", "slower", "ambiguous", "only in the first",
@@ -73,22 +41,25 @@ static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_be
 	return (a->high > 0 ? a->high : a->median + half_a) < (b->high > 0 ? b->low : b->median - half_b);
 }
 
-static void judge(struct sgpu_bench_difference *d, const json_t *noise, bool ratios)
+static void judge(struct sgpu_bench_difference *d, bool ratios)
 {
-	const struct sgpu_bench_noise *measured = sgpu_bench_find(noise, d->first);
-	bool have_ratios = d->first->ratio_to[0] && strcmp(d->first->ratio_to, d->second->ratio_to) == 0;
-	const struct sgpu_bench_statistics *a = ratios ? &d->first->ratio : &d->first->ns;
-	const struct sgpu_bench_statistics *b = ratios ? &d->second->ratio : &d->second->ns;
+	const struct sgpu_bench_statistics *a, *b;
 
+	if (!d->first || !d->second) {
+		d->verdict = d->first ? SGPU_BENCH_ONLY_FIRST : SGPU_BENCH_ONLY_SECOND;
+		return;
+	}
 	if (d->first->status != SGPU_BENCH_PASSED || d->second->status != SGPU_BENCH_PASSED ||
-	    (ratios && !have_ratios)) {
+	    (ratios && (!d->first->ratio_to[0] || strcmp(d->first->ratio_to, d->second->ratio_to) != 0))) {
 		d->verdict = SGPU_BENCH_NOT_MEASURED;
 		return;
 	}
+	a = ratios ? &d->first->ratio : &d->first->ns;
+	b = ratios ? &d->second->ratio : &d->second->ns;
 	d->change = b->median / a->median - 1;
-	d->noise_measured = measured && (!ratios || measured->ratio_floor >= 0);
-	d->noise = !d->noise_measured ? fmax(least_noise, deviations * hypot(relative(a), relative(b))) :
-		   ratios ? measured->ratio_floor : measured->floor;
+	if (!d->noise_measured) {
+		d->noise = fmax(least_noise, deviations * hypot(relative(a), relative(b)));
+	}
 	if (fabs(log1p(d->change)) <= d->noise) { /* as much up as down */
 		d->verdict = SGPU_BENCH_SAME;
 	} else if (is_below(a, b, d->noise_measured)) {
@@ -104,52 +75,80 @@ static bool is_compared(const struct sgpu_bench_record *record, bool ratios)
 	return !ratios || record->status != SGPU_BENCH_PASSED || record->ratio_to[0];
 }
 
-static size_t pair_all(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second,
-		       json_t *const indexes[3], bool ratios, struct sgpu_bench_difference *d)
+/* The position that the index has for a key, which is `next` from now on if there was none. */
+static size_t place(json_t *index, const char *key, size_t next)
 {
-	size_t n = 0;
+	const json_t *at = json_object_get(index, key);
 
-	for (size_t i = 0; i < first->count; i++) {
-		if (is_compared(&first->records[i], ratios)) {
-			d[n].first = &first->records[i];
-			d[n].second = sgpu_bench_find(indexes[1], d[n].first);
-			d[n].verdict = SGPU_BENCH_ONLY_FIRST;
-			if (d[n].second) {
-				judge(&d[n], indexes[2], ratios);
-			}
-			n++;
+	if (!at) {
+		json_object_set_new_nocheck(index, key, json_integer((json_int_t)next));
+	}
+	return at ? (size_t)json_integer_value(at) : next;
+}
+
+static int pair_all(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second, json_t *index,
+		    struct sgpu_bench_difference *d, size_t *count, struct sgpu_error *error)
+{
+	for (size_t i = 0; i < first->count + second->count; i++) {
+		const bool is_first = i < first->count;
+		const struct sgpu_bench_record *record = is_first ? &first->records[i] : &second->records[i - first->count];
+		const struct sgpu_bench_record **side;
+		char key[SGPU_BENCH_KEY_MAX];
+		size_t at;
+
+		sgpu_bench_key(record, key);
+		at = place(index, key, *count);
+		side = is_first ? &d[at].first : &d[at].second;
+		if (*side) {
+			return sgpu_fail(error, SGPU_EINVALID, "'%s' is measured twice in one run", key);
+		}
+		*side = record;
+		*count += at == *count;
+	}
+	return json_object_size(index) == *count ? SGPU_OK : sgpu_fail_nomem(error);
+}
+
+static int add_noise(const struct sgpu_bench_results *noise, bool ratios, json_t *index, struct sgpu_bench_difference *d,
+		     size_t count, struct sgpu_error *error)
+{
+	for (size_t i = 0; i < noise->noise_count; i++) {
+		const struct sgpu_bench_noise *n = &noise->noise[i];
+		const double floor = ratios ? n->ratio_floor : n->floor;
+		const size_t at = place(index, n->key, SIZE_MAX);
+
+		if (at < count && d[at].noise_measured) {
+			return sgpu_fail(error, SGPU_EINVALID, "the noise of '%s' is measured twice", n->key);
+		} else if (at < count && floor >= 0) {
+			d[at].noise_measured = true;
+			d[at].noise = floor;
 		}
 	}
-	for (size_t i = 0; i < second->count; i++) {
-		if (is_compared(&second->records[i], ratios) && !sgpu_bench_find(indexes[0], &second->records[i])) {
-			d[n].second = &second->records[i];
-			d[n++].verdict = SGPU_BENCH_ONLY_SECOND;
-		}
-	}
-	return n;
+	return SGPU_OK;
 }
 
 int sgpu_bench_compare(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second,
 		       const struct sgpu_bench_results *noise, bool ratios, struct sgpu_bench_difference **differences,
 		       size_t *count, struct sgpu_error *error)
 {
-	json_t *indexes[3] = { NULL };
-	int rc = sgpu_bench_index(first, false, &indexes[0], error);
+	struct sgpu_bench_difference *d = calloc(first->count + second->count + 1, sizeof(*d));
+	json_t *index = json_object();
+	size_t all = 0;
+	int rc = d ? pair_all(first, second, index, d, &all, error) : sgpu_fail_nomem(error);
 
-	*differences = NULL;
+	rc = rc || !noise ? rc : add_noise(noise, ratios, index, d, all, error);
+	json_decref(index);
 	*count = 0;
-	rc = rc ? rc : sgpu_bench_index(second, false, &indexes[1], error);
-	rc = rc || !noise ? rc : sgpu_bench_index(noise, true, &indexes[2], error);
-	if (rc == SGPU_OK) {
-		*differences = calloc(first->count + second->count + 1, sizeof(**differences));
-		rc = *differences ? SGPU_OK : sgpu_fail_nomem(error);
+	for (size_t i = 0; rc == SGPU_OK && i < all; i++) {
+		if (is_compared(d[i].first ? d[i].first : d[i].second, ratios)) {
+			judge(&d[i], ratios);
+			d[(*count)++] = d[i];
+		}
 	}
-	if (rc == SGPU_OK) {
-		*count = pair_all(first, second, indexes, ratios, *differences);
+	if (rc != SGPU_OK) {
+		free(d);
+		d = NULL;
 	}
-	for (int i = 0; i < 3; i++) {
-		json_decref(indexes[i]);
-	}
+	*differences = d;
 	return rc;
 }
 

@@ -37,22 +37,22 @@ static double noise_floor(const double *values, size_t n)
 	return fmax(of_pairs.p95, quantiles[row] * sqrt(2 * squares / (double)(n - 1)));
 }
 
-static int add_noise(const struct sgpu_bench_record *record, json_t *const *indexes,
-		     size_t count, struct sgpu_bench_results *noise, struct sgpu_error *error)
+/* pairs: the measurement in the first run, and in each of all runs. */
+static int add_noise(const struct sgpu_bench_difference *const *pairs, size_t at, size_t count,
+		     struct sgpu_bench_results *noise, struct sgpu_error *error)
 {
+	const struct sgpu_bench_record *record = pairs[0][at].first;
 	struct sgpu_bench_noise found = { .ratio_floor = -1, .runs = count };
 	double times[RUNS_MAX], ratios[RUNS_MAX];
 
-	sgpu_bench_key(record, found.key);
 	for (size_t i = 0; i < count; i++) {
-		const struct sgpu_bench_record *r = sgpu_bench_find(indexes[i], record);
-
-		if (!r || r->status != SGPU_BENCH_PASSED) {
+		if (pairs[i][at].verdict > SGPU_BENCH_AMBIGUOUS) { /* it did not pass in both */
 			return SGPU_OK;
 		}
-		times[i] = r->ns.median;
-		ratios[i] = r->ratio_to[0] ? r->ratio.median : 1;
+		times[i] = pairs[i][at].second->ns.median;
+		ratios[i] = pairs[i][at].second->ratio_to[0] ? pairs[i][at].second->ratio.median : 1;
 	}
+	sgpu_bench_key(record, found.key);
 	found.floor = noise_floor(times, count);
 	if (record->ratio_to[0]) {
 		found.ratio_floor = noise_floor(ratios, count);
@@ -63,18 +63,19 @@ static int add_noise(const struct sgpu_bench_record *record, json_t *const *inde
 int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count, struct sgpu_bench_results *noise,
 			     struct sgpu_error *error)
 {
-	json_t *indexes[RUNS_MAX] = { NULL };
+	struct sgpu_bench_difference *pairs[RUNS_MAX] = { NULL };
 	int rc = count < 2 || count > RUNS_MAX ? sgpu_fail(error, SGPU_EUSAGE, "noise shows in 2 to %d runs", RUNS_MAX) :
 		 SGPU_OK;
+	size_t ignored;
 
 	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = sgpu_bench_index(&runs[i], false, &indexes[i], error);
+		rc = sgpu_bench_compare(&runs[0], &runs[i], NULL, false, &pairs[i], &ignored, error);
 	}
 	for (size_t i = 0; rc == SGPU_OK && i < runs[0].count; i++) {
-		rc = add_noise(&runs[0].records[i], indexes, count, noise, error);
+		rc = add_noise((const struct sgpu_bench_difference *const *)pairs, i, count, noise, error);
 	}
 	for (size_t i = 0; i < RUNS_MAX; i++) {
-		json_decref(indexes[i]);
+		free(pairs[i]);
 	}
 	return rc;
 }

@@ -54,26 +54,22 @@ void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_poi
 int sgpu_bench_results_add_noise(struct sgpu_bench_results *results, const struct sgpu_bench_noise *noise,
 				 struct sgpu_error *error);
 
-/* A member of a record that passed, as JSON has it. */
+/* A member of a record, as JSON has it. */
 struct sgpu_bench_member {
 	const char *key;
-	enum { SGPU_BENCH_IS_COUNT, SGPU_BENCH_IS_NUMBER, SGPU_BENCH_IS_TEXT } kind; /* uint64_t, double, char[] */
-	size_t offset, size;  /* in struct sgpu_bench_record */
+	enum { SGPU_BENCH_IS_COUNT, SGPU_BENCH_IS_NUMBER, SGPU_BENCH_IS_TEXT, SGPU_BENCH_IS_WORD } kind;
+	size_t offset, size;  /* in struct sgpu_bench_record: of a uint64_t, double, char[] or enum */
 	int digits;           /* that a number keeps behind the point */
 	const char *with;     /* there only when that member is: often itself. NULL: always */
+	const char *const *words; /* of an enum */
 };
-extern const struct sgpu_bench_member sgpu_bench_members[]; /* ends with a NULL key */
+/* Of all records, and of those that passed; each ends with a NULL key. */
+extern const struct sgpu_bench_member sgpu_bench_heads[], sgpu_bench_members[];
 
-/* The addresses of records, or of records of noise, by their keys; two of one key are SGPU_EINVALID. The caller gives *index
- * back, also after an error. */
-SGPU_MUST_CHECK int sgpu_bench_index(const struct sgpu_bench_results *results, bool noise, json_t **index,
-				     struct sgpu_error *error);
-/* What the index (NULL: nothing) has for the key of a record, or NULL. */
-const void *sgpu_bench_find(const json_t *index, const struct sgpu_bench_record *record);
 /* Appends KEY=VALUE of each parameter to a text, each after the separator. */
 void sgpu_bench_add_parameters(const struct sgpu_bench_record *record, char separator, char text[SGPU_BENCH_KEY_MAX]);
 
-/* Sorts the samples and fills *statistics; n = 0 gives zeros. */
+/* Fills *statistics, zeros if n is 0. The samples are used up: their distances from the median take their place. */
 void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);
 
 #endif

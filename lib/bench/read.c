@@ -33,7 +33,7 @@ static int SGPU_PRINTF(2, 3) fault(const struct reader *r, const char *format, .
 	return sgpu_fail(r->error, SGPU_EINVALID, "%s:%d: %s", r->name, r->line, text);
 }
 
-/* Printable: no control characters, those of U+0080 to U+009F included. */
+/* Whether a value has no control characters, of which U+0080 to U+009F are some. The parser has limited its depth. */
 static bool is_clean(const char *text)
 {
 	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
@@ -44,6 +44,25 @@ static bool is_clean(const char *text)
 	return true;
 }
 
+static bool is_all_clean(json_t *value)
+{
+	const char *key;
+	json_t *member;
+	size_t i;
+
+	json_object_foreach(value, key, member) {
+		if (!is_clean(key) || !is_all_clean(member)) {
+			return false;
+		}
+	}
+	json_array_foreach(value, i, member) {
+		if (!is_all_clean(member)) {
+			return false;
+		}
+	}
+	return !json_is_string(value) || is_clean(json_string_value(value));
+}
+
 static int take_text(const struct reader *r, const char *key, const json_t *value, char *text, size_t size)
 {
 	if (!json_is_string(value)) {
@@ -51,9 +70,6 @@ static int take_text(const struct reader *r, const char *key, const json_t *valu
 	}
 	if (json_string_length(value) >= size) {
 		return fault(r, "'%s' has %zu bytes, more than %zu", key, json_string_length(value), size - 1);
-	}
-	if (!is_clean(json_string_value(value))) {
-		return fault(r, "'%s' has control characters", key);
 	}
 	snprintf(text, size, "%s", json_string_value(value));
 	return SGPU_OK;
@@ -81,9 +97,9 @@ static int take_count(const struct reader *r, const char *key, const json_t *val
 }
 
 /* *index: of one of the words. */
-static int take_word(const struct reader *r, const json_t *object, const char *key, const char *const *words, int *index)
+static int take_word(const struct reader *r, const char *key, const json_t *value, const char *const *words, unsigned *index)
 {
-	const char *text = json_string_value(json_object_get(object, key));
+	const char *text = json_string_value(value);
 
 	for (*index = 0; text && words[*index]; (*index)++) {
 		if (strcmp(text, words[*index]) == 0) {
@@ -108,8 +124,8 @@ static int take_parameters(const struct reader *r, json_t *object, struct sgpu_b
 	json_object_foreach(parameters, key, value) {
 		struct sgpu_bench_record_parameter *p = &record->parameters[record->parameter_count++];
 
-		if (strlen(key) >= sizeof(p->key) || !is_clean(key)) {
-			return fault(r, "a parameter's name is too long or has control characters");
+		if (strlen(key) >= sizeof(p->key)) {
+			return fault(r, "a parameter's name is too long");
 		}
 		memcpy(p->key, key, strlen(key) + 1);
 		p->is_number = json_is_number(value);
@@ -138,16 +154,24 @@ static int take_samples(const struct reader *r, const json_t *samples, struct sg
 	return numbers ? rc : sgpu_fail_nomem(r->error);
 }
 
-static int take_member(const struct reader *r, const json_t *value, const struct sgpu_bench_member *m, void *at)
+static int take_members(const struct reader *r, const json_t *object, const struct sgpu_bench_member *m,
+			struct sgpu_bench_record *record)
 {
-	switch (m->kind) {
-	case SGPU_BENCH_IS_COUNT:
-		return take_count(r, m->key, value, at);
-	case SGPU_BENCH_IS_NUMBER:
-		return take_number(r, m->key, value, at);
-	default:
-		return take_text(r, m->key, value, at, m->size);
+	int rc = SGPU_OK;
+
+	for (; rc == SGPU_OK && m->key; m++) {
+		const json_t *value = json_object_get(object, m->key);
+		void *at = (char *)record + m->offset;
+
+		if (m->with && !json_object_get(object, m->with)) {
+			continue;
+		}
+		rc = m->kind == SGPU_BENCH_IS_COUNT ? take_count(r, m->key, value, at) :
+		     m->kind == SGPU_BENCH_IS_NUMBER ? take_number(r, m->key, value, at) :
+		     m->kind == SGPU_BENCH_IS_WORD ? take_word(r, m->key, value, m->words, at) :
+		     take_text(r, m->key, value, at, m->size);
 	}
+	return rc;
 }
 
 static bool is_around(double low, double median, double high)
@@ -158,13 +182,8 @@ static bool is_around(double low, double median, double high)
 static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
 {
 	const json_t *samples = json_object_get(object, "samples_ns");
-	int rc = SGPU_OK, stopped = 0;
+	int rc = take_members(r, object, sgpu_bench_members, record);
 
-	for (const struct sgpu_bench_member *m = sgpu_bench_members; rc == SGPU_OK && m->key; m++) {
-		if (!m->with || json_object_get(object, m->with)) {
-			rc = take_member(r, json_object_get(object, m->key), m, (char *)record + m->offset);
-		}
-	}
 	if (rc == SGPU_OK && (record->ns.n == 0 || record->ns.median <= 0)) {
 		rc = fault(r, "a measurement that passed has 'n' and 'median_ns' above 0");
 	} else if (rc == SGPU_OK && record->ratio_to[0] && record->ratio.median <= 0) {
@@ -173,31 +192,8 @@ static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench
 				      is_around(record->ratio.low, record->ratio.median, record->ratio.high))) {
 		rc = fault(r, "a median outside of its interval");
 	}
-	if (rc == SGPU_OK && json_object_get(object, "stopped")) {
-		rc = take_word(r, object, "stopped", sgpu_bench_stops, &stopped);
-		record->stopped = (enum sgpu_bench_stop)stopped;
-	}
 	record->ratio.n = record->ratio_to[0] ? record->ns.n : 0;
 	return rc == SGPU_OK && samples ? take_samples(r, samples, record) : rc;
-}
-
-static int take_record(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
-{
-	int rc, unit = 0, status = 0;
-
-	memset(record, 0, sizeof(*record));
-	rc = take_text(r, "case", json_object_get(object, "case"), record->name, sizeof(record->name));
-	rc = rc ? rc : take_text(r, "variant", json_object_get(object, "variant"), record->variant, sizeof(record->variant));
-	rc = rc ? rc : take_parameters(r, object, record);
-	rc = rc ? rc : take_word(r, object, "unit", sgpu_bench_units, &unit);
-	rc = rc ? rc : take_word(r, object, "status", sgpu_bench_statuses, &status);
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	record->unit = (enum sgpu_bench_unit)unit;
-	record->status = (enum sgpu_bench_status)status;
-	return record->status == SGPU_BENCH_PASSED ? take_passed(r, object, record) :
-	       take_text(r, "reason", json_object_get(object, "reason"), record->reason, sizeof(record->reason));
 }
 
 static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_results *results)
@@ -217,34 +213,11 @@ static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_
 	return rc ? rc : sgpu_bench_results_add_noise(results, &noise, r->error);
 }
 
-/* The parser has limited the depth. */
-static bool is_all_clean(json_t *value)
-{
-	const char *key;
-	json_t *member;
-	size_t i;
-
-	json_object_foreach(value, key, member) {
-		if (!is_clean(key) || !is_all_clean(member)) {
-			return false;
-		}
-	}
-	json_array_foreach(value, i, member) {
-		if (!is_all_clean(member)) {
-			return false;
-		}
-	}
-	return !json_is_string(value) || is_clean(json_string_value(value));
-}
-
-/* The environment, or the end: all strings may be shown. */
+/* The environment, or the end. */
 static int take_frame(const struct reader *r, json_t *object, bool is_end, struct sgpu_bench_results *results)
 {
 	if (!is_end && (results->environment || results->count || results->noise_count)) {
 		return fault(r, "an environment that is not the first record");
-	}
-	if (!is_all_clean(object)) {
-		return fault(r, "a string with control characters");
 	}
 	*(is_end ? &results->end : &results->environment) = json_incref(object);
 	return SGPU_OK;
@@ -252,9 +225,14 @@ static int take_frame(const struct reader *r, json_t *object, bool is_end, struc
 
 static int take_measurement(const struct reader *r, json_t *object, struct sgpu_bench_results *results)
 {
-	struct sgpu_bench_record record;
-	int rc = take_record(r, object, &record);
+	struct sgpu_bench_record record = { .parameter_count = 0 };
+	int rc = take_members(r, object, sgpu_bench_heads, &record);
 
+	rc = rc ? rc : take_parameters(r, object, &record);
+	if (rc == SGPU_OK) {
+		rc = record.status == SGPU_BENCH_PASSED ? take_passed(r, object, &record) :
+		     take_text(r, "reason", json_object_get(object, "reason"), record.reason, sizeof(record.reason));
+	}
 	if (rc == SGPU_OK && results->count == RECORDS_MAX) {
 		rc = fault(r, "more than %d measurements", RECORDS_MAX);
 	}
@@ -281,7 +259,9 @@ static int take_line(const struct reader *r, const char *line, size_t size, stru
 		return rc == SGPU_EINVALID ? fault(r, "column %d: %s", column, inner.text) : sgpu_fail_nomem(r->error);
 	}
 	kind = json_string_value(json_object_get(object, "record"));
-	if (kind && (strcmp(kind, "environment") == 0 || strcmp(kind, "end") == 0)) {
+	if (!is_all_clean(object)) {
+		rc = fault(r, "a string with control characters");
+	} else if (kind && (strcmp(kind, "environment") == 0 || strcmp(kind, "end") == 0)) {
 		rc = take_frame(r, object, kind[1] == 'n' && kind[2] == 'd', results);
 	} else if (kind && strcmp(kind, "measurement") == 0) {
 		rc = take_measurement(r, object, results);

@@ -36,8 +36,16 @@ static json_t *number(double value, int digits)
 	       json_real(rounded);
 }
 
-#define AT(kind, member) \
-	SGPU_BENCH_IS_##kind, offsetof(struct sgpu_bench_record, member), sizeof(((struct sgpu_bench_record *)0)->member)
+#define AT(its_kind, member)                                                                     \
+	.kind = SGPU_BENCH_IS_##its_kind, .offset = offsetof(struct sgpu_bench_record, member), \
+	.size = sizeof(((struct sgpu_bench_record *)0)->member)
+const struct sgpu_bench_member sgpu_bench_heads[] = {
+	{ "case", AT(TEXT, name) },
+	{ "variant", AT(TEXT, variant) },
+	{ "unit", AT(WORD, unit), .words = sgpu_bench_units },
+	{ "status", AT(WORD, status), .words = sgpu_bench_statuses },
+	{ .key = NULL },
+};
 const struct sgpu_bench_member sgpu_bench_members[] = {
 	{ "n", AT(COUNT, ns.n), 0, NULL },
 	{ "min_ns", AT(NUMBER, ns.min), 1, NULL },
@@ -64,6 +72,7 @@ const struct sgpu_bench_member sgpu_bench_members[] = {
 	{ "ratio_high", AT(NUMBER, ratio.high), 5, "ratio_low" },
 	{ "reference_ratio", AT(NUMBER, reference_ratio), 5, "reference_ratio" },
 	{ "reference", AT(TEXT, reference), 0, "reference_ratio" },
+	{ "stopped", AT(WORD, stopped), 0, "stopped", sgpu_bench_stops },
 	{ .key = NULL },
 };
 
@@ -77,14 +86,18 @@ static json_t *member_json(const struct sgpu_bench_record *record, const struct 
 		return *(const uint64_t *)at ? json_integer((json_int_t)*(const uint64_t *)at) : NULL;
 	case SGPU_BENCH_IS_NUMBER:
 		return *(const double *)at != 0 ? number(*(const double *)at, m->digits) : NULL;
+	case SGPU_BENCH_IS_WORD:
+		at = m->words[*(const unsigned *)at];
+		break;
 	default:
-		return *(const char *)at ? json_string(at) : NULL;
+		break;
 	}
+	return *(const char *)at ? json_string(at) : NULL;
 }
 
-static void set_members(json_t *object, const struct sgpu_bench_record *record)
+static void set_members(json_t *object, const struct sgpu_bench_record *record, const struct sgpu_bench_member *m)
 {
-	for (const struct sgpu_bench_member *m = sgpu_bench_members; m->key; m++) {
+	for (; m->key; m++) {
 		json_t *value = member_json(record, m);
 
 		if (!m->with || json_object_get(object, m->with) || (value && strcmp(m->with, m->key) == 0)) {
@@ -108,43 +121,33 @@ static void set_rates(json_t *object, const struct sgpu_bench_record *record)
 	json_object_set_new(object, "ns_per_operation", number(record->ns.median / operations, 1));
 }
 
-static void set_samples(json_t *object, const struct sgpu_bench_record *record)
-{
-	if (record->stopped != SGPU_BENCH_STOP_UNKNOWN) {
-		json_object_set_new(object, "stopped", json_string(sgpu_bench_stop_name(record->stopped)));
-	}
-	if (record->samples_ns) {
-		json_t *samples = json_array();
-
-		for (uint64_t i = 0; i < record->ns.n; i++) {
-			json_array_append_new(samples, number(record->samples_ns[i], 1));
-		}
-		json_object_set_new(object, "samples_ns", samples);
-	}
-}
-
 json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record)
 {
-	json_t *parameters = json_object(), *object;
+	json_t *object = json_pack("{s:s}", "record", "measurement"), *parameters = json_object(), *samples;
 
+	set_members(object, record, sgpu_bench_heads);
 	for (int i = 0; i < record->parameter_count; i++) {
 		const struct sgpu_bench_record_parameter *p = &record->parameters[i];
 
 		json_object_set_new(parameters, p->key,
 				    p->is_number ? json_integer((json_int_t)p->number) : json_string(p->text));
 	}
-	object = json_pack("{s:s, s:s, s:s, s:o, s:s, s:s}", "record", "measurement", "case", record->name, "variant",
-			   record->variant, "parameters", parameters, "unit", sgpu_bench_unit_name(record->unit),
-			   "status", sgpu_bench_status_name(record->status));
-	if (object && record->status == SGPU_BENCH_PASSED) {
-		set_members(object, record);
-		set_rates(object, record);
-		set_samples(object, record);
-	} else if (object) {
+	json_object_set_new(object, "parameters", parameters);
+	if (record->status != SGPU_BENCH_PASSED) {
 		/* A message may quote anything: what is not UTF-8 has no place in JSON. */
 		json_t *reason = json_string(record->reason);
 
 		json_object_set_new(object, "reason", reason ? reason : json_string("not to be told in UTF-8"));
+		return object;
+	}
+	set_members(object, record, sgpu_bench_members);
+	set_rates(object, record);
+	if (record->samples_ns) {
+		samples = json_array();
+		for (uint64_t i = 0; i < record->ns.n; i++) {
+			json_array_append_new(samples, number(record->samples_ns[i], 1));
+		}
+		json_object_set_new(object, "samples_ns", samples);
 	}
 	return object;
 }

@@ -28,11 +28,6 @@ const char *sgpu_bench_status_name(enum sgpu_bench_status status)
 	return sgpu_bench_statuses[status];
 }
 
-const char *sgpu_bench_stop_name(enum sgpu_bench_stop stop)
-{
-	return sgpu_bench_stops[stop];
-}
-
 static bool is_waived(int code)
 {
 	return code == SGPU_EUNAVAILABLE || code == SGPU_ENOMEM;
@@ -185,17 +180,6 @@ int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_devi
 	return SGPU_OK;
 }
 
-static int run_case(struct sgpu_bench *bench, struct sgpu_error *error)
-{
-	const struct sgpu_bench_case *row = bench->state->row;
-	const int rc = row->run(bench, error);
-
-	sgpu_bench_release(bench, 0);
-	free(bench->state->kept);
-	sgpu_bench_gate_clear(bench);
-	return rc;
-}
-
 /* The error of a variant has its record already. */
 static void record_end(struct sgpu_bench *bench, int rc, struct sgpu_error *error)
 {
@@ -210,7 +194,7 @@ static void record_end(struct sgpu_bench *bench, int rc, struct sgpu_error *erro
 }
 
 int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
-		   struct sgpu_device *device, const char *why,
+		   struct sgpu_device *device,
 		   void (*record)(void *argument, const struct sgpu_bench_record *record), void *argument,
 		   enum sgpu_bench_status *status, struct sgpu_error *error)
 {
@@ -227,14 +211,13 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 	if (row->requires && device) {
 		bench.device = device;
 		rc = sgpu_device_get_info(device, &bench.info, &local);
-	} else if (row->requires) {
-		rc = sgpu_fail(&local, SGPU_EUNAVAILABLE, "%s", why ? why : "no device");
 	}
+	rc = rc ? rc : sgpu_bench_can_run(row, bench.device ? &bench.info : NULL, &local);
 	if (rc == SGPU_OK) {
-		rc = sgpu_bench_can_run(row, row->requires ? &bench.info : NULL, &local);
-	}
-	if (rc == SGPU_OK) {
-		rc = run_case(&bench, &local);
+		rc = row->run(&bench, &local);
+		sgpu_bench_release(&bench, 0);
+		free(state.kept);
+		sgpu_bench_gate_clear(&bench);
 	}
 	record_end(&bench, rc, &local);
 	*status = state.failed ? SGPU_BENCH_FAILED : state.passed ? SGPU_BENCH_PASSED : SGPU_BENCH_WAIVED;

@@ -23,30 +23,6 @@ static double middle(const double *sorted, uint64_t n)
 	return n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
-/* The median distance from `centre` of sorted samples: the distances to both sides are sorted already, so that the
- * k-th smallest is found by merging them. */
-static double median_distance(const double *sorted, uint64_t n, double centre)
-{
-	uint64_t right = 0, left, taken = 0;
-	double last = 0, before = 0;
-
-	while (right < n && sorted[right] < centre) {
-		right++;
-	}
-	left = right;
-	while (taken < n / 2 + 1) {
-		double down = left > 0 ? centre - sorted[left - 1] : INFINITY;
-		double up = right < n ? sorted[right] - centre : INFINITY;
-
-		before = last;
-		last = down < up ? down : up;
-		left -= down < up;
-		right += down >= up;
-		taken++;
-	}
-	return n % 2 ? last : (before + last) / 2;
-}
-
 /* The largest number of samples on each side that leaves the median between the rest with 95 %: each sample lies below the
  * true median with probability 1/2, whatever their distribution, so that those below are distributed binomially. */
 static uint64_t outside_of_interval(uint64_t n)
@@ -76,8 +52,12 @@ void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statist
 	statistics->p99 = samples[(n * 99 + 99) / 100 - 1];
 	statistics->low = samples[outside_of_interval(n)];
 	statistics->high = samples[n - 1 - outside_of_interval(n)];
-	statistics->mad = median_distance(samples, n, statistics->median);
 	if (statistics->median > 0) {
 		statistics->spread = (statistics->p95 - statistics->min) / statistics->median;
 	}
+	for (uint64_t i = 0; i < n; i++) {
+		samples[i] = fabs(samples[i] - statistics->median);
+	}
+	qsort(samples, n, sizeof(*samples), by_value);
+	statistics->mad = middle(samples, n);
 }

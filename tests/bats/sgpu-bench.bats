@@ -165,8 +165,9 @@ assert first["case"] == "alloc" and first["parameters"] == "size_bytes=65536" an
 END
 }
 
-@test "run --markdown gives a table for each case" {
-	run -0 --separate-stderr quick -q --markdown alloc digest
+@test "table gives a table for each case, from standard input, too" {
+	quick -q --json -o a.json alloc digest
+	run -0 --separate-stderr sgpu-bench table - <a.json
 	[[ $output == *"## alloc"* ]]
 	[[ $output == *"## digest"* ]]
 	[[ $output == *"| size | variant | result |"* ]]
@@ -207,10 +208,9 @@ program() {
 	mandoc -T ascii "$SGPU_TOP/man/sgpu-bench.1" | sed "s/.$(printf '\b')//g" | sed -n '/^ *def fixed/,/join(/p' | sed 's/^     //'
 }
 
-# rows FILE: those of `table` for measurements that passed.
+# rows FILE: those of `table` for measurements that passed, without published ratios.
 rows() {
-	sgpu-bench table "$1" | sed -n '/^## [a-z]/,/^## beside/p' | grep '^| ' | grep -v '^| [^|]* *| variant \|| waived |' |
-		sed '/| variant |/d'
+	sgpu-bench table "$1" | sed -n '/^## /,$p' | grep '^| ' | sed '/| variant |/d; /| waived |/d; s/ ([^|]*: [0-9.]* x) |$/ |/'
 }
 
 @test "the manual's 20 lines of jq recompute tables from the records" {
@@ -293,9 +293,9 @@ assert d["verdict"] == "ambiguous" and d["beyond_threshold"] is False' "$output"
 	echo '{"record":"noise","measurement":"after the end","floor":1,"runs":5}' >>other.json
 	run -1 --separate-stderr sgpu-bench compare --noise other.json a.json b.json
 	[[ $stderr == *"other.json:4: a record after the end"* ]]
-	printf '{"record":"noise","measurement":"x","floor":1,"runs":5}\n%.0s' 1 2 >twice.json
+	printf '{"record":"noise","measurement":"made v size_bytes=4096","floor":1,"runs":5}\n%.0s' 1 2 >twice.json
 	run -1 --separate-stderr sgpu-bench compare --noise twice.json a.json b.json
-	[[ $stderr == *"'x' is measured twice"* ]]
+	[[ $stderr == *"the noise of 'made v size_bytes=4096' is measured twice"* ]]
 	run -3 sgpu-bench compare --noise none.json a.json b.json
 }
 

@@ -46,7 +46,7 @@ static enum sgpu_bench_status run_case(void)
 	enum sgpu_bench_status status = SGPU_BENCH_FAILED;
 
 	passed = waived = failed = umwaits = crcs = 0;
-	CHECK(sgpu_bench_run(&case_dsa, &options, NULL, NULL, take, NULL, &status, &error) == SGPU_OK);
+	CHECK(sgpu_bench_run(&case_dsa, &options, NULL, take, NULL, &status, &error) == SGPU_OK);
 	fake_end();
 	return status;
 }

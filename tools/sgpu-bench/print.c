@@ -9,7 +9,7 @@
 #include "bench/private.h"
 #include "verbs.h"
 
-enum { LABEL_MAX = 256, KEYS_MAX = 16, CASES_MAX = 64 };
+enum { LABEL_MAX = 256, CELL_MAX = 320, KEYS_MAX = 16, CASES_MAX = 64 };
 
 /* "h2d 64 MiB", or "streams 4" where a number alone says nothing. */
 static void point_text(const struct sgpu_bench_record *record, char label[LABEL_MAX])
@@ -27,30 +27,59 @@ static void point_text(const struct sgpu_bench_record *record, char label[LABEL_
 	}
 }
 
-void print_record(FILE *out, const struct sgpu_bench_record *record)
-{
-	char label[LABEL_MAX], value[TEXT_MAX], least[TEXT_MAX], median[TEXT_MAX], p95[TEXT_MAX], cpu[TEXT_MAX];
+/* What people want to know of a measurement. */
+enum column { VARIANT, RESULT, MEDIAN, P95, EACH_P50, EACH_P99, SPREAD, CPU_TIME, N, RATIO, COLUMNS };
+static const char headings[COLUMNS][CELL_MAX] = { "variant", "result", "median", "p95", "each p50", "each p99", "spread",
+						  "CPU time", "n", "ratio" };
 
-	point_text(record, label);
-	fprintf(out, "%-11s %-40s %-18s ", record->name, label, record->variant);
+/* One that did not pass has its status, and the reason in the next cell. */
+static void fill_cells(const struct sgpu_bench_record *record, char cells[COLUMNS][CELL_MAX])
+{
+	int length;
+
+	memset(cells, 0, COLUMNS * CELL_MAX);
+	snprintf(cells[VARIANT], CELL_MAX, "%s", record->variant);
 	if (record->status != SGPU_BENCH_PASSED) {
-		fprintf(out, "%s: %s\n", sgpu_bench_status_name(record->status), record->reason);
+		snprintf(cells[RESULT], CELL_MAX, "%s", sgpu_bench_status_name(record->status));
+		snprintf(cells[RESULT + 1], CELL_MAX, "%s", record->reason);
 		return;
 	}
-	fprintf(out, "%12s  min %8s  median %8s  p95 %8s  CPU %8s  n %-5" PRIu64, value_text(record, value),
-		time_text(record->ns.min, least), time_text(record->ns.median, median), time_text(record->ns.p95, p95),
-		time_text(record->cpu_ns, cpu), record->ns.n);
+	value_text(record, cells[RESULT]);
+	time_text(record->ns.median, cells[MEDIAN]);
+	time_text(record->ns.p95, cells[P95]);
 	if (record->latency.p50_ns > 0) {
-		fprintf(out, "  each p50 %8s  p99 %8s", time_text(record->latency.p50_ns, median),
-			time_text(record->latency.p99_ns, p95));
+		time_text(record->latency.p50_ns, cells[EACH_P50]);
+		time_text(record->latency.p99_ns, cells[EACH_P99]);
 	}
+	snprintf(cells[SPREAD], CELL_MAX, "%.1f %%", rounded(record->ns.spread * 100, 1));
+	time_text(record->cpu_ns, cells[CPU_TIME]);
+	snprintf(cells[N], CELL_MAX, "%" PRIu64, record->ns.n);
 	if (record->ratio_to[0]) {
-		fprintf(out, "  %.3f x %s", record->ratio.median, record->ratio_to);
+		length = snprintf(cells[RATIO], CELL_MAX, "%.3f x %s", rounded(record->ratio.median, 3), record->ratio_to);
+		if (record->reference_ratio > 0) {
+			snprintf(cells[RATIO] + length, (size_t)(CELL_MAX - length), " (%s: %.3g x)", record->reference,
+				 record->reference_ratio);
+		}
 	}
-	if (record->reference_ratio > 0) {
-		fprintf(out, "  (%s: %.3g x)", record->reference, record->reference_ratio);
+}
+
+void print_record(FILE *out, const struct sgpu_bench_record *record)
+{
+	char label[LABEL_MAX], cells[COLUMNS][CELL_MAX], least[TEXT_MAX];
+
+	point_text(record, label);
+	fill_cells(record, cells);
+	fprintf(out, "%-11s %-40s %-18s ", record->name, label, record->variant);
+	if (record->status != SGPU_BENCH_PASSED) {
+		fprintf(out, "%s: %s\n", cells[RESULT], cells[RESULT + 1]);
+		return;
 	}
-	fputc('\n', out);
+	fprintf(out, "%12s  min %8s  median %8s  p95 %8s  CPU %8s  n %-5s", cells[RESULT],
+		time_text(record->ns.min, least), cells[MEDIAN], cells[P95], cells[CPU_TIME], cells[N]);
+	if (cells[EACH_P50][0]) {
+		fprintf(out, "  each p50 %8s  p99 %8s", cells[EACH_P50], cells[EACH_P99]);
+	}
+	fprintf(out, "%s%s\n", cells[RATIO][0] ? "  " : "", cells[RATIO]);
 }
 
 /* ---- CSV ---- */
@@ -80,30 +109,25 @@ static const char *const csv_columns[] = {
 	"median_high_ns", "stopped", "bytes_formula", "cycles_per_operation", "ratio_low", "ratio_high",
 };
 
-void print_csv_head(FILE *out)
-{
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(csv_columns); i++) {
-		fprintf(out, "%s%s", i ? "," : "", csv_columns[i]);
-	}
-	fputs("\r\n", out);
-}
-
 void print_csv(FILE *out, const struct sgpu_bench_record *record)
 {
-	json_t *object = sgpu_bench_record_json(record);
-	char parameters[SGPU_BENCH_KEY_MAX] = "", text[TEXT_MAX];
+	json_t *object = record ? sgpu_bench_record_json(record) : NULL;
+	char parameters[SGPU_BENCH_KEY_MAX] = "";
 
-	sgpu_bench_add_parameters(record, ' ', parameters);
-	json_object_set_new(object, "parameters", json_string(parameters + (parameters[0] == ' ')));
-	if (record->status == SGPU_BENCH_PASSED) {
-		snprintf(text, sizeof(text), "%.1f", sgpu_bench_value(record));
-		json_object_set_new(object, "value", json_string(text));
+	if (record) {
+		sgpu_bench_add_parameters(record, ' ', parameters);
+		json_object_set_new(object, "parameters", json_string(parameters + (parameters[0] == ' ')));
+	}
+	if (record && record->status == SGPU_BENCH_PASSED) {
+		json_object_set_new(object, "value", json_real(sgpu_bench_value(record)));
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(csv_columns); i++) {
 		const json_t *value = json_object_get(object, csv_columns[i]);
 
 		fputs(i ? "," : "", out);
-		if (json_is_number(value)) {
+		if (!record) {
+			fputs(csv_columns[i], out);
+		} else if (json_is_number(value)) {
 			fprintf(out, "%.12g", json_number_value(value));
 		} else if (value) {
 			csv_text(out, json_string_value(value));
@@ -126,26 +150,19 @@ void print_cell(FILE *out, const char *text)
 	fputc(' ', out);
 }
 
-/* The keys of all parameters of a case, in the order in which they first come. */
-static int collect_keys(const struct sgpu_bench_results *results, const char *name, const char *keys[KEYS_MAX])
+/* Adds a name unless it is there already; whether it was added. */
+static bool add_name(const char *name, const char **names, int *count, int most)
 {
-	int count = 0;
-
-	for (size_t i = 0; i < results->count; i++) {
-		const struct sgpu_bench_record *record = &results->records[i];
-
-		for (int k = 0; strcmp(record->name, name) == 0 && k < record->parameter_count; k++) {
-			int at = 0;
-
-			while (at < count && strcmp(keys[at], record->parameters[k].key) != 0) {
-				at++;
-			}
-			if (at == count && count < KEYS_MAX) {
-				keys[count++] = record->parameters[k].key;
-			}
+	for (int i = 0; i < *count; i++) {
+		if (strcmp(names[i], name) == 0) {
+			return false;
 		}
 	}
-	return count;
+	if (*count == most) {
+		return false;
+	}
+	names[(*count)++] = name;
+	return true;
 }
 
 /* "size_bytes" is "size" where the unit stands in the cells. */
@@ -165,10 +182,20 @@ static void head_cell(FILE *out, const char *key)
 	print_cell(out, text);
 }
 
+static void print_cells(FILE *out, const char (*cells)[CELL_MAX], bool latencies)
+{
+	for (int c = 0; c < COLUMNS; c++) {
+		if (latencies || (c != EACH_P50 && c != EACH_P99)) {
+			print_cell(out, cells[c]);
+		}
+	}
+	fputs("|\n", out);
+}
+
 static void markdown_row(FILE *out, const struct sgpu_bench_record *record, const char *const *keys, int count,
 			 bool latencies)
 {
-	char text[TEXT_MAX], other[TEXT_MAX + SGPU_BENCH_NAME_MAX];
+	char text[TEXT_MAX], cells[COLUMNS][CELL_MAX];
 
 	for (int k = 0; k < count; k++) {
 		const struct sgpu_bench_record_parameter *found = NULL;
@@ -178,76 +205,38 @@ static void markdown_row(FILE *out, const struct sgpu_bench_record *record, cons
 		}
 		print_cell(out, found ? parameter_text(found, text) : "");
 	}
-	print_cell(out, record->variant);
-	if (record->status != SGPU_BENCH_PASSED) {
-		snprintf(other, sizeof(other), "%s", sgpu_bench_status_name(record->status));
-		print_cell(out, other);
-		print_cell(out, record->reason);
-		fputs(latencies ? "| | | | | | | |\n" : "| | | | | |\n", out);
-		return;
-	}
-	print_cell(out, value_text(record, text));
-	print_cell(out, time_text(record->ns.median, text));
-	print_cell(out, time_text(record->ns.p95, text));
-	if (latencies) {
-		print_cell(out, record->latency.p50_ns > 0 ? time_text(record->latency.p50_ns, text) : "");
-		print_cell(out, record->latency.p50_ns > 0 ? time_text(record->latency.p99_ns, text) : "");
-	}
-	snprintf(text, sizeof(text), "%.1f %%", rounded(record->ns.spread * 100, 1));
-	print_cell(out, text);
-	print_cell(out, time_text(record->cpu_ns, text));
-	snprintf(text, sizeof(text), "%" PRIu64, record->ns.n);
-	print_cell(out, text);
-	other[0] = '\0';
-	if (record->ratio_to[0]) {
-		snprintf(other, sizeof(other), "%.3f x %s", rounded(record->ratio.median, 3), record->ratio_to);
-	}
-	print_cell(out, other);
-	fputs("|\n", out);
+	fill_cells(record, cells);
+	print_cells(out, cells, latencies);
 }
 
+/* The columns are the parameters of all points, in the order in which they first come, and the figures. */
 static void markdown_case(FILE *out, const struct sgpu_bench_results *results, const char *name)
 {
 	const char *keys[KEYS_MAX];
-	int count = collect_keys(results, name, keys);
+	int count = 0;
 	bool latencies = false;
 
 	for (size_t i = 0; i < results->count; i++) {
-		latencies = latencies || (strcmp(results->records[i].name, name) == 0 &&
-					  results->records[i].latency.p50_ns > 0);
+		const struct sgpu_bench_record *record = &results->records[i];
+		const bool is_of_case = strcmp(record->name, name) == 0;
+
+		latencies = latencies || (is_of_case && record->latency.p50_ns > 0);
+		for (int k = 0; is_of_case && k < record->parameter_count; k++) {
+			add_name(record->parameters[k].key, keys, &count, KEYS_MAX);
+		}
 	}
 	fprintf(out, "\n## %s\n\n", name);
 	for (int k = 0; k < count; k++) {
 		head_cell(out, keys[k]);
 	}
-	fprintf(out, "| variant | result | median | p95 |%s spread | CPU time | n | ratio |\n",
-		latencies ? " each p50 | each p99 |" : "");
-	for (int k = 0; k < count + (latencies ? 10 : 8); k++) {
+	print_cells(out, headings, latencies);
+	for (int k = 0; k < count + COLUMNS - (latencies ? 0 : 2); k++) {
 		fputs("|---", out);
 	}
 	fputs("|\n", out);
 	for (size_t i = 0; i < results->count; i++) {
 		if (strcmp(results->records[i].name, name) == 0) {
 			markdown_row(out, &results->records[i], keys, count, latencies);
-		}
-	}
-}
-
-static void markdown_references(FILE *out, const struct sgpu_bench_results *results)
-{
-	bool any = false;
-
-	for (size_t i = 0; i < results->count; i++) {
-		const struct sgpu_bench_record *record = &results->records[i];
-		char label[LABEL_MAX];
-
-		if (record->status == SGPU_BENCH_PASSED && record->reference_ratio > 0) {
-			fputs(any ? "" : "\n## beside published figures\n\n| case | here | published |\n"
-				    "|---|---|---|\n", out);
-			any = true;
-			point_text(record, label);
-			fprintf(out, "| %s, %s, %s | %.3f x %s | %.3g x, %s |\n", record->name, label, record->variant,
-				record->ratio.median, record->ratio_to, record->reference_ratio, record->reference);
 		}
 	}
 }
@@ -280,16 +269,8 @@ void print_markdown(FILE *out, const struct sgpu_bench_results *results)
 		markdown_environment(out, results->environment);
 	}
 	for (size_t i = 0; i < results->count; i++) {
-		const char *name = results->records[i].name;
-		int at = 0;
-
-		while (at < count && strcmp(names[at], name) != 0) {
-			at++;
-		}
-		if (at == count && count < CASES_MAX) {
-			names[count++] = name;
-			markdown_case(out, results, name);
+		if (add_name(results->records[i].name, names, &count, CASES_MAX)) {
+			markdown_case(out, results, results->records[i].name);
 		}
 	}
-	markdown_references(out, results);
 }

@@ -165,7 +165,7 @@ static int add_file(const char *path, struct sgpu_bench_results *all)
 {
 	struct sgpu_bench_results one = { 0 };
 	struct sgpu_error error = { 0 };
-	int status = read_results(path, &one, NULL, NULL), rc = SGPU_OK;
+	int status = read_results(path, &one), rc = SGPU_OK;
 
 	for (int i = 0; status == 0 && rc == SGPU_OK && all->environment && i < 2; i++) {
 		const char *key = i ? "processor" : "device";

@@ -12,13 +12,10 @@
 
 enum { CASES_MAX = 64, SAMPLES_LIMIT = 100000 };
 
-enum format { FORMAT_TEXT, FORMAT_JSON, FORMAT_CSV, FORMAT_MARKDOWN };
-
 struct request {
 	const char *device, *output;
 	struct sgpu_bench_options options;
-	bool csv, markdown;
-	enum format format;
+	bool csv;
 	const struct sgpu_bench_case *cases[CASES_MAX];
 	int case_count;
 };
@@ -31,11 +28,9 @@ static int take_size(void *values, const char *value)
 	struct sgpu_error error = { 0 };
 	const char *colon = strchr(value, ':');
 	char least[32];
-	int rc;
+	const bool is_short = (size_t)snprintf(least, sizeof(least), "%.*s", (int)strcspn(value, ":"), value) < sizeof(least);
+	int rc = sgpu_parse_size(is_short ? least : value, "--size", 1, UINT64_MAX / 2, &options->size_min, &error);
 
-	snprintf(least, sizeof(least), "%.*s", (int)strcspn(value, ":"), value);
-	rc = strcspn(value, ":") >= sizeof(least) ? sgpu_fail(&error, SGPU_EUSAGE, "--size: '%s' is no size", value) :
-	     sgpu_parse_size(least, "--size", 1, UINT64_MAX / 2, &options->size_min, &error);
 	options->size_max = options->size_min;
 	if (rc == SGPU_OK && colon) {
 		rc = sgpu_parse_size(colon + 1, "--size", 1, UINT64_MAX / 2, &options->size_max, &error);
@@ -64,7 +59,6 @@ const struct cli_option run_options[] = {
 	{ "size", 0, "SIZE", "only this size, or MIN:MAX: 64M, 4K:1G", CLI_TAKE(take_size) },
 	{ "timer", 0, "TIMER", "what times a GPU's work: auto (the default), events or globaltimer", CLI_TAKE(take_timer) },
 	{ "csv", 0, NULL, "records as CSV", CLI_FLAG(struct request, csv) },
-	{ "markdown", 0, NULL, "tables in Markdown, at the end", CLI_FLAG(struct request, markdown) },
 	{ "output", 'o', "FILE", "write the records there, not to standard output",
 	  CLI_TEXT(struct request, output) },
 	CLI_END,
@@ -75,23 +69,10 @@ struct sink {
 	const struct request *request;
 	struct sgpu_output output;
 	FILE *out; /* to it */
-	struct sgpu_bench_results results;
 	struct sgpu_error error;
 	int counts[3];  /* cases by status */
 	struct sgpu_bench_moment begin;
 };
-
-static int check_request(struct request *r)
-{
-	if (cli_json + r->csv + r->markdown > 1) {
-		return cli_usage("only one of --json, --csv and --markdown makes sense");
-	}
-	if (r->options.samples && r->options.time_ns) {
-		return cli_usage("--samples and --time exclude each other");
-	}
-	r->format = cli_json ? FORMAT_JSON : r->csv ? FORMAT_CSV : r->markdown ? FORMAT_MARKDOWN : FORMAT_TEXT;
-	return 0;
-}
 
 static int choose_cases(struct request *r, char *const *names)
 {
@@ -124,7 +105,11 @@ static int read_options(struct request *r, int argc, char **argv)
 	char **names;
 	int status = cli_read(argc, argv, r, &names);
 
-	status = status ? status : check_request(r);
+	if (status == 0 && cli_json && r->csv) {
+		status = cli_usage("only one of --json and --csv makes sense");
+	} else if (status == 0 && r->options.samples && r->options.time_ns) {
+		status = cli_usage("--samples and --time exclude each other");
+	}
 	return status ? status : choose_cases(r, names);
 }
 
@@ -141,45 +126,35 @@ static void write_json(struct sink *sink, json_t *object)
 static void take_record(void *argument, const struct sgpu_bench_record *record)
 {
 	struct sink *sink = argument;
+	char key[SGPU_BENCH_KEY_MAX];
 
-	switch (sink->request->format) {
-	case FORMAT_JSON:
+	if (cli_json) {
 		write_json(sink, sgpu_bench_record_json(record));
-		break;
-	case FORMAT_CSV:
-		print_csv(sink->out, record);
-		break;
-	case FORMAT_TEXT:
-		print_record(sink->out, record);
-		break;
-	default:
-		break;
+	} else {
+		(sink->request->csv ? print_csv : print_record)(sink->out, record);
 	}
 	fflush(sink->out);
-	if (sgpu_bench_results_add(&sink->results, record, &sink->error) == SGPU_OK &&
-	    (record->status == SGPU_BENCH_FAILED || cli_verbose)) {
-		char key[SGPU_BENCH_KEY_MAX];
-
-		sgpu_bench_key(record, key);
-		if (record->status == SGPU_BENCH_FAILED) {
-			cli_warning("%s failed: %s", key, record->reason);
-		} else {
-			cli_detail("%s: %s", key, sgpu_bench_status_name(record->status));
-		}
+	sgpu_bench_key(record, key);
+	if (record->status == SGPU_BENCH_FAILED) {
+		cli_warning("%s failed: %s", key, record->reason);
+	} else {
+		cli_detail("%s: %s", key, sgpu_bench_status_name(record->status));
 	}
 }
 
 static void write_head(struct sink *sink, struct sgpu_device *device, const struct sgpu_device_info *info)
 {
-	sink->results.environment = sgpu_bench_environment(info, &sink->request->options);
-	timer_compare(device, sink->results.environment);
-	cli_describe_build(sink->results.environment);
+	json_t *environment = sgpu_bench_environment(info, &sink->request->options);
+
+	timer_compare(device, environment);
+	cli_describe_build(environment);
 	sgpu_bench_begin(&sink->begin);
-	if (sink->request->format == FORMAT_JSON) {
-		write_json(sink, json_incref(sink->results.environment));
-	} else if (sink->request->format == FORMAT_CSV) {
-		print_csv_head(sink->out);
+	if (cli_json) {
+		write_json(sink, json_incref(environment));
+	} else if (sink->request->csv) {
+		print_csv(sink->out, NULL);
 	}
+	json_decref(environment);
 	cli_note("device '%s': %s%s%s", info->selector, info->name, info->driver[0] ? ", " : "", info->driver);
 }
 
@@ -191,7 +166,7 @@ static int run_cases(const struct request *r, struct sgpu_device *device, struct
 	for (int i = 0; rc == SGPU_OK && i < r->case_count; i++) {
 		cli_note("%s: %s", r->cases[i]->name, r->cases[i]->help);
 		cli_progress_begin(r->cases[i]->name, 0); /* for SIGUSR1 */
-		rc = sgpu_bench_run(r->cases[i], &r->options, device, NULL, take_record, sink, &status, error);
+		rc = sgpu_bench_run(r->cases[i], &r->options, device, take_record, sink, &status, error);
 		cli_progress_end();
 		if (rc == SGPU_OK) {
 			sink->counts[status]++;
@@ -212,9 +187,7 @@ static int fail_output(const struct request *r, struct sgpu_error *error)
 /* A file appears only when the run came to its end. */
 static int finish(const struct request *r, struct sink *sink, struct sgpu_error *error)
 {
-	if (r->format == FORMAT_MARKDOWN) {
-		print_markdown(sink->out, &sink->results);
-	} else if (r->format == FORMAT_JSON) {
+	if (cli_json) {
 		write_json(sink, sgpu_bench_end(&sink->begin));
 	}
 	return fflush(sink->out) != 0 || ferror(sink->out) ? fail_output(r, error) :
@@ -269,7 +242,6 @@ int verb_run(int argc, char **argv)
 	if (sink.out) {
 		fclose(sink.out);
 	}
-	sgpu_bench_results_clear(&sink.results);
 	sgpu_output_close(&sink.output);
 	sgpu_device_close(&device);
 	return cli_finish(status);

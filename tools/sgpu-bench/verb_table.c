@@ -11,26 +11,28 @@
 
 const struct cli_option table_options[] = { CLI_COMMON, CLI_END };
 
-int read_results(const char *path, struct sgpu_bench_results *results, char **kept, size_t *kept_size)
+int read_results_text(const char *path, char **text, struct sgpu_bench_results *results)
 {
 	struct sgpu_error error = { 0 };
-	char *text = NULL;
 	size_t size = 0;
 	int rc;
 
 	cli_remember_input(path);
-	rc = sgpu_read_file(path, RESULTS_SIZE_MAX, &text, &size, &error);
+	rc = sgpu_read_file(path, RESULTS_SIZE_MAX, text, &size, &error);
 	if (rc == SGPU_OK && size == 0) {
-		rc = sgpu_fail_sniffed(&error, cli_is_standard(path) ? "standard input" : path, text, size, "results");
+		rc = sgpu_fail_sniffed(&error, cli_is_standard(path) ? "standard input" : path, *text, size, "results");
 	}
-	rc = rc ? rc : sgpu_bench_read(text, size, path, results, &error);
-	if (rc == SGPU_OK && kept) {
-		*kept = text;
-		*kept_size = size;
-		return 0;
-	}
-	free(text);
+	rc = rc ? rc : sgpu_bench_read(*text, size, path, results, &error);
 	return rc == SGPU_OK ? 0 : cli_error(&error);
+}
+
+int read_results(const char *path, struct sgpu_bench_results *results)
+{
+	char *text = NULL;
+	const int status = read_results_text(path, &text, results);
+
+	free(text);
+	return status;
 }
 
 int verb_table(int argc, char **argv)
@@ -39,7 +41,7 @@ int verb_table(int argc, char **argv)
 	char **paths;
 	int status = cli_read(argc, argv, NULL, &paths);
 
-	status = status ? status : read_results(paths[0], &results, NULL, NULL);
+	status = status ? status : read_results(paths[0], &results);
 	if (status == 0) {
 		print_markdown(stdout, &results);
 	}

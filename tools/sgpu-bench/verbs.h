@@ -32,9 +32,10 @@ int timer_take(enum sgpu_device_timer *timer, const char *name);
  * %globaltimer. */
 void timer_compare(struct sgpu_device *device, json_t *environment);
 
-/* Reads a file of results; prints and returns an exit status when it cannot. *text, unless NULL, is the file, which the
- * caller frees. */
-int read_results(const char *path, struct sgpu_bench_results *results, char **text, size_t *size);
+/* Reads a file of results; prints and returns an exit status when it cannot. The second has the file, too, in *text, which the
+ * caller frees in any case. */
+int read_results(const char *path, struct sgpu_bench_results *results);
+int read_results_text(const char *path, char **text, struct sgpu_bench_results *results);
 
 /* ---- verdicts, as compare and report give them ---- */
 /* Whether both runs have the measurement, and it passed. */
@@ -52,7 +53,7 @@ const char *parameter_text(const struct sgpu_bench_record_parameter *parameter, 
 
 /* For people: a line a record. */
 void print_record(FILE *out, const struct sgpu_bench_record *record);
-void print_csv_head(FILE *out);
+/* The same as CSV; of no record (NULL), the names of the columns. */
 void print_csv(FILE *out, const struct sgpu_bench_record *record);
 /* A cell of a table in Markdown, with the bar before it. */
 void print_cell(FILE *out, const char *text);

@@ -32,10 +32,10 @@ function measurementOf(record, file, index) {
 	};
 }
 
-function fileOf({ name, lines }, number) {
+function fileOf({ name, text }, number) {
 	const file = { name, number, environment: {}, ending: {}, noise: new Map(), measurements: [] };
 
-	for (const line of lines) {
+	for (const line of text.split("\n").filter((l) => l).map((l) => JSON.parse(l))) {
 		if (line.record === "environment") {
 			file.environment = line;
 		} else if (line.record === "end") {
@@ -118,7 +118,7 @@ function readResults(text) {
 	const files = parts.map(fileOf), verdicts = new Map();
 
 	files.forEach((file, i) => { file.noiseFrom = files[parts[i].noise]; });
-	for (const [a, i, b, k, verdict, change, noise, isMeasured] of differences.slice(1)) {
+	for (const [a, i, b, k, verdict, change, noise, isMeasured] of differences) {
 		verdicts.set(`${a} ${i} ${b} ${k}`, { verdict, change, noise, isMeasured });
 	}
 	const runs = runsOf(files);
