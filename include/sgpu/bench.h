@@ -81,20 +81,24 @@ struct sgpu_bench_variant {
 	const char *name;             /* "plain", "sealed" */
 	/* Before every sample, untimed: fills inputs, spoils outputs. Or NULL. */
 	int (*prepare)(void *argument, struct sgpu_error *error);
-		/* Does the work once, to its end. *ns is 0 at entry; if it is still 0 at the end, the host's
-		 * clock around the call counts. For work on streams: sgpu_bench_enqueue and sgpu_bench_span. */
+	/* One of these does the work once, to its end. For `work` the host's clock around the call counts; `run` says in
+	 * *ns how long it took, which is 0 at entry, and for a 0 at the end the host's clock counts, too. For work on
+	 * streams: sgpu_bench_enqueue and sgpu_bench_span. */
+	int (*work)(void *argument, struct sgpu_error *error);
 	int (*run)(void *argument, uint64_t *ns, struct sgpu_error *error);
-		/* After the sample, untimed: SGPU_EDIFFERS with the difference. Called for every sample up to 64
-		 * MiB; for larger ones only after the warm-up and the last one. Or NULL, if there is nothing to
-		 * verify. */
+	/* After the sample, untimed: SGPU_EDIFFERS with the difference. Called for every sample up to 64 MiB; for larger
+	 * ones only after the warm-up and the last one. Or NULL, if there is nothing to verify. */
 	int (*verify)(void *argument, struct sgpu_error *error);
 	void *argument;
-		/* A published ratio of a similar comparison, or 0, and its source. */
+	/* A published ratio of a similar comparison, or 0, and its source. */
 	double reference_ratio;
 	const char *reference;
+	/* Not NULL: why it is not to be had here. It is left out, and recorded as waived once a case, for all points. */
+	const char *why;
 };
 
-/* Samples the variants in turns and records each. Errors: those of the variants; SGPU_ECANCELED. */
+/* Samples the variants in turns and records each; the first that is to be had is the one that ratios are to. Errors: those
+ * of the variants; SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 				       const struct sgpu_bench_variant *variants, int count, struct sgpu_error *error);
 /* Records why a point, or one variant of it (NULL: all), was not measured; the case continues. */
@@ -127,11 +131,11 @@ SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench,
 /* Waits for the device, and ends what was kept since a mark: for what only a part of the case needs. */
 size_t sgpu_bench_mark(const struct sgpu_bench *bench);
 void sgpu_bench_release(struct sgpu_bench *bench, size_t mark);
-/* Memory that is zero; a stream; memory of the device, and of its pool on the host: all are kept. So is a registration of the
- * caller's memory, which must live longer. Errors: as those of sgpu/device.h; SGPU_ENOMEM. */
+/* Memory that is zero; a stream of any device; memory of bench->device, and of its pool on the host: all are kept. So is a
+ * registration of the caller's memory, which must live longer. Errors: as those of sgpu/device.h; SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_new(struct sgpu_bench *bench, size_t size, void **memory, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_stream **stream,
-					  struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device,
+					  struct sgpu_stream **stream, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_new_device_memory(struct sgpu_bench *bench, uint64_t size, sgpu_devptr *memory,
 						 struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_new_pinned(struct sgpu_bench *bench, uint64_t size, void **memory,

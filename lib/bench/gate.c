@@ -15,129 +15,77 @@
 enum { TRIES = 12 };
 static const uint64_t gate_first = (uint64_t)256 << 10, gate_largest = (uint64_t)64 << 20;
 
-static void free_memory(struct sgpu_bench *bench)
+static void end_gate(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+{
+	(void)what, (void)size;
+	bench->state->gate.capacity = 0;
+}
+
+/* A gate of the size that the next one is to have. What is kept is ended last first: the gate is gone when its parts are. */
+static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->state->gate;
+	int rc = sgpu_bench_keep(bench, end_gate, 0, 0, error);
 
-	sgpu_host_free(bench->device, &gate->host_memory, gate->capacity);
-	sgpu_device_free(bench->device, &gate->device_memory, gate->capacity);
-	gate->capacity = 0;
-}
-
-void sgpu_bench_gate_clear(struct sgpu_bench *bench)
-{
-	if (bench->device) {
-		sgpu_stream_free(&bench->state->gate.stream);
-		free_memory(bench);
+	if (rc == SGPU_OK && gate->capacity == 0) {
+		rc = sgpu_bench_new_stream(bench, bench->device, &gate->stream, error);
 	}
-	free(bench->state->gate.passed);
-	memset(&bench->state->gate, 0, sizeof(bench->state->gate));
-}
-
-static int reserve_tasks(struct sgpu_bench_gate *gate, int count, struct sgpu_error *error)
-{
-	struct sgpu_task *grown = gate->passed;
-
-	if (count > gate->passed_count) {
-		grown = realloc(gate->passed, (size_t)count * sizeof(*grown));
-		if (!grown) {
-			return sgpu_fail_nomem(error);
-		}
-		gate->passed = grown;
-		gate->passed_count = count;
-	}
-	memset(grown, 0, (size_t)count * sizeof(*grown));
-	return SGPU_OK;
-}
-
-static int prepare_gate(struct sgpu_bench *bench, int count, struct sgpu_error *error)
-{
-	struct sgpu_bench_gate *gate = &bench->state->gate;
-	int rc = reserve_tasks(gate, count, error);
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (!gate->stream) {
-		rc = sgpu_stream_create(bench->device, &gate->stream, error);
-		gate->size = gate_first;
-	}
-	if (rc == SGPU_OK && gate->capacity < gate->size) {
-		free_memory(bench);
+	rc = rc ? rc : sgpu_bench_new_pinned(bench, gate->size, &gate->host_memory, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(bench, gate->size, &gate->device_memory, error);
+	if (rc == SGPU_OK) {
+		memset(gate->host_memory, 0, gate->size);
 		gate->capacity = gate->size;
-		rc = sgpu_host_alloc(bench->device, gate->size, &gate->host_memory, error);
-		if (rc == SGPU_OK) {
-			memset(gate->host_memory, 0, gate->size);
-			rc = sgpu_device_alloc(bench->device, gate->size, &gate->device_memory, error);
-		}
 	}
 	return rc;
 }
 
-/* Puts the gate before everything that comes on the streams now. */
-static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
-		      struct sgpu_event **event, struct sgpu_error *error)
+/* Puts the gate before everything that comes on the streams now. passed: one a stream, when it came through. */
+static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count, struct sgpu_task *passed,
+		      struct sgpu_event *event, struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->state->gate;
-	int rc = prepare_gate(bench, count, error);
+	int rc = sgpu_copy_in(gate->stream, gate->device_memory, gate->host_memory, gate->size, NULL);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_event_create(bench->device, event, error);
-	}
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	rc = sgpu_copy_in(gate->stream, gate->device_memory, gate->host_memory, gate->size, NULL);
-	if (rc == SGPU_OK) {
-		rc = sgpu_event_record(gate->stream, *event);
-	}
+	rc = rc ? rc : sgpu_event_record(gate->stream, event);
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = sgpu_stream_wait(streams[i], *event);
-		if (rc == SGPU_OK) {
-			/* Nothing is cleared. A device may only know when a task of a stream ends: then this end is
-			 * where the first one behind the gate begins. */
-			rc = sgpu_device_clear(streams[i], gate->device_memory, 0, &gate->passed[i]);
-		}
+		passed[i] = (struct sgpu_task){ 0 };
+		rc = sgpu_stream_wait(streams[i], event);
+		/* Nothing is cleared. A device may only know when a task of a stream ends: then this end is where the
+		 * first one behind the gate begins. */
+		rc = rc ? rc : sgpu_device_clear(streams[i], gate->device_memory, 0, &passed[i]);
 	}
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot hold a stream back: %s", sgpu_strerror(rc));
 }
 
-static int wait_for(struct sgpu_stream *const *streams, int count, struct sgpu_error *error)
+/* rc, or what went wrong on a stream until its work was done. */
+static int wait_for(struct sgpu_stream *stream, int rc, struct sgpu_error *error)
 {
-	int rc = SGPU_OK;
+	const int waited = sgpu_stream_sync(stream, rc == SGPU_OK ? error : NULL);
 
-	for (int i = 0; i < count; i++) {
-		struct sgpu_error other;
-		int code = sgpu_stream_sync(streams[i], rc == SGPU_OK ? error : &other);
-
-		rc = rc == SGPU_OK ? code : rc;
-	}
-	return rc;
+	return rc == SGPU_OK ? waited : rc;
 }
 
-static int enqueue_once(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
+static int enqueue_once(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count, struct sgpu_task *passed,
 			int (*enqueue)(void *argument, struct sgpu_error *error), void *argument, bool *held,
 			struct sgpu_error *error)
 {
 	struct sgpu_event *event = NULL;
-	struct sgpu_error other;
 	bool ended = true;
-	int rc = close_gate(bench, streams, count, &event, error), waited;
+	int rc = bench->state->gate.capacity < bench->state->gate.size ? make_gate(bench, error) : SGPU_OK;
 
-	if (rc == SGPU_OK) {
-		rc = enqueue(argument, error);
+	rc = rc ? rc : sgpu_event_create(bench->device, &event, error);
+	if (rc != SGPU_OK) {
+		return rc;
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_event_query(event, &ended, error);
-	}
+	rc = close_gate(bench, streams, count, passed, event, error);
+	rc = rc ? rc : enqueue(argument, error);
+	rc = rc ? rc : sgpu_event_query(event, &ended, error);
 	*held = !ended;
 	/* Whatever was enqueued uses the caller's memory: it ends before this returns. */
-	waited = wait_for(streams, count, rc == SGPU_OK ? error : &other);
-	rc = rc == SGPU_OK ? waited : rc;
-	if (bench->state->gate.stream) {
-		waited = sgpu_stream_sync(bench->state->gate.stream, rc == SGPU_OK ? error : &other);
-		rc = rc == SGPU_OK ? waited : rc;
+	for (int i = 0; i < count; i++) {
+		rc = wait_for(streams[i], rc, error);
 	}
+	rc = wait_for(bench->state->gate.stream, rc, error);
 	sgpu_event_free(&event);
 	return rc;
 }
@@ -147,15 +95,18 @@ int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *stre
 		       struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->state->gate;
+	struct sgpu_task *passed = calloc((size_t)count, sizeof(*passed));
+	int rc = passed ? SGPU_OK : sgpu_fail_nomem(error);
 	bool held = false;
-	int rc = SGPU_OK;
 
+	gate->size = gate->size ? gate->size : gate_first;
 	for (int i = 0; rc == SGPU_OK && !held && i < TRIES; i++) {
-		rc = enqueue_once(bench, streams, count, enqueue, argument, &held, error);
+		rc = enqueue_once(bench, streams, count, passed, enqueue, argument, &held, error);
 		if (!held && gate->size < gate_largest) {
 			gate->size *= 2;
 		}
 	}
+	free(passed);
 	return rc;
 }
 

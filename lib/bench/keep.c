@@ -86,9 +86,10 @@ int sgpu_bench_new(struct sgpu_bench *bench, size_t size, void **memory, struct 
 	return *memory ? sgpu_bench_keep(bench, end_memory, (uintptr_t)*memory, size, error) : sgpu_fail_nomem(error);
 }
 
-int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_stream **stream, struct sgpu_error *error)
+int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device, struct sgpu_stream **stream,
+			  struct sgpu_error *error)
 {
-	const int rc = sgpu_stream_create(bench->device, stream, error);
+	const int rc = sgpu_stream_create(device, stream, error);
 
 	return rc ? rc : sgpu_bench_keep(bench, end_stream, (uintptr_t)*stream, 0, error);
 }

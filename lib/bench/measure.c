@@ -27,14 +27,18 @@ enum series { NS, CPU_NS, RATIO, P50_NS, P99_NS, SERIES };
 struct measurement {
 	struct sgpu_bench *bench;
 	const struct sgpu_bench_point *point;
-	const struct sgpu_bench_variant *variants;
+	struct sgpu_bench_variant variants[SGPU_BENCH_VARIANTS_MAX];
 	int count;
-	uint64_t rounds, capacity;
+	uint64_t rounds, limit;
 	uint64_t next_look;  /* rounds after which the medians are looked at again */
-	double *sorted;      /* of one series at a time */
 	enum sgpu_bench_stop stopped;
-	double *series[SGPU_BENCH_VARIANTS_MAX][SERIES];
+	double *samples;     /* of all series, `limit` of each, and room to sort one */
 };
+
+static double *series_of(const struct measurement *m, int variant, enum series series)
+{
+	return m->samples + (uint64_t)(variant * SERIES + (int)series) * m->limit;
+}
 
 static uint64_t cpu_now_ns(void)
 {
@@ -59,7 +63,7 @@ static int take_sample(const struct sgpu_bench_variant *variant, bool verify, do
 	cpu_begin = cpu_now_ns();
 	begin = sgpu_now_ns();
 	if (rc == SGPU_OK) {
-		rc = variant->run(variant->argument, &ns, error);
+		rc = variant->work ? variant->work(variant->argument, error) : variant->run(variant->argument, &ns, error);
 	}
 	ns = ns ? ns : sgpu_now_ns() - begin;
 	*sample_cpu_ns = (double)(cpu_now_ns() - cpu_begin);
@@ -75,63 +79,37 @@ void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency
 	bench->state->latency = latency;
 }
 
-static bool grow(double **array, uint64_t capacity)
-{
-	double *grown = realloc(*array, capacity * sizeof(*grown));
-
-	*array = grown ? grown : *array;
-	return grown != NULL;
-}
-
-static int reserve_round(struct measurement *m, struct sgpu_error *error)
-{
-	uint64_t capacity = m->capacity ? 2 * m->capacity : 64;
-
-	if (m->rounds < m->capacity) {
-		return SGPU_OK;
-	}
-	if (!grow(&m->sorted, capacity)) {
-		return sgpu_fail_nomem(error);
-	}
-	for (int i = 0; i < m->count * SERIES; i++) {
-		if (!grow(&m->series[i / SERIES][i % SERIES], capacity)) {
-			return sgpu_fail_nomem(error);
-		}
-	}
-	m->capacity = capacity;
-	return SGPU_OK;
-}
-
 /* One sample of each variant; every other round in the reverse order, so that none always comes after the same one.
  * *failed is the variant that an error is of. */
 static int take_round(struct measurement *m, bool verify, int *failed, struct sgpu_error *error)
 {
-	int rc = reserve_round(m, error);
+	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < m->count; i++) {
 		int v = m->rounds % 2 ? m->count - 1 - i : i;
 		struct sgpu_bench_latency *latency = &m->bench->state->latency;
-		double *const *s = m->series[v];
 
 		*failed = v;
 		*latency = (struct sgpu_bench_latency){ 0 };
-		rc = take_sample(&m->variants[v], verify, &s[NS][m->rounds], &s[CPU_NS][m->rounds], error);
-		s[P50_NS][m->rounds] = latency->p50_ns;
-		s[P99_NS][m->rounds] = latency->p99_ns;
+		rc = take_sample(&m->variants[v], verify, &series_of(m, v, NS)[m->rounds],
+				 &series_of(m, v, CPU_NS)[m->rounds], error);
+		series_of(m, v, P50_NS)[m->rounds] = latency->p50_ns;
+		series_of(m, v, P99_NS)[m->rounds] = latency->p99_ns;
 	}
 	for (int v = 0; rc == SGPU_OK && v < m->count; v++) {
-		m->series[v][RATIO][m->rounds] = m->series[v][NS][m->rounds] / m->series[0][NS][m->rounds];
+		series_of(m, v, RATIO)[m->rounds] = series_of(m, v, NS)[m->rounds] / series_of(m, 0, NS)[m->rounds];
 	}
 	return rc;
 }
 
 /* The statistics of a series, which keeps its order. */
-static struct sgpu_bench_statistics summarise(struct measurement *m, const double *series)
+static struct sgpu_bench_statistics summarise(struct measurement *m, int variant, enum series series)
 {
+	double *sorted = series_of(m, m->count, 0);
 	struct sgpu_bench_statistics statistics;
 
-	memcpy(m->sorted, series, m->rounds * sizeof(*series));
-	sgpu_bench_summarise(m->sorted, m->rounds, &statistics);
+	memcpy(sorted, series_of(m, variant, series), m->rounds * sizeof(*sorted));
+	sgpu_bench_summarise(sorted, m->rounds, &statistics);
 	return statistics;
 }
 
@@ -143,7 +121,7 @@ static bool is_settled(struct measurement *m, uint64_t elapsed_ns)
 	}
 	m->next_look = m->rounds + m->rounds / 8;
 	for (int v = 0; v < m->count; v++) {
-		const struct sgpu_bench_statistics s = summarise(m, m->series[v][NS]);
+		const struct sgpu_bench_statistics s = summarise(m, v, NS);
 
 		if (s.high - s.low > 2 * half_width_settled * s.median) {
 			return false;
@@ -156,10 +134,10 @@ static bool is_settled(struct measurement *m, uint64_t elapsed_ns)
 static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns, uint64_t round_ns)
 {
 	const struct sgpu_bench_options *o = &m->bench->options;
-	uint64_t limit = o->samples ? o->samples : SAMPLES_ENOUGH, least = o->quick ? SAMPLES_MIN_QUICK : SAMPLES_MIN;
+	uint64_t least = o->quick ? SAMPLES_MIN_QUICK : SAMPLES_MIN;
 	uint64_t time_ns = (o->time_ns ? o->time_ns : o->quick ? time_quick : time_standard) * (uint64_t)m->count;
 
-	if (m->rounds + 1 >= limit || m->rounds + 1 >= SAMPLES_MAX) {
+	if (m->rounds + 1 >= m->limit) {
 		return SGPU_BENCH_STOP_COUNT;
 	}
 	/* Samples that take so long that the time is over by far: fewer must do. */
@@ -195,18 +173,18 @@ static void give_results(struct measurement *m)
 		struct sgpu_bench_record record;
 
 		sgpu_bench_start_record(m->bench, m->point, variant->name, &record);
-		record.ns = summarise(m, m->series[v][NS]);
-		record.samples_ns = m->series[v][NS];
+		record.ns = summarise(m, v, NS);
+		record.samples_ns = series_of(m, v, NS);
 		record.stopped = m->stopped;
-		record.cpu_ns = summarise(m, m->series[v][CPU_NS]).median;
-		record.latency.p50_ns = summarise(m, m->series[v][P50_NS]).median;
-		record.latency.p99_ns = summarise(m, m->series[v][P99_NS]).median;
+		record.cpu_ns = summarise(m, v, CPU_NS).median;
+		record.latency.p50_ns = summarise(m, v, P50_NS).median;
+		record.latency.p99_ns = summarise(m, v, P99_NS).median;
 		if (record.unit == SGPU_BENCH_NS) {
 			record.cycles = record.ns.median / (double)record.operations * m->bench->state->cycles_per_ns;
 		}
 		if (v > 0) {
 			snprintf(record.ratio_to, sizeof(record.ratio_to), "%s", m->variants[0].name);
-			record.ratio = summarise(m, m->series[v][RATIO]);
+			record.ratio = summarise(m, v, RATIO);
 		}
 		record.reference_ratio = variant->reference_ratio;
 		snprintf(record.reference, sizeof(record.reference), "%s",
@@ -215,10 +193,36 @@ static void give_results(struct measurement *m)
 	}
 }
 
+/* Whether a variant is waived for the first time. */
+static bool note_lack(struct sgpu_bench_private *state, const char *name)
+{
+	for (int i = 0; i < state->lack_count; i++) {
+		if (strcmp(state->lacks[i], name) == 0) {
+			return false;
+		}
+	}
+	if (state->lack_count < SGPU_BENCH_LACKS_MAX) {
+		snprintf(state->lacks[state->lack_count++], SGPU_BENCH_NAME_MAX, "%s", name);
+	}
+	return true;
+}
+
+static void choose_variants(struct measurement *m, const struct sgpu_bench_variant *variants, int count)
+{
+	for (int i = 0; i < count; i++) {
+		if (!variants[i].why) {
+			m->variants[m->count++] = variants[i];
+		} else if (note_lack(m->bench->state, variants[i].name)) {
+			sgpu_bench_waive(m->bench, NULL, variants[i].name, "%s", variants[i].why);
+		}
+	}
+}
+
 int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 		       const struct sgpu_bench_variant *variants, int count, struct sgpu_error *error)
 {
-	struct measurement m = { .bench = bench, .point = point, .variants = variants, .count = count };
+	const uint64_t limit = bench->options.samples ? bench->options.samples : SAMPLES_ENOUGH;
+	struct measurement m = { .bench = bench, .point = point, .limit = limit < SAMPLES_MAX ? limit : SAMPLES_MAX };
 	struct sgpu_error local = { 0 };
 	int failed = 0, rc;
 
@@ -226,6 +230,14 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 	if (count < 1 || count > SGPU_BENCH_VARIANTS_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "%d variants of a point: there may be 1 to %d", count,
 				 SGPU_BENCH_VARIANTS_MAX);
+	}
+	choose_variants(&m, variants, count);
+	if (m.count == 0) {
+		return SGPU_OK;
+	}
+	m.samples = calloc(m.limit, (size_t)(m.count * SERIES + 1) * sizeof(*m.samples));
+	if (!m.samples) {
+		return sgpu_fail_nomem(error);
 	}
 	rc = take_round(&m, true, &failed, error); /* the warm-up */
 	if (rc == SGPU_OK) {
@@ -235,11 +247,8 @@ int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *
 		give_results(&m);
 	} else if (rc != SGPU_ECANCELED) {
 		error->code = rc;
-		sgpu_bench_give_error(bench, point, variants[failed].name, error);
+		sgpu_bench_give_error(bench, point, m.variants[failed].name, error);
 	}
-	free(m.sorted);
-	for (int i = 0; i < count * SERIES; i++) {
-		free(m.series[i / SERIES][i % SERIES]);
-	}
+	free(m.samples);
 	return rc;
 }

@@ -12,10 +12,8 @@ struct sgpu_bench_gate {
 	struct sgpu_stream *stream;
 	sgpu_devptr device_memory;
 	void *host_memory;
-	uint64_t capacity;   /* bytes of both */
+	uint64_t capacity;   /* bytes of both; 0: there is no gate */
 	uint64_t size;       /* bytes that the next gate copies */
-	struct sgpu_task *passed; /* one a stream: when it came through */
-	int passed_count;
 };
 
 /* What a case has made, and how it ends. */
@@ -25,6 +23,7 @@ struct sgpu_bench_kept {
 	uint64_t size;
 };
 
+enum { SGPU_BENCH_LACKS_MAX = 16 };
 struct sgpu_bench_private {
 	const struct sgpu_bench_case *row;
 	void (*record)(void *argument, const struct sgpu_bench_record *record);
@@ -35,10 +34,10 @@ struct sgpu_bench_private {
 	struct sgpu_bench_kept *kept;
 	size_t kept_count, kept_room;
 	struct sgpu_bench_latency latency; /* of the sample that is taken */
+	char lacks[SGPU_BENCH_LACKS_MAX][SGPU_BENCH_NAME_MAX]; /* variants that are waived for all points */
+	int lack_count;
 	double cycles_per_ns;       /* of the time-stamp counter; 0: there is none */
 };
-
-void sgpu_bench_gate_clear(struct sgpu_bench *bench);
 
 /* By the numbers of their enums; each ends with NULL. */
 extern const char *const sgpu_bench_units[], *const sgpu_bench_statuses[], *const sgpu_bench_stops[];

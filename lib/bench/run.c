@@ -217,7 +217,6 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 		rc = row->run(&bench, &local);
 		sgpu_bench_release(&bench, 0);
 		free(state.kept);
-		sgpu_bench_gate_clear(&bench);
 	}
 	record_end(&bench, rc, &local);
 	*status = state.failed ? SGPU_BENCH_FAILED : state.passed ? SGPU_BENCH_PASSED : SGPU_BENCH_WAIVED;

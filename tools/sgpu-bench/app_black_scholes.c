@@ -218,7 +218,7 @@ static int make_lane(struct bare *b, struct lane *lane, struct sgpu_error *error
 	lane->call.op = sgpu_op_find("black_scholes");
 	lane->call.param[sgpu_op_param(lane->call.op, "rate")] = (struct sgpu_op_value){ true, rate };
 	lane->call.param[sgpu_op_param(lane->call.op, "volatility")] = (struct sgpu_op_value){ true, volatility };
-	rc = sgpu_bench_new_stream(b->bench, &lane->stream, error);
+	rc = sgpu_bench_new_stream(b->bench, b->bench->device, &lane->stream, error);
 	for (int k = 0; rc == SGPU_OK && k < VECTORS; k++) {
 		rc = sgpu_bench_new_device_memory(b->bench, b->size, &lane->memory[k], error);
 		rc = rc ? rc : sgpu_bench_new_pinned(b->bench, b->size, &lane->host[k], error);

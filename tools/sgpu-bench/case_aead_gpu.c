@@ -123,7 +123,7 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct aead a = { .bench = bench };
-	const int rc = sgpu_bench_new_stream(bench, &a.stream, error);
+	const int rc = sgpu_bench_new_stream(bench, bench->device, &a.stream, error);
 
 	return rc ? rc : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 4, 4, 0 }, measure, &a, error);
 }

@@ -251,8 +251,8 @@ static int open_bandwidth(struct bandwidth *b, struct sgpu_error *error)
 	if (b->room < SAMPLE && sgpu_bench_fits(bench, 6 * SAMPLE, 2 * SAMPLE, error) == SGPU_OK) {
 		b->room = SAMPLE;
 	}
-	rc = sgpu_bench_new_stream(bench, &b->streams[H2D], error);
-	rc = rc ? rc : sgpu_bench_new_stream(bench, &b->streams[D2H], error);
+	rc = sgpu_bench_new_stream(bench, bench->device, &b->streams[H2D], error);
+	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &b->streams[D2H], error);
 	rc = rc ? rc : allocate(b, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(b->pinned.in, b->room, SEED);

@@ -134,7 +134,7 @@ static int make(struct conversion *c, struct sgpu_error *error)
 	rc = rc ? rc : bench_new_pages(bench, c->room, BENCH_PAGES_ANY, -1, &c->private, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, c->room, &c->pool, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, c->room, &c->device_memory, error);
-	rc = rc ? rc : sgpu_bench_new_stream(bench, &c->stream, error);
+	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &c->stream, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(c->pool, c->room, SEED);
 		sgpu_bench_fill(c->private, c->room, SEED);

@@ -72,7 +72,7 @@ static int verify_side(void *argument, struct sgpu_error *error)
 /* Memory with the pattern; the pattern comes through memory of the device's pool, a piece at a time. */
 static int make_side(struct side *s, const void *pattern, struct sgpu_error *error)
 {
-	int rc = bench_new_stream_of(s->bench, s->device, &s->stream, error);
+	int rc = sgpu_bench_new_stream(s->bench, s->device, &s->stream, error);
 
 	if (rc == SGPU_OK && s->device == s->bench->device) {
 		rc = sgpu_bench_new_device_memory(s->bench, s->size, &s->memory, error);

@@ -229,7 +229,7 @@ static int open_state(struct sgpu_bench *bench, struct state *s, struct sgpu_err
 
 	s->bench = bench;
 	s->place = place;
-	rc = rc ? rc : sgpu_bench_new_stream(bench, &s->stream, error);
+	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &s->stream, error);
 	for (int k = 0; rc == SGPU_OK && k < 3; k++) {
 		void *host = NULL;
 

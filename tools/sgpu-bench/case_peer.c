@@ -283,8 +283,8 @@ static int open_all(struct state *s, struct sgpu_error *error)
 	struct sgpu_sealed_keys keys;
 	int rc = open_second(s, error);
 
-	rc = rc ? rc : sgpu_bench_new_stream(s->bench, &s->out, error);
-	rc = rc ? rc : bench_new_stream_of(s->bench, s->second, &s->in, error);
+	rc = rc ? rc : sgpu_bench_new_stream(s->bench, s->bench->device, &s->out, error);
+	rc = rc ? rc : sgpu_bench_new_stream(s->bench, s->second, &s->in, error);
 	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);
 	rc = rc ? rc : bench_new_device_key(s->bench, s->out, &keys, &s->seal_key, error);
 	rc = rc ? rc : bench_new_device_key(s->bench, s->in, &keys, &s->open_key, error);

@@ -175,9 +175,9 @@ static int measure_up(struct copy *c, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = point_of(c, "up");
 	const struct sgpu_bench_variant variants[] = {
-		{ "plain", prepare_up, up_plain, verify_up, c, 0, NULL },
-		{ "at rest", prepare_up, up_at_rest, verify_up, c, 0, NULL },
-		{ "live", prepare_up, up_live, verify_up, c, c->size == 64 * MIB ? 5.4 : 0, nvidia_cc },
+		{ "plain", prepare_up, NULL, up_plain, verify_up, c, 0, NULL, NULL },
+		{ "at rest", prepare_up, NULL, up_at_rest, verify_up, c, 0, NULL, NULL },
+		{ "live", prepare_up, NULL, up_live, verify_up, c, c->size == 64 * MIB ? 5.4 : 0, nvidia_cc, NULL },
 	};
 
 	return sgpu_bench_measure(c->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
@@ -187,9 +187,9 @@ static int measure_down(struct copy *c, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = point_of(c, "down");
 	const struct sgpu_bench_variant variants[] = {
-		{ "plain", prepare_down, down_plain, verify_down_plain, c, 0, NULL },
-		{ "at rest", prepare_down, down_at_rest, verify_down_at_rest, c, 0, NULL },
-		{ "live", prepare_down, down_live, verify_down_live, c, c->size == 64 * MIB ? 5.2 : 0, nvidia_cc },
+		{ "plain", prepare_down, NULL, down_plain, verify_down_plain, c, 0, NULL, NULL },
+		{ "at rest", prepare_down, NULL, down_at_rest, verify_down_at_rest, c, 0, NULL, NULL },
+		{ "live", prepare_down, NULL, down_live, verify_down_live, c, c->size == 64 * MIB ? 5.2 : 0, nvidia_cc, NULL },
 	};
 
 	return sgpu_bench_measure(c->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
@@ -201,11 +201,11 @@ static int measure_breakdown(struct copy *c, struct sgpu_error *error)
 	const struct sgpu_bench_point point = point_of(c, "breakdown");
 	struct copy staged = *c, encrypted = *c, authenticated = *c;
 	const struct sgpu_bench_variant variants[] = {
-		{ "base", prepare_up, up_plain, verify_up, c, 0, NULL },
-		{ "+ staging", prepare_up, up_live, verify_up, &staged, 0, NULL },
-		{ "+ AES on CPU", prepare_up, up_live, NULL, &encrypted, 0, NULL },
-		{ "+ tags on CPU", prepare_up, up_live, NULL, &authenticated, 0, NULL },
-		{ "+ opening on GPU", prepare_up, up_live, verify_up, c, 0, NULL },
+		{ "base", prepare_up, NULL, up_plain, verify_up, c, 0, NULL, NULL },
+		{ "+ staging", prepare_up, NULL, up_live, verify_up, &staged, 0, NULL, NULL },
+		{ "+ AES on CPU", prepare_up, NULL, up_live, NULL, &encrypted, 0, NULL, NULL },
+		{ "+ tags on CPU", prepare_up, NULL, up_live, NULL, &authenticated, 0, NULL, NULL },
+		{ "+ opening on GPU", prepare_up, NULL, up_live, verify_up, c, 0, NULL, NULL },
 	};
 
 	staged.last = SGPU_TRANSFER_STAGE;
@@ -251,7 +251,7 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	const uint8_t secret[SGPU_KEY_SIZE] = { 8 };
 	struct sgpu_sealed_keys keys;
 	struct copy c = { .bench = bench };
-	int rc = sgpu_bench_new_stream(bench, &c.stream, error);
+	int rc = sgpu_bench_new_stream(bench, bench->device, &c.stream, error);
 
 	rc = rc ? rc : sgpu_engine_create(bench->device, &config, &c.engine, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_engine, (uintptr_t)c.engine, 0, error);

@@ -119,7 +119,7 @@ static int measure(struct shared *s, struct sgpu_error *error)
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct shared s = { .bench = bench };
-	int rc = sgpu_bench_new_stream(bench, &s.stream, error);
+	int rc = sgpu_bench_new_stream(bench, bench->device, &s.stream, error);
 
 	rc = rc ? rc : sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &s.module, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)s.module, 0, error);

@@ -277,7 +277,7 @@ static int measure_sizes(struct staging *s, struct sgpu_error *error)
 	rc = rc ? rc : bench_new_pool(s->bench, &s->pool, error);
 	rc = rc ? rc : sgpu_bench_new(s->bench, jobs * sizeof(*s->streams), (void **)&s->streams, error);
 	for (unsigned i = 0; rc == SGPU_OK && i < jobs; i++) {
-		rc = sgpu_bench_new_stream(s->bench, &s->streams[i], error);
+		rc = sgpu_bench_new_stream(s->bench, s->bench->device, &s->streams[i], error);
 	}
 	return rc ? rc : bench_each_size(s->bench, sizes, SGPU_ARRAY_LENGTH(sizes), (struct bench_need){ WAYS + 1, 1, 0 },
 					 measure_size, s, error);

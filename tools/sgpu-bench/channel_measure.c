@@ -128,7 +128,7 @@ static int set_up(struct digested *d, const struct sgpu_pager *pager, struct sgp
 		rc = sgpu_allocator_map(d->channel.allocator, d->channel.number, d->size, &d->va, &mapped, NULL, NULL, error);
 	}
 	rc = rc ? rc : sgpu_bench_new_device_memory(d->bench, d->size, &d->plain, error);
-	rc = rc ? rc : sgpu_bench_new_stream(d->bench, &d->stream, error);
+	rc = rc ? rc : sgpu_bench_new_stream(d->bench, d->bench->device, &d->stream, error);
 	return rc ? rc : fill(d, error);
 }
 

@@ -49,7 +49,6 @@ int bench_or_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *poin
 
 /* ---- things ---- */
 BENCH_ENDING(end_device, struct sgpu_device, sgpu_device_close)
-BENCH_ENDING(end_stream, struct sgpu_stream, sgpu_stream_free)
 BENCH_ENDING(end_pool, struct sgpu_pool, sgpu_pool_free)
 BENCH_ENDING(end_aead, struct sgpu_aead, sgpu_aead_free)
 BENCH_ENDING(end_device_key, struct sgpu_device_key, sgpu_device_key_free)
@@ -61,14 +60,6 @@ int bench_new_device(struct sgpu_bench *bench, const char *selector, struct sgpu
 	const int rc = sgpu_device_open(selector, &config, device, error);
 
 	return rc ? rc : sgpu_bench_keep(bench, end_device, (uintptr_t)*device, 0, error);
-}
-
-int bench_new_stream_of(struct sgpu_bench *bench, struct sgpu_device *device, struct sgpu_stream **stream,
-			struct sgpu_error *error)
-{
-	const int rc = sgpu_stream_create(device, stream, error);
-
-	return rc ? rc : sgpu_bench_keep(bench, end_stream, (uintptr_t)*stream, 0, error);
 }
 
 int bench_new_pool(struct sgpu_bench *bench, struct sgpu_pool **pool, struct sgpu_error *error)

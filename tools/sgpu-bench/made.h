@@ -37,11 +37,9 @@ SGPU_MUST_CHECK int bench_sweep(struct sgpu_bench *bench, uint64_t min, uint64_t
 SGPU_MUST_CHECK int bench_or_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant, int rc,
 				   const struct sgpu_error *error);
 
-/* A device besides bench->device, whose memory ends with it; and a stream of any device. */
+/* A device besides bench->device, whose memory ends with it. */
 SGPU_MUST_CHECK int bench_new_device(struct sgpu_bench *bench, const char *selector, struct sgpu_device **device,
 				     struct sgpu_error *error);
-SGPU_MUST_CHECK int bench_new_stream_of(struct sgpu_bench *bench, struct sgpu_device *device, struct sgpu_stream **stream,
-					struct sgpu_error *error);
 /* Threads for all jobs. */
 SGPU_MUST_CHECK int bench_new_pool(struct sgpu_bench *bench, struct sgpu_pool **pool, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_new_aead(struct sgpu_bench *bench, const char *provider, const uint8_t key[SGPU_KEY_SIZE],

@@ -13,30 +13,6 @@
 enum { PAGE = 4096 };
 #define HUGE_PAGE ((uint64_t)2 << 20)
 
-/* Whole huge pages. */
-static uint64_t extent_of(uint64_t size)
-{
-	return (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-}
-
-/* Memory that starts at a multiple of a huge page: the mapping is larger at first. */
-static uint8_t *map_aligned(uint64_t extent)
-{
-	uint8_t *at = mmap(NULL, extent + HUGE_PAGE, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	uint64_t before;
-
-	if (at == MAP_FAILED) {
-		return NULL;
-	}
-	before = (HUGE_PAGE - (uintptr_t)at % HUGE_PAGE) % HUGE_PAGE;
-	if (before > 0) {
-		munmap(at, before);
-	}
-	munmap(at + before + extent, HUGE_PAGE - before);
-	return at + before;
-}
-
 /* Bytes of the mapping that are on transparent huge pages. */
 static uint64_t huge_bytes(const void *memory)
 {
@@ -58,44 +34,35 @@ static uint64_t huge_bytes(const void *memory)
 	return found;
 }
 
-/* NULL: there are no such pages. */
-static volatile uint8_t *map_pages(uint64_t extent, enum bench_pages pages)
-{
-	uint8_t *at;
-
-	if (pages == BENCH_PAGES_HUGE) {
-		at = mmap(NULL, extent, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
-		return at == MAP_FAILED ? NULL : at;
-	}
-	at = map_aligned(extent);
-	if (at) {
-		(void)madvise(at, extent, pages == BENCH_PAGES_SMALL ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
-	}
-	return at;
-}
-
 static void end_pages(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
 	(void)bench;
-	munmap((void *)what, extent_of(size));
+	munmap((void *)what, size);
 }
 
 int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages, int node, void **memory,
 		    struct sgpu_error *error)
 {
 	const size_t mark = sgpu_bench_mark(bench);
-	volatile uint8_t *at = map_pages(extent_of(size), pages);
+	const bool reserved = pages == BENCH_PAGES_HUGE;
+	/* Whole huge pages. Only where all are huge does the mapping begin at the beginning of one. */
+	const uint64_t extent = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, room = extent + (reserved ? 0 : HUGE_PAGE);
+	void *mapped = mmap(NULL, room, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | (reserved ? MAP_HUGETLB : MAP_NORESERVE), -1, 0);
+	volatile uint8_t *at = (uint8_t *)(((uintptr_t)mapped + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
 	int rc;
 
-	if (!at) {
-		return pages == BENCH_PAGES_HUGE ?
-			       sgpu_fail(error, SGPU_EUNAVAILABLE, "too few huge pages are reserved (vm.nr_hugepages)") :
-			       sgpu_fail_nomem(error);
+	if (mapped == MAP_FAILED) {
+		return reserved ? sgpu_fail(error, SGPU_EUNAVAILABLE, "too few huge pages are reserved (vm.nr_hugepages)") :
+				  sgpu_fail_nomem(error);
 	}
 	*memory = (void *)(uintptr_t)at;
-	rc = sgpu_bench_keep(bench, end_pages, (uintptr_t)at, size, error);
+	if (!reserved) {
+		(void)madvise(*memory, extent, pages == BENCH_PAGES_SMALL ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+	}
+	rc = sgpu_bench_keep(bench, end_pages, (uintptr_t)mapped, room, error);
 	if (rc == SGPU_OK && node >= 0) {
-		rc = sgpu_numa_bind(*memory, extent_of(size), node, error);
+		rc = sgpu_numa_bind(*memory, extent, node, error);
 	}
 	for (uint64_t i = 0; rc == SGPU_OK && i < size; i += PAGE) {
 		at[i] = 1;
@@ -160,4 +127,14 @@ int bench_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, s
 	const int rc = sgpu_device_clear(stream, memory, size, &task);
 
 	return bench_finish(stream, rc, &task, 1, "clear device memory", error);
+}
+
+int bench_verify_device(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, uint64_t seed, void *scratch,
+			struct sgpu_error *error)
+{
+	int rc;
+
+	bench_spoil(scratch, size);
+	rc = bench_from_device(stream, scratch, memory, size, error);
+	return rc ? rc : bench_verify(scratch, size, seed, error);
 }

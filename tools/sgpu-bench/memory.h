@@ -32,5 +32,8 @@ SGPU_MUST_CHECK int bench_from_device(struct sgpu_stream *stream, void *to, sgpu
 				      struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 				struct sgpu_error *error);
+/* bench_verify of device memory, by way of the host's, in which nothing of before is left. */
+SGPU_MUST_CHECK int bench_verify_device(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, uint64_t seed,
+					void *scratch, struct sgpu_error *error);
 
 #endif

@@ -72,7 +72,7 @@ static int prepare_bare(struct side *s, struct sgpu_bench *bench, struct sgpu_er
 	int rc = sgpu_bench_new_pinned(bench, (uint64_t)2 * BYTES, &memory, error);
 
 	s->in = memory;
-	rc = rc ? rc : sgpu_bench_new_stream(bench, &s->stream, error);
+	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &s->stream, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, (uint64_t)2 * BYTES, &s->memory, error);
 	return rc ? rc : sgpu_remote_jobs.load(bench->device, job_text, sizeof(job_text) - 1, UINT64_MAX, &s->local_job,
 					       &bytes, error);

@@ -142,7 +142,7 @@ static int open_gpu(struct gpu *g, struct sgpu_error *error)
 	struct sgpu_bench *bench = g->bench;
 	float values[ELEMENTS];
 	void *sum = NULL, *words = NULL;
-	int rc = sgpu_bench_new_stream(bench, &g->stream, error);
+	int rc = sgpu_bench_new_stream(bench, bench->device, &g->stream, error);
 
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, BYTES, &sum, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, 2 * LINE, &words, error);
