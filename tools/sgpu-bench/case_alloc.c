@@ -12,27 +12,23 @@ struct memory {
 	uint64_t size;
 };
 
-static int get_device(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int get_device(void *argument, struct sgpu_error *error)
 {
-	struct memory *m = argument;
+	const struct memory *m = argument;
 	sgpu_devptr memory = 0;
-	uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_device_alloc(m->bench->device, m->size, &memory, error);
+	const int rc = sgpu_device_alloc(m->bench->device, m->size, &memory, error);
 
 	sgpu_device_free(m->bench->device, &memory, m->size);
-	*ns = sgpu_now_ns() - begin;
 	return rc;
 }
 
-static int get_host(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int get_host(void *argument, struct sgpu_error *error)
 {
-	struct memory *m = argument;
+	const struct memory *m = argument;
 	void *memory = NULL;
-	uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_host_alloc(m->bench->device, m->size, &memory, error);
+	const int rc = sgpu_host_alloc(m->bench->device, m->size, &memory, error);
 
 	sgpu_host_free(m->bench->device, &memory, m->size);
-	*ns = sgpu_now_ns() - begin;
 	return rc;
 }
 
@@ -41,8 +37,8 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	struct sgpu_bench *bench = argument;
 	struct memory m = { .bench = bench, .size = size };
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "device", .run = get_device, .argument = &m },
-		{ .name = "host pool", .run = get_host, .argument = &m },
+		{ .name = "device", .work = get_device, .argument = &m },
+		{ .name = "host pool", .work = get_host, .argument = &m },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } } };
 

@@ -7,16 +7,23 @@
 #include <string.h>
 
 #include "cases.h"
+#include "made.h"
 #include "memory.h"
 
-enum { COPIES_MAX = 64, SEED = 3 };
+enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 6 /* of the host */ };
 #define SIZE_LEAST ((uint64_t)4 << 10)
 #define SIZE_LARGEST ((uint64_t)1 << 30)
 /* A sample of large copies moves about as much as this. */
 #define SAMPLE ((uint64_t)256 << 20)
 
-enum direction { H2D, D2H, BOTH, DIRECTIONS };
-static const char *const direction_names[] = { "h2d", "d2h", "both" };
+static const char lack[] = "not to be had with this device";
+
+/* A direction has ways: a stream each. */
+enum way { H2D, D2H, WAYS };
+static const struct direction {
+	const char *name;
+	enum way first, end;
+} directions[] = { { "h2d", H2D, D2H }, { "d2h", D2H, WAYS }, { "both", H2D, WAYS } };
 
 /* Two memories of the host, one for each direction. */
 struct memories {
@@ -25,37 +32,32 @@ struct memories {
 
 struct bandwidth {
 	struct sgpu_bench *bench;
-	struct sgpu_stream *streams[2];           /* H2D, D2H */
+	struct sgpu_stream *streams[WAYS];
 	sgpu_devptr to, from;                     /* on the device */
 	struct memories pinned, registered, pageable;
-	uint64_t room;                            /* bytes of each */
 	bool is_registered;
+	uint64_t size, room;                      /* bytes of a copy, and of each memory: all copies of a sample */
+	int copies;
 };
 
 /* A kind of memory and what is done with it. */
 struct variant {
 	struct bandwidth *b;
 	const struct memories *memories;
-	enum direction direction;
-	uint64_t size;
-	int copies;
-	struct sgpu_task first[2], last[2];       /* of each direction; one copy: first is not used */
+	const struct direction *direction;
+	struct sgpu_task tasks[2 * WAYS];         /* of the first copy of each way, and of the last */
+	int count;
 };
 
-static bool goes(enum direction direction, int way)
+static int copy_one(const struct variant *v, enum way way, int i, struct sgpu_task *task)
 {
-	return direction == BOTH || (int)direction == way;
-}
-
-static int copy_one(struct variant *v, int way, int i, struct sgpu_task *task)
-{
-	uint64_t at = (uint64_t)i * v->size;
+	uint64_t at = (uint64_t)i * v->b->size;
 
 	if (way == H2D) {
-		return sgpu_copy_in(v->b->streams[H2D], v->b->to + at, (const uint8_t *)v->memories->in + at, v->size,
-				    task);
+		return sgpu_copy_in(v->b->streams[H2D], v->b->to + at, (const uint8_t *)v->memories->in + at,
+				    v->b->size, task);
 	}
-	return sgpu_copy_out(v->b->streams[D2H], (uint8_t *)v->memories->out + at, v->b->from + at, v->size, task);
+	return sgpu_copy_out(v->b->streams[D2H], (uint8_t *)v->memories->out + at, v->b->from + at, v->b->size, task);
 }
 
 static int failed(int rc, struct sgpu_error *error)
@@ -63,28 +65,20 @@ static int failed(int rc, struct sgpu_error *error)
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot copy: %s", sgpu_strerror(rc));
 }
 
-/* Of the copies between nobody wants to know the times: to take them takes time. */
-static struct sgpu_task *task_of(struct variant *v, int way, int i)
-{
-	if (i + 1 == v->copies) {
-		return &v->last[way];
-	}
-	return i == 0 ? &v->first[way] : NULL;
-}
-
-/* The directions in turns, so that both have something to do from the start. */
+/* The ways in turns, so that both have something to do from the start. Nobody wants to know the times of the copies between:
+ * to take them takes time. */
 static int enqueue(void *argument, struct sgpu_error *error)
 {
 	struct variant *v = argument;
 	int rc = SGPU_OK;
 
-	memset(v->first, 0, sizeof(v->first));
-	memset(v->last, 0, sizeof(v->last));
-	for (int i = 0; rc == SGPU_OK && i < v->copies; i++) {
-		for (int way = H2D; rc == SGPU_OK && way <= D2H; way++) {
-			if (goes(v->direction, way)) {
-				rc = copy_one(v, way, i, task_of(v, way, i));
-			}
+	memset(v->tasks, 0, sizeof(v->tasks));
+	v->count = 0;
+	for (int i = 0; rc == SGPU_OK && i < v->b->copies; i++) {
+		const bool timed = i == 0 || i + 1 == v->b->copies;
+
+		for (enum way way = v->direction->first; rc == SGPU_OK && way < v->direction->end; way++) {
+			rc = copy_one(v, way, i, timed ? &v->tasks[v->count++] : NULL);
 		}
 	}
 	return failed(rc, error);
@@ -93,40 +87,28 @@ static int enqueue(void *argument, struct sgpu_error *error)
 static int run_enqueued(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct variant *v = argument;
-	int from = v->direction == D2H ? D2H : H2D, count = v->direction == BOTH ? 2 : 1;
-	uint64_t begin = UINT64_MAX, end = 0;
-	int rc = sgpu_bench_enqueue(v->b->bench, &v->b->streams[from], count, enqueue, v, error);
+	const struct direction *d = v->direction;
+	int rc = sgpu_bench_enqueue(v->b->bench, &v->b->streams[d->first], (int)(d->end - d->first), enqueue, v, error);
 
-	rc = rc ? rc : sgpu_bench_tasks(&v->first[from], count, error);
-	rc = rc ? rc : sgpu_bench_tasks(&v->last[from], count, error);
-	for (int way = from; way < from + count; way++) {
-		uint64_t at = v->copies > 1 ? v->first[way].begin_ns : v->last[way].begin_ns;
-
-		begin = at < begin ? at : begin;
-		end = v->last[way].end_ns > end ? v->last[way].end_ns : end;
-	}
-	*ns = end - begin;
-	return rc == SGPU_OK && end <= begin ?
+	rc = rc ? rc : sgpu_bench_tasks(v->tasks, v->count, error);
+	*ns = sgpu_bench_span(v->tasks, v->count);
+	return rc == SGPU_OK && *ns == 0 ?
 		       sgpu_fail(error, SGPU_EUNAVAILABLE, "the device's timer told no time between two copies") : rc;
 }
 
 /* Waits for each copy. With pageable memory that is what happens anyway. */
-static int run_one_by_one(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int copy_one_by_one(void *argument, struct sgpu_error *error)
 {
-	struct variant *v = argument;
+	const struct variant *v = argument;
+	const struct direction *d = v->direction;
 	int rc = SGPU_OK;
 
-	(void)ns;
-	for (int i = 0; rc == SGPU_OK && i < v->copies; i++) {
-		for (int way = H2D; rc == SGPU_OK && way <= D2H; way++) {
-			if (goes(v->direction, way)) {
-				rc = failed(copy_one(v, way, i, NULL), error);
-			}
+	for (int i = 0; rc == SGPU_OK && i < v->b->copies; i++) {
+		for (enum way way = d->first; rc == SGPU_OK && way < d->end; way++) {
+			rc = failed(copy_one(v, way, i, NULL), error);
 		}
-		for (int way = H2D; rc == SGPU_OK && way <= D2H; way++) {
-			if (goes(v->direction, way)) {
-				rc = sgpu_stream_sync(v->b->streams[way], error);
-			}
+		for (enum way way = d->first; rc == SGPU_OK && way < d->end; way++) {
+			rc = sgpu_stream_sync(v->b->streams[way], error);
 		}
 	}
 	return rc;
@@ -134,129 +116,104 @@ static int run_one_by_one(void *argument, uint64_t *ns, struct sgpu_error *error
 
 static int prepare(void *argument, struct sgpu_error *error)
 {
-	struct variant *v = argument;
-	uint64_t size = v->size * (uint64_t)v->copies;
+	const struct variant *v = argument;
+	const struct bandwidth *b = v->b;
 
-	if (goes(v->direction, D2H)) {
-		bench_spoil(v->memories->out, size);
+	if (v->direction->end == WAYS) {
+		bench_spoil(v->memories->out, b->room);
 	}
-	return goes(v->direction, H2D) ? bench_clear(v->b->streams[H2D], v->b->to, size, error) : SGPU_OK;
+	return v->direction->first == H2D ? bench_clear(b->streams[H2D], b->to, b->room, error) : SGPU_OK;
 }
 
 static int verify(void *argument, struct sgpu_error *error)
 {
-	struct variant *v = argument;
-	uint64_t size = v->size * (uint64_t)v->copies;
-	int rc = goes(v->direction, D2H) ? bench_verify(v->memories->out, size, SEED, error) : SGPU_OK;
+	const struct variant *v = argument;
+	const struct bandwidth *b = v->b;
+	int rc = SGPU_OK;
 
-	if (rc == SGPU_OK && goes(v->direction, H2D)) {
-		rc = bench_from_device(v->b->streams[D2H], v->b->pinned.out, v->b->to, size, error);
-		rc = rc ? rc : bench_verify(v->b->pinned.out, size, SEED, error);
+	if (v->direction->end == WAYS) {
+		rc = bench_verify(v->memories->out, b->room, SEED, error);
+	}
+	if (rc == SGPU_OK && v->direction->first == H2D) {
+		rc = bench_verify_device(b->streams[D2H], b->to, b->room, SEED, b->pinned.out, error);
 	}
 	return rc;
 }
 
-/* As many as fit in the memory, up to a number that is enough to tell the rate. */
-static int copies_of(const struct bandwidth *b, uint64_t size)
+/* ---- points ---- */
+static int measure_direction(struct bandwidth *b, const struct direction *direction, struct sgpu_error *error)
 {
-	uint64_t copies = SAMPLE / size, most = b->room / size;
-
-	copies = copies < 1 ? 1 : copies > COPIES_MAX ? COPIES_MAX : copies;
-	return (int)(copies < most ? copies : most);
-}
-
-/* What is not to be had is told with the first point. */
-static int measure(struct bandwidth *b, enum direction direction, uint64_t size, bool first, struct sgpu_error *error)
-{
-	int copies = copies_of(b, size), count = 0;
+	const bool both = direction->end - direction->first > 1;
+	const uint64_t operations = (uint64_t)b->copies * (both ? 2 : 1);
 	const struct sgpu_bench_point point = {
-		.parameters = { { "direction", direction_names[direction], 0 }, { "size_bytes", NULL, size } },
-		.bytes = size * (uint64_t)copies * (direction == BOTH ? 2 : 1),
-		.operations = (uint64_t)copies * (direction == BOTH ? 2 : 1),
-		.bytes_formula = direction == BOTH ? "operations * size_bytes, both directions" : "operations * size_bytes",
+		.parameters = { { "direction", direction->name, 0 }, { "size_bytes", NULL, b->size } },
+		.bytes = b->size * operations, .operations = operations,
+		.bytes_formula = both ? "operations * size_bytes, both directions" : "operations * size_bytes",
 	};
-	const struct {
-		const char *name;
-		const struct memories *memories;
-		int (*run)(void *argument, uint64_t *ns, struct sgpu_error *error);
-		bool there;
-	} kinds[] = {
-		{ "pinned", &b->pinned, run_enqueued, b->bench->info.pins_host_memory },
-		{ "pinned, one by one", &b->pinned, run_one_by_one, b->bench->info.pins_host_memory },
-		{ "registered", &b->registered, run_enqueued, b->is_registered },
-		{ "pageable", &b->pageable, run_one_by_one, true },
+	const char *const pins = b->bench->info.pins_host_memory ? NULL : lack;
+	const char *const registers = b->is_registered ? NULL : lack;
+	struct variant pinned = { .b = b, .memories = &b->pinned, .direction = direction }, registered = pinned,
+		       pageable = pinned;
+	const struct sgpu_bench_variant variants[] = {
+		{ .name = "pinned", .prepare = prepare, .run = run_enqueued, .verify = verify, .argument = &pinned,
+		  .why = pins },
+		{ .name = "pinned, one by one", .prepare = prepare, .work = copy_one_by_one, .verify = verify,
+		  .argument = &pinned, .why = pins },
+		{ .name = "registered", .prepare = prepare, .run = run_enqueued, .verify = verify, .argument = &registered,
+		  .why = registers },
+		{ .name = "pageable", .prepare = prepare, .work = copy_one_by_one, .verify = verify, .argument = &pageable },
 	};
-	struct variant arguments[SGPU_ARRAY_LENGTH(kinds)];
-	struct sgpu_bench_variant variants[SGPU_ARRAY_LENGTH(kinds)];
 
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(kinds); i++) {
-		if (kinds[i].there) {
-			arguments[count] = (struct variant){ .b = b, .memories = kinds[i].memories, .size = size,
-							     .direction = direction, .copies = copies };
-			variants[count] = (struct sgpu_bench_variant){ .name = kinds[i].name, .prepare = prepare,
-								       .run = kinds[i].run, .verify = verify,
-								       .argument = &arguments[count] };
-			count++;
-		} else if (first) {
-			sgpu_bench_waive(b->bench, NULL, kinds[i].name, "not to be had with device '%s'",
-					 b->bench->info.selector);
-		}
+	registered.memories = &b->registered;
+	pageable.memories = &b->pageable;
+	return sgpu_bench_measure(b->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+}
+
+/* ---- memory ---- */
+static int make_memories(struct bandwidth *b, struct memories *memories, struct sgpu_error *error)
+{
+	void **const ends[] = { &memories->in, &memories->out };
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
+		rc = memories == &b->pinned ? sgpu_bench_new_pinned(b->bench, b->room, ends[i], error) :
+					      bench_new_pages(b->bench, b->room, BENCH_PAGES_ANY, -1, ends[i], error);
 	}
-	return sgpu_bench_measure(b->bench, &point, variants, count, error);
+	if (rc == SGPU_OK) {
+		sgpu_bench_fill(memories->in, b->room, SEED);
+	}
+	return rc;
 }
 
-/* ---- the case ---- */
 /* What cannot be registered is waived. */
-static bool has_registered(struct bandwidth *b)
+static int make(struct bandwidth *b, struct sgpu_error *error)
 {
 	struct sgpu_bench *bench = b->bench;
-
-	return sgpu_bench_register(bench, b->registered.in, b->room, NULL) == SGPU_OK &&
-	       sgpu_bench_register(bench, b->registered.out, b->room, NULL) == SGPU_OK;
-}
-
-static int allocate(struct bandwidth *b, struct sgpu_error *error)
-{
-	struct sgpu_bench *bench = b->bench;
-	struct memories *const mapped[] = { &b->pageable, &b->registered };
 	int rc = sgpu_bench_new_device_memory(bench, b->room, &b->to, error);
 
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, b->room, &b->from, error);
-	rc = rc ? rc : sgpu_bench_new_pinned(bench, b->room, &b->pinned.in, error);
-	rc = rc ? rc : sgpu_bench_new_pinned(bench, b->room, &b->pinned.out, error);
-	for (int i = 0; rc == SGPU_OK && i < (bench->info.registers ? 2 : 1); i++) {
-		rc = bench_new_pages(bench, b->room, BENCH_PAGES_ANY, -1, &mapped[i]->in, error);
-		rc = rc ? rc : bench_new_pages(bench, b->room, BENCH_PAGES_ANY, -1, &mapped[i]->out, error);
-		if (rc == SGPU_OK) {
-			sgpu_bench_fill(mapped[i]->in, b->room, SEED);
-		}
-	}
-	b->is_registered = rc == SGPU_OK && bench->info.registers && has_registered(b);
-	return rc;
+	rc = rc ? rc : make_memories(b, &b->pinned, error);
+	rc = rc ? rc : make_memories(b, &b->pageable, error);
+	rc = rc || !bench->info.registers ? rc : make_memories(b, &b->registered, error);
+	b->is_registered = rc == SGPU_OK && bench->info.registers &&
+			   sgpu_bench_register(bench, b->registered.in, b->room, NULL) == SGPU_OK &&
+			   sgpu_bench_register(bench, b->registered.out, b->room, NULL) == SGPU_OK;
+	return rc ? rc : bench_to_device(b->streams[H2D], b->from, b->pinned.in, b->room, error);
 }
 
-static int open_bandwidth(struct bandwidth *b, struct sgpu_error *error)
+/* As many copies as are enough to tell the rate, or one where there is no memory for them. */
+static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
-	struct sgpu_bench *bench = b->bench;
-	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	int count = sgpu_bench_sizes(bench, SIZE_LEAST, SIZE_LARGEST, sizes), rc;
+	struct bandwidth *b = argument;
+	const uint64_t copies = SAMPLE / size < 1 ? 1 : SAMPLE / size > COPIES_MAX ? COPIES_MAX : SAMPLE / size;
+	int rc;
 
-	while (count > 0 && sgpu_bench_fits(bench, 6 * sizes[count - 1], 2 * sizes[count - 1], error) != SGPU_OK) {
-		count--;
-	}
-	if (count == 0) {
-		return SGPU_OK;
-	}
-	b->room = sizes[count - 1];
-	if (b->room < SAMPLE && sgpu_bench_fits(bench, 6 * SAMPLE, 2 * SAMPLE, error) == SGPU_OK) {
-		b->room = SAMPLE;
-	}
-	rc = sgpu_bench_new_stream(bench, bench->device, &b->streams[H2D], error);
-	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &b->streams[D2H], error);
-	rc = rc ? rc : allocate(b, error);
-	if (rc == SGPU_OK) {
-		sgpu_bench_fill(b->pinned.in, b->room, SEED);
-		rc = bench_to_device(b->streams[H2D], b->from, b->pinned.in, b->room, error);
+	b->size = size;
+	b->copies = sgpu_bench_fits(b->bench, MEMORIES * size * copies, 2 * size * copies, NULL) == SGPU_OK ? (int)copies : 1;
+	b->room = size * (uint64_t)b->copies;
+	rc = make(b, error);
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(directions); i++) {
+		rc = measure_direction(b, &directions[i], error);
 	}
 	return rc;
 }
@@ -264,24 +221,11 @@ static int open_bandwidth(struct bandwidth *b, struct sgpu_error *error)
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct bandwidth b = { .bench = bench };
-	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	int count = sgpu_bench_sizes(bench, SIZE_LEAST, SIZE_LARGEST, sizes), rc = open_bandwidth(&b, error);
+	int rc = sgpu_bench_new_stream(bench, bench->device, &b.streams[H2D], error);
 
-	for (int direction = H2D; direction < DIRECTIONS; direction++) {
-		for (int i = 0; rc == SGPU_OK && i < count; i++) {
-			const struct sgpu_bench_point point = {
-				.parameters = { { "direction", direction_names[direction], 0 },
-						{ "size_bytes", NULL, sizes[i] } },
-			};
-
-			if (sizes[i] > b.room) {
-				sgpu_bench_waive(bench, &point, NULL, "not enough memory");
-			} else {
-				rc = measure(&b, (enum direction)direction, sizes[i], direction == H2D && i == 0, error);
-			}
-		}
-	}
-	return rc;
+	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &b.streams[D2H], error);
+	return rc ? rc : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ MEMORIES, 2, 0 }, measure_size, &b,
+				     error);
 }
 
 const struct sgpu_bench_case case_bandwidth = {

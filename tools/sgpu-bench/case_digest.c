@@ -51,7 +51,7 @@ static int run_side(void *argument, uint64_t *ns, struct sgpu_error *error)
 		rc = sgpu_bench_enqueue(s->bench, &s->stream, 1, enqueue, s, error);
 	} else {
 		rc = enqueue(s, error);
-		rc = rc == SGPU_OK ? sgpu_stream_sync(s->stream, error) : rc;
+		rc = rc ? rc : sgpu_stream_sync(s->stream, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_bench_tasks(&s->task, 1, error);
@@ -101,10 +101,11 @@ static int measure_sides(struct side sides[2], int count, struct sgpu_error *err
 }
 
 /* What a GPU computes is compared with what the CPU device does. */
-static int run_size(struct sgpu_bench *bench, bool pages, uint64_t size, struct sgpu_error *error)
+static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
-	struct side sides[] = { { .bench = bench, .device = bench->device, .pages = pages, .size = size },
-				{ .bench = bench, .pages = pages, .size = size } };
+	const struct side *like = argument;
+	struct sgpu_bench *bench = like->bench;
+	struct side sides[] = { *like, *like };
 	const int count = strcmp(bench->info.selector, "cpu") == 0 ? 1 : 2;
 	void *pattern = NULL;
 	int rc = sgpu_bench_new_pinned(bench, size, &pattern, error);
@@ -114,29 +115,27 @@ static int run_size(struct sgpu_bench *bench, bool pages, uint64_t size, struct 
 		rc = count == 2 ? bench_new_device(bench, "cpu", &sides[1].device, error) : SGPU_OK;
 	}
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		sides[i].size = size;
 		rc = make_side(&sides[i], pattern, error);
 	}
 	return rc ? rc : measure_sides(sides, count, error);
 }
 
-static int digest_size(void *argument, uint64_t size, struct sgpu_error *error)
+static int run_sizes(struct sgpu_bench *bench, bool pages, struct sgpu_error *error)
 {
-	return run_size(argument, false, size, error);
-}
+	struct side like = { .bench = bench, .device = bench->device, .pages = pages };
 
-static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
-{
-	return run_size(argument, true, size, error);
+	return bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 2, 1, 0 }, measure_size, &like, error);
 }
 
 static int run_digests(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	return bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 2, 1, 0 }, digest_size, bench, error);
+	return run_sizes(bench, false, error);
 }
 
 static int run_measures(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	return bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 2, 1, 0 }, measure_size, bench, error);
+	return run_sizes(bench, true, error);
 }
 
 const struct sgpu_bench_case case_digest = {

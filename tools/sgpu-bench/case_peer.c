@@ -2,16 +2,10 @@
  *
  * peer: copies from the device to a second one, plain and sealed, by each way that ciphertext can take, in one run. Times
  * are the host's, from the call to its end.
- *
- * What sealed copies take of the multiprocessors is told on standard error. A kernel that seals or opens has one block
- * a multiprocessor, and a block takes all threads of one; so while it runs it has min(chunks, multiprocessors) of them.
- * The share is that part, times the time that sealing (or opening) all of the data takes by itself, over the time of
- * the copy.
  */
 #include <string.h>
 
 #include "cases.h"
-#include "cli.h"
 #include "made.h"
 #include "memory.h"
 
@@ -27,7 +21,6 @@ struct state;
 struct way {
 	struct state *state;
 	struct sgpu_peer *peer;
-	uint64_t best_ns;                        /* of the size that is measured */
 };
 
 struct state {
@@ -40,7 +33,7 @@ struct state {
 	void *host;
 	struct sgpu_device_key *seal_key, *open_key;
 	uint64_t size;
-	struct way ways[PATHS], seal, open;
+	struct way ways[PATHS], none;
 };
 
 BENCH_ENDING(end_peer, struct sgpu_peer, sgpu_peer_close)
@@ -65,131 +58,69 @@ static int prepare(void *argument, struct sgpu_error *error)
 static int verify(void *argument, struct sgpu_error *error)
 {
 	const struct state *s = ((struct way *)argument)->state;
-	int rc;
 
-	bench_spoil(s->host, s->size);
-	rc = bench_from_device(s->in, s->host, s->to, s->size, error);
-	return rc == SGPU_OK ? bench_verify(s->host, s->size, SEED, error) : rc;
+	return bench_verify_device(s->in, s->to, s->size, SEED, s->host, error);
 }
 
 /* ---- what is timed ---- */
-static void note_time(struct way *way, uint64_t begin)
+static int copy(const struct state *s, sgpu_devptr to, sgpu_devptr from, uint64_t size, struct sgpu_error *error)
 {
-	const uint64_t ns = sgpu_now_ns() - begin;
+	struct sgpu_task task = { 0 };
+	const int rc = sgpu_shared_copy(s->out, to, from, size, &task);
 
-	way->best_ns = way->best_ns == 0 || ns < way->best_ns ? ns : way->best_ns;
+	return bench_finish(s->out, rc, &task, 1, "copy to the second device", error);
 }
 
-static int copy_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int copy_plain(void *argument, struct sgpu_error *error)
+{
+	const struct state *s = ((struct way *)argument)->state;
+
+	return copy(s, s->to, s->from, s->size, error);
+}
+
+static int copy_sealed(void *argument, struct sgpu_error *error)
+{
+	const struct way *way = argument;
+
+	return sgpu_peer_copy(way->peer, way->state->to, way->state->from, way->state->size, error);
+}
+
+static int seal_alone(void *argument, struct sgpu_error *error)
 {
 	const struct state *s = ((struct way *)argument)->state;
 	struct sgpu_task task = { 0 };
+	const int rc = sgpu_device_seal_chunks(s->out, s->seal_key, 0, false, s->from, s->size, s->sealed, &task);
 
-	(void)ns;
-	return bench_finish(s->out, sgpu_shared_copy(s->out, s->to, s->from, s->size, &task), &task, 1,
-			    "copy to the second device", error);
+	return bench_finish(s->out, rc, &task, 1, "seal", error);
 }
 
-static int copy_sealed(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int open_alone(void *argument, struct sgpu_error *error)
 {
-	struct way *way = argument;
-	const uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_peer_copy(way->peer, way->state->to, way->state->from, way->state->size, error);
-
-	(void)ns;
-	note_time(way, begin);
-	return rc;
-}
-
-static int seal_alone(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	struct way *way = argument;
-	const struct state *s = way->state;
-	const uint64_t begin = sgpu_now_ns();
+	const struct state *s = ((struct way *)argument)->state;
 	struct sgpu_task task = { 0 };
-	int rc = sgpu_device_seal_chunks(s->out, s->seal_key, 0, false, s->from, s->size, s->sealed, &task);
+	const int rc = sgpu_device_open_chunks(s->in, s->open_key, 0, false, s->arrived, sealed_size(s->size), s->to, &task);
 
-	(void)ns;
-	rc = bench_finish(s->out, rc, &task, 1, "seal", error);
-	note_time(way, begin);
-	return rc;
-}
-
-static int open_alone(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	struct way *way = argument;
-	const struct state *s = way->state;
-	const uint64_t begin = sgpu_now_ns();
-	struct sgpu_task task = { 0 };
-	int rc = sgpu_device_open_chunks(s->in, s->open_key, 0, false, s->arrived, sealed_size(s->size), s->to, &task);
-
-	(void)ns;
-	rc = bench_finish(s->in, rc, &task, 1, "open", error);
-	note_time(way, begin);
-	return rc;
+	return bench_finish(s->in, rc, &task, 1, "open", error);
 }
 
 /* ---- points ---- */
-static double part_of(const struct state *s, const struct sgpu_device_info *info, const struct way *alone,
-		      const struct way *way)
-{
-	const uint64_t chunks = s->size / SGPU_CHUNK;
-	const double blocks = chunks < info->compute_units ? (double)chunks / info->compute_units : 1;
-	const double time = way->best_ns ? (double)alone->best_ns / (double)way->best_ns : 0;
-
-	return 100 * blocks * (time < 1 ? time : 1);
-}
-
-static void say_shares(const struct state *s)
-{
-	for (int i = 0; i < PATHS && s->info.opens_on_device; i++) {
-		if (s->ways[i].peer) {
-			cli_note("peer: %llu MiB, %s: %.1f GB/s; "
-				 "sealing takes %.0f %% of %u multiprocessors, opening %.0f %% of %u",
-				 (unsigned long long)(s->size / MIB), sgpu_peer_path_name(paths[i]),
-				 (double)s->size / (double)s->ways[i].best_ns,
-				 part_of(s, &s->bench->info, &s->seal, &s->ways[i]), s->bench->info.compute_units,
-				 part_of(s, &s->info, &s->open, &s->ways[i]), s->info.compute_units);
-		}
-	}
-}
-
-/* What opening alone opens. */
-static int send_sealed(struct state *s, struct sgpu_error *error)
-{
-	struct sgpu_task task = { 0 };
-	uint64_t ns;
-	int rc = seal_alone(&s->seal, &ns, error);
-
-	return rc ? rc : bench_finish(s->out, sgpu_shared_copy(s->out, s->arrived, s->sealed, sealed_size(s->size), &task),
-				      &task, 1, "copy to the second device", error);
-}
-
 static int measure(struct state *s, struct sgpu_error *error)
 {
-	struct sgpu_bench_variant variants[3 + PATHS] = { { .name = "plain", .prepare = prepare, .run = copy_plain,
-							    .verify = verify, .argument = &s->seal } };
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } }, .bytes = s->size };
-	int count = 1, rc;
+	struct sgpu_bench_variant variants[PATHS + 3] = {
+		{ .name = "plain", .prepare = prepare, .work = copy_plain, .verify = verify, .argument = &s->none },
+		[PATHS + 1] = { .name = "seal alone", .work = seal_alone, .argument = &s->none },
+		{ .name = "open alone", .prepare = prepare, .work = open_alone, .verify = verify, .argument = &s->none },
+	};
+	int rc = seal_alone(&s->none, error);
 
 	for (int i = 0; i < PATHS; i++) {
-		s->ways[i].best_ns = 0;
-		if (s->ways[i].peer) {
-			variants[count++] = (struct sgpu_bench_variant){
-				.name = sgpu_peer_path_name(paths[i]), .prepare = prepare, .run = copy_sealed, .verify = verify,
-				.argument = &s->ways[i] };
-		}
+		variants[1 + i] = (struct sgpu_bench_variant){ .name = sgpu_peer_path_name(paths[i]), .prepare = prepare,
+							       .work = copy_sealed, .verify = verify,
+							       .argument = &s->ways[i] };
 	}
-	variants[count++] = (struct sgpu_bench_variant){ .name = "seal alone", .run = seal_alone, .argument = &s->seal };
-	variants[count++] = (struct sgpu_bench_variant){ .name = "open alone", .prepare = prepare, .run = open_alone,
-							 .verify = verify, .argument = &s->open };
-	s->seal.best_ns = s->open.best_ns = 0;
-	rc = send_sealed(s, error);
-	rc = rc ? rc : sgpu_bench_measure(s->bench, &point, variants, count, error);
-	if (rc == SGPU_OK) {
-		say_shares(s);
-	}
-	return rc;
+	rc = rc ? rc : copy(s, s->arrived, s->sealed, sealed_size(s->size), error); /* what opening alone opens */
+	return rc ? rc : sgpu_bench_measure(s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
 /* run: 0 for the library's choice. */
@@ -215,9 +146,9 @@ static int measure_runs(struct state *s, struct sgpu_error *error)
 		};
 		struct way stored = { 0 }, copied = { 0 };
 		const struct sgpu_bench_variant variants[] = {
-			{ .name = "plain", .prepare = prepare, .run = copy_plain, .verify = verify, .argument = &stored },
-			{ .name = "stored", .prepare = prepare, .run = copy_sealed, .verify = verify, .argument = &stored },
-			{ .name = "copied", .prepare = prepare, .run = copy_sealed, .verify = verify, .argument = &copied },
+			{ .name = "plain", .prepare = prepare, .work = copy_plain, .verify = verify, .argument = &stored },
+			{ .name = "stored", .prepare = prepare, .work = copy_sealed, .verify = verify, .argument = &stored },
+			{ .name = "copied", .prepare = prepare, .work = copy_sealed, .verify = verify, .argument = &copied },
 		};
 		const size_t mark = sgpu_bench_mark(s->bench);
 
@@ -296,7 +227,7 @@ static int open_all(struct state *s, struct sgpu_error *error)
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct state s = { .bench = bench, .seal.state = &s, .open.state = &s };
+	struct state s = { .bench = bench, .none.state = &s };
 	const int count = bench->options.quick ? 1 : SGPU_ARRAY_LENGTH(sizes);
 	const int rc = open_all(&s, error);
 

@@ -36,6 +36,11 @@ struct copy {
 BENCH_ENDING(end_engine, struct sgpu_engine, sgpu_engine_free)
 BENCH_ENDING(end_live_key, struct sgpu_live_key, sgpu_live_key_free)
 
+static int outcome(int rc, const struct sgpu_transfer_result *result, struct sgpu_error *error)
+{
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", result->error.text);
+}
+
 /* ---- up ---- */
 static int prepare_up(void *argument, struct sgpu_error *error)
 {
@@ -47,25 +52,18 @@ static int prepare_up(void *argument, struct sgpu_error *error)
 static int verify_up(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
-	int rc = bench_from_device(c->stream, c->host.result, c->device, c->size, error);
 
-	return rc == SGPU_OK ? bench_verify(c->host.result, c->size, SEED, error) : rc;
+	return bench_verify_device(c->stream, c->device, c->size, SEED, c->host.result, error);
 }
 
-static int outcome(int rc, const struct sgpu_transfer_result *result, struct sgpu_error *error)
-{
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", result->error.text);
-}
-
-static int up_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int up_plain(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 
-	(void)ns;
 	return bench_to_device(c->stream, c->device, c->host.plain, c->size, error);
 }
 
-static int up_at_rest(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int up_at_rest(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 	struct sgpu_transfer_result result;
@@ -73,19 +71,16 @@ static int up_at_rest(void *argument, uint64_t *ns, struct sgpu_error *error)
 		.direction = SGPU_TRANSFER_IN, .key = c->host.key, .last = true, .memory = c->device,
 		.size = c->host.sealed_size, .source = sgpu_source_from_memory(c->host.sealed, true),
 	};
-	int rc = sgpu_transfer_sync(c->engine, &request, &result);
 
-	(void)ns;
-	return outcome(rc, &result, error);
+	return outcome(sgpu_transfer_sync(c->engine, &request, &result), &result, error);
 }
 
-static int up_live(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int up_live(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 	struct sgpu_transfer_result result;
-	int rc = sgpu_live_in_stages(c->engine, c->live, c->last, c->memory, c->size, c->device, &result);
+	const int rc = sgpu_live_in_stages(c->engine, c->live, c->last, c->memory, c->size, c->device, &result);
 
-	(void)ns;
 	return outcome(rc, &result, error);
 }
 
@@ -100,11 +95,10 @@ static int prepare_down(void *argument, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static int down_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int down_plain(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 
-	(void)ns;
 	return bench_from_device(c->stream, c->host.result, c->device, c->size, error);
 }
 
@@ -115,45 +109,12 @@ static int verify_down_plain(void *argument, struct sgpu_error *error)
 	return bench_verify(c->host.result, c->size, SEED, error);
 }
 
-static int down_at_rest(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	struct copy *c = argument;
-	struct sgpu_transfer_request request = {
-		.direction = SGPU_TRANSFER_OUT, .key = c->host.key, .last = true, .memory = c->device, .size = c->size,
-		.sink = sgpu_sink_to_memory(c->host.result, true),
-	};
-	struct sgpu_transfer_result result;
-	int rc;
-
-	(void)ns;
-	request.first = c->first = c->next;
-	c->next += c->size / SGPU_CHUNK + 1;
-	rc = sgpu_transfer_sync(c->engine, &request, &result);
-	return outcome(rc, &result, error);
-}
-
-static int verify_down_at_rest(void *argument, struct sgpu_error *error)
-{
-	struct copy *c = argument;
-	uint64_t bad = 0;
-	int rc = sgpu_open_chunks(c->host.aead, &c->host.keys, c->first, true, c->host.result, c->host.sealed_size,
-				  c->memory_result, &bad);
-
-	if (rc != SGPU_OK) {
-		return sgpu_fail(error, rc, "what the device sealed does not open at chunk %llu",
-				 (unsigned long long)bad);
-	}
-	return bench_verify(c->memory_result, c->size, SEED, error);
-}
-
-static int down_live(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int down_live(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 	struct sgpu_transfer_result result;
-	int rc = sgpu_live_out(c->engine, c->live, c->device, c->size, c->memory_result, &result);
 
-	(void)ns;
-	return outcome(rc, &result, error);
+	return outcome(sgpu_live_out(c->engine, c->live, c->device, c->size, c->memory_result, &result), &result, error);
 }
 
 static int verify_down_live(void *argument, struct sgpu_error *error)
@@ -163,55 +124,76 @@ static int verify_down_live(void *argument, struct sgpu_error *error)
 	return bench_verify(c->memory_result, c->size, SEED, error);
 }
 
-/* ---- points ---- */
-static struct sgpu_bench_point point_of(const struct copy *c, const char *direction)
+static int down_at_rest(void *argument, struct sgpu_error *error)
 {
-	return (struct sgpu_bench_point){
+	struct copy *c = argument;
+	struct sgpu_transfer_result result;
+	const struct sgpu_transfer_request request = {
+		.direction = SGPU_TRANSFER_OUT, .key = c->host.key, .first = c->next, .last = true, .memory = c->device,
+		.size = c->size, .sink = sgpu_sink_to_memory(c->host.result, true),
+	};
+
+	c->first = c->next;
+	c->next += c->size / SGPU_CHUNK + 1;
+	return outcome(sgpu_transfer_sync(c->engine, &request, &result), &result, error);
+}
+
+static int verify_down_at_rest(void *argument, struct sgpu_error *error)
+{
+	struct copy *c = argument;
+	uint64_t bad = 0;
+	int rc = sgpu_open_chunks(c->host.aead, &c->host.keys, c->first, true, c->host.result, c->host.sealed_size,
+				  c->memory_result, &bad);
+
+	return rc == SGPU_OK ? verify_down_live(c, error) :
+	       sgpu_fail(error, rc, "what the device sealed does not open at chunk %llu", (unsigned long long)bad);
+}
+
+/* ---- points ---- */
+static int measure_direction(struct copy *c, const char *direction, const struct sgpu_bench_variant *variants, int count,
+			     struct sgpu_error *error)
+{
+	const struct sgpu_bench_point point = {
 		.parameters = { { "direction", direction, 0 }, { "size_bytes", NULL, c->size } }, .bytes = c->size,
 	};
+
+	return sgpu_bench_measure(c->bench, &point, variants, count, error);
 }
 
-static int measure_up(struct copy *c, struct sgpu_error *error)
+static int measure_both(struct copy *c, struct sgpu_error *error)
 {
-	const struct sgpu_bench_point point = point_of(c, "up");
-	const struct sgpu_bench_variant variants[] = {
-		{ "plain", prepare_up, NULL, up_plain, verify_up, c, 0, NULL, NULL },
-		{ "at rest", prepare_up, NULL, up_at_rest, verify_up, c, 0, NULL, NULL },
-		{ "live", prepare_up, NULL, up_live, verify_up, c, c->size == 64 * MIB ? 5.4 : 0, nvidia_cc, NULL },
+	const bool published = c->size == 64 * MIB;
+	const struct sgpu_bench_variant up[] = {
+		{ "plain", prepare_up, up_plain, NULL, verify_up, c, 0, NULL, NULL },
+		{ "at rest", prepare_up, up_at_rest, NULL, verify_up, c, 0, NULL, NULL },
+		{ "live", prepare_up, up_live, NULL, verify_up, c, published ? 5.4 : 0, nvidia_cc, NULL },
+	}, down[] = {
+		{ "plain", prepare_down, down_plain, NULL, verify_down_plain, c, 0, NULL, NULL },
+		{ "at rest", prepare_down, down_at_rest, NULL, verify_down_at_rest, c, 0, NULL, NULL },
+		{ "live", prepare_down, down_live, NULL, verify_down_live, c, published ? 5.2 : 0, nvidia_cc, NULL },
 	};
+	int rc = measure_direction(c, "up", up, SGPU_ARRAY_LENGTH(up), error);
 
-	return sgpu_bench_measure(c->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
-}
-
-static int measure_down(struct copy *c, struct sgpu_error *error)
-{
-	const struct sgpu_bench_point point = point_of(c, "down");
-	const struct sgpu_bench_variant variants[] = {
-		{ "plain", prepare_down, NULL, down_plain, verify_down_plain, c, 0, NULL, NULL },
-		{ "at rest", prepare_down, NULL, down_at_rest, verify_down_at_rest, c, 0, NULL, NULL },
-		{ "live", prepare_down, NULL, down_live, verify_down_live, c, c->size == 64 * MIB ? 5.2 : 0, nvidia_cc, NULL },
-	};
-
-	return sgpu_bench_measure(c->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+	rc = rc ? rc : up_plain(c, error);
+	return rc ? rc : measure_direction(c, "down", down, SGPU_ARRAY_LENGTH(down), error);
 }
 
 /* That of Graviton's paper (table 2): each variant does all that the one before does, and one thing more. */
 static int measure_breakdown(struct copy *c, struct sgpu_error *error)
 {
-	const struct sgpu_bench_point point = point_of(c, "breakdown");
 	struct copy staged = *c, encrypted = *c, authenticated = *c;
 	const struct sgpu_bench_variant variants[] = {
-		{ "base", prepare_up, NULL, up_plain, verify_up, c, 0, NULL, NULL },
-		{ "+ staging", prepare_up, NULL, up_live, verify_up, &staged, 0, NULL, NULL },
-		{ "+ AES on CPU", prepare_up, NULL, up_live, NULL, &encrypted, 0, NULL, NULL },
-		{ "+ tags on CPU", prepare_up, NULL, up_live, NULL, &authenticated, 0, NULL, NULL },
-		{ "+ opening on GPU", prepare_up, NULL, up_live, verify_up, c, 0, NULL, NULL },
+		{ "base", prepare_up, up_plain, NULL, verify_up, c, 0, NULL, NULL },
+		{ "+ staging", prepare_up, up_live, NULL, verify_up, &staged, 0, NULL, NULL },
+		{ "+ AES on CPU", prepare_up, up_live, NULL, NULL, &encrypted, 0, NULL, NULL },
+		{ "+ tags on CPU", prepare_up, up_live, NULL, NULL, &authenticated, 0, NULL, NULL },
+		{ "+ opening on GPU", prepare_up, up_live, NULL, verify_up, c, 0, NULL, NULL },
 	};
 
 	staged.last = SGPU_TRANSFER_STAGE;
 	encrypted.last = SGPU_TRANSFER_ENCRYPT;
 	authenticated.last = SGPU_TRANSFER_AUTHENTICATE;
-	return sgpu_bench_measure(c->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+	return measure_direction(c, "breakdown", variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
 /* A fresh key for every size: the last chunk of one is a whole one of the next. */
@@ -237,9 +219,7 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	int rc = make(c, size, error);
 
 	if (rc == SGPU_OK && size >= 4 * MIB) { /* smaller copies are in the case session */
-		rc = measure_up(c, error);
-		rc = rc ? rc : bench_to_device(c->stream, c->device, c->host.plain, size, error);
-		rc = rc ? rc : measure_down(c, error);
+		rc = measure_both(c, error);
 	}
 	return rc == SGPU_OK && size <= 64 * MIB ? measure_breakdown(c, error) : rc;
 }
