@@ -11,21 +11,17 @@ struct app {
 	const char *name;
 	int batches;             /* of a sample */
 	uint64_t batch_bytes;
-	/* Makes and finishes the job of a side that has none, and says how its response is checked. */
-	int (*make)(const struct app *app, struct job_side *side, bool sealed, bool staged, struct sgpu_error *error);
-	/* Measures more on a device that stays open; or NULL. */
-	int (*more)(struct sgpu_bench *bench, const struct app *app, const struct job_place *place, bool staged,
-		    struct sgpu_error *error);
-	void *data;              /* of the application */
+	/* Adds segments and operations to a job. */
+	void (*add)(const struct app *app, struct job *job);
+	/* Makes the same as bare calls; or NULL. */
+	int (*new_bare)(const struct app *app, struct sgpu_bench *bench, struct bare **bare, struct sgpu_error *error);
+	/* As in struct job_side. */
+	int (*check)(const struct job_side *side, const void *results, uint64_t size, struct sgpu_error *error);
+	void *data;              /* of the application, and of its sides */
 };
 
-const char *app_payloads_text(bool staged);
-/* Sealed next to unsealed, with each way to have a device and to bring payloads. */
-SGPU_MUST_CHECK int app_measure(struct sgpu_bench *bench, const struct job_place *place, const struct app *app,
-				struct sgpu_error *error);
-
-/* The applications. */
-SGPU_MUST_CHECK int app_black_scholes(struct sgpu_bench *bench, const struct job_place *place, struct sgpu_error *error);
-SGPU_MUST_CHECK int app_fashion_knn(struct sgpu_bench *bench, const struct job_place *place, struct sgpu_error *error);
+/* Each application fills in what it is, with data that are kept until the case ends. */
+SGPU_MUST_CHECK int app_black_scholes(struct sgpu_bench *bench, struct app *app, struct sgpu_error *error);
+SGPU_MUST_CHECK int app_fashion_knn(struct sgpu_bench *bench, struct app *app, struct sgpu_error *error);
 
 #endif

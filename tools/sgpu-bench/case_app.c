@@ -6,62 +6,96 @@
 #include "app.h"
 #include "cases.h"
 
-const char *app_payloads_text(bool staged)
-{
-	return staged ? "staged" : "inline";
-}
+/* A way to have a device and to bring payloads. What Graviton compares is the application with its whole protection, and
+ * without any: next to bare calls, one batch after the other, and several at once, which a runner that stays is for. */
+struct way {
+	bool opens, staged;
+	int at_once;             /* batches; 0: not next to bare calls */
+};
+static const struct way ways[] = { { false, false, 0 }, { false, false, 1 }, { false, true, 0 }, { false, true, 1 },
+				   { false, true, JOB_AT_ONCE_MAX }, { true, false, 0 } };
 
-static int measure_way(struct sgpu_bench *bench, const struct job_place *place, const struct app *app, bool opens,
-		       bool staged, struct sgpu_error *error)
-{
-	const struct job_place plain = { .plain = place->plain };
-	struct job_side unsealed = { .bench = bench, .place = place, .batches = app->batches, .opens = opens };
-	struct job_side sealed = unsealed, bare; /* bare: what is not the context's */
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "unsealed", .run = job_side_run, .verify = job_side_verify, .argument = &unsealed },
-		{ .name = "sealed", .run = job_side_run, .verify = job_side_verify, .argument = &sealed },
-		{ .name = "sealed, no context", .run = job_side_run, .verify = job_side_verify, .argument = &bare },
-	};
-	const struct sgpu_bench_point point = {
-		.parameters = { { "app", app->name, 0 }, { "device", job_device_text(opens), 0 },
-				{ "payloads", app_payloads_text(staged), 0 },
-				{ "batches", NULL, (uint64_t)app->batches }, { "batch_bytes", NULL, app->batch_bytes } },
-		.bytes = (uint64_t)app->batches * app->batch_bytes, .operations = (uint64_t)app->batches,
-		.bytes_formula = "batches * batch_bytes",
-	};
-	int rc = app->make(app, &unsealed, false, staged, error);
+/* A side for each: unsealed, sealed, sealed without the context, and bare calls. */
+enum { UNSEALED, SEALED, NO_CONTEXT, BARE, SIDES };
 
-	rc = rc ? rc : app->make(app, &sealed, true, staged, error);
-	bare = sealed;
-	bare.place = &plain;
-	return rc ? rc : sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
-}
-
-int app_measure(struct sgpu_bench *bench, const struct job_place *place, const struct app *app, struct sgpu_error *error)
+static int make_jobs(struct sgpu_bench *bench, const struct app *app, const struct way *way,
+		     struct job_side sides[SIDES], struct sgpu_error *error)
 {
-	static const struct {
-		bool opens, staged;
-	} ways[] = { { false, false }, { false, true }, { true, false } };
-	const size_t mark = sgpu_bench_mark(bench);
 	int rc = SGPU_OK;
 
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(ways); i++) {
-		rc = measure_way(bench, place, app, ways[i].opens, ways[i].staged, error);
-		sgpu_bench_release(bench, mark);
-		if (rc == SGPU_OK && app->more && !ways[i].opens) {
-			rc = app->more(bench, app, place, ways[i].staged, error);
+	for (int i = 0; rc == SGPU_OK && i < sides[0].at_once; i++) {
+		for (int sealed = UNSEALED; rc == SGPU_OK && sealed <= SEALED; sealed++) {
+			struct job **job = &sides[sealed].jobs[i];
+
+			rc = job_new(bench, sealed, job, error);
+			if (rc == SGPU_OK) {
+				(*job)->staged = way->staged;
+				app->add(app, *job);
+				rc = job_finish(*job, error);
+			}
+		}
+		sides[NO_CONTEXT].jobs[i] = sides[SEALED].jobs[i];
+		if (rc == SGPU_OK && way->at_once) {
+			rc = app->new_bare(app, bench, &sides[BARE].bare[i], error);
 		}
 	}
 	return rc;
 }
 
+static int measure_way(struct sgpu_bench *bench, const struct job_place *place, const struct app *app,
+		       const struct way *way, struct sgpu_error *error)
+{
+	const struct job_place bare_place = { .plain = place->plain };
+	struct job_side sides[SIDES];
+	const struct sgpu_bench_variant alone[] = { job_variant("unsealed", &sides[UNSEALED]),
+						    job_variant("sealed", &sides[SEALED]),
+						    job_variant("sealed, no context", &sides[NO_CONTEXT]) };
+	const struct sgpu_bench_variant against[] = { job_variant("bare calls", &sides[BARE]), alone[0], alone[1] };
+	const uint64_t batches = (uint64_t)app->batches;
+	struct sgpu_bench_point point = {
+		.parameters = { { "app", app->name, 0 }, { "device", job_device_text(way->opens), 0 },
+				{ "payloads", way->staged ? "staged" : "inline", 0 }, { "batches", NULL, batches },
+				{ "batch_bytes", NULL, app->batch_bytes } },
+		.bytes = batches * app->batch_bytes, .operations = batches, .bytes_formula = "batches * batch_bytes",
+	};
+	int rc;
+
+	if (way->at_once) {
+		point.parameters[5] = (struct sgpu_bench_parameter){ "against", "bare calls", 0 };
+		point.parameters[6] = (struct sgpu_bench_parameter){ "at_once", NULL, (uint64_t)way->at_once };
+	}
+	for (int i = 0; i < SIDES; i++) {
+		sides[i] = (struct job_side){ .bench = bench, .place = i == NO_CONTEXT ? &bare_place : place,
+					      .opens = way->opens, .batches = app->batches,
+					      .at_once = way->at_once ? way->at_once : 1, .check = app->check,
+					      .data = app->data };
+	}
+	rc = make_jobs(bench, app, way, sides, error);
+	return rc ? rc : sgpu_bench_measure(bench, &point, way->at_once ? against : alone, 3, error);
+}
+
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
+	static int (*const apps[])(struct sgpu_bench *bench, struct app *app, struct sgpu_error *error) = {
+		app_black_scholes, app_fashion_knn,
+	};
 	struct job_place *place = NULL;
-	int rc = job_new_place(bench, &place, error);
+	int rc = job_new_place(bench, bench->device, true, &place, error);
 
-	rc = rc ? rc : app_black_scholes(bench, place, error);
-	return rc ? rc : app_fashion_knn(bench, place, error);
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(apps); i++) {
+		struct app app;
+
+		rc = apps[i](bench, &app, error);
+		for (size_t w = 0; rc == SGPU_OK && w < SGPU_ARRAY_LENGTH(ways); w++) {
+			const size_t mark = sgpu_bench_mark(bench);
+
+			if (!ways[w].at_once || app.new_bare) {
+				rc = measure_way(bench, place, &app, &ways[w], error);
+			}
+			sgpu_bench_release(bench, mark);
+		}
+	}
+	return rc;
 }
 
 const struct sgpu_bench_case case_app = {

@@ -20,26 +20,24 @@ struct text {
 	bool good;
 };
 
-static int parse(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int parse(void *argument, struct sgpu_error *error)
 {
 	struct text *t = argument;
 	json_t *value = NULL;
 	int rc = sgpu_json_parse_most(t->text, t->size, SIZE_MAX, &value, NULL, NULL, error);
 
-	(void)ns;
 	t->good = json_array_size(json_object_get(value, "segments")) == SEGMENTS;
 	json_decref(value);
 	return rc;
 }
 
-static int check(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int check(void *argument, struct sgpu_error *error)
 {
 	struct text *t = argument;
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
 	int rc = sgpu_ops_load_manifest(t->text, t->size, "bench", &manifest, &diagnostics, error);
 
-	(void)ns;
 	t->good = rc == SGPU_OK && manifest->segment_count == SEGMENTS;
 	sgpu_manifest_free(&manifest);
 	sgpu_diagnostics_clear(&diagnostics);
@@ -53,43 +51,25 @@ static int verify(void *argument, struct sgpu_error *error)
 	return t->good ? SGPU_OK : sgpu_fail(error, SGPU_EDIFFERS, "the manifest has not %d segments", SEGMENTS);
 }
 
-/* Independent copies of 1 KiB. */
-static int make_text(struct sgpu_bench *bench, struct text *t, struct sgpu_error *error)
-{
-	const struct job_type type = { "u8", { 1024 } };
-	struct job *job = NULL;
-	char in[16], out[16], operation[16];
-	int rc = job_new(bench, true, &job, error);
-
-	for (int i = 0; rc == SGPU_OK && i < OPERATIONS; i++) {
-		snprintf(in, sizeof(in), "in%d", i);
-		snprintf(out, sizeof(out), "out%d", i);
-		snprintf(operation, sizeof(operation), "OP%d", i);
-		job_input(job, in, type, NULL, 1024);
-		job_output(job, out, type);
-		job_operation(job, operation, "copy", json_pack("{s:s, s:s}", "input", in, "output", out), NULL, NULL);
-	}
-	if (rc == SGPU_OK) {
-		t->text = job_manifest(job);
-		t->size = t->text ? strlen(t->text) : 0;
-		rc = t->text ? SGPU_OK : sgpu_fail_nomem(error);
-	}
-	return rc;
-}
-
 static int measure_check(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct text t = { 0 };
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "JSON read", .run = parse, .verify = verify, .argument = &t },
-		{ .name = "manifest checked", .run = check, .verify = verify, .argument = &t },
+		{ .name = "JSON read", .work = parse, .verify = verify, .argument = &t },
+		{ .name = "manifest checked", .work = check, .verify = verify, .argument = &t },
 	};
 	struct sgpu_bench_point point = { .parameters = { { "segments", NULL, SEGMENTS } },
 					  .bytes_formula = "the manifest's text" };
-	int rc = make_text(bench, &t, error);
+	struct job *job = NULL;
+	int rc = job_new(bench, true, &job, error);
 
-	point.bytes = t.size;
-	rc = rc ? rc : sgpu_bench_measure(bench, &point, variants, 2, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	job_copies(job, OPERATIONS, 1024, NULL);
+	t.text = job_manifest(job);
+	point.bytes = t.size = t.text ? strlen(t.text) : 0;
+	rc = t.text ? sgpu_bench_measure(bench, &point, variants, 2, error) : sgpu_fail_nomem(error);
 	free(t.text);
 	return rc;
 }
@@ -99,70 +79,67 @@ enum { PIXELS = 1 << 18, PICTURE_BYTES = PIXELS * 4 };
 enum { IMAGE, TABLE, OFFSET, COMBINED, BETWEEN, RESULT, PICTURES };
 static const char *const names[PICTURES] = { "image", "table", "offset", "combined", "between", "result" };
 static const bool high[PICTURES] = { [IMAGE] = true, [BETWEEN] = true, [RESULT] = true };
-static const struct job_type picture = { "f32", { PIXELS } };
 
-static const struct {
-	const char *name;
-	int a, b, sum;
-} operations[] = { { "FIRST", TABLE, OFFSET, COMBINED }, { "SECOND", IMAGE, COMBINED, BETWEEN },
-		   { "THIRD", BETWEEN, COMBINED, RESULT } };
+static const struct operation {
+	const char *id;
+	int pictures[3];         /* what is added, and the sum */
+} operations[] = { { "FIRST", { TABLE, OFFSET, COMBINED } }, { "SECOND", { IMAGE, COMBINED, BETWEEN } },
+		   { "THIRD", { BETWEEN, COMBINED, RESULT } } };
 
 struct example {
+	struct sgpu_bench *bench;
 	const struct job_place *place;
-	struct job job;
-	float data[PICTURES][PIXELS];
+	float (*data)[PIXELS];
 };
 
-/* Each segment is HIGH or LOW as the job is when it is added. */
-static void put_input(struct example *e, int i, bool put[PICTURES])
+/* Adds the next operation of a batch, and its pictures. Each segment is HIGH or LOW as the job is when it is added. */
+static void add_operation(const struct example *e, struct job *job, const struct operation *o, bool last,
+			  bool there[PICTURES])
 {
-	e->job.sealed = high[i];
-	if (!put[i]) {
-		job_input(&e->job, names[i], picture, e->data[i], PICTURE_BYTES);
+	const struct job_type type = { "f32", { PIXELS } };
+
+	for (int k = 0; k < 3; k++) {
+		const int p = o->pictures[k];
+
+		job->sealed = high[p];
+		if (!there[p]) {
+			job_segment(job, k < 2 ? JOB_INPUT : last ? JOB_OUTPUT : JOB_BETWEEN, names[p], type, e->data[p]);
+		}
+		there[p] = true;
 	}
-	put[i] = true;
+	job_operation(job, o->id, "vector_add",
+		      json_pack("{s:s, s:s, s:s}", "a", names[o->pictures[0]], "b", names[o->pictures[1]], "output",
+				names[o->pictures[2]]), NULL, NULL);
 }
 
 /* A batch of some of the operations, from the data to the result: prepared by the client, run, and opened by it. */
 static int take_operations(struct example *e, int first, int last, struct sgpu_error *error)
 {
-	bool put[PICTURES] = { false };
-	uint64_t ns;
-	int rc = job_begin(&e->job, true, error), sum = operations[last].sum;
+	const size_t mark = sgpu_bench_mark(e->bench);
+	bool there[PICTURES] = { false };
+	struct job *job = NULL;
+	int rc = job_new(e->bench, true, &job, error);
 
 	for (int i = first; rc == SGPU_OK && i <= last; i++) {
-		put_input(e, operations[i].a, put);
-		put_input(e, operations[i].b, put);
-		put[operations[i].sum] = true;
-		e->job.sealed = high[operations[i].sum];
-		if (i < last) {
-			job_between(&e->job, names[operations[i].sum]);
-		} else {
-			job_output(&e->job, names[sum], picture);
-		}
-		job_operation(&e->job, operations[i].name, "vector_add",
-			      json_pack("{s:s, s:s, s:s}", "a", names[operations[i].a], "b", names[operations[i].b],
-					"output", names[operations[i].sum]), NULL, NULL);
+		add_operation(e, job, &operations[i], i == last, there);
 	}
-	rc = rc ? rc : job_finish(&e->job, error);
-	rc = rc ? rc : job_run(&e->job, e->place, &ns, error);
-	rc = rc ? rc : job_read(&e->job, names[sum], e->data[sum], PICTURE_BYTES, error);
-	job_clear(&e->job);
+	rc = rc ? rc : job_finish(job, error);
+	rc = rc ? rc : job_run(job, e->place, error);
+	rc = rc ? rc : job_read(job, e->data[operations[last].pictures[2]], error);
+	sgpu_bench_release(e->bench, mark);
 	return rc;
 }
 
-static int run_by_hand(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_by_hand(void *argument, struct sgpu_error *error)
 {
 	int rc = take_operations(argument, 0, 0, error);
 
-	(void)ns;
 	rc = rc ? rc : take_operations(argument, 1, 1, error);
 	return rc ? rc : take_operations(argument, 2, 2, error);
 }
 
-static int run_derived(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_derived(void *argument, struct sgpu_error *error)
 {
-	(void)ns;
 	return take_operations(argument, 0, 2, error);
 }
 
@@ -192,32 +169,31 @@ static int verify_result(void *argument, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static int measure_example(struct sgpu_bench *bench, struct example *e, struct sgpu_error *error)
+static int measure_example(struct sgpu_bench *bench, struct sgpu_error *error)
 {
+	struct example e = { .bench = bench };
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "by hand", .prepare = prepare, .run = run_by_hand, .verify = verify_result, .argument = e },
-		{ .name = "derived", .prepare = prepare, .run = run_derived, .verify = verify_result, .argument = e },
+		{ .name = "by hand", .prepare = prepare, .work = run_by_hand, .verify = verify_result, .argument = &e },
+		{ .name = "derived", .prepare = prepare, .work = run_derived, .verify = verify_result, .argument = &e },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "what", "decomposition", 0 },
 								{ "operations", NULL, 3 },
 								{ "segment_bytes", NULL, PICTURE_BYTES } } };
+	struct job_place *place = NULL;
+	void *data = NULL;
+	int rc = job_new_place(bench, bench->device, true, &place, error);
 
-	return sgpu_bench_measure(bench, &point, variants, 2, error);
+	rc = rc ? rc : sgpu_bench_new(bench, (size_t)PICTURES * PICTURE_BYTES, &data, error);
+	e.place = place;
+	e.data = data;
+	return rc ? rc : sgpu_bench_measure(bench, &point, variants, 2, error);
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct job_place *place = NULL;
-	void *state = NULL;
 	int rc = measure_check(bench, error);
 
-	rc = rc ? rc : job_new_place(bench, &place, error);
-	rc = rc ? rc : sgpu_bench_new(bench, sizeof(struct example), &state, error);
-	if (rc == SGPU_OK) {
-		((struct example *)state)->place = place;
-		rc = measure_example(bench, state, error);
-	}
-	return rc;
+	return rc ? rc : measure_example(bench, error);
 }
 
 const struct sgpu_bench_case case_manifest = {

@@ -4,65 +4,40 @@
  */
 #include "cases.h"
 #include "job.h"
+#include "made.h"
 
 enum { EDGE = 2048, EDGE_QUICK = 512 };
 
-/* Small integers: the products are exact. */
-static int check_both(struct job_side *side, struct sgpu_error *error)
-{
-	int rc;
-
-	side->id = "out0";
-	rc = job_check_same(side, error);
-	side->id = "out1";
-	return rc ? rc : job_check_same(side, error);
-}
-
-/* a times b, b being the unit matrix times 2. */
-static int finish_job(struct job *job, uint64_t edge, const float *a, const float *b, struct sgpu_error *error)
+/* a times b, b being the unit matrix times 2: small integers, so the products are exact. */
+static int make_job(struct sgpu_bench *bench, uint64_t edge, const float *a, const float *b, struct job **job,
+		    struct sgpu_error *error)
 {
 	const struct job_type type = { "f32", { edge, edge } };
-	const uint64_t size = edge * edge * sizeof(float);
+	int rc = job_new(bench, false, job, error);
 
-	job_input(job, "a", type, a, size);
-	job_input(job, "b", type, b, size);
-	job_output(job, "out0", type);
-	job_output(job, "out1", type);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	job_segment(*job, JOB_INPUT, "a", type, a);
+	job_segment(*job, JOB_INPUT, "b", type, b);
 	for (int i = 0; i < 2; i++) {
-		job_operation(job, i ? "MUL1" : "MUL0", "gemm",
-			      json_pack("{s:s, s:s, s:s}", "a", "a", "b", "b", "output", i ? "out1" : "out0"),
-			      NULL, NULL);
+		const char *const to = i ? "out1" : "out0";
+
+		job_segment(*job, JOB_OUTPUT, to, type, NULL);
+		job_operation(*job, i ? "MUL1" : "MUL0", "gemm",
+			      json_pack("{s:s, s:s, s:s}", "a", "a", "b", "b", "output", to), NULL, NULL);
 	}
-	return job_finish(job, error);
-}
-
-static int measure(struct sgpu_bench *bench, struct job_side sides[2], uint64_t edge, struct sgpu_error *error)
-{
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "one worker", .run = job_side_run, .verify = job_side_verify, .argument = &sides[0] },
-		{ .name = "two workers", .run = job_side_run, .verify = job_side_verify, .argument = &sides[1] },
-	};
-	const struct sgpu_bench_point point = { .parameters = { { "operation", "gemm", 0 }, { "edge", NULL, edge } },
-						.operations = 2 };
-	struct job_place places[2] = { { .device = NULL } };
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		const struct sgpu_device_config config = { .jobs = (unsigned)i + 1 };
-
-		sides[i].place = &places[i];
-		rc = job_place_open(&places[i], "cpu", &config, false, error);
-	}
-	rc = rc ? rc : sgpu_bench_measure(bench, &point, variants, 2, error);
-	job_place_close(&places[0]);
-	job_place_close(&places[1]);
-	return rc;
+	return job_finish(*job, error);
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const uint64_t edge = bench->options.quick ? EDGE_QUICK : EDGE, count = edge * edge;
 	struct job_side sides[2];
+	const struct sgpu_bench_variant variants[] = { job_variant("one worker", &sides[0]),
+						       job_variant("two workers", &sides[1]) };
+	const struct sgpu_bench_point point = { .parameters = { { "operation", "gemm", 0 }, { "edge", NULL, edge } },
+						.operations = 2 };
 	struct job *job = NULL;
 	float *a, *b, *expected;
 	void *state = NULL;
@@ -71,8 +46,7 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	if (sgpu_cpu_count() < 2) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "one processor only");
 	}
-	rc = sgpu_bench_new(bench, 4 * count * sizeof(float), &state, error);
-	rc = rc ? rc : job_new(bench, false, &job, error);
+	rc = sgpu_bench_new(bench, 3 * count * sizeof(float), &state, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -84,11 +58,19 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 		b[i] = i / edge == i % edge ? 2.0f : 0.0f;
 		expected[i] = 2.0f * a[i];
 	}
-	sides[0] = (struct job_side){ .bench = bench, .job = job, .batches = 1, .check = check_both, .data = expected,
-				      .count = count * sizeof(float), .output = expected + count };
-	sides[1] = sides[0];
-	rc = finish_job(job, edge, a, b, error);
-	return rc ? rc : measure(bench, sides, edge, error);
+	rc = make_job(bench, edge, a, b, &job, error);
+	for (unsigned i = 0; rc == SGPU_OK && i < 2; i++) {
+		struct sgpu_bench with = *bench;
+		struct sgpu_device *device = NULL;
+		struct job_place *place = NULL;
+
+		with.options.jobs = i + 1;
+		rc = bench_new_device(&with, "cpu", &device, error);
+		rc = rc ? rc : job_new_place(bench, device, false, &place, error);
+		sides[i] = (struct job_side){ .bench = bench, .place = place, .batches = 1, .at_once = 1, .jobs = { job },
+					      .check = job_check_same, .data = expected, .size = count * sizeof(float) };
+	}
+	return rc ? rc : sgpu_bench_measure(bench, &point, variants, 2, error);
 }
 
 const struct sgpu_bench_case case_overlap = {

@@ -4,7 +4,6 @@
  * parameters go in, losses and last parameters come out, and what is between stays on the device. Sealed and in a secure
  * context next to unsealed on the plain device, which stays open.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "../../examples/fashion-train/network.h"
@@ -17,97 +16,69 @@ struct trained {
 	bool found;                    /* the pictures are Fashion-MNIST's */
 	uint8_t *images, *labels;      /* those of the test come last */
 	float *values[NETWORK_PARAMETERS_MAX];
-	uint8_t *first;                /* the results of the first sample, which all others have to give */
-	uint64_t result_size;
+	void *first;                   /* the results of the first sample, which all others have to give */
 };
-
-/* What a response holds, one after the other; results NULL: only counts. Returns the code of the first failure. */
-static int read_results(const struct trained *d, struct job *job, uint8_t *results, uint64_t *size,
-			struct sgpu_error *error)
-{
-	struct {
-		const char *id;
-		uint64_t size;
-	} outputs[3 + NETWORK_PARAMETERS_MAX] = { { "before", sizeof(float) }, { "after", sizeof(float) } };
-	int count = 2, rc = SGPU_OK;
-
-	if (d->t.network->classifies) {
-		outputs[count].id = "classes";
-		outputs[count++].size = d->t.tested * sizeof(int32_t);
-	}
-	for (int i = 0; i < d->t.parameter_count; i++) {
-		outputs[count].id = d->t.parameters[i].output;
-		outputs[count++].size = d->t.parameters[i].count * sizeof(float);
-	}
-	*size = 0;
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = results ? job_read(job, outputs[i].id, results + *size, outputs[i].size, error) : SGPU_OK;
-		*size += outputs[i].size;
-	}
-	return rc;
-}
 
 /* Tells how good the network has become; it has to be better than at first. */
 static int judge(const struct trained *d, struct sgpu_error *error)
 {
+	const uint64_t tested = d->t.network->classifies ? d->t.tested : 0;
 	const uint8_t *wanted = d->labels + d->t.steps * d->t.batch;
-	int32_t class;
-	float loss[2];
+	const int32_t *classes = d->first; /* none, if it does not classify; then come the losses */
+	const float *loss = (const float *)(classes + tested);
 	uint64_t right = 0;
 
-	memcpy(loss, d->first, sizeof(loss));
-	for (uint64_t i = 0; d->t.network->classifies && i < d->t.tested; i++) {
-		memcpy(&class, d->first + sizeof(loss) + i * sizeof(class), sizeof(class));
-		right += class == wanted[i];
+	for (uint64_t i = 0; i < tested; i++) {
+		right += classes[i] == wanted[i];
 	}
 	cli_note("training: %s: loss %.6f before, %.6f after %llu steps", d->t.network->name, (double)loss[0],
 		 (double)loss[1], (unsigned long long)d->t.steps);
-	if (d->t.network->classifies) {
-		cli_note("training: %s: accuracy %.4f (%llu of %llu)", d->t.network->name, (double)right / (double)d->t.tested,
-			 (unsigned long long)right, (unsigned long long)d->t.tested);
+	if (tested > 0) {
+		cli_note("training: %s: accuracy %.4f (%llu of %llu)", d->t.network->name, (double)right / (double)tested,
+			 (unsigned long long)right, (unsigned long long)tested);
 	}
 	return loss[1] < loss[0] ? SGPU_OK :
 	       sgpu_fail(error, SGPU_EDIFFERS, "the loss has gone from %g to %g", (double)loss[0], (double)loss[1]);
 }
 
 /* Every training gives the bytes of the first one, sealed or not. */
-static int check_training(struct job_side *s, struct sgpu_error *error)
+static int check_training(const struct job_side *s, const void *results, uint64_t size, struct sgpu_error *error)
 {
-	struct trained *d = s->output;
-	uint8_t *results = malloc(d->result_size);
-	int rc = results ? read_results(d, s->job, results, &d->result_size, error) : sgpu_fail_nomem(error);
+	struct trained *d = s->state;
 
-	if (rc == SGPU_OK && !d->first) {
-		d->first = results;
+	if (!d->first) {
+		int rc = sgpu_bench_new(s->bench, size, &d->first, error);
+
+		if (rc != SGPU_OK) {
+			return rc;
+		}
+		memcpy(d->first, results, size);
 		return judge(d, error);
 	}
-	if (rc == SGPU_OK && memcmp(results, d->first, d->result_size) != 0) {
-		rc = sgpu_fail(error, SGPU_EDIFFERS, "two trainings of '%s' differ", d->t.network->name);
-	}
-	free(results);
-	return rc;
+	return memcmp(results, d->first, size) == 0 ? SGPU_OK :
+	       sgpu_fail(error, SGPU_EDIFFERS, "two trainings of '%s' differ", d->t.network->name);
 }
 
-static int make_side(struct job_side *s, bool sealed, struct trained *d, struct sgpu_error *error)
+static int make_job(struct sgpu_bench *bench, bool sealed, struct trained *d, struct job **job, struct sgpu_error *error)
 {
 	const uint64_t trained = d->t.steps * d->t.batch;
-	int rc = job_new(s->bench, sealed, &s->job, error);
+	int rc = job_new(bench, sealed, job, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	d->t.level = sealed ? "HIGH" : "LOW";
-	network_add(&d->t, s->job->segments, s->job->operations);
-	job_data(s->job, "images", d->images, trained * NETWORK_PIXELS);
-	job_data(s->job, "test_images", d->images + trained * NETWORK_PIXELS, d->t.tested * NETWORK_PIXELS);
+	network_add(&d->t, (*job)->segments, (*job)->operations);
+	job_data(*job, "images", d->images);
+	job_data(*job, "test_images", d->images + trained * NETWORK_PIXELS);
 	if (d->t.network->classifies) {
-		job_data(s->job, "labels", d->labels, trained);
-		job_data(s->job, "test_labels", d->labels + trained, d->t.tested);
+		job_data(*job, "labels", d->labels);
+		job_data(*job, "test_labels", d->labels + trained);
 	}
 	for (int i = 0; i < d->t.parameter_count; i++) {
-		job_data(s->job, d->t.parameters[i].input, d->values[i], d->t.parameters[i].count * sizeof(float));
+		job_data(*job, d->t.parameters[i].input, d->values[i]);
 	}
-	return job_finish(s->job, error);
+	return job_finish(*job, error);
 }
 
 static int make_data(struct sgpu_bench *bench, struct trained *d, struct sgpu_error *error)
@@ -129,7 +100,6 @@ static int make_data(struct sgpu_bench *bench, struct trained *d, struct sgpu_er
 		d->images = memory;
 		d->labels = d->images + count * NETWORK_PIXELS;
 		d->found = bench_pictures(d->images, d->labels, count);
-		rc = read_results(d, NULL, NULL, &d->result_size, error);
 	}
 	return rc;
 }
@@ -139,10 +109,8 @@ static int measure(struct sgpu_bench *bench, struct trained *d, const struct job
 {
 	const struct training *t = &d->t;
 	struct job_side sides[2];
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "unsealed", .run = job_side_run, .verify = job_side_verify, .argument = &sides[0] },
-		{ .name = "sealed", .run = job_side_run, .verify = job_side_verify, .argument = &sides[1] },
-	};
+	const struct sgpu_bench_variant variants[] = { job_variant("unsealed", &sides[0]),
+						       job_variant("sealed", &sides[1]) };
 	const struct sgpu_bench_point point = {
 		.parameters = { { "network", t->network->name, 0 }, { "data", d->found ? "fashion-mnist" : "made", 0 },
 				{ "steps", NULL, t->steps }, { "pictures", NULL, t->batch } },
@@ -151,11 +119,11 @@ static int measure(struct sgpu_bench *bench, struct trained *d, const struct job
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		sides[i] = (struct job_side){ .bench = bench, .place = place, .batches = 1, .check = check_training,
-					      .output = d };
-		rc = make_side(&sides[i], i == 1, d, error);
+		sides[i] = (struct job_side){ .bench = bench, .place = place, .batches = 1, .at_once = 1,
+					      .check = check_training, .state = d };
+		rc = make_job(bench, i == 1, d, &sides[i].jobs[0], error);
 	}
-	return rc == SGPU_OK ? sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error) : rc;
+	return rc == SGPU_OK ? sgpu_bench_measure(bench, &point, variants, 2, error) : rc;
 }
 
 /* As many pictures a step as Graviton took, but on the CPU device, where the first network would need seconds for it. */
@@ -172,14 +140,13 @@ static int train(struct sgpu_bench *bench, const char *name, const struct job_pl
 	rc = make_data(bench, &d, error);
 	rc = rc ? rc : measure(bench, &d, place, error);
 	sgpu_bench_release(bench, mark);
-	free(d.first);
 	return rc;
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct job_place *place = NULL;
-	int rc = job_new_place(bench, &place, error);
+	int rc = job_new_place(bench, bench->device, true, &place, error);
 
 	rc = rc ? rc : train(bench, "cnn", place, error);
 	return rc ? rc : train(bench, "autoencoder", place, error);

@@ -2,118 +2,92 @@
  *
  * Jobs in memory files: what sgpu-manifest, sgpu-seal and sgpu-run do, without the processes between.
  */
-#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <sgpu/run.h>
 #include <sgpu/io.h>
-#include <sgpu/seal.h>
 #include <sgpu/stage.h>
 
 #include "job.h"
 
-int job_begin(struct job *job, bool sealed, struct sgpu_error *error)
+/* ---- the manifest ---- */
+void job_data(struct job *job, const char *id, const void *data)
 {
-	int rc;
-
-	memset(job, 0, sizeof(*job));
-	job->sealed = sealed;
-	job->batch_fd = job->response_fd = -1;
-	job->segments = json_array();
-	job->operations = json_array();
-	rc = sgpu_key_generate(SGPU_KEY_OCT, &job->owner, error);
-	return rc == SGPU_OK ? sgpu_random(job->key, sizeof(job->key), error) : rc;
+	json_object_set_new(job->inputs, id, json_integer((json_int_t)(uintptr_t)data));
 }
 
-static void add_segment(struct job *job, const char *id, const char *direction, const struct job_type *type)
+void job_segment(struct job *job, enum job_kind kind, const char *id, struct job_type type, const void *data)
 {
+	static const char *const directions[] = { "INPUT", "INTERMEDIATE", "OUTPUT" };
+	json_t *shape = json_array();
 	json_t *segment = json_pack("{s:s, s:s, s:s}", "segment_id", id, "sensitivity_level",
-				    job->sealed ? "HIGH" : "LOW", "direction", direction);
+				    job->sealed ? "HIGH" : "LOW", "direction", directions[kind]);
 
-	if (type) {
-		json_t *shape = json_array();
-
-		for (int i = 0; i < 2 && type->shape[i]; i++) {
-			json_array_append_new(shape, json_integer((json_int_t)type->shape[i]));
-		}
+	for (int i = 0; i < 2 && type.shape[i]; i++) {
+		json_array_append_new(shape, json_integer((json_int_t)type.shape[i]));
+	}
+	if (kind != JOB_BETWEEN) {
 		json_object_set_new(segment, "data_location_client", json_string(id));
 		json_object_set_new(segment, "data_type_info",
-				    json_pack("{s:s, s:o}", "dtype", type->dtype, "shape", shape));
+				    json_pack("{s:s, s:O}", "dtype", type.dtype, "shape", shape));
 	}
+	json_decref(shape);
 	json_array_append_new(job->segments, segment);
-}
-
-void job_data(struct job *job, const char *id, const void *data, uint64_t size)
-{
-	if (job->input_count < JOB_INPUTS_MAX) {
-		job->inputs[job->input_count] = (struct job_input){ id, data, size };
+	if (kind == JOB_INPUT) {
+		job_data(job, id, data);
 	}
-	job->input_count++;
-}
-
-void job_input(struct job *job, const char *id, struct job_type type, const void *data, uint64_t size)
-{
-	job_data(job, id, data, size);
-	add_segment(job, id, "INPUT", &type);
-}
-
-void job_between(struct job *job, const char *id)
-{
-	add_segment(job, id, "INTERMEDIATE", NULL);
-}
-
-void job_output(struct job *job, const char *id, struct job_type type)
-{
-	add_segment(job, id, "OUTPUT", &type);
 }
 
 void job_operation(struct job *job, const char *id, const char *kernel, json_t *arguments, json_t *params,
 		   const char *after)
 {
-	json_t *operation = json_pack("{s:s, s:s, s:o}", "gpu_operation_id", id, "kernel", kernel, "arguments",
-				      arguments);
+	json_t *operation = json_pack("{s:s, s:s, s:o, s:o*}", "gpu_operation_id", id, "kernel", kernel, "arguments",
+				      arguments, "params", params);
 
-	if (params) {
-		json_object_set_new(operation, "params", params);
-	}
 	if (after) {
 		json_object_set_new(operation, "dependencies", json_pack("[s]", after));
 	}
 	json_array_append_new(job->operations, operation);
 }
 
-/* ---- the batch ---- */
-static const struct job_input *find_input(const struct job *job, const char *id)
+void job_copies(struct job *job, int count, uint64_t size, const void *data)
 {
-	for (int i = 0; i < job->input_count; i++) {
-		if (strcmp(job->inputs[i].id, id) == 0) {
-			return &job->inputs[i];
+	const struct job_type type = { "u8", { size } };
+	char in[24], out[24], id[24];
+
+	for (int i = 0; i < count; i++) {
+		snprintf(in, sizeof(in), "in%d", i);
+		snprintf(out, sizeof(out), "out%d", i);
+		snprintf(id, sizeof(id), "OP%d", i);
+		job_segment(job, JOB_INPUT, in, type, data);
+		job_segment(job, JOB_OUTPUT, out, type, NULL);
+		job_operation(job, id, "copy", json_pack("{s:s, s:s}", "input", in, "output", out), NULL, NULL);
+	}
+}
+
+void job_chains(struct job *job, int chains, int length, struct job_type type, const float *a, const float *b,
+		bool in_a_row)
+{
+	char from[32], to[32], id[32] = "", before[32];
+
+	job_segment(job, JOB_INPUT, "a", type, a);
+	job_segment(job, JOB_INPUT, "b", type, b);
+	for (int c = 0; c < chains; c++) {
+		snprintf(from, sizeof(from), "a");
+		for (int i = 0; i < length; i++) {
+			memcpy(before, id, sizeof(before));
+			snprintf(to, sizeof(to), "x%d_%d", c, i);
+			snprintf(id, sizeof(id), "ADD%d_%d", c, i);
+			job_segment(job, i < length - 1 ? JOB_BETWEEN : JOB_OUTPUT, to, type, NULL);
+			job_operation(job, id, "vector_add",
+				      json_pack("{s:s, s:s, s:s}", "a", from, "b", "b", "output", to), NULL,
+				      in_a_row && c > 0 && i == 0 ? before : NULL);
+			memcpy(from, to, sizeof(from));
 		}
 	}
-	return NULL;
-}
-
-int job_payload(const struct job *job, int segment, uint8_t *payload, struct sgpu_error *error)
-{
-	return sgpu_batch_seal_payload(job->batch, job->key, segment, find_input(job, job->batch->segments[segment].id)->data,
-				       payload, error);
-}
-
-static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *job,
-			 struct sgpu_error *error)
-{
-	const uint64_t size = sgpu_batch_payload_size(batch, segment);
-	uint8_t *payload = malloc(size + 1);
-	int rc = payload ? job_payload(job, segment, payload, error) : sgpu_fail_nomem(error);
-
-	if (rc == SGPU_OK) {
-		rc = sgpu_write(fd, name, payload, size, error);
-	}
-	free(payload);
-	return rc;
 }
 
 char *job_manifest(const struct job *job)
@@ -138,29 +112,60 @@ static int load_manifest(struct job *job, struct sgpu_manifest **manifest, struc
 	return rc;
 }
 
+/* ---- the batch ---- */
+static const void *data_of(const struct job *job, int segment)
+{
+	const json_t *address = json_object_get(job->inputs, job->batch->segments[segment].id);
+
+	return (const void *)(uintptr_t)json_integer_value(address);
+}
+
+int job_payload(const struct job *job, int segment, uint8_t *payload, struct sgpu_error *error)
+{
+	return sgpu_batch_seal_payload(job->batch, job->key, segment, data_of(job, segment), payload, error);
+}
+
+static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *job,
+			 struct sgpu_error *error)
+{
+	const uint64_t size = sgpu_batch_payload_size(batch, segment);
+	uint8_t *payload = malloc(size + 1);
+	int rc = payload ? job_payload(job, segment, payload, error) : sgpu_fail_nomem(error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_write(fd, name, payload, size, error);
+	}
+	free(payload);
+	return rc;
+}
+
+/* What has no data is an output. */
+static int set_payloads(struct job *job, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &job->batch->segments[i];
+
+		if (data_of(job, i)) {
+			rc = sgpu_batch_set_payload(job->batch, i, data_of(job, i), s->size, error);
+		} else {
+			job->result_size += s->size;
+		}
+	}
+	return rc;
+}
+
 int job_finish(struct job *job, struct sgpu_error *error)
 {
 	struct sgpu_manifest *manifest = NULL;
-	int rc;
+	int rc = load_manifest(job, &manifest, error);
 
-	if (job->input_count > JOB_INPUTS_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a job with more than %d inputs", JOB_INPUTS_MAX);
-	}
-	rc = load_manifest(job, &manifest, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_batch_create(manifest, &job->batch, error);
-	}
+	rc = rc ? rc : sgpu_batch_create(manifest, &job->batch, error);
 	sgpu_manifest_free(&manifest);
-	for (int i = 0; rc == SGPU_OK && i < job->input_count; i++) {
-		rc = sgpu_batch_set_payload(job->batch, sgpu_batch_segment(job->batch, job->inputs[i].id),
-					    job->inputs[i].data, job->inputs[i].size, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_batch_wrap(job->batch, &job->owner, job->key, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_batch_sign(job->batch, job->key, error);
-	}
+	rc = rc ? rc : set_payloads(job, error);
+	rc = rc ? rc : sgpu_batch_wrap(job->batch, &job->owner, job->key, error);
+	rc = rc ? rc : sgpu_batch_sign(job->batch, job->key, error);
 	if (rc == SGPU_OK && job->staged) {
 		rc = job_stage(job, error);
 	}
@@ -176,24 +181,12 @@ int job_finish(struct job *job, struct sgpu_error *error)
 }
 
 /* ---- a run ---- */
-/* The response's file keeps its memory from run to run: to get fresh pages would cost more than some jobs. What an
- * earlier, longer response left behind is cut off. */
-static int rewind_files(const struct job *job, struct sgpu_error *error)
+static int rewind_file(int fd, struct sgpu_error *error)
 {
-	if (lseek(job->batch_fd, 0, SEEK_SET) < 0 || lseek(job->response_fd, 0, SEEK_SET) < 0) {
-		return sgpu_fail_errno(error, "cannot rewind a memory file");
-	}
-	return SGPU_OK;
+	return lseek(fd, 0, SEEK_SET) == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot rewind a memory file");
 }
 
-static int cut_response(const struct job *job, struct sgpu_error *error)
-{
-	off_t end = lseek(job->response_fd, 0, SEEK_CUR);
-
-	return end >= 0 && ftruncate(job->response_fd, end) == 0 ? SGPU_OK :
-	       sgpu_fail_errno(error, "cannot cut the response off");
-}
-
+/* The response's file keeps its memory from run to run: to get fresh pages would cost more than some jobs. */
 int job_submit(struct job *job, const struct job_place *place, struct sgpu_run **run, struct sgpu_error *error)
 {
 	const struct sgpu_submission submission = {
@@ -201,34 +194,29 @@ int job_submit(struct job *job, const struct job_place *place, struct sgpu_run *
 		.options = { .keys = &job->owner, .key_count = 1 },
 	};
 	struct sgpu_runner *runner = job->sealed && place->sealed ? place->sealed : place->plain;
-	int rc = rewind_files(job, error);
+	int rc = rewind_file(job->batch_fd, error);
 
+	rc = rc ? rc : rewind_file(job->response_fd, error);
 	return rc ? rc : sgpu_runner_submit(runner, &submission, NULL, NULL, run, error);
 }
 
-int job_wait(struct job *job, struct sgpu_run **run, struct sgpu_error *error)
+int job_wait(struct sgpu_run **run, struct sgpu_error *error)
 {
 	int rc = *run ? sgpu_run_wait(*run, error) : SGPU_OK;
 
-	if (*run && rc == SGPU_OK) {
-		rc = cut_response(job, error);
-	}
 	sgpu_run_free(run);
 	return rc;
 }
 
-int job_run(struct job *job, const struct job_place *place, uint64_t *ns, struct sgpu_error *error)
+int job_run(struct job *job, const struct job_place *place, struct sgpu_error *error)
 {
 	struct sgpu_run *run = NULL;
-	uint64_t begin = sgpu_now_ns();
 	int rc = job_submit(job, place, &run, error);
 
-	rc = rc ? rc : sgpu_run_wait(run, error);
-	*ns = sgpu_now_ns() - begin;
-	sgpu_run_free(&run);
-	return rc ? rc : cut_response(job, error);
+	return rc ? rc : job_wait(&run, error);
 }
 
+/* ---- its response ---- */
 static int read_region(const struct sgpu_batch_segment *s, uint8_t *payload, uint64_t size, struct sgpu_error *error)
 {
 	struct sgpu_source source;
@@ -242,72 +230,99 @@ static int read_region(const struct sgpu_batch_segment *s, uint8_t *payload, uin
 	return rc == SGPU_OK && got < size ? sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is cut short", s->id) : rc;
 }
 
-static int read_payload(const struct job *job, struct sgpu_tar_reader *tar, const struct sgpu_batch *response,
-			int index, void *data, uint64_t size, struct sgpu_error *error)
+/* Those that travel inline have the order of the index. */
+static int read_output(const struct job *job, struct sgpu_tar_reader *tar, const struct sgpu_batch *response,
+		       int index, void *data, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &response->segments[index];
-	uint64_t payload_size = sgpu_batch_payload_size(response, index);
-	uint8_t *payload = malloc(payload_size + 1);
-	int rc = !payload ? sgpu_fail_nomem(error) : s->location.kind == SGPU_LOCATION_REGION ?
-		 read_region(s, payload, payload_size, error) : sgpu_tar_read(tar, payload, payload_size, error);
+	const uint64_t size = sgpu_batch_payload_size(response, index);
+	uint8_t *payload = malloc(size + 1);
+	int next, rc;
 
-	if (rc == SGPU_OK && s->actual_size != size) {
-		rc = sgpu_fail(error, SGPU_EDIFFERS, "output '%s' has %llu bytes, not %llu", s->id,
-			       (unsigned long long)s->actual_size, (unsigned long long)size);
+	if (!payload) {
+		return sgpu_fail_nomem(error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_batch_open_payload(response, job->key, index, payload, data, error);
+	if (s->location.kind == SGPU_LOCATION_REGION) {
+		rc = read_region(s, payload, size, error);
+	} else {
+		rc = sgpu_batch_next_payload(tar, response, &next, error);
+		rc = rc ? rc : sgpu_tar_read(tar, payload, size, error);
 	}
+	rc = rc ? rc : sgpu_batch_open_payload(response, job->key, index, payload, data, error);
 	free(payload);
 	return rc;
 }
 
-int job_read(struct job *job, const char *id, void *data, uint64_t size, struct sgpu_error *error)
+static int read_outputs(const struct job *job, struct sgpu_tar_reader *tar, const struct sgpu_batch *response,
+			uint8_t *results, struct sgpu_error *error)
 {
+	uint64_t left = job->result_size;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &response->segments[i];
+
+		if (s->actual_size > left) {
+			return sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is too long", s->id);
+		}
+		rc = read_output(job, tar, response, i, results + (job->result_size - left), error);
+		left -= s->actual_size;
+	}
+	return rc || left == 0 ? rc : sgpu_fail(error, SGPU_EDIFFERS, "the outputs are too short");
+}
+
+/* What an earlier, longer response left behind this one is cut off. */
+int job_read(struct job *job, void *results, struct sgpu_error *error)
+{
+	const off_t end = lseek(job->response_fd, 0, SEEK_CUR);
 	struct sgpu_tar_reader *tar = NULL;
 	struct sgpu_batch *response = NULL;
-	int rc = rewind_files(job, error), index = 0;
-	bool found = false;
+	int rc;
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_tar_open(job->response_fd, "response", &tar, error);
+	if (end < 0 || ftruncate(job->response_fd, end) != 0) {
+		return sgpu_fail_errno(error, "cannot cut the response off");
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_batch_read_head(tar, true, &response, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_batch_verify(response, job->key, error);
-	}
-	for (int i = 0; rc == SGPU_OK && !found && i < response->segment_count; i++) {
-		found = response->segments[i].location.kind == SGPU_LOCATION_REGION && !strcmp(response->segments[i].id, id);
-		index = i;
-	}
-	while (rc == SGPU_OK && !found && index >= 0) {
-		rc = sgpu_batch_next_payload(tar, response, &index, error);
-		found = rc == SGPU_OK && index >= 0 && strcmp(response->segments[index].id, id) == 0;
-	}
-	if (rc == SGPU_OK && !found) {
-		rc = sgpu_fail(error, SGPU_EDIFFERS, "the response has no output '%s'", id);
-	}
-	if (rc == SGPU_OK) {
-		rc = read_payload(job, tar, response, index, data, size, error);
-	}
+	rc = rewind_file(job->response_fd, error);
+	rc = rc ? rc : sgpu_tar_open(job->response_fd, "response", &tar, error);
+	rc = rc ? rc : sgpu_batch_read_head(tar, true, &response, error);
+	rc = rc ? rc : sgpu_batch_verify(response, job->key, error);
+	rc = rc ? rc : read_outputs(job, tar, response, results, error);
 	sgpu_tar_close(&tar);
 	sgpu_batch_free(&response);
 	return rc;
 }
 
-void job_clear(struct job *job)
+/* ---- one that is kept ---- */
+static void end_job(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
-	job_unstage(job);
-	if (job->segments) {
-		close(job->batch_fd);
-		close(job->response_fd);
+	struct job *job = (struct job *)what;
+
+	(void)bench, (void)size;
+	if (job->region[0]) {
+		(void)!sgpu_region_release(job->region, NULL);
 	}
+	close(job->batch_fd);
+	close(job->response_fd);
 	json_decref(job->segments);
 	json_decref(job->operations);
+	json_decref(job->inputs);
 	sgpu_batch_free(&job->batch);
 	sgpu_key_clear(&job->owner);
 	sgpu_wipe(job->key, sizeof(job->key));
-	memset(job, 0, sizeof(*job));
+}
+
+int job_new(struct sgpu_bench *bench, bool sealed, struct job **job, struct sgpu_error *error)
+{
+	void *memory = NULL;
+	int rc = sgpu_bench_new(bench, sizeof(**job), &memory, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	*job = memory;
+	**job = (struct job){ .sealed = sealed, .batch_fd = -1, .response_fd = -1, .segments = json_array(),
+			      .operations = json_array(), .inputs = json_object() };
+	rc = sgpu_bench_keep(bench, end_job, (uintptr_t)memory, 0, error);
+	rc = rc ? rc : sgpu_key_generate(SGPU_KEY_OCT, &(*job)->owner, error);
+	return rc ? rc : sgpu_random((*job)->key, sizeof((*job)->key), error);
 }

@@ -2,80 +2,42 @@
  *
  * Where jobs run, and variants that run them.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "job.h"
+#include "made.h"
 
 /* ---- places ---- */
-static int open_runners(struct job_place *place, struct sgpu_device *device, bool with_context, struct sgpu_error *error)
+static void end_place(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
-	struct sgpu_runner_config config = { .device = device };
-	int rc = sgpu_runner_create(&config, &place->plain, error);
+	struct job_place *place = (struct job_place *)what;
 
-	if (rc != SGPU_OK || !with_context) {
-		return rc;
-	}
-	rc = sgpu_secure_create(device, NULL, &place->context, error);
-	if (rc != SGPU_OK) {
-		return rc == SGPU_EUNAVAILABLE ? SGPU_OK : rc;
-	}
-	config.device = sgpu_secure_device(place->context);
-	return sgpu_runner_create(&config, &place->sealed, error);
-}
-
-int job_place_open(struct job_place *place, const char *selector, const struct sgpu_device_config *config,
-		   bool with_context, struct sgpu_error *error)
-{
-	int rc;
-
-	*place = (struct job_place){ .device = NULL };
-	rc = sgpu_device_open(selector, config, &place->device, error);
-	rc = rc ? rc : open_runners(place, place->device, with_context, error);
-	if (rc != SGPU_OK) {
-		job_place_close(place);
-	}
-	return rc;
-}
-
-void job_place_close(struct job_place *place)
-{
+	(void)bench, (void)size;
 	sgpu_runner_free(&place->sealed);
 	sgpu_secure_destroy(&place->context);
 	sgpu_runner_free(&place->plain);
-	sgpu_device_close(&place->device);
 }
 
-static void end_place(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool with_context, struct job_place **place,
+		  struct sgpu_error *error)
 {
-	(void)bench, (void)size;
-	job_place_close((struct job_place *)what);
-}
-
-int job_new_place(struct sgpu_bench *bench, struct job_place **place, struct sgpu_error *error)
-{
+	struct sgpu_runner_config config = { .device = device };
 	void *memory = NULL;
 	int rc = sgpu_bench_new(bench, sizeof(**place), &memory, error);
 
 	*place = memory;
 	rc = rc ? rc : sgpu_bench_keep(bench, end_place, (uintptr_t)memory, 0, error);
-	return rc ? rc : open_runners(*place, bench->device, true, error);
-}
-
-/* ---- jobs that are kept ---- */
-static void end_job(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
-{
-	(void)bench, (void)size;
-	job_clear((struct job *)what);
-}
-
-int job_new(struct sgpu_bench *bench, bool sealed, struct job **job, struct sgpu_error *error)
-{
-	void *memory = NULL;
-	int rc = sgpu_bench_new(bench, sizeof(**job), &memory, error);
-
-	*job = memory;
-	rc = rc ? rc : sgpu_bench_keep(bench, end_job, (uintptr_t)memory, 0, error);
-	return rc ? rc : job_begin(*job, sealed, error);
+	rc = rc ? rc : sgpu_runner_create(&config, &(*place)->plain, error);
+	if (rc != SGPU_OK || !with_context) {
+		return rc;
+	}
+	rc = sgpu_secure_create(device, NULL, &(*place)->context, error);
+	if (rc != SGPU_OK) {
+		return rc == SGPU_EUNAVAILABLE ? SGPU_OK : rc;
+	}
+	config.device = sgpu_secure_device((*place)->context);
+	return sgpu_runner_create(&config, &(*place)->sealed, error);
 }
 
 /* ---- variants ---- */
@@ -84,45 +46,93 @@ const char *job_device_text(bool opens)
 	return opens ? "opened for a batch" : "resident";
 }
 
-static int run_opened(struct job_side *side, uint64_t *ns, struct sgpu_error *error)
+static int prepare(void *argument, struct sgpu_error *error)
 {
-	const struct sgpu_bench *bench = side->bench;
-	const struct sgpu_device_config config = { .jobs = bench->options.jobs, .timer = bench->options.timer };
-	struct job_place own;
-	uint64_t begin = sgpu_now_ns(), inside;
-	int rc = job_place_open(&own, bench->info.selector, &config, side->job->sealed && side->place->sealed, error);
+	const struct job_side *side = argument;
 
-	rc = rc ? rc : job_run(side->job, &own, &inside, error);
-	job_place_close(&own);
-	*ns = sgpu_now_ns() - begin;
+	(void)error;
+	for (int i = 0; i < side->at_once && side->bare[i]; i++) {
+		bare_spoil(side->bare[i]);
+	}
+	return SGPU_OK;
+}
+
+/* On a device of its own. */
+static int run_opened(const struct job_side *side, struct sgpu_error *error)
+{
+	const bool with_context = side->jobs[0]->sealed && side->place->sealed;
+	const size_t mark = sgpu_bench_mark(side->bench);
+	struct sgpu_device *device = NULL;
+	struct job_place *place = NULL;
+	int rc = bench_new_device(side->bench, side->bench->info.selector, &device, error);
+
+	rc = rc ? rc : job_new_place(side->bench, device, with_context, &place, error);
+	rc = rc ? rc : job_run(side->jobs[0], place, error);
+	sgpu_bench_release(side->bench, mark);
 	return rc;
 }
 
-int job_side_run(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int work(void *argument, struct sgpu_error *error)
 {
-	struct job_side *side = argument;
+	const struct job_side *side = argument;
+	struct sgpu_run *runs[JOB_AT_ONCE_MAX] = { NULL };
 	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < side->batches; i++) {
-		uint64_t one = 0;
+	for (int i = 0; rc == SGPU_OK && side->opens && i < side->batches; i++) {
+		rc = run_opened(side, error);
+	}
+	for (int i = 0; rc == SGPU_OK && !side->opens && i < side->batches + side->at_once; i++) {
+		const int k = i % side->at_once;
 
-		rc = side->opens ? run_opened(side, &one, error) : job_run(side->job, side->place, &one, error);
-		*ns += one;
+		rc = side->bare[k] ? bare_end(side->bare[k], error) : job_wait(&runs[k], error);
+		if (rc == SGPU_OK && i < side->batches) {
+			rc = side->bare[k] ? bare_begin(side->bare[k], error) :
+			     job_submit(side->jobs[k], side->place, &runs[k], error);
+		}
+	}
+	for (int k = 0; k < JOB_AT_ONCE_MAX; k++) {
+		sgpu_run_free(&runs[k]); /* after a failure, of another batch */
 	}
 	return rc;
 }
 
-int job_side_verify(void *argument, struct sgpu_error *error)
+static int verify_job(const struct job_side *side, struct job *job, struct sgpu_error *error)
 {
-	struct job_side *side = argument;
+	void *results = malloc(job->result_size);
+	int rc = results ? job_read(job, results, error) : sgpu_fail_nomem(error);
 
-	return side->check(side, error);
+	rc = rc ? rc : side->check(side, results, job->result_size, error);
+	free(results);
+	return rc;
 }
 
-int job_check_same(struct job_side *side, struct sgpu_error *error)
+static int verify(void *argument, struct sgpu_error *error)
 {
-	int rc = job_read(side->job, side->id, side->output, side->count, error);
+	const struct job_side *side = argument;
+	int rc = SGPU_OK;
 
-	return rc || memcmp(side->output, side->data, side->count) == 0 ? rc :
-	       sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is not what it should be", side->id);
+	for (int k = 0; rc == SGPU_OK && k < side->at_once && k < side->batches; k++) {
+		const struct bare *b = side->bare[k];
+
+		rc = !b ? verify_job(side, side->jobs[k], error) :
+		     side->check(side, b->host[b->inputs], (uint64_t)(b->vectors - b->inputs) * b->size, error);
+	}
+	return rc;
+}
+
+struct sgpu_bench_variant job_variant(const char *name, struct job_side *side)
+{
+	return (struct sgpu_bench_variant){ .name = name, .prepare = prepare, .work = work, .verify = verify,
+					    .argument = side };
+}
+
+int job_check_same(const struct job_side *side, const void *results, uint64_t size, struct sgpu_error *error)
+{
+	for (uint64_t at = 0; at < size; at += side->size) {
+		if (memcmp((const uint8_t *)results + at, side->data, side->size) != 0) {
+			return sgpu_fail(error, SGPU_EDIFFERS, "output %llu is not what it should be",
+					 (unsigned long long)(at / side->size));
+		}
+	}
+	return SGPU_OK;
 }

@@ -10,27 +10,20 @@
 /* A sealed payload starts at 8 modulo 16, so that its chunks are aligned, as sgpu-stage has it. */
 enum { PAGE = 4096, SEALED_SHIFT = 8 };
 
-/* Bytes that a segment needs in the region: of its payload, or of the largest result. */
-static uint64_t room_of(const struct job *job, int segment)
-{
-	const struct sgpu_batch_segment *s = &job->batch->segments[segment];
-	uint64_t size = s->size;
-
-	if (s->location.kind == SGPU_LOCATION_INLINE) {
-		return sgpu_batch_payload_size(job->batch, segment);
-	}
-	return job->sealed && !sgpu_sealed_size(s->size, &size) ? 0 : size;
-}
-
-/* Where each is, and the size of the region. */
+/* Where each payload and the largest result of each output is, and the size of the region. */
 static uint64_t place_all(struct job *job)
 {
 	uint64_t total = 0;
 
 	for (int i = 0; i < job->batch->segment_count; i++) {
-		job->batch->segments[i].location.offset = total + (job->sealed ? SEALED_SHIFT : 0);
-		total = job->batch->segments[i].location.offset + room_of(job, i);
-		total = (total + PAGE - 1) / PAGE * PAGE;
+		struct sgpu_batch_segment *s = &job->batch->segments[i];
+		uint64_t room = s->size;
+
+		if (job->sealed && !sgpu_sealed_size(s->size, &room)) {
+			return 0; /* too large for any region */
+		}
+		s->location.offset = total + (job->sealed ? SEALED_SHIFT : 0);
+		total = (s->location.offset + room + PAGE - 1) / PAGE * PAGE;
 	}
 	return total;
 }
@@ -61,21 +54,10 @@ int job_stage(struct job *job, struct sgpu_error *error)
 		return rc;
 	}
 	rc = fill(job, &region, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_region_publish(&region, error);
-	}
+	rc = rc ? rc : sgpu_region_publish(&region, error);
 	if (rc == SGPU_OK) {
 		snprintf(job->region, sizeof(job->region), "%s", region.id);
 	}
 	sgpu_region_close(&region);
 	return rc;
-}
-
-void job_unstage(struct job *job)
-{
-	struct sgpu_error ignored;
-
-	if (job->region[0] && sgpu_region_release(job->region, &ignored) == SGPU_OK) {
-		job->region[0] = '\0';
-	}
 }

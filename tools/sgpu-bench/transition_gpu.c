@@ -5,8 +5,7 @@
  */
 #include <string.h>
 
-#include <sgpu/ops.h>
-
+#include "bare.h"
 #include "made.h"
 #include "memory.h"
 #include "transition.h"
@@ -18,10 +17,8 @@ enum { ELEMENTS = 256, BYTES = ELEMENTS * 4, LINE = 64, OUTPUT = 2 };
 struct gpu {
 	struct sgpu_bench *bench;
 	struct sgpu_stream *stream;
+	struct bare *bare;               /* adds vectors of 1 and 2 */
 	struct sgpu_recording *recording;
-	struct sgpu_op_call call;        /* adds vectors of 1 and 2 */
-	sgpu_devptr memory[3];
-	float *sum;                      /* of the device's pool, as the words are */
 	volatile uint32_t *words;        /* what the host writes, and in another line what the GPU does */
 	uint32_t turn;
 	struct sgpu_task task;
@@ -33,56 +30,52 @@ static int clear_sum(void *argument, struct sgpu_error *error)
 	struct gpu *g = argument;
 
 	g->task = (struct sgpu_task){ .untimed = true };
-	return bench_clear(g->stream, g->memory[OUTPUT], BYTES, error);
+	return bench_clear(g->stream, g->bare->memory[OUTPUT], BYTES, error);
 }
 
 static int verify_sum(void *argument, struct sgpu_error *error)
 {
 	struct gpu *g = argument;
+	float *sum = g->bare->host[OUTPUT];
 	int rc = bench_finish(g->stream, SGPU_OK, &g->task, 1, "launch", error);
 
-	rc = rc == SGPU_OK ? bench_from_device(g->stream, g->sum, g->memory[OUTPUT], BYTES, error) : rc;
+	rc = rc == SGPU_OK ? bench_from_device(g->stream, sum, g->bare->memory[OUTPUT], BYTES, error) : rc;
 	for (int i = 0; rc == SGPU_OK && i < ELEMENTS; i++) {
-		rc = g->sum[i] == 3 ? rc : sgpu_fail(error, SGPU_EDIFFERS, "element %d is %g", i, (double)g->sum[i]);
+		rc = sum[i] == 3 ? rc : sgpu_fail(error, SGPU_EDIFFERS, "element %d is %g", i, (double)sum[i]);
 	}
 	return rc;
 }
 
-/* What runs on is waited for before the result is verified. */
-static int launch(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int launch_on(struct sgpu_stream *stream, void *argument, struct sgpu_error *error)
 {
 	struct gpu *g = argument;
 
-	(void)ns;
-	return sgpu_bench_launch(g->bench, g->stream, &g->call, &g->task, error);
+	return sgpu_bench_launch(g->bench, stream, &g->bare->call, &g->task, error);
 }
 
-static int launch_and_wait(void *argument, uint64_t *ns, struct sgpu_error *error)
+/* What runs on is waited for before the result is verified. */
+static int launch(void *argument, struct sgpu_error *error)
 {
-	int rc = launch(argument, ns, error);
+	return launch_on(((struct gpu *)argument)->stream, argument, error);
+}
+
+static int launch_and_wait(void *argument, struct sgpu_error *error)
+{
+	int rc = launch(argument, error);
 
 	return rc == SGPU_OK ? sgpu_stream_sync(((struct gpu *)argument)->stream, error) : rc;
 }
 
-static int record(struct sgpu_stream *recorder, void *argument, struct sgpu_error *error)
-{
-	struct gpu *g = argument;
-
-	return sgpu_bench_launch(g->bench, recorder, &g->call, &g->task, error);
-}
-
-static int graph_and_wait(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int graph_and_wait(void *argument, struct sgpu_error *error)
 {
 	struct gpu *g = argument;
 	int rc = sgpu_recording_launch(g->stream, g->recording, &g->task);
 
-	(void)ns;
 	return rc == SGPU_OK ? sgpu_stream_sync(g->stream, error) : sgpu_fail(error, rc, "%s", sgpu_strerror(rc));
 }
 
-static int synchronize(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int synchronize(void *argument, struct sgpu_error *error)
 {
-	(void)ns;
 	return sgpu_device_synchronize(((struct gpu *)argument)->bench->device, error);
 }
 
@@ -104,12 +97,11 @@ static int see_word(struct gpu *g, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static int write_word(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int write_word(void *argument, struct sgpu_error *error)
 {
 	struct gpu *g = argument;
 	int rc = sgpu_stream_write_word(g->stream, &g->words[LINE / 4], ++g->turn);
 
-	(void)ns;
 	return rc == SGPU_OK ? see_word(g, error) : refuse_word(rc, error);
 }
 
@@ -125,11 +117,10 @@ static int enqueue_answer(void *argument, struct sgpu_error *error)
 	return rc == SGPU_OK ? rc : refuse_word(rc, error);
 }
 
-static int ask(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int ask(void *argument, struct sgpu_error *error)
 {
 	struct gpu *g = argument;
 
-	(void)ns;
 	g->words[0] = g->turn;
 	return see_word(g, error);
 }
@@ -139,42 +130,35 @@ BENCH_ENDING(end_recording, struct sgpu_recording, sgpu_recording_free)
 
 static int open_gpu(struct gpu *g, struct sgpu_error *error)
 {
-	struct sgpu_bench *bench = g->bench;
-	float values[ELEMENTS];
-	void *sum = NULL, *words = NULL;
-	int rc = sgpu_bench_new_stream(bench, bench->device, &g->stream, error);
+	void *words = NULL;
+	int rc = bare_new(g->bench, "vector_add", BYTES, &g->bare, error);
 
-	rc = rc ? rc : sgpu_bench_new_pinned(bench, BYTES, &sum, error);
-	rc = rc ? rc : sgpu_bench_new_pinned(bench, 2 * LINE, &words, error);
-	g->sum = sum;
+	rc = rc ? rc : sgpu_bench_new_pinned(g->bench, 2 * LINE, &words, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	g->stream = g->bare->stream;
 	g->words = words;
-	g->call.op = sgpu_op_find("vector_add");
-	for (int k = 0; rc == SGPU_OK && k <= OUTPUT; k++) {
-		rc = sgpu_bench_new_device_memory(bench, BYTES, &g->memory[k], error);
+	memset(words, 0, 2 * LINE);
+	for (int k = 0; rc == SGPU_OK && k < OUTPUT; k++) {
 		for (int i = 0; i < ELEMENTS; i++) {
-			values[i] = (float)(k + 1);
+			g->bare->host[k][i] = (float)(k + 1);
 		}
-		rc = rc ? rc : bench_to_device(g->stream, g->memory[k], values, BYTES, error);
-		g->call.type[k] = (struct sgpu_type){ SGPU_F32, 1, { ELEMENTS, 0, 0, 0 } };
-		g->call.present[k] = true;
-		g->call.data[k] = (void *)(uintptr_t)g->memory[k];
+		rc = bench_to_device(g->stream, g->bare->memory[k], g->bare->host[k], BYTES, error);
 	}
-	if (rc == SGPU_OK) {
-		memset(words, 0, 2 * LINE);
-		rc = sgpu_device_record(bench->device, record, g, &g->recording, error);
-	}
-	return rc ? rc : sgpu_bench_keep(bench, end_recording, (uintptr_t)g->recording, 0, error);
+	rc = rc ? rc : sgpu_device_record(g->bench->device, launch_on, g, &g->recording, error);
+	return rc ? rc : sgpu_bench_keep(g->bench, end_recording, (uintptr_t)g->recording, 0, error);
 }
 
 int bench_transition_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const struct sgpu_bench_variant variants[] = {
-		{ .name = "launch", .prepare = clear_sum, .run = launch, .verify = verify_sum },
-		{ .name = "launch and wait", .prepare = clear_sum, .run = launch_and_wait, .verify = verify_sum },
-		{ .name = "graph launch and wait", .prepare = clear_sum, .run = graph_and_wait, .verify = verify_sum },
-		{ .name = "synchronise, idle", .run = synchronize },
-		{ .name = "stream writes a word", .run = write_word },
-		{ .name = "word to the stream and back", .prepare = enqueue_answer, .run = ask },
+		{ .name = "launch", .prepare = clear_sum, .work = launch, .verify = verify_sum },
+		{ .name = "launch and wait", .prepare = clear_sum, .work = launch_and_wait, .verify = verify_sum },
+		{ .name = "graph launch and wait", .prepare = clear_sum, .work = graph_and_wait, .verify = verify_sum },
+		{ .name = "synchronise, idle", .work = synchronize },
+		{ .name = "stream writes a word", .work = write_word },
+		{ .name = "word to the stream and back", .prepare = enqueue_answer, .work = ask },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "what", "gpu", 0 } } };
 	const size_t mark = sgpu_bench_mark(bench);

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * An operation by the bare calls of a device.
+ */
+#include <string.h>
+
+#include "bare.h"
+#include "memory.h"
+
+int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size, struct bare **bare, struct sgpu_error *error)
+{
+	void *memory = NULL, *host = NULL;
+	int rc = sgpu_bench_new(bench, sizeof(**bare), &memory, error);
+	struct bare *b = *bare = memory;
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	*b = (struct bare){ .bench = bench, .size = size, .launches = 1, .call = { .op = sgpu_op_find(op) } };
+	while (b->call.op->args[b->vectors].name) {
+		b->inputs += strncmp(b->call.op->args[b->vectors++].name, "output", strlen("output")) != 0;
+	}
+	rc = sgpu_bench_new_stream(bench, bench->device, &b->stream, error);
+	rc = rc ? rc : sgpu_bench_new_pinned(bench, (uint64_t)b->vectors * size, &host, error);
+	for (int k = 0; rc == SGPU_OK && k < b->vectors; k++) {
+		rc = sgpu_bench_new_device_memory(bench, size, &b->memory[k], error);
+		b->host[k] = (float *)((uint8_t *)host + (uint64_t)k * size);
+		b->call.type[k] = (struct sgpu_type){ SGPU_F32, 1, { size / sizeof(float), 0, 0, 0 } };
+		b->call.present[k] = true;
+		b->call.data[k] = (void *)(uintptr_t)b->memory[k];
+	}
+	b->next = b->call;
+	return rc;
+}
+
+void bare_spoil(struct bare *b)
+{
+	memset(b->tasks, 0, sizeof(b->tasks));
+	memset(b->host[b->inputs], 0xff, (uint64_t)(b->vectors - b->inputs) * b->size);
+}
+
+int bare_launch(struct bare *b, int first, int count, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	for (int i = first; rc == SGPU_OK && i < first + count; i++) {
+		rc = sgpu_bench_launch(b->bench, b->stream, i ? &b->next : &b->call, &b->tasks[b->vectors + i], error);
+	}
+	return rc;
+}
+
+int bare_begin(struct bare *b, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	memset(b->tasks, 0, (size_t)(b->vectors + b->launches) * sizeof(*b->tasks));
+	b->busy = true;
+	for (int k = 0; rc == SGPU_OK && k < b->inputs; k++) {
+		rc = sgpu_copy_in(b->stream, b->memory[k], b->host[k], b->size, &b->tasks[k]);
+	}
+	rc = rc ? rc : bare_launch(b, 0, b->launches, error);
+	for (int k = b->inputs; rc == SGPU_OK && k < b->vectors; k++) {
+		rc = sgpu_copy_out(b->stream, b->host[k], b->memory[k], b->size, &b->tasks[k]);
+	}
+	return rc ? bench_finish(b->stream, rc, NULL, 0, "begin a batch", error) : SGPU_OK;
+}
+
+int bare_end(struct bare *b, struct sgpu_error *error)
+{
+	const bool busy = b->busy;
+
+	b->busy = false;
+	return busy ? bench_finish(b->stream, SGPU_OK, b->tasks, b->vectors + b->launches, "run a batch", error) : SGPU_OK;
+}
