@@ -102,6 +102,27 @@ UNIT_TEST(memory_comes_in_big_pages_as_far_as_they_fit)
 	world_close(&w);
 }
 
+/* So that a device maps them at once. */
+UNIT_TEST(small_pages_stand_in_the_order_of_their_frames)
+{
+	enum { PAGES = 7 };
+	struct sgpu_frame about;
+	uint64_t va, mapped;
+	uint32_t first = 0;
+	struct world w;
+
+	world_open(&w);
+	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, PAGES * SMALL, &va, &mapped, believe, &w, NULL) == SGPU_OK);
+	do {
+		REQUIRE(first < MANY && sgpu_processor_frame(w.processor, first, &about) == SGPU_OK);
+	} while ((!about.mapped || about.use != SGPU_FRAME_DATA) && ++first);
+	for (uint32_t i = 0; i < PAGES; i++) {
+		REQUIRE(sgpu_processor_frame(w.processor, first + i, &about) == SGPU_OK);
+		CHECK(about.mapped && about.use == SGPU_FRAME_DATA && about.va == va + i * SMALL);
+	}
+	world_close(&w);
+}
+
 UNIT_TEST(what_is_given_back_comes_again_and_all_of_it_can_be_had)
 {
 	struct world w;
@@ -241,6 +262,7 @@ UNIT_TEST(channels_come_and_go)
 int main(void)
 {
 	UNIT_RUN(memory_comes_in_big_pages_as_far_as_they_fit);
+	UNIT_RUN(small_pages_stand_in_the_order_of_their_frames);
 	UNIT_RUN(what_is_given_back_comes_again_and_all_of_it_can_be_had);
 	UNIT_RUN(a_second_channel_has_what_the_first_has);
 	UNIT_RUN(a_failure_loses_neither_books_nor_service);
