@@ -15,20 +15,21 @@ extern const struct sgpu_bench_case case_aead_cpu, case_aead_gpu, case_alloc, ca
 	case_transition, case_wake;
 extern const struct sgpu_bench_case case_training;
 
-/* A channel of an owner of its own, and both ends of it; zeroed at first. */
+/* A channel over pages of bench->device, of which nobody else maps any, with both of its ends. Kept. */
 struct bench_channel {
+	struct sgpu_pager pager;
 	struct sgpu_processor *processor;
 	struct sgpu_allocator *allocator;
+	struct sgpu_key owner;
 	struct sgpu_session *session;
 	uint32_t number;
+	uint64_t spent_ns[SGPU_CH_SUBMIT + 1]; /* in the processor, by the kind of the allocator's command */
 };
-SGPU_MUST_CHECK int bench_channel_open(struct bench_channel *channel, const struct sgpu_pager *pager,
-				       const struct sgpu_processor_config *config, struct sgpu_error *error);
-/* Accepts one that could not be opened. */
-void bench_channel_close(struct bench_channel *channel);
-/* CH_MEASURE, with the pager of bench->device, of which nobody else maps anything now. */
-SGPU_MUST_CHECK int bench_measure_channel(struct sgpu_bench *bench, const struct sgpu_pager *pager,
-					  struct sgpu_error *error);
+/* big_pages: of the device's memory; the first one is not protected, and of the last one a part is hidden. */
+SGPU_MUST_CHECK int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages, struct bench_channel **channel,
+				      struct sgpu_error *error);
+/* CH_MEASURE, a part of channel. */
+SGPU_MUST_CHECK int bench_measure_channel(struct sgpu_bench *bench, struct sgpu_error *error);
 
 /* Opens a device up to a stream that takes work, and closes it: plain, in a secure context for an owner whose key is there
  * already, or with that key made and one agreed with the device, too. Unit: ns of the host's clock. */

@@ -9,59 +9,45 @@
 
 #include "cases.h"
 
-enum { GROUPS = 256, FRAMES = 64, APART = 16, FILLER = 0x5a };
+enum { GROUPS = 256, BIG_PAGES = 2, FILLER = 0x5a };
 
 struct sender {
-	struct sgpu_pager pager;
-	struct bench_channel channel;
+	struct bench_channel *channel;
 	size_t size;               /* of the items */
-	uint64_t arrived;          /* groups with the right bytes in them */
 	uint8_t items[SGPU_GROUP_MAX - SGPU_TAG_SIZE], group[SGPU_GROUP_MAX], opened[SGPU_GROUP_MAX];
 };
 
-static int run(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int send_groups(void *argument, struct sgpu_error *error)
 {
 	struct sender *s = argument;
-	struct sgpu_command command = { .op = SGPU_CH_SUBMIT, .via = s->channel.number, .channel = s->channel.number,
+	struct sgpu_command command = { .op = SGPU_CH_SUBMIT, .via = s->channel->number, .channel = s->channel->number,
 					.submit = { .group = s->group, .size = (uint32_t)s->size + SGPU_TAG_SIZE } };
 	struct sgpu_reply reply = { 0 };
-	uint64_t begin = sgpu_now_ns();
 	size_t size = 0;
 	int rc = SGPU_OK;
 
-	s->arrived = 0;
 	for (int i = 0; rc == SGPU_OK && i < GROUPS; i++) {
-		rc = sgpu_session_seal(s->channel.session, s->items, s->size, s->group, &command.submit.counter, error);
+		rc = sgpu_session_seal(s->channel->session, s->items, s->size, s->group, &command.submit.counter, error);
 		if (rc == SGPU_OK &&
-		    sgpu_processor_open_group(s->channel.processor, &command, s->opened, &size, &reply) != SGPU_OK) {
+		    sgpu_processor_open_group(s->channel->processor, &command, s->opened, &size, &reply) != SGPU_OK) {
 			rc = sgpu_fail(error, SGPU_EDIFFERS, "a group was refused: %s", reply.error.text);
 		}
-		s->arrived += rc == SGPU_OK && size == s->size && s->opened[0] == FILLER && s->opened[size - 1] == FILLER;
+		if (rc == SGPU_OK && (size != s->size || s->opened[0] != FILLER || s->opened[size - 1] != FILLER)) {
+			rc = sgpu_fail(error, SGPU_EDIFFERS, "a group did not arrive as it was sent");
+		}
 	}
-	*ns = sgpu_now_ns() - begin;
 	return rc;
-}
-
-static int verify(void *argument, struct sgpu_error *error)
-{
-	const struct sender *s = argument;
-
-	return s->arrived == GROUPS ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EDIFFERS, "%llu groups of %d arrived as they were sent",
-			 (unsigned long long)s->arrived, GROUPS);
 }
 
 int bench_session_group(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	/* A launch with one range; the most that fits. */
 	static const size_t sizes[] = { 72, SGPU_GROUP_MAX - SGPU_TAG_SIZE };
-	const struct sgpu_processor_config config = { .frames = FRAMES, .unprotected = APART, .hidden = APART };
+	const size_t mark = sgpu_bench_mark(bench);
 	struct sender s = { .size = 0 };
-	const struct sgpu_bench_variant variant = { .name = "sealed group", .run = run, .verify = verify,
-						    .argument = &s };
-	int rc = sgpu_pager_of(bench->device, &s.pager, error);
+	const struct sgpu_bench_variant variant = { .name = "sealed group", .work = send_groups, .argument = &s };
+	int rc = bench_new_channel(bench, BIG_PAGES, &s.channel, error);
 
-	rc = rc ? rc : bench_channel_open(&s.channel, &s.pager, &config, error);
 	memset(s.items, FILLER, sizeof(s.items));
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(sizes); i++) {
 		struct sgpu_bench_point point = { .parameters = { { "what", "group", 0 },
@@ -72,7 +58,6 @@ int bench_session_group(struct sgpu_bench *bench, struct sgpu_error *error)
 		s.size = sizes[i];
 		rc = sgpu_bench_measure(bench, &point, &variant, 1, error);
 	}
-	bench_channel_close(&s.channel);
-	sgpu_pager_close(&s.pager);
+	sgpu_bench_release(bench, mark);
 	return rc;
 }
