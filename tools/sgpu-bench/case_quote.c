@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * quote: what proving costs. A quote is collected, verified and appraised, as sgpu-measure does it, with a
- * certificate authority made for it; then the parts of collecting by themselves.
+ * certificate authority made for it; then the parts of collecting by themselves; and what it takes to agree keys with the
+ * device.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
+#include <sgpu/seal.h>
 
 #include "cases.h"
 
@@ -22,11 +24,11 @@ struct proof {
 	struct sgpu_key recipient;
 	uint8_t nonce[32];
 	int64_t now;
+	uint8_t program[SGPU_CHANNEL_DIGEST_SIZE];
 	char *quote;               /* the last one that was collected */
 	size_t quote_size;
 	struct sgpu_quote_result result; /* of the last one that was verified */
 	struct sgpu_policy *policy;
-	bool accepted;
 };
 
 /* ---- the authority, the attester's keys and certificate ---- */
@@ -40,7 +42,7 @@ static int certify(struct proof *p, struct sgpu_error *error)
 		rc = sgpu_ca_certify(p->ca, &p->roots, p->eks, request, request_size, p->now, DAYS, REQUEST_AGE,
 				     &pem, &size, error);
 	}
-	rc = rc == SGPU_OK ? sgpu_chain_parse(pem, size, "certificate", &p->chain, error) : rc;
+	rc = rc ? rc : sgpu_chain_parse(pem, size, "certificate", &p->chain, error);
 	free(request);
 	free(pem);
 	return rc;
@@ -52,11 +54,11 @@ static int make_authority(struct proof *p, struct sgpu_error *error)
 	size_t size = 0;
 	int rc = sgpu_signer_generate(false, &p->ca, error);
 
-	rc = rc == SGPU_OK ? sgpu_signer_generate(false, &p->ek, error) : rc;
-	rc = rc == SGPU_OK ? sgpu_signer_generate(false, &p->ak, error) : rc;
-	rc = rc == SGPU_OK ? sgpu_signer_public_pem(p->ek, &p->eks, &size, error) : rc;
-	rc = rc == SGPU_OK ? sgpu_ca_create(p->ca, "sgpu-bench", p->now - DAY, DAYS, &pem, &size, error) : rc;
-	rc = rc == SGPU_OK ? sgpu_chain_parse(pem, size, "authority", &p->roots, error) : rc;
+	rc = rc ? rc : sgpu_signer_generate(false, &p->ek, error);
+	rc = rc ? rc : sgpu_signer_generate(false, &p->ak, error);
+	rc = rc ? rc : sgpu_signer_public_pem(p->ek, &p->eks, &size, error);
+	rc = rc ? rc : sgpu_ca_create(p->ca, "sgpu-bench", p->now - DAY, DAYS, &pem, &size, error);
+	rc = rc ? rc : sgpu_chain_parse(pem, size, "authority", &p->roots, error);
 	free(pem);
 	return rc == SGPU_OK ? certify(p, error) : rc;
 }
@@ -85,37 +87,27 @@ static int verify(void *argument, uint64_t *ns, struct sgpu_error *error)
 	const struct sgpu_quote_checks checks = { .roots = &p->roots, .nonce = p->nonce,
 						  .nonce_size = sizeof(p->nonce), .now = p->now };
 
+	int rc;
+
 	(void)ns;
 	sgpu_quote_result_clear(&p->result);
-	return sgpu_quote_verify(p->quote, p->quote_size, &checks, &p->result, error);
-}
-
-static int check_verified(void *argument, struct sgpu_error *error)
-{
-	const struct proof *p = argument;
-
-	return p->result.claims && p->result.nonce_checked ? SGPU_OK :
+	rc = sgpu_quote_verify(p->quote, p->quote_size, &checks, &p->result, error);
+	return rc || (p->result.claims && p->result.nonce_checked) ? rc :
 	       sgpu_fail(error, SGPU_EDIFFERS, "the quote was not verified with its nonce");
 }
 
 static int appraise(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	struct proof *p = argument;
+	const struct proof *p = argument;
 	struct sgpu_appraisal appraisal = { 0 };
 	int rc = sgpu_appraise(p->policy, &p->result, p->now, &appraisal, error);
 
 	(void)ns;
-	p->accepted = rc == SGPU_OK && appraisal.accepted;
+	if (rc == SGPU_OK && !appraisal.accepted) {
+		rc = sgpu_fail(error, SGPU_EDIFFERS, "the quote was refused by the policy made from it");
+	}
 	sgpu_appraisal_clear(&appraisal);
 	return rc;
-}
-
-static int check_accepted(void *argument, struct sgpu_error *error)
-{
-	const struct proof *p = argument;
-
-	return p->accepted ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EDIFFERS, "the quote was refused by the policy made from it");
 }
 
 static int make_policy(struct proof *p, struct sgpu_error *error)
@@ -125,23 +117,11 @@ static int make_policy(struct proof *p, struct sgpu_error *error)
 	size_t size = 0;
 	int rc = collect(p, &ignored, error);
 
-	rc = rc == SGPU_OK ? verify(p, &ignored, error) : rc;
-	rc = rc == SGPU_OK ? sgpu_policy_from_claims(p->result.claims, &text, &size, error) : rc;
-	rc = rc == SGPU_OK ? sgpu_policy_parse(text, size, "policy", &p->policy, error) : rc;
+	rc = rc ? rc : verify(p, &ignored, error);
+	rc = rc ? rc : sgpu_policy_from_claims(p->result.claims, &text, &size, error);
+	rc = rc ? rc : sgpu_policy_parse(text, size, "policy", &p->policy, error);
 	free(text);
 	return rc;
-}
-
-static int measure_quote(struct proof *p, struct sgpu_error *error)
-{
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "collect", .run = collect, .argument = p },
-		{ .name = "verify", .run = verify, .verify = check_verified, .argument = p },
-		{ .name = "appraise", .run = appraise, .verify = check_accepted, .argument = p },
-	};
-	const struct sgpu_bench_point point = { .parameters = { { "what", "quote", 0 } } };
-
-	return sgpu_bench_measure(p->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
 /* ---- parts ---- */
@@ -155,6 +135,18 @@ static int make_claims(void *argument, uint64_t *ns, struct sgpu_error *error)
 	(void)ns;
 	json_decref(claims);
 	return rc;
+}
+
+/* Which the claims include. */
+static int digest_program(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	const struct proof *p = argument;
+	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
+	int rc = sgpu_measure_file("/proc/self/exe", digest, NULL, error);
+
+	(void)ns;
+	return rc || memcmp(digest, p->program, sizeof(digest)) == 0 ? rc :
+	       sgpu_fail(error, SGPU_EDIFFERS, "the program has another digest than before");
 }
 
 /* What the platform and the device have to say by themselves; what is absent is found out as well. */
@@ -180,16 +172,69 @@ static int sign(void *argument, uint64_t *ns, struct sgpu_error *error)
 	return sgpu_signer_sign(p->ak, p->quote, p->quote_size, signature, error);
 }
 
-static int measure_parts(struct proof *p, struct sgpu_error *error)
+static int measure_steps(struct proof *p, struct sgpu_error *error)
 {
-	const struct sgpu_bench_variant variants[] = {
+	const struct sgpu_bench_variant whole[] = {
+		{ .name = "collect", .run = collect, .argument = p },
+		{ .name = "verify", .run = verify, .argument = p },
+		{ .name = "appraise", .run = appraise, .argument = p },
+	}, parts[] = {
 		{ .name = "claims", .run = make_claims, .argument = p },
+		{ .name = "program's digest", .run = digest_program, .argument = p },
 		{ .name = "platform's records", .run = collect_records, .argument = p },
 		{ .name = "signature", .run = sign, .argument = p },
 	};
-	const struct sgpu_bench_point point = { .parameters = { { "what", "parts", 0 } } };
+	const struct sgpu_bench_point quote = { .parameters = { { "what", "quote", 0 } } };
+	const struct sgpu_bench_point of_parts = { .parameters = { { "what", "parts", 0 } } };
+	const int rc = sgpu_bench_measure(p->bench, &quote, whole, SGPU_ARRAY_LENGTH(whole), error);
 
-	return sgpu_bench_measure(p->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+	return rc ? rc : sgpu_bench_measure(p->bench, &of_parts, parts, SGPU_ARRAY_LENGTH(parts), error);
+}
+
+/* ---- keys agreed with the device ---- */
+struct agreeing {
+	struct sgpu_bench *bench;
+	bool bare;
+};
+
+/* A device that is opened until a segment's key is on it, which goes there sealed to a key that the device made, or bare. */
+static int open_with_key(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	const struct agreeing *a = argument;
+	const struct sgpu_device_config config = { .jobs = a->bench->options.jobs, .bare_keys = a->bare };
+	const struct sgpu_sealed_keys keys = { .key = { 1 } }; /* nothing is sealed with it */
+	struct sgpu_device *device = NULL;
+	struct sgpu_stream *stream = NULL;
+	struct sgpu_device_key *key = NULL;
+	uint64_t begin = sgpu_now_ns();
+	int rc = sgpu_device_open(a->bench->info.selector, &config, &device, error);
+
+	rc = rc ? rc : sgpu_stream_create(device, &stream, error);
+	rc = rc ? rc : sgpu_device_key_load(stream, &keys, &key, error);
+	rc = rc ? rc : sgpu_stream_sync(stream, error);
+	*ns = sgpu_now_ns() - begin;
+	sgpu_device_key_free(&key);
+	sgpu_stream_free(&stream);
+	sgpu_device_close(&device);
+	return rc;
+}
+
+static int measure_agreeing(struct sgpu_bench *bench, struct sgpu_error *error)
+{
+	struct agreeing bare = { bench, true }, agreed = { bench, false };
+	const struct sgpu_bench_variant variants[] = {
+		{ .name = "bare keys", .run = open_with_key, .argument = &bare },
+		{ .name = "keys agreed", .run = open_with_key, .argument = &agreed },
+	};
+	const struct sgpu_bench_point point = { .parameters = { { "what", "agree", 0 } } };
+	struct sgpu_device_agreement agreement;
+	int rc = sgpu_device_agree(bench->device, &agreement, error);
+
+	if (rc == SGPU_OK && !agreement.agreed) {
+		sgpu_bench_waive(bench, &point, NULL, "%s", agreement.text);
+		return SGPU_OK;
+	}
+	return rc ? rc : sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
 /* ---- the case ---- */
@@ -210,28 +255,25 @@ static void end_proof(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	sgpu_key_clear(&p->recipient);
 }
 
-static int measure_proof(struct sgpu_bench *bench, struct proof *p, struct sgpu_error *error)
-{
-	int rc = sgpu_random(p->nonce, sizeof(p->nonce), error);
-
-	p->bench = bench;
-	p->now = (int64_t)time(NULL);
-	rc = rc ? rc : sgpu_key_generate(SGPU_KEY_X25519, &p->recipient, error);
-	rc = rc ? rc : make_authority(p, error);
-	rc = rc ? rc : make_policy(p, error);
-	rc = rc ? rc : measure_quote(p, error);
-	return rc ? rc : measure_parts(p, error);
-}
-
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	void *state = NULL;
-	int rc = sgpu_bench_new(bench, sizeof(struct proof), &state, error);
+	void *memory = NULL;
+	int rc = sgpu_bench_new(bench, sizeof(struct proof), &memory, error);
+	struct proof *p = memory;
 
-	rc = rc ? rc : sgpu_bench_keep(bench, end_proof, (uintptr_t)state, 0, error);
-	rc = rc ? rc : measure_proof(bench, state, error);
-	rc = rc ? rc : bench_quote_program(bench, error);
-	return rc ? rc : bench_quote_agree(bench, error);
+	rc = rc ? rc : sgpu_bench_keep(bench, end_proof, (uintptr_t)p, 0, error);
+	rc = rc ? rc : sgpu_random(p->nonce, sizeof(p->nonce), error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	p->bench = bench;
+	p->now = (int64_t)time(NULL);
+	rc = sgpu_key_generate(SGPU_KEY_X25519, &p->recipient, error);
+	rc = rc ? rc : sgpu_measure_file("/proc/self/exe", p->program, NULL, error);
+	rc = rc ? rc : make_authority(p, error);
+	rc = rc ? rc : make_policy(p, error);
+	rc = rc ? rc : measure_steps(p, error);
+	return rc ? rc : measure_agreeing(bench, error);
 }
 
 const struct sgpu_bench_case case_quote = {
