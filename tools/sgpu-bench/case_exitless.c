@@ -32,12 +32,11 @@ enum {
 
 /* One of the ways, with a server of its own. */
 struct way {
-	const char *name;
+	const char *name, *lacks;   /* lacks: why this machine cannot have it, or NULL */
 	struct sgpu_rpc_config config;
 	struct sgpu_rpc *rpc;
 	struct parameters_model *model;
-	int servers[CONNECTIONS], clients[CONNECTIONS];
-	size_t connected;
+	int servers[CONNECTIONS], clients[CONNECTIONS]; /* descriptors, or -1 */
 	double sum;                 /* of the weights, as it must be */
 	struct parameters_load load; /* of a sample */
 	struct sgpu_bench *bench;
@@ -47,30 +46,20 @@ struct way {
 	struct sgpu_error error;
 };
 
-struct state {
-	struct sgpu_bench *bench;
-	struct way ways[WAYS];
-	int count;
-	unsigned processors;
-	bool guest;
-};
-
 /* ---- empty calls ---- */
-
 static int run_empty(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	struct way *way = argument;
+	const struct way *way = argument;
 	int rc = SGPU_OK;
 
 	(void)ns;
-	for (int i = 0; rc == SGPU_OK && i < EMPTY_CALLS; i++) {
+	for (uint64_t i = 0; rc == SGPU_OK && i < way->load.requests; i++) {
 		rc = sgpu_rpc_empty(way->rpc, error);
 	}
 	return rc;
 }
 
 /* ---- the server alone ---- */
-
 static size_t request_size(unsigned items)
 {
 	return sizeof(uint64_t) + items * sizeof(struct parameters_item);
@@ -103,10 +92,15 @@ static int run_alone(void *argument, uint64_t *ns, struct sgpu_error *error)
 	return parameters_serve(&service, &served, error);
 }
 
+static int check_sum(const struct way *way, double sum, struct sgpu_error *error)
+{
+	return sum == way->sum ? SGPU_OK : sgpu_fail(error, SGPU_EDIFFERS, "the model lacks changes");
+}
+
 /* All answers have come, and every change is in the model. */
 static int verify_alone(void *argument, struct sgpu_error *error)
 {
-	struct way *way = argument;
+	const struct way *way = argument;
 	double weights[PARAMETERS_ITEMS_MAX];
 	const ssize_t size = (ssize_t)(way->load.items * sizeof(double));
 
@@ -115,12 +109,10 @@ static int verify_alone(void *argument, struct sgpu_error *error)
 			return sgpu_fail(error, SGPU_EDIFFERS, "an answer is missing");
 		}
 	}
-	return parameters_sum(way->model) == way->sum ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EDIFFERS, "the model lacks changes");
+	return check_sum(way, parameters_sum(way->model), error);
 }
 
 /* ---- the server and clients ---- */
-
 static void *serve(void *argument)
 {
 	struct way *way = argument;
@@ -134,14 +126,6 @@ static void *serve(void *argument)
 		(void)shutdown(way->servers[i], SHUT_RDWR);
 	}
 	return NULL;
-}
-
-static int start_server(struct way *way, struct sgpu_error *error)
-{
-	const int failed = pthread_create(&way->thread, NULL, serve, way);
-
-	way->serves = !failed;
-	return failed ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start a server: %s", strerror(failed)) : SGPU_OK;
 }
 
 static int run_clients(void *argument, uint64_t *ns, struct sgpu_error *error)
@@ -161,115 +145,115 @@ static int run_clients(void *argument, uint64_t *ns, struct sgpu_error *error)
 
 static int verify_clients(void *argument, struct sgpu_error *error)
 {
-	struct way *way = argument;
+	const struct way *way = argument;
 	double sum;
 	int rc = parameters_ask_sum(way->clients[0], &sum, error);
 
-	return rc < 0 || sum == way->sum ? rc : sgpu_fail(error, SGPU_EDIFFERS, "the model lacks changes");
+	return rc ? rc : check_sum(way, sum, error);
 }
 
 /* ---- points ---- */
-
-/* The variants that this machine can have, and why it cannot have the others. */
-static int measure(struct state *s, const struct sgpu_bench_point *point, struct sgpu_bench_variant model,
-		   struct parameters_load load, struct sgpu_error *error)
+/* What a load has none of is no parameter of its point. */
+static struct sgpu_bench_point point_of(const char *what, const struct parameters_load *load)
 {
-	struct sgpu_bench_variant variants[WAYS];
+	const struct sgpu_bench_parameter all[] = {
+		{ "what", what, 0 },
+		{ "items", NULL, load->items },
+		{ "client_threads", NULL, load->threads },
+		{ "exit_cycles", NULL, SGPU_RPC_EXIT_CYCLES },
+		{ "processors", NULL, sgpu_cpu_count() },
+		{ "requests_per_second", NULL, (uint64_t)load->rate },
+	};
+	struct sgpu_bench_point point = { .operations = load->requests };
 
-	if (s->processors == 1) {
-		sgpu_bench_waive(s->bench, point, "queue", "one processor: the thread outside would run in place of its "
-				 "caller, not beside it");
-	}
-	if (!s->guest) {
-		sgpu_bench_waive(s->bench, point, "exit, this VM's", "the processor says that this is no virtual machine");
-	}
-	for (int i = 0; i < s->count; i++) {
-		struct way *way = &s->ways[i];
-
-		way->load = load;
-		variants[i] = model;
-		variants[i].name = way->name;
-		variants[i].argument = way;
-		if (way->config.way == SGPU_RPC_EXIT && s->processors > 1 &&
-		    way->config.exit_cycles == SGPU_RPC_EXIT_CYCLES && model.run != run_empty) {
-			variants[i].reference_ratio = 3.7;
-			variants[i].reference = "SGXIO, figure 1: up to";
+	for (size_t i = 0, n = 0; i < SGPU_ARRAY_LENGTH(all); i++) {
+		if (all[i].text || all[i].number > 0) {
+			point.parameters[n++] = all[i];
 		}
 	}
-	return sgpu_bench_measure(s->bench, point, variants, s->count, error);
+	return point;
 }
 
-static int measure_empty(struct state *s, struct sgpu_error *error)
+static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_variant work, struct parameters_load load,
+		   struct sgpu_error *error)
 {
-	const struct sgpu_bench_point point = { .parameters = { { "what", "empty call", 0 },
-								{ "exit_cycles", NULL, SGPU_RPC_EXIT_CYCLES },
-								{ "processors", NULL, s->processors } },
-						.operations = EMPTY_CALLS };
+	const struct sgpu_bench_point point = point_of(what, &load);
+	struct sgpu_bench_variant variants[WAYS];
+	int count = 0;
 
-	return measure(s, &point, (struct sgpu_bench_variant){ .run = run_empty }, (struct parameters_load){ 0 }, error);
+	for (struct way *way = ways; way < ways + WAYS; way++) {
+		if (way->lacks) {
+			sgpu_bench_waive(way->bench, &point, way->name, "%s", way->lacks);
+			continue;
+		}
+		way->load = load;
+		variants[count] = work;
+		variants[count].name = way->name;
+		variants[count].argument = way;
+		if (way->config.exit_cycles == SGPU_RPC_EXIT_CYCLES && !ways[0].lacks && load.items > 0) {
+			variants[count].reference_ratio = 3.7;
+			variants[count].reference = "SGXIO, figure 1: up to";
+		}
+		count++;
+	}
+	return sgpu_bench_measure(ways[0].bench, &point, variants, count, error);
 }
 
-static int measure_alone(struct state *s, unsigned items, struct sgpu_error *error)
+static int measure_alone(struct way ways[WAYS], unsigned items, struct sgpu_error *error)
 {
-	uint64_t waiting = WAITING_BYTES / request_size(items);
-	const struct sgpu_bench_variant model = { .prepare = prepare_alone, .run = run_alone, .verify = verify_alone };
+	const struct sgpu_bench_variant work = { .prepare = prepare_alone, .run = run_alone, .verify = verify_alone };
+	const uint64_t most = WAITING_BYTES / request_size(items);
+	const uint64_t waiting = CONNECTIONS * (most < WAITING_REQUESTS ? most : WAITING_REQUESTS);
 
-	waiting = CONNECTIONS * (waiting < WAITING_REQUESTS ? waiting : WAITING_REQUESTS);
-	const struct sgpu_bench_point point = { .parameters = { { "what", "server alone", 0 },
-								{ "items", NULL, items },
-								{ "exit_cycles", NULL, SGPU_RPC_EXIT_CYCLES },
-								{ "processors", NULL, s->processors } },
-						.operations = waiting };
-	return measure(s, &point, model, (struct parameters_load){ .items = items, .requests = waiting }, error);
+	return measure(ways, "server alone", work, (struct parameters_load){ .items = items, .requests = waiting }, error);
 }
 
 /* rate: requests a second, or 0: each connection sends when it has its answer. Threads of clients
  * take processors that servers do not need, if there are any. */
-static int measure_clients(struct state *s, uint64_t rate, uint64_t requests, struct sgpu_error *error)
+static int measure_clients(struct way ways[WAYS], uint64_t rate, uint64_t requests, struct sgpu_error *error)
 {
-	const unsigned spare = s->processors > 3 ? s->processors - 2 : 1;
+	const struct sgpu_bench_variant work = { .run = run_clients, .verify = verify_clients };
+	const unsigned processors = sgpu_cpu_count(), spare = processors > 3 ? processors - 2 : 1;
 	const struct parameters_load load = { .threads = spare < 4 ? spare : 4, .items = 1, .requests = requests,
 					      .rate = (double)rate, .seed = requests + rate };
-	const struct sgpu_bench_variant model = { .run = run_clients, .verify = verify_clients };
-	struct sgpu_bench_point point = { .parameters = { { "what", "clients", 0 },
-							  { "items", NULL, 1 },
-							  { "client_threads", NULL, load.threads },
-							  { "exit_cycles", NULL, SGPU_RPC_EXIT_CYCLES },
-							  { "processors", NULL, s->processors } },
-					  .operations = requests };
 
-	if (rate) {
-		point.parameters[5] = (struct sgpu_bench_parameter){ "requests_per_second", NULL, rate };
-	}
-	return measure(s, &point, model, load, error);
+	return measure(ways, "clients", work, load, error);
 }
 
 /* ---- the case ---- */
-
-static int open_way(struct way *way, struct sgpu_error *error)
+static void close_sockets(const int sockets[CONNECTIONS])
 {
-	int listener = -1, rc = sgpu_rpc_open(&way->config, &way->rpc, error);
+	for (int i = 0; i < CONNECTIONS; i++) {
+		if (sockets[i] >= 0) {
+			close(sockets[i]);
+		}
+	}
+}
+
+/* A server ends when its clients have gone. */
+static void end_way(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+{
+	struct way *way = (struct way *)what;
+
+	(void)bench, (void)size;
+	close_sockets(way->clients);
+	if (way->serves) {
+		pthread_join(way->thread, NULL);
+	}
+	close_sockets(way->servers);
+	sgpu_rpc_close(&way->rpc);
+	free(way->model);
+}
+
+static int connect_way(struct way *way, struct sgpu_error *error)
+{
+	int listener, rc;
 	uint16_t port;
 
-	way->model = parameters_model_create();
-	if (rc == SGPU_OK && !way->model) {
-		rc = sgpu_fail_nomem(error);
-	}
-	if (rc < 0) {
-		return rc;
-	}
 	rc = parameters_listen(&port, &listener, error);
-	while (rc == SGPU_OK && way->connected < CONNECTIONS) {
-		rc = parameters_connect(port, &way->clients[way->connected], error);
-		if (rc < 0) {
-			break;
-		}
-		rc = parameters_accept(listener, &way->servers[way->connected], error);
-		if (rc < 0) {
-			close(way->clients[way->connected]);
-			break;
-		}
-		way->connected++;
+	for (int i = 0; rc == SGPU_OK && i < CONNECTIONS; i++) {
+		rc = parameters_connect(port, &way->clients[i], error);
+		rc = rc ? rc : parameters_accept(listener, &way->servers[i], error);
 	}
 	if (listener >= 0) {
 		close(listener);
@@ -277,27 +261,24 @@ static int open_way(struct way *way, struct sgpu_error *error)
 	return rc == SGPU_ESYSTEM ? SGPU_EUNAVAILABLE : rc;
 }
 
-/* A way's sockets, also those that are not there yet, its server and what that needs. */
-static void end_way(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+static int open_way(struct way *way, struct sgpu_error *error)
 {
-	struct way *way = (struct way *)what;
+	int rc;
 
-	(void)bench, (void)size;
-	for (size_t i = 0; i < way->connected; i++) {
-		close(way->clients[i]);
+	for (int i = 0; i < CONNECTIONS; i++) {
+		way->servers[i] = way->clients[i] = -1;
 	}
-	if (way->serves) {
-		pthread_join(way->thread, NULL);
+	rc = sgpu_bench_keep(way->bench, end_way, (uintptr_t)way, 0, error);
+	rc = rc ? rc : sgpu_rpc_open(&way->config, &way->rpc, error);
+	if (rc == SGPU_OK) {
+		way->model = parameters_model_create();
+		rc = way->model ? connect_way(way, error) : sgpu_fail_nomem(error);
 	}
-	for (size_t i = 0; i < way->connected; i++) {
-		close(way->servers[i]);
-	}
-	sgpu_rpc_close(&way->rpc);
-	free(way->model);
+	return rc;
 }
 
-/* The first variant is what the others are compared with. */
-static int open_ways(struct sgpu_bench *bench, struct state *s, struct sgpu_error *error)
+/* The first one that there is is what the others are compared with. */
+static int open_ways(struct sgpu_bench *bench, struct way ways[WAYS], struct sgpu_error *error)
 {
 	struct sgpu_rpc_costs costs;
 	int rc = sgpu_rpc_measure(&costs, error);
@@ -305,49 +286,56 @@ static int open_ways(struct sgpu_bench *bench, struct state *s, struct sgpu_erro
 	if (rc < 0) {
 		return rc;
 	}
-	s->bench = bench;
-	s->processors = sgpu_cpu_count();
-	s->guest = costs.guest_exit_cycles != 0;
-	if (s->processors > 1) {
-		s->ways[s->count++] = (struct way){ .name = "queue", .config.way = SGPU_RPC_QUEUE };
+	ways[0] = (struct way){ .name = "queue", .config.way = SGPU_RPC_QUEUE };
+	ways[1] = (struct way){ .name = "direct", .config.way = SGPU_RPC_DIRECT };
+	ways[2] = (struct way){ .name = "exit, the paper's", .config.way = SGPU_RPC_EXIT,
+				.config.exit_cycles = SGPU_RPC_EXIT_CYCLES };
+	ways[3] = (struct way){ .name = "exit, this VM's", .config.way = SGPU_RPC_EXIT,
+				.config.exit_cycles = costs.guest_exit_cycles };
+	if (sgpu_cpu_count() == 1) {
+		ways[0].lacks = "one processor: the thread outside would run in place of its caller, not beside it";
 	}
-	s->ways[s->count++] = (struct way){ .name = "direct", .config.way = SGPU_RPC_DIRECT };
-	s->ways[s->count++] = (struct way){ .name = "exit, the paper's", .config.way = SGPU_RPC_EXIT,
-					    .config.exit_cycles = SGPU_RPC_EXIT_CYCLES };
-	if (s->guest) {
-		s->ways[s->count++] = (struct way){ .name = "exit, this VM's", .config.way = SGPU_RPC_EXIT,
-						    .config.exit_cycles = costs.guest_exit_cycles };
+	if (costs.guest_exit_cycles == 0) {
+		ways[3].lacks = "the processor says that this is no virtual machine";
 	}
-	for (int i = 0; rc == SGPU_OK && i < s->count; i++) {
-		s->ways[i].bench = bench;
-		rc = sgpu_bench_keep(bench, end_way, (uintptr_t)&s->ways[i], 0, error);
-		rc = rc ? rc : open_way(&s->ways[i], error);
+	for (int i = 0; rc == SGPU_OK && i < WAYS; i++) {
+		ways[i].bench = bench;
+		rc = ways[i].lacks ? SGPU_OK : open_way(&ways[i], error);
 	}
 	return rc;
+}
+
+static int start_server(struct way *way, struct sgpu_error *error)
+{
+	const int failed = way->lacks ? 0 : pthread_create(&way->thread, NULL, serve, way);
+
+	way->serves = !way->lacks && !failed;
+	return failed ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start a server: %s", strerror(failed)) : SGPU_OK;
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const uint64_t rates[] = { 1000, 3000, 10000, 30000, 100000 };
 	const bool quick = bench->options.quick;
-	void *state = NULL;
-	int rc = sgpu_bench_new(bench, sizeof(struct state), &state, error);
-	struct state *s = state;
+	void *memory = NULL;
+	int rc = sgpu_bench_new(bench, WAYS * sizeof(struct way), &memory, error);
+	struct way *ways = memory;
 
-	rc = rc ? rc : open_ways(bench, s, error);
-	rc = rc ? rc : measure_empty(s, error);
-	rc = rc ? rc : measure_alone(s, 1, error);
-	rc = rc || quick ? rc : measure_alone(s, 64, error);
-	for (int i = 0; rc == SGPU_OK && i < s->count; i++) {
-		rc = start_server(&s->ways[i], error);
+	rc = rc ? rc : open_ways(bench, ways, error);
+	rc = rc ? rc : measure(ways, "empty call", (struct sgpu_bench_variant){ .run = run_empty },
+			       (struct parameters_load){ .requests = EMPTY_CALLS }, error);
+	rc = rc ? rc : measure_alone(ways, 1, error);
+	rc = rc || quick ? rc : measure_alone(ways, 64, error);
+	for (int i = 0; rc == SGPU_OK && i < WAYS; i++) {
+		rc = start_server(&ways[i], error);
 	}
 	for (size_t i = 0; rc == SGPU_OK && i < (quick ? 1 : SGPU_ARRAY_LENGTH(rates)); i++) {
-		rc = measure_clients(s, rates[i], rates[i] / 20, error);
+		rc = measure_clients(ways, rates[i], rates[i] / 20, error);
 	}
-	rc = rc ? rc : measure_clients(s, 0, quick ? 500 : 4000, error);
-	for (int i = 0; s && i < s->count; i++) {
-		if (rc < 0 && rc != SGPU_ECANCELED && s->ways[i].serves && s->ways[i].code < 0) {
-			*error = s->ways[i].error; /* why its clients have failed */
+	rc = rc ? rc : measure_clients(ways, 0, quick ? 500 : 4000, error);
+	for (int i = 0; ways && i < WAYS; i++) {
+		if (rc < 0 && rc != SGPU_ECANCELED && ways[i].serves && ways[i].code < 0) {
+			*error = ways[i].error; /* why its clients have failed */
 		}
 	}
 	return rc;
