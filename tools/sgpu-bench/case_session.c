@@ -3,11 +3,12 @@
  * session: what a secure context costs beside the plain device: to make one, to make a request, to get memory from its pool
  * and to give it back, to load a module, and to copy; and what a request costs that comes from another process.
  */
-#include <stdlib.h>
+#include <string.h>
 
 #include <sgpu/secure.h>
 
 #include "cases.h"
+#include "made.h"
 #include "memory.h"
 
 enum { LAUNCHES = 256, SMALL = 4096 };
@@ -19,9 +20,9 @@ struct side {
 	struct sgpu_secure *context;    /* NULL: the plain side */
 	struct sgpu_stream *stream;
 	sgpu_devptr memory;             /* for the copies, and what launches name */
-	uint64_t size;
 	uint8_t *host, *back;           /* for the copies */
-	bool to_host, gives_back;
+	uint64_t size;                  /* of the point */
+	bool returns;                   /* memory is given back; data come back to the host */
 	struct sgpu_task tasks[LAUNCHES];
 };
 
@@ -48,19 +49,6 @@ static int enqueue(void *argument, uint64_t *ns, struct sgpu_error *error)
 	return bench_finish(s->stream, rc, s->tasks, LAUNCHES, "launch", error);
 }
 
-static int measure_groups(struct side *sides, struct sgpu_error *error)
-{
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "plain", .run = enqueue, .argument = &sides[0] },
-		{ .name = "secure", .run = enqueue, .argument = &sides[1] },
-	};
-	const struct sgpu_bench_point point = { .parameters = { { "what", "launch", 0 },
-								{ "launches", NULL, LAUNCHES } },
-						.operations = LAUNCHES };
-
-	return sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
-}
-
 /* ---- memory ---- */
 /* What was freed before is cleared by now, so that there is no waiting for that. */
 static int settle(void *argument, struct sgpu_error *error)
@@ -79,40 +67,20 @@ static int get_memory(void *argument, uint64_t *ns, struct sgpu_error *error)
 
 	middle = sgpu_now_ns();
 	sgpu_device_free(s->device, &memory, s->size);
-	*ns = s->gives_back ? sgpu_now_ns() - middle : middle - begin;
-	return rc;
-}
-
-static int measure_memory(struct side *sides, uint64_t size, struct sgpu_error *error)
-{
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "plain", .prepare = settle, .run = get_memory, .argument = &sides[0] },
-		{ .name = "secure pool", .prepare = settle, .run = get_memory, .argument = &sides[1] },
-	};
-	int rc = SGPU_OK;
-
-	sides[0].size = sides[1].size = size;
-	for (int half = 0; rc == SGPU_OK && half < 2; half++) {
-		const struct sgpu_bench_point point = { .parameters = { { "what", half ? "free" : "alloc", 0 },
-									{ "size_bytes", NULL, size } } };
-
-		sides[0].gives_back = sides[1].gives_back = half == 1;
-		rc = sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
-	}
+	*ns = s->returns ? sgpu_now_ns() - middle : middle - begin;
 	return rc;
 }
 
 /* ---- copies ---- */
-static int copy(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int copy(void *argument, struct sgpu_error *error)
 {
 	struct side *s = argument;
 
-	(void)ns;
 	if (s->context) {
-		return sgpu_secure_memcpy(s->context, s->to_host ? s->back : s->host, s->memory, s->size,
-					  s->to_host ? SGPU_SECURE_TO_HOST : SGPU_SECURE_TO_DEVICE, error);
+		return sgpu_secure_memcpy(s->context, s->returns ? s->back : s->host, s->memory, s->size,
+					  s->returns ? SGPU_SECURE_TO_HOST : SGPU_SECURE_TO_DEVICE, error);
 	}
-	return s->to_host ? bench_from_device(s->stream, s->back, s->memory, s->size, error) :
+	return s->returns ? bench_from_device(s->stream, s->back, s->memory, s->size, error) :
 	       bench_to_device(s->stream, s->memory, s->host, s->size, error);
 }
 
@@ -121,7 +89,7 @@ static int spoil(void *argument, struct sgpu_error *error)
 	struct side *s = argument;
 
 	(void)error;
-	if (s->to_host) {
+	if (s->returns) {
 		sgpu_bench_fill(s->back, s->size, 2);
 	}
 	return SGPU_OK;
@@ -130,101 +98,137 @@ static int spoil(void *argument, struct sgpu_error *error)
 static int verify_copy(void *argument, struct sgpu_error *error)
 {
 	struct side *s = argument;
-	int rc = s->to_host ? SGPU_OK : bench_from_device(s->stream, s->back, s->memory, s->size, error);
+	int rc = s->returns ? SGPU_OK : bench_from_device(s->stream, s->back, s->memory, s->size, error);
 
 	return rc == SGPU_OK ? bench_verify(s->back, s->size, 1, error) : rc;
 }
 
-static int copy_both_ways(struct side *sides, uint64_t size, struct sgpu_error *error)
+/* ---- modules ---- */
+/* The smallest module there is: what is timed is not its translation. */
+static const char image[] =
+	".version 7.0\n.target sm_80\n.address_size 64\n"
+	".visible .entry nothing() { ret; }\n";
+
+/* Into a context it is brought to protected memory, and measured there first. */
+static int load_module(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "plain", .prepare = spoil, .run = copy, .verify = verify_copy, .argument = &sides[0] },
-		{ .name = "secure copy", .prepare = spoil, .run = copy, .verify = verify_copy, .argument = &sides[1] },
-	};
-	int rc = SGPU_OK;
+	struct side *s = argument;
+	struct sgpu_device_module *module = NULL;
+	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
+	uint64_t begin;
+	int rc;
 
-	for (int out = 0; rc == SGPU_OK && out < 2; out++) {
-		const struct sgpu_bench_point point = {
-			.parameters = { { "what", "copy", 0 }, { "direction", out ? "d2h" : "h2d", 0 },
-					{ "size_bytes", NULL, size } },
-			.bytes = size,
-		};
-
-		sides[0].to_host = sides[1].to_host = out == 1;
-		sides[0].size = sides[1].size = size;
-		rc = sgpu_bench_measure(sides[0].bench, &point, variants, 2, error);
-	}
+	sgpu_measure_pages(image, sizeof(image), NULL, digest);
+	begin = sgpu_now_ns();
+	rc = s->context ? sgpu_secure_module_load(s->context, image, sizeof(image), digest, &module, error) :
+	     sgpu_device_module_load(s->device, image, sizeof(image), &module, error);
+	*ns = sgpu_now_ns() - begin;
+	sgpu_device_module_free(&module);
 	return rc;
 }
 
-static int measure_copies(struct side *sides, uint64_t size, struct sgpu_error *error)
+/* ---- points ---- */
+static int measure_sides(struct side *sides, const struct sgpu_bench_point *point, struct sgpu_bench_variant plain,
+			 const char *secure, struct sgpu_error *error)
 {
-	struct sgpu_bench *bench = sides[0].bench;
-	const size_t mark = sgpu_bench_mark(bench);
-	void *host = NULL, *back = NULL;
-	int rc = sgpu_bench_new(bench, size, &host, error);
+	struct sgpu_bench_variant variants[] = { plain, plain };
 
-	rc = rc ? rc : sgpu_bench_new(bench, size, &back, error);
-	if (rc == SGPU_OK) {
-		sgpu_bench_fill(host, size, 1);
+	variants[0].name = "plain";
+	variants[1].name = secure;
+	variants[0].argument = &sides[0];
+	variants[1].argument = &sides[1];
+	return sgpu_bench_measure(sides[0].bench, point, variants, 2, error);
+}
+
+static int measure_module(struct side *sides, struct sgpu_error *error)
+{
+	const struct sgpu_bench_point point = { .parameters = { { "what", "module", 0 } } };
+
+	if (strcmp(sides[0].bench->info.selector, "cpu") == 0) {
+		sgpu_bench_waive(sides[0].bench, &point, NULL, "no GPU: a module of the CPU device is a shared object");
+		return SGPU_OK;
 	}
-	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		sides[i].host = host;
-		sides[i].back = back;
-		sgpu_device_free(sides[i].device, &sides[i].memory, SMALL);
-		rc = sgpu_device_alloc(sides[i].device, size, &sides[i].memory, error);
+	return measure_sides(sides, &point, (struct sgpu_bench_variant){ .run = load_module }, "secure", error);
+}
+
+static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
+{
+	static const struct {
+		const char *what, *direction, *secure;
+		struct sgpu_bench_variant work;
+		bool returns;
+	} points[] = {
+		{ "alloc", NULL, "secure pool", { .prepare = settle, .run = get_memory }, false },
+		{ "free", NULL, "secure pool", { .prepare = settle, .run = get_memory }, true },
+		{ "copy", "h2d", "secure copy", { .prepare = spoil, .work = copy, .verify = verify_copy }, false },
+		{ "copy", "d2h", "secure copy", { .prepare = spoil, .work = copy, .verify = verify_copy }, true },
+	};
+	struct side *sides = argument;
+	int rc = SGPU_OK;
+
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(points); i++) {
+		const char *direction = points[i].direction;
+		const struct sgpu_bench_point point = {
+			.parameters = { { "what", points[i].what, 0 }, { "size_bytes", NULL, size },
+					{ direction ? "direction" : NULL, direction, 0 } },
+			.bytes = direction ? size : 0,
+		};
+
+		sides[0].size = sides[1].size = size;
+		sides[0].returns = sides[1].returns = points[i].returns;
+		rc = measure_sides(sides, &point, points[i].work, points[i].secure, error);
 	}
-	rc = rc ? rc : copy_both_ways(sides, size, error);
-	for (int i = 0; i < 2; i++) {
-		sgpu_device_free(sides[i].device, &sides[i].memory, size);
-	}
-	sgpu_bench_release(bench, mark);
 	return rc;
 }
 
 /* ---- the case ---- */
-static int measure(struct sgpu_bench *bench, struct side *sides, struct sgpu_error *error)
-{
-	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	int count = sgpu_bench_sizes(bench, SMALL, (uint64_t)64 << 20, sizes), rc = measure_groups(sides, error);
+BENCH_ENDING(end_context, struct sgpu_secure, sgpu_secure_destroy)
 
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = measure_memory(sides, sizes[i], error);
+/* most: bytes of a copy. */
+static int open_sides(struct sgpu_bench *bench, struct sgpu_secure *context, uint64_t most, struct side *sides,
+		      struct sgpu_error *error)
+{
+	void *host = NULL, *back = NULL;
+	int rc = sgpu_bench_new(bench, most, &host, error);
+
+	rc = rc ? rc : sgpu_bench_new(bench, most, &back, error);
+	if (rc == SGPU_OK) {
+		sgpu_bench_fill(host, most, 1);
+		rc = sgpu_bench_new_device_memory(bench, most, &sides[0].memory, error);
 	}
-	rc = rc == SGPU_OK ? bench_session_pipe(bench, sides[1].context, error) : rc;
-	rc = rc == SGPU_OK ? bench_session_module(bench, sides[1].context, error) : rc;
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = measure_copies(sides, sizes[i], error);
+	rc = rc ? rc : sgpu_device_alloc(sgpu_secure_device(context), most, &sides[1].memory, error); /* ends with the context */
+	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
+		struct side *s = &sides[i];
+
+		s->bench = bench;
+		s->context = i ? context : NULL;
+		s->device = i ? sgpu_secure_device(context) : bench->device;
+		s->host = host;
+		s->back = back;
+		rc = sgpu_bench_new_stream(bench, s->device, &s->stream, error);
 	}
 	return rc;
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
+	const struct sgpu_bench_point launches = { .parameters = { { "what", "launch", 0 }, { "launches", NULL, LAUNCHES } },
+						   .operations = LAUNCHES };
+	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
+	const int count = sgpu_bench_sizes(bench, SMALL, (uint64_t)64 << 20, sizes);
 	struct sgpu_secure *context = NULL;
-	struct side *sides = calloc(2, sizeof(*sides));
-	int rc = sides ? bench_session_open(bench, error) : sgpu_fail_nomem(error);
+	void *sides = NULL;
+	int rc = sgpu_bench_new(bench, 2 * sizeof(struct side), &sides, error);
 
-	rc = rc == SGPU_OK ? bench_session_group(bench, error) : rc;
-	rc = rc == SGPU_OK ? bench_session_ring(bench, error) : rc;
-	rc = rc == SGPU_OK ? sgpu_secure_create(bench->device, NULL, &context, error) : rc;
-	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		sides[i].bench = bench;
-		sides[i].context = i ? context : NULL;
-		sides[i].device = i ? sgpu_secure_device(context) : bench->device;
-		rc = sgpu_stream_create(sides[i].device, &sides[i].stream, error);
-		rc = rc ? rc : sgpu_device_alloc(sides[i].device, SMALL, &sides[i].memory, error);
-	}
-	rc = rc ? rc : measure(bench, sides, error);
-	for (int i = 0; sides && i < 2; i++) {
-		if (sides[i].device) {
-			sgpu_device_free(sides[i].device, &sides[i].memory, SMALL);
-		}
-		sgpu_stream_free(&sides[i].stream);
-	}
-	sgpu_secure_destroy(&context);
-	free(sides);
-	return rc;
+	rc = rc ? rc : bench_session_open(bench, error);
+	rc = rc ? rc : bench_session_group(bench, error);
+	rc = rc ? rc : sgpu_secure_create(bench->device, NULL, &context, error);
+	rc = rc ? rc : sgpu_bench_keep(bench, end_context, (uintptr_t)context, 0, error);
+	rc = rc ? rc : bench_session_remote(bench, context, error);
+	rc = rc ? rc : open_sides(bench, context, count > 0 ? sizes[count - 1] : SMALL, sides, error);
+	rc = rc ? rc : measure_sides(sides, &launches, (struct sgpu_bench_variant){ .run = enqueue }, "secure", error);
+	rc = rc ? rc : measure_module(sides, error);
+	return rc ? rc : bench_each_size(bench, sizes, count, (struct bench_need){ 0 }, measure_size, sides, error);
 }
 
 const struct sgpu_bench_case case_session = {

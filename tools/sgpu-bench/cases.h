@@ -5,6 +5,8 @@
 #ifndef BENCH_CASES_H
 #define BENCH_CASES_H
 
+#include <sys/types.h>
+
 #include <sgpu/bench.h>
 #include <sgpu/channel.h>
 #include <sgpu/secure.h>
@@ -40,25 +42,21 @@ SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, const struct
 /* Parts of session. The first two need bench->device without a secure context over it. */
 SGPU_MUST_CHECK int bench_session_open(struct sgpu_bench *bench, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_session_group(struct sgpu_bench *bench, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_session_remote(struct sgpu_bench *bench, struct sgpu_secure *context, struct sgpu_error *error);
+
+/* Starts this program again; the caller's descriptors become its first ones. */
+SGPU_MUST_CHECK int bench_spawn(const char *const *words, const int *given, int count, pid_t *child,
+				struct sgpu_error *error);
+/* The same with the verb `open`, for bench->device, an option and its value (or NULL), and pipes; or as the worker of a ring. The
+ * ends here are kept; that the process has ended is waited for when they are closed. */
 struct sgpu_pipe;
-/* Starts another sgpu-bench with the verb `open`, for the same device, and an option with its value (or NULL). The caller's
- * descriptors become its first ones. That it has ended is waited for when the case ends. */
-SGPU_MUST_CHECK int bench_start(struct sgpu_bench *bench, const char *option, const char *value, const int *given,
-				int count, struct sgpu_error *error);
-/* The same with pipes, whose ends here are kept until the case ends. */
+struct sgpu_remote_ring;
 SGPU_MUST_CHECK int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *value,
 				     struct sgpu_pipe *pipe, struct sgpu_error *error);
-/* Serves on standard input and output until their end: "sealed" or "plain" requests, a "session" of a program, or one over a
+SGPU_MUST_CHECK int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring, struct sgpu_error *error);
+/* What it does: serves on standard input and output until their end "plain" requests, a "session" of a program, or one over a
  * "ring" whose memory and area are descriptors 3 and 4, and its bell standard input. Errors: SGPU_EUSAGE for other words. */
 SGPU_MUST_CHECK int bench_serve(const char *selector, const char *what, struct sgpu_error *error);
-SGPU_MUST_CHECK int bench_session_ring(struct sgpu_bench *bench, struct sgpu_error *error);
-SGPU_MUST_CHECK int bench_session_pipe(struct sgpu_bench *bench, struct sgpu_secure *context, struct sgpu_error *error);
-SGPU_MUST_CHECK int bench_session_module(struct sgpu_bench *bench, struct sgpu_secure *context,
-					 struct sgpu_error *error);
-
-/* Parts of quote: the program's digest; keys agreed with the device. */
-SGPU_MUST_CHECK int bench_quote_program(struct sgpu_bench *bench, struct sgpu_error *error);
-SGPU_MUST_CHECK int bench_quote_agree(struct sgpu_bench *bench, struct sgpu_error *error);
 
 /* In the order in which they run, NULL-terminated. Static. */
 extern const struct sgpu_bench_case *const bench_cases[];

@@ -20,51 +20,31 @@ struct opening {
 	bool ends;
 };
 
-struct opened {
-	struct sgpu_device *device;
-	struct sgpu_secure *context;
-	struct sgpu_stream *stream;
-};
-
-/* Up to a stream that takes work. BENCH_AGREED also makes the owner's key, and agrees one with the device where there is
- * one to agree. */
-static int open_all(const char *selector, unsigned jobs, const struct sgpu_key *owner, enum bench_opening kind,
-		    struct opened *opened, struct sgpu_error *error)
+int bench_open(const char *selector, unsigned jobs, const struct sgpu_key *owner, enum bench_opening kind,
+	       uint64_t *opening_ns, uint64_t *closing_ns, struct sgpu_error *error)
 {
 	const struct sgpu_device_config config = { .jobs = jobs, .bare_keys = kind != BENCH_AGREED };
 	const struct sgpu_secure_config with = { .owner = kind == BENCH_SECURE ? owner : NULL };
 	struct sgpu_device_agreement agreement;
-	int rc = sgpu_device_open(selector, &config, &opened->device, error);
+	struct sgpu_device *device = NULL;
+	struct sgpu_secure *context = NULL;
+	struct sgpu_stream *stream = NULL;
+	uint64_t begin = sgpu_now_ns(), middle;
+	int rc = sgpu_device_open(selector, &config, &device, error);
 
 	if (rc == SGPU_OK && kind == BENCH_AGREED) {
-		rc = sgpu_device_agree(opened->device, &agreement, error);
+		rc = sgpu_device_agree(device, &agreement, error);
 	}
 	if (rc == SGPU_OK && kind != BENCH_PLAIN) {
-		rc = sgpu_secure_create(opened->device, &with, &opened->context, error);
+		rc = sgpu_secure_create(device, &with, &context, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_stream_create(opened->context ? sgpu_secure_device(opened->context) : opened->device,
-					&opened->stream, error);
+		rc = sgpu_stream_create(context ? sgpu_secure_device(context) : device, &stream, error);
 	}
-	return rc;
-}
-
-static void close_all(struct opened *opened)
-{
-	sgpu_stream_free(&opened->stream);
-	sgpu_secure_destroy(&opened->context);
-	sgpu_device_close(&opened->device);
-}
-
-int bench_open(const char *selector, unsigned jobs, const struct sgpu_key *owner, enum bench_opening kind,
-	       uint64_t *opening_ns, uint64_t *closing_ns, struct sgpu_error *error)
-{
-	struct opened opened = { 0 };
-	uint64_t begin = sgpu_now_ns(), middle;
-	int rc = open_all(selector, jobs, owner, kind, &opened, error);
-
 	middle = sgpu_now_ns();
-	close_all(&opened);
+	sgpu_stream_free(&stream);
+	sgpu_secure_destroy(&context);
+	sgpu_device_close(&device);
 	*opening_ns = middle - begin;
 	*closing_ns = sgpu_now_ns() - middle;
 	return rc;

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,17 +42,6 @@ static int serve_plain(struct sgpu_secure *context, struct sgpu_error *error)
 	return rc;
 }
 
-static int serve_sealed(struct sgpu_secure *context, struct sgpu_error *error)
-{
-	static const struct sgpu_group_config config;
-	struct sgpu_group_server *server = NULL;
-	int rc = sgpu_group_server_create(context, &config, &server, error);
-
-	rc = rc ? rc : sgpu_group_serve(server, &standard, error);
-	sgpu_group_server_free(&server);
-	return rc;
-}
-
 static int serve_session(struct sgpu_secure *context, struct sgpu_error *error)
 {
 	return sgpu_remote_serve(context, 0, NULL, standard.in, standard.out, error);
@@ -73,8 +63,7 @@ int bench_serve(const char *selector, const char *what, struct sgpu_error *error
 	static const struct {
 		const char *what;
 		int (*serve)(struct sgpu_secure *context, struct sgpu_error *error);
-	} services[] = { { "plain", serve_plain }, { "sealed", serve_sealed }, { "session", serve_session },
-			 { "ring", serve_ring } };
+	} services[] = { { "plain", serve_plain }, { "session", serve_session }, { "ring", serve_ring } };
 	struct sgpu_secure *context = NULL;
 	struct sgpu_device *device = NULL;
 	size_t i = 0;
@@ -84,7 +73,7 @@ int bench_serve(const char *selector, const char *what, struct sgpu_error *error
 		i++;
 	}
 	if (i == SGPU_ARRAY_LENGTH(services)) {
-		return sgpu_fail(error, SGPU_EUSAGE, "--serve '%s' is none of 'plain', 'sealed', 'session' and 'ring'",
+		return sgpu_fail(error, SGPU_EUSAGE, "--serve '%s' is none of 'plain', 'session' and 'ring'",
 				 SGPU_EXCERPT(what));
 	}
 	rc = sgpu_device_open(selector, NULL, &device, error);
@@ -96,27 +85,53 @@ int bench_serve(const char *selector, const char *what, struct sgpu_error *error
 }
 
 /* ---- how it is started, and how it ends ---- */
-static void end_descriptor(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+/* The other process, and what this one has to do with it: descriptors, or -1. */
+struct worker {
+	pid_t pid;
+	int held[3];
+};
+
+static void close_all(const int *descriptors, int count)
 {
-	(void)bench, (void)size;
-	close((int)what);
+	for (int i = 0; i < count; i++) {
+		if (descriptors[i] >= 0) {
+			close(descriptors[i]);
+		}
+	}
 }
 
-static void end_child(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+/* It ends when nobody holds the other ends any more. */
+static void end_worker(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 {
+	const struct worker *worker = (const struct worker *)what;
+
 	(void)bench, (void)size;
-	(void)waitpid((pid_t)what, NULL, 0);
+	close_all(worker->held, SGPU_ARRAY_LENGTH(worker->held));
+	if (worker->pid > 0) {
+		(void)waitpid(worker->pid, NULL, 0);
+	}
+}
+
+static int new_worker(struct sgpu_bench *bench, struct worker **worker, struct sgpu_error *error)
+{
+	void *memory = NULL;
+	int rc = sgpu_bench_new(bench, sizeof(**worker), &memory, error);
+
+	if (rc == SGPU_OK) {
+		*worker = memory;
+		**worker = (struct worker){ .held = { -1, -1, -1 } };
+		rc = sgpu_bench_keep(bench, end_worker, (uintptr_t)memory, 0, error);
+	}
+	return rc;
 }
 
 /* The caller's descriptors are copied to high numbers first, so that none of them is in the place of another one. */
-int bench_start(struct sgpu_bench *bench, const char *option, const char *value, const int *given, int count,
-		struct sgpu_error *error)
+int bench_spawn(const char *const *words, const int *given, int count, pid_t *child, struct sgpu_error *error)
 {
 	extern char **environ;
-	const char *const arguments[] = { "sgpu-bench", "open", "--device", bench->info.selector, option, value, NULL };
 	posix_spawn_file_actions_t actions;
 	int high[GIVEN_MAX], rc = posix_spawn_file_actions_init(&actions);
-	pid_t child = 0;
+	pid_t started = 0;
 
 	if (rc != 0) {
 		return sgpu_fail_nomem(error);
@@ -125,38 +140,55 @@ int bench_start(struct sgpu_bench *bench, const char *option, const char *value,
 		high[i] = fcntl(given[i], F_DUPFD_CLOEXEC, GIVEN_FROM);
 		rc = rc ? rc : high[i] < 0 ? errno : posix_spawn_file_actions_adddup2(&actions, high[i], i);
 	}
-	rc = rc ? rc : posix_spawn(&child, "/proc/self/exe", &actions, NULL, (char *const *)(uintptr_t)arguments, environ);
+	rc = rc ? rc : posix_spawn(&started, "/proc/self/exe", &actions, NULL, (char *const *)(uintptr_t)words, environ);
 	posix_spawn_file_actions_destroy(&actions);
-	for (int i = 0; i < count; i++) {
-		if (high[i] >= 0) {
-			close(high[i]);
-		}
-	}
-	return rc ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start another sgpu-bench: %s", strerror(rc)) :
-	       sgpu_bench_keep(bench, end_child, (uintptr_t)child, 0, error);
+	close_all(high, count);
+	*child = rc ? 0 : started;
+	return rc ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start another sgpu-bench: %s", strerror(rc)) : SGPU_OK;
 }
 
 int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *value, struct sgpu_pipe *ends,
 		     struct sgpu_error *error)
 {
-	int to[2], from[2], rc;
+	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector, option, value, NULL };
+	int to[2] = { -1, -1 }, from[2] = { -1, -1 };
+	struct worker *worker;
+	int rc = new_worker(bench, &worker, error);
 
-	if (pipe2(to, O_CLOEXEC) != 0) {
-		return sgpu_fail_errno(error, "cannot make a pipe");
+	if (rc != SGPU_OK) {
+		return rc;
 	}
-	if (pipe2(from, O_CLOEXEC) != 0) {
-		close(to[0]);
-		close(to[1]);
-		return sgpu_fail_errno(error, "cannot make a pipe");
+	if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) {
+		rc = sgpu_fail_errno(error, "cannot make a pipe");
 	}
-	rc = bench_start(bench, option, value, (const int[]){ to[0], from[1] }, 2, error);
-	close(to[0]);
-	close(from[1]);
-	*ends = (struct sgpu_pipe){ from[0], to[1] };
-	for (int i = 0; i < 2; i++) { /* the second one also after an error: to keep it is to close it */
-		const int kept = sgpu_bench_keep(bench, end_descriptor, (uintptr_t)(i ? to[1] : from[0]), 0, error);
+	worker->held[0] = ends->in = from[0];
+	worker->held[1] = ends->out = to[1];
+	rc = rc ? rc : bench_spawn(words, (const int[]){ to[0], from[1] }, 2, &worker->pid, error);
+	close_all((const int[]){ to[0], from[1] }, 2);
+	return rc;
+}
 
-		rc = rc ? rc : kept;
+int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring, struct sgpu_error *error)
+{
+	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector, "--serve", "ring", NULL };
+	int bells[2] = { -1, -1 };
+	struct worker *worker;
+	int rc = new_worker(bench, &worker, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
 	}
+	rc = sgpu_remote_ring_create(&worker->held[0], &worker->held[1], error);
+	if (rc == SGPU_OK && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, bells) != 0) {
+		rc = sgpu_fail_errno(error, "cannot make a pair of sockets");
+	}
+	worker->held[2] = bells[0];
+	*ring = (struct sgpu_remote_ring){ .memory = worker->held[0], .area = worker->held[1], .bell = bells[0] };
+	if (rc == SGPU_OK) {
+		const int given[] = { bells[1], STDOUT_FILENO, STDERR_FILENO, ring->memory, ring->area };
+
+		rc = bench_spawn(words, given, SGPU_ARRAY_LENGTH(given), &worker->pid, error);
+	}
+	close_all(&bells[1], 1);
 	return rc;
 }

@@ -18,7 +18,7 @@ const struct cli_option open_options[] = {
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
 	{ "secure", 0, NULL, "with a secure context for an owner whose key is known",
 	  CLI_FLAG(struct request, secure) },
-	{ "serve", 0, "WHAT", "serve on standard input and output: sealed or plain requests, a session, or one over a ring",
+	{ "serve", 0, "WHAT", "serve on standard input and output: plain requests, a session, or one over a ring",
 	  CLI_TEXT(struct request, serve) },
 	CLI_END,
 };
