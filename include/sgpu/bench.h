@@ -299,7 +299,9 @@ SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first, c
 				       struct sgpu_bench_difference **differences, size_t *count,
 				       struct sgpu_error *error);
 /* Adds to `noise` how far `count` runs of one build lie apart, for each measurement that passed in all of them; two more
- * such runs differ by more in at most 1 of 20 measurements. Errors: SGPU_EUSAGE (fewer than two runs), SGPU_ENOMEM. */
+ * such runs differ by more in at most 1 of 20 measurements. More runs than SGPU_BENCH_RUNS_MAX would hardly change what they
+ * say, and each one is compared with each other one. Errors: SGPU_EUSAGE (fewer than two runs, or more), SGPU_ENOMEM. */
+enum { SGPU_BENCH_RUNS_MAX = 64 };
 SGPU_MUST_CHECK int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count,
 					     struct sgpu_bench_results *noise, struct sgpu_error *error);
 /* The name of the first member by which two environments are of another machine or build, or NULL. */

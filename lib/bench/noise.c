@@ -9,9 +9,6 @@
 
 #include "bench/private.h"
 
-/* Half of the pairs of 64 runs is more than anybody waits for. */
-enum { RUNS_MAX = 64 };
-
 /* The difference of two more runs over their deviation is distributed as Student's t has it, if runs are distributed
  * normally. They are not quite: these quantiles leave 1 of 100 outside then, and at most 1 of 20 with heavy tails. By the
  * number of runs; the last one for more. */
@@ -19,7 +16,7 @@ static const double quantiles[] = { 0, 0, 63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3
 
 static double noise_floor(const double *values, size_t n)
 {
-	double pairs[RUNS_MAX * (RUNS_MAX - 1) / 2], mean = 0, squares = 0;
+	double pairs[SGPU_BENCH_RUNS_MAX * (SGPU_BENCH_RUNS_MAX - 1) / 2], mean = 0, squares = 0;
 	struct sgpu_bench_statistics of_pairs;
 	size_t count = 0, row = n < SGPU_ARRAY_LENGTH(quantiles) ? n : SGPU_ARRAY_LENGTH(quantiles) - 1;
 
@@ -43,7 +40,7 @@ static int add_noise(const struct sgpu_bench_difference *const *pairs, size_t at
 {
 	const struct sgpu_bench_record *record = pairs[0][at].first;
 	struct sgpu_bench_noise found = { .ratio_floor = -1, .runs = count };
-	double times[RUNS_MAX], ratios[RUNS_MAX];
+	double times[SGPU_BENCH_RUNS_MAX], ratios[SGPU_BENCH_RUNS_MAX];
 
 	for (size_t i = 0; i < count; i++) {
 		if (pairs[i][at].verdict > SGPU_BENCH_AMBIGUOUS) { /* it did not pass in both */
@@ -63,18 +60,20 @@ static int add_noise(const struct sgpu_bench_difference *const *pairs, size_t at
 int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count, struct sgpu_bench_results *noise,
 			     struct sgpu_error *error)
 {
-	struct sgpu_bench_difference *pairs[RUNS_MAX] = { NULL };
-	int rc = count < 2 || count > RUNS_MAX ? sgpu_fail(error, SGPU_EUSAGE, "noise shows in 2 to %d runs", RUNS_MAX) :
-		 SGPU_OK;
+	struct sgpu_bench_difference *pairs[SGPU_BENCH_RUNS_MAX] = { NULL };
 	size_t ignored;
+	int rc = SGPU_OK;
 
+	if (count < 2 || count > SGPU_BENCH_RUNS_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "noise shows in 2 to %d runs", SGPU_BENCH_RUNS_MAX);
+	}
 	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
 		rc = sgpu_bench_compare(&runs[0], &runs[i], NULL, false, &pairs[i], &ignored, error);
 	}
 	for (size_t i = 0; rc == SGPU_OK && i < runs[0].count; i++) {
 		rc = add_noise((const struct sgpu_bench_difference *const *)pairs, i, count, noise, error);
 	}
-	for (size_t i = 0; i < RUNS_MAX; i++) {
+	for (size_t i = 0; i < SGPU_BENCH_RUNS_MAX; i++) {
 		free(pairs[i]);
 	}
 	return rc;

@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -14,9 +13,7 @@
 
 #include "verbs.h"
 
-enum { RUNS_MAX = 64, WORDS_MAX = 128, PROGRAM_WORDS = 4 };
-
-extern char **environ;
+enum { WORDS_MAX = 128 };
 
 struct request {
 	unsigned runs;
@@ -28,7 +25,7 @@ static const char *const passed_options[] = { "--device", "--jobs", "--samples",
 
 const struct cli_option aa_options[] = {
 	CLI_COMMON,
-	{ "runs", 'n', "N", "so many runs (default: 5)", CLI_NUMBER(struct request, runs, 2, RUNS_MAX) },
+	{ "runs", 'n', "N", "so many runs (default: 5)", CLI_NUMBER(struct request, runs, 2, SGPU_BENCH_RUNS_MAX) },
 	{ "output", 'o', "FILE", "write the records there", CLI_TEXT(struct request, output) },
 	{ "quick", 0, NULL, "as for run", CLI_FLAG(struct request, quick) },
 	{ "device", 0, "DEVICE", "as for run", CLI_TEXT(struct request, passed[0]) },
@@ -86,28 +83,20 @@ static int wait_for(pid_t child)
 /* One run; 5, for failed cases, is no reason to stop. */
 static int take_run(const char *const *words, struct sgpu_bench_results *results)
 {
-	posix_spawn_file_actions_t actions;
 	struct sgpu_error error = { 0 };
-	char *text = NULL;
-	size_t size = 0;
+	char path[32];
 	pid_t child;
-	int fd = memfd_create("sgpu-bench", MFD_CLOEXEC), status, code;
+	int fd = memfd_create("sgpu-bench", MFD_CLOEXEC), status, unread;
 
 	if (fd < 0) {
 		return cli_fail(SGPU_ESYSTEM, "no memory for the records: %s", strerror(errno));
 	}
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, fd, STDOUT_FILENO);
-	code = posix_spawn(&child, "/proc/self/exe", &actions, NULL, (char *const *)words, environ);
-	posix_spawn_file_actions_destroy(&actions);
-	status = code ? cli_fail(SGPU_ESYSTEM, "cannot start a run: %s", strerror(code)) : wait_for(child);
+	status = bench_spawn(words, (const int[]){ STDIN_FILENO, fd }, 2, &child, &error) ? cli_error(&error) : wait_for(child);
 	if (status == 0 || status == sgpu_exit_status(SGPU_ESEGMENTS)) {
-		lseek(fd, 0, SEEK_SET);
-		code = sgpu_read_fd(fd, "a run", RESULTS_SIZE_MAX, &text, &size, &error);
-		code = code ? code : sgpu_bench_read(text, size, "a run", results, &error);
-		status = code ? cli_error(&error) : status;
+		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+		unread = read_results(path, results);
+		status = unread ? unread : status;
 	}
-	free(text);
 	close(fd);
 	return status;
 }
@@ -125,37 +114,35 @@ static void print_table(const struct sgpu_bench_results *noise)
 	}
 }
 
-static int write_records(const struct request *r, const struct sgpu_bench_results *first,
-			 const struct sgpu_bench_results *noise, const struct sgpu_bench_moment *begin)
+static int write_records(const char *path, const struct sgpu_bench_results *first, const struct sgpu_bench_results *noise,
+			 const struct sgpu_bench_moment *begin)
 {
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	struct sgpu_error error = { 0 };
-	int status = cli_output_take(&output, r->output, 0666, &error) == SGPU_OK ? 0 : cli_error(&error);
-	FILE *out = status ? NULL : fdopen(dup(output.fd), "w");
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+	int status;
 
-	if (out) {
-		cli_describe_build(first->environment);
-		status = cli_print_json(json_incref(first->environment), out, JSON_COMPACT);
-		for (size_t i = 0; status == 0 && i < noise->noise_count; i++) {
-			status = cli_print_json(sgpu_bench_noise_json(&noise->noise[i]), out, JSON_COMPACT);
-		}
-		status = status ? status : cli_print_json(sgpu_bench_end(begin), out, JSON_COMPACT);
-		if (fclose(out) != 0 && status == 0) {
-			status = cli_fail(SGPU_ESYSTEM, "cannot write the records: %s", strerror(errno));
-		}
-	} else if (status == 0) {
-		status = cli_fail(SGPU_ESYSTEM, "cannot write the records: %s", strerror(errno));
+	if (!out) {
+		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
-	if (status == 0 && sgpu_output_commit(&output, &error) != SGPU_OK) {
+	cli_describe_build(first->environment);
+	status = cli_print_json(json_incref(first->environment), out, JSON_COMPACT);
+	for (size_t i = 0; status == 0 && i < noise->noise_count; i++) {
+		status = cli_print_json(sgpu_bench_noise_json(&noise->noise[i]), out, JSON_COMPACT);
+	}
+	status = status ? status : cli_print_json(sgpu_bench_end(begin), out, JSON_COMPACT);
+	fclose(out);
+	if (status == 0 && cli_write_text(path, 0666, text, size, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	}
-	sgpu_output_close(&output);
+	free(text);
 	return status;
 }
 
 int verb_aa(int argc, char **argv)
 {
-	struct sgpu_bench_results runs[RUNS_MAX] = { { 0 } }, noise = { 0 };
+	struct sgpu_bench_results runs[SGPU_BENCH_RUNS_MAX] = { { 0 } }, noise = { 0 };
 	struct request r = { .runs = 5 };
 	struct sgpu_bench_moment begin;
 	struct sgpu_error error = { 0 };
@@ -183,7 +170,7 @@ int verb_aa(int argc, char **argv)
 		print_table(&noise);
 	}
 	if (status == 0 && (cli_json || r.output)) {
-		status = write_records(&r, &runs[0], &noise, &begin);
+		status = write_records(r.output, &runs[0], &noise, &begin);
 	}
 	for (unsigned i = 0; i < r.runs; i++) {
 		sgpu_bench_results_clear(&runs[i]);
