@@ -47,12 +47,11 @@ struct way {
 };
 
 /* ---- empty calls ---- */
-static int run_empty(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_empty(void *argument, struct sgpu_error *error)
 {
 	const struct way *way = argument;
 	int rc = SGPU_OK;
 
-	(void)ns;
 	for (uint64_t i = 0; rc == SGPU_OK && i < way->load.requests; i++) {
 		rc = sgpu_rpc_empty(way->rpc, error);
 	}
@@ -80,7 +79,7 @@ static int prepare_alone(void *argument, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static int run_alone(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_alone(void *argument, struct sgpu_error *error)
 {
 	struct way *way = argument;
 	const struct parameters_service service = { .rpc = way->rpc, .model = way->model, .sockets = way->servers,
@@ -88,7 +87,6 @@ static int run_alone(void *argument, uint64_t *ns, struct sgpu_error *error)
 						    .requests_max = way->load.requests };
 	uint64_t served;
 
-	(void)ns;
 	return parameters_serve(&service, &served, error);
 }
 
@@ -201,7 +199,7 @@ static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_va
 
 static int measure_alone(struct way ways[WAYS], unsigned items, struct sgpu_error *error)
 {
-	const struct sgpu_bench_variant work = { .prepare = prepare_alone, .run = run_alone, .verify = verify_alone };
+	const struct sgpu_bench_variant work = { .prepare = prepare_alone, .work = run_alone, .verify = verify_alone };
 	const uint64_t most = WAITING_BYTES / request_size(items);
 	const uint64_t waiting = CONNECTIONS * (most < WAITING_REQUESTS ? most : WAITING_REQUESTS);
 
@@ -322,7 +320,7 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct way *ways = memory;
 
 	rc = rc ? rc : open_ways(bench, ways, error);
-	rc = rc ? rc : measure(ways, "empty call", (struct sgpu_bench_variant){ .run = run_empty },
+	rc = rc ? rc : measure(ways, "empty call", (struct sgpu_bench_variant){ .work = run_empty },
 			       (struct parameters_load){ .requests = EMPTY_CALLS }, error);
 	rc = rc ? rc : measure_alone(ways, 1, error);
 	rc = rc || quick ? rc : measure_alone(ways, 64, error);

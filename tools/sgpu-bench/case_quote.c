@@ -71,17 +71,16 @@ static struct sgpu_quote_subject subject_of(const struct proof *p)
 					    .device = p->bench->device };
 }
 
-static int collect(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int collect(void *argument, struct sgpu_error *error)
 {
 	struct proof *p = argument;
 	const struct sgpu_quote_subject subject = subject_of(p);
 
-	(void)ns;
 	free(p->quote);
 	return sgpu_quote_create(&subject, p->ak, &p->chain, p->now, &p->quote, &p->quote_size, error);
 }
 
-static int verify(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int verify(void *argument, struct sgpu_error *error)
 {
 	struct proof *p = argument;
 	const struct sgpu_quote_checks checks = { .roots = &p->roots, .nonce = p->nonce,
@@ -89,20 +88,18 @@ static int verify(void *argument, uint64_t *ns, struct sgpu_error *error)
 
 	int rc;
 
-	(void)ns;
 	sgpu_quote_result_clear(&p->result);
 	rc = sgpu_quote_verify(p->quote, p->quote_size, &checks, &p->result, error);
 	return rc || (p->result.claims && p->result.nonce_checked) ? rc :
 	       sgpu_fail(error, SGPU_EDIFFERS, "the quote was not verified with its nonce");
 }
 
-static int appraise(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int appraise(void *argument, struct sgpu_error *error)
 {
 	const struct proof *p = argument;
 	struct sgpu_appraisal appraisal = { 0 };
 	int rc = sgpu_appraise(p->policy, &p->result, p->now, &appraisal, error);
 
-	(void)ns;
 	if (rc == SGPU_OK && !appraisal.accepted) {
 		rc = sgpu_fail(error, SGPU_EDIFFERS, "the quote was refused by the policy made from it");
 	}
@@ -112,12 +109,11 @@ static int appraise(void *argument, uint64_t *ns, struct sgpu_error *error)
 
 static int make_policy(struct proof *p, struct sgpu_error *error)
 {
-	uint64_t ignored = 0;
 	char *text = NULL;
 	size_t size = 0;
-	int rc = collect(p, &ignored, error);
+	int rc = collect(p, error);
 
-	rc = rc ? rc : verify(p, &ignored, error);
+	rc = rc ? rc : verify(p, error);
 	rc = rc ? rc : sgpu_policy_from_claims(p->result.claims, &text, &size, error);
 	rc = rc ? rc : sgpu_policy_parse(text, size, "policy", &p->policy, error);
 	free(text);
@@ -125,64 +121,60 @@ static int make_policy(struct proof *p, struct sgpu_error *error)
 }
 
 /* ---- parts ---- */
-static int make_claims(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int make_claims(void *argument, struct sgpu_error *error)
 {
 	const struct proof *p = argument;
 	const struct sgpu_quote_subject subject = subject_of(p);
 	json_t *claims = NULL;
 	int rc = sgpu_quote_claims(&subject, p->now, &claims, error);
 
-	(void)ns;
 	json_decref(claims);
 	return rc;
 }
 
 /* Which the claims include. */
-static int digest_program(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int digest_program(void *argument, struct sgpu_error *error)
 {
 	const struct proof *p = argument;
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
 	int rc = sgpu_measure_file("/proc/self/exe", digest, NULL, error);
 
-	(void)ns;
 	return rc || memcmp(digest, p->program, sizeof(digest)) == 0 ? rc :
 	       sgpu_fail(error, SGPU_EDIFFERS, "the program has another digest than before");
 }
 
 /* What the platform and the device have to say by themselves; what is absent is found out as well. */
-static int collect_records(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int collect_records(void *argument, struct sgpu_error *error)
 {
 	const struct proof *p = argument;
 	const uint8_t report_data[64] = { 1 };
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	int count = sgpu_evidence_collect(report_data, p->bench->device, records);
 
-	(void)ns;
 	(void)error;
 	sgpu_records_clear(records, count);
 	return SGPU_OK;
 }
 
-static int sign(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int sign(void *argument, struct sgpu_error *error)
 {
 	const struct proof *p = argument;
 	uint8_t signature[SGPU_ES384_SIZE];
 
-	(void)ns;
 	return sgpu_signer_sign(p->ak, p->quote, p->quote_size, signature, error);
 }
 
 static int measure_steps(struct proof *p, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant whole[] = {
-		{ .name = "collect", .run = collect, .argument = p },
-		{ .name = "verify", .run = verify, .argument = p },
-		{ .name = "appraise", .run = appraise, .argument = p },
+		{ .name = "collect", .work = collect, .argument = p },
+		{ .name = "verify", .work = verify, .argument = p },
+		{ .name = "appraise", .work = appraise, .argument = p },
 	}, parts[] = {
-		{ .name = "claims", .run = make_claims, .argument = p },
-		{ .name = "program's digest", .run = digest_program, .argument = p },
-		{ .name = "platform's records", .run = collect_records, .argument = p },
-		{ .name = "signature", .run = sign, .argument = p },
+		{ .name = "claims", .work = make_claims, .argument = p },
+		{ .name = "program's digest", .work = digest_program, .argument = p },
+		{ .name = "platform's records", .work = collect_records, .argument = p },
+		{ .name = "signature", .work = sign, .argument = p },
 	};
 	const struct sgpu_bench_point quote = { .parameters = { { "what", "quote", 0 } } };
 	const struct sgpu_bench_point of_parts = { .parameters = { { "what", "parts", 0 } } };
