@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What OpenSSL's AES-256-GCM takes to seal a chunk of the sealed format: a nonce, 16 KiB, the tag. Prints the median of blocks of 64
- * chunks, in nanoseconds a chunk. By itself, so that sgpu-bench has something to agree with; see agree.sh.
+ * What OpenSSL's AES-256-GCM takes to seal a chunk of the sealed format: a nonce, 16 KiB, the tag. Prints the median of
+ * blocks of 64 chunks, in nanoseconds a chunk. By itself, so that sgpu-bench has something to agree with; see agree.sh.
  */
 #include <stdio.h>
 #include <stdlib.h>
