@@ -44,6 +44,8 @@ enum sgpu_bench_requires {
 	SGPU_BENCH_REGISTERS = 8,     /* ...and info.registers */
 	SGPU_BENCH_OPENS_ON_DEVICE = 16, /* ...and info.opens_on_device */
 };
+/* "pinned memory" for bit 2; NULL for a bit without a requirement. */
+const char *sgpu_bench_requirement(unsigned bit);
 
 struct sgpu_bench;
 

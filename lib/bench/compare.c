@@ -28,17 +28,11 @@ static double relative(const struct sgpu_bench_statistics *s)
 }
 
 /* Whether all that `a` may be is below all that `b` may be: the intervals of their medians, or, if no runs beside each other have
- * shown the noise, nearly all of their samples, since a run does not know how the next one will differ. */
+ * shown the noise, nearly all of their samples, since a run does not know how the next one will differ. Files of earlier
+ * versions have no intervals. */
 static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_bench_statistics *b, bool noise_measured)
 {
-	/* An earlier version has recorded no interval; that is the one of samples that are distributed normally. */
-	double half_a = 1.96 * 1.2533 * deviation_of_mad * a->mad / sqrt((double)a->n);
-	double half_b = 1.96 * 1.2533 * deviation_of_mad * b->mad / sqrt((double)b->n);
-
-	if (!noise_measured) {
-		return a->p95 < b->min;
-	}
-	return (a->high > 0 ? a->high : a->median + half_a) < (b->high > 0 ? b->low : b->median - half_b);
+	return noise_measured && a->high > 0 && b->high > 0 ? a->high < b->low : a->p95 < b->min;
 }
 
 static void judge(struct sgpu_bench_difference *d, bool ratios)

@@ -19,48 +19,35 @@ static inline uint64_t word_at(uint64_t index, uint64_t seed)
 	return z ^ (z >> 32);
 }
 
-static void fill_words(uint64_t *words, uint64_t first, int count, uint64_t seed)
+/* Fills memory, or returns the first place where it is not filled so, or its size. */
+static uint64_t go_through(uint8_t *memory, uint64_t size, uint64_t seed, bool fills)
 {
-	for (int i = 0; i < count; i++) {
-		words[i] = word_at(first + (uint64_t)i, seed);
+	uint64_t block[BLOCK];
+
+	for (uint64_t done = 0; done < size; done += sizeof(block)) {
+		const uint64_t n = size - done < sizeof(block) ? size - done : sizeof(block);
+
+		for (uint64_t i = 0; i < BLOCK; i++) {
+			block[i] = word_at(done / WORD + i, seed);
+		}
+		if (fills) {
+			memcpy(memory + done, block, n);
+		} else if (memcmp(memory + done, block, n) != 0) {
+			while (memory[done] == ((const uint8_t *)block)[done % sizeof(block)]) {
+				done++;
+			}
+			return done;
+		}
 	}
+	return size;
 }
 
 void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed)
 {
-	uint64_t block[BLOCK];
-	uint8_t *at = memory;
-
-	for (uint64_t done = 0; done < size; done += sizeof(block)) {
-		uint64_t n = size - done < sizeof(block) ? size - done : sizeof(block);
-
-		fill_words(block, done / WORD, BLOCK, seed);
-		memcpy(at + done, block, n);
-	}
-}
-
-static uint64_t first_difference(const uint8_t *a, const uint8_t *b, uint64_t size)
-{
-	uint64_t i = 0;
-
-	while (i < size && a[i] == b[i]) {
-		i++;
-	}
-	return i;
+	(void)go_through(memory, size, seed, true);
 }
 
 uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed)
 {
-	uint64_t block[BLOCK];
-	const uint8_t *at = memory;
-
-	for (uint64_t done = 0; done < size; done += sizeof(block)) {
-		uint64_t n = size - done < sizeof(block) ? size - done : sizeof(block);
-
-		fill_words(block, done / WORD, BLOCK, seed);
-		if (memcmp(at + done, block, n) != 0) {
-			return done + first_difference(at + done, (const uint8_t *)block, n);
-		}
-	}
-	return size;
+	return go_through((uint8_t *)memory, size, seed, false);
 }

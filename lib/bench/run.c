@@ -12,7 +12,8 @@
 
 #include "bench/private.h"
 
-static const uint64_t size_first = 4096;
+/* Each size is a bit. */
+static const uint64_t size_first = 4096, sizes_quick = 64 << 10 | 4 << 20 | 64 << 20;
 
 const char *const sgpu_bench_units[] = { "B/s", "op/s", "ns", NULL };
 const char *const sgpu_bench_statuses[] = { "passed", "waived", "failed", NULL };
@@ -112,16 +113,11 @@ bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size)
 
 int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max, uint64_t sizes[SGPU_BENCH_SIZES_MAX])
 {
-	static const uint64_t quick[] = { (uint64_t)64 << 10, (uint64_t)4 << 20, (uint64_t)64 << 20 };
+	const uint64_t taken = bench->options.quick ? sizes_quick : UINT64_MAX;
 	int count = 0;
 
 	for (uint64_t size = size_first; size <= max && count < SGPU_BENCH_SIZES_MAX; size *= 4) {
-		bool taken = !bench->options.quick;
-
-		for (size_t i = 0; !taken && i < SGPU_ARRAY_LENGTH(quick); i++) {
-			taken = size == quick[i];
-		}
-		if (taken && size >= min && sgpu_bench_wants(bench, size)) {
+		if ((size & taken) && size >= min && sgpu_bench_wants(bench, size)) {
 			sizes[count++] = size;
 		}
 	}
@@ -154,27 +150,23 @@ int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_
 	return SGPU_OK;
 }
 
+const char *sgpu_bench_requirement(unsigned bit)
+{
+	static const char *const names[] = { "device", "GPU", "pinned memory", "registration", "opening on the device" };
+
+	return bit < SGPU_ARRAY_LENGTH(names) ? names[bit] : NULL;
+}
+
 int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_device_info *info, struct sgpu_error *error)
 {
-	const struct {
-		unsigned bit;
-		bool there;
-		const char *lack;
-	} needs[] = {
-		{ SGPU_BENCH_GPU, info && strcmp(info->selector, "cpu") != 0, "no GPU" },
-		{ SGPU_BENCH_OPENS_ON_DEVICE, info && info->opens_on_device,
-		  "the device opens sealed data in host memory" },
-		{ SGPU_BENCH_PINNED, info && info->pins_host_memory, "the device has no pinned memory" },
-		{ SGPU_BENCH_REGISTERS, info && info->registers, "memory cannot be registered with the device" },
-	};
+	const bool has[] = { info, info && strcmp(info->selector, "cpu") != 0, info && info->pins_host_memory,
+			     info && info->registers, info && info->opens_on_device };
 
-	if (row->requires && !info) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no device");
-	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needs); i++) {
-		if ((row->requires & needs[i].bit) && !needs[i].there) {
-			return sgpu_fail(error, SGPU_EUNAVAILABLE, "%s: device '%s' is %s", needs[i].lack,
-					 info->selector, info->name);
+	for (unsigned bit = 0; bit < SGPU_ARRAY_LENGTH(has); bit++) {
+		if ((row->requires >> bit & 1) && !has[bit]) {
+			return info ? sgpu_fail(error, SGPU_EUNAVAILABLE, "no %s: device '%s' is %s",
+						sgpu_bench_requirement(bit), info->selector, info->name) :
+				      sgpu_fail(error, SGPU_EUNAVAILABLE, "no device");
 		}
 	}
 	return SGPU_OK;

@@ -52,14 +52,14 @@ static int intercepted_ioctl(int fd, unsigned long request, uintptr_t argument)
 
 static const struct conversion_costs costs = { .exit_ns = 1000, .flip_ns = 500, .fault_ns = 10, .clear_ns = 3 };
 
-static double model(enum conversion_flow flow, bool to_private, uint64_t pages, uint64_t page_bytes)
+static double model(enum conversion_terms flow, bool to_private, uint64_t pages, uint64_t page_bytes)
 {
 	const struct conversion_call call = { to_private, pages, page_bytes };
 
 	return conversion_model(flow, &call, &costs);
 }
 
-static uint64_t exits(enum conversion_flow flow, uint64_t pages, uint64_t page_bytes)
+static uint64_t exits(enum conversion_terms flow, uint64_t pages, uint64_t page_bytes)
 {
 	const struct conversion_call call = { true, pages, page_bytes };
 

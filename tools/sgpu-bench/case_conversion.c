@@ -12,8 +12,6 @@
 #include "memory.h"
 
 enum { SEED = 12 };
-/* A variant of a call has less time than in other cases, since there are so many. */
-static const uint64_t time_of_call = 200000000;
 static const uint64_t guest_room = (uint64_t)128 << 20, stream_sizes[] = { (uint64_t)2 << 20, (uint64_t)64 << 20 };
 
 const uint64_t conversion_batches[CONVERSION_BATCHES] = { 1, 8, 64, 512 };
@@ -76,7 +74,6 @@ static int measure(struct conversion *c, const struct sgpu_bench_point *point, c
 			variants[i].verify = verify_copy;
 		}
 	}
-	c->bench->options.time_ns = c->time_ns || point->bytes || c->bench->options.quick ? c->time_ns : time_of_call;
 	return sgpu_bench_measure(c->bench, point, variants, count, error);
 }
 
@@ -144,14 +141,11 @@ static int make(struct conversion *c, struct sgpu_error *error)
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct conversion c = { .bench = bench, .time_ns = bench->options.time_ns,
-				.room = stream_sizes[bench->options.quick ? 0 : 1] };
-	struct sgpu_error why = { 0 };
+	struct conversion c = { .bench = bench, .room = stream_sizes[bench->options.quick ? 0 : 1] };
 	int rc = make(&c, error);
 
-	c.has_guest = kvm_guest_open(&c.guest, KVM_GUEST_DEVICE, guest_room, &why) == SGPU_OK;
-	c.is_emulated = c.has_guest && kvm_guest_check_speed(&c.guest, &why) != SGPU_OK;
-	snprintf(c.why, sizeof(c.why), "%.*s", (int)sizeof(c.why) - 1, why.text);
+	c.has_guest = kvm_guest_open(&c.guest, KVM_GUEST_DEVICE, guest_room, &c.why) == SGPU_OK;
+	c.is_emulated = c.has_guest && kvm_guest_check_speed(&c.guest, &c.why) != SGPU_OK;
 	rc = rc ? rc : conversion_by_hardware(&c, error);
 	rc = rc ? rc : conversion_by_guest(&c, error);
 	rc = rc ? rc : conversion_by_model(&c, error);

@@ -93,11 +93,11 @@ static int measure_idle(struct wake *w, uint64_t idle_ns, struct sgpu_error *err
 	return sgpu_bench_measure(w->bench, &point, &variant, 1, error);
 }
 
-/* Latency at every time of idleness, and processor time at some of them. */
+/* Latency at every time of idleness, and of the policies of a ring the processor time at some of them. */
 static int measure_way(struct wake *w, struct sgpu_error *error)
 {
 	static const uint64_t idles[] = { 1000, 10000, 100000, 1000000, 10000000, 100000000 };
-	const bool is_policy = w->pair.way->open == pair_ways[PAIR_RING_SPIN].open;
+	const bool is_policy = w->pair.way >= &pair_ways[PAIR_RING_SPIN];
 	int rc = SGPU_OK;
 
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(idles); i++) {
@@ -114,20 +114,18 @@ static int measure_way(struct wake *w, struct sgpu_error *error)
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	static const enum pair_name names[] = { PAIR_SPIN, PAIR_UMWAIT, PAIR_FUTEX, PAIR_EVENTFD, PAIR_RING_SPIN, PAIR_RING_WAIT,
-						PAIR_RING_SLEEP };
 	int cores[2], rc = SGPU_OK;
 
 	if (sgpu_find_cores(cores) < 2) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "one processor only: who waits would share it with who wakes");
 	}
 	(void)prctl(PR_SET_TIMERSLACK, 1); /* so that this process does not sleep longer than the other one is to wait */
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(names); i++) {
+	for (int way = PAIR_EVENTFD; rc == SGPU_OK && way < PAIR_WAYS; way++) {
 		struct wake w = { .bench = bench };
 
-		rc = pair_start(&w.pair, &pair_ways[names[i]], cores, serve, error);
+		rc = pair_start(&w.pair, &pair_ways[way], cores, serve, error);
 		rc = rc == SGPU_OK ? measure_way(&w, error) :
-				     bench_or_waive(bench, NULL, pair_ways[names[i]].name, rc, error);
+				     bench_or_waive(bench, NULL, pair_ways[way].name, rc, error);
 		pair_end(&w.pair);
 	}
 	(void)prctl(PR_SET_TIMERSLACK, 0);

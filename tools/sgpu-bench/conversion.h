@@ -21,21 +21,31 @@ struct conversion_costs {
 	double exit_ns, flip_ns, fault_ns, clear_ns;
 };
 
-enum conversion_flow { CONVERSION_SNP_PAPER, CONVERSION_SNP, CONVERSION_TDX };
+/* What a time is the sum of, as a set, and the flows. The host maps each page anew; the TDX module clears one that is accepted. */
+enum conversion_terms {
+	CONVERSION_FLIP = 1,
+	CONVERSION_FAULT = 2,      /* this and the next three: for each page */
+	CONVERSION_CLEAR = 4,
+	CONVERSION_ACCEPT = 8,     /* clearing on the way to private alone */
+	CONVERSION_EXIT = 16,
+	CONVERSION_SNP_EXITS = 32, /* for each 64 entries */
+	CONVERSION_TDX_EXITS = 64, /* two for a call */
+	CONVERSION_SNP_PAPER = CONVERSION_FLIP,
+	CONVERSION_SNP = CONVERSION_FLIP | CONVERSION_SNP_EXITS | CONVERSION_FAULT,
+	CONVERSION_TDX = CONVERSION_FLIP | CONVERSION_TDX_EXITS | CONVERSION_FAULT | CONVERSION_ACCEPT,
+};
 
 /* How often a call leaves the guest. */
-uint64_t conversion_exits(enum conversion_flow flow, const struct conversion_call *call);
+uint64_t conversion_exits(unsigned terms, const struct conversion_call *call);
 /* What a call takes, less what no machine without the hardware can time: PVALIDATE and RMPUPDATE of SNP, and of
  * TDG.MEM.PAGE.ACCEPT everything but the clearing. */
-double conversion_model(enum conversion_flow flow, const struct conversion_call *call,
-			const struct conversion_costs *costs);
+double conversion_model(unsigned terms, const struct conversion_call *call, const struct conversion_costs *costs);
 
 struct conversion {
 	struct sgpu_bench *bench;
-	uint64_t time_ns;            /* of a variant, as the user set it; 0: not set */
 	struct kvm_guest guest;
 	bool has_guest, is_emulated; /* of an emulated guest, only the host's side is timed */
-	char why[200];               /* why there is no guest, or that it is emulated */
+	struct sgpu_error why;       /* why there is no guest, or that it is emulated */
 	void *huge, *small;          /* a huge page, and as much in small ones */
 	struct sgpu_stream *stream;
 	sgpu_devptr device_memory;

@@ -8,21 +8,19 @@
  * guest to its hypervisor passes the TDX module on both ways. */
 enum { SNP_ENTRIES = 64, TDX_EXITS = 2 };
 
-uint64_t conversion_exits(enum conversion_flow flow, const struct conversion_call *call)
+uint64_t conversion_exits(unsigned terms, const struct conversion_call *call)
 {
 	const uint64_t parts = call->page_bytes > CONVERSION_HUGE ? call->page_bytes / CONVERSION_HUGE : 1;
 
-	return flow == CONVERSION_SNP_PAPER ? 0 : flow == CONVERSION_TDX ? TDX_EXITS :
-	       (call->pages * parts + SNP_ENTRIES - 1) / SNP_ENTRIES;
+	return terms & CONVERSION_SNP_EXITS ? (call->pages * parts + SNP_ENTRIES - 1) / SNP_ENTRIES :
+	       terms & CONVERSION_TDX_EXITS ? TDX_EXITS : terms & CONVERSION_EXIT ? call->pages : 0;
 }
 
-double conversion_model(enum conversion_flow flow, const struct conversion_call *call,
-			const struct conversion_costs *costs)
+double conversion_model(unsigned terms, const struct conversion_call *call, const struct conversion_costs *costs)
 {
-	/* The host maps each page anew; the TDX module clears a page that is accepted. */
-	const double fault_ns = flow == CONVERSION_SNP_PAPER ? 0 : costs->fault_ns;
-	const double clear_ns = flow == CONVERSION_TDX && call->to_private ? costs->clear_ns : 0;
+	const bool clears = terms & CONVERSION_CLEAR || (terms & CONVERSION_ACCEPT && call->to_private);
+	const double page_ns = (terms & CONVERSION_FAULT ? costs->fault_ns : 0) + (clears ? costs->clear_ns : 0);
 
-	return costs->flip_ns + (double)conversion_exits(flow, call) * costs->exit_ns +
-	       (double)call->pages * (fault_ns + clear_ns);
+	return (terms & CONVERSION_FLIP ? costs->flip_ns : 0) + (double)conversion_exits(terms, call) * costs->exit_ns +
+	       (double)call->pages * page_ns;
 }

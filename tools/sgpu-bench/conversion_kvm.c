@@ -84,7 +84,7 @@ int conversion_by_guest(struct conversion *c, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	if (!c->has_guest || c->is_emulated) {
-		sgpu_bench_waive(c->bench, &point, c->has_guest ? "guest" : NULL, "%s", c->why);
+		sgpu_bench_waive(c->bench, &point, c->has_guest ? "guest" : NULL, "%s", c->why.text);
 	}
 	if (c->has_guest && !c->guest.has_attributes) {
 		sgpu_bench_waive(c->bench, &point, "attributes", "KVM has no memory attributes for a guest_memfd here");

@@ -17,8 +17,7 @@
 #include <cpuid.h>
 #endif
 
-enum { EXITS = 16, FAULTS = 64, FLIPS = 512 };
-enum detail { SNP_PAPER, SNP, TDX, SNP_EXITS, TDX_EXITS, FLIP, FAULT, CLEAR, EXIT };
+enum { EXITS = 16, FAULTS = 64, FLIPS = 512, FLOWS = 3 };
 #define GIANT_PAGE ((uint64_t)1 << 30)
 
 /* Of this machine if it is a virtual one, else of the guest; 0: of neither. */
@@ -80,63 +79,49 @@ static void time_pages(struct conversion *c, uint64_t page_bytes, struct convers
 	costs->clear_ns = (double)(sgpu_now_ns() - touched) * (double)page_bytes / (double)size;
 }
 
+/* detail: the terms. */
 static int by_model(const struct conversion_way *w, const struct conversion_call *call, double *ns,
 		    struct sgpu_error *error)
 {
-	const enum conversion_flow exits_of = w->detail == TDX_EXITS ? CONVERSION_TDX : CONVERSION_SNP;
-	const double pages = (double)call->pages;
+	const unsigned terms = (unsigned)w->detail;
 	struct conversion_costs costs = { .exit_ns = time_exit(w->c), .flip_ns = time_flip(w->c, call->pages) };
 
-	if (costs.exit_ns <= 0 && w->detail != SNP_PAPER && (w->detail < FLIP || w->detail == EXIT)) {
+	if (costs.exit_ns <= 0 && conversion_exits(terms, call) > 0) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no exit can be timed any more");
 	}
 	time_pages(w->c, call->page_bytes, &costs);
-	*ns = w->detail == FLIP ? costs.flip_ns : w->detail == FAULT ? pages * costs.fault_ns :
-	      w->detail == CLEAR ? pages * costs.clear_ns : w->detail == EXIT ? pages * costs.exit_ns :
-	      w->detail == SNP_EXITS || w->detail == TDX_EXITS ?
-	      (double)conversion_exits(exits_of, call) * costs.exit_ns :
-	      conversion_model((enum conversion_flow)w->detail, call, &costs);
+	*ns = conversion_model(terms, call, &costs);
 	return SGPU_OK;
 }
 
-/* Both directions of all batches, and a line of the table for each batch. */
+/* Both directions of all batches, and lines of the table for each batch. */
 static int measure_sweep(struct conversion *c, unsigned threads, uint64_t page_bytes, struct sgpu_error *error)
 {
 	struct conversion_way ways[] = {
-		{ .name = "snp, exit-free", .convert = by_model, .detail = SNP_PAPER },
-		{ .name = "snp", .convert = by_model, .detail = SNP },
-		{ .name = "tdx", .convert = by_model, .detail = TDX },
-		{ .name = "snp, exits alone", .convert = by_model, .detail = SNP_EXITS },
-		{ .name = "tdx, exits alone", .convert = by_model, .detail = TDX_EXITS },
+		{ .name = "snp, exit-free", .convert = by_model, .detail = CONVERSION_SNP_PAPER },
+		{ .name = "snp", .convert = by_model, .detail = CONVERSION_SNP },
+		{ .name = "tdx", .convert = by_model, .detail = CONVERSION_TDX },
+		{ .name = "snp, exits alone", .convert = by_model, .detail = CONVERSION_SNP_EXITS },
+		{ .name = "tdx, exits alone", .convert = by_model, .detail = CONVERSION_TDX_EXITS },
 	};
-	const int batches = page_bytes == GIANT_PAGE || c->bench->options.quick ? 1 : CONVERSION_BATCHES;
-	const bool has_exits = time_exit(c) > 0;
-	unsigned long long least[] = { 0, 0 }; /* batches with less than 5 % exits: of snp, of tdx */
+	const bool is_giant = page_bytes == GIANT_PAGE, has_exits = time_exit(c) > 0;
+	const int batches = is_giant || c->bench->options.quick ? 1 : CONVERSION_BATCHES;
 	int rc = SGPU_OK;
 
-	for (int i = page_bytes == GIANT_PAGE ? 1 : 0; rc == SGPU_OK && i < 2 * batches; i++) {
+	for (int i = is_giant; rc == SGPU_OK && i < 2 * batches; i++) {
 		const struct conversion_call call = { i % 2, conversion_batches[i / 2], page_bytes };
-		const int count = !has_exits ? 1 : call.to_private && threads == 1 ? 5 : 3;
-		const double pages = (double)call.pages;
+		const bool is_told = has_exits && call.to_private && threads == 1;
 
-		rc = conversion_measure(c, "conversion", "model", &call, threads, ways, count, error);
-		if (rc == SGPU_OK && count == 5) {
-			cli_note("conversion: model, to private, %7llu KiB, %3llu pages a call, ns a page: "
-				 "snp exit-free %.0f, snp %.0f (exits %.1f %%), tdx %.0f (exits %.1f %%)",
-				 (unsigned long long)page_bytes >> 10, (unsigned long long)call.pages,
-				 ways[0].least_ns / pages, ways[1].least_ns / pages,
-				 100 * ways[3].least_ns / ways[1].least_ns, ways[2].least_ns / pages,
-				 100 * ways[4].least_ns / ways[2].least_ns);
-			for (int j = 0; j < 2; j++) {
-				const bool is_low = ways[j + 3].least_ns < 0.05 * ways[j + 1].least_ns;
+		rc = conversion_measure(c, "conversion", "model", &call, threads, ways,
+					is_told ? SGPU_ARRAY_LENGTH(ways) : has_exits ? FLOWS : 1, error);
+		for (int flow = 0; rc == SGPU_OK && is_told && flow < FLOWS; flow++) {
+			const double exits = flow ? ways[FLOWS - 1 + flow].least_ns / ways[flow].least_ns : 0;
 
-				least[j] = least[j] == 0 && is_low ? call.pages : least[j];
-			}
+			cli_note("conversion: model, to private, pages of %7llu KiB, %3llu a call: %8.0f ns a page, "
+				 "exits %4.1f %%%s: %s", (unsigned long long)page_bytes >> 10,
+				 (unsigned long long)call.pages, ways[flow].least_ns / (double)call.pages, 100 * exits,
+				 exits < 0.05 ? ", under 5 %" : "", ways[flow].name);
 		}
-	}
-	if (rc == SGPU_OK && least[0] > 0 && least[1] > 0) {
-		cli_note("conversion: model, to private, %7llu KiB: exits cost under 5 %% from %llu pages a call (snp), "
-			 "%llu (tdx)", (unsigned long long)page_bytes >> 10, least[0], least[1]);
 	}
 	return rc;
 }
@@ -144,10 +129,10 @@ static int measure_sweep(struct conversion *c, unsigned threads, uint64_t page_b
 static int measure_terms(struct conversion *c, unsigned threads, uint64_t page_bytes, struct sgpu_error *error)
 {
 	struct conversion_way ways[] = {
-		{ .name = "flip", .convert = by_model, .detail = FLIP },
-		{ .name = "fault", .convert = by_model, .detail = FAULT },
-		{ .name = "clear", .convert = by_model, .detail = CLEAR },
-		{ .name = "exit", .convert = by_model, .detail = EXIT },
+		{ .name = "flip", .convert = by_model, .detail = CONVERSION_FLIP },
+		{ .name = "fault", .convert = by_model, .detail = CONVERSION_FAULT },
+		{ .name = "clear", .convert = by_model, .detail = CONVERSION_CLEAR },
+		{ .name = "exit", .convert = by_model, .detail = CONVERSION_EXIT },
 	};
 	const struct conversion_call call = { false, FAULTS, page_bytes };
 
@@ -189,17 +174,17 @@ static int measure_threads(struct conversion *c, unsigned threads, struct sgpu_e
 int conversion_by_model(struct conversion *c, struct sgpu_error *error)
 {
 	const struct conversion_way ways[] = {
-		{ .name = "converted, snp, exit-free", .convert = by_model, .detail = SNP_PAPER },
-		{ .name = "converted, snp", .convert = by_model, .detail = SNP },
-		{ .name = "converted, tdx", .convert = by_model, .detail = TDX },
+		{ .name = "converted, snp, exit-free", .convert = by_model, .detail = CONVERSION_SNP_PAPER },
+		{ .name = "converted, snp", .convert = by_model, .detail = CONVERSION_SNP },
+		{ .name = "converted, tdx", .convert = by_model, .detail = CONVERSION_TDX },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "source", "model", 0 } } };
-	const int count = time_exit(c) > 0 ? 3 : 1;
+	const int count = time_exit(c) > 0 ? FLOWS : 1;
 	int rc = measure_threads(c, 1, error);
 
 	if (count == 1) {
 		sgpu_bench_waive(c->bench, &point, "exits", "this is no virtual machine whose exits can be timed; %s",
-				 c->why);
+				 c->why.text);
 	}
 	rc = rc ? rc : measure_terms(c, 1, CONVERSION_HUGE, error);
 	rc = rc ? rc : measure_sweep(c, 1, CONVERSION_HUGE, error);

@@ -37,11 +37,10 @@ void doctor_say(struct doctor_finding *finding, enum doctor_status status, const
 void doctor_look(const struct doctor_check *check, struct doctor_finding *finding);
 void doctor_look_swap(const struct doctor_check *check, struct doctor_finding *finding);
 /* The platform is wanted; the GPU opens, and its mode is `wanted`; `least` bytes may be locked; the system call of the number
- * `least` is there, and with `wanted` gives a version; KVM has the extension of that number. */
+ * `least` is there, and with `wanted` gives a version. */
 void doctor_ask_platform(const struct doctor_check *check, struct doctor_finding *finding);
 void doctor_ask_gpu(const struct doctor_check *check, struct doctor_finding *finding);
 void doctor_ask_lock_limit(const struct doctor_check *check, struct doctor_finding *finding);
 void doctor_ask_call(const struct doctor_check *check, struct doctor_finding *finding);
-void doctor_ask_kvm(const struct doctor_check *check, struct doctor_finding *finding);
 
 #endif

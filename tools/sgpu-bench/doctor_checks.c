@@ -3,16 +3,9 @@
  * The checks of sgpu-bench doctor, in the order in which they are printed.
  */
 #include <stddef.h>
-#include <sys/syscall.h>
-
-#include <linux/kvm.h>
 
 #include "doctor.h"
 
-#ifndef KVM_CAP_MEMORY_ATTRIBUTES
-#define KVM_CAP_MEMORY_ATTRIBUTES 233
-#define KVM_CAP_GUEST_MEMFD 234
-#endif
 enum { LANDLOCK_CREATE_RULESET = 444, MEMFD_SECRET = 447 }; /* the same on all architectures */
 #define LOCKED_LEAST (1ull << 30)
 #define LEAVING_MOST 50 /* us */
@@ -89,15 +82,9 @@ const struct doctor_check doctor_checks[] = {
 	  .path = "/proc/sys/kernel/core_pattern", .wanted = "|/bin/false |/usr/bin/false" },
 	{ "kvm", "guests on this machine", doctor_look,
 	  "modprobe kvm_intel or kvm_amd, and give this user the group kvm", .path = "/dev/kvm", .access = true },
-	{ "guest-memfd", "guests with private memory", doctor_ask_kvm,
-	  "use Linux 6.8 or newer with CONFIG_KVM_SW_PROTECTED_VM", .least = KVM_CAP_GUEST_MEMFD },
-	{ "memory-attributes", "converting a guest's pages", doctor_ask_kvm,
-	  "use Linux 6.8 or newer with CONFIG_KVM_SW_PROTECTED_VM", .least = KVM_CAP_MEMORY_ATTRIBUTES },
 	{ "cc-heap", "memory that a guest shares with devices", doctor_look,
 	  "in a TDX or SEV-SNP guest, use a kernel with the dma-buf heap system_cc_shared",
 	  .path = "/dev/dma_heap/system_cc_shared", .access = true },
-	{ "udmabuf", "memory files as dma-bufs", doctor_look,
-	  "modprobe udmabuf, and let this user read and write /dev/udmabuf", .path = "/dev/udmabuf", .access = true },
 	{ "memfd-secret", "keys that the kernel does not map", doctor_ask_call,
 	  "use a kernel with CONFIG_SECRETMEM; before Linux 6.5, also add secretmem.enable=1 to its command line",
 	  .least = MEMFD_SECRET },

@@ -3,7 +3,6 @@
  * How the doctor looks: at the kernel's files, and by asking the library, or the kernel by its calls.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <glob.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -11,11 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <linux/kvm.h>
 
 #include <attest/collect/evidence.h>
 #include <base/message.h>
@@ -211,19 +207,4 @@ void doctor_ask_call(const struct doctor_check *check, struct doctor_finding *fi
 		close((int)got);
 	}
 	doctor_say(finding, DOCTOR_OK, check->wanted ? "version %ld" : "the kernel has it", got);
-}
-
-void doctor_ask_kvm(const struct doctor_check *check, struct doctor_finding *finding)
-{
-	const int fd = open("/dev/kvm", O_RDWR | O_CLOEXEC);
-	const int got = fd < 0 ? -1 : ioctl(fd, KVM_CHECK_EXTENSION, (unsigned long)check->least);
-
-	if (got < 0) {
-		doctor_say(finding, DOCTOR_MISSING, "unknown: /dev/kvm: %s", strerror(errno));
-	} else {
-		doctor_say(finding, got ? DOCTOR_OK : DOCTOR_MISSING, got ? "KVM has it" : "not in this KVM");
-	}
-	if (fd >= 0) {
-		close(fd);
-	}
 }

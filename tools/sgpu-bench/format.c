@@ -8,9 +8,11 @@
 
 #include "verbs.h"
 
-struct scale {
-	double least;
-	const char *unit;
+/* By the unit of a case; each is a thousand of the one before. */
+static const char *const scales[][5] = {
+	[SGPU_BENCH_BYTES_PER_SECOND] = { "B/s", "kB/s", "MB/s", "GB/s" },
+	[SGPU_BENCH_OPERATIONS_PER_SECOND] = { "op/s", "kop/s", "Mop/s" },
+	[SGPU_BENCH_NS] = { "ns", "us", "ms", "s" },
 };
 
 double rounded(double value, int digits)
@@ -19,44 +21,32 @@ double rounded(double value, int digits)
 }
 
 /* Three digits that count, in the largest unit that leaves one before the point. */
-static const char *scaled(double value, const struct scale *scales, int count, char text[TEXT_MAX])
+static const char *scaled(double value, const char *const *units, char text[TEXT_MAX])
 {
-	int i = 0, digits;
+	double scale = 1;
+	int digits;
 
-	while (i < count - 1 && value < scales[i].least) {
-		i++;
+	for (; units[1] && value >= 1000 * scale; units++) {
+		scale *= 1000;
 	}
-	value /= scales[i].least;
+	value /= scale;
 	digits = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-	snprintf(text, TEXT_MAX, "%.*f %s", digits, rounded(value, digits), scales[i].unit);
+	snprintf(text, TEXT_MAX, "%.*f %s", digits, rounded(value, digits), *units);
 	return text;
 }
 
 const char *time_text(double ns, char text[TEXT_MAX])
 {
-	static const struct scale scales[] = { { 1e9, "s" }, { 1e6, "ms" }, { 1e3, "us" }, { 1, "ns" } };
-
-	return scaled(ns, scales, SGPU_ARRAY_LENGTH(scales), text);
+	return scaled(ns, scales[SGPU_BENCH_NS], text);
 }
 
 const char *value_text(const struct sgpu_bench_record *record, char text[TEXT_MAX])
 {
-	static const struct scale bytes[] = { { 1e9, "GB/s" }, { 1e6, "MB/s" }, { 1e3, "kB/s" }, { 1, "B/s" } };
-	static const struct scale operations[] = { { 1e6, "Mop/s" }, { 1e3, "kop/s" }, { 1, "op/s" } };
-	double value = sgpu_bench_value(record);
-
-	switch (record->unit) {
-	case SGPU_BENCH_BYTES_PER_SECOND:
-		return scaled(value, bytes, SGPU_ARRAY_LENGTH(bytes), text);
-	case SGPU_BENCH_OPERATIONS_PER_SECOND:
-		return scaled(value, operations, SGPU_ARRAY_LENGTH(operations), text);
-	default:
-		time_text(value, text);
-		if (record->operations > 1) {
-			strncat(text, "/op", TEXT_MAX - strlen(text) - 1);
-		}
-		return text;
+	scaled(sgpu_bench_value(record), scales[record->unit], text);
+	if (record->unit == SGPU_BENCH_NS && record->operations > 1) {
+		strncat(text, "/op", TEXT_MAX - strlen(text) - 1);
 	}
+	return text;
 }
 
 static bool is_size(const char *key)

@@ -9,8 +9,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <sgpu/io.h>
@@ -35,12 +34,9 @@ enum { SOFTWARE_PROTECTED = 1, HAS_PRIVATE = 1 << 2, ATTRIBUTE_PRIVATE = 1 << 3,
 #define SET_MEMORY_ATTRIBUTES _IOW(KVMIO, 0xd2, struct memory_attributes)
 #define CREATE_GUEST_MEMFD _IOWR(KVMIO, 0xd4, struct new_private_memory)
 #define SET_MEMORY_REGION2 _IOW(KVMIO, 0x49, struct memory_region)
-#ifndef sigev_notify_thread_id
-#define sigev_notify_thread_id _sigev_un._tid
-#endif
 
 enum { PAGE = 4096, CODE_AT = 0x10000, CODE_SIZE = 0x10000, PAGES_AT = 1 << 30, PORT_REQUEST = 0x10, PORT_END = 0x11 };
-enum { PATIENCE_S = 3, REPEAT_NS = 10000000, COUNT = 50000, TRIES = 3, EMULATED = 10 };
+enum { PATIENCE_S = 3, REPEAT_US = 10000, COUNT = 50000, TRIES = 3, EMULATED = 10 };
 
 bool kvm_guest_is_emulated(uint64_t guest_ns, uint64_t host_ns)
 {
@@ -124,7 +120,7 @@ static int convert(struct kvm_guest *g, struct sgpu_error *error)
 
 static struct kvm_run *volatile watched;
 
-/* The signal interrupts KVM_RUN; the flag stops one that begins after it. */
+/* The signal interrupts KVM_RUN, since the main thread, which gets it, runs the guest; the flag stops one that begins after it. */
 static void stop_guest(int number)
 {
 	(void)number;
@@ -168,27 +164,24 @@ int kvm_guest_run(struct kvm_guest *g, enum kvm_guest_program program, uint32_t 
 		.rip = CODE_AT + (uint64_t)(find_program(g, program) - guest_code), .rflags = 2, .rsi = n,
 		.rbx = PAGES_AT, .rcx = g->bytes / PAGE, .rdx = g->to_private ? ENCRYPTED : 0, .rbp = n / 4,
 	};
-	const struct itimerspec patience = { { 0, REPEAT_NS }, { PATIENCE_S, 0 } };
+	const struct itimerval patience = { { 0, REPEAT_US }, { PATIENCE_S, 0 } }, none = { { 0, 0 }, { 0, 0 } };
 	const struct sigaction action = { .sa_handler = stop_guest };
-	struct sigevent event = { .sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGRTMIN + 5 };
 	struct sigaction before;
-	timer_t timer;
 	uint64_t begin;
 	int rc;
 
-	event.sigev_notify_thread_id = (pid_t)syscall(SYS_gettid);
-	if (ioctl(g->vcpu, KVM_SET_REGS, &regs) != 0 || timer_create(CLOCK_MONOTONIC, &event, &timer) != 0) {
+	if (ioctl(g->vcpu, KVM_SET_REGS, &regs) != 0) {
 		return sgpu_fail_errno(error, "cannot prepare a guest");
 	}
 	watched = g->run;
 	g->run->immediate_exit = 0;
-	sigaction(event.sigev_signo, &action, &before);
-	timer_settime(timer, 0, &patience, NULL);
+	sigaction(SIGALRM, &action, &before);
+	setitimer(ITIMER_REAL, &patience, NULL);
 	begin = sgpu_now_ns();
 	rc = enter(g, program == KVM_GUEST_CONVERT, error);
 	*ns = sgpu_now_ns() - begin;
-	timer_delete(timer);
-	sigaction(event.sigev_signo, &before, NULL);
+	setitimer(ITIMER_REAL, &none, NULL);
+	sigaction(SIGALRM, &before, NULL);
 	return rc;
 }
 

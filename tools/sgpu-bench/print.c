@@ -85,20 +85,14 @@ void print_record(FILE *out, const struct sgpu_bench_record *record)
 /* ---- CSV ---- */
 static void csv_text(FILE *out, const char *text)
 {
-	bool quoted = strpbrk(text, ",\"\r\n") != NULL;
+	const char *const quote = strpbrk(text, ",\"\r\n") ? "\"" : "";
 
-	if (quoted) {
-		fputc('"', out);
-	}
+	fputs(quote, out);
 	for (; *text; text++) {
-		if (*text == '"') {
-			fputc('"', out);
-		}
+		fputs(*text == '"' ? "\"" : "", out);
 		fputc(*text, out);
 	}
-	if (quoted) {
-		fputc('"', out);
-	}
+	fputs(quote, out);
 }
 
 /* Members of the record's JSON, but for parameters, which are one text, and the value. */

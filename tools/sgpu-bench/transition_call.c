@@ -26,6 +26,7 @@ static void (*volatile const pointer)(void) = callee;
 static struct timespec now;
 static pid_t process;
 static volatile sig_atomic_t handled;
+static struct sgpu_platform platform;
 
 static void handle(int number)
 {
@@ -71,50 +72,44 @@ static int signal_itself(void *argument, uint64_t count, struct sgpu_error *erro
 	return (uint64_t)handled == count ? SGPU_OK : sgpu_fail(error, SGPU_EDIFFERS, "a signal was not handled");
 }
 
-static int measure_exits(struct sgpu_bench *bench, struct sgpu_error *error)
+static int leave_guests(void *argument, uint64_t count, struct sgpu_error *error)
 {
-	static const struct crossing cpuid = { "cpuid", .cross = run_cpuid }, enclave = { "enclave (Gramine)", .cross = yield };
-	const struct sgpu_bench_point point = { .parameters = { { "what", "exit", 0 } } };
-	struct sgpu_platform platform;
-	int rc = SGPU_OK;
+	return platform.virtual_machine ? run_cpuid(argument, count, error) :
+	       sgpu_fail(error, SGPU_EUNAVAILABLE, "this is no virtual machine: CPUID leaves nothing");
+}
 
-	sgpu_platform_detect(&platform);
-	if (platform.virtual_machine) {
-		rc = bench_cross(bench, point, &cpuid, error);
-	} else {
-		sgpu_bench_waive(bench, &point, cpuid.name, "this is no virtual machine: CPUID leaves nothing");
-	}
-	if (rc == SGPU_OK && platform.kind == SGPU_PLATFORM_GRAMINE_SGX) {
-		rc = bench_cross(bench, point, &enclave, error);
-	} else if (rc == SGPU_OK) {
-		sgpu_bench_waive(bench, &point, enclave.name, "not in an enclave: %s, by %s",
-				 sgpu_platform_name(platform.kind), platform.seen);
-	}
-	return rc;
+static int leave_enclave(void *argument, uint64_t count, struct sgpu_error *error)
+{
+	return platform.kind == SGPU_PLATFORM_GRAMINE_SGX ? yield(argument, count, error) :
+	       sgpu_fail(error, SGPU_EUNAVAILABLE, "not in an enclave: %s, by %s", sgpu_platform_name(platform.kind),
+			 platform.seen);
 }
 
 int bench_transition_call(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	static const struct crossing calls[] = {
-		{ "empty block", .cross = do_nothing, .single = true },
-		{ "function", .cross = call_function },
-		{ "indirect function", .cross = call_indirect },
-		{ "vdso", .cross = call_vdso },
-		{ "system call", .cross = call_kernel },
-		{ "signal", .cross = signal_itself },
+	static const struct {
+		const char *what;
+		struct crossing crossing;
+	} rows[] = {
+		{ "call", { "empty block", .cross = do_nothing, .single = true } },
+		{ "call", { "function", .cross = call_function } },
+		{ "call", { "indirect function", .cross = call_indirect } },
+		{ "call", { "vdso", .cross = call_vdso } },
+		{ "call", { "system call", .cross = call_kernel } },
+		{ "call", { "signal", .cross = signal_itself } },
+		{ "exit", { "cpuid", .cross = leave_guests } },
+		{ "exit", { "enclave (Gramine)", .cross = leave_enclave } },
 	};
-	const struct sgpu_bench_point point = { .parameters = { { "what", "call", 0 } } };
-	const struct sigaction action = { .sa_handler = handle };
-	struct sigaction before;
+	void (*const before)(int) = signal(SIGURG, handle);
 	int rc = SGPU_OK;
 
-	if (sigaction(SIGURG, &action, &before) != 0) {
-		return sgpu_fail_errno(error, "cannot handle a signal");
-	}
 	process = getpid();
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(calls); i++) {
-		rc = bench_cross(bench, point, &calls[i], error);
+	sgpu_platform_detect(&platform);
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(rows); i++) {
+		const struct sgpu_bench_point point = { .parameters = { { "what", rows[i].what, 0 } } };
+
+		rc = bench_cross(bench, point, &rows[i].crossing, error);
 	}
-	(void)sigaction(SIGURG, &before, NULL);
-	return rc < 0 ? rc : measure_exits(bench, error);
+	(void)signal(SIGURG, before);
+	return rc;
 }

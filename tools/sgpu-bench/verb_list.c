@@ -2,8 +2,6 @@
  *
  * sgpu-bench list: the cases, and whether they can run here.
  */
-#include <string.h>
-
 #include "verbs.h"
 
 struct request {
@@ -17,25 +15,17 @@ const struct cli_option list_options[] = {
 };
 
 /* Words for the bits of a row, "device, pinned memory". */
-static const char *requires_text(unsigned bits, char text[TEXT_MAX * 2])
+static void requires_text(unsigned bits, char text[TEXT_MAX * 2])
 {
-	static const struct {
-		unsigned bit;
-		const char *word;
-	} words[] = {
-		{ SGPU_BENCH_DEVICE, "device" }, { SGPU_BENCH_GPU, "GPU" }, { SGPU_BENCH_PINNED, "pinned memory" },
-		{ SGPU_BENCH_REGISTERS, "registration" }, { SGPU_BENCH_OPENS_ON_DEVICE, "opening on the device" },
-	};
+	int length = 0;
 
 	text[0] = '\0';
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(words); i++) {
-		if (bits & words[i].bit) {
-			size_t length = strlen(text);
-
-			snprintf(text + length, TEXT_MAX * 2 - length, "%s%s", length ? ", " : "", words[i].word);
+	for (unsigned bit = 0; sgpu_bench_requirement(bit); bit++) {
+		if (bits >> bit & 1) {
+			length += snprintf(text + length, (size_t)(TEXT_MAX * 2 - length), "%s%s", length ? ", " : "",
+					   sgpu_bench_requirement(bit));
 		}
 	}
-	return text;
 }
 
 static int print_row(const struct sgpu_bench_case *row, const struct sgpu_device_info *info)

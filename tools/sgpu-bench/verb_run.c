@@ -2,7 +2,6 @@
  *
  * sgpu-bench run: measures, and gives each record as soon as it is known.
  */
-#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -12,19 +11,25 @@
 
 enum { CASES_MAX = 64, SAMPLES_LIMIT = 100000 };
 
-struct request {
-	const char *device, *output;
+/* What was asked for; and where records go, which is opened before anything is measured. */
+struct run {
+	const char *device, *path;
 	struct sgpu_bench_options options;
 	bool csv;
 	const struct sgpu_bench_case *cases[CASES_MAX];
 	int case_count;
+	struct sgpu_output output;
+	FILE *out;      /* to it */
+	bool has_failed; /* a record could not be written */
+	int counts[3];  /* cases by status */
+	struct sgpu_bench_moment begin;
 };
 
 /* ---- options ---- */
 /* "64M", or "4K:1G". */
 static int take_size(void *values, const char *value)
 {
-	struct sgpu_bench_options *options = &((struct request *)values)->options;
+	struct sgpu_bench_options *options = &((struct run *)values)->options;
 	struct sgpu_error error = { 0 };
 	const char *colon = strchr(value, ':');
 	char least[32];
@@ -43,64 +48,54 @@ static int take_size(void *values, const char *value)
 
 static int take_timer(void *values, const char *value)
 {
-	return timer_take(&((struct request *)values)->options.timer, value);
+	return timer_take(&((struct run *)values)->options.timer, value);
 }
 
 const struct cli_option run_options[] = {
 	CLI_COMMON,
-	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct run, device) },
 	{ "jobs", 'j', "N", "threads of the host (default: one a processor)",
-	  CLI_NUMBER(struct request, options.jobs, 1, SGPU_POOL_JOBS_MAX) },
-	{ "quick", 0, NULL, "fewer sizes and samples: a test, not for figures", CLI_FLAG(struct request, options.quick) },
+	  CLI_NUMBER(struct run, options.jobs, 1, SGPU_POOL_JOBS_MAX) },
+	{ "quick", 0, NULL, "fewer sizes and samples: a test, not for figures", CLI_FLAG(struct run, options.quick) },
 	{ "samples", 0, "N", "samples of each measurement, whatever the time",
-	  CLI_NUMBER(struct request, options.samples, 1, SAMPLES_LIMIT) },
+	  CLI_NUMBER(struct run, options.samples, 1, SAMPLES_LIMIT) },
 	{ "time", 0, "DURATION", "the most time for each measurement: 500ms, 2s (default: 300ms)",
-	  CLI_DURATION(struct request, options.time_ns, 0) },
+	  CLI_DURATION(struct run, options.time_ns, 0) },
 	{ "size", 0, "SIZE", "only this size, or MIN:MAX: 64M, 4K:1G", CLI_TAKE(take_size) },
 	{ "timer", 0, "TIMER", "what times a GPU's work: auto (the default), events or globaltimer", CLI_TAKE(take_timer) },
-	{ "csv", 0, NULL, "records as CSV", CLI_FLAG(struct request, csv) },
+	{ "csv", 0, NULL, "records as CSV", CLI_FLAG(struct run, csv) },
 	{ "output", 'o', "FILE", "write the records there, not to standard output",
-	  CLI_TEXT(struct request, output) },
+	  CLI_TEXT(struct run, path) },
 	CLI_END,
 };
 
-/* Where records go, which is opened before anything is measured; the first thing that goes wrong there is kept. */
-struct sink {
-	const struct request *request;
-	struct sgpu_output output;
-	FILE *out; /* to it */
-	struct sgpu_error error;
-	int counts[3];  /* cases by status */
-	struct sgpu_bench_moment begin;
-};
-
-static int choose_cases(struct request *r, char *const *names)
+static int choose_cases(struct run *r, char *const *names)
 {
-	bool all = !*names || (strcmp(*names, "all") == 0 && !names[1]);
+	const bool all = !*names || (strcmp(*names, "all") == 0 && !names[1]);
 
 	for (int i = 0; all && bench_cases[i]; i++) {
 		r->cases[r->case_count++] = bench_cases[i];
 	}
 	for (; !all && *names; names++) {
-		const struct sgpu_bench_case *found = NULL;
+		const struct sgpu_bench_case *const *row = bench_cases;
 
-		for (int i = 0; bench_cases[i]; i++) {
-			found = strcmp(bench_cases[i]->name, *names) == 0 ? bench_cases[i] : found;
+		while (*row && strcmp((*row)->name, *names) != 0) {
+			row++;
 		}
-		if (!found) {
+		if (!*row) {
 			return cli_usage("unknown case '%s': 'sgpu-bench list' names them", *names);
 		}
 		for (int i = 0; i < r->case_count; i++) {
-			if (r->cases[i] == found) {
+			if (r->cases[i] == *row) {
 				return cli_usage("case '%s' is named twice", *names);
 			}
 		}
-		r->cases[r->case_count++] = found;
+		r->cases[r->case_count++] = *row;
 	}
 	return 0;
 }
 
-static int read_options(struct request *r, int argc, char **argv)
+static int read_options(struct run *r, int argc, char **argv)
 {
 	char **names;
 	int status = cli_read(argc, argv, r, &names);
@@ -114,26 +109,24 @@ static int read_options(struct request *r, int argc, char **argv)
 }
 
 /* ---- records ---- */
-static void write_json(struct sink *sink, json_t *object)
+static void write_json(struct run *r, json_t *object)
 {
-	if (!object || json_dumpf(object, sink->out, JSON_COMPACT | JSON_REAL_PRECISION(12)) != 0) {
-		sgpu_fail(&sink->error, SGPU_ESYSTEM, "cannot write the records");
-	}
-	fputc('\n', sink->out);
+	r->has_failed |= json_dumpf(object, r->out, JSON_COMPACT | JSON_REAL_PRECISION(12)) != 0;
+	fputc('\n', r->out);
 	json_decref(object);
 }
 
 static void take_record(void *argument, const struct sgpu_bench_record *record)
 {
-	struct sink *sink = argument;
+	struct run *r = argument;
 	char key[SGPU_BENCH_KEY_MAX];
 
 	if (cli_json) {
-		write_json(sink, sgpu_bench_record_json(record));
+		write_json(r, sgpu_bench_record_json(record));
 	} else {
-		(sink->request->csv ? print_csv : print_record)(sink->out, record);
+		(r->csv ? print_csv : print_record)(r->out, record);
 	}
-	fflush(sink->out);
+	fflush(r->out);
 	sgpu_bench_key(record, key);
 	if (record->status == SGPU_BENCH_FAILED) {
 		cli_warning("%s failed: %s", key, record->reason);
@@ -142,23 +135,30 @@ static void take_record(void *argument, const struct sgpu_bench_record *record)
 	}
 }
 
-static void write_head(struct sink *sink, struct sgpu_device *device, const struct sgpu_device_info *info)
+static void write_head(struct run *r, struct sgpu_device *device, const struct sgpu_device_info *info)
 {
-	json_t *environment = sgpu_bench_environment(info, &sink->request->options);
+	json_t *environment = sgpu_bench_environment(info, &r->options);
 
 	timer_compare(device, environment);
 	cli_describe_build(environment);
-	sgpu_bench_begin(&sink->begin);
+	sgpu_bench_begin(&r->begin);
 	if (cli_json) {
-		write_json(sink, json_incref(environment));
-	} else if (sink->request->csv) {
-		print_csv(sink->out, NULL);
+		write_json(r, json_incref(environment));
+	} else if (r->csv) {
+		print_csv(r->out, NULL);
 	}
 	json_decref(environment);
 	cli_note("device '%s': %s%s%s", info->selector, info->name, info->driver[0] ? ", " : "", info->driver);
 }
 
-static int run_cases(const struct request *r, struct sgpu_device *device, struct sink *sink, struct sgpu_error *error)
+/* Whether all could be written so far. */
+static int check_output(const struct run *r, struct sgpu_error *error)
+{
+	return !r->has_failed && fflush(r->out) == 0 && !ferror(r->out) ? SGPU_OK :
+	       sgpu_fail_errno(error, "cannot write '%s'", cli_is_standard(r->path) ? "standard output" : r->path);
+}
+
+static int run_cases(struct run *r, struct sgpu_device *device, struct sgpu_error *error)
 {
 	enum sgpu_bench_status status;
 	int rc = SGPU_OK;
@@ -166,66 +166,43 @@ static int run_cases(const struct request *r, struct sgpu_device *device, struct
 	for (int i = 0; rc == SGPU_OK && i < r->case_count; i++) {
 		cli_note("%s: %s", r->cases[i]->name, r->cases[i]->help);
 		cli_progress_begin(r->cases[i]->name, 0); /* for SIGUSR1 */
-		rc = sgpu_bench_run(r->cases[i], &r->options, device, take_record, sink, &status, error);
+		rc = sgpu_bench_run(r->cases[i], &r->options, device, take_record, r, &status, error);
 		cli_progress_end();
 		if (rc == SGPU_OK) {
-			sink->counts[status]++;
-		}
-		if (rc == SGPU_OK && sink->error.code != SGPU_OK) {
-			*error = sink->error;
-			rc = error->code;
+			r->counts[status]++;
+			rc = check_output(r, error);
 		}
 	}
 	return rc;
 }
 
-static int fail_output(const struct request *r, struct sgpu_error *error)
-{
-	return sgpu_fail_errno(error, "cannot write '%s'", cli_is_standard(r->output) ? "standard output" : r->output);
-}
-
 /* A file appears only when the run came to its end. */
-static int finish(const struct request *r, struct sink *sink, struct sgpu_error *error)
-{
-	if (cli_json) {
-		write_json(sink, sgpu_bench_end(&sink->begin));
-	}
-	return fflush(sink->out) != 0 || ferror(sink->out) ? fail_output(r, error) :
-	       sgpu_output_commit(&sink->output, error);
-}
-
-static int measure(const struct request *r, struct sgpu_device *device, struct sink *sink)
+static int measure(struct run *r, struct sgpu_device *device)
 {
 	struct sgpu_device_info info;
 	struct sgpu_error error = { 0 };
 	int rc = sgpu_device_get_info(device, &info, &error);
 
 	if (rc == SGPU_OK) {
-		write_head(sink, device, &info);
-		rc = run_cases(r, device, sink, &error);
+		write_head(r, device, &info);
+		rc = run_cases(r, device, &error);
 	}
-	rc = rc ? rc : finish(r, sink, &error);
+	if (rc == SGPU_OK && cli_json) {
+		write_json(r, sgpu_bench_end(&r->begin));
+	}
+	rc = rc ? rc : check_output(r, &error);
+	rc = rc ? rc : sgpu_output_commit(&r->output, &error);
 	if (rc != SGPU_OK) {
 		return rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) : cli_error(&error);
 	}
-	cli_note("%d passed, %d waived, %d failed", sink->counts[SGPU_BENCH_PASSED], sink->counts[SGPU_BENCH_WAIVED],
-		 sink->counts[SGPU_BENCH_FAILED]);
-	return sink->counts[SGPU_BENCH_FAILED] ? sgpu_exit_status(SGPU_ESEGMENTS) : 0;
-}
-
-static int open_output(const struct request *r, struct sink *sink, struct sgpu_error *error)
-{
-	const int rc = sgpu_output_open(&sink->output, r->output ? r->output : "-", 0666, error);
-	const int fd = rc == SGPU_OK ? dup(sink->output.fd) : -1;
-
-	sink->out = fd < 0 ? NULL : fdopen(fd, "w");
-	return rc || sink->out ? rc : fail_output(r, error);
+	cli_note("%d passed, %d waived, %d failed", r->counts[SGPU_BENCH_PASSED], r->counts[SGPU_BENCH_WAIVED],
+		 r->counts[SGPU_BENCH_FAILED]);
+	return r->counts[SGPU_BENCH_FAILED] ? sgpu_exit_status(SGPU_ESEGMENTS) : 0;
 }
 
 int verb_run(int argc, char **argv)
 {
-	struct request r = { .device = "auto" };
-	struct sink sink = { .request = &r, .output = SGPU_OUTPUT_INIT };
+	struct run r = { .device = "auto", .output = SGPU_OUTPUT_INIT };
 	struct sgpu_device_config config = { 0 };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
@@ -236,13 +213,17 @@ int verb_run(int argc, char **argv)
 	}
 	cli_signals(NULL);
 	config = (struct sgpu_device_config){ .jobs = r.options.jobs, .timer = r.options.timer };
-	rc = open_output(&r, &sink, &error);
-	rc = rc ? rc : sgpu_device_open(r.device, &config, &device, &error);
-	status = rc == SGPU_OK ? measure(&r, device, &sink) : cli_error(&error);
-	if (sink.out) {
-		fclose(sink.out);
+	rc = sgpu_output_open(&r.output, r.path ? r.path : "-", 0666, &error);
+	if (rc == SGPU_OK) {
+		r.out = fdopen(dup(r.output.fd), "w");
+		rc = r.out ? sgpu_device_open(r.device, &config, &device, &error) :
+			     sgpu_fail_errno(&error, "cannot write the records");
 	}
-	sgpu_output_close(&sink.output);
+	status = rc == SGPU_OK ? measure(&r, device) : cli_error(&error);
+	if (r.out) {
+		fclose(r.out);
+	}
+	sgpu_output_close(&r.output);
 	sgpu_device_close(&device);
 	return cli_finish(status);
 }
