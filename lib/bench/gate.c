@@ -136,32 +136,23 @@ int sgpu_bench_tasks(const struct sgpu_task *tasks, int count, struct sgpu_error
 	return SGPU_OK;
 }
 
-static int launch_on_cpu(struct sgpu_launch *launch, void *argument)
+static int run_operation(struct sgpu_launch *launch, void *argument)
 {
 	struct sgpu_op_call *call = argument;
-	int rc = call->op->cpu(call, launch->pool, launch->error);
+	const sgpu_op_fn on_device = sgpu_device_op(launch->device, call->op->name);
 
-	launch->status[1] = (int64_t)call->actual;
-	return rc;
-}
-
-static int launch_on_device(struct sgpu_launch *launch, void *argument)
-{
-	struct sgpu_op_call *call = argument;
-
-	return sgpu_device_op(launch->device, call->op->name)(call, launch);
+	return on_device ? on_device(call, launch) : call->op->cpu(call, launch->pool, launch->error);
 }
 
 int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stream *stream, struct sgpu_op_call *call,
 		      struct sgpu_task *task, struct sgpu_error *error)
 {
-	bool own = sgpu_device_op(bench->device, call->op->name) != NULL;
 	int rc;
 
-	if (!own && bench->info.opens_on_device) {
+	if (bench->info.opens_on_device && !sgpu_device_op(bench->device, call->op->name)) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "device '%s' has no operation '%s'", bench->info.selector,
 				 call->op->name);
 	}
-	rc = sgpu_device_launch(stream, own ? launch_on_device : launch_on_cpu, call, task);
+	rc = sgpu_device_launch(stream, run_operation, call, task);
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot launch '%s': %s", call->op->name, sgpu_strerror(rc));
 }

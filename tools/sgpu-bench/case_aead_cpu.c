@@ -71,11 +71,11 @@ static int order_providers(const char *names[PROVIDERS_MAX])
 {
 	int count = 0;
 
-	for (int pass = 0; pass < 2; pass++) {
-		for (const char *const *name = sgpu_aead_providers(); *name; name++) {
-			if ((strcmp(*name, "openssl") == 0) == (pass == 0) && count < PROVIDERS_MAX) {
-				names[count++] = *name;
-			}
+	for (const char *const *name = sgpu_aead_providers(); *name && count < PROVIDERS_MAX; name++) {
+		names[count++] = *name;
+		if (strcmp(*name, "openssl") == 0) {
+			names[count - 1] = names[0];
+			names[0] = *name;
 		}
 	}
 	return count;
@@ -116,7 +116,6 @@ static int measure_core(struct sgpu_bench *bench, struct sgpu_error *error)
 /* ---- all cores: a segment in memory, cut into runs of chunks, each with an expanded key of its own ---- */
 struct part {
 	struct sgpu_aead *aead;
-	uint64_t first, size;  /* chunk; plaintext bytes */
 	int rc;
 };
 
@@ -137,17 +136,18 @@ static void work_parts(void *argument, uint64_t begin, uint64_t end)
 
 	for (uint64_t i = begin; i < end; i++) {
 		struct part *p = &a->parts[i];
-		const uint64_t at = p->first * SGPU_CHUNK;
-		uint8_t *plain = (uint8_t *)a->plain + at, *opened = (uint8_t *)a->opened + at;
-		uint8_t *sealed = (uint8_t *)a->sealed + p->first * SGPU_SEALED_CHUNK;
+		const uint64_t chunks = a->size / SGPU_CHUNK, first = chunks * i / a->count;
+		const uint64_t size = (chunks * (i + 1) / a->count - first) * SGPU_CHUNK;
+		uint8_t *plain = (uint8_t *)a->plain + first * SGPU_CHUNK, *opened = (uint8_t *)a->opened + first * SGPU_CHUNK;
+		uint8_t *sealed = (uint8_t *)a->sealed + first * SGPU_SEALED_CHUNK;
 
 		if (a->work == COPY) {
-			memcpy(opened, plain, p->size);
+			memcpy(opened, plain, size);
 		} else if (a->work == SEAL) {
-			p->rc = sgpu_seal_chunks(p->aead, &a->keys, p->first, false, plain, p->size, sealed);
+			p->rc = sgpu_seal_chunks(p->aead, &a->keys, first, false, plain, size, sealed);
 		} else {
-			p->rc = sgpu_open_chunks(p->aead, &a->keys, p->first, false, sealed,
-						 sgpu_run_sealed_size(p->size, false), opened, NULL);
+			p->rc = sgpu_open_chunks(p->aead, &a->keys, first, false, sealed,
+						 sgpu_run_sealed_size(size, false), opened, NULL);
 		}
 	}
 }
@@ -192,7 +192,6 @@ static int make_all(struct all *a, uint64_t size, struct sgpu_error *error)
 {
 	const unsigned threads = a->bench->options.jobs;
 	const uint64_t chunks = size / SGPU_CHUNK;
-	uint64_t at = 0;
 	int rc = sgpu_sealed_keys_new(key, "", 0, &a->keys, error);
 
 	a->size = size;
@@ -203,10 +202,6 @@ static int make_all(struct all *a, uint64_t size, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_bench_new(a->bench, size, &a->opened, error);
 	rc = rc ? rc : bench_new_pool(a->bench, &a->pool, error);
 	for (unsigned i = 0; rc == SGPU_OK && i < a->count; i++) {
-		const uint64_t end = chunks * (i + 1) / a->count;
-
-		a->parts[i] = (struct part){ .first = at, .size = (end - at) * SGPU_CHUNK };
-		at = end;
 		rc = bench_new_aead(a->bench, NULL, a->keys.key, &a->parts[i].aead, error);
 	}
 	if (rc == SGPU_OK) {

@@ -16,8 +16,6 @@ enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 6 /* of the host */ };
 /* A sample of large copies moves about as much as this. */
 #define SAMPLE ((uint64_t)256 << 20)
 
-static const char lack[] = "not to be had with this device";
-
 /* A direction has ways: a stream each. */
 enum way { H2D, D2H, WAYS };
 static const struct direction {
@@ -25,9 +23,10 @@ static const struct direction {
 	enum way first, end;
 } directions[] = { { "h2d", H2D, D2H }, { "d2h", D2H, WAYS }, { "both", H2D, WAYS } };
 
-/* Two memories of the host, one for each direction. */
+/* Two memories of the host, one for each way, or why there are none. */
 struct memories {
 	void *in, *out;
+	struct sgpu_error lack;
 };
 
 struct bandwidth {
@@ -35,7 +34,6 @@ struct bandwidth {
 	struct sgpu_stream *streams[WAYS];
 	sgpu_devptr to, from;                     /* on the device */
 	struct memories pinned, registered, pageable;
-	bool is_registered;
 	uint64_t size, room;                      /* bytes of a copy, and of each memory: all copies of a sample */
 	int copies;
 };
@@ -135,7 +133,7 @@ static int verify(void *argument, struct sgpu_error *error)
 		rc = bench_verify(v->memories->out, b->room, SEED, error);
 	}
 	if (rc == SGPU_OK && v->direction->first == H2D) {
-		rc = bench_verify_device(b->streams[D2H], b->to, b->room, SEED, b->pinned.out, error);
+		rc = bench_verify_device(b->streams[D2H], b->to, b->room, SEED, b->pageable.out, error);
 	}
 	return rc;
 }
@@ -150,17 +148,17 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 		.bytes = b->size * operations, .operations = operations,
 		.bytes_formula = both ? "operations * size_bytes, both directions" : "operations * size_bytes",
 	};
-	const char *const pins = b->bench->info.pins_host_memory ? NULL : lack;
-	const char *const registers = b->is_registered ? NULL : lack;
+	const char *const no_pinned = b->pinned.lack.code ? b->pinned.lack.text : NULL;
+	const char *const no_registered = b->registered.lack.code ? b->registered.lack.text : NULL;
 	struct variant pinned = { .b = b, .memories = &b->pinned, .direction = direction }, registered = pinned,
 		       pageable = pinned;
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "pinned", .prepare = prepare, .run = run_enqueued, .verify = verify, .argument = &pinned,
-		  .why = pins },
+		  .why = no_pinned },
 		{ .name = "pinned, one by one", .prepare = prepare, .work = copy_one_by_one, .verify = verify,
-		  .argument = &pinned, .why = pins },
+		  .argument = &pinned, .why = no_pinned },
 		{ .name = "registered", .prepare = prepare, .run = run_enqueued, .verify = verify, .argument = &registered,
-		  .why = registers },
+		  .why = no_registered },
 		{ .name = "pageable", .prepare = prepare, .work = copy_one_by_one, .verify = verify, .argument = &pageable },
 	};
 
@@ -169,36 +167,32 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 	return sgpu_bench_measure(b->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
-/* ---- memory ---- */
-static int make_memories(struct bandwidth *b, struct memories *memories, struct sgpu_error *error)
+static int make_memories(struct bandwidth *b, enum bench_way way, struct memories *memories, struct sgpu_error *error)
 {
 	void **const ends[] = { &memories->in, &memories->out };
 	int rc = SGPU_OK;
 
+	memories->lack.code = SGPU_OK;
 	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		rc = memories == &b->pinned ? sgpu_bench_new_pinned(b->bench, b->room, ends[i], error) :
-					      bench_new_pages(b->bench, b->room, BENCH_PAGES_ANY, -1, ends[i], error);
+		rc = bench_new_source(b->bench, way, BENCH_PAGES_ANY, -1, b->room, SEED, ends[i], error);
 	}
-	if (rc == SGPU_OK) {
-		sgpu_bench_fill(memories->in, b->room, SEED);
+	if (rc == SGPU_EUNAVAILABLE || (rc != SGPU_OK && way == BENCH_REGISTERED)) { /* which has limits of its own */
+		memories->lack = *error;
+		rc = SGPU_OK;
 	}
 	return rc;
 }
 
-/* What cannot be registered is waived. */
 static int make(struct bandwidth *b, struct sgpu_error *error)
 {
 	struct sgpu_bench *bench = b->bench;
 	int rc = sgpu_bench_new_device_memory(bench, b->room, &b->to, error);
 
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, b->room, &b->from, error);
-	rc = rc ? rc : make_memories(b, &b->pinned, error);
-	rc = rc ? rc : make_memories(b, &b->pageable, error);
-	rc = rc || !bench->info.registers ? rc : make_memories(b, &b->registered, error);
-	b->is_registered = rc == SGPU_OK && bench->info.registers &&
-			   sgpu_bench_register(bench, b->registered.in, b->room, NULL) == SGPU_OK &&
-			   sgpu_bench_register(bench, b->registered.out, b->room, NULL) == SGPU_OK;
-	return rc ? rc : bench_to_device(b->streams[H2D], b->from, b->pinned.in, b->room, error);
+	rc = rc ? rc : make_memories(b, BENCH_PINNED, &b->pinned, error);
+	rc = rc ? rc : make_memories(b, BENCH_REGISTERED, &b->registered, error);
+	rc = rc ? rc : make_memories(b, BENCH_PAGEABLE, &b->pageable, error);
+	return rc ? rc : bench_to_device(b->streams[H2D], b->from, b->pageable.in, b->room, error);
 }
 
 /* As many copies as are enough to tell the rate, or one where there is no memory for them. */

@@ -5,6 +5,8 @@
  */
 #include <string.h>
 
+#include <sgpu/digest.h>
+
 #include "cases.h"
 #include "made.h"
 #include "memory.h"
@@ -12,120 +14,111 @@
 enum { SEED = 7 };
 #define SIZE_LEAST ((uint64_t)64 << 10)
 #define SIZE_LARGEST ((uint64_t)1 << 30)
+static const char custom[] = "sgpu bench";
 
-/* The same memory on a device: the one that is measured, or the CPU beside it. */
-struct side {
+struct digest {
 	struct sgpu_bench *bench;
-	struct sgpu_device *device;
-	bool pages;                /* the measure */
 	struct sgpu_stream *stream;
+	struct sgpu_pool *pool;    /* of the CPU */
+	void *pattern;             /* on the host, and in the device's memory */
 	sgpu_devptr memory;
 	uint64_t size;
-	const uint8_t *expected;   /* NULL until it is known */
+	bool pages;                /* the measure */
 	struct sgpu_task task;
-	uint8_t digest[SGPU_DIGEST_SIZE];
+	uint8_t digest[SGPU_DIGEST_SIZE], expected[SGPU_DIGEST_SIZE];
 };
 
 static int enqueue(void *argument, struct sgpu_error *error)
 {
-	struct side *s = argument;
+	struct digest *d = argument;
 	int rc;
 
-	memset(&s->task, 0, sizeof(s->task));
-	if (s->pages) {
-		rc = sgpu_device_measure(s->stream, s->memory, s->size, NULL, s->digest, &s->task);
-	} else {
-		rc = sgpu_device_digest(s->stream, s->memory, s->size, "sgpu bench", 10, s->digest, &s->task);
-	}
+	memset(&d->task, 0, sizeof(d->task));
+	memset(d->digest, 0, sizeof(d->digest));
+	rc = d->pages ? sgpu_device_measure(d->stream, d->memory, d->size, NULL, d->digest, &d->task) :
+			sgpu_device_digest(d->stream, d->memory, d->size, custom, sizeof(custom) - 1, d->digest, &d->task);
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot digest: %s", sgpu_strerror(rc));
 }
 
-static int run_side(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int digest_on_device(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	struct side *s = argument;
-	uint64_t begin = sgpu_now_ns();
+	struct digest *d = argument;
+	int rc = sgpu_bench_enqueue(d->bench, &d->stream, 1, enqueue, d, error);
+
+	*ns = sgpu_bench_span(&d->task, 1);
+	return rc ? rc : sgpu_bench_tasks(&d->task, 1, error);
+}
+
+/* It ends on the processor, after the task's time on the device. */
+static int measure_on_device(void *argument, struct sgpu_error *error)
+{
+	struct digest *d = argument;
+	int rc = enqueue(d, error);
+
+	rc = rc ? rc : sgpu_stream_sync(d->stream, error);
+	return rc ? rc : sgpu_bench_tasks(&d->task, 1, error);
+}
+
+static int digest_on_cpu(void *argument, struct sgpu_error *error)
+{
+	struct digest *d = argument;
 	int rc;
 
-	memset(s->digest, 0, sizeof(s->digest));
-	if (s->device == s->bench->device && !s->pages) {
-		rc = sgpu_bench_enqueue(s->bench, &s->stream, 1, enqueue, s, error);
-	} else {
-		rc = enqueue(s, error);
-		rc = rc ? rc : sgpu_stream_sync(s->stream, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_bench_tasks(&s->task, 1, error);
-		/* A measure ends on the processor, after the task's time on the device. */
-		*ns = s->pages ? sgpu_now_ns() - begin : sgpu_bench_span(&s->task, 1);
-	}
+	sgpu_pool_enter(d->pool);
+	rc = d->pages ? sgpu_measure_pages_shared(d->pool, d->pattern, d->size, NULL, d->digest, error) :
+			sgpu_kt128_shared(d->pool, d->pattern, d->size, custom, sizeof(custom) - 1, d->digest,
+					  sizeof(d->digest), error);
+	sgpu_pool_leave(d->pool);
 	return rc;
 }
 
-static int verify_side(void *argument, struct sgpu_error *error)
+static int verify(void *argument, struct sgpu_error *error)
 {
-	struct side *s = argument;
+	const struct digest *d = argument;
 
-	return memcmp(s->digest, s->expected, sizeof(s->digest)) == 0 ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the CPU device");
+	return memcmp(d->digest, d->expected, sizeof(d->digest)) == 0 ? SGPU_OK :
+	       sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the CPU");
 }
 
-/* Memory with the pattern; the pattern comes through memory of the device's pool, a piece at a time. */
-static int make_side(struct side *s, const void *pattern, struct sgpu_error *error)
+static int make(struct digest *d, struct sgpu_error *error)
 {
-	int rc = sgpu_bench_new_stream(s->bench, s->device, &s->stream, error);
+	struct sgpu_bench *bench = d->bench;
+	int rc = sgpu_bench_new_pinned(bench, d->size, &d->pattern, error);
 
-	if (rc == SGPU_OK && s->device == s->bench->device) {
-		rc = sgpu_bench_new_device_memory(s->bench, s->size, &s->memory, error);
-	} else if (rc == SGPU_OK) {
-		rc = sgpu_device_alloc(s->device, s->size, &s->memory, error);
+	rc = rc ? rc : sgpu_bench_new_device_memory(bench, d->size, &d->memory, error);
+	if (rc == SGPU_OK) {
+		sgpu_bench_fill(d->pattern, d->size, SEED);
+		rc = bench_to_device(d->stream, d->memory, d->pattern, d->size, error);
 	}
-	return rc ? rc : bench_to_device(s->stream, s->memory, pattern, s->size, error);
+	rc = rc ? rc : digest_on_cpu(d, error);
+	memcpy(d->expected, d->digest, sizeof(d->expected));
+	return rc;
 }
 
-static int measure_sides(struct side sides[2], int count, struct sgpu_error *error)
-{
-	struct side *judge = &sides[count - 1];
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "device", .run = run_side, .verify = verify_side, .argument = &sides[0] },
-		{ .name = "CPU", .run = run_side, .verify = verify_side, .argument = &sides[1] },
-	};
-	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, judge->size } },
-						.bytes = judge->size };
-	uint8_t expected[SGPU_DIGEST_SIZE];
-	uint64_t ns = 0;
-	int rc = run_side(judge, &ns, error);
-
-	memcpy(expected, judge->digest, sizeof(expected));
-	sides[0].expected = sides[1].expected = expected;
-	return rc ? rc : sgpu_bench_measure(judge->bench, &point, variants, count, error);
-}
-
-/* What a GPU computes is compared with what the CPU device does. */
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
-	const struct side *like = argument;
-	struct sgpu_bench *bench = like->bench;
-	struct side sides[] = { *like, *like };
-	const int count = strcmp(bench->info.selector, "cpu") == 0 ? 1 : 2;
-	void *pattern = NULL;
-	int rc = sgpu_bench_new_pinned(bench, size, &pattern, error);
+	struct digest *d = argument;
+	const struct sgpu_bench_variant variants[] = {
+		{ .name = "device", .work = d->pages ? measure_on_device : NULL,
+		  .run = d->pages ? NULL : digest_on_device, .verify = verify, .argument = d },
+		{ .name = "CPU", .work = digest_on_cpu, .verify = verify, .argument = d },
+	};
+	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } }, .bytes = size };
+	const bool is_cpu = strcmp(d->bench->info.selector, "cpu") == 0;
+	int rc;
 
-	if (rc == SGPU_OK) {
-		sgpu_bench_fill(pattern, size, SEED);
-		rc = count == 2 ? bench_new_device(bench, "cpu", &sides[1].device, error) : SGPU_OK;
-	}
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		sides[i].size = size;
-		rc = make_side(&sides[i], pattern, error);
-	}
-	return rc ? rc : measure_sides(sides, count, error);
+	d->size = size;
+	rc = make(d, error);
+	return rc ? rc : sgpu_bench_measure(d->bench, &point, variants, is_cpu ? 1 : 2, error);
 }
 
 static int run_sizes(struct sgpu_bench *bench, bool pages, struct sgpu_error *error)
 {
-	struct side like = { .bench = bench, .device = bench->device, .pages = pages };
+	struct digest d = { .bench = bench, .pages = pages };
+	int rc = sgpu_bench_new_stream(bench, bench->device, &d.stream, error);
 
-	return bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 2, 1, 0 }, measure_size, &like, error);
+	rc = rc ? rc : bench_new_pool(bench, &d.pool, error);
+	return rc ? rc : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 1, 1, 0 }, measure_size, &d, error);
 }
 
 static int run_digests(struct sgpu_bench *bench, struct sgpu_error *error)

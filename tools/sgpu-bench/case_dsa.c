@@ -8,12 +8,14 @@
 #include <sgpu/dsa.h>
 
 #include "cases.h"
+#include "made.h"
 #include "memory.h"
 
 enum { SEED = 11, JOBS_MAX = 4096 };
 #define WORK ((uint64_t)4 << 20) /* bytes of a sample, unless the jobs that are under way together have more */
 
 struct work {
+	struct sgpu_bench *bench;
 	struct sgpu_dsa *dsa;
 	struct sgpu_dsa_info info;
 	struct sgpu_dsa_job *jobs;
@@ -48,11 +50,10 @@ static int verify(void *argument, struct sgpu_error *error)
 	return w->crc ? SGPU_OK : bench_verify(w->to, w->count * w->size, SEED, error);
 }
 
-static int run_core(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_core(void *argument, struct sgpu_error *error)
 {
 	struct work *w = argument;
 
-	(void)ns;
 	(void)error;
 	for (uint64_t i = 0; i < w->count; i++) {
 		if (w->crc) {
@@ -65,15 +66,14 @@ static int run_core(void *argument, uint64_t *ns, struct sgpu_error *error)
 }
 
 /* A core finishes nothing for the device: a figure of the two together would be nobody's. */
-static int run_device(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int run_device(void *argument, struct sgpu_error *error)
 {
 	const struct work *w = argument;
 
-	(void)ns;
 	return sgpu_dsa_run(w->dsa, w->jobs, w->count, w->depth, w->umwait, error);
 }
 
-static int measure(struct sgpu_bench *bench, struct work *w, struct sgpu_error *error)
+static int measure_point(struct work *w, struct sgpu_error *error)
 {
 	struct work waits = *w;
 	const struct sgpu_bench_point point = {
@@ -84,60 +84,56 @@ static int measure(struct sgpu_bench *bench, struct work *w, struct sgpu_error *
 		.bytes_formula = "operations * size_bytes",
 	};
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "core", .prepare = prepare, .run = run_core, .verify = verify, .argument = w },
-		{ .name = "poll", .prepare = prepare, .run = run_device, .verify = verify, .argument = w },
-		{ .name = "umwait", .prepare = prepare, .run = run_device, .verify = verify, .argument = &waits },
+		{ .name = "core", .prepare = prepare, .work = run_core, .verify = verify, .argument = w },
+		{ .name = "poll", .prepare = prepare, .work = run_device, .verify = verify, .argument = w },
+		{ .name = "umwait", .prepare = prepare, .work = run_device, .verify = verify, .argument = &waits,
+		  .why = w->info.umwait ? NULL : "this CPU does not have UMWAIT (CPUID: WAITPKG)" },
 	};
 
 	waits.umwait = true;
 	if (w->depth > w->info.depth) {
-		sgpu_bench_waive(bench, &point, NULL, "%s holds %u descriptors", w->info.name, w->info.depth);
+		sgpu_bench_waive(w->bench, &point, NULL, "%s holds %u descriptors", w->info.name, w->info.depth);
 		return SGPU_OK;
 	}
-	if (!w->info.umwait) {
-		sgpu_bench_waive(bench, &point, "umwait", "this CPU does not have UMWAIT (CPUID: WAITPKG)");
-	}
-	return sgpu_bench_measure(bench, &point, variants, w->info.umwait ? 3 : 2, error);
+	return sgpu_bench_measure(w->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
-static int measure_size(struct sgpu_bench *bench, struct work *w, struct sgpu_error *error)
+static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	static const unsigned depths[] = { 1, 8, 32, SGPU_DSA_DEPTH_MAX };
-	const uint64_t most = SGPU_DSA_DEPTH_MAX * w->size > WORK ? SGPU_DSA_DEPTH_MAX * w->size : WORK;
-	const size_t mark = sgpu_bench_mark(bench);
-	int code = sgpu_bench_fits(bench, 2 * most, 0, error);
+	const uint64_t most = SGPU_DSA_DEPTH_MAX * size > WORK ? SGPU_DSA_DEPTH_MAX * size : WORK;
+	struct work *w = argument;
+	int code = bench_new_pages(w->bench, most, BENCH_PAGES_ANY, -1, &w->from, error);
 
-	code = code ? code : bench_new_pages(bench, most, BENCH_PAGES_ANY, -1, &w->from, error);
-	code = code ? code : bench_new_pages(bench, most, BENCH_PAGES_ANY, -1, &w->to, error);
+	code = code ? code : bench_new_pages(w->bench, most, BENCH_PAGES_ANY, -1, &w->to, error);
 	if (code == SGPU_OK) {
 		sgpu_bench_fill(w->from, most, SEED);
 	}
+	w->size = size;
 	for (size_t i = 0; code == SGPU_OK && i < 2 * SGPU_ARRAY_LENGTH(depths); i++) {
 		w->depth = depths[i / 2];
-		w->count = WORK / w->size < JOBS_MAX ? WORK / w->size : JOBS_MAX;
+		w->count = WORK / size < JOBS_MAX ? WORK / size : JOBS_MAX;
 		w->count = w->count > w->depth ? w->count : w->depth;
 		w->crc = i % 2;
-		code = measure(bench, w, error);
+		code = measure_point(w, error);
 	}
-	sgpu_bench_release(bench, mark);
 	return code;
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const uint64_t sizes[] = { 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 2 << 20 };
+	static const uint64_t quick_sizes[] = { 64, 4 << 10, 64 << 10, 1 << 20 };
 	static struct sgpu_dsa_job jobs[JOBS_MAX];
-	struct work w = { .jobs = jobs };
+	const bool quick = bench->options.quick;
+	struct work w = { .bench = bench, .jobs = jobs };
 	int code = sgpu_dsa_open(SGPU_DSA_SHARED | SGPU_DSA_DEDICATED, &w.dsa, error);
 
 	if (code == SGPU_OK) {
 		sgpu_dsa_describe(w.dsa, &w.info);
-	}
-	for (size_t i = 0; code == SGPU_OK && i < SGPU_ARRAY_LENGTH(sizes); i++) {
-		w.size = sizes[i];
-		if (sgpu_bench_wants(bench, w.size) && !(bench->options.quick && i % 2)) {
-			code = measure_size(bench, &w, error);
-		}
+		code = bench_each_size(bench, quick ? quick_sizes : sizes, quick ? SGPU_ARRAY_LENGTH(quick_sizes) :
+				       SGPU_ARRAY_LENGTH(sizes), (struct bench_need){ 2 * SGPU_DSA_DEPTH_MAX, 0, 2 * WORK },
+				       measure_size, &w, error);
 	}
 	sgpu_dsa_close(&w.dsa);
 	return code;

@@ -11,7 +11,6 @@
 
 enum { PAGE = 4096, THREADS = 512 };
 static const uint64_t sizes[] = { 4 << 10, 64 << 10, 2 << 20 };
-#define ROOM sizes[SGPU_ARRAY_LENGTH(sizes) - 1]
 
 /* One block, in which every thread reads pages of its own, all of them at once. */
 static const char kernel[] =
@@ -39,7 +38,7 @@ BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
 struct variant {
 	struct shared *s;
 	void **memory;           /* of the host, that is read */
-	bool copies, prefetches;
+	enum { IN_PLACE, COPIED, PREFETCHED } how;
 };
 
 static int touch(struct shared *s, uint64_t memory, struct sgpu_task *task)
@@ -52,23 +51,20 @@ static int touch(struct shared *s, uint64_t memory, struct sgpu_task *task)
 	return sgpu_device_module_launch_on(s->stream, s->module, "touch", &shape, args, arg_sizes, 3, NULL, task);
 }
 
-static int run_variant(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int read_pages(void *argument, struct sgpu_error *error)
 {
-	struct variant *v = argument;
+	const struct variant *v = argument;
 	struct shared *s = v->s;
 	struct sgpu_task tasks[2] = { { .untimed = true }, { .untimed = true } };
-	const uint64_t begin = sgpu_now_ns();
 	int rc = SGPU_OK;
 
-	if (v->copies) {
+	if (v->how == COPIED) {
 		rc = sgpu_copy_in(s->stream, s->copy, *v->memory, s->size, &tasks[0]);
-	} else if (v->prefetches) {
+	} else if (v->how == PREFETCHED) {
 		rc = sgpu_host_prefetch(s->stream, *v->memory, s->size, true, &tasks[0]);
 	}
-	rc = rc == SGPU_OK ? touch(s, v->copies ? s->copy : (uintptr_t)*v->memory, &tasks[1]) : rc;
-	rc = bench_finish(s->stream, rc, tasks, 2, "read the pages", error);
-	*ns = sgpu_now_ns() - begin;
-	return rc;
+	rc = rc ? rc : touch(s, v->how == COPIED ? s->copy : (uintptr_t)*v->memory, &tasks[1]);
+	return bench_finish(s->stream, rc, tasks, 2, "read the pages", error);
 }
 
 /* The processor writes all pages, so that those that went to the device come back. */
@@ -95,25 +91,29 @@ static int verify(void *argument, struct sgpu_error *error)
 	return rc == SGPU_OK && sum != expected ? sgpu_fail(error, SGPU_EDIFFERS, "the kernel read other words") : rc;
 }
 
-static int measure(struct shared *s, struct sgpu_error *error)
+static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 {
+	struct shared *s = argument;
 	/* No bytes: a rate would say that pages were read of which one word was. */
-	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } },
-						.operations = s->size / PAGE };
-	struct variant arguments[] = { { s, &s->pinned, true, false }, { s, &s->pinned, false, false },
-				       { s, &s->pageable, false, false }, { s, &s->pageable, false, true } };
+	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } }, .operations = size / PAGE };
+	struct variant arguments[] = { { s, &s->pinned, COPIED }, { s, &s->pinned, IN_PLACE },
+				       { s, &s->pageable, IN_PLACE }, { s, &s->pageable, PREFETCHED } };
 	static const char *const names[] = { "pinned, copied", "pinned, in place", "page faults", "prefetched" };
 	struct sgpu_bench_variant variants[SGPU_ARRAY_LENGTH(names)];
-	const int count = s->bench->info.reads_pageable ? 4 : 2;
+	struct sgpu_bench *bench = s->bench;
+	int rc = sgpu_bench_new_device_memory(bench, size, &s->copy, error);
 
-	for (int i = 0; i < count; i++) {
-		variants[i] = (struct sgpu_bench_variant){ .name = names[i], .prepare = prepare, .run = run_variant,
+	s->size = size;
+	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &s->pinned, error);
+	rc = rc ? rc : bench_new_pages(bench, size, BENCH_PAGES_SMALL, -1, &s->pageable, error);
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(names); i++) {
+		variants[i] = (struct sgpu_bench_variant){ .name = names[i], .prepare = prepare, .work = read_pages,
 							   .verify = verify, .argument = &arguments[i] };
+		if (arguments[i].memory == &s->pageable && !bench->info.reads_pageable) {
+			variants[i].why = "the GPU does not read ordinary memory by itself (neither HMM nor ATS)";
+		}
 	}
-	for (int i = count; i < 4 && s->seed == 0; i++) {
-		sgpu_bench_waive(s->bench, NULL, names[i], "the GPU does not read ordinary memory by itself (neither HMM nor ATS)");
-	}
-	return sgpu_bench_measure(s->bench, &point, variants, count, error);
+	return rc ? rc : sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
@@ -123,15 +123,9 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 
 	rc = rc ? rc : sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &s.module, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)s.module, 0, error);
-	rc = rc ? rc : sgpu_bench_new_device_memory(bench, ROOM, &s.copy, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, sizeof(uint64_t), &s.result, error);
-	rc = rc ? rc : sgpu_bench_new_pinned(bench, ROOM, &s.pinned, error);
-	rc = rc ? rc : bench_new_pages(bench, ROOM, BENCH_PAGES_SMALL, -1, &s.pageable, error);
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(sizes); i++) {
-		s.size = sizes[i];
-		rc = sgpu_bench_wants(bench, s.size) ? measure(&s, error) : SGPU_OK;
-	}
-	return rc;
+	return rc ? rc : bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes), (struct bench_need){ 2, 1, 0 }, measure, &s,
+					 error);
 }
 
 const struct sgpu_bench_case case_shared_memory = {

@@ -13,32 +13,32 @@
 #include "made.h"
 #include "memory.h"
 
-enum { PAGE = 4096, SEED = 7, WAYS = 7 };
+enum { PAGE = 4096, SEED = 7, WAYS = 7, FIRST_PAGEABLE = 1, FIRST_REGISTERED = 4 }; /* of the same pages */
 #define SIZE_LARGEST ((uint64_t)64 << 20)
 static const uint64_t sizes[] = { (uint64_t)4 << 20, SIZE_LARGEST };
 
-enum way { PINNED, PAGEABLE, REGISTERED };
 static const struct kind {
 	const char *name;
-	enum way way;
+	enum bench_way way;
 	enum bench_pages pages;
 } kinds[WAYS] = {
-	{ "pinned", PINNED, BENCH_PAGES_ANY },
-	{ "pageable", PAGEABLE, BENCH_PAGES_SMALL },
-	{ "pageable, THP", PAGEABLE, BENCH_PAGES_TRANSPARENT },
-	{ "pageable, hugetlb", PAGEABLE, BENCH_PAGES_HUGE },
-	{ "registered", REGISTERED, BENCH_PAGES_SMALL },
-	{ "registered, THP", REGISTERED, BENCH_PAGES_TRANSPARENT },
-	{ "registered, hugetlb", REGISTERED, BENCH_PAGES_HUGE },
+	{ "pinned", BENCH_PINNED, BENCH_PAGES_ANY },
+	{ "pageable", BENCH_PAGEABLE, BENCH_PAGES_SMALL },
+	{ "pageable, THP", BENCH_PAGEABLE, BENCH_PAGES_TRANSPARENT },
+	{ "pageable, hugetlb", BENCH_PAGEABLE, BENCH_PAGES_HUGE },
+	{ "registered", BENCH_REGISTERED, BENCH_PAGES_SMALL },
+	{ "registered, THP", BENCH_REGISTERED, BENCH_PAGES_TRANSPARENT },
+	{ "registered, hugetlb", BENCH_REGISTERED, BENCH_PAGES_HUGE },
 };
 
 struct staging;
 /* Memory of a kind, and what went wrong with its shares. */
 struct source {
 	struct staging *s;
-	const struct kind *kind;
 	void *memory;
+	bool unregisters;              /* what is timed of its registration: the end */
 	int failed;
+	struct sgpu_error lack;        /* why it is not to be had, if that has a code */
 };
 
 struct staging {
@@ -50,8 +50,6 @@ struct staging {
 	uint64_t size;
 	unsigned threads;
 	struct source sources[WAYS];
-	int count;
-	bool waived[WAYS];
 	int near, far;                 /* nodes; -1: there is none */
 };
 
@@ -78,13 +76,12 @@ static void copy_shares(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static int copy_all(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int copy_all(void *argument, struct sgpu_error *error)
 {
 	struct source *source = argument;
 	struct staging *s = source->s;
 	int rc;
 
-	(void)ns;
 	sgpu_pool_enter(s->pool);
 	rc = sgpu_pool_for(s->pool, s->threads, 1, copy_shares, source);
 	sgpu_pool_leave(s->pool);
@@ -102,78 +99,23 @@ static int clear_device(void *argument, struct sgpu_error *error)
 static int verify_device(void *argument, struct sgpu_error *error)
 {
 	struct staging *s = ((struct source *)argument)->s;
-	int rc = bench_from_device(s->streams[0], s->check, s->to, s->size, error);
 
-	return rc == SGPU_OK ? bench_verify(s->check, s->size, SEED, error) : rc;
+	return bench_verify_device(s->streams[0], s->to, s->size, SEED, s->check, error);
 }
 
 /* ---- registering ---- */
-static int time_register(void *argument, uint64_t *ns, struct sgpu_error *error)
+static int time_registration(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	struct source *source = argument;
+	const struct source *source = argument;
 	struct sgpu_device *device = source->s->bench->device;
 	const uint64_t begin = sgpu_now_ns();
-	int rc = sgpu_host_register(device, source->memory, source->s->size, error);
-
-	*ns = sgpu_now_ns() - begin;
-	if (rc == SGPU_OK) {
-		sgpu_host_unregister(device, source->memory);
-	}
-	return rc;
-}
-
-static int time_unregister(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	struct source *source = argument;
-	struct sgpu_device *device = source->s->bench->device;
-	int rc = sgpu_host_register(device, source->memory, source->s->size, error);
-	uint64_t begin = sgpu_now_ns();
+	const int rc = sgpu_host_register(device, source->memory, source->s->size, error);
+	const uint64_t between = sgpu_now_ns();
 
 	if (rc == SGPU_OK) {
 		sgpu_host_unregister(device, source->memory);
-		*ns = sgpu_now_ns() - begin;
 	}
-	return rc;
-}
-
-/* ---- memory ---- */
-static int open_source(struct staging *s, struct source *source, int node, bool registers, struct sgpu_error *error)
-{
-	struct sgpu_bench *bench = s->bench;
-	const enum way way = source->kind->way;
-	int rc;
-
-	if (way == PINNED ? !bench->info.pins_host_memory : way == REGISTERED && !bench->info.registers) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "not to be had with device '%s'", bench->info.selector);
-	}
-	rc = way == PINNED ? sgpu_bench_new_pinned(bench, s->size, &source->memory, error) :
-			     bench_new_pages(bench, s->size, source->kind->pages, node, &source->memory, error);
-	if (rc == SGPU_OK) {
-		sgpu_bench_fill(source->memory, s->size, SEED);
-	}
-	return rc || way != REGISTERED || !registers ? rc : sgpu_bench_register(bench, source->memory, s->size, error);
-}
-
-/* What is not to be had is told once. */
-static int open_sources(struct staging *s, int node, struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	s->count = 0;
-	for (int i = 0; rc == SGPU_OK && i < WAYS; i++) {
-		struct source *source = &s->sources[s->count];
-
-		*source = (struct source){ .s = s, .kind = &kinds[i] };
-		rc = open_source(s, source, node, true, error);
-		s->count += rc == SGPU_OK;
-		if (rc == SGPU_EUNAVAILABLE) {
-			if (!s->waived[i]) {
-				sgpu_bench_waive(s->bench, NULL, kinds[i].name, "%s", error->text);
-			}
-			s->waived[i] = true;
-			rc = SGPU_OK;
-		}
-	}
+	*ns = source->unregisters ? sgpu_now_ns() - between : between - begin;
 	return rc;
 }
 
@@ -187,51 +129,61 @@ static int measure_copies(struct staging *s, int node, struct sgpu_error *error)
 	};
 	struct sgpu_bench_variant variants[WAYS];
 
-	for (int i = 0; i < s->count; i++) {
-		variants[i] = (struct sgpu_bench_variant){ .name = s->sources[i].kind->name, .prepare = clear_device,
-							   .run = copy_all, .verify = verify_device,
-							   .argument = &s->sources[i] };
+	for (int i = 0; i < WAYS; i++) {
+		struct source *source = &s->sources[i];
+
+		variants[i] = (struct sgpu_bench_variant){ .name = kinds[i].name, .prepare = clear_device, .work = copy_all,
+							   .verify = verify_device, .argument = source,
+							   .why = source->lack.code ? source->lack.text : NULL };
 	}
-	return sgpu_bench_measure(s->bench, &point, variants, s->count, error);
+	return sgpu_bench_measure(s->bench, &point, variants, WAYS, error);
 }
 
-/* Of pages that were not registered before. */
-static int measure_registering(struct staging *s, const struct kind *kind, struct sgpu_error *error)
+/* Of memory that is not registered, as the kind has it that is. */
+static int measure_registration(struct source *memory, const struct kind *kind, struct sgpu_error *error)
 {
-	struct source source = { .s = s, .kind = kind };
+	struct source first = *memory, last = *memory;
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "register", .run = time_register, .argument = &source },
-		{ .name = "unregister", .run = time_unregister, .argument = &source },
+		{ .name = "register", .run = time_registration, .argument = &first },
+		{ .name = "unregister", .run = time_registration, .argument = &last },
 	};
 	const struct sgpu_bench_point point = {
-		.parameters = { { "size_bytes", NULL, s->size }, { "memory", kind->name, 0 } },
-		.operations = s->size / PAGE,
+		.parameters = { { "size_bytes", NULL, memory->s->size }, { "memory", kind->name, 0 } },
+		.operations = memory->s->size / PAGE,
 	};
-	const size_t mark = sgpu_bench_mark(s->bench);
-	int rc = open_source(s, &source, s->near, false, error);
 
-	rc = rc == SGPU_OK ? sgpu_bench_measure(s->bench, &point, variants, 2, error) :
-			     bench_or_waive(s->bench, &point, NULL, rc, error);
-	sgpu_bench_release(s->bench, mark);
-	return rc;
+	last.unregisters = true;
+	return sgpu_bench_measure(memory->s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
 static int measure_node(struct staging *s, int node, struct sgpu_error *error)
 {
 	const unsigned jobs = s->bench->options.jobs;
 	const size_t mark = sgpu_bench_mark(s->bench);
-	int rc = open_sources(s, node, error);
+	int rc = SGPU_OK;
 
+	for (int i = 0; rc == SGPU_OK && i < WAYS; i++) {
+		struct source *source = &s->sources[i];
+
+		*source = (struct source){ .s = s };
+		rc = bench_new_source(s->bench, kinds[i].way, kinds[i].pages, node, s->size, SEED, &source->memory, error);
+		if (rc == SGPU_EUNAVAILABLE) {
+			source->lack = *error;
+			rc = SGPU_OK;
+		}
+	}
 	for (unsigned threads = 1; rc == SGPU_OK && threads < 2 * jobs; threads *= 2) {
 		s->threads = threads < jobs ? threads : jobs;
 		rc = measure_copies(s, node, error);
 	}
-	sgpu_bench_release(s->bench, mark);
-	for (int i = 0; rc == SGPU_OK && node == s->near && i < s->count; i++) {
-		if (s->sources[i].kind->way == REGISTERED) {
-			rc = measure_registering(s, s->sources[i].kind, error);
+	for (int i = FIRST_REGISTERED; rc == SGPU_OK && node == s->near && i < WAYS; i++) {
+		struct source *memory = &s->sources[i - FIRST_REGISTERED + FIRST_PAGEABLE];
+
+		if (!s->sources[i].lack.code && !memory->lack.code) {
+			rc = measure_registration(memory, &kinds[i], error);
 		}
 	}
+	sgpu_bench_release(s->bench, mark);
 	return rc;
 }
 
@@ -267,13 +219,9 @@ static int choose_nodes(struct staging *s, struct sgpu_error *error)
 
 static int measure_sizes(struct staging *s, struct sgpu_error *error)
 {
-	const struct sgpu_bench_point far = { .parameters = { { "memory_node", "far", 0 } } };
 	const unsigned jobs = s->bench->options.jobs;
 	int rc = choose_nodes(s, error);
 
-	if (rc == SGPU_OK && s->far < 0) {
-		sgpu_bench_waive(s->bench, &far, NULL, "no second NUMA node is known here");
-	}
 	rc = rc ? rc : bench_new_pool(s->bench, &s->pool, error);
 	rc = rc ? rc : sgpu_bench_new(s->bench, jobs * sizeof(*s->streams), (void **)&s->streams, error);
 	for (unsigned i = 0; rc == SGPU_OK && i < jobs; i++) {
@@ -285,13 +233,14 @@ static int measure_sizes(struct staging *s, struct sgpu_error *error)
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
+	const struct sgpu_bench_point far = { .parameters = { { "memory_node", "far", 0 } } };
 	struct staging s = { .bench = bench };
 	cpu_set_t processors; /* on which the thread ran before */
 	const bool bound = sched_getaffinity(0, sizeof(processors), &processors) == 0;
-	int rc = SGPU_OK;
+	const int rc = measure_sizes(&s, error);
 
-	if (sgpu_bench_wants(bench, sizes[0]) || sgpu_bench_wants(bench, SIZE_LARGEST)) {
-		rc = measure_sizes(&s, error);
+	if (s.size > 0 && s.far < 0) {
+		sgpu_bench_waive(bench, &far, NULL, "no second NUMA node is known here");
 	}
 	if (bound) {
 		(void)sched_setaffinity(0, sizeof(processors), &processors);

@@ -76,6 +76,22 @@ int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pa
 	return rc;
 }
 
+int bench_new_source(struct sgpu_bench *bench, enum bench_way way, enum bench_pages pages, int node, uint64_t size,
+		     uint64_t seed, void **memory, struct sgpu_error *error)
+{
+	int rc;
+
+	if (way == BENCH_PINNED ? !bench->info.pins_host_memory : way == BENCH_REGISTERED && !bench->info.registers) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "not to be had with device '%s'", bench->info.selector);
+	}
+	rc = way == BENCH_PINNED ? sgpu_bench_new_pinned(bench, size, memory, error) :
+				   bench_new_pages(bench, size, pages, node, memory, error);
+	if (rc == SGPU_OK) {
+		sgpu_bench_fill(*memory, size, seed);
+	}
+	return rc || way != BENCH_REGISTERED ? rc : sgpu_bench_register(bench, *memory, size, error);
+}
+
 void bench_spoil(void *memory, uint64_t size)
 {
 	uint8_t *at = memory;

@@ -17,6 +17,11 @@ enum bench_pages {
 };
 SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages, int node,
 				    void **memory, struct sgpu_error *error);
+/* Memory of a way to the device, with the pattern of a seed; the pages and the node are for other memory than the device's own.
+ * Errors: SGPU_EUNAVAILABLE when the device does not have the way; those of bench_new_pages and sgpu_bench_new_pinned. */
+enum bench_way { BENCH_PINNED, BENCH_PAGEABLE, BENCH_REGISTERED };
+SGPU_MUST_CHECK int bench_new_source(struct sgpu_bench *bench, enum bench_way way, enum bench_pages pages, int node,
+				     uint64_t size, uint64_t seed, void **memory, struct sgpu_error *error);
 /* Alters every page, so that what was there before does not pass for what was to come. */
 void bench_spoil(void *memory, uint64_t size);
 /* SGPU_EDIFFERS when the memory is not what sgpu_bench_fill made with the seed. */
