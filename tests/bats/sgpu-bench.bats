@@ -114,7 +114,7 @@ import json, sys
 records = [json.loads(line) for line in sys.argv[1].splitlines()][1:-1]
 passed = {(r["parameters"]["what"], r["variant"]) for r in records if r["status"] == "passed"}
 assert {("quote", v) for v in ("collect", "verify", "appraise")} <= passed
-assert {("parts", v) for v in ("claims", "platform's records", "signature")} <= passed
+assert {("parts", v) for v in ("claims", "program's digest", "platform's records", "signature")} <= passed
 agree, = [r for r in records if r["parameters"]["what"] == "agree"]
 assert agree["status"] == "waived" and "keys cross no bus" in agree["reason"]
 END

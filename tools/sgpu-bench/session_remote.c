@@ -275,9 +275,9 @@ int bench_session_remote(struct sgpu_bench *bench, struct sgpu_secure *context, 
 	rc = rc ? rc : open_here(bench, sgpu_secure_device(context), &sides[BARE], &sides[DIRECT], error);
 	rc = rc ? rc : open_sessions(bench, &owner, sides, error);
 	sgpu_key_clear(&owner);
+	rc = rc ? rc : measure_sessions(bench, sides, error);
 	rc = rc ? rc : bench_start_pipe(bench, "--serve", "plain", &sides[PLAIN].pipe, error);
 	rc = rc ? rc : send_plain(&sides[PLAIN], SGPU_ITEM_ALLOC, 1, error);
-	rc = rc ? rc : measure_sessions(bench, sides, error);
 	rc = rc ? rc : measure_requests(bench, sides, error);
 	sgpu_bench_release(bench, mark);
 	return rc;
