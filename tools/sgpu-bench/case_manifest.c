@@ -14,63 +14,58 @@
 
 enum { OPERATIONS = 5000, SEGMENTS = 2 * OPERATIONS };
 
-struct text {
-	char *text;
-	size_t size;
-	bool good;
-};
+static int check_count(size_t segments, struct sgpu_error *error)
+{
+	return segments == SEGMENTS ? SGPU_OK :
+	       sgpu_fail(error, SGPU_EDIFFERS, "the manifest has not %d segments, but %zu", SEGMENTS, segments);
+}
 
 static int parse(void *argument, struct sgpu_error *error)
 {
-	struct text *t = argument;
+	const char *text = argument;
 	json_t *value = NULL;
-	int rc = sgpu_json_parse_most(t->text, t->size, SIZE_MAX, &value, NULL, NULL, error);
+	int rc = sgpu_json_parse_most(text, strlen(text), SIZE_MAX, &value, NULL, NULL, error);
 
-	t->good = json_array_size(json_object_get(value, "segments")) == SEGMENTS;
+	rc = rc ? rc : check_count(json_array_size(json_object_get(value, "segments")), error);
 	json_decref(value);
 	return rc;
 }
 
 static int check(void *argument, struct sgpu_error *error)
 {
-	struct text *t = argument;
+	const char *text = argument;
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
-	int rc = sgpu_ops_load_manifest(t->text, t->size, "bench", &manifest, &diagnostics, error);
+	int rc = sgpu_ops_load_manifest(text, strlen(text), "bench", &manifest, &diagnostics, error);
 
-	t->good = rc == SGPU_OK && manifest->segment_count == SEGMENTS;
+	rc = rc ? rc : check_count((size_t)manifest->segment_count, error);
 	sgpu_manifest_free(&manifest);
 	sgpu_diagnostics_clear(&diagnostics);
 	return rc;
 }
 
-static int verify(void *argument, struct sgpu_error *error)
-{
-	const struct text *t = argument;
-
-	return t->good ? SGPU_OK : sgpu_fail(error, SGPU_EDIFFERS, "the manifest has not %d segments", SEGMENTS);
-}
-
 static int measure_check(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct text t = { 0 };
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "JSON read", .work = parse, .verify = verify, .argument = &t },
-		{ .name = "manifest checked", .work = check, .verify = verify, .argument = &t },
-	};
-	struct sgpu_bench_point point = { .parameters = { { "segments", NULL, SEGMENTS } },
-					  .bytes_formula = "the manifest's text" };
 	struct job *job = NULL;
+	char *text = NULL;
 	int rc = job_new(bench, true, &job, error);
 
-	if (rc != SGPU_OK) {
-		return rc;
+	if (rc == SGPU_OK) {
+		job_copies(job, OPERATIONS, 1024, NULL);
+		text = job_manifest(job);
+		rc = text ? SGPU_OK : sgpu_fail_nomem(error);
 	}
-	job_copies(job, OPERATIONS, 1024, NULL);
-	t.text = job_manifest(job);
-	point.bytes = t.size = t.text ? strlen(t.text) : 0;
-	rc = t.text ? sgpu_bench_measure(bench, &point, variants, 2, error) : sgpu_fail_nomem(error);
-	free(t.text);
+	if (rc == SGPU_OK) {
+		const struct sgpu_bench_variant variants[] = {
+			{ .name = "JSON read", .work = parse, .argument = text },
+			{ .name = "manifest checked", .work = check, .argument = text },
+		};
+		const struct sgpu_bench_point point = { .parameters = { { "segments", NULL, SEGMENTS } },
+							.bytes = strlen(text), .bytes_formula = "the manifest's text" };
+
+		rc = sgpu_bench_measure(bench, &point, variants, 2, error);
+	}
+	free(text);
 	return rc;
 }
 
@@ -130,7 +125,7 @@ static int take_operations(struct example *e, int first, int last, struct sgpu_e
 	return rc;
 }
 
-static int run_by_hand(void *argument, struct sgpu_error *error)
+static int by_hand(void *argument, struct sgpu_error *error)
 {
 	int rc = take_operations(argument, 0, 0, error);
 
@@ -138,7 +133,7 @@ static int run_by_hand(void *argument, struct sgpu_error *error)
 	return rc ? rc : take_operations(argument, 2, 2, error);
 }
 
-static int run_derived(void *argument, struct sgpu_error *error)
+static int derived(void *argument, struct sgpu_error *error)
 {
 	return take_operations(argument, 0, 2, error);
 }
@@ -173,8 +168,8 @@ static int measure_example(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct example e = { .bench = bench };
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "by hand", .prepare = prepare, .work = run_by_hand, .verify = verify_result, .argument = &e },
-		{ .name = "derived", .prepare = prepare, .work = run_derived, .verify = verify_result, .argument = &e },
+		{ .name = "by hand", .prepare = prepare, .work = by_hand, .verify = verify_result, .argument = &e },
+		{ .name = "derived", .prepare = prepare, .work = derived, .verify = verify_result, .argument = &e },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "what", "decomposition", 0 },
 								{ "operations", NULL, 3 },

@@ -1,17 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs in memory files: what sgpu-manifest, sgpu-seal and sgpu-run do, without the processes between.
+ * Jobs, and the manifests that they are made from.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
-#include <sgpu/io.h>
 #include <sgpu/stage.h>
 
 #include "job.h"
+
+static void end_job(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+{
+	struct job *job = (struct job *)what;
+
+	(void)bench, (void)size;
+	if (job->region[0]) {
+		(void)!sgpu_region_release(job->region, NULL);
+	}
+	close(job->batch_fd);
+	close(job->response_fd);
+	json_decref(job->segments);
+	json_decref(job->operations);
+	json_decref(job->inputs);
+	sgpu_batch_free(&job->batch);
+	sgpu_key_clear(&job->owner);
+	sgpu_wipe(job->key, sizeof(job->key));
+}
+
+int job_new(struct sgpu_bench *bench, bool sealed, struct job **job, struct sgpu_error *error)
+{
+	void *memory = NULL;
+	int rc = sgpu_bench_new(bench, sizeof(**job), &memory, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	*job = memory;
+	**job = (struct job){ .sealed = sealed, .batch_fd = -1, .response_fd = -1, .segments = json_array(),
+			      .operations = json_array(), .inputs = json_object() };
+	rc = sgpu_bench_keep(bench, end_job, (uintptr_t)memory, 0, error);
+	rc = rc ? rc : sgpu_key_generate(SGPU_KEY_OCT, &(*job)->owner, error);
+	return rc ? rc : sgpu_random((*job)->key, sizeof((*job)->key), error);
+}
 
 /* ---- the manifest ---- */
 void job_data(struct job *job, const char *id, const void *data)
@@ -22,19 +53,15 @@ void job_data(struct job *job, const char *id, const void *data)
 void job_segment(struct job *job, enum job_kind kind, const char *id, struct job_type type, const void *data)
 {
 	static const char *const directions[] = { "INPUT", "INTERMEDIATE", "OUTPUT" };
-	json_t *shape = json_array();
 	json_t *segment = json_pack("{s:s, s:s, s:s}", "segment_id", id, "sensitivity_level",
 				    job->sealed ? "HIGH" : "LOW", "direction", directions[kind]);
 
-	for (int i = 0; i < 2 && type.shape[i]; i++) {
-		json_array_append_new(shape, json_integer((json_int_t)type.shape[i]));
-	}
 	if (kind != JOB_BETWEEN) {
 		json_object_set_new(segment, "data_location_client", json_string(id));
 		json_object_set_new(segment, "data_type_info",
-				    json_pack("{s:s, s:O}", "dtype", type.dtype, "shape", shape));
+				    json_pack(type.shape[1] ? "{s:s, s:[I, I]}" : "{s:s, s:[I]}", "dtype", type.dtype,
+					      "shape", (json_int_t)type.shape[0], (json_int_t)type.shape[1]));
 	}
-	json_decref(shape);
 	json_array_append_new(job->segments, segment);
 	if (kind == JOB_INPUT) {
 		job_data(job, id, data);
@@ -98,231 +125,4 @@ char *job_manifest(const struct job *job)
 
 	json_decref(document);
 	return text;
-}
-
-static int load_manifest(struct job *job, struct sgpu_manifest **manifest, struct sgpu_error *error)
-{
-	struct sgpu_diagnostics diagnostics = { 0 };
-	char *text = job_manifest(job);
-	int rc = text ? sgpu_ops_load_manifest(text, strlen(text), "bench", manifest, &diagnostics, error) :
-		 sgpu_fail_nomem(error);
-
-	sgpu_diagnostics_clear(&diagnostics);
-	free(text);
-	return rc;
-}
-
-/* ---- the batch ---- */
-static const void *data_of(const struct job *job, int segment)
-{
-	const json_t *address = json_object_get(job->inputs, job->batch->segments[segment].id);
-
-	return (const void *)(uintptr_t)json_integer_value(address);
-}
-
-int job_payload(const struct job *job, int segment, uint8_t *payload, struct sgpu_error *error)
-{
-	return sgpu_batch_seal_payload(job->batch, job->key, segment, data_of(job, segment), payload, error);
-}
-
-static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *job,
-			 struct sgpu_error *error)
-{
-	const uint64_t size = sgpu_batch_payload_size(batch, segment);
-	uint8_t *payload = malloc(size + 1);
-	int rc = payload ? job_payload(job, segment, payload, error) : sgpu_fail_nomem(error);
-
-	if (rc == SGPU_OK) {
-		rc = sgpu_write(fd, name, payload, size, error);
-	}
-	free(payload);
-	return rc;
-}
-
-/* What has no data is an output. */
-static int set_payloads(struct job *job, struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
-		const struct sgpu_batch_segment *s = &job->batch->segments[i];
-
-		if (data_of(job, i)) {
-			rc = sgpu_batch_set_payload(job->batch, i, data_of(job, i), s->size, error);
-		} else {
-			job->result_size += s->size;
-		}
-	}
-	return rc;
-}
-
-int job_finish(struct job *job, struct sgpu_error *error)
-{
-	struct sgpu_manifest *manifest = NULL;
-	int rc = load_manifest(job, &manifest, error);
-
-	rc = rc ? rc : sgpu_batch_create(manifest, &job->batch, error);
-	sgpu_manifest_free(&manifest);
-	rc = rc ? rc : set_payloads(job, error);
-	rc = rc ? rc : sgpu_batch_wrap(job->batch, &job->owner, job->key, error);
-	rc = rc ? rc : sgpu_batch_sign(job->batch, job->key, error);
-	if (rc == SGPU_OK && job->staged) {
-		rc = job_stage(job, error);
-	}
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	job->batch_fd = memfd_create("batch", MFD_CLOEXEC);
-	job->response_fd = memfd_create("response", MFD_CLOEXEC);
-	if (job->batch_fd < 0 || job->response_fd < 0) {
-		return sgpu_fail_errno(error, "cannot make a memory file");
-	}
-	return sgpu_batch_write(job->batch_fd, "batch", job->batch, write_payload, job, error);
-}
-
-/* ---- a run ---- */
-static int rewind_file(int fd, struct sgpu_error *error)
-{
-	return lseek(fd, 0, SEEK_SET) == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot rewind a memory file");
-}
-
-/* The response's file keeps its memory from run to run: to get fresh pages would cost more than some jobs. */
-int job_submit(struct job *job, const struct job_place *place, struct sgpu_run **run, struct sgpu_error *error)
-{
-	const struct sgpu_submission submission = {
-		.in_fd = job->batch_fd, .in_name = "batch", .out_fd = job->response_fd, .out_name = "response",
-		.options = { .keys = &job->owner, .key_count = 1 },
-	};
-	struct sgpu_runner *runner = job->sealed && place->sealed ? place->sealed : place->plain;
-	int rc = rewind_file(job->batch_fd, error);
-
-	rc = rc ? rc : rewind_file(job->response_fd, error);
-	return rc ? rc : sgpu_runner_submit(runner, &submission, NULL, NULL, run, error);
-}
-
-int job_wait(struct sgpu_run **run, struct sgpu_error *error)
-{
-	int rc = *run ? sgpu_run_wait(*run, error) : SGPU_OK;
-
-	sgpu_run_free(run);
-	return rc;
-}
-
-int job_run(struct job *job, const struct job_place *place, struct sgpu_error *error)
-{
-	struct sgpu_run *run = NULL;
-	int rc = job_submit(job, place, &run, error);
-
-	return rc ? rc : job_wait(&run, error);
-}
-
-/* ---- its response ---- */
-static int read_region(const struct sgpu_batch_segment *s, uint8_t *payload, uint64_t size, struct sgpu_error *error)
-{
-	struct sgpu_source source;
-	size_t got = 0;
-	int rc = sgpu_source_open(&s->location, size, false, &source, error);
-
-	if (rc == SGPU_OK) {
-		rc = sgpu_pread(source.fd, source.name, payload, size, source.offset, &got, error);
-		sgpu_source_close(&source);
-	}
-	return rc == SGPU_OK && got < size ? sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is cut short", s->id) : rc;
-}
-
-/* Those that travel inline have the order of the index. */
-static int read_output(const struct job *job, struct sgpu_tar_reader *tar, const struct sgpu_batch *response,
-		       int index, void *data, struct sgpu_error *error)
-{
-	const struct sgpu_batch_segment *s = &response->segments[index];
-	const uint64_t size = sgpu_batch_payload_size(response, index);
-	uint8_t *payload = malloc(size + 1);
-	int next, rc;
-
-	if (!payload) {
-		return sgpu_fail_nomem(error);
-	}
-	if (s->location.kind == SGPU_LOCATION_REGION) {
-		rc = read_region(s, payload, size, error);
-	} else {
-		rc = sgpu_batch_next_payload(tar, response, &next, error);
-		rc = rc ? rc : sgpu_tar_read(tar, payload, size, error);
-	}
-	rc = rc ? rc : sgpu_batch_open_payload(response, job->key, index, payload, data, error);
-	free(payload);
-	return rc;
-}
-
-static int read_outputs(const struct job *job, struct sgpu_tar_reader *tar, const struct sgpu_batch *response,
-			uint8_t *results, struct sgpu_error *error)
-{
-	uint64_t left = job->result_size;
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
-		const struct sgpu_batch_segment *s = &response->segments[i];
-
-		if (s->actual_size > left) {
-			return sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is too long", s->id);
-		}
-		rc = read_output(job, tar, response, i, results + (job->result_size - left), error);
-		left -= s->actual_size;
-	}
-	return rc || left == 0 ? rc : sgpu_fail(error, SGPU_EDIFFERS, "the outputs are too short");
-}
-
-/* What an earlier, longer response left behind this one is cut off. */
-int job_read(struct job *job, void *results, struct sgpu_error *error)
-{
-	const off_t end = lseek(job->response_fd, 0, SEEK_CUR);
-	struct sgpu_tar_reader *tar = NULL;
-	struct sgpu_batch *response = NULL;
-	int rc;
-
-	if (end < 0 || ftruncate(job->response_fd, end) != 0) {
-		return sgpu_fail_errno(error, "cannot cut the response off");
-	}
-	rc = rewind_file(job->response_fd, error);
-	rc = rc ? rc : sgpu_tar_open(job->response_fd, "response", &tar, error);
-	rc = rc ? rc : sgpu_batch_read_head(tar, true, &response, error);
-	rc = rc ? rc : sgpu_batch_verify(response, job->key, error);
-	rc = rc ? rc : read_outputs(job, tar, response, results, error);
-	sgpu_tar_close(&tar);
-	sgpu_batch_free(&response);
-	return rc;
-}
-
-/* ---- one that is kept ---- */
-static void end_job(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
-{
-	struct job *job = (struct job *)what;
-
-	(void)bench, (void)size;
-	if (job->region[0]) {
-		(void)!sgpu_region_release(job->region, NULL);
-	}
-	close(job->batch_fd);
-	close(job->response_fd);
-	json_decref(job->segments);
-	json_decref(job->operations);
-	json_decref(job->inputs);
-	sgpu_batch_free(&job->batch);
-	sgpu_key_clear(&job->owner);
-	sgpu_wipe(job->key, sizeof(job->key));
-}
-
-int job_new(struct sgpu_bench *bench, bool sealed, struct job **job, struct sgpu_error *error)
-{
-	void *memory = NULL;
-	int rc = sgpu_bench_new(bench, sizeof(**job), &memory, error);
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	*job = memory;
-	**job = (struct job){ .sealed = sealed, .batch_fd = -1, .response_fd = -1, .segments = json_array(),
-			      .operations = json_array(), .inputs = json_object() };
-	rc = sgpu_bench_keep(bench, end_job, (uintptr_t)memory, 0, error);
-	rc = rc ? rc : sgpu_key_generate(SGPU_KEY_OCT, &(*job)->owner, error);
-	return rc ? rc : sgpu_random((*job)->key, sizeof((*job)->key), error);
 }

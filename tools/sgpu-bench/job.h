@@ -63,17 +63,9 @@ SGPU_MUST_CHECK int job_new_place(struct sgpu_bench *bench, struct sgpu_device *
 				  struct job_place **place, struct sgpu_error *error);
 /* From the batch to its response. */
 SGPU_MUST_CHECK int job_run(struct job *job, const struct job_place *place, struct sgpu_error *error);
-/* The same in two steps, so that several jobs can be under way at once. job_wait frees the run; accepts a pointer to NULL. */
-SGPU_MUST_CHECK int job_submit(struct job *job, const struct job_place *place, struct sgpu_run **run,
-			       struct sgpu_error *error);
-SGPU_MUST_CHECK int job_wait(struct sgpu_run **run, struct sgpu_error *error);
 /* The plaintext of all outputs of the response, authenticated, one after the other as in the manifest: result_size bytes.
  * Once after each run. Errors: SGPU_EDIFFERS for another size, and what reading and opening gives. */
 SGPU_MUST_CHECK int job_read(struct job *job, void *results, struct sgpu_error *error);
-/* What a segment's payload is, sgpu_batch_payload_size() bytes. */
-SGPU_MUST_CHECK int job_payload(const struct job *job, int segment, uint8_t *payload, struct sgpu_error *error);
-/* A part of job_finish: inputs and outputs of the batch go to a region that is kept until the job ends. */
-SGPU_MUST_CHECK int job_stage(struct job *job, struct sgpu_error *error);
 
 /* ---- a variant that runs jobs, or the bare calls that they come down to ---- */
 enum { JOB_AT_ONCE_MAX = 4 };

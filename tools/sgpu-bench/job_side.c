@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "job.h"
 #include "made.h"
@@ -38,6 +39,39 @@ int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool wit
 	}
 	config.device = sgpu_secure_device((*place)->context);
 	return sgpu_runner_create(&config, &(*place)->sealed, error);
+}
+
+/* ---- runs ---- */
+/* The response's file keeps its memory from run to run: to get fresh pages would cost more than some jobs. */
+static int submit(struct job *job, const struct job_place *place, struct sgpu_run **run, struct sgpu_error *error)
+{
+	const struct sgpu_submission submission = {
+		.in_fd = job->batch_fd, .in_name = "batch", .out_fd = job->response_fd, .out_name = "response",
+		.options = { .keys = &job->owner, .key_count = 1 },
+	};
+	struct sgpu_runner *runner = job->sealed && place->sealed ? place->sealed : place->plain;
+
+	if (lseek(job->batch_fd, 0, SEEK_SET) != 0 || lseek(job->response_fd, 0, SEEK_SET) != 0) {
+		return sgpu_fail_errno(error, "cannot rewind a memory file");
+	}
+	return sgpu_runner_submit(runner, &submission, NULL, NULL, run, error);
+}
+
+/* Also of none. */
+static int wait_for(struct sgpu_run **run, struct sgpu_error *error)
+{
+	int rc = *run ? sgpu_run_wait(*run, error) : SGPU_OK;
+
+	sgpu_run_free(run);
+	return rc;
+}
+
+int job_run(struct job *job, const struct job_place *place, struct sgpu_error *error)
+{
+	struct sgpu_run *run = NULL;
+	int rc = submit(job, place, &run, error);
+
+	return rc ? rc : wait_for(&run, error);
 }
 
 /* ---- variants ---- */
@@ -84,10 +118,10 @@ static int work(void *argument, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && !side->opens && i < side->batches + side->at_once; i++) {
 		const int k = i % side->at_once;
 
-		rc = side->bare[k] ? bare_end(side->bare[k], error) : job_wait(&runs[k], error);
+		rc = side->bare[k] ? bare_end(side->bare[k], error) : wait_for(&runs[k], error);
 		if (rc == SGPU_OK && i < side->batches) {
 			rc = side->bare[k] ? bare_begin(side->bare[k], error) :
-			     job_submit(side->jobs[k], side->place, &runs[k], error);
+			     submit(side->jobs[k], side->place, &runs[k], error);
 		}
 	}
 	for (int k = 0; k < JOB_AT_ONCE_MAX; k++) {
