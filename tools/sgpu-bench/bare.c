@@ -33,10 +33,29 @@ int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size, struct bar
 	return rc;
 }
 
-void bare_spoil(struct bare *b)
+int bare_prepare(void *argument, struct sgpu_error *error)
 {
+	struct bare *b = argument;
+	int rc = SGPU_OK;
+
 	memset(b->tasks, 0, sizeof(b->tasks));
-	memset(b->host[b->inputs], 0xff, (uint64_t)(b->vectors - b->inputs) * b->size);
+	for (int k = 0; rc == SGPU_OK && k < b->vectors; k++) {
+		if (k >= b->inputs) {
+			memset(b->host[k], 0xff, b->size);
+		}
+		rc = bench_to_device(b->stream, b->memory[k], b->host[k], b->size, error);
+	}
+	return rc;
+}
+
+int bare_verify(void *argument, struct sgpu_error *error)
+{
+	const struct bare *b = argument;
+	float *got = b->host[b->inputs];
+	int rc = bench_from_device(b->stream, got, b->memory[b->inputs], b->size, error);
+
+	return rc || memcmp(got, b->wanted, b->size) == 0 ? rc :
+	       sgpu_fail(error, SGPU_EDIFFERS, "what '%s' gave is not what it should be", b->call.op->name);
 }
 
 int bare_launch(struct bare *b, int first, int count, struct sgpu_error *error)

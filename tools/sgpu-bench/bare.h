@@ -21,12 +21,15 @@ struct bare {
 	struct sgpu_op_call call, next;      /* next: of each launch but the first; the same, unless the caller changes it */
 	struct sgpu_task tasks[BARE_VECTORS_MAX + BARE_LAUNCHES_MAX]; /* copies, then launches */
 	bool busy;
+	const float *wanted;                 /* of bare_verify */
 };
 /* Kept until the case ends, or the part of it. The caller fills the inputs, and sets parameters of the calls. */
 SGPU_MUST_CHECK int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size, struct bare **bare,
 			     struct sgpu_error *error);
-/* Untimed: alters what is in the outputs, and makes the tasks ready. */
-void bare_spoil(struct bare *bare);
+/* Of struct sgpu_bench_variant, with a bare as argument: the first brings the inputs to the device, spoils the outputs here
+ * and there, and makes the tasks ready; the second brings the first output back and compares it with what is wanted. */
+SGPU_MUST_CHECK int bare_prepare(void *argument, struct sgpu_error *error);
+SGPU_MUST_CHECK int bare_verify(void *argument, struct sgpu_error *error);
 /* Enqueues copies of the inputs, the launches, and copies of the outputs. */
 SGPU_MUST_CHECK int bare_begin(struct bare *bare, struct sgpu_error *error);
 /* Waits for their end. SGPU_OK, too, if nothing was begun. */

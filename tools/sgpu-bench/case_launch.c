@@ -11,31 +11,18 @@
 enum { ELEMENTS = 256, BYTES = ELEMENTS * 4, LAUNCHES = 64 };
 enum { A, B, OUTPUT }; /* arguments of vector_add */
 
-/* Small vectors on the host and on the device, and calls that add them. */
-struct state {
-	struct bare *bare;
-	float sum[ELEMENTS];       /* what comes out */
-};
-
-static void expect(struct state *s, int times)
+static void expect(const struct bare *b, int times, float sum[ELEMENTS])
 {
 	for (int i = 0; i < ELEMENTS; i++) {
-		s->sum[i] = s->bare->host[A][i] + (float)times * s->bare->host[B][i];
+		sum[i] = b->host[A][i] + (float)times * b->host[B][i];
 	}
 }
 
 /* ---- launches alone ---- */
-static int prepare(void *argument, struct sgpu_error *error)
-{
-	(void)error;
-	bare_spoil(((struct state *)argument)->bare);
-	return SGPU_OK;
-}
-
 /* Only what the caller waits for: the work itself goes on meanwhile. */
 static int enqueue_only(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	struct bare *b = ((struct state *)argument)->bare;
+	struct bare *b = argument;
 	uint64_t begin = sgpu_now_ns();
 	int rc = bare_launch(b, 0, LAUNCHES, error);
 
@@ -45,7 +32,7 @@ static int enqueue_only(void *argument, uint64_t *ns, struct sgpu_error *error)
 
 static int launch_and_wait(void *argument, struct sgpu_error *error)
 {
-	struct bare *b = ((struct state *)argument)->bare;
+	struct bare *b = argument;
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < LAUNCHES; i++) {
@@ -59,47 +46,40 @@ static int enqueue_all(void *argument, struct sgpu_error *error)
 {
 	struct bare *b = argument;
 
-	bare_spoil(b);
+	memset(b->tasks, 0, sizeof(b->tasks));
 	return bare_launch(b, 0, LAUNCHES, error);
 }
 
 /* All of them queued before the first one starts: the device's time alone. */
 static int back_to_back(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	struct bare *b = ((struct state *)argument)->bare;
+	struct bare *b = argument;
 	int rc = sgpu_bench_enqueue(b->bench, &b->stream, 1, enqueue_all, b, error);
 
 	*ns = sgpu_bench_span(b->tasks + b->vectors, LAUNCHES);
 	return rc == SGPU_OK ? sgpu_bench_tasks(b->tasks, b->vectors + LAUNCHES, error) : rc;
 }
 
-/* What is in the device's memory after launches that were not brought back. */
-static int verify(void *argument, struct sgpu_error *error)
-{
-	const struct state *s = argument;
-	struct bare *b = s->bare;
-	int rc = bench_from_device(b->stream, b->host[OUTPUT], b->memory[OUTPUT], BYTES, error);
-
-	return rc || memcmp(b->host[OUTPUT], s->sum, BYTES) == 0 ? rc :
-	       sgpu_fail(error, SGPU_EDIFFERS, "the sum on the device is not what it should be");
-}
-
-static int measure_plain(struct sgpu_bench *bench, struct state *s, struct sgpu_error *error)
+static int measure_plain(struct sgpu_bench *bench, struct bare *b, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "enqueue", .prepare = prepare, .run = enqueue_only, .verify = verify, .argument = s },
-		{ .name = "launch and wait", .prepare = prepare, .work = launch_and_wait, .verify = verify, .argument = s },
-		{ .name = "back to back", .prepare = prepare, .run = back_to_back, .verify = verify, .argument = s },
+		{ .name = "enqueue", .prepare = bare_prepare, .run = enqueue_only, .verify = bare_verify, .argument = b },
+		{ .name = "launch and wait", .prepare = bare_prepare, .work = launch_and_wait, .verify = bare_verify,
+		  .argument = b },
+		{ .name = "back to back", .prepare = bare_prepare, .run = back_to_back, .verify = bare_verify,
+		  .argument = b },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "launches", NULL, LAUNCHES } },
 						.operations = LAUNCHES };
+	float sum[ELEMENTS];
 
-	expect(s, 1);
+	expect(b, 1, sum);
+	b->wanted = sum;
 	return sgpu_bench_measure(bench, &point, variants, 3, error);
 }
 
 /* ---- a chain of operations with its input and its output ---- */
-static int measure_chain(struct sgpu_bench *bench, const struct job_place *place, struct state *s, int count,
+static int measure_chain(struct sgpu_bench *bench, const struct job_place *place, struct bare *b, int count,
 			 struct sgpu_error *error)
 {
 	const size_t mark = sgpu_bench_mark(bench);
@@ -110,17 +90,17 @@ static int measure_chain(struct sgpu_bench *bench, const struct job_place *place
 	const struct sgpu_bench_point point = {
 		.parameters = { { "operations", NULL, (uint64_t)count } }, .operations = (uint64_t)count,
 	};
-	struct bare *b = s->bare;
+	float sum[ELEMENTS];
 	int rc = SGPU_OK;
 
-	expect(s, count);
+	expect(b, count, sum);
 	b->launches = count;
 	b->next.data[A] = b->call.data[OUTPUT];
 	for (int i = 0; rc == SGPU_OK && i < 3; i++) {
 		struct job **job = &sides[i].jobs[0];
 
 		sides[i] = (struct job_side){ .bench = bench, .place = place, .batches = 1, .at_once = 1,
-					      .bare = { i ? NULL : b }, .check = job_check_same, .data = s->sum,
+					      .bare = { i ? NULL : b }, .check = job_check_same, .data = sum,
 					      .size = BYTES };
 		rc = i ? job_new(bench, i == 2, job, error) : SGPU_OK;
 		if (i && rc == SGPU_OK) {
@@ -136,23 +116,21 @@ static int measure_chain(struct sgpu_bench *bench, const struct job_place *place
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct job_place *place = NULL;
-	struct state s;
+	struct bare *b = NULL;
 	int rc;
 
 	if (!sgpu_bench_wants(bench, BYTES)) {
 		return SGPU_OK;
 	}
 	rc = job_new_place(bench, bench->device, true, &place, error);
-	rc = rc ? rc : bare_new(bench, "vector_add", BYTES, &s.bare, error);
+	rc = rc ? rc : bare_new(bench, "vector_add", BYTES, &b, error);
 	for (int i = 0; rc == SGPU_OK && i < ELEMENTS; i++) {
-		s.bare->host[A][i] = (float)i;
-		s.bare->host[B][i] = (float)(i % 7);
+		b->host[A][i] = (float)i;
+		b->host[B][i] = (float)(i % 7);
 	}
-	rc = rc ? rc : bench_to_device(s.bare->stream, s.bare->memory[A], s.bare->host[A], BYTES, error);
-	rc = rc ? rc : bench_to_device(s.bare->stream, s.bare->memory[B], s.bare->host[B], BYTES, error);
-	rc = rc ? rc : measure_plain(bench, &s, error);
-	rc = rc ? rc : measure_chain(bench, place, &s, 1, error);
-	return rc ? rc : measure_chain(bench, place, &s, LAUNCHES, error);
+	rc = rc ? rc : measure_plain(bench, b, error);
+	rc = rc ? rc : measure_chain(bench, place, b, 1, error);
+	return rc ? rc : measure_chain(bench, place, b, LAUNCHES, error);
 }
 
 const struct sgpu_bench_case case_launch = {

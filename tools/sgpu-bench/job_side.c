@@ -83,12 +83,12 @@ const char *job_device_text(bool opens)
 static int prepare(void *argument, struct sgpu_error *error)
 {
 	const struct job_side *side = argument;
+	int rc = SGPU_OK;
 
-	(void)error;
-	for (int i = 0; i < side->at_once && side->bare[i]; i++) {
-		bare_spoil(side->bare[i]);
+	for (int i = 0; rc == SGPU_OK && i < side->at_once && side->bare[i]; i++) {
+		rc = bare_prepare(side->bare[i], error);
 	}
-	return SGPU_OK;
+	return rc;
 }
 
 /* On a device of its own. */
