@@ -55,11 +55,11 @@ static int prepare_core(void *argument, struct sgpu_error *error)
 	return run_core(c, SEAL, 1, error);
 }
 
-/* What was sealed opens to what it was made from. */
+/* What was opened, or what was sealed when it is opened, is what it was made from. */
 static int verify_core(void *argument, struct sgpu_error *error)
 {
 	struct core *c = argument;
-	const int rc = run_core(c, OPEN, 1, error);
+	const int rc = c->work == SEAL ? run_core(c, OPEN, 1, error) : SGPU_OK;
 
 	return rc ? rc : bench_verify(c->opened, sizeof(c->opened), SEED, error);
 }

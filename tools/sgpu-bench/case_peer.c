@@ -17,12 +17,6 @@ static const enum sgpu_peer_path paths[PATHS] = { SGPU_PEER_STORED, SGPU_PEER_CO
 /* Chunks a multiprocessor in a chunk run; the library's own choice is 8. */
 static const unsigned depths[] = { 4, 8, 16, 32 };
 
-struct state;
-struct way {
-	struct state *state;
-	struct sgpu_peer *peer;
-};
-
 struct state {
 	struct sgpu_bench *bench;
 	struct sgpu_device *second;
@@ -33,7 +27,7 @@ struct state {
 	void *host;
 	struct sgpu_device_key *seal_key, *open_key;
 	uint64_t size;
-	struct way ways[PATHS], none;
+	struct sgpu_peer *peers[PATHS], *peer;   /* by path; the one that is measured */
 };
 
 BENCH_ENDING(end_peer, struct sgpu_peer, sgpu_peer_close)
@@ -50,14 +44,14 @@ static uint64_t sealed_size(uint64_t size)
 
 static int prepare(void *argument, struct sgpu_error *error)
 {
-	const struct state *s = ((struct way *)argument)->state;
+	const struct state *s = argument;
 
 	return bench_clear(s->in, s->to, s->size, error);
 }
 
 static int verify(void *argument, struct sgpu_error *error)
 {
-	const struct state *s = ((struct way *)argument)->state;
+	const struct state *s = argument;
 
 	return bench_verify_device(s->in, s->to, s->size, SEED, s->host, error);
 }
@@ -73,21 +67,21 @@ static int copy(const struct state *s, sgpu_devptr to, sgpu_devptr from, uint64_
 
 static int copy_plain(void *argument, struct sgpu_error *error)
 {
-	const struct state *s = ((struct way *)argument)->state;
+	const struct state *s = argument;
 
 	return copy(s, s->to, s->from, s->size, error);
 }
 
 static int copy_sealed(void *argument, struct sgpu_error *error)
 {
-	const struct way *way = argument;
+	const struct state *s = argument;
 
-	return sgpu_peer_copy(way->peer, way->state->to, way->state->from, way->state->size, error);
+	return sgpu_peer_copy(s->peer, s->to, s->from, s->size, error);
 }
 
 static int seal_alone(void *argument, struct sgpu_error *error)
 {
-	const struct state *s = ((struct way *)argument)->state;
+	const struct state *s = argument;
 	struct sgpu_task task = { 0 };
 	const int rc = sgpu_device_seal_chunks(s->out, s->seal_key, 0, false, s->from, s->size, s->sealed, &task);
 
@@ -96,7 +90,7 @@ static int seal_alone(void *argument, struct sgpu_error *error)
 
 static int open_alone(void *argument, struct sgpu_error *error)
 {
-	const struct state *s = ((struct way *)argument)->state;
+	const struct state *s = argument;
 	struct sgpu_task task = { 0 };
 	const int rc = sgpu_device_open_chunks(s->in, s->open_key, 0, false, s->arrived, sealed_size(s->size), s->to, &task);
 
@@ -108,30 +102,30 @@ static int measure(struct state *s, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } }, .bytes = s->size };
 	struct sgpu_bench_variant variants[PATHS + 3] = {
-		{ .name = "plain", .prepare = prepare, .work = copy_plain, .verify = verify, .argument = &s->none },
-		[PATHS + 1] = { .name = "seal alone", .work = seal_alone, .argument = &s->none },
-		{ .name = "open alone", .prepare = prepare, .work = open_alone, .verify = verify, .argument = &s->none },
+		{ .name = "plain", .prepare = prepare, .work = copy_plain, .verify = verify, .argument = s },
+		[PATHS + 1] = { .name = "seal alone", .work = seal_alone, .argument = s },
+		{ .name = "open alone", .prepare = prepare, .work = open_alone, .verify = verify, .argument = s },
 	};
-	int rc = seal_alone(&s->none, error);
+	struct state sealed[PATHS];
+	int rc = seal_alone(s, error);
 
 	for (int i = 0; i < PATHS; i++) {
+		sealed[i] = *s;
+		sealed[i].peer = s->peers[i];
 		variants[1 + i] = (struct sgpu_bench_variant){ .name = sgpu_peer_path_name(paths[i]), .prepare = prepare,
-							       .work = copy_sealed, .verify = verify,
-							       .argument = &s->ways[i] };
+							       .work = copy_sealed, .verify = verify, .argument = &sealed[i] };
 	}
 	rc = rc ? rc : copy(s, s->arrived, s->sealed, sealed_size(s->size), error); /* what opening alone opens */
 	return rc ? rc : sgpu_bench_measure(s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
 /* run: 0 for the library's choice. */
-static int open_way(struct state *s, struct way *way, enum sgpu_peer_path path, uint64_t run, struct sgpu_error *error)
+static int open_peer(struct state *s, enum sgpu_peer_path path, uint64_t run, struct sgpu_error *error)
 {
 	const struct sgpu_peer_config config = { .path = path, .run = run };
-	int rc;
+	const int rc = sgpu_peer_open(s->bench->device, s->second, &config, &s->peer, error);
 
-	way->state = s;
-	rc = sgpu_peer_open(s->bench->device, s->second, &config, &way->peer, error);
-	return rc ? rc : sgpu_bench_keep(s->bench, end_peer, (uintptr_t)way->peer, 0, error);
+	return rc ? rc : sgpu_bench_keep(s->bench, end_peer, (uintptr_t)s->peer, 0, error);
 }
 
 /* Chunk runs of other lengths, next to the plain copy. */
@@ -144,16 +138,16 @@ static int measure_runs(struct state *s, struct sgpu_error *error)
 		const struct sgpu_bench_point point = {
 			.parameters = { { "size_bytes", NULL, s->size }, { "run_bytes", NULL, run } }, .bytes = s->size,
 		};
-		struct way stored = { 0 }, copied = { 0 };
+		struct state stored = *s, copied = *s;
 		const struct sgpu_bench_variant variants[] = {
-			{ .name = "plain", .prepare = prepare, .work = copy_plain, .verify = verify, .argument = &stored },
+			{ .name = "plain", .prepare = prepare, .work = copy_plain, .verify = verify, .argument = s },
 			{ .name = "stored", .prepare = prepare, .work = copy_sealed, .verify = verify, .argument = &stored },
 			{ .name = "copied", .prepare = prepare, .work = copy_sealed, .verify = verify, .argument = &copied },
 		};
 		const size_t mark = sgpu_bench_mark(s->bench);
 
-		rc = open_way(s, &stored, SGPU_PEER_STORED, run, error);
-		rc = rc ? rc : open_way(s, &copied, SGPU_PEER_COPIED, run, error);
+		rc = open_peer(&stored, SGPU_PEER_STORED, run, error);
+		rc = rc ? rc : open_peer(&copied, SGPU_PEER_COPIED, run, error);
 		rc = rc ? rc : sgpu_bench_measure(s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 		sgpu_bench_release(s->bench, mark);
 	}
@@ -220,14 +214,15 @@ static int open_all(struct state *s, struct sgpu_error *error)
 	rc = rc ? rc : bench_new_device_key(s->bench, s->out, &keys, &s->seal_key, error);
 	rc = rc ? rc : bench_new_device_key(s->bench, s->in, &keys, &s->open_key, error);
 	for (int i = 0; rc == SGPU_OK && i < PATHS; i++) {
-		rc = open_way(s, &s->ways[i], paths[i], 0, error);
+		rc = open_peer(s, paths[i], 0, error);
+		s->peers[i] = s->peer;
 	}
 	return rc;
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct state s = { .bench = bench, .none.state = &s };
+	struct state s = { .bench = bench };
 	const int count = bench->options.quick ? 1 : SGPU_ARRAY_LENGTH(sizes);
 	const int rc = open_all(&s, error);
 
