@@ -351,6 +351,23 @@ UNIT_TEST(extents_of_empty_outputs)
 	run_empty(OPS_SHAPE(0, 0, 1, 1), OPS_SHAPE(many, 0, 1, 1), OPS_SHAPE(0, many, 1, 1), "output_weights");
 }
 
+/* The gradient by the bias needs no weights: without channels, a kernel of 2^64 of them takes no memory. */
+UNIT_TEST(bias_without_channels)
+{
+	const uint64_t side = (uint64_t)1 << 32;
+	const float gradient = 3.0f;
+	struct ops_case c;
+
+	ops_begin(&c, "conv2d_gradient");
+	ops_input(&c, "input", SGPU_F32, 4, OPS_SHAPE(1, 0, side, side), NULL);
+	ops_input(&c, "weights", SGPU_F32, 4, OPS_SHAPE(1, 0, side, side), NULL);
+	ops_input(&c, "gradient", SGPU_F32, 4, OPS_SHAPE(1, 1, 1, 1), &gradient);
+	c.call.present[ops_arg(&c, "output_bias")] = true;
+	CHECK(ops_run(&c));
+	CHECK(((float *)ops_data(&c, "output_bias"))[0] == 3.0f);
+	ops_end(&c);
+}
+
 int main(void)
 {
 	UNIT_RUN(every_kind_of_window);
@@ -360,5 +377,6 @@ int main(void)
 	UNIT_RUN(diagnostics);
 	UNIT_RUN(no_images);
 	UNIT_RUN(extents_of_empty_outputs);
+	UNIT_RUN(bias_without_channels);
 	return unit_done();
 }

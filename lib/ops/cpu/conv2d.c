@@ -80,7 +80,10 @@ bool sgpu_conv2d_infer(const struct sgpu_op_call *call, struct sgpu_op_report *r
 
 struct sgpu_conv2d sgpu_conv2d_describe(const struct sgpu_op_call *call, const struct sgpu_type *output)
 {
-	const uint64_t *in = call->type[INPUT].shape, *kernel = call->type[WEIGHTS].shape;
+	static const uint64_t smallest[4] = { 1, 1, 1, 1 };
+	const uint64_t *in = call->type[INPUT].shape;
+	/* Where there are no weights, no memory bounds a kernel's extents, whose product may be 0 modulo 2^64. */
+	const uint64_t *kernel = sgpu_ops_count(&call->type[WEIGHTS]) ? call->type[WEIGHTS].shape : smallest;
 
 	return (struct sgpu_conv2d){
 		.images = in[0], .channels = in[1], .height = in[2], .width = in[3],
