@@ -440,7 +440,7 @@ static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint
 	if (!count) {
 		return SGPU_OK;
 	}
-	/* Small ones come from the end, last first. In their order a device can map those that are neighbours at once. */
+	/* Small ones come from the end, last first. In their order a device can map neighbours at once. */
 	for (uint32_t i = 0; kind == SMALL && i < count / 2; i++) {
 		const uint32_t page = allocator->pages[i];
 

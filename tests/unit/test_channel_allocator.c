@@ -112,7 +112,8 @@ UNIT_TEST(small_pages_stand_in_the_order_of_their_frames)
 	struct world w;
 
 	world_open(&w);
-	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, PAGES * SMALL, &va, &mapped, believe, &w, NULL) == SGPU_OK);
+	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, PAGES * SMALL, &va, &mapped, believe, &w, NULL) ==
+		SGPU_OK);
 	do {
 		REQUIRE(first < MANY && sgpu_processor_frame(w.processor, first, &about) == SGPU_OK);
 	} while ((!about.mapped || about.use != SGPU_FRAME_DATA) && ++first);

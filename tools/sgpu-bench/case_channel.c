@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * channel: the commands of secure channels, beside what plain memory of the same size costs. The allocator gives them to the
- * processor, as it does for a context; each point is about one kind of command, and the others of a sample do not count.
+ * channel: the commands of secure channels, beside what plain memory of the same size costs. The allocator gives them
+ * to the processor, as it does for a context; a point is about one kind, and the others in a sample do not count.
  */
 #include "cases.h"
 
@@ -29,7 +29,7 @@ static const struct row rows[] = {
 struct scene {
 	struct sgpu_bench *bench;
 	struct bench_channel *channel;  /* one that stands all the time */
-	struct sgpu_key owner;          /* of those that come and go with pages: others share the standing one's tables */
+	struct sgpu_key owner;          /* of those that come and go with pages, so that they share no tables */
 	void *space;                    /* of nobody's: for pages that are mapped without a channel */
 	const struct row *row;
 	uint64_t sizes[2];              /* bytes in big and in small pages */
@@ -52,9 +52,8 @@ static int run_life(void *argument, uint64_t *ns, struct sgpu_error *error)
 	rc = sgpu_allocator_channel(allocator, owner->public_half, &grant, error);
 	rc = rc ? rc : sgpu_session_open(owner, &grant, &session, error);
 	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		if (s->sizes[i] > 0) {
-			rc = sgpu_allocator_map(allocator, grant.channel, s->sizes[i], &va, &mapped, NULL, NULL, error);
-		}
+		rc = s->sizes[i] == 0 ? SGPU_OK :
+		     sgpu_allocator_map(allocator, grant.channel, s->sizes[i], &va, &mapped, NULL, NULL, error);
 	}
 	if (rc == SGPU_OK) {
 		sgpu_session_destroy(session, &counter, mac);
@@ -74,7 +73,8 @@ static int hear(void *argument, const struct sgpu_summary *summary, struct sgpu_
 	return sgpu_session_summary(s->channel->session, summary, error);
 }
 
-static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
+		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	const struct scene *s = argument;
 
@@ -85,18 +85,18 @@ static int run_pages(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct scene *s = argument;
 	const struct bench_channel *channel = s->channel;
-	uint64_t *spent_ns = &s->channel->spent_ns[SGPU_CH_PTE], va, mapped, mapping_ns;
+	uint64_t *spent_ns = &s->channel->spent_ns[SGPU_CH_PTE], size = s->sizes[0] + s->sizes[1], va, mapping_ns;
 	int rc;
 
 	*spent_ns = 0;
-	rc = sgpu_allocator_map(channel->allocator, channel->number, s->sizes[0] + s->sizes[1], &va, &mapped, hear, s, error);
+	rc = sgpu_allocator_map(channel->allocator, channel->number, size, &va, &size, hear, s, error);
 	if (rc == SGPU_OK && (s->summary.pages != PAGES || s->summary.protected_pages != PAGES)) {
 		rc = sgpu_fail(error, SGPU_EDIFFERS, "%u pages are mapped, %u of them protected, in place of %d",
 			       s->summary.pages, s->summary.protected_pages, PAGES);
 	}
 	mapping_ns = *spent_ns;
 	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_unmap(channel->allocator, channel->number, va, mapped, authorise, hear, s, error);
+		rc = sgpu_allocator_unmap(channel->allocator, channel->number, va, size, authorise, hear, s, error);
 	}
 	*ns = s->row->ends ? *spent_ns - mapping_ns : mapping_ns;
 	return rc;
@@ -108,7 +108,7 @@ static int run_mapping(void *argument, uint64_t *ns, struct sgpu_error *error)
 	const struct scene *s = argument;
 	const struct sgpu_pager *pager = &s->channel->pager;
 	const uint64_t page = s->row->big ? pager->info.big : pager->info.small;
-	const uint64_t first = s->row->big ? 1 : BIG_PAGES - 1; /* big page: those of a size stay in a place of their own */
+	const uint64_t first = s->row->big ? 1 : BIG_PAGES - 1; /* so that no page is of both sizes in turn */
 	uint64_t begin, between;
 	uint32_t pages[PAGES];
 	int rc, ended;
@@ -151,7 +151,8 @@ static int measure(struct scene *s, const struct row *row, struct sgpu_error *er
 		{ .name = "channel", .run = row->pages ? run_pages : run_life, .argument = s },
 		{ .name = "mapping alone", .run = run_mapping, .argument = s },
 	};
-	const bool has_plain = row->op == SGPU_CH_PTE || row->op == SGPU_CH_DESTROY; /* there is no other work without channels */
+	/* Nothing is like the other commands without a channel. */
+	const bool has_plain = row->op == SGPU_CH_PTE || row->op == SGPU_CH_DESTROY;
 	const int first = has_plain ? 0 : 1, count = (row->pages ? 3 : 2) - first;
 	struct sgpu_bench_point point = { .parameters = { { "command", row->command, 0 } } };
 

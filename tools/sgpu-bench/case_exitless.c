@@ -172,8 +172,8 @@ static struct sgpu_bench_point point_of(const char *what, const struct parameter
 	return point;
 }
 
-static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_variant work, struct parameters_load load,
-		   struct sgpu_error *error)
+static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_variant work,
+		   struct parameters_load load, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = point_of(what, &load);
 	struct sgpu_bench_variant variants[WAYS];
@@ -199,11 +199,14 @@ static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_va
 
 static int measure_alone(struct way ways[WAYS], unsigned items, struct sgpu_error *error)
 {
-	const struct sgpu_bench_variant work = { .prepare = prepare_alone, .work = run_alone, .verify = verify_alone };
+	const struct sgpu_bench_variant alone = { .prepare = prepare_alone, .work = run_alone,
+						  .verify = verify_alone };
 	const uint64_t most = WAITING_BYTES / request_size(items);
-	const uint64_t waiting = CONNECTIONS * (most < WAITING_REQUESTS ? most : WAITING_REQUESTS);
+	const struct parameters_load load = {
+		.items = items, .requests = CONNECTIONS * (most < WAITING_REQUESTS ? most : WAITING_REQUESTS),
+	};
 
-	return measure(ways, "server alone", work, (struct parameters_load){ .items = items, .requests = waiting }, error);
+	return measure(ways, "server alone", alone, load, error);
 }
 
 /* rate: requests a second, or 0: each connection sends when it has its answer. Threads of clients

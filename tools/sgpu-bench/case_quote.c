@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * quote: what proving costs. A quote is collected, verified and appraised, as sgpu-measure does it, with a
- * certificate authority made for it; then the parts of collecting by themselves; and what it takes to agree keys with the
- * device.
+ * certificate authority made for it; then the parts of collecting by themselves; and keys are agreed with the device.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -189,7 +188,7 @@ struct agreeing {
 	bool bare;
 };
 
-/* A device that is opened until a segment's key is on it, which goes there sealed to a key that the device made, or bare. */
+/* A device is opened until a segment's key is on it, which goes there bare, or sealed to a key of the device. */
 static int open_with_key(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	const struct agreeing *a = argument;
@@ -230,11 +229,8 @@ static int measure_agreeing(struct sgpu_bench *bench, struct sgpu_error *error)
 }
 
 /* ---- the case ---- */
-static void end_proof(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+static void clear(struct proof *p)
 {
-	struct proof *p = (struct proof *)what;
-
-	(void)bench, (void)size;
 	sgpu_policy_free(&p->policy);
 	sgpu_quote_result_clear(&p->result);
 	free(p->quote);
@@ -249,22 +245,15 @@ static void end_proof(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	void *memory = NULL;
-	int rc = sgpu_bench_new(bench, sizeof(struct proof), &memory, error);
-	struct proof *p = memory;
+	struct proof p = { .bench = bench, .now = (int64_t)time(NULL) };
+	int rc = sgpu_random(p.nonce, sizeof(p.nonce), error);
 
-	rc = rc ? rc : sgpu_bench_keep(bench, end_proof, (uintptr_t)p, 0, error);
-	rc = rc ? rc : sgpu_random(p->nonce, sizeof(p->nonce), error);
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	p->bench = bench;
-	p->now = (int64_t)time(NULL);
-	rc = sgpu_key_generate(SGPU_KEY_X25519, &p->recipient, error);
-	rc = rc ? rc : sgpu_measure_file("/proc/self/exe", p->program, NULL, error);
-	rc = rc ? rc : make_authority(p, error);
-	rc = rc ? rc : make_policy(p, error);
-	rc = rc ? rc : measure_steps(p, error);
+	rc = rc ? rc : sgpu_key_generate(SGPU_KEY_X25519, &p.recipient, error);
+	rc = rc ? rc : sgpu_measure_file("/proc/self/exe", p.program, NULL, error);
+	rc = rc ? rc : make_authority(&p, error);
+	rc = rc ? rc : make_policy(&p, error);
+	rc = rc ? rc : measure_steps(&p, error);
+	clear(&p);
 	return rc ? rc : measure_agreeing(bench, error);
 }
 

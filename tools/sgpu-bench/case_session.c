@@ -140,12 +140,12 @@ static int measure_sides(struct side *sides, const struct sgpu_bench_point *poin
 	return sgpu_bench_measure(sides[0].bench, point, variants, 2, error);
 }
 
-static int measure_module(struct side *sides, struct sgpu_error *error)
+static int measure_module(struct sgpu_bench *bench, struct side *sides, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "what", "module", 0 } } };
 
-	if (strcmp(sides[0].bench->info.selector, "cpu") == 0) {
-		sgpu_bench_waive(sides[0].bench, &point, NULL, "no GPU: a module of the CPU device is a shared object");
+	if (strcmp(bench->info.selector, "cpu") == 0) {
+		sgpu_bench_waive(bench, &point, NULL, "no GPU: a module of the CPU device is a shared object");
 		return SGPU_OK;
 	}
 	return measure_sides(sides, &point, (struct sgpu_bench_variant){ .run = load_module }, "secure", error);
@@ -184,7 +184,7 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 /* ---- the case ---- */
 BENCH_ENDING(end_context, struct sgpu_secure, sgpu_secure_destroy)
 
-/* most: bytes of a copy. */
+/* most: bytes of a copy. The memory of the context ends with it. */
 static int open_sides(struct sgpu_bench *bench, struct sgpu_secure *context, uint64_t most, struct side *sides,
 		      struct sgpu_error *error)
 {
@@ -196,7 +196,7 @@ static int open_sides(struct sgpu_bench *bench, struct sgpu_secure *context, uin
 		sgpu_bench_fill(host, most, 1);
 		rc = sgpu_bench_new_device_memory(bench, most, &sides[0].memory, error);
 	}
-	rc = rc ? rc : sgpu_device_alloc(sgpu_secure_device(context), most, &sides[1].memory, error); /* ends with the context */
+	rc = rc ? rc : sgpu_device_alloc(sgpu_secure_device(context), most, &sides[1].memory, error);
 	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
 		struct side *s = &sides[i];
 
@@ -212,7 +212,9 @@ static int open_sides(struct sgpu_bench *bench, struct sgpu_secure *context, uin
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	const struct sgpu_bench_point launches = { .parameters = { { "what", "launch", 0 }, { "launches", NULL, LAUNCHES } },
+	const struct sgpu_bench_variant launch = { .run = enqueue };
+	const struct sgpu_bench_point launches = { .parameters = { { "what", "launch", 0 },
+								   { "launches", NULL, LAUNCHES } },
 						   .operations = LAUNCHES };
 	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
 	const int count = sgpu_bench_sizes(bench, SMALL, (uint64_t)64 << 20, sizes);
@@ -226,8 +228,8 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_bench_keep(bench, end_context, (uintptr_t)context, 0, error);
 	rc = rc ? rc : bench_session_remote(bench, context, error);
 	rc = rc ? rc : open_sides(bench, context, count > 0 ? sizes[count - 1] : SMALL, sides, error);
-	rc = rc ? rc : measure_sides(sides, &launches, (struct sgpu_bench_variant){ .run = enqueue }, "secure", error);
-	rc = rc ? rc : measure_module(sides, error);
+	rc = rc ? rc : measure_sides(sides, &launches, launch, "secure", error);
+	rc = rc ? rc : measure_module(bench, sides, error);
 	return rc ? rc : bench_each_size(bench, sizes, count, (struct bench_need){ 0 }, measure_size, sides, error);
 }
 

@@ -33,29 +33,32 @@ SGPU_MUST_CHECK int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pag
 /* CH_MEASURE, a part of channel. */
 SGPU_MUST_CHECK int bench_measure_channel(struct sgpu_bench *bench, struct sgpu_error *error);
 
-/* Opens a device up to a stream that takes work, and closes it: plain, in a secure context for an owner whose key is there
- * already, or with that key made and one agreed with the device, too. Unit: ns of the host's clock. */
+/* Opens a device up to a stream that takes work, and closes it: plain, in a secure context for an owner whose key is
+ * there already, or with that key made and one agreed with the device, too. ns: of opening and of closing. */
 enum bench_opening { BENCH_PLAIN, BENCH_SECURE, BENCH_AGREED };
-SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, const struct sgpu_key *owner, enum bench_opening kind,
-			       uint64_t *opening_ns, uint64_t *closing_ns, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, enum bench_opening kind, uint64_t ns[2],
+			       struct sgpu_error *error);
 
 /* Parts of session. The first two need bench->device without a secure context over it. */
 SGPU_MUST_CHECK int bench_session_open(struct sgpu_bench *bench, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_session_group(struct sgpu_bench *bench, struct sgpu_error *error);
-SGPU_MUST_CHECK int bench_session_remote(struct sgpu_bench *bench, struct sgpu_secure *context, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_session_remote(struct sgpu_bench *bench, struct sgpu_secure *context,
+					 struct sgpu_error *error);
 
 /* Starts this program again; the caller's descriptors become its first ones. */
 SGPU_MUST_CHECK int bench_spawn(const char *const *words, const int *given, int count, pid_t *child,
 				struct sgpu_error *error);
-/* The same with the verb `open`, for bench->device, an option and its value (or NULL), and pipes; or as the worker of a ring. The
- * ends here are kept; that the process has ended is waited for when they are closed. */
+/* The same with the verb `open`, for bench->device, an option and its value (or NULL), and pipes; or as the worker of
+ * a ring. The ends here are kept; that the process has ended is waited for when they are closed. */
 struct sgpu_pipe;
 struct sgpu_remote_ring;
 SGPU_MUST_CHECK int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *value,
 				     struct sgpu_pipe *pipe, struct sgpu_error *error);
-SGPU_MUST_CHECK int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring, struct sgpu_error *error);
-/* What it does: serves on standard input and output until their end "plain" requests, a "session" of a program, or one over a
- * "ring" whose memory and area are descriptors 3 and 4, and its bell standard input. Errors: SGPU_EUSAGE for other words. */
+SGPU_MUST_CHECK int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
+				     struct sgpu_error *error);
+/* What it does: serves on standard input and output until their end "plain" requests, a "session" of a program, or
+ * one over a "ring" whose memory and area are descriptors 3 and 4, and its bell standard input. Errors: SGPU_EUSAGE
+ * for other words. */
 SGPU_MUST_CHECK int bench_serve(const char *selector, const char *what, struct sgpu_error *error);
 
 /* In the order in which they run, NULL-terminated. Static. */

@@ -14,7 +14,8 @@ static int send(void *argument, const struct sgpu_command *command, struct sgpu_
 	return rc;
 }
 
-static int open_channel(struct bench_channel *channel, const struct sgpu_processor_config *config, struct sgpu_error *error)
+static int open_channel(struct bench_channel *channel, const struct sgpu_processor_config *config,
+			struct sgpu_error *error)
 {
 	struct sgpu_grant grant = { 0 };
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &channel->owner, error);
@@ -39,7 +40,8 @@ static void end_channel(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	sgpu_key_clear(&channel->owner);
 }
 
-int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages, struct bench_channel **made, struct sgpu_error *error)
+int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages, struct bench_channel **made,
+		      struct sgpu_error *error)
 {
 	struct sgpu_processor_config config = { .hidden = 1 };
 	struct bench_channel *channel;

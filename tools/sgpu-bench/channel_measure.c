@@ -23,10 +23,11 @@ static int measure_plain(void *argument, struct sgpu_error *error)
 {
 	struct digested *d = argument;
 	struct sgpu_task task = { 0 };
+	int rc;
 
 	memset(d->digest, 0, sizeof(d->digest));
-	return bench_finish(d->stream, sgpu_device_measure(d->stream, d->plain, d->size, NULL, d->digest, &task), &task, 1,
-			    "measure", error);
+	rc = sgpu_device_measure(d->stream, d->plain, d->size, NULL, d->digest, &task);
+	return bench_finish(d->stream, rc, &task, 1, "measure", error);
 }
 
 /* Not timed is the owner's part: what travels is masked. */
@@ -89,7 +90,8 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	d->size = size;
 	rc = rc ? rc : bench_new_channel(d->bench, size / pages.big + SPARE_PAGES + 1, &d->channel, error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_map(d->channel->allocator, d->channel->number, size, &d->va, &mapped, NULL, NULL, error);
+		rc = sgpu_allocator_map(d->channel->allocator, d->channel->number, size, &d->va, &mapped, NULL, NULL,
+					error);
 	}
 	rc = rc ? rc : sgpu_bench_new_device_memory(d->bench, size, &d->plain, error);
 	rc = rc ? rc : sgpu_bench_new_stream(d->bench, d->bench->device, &d->stream, error);
@@ -99,8 +101,8 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 
 int bench_measure_channel(struct sgpu_bench *bench, struct sgpu_error *error)
 {
+	const struct bench_need need = { .host = 1, .device = 2 };
 	struct digested d = { .bench = bench };
 
-	return bench_sweep(bench, (uint64_t)64 << 10, (uint64_t)1 << 30, (struct bench_need){ .host = 1, .device = 2 }, measure,
-			   &d, error);
+	return bench_sweep(bench, (uint64_t)64 << 10, (uint64_t)1 << 30, need, measure, &d, error);
 }

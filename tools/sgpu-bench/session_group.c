@@ -20,16 +20,17 @@ struct sender {
 static int send_groups(void *argument, struct sgpu_error *error)
 {
 	struct sender *s = argument;
-	struct sgpu_command command = { .op = SGPU_CH_SUBMIT, .via = s->channel->number, .channel = s->channel->number,
+	const struct bench_channel *channel = s->channel;
+	struct sgpu_command command = { .op = SGPU_CH_SUBMIT, .via = channel->number, .channel = channel->number,
 					.submit = { .group = s->group, .size = (uint32_t)s->size + SGPU_TAG_SIZE } };
 	struct sgpu_reply reply = { 0 };
 	size_t size = 0;
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < GROUPS; i++) {
-		rc = sgpu_session_seal(s->channel->session, s->items, s->size, s->group, &command.submit.counter, error);
+		rc = sgpu_session_seal(channel->session, s->items, s->size, s->group, &command.submit.counter, error);
 		if (rc == SGPU_OK &&
-		    sgpu_processor_open_group(s->channel->processor, &command, s->opened, &size, &reply) != SGPU_OK) {
+		    sgpu_processor_open_group(channel->processor, &command, s->opened, &size, &reply) != SGPU_OK) {
 			rc = sgpu_fail(error, SGPU_EDIFFERS, "a group was refused: %s", reply.error.text);
 		}
 		if (rc == SGPU_OK && (size != s->size || s->opened[0] != FILLER || s->opened[size - 1] != FILLER)) {

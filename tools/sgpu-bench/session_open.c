@@ -15,23 +15,23 @@
 /* What is opened, and which end of it is timed. */
 struct opening {
 	struct sgpu_bench *bench;
-	const struct sgpu_key *owner; /* made beforehand */
 	enum bench_opening kind;
 	bool ends;
 };
 
-int bench_open(const char *selector, unsigned jobs, const struct sgpu_key *owner, enum bench_opening kind,
-	       uint64_t *opening_ns, uint64_t *closing_ns, struct sgpu_error *error)
+int bench_open(const char *selector, unsigned jobs, enum bench_opening kind, uint64_t ns[2], struct sgpu_error *error)
 {
 	const struct sgpu_device_config config = { .jobs = jobs, .bare_keys = kind != BENCH_AGREED };
-	const struct sgpu_secure_config with = { .owner = kind == BENCH_SECURE ? owner : NULL };
+	struct sgpu_key owner = { 0 };
+	const struct sgpu_secure_config with = { .owner = kind == BENCH_SECURE ? &owner : NULL };
 	struct sgpu_device_agreement agreement;
 	struct sgpu_device *device = NULL;
 	struct sgpu_secure *context = NULL;
 	struct sgpu_stream *stream = NULL;
-	uint64_t begin = sgpu_now_ns(), middle;
-	int rc = sgpu_device_open(selector, &config, &device, error);
+	int rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, error);
+	const uint64_t begin = sgpu_now_ns();
 
+	rc = rc ? rc : sgpu_device_open(selector, &config, &device, error);
 	if (rc == SGPU_OK && kind == BENCH_AGREED) {
 		rc = sgpu_device_agree(device, &agreement, error);
 	}
@@ -41,12 +41,12 @@ int bench_open(const char *selector, unsigned jobs, const struct sgpu_key *owner
 	if (rc == SGPU_OK) {
 		rc = sgpu_stream_create(context ? sgpu_secure_device(context) : device, &stream, error);
 	}
-	middle = sgpu_now_ns();
+	ns[0] = sgpu_now_ns() - begin;
 	sgpu_stream_free(&stream);
 	sgpu_secure_destroy(&context);
 	sgpu_device_close(&device);
-	*opening_ns = middle - begin;
-	*closing_ns = sgpu_now_ns() - middle;
+	ns[1] = sgpu_now_ns() - begin - ns[0];
+	sgpu_key_clear(&owner);
 	return rc;
 }
 
@@ -54,10 +54,10 @@ int bench_open(const char *selector, unsigned jobs, const struct sgpu_key *owner
 static int run_here(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	const struct opening *o = argument;
-	uint64_t opening, closing;
-	int rc = bench_open(o->bench->info.selector, o->bench->options.jobs, o->owner, o->kind, &opening, &closing, error);
+	uint64_t both[2];
+	int rc = bench_open(o->bench->info.selector, o->bench->options.jobs, o->kind, both, error);
 
-	*ns = o->ends ? closing : opening;
+	*ns = both[o->ends];
 	return rc;
 }
 
@@ -95,19 +95,17 @@ int bench_session_open(struct sgpu_bench *bench, struct sgpu_error *error)
 		       { "destroy", run_here, true, 2 } };
 	struct sgpu_bench_variant variants[3];
 	struct opening openings[3];
-	struct sgpu_key owner;
-	int rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, error);
+	int rc = SGPU_OK;
 
 	for (size_t p = 0; rc == SGPU_OK && p < SGPU_ARRAY_LENGTH(points); p++) {
 		const struct sgpu_bench_point point = { .parameters = { { "what", points[p].what, 0 } } };
 
 		for (int i = 0; i < points[p].count; i++) {
-			openings[i] = (struct opening){ bench, &owner, (enum bench_opening)i, points[p].ends };
+			openings[i] = (struct opening){ bench, (enum bench_opening)i, points[p].ends };
 			variants[i] = (struct sgpu_bench_variant){ .name = names[i], .run = points[p].run,
 								   .argument = &openings[i] };
 		}
 		rc = sgpu_bench_measure(bench, &point, variants, points[p].count, error);
 	}
-	sgpu_key_clear(&owner);
 	return rc;
 }

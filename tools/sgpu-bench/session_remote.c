@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Work of the case session for another process: sessions of programs (sgpu/remote.h) over a pipe, over a ring, and, where
- * SGPU_SOCKET names a server, with that; and messages that are not sealed. Beside them, in this process: bare calls of the
- * device, and direct calls of a secure context.
+ * Work of the case session for another process: sessions of programs (sgpu/remote.h) over a pipe, over a ring, and,
+ * where SGPU_SOCKET names a server, with that; and messages that are not sealed. Beside them, in this process: bare
+ * calls of the device, and direct calls of a secure context.
  *
- * An empty group is a message that asks for nothing. An operation takes 4 KiB to the device, runs a job that was loaded before
- * over them, and takes 4 KiB back. A request clears 4 KiB.
+ * An empty group is a message that asks for nothing. An operation takes 4 KiB to the device, runs a job that was
+ * loaded before over them, and takes 4 KiB back. A request clears 4 KiB.
  */
 #include <stdlib.h>
 
@@ -30,7 +30,7 @@ static const char job_text[] = "{\"version\":1,\"manifest_id\":\"bench\",\"segme
 enum { BARE, DIRECT, PLAIN, PIPE, RING, SERVICE, SIDES };
 
 struct side {
-	float *in;                     /* NUMBERS that go there, and behind them those that come back; of bare calls: pinned */
+	float *in;                     /* NUMBERS that go there, and those that come back; of bare calls: pinned */
 	int requests;
 	/* of sessions */
 	struct sgpu_remote *remote;
@@ -154,11 +154,11 @@ static int spoil(void *argument, struct sgpu_error *error)
 
 static int is_doubled(void *argument, struct sgpu_error *error)
 {
-	const struct side *s = argument;
+	const float *out = ((const struct side *)argument)->in + NUMBERS;
 
 	for (int i = 0; i < (int)NUMBERS; i++) {
-		if (s->in[NUMBERS + i] != (float)(2 * i)) {
-			return sgpu_fail(error, SGPU_EDIFFERS, "number %d is %g, not %d", i, (double)s->in[NUMBERS + i], 2 * i);
+		if (out[i] != (float)(2 * i)) {
+			return sgpu_fail(error, SGPU_EDIFFERS, "number %d is %g, not %d", i, (double)out[i], 2 * i);
 		}
 	}
 	return SGPU_OK;
@@ -168,19 +168,23 @@ static int is_doubled(void *argument, struct sgpu_error *error)
 static int measure_sessions(struct sgpu_bench *bench, struct side sides[SIDES], struct sgpu_error *error)
 {
 	static const char *const names[SIDES] = { [PIPE] = "pipe", [RING] = "ring", [SERVICE] = "service" };
-	const struct sgpu_bench_point empty_group = { .parameters = { { "what", "empty group", 0 } }, .operations = ROUNDS };
+	const struct sgpu_bench_point empty_group = {
+		.parameters = { { "what", "empty group", 0 } }, .operations = ROUNDS,
+	};
 	const struct sgpu_bench_point operation = {
 		.parameters = { { "what", "operation", 0 }, { "size_bytes", NULL, BYTES } }, .operations = ROUNDS,
 	};
-	struct sgpu_bench_variant empty[SIDES], whole[SIDES] = {
-		{ .name = "bare calls", .prepare = spoil, .work = run_bare, .verify = is_doubled, .argument = &sides[BARE] },
-	};
+	struct sgpu_bench_variant variant = { .name = "bare calls", .prepare = spoil, .work = run_bare,
+					      .verify = is_doubled, .argument = &sides[BARE] };
+	struct sgpu_bench_variant empty[SIDES], whole[SIDES] = { variant };
 	int count = 0, rc;
 
+	variant.work = run_operations;
 	for (int i = PIPE; i < SIDES && sides[i].remote; i++) {
-		empty[count++] = (struct sgpu_bench_variant){ .name = names[i], .work = run_empty, .argument = &sides[i] };
-		whole[count] = (struct sgpu_bench_variant){ .name = names[i], .prepare = spoil, .work = run_operations,
-							    .verify = is_doubled, .argument = &sides[i] };
+		variant.name = names[i];
+		variant.argument = &sides[i];
+		empty[count++] = (struct sgpu_bench_variant){ names[i], .work = run_empty, .argument = &sides[i] };
+		whole[count] = variant;
 	}
 	rc = sgpu_bench_measure(bench, &empty_group, empty, count, error);
 	return rc ? rc : sgpu_bench_measure(bench, &operation, whole, count + 1, error);
@@ -219,8 +223,8 @@ static int open_here(struct sgpu_bench *bench, struct sgpu_device *inside, struc
 	bare->in = memory;
 	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &bare->stream, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, (uint64_t)2 * BYTES, &bare->memory, error);
-	rc = rc ? rc : sgpu_remote_jobs.load(bench->device, job_text, sizeof(job_text) - 1, UINT64_MAX, &bare->local_job, &bytes,
-					     error);
+	rc = rc ? rc : sgpu_remote_jobs.load(bench->device, job_text, sizeof(job_text) - 1, UINT64_MAX,
+					     &bare->local_job, &bytes, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_local_job, (uintptr_t)bare->local_job, 0, error);
 	rc = rc ? rc : sgpu_bench_new_stream(bench, inside, &direct->stream, error);
 	return rc ? rc : sgpu_device_alloc(inside, BYTES, &direct->memory, error); /* ends with the context */

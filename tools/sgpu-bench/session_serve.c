@@ -140,7 +140,7 @@ int bench_spawn(const char *const *words, const int *given, int count, pid_t *ch
 		high[i] = fcntl(given[i], F_DUPFD_CLOEXEC, GIVEN_FROM);
 		rc = rc ? rc : high[i] < 0 ? errno : posix_spawn_file_actions_adddup2(&actions, high[i], i);
 	}
-	rc = rc ? rc : posix_spawn(&started, "/proc/self/exe", &actions, NULL, (char *const *)(uintptr_t)words, environ);
+	rc = rc ? rc : posix_spawn(&started, "/proc/self/exe", &actions, NULL, (char *const *)words, environ);
 	posix_spawn_file_actions_destroy(&actions);
 	close_all(high, count);
 	*child = rc ? 0 : started;
@@ -170,7 +170,8 @@ int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *v
 
 int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring, struct sgpu_error *error)
 {
-	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector, "--serve", "ring", NULL };
+	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector, "--serve", "ring",
+				      NULL };
 	int bells[2] = { -1, -1 };
 	struct worker *worker;
 	int rc = new_worker(bench, &worker, error);

@@ -86,16 +86,17 @@ static int take_run(const char *const *words, struct sgpu_bench_results *results
 	struct sgpu_error error = { 0 };
 	char path[32];
 	pid_t child;
-	int fd = memfd_create("sgpu-bench", MFD_CLOEXEC), status, unread;
+	int fd = memfd_create("sgpu-bench", MFD_CLOEXEC), status, rc;
 
 	if (fd < 0) {
 		return cli_fail(SGPU_ESYSTEM, "no memory for the records: %s", strerror(errno));
 	}
-	status = bench_spawn(words, (const int[]){ STDIN_FILENO, fd }, 2, &child, &error) ? cli_error(&error) : wait_for(child);
+	rc = bench_spawn(words, (const int[]){ STDIN_FILENO, fd }, 2, &child, &error);
+	status = rc ? cli_error(&error) : wait_for(child);
 	if (status == 0 || status == sgpu_exit_status(SGPU_ESEGMENTS)) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-		unread = read_results(path, results);
-		status = unread ? unread : status;
+		rc = read_results(path, results);
+		status = rc ? rc : status;
 	}
 	close(fd);
 	return status;
@@ -114,8 +115,8 @@ static void print_table(const struct sgpu_bench_results *noise)
 	}
 }
 
-static int write_records(const char *path, const struct sgpu_bench_results *first, const struct sgpu_bench_results *noise,
-			 const struct sgpu_bench_moment *begin)
+static int write_records(const char *path, const struct sgpu_bench_results *first,
+			 const struct sgpu_bench_results *noise, const struct sgpu_bench_moment *begin)
 {
 	struct sgpu_error error = { 0 };
 	char *text = NULL;

@@ -26,9 +26,8 @@ const struct cli_option open_options[] = {
 int verb_open(int argc, char **argv)
 {
 	struct request request = { .device = "auto" };
-	uint64_t opening, closing;
+	uint64_t ns[2];
 	struct sgpu_error error = { 0 };
-	struct sgpu_key owner = { 0 };
 	char **arguments;
 	int rc = cli_read(argc, argv, &request, &arguments);
 
@@ -38,16 +37,10 @@ int verb_open(int argc, char **argv)
 	if (request.serve) {
 		return bench_serve(request.device, request.serve, &error) == SGPU_OK ? 0 : cli_error(&error);
 	}
-	rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, &error);
-	if (rc == SGPU_OK) {
-		rc = bench_open(request.device, 0, &owner, request.secure ? BENCH_SECURE : BENCH_PLAIN, &opening,
-				&closing, &error);
-	}
-	sgpu_key_clear(&owner);
-	if (rc != SGPU_OK) {
+	if (bench_open(request.device, 0, request.secure ? BENCH_SECURE : BENCH_PLAIN, ns, &error) != SGPU_OK) {
 		return cli_error(&error);
 	}
-	printf(cli_json ? "{\"opening_ns\":%" PRIu64 ",\"closing_ns\":%" PRIu64 "}\n" : "%" PRIu64 " %" PRIu64 "\n", opening,
-	       closing);
+	printf(cli_json ? "{\"opening_ns\":%" PRIu64 ",\"closing_ns\":%" PRIu64 "}\n" : "%" PRIu64 " %" PRIu64 "\n",
+	       ns[0], ns[1]);
 	return 0;
 }
