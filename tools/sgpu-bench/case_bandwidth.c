@@ -47,19 +47,14 @@ struct variant {
 	int count;
 };
 
-static int copy_one(const struct variant *v, enum way way, int i, struct sgpu_task *task)
+static int copy_one(const struct variant *v, enum way way, int i, struct sgpu_task *task, struct sgpu_error *error)
 {
-	uint64_t at = (uint64_t)i * v->b->size;
+	const struct bandwidth *b = v->b;
+	const uint64_t at = (uint64_t)i * b->size;
+	const int rc = way == H2D ?
+		sgpu_copy_in(b->streams[H2D], b->to + at, (const uint8_t *)v->memories->in + at, b->size, task) :
+		sgpu_copy_out(b->streams[D2H], (uint8_t *)v->memories->out + at, b->from + at, b->size, task);
 
-	if (way == H2D) {
-		return sgpu_copy_in(v->b->streams[H2D], v->b->to + at, (const uint8_t *)v->memories->in + at,
-				    v->b->size, task);
-	}
-	return sgpu_copy_out(v->b->streams[D2H], (uint8_t *)v->memories->out + at, v->b->from + at, v->b->size, task);
-}
-
-static int failed(int rc, struct sgpu_error *error)
-{
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot copy: %s", sgpu_strerror(rc));
 }
 
@@ -76,10 +71,10 @@ static int enqueue(void *argument, struct sgpu_error *error)
 		const bool timed = i == 0 || i + 1 == v->b->copies;
 
 		for (enum way way = v->direction->first; rc == SGPU_OK && way < v->direction->end; way++) {
-			rc = copy_one(v, way, i, timed ? &v->tasks[v->count++] : NULL);
+			rc = copy_one(v, way, i, timed ? &v->tasks[v->count++] : NULL, error);
 		}
 	}
-	return failed(rc, error);
+	return rc;
 }
 
 static int run_enqueued(void *argument, uint64_t *ns, struct sgpu_error *error)
@@ -103,7 +98,7 @@ static int copy_one_by_one(void *argument, struct sgpu_error *error)
 
 	for (int i = 0; rc == SGPU_OK && i < v->b->copies; i++) {
 		for (enum way way = d->first; rc == SGPU_OK && way < d->end; way++) {
-			rc = failed(copy_one(v, way, i, NULL), error);
+			rc = copy_one(v, way, i, NULL, error);
 		}
 		for (enum way way = d->first; rc == SGPU_OK && way < d->end; way++) {
 			rc = sgpu_stream_sync(v->b->streams[way], error);
