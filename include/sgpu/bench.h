@@ -249,9 +249,9 @@ struct sgpu_bench_noise {
 struct sgpu_bench_results {
 	json_t *environment, *end;        /* objects, or NULL */
 	struct sgpu_bench_record *records;
-	size_t count, capacity;
+	size_t count;
 	struct sgpu_bench_noise *noise;   /* of runs of one build beside each other */
-	size_t noise_count, noise_capacity;
+	size_t noise_count;
 };
 /* Copies the record, and its samples. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_results_add(struct sgpu_bench_results *results, const struct sgpu_bench_record *record,

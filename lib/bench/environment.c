@@ -158,22 +158,6 @@ static const char *system_name(char text[4096])
 }
 
 /* ---- parts of the description ---- */
-static void set_system(json_t *object)
-{
-	const time_t now = time(NULL);
-	struct utsname system;
-	struct tm utc;
-	char date[32] = "", text[4096];
-
-	if (gmtime_r(&now, &utc)) {
-		strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &utc);
-	}
-	json_object_update_new(object, json_pack("{s:s, s:s, s:s, s:o, s:s}", "record", "environment",
-						 "sgpu_version", SGPU_VERSION, "date", date,
-						 "operating_system", text_json(system_name(text)),
-						 "kernel", uname(&system) == 0 ? system.release : "unknown"));
-}
-
 static void set_host(json_t *object)
 {
 	struct sgpu_rpc_costs costs;
@@ -221,15 +205,23 @@ static void set_device(json_t *object, const struct sgpu_device_info *info)
 
 json_t *sgpu_bench_environment(const struct sgpu_device_info *info, const struct sgpu_bench_options *options)
 {
-	json_t *object = json_object();
+	const time_t now = time(NULL);
+	struct utsname system;
+	struct tm utc;
+	char date[32] = "", text[4096];
+	json_t *object;
 
-	set_system(object);
+	if (gmtime_r(&now, &utc)) {
+		strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &utc);
+	}
+	object = json_pack("{s:s, s:s, s:s, s:o, s:s, s:b, s:i}", "record", "environment", "sgpu_version", SGPU_VERSION,
+			   "date", date, "operating_system", text_json(system_name(text)),
+			   "kernel", uname(&system) == 0 ? system.release : "unknown", "quick", options->quick,
+			   "jobs", options->jobs ? options->jobs : sgpu_cpu_count());
 	set_host(object);
 	if (info) {
 		set_device(object, info);
 	}
-	json_object_set_new(object, "quick", json_boolean(options->quick));
-	json_object_set_new(object, "jobs", json_integer(options->jobs ? options->jobs : sgpu_cpu_count()));
 	return object;
 }
 

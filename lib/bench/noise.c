@@ -16,22 +16,20 @@ static const double quantiles[] = { 0, 0, 63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3
 
 static double noise_floor(const double *values, size_t n)
 {
-	double pairs[SGPU_BENCH_RUNS_MAX * (SGPU_BENCH_RUNS_MAX - 1) / 2], mean = 0, squares = 0;
+	double pairs[SGPU_BENCH_RUNS_MAX * (SGPU_BENCH_RUNS_MAX - 1) / 2], variance = 0;
 	struct sgpu_bench_statistics of_pairs;
 	size_t count = 0, row = n < SGPU_ARRAY_LENGTH(quantiles) ? n : SGPU_ARRAY_LENGTH(quantiles) - 1;
 
 	for (size_t i = 0; i < n; i++) {
-		mean += log(values[i]) / (double)n;
-	}
-	for (size_t i = 0; i < n; i++) {
-		squares += (log(values[i]) - mean) * (log(values[i]) - mean);
 		for (size_t k = 0; k < i; k++) {
-			pairs[count++] = fabs(log(values[i] / values[k]));
+			pairs[count] = fabs(log(values[i] / values[k]));
+			variance += pairs[count] * pairs[count] / (double)(n * (n - 1)); /* as by distances from the mean */
+			count++;
 		}
 	}
 	/* An outlier among many runs is in more of their pairs than in those that are expected. */
 	sgpu_bench_summarise(pairs, count, &of_pairs);
-	return fmax(of_pairs.p95, quantiles[row] * sqrt(2 * squares / (double)(n - 1)));
+	return fmax(of_pairs.p95, quantiles[row] * sqrt(2 * variance));
 }
 
 /* pairs: the measurement in the first run, and in each of all runs. */

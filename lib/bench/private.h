@@ -28,7 +28,7 @@ struct sgpu_bench_private {
 	const struct sgpu_bench_case *row;
 	void (*record)(void *argument, const struct sgpu_bench_record *record);
 	void *argument;
-	int passed, waived, failed; /* records so far */
+	int counts[3];              /* records so far, by status */
 	bool told;                  /* one of them is of an error */
 	struct sgpu_bench_gate gate;
 	struct sgpu_bench_kept *kept;
@@ -57,13 +57,14 @@ int sgpu_bench_results_add_noise(struct sgpu_bench_results *results, const struc
 struct sgpu_bench_member {
 	const char *key;
 	enum { SGPU_BENCH_IS_COUNT, SGPU_BENCH_IS_NUMBER, SGPU_BENCH_IS_TEXT, SGPU_BENCH_IS_WORD } kind;
-	size_t offset, size;  /* in struct sgpu_bench_record: of a uint64_t, double, char[] or enum */
+	size_t offset, size;  /* in the struct: of a uint64_t, double, char[] or enum */
 	int digits;           /* that a number keeps behind the point */
 	const char *with;     /* there only when that member is: often itself. NULL: always */
 	const char *const *words; /* of an enum */
 };
-/* Of all records, and of those that passed; each ends with a NULL key. */
-extern const struct sgpu_bench_member sgpu_bench_heads[], sgpu_bench_members[];
+/* Of all records, of those that passed, and of the others; of a record of noise. Each ends with a NULL key. */
+extern const struct sgpu_bench_member sgpu_bench_heads[], sgpu_bench_members[], sgpu_bench_reason[],
+	sgpu_bench_noise_members[];
 
 /* Appends KEY=VALUE of each parameter to a text, each after the separator. */
 void sgpu_bench_add_parameters(const struct sgpu_bench_record *record, char separator, char text[SGPU_BENCH_KEY_MAX]);

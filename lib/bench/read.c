@@ -63,50 +63,38 @@ static bool is_all_clean(json_t *value)
 	return !json_is_string(value) || is_clean(json_string_value(value));
 }
 
-static int take_text(const struct reader *r, const char *key, const json_t *value, char *text, size_t size)
-{
-	if (!json_is_string(value)) {
-		return fault(r, value ? "'%s' is not a string" : "'%s' is missing", key);
-	}
-	if (json_string_length(value) >= size) {
-		return fault(r, "'%s' has %zu bytes, more than %zu", key, json_string_length(value), size - 1);
-	}
-	snprintf(text, size, "%s", json_string_value(value));
-	return SGPU_OK;
-}
-
-static int take_number(const struct reader *r, const char *key, const json_t *value, double *number)
-{
-	*number = json_is_number(value) ? json_number_value(value) : -1;
-	if (!(*number >= 0 && *number <= 1e18)) {
-		return fault(r, !value ? "'%s' is missing" : json_is_number(value) ? "'%s' is out of range" :
-			     "'%s' is not a number", key);
-	}
-	return SGPU_OK;
-}
-
-static int take_count(const struct reader *r, const char *key, const json_t *value, uint64_t *count)
-{
-	json_int_t integer = json_is_integer(value) ? json_integer_value(value) : -1;
-
-	if (integer < 0 || (uint64_t)integer >= SGPU_JSON_INTEGER_MAX) {
-		return fault(r, value ? "'%s' is not an integer from 0 to 2^53 - 1" : "'%s' is missing", key);
-	}
-	*count = (uint64_t)integer;
-	return SGPU_OK;
-}
-
-/* *index: of one of the words. */
-static int take_word(const struct reader *r, const char *key, const json_t *value, const char *const *words, unsigned *index)
+/* Stores a value, which must be one that the member can have. */
+static int take_value(const struct reader *r, const struct sgpu_bench_member *m, const json_t *value, void *at)
 {
 	const char *text = json_string_value(value);
+	const json_int_t count = json_is_integer(value) ? json_integer_value(value) : -1;
+	const double number = json_is_number(value) ? json_number_value(value) : -1;
+	unsigned word = 0;
 
-	for (*index = 0; text && words[*index]; (*index)++) {
-		if (strcmp(text, words[*index]) == 0) {
-			return SGPU_OK;
-		}
+	if (!value) {
+		return fault(r, "'%s' is missing", m->key);
 	}
-	return fault(r, text ? "'%s' has an unknown value" : "'%s' is missing or not a string", key);
+	switch (m->kind) {
+	case SGPU_BENCH_IS_COUNT:
+		*(uint64_t *)at = (uint64_t)count;
+		return count >= 0 && (uint64_t)count < SGPU_JSON_INTEGER_MAX ? SGPU_OK :
+		       fault(r, "'%s' is not an integer from 0 to 2^53 - 1", m->key);
+	case SGPU_BENCH_IS_NUMBER:
+		*(double *)at = number;
+		return number >= 0 && number <= 1e18 ? SGPU_OK : fault(r, "'%s' is not a number from 0 to 1e18", m->key);
+	case SGPU_BENCH_IS_WORD:
+		while (text && m->words[word] && strcmp(text, m->words[word]) != 0) {
+			word++;
+		}
+		*(unsigned *)at = word;
+		return text && m->words[word] ? SGPU_OK : fault(r, "'%s' has an unknown value", m->key);
+	default:
+		if (!text || json_string_length(value) >= m->size) {
+			return fault(r, "'%s' is not a string of at most %zu bytes", m->key, m->size - 1);
+		}
+		memcpy(at, text, json_string_length(value) + 1);
+		return SGPU_OK;
+	}
 }
 
 static int take_parameters(const struct reader *r, json_t *object, struct sgpu_bench_record *record)
@@ -123,14 +111,15 @@ static int take_parameters(const struct reader *r, json_t *object, struct sgpu_b
 	}
 	json_object_foreach(parameters, key, value) {
 		struct sgpu_bench_record_parameter *p = &record->parameters[record->parameter_count++];
+		const struct sgpu_bench_member text = { .key = key, .kind = SGPU_BENCH_IS_TEXT, .size = sizeof(p->text) };
+		const struct sgpu_bench_member number = { .key = key, .kind = SGPU_BENCH_IS_COUNT };
 
 		if (strlen(key) >= sizeof(p->key)) {
 			return fault(r, "a parameter's name is too long");
 		}
 		memcpy(p->key, key, strlen(key) + 1);
 		p->is_number = json_is_number(value);
-		rc = p->is_number ? take_count(r, key, value, &p->number) :
-		     take_text(r, key, value, p->text, sizeof(p->text));
+		rc = p->is_number ? take_value(r, &number, value, &p->number) : take_value(r, &text, value, p->text);
 		if (rc != SGPU_OK) {
 			return rc;
 		}
@@ -140,6 +129,7 @@ static int take_parameters(const struct reader *r, json_t *object, struct sgpu_b
 
 static int take_samples(const struct reader *r, const json_t *samples, struct sgpu_bench_record *record)
 {
+	const struct sgpu_bench_member member = { .key = "samples_ns", .kind = SGPU_BENCH_IS_NUMBER };
 	double *numbers;
 	int rc = SGPU_OK;
 
@@ -149,27 +139,19 @@ static int take_samples(const struct reader *r, const json_t *samples, struct sg
 	numbers = malloc(record->ns.n * sizeof(*numbers));
 	record->samples_ns = numbers;
 	for (size_t i = 0; rc == SGPU_OK && numbers && i < record->ns.n; i++) {
-		rc = take_number(r, "samples_ns", json_array_get(samples, i), &numbers[i]);
+		rc = take_value(r, &member, json_array_get(samples, i), &numbers[i]);
 	}
 	return numbers ? rc : sgpu_fail_nomem(r->error);
 }
 
-static int take_members(const struct reader *r, const json_t *object, const struct sgpu_bench_member *m,
-			struct sgpu_bench_record *record)
+static int take_members(const struct reader *r, const json_t *object, const struct sgpu_bench_member *m, void *into)
 {
 	int rc = SGPU_OK;
 
 	for (; rc == SGPU_OK && m->key; m++) {
-		const json_t *value = json_object_get(object, m->key);
-		void *at = (char *)record + m->offset;
-
-		if (m->with && !json_object_get(object, m->with)) {
-			continue;
+		if (!m->with || json_object_get(object, m->with)) {
+			rc = take_value(r, m, json_object_get(object, m->key), (char *)into + m->offset);
 		}
-		rc = m->kind == SGPU_BENCH_IS_COUNT ? take_count(r, m->key, value, at) :
-		     m->kind == SGPU_BENCH_IS_NUMBER ? take_number(r, m->key, value, at) :
-		     m->kind == SGPU_BENCH_IS_WORD ? take_word(r, m->key, value, m->words, at) :
-		     take_text(r, m->key, value, at, m->size);
 	}
 	return rc;
 }
@@ -199,14 +181,8 @@ static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench
 static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_results *results)
 {
 	struct sgpu_bench_noise noise = { .ratio_floor = -1 };
-	const json_t *ratio_floor = json_object_get(object, "ratio_floor");
-	int rc = take_text(r, "measurement", json_object_get(object, "measurement"), noise.key, sizeof(noise.key));
+	int rc = take_members(r, object, sgpu_bench_noise_members, &noise);
 
-	rc = rc ? rc : take_number(r, "floor", json_object_get(object, "floor"), &noise.floor);
-	rc = rc ? rc : take_count(r, "runs", json_object_get(object, "runs"), &noise.runs);
-	if (rc == SGPU_OK && ratio_floor) {
-		rc = take_number(r, "ratio_floor", ratio_floor, &noise.ratio_floor);
-	}
 	if (rc == SGPU_OK && results->noise_count == RECORDS_MAX) {
 		rc = fault(r, "more than %d records of noise", RECORDS_MAX);
 	}
@@ -231,7 +207,7 @@ static int take_measurement(const struct reader *r, json_t *object, struct sgpu_
 	rc = rc ? rc : take_parameters(r, object, &record);
 	if (rc == SGPU_OK) {
 		rc = record.status == SGPU_BENCH_PASSED ? take_passed(r, object, &record) :
-		     take_text(r, "reason", json_object_get(object, "reason"), record.reason, sizeof(record.reason));
+		     take_members(r, object, sgpu_bench_reason, &record);
 	}
 	if (rc == SGPU_OK && results->count == RECORDS_MAX) {
 		rc = fault(r, "more than %d measurements", RECORDS_MAX);

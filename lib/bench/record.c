@@ -36,9 +36,17 @@ static json_t *number(double value, int digits)
 	       json_real(rounded);
 }
 
-#define AT(its_kind, member)                                                                     \
-	.kind = SGPU_BENCH_IS_##its_kind, .offset = offsetof(struct sgpu_bench_record, member), \
-	.size = sizeof(((struct sgpu_bench_record *)0)->member)
+#define IN(type, its_kind, member) \
+	.kind = SGPU_BENCH_IS_##its_kind, .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
+#define AT(kind, member) IN(struct sgpu_bench_record, kind, member)
+const struct sgpu_bench_member sgpu_bench_reason[] = { { "reason", AT(TEXT, reason) }, { .key = NULL } };
+const struct sgpu_bench_member sgpu_bench_noise_members[] = {
+	{ "measurement", IN(struct sgpu_bench_noise, TEXT, key) },
+	{ "floor", IN(struct sgpu_bench_noise, NUMBER, floor), 5 },
+	{ "runs", IN(struct sgpu_bench_noise, COUNT, runs) },
+	{ "ratio_floor", IN(struct sgpu_bench_noise, NUMBER, ratio_floor), 5, "ratio_floor" },
+	{ .key = NULL },
+};
 const struct sgpu_bench_member sgpu_bench_heads[] = {
 	{ "case", AT(TEXT, name) },
 	{ "variant", AT(TEXT, variant) },
@@ -76,29 +84,31 @@ const struct sgpu_bench_member sgpu_bench_members[] = {
 	{ .key = NULL },
 };
 
-/* The member as JSON, or NULL if it is 0 or empty. */
-static json_t *member_json(const struct sgpu_bench_record *record, const struct sgpu_bench_member *m)
+/* The member as JSON, or NULL if it is empty, 0 or less. */
+static json_t *member_json(const void *at, const struct sgpu_bench_member *m)
 {
-	const void *at = (const char *)record + m->offset;
+	json_t *text;
 
 	switch (m->kind) {
 	case SGPU_BENCH_IS_COUNT:
 		return *(const uint64_t *)at ? json_integer((json_int_t)*(const uint64_t *)at) : NULL;
 	case SGPU_BENCH_IS_NUMBER:
-		return *(const double *)at != 0 ? number(*(const double *)at, m->digits) : NULL;
+		return *(const double *)at > 0 ? number(*(const double *)at, m->digits) : NULL;
 	case SGPU_BENCH_IS_WORD:
 		at = m->words[*(const unsigned *)at];
 		break;
 	default:
 		break;
 	}
-	return *(const char *)at ? json_string(at) : NULL;
+	/* A message may quote anything: what is not UTF-8 has no place in JSON. */
+	text = *(const char *)at ? json_string(at) : NULL;
+	return text || !*(const char *)at ? text : json_string("not to be told in UTF-8");
 }
 
-static void set_members(json_t *object, const struct sgpu_bench_record *record, const struct sgpu_bench_member *m)
+static void set_members(json_t *object, const void *from, const struct sgpu_bench_member *m)
 {
 	for (; m->key; m++) {
-		json_t *value = member_json(record, m);
+		json_t *value = member_json((const char *)from + m->offset, m);
 
 		if (!m->with || json_object_get(object, m->with) || (value && strcmp(m->with, m->key) == 0)) {
 			json_object_set_new(object, m->key, value ? value : m->kind == SGPU_BENCH_IS_TEXT ?
@@ -134,10 +144,7 @@ json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record)
 	}
 	json_object_set_new(object, "parameters", parameters);
 	if (record->status != SGPU_BENCH_PASSED) {
-		/* A message may quote anything: what is not UTF-8 has no place in JSON. */
-		json_t *reason = json_string(record->reason);
-
-		json_object_set_new(object, "reason", reason ? reason : json_string("not to be told in UTF-8"));
+		set_members(object, record, sgpu_bench_reason);
 		return object;
 	}
 	set_members(object, record, sgpu_bench_members);
@@ -154,12 +161,9 @@ json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record)
 
 json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise)
 {
-	json_t *object = json_pack("{s:s, s:s, s:o, s:I}", "record", "noise", "measurement", noise->key, "floor",
-				   number(noise->floor, 5), "runs", (json_int_t)noise->runs);
+	json_t *object = json_pack("{s:s}", "record", "noise");
 
-	if (noise->ratio_floor >= 0) {
-		json_object_set_new(object, "ratio_floor", number(noise->ratio_floor, 5));
-	}
+	set_members(object, noise, sgpu_bench_noise_members);
 	return object;
 }
 
@@ -190,22 +194,19 @@ void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_
 	sgpu_bench_add_parameters(&sorted, ' ', key);
 }
 
-static bool reserve(void **array, size_t count, size_t *capacity, size_t size)
+/* Room for one more: an array is full when it has a power of two, or nothing. */
+static bool reserve(void **array, size_t count, size_t size)
 {
-	size_t wanted = count < *capacity ? *capacity : *capacity ? 2 * *capacity : 32;
-	void *grown = wanted == *capacity ? *array : realloc(*array, wanted * size);
+	void *grown = count & (count - 1) ? *array : realloc(*array, (count ? 2 * count : 1) * size);
 
-	if (grown) {
-		*array = grown;
-		*capacity = wanted;
-	}
+	*array = grown ? grown : *array;
 	return grown != NULL;
 }
 
 int sgpu_bench_results_add_noise(struct sgpu_bench_results *results, const struct sgpu_bench_noise *noise,
 				 struct sgpu_error *error)
 {
-	if (!reserve((void **)&results->noise, results->noise_count, &results->noise_capacity, sizeof(*noise))) {
+	if (!reserve((void **)&results->noise, results->noise_count, sizeof(*noise))) {
 		return sgpu_fail_nomem(error);
 	}
 	results->noise[results->noise_count++] = *noise;
@@ -217,8 +218,7 @@ int sgpu_bench_results_add(struct sgpu_bench_results *results, const struct sgpu
 {
 	double *samples = record->samples_ns ? malloc(record->ns.n * sizeof(*samples)) : NULL;
 
-	if ((record->samples_ns && !samples) || !reserve((void **)&results->records, results->count, &results->capacity,
-							 sizeof(*record))) {
+	if ((record->samples_ns && !samples) || !reserve((void **)&results->records, results->count, sizeof(*record))) {
 		free(samples);
 		return sgpu_fail_nomem(error);
 	}

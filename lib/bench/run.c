@@ -2,6 +2,7 @@
  *
  * A case from its setup to its end, and the records that say what became of it.
  */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,26 +30,11 @@ const char *sgpu_bench_status_name(enum sgpu_bench_status status)
 	return sgpu_bench_statuses[status];
 }
 
-static bool is_waived(int code)
-{
-	return code == SGPU_EUNAVAILABLE || code == SGPU_ENOMEM;
-}
-
-/* Bytes that are not the size of the point need a formula from the case; without one the record has none, which its schema
- * refuses. */
-static void set_formula(struct sgpu_bench_record *record, const char *formula)
-{
-	for (int i = 0; !formula && record->bytes && i < record->parameter_count; i++) {
-		const struct sgpu_bench_record_parameter *p = &record->parameters[i];
-
-		formula = strcmp(p->key, "size_bytes") == 0 && p->number == record->bytes ? "size_bytes" : NULL;
-	}
-	snprintf(record->bytes_formula, sizeof(record->bytes_formula), "%s", record->bytes && formula ? formula : "");
-}
-
 void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
 			     struct sgpu_bench_record *record)
 {
+	const char *formula = point ? point->bytes_formula : NULL;
+
 	memset(record, 0, sizeof(*record));
 	snprintf(record->name, sizeof(record->name), "%s", bench->state->row->name);
 	snprintf(record->variant, sizeof(record->variant), "%s", variant ? variant : "");
@@ -61,20 +47,20 @@ void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_b
 		to->is_number = !from->text;
 		to->number = from->text ? 0 : from->number;
 		snprintf(to->text, sizeof(to->text), "%s", from->text ? from->text : "");
+		/* Other bytes need a formula from the case; without one the record has none, which its schema refuses. */
+		if (!formula && strcmp(to->key, "size_bytes") == 0 && to->number == point->bytes) {
+			formula = "size_bytes";
+		}
 	}
 	record->bytes = point ? point->bytes : 0;
-	set_formula(record, point ? point->bytes_formula : NULL);
+	snprintf(record->bytes_formula, sizeof(record->bytes_formula), "%s", record->bytes && formula ? formula : "");
 	record->operations = point && point->operations ? point->operations : 1;
 }
 
 void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_record *record)
 {
-	struct sgpu_bench_private *state = bench->state;
-
-	state->passed += record->status == SGPU_BENCH_PASSED;
-	state->waived += record->status == SGPU_BENCH_WAIVED;
-	state->failed += record->status == SGPU_BENCH_FAILED;
-	state->record(state->argument, record);
+	bench->state->counts[record->status]++;
+	bench->state->record(bench->state->argument, record);
 }
 
 void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
@@ -84,7 +70,7 @@ void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_poi
 
 	bench->state->told = true;
 	sgpu_bench_start_record(bench, point, variant, &record);
-	record.status = is_waived(error->code) ? SGPU_BENCH_WAIVED : SGPU_BENCH_FAILED;
+	record.status = error->code == SGPU_EUNAVAILABLE || error->code == SGPU_ENOMEM ? SGPU_BENCH_WAIVED : SGPU_BENCH_FAILED;
 	snprintf(record.reason, sizeof(record.reason), "%.*s", (int)sizeof(record.reason) - 1,
 		 error->text[0] ? error->text : sgpu_strerror(error->code));
 	sgpu_bench_give(bench, &record);
@@ -124,11 +110,6 @@ int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max,
 	return count;
 }
 
-static double mebibytes(uint64_t bytes)
-{
-	return (double)bytes / (1 << 20);
-}
-
 int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_t device_bytes,
 		    struct sgpu_error *error)
 {
@@ -140,12 +121,12 @@ int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_
 		host_bytes += device_bytes; /* its memory is a part of the host's */
 	}
 	if (host_bytes > available - available / 8) {
-		return sgpu_fail(error, SGPU_ENOMEM, "%.0f MiB of memory are needed, %.0f MiB are available",
-				 mebibytes(host_bytes), mebibytes(available));
+		return sgpu_fail(error, SGPU_ENOMEM, "%" PRIu64 " MiB of memory are needed, %" PRIu64 " MiB are available",
+				 host_bytes >> 20, available >> 20);
 	}
 	if (bench->device && device_bytes > info.memory_free) {
-		return sgpu_fail(error, SGPU_ENOMEM, "%.0f MiB of device memory are needed, %.0f MiB are free",
-				 mebibytes(device_bytes), mebibytes(info.memory_free));
+		return sgpu_fail(error, SGPU_ENOMEM, "%" PRIu64 " MiB of device memory are needed, %" PRIu64 " MiB are free",
+				 device_bytes >> 20, info.memory_free >> 20);
 	}
 	return SGPU_OK;
 }
@@ -175,12 +156,12 @@ int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_devi
 /* The error of a variant has its record already. */
 static void record_end(struct sgpu_bench *bench, int rc, struct sgpu_error *error)
 {
-	const struct sgpu_bench_private *state = bench->state;
+	const int *counts = bench->state->counts;
 
 	error->code = rc;
-	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !state->told) {
+	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !bench->state->told) {
 		sgpu_bench_give_error(bench, NULL, NULL, error);
-	} else if (rc == SGPU_OK && state->passed + state->waived + state->failed == 0) {
+	} else if (rc == SGPU_OK && counts[SGPU_BENCH_PASSED] + counts[SGPU_BENCH_WAIVED] + counts[SGPU_BENCH_FAILED] == 0) {
 		sgpu_bench_waive(bench, NULL, NULL, "nothing of the sizes that were asked for");
 	}
 }
@@ -211,7 +192,8 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 		free(state.kept);
 	}
 	record_end(&bench, rc, &local);
-	*status = state.failed ? SGPU_BENCH_FAILED : state.passed ? SGPU_BENCH_PASSED : SGPU_BENCH_WAIVED;
+	*status = state.counts[SGPU_BENCH_FAILED] ? SGPU_BENCH_FAILED :
+		  state.counts[SGPU_BENCH_PASSED] ? SGPU_BENCH_PASSED : SGPU_BENCH_WAIVED;
 	if (rc == SGPU_ECANCELED) {
 		return sgpu_fail(error, rc, "%s", local.text[0] ? local.text : sgpu_strerror(rc));
 	}

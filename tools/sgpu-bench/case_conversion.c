@@ -68,11 +68,9 @@ static int measure(struct conversion *c, const struct sgpu_bench_point *point, c
 		ways[i].call = *call;
 		ways[i].copied = point->bytes;
 		ways[i].least_ns = 0;
-		variants[i] = (struct sgpu_bench_variant){ .name = ways[i].name, .run = run_way, .argument = &ways[i] };
-		if (point->bytes > 0) {
-			variants[i].prepare = spoil_copy;
-			variants[i].verify = verify_copy;
-		}
+		variants[i] = (struct sgpu_bench_variant){ .name = ways[i].name, .run = run_way, .argument = &ways[i],
+							   .prepare = point->bytes ? spoil_copy : NULL,
+							   .verify = point->bytes ? verify_copy : NULL };
 	}
 	return sgpu_bench_measure(c->bench, point, variants, count, error);
 }

@@ -100,12 +100,12 @@ static int measure_way(struct wake *w, struct sgpu_error *error)
 	const bool is_policy = w->pair.way >= &pair_ways[PAIR_RING_SPIN];
 	int rc = SGPU_OK;
 
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(idles); i++) {
-		w->costs = w->sleeps = false;
-		rc = measure_idle(w, idles[i], error);
-		w->costs = true;
-		for (int sleeps = 0; rc == SGPU_OK && is_policy && i % 2 && sleeps < 2; sleeps++) {
-			w->sleeps = sleeps == 1;
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(idles); i++) {
+		const int modes = is_policy && i % 2 ? 3 : 1;
+
+		for (int mode = 0; rc == SGPU_OK && mode < modes; mode++) {
+			w->costs = mode > 0;
+			w->sleeps = mode > 1;
 			rc = measure_idle(w, idles[i], error);
 		}
 	}

@@ -52,10 +52,7 @@ int conversion_by_hardware(struct conversion *c, struct sgpu_error *error)
 	if (rc == SGPU_OK && heap >= 0) {
 		rc = conversion_stream(c, "hardware", CONVERSION_SMALL, ways, 1, error);
 	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(ways); i++) {
-		if (ways[i].detail >= 0) {
-			close(ways[i].detail);
-		}
-	}
+	close(heap); /* or -1 */
+	close(private);
 	return rc;
 }

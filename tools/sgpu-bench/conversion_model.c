@@ -4,7 +4,6 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -13,9 +12,7 @@
 
 #include "cli.h"
 #include "conversion.h"
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
+#include "transition.h"
 
 enum { EXITS = 16, FAULTS = 64, FLIPS = 512, FLOWS = 3 };
 #define GIANT_PAGE ((uint64_t)1 << 30)
@@ -27,15 +24,12 @@ static double time_exit(struct conversion *c)
 	uint64_t ns = 0;
 
 	if (sgpu_rpc_measure(&machine, NULL) == SGPU_OK && machine.guest_exit_cycles > 0) {
-#if defined(__x86_64__)
 		const uint64_t begin = sgpu_now_ns();
-		unsigned eax, ebx, ecx, edx;
 
 		for (int i = 0; i < EXITS; i++) {
-			__cpuid(0, eax, ebx, ecx, edx);
+			bench_leave_guest();
 		}
 		ns = sgpu_now_ns() - begin;
-#endif
 	} else if (c->has_guest && !c->is_emulated &&
 		   kvm_guest_run(&c->guest, KVM_GUEST_CPUID, EXITS, &ns, NULL) != SGPU_OK) {
 		ns = 0;
@@ -152,12 +146,12 @@ static void *keep_busy(void *argument)
 /* Small pages, while other threads run, whose processors a shootdown has to reach. */
 static int measure_threads(struct conversion *c, unsigned threads, struct sgpu_error *error)
 {
-	pthread_t *busy = calloc(threads, sizeof(*busy));
+	pthread_t busy[SGPU_POOL_JOBS_MAX];
 	unsigned started = 1;
 	int rc;
 
 	atomic_store(&is_over, false);
-	while (busy && started < threads && pthread_create(&busy[started], NULL, keep_busy, NULL) == 0) {
+	while (started < threads && pthread_create(&busy[started], NULL, keep_busy, NULL) == 0) {
 		started++;
 	}
 	rc = started < threads ? sgpu_fail(error, SGPU_ENOMEM, "cannot start %u threads", threads) :
@@ -167,7 +161,6 @@ static int measure_threads(struct conversion *c, unsigned threads, struct sgpu_e
 	while (started > 1) {
 		pthread_join(busy[--started], NULL);
 	}
-	free(busy);
 	return rc;
 }
 

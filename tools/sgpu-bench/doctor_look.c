@@ -42,14 +42,11 @@ static const char *root(void)
 
 static bool has_word(const char *words, const char *word)
 {
-	const size_t length = strlen(word);
+	char all[LINE + 3], one[LINE + 3];
 
-	for (const char *at = words; length && (at = strstr(at, word)); at += length) {
-		if ((at == words || at[-1] == ' ') && (at[length] == ' ' || !at[length])) {
-			return true;
-		}
-	}
-	return strcmp(words, "*") == 0;
+	snprintf(all, sizeof(all), " %s ", words);
+	snprintf(one, sizeof(one), " %s ", word);
+	return strstr(all, one) || strcmp(words, "*") == 0;
 }
 
 /* An idle state has a file beside it that says whether it is turned off. */
@@ -67,13 +64,11 @@ static bool serves(const struct doctor_check *check, const char *path, char line
 	const char *name = path + strlen(root());
 	uint64_t number;
 	char *end;
-	bool can;
 
 	snprintf(line, LINE, "%s", name);
-	if (check->access) {
-		can = access(path, R_OK | W_OK) == 0;
-		snprintf(line, LINE, "%s%s%s", name, can ? "" : ": ", can ? "" : strerror(errno));
-		return can;
+	if (check->access && access(path, R_OK | W_OK) != 0) {
+		snprintf(line, LINE, "%s: %s", name, strerror(errno));
+		return false;
 	}
 	if (!check->wanted && !check->least && !check->most) {
 		return true;
@@ -111,11 +106,8 @@ void doctor_look(const struct doctor_check *check, struct doctor_finding *findin
 		memcpy(lines[one], line, LINE);
 	}
 	ok = counts[1] > 0 && (!check->every || counts[0] == 0);
-	if (found.gl_pathc == 1) {
-		doctor_say(finding, ok ? DOCTOR_OK : DOCTOR_WRONG, "%s", lines[ok]);
-	} else {
-		doctor_say(finding, ok ? DOCTOR_OK : DOCTOR_WRONG, "%s (%zu of %zu serve)", lines[ok], counts[1], found.gl_pathc);
-	}
+	doctor_say(finding, ok ? DOCTOR_OK : DOCTOR_WRONG, found.gl_pathc == 1 ? "%s" : "%s (%zu of %zu serve)", lines[ok],
+		   counts[1], found.gl_pathc);
 	globfree(&found);
 }
 

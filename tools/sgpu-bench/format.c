@@ -49,29 +49,22 @@ const char *value_text(const struct sgpu_bench_record *record, char text[TEXT_MA
 	return text;
 }
 
-static bool is_size(const char *key)
-{
-	size_t length = strlen(key);
-
-	return length >= 5 && strcmp(key + length - 5, "bytes") == 0;
-}
-
 const char *parameter_text(const struct sgpu_bench_record_parameter *parameter, char text[TEXT_MAX])
 {
-	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	static const char *const units[] = { " B", " KiB", " MiB", " GiB", " TiB" };
+	const size_t length = strlen(parameter->key);
+	const bool is_size = length >= 5 && strcmp(parameter->key + length - 5, "bytes") == 0;
 	uint64_t value = parameter->number;
 	int unit = 0;
 
-	if (!parameter->is_number) {
-		snprintf(text, TEXT_MAX, "%s", parameter->text);
-	} else if (is_size(parameter->key)) {
-		while (value >= 1024 && value % 1024 == 0 && unit < 4) {
-			value /= 1024;
-			unit++;
-		}
-		snprintf(text, TEXT_MAX, "%" PRIu64 " %s", value, units[unit]);
+	while (is_size && value >= 1024 && value % 1024 == 0 && unit < 4) {
+		value /= 1024;
+		unit++;
+	}
+	if (parameter->is_number) {
+		snprintf(text, TEXT_MAX, "%" PRIu64 "%s", value, is_size ? units[unit] : "");
 	} else {
-		snprintf(text, TEXT_MAX, "%" PRIu64, value);
+		snprintf(text, TEXT_MAX, "%s", parameter->text);
 	}
 	return text;
 }

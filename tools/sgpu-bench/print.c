@@ -95,13 +95,13 @@ static void csv_text(FILE *out, const char *text)
 	fputs(quote, out);
 }
 
-/* Members of the record's JSON, but for parameters, which are one text, and the value. */
-static const char *const csv_columns[] = {
-	"case", "variant", "parameters", "status", "reason", "unit", "value",
-	"n", "min_ns", "median_ns", "p95_ns", "mad_ns", "spread", "cpu_median_ns", "bytes", "operations", "ratio_to", "ratio",
-	"ratio_min", "ratio_p95", "ratio_mad", "operation_p50_ns", "operation_p99_ns", "p99_ns", "median_low_ns",
-	"median_high_ns", "stopped", "bytes_formula", "cycles_per_operation", "ratio_low", "ratio_high",
-};
+/* A member of the record's JSON, but for parameters, which are one text, and the value. NULL behind the last one. */
+static const char *csv_column(size_t i)
+{
+	static const char *const first[] = { "case", "variant", "parameters", "status", "reason", "unit", "value" };
+
+	return i < SGPU_ARRAY_LENGTH(first) ? first[i] : sgpu_bench_members[i - SGPU_ARRAY_LENGTH(first)].key;
+}
 
 void print_csv(FILE *out, const struct sgpu_bench_record *record)
 {
@@ -115,12 +115,12 @@ void print_csv(FILE *out, const struct sgpu_bench_record *record)
 	if (record && record->status == SGPU_BENCH_PASSED) {
 		json_object_set_new(object, "value", json_real(sgpu_bench_value(record)));
 	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(csv_columns); i++) {
-		const json_t *value = json_object_get(object, csv_columns[i]);
+	for (size_t i = 0; csv_column(i); i++) {
+		const json_t *value = json_object_get(object, csv_column(i));
 
 		fputs(i ? "," : "", out);
 		if (!record) {
-			fputs(csv_columns[i], out);
+			fputs(csv_column(i), out);
 		} else if (json_is_number(value)) {
 			fprintf(out, "%.12g", json_number_value(value));
 		} else if (value) {
@@ -192,12 +192,12 @@ static void markdown_row(FILE *out, const struct sgpu_bench_record *record, cons
 	char text[TEXT_MAX], cells[COLUMNS][CELL_MAX];
 
 	for (int k = 0; k < count; k++) {
-		const struct sgpu_bench_record_parameter *found = NULL;
+		int i = 0;
 
-		for (int i = 0; i < record->parameter_count; i++) {
-			found = strcmp(record->parameters[i].key, keys[k]) == 0 ? &record->parameters[i] : found;
+		while (i < record->parameter_count && strcmp(record->parameters[i].key, keys[k]) != 0) {
+			i++;
 		}
-		print_cell(out, found ? parameter_text(found, text) : "");
+		print_cell(out, i < record->parameter_count ? parameter_text(&record->parameters[i], text) : "");
 	}
 	fill_cells(record, cells);
 	print_cells(out, cells, latencies);

@@ -20,6 +20,9 @@ struct crossing {
 SGPU_MUST_CHECK int bench_cross(struct sgpu_bench *bench, struct sgpu_bench_point point, const struct crossing *crossing,
 				struct sgpu_error *error);
 
+/* Executes CPUID, for which a virtual machine is left. */
+void bench_leave_guest(void);
+
 SGPU_MUST_CHECK int bench_transition_call(struct sgpu_bench *bench, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_transition_switch(struct sgpu_bench *bench, struct sgpu_error *error);
 SGPU_MUST_CHECK int bench_transition_kvm(struct sgpu_bench *bench, struct sgpu_error *error);

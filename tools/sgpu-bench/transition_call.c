@@ -34,7 +34,7 @@ static void handle(int number)
 	handled++;
 }
 
-static void leave_guest(void)
+void bench_leave_guest(void)
 {
 #if defined(__x86_64__)
 	unsigned a, b, c, d;
@@ -61,7 +61,7 @@ LOOP(call_indirect, pointer())
 LOOP(call_vdso, clock_gettime(CLOCK_MONOTONIC, &now))
 LOOP(call_kernel, (void)syscall(SYS_getppid))
 LOOP(send_signals, (void)kill(process, SIGURG))
-LOOP(run_cpuid, leave_guest())
+LOOP(run_cpuid, bench_leave_guest())
 LOOP(yield, sched_yield())
 
 /* Each call returns after the handler has. */
