@@ -14,12 +14,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <sgpu/io.h>
+
 #include "remote/client.h"
 #include "remote/greeting.h"
 #include "remote/link.h"
 
 /* CONNECT_S: for the connection; PATIENCE_MS: for the answer, since the server may have to start a worker. */
-enum { CONNECT_S = 5, PATIENCE_MS = 90000, OWNED = 3 };
+enum { CONNECT_S = 5, PATIENCE_MS = 90000, WAIT_MS = 50, OWNED = 3 };
 
 /* As sgpu-run does. */
 static int find_socket(const char *given, struct sockaddr_un *address, struct sgpu_error *error)
@@ -118,14 +120,17 @@ static int hear_server(int connection, struct sgpu_error *error)
 {
 	struct sgpu_refusal_of_session answer = { .greeting = { .kind = 0 } };
 	struct pollfd heard = { .fd = connection, .events = POLLIN };
+	const uint64_t end = sgpu_now_ns() + PATIENCE_MS * UINT64_C(1000000);
 	ssize_t got;
 	int ready;
 
+	/* A signal may come just before the call: so no wait is long. */
 	do {
-		ready = poll(&heard, 1, PATIENCE_MS);
-	} while (ready < 0 && errno == EINTR);
-	if (ready == 0) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");
+		ready = poll(&heard, 1, WAIT_MS);
+	} while ((ready == 0 || (ready < 0 && errno == EINTR)) && !sgpu_io_interrupted() && sgpu_now_ns() < end);
+	if (ready <= 0) {
+		return sgpu_io_interrupted() ? sgpu_fail(error, SGPU_ECANCELED, "interrupted") :
+					       sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");
 	}
 	got = receive(connection, &answer, sizeof(answer));
 	if (got < (ssize_t)sizeof(answer.greeting) || answer.greeting.magic != SGPU_GREETING_MAGIC) {

@@ -15,9 +15,12 @@
 #include "remote_harness.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/un.h>
 #include <sys/wait.h>
+
+#include <sgpu/io.h>
 
 #include "remote/greeting.h"
 
@@ -92,6 +95,42 @@ UNIT_TEST(servers_that_are_none_are_told)
 		}
 		CHECK(waitpid(server, &status, 0) == server && status == 0);
 	}
+	close(listening);
+	unlink(address.sun_path);
+	rmdir(folder);
+}
+
+static void interrupt(int number)
+{
+	(void)number;
+	sgpu_io_interrupt();
+}
+
+/* The kernel takes the connection of a server that then does nothing. A process stays interrupted, so another one is. */
+UNIT_TEST(waiting_for_a_mute_server_can_be_interrupted)
+{
+	const struct sigaction action = { .sa_handler = interrupt };
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	char folder[] = "/tmp/sgpu-connect.XXXXXX";
+	int listening, status;
+	pid_t pid;
+
+	REQUIRE(mkdtemp(folder));
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s/s", folder);
+	listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	REQUIRE(bind(listening, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(listening, 1) == 0);
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		struct sgpu_remote *remote = NULL;
+		const uint64_t begin = sgpu_now_ns();
+
+		sigaction(SIGALRM, &action, NULL);
+		alarm(1);
+		_exit(sgpu_remote_connect(address.sun_path, &owner, NULL, &remote, &error) == SGPU_ECANCELED &&
+		      sgpu_now_ns() - begin < UINT64_C(30000000000) ? 0 : 1);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 	close(listening);
 	unlink(address.sun_path);
 	rmdir(folder);
@@ -336,6 +375,7 @@ int main(int argc, char **argv)
 		return rc < 0 ? 2 : rc;
 	}
 	UNIT_RUN(servers_that_are_none_are_told);
+	UNIT_RUN(waiting_for_a_mute_server_can_be_interrupted);
 	UNIT_RUN(where_there_is_no_server_the_program_hears_it);
 	return unit_done();
 }
