@@ -319,6 +319,7 @@ END
 	assert_contains "$output" "gaussian3d"
 	run --separate-stderr -0 sgpu-manifest ops gaussian3d
 	assert_contains "$output" "sigma"
+	[[ $output =~ PARAMETER\ +KIND\ +DEFAULT\ +VALUES\ +MEANING ]]
 	run --separate-stderr -2 sgpu-manifest ops gausian3d
 	assert_contains "$stderr" "did you mean 'gaussian3d'?"
 }

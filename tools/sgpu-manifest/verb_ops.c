@@ -97,7 +97,7 @@ static int print_params(const struct sgpu_op *op)
 	struct cli_table table = { 0 };
 	char standard[OP_TEXT_MAX], range[OP_TEXT_MAX];
 
-	cli_row(&table, "PARAMETER", "KIND", "DEDIAGNOSTIC", "VALUES", "MEANING");
+	cli_row(&table, "PARAMETER", "KIND", "DEFAULT", "VALUES", "MEANING");
 	for (const struct sgpu_op_param *param = op->params; param->name; param++) {
 		op_default_text(param, standard);
 		op_range_text(param, range);
