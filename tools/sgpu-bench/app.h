@@ -9,15 +9,8 @@
 
 struct app {
 	const char *name;
-	int batches;             /* of a sample */
 	uint64_t batch_bytes;
-	/* Adds segments and operations to a job. */
-	void (*add)(const struct app *app, struct job *job);
-	/* Makes the same as bare calls; or NULL. */
-	int (*new_bare)(const struct app *app, struct sgpu_bench *bench, struct bare **bare, struct sgpu_error *error);
-	/* As in struct job_side. */
-	int (*check)(const struct job_side *side, const void *results, uint64_t size, struct sgpu_error *error);
-	void *data;              /* of the application, and of its sides */
+	struct job_side side;    /* what all of its sides have in common; new_bare: NULL if it is not measured next to bare calls */
 };
 
 /* Each application fills in what it is, with data that are kept until the case ends. */

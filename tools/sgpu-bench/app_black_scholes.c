@@ -59,11 +59,11 @@ static void fill_options(float *price, uint64_t count)
 	}
 }
 
-static void add(const struct app *app, struct job *job)
+static void add(struct job *job, const struct job_side *side)
 {
-	const uint64_t count = app->batch_bytes / VECTORS / sizeof(float);
+	const uint64_t count = side->size / sizeof(float);
 	const struct job_type type = { "f32", { count } };
-	const float *inputs = app->data;
+	const float *inputs = side->data;
 
 	job_segment(job, JOB_INPUT, "price", type, inputs + PRICE * count);
 	job_segment(job, JOB_INPUT, "strike", type, inputs + STRIKE * count);
@@ -76,17 +76,16 @@ static void add(const struct app *app, struct job *job)
 		      json_pack("{s:f, s:f}", "rate", rate, "volatility", volatility), NULL);
 }
 
-static int new_bare(const struct app *app, struct sgpu_bench *bench, struct bare **bare, struct sgpu_error *error)
+static int new_bare(struct sgpu_bench *bench, const struct job_side *side, struct bare **bare, struct sgpu_error *error)
 {
-	const uint64_t size = app->batch_bytes / VECTORS;
-	int rc = bare_new(bench, "black_scholes", size, bare, error);
+	int rc = bare_new(bench, "black_scholes", side->size, bare, error);
 
 	if (rc == SGPU_OK) {
 		struct sgpu_op_call *call = &(*bare)->call;
 
 		call->param[sgpu_op_param(call->op, "rate")] = (struct sgpu_op_value){ true, rate };
 		call->param[sgpu_op_param(call->op, "volatility")] = (struct sgpu_op_value){ true, volatility };
-		memcpy((*bare)->host[PRICE], app->data, INPUTS * size);
+		memcpy((*bare)->host[PRICE], side->data, INPUTS * side->size);
 	}
 	return rc;
 }
@@ -94,15 +93,15 @@ static int new_bare(const struct app *app, struct sgpu_bench *bench, struct bare
 int app_black_scholes(struct sgpu_bench *bench, struct app *app, struct sgpu_error *error)
 {
 	const bool quick = bench->options.quick;
-	const uint64_t count = quick ? OPTIONS_QUICK : OPTIONS;
-	int rc;
+	const uint64_t count = quick ? OPTIONS_QUICK : OPTIONS, size = count * sizeof(float);
+	void *inputs = NULL;
+	int rc = sgpu_bench_new(bench, INPUTS * size, &inputs, error);
 
-	*app = (struct app){ .name = "black_scholes", .batches = quick ? BATCHES_QUICK : BATCHES,
-			     .batch_bytes = VECTORS * count * sizeof(float), .add = add, .new_bare = new_bare,
-			     .check = check_prices };
-	rc = sgpu_bench_new(bench, INPUTS * count * sizeof(float), &app->data, error);
+	*app = (struct app){ .name = "black_scholes", .batch_bytes = VECTORS * size,
+			     .side = { .batches = quick ? BATCHES_QUICK : BATCHES, .add = add, .new_bare = new_bare,
+				       .check = check_prices, .data = inputs, .size = size } };
 	if (rc == SGPU_OK) {
-		fill_options(app->data, count);
+		fill_options(inputs, count);
 	}
 	return rc;
 }

@@ -26,9 +26,9 @@ static int check_classes(const struct job_side *side, const void *results, uint6
 	return SGPU_OK;
 }
 
-static void add(const struct app *app, struct job *job)
+static void add(struct job *job, const struct job_side *side)
 {
-	const struct pictures *pictures = app->data;
+	const struct pictures *pictures = side->data;
 	const uint64_t known = pictures->known_count, asked = pictures->asked_count;
 	const struct job_type between = { NULL, { 0 } };
 
@@ -50,15 +50,18 @@ static void add(const struct app *app, struct job *job)
 
 int app_fashion_knn(struct sgpu_bench *bench, struct app *app, struct sgpu_error *error)
 {
+	void *memory = NULL;
 	struct pictures *pictures;
+	int rc = sgpu_bench_new(bench, sizeof(*pictures), &memory, error);
 
-	*app = (struct app){ .name = "fashion-knn", .batches = 1, .add = add, .check = check_classes };
-	if (sgpu_bench_new(bench, sizeof(*pictures), &app->data, error) != SGPU_OK) {
-		return SGPU_ENOMEM;
+	if (rc != SGPU_OK) {
+		return rc;
 	}
-	pictures = app->data;
+	pictures = memory;
 	pictures->known_count = bench->options.quick ? KNOWN / QUICK : KNOWN;
 	pictures->asked_count = bench->options.quick ? ASKED / QUICK : ASKED;
+	*app = (struct app){ .name = "fashion-knn", .side = { .batches = 1, .add = add, .check = check_classes,
+							      .data = pictures } };
 	app->batch_bytes = pictures->known_count * (PIXELS + 1) + pictures->asked_count * (PIXELS + sizeof(int32_t));
 	for (uint64_t i = 0; i < pictures->known_count; i++) {
 		pictures->labels[i] = (uint8_t)(i % CLASSES);

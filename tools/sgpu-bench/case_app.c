@@ -15,63 +15,37 @@ struct way {
 static const struct way ways[] = { { false, false, 0 }, { false, false, 1 }, { false, true, 0 }, { false, true, 1 },
 				   { false, true, JOB_AT_ONCE_MAX }, { true, false, 0 } };
 
-/* A side for each: unsealed, sealed, sealed without the context, and bare calls. */
-enum { UNSEALED, SEALED, NO_CONTEXT, BARE, SIDES };
-
-static int make_jobs(struct sgpu_bench *bench, const struct app *app, const struct way *way,
-		     struct job_side sides[SIDES], struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < sides[0].at_once; i++) {
-		for (int sealed = UNSEALED; rc == SGPU_OK && sealed <= SEALED; sealed++) {
-			struct job **job = &sides[sealed].jobs[i];
-
-			rc = job_new(bench, sealed, job, error);
-			if (rc == SGPU_OK) {
-				(*job)->staged = way->staged;
-				app->add(app, *job);
-				rc = job_finish(*job, error);
-			}
-		}
-		sides[NO_CONTEXT].jobs[i] = sides[SEALED].jobs[i];
-		if (rc == SGPU_OK && way->at_once) {
-			rc = app->new_bare(app, bench, &sides[BARE].bare[i], error);
-		}
-	}
-	return rc;
-}
+enum { BARE, UNSEALED, SEALED, NO_CONTEXT, SIDES };
+static const char *const names[SIDES] = { "bare calls", "unsealed", "sealed", "sealed, no context" };
 
 static int measure_way(struct sgpu_bench *bench, const struct job_place *place, const struct app *app,
 		       const struct way *way, struct sgpu_error *error)
 {
 	const struct job_place bare_place = { .plain = place->plain };
+	const uint64_t batches = (uint64_t)app->side.batches;
 	struct job_side sides[SIDES];
-	const struct sgpu_bench_variant alone[] = { job_variant("unsealed", &sides[UNSEALED]),
-						    job_variant("sealed", &sides[SEALED]),
-						    job_variant("sealed, no context", &sides[NO_CONTEXT]) };
-	const struct sgpu_bench_variant against[] = { job_variant("bare calls", &sides[BARE]), alone[0], alone[1] };
-	const uint64_t batches = (uint64_t)app->batches;
 	struct sgpu_bench_point point = {
 		.parameters = { { "app", app->name, 0 }, { "device", job_device_text(way->opens), 0 },
 				{ "payloads", way->staged ? "staged" : "inline", 0 }, { "batches", NULL, batches },
 				{ "batch_bytes", NULL, app->batch_bytes } },
 		.bytes = batches * app->batch_bytes, .operations = batches, .bytes_formula = "batches * batch_bytes",
 	};
-	int rc;
 
 	if (way->at_once) {
 		point.parameters[5] = (struct sgpu_bench_parameter){ "against", "bare calls", 0 };
 		point.parameters[6] = (struct sgpu_bench_parameter){ "at_once", NULL, (uint64_t)way->at_once };
 	}
 	for (int i = 0; i < SIDES; i++) {
-		sides[i] = (struct job_side){ .bench = bench, .place = i == NO_CONTEXT ? &bare_place : place,
-					      .opens = way->opens, .batches = app->batches,
-					      .at_once = way->at_once ? way->at_once : 1, .check = app->check,
-					      .data = app->data };
+		sides[i] = app->side;
+		sides[i].name = names[i];
+		sides[i].place = i == NO_CONTEXT ? &bare_place : place;
+		sides[i].sealed = i >= SEALED;
+		sides[i].opens = way->opens;
+		sides[i].staged = way->staged;
+		sides[i].at_once = way->at_once;
 	}
-	rc = make_jobs(bench, app, way, sides, error);
-	return rc ? rc : sgpu_bench_measure(bench, &point, way->at_once ? against : alone, 3, error);
+	sides[BARE].add = NULL;
+	return job_measure(bench, &point, &sides[way->at_once ? BARE : UNSEALED], 3, error);
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
@@ -87,12 +61,9 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 
 		rc = apps[i](bench, &app, error);
 		for (size_t w = 0; rc == SGPU_OK && w < SGPU_ARRAY_LENGTH(ways); w++) {
-			const size_t mark = sgpu_bench_mark(bench);
-
-			if (!ways[w].at_once || app.new_bare) {
+			if (!ways[w].at_once || app.side.new_bare) {
 				rc = measure_way(bench, place, &app, &ways[w], error);
 			}
-			sgpu_bench_release(bench, mark);
 		}
 	}
 	return rc;

@@ -79,38 +79,31 @@ static int measure_plain(struct sgpu_bench *bench, struct bare *b, struct sgpu_e
 }
 
 /* ---- a chain of operations with its input and its output ---- */
+static void add_chain(struct job *job, const struct job_side *side)
+{
+	const struct bare *b = side->state;
+
+	job_chains(job, 1, side->count, (struct job_type){ "f32", { ELEMENTS } }, b->host[A], b->host[B], false);
+}
+
 static int measure_chain(struct sgpu_bench *bench, const struct job_place *place, struct bare *b, int count,
 			 struct sgpu_error *error)
 {
-	const size_t mark = sgpu_bench_mark(bench);
-	struct job_side sides[3];
-	const struct sgpu_bench_variant variants[] = { job_variant("bare calls", &sides[0]),
-						       job_variant("runner", &sides[1]),
-						       job_variant("runner, sealed", &sides[2]) };
+	float sum[ELEMENTS];
+	const struct job_side runner = { .name = "runner", .place = place, .add = add_chain, .count = count,
+					 .check = job_check_same, .data = sum, .size = BYTES, .state = b };
+	struct job_side sides[] = { { .name = "bare calls", .bare = { b }, .check = job_check_same, .data = sum,
+				      .size = BYTES }, runner, runner };
 	const struct sgpu_bench_point point = {
 		.parameters = { { "operations", NULL, (uint64_t)count } }, .operations = (uint64_t)count,
 	};
-	float sum[ELEMENTS];
-	int rc = SGPU_OK;
 
 	expect(b, count, sum);
 	b->launches = count;
 	b->next.data[A] = b->call.data[OUTPUT];
-	for (int i = 0; rc == SGPU_OK && i < 3; i++) {
-		struct job **job = &sides[i].jobs[0];
-
-		sides[i] = (struct job_side){ .bench = bench, .place = place, .batches = 1, .at_once = 1,
-					      .bare = { i ? NULL : b }, .check = job_check_same, .data = sum,
-					      .size = BYTES };
-		rc = i ? job_new(bench, i == 2, job, error) : SGPU_OK;
-		if (i && rc == SGPU_OK) {
-			job_chains(*job, 1, count, (struct job_type){ "f32", { ELEMENTS } }, b->host[A], b->host[B], false);
-			rc = job_finish(*job, error);
-		}
-	}
-	rc = rc ? rc : sgpu_bench_measure(bench, &point, variants, 3, error);
-	sgpu_bench_release(bench, mark);
-	return rc;
+	sides[2].name = "runner, sealed";
+	sides[2].sealed = true;
+	return job_measure(bench, &point, sides, 3, error);
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)

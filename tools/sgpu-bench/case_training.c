@@ -59,26 +59,22 @@ static int check_training(const struct job_side *s, const void *results, uint64_
 	       sgpu_fail(error, SGPU_EDIFFERS, "two trainings of '%s' differ", d->t.network->name);
 }
 
-static int make_job(struct sgpu_bench *bench, bool sealed, struct trained *d, struct job **job, struct sgpu_error *error)
+static void add(struct job *job, const struct job_side *side)
 {
+	struct trained *d = side->state;
 	const uint64_t trained = d->t.steps * d->t.batch;
-	int rc = job_new(bench, sealed, job, error);
 
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	d->t.level = sealed ? "HIGH" : "LOW";
-	network_add(&d->t, (*job)->segments, (*job)->operations);
-	job_data(*job, "images", d->images);
-	job_data(*job, "test_images", d->images + trained * NETWORK_PIXELS);
+	d->t.level = side->sealed ? "HIGH" : "LOW";
+	network_add(&d->t, job->segments, job->operations);
+	job_data(job, "images", d->images);
+	job_data(job, "test_images", d->images + trained * NETWORK_PIXELS);
 	if (d->t.network->classifies) {
-		job_data(*job, "labels", d->labels);
-		job_data(*job, "test_labels", d->labels + trained);
+		job_data(job, "labels", d->labels);
+		job_data(job, "test_labels", d->labels + trained);
 	}
 	for (int i = 0; i < d->t.parameter_count; i++) {
-		job_data(*job, d->t.parameters[i].input, d->values[i]);
+		job_data(job, d->t.parameters[i].input, d->values[i]);
 	}
-	return job_finish(*job, error);
 }
 
 static int make_data(struct sgpu_bench *bench, struct trained *d, struct sgpu_error *error)
@@ -108,22 +104,17 @@ static int measure(struct sgpu_bench *bench, struct trained *d, const struct job
 		   struct sgpu_error *error)
 {
 	const struct training *t = &d->t;
-	struct job_side sides[2];
-	const struct sgpu_bench_variant variants[] = { job_variant("unsealed", &sides[0]),
-						       job_variant("sealed", &sides[1]) };
+	struct job_side sides[] = {
+		{ .name = "unsealed", .place = place, .add = add, .check = check_training, .state = d },
+		{ .name = "sealed", .sealed = true, .place = place, .add = add, .check = check_training, .state = d },
+	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "network", t->network->name, 0 }, { "data", d->found ? "fashion-mnist" : "made", 0 },
 				{ "steps", NULL, t->steps }, { "pictures", NULL, t->batch } },
 		.operations = t->steps,
 	};
-	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		sides[i] = (struct job_side){ .bench = bench, .place = place, .batches = 1, .at_once = 1,
-					      .check = check_training, .state = d };
-		rc = make_job(bench, i == 1, d, &sides[i].jobs[0], error);
-	}
-	return rc == SGPU_OK ? sgpu_bench_measure(bench, &point, variants, 2, error) : rc;
+	return job_measure(bench, &point, sides, 2, error);
 }
 
 /* As many pictures a step as Graviton took, but on the CPU device, where the first network would need seconds for it. */

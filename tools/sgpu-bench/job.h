@@ -67,28 +67,38 @@ SGPU_MUST_CHECK int job_run(struct job *job, const struct job_place *place, stru
  * Once after each run. Errors: SGPU_EDIFFERS for another size, and what reading and opening gives. */
 SGPU_MUST_CHECK int job_read(struct job *job, void *results, struct sgpu_error *error);
 
-/* ---- a variant that runs jobs, or the bare calls that they come down to ---- */
-enum { JOB_AT_ONCE_MAX = 4 };
+/* ---- variants that run jobs, or the bare calls that they come down to ---- */
+enum { JOB_SIDES_MAX = 3, JOB_AT_ONCE_MAX = 4 };
 struct job_side {
-	struct sgpu_bench *bench;
+	const char *name;        /* of the variant */
 	const struct job_place *place; /* on a device that stays open */
 	bool opens;              /* the device for every batch, as a process of its own would; what that takes counts */
-	int batches;             /* so many a sample, */
-	int at_once;             /* of them so many are under way at once: one is begun when the oldest has ended */
-	struct job *jobs[JOB_AT_ONCE_MAX]; /* so many, */
-	struct bare *bare[JOB_AT_ONCE_MAX]; /* or these */
-	/* Checks what came out of the last batch of each. */
+	bool sealed, staged;     /* as in struct job */
+	int batches;             /* of a sample; 0 counts as 1 */
+	int at_once;             /* so many of them are under way at once: one is begun when the oldest has ended. 0 counts as 1 */
+	/* What is run: jobs, to which this adds segments and operations; or bare calls, which this makes, or which are set. */
+	void (*add)(struct job *job, const struct job_side *side);
+	int (*new_bare)(struct sgpu_bench *bench, const struct job_side *side, struct bare **bare, struct sgpu_error *error);
+	struct bare *bare[JOB_AT_ONCE_MAX];
+	/* Checks what came out of the last batch of those that are under way at once. */
 	int (*check)(const struct job_side *side, const void *results, uint64_t size, struct sgpu_error *error);
-	const void *data;        /* for it: of one output, */
+	/* For these functions. data and size: of one output, for job_check_same. */
+	const void *data;
 	uint64_t size;
-	void *state;             /* or what it keeps from sample to sample */
+	int count;
+	bool in_a_row;
+	void *state;
+	/* Made by job_measure. */
+	struct sgpu_bench *bench;
+	struct job *jobs[JOB_AT_ONCE_MAX];
 };
 /* What the parameter "device" says of it. */
 const char *job_device_text(bool opens);
 /* A check: every output is the data. */
 SGPU_MUST_CHECK int job_check_same(const struct job_side *side, const void *results, uint64_t size,
 				   struct sgpu_error *error);
-/* The side must live until the variant has been measured. */
-struct sgpu_bench_variant job_variant(const char *name, struct job_side *side);
+/* Makes the jobs of at most JOB_SIDES_MAX sides, measures each side as a variant of the point, and ends the jobs. */
+SGPU_MUST_CHECK int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point, struct job_side *sides,
+				int count, struct sgpu_error *error);
 
 #endif

@@ -94,7 +94,7 @@ static int prepare(void *argument, struct sgpu_error *error)
 /* On a device of its own. */
 static int run_opened(const struct job_side *side, struct sgpu_error *error)
 {
-	const bool with_context = side->jobs[0]->sealed && side->place->sealed;
+	const bool with_context = side->sealed && side->place->sealed;
 	const size_t mark = sgpu_bench_mark(side->bench);
 	struct sgpu_device *device = NULL;
 	struct job_place *place = NULL;
@@ -154,10 +154,46 @@ static int verify(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-struct sgpu_bench_variant job_variant(const char *name, struct job_side *side)
+/* What a side needs for batch number k of those that are under way at once. */
+static int make(struct job_side *side, int k, struct sgpu_error *error)
 {
-	return (struct sgpu_bench_variant){ .name = name, .prepare = prepare, .work = work, .verify = verify,
-					    .argument = side };
+	struct job **job = &side->jobs[k];
+	int rc;
+
+	if (!side->add) {
+		return side->new_bare ? side->new_bare(side->bench, side, &side->bare[k], error) : SGPU_OK;
+	}
+	rc = job_new(side->bench, side->sealed, job, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	(*job)->staged = side->staged;
+	side->add(*job, side);
+	return job_finish(*job, error);
+}
+
+int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point, struct job_side *sides, int count,
+		struct sgpu_error *error)
+{
+	const size_t mark = sgpu_bench_mark(bench);
+	struct sgpu_bench_variant variants[JOB_SIDES_MAX];
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		struct job_side *s = &sides[i];
+
+		s->bench = bench;
+		s->batches = s->batches ? s->batches : 1;
+		s->at_once = s->at_once ? s->at_once : 1;
+		for (int k = 0; rc == SGPU_OK && k < s->at_once; k++) {
+			rc = make(s, k, error);
+		}
+		variants[i] = (struct sgpu_bench_variant){ .name = s->name, .prepare = prepare, .work = work,
+							   .verify = verify, .argument = s };
+	}
+	rc = rc ? rc : sgpu_bench_measure(bench, point, variants, count, error);
+	sgpu_bench_release(bench, mark);
+	return rc;
 }
 
 int job_check_same(const struct job_side *side, const void *results, uint64_t size, struct sgpu_error *error)
