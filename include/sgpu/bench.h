@@ -283,7 +283,8 @@ double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */
 /* SAME: the change is inside the noise. FASTER, SLOWER: it exceeds it, and there is a gap between the intervals of the medians; if
- * the noise was not measured, between the samples. AMBIGUOUS: it exceeds it without a gap; nothing follows. */
+ * the noise was not measured, between the samples. AMBIGUOUS: it exceeds it without a gap; nothing follows. Up to
+ * this one, both runs have the measurement, and it passed. */
 enum sgpu_bench_verdict { SGPU_BENCH_SAME, SGPU_BENCH_FASTER, SGPU_BENCH_SLOWER, SGPU_BENCH_AMBIGUOUS,
 			  SGPU_BENCH_ONLY_FIRST, SGPU_BENCH_ONLY_SECOND, SGPU_BENCH_NOT_MEASURED };
 const char *sgpu_bench_verdict_name(enum sgpu_bench_verdict verdict);

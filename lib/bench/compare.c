@@ -63,12 +63,6 @@ static void judge(struct sgpu_bench_difference *d, bool ratios)
 	}
 }
 
-/* With `ratios` those without one are passed over, unless they did not pass. */
-static bool is_compared(const struct sgpu_bench_record *record, bool ratios)
-{
-	return !ratios || record->status != SGPU_BENCH_PASSED || record->ratio_to[0];
-}
-
 /* The position that the index has for a key, which is `next` from now on if there was none. */
 static size_t place(json_t *index, const char *key, size_t next)
 {
@@ -133,7 +127,10 @@ int sgpu_bench_compare(const struct sgpu_bench_results *first, const struct sgpu
 	json_decref(index);
 	*count = 0;
 	for (size_t i = 0; rc == SGPU_OK && i < all; i++) {
-		if (is_compared(d[i].first ? d[i].first : d[i].second, ratios)) {
+		const struct sgpu_bench_record *record = d[i].first ? d[i].first : d[i].second;
+
+		/* With `ratios` those without one are passed over, unless they did not pass. */
+		if (!ratios || record->ratio_to[0] || record->status != SGPU_BENCH_PASSED) {
 			judge(&d[i], ratios);
 			d[(*count)++] = d[i];
 		}

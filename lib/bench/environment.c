@@ -126,20 +126,22 @@ static json_t *count_groups(const char *pattern)
 	return number_or_null(count > 0, count);
 }
 
-/* The name that a hypervisor gives itself by CPUID. */
-static const char *hypervisor_name(unsigned name[4])
+/* The name that a hypervisor gives itself by CPUID, up to what is not printable. */
+static json_t *hypervisor_json(void)
 {
+	unsigned name[4] = { 0 };
+	char *end = (char *)name;
+
 #if defined(__x86_64__)
 	unsigned a;
 
 	__cpuid(0x40000000, a, name[0], name[1], name[2]);
 #endif
-	for (const char *c = (const char *)name; *c; c++) {
-		if (*c < ' ' || *c > '~') {
-			return "unknown";
-		}
+	while (*end >= ' ' && *end <= '~') {
+		end++;
 	}
-	return name[0] ? (const char *)name : "unknown";
+	*end = '\0';
+	return json_string(end > (char *)name ? (char *)name : "unknown");
 }
 
 /* The system's own name for itself, PRETTY_NAME of os-release(5). */
@@ -165,7 +167,6 @@ static void set_host(json_t *object)
 	struct sgpu_numa_node *nodes = NULL;
 	struct sgpu_platform platform;
 	char processor[128];
-	unsigned hypervisor[4] = { 0 };
 	uint64_t memory;
 	int count = 0;
 	const bool has_nodes = sgpu_numa_nodes(&nodes, &count, NULL) == SGPU_OK && count > 0;
@@ -175,7 +176,7 @@ static void set_host(json_t *object)
 	sgpu_host_processor(processor, sizeof(processor));
 	sgpu_host_memory(&memory, NULL);
 	json_object_update_new(object, json_pack(
-		"{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:o, s:o, s:s, s:s?, s:s, s:s}", "processor", text_json(processor),
+		"{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:o, s:o, s:s, s:o, s:s, s:s}", "processor", text_json(processor),
 		"processors", (json_int_t)sgpu_cpu_count(), "numa_nodes", number_or_null(has_nodes, (uint64_t)count),
 		"load_average", load_json(),
 		"cycles_per_second", has_costs ? number_or_null(true, costs.cycles_per_second) : NULL,
@@ -183,7 +184,7 @@ static void set_host(json_t *object)
 		"sockets", count_groups(CPU "cpu*/topology/package_cpus_list"),
 		"cores", count_groups(CPU "cpu*/topology/thread_siblings_list"),
 		"memory_bytes", number_or_null(true, memory), "platform", sgpu_platform_word(platform.kind),
-		"hypervisor", platform.virtual_machine ? hypervisor_name(hypervisor) : NULL,
+		"hypervisor", platform.virtual_machine ? hypervisor_json() : json_null(),
 		"aead_provider", sgpu_aead_provider(), "openssl", OpenSSL_version(OPENSSL_VERSION)));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(files); i++) {
 		json_object_set_new(object, files[i].key, strchr(files[i].path, '*') ? lines_json(files[i].path) :

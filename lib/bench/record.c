@@ -39,7 +39,9 @@ static json_t *number(double value, int digits)
 #define IN(type, its_kind, member) \
 	.kind = SGPU_BENCH_IS_##its_kind, .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
 #define AT(kind, member) IN(struct sgpu_bench_record, kind, member)
+
 const struct sgpu_bench_member sgpu_bench_reason[] = { { "reason", AT(TEXT, reason) }, { .key = NULL } };
+
 const struct sgpu_bench_member sgpu_bench_noise_members[] = {
 	{ "measurement", IN(struct sgpu_bench_noise, TEXT, key) },
 	{ "floor", IN(struct sgpu_bench_noise, NUMBER, floor), 5 },
@@ -47,6 +49,7 @@ const struct sgpu_bench_member sgpu_bench_noise_members[] = {
 	{ "ratio_floor", IN(struct sgpu_bench_noise, NUMBER, ratio_floor), 5, "ratio_floor" },
 	{ .key = NULL },
 };
+
 const struct sgpu_bench_member sgpu_bench_heads[] = {
 	{ "case", AT(TEXT, name) },
 	{ "variant", AT(TEXT, variant) },
@@ -54,6 +57,7 @@ const struct sgpu_bench_member sgpu_bench_heads[] = {
 	{ "status", AT(WORD, status), .words = sgpu_bench_statuses },
 	{ .key = NULL },
 };
+
 const struct sgpu_bench_member sgpu_bench_members[] = {
 	{ "n", AT(COUNT, ns.n), 0, NULL },
 	{ "min_ns", AT(NUMBER, ns.min), 1, NULL },

@@ -58,19 +58,12 @@ int bench_cross(struct sgpu_bench *bench, struct sgpu_bench_point point, const s
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	static int (*const parts[])(struct sgpu_bench *bench, struct sgpu_error *error) = {
-		bench_transition_call,
-		bench_transition_kvm,
-		bench_transition_switch,
-		bench_transition_report,
-		bench_transition_gpu,
-	};
-	int rc = SGPU_OK;
+	int rc = bench_transition_call(bench, error);
 
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(parts); i++) {
-		rc = parts[i](bench, error);
-	}
-	return rc;
+	rc = rc ? rc : bench_transition_kvm(bench, error);
+	rc = rc ? rc : bench_transition_switch(bench, error);
+	rc = rc ? rc : bench_transition_report(bench, error);
+	return rc ? rc : bench_transition_gpu(bench, error);
 }
 
 const struct sgpu_bench_case case_transition = {

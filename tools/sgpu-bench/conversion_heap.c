@@ -34,25 +34,24 @@ static int by_heap(const struct conversion_way *w, const struct conversion_call 
 int conversion_by_hardware(struct conversion *c, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "source", "hardware", 0 } } };
-	const int heap = open(HEAP, O_RDONLY | O_CLOEXEC), missing = errno;
-	const int private = open("/dev/dma_heap/system", O_RDONLY | O_CLOEXEC);
-	struct conversion_way ways[] = { { .name = "shared heap", .convert = by_heap, .detail = heap },
-					 { .name = "private heap", .convert = by_heap, .detail = private } };
+	struct conversion_way ways[] = { { .name = "shared heap", .convert = by_heap },
+					 { .name = "private heap", .convert = by_heap } };
 	int rc = SGPU_OK;
 
-	if (heap < 0) {
+	ways[0].detail = open(HEAP, O_RDONLY | O_CLOEXEC);
+	if (ways[0].detail < 0) {
 		sgpu_bench_waive(c->bench, &point, NULL, "%s: %s: TDX and SNP guests have it, from Linux 7 on", HEAP,
-				 strerror(missing));
+				 strerror(errno));
+		return SGPU_OK;
 	}
-	for (int i = 0; rc == SGPU_OK && heap >= 0 && i < 2 * CONVERSION_BATCHES; i++) {
+	ways[1].detail = open("/dev/dma_heap/system", O_RDONLY | O_CLOEXEC);
+	for (int i = 0; rc == SGPU_OK && i < 2 * CONVERSION_BATCHES; i++) {
 		const struct conversion_call call = { i % 2, conversion_batches[i / 2], CONVERSION_SMALL };
 
-		rc = conversion_measure(c, "conversion", "hardware", &call, 1, ways, private < 0 ? 1 : 2, error);
+		rc = conversion_measure(c, "conversion", "hardware", &call, 1, ways, ways[1].detail < 0 ? 1 : 2, error);
 	}
-	if (rc == SGPU_OK && heap >= 0) {
-		rc = conversion_stream(c, "hardware", CONVERSION_SMALL, ways, 1, error);
-	}
-	close(heap); /* or -1 */
-	close(private);
+	rc = rc ? rc : conversion_stream(c, "hardware", CONVERSION_SMALL, ways, 1, error);
+	close(ways[0].detail);
+	close(ways[1].detail); /* or -1 */
 	return rc;
 }

@@ -7,8 +7,6 @@
 #include "doctor.h"
 
 enum { LANDLOCK_CREATE_RULESET = 444, MEMFD_SECRET = 447 }; /* the same on all architectures */
-#define LOCKED_LEAST (1ull << 30)
-#define LEAVING_MOST 50 /* us */
 
 #define DSA "/sys/bus/dsa/devices/"
 #define CPUS "/sys/devices/system/cpu/cpu[0-9]*/"
@@ -72,7 +70,7 @@ const struct doctor_check doctor_checks[] = {
 	  .path = "/sys/kernel/mm/transparent_hugepage/enabled", .wanted = "always madvise" },
 	{ "memlock", "regions that are never swapped", doctor_ask_lock_limit,
 	  "raise RLIMIT_MEMLOCK to 1 GiB or more: ulimit -l, LimitMEMLOCK= or /etc/security/limits.conf",
-	  .least = LOCKED_LEAST },
+	  .least = 1ull << 30 },
 	{ "numa", "staging memory near the GPU", doctor_look, "use a kernel with CONFIG_NUMA",
 	  .path = "/sys/devices/system/node/node[0-9]*" },
 	{ "swap", "plaintext that never reaches a disk", doctor_look_swap,
@@ -103,6 +101,6 @@ const struct doctor_check doctor_checks[] = {
 	  .path = CPUS "cpufreq/scaling_governor", .wanted = "performance", .every = true },
 	{ "idle-states", "measurements that repeat, and fast wake-ups", doctor_look,
 	  "cpupower idle-set -D 50; in a virtual machine this is the host's",
-	  .path = CPUS "cpuidle/state*/latency", .most = LEAVING_MOST, .every = true },
+	  .path = CPUS "cpuidle/state*/latency", .most = 50 /* us */, .every = true },
 	{ .name = NULL },
 };

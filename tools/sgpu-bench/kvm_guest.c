@@ -20,9 +20,6 @@
 struct memory_attributes {
 	uint64_t address, size, attributes, flags;
 };
-struct new_private_memory {
-	uint64_t size, flags, reserved[6];
-};
 struct memory_region {
 	uint32_t slot, flags;
 	uint64_t address, size, host, private_offset;
@@ -32,7 +29,7 @@ struct memory_region {
 enum { CAP_EXIT_HYPERCALL = 201, CAP_MEMORY_ATTRIBUTES = 233, CAP_GUEST_MEMFD = 234, CAP_VM_TYPES = 235 };
 enum { SOFTWARE_PROTECTED = 1, HAS_PRIVATE = 1 << 2, ATTRIBUTE_PRIVATE = 1 << 3, MAP_GPA_RANGE = 12, ENCRYPTED = 1 << 4 };
 #define SET_MEMORY_ATTRIBUTES _IOW(KVMIO, 0xd2, struct memory_attributes)
-#define CREATE_GUEST_MEMFD _IOWR(KVMIO, 0xd4, struct new_private_memory)
+#define CREATE_GUEST_MEMFD _IOWR(KVMIO, 0xd4, uint64_t[8])
 #define SET_MEMORY_REGION2 _IOW(KVMIO, 0x49, struct memory_region)
 
 enum { PAGE = 4096, CODE_AT = 0x10000, CODE_SIZE = 0x10000, PAGES_AT = 1 << 30, PORT_REQUEST = 0x10, PORT_END = 0x11 };
@@ -189,12 +186,12 @@ static bool has(const struct kvm_guest *g, int capability, int bit)
 static int add_memory(struct kvm_guest *g, struct sgpu_error *error)
 {
 	struct kvm_enable_cap hypercall = { .cap = CAP_EXIT_HYPERCALL, .args = { 1 << MAP_GPA_RANGE } };
-	struct new_private_memory wanted = { .size = g->size };
+	const uint64_t wanted[8] = { g->size }; /* then flags, and what is reserved */
 	struct kvm_userspace_memory_region code = { .guest_phys_addr = CODE_AT, .memory_size = CODE_SIZE };
 	struct memory_region pages = { .slot = 1, .address = PAGES_AT, .size = g->size };
 	const size_t size = CODE_SIZE + g->size;
 
-	g->private_memory = has(g, CAP_GUEST_MEMFD, 1) ? ioctl(g->vm, CREATE_GUEST_MEMFD, &wanted) : -1;
+	g->private_memory = has(g, CAP_GUEST_MEMFD, 1) ? ioctl(g->vm, CREATE_GUEST_MEMFD, wanted) : -1;
 	g->has_attributes = g->private_memory >= 0 &&
 			    ioctl(g->vm, KVM_CHECK_EXTENSION, CAP_MEMORY_ATTRIBUTES) & ATTRIBUTE_PRIVATE;
 	g->has_hypercall = has(g, CAP_EXIT_HYPERCALL, 1 << MAP_GPA_RANGE) &&

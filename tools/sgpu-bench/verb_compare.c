@@ -23,11 +23,6 @@ const struct cli_option compare_options[] = {
 	CLI_END,
 };
 
-bool verdict_is_judged(enum sgpu_bench_verdict verdict)
-{
-	return verdict <= SGPU_BENCH_AMBIGUOUS;
-}
-
 /* A regression: slower, and by more than the threshold, or passed once and fails now; with --strict also what may be one. */
 static bool is_worse(const struct sgpu_bench_difference *d, const struct request *request)
 {
@@ -56,7 +51,7 @@ static void print_text(const struct sgpu_bench_difference *d, bool ratios, bool 
 
 	sgpu_bench_key(d->first ? d->first : d->second, key);
 	printf("%-70s %11s %11s  ", key, side_text(d->first, ratios, first), side_text(d->second, ratios, second));
-	if (verdict_is_judged(d->verdict)) {
+	if (d->verdict <= SGPU_BENCH_AMBIGUOUS) {
 		printf("%+7.1f %%  (noise %.1f %%%s)  ", 100 * d->change, 100 * d->noise, d->noise_measured ? "" : ", guessed");
 	}
 	printf("%s%s\n", sgpu_bench_verdict_name(d->verdict),
@@ -71,7 +66,7 @@ static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool w
 	sgpu_bench_key(d->first ? d->first : d->second, key);
 	object = json_pack("{s:s, s:s, s:b}", "measurement", key, "verdict", sgpu_bench_verdict_name(d->verdict),
 			   "beyond_threshold", worse && d->verdict != SGPU_BENCH_AMBIGUOUS);
-	if (verdict_is_judged(d->verdict)) {
+	if (d->verdict <= SGPU_BENCH_AMBIGUOUS) {
 		json_object_update_new(object, json_pack(
 			"{s:f, s:f, s:f, s:f, s:b}", ratios ? "first_ratio" : "first_median_ns",
 			ratios ? d->first->ratio.median : d->first->ns.median, ratios ? "second_ratio" : "second_median_ns",
@@ -91,7 +86,7 @@ static int report(const struct sgpu_bench_difference *differences, size_t count,
 		const bool worse = is_worse(d, request);
 
 		verdicts[d->verdict]++;
-		compared += verdict_is_judged(d->verdict);
+		compared += d->verdict <= SGPU_BENCH_AMBIGUOUS;
 		worse_count += worse;
 		if (cli_json) {
 			status = print_json(d, request->ratios, worse);

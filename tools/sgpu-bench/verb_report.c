@@ -70,7 +70,7 @@ static int add_differences(json_t *all, const struct file *files, int a, int b, 
 	int rc = sgpu_bench_compare(first, second, noise < 0 ? NULL : &files[noise].results, false, &d, &count, error);
 
 	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
-		if (verdict_is_judged(d[i].verdict) &&
+		if (d[i].verdict <= SGPU_BENCH_AMBIGUOUS &&
 		    json_array_append_new(all, json_pack("[i, I, i, I, s, f, f, b]", a, (json_int_t)(d[i].first - first->records),
 							 b, (json_int_t)(d[i].second - second->records),
 							 sgpu_bench_verdict_name(d[i].verdict), d[i].change, d[i].noise,

@@ -203,7 +203,6 @@ static int measure(struct run *r, struct sgpu_device *device)
 int verb_run(int argc, char **argv)
 {
 	struct run r = { .device = "auto", .output = SGPU_OUTPUT_INIT };
-	struct sgpu_device_config config = { 0 };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
 	int status = read_options(&r, argc, argv), rc;
@@ -212,9 +211,10 @@ int verb_run(int argc, char **argv)
 		return status;
 	}
 	cli_signals(NULL);
-	config = (struct sgpu_device_config){ .jobs = r.options.jobs, .timer = r.options.timer };
 	rc = sgpu_output_open(&r.output, r.path ? r.path : "-", 0666, &error);
 	if (rc == SGPU_OK) {
+		const struct sgpu_device_config config = { .jobs = r.options.jobs, .timer = r.options.timer };
+
 		r.out = fdopen(dup(r.output.fd), "w");
 		rc = r.out ? sgpu_device_open(r.device, &config, &device, &error) :
 			     sgpu_fail_errno(&error, "cannot write the records");

@@ -37,10 +37,6 @@ void timer_compare(struct sgpu_device *device, json_t *environment);
 int read_results(const char *path, struct sgpu_bench_results *results);
 int read_results_text(const char *path, char **text, struct sgpu_bench_results *results);
 
-/* ---- verdicts, as compare and report give them ---- */
-/* Whether both runs have the measurement, and it passed. */
-bool verdict_is_judged(enum sgpu_bench_verdict verdict);
-
 /* ---- formats ---- */
 enum { TEXT_MAX = 64 };
 /* "12.3 us", "55.3 GB/s", "64 MiB": three digits and a unit. */
