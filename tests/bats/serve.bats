@@ -52,6 +52,19 @@ load serve
 	assert_no_file again
 }
 
+@test "a server whose parent ignored the death of children sees that of its workers, and ends" {
+	env --ignore-signal=CHLD sgpu-run serve -k runner.jwk --workers 1 2>log 3>&- 7>&- &
+	SERVER=$!
+	SERVERS+=("$SERVER")
+	wait_for grep -qs 'serving at' log
+	sgpu-run -o response batch.tar
+	kill -9 "$(serving_pid)"
+	wait_for grep -q "ended by signal 9" log
+	sgpu-run -o again batch.tar
+	kill "$SERVER"
+	wait "$SERVER"
+}
+
 @test "errors through the server have the same text and status, and leave no file" {
 	head -c 3000 batch.tar >short
 	cp batch.tar flipped

@@ -152,6 +152,8 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	/* Errors of write, with a message and an end in order, and not the death of the process. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
+	/* A parent that ignored this one would have the kernel reap the processes that a tool starts and waits for. */
+	signal(SIGCHLD, SIG_DFL);
 	cli_progress_on_signal();
 	if (argc >= 2) {
 		if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
