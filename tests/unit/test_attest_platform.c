@@ -163,7 +163,7 @@ UNIT_TEST(detection_goes_by_what_only_such_a_guest_has)
 {
 	static const char gramine[] = "root/dev/attestation/attestation_type", vmpl[] =
 		"root/sys/devices/system/cpu/sev/vmpl",
-			  cpuinfo[] = "root/proc/cpuinfo", reports[] = "root/sys/kernel/config/tsm/report/";
+			  snp[] = "root/dev/sev-guest", cpuinfo[] = "root/proc/cpuinfo", reports[] = "root/sys/kernel/config/tsm/report/";
 	struct sgpu_platform platform;
 
 	setenv("SGPU_PLATFORM_ROOT", in_folder("root"), 1);
@@ -181,6 +181,9 @@ UNIT_TEST(detection_goes_by_what_only_such_a_guest_has)
 	CHECK(platform.reports);
 	put_file(cpuinfo, "flags\t\t: fpu tdx_guest\n", 24);
 	CHECK(detected() == SGPU_PLATFORM_TDX);
+	put_file(snp, "", 0);
+	CHECK(detected() == SGPU_PLATFORM_SNP);
+	REQUIRE(unlink(in_folder(snp)) == 0);
 	put_file(vmpl, "0\n", 2);
 	CHECK(detected() == SGPU_PLATFORM_SNP);
 	put_file(gramine, "dcap\n", 5);

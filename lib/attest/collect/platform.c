@@ -21,7 +21,9 @@
 #include "attest/collect/evidence.h"
 
 #define GRAMINE_TYPE "/dev/attestation/attestation_type"
+/* Only guests have them; older kernels have the device alone. */
 #define SNP_VMPL "/sys/devices/system/cpu/sev/vmpl"
+#define SNP_DEVICE "/dev/sev-guest"
 
 /* The root of the tree that is looked at: that of the machine, or a test's. */
 static const char *root(void)
@@ -108,8 +110,8 @@ static void detect_kind(struct sgpu_platform *platform)
 	if (first_line(GRAMINE_TYPE, line, sizeof(line))) {
 		platform->seen = GRAMINE_TYPE;
 		platform->kind = strcmp(line, "none") == 0 ? SGPU_PLATFORM_GRAMINE_DIRECT : SGPU_PLATFORM_GRAMINE_SGX;
-	} else if (exists(SNP_VMPL)) {
-		platform->seen = SNP_VMPL;
+	} else if (exists(SNP_VMPL) || exists(SNP_DEVICE)) {
+		platform->seen = exists(SNP_VMPL) ? SNP_VMPL : SNP_DEVICE;
 		platform->kind = SGPU_PLATFORM_SNP;
 	} else if (tdx_cpuid()) {
 		platform->seen = "CPUID leaf 0x21";
