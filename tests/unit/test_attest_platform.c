@@ -161,9 +161,9 @@ static void make_folders(const char *path)
 
 UNIT_TEST(detection_goes_by_what_only_such_a_guest_has)
 {
-	static const char gramine[] = "root/dev/attestation/attestation_type", vmpl[] =
-		"root/sys/devices/system/cpu/sev/vmpl",
-			  snp[] = "root/dev/sev-guest", cpuinfo[] = "root/proc/cpuinfo", reports[] = "root/sys/kernel/config/tsm/report/";
+	static const char gramine[] = "root/dev/attestation/attestation_type", cpuinfo[] = "root/proc/cpuinfo",
+			  vmpl[] = "root/sys/devices/system/cpu/sev/vmpl", snp[] = "root/dev/sev-guest",
+			  reports[] = "root/sys/kernel/config/tsm/report/";
 	struct sgpu_platform platform;
 
 	setenv("SGPU_PLATFORM_ROOT", in_folder("root"), 1);
