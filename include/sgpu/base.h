@@ -51,6 +51,10 @@ SGPU_MUST_CHECK int sgpu_hex_decode(const char *text, void *data, size_t size, s
  * between two characters. Returns its length. */
 size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room);
 
+/* Whether a character of Unicode is none to display in a line: it moves the cursor, turns the direction of writing, or
+ * cannot be seen. */
+bool sgpu_is_control(uint32_t character);
+
 /* Shows at most 24 bytes of a value, escaped, and "..." for the rest; only "..." if a longer value looks like a key.
  * Returns `text`. */
 #define SGPU_EXCERPT_MAX (4 * 24 + 4)

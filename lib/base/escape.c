@@ -34,6 +34,21 @@ size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room)
 	return used;
 }
 
+bool sgpu_is_control(uint32_t character)
+{
+	static const uint32_t ranges[][2] = {
+		{ 0, 0x1f }, { 0x7f, 0x9f }, { 0x061c, 0x061c }, { 0x200b, 0x200f }, { 0x2028, 0x202e }, { 0x2060, 0x2069 },
+		{ 0xfeff, 0xfeff },
+	};
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(ranges); i++) {
+		if (character >= ranges[i][0] && character <= ranges[i][1]) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static bool holds(const char *text, size_t size, const char *part)
 {
 	return memmem(text, size, part, strlen(part)) != NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Results from JSON Lines. They come from anywhere: every member that is used is checked, those that are not known are
- * left out, and strings that could move a terminal's cursor are refused.
+ * left out, and strings that could move a terminal's cursor, or turn or hide text, are refused.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include "bench/private.h"
 
 /* A line may have 100000 samples. */
-enum { RECORDS_MAX = 100000, LINE_MAX_BYTES = 4 << 20, VALUES_MAX = 1 << 17 };
+enum { RECORDS_MAX = 100000, LINE_MAX_BYTES = 4 << 20, VALUES_MAX = 1 << 17, FRAME_MEMBERS_MAX = 256 };
 
 struct reader {
 	const char *name;
@@ -33,17 +33,27 @@ static int SGPU_PRINTF(2, 3) fault(const struct reader *r, const char *format, .
 	return sgpu_fail(r->error, SGPU_EINVALID, "%s:%d: %s", r->name, r->line, text);
 }
 
-/* Whether a value has no control characters, of which U+0080 to U+009F are some. The parser has limited its depth. */
+/* Whether a text, which is UTF-8, can be shown in a line as it is. */
 static bool is_clean(const char *text)
 {
 	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-		if (*c < 0x20 || *c == 0x7f || (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0)) {
+		uint32_t character = *c;
+
+		if (*c >= 0xe0) { /* nothing of four bytes is a control character */
+			character = (uint32_t)(*c & 0x1f) << 12 | (uint32_t)(c[1] & 0x3f) << 6 | (c[2] & 0x3f);
+		} else if (*c >= 0xc0) {
+			character = (uint32_t)(*c & 0x1f) << 6 | (c[1] & 0x3f);
+		} else if (*c >= 0x80) {
+			continue; /* the rest of a character */
+		}
+		if (sgpu_is_control(character)) {
 			return false;
 		}
 	}
 	return true;
 }
 
+/* The same for all texts in a value. The parser has limited its depth. */
 static bool is_all_clean(json_t *value)
 {
 	const char *key;
@@ -61,6 +71,12 @@ static bool is_all_clean(json_t *value)
 		}
 	}
 	return !json_is_string(value) || is_clean(json_string_value(value));
+}
+
+/* Whether a figure, in nanoseconds or relative, can be one of a machine. */
+static bool is_plausible(double number)
+{
+	return number == 0 || (number >= 1e-9 && number <= 1e18);
 }
 
 /* Stores a value, which must be one that the member can have. */
@@ -81,7 +97,8 @@ static int take_value(const struct reader *r, const struct sgpu_bench_member *m,
 		       fault(r, "'%s' is not an integer from 0 to 2^53 - 1", m->key);
 	case SGPU_BENCH_IS_NUMBER:
 		*(double *)at = number;
-		return number >= 0 && number <= 1e18 ? SGPU_OK : fault(r, "'%s' is not a number from 0 to 1e18", m->key);
+		return is_plausible(number) ? SGPU_OK :
+		       fault(r, "'%s' is not 0, nor a number from 1e-9 to 1e18", m->key);
 	case SGPU_BENCH_IS_WORD:
 		while (text && m->words[word] && strcmp(text, m->words[word]) != 0) {
 			word++;
@@ -189,11 +206,23 @@ static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_
 	return rc ? rc : sgpu_bench_results_add_noise(results, &noise, r->error);
 }
 
-/* The environment, or the end. */
+/* The environment, or the end. What a run is named by is no list or object. */
 static int take_frame(const struct reader *r, json_t *object, bool is_end, struct sgpu_bench_results *results)
 {
+	static const char *const plain[] = { "processor", "processors", "device", "device_selector", "commit", "date" };
+
 	if (!is_end && (results->environment || results->count || results->noise_count)) {
 		return fault(r, "an environment that is not the first record");
+	}
+	if (json_object_size(object) > FRAME_MEMBERS_MAX) {
+		return fault(r, "more than %d members", FRAME_MEMBERS_MAX);
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(plain); i++) {
+		const json_t *value = json_object_get(object, plain[i]);
+
+		if (json_is_object(value) || json_is_array(value)) {
+			return fault(r, "'%s' is not text or a number", plain[i]);
+		}
 	}
 	*(is_end ? &results->end : &results->environment) = json_incref(object);
 	return SGPU_OK;
@@ -236,7 +265,7 @@ static int take_line(const struct reader *r, const char *line, size_t size, stru
 	}
 	kind = json_string_value(json_object_get(object, "record"));
 	if (!is_all_clean(object)) {
-		rc = fault(r, "a string with control characters");
+		rc = fault(r, "a string with control characters, or such as turn or hide text");
 	} else if (kind && (strcmp(kind, "environment") == 0 || strcmp(kind, "end") == 0)) {
 		rc = take_frame(r, object, kind[1] == 'n' && kind[2] == 'd', results);
 	} else if (kind && strcmp(kind, "measurement") == 0) {

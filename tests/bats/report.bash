@@ -19,10 +19,11 @@ measurement() {
 	printf '}\n'
 }
 
-# browse PAGE: its elements after the script ran, in dom.html. What the browser's console was told goes to the file console.
+# browse PAGE [OPTION...]: its elements after the script ran, in dom.html. What the browser's console was told goes to the file
+# console. The options are the browser's.
 browse() {
 	timeout 120 chromium --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --user-data-dir="$PWD/profile" \
-		--enable-logging=stderr --virtual-time-budget=5000 --window-size="${WINDOW:-1200,900}" \
+		--enable-logging=stderr --virtual-time-budget=5000 --window-size="${WINDOW:-1200,900}" "${@:2}" \
 		--dump-dom "file://$PWD/$1" 2>browser.log >dom.html || return 1
 	grep -F CONSOLE browser.log >console || true
 }

@@ -151,6 +151,9 @@ UNIT_TEST(hostile_files_are_refused_by_line)
 		"{\"record\":\"noise\",\"measurement\":\"m\\u001b\",\"floor\":0.1,\"runs\":5}",
 		"{\"record\":\"noise\",\"measurement\":\"m\",\"floor\":0.1,\"runs\":5,\"ratio_floor\":\"1\"}",
 		"{\"record\":\"end\",\"load\":{\"x\":[\"\\u001b[2J\"]}}", "{\"record\":\"end\",\"\\u007f\":1}",
+		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":1e-10," TIMES "}",
+		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"samples_ns\":[1,2,1e-300]," TIMES "}",
+		"{\"record\":\"end\",\"date\":[]}",
 	};
 	struct sgpu_bench_results results;
 	char text[2048];
@@ -167,6 +170,69 @@ UNIT_TEST(hostile_files_are_refused_by_line)
 	}
 	CHECK(sgpu_bench_read("", 0, "run", &results, &error) == SGPU_EINVALID);
 	CHECK(sgpu_bench_read("{\"record\":\"environment\"}\n", 25, "run", &results, &error) == SGPU_EINVALID);
+}
+
+static int read_text(const char *text)
+{
+	struct sgpu_bench_results results;
+	const int rc = sgpu_bench_read(text, strlen(text), "run", &results, &error);
+
+	sgpu_bench_results_clear(&results);
+	return rc;
+}
+
+UNIT_TEST(characters_that_turn_or_hide_text_are_refused)
+{
+	static const struct {
+		unsigned first, last;
+	} refused[] = {
+		{ 0x01, 0x1f }, { 0x7f, 0x9f }, { 0x61c, 0x61c }, { 0x200b, 0x200f }, { 0x2028, 0x202e }, { 0x2060, 0x2069 },
+		{ 0xfeff, 0xfeff },
+	};
+
+	for (unsigned c = 1; c < 0x10000; c += c < 0x3000 || c >= 0xfe00 ? 1 : 0x100) {
+		bool bad = false;
+		char text[512];
+
+		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(refused); i++) {
+			bad = bad || (c >= refused[i].first && c <= refused[i].last);
+		}
+		if (c >= 0xd800 && c < 0xe000) {
+			continue;
+		}
+		snprintf(text, sizeof(text), "{" PARTS "\"parameters\":{},\"status\":\"waived\",\"reason\":\"a\\u%04xb\"}", c);
+		CHECK((read_text(text) == SGPU_EINVALID) == bad);
+	}
+	CHECK(read_text("{" PARTS "\"parameters\":{},\"status\":\"waived\",\"reason\":\"\U0001f600 \U0000202e\"}") ==
+	      SGPU_EINVALID);
+	CHECK(read_text("{" PARTS "\"parameters\":{},\"status\":\"waived\",\"reason\":\"\U0001f600 \U000e2010 \U00102060\"}") ==
+	      SGPU_OK);
+}
+
+UNIT_TEST(environments_are_limited)
+{
+	static const char *const plain[] = { "processor", "processors", "device", "device_selector", "commit", "date" };
+	char text[8192];
+
+	for (int count = 255; count <= 256; count++) { /* and the member `record` */
+		int length = snprintf(text, sizeof(text), "{\"record\":\"environment\"");
+
+		for (int i = 0; i < count; i++) {
+			length += snprintf(text + length, sizeof(text) - (size_t)length, ",\"k%d\":%d", i, i);
+		}
+		snprintf(text + length, sizeof(text) - (size_t)length, "}\n%s\n", GOOD);
+		CHECK(read_text(text) == (count == 255 ? SGPU_OK : SGPU_EINVALID));
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(plain); i++) {
+		static const char *const values[] = { "\"text\"", "1", "null", "{\"toString\":1,\"valueOf\":1}", "[1]" };
+
+		for (size_t k = 0; k < SGPU_ARRAY_LENGTH(values); k++) {
+			snprintf(text, sizeof(text), "{\"record\":\"environment\",\"%s\":%s}\n%s\n", plain[i], values[k], GOOD);
+			CHECK(read_text(text) == (k < 3 ? SGPU_OK : SGPU_EINVALID));
+		}
+	}
+	snprintf(text, sizeof(text), "{\"record\":\"environment\",\"vulnerabilities\":{\"a\":\"b\"}}\n%s\n", GOOD);
+	CHECK(read_text(text) == SGPU_OK);
 }
 
 UNIT_TEST(names_that_are_too_long_are_refused)
@@ -188,6 +254,8 @@ int main(void)
 {
 	UNIT_RUN(records_come_back_from_their_json);
 	UNIT_RUN(hostile_files_are_refused_by_line);
+	UNIT_RUN(characters_that_turn_or_hide_text_are_refused);
+	UNIT_RUN(environments_are_limited);
 	UNIT_RUN(names_that_are_too_long_are_refused);
 	return unit_done();
 }

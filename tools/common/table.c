@@ -7,6 +7,8 @@
 #include <string.h>
 #include <wchar.h>
 
+#include <sgpu/base.h>
+
 #include "cli.h"
 
 /* The next character of the text and its bytes; those of the C locale where there is no other. */
@@ -37,14 +39,13 @@ static size_t next(struct reading *reading, int *columns)
 	mbstate_t state = { 0 };
 	wchar_t wide = 0;
 	size_t length = mbrtowc(&wide, reading->text, (size_t)(reading->end - reading->text), &state);
-	bool turns = wide == 0x061c || wide == 0x200e || wide == 0x200f || (wide >= 0x202a && wide <= 0x202e) ||
-		     (wide >= 0x2066 && wide <= 0x2069);
+	bool hidden = sgpu_is_control((uint32_t)wide);
 
 	if (length == (size_t)-1 || length == (size_t)-2 || !length) {
 		length = 1;
-		turns = true;
+		hidden = true;
 	}
-	*columns = turns ? -1 : wcwidth(wide);
+	*columns = hidden ? -1 : wcwidth(wide);
 	reading->text += length;
 	return length;
 }
@@ -65,8 +66,8 @@ static size_t width_of(const char *text)
 	return width;
 }
 
-/* The text with a '?' for what would move the cursor or turn the direction of writing, and for what is no UTF-8. From
- * malloc; NULL when out of memory. */
+/* The text with a '?' for what would move the cursor, turn the direction of writing or not be seen, and for what is no
+ * UTF-8. From malloc; NULL when out of memory. */
 static char *clean(const char *text)
 {
 	char *copy = malloc(strlen(text) + 1), *to = copy;

@@ -21,9 +21,10 @@ const ROW = 38;
 const charts = [];
 let clips = 0;
 
-/* Draws the charts that can be seen for the width that they have now. */
+/* Draws the charts that can be seen for the width that they have now. All widths are read before the first chart changes
+ * the page, which has to be laid out for them. */
 function drawVisible() {
-	charts.forEach((draw) => draw());
+	charts.map(({ figure, draw }) => [figure.clientWidth, draw]).forEach(([width, draw]) => draw(width));
 }
 
 function valuesOf(spec, axis) {
@@ -122,18 +123,19 @@ function drawBars(layer, spec, box, x, y) {
 
 function chart(spec) {
 	const x = makeScale(spec.x, valuesOf(spec, "x")), y = makeScale(spec.y, valuesOf(spec, "y"));
-	const state = { spec, x, y, hidden: new Set(), box: null, points: [], focus: -1 };
+	const state = { spec, x, y, hidden: new Set(), box: null, seen: 0, points: [], focus: -1 };
 	const svg = drawn("svg", { role: "img", "aria-label": spec.title, tabindex: "0" });
 	const tip = element("div", { class: "tip", role: "status", hidden: true });
 	const figure = element("figure", {}, element("figcaption", {}, spec.title), legend(state, redraw),
 		element("div", { class: "canvas" }, svg, tip), zoomButtons(state, redraw));
 
-	function redraw() {
-		const width = Math.max(figure.clientWidth, 240), clip = `clip${clips++}`;
+	function redraw(seen = state.seen) {
+		const width = Math.max(seen, 240), clip = `clip${clips++}`;
 		const box = state.box = boxOf(spec, width), inside = drawn("g", { "clip-path": `url(#${clip})` });
 		const at = (p) => [place(x, p.x, box.x), y.rows ? box.y[1] + p.y * ROW : place(y, p.y, box.y)]
 			.map((v) => Number(v.toFixed(2)));
 
+		state.seen = seen;
 		svg.setAttribute("viewBox", `0 0 ${width} ${box.height}`);
 		svg.replaceChildren(drawn("clipPath", { id: clip }, drawn("rect", { x: box.x[0] - 6, y: box.y[1] - 4,
 			width: box.x[1] - box.x[0] + 12, height: box.y[0] - box.y[1] + 8 })));
@@ -147,11 +149,11 @@ function chart(spec) {
 			y: place(y, b.y, box.y), tip: b.tip }));
 		for (const series of spec.series.filter((s) => !state.hidden.has(s))) {
 			drawSeries(inside, series, at);
-			state.points.push(...series.points.map((p) => ({ x: at(p)[0], y: at(p)[1], tip: p.tip })));
+			series.points.forEach((p) => state.points.push({ x: at(p)[0], y: at(p)[1], tip: p.tip }));
 		}
 	}
 	addPointer(state, svg, tip, redraw);
-	charts.push(() => figure.clientWidth && figure.clientWidth !== state.box?.width && redraw());
+	charts.push({ figure, draw: (width) => width && width !== state.seen && redraw(width) });
 	return figure;
 }
 
@@ -170,7 +172,7 @@ function legend(state, redraw) {
 		element("button", { type: "button", "aria-pressed": "true", onclick: toggle(series) },
 			swatch(series), series.label));
 
-	return entries.length > 1 ? element("div", { class: "legend" }, ...entries) : null;
+	return entries.length > 1 ? element("div", { class: "legend" }, entries) : null;
 }
 
 function swatch(series) {

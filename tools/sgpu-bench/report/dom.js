@@ -6,6 +6,15 @@
 
 const WRAPPED_FROM = 40;
 
+/* Children one by one: a call takes no more arguments than the stack has room for, and results may be many. */
+function appendAll(node, children) {
+	for (const child of children.flat(Infinity)) {
+		if (child !== undefined && child !== null) {
+			node.append(child);
+		}
+	}
+}
+
 function fill(node, attributes, children) {
 	for (const [name, value] of Object.entries(attributes)) {
 		if (name.startsWith("on")) {
@@ -14,11 +23,11 @@ function fill(node, attributes, children) {
 			node.setAttribute(name, value === true ? "" : value);
 		}
 	}
-	node.append(...children.filter((child) => child !== undefined && child !== null));
+	appendAll(node, children);
 	return node;
 }
 
-/* element("p", { class: "note", onclick: f }, "text", child) */
+/* element("p", { class: "note", onclick: f }, "text", child, [children]) */
 function element(name, attributes = {}, ...children) {
 	return fill(document.createElement(name), attributes, children);
 }
@@ -37,7 +46,7 @@ function table(caption, head, rows, numbers = []) {
 	return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
 		element("table", {},
 			element("caption", {}, caption),
-			element("thead", {}, element("tr", {}, ...head.map((text, i) => cell("th", text, i)))),
-			element("tbody", {}, ...rows.map((row) =>
-				element("tr", {}, ...row.map((content, i) => cell("td", content, i)))))));
+			element("thead", {}, element("tr", {}, head.map((text, i) => cell("th", text, i)))),
+			element("tbody", {}, rows.map((row) =>
+				element("tr", {}, row.map((content, i) => cell("td", content, i)))))));
 }

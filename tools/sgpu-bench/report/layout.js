@@ -5,14 +5,21 @@
  */
 "use strict";
 
-const SERIES_MOST = 6, SAMPLES_LEAST = 100, BINS_MOST = 80;
+const SERIES_MOST = 6, KEYS_MOST = 32, SAMPLES_LEAST = 100, BINS_MOST = 80;
 const SWEPT_FIRST = ["size_bytes", "requests_per_second"];
 
+function keysOf(measurements) {
+	return new Set(measurements.flatMap((m) => Object.keys(m.parameters)));
+}
+
 /* The parameter that is an axis: the first choice, or that with most values, of which there are at least three. A
- * published figure is none. */
+ * published figure is none. More parameters than any case has would take too long to try. */
 function sweptIn(measurements) {
 	const values = new Map();
 
+	if (keysOf(measurements).size > KEYS_MOST) {
+		return undefined;
+	}
 	for (const m of measurements) {
 		for (const [key, value] of Object.entries(m.parameters)) {
 			if (typeof value === "number" && value > 0 && !key.startsWith("graviton_")) {
@@ -43,7 +50,7 @@ function constantKeys(measurements) {
 }
 
 function titleOf(name, measurements, keys) {
-	const parts = keys.filter((key) => key in measurements[0].parameters).map((key) => {
+	const parts = keys.filter((key) => Object.hasOwn(measurements[0].parameters, key)).map((key) => {
 		const value = measurements[0].parameters[key];
 
 		return typeof value === "number" ? `${parameterName(key)} ${parameterText(key, value)}` : value;
@@ -68,8 +75,9 @@ function tipOf(m, runs) {
 /* Parameters that must tell charts apart, so that none has too many series. */
 function facetKeys(measurements, swept) {
 	const facets = [], labels = (list) => new Set(list.map((m) => labelOf(m, [swept, ...facets]))).size;
-	const most = () => Math.max(...[...groups(measurements, (m) => facetOf(m, facets)).values()].map(labels));
-	const keys = new Set(measurements.flatMap((m) => Object.keys(m.parameters)));
+	const most = () => [...groups(measurements, (m) => facetOf(m, facets)).values()].map(labels)
+		.reduce((a, b) => Math.max(a, b));
+	const keys = keysOf(measurements);
 
 	while (most() > SERIES_MOST) {
 		const count = (key) => new Set(measurements.map((m) => m.parameters[key])).size;
@@ -92,10 +100,11 @@ function lineChart(name, measurements, swept, facets, runs) {
 	const constants = [...new Set([...facets, ...constantKeys(measurements)])], without = [swept, ...constants];
 	const title = titleOf(name, measurements, constants);
 	const labels = [...groups(measurements, (m) => labelOf(m, without)).keys()];
+	const colors = new Map(labels.map((label, i) => [label, i]));
 	const isOfMany = measurements.some((m) => m.run !== measurements[0].run);
 	const lists = groups(measurements, (m) => JSON.stringify([labelOf(m, without), m.run.index]));
 	const series = [...lists.values()].map((list) => {
-		const color = labels.indexOf(labelOf(list[0], without));
+		const color = colors.get(labelOf(list[0], without));
 		const points = list.map((m) => ({
 			x: parameterValue(swept, m.parameters[swept]), y: m.result, tip: tipOf(m, runs),
 			y0: m.value(m.record.min_ns || m.record.median_ns), y1: m.value(m.record.p95_ns),
@@ -137,8 +146,9 @@ function chartsOf(measurements, runs) {
 	while (swept) {
 		const [lines, others] = linesOver(swept, rest), facets = facetKeys(lines, swept);
 
-		charts.push(...[...groups(lines, (m) => facetOf(m, facets)).values()].map((list) =>
-			lineChart(`${name} by ${parameterName(swept)}`, list, swept, facets, runs)));
+		for (const list of groups(lines, (m) => facetOf(m, facets)).values()) {
+			charts.push(lineChart(`${name} by ${parameterName(swept)}`, list, swept, facets, runs));
+		}
 		rest = others;
 		swept = lines.length ? sweptIn(rest) : undefined;
 	}

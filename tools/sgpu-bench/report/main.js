@@ -29,7 +29,7 @@ function summaryOf(run) {
 		element("p", { class: "machine" }, machineOf(run)),
 		element("p", {}, `${count("passed")} passed, ${count("waived")} waived, ${count("failed")} failed. `,
 			element("strong", { class: verdict }, verdict)),
-		reasons.length ? element("ul", {}, ...reasons.map((reason) => element("li", {}, reason))) : null);
+		reasons.length ? element("ul", {}, reasons.map((reason) => element("li", {}, reason))) : null);
 }
 
 /* In a line: "AMD EPYC, 2 processors; NVIDIA H200, driver 580; Debian, Linux 6.18; confidential computing off" */
@@ -50,27 +50,23 @@ function shown(value, key = "") {
 	if (typeof value === "object") {
 		return Object.entries(value).map(([name, part]) => `${name}: ${shown(part)}`).join("; ");
 	}
-	return typeof value === "number" && key.endsWith("bytes") ? quantity(value, "bytes") : String(value);
+	return typeof value === "number" && key.endsWith("bytes") ? quantity(value, "bytes") : textOf(value);
 }
 
 /* Many numbers or dates as the first and the last of them. */
 function listed(values, key) {
-	const texts = values.map((value) => shown(value, key));
-	const isOrdered = values.length > 3 && values.every((v) => number(v) ?? /^\d{4}-\d\d-/.test(v));
-	const sorted = [...values].sort((a, b) => a < b ? -1 : 1);
+	const texts = [...new Set(values.map((value) => shown(value, key)))];
+	const isOrdered = texts.length > 3 && values.every((v) => number(v) ?? /^\d{4}-\d\d-/.test(textOf(v)));
+	const sorted = isOrdered ? [...values].sort((a, b) => a < b ? -1 : 1) : [];
 
 	return isOrdered ? `${sorted[0]} to ${sorted[sorted.length - 1]}` : texts.join("; ");
 }
 
 /* A row for each member of the environments and of the ends of runs, with all its values. */
 function machineSection({ runs }) {
-	const ends = (file) => Object.entries(file.ending).map(([key, value]) => [`at the end: ${key}`, value]);
-	const members = (file) => [...Object.entries(file.environment), ...ends(file)]
-		.filter(([key]) => !/(^|: )(record|command)$/.test(key));
-	const keys = new Set(runs.flatMap((run) => run.files.flatMap((file) => members(file).map(([key]) => key))));
-	const values = (run, key) => [...new Set(run.files.flatMap((file) =>
-		members(file).filter(([name]) => name === key).map(([, value]) => value)))];
-	const rows = [...keys]
+	const keys = new Set(runs.flatMap((run) => run.files.flatMap((file) => [...file.members.keys()])));
+	const values = (run, key) => run.files.filter((file) => file.members.has(key)).map((file) => file.members.get(key));
+	const rows = [...keys].filter((key) => !/(^|: )(record|command)$/.test(key))
 		.map((key) => [key.replaceAll("_", " "), ...runs.map((run) => listed(values(run, key), key))])
 		.filter(([, ...texts]) => texts.some((text) => text !== ""));
 
@@ -81,10 +77,13 @@ function machineSection({ runs }) {
 
 function comparisonSection(results) {
 	const { runs } = results, content = element("div");
-	const show = (index) => content.replaceChildren(...runs.filter((run) => run !== runs[index]).flatMap((run) =>
-		comparisonTable(runs[index], run, results)));
+	const show = (index) => {
+		content.replaceChildren();
+		appendAll(content, runs.filter((run) => run !== runs[index])
+			.map((run) => comparisonTable(runs[index], run, results)));
+	};
 	const choice = element("select", { onchange: (event) => show(event.target.selectedIndex) },
-		...runs.map((run) => element("option", {}, run.name)));
+		runs.map((run) => element("option", {}, run.name)));
 
 	show(0);
 	return section("comparison", "Comparison",
@@ -114,7 +113,7 @@ function caseSection(name, measurements) {
 
 	if (commands.length) {
 		content.push(element("p", { class: "repeat" }, "Repeat: ",
-			...commands.map((command) => element("code", {}, command))));
+			commands.map((command) => element("code", {}, command))));
 	}
 	for (const list of groups(passed, (m) => JSON.stringify([m.source, m.kind])).values()) {
 		const { source } = list[0], sampled = list.filter((m) => m.samples.length >= SAMPLES_LEAST);
@@ -123,7 +122,7 @@ function caseSection(name, measurements) {
 		if (source !== "hardware") {
 			content.push(element("h3", {}, "Source: ", source));
 		}
-		content.push(element("div", { class: "charts" }, ...chartsOf(list, runs)),
+		content.push(element("div", { class: "charts" }, chartsOf(list, runs)),
 			folded(`Table of ${counted(list.length, "measurement")}`, list.length <= OPEN_MOST,
 				measurementTable(caption, list, runs)));
 		if (sampled.length) {
@@ -134,7 +133,7 @@ function caseSection(name, measurements) {
 		content.push(element("p", {}, "Nothing was measured: see ",
 			element("a", { href: "#not-measured" }, "why"), "."));
 	}
-	return section(`case-${name}`, name, ...content);
+	return section(`case-${name}`, name, content);
 }
 
 /* Drawn when they are looked at, unless the case is about them. */
@@ -143,7 +142,7 @@ function distributions(name, sampled, runs) {
 	const part = folded(`Distributions of ${counted(sampled.length, "measurement")}`, isOpen, plots);
 	const draw = () => {
 		if (part.open && !plots.childElementCount) {
-			plots.append(...sampled.map((m) => histogramOf(m, runs)));
+			appendAll(plots, sampled.map((m) => histogramOf(m, runs)));
 		}
 		drawVisible();
 	};
@@ -154,7 +153,7 @@ function distributions(name, sampled, runs) {
 }
 
 function filesSection(files) {
-	const text = (file, key) => key in file.environment ? shown(file.environment[key]) : undefined;
+	const text = (file, key) => file.members.has(key) ? textOf(file.members.get(key)) : undefined;
 
 	return section("files", "Files", table("What this page was made from",
 		["file", "run", "date", "commit", "command", "measurements", "noise floors"], files.map((file) =>
@@ -173,10 +172,10 @@ function show() {
 		filesSection(results.files),
 	];
 
-	document.getElementById("summary").append(...runs.map(summaryOf));
-	document.getElementById("contents").append(...sections.map((s) =>
+	appendAll(document.getElementById("summary"), runs.map(summaryOf));
+	appendAll(document.getElementById("contents"), sections.map((s) =>
 		element("a", { href: `#${encodeURIComponent(s.id)}` }, s.firstChild.textContent)));
-	document.getElementById("report").append(...sections);
+	appendAll(document.getElementById("report"), sections);
 	drawVisible();
 	addEventListener("resize", drawVisible);
 	addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => {
@@ -184,4 +183,8 @@ function show() {
 	}));
 }
 
+/* Says once that the script failed: an empty page would look like results without measurements. */
+addEventListener("error", ({ message }) => document.getElementById("summary").before(element("p", { class: "fault",
+	role: "alert" }, `This page is not complete: its script failed (${message}). sgpu-bench table FILE shows the same `,
+	"figures as text.")), { once: true });
 document.addEventListener("DOMContentLoaded", show);

@@ -26,7 +26,7 @@ function zoomButtons(state, redraw) {
 	const pair = (name, scale) => [button(`${name} +`, `zoom in on the ${name} axis`, () => zoomBy(scale, 0.5)),
 		button(`${name} −`, `zoom out on the ${name} axis`, () => zoomBy(scale, 2))];
 
-	return element("div", { class: "zoom" }, ...pair("x", state.x), ...state.y.rows ? [] : pair("y", state.y),
+	return element("div", { class: "zoom" }, pair("x", state.x), state.y.rows ? [] : pair("y", state.y),
 		button("all", "show all", () => zoomOut(state)));
 }
 

@@ -4,6 +4,22 @@
  */
 "use strict";
 
+/* As C's sgpu_is_control(): what turns or hides text. Names of files may have it. */
+const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
+
+function isPlain(value) {
+	return ["string", "number", "boolean"].includes(typeof value);
+}
+
+/* A list or an object may not even become a text: it may have a member `toString`. */
+function textOf(value) {
+	return isPlain(value) ? String(value) : "–";
+}
+
+function plainMembers(object) {
+	return Object.fromEntries(Object.entries(object).filter(([, value]) => isPlain(value)));
+}
+
 function number(value) {
 	return typeof value === "number" && Number.isFinite(value) ? value : undefined;
 }
@@ -24,8 +40,8 @@ function measurementOf(record, file, index) {
 		record.unit === "op/s" ? operations / ns * 1e9 : ns / operations;
 
 	return {
-		file, index, record, parameters, samples, operations,
-		key: keyOf(record), name: record.case, variant: record.variant, source: String(source),
+		file, index, record: plainMembers(record), parameters, samples, operations,
+		key: keyOf(record), name: record.case, variant: record.variant, source: textOf(source),
 		kind: record.unit === "ns" ? "time" : record.unit, passed: record.status === "passed",
 		/* In the unit of the case, for a time of a sample. */
 		value, result: record.status === "passed" ? value(record.median_ns) : undefined,
@@ -33,13 +49,17 @@ function measurementOf(record, file, index) {
 }
 
 function fileOf({ name, text }, number) {
-	const file = { name, number, environment: {}, ending: {}, noise: new Map(), measurements: [] };
+	const file = { name: name.replace(CONTROLS, "?"), number, environment: {}, members: new Map(), noise: new Map(),
+		measurements: [] };
+	const addMembers = (record, prefix) =>
+		Object.entries(record).forEach(([key, value]) => file.members.set(prefix + key, value));
 
 	for (const line of text.split("\n").filter((l) => l).map((l) => JSON.parse(l))) {
 		if (line.record === "environment") {
-			file.environment = line;
+			file.environment = plainMembers(line);
+			addMembers(line, "");
 		} else if (line.record === "end") {
-			file.ending = line;
+			addMembers(line, "at the end: ");
 		} else if (line.record === "noise") {
 			file.noise.set(line.measurement, line);
 		} else if (line.record === "measurement") {
@@ -78,10 +98,10 @@ function runsOf(files) {
 function nameRuns(runs) {
 	const stem = (file) => file.name.replace(/\.jsonl?$/, "");
 	const machine = ({ environment: e }) => /^(cpu|)$/.test(e.device_selector ?? "") ? e.processor : e.device;
-	const date = (file) => String(file.environment.date ?? "").slice(0, 10);
+	const date = (file) => textOf(file.environment.date ?? "").slice(0, 10);
 	const isUnique = (names) => new Set(names).size === names.length;
 	const choices = [
-		runs.map((run) => String(machine(run.files[0]) ?? stem(run.files[0]))),
+		runs.map((run) => textOf(machine(run.files[0]) ?? stem(run.files[0]))),
 		runs.map((run) => `${machine(run.files[0]) ?? stem(run.files[0])}, ${date(run.files[0])}`),
 		runs.map((run) => stem(run.files[0])),
 		runs.map((run) => `${stem(run.files[0])} (${run.index + 1})`),
@@ -96,7 +116,7 @@ function doubts(run) {
 	const found = new Map(), doubt = (reason, file) => found.set(reason, [...found.get(reason) ?? [], file.name]);
 
 	for (const file of run.files) {
-		const e = file.environment, commit = String(e.commit ?? "");
+		const e = file.environment, commit = textOf(e.commit ?? "");
 
 		if (e.tree === "modified" || commit.endsWith("-changed")) {
 			doubt("the tree was not clean", file);

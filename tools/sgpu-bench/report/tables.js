@@ -25,13 +25,14 @@ function ratioCell(m, most) {
 
 /* The columns of a case: those in which something stands. */
 function columnsOf(measurements, runs) {
-	const keys = [...new Set(measurements.flatMap((m) => Object.keys(m.parameters)))];
+	const keys = [...keysOf(measurements)];
 	const ns = (name) => (m) => m.record[name] > 0 ? quantity(m.record[name], "time") : undefined;
 	const most = spanOf(measurements.map((m) => m.record.ratio));
 	const all = [
 		["run", (m) => runs.length > 1 ? m.run.name : undefined],
-		...keys.map((key) => [parameterName(key), (m) =>
-			key in m.parameters ? parameterText(key, m.parameters[key]) : undefined]),
+		...keys.length > KEYS_MOST ? [["parameters", (m) => labelOf({ ...m, variant: "" })]] :
+			keys.map((key) => [parameterName(key), (m) =>
+				Object.hasOwn(m.parameters, key) ? parameterText(key, m.parameters[key]) : undefined]),
 		["variant", (m) => m.variant || undefined],
 		["result", (m) => quantity(m.result, m.kind), true],
 		["ratio to the first variant", (m) => m.record.ratio_to ? ratioCell(m, most) : undefined, true],
@@ -69,7 +70,7 @@ function spanOf(ratios) {
 }
 
 function waivedTable(measurements) {
-	const point = (m) => [labelOf(m), m.record.parameters.source].filter((part) => part && part !== m.name);
+	const point = (m) => [labelOf(m), m.source].filter((part) => part !== m.name && part !== "hardware");
 	const rows = measurements.map((m) =>
 		[m.run.name, m.name, point(m).join(", ") || "all", m.record.status, m.record.reason]);
 
