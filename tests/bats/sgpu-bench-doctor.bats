@@ -134,12 +134,79 @@ says() {
 	put proc/swaps "$head"
 	run -0 --separate-stderr doctor --need swap
 	says swap ok none
+	mkdir -p root/sys/block/zram0
 	put proc/swaps "$head"$'\n/dev/zram0 partition 100 0 100\n/dev/dm-1 partition 100 0 -2'
 	run -1 --separate-stderr doctor --need swap
 	says swap wrong '/dev/dm-1, of which no encryption is seen'
 	put sys/block/dm-1/dm/uuid CRYPT-PLAIN-swap
 	run -0 --separate-stderr doctor --need swap
 	says swap ok '/dev/dm-1, encrypted or in memory'
+	put sys/block/dm-1/dm/uuid CRYPT-INTEGRITY-swap
+	run -1 --separate-stderr doctor --need swap
+}
+
+@test "swap is not taken for safe by a file's name, and not zram with a disk behind it" {
+	local place head=$'Filename\t\tType\t\tSize\tUsed\tPriority'
+	put sys/block/dm-1/dm/uuid CRYPT-LUKS2-0-swap
+	put sys/block/zram0/backing_dev none
+	for place in '/var/zram0.swap file' '/var/zram0 file' '/var/dm-1 file' '/dev/sub/dm-1 partition' \
+		'/dev/zram0 file' '/dev/zram1 partition' 'zram0 partition' /dev/zram0; do
+		put proc/swaps "$head"$'\n'"$place 100 0 -2"
+		run -1 --separate-stderr doctor --need swap
+		says swap wrong ', of which no encryption is seen'
+	done
+	put proc/swaps "$head"$'\n/dev/zram0 partition 100 0 -2'
+	run -0 --separate-stderr doctor --need swap
+	put sys/block/zram0/backing_dev /dev/sda2
+	run -1 --separate-stderr doctor --need swap
+	says swap wrong '/dev/zram0, of which no encryption is seen'
+}
+
+@test "a table of places to swap to that is cut, or is none, is not believed" {
+	local head=$'Filename\t\tType\t\tSize\tUsed\tPriority'
+	put sys/block/zram0/backing_dev none
+	put proc/swaps "$head$(printf '\n/dev/zram0   %-60s 100 0 -2' partition{1..63} | sed 's/n[0-9]* /n /')"$'\n/dev/sda2 partition 1 0 -2'
+	run -1 --separate-stderr doctor --need swap
+	says swap missing 'unknown: /proc/swaps cannot be read to its end'
+	for text in '' garbage $'Type\n/dev/zram0 partition 100 0 -2'; do
+		put proc/swaps "$text"
+		run -1 --separate-stderr doctor --need swap
+		says swap missing 'or has no headings'
+	done
+	for text in '' "$head" "$head"$'\n/dev/zram0 part'; do
+		printf '%s' "$text" >root/proc/swaps
+		run -1 --separate-stderr doctor --need swap
+		says swap missing unknown
+	done
+}
+
+@test "a number below 0 is no number of pages, and an empty file no driver" {
+	local pages=sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages
+	for text in -1 +1 ' 1' 0 1x 18446744073709551616 ''; do
+		put $pages "$text"
+		run -1 --separate-stderr doctor --need huge-pages
+	done
+	put $pages 8
+	run -0 --separate-stderr doctor --need huge-pages
+	for text in '' $'\1NVRM' $'ELF\1' allow; do
+		put proc/driver/nvidia/version "$text"
+		put proc/sys/kernel/seccomp/actions_avail "$text"
+		run -1 --separate-stderr doctor --need gpu-driver,seccomp
+		[[ $stderr == *"not ok: gpu-driver seccomp" ]]
+	done
+	put proc/driver/nvidia/version 'NVRM version: NVIDIA UNIX x86_64 Kernel Module  1.2  Thu Jan  1 00:00:00 UTC 1970'
+	put proc/sys/kernel/seccomp/actions_avail 'kill_process kill_thread trap errno user_notif trace log allow'
+	run -0 --separate-stderr doctor --need gpu-driver,seccomp
+}
+
+@test "a root with wildcards or backslashes, or too long a one, is refused" {
+	local slashes
+	printf -v slashes '/%.0s' {1..5000}
+	mkdir -p root/class/iommu
+	for root in "$PWD/r\\o\\o\\t" "$PWD/r?ot" "$PWD/*" "$PWD/[r]oot" "$slashes"; do
+		SGPU_PLATFORM_ROOT=$root run -0 --separate-stderr sgpu-bench doctor
+		says kvm missing 'unknown: SGPU_PLATFORM_ROOT is too long, or has a wildcard or backslash'
+	done
 }
 
 @test "what the kernel puts in brackets is what is chosen" {
@@ -228,5 +295,7 @@ END
 
 @test "standard output that cannot be written is an error" {
 	run -3 --separate-stderr bash -c 'sgpu-bench doctor >/dev/full'
+	[[ $stderr == *"standard output"* ]]
+	run -3 --separate-stderr bash -c 'SGPU_PLATFORM_ROOT=/nowhere sgpu-bench doctor --need kvm >/dev/full'
 	[[ $stderr == *"standard output"* ]]
 }

@@ -164,3 +164,28 @@ END
 		grep -q "$name.*failed: .*other process" out.txt
 	done
 }
+
+# deaf COMMAND...: with all signals blocked.
+deaf() {
+	exec python3 -c 'import os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+os.execvp(sys.argv[1], sys.argv[1:])' "$@"
+}
+
+# takes_alarms PID: it is sgpu-bench, and does not block SIGALRM.
+takes_alarms() {
+	[ "$(cat "/proc/$1/comm")" = sgpu-bench ] &&
+		[ $((0x$(awk '/^SigBlk:/ { print $2 }' "/proc/$1/status") & 0x2000)) -eq 0 ]
+}
+
+@test "signals that a parent blocks are timed, and end a guest that hangs" {
+	requires python3
+	run -0 --separate-stderr deaf sgpu-bench run --device cpu --samples 3 --quick -q transition
+	grep -q "^transition *call *signal .* median " <<<"$output"
+	deaf sgpu-bench run --device cpu --samples 100000 --size 4M -q digest >log &
+	pid=$!
+	status=0
+	wait_for takes_alarms "$pid" || status=$?
+	kill -KILL "$pid"
+	[ "$status" -eq 0 ]
+}

@@ -176,6 +176,23 @@ END
 	[ "$columns" -eq 1 ]
 }
 
+@test "table makes no HTML of a name" {
+	results a.json 100
+	sed -i 's/"made"/"<img src=x> \&lt;"/; s/"v"/"\&lt;b\&gt;"/' a.json
+	run -0 --separate-stderr sgpu-bench table a.json
+	[[ $output == *'## \<img src=x\> \&lt;'* && $output == *'| \&lt;b\&gt; |'* ]]
+}
+
+@test "table has all cases, and all parameters of a case" {
+	results a.json 100
+	awk 'NR == 2 { for (i = 1; i <= 200; i++) {
+		line = $0; sub(/made/, "case" i, line); print line
+		line = $0; sub(/size_bytes/, "key" i, line); print line } }' a.json >many.json
+	run -0 --separate-stderr sgpu-bench table many.json
+	[ "$(grep -c '^## ' <<<"$output")" -eq 201 ]
+	[[ $output == *"## made"$'\n\n'"| key1 | key2 | "*" | key200 | variant |"*"## case2"$'\n'*"## case200"$'\n'* ]]
+}
+
 @test "an output appears only when the run has come to its end" {
 	quick -q --json -o out.json alloc
 	run -0 sgpu-bench table out.json
@@ -238,6 +255,8 @@ rows() {
 	results b.json 120
 	run -1 --separate-stderr sgpu-bench compare a.json b.json
 	[[ $output == *"+20.0 %"*"slower, beyond the threshold"* ]]
+	run -3 --separate-stderr bash -c 'sgpu-bench compare a.json b.json >/dev/full'
+	[[ $stderr == *"standard output"* ]]
 	run -0 sgpu-bench compare --threshold 25 a.json b.json
 	[[ $output == *slower* ]]
 	run -0 sgpu-bench compare b.json a.json
@@ -336,6 +355,32 @@ END
 	wait "$pid" || status=$?
 	[ "$status" -eq 143 ]
 	[ -z "$(pgrep -P "$pid")" ]
+}
+
+# is_gone PID: the process has ended, also where nobody waits for it.
+is_gone() {
+	! grep -q '^State:[[:space:]]*[^Z]' "/proc/$1/status"
+}
+
+@test "a run ends when aa is killed" {
+	sgpu-bench aa --device cpu --samples 100000 --size 4M -q digest &
+	pid=$!
+	wait_for pgrep -P "$pid"
+	child=$(pgrep -P "$pid")
+	kill -KILL "$pid"
+	wait "$pid" || true
+	wait_for is_gone "$child" || {
+		kill -KILL "$child"
+		return 1
+	}
+}
+
+@test "too few descriptors for another process are named as the reason" {
+	# shellcheck disable=SC2016 # the inner shell expands it
+	run --separate-stderr bash -c 'for fd in {3..255}; do eval "exec $fd>&-"; done
+		ulimit -n 8
+		exec sgpu-bench run --device cpu --samples 3 --size 64K session'
+	[[ $output == *"Too many open files"* && $output != *"Invalid argument"* ]]
 }
 
 @test "compare names what one run lacks, and ends with 1 when it fails there" {

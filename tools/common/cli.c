@@ -99,10 +99,13 @@ static bool open_standard(void)
 	return true;
 }
 
-/* Buffered output that could not be written is a failure, whatever the verb says. */
+/* Buffered output that could not be written is a failure, also where the verb says no, or that some parts failed. */
 static int flush_output(int status)
 {
-	if ((fflush(stdout) || ferror(stdout)) && !status) {
+	const bool has_answered = !status || status == sgpu_exit_status(SGPU_EDIFFERS) ||
+				  status == sgpu_exit_status(SGPU_ESEGMENTS);
+
+	if ((fflush(stdout) || ferror(stdout)) && has_answered) {
 		status = cli_fail(SGPU_ESYSTEM, "cannot write 'standard output'");
 	}
 	return cli_finish(status);

@@ -24,7 +24,7 @@ struct doctor_check {
 	const char *path;           /* files, a pattern of glob(7); they must be there, and one must serve, or */
 	bool every;                 /* ...all of them. To serve, */
 	bool access;                /* ...this process may read and write it; or */
-	const char *wanted;         /* ...its first line is one of these words, or anything for "*"; or */
+	const char *wanted;         /* ...its first line is one of these words, or has what is behind "*"; or */
 	uint64_t least, most;       /* ...that is a number, at least this and, unless 0, at most that */
 };
 

@@ -8,7 +8,6 @@
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,6 +16,7 @@
 #include <base/message.h>
 #include <base/peek.h>
 #include <sgpu/attest.h>
+#include <sgpu/base.h>
 #include <sgpu/device.h>
 #include <sgpu/stage.h>
 
@@ -46,7 +46,7 @@ static bool has_word(const char *words, const char *word)
 
 	snprintf(all, sizeof(all), " %s ", words);
 	snprintf(one, sizeof(one), " %s ", word);
-	return strstr(all, one) || strcmp(words, "*") == 0;
+	return words[0] == '*' ? strstr(word, words + 1) != NULL : strstr(all, one) != NULL;
 }
 
 /* An idle state has a file beside it that says whether it is turned off. */
@@ -62,8 +62,7 @@ static bool is_disabled(const char *path)
 static bool serves(const struct doctor_check *check, const char *path, char line[LINE])
 {
 	const char *name = path + strlen(root());
-	uint64_t number;
-	char *end;
+	uint64_t number = 0;
 
 	snprintf(line, LINE, "%s", name);
 	if (check->access && access(path, R_OK | W_OK) != 0) {
@@ -80,8 +79,8 @@ static bool serves(const struct doctor_check *check, const char *path, char line
 	if (check->wanted) {
 		return has_word(check->wanted, line);
 	}
-	number = strtoull(line, &end, 10);
-	return end != line && number >= check->least && (!check->most || number <= check->most || is_disabled(path));
+	return sgpu_parse_u64(line, name, check->least, UINT64_MAX, &number, NULL) == SGPU_OK &&
+	       (!check->most || number <= check->most || is_disabled(path));
 }
 
 /* The finding quotes a file for which its status holds. */
@@ -92,7 +91,13 @@ void doctor_look(const struct doctor_check *check, struct doctor_finding *findin
 	glob_t found = { 0 };
 	bool ok;
 
-	snprintf(pattern, sizeof(pattern), "%s%s", root(), check->path);
+	/* What is found must begin with the root as it is written. */
+	if (strpbrk(root(), "\\*?[") ||
+	    snprintf(pattern, sizeof(pattern), "%s%s", root(), check->path) >= (int)sizeof(pattern)) {
+		doctor_say(finding, DOCTOR_MISSING,
+			   "unknown: SGPU_PLATFORM_ROOT is too long, or has a wildcard or backslash");
+		return;
+	}
 	if (glob(pattern, GLOB_NOSORT, NULL, &found) != 0) {
 		doctor_say(finding, DOCTOR_MISSING, "there is no %s", check->path);
 		globfree(&found);
@@ -111,33 +116,42 @@ void doctor_look(const struct doctor_check *check, struct doctor_finding *findin
 	globfree(&found);
 }
 
-/* Whether a place of /proc/swaps is in memory, or a mapping that dm-crypt made. */
+/* Whether a device to swap to is memory with no disk behind it, or a mapping that dm-crypt made. */
 static bool is_safe(const char *place)
 {
-	const char *name = strrchr(place, '/');
-	char path[PATH_MAX], uuid[LINE];
+	const char *name = strncmp(place, "/dev/", 5) == 0 && !strchr(place + 5, '/') ? place + 5 : "";
+	const bool is_zram = strncmp(name, "zram", 4) == 0;
+	char path[PATH_MAX], line[LINE];
 
-	snprintf(path, sizeof(path), "%s/sys/block/%.64s/dm/uuid", root(), name ? name + 1 : "");
-	return name && (strncmp(name, "/zram", 5) == 0 || (sgpu_peek_line(path, uuid, LINE) && strncmp(uuid, "CRYPT-", 6) == 0));
+	snprintf(path, sizeof(path), "%s/sys/block/%s/%s", root(), name, is_zram ? "backing_dev" : "dm/uuid");
+	if (sgpu_peek_line(path, line, LINE)) {
+		return is_zram ? strcmp(line, "none") == 0 :
+		       strncmp(line, "CRYPT-LUKS", 10) == 0 || strncmp(line, "CRYPT-PLAIN-", 12) == 0;
+	}
+	*strrchr(path, '/') = '\0'; /* a kernel that puts no disk behind zram has the device, and no such file */
+	return is_zram && errno == ENOENT && access(path, F_OK) == 0;
 }
 
+/* In a text that is cut a disk could be missing. */
 void doctor_look_swap(const struct doctor_check *check, struct doctor_finding *finding)
 {
 	char text[4096], path[PATH_MAX], *rest = NULL, *line;
 
 	snprintf(path, sizeof(path), "%s%s", root(), check->path);
-	if (!sgpu_peek(path, text, sizeof(text))) {
-		doctor_say(finding, DOCTOR_MISSING, "unknown: %s cannot be read", check->path);
+	if (!sgpu_peek(path, text, sizeof(text)) || strlen(text) == sizeof(text) - 1 ||
+	    strncmp(text, "Filename", 8) != 0 || text[strlen(text) - 1] != '\n') {
+		doctor_say(finding, DOCTOR_MISSING, "unknown: %s cannot be read to its end, or has no headings",
+			   check->path);
 		return;
 	}
 	doctor_say(finding, DOCTOR_OK, "none");
-	line = strtok_r(text, "\n", &rest); /* the headings */
-	while (line && (line = strtok_r(NULL, "\n", &rest)) && finding->status == DOCTOR_OK) {
-		bool safe;
+	(void)strtok_r(text, "\n", &rest); /* the headings */
+	while (finding->status == DOCTOR_OK && (line = strtok_r(NULL, "\n", &rest))) {
+		char place[LINE] = "", type[LINE] = "";
+		const bool safe = sscanf(line, "%95s %95s", place, type) == 2 && strcmp(type, "partition") == 0 &&
+				  is_safe(place);
 
-		line[strcspn(line, " \t")] = '\0';
-		safe = is_safe(line);
-		doctor_say(finding, safe ? DOCTOR_OK : DOCTOR_WRONG, "%.96s%s", line,
+		doctor_say(finding, safe ? DOCTOR_OK : DOCTOR_WRONG, "%s%s", place,
 			   safe ? ", encrypted or in memory" : ", of which no encryption is seen");
 	}
 }

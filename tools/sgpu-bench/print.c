@@ -9,7 +9,7 @@
 #include "bench/private.h"
 #include "verbs.h"
 
-enum { LABEL_MAX = 256, CELL_MAX = 320, KEYS_MAX = 16, CASES_MAX = 64 };
+enum { LABEL_MAX = 256, CELL_MAX = 320 };
 
 /* "h2d 64 MiB", or "streams 4" where a number alone says nothing. */
 static void point_text(const struct sgpu_bench_record *record, char label[LABEL_MAX])
@@ -132,31 +132,22 @@ void print_csv(FILE *out, const struct sgpu_bench_record *record)
 }
 
 /* ---- Markdown ---- */
-void print_cell(FILE *out, const char *text)
+/* No HTML and no formatting is made of it. */
+static void print_plain(FILE *out, const char *text)
 {
-	fputs("| ", out);
 	for (; *text; text++) {
-		if (strchr("|\\<>*_`[]", *text)) {
+		if (strchr("|\\<>&*_`[]", *text)) {
 			fputc('\\', out);
 		}
 		fputc(*text, out);
 	}
-	fputc(' ', out);
 }
 
-/* Adds a name unless it is there already; whether it was added. */
-static bool add_name(const char *name, const char **names, int *count, int most)
+void print_cell(FILE *out, const char *text)
 {
-	for (int i = 0; i < *count; i++) {
-		if (strcmp(names[i], name) == 0) {
-			return false;
-		}
-	}
-	if (*count == most) {
-		return false;
-	}
-	names[(*count)++] = name;
-	return true;
+	fputs("| ", out);
+	print_plain(out, text);
+	fputc(' ', out);
 }
 
 /* "size_bytes" is "size" where the unit stands in the cells. */
@@ -186,15 +177,16 @@ static void print_cells(FILE *out, const char (*cells)[CELL_MAX], bool latencies
 	fputs("|\n", out);
 }
 
-static void markdown_row(FILE *out, const struct sgpu_bench_record *record, const char *const *keys, int count,
-			 bool latencies)
+static void markdown_row(FILE *out, const struct sgpu_bench_record *record, json_t *keys, bool latencies)
 {
 	char text[TEXT_MAX], cells[COLUMNS][CELL_MAX];
+	const char *key;
+	json_t *unused;
 
-	for (int k = 0; k < count; k++) {
+	json_object_foreach(keys, key, unused) {
 		int i = 0;
 
-		while (i < record->parameter_count && strcmp(record->parameters[i].key, keys[k]) != 0) {
+		while (i < record->parameter_count && strcmp(record->parameters[i].key, key) != 0) {
 			i++;
 		}
 		print_cell(out, i < record->parameter_count ? parameter_text(&record->parameters[i], text) : "");
@@ -203,36 +195,47 @@ static void markdown_row(FILE *out, const struct sgpu_bench_record *record, cons
 	print_cells(out, cells, latencies);
 }
 
-/* The columns are the parameters of all points, in the order in which they first come, and the figures. */
-static void markdown_case(FILE *out, const struct sgpu_bench_results *results, const char *name)
+/* The value of a key, which is `fresh` if there was none. Keys keep the order in which they first come. */
+static json_t *find_or_add(json_t *object, const char *key, json_t *fresh)
 {
-	const char *keys[KEYS_MAX];
-	int count = 0;
-	bool latencies = false;
+	if (!json_object_get(object, key)) {
+		json_object_set(object, key, fresh);
+	}
+	json_decref(fresh);
+	return json_object_get(object, key);
+}
 
-	for (size_t i = 0; i < results->count; i++) {
-		const struct sgpu_bench_record *record = &results->records[i];
-		const bool is_of_case = strcmp(record->name, name) == 0;
+/* The columns are the parameters of all points, in the order in which they first come, and the figures. */
+static bool markdown_case(FILE *out, const struct sgpu_bench_record *records, const char *name, const json_t *numbers)
+{
+	json_t *keys = json_object(), *number;
+	bool latencies = false, good = true;
+	size_t i;
 
-		latencies = latencies || (is_of_case && record->latency.p50_ns > 0);
-		for (int k = 0; is_of_case && k < record->parameter_count; k++) {
-			add_name(record->parameters[k].key, keys, &count, KEYS_MAX);
+	json_array_foreach(numbers, i, number) {
+		const struct sgpu_bench_record *record = &records[json_integer_value(number)];
+
+		latencies = latencies || record->latency.p50_ns > 0;
+		for (int k = 0; k < record->parameter_count; k++) {
+			good = find_or_add(keys, record->parameters[k].key, json_true()) && good;
 		}
 	}
-	fprintf(out, "\n## %s\n\n", name);
-	for (int k = 0; k < count; k++) {
-		head_cell(out, keys[k]);
+	fputs("\n## ", out);
+	print_plain(out, name);
+	fputs("\n\n", out);
+	json_object_foreach(keys, name, number) {
+		head_cell(out, name);
 	}
 	print_cells(out, headings, latencies);
-	for (int k = 0; k < count + COLUMNS - (latencies ? 0 : 2); k++) {
+	for (i = 0; i < json_object_size(keys) + COLUMNS - (latencies ? 0 : 2); i++) {
 		fputs("|---", out);
 	}
 	fputs("|\n", out);
-	for (size_t i = 0; i < results->count; i++) {
-		if (strcmp(results->records[i].name, name) == 0) {
-			markdown_row(out, &results->records[i], keys, count, latencies);
-		}
+	json_array_foreach(numbers, i, number) {
+		markdown_row(out, &records[json_integer_value(number)], keys, latencies);
 	}
+	json_decref(keys);
+	return good;
 }
 
 static void markdown_environment(FILE *out, const json_t *environment)
@@ -254,17 +257,22 @@ static void markdown_environment(FILE *out, const json_t *environment)
 	}
 }
 
-void print_markdown(FILE *out, const struct sgpu_bench_results *results)
+int print_markdown(FILE *out, const struct sgpu_bench_results *results)
 {
-	const char *names[CASES_MAX];
-	int count = 0;
+	json_t *cases = json_object(), *numbers; /* of the records */
+	const char *name;
+	bool good = true;
 
 	if (results->environment) {
 		markdown_environment(out, results->environment);
 	}
 	for (size_t i = 0; i < results->count; i++) {
-		if (add_name(results->records[i].name, names, &count, CASES_MAX)) {
-			markdown_case(out, results, results->records[i].name);
-		}
+		numbers = find_or_add(cases, results->records[i].name, json_array());
+		good = json_array_append_new(numbers, json_integer((json_int_t)i)) == 0 && good;
 	}
+	json_object_foreach(cases, name, numbers) {
+		good = markdown_case(out, results->records, name, numbers) && good;
+	}
+	json_decref(cases);
+	return good ? 0 : cli_fail(SGPU_ENOMEM, "out of memory");
 }

@@ -4,8 +4,9 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@
 
 #include "cases.h"
 
-enum { MEMORY_FD = 3, AREA_FD = 4, GIVEN_MAX = 5, GIVEN_FROM = 16 };
+enum { MEMORY_FD = 3, AREA_FD = 4, GIVEN_MAX = 5 };
 
 /* ---- the worker ---- */
 static const struct sgpu_pipe standard = { STDIN_FILENO, STDOUT_FILENO };
@@ -125,26 +126,41 @@ static int new_worker(struct sgpu_bench *bench, struct worker **worker, struct s
 	return rc;
 }
 
-/* The caller's descriptors are copied to high numbers first, so that none of them is in the place of another one. */
+/* The child does not outlive this process. Until it runs the program, both have one memory, and so one errno.
+ * fork() would copy the tables of all memory. */
+static __attribute__((noinline)) pid_t start(const char *const *words, const int *high, int count)
+{
+	const pid_t parent = getpid(), child = vfork();
+	bool good;
+
+	if (child != 0) {
+		return child;
+	}
+	good = prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent;
+	for (int i = 0; good && i < count; i++) {
+		good = dup2(high[i], i) == i;
+	}
+	if (good) {
+		execv("/proc/self/exe", (char *const *)words);
+	}
+	_exit(sgpu_exit_status(SGPU_ESYSTEM));
+}
+
+/* The caller's descriptors are copied to higher numbers first, so that none is in the place of another one. */
 int bench_spawn(const char *const *words, const int *given, int count, pid_t *child, struct sgpu_error *error)
 {
-	extern char **environ;
-	posix_spawn_file_actions_t actions;
-	int high[GIVEN_MAX], rc = posix_spawn_file_actions_init(&actions);
-	pid_t started = 0;
+	int high[GIVEN_MAX], failed = 0;
 
-	if (rc != 0) {
-		return sgpu_fail_nomem(error);
-	}
 	for (int i = 0; i < count; i++) {
-		high[i] = fcntl(given[i], F_DUPFD_CLOEXEC, GIVEN_FROM);
-		rc = rc ? rc : high[i] < 0 ? errno : posix_spawn_file_actions_adddup2(&actions, high[i], i);
+		high[i] = fcntl(given[i], F_DUPFD_CLOEXEC, count);
+		failed = high[i] < 0 ? errno : failed;
 	}
-	rc = rc ? rc : posix_spawn(&started, "/proc/self/exe", &actions, NULL, (char *const *)words, environ);
-	posix_spawn_file_actions_destroy(&actions);
+	errno = failed;
+	*child = failed ? 0 : start(words, high, count);
+	failed = errno;
 	close_all(high, count);
-	*child = rc ? 0 : started;
-	return rc ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start another sgpu-bench: %s", strerror(rc)) : SGPU_OK;
+	return failed == 0 ? SGPU_OK :
+	       sgpu_fail(error, SGPU_ESYSTEM, "cannot start another sgpu-bench: %s", strerror(failed));
 }
 
 int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *value, struct sgpu_pipe *ends,

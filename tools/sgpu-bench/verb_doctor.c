@@ -75,8 +75,5 @@ int verb_doctor(int argc, char **argv)
 			snprintf(lacking + strlen(lacking), sizeof(lacking) - strlen(lacking), " %s", doctor_checks[i].name);
 		}
 	}
-	if (status == 0 && fflush(stdout) != 0) {
-		return cli_fail(SGPU_ESYSTEM, "cannot write to standard output");
-	}
 	return status || !lacking[0] ? status : cli_fail(SGPU_EDIFFERS, "needed, and not ok:%s", lacking);
 }

@@ -42,9 +42,7 @@ int verb_table(int argc, char **argv)
 	int status = cli_read(argc, argv, NULL, &paths);
 
 	status = status ? status : read_results(paths[0], &results);
-	if (status == 0) {
-		print_markdown(stdout, &results);
-	}
+	status = status ? status : print_markdown(stdout, &results);
 	sgpu_bench_results_clear(&results);
 	return status;
 }

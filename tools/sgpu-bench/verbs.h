@@ -53,7 +53,7 @@ void print_record(FILE *out, const struct sgpu_bench_record *record);
 void print_csv(FILE *out, const struct sgpu_bench_record *record);
 /* A cell of a table in Markdown, with the bar before it. */
 void print_cell(FILE *out, const char *text);
-/* Markdown: where it was measured, then a table for each case. */
-void print_markdown(FILE *out, const struct sgpu_bench_results *results);
+/* Markdown: where it was measured, then a table for each case. Returns an exit status. */
+int print_markdown(FILE *out, const struct sgpu_bench_results *results);
 
 #endif
