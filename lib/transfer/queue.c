@@ -64,6 +64,9 @@ void sgpu_transfer_post(struct sgpu_transfer *transfer)
 {
 	struct sgpu_engine *engine = transfer->engine;
 
+	if (transfer->phase == SGPU_PHASE_PREPARING) {
+		return; /* its request may still change; who prepares it posts it afterwards */
+	}
 	if (sgpu_transfer_is_ordered(transfer)) {
 		pthread_cond_broadcast(&engine->changed);
 	}

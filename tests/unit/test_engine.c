@@ -365,6 +365,49 @@ UNIT_TEST(a_transfer_can_be_cancelled_at_any_time)
 	tear_down();
 }
 
+/* Without order between the threads, so that the thread checker sees what looks at a request that is being made. */
+struct slow_preparation {
+	struct move move;
+	struct sgpu_transfer_source source;
+	atomic_bool begun, cancelled;
+};
+
+static int prepare_slowly(void *argument, struct sgpu_stream *unused, struct sgpu_transfer_request *request,
+			  struct sgpu_error *why)
+{
+	struct slow_preparation *slow = (struct slow_preparation *)argument; /* the move comes first */
+
+	(void)unused, (void)why;
+	atomic_store_explicit(&slow->begun, true, memory_order_relaxed);
+	while (!atomic_load_explicit(&slow->cancelled, memory_order_relaxed)) {
+		sched_yield();
+	}
+	request->source = slow->source;
+	return SGPU_OK;
+}
+
+UNIT_TEST(a_transfer_can_be_cancelled_while_it_is_prepared)
+{
+	struct slow_preparation slow = { .begun = false };
+
+	REQUIRE(set_up(&scarce));
+	make_move(&slow.move, SGPU_TRANSFER_IN, READ, true, LARGEST);
+	slow.source = slow.move.request.source;
+	slow.move.request.source = (struct sgpu_transfer_source){ .read = NULL };
+	slow.move.request.prepare = prepare_slowly;
+	start(&slow.move);
+	while (!atomic_load_explicit(&slow.begun, memory_order_relaxed)) {
+		sched_yield();
+	}
+	sgpu_transfer_cancel(slow.move.transfer, SGPU_ECANCELED);
+	atomic_store_explicit(&slow.cancelled, true, memory_order_relaxed);
+	CHECK(finish(&slow.move) == SGPU_ECANCELED);
+	slow.move.request.source = slow.source;
+	check_failed(&slow.move, SGPU_ECANCELED);
+	free_move(&slow.move);
+	tear_down();
+}
+
 UNIT_TEST(a_pump_ends_when_its_transfer_is_cancelled)
 {
 	pthread_t pumps[2];
@@ -474,6 +517,7 @@ static void tests(void)
 	UNIT_RUN(a_payload_that_fails_is_read_to_its_end);
 	UNIT_RUN(a_pipe_that_ends_early_fails_its_transfer);
 	UNIT_RUN(a_transfer_can_be_cancelled_at_any_time);
+	UNIT_RUN(a_transfer_can_be_cancelled_while_it_is_prepared);
 	UNIT_RUN(a_pump_ends_when_its_transfer_is_cancelled);
 	UNIT_RUN(what_is_not_known_is_filled_in_first);
 	UNIT_RUN(a_request_without_sense_is_refused);
