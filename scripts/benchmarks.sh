@@ -3,6 +3,7 @@
 # benchmarks.sh [OPTION]... [CASE...]: measures all cases of sgpu-bench on a device, each in a process of its own, and
 # writes their tables into docs/benchmarks.md, between the lines `<!-- NAME-CASE -->` and `<!-- end -->`, with device,
 # driver, date, commit and command; a table that has no place there yet gets one at the end. Raw records go beside it.
+# The case aa is the noise of all cases, as the verb aa measures it, without a table; it comes last.
 # At the end `sgpu-bench report` makes a page of all raw records there: benchmarks/benchmarks.html in the folder with the
 # build. A case that this commit has measured here is not measured again, so a run that was cut off goes on where it stopped.
 #   --device DEVICE   auto (the default), cpu, cuda, cuda:N
@@ -45,7 +46,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [[ $seconds =~ ^[0-9]+$ ]] || usage
-[ ${#cases[@]} -gt 0 ] || mapfile -t cases < <(sgpu-bench list --device "$device" | sed -n 's/^\([a-z][a-z-]*\) .*/\1/p')
+[ ${#cases[@]} -gt 0 ] || mapfile -t cases < <(sgpu-bench list --device "$device" | sed -n 's/^\([a-z][a-z-]*\) .*/\1/p'; echo aa)
 commit=${SGPU_COMMIT:-$(git rev-parse --short=7 HEAD 2>/dev/null)}
 [ -n "${SGPU_COMMIT:-}" ] || git diff --quiet HEAD -- . ':!docs' 2>/dev/null || commit=${commit:-unknown}-changed
 
@@ -61,9 +62,11 @@ mkdir -p "$kept" "$raw" || exit 1
 
 # What a case is measured with: for figures, and yet all of them in less than 20 minutes.
 options_of() {
-	[ -z "$quick" ] || { echo --quick --time 5ms && return; }
+	[ -z "$quick" ] || { echo --quick --time 5ms "$([ "$1" != aa ] || echo --runs 2)" && return; }
 	case $1 in
+	aa) echo --runs 5 --quick --time 50ms ;;
 	app) echo --samples 3 ;;
+	training) echo --time 2s ;;
 	bandwidth | secure-copy | aead-gpu | digest | measure | aead-cpu) echo --time 400ms ;;
 	*) echo --time 200ms --size 1K:64M ;;
 	esac
@@ -71,9 +74,10 @@ options_of() {
 
 # measure CASE: status 3 when the time does not suffice.
 measure() {
-	local file=$kept/$name-$1.json options command left=0 status
+	local file=$kept/$name-$1.json verb=(run "$1") options command left=0 status
 	read -ra options < <(options_of "$1")
-	command="sgpu-bench run $1 --device $device ${options[*]}"
+	[ "$1" != aa ] || verb=(aa)
+	command="sgpu-bench ${verb[*]} --device $device ${options[*]}"
 	if [ -z "$again" ] && head -n 1 "$file" 2>/dev/null | grep -qF "\"commit\":\"$commit\",\"command\":\"$command\""; then
 		return 0
 	fi
@@ -82,7 +86,7 @@ measure() {
 		[ $left -gt 60 ] || return 3
 	fi
 	echo "benchmarks.sh: $command" >&2
-	timeout -k 5 "$left" sgpu-bench run "$1" --device "$device" "${options[@]}" --json -q -o "$file.new" </dev/null
+	timeout -k 5 "$left" sgpu-bench "${verb[@]}" --device "$device" "${options[@]}" --json -q -o "$file.new" </dev/null
 	status=$?
 	if [ $status -eq 0 ] || [ $status -eq 5 ]; then
 		sed "1{s|,\"commit\":\"[^\"]*\"||;s|,\"command\":\"[^\"]*\"||
@@ -139,7 +143,7 @@ for case in "${cases[@]}"; do
 	case $status in
 	0)
 		cp "$kept/$name-$case.json" "$raw/$name-$case.json"
-		place "$name-$case" table "$kept/$name-$case.json"
+		[ "$case" = aa ] || place "$name-$case" table "$kept/$name-$case.json"
 		mapfile -t -O ${#lacking[@]} lacking < <(sed -nE \
 			's/.*"case":"([^"]*)".*"status":"(waived|failed)".*"reason":"(([^"\\]|\\.)*)".*/\1: \2: \3/p' \
 			"$kept/$name-$case.json" | sort | uniq -c | sed 's/^ *//')
