@@ -66,7 +66,7 @@ options_of() {
 	case $1 in
 	aa) echo --runs 5 --quick --time 50ms ;;
 	app) echo --samples 3 ;;
-	training) echo --time 2s ;;
+	training) echo --time 20s ;;
 	bandwidth | secure-copy | aead-gpu | digest | measure | aead-cpu) echo --time 400ms ;;
 	*) echo --time 200ms --size 1K:64M ;;
 	esac

@@ -330,6 +330,39 @@ END
 	[ ! -s console ]
 }
 
+@test "values that make no line are single points" {
+	requires python3 chromium
+	{
+		environment
+		measurement copy plain '"size_bytes":4096' 100
+		measurement copy sealed '"size_bytes":8192' 200
+	} >a.json
+	sgpu-bench report a.json -o a.html
+	act a.html <<'END'
+	tell([...document.querySelectorAll("#case-copy figcaption")].map((title) => title.textContent).join());
+END
+	run -0 told
+	[ "$output" = "copy" ]
+	[ ! -s console ]
+}
+
+@test "the records beside docs/benchmarks.md are drawn, each case that has figures" {
+	requires python3 chromium
+	sgpu-bench report "$SGPU_TOP"/docs/benchmarks/*.json -o a.html
+	act a.html <<'END'
+	tell([...document.querySelectorAll("section")].filter((s) => s.querySelector("svg")).map((s) => s.id.slice("case-".length)).join("\n"));
+END
+	told >drawn
+	[ ! -s console ]
+	run ! grep -F 'its script failed (U' dom.html
+	cat "$SGPU_TOP"/docs/benchmarks/*.json | python3 -c '
+import json, sys
+records = [json.loads(line) for line in sys.stdin]
+print("\n".join(sorted({r["case"] for r in records if r.get("status") == "passed"})))' >cases
+	[ "$(wc -l <cases)" -ge 10 ]
+	run ! grep -vxFf drawn cases
+}
+
 @test "files of one machine with different cases make one run" {
 	requires python3 chromium
 	for case in one two three; do

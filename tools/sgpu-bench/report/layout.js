@@ -76,7 +76,7 @@ function tipOf(m, runs) {
 function facetKeys(measurements, swept) {
 	const facets = [], labels = (list) => new Set(list.map((m) => labelOf(m, [swept, ...facets]))).size;
 	const most = () => [...groups(measurements, (m) => facetOf(m, facets)).values()].map(labels)
-		.reduce((a, b) => Math.max(a, b));
+		.reduce((a, b) => Math.max(a, b), 0);
 	const keys = keysOf(measurements);
 
 	while (most() > SERIES_MOST) {

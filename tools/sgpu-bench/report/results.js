@@ -130,7 +130,9 @@ function doubts(run) {
 			doubt("no A/A run of this machine and build is given, so the noise is not known", file);
 		}
 	}
-	return [...found].map(([reason, names]) => `${reason} (${names.join(", ")})`);
+	const some = (names) => names.length > 1 && names.length === run.files.length ? "all files" : names.join(", ");
+
+	return [...found].map(([reason, names]) => `${reason} (${some(names)})`);
 }
 
 function readResults(text) {
