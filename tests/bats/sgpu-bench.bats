@@ -106,6 +106,14 @@ END
 	[[ $stderr == *"standard output"* ]]
 }
 
+@test "run says why records could not be written, in each format" {
+	local format
+	for format in --json --csv ""; do
+		run -3 --separate-stderr bash -c "sgpu-bench run --device cpu --quick --time 1ms -q $format manifest >/dev/full"
+		[[ $stderr == *"cannot write 'standard output': No space left on device"* ]]
+	done
+}
+
 @test "the case quote takes proving apart, and says why no keys are agreed with a CPU device" {
 	requires python3
 	run -0 --separate-stderr quick -q --json quote

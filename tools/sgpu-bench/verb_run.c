@@ -2,6 +2,7 @@
  *
  * sgpu-bench run: measures, and gives each record as soon as it is known.
  */
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,7 +21,7 @@ struct run {
 	int case_count;
 	struct sgpu_output output;
 	FILE *out;      /* to it */
-	bool has_failed; /* a record could not be written */
+	int fault; /* errno of the first record that could not be written */
 	int counts[3];  /* cases by status */
 	struct sgpu_bench_moment begin;
 };
@@ -109,10 +110,17 @@ static int read_options(struct run *r, int argc, char **argv)
 }
 
 /* ---- records ---- */
+/* To be called before anything else changes errno. */
+static void note_fault(struct run *r, bool has_failed)
+{
+	if (has_failed && !r->fault) {
+		r->fault = errno ? errno : EIO;
+	}
+}
+
 static void write_json(struct run *r, json_t *object)
 {
-	r->has_failed |= json_dumpf(object, r->out, JSON_COMPACT | JSON_REAL_PRECISION(12)) != 0;
-	fputc('\n', r->out);
+	note_fault(r, json_dumpf(object, r->out, JSON_COMPACT | JSON_REAL_PRECISION(12)) != 0 || fputc('\n', r->out) == EOF);
 	json_decref(object);
 }
 
@@ -126,7 +134,7 @@ static void take_record(void *argument, const struct sgpu_bench_record *record)
 	} else {
 		(r->csv ? print_csv : print_record)(r->out, record);
 	}
-	fflush(r->out);
+	note_fault(r, fflush(r->out) != 0 || ferror(r->out));
 	sgpu_bench_key(record, key);
 	if (record->status == SGPU_BENCH_FAILED) {
 		cli_warning("%s failed: %s", key, record->reason);
@@ -152,9 +160,11 @@ static void write_head(struct run *r, struct sgpu_device *device, const struct s
 }
 
 /* Whether all could be written so far. */
-static int check_output(const struct run *r, struct sgpu_error *error)
+static int check_output(struct run *r, struct sgpu_error *error)
 {
-	return !r->has_failed && fflush(r->out) == 0 && !ferror(r->out) ? SGPU_OK :
+	note_fault(r, fflush(r->out) != 0 || ferror(r->out));
+	errno = r->fault;
+	return !r->fault ? SGPU_OK :
 	       sgpu_fail_errno(error, "cannot write '%s'", cli_is_standard(r->path) ? "standard output" : r->path);
 }
 
