@@ -130,6 +130,18 @@ place() {
 	inside && $0 == "<!-- end -->" { inside = 0; print }' "$docs" >"$docs.new" && mv "$docs.new" "$docs"
 }
 
+# publish CASE: its records beside the docs, and its table. What has no figure, because the machine lacks all that the case
+# needs, gets no table, and does not displace figures that another machine of this name gave.
+publish() {
+	local file=$kept/$name-$1.json figures='"status":"passed"|"record":"noise"'
+	if grep -qE "$figures" "$file"; then
+		cp "$file" "$raw/$name-$1.json"
+		[ "$1" = aa ] || place "$name-$1" table "$file"
+	elif ! grep -qsE "$figures" "$raw/$name-$1.json"; then
+		cp "$file" "$raw/$name-$1.json"
+	fi
+}
+
 [ -e "$docs" ] || echo "# Measured" >"$docs"
 lacking=()
 left=()
@@ -142,8 +154,7 @@ for case in "${cases[@]}"; do
 	status=$?
 	case $status in
 	0)
-		cp "$kept/$name-$case.json" "$raw/$name-$case.json"
-		[ "$case" = aa ] || place "$name-$case" table "$kept/$name-$case.json"
+		publish "$case"
 		mapfile -t -O ${#lacking[@]} lacking < <(sed -nE \
 			's/.*"case":"([^"]*)".*"status":"(waived|failed)".*"reason":"(([^"\\]|\\.)*)".*/\1: \2: \3/p' \
 			"$kept/$name-$case.json" | sort | uniq -c | sed 's/^ *//')
