@@ -13,7 +13,6 @@
 #   --quick           fewer sizes and samples: to try it out
 #   --again           measure all of them anew
 #   SGPU_BUILD        folder with the built programs (build); records are kept in its folder benchmarks
-#   SGPU_COMMIT       what is measured (default: what git says)
 # Says what could not be measured. Exit status: 0 done, 1 something failed, 3 time is up: call it again.
 set -u
 export LC_ALL=C
@@ -47,8 +46,7 @@ while [ $# -gt 0 ]; do
 done
 [[ $seconds =~ ^[0-9]+$ ]] || usage
 [ ${#cases[@]} -gt 0 ] || mapfile -t cases < <(sgpu-bench list --device "$device" | sed -n 's/^\([a-z][a-z-]*\) .*/\1/p'; echo aa)
-commit=${SGPU_COMMIT:-$(git rev-parse --short=7 HEAD 2>/dev/null)}
-[ -n "${SGPU_COMMIT:-}" ] || git diff --quiet HEAD -- . ':!docs' 2>/dev/null || commit=${commit:-unknown}-changed
+commit=$(sgpu-bench -V | sed -n '1s/.*, commit \([^-]*\).*/\1/p')
 
 # "NVIDIA H200 NVL" is h200; the CPU device is cpu.
 if [ -z "$name" ]; then
@@ -78,7 +76,7 @@ measure() {
 	read -ra options < <(options_of "$1")
 	[ "$1" != aa ] || verb=(aa)
 	command="sgpu-bench ${verb[*]} --device $device ${options[*]}"
-	if [ -z "$again" ] && head -n 1 "$file" 2>/dev/null | grep -qF "\"commit\":\"$commit\",\"command\":\"$command\""; then
+	if [ -z "$again" ] && head -n 1 "$file" 2>/dev/null | grep -F "\"command\":\"$command\"" | grep -qF "\"commit\":\"$commit\""; then
 		return 0
 	fi
 	if [ "$seconds" -gt 0 ]; then
@@ -89,9 +87,7 @@ measure() {
 	timeout -k 5 "$left" sgpu-bench "${verb[@]}" --device "$device" "${options[@]}" --json -q -o "$file.new" </dev/null
 	status=$?
 	if [ $status -eq 0 ] || [ $status -eq 5 ]; then
-		sed "1{s|,\"commit\":\"[^\"]*\"||;s|,\"command\":\"[^\"]*\"||
-			s|\"record\":\"environment\",|&\"commit\":\"$commit\",\"command\":\"$command\",|
-		}" "$file.new" >"$file"
+		sed "1s|,\"command\":\"[^\"]*\"|,\"command\":\"$command\"|" "$file.new" >"$file"
 		status=0
 	elif [ $status -eq 124 ] && [ "$SECONDS" -gt "$seconds" ] && [ "$begun" -gt 1 ]; then
 		status=3
@@ -107,9 +103,10 @@ table() {
 	sgpu-bench table "$1" | awk -F ' *[|] *' '
 	/^## / { body = 1
 		if (!told++)
-			printf "%s%s, %s processors (%s); %s, commit %s:\n`%s`\n", is["device"],
+			printf "%s%s, %s processors (%s); %s, commit %s%s:\n`%s`\n", is["device"],
 				is["device driver"] != "" ? ", " is["device driver"] : "", is["processors"], is["processor"],
-				substr(is["date"], 1, 10), is["commit"], is["command"]
+				substr(is["date"], 1, 10), is["commit"],
+				is["tree"] == "modified" ? ", changed" : "", is["command"]
 		next }
 	!body { is[$2] = $3 }
 	body'

@@ -436,7 +436,8 @@ is_gone() {
 }
 
 @test "benchmarks.sh measures each case once, writes its table in place, and says what it could not measure" {
-	export SGPU_COMMIT=test$$
+	local commit
+	commit=$(sgpu-bench -V | sed -n '1s/.*, commit \([^-]*\).*/\1/p')
 	run_it() { "$SGPU_TOP/scripts/benchmarks.sh" --device cpu --quick --name "bats$$" --docs "$PWD/docs.md" "$@"; }
 	printf 'Before.\n\n<!-- bats%s-digest -->\nold\n<!-- end -->\n\nAfter.\n' $$ >docs.md
 	run -0 --separate-stderr run_it digest
@@ -444,7 +445,7 @@ is_gone() {
 	run -0 --separate-stderr run_it digest aead-gpu
 	[[ $stderr != *"run digest"* && $output == *"could not be measured: 1 aead-gpu: waived: no GPU"* ]]
 	run -0 cat docs.md
-	[[ $output == "Before."*"commit $SGPU_COMMIT:"*"| device |"*"<!-- end -->"*"After." && $output != *old* ]]
+	[[ $output == "Before."*"commit $commit"*":"*"| device |"*"<!-- end -->"*"After." && $output != *old* ]]
 	[ -s "docs/bats$$-digest.json" ]
 	grep -q '"status":"waived"' "docs/bats$$-aead-gpu.json"
 	echo '{"record":"measurement","status":"passed"}' >"docs/bats$$-aead-gpu.json"
