@@ -109,7 +109,7 @@ END
 @test "run says why records could not be written, in each format" {
 	local format
 	for format in --json --csv ""; do
-		run -3 --separate-stderr bash -c "sgpu-bench run --device cpu --quick --time 1ms -q $format manifest >/dev/full"
+		run -3 --separate-stderr bash -c "sgpu-bench run --device cpu --samples 3 --size 4K -q $format alloc >/dev/full"
 		[[ $stderr == *"cannot write 'standard output': No space left on device"* ]]
 	done
 }
