@@ -102,7 +102,9 @@ int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *stre
 	gate->size = gate->size ? gate->size : gate_first;
 	for (int i = 0; rc == SGPU_OK && !held && i < TRIES; i++) {
 		rc = enqueue_once(bench, streams, count, passed, enqueue, argument, &held, error);
-		gate->size *= !held && gate->size < gate_largest ? 2 : 1;
+		if (!held && gate->size < gate_largest) {
+			gate->size *= 2;
+		}
 	}
 	free(passed);
 	return rc || held ? rc : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device does not wait until its work is enqueued");
