@@ -1,20 +1,10 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
 # A run that proves itself: what it quotes, who gets a batch, and who gets none.
-# shellcheck disable=SC2154 # bats sets stderr
+# shellcheck disable=SC2153,SC2154 # bats sets stderr, authority.bash NONCE
 
 load helpers
-
-NONCE=000102030405060708090a0b0c0d0e0f
-
-# The machine's keys and the authority's, once.
-setup_file() {
-	cd "$BATS_FILE_TMPDIR" || return 1
-	sgpu-measure provision -o ek.pem --public ek.pub.pem
-	sgpu-measure enroll -k ek.pem -o ak.pem --request request
-	sgpu-measure ca init -o ca.pem --certificate ca.crt
-	sgpu-measure ca sign -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt request
-}
+load authority
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1

@@ -5,17 +5,7 @@
 # Servers that give quotes: keys and authority of a machine, and a policy that accepts its runner.
 
 load serve
-
-NONCE=000102030405060708090a0b0c0d0e0f
-
-# The machine's keys and the authority's, once.
-setup_file() {
-	cd "$BATS_FILE_TMPDIR" || return 1
-	sgpu-measure provision -o ek.pem --public ek.pub.pem
-	sgpu-measure enroll -k ek.pem -o ak.pem --request request
-	sgpu-measure ca init -o ca.pem --certificate ca.crt
-	sgpu-measure ca sign -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt request
-}
+load authority
 
 # evidence [OWNERS]: an attestation key, and a policy that accepts the server of it; a session takes no owners: any.
 evidence() {

@@ -4,17 +4,7 @@
 # shellcheck disable=SC2154 # bats sets stderr
 
 load ../bats/helpers
-
-NONCE=000102030405060708090a0b0c0d0e0f
-
-# The machine's keys and the authority's, once.
-setup_file() {
-	cd "$BATS_FILE_TMPDIR" || return 1
-	sgpu-measure provision -o ek.pem --public ek.pub.pem
-	sgpu-measure enroll -k ek.pem -o ak.pem --request request
-	sgpu-measure ca init -o ca.pem --certificate ca.crt
-	sgpu-measure ca sign -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt request
-}
+load ../bats/authority
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
