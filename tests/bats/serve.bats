@@ -291,6 +291,28 @@ blocks_usr1() {
 	run -0 sgpu-run -o region "$SHARED/theirs/staged"
 }
 
+@test "a server whose namespace maps some users alone serves these, and refuses all others with the reason" {
+	requires root unshare python3
+	unshare --user --map-root-user true 2>/dev/null || skip "needs a user namespace"
+	share_socket
+	start_server -k runner.jwk --everybody # all users are mapped: 65534 is a user like others
+	run -0 client_of 65534 many batch.tar 1
+	[ "$output" = "done" ]
+	kill "$SERVER"
+	ends_with 0 "$SERVER"
+	rm log
+	unshare --user --map-root-user sgpu-run serve -k runner.jwk --everybody 2>log 3>&- 7>&- &
+	SERVER=$!
+	SERVERS+=("$SERVER")
+	wait_for grep -qs 'serving at' log
+	sgpu-run -o response batch.tar
+	for user in 2001 2002 65534; do
+		run client_of "$user" many batch.tar 1
+		assert_contains "$output" "the kernel does not say whose this connection is"
+	done
+	[ "$(status tenants | wc -l)" -eq 1 ]
+}
+
 @test "one user's limit of batches at a time refuses the next, and no more workers start than may" {
 	requires python3
 	start_server -k runner.jwk --submissions 2 --workers 1 --ahead 0

@@ -308,7 +308,8 @@ int supervise(const struct server *server, struct service_socket *socket)
 	sigset_t set;
 	int signals;
 
-	s = (struct supervisor){ .server = server, .socket = socket, .started_ns = sgpu_now_ns() };
+	s = (struct supervisor){ .server = server, .socket = socket, .started_ns = sgpu_now_ns(),
+				 .unmapped = callers_unmapped_uid() };
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		s.callers[i].fd = -1;
 	}

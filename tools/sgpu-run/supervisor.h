@@ -55,6 +55,7 @@ struct supervisor {
 	unsigned lacking;        /* tenants that wait and have no worker */
 	unsigned awaiting;       /* those that wait for their own to go */
 	uint64_t started_ns;
+	uid_t unmapped;          /* whoever has this one may be any of several users */
 	unsigned generation;     /* of those that get new work */
 	unsigned newest;         /* of those that start; another one while keys are read again */
 	unsigned last;           /* that ever was */
@@ -71,6 +72,10 @@ struct supervisor {
 };
 
 /* supervisor_callers.c: connections that no worker has yet. */
+/* The uid by which the kernel calls all users whom this user namespace does not map; (uid_t)-1: it maps all there are. */
+uid_t callers_unmapped_uid(void);
+/* Whether a /proc/PID/uid_map maps all users. */
+bool callers_are_mapped(const char *map);
 void callers_hang_up(struct caller *caller);
 void callers_refuse_by(struct caller *caller, const struct sgpu_error *error);
 void callers_refuse(struct caller *caller, int code, const char *format, ...) SGPU_PRINTF(3, 4);

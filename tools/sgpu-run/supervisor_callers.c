@@ -5,15 +5,48 @@
 #include "supervisor.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include <sgpu/base.h>
 
+#include "base/peek.h"
 #include "undertaker.h"
 #include "wire.h"
 
 #define ACCEPT_PAUSE_NS UINT64_C(100000000)
+
+/* Lines of "first inside, first outside, count", which need not be in order. */
+bool callers_are_mapped(const char *map)
+{
+	unsigned long long known = 0, before, first, count;
+	int length;
+
+	do {
+		before = known;
+		for (const char *line = map; sscanf(line, "%10llu %*u %10llu%n", &first, &count, &length) == 2; line += length) {
+			known = first <= known && known < first + count ? first + count : known;
+		}
+	} while (known != before && known < UINT32_MAX);
+	return known >= UINT32_MAX;
+}
+
+uid_t callers_unmapped_uid(void)
+{
+	enum { MAP_SIZE = 1 << 14, USUAL = 65534 }; /* the kernel takes 340 lines */
+	char map[MAP_SIZE], text[16];
+	uint64_t uid;
+
+	if (sgpu_peek("/proc/self/uid_map", map, sizeof(map)) && callers_are_mapped(map)) {
+		return (uid_t)-1;
+	}
+	if (!sgpu_peek_line("/proc/sys/kernel/overflowuid", text, sizeof(text)) ||
+	    sgpu_parse_u64(text, "a user", 0, UINT32_MAX - 1, &uid, NULL) != SGPU_OK) {
+		uid = USUAL;
+	}
+	return (uid_t)uid;
+}
 
 void callers_hang_up(struct caller *caller)
 {
@@ -120,6 +153,12 @@ bool callers_accept(struct supervisor *s, struct caller **accepted)
 	}
 	caller.uid = peer.uid;
 	caller.since_ns = sgpu_now_ns();
+	if (peer.uid == s->unmapped) {
+		callers_refuse(&caller, SGPU_EPOLICY, "the kernel does not say whose this connection is: the server's user "
+			       "namespace does not map its user, and calls all such users %lu",
+			       (unsigned long)peer.uid);
+		return true;
+	}
 	if (count_silent(s, peer.uid) >= SUPERVISOR_SILENT_MAX) {
 		callers_refuse(&caller, SGPU_ERETRY, "user %lu has %d connections that wait, which is the limit",
 			       (unsigned long)peer.uid, SUPERVISOR_SILENT_MAX);
