@@ -121,41 +121,47 @@ void process_give_way(const struct process *process)
 	(void)setpriority(PRIO_PGRP, (id_t)process->pid, nice < NICE_MAX ? nice : NICE_MAX);
 }
 
+static uint64_t raised(uint64_t before, uint64_t now, uint64_t most)
+{
+	now = now < most ? now : most;
+	return now > before ? now : before;
+}
+
+void process_look(struct process *p)
+{
+	const _Atomic uint64_t *from = (const void *)p->counters;
+	_Atomic uint64_t *to = (void *)&p->said;
+
+	for (size_t i = 0; i < sizeof(p->said) / sizeof(*to); i++) {
+		to[i] = raised(0, from[i], INT64_MAX);
+	}
+	p->ended = raised(p->ended, p->said.ended, p->handed);
+	p->requests_ended = raised(p->requests_ended, p->said.requests_ended, p->requests);
+	p->turns_back = raised(p->turns_back, p->said.turns_back, p->handed + p->resumes);
+}
+
 uint64_t process_in_flight(const struct process *process)
 {
-	const uint64_t ended = atomic_load(&process->counters->ended);
-
-	return ended < process->handed ? process->handed - ended : 0;
+	return process->handed - process->ended;
 }
 
 uint64_t process_requests(const struct process *process)
 {
-	const uint64_t ended = atomic_load(&process->counters->requests_ended);
-
-	return ended < process->requests ? process->requests - ended : 0;
-}
-
-/* What was sent, and has not come yet, is taken off. */
-static uint64_t without_resumes(const struct process *process, const _Atomic uint64_t *counter)
-{
-	const uint64_t resumed = atomic_load(&process->counters->resumed), count = atomic_load(counter);
-	const uint64_t on_the_way = resumed < process->resumes ? process->resumes - resumed : 0;
-
-	return on_the_way < count ? count - on_the_way : 0;
+	return process->requests - process->requests_ended;
 }
 
 uint64_t process_stalled(const struct process *process)
 {
-	const uint64_t stalled = without_resumes(process, &process->counters->stalled), all = process_in_flight(process);
+	const uint64_t turns = process->handed + process->resumes - process->turns_back, all = process_in_flight(process);
 
-	return stalled < all ? stalled : all;
+	return turns < all ? all - turns : 0;
 }
 
 uint64_t process_wanting(const struct process *process)
 {
-	const uint64_t wanting = without_resumes(process, &process->counters->wanting), all = process_stalled(process);
+	const uint64_t stalled = process_stalled(process), wanted = process->said.wanted, resumes = process->resumes;
 
-	return wanting < all ? wanting : all;
+	return wanted < resumes ? 0 : wanted - resumes < stalled ? wanted - resumes : stalled;
 }
 
 bool process_resume(struct process *process)

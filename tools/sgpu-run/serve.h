@@ -48,13 +48,12 @@ enum serve_sum {
 	SERVE_SUMS = SERVE_LATENCY + SERVE_LATENCIES
 };
 
-/* Written by the worker, which sends WIRE_NOTE when one of the first five has changed. */
+/* Written by the worker alone, which sends WIRE_NOTE when one of the first four has changed. A worker may lie. */
 struct serve_counters {
 	_Atomic uint64_t ended;   /* connections that it has closed */
 	_Atomic uint64_t requests_ended; /* connections of requests that it has closed; requests.h */
-	_Atomic uint64_t stalled; /* of those that it has: these gave their turns back, and use nothing of the device */
-	_Atomic uint64_t wanting; /* of these: there is more to read, and they wait for a turn */
-	_Atomic uint64_t resumed; /* turns for them that came, all in all */
+	_Atomic uint64_t turns_back; /* turns that it has given back, of batches that have ended or wait for their clients */
+	_Atomic uint64_t wanted;  /* turns that it has asked for again: there is more to read */
 	_Atomic uint64_t quoted_ns; /* when it gave its last quote, or 0 */
 	_Atomic uint64_t leases, leased_bytes, pool_bytes; /* leases that there are, and of how much */
 	_Atomic uint64_t sums[SERVE_SUMS];
@@ -79,13 +78,17 @@ struct process {
 	bool ready, draining;
 	uint64_t deadline_ns;    /* while it drains: when `control` is closed; then: when it is killed */
 	struct tenant *tenant;   /* or NULL: it is spare */
-	uint64_t handed;         /* connections of batches */
-	uint64_t requests;       /* and of requests */
-	uint64_t resumes;        /* turns for batches that had given theirs back */
+	/* What the supervisor gave: connections of batches and of requests, and turns for batches that had given theirs back. */
+	uint64_t handed, requests, resumes;
+	/* Of these, what the worker says has ended: no more than there was, and what has ended once stays so. */
+	uint64_t ended, requests_ended, turns_back;
+	struct serve_counters said; /* what it said when it was last looked at */
 };
 SGPU_MUST_CHECK int process_start(const struct server *server, struct process *process, struct sgpu_error *error);
+/* Takes what the worker says now, each counter once: all else here, and in the supervisor, goes by that. */
+void process_look(struct process *process);
 /* Connections that it has not closed yet; those of them that gave their turns back; and those of these that want one. What
- * was given to one of them counts at once. */
+ * was given to one of them counts at once. In flight less stalled are the turns that it has: no lie makes these more. */
 uint64_t process_in_flight(const struct process *process);
 uint64_t process_stalled(const struct process *process);
 uint64_t process_wanting(const struct process *process);

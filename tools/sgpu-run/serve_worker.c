@@ -74,11 +74,19 @@ static void send_note(void)
 }
 
 /* ---- one submission ---- */
+/* What has more to read than was seen takes its turn back; the supervisor does not hear of that, but goes by the most that
+ * was ever given back. */
 static void count_turn(struct work *work, enum turn turn)
 {
-	atomic_fetch_add(&t.counters->stalled, (uint64_t)(turn != RUNS) - (uint64_t)(work->turn != RUNS));
-	atomic_fetch_add(&t.counters->wanting, (uint64_t)(turn == WANTS) - (uint64_t)(work->turn == WANTS));
+	atomic_fetch_add(&t.counters->turns_back, (uint64_t)(work->turn == RUNS) - (uint64_t)(turn == RUNS));
+	atomic_fetch_add(&t.counters->wanted, (uint64_t)(turn == WANTS) - (uint64_t)(work->turn == WANTS));
 	work->turn = turn;
+}
+
+static void count_end(void)
+{
+	atomic_fetch_add(&t.counters->ended, 1);
+	send_note();
 }
 
 static void close_work(struct work *work)
@@ -90,10 +98,9 @@ static void close_work(struct work *work)
 			close(fds[i]);
 		}
 	}
-	count_turn(work, RUNS);
+	count_turn(work, STALLED); /* it needs none any more */
 	free(work);
-	atomic_fetch_add(&t.counters->ended, 1);
-	send_note();
+	count_end();
 }
 
 static void run_ended(void *argument, struct sgpu_run *run, int code)
@@ -216,8 +223,8 @@ static void take_batch(int connection, const struct wire_take *take)
 	if (!work) {
 		close(connection);
 		atomic_fetch_add(&t.counters->sums[SERVE_FAILED], 1);
-		atomic_fetch_add(&t.counters->ended, 1);
-		send_note();
+		atomic_fetch_add(&t.counters->turns_back, 1);
+		count_end();
 		return;
 	}
 	work->connection = connection;
@@ -341,7 +348,7 @@ static void look_at_client(struct work *work, uint64_t now)
 	}
 }
 
-/* A turn has come, for the one that has wanted it for longest. It may have ended meanwhile. */
+/* A turn has come, for the one that has wanted it for longest. If that has ended meanwhile, the turn goes back. */
 static void resume_work(void)
 {
 	struct work *first = NULL;
@@ -355,7 +362,8 @@ static void resume_work(void)
 		first->bytes_ns += sgpu_now_ns() - first->wants_ns; /* that was not the client's time */
 		set_turn(first, RUNS);
 	}
-	atomic_fetch_add(&t.counters->resumed, 1);
+	atomic_fetch_add(&t.counters->wanted, 1);
+	atomic_fetch_add(&t.counters->turns_back, 1);
 	send_note();
 }
 

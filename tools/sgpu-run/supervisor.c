@@ -27,7 +27,7 @@
 #define LACK_LOOK_NS (SECOND / 4) /* how often is looked for a worker, while some have none */
 
 /* What was asked is not read: what came with it would be closed here. */
-static void answer_status(const struct supervisor *s, struct caller *caller)
+static void answer_status(struct supervisor *s, struct caller *caller)
 {
 	char *text = supervisor_status(s, caller->uid);
 	const size_t size = text ? strlen(text) : 0;

@@ -24,7 +24,9 @@ struct tenant {
 	struct tenant_rule rule;
 	uint64_t last_ns;        /* when it last sent something */
 	uint64_t lacks_ns;       /* since when it waits and has no worker; 0: it does not */
-	bool awaits;             /* it waits for a worker, and gets none before its own that leaves has gone */
+	uint64_t start_ns;       /* it gets no worker before, its last one having died */
+	unsigned deaths;         /* of its workers in a row, soon after it got them */
+	bool awaits;             /* it waits for a worker, and gets none yet: its own that leaves has not gone, or start_ns */
 	uint64_t sums[SERVE_SUMS]; /* by workers that are buried */
 	uint64_t refused;        /* for a limit */
 	unsigned waiting, in_flight, stalled; /* as turns_give counted them last */
@@ -105,6 +107,6 @@ void turns_give(struct supervisor *supervisor);
 void turns_apply_rules(struct supervisor *supervisor);
 
 /* supervisor_status.c: what user `uid` may see, as JSON; from malloc, or NULL. */
-char *supervisor_status(const struct supervisor *supervisor, uid_t uid);
+char *supervisor_status(struct supervisor *supervisor, uid_t uid);
 
 #endif

@@ -18,18 +18,17 @@ static const char *state_of(const struct process *p)
 
 static json_int_t sum_of_process(const struct process *p, enum serve_sum sum)
 {
-	return (json_int_t)atomic_load(&p->counters->sums[sum]);
+	return (json_int_t)p->said.sums[sum];
 }
 
 static json_t *describe_process(const struct process *p, uint64_t now)
 {
-	const struct serve_counters *c = p->counters;
+	const struct serve_counters *c = &p->said;
 	json_t *object = json_pack("{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "pid", (int)p->pid, "state",
 				   state_of(p), "in_flight", (json_int_t)process_in_flight(p), "done",
 				   sum_of_process(p, SERVE_DONE), "failed", sum_of_process(p, SERVE_FAILED), "uptime_ns",
-				   (json_int_t)(now - p->started_ns), "leases", (json_int_t)atomic_load(&c->leases),
-				   "leased_bytes", (json_int_t)atomic_load(&c->leased_bytes), "pool_bytes",
-				   (json_int_t)atomic_load(&c->pool_bytes));
+				   (json_int_t)(now - p->started_ns), "leases", (json_int_t)c->leases, "leased_bytes",
+				   (json_int_t)c->leased_bytes, "pool_bytes", (json_int_t)c->pool_bytes);
 
 	if (object && p->tenant) {
 		json_object_set_new(object, "uid", json_integer((json_int_t)p->tenant->uid));
@@ -80,13 +79,13 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 		const struct process *p = &s->processes[i];
 
 		for (int k = 0; p->pid && p->tenant == t && k < SERVE_SUMS; k++) {
-			sums[k] += atomic_load(&p->counters->sums[k]);
+			sums[k] += p->said.sums[k];
 		}
 		in_flight += p->pid && p->tenant == t ? process_in_flight(p) : 0;
 		stalled += p->pid && p->tenant == t ? process_stalled(p) : 0;
-		sessions += p->pid && p->tenant == t ? atomic_load(&p->counters->sessions) : 0;
-		device += p->pid && p->tenant == t ? atomic_load(&p->counters->device_bytes) : 0;
-		host += p->pid && p->tenant == t ? atomic_load(&p->counters->host_bytes) : 0;
+		sessions += p->pid && p->tenant == t ? p->said.sessions : 0;
+		device += p->pid && p->tenant == t ? p->said.device_bytes : 0;
+		host += p->pid && p->tenant == t ? p->said.host_bytes : 0;
 		waiting += p->pid && p->tenant == t ? process_wanting(p) : 0;
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
@@ -103,7 +102,7 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 			 describe_latency(sums));
 }
 
-char *supervisor_status(const struct supervisor *s, uid_t uid)
+char *supervisor_status(struct supervisor *s, uid_t uid)
 {
 	const bool all = uid == 0 || uid == geteuid();
 	const uint64_t now = sgpu_now_ns();
@@ -111,8 +110,11 @@ char *supervisor_status(const struct supervisor *s, uid_t uid)
 	char *text;
 
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
-		const struct process *p = &s->processes[i];
+		struct process *p = &s->processes[i];
 
+		if (p->pid) {
+			process_look(p);
+		}
 		if (p->pid && (all || (p->tenant && p->tenant->uid == uid))) {
 			json_array_append_new(workers, describe_process(p, now));
 		}

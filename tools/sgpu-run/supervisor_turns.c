@@ -131,17 +131,17 @@ static bool keeps_worker(const struct supervisor *s, const struct tenant *t)
 	for (int i = 0; !keeps && i < SERVE_WORKERS_MAX; i++) {
 		const struct process *p = &s->processes[i];
 
-		keeps = p->pid && p->tenant == t && atomic_load(&p->counters->sessions) > 0;
+		keeps = p->pid && p->tenant == t && p->said.sessions > 0;
 	}
 	return keeps && t->in_flight == t->stalled;
 }
 
-/* It has a worker that leaves, and limits that hold for all of its workers together. */
-static bool awaits_end(const struct supervisor *s, const struct tenant *t)
+/* It has a worker that leaves, and limits that hold for all of its workers together; or its last one died just now. */
+static bool awaits_end(const struct supervisor *s, const struct tenant *t, uint64_t now)
 {
 	const bool limited = t->rule.device_memory || t->rule.host_memory || t->rule.sessions < TENANT_SESSIONS_MAX;
 
-	return limited && !t->process && t->waiting + t->asking > 0 && has_process(s, t);
+	return !t->process && t->waiting + t->asking > 0 && ((limited && has_process(s, t)) || now < t->start_ns);
 }
 
 static void count_all(struct supervisor *s)
@@ -163,8 +163,11 @@ static void count_all(struct supervisor *s)
 		}
 	}
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
-		const struct process *p = &s->processes[i];
+		struct process *p = &s->processes[i];
 
+		if (p->pid) {
+			process_look(p);
+		}
 		if (p->pid && p->tenant) {
 			p->tenant->in_flight += (unsigned)process_in_flight(p);
 			p->tenant->stalled += (unsigned)process_stalled(p);
@@ -177,7 +180,7 @@ static void count_all(struct supervisor *s)
 
 		if (t->used) {
 			tell_shares(s, t);
-			t->awaits = awaits_end(s, t);
+			t->awaits = awaits_end(s, t, now);
 			t->lacks_ns = t->process || t->awaits || t->waiting + t->asking == 0 ? 0 : t->lacks_ns ? t->lacks_ns : now;
 			s->lacking += t->lacks_ns != 0;
 			s->awaiting += t->awaits;

@@ -53,7 +53,7 @@ static bool is_idle(const struct process *p)
 /* What is sealed to the key of a quote no other worker opens. The counter is the worker's: it says what it likes. */
 static bool was_just_quoted(const struct process *p, uint64_t now)
 {
-	const uint64_t quoted = atomic_load(&p->counters->quoted_ns);
+	const uint64_t quoted = p->said.quoted_ns;
 
 	return quoted != 0 && quoted <= now && now - quoted < QUOTE_KEPT_NS;
 }
@@ -74,7 +74,7 @@ static bool takes_kept(const struct supervisor *s, uint64_t now)
 /* Payloads or results wait in its memory. */
 static bool keeps_leases(const struct process *p)
 {
-	return atomic_load(&p->counters->leases) > 0;
+	return p->said.leases > 0;
 }
 
 /* Of a tenant that has nothing to do; the one that has been still for longest. */
@@ -170,7 +170,7 @@ static void press(struct supervisor *s, uint64_t now)
 		const bool wanted = s->lacking > 0 || (p->tenant && p->tenant->awaits);
 
 		if (p->pid && p->control >= 0 && wanted && (process_stalled(p) > 0 || process_requests(p) > 0 ||
-						  atomic_load(&p->counters->sessions) > 0)) {
+						  p->said.sessions > 0)) {
 			(void)wire_send(p->control, WIRE_PRESS, &others_wait, sizeof(others_wait), NULL, 0);
 		}
 	}
@@ -307,6 +307,24 @@ static int take_notes(struct process *p)
 	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
 }
 
+static uint64_t pause_after(unsigned failures)
+{
+	return START_PAUSE_NS << (failures < START_PAUSES_MAX ? failures : START_PAUSES_MAX);
+}
+
+/* Who waits gets another one; one whose workers die soon waits longer, and delays nobody else. */
+static void lose(struct process *p)
+{
+	const uint64_t now = sgpu_now_ns();
+	struct tenant *t = p->tenant;
+
+	if (t && t->process == p) {
+		t->process = NULL;
+		t->deaths = now - p->given_ns < SHORT_LIFE_NS ? t->deaths + 1 : 0;
+		t->start_ns = now + pause_after(t->deaths);
+	}
+}
+
 /* A worker says that it can take work, and then what it has done; anything else is its end. */
 void workers_hear(struct supervisor *s, struct process *p)
 {
@@ -320,9 +338,7 @@ void workers_hear(struct supervisor *s, struct process *p)
 		kill(p->pid, SIGKILL); /* it is as good as dead; the kernel says when it is */
 		close(p->control);
 		p->control = -1;
-		if (p->tenant && p->tenant->process == p) {
-			p->tenant->process = NULL; /* who waits gets another one */
-		}
+		lose(p);
 		return;
 	}
 	p->ready = true;
@@ -353,23 +369,21 @@ static void lament(struct supervisor *s, const struct process *p, int status)
 	}
 }
 
+/* One that was nobody's, and ended soon, delays all that are to start: what it failed for is not a tenant's. */
 static void bury(struct supervisor *s, struct process *p, int status)
 {
 	struct tenant *tenant = p->tenant;
 
+	process_look(p);
 	lament(s, p, status);
 	if (tenant) {
 		for (int i = 0; i < SERVE_SUMS; i++) {
-			tenant->sums[i] += atomic_load(&p->counters->sums[i]);
+			tenant->sums[i] += p->said.sums[i];
 		}
 		tenant->sums[SERVE_FAILED] += process_in_flight(p);
-		tenant->process = tenant->process == p ? NULL : tenant->process;
-	}
-	if (!p->draining && !s->ending && (!p->ready || sgpu_now_ns() - p->started_ns < SHORT_LIFE_NS)) {
-		const unsigned pauses = s->failures < START_PAUSES_MAX ? s->failures : START_PAUSES_MAX;
-
-		s->failures++;
-		s->start_ns = sgpu_now_ns() + (START_PAUSE_NS << pauses);
+		lose(p);
+	} else if (!p->draining && !s->ending && (!p->ready || sgpu_now_ns() - p->started_ns < SHORT_LIFE_NS)) {
+		s->start_ns = sgpu_now_ns() + pause_after(s->failures++);
 		if (!s->served) {
 			/* It has said why. */
 			s->status = WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) :
