@@ -133,7 +133,7 @@ void process_look(struct process *p)
 	_Atomic uint64_t *to = (void *)&p->said;
 
 	for (size_t i = 0; i < sizeof(p->said) / sizeof(*to); i++) {
-		to[i] = raised(0, from[i], INT64_MAX);
+		to[i] = from[i];
 	}
 	p->ended = raised(p->ended, p->said.ended, p->handed);
 	p->requests_ended = raised(p->requests_ended, p->said.requests_ended, p->requests);

@@ -135,11 +135,11 @@ static void reload_rules(struct supervisor *s)
 	}
 }
 
-static void take_signal(struct supervisor *s, int fd)
+static void take_signal(struct supervisor *s)
 {
 	struct signalfd_siginfo info;
 
-	while (read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+	while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
 		switch (info.ssi_signo) {
 		case SIGCHLD:
 			workers_reap(s);
@@ -240,7 +240,7 @@ static void poll_some(struct pollfd fds[FDS], int timeout)
 }
 
 /* A descriptor of -1 is none that is waited for. */
-static void wait_for_events(struct supervisor *s, int signals, uint64_t next, struct pollfd fds[FDS])
+static void wait_for_events(struct supervisor *s, uint64_t next, int most_ms, struct pollfd fds[FDS])
 {
 	const uint64_t now = sgpu_now_ns();
 	int timeout = -1;
@@ -248,7 +248,7 @@ static void wait_for_events(struct supervisor *s, int signals, uint64_t next, st
 	for (int i = 0; i < FDS; i++) {
 		fds[i] = (struct pollfd){ .fd = -1, .events = POLLIN };
 	}
-	fds[SIGNALS].fd = signals;
+	fds[SIGNALS].fd = s->signal_fd;
 	fds[LISTENER].fd = now >= s->accept_ns ? s->socket->fd : -1;
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		fds[WORKERS + i].fd = s->processes[i].pid ? s->processes[i].control : -1;
@@ -260,7 +260,7 @@ static void wait_for_events(struct supervisor *s, int signals, uint64_t next, st
 	if (next != 0) {
 		timeout = next > now ? (int)((next - now) / 1000000 < 3600000 ? (next - now) / 1000000 + 1 : 3600000) : 0;
 	}
-	poll_some(fds, timeout);
+	poll_some(fds, most_ms >= 0 && (timeout < 0 || timeout > most_ms) ? most_ms : timeout);
 }
 
 /* Most have said what they want by the time at which they are taken, and need not wait for the next look. */
@@ -275,7 +275,7 @@ static void accept_callers(struct supervisor *s)
 	}
 }
 
-static void serve_events(struct supervisor *s, int signals, const struct pollfd fds[FDS])
+static void serve_events(struct supervisor *s, const struct pollfd fds[FDS])
 {
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		if (fds[WORKERS + i].revents && s->processes[i].pid) {
@@ -292,28 +292,25 @@ static void serve_events(struct supervisor *s, int signals, const struct pollfd 
 		}
 	}
 	if (fds[SIGNALS].revents) {
-		take_signal(s, signals);
+		take_signal(s);
 	}
 	if (fds[LISTENER].revents) {
 		accept_callers(s);
 	}
 }
 
-int supervise(const struct server *server, struct service_socket *socket)
+int supervisor_begin(struct supervisor *s, const struct server *server, struct service_socket *socket)
 {
-	static struct supervisor s;
-	static struct pollfd fds[FDS];
 	const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGCHLD };
 	struct sgpu_error error = { 0 };
 	sigset_t set;
-	int signals;
 
-	s = (struct supervisor){ .server = server, .socket = socket, .started_ns = sgpu_now_ns(),
-				 .unmapped = callers_unmapped_uid() };
+	*s = (struct supervisor){ .server = server, .socket = socket, .started_ns = sgpu_now_ns(),
+				  .unmapped = callers_unmapped_uid() };
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		s.callers[i].fd = -1;
+		s->callers[i].fd = -1;
 	}
-	if (tenant_rules_load(server->tenants, false, &s.rules, &error) != SGPU_OK) {
+	if (tenant_rules_load(server->tenants, false, &s->rules, &error) != SGPU_OK) {
 		return cli_error(&error);
 	}
 	sigemptyset(&set);
@@ -321,29 +318,44 @@ int supervise(const struct server *server, struct service_socket *socket)
 		sigaddset(&set, numbers[i]);
 	}
 	sigprocmask(SIG_BLOCK, &set, NULL);
-	signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	if (signals < 0) {
+	s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (s->signal_fd < 0) {
 		return cli_fail(SGPU_ESYSTEM, "cannot wait for signals: %s", strerror(errno));
 	}
-	if (!undertaker_start()) {
-		return cli_fail(SGPU_ESYSTEM, "cannot start a process: %s", strerror(errno));
+	return undertaker_start() ? 0 : cli_fail(SGPU_ESYSTEM, "cannot start a process: %s", strerror(errno));
+}
+
+bool supervisor_step(struct supervisor *s, int most_ms)
+{
+	static struct pollfd fds[FDS];
+
+	workers_keep(s);
+	wait_for_events(s, check_deadlines(s), most_ms, fds);
+	serve_events(s, fds);
+	turns_give(s);
+	if (!undertaker_bury(false)) {
+		s->accept_ns = sgpu_now_ns() + BURY_PAUSE_NS;
 	}
-	while (!s.ending || any_process(&s)) {
-		workers_keep(&s);
-		wait_for_events(&s, signals, check_deadlines(&s), fds);
-		serve_events(&s, signals, fds);
-		turns_give(&s);
-		if (!undertaker_bury(false)) {
-			s.accept_ns = sgpu_now_ns() + BURY_PAUSE_NS;
-		}
-		if (s.status && !s.stopping) {
-			stop(&s);
-		}
-		if (s.stopping && !s.ending && !has_waiting_batch(&s)) {
-			end_workers(&s);
-		}
+	if (s->status && !s->stopping) {
+		stop(s);
+	}
+	if (s->stopping && !s->ending && !has_waiting_batch(s)) {
+		end_workers(s);
+	}
+	return !s->ending || any_process(s);
+}
+
+int supervise(const struct server *server, struct service_socket *socket)
+{
+	static struct supervisor s;
+	const int status = supervisor_begin(&s, server, socket);
+
+	if (status != 0) {
+		return status;
+	}
+	while (supervisor_step(&s, -1)) {
 	}
 	(void)undertaker_bury(true);
-	close(signals);
+	close(s.signal_fd);
 	return s.status;
 }

@@ -48,6 +48,7 @@ struct caller {
 struct supervisor {
 	const struct server *server;
 	struct service_socket *socket;
+	int signal_fd;
 	struct process processes[SERVE_WORKERS_MAX]; /* pid 0: free */
 	struct tenant tenants[SUPERVISOR_TENANTS_MAX];
 	struct caller callers[SUPERVISOR_CALLERS_MAX];
@@ -72,6 +73,12 @@ struct supervisor {
 	uint64_t accept_ns;      /* no connection is taken before: descriptors ran out */
 	int status;              /* of the server: not 0 once its first worker did not start */
 };
+
+/* supervisor.c: what supervise() is made of. */
+/* An exit status. */
+int supervisor_begin(struct supervisor *supervisor, const struct server *server, struct service_socket *socket);
+/* Waits for something to do, or for so long (-1: for ever), and does it; false: it has come to its end. */
+bool supervisor_step(struct supervisor *supervisor, int most_ms);
 
 /* supervisor_callers.c: connections that no worker has yet. */
 /* The uid by which the kernel calls all users whom this user namespace does not map; (uid_t)-1: it maps all there are. */
