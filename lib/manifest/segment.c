@@ -4,6 +4,7 @@
  */
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "manifest/reader.h"
 
@@ -16,7 +17,6 @@ static const char *const fields[FIELDS + 1] = {
 };
 static const char *const sensitivities[] = { "LOW", "HIGH", NULL };
 static const char *const directions[] = { "INPUT", "OUTPUT", "INPUT_OUTPUT", "INTERMEDIATE", NULL };
-static const char *const dtype_names[] = { "f32", "f64", "i32", "u8", "i16", "f16", NULL };
 
 const char *sgpu_sensitivity_name(enum sgpu_sensitivity sensitivity)
 {
@@ -28,22 +28,21 @@ const char *sgpu_direction_name(enum sgpu_direction direction)
 	return (unsigned)direction <= SGPU_INTERMEDIATE ? directions[direction] : "INPUT";
 }
 
-/* What other programs call the element types. */
+/* What other programs call the element types, as far as they agree: "float" and "int" have 32 bits here and 64 there. A
+ * type of other bits or another sign is never meant, so nothing is proposed that is only spelt alike. */
 const char *sgpu_dtype_near(const char *name)
 {
 	static const char *const others[][2] = {
-		{ "float32", "f32" }, { "float", "f32" }, { "single", "f32" }, { "float64", "f64" },
-		{ "double", "f64" },  { "int32", "i32" }, { "int", "i32" },    { "uint8", "u8" },
-		{ "byte", "u8" },     { "int16", "i16" }, { "short", "i16" },  { "float16", "f16" },
-		{ "half", "f16" },
+		{ "float32", "f32" }, { "single", "f32" }, { "float64", "f64" }, { "double", "f64" }, { "int32", "i32" },
+		{ "uint8", "u8" },    { "int16", "i16" },  { "short", "i16" },   { "float16", "f16" }, { "half", "f16" },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
-		if (strcmp(name, others[i][0]) == 0) {
+		if (strcasecmp(name, others[i][0]) == 0 || strcasecmp(name, others[i][1]) == 0) {
 			return others[i][1];
 		}
 	}
-	return sgpu_nearest_name(name, dtype_names);
+	return NULL;
 }
 
 static void read_dtype(struct sgpu_reader *reader, const char *where, const json_t *value, struct sgpu_type *type)

@@ -72,9 +72,10 @@ void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, cons
 
 const char *sgpu_ops_near(const char *name, const char *const *names, char hint[SGPU_ERROR_HINT_MAX])
 {
-	const char *near = sgpu_nearest_name(name, names), *type = near ? NULL : sgpu_dtype_near(name);
+	const bool types = names[0] && sgpu_dtype_parse(names[0]) != SGPU_NONE;
+	const char *type = types ? sgpu_dtype_near(name) : NULL, *near = types ? NULL : sgpu_nearest_name(name, names);
 
-	/* What other programs call an element type, where the names are those of types. */
+	/* An operation may take some of the types only. */
 	for (int i = 0; type && names[i] && !near; i++) {
 		near = strcmp(names[i], type) == 0 ? names[i] : NULL;
 	}

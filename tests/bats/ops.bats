@@ -71,7 +71,7 @@ page_items() {
 	run -2 --separate-stderr sgpu-manifest ops gausian3d
 	[ "$output" = "" ]
 	# shellcheck disable=SC2154 # bats sets it
-	assert_contains "$stderr" "'gausian3d' is not an operation"
+	assert_contains "$stderr" "unknown operation 'gausian3d'"
 	assert_contains "$stderr" "gaussian3d"
 }
 

@@ -461,6 +461,8 @@ is_gone() {
 	[[ $stderr == *"unknown case 'all'"* ]]
 	run -2 --separate-stderr sgpu-bench run no-such-case
 	[[ $stderr == *"unknown case 'no-such-case'"* ]]
+	run -2 --separate-stderr sgpu-bench run bandwith
+	[[ $stderr == *"did you mean 'bandwidth'?"* ]]
 	run -2 sgpu-bench run alloc alloc
 	run -2 sgpu-bench run --json --csv alloc
 	run -2 sgpu-bench run --samples 0 alloc

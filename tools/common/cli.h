@@ -170,6 +170,10 @@ bool cli_outputs_apart(const char *what, const char *path, const char *other, co
 /* Whether a path stands for standard input or output: "-" or NULL. */
 bool cli_is_standard(const char *path);
 
+/* Says that there is no such thing, and the nearest of the names in place of the hint to --help: "unknown verb 'sael'". Ends
+ * with 2. */
+int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names);
+
 /* The operation of that name; prints, with the nearest name, and returns NULL when there is none (then 2 is the exit
  * status). */
 struct sgpu_op;

@@ -49,8 +49,7 @@ void cli_print_option(const struct cli_option *option)
 	print_wrapped(option->help);
 }
 
-/* Says that it is unknown, and the nearest of the names in place of the hint to --help. */
-static int unknown(const char *what, const char *given, const char *dashes, const char *const *names)
+int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names)
 {
 	const char *near = sgpu_nearest_name(given, names), *verb = cli_verb_name();
 	struct sgpu_error error = { .code = SGPU_EUSAGE };
@@ -79,7 +78,7 @@ int cli_unknown_verb(const struct cli_tool *tool, const char *given)
 	const char *names[NAMES_MAX];
 
 	verb_names(tool, names);
-	return unknown("unknown verb", given, "", names);
+	return cli_unknown("unknown verb", given, "", names);
 }
 
 bool cli_meant_verb(const struct cli_tool *tool, const char *given)
@@ -102,5 +101,5 @@ int cli_unknown_option(const struct cli_option *options, const char *given)
 	names[count] = NULL;
 	given += strspn(given, "-");
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(given, "="), given);
-	return unknown("unknown option", name, "--", names);
+	return cli_unknown("unknown option", name, "--", names);
 }

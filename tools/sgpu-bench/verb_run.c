@@ -73,9 +73,13 @@ const struct cli_option run_options[] = {
 static int choose_cases(struct run *r, char *const *names)
 {
 	const bool all = !*names || (strcmp(*names, "all") == 0 && !names[1]);
+	const char *known[CASES_MAX + 1] = { NULL };
 
-	for (int i = 0; all && bench_cases[i]; i++) {
-		r->cases[r->case_count++] = bench_cases[i];
+	for (int i = 0; bench_cases[i]; i++) {
+		known[i] = bench_cases[i]->name;
+		if (all) {
+			r->cases[r->case_count++] = bench_cases[i];
+		}
 	}
 	for (; !all && *names; names++) {
 		const struct sgpu_bench_case *const *row = bench_cases;
@@ -84,7 +88,7 @@ static int choose_cases(struct run *r, char *const *names)
 			row++;
 		}
 		if (!*row) {
-			return cli_usage("unknown case '%s': 'sgpu-bench list' names them", *names);
+			return cli_unknown("unknown case", *names, "", known);
 		}
 		for (int i = 0; i < r->case_count; i++) {
 			if (r->cases[i] == *row) {
