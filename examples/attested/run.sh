@@ -25,7 +25,7 @@ nonce=$(od -An -N 32 -t x1 /dev/urandom | tr -d ' \n')
 
 # The machine: a runner that quotes first, and then waits for a batch.
 mkfifo pipe
-"${RUNNER:-sgpu-run}" --device "${DEVICE:-cpu}" --quote quote --nonce "$nonce" --attestation-key ak.pem \
+"${RUNNER:-sgpu-run}" -q --device "${DEVICE:-cpu}" --quote quote --nonce "$nonce" --attestation-key ak.pem \
 	--certificate ak.crt --owners owners -o response pipe &
 runner=$!
 while [ ! -e quote ]; do kill -0 $runner; sleep 0.1; done

@@ -20,13 +20,13 @@ gunzip -c "$data/ch2.nii.gz" >ch2.nii
 printf '\311\310\310\076\000\000\000\000' >calibration.f32
 cp "$here/job.json" job.json
 rm -f owner.jwk runner.jwk runner.pub.jwk
-sgpu-seal keygen -o owner.jwk
-sgpu-seal keygen --x25519 -o runner.jwk
+sgpu-seal keygen -q -o owner.jwk
+sgpu-seal keygen -q --x25519 -o runner.jwk
 sgpu-seal pubkey -o runner.pub.jwk runner.jwk
 
 # In real life ssh stands between the owner (first and last line) and the machine with the runner (between them).
 sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk |
-	sgpu-stage load | sgpu-run -k runner.jwk |
+	sgpu-stage load | sgpu-run -q -k runner.jwk |
 	sgpu-seal open -k owner.jwk --force -C out
 
 # What everybody may know: the intensities, from 0 to 100 %, in 20 bins.

@@ -23,10 +23,10 @@ gunzip -c "$data/t10k-images-idx3-ubyte.gz" >test-images
 gunzip -c "$data/t10k-labels-idx1-ubyte.gz" >test-labels
 cp "$here/job.json" job.json
 rm -f shared.jwk
-sgpu-seal keygen --no-sign -o shared.jwk
+sgpu-seal keygen -q --no-sign -o shared.jwk
 
 # Owner and runner share one key here; ../brain-mri has one for each.
-sgpu-manifest pack job.json | sgpu-seal seal -k shared.jwk | sgpu-run -k shared.jwk |
+sgpu-manifest pack job.json | sgpu-seal seal -k shared.jwk | sgpu-run -q -k shared.jwk |
 	sgpu-seal open -k shared.jwk --force -C out
 
 # One line a picture: the label that came out, the label that is right.

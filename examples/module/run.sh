@@ -20,10 +20,10 @@ esac
 head -c 1000000 /dev/urandom >bytes.u8
 cp "$here/job.json" job.json
 rm -f shared.jwk
-sgpu-seal keygen --no-sign -o shared.jwk
+sgpu-seal keygen -q --no-sign -o shared.jwk
 
 sgpu-manifest pack job.json | sgpu-seal seal -k shared.jwk |
-	sgpu-run --device "$device" --allow-modules -k shared.jwk | sgpu-seal open -k shared.jwk --force -C out
+	sgpu-run -q --device "$device" --allow-modules -k shared.jwk | sgpu-seal open -k shared.jwk --force -C out
 
 cmp out/scaled.f32 out/expected.f32
 echo "module: $(($(wc -c <out/scaled.f32) / 4)) numbers as expected"

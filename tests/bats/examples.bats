@@ -74,6 +74,7 @@ above() {
 	run --separate-stderr -0 "$SGPU_TOP/examples/fashion-knn/run.sh" knn
 	above "$(figure accuracy)" 0.80
 	[ "$(stat -c %s knn/out/labels.i32)" -eq 8000 ]
+	[ -z "$stderr" ]
 }
 
 @test "an example without a folder leaves nothing behind" {
@@ -140,6 +141,7 @@ requires_fashion_train() {
 	awk '/^HIGH/ { if (last != "" && $5 + 0 >= last) exit 1; last = $5 + 0 }' <<<"$output"
 	[ "$(sed -n 's/^HIGH, //p' <<<"$output")" = "$(sed -n 's/^LOW, //p' <<<"$output")" ]
 	[ "$(stat -c %s here/parameters.HIGH)" -eq 11349256 ]
+	[ -z "$stderr" ]
 }
 
 @test "a convolutional network is trained by batches, and tells its accuracy" {
