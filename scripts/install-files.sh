@@ -52,6 +52,7 @@ install_all() {
 	list | while read -r mode from to; do
 		install -D -m "$mode" "$from" "$root/$to" || exit 1
 	done
+	echo "installed in '$root': programs in bin, the library in lib, pages in share/man, documents in $doc"
 }
 
 # The folders that only this project fills go too, when nothing of another is in them.

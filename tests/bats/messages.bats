@@ -202,7 +202,7 @@ assert_objects() {
 	run -1 --separate-stderr sgpu-manifest pack --json bad.json
 	printf '%s\n' "$stderr" >said
 	assert_objects said
-	jq -es 'any(.[]; .note.text | strings | test("diagnostics"))' said
+	jq -es 'any(.[]; .note.text | strings | test("faults"))' said
 	run -2 --separate-stderr sgpu-seal --nothing --json
 	printf '%s\n' "$stderr" >said
 	assert_objects said

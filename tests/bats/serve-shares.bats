@@ -122,7 +122,7 @@ waiting() {
 	[ "$(weight)" -eq 9 ]
 	echo '* weight=many' >tenants
 	kill -HUP "$SERVER"
-	wait_for grep -q "stays as it was" log
+	wait_for grep -q "stay in force" log
 	assert_contains "$(cat log)" "'tenants', line 1"
 	[ "$(weight)" -eq 9 ]
 	# A user who was deleted since is no reason to do without the others' lines.
@@ -135,7 +135,7 @@ waiting() {
 	wait_for weighs 9
 	rm tenants
 	kill -HUP "$SERVER"
-	wait_for grep -q "'tenants'.*No such file.*stays as it was" log
+	wait_for grep -q "'tenants'.*No such file.*stay in force" log
 	[ "$(weight)" -eq 9 ]
 	run -0 sgpu-run -o response batch.tar
 }

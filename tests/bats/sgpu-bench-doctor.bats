@@ -112,7 +112,7 @@ says() {
 	put sys/bus/dsa/devices/dsa0/pasid_enabled 1
 	put dev/dsa/wq0.1 ''
 	run -0 --separate-stderr doctor --need dsa,dsa-pasid,dsa-queue,dsa-type,dsa-shared,dsa-access
-	says dsa-queue ok 'enabled (1 of 2 serve)'
+	says dsa-queue ok 'enabled (as wanted in 1 of 2 places)'
 }
 
 @test "a device that this user may not open is wrong" {
@@ -224,8 +224,8 @@ says() {
 	put sys/devices/system/cpu/cpu0/cpuidle/state1/latency 170
 	put sys/devices/system/cpu/cpu0/cpuidle/state1/disable 0
 	run -0 --separate-stderr doctor
-	says governor wrong 'powersave (1 of 2 serve)'
-	says idle-states wrong '170 (1 of 2 serve)'
+	says governor wrong 'powersave (as wanted in 1 of 2 places)'
+	says idle-states wrong '170 (as wanted in 1 of 2 places)'
 	put sys/devices/system/cpu/cpu1/cpufreq/scaling_governor performance
 	put sys/devices/system/cpu/cpu0/cpuidle/state1/disable 1
 	run -0 --separate-stderr doctor --need governor,idle-states

@@ -275,7 +275,7 @@ through() {
 		[[ $stderr != *"did you mean"* ]]
 		run --separate-stderr -1 sgpu-manifest init --op cast --param "dtype=$type" -o job.json a.u8:u8:16
 		[[ $stderr != *"did you mean"* ]]
-		sed 's/"dtype":"[a-z0-9]*"/"dtype":"'"$type"'"/' <<<"$typed" >typed.json
+		printf %s "${typed/'"dtype":"u8"'/"\"dtype\":\"$type\""}" >typed.json
 		run --separate-stderr -1 sgpu-manifest check typed.json
 		assert_contains "$stderr" "'$type' is not one of"
 		[[ $stderr != *"did you mean"* ]]

@@ -52,6 +52,17 @@ balanced() {
 	run ! balanced it <<<'Usage: x [y [OPTION]... [FILE]'
 }
 
+@test "help VERB prints the verb's help" {
+	local tool verb
+	for tool in sgpu-manifest sgpu-seal sgpu-stage sgpu-run sgpu-measure sgpu-bench; do
+		verb=$("$tool" --list-options | awk -F '\t' '$2 == "" { print $1; exit }')
+		[ "$("$tool" help "$verb")" = "$("$tool" "$verb" --help)" ]
+		[ "$("$tool" help)" = "$("$tool" --help)" ]
+	done
+	run --separate-stderr -2 sgpu-seal help opne
+	assert_contains "$stderr" "did you mean 'open'?"
+}
+
 @test "a wrong verb says which one was meant" {
 	run --separate-stderr -2 sgpu-seal opne
 	assert_contains "$stderr" "unknown verb 'opne'"

@@ -160,7 +160,13 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	cli_progress_on_signal();
 	if (argc >= 2) {
 		if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
-			print_tool_help(stdout);
+			const bool of_verb = argc > 2 && *argv[2] != '-';
+
+			verb = of_verb ? find_verb(argv[2]) : NULL;
+			if (of_verb && !verb) {
+				return cli_unknown_verb(tool, argv[2]);
+			}
+			verb ? print_verb_help() : print_tool_help(stdout);
 			return flush_output(0);
 		}
 		if (!strcmp(argv[1], "--version") || !strcmp(argv[1], "-V")) {

@@ -51,7 +51,7 @@ void cli_print_version(const char *tool)
 {
 	printf("%s (sgpu) %s, commit %s\n", tool, SGPU_VERSION, SGPU_COMMIT);
 	printf("Built with: %s\n", SGPU_WITH);
-	printf("Built without: %s\n", SGPU_WITHOUT);
+	printf("Built without: %s\n", *SGPU_WITHOUT ? SGPU_WITHOUT : "nothing");
 	printf("%s\n", OpenSSL_version(OPENSSL_VERSION));
 	printf("Licence: Apache-2.0. There is no warranty.\n");
 }

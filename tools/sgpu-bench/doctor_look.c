@@ -111,8 +111,9 @@ void doctor_look(const struct doctor_check *check, struct doctor_finding *findin
 		memcpy(lines[one], line, LINE);
 	}
 	ok = counts[1] > 0 && (!check->every || counts[0] == 0);
-	doctor_say(finding, ok ? DOCTOR_OK : DOCTOR_WRONG, found.gl_pathc == 1 ? "%s" : "%s (%zu of %zu serve)", lines[ok],
-		   counts[1], found.gl_pathc);
+	doctor_say(finding, ok ? DOCTOR_OK : DOCTOR_WRONG,
+		   found.gl_pathc == 1 ? "%s" : "%s (as wanted in %zu of %zu places)", lines[ok], counts[1],
+		   found.gl_pathc);
 	globfree(&found);
 }
 

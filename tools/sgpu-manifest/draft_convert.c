@@ -102,8 +102,8 @@ int draft_convert(struct draft *draft, const struct file_spec *spec, bool low, c
 				  spec->bias), id, operation);
 		type = type == SGPU_F64 ? SGPU_F64 : SGPU_F32;
 		if (!status) {
-			cli_note("'%s' has stored values that are meant as %.9g * value + %.9g, which the operation "
-				 "'%s' computes", spec->path, spec->gain, spec->bias, operation);
+			cli_note("the header of '%s' scales what is stored, %.9g * value + %.9g: the operation '%s' was added "
+				 "for it", spec->path, spec->gain, spec->bias, operation);
 		}
 	}
 	if (status || (allowed & SGPU_TYPE_BIT(type))) {

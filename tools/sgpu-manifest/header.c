@@ -126,8 +126,8 @@ static int read_nifti(const uint8_t *nifti, const char *path, struct header *hea
 	}
 	header->type.dtype = nifti_dtype(datatype);
 	if (header->type.dtype == SGPU_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' has elements of the NIfTI type %u, which no dtype is",
-				 path, datatype);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' has elements of the NIfTI type %u; 2, 4, 8, 16 and 64 are supported: "
+				 "u8, i16, i32, f32, f64", path, datatype);
 	}
 	if (!(start >= NIFTI_SIZE && start < 16777216.0f && start == (float)(uint32_t)start)) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s': a NIfTI header whose data start at %g", path,

@@ -62,6 +62,6 @@ void report_diagnostics(const struct document *document, FILE *records)
 	}
 	free(text);
 	if (diagnostics->count > 1) {
-		cli_note("%s: %zu diagnostics", document->name, diagnostics->count);
+		cli_note("'%s' has %zu faults", document->name, diagnostics->count);
 	}
 }

@@ -234,12 +234,12 @@ static void print_text(FILE *out, const struct planned *p)
 	print_buffers(out, p);
 	if (devices > 1) {
 		print_moves(out, p);
-		fprintf(out, "\n%d devices, %d moves, %d buffers, %" PRIu64 " bytes of device memory (%" PRIu64
+		fprintf(out, "\ndevices: %d, moves: %d, buffers: %d, device memory: %" PRIu64 " bytes (%" PRIu64
 			" without reuse)\n", devices, p->plan->move_count, p->plan->buffer_count, p->plan->bytes,
 			p->plan->bytes_unshared);
 		return;
 	}
-	fprintf(out, "\n%d streams, %d buffers, %" PRIu64 " bytes of device memory (%" PRIu64 " without reuse)\n",
+	fprintf(out, "\nstreams: %d, buffers: %d, device memory: %" PRIu64 " bytes (%" PRIu64 " without reuse)\n",
 		p->plan->stream_count, p->plan->buffer_count, p->plan->bytes, p->plan->bytes_unshared);
 }
 

@@ -131,7 +131,7 @@ static void reload_rules(struct supervisor *s)
 		turns_apply_rules(s);
 		cli_note("what users get is read again from '%s'", s->server->tenants);
 	} else {
-		cli_warning("%s: what users get stays as it was", error.text);
+		cli_warning("%s: the limits and shares that were read before stay in force", error.text);
 	}
 }
 

@@ -120,7 +120,7 @@ static void detect_kind(struct sgpu_platform *platform)
 		platform->seen = "/proc/cpuinfo";
 		platform->kind = SGPU_PLATFORM_TDX;
 	} else {
-		platform->seen = "no sign of another";
+		platform->seen = "no sign of TDX, SEV-SNP or SGX";
 		platform->kind = SGPU_PLATFORM_PLAIN;
 	}
 }

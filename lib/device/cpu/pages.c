@@ -198,7 +198,7 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 	if (code == SGPU_OK) {
 		memory = reserve(size);
 		code = memory ? sgpu_space_table_open(&pages->frames, &new->table, (uintptr_t)memory, size, error) :
-				sgpu_fail(error, SGPU_ENOMEM, "no %llu bytes of addresses are free for a space",
+				sgpu_fail(error, SGPU_ENOMEM, "cannot reserve %llu bytes of addresses for the device's memory",
 					  (unsigned long long)size);
 	}
 	if (code == SGPU_OK) {
