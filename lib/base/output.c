@@ -130,8 +130,7 @@ static int open_path(struct sgpu_output *output, const char *path, mode_t mode, 
 		return sgpu_fail_nomem(error);
 	}
 	if (!strcmp(path, "-")) {
-		output->fd = STDOUT_FILENO;
-		return 0;
+		return finish_opening(output, &place, open_descriptor(output, STDOUT_FILENO, error));
 	}
 	int code = sgpu_output_place_find(path, mode == 0600 ? 0700 : 0777, &place, error);
 	code = code ? code : open_found(output, &place, mode, error);

@@ -204,6 +204,7 @@ peek() {
 	#include <unistd.h>
 	#include "harden.h"
 	bool cli_json;
+	int cli_error_fd = STDERR_FILENO;
 	const char *cli_harden_off(void) { return NULL; }
 	int main(void)
 	{

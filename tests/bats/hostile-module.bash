@@ -9,6 +9,7 @@ setup_file() {
 	has_compiler || return 0
 	cat >"$BATS_FILE_TMPDIR/evil.c" <<-'END'
 	#define _GNU_SOURCE
+	#include <assert.h>
 	#include <errno.h>
 	#include <fcntl.h>
 	#include <pthread.h>
@@ -223,6 +224,13 @@ setup_file() {
 			}
 			return 0;
 		case 208: babble(); _exit(0);
+		case 209: /* input[6] is HIGH */
+			printf("read %g\n", (double)input[6]);
+			fflush(stdout);
+			dprintf(STDOUT_FILENO, "read %g\n", (double)input[6]);
+			dprintf(STDERR_FILENO, "read %g\n", (double)input[6]);
+			assert(input[6] != 7);
+			return 0;
 		case 207: {
 			pthread_t thread;
 

@@ -20,6 +20,35 @@ refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8
 	done
 }
 
+@test "what a module prints and asserts of HIGH data reaches neither the log nor the response" {
+	batch 209
+	# shellcheck disable=SC2016
+	run -5 bash -c 'sgpu-run --device cpu --allow-modules -k owner.jwk batch.tar 2>log | tee response >/dev/null
+		exit "${PIPESTATUS[0]}"'
+	assert_contains "$(cat log)" "SIGABRT"
+	run -1 grep -aq 'read 7\|Assertion' log response
+	run -5 results
+	assert_same out/w.f32 x.f32
+}
+
+@test "what a driver or a library prints in the process of the runner goes nowhere, what the runner prints arrives" {
+	local runner fd
+	requires no-sanitizer
+	batch 108 # which sleeps until it is ended here
+	sgpu-run --device cpu --allow-modules -k owner.jwk batch.tar >response 2>log 3>&- & runner=$!
+	is_silenced() {
+		[ "$(readlink "/proc/$runner/fd/2")" = /dev/null ] || [ ! -d "/proc/$runner" ]
+	}
+	wait_for is_silenced
+	for fd in 1 2; do
+		[ "$(readlink "/proc/$runner/fd/$fd")" = /dev/null ]
+	done
+	kill -USR1 "$runner"
+	wait_for grep -q 'operations done' log
+	kill -TERM "$runner"
+	wait "$runner" || [ $? -eq 143 ]
+}
+
 @test "a call that no module needs ends the runner with status 4 and is named, and no response is given" {
 	local number
 	for number in $refused; do

@@ -172,6 +172,43 @@ results() {
 	assert_same out/y.f32 expected.f32
 }
 
+@test "what a kernel prints and asserts of HIGH data reaches neither the log nor the response" {
+	local nvcc=${NVCC:-/usr/local/cuda/bin/nvcc}
+	[ -x "$nvcc" ] || skip "needs nvcc"
+	cat >code.cu <<-'END'
+	#include <cassert>
+	#include <cstdio>
+
+	extern "C" __global__ void says(float *, const float *input)
+	{
+		if (blockIdx.x + threadIdx.x == 0) {
+			printf("read %f\n", input[4711]);
+		}
+	}
+
+	extern "C" __global__ void asserts(float *, const float *input)
+	{
+		assert(input[blockIdx.x * 256 + threadIdx.x] != 4711);
+	}
+	END
+	"$nvcc" -ptx -arch=compute_80 -o code.ptx code.cu
+	job says '["output", "input"]'
+	sgpu-run -v --stats --device cuda -k owner.jwk --allow-modules batch.tar >response 2>log
+	run -0 grep -q 'operations  2 done' log # what the runner says itself arrives
+	run -1 grep -aq 'read 4711' log response
+	results
+	assert_same out/z.f32 x.f32
+	mkdir spool
+	cp batch.tar spool/
+	run -0 sgpu-run worker --device cuda -k owner.jwk --allow-modules spool
+	assert_contains "$output" "1 batches answered"
+	[[ $output != *'read 4711'* ]]
+	job asserts '["output", "input"]'
+	run --separate-stderr -5 submit
+	assert_contains "$stderr" "operation 'RUN' failed"
+	[[ $stderr$output != *Assertion* ]]
+}
+
 @test "the example with a module of its own agrees with the operation of sgpu" {
 	DEVICE=cuda run --separate-stderr -0 "$SGPU_TOP/examples/module/run.sh" here
 	assert_contains "$output" "1000000 numbers as expected"

@@ -112,6 +112,11 @@ extern bool cli_quiet, cli_verbose, cli_json;
 void cli_describe_build(json_t *object);
 
 /* ---- messages, on standard error: rules in message.c ---- */
+/* The descriptors of results and messages: 1 and 2, until cli_silence() has moved them. */
+extern int cli_output_fd, cli_error_fd;
+/* Lays /dev/null in the place of descriptors 1 and 2, so that what a driver, a library or a kernel prints goes nowhere. An
+ * output that is open stays what it is. */
+SGPU_MUST_CHECK int cli_silence(struct sgpu_error *error);
 /* `TOOL: error: TEXT`, the hint on its own line; with --json one object {"error":{"code","text","hint"}}.
  * Returns the exit status for error->code. */
 int cli_error(const struct sgpu_error *error);

@@ -22,6 +22,7 @@
 #include "cli_private.h"
 
 bool cli_quiet, cli_verbose, cli_json;
+int cli_error_fd = STDERR_FILENO;
 
 static void emit(const char *kind, const char *text, const char *hint)
 {
@@ -33,7 +34,7 @@ static void emit(const char *kind, const char *text, const char *hint)
 		size = (int)sizeof(line) - 1;
 	}
 	cli_progress_pause();
-	(void)!write(STDERR_FILENO, line, (size_t)size);
+	(void)!write(cli_error_fd, line, (size_t)size);
 }
 
 /* The texts are ASCII: sgpu_vfail made them. */
@@ -51,7 +52,7 @@ static void emit_json(const char *kind, const struct sgpu_error *message)
 	char *line = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII) : NULL;
 	cli_progress_pause();
 	/* Without memory, too, whoever parses the lines gets one. */
-	dprintf(STDERR_FILENO, "%s\n", line ? line : "{\"error\":{\"code\":\"ENOMEM\",\"text\":\"out of memory\"}}");
+	dprintf(cli_error_fd, "%s\n", line ? line : "{\"error\":{\"code\":\"ENOMEM\",\"text\":\"out of memory\"}}");
 	free(line);
 	json_decref(object);
 }

@@ -38,7 +38,7 @@ void cli_progress_begin(const char *label, uint64_t total_bytes)
 	const uint64_t now = sgpu_now_ns();
 
 	pthread_mutex_lock(&line.lock);
-	line.active = !cli_quiet && !cli_json && isatty(STDERR_FILENO);
+	line.active = !cli_quiet && !cli_json && isatty(cli_error_fd);
 	line.plain = !terminal || !*terminal || !strcmp(terminal, "dumb");
 	line.shown = 0;
 	line.last_ns = now;
@@ -55,11 +55,11 @@ static void erase(void)
 	char blanks[LINE_MAX_LENGTH + 2];
 
 	if (!line.plain) {
-		(void)!write(STDERR_FILENO, "\r\033[K", 4);
+		(void)!write(cli_error_fd, "\r\033[K", 4);
 	} else {
 		memset(blanks, ' ', sizeof(blanks));
 		blanks[0] = blanks[line.shown + 1] = '\r';
-		(void)!write(STDERR_FILENO, blanks, line.shown + 2);
+		(void)!write(cli_error_fd, blanks, line.shown + 2);
 	}
 	line.shown = 0;
 }
@@ -69,7 +69,7 @@ static void show(const char *text, size_t size)
 	if (line.shown) {
 		erase();
 	}
-	(void)!write(STDERR_FILENO, text, size);
+	(void)!write(cli_error_fd, text, size);
 	line.shown = size;
 }
 
@@ -237,7 +237,7 @@ static void on_usr1(int number)
 	} else {
 		put_text(&w, label, done, total, elapsed, left);
 	}
-	(void)!write(STDERR_FILENO, w.text, w.used);
+	(void)!write(cli_error_fd, w.text, w.used);
 	errno = saved;
 }
 

@@ -10,13 +10,18 @@
 int cli_print_json(json_t *value, FILE *out, size_t flags)
 {
 	char *line = value ? json_dumps(value, flags | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9)) : NULL;
+	const int fd = out == stdout ? cli_output_fd : out == stderr ? cli_error_fd : -1;
+	const size_t size = line ? strlen(line) : 0;
+	bool written;
 
 	json_decref(value);
 	if (!line) {
 		return cli_fail(SGPU_ENOMEM, "out of memory, or a text of the record is not UTF-8");
 	}
 	/* One write, so that lines of several processes do not mix. */
-	const bool written = fprintf(out, "%s\n", line) > 0 && fflush(out) == 0;
+	line[size] = '\n'; /* in place of the NUL */
+	written = (fd >= 0 || fwrite(line, size + 1, 1, out) == 1) && fflush(out) == 0 &&
+		  (fd < 0 || sgpu_write(fd, "", line, size + 1, NULL) == SGPU_OK);
 	free(line);
 	return written ? 0 :
 	       cli_fail(SGPU_ESYSTEM, "cannot write '%s'", out == stdout ? "standard output" : "standard error");

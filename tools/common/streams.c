@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -17,6 +18,29 @@
 
 #include "cli.h"
 #include "cli_private.h"
+
+int cli_output_fd = STDOUT_FILENO;
+
+int cli_silence(struct sgpu_error *error)
+{
+	const int nowhere = open("/dev/null", O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+	const int output = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	const int messages = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	struct stat status;
+
+	/* Another file in its place would be read by who laid it there. */
+	if (nowhere >= 0 && (fstat(nowhere, &status) != 0 || !S_ISCHR(status.st_mode) || status.st_rdev != makedev(1, 3))) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "'/dev/null' is not the null device");
+	}
+	if (output < 0 || messages < 0 || fflush(stdout) != 0 || dup2(nowhere, STDOUT_FILENO) < 0 ||
+	    dup2(nowhere, STDERR_FILENO) < 0) {
+		return sgpu_fail_errno(error, "cannot lay '/dev/null' in the place of standard output and error");
+	}
+	close(nowhere);
+	cli_output_fd = output;
+	cli_error_fd = messages;
+	return SGPU_OK;
+}
 
 bool cli_binary_output(int fd)
 {
@@ -216,7 +240,7 @@ void cli_signals_gently(void (*stop)(void))
 
 bool cli_reader_gone(void)
 {
-	struct pollfd out = { .fd = STDOUT_FILENO, .events = POLLOUT };
+	struct pollfd out = { .fd = cli_output_fd, .events = POLLOUT };
 
 	/* What stdio could not write has left no errno behind. */
 	return sgpu_io_reader_gone() || (ferror(stdout) && poll(&out, 1, 0) == 1 && (out.revents & POLLERR));

@@ -279,7 +279,7 @@ static void print_progress(struct drain *drain)
 			"sgpu-run: %" PRIu64 " batches answered, %" PRIu64 " of them with failed segments, %" PRIu64
 			" failed, %u under way; %.1f s\n",
 			c.answered, c.partly, c.failed, drain->flights, (double)ns / 1e9);
-	(void)!write(STDERR_FILENO, line, (size_t)size);
+	(void)!write(cli_error_fd, line, (size_t)size);
 }
 
 static void look_after_runs(struct drain *drain)

@@ -233,7 +233,7 @@ static void on_refused(int signal, siginfo_t *info, void *context)
 			cli_json ? sgpu_error_name(SGPU_EPOLICY) : "sgpu-run: error: ", number,
 			info->si_arch == native ? name_of(number) : "not one of this architecture");
 	if (size > 0) {
-		(void)!write(STDERR_FILENO, line, (size_t)size);
+		(void)!write(cli_error_fd, line, (size_t)size);
 	}
 	_exit(sgpu_exit_status(SGPU_EPOLICY));
 }

@@ -77,7 +77,7 @@ void report_progress_print(const struct sgpu_run_progress *p, uint64_t all)
 			(double)p->elapsed_ns / 1e9, left);
 	if (size > 0) {
 		cli_progress_pause();
-		(void)!write(STDERR_FILENO, line, (size_t)size);
+		(void)!write(cli_error_fd, line, (size_t)size);
 	}
 }
 
@@ -111,7 +111,7 @@ static void *wait_for_signal(void *argument)
 	struct pollfd fds[2] = { { .fd = signal_fd, .events = POLLIN }, { .fd = end_fd, .events = POLLIN } };
 
 	(void)argument;
-	const int wait_ms = isatty(STDERR_FILENO) && !cli_quiet && !cli_json ? 100 : when_stuck ? 1000 : -1;
+	const int wait_ms = isatty(cli_error_fd) && !cli_quiet && !cli_json ? 100 : when_stuck ? 1000 : -1;
 
 	while (poll(fds, 2, wait_ms) >= 0 && !fds[1].revents) {
 		struct sgpu_run_progress p;

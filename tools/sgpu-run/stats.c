@@ -65,24 +65,24 @@ static void print_table(const struct report *report)
 	const struct sgpu_run_total *totals = report->totals;
 	const struct sgpu_run_paths *paths = &report->paths;
 
-	fprintf(stderr, "device      %s, %u %s", info->name, info->compute_units, report_units(info));
+	dprintf(cli_error_fd, "device      %s, %u %s", info->name, info->compute_units, report_units(info));
 	if (report->devices > 1) {
-		fprintf(stderr, "; %d devices", report->devices);
+		dprintf(cli_error_fd, "; %d devices", report->devices);
 	}
-	fprintf(stderr, "\n");
-	fprintf(stderr, "AES-GCM     %s\n", report->aead);
-	fprintf(stderr, "operations  %d done, %d failed\n", done->operations_done, done->operations_failed);
-	fprintf(stderr, "elapsed     %.3f ms, %" PRIu64 " bytes in, %" PRIu64 " bytes out\n",
+	dprintf(cli_error_fd, "\n");
+	dprintf(cli_error_fd, "AES-GCM     %s\n", report->aead);
+	dprintf(cli_error_fd, "operations  %d done, %d failed\n", done->operations_done, done->operations_failed);
+	dprintf(cli_error_fd, "elapsed     %.3f ms, %" PRIu64 " bytes in, %" PRIu64 " bytes out\n",
 		(double)done->elapsed_ns / 1e6, done->bytes_in, done->bytes_out);
-	fprintf(stderr, "%-10s %10s %12s %16s %10s\n", "stage", "count", "ms", "bytes", "GB/s");
+	dprintf(cli_error_fd, "%-10s %10s %12s %16s %10s\n", "stage", "count", "ms", "bytes", "GB/s");
 	for (int i = 0; i < SGPU_SPAN_KINDS; i++) {
-		fprintf(stderr, "%-10s %10" PRIu64 " %12.3f %16" PRIu64 " %10.3f\n",
+		dprintf(cli_error_fd, "%-10s %10" PRIu64 " %12.3f %16" PRIu64 " %10.3f\n",
 			sgpu_span_name((enum sgpu_span_kind)i), totals[i].count, (double)totals[i].ns / 1e6,
 			totals[i].bytes, rate(&totals[i]));
 	}
-	fprintf(stderr, "%-10s %27s %27s\n", "staging", "bytes in", "bytes out");
+	dprintf(cli_error_fd, "%-10s %27s %27s\n", "staging", "bytes in", "bytes out");
 	for (int i = 0; i < SGPU_PATHS; i++) {
-		fprintf(stderr, "%-10s %27" PRIu64 " %27" PRIu64 "\n",
+		dprintf(cli_error_fd, "%-10s %27" PRIu64 " %27" PRIu64 "\n",
 			sgpu_transfer_path_name((enum sgpu_transfer_path)i), paths->in[i], paths->out[i]);
 	}
 }

@@ -222,7 +222,7 @@ static int check_late(struct remote *m, uint64_t late_ns, struct sgpu_error *err
 /* Until the answer is there, or nobody is who would give one. */
 static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 {
-	const bool on_terminal = isatty(STDERR_FILENO) && !cli_quiet && !cli_json;
+	const bool on_terminal = isatty(cli_error_fd) && !cli_quiet && !cli_json;
 	const uint64_t begin = sgpu_now_ns(), timeout = m->request->timeout_ns;
 	const uint64_t late_ns = timeout < UINT64_MAX - begin ? begin + timeout : UINT64_MAX;
 	struct pollfd fds[2] = { { .fd = m->connection, .events = POLLIN }, { .fd = m->signal_fd, .events = POLLIN } };

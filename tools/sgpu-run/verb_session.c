@@ -45,7 +45,7 @@ static int serve(struct values *v, struct sgpu_error *error)
 	if (rc == SGPU_OK && !w->devices[0].context) {
 		rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "device '%s' has no secure contexts, which sessions need", w->selector);
 	}
-	return rc < 0 ? rc : sgpu_remote_serve(w->devices[0].context, v->memory, key, STDIN_FILENO, STDOUT_FILENO, error);
+	return rc < 0 ? rc : sgpu_remote_serve(w->devices[0].context, v->memory, key, STDIN_FILENO, cli_output_fd, error);
 }
 
 int verb_session(int argc, char **argv)
