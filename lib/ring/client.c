@@ -63,7 +63,7 @@ static void give_slot(struct sgpu_ring_client *client, uint32_t slot)
 	do {
 		atomic_store_explicit(&client->slots[slot].next, (uint32_t)top,
 				      memory_order_relaxed);
-		next = slot | ((top >> 32) + 1) << 32;
+		next = slot | (top >> 32) << 32; /* taking counts: that is enough */
 	} while (!atomic_compare_exchange_weak_explicit(
 		&client->free_slots, &top, next, memory_order_acq_rel, memory_order_relaxed));
 }

@@ -342,23 +342,27 @@ int sgpu_rpc_empty(struct sgpu_rpc *rpc, struct sgpu_error *error)
 
 /* ---- poll ---- */
 
-/* Takes the events out of shared memory, each word once, and counts them. */
-static int take_events(const volatile struct pollfd *from, struct pollfd *to, size_t count,
-		       size_t ready, struct sgpu_error *error)
+static void take_events(const volatile struct pollfd *from, struct pollfd *to, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		to[i].revents = from[i].revents;
+	}
+}
+
+/* What was taken out of shared memory, which is not looked at again. */
+static int check_events(const struct pollfd *fds, size_t count, size_t ready,
+			struct sgpu_error *error)
 {
 	size_t found = 0;
 
 	for (size_t i = 0; i < count; i++) {
-		const short events = from[i].revents;
-
-		if (events & ~(to[i].events | POLLERR | POLLHUP | POLLNVAL)) {
+		if (fds[i].revents & ~(fds[i].events | POLLERR | POLLHUP | POLLNVAL)) {
 			return sgpu_fail(error, SGPU_EINVALID,
 					 "the outside says that poll has found events 0x%x of 0x%x",
-					 (unsigned)(unsigned short)events,
-					 (unsigned)(unsigned short)to[i].events);
+					 (unsigned)(unsigned short)fds[i].revents,
+					 (unsigned)(unsigned short)fds[i].events);
 		}
-		to[i].revents = events;
-		found += events != 0;
+		found += fds[i].revents != 0;
 	}
 	if (found != ready) {
 		return sgpu_fail(error, SGPU_EINVALID,
@@ -399,7 +403,8 @@ int sgpu_rpc_poll(struct sgpu_rpc *rpc, struct pollfd *fds, size_t count, int ti
 	}
 	rc = carry(rpc, &request, count, done, error);
 	if (rc == SGPU_OK && !direct) {
-		rc = take_events(request.data, fds, count, *done, &found);
+		take_events(request.data, fds, count);
+		rc = check_events(fds, count, *done, &found);
 		rc = rc < 0 ? sgpu_rpc_end_calls(rpc, &found, error) : rc;
 	}
 	give_places(rpc, &place, 1);

@@ -32,7 +32,8 @@ int fstatfs(int fd, struct statfs *about)
 }
 
 enum { MIB = 1 << 20 };
-static const uint8_t mine[SGPU_BATCH_ID_SIZE] = { 1 }, foreign[SGPU_BATCH_ID_SIZE] = { 2 };
+/* They differ in their last byte alone. */
+static const uint8_t mine[SGPU_BATCH_ID_SIZE] = { 1 }, foreign[SGPU_BATCH_ID_SIZE] = { 1, [SGPU_BATCH_ID_SIZE - 1] = 1 };
 static const char nobody[] = "0123456789abcdef0123456789abcdef";
 
 static atomic_uint leases;
@@ -70,12 +71,14 @@ UNIT_TEST(a_lease_is_filled_offered_taken_and_ended)
 	REQUIRE(pool);
 	sgpu_lease_pool_get_info(pool, &info);
 	CHECK(info.size == 4 * MIB && info.fd >= 0 && info.memory);
+	CHECK((~fcntl(info.fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) == 0);
 	REQUIRE(sgpu_lease_create(pool, mine, false, 5000, &lease, NULL) == SGPU_OK);
 	CHECK(lease.size == 5000 && strlen(lease.id) == 32 && atomic_load(&leases) == 1 && atomic_load(&bytes) >= 5000);
 	memset(info.memory + lease.offset, 'x', lease.size);
 	/* Nobody has it before it is offered. */
 	CHECK(sgpu_lease_take(pool, lease.id, mine, false, &taken, &error) == SGPU_ESYSTEM && strstr(error.text, "in use"));
 	sgpu_lease_offer(pool, lease.id);
+	sgpu_lease_end(pool, lease.id); /* nobody holds it: nothing ends */
 	CHECK(sgpu_lease_take(pool, lease.id, foreign, false, &taken, &error) == SGPU_EPOLICY);
 	CHECK(strstr(error.text, "another batch's") && strstr(error.text, lease.id));
 	CHECK(sgpu_lease_take(pool, lease.id, mine, true, &taken, NULL) == SGPU_ESYSTEM); /* the other way */

@@ -59,6 +59,8 @@ static int send_text(int fd, enum wire_kind kind, const char *text, size_t size,
 }
 
 /* ---- the child ---- */
+_Static_assert(sizeof(((struct wire_quote *)0)->nonce) == SGPU_NONCE_MAX, "sgpu_quote_renew takes no larger one");
+
 static int receive_claims(int fd, json_t **claims, struct sgpu_error *error)
 {
 	struct wire_plain message;
@@ -86,12 +88,8 @@ static int make_quote(int fd, const struct wire_quote *asked, const json_t *clai
 						    .debugged = asked->debugged != 0 };
 	char *quote = NULL;
 	size_t size = 0;
-	int rc;
+	int rc = sgpu_quote_renew(claims, &renewal, ak, chain, time(NULL), &quote, &size, error);
 
-	if (asked->nonce_size > sizeof(asked->nonce)) {
-		return sgpu_fail(error, SGPU_EINVALID, "the message is malformed");
-	}
-	rc = sgpu_quote_renew(claims, &renewal, ak, chain, time(NULL), &quote, &size, error);
 	if (rc == SGPU_OK) {
 		rc = send_text(fd, WIRE_QUOTE_IS, quote, size, error);
 	}
