@@ -98,34 +98,6 @@ SGPU_MUST_CHECK int sgpu_runner_create(const struct sgpu_runner_config *config, 
 /* Its runs have been freed. Accepts NULL; clears the caller's pointer. */
 void sgpu_runner_free(struct sgpu_runner **runner);
 
-/* ---- prepared jobs ----
- * A runner keeps the manifests of its last batches parsed, checked and planned, so that the next batch of the same one does
- * none of this again. A manifest can be prepared before any batch of it; then it is kept until it is forgotten. */
-enum {
-	SGPU_PREPARED_MAX = 64,             /* that a runner keeps */
-	SGPU_PREPARED_PINNED_MAX = 32,      /* of them by sgpu_runner_prepare */
-	SGPU_PREPARED_TEXT_MAX = 256 << 10, /* bytes of a canonical manifest: larger ones take longer to run than to parse */
-};
-
-struct sgpu_prepared_job {
-	uint8_t sha256[SGPU_SHA256_SIZE]; /* its name: the manifest's hash */
-	bool pinned;                      /* by sgpu_runner_prepare; others are forgotten for the next ones */
-	uint64_t uses;                    /* batches that had this manifest while it was kept */
-	int operations, streams;
-	uint64_t device_bytes;            /* memory of the device that a batch of it takes */
-};
-
-/* Prepares a manifest. `name` is for messages. Any thread; it takes as long as the manifest is large. Modules come with
- * their batches, and are loaded then. Errors: SGPU_EINVALID (the manifest, with the place; it needs what this device does
- * not have; it cannot be kept), SGPU_ERETRY (SGPU_PREPARED_PINNED_MAX are), SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_runner_prepare(struct sgpu_runner *runner, const char *text, size_t size, const char *name,
-					struct sgpu_prepared_job *job, struct sgpu_error *error);
-/* Forgets a job; runs that have it keep it. Errors: SGPU_EINVALID: it is not there. */
-SGPU_MUST_CHECK int sgpu_runner_forget(struct sgpu_runner *runner, const uint8_t sha256[SGPU_SHA256_SIZE],
-				       struct sgpu_error *error);
-/* All that the runner keeps, the last used first. Returns their number. */
-int sgpu_runner_list_prepared(struct sgpu_runner *runner, struct sgpu_prepared_job jobs[SGPU_PREPARED_MAX]);
-
 /* ---- a run ---- */
 /* One batch from its submission to its response. */
 struct sgpu_run;

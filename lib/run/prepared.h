@@ -13,13 +13,16 @@
 
 struct sgpu_run_traits;
 
+enum {
+	SGPU_PREPARED_MAX = 64,             /* that a runner keeps */
+	SGPU_PREPARED_TEXT_MAX = 256 << 10, /* bytes of a canonical manifest: larger ones take longer to run than to parse */
+};
+
 struct sgpu_prepared {
 	atomic_int references;
 	struct sgpu_manifest *manifest; /* checked against the operations */
 	struct sgpu_plan *plan;         /* NULL until it is planned; then nothing of the job changes any more */
 	uint64_t last_use;              /* the table's */
-	uint64_t uses;                  /* batches that found it there; the table's */
-	bool pinned;                    /* it is not forgotten for another one; the table's */
 };
 
 /* Makes a job of a manifest that was checked against the operations, and takes the manifest, also when memory is out
@@ -41,12 +44,5 @@ SGPU_MUST_CHECK int sgpu_prepared_plan(struct sgpu_prepared *prepared, const str
 /* Keeps a planned job, unless it is large or depends on its batch (a module's size). May forget the job that was not used
  * for the longest time. */
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared);
-/* The same until it is forgotten. Errors: SGPU_EINVALID: it cannot be kept; SGPU_ERETRY: too many are. */
-SGPU_MUST_CHECK int sgpu_prepared_pin(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared,
-				      struct sgpu_error *error);
-/* Runs that have it keep it. Returns false if it is not there. */
-bool sgpu_prepared_forget(struct sgpu_prepared_table *table, const uint8_t sha256[SGPU_SHA256_SIZE]);
-/* All of them, the last used first. Returns their number. */
-int sgpu_prepared_list(struct sgpu_prepared_table *table, struct sgpu_prepared_job jobs[SGPU_PREPARED_MAX]);
 
 #endif

@@ -4,10 +4,10 @@
 # name of its error and its text; "gone" where the server hung up without one. It becomes user SERVE_UID before it connects.
 import array, fcntl, os, random, select, signal, socket, struct, sys, time
 
-MAGIC, VERSION = 0x53475055, 4
+MAGIC, VERSION = 0x53475055, 5
 STATUS, SUBMIT, PROGRESS, STATUS_IS, TAKEN, ANSWER, PROGRESS_IS = range(1, 8)
-REQUESTS = range(14, 18)
-QUOTE, PREPARE, QUOTE_IS, PREPARED_IS = 16, 17, 18, 21
+REQUESTS = range(14, 17)
+QUOTE, QUOTE_IS = 16, 17
 NAME, TEXT = 4096, 512
 
 
@@ -155,7 +155,7 @@ def told(s):
             break
         except ConnectionResetError:
             pass
-    if len(data) == 16 and fds and struct.unpack("=IHHII", data)[2] in (QUOTE_IS, PREPARED_IS):
+    if len(data) == 16 and fds and struct.unpack("=IHHII", data)[2] == QUOTE_IS:
         text = os.pread(fds[0], 1 << 20, 0).decode()
         os.close(fds[0])
         return text
@@ -185,32 +185,6 @@ def quotes(path, count, depth):
     print("some" if came else "none", odd)
 
 
-def prepare(path, manifest):
-    """Manifests by descriptors that a worker must not wait for, nor believe; then so many requests that some are refused."""
-    def ask(action, fds):
-        s = connect(path)
-        send(s, header(PREPARE, 56) + struct.pack("=II32s", action, 0, b""), fds)
-        return s
-    text = open(manifest, "rb").read()
-    cut = memory(text)
-    os.ftruncate(cut, len(text) // 2)
-    bad = [os.pipe()[0], os.open("/dev/zero", os.O_RDONLY), os.open(".", os.O_RDONLY), os.open(manifest, os.O_PATH),
-           os.open("/proc/self/maps", os.O_RDONLY), socket.socketpair()[0].detach(), memory(b""), memory(b"\0" * 4096),
-           memory(os.urandom(4096)), memory(b"[" * 500000), memory(b'{"version":1,' + b" " * (2 << 20) + b"}"), cut]
-    for fd in bad:
-        text_told = told(ask(1, [fd]))
-        if not text_told.startswith("error: ") or len(text_told) < 10:
-            print("taken", fd, text_told)
-    for action in 0, 4, 1 << 31:
-        print(told(ask(action, [memory(text)])))
-    good = memory(text)
-    for s in [ask(1, [good]) for _ in range(60)]:
-        other = told(s)
-        if not other.startswith("{") and "which is the limit" not in other:
-            print("told:", other)
-    print("done")
-
-
 def crowded(path, count, room):
     """Asks for so many quotes at once: says when no more than `room` are without an answer, and then how many come."""
     held = [ask_quote(path) for _ in range(count)]
@@ -234,7 +208,7 @@ def pose(path, count):
         if i == 0:
             send(s, header(QUOTE_IS, 16), [memory(b"\x1b[2Jno quote")])
         if i > 1:
-            kind = {STATUS: STATUS_IS, QUOTE: QUOTE_IS, PREPARE: PREPARED_IS}[asked]
+            kind = {STATUS: STATUS_IS, QUOTE: QUOTE_IS}[asked]
             send(s, header(kind, 16), [os.open("/proc/self/status", os.O_RDONLY)])
         s.close()
 
@@ -517,7 +491,7 @@ def endlessly(path, what, *rest):
 
 path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 DEEDS = {"garbage": garbage, "requests": requests, "descriptors": descriptors, "drained": drained,
- "quote": quote, "quotes": lambda p, n, d: quotes(p, int(n), int(d)), "prepare": prepare,
+ "quote": quote, "quotes": lambda p, n, d: quotes(p, int(n), int(d)),
  "mute": mute, "pose": lambda p, n: pose(p, int(n)),
  "crowded": lambda p, n, r: crowded(p, int(n), int(r)),
  "hold": lambda p, n, t: hold(p, int(n), float(t)),

@@ -19,7 +19,7 @@ enum { SENT_MAX = 32, HEAD = 4 };
 static const size_t sizes[WIRE_KINDS] = {
 	[WIRE_SUBMIT] = sizeof(struct wire_submit), [WIRE_ANSWER] = sizeof(struct wire_answer),
 	[WIRE_PROGRESS_IS] = sizeof(struct wire_progress), [WIRE_TAKE] = sizeof(struct wire_take),
-	[WIRE_QUOTE] = sizeof(struct wire_quote), [WIRE_PREPARE] = sizeof(struct wire_prepare),
+	[WIRE_QUOTE] = sizeof(struct wire_quote),
 	[WIRE_LEASE] = sizeof(struct wire_lease), [WIRE_LEASE_IS] = sizeof(struct wire_lease_is),
 };
 

@@ -271,86 +271,6 @@ UNIT_TEST(jobs_that_depend_on_their_batch_are_not_kept)
 	sgpu_prepared_table_free(&table);
 }
 
-/* ---- what is prepared before its first batch ---- */
-static int prepare(const char *text, struct sgpu_prepared_job *job)
-{
-	return sgpu_runner_prepare(runner, text, strlen(text), "test", job, &error);
-}
-
-static bool lists(const uint8_t *sha256, struct sgpu_prepared_job *found)
-{
-	struct sgpu_prepared_job jobs[SGPU_PREPARED_MAX];
-	const int count = sgpu_runner_list_prepared(runner, jobs);
-
-	for (int i = 0; i < count; i++) {
-		if (memcmp(jobs[i].sha256, sha256, SGPU_SHA256_SIZE) == 0) {
-			*found = jobs[i];
-			return true;
-		}
-	}
-	return false;
-}
-
-UNIT_TEST(a_job_is_prepared_before_its_first_batch_and_used_by_it)
-{
-	struct sgpu_prepared_job job, found;
-	struct job batch;
-
-	make_job(&batch, 4321);
-	REQUIRE(sgpu_runner_prepare(runner, batch.batch->manifest_text, batch.batch->manifest_size, "m", &job, &error) == SGPU_OK);
-	CHECK(memcmp(job.sha256, batch.batch->manifest_sha256, sizeof(job.sha256)) == 0);
-	CHECK(job.operations > 0 && job.streams > 0 && job.device_bytes > 4321 && job.pinned);
-	REQUIRE(lists(job.sha256, &found));
-	CHECK(found.pinned && found.uses == 0 && found.device_bytes == job.device_bytes);
-	free_job(&batch);
-	CHECK(runs(4321) && runs(4321));
-	REQUIRE(lists(job.sha256, &found));
-	CHECK(found.uses == 2);
-	/* Others do not displace it. */
-	for (uint64_t size = 1; size <= 80; size++) {
-		CHECK(runs(size));
-	}
-	REQUIRE(lists(job.sha256, &found));
-	CHECK(found.uses == 2);
-	CHECK(sgpu_runner_forget(runner, job.sha256, &error) == SGPU_OK);
-	CHECK(!lists(job.sha256, &found));
-	CHECK(sgpu_runner_forget(runner, job.sha256, &error) == SGPU_EINVALID);
-	CHECK(runs(4321));
-}
-
-UNIT_TEST(only_so_many_jobs_are_prepared_and_the_same_one_again)
-{
-	uint8_t hashes[SGPU_PREPARED_PINNED_MAX + 1][SGPU_SHA256_SIZE];
-	struct sgpu_prepared_job job, found;
-
-	for (int i = 0; i <= SGPU_PREPARED_PINNED_MAX; i++) {
-		char *text = manifest_text((uint64_t)i + 5000);
-
-		CHECK(prepare(text, &job) == (i < SGPU_PREPARED_PINNED_MAX ? SGPU_OK : SGPU_ERETRY));
-		memcpy(hashes[i], job.sha256, sizeof(hashes[i]));
-		CHECK(prepare(text, &job) == (i < SGPU_PREPARED_PINNED_MAX ? SGPU_OK : SGPU_ERETRY));
-		free(text);
-	}
-	for (int i = 0; i < SGPU_PREPARED_PINNED_MAX; i++) {
-		CHECK(lists(hashes[i], &found) && found.pinned);
-		CHECK(sgpu_runner_forget(runner, hashes[i], &error) == SGPU_OK);
-	}
-}
-
-UNIT_TEST(what_no_runner_could_run_is_not_prepared)
-{
-	struct sgpu_prepared_job job;
-	char *text = manifest_text(UINT64_C(1) << 50);
-
-	CHECK(prepare("{", &job) == SGPU_EINVALID);
-	CHECK(prepare("{\"version\":1}", &job) == SGPU_EINVALID);
-	CHECK(prepare(text, &job) == SGPU_EINVALID);
-	CHECK(strstr(error.text, "bytes of device memory") != NULL);
-	CHECK(prepare(text_with_module, &job) == SGPU_EINVALID);
-	CHECK(strstr(error.text, "size of a module") != NULL);
-	free(text);
-}
-
 int main(void)
 {
 	open_device(2);
@@ -364,9 +284,6 @@ int main(void)
 	UNIT_RUN(batches_that_are_refused_leave_their_manifest_unknown);
 	UNIT_RUN(the_job_that_was_not_used_for_the_longest_time_is_forgotten);
 	UNIT_RUN(jobs_that_depend_on_their_batch_are_not_kept);
-	UNIT_RUN(a_job_is_prepared_before_its_first_batch_and_used_by_it);
-	UNIT_RUN(only_so_many_jobs_are_prepared_and_the_same_one_again);
-	UNIT_RUN(what_no_runner_could_run_is_not_prepared);
 	sgpu_runner_free(&runner);
 	sgpu_device_close(&device);
 	return unit_done();

@@ -13,8 +13,7 @@
 
 #include "service.h"
 
-/* For an answer: a server may have to start a worker, and let others have theirs first. */
-#define PATIENCE_NS UINT64_C(180000000000)
+#define SECOND UINT64_C(1000000000)
 enum { LOOK_MS = 1000 };
 
 static int read_answer(int fd, size_t most, char **text, size_t *size, struct sgpu_error *error)
@@ -69,7 +68,7 @@ static int wait_for_answer(int connection, const struct ask *ask, char **text, s
 	struct pollfd wait = { .fd = connection, .events = POLLIN };
 	int rc = SGPU_ETIMEOUT;
 
-	while (rc == SGPU_ETIMEOUT && sgpu_now_ns() - begin < PATIENCE_NS) {
+	while (rc == SGPU_ETIMEOUT && sgpu_now_ns() - begin < ask->patience_s * SECOND) {
 		if (poll(&wait, 1, LOOK_MS) > 0) {
 			rc = receive_answer(connection, ask, text, size, error);
 		} else if (sgpu_io_interrupted()) {
@@ -96,7 +95,7 @@ int ask_server(const char *socket, const struct ask *ask, char **text, size_t *s
 		return rc;
 	}
 	/* One that refuses at once may have said so and closed. */
-	(void)wire_send(connection, ask->kind, ask->message, ask->size, ask->fds, ask->count);
+	(void)wire_send(connection, ask->kind, ask->message, ask->size, NULL, 0);
 	rc = wait_for_answer(connection, ask, text, size, error);
 	close(connection);
 	return rc;

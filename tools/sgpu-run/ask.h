@@ -11,10 +11,9 @@ struct ask {
 	enum wire_kind kind;
 	void *message;
 	size_t size;
-	const int *fds;          /* `count` of them go with it */
-	int count;
 	enum wire_kind expected; /* the answer, which brings a memory file */
 	size_t most;             /* bytes that are read of it */
+	unsigned patience_s;     /* for the answer */
 };
 
 /* Asks the server at `socket` (NULL: the usual one). *text is from malloc, with a NUL behind it. Errors: those of finding

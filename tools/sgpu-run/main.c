@@ -11,7 +11,6 @@ static const struct cli_verb verbs[] = {
 	{ "worker", "DIR", "run the batches of a directory, or of a list, until none is left", worker_options, verb_worker },
 	{ "serve", "", "run the batches that other processes submit", serve_options, verb_serve },
 	{ "status", "", "show what the server does", status_options, verb_status },
-	{ "prepare", "[MANIFEST...]", "check that jobs could run, or prepare them in the server", prepare_options, verb_prepare },
 	{ "quote", "", "have the server attest the worker that runs one's batches", quote_options, verb_quote },
 	{ "session", "", "serve a session of a program, on standard input and output", session_options, verb_session },
 	{ "info", "", "show devices, what is missing, and what this platform protects", info_options, verb_info },

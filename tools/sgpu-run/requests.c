@@ -8,7 +8,6 @@
 
 #include <sgpu/base.h>
 
-#include "serve_prepare.h"
 #include "serve_quote.h"
 #include "serve_session.h"
 
@@ -26,8 +25,6 @@ static request_fn find_request(enum wire_kind kind)
 	switch (kind) {
 	case WIRE_LEASE:
 		return serve_lease;
-	case WIRE_PREPARE:
-		return serve_prepare;
 	case WIRE_QUOTE:
 		return serve_quote;
 	case WIRE_SESSION:

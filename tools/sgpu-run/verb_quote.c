@@ -10,6 +10,9 @@
 #include "ask.h"
 #include "verbs.h"
 
+/* A server may have to start a worker, and let others have theirs first. */
+enum { PATIENCE_S = 180 };
+
 struct values {
 	const char *socket, *output;
 	struct cli_bytes nonce;
@@ -42,7 +45,7 @@ static int fetch_quote(const struct values *v, struct sgpu_error *error)
 {
 	struct wire_quote message = { .nonce_size = (uint32_t)v->nonce.size };
 	const struct ask ask = { .kind = WIRE_QUOTE, .message = &message, .size = sizeof(message),
-				 .expected = WIRE_QUOTE_IS, .most = SGPU_QUOTE_MAX };
+				 .expected = WIRE_QUOTE_IS, .most = SGPU_QUOTE_MAX, .patience_s = PATIENCE_S };
 	char *quote = NULL;
 	size_t size = 0;
 	int rc;

@@ -3,21 +3,16 @@
  * sgpu-run status: what the server tells of itself.
  */
 #include <inttypes.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 #include <sgpu/json.h>
 
+#include "ask.h"
 #include "prometheus.h"
-#include "service.h"
 #include "verbs.h"
-#include "wire.h"
 
-enum { PATIENCE_MS = 10000, CELL_MAX = 32 };
+enum { PATIENCE_S = 10, CELL_MAX = 32 };
 
 struct question {
 	const char *socket;
@@ -32,46 +27,19 @@ const struct cli_option status_options[] = {
 };
 
 /* The server's words are parsed strictly. */
-static int receive_status(int socket, const struct service_path *path, json_t **status, struct sgpu_error *error)
+static int ask_status(const char *socket, json_t **status, struct sgpu_error *error)
 {
-	struct wire_plain answer;
+	struct wire_plain question;
+	const struct ask ask = { .kind = WIRE_STATUS, .message = &question, .size = sizeof(question),
+				 .expected = WIRE_STATUS_IS, .most = WIRE_TEXT_MAX, .patience_s = PATIENCE_S };
 	char *text = NULL;
 	size_t size = 0;
-	int fd = -1, rc = wire_receive(socket, WIRE_STATUS_IS, &answer, sizeof(answer), &fd, 1, error);
+	int rc = ask_server(socket, &ask, &text, &size, error);
 
-	if (rc == SGPU_ECANCELED || rc == SGPU_ETIMEOUT) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' has ended", path->text);
-	}
-	if (rc < 0) {
-		return rc;
-	}
-	text = calloc(1, WIRE_TEXT_MAX + 1);
-	rc = text ? wire_read_text(fd, "the server's status", text, WIRE_TEXT_MAX, &size, error) : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_json_parse(text, size, status, NULL, NULL, error);
 	}
 	free(text);
-	close(fd);
-	return rc;
-}
-
-static int ask(const struct service_path *path, json_t **status, struct sgpu_error *error)
-{
-	struct wire_plain question;
-	struct pollfd wait = { .fd = -1, .events = POLLIN };
-	int rc = service_connect(path, &wait.fd, error);
-
-	*status = NULL;
-	if (rc < 0) {
-		return rc;
-	}
-	(void)wire_send(wait.fd, WIRE_STATUS, &question, sizeof(question), NULL, 0);
-	if (poll(&wait, 1, PATIENCE_MS) > 0) {
-		rc = receive_status(wait.fd, path, status, error);
-	} else {
-		rc = sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' does not answer", path->text);
-	}
-	close(wait.fd);
 	return rc;
 }
 
@@ -157,11 +125,10 @@ static int print_status(const json_t *status)
 int verb_status(int argc, char **argv)
 {
 	struct question question = { .socket = NULL };
-	struct service_path path;
 	struct sgpu_error error = { 0 };
 	json_t *status = NULL;
 	char **none;
-	int rc, exit_status = cli_read(argc, argv, &question, &none);
+	int exit_status = cli_read(argc, argv, &question, &none);
 
 	if (exit_status) {
 		return exit_status;
@@ -169,11 +136,7 @@ int verb_status(int argc, char **argv)
 	if (question.prometheus && cli_json) {
 		return cli_usage("--prometheus and --json are two formats");
 	}
-	rc = service_find(question.socket, &path, &error);
-	if (rc == SGPU_OK) {
-		rc = ask(&path, &status, &error);
-	}
-	if (rc != SGPU_OK) {
+	if (ask_status(question.socket, &status, &error) != SGPU_OK) {
 		return cli_error(&error);
 	}
 	if (cli_json) {

@@ -166,7 +166,7 @@ int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error)
 
 bool wire_is_request(enum wire_kind kind)
 {
-	return kind == WIRE_LEASE || kind == WIRE_SESSION || kind == WIRE_QUOTE || kind == WIRE_PREPARE;
+	return kind == WIRE_LEASE || kind == WIRE_SESSION || kind == WIRE_QUOTE;
 }
 
 void wire_refuse(int socket, const struct sgpu_error *error)

@@ -8,9 +8,9 @@
  *   server -> worker    WIRE_TAKE with the connection, whose next message is that WIRE_SUBMIT
  *   client -> worker    WIRE_SUBMIT with two descriptors, then WIRE_PROGRESS as often as it likes
  *   worker -> client    WIRE_TAKEN, WIRE_PROGRESS_IS for each WIRE_PROGRESS, WIRE_ANSWER at the end
- *   client -> worker    WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE, WIRE_PREPARE: requests, which come to the worker as WIRE_SUBMIT
- *                       does, but need no turn; requests.h
- *   worker -> client    WIRE_QUOTE_IS, WIRE_PREPARED_IS; any other end of a request is a WIRE_ANSWER
+ *   client -> worker    WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE: requests, which come to the worker as WIRE_SUBMIT does, but
+ *                       need no turn; requests.h
+ *   worker -> client    WIRE_QUOTE_IS; any other end of a request is a WIRE_ANSWER
  *   worker -> client    WIRE_LEASE_IS, with the pool; the client then says WIRE_LEASE_DONE, and hears it
  *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters say something new
  *   server -> worker    WIRE_DRAIN, take no more and end; WIRE_PRESS: others wait for a worker, so end what waits for a client;
@@ -38,16 +38,15 @@ enum wire_kind {
 	WIRE_STATUS_IS, WIRE_TAKEN, WIRE_ANSWER, WIRE_PROGRESS_IS,
 	WIRE_READY, WIRE_TAKE, WIRE_DRAIN,
 	WIRE_QUEUED, WIRE_NOTE, WIRE_PRESS,
-	WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE, WIRE_PREPARE,
+	WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE,
 	WIRE_QUOTE_IS, WIRE_CLAIMS,
 	WIRE_RESUME,
-	WIRE_PREPARED_IS,
 	WIRE_LEASE_IS, WIRE_LEASE_DONE,
 	WIRE_LIMITS,
 	WIRE_KINDS
 };
 
-enum { WIRE_TEXT_MAX = 1 << 20, WIRE_FDS_MAX = 2, WIRE_VERSION = 4 };
+enum { WIRE_TEXT_MAX = 1 << 20, WIRE_VERSION = 5 };
 
 struct wire_header {
 	uint32_t magic;
@@ -114,17 +113,9 @@ struct wire_quote {
 	uint8_t nonce[64];
 };
 
-/* With a memory file, which has the manifest that is to be prepared and is not read otherwise. */
-enum wire_prepare_action { WIRE_PREPARE_ADD = 1, WIRE_PREPARE_LIST, WIRE_PREPARE_FORGET };
-struct wire_prepare {
-	struct wire_header header;
-	uint32_t action, zero;
-	uint8_t sha256[32];     /* what is to be forgotten */
-};
-
 /* Any message without a body: status, progress, queued, taken, ready, note, drain, press, resume, lease done; and the
- * status, whose descriptor is a memory file of JSON, at most WIRE_TEXT_MAX bytes. WIRE_QUOTE_IS, WIRE_PREPARED_IS, and
- * WIRE_CLAIMS from the worker to the process that signs, have such a file, too. */
+ * status, whose descriptor is a memory file of JSON, at most WIRE_TEXT_MAX bytes. WIRE_QUOTE_IS, and WIRE_CLAIMS
+ * from the worker to the process that signs, have such a file, too. */
 struct wire_plain {
 	struct wire_header header;
 };
