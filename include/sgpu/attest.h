@@ -176,6 +176,7 @@ struct sgpu_quote_subject {
 	bool preemption;                 /* other work of the GPU may run between ours */
 	bool allows_modules;             /* of this process; always claimed for a program that is only measured */
 	bool files;                      /* batches may name files of this machine; likewise */
+	bool sessions;                   /* anybody may open one, whoever the owners are; likewise */
 	/* Thumbprints of the signing keys whose batches the runner takes, in any order, each once; owner_count 0:
 	 * anybody's batches. */
 	const char *const *owners;

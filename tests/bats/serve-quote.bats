@@ -271,9 +271,35 @@ not_the_quoted() {
 	assert_contains "$output" "ask for a new quote"
 }
 
+# session_server OPTION...: a policy says that sessions are accepted, too.
+session_server() {
+	attested_server --sessions any "$@"
+	sed -i 's/"sessions": "none"/"sessions": "any"/' policy.json
+}
+
+@test "a quote says whether sessions of anybody are taken, and a policy that does not name them refuses that" {
+	requires jq
+	attested_server
+	quote_worker
+	run -0 sgpu-measure inspect quote
+	assert_contains "$output" "sessions are taken of nobody"
+	session_server --socket sessions.sock
+	sgpu-run quote --socket sessions.sock --nonce "$NONCE" -o quote
+	run -0 sgpu-measure inspect quote
+	assert_contains "$output" "sessions are taken of anyone"
+	appraise
+	for sessions in '"none"' null; do
+		jq --argjson sessions "$sessions" '.runner.sessions = $sessions | del(..|nulls)' policy.json >strict.json
+		run --separate-stderr -4 sgpu-measure appraise -p strict.json --roots ca.crt --nonce "$NONCE" \
+			--recipient recipient.jwk quote
+		assert_contains "$stderr" "sessions of anybody: 'runner.sessions' is 'any', and 'none' is wanted"
+		assert_no_file recipient.jwk
+	done
+}
+
 @test "a program has a session with the worker that was quoted, and not with the one that takes its place" {
 	has_program
-	attested_server
+	session_server
 	quote_worker
 	run -0 program run 5
 	[ "$output" = "done" ]
@@ -289,12 +315,12 @@ not_the_quoted() {
 
 @test "a program has no session with another server's worker, nor with one that gives no quotes" {
 	has_program
-	attested_server
+	session_server
 	quote_worker
 	run -0 program run 1
 	first=$SOCKET
 	export SGPU_SOCKET=$PWD/other/run.sock
-	attested_server
+	session_server
 	run -4 program run 1
 	not_the_quoted
 	export SGPU_SOCKET=$PWD/third/run.sock
@@ -308,7 +334,7 @@ not_the_quoted() {
 	has_program
 	requires root python3
 	share_socket
-	attested_server --everybody
+	session_server --everybody
 	client_of 65534 quote "$NONCE" >theirs
 	mv theirs quote
 	appraise
@@ -362,7 +388,7 @@ program_piped() {
 	PATH=$SGPU_BUILD/examples:$PATH
 	requires fashion-mnist
 	command -v train >/dev/null || skip "train was not built"
-	attested_server
+	session_server
 	quote_worker
 	SGPU_SOCKET=$SOCKET QUOTED=$PWD/recipient.jwk run --separate-stderr -0 "$SGPU_TOP/examples/session/run.sh" bound
 	grep -q "^step 100" bound/losses

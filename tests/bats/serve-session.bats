@@ -1,5 +1,7 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2154,SC2030,SC2031 # bats sets stderr; each test is a process of its own
+#
 # Sessions of programs with sgpu-run serve. What a session does: test_remote_ring. The programs here are test_remote_connect.
 
 load serve
@@ -44,6 +46,35 @@ let_go() {
 	[ "$output" = "done" ]
 	wait_for sessions 0
 	run -0 program run 1
+}
+
+# refuses_sessions: whoever asks is told why.
+refuses_sessions() {
+	run -4 program run 1
+	assert_contains "$output" "this server takes no sessions, which anybody could open"
+}
+
+@test "a server with owners takes no session, whosever it is, unless it was told to" {
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	start_server --device cpu -k runner.jwk --owners owners --state "$PWD/state"
+	refuses_sessions
+	run -0 sgpu-run -o response batch.tar
+	start_server --device cpu --socket none.sock --sessions none
+	SOCKET=none.sock refuses_sessions
+	start_server --device cpu --socket any.sock --owners owners --state "$PWD/state" --sessions any
+	SOCKET=any.sock run -0 program run 1
+	[ "$output" = "done" ]
+	run --separate-stderr -2 sgpu-run serve --sessions owners
+	assert_contains "$stderr" "--sessions is none or any, not 'owners'"
+}
+
+@test "a user without an owner's key has no session of a server with owners" {
+	requires root
+	share_socket
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	start_server --device cpu --everybody -k runner.jwk --owners owners --state "$PWD/state"
+	chmod a+rx "$SGPU_BUILD/unit" 2>/dev/null || true
+	SERVE_UID=2002 refuses_sessions
 }
 
 @test "a user has sixteen sessions, and the status counts them" {

@@ -76,6 +76,7 @@ wants() {
 	wants '.runner.files = false' runner.files
 	wants '.runner.owners = []' runner.owners
 	wants '.runner.owners = ["'"$(printf 'A%.0s' {1..43})"'"]' runner.owners
+	wants '.runner.sessions = "none"' runner.sessions
 	wants '.runner.confinement = true' runner.confinement
 	wants '.runner.key = "ephemeral"' runner.key
 	wants '.device.driver = "580.65"' device.driver
@@ -94,15 +95,15 @@ wants() {
 
 @test "what a policy leaves out it refuses" {
 	requires jq
-	for member in digests debug modules files owners confinement process; do
+	for member in digests debug modules files owners sessions confinement process; do
 		wants "del(.runner.$member)" "$(jq -r --arg m "$member" '{digests: "runner.digest", debug: "dbgstat",
 			process: "runner.measured"}[$m] // "runner.\($m)"' <<<null)"
 	done
 	wants 'del(.runner.key)' runner.key
 	wants 'del(.platform)' platform.kind,tee
 	echo '{"version": 1}' >policy.json
-	wants . "runner.digest,runner.measured,dbgstat,runner.modules,runner.files,runner.owners,runner.confinement,runner.key,\
-platform.kind,tee"
+	wants . "runner.digest,runner.measured,dbgstat,runner.modules,runner.files,runner.owners,runner.sessions,runner.confinement,\
+runner.key,platform.kind,tee"
 }
 
 @test "a policy that asks for a channel wants one" {

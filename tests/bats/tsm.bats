@@ -93,8 +93,8 @@ appraise() {
 
 # lenient PLATFORM: a policy that lets any runner pass that was measured as a file, on that platform.
 lenient() {
-	jq -n '{version: 1, runner: {digests: "any", debug: true, modules: true, files: true, owners: "any", confinement: false,
-		process: false}, platform: '"$1"'}' >policy.json
+	jq -n '{version: 1, runner: {digests: "any", debug: true, modules: true, files: true, owners: "any", sessions: "any",
+		confinement: false, process: false}, platform: '"$1"'}' >policy.json
 }
 
 @test "a policy asks for a platform with a report, and for the guest that was measured" {

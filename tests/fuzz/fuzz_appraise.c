@@ -56,6 +56,7 @@ static void check_runner(const json_t *policy, const json_t *claims)
 	need(lets(policy, "runner", "debug") || (is(claims, "dbgstat", "disabled") && is(runner, "dbgstat", "disabled")));
 	need(lets(policy, "runner", "modules") || json_is_false(json_object_get(own, "modules")));
 	need(lets(policy, "runner", "files") || json_is_false(json_object_get(own, "files")));
+	need(is(json_object_get(policy, "runner"), "sessions", "any") || is(own, "sessions", "none"));
 	need(json_is_false(at(policy, "runner", "process")) || is(own, "measured", "process"));
 	need(json_is_false(at(policy, "runner", "confinement")) || json_object_size(json_object_get(own, "confinement")));
 	need(!is(own, "key", "stored") || is(json_object_get(policy, "runner"), "key", "stored"));

@@ -37,7 +37,7 @@ static json_t *own_of(const char *submod)
 /* Lets everything of this machine pass, so that a test sees what it asks for and nothing else. */
 static const char lenient[] =
 	"{\"version\":1,\"runner\":{\"digests\":\"any\",\"debug\":true,\"modules\":true,\"files\":true,"
-	"\"owners\":\"any\",\"confinement\":false,\"key\":\"stored\",\"process\":false},"
+	"\"owners\":\"any\",\"sessions\":\"any\",\"confinement\":false,\"key\":\"stored\",\"process\":false},"
 	"\"platform\":{\"at_least\":\"plain\"}}";
 /* And whatever the guest. */
 #define ANY_GUEST "\"measurements\":\"any\",\"rtmr0\":\"any\",\"rtmr1\":\"any\",\"rtmr2\":\"any\",\"rtmr3\":\"any\""
@@ -139,13 +139,15 @@ UNIT_TEST(what_a_policy_does_not_name_it_refuses)
 	} named[] = {
 		{ "runner", "digests", "runner.digest" }, { "runner", "debug", "dbgstat" },
 		{ "runner", "modules", "runner.modules" }, { "runner", "files", "runner.files" },
-		{ "runner", "owners", "runner.owners" }, { "runner", "confinement", "runner.confinement" },
+		{ "runner", "owners", "runner.owners" }, { "runner", "sessions", "runner.sessions" },
+		{ "runner", "confinement", "runner.confinement" },
 		{ "runner", "key", "runner.key" }, { "runner", "process", "runner.measured" },
 		{ "platform", "at_least", "platform.kind" },
 	};
 
 	json_object_set_new(own_of("runner"), "modules", json_true());
 	json_object_set_new(own_of("runner"), "files", json_true());
+	json_object_set_new(own_of("runner"), "sessions", json_string("any"));
 	json_object_set_new(own_of("runner"), "measured", json_string("file"));
 	json_object_set_new(own_of("runner"), "key", json_string("stored"));
 	CHECK(strictly(lenient, NULL) == 0);
@@ -158,11 +160,36 @@ UNIT_TEST(what_a_policy_does_not_name_it_refuses)
 		free(text);
 		json_decref(policy);
 	}
-	CHECK(strictly("{\"version\":1}", "runner.digest") == 10);
+	CHECK(strictly("{\"version\":1}", "runner.digest") == 11);
 	json_object_set_new(own_of("runner"), "modules", json_false());
 	json_object_set_new(own_of("runner"), "files", json_false());
+	json_object_set_new(own_of("runner"), "sessions", json_string("none"));
 	json_object_set_new(own_of("runner"), "measured", json_string("process"));
 	json_object_set_new(own_of("runner"), "key", json_string("ephemeral"));
+}
+
+/* Older quotes do not say it: their runners took sessions of anybody. */
+UNIT_TEST(a_policy_that_does_not_ask_for_sessions_accepts_none_alone)
+{
+	static const char *const strict[] = { "{\"version\":1,\"runner\":{\"sessions\":\"none\"}}",
+					      "{\"version\":1,\"runner\":{\"sessions\":null}}" };
+	json_t *own = own_of("runner"), *policy = json_loads(lenient, 0, NULL);
+	char *unsaid;
+
+	json_object_del(json_object_get(policy, "runner"), "sessions");
+	unsaid = json_dumps(policy, JSON_COMPACT);
+	CHECK(!strcmp(json_string_value(json_object_get(own, "sessions")), "none"));
+	CHECK(reasons(strict[0], NULL) == 0 && strictly(unsaid, NULL) == 0 && strictly(lenient, NULL) == 0);
+	CHECK(strictly(strict[1], NULL) == -1);
+	json_object_set_new(own, "sessions", json_string("any"));
+	CHECK(reasons(strict[0], "runner.sessions") == 1 && strictly(unsaid, "runner.sessions") == 1);
+	CHECK(strictly(lenient, NULL) == 0);
+	json_object_del(own, "sessions");
+	CHECK(reasons(strict[0], "runner.sessions") == 1 && strictly(unsaid, "runner.sessions") == 1);
+	CHECK(strictly(lenient, NULL) == 0);
+	json_object_set_new(own, "sessions", json_string("none"));
+	free(unsaid);
+	json_decref(policy);
 }
 
 UNIT_TEST(the_runner_is_judged_by_owners_files_and_confinement)
@@ -478,6 +505,7 @@ UNIT_TEST(policies_are_read_strictly)
 	      refused("{\"version\":1,\"runner\":{\"owners\":[\"AAAA\"]}}") &&
 	      refused("{\"version\":1,\"runner\":{\"owners\":[1]}}") &&
 	      refused("{\"version\":1,\"machines\":\"any\"}") &&
+	      refused("{\"version\":1,\"runner\":{\"sessions\":\"owners\"}}") &&
 	      refused("{\"version\":1,\"runner\":{\"confinement\":\"all\"}}"));
 	CHECK(refused("{\"version\":1,\"device\":{\"driver\":\"580,65\"}}") &&
 	      refused("{\"version\":1,\"device\":{\"driver\":\"580..65\"}}"));
@@ -546,6 +574,7 @@ int main(void)
 	json_object_set_new(json_object_get(own_of(NULL), "platform"), "kind", json_string("plain"));
 	UNIT_RUN(a_policy_from_a_quote_accepts_that_quote);
 	UNIT_RUN(what_a_policy_does_not_name_it_refuses);
+	UNIT_RUN(a_policy_that_does_not_ask_for_sessions_accepts_none_alone);
 	UNIT_RUN(the_runner_is_judged_by_owners_files_and_confinement);
 	UNIT_RUN(a_recipient_of_low_order_is_refused);
 	UNIT_RUN(the_runner_is_judged_by_digest_version_debug_modules_and_key);

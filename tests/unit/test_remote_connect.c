@@ -190,7 +190,7 @@ static int run_rounds(int rounds, bool piped)
 		fprintf(to, "hint: %s\n", error.hint);
 	}
 	sgpu_remote_close(&held[0].remote);
-	return good ? 0 : error.code == SGPU_EAUTH ? 4 : 1;
+	return good ? 0 : error.code == SGPU_EAUTH || error.code == SGPU_EPOLICY ? 4 : 1;
 }
 
 static int hold(int count)

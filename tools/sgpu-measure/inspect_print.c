@@ -100,6 +100,7 @@ static void print_confinement(const json_t *own)
 static void print_owners(const json_t *own)
 {
 	const json_t *owners = json_object_get(own, "owners"), *item = NULL;
+	const char *sessions = text_of(own, "sessions");
 	size_t i = 0;
 
 	if (!owners) {
@@ -108,6 +109,7 @@ static void print_owners(const json_t *own)
 	json_array_foreach(owners, i, item) {
 		line("", "work is taken of %s", json_string_value(item) ? json_string_value(item) : "");
 	}
+	line("", "sessions are taken of %s", !sessions[0] ? "whom is not said" : !strcmp(sessions, "any") ? "anyone" : "nobody");
 }
 
 static void print_runner(const json_t *claims)

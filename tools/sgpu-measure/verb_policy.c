@@ -65,11 +65,11 @@ static int build_runner(const struct task *task, const char *folder, json_t **ru
 	cli_remember_input(path);
 	const int code = sgpu_measure_file(path, digest, &size, error);
 	if (!code) {
-		*runner = json_pack("{s:s, s:s, s:{s:o, s:I, s:s, s:b, s:b, s:o*, s:{s:b}, s:s}}", "swname",
+		*runner = json_pack("{s:s, s:s, s:{s:o, s:I, s:s, s:b, s:b, s:o*, s:s, s:{s:b}, s:s}}", "swname",
 				    "sgpu-run", "dbgstat", "disabled", SGPU_EAT_PROFILE, "digest",
 				    sgpu_json_from_bytes(digest, sizeof(digest)), "size", (json_int_t)size, "measured",
-				    "process", "modules", 0, "files", 0, "owners", owner_claims(task), "confinement",
-				    "all", 1, "key", "ephemeral");
+				    "process", "modules", 0, "files", 0, "owners", owner_claims(task), "sessions",
+				    task->owners.count ? "none" : "any", "confinement", "all", 1, "key", "ephemeral");
 	}
 	return code || *runner ? code : sgpu_fail_nomem(error);
 }

@@ -26,6 +26,7 @@ struct server {
 	const char *socket;
 	const char *tenants;     /* the file of their rules, or NULL */
 	const char *attestation_key, *certificate; /* for quotes; both or neither */
+	const char *sessions;    /* whose are taken: "none" or "any"; NULL: as owners say */
 	bool everybody, as_worker;
 	unsigned workers, ahead, submissions, running;
 	uint64_t leases;         /* bytes of each worker's pool of leases; 0: none */

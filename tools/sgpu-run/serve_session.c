@@ -34,7 +34,6 @@ struct session {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct session sessions[TENANT_SESSIONS_MAX]; /* of one worker, and so of one user */
 static unsigned most = TENANT_SESSIONS_MAX;
-static bool ending;              /* none begins any more */
 
 /* The descriptors are its from then on. */
 static struct session *find_place(const struct request *request, const int fds[2])
@@ -64,18 +63,6 @@ static void leave_place(struct session *s)
 	pthread_mutex_unlock(&lock);
 }
 
-/* From here on sessions_end reaches it; or never, if that came before. */
-static int publish(struct session *s, struct sgpu_remote_service *service, struct sgpu_error *error)
-{
-	bool late;
-
-	pthread_mutex_lock(&lock);
-	late = ending;
-	s->service = late ? NULL : service;
-	pthread_mutex_unlock(&lock);
-	return late ? sgpu_fail(error, SGPU_ESYSTEM, "the server has ended") : SGPU_OK;
-}
-
 static int open_service(struct session *s, struct sgpu_remote_service **service, struct sgpu_error *error)
 {
 	const struct sgpu_remote_ring ring = { .memory = s->fds[0], .area = s->fds[1], .bell = s->request.connection };
@@ -90,7 +77,12 @@ static int open_service(struct session *s, struct sgpu_remote_service **service,
 	if (rc == SGPU_OK && !wire_send(s->request.connection, WIRE_TAKEN, &taken, sizeof(taken), NULL, 0)) {
 		rc = SGPU_ECANCELED;
 	}
-	return rc == SGPU_OK ? publish(s, *service, error) : rc;
+	if (rc == SGPU_OK) {
+		pthread_mutex_lock(&lock);
+		s->service = *service; /* from here on sessions_end reaches it */
+		pthread_mutex_unlock(&lock);
+	}
+	return rc;
 }
 
 static void *run_session(void *argument)
@@ -147,6 +139,11 @@ void session_take(const struct request *request)
 	int fds[2] = { -1, -1 };
 	int rc = wire_receive(request->connection, WIRE_SESSION, &asked, sizeof(asked), fds, 2, &error);
 
+	/* Nothing in it says whose program it is, so no owner can be asked for. */
+	if (rc == SGPU_OK && !request->server->worker.sessions) {
+		sgpu_fail(&error, SGPU_EPOLICY, "this server takes no sessions, which anybody could open");
+		rc = sgpu_hint(&error, "'sgpu-run serve --sessions any' takes them of whoever may connect");
+	}
 	if (rc == SGPU_OK) {
 		s = find_place(request, fds);
 		rc = s ? start_thread(s, &error) :
@@ -176,7 +173,6 @@ void sessions_limit(unsigned count)
 void sessions_end(uint64_t idle_ns)
 {
 	pthread_mutex_lock(&lock);
-	ending = ending || idle_ns == 0;
 	for (int i = 0; i < TENANT_SESSIONS_MAX; i++) {
 		if (sessions[i].service && sgpu_remote_service_idle(sessions[i].service) >= idle_ns) {
 			sgpu_remote_service_stop(sessions[i].service);

@@ -32,6 +32,8 @@ const struct cli_option serve_options[] = {
 	  CLI_NUMBER(struct server, submissions, 1, SERVE_SUBMISSIONS_MAX) },
 	{ "running", 0, "N", "batches of all users that run at once (default: one a processor, at least 4)",
 	  CLI_NUMBER(struct server, running, 1, RUNNING_MAX) },
+	{ "sessions", 0, "WHOSE", "take sessions of programs: none or any (default: any; with --owners none)",
+	  CLI_TEXT(struct server, sessions) },
 	{ "session-memory", 0, "SIZE", "device memory that a session of a program may have (default: all that is free)",
 	  CLI_SIZE(struct server, session_memory, 1, UINT64_MAX) },
 	{ "tenants", 0, "FILE", "what each user may have: weight, priority and limits", CLI_INPUT(struct server, tenants) },
@@ -66,6 +68,9 @@ static int check_server(const struct server *server)
 	}
 	if (descriptors) {
 		return cli_usage("a server's keys are files, since each of its workers reads them");
+	}
+	if (server->sessions && strcmp(server->sessions, "none") && strcmp(server->sessions, "any")) {
+		return cli_usage("--sessions is none or any, not '%s'", SGPU_EXCERPT(server->sessions));
 	}
 	if (!server->attestation_key != !server->certificate) {
 		return cli_usage("%s needs %s", server->certificate ? "--certificate" : "--attestation-key",
@@ -126,6 +131,7 @@ int verb_serve(int argc, char **argv)
 	server.argc = argc;
 	server.argv = argv;
 	status = cli_read(argc, argv, &server, &none);
+	server.worker.sessions = server.sessions ? !strcmp(server.sessions, "any") : server.worker.owners.count == 0;
 	server.worker.spread = server.attestation_key ? WORKER_ONE : WORKER_GRAPHS;
 	if (status == 0) {
 		status = check_server(&server);

@@ -56,6 +56,7 @@ int verb_session(int argc, char **argv)
 	char **paths;
 	int status = cli_read(argc, argv, &v, &paths), fd = -1;
 
+	v.worker.sessions = true; /* this one, of whoever is at the other end */
 	if (status == 0 && (!attested_check(&v.attested, false) || (v.attested.quote && !cli_output_apart(v.attested.quote)))) {
 		status = 2;
 	}

@@ -260,8 +260,8 @@ struct sgpu_quote_subject worker_subject(const struct worker *w, json_t *confine
 {
 	return (struct sgpu_quote_subject){ .recipient_ephemeral = true, .device = w->devices[0].device, .preemption = w->on_gpu,
 					    .allows_modules = w->allow_modules, .files = w->files != NULL,
-					    .owners = (const char *const *)w->owners.names, .owner_count = w->owners.count,
-					    .confinement = confinement };
+					    .sessions = w->sessions, .owners = (const char *const *)w->owners.names,
+					    .owner_count = w->owners.count, .confinement = confinement };
 }
 
 /* Opens nothing else from here on, and asks nothing else of the kernel. What the kernel or this build lacks is warned about,

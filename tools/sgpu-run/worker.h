@@ -50,6 +50,7 @@ struct worker {
 	enum worker_spread spread;
 	struct sgpu_device_config config;
 	bool allow_modules;
+	bool sessions;                          /* anybody may open one */
 	bool shared_files;                      /* clients hold the descriptors of batches and responses */
 	struct sgpu_module_confinement modules; /* once the device is open */
 	struct worker_device devices[WORKER_DEVICES_MAX]; /* all of one kind; most verbs have one */

@@ -70,6 +70,17 @@ static void judge_owners(struct sgpu_judging *s, const json_t *wanted, const jso
 	}
 }
 
+/* Whoever opens a session runs work without an owner. A quote that does not say whether it can is one of a runner from
+ * before sessions were said. */
+static void judge_sessions(struct sgpu_judging *s, const json_t *wanted, const json_t *own)
+{
+	const char *got = sgpu_judge_text(own, "sessions", "not said");
+	bool any = !strcmp(sgpu_judge_text(wanted, "sessions", "none"), "any");
+
+	sgpu_judge_note(s, &s->findings.configuration, any || !strcmp(got, "none"), "runner.sessions",
+			any ? "any" : "none", got, "the runner takes sessions of anybody");
+}
+
 /* The first member that is not true, or NULL. */
 static const char *first_lack(const json_t *object, char text[SGPU_REASON_SIZE])
 {
@@ -124,6 +135,7 @@ void sgpu_judge_runner(struct sgpu_judging *s)
 				"open", "the runner opens files that a batch names");
 	}
 	judge_owners(s, wanted, own);
+	judge_sessions(s, wanted, own);
 	if (!json_is_false(json_object_get(wanted, "confinement"))) {
 		judge_confinement(s, own);
 	}

@@ -21,6 +21,7 @@ static const struct sgpu_member runner_members[] = {
 	{ "modules", SGPU_MEMBER_TRUTH, .optional = true },
 	{ "files", SGPU_MEMBER_TRUTH, .optional = true },
 	{ "owners", SGPU_MEMBER_LIST, .optional = true, .max = SGPU_QUOTE_OWNERS_MAX },
+	{ "sessions", SGPU_MEMBER_TEXT, .optional = true, .max = 16 },
 	{ "confinement", SGPU_MEMBER_TRUTH, .optional = true },
 	{ "key", SGPU_MEMBER_TEXT, .optional = true, .max = 16 },
 	{ "process", SGPU_MEMBER_TRUTH, .optional = true },
@@ -144,7 +145,7 @@ static int check_owners(const json_t *owners, const char *name, struct sgpu_erro
 static int check_values(const json_t *document, const char *name, struct sgpu_error *error)
 {
 	static const char *const kinds[] = { "plain", "gramine-direct", "sgx", "tdx", "snp", NULL };
-	static const char *const keys[] = { "stored", "ephemeral", NULL };
+	static const char *const keys[] = { "stored", "ephemeral", NULL }, *const sessions[] = { "none", "any", NULL };
 	const json_t *runner = json_object_get(document, "runner"), *platform = json_object_get(document, "platform");
 	const json_t *device = json_object_get(document, "device");
 	const char *version = json_string_value(json_object_get(runner, "version"));
@@ -156,6 +157,9 @@ static int check_values(const json_t *document, const char *name, struct sgpu_er
 	}
 	if (json_object_get(runner, "key")) {
 		code = sgpu_members_word(runner, name, "key", keys, error);
+	}
+	if (!code && json_object_get(runner, "sessions")) {
+		code = sgpu_members_word(runner, name, "sessions", sessions, error);
 	}
 	if (!code && json_object_get(platform, "at_least")) {
 		code = sgpu_members_word(platform, name, "at_least", kinds, error);

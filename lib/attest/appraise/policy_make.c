@@ -59,6 +59,7 @@ static bool add_limits(json_t *made, const json_t *own)
 
 	return !files || (put(made, "files", json_boolean(json_is_true(files))) &&
 			  put(made, "owners", owners ? json_deep_copy(owners) : json_string("any")) &&
+			  put(made, "sessions", json_deep_copy(json_object_get(own, "sessions"))) &&
 			  put(made, "confinement", json_boolean(all_true(json_object_get(own, "confinement")))));
 }
 

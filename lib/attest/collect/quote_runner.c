@@ -171,10 +171,11 @@ int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims
 	}
 	base_name(subject->runner_path, name);
 	build_id(path, id);
-	json_t *own = json_pack("{s:o, s:I, s:s, s:s*, s:b, s:b, s:s}", "digest",
+	json_t *own = json_pack("{s:o, s:I, s:s, s:s*, s:b, s:b, s:s, s:s}", "digest",
 				sgpu_json_from_bytes(digest, sizeof(digest)), "size", (json_int_t)size, "measured",
 				file ? "file" : "process", "build_id", id[0] ? id : NULL, "modules",
-				file || subject->allows_modules, "files", file || subject->files, "key", key);
+				file || subject->allows_modules, "files", file || subject->files, "sessions",
+				file || subject->sessions ? "any" : "none", "key", key);
 	code = !own ? sgpu_fail_nomem(error) : file ? 0 : add_process(subject, own, error);
 	json_t *made = code ? NULL : json_pack("{s:s, s:[s], s:s, s:O}", "swname", name, "swversion", SGPU_VERSION,
 					       "dbgstat", file ? "enabled" : sgpu_debug_status(), SGPU_OWN, own);

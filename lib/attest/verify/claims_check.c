@@ -49,6 +49,7 @@ static const struct sgpu_member runner_own_members[] = {
 	{ .name = "modules", .kind = SGPU_MEMBER_TRUTH },
 	{ .name = "files", .kind = SGPU_MEMBER_TRUTH },
 	{ "owners", SGPU_MEMBER_ARRAY, .optional = true, .min = 1, .max = SGPU_QUOTE_OWNERS_MAX },
+	{ "sessions", SGPU_MEMBER_TEXT, .optional = true, .max = 16 }, /* runners did not say it at first */
 	{ "confinement", SGPU_MEMBER_OBJECT, .optional = true },
 	{ "key", SGPU_MEMBER_TEXT, .max = 16 },
 	{ .name = NULL },
@@ -128,6 +129,7 @@ static int check_words(const json_t *claims, struct sgpu_error *error)
 	static const char *const debug[] = { "enabled", "disabled", NULL };
 	static const char *const measured[] = { "process", "file", NULL };
 	static const char *const keys[] = { "none", "stored", "ephemeral", NULL };
+	static const char *const sessions[] = { "none", "any", NULL };
 	static const char *const profile[] = { SGPU_EAT_PROFILE, NULL }, *const software[] = { "sgpu", NULL };
 	static const char *const platforms[] = { "plain", "gramine-direct", "sgx", "tdx", "snp", NULL };
 	const json_t *runner = sgpu_claims_submod(claims, "runner"), *device = sgpu_claims_device_of(claims, NULL);
@@ -139,6 +141,9 @@ static int check_words(const json_t *claims, struct sgpu_error *error)
 	code = code ? code : sgpu_members_word(sgpu_claims_own(runner), "claims/submods/runner", "measured", measured,
 					       error);
 	code = code ? code : sgpu_members_word(sgpu_claims_own(runner), "claims/submods/runner", "key", keys, error);
+	if (!code && json_object_get(sgpu_claims_own(runner), "sessions")) {
+		code = sgpu_members_word(sgpu_claims_own(runner), "claims/submods/runner", "sessions", sessions, error);
+	}
 	code = code ? code : sgpu_members_word(json_object_get(sgpu_claims_own(claims), "platform"),
 					       "claims: platform", "kind",
 					platforms, error);
