@@ -240,33 +240,13 @@ static bool answer_request(void)
 	return good;
 }
 
-/* Those of -1 are left out: poll takes no more places than this process may have descriptors. */
-static bool wait_for_any(struct pollfd fds[PLACES])
-{
-	struct pollfd some[PLACES];
-	int places[PLACES];
-	nfds_t count = 0;
-
-	for (int i = 0; i < PLACES; i++) {
-		if (fds[i].fd >= 0) {
-			places[count] = i;
-			some[count++] = fds[i];
-		}
-	}
-	if (poll(some, count, -1) < 0) {
-		return errno == EINTR;
-	}
-	for (nfds_t i = 0; i < count; i++) {
-		fds[places[i]].revents = some[i].revents;
-	}
-	return true;
-}
-
 static void serve(void)
 {
 	struct pollfd fds[PLACES];
 
 	for (;;) {
+		nfds_t count = 2; /* poll takes no more places than this process may have descriptors */
+
 		fds[0] = (struct pollfd){ .fd = SGPU_HOST_CONTROL, .events = POLLIN };
 		fds[1] = (struct pollfd){ .fd = ended_fd, .events = POLLIN };
 		for (int i = 0; i < WORKERS; i++) {
@@ -275,8 +255,9 @@ static void serve(void)
 			/* That its other end is closed: the device has no use for the worker any more. */
 			fds[2 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].report : -1 };
 			fds[3 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].listener : -1, .events = POLLIN };
+			count = there ? 4 + 2 * (nfds_t)i : count;
 		}
-		if (!wait_for_any(fds)) {
+		if (poll(fds, count, -1) < 0 && errno != EINTR) {
 			return;
 		}
 		for (int i = 0; i < WORKERS; i++) {

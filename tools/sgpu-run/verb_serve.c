@@ -4,7 +4,6 @@
  * what it starts comes by here, too, and goes to serve_worker.c.
  */
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -91,17 +90,6 @@ static unsigned choose_running(void)
 	       processors >= RUNNING_MAX ? RUNNING_MAX : (unsigned)processors;
 }
 
-/* Each connection that waits takes one, each worker two. */
-static void raise_descriptor_limit(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-		limit.rlim_cur = limit.rlim_max;
-		(void)setrlimit(RLIMIT_NOFILE, &limit);
-	}
-}
-
 static int serve(struct server *server)
 {
 	struct service_socket socket = SERVICE_SOCKET_INIT;
@@ -137,7 +125,7 @@ int verb_serve(int argc, char **argv)
 		status = check_server(&server);
 	}
 	if (status == 0) {
-		raise_descriptor_limit();
+		worker_raise_descriptors(); /* each connection that waits takes one, each worker two */
 		if (server.as_worker) {
 			status = serve_as_worker(&server);
 		} else {

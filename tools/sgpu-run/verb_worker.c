@@ -3,7 +3,7 @@
  * sgpu-run worker: runs the batches of a directory, or of a list, until none is left.
  */
 #include <inttypes.h>
-#include <sys/resource.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -60,17 +60,6 @@ static int check_request(const struct request *r)
 	return 0;
 }
 
-/* As many as there may be: a batch that is under way has several open. */
-static void raise_descriptors(void)
-{
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-		limit.rlim_cur = limit.rlim_max < 65536 ? limit.rlim_max : 65536;
-		(void)setrlimit(RLIMIT_NOFILE, &limit);
-	}
-}
-
 static int say_what_was_done(const struct drain_counts *c, int status)
 {
 	int printed = 0;
@@ -95,7 +84,7 @@ static int work(struct request *r)
 	struct sgpu_error error = { 0 };
 	int status;
 
-	raise_descriptors();
+	worker_raise_descriptors();
 	if (worker_open(&r->worker, NULL, &error) != SGPU_OK) {
 		status = cli_error(&error);
 		goto out;

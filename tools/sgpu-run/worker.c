@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -124,6 +125,16 @@ int worker_begin(struct worker *w, void (*stop)(void))
 	sigprocmask(SIG_BLOCK, &usr1, NULL); /* before any thread: only the one that waits for it gets it */
 	cli_signals(stop);
 	return 0;
+}
+
+void worker_raise_descriptors(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &limit);
+	}
 }
 
 /* All keys are read before the first batch, and no batch can reach their files. */

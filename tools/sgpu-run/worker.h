@@ -88,6 +88,8 @@ SGPU_MUST_CHECK int worker_count_devices(const struct worker *worker, int *count
 /* Before any thread and any secret: no core files, SIGUSR1 blocked for the thread that waits for it, and `stop` at
  * SIGINT and SIGTERM (see cli_signals()). Returns 0, or the exit status after a message. */
 int worker_begin(struct worker *worker, void (*stop)(void));
+/* As many as there may be: a batch that is under way has several open. */
+void worker_raise_descriptors(void);
 /* Loads the keys and opens the replay record and the device. `extra_key` (or NULL) is the file of another secret, which
  * no batch may get at. */
 SGPU_MUST_CHECK int worker_open(struct worker *worker, const char *extra_key, struct sgpu_error *error);
