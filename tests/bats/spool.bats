@@ -34,23 +34,69 @@ load spool
 	fill 2
 	head -c 3000 sealed >spool/short
 	echo hello >spool/text
-	sgpu-seal keygen -q --x25519 -o other.jwk
-	sgpu-seal pubkey -q -o other.pub.jwk other.jwk
-	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r other.pub.jwk -o spool/foreign
+	cp sealed spool/altered
+	flip_byte spool/altered $(($(grep -abo '"mac":"' sealed | cut -d: -f1) + 10))
 	run --separate-stderr -4 worker spool
-	assert_contains "$stderr" "2 batches answered, 0 of them with failed segments; 3 failed"
-	[ "$(ls spool/failed)" = "$(printf '%s\n%s.reason\n' foreign foreign short short text text)" ]
-	assert_contains "$(cat spool/failed/foreign.reason)" "EKEY: "
+	assert_contains "$stderr" "2 batches answered, 0 of them with failed segments; 3 failed, 0 for other keys"
+	[ "$(ls spool/failed)" = "$(printf '%s\n%s.reason\n' altered altered short short text text)" ]
+	assert_contains "$(cat spool/failed/altered.reason)" "EAUTH: "
 	assert_contains "$(cat spool/failed/short.reason)" "EINVALID: "
 	[ "$(cat spool/failed/*.reason | wc -l)" -eq 3 ]
-	assert_no_file spool/text.response spool/short.response spool/foreign.response
+	assert_no_file spool/text.response spool/short.response spool/altered.response
 	opens spool/b1.response spool/b2.response
 	run -1 sgpu-run worker --missing --json spool
-	[ "$(jq -r '.[] | .batch + " " + .state' <<<"$output" | sort)" = "$(printf '%s failed\n' foreign short text)" ]
-	# Without the one that is another's, the answer is no.
+	[ "$(jq -r '.[] | .batch + " " + .state' <<<"$output" | sort)" = "$(printf '%s failed\n' altered short text)" ]
+	# Without the one that does not verify, the answer is no.
 	rm -r spool/failed spool/*.response
 	echo hello >spool/text
 	run -1 worker -q spool
+}
+
+# left_as_it_was FILE...: the same files, which nobody has written, renamed or linked meanwhile.
+left_as_it_was() {
+	[ "$(stat -c '%n %i %s %y %z' "$@")" = "$before" ]
+}
+
+@test "batches for other keys stay where they are, untouched, and a worker that finds no others ends with 75" {
+	local before claims
+	claims=spool/.claimed/here.$(cut -c 1-8 /proc/sys/kernel/random/boot_id).7.00000001
+	sgpu-seal keygen -q --x25519 -o other.jwk
+	sgpu-seal pubkey -q -o other.pub.jwk other.jwk
+	fill 2
+	before=$(stat -c '%n %i %s %y %z' spool/b1 spool/b2)
+	run --separate-stderr -75 sgpu-run worker -k other.jwk --device cpu spool
+	assert_contains "$stderr" "0 batches answered, 0 of them with failed segments; 0 failed, 2 for other keys"
+	run -75 sgpu-run worker -q --device cpu spool # no key at all
+	left_as_it_was spool/b1 spool/b2
+	[ -z "$(find spool/failed spool/done spool/.claimed -mindepth 1)" ]
+	run -1 sgpu-run worker --missing spool
+	[ "$(grep -c waiting <<<"$output")" -eq 2 ]
+	# Its own it answers, and leaves the others; those that a dead worker had, too.
+	mkdir -p "$claims"
+	cp sealed "$claims/b3"
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r other.pub.jwk -o spool/c1
+	run --separate-stderr -0 sgpu-run worker --json -k other.jwk --device cpu spool
+	assert_contains "$output" '"for_others":2'
+	opens spool/c1.response
+	left_as_it_was spool/b1 spool/b2
+	[ -f "$claims/b3" ]
+	run -0 worker -q spool
+	opens spool/b{1,2,3}.response
+	[ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
+}
+
+@test "what is damaged is for no other keys: it fails, with whichever worker looks first" {
+	local before
+	sgpu-seal keygen -q --x25519 -o other.jwk
+	sed 's/"kind":"hpke"/"kind":"hpkx"/' sealed >spool/kind
+	sed 's/"recipients"/"recipientz"/' sealed >spool/member
+	! cmp -s sealed spool/kind && ! cmp -s sealed spool/member
+	# A name of a key has only its form.
+	sed -E 's/("kid":")[^"]/\1A/' sealed >spool/kid
+	before=$(stat -c '%n %i %s %y %z' spool/kid)
+	run -1 sgpu-run worker -q -k other.jwk --device cpu spool
+	[ "$(ls spool/failed)" = "$(printf '%s\n%s.reason\n' kind kind member member)" ]
+	left_as_it_was spool/kid
 }
 
 @test "failed segments are in the response, and in the exit status" {
@@ -160,13 +206,16 @@ load spool
 	assert_contains "$output" "left alone"
 }
 
-@test "no key is a batch, and none may lie where batches or responses are" {
+@test "no key is a batch, a key is left where it is, and none may lie where batches or responses are" {
 	ln runner.jwk spool/key
-	ln owner.jwk spool/other
-	run --separate-stderr -4 worker -k owner.jwk spool
-	assert_contains "$(cat spool/failed/key.reason)" "EPOLICY: 'spool/key' is a file of a key"
-	assert_contains "$(cat spool/failed/other.reason)" "is a file of a key"
-	assert_no_file spool/key.response
+	cp owner.jwk spool/other
+	cp runner.pub.jwk spool/public
+	run --separate-stderr -1 worker spool
+	assert_contains "$stderr" "'spool/key' is a key: it is left alone"
+	assert_contains "$stderr" "; 0 failed"
+	[ "$(ls spool)" = "$(printf '%s\n' "done" failed key other public)" ] && [ -z "$(ls spool/failed)" ]
+	run -1 sgpu-run worker --missing spool
+	[ "$(grep -c 'left alone *is a key' <<<"$output")" -eq 3 ]
 	mkdir -p new/keys out/deep
 	cp runner.jwk new/keys
 	cp runner.jwk out/deep

@@ -18,6 +18,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -461,6 +462,9 @@ int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 			   d.lanes[i].device->selector, d.lanes[i].started);
 	}
 	*counts = d.counts;
-	counts->left = spool_left_alone(spool);
+	spool_left(spool, &counts->left, &counts->others);
+	if (counts->others > 0 && d.counts.answered + d.counts.failed == 0 && d.status == 0) {
+		d.status = EX_TEMPFAIL; /* nothing here is for this worker */
+	}
 	return d.broken ? cli_error(&d.error) : counts->left ? drain_graver(d.status, sgpu_exit_status(SGPU_EINVALID)) : d.status;
 }

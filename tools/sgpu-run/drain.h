@@ -11,7 +11,7 @@
 struct drain_counts {
 	uint64_t answered, partly; /* batches with a response; those of them with segments that failed */
 	uint64_t failed;           /* batches without one */
-	unsigned left;             /* names that are no batches */
+	unsigned left, others;     /* names that are no batches; batches for keys of others */
 };
 
 /* Until nothing is left or drain_stop() was called. Returns the exit status: 0, or of the codes of all batches that of the

@@ -17,8 +17,7 @@
 #include "cli.h"
 #include "report.h"
 
-/* The key that the batch was opened with, as far as it names one of ours; "" without. */
-static const char *key_of(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count)
+const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count)
 {
 	size_t i = 0;
 	json_t *recipient = NULL;
@@ -89,7 +88,7 @@ void report_collect(const struct sgpu_run *run, struct sgpu_device *device, cons
 	if (batch) {
 		sgpu_base64url_encode(batch->id, sizeof(batch->id), report->batch_id);
 		snprintf(report->manifest_id, sizeof(report->manifest_id), "%s", manifest_id(batch));
-		snprintf(report->kid, sizeof(report->kid), "%s", key_of(batch, keys, count));
+		snprintf(report->kid, sizeof(report->kid), "%s", report_key(batch, keys, count));
 	}
 }
 

@@ -24,6 +24,8 @@ struct report {
 };
 /* log.c: of a run that has ended. `keys` are those that it had. device: NULL where the device is not asked for. One thread
  * at a time. */
+/* The one of these keys that a batch was opened with, or can be; "" without. */
+const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count);
 void report_collect(const struct sgpu_run *run, struct sgpu_device *device, const struct sgpu_key *keys, int count,
 		    struct report *report);
 

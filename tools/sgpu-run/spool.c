@@ -110,13 +110,6 @@ out:
 	return rc;
 }
 
-static void close_one(int fd)
-{
-	if (fd >= 0) {
-		close(fd);
-	}
-}
-
 static void end_look(struct spool *spool)
 {
 	if (spool->dead.directory >= 0) {
@@ -137,15 +130,14 @@ void spool_close(struct spool **spool)
 		return;
 	}
 	end_look(s);
-	spool_names_clear(&s->deferred);
 	spool_names_clear(&s->workers);
 	if (s->claimed >= 0) {
 		claims_close(s->claimed, &s->own);
 	}
-	close_one(s->claimed);
-	close_one(s->done);
-	close_one(s->failed);
-	close_one(s->directory);
+	spool_close_file(s->claimed);
+	spool_close_file(s->done);
+	spool_close_file(s->failed);
+	spool_close_file(s->directory);
 	sgpu_output_directory_close(&s->output_directory, s->output >= 0);
 	free(s);
 	*spool = NULL;
@@ -167,9 +159,10 @@ int spool_output(const struct spool *spool)
 	return spool->output;
 }
 
-unsigned spool_left_alone(const struct spool *spool)
+void spool_left(const struct spool *spool, unsigned *alone, unsigned *others)
 {
-	return spool->left_before;
+	*alone = spool->left_before;
+	*others = spool->others_before;
 }
 
 /* ---- which is next ---- */
@@ -229,35 +222,10 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 	return SGPU_OK;
 }
 
-/* Found again in the next look; a list has one look alone. */
-static int defer(struct spool *spool, const char *name, struct sgpu_error *error)
-{
-	struct spool_names *deferred = &spool->deferred;
-
-	if (deferred->count == spool->deferred_room) {
-		const size_t room = 2 * spool->deferred_room + 64;
-		char **grown = realloc(deferred->items, room * sizeof(*grown));
-
-		if (!grown) {
-			return sgpu_fail_nomem(error);
-		}
-		deferred->items = grown;
-		spool->deferred_room = room;
-	}
-	deferred->items[deferred->count] = strdup(name);
-	if (!deferred->items[deferred->count]) {
-		return sgpu_fail_nomem(error);
-	}
-	deferred->count++;
-	return SGPU_OK;
-}
-
 static int look_through_directory(struct spool *spool, struct sgpu_error *error)
 {
 	end_look(spool);
-	spool_names_clear(&spool->deferred);
-	spool->deferred_room = 0;
-	spool->left = 0;
+	spool->left = spool->others = 0;
 	spool->moved = false;
 	return spool_stream(spool->directory, spool->shown, &spool->stream, error);
 }
@@ -272,20 +240,6 @@ static int read_claims(struct spool *spool, struct sgpu_error *error)
 		closedir(stream);
 	}
 	return rc;
-}
-
-/* Workers that read the same names begin at different ones. */
-static void rotate(struct spool_names *names, unsigned by)
-{
-	char **items = names->count ? calloc(names->count, sizeof(*items)) : NULL;
-
-	if (items) {
-		for (size_t i = 0; i < names->count; i++) {
-			items[i] = names->items[(i + by) % names->count];
-		}
-		free(names->items);
-		names->items = items;
-	}
 }
 
 /* What is looked through next: the directory, until nothing moved in a look; then what each dead worker had, unless somebody
@@ -305,6 +259,7 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 	if (spool->look == LOOK_DIRECTORY) {
 		spool->look = LOOK_CLAIMS;
 		spool->left_before = spool->left;
+		spool->others_before = spool->others;
 		rc = read_claims(spool, error);
 		if (rc != SGPU_OK) {
 			return rc;
@@ -333,15 +288,23 @@ static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
 	while (rc == SGPU_OK && more && names->at == names->count) {
 		if (spool->stream) {
 			rc = spool_names_read(spool->stream, NAMES_AT_ONCE, names, error);
-			rotate(names, spool->seed);
 		}
 		if (rc == SGPU_OK && names->at == names->count) {
 			rc = next_look(spool, &more, error);
 		}
 	}
 	if (rc == SGPU_OK && names->at < names->count) {
-		*name = names->items[names->at];
-		names->items[names->at++] = NULL;
+		/* Workers that read the same names take them in different orders; a list is one worker's. */
+		char **next = names->items + names->at, **any = next;
+
+		any += spool->directory >= 0 ? (size_t)rand_r(&spool->seed) % (names->count - names->at) : 0;
+		*name = *any;
+		*any = *next;
+		*next = NULL;
+		names->at++;
+	} else if (spool->directory < 0) {
+		names->count = names->kept; /* of a list, those that were too large come again */
+		names->at = names->kept = 0;
 	}
 	return rc;
 }
@@ -367,7 +330,8 @@ static int open_of_list(struct spool *spool, const char *name, struct spool_batc
 	return rc == SGPU_OK ? spool_batch_open(spool, AT_FDCWD, *batch, error) : rc;
 }
 
-/* One name: *batch stays NULL when it is none of a batch, too large now, or somebody else's. */
+/* One name: *batch stays NULL when it is none of a batch, too large now, or somebody else's. What is too large is found again in
+ * the next look. */
 static int take(struct spool *spool, const char *name, uint64_t size_max, struct spool_batch **batch,
 		struct sgpu_error *error)
 {
@@ -377,10 +341,13 @@ static int take(struct spool *spool, const char *name, uint64_t size_max, struct
 	int rc;
 
 	if (spool->directory < 0) {
-		return size_max < UINT64_MAX && stat(name, &status) == 0 && (uint64_t)status.st_size > size_max ?
-			       defer(spool, name, error) : open_of_list(spool, name, batch, error);
+		return open_of_list(spool, name, batch, error);
 	}
-	if (!spool_is_batch(from, name, &status, &why)) {
+	if (!spool_is_batch(&spool->options, from, name, &status, &why)) {
+		if (why == spool_for_other_keys) {
+			spool->others++;
+			return SGPU_OK;
+		}
 		spool->left += why != NULL;
 		if (why && spool->left > spool->warned && spool->warned < WARNINGS_MAX) {
 			cli_warning("'%s/%s' %s: it is left alone", spool->shown, name, why);
@@ -389,7 +356,7 @@ static int take(struct spool *spool, const char *name, uint64_t size_max, struct
 		return SGPU_OK;
 	}
 	if ((uint64_t)status.st_size > size_max && spool->dead.directory < 0) {
-		return defer(spool, name, error);
+		return SGPU_OK;
 	}
 	rc = claim(spool, from, name, batch, error);
 	see_misses(spool, *batch != NULL);
@@ -398,18 +365,20 @@ static int take(struct spool *spool, const char *name, uint64_t size_max, struct
 
 int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch, struct sgpu_error *error)
 {
-	struct spool_names *deferred = &spool->deferred;
+	struct stat status;
 	char *name;
 	int rc = SGPU_OK;
 
 	*batch = NULL;
-	while (rc == SGPU_OK && !*batch && size_max == UINT64_MAX && deferred->at < deferred->count) {
-		rc = take(spool, deferred->items[deferred->at++], size_max, batch, error);
-	}
 	while (rc == SGPU_OK && !*batch) {
 		rc = next_name(spool, &name, error);
 		if (rc != SGPU_OK || !name) {
 			break;
+		}
+		if (spool->directory < 0 && size_max < UINT64_MAX && stat(name, &status) == 0 &&
+		    (uint64_t)status.st_size > size_max) {
+			spool->names.items[spool->names.kept++] = name;
+			continue;
 		}
 		rc = take(spool, name, size_max, batch, error);
 		free(name);

@@ -34,6 +34,8 @@ struct spool_options {
 	const char *path;             /* the directory; NULL: the list on standard input */
 	const char *output;           /* directory of the responses; NULL: `path` */
 	const struct key_files *keys; /* none of these is a batch; borrowed */
+	const struct sgpu_key *opening; /* batches for none of these wait for another worker; borrowed */
+	int opening_count;
 	bool nul;                     /* names in the list end with NUL, not with a line feed */
 	bool remove;                  /* batches that are done are removed */
 	bool reclaim;                 /* claims of workers of which nobody can tell are taken back, too */
@@ -67,8 +69,8 @@ int spool_output(const struct spool *spool); /* descriptor of the directory of t
  * cannot be used. */
 SGPU_MUST_CHECK int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch,
 			       struct sgpu_error *error);
-/* Names that are no batches and were left where they are. */
-unsigned spool_left_alone(const struct spool *spool);
+/* How many were left where they are: names that are no batches, and batches for other keys. */
+void spool_left(const struct spool *spool, unsigned *alone, unsigned *others);
 
 /* ---- where a batch goes; each frees it, and may be called while another thread is in spool_next ---- */
 /* Gives the response its name, when its data are on the disk; the batch stays. Errors: SGPU_ESYSTEM; but if the response

@@ -13,16 +13,10 @@
 #include <sgpu/base.h>
 #include <sgpu/batch.h>
 
+#include "report.h"
 #include "spool_private.h"
 
 enum { NUMBERS = 1000, NAMES_TRIED = NUMBERS + 16 };
-
-static void close_one(int fd)
-{
-	if (fd >= 0) {
-		close(fd);
-	}
-}
 
 int spool_batch_make(const struct spool *spool, const char *name, struct spool_batch **batch, struct sgpu_error *error)
 {
@@ -73,38 +67,46 @@ static int open_file(const struct spool *spool, int directory, struct spool_batc
 	return SGPU_OK;
 }
 
-/* The id of a batch, or of the batch that a response is to. Neither is authenticated: the worst that comes of it is that a
- * batch counts as answered by what lies in the place of its response. */
-static int read_id(int fd, const char *shown, bool response, uint8_t id[SGPU_BATCH_ID_SIZE], struct sgpu_error *error)
+/* A batch, or a response, if it is one; NULL otherwise. Nothing in it is authenticated: the worst that comes of it is that a
+ * batch counts as answered by what lies in the place of its response, or waits for another worker. */
+static struct sgpu_batch *read_head(int fd, const char *shown, bool response)
 {
 	struct sgpu_tar_reader *tar = NULL;
 	struct sgpu_batch *batch = NULL;
-	int rc = sgpu_tar_open(fd, shown, &tar, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_batch_read_head(tar, response, &batch, error);
+	if (sgpu_tar_open(fd, shown, &tar, NULL) != SGPU_OK || sgpu_batch_read_head(tar, response, &batch, NULL) != SGPU_OK) {
+		batch = NULL;
 	}
-	if (rc == SGPU_OK) {
-		memcpy(id, batch->id, SGPU_BATCH_ID_SIZE);
-	}
-	sgpu_batch_free(&batch);
 	sgpu_tar_close(&tar);
-	return rc;
+	return batch;
+}
+
+bool spool_is_for_others(const struct spool_options *options, int fd, const char *name)
+{
+	struct sgpu_batch *batch = read_head(fd, name, false);
+	const bool others = batch && json_array_size(batch->recipients) > 0 &&
+			    !*report_key(batch, options->opening, options->opening_count);
+
+	sgpu_batch_free(&batch);
+	return others;
 }
 
 /* Something has the name of the response: the batch is answered when that is a response to it. */
 static void compare_response(const struct spool *spool, struct spool_batch *b)
 {
-	uint8_t batch[SGPU_BATCH_ID_SIZE], response[SGPU_BATCH_ID_SIZE];
-	const int fd = openat(spool->output, b->response_name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	const int fd = spool_open_file(spool->output, b->response_name);
+	struct sgpu_batch *batch = NULL, *response = NULL;
 	struct stat status;
 
-	b->answered = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-		      !key_files_have(spool->options.keys, &status) && lseek(b->fd, 0, SEEK_SET) == 0 &&
-		      read_id(fd, b->response_name, true, response, NULL) == SGPU_OK &&
-		      read_id(b->fd, b->shown, false, batch, NULL) == SGPU_OK &&
-		      memcmp(batch, response, sizeof(batch)) == 0;
-	close_one(fd);
+	if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && !key_files_have(spool->options.keys, &status) &&
+	    lseek(b->fd, 0, SEEK_SET) == 0) {
+		response = read_head(fd, b->response_name, true);
+		batch = read_head(b->fd, b->shown, false);
+	}
+	b->answered = batch && response && memcmp(batch->id, response->id, sizeof(batch->id)) == 0;
+	sgpu_batch_free(&batch);
+	sgpu_batch_free(&response);
+	spool_close_file(fd);
 	if (!b->answered) {
 		sgpu_fail(&b->error, SGPU_EPOLICY, "'%s/%s' is there already, and is no response to this batch",
 			  spool->options.output, b->response_name);
@@ -155,7 +157,7 @@ static void free_batch(struct spool_batch **batch)
 	struct spool_batch *b = *batch;
 
 	sgpu_output_close(&b->response);
-	close_one(b->fd);
+	spool_close_file(b->fd);
 	free(b->name);
 	free(b->response_name);
 	free(b->shown);

@@ -69,9 +69,8 @@ static int see_waiting(json_t *missing, int directory, const char *name, const v
 {
 	struct stat status;
 	const char *why;
-	const bool waits = spool_is_batch(directory, name, &status, &why);
+	const bool waits = spool_is_batch(argument, directory, name, &status, &why);
 
-	(void)argument;
 	return waits || why ? add(missing, name, waits ? "waiting" : "left alone", NULL, NULL, why, error) : SGPU_OK;
 }
 
@@ -112,7 +111,7 @@ static void read_reason(int directory, const char *name, char *text, size_t room
 
 	text[0] = '\0';
 	snprintf(file, sizeof(file), "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON), name);
-	fd = openat(directory, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	fd = spool_open_file(directory, file);
 	if (fd >= 0) {
 		if (sgpu_pread(fd, file, text, room - 1, 0, &got, NULL) != SGPU_OK) {
 			got = 0;
@@ -168,7 +167,7 @@ static int look_at_directory(const struct spool_options *options, json_t *missin
 	if (directory < 0) {
 		return sgpu_fail_errno(error, "cannot open directory '%s'", options->path);
 	}
-	rc = each_name(directory, options->path, missing, see_waiting, NULL, error);
+	rc = each_name(directory, options->path, missing, see_waiting, options, error);
 	if (rc == SGPU_OK) {
 		rc = look_at_part(directory, CLAIMS_DIRECTORY, missing, see_worker, error);
 	}

@@ -11,10 +11,25 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
+#include <sgpu/sniff.h>
 
 #include "spool_private.h"
 
-enum { LIST_MAX = 1 << 30 };
+enum { LIST_MAX = 1 << 30, FIRST_SIZE = 16 << 10 };
+
+const char spool_for_other_keys[] = "is for other keys";
+
+int spool_open_file(int directory, const char *name)
+{
+	return openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+void spool_close_file(int fd)
+{
+	if (fd >= 0) {
+		close(fd);
+	}
+}
 
 void spool_names_clear(struct spool_names *names)
 {
@@ -108,7 +123,30 @@ static bool ends_with(const char *name, size_t length, const char *suffix)
 	return length >= strlen(suffix) && strcmp(name + length - strlen(suffix), suffix) == 0;
 }
 
-bool spool_is_batch(int directory, const char *name, struct stat *status, const char **why)
+/* Before it is claimed. A batch says in plain text which keys open it: one that names a key of the worker needs no parsing. */
+static const char *look_inside(const struct spool_options *options, int directory, const char *name)
+{
+	const int fd = spool_open_file(directory, name);
+	const char *why = NULL;
+	char first[FIRST_SIZE];
+	size_t got = 0;
+	bool names_ours = !options->opening;
+
+	if (fd >= 0 && sgpu_pread(fd, name, first, sizeof(first), 0, &got, NULL) == SGPU_OK) {
+		const enum sgpu_sniffed kind = sgpu_sniff(first, got, NULL);
+
+		for (int i = 0; !names_ours && i < options->opening_count; i++) {
+			names_ours = memmem(first, got, options->opening[i].kid, SGPU_KID_SIZE) != NULL;
+		}
+		why = kind == SGPU_SNIFFED_KEY || kind == SGPU_SNIFFED_PEM ? "is a key" :
+		      !names_ours && spool_is_for_others(options, fd, name) ? spool_for_other_keys : NULL;
+	}
+	spool_close_file(fd);
+	return why;
+}
+
+bool spool_is_batch(const struct spool_options *options, int directory, const char *name, struct stat *status,
+		    const char **why)
 {
 	const size_t length = strlen(name);
 
@@ -121,6 +159,8 @@ bool spool_is_batch(int directory, const char *name, struct stat *status, const 
 		*why = "is no regular file";
 	} else if (length > NAME_MAX - strlen(SPOOL_RESPONSE) - 4) {
 		*why = "has a name that is too long for that of a response";
+	} else {
+		*why = look_inside(options, directory, name);
 	}
 	return !*why;
 }

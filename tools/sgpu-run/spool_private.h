@@ -10,10 +10,15 @@
 #include "claims.h"
 #include "spool.h"
 
+/* Opens what others chose, without links, waiting and effects; -1 with errno. Closing accepts -1. */
+int spool_open_file(int directory, const char *name);
+void spool_close_file(int fd);
+
 /* Names that were read and not looked at yet. */
 struct spool_names {
 	char **items;
 	size_t count, at;
+	size_t kept;                     /* of a list, so many were put back to its beginning */
 };
 void spool_names_clear(struct spool_names *names);
 /* Up to `most` names of a directory, from where the stream is. None: it has ended. Not "." and "..". */
@@ -23,8 +28,12 @@ SGPU_MUST_CHECK int spool_names_list(bool nul, struct spool_names *names, struct
 /* A stream of its own over a directory that is open. */
 SGPU_MUST_CHECK int spool_stream(int directory, const char *shown, DIR **stream, struct sgpu_error *error);
 
-/* Whether a name in the directory may be that of a batch; *why: if there is something that is left alone, else NULL. */
-bool spool_is_batch(int directory, const char *name, struct stat *status, const char **why);
+/* Whether a name in the directory is for this worker to claim; *why: if there is something that is left alone, else NULL. */
+bool spool_is_batch(const struct spool_options *options, int directory, const char *name, struct stat *status,
+		    const char **why);
+extern const char spool_for_other_keys[]; /* of a batch that waits for another worker */
+/* Whether an open file is a well-formed batch that none of the worker's keys opens. What is damaged is anybody's, and fails. */
+bool spool_is_for_others(const struct spool_options *options, int fd, const char *name);
 /* What is behind the last slash. */
 const char *spool_base_name(const char *path);
 
@@ -41,10 +50,9 @@ struct spool {
 	struct spool_names names;
 	enum { LOOK_NONE, LOOK_DIRECTORY, LOOK_CLAIMS } look;
 	struct spool_names workers;      /* entries of .claimed */
-	struct spool_names deferred;     /* those that were too large when they were found */
-	size_t deferred_room;
 	bool moved, moved_at_all;        /* something was claimed in this look; in one of these looks */
 	unsigned left, left_before;      /* what was left alone in this look, and in the one before */
+	unsigned others, others_before;  /* likewise, for keys of others */
 	unsigned warned;                 /* how often that was said */
 	unsigned misses, seed;           /* names in a row that others were faster with; where this worker begins */
 	bool claimed_since;              /* the names were read again */

@@ -3,7 +3,6 @@
  * sgpu-run worker: runs the batches of a directory, or of a list, until none is left.
  */
 #include <inttypes.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -65,13 +64,14 @@ static int say_what_was_done(const struct drain_counts *c, int status)
 	int printed = 0;
 
 	if (cli_json) {
-		printed = cli_print_json(json_pack("{s:I, s:I, s:I, s:i}", "answered", (json_int_t)c->answered,
+		printed = cli_print_json(json_pack("{s:I, s:I, s:I, s:i, s:i}", "answered", (json_int_t)c->answered,
 						   "segments_failed", (json_int_t)c->partly, "failed",
-						   (json_int_t)c->failed, "left_alone", (int)c->left),
+						   (json_int_t)c->failed, "left_alone", (int)c->left, "for_others",
+						   (int)c->others),
 					 stdout, JSON_COMPACT);
 	} else {
-		cli_note("%" PRIu64 " batches answered, %" PRIu64 " of them with failed segments; %" PRIu64 " failed",
-			 c->answered, c->partly, c->failed);
+		cli_note("%" PRIu64 " batches answered, %" PRIu64 " of them with failed segments; %" PRIu64 " failed, %u for other "
+			 "keys", c->answered, c->partly, c->failed, c->others);
 	}
 	return status ? status : printed;
 }
@@ -91,6 +91,8 @@ static int work(struct request *r)
 	}
 	key_files_close(&r->worker.key_files, -1);
 	r->spool.keys = &r->worker.key_files;
+	r->spool.opening = r->worker.keys;
+	r->spool.opening_count = r->worker.key_count;
 	if (spool_open(&r->spool, &spool, &error) != SGPU_OK) {
 		status = cli_error(&error);
 		goto out;
