@@ -127,8 +127,8 @@ struct sgpu_run_options {
 	 * files hold, byte by byte. So payloads in files are fetched from these directories alone, and for batches with a
 	 * MAC alone; NULL: batches that have any are refused (SGPU_EPOLICY). */
 	const struct sgpu_files *files;
-	bool refuse_regions;          /* regions belong to the user of this process: a batch of another user that names
-	                                 one is refused (SGPU_EPOLICY) */
+	const char *refuse_regions;   /* why a batch that names a region is refused (SGPU_EPOLICY), as "regions of this runner
+	                                 belong to another user"; or NULL */
 	struct sgpu_lease_pool *leases; /* where payloads and results may be; NULL: a batch that names any is refused
 	                                   (SGPU_EPOLICY) */
 	bool leases_registered;       /* with the device: it reads and writes them by itself */

@@ -133,8 +133,8 @@ static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 			rc = check_file(job, in_batch, error);
 		}
 		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_REGION && job->options->refuse_regions) {
-			rc = sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a region, and regions of this runner belong "
-				       "to another user", in_batch->id);
+			rc = sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a region, and %s", in_batch->id,
+				       job->options->refuse_regions);
 		}
 		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_LEASE && !job->options->leases) {
 			sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a lease, and this runner gives none", in_batch->id);

@@ -299,16 +299,61 @@ left_as_it_was() {
 	all_answered 1500
 }
 
-@test "a batch that another user put there names no region of the worker's user" {
+@test "a batch names regions only if an owner signed it and its file is the user's alone" {
 	requires root
-	sgpu-stage load --keep <sealed >spool/mine
-	cp spool/mine spool/theirs
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	sgpu-stage load --keep <sealed >staged
+	cp staged spool/mine
 	fill 1
-	chown 65534 spool/theirs spool/b1
+	# Without owners nobody is known to have signed it.
 	run --separate-stderr -4 worker -q spool
-	assert_contains "$stderr" "in a region"
-	[ "$(ls spool/failed)" = "$(printf 'theirs\ntheirs.reason\n')" ]
-	opens spool/mine.response spool/b1.response
+	assert_contains "$stderr" "in a region, and this worker has no --owners"
+	opens spool/b1.response
+	rm -r spool/failed
+	# A signature does not cover where payloads lie: a copy of what was signed is in a file of somebody.
+	for name in theirs shared linked written mine; do
+		cp staged spool/$name
+	done
+	chown 65534 spool/theirs
+	chmod 664 spool/shared
+	ln spool/linked elsewhere
+	exec 7>>spool/written
+	run --separate-stderr -4 worker -q --owners owners spool
+	exec 7>&-
+	[ "$(grep -c 'in a region, and others can write the file of this batch' spool/failed/*.reason | grep -c ':1$')" -eq 4 ]
+	[ "$(ls spool/failed)" = "$(printf '%s\n%s.reason\n' linked linked shared shared theirs theirs written written)" ]
+	opens spool/mine.response
+	# Nor is it enough that the file is: this one nobody signed.
+	sgpu-seal keygen -q -o stranger.jwk
+	sgpu-manifest pack job.json | sgpu-seal seal -k stranger.jwk -r runner.pub.jwk | sgpu-stage load --keep >spool/strange
+	run --separate-stderr -4 worker -q --owners owners spool
+	assert_contains "$stderr" "none of the owners"
+}
+
+@test "no batch of another user gets into a file of the worker's, whatever its umask" {
+	requires root setpriv
+	sgpu-seal keyinfo --owner owner.jwk >owners
+	sgpu-stage load --keep <sealed >staged
+	fill 1
+	echo hello >spool/text
+	chgrp 4000 spool
+	chmod 2770 spool
+	# shellcheck disable=SC2016
+	as_group() {
+		(cd spool && setpriv --reuid 3002 --regid 4000 --clear-groups sh -c "$1" <../staged)
+	}
+	(umask 000 && run -1 worker -q spool)
+	[ "$(find spool -type f ! -user 3002 -perm /022)" = '' ]
+	[ "$(stat -c %a spool/b1.response spool/failed/text.reason)" = $'644\n644' ]
+	run ! as_group 'cat >b1.response'
+	run ! as_group 'cat >failed/text.reason'
+	# One that could be written, as by an older version.
+	chmod 664 spool/b1.response
+	as_group 'cat >b1.response && mv b1.response again'
+	[ "$(stat -c %u spool/again)" -eq 0 ]
+	run --separate-stderr -4 worker -q --owners owners spool
+	assert_contains "$stderr" "others can write the file of this batch"
+	assert_no_file spool/again.response
 }
 
 @test "claims of another host are told, and taken back with --reclaim alone; not from a worker that holds its lock" {

@@ -116,7 +116,9 @@ static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 	lane->bytes += flight->size;
 	lane->big = lane->big || flight->big;
 	drain->alone = flight->alone;
-	submission.options.refuse_regions = batch->foreign;
+	/* A signature does not cover where a payload lies, so it takes both: a listed owner's, and a file of the user. */
+	submission.options.refuse_regions = drain->worker->owners.count == 0 ? "this worker has no --owners" :
+					    batch->foreign ? "others can write the file of this batch" : NULL;
 	submission.options.deadline_ns = drain->timeout_ns ? flight->begin_ns + drain->timeout_ns : 0;
 	if (batch->answered || batch->error.code != SGPU_OK) {
 		hand_over(flight);

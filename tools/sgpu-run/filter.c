@@ -103,7 +103,7 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 	/* F_DUPFD to F_SETLKW, F_DUPFD_CLOEXEC, pipes, seals; none of F_SETOWN, F_SETSIG, F_SETOWN_EX. */
 	static const int controls[] = { F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK, F_SETLKW,
 					F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_DUPFD_CLOEXEC, F_SETPIPE_SZ,
-					F_GETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS };
+					F_GETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS, F_SETLEASE };
 	static const unsigned others[] = { SYS_socketpair, SYS_tkill };
 	static const struct scmp_arg_cmp unix_only = INT(0, AF_UNIX);
 

@@ -183,7 +183,7 @@ static int start_run(struct work *work, struct sgpu_error *error)
 	const uint64_t timeout = work->request.timeout_ns, since = work->since_ns;
 	const int rc = serve_lease_options(work->request.lease, &submission.options, error);
 
-	submission.options.refuse_regions = work->uid != geteuid();
+	submission.options.refuse_regions = work->uid == geteuid() ? NULL : "regions of this runner belong to another user";
 	submission.options.deadline_ns = timeout == 0 ? 0 : timeout < UINT64_MAX - since ? since + timeout :
 					 UINT64_MAX;
 	return rc < 0 ? rc : sgpu_runner_submit(t.server->worker.devices[0].runner, &submission, run_ended, work,

@@ -49,7 +49,7 @@ struct spool_batch {
 	char *response_name;          /* in the output directory */
 	int fd;                       /* -1 when it is not open */
 	uint64_t size;                /* bytes */
-	bool foreign;                 /* another user put it into the directory: regions of ours are not theirs to name */
+	bool foreign;                 /* others than the user can have written it: regions of ours are not theirs to name */
 	struct sgpu_output response;  /* open, when there is nothing to say of the batch */
 	bool resumed;                 /* from the claims of another worker */
 	bool answered;                /* its response is there: only to be put away */

@@ -17,6 +17,7 @@
 #include "spool_private.h"
 
 enum { NUMBERS = 1000, NAMES_TRIED = NUMBERS + 16 };
+enum { RESULT_MODE = 0644 }; /* whatever the umask: another could put a batch into a file of ours, and name our regions */
 
 int spool_batch_make(const struct spool *spool, const char *name, struct spool_batch **batch, struct sgpu_error *error)
 {
@@ -46,6 +47,14 @@ int spool_batch_make(const struct spool *spool, const char *name, struct spool_b
 	return SGPU_OK;
 }
 
+/* Whether nobody but the user can have written the file, or can while it is read. The kernel gives no lease while anybody has
+ * it open for writing. */
+static bool is_users_alone(int fd, const struct stat *status)
+{
+	return status->st_uid == geteuid() && !(status->st_mode & (S_IWGRP | S_IWOTH)) && status->st_nlink == 1 &&
+	       fcntl(fd, F_SETLEASE, F_RDLCK) == 0 && fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
+}
+
 /* No waiting for a pipe, and no effect on a device: whatever it is now, and whoever put it there. */
 static int open_file(const struct spool *spool, int directory, struct spool_batch *b, struct sgpu_error *error)
 {
@@ -63,7 +72,7 @@ static int open_file(const struct spool *spool, int directory, struct spool_batc
 		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is a file of a key", b->shown);
 	}
 	b->size = (uint64_t)status.st_size;
-	b->foreign = spool->directory >= 0 && status.st_uid != geteuid() && status.st_uid != 0;
+	b->foreign = !is_users_alone(b->fd, &status);
 	return SGPU_OK;
 }
 
@@ -130,7 +139,7 @@ int spool_batch_open(struct spool *spool, int directory, struct spool_batch *b, 
 	if (asprintf(&shown, "%s/%s", spool->options.output, b->response_name) < 0) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = sgpu_output_open_beneath(&b->response, spool->output, b->response_name, shown, 0666, true, error);
+	rc = sgpu_output_open_beneath(&b->response, spool->output, b->response_name, shown, RESULT_MODE, true, error);
 	free(shown);
 	b->response.unsynced = true; /* many are brought to the disk at once */
 	if (rc != SGPU_OK && response_is_there(spool, b)) {
@@ -233,7 +242,7 @@ static int write_reason(struct spool *spool, const char *name, const struct sgpu
 	snprintf(file, sizeof(file), "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON), name);
 	snprintf(line, sizeof(line), "%s: %s%s%s\n", sgpu_error_name(reason->code), reason->text,
 		 reason->hint[0] ? "; " : "", reason->hint);
-	rc = sgpu_output_open_beneath(&output, spool->failed, file, file, 0666, true, error);
+	rc = sgpu_output_open_beneath(&output, spool->failed, file, file, RESULT_MODE, true, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_write(output.fd, file, line, strlen(line), error);
 	}

@@ -3,6 +3,7 @@
  * sgpu-run worker: runs the batches of a directory, or of a list, until none is left.
  */
 #include <inttypes.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -85,6 +86,7 @@ static int work(struct request *r)
 	int status;
 
 	worker_raise_descriptors();
+	signal(SIGIO, SIG_IGN); /* somebody opens a file whose lease is being asked for */
 	if (worker_open(&r->worker, NULL, &error) != SGPU_OK) {
 		status = cli_error(&error);
 		goto out;
