@@ -103,6 +103,8 @@ BENCH_SOURCES := $(sort $(wildcard tests/bench/*.c))
 LIB := $(BUILD)/libsgpu.a
 objects = $(patsubst %.c,$(BUILD)/obj/%.o,$(1))
 PROGRAMS := $(TOOLS:%=$(BUILD)/bin/%)
+# For tests alone: these look for the kernel's files where variables of the environment say.
+TEST_PROGRAMS := $(patsubst %,$(BUILD)/test/bin/sgpu-%,bench measure run)
 UNITS := $(UNIT_SOURCES:tests/unit/%.c=$(BUILD)/unit/%)
 GPU_UNITS := $(GPU_SOURCES:tests/gpu/%.c=$(BUILD)/unit/%)
 GPU_TOOLS := $(patsubst tests/gpu/%.c,$(BUILD)/gpu/%,$(filter-out $(GPU_SOURCES),$(wildcard tests/gpu/*.c)))
@@ -125,10 +127,11 @@ COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all programs units gpu-units benches examples completions
+.PHONY: all programs test-programs units gpu-units benches examples completions
 all: programs completions
 programs: $(PROGRAMS) $(PLUGIN)
-units: $(UNITS) $(PLUGIN)
+test-programs: $(TEST_PROGRAMS)
+units: $(UNITS) test-programs $(PLUGIN)
 gpu-units: units $(GPU_UNITS) $(GPU_TOOLS)
 benches: $(BENCHES)
 examples: $(EXAMPLES)
@@ -166,7 +169,7 @@ $(LIB): $(call objects,$(LIB_SOURCES)) $(BUILD)/members
 
 # A program that is running goes on running while a new one takes its name.
 link = $(call say,LD,$@)mkdir -p $(@D) && $(CC) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(1) -o $@.new \
-	$(filter %.o %.a,$^) $(LIBS) $(LDLIBS) && mv -f $@.new $@
+	$(filter %.o,$^) $(filter %.a,$^) $(LIBS) $(LDLIBS) && mv -f $@.new $@
 
 # ---- the CUDA device ----
 # The toolkit that nvcc is of, by whatever link it is called.
@@ -201,13 +204,13 @@ $(MODULE_HOST): $(MODULE_HOST_SOURCES:tools/module-host/%.c=$(BUILD)/module-host
 $(BUILD)/obj/lib/device/cpu/module_image.o: private MORE = -I$(BUILD)/module-host
 $(BUILD)/obj/lib/device/cpu/module_image.o: $(MODULE_HOST)
 
-$(BUILD)/bin/sgpu-run: LIBS += $(SECCOMP_LIBS)
-$(BUILD)/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES) $(NETWORK_SOURCES))
+$(BUILD)/bin/sgpu-run $(BUILD)/test/bin/sgpu-run: LIBS += $(SECCOMP_LIBS)
+$(BUILD)/bin/sgpu-bench $(BUILD)/test/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES) $(NETWORK_SOURCES))
 # It asks the server of sgpu-run for leases.
 $(BUILD)/bin/sgpu-seal: $(call objects,$(patsubst %,tools/sgpu-run/%.c,lease_client service wire))
 $(BUILD)/obj/tools/sgpu-seal/%.o: MORE = -Itools/sgpu-run
 define program
-$(BUILD)/bin/$(1): $(call objects,$(sort $(wildcard tools/$(1)/*.c)) $(COMMON_SOURCES)) $(LIB)
+$(BUILD)/bin/$(1) $(BUILD)/test/bin/$(1): $(call objects,$(sort $(wildcard tools/$(1)/*.c)) $(COMMON_SOURCES)) $(LIB)
 	$$(call link)
 endef
 $(foreach tool,$(TOOLS),$(eval $(call program,$(tool))))
@@ -226,6 +229,8 @@ $(SERVER_UNITS): LIBS += $(SECCOMP_LIBS)
 $(SERVER_UNITS): $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(SERVER_OBJECTS) $(HARNESS) $(LIB)
 	$(call link)
 
+# Objects come before archives, so this function is taken in place of the library's.
+$(UNITS) $(TEST_PROGRAMS): $(call objects,tests/harness/evidence_root.c)
 $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(HARNESS) $(LIB)
 	$(call link)
 
@@ -308,7 +313,7 @@ check-gpu:
 
 interop:
 	$(call install_deps,build interop)
-	$(again) programs '$(BUILD)/interop/kt128_digest' '$(BUILD)/examples/fashion-train'
+	$(again) programs test-programs '$(BUILD)/interop/kt128_digest' '$(BUILD)/examples/fashion-train'
 	@SGPU_BUILD='$(BUILD)' scripts/interop.sh
 
 fuzz:

@@ -94,7 +94,7 @@ def run(command, tree, timeout=None):
 
 def build(tests, tree):
     units = [f"build/unit/{test}" for test in tests if os.path.exists(os.path.join(tree, f"tests/unit/{test}.c"))]
-    targets = units + (["programs"] if len(units) < len(tests) else [])
+    targets = units + (["programs", "test-programs"] if len(units) < len(tests) else [])
     return run(["make", "-s", "-j2", "CUDA=0", *shlex.split(os.environ.get("MAKE_ARGS", "")), *targets], tree)
 
 

@@ -106,7 +106,6 @@ struct sgpu_platform {
 		const char *seen;                /* how the platform was recognised */
 	bool virtual_machine, reports, gpu; /* reports: configfs-tsm exists */
 };
-/* SGPU_PLATFORM_ROOT in the environment names another root of the files to look at, for tests. */
 void sgpu_platform_detect(struct sgpu_platform *platform);
 const char *sgpu_platform_name(enum sgpu_platform_kind kind); /* for people */
 /* In quotes and policies: "plain", "gramine-direct", "sgx", "tdx", "snp". */
@@ -128,9 +127,8 @@ struct sgpu_record {
 	char absent[256];                /* why it is absent */
 };
 enum { SGPU_RECORDS_MAX = 8 };
-/* Collects this machine's records over 64 bytes of report data. An absent record is no failure. SGPU_TSM_ROOT and
- * SGPU_GRAMINE_ROOT in the environment name other trees, for tests. `device` may be NULL. Returns the number of
- * records. */
+/* Collects this machine's records over 64 bytes of report data. An absent record is no failure. `device`
+ * may be NULL. Returns the number of records. */
 int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device, struct sgpu_record *records);
 void sgpu_records_clear(struct sgpu_record *records, int count);
 
@@ -148,7 +146,7 @@ struct sgpu_tee_report {
 		uint32_t vmpl;                   /* SNP: level of the software that requested it, 0 to 3; 0 has all rights */
 };
 /* Extends a TDX run-time measurement register (0 to 3; the kernel allows only 2 and 3) by 48 bytes.
- * SGPU_TDX_ROOT names another tree, for tests. Errors: SGPU_EUSAGE, SGPU_EUNAVAILABLE, SGPU_ESYSTEM, SGPU_EDEVICE. */
+ * Errors: SGPU_EUSAGE, SGPU_EUNAVAILABLE, SGPU_ESYSTEM, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_rtmr_extend(unsigned index, const uint8_t digest[48], struct sgpu_error *error);
 
 /* ---- the owners whose batches a runner takes ---- */

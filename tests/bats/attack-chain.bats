@@ -32,6 +32,7 @@ setup() {
 	cp "$BATS_FILE_TMPDIR"/{ca.crt,amd/ark.crt} owner
 	mkdir -p root/sys/devices/system/cpu/sev
 	echo 0 >root/sys/devices/system/cpu/sev/vmpl
+	use_roots
 	export SGPU_TSM_ROOT=$PWD/tsm SGPU_GRAMINE_ROOT=$PWD/none SGPU_PLATFORM_ROOT=$PWD/root
 	sgpu-seal keygen -o owner/owner.jwk
 	sgpu-seal keyinfo --owner owner/owner.jwk >owner/owners
@@ -46,7 +47,7 @@ setup() {
 	  { "gpu_operation_id": "COPY", "kernel": "copy", "arguments": { "input": "x", "output": "y" } } ] }
 	END
 	# The strictest policy: this program, these owners, this guest on hardware that proves it.
-	sgpu-measure policy -q --build "$SGPU_BUILD" --owners owner/owners --at-least snp -o built.json 2>/dev/null
+	sgpu-measure policy -q --build "$SGPU_BUILD/test" --owners owner/owners --at-least snp -o built.json 2>/dev/null
 	jq '.platform += {measurements: ["3e" * 48], tcb: "d114000000000003"}' built.json >owner/policy.json
 }
 

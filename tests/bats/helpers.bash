@@ -50,6 +50,11 @@ teardown() {
 	sgpu_teardown
 }
 
+# use_roots: from here on, programs look for the kernel's files where SGPU_TSM_ROOT and its like say (tests/harness).
+use_roots() {
+	PATH=$SGPU_BUILD/test/bin:$PATH
+}
+
 # requires WORD...: skips the test, with the reason, when the machine lacks one of them. An unknown word fails.
 requires() {
 	local word

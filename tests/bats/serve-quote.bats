@@ -138,6 +138,7 @@ load quotes
 	SERVERS+=($!)
 	evidence
 	(
+		use_roots
 		export SGPU_TSM_ROOT=$PWD/tsm SGPU_GRAMINE_ROOT=$PWD/none SGPU_PLATFORM_ROOT=$PWD/root
 		export FAKE_TSM_DRIVER=elsewhere ASAN_OPTIONS=verify_asan_link_order=0 LD_PRELOAD=$PWD/fake_tsm.so
 		serve_quotes -k runner.jwk

@@ -87,6 +87,7 @@ tries() {
 	local status=0
 	rm -f reports/* refused
 	SERVERS=()
+	use_roots
 	TRY=$1 SGPU_TSM_ROOT=$PWD/reports LD_PRELOAD=$PWD/hostile.so serve_quotes "${@:2}"
 	sgpu-run quote --nonce "$NONCE" -o quote 2>refused || status=$?
 	TOLD=$(ls reports)

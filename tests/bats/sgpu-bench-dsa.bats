@@ -17,6 +17,7 @@ load helpers
 @test "in a confidential guest dsa is waived" {
 	mkdir -p root/sys/devices/system/cpu/sev
 	echo 0 >root/sys/devices/system/cpu/sev/vmpl
+	use_roots
 	SGPU_PLATFORM_ROOT=$PWD/root run -0 --separate-stderr sgpu-bench run --device cpu dsa
 	[[ $output == *"waived: the accelerator is not trusted in a confidential VM or enclave"* ]]
 	[[ $stderr == *"0 passed, 1 waived, 0 failed"* ]]

@@ -248,6 +248,7 @@ fake_gramine() {
 			head -c 64 /dev/zero
 		} >gramine/quote
 	} 3>&- &
+	use_roots
 	export SGPU_GRAMINE_ROOT=$PWD/gramine
 }
 
@@ -441,6 +442,7 @@ fake_gramine() {
 	for i in 0 1 2 3; do
 		: >"tdx/rtmr$i:sha384"
 	done
+	use_roots
 	export SGPU_TDX_ROOT=$PWD/tdx
 	printf 'an event' >event
 	sgpu-measure extend --rtmr 3 event
@@ -455,6 +457,7 @@ fake_gramine() {
 }
 
 @test "extend without TDX is exit status 3 and says what it needs" {
+	use_roots
 	export SGPU_TDX_ROOT=$PWD/nothing
 	run --separate-stderr -3 sgpu-measure extend --json --rtmr 2 --digest "$(printf '%096d' 0)"
 	assert_contains "$stderr" '"EUNAVAILABLE"'

@@ -533,6 +533,27 @@ one_is_done() {
 	run --separate-stderr -2 sgpu-run info surplus
 }
 
+# row_of: in which this process finds itself.
+row_of() {
+	sgpu-run info | grep -A 1 '^platform'
+}
+
+@test "no variable of the environment has programs that are installed look for evidence elsewhere" {
+	mkdir -p root/dev tdx
+	: >root/dev/sev-guest
+	: >tdx/rtmr2:sha384
+	here=$(row_of)
+	export SGPU_PLATFORM_ROOT=$PWD/root SGPU_TDX_ROOT=$PWD/tdx
+	[ "$(row_of)" = "$here" ]
+	run sgpu-measure extend --rtmr 2 --digest "$(printf '%096d' 7)"
+	[ ! -s tdx/rtmr2:sha384 ]
+	run ! grep -lE 'SGPU_[A-Z]+_ROOT' "$SGPU_BUILD"/bin/*
+	use_roots # else what is above says nothing
+	assert_contains "$(row_of)" "SEV-SNP guest"
+	sgpu-measure extend --rtmr 2 --digest "$(printf '%096d' 7)"
+	[ -s tdx/rtmr2:sha384 ]
+}
+
 @test "ops lists the same operations as sgpu-manifest ops" {
 	sgpu-run ops | awk 'NR > 1 { print $1 }' | sort >ours
 	sgpu-manifest ops | awk 'NR > 1 { print $1 }' | sort >theirs

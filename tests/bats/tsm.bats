@@ -27,6 +27,7 @@ setup() {
 	cp -a "$BATS_FILE_TMPDIR"/. .
 	mkdir -p tsm root/sys/devices/system/cpu/sev
 	echo 0 >root/sys/devices/system/cpu/sev/vmpl
+	use_roots
 	export SGPU_TSM_ROOT=$PWD/tsm SGPU_GRAMINE_ROOT=$PWD/none SGPU_PLATFORM_ROOT=$PWD/root
 }
 

@@ -22,6 +22,8 @@ PROFILE = "tag:sgpu.dev,2026:measure#1"
 COLLECTION = "tag:sgpu.dev,2026:evidence#1"
 EAT_TYPE = f'application/eat+jwt; eat_profile="{PROFILE}"'
 NONCE = bytes(range(32))
+# The programs for tests look there.
+os.environ["PATH"] = os.environ["SGPU_BUILD"] + "/test/bin:" + os.environ["PATH"]
 os.environ["SGPU_TSM_ROOT"] = os.environ["SGPU_GRAMINE_ROOT"] = "/nonexistent"
 
 

@@ -33,7 +33,7 @@ extern const struct doctor_check doctor_checks[]; /* ends with a NULL name */
 
 void doctor_say(struct doctor_finding *finding, enum doctor_status status, const char *format, ...) SGPU_PRINTF(3, 4);
 
-/* Files below the root that SGPU_PLATFORM_ROOT names: those of the row, by what it says of them; places to swap to. */
+/* Files of the kernel's: those of the row, by what it says of them; places to swap to. */
 void doctor_look(const struct doctor_check *check, struct doctor_finding *finding);
 void doctor_look_swap(const struct doctor_check *check, struct doctor_finding *finding);
 /* The platform is wanted; the GPU opens, and its mode is `wanted`; `least` bytes may be locked; the system call of the number

@@ -120,8 +120,8 @@ static int confine(const struct sgpu_signer *ak, struct sgpu_error *error)
 {
 	const bool tpm = sgpu_signer_in_tpm(ak);
 	const struct landlock_needs needs = { .bare = !tpm, .tpm = tpm,
-					      .reports = { sgpu_evidence_root("SGPU_TSM_ROOT", SGPU_USUAL_TSM),
-							   sgpu_evidence_root("SGPU_GRAMINE_ROOT", SGPU_USUAL_GRAMINE) } };
+					      .reports = { sgpu_evidence_root(SGPU_USUAL_TSM),
+							   sgpu_evidence_root(SGPU_USUAL_GRAMINE) } };
 	int rc = landlock_version() > 0 ? landlock_confine(&needs, error) : SGPU_OK;
 
 	return rc < 0 || !harden_filters() ? rc : harden_filter(tpm ? HARDEN_TPM_SIGNER : HARDEN_SIGNER, error);

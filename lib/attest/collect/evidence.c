@@ -15,13 +15,6 @@
 
 #include "attest/collect/evidence.h"
 
-const char *sgpu_evidence_root(const char *variable, const char *usual)
-{
-	const char *root = secure_getenv(variable);
-
-	return root && *root ? root : usual;
-}
-
 static int path_of(const char *root, const char *name, char path[PATH_MAX], struct sgpu_error *error)
 {
 	return snprintf(path, PATH_MAX, "%s/%s", root, name) < PATH_MAX ? SGPU_OK :

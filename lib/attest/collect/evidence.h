@@ -18,10 +18,11 @@ extern const struct sgpu_evidence_source sgpu_evidence_tsm, sgpu_evidence_gramin
 
 /* The JSON text of an object or array that is taken over; NULL is SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_evidence_text(json_t *document, char **value, size_t *size, struct sgpu_error *error);
-/* Where the kernel shows the interface: what the environment names, or `usual`. */
+/* Where the kernel shows its interfaces; "" is the root of all others. In tests they may be elsewhere. */
 #define SGPU_USUAL_TSM "/sys/kernel/config/tsm/report"
 #define SGPU_USUAL_GRAMINE "/dev/attestation"
-const char *sgpu_evidence_root(const char *variable, const char *usual);
+#define SGPU_USUAL_TDX "/sys/devices/virtual/misc/tdx_guest/measurements"
+const char *sgpu_evidence_root(const char *usual);
 /* Files of the interface, beneath its root. Nothing is believed to be taken before the file was closed. Errors: SGPU_ESYSTEM,
  * SGPU_EUSAGE (the path is too long), SGPU_EUNAVAILABLE (the driver is busy). *data from malloc. */
 bool sgpu_evidence_has(const char *root, const char *name);

@@ -36,7 +36,7 @@ static int read_type(const char *root, char **word, struct sgpu_error *error)
 static int collect(const uint8_t report_data[64], struct sgpu_device *device, char **value, size_t *size,
 		   struct sgpu_error *error)
 {
-	const char *root = sgpu_evidence_root("SGPU_GRAMINE_ROOT", SGPU_USUAL_GRAMINE);
+	const char *root = sgpu_evidence_root(SGPU_USUAL_GRAMINE);
 	char *word = NULL, *quote = NULL;
 	size_t quote_size = 0;
 	int rc = read_type(root, &word, error);

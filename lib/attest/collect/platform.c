@@ -28,7 +28,7 @@
 /* The root of the tree that is looked at: that of the machine, or a test's. */
 static const char *root(void)
 {
-	return sgpu_evidence_root("SGPU_PLATFORM_ROOT", "");
+	return sgpu_evidence_root("");
 }
 
 /* A path under the root; one that is too long is none that exists. */

@@ -13,8 +13,6 @@
 
 #include "attest/collect/evidence.h"
 
-#define USUAL_ROOT "/sys/devices/virtual/misc/tdx_guest/measurements"
-
 enum { REGISTERS = 4, DIGEST_SIZE = 48 };
 
 /* All at offset 0 and in one call: the kernel takes nothing else. */
@@ -50,7 +48,7 @@ static int write_digest(const char *path, unsigned index, const uint8_t digest[D
 int sgpu_rtmr_extend(unsigned index, const uint8_t digest[48], struct sgpu_error *error)
 {
 	char path[PATH_MAX];
-	const char *root = sgpu_evidence_root("SGPU_TDX_ROOT", USUAL_ROOT);
+	const char *root = sgpu_evidence_root(SGPU_USUAL_TDX);
 
 	if (index >= REGISTERS) {
 		return sgpu_fail(error, SGPU_EUSAGE, "register %u is none of 0 to %d", index, REGISTERS - 1);

@@ -151,7 +151,7 @@ static int to_json(const struct report *report, char **value, size_t *size, stru
 static int collect(const uint8_t report_data[64], struct sgpu_device *device, char **value, size_t *size,
 		   struct sgpu_error *error)
 {
-	struct report report = { .root = sgpu_evidence_root("SGPU_TSM_ROOT", SGPU_USUAL_TSM) };
+	struct report report = { .root = sgpu_evidence_root(SGPU_USUAL_TSM) };
 	int rc = make_directory(&report, error);
 
 	(void)device;
