@@ -56,6 +56,7 @@ $2 == "" { verb[++verbs] = $1; verb_help[$1] = $5; verb_arguments[$1] = $4; next
 { row[++rows] = $0 }
 '
 
+# Lists come from the program that is installed: a TAB runs no file because its path was typed.
 # A word behind "--option=" is completed like one behind "--option", whether bash has cut it there or not. What is no file
 # is offered as it is.
 # shellcheck disable=SC2016 # these are awk's
@@ -65,7 +66,7 @@ function offer(what, argument) {
 	if (what == "dir") return "compopt -o filenames 2>/dev/null || :; mapfile -t COMPREPLY < <(compgen -d -- \"$word\")"
 	if (what == "words") return "mapfile -t COMPREPLY < <(compgen -W \"" argument "\" -- \"$word\")"
 	if (is_listed(what))
-		return "mapfile -t COMPREPLY < <(compgen -W \"$(\"${COMP_WORDS[0]}\" " lister(what) ")\" -- \"$word\")"
+		return "mapfile -t COMPREPLY < <(compgen -W \"$(" tool " " lister(what) ")\" -- \"$word\")"
 	return "COMPREPLY=()"
 }
 END {

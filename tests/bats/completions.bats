@@ -91,6 +91,19 @@ shell_offers() {
 	[ "${COMPREPLY[*]}" = "--device=cpu --device=cuda" ]
 }
 
+# The other shells' know nothing but the name of the tool.
+@test "a TAB in bash runs the installed program, and not the file that was typed" {
+	printf '#!/bin/sh\ntouch "%s/ran"\n' "$PWD" >sgpu-manifest
+	chmod +x sgpu-manifest
+	# shellcheck source=/dev/null
+	source "$SGPU_BUILD/completions/bash/sgpu-manifest"
+	COMP_WORDS=(./sgpu-manifest ops ge)
+	COMP_CWORD=2
+	_sgpu_manifest
+	[ "${COMPREPLY[*]}" = gemm ]
+	[ ! -e ran ]
+}
+
 @test "zsh offers the same" {
 	requires zsh
 	shell_offers zsh
