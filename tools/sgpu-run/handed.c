@@ -6,7 +6,6 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <stddef.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -23,7 +22,6 @@ static bool look(int fd, struct statx *status)
 /* No file system without a device but tmpfs has seals. One with a device is root's to mount. */
 static bool is_memory_or_disk(int fd, const struct statx *status)
 {
-	static const unsigned long known[] = { EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, F2FS_SUPER_MAGIC };
 	struct statfs system;
 
 	if (!S_ISREG(status->stx_mode)) {
@@ -32,15 +30,8 @@ static bool is_memory_or_disk(int fd, const struct statx *status)
 	if (fcntl(fd, F_GET_SEALS) >= 0) {
 		return true;
 	}
-	if (status->stx_dev_major == 0 || fstatfs(fd, &system) != 0) {
-		return false;
-	}
-	for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
-		if ((unsigned long)system.f_type == known[i]) {
-			return true;
-		}
-	}
-	return false;
+	return status->stx_dev_major != 0 && fstatfs(fd, &system) == 0 &&
+	       (system.f_type == EXT4_SUPER_MAGIC || system.f_type == XFS_SUPER_MAGIC);
 }
 
 /* One without a name: all of these are in one file system. A FIFO with a name may be in any. */
