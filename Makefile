@@ -223,7 +223,7 @@ $(BUILD)/obj/tests/%.o: MORE = -Itests/harness
 $(BUILD)/obj/tests/gpu/%.o: MORE = -Itests/harness -Itests/unit
 
 # The server's two sides, each against counterparts that lie.
-SERVER_UNITS := $(BUILD)/unit/test_supervisor
+SERVER_UNITS := $(BUILD)/unit/test_supervisor $(BUILD)/unit/test_serve_worker
 SERVER_OBJECTS := $(call objects,$(filter-out %/main.c,$(wildcard tools/sgpu-run/*.c)) $(COMMON_SOURCES))
 $(SERVER_UNITS): LIBS += $(SECCOMP_LIBS)
 $(SERVER_UNITS): $(BUILD)/unit/%: $(BUILD)/obj/tests/unit/%.o $(SERVER_OBJECTS) $(HARNESS) $(LIB)

@@ -8,6 +8,9 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -16,7 +19,7 @@
 #include <unistd.h>
 
 #include "../../tools/sgpu-run/wire.h"
-#include "hostile.h"
+#include "world_random.h"
 
 enum { MESSAGE_MAX = 1 << 14, SENT_FDS_MAX = 4, LYING_SEED = 2026 };
 

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A worker of sgpu-run serve with clients and a supervisor that lie. The worker is this program once more, confined as it
+ * always is; both its sides are taken here. Whatever comes, it counts each connection as ended once it has gone, and runs
+ * the batch of an honest client; what no supervisor says ends it.
+ *   SGPU_TEST_SEED=N test_serve_worker
+ */
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+
+#include "run_harness.h"
+
+#include <sgpu/crypto.h>
+
+#include "../../tools/common/cli.h"
+#include "../../tools/sgpu-run/handed.h"
+#include "../../tools/sgpu-run/serve.h"
+#include "../../tools/sgpu-run/tenants.h"
+#include "../../tools/sgpu-run/verbs.h"
+#include "lying.h"
+
+enum { SUBMISSIONS = 8, HELD_MAX = 24, ROUNDS = 300, PATIENCE_MS = 60000, BATCH_BYTES = 1000 };
+
+/* In the place of the C library's, which asks the file system of a file: how often that was. */
+static int asked;
+
+int fstatfs(int fd, struct statfs *about)
+{
+	asked++;
+	return (int)syscall(SYS_fstatfs, fd, about);
+}
+
+static struct work {
+	struct process process;
+	struct world_random random;
+	int held[HELD_MAX];      /* clients' ends of connections */
+	unsigned at;
+	int batch;
+	char *key;
+} w;
+
+/* ---- the supervisor's side ---- */
+/* What the worker says: nothing but that its counters have changed. */
+static void hear_notes(void)
+{
+	struct wire_plain note;
+	int rc = SGPU_OK;
+
+	while (rc == SGPU_OK) {
+		rc = wire_receive(w.process.control, WIRE_NOTE, &note, sizeof(note), NULL, 0, NULL);
+	}
+	CHECK(rc == SGPU_ETIMEOUT || rc == SGPU_ECANCELED);
+	process_look(&w.process);
+}
+
+static bool is_idle(void)
+{
+	const struct process *p = &w.process;
+
+	hear_notes();
+	return process_in_flight(p) == 0 && process_requests(p) == 0 && p->said.turns_back == p->handed + p->resumes &&
+	       p->said.wanted == p->resumes && p->said.ended == p->handed && p->said.requests_ended == p->requests;
+}
+
+static bool until_idle(void)
+{
+	for (int i = 0; i < PATIENCE_MS && !is_idle(); i++) {
+		usleep(1000);
+	}
+	return is_idle();
+}
+
+static void begin(uint64_t seed)
+{
+	static char *arguments[] = { "worker", "-k", NULL, "--leases", "1M", "--submissions", "8", "-q" };
+	static struct server server;
+	const struct tenant_rule rule = { .sessions = TENANT_SESSIONS_MAX };
+	struct wire_plain ready;
+
+	memset(&w.process, 0, sizeof(w.process));
+	world_seed(&w.random, seed);
+	arguments[2] = w.key;
+	server = (struct server){ .argc = SGPU_ARRAY_LENGTH(arguments), .argv = arguments };
+	for (int i = 0; i < HELD_MAX; i++) {
+		w.held[i] = -1;
+	}
+	CHECK(process_start(&server, &w.process, &error) == SGPU_OK);
+	CHECK(poll(&(struct pollfd){ .fd = w.process.control, .events = POLLIN }, 1, PATIENCE_MS) == 1);
+	CHECK(wire_receive(w.process.control, WIRE_READY, &ready, sizeof(ready), NULL, 0, NULL) == SGPU_OK);
+	CHECK(process_limit(&w.process, &rule));
+}
+
+/* It has been told, or has told itself, to end. */
+static void check_end(void)
+{
+	int status = -1;
+
+	CHECK(waitpid(w.process.pid, &status, 0) == w.process.pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	process_bury(&w.process);
+}
+
+static void let_go(int *held)
+{
+	if (*held >= 0) {
+		close(*held);
+		*held = -1;
+	}
+}
+
+static void let_all_go(void)
+{
+	for (int i = 0; i < HELD_MAX; i++) {
+		let_go(&w.held[i]);
+	}
+}
+
+static void end(void)
+{
+	let_all_go();
+	CHECK(until_idle());
+	close(w.process.control);
+	w.process.control = -1;
+	check_end();
+}
+
+/* One that is not a connection, too. It is closed here. */
+static void hand_over(int connection, uint64_t uid, bool request)
+{
+	struct wire_take take = { .uid = uid, .since_ns = drawn(&w.random, 8) ? sgpu_now_ns() : world_next(&w.random),
+				  .request = request };
+
+	while (!wire_send(w.process.control, WIRE_TAKE, &take, sizeof(take), &connection, 1)) {
+		REQUIRE(poll(&(struct pollfd){ .fd = w.process.control, .events = POLLOUT }, 1, PATIENCE_MS) == 1);
+		hear_notes();
+	}
+	*(request ? &w.process.requests : &w.process.handed) += 1;
+	close(connection);
+}
+
+/* ---- the clients' side ---- */
+/* The client's end is held until so many others have come, or it is let go of; `far` is the worker's. */
+static int *connect_client(int *far)
+{
+	int *held = &w.held[w.at++ % HELD_MAX], ends[2] = { -1, -1 };
+
+	let_go(held);
+	CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+	*held = ends[0];
+	*far = ends[1];
+	return held;
+}
+
+/* With an offset of its own. */
+static int open_batch(void)
+{
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", w.batch);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static void send_submission(int client, int in, int out)
+{
+	static struct wire_submit message;
+
+	(void)wire_send(client, WIRE_SUBMIT, &message, sizeof(message), (const int[]){ in, out }, 2);
+}
+
+/* A batch as it should be: it is answered, once, and has a response. */
+static void submit_honestly(void)
+{
+	static union { struct wire_header header; struct wire_answer answer; } message;
+	const int in = open_batch(), out = memfd_create("response", MFD_CLOEXEC);
+	int far, answers = 0, *client = connect_client(&far);
+
+	send_submission(*client, in, out);
+	hand_over(far, geteuid(), false);
+	while (poll(&(struct pollfd){ .fd = *client, .events = POLLIN }, 1, PATIENCE_MS) == 1 &&
+	       recv(*client, &message, sizeof(message), 0) > 0) {
+		answers += message.header.kind == WIRE_ANSWER;
+	}
+	CHECK(answers == 1 && message.answer.error.code == SGPU_OK && lseek(out, 0, SEEK_END) > BATCH_BYTES);
+	let_go(client);
+	close(in);
+	close(out);
+}
+
+/* What comes is no batch, or no place for a response, or the batch never comes to its end. */
+static void submit_oddly(int client)
+{
+	const bool odd_in = drawn(&w.random, 2), odd_out = !odd_in || drawn(&w.random, 2);
+	const int in = odd_in ? odd_descriptor(drawn(&w.random, ODDS)) : open_batch(),
+		  out = odd_out ? odd_descriptor(drawn(&w.random, ODDS)) : memfd_create("response", MFD_CLOEXEC);
+
+	send_submission(client, in, out);
+	close(in);
+	close(out);
+}
+
+static void lie_as_client(void)
+{
+	int far, *client = connect_client(&far);
+	const uint32_t way = drawn(&w.random, 4);
+
+	if (way == 0) {
+		submit_oddly(*client);
+	} else if (way == 1) {
+		const int in = open_batch(), out = memfd_create("response", MFD_CLOEXEC);
+
+		send_submission(*client, in, out);
+		close(in);
+		close(out);
+	}
+	for (uint32_t i = drawn(&w.random, 3); i > 0; i--) {
+		lie(&w.random, *client, 1 + drawn(&w.random, WIRE_KINDS - 1));
+	}
+	hand_over(far, geteuid(), way > 2);
+	for (uint32_t i = drawn(&w.random, 3); i > 0; i--) {
+		lie(&w.random, *client, 1 + drawn(&w.random, WIRE_KINDS - 1));
+	}
+	if (drawn(&w.random, 2)) {
+		let_go(client);
+	}
+}
+
+/* What a supervisor may say at any time, though none would. */
+static void lie_as_supervisor(void)
+{
+	struct tenant_rule rule = { .device_memory = world_next(&w.random), .host_memory = 1 + world_next(&w.random) % 2,
+				    .sessions = drawn(&w.random, 100) };
+	struct wire_plain press;
+	int far, *client;
+
+	switch (drawn(&w.random, 5)) {
+	case 0: /* nobody is at the other end */
+		client = connect_client(&far);
+		let_go(client);
+		hand_over(far, geteuid(), drawn(&w.random, 2));
+		break;
+	case 1:
+		hand_over(odd_descriptor(drawn(&w.random, ODDS)), world_next(&w.random), drawn(&w.random, 2));
+		break;
+	case 2:
+		CHECK(process_resume(&w.process));
+		break;
+	case 3:
+		CHECK(wire_send(w.process.control, WIRE_PRESS, &press, sizeof(press), NULL, 0));
+		break;
+	default: /* sizes as they come, and then as they were */
+		CHECK(process_limit(&w.process, &rule));
+		rule = (struct tenant_rule){ .sessions = TENANT_SESSIONS_MAX };
+		CHECK(process_limit(&w.process, &rule));
+	}
+}
+
+/* ---- clients that lie ---- */
+UNIT_TEST(an_honest_client_is_answered)
+{
+	begin(LYING_SEED);
+	for (int i = 0; i < 4 * SUBMISSIONS; i++) {
+		submit_honestly();
+	}
+	end();
+}
+
+UNIT_TEST(a_message_that_no_client_begins_with_is_refused_and_disturbs_nobody)
+{
+	begin(LYING_SEED);
+	for (int kind = 1; kind < WIRE_KINDS; kind++) {
+		for (int request = 0; request < 2; request++) {
+			static uint8_t bytes[MESSAGE_MAX];
+			const struct wire_header header = { .magic = 0x53475055, .version = WIRE_VERSION,
+							    .kind = (uint16_t)kind, .size = (uint32_t)message_size(kind) };
+			int far, *client = connect_client(&far);
+
+			memcpy(bytes, &header, sizeof(header));
+			send_bytes(*client, bytes, header.size, &w.batch, kind % 2);
+			hand_over(far, geteuid(), request);
+		}
+	}
+	submit_honestly();
+	end();
+}
+
+UNIT_TEST(a_descriptor_that_could_block_is_refused_without_asking_its_file_system)
+{
+	asked = 0;
+	for (enum odd odd = 0; odd < ODDS; odd++) {
+		const int fd = odd_descriptor(odd);
+
+		CHECK(fd >= 0);
+		CHECK(handed_batch_is_taken(fd) == (odd == ODD_UNSEALED || odd == ODD_PIPE));
+		CHECK(handed_response_is_taken(fd) == (odd == ODD_UNSEALED));
+		close(fd);
+	}
+	CHECK(asked == 0);
+}
+
+/* With room for two descriptors the kernel gives two of three: it is no message with two. */
+UNIT_TEST(a_message_whose_descriptors_do_not_all_come_is_refused)
+{
+	enum { HIGHEST = 200 };
+	struct rlimit before, less;
+	struct wire_plain message;
+	int ends[2], fds[2], fd = -1, taken[HIGHEST], count = 0;
+
+	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+	CHECK(wire_send(ends[0], WIRE_PROGRESS, &message, sizeof(message), (const int[]){ w.batch, w.batch, w.batch }, 3));
+	while (fd < HIGHEST && count < HIGHEST) {
+		fd = taken[count++] = dup(w.batch);
+	}
+	close(fd);
+	REQUIRE(getrlimit(RLIMIT_NOFILE, &before) == 0);
+	less = before;
+	less.rlim_cur = (rlim_t)fd + 2;
+	CHECK(setrlimit(RLIMIT_NOFILE, &less) == 0);
+	CHECK(wire_receive(ends[1], WIRE_PROGRESS, &message, sizeof(message), fds, 2, &error) == SGPU_EINVALID);
+	CHECK(strstr(error.text, "another number of descriptors"));
+	CHECK(dup(w.batch) == fd); /* none is left open */
+	CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
+	while (count > 0) {
+		close(taken[--count]);
+	}
+	close(ends[0]);
+	close(ends[1]);
+}
+
+UNIT_TEST(clients_that_hang_up_at_any_time_leave_no_connection)
+{
+	begin(LYING_SEED);
+	for (int i = 0; i < 10 * HELD_MAX; i++) {
+		const int in = open_batch(), out = memfd_create("response", MFD_CLOEXEC);
+		int far, *client = connect_client(&far);
+
+		send_submission(*client, in, out);
+		hand_over(far, geteuid(), false);
+		if (i % 3) {
+			usleep(drawn(&w.random, 300));
+			let_go(client);
+		}
+		close(in);
+		close(out);
+	}
+	let_all_go();
+	CHECK(until_idle());
+	submit_honestly();
+	end();
+}
+
+/* ---- a supervisor that lies ---- */
+UNIT_TEST(what_no_supervisor_says_ends_the_worker)
+{
+	for (int kind = 1; kind < WIRE_KINDS; kind++) {
+		static uint8_t bytes[MESSAGE_MAX];
+		const bool known = kind == WIRE_TAKE || kind == WIRE_DRAIN || kind == WIRE_PRESS || kind == WIRE_RESUME ||
+				   kind == WIRE_LIMITS;
+		struct wire_header header = { .magic = 0x53475055, .version = WIRE_VERSION, .kind = (uint16_t)kind,
+					      .size = (uint32_t)message_size(kind) };
+
+		begin(LYING_SEED);
+		memset(bytes, 0, sizeof(bytes));
+		memcpy(bytes, &header, sizeof(header));
+		send_bytes(w.process.control, bytes, header.size, (const int[]){ w.batch, w.batch }, known ? 2 : 0);
+		check_end();
+	}
+}
+
+UNIT_TEST(a_worker_whose_supervisor_has_gone_ends_with_its_clients)
+{
+	int far, *client, none[2];
+	char byte;
+
+	begin(LYING_SEED);
+	CHECK(pipe2(none, O_CLOEXEC) == 0); /* a batch that never comes */
+	client = connect_client(&far);
+	send_submission(*client, none[0], w.batch);
+	hand_over(far, geteuid(), false);
+	submit_honestly();
+	close(w.process.control);
+	w.process.control = -1;
+	while (recv(*client, &byte, 1, 0) > 0) {
+	}
+	close(none[0]);
+	close(none[1]);
+	check_end();
+	let_all_go();
+}
+
+/* ---- anything, in any order ---- */
+static void attack(uint64_t seed)
+{
+	begin(seed);
+	for (int i = 0; i < ROUNDS; i++) {
+		if (drawn(&w.random, 3)) {
+			lie_as_client();
+		} else {
+			lie_as_supervisor();
+		}
+		if (i % 32 == 0) {
+			let_all_go();
+			CHECK(until_idle());
+			submit_honestly();
+		}
+	}
+	end();
+}
+
+UNIT_TEST(liars_disturb_no_honest_client_for_the_fixed_seed)
+{
+	attack(LYING_SEED);
+}
+
+UNIT_TEST(liars_disturb_no_honest_client_for_a_fresh_seed)
+{
+	attack(fresh_seed());
+}
+
+static void prepare(void)
+{
+	char x[2 * SGPU_KEY_SIZE], d[2 * SGPU_KEY_SIZE];
+	struct job job;
+	FILE *file;
+
+	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) == SGPU_OK);
+	sgpu_base64url_encode(owner.public_half, sizeof(owner.public_half), x);
+	sgpu_base64url_encode(owner.secret, sizeof(owner.secret), d);
+	file = fdopen(new_file(&w.key), "w");
+	CHECK(file && fprintf(file, "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\",\"d\":\"%s\"}", x, d) > 0 &&
+	      fclose(file) == 0);
+	make_job(&job, BATCH_BYTES);
+	w.batch = sign_and_write(&job);
+	free_job(&job);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct cli_verb verbs[] = { { "serve", "", "a worker", serve_options, verb_serve }, { .name = NULL } };
+	static const struct cli_tool tool = { .name = "worker", .summary = "a worker", .verbs = verbs };
+
+	if (argc > 1) {
+		return cli_main(&tool, argc, argv);
+	}
+	prepare();
+	UNIT_RUN(an_honest_client_is_answered);
+	UNIT_RUN(a_message_that_no_client_begins_with_is_refused_and_disturbs_nobody);
+	UNIT_RUN(a_descriptor_that_could_block_is_refused_without_asking_its_file_system);
+	UNIT_RUN(a_message_whose_descriptors_do_not_all_come_is_refused);
+	UNIT_RUN(clients_that_hang_up_at_any_time_leave_no_connection);
+	UNIT_RUN(what_no_supervisor_says_ends_the_worker);
+	UNIT_RUN(a_worker_whose_supervisor_has_gone_ends_with_its_clients);
+	UNIT_RUN(liars_disturb_no_honest_client_for_the_fixed_seed);
+	UNIT_RUN(liars_disturb_no_honest_client_for_a_fresh_seed);
+	free(w.key);
+	return unit_done();
+}
