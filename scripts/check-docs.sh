@@ -398,6 +398,52 @@ check_version() {
 	fi
 }
 
+# Text of another process or of a document reaches a terminal through cli_print_text, cli_print_line, a table or a message,
+# which escape it, or as JSON in ASCII. No other call that prints has a string of a JSON value: neither the value itself, nor
+# a variable that it was put into in the same function, nor what a function of the file returns that returns one. CSV and
+# Markdown of records have marks of their own; sgpu_bench_read has refused what a terminal obeys.
+check_foreign() {
+	sources | grep -E '^(tools|examples)/.*\.c$' | grep -v '^tools/sgpu-bench/print\.c$' >"$work/files"
+	while IFS= read -r file; do
+		without_comments <"$file" | awk -v file="$file" '
+		function has_foreign(part,  i, n, words) {
+			n = split(part, words, /[^A-Za-z0-9_]+/)
+			for (i = 1; i <= n; i++) if (words[i] in foreign) return words[i]
+			return ""
+		}
+		function taint(word) {
+			gsub(/[^A-Za-z0-9_]/, "", word)
+			foreign[word]
+			own[word]
+		}
+		function judge(  part, n, i, parts) {
+			if (text ~ /json_dumpf *\(.*(stdout|stderr)/ && text !~ /JSON_ENSURE_ASCII/)
+				print file ":" NR ": JSON that is not in ASCII"
+			gsub(/"([^"\\]|\\.)*"/, "\"\"", text)
+			if (text ~ /(^|[^A-Za-z0-9_])(v?f?printf|f?puts|f?putc|putchar|fwrite|dprintf|write) *\(/ && (part = has_foreign(text)) != "")
+				print file ":" NR ": printed as it came: " part
+			if (match(text, /json_object_foreach\([^,]*, */)) {
+				part = substr(text, RSTART + RLENGTH)
+				taint(substr(part, 1, index(part, ",") - 1))
+			}
+			if (match(text, /snprintf\([^,+ ]*/) && has_foreign(substr(text, RSTART + RLENGTH)) != "")
+				taint(substr(text, RSTART + 9, RLENGTH - 9))
+			n = split(text, parts, /, \*/)
+			for (i = 1; i <= n; i++)
+				if (match(parts[i], /[A-Za-z0-9_]+ = /) && (text ~ /char \*/ || parts[i] ~ /= *json_string_value/) &&
+					parts[i] !~ /str(n?cmp|len)|[=!]=/ && has_foreign(substr(parts[i], RSTART + RLENGTH)) != "")
+					taint(substr(parts[i], RSTART, RLENGTH - 3))
+			if (text ~ /return/ && pointer && has_foreign(text) != "") foreign[name]
+			text = ""
+		}
+		BEGIN { foreign["json_string_value"]; foreign["json_object_iter_key"] }
+		/^[a-z].*\(/ { pointer = / \*/; name = $0; sub(/\(.*/, "", name); sub(/.*[^A-Za-z0-9_]/, "", name) }
+		/^}/ { for (word in own) delete foreign[word]; split("", own) }
+		{ text = text " " $0 }
+		/[;{}] *$/ { judge() }'
+	done <"$work/files" | faults_after ""
+}
+
 check_shell() {
 	sources | grep -E '\.(sh|bash|bats)$|^\.ci/run$' >"$work/files"
 	xargs -d '\n' shellcheck -x -f gcc <"$work/files" 2>&1 | faults_after ""
@@ -425,7 +471,7 @@ check_style() {
 		sed 's/$/: no licence tag/' | faults_after ""
 }
 
-all=(version options verbs exits lint pages width symbols functions headers session attested promises links shell words style)
+all=(version options verbs exits lint pages width symbols functions headers session attested promises links foreign shell words style)
 : >"$work/faults"
 [ $# -gt 0 ] || set -- "${all[@]}"
 for check in "$@"; do

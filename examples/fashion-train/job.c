@@ -63,7 +63,7 @@ int main(int argc, char **argv)
 	network_add(&t, segments, operations);
 	manifest = json_pack("{s:i, s:s, s:o, s:o}", "version", 1, "manifest_id", t.network->name, "segments", segments,
 			     "operations", operations);
-	wrong = !manifest || json_dumpf(manifest, stdout, JSON_COMPACT) != 0 || fflush(stdout) != 0;
+	wrong = !manifest || json_dumpf(manifest, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) != 0 || fflush(stdout) != 0;
 	json_decref(manifest);
 	if (wrong) {
 		perror("fashion-train");

@@ -47,13 +47,10 @@ void sgpu_hex_encode(const void *data, size_t size, char *text);
 SGPU_MUST_CHECK int sgpu_hex_decode(const char *text, void *data, size_t size, struct sgpu_error *error);
 
 /* ---- untrusted text for display ----
- * Printable ASCII stays, every other byte becomes \xNN. The text is terminated and cut to `room` bytes (at least 1)
- * between two characters. Returns its length. */
-size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room);
-
-/* Whether a character of Unicode is none to display in a line: it moves the cursor, turns the direction of writing, or
- * cannot be seen. */
-bool sgpu_is_control(uint32_t character);
+ * Printable ASCII stays and, with `utf8`, the other characters of UTF-8, but for those that move the cursor, turn the
+ * direction of writing or cannot be seen. Every other byte becomes \xNN. The text is terminated and cut to `room` bytes
+ * (at least 1) between two characters. Returns its length. */
+size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room, bool utf8);
 
 /* Shows at most 24 bytes of a value, escaped, and "..." for the rest; only "..." if a longer value looks like a key.
  * Returns `text`. */

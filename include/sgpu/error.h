@@ -50,7 +50,7 @@ struct sgpu_error {
 };
 
 /* Fills *error (unless NULL) from a format and returns `code`, so that a function can `return sgpu_fail(...)`.
- * Values may come from hostile input, so the result is printable ASCII: other bytes are escaped, as \xNN. A value
+ * Values may come from hostile input: what a terminal obeys, and what is no UTF-8, is escaped, as \xNN. A value
  * in quotes, '%s' in the format, is shown in full if it can be a name (a path, or up to 64 bytes without quotes,
  * braces and line breaks). Of other values at most 24 bytes are shown, and nothing of a value that looks like a
  * key. */

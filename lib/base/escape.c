@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text from outside, as it may be shown: printable ASCII or escaped, short where it is no name, and nothing of a key.
+ * Text from outside, as it may be shown: what a terminal obeys is escaped, what is no name is short, and nothing is told of
+ * a key.
  */
 #include <string.h>
 
@@ -10,35 +11,12 @@
 
 enum { EXCERPT = 24, NAME_MAX_LENGTH = 64 };
 
-size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room)
-{
-	static const char digits[] = "0123456789abcdef";
-	const unsigned char *in = bytes;
-	size_t used = 0;
-
-	for (size_t i = 0; i < size; i++) {
-		const bool printable = in[i] >= 0x20 && in[i] < 0x7f;
-		if (room - used <= (printable ? 1 : 4)) {
-			break; /* never a part of an escape */
-		}
-		if (printable) {
-			text[used++] = (char)in[i];
-		} else {
-			text[used++] = '\\';
-			text[used++] = 'x';
-			text[used++] = digits[in[i] >> 4];
-			text[used++] = digits[in[i] & 15];
-		}
-	}
-	text[used] = '\0';
-	return used;
-}
-
-bool sgpu_is_control(uint32_t character)
+/* Whether a character moves the cursor, turns the direction of writing, or cannot be seen. */
+static bool is_control(uint32_t character)
 {
 	static const uint32_t ranges[][2] = {
 		{ 0, 0x1f }, { 0x7f, 0x9f }, { 0x061c, 0x061c }, { 0x200b, 0x200f }, { 0x2028, 0x202e }, { 0x2060, 0x2069 },
-		{ 0xfeff, 0xfeff },
+		{ 0xd800, 0xdfff }, { 0xfeff, 0xfeff }, { 0x110000, UINT32_MAX },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(ranges); i++) {
@@ -47,6 +25,53 @@ bool sgpu_is_control(uint32_t character)
 		}
 	}
 	return false;
+}
+
+size_t sgpu_shown_length(const char *text, size_t size)
+{
+	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
+	const unsigned char *in = (const unsigned char *)text;
+	const size_t length = in[0] < 0x80 ? 1 : in[0] < 0xc0 ? 0 : in[0] < 0xe0 ? 2 : in[0] < 0xf0 ? 3 : in[0] < 0xf8 ? 4 : 0;
+	uint32_t character = length == 1 ? in[0] : in[0] & (0x7fu >> length);
+
+	if (!length || length > size) {
+		return 0;
+	}
+	for (size_t i = 1; i < length; i++) {
+		if ((in[i] & 0xc0) != 0x80) {
+			return 0;
+		}
+		character = character << 6 | (in[i] & 0x3f);
+	}
+	return character < least[length] || is_control(character) ? 0 : length;
+}
+
+size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room, bool utf8)
+{
+	static const char digits[] = "0123456789abcdef";
+	const char *in = bytes;
+	size_t used = 0;
+
+	for (size_t i = 0; i < size;) {
+		size_t length = sgpu_shown_length(in + i, size - i);
+
+		length = length > 1 && !utf8 ? 0 : length;
+		if (room - used <= (length ? length : 4)) {
+			break; /* never a part of a character or of an escape */
+		}
+		if (length) {
+			memcpy(text + used, in + i, length);
+			used += length;
+			i += length;
+		} else {
+			text[used++] = '\\';
+			text[used++] = 'x';
+			text[used++] = digits[(unsigned char)in[i] >> 4];
+			text[used++] = digits[in[i++] & 15];
+		}
+	}
+	text[used] = '\0';
+	return used;
 }
 
 static bool holds(const char *text, size_t size, const char *part)
@@ -68,8 +93,12 @@ bool sgpu_looks_secret(const char *text, size_t size)
 
 const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_MAX])
 {
-	const size_t shown = size <= EXCERPT ? size : sgpu_looks_secret(value, size) ? 0 : EXCERPT;
-	const size_t used = sgpu_escape(value, shown, text, SGPU_EXCERPT_MAX);
+	size_t shown = size <= EXCERPT ? size : sgpu_looks_secret(value, size) ? 0 : EXCERPT;
+
+	while (shown && shown < size && ((unsigned char)value[shown] & 0xc0) == 0x80) {
+		shown--; /* not in a character */
+	}
+	const size_t used = sgpu_escape(value, shown, text, SGPU_EXCERPT_MAX, true);
 
 	if (shown < size) {
 		memcpy(text + used, "...", sizeof("..."));

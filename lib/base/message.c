@@ -22,7 +22,7 @@ struct writer {
 
 static void put(struct writer *writer, const char *bytes, size_t size)
 {
-	writer->used += sgpu_escape(bytes, size, writer->text + writer->used, writer->size - writer->used);
+	writer->used += sgpu_escape(bytes, size, writer->text + writer->used, writer->size - writer->used, true);
 }
 
 /* One conversion: "%-8.3lld". */

@@ -11,6 +11,7 @@
 
 #include <sgpu/json.h>
 
+#include "base/message.h"
 #include "bench/private.h"
 
 /* A line may have 100000 samples. */
@@ -33,24 +34,15 @@ static int SGPU_PRINTF(2, 3) fault(const struct reader *r, const char *format, .
 	return sgpu_fail(r->error, SGPU_EINVALID, "%s:%d: %s", r->name, r->line, text);
 }
 
-/* Whether a text, which is UTF-8, can be shown in a line as it is. */
+/* Whether a text can be shown in a line as it is. */
 static bool is_clean(const char *text)
 {
-	for (const unsigned char *c = (const unsigned char *)text; *c; c++) {
-		uint32_t character = *c;
+	size_t left = strlen(text), one = 1;
 
-		if (*c >= 0xe0) { /* nothing of four bytes is a control character */
-			character = (uint32_t)(*c & 0x1f) << 12 | (uint32_t)(c[1] & 0x3f) << 6 | (c[2] & 0x3f);
-		} else if (*c >= 0xc0) {
-			character = (uint32_t)(*c & 0x1f) << 6 | (c[1] & 0x3f);
-		} else if (*c >= 0x80) {
-			continue; /* the rest of a character */
-		}
-		if (sgpu_is_control(character)) {
-			return false;
-		}
+	for (; left && one; text += one, left -= one) {
+		one = sgpu_shown_length(text, left);
 	}
-	return true;
+	return !left;
 }
 
 /* The same for all texts in a value. The parser has limited its depth. */

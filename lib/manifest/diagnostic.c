@@ -45,7 +45,7 @@ static char *copy_escaped(const char *text)
 	char *copy = malloc(room);
 
 	if (copy) {
-		sgpu_escape(text, strlen(text), copy, room);
+		sgpu_escape(text, strlen(text), copy, room, true);
 	}
 	return copy;
 }

@@ -92,14 +92,6 @@ static int send_files(int connection, const int files[2], struct sgpu_error *err
 		sgpu_fail_errno(error, "cannot ask for a session");
 }
 
-static void clean_text(char *text, size_t size)
-{
-	text[size - 1] = '\0';
-	for (; *text; text++) {
-		*text = *text >= ' ' && *text <= '~' ? *text : '?';
-	}
-}
-
 /* A server that refuses what it has not read resets the connection; what it said comes behind that. */
 static ssize_t receive(int connection, void *message, size_t size)
 {
@@ -142,14 +134,11 @@ static int hear_server(int connection, struct sgpu_error *error)
 	if (answer.greeting.kind != SGPU_GREETING_REFUSED || got < (ssize_t)sizeof(answer)) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the server does not know sessions");
 	}
-	clean_text(answer.error.text, sizeof(answer.error.text));
-	clean_text(answer.error.hint, sizeof(answer.error.hint));
 	if (answer.error.code >= SGPU_OK || answer.error.code < SGPU_ENOSPACE) {
 		answer.error.code = SGPU_ESYSTEM;
 	}
-	if (error) {
-		*error = answer.error;
-	}
+	(void)sgpu_fail(error, answer.error.code, "%.*s", SGPU_ERROR_TEXT_MAX - 1, answer.error.text);
+	(void)sgpu_hint(error, "%.*s", SGPU_ERROR_HINT_MAX - 1, answer.error.hint);
 	return answer.error.code;
 }
 

@@ -4,7 +4,7 @@
  */
 #include <errno.h>
 #include <stdarg.h>
-#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -70,13 +70,11 @@ void sgpu_run_stop(struct sgpu_run_base *base, int code)
 
 char *sgpu_run_text(const char *format, ...)
 {
-	char *text = NULL;
+	struct sgpu_error error;
 	va_list list;
 
 	va_start(list, format);
-	if (vasprintf(&text, format, list) < 0) {
-		text = NULL;
-	}
+	(void)sgpu_vfail(&error, SGPU_OK, format, list);
 	va_end(list);
-	return text;
+	return strdup(error.text);
 }

@@ -43,19 +43,6 @@ struct writer {
 	bool placed;                  /* results may be in the file already */
 };
 
-/* Texts may quote paths: the index is UTF-8 and bounded. */
-static void clean(char *text)
-{
-	size_t i = 0;
-
-	for (; text[i] && i < SGPU_ERROR_TEXT_MAX - 1; i++) {
-		if ((unsigned char)text[i] < 0x20 || (unsigned char)text[i] >= 0x7f) {
-			text[i] = '?';
-		}
-	}
-	text[i] = '\0';
-}
-
 /* Why there is no such output, through its operation or on its way out; SGPU_OK: there is one. *text is from malloc. */
 static int failure(struct writer *w, int segment, char **text)
 {
@@ -98,9 +85,6 @@ static void fill_payload(struct writer *w, const struct sgpu_batch_segment *aske
 /* text: from malloc, NULL when memory is out. */
 static int fill_failure(struct sgpu_batch_segment *to, int code, char *text, struct sgpu_error *error)
 {
-	if (text) {
-		clean(text);
-	}
 	to->status = code;
 	to->error_text = text;
 	to->actual_size = 0;

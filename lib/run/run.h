@@ -73,7 +73,7 @@ SGPU_MUST_CHECK int sgpu_run_learn_traits(const struct sgpu_runner_config *confi
 					  struct sgpu_error *error);
 /* Ends everything soon; the first reason stays. */
 void sgpu_run_stop(struct sgpu_run_base *base, int code);
-/* Text from a format, from malloc; NULL when memory is out. */
+/* Text as of an error, from malloc; NULL when memory is out. */
 char *sgpu_run_text(const char *format, ...) SGPU_PRINTF(1, 2);
 
 #endif

@@ -207,6 +207,67 @@ check() {
 	assert_contains "$output" "SECURITY.md"
 }
 
+@test "no string of a document or of another process is printed as it came" {
+	check foreign
+	mkdir -p tree/{scripts,tools/x}
+	cp "$SGPU_TOP/scripts/check-docs.sh" tree/scripts/
+	cat >tree/tools/x/x.c <<-'END'
+	static const char *text_of(const json_t *object)
+	{
+	    const char *text = json_string_value(object);
+
+	    return text ? text : "";
+	}
+
+	static void one(const json_t *object)
+	{
+	    printf("%s, version %s\n", "x",
+	           json_string_value(object));
+	}
+
+	static void two(const json_t *object)
+	{
+	    const char *a = "a", *b = json_string_value(object), *c = b;
+
+	    fputs(c, stdout);
+	    json_dumpf(object, stdout, JSON_COMPACT);
+	}
+
+	static void three(const json_t *object)
+	{
+	    char line[80];
+
+	    snprintf(line, sizeof(line), "%s", text_of(object));
+	    puts(line);
+	}
+
+	static void four(const json_t *object)
+	{
+	    json_object_foreach(object, key, value) {
+	        fprintf(stderr, "%s", key);
+	    }
+	}
+
+	static void good(const json_t *object)
+	{
+	    const char *a = "a", *b = json_string_value(object);
+	    size_t c = strlen(b);
+
+	    printf("%s, %zu\n", a, c);
+	    cli_print_line(stdout, "%s %s", b, text_of(object)); /* printf(b) */
+	    cli_error("printf %s", b);
+	    json_dumpf(object, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
+	}
+	END
+	run -1 tree/scripts/check-docs.sh foreign
+	[ "${#lines[@]}" -eq 5 ]
+	local name
+	for name in json_string_value c line key; do
+		assert_contains "$output" "printed as it came: $name"
+	done
+	assert_contains "$output" "JSON that is not in ASCII"
+}
+
 @test "links lead somewhere" {
 	check links
 }

@@ -87,7 +87,7 @@ answers() {
 	run --separate-stderr -0 sgpu-run submit --dry-run --device cpu,cpu tree
 	assert_contains "$output" "ORDER DEVICE STREAM  OPERATION"
 	assert_contains "$output" "SEGMENT THAT MOVES"
-	assert_contains "$output" "2 devices, 1 moves,"
+	assert_contains "$output" "devices: 2, moves: 1,"
 	run --separate-stderr -0 sgpu-run submit --dry-run --device cpu tree
 	assert_contains "$output" "ORDER STREAM  OPERATION"
 	[[ $output != *DEVICE* && $output != *MOVES* ]]

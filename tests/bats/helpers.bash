@@ -165,6 +165,17 @@ assert_no_file() {
 }
 
 # assert_contains TEXT PART: PART stands somewhere in TEXT.
+# assert_plain TEXT: ends of lines, and of other characters printable ASCII in the locale C; elsewhere UTF-8, and nothing
+# that a terminal obeys or that turns the direction of writing.
+assert_plain() {
+	local bad='[^\n -~]'
+	[ "$LC_ALL" = C ] || bad='[\x00-\x09\x0b-\x1f\x7f-\x9f\x{61c}\x{200e}\x{200f}\x{202a}-\x{202e}\x{2066}-\x{2069}]'
+	if ! iconv -f UTF-8 -t UTF-8 <<<"$1" >/dev/null || grep -qzP "$bad" <<<"$1"; then
+		printf 'not plain: %q\n' "$1" >&2
+		return 1
+	fi
+}
+
 assert_contains() {
 	case $1 in
 	*"$2"*) ;;

@@ -118,6 +118,7 @@ with_keys() {
 
 @test "messages: bytes that a terminal obeys are escaped in every name" {
 	local name
+	for LC_ALL in C C.UTF-8; do
 	for name in $'a\x9b31mb' $'a\xe2\x80\xaeb' $'a\x1b]0;b' $'a\nb' $'a\xffb' $'a\xc2\x9bb' $'a\xe2\x81\xa6b'; do
 		run -3 --separate-stderr sgpu-seal inspect "$name"
 		assert_plain "$stderr"
@@ -137,14 +138,22 @@ with_keys() {
 		assert_plain "$output"
 		assert_plain "$stderr"
 	done
+	done
 }
 
-# assert_plain TEXT: printable ASCII and ends of lines.
-assert_plain() {
-	if printf %s "$1" | tr -d '\n' | LC_ALL=C grep -q '[^ -~]'; then
-		printf 'not plain: %q\n' "$1" >&2
-		return 1
-	fi
+@test "messages: other characters stay where the locale is of UTF-8, and only there" {
+	local name=$'\xe6\x89\xab\xe6\x8f\x8f M\xc3\xbcller.nii' spelt='\xe6\x89\xab\xe6\x8f\x8f M\xc3\xbcller.nii' variable
+	run -3 --separate-stderr sgpu-seal inspect "$name"
+	assert_contains "$stderr" "'$spelt'"
+	for variable in LC_ALL LC_CTYPE LANG; do
+		run -3 --separate-stderr env -u LC_ALL -u LC_CTYPE -u LANG "$variable=nowhere.UTF-8" sgpu-seal inspect "$name"
+		assert_contains "$stderr" "'$name'"
+		run -3 --separate-stderr env -u LC_ALL -u LC_CTYPE -u LANG LC_ALL=C "$variable=C.utf8" sgpu-seal inspect "$name"
+		[ "$variable" = LC_ALL ] || assert_contains "$stderr" "'$spelt'"
+	done
+	run -3 --separate-stderr env LC_ALL=C.UTF-8 sgpu-seal inspect --json "$name"
+	assert_plain "$stderr"
+	[ "$(jq -r .error.text <<<"$stderr")" = "cannot open '$name': No such file or directory" ]
 }
 
 # as_json TOOL VERB: errors of a verb, each line of which must be an object.

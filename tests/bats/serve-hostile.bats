@@ -6,6 +6,29 @@
 
 load serve
 
+# ---- a hostile server ----
+
+@test "what a server says is escaped, in every text of every answer" {
+	requires python3
+	start_server -k runner.jwk
+	python3 "$BATS_TEST_DIRNAME/fake_server.py" fake.sock "$SOCKET" >fake.log 3>&- &
+	SERVERS+=("$!")
+	wait_for grep -qs ready fake.log
+	local asked
+	export SGPU_SOCKET=$PWD/fake.sock
+	for LC_ALL in C C.UTF-8; do
+		for asked in "status" "status --json" "status --prometheus" "-v --stats -o response batch.tar" \
+			"-v --stats --json -o response batch.tar" "-o response job.json" "--json -o response job.json"; do
+			# shellcheck disable=SC2086
+			run --separate-stderr sgpu-run $asked
+			[ "${#output}" -gt 0 ] || [ "${#stderr}" -gt 0 ]
+			assert_plain "$output"
+			assert_plain "$stderr"
+			[[ $'\n'$output$'\n'$stderr != *$'\n'"sgpu-run: OK"* ]]
+		done
+	done
+}
+
 # ---- hostile clients ----
 
 @test "garbage on the socket is refused, and disturbs nobody" {

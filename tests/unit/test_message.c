@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages: what vsnprintf makes of them, in printable ASCII, with values that are no names cut short, and no keys.
+ * Messages: what vsnprintf makes of them, without anything that a terminal obeys, with values that are no names cut short,
+ * and no keys.
  */
 #include <inttypes.h>
+#include <locale.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <wchar.h>
+#include <wctype.h>
 
 #include <sgpu/base.h>
 #include <sgpu/json.h>
@@ -22,7 +26,7 @@ static const char *quoted(const char *value)
 	return error.text;
 }
 
-static bool plain(const char *text)
+static bool ascii(const char *text)
 {
 	for (; *text; text++) {
 		if (*text < 0x20 || *text > 0x7e) {
@@ -30,6 +34,21 @@ static bool plain(const char *text)
 		}
 	}
 	return true;
+}
+
+/* By the C library's reading of UTF-8. */
+static bool plain(const char *text)
+{
+	static const wchar_t marks[] = L"\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069";
+	wchar_t wide[SGPU_ERROR_TEXT_MAX];
+	const size_t length = mbstowcs(wide, text, SGPU_ERROR_TEXT_MAX);
+
+	for (size_t i = 0; length != (size_t)-1 && i < length; i++) {
+		if (iswcntrl((wint_t)wide[i]) || (wide[i] >= 0x80 && wide[i] < 0xa0) || wcschr(marks, wide[i])) {
+			return false;
+		}
+	}
+	return length != (size_t)-1;
 }
 
 /* Any eight characters of the secret in a row count. */
@@ -55,10 +74,28 @@ UNIT_TEST(bytes_that_a_terminal_obeys_are_escaped)
 	CHECK(!strcmp(quoted("a\xe2\x81\xa6\xe2\x80\x8f"), "'a\\xe2\\x81\\xa6\\xe2\\x80\\x8f'"));
 	CHECK(!strcmp(quoted("a\xff\xc3"), "'a\\xff\\xc3'"));
 	CHECK(!strcmp(quoted("back\\slash"), "'back\\slash'"));
+	/* Surrogates, too long forms, and what is beyond Unicode. */
+	CHECK(!strcmp(quoted("\xed\xa0\x80" "\xc1\x81" "\xe0\x82\x9b" "\xf4\x90\x80\x80"),
+		      "'\\xed\\xa0\\x80\\xc1\\x81\\xe0\\x82\\x9b\\xf4\\x90\\x80\\x80'"));
 	/* What was escaped once stays as it is. */
 	const char *once = "'a\\x9b'";
 	sgpu_fail(&error, SGPU_EINVALID, "%s", once);
 	CHECK(!strcmp(error.text, once));
+}
+
+UNIT_TEST(other_characters_stay_where_they_can_be_shown)
+{
+	static const char name[] = "\xe6\x89\xab\xe6\x8f\x8f M\xc3\xbcller \xf0\x9f\xa7\xa0.nii";
+	char text[100];
+
+	CHECK(strstr(quoted(name), name));
+	sgpu_escape(name, strlen(name), text, sizeof(text), true);
+	CHECK(!strcmp(text, name));
+	sgpu_escape(name, strlen(name), text, sizeof(text), false);
+	CHECK(!strcmp(text, "\\xe6\\x89\\xab\\xe6\\x8f\\x8f M\\xc3\\xbcller \\xf0\\x9f\\xa7\\xa0.nii"));
+	/* Cut before the character that has no room, or that a short value would cut. */
+	CHECK(sgpu_escape(name, strlen(name), text, 6, true) == 3 && !strcmp(text, "\xe6\x89\xab"));
+	CHECK(!strcmp(SGPU_EXCERPT("1234567890123456789012\xe6\x89\xab\""), "1234567890123456789012..."));
 }
 
 UNIT_TEST(names_are_whole_and_other_values_short)
@@ -137,16 +174,17 @@ UNIT_TEST(conversions_are_those_of_printf)
 	same_as_printf("%s: '%s' is %s", "name", "value", "missing");
 }
 
-/* Random bytes, as texts and as values: never a byte outside of printable ASCII, never an escape cut in two. */
+/* Random bytes, as texts and as values: never one that a terminal obeys, never an escape or a character cut in two. */
 UNIT_TEST(random_bytes_come_out_plain)
 {
+	static const unsigned char likely[] = { 0xc2, 0xd8, 0xe0, 0xe2, 0xed, 0xf4, 0x80, 0x81, 0x8f, 0x9b, 0x9c, 0xa6, 0xae };
 	unsigned seed = 20240607;
 	char bytes[200], text[64];
 
 	for (int round = 0; round < 20000; round++) {
 		const size_t size = (size_t)rand_r(&seed) % sizeof(bytes);
 		for (size_t i = 0; i < size; i++) {
-			bytes[i] = (char)(1 + rand_r(&seed) % 255);
+			bytes[i] = (char)(round % 2 ? likely[(size_t)rand_r(&seed) % sizeof(likely)] : 1 + rand_r(&seed) % 255);
 		}
 		bytes[size] = '\0';
 		if (!plain(quoted(bytes)) || !error.text[0]) {
@@ -155,15 +193,21 @@ UNIT_TEST(random_bytes_come_out_plain)
 		sgpu_fail(&error, SGPU_EINVALID, "%s and '%.9s'", bytes, bytes);
 		unit_bad += !plain(error.text);
 		const size_t room = 1 + (size_t)rand_r(&seed) % sizeof(text);
-		const size_t used = sgpu_escape(bytes, size, text, room);
-		CHECK(used < room && text[used] == '\0' && strlen(text) == used && plain(text));
+		const bool utf8 = rand_r(&seed) % 2;
+		const size_t used = sgpu_escape(bytes, size, text, room, utf8);
+		CHECK(used < room && text[used] == '\0' && strlen(text) == used && (utf8 ? plain(text) : ascii(text)));
 		CHECK(size == 0 || used + 4 >= room || used >= size);
 	}
 }
 
 int main(void)
 {
+	if (!setlocale(LC_CTYPE, "C.UTF-8")) {
+		puts("Bail out! there is no locale C.UTF-8");
+		return 1;
+	}
 	UNIT_RUN(bytes_that_a_terminal_obeys_are_escaped);
+	UNIT_RUN(other_characters_stay_where_they_can_be_shown);
 	UNIT_RUN(names_are_whole_and_other_values_short);
 	UNIT_RUN(nothing_of_a_key_is_told);
 	UNIT_RUN(faults_of_json_tell_no_strings);

@@ -126,8 +126,11 @@ void cli_warning(const char *format, ...) SGPU_PRINTF(1, 2);
 void cli_note(const char *format, ...) SGPU_PRINTF(1, 2);           /* unless -q */
 void cli_detail(const char *format, ...) SGPU_PRINTF(1, 2);         /* with -v */
 
-/* Text from outside, as it may reach a terminal: printable ASCII or escaped. Returns the columns that it took. */
-int cli_print_text(FILE *file, const char *text);
+/* Text from outside, as it may reach a terminal: see sgpu_escape. Nothing from outside is printed otherwise, but as JSON.
+ * The first is from malloc, NULL when memory is out. */
+char *cli_shown(const char *text);
+void cli_print_text(FILE *file, const char *text); /* nothing for NULL */
+void cli_print_line(FILE *file, const char *format, ...) SGPU_PRINTF(2, 3); /* adds the line feed */
 
 /* ---- progress ----
  * A line on standard error if that is a terminal, not with -q and --json, and without escapes where TERM is "dumb"; and

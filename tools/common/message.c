@@ -4,7 +4,8 @@
  * - everything goes to standard error; data go to standard output and never here;
  * - `sgpu-seal: error: cannot open 'x': No such file or directory`: lower case, the value quoted, no full stop;
  * - a hint stands on a line of its own, indented by four;
- * - what is quoted is printable ASCII or escaped, and short unless it is a name: sgpu_vfail sees to it;
+ * - what is quoted is short unless it is a name: sgpu_vfail sees to it;
+ * - what a terminal obeys is escaped, and where the locale is not of UTF-8, so is all that is not ASCII;
  * - with --json every message is one object on one line: {"error":{...}}, {"warning":{...}}, {"note":{...}};
  * - one write a message, so that messages of several processes do not mix.
  */
@@ -24,11 +25,37 @@
 bool cli_quiet, cli_verbose, cli_json;
 int cli_error_fd = STDERR_FILENO;
 
+/* Whether the locale's characters are those of UTF-8. It need not be installed. */
+static bool is_utf8(void)
+{
+	static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+	const char *value = NULL;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(names) && (!value || !*value); i++) {
+		value = getenv(names[i]);
+	}
+	return value && (strcasestr(value, ".utf-8") || strcasestr(value, ".utf8"));
+}
+
+char *cli_shown(const char *text)
+{
+	const size_t size = strlen(text), room = 4 * size + 1;
+	char *shown = malloc(room);
+
+	if (shown) {
+		sgpu_escape(text, size, shown, room, is_utf8());
+	}
+	return shown;
+}
+
 static void emit(const char *kind, const char *text, const char *hint)
 {
-	char line[SGPU_ERROR_TEXT_MAX + SGPU_ERROR_HINT_MAX + 128];
-	int size = snprintf(line, sizeof(line), "%s: %s%s%s%s%s\n", cli_tool_name(), kind, text, *hint ? "\n    " : "",
-			    *hint ? "hint: " : "", hint);
+	char shown[4 * SGPU_ERROR_TEXT_MAX], hinted[4 * SGPU_ERROR_HINT_MAX], line[sizeof(shown) + sizeof(hinted) + 128];
+
+	sgpu_escape(text, strlen(text), shown, sizeof(shown), is_utf8());
+	sgpu_escape(hint, strlen(hint), hinted, sizeof(hinted), is_utf8());
+	int size = snprintf(line, sizeof(line), "%s: %s%s%s%s%s\n", cli_tool_name(), kind, shown, *hint ? "\n    " : "",
+			    *hint ? "hint: " : "", hinted);
 
 	if (size > (int)sizeof(line) - 1) {
 		size = (int)sizeof(line) - 1;
@@ -37,17 +64,16 @@ static void emit(const char *kind, const char *text, const char *hint)
 	(void)!write(cli_error_fd, line, (size_t)size);
 }
 
-/* The texts are ASCII: sgpu_vfail made them. */
 static void emit_json(const char *kind, const struct sgpu_error *message)
 {
-	json_t *object = json_pack("{s:{s:s, s:s}}", kind, "text", message->text, "tool", cli_tool_name());
+	json_t *object = json_pack("{s:{s:o, s:s}}", kind, "text", cli_json_text(message->text), "tool", cli_tool_name());
 	json_t *inner = json_object_get(object, kind);
 
 	if (object && message->code != SGPU_OK) {
 		json_object_set_new(inner, "code", json_string(sgpu_error_name(message->code)));
 	}
 	if (object && *message->hint) {
-		json_object_set_new(inner, "hint", json_string(message->hint));
+		json_object_set_new(inner, "hint", cli_json_text(message->hint));
 	}
 	char *line = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII) : NULL;
 	cli_progress_pause();
@@ -156,14 +182,25 @@ void cli_detail(const char *format, ...)
 	}
 }
 
-int cli_print_text(FILE *file, const char *text)
+void cli_print_line(FILE *file, const char *format, ...)
 {
-	char piece[4 + 1];
-	int columns = 0;
+	char *text = NULL;
+	va_list arguments;
 
-	for (; *text; text++) {
-		columns += (int)sgpu_escape(text, 1, piece, sizeof(piece));
-		fputs(piece, file);
+	va_start(arguments, format);
+	if (vasprintf(&text, format, arguments) < 0) {
+		text = NULL;
 	}
-	return columns;
+	va_end(arguments);
+	cli_print_text(file, text ? text : "out of memory");
+	putc('\n', file);
+	free(text);
+}
+
+void cli_print_text(FILE *file, const char *text)
+{
+	char *shown = cli_shown(text ? text : "");
+
+	fputs(shown ? shown : "out of memory", file);
+	free(shown);
 }

@@ -11,86 +11,21 @@
 
 #include "cli.h"
 
-/* The next character of the text and its bytes; those of the C locale where there is no other. */
-struct reading {
-	locale_t utf8, before;
-	const char *text, *end;
-};
-
-static void begin(struct reading *reading, const char *text)
-{
-	reading->utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
-	reading->before = reading->utf8 ? uselocale(reading->utf8) : (locale_t)0;
-	reading->text = text;
-	reading->end = text + strlen(text);
-}
-
-static void end(struct reading *reading)
-{
-	if (reading->utf8) {
-		uselocale(reading->before);
-		freelocale(reading->utf8);
-	}
-}
-
-/* Bytes of the next character and its columns: -1 for what no terminal should get. */
-static size_t next(struct reading *reading, int *columns)
-{
-	mbstate_t state = { 0 };
-	wchar_t wide = 0;
-	size_t length = mbrtowc(&wide, reading->text, (size_t)(reading->end - reading->text), &state);
-	bool hidden = sgpu_is_control((uint32_t)wide);
-
-	if (length == (size_t)-1 || length == (size_t)-2 || !length) {
-		length = 1;
-		hidden = true;
-	}
-	*columns = hidden ? -1 : wcwidth(wide);
-	reading->text += length;
-	return length;
-}
-
 /* The columns that the text takes, where a character of East Asia takes two and an accent of its own none. */
 static size_t width_of(const char *text)
 {
-	struct reading reading;
-	size_t width = 0;
-	int columns;
+	const size_t size = strlen(text) + 1;
+	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0), before = utf8 ? uselocale(utf8) : (locale_t)0;
+	wchar_t *wide = calloc(size, sizeof(*wide));
+	const size_t length = wide ? mbstowcs(wide, text, size) : (size_t)-1;
+	const int columns = length == (size_t)-1 ? -1 : wcswidth(wide, length);
 
-	begin(&reading, text);
-	while (reading.text < reading.end) {
-		next(&reading, &columns);
-		width += columns < 0 ? 1 : (size_t)columns;
+	free(wide);
+	if (utf8) {
+		uselocale(before);
+		freelocale(utf8);
 	}
-	end(&reading);
-	return width;
-}
-
-/* The text with a '?' for what would move the cursor, turn the direction of writing or not be seen, and for what is no
- * UTF-8. From malloc; NULL when out of memory. */
-static char *clean(const char *text)
-{
-	char *copy = malloc(strlen(text) + 1), *to = copy;
-	struct reading reading;
-	int columns;
-
-	begin(&reading, text);
-	while (copy && reading.text < reading.end) {
-		const char *from = reading.text;
-		size_t length = next(&reading, &columns);
-
-		if (columns < 0) {
-			*to++ = '?';
-		} else {
-			memcpy(to, from, length);
-			to += length;
-		}
-	}
-	end(&reading);
-	if (copy) {
-		*to = '\0';
-	}
-	return copy;
+	return columns < 0 ? size - 1 : (size_t)columns;
 }
 
 void cli_table_row(struct cli_table *table, size_t columns, const char *const *cells)
@@ -101,7 +36,7 @@ void cli_table_row(struct cli_table *table, size_t columns, const char *const *c
 	table->failed = table->failed || !grown;
 	table->cells = grown ? grown : table->cells;
 	for (size_t i = 0; i < columns && !table->failed; i++) {
-		char *cell = clean(cells[i] && *cells[i] ? cells[i] : "-");
+		char *cell = cli_shown(cells[i] && *cells[i] ? cells[i] : "-");
 
 		table->failed = !cell;
 		table->cells[table->count] = cell;

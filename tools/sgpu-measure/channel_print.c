@@ -23,15 +23,6 @@ static const char *op_name(enum sgpu_channel_op op)
 	return names[op];
 }
 
-static void print_object(json_t *object)
-{
-	if (object) {
-		json_dumpf(object, stdout, JSON_COMPACT);
-		putchar('\n');
-	}
-	json_decref(object);
-}
-
 static bool with_key(const struct script *script, const struct sgpu_command *command)
 {
 	return command->channel < SCRIPT_CHANNELS && script->channels[command->channel].session != NULL;
@@ -67,13 +58,14 @@ static void print_json(const struct script *script, const struct sgpu_command *c
 	const struct sgpu_reply *reply = &script->reply;
 
 	if (reply->refusal != SGPU_REFUSED_NOT) {
-		print_object(json_pack("{s:i, s:s, s:i, s:b, s:s, s:s}", "line", (int)script->line, "command",
-				       op_name(command->op), "channel", (int)command->channel, "done", 0, "refused",
-				       sgpu_refusal_name(reply->refusal), "text", reply->error.text));
+		measure_print_record(json_pack("{s:i, s:s, s:i, s:b, s:s, s:s}", "line", (int)script->line, "command",
+					       op_name(command->op), "channel", (int)command->channel, "done", 0, "refused",
+					       sgpu_refusal_name(reply->refusal), "text", reply->error.text), false);
 		return;
 	}
-	print_object(json_pack("{s:i, s:s, s:i, s:b, s:o}", "line", (int)script->line, "command", op_name(command->op),
-			       "channel", (int)command->channel, "done", 1, "result", result_json(script, command)));
+	measure_print_record(json_pack("{s:i, s:s, s:i, s:b, s:o}", "line", (int)script->line, "command",
+				       op_name(command->op), "channel", (int)command->channel, "done", 1, "result",
+				       result_json(script, command)), false);
 }
 
 static void print_bytes(const char *name, const void *data, size_t size)
@@ -123,11 +115,12 @@ void script_print_frame(const struct script *script, uint32_t number, const stru
 	const char *region = regions[sgpu_processor_region(script->processor, number)];
 
 	if (cli_json) {
-		print_object(json_pack("{s:i, s:i, s:s, s:s, s:b, s:b, s:s, s:i, s:i, s:i, s:I}", "line", (int)script->line,
-				       "frame", (int)number, "region", region, "state", frame->mapped ? "mapped" : "free",
-				       "locked", frame->locked, "big", frame->big, "use", uses[frame->use], "owner",
-				       (int)frame->owner, "references", (int)frame->references, "entries",
-				       (int)frame->entries, "va", (json_int_t)frame->va));
+		measure_print_record(json_pack("{s:i, s:i, s:s, s:s, s:b, s:b, s:s, s:i, s:i, s:i, s:I}", "line",
+					       (int)script->line, "frame", (int)number, "region", region, "state",
+					       frame->mapped ? "mapped" : "free", "locked", frame->locked, "big", frame->big,
+					       "use", uses[frame->use], "owner", (int)frame->owner, "references",
+					       (int)frame->references, "entries", (int)frame->entries, "va",
+					       (json_int_t)frame->va), false);
 		return;
 	}
 	if (!frame->mapped) {
@@ -153,7 +146,7 @@ void script_print_text(const struct script *script, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, list);
 	va_end(list);
 	if (cli_json) {
-		print_object(json_pack("{s:i, s:s}", "line", (int)script->line, "text", text));
+		measure_print_record(json_pack("{s:i, s:s}", "line", (int)script->line, "text", text), false);
 	} else {
 		printf("%u: %s\n", script->line, text);
 	}

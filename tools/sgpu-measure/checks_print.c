@@ -100,9 +100,7 @@ void measure_print_checks(const struct measure_checks *checks)
 
 	gather(checks, list);
 	for (int i = 0; i < CHECKS; i++) {
-		printf("%-13s  %s: ", list[i].label, list[i].state);
-		measure_print_text(list[i].text);
-		putchar('\n');
+		cli_print_line(stdout, "%-13s  %s: %s", list[i].label, list[i].state, list[i].text);
 	}
 }
 

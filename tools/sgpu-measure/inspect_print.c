@@ -2,7 +2,6 @@
  *
  * A quote in plain words. Nothing of it was verified, so every text in it may be hostile.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,21 +12,7 @@
 
 enum { BYTES_MAX = 64, TEXT_SIZE = 1024 };
 
-static void SGPU_PRINTF(2, 3) line(const char *label, const char *format, ...)
-{
-	char *text = NULL;
-	va_list arguments;
-
-	va_start(arguments, format);
-	const int length = vasprintf(&text, format, arguments);
-	va_end(arguments);
-	printf("%-17s", label);
-	measure_print_text(length < 0 ? "out of memory" : text);
-	putchar('\n');
-	if (length >= 0) {
-		free(text);
-	}
-}
+#define line(label, ...) (printf("%-17s", label), cli_print_line(stdout, __VA_ARGS__))
 
 static const char *text_of(const json_t *object, const char *key)
 {

@@ -42,8 +42,6 @@ int measure_print_record(json_t *record, bool data_on_stdout);
 int measure_report_key(const char *kind, const struct sgpu_signer *signer, const char *path, const char *public_path);
 /* Bytes as hexadecimal, as a new JSON string. */
 json_t *measure_hex(const void *data, size_t size);
-/* Text of foreign origin, on standard output: what is not printable becomes '?'. */
-void measure_print_text(const char *text);
 
 /* ---- what verify and appraise share ---- */
 #define MEASURE_CHECK_OPTIONS(type, checks)                                                              \

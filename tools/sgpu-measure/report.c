@@ -47,8 +47,3 @@ int measure_report_key(const char *kind, const struct sgpu_signer *signer, const
 					      cli_json_text(cli_is_standard(public_path) ? NULL : public_path)),
 				    cli_is_standard(path) || (public_path && cli_is_standard(public_path)));
 }
-
-void measure_print_text(const char *text)
-{
-	cli_print_text(stdout, text);
-}

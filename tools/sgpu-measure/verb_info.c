@@ -129,7 +129,7 @@ static void print_code(const struct found *found)
 	} else {
 		print_hex(found->runner);
 		printf("  ");
-		measure_print_text(found->runner_path);
+		cli_print_text(stdout, found->runner_path);
 		putchar('\n');
 	}
 	for (int i = 0; i < found->code_count; i++) {

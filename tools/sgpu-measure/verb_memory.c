@@ -126,9 +126,8 @@ static int report(const struct memory_task *task)
 						      "measurements", task->results), false);
 	}
 	json_array_foreach(task->results, i, result) {
-		printf("%s  ", json_string_value(json_object_get(result, "digest")));
-		measure_print_text(json_string_value(json_object_get(result, "label")));
-		putchar('\n');
+		cli_print_line(stdout, "%s  %s", json_string_value(json_object_get(result, "digest")),
+			       json_string_value(json_object_get(result, "label")));
 	}
 	return 0;
 }

@@ -22,18 +22,14 @@ static void begin_metric(FILE *out, const char *name, const char *type, const ch
 /* A label's value, in its quotes. */
 static void put_quoted(FILE *out, const char *text)
 {
+	char *shown = cli_shown(text);
+
 	fputc('"', out);
-	for (; *text; text++) {
-		if (*text == '\\' || *text == '"') {
-			fputc('\\', out);
-			fputc(*text, out);
-		} else if (*text == '\n') {
-			fputs("\\n", out);
-		} else {
-			fputc(*text, out);
-		}
+	for (const char *c = shown; c && *c; c++) {
+		fprintf(out, *c == '\\' || *c == '"' ? "\\%c" : "%c", *c);
 	}
 	fputc('"', out);
+	free(shown);
 }
 
 static void put_user(FILE *out, const json_t *tenant)

@@ -114,9 +114,10 @@ static int print_status(const json_t *status)
 	char pid[CELL_MAX];
 	int exit_status;
 
-	printf("server %s, version %s, up %.0f s\n\n", number_text(status, "pid", pid),
-	       json_is_string(version) ? json_string_value(version) : "unknown",
-	       (double)json_integer_value(json_object_get(status, "uptime_ns")) / 1e9);
+	cli_print_line(stdout, "server %s, version %s, up %.0f s", number_text(status, "pid", pid),
+		       json_is_string(version) ? json_string_value(version) : "unknown",
+		       (double)json_integer_value(json_object_get(status, "uptime_ns")) / 1e9);
+	printf("\n");
 	exit_status = print_workers(status);
 	printf("\n");
 	return exit_status ? exit_status : print_tenants(status);

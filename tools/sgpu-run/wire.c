@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <sgpu/base.h>
 #include <sgpu/io.h>
 
 enum { MAGIC = 0x53475055, RECEIVED_FDS = 16 };
@@ -181,10 +182,11 @@ void wire_refuse(int socket, const struct sgpu_error *error)
 /* What comes from another process is made fit to be printed. */
 static void clean_text(char *text, size_t size)
 {
-	text[size - 1] = '\0';
-	for (; *text; text++) {
-		*text = *text >= ' ' && *text <= '~' ? *text : '?';
-	}
+	char copy[SGPU_ERROR_TEXT_MAX];
+
+	size = size < sizeof(copy) ? size : sizeof(copy);
+	memcpy(copy, text, size);
+	sgpu_escape(copy, strnlen(copy, size - 1), text, size, true);
 }
 
 void wire_clean(struct wire_answer *answer)

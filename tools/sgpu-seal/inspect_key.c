@@ -22,7 +22,7 @@ static int print_keys(const struct sgpu_key_set *set, struct sgpu_error *error)
 		json_t *json = json_pack("{s:s, s:o}", "kind", "key", "keys", seal_keys_json(set));
 		const int code = json ? 0 : sgpu_fail_nomem(error);
 
-		json_dumpf(json, stdout, JSON_COMPACT);
+		json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
 		putchar('\n');
 		json_decref(json);
 		return code;

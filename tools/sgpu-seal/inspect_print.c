@@ -73,8 +73,8 @@ static void print_recipients(const struct inspected *inspected)
 	json_t *recipient = NULL;
 	json_array_foreach(inspected->batch->recipients, i, recipient) {
 		const char *kid = json_string_value(json_object_get(recipient, "kid"));
-		printf("recipient   %s  %s%s\n", kid, json_string_value(json_object_get(recipient, "kind")),
-		       inspected->kid && !strcmp(inspected->kid, kid) ? "  (the key given)" : "");
+		cli_print_line(stdout, "recipient   %s  %s%s", kid, json_string_value(json_object_get(recipient, "kind")),
+			       inspected->kid && !strcmp(inspected->kid, kid) ? "  (the key given)" : "");
 	}
 }
 
@@ -84,8 +84,8 @@ static void print_signatures(const struct sgpu_batch *batch)
 	for (size_t i = 0; i < json_array_size(batch->signatures); i++) {
 		struct sgpu_signing_key key;
 		const int code = sgpu_batch_signature(batch, (int)i, &key, NULL);
-		printf("signature   %s  %s, %s\n", key.kind == SGPU_SIGNING_NONE ? "-" : key.kid,
-		       sgpu_signing_name(key.kind), code ? "does not verify" : "verified");
+		cli_print_line(stdout, "signature   %s  %s, %s", key.kind == SGPU_SIGNING_NONE ? "-" : key.kid,
+			       sgpu_signing_name(key.kind), code ? "does not verify" : "verified");
 	}
 }
 
