@@ -45,20 +45,37 @@ void draft_make_id(const struct draft *draft, const char *text, char id[SGPU_ID_
 	}
 }
 
-/* An id from a file's name without its folder and its ending. */
-static void id_of_file(const struct draft *draft, const char *path, char id[SGPU_ID_MAX + 1])
+/* A file's name without its folder and its ending, and not in the middle of a character. */
+static void stem_of_file(const char *path, char stem[DRAFT_STEM_MAX + 1])
 {
 	const char *slash = strrchr(path, '/');
 	const char *name = slash ? slash + 1 : strcmp(path, "-") ? path : "input";
-	size_t used = 0, length = strcspn(name, ".");
+	size_t length = strcspn(name, ".");
 
-	for (length = length ? length : strlen(name); used < length && used < SGPU_ID_MAX - 8; used++) {
-		unsigned char c = (unsigned char)name[used];
+	length = length ? length : strlen(name);
+	for (length = length < DRAFT_STEM_MAX ? length : DRAFT_STEM_MAX; length && (name[length] & 0xc0) == 0x80;) {
+		length--;
+	}
+	snprintf(stem, DRAFT_STEM_MAX + 1, "%.*s", (int)length, name);
+}
 
-		id[used] = isascii(c) && (isalnum(c) || (used && c == '-')) ? (char)c : '_';
+/* Ids are ASCII: other characters become their numbers, as JSON has them, so that two names are two ids. */
+static void id_of_stem(const struct draft *draft, const char *stem, char id[SGPU_ID_MAX + 1])
+{
+	json_t *text = json_string(stem);
+	char *ascii = text ? json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
+	size_t used = 0;
+
+	for (const char *c = ascii; c && *c && used < SGPU_ID_MAX - 8; c++) {
+		if (*c != '"' && *c != '\\') {
+			id[used] = isalnum((unsigned char)*c) || (used && *c == '-') ? *c : '_';
+			used++;
+		}
 	}
 	id[used] = '\0';
 	draft_make_id(draft, id, id);
+	free(ascii);
+	json_decref(text);
 }
 
 bool draft_is_low(const struct draft *draft, const char *argument, const char *id)
@@ -146,7 +163,7 @@ int draft_add_file(struct draft *draft, const char *text)
 static int add_input(struct draft *draft, const struct file_spec *spec)
 {
 	const char *argument = draft->op->args[spec->argument].name;
-	char id[SGPU_ID_MAX + 1], *location = file_spec_location(spec->path, draft->folder);
+	char id[SGPU_ID_MAX + 1], stem[DRAFT_STEM_MAX + 1], *location = file_spec_location(spec->path, draft->folder);
 	json_t *name;
 	bool low;
 	int status;
@@ -155,9 +172,10 @@ static int add_input(struct draft *draft, const struct file_spec *spec)
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
 	draft->outside |= strcmp(location, "-") && sgpu_location_outside(location);
-	id_of_file(draft, spec->path, id);
+	stem_of_file(spec->path, stem);
+	id_of_stem(draft, stem, id);
 	if (!*draft->stem) {
-		memcpy(draft->stem, id, sizeof(id));
+		memcpy(draft->stem, stem, sizeof(stem));
 	}
 	low = draft_is_low(draft, argument, id);
 	if (!low && strcmp(location, "-") == 0) {
@@ -283,7 +301,7 @@ static void name_outputs(struct draft *draft, const struct sgpu_manifest *checke
 	for (int i = 0; i < checked->segment_count; i++) {
 		const struct sgpu_segment *segment = &checked->segments[i];
 		const char *part = strchr(segment->id, '_'); /* "output_call" */
-		char location[2 * SGPU_ID_MAX + 64];
+		char location[DRAFT_STEM_MAX + SGPU_ID_MAX + 64];
 
 		if (segment->direction != SGPU_OUTPUT) {
 			continue;

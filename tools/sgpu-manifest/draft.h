@@ -13,6 +13,8 @@
 
 #include "file_spec.h"
 
+enum { DRAFT_STEM_MAX = 160 };             /* bytes; with what stands behind it, a file's name has 255 at most */
+
 struct draft {
 	const struct sgpu_op *op;
 	const char *id, *output;
@@ -23,7 +25,7 @@ struct draft {
 	/* What becomes of it. */
 	json_t *segments, *arguments, *operations;
 	char operation[SGPU_ID_MAX + 1];   /* the id of the operation */
-	char stem[SGPU_ID_MAX + 1];        /* the first input's id, which outputs are named after */
+	char stem[DRAFT_STEM_MAX + 1];     /* the first input's name, which outputs are named after */
 	bool used[SGPU_ARGUMENTS_MAX];
 	bool outside;                      /* a file lies outside the folder */
 };
