@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# shellcheck shell=bash disable=SC2154 # bats sets BATS_*
+# shellcheck shell=bash disable=SC2034,SC2154 # bats sets BATS_*, the tests use what is set here
 # What hostile-module.bats and module-confinement.bats share: a module that means harm, and a batch that runs it.
 
 load helpers
+
+# Numbers of what no module may do, with the calls.
+refused="1:execve 2:clone 3:socket 4:socket 5:ptrace 6:process_vm_readv 7:kill 8:setuid 9:io_uring_setup 10:unshare
+	11:mount 12:bpf 20:rt_sigaction 21:socket 22:openat 23:openat 24:openat 25:mmap 26:mprotect 27:fcntl 28:fcntl
+	29:sched_setaffinity 30:move_pages 31:prctl 32:prlimit64 33:prlimit64 34:memfd_create 35:tgkill 36:personality
+	37:mmap 38:prctl 40:openat"
 
 # A module whose functions do, by the number that they are given, what no module should.
 setup_file() {
@@ -14,6 +20,7 @@ setup_file() {
 	#include <fcntl.h>
 	#include <pthread.h>
 	#include <sched.h>
+	#include <semaphore.h>
 	#include <signal.h>
 	#include <stdint.h>
 	#include <stdio.h>
@@ -37,15 +44,30 @@ setup_file() {
 	extern char **environ;
 	static int opened;
 
+	static sem_t asked, answered;
+
+	/* Started while the loader may open libraries, it opens one afterwards. */
+	static void *open_late(void *argument)
+	{
+		sem_wait(&asked);
+		open("/etc/ld.so.cache", O_RDONLY);
+		sem_post(&answered);
+		return argument;
+	}
+
 	/* What a constructor can open, while the loader may open libraries. */
 	__attribute__((constructor)) static void look_around(void)
 	{
+		pthread_t thread;
 		static const char *const paths[] = { "/etc/passwd", "/proc/1/mem", "/proc/self/mem", "/proc/self/environ",
 						     "/proc/self/oom_score_adj", "/dev/zero", "/tmp", "/", ".", HERE };
 
 		for (size_t i = 0; i < sizeof(paths) / sizeof(*paths); i++) {
 			opened += open(paths[i], O_RDONLY) >= 0;
 		}
+		sem_init(&asked, 0, 0);
+		sem_init(&answered, 0, 0);
+		pthread_create(&thread, NULL, open_late, NULL);
 	}
 
 	static void on_sigsys(int signal)
@@ -190,6 +212,7 @@ setup_file() {
 			socket(AF_UNIX, SOCK_STREAM, 0);
 			break;
 		case 38: prctl(PR_SET_PDEATHSIG, 0); break;
+		case 40: sem_post(&asked); sem_wait(&answered); break;
 	#ifdef __x86_64__
 		case 50: {
 			long result;

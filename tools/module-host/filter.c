@@ -168,6 +168,7 @@ bool filter_tighten(void)
 	rc = rc ? rc : add_all(filter, SCMP_ACT_ERRNO(EPERM), in_passing, COUNT(in_passing));
 	rc = rc ? rc : add(filter, SCMP_ACT_KILL_PROCESS, "seccomp", 0, NULL);
 	rc = rc ? rc : add(filter, SCMP_ACT_KILL_PROCESS, "mmap", 1, &code);
+	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1); /* threads that a constructor started, too */
 	return load(filter, rc);
 }
 
