@@ -9,7 +9,8 @@ set -eu
 cd "$(dirname "$0")/.."
 action=$1
 build=$2
-root=$3$4
+prefix=$4
+root=$3$prefix
 doc=share/doc/sgpu
 
 # Lines "mode, file to copy, where to below the prefix". Every name comes from the sources, so that uninstall knows
@@ -52,6 +53,7 @@ install_all() {
 	list | while read -r mode from to; do
 		install -D -m "$mode" "$from" "$root/$to" || exit 1
 	done
+	sed -i "s,=/usr/local/bin/,=$prefix/bin/," "$root/$doc/systemd/sgpu-run.service"
 	echo "installed in '$root': programs in bin, the library in lib, pages in share/man, documents in $doc"
 }
 

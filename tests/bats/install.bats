@@ -47,8 +47,9 @@ installed() {
 	[ -s "$root/share/doc/sgpu/README.md" ]
 	cmp "$SGPU_TOP/tools/sgpu-bench/results.schema.json" "$root/share/sgpu/bench-results.schema.json"
 	for unit in "$SGPU_TOP"/systemd/*; do
-		cmp "$unit" "$root/share/doc/sgpu/systemd/$(basename "$unit")"
+		sed 's,=/usr/local/bin/,=/opt/sgpu/bin/,' "$unit" | cmp - "$root/share/doc/sgpu/systemd/$(basename "$unit")"
 	done
+	grep -qx "ExecStart=/opt/sgpu/bin/sgpu-run serve .*" "$root/share/doc/sgpu/systemd/sgpu-run.service"
 	for header in "$SGPU_TOP"/include/sgpu/*.h; do
 		cmp "$header" "$root/include/sgpu/$(basename "$header")"
 	done
@@ -86,10 +87,18 @@ installed() {
 @test "the units of systemd are ones that it takes" {
 	command -v systemd-analyze >/dev/null || skip "needs systemd-analyze"
 	# The programs that they name are not there.
-	cp "$SGPU_TOP"/systemd/* .
+	cp "$SGPU_TOP"/systemd/sgpu-run.* .
 	sed -i -e 's,^ExecStart=[^ ]*,ExecStart=/bin/true,' sgpu-run.service
 	run -0 systemd-analyze verify --man=no ./sgpu-run.service ./sgpu-run.socket
 	run ! grep -q "sgpu-run" <<<"$output"
+	run -0 systemd-analyze security --offline=true --threshold=7 ./sgpu-run.service
+	# The drop-in for modules gives back namespaces and mounts, and nothing else.
+	{
+		sed '/^\[Install\]/,$d' sgpu-run.service
+		sed '/^\[/d' "$SGPU_TOP/systemd/modules.conf"
+	} >modules.service
+	run -0 systemd-analyze verify --man=no ./modules.service
+	run -0 systemd-analyze security --offline=true --threshold=17 ./modules.service
 }
 
 # denied_calls: those that the unit's filter takes away, one a line, with the groups that its groups name.
