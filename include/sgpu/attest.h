@@ -92,7 +92,7 @@ SGPU_MUST_CHECK int sgpu_enroll_request(const struct sgpu_signer *ek, const stru
 					char **text, size_t *size, struct sgpu_error *error);
 /* Makes a certificate for the AK, if the request is signed by one of the known EKs (public PEM, any number) and by
  * the AK itself, and is at most `max_age` seconds old. Chain PEM (AK, then CA), from malloc. Errors: SGPU_EPOLICY
- * (unknown EK), SGPU_ESIGNATURE, SGPU_EEXPIRED. */
+ * (unknown EK), SGPU_ESIGNATURE, SGPU_EEXPIRED, SGPU_EUSAGE (the CA's certificate ends a day or more before). */
 SGPU_MUST_CHECK int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_chain,
 				    const char *known_eks, const char *request, size_t request_size, int64_t now,
 				    unsigned days, unsigned max_age, char **pem, size_t *size,

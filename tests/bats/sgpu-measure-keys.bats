@@ -151,6 +151,11 @@ sign() {
 	sgpu-measure ca sign -k named.pem --certificate named.crt --ek EK.pub.pem -o short.crt AK.request
 	openssl x509 -in short.crt -noout -checkend $((29 * 86400))
 	run ! openssl x509 -in short.crt -noout -checkend $((31 * 86400))
+	# None outlives the authority.
+	run --separate-stderr -2 sgpu-measure ca sign -k named.pem --certificate named.crt --ek EK.pub.pem --days 9999 -o long.crt \
+		AK.request
+	assert_contains "$stderr" "the CA's certificate ends in 99 days, and none that it signs may last longer"
+	assert_no_file long.crt
 }
 
 @test "a request of a machine that is not known is refused" {

@@ -106,6 +106,30 @@ wants() {
 runner.key,platform.kind,tee"
 }
 
+@test "the machine that inspect shows is one that a policy takes" {
+	requires jq
+	machine=$(sgpu-measure inspect quote.json | awk '$1 == "machine" { print $2 }')
+	jq --arg machine "$machine" '.machines = [$machine]' policy.json >one.json
+	run -0 appraise -p one.json quote.json
+}
+
+@test "what is no quote is named by its file" {
+	requires jq
+	small_job 10
+	sgpu-manifest pack job.json >job.batch
+	jq -c 'del(.eat)' quote.json >part.json
+	for verb in "appraise -p policy.json --roots CA.crt" "verify --roots CA.crt" inspect policy; do
+		# shellcheck disable=SC2086 # a verb and its options
+		run --separate-stderr -1 sgpu-measure $verb job.batch
+		assert_contains "$stderr" "error: 'job.batch' is a batch, not a quote"
+		# shellcheck disable=SC2086
+		run --separate-stderr -1 sgpu-measure $verb part.json
+		assert_contains "$stderr" "error: 'part.json': quote: 'eat'"
+	done
+	run --separate-stderr -1 sgpu-measure inspect <policy.json
+	assert_contains "$stderr" "error: 'standard input': quote: "
+}
+
 @test "a policy that asks for a channel wants one" {
 	requires jq
 	sgpu-measure quote -k AK.pem --certificate AK.crt --nonce "$nonce" --device cpu -o bare.json
@@ -189,7 +213,7 @@ older() {
 	run -3 appraise -p policy.json "${both[@]}" no-such-file
 	assert_no_file key.jwk ear.json
 	older
-	run -3 sgpu-measure appraise --roots no-such-file -p policy.json "${both[@]}" quote.json
+	run -3 sgpu-measure appraise --roots no-such-file --nonce "$nonce" -p policy.json "${both[@]}" quote.json
 	assert_no_file key.jwk ear.json
 	older
 	run -1 appraise -p CA.crt "${both[@]}" quote.json
@@ -383,6 +407,8 @@ fake_build() {
 	run -3 appraise -p policy.json -o /dev/full quote.json
 	run -3 appraise -p policy.json --recipient /dev/full quote.json
 	run -3 appraise -p policy.json --recipient CA.crt/folder quote.json
+	sed "/END CERTIFICATE/q" AK.crt >leaf.crt
+	run --separate-stderr -4 sgpu-measure appraise --roots leaf.crt -p policy.json quote.json
 	run -3 bash -c "sgpu-measure appraise --roots CA.crt -p policy.json quote.json >/dev/full"
 	assert_no_file x
 }

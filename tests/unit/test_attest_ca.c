@@ -157,10 +157,14 @@ UNIT_TEST(a_ca_signs_with_its_own_certificate_while_that_is_valid)
 	REQUIRE(!sgpu_enroll_request(w.ek, w.ak, NOW + 400LL * DAY, &request, &size, NULL));
 	CHECK(certify(w.eks, request, NOW + 400LL * DAY, NULL) == SGPU_EEXPIRED);
 	free(request);
-	/* Near the end of the CA's time the leaf ends with it. */
-	REQUIRE(!sgpu_enroll_request(w.ek, w.ak, NOW + 360LL * DAY, &request, &size, NULL));
+	/* A leaf may not end after its CA, by which less than a day is cut off. */
+	static const int64_t late = NOW + 335LL * DAY, still = NOW + 335LL * DAY - 1;
+	struct sgpu_error error = { 0 };
+	REQUIRE(!sgpu_enroll_request(w.ek, w.ak, late, &request, &size, NULL));
 	struct sgpu_chain chain = { 0 };
-	REQUIRE(!world_certify(&w, w.eks, request, size, NOW + 360LL * DAY, &chain, NULL));
+	CHECK(world_certify(&w, w.eks, request, size, late, &chain, &error) == SGPU_EUSAGE);
+	CHECK(strstr(error.text, "the CA's certificate ends in 29 days"));
+	REQUIRE(!world_certify(&w, w.eks, request, size, still, &chain, NULL));
 	X509 *leaf = leaf_of(&chain);
 	CHECK(ASN1_TIME_cmp_time_t(X509_get0_notAfter(leaf), NOW + 364LL * DAY) == 0);
 	X509_free(leaf);
@@ -171,9 +175,9 @@ UNIT_TEST(a_ca_signs_with_its_own_certificate_while_that_is_valid)
 		w.roots.der[w.roots.count] = w.roots.der[0];
 		w.roots.size[w.roots.count] = w.roots.size[0];
 	}
-	CHECK(world_certify(&w, w.eks, request, size, NOW + 360LL * DAY, &chain, NULL) == SGPU_EINVALID);
+	CHECK(world_certify(&w, w.eks, request, size, still, &chain, NULL) == SGPU_EINVALID);
 	w.roots.count--;
-	CHECK(!world_certify(&w, w.eks, request, size, NOW + 360LL * DAY, &chain, NULL));
+	CHECK(!world_certify(&w, w.eks, request, size, still, &chain, NULL));
 	w.roots = roots;
 	sgpu_chain_clear(&chain);
 	free(request);
@@ -303,6 +307,40 @@ static int forge(const struct sgpu_signer *issuer_key, const struct sgpu_chain *
 	return forge_for(issuer_key, above, key, usage, basic, NULL);
 }
 
+/* Not even in a file of roots: only authorities are any. */
+UNIT_TEST(a_certificate_that_is_no_authority_is_no_root_of_its_own)
+{
+	struct sgpu_chain alone = { .count = 1 }, both = w.roots;
+	EVP_PKEY *key = key_of(w.ek);
+	X509 *made = X509_new();
+	unsigned char *der = NULL;
+
+	X509_set_version(made, X509_VERSION_3);
+	X509_set_pubkey(made, key);
+	ASN1_INTEGER_set(X509_get_serialNumber(made), 78);
+	X509_NAME_add_entry_by_NID(X509_get_subject_name(made), NID_commonName, MBSTRING_ASC,
+				   (const unsigned char *)"by itself", -1, -1, 0);
+	X509_set_issuer_name(made, X509_get_subject_name(made));
+	ASN1_TIME_set(X509_getm_notBefore(made), NOW - 1);
+	ASN1_TIME_set(X509_getm_notAfter(made), NOW + DAY);
+	extend(made, made, NID_basic_constraints, "critical,CA:FALSE");
+	extend(made, made, NID_key_usage, "critical,digitalSignature");
+	extend(made, made, NID_subject_key_identifier, "hash");
+	extend(made, made, NID_authority_key_identifier, "keyid:always");
+	X509_sign(made, key, EVP_sha384());
+	alone.size[0] = (size_t)i2d_X509(made, &der);
+	alone.der[0] = der;
+	both.der[both.count] = alone.der[0];
+	both.size[both.count++] = alone.size[0];
+	CHECK(sgpu_chain_verify(&alone, &alone, NOW, NULL) == SGPU_ECHAIN);
+	CHECK(sgpu_chain_verify(&alone, &both, NOW, NULL) == SGPU_ECHAIN);
+	/* What stands beside the authority takes nothing from it. */
+	CHECK(!sgpu_chain_verify(&w.chain, &both, NOW, NULL));
+	OPENSSL_free(der);
+	X509_free(made);
+	EVP_PKEY_free(key);
+}
+
 UNIT_TEST(a_certificate_for_other_purposes_signs_no_evidence)
 {
 	static const char usage[] = "critical,digitalSignature", basic[] = "critical,CA:FALSE";
@@ -384,6 +422,7 @@ int main(void)
 	UNIT_RUN(a_chain_is_believed_in_its_time_and_under_its_root_alone);
 	UNIT_RUN(a_leaf_cannot_issue_certificates);
 	UNIT_RUN(a_chain_with_a_leaf_or_a_wrong_key_in_it_is_refused);
+	UNIT_RUN(a_certificate_that_is_no_authority_is_no_root_of_its_own);
 	UNIT_RUN(a_certificate_for_other_purposes_signs_no_evidence);
 	UNIT_RUN(a_chain_of_a_low_security_level_is_refused);
 	UNIT_RUN(pem_files_hold_certificates_and_nothing_else);

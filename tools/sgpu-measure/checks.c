@@ -105,7 +105,7 @@ int measure_run_checks(struct measure_checks *checks, const char *quote_path, st
 	if (measure_read_input(quote_path, &checks->quote, &checks->quote_size, &status)) {
 		return status;
 	}
-	return verify(checks, error) ? cli_error(error) : 0;
+	return verify(checks, error) ? measure_quote_error(quote_path, checks->quote, checks->quote_size, error) : 0;
 }
 
 void measure_checks_clear(struct measure_checks *checks)

@@ -47,6 +47,19 @@ int measure_read_input(const char *path, char **text, size_t *size, int *status)
 	return code;
 }
 
+int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error)
+{
+	const char *name = cli_is_standard(path) ? "standard input" : path;
+	const struct sgpu_error inner = *error;
+
+	if (inner.code == SGPU_EINVALID && sgpu_sniff(text, size, NULL) != SGPU_SNIFFED_JSON) {
+		sgpu_fail_sniffed(error, name, text, size, "a quote");
+	} else if (inner.code == SGPU_EINVALID) {
+		sgpu_fail(error, inner.code, "'%s': %s", name, inner.text);
+	}
+	return cli_error(error);
+}
+
 /* The public part waits, complete, until the key is there. */
 static int write_both(const char *path, const char *pem, size_t pem_size, const char *text, size_t size,
 		      const char *public_path, struct sgpu_error *error)

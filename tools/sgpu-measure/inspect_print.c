@@ -196,7 +196,8 @@ void inspecting_print(const json_t *claims, const struct sgpu_record *records, i
 	printf("Nothing below was verified: it is what the quote says, whoever wrote it.\n\n");
 	line("made", "%s", measure_time_text((int64_t)json_integer_value(json_object_get(claims, "iat")), moment));
 	line("nonce", "%s", hex_of(claims, "eat_nonce", hex));
-	line("machine", "%s", text_of(claims, "ueid")[0] ? hex_of(claims, "ueid", hex) : "not named");
+	/* As a policy's `machines` has it: behind the byte that says what kind of number it is. */
+	line("machine", "%s", text_of(claims, "ueid")[0] ? hex_of(claims, "ueid", hex) + 2 : "not named");
 	line("software", "%s %s", text_of(claims, "swname"), first_of(claims, "swversion"));
 	print_runner(claims);
 	print_owner(own);

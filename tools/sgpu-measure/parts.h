@@ -29,6 +29,8 @@ const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX]);
 SGPU_MUST_CHECK int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_error *error);
 /* At most SGPU_QUOTE_MAX bytes from a file or standard input; *text from malloc. *status: the exit status of what was printed. */
 int measure_read_input(const char *path, char **text, size_t *size, int *status);
+/* Reports why that quote is none, by the file's name, or what sgpu_quote_verify found. Returns an exit status. */
+int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error);
 /* The sgpu-run beside this program. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int measure_runner_path(char *path, size_t size, struct sgpu_error *error);
 /* A private key to a new file, and what goes with it to others (NULL: nothing) to `public_path`: both, or neither. */

@@ -50,7 +50,7 @@ int verb_inspect(int argc, char **argv)
 		return status;
 	}
 	if (sgpu_quote_parse(text, size, &claims, records, &count, &error)) {
-		status = cli_error(&error);
+		status = measure_quote_error(paths[0], text, size, &error);
 	} else if (cli_json) {
 		status = print_json(claims, records, count);
 	} else {

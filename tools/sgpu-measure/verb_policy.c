@@ -190,9 +190,9 @@ static int read_quote(struct task *task, struct sgpu_error *error, int *status)
 		return SGPU_EINVALID;
 	}
 	const int code = sgpu_quote_parse(text, size, &task->claims, records, &count, error);
+	*status = code ? measure_quote_error(task->quote_path, text, size, error) : 0;
 	sgpu_records_clear(records, count);
 	free(text);
-	*status = code ? cli_error(error) : 0;
 	if (!code) {
 		cli_note("nothing of the quote was verified: it must be one of a machine that you trust");
 	}

@@ -219,10 +219,14 @@ int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_ch
 	if (!code) {
 		code = sgpu_enroll_verify(known_eks, request, request_size, now, max_age, &key, fingerprint, error);
 	}
+	/* Not longer than its issuer's: a chain is as old as its oldest part. */
+	const int64_t last = code ? 0 : sgpu_certificate_time(X509_get0_notAfter(issuer));
+	const int64_t end = now + (int64_t)days * SECONDS_A_DAY;
+	if (!code && end - last >= SECONDS_A_DAY) {
+		code = sgpu_fail(error, SGPU_EUSAGE, "the CA's certificate ends in %lld days, and none that it signs may last "
+				 "longer", (long long)((last - now) / SECONDS_A_DAY));
+	}
 	if (!code) {
-		/* Not longer than its issuer's: a chain is as old as its oldest part. */
-		int64_t end = now + (int64_t)days * SECONDS_A_DAY;
-		int64_t last = sgpu_certificate_time(X509_get0_notAfter(issuer));
 		sgpu_hex_encode(fingerprint, sizeof(fingerprint), serial);
 		code = issue(ca, issuer, key, "sgpu attestation key", serial, now, end < last ? end : last,
 			     &certificate, error);

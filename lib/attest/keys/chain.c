@@ -178,6 +178,12 @@ int sgpu_chain_check(X509 *leaf, STACK_OF(X509) *others, const struct sgpu_chain
 	if (!code) {
 		code = sgpu_chain_push(roots, 0, trusted, "root", error);
 	}
+	/* What stands beside them in the file vouches for nothing, not even for itself. */
+	for (int i = code ? 0 : sk_X509_num(trusted); i-- > 0;) {
+		if (!X509_check_ca(sk_X509_value(trusted, i))) {
+			X509_free(sk_X509_delete(trusted, i));
+		}
+	}
 	if (!code && X509_STORE_CTX_init(context, NULL, leaf, others) != 1) {
 		code = sgpu_crypto_fail(error, "preparing the verification of certificates");
 	}
