@@ -106,6 +106,18 @@ wants() {
 runner.key,platform.kind,tee"
 }
 
+@test "a key to seal to needs a nonce, or the word that it does without" {
+	local rest=(--roots CA.crt -p policy.json --recipient key.jwk)
+	run --separate-stderr -2 sgpu-measure appraise "${rest[@]}" quote.json
+	assert_contains "$stderr" "--recipient needs --nonce"
+	assert_no_file key.jwk
+	run -0 sgpu-measure appraise "${rest[@]}" --no-nonce quote.json
+	assert_contains "$output" "nonce          not checked"
+	assert_same key.jwk runner.pub.jwk
+	run -2 appraise "${rest[@]}" --no-nonce quote.json
+	run -0 sgpu-measure appraise --roots CA.crt -p policy.json quote.json
+}
+
 @test "the machine that inspect shows is one that a policy takes" {
 	requires jq
 	machine=$(sgpu-measure inspect quote.json | awk '$1 == "machine" { print $2 }')

@@ -17,6 +17,7 @@ enum { POLICY_MAX = 1 << 20 };
 struct task {
 	struct measure_checks checks;
 	const char *policy_path, *recipient_path, *ear_path, *quote_path;
+	bool no_nonce;
 	struct sgpu_policy *policy;
 	struct sgpu_appraisal appraisal;
 };
@@ -27,6 +28,7 @@ const struct cli_option appraise_options[] = {
 	MEASURE_CHECK_OPTIONS(struct task, checks.),
 	{ "recipient", 0, "FILE", "write the runner's public key there, if the quote is accepted",
 	  CLI_TEXT(struct task, recipient_path) },
+	{ "no-nonce", 0, NULL, "write it also without --nonce: the quote may be an old one", CLI_FLAG(struct task, no_nonce) },
 	{ "output", 'o', "FILE", "write the result there, as EAR claims", CLI_TEXT(struct task, ear_path) },
 	CLI_END,
 };
@@ -124,6 +126,13 @@ static int check_paths(const struct task *task)
 {
 	if (!task->policy_path) {
 		return cli_usage("the policy is missing, with -p");
+	}
+	if (task->no_nonce && task->checks.nonce.size) {
+		return cli_usage("--nonce and --no-nonce exclude each other");
+	}
+	/* The key of a quote that was kept is one of a process that has ended, or of another owner's. */
+	if (task->recipient_path && !task->checks.nonce.size && !task->no_nonce) {
+		return cli_usage("--recipient needs --nonce, which alone shows that the quote is new; --no-nonce does without");
 	}
 	if (!strcmp(task->policy_path, "-") && cli_is_standard(task->quote_path)) {
 		return cli_usage("the policy and the quote cannot both come from standard input");
