@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ring/file.h"
+#include "base/memory_file.h"
 
 int sgpu_remote_ring_create(int *memory, int *area, struct sgpu_error *error)
 {
@@ -17,7 +17,7 @@ int sgpu_remote_ring_create(int *memory, int *area, struct sgpu_error *error)
 	if (rc < 0) {
 		return rc;
 	}
-	rc = sgpu_ring_file_create("sgpu-session", LINK_SIZE, area, error);
+	rc = sgpu_memory_file_create("sgpu-session", LINK_SIZE, true, false, area, error);
 	if (rc < 0) {
 		close(*memory);
 		*memory = -1;
@@ -27,9 +27,9 @@ int sgpu_remote_ring_create(int *memory, int *area, struct sgpu_error *error)
 
 int sgpu_link_map(int fd, uint8_t **area, struct sgpu_error *error)
 {
-	size_t size = 0;
+	uint64_t size = 0;
 	void *memory;
-	int rc = sgpu_ring_file_check(fd, "the area of a session", LINK_SIZE, LINK_SIZE, &size, error);
+	int rc = sgpu_memory_file_check(fd, "the area of a session", LINK_SIZE, LINK_SIZE, &size, NULL, error);
 
 	*area = NULL;
 	if (rc < 0) {

@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ring/file.h"
+#include "base/memory_file.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 	       "the generation is the upper half of the last word");
@@ -58,7 +58,7 @@ int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
 				 submissions, completions, SGPU_RING_SUBMISSIONS_MAX,
 				 SGPU_RING_COMPLETIONS_MAX);
 	}
-	rc = sgpu_ring_file_create("sgpu-ring", size_of(submissions, completions), fd, error);
+	rc = sgpu_memory_file_create("sgpu-ring", size_of(submissions, completions), true, false, fd, error);
 	if (rc == SGPU_OK &&
 	    pwrite(*fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
 		rc = sgpu_fail_errno(error, "cannot make the memory of a ring");
@@ -109,9 +109,9 @@ int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory, struct sgpu_error *er
 	int rc;
 
 	memset(memory, 0, sizeof(*memory));
-	rc = sgpu_ring_file_check(fd, "the memory of a ring", SGPU_RING_PAGE,
-				  size_of(SGPU_RING_SUBMISSIONS_MAX, SGPU_RING_COMPLETIONS_MAX),
-				  &memory->size, error);
+	rc = sgpu_memory_file_check(fd, "the memory of a ring", SGPU_RING_PAGE,
+				    size_of(SGPU_RING_SUBMISSIONS_MAX, SGPU_RING_COMPLETIONS_MAX),
+				    &memory->size, NULL, error);
 	if (rc < 0) {
 		return rc;
 	}

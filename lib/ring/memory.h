@@ -40,7 +40,7 @@ struct sgpu_ring_header {
 
 struct sgpu_ring_memory {
 	struct sgpu_ring_header *header;    /* the begin of the mapping */
-	size_t size;
+	uint64_t size;
 	_Atomic uint64_t *submissions, *completions;
 	uint32_t submission_count,
 		completion_count; /* copies: those in the header are not looked at again */

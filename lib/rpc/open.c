@@ -12,29 +12,19 @@
 
 #include <sgpu/base.h>
 
+#include "base/memory_file.h"
 #include "rpc/inside.h"
 
 enum { CALLS = 64, BYTES = 64 << 10, BYTES_UNIT = 64 };
 
 /* ---- opening ---- */
 
-/* Sealed against a change of its size, like the ring: nobody can make the other side fault. */
-static int make_area(size_t size, int *fd, struct sgpu_error *error)
-{
-	*fd = memfd_create("sgpu-rpc", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (*fd < 0 || fallocate(*fd, 0, 0, (off_t)size) != 0 ||
-	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-		return sgpu_fail_errno(error, "cannot make memory for the data of calls");
-	}
-	return SGPU_OK;
-}
-
 static int open_area(struct sgpu_rpc *rpc, struct sgpu_error *error)
 {
 	int rc;
 
 	rpc->shared.area_size = rpc->config.calls * rpc->config.bytes;
-	rc = make_area(rpc->shared.area_size, &rpc->shared.area, error);
+	rc = sgpu_memory_file_create("sgpu-rpc", rpc->shared.area_size, true, false, &rpc->shared.area, error);
 	if (rc < 0) {
 		return rc;
 	}

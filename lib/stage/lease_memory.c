@@ -14,44 +14,32 @@
 
 #include <sgpu/base.h>
 
+#include "base/memory_file.h"
 #include "device/host.h"
 #include "stage/lease.h"
 #include "stage/region.h"
 
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 0x0008U
-#endif
-#ifndef MFD_HUGE_2MB
-#define MFD_HUGE_2MB (21U << 26)
-#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
-#define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define SLICE ((uint64_t)32 << 20)
 enum { SMALL_PAGE = 4096 };
 
 /* ---- the worker's side ---- */
 /* A mapping of huge pages is given only if so many are free. */
-static int make_file(struct sgpu_lease_memory *m, unsigned flags, struct sgpu_error *error)
+static int make_file(struct sgpu_lease_memory *m, bool huge, struct sgpu_error *error)
 {
-	int rc;
+	int rc = sgpu_memory_file_create("sgpu-leases", m->size, false, huge, &m->fd, error);
 
-	m->fd = memfd_create("sgpu-leases", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL | flags);
-	if (m->fd < 0 && errno == EINVAL) { /* a kernel before 6.3 */
-		m->fd = memfd_create("sgpu-leases", MFD_CLOEXEC | MFD_ALLOW_SEALING | flags);
+	if (rc < 0) {
+		return rc;
 	}
-	if (m->fd < 0) {
-		return sgpu_fail_errno(error, "cannot make the memory of a pool");
+	m->base = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+	if (m->base != MAP_FAILED) {
+		return SGPU_OK;
 	}
-	if (ftruncate(m->fd, (off_t)m->size) == 0 && fcntl(m->fd, F_ADD_SEALS, SIZE_SEALS) == 0) {
-		m->base = mmap(NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
-		if (m->base != MAP_FAILED) {
-			return SGPU_OK;
-		}
-	}
-	rc = sgpu_fail_errno(error, "cannot make a pool of %llu bytes", (unsigned long long)m->size);
+	rc = sgpu_fail_errno(error, "cannot map a pool of %llu bytes", (unsigned long long)m->size);
 	close(m->fd);
 	m->fd = -1;
 	m->base = NULL;
@@ -113,7 +101,7 @@ int sgpu_lease_memory_create(uint64_t size, struct sgpu_lease_memory *m, struct 
 	m->size = (size + SGPU_LEASE_HUGE - 1) / SGPU_LEASE_HUGE * SGPU_LEASE_HUGE;
 	m->page = SGPU_LEASE_HUGE;
 	m->pages = SGPU_PAGES_HUGE;
-	if (make_file(m, MFD_HUGETLB | MFD_HUGE_2MB, NULL) == SGPU_OK) {
+	if (make_file(m, true, NULL) == SGPU_OK) {
 		rc = populate(m, error);
 		if (rc == SGPU_OK) {
 			return rc;
@@ -128,7 +116,7 @@ int sgpu_lease_memory_create(uint64_t size, struct sgpu_lease_memory *m, struct 
 	}
 	m->page = SMALL_PAGE;
 	m->pages = sgpu_stage_memory_huge() ? SGPU_PAGES_TRANSPARENT : SGPU_PAGES_NORMAL;
-	rc = make_file(m, 0, error);
+	rc = make_file(m, false, error);
 	if (rc < 0) {
 		return rc;
 	}
@@ -156,39 +144,20 @@ void sgpu_lease_memory_free(struct sgpu_lease_memory *m)
 }
 
 /* ---- the client's side ---- */
-/* The file may be anything that another process has sent. The kernel tells by itself whether it has seals; to look further
- * at one that has none may ask whoever serves its file system, and that may take for ever. */
 int sgpu_lease_check(int fd, uint64_t pool_size, const struct sgpu_lease *lease, struct sgpu_error *error)
 {
-	const int seals = fcntl(fd, F_GET_SEALS);
-	struct stat status;
-	struct statfs system;
-	uint64_t end;
+	uint64_t size, end;
+	bool huge;
+	int rc = sgpu_memory_file_check(fd, "the memory of a lease", 0, INT64_MAX, &size, &huge, error);
 
-	if (seals < 0 && errno == EBADF) {
-		return sgpu_fail_errno(error, "cannot look at the memory of a lease");
-	}
-	if (seals < 0) {
-		return sgpu_fail(error, SGPU_EINVALID, "the memory of a lease is not a memory file");
-	}
-	if (fstat(fd, &status) != 0 || fstatfs(fd, &system) != 0) {
-		return sgpu_fail_errno(error, "cannot look at the memory of a lease");
-	}
-	if (!S_ISREG(status.st_mode) || (system.f_type != TMPFS_MAGIC && system.f_type != HUGETLBFS_MAGIC)) {
-		return sgpu_fail(error, SGPU_EINVALID, "the memory of a lease is not a memory file");
-	}
-	if ((seals & SIZE_SEALS) != SIZE_SEALS) {
-		return sgpu_fail(error, SGPU_EPOLICY, "the memory of a lease is not sealed against a change of its size");
-	}
-	if (status.st_size < 0 || (uint64_t)status.st_size != pool_size || !sgpu_region_id_valid(lease->id) ||
-	    !sgpu_add_u64(lease->offset, lease->size, &end) || end > pool_size || lease->size == 0 ||
-	    lease->offset % SMALL_PAGE != 0 ||
-	    (system.f_type == HUGETLBFS_MAGIC && lease->offset % SGPU_LEASE_HUGE != 0)) {
-		return sgpu_fail(error, SGPU_EINVALID, "a lease of %llu bytes at %llu does not lie in a pool of %lld",
+	if (rc == SGPU_OK && (size != pool_size || !sgpu_region_id_valid(lease->id) ||
+			      !sgpu_add_u64(lease->offset, lease->size, &end) || end > pool_size || lease->size == 0 ||
+			      lease->offset % (huge ? SGPU_LEASE_HUGE : SMALL_PAGE) != 0)) {
+		return sgpu_fail(error, SGPU_EINVALID, "a lease of %llu bytes at %llu does not lie in a pool of %llu",
 				 (unsigned long long)lease->size, (unsigned long long)lease->offset,
-				 (long long)status.st_size);
+				 (unsigned long long)size);
 	}
-	return SGPU_OK;
+	return rc;
 }
 
 int sgpu_lease_map(int fd, const struct sgpu_lease *lease, struct sgpu_lease_mapping *mapping, struct sgpu_error *error)

@@ -121,7 +121,8 @@ UNIT_TEST(nor_does_a_program_whose_worker_has_gone)
 
 	NEEDS_OWN_STACK();
 	own = begin(&w);
-	CHECK(shutdown(w.near.bell, SHUT_RDWR) == 0);
+	CHECK(shutdown(w.near.bell, SHUT_RDWR) == 0 && pthread_join(w.thread, NULL) == 0);
+	sgpu_remote_service_free(&w.service);
 	CHECK(run_on(own, copy_to_nobody) < 0);
 	CHECK(memcmp(remote->directions[0].keys.key, none, sizeof(none)) != 0);
 	CHECK(count(own, STACK, remote->directions[0].keys.key) == 0);

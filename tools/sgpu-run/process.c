@@ -14,6 +14,8 @@
 
 #include <sgpu/base.h>
 
+#include "base/memory_file.h"
+
 #include "serve.h"
 #include "tenants.h"
 #include "wire.h"
@@ -32,12 +34,11 @@ const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES] = {
 /* Its memory stays as large as it is, whatever the other side does. */
 static int make_counters(struct process *process, int *fd, struct sgpu_error *error)
 {
+	int rc = sgpu_memory_file_create("sgpu-run counters", sizeof(struct serve_counters), true, false, fd, error);
 	void *memory;
 
-	*fd = memfd_create("sgpu-run counters", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (*fd < 0 || ftruncate(*fd, sizeof(struct serve_counters)) != 0 ||
-	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-		return sgpu_fail_errno(error, "cannot make memory for counters");
+	if (rc < 0) {
+		return rc;
 	}
 	memory = mmap(NULL, sizeof(struct serve_counters), PROT_READ, MAP_SHARED, *fd, 0);
 	if (memory == MAP_FAILED) {

@@ -16,6 +16,7 @@
 #include <sgpu/io.h>
 #include <sgpu/secret.h>
 
+#include <base/memory_file.h>
 #include <device/cpu/cpu.h>
 #include <device/cpu/module_message.h>
 #include <device/cpu/module_wire.h>
@@ -220,14 +221,10 @@ static int module_load(struct sgpu_device *device, const void *image, size_t siz
 /* Of the size of the launch, zero, and neither side can make it shorter under the other. */
 static int share_memory(struct module_launch *l, int *fd, char **memory, struct sgpu_error *error)
 {
-	*fd = memory_file(0);
-	if (*fd < 0) {
-		return sgpu_fail_errno(error, "cannot make memory for a module");
-	}
-	if (ftruncate(*fd, (off_t)l->size) != 0 || fallocate(*fd, 0, 0, (off_t)l->size) != 0 ||
-	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-		return sgpu_fail(error, SGPU_ENOMEM, "no memory to share with a module: %llu bytes",
-				 (unsigned long long)l->size);
+	const int code = sgpu_memory_file_create("sgpu-module", l->size, true, false, fd, error);
+
+	if (code < 0) {
+		return code;
 	}
 	*memory = mmap(NULL, l->size, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
 	if (*memory == MAP_FAILED) {

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <base/memory_file.h>
 #include <device/cpu/cpu.h>
 
 #define SMALL ((uint64_t)SGPU_CPU_PAGE)
@@ -33,22 +34,6 @@ static void *pointer(uint64_t address)
 }
 
 /* ---- the file ---- */
-static int make_file(uint64_t size, int *fd, struct sgpu_error *error)
-{
-	*fd = memfd_create("sgpu-pages", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (*fd < 0) {
-		return sgpu_fail_errno(error, "cannot make a memory file for pages");
-	}
-	/* Then no mapping lies past its end. */
-	if (ftruncate(*fd, (off_t)size) != 0 ||
-	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-		sgpu_fail_errno(error, "cannot make a memory file of %llu bytes for pages", (unsigned long long)size);
-		close(*fd);
-		return error ? error->code : SGPU_ESYSTEM;
-	}
-	return SGPU_OK;
-}
-
 /* As much as the device may ever give out, and no more than the limit of file sizes allows. */
 static uint64_t total_size(struct sgpu_device *device)
 {
@@ -80,7 +65,7 @@ static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 	if (!pages->made) {
 		return sgpu_fail_nomem(error);
 	}
-	code = make_file(total, &pages->fd, error);
+	code = sgpu_memory_file_create("sgpu-pages", total, false, false, &pages->fd, error);
 	if (code == SGPU_OK) {
 		code = sgpu_frames_open(&pages->frames, SMALL, BIG, total / SMALL, error);
 		if (code < 0) {

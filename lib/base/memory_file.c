@@ -3,11 +3,11 @@
  * Whoever can shrink a file that others have mapped makes them fault. So the size is sealed before
  * the memory is handed out, and whoever receives it looks for the seals before mapping it.
  */
-#include "ring/file.h"
+#include "base/memory_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdint.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -16,34 +16,37 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
+#ifndef MFD_HUGE_2MB
+#define MFD_HUGE_2MB (21U << 26)
+#endif
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define WRITE_SEALS (F_SEAL_WRITE | 0x0010 /* F_SEAL_FUTURE_WRITE */)
-#define TMPFS 0x01021994L /* TMPFS_MAGIC: not hugetlbfs, where touching a page may fail */
 
-int sgpu_ring_file_create(const char *name, size_t size, int *fd, struct sgpu_error *error)
+int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, bool huge, int *fd, struct sgpu_error *error)
 {
-	int made = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL), rc;
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0);
+	int made = memfd_create(name, flags | MFD_NOEXEC_SEAL), rc;
 
 	*fd = -1;
 	if (made < 0 && errno == EINVAL) { /* a kernel before 6.3 */
-		made = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+		made = memfd_create(name, flags);
 	}
-	if (made < 0) {
-		return sgpu_fail_errno(error, "cannot make a memory file '%s'", name);
+	if (made >= 0 && ftruncate(made, (off_t)size) == 0 && (!filled || fallocate(made, 0, 0, (off_t)size) == 0) &&
+	    fcntl(made, F_ADD_SEALS, SIZE_SEALS) == 0) {
+		*fd = made;
+		return SGPU_OK;
 	}
-	/* All pages at once, so that no first touch has to find one. */
-	if (fallocate(made, 0, 0, (off_t)size) != 0 || fcntl(made, F_ADD_SEALS, SIZE_SEALS) != 0) {
-		rc = sgpu_fail_errno(error, "cannot make a memory file '%s'", name);
+	rc = sgpu_fail_errno(error, "cannot make a memory file '%s' of %llu bytes", name, (unsigned long long)size);
+	if (made >= 0) {
 		close(made);
-		return rc;
 	}
-	*fd = made;
-	return SGPU_OK;
+	return rc;
 }
 
 /* The file may be anything that another process has sent. Its seals come first: to ask for them takes nobody's word but the
  * kernel's, whatever file system it is of. */
-int sgpu_ring_file_check(int fd, const char *what, size_t least, size_t most, size_t *size, struct sgpu_error *error)
+int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t most, uint64_t *size, bool *huge,
+			   struct sgpu_error *error)
 {
 	const int seals = fcntl(fd, F_GET_SEALS);
 	struct stat status;
@@ -58,7 +61,7 @@ int sgpu_ring_file_check(int fd, const char *what, size_t least, size_t most, si
 	if (fstat(fd, &status) != 0 || fstatfs(fd, &system) != 0) {
 		return sgpu_fail_errno(error, "cannot look at %s", what);
 	}
-	if (!S_ISREG(status.st_mode) || system.f_type != TMPFS) {
+	if (!S_ISREG(status.st_mode) || (system.f_type != TMPFS_MAGIC && !(huge && system.f_type == HUGETLBFS_MAGIC))) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s is not a memory file", what);
 	}
 	if ((seals & SIZE_SEALS) != SIZE_SEALS) {
@@ -70,6 +73,9 @@ int sgpu_ring_file_check(int fd, const char *what, size_t least, size_t most, si
 	if (status.st_size < 0 || (uint64_t)status.st_size < least || (uint64_t)status.st_size > most) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s has %lld bytes", what, (long long)status.st_size);
 	}
-	*size = (size_t)status.st_size;
+	*size = (uint64_t)status.st_size;
+	if (huge) {
+		*huge = system.f_type == HUGETLBFS_MAGIC;
+	}
 	return SGPU_OK;
 }
