@@ -144,7 +144,7 @@ static void finish_blocking(struct sgpu_blocking *task)
 		rc = sgpu_outputs_file_failure(run->outputs, &run->error);
 		rc = rc != SGPU_OK ? rc : sgpu_respond(&run->base, run->graph, run->outputs, run->submission.out_fd,
 						       run->submission.out_name, &run->error);
-		run->response_full = rc == SGPU_ENOSPACE;
+		run->response_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
 	if (rc == SGPU_ETIMEOUT) {
 		sgpu_hint(&run->error, "the response is incomplete: nothing reads it");
@@ -372,7 +372,7 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	if (rc == SGPU_OK) {
 		rc = run->submission.options.replay ? sgpu_respond_reserve(&run->base, run->submission.out_fd,
 									   run->submission.out_name, error) : SGPU_OK;
-		run->response_full = rc == SGPU_ENOSPACE;
+		run->response_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
 	rc = rc == SGPU_OK ? sgpu_admit_once(&run->job, error) : rc;
 	return rc == SGPU_OK ? sgpu_inputs_create(&run->base, run->submission.options.files, note_arrived, run, &run->inputs,

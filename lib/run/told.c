@@ -33,7 +33,22 @@ bool sgpu_run_awaits_batch(const struct sgpu_run *run)
 bool sgpu_run_response_full(const struct sgpu_run *run, uint64_t *size)
 {
 	*size = run->base.response_size;
-	return run->response_full;
+	return run->response_failed && run->code == SGPU_ENOSPACE;
+}
+
+bool sgpu_run_response_failed(const struct sgpu_run *run)
+{
+	return run->response_failed;
+}
+
+bool sgpu_run_was_replayed(const struct sgpu_run *run)
+{
+	return run->job.replayed;
+}
+
+const char *sgpu_run_get_owner(const struct sgpu_run *run)
+{
+	return run->job.owner;
 }
 
 const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run)

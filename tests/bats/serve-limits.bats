@@ -59,7 +59,7 @@ end_batch() {
 	assert_contains "$output" "bytes of device memory are needed, and the limit is 65536"
 	run -0 client_of 65532 queue batch.tar
 	assert_contains "$output" "batch.tar 0 "
-	run -0 jq -e '[.status.tenants[] | select(.uid != 65532)] | length == 2 and all(.done == 0 and .failed == 1)' \
+	run -0 jq -e '[.status.tenants[] | select(.uid != 65532)] | length == 2 and all(.done == 0 and .over_quota == 1 and .failed == 0)' \
 		<(sgpu-run status --json)
 }
 
@@ -183,7 +183,7 @@ end_batch() {
 	run -0 jq -e ".status.tenants[0] | .limits.device_memory == 7 * $MIB and .limits.host_memory == 256 * $MIB and
 		.device_bytes == $NEEDS and .host_bytes == 64 * $MIB" <(sgpu-run status --json)
 	sgpu-run status | grep -q '^USER.*DEVICE MIB  *HOST MIB  *SESSIONS$'
-	status tenants | grep -q '  4/7  '
+	status shares | grep -q '  4/7  '
 	run -0 sgpu-run status --prometheus
 	assert_contains "$output" "sgpu_memory_limit_bytes{uid=\"$(id -u)\",user=\"$(id -un)\",of=\"device\"} $((7 * MIB))"
 	grep -q "^sgpu_memory_bytes{.*of=\"device\"} $NEEDS\$" <<<"$output"

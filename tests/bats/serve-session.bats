@@ -18,7 +18,7 @@ program() {
 
 # sessions COUNT: of all users, now.
 sessions() {
-	[ "$(status tenants | awk '{ sum += $NF } END { print sum + 0 }')" -eq "$1" ]
+	[ "$(status shares | awk '{ sum += $NF } END { print sum + 0 }')" -eq "$1" ]
 }
 
 # hold_sessions COUNT: a program in the background that has them, and works again when descriptor 7 is closed: $HELD.

@@ -157,7 +157,7 @@ waiting() {
 	run --separate-stderr -3 sgpu-run -o response batch.tar
 	assert_contains "$stderr" "user $(id -u) has 2 batches that wait, which is the limit 'waiting'"
 	assert_no_file response
-	run -0 jq -e '.status.tenants[0] | .waiting == 2 and .in_flight == 1 and .refused == 1 and .done == 0 and
+	run -0 jq -e '.status.tenants[0] | .waiting == 2 and .in_flight == 1 and .over_quota == 1 and .done == 0 and
 		.limits == {"in_flight": 1, "waiting": 2, "sessions": 16, "device_memory": null, "host_memory": null}' <(sgpu-run status --json)
 	kill -9 "$one"
 	wait_for waiting 1
@@ -392,12 +392,12 @@ worker_of() {
 	wait_for in_flight 3
 	run -0 sgpu-run -o response batch.tar
 	wait_for in_flight 0
-	[ "$(status tenants | awk '$1 == 65531 { print $4, $5 }')" = "0 3" ]
+	[ "$(status tenants | awk '$1 == 65531 { print $4, $5, $10 }')" = "0 0 3" ]
 }
 
 @test "users who do not end their batches give their worker up, too" {
 	requires root python3
-	local left failed=0
+	local left cancelled=0
 	share_socket
 	start_server -k runner.jwk --everybody --workers 1 --ahead 0 --stall 300ms
 	for left in 0 1024 6000; do
@@ -407,8 +407,8 @@ worker_of() {
 		wait_for has_it
 		run -0 sgpu-run -o response batch.tar
 		wait_for in_flight 0
-		failed=$((failed + 1))
-		[ "$(status tenants | awk '$1 == 65531 { print $4, $5 }')" = "0 $failed" ]
+		cancelled=$((cancelled + 1))
+		[ "$(status tenants | awk '$1 == 65531 { print $4, $5, $10 }')" = "0 0 $cancelled" ]
 	done
 }
 
@@ -425,7 +425,7 @@ worker_of() {
 		wait_for grep -q answered flood.out
 	done
 	run ! grep -v answered flood.out
-	[ "$(status tenants | awk '$1 == 65531 { print $5, $6 }')" = "0 0" ]
+	[ "$(status tenants | awk '$1 == 65531 { print $5, $7, $9 }')" = "0 0 0" ]
 }
 
 @test "a worker that is taken from its user ends first what it has begun" {
@@ -502,10 +502,10 @@ worker_of() {
 	wait_for waiting 1
 	run -3 sgpu-run -o refused batch.tar
 	run -0 metric "sgpu_batches_total{result=\"done\",uid=\"$uid\"}" 'sgpu_batches_total{result="failed"}' \
-		'sgpu_batches_total{result="refused"}' sgpu_batches_waiting sgpu_batches_in_flight sgpu_weight sgpu_turns \
+		'sgpu_batches_total{result="refused"}' 'sgpu_batches_total{result="over_quota"}' sgpu_batches_waiting sgpu_batches_in_flight sgpu_weight sgpu_turns \
 		sgpu_batch_duration_seconds_count 'sgpu_batch_duration_seconds_bucket{le="+Inf"}' \
 		'sgpu_workers{state="serving"}' sgpu_build_info
-	[ "$(awk '{ print $2 }' <<<"$output" | tr '\n' ' ')" = "2 1 1 1 1 5 3 3 3 1 1 " ]
+	[ "$(awk '{ print $2 }' <<<"$output" | tr '\n' ' ')" = "2 0 1 1 1 1 5 3 3 3 1 1 " ]
 	# Bytes are those that the log gives for each batch.
 	sizes=$(sed -n 's/.*: \([0-9]*\) bytes in, \([0-9]*\) out.*/\1 \2/p' log | awk '{ i += $1; o += $2 } END { print i, o }')
 	run -0 metric 'sgpu_bytes_total{direction="in"}' 'sgpu_bytes_total{direction="out"}'
@@ -517,6 +517,6 @@ worker_of() {
 	ends_with 3 "$HELD"
 	wait_for grep -q "ended by signal 9" log
 	run -0 metric 'sgpu_bytes_total{direction="in"}' 'sgpu_batches_total{result="failed"}'
-	[ "$(awk '{ print $2 }' <<<"${lines[1]}")" -ge 2 ]
+	[ "$(awk '{ print $2 }' <<<"${lines[1]}")" -eq 1 ]
 	run -2 sgpu-run status --prometheus --json
 }

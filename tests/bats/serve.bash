@@ -64,10 +64,10 @@ client_of() {
 	SERVE_UID=$user client "$@"
 }
 
-# status WHAT: "workers" as lines of pid, state, user, in flight, done, failed; or "tenants".
+# status WHAT: "workers" as lines of pid, state, user, in flight, done, failed; or "tenants", or their "shares".
 status() {
-	sgpu-run status | awk -v what="$1" '/^WORKER/ { at = "workers"; next } /^USER/ { at = "tenants"; next }
-		at == what && NF { print }'
+	sgpu-run status | awk -v what="$1" '/^WORKER/ { at = "workers"; next } /^USER  *WAITING/ { at = "tenants"; next }
+		/^USER  *BUSY/ { at = "shares"; next } at == what && NF { print }'
 }
 
 serving_pid() {

@@ -160,7 +160,7 @@ blocks_usr1() {
 	sgpu-run -o response batch.tar
 	run -4 sgpu-run -o refused packed
 	wait_for in_flight 0
-	run -0 jq -e '.status | .pid == '"$SERVER"' and .tenants[0].done == 1 and .tenants[0].failed == 1 and
+	run -0 jq -e '.status | .pid == '"$SERVER"' and .tenants[0].done == 1 and .tenants[0].refused == 1 and .tenants[0].failed == 0 and
 		.tenants[0].waiting == 0 and ([.workers[] | select(.state == "serving")] | length) == 1' \
 		<(sgpu-run status --json)
 }
@@ -284,7 +284,7 @@ blocks_usr1() {
 	[ "$(status workers | awk '$2 == "serving" { print $3 }' | sort -u | wc -l)" -eq 2 ]
 	run --separate-stderr -0 other status
 	[ "$(grep -c serving <<<"$output")" -eq 1 ]
-	[ "$(grep -c '^65534 ' <<<"$output")" -eq 1 ]
+	[ "$(grep -c '^65534 ' <<<"$output")" -eq 2 ]
 	run ! grep -q '^0 ' <<<"$output"
 	run --separate-stderr -4 other -o region staged
 	assert_contains "$stderr" "in a region"

@@ -213,6 +213,19 @@ def pose(path, count):
         s.close()
 
 
+def tell(path, status):
+    """A server that answers each question with what is in that file."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    listener.listen()
+    print("telling", flush=True)
+    while True:
+        s, _ = listener.accept()
+        receive(s)
+        send(s, header(STATUS_IS, 16), [memory(open(status, "rb").read())])
+        s.close()
+
+
 def mute(path):
     """A server whose worker takes a batch, and then says nothing."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -492,7 +505,7 @@ def endlessly(path, what, *rest):
 path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
 DEEDS = {"garbage": garbage, "requests": requests, "descriptors": descriptors, "drained": drained,
  "quote": quote, "quotes": lambda p, n, d: quotes(p, int(n), int(d)),
- "mute": mute, "pose": lambda p, n: pose(p, int(n)),
+ "mute": mute, "tell": tell, "pose": lambda p, n: pose(p, int(n)),
  "crowded": lambda p, n, r: crowded(p, int(n), int(r)),
  "hold": lambda p, n, t: hold(p, int(n), float(t)),
  "users": lambda p, f, n, t: users(p, int(f), int(n), float(t)),

@@ -139,7 +139,7 @@ static void end_run(struct drain *drain, struct flight *flight)
 	flight->again = once_more(flight);
 	if (flight->again == ONCE && !cli_quiet) {
 		report_collect(flight->run, NULL, w->keys, w->key_count, &report);
-		report_batch(&report, flight->batch->shown, flight->code);
+		report_batch(&report, flight->batch->shown, flight->code, NULL);
 	}
 	sgpu_run_free(&flight->run);
 }

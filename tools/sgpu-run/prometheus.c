@@ -4,8 +4,6 @@
  */
 #include "prometheus.h"
 
-#include <inttypes.h>
-#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,225 +12,132 @@
 
 #include "cli.h"
 
-static void begin_metric(FILE *out, const char *name, const char *type, const char *help)
-{
-	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
-}
-
-/* A label's value, in its quotes. */
-static void put_quoted(FILE *out, const char *text)
-{
-	char *shown = cli_shown(text);
-
-	fputc('"', out);
-	for (const char *c = shown; c && *c; c++) {
-		fprintf(out, *c == '\\' || *c == '"' ? "\\%c" : "%c", *c);
-	}
-	fputc('"', out);
-	free(shown);
-}
-
-static void put_user(FILE *out, const json_t *tenant)
-{
-	const json_int_t uid = json_integer_value(json_object_get(tenant, "uid"));
-	const struct passwd *user = getpwuid((uid_t)uid);
-
-	fprintf(out, "uid=\"%" JSON_INTEGER_FORMAT "\",user=", uid);
-	put_quoted(out, user ? user->pw_name : "");
-}
-
-/* As a decimal fraction, without zeros at its end. */
-static void put_seconds(FILE *out, json_int_t ns)
-{
-	char text[48];
-	int size = snprintf(text, sizeof(text), "%" JSON_INTEGER_FORMAT ".%09" JSON_INTEGER_FORMAT, ns / 1000000000,
-			    ns % 1000000000);
-
-	while (text[size - 1] == '0' && text[size - 2] != '.') {
-		size--;
-	}
-	fprintf(out, "%.*s", size, text);
-}
-
-static json_int_t get(const json_t *object, const char *name)
-{
-	return json_integer_value(json_object_get(object, name));
-}
-
-/* Of a member that is one of the tenant's limits. */
-#define LIMIT "limits."
-
-static const json_t *find_member(const json_t *tenant, const char *member)
-{
-	const size_t prefix = sizeof(LIMIT) - 1;
-
-	if (strncmp(member, LIMIT, prefix) == 0) {
-		return json_object_get(json_object_get(tenant, "limits"), member + prefix);
-	}
-	return json_object_get(tenant, member);
-}
-
-/* One metric with a sample a tenant, or several that differ in the label `label`. */
-struct metric {
-	const char *name, *type, *help, *label;
-	struct { const char *member, *value; } samples[3];
-	bool seconds;
+/* A sample for each tenant, or one of the server: then `of` is "workers" for a sum over these, or "". Of a text, a sample is how
+ * often it is `value`; without that it is the label's value. A row without a type goes on with the metric before it. */
+static const struct row {
+	const char *name, *type, *help, *of, *path, *label, *value;
+} rows[] = {
+	{ "sgpu_build_info", "gauge", "The server's version.", "", "version", "version", NULL },
+	{ "sgpu_uptime_seconds", "gauge", "Time since the server was started.", "", "uptime_ns", NULL, NULL },
+	{ "sgpu_turns", "gauge", "How many batches may run at once.", "", "running", NULL, NULL },
+	{ "sgpu_workers", "gauge", "Worker processes by state.", "workers", "state", "state", "starting" },
+	{ "sgpu_workers", NULL, NULL, "workers", "state", "state", "spare" },
+	{ "sgpu_workers", NULL, NULL, "workers", "state", "state", "serving" },
+	{ "sgpu_workers", NULL, NULL, "workers", "state", "state", "draining" },
+	{ "sgpu_leases", "gauge", "Leases that there are.", "workers", "leases", NULL, NULL },
+	{ "sgpu_leased_bytes", "gauge", "Bytes of the pools that leases have.", "workers", "leased_bytes", NULL, NULL },
+	{ "sgpu_lease_pool_bytes", "gauge", "Bytes of the pools of leases.", "workers", "pool_bytes", NULL, NULL },
+	{ "sgpu_batches_total", "counter", "Batches that have ended, by what became of them.", NULL, "done", "result", "done" },
+	{ "sgpu_batches_total", NULL, NULL, NULL, "some_failed", "result", "some_failed" },
+	{ "sgpu_batches_total", NULL, NULL, NULL, "refused", "result", "refused" },
+	{ "sgpu_batches_total", NULL, NULL, NULL, "replayed", "result", "replayed" },
+	{ "sgpu_batches_total", NULL, NULL, NULL, "over_quota", "result", "over_quota" },
+	{ "sgpu_batches_total", NULL, NULL, NULL, "cancelled", "result", "cancelled" },
+	{ "sgpu_batches_total", NULL, NULL, NULL, "failed", "result", "failed" },
+	{ "sgpu_bytes_total", "counter", "Bytes of payloads, as they travel.", NULL, "bytes_in", "direction", "in" },
+	{ "sgpu_bytes_total", NULL, NULL, NULL, "bytes_out", "direction", "out" },
+	{ "sgpu_busy_seconds_total", "counter", "Time of turns, which the shares are counted in.", NULL, "busy_ns", NULL, NULL },
+	{ "sgpu_batches_waiting", "gauge", "Batches that wait for a turn.", NULL, "waiting", NULL, NULL },
+	{ "sgpu_batches_in_flight", "gauge", "Batches that a worker has.", NULL, "in_flight", NULL, NULL },
+	{ "sgpu_batches_stalled", "gauge", "Those of them that wait for their client.", NULL, "stalled", NULL, NULL },
+	{ "sgpu_sessions", "gauge", "Sessions of programs.", NULL, "sessions", NULL, NULL },
+	{ "sgpu_memory_bytes", "gauge", "Memory that workers have.", NULL, "device_bytes", "of", "device" },
+	{ "sgpu_memory_bytes", NULL, NULL, NULL, "host_bytes", "of", "host" },
+	{ "sgpu_memory_limit_bytes", "gauge", "The limit of it, if any.", NULL, "limits.device_memory", "of", "device" },
+	{ "sgpu_memory_limit_bytes", NULL, NULL, NULL, "limits.host_memory", "of", "host" },
+	{ "sgpu_weight", "gauge", "The user's weight.", NULL, "weight", NULL, NULL },
+	{ "sgpu_batch_duration_seconds", "histogram", "Time from a batch's connection to its answer.", NULL, "latency.buckets",
+	  "le", NULL },
+	{ "sgpu_batch_duration_seconds_sum", NULL, NULL, NULL, "latency.sum_ns", NULL, NULL },
+	{ "sgpu_batch_duration_seconds_count", NULL, NULL, NULL, "latency.count", NULL, NULL },
 };
 
-static const struct metric metrics[] = {
-	{ "sgpu_batches_total", "counter", "Batches that have ended: done, failed, or refused for a limit.", "result",
-	  { { "done", "done" }, { "failed", "failed" }, { "refused", "refused" } }, false },
-	{ "sgpu_bytes_total", "counter", "Bytes of payloads, as they travel.", "direction",
-	  { { "bytes_in", "in" }, { "bytes_out", "out" } }, false },
-	{ "sgpu_busy_seconds_total", "counter", "Time of turns, which the shares are counted in.", NULL,
-	  { { "busy_ns", NULL } }, true },
-	{ "sgpu_batches_waiting", "gauge", "Batches that wait for a turn.", NULL, { { "waiting", NULL } }, false },
-	{ "sgpu_batches_in_flight", "gauge", "Batches that a worker has.", NULL, { { "in_flight", NULL } }, false },
-	{ "sgpu_batches_stalled", "gauge", "Those of them that wait for their client.", NULL, { { "stalled", NULL } }, false },
-	{ "sgpu_sessions", "gauge", "Sessions of programs.", NULL, { { "sessions", NULL } }, false },
-	{ "sgpu_memory_bytes", "gauge", "Memory of the device and of the host that workers have.", "of",
-	  { { "device_bytes", "device" }, { "host_bytes", "host" } }, false },
-	{ "sgpu_memory_limit_bytes", "gauge", "The user's limits of it; without a limit there is no sample.", "of",
-	  { { LIMIT "device_memory", "device" }, { LIMIT "host_memory", "host" } }, false },
-	{ "sgpu_weight", "gauge", "The user's weight.", NULL, { { "weight", NULL } }, false },
-};
+/* What comes from the server is foreign: of a label's value nothing passes that would need an escape, or moves a cursor. */
+static void put_label(FILE *out, char *before, const char *name, const char *value)
+{
+	fprintf(out, "%c%s=\"", *before, name);
+	for (; *value; value++) {
+		fputc(*value < ' ' || *value > '~' || *value == '"' || *value == '\\' ? '?' : *value, out);
+	}
+	fputc('"', out);
+	*before = ',';
+}
 
-static void put_metric(FILE *out, const struct metric *m, const json_t *tenants)
+static void put_sample(FILE *out, const struct row *row, const json_t *tenant, const char *label, json_int_t number)
+{
+	const bool seconds = strstr(row->path, "_ns") != NULL;
+	const char *user = json_string_value(json_object_get(tenant, "user"));
+	char before = '{', uid[24];
+
+	fprintf(out, "%s%s", row->name, strcmp(row->path, "latency.buckets") == 0 ? "_bucket" : "");
+	if (tenant) {
+		snprintf(uid, sizeof(uid), "%lld", json_integer_value(json_object_get(tenant, "uid")));
+		put_label(out, &before, "uid", uid);
+		put_label(out, &before, "user", user ? user : "");
+	}
+	if (row->label) {
+		put_label(out, &before, row->label, label ? label : "");
+	}
+	fprintf(out, "%s %.*g\n", before == ',' ? "}" : "", seconds ? 15 : 17, (double)number / (seconds ? 1e9 : 1));
+}
+
+static void put_buckets(FILE *out, const struct row *row, const json_t *tenant, const json_t *buckets)
 {
 	const json_t *one;
+	char bound[32];
 	size_t i;
 
-	begin_metric(out, m->name, m->type, m->help);
-	json_array_foreach(tenants, i, one) {
-		for (size_t k = 0; k < SGPU_ARRAY_LENGTH(m->samples) && m->samples[k].member; k++) {
-			const json_t *value = find_member(one, m->samples[k].member);
+	json_array_foreach(buckets, i, one) {
+		const json_t *most = json_object_get(one, "le_ns");
 
-			if (!json_is_integer(value)) {
-				continue;
-			}
-			fprintf(out, "%s{", m->name);
-			put_user(out, one);
-			if (m->label) {
-				fprintf(out, ",%s=\"%s\"", m->label, m->samples[k].value);
-			}
-			fputs("} ", out);
-			if (m->seconds) {
-				put_seconds(out, json_integer_value(value));
-			} else {
-				fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-			}
-			fputc('\n', out);
-		}
+		snprintf(bound, sizeof(bound), "%.15g", (double)json_integer_value(most) / 1e9);
+		put_sample(out, row, tenant, json_is_integer(most) ? bound : "+Inf",
+			   json_integer_value(json_object_get(one, "count")));
 	}
 }
 
-static void put_latency(FILE *out, const json_t *tenants)
+static void put_row(FILE *out, const struct row *row, const json_t *status)
 {
-	static const char name[] = "sgpu_batch_duration_seconds";
-	const json_t *one, *bucket;
-	size_t i, k;
+	const json_t *one, *value = status_find(status, row->path);
+	uint64_t sum = 0;
+	size_t i;
 
-	begin_metric(out, name, "histogram", "Time from a batch's connection to its answer.");
-	json_array_foreach(tenants, i, one) {
-		const json_t *latency = json_object_get(one, "latency");
-
-		json_array_foreach(json_object_get(latency, "buckets"), k, bucket) {
-			const json_t *bound = json_object_get(bucket, "le_ns");
-
-			fprintf(out, "%s_bucket{", name);
-			put_user(out, one);
-			fputs(",le=\"", out);
-			if (json_is_integer(bound)) {
-				put_seconds(out, json_integer_value(bound));
-			} else {
-				fputs("+Inf", out);
+	if (row->type) {
+		fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", row->name, row->help, row->name, row->type);
+	}
+	if (!row->of) {
+		json_array_foreach(json_object_get(status, "tenants"), i, one) {
+			value = status_find(one, row->path);
+			if (json_is_array(value)) {
+				put_buckets(out, row, one, value);
+			} else if (json_is_integer(value)) {
+				put_sample(out, row, one, row->value, json_integer_value(value));
 			}
-			fprintf(out, "\"} %" JSON_INTEGER_FORMAT "\n", get(bucket, "count"));
 		}
-		fprintf(out, "%s_sum{", name);
-		put_user(out, one);
-		fputs("} ", out);
-		put_seconds(out, get(latency, "sum_ns"));
-		fprintf(out, "\n%s_count{", name);
-		put_user(out, one);
-		fprintf(out, "} %" JSON_INTEGER_FORMAT "\n", get(latency, "count"));
+		return;
 	}
-}
+	json_array_foreach(json_object_get(status, row->of), i, one) {
+		const char *text = json_string_value(status_find(one, row->path));
 
-static void put_server(FILE *out, const json_t *status)
-{
-	static const char *const states[] = { "starting", "spare", "serving", "draining" };
-	const char *version = json_string_value(json_object_get(status, "version"));
-	const json_t *one;
-	size_t i;
-
-	begin_metric(out, "sgpu_build_info", "gauge", "The server's version.");
-	fputs("sgpu_build_info{version=", out);
-	put_quoted(out, version ? version : "");
-	fputs("} 1\n", out);
-	begin_metric(out, "sgpu_uptime_seconds", "gauge", "Time since the server was started.");
-	fputs("sgpu_uptime_seconds ", out);
-	put_seconds(out, get(status, "uptime_ns"));
-	fputc('\n', out);
-	begin_metric(out, "sgpu_turns", "gauge", "How many batches may run at once.");
-	fprintf(out, "sgpu_turns %" JSON_INTEGER_FORMAT "\n", get(status, "running"));
-	begin_metric(out, "sgpu_workers", "gauge", "Worker processes by state.");
-	for (size_t k = 0; k < SGPU_ARRAY_LENGTH(states); k++) {
-		unsigned count = 0;
-
-		json_array_foreach(json_object_get(status, "workers"), i, one) {
-			const char *state = json_string_value(json_object_get(one, "state"));
-
-			count += state && strcmp(state, states[k]) == 0;
-		}
-		fprintf(out, "sgpu_workers{state=\"%s\"} %u\n", states[k], count);
+		sum += text && row->value ? strcmp(text, row->value) == 0 :
+		       (uint64_t)json_integer_value(status_find(one, row->path));
 	}
-}
-
-/* Over all workers. */
-static void put_leases(FILE *out, const json_t *workers)
-{
-	static const struct {
-		const char *name, *help, *member;
-	} gauges[] = {
-		{ "sgpu_leases", "Leases that there are.", "leases" },
-		{ "sgpu_leased_bytes", "Bytes of the pools that leases have.", "leased_bytes" },
-		{ "sgpu_lease_pool_bytes", "Bytes of the pools of leases.", "pool_bytes" },
-	};
-	const json_t *one;
-	size_t i;
-
-	for (size_t k = 0; k < SGPU_ARRAY_LENGTH(gauges); k++) {
-		json_int_t sum = 0;
-
-		json_array_foreach(workers, i, one) {
-			sum += get(one, gauges[k].member);
-		}
-		begin_metric(out, gauges[k].name, "gauge", gauges[k].help);
-		fprintf(out, "%s %" JSON_INTEGER_FORMAT "\n", gauges[k].name, sum);
-	}
+	put_sample(out, row, NULL, row->value ? row->value : json_string_value(value),
+		   *row->of ? (json_int_t)sum : json_is_string(value) ? 1 : json_integer_value(value));
 }
 
 int prometheus_print(const json_t *status)
 {
-	const json_t *tenants = json_object_get(status, "tenants");
 	struct sgpu_error error = { 0 };
 	char *text = NULL;
 	size_t size = 0;
 	FILE *out = open_memstream(&text, &size);
-	int rc;
+	int rc = SGPU_OK;
 
-	if (!out) {
-		return cli_fail(SGPU_ENOMEM, "out of memory");
+	for (size_t i = 0; out && i < SGPU_ARRAY_LENGTH(rows); i++) {
+		put_row(out, &rows[i], status);
 	}
-	put_server(out, status);
-	put_leases(out, json_object_get(status, "workers"));
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(metrics); i++) {
-		put_metric(out, &metrics[i], tenants);
-	}
-	put_latency(out, tenants);
-	rc = ferror(out) ? sgpu_fail_nomem(&error) : SGPU_OK;
-	if (fclose(out) != 0 && rc == SGPU_OK) {
+	if (!out || fclose(out) != 0) {
 		rc = sgpu_fail_nomem(&error);
 	}
 	if (rc == SGPU_OK) {

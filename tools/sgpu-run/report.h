@@ -12,10 +12,10 @@
 SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output, struct sgpu_error *error);
 
 /* What came of a run, without pointers, so that it can come from another process. */
-enum { REPORT_NAME_MAX = 256 };
+enum { REPORT_NAME_MAX = 256, REPORT_USER_MAX = 33 };
 struct report {
 	char batch_id[REPORT_NAME_MAX]; /* "": what came is no batch */
-	char manifest_id[REPORT_NAME_MAX], kid[REPORT_NAME_MAX], aead[REPORT_NAME_MAX];
+	char manifest_id[REPORT_NAME_MAX], kid[REPORT_NAME_MAX], owner[REPORT_NAME_MAX], aead[REPORT_NAME_MAX];
 	struct sgpu_run_progress progress;
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
 	struct sgpu_run_paths paths;
@@ -34,9 +34,13 @@ void report_stats(const struct report *report);
 /* What a device's compute units are called. */
 const char *report_units(const struct sgpu_device_info *info);
 
-/* log.c: one line on standard error, unless -q: which batch, which of the keys, how much, how long, the code. file: the
- * batch's, or NULL. */
-void report_batch(const struct report *report, const char *file, int code);
+/* log.c: one line on standard error, unless -q: which batch, whose, which of the keys, how much, how long, the code. file: the
+ * batch's, or NULL. by: whose batch it was and what they were told, for the log of a server; else NULL. */
+struct report_user {
+	uint64_t uid;
+	const char *name, *reason; /* may be "" */
+};
+void report_batch(const struct report *report, const char *file, int code, const struct report_user *by);
 
 /* progress.c: from begin to end, SIGUSR1 prints one line on standard error, and when the device does not let go of a
  * run that was told to stop, `give_up` is called, which may be NULL. */

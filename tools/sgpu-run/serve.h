@@ -43,9 +43,11 @@ struct server {
 enum { SERVE_LATENCIES = 12 };
 extern const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES];
 
-/* Sums over batches. The latencies count those up to each bound that are above the one before. */
+/* Sums over batches. The first ones count what became of them: only SERVE_FAILED is a fault of this machine, and no user may
+ * be able to raise it. The latencies count those up to each bound that are above the one before. */
 enum serve_sum {
-	SERVE_DONE, SERVE_FAILED, SERVE_BYTES_IN, SERVE_BYTES_OUT, SERVE_LATENCY_NS, SERVE_LATENCY,
+	SERVE_DONE, SERVE_SOME_FAILED, SERVE_REFUSED, SERVE_REPLAYED, SERVE_OVER_QUOTA, SERVE_CANCELLED, SERVE_FAILED,
+	SERVE_RESULTS, SERVE_BYTES_IN = SERVE_RESULTS, SERVE_BYTES_OUT, SERVE_LATENCY_NS, SERVE_LATENCY,
 	SERVE_SUMS = SERVE_LATENCY + SERVE_LATENCIES
 };
 
@@ -61,6 +63,10 @@ struct serve_counters {
 	_Atomic uint64_t sessions; /* that programs have now */
 	_Atomic uint64_t device_bytes, host_bytes; /* that it has of what base/limit.h counts */
 };
+
+/* serve_count.c: counts a batch of a client that connected then. run: NULL if it never began. */
+void serve_count(struct serve_counters *counters, const struct sgpu_run *run, int code, uint64_t since_ns,
+		 const struct sgpu_run_progress *progress);
 
 /* supervisor.c: until a signal ends it. An exit status. */
 int supervise(const struct server *server, struct service_socket *socket);

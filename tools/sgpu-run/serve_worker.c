@@ -42,6 +42,7 @@ struct work {
 	int connection;          /* -1: the client has hung up */
 	int in_fd, out_fd;
 	uint64_t uid, since_ns;  /* since_ns: when the client connected */
+	char user[REPORT_USER_MAX];
 	uint64_t bytes_ns;       /* when the client was last seen not to be waited for */
 	uint64_t bytes_in, bytes_out; /* and how much there was then */
 	enum turn turn;
@@ -130,21 +131,11 @@ static int spare_payloads(const struct work *work, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-static void count_work(const struct work *work, int rc, const struct sgpu_run_progress *progress)
+static void log_work(const struct work *work, const struct sgpu_error *error, const struct report *report)
 {
-	const uint64_t latency = sgpu_now_ns() - work->since_ns;
-	int i = 0;
+	const struct report_user by = { .uid = work->uid, .name = work->user, .reason = error->text };
 
-	while (i < SERVE_LATENCIES - 1 && latency > serve_latency_bounds_ns[i]) {
-		i++;
-	}
-	atomic_fetch_add(&t.counters->sums[rc == SGPU_OK ? SERVE_DONE : SERVE_FAILED], 1);
-	atomic_fetch_add(&t.counters->sums[SERVE_LATENCY_NS], latency);
-	atomic_fetch_add(&t.counters->sums[SERVE_LATENCY + i], 1);
-	if (progress) {
-		atomic_fetch_add(&t.counters->sums[SERVE_BYTES_IN], progress->bytes_in);
-		atomic_fetch_add(&t.counters->sums[SERVE_BYTES_OUT], progress->bytes_out);
-	}
+	report_batch(report, NULL, error->code, &by);
 }
 
 /* The run has ended: says so, to the client and in the log. */
@@ -166,12 +157,12 @@ static void answer_work(struct work *work)
 	report_collect(work->run, worker_secure_device(&w->devices[0]), w->keys, w->key_count,
 		       &answer.report);
 	answer.report.devices = w->device_count;
-	count_work(work, rc, &answer.report.progress);
+	serve_count(t.counters, work->run, rc, work->since_ns, &answer.report.progress);
 	if (work->connection >= 0) {
 		(void)wire_send(work->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0);
 	}
 	sgpu_run_free(&work->run);
-	report_batch(&answer.report, NULL, rc);
+	log_work(work, &answer.error, &answer.report);
 	close_work(work);
 }
 
@@ -216,6 +207,7 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 
 static void take_batch(int connection, const struct wire_take *take)
 {
+	static const struct report none;
 	struct sgpu_error error = { 0 };
 	struct work *work = calloc(1, sizeof(*work));
 	int rc;
@@ -230,6 +222,7 @@ static void take_batch(int connection, const struct wire_take *take)
 	work->connection = connection;
 	work->in_fd = work->out_fd = -1;
 	work->uid = take->uid;
+	memcpy(work->user, take->user, sizeof(work->user));
 	work->since_ns = take->since_ns;
 	work->bytes_ns = sgpu_now_ns();
 	if (t.count == t.server->submissions) {
@@ -241,11 +234,12 @@ static void take_batch(int connection, const struct wire_take *take)
 		t.work[t.count++] = work;
 		return;
 	}
+	error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* nothing was there */
 	if (rc != SGPU_ECANCELED) {
-		error.code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* nothing was there */
 		wire_refuse(connection, &error);
 	}
-	count_work(work, rc, NULL);
+	serve_count(t.counters, NULL, error.code, work->since_ns, &none.progress);
+	log_work(work, &error, &none);
 	close_work(work);
 }
 
@@ -387,7 +381,7 @@ static void look_at_clients(void)
 static void hear_supervisor(void)
 {
 	struct wire_take take;
-	struct wire_plain drain, press, resume;
+	struct wire_plain word;
 	enum wire_kind kind;
 	int connection = -1, rc = wire_peek(SERVE_CONTROL_FD, &kind, NULL);
 
@@ -398,18 +392,18 @@ static void hear_supervisor(void)
 	    wire_receive(SERVE_CONTROL_FD, kind, &take, sizeof(take), &connection, 1, NULL) == SGPU_OK) {
 		take_connection(connection, &take);
 	} else if (rc == SGPU_OK && kind == WIRE_DRAIN &&
-		   wire_receive(SERVE_CONTROL_FD, kind, &drain, sizeof(drain), NULL, 0, NULL) == SGPU_OK) {
+		   wire_receive(SERVE_CONTROL_FD, kind, &word, sizeof(word), NULL, 0, NULL) == SGPU_OK) {
 		t.draining = true;
 		t.drain_ns = sgpu_now_ns();
 	} else if (rc == SGPU_OK && kind == WIRE_PRESS &&
-		   wire_receive(SERVE_CONTROL_FD, kind, &press, sizeof(press), NULL, 0, NULL) == SGPU_OK) {
+		   wire_receive(SERVE_CONTROL_FD, kind, &word, sizeof(word), NULL, 0, NULL) == SGPU_OK) {
 		t.press_ns = sgpu_now_ns() + PRESS_MS * MS;
 		requests_press(t.press_ns);
 		/* One that is to make room ends its sessions after that time, whatever goes on in them. */
 		sessions_end(t.draining && sgpu_now_ns() - t.drain_ns >= t.server->stall_ns ? 0 :
 			     t.server->stall_ns > 0 ? t.server->stall_ns : 1);
 	} else if (rc == SGPU_OK && kind == WIRE_RESUME &&
-		   wire_receive(SERVE_CONTROL_FD, kind, &resume, sizeof(resume), NULL, 0, NULL) == SGPU_OK) {
+		   wire_receive(SERVE_CONTROL_FD, kind, &word, sizeof(word), NULL, 0, NULL) == SGPU_OK) {
 		resume_work();
 	} else if (!(rc == SGPU_OK && kind == WIRE_LIMITS && serve_limits_take(&t.server->worker)) && !t.left) {
 		t.draining = t.left = true;

@@ -269,7 +269,7 @@ static void say_what_was_done(const struct remote *m, int code)
 	if (m->request->stats && (code == SGPU_OK || code == SGPU_ESEGMENTS)) {
 		report_stats(&m->answer.report);
 	}
-	report_batch(&m->answer.report, NULL, code);
+	report_batch(&m->answer.report, NULL, code, NULL);
 }
 
 static int exchange(struct remote *m, struct sgpu_error *error)

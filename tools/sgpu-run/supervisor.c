@@ -183,7 +183,7 @@ static uint64_t check_deadlines(struct supervisor *s)
 		if (now < end) {
 			next = sooner(next, end);
 		} else if (c->tenant) {
-			c->tenant->refused++;
+			c->tenant->sums[SERVE_OVER_QUOTA]++;
 			callers_refuse(c, SGPU_ERETRY, "no worker has become free");
 		} else {
 			callers_refuse(c, SGPU_ERETRY, "nothing was asked for");

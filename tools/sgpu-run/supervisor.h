@@ -5,6 +5,7 @@
 #ifndef SGPU_RUN_SUPERVISOR_H
 #define SGPU_RUN_SUPERVISOR_H
 
+#include "report.h"
 #include "serve.h"
 #include "shares.h"
 #include "tenants.h"
@@ -21,14 +22,14 @@ enum {
 struct tenant {
 	bool used;
 	uid_t uid;
+	char user[REPORT_USER_MAX]; /* its name; "": it has none */
 	struct tenant_rule rule;
 	uint64_t last_ns;        /* when it last sent something */
 	uint64_t lacks_ns;       /* since when it waits and has no worker; 0: it does not */
 	uint64_t start_ns;       /* it gets no worker before, its last one having died */
 	unsigned deaths;         /* of its workers in a row, soon after it got them */
 	bool awaits;             /* it waits for a worker, and gets none yet: its own that leaves has not gone, or start_ns */
-	uint64_t sums[SERVE_SUMS]; /* by workers that are buried */
-	uint64_t refused;        /* for a limit */
+	uint64_t sums[SERVE_SUMS]; /* by workers that are buried, and of those that were refused for a limit */
 	unsigned waiting, in_flight, stalled; /* as turns_give counted them last */
 	unsigned wanting;        /* of those that stalled: these want a turn again */
 	unsigned asking, requests; /* requests that wait for a worker, and that workers have */

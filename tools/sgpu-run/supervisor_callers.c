@@ -125,7 +125,7 @@ static struct caller *make_place(struct supervisor *s)
 	caller = find_dispensable(s);
 	if (caller) {
 		if (caller->tenant) {
-			caller->tenant->refused++;
+			caller->tenant->sums[SERVE_OVER_QUOTA]++;
 		}
 		callers_refuse(caller, SGPU_ERETRY, "too many connections wait");
 	}

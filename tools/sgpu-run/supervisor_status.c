@@ -16,9 +16,17 @@ static const char *state_of(const struct process *p)
 	return p->draining ? "draining" : !p->ready ? "starting" : p->tenant ? "serving" : "spare";
 }
 
-static json_int_t sum_of_process(const struct process *p, enum serve_sum sum)
+static void describe_results(json_t *object, const uint64_t sums[SERVE_SUMS])
 {
-	return (json_int_t)p->said.sums[sum];
+	static const char *const names[SERVE_RESULTS] = {
+		[SERVE_DONE] = "done", [SERVE_SOME_FAILED] = "some_failed", [SERVE_REFUSED] = "refused",
+		[SERVE_REPLAYED] = "replayed", [SERVE_OVER_QUOTA] = "over_quota", [SERVE_CANCELLED] = "cancelled",
+		[SERVE_FAILED] = "failed",
+	};
+
+	for (int i = 0; i < SERVE_RESULTS; i++) {
+		json_object_set_new(object, names[i], json_integer((json_int_t)sums[i]));
+	}
 }
 
 static json_t *describe_process(const struct process *p, uint64_t now)
@@ -26,7 +34,7 @@ static json_t *describe_process(const struct process *p, uint64_t now)
 	const struct serve_counters *c = &p->said;
 	json_t *object = json_pack("{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "pid", (int)p->pid, "state",
 				   state_of(p), "in_flight", (json_int_t)process_in_flight(p), "done",
-				   sum_of_process(p, SERVE_DONE), "failed", sum_of_process(p, SERVE_FAILED), "uptime_ns",
+				   (json_int_t)c->sums[SERVE_DONE], "failed", (json_int_t)c->sums[SERVE_FAILED], "uptime_ns",
 				   (json_int_t)(now - p->started_ns), "leases", (json_int_t)c->leases, "leased_bytes",
 				   (json_int_t)c->leased_bytes, "pool_bytes", (json_int_t)c->pool_bytes);
 
@@ -70,6 +78,7 @@ static json_t *describe_limits(const struct tenant_rule *rule)
 static json_t *describe_tenant(const struct supervisor *s, const struct tenant *t)
 {
 	const struct share *share = &s->shares.of[t - s->tenants];
+	json_t *tenant;
 	uint64_t sums[SERVE_SUMS], in_flight = 0, stalled = 0, waiting = 0, sessions = 0, device = 0, host = 0;
 
 	for (int k = 0; k < SERVE_SUMS; k++) {
@@ -78,28 +87,32 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		const struct process *p = &s->processes[i];
 
-		for (int k = 0; p->pid && p->tenant == t && k < SERVE_SUMS; k++) {
+		if (!p->pid || p->tenant != t) {
+			continue;
+		}
+		for (int k = 0; k < SERVE_SUMS; k++) {
 			sums[k] += p->said.sums[k];
 		}
-		in_flight += p->pid && p->tenant == t ? process_in_flight(p) : 0;
-		stalled += p->pid && p->tenant == t ? process_stalled(p) : 0;
-		sessions += p->pid && p->tenant == t ? p->said.sessions : 0;
-		device += p->pid && p->tenant == t ? p->said.device_bytes : 0;
-		host += p->pid && p->tenant == t ? p->said.host_bytes : 0;
-		waiting += p->pid && p->tenant == t ? process_wanting(p) : 0;
+		in_flight += process_in_flight(p);
+		stalled += process_stalled(p);
+		sessions += p->said.sessions;
+		device += p->said.device_bytes;
+		host += p->said.host_bytes;
+		waiting += process_wanting(p);
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		waiting += s->callers[i].tenant == t && !s->callers[i].request;
 	}
-	return json_pack("{s:I, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
-			 "uid", (json_int_t)t->uid, "weight", (json_int_t)t->rule.weight, "priority",
-			 t->rule.high ? "high" : "normal", "limits", describe_limits(&t->rule), "waiting", (json_int_t)waiting,
-			 "in_flight", (json_int_t)in_flight, "stalled", (json_int_t)stalled, "sessions", (json_int_t)sessions,
-			 "device_bytes", (json_int_t)device, "host_bytes", (json_int_t)host, "done",
-			 (json_int_t)sums[SERVE_DONE], "failed", (json_int_t)sums[SERVE_FAILED], "refused",
-			 (json_int_t)t->refused, "bytes_in", (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
-			 (json_int_t)sums[SERVE_BYTES_OUT], "busy_ns", (json_int_t)share->used_ns, "latency",
-			 describe_latency(sums));
+	tenant = json_pack("{s:I, s:o, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "uid",
+			   (json_int_t)t->uid, "user", cli_json_text(t->user), "weight", (json_int_t)t->rule.weight,
+			   "priority", t->rule.high ? "high" : "normal", "limits", describe_limits(&t->rule), "waiting",
+			   (json_int_t)waiting, "in_flight", (json_int_t)in_flight, "stalled", (json_int_t)stalled,
+			   "sessions", (json_int_t)sessions, "device_bytes", (json_int_t)device, "host_bytes",
+			   (json_int_t)host, "bytes_in", (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
+			   (json_int_t)sums[SERVE_BYTES_OUT], "busy_ns", (json_int_t)share->used_ns, "latency",
+			   describe_latency(sums));
+	describe_results(tenant, sums);
+	return tenant;
 }
 
 char *supervisor_status(struct supervisor *s, uid_t uid)

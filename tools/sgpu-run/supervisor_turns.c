@@ -7,6 +7,7 @@
  */
 #include "supervisor.h"
 
+#include <string.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -91,6 +92,7 @@ static struct tenant *find_tenant(struct supervisor *s, uid_t uid)
 	}
 	if (oldest) {
 		*oldest = (struct tenant){ .used = true, .uid = uid, .rule = *tenant_rules_find(&s->rules, uid) };
+		tenant_user_name(uid, oldest->user, sizeof(oldest->user));
 		shares_add(&s->shares, (unsigned)(oldest - s->tenants), oldest->rule.weight, oldest->rule.high);
 	}
 	return oldest;
@@ -216,8 +218,9 @@ static bool hand_over(struct caller *caller)
 	struct wire_take take = { .uid = caller->uid, .since_ns = caller->since_ns,
 				  .request = caller->request };
 
+	memcpy(take.user, tenant->user, sizeof(take.user));
 	if (!wire_send(tenant->process->control, WIRE_TAKE, &take, sizeof(take), &caller->fd, 1)) {
-		tenant->refused++;
+		tenant->sums[SERVE_OVER_QUOTA]++;
 		callers_refuse(caller, SGPU_ERETRY, "the worker of user %lu takes no more", (unsigned long)tenant->uid);
 		return false;
 	}
@@ -302,7 +305,7 @@ static void settle_new(struct supervisor *s)
 
 		while (t->used && t->waiting > t->rule.waiting && (newest = find_newest(s, t))) {
 			t->waiting--;
-			t->refused++;
+			t->sums[SERVE_OVER_QUOTA]++;
 			callers_refuse(newest, SGPU_ERETRY, "user %lu has %u batches that wait, which is the limit 'waiting'",
 				       (unsigned long)t->uid, t->rule.waiting);
 		}
@@ -345,13 +348,13 @@ void turns_ask(struct supervisor *s, struct caller *caller, bool request)
 	tenant->last_ns = sgpu_now_ns();
 	count_all(s);
 	if (request && tenant->asking + tenant->requests >= SUPERVISOR_REQUESTS_MAX) {
-		tenant->refused++;
+		tenant->sums[SERVE_OVER_QUOTA]++;
 		callers_refuse(caller, SGPU_ERETRY, "user %lu has %d requests under way, which is the limit",
 			       (unsigned long)caller->uid, SUPERVISOR_REQUESTS_MAX);
 		return;
 	}
 	if (!request && tenant->waiting + tenant->in_flight >= s->server->submissions) {
-		tenant->refused++;
+		tenant->sums[SERVE_OVER_QUOTA]++;
 		callers_refuse(caller, SGPU_ERETRY, "user %lu has %u submissions under way, which is the limit",
 			       (unsigned long)caller->uid, s->server->submissions);
 		return;

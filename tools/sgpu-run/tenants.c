@@ -223,3 +223,19 @@ const struct tenant_rule *tenant_rules_find(const struct tenant_rules *rules, ui
 	}
 	return &rules->others;
 }
+
+void tenant_user_name(uid_t uid, char *name, size_t size)
+{
+	FILE *file = fopen("/etc/passwd", "re");
+	const struct passwd *user = NULL;
+
+	name[0] = '\0';
+	while (file && (user = fgetpwent(file)) && user->pw_uid != uid) {
+	}
+	if (user) {
+		snprintf(name, size, "%s", user->pw_name);
+	}
+	if (file) {
+		fclose(file);
+	}
+}

@@ -41,4 +41,7 @@ SGPU_MUST_CHECK int tenant_rules_load(const char *path, bool again, struct tenan
 
 const struct tenant_rule *tenant_rules_find(const struct tenant_rules *rules, uid_t uid);
 
+/* The user's name by /etc/passwd alone, "" where that has none: another source could take its time. */
+void tenant_user_name(uid_t uid, char *name, size_t size);
+
 #endif

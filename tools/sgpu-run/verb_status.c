@@ -2,8 +2,8 @@
  *
  * sgpu-run status: what the server tells of itself.
  */
-#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <sgpu/base.h>
 #include <sgpu/json.h>
@@ -12,7 +12,7 @@
 #include "prometheus.h"
 #include "verbs.h"
 
-enum { PATIENCE_S = 10, CELL_MAX = 32 };
+enum { PATIENCE_S = 10, CELL_MAX = 48, COLUMNS_MAX = 16 };
 
 struct question {
 	const char *socket;
@@ -43,84 +43,92 @@ static int ask_status(const char *socket, json_t **status, struct sgpu_error *er
 	return rc;
 }
 
-static const char *number_text(const json_t *object, const char *name, char text[CELL_MAX])
+const json_t *status_find(const json_t *object, const char *path)
 {
-	const json_t *value = json_object_get(object, name);
+	const char *dot = strchr(path, '.');
+	char name[CELL_MAX];
 
-	text[0] = '\0';
-	if (json_is_integer(value)) {
-		snprintf(text, CELL_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+	if (!dot) {
+		return json_object_get(object, path);
 	}
-	return text;
+	snprintf(name, sizeof(name), "%.*s", (int)(dot - path), path);
+	return status_find(json_object_get(object, name), dot + 1);
 }
 
-static int print_workers(const json_t *status)
+/* A column of a table with a row for each object. A limit stands behind a slash. */
+struct column {
+	const char *title, *path, *limit;
+	enum { PLAIN, SECONDS, MIB } unit;
+};
+
+static const struct column worker_columns[] = {
+	{ "WORKER", "pid", NULL, PLAIN }, { "STATE", "state", NULL, PLAIN }, { "USER", "uid", NULL, PLAIN },
+	{ "IN FLIGHT", "in_flight", NULL, PLAIN }, { "DONE", "done", NULL, PLAIN }, { "FAILED", "failed", NULL, PLAIN },
+	{ "LEASES", "leases", NULL, PLAIN }, { "OF MIB", "leased_bytes", "pool_bytes", MIB }, { .title = NULL },
+};
+static const struct column tenant_columns[] = {
+	{ "USER", "uid", NULL, PLAIN }, { "WAITING", "waiting", NULL, PLAIN }, { "IN FLIGHT", "in_flight", NULL, PLAIN },
+	{ "DONE", "done", NULL, PLAIN }, { "FAILED", "failed", NULL, PLAIN }, { "PARTLY", "some_failed", NULL, PLAIN },
+	{ "REFUSED", "refused", NULL, PLAIN }, { "REPLAYED", "replayed", NULL, PLAIN },
+	{ "OVER QUOTA", "over_quota", NULL, PLAIN }, { "CANCELLED", "cancelled", NULL, PLAIN },
+	{ "NAME", "user", NULL, PLAIN }, { .title = NULL },
+};
+static const struct column share_columns[] = {
+	{ "USER", "uid", NULL, PLAIN }, { "BUSY S", "busy_ns", NULL, SECONDS }, { "WEIGHT", "weight", NULL, PLAIN },
+	{ "PRIORITY", "priority", NULL, PLAIN }, { "DEVICE MIB", "device_bytes", "limits.device_memory", MIB },
+	{ "HOST MIB", "host_bytes", "limits.host_memory", MIB }, { "SESSIONS", "sessions", NULL, PLAIN }, { .title = NULL },
+};
+
+static const char *cell_of(const json_t *row, const struct column *column, char text[CELL_MAX])
 {
-	struct cli_table table = { .cells = NULL };
-	char cells[6][CELL_MAX], pool[2 * CELL_MAX];
-	const json_t *one;
-	size_t i;
+	const json_t *value = status_find(row, column->path), *limit = column->limit ? status_find(row, column->limit) : NULL;
+	const json_int_t number = json_integer_value(value);
 
-	cli_row(&table, "WORKER", "STATE", "USER", "IN FLIGHT", "DONE", "FAILED", "LEASES", "OF MIB");
-	json_array_foreach(json_object_get(status, "workers"), i, one) {
-		snprintf(pool, sizeof(pool), "%lld/%lld", json_integer_value(json_object_get(one, "leased_bytes")) >> 20,
-			 json_integer_value(json_object_get(one, "pool_bytes")) >> 20);
-		cli_row(&table, number_text(one, "pid", cells[0]), json_string_value(json_object_get(one, "state")),
-			number_text(one, "uid", cells[1]), number_text(one, "in_flight", cells[2]),
-			number_text(one, "done", cells[3]), number_text(one, "failed", cells[4]),
-			number_text(one, "leases", cells[5]), pool);
-	}
-	return cli_table_print(&table);
-}
-
-/* "12/64" of a limit of 64, or "12". */
-static const char *memory_text(const json_t *tenant, const char *used, const char *limit, char text[2 * CELL_MAX])
-{
-	const json_t *most = json_object_get(json_object_get(tenant, "limits"), limit);
-	const json_int_t bytes = json_integer_value(json_object_get(tenant, used));
-
-	if (json_is_integer(most)) {
-		snprintf(text, 2 * CELL_MAX, "%lld/%lld", bytes >> 20, json_integer_value(most) >> 20);
+	if (json_is_integer(limit)) {
+		snprintf(text, CELL_MAX, "%lld/%lld", number >> 20, json_integer_value(limit) >> 20);
+	} else if (json_is_integer(value) && column->unit == SECONDS) {
+		snprintf(text, CELL_MAX, "%.1f", (double)number / 1e9);
+	} else if (json_is_integer(value)) {
+		snprintf(text, CELL_MAX, "%lld", column->unit == MIB ? number >> 20 : number);
 	} else {
-		snprintf(text, 2 * CELL_MAX, "%lld", bytes >> 20);
+		return json_string_value(value);
 	}
 	return text;
 }
 
-static int print_tenants(const json_t *status)
+static int print_rows(const json_t *rows, const struct column *columns)
 {
 	struct cli_table table = { .cells = NULL };
-	char cells[8][CELL_MAX], busy[CELL_MAX], memory[2][2 * CELL_MAX];
-	const json_t *one;
-	size_t i;
+	char texts[COLUMNS_MAX][CELL_MAX];
+	const char *cells[COLUMNS_MAX];
+	const json_t *row;
+	size_t i, count;
 
-	cli_row(&table, "USER", "WAITING", "IN FLIGHT", "DONE", "FAILED", "REFUSED", "BUSY S", "WEIGHT", "PRIORITY",
-		"DEVICE MIB", "HOST MIB", "SESSIONS");
-	json_array_foreach(json_object_get(status, "tenants"), i, one) {
-		snprintf(busy, sizeof(busy), "%.1f", (double)json_integer_value(json_object_get(one, "busy_ns")) / 1e9);
-		cli_row(&table, number_text(one, "uid", cells[0]), number_text(one, "waiting", cells[1]),
-			number_text(one, "in_flight", cells[2]), number_text(one, "done", cells[3]),
-			number_text(one, "failed", cells[4]), number_text(one, "refused", cells[5]), busy,
-			number_text(one, "weight", cells[6]), json_string_value(json_object_get(one, "priority")),
-			memory_text(one, "device_bytes", "device_memory", memory[0]),
-			memory_text(one, "host_bytes", "host_memory", memory[1]), number_text(one, "sessions", cells[7]));
+	for (count = 0; columns[count].title; count++) {
+		cells[count] = columns[count].title;
 	}
+	cli_table_row(&table, count, cells);
+	json_array_foreach(rows, i, row) {
+		for (size_t k = 0; k < count; k++) {
+			cells[k] = cell_of(row, &columns[k], texts[k]);
+		}
+		cli_table_row(&table, count, cells);
+	}
+	printf("\n");
 	return cli_table_print(&table);
 }
 
 static int print_status(const json_t *status)
 {
-	const json_t *version = json_object_get(status, "version");
-	char pid[CELL_MAX];
+	const char *version = json_string_value(json_object_get(status, "version"));
+	const json_t *tenants = json_object_get(status, "tenants");
 	int exit_status;
 
-	cli_print_line(stdout, "server %s, version %s, up %.0f s", number_text(status, "pid", pid),
-		       json_is_string(version) ? json_string_value(version) : "unknown",
-		       (double)json_integer_value(json_object_get(status, "uptime_ns")) / 1e9);
-	printf("\n");
-	exit_status = print_workers(status);
-	printf("\n");
-	return exit_status ? exit_status : print_tenants(status);
+	cli_print_line(stdout, "server %lld, version %s, up %.0f s", json_integer_value(json_object_get(status, "pid")),
+		       version ? version : "unknown", (double)json_integer_value(json_object_get(status, "uptime_ns")) / 1e9);
+	exit_status = print_rows(json_object_get(status, "workers"), worker_columns);
+	exit_status = exit_status ? exit_status : print_rows(tenants, tenant_columns);
+	return exit_status ? exit_status : print_rows(tenants, share_columns);
 }
 
 int verb_status(int argc, char **argv)

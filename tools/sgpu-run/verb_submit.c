@@ -162,7 +162,7 @@ static void say_what_was_done(const struct request *r, const struct sgpu_run *ru
 	if (r->stats && (code == SGPU_OK || code == SGPU_ESEGMENTS)) {
 		report_stats(&report);
 	}
-	report_batch(&report, NULL, code);
+	report_batch(&report, NULL, code, NULL);
 }
 
 static int run_batch(const struct request *r, struct outputs *outputs, struct sgpu_error *error)

@@ -198,6 +198,7 @@ void wire_clean(struct wire_answer *answer)
 	clean_text(report->batch_id, sizeof(report->batch_id));
 	clean_text(report->manifest_id, sizeof(report->manifest_id));
 	clean_text(report->kid, sizeof(report->kid));
+	clean_text(report->owner, sizeof(report->owner));
 	clean_text(report->aead, sizeof(report->aead));
 	clean_text(report->device.name, sizeof(report->device.name));
 	clean_text(report->device.selector, sizeof(report->device.selector));

@@ -96,6 +96,7 @@ struct wire_take {
 	uint64_t uid;           /* of the client, as the kernel says */
 	uint64_t since_ns;      /* when it connected */
 	uint64_t request;       /* 1: it is counted as a request; 0: as a batch */
+	char user[REPORT_USER_MAX]; /* the client's name, for the log; "": it has none */
 };
 
 /* Bytes; 0: no limit. */
