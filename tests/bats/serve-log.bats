@@ -123,3 +123,12 @@ results_are() {
 	run ! grep -q '^x{y' metrics
 	[ "$(grep -c '^sgpu_batches_waiting' metrics)" -eq 1 ]
 }
+
+@test "a server whose keys open nothing, or that no quote names, says so at its start" {
+	start_server
+	assert_contains "$(cat log)" "warning: no key"
+	kill "$SERVER"
+	wait "$SERVER"
+	start_server -k runner.jwk
+	run ! grep -q warning: log
+}

@@ -217,7 +217,8 @@ someone_waits() {
 	assert_contains "$stderr" "chain"
 	cp new-ca.crt ca.crt
 	appraise
-	run --separate-stderr -4 sgpu-run serve --socket other/run.sock --attestation-key old.pem --certificate ak.crt
+	run --separate-stderr -4 sgpu-run serve --socket other/run.sock -k runner.jwk --attestation-key old.pem --certificate ak.crt
+	assert_contains "$stderr" "quotes name the workers' own keys and none of -k"
 	assert_contains "$stderr" "the certificate is not that of the attestation key"
 	run --separate-stderr -2 sgpu-run serve --attestation-key ak.pem
 	assert_contains "$stderr" "--attestation-key needs --certificate"
