@@ -43,7 +43,7 @@ $(if $(filter-out 0,$(CUDA)),$(if $(NVCC),,$(error CUDA=1 needs nvcc: give NVCC=
 
 VERSION := $(shell sed -n 's/.*define SGPU_VERSION "\(.*\)"/\1/p' include/sgpu/version.h)
 PARTS := base manifest crypto seal batch device ops stage transfer ring rpc channel secure run remote attest dsa bench
-WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wformat=2
+WARN := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wundef -Wformat=2
 # Fortify needs optimisation, and the sanitizers do its work better.
 HARDEN := -fstack-protector-strong -fPIC -fvisibility=hidden \
 	$(if $(SANITIZE),,$(if $(filter -O -O1 -O2 -O3 -Os -Og,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2))
@@ -54,28 +54,10 @@ SGPU_CFLAGS := -std=c11 -pthread -ffp-contract=off -ffile-prefix-map="$(CURDIR)"
 SGPU_LDFLAGS := -pie -pthread -Wl,-z,relro,-z,now,--build-id=sha1
 LIBS := -ljansson -lcrypto -lm -ldl
 
-ifeq ($(IPSEC_MB),1)
-SGPU_CPPFLAGS += -DSGPU_IPSEC_MB=1
-LIBS += -lIPSec_MB
-endif
-ifeq ($(NUMA),1)
-SGPU_CPPFLAGS += -DSGPU_NUMA=1
-LIBS += -lnuma
-endif
-ifeq ($(BLAS),1)
-SGPU_CPPFLAGS += -DSGPU_BLAS=1
-endif
-ifeq ($(SECCOMP),1)
-SGPU_CPPFLAGS += -DSGPU_SECCOMP=1
-SECCOMP_LIBS := -lseccomp
-endif
-ifneq ($(filter-out 0,$(CUDA)),)
-SGPU_CPPFLAGS += -DSGPU_CUDA=1
-endif
-ifeq ($(CLONES),1)
-# Sanitizers instrument the resolvers of cloned functions, which run before the sanitizer is ready.
-SGPU_CPPFLAGS += $(if $(SANITIZE),,-DSGPU_CLONES=1)
-endif
+is_built = $(if $(filter-out 0,$($(1))),1)
+FEATURES := IPSEC_MB BLAS NUMA CLONES SECCOMP CUDA
+LIBS += $(if $(call is_built,IPSEC_MB),-lIPSec_MB) $(if $(call is_built,NUMA),-lnuma)
+SECCOMP_LIBS := $(if $(call is_built,SECCOMP),-lseccomp)
 SANITIZE_address := -fsanitize=address,undefined
 SANITIZE_thread := -fsanitize=thread
 SANITIZE_fuzzer := -fsanitize=fuzzer-no-link,address,undefined
@@ -139,7 +121,24 @@ completions: $(COMPLETIONS)
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 	@mkdir -p $(@D)
-	$(call say,CC,$<)$(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(MORE) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)$(CC) $(SGPU_CPPFLAGS) $(SWITCHES) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(MORE) -MMD -MP -c -o $@ $<
+
+# The files that know of a feature: they alone are built again when it is switched. -Wundef finds one that is missing.
+USES_IPSEC_MB := $(call objects,lib/crypto/aead.c lib/crypto/aead_ipsec_mb.c)
+USES_BLAS := $(call objects,lib/ops/blas.c)
+USES_NUMA := $(call objects,lib/stage/numa.c lib/device/cuda/pinned.c)
+USES_CLONES := $(call objects,lib/transfer/store.c lib/transfer/host_digest.c lib/crypto/measure.c \
+	tests/unit/test_kt128.c $(wildcard lib/crypto/kec*.c lib/crypto/kt*.c lib/ops/*.c lib/ops/c*/*.c tests/*/test_ops_*.c))
+USES_SECCOMP := $(call objects,tools/sgpu-run/confinement.c tools/sgpu-run/filter.c) $(BUILD)/module-host/main.o \
+	$(BUILD)/module-host/filter.o
+USES_CUDA := $(call objects,lib/device/cuda.c)
+define feature
+$(USES_$(1)): SWITCHES += -DSGPU_$(1)=$(or $(call is_built,$(1)),0)
+$(USES_$(1)) $(BUILD)/obj/tools/common/version.o: $(BUILD)/with/$(1)
+$(BUILD)/with/$(1): force
+	$$(call remember,'$($(1))')
+endef
+$(foreach name,$(FEATURES),$(eval $(call feature,$(name))))
 
 $(BUILD)/obj/tools/sgpu-manifest/verb_schema.o $(BUILD)/obj/tests/unit/test_schema.o: tools/sgpu-manifest/schema.json
 
@@ -150,8 +149,6 @@ $(BUILD)/obj/tools/sgpu-bench/verb_report.o: MORE = -I$(BUILD)/report
 $(BUILD)/obj/tools/sgpu-bench/verb_report.o: $(BUILD)/report/tail.html
 
 # One object knows the commit, so that another one does not build everything again.
-FEATURES := IPSEC_MB BLAS NUMA CLONES SECCOMP CUDA
-is_built = $(if $(filter-out 0,$($(1))),1)
 $(BUILD)/obj/tools/common/version.o: MORE = -DSGPU_COMMIT='"$(SGPU_COMMIT)"' -DSGPU_FLAGS='"$(subst ",,$(CFLAGS))"' \
 	$(if $(PLUGIN),-DSGPU_CUDA_COMPILER='"nvcc $(shell $(NVCC) --version | sed -n 's/^Cuda.*, V//p')"' \
 	-DSGPU_CUDA_FLAGS='"$(subst ",,$(CUDA_ARCH) $(NVCCFLAGS))"') \
@@ -197,7 +194,7 @@ $(BUILD)/lib/sgpu/sgpu-cuda.so: $(CUDA_OBJECTS) $(KERNEL_OBJECTS) $(LIB)
 plain = $(filter-out $(SANITIZE_$(SANITIZE)) -fno-sanitize-recover=all,$(1))
 $(BUILD)/module-host/%.o: tools/module-host/%.c $(BUILD)/flags | $(BUILD)/headers
 	@mkdir -p $(@D)
-	$(call say,CC,$<)$(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(call plain,$(SGPU_CFLAGS)) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)$(CC) $(SGPU_CPPFLAGS) $(SWITCHES) $(CPPFLAGS) $(call plain,$(SGPU_CFLAGS)) $(CFLAGS) -MMD -MP -c -o $@ $<
 $(MODULE_HOST): $(MODULE_HOST_SOURCES:tools/module-host/%.c=$(BUILD)/module-host/%.o)
 	$(call say,LD,$@)mkdir -p $(@D) && $(CC) $(call plain,$(SGPU_CFLAGS)) $(CFLAGS) $(call plain,$(SGPU_LDFLAGS)) $(LDFLAGS) \
 		-Wl,--strip-all -o $@.new $^ $(SECCOMP_LIBS) -ldl $(LDLIBS) && mv -f $@.new $@
@@ -272,15 +269,16 @@ $(BUILD)/completions/fish/%.fish: $(BUILD)/bin/% scripts/completions.sh
 	@mkdir -p $(@D) && scripts/completions.sh fish $< > $@
 
 # Files that are written anew only when what they say changes: everything is built again when the flags differ, and
-# the library when a source has gone. `settings` is for the test of the installation: what to give make so that it
+# the library when a source has gone or a program is linked with other libraries. `settings` is for the test of the installation: what to give make so that it
 # finds everything built.
 SETTINGS := SGPU_COMMIT CC NVCC CUDA CFLAGS CPPFLAGS LDFLAGS LDLIBS SANITIZE IPSEC_MB BLAS CLONES NUMA SECCOMP PARTS
 remember = @mkdir -p $(@D); printf '%s\n' $(1) | cmp -s - $@ || printf '%s\n' $(1) > $@
-FLAGS_NOW := $(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(LIBS) $(LDLIBS)
+FLAGS_NOW := $(CC) $(SGPU_CPPFLAGS) $(CPPFLAGS) $(SGPU_CFLAGS) $(CFLAGS) $(SGPU_LDFLAGS) $(LDFLAGS) $(LDLIBS)
+LIBS_NOW := $(LIBS) $(SECCOMP_LIBS)
 $(BUILD)/flags: force | $(BUILD)/settings
 	$(call remember,'$(FLAGS_NOW)')
 $(BUILD)/members: force
-	$(call remember,'$(LIB_SOURCES)')
+	$(call remember,'$(LIB_SOURCES) $(LIBS_NOW)')
 $(BUILD)/settings: force
 	$(call remember,$(foreach name,$(SETTINGS),'$(name)=$($(name))'))
 .PHONY: force

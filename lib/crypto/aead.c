@@ -15,7 +15,7 @@ enum { STATE_ALIGNMENT = 64 };
 
 /* Fastest first. */
 static const struct sgpu_aead_provider *const providers[] = {
-#ifdef SGPU_IPSEC_MB
+#if SGPU_IPSEC_MB
 	&sgpu_aead_ipsec_mb,
 #endif
 	&sgpu_aead_openssl,

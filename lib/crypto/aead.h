@@ -31,8 +31,6 @@ SGPU_MUST_CHECK int sgpu_aes_ctr(const uint8_t key[SGPU_KEY_SIZE], const uint8_t
 				 const uint8_t *in, size_t size, uint8_t *out);
 
 extern const struct sgpu_aead_provider sgpu_aead_openssl;
-#ifdef SGPU_IPSEC_MB
 extern const struct sgpu_aead_provider sgpu_aead_ipsec_mb;
-#endif
 
 #endif

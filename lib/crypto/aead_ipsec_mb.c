@@ -3,7 +3,7 @@
  * AES-256-GCM by libipsec-mb, where the CPU has VAES and VPCLMULQDQ. Its functions for whole messages are stateless
  * but for the key, so one manager serves all threads.
  */
-#ifdef SGPU_IPSEC_MB
+#if SGPU_IPSEC_MB
 
 #include <pthread.h>
 #include <string.h>

@@ -32,7 +32,7 @@ void sgpu_keccak_blocks(uint64_t lanes[], const uint8_t *data, size_t blocks);
 void sgpu_keccak_blocks_plain(uint64_t lanes[], const uint8_t *data, size_t blocks);
 void sgpu_keccak_blocks_planes(uint64_t lanes[], const uint8_t *data, size_t blocks);
 void sgpu_keccak_blocks_lanes(uint64_t lanes[], const uint8_t *data, size_t blocks);
-#if defined(SGPU_CLONES) && defined(__x86_64__) && defined(__GNUC__)
+#if SGPU_CLONES && defined(__x86_64__) && defined(__GNUC__)
 #define SGPU_KECCAK_X86 1
 #define SGPU_KECCAK_HAS_AVX512 (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
 #define SGPU_KECCAK_HAS_AVX2 __builtin_cpu_supports("avx2")

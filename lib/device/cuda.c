@@ -46,7 +46,7 @@ static bool plugin_path(char *path, size_t size)
 
 static int not_there(const char *path, struct sgpu_error *error)
 {
-#ifdef SGPU_CUDA
+#if SGPU_CUDA
 	if (!path) {
 		sgpu_fail(error, SGPU_EUNAVAILABLE, "cannot find the directory of this program, which has the shared object for "
 			  "CUDA, without /proc");

@@ -12,7 +12,7 @@
 
 static struct sgpu_blas found = { .name = "built in" };
 
-#ifdef SGPU_BLAS
+#if SGPU_BLAS
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* Copies a function's address out of what dlsym returns; C has no cast between the two. */
@@ -65,7 +65,7 @@ static void find(void)
 
 const struct sgpu_blas *sgpu_blas_find(void)
 {
-#ifdef SGPU_BLAS
+#if SGPU_BLAS
 	pthread_once(&once, find);
 #endif
 	return &found;

@@ -22,8 +22,10 @@ extern "C" {
 #endif
 
 /* On a function with a hot loop: compiled for several levels of x86-64, chosen when the program starts. What it
- * calls in the loop must be inlined (SGPU_INLINE) to profit. */
-#if defined(SGPU_CLONES) && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+ * calls in the loop must be inlined (SGPU_INLINE) to profit. Sanitizers would instrument what chooses, which runs before
+ * they are ready. */
+#if SGPU_CLONES && defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define SGPU_CLONES_ATTR __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define SGPU_CLONES_ATTR

@@ -8,7 +8,7 @@
 
 #include <stage/region.h>
 
-#ifdef SGPU_NUMA
+#if SGPU_NUMA
 #include <numa.h>
 #include <numaif.h>
 

@@ -24,7 +24,7 @@ static void lines_sse2(uint8_t *to, const uint8_t *from, size_t lines)
 	}
 }
 
-#ifdef SGPU_CLONES
+#if SGPU_CLONES
 __attribute__((target("avx2"))) static void lines_avx2(uint8_t *to, const uint8_t *from, size_t lines)
 {
 	for (; lines > 0; lines--, to += LINE, from += LINE) {
@@ -44,7 +44,7 @@ __attribute__((target("avx512f"))) static void lines_avx512(uint8_t *to, const u
 
 static void store_lines(uint8_t *to, const uint8_t *from, size_t lines)
 {
-#ifdef SGPU_CLONES
+#if SGPU_CLONES
 	if (__builtin_cpu_supports("avx512f")) {
 		lines_avx512(to, from, lines);
 		return;

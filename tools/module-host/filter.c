@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#ifdef SGPU_SECCOMP
+#if SGPU_SECCOMP
 #include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>

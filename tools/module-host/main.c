@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifdef SGPU_SECCOMP
+#if SGPU_SECCOMP
 #include <seccomp.h>
 #include <linux/seccomp.h>
 #endif
@@ -127,7 +127,7 @@ static void reap(void)
 }
 
 /* ---- refused calls ---- */
-#ifdef SGPU_SECCOMP
+#if SGPU_SECCOMP
 /* Kills what is not to go on: the call is never made, since the process waits in it. */
 static void decide(struct worker *worker, const struct seccomp_notif *request, struct seccomp_notif_resp *response)
 {

@@ -52,7 +52,7 @@ int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confin
 	}
 	if (!modules->seccomp) {
 		cli_warning("modules run without a filter of system calls: %s",
-#ifdef SGPU_SECCOMP
+#if SGPU_SECCOMP
 			    "the kernel has no seccomp, or forbids it"
 #else
 			    "this build has no libseccomp"

@@ -13,7 +13,7 @@
 
 #include "cli.h"
 
-#ifdef SGPU_SECCOMP
+#if SGPU_SECCOMP
 #include <asm/ioctls.h>
 #include <fcntl.h>
 #include <sched.h>
@@ -268,7 +268,7 @@ static int install(enum harden_kind kind, struct sgpu_error *error)
 
 bool harden_filters(void)
 {
-#ifdef SGPU_SECCOMP
+#if SGPU_SECCOMP
 	return !cli_harden_off();
 #else
 	return false;

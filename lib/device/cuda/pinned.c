@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifdef SGPU_NUMA
+#if SGPU_NUMA
 #include <numa.h>
 #include <numaif.h>
 #endif
@@ -37,7 +37,7 @@ struct sgpu_cuda_slab {
 static CUresult pin(struct sgpu_device *device, uint64_t size, void **memory)
 {
 	CUresult result;
-#ifndef SGPU_NUMA
+#if !SGPU_NUMA
 	(void)device;
 #else
 	unsigned long old[16] = { 0 }, near[16] = { 0 };
@@ -51,7 +51,7 @@ static CUresult pin(struct sgpu_device *device, uint64_t size, void **memory)
 	}
 #endif
 	result = sgpu_cu.cuMemHostAlloc(memory, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
-#ifdef SGPU_NUMA
+#if SGPU_NUMA
 	if (bound) {
 		(void)set_mempolicy(mode, old, bits);
 	}
