@@ -316,7 +316,7 @@ manifest.json" ]
 	ended=0
 	wait "$STARTED" || ended=$?
 	[ "$ended" -eq 3 ]
-	grep -q 'the server has ended, and its leases with it' sealed.log
+	grep -q 'the server, or its worker, has ended' sealed.log
 	[ ! -s sealed ]
 }
 

@@ -21,4 +21,10 @@ struct ask {
 SGPU_MUST_CHECK int ask_server(const char *socket, const struct ask *question, char **text, size_t *size,
 			       struct sgpu_error *error);
 
+/* The parts of it, for who goes on with the connection: connects and sends, *connection is -1 before; and waits until the server
+ * has said something. An answer that is an error is the error that is returned. */
+SGPU_MUST_CHECK int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size, int *connection,
+			     struct sgpu_error *error);
+SGPU_MUST_CHECK int ask_wait(int connection, unsigned patience_s, struct sgpu_error *error);
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leases of a server, as its clients have them. sgpu-seal is built with this, wire.c and service.c.
+ * Leases of a server, as its clients have them. sgpu-seal is built with this, ask.c, wire.c and service.c.
  */
 #ifndef SGPU_RUN_LEASE_CLIENT_H
 #define SGPU_RUN_LEASE_CLIENT_H
