@@ -39,7 +39,6 @@ struct sgpu_region {
 	int64_t created, expires; /* seconds since 1970 */
 	enum sgpu_page_kind pages;
 	int numa_node;        /* -1: not bound */
-	bool locked;          /* while it was filled */
 	bool sealed;          /* against shrinking */
 	bool keep;
 	int fd;               /* open descriptor, or -1 in a listing */
@@ -158,8 +157,6 @@ SGPU_MUST_CHECK int sgpu_numa_nodes(struct sgpu_numa_node **nodes, int *count, s
 SGPU_MUST_CHECK int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error);
 /* Keeps the calling thread, and those that it starts from now on, on a node's processors. Errors: as above. */
 SGPU_MUST_CHECK int sgpu_numa_run(int node, struct sgpu_error *error);
-/* The number of bytes that may be locked; UINT64_MAX: no limit. */
-uint64_t sgpu_lock_limit(void);
 
 #ifdef __cplusplus
 }

@@ -261,8 +261,6 @@ int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 		abandon(region, true);
 		return code;
 	}
-	/* Pages are locked as they come; beyond the limit a region is as good, but may be swapped out. */
-	region->locked = mlock2(map_base(region), map_size(region), MLOCK_ONFAULT) == 0;
 	return SGPU_OK;
 }
 

@@ -49,7 +49,7 @@ int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_H
 			 "created", (json_int_t)region->created, "expires", (json_int_t)region->expires,
 			 "pages", page_words[region->pages],
 			 "numa_node", region->numa_node < 0 ? NULL : json_integer(region->numa_node),
-			 "locked", region->locked, "sealed", region->sealed, "keep", region->keep);
+			 "locked", region->pages == SGPU_PAGES_HUGE, "sealed", region->sealed, "keep", region->keep);
 	if (!json) {
 		return sgpu_fail_nomem(error);
 	}
@@ -103,6 +103,7 @@ static int read_members(const json_t *json, struct sgpu_region *region)
 					    "pages", "numa_node", "locked", "sealed", "keep", NULL };
 	const char *id = NULL, *pages = NULL;
 	uint64_t version = 0, owner = 0, maker = 0, created = 0, expires = 0, node = 0;
+	bool locked; /* what the pages say counts */
 	const bool bound = json_object_get(json, "numa_node") != NULL;
 
 	if (sgpu_json_only(json, "region", keys, NULL) < 0 || number(json, "version", METADATA_VERSION, &version) < 0 ||
@@ -113,7 +114,7 @@ static int read_members(const json_t *json, struct sgpu_region *region)
 	    number(json, "expires", SGPU_JSON_INTEGER_MAX, &expires) < 0 || expires <= created ||
 	    expires - created > SGPU_REGION_LIFE_MAX ||
 	    sgpu_json_string(json, "region", "pages", &pages, NULL) < 0 || page_kind(pages, &region->pages) < 0 ||
-	    (bound && number(json, "numa_node", 65535, &node) < 0) || boolean(json, "locked", &region->locked) < 0 ||
+	    (bound && number(json, "numa_node", 65535, &node) < 0) || boolean(json, "locked", &locked) < 0 ||
 	    boolean(json, "sealed", &region->sealed) < 0 || boolean(json, "keep", &region->keep) < 0) {
 		return SGPU_EPOLICY;
 	}

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
@@ -191,27 +190,4 @@ bool sgpu_shmem_huge(const char *directory, char setting[32])
 		huge_option(line, setting);
 	}
 	return found && strcmp(setting, "huge=never") != 0;
-}
-
-uint64_t sgpu_lock_limit(void)
-{
-	struct rlimit limit;
-	uint64_t effective = 0;
-	FILE *file;
-	char line[128];
-
-	/* CAP_IPC_LOCK, bit 14, lifts the limit. */
-	file = fopen("/proc/self/status", "re");
-	while (file && fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "CapEff: %" SCNx64, &effective) == 1) {
-			break;
-		}
-	}
-	if (file) {
-		fclose(file);
-	}
-	if (effective >> 14 & 1 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
-		return UINT64_MAX;
-	}
-	return limit.rlim_cur;
 }

@@ -56,7 +56,7 @@ static int make_authority(struct proof *p, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_signer_generate(false, &p->ek, error);
 	rc = rc ? rc : sgpu_signer_generate(false, &p->ak, error);
 	rc = rc ? rc : sgpu_signer_public_pem(p->ek, &p->eks, &size, error);
-	rc = rc ? rc : sgpu_ca_create(p->ca, "sgpu-bench", p->now - DAY, DAYS, &pem, &size, error);
+	rc = rc ? rc : sgpu_ca_create(p->ca, "sgpu-bench", p->now - DAY, DAYS + 1, &pem, &size, error);
 	rc = rc ? rc : sgpu_chain_parse(pem, size, "authority", &p->roots, error);
 	free(pem);
 	return rc == SGPU_OK ? certify(p, error) : rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session: what a secure context costs beside the plain device: to make one, to make a request, to get memory from its pool
- * and to give it back, to load a module, and to copy; and what a request costs that comes from another process.
+ * session: what a secure context costs beside the plain device: to make one, to get memory from its pool and to give it
+ * back, to load a module, and to copy; and what a request or a launch costs that comes from another process.
  */
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "made.h"
 #include "memory.h"
 
-enum { LAUNCHES = 256, SMALL = 4096 };
+enum { SMALL = 4096 };
 
 /* One side: the plain device, or the context over it. */
 struct side {
@@ -19,35 +19,11 @@ struct side {
 	struct sgpu_device *device;
 	struct sgpu_secure *context;    /* NULL: the plain side */
 	struct sgpu_stream *stream;
-	sgpu_devptr memory;             /* for the copies, and what launches name */
-	uint8_t *host, *back;           /* for the copies */
+	sgpu_devptr memory;             /* for the copies */
+	uint8_t *host, *back;           /* the same */
 	uint64_t size;                  /* of the point */
 	bool returns;                   /* memory is given back; data come back to the host */
-	struct sgpu_task tasks[LAUNCHES];
 };
-
-/* ---- requests ---- */
-static int nothing(struct sgpu_launch *launch, void *argument)
-{
-	(void)launch;
-	(void)argument;
-	return SGPU_OK;
-}
-
-/* The host's part: what the caller waits for until the device has the request. */
-static int enqueue(void *argument, uint64_t *ns, struct sgpu_error *error)
-{
-	struct side *s = argument;
-	const struct sgpu_device_range range = { s->memory, SMALL };
-	uint64_t begin = sgpu_now_ns();
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < LAUNCHES; i++) {
-		rc = sgpu_device_launch_on(s->stream, nothing, NULL, &range, 1, &s->tasks[i]);
-	}
-	*ns = sgpu_now_ns() - begin;
-	return bench_finish(s->stream, rc, s->tasks, LAUNCHES, "launch", error);
-}
 
 /* ---- memory ---- */
 /* What was freed before is cleared by now, so that there is no waiting for that. */
@@ -212,10 +188,6 @@ static int open_sides(struct sgpu_bench *bench, struct sgpu_secure *context, uin
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	const struct sgpu_bench_variant launch = { .run = enqueue };
-	const struct sgpu_bench_point launches = { .parameters = { { "what", "launch", 0 },
-								   { "launches", NULL, LAUNCHES } },
-						   .operations = LAUNCHES };
 	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
 	const int count = sgpu_bench_sizes(bench, SMALL, (uint64_t)64 << 20, sizes);
 	struct sgpu_secure *context = NULL;
@@ -228,7 +200,6 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_bench_keep(bench, end_context, (uintptr_t)context, 0, error);
 	rc = rc ? rc : bench_session_remote(bench, context, error);
 	rc = rc ? rc : open_sides(bench, context, count > 0 ? sizes[count - 1] : SMALL, sides, error);
-	rc = rc ? rc : measure_sides(sides, &launches, launch, "secure", error);
 	rc = rc ? rc : measure_module(bench, sides, error);
 	return rc ? rc : bench_each_size(bench, sizes, count, (struct bench_need){ 0 }, measure_size, sides, error);
 }

@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,7 +19,6 @@
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
 #include <sgpu/device.h>
-#include <sgpu/stage.h>
 
 #include "doctor.h"
 
@@ -186,9 +186,33 @@ void doctor_ask_gpu(const struct doctor_check *check, struct doctor_finding *fin
 	}
 }
 
+/* How many bytes may be locked; UINT64_MAX: no limit. */
+static uint64_t lock_limit(void)
+{
+	struct rlimit limit;
+	uint64_t effective = 0;
+	FILE *file;
+	char line[128];
+
+	/* CAP_IPC_LOCK, bit 14, lifts the limit. */
+	file = fopen("/proc/self/status", "re");
+	while (file && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "CapEff: %" SCNx64, &effective) == 1) {
+			break;
+		}
+	}
+	if (file) {
+		fclose(file);
+	}
+	if (effective >> 14 & 1 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+		return UINT64_MAX;
+	}
+	return limit.rlim_cur;
+}
+
 void doctor_ask_lock_limit(const struct doctor_check *check, struct doctor_finding *finding)
 {
-	const uint64_t limit = sgpu_lock_limit();
+	const uint64_t limit = lock_limit();
 
 	doctor_say(finding, limit >= check->least ? DOCTOR_OK : DOCTOR_WRONG,
 		   limit == UINT64_MAX ? "no limit" : "%" PRIu64 " KiB", limit >> 10);

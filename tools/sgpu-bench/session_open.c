@@ -78,7 +78,7 @@ static int run_process(void *argument, uint64_t *ns, struct sgpu_error *error)
 	if (rc == SGPU_OK && sscanf(text, "%llu %llu", &opening, &closing) != 2) {
 		rc = sgpu_fail(error, SGPU_EDEVICE, "'sgpu-bench open' did not say how long it took");
 	}
-	*ns = opening;
+	*ns = o->ends ? closing : opening;
 	return rc;
 }
 
@@ -91,8 +91,8 @@ int bench_session_open(struct sgpu_bench *bench, struct sgpu_error *error)
 		int (*run)(void *argument, uint64_t *ns, struct sgpu_error *error);
 		bool ends;
 		int count;
-	} points[] = { { "first of a process", run_process, false, 2 }, { "create", run_here, false, 3 },
-		       { "destroy", run_here, true, 2 } };
+	} points[] = { { "first of a process", run_process, false, 2 }, { "last of a process", run_process, true, 2 },
+		       { "create", run_here, false, 3 }, { "destroy", run_here, true, 2 } };
 	struct sgpu_bench_variant variants[3];
 	struct opening openings[3];
 	int rc = SGPU_OK;

@@ -5,7 +5,8 @@
  * calls of the device, and direct calls of a secure context.
  *
  * An empty group is a message that asks for nothing. An operation takes 4 KiB to the device, runs a job that was
- * loaded before over them, and takes 4 KiB back. A request clears 4 KiB.
+ * loaded before over them, and takes 4 KiB back. A launch runs that job alone, and is waited for: one kernel, and its
+ * sealed command. A request clears 4 KiB.
  */
 #include <stdlib.h>
 
@@ -14,11 +15,12 @@
 #include "remote/client.h"
 #include "remote/job.h"
 
+#include "bare.h"
 #include "cases.h"
 #include "made.h"
 #include "memory.h"
 
-enum { BYTES = 4096, NUMBERS = BYTES / sizeof(float), ROUNDS = 100, REQUESTS = 64 };
+enum { BYTES = 4096, NUMBERS = BYTES / sizeof(float), ROUNDS = 100, REQUESTS = 64, LAUNCHES = 64 };
 
 #define SEGMENT(id, direction) "{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction \
 	"\",\"data_location_client\":\"" id "\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[1024]}}"
@@ -65,6 +67,19 @@ static int run_operations(void *argument, struct sgpu_error *error)
 		rc = sgpu_remote_copy_in(s->remote, s->buffer, 0, s->in, BYTES, error);
 		rc = rc ? rc : sgpu_remote_run(s->remote, s->job, ranges, 2, error);
 		rc = rc ? rc : sgpu_remote_copy_out(s->remote, s->in + NUMBERS, s->buffer, BYTES, BYTES, error);
+	}
+	return rc;
+}
+
+static int run_launches(void *argument, struct sgpu_error *error)
+{
+	struct side *s = argument;
+	const struct sgpu_remote_range ranges[] = { { s->buffer, 0, BYTES }, { s->buffer, BYTES, BYTES } };
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < LAUNCHES; i++) {
+		rc = sgpu_remote_run(s->remote, s->job, ranges, 2, error);
+		rc = rc ? rc : sgpu_remote_sync(s->remote, error);
 	}
 	return rc;
 }
@@ -139,6 +154,19 @@ static int run_direct(void *argument, struct sgpu_error *error)
 	return bench_finish(s->stream, rc, tasks, s->requests, "clear device memory", error);
 }
 
+static int launch_bare(void *argument, struct sgpu_error *error)
+{
+	struct bare *b = argument;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < LAUNCHES; i++) {
+		b->tasks[b->vectors + i].untimed = true;
+		rc = bare_launch(b, i, 1, error);
+		rc = rc ? rc : sgpu_stream_sync(b->stream, error);
+	}
+	return rc ? rc : sgpu_bench_tasks(b->tasks, b->vectors + LAUNCHES, error);
+}
+
 /* ---- what comes before and after ---- */
 static int spoil(void *argument, struct sgpu_error *error)
 {
@@ -162,6 +190,24 @@ static int is_doubled(void *argument, struct sgpu_error *error)
 		}
 	}
 	return SGPU_OK;
+}
+
+/* Of launches, which leave the data on the device. */
+static int bring_numbers(void *argument, struct sgpu_error *error)
+{
+	struct side *s = argument;
+	int rc = spoil(s, error);
+
+	rc = rc ? rc : sgpu_remote_copy_in(s->remote, s->buffer, 0, s->in, (uint64_t)2 * BYTES, error);
+	return rc ? rc : sgpu_remote_sync(s->remote, error);
+}
+
+static int fetch_doubled(void *argument, struct sgpu_error *error)
+{
+	struct side *s = argument;
+	int rc = sgpu_remote_copy_out(s->remote, s->in + NUMBERS, s->buffer, BYTES, BYTES, error);
+
+	return rc ? rc : is_doubled(s, error);
 }
 
 /* ---- the points ---- */
@@ -188,6 +234,34 @@ static int measure_sessions(struct sgpu_bench *bench, struct side sides[SIDES], 
 	}
 	rc = sgpu_bench_measure(bench, &empty_group, empty, count, error);
 	return rc ? rc : sgpu_bench_measure(bench, &operation, whole, count + 1, error);
+}
+
+static int measure_launches(struct sgpu_bench *bench, struct side sides[SIDES], struct sgpu_error *error)
+{
+	const struct sgpu_bench_point point = {
+		.parameters = { { "what", "launch", 0 }, { "launches", NULL, LAUNCHES } }, .operations = LAUNCHES,
+	};
+	struct sgpu_bench_variant variants[] = {
+		{ .name = "bare launch", .prepare = bare_prepare, .work = launch_bare, .verify = bare_verify },
+		{ .name = "sealed, pipe", .prepare = bring_numbers, .work = run_launches, .verify = fetch_doubled,
+		  .argument = &sides[PIPE] },
+		{ .name = "sealed, ring", .prepare = bring_numbers, .work = run_launches, .verify = fetch_doubled,
+		  .argument = &sides[RING] },
+	};
+	float doubled[NUMBERS];
+	struct bare *bare;
+	int rc = bare_new(bench, "vector_add", BYTES, &bare, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	for (int i = 0; i < (int)NUMBERS; i++) {
+		bare->host[0][i] = bare->host[1][i] = (float)i;
+		doubled[i] = (float)(2 * i);
+	}
+	bare->wanted = doubled;
+	variants[0].argument = bare;
+	return sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
 static int measure_requests(struct sgpu_bench *bench, struct side sides[SIDES], struct sgpu_error *error)
@@ -280,6 +354,7 @@ int bench_session_remote(struct sgpu_bench *bench, struct sgpu_secure *context, 
 	rc = rc ? rc : open_sessions(bench, &owner, sides, error);
 	sgpu_key_clear(&owner);
 	rc = rc ? rc : measure_sessions(bench, sides, error);
+	rc = rc ? rc : measure_launches(bench, sides, error);
 	rc = rc ? rc : bench_start_pipe(bench, "--serve", "plain", &sides[PLAIN].pipe, error);
 	rc = rc ? rc : send_plain(&sides[PLAIN], SGPU_ITEM_ALLOC, 1, error);
 	rc = rc ? rc : measure_requests(bench, sides, error);

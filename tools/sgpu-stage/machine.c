@@ -114,7 +114,6 @@ int machine_look(struct machine *machine, struct sgpu_error *error)
 	memset(machine, 0, sizeof(*machine));
 	machine->file_system = "unknown";
 	machine->page_size = (uint64_t)sysconf(_SC_PAGESIZE);
-	machine->lock_limit = sgpu_lock_limit();
 	machine->cpus = sgpu_cpu_count();
 	sgpu_host_memory(&machine->memory_total, &machine->memory_available);
 	sgpu_host_processor(machine->processor, sizeof(machine->processor));

@@ -29,7 +29,7 @@ struct machine {
 	int mount_count;
 	struct sgpu_numa_node *nodes;
 	int node_count;
-	uint64_t lock_limit, memory_total, memory_available;
+	uint64_t memory_total, memory_available;
 	unsigned cpus;
 	char processor[96];
 	struct machine_gpu gpus[MACHINE_GPUS_MAX];

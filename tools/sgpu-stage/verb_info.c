@@ -61,7 +61,6 @@ static void print_machine(const struct machine *machine)
 	if (machine->gpu_count == 0) {
 		printf("GPU           none on the PCI bus\n");
 	}
-	printf("lock limit    %s\n", limit_text(machine->lock_limit, a));
 }
 
 static void print_text(const struct machine *machine)
@@ -139,14 +138,13 @@ static int print_json(const struct machine *machine)
 	enum sgpu_page_kind pages = machine_pages(machine, &pages_why);
 	int node = machine_node(machine, &node_why);
 	json_t *object = json_pack(
-		"{s:{s:s, s:s, s:b, s:o}, s:s, s:I, s:o, s:o, s:o, s:I, s:{s:I, s:I, s:I}, s:s, s:o, s:o, s:o, "
+		"{s:{s:s, s:s, s:b, s:o}, s:s, s:I, s:o, s:o, s:I, s:{s:I, s:I, s:I}, s:s, s:o, s:o, s:o, "
 		"s:{s:s, s:s, s:o, s:s}}",
 		"directory", "path", machine->folder, "file_system", machine->file_system, "in_memory",
 		machine->in_memory, "free_bytes", bytes_json(machine->room),
 		"processor", machine->processor, "cpus", (json_int_t)machine->cpus,
 		"memory_bytes", bytes_json(machine->memory_total),
 		"memory_available_bytes", bytes_json(machine->memory_available),
-		"lock_limit_bytes", bytes_json(machine->lock_limit),
 		"page_bytes", (json_int_t)machine->page_size,
 		"huge_pages", "page_bytes", (json_int_t)machine->huge_page_size, "pages",
 		(json_int_t)machine->huge_total, "free_pages", (json_int_t)machine->huge_free,

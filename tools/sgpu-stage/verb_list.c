@@ -63,7 +63,7 @@ static json_t *to_json(const struct sgpu_region *region)
 				   region->id, "path", region->path, "size", (json_int_t)region->size, "owner",
 				   (json_int_t)region->owner, "maker", (json_int_t)region->maker, "created",
 				   (json_int_t)region->created, "expires", (json_int_t)region->expires, "pages",
-				   sgpu_page_kind_name(region->pages), "locked", region->locked, "sealed",
+				   sgpu_page_kind_name(region->pages), "locked", region->pages == SGPU_PAGES_HUGE, "sealed",
 				   region->sealed, "keep", region->keep, "usable", region->usable, "expired",
 				   region->expired);
 

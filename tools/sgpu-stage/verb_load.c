@@ -99,7 +99,7 @@ static int read_head(struct load *load, int in, struct sgpu_error *error)
 static void tell_region(const struct load *load)
 {
 	const struct sgpu_region *region = &load->region;
-	char size[STAGE_BYTES_TEXT], limit[STAGE_BYTES_TEXT];
+	char size[STAGE_BYTES_TEXT];
 	const char *kind = NULL;
 	bool in_memory = true;
 	uint64_t room;
@@ -110,10 +110,6 @@ static void tell_region(const struct load *load)
 	cli_detail("region %s: %s for %d payloads and %d outputs, %s pages%s", region->id,
 		   stage_bytes(region->size, size), load->staged, load->outputs, sgpu_page_kind_name(region->pages),
 		   region->keep ? ", kept" : "");
-	if (!region->locked) {
-		cli_note("the region is not locked: it has %s, the limit is %s", stage_bytes(region->size, size),
-			 stage_bytes(sgpu_lock_limit(), limit));
-	}
 	if (sgpu_stage_file_system(region->path, &kind, &in_memory, &room, NULL) == SGPU_OK && !in_memory) {
 		cli_warning("'%s' is not in memory (%s): LOW payloads are written to it as they are", region->path,
 			    kind);
@@ -169,7 +165,7 @@ static void record(const struct load *load)
 			   load->region.fd >= 0 ? load->region.id : NULL, "staged", load->staged, "outputs",
 			   load->outputs, "left", load->left, "bytes", (json_int_t)load->payload, "region_bytes",
 			   (json_int_t)load->region.size, "pages", sgpu_page_kind_name(load->region.pages), "locked",
-			   load->region.locked, "sealed", load->region.sealed, "keep", load->region.keep, "expires",
+			   load->region.pages == SGPU_PAGES_HUGE, "sealed", load->region.sealed, "keep", load->region.keep, "expires",
 			   (json_int_t)load->region.expires),
 		       stderr, JSON_COMPACT);
 }
