@@ -27,7 +27,7 @@ struct row {
 	{ "table 2", "secure copy, " size, base, total, 0, "secure-copy",                                      \
 	  "direction=breakdown;size_bytes=" #bytes, "base", "+ opening on GPU", "here GHASH; overlapped" }
 
-#define POOLS "here from pools of mapped pages, plain, too"
+#define POOLS "here a pool of mapped pages, also plain"
 
 static const struct row rows[] = {
 	/* Plain: the column Base. Secured: the sum of all columns. */
