@@ -286,7 +286,7 @@ check_attested() {
 # like [^name], which the end of the file defines as the tests that hold it: a file and a name in quotation marks, several
 # parted by "; ", on one line or on indented ones. [^limit] stands where nothing is promised. What ends in a colon
 # introduces what follows, and sections of this list only describe.
-no_promises="Who is trusted for what|Parties and messages|What depends on where the runner runs|Reporting|What counts|How it is tested"
+no_promises="Who is trusted for what|Parties and messages|What depends on where the runner runs|Reporting|What counts|How it is tested|Executed where the machine has it"
 
 # promises_of FILE: its "use LINE NAME", "bare LINE TEXT", "define LINE NAME" and "test LINE PATH \"TEST".
 promises_of() {
@@ -341,7 +341,7 @@ promises_of() {
 
 check_promises() {
 	local file kind line rest name path
-	for file in docs/threat-model.md SECURITY.md; do
+	for file in docs/threat-model.md SECURITY.md docs/not-executed.md; do
 		promises_of "$file" >"$work/promises"
 		[ -s "$work/promises" ] || fault "'$file' promises nothing"
 		sed -n 's/^use [0-9]* //p' "$work/promises" | sort -u >"$work/used"
@@ -368,6 +368,21 @@ check_promises() {
 			esac
 		done <"$work/promises"
 	done
+}
+
+# What the tests and the records of a GPU machine lacked of hardware is in the tables of docs/not-executed.md.
+check_executed() {
+	local reason
+	{
+		sources | grep -E '^tests/.*\.(c|bats|bash)$' | xargs -d '\n' cat |
+			grep -oE '(SKIP\(|\|\| skip |&& skip |# SKIP )"?[^"%\\]*' | sed -E 's/^(SKIP\(|.*[Ss][Kk][Ii][Pp] )"?//' |
+			grep -E '^(this|the|there|needs|no|KVM) ?' | grep -wE 'CPU|GPUs?|KVM|NUMA|TPM|guest|huge pages' |
+			grep -v "GPU's driver"
+		sed -n 's/.*"status":"waived".*"reason":"\([^"(:]*[^"(: ]\).*/\1/p' docs/benchmarks/h200-*.json
+	} | sort -u >"$work/reasons"
+	while IFS= read -r reason; do
+		grep -qF -- "\"${reason%%,*}" docs/not-executed.md || fault "docs/not-executed.md: nothing about '$reason'"
+	done <"$work/reasons"
 }
 
 # Links to files of the project lead somewhere.
@@ -471,7 +486,7 @@ check_style() {
 		sed 's/$/: no licence tag/' | faults_after ""
 }
 
-all=(version options verbs exits lint pages width symbols functions headers session attested promises links foreign shell words style)
+all=(version options verbs exits lint pages width symbols functions headers session attested promises executed links foreign shell words style)
 : >"$work/faults"
 [ $# -gt 0 ] || set -- "${all[@]}"
 for check in "$@"; do

@@ -4,7 +4,7 @@
 # that take their device from SGPU_TEST_DEVICE, tests/gpu/*.bats, both again under compute-sanitizer, a short bench, and
 # whether device memory is free again. NAMEs restrict it to files ("test_aead", "faults") or steps (memcheck, racecheck,
 # bench). Prints TAP, how long each step took, and last `N passed, N failed`. Exit 1 when any failed, 77 where there is
-# nothing to test with.
+# nothing to test with. A whole run leaves its record, for docs/check-gpu.md, in check-gpu.md of the folder with the build.
 #   SGPU_BUILD       folder with the built programs (build)
 #   NVCC             the compiler of the kernels
 #   SGPU_TEST_JOBS   programs at a time (6)
@@ -268,6 +268,7 @@ count() {
 		s=0
 	fi
 	[ "$2" -eq 0 ] || [ "$f" -gt 0 ] || f=1
+	counts="$p | $f | $s"
 	passed=$((passed + p))
 	failed=$((failed + f))
 	skipped=$((skipped + s))
@@ -280,6 +281,29 @@ run_step() {
 	status=${PIPESTATUS[0]}
 	count "$log" "$status"
 	took+=("$((SECONDS - begin)) s  $1")
+	rows+=("| $1 | $counts | $((SECONDS - begin)) s |")
+}
+
+# record: what was tested, with what, how it ended, and why tests were skipped.
+record() {
+	local about
+	about=$(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader | sort | uniq -c | sed 's/^ *//' | paste -sd ';')
+	cat <<-END
+	# The last \`make check-gpu\`
+
+	- commit: $("$SGPU_BUILD/bin/sgpu-run" -V | sed -n '1s/.*commit //p')
+	- date: $(date -u +%Y-%m-%d)
+	- GPUs, driver: $about
+	- compiler: $("$NVCC" --version | sed -n 's/.*release \([0-9.]*\).*/CUDA \1/p')
+	- machine: $(nproc) processors ($(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)), Linux $(uname -r)
+
+	| step | passed | failed | skipped | took |
+	|---|---|---|---|---|
+	END
+	printf '%s\n' "${rows[@]}" "| all | $passed | $failed | $skipped | $((SECONDS - started)) s |"
+	printf '\nSkipped, how often and why ([what has not been executed](not-executed.md)):\n\n'
+	sed -nE 's/^ok [0-9]+ .* # [Ss][Kk][Ii][Pp] *//p' "$work"/*.log | sort | uniq -c | sort -rn |
+		sed -E 's/^ *([0-9]+) (.*)/- \1: \2/' | grep . || echo "- none"
 }
 
 [ "${1:-}" != --probe ] || {
@@ -308,6 +332,7 @@ passed=0
 failed=0
 skipped=0
 took=()
+rows=()
 find_files
 if [ $((${#units[@]} + ${#units_alone[@]} + ${#bats[@]} + ${#bats_alone[@]})) -eq 0 ]; then
 	echo "check-gpu.sh: no such test: ${names[*]}" >&2
@@ -323,5 +348,6 @@ printf '%s\n' "${took[@]}" | sort -rn | sed 's/^/#   /'
 echo "# took $((SECONDS - started)) s"
 summary="$passed passed, $failed failed"
 [ "$skipped" -eq 0 ] || summary="$summary, $skipped skipped"
+[ $chosen = 1 ] || [ ${#names[@]} -gt 0 ] || record >"$SGPU_BUILD/check-gpu.md"
 echo "$summary"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

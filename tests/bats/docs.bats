@@ -136,8 +136,20 @@ check() {
 	check attested
 }
 
-@test "what the threat model and SECURITY.md promise, tests hold" {
+@test "what the threat model, SECURITY.md and not-executed.md promise, tests hold" {
 	check promises
+}
+
+@test "what tests and records lacked of hardware is in docs/not-executed.md" {
+	check executed
+	mkdir -p tree/{scripts,docs/benchmarks,tests/unit}
+	cp "$SGPU_TOP/scripts/check-docs.sh" tree/scripts/
+	cp "$SGPU_TOP/docs/not-executed.md" tree/docs/
+	printf 'SKIP("%s");\n' "this CPU has no UMWAIT" "this CPU has no flux" "not root" >tree/tests/unit/test_a.c
+	echo '{"status":"waived","reason":"no moon is up: new moon"}' >tree/docs/benchmarks/h200-a.json
+	run -1 tree/scripts/check-docs.sh executed
+	[ "$output" = "docs/not-executed.md: nothing about 'no moon is up'
+docs/not-executed.md: nothing about 'this CPU has no flux'" ]
 }
 
 @test "a promise without a test, or with one that is not there, is found" {
@@ -177,6 +189,7 @@ check() {
 	    tests/unit/test_a.c "it_holds"
 	END
 	cp whole.md tree/docs/threat-model.md
+	cp tree/SECURITY.md tree/docs/not-executed.md
 	run -0 tree/scripts/check-docs.sh promises
 	# planted EXPRESSION TEXT: this change is found, and told so.
 	planted() {

@@ -81,3 +81,33 @@ suite() {
 	done
 	[[ $(ps -o stat= -p "$(cat pid)") != [!Z]* ]]
 }
+
+# fake PATH LINE...: a program that does no more than these lines.
+fake() {
+	printf '#!/bin/sh\n' >"$1"
+	printf '%s\n' "${@:2}" >>"$1"
+	chmod +x "$1"
+}
+
+@test "check-gpu leaves the record of a whole run, and none of a part of it" {
+	mkdir -p tree/{scripts,tests/gpu} build/bin path
+	cp "$SGPU_TOP"/scripts/{check-gpu,run-tests}.sh tree/scripts/
+	printf '@test "one" { true; }\n@test "two" { skip "needs a moon"; }\n@test "three" { false; }\n' >tree/tests/gpu/some.bats
+	# shellcheck disable=SC2016 # the programs expand it
+	fake path/nvidia-smi 'case $1 in -L) echo "GPU 0: Moon" ;; *memory*) echo 1 ;; *) echo "Moon, 1.2" ;; esac'
+	fake path/nvcc 'echo "release 13.0, V13.0.1"'
+	# shellcheck disable=SC2016
+	fake build/bin/sgpu-run 'case $1 in -V) echo "sgpu-run (sgpu) 1, commit abc" ;; *) echo "device cuda:0 Moon" ;; esac'
+	# shellcheck disable=SC2030,SC2031 # for this test alone
+	export PATH=$PWD/path:$PATH NVCC=$PWD/path/nvcc SGPU_BUILD=$PWD/build
+	run -1 tree/scripts/check-gpu.sh bats
+	[ ! -e build/check-gpu.md ]
+	run -1 tree/scripts/check-gpu.sh
+	[ "${lines[-1]}" = "3 passed, 1 failed, 2 skipped" ]
+	grep -x -e '- commit: abc' build/check-gpu.md
+	grep -x -e '- GPUs, driver: 1 Moon, 1.2' build/check-gpu.md
+	grep -x -e '- compiler: CUDA 13.0' build/check-gpu.md
+	grep '^| bats | 1 | 1 | 1 | ' build/check-gpu.md
+	grep '^| all | 3 | 1 | 2 | ' build/check-gpu.md
+	grep -x -e '- 1: needs a moon' build/check-gpu.md
+}

@@ -165,8 +165,8 @@ static void record(const struct load *load)
 			   load->region.fd >= 0 ? load->region.id : NULL, "staged", load->staged, "outputs",
 			   load->outputs, "left", load->left, "bytes", (json_int_t)load->payload, "region_bytes",
 			   (json_int_t)load->region.size, "pages", sgpu_page_kind_name(load->region.pages), "locked",
-			   load->region.pages == SGPU_PAGES_HUGE, "sealed", load->region.sealed, "keep", load->region.keep, "expires",
-			   (json_int_t)load->region.expires),
+			   load->region.pages == SGPU_PAGES_HUGE, "sealed", load->region.sealed, "keep",
+			   load->region.keep, "expires", (json_int_t)load->region.expires),
 		       stderr, JSON_COMPACT);
 }
 
