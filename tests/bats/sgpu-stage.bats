@@ -411,6 +411,7 @@ END
 	sealed_batch
 	sgpu-stage load --no-huge --json -o staged.sgpu sealed.sgpu 2>record.json
 	jq -e '.region != null and .locked == false' record.json
+	head -n 1 "$XDG_RUNTIME_DIR/sgpu/$(jq -r .region record.json)" | jq -e '.locked == false'
 	sgpu-stage list --json | jq -e 'length == 1 and .[0].locked == false'
 }
 

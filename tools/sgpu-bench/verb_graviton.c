@@ -150,7 +150,7 @@ static void print_row(const struct row *row, const struct sgpu_bench_results *re
 	if (!row->name) {
 		snprintf(note, sizeof(note), "not measured: %s", row->note);
 	} else if (!after || after->status != SGPU_BENCH_PASSED) {
-		snprintf(note, sizeof(note), after ? "%s: %s" : "not measured: no record of case '%s' in these results%s",
+		snprintf(note, sizeof(note), after ? "%s: %s" : "not measured: no such record of case '%s' in these results%s",
 			 after ? sgpu_bench_status_name(after->status) : row->name, after ? after->reason : "");
 	}
 	print_cell(stdout, row->place);
