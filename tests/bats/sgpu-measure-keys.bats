@@ -154,8 +154,10 @@ sign() {
 	# None outlives the authority.
 	run --separate-stderr -2 sgpu-measure ca sign -k named.pem --certificate named.crt --ek EK.pub.pem --days 9999 -o long.crt \
 		AK.request
-	assert_contains "$stderr" "the CA's certificate ends in 99 days, and none that it signs may last longer"
+	assert_contains "$stderr" "the CA's certificate ends in 100 days, and none that it signs may last longer"
 	assert_no_file long.crt
+	sgpu-measure ca sign -k named.pem --certificate named.crt --ek EK.pub.pem --days 100 -o whole.crt AK.request
+	run -2 sgpu-measure ca sign -k named.pem --certificate named.crt --ek EK.pub.pem --days 101 -o long.crt AK.request
 }
 
 @test "a request of a machine that is not known is refused" {

@@ -164,6 +164,9 @@ UNIT_TEST(a_ca_signs_with_its_own_certificate_while_that_is_valid)
 	struct sgpu_chain chain = { 0 };
 	CHECK(world_certify(&w, w.eks, request, size, late, &chain, &error) == SGPU_EUSAGE);
 	CHECK(strstr(error.text, "the CA's certificate ends in 29 days"));
+	/* A day that has begun counts, as it does for what may be asked for. */
+	CHECK(world_certify(&w, w.eks, request, size, late + 1, &chain, &error) == SGPU_EUSAGE);
+	CHECK(strstr(error.text, "the CA's certificate ends in 29 days"));
 	REQUIRE(!world_certify(&w, w.eks, request, size, still, &chain, NULL));
 	X509 *leaf = leaf_of(&chain);
 	CHECK(ASN1_TIME_cmp_time_t(X509_get0_notAfter(leaf), NOW + 364LL * DAY) == 0);

@@ -219,12 +219,13 @@ int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_ch
 	if (!code) {
 		code = sgpu_enroll_verify(known_eks, request, request_size, now, max_age, &key, fingerprint, error);
 	}
-	/* Not longer than its issuer's: a chain is as old as its oldest part. */
+	/* Not longer than its issuer's: a chain is as old as its oldest part. Both are counted in days, of which the last one
+	 * may have begun: a CA made for N days signs for N days. */
 	const int64_t last = code ? 0 : sgpu_certificate_time(X509_get0_notAfter(issuer));
-	const int64_t end = now + (int64_t)days * SECONDS_A_DAY;
-	if (!code && end - last >= SECONDS_A_DAY) {
+	const int64_t end = now + (int64_t)days * SECONDS_A_DAY, left = (last - now + SECONDS_A_DAY - 1) / SECONDS_A_DAY;
+	if (!code && days > left) {
 		code = sgpu_fail(error, SGPU_EUSAGE, "the CA's certificate ends in %lld days, and none that it signs may last "
-				 "longer", (long long)((last - now) / SECONDS_A_DAY));
+				 "longer", (long long)left);
 	}
 	if (!code) {
 		sgpu_hex_encode(fingerprint, sizeof(fingerprint), serial);
