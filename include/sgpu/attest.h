@@ -212,11 +212,11 @@ SGPU_MUST_CHECK int sgpu_quote_renew(const json_t *claims, const struct sgpu_quo
 				     const struct sgpu_signer *ak, const struct sgpu_chain *ak_chain, int64_t now,
 				     char **quote, size_t *size, struct sgpu_error *error);
 
-/* Takes a well-formed quote apart without verifying it: the claims, a new reference, and the native records,
- * including absent ones with the reason in the claims. Clear the records with sgpu_records_clear. Only for showing
- * a quote. */
+/* Takes a well-formed quote apart without verifying it: the claims, a new reference, the native records, including
+ * absent ones with the reason in the claims, and the AK's fingerprint (32 bytes, or NULL). Clear the records with
+ * sgpu_records_clear. Only for showing a quote. */
 SGPU_MUST_CHECK int sgpu_quote_parse(const char *quote, size_t size, json_t **claims,
-				     struct sgpu_record records[SGPU_RECORDS_MAX], int *count,
+				     struct sgpu_record records[SGPU_RECORDS_MAX], int *count, uint8_t *ak,
 				     struct sgpu_error *error);
 
 struct sgpu_quote_checks {
@@ -232,6 +232,7 @@ struct sgpu_quote_checks {
 struct sgpu_quote_result {
 	bool verified;                   /* everything requested; only then can the quote be appraised */
 	json_t *claims;                  /* new reference: the signed claims; NULL if the signature does not verify */
+	uint8_t ak[SGPU_SHA256_SIZE];    /* the fingerprint of the key that signed them */
 	bool nonce_checked;
 	struct sgpu_tee_report tee;      /* kind PLAIN: none was verified */
 	bool tee_verified;

@@ -45,6 +45,8 @@ struct sgpu_quote_parts {
 	char *token;
 	size_t token_size;
 	struct sgpu_jws jws;
+	EVP_PKEY *key;                  /* the AK's, of the first certificate */
+	uint8_t ak[SGPU_SHA256_SIZE];   /* its fingerprint */
 	json_t *claims;                 /* well formed */
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	int count;

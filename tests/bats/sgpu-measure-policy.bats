@@ -125,6 +125,42 @@ runner.key,platform.kind,tee"
 	run -0 appraise -p one.json quote.json
 }
 
+@test "keys and programs that the policy has revoked are refused by name, before all else" {
+	requires jq
+	local shown machine ak program
+	shown=$(sgpu-measure inspect quote.json)
+	machine=$(awk '$1 == "machine" { print $2 }' <<<"$shown")
+	ak=$(awk '$1 $2 == "attestationkey" { print $3 }' <<<"$shown")
+	program=$(awk '$1 == "digest" { print $2 }' <<<"$shown")
+	[ "$ak" = "$(sgpu-measure inspect --json quote.json | jq -r .attestation_key)" ]
+	# They are those that the machine's administrator and the authority have of the keys.
+	[ "$machine" = "$(openssl pkey -pubin -in EK.pub.pem -outform DER | sha256sum | cut -d ' ' -f 1)" ]
+	[ "$ak" = "$(openssl x509 -in AK.crt -noout -pubkey | openssl pkey -pubin -outform DER | sha256sum | cut -d ' ' -f 1)" ]
+	wants '.revoked = ["'"$machine"'"]' ueid
+	wants '.revoked = ["'"$ak"'"]' "attestation key"
+	wants '.revoked = ["'"$program"'"]' runner.digest
+	# Whatever the policy would say of the rest.
+	wants '{version: 1, revoked: ["'"$program"'", "'"$machine"'"]}' ueid,runner.digest
+	jq '.revoked = ["'"$ak"'"]' policy.json >changed.json
+	touch key.jwk
+	run --separate-stderr -4 appraise -p changed.json --recipient key.jwk -o ear.json quote.json
+	assert_contains "$stderr" "the attestation key is revoked: 'attestation key' is '$ak'"
+	assert_no_file key.jwk
+	[ "$(jq -r '.submods.runner.ear_status' ear.json)" = contraindicated ]
+	[ "$(jq -r '."tag:sgpu.dev,2026:measure#1".revoked[0].got' ear.json)" = "$ak" ]
+	# One for the same machine is judged as before.
+	sgpu-measure enroll -k EK.pem -o AK2.pem --request AK2.request
+	sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem -o AK2.crt AK2.request
+	sgpu-measure quote -k AK2.pem --certificate AK2.crt --nonce "$nonce" --owner owner.jwk --recipient runner.jwk --device cpu \
+		-o second.json
+	run -0 appraise -p changed.json second.json
+	jq '.revoked = ["'"$machine"'"]' policy.json >changed.json
+	run -4 appraise -p changed.json second.json
+	jq '.revoked = ["'"$ak"'", "'"$ak"'"]' policy.json >changed.json
+	run --separate-stderr -1 appraise -p changed.json quote.json
+	assert_contains "$stderr" "changed.json/revoked/1 stands there twice"
+}
+
 @test "what is no quote is named by its file" {
 	requires jq
 	small_job 10

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include <sgpu/attest.h>
+#include <sgpu/base.h>
 
 #include "attest/quote.h"
 
@@ -112,6 +113,33 @@ static void check_platform(const json_t *policy, const json_t *claims, const str
 	need(json_array_size(at(policy, "platform", "measurements")) || is_any(policy, "platform", "measurements"));
 }
 
+static bool is_hash(const json_t *claim, const uint8_t *bytes, size_t size)
+{
+	char text[SGPU_BASE64URL_MAX(SGPU_UEID_SIZE)];
+
+	sgpu_base64url_encode(bytes, size, text);
+	return json_string_value(claim) && !strcmp(json_string_value(claim), text);
+}
+
+static void check_revoked(const json_t *policy, const struct sgpu_quote_result *result)
+{
+	const json_t *claims = result->claims, *item, *one;
+	const json_t *runner = sgpu_claims_own(sgpu_claims_submod(claims, "runner"));
+	const json_t *codes = json_object_get(sgpu_claims_own(sgpu_claims_device_of(claims, NULL)), "code");
+	size_t i, j;
+
+	json_array_foreach(json_object_get(policy, "revoked"), i, item) {
+		uint8_t ueid[SGPU_UEID_SIZE] = { 1 };
+		need(!sgpu_hex_decode(json_string_value(item), ueid + 1, SGPU_SHA256_SIZE, NULL));
+		need(memcmp(ueid + 1, result->ak, SGPU_SHA256_SIZE) != 0);
+		need(!is_hash(json_object_get(runner, "digest"), ueid + 1, SGPU_SHA256_SIZE));
+		need(!is_hash(json_object_get(claims, "ueid"), ueid, sizeof(ueid)));
+		json_array_foreach((json_t *)codes, j, one) {
+			need(!is_hash(json_object_get(one, "digest"), ueid + 1, SGPU_SHA256_SIZE));
+		}
+	}
+}
+
 static void judge(const json_t *document, const struct sgpu_policy *policy, const struct sgpu_quote_result *result)
 {
 	struct sgpu_appraisal appraisal;
@@ -119,6 +147,7 @@ static void judge(const json_t *document, const struct sgpu_policy *policy, cons
 	need(!sgpu_appraise(policy, result, NOW, &appraisal, NULL) && appraisal.ear);
 	need(appraisal.accepted == (json_array_size(appraisal.reasons) == 0));
 	if (appraisal.accepted) {
+		check_revoked(document, result);
 		check_runner(document, result->claims);
 		check_device(document, result->claims);
 		check_platform(document, result->claims, result);
@@ -145,6 +174,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	result.tee.sept_ve = flags & SEPT_VE;
 	result.tee.vmpl = flags & LEVEL ? 2 : 0;
 	memset(result.tee.measurement, 0x3e, sizeof(result.tee.measurement));
+	memset(result.ak, 0x3e, sizeof(result.ak));
 	if (!sgpu_policy_parse(text, length, "policy", &policy, NULL) &&
 	    !sgpu_json_parse(text, length, &document, NULL, NULL, NULL) &&
 	    !sgpu_json_parse(end + 1, rest, &result.claims, NULL, NULL, NULL) &&

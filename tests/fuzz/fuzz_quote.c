@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	json_t *claims;
 	int count;
 
-	if (!sgpu_quote_parse(quote, strlen(quote), &claims, records, &count, NULL)) {
+	if (!sgpu_quote_parse(quote, strlen(quote), &claims, records, &count, NULL, NULL)) {
 		(void)!sgpu_quote_grant(claims, &grant, NULL);
 		(void)!sgpu_policy_from_claims(claims, &text, &size, NULL);
 		sgpu_records_clear(records, count);

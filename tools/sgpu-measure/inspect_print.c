@@ -187,7 +187,7 @@ static void print_measurements(const json_t *own)
 	}
 }
 
-void inspecting_print(const json_t *claims, const struct sgpu_record *records, int count)
+void inspecting_print(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records, int count)
 {
 	const json_t *own = own_of(claims), *submod = NULL;
 	char hex[2 * BYTES_MAX + 1], moment[MEASURE_TIME_MAX];
@@ -198,6 +198,8 @@ void inspecting_print(const json_t *claims, const struct sgpu_record *records, i
 	line("nonce", "%s", hex_of(claims, "eat_nonce", hex));
 	/* As a policy's `machines` has it: behind the byte that says what kind of number it is. */
 	line("machine", "%s", text_of(claims, "ueid")[0] ? hex_of(claims, "ueid", hex) + 2 : "not named");
+	sgpu_hex_encode(ak, SGPU_SHA256_SIZE, hex);
+	line("attestation key", "%s", hex);
 	line("software", "%s %s", text_of(claims, "swname"), first_of(claims, "swversion"));
 	print_runner(claims);
 	print_owner(own);

@@ -26,20 +26,22 @@ static json_t *record_json(const struct sgpu_record *record)
 	return object;
 }
 
-static int print_json(const json_t *claims, const struct sgpu_record *records, int count)
+static int print_json(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records, int count)
 {
 	json_t *list = json_array();
 
 	for (int i = 0; i < count; i++) {
 		json_array_append_new(list, record_json(&records[i]));
 	}
-	return measure_print_record(json_pack("{s:b, s:O, s:o}", "verified", 0, "claims", claims, "records", list), false);
+	return measure_print_record(json_pack("{s:b, s:o, s:O, s:o}", "verified", 0, "attestation_key",
+					      measure_hex(ak, SGPU_SHA256_SIZE), "claims", claims, "records", list), false);
 }
 
 int verb_inspect(int argc, char **argv)
 {
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	struct sgpu_error error = { 0 };
+	uint8_t ak[SGPU_SHA256_SIZE];
 	char **paths;
 	json_t *claims = NULL;
 	char *text = NULL;
@@ -49,12 +51,12 @@ int verb_inspect(int argc, char **argv)
 	if (status || measure_read_input(paths[0], &text, &size, &status)) {
 		return status;
 	}
-	if (sgpu_quote_parse(text, size, &claims, records, &count, &error)) {
+	if (sgpu_quote_parse(text, size, &claims, records, &count, ak, &error)) {
 		status = measure_quote_error(paths[0], text, size, &error);
 	} else if (cli_json) {
-		status = print_json(claims, records, count);
+		status = print_json(claims, ak, records, count);
 	} else {
-		inspecting_print(claims, records, count);
+		inspecting_print(claims, ak, records, count);
 	}
 	sgpu_records_clear(records, count);
 	json_decref(claims);

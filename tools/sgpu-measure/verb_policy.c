@@ -189,7 +189,7 @@ static int read_quote(struct task *task, struct sgpu_error *error, int *status)
 	if (measure_read_input(task->quote_path, &text, &size, status)) {
 		return SGPU_EINVALID;
 	}
-	const int code = sgpu_quote_parse(text, size, &task->claims, records, &count, error);
+	const int code = sgpu_quote_parse(text, size, &task->claims, records, &count, NULL, error);
 	*status = code ? measure_quote_error(task->quote_path, text, size, error) : 0;
 	sgpu_records_clear(records, count);
 	free(text);

@@ -32,7 +32,7 @@ static int check_quote(const char *quote, size_t size, struct sgpu_error *error)
 {
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	json_t *claims = NULL;
-	int count = 0, rc = sgpu_quote_parse(quote, size, &claims, records, &count, error);
+	int count = 0, rc = sgpu_quote_parse(quote, size, &claims, records, &count, NULL, error);
 
 	if (rc == SGPU_OK) {
 		sgpu_records_clear(records, count);

@@ -11,18 +11,55 @@
 
 #include "attest/appraise/appraise.h"
 
+/* The fingerprint of the machine's EK, or of the AK where its certificate names no EK. */
+static void machine_of(const struct sgpu_judging *s, char hex[SGPU_HEX_SIZE])
+{
+	uint8_t bytes[SGPU_UEID_SIZE] = { 0 };
+
+	if (sgpu_base64url_decode(sgpu_judge_text(s->result->claims, "ueid", ""), bytes, sizeof(bytes), NULL)) {
+		snprintf(hex, SGPU_HEX_SIZE, "none");
+		return;
+	}
+	sgpu_hex_encode(bytes + 1, SGPU_SHA256_SIZE, hex);
+}
+
+static void judge_revoked(struct sgpu_judging *s, enum sgpu_finding *part, const char *claim, const char *hex,
+			  const char *text)
+{
+	if (sgpu_judge_in(json_object_get(s->policy, "revoked"), hex)) {
+		sgpu_judge_note(s, part, false, claim, "one that is not revoked", hex, text);
+	}
+}
+
+/* Whether something of the quote is in the policy's list, whatever else the policy would say of it. */
+static bool is_revoked(struct sgpu_judging *s)
+{
+	const json_t *claims = s->result->claims, *runner = sgpu_claims_own(sgpu_claims_submod(claims, "runner"));
+	const json_t *code = json_object_get(sgpu_claims_own(sgpu_claims_device_of(claims, NULL)), "code"), *item;
+	char hex[SGPU_HEX_SIZE];
+	size_t i;
+
+	machine_of(s, hex);
+	judge_revoked(s, &s->findings.identity, "ueid", hex, "the machine's endorsement key is revoked");
+	sgpu_hex_encode(s->result->ak, sizeof(s->result->ak), hex);
+	judge_revoked(s, &s->findings.identity, "attestation key", hex, "the attestation key is revoked");
+	sgpu_judge_listed(NULL, json_object_get(runner, "digest"), hex);
+	judge_revoked(s, &s->findings.executables, "runner.digest", hex, "the runner's program is revoked");
+	json_array_foreach((json_t *)code, i, item) {
+		sgpu_judge_listed(NULL, json_object_get(item, "digest"), hex);
+		judge_revoked(s, &s->findings.device_executables, "device.code", hex, "code on the device is revoked");
+	}
+	return s->failed || json_array_size(s->reasons) > 0;
+}
+
 static void judge_machine(struct sgpu_judging *s)
 {
 	const json_t *machines = json_object_get(s->policy, "machines"),
 		*age = json_object_get(s->policy, "certificate_age");
-	const char *ueid = sgpu_judge_text(s->result->claims, "ueid", "");
-	uint8_t bytes[SGPU_UEID_SIZE] = { 0 };
-	char hex[SGPU_HEX_SIZE] = "none", expected[SGPU_REASON_SIZE], got[SGPU_REASON_SIZE];
+	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE], got[SGPU_REASON_SIZE];
 
 	if (machines) {
-		if (!sgpu_base64url_decode(ueid, bytes, sizeof(bytes), NULL)) {
-			sgpu_hex_encode(bytes + 1, SGPU_SHA256_SIZE, hex);
-		}
+		machine_of(s, hex);
 		sgpu_judge_note(s, &s->findings.identity, sgpu_judge_in(machines, hex), "ueid",
 				sgpu_judge_expected(machines, expected), hex,
 				"the machine is not one that the policy knows");
@@ -67,15 +104,20 @@ int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_resu
 		json_decref(state.reasons);
 		return sgpu_fail(error, SGPU_EUSAGE, "only a quote that verified can be appraised");
 	}
-	sgpu_judge_runner(&state);
-	judge_recipient(&state);
-	sgpu_judge_device(&state);
-	sgpu_judge_platform(&state);
-	judge_machine(&state);
+	const bool revoked = is_revoked(&state);
+	if (!revoked) {
+		sgpu_judge_runner(&state);
+		judge_recipient(&state);
+		sgpu_judge_device(&state);
+		sgpu_judge_platform(&state);
+		judge_machine(&state);
+	}
 	/* What cannot be listed is not accepted. */
 	bool accepted = state.reasons && !state.failed && json_array_size(state.reasons) == 0;
 	json_t *ear = state.failed ? NULL : sgpu_ear_claims(policy, result, &state.findings, accepted, now);
-	if (!state.reasons || !ear) {
+	/* The result has the names of what was revoked. */
+	if (!state.reasons || !ear ||
+	    (revoked && json_object_set_new(ear, SGPU_OWN, json_pack("{s:O}", "revoked", state.reasons)))) {
 		json_decref(state.reasons);
 		json_decref(ear);
 		return sgpu_fail_nomem(error);

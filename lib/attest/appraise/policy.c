@@ -58,6 +58,7 @@ static const struct sgpu_member policy_members[] = {
 	{ "channel", SGPU_MEMBER_TRUTH, .optional = true },
 	{ "machines", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = SGPU_SHA256_SIZE },
 	{ "certificate_age", SGPU_MEMBER_INTEGER, .optional = true },
+	{ "revoked", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = SGPU_SHA256_SIZE },
 	{ .name = NULL },
 };
 
@@ -141,6 +142,19 @@ static int check_owners(const json_t *owners, const char *name, struct sgpu_erro
 	return 0;
 }
 
+/* One that stands there twice may be a slip for another, which would then not be refused. */
+static int check_revoked(const json_t *revoked, const char *name, struct sgpu_error *error)
+{
+	for (size_t i = 0; i < json_array_size(revoked); i++) {
+		for (size_t j = 0; j < i; j++) {
+			if (json_equal(json_array_get(revoked, i), json_array_get(revoked, j))) {
+				return sgpu_fail(error, SGPU_EINVALID, "%s/revoked/%zu stands there twice", name, i);
+			}
+		}
+	}
+	return 0;
+}
+
 /* Words and numbers that a table does not check. */
 static int check_values(const json_t *document, const char *name, struct sgpu_error *error)
 {
@@ -175,6 +189,7 @@ static int check_values(const json_t *document, const char *name, struct sgpu_er
 		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'platform' asks for what only a report has, and 'report' "
 				 "is false", name);
 	}
+	code = code ? code : check_revoked(json_object_get(document, "revoked"), name, error);
 	return code ? code : check_owners(json_object_get(runner, "owners"), name, error);
 }
 

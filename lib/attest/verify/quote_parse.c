@@ -22,6 +22,7 @@ void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts)
 {
 	free(parts->token);
 	sgpu_jws_clear(&parts->jws);
+	EVP_PKEY_free(parts->key);
 	json_decref(parts->claims);
 	sgpu_records_clear(parts->records, parts->count);
 	memset(parts, 0, sizeof(*parts));
@@ -107,7 +108,10 @@ static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
 		parts->claims = NULL;
 		return sgpu_fail(error, SGPU_EINVALID, "claims: %s", inner.text);
 	}
-	return sgpu_claims_check(parts->claims, error);
+	code = sgpu_claims_check(parts->claims, error);
+	code = code ? code : sgpu_certificate_key(parts->jws.chain.der[0], parts->jws.chain.size[0],
+						  "certificate 1 of 'x5c'", &parts->key, error);
+	return code ? code : sgpu_key_fingerprint(parts->key, parts->ak, error);
 }
 
 int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *parts, struct sgpu_error *error)
@@ -150,7 +154,7 @@ static void add_absent(const json_t *claims, struct sgpu_record *records, int *c
 }
 
 int sgpu_quote_parse(const char *quote, size_t size, json_t **claims, struct sgpu_record records[SGPU_RECORDS_MAX],
-		     int *count, struct sgpu_error *error)
+		     int *count, uint8_t *ak, struct sgpu_error *error)
 {
 	struct sgpu_quote_parts parts;
 	int code = sgpu_quote_split(quote, size, &parts, error);
@@ -161,6 +165,9 @@ int sgpu_quote_parse(const char *quote, size_t size, json_t **claims, struct sgp
 		return code;
 	}
 	*claims = json_incref(parts.claims);
+	if (ak) {
+		memcpy(ak, parts.ak, sizeof(parts.ak));
+	}
 	memcpy(records, parts.records, sizeof(parts.records));
 	*count = parts.count;
 	parts.count = 0;

@@ -21,19 +21,6 @@ void sgpu_quote_result_clear(struct sgpu_quote_result *result)
 	memset(result, 0, sizeof(*result));
 }
 
-static int check_signature(const struct sgpu_quote_parts *parts, uint8_t ak[SGPU_SHA256_SIZE],
-			   struct sgpu_error *error)
-{
-	const struct sgpu_chain *chain = &parts->jws.chain;
-	EVP_PKEY *key = NULL;
-	int code = sgpu_certificate_key(chain->der[0], chain->size[0], "certificate 1 of 'x5c'", &key, error);
-
-	code = code ? code : sgpu_jws_check(&parts->jws, key, error);
-	code = code ? code : sgpu_key_fingerprint(key, ak, error);
-	EVP_PKEY_free(key);
-	return code;
-}
-
 static int check_time(const json_t *claims, const struct sgpu_quote_checks *checks, struct sgpu_error *error)
 {
 	int64_t made = json_integer_value(json_object_get(claims, "iat"));
@@ -193,13 +180,14 @@ static int64_t age_of(const struct sgpu_chain *chain, int64_t now)
 static int verify_parts(const struct sgpu_quote_parts *parts, const struct sgpu_quote_checks *checks,
 			struct sgpu_quote_result *result, struct sgpu_error *error)
 {
-	uint8_t ak[SGPU_SHA256_SIZE] = { 0 }, report_data[64] = { 0 };
-	int code = check_signature(parts, ak, error);
+	uint8_t report_data[64] = { 0 };
+	int code = sgpu_jws_check(&parts->jws, parts->key, error);
 
 	if (code) {
 		return code;
 	}
 	result->claims = json_incref(parts->claims);
+	memcpy(result->ak, parts->ak, sizeof(result->ak));
 	code = sgpu_chain_verify(&parts->jws.chain, checks->roots, checks->now, error);
 	result->certificate_age = age_of(&parts->jws.chain, checks->now);
 	code = code ? code : check_time(parts->claims, checks, error);
@@ -207,7 +195,7 @@ static int verify_parts(const struct sgpu_quote_parts *parts, const struct sgpu_
 		code = check_nonce(parts->claims, checks, error);
 		result->nonce_checked = !code;
 	}
-	code = code ? code : sgpu_quote_report_data(parts->claims, ak, report_data, error);
+	code = code ? code : sgpu_quote_report_data(parts->claims, parts->ak, report_data, error);
 	code = code ? code : check_machine(parts, error);
 	code = code ? code : check_owner(parts->claims, checks->owner_key, error);
 	code = code ? code : check_records(parts, checks, report_data, result, error);
