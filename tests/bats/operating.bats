@@ -156,6 +156,27 @@ the_service_runs() {
 	[ ! -e ak.new.pem ]
 }
 
+@test "a key that leaked is revoked as the guide says, and the one that takes its place is not" {
+	requires jq
+	local nonce=00112233445566778899aabbccddeeff
+	sgpu-measure provision -q -o ek.pem --public ek.pub.pem
+	sgpu-measure ca init -q -o ca.pem --certificate ca.crt
+	do_as_told rotate-ak
+	sgpu-measure quote -q -k ak.pem --certificate ak.crt --nonce $nonce --device cpu -o quote
+	sgpu-measure policy -q -o policy.json quote
+	run -0 sgpu-measure appraise -p policy.json --roots ca.crt --nonce $nonce quote
+	do_as_told revoke
+	run --separate-stderr -4 sgpu-measure appraise -p policy.json --roots ca.crt --nonce $nonce quote
+	assert_contains "$stderr" "the attestation key is revoked"
+	rm ak.pem
+	do_as_told rotate-ak
+	sgpu-measure quote -q -k ak.pem --certificate ak.crt --nonce $nonce --device cpu -o quote
+	run -0 sgpu-measure appraise -p policy.json --roots ca.crt --nonce $nonce quote
+	do_as_told revoke
+	run -4 sgpu-measure appraise -p policy.json --roots ca.crt --nonce $nonce quote
+	[ "$(jq '.revoked | length' policy.json)" -eq 2 ]
+}
+
 @test "a service is attested as the guide says, and owners seal to the worker that runs their batch" {
 	the_service_runs
 	sgpu-measure ca init -q -o ca.pem --certificate ca.crt

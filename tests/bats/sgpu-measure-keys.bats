@@ -147,7 +147,7 @@ sign() {
 	enroll
 	sgpu-measure ca sign -k named.pem --certificate named.crt --ek EK.pub.pem --days 2 -o AK.crt AK.request
 	run ! openssl x509 -in AK.crt -noout -checkend $((3 * 86400))
-	# Those of machines are short when nothing was asked for: they cannot be revoked.
+	# Those of machines are short when nothing was asked for: the authority cannot take them back.
 	sgpu-measure ca sign -k named.pem --certificate named.crt --ek EK.pub.pem -o short.crt AK.request
 	openssl x509 -in short.crt -noout -checkend $((29 * 86400))
 	run ! openssl x509 -in short.crt -noout -checkend $((31 * 86400))
