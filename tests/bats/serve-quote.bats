@@ -49,6 +49,35 @@ load quotes
 	assert_no_file recipient.jwk
 }
 
+@test "a worker that is traced after its start is quoted as one that may be looked into" {
+	requires python3 jq no-sanitizer
+	attested_server
+	quoted_batch sealed
+	pid=$(serving_pid)
+	python3 -c 'import ctypes, sys, time
+if ctypes.CDLL(None).ptrace(0x4206, int(sys.argv[1]), None, None):  # PTRACE_SEIZE: it goes on
+    sys.exit(77)
+time.sleep(600)' "$pid" 3>&- &
+	tracer=$!
+	until grep -q $'^TracerPid:\t[1-9]' "/proc/$pid/status"; do
+		kill -0 "$tracer" 2>/dev/null || skip "nobody may trace here"
+		sleep 0.05
+	done
+	run sgpu-run quote --nonce "$NONCE" -o quote
+	kill "$tracer"
+	wait "$tracer" || true
+	[ "$status" -eq 0 ]
+	for part in .dbgstat .submods.runner.dbgstat; do
+		[ "$(sgpu-measure inspect --json quote | jq -r ".claims$part")" = enabled ]
+	done
+	run --separate-stderr -4 appraise
+	assert_contains "$stderr" "the runner may be looked into by a debugger"
+	assert_no_file recipient.jwk
+	# Whose tracer has gone is as before.
+	quoted_batch again
+	[ "$(serving_pid)" = "$pid" ]
+}
+
 @test "a batch for a worker that has ended is refused, and the error says to ask for a new quote" {
 	requires python3
 	attested_server

@@ -244,6 +244,32 @@ UNIT_TEST(the_job_that_was_not_used_for_the_longest_time_is_forgotten)
 	sgpu_prepared_drop(&job);
 }
 
+/* Hashes of other manifests begin or end like one that is known. */
+UNIT_TEST(a_job_is_known_by_all_of_its_hash)
+{
+	char *text = manifest_text(100);
+	struct sgpu_prepared_table *table = NULL;
+	struct sgpu_prepared *job = job_of(text), *found;
+	uint8_t hash[SGPU_SHA256_SIZE];
+
+	REQUIRE(sgpu_prepared_table_create(&table, &error) == SGPU_OK);
+	sgpu_prepared_keep(table, job);
+	memcpy(hash, job->manifest->sha256, sizeof(hash));
+	for (size_t i = 0; i < sizeof(hash); i++) {
+		hash[i] ^= 1;
+		found = sgpu_prepared_find(table, hash);
+		CHECK(!found);
+		sgpu_prepared_drop(&found);
+		hash[i] ^= 1;
+	}
+	found = sgpu_prepared_find(table, hash);
+	CHECK(found);
+	sgpu_prepared_drop(&found);
+	sgpu_prepared_drop(&job);
+	sgpu_prepared_table_free(&table);
+	free(text);
+}
+
 static const char text_with_module[] =
 	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":["
 	"{\"segment_id\":\"code\",\"data_location_client\":\"c\",\"sensitivity_level\":\"LOW\","
@@ -283,6 +309,7 @@ int main(void)
 	UNIT_RUN(a_known_manifest_is_held_against_every_index);
 	UNIT_RUN(batches_that_are_refused_leave_their_manifest_unknown);
 	UNIT_RUN(the_job_that_was_not_used_for_the_longest_time_is_forgotten);
+	UNIT_RUN(a_job_is_known_by_all_of_its_hash);
 	UNIT_RUN(jobs_that_depend_on_their_batch_are_not_kept);
 	sgpu_runner_free(&runner);
 	sgpu_device_close(&device);

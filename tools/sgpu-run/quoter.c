@@ -233,17 +233,10 @@ int quoter_claim(int fd, const json_t *claims, struct sgpu_error *error)
 	return rc;
 }
 
-int quoter_quote(int fd, const uint8_t *nonce, size_t nonce_size, bool debugged, int *quote, struct sgpu_error *error)
+int quoter_quote(int fd, struct wire_quote *question, int *quote, struct sgpu_error *error)
 {
-	struct wire_quote message = { .nonce_size = (uint32_t)nonce_size, .debugged = debugged };
-
 	*quote = -1;
-	if (nonce_size < SGPU_NONCE_MIN || nonce_size > SGPU_NONCE_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a nonce has %d to %d bytes, not %zu", SGPU_NONCE_MIN, SGPU_NONCE_MAX,
-				 nonce_size);
-	}
-	memcpy(message.nonce, nonce, nonce_size);
-	if (!wire_send(fd, WIRE_QUOTE, &message, sizeof(message), NULL, 0)) {
+	if (!wire_send(fd, WIRE_QUOTE, question, sizeof(*question), NULL, 0)) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended");
 	}
 	return hear_child(fd, WIRE_QUOTE_IS, quote, error);

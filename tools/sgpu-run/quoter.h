@@ -11,14 +11,15 @@
 
 #include <sgpu/attest.h>
 
+#include "wire.h"
+
 /* Starts it, and waits until it has read the key and the certificate. Before any thread and any secret. *fd: of the worker's
  * end; the other ends when that is closed. Errors: those of reading them, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int quoter_start(const char *key, const char *certificate, int *fd, struct sgpu_error *error);
 /* Tells it the claims: nonce, time, machine and records are its own business. */
 SGPU_MUST_CHECK int quoter_claim(int fd, const json_t *claims, struct sgpu_error *error);
-/* Waits for a quote, in a memory file that is the caller's. One call at a time. debugged: of this process. Errors:
- * SGPU_EUSAGE: the nonce; SGPU_ESYSTEM: the other has ended; those of making a quote. */
-SGPU_MUST_CHECK int quoter_quote(int fd, const uint8_t *nonce, size_t nonce_size, bool debugged, int *quote,
-				 struct sgpu_error *error);
+/* Waits for a quote, in a memory file that is the caller's. One call at a time. Errors: SGPU_ESYSTEM: the other has ended;
+ * those of making a quote. */
+SGPU_MUST_CHECK int quoter_quote(int fd, struct wire_quote *question, int *quote, struct sgpu_error *error);
 
 #endif

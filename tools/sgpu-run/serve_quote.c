@@ -78,15 +78,14 @@ out:
 }
 
 /* ---- the thread ---- */
-static void answer(const struct question *question)
+static void answer(struct question *question)
 {
 	struct sgpu_error error = { 0 };
 	struct wire_plain is;
 	int quote = -1;
-	int rc = quoter_quote(q.fd, question->message.nonce, question->message.nonce_size,
-			      strcmp(sgpu_debug_status(), "disabled") != 0, &quote, &error);
 
-	if (rc < 0) {
+	question->message.debugged = strcmp(sgpu_debug_status(), "disabled") != 0;
+	if (quoter_quote(q.fd, &question->message, &quote, &error) < 0) {
 		requests_refuse(question->connection, &error);
 		return;
 	}
