@@ -3,6 +3,8 @@
  * The memory of a ring: what is made, and what is refused before it is mapped.
  */
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -15,7 +17,7 @@
 #include "ring/memory.h"
 #include "unit.h"
 
-enum { SUBMISSIONS = 8, COMPLETIONS = 16, FILE_SIZE = 8192 };
+enum { SUBMISSIONS = 8, COMPLETIONS = 16, FILE_SIZE = 8192, ROUNDS = 20000 };
 
 static struct sgpu_error error;
 
@@ -204,6 +206,48 @@ UNIT_TEST(sizes_and_headers_that_do_not_agree_are_refused)
 	close(fd);
 }
 
+struct change {
+	struct sgpu_ring_header *header;
+	atomic_bool ends;
+};
+
+static void *change_counts(void *argument)
+{
+	struct change *c = argument;
+	volatile uint32_t *counts = &c->header->submissions;
+
+	for (uint32_t i = 0; !c->ends; i++) {
+		counts[0] = i % 2 ? SUBMISSIONS : 1 << 30;
+		counts[1] = i % 2 ? COMPLETIONS : 1 << 30;
+	}
+	return NULL;
+}
+
+UNIT_TEST(a_header_that_changes_is_looked_at_once)
+{
+	const struct sgpu_ring_header header = good_header();
+	const int fd = memory_file("x", FILE_SIZE, &header, sizeof(header), GOOD_SEALS);
+	struct change change = { .header = mmap(NULL, FILE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) };
+	pthread_t thread;
+	int good = 0;
+
+	REQUIRE(change.header != MAP_FAILED && pthread_create(&thread, NULL, change_counts, &change) == 0);
+	for (int i = 0; i < ROUNDS; i++) {
+		struct sgpu_ring_memory memory;
+
+		if (sgpu_ring_map(fd, &memory, &error) == SGPU_OK) {
+			CHECK(memory.submission_count == SUBMISSIONS && memory.completion_count == COMPLETIONS);
+			good++;
+			sgpu_ring_unmap(&memory);
+		}
+	}
+	change.ends = true;
+	CHECK(pthread_join(thread, NULL) == 0);
+	printf("# %d of %d opened\n", good, ROUNDS);
+	munmap(change.header, FILE_SIZE);
+	close(fd);
+}
+
 int main(void)
 {
 	UNIT_RUN(memory_is_sealed_and_both_sides_open_it);
@@ -212,5 +256,6 @@ int main(void)
 	UNIT_RUN(descriptors_of_other_things_are_refused);
 	UNIT_RUN(read_only_memory_is_refused);
 	UNIT_RUN(sizes_and_headers_that_do_not_agree_are_refused);
+	UNIT_RUN(a_header_that_changes_is_looked_at_once);
 	return unit_done();
 }
