@@ -5,9 +5,11 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -34,6 +36,8 @@ struct outside {
 	int status;
 	short revents[2];    /* of a poll */
 	unsigned leaves_at;  /* the call at which it goes away; 0: never */
+	/* Called before a poll is answered, or NULL. */
+	void (*watch)(struct outside *o, const struct sgpu_ring_descriptor *d);
 };
 
 static void write_events(struct outside *o, const struct sgpu_ring_descriptor *d)
@@ -59,6 +63,9 @@ static void *answer(void *argument)
 			break;
 		} else if (rc == SGPU_OK) {
 			write_events(o, &operation.descriptor);
+			if (o->watch) {
+				o->watch(o, &operation.descriptor);
+			}
 			rc = sgpu_ring_finish(o->worker, operation.ticket, o->status,
 					      (uint64_t)(count == 2 && o->second ? o->second : o->value),
 					      &error);
@@ -312,6 +319,77 @@ UNIT_TEST(events_that_change_while_they_are_taken_are_looked_at_once)
 	close_outside(&o);
 }
 
+/* ---- shared memory that changes once it was read ---- */
+
+#ifdef __x86_64__
+enum { TRAP_FLAG = 0x100 };
+
+static struct {
+	struct outside *outside;
+	volatile struct pollfd *fds; /* where the outside writes them */
+	struct sigaction before[2];
+	int reads;
+} watched;
+
+static void protect(int protection)
+{
+	const struct outside *o = watched.outside;
+
+	(void)mprotect(o->rpc->area, o->shared->area_size, protection);
+}
+
+/* The inside reads: that instruction alone may. */
+static void let_read(int signal, siginfo_t *info, void *context)
+{
+	ucontext_t *c = context;
+
+	(void)signal;
+	(void)info;
+	protect(PROT_READ | PROT_WRITE);
+	c->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
+}
+
+/* What it has read is another thing from then on. */
+static void change_what_was_read(int signal, siginfo_t *info, void *context)
+{
+	ucontext_t *c = context;
+
+	(void)signal;
+	(void)info;
+	c->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
+	if (++watched.reads == 2) {
+		watched.fds[0].revents = POLLPRI;
+		watched.fds[1].revents = POLLPRI;
+	}
+	protect(PROT_NONE);
+}
+
+static void watch(struct outside *o, const struct sgpu_ring_descriptor *d)
+{
+	watched.outside = o;
+	watched.fds = (volatile struct pollfd *)(o->area + d->offset);
+	watched.reads = 0;
+	protect(PROT_NONE);
+}
+
+UNIT_TEST(events_are_read_once)
+{
+	const struct sigaction read = { .sa_sigaction = let_read, .sa_flags = SA_SIGINFO },
+			       trap = { .sa_sigaction = change_what_was_read, .sa_flags = SA_SIGINFO };
+	struct outside o = { .value = 1, .revents = { POLLIN, 0 }, .watch = watch };
+	struct pollfd fds[2] = { { .fd = 0, .events = POLLIN }, { .fd = 1, .events = POLLIN } };
+	size_t done;
+
+	REQUIRE(open_outside(&o));
+	CHECK(sigaction(SIGSEGV, &read, &watched.before[0]) == 0 && sigaction(SIGTRAP, &trap, &watched.before[1]) == 0);
+	CHECK(sgpu_rpc_poll(o.rpc, fds, 2, -1, &done, &error) == SGPU_OK && done == 1);
+	CHECK(sigaction(SIGSEGV, &watched.before[0], NULL) == 0 && sigaction(SIGTRAP, &watched.before[1], NULL) == 0);
+	protect(PROT_READ | PROT_WRITE);
+	CHECK(watched.reads == 2 && fds[0].revents == POLLIN && !fds[1].revents);
+	close_outside(&o);
+}
+#endif
+
 /* ---- an outside that goes away ---- */
 
 static void *call_until_it_ends(void *argument)
@@ -454,6 +532,9 @@ int main(void)
 	UNIT_RUN(a_status_that_no_call_has_ends_the_queue);
 	UNIT_RUN(events_that_were_not_asked_for_end_the_queue);
 	UNIT_RUN(events_that_change_while_they_are_taken_are_looked_at_once);
+#ifdef __x86_64__
+	UNIT_RUN(events_are_read_once);
+#endif
 	UNIT_RUN(threads_outside_that_die_end_the_calls_of_all_threads);
 	UNIT_RUN(a_foreign_or_second_completion_ends_the_queue);
 	UNIT_RUN(data_outside_of_the_area_are_refused);
