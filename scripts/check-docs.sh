@@ -378,7 +378,7 @@ check_executed() {
 			grep -oE '(SKIP\(|\|\| skip |&& skip |# SKIP )"?[^"%\\]*' | sed -E 's/^(SKIP\(|.*[Ss][Kk][Ii][Pp] )"?//' |
 			grep -E '^(this|the|there|needs|no|KVM) ?' | grep -wE 'CPU|GPUs?|KVM|NUMA|TPM|guest|huge pages' |
 			grep -v "GPU's driver"
-		sed -n 's/.*"status":"waived".*"reason":"\([^"(:]*[^"(: ]\).*/\1/p' docs/benchmarks/h200-*.json
+		sed -n 's/.*"status":"waived".*"reason":"\([^"(:]*[^"(: ]\).*/\1/p' docs/benchmarks/h[12]00-*.json
 	} | sort -u >"$work/reasons"
 	while IFS= read -r reason; do
 		grep -qF -- "\"${reason%%,*}" docs/not-executed.md || fault "docs/not-executed.md: nothing about '$reason'"
