@@ -128,6 +128,9 @@ void sgpu_batch_free(struct sgpu_batch **batch);
  * manifest), SGPU_EPOLICY (a HIGH payload is not sealed). */
 SGPU_MUST_CHECK int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
 					 struct sgpu_error *error);
+/* The same of batch.json (or response.json) alone, which the manifest may contradict: nothing behind it is read. */
+SGPU_MUST_CHECK int sgpu_batch_read_index(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
+					  struct sgpu_error *error);
 /* The same for a batch whose manifest may have been parsed before. `find` returns the manifest whose canonical text has
  * this hash, which stays until the batch is freed, or NULL. */
 typedef const struct sgpu_manifest *(*sgpu_manifest_find_fn)(void *argument, const uint8_t sha256[SGPU_SHA256_SIZE]);

@@ -220,8 +220,8 @@ static int fail_other(struct sgpu_tar_reader *reader, bool is_batch, bool is_res
 	return is_response ? sgpu_hint(error, "'sgpu-seal open' takes it") : SGPU_EINVALID;
 }
 
-static int read_head(struct sgpu_tar_reader *reader, bool batches, bool responses, sgpu_manifest_find_fn find,
-		     void *argument, struct sgpu_batch **batch, struct sgpu_error *error)
+static int read_first(struct sgpu_tar_reader *reader, bool batches, bool responses, struct sgpu_batch **batch,
+		      struct sgpu_error *error)
 {
 	const char *member = NULL;
 	uint64_t size = 0;
@@ -235,8 +235,15 @@ static int read_head(struct sgpu_tar_reader *reader, bool batches, bool response
 	if (!(is_batch && batches) && !(is_response && responses)) {
 		return fail_other(reader, is_batch, is_response, size, batches ? "batch" : "response", error);
 	}
+	return read_index(reader, is_response, size, batch, error);
+}
+
+static int read_head(struct sgpu_tar_reader *reader, bool batches, bool responses, sgpu_manifest_find_fn find,
+		     void *argument, struct sgpu_batch **batch, struct sgpu_error *error)
+{
 	struct sgpu_batch *made = NULL;
-	code = read_index(reader, is_response, size, &made, error);
+	int code = read_first(reader, batches, responses, &made, error);
+	*batch = NULL;
 	if (!code) {
 		code = read_manifest(reader, made, error);
 	}
@@ -250,6 +257,12 @@ static int read_head(struct sgpu_tar_reader *reader, bool batches, bool response
 	reader->cursor = 0;
 	*batch = made;
 	return 0;
+}
+
+int sgpu_batch_read_index(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
+			  struct sgpu_error *error)
+{
+	return read_first(reader, !response, response, batch, error);
 }
 
 int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,

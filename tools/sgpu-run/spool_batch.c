@@ -76,14 +76,15 @@ static int open_file(const struct spool *spool, int directory, struct spool_batc
 	return SGPU_OK;
 }
 
-/* A batch, or a response, if it is one; NULL otherwise. Nothing in it is authenticated: the worst that comes of it is that a
- * batch counts as answered by what lies in the place of its response, or waits for another worker. */
-static struct sgpu_batch *read_head(int fd, const char *shown, bool response)
+/* The index of a batch, or of a response, if it is one; NULL otherwise. Nothing in it is authenticated: the worst that comes of
+ * it is that a batch counts as answered by what lies in the place of its response, or waits for another worker. The manifest is
+ * not looked at, since that takes long, and what is for others comes again in each look. */
+static struct sgpu_batch *read_index(int fd, const char *shown, bool response)
 {
 	struct sgpu_tar_reader *tar = NULL;
 	struct sgpu_batch *batch = NULL;
 
-	if (sgpu_tar_open(fd, shown, &tar, NULL) != SGPU_OK || sgpu_batch_read_head(tar, response, &batch, NULL) != SGPU_OK) {
+	if (sgpu_tar_open(fd, shown, &tar, NULL) != SGPU_OK || sgpu_batch_read_index(tar, response, &batch, NULL) != SGPU_OK) {
 		batch = NULL;
 	}
 	sgpu_tar_close(&tar);
@@ -92,7 +93,7 @@ static struct sgpu_batch *read_head(int fd, const char *shown, bool response)
 
 bool spool_is_for_others(const struct spool_options *options, int fd, const char *name)
 {
-	struct sgpu_batch *batch = read_head(fd, name, false);
+	struct sgpu_batch *batch = read_index(fd, name, false);
 	const bool others = batch && json_array_size(batch->recipients) > 0 &&
 			    !*report_key(batch, options->opening, options->opening_count);
 
@@ -109,8 +110,8 @@ static void compare_response(const struct spool *spool, struct spool_batch *b)
 
 	if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && !key_files_have(spool->options.keys, &status) &&
 	    lseek(b->fd, 0, SEEK_SET) == 0) {
-		response = read_head(fd, b->response_name, true);
-		batch = read_head(b->fd, b->shown, false);
+		response = read_index(fd, b->response_name, true);
+		batch = read_index(b->fd, b->shown, false);
 	}
 	b->answered = batch && response && memcmp(batch->id, response->id, sizeof(batch->id)) == 0;
 	sgpu_batch_free(&batch);

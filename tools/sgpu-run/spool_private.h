@@ -32,7 +32,7 @@ SGPU_MUST_CHECK int spool_stream(int directory, const char *shown, DIR **stream,
 bool spool_is_batch(const struct spool_options *options, int directory, const char *name, struct stat *status,
 		    const char **why);
 extern const char spool_for_other_keys[]; /* of a batch that waits for another worker */
-/* Whether an open file is a well-formed batch that none of the worker's keys opens. What is damaged is anybody's, and fails. */
+/* Whether an open file has the index of a batch that none of the worker's keys opens. If that is damaged, it is anybody's. */
 bool spool_is_for_others(const struct spool_options *options, int fd, const char *name);
 /* What is behind the last slash. */
 const char *spool_base_name(const char *path);
