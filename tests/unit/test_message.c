@@ -72,6 +72,9 @@ UNIT_TEST(bytes_that_a_terminal_obeys_are_escaped)
 	CHECK(!strcmp(quoted("a\xc2\x9b"), "'a\\xc2\\x9b'"));
 	CHECK(!strcmp(quoted("a\xe2\x80\xae" "b"), "'a\\xe2\\x80\\xaeb'"));
 	CHECK(!strcmp(quoted("a\xe2\x81\xa6\xe2\x80\x8f"), "'a\\xe2\\x81\\xa6\\xe2\\x80\\x8f'"));
+	/* What nobody sees: tags, a filler, a soft hyphen, a choice of shape. */
+	CHECK(!strcmp(quoted("a\xf3\xa0\x81\xa2\xe3\x85\xa4"), "'a\\xf3\\xa0\\x81\\xa2\\xe3\\x85\\xa4'"));
+	CHECK(!strcmp(quoted("a\xc2\xad\xef\xb8\x8f"), "'a\\xc2\\xad\\xef\\xb8\\x8f'"));
 	CHECK(!strcmp(quoted("a\xff\xc3"), "'a\\xff\\xc3'"));
 	CHECK(!strcmp(quoted("back\\slash"), "'back\\slash'"));
 	/* Surrogates, too long forms, and what is beyond Unicode. */
