@@ -523,6 +523,11 @@ END
 	run --separate-stderr -0 sgpu-stage info --json
 	assert_contains "$output" "\"path\": \"$XDG_RUNTIME_DIR/sgpu\""
 	assert_contains "$output" '"pages_why"'
+	XDG_RUNTIME_DIR=$TEST_SHM/$'turned\e[31m\u202e'
+	mkdir -m 0700 "$XDG_RUNTIME_DIR"
+	run --separate-stderr -0 sgpu-stage info
+	assert_contains "$output" 'turned\x1b[31m'
+	assert_plain "$output"
 }
 
 @test "a folder on a disk is warned of" {

@@ -27,10 +27,9 @@ static void print_pages(const struct machine *machine)
 	printf("huge pages    %s", stage_bytes(machine->huge_page_size, text));
 	printf(", %" PRIu64 " in all, %" PRIu64 " free\n", machine->huge_total, machine->huge_free);
 	for (i = 0; i < machine->mount_count; i++) {
-		printf("hugetlbfs     %s, %s", machine->mounts[i].path,
-		       stage_bytes(machine->mounts[i].page_size, text));
-		printf(", %" PRIu64 " free, %s\n", machine->mounts[i].free,
-		       machine->mounts[i].writable ? "writable" : "not writable");
+		cli_print_line(stdout, "hugetlbfs     %s, %s, %" PRIu64 " free, %s", machine->mounts[i].path,
+			       stage_bytes(machine->mounts[i].page_size, text), machine->mounts[i].free,
+			       machine->mounts[i].writable ? "writable" : "not writable");
 	}
 	if (machine->mount_count == 0) {
 		printf("hugetlbfs     not mounted\n");
@@ -69,8 +68,8 @@ static void print_text(const struct machine *machine)
 	const char *why;
 	int node;
 
-	printf("directory     %s (%s, %s%s)\n", machine->folder, machine->file_system, limit_text(machine->room, room),
-	       machine->room == UINT64_MAX ? "" : " free");
+	cli_print_line(stdout, "directory     %s (%s, %s%s)", machine->folder, machine->file_system,
+		       limit_text(machine->room, room), machine->room == UINT64_MAX ? "" : " free");
 	print_machine(machine);
 	print_pages(machine);
 	printf("\npages         %s", sgpu_page_kind_name(machine_pages(machine, &why)));
