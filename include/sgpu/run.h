@@ -185,8 +185,8 @@ void sgpu_run_hold(struct sgpu_run *run, bool hold);
 /* After the run: whether it failed with SGPU_ENOSPACE because its response found no space, and not something else. *size: bytes
  * that it needs at least, 0: not known. */
 bool sgpu_run_response_full(const struct sgpu_run *run, uint64_t *size);
-/* Whether it failed because its response could not be written, for that or another reason of the file's. */
-bool sgpu_run_response_failed(const struct sgpu_run *run);
+/* Whether it failed because its batch could not be read, or its response not be written, for whatever reason of the file's. */
+bool sgpu_run_descriptor_failed(const struct sgpu_run *run);
 /* Whether the record of batches refused it: it was taken before, or its age does not let that be told. */
 bool sgpu_run_was_replayed(const struct sgpu_run *run);
 /* The thumbprint of the owner whose signature has verified, or "". */

@@ -144,7 +144,7 @@ static void finish_blocking(struct sgpu_blocking *task)
 		rc = sgpu_outputs_file_failure(run->outputs, &run->error);
 		rc = rc != SGPU_OK ? rc : sgpu_respond(&run->base, run->graph, run->outputs, run->submission.out_fd,
 						       run->submission.out_name, &run->error);
-		run->response_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
+		run->descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
 	if (rc == SGPU_ETIMEOUT) {
 		sgpu_hint(&run->error, "the response is incomplete: nothing reads it");
@@ -364,6 +364,7 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	int rc = sgpu_tar_open(run->submission.in_fd, run->submission.in_name, &run->tar, error);
 
 	rc = rc == SGPU_OK ? sgpu_admit(&run->base, run->tar, error) : rc;
+	run->descriptor_failed = rc == SGPU_ESYSTEM;
 	rc = rc == SGPU_OK ? sgpu_presence_enter(&run->runner->presence, &run->inside, &run->base.stop, error) : rc;
 	if (rc == SGPU_OK) {
 		atomic_store(&run->busy, true);
@@ -372,7 +373,7 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 	if (rc == SGPU_OK) {
 		rc = run->submission.options.replay ? sgpu_respond_reserve(&run->base, run->submission.out_fd,
 									   run->submission.out_name, error) : SGPU_OK;
-		run->response_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
+		run->descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
 	rc = rc == SGPU_OK ? sgpu_admit_once(&run->job, error) : rc;
 	return rc == SGPU_OK ? sgpu_inputs_create(&run->base, run->submission.options.files, note_arrived, run, &run->inputs,
@@ -389,6 +390,7 @@ static void read_blocking(struct sgpu_blocking *task)
 	if (rc == SGPU_OK) {
 		sgpu_loop_post(run->base.loop, &run->admitted);
 		run->code = sgpu_inputs_bring(run->inputs, run->tar, &run->error);
+		run->descriptor_failed = run->code == SGPU_ESYSTEM;
 		sgpu_io_set_guard(NULL);
 		sgpu_loop_post(run->base.loop, &run->read);
 		return;

@@ -54,7 +54,7 @@ struct sgpu_run {
 	/* the reader's, then the finisher's, then everybody's */
 	int code;
 	struct sgpu_error error;
-	bool response_failed;         /* it was the response's file that failed */
+	bool descriptor_failed;         /* it was the client's that failed: the batch's or the response's */
 	_Atomic uint32_t ended;       /* set under the runner's mutex */
 };
 

@@ -33,12 +33,12 @@ bool sgpu_run_awaits_batch(const struct sgpu_run *run)
 bool sgpu_run_response_full(const struct sgpu_run *run, uint64_t *size)
 {
 	*size = run->base.response_size;
-	return run->response_failed && run->code == SGPU_ENOSPACE;
+	return run->descriptor_failed && run->code == SGPU_ENOSPACE;
 }
 
-bool sgpu_run_response_failed(const struct sgpu_run *run)
+bool sgpu_run_descriptor_failed(const struct sgpu_run *run)
 {
-	return run->response_failed;
+	return run->descriptor_failed;
 }
 
 bool sgpu_run_was_replayed(const struct sgpu_run *run)

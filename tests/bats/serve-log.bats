@@ -78,6 +78,7 @@ results_are() {
 	kill "$HELD"
 	run -0 client shrinking fresh1.tar 20
 	run -0 client drained
+	run -0 client direct fresh1.tar 50
 	run -0 client descriptors fresh2.tar
 	run -0 client garbage
 	wait_for in_flight 0

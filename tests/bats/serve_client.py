@@ -364,6 +364,20 @@ def drained(path):
     print(text if time.monotonic() - begin < 10 else "late: " + text)
 
 
+def direct(path, batch, rounds):
+    """A file of a disk that is read past the kernel's cache from some moment on, which reads of odd sizes cannot be."""
+    whole = open(batch, "rb").read()
+    for _ in range(rounds):
+        with open("direct", "w+b") as file:
+            file.write(whole)
+            file.seek(0)
+            s = submit(path, file.fileno(), place())
+            receive(s)  # it is taken
+            fcntl.fcntl(file, fcntl.F_SETFL, os.O_DIRECT)
+            answer(s)
+    print("done")
+
+
 def shrinking(path, batch, rounds):
     """Batch and response are cut short while the run is under way."""
     whole = open(batch, "rb").read()
@@ -514,7 +528,7 @@ DEEDS = {"garbage": garbage, "requests": requests, "descriptors": descriptors, "
  "linger": lambda p, s, t: linger(p, int(s), float(t)), "silent": lambda p, n, t: silent(p, int(n), float(t)),
  "queue": queue, "flood": lambda p, b, n: flood(p, b, int(n)),
  "slow-close": lambda p, s, t: slow_close(p, int(s), float(t)),
- "shrinking": lambda p, b, n: shrinking(p, b, int(n)), "many": lambda p, b, n: many(p, b, int(n)),
+ "direct": lambda p, b, n: direct(p, b, int(n)), "shrinking": lambda p, b, n: shrinking(p, b, int(n)), "many": lambda p, b, n: many(p, b, int(n)),
  "hang-up": lambda p, b, n: hang_up(p, b, int(n)), "dying": lambda p, b, n: dying(p, b, int(n)),
  "damaged": lambda p, b, n: damaged(p, b, int(n)), "refused": refused, "endlessly": endlessly}
 DEEDS[what](path, *rest)

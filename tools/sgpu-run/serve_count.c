@@ -7,8 +7,8 @@
 
 #include "serve.h"
 
-/* A batch that needs more than its user may have, or than is free, is no fault of the machine; nor is one whose response the
- * client's own file does not take. */
+/* A batch that needs more than its user may have, or than is free, is no fault of the machine; nor is one that the client's
+ * own files do not give, or whose response they do not take. */
 static enum serve_sum result_of(const struct sgpu_run *run, int code)
 {
 	switch (code) {
@@ -24,7 +24,7 @@ static enum serve_sum result_of(const struct sgpu_run *run, int code)
 		return SERVE_CANCELLED;
 	case SGPU_ESYSTEM:
 	case SGPU_ENOSPACE:
-		return run && sgpu_run_response_failed(run) ? SERVE_CANCELLED : SERVE_FAILED;
+		return run && sgpu_run_descriptor_failed(run) ? SERVE_CANCELLED : SERVE_FAILED;
 	case SGPU_EDEVICE:
 		return SERVE_FAILED;
 	default:
