@@ -85,6 +85,23 @@ left_as_it_was() {
 	[ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
 }
 
+@test "a file that its owner holds under a lease fails as that file alone" {
+	requires python3
+	fill 2
+	python3 -c '
+import fcntl, os, signal, time
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+fcntl.fcntl(os.open("spool/b1", os.O_RDWR), fcntl.F_SETLEASE, fcntl.F_WRLCK)
+open("held", "w").close()
+time.sleep(300)' 3>&- &
+	local holder=$!
+	wait_for [ -e held ]
+	run --separate-stderr -1 worker spool
+	kill "$holder"
+	assert_contains "$stderr" "'spool/b1' is under a lease of another program"
+	opens spool/b2.response
+}
+
 @test "what is damaged is for no other keys: it fails, with whichever worker looks first" {
 	local before
 	sgpu-seal keygen -q --x25519 -o other.jwk

@@ -62,6 +62,9 @@ static int open_file(const struct spool *spool, int directory, struct spool_batc
 	struct stat status;
 
 	b->fd = openat(directory, b->name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | links);
+	if (b->fd < 0 && errno == EWOULDBLOCK) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is under a lease of another program", b->shown);
+	}
 	if (b->fd < 0 || fstat(b->fd, &status) != 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", b->shown);
 	}
