@@ -5,15 +5,14 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
+#include "read_once.h"
 #include "ring/memory.h"
 #include "rpc/inside.h"
 #include "unit.h"
@@ -322,70 +321,29 @@ UNIT_TEST(events_that_change_while_they_are_taken_are_looked_at_once)
 /* ---- shared memory that changes once it was read ---- */
 
 #ifdef __x86_64__
-enum { TRAP_FLAG = 0x100 };
+static volatile struct pollfd *watched; /* where the outside writes them */
 
-static struct {
-	struct outside *outside;
-	volatile struct pollfd *fds; /* where the outside writes them */
-	struct sigaction before[2];
-	int reads;
-} watched;
-
-static void protect(int protection)
+static void change_events(void)
 {
-	const struct outside *o = watched.outside;
-
-	(void)mprotect(o->rpc->area, o->shared->area_size, protection);
-}
-
-/* The inside reads: that instruction alone may. */
-static void let_read(int signal, siginfo_t *info, void *context)
-{
-	ucontext_t *c = context;
-
-	(void)signal;
-	(void)info;
-	protect(PROT_READ | PROT_WRITE);
-	c->uc_mcontext.gregs[REG_EFL] |= TRAP_FLAG;
-}
-
-/* What it has read is another thing from then on. */
-static void change_what_was_read(int signal, siginfo_t *info, void *context)
-{
-	ucontext_t *c = context;
-
-	(void)signal;
-	(void)info;
-	c->uc_mcontext.gregs[REG_EFL] &= ~TRAP_FLAG;
-	if (++watched.reads == 2) {
-		watched.fds[0].revents = POLLPRI;
-		watched.fds[1].revents = POLLPRI;
-	}
-	protect(PROT_NONE);
+	watched[0].revents = POLLPRI;
+	watched[1].revents = POLLPRI;
 }
 
 static void watch(struct outside *o, const struct sgpu_ring_descriptor *d)
 {
-	watched.outside = o;
-	watched.fds = (volatile struct pollfd *)(o->area + d->offset);
-	watched.reads = 0;
-	protect(PROT_NONE);
+	watched = (volatile struct pollfd *)(o->area + d->offset);
+	read_once_begin(o->rpc->area, o->shared->area_size, 2, change_events);
 }
 
 UNIT_TEST(events_are_read_once)
 {
-	const struct sigaction read = { .sa_sigaction = let_read, .sa_flags = SA_SIGINFO },
-			       trap = { .sa_sigaction = change_what_was_read, .sa_flags = SA_SIGINFO };
 	struct outside o = { .value = 1, .revents = { POLLIN, 0 }, .watch = watch };
 	struct pollfd fds[2] = { { .fd = 0, .events = POLLIN }, { .fd = 1, .events = POLLIN } };
 	size_t done;
 
 	REQUIRE(open_outside(&o));
-	CHECK(sigaction(SIGSEGV, &read, &watched.before[0]) == 0 && sigaction(SIGTRAP, &trap, &watched.before[1]) == 0);
 	CHECK(sgpu_rpc_poll(o.rpc, fds, 2, -1, &done, &error) == SGPU_OK && done == 1);
-	CHECK(sigaction(SIGSEGV, &watched.before[0], NULL) == 0 && sigaction(SIGTRAP, &watched.before[1], NULL) == 0);
-	protect(PROT_READ | PROT_WRITE);
-	CHECK(watched.reads == 2 && fds[0].revents == POLLIN && !fds[1].revents);
+	CHECK(read_once_end() == 0 && fds[0].revents == POLLIN && !fds[1].revents);
 	close_outside(&o);
 }
 #endif
