@@ -442,6 +442,9 @@ progress_of() {
 	kid=$(jq -r .kid runner.jwk)
 	run -0 --separate-stderr sgpu-run -k runner.jwk -o response job.batch
 	[[ $stderr =~ ^"sgpu-run: batch $id, manifest 'small-job', key $kid: "[0-9]+" bytes in, "[0-9]+" out, "[0-9.]+" ms, OK"$ ]]
+	# The time lasts until all is cleared.
+	run -0 --separate-stderr sgpu-run -v -k runner.jwk -o response job.batch
+	[[ $stderr =~ "secure context: ".*$'\n'"sgpu-run: batch $id"[^$'\n']*$ ]]
 	run -0 --separate-stderr sgpu-run -q -k runner.jwk -o response job.batch
 	[ -z "$stderr" ]
 	run -0 --separate-stderr sgpu-run --json -k runner.jwk -o response job.batch

@@ -3,8 +3,10 @@
  * Pages of a device: mapping, what stays with a frame, what is refused, what is counted, what it costs.
  * Runs alone on a GPU, since it takes pages that others may have taken all of.
  */
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,6 +89,15 @@ UNIT_TEST(contents_stay_with_the_frame)
 	close_all();
 }
 
+/* In place of libc's, for the library too. */
+static atomic_int ends_sought;
+
+off_t lseek(int fd, off_t at, int whence)
+{
+	ends_sought += whence == SEEK_HOLE;
+	return syscall(SYS_lseek, fd, at, whence);
+}
+
 static size_t pages_in_memory(sgpu_devptr memory, uint64_t size)
 {
 	static unsigned char present[16384];
@@ -129,6 +140,36 @@ UNIT_TEST(clearing_reaches_all_that_was_written_and_makes_no_memory)
 		CHECK(holds(room.base + at + info.small - 8, 0));
 	}
 	close_all();
+}
+
+/* To find where data end, the kernel looks at all that follow: for each part of them anew, that is a square. */
+UNIT_TEST(clearing_much_never_asks_where_data_end)
+{
+	enum { BIG = 16 };
+	struct sgpu_task task = { 0 };
+	uint32_t list[BIG];
+	struct room room;
+	uint64_t at, size;
+
+	open_all(0);
+	size = BIG * info.big;
+	room = make_room(size / info.small);
+	for (uint32_t i = 0; i < BIG; i++) {
+		list[i] = (uint32_t)(i * (info.big / info.small));
+	}
+	REQUIRE(sgpu_page_map(room.space, 0, list, BIG, info.big, &error) == SGPU_OK);
+	for (at = 0; at < size; at += info.small) {
+		CHECK(put(room.base + at, ~at) == SGPU_OK);
+	}
+	ends_sought = 0;
+	CHECK(sgpu_device_clear(stream, room.base, size, &task) == SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
+	for (at = 0; at < size; at += info.small) {
+		CHECK(holds(room.base + at, 0));
+	}
+	sgpu_space_free(&room.space);
+	close_all();
+	CHECK(ends_sought == 0);
 }
 
 UNIT_TEST(a_run_of_pages_is_one_range)
@@ -411,6 +452,7 @@ int main(void)
 	UNIT_RUN(a_limit_on_the_size_of_files_bounds_the_memory);
 	UNIT_RUN(contents_stay_with_the_frame);
 	UNIT_RUN(clearing_reaches_all_that_was_written_and_makes_no_memory);
+	UNIT_RUN(clearing_much_never_asks_where_data_end);
 	UNIT_RUN(a_run_of_pages_is_one_range);
 	UNIT_RUN(what_does_not_fit_is_refused);
 	UNIT_RUN(big_and_small_take_turns);

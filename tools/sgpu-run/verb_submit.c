@@ -152,20 +152,26 @@ static int show_outputs(const struct request *r, const struct sgpu_run *run, str
 	return rc;
 }
 
-static void say_what_was_done(const struct request *r, const struct sgpu_run *run, int code)
+/* Frees the run. The user waits until all that it used is cleared, so the time that is told ends there. */
+static void end_run(struct request *r, struct sgpu_run *run, int code)
 {
-	const struct worker *w = &r->worker;
+	struct worker *w = &r->worker;
 	struct report report;
+	uint64_t ended_ns;
 
 	report_collect(run, worker_secure_device(&w->devices[0]), w->keys, w->key_count, &report);
 	report.devices = w->device_count;
+	ended_ns = sgpu_now_ns();
+	sgpu_run_free(&run);
+	worker_stop(w);
+	report.progress.elapsed_ns += sgpu_now_ns() - ended_ns;
 	if (r->stats && (code == SGPU_OK || code == SGPU_ESEGMENTS)) {
 		report_stats(&report);
 	}
 	report_batch(&report, NULL, code, NULL);
 }
 
-static int run_batch(const struct request *r, struct outputs *outputs, struct sgpu_error *error)
+static int run_batch(struct request *r, struct outputs *outputs, struct sgpu_error *error)
 {
 	struct sgpu_submission submission = {
 		.in_fd = r->in_fd, .in_name = r->in_name, .out_fd = outputs->response.fd,
@@ -194,8 +200,7 @@ static int run_batch(const struct request *r, struct outputs *outputs, struct sg
 		*error = other;
 		rc = other.code;
 	}
-	say_what_was_done(r, run, rc);
-	sgpu_run_free(&run);
+	end_run(r, run, rc);
 	return rc;
 }
 

@@ -73,9 +73,9 @@ struct sgpu_cpu_pages {
 	int fd;                        /* physical memory; once the frames are opened */
 	uint64_t *made;                /* a bit a frame: it counts as memory in use */
 };
-/* Sets bytes to zero, but makes none of the memory that nobody has written to yet: it is zero. */
+/* Sets bytes to zero, but makes next to none of the memory that nobody has written to yet: it is zero. */
 void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-/* Clears and frees everything. */
+/* Frees everything. What was to be cleared was so before it was unmapped. */
 void sgpu_cpu_pages_close(struct sgpu_device *device);
 extern const struct sgpu_device_page_calls sgpu_cpu_page_calls;
 

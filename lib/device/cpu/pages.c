@@ -18,8 +18,8 @@
 
 #define SMALL ((uint64_t)SGPU_CPU_PAGE)
 #define BIG ((uint64_t)2 << 20)
-/* How much of the file is mapped at once when it is cleared. */
-#define WINDOW ((uint64_t)8 << 20)
+/* What is cleared at once, if a page of it is in use. */
+#define BLOCK ((uint64_t)64 << 10)
 
 struct sgpu_space {
 	struct sgpu_device_object object;
@@ -376,12 +376,13 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 }
 
 /* ---- clearing ---- */
-/* Moves *at on to the next byte before `end` that may be another than zero; *size: how many there are. Holes of
- * the file are zeros, and what is no page of a space may be anything. */
+/* Moves *at on to the next bytes before `end` that may be others than zeros; *size: how many there are, all of one block.
+ * What the file never had is zeros, and what is no page of a space may be anything. Where data end is not asked for: the
+ * kernel would look through all that follow to answer. */
 static bool next_written(struct sgpu_cpu_pages *pages, uint64_t *at, uint64_t end, uint64_t *size)
 {
-	uint64_t place, skipped;
-	off_t data, hole;
+	uint64_t place, skipped, rest;
+	off_t data;
 
 	for (; *at < end; *at += *size) {
 		if (!sgpu_frames_place(&pages->frames, *at, end - *at, &place, size)) {
@@ -394,10 +395,9 @@ static bool next_written(struct sgpu_cpu_pages *pages, uint64_t *at, uint64_t en
 		}
 		skipped = data < 0 ? *size : (uint64_t)data - place;
 		if (skipped < *size) {
-			hole = lseek(pages->fd, data, SEEK_HOLE);
+			rest = BLOCK - (uint64_t)data % BLOCK;
 			*at += skipped;
-			*size -= skipped;
-			*size = hole > data && (uint64_t)(hole - data) < *size ? (uint64_t)(hole - data) : *size;
+			*size = *size - skipped < rest ? *size - skipped : rest;
 			return true;
 		}
 	}
@@ -415,45 +415,6 @@ void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64
 }
 
 /* ---- the end ---- */
-/* Clears the pages of [at, at + size) of the file that are in memory. */
-static void clear_part(int fd, uint64_t at, uint64_t size)
-{
-	unsigned char present[WINDOW / SMALL];
-	char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)at);
-	uint64_t page;
-
-	if (memory == MAP_FAILED) {
-		return; /* the kernel clears it before anybody gets it */
-	}
-	for (page = 0; page < size / SMALL; page++) {
-		present[page] = 1;
-	}
-	(void)mincore(memory, size, present);
-	for (page = 0; page < size / SMALL; page++) {
-		if (present[page] & 1) {
-			sgpu_wipe(memory + page * SMALL, SMALL);
-		}
-	}
-	munmap(memory, size);
-}
-
-static void clear_all(const struct sgpu_cpu_pages *pages)
-{
-	uint64_t total = pages->frames.count * SMALL, at, size, word;
-	bool any;
-
-	for (at = 0; at < total; at += size) {
-		size = total - at < WINDOW ? total - at : WINDOW;
-		any = false;
-		for (word = at / SMALL / 64; word < (at + size) / SMALL / 64; word++) {
-			any = any || pages->made[word] != 0;
-		}
-		if (any) {
-			clear_part(pages->fd, at, size);
-		}
-	}
-}
-
 void sgpu_cpu_pages_close(struct sgpu_device *device)
 {
 	struct sgpu_cpu_pages *pages = &device->pages;
@@ -463,7 +424,6 @@ void sgpu_cpu_pages_close(struct sgpu_device *device)
 		remove_space((struct sgpu_space *)(void *)((char *)range - offsetof(struct sgpu_space, table.range)));
 	}
 	if (pages->frames.small != 0) {
-		clear_all(pages);
 		close(pages->fd);
 		sgpu_frames_close(&pages->frames);
 		free(pages->made);
