@@ -322,13 +322,13 @@ other_files() {
 	done
 }
 
-# slow_pieces COUNT: a MiB every 0.2 s.
+# slow_pieces COUNT [FILE]: a MiB of it every 0.2 s.
 slow_pieces() {
 	local i
 	for ((i = 0; i < $1; i++)); do
-		head -c 1048576 /dev/zero
+		head -c 1048576
 		sleep 0.2
-	done
+	done <"${2:-/dev/zero}"
 }
 
 # on_terminal COMMAND...: what a terminal gets to see, with standard input left as it is.
@@ -355,6 +355,24 @@ on_terminal() {
 	run ! grep -q $'\x1b' seen
 }
 
+@test "messages: of programs that share a terminal, one draws at a time" {
+	requires script pty
+	make_keys
+	head -c 4194304 /dev/zero | sgpu-seal seal-file -k owner.jwk -o whole
+	mkfifo first
+	export -f slow_pieces wait_for
+	# While the first draws, the second does not; its message has a line of its own. After the first it does.
+	on_terminal "TERM=xterm bash -c '
+		sgpu-seal seal-file -k owner.jwk -o sealed first & exec 3>first
+		slow_pieces 2 >&3; wait_for grep -q sealing: seen
+		slow_pieces 3 whole | sgpu-seal open-file -k owner.jwk -o opened
+		exec 3>&-; wait; cp seen before
+		slow_pieces 5 whole | sgpu-seal open-file -k owner.jwk -o opened'" >seen
+	grep -q $'\r\e\\[Ksgpu-seal: error: ' before
+	run ! grep -q opening: before
+	grep -q opening: seen
+}
+
 # slow_batch: a batch of which the payload arrives slowly, and its parts.
 slow_batch() {
 	make_keys
@@ -364,12 +382,18 @@ slow_batch() {
 	tail -c +2097153 job.batch >rest
 }
 
-@test "messages: sgpu-run shows operations, bytes and what is left on a terminal" {
+# What is left falls, although nothing more comes.
+left_falls() {
+	tr '\r' '\n' <seen | sed -n 's/^running: .* \([0-9]*\) s left$/\1/p' |
+		awk 'NR > 1 && $1 < before { falls = 1 } { before = $1 } END { exit !falls }'
+}
+
+@test "messages: sgpu-run shows its share, operations, bytes and what is left, which falls, on a terminal" {
 	requires script pty
 	slow_batch
-	export -f wait_for
-	on_terminal "bash -c '{ cat begin; wait_for grep -q left seen; cat rest; } | TERM=dumb sgpu-run -k runner.jwk -o response'" >seen
-	grep -Eq 'running: 0 of 3 operations, [0-9]+ of 8 MiB in, [0-9]+ s left' seen
+	export -f wait_for left_falls
+	on_terminal "bash -c '{ cat begin; wait_for left_falls; cat rest; } | TERM=dumb sgpu-run -k runner.jwk -o response'" >seen
+	grep -Eq 'running: +[0-9]+ %, 0 of 3 operations, [0-9]+ of 8 MiB in, [0-9]+ s left' seen
 	run ! grep -q $'\x1b' seen
 	sgpu-seal open -k owner.jwk -C results response
 	assert_same results/out.f32 expected.f32

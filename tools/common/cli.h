@@ -143,7 +143,8 @@ bool cli_progress_due(void);
 void cli_progress_line(const char *text);
 /* Removes the line, before something else is printed. */
 void cli_progress_pause(void);
-/* What is left, in ns, when `done` of `total` took that long; 0: not known. */
+/* What is left, in ns, when `done` of `total` took that long; 0: not known. It falls as time goes by, unless it has
+ * been too short. */
 uint64_t cli_progress_left(uint64_t elapsed_ns, uint64_t done, uint64_t total);
 
 /* Refuses to write binary data to a terminal: prints and returns false. */

@@ -5,6 +5,7 @@
  * text without stdio.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,7 +22,7 @@ enum { LINE_MAX_LENGTH = 256 };
 
 static struct {
 	pthread_mutex_t lock;
-	bool active, plain;      /* plain: no escapes */
+	bool terminal, active, plain; /* plain: no escapes */
 	size_t shown;            /* columns that are there now */
 	uint64_t last_ns;
 } line = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -29,8 +30,18 @@ static struct {
 /* What a handler may read. */
 static struct {
 	_Atomic(const char *) label; /* NULL: none of the verb's long steps is under way */
-	atomic_uint_least64_t done, total, begin_ns, start_ns;
+	atomic_uint_least64_t done, total, begin_ns, start_ns, end_ns; /* end: as was last foreseen */
 } state;
+
+/* Whoever draws on a terminal has a lock of it, which the kernel takes back at the latest when the process ends: so
+ * of those that share one, as in a pipe, one draws at a time. False: another has it. */
+static bool lock_terminal(int command, short type)
+{
+	struct flock lock = { .l_type = type, .l_whence = SEEK_SET };
+
+	return fcntl(cli_error_fd, command, &lock) == 0 ? command != F_GETLK || lock.l_type == F_UNLCK :
+							  errno != EAGAIN && errno != EACCES;
+}
 
 void cli_progress_begin(const char *label, uint64_t total_bytes)
 {
@@ -38,13 +49,15 @@ void cli_progress_begin(const char *label, uint64_t total_bytes)
 	const uint64_t now = sgpu_now_ns();
 
 	pthread_mutex_lock(&line.lock);
-	line.active = !cli_quiet && !cli_json && isatty(cli_error_fd);
+	line.terminal = isatty(cli_error_fd);
+	line.active = !cli_quiet && !cli_json && line.terminal;
 	line.plain = !terminal || !*terminal || !strcmp(terminal, "dumb");
 	line.shown = 0;
 	line.last_ns = now;
 	atomic_store(&state.done, 0);
 	atomic_store(&state.total, total_bytes);
 	atomic_store(&state.begin_ns, now);
+	atomic_store(&state.end_ns, 0);
 	atomic_store(&state.label, label);
 	pthread_mutex_unlock(&line.lock);
 }
@@ -81,7 +94,7 @@ bool cli_progress_due(void)
 	const uint64_t now = line.active ? sgpu_now_ns() : 0;
 	if (line.active && now - line.last_ns >= 100000000) {
 		line.last_ns = now;
-		due = true;
+		due = lock_terminal(F_SETLK, F_WRLCK);
 	}
 	pthread_mutex_unlock(&line.lock);
 	return due;
@@ -100,7 +113,13 @@ void cli_progress_line(const char *text)
 
 uint64_t cli_progress_left(uint64_t elapsed_ns, uint64_t done, uint64_t total)
 {
-	return done && total > done ? (uint64_t)((double)elapsed_ns / (double)done * (double)(total - done)) : 0;
+	const uint64_t now = sgpu_now_ns(), before = atomic_load(&state.end_ns);
+	uint64_t end = done && total > done ?
+		       now + (uint64_t)((double)elapsed_ns / (double)done * (double)(total - done)) : before;
+
+	end = before > now && before < end ? before : end;
+	atomic_store(&state.end_ns, end);
+	return end > now ? end - now : 0;
 }
 
 void cli_progress(void *unused, uint64_t bytes)
@@ -115,7 +134,7 @@ void cli_progress(void *unused, uint64_t bytes)
 	char text[LINE_MAX_LENGTH], share[16] = "", left[32] = "";
 
 	if (total && bytes <= total) {
-		snprintf(share, sizeof(share), " %3.0f %%", 100.0 * (double)bytes / (double)total);
+		snprintf(share, sizeof(share), " %3.0f %%,", 100.0 * (double)bytes / (double)total);
 		snprintf(left, sizeof(left), ", %.0f s left", (double)cli_progress_left(elapsed, bytes, total) / 1e9);
 	}
 	snprintf(text, sizeof(text), "%s:%s %.0f MiB, %.0f MiB/s%s", atomic_load(&state.label), share, mib,
@@ -126,7 +145,7 @@ void cli_progress(void *unused, uint64_t bytes)
 void cli_progress_pause(void)
 {
 	pthread_mutex_lock(&line.lock);
-	if (line.shown) {
+	if (line.shown || (line.terminal && !lock_terminal(F_GETLK, F_WRLCK))) {
 		erase();
 	}
 	pthread_mutex_unlock(&line.lock);
@@ -136,6 +155,9 @@ void cli_progress_end(void)
 {
 	cli_progress_pause();
 	pthread_mutex_lock(&line.lock);
+	if (line.active) {
+		(void)lock_terminal(F_SETLK, F_UNLCK);
+	}
 	line.active = false;
 	atomic_store(&state.label, NULL);
 	pthread_mutex_unlock(&line.lock);

@@ -38,24 +38,24 @@ uint64_t report_bytes_in_all(const struct sgpu_run *run)
 	return sum;
 }
 
-/* What is left, if operations and bytes go on as they went: half of the way is each. 0: nobody knows, as before the batch's
- * head has come. */
-static uint64_t left_ns(const struct sgpu_run_progress *p, uint64_t all)
-{
-	const uint64_t whole = 1 << 20;
+enum { WHOLE = 1 << 20 };
 
+/* How much is done of WHOLE: a third of the way is bytes, one is operations, and one the response. 0 before the
+ * batch's head has come. */
+static uint64_t share_done(const struct sgpu_run_progress *p, uint64_t all)
+{
 	if (!p->operations) {
 		return 0;
 	}
 	const double bytes = all ? (double)p->bytes_in / (double)all : 1;
 	const double operations = (double)(p->operations_done + p->operations_failed) / p->operations;
 
-	return cli_progress_left(p->elapsed_ns, (uint64_t)((bytes + operations) / 2 * (double)whole), whole);
+	return (uint64_t)((bytes + operations) / 3 * WHOLE);
 }
 
 void report_progress_print(const struct sgpu_run_progress *p, uint64_t all)
 {
-	const uint64_t ns = left_ns(p, all);
+	const uint64_t ns = cli_progress_left(p->elapsed_ns, share_done(p, all), WHOLE);
 	char line[512], left[64] = "";
 	int size;
 
@@ -83,15 +83,20 @@ void report_progress_print(const struct sgpu_run_progress *p, uint64_t all)
 
 void report_progress_show(const struct sgpu_run_progress *p, uint64_t all)
 {
-	const uint64_t ns = left_ns(p, all);
+	const uint64_t done = share_done(p, all);
 	char line[160], left[32] = "";
+
+	if (!p->operations || !cli_progress_due()) {
+		return;
+	}
+	const uint64_t ns = cli_progress_left(p->elapsed_ns, done, WHOLE);
 
 	if (ns) {
 		snprintf(left, sizeof(left), ", %.0f s left", (double)ns / 1e9);
 	}
-	snprintf(line, sizeof(line), "running: %d of %d operations, %.0f of %.0f MiB in%s",
-		 p->operations_done + p->operations_failed, p->operations, (double)p->bytes_in / (1 << 20),
-		 (double)all / (1 << 20), left);
+	snprintf(line, sizeof(line), "running: %3.0f %%, %d of %d operations, %.0f of %.0f MiB in%s",
+		 100.0 * (double)done / WHOLE, p->operations_done + p->operations_failed, p->operations,
+		 (double)p->bytes_in / (1 << 20), (double)all / (1 << 20), left);
 	cli_progress_line(line);
 }
 
@@ -118,9 +123,7 @@ static void *wait_for_signal(void *argument)
 
 		look_after_run();
 		sgpu_run_get_progress(shown, &p);
-		if (cli_progress_due()) {
-			report_progress_show(&p, report_bytes_in_all(shown));
-		}
+		report_progress_show(&p, report_bytes_in_all(shown));
 		if (fds[0].revents && read(signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
 			report_progress_print(&p, report_bytes_in_all(shown));
 		}

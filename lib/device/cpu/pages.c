@@ -376,9 +376,9 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 }
 
 /* ---- clearing ---- */
-/* Moves *at on to the next bytes before `end` that may be others than zeros; *size: how many there are, all of one block.
- * What the file never had is zeros, and what is no page of a space may be anything. Where data end is not asked for: the
- * kernel would look through all that follow to answer. */
+/* Moves *at on to the next bytes before `end` that may be others than zeros; *size: how many there are, all of one
+ * block. What the file never had is zeros, and what is no page of a space may be anything. Where data end is not
+ * asked for: the kernel would look through all that follow to answer. */
 static bool next_written(struct sgpu_cpu_pages *pages, uint64_t *at, uint64_t end, uint64_t *size)
 {
 	uint64_t place, skipped, rest;
