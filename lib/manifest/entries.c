@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments and operations of a document. Only one of their trees exists at a time: together, the trees would take
- * ten times the memory of the text. The manifest keeps copies of a few names.
+ * Segments and operations of a document. Only one of their trees exists at a time, unless all are wanted: together,
+ * the trees take ten times the memory of the text. The manifest keeps copies of a few names.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -64,13 +64,19 @@ static char *strip(const char *text, size_t size, size_t *stripped)
 static int split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame, int *line, int *column,
 		 struct sgpu_error *error)
 {
+	const bool whole = reader->options & SGPU_MANIFEST_WHOLE;
 	json_t *value;
 	int code = sgpu_json_split(text, size, reader->lists, SGPU_ARRAY_LENGTH(reader->lists), 0, frame, line, column,
 				   error);
 
 	for (size_t list = 0; !code && list < SGPU_ARRAY_LENGTH(reader->lists); list++) {
+		json_t *array = whole ? json_object_get(*frame, reader->lists[list].key) : NULL;
+
 		for (size_t i = 0; !code && i < reader->lists[list].count; i++) {
 			code = sgpu_json_part_parse(&reader->lists[list].parts[i], text, &value, line, column, error);
+			if (!code && array && json_array_append(array, value) < 0) {
+				code = sgpu_fail_nomem(error);
+			}
 			json_decref(value);
 		}
 	}
@@ -107,9 +113,10 @@ int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size,
 
 json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index)
 {
-	json_t *value = NULL;
+	const json_t *array = json_object_get(reader->manifest->json, reader->lists[list].key);
+	json_t *value = json_incref(json_array_get(array, (size_t)index));
 
-	if (sgpu_json_part_parse(&reader->lists[list].parts[index], NULL, &value, NULL, NULL, NULL) != SGPU_OK) {
+	if (!value && sgpu_json_part_parse(&reader->lists[list].parts[index], NULL, &value, NULL, NULL, NULL) != SGPU_OK) {
 		reader->no_memory = true; /* it has been parsed before */
 	}
 	return value;
@@ -154,19 +161,6 @@ void sgpu_reader_free_texts(struct sgpu_manifest *manifest)
 	while ((texts = manifest->texts)) {
 		manifest->texts = texts->next;
 		free(texts);
-	}
-}
-
-void sgpu_reader_join(struct sgpu_reader *reader)
-{
-	for (int list = 0; list < (int)SGPU_ARRAY_LENGTH(reader->lists); list++) {
-		json_t *array = json_object_get(reader->manifest->json, reader->lists[list].key);
-
-		for (int i = 0; i < (int)reader->lists[list].count && !reader->no_memory; i++) {
-			if (json_array_append_new(array, sgpu_reader_take(reader, list, i)) < 0) {
-				reader->no_memory = true;
-			}
-		}
 	}
 }
 

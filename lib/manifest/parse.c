@@ -219,9 +219,6 @@ int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
 		goto out;
 	}
 	read_document(&reader);
-	if (options & SGPU_MANIFEST_WHOLE) {
-		sgpu_reader_join(&reader);
-	}
 	code = make_hash(&reader, error);
 	if (!code && (reader.no_memory || diagnostics->out_of_memory)) {
 		code = sgpu_fail_nomem(error);

@@ -127,8 +127,6 @@ bool sgpu_reader_mentions(const struct sgpu_reader *reader, int list, int index,
 /* A copy that lives as long as the manifest; NULL of NULL. */
 const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text);
 void sgpu_reader_free_texts(struct sgpu_manifest *manifest);
-/* Puts all entries into the frame. */
-void sgpu_reader_join(struct sgpu_reader *reader);
 int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error);
 
 /* The segment that an operation reads by its argument k, or, after the last argument, as its module; -1 for none. */

@@ -4,6 +4,20 @@
  */
 #include "test_manifest.h"
 
+#include <dlfcn.h>
+
+/* In place of jansson's, for the library too. */
+static int texts_read;
+
+json_t *json_loadb(const char *text, size_t size, size_t flags, json_error_t *fault)
+{
+	json_t *(*next)(const char *, size_t, size_t, json_error_t *);
+
+	*(void **)(void *)&next = dlsym(RTLD_NEXT, "json_loadb");
+	texts_read++;
+	return next(text, size, flags, fault);
+}
+
 /* ---- types ---- */
 UNIT_TEST(dtypes_have_sizes_and_names_that_parse)
 {
@@ -163,6 +177,23 @@ UNIT_TEST(blanks_part_what_they_part_in_json)
 	REQUIRE(p.code == SGPU_OK && p.manifest && p.manifest->id);
 	CHECK(strcmp(p.manifest->id, "a  \" b ") == 0);
 	CHECK(p.diagnostics.count == 2 && p.diagnostics.list[0].line == 2 && p.diagnostics.list[0].column == 1);
+	done(&p);
+}
+
+/* Its time is that of jansson. */
+UNIT_TEST(a_document_that_is_kept_whole_is_read_once)
+{
+	static const char text[] = MANIFEST(IN("a", "") "," SEGMENT("t", "LOW", "INTERMEDIATE", "") "," OUT("b", ""),
+					    OP("ONE", "\"input\":\"a\",\"output\":\"t\"", "") ","
+					    OP("TWO", "\"input\":\"t\",\"output\":\"b\"", ""));
+	struct parsed p;
+
+	texts_read = 0;
+	parse(&p, text, SGPU_MANIFEST_WHOLE | SGPU_MANIFEST_UNHASHED);
+	REQUIRE(p.code == SGPU_OK && p.manifest && p.diagnostics.count == 0);
+	CHECK(texts_read == 1 + 3 + 2); /* the frame, and each of its parts */
+	CHECK(json_array_size(json_object_get(p.manifest->json, "segments")) == 3);
+	CHECK(json_array_size(json_object_get(p.manifest->json, "operations")) == 2);
 	done(&p);
 }
 
@@ -447,6 +478,7 @@ int main(void)
 	UNIT_RUN(the_hash_does_not_depend_on_spelling);
 	UNIT_RUN(what_is_no_json_is_one_diagnostic_with_its_place);
 	UNIT_RUN(blanks_part_what_they_part_in_json);
+	UNIT_RUN(a_document_that_is_kept_whole_is_read_once);
 	UNIT_RUN(the_frame_is_checked);
 	UNIT_RUN(segment_fields_are_checked);
 	UNIT_RUN(ids_are_checked);
