@@ -60,6 +60,8 @@ int sgpu_vfail(struct sgpu_error *error, int code, const char *format, va_list a
 /* As sgpu_fail, for a failed system call: appends ": " and the text of errno. Returns SGPU_ENOMEM for ENOMEM,
  * SGPU_ENOSPACE for ENOSPC and EDQUOT, else SGPU_ESYSTEM. */
 int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...) SGPU_PRINTF(2, 3);
+/* The same for an output, which may be "standard output". */
+int sgpu_fail_write(struct sgpu_error *error, const char *name);
 
 /* Reports that memory ran out. Returns SGPU_ENOMEM. */
 int sgpu_fail_nomem(struct sgpu_error *error);

@@ -106,6 +106,12 @@ int sgpu_fail(struct sgpu_error *error, int code, const char *format, ...)
 	return code;
 }
 
+int sgpu_fail_write(struct sgpu_error *error, const char *name)
+{
+	return strcmp(name, "standard output") == 0 ? sgpu_fail_errno(error, "cannot write to %s", name) :
+						      sgpu_fail_errno(error, "cannot write '%s'", name);
+}
+
 int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
 {
 	int saved = errno;

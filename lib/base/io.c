@@ -176,7 +176,7 @@ static int after_failure(int fd, short events, const char *what, const char *nam
 		}
 	}
 	sgpu_io_note_failure();
-	return sgpu_fail_errno(error, "cannot %s '%s'", what, name);
+	return events == POLLOUT ? sgpu_fail_write(error, name) : sgpu_fail_errno(error, "cannot %s '%s'", what, name);
 }
 
 /* The kernel moves at most this much in one call. */

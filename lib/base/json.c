@@ -2,6 +2,7 @@
  *
  * Strict JSON parsing and member access over jansson.
  */
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,17 +65,28 @@ void sgpu_json_place(const char *text, size_t position, int *line, int *column)
 	}
 }
 
-/* jansson quotes the last token: "invalid token near 'x'". It may be half of a secret, so only a short one is
- * kept. */
-static int fail_parse(char *text, struct sgpu_error *error)
+/* In words of our own, which quote a mark at most: what is there may be half of a secret. */
+static int fail_parse(enum json_error_code why, const char *text, size_t position, size_t size,
+		      struct sgpu_error *error)
 {
-	enum { SHORT = 24 };
-	char *near = strstr(text, " near '"), *end = strrchr(text, '\'');
+	static const char *const words[] = {
+		[json_error_invalid_utf8] = "the text is not UTF-8",
+		[json_error_premature_end_of_input] = "the text ends before its JSON does",
+		[json_error_end_of_input_expected] = "more text follows where the JSON has ended",
+		[json_error_null_character] = "\\u0000 is not allowed in a text",
+		[json_error_null_byte_in_key] = "\\u0000 is not allowed in a name",
+		[json_error_duplicate_key] = "an object has this name twice",
+		[json_error_numeric_overflow] = "the number is too large",
+	};
 
-	if (near && (end < near + strlen(" near '") || end - near - strlen(" near '") > SHORT)) {
-		*near = '\0';
+	if ((size_t)why < SGPU_ARRAY_LENGTH(words) && words[why]) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s", words[why]);
 	}
-	return sgpu_fail(error, SGPU_EINVALID, "%s", text);
+	if (position < size && ispunct((unsigned char)text[position]) && text[position] != '"') {
+		return sgpu_fail(error, SGPU_EINVALID, "JSON has no '%c' at this place", text[position]);
+	}
+	return sgpu_fail(error, SGPU_EINVALID, size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ?
+			 "a byte order mark stands before the JSON" : "what is here is not JSON");
 }
 
 int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_max, json_t **value, size_t *position,
@@ -92,7 +104,7 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 		/* The number of bytes read: the fault is in the last of them. */
 		*position = fault.position > 0 ? (size_t)fault.position - 1 : 0;
 		*position = *position < size ? *position : size;
-		return fail_parse(fault.text, error);
+		return fail_parse(json_error_code(&fault), text, *position, size, error);
 	}
 	return SGPU_OK;
 }

@@ -57,7 +57,7 @@ static int open_descriptor(struct sgpu_output *output, int descriptor, struct sg
 	} else if (flags >= 0) {
 		output->fd = fcntl(descriptor, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	}
-	return output->fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", output->path) : 0;
+	return output->fd < 0 ? sgpu_fail_write(error, output->path) : 0;
 }
 
 static int exists(const struct sgpu_output *output, struct sgpu_error *error)
@@ -181,7 +181,7 @@ int sgpu_output_made_in(const struct sgpu_output *output, int i)
 static int commit_special(struct sgpu_output *output, struct sgpu_error *error)
 {
 	if (fsync(output->fd) && errno != EINVAL && errno != EROFS && errno != ENOTSUP) {
-		return sgpu_fail_errno(error, "cannot write '%s'", output->path);
+		return sgpu_fail_write(error, output->path);
 	}
 	sgpu_output_close(output);
 	return 0;
@@ -193,7 +193,7 @@ int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 		return commit_special(output, error);
 	}
 	if (!output->unsynced && fsync(output->fd)) {
-		return sgpu_fail_errno(error, "cannot write '%s'", output->path);
+		return sgpu_fail_write(error, output->path);
 	}
 	const int code = output->is_new ? sgpu_output_name_give(output, error) : sgpu_output_name_replace(output, error);
 	if (code) {

@@ -209,7 +209,7 @@ static int write_all(void *context, uint64_t position, const void *data, size_t 
 			done += (size_t)count;
 		} else if (errno != EINTR && errno != EAGAIN) {
 			sgpu_io_note_failure();
-			return sgpu_fail_errno(error, "cannot write '%s'", out->name);
+			return sgpu_fail_write(error, out->name);
 		}
 	}
 	return 0;

@@ -71,7 +71,7 @@ static int check_ends(struct sgpu_seal_job *job, bool from_file, uint64_t size, 
 	if (job->out.sparse && job->out.positioned &&
 	    (fstat(job->out.fd, &status) ||
 	     ((uint64_t)status.st_size < end && ftruncate(job->out.fd, (off_t)end)))) {
-		return sgpu_fail_errno(error, "cannot write '%s'", job->out.name);
+		return sgpu_fail_write(error, job->out.name);
 	}
 	return 0;
 }

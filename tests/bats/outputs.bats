@@ -229,6 +229,27 @@ unread() {
 	unread sgpu-bench report -o job.json/out -
 }
 
+@test "standard output that is full or closed is told in the same words by every tool" {
+	small_job
+	sgpu-manifest pack job.json >packed
+	sgpu-seal seal -k owner.jwk packed >sealed
+	sgpu-run -q -k owner.jwk -o response sealed
+	sgpu-seal seal-file -k owner.jwk scan.f32 single
+	local command where
+	for command in "sgpu-manifest schema" "sgpu-manifest show job.json" "sgpu-manifest pack job.json" \
+		"sgpu-manifest ops --json" "sgpu-stage load sealed" "sgpu-stage list --json" "sgpu-seal seal -k owner.jwk packed" \
+		"sgpu-seal open -k owner.jwk --only result response" "sgpu-seal open-file -k owner.jwk single" \
+		"sgpu-seal inspect sealed" "sgpu-run -q -k owner.jwk sealed" "sgpu-run info" "sgpu-run ops" \
+		"sgpu-measure policy -q --owners any --build $SGPU_BUILD" "sgpu-measure info" "sgpu-bench --version" \
+		"sgpu-bench list --json" "sgpu-bench run -q --samples 3 --size 4K --device cpu alloc"; do
+		for where in ">/dev/full No space left on device" ">&- Bad file descriptor"; do
+			run -3 --separate-stderr bash -c "$command ${where%% *}"
+			[[ $stderr == *"cannot write to standard output: ${where#* }"* ]] ||
+				{ echo "$command ${where%% *}: $stderr"; return 1; }
+		done
+	done
+}
+
 # closed_early COMMAND...: dies by SIGPIPE when nobody reads its standard output, and says nothing.
 closed_early() {
 	local status=0

@@ -110,7 +110,7 @@ END
 	local format
 	for format in --json --csv ""; do
 		run -3 --separate-stderr bash -c "sgpu-bench run --device cpu --samples 3 --size 4K -q $format alloc >/dev/full"
-		[[ $stderr == *"cannot write 'standard output': No space left on device"* ]]
+		[[ $stderr == *"cannot write to standard output: No space left on device"* ]]
 	done
 }
 

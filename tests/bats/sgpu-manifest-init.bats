@@ -355,3 +355,9 @@ through() {
 	assert_contains "$output" 'a\u202Eb'
 	case $output in *$'\xe2\x80\xae'*) false ;; esac
 }
+
+@test "places in a manifest that is not written name init" {
+	run --separate-stderr -1 sgpu-manifest init --op threshold --param lwo=1 -o job.json a.u8:u8:16
+	[[ $stderr =~ "the manifest that init made:"[0-9]+:[0-9]+": /operations/0/params/lwo: " ]]
+	assert_no_file job.json
+}

@@ -99,9 +99,35 @@ big() {
 	assert_contains "$stderr" "bad.json:2:"
 	printf '{"version":1,"version":1}' >bad.json
 	run --separate-stderr -1 sgpu-manifest check bad.json
-	assert_contains "$stderr" "duplicate"
+	assert_contains "$stderr" "this name twice"
 	: >bad.json
 	run --separate-stderr -1 sgpu-manifest check bad.json
+}
+
+# faulty TEXT MESSAGE: both as of printf; the message with its place.
+faulty() {
+	# shellcheck disable=SC2059
+	printf "$1" >faulty.json
+	run --separate-stderr -1 sgpu-manifest check faulty.json
+	# shellcheck disable=SC2059
+	[ "$stderr" = "$(printf "faulty.json:$2")" ] || { echo "$1: $stderr"; return 1; }
+}
+
+@test "what is no JSON is told in plain words" {
+	faulty 'batch' '1:5: what is here is not JSON'
+	faulty '{"a":1,\n }' "2:2: JSON has no '}' at this place"
+	faulty "{'a':1}" "1:2: JSON has no ''' at this place"
+	faulty '{"a":"secret "secret"}' '1:20: what is here is not JSON'
+	faulty '{"a":1' '1:6: the text ends before its JSON does'
+	faulty '{"a":1} {' '1:9: more text follows where the JSON has ended'
+	faulty '{"a":1,"a":2}' '1:10: an object has this name twice'
+	faulty '{"a":1e999}' '1:10: the number is too large'
+	faulty '{"a":"\\u0000"}' '1:13: \\u0000 is not allowed in a text'
+	faulty '{"\\u0000":1}' '1:9: \\u0000 is not allowed in a name'
+	faulty '\xef\xbb\xbf{}' '1:2: a byte order mark stands before the JSON'
+	faulty '\xff\xfe{\0' '1:1: the text is not UTF-8'
+	run --separate-stderr -1 sgpu-manifest check <faulty.json
+	[ "$stderr" = "standard input:1:1: the text is not UTF-8" ]
 }
 
 @test "a wrong direction is told with its place and a hint" {

@@ -3,6 +3,7 @@
  * Verbs from a table: dispatch, --help, --version, and the listing of options that the completions and the check of
  * the man pages are made from.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -83,16 +84,9 @@ static bool open_standard(void)
 {
 	for (int fd = 0; fd <= 2; fd++) {
 		if (fcntl(fd, F_GETFD) < 0) {
-			int opened = open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
-			if (opened != fd) {
+			/* Nothing that is written to 1 may seem to have arrived. */
+			if (open("/dev/null", fd < 2 ? O_RDONLY : O_WRONLY) != fd) {
 				return false;
-			}
-			if (fd == 1) {
-				/* Nothing that is written may seem to have arrived. */
-				close(opened);
-				if (open("/dev/full", O_WRONLY) != fd) {
-					return false;
-				}
 			}
 		}
 	}
@@ -105,8 +99,13 @@ static int flush_output(int status)
 	const bool has_answered = !status || status == sgpu_exit_status(SGPU_EDIFFERS) ||
 				  status == sgpu_exit_status(SGPU_ESEGMENTS);
 
+	struct sgpu_error error = { 0 };
+
+	errno = 0;
 	if ((fflush(stdout) || ferror(stdout)) && has_answered) {
-		status = cli_fail(SGPU_ESYSTEM, "cannot write 'standard output'");
+		errno = errno ? errno : EIO; /* of an earlier write, nobody knows */
+		sgpu_fail_write(&error, "standard output");
+		status = cli_error(&error);
 	}
 	return cli_finish(status);
 }

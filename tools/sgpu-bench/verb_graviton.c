@@ -205,9 +205,6 @@ int verb_graviton(int argc, char **argv)
 	for (size_t i = 0; status == 0 && i < SGPU_ARRAY_LENGTH(rows); i++) {
 		print_row(&rows[i], &all);
 	}
-	if (status == 0 && fflush(stdout) != 0) {
-		status = cli_fail(SGPU_ESYSTEM, "cannot write to standard output");
-	}
 	sgpu_bench_results_clear(&all);
 	return status;
 }

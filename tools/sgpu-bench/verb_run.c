@@ -169,7 +169,7 @@ static int check_output(struct run *r, struct sgpu_error *error)
 	note_fault(r, fflush(r->out) != 0 || ferror(r->out));
 	errno = r->fault;
 	return !r->fault ? SGPU_OK :
-	       sgpu_fail_errno(error, "cannot write '%s'", cli_is_standard(r->path) ? "standard output" : r->path);
+	       sgpu_fail_write(error, cli_is_standard(r->path) ? "standard output" : r->path);
 }
 
 static int run_cases(struct run *r, struct sgpu_device *device, struct sgpu_error *error)

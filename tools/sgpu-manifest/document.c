@@ -53,13 +53,13 @@ int document_load(const char *path, unsigned options, struct document *document)
 
 	memset(document, 0, sizeof(*document));
 	document->path = path ? path : "-";
-	document->name = strcmp(document->path, "-") == 0 ? "<stdin>" : path;
-	if (*document->name == '<' && isatty(STDIN_FILENO)) {
+	document->name = cli_is_standard(path) ? "standard input" : path;
+	if (cli_is_standard(path) && isatty(STDIN_FILENO)) {
 		return cli_usage("refusing to read a manifest from a terminal; name a file or redirect");
 	}
 	code = sgpu_read_file(document->path, SGPU_MANIFEST_SIZE_MAX, &document->text, &document->size, &error);
 	if (!code && !document->size) {
-		code = sgpu_fail_sniffed(&error, *document->name == '<' ? "standard input" : path, "", 0, "a manifest");
+		code = sgpu_fail_sniffed(&error, document->name, "", 0, "a manifest");
 	}
 	return code ? cli_error(&error) : check(document, options);
 }

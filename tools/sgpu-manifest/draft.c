@@ -323,7 +323,7 @@ int draft_finish(struct draft *draft, json_t **manifest)
 			      draft->id ? draft->id : draft->op->name, "segments", draft->segments, "operations",
 			      draft->operations);
 	text = *manifest ? pretty_json(*manifest, 2, false) : NULL;
-	status = text ? document_check(text, strlen(text), "<init>", 0, &document) :
+	status = text ? document_check(text, strlen(text), "the manifest that init made", 0, &document) :
 			cli_fail(SGPU_EINVALID, "the manifest_id is not UTF-8");
 	if (!status) {
 		name_outputs(draft, document.manifest);

@@ -115,9 +115,6 @@ static int report(const struct task *task)
 	} else if (!data_on_stdout(task)) {
 		measure_print_checks(&task->checks);
 		printf("policy         %s\n", a->accepted ? "accepted" : "not accepted");
-		if (fflush(stdout)) {
-			status = cli_fail(SGPU_ESYSTEM, "cannot write 'standard output'");
-		}
 	}
 	return !a->accepted ? refuse(task) : status;
 }

@@ -107,9 +107,6 @@ static int run(const struct request *r, const char *path)
 	rc = rc ? rc : carry_out(&script, file, &error);
 	fclose(file);
 	script_end(&script);
-	if (fflush(stdout) == EOF || ferror(stdout)) {
-		return cli_fail(SGPU_ESYSTEM, "cannot write to standard output");
-	}
 	if (rc != SGPU_OK) {
 		return cli_error(&error);
 	}

@@ -284,5 +284,5 @@ int verb_info(int argc, char **argv)
 		return print_json(&all, &platform, protection);
 	}
 	print_text(&all, &platform, protection);
-	return fflush(stdout) == EOF ? cli_fail(SGPU_ESYSTEM, "cannot write to standard output") : 0;
+	return 0;
 }

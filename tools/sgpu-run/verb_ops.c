@@ -87,6 +87,5 @@ int verb_ops(int argc, char **argv)
 	if (cli_json) {
 		return print_json(only);
 	}
-	const int printed = print_table(only);
-	return printed || fflush(stdout) != EOF ? printed : cli_fail(SGPU_ESYSTEM, "cannot write to standard output");
+	return print_table(only);
 }

@@ -73,8 +73,5 @@ int load_export(const struct load *load, struct sgpu_error *error)
 			code = export_segment(load, i, &load->manifest->segments[index], error);
 		}
 	}
-	if (code == SGPU_OK && fflush(stdout) != 0) {
-		code = sgpu_fail_errno(error, "cannot write 'standard output'");
-	}
-	return code;
+	return code == SGPU_OK && fflush(stdout) != 0 ? sgpu_fail_write(error, "standard output") : code;
 }
