@@ -72,8 +72,17 @@ broken() {
 }
 
 @test "model: without one of the rules about replays a batch runs twice" {
-	broken 'times_run[0]<=1' -DWITHOUT_REPLAY_CACHE
-	broken 'times_run[0]<=1' -DWITHOUT_EXPIRY
+	for rule in REPLAY_CACHE EXPIRY IDENTITY; do
+		broken 'times_run[0]<=1' "-DWITHOUT_$rule"
+	done
+}
+
+@test "model: a recipient in the hands of the host exchanges HIGH inputs and makes responses, and no more" {
+	broken ran_exchanged -DWITHOUT_TRUSTED_SEALING
+	broken accepted_mixed -DWITHOUT_TRUSTED_ANSWERING
+	search -DFOREIGN
+	broken 'times_run[0]<=1' -DFOREIGN -DWITHOUT_IDENTITY
+	broken ran_foreign -DFOREIGN -DWITHOUT_OWNERS
 }
 
 @test "model: without one of the rules about responses the owner accepts parts that do not belong together" {

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The protocol between an owner, the host and a runner as a bounded state machine, for spin. The host is the attacker: it
- * carries every message, keeps all of them, and drops, replays, swaps and recombines what it has. Cryptography is
- * perfect: what a key protects is readable or made by those alone who hold the key.
+ * The protocol between two owners, the host, a runner and a second recipient as a bounded state machine, for spin. The host
+ * is the attacker: it carries every message, keeps all of them, and drops, replays, swaps and recombines what it has.
+ * Cryptography is perfect: what a key protects is readable or made by those alone who hold the key.
  *
- * Two batches of the owner, three runs, every order of steps. Each rule that a program enforces is a macro: with
- * -DWITHOUT_NAME that rule is left out, and the model has to find the attack. tests/bats/model.bats runs the model
- * whole and once without each rule. docs/threat-model.md, "The protocol", has the same in words.
+ * The runner's list has both owners. Both signed the first batch, and each of them rewraps it for another recipient, which
+ * leaves the rewrapper's signature alone, over other recipients. The second batch is the second owner's. Three runs, every
+ * order of steps. Each rule that a program enforces, or that an owner keeps, is a macro: with -DWITHOUT_NAME that rule is
+ * left out, and the model has to find the attack. tests/bats/model.bats runs the model whole and once without each rule.
+ * docs/threat-model.md, "The protocol", has the same in words.
  *
  *   -DNO_STATE   the runner keeps no directory for state: a restart forgets which batches ran
  *   -DUNOWNED    sgpu-run without --owners: no signature, no memory of batches, no window. What then holds is checked alone
+ *   -DFOREIGN    the host has the key of the second recipient. What then holds is checked alone
  *   -DREACHABLE  the honest end counts as an error, which shows that the model can get there
  */
 
@@ -17,6 +20,10 @@
 #define WITHOUT_OWNERS
 #define WITHOUT_REPLAY_CACHE
 #define WITHOUT_EXPIRY
+#endif
+#ifdef FOREIGN
+#define WITHOUT_TRUSTED_SEALING
+#define WITHOUT_TRUSTED_ANSWERING
 #endif
 #ifdef WITHOUT_REPORT_BINDS_CLAIMS /* the report covers signing key and nonce alone */
 #define BINDS_CLAIMS(r, key) (true)
@@ -47,15 +54,19 @@
 #define SIGNED(signer, changed) (true)
 #else
 #ifdef WITHOUT_SIGNED_RECIPIENTS /* the signature covers id, manifest and runner, but neither recipients nor wrapped keys */
-#define SIGNED(signer, changed) ((signer) == OWNER)
+#define SIGNED(signer, changed) (LISTED(signer))
 #else
-#define SIGNED(signer, changed) ((signer) == OWNER && !(changed))
+#define SIGNED(signer, changed) (LISTED(signer) && !(changed))
 #endif
 #endif
 #ifdef WITHOUT_REPLAY_CACHE
-#define UNSEEN(b) (true)
+#define UNSEEN(b, signer, content) (true)
 #else
-#define UNSEEN(b) (!remembered[b])
+#ifdef WITHOUT_IDENTITY /* a batch is remembered by its owner, the first that signed, and by what is signed, recipients too */
+#define UNSEEN(b, signer, content) (!remembered_of[(b) * SIGNERS + (signer)] && !remembered_as[(b) * CONTENTS + (content)])
+#else
+#define UNSEEN(b, signer, content) (!remembered[b])
+#endif
 #endif
 #ifdef WITHOUT_EXPIRY
 #define RECENT(b) (true)
@@ -66,6 +77,16 @@
 #define FILES_CLOSED false
 #else
 #define FILES_CLOSED true
+#endif
+#ifdef WITHOUT_TRUSTED_SEALING /* the second recipient's key, which is the host's, seals inputs under the batch key */
+#define HOST_SEALS true
+#else
+#define HOST_SEALS false
+#endif
+#ifdef WITHOUT_TRUSTED_ANSWERING /* and whole responses */
+#define HOST_ANSWERS true
+#else
+#define HOST_ANSWERS false
 #endif
 #ifdef WITHOUT_RESPONSE_MAC
 #define MAC_VALID(genuine) (true)
@@ -88,15 +109,23 @@
 #define IS_OUTPUT(is_input) (!(is_input))
 #endif
 
-/* Batches: two of the owner, and one that the host makes. */
+/* Batches: one of both owners, one of the second, and one that the host makes. */
 #define BATCH_1 0
 #define BATCH_2 1
 #define BATCH_HOST 2
 #define BATCHES 3
-/* Who signed. */
+/* Who signed; of both owners, the first. */
 #define NOBODY 0
 #define OWNER 1
 #define HOST 2
+#define SECOND 3
+#define SIGNERS 4
+#define LISTED(signer) ((signer) == OWNER || (signer) == SECOND)
+/* What is signed of a batch: as it was sealed, or rewrapped by the one or the other for the second recipient. */
+#define SEALED 0
+#define REWRAPPED 1
+#define REWRAPPED_BY_SECOND 2
+#define CONTENTS 3
 /* Recipient keys by where their private half is. */
 #define KEY_NONE 0
 #define KEY_RUNNER 1  /* in the good runner's memory, and nowhere else */
@@ -116,14 +145,18 @@
 byte report_image[REPORTS], report_nonce[REPORTS], report_key[REPORTS];
 bool report_debug[REPORTS];
 
-byte sealed_to = KEY_NONE;      /* to which key the owner sealed both batches */
+byte sealed_to = KEY_NONE;      /* to which key the owners sealed both batches */
 bool host_signs_quotes;         /* the attestation key has leaked, on whatever way */
 bool key_read;                  /* and it leaked because the runner read a file that a batch named */
 bool host_reads_input;          /* a HIGH input of the owner */
 bool host_reads_output;         /* a HIGH output of an owner's manifest */
 bool ran_foreign;               /* a batch that no owner made */
+bool ran_exchanged;             /* a batch of the owners, with a HIGH input that neither of them sealed */
 byte times_run[BATCHES];
 bool remembered[BATCHES], old[BATCHES];
+#ifdef WITHOUT_IDENTITY
+bool remembered_of[BATCHES * SIGNERS], remembered_as[BATCHES * CONTENTS];
+#endif
 byte runs;
 byte run_batch[RUNS];
 bool accepted;
@@ -148,21 +181,26 @@ inline appraise(r, key)
 }
 
 /* The host gives the runner a batch. changed: the host put its own batch key and recipients beside what the owner
- * made. */
-inline submit(b, signer, changed)
+ * made. exchanged: the batch is the owners' but for a HIGH input, which somebody else sealed under the batch key. */
+inline submit(b, signer, content, changed, exchanged)
 {
 	if
 	:: !FILES_CLOSED -> key_read = true /* digests of single bytes tell what the file of the attestation key holds */
 	:: FILES_CLOSED -> skip
 	fi;
 	if
-	:: SIGNED(signer, changed) && UNSEEN(b) && RECENT(b) && runs < RUNS ->
+	:: SIGNED(signer, changed) && UNSEEN(b, signer, content) && RECENT(b) && runs < RUNS ->
 		remembered[b] = true;
+#ifdef WITHOUT_IDENTITY
+		remembered_of[b * SIGNERS + signer] = true;
+		remembered_as[b * CONTENTS + content] = true;
+#endif
+		ran_exchanged = ran_exchanged || exchanged;
 		run_batch[runs] = b;
 		runs++;
 		times_run[b]++;
 		if
-		:: signer != OWNER -> ran_foreign = true
+		:: !LISTED(signer) -> ran_foreign = true
 		:: else -> skip
 		fi;
 		if
@@ -182,7 +220,7 @@ inline open_response(index, first, second, input)
 	   SAME_RESPONSE(first, index) && SAME_RESPONSE(second, index) && IS_OUTPUT(input) ->
 		accepted = true;
 		accepted_mixed = first != index || second != index || run_batch[index] != BATCH_1 || input
-	:: index == NO_RUN && (MAC_VALID(false) || ANSWERS(NO_RUN)) -> /* made up: LOW outputs and statuses alone */
+	:: index == NO_RUN && (MAC_VALID(false) || ANSWERS(NO_RUN) || HOST_ANSWERS) -> /* made up */
 		accepted = true;
 		accepted_mixed = true
 	:: else -> skip
@@ -216,11 +254,16 @@ init
 		:: true -> skip
 		fi;
 		appraise(a, b); a = 0; b = 0 }
-	:: atomic { sealed_to == KEY_RUNNER -> submit(BATCH_1, OWNER, false) }
-	:: atomic { sealed_to == KEY_RUNNER -> submit(BATCH_2, OWNER, false) }
-	:: atomic { sealed_to == KEY_RUNNER -> submit(BATCH_1, OWNER, true) }
-	:: atomic { true -> submit(BATCH_HOST, HOST, false) }
-	:: atomic { true -> submit(BATCH_HOST, NOBODY, false) }
+	:: atomic { sealed_to == KEY_RUNNER -> submit(BATCH_1, OWNER, SEALED, false, false) }
+	:: atomic { sealed_to == KEY_RUNNER -> submit(BATCH_1, OWNER, REWRAPPED, false, false) }
+	:: atomic { sealed_to == KEY_RUNNER -> submit(BATCH_1, SECOND, REWRAPPED_BY_SECOND, false, false) }
+	:: atomic { sealed_to == KEY_RUNNER -> submit(BATCH_2, SECOND, SEALED, false, false) }
+	:: atomic { sealed_to == KEY_RUNNER -> submit(BATCH_1, OWNER, SEALED, true, false) }
+	:: atomic { true -> submit(BATCH_HOST, HOST, SEALED, false, false) }
+	:: atomic { true -> submit(BATCH_HOST, NOBODY, SEALED, false, false) }
+	:: atomic { sealed_to == KEY_RUNNER && HOST_SEALS -> submit(BATCH_1, OWNER, REWRAPPED, false, true) }
+	:: atomic { sealed_to == KEY_RUNNER && HOST_SEALS -> /* a recipient leaves out a signature */
+		submit(BATCH_1, SECOND, SEALED, false, false) }
 	:: atomic { sealed_to == KEY_RUNNER && !old[BATCH_1] -> /* the window passes: the cache forgets what is older */
 		old[BATCH_1] = true; remembered[BATCH_1] = false }
 #ifdef NO_STATE
@@ -245,10 +288,15 @@ active proctype invariants()
 end:
 	if
 	:: atomic { key_read -> assert(!key_read) }
+#ifndef FOREIGN /* a recipient reads inputs and outputs, and makes them */
 	:: atomic { host_reads_input -> assert(!host_reads_input) }
 	:: atomic { accepted_mixed -> assert(!accepted_mixed) }
-#ifndef UNOWNED
+	:: atomic { ran_exchanged -> assert(!ran_exchanged) }
+#endif
+#if !defined(FOREIGN) && !defined(UNOWNED)
 	:: atomic { host_reads_output -> assert(!host_reads_output) }
+#endif
+#ifndef UNOWNED
 	:: atomic { ran_foreign -> assert(!ran_foreign) }
 #endif
 #if !defined(NO_STATE) && !defined(UNOWNED)
