@@ -199,9 +199,10 @@ SGPU_MUST_CHECK int sgpu_batch_unwrap(const struct sgpu_batch *batch, const stru
 #define SGPU_BATCH_TYP "sgpu-batch"
 SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing_key *key,
 					     struct sgpu_error *error);
-/* Gives the signed content as text; it does not depend on the signer. */
-SGPU_MUST_CHECK int sgpu_batch_content(const struct sgpu_batch *batch, char text[SGPU_KID_SIZE + 1],
-				       struct sgpu_error *error);
+/* Gives what a sealed batch is told by from any other: the SHA-256 of the canonical index without `mac`, `signatures`,
+ * `recipients` and each segment's `location`. Neither a rewrap nor another signer changes it. */
+SGPU_MUST_CHECK int sgpu_batch_identity(const struct sgpu_batch *batch, uint8_t identity[SGPU_SHA256_SIZE],
+					struct sgpu_error *error);
 /* Verifies signature number `index` and gives its key. The caller decides whether to trust this key. Errors:
  * SGPU_EINVALID, SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_signing_key *key,
@@ -209,9 +210,9 @@ SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int ind
 /* Whether a key has signed the batch. Errors: SGPU_EAUTH if a signature of this key does not verify. */
 SGPU_MUST_CHECK int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,
 					 struct sgpu_error *error);
-/* Demands that one of the owners, thumbprints of keys, has signed the batch. kid receives the key whose signature
- * verified. If the batch names no owner's key, nothing is computed over it. Errors: SGPU_EPOLICY if no owner has
- * signed, SGPU_EAUTH if an owner's signature does not verify. */
+/* Demands that one of the owners, thumbprints of keys, has signed the batch, and that each signature by any of them
+ * verifies. kid receives the key of the first of these signatures. If the batch names no owner's key, nothing is computed
+ * over it. Errors: SGPU_EPOLICY if no owner has signed, SGPU_EAUTH if an owner's signature does not verify. */
 SGPU_MUST_CHECK int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, int owner_count,
 				     char kid[SGPU_KID_SIZE + 1], struct sgpu_error *error);
 /* The MAC over the index: canonical JSON without `mac` and without each segment's `location`, which those who

@@ -189,7 +189,7 @@ bool sgpu_run_response_full(const struct sgpu_run *run, uint64_t *size);
 bool sgpu_run_descriptor_failed(const struct sgpu_run *run);
 /* Whether the record of batches refused it: it was taken before, or its age does not let that be told. */
 bool sgpu_run_was_replayed(const struct sgpu_run *run);
-/* The thumbprint of the owner whose signature has verified, or "". */
+/* The thumbprint of the owner whose signature has verified, of several the first in the batch, or "". */
 const char *sgpu_run_get_owner(const struct sgpu_run *run);
 
 /* Sums over all spans of a kind, kept whether spans are recorded or not. */

@@ -23,8 +23,8 @@ SGPU_MUST_CHECK int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu
 /* Sorts the segments by id; *by_id comes from malloc. Errors: SGPU_EINVALID if an id is repeated. */
 SGPU_MUST_CHECK int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id, struct sgpu_error *error);
 /* Writes the canonical text: the whole; for the MAC without `mac` and the locations; for signatures also without
- * the signatures. From malloc. */
-enum sgpu_index_part { SGPU_INDEX_WHOLE, SGPU_INDEX_FOR_MAC, SGPU_INDEX_FOR_SIGNATURES };
+ * the signatures; for the identity also without the recipients. From malloc. */
+enum sgpu_index_part { SGPU_INDEX_WHOLE, SGPU_INDEX_FOR_MAC, SGPU_INDEX_FOR_SIGNATURES, SGPU_INDEX_FOR_IDENTITY };
 SGPU_MUST_CHECK int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part, char **text,
 					 size_t *size, struct sgpu_error *error);
 

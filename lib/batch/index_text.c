@@ -95,10 +95,10 @@ static bool fill(json_t *index, const struct sgpu_batch *batch, enum sgpu_index_
 		ok = ok && put(index, "counter", json_integer((json_int_t)batch->counter));
 	}
 	ok = ok && put(index, "segments", json_array());
-	if (batch->recipients) {
+	if (part != SGPU_INDEX_FOR_IDENTITY && batch->recipients) {
 		ok = ok && json_object_set(index, "recipients", batch->recipients) == 0;
 	}
-	if (part != SGPU_INDEX_FOR_SIGNATURES && batch->signatures) {
+	if (part < SGPU_INDEX_FOR_SIGNATURES && batch->signatures) {
 		ok = ok && json_object_set(index, "signatures", batch->signatures) == 0;
 	}
 	if (batch->response && batch->timings) {

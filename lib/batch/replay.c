@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The batches that were taken. In a directory: "lock", which whoever takes a batch holds, and "batches", a header and
- * the records of each, one for each of its names. They are appended by one write, and on the disk before the batch
- * runs. Where that fails, the file is cut back, so that the batch can come again. Records that a crash cut short belong
- * to a batch that has not run; if one of the two is whole, that batch is refused from then on. Records that are older
- * than the window are dropped when they are many, and with them all that is as old is refused from then on, whatever the
- * clock says later.
+ * a record of each by its identity. It is appended by one write, and on the disk before the batch runs. Where that fails,
+ * the file is cut back, so that the batch can come again. A record that a crash cut short belongs to a batch that has not
+ * run. Records that are older than the window are dropped when they are many, and with them all that is as old is refused
+ * from then on, whatever the clock says later.
+ *
+ * The version before named a batch by its owner and by what was signed, so its records do not tell one batch from another.
+ * A file of that version is replaced by an empty one that refuses all that was sealed until then; programs of that version
+ * refuse the new file.
  *
  * A process keeps the records that it has read, with an index. Each time it has the lock it opens the file, makes sure
  * that this is the one that it knows, by its header and the last record that was read, and reads what other processes
@@ -18,6 +21,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -30,14 +34,14 @@ enum {
 	DROPPED_MIN = 1024,
 	LOOKS_A_WINDOW = 64,   /* how often it is counted how many records are old */
 	RECORDS_MIN = 64,
-	TAKEN_MAX = 2,         /* records of one batch */
+	TORN_BEFORE = 2,       /* records of one batch in the version before */
 };
-static const char magic[8] = "sgpu rp1";
+static const char magic[8] = "sgpu rp2", magic_before[sizeof(magic)] = "sgpu rp1";
 static const char data_name[] = "batches", lock_name[] = "lock", new_name[] = "batches.new";
 
 /* A record as stored in the file. */
 struct record {
-	uint8_t key[KEY_SIZE]; /* of a name, which the owner's is, and batch id */
+	uint8_t key[KEY_SIZE]; /* of the batch's identity */
 	uint64_t counter;
 	uint8_t check[CHECK_SIZE];
 };
@@ -75,20 +79,9 @@ static int digest8(const void *data, size_t size, uint8_t check[CHECK_SIZE], str
 	return code;
 }
 
-/* One owner cannot use up the ids of another. */
-static int make_record(const char *owner, const uint8_t *batch_id, uint64_t counter, struct record *record,
-		       struct sgpu_error *error)
+static bool is_of_before(const struct header *header)
 {
-	uint8_t joined[SGPU_KID_SIZE + SGPU_BATCH_ID_SIZE] = { 0 }, digest[SGPU_SHA256_SIZE];
-	memcpy(joined, owner, strnlen(owner, SGPU_KID_SIZE));
-	memcpy(joined + SGPU_KID_SIZE, batch_id, SGPU_BATCH_ID_SIZE);
-	*record = (struct record){ .counter = counter };
-	int code = sgpu_sha256(joined, sizeof(joined), digest, error);
-	if (!code) {
-		memcpy(record->key, digest, KEY_SIZE);
-		code = digest8(record, offsetof(struct record, check), record->check, error);
-	}
-	return code;
+	return memcmp(header->magic, magic_before, sizeof(magic)) == 0;
 }
 
 /* ---- the records in memory ---- */
@@ -123,14 +116,14 @@ static void fill_index(struct table *table)
 	}
 }
 
-/* Makes room for the records of one batch. */
+/* Makes room for one more. */
 static int reserve(struct table *table, struct sgpu_error *error)
 {
 	const size_t capacity = table->capacity ? 2 * table->capacity : RECORDS_MIN;
 	struct record *records;
 	size_t *index;
 
-	if (table->capacity - table->count >= TAKEN_MAX) {
+	if (table->count < table->capacity) {
 		return SGPU_OK;
 	}
 	if (!table->factor) {
@@ -172,18 +165,19 @@ static int damaged(const struct sgpu_replay *replay, struct sgpu_error *error)
 	return sgpu_hint(error, "remove it when no batch of before can come again");
 }
 
-/* Adds the records of `size` bytes that were read. The last ones may be of a batch that never ran: from the first that is
- * not whole they are left out, and the next batch is written over them. What is not whole before them is damage. */
+/* Adds the records of `size` bytes that were read. The last one may be of a batch that never ran: if it is not whole, it is
+ * left out, and the next batch is written over it. What is not whole before it is damage. */
 static int add_records(const struct sgpu_replay *replay, struct table *table, const struct record *records, size_t size,
 		       struct sgpu_error *error)
 {
+	const size_t torn_max = (is_of_before(&table->header) ? TORN_BEFORE : 1) * sizeof(*records);
 	uint8_t check[CHECK_SIZE];
 	int rc = SGPU_OK;
 
 	for (; rc == SGPU_OK && size >= sizeof(*records); records++, size -= sizeof(*records)) {
 		rc = digest8(records, offsetof(struct record, check), check, error);
 		if (rc == SGPU_OK && memcmp(check, records->check, CHECK_SIZE) != 0) {
-			return size > TAKEN_MAX * sizeof(*records) ? damaged(replay, error) : SGPU_OK;
+			return size > torn_max ? damaged(replay, error) : SGPU_OK;
 		}
 		rc = rc == SGPU_OK ? reserve(table, error) : rc;
 		if (rc == SGPU_OK) {
@@ -242,7 +236,7 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 		table->header = header;
 		table->end = sizeof(header);
 		rc = digest8(&header, offsetof(struct header, check), check, error);
-		if (rc == SGPU_OK && (memcmp(header.magic, magic, sizeof(magic)) != 0 ||
+		if (rc == SGPU_OK && ((memcmp(header.magic, magic, sizeof(magic)) != 0 && !is_of_before(&header)) ||
 				      memcmp(check, header.check, CHECK_SIZE) != 0)) {
 			rc = damaged(replay, error);
 		}
@@ -302,11 +296,51 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, in
 	return SGPU_OK;
 }
 
-/* On the disk, all of them; after an error none is in the file. */
-static int append_to_file(const struct sgpu_replay *replay, int fd, const struct table *table,
-			  const struct record *records, size_t count, struct sgpu_error *error)
+/* Whatever was sealed until now, or has a record, is too old from now on. */
+static int take_over(struct sgpu_replay *replay, uint64_t now_us, int *file, struct sgpu_error *error)
 {
-	int rc = sgpu_pwrite(fd, replay->data_path, records, count * sizeof(*records), table->end, error);
+	struct table *table = &replay->table;
+	uint64_t floor = now_us > table->header.floor ? now_us : table->header.floor;
+
+	for (size_t i = 0; i < table->count; i++) {
+		floor = table->records[i].counter < floor ? floor : table->records[i].counter + 1;
+	}
+	forget_all(table);
+	table->header.floor = floor;
+	return write_table(replay, table, file, error);
+}
+
+/* The table has what the file has; *file -1: there is none yet. After an error nothing. */
+static int open_table(struct sgpu_replay *replay, uint64_t now_us, int *file, struct sgpu_error *error)
+{
+	struct table *table = &replay->table;
+	const int fd = openat(replay->directory, data_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+	int rc;
+
+	*file = -1;
+	if (fd < 0) {
+		rc = errno == ENOENT ? SGPU_OK : sgpu_fail_errno(error, "cannot open '%s'", replay->data_path);
+		forget_all(table);
+		return rc;
+	}
+	rc = read_table(replay, fd, table, error);
+	if (rc == SGPU_OK && !is_of_before(&table->header)) {
+		*file = fd;
+		return SGPU_OK;
+	}
+	close(fd);
+	rc = rc == SGPU_OK ? take_over(replay, now_us, file, error) : rc;
+	if (rc < 0) {
+		forget_all(table);
+	}
+	return rc;
+}
+
+/* On the disk; after an error it is not in the file. */
+static int append_to_file(const struct sgpu_replay *replay, int fd, const struct table *table,
+			  const struct record *record, struct sgpu_error *error)
+{
+	int rc = sgpu_pwrite(fd, replay->data_path, record, sizeof(*record), table->end, error);
 
 	if (rc == SGPU_OK && fsync(fd) != 0) {
 		rc = sgpu_fail_errno(error, "cannot write '%s'", replay->data_path);
@@ -326,10 +360,13 @@ static int check_time(uint64_t counter, uint64_t now_us, uint64_t floor, uint64_
 			  (unsigned long long)((counter - now_us) / 1000000));
 		return sgpu_hint(error, "set the clocks of both machines");
 	}
-	if (counter < floor || (counter < now_us && now_us - counter > window_us)) {
+	if (counter < floor) {
+		sgpu_fail(error, SGPU_EPOLICY, "the batch is too old: it was sealed before the record of taken batches begins");
+		return sgpu_hint(error, "seal it again");
+	}
+	if (counter < now_us && now_us - counter > window_us) {
 		sgpu_fail(error, SGPU_EPOLICY, "the batch is too old: it was sealed %llu s ago, and %llu s are allowed",
-			  (unsigned long long)((now_us > counter ? now_us - counter : 0) / 1000000),
-			  (unsigned long long)(window_us / 1000000));
+			  (unsigned long long)((now_us - counter) / 1000000), (unsigned long long)(window_us / 1000000));
 		return sgpu_hint(error, "seal it again, or allow more with 'sgpu-run --replay-window'");
 	}
 	return 0;
@@ -372,36 +409,23 @@ static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 	return true;
 }
 
-/* By the rules, of what the table has; a batch's records have the same counter. */
-static int check_batch(const struct sgpu_replay *replay, const struct record *records, size_t count, uint64_t now_us,
+/* By the rules, of what the table has. */
+static int check_batch(const struct sgpu_replay *replay, const struct record *record, uint64_t now_us,
 		       struct sgpu_error *error)
 {
 	const struct table *table = &replay->table;
-	int rc = check_time(records[0].counter, now_us, table->header.floor, replay->window_us, error);
+	const int rc = check_time(record->counter, now_us, table->header.floor, replay->window_us, error);
 
-	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = check_new(table, &records[i], error);
-	}
-	return rc;
+	return rc == SGPU_OK ? check_new(table, record, error) : rc;
 }
 
-static int take_in_file(struct sgpu_replay *replay, const struct record *records, size_t count, uint64_t now_us,
-			struct sgpu_error *error)
+static int take_in_file(struct sgpu_replay *replay, const struct record *record, uint64_t now_us, struct sgpu_error *error)
 {
 	struct table *table = &replay->table;
-	int fd = openat(replay->directory, data_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-	int rc = SGPU_OK;
+	int fd = -1, rc = open_table(replay, now_us, &fd, error);
 
-	if (fd < 0 && errno != ENOENT) {
-		return sgpu_fail_errno(error, "cannot open '%s'", replay->data_path);
-	}
-	if (fd >= 0) {
-		rc = read_table(replay, fd, table, error);
-	} else {
-		forget_all(table);
-	}
 	if (rc == SGPU_OK) {
-		rc = check_batch(replay, records, count, now_us, error);
+		rc = check_batch(replay, record, now_us, error);
 	}
 	if (rc < 0) {
 		goto out;
@@ -415,16 +439,14 @@ static int take_in_file(struct sgpu_replay *replay, const struct record *records
 		rc = reserve(table, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = append_to_file(replay, fd, table, records, count, error);
+		rc = append_to_file(replay, fd, table, record, error);
 	}
 	if (rc < 0) {
 		forget_all(table); /* what the file has now is to be read */
 		goto out;
 	}
-	for (size_t i = 0; i < count; i++) {
-		append(table, &records[i]);
-		table->end += sizeof(*records);
-	}
+	append(table, record);
+	table->end += sizeof(*record);
 out:
 	if (fd >= 0) {
 		close(fd);
@@ -432,48 +454,47 @@ out:
 	return rc;
 }
 
-static int take_in_memory(struct sgpu_replay *replay, const struct record *records, size_t count, uint64_t now_us,
-			  struct sgpu_error *error)
+static int take_in_memory(struct sgpu_replay *replay, const struct record *record, uint64_t now_us, struct sgpu_error *error)
 {
 	struct table *table = &replay->table;
 	int rc;
 
 	(void)drop_old(table, now_us, replay->window_us);
-	rc = check_batch(replay, records, count, now_us, error);
+	rc = check_batch(replay, record, now_us, error);
 	if (rc == SGPU_OK) {
 		rc = reserve(table, error);
 	}
-	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
-		append(table, &records[i]);
+	if (rc == SGPU_OK) {
+		append(table, record);
 	}
 	return rc;
 }
 
-int sgpu_replay_take(struct sgpu_replay *replay, const char *owner, const char *content,
-		     const uint8_t batch_id[SGPU_BATCH_ID_SIZE], uint64_t counter, uint64_t now_us,
-		     struct sgpu_error *error)
+static int lock_record(const struct sgpu_replay *replay, struct sgpu_error *error)
 {
-	struct record records[TAKEN_MAX];
-	size_t count = 0;
-	int rc = SGPU_OK;
+	return flock(replay->lock, LOCK_EX) == 0 ? SGPU_OK :
+	       sgpu_fail_errno(error, "cannot lock '%s/%s'", replay->name, lock_name);
+}
 
-	if (content) {
-		rc = make_record(content, batch_id, counter, &records[count++], error);
-	}
-	if (rc == SGPU_OK) {
-		rc = make_record(owner, batch_id, counter, &records[count++], error);
-	}
+int sgpu_replay_take(struct sgpu_replay *replay, const uint8_t identity[SGPU_SHA256_SIZE], uint64_t counter,
+		     uint64_t now_us, struct sgpu_error *error)
+{
+	struct record record = { .counter = counter };
+	int rc;
+
+	memcpy(record.key, identity, KEY_SIZE);
+	rc = digest8(&record, offsetof(struct record, check), record.check, error);
 	if (rc < 0) {
 		return rc;
 	}
 	if (replay->directory < 0) {
-		return take_in_memory(replay, records, count, now_us, error);
+		return take_in_memory(replay, &record, now_us, error);
 	}
-	if (flock(replay->lock, LOCK_EX) != 0) {
-		return sgpu_fail_errno(error, "cannot lock '%s/%s'", replay->name, lock_name);
+	rc = lock_record(replay, error);
+	if (rc == SGPU_OK) {
+		rc = take_in_file(replay, &record, now_us, error);
+		(void)flock(replay->lock, LOCK_UN);
 	}
-	rc = take_in_file(replay, records, count, now_us, error);
-	(void)flock(replay->lock, LOCK_UN);
 	return rc;
 }
 
@@ -508,6 +529,23 @@ static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 	return replay->lock < 0 ? sgpu_fail_errno(error, "cannot open '%s/%s'", replay->name, lock_name) : 0;
 }
 
+/* Before the first batch, so that what is sealed from here on is not too old. */
+static int read_first(struct sgpu_replay *replay, struct sgpu_error *error)
+{
+	struct timespec now = { 0 };
+	int fd = -1, rc = lock_record(replay, error);
+
+	if (rc == SGPU_OK) {
+		clock_gettime(CLOCK_REALTIME, &now);
+		rc = open_table(replay, (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000, &fd, error);
+		(void)flock(replay->lock, LOCK_UN);
+	}
+	if (fd >= 0) {
+		close(fd);
+	}
+	return rc;
+}
+
 int sgpu_replay_create(const char *directory, uint64_t window_us, struct sgpu_replay **replay, struct sgpu_error *error)
 {
 	struct sgpu_replay *made = calloc(1, sizeof(*made));
@@ -526,6 +564,7 @@ int sgpu_replay_create(const char *directory, uint64_t window_us, struct sgpu_re
 			sprintf(made->data_path, "%s/%s", directory, data_name);
 		}
 		rc = made->name && made->data_path ? open_directory(made, error) : sgpu_fail_nomem(error);
+		rc = rc == SGPU_OK ? read_first(made, error) : rc;
 	}
 	if (rc < 0) {
 		sgpu_replay_free(&made);

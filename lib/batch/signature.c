@@ -10,12 +10,12 @@
 
 #include "index.h"
 
-/* The signed content: the digest of everything that those who carry the batch may not change. */
-static int digest_of(const struct sgpu_batch *batch, uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_error *error)
+static int digest_of(const struct sgpu_batch *batch, enum sgpu_index_part part, uint8_t digest[SGPU_SHA256_SIZE],
+		     struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
-	int code = sgpu_batch_canonical(batch, SGPU_INDEX_FOR_SIGNATURES, &text, &size, error);
+	int code = sgpu_batch_canonical(batch, part, &text, &size, error);
 	if (!code) {
 		code = sgpu_sha256(text, size, digest, error);
 	}
@@ -23,14 +23,15 @@ static int digest_of(const struct sgpu_batch *batch, uint8_t digest[SGPU_SHA256_
 	return code;
 }
 
-int sgpu_batch_content(const struct sgpu_batch *batch, char text[SGPU_KID_SIZE + 1], struct sgpu_error *error)
+/* What is signed: everything that those who carry the batch may not change. */
+static int signed_digest(const struct sgpu_batch *batch, uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
-	uint8_t digest[SGPU_SHA256_SIZE];
-	const int code = digest_of(batch, digest, error);
-	if (!code) {
-		sgpu_base64url_encode(digest, sizeof(digest), text);
-	}
-	return code;
+	return digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
+}
+
+int sgpu_batch_identity(const struct sgpu_batch *batch, uint8_t identity[SGPU_SHA256_SIZE], struct sgpu_error *error)
+{
+	return digest_of(batch, SGPU_INDEX_FOR_IDENTITY, identity, error);
 }
 
 static const char *token_at(const struct sgpu_batch *batch, size_t index)
@@ -66,7 +67,7 @@ int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing
 	if (json_array_size(batch->signatures) >= SGPU_SIGNATURES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d signatures", SGPU_SIGNATURES_MAX);
 	}
-	int code = digest_of(batch, digest, error);
+	int code = signed_digest(batch, digest, error);
 	if (!code) {
 		code = sgpu_detached_sign(key, SGPU_BATCH_TYP, digest, sizeof(digest), &token, error);
 	}
@@ -80,22 +81,23 @@ int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing
 	return code;
 }
 
+static int verify(const struct sgpu_batch *batch, size_t index, const uint8_t digest[SGPU_SHA256_SIZE],
+		  struct sgpu_signing_key *key, struct sgpu_error *error)
+{
+	const int code = sgpu_detached_verify(token_at(batch, index), SGPU_BATCH_TYP, digest, SGPU_SHA256_SIZE, key, error);
+	return code != SGPU_EAUTH ? code :
+	       sgpu_fail(error, SGPU_EAUTH, "the signature of '%s' does not verify: the batch was altered", key->kid);
+}
+
 int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_signing_key *key,
 			 struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_SHA256_SIZE];
 	int code = named_key(batch, (size_t)index, key, error);
 	if (!code) {
-		code = digest_of(batch, digest, error);
+		code = signed_digest(batch, digest, error);
 	}
-	if (!code) {
-		code = sgpu_detached_verify(token_at(batch, (size_t)index), SGPU_BATCH_TYP, digest, sizeof(digest), key,
-					    error);
-	}
-	if (code == SGPU_EAUTH) {
-		code = sgpu_fail(error, SGPU_EAUTH, "the signature of '%s' does not verify: the batch was altered", key->kid);
-	}
-	return code;
+	return code ? code : verify(batch, (size_t)index, digest, key, error);
 }
 
 int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes, struct sgpu_error *error)
@@ -129,22 +131,28 @@ int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, 
 {
 	const size_t count = json_array_size(batch->signatures);
 	struct sgpu_signing_key key = { .kind = SGPU_SIGNING_NONE };
+	uint8_t digest[SGPU_SHA256_SIZE];
+	int code = 0;
 	kid[0] = '\0';
 	if (!count) {
 		sgpu_fail(error, SGPU_EPOLICY, "the batch is not signed, and this runner takes work of known owners alone");
 		return sgpu_hint(error, "seal it with a key file that has a key to sign with: 'sgpu-seal keygen'");
 	}
-	for (size_t i = 0; i < count; i++) {
-		int code = named_key(batch, i, &key, error);
-		if (!code && !listed(key.kid, owners, owner_count)) {
+	for (size_t i = 0; !code && i < count; i++) {
+		code = named_key(batch, i, &key, error);
+		if (code || !listed(key.kid, owners, owner_count)) {
 			continue;
 		}
-		if (!code) {
-			code = sgpu_batch_signature(batch, (int)i, &key, error);
-		}
-		if (!code) {
+		if (!kid[0]) {
 			memcpy(kid, key.kid, sizeof(key.kid));
+			code = signed_digest(batch, digest, error);
 		}
+		code = code ? code : verify(batch, i, digest, &key, error);
+	}
+	if (code) {
+		kid[0] = '\0';
+	}
+	if (code || kid[0]) {
 		return code;
 	}
 	sgpu_fail(error, SGPU_EPOLICY, "the batch is signed by '%s', which is none of the owners of this runner", key.kid);

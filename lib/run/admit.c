@@ -243,14 +243,12 @@ static const struct sgpu_manifest *find_manifest(void *argument, const uint8_t *
 	return base->job->prepared ? base->job->prepared->manifest : NULL;
 }
 
-/* The last thing that can refuse a batch, so that none is remembered that could have come again. Whoever was a recipient can
- * leave out one of two owners' signatures and make another MAC: so what is signed is remembered, too, under a name of its
- * own, and not the id of the owner alone. */
+/* The last thing that can refuse a batch, so that none is remembered that could have come again. */
 int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 {
 	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* several runs may share one record */
 	struct timespec now = { 0 };
-	char content[SGPU_KID_SIZE + 1];
+	uint8_t identity[SGPU_SHA256_SIZE];
 	uint64_t now_us;
 	int rc;
 
@@ -262,12 +260,12 @@ int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	now_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
-	rc = sgpu_batch_content(job->batch, content, error);
+	rc = sgpu_batch_identity(job->batch, identity, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	pthread_mutex_lock(&mutex);
-	rc = sgpu_replay_take(job->options->replay, job->owner, content, job->batch->id, job->batch->counter, now_us, error);
+	rc = sgpu_replay_take(job->options->replay, identity, job->batch->counter, now_us, error);
 	pthread_mutex_unlock(&mutex);
 	job->replayed = rc == SGPU_EPOLICY;
 	return rc;

@@ -19,7 +19,7 @@ struct sgpu_job {
 	const struct sgpu_plan *plan;
 	bool keyed;
 	uint8_t batch_key[SGPU_KEY_SIZE];
-	char owner[SGPU_KID_SIZE + 1];               /* whose signature has verified; empty: nobody's was asked for */
+	char owner[SGPU_KID_SIZE + 1];               /* the first listed one in the batch; empty: nobody's was asked for */
 	bool replayed;                               /* the record of batches has refused it */
 	uint8_t response_id[SGPU_RESPONSE_ID_SIZE];  /* of the one response to it */
 	int *to_manifest;                            /* by segment of the batch: index in the manifest */

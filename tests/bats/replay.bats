@@ -37,19 +37,79 @@ runner() {
 	run -0 runner -o response new
 }
 
-@test "a batch that two owners signed runs once, whichever of the signatures it comes with" {
+# of_two_owners: a batch that two owners of the list signed, as both, and all that they and the host can make of it.
+of_two_owners() {
 	sgpu-seal keygen -q -o second.jwk
 	sgpu-seal keyinfo --owner second.jwk >>owners
+	sgpu-seal keygen -q --x25519 -o reader.jwk
+	sgpu-seal pubkey -o reader.pub.jwk reader.jwk
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -k second.jwk -r runner.pub.jwk >both
 	# A recipient can leave out a signature; the other one is over the same.
-	sgpu-seal rewrap -q -k owner.jwk -r runner.pub.jwk -o first both
-	sgpu-seal rewrap -q -k second.jwk -r runner.pub.jwk -o other both
-	run -0 runner -o response first
-	for batch in other both; do
-		run --separate-stderr -4 runner -o response.two $batch
-		assert_contains "$stderr" "taken before"
+	sgpu-seal rewrap -q -k owner.jwk -r runner.pub.jwk -o of-owner both
+	sgpu-seal rewrap -q -k second.jwk -r runner.pub.jwk -o of-second both
+	# For somebody else each signs something else.
+	sgpu-seal rewrap -q -k owner.jwk -r reader.pub.jwk -o by-owner both
+	sgpu-seal rewrap -q -k second.jwk -r reader.pub.jwk -o by-second both
+	sgpu-stage load by-second >staged
+	FORMS=(both of-owner of-second by-owner by-second staged)
+}
+
+# refused TEXT: all of them are refused so, and none leaves a response.
+refused() {
+	for batch in "${FORMS[@]}"; do
+		run --separate-stderr -4 runner -o response.two "$batch"
+		assert_contains "$stderr" "$1"
 		assert_no_file response.two
 	done
+}
+
+@test "a batch that two owners signed runs once, whoever rewraps it, and whichever of the signatures it comes with" {
+	of_two_owners
+	for first in of-owner by-second staged; do
+		rm -rf state response
+		run -0 runner -o response $first
+		refused "taken before"
+	done
+}
+
+@test "what is recorded is the identity of sgpu-batch(5); another one needs another version of the record" {
+	requires python3
+	of_two_owners
+	run -0 runner -o response staged
+	python3 - <<-'END'
+	import hashlib, json, tarfile
+	with tarfile.open("both") as tar:
+	    index = json.load(tar.extractfile("batch.json"))
+	for name in ("recipients", "signatures", "mac"):
+	    del index[name]
+	for segment in index["segments"]:
+	    segment.pop("location", None)
+	text = json.dumps(index, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+	with open("state/batches", "rb") as file:
+	    record = file.read()
+	assert record[:8] == b"sgpu rp2" and len(record) == 24 + 32
+	assert record[24:40] == hashlib.sha256(text.encode()).digest()[:16]
+	assert int.from_bytes(record[40:48], "little") == index["counter"]
+	END
+}
+
+@test "what ran before the record was of this version does not run again, and what is sealed afterwards does" {
+	requires python3
+	of_two_owners
+	run -0 runner -o response both
+	python3 - <<-'END'
+	import hashlib
+	with open("state/batches", "r+b") as file:
+	    header = b"sgpu rp1" + file.read()[8:16]
+	    file.seek(0)
+	    file.write(header + hashlib.sha256(header).digest()[:8])
+	END
+	refused "too old: it was sealed before the record of taken batches begins"
+	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >new
+	run -0 runner -o response new
+	run --separate-stderr -4 runner -o response.two new
+	assert_contains "$stderr" "taken before"
+	refused "too old"
 }
 
 @test "what its owner seals again runs again, also from the same packed batch" {

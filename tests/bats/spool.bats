@@ -609,10 +609,10 @@ time.sleep(300)' 3>&- &
 	requires root mount
 	sgpu-seal keyinfo --owner owner.jwk >owners
 	sgpu-manifest pack job.json >packed
-	for i in {1..70}; do
+	for i in {1..130}; do
 		sgpu-seal seal -q -k owner.jwk -r runner.pub.jwk -o spool/b"$i" packed
 	done
-	# One page has room for the records of 63 batches.
+	# One page has room for the records of 127 batches.
 	# shellcheck disable=SC2016
 	run --separate-stderr unshare --mount bash -c '
 		mkdir full && mount -t tmpfs -o size=4k,mode=0700 tmpfs full || exit 77
@@ -626,9 +626,9 @@ time.sleep(300)' 3>&- &
 		exit $status'
 	[ "$status" -eq 3 ]
 	assert_contains "$stderr" "cannot write 'full/batches': No space left on device"
-	[ "$output" = "63"$'\n'"7" ]
+	[ "$output" = "127"$'\n'"3" ]
 	# With room, those that were not recorded run: none has lost its one run.
-	[ "$(find spool/done -type f | wc -l)" -eq 70 ] && [ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
+	[ "$(find spool/done -type f | wc -l)" -eq 130 ] && [ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
 }
 
 @test "on a file system as NFS, without nameless files and without renames that refuse to replace, all holds" {

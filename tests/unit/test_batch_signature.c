@@ -117,6 +117,84 @@ UNIT_TEST(a_signature_of_another_batch_is_none_of_this)
 	sgpu_batch_free(&b);
 }
 
+/* The owner's and the stranger's signatures, in this order; the stranger's of another batch unless it is to verify. */
+static struct sgpu_batch *batch_of_two(bool owner_first, bool both_verify)
+{
+	struct sgpu_batch *b = signed_batch(owner_first ? &owner : &stranger), *other = sealed_batch(&oct);
+
+	CHECK(sgpu_batch_add_signature(b, owner_first ? &stranger : &owner, &error) == 0);
+	other->id[0] ^= 1;
+	CHECK(sgpu_batch_add_signature(other, &stranger, &error) == 0);
+	if (!both_verify) {
+		json_array_set(b->signatures, owner_first ? 1 : 0, json_array_get(other->signatures, 0));
+	}
+	sgpu_batch_free(&other);
+	return b;
+}
+
+UNIT_TEST(each_signature_of_a_listed_owner_must_verify_and_the_first_one_names_the_owner)
+{
+	const char *const both[] = { stranger.kid, owner.kid };
+
+	for (int owner_first = 0; owner_first < 2; owner_first++) {
+		struct sgpu_batch *good = batch_of_two(owner_first, true), *bad = batch_of_two(owner_first, false);
+		char kid[SGPU_KID_SIZE + 1] = "";
+
+		CHECK(sgpu_batch_owner(good, both, 2, kid, &error) == 0 && !strcmp(kid, owner_first ? owner.kid : stranger.kid));
+		CHECK(sgpu_batch_owner(bad, both, 2, kid, &error) == SGPU_EAUTH && !kid[0] && strstr(error.text, stranger.kid));
+		CHECK(owner_code(bad) == 0); /* whoever is not listed counts for nothing */
+		CHECK(json_array_append_new(good->signatures, json_string("abc")) == 0);
+		CHECK(sgpu_batch_owner(good, both, 2, kid, &error) == SGPU_EINVALID && !kid[0]);
+		sgpu_batch_free(&good);
+		sgpu_batch_free(&bad);
+	}
+}
+
+static bool is_same(const struct sgpu_batch *batch, const uint8_t identity[SGPU_SHA256_SIZE])
+{
+	uint8_t now[SGPU_SHA256_SIZE];
+
+	CHECK(sgpu_batch_identity(batch, now, &error) == 0);
+	return memcmp(now, identity, sizeof(now)) == 0;
+}
+
+/* Changes a value, looks, and puts it back. */
+#define CHECK_COVERED(value) \
+	do { \
+		(value) ^= 1; \
+		CHECK(!is_same(b, identity)); \
+		(value) ^= 1; \
+	} while (0)
+
+UNIT_TEST(an_identity_is_of_all_that_no_rewrap_no_signer_and_no_host_changes)
+{
+	struct sgpu_batch *b = signed_batch(&owner);
+	const struct sgpu_key other = key_of(SGPU_KEY_X25519);
+	uint8_t identity[SGPU_SHA256_SIZE];
+
+	REQUIRE(sgpu_batch_identity(b, identity, &error) == 0);
+	/* By another owner for another recipient, and staged. */
+	json_array_clear(b->recipients);
+	json_array_clear(b->signatures);
+	CHECK(sgpu_batch_wrap(b, &other, batch_key, &error) == 0);
+	CHECK(sgpu_batch_add_signature(b, &stranger, &error) == 0 && sgpu_batch_sign(b, batch_key, &error) == 0);
+	for (int i = 0; i < 2; i++) {
+		b->segments[i].location = (struct sgpu_location){ .kind = SGPU_LOCATION_LEASE, .offset = 4096 };
+		memset(b->segments[i].location.region, 'a', SGPU_REGION_ID_TEXT);
+	}
+	CHECK(is_same(b, identity));
+	CHECK_COVERED(b->id[0]);
+	CHECK_COVERED(b->id[15]);
+	CHECK_COVERED(b->counter);
+	CHECK_COVERED(b->manifest_sha256[31]);
+	CHECK_COVERED(b->segments[0].size);
+	CHECK_COVERED(b->segments[0].sealed_size);
+	CHECK_COVERED(b->segments[1].kt128[31]);
+	CHECK_COVERED(b->segments[2].id[2]);
+	CHECK_COVERED(b->segments[2].masking);
+	sgpu_batch_free(&b);
+}
+
 UNIT_TEST(the_mac_covers_the_signatures)
 {
 	struct sgpu_batch *b = signed_batch(&owner);
@@ -192,6 +270,8 @@ int main(void)
 	UNIT_RUN(a_signature_covers_all_but_mac_signatures_and_locations);
 	UNIT_RUN(a_host_cannot_put_its_own_recipient_beside_an_owners_manifest);
 	UNIT_RUN(a_signature_of_another_batch_is_none_of_this);
+	UNIT_RUN(each_signature_of_a_listed_owner_must_verify_and_the_first_one_names_the_owner);
+	UNIT_RUN(an_identity_is_of_all_that_no_rewrap_no_signer_and_no_host_changes);
 	UNIT_RUN(the_mac_covers_the_signatures);
 	UNIT_RUN(one_key_signs_once_and_there_is_a_most_of_signatures);
 	UNIT_RUN(signatures_are_texts_of_sealed_batches_alone);

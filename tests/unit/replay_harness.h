@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A record of batches in a folder of its own, for the tests of it.
+ */
+#ifndef SGPU_REPLAY_HARNESS_H
+#define SGPU_REPLAY_HARNESS_H
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <sgpu/replay.h>
+
+#include "unit.h"
+
+#define SECOND UINT64_C(1000000)
+#define WINDOW (100 * SECOND)
+#define NOW (UINT64_C(1800000000) * SECOND)
+enum { HEADER = 24, RECORD = 32 };
+
+static struct sgpu_error error;
+static char folder[64], data[80];
+static int failing_sync; /* which of the next ones fails; 0: none */
+static bool dying;       /* and ends the process */
+static int synced_directories;
+
+/* In the place of the C library's. */
+int fsync(int fd)
+{
+	struct stat status;
+
+	if (failing_sync && --failing_sync == 0) {
+		if (dying) {
+			_exit(0);
+		}
+		errno = ENOSPC;
+		return -1;
+	}
+	synced_directories += fstat(fd, &status) == 0 && S_ISDIR(status.st_mode);
+	return fdatasync(fd);
+}
+
+static inline void new_folder(void)
+{
+	strcpy(folder, "/tmp/sgpu-replay-XXXXXX");
+	if (!mkdtemp(folder)) {
+		abort();
+	}
+	snprintf(data, sizeof(data), "%s/batches", folder);
+}
+
+static inline void remove_folder(void)
+{
+	char command[160];
+
+	snprintf(command, sizeof(command), "rm -rf '%s'", folder);
+	CHECK(system(command) == 0);
+}
+
+static inline int take_at(struct sgpu_replay *replay, unsigned id, uint64_t counter, uint64_t now)
+{
+	const uint8_t identity[SGPU_SHA256_SIZE] = { (uint8_t)id, (uint8_t)(id >> 8), (uint8_t)(id >> 16) };
+
+	return sgpu_replay_take(replay, identity, counter, now, &error);
+}
+
+static inline int take(struct sgpu_replay *replay, unsigned id)
+{
+	return take_at(replay, id, NOW, NOW);
+}
+
+static inline off_t size_of_data(void)
+{
+	struct stat status;
+
+	return stat(data, &status) == 0 ? status.st_size : -1;
+}
+
+/* By a cache of its own, as another process has. */
+static inline int take_afresh(unsigned id)
+{
+	struct sgpu_replay *replay = NULL;
+	int code = sgpu_replay_create(folder, WINDOW, &replay, &error);
+
+	code = code ? code : take(replay, id);
+	sgpu_replay_free(&replay);
+	return code;
+}
+
+/* Puts a file of the version before there, with a record for each counter, and `torn` bytes more. */
+static inline void write_before(uint64_t floor, const uint64_t *counters, size_t count, size_t torn)
+{
+	uint8_t digest[SGPU_SHA256_SIZE], text[256] = "sgpu rp1";
+	size_t end = HEADER;
+	FILE *file = fopen(data, "w");
+
+	memcpy(text + 8, &floor, sizeof(floor));
+	if (!file || sgpu_sha256(text, 16, digest, &error) != 0) {
+		abort();
+	}
+	memcpy(text + 16, digest, 8);
+	for (size_t i = 0; i < count; i++, end += RECORD) {
+		memset(text + end, (int)i + 1, 16);
+		memcpy(text + end + 16, &counters[i], sizeof(*counters));
+		if (sgpu_sha256(text + end, 24, digest, &error) != 0) {
+			abort();
+		}
+		memcpy(text + end + 24, digest, 8);
+	}
+	if (fwrite(text, end + torn, 1, file) != 1 || fclose(file) != 0) {
+		abort();
+	}
+}
+
+#endif
