@@ -105,7 +105,7 @@ UNIT_TEST(only_es384_and_no_header_that_brings_a_key_is_taken)
 	CHECK(header_refused("{\"alg\":384}", "not a string"));
 	CHECK(header_refused("{}", "missing"));
 	CHECK(header_refused("[]", "not an object"));
-	CHECK(header_refused("{\"alg\":\"ES384\",\"alg\":\"ES384\"}", "duplicate"));
+	CHECK(header_refused("{\"alg\":\"ES384\",\"alg\":\"ES384\"}", "this name twice"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"crit\":[\"exp\"]}", "'crit'"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"b64\":false}", "'b64'"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"jwk\":{}}", "'jwk'"));

@@ -191,8 +191,9 @@ static int check_shards(const struct splitter *splitter)
 	json_array_foreach(splitter->shards, i, shard) {
 		char *text = pretty_json(shard, 1, false);
 		struct document document = { 0 };
-		int status = text ? document_check(text, strlen(text), "a manifest that split made", SGPU_MANIFEST_UNHASHED, &document) :
-				    cli_fail(SGPU_ENOMEM, "out of memory");
+		int status = !text ? cli_fail(SGPU_ENOMEM, "out of memory") :
+				     document_check(text, strlen(text), "a manifest that split made", SGPU_MANIFEST_UNHASHED,
+						    &document);
 
 		document_free(&document);
 		free(text);
