@@ -23,6 +23,7 @@ extern "C" {
 enum {
 	SGPU_BATCH_VERSION = 1,
 	SGPU_BATCH_ID_SIZE = 16,
+	SGPU_BATCH_ID_TEXT = 22,         /* characters of it in base64url */
 	SGPU_RESPONSE_ID_SIZE = 16,
 		SGPU_INDEX_SIZE_MAX = 64 << 20,  /* bytes of batch.json or response.json */
 	SGPU_INDEX_FRAME_MAX = 1 << 20,  /* bytes of it without the segments */
@@ -125,7 +126,7 @@ void sgpu_batch_free(struct sgpu_batch **batch);
  * manifest's hash, that the text is canonical, and that index and manifest name the same segments with the same
  * sensitivity and direction. Does not check the manifest against the operations, and authenticates nothing. Leaves
  * the reader before the first payload. Errors: SGPU_EINVALID, SGPU_ESYSTEM, SGPU_EAUTH (the index names another
- * manifest), SGPU_EPOLICY (a HIGH payload is not sealed). */
+ * manifest), SGPU_EPOLICY (a HIGH payload is not sealed), SGPU_EREFUSED (a refusal is in the response's place). */
 SGPU_MUST_CHECK int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
 					 struct sgpu_error *error);
 /* The same of batch.json (or response.json) alone, which the manifest may contradict: nothing behind it is read. */
@@ -139,6 +140,24 @@ SGPU_MUST_CHECK int sgpu_batch_read_known(struct sgpu_tar_reader *reader, sgpu_m
 /* The same for a batch or a response. */
 SGPU_MUST_CHECK int sgpu_batch_read_any(struct sgpu_tar_reader *reader, struct sgpu_batch **batch,
 					struct sgpu_error *error);
+
+/* ---- a refusal ---- */
+/* What a runner's side writes in place of a response when it refuses the batch. Nothing authenticates it: whoever carries
+ * the response can write one. */
+#define SGPU_REFUSAL_MEMBER "refusal.json"
+struct sgpu_batch_refusal {
+	char batch_id[SGPU_BATCH_ID_TEXT + 1]; /* in base64url; "": it is not known */
+	int code;                              /* of those with exit status 4 */
+	char text[SGPU_ERROR_TEXT_MAX];
+};
+SGPU_MUST_CHECK int sgpu_batch_refusal_write(int fd, const char *name, const struct sgpu_batch_refusal *refusal,
+				       struct sgpu_error *error);
+/* After sgpu_batch_read_head has returned SGPU_EREFUSED: reads it to the end of the archive. Errors: SGPU_EINVALID if it is
+ * not what sgpu_batch_refusal_write writes, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_batch_refusal_read(struct sgpu_tar_reader *reader, struct sgpu_batch_refusal *refusal,
+				      struct sgpu_error *error);
+
+/* ---- payloads ---- */
 /* Moves to the next inline payload: *segment is its index in batch->segments, or -1 at the end, when no payload is
  * missing. Refuses a member that is unknown, out of order, repeated, not inline, or of another size. */
 SGPU_MUST_CHECK int sgpu_batch_next_payload(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch,

@@ -38,6 +38,8 @@ enum sgpu_code {
 	SGPU_EBINDING = -19,    /* evidence: its parts do not belong together, or to this key; exit 4 */
 	SGPU_ERETRY = -20,      /* no room now, try again later; exit 3 */
 	SGPU_ENOSPACE = -21,    /* no space left on a file system, or a quota is used up; exit 3 */
+	SGPU_ENOINPUT = -22,    /* standard input is a pipe that ended at byte 0: the program before failed; exit 6 */
+	SGPU_EREFUSED = -23,    /* there is no response but a refusal, which nothing authenticates; exit 4 */
 };
 
 enum { SGPU_ERROR_TEXT_MAX = 512, SGPU_ERROR_HINT_MAX = 256 };
@@ -79,7 +81,7 @@ const char *sgpu_error_name(int code);
 int sgpu_error_by_name(const char *name);
 
 /* Returns the exit status of all tools for a code: 0 done, 1 the answer is no, 2 usage, 3 system, device or I/O,
- * 4 authentication or policy refused, 5 some segments failed. */
+ * 4 authentication or policy refused, 5 some segments failed, 6 nothing came, because the program before failed. */
 int sgpu_exit_status(int code);
 
 #ifdef __cplusplus

@@ -37,9 +37,11 @@ enum sgpu_sniffed {
  * Static. */
 enum sgpu_sniffed sgpu_sniff(const void *first, size_t size, const char **what);
 
-/* Reports that `name` is not what was wanted but what it was recognised as, with a hint if there is one. Empty
- * "standard input" is "no input", because the program before it in the pipe has said why. Returns SGPU_EINVALID. */
-int sgpu_fail_sniffed(struct sgpu_error *error, const char *name, const void *first, size_t size, const char *wanted);
+/* Reports that `name`, which was read from fd, is not what was wanted but what it was recognised as, with a hint if there
+ * is one. Returns SGPU_EINVALID. Empty "standard input" is "no input"; where that is a pipe or a socket, the program
+ * before has said why, and the code is SGPU_ENOINPUT. */
+int sgpu_fail_sniffed(struct sgpu_error *error, int fd, const char *name, const void *first, size_t size,
+		      const char *wanted);
 
 #ifdef __cplusplus
 }

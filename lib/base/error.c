@@ -37,6 +37,8 @@ static const struct {
 	{ SGPU_EBINDING, 4, "EBINDING", "parts that do not belong together" },
 	{ SGPU_ERETRY, 3, "ERETRY", "no room now, try again later" },
 	{ SGPU_ENOSPACE, 3, "ENOSPACE", "no space left" },
+	{ SGPU_ENOINPUT, 6, "ENOINPUT", "nothing came, because the program before failed" },
+	{ SGPU_EREFUSED, 4, "EREFUSED", "the runner's side refused" },
 };
 
 enum { CODE_COUNT = sizeof(codes) / sizeof(codes[0]), UNKNOWN = 1 };

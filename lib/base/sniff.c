@@ -4,6 +4,7 @@
  */
 #include <stdint.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <sgpu/base.h>
 #include <sgpu/sniff.h>
@@ -133,13 +134,21 @@ enum sgpu_sniffed sgpu_sniff(const void *first, size_t size, const char **what)
 	return SGPU_SNIFFED_UNKNOWN;
 }
 
-int sgpu_fail_sniffed(struct sgpu_error *error, const char *name, const void *first, size_t size, const char *wanted)
+static bool is_pipe(int fd)
+{
+	struct stat status;
+
+	return fstat(fd, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
+}
+
+int sgpu_fail_sniffed(struct sgpu_error *error, int fd, const char *name, const void *first, size_t size,
+		      const char *wanted)
 {
 	const char *what;
 	const enum sgpu_sniffed kind = sgpu_sniff(first, size, &what);
 
 	if (kind == SGPU_SNIFFED_EMPTY && !strcmp(name, "standard input")) {
-		return sgpu_fail(error, SGPU_EINVALID, "no input");
+		return sgpu_fail(error, is_pipe(fd) ? SGPU_ENOINPUT : SGPU_EINVALID, "no input");
 	}
 	if (kind == SGPU_SNIFFED_EMPTY) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is empty", name);

@@ -209,15 +209,17 @@ static int fail_other(struct sgpu_tar_reader *reader, bool is_batch, bool is_res
 {
 	struct sgpu_batch *batch = NULL;
 	struct sgpu_error ignored;
+	const bool is_refusal = !strcmp(reader->member, SGPU_REFUSAL_MEMBER);
+	const int code = is_refusal && !strcmp(wanted, "response") ? SGPU_EREFUSED : SGPU_EINVALID;
 	const bool staged = is_batch && !read_index(reader, false, size, &batch, &ignored) && is_staged(batch);
 
 	sgpu_batch_free(&batch);
-	sgpu_fail(error, SGPU_EINVALID, "'%s' is %s, not a %s", reader->name, staged ? "a staged batch" :
-		  is_batch ? "a batch" : is_response ? "a response" : "another tar archive", wanted);
+	sgpu_fail(error, code, "'%s' is %s, not a %s", reader->name, staged ? "a staged batch" : is_batch ? "a batch" :
+		  is_response ? "a response" : is_refusal ? "a refusal" : "another tar archive", wanted);
 	if (is_batch) {
 		return sgpu_hint(error, "'sgpu-run' makes a response of it");
 	}
-	return is_response ? sgpu_hint(error, "'sgpu-seal open' takes it") : SGPU_EINVALID;
+	return is_response ? sgpu_hint(error, "'sgpu-seal open' takes it") : code;
 }
 
 static int read_first(struct sgpu_tar_reader *reader, bool batches, bool responses, struct sgpu_batch **batch,

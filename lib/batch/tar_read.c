@@ -333,7 +333,7 @@ static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 	if (archive) {
 		return cut_short(reader, error);
 	}
-	return sgpu_fail_sniffed(error, reader->name, &reader->first, got, "a batch or a response");
+	return sgpu_fail_sniffed(error, reader->fd, reader->name, &reader->first, got, "a batch or a response");
 }
 
 int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t *size, struct sgpu_error *error)

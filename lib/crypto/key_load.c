@@ -12,6 +12,7 @@
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
+#include <sgpu/sniff.h>
 
 #include "crypto/key.h"
 
@@ -95,6 +96,7 @@ static int read_key(const char *path, size_t limit, const char **name, struct st
 	} else {
 		sgpu_key_narrow_mode(fd, status);
 		code = sgpu_read_fd(fd, *name, limit, text, size, error);
+		code = code || *size ? code : sgpu_fail_sniffed(error, fd, *name, "", 0, "a key");
 	}
 	close(fd);
 	return code;

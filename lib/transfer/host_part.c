@@ -3,6 +3,7 @@
  * Parts of a move on the host: how one begins and ends, and what becomes of a chunk run of it.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include <sgpu/sniff.h>
 
@@ -56,7 +57,7 @@ static int read_header(const struct host_part *of, uint8_t header[SGPU_SEALED_HE
 	}
 	int code = read_source(of, 0, header, SGPU_SEALED_HEADER, &got, error);
 	if (!code && got == 0 && part->source.ordered) {
-		return sgpu_fail_sniffed(error, part->name, header, got, "sealed data");
+		return sgpu_fail_sniffed(error, STDIN_FILENO, part->name, header, got, "sealed data");
 	}
 	if (!code && got < SGPU_SEALED_HEADER) {
 		return sgpu_fail(error, SGPU_EAUTH, "'%s' has %zu bytes, too few to be sealed data", part->name, got);

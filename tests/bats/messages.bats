@@ -300,7 +300,7 @@ other_files() {
 	assert_contains "$stderr" "'packed' is a batch, not a response"
 }
 
-@test "messages: behind a program that failed the others say no input, and the status is 1" {
+@test "messages: behind a program that failed the others say no input, and the status is 6" {
 	make_keys
 	small_job
 	echo '{' >bad.json
@@ -308,18 +308,54 @@ other_files() {
 	run -0 --separate-stderr bash -c \
 		'sgpu-manifest pack bad.json 2>first | sgpu-seal seal -k owner.jwk -r runner.pub.jwk | sgpu-stage load |
 		sgpu-run -k runner.jwk | sgpu-seal open -k owner.jwk -C out; echo "${PIPESTATUS[*]}"'
-	[ "${lines[0]}" = "1 1 1 1 1" ]
+	[ "${lines[0]}" = "1 6 6 6 6" ]
 	[ "$(sort -u <<<"$stderr" | sed 's/^[a-z-]*: //' | sort -u)" = "error: no input" ]
 	[ "$(wc -l <<<"$stderr")" -eq 4 ]
 	assert_no_file out
-	local command
-	for command in "sgpu-seal inspect" "sgpu-seal rewrap -k owner.jwk -r runner.pub.jwk" "sgpu-manifest check" \
-		"sgpu-manifest show" "sgpu-measure inspect" "sgpu-bench table -" "sgpu-run --dry-run" \
-		"sgpu-seal open-file -k owner.jwk"; do
+}
+
+@test "messages: nothing from a pipe is 6, an empty file is 1, and so is what is cut later" {
+	make_keys
+	small_job
+	: >empty
+	sgpu-manifest pack job.json >packed
+	sed 's/"bias.f32"/"-"/' job.json >stdin.json
+	local command tool
+	for command in "sgpu-seal inspect" "sgpu-seal rewrap -k owner.jwk -r runner.pub.jwk" "sgpu-seal seal -k owner.jwk" \
+		"sgpu-seal open -k owner.jwk -C out" "sgpu-seal open-file -k owner.jwk" "sgpu-seal keyinfo" \
+		"sgpu-seal pubkey" "sgpu-manifest check" "sgpu-manifest show" "sgpu-manifest canon" "sgpu-manifest pack -" \
+		"sgpu-manifest pack stdin.json" "sgpu-manifest merge -" "sgpu-stage load" "sgpu-measure inspect" \
+		"sgpu-bench table -" "sgpu-run" "sgpu-run --dry-run"; do
+		tool=${command%% *}
 		# shellcheck disable=SC2086
-		run -1 --separate-stderr bash -c "true | $command"
-		[ "$stderr" = "${command%% *}: error: no input" ] || { echo "$command: $stderr"; return 1; }
+		run -6 --separate-stderr bash -c "true | $command"
+		[ "$stderr" = "$tool: error: no input" ] || { echo "$command: $stderr"; return 1; }
+		run -6 --separate-stderr python3 -c "import socket, subprocess, sys
+a, b = socket.socketpair()
+a.close()
+sys.exit(subprocess.call(sys.argv[1].split(), stdin=b))" "$command"
+		case $command in
+		*open-file*)
+			run -4 --separate-stderr bash -c "$command <empty" # no sealed file is so short
+			;;
+		*)
+			run -1 --separate-stderr bash -c "$command <empty"
+			[ "$stderr" = "$tool: error: no input" ] || { echo "$command: $stderr"; return 1; }
+			;;
+		esac
+		case $command in
+		*" -" | *stdin.json) ;;
+		*)
+			run --separate-stderr bash -c "$command empty"
+			[ "$status" -ne 6 ] || { echo "$command: a file that the user named"; return 1; }
+			;;
+		esac
+		run --separate-stderr bash -c "head -c 100 packed | $command"
+		[ "$status" -ne 6 ] || { echo "$command: cut later"; return 1; }
 	done
+	assert_no_file out
+	# There, nothing is something.
+	true | sgpu-seal seal-file -k owner.jwk | sgpu-seal open-file -k owner.jwk | cmp - empty
 }
 
 # slow_pieces COUNT [FILE]: a MiB of it every 0.2 s.

@@ -95,6 +95,38 @@ load serve
 	assert_no_file response
 }
 
+@test "a batch that the server refuses: standard output gets the refusal, and nothing from a pipe is 6" {
+	requires python3
+	sgpu-seal keygen -q --x25519 -o other.jwk
+	sgpu-seal pubkey -o other.pub.jwk other.jwk
+	sgpu-seal seal -k owner.jwk -r other.pub.jwk packed >others
+	start_server -k runner.jwk
+	for output in "| cat >refusal" ">refusal" ">>refusal"; do
+		rm -f refusal
+		run --separate-stderr -4 bash -o pipefail -c "sgpu-run others $output"
+		[ "$(tar tf refusal)" = refusal.json ]
+		run --separate-stderr -4 sgpu-seal open -k owner.jwk -C out refusal
+		assert_contains "$stderr" "not authenticated: the runner's side says EKEY: none of the keys is a recipient"
+	done
+	run -4 sgpu-run -o response others
+	assert_no_file response out
+	# A pipe goes to the server as it is, and a socket through one of the client's, as /dev/null does, which is neither.
+	: >empty
+	run --separate-stderr -6 bash -c 'true | sgpu-run'
+	[ "$stderr" = "sgpu-run: error: no input" ]
+	run --separate-stderr -6 python3 -c "import socket, subprocess, sys
+a, b = socket.socketpair()
+a.close()
+sys.exit(subprocess.call(['sgpu-run'], stdin=b))"
+	[ "$stderr" = "sgpu-run: error: no input" ]
+	for input in empty /dev/null; do
+		run --separate-stderr -1 bash -c "sgpu-run <$input >refusal"
+		[ "$stderr" = "sgpu-run: error: no input" ]
+		[ ! -s refusal ]
+	done
+	run -1 sgpu-run empty
+}
+
 @test "a worker that says nothing is waited for until half a minute after the deadline" {
 	requires python3
 	mkdir -p "$(dirname "$SOCKET")"

@@ -287,7 +287,7 @@ bytes() {
 		assert_no_file out
 		run --separate-stderr -4 sgpu-seal open-file -k key.jwk -o out <bad
 		# An empty pipe is one whose writer has failed, and said so.
-		run --separate-stderr "-$((cut ? 4 : 1))" bash -o pipefail -c "cat bad | sgpu-seal open-file -k key.jwk -o out"
+		run --separate-stderr "-$((cut ? 4 : 6))" bash -o pipefail -c "cat bad | sgpu-seal open-file -k key.jwk -o out"
 		assert_no_file out
 	done
 }

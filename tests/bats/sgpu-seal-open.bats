@@ -340,3 +340,72 @@ repack() {
 		assert_contains "$stderr" "point of small order"
 	done
 }
+
+# as_refusal FILE: an archive whose one member is that text.
+as_refusal() {
+	mkdir -p member
+	cp "$1" member/refusal.json
+	tar -C member --format=ustar --owner=root:0 --group=root:0 -cf - refusal.json
+}
+
+@test "a refusal is shown as what it is, and a hostile one as nothing" {
+	local text big
+	printf '{"code":"EKEY","text":"\\u001b[2J no\\u202e key\\n","version":1}' >hostile
+	as_refusal hostile >refusal
+	# It is shown only in its one form, in which other characters than controls stand for themselves.
+	run -1 --separate-stderr sgpu-seal open -k owner.jwk -C out refusal
+	printf '{"code":"EKEY","text":"\\u001b[2J no\xe2\x80\xae key\\n","version":1}' >hostile
+	as_refusal hostile >refusal
+	for options in "-k owner.jwk -C out" "-k owner.jwk" "-C out" "-k owner.jwk -C out --batch packed"; do
+		# shellcheck disable=SC2086
+		run -4 --separate-stderr sgpu-seal open $options refusal
+		assert_contains "$stderr" "not authenticated: the runner's side says EKEY: "
+		assert_contains "$stderr" '\x1b[2J no\xe2\x80\xae key\x0a'
+		assert_plain "$stderr"
+		[ -z "$output" ]
+	done
+	run -4 --separate-stderr sgpu-seal open --json -k owner.jwk -C out refusal
+	assert_plain "$stderr"
+	[ "$(wc -l <<<"$stderr")" -eq 2 ]
+	big=$(head -c 512 /dev/zero | tr '\0' x)
+	for text in '{"code":"OK","text":"x","version":1}' '{"code":"EKEY","text":"'"$big"'","version":1}' \
+		'{"code":"EKEY","more":1,"text":"x","version":1}' '{"code":"EKEY","text":"x","version":1} '; do
+		printf '%s' "$text" >hostile
+		as_refusal hostile >refusal
+		run -1 --separate-stderr sgpu-seal open -k owner.jwk -C out refusal
+	done
+	printf '{"code":"EKEY","text":"x","version":1}' >hostile
+	as_refusal hostile >refusal
+	run -4 sgpu-seal open -k owner.jwk -C out refusal
+	# A whole response behind a refusal, and a refusal in a response.
+	run_job
+	for order in "refusal response" "response refusal"; do
+		for file in $order; do
+			head -c $((($(stat -c %s "$file") / 512 - 2) * 512)) "$file"
+		done >both
+		head -c 1024 /dev/zero >>both
+		run -1 --separate-stderr sgpu-seal open -k owner.jwk -C out both
+	done
+	assert_no_file out
+}
+
+@test "open reads a pipe to its end, whatever it thinks of it" {
+	sgpu-seal keygen -o other.jwk
+	run_job
+	repeat 400000 response
+	# shellcheck disable=SC2016
+	run -0 bash -c 'cat response | sgpu-seal open -k other.jwk -C out 2>/dev/null; echo "${PIPESTATUS[*]}"'
+	[ "$output" = "0 4" ]
+	# But not a file, nor once it is told to stop.
+	mkfifo pipe
+	sgpu-seal open -k other.jwk -C out pipe 2>said 3>&- &
+	local opener=$!
+	exec 8>pipe
+	cat response >&8
+	wait_for grep -q 'none of the keys' said
+	kill -TERM $opener
+	local status=0
+	wait $opener || status=$?
+	exec 8>&-
+	[ "$status" -eq 143 ]
+}

@@ -190,7 +190,7 @@ location() {
 		run --separate-stderr -1 sgpu-stage load -o staged.sgpu cut.sgpu
 		assert_no_file staged.sgpu
 		run --separate-stderr -1 sgpu-stage load -o staged.sgpu <cut.sgpu
-		run --separate-stderr -1 sgpu-stage load -o staged.sgpu < <(cat cut.sgpu)
+		run --separate-stderr "-$((at ? 1 : 6))" sgpu-stage load -o staged.sgpu < <(cat cut.sgpu)
 		assert_no_file staged.sgpu
 		no_regions
 	done

@@ -250,11 +250,19 @@ time.sleep(300)' 3>&- &
 
 @test "a file in the place of a response is never replaced; a response to the same batch is enough" {
 	fill 2
+	cp sealed spool/refused
 	sgpu-run -q -k runner.jwk --device cpu -o spool/b1.response sealed
 	echo mine >spool/b2.response
+	sgpu-seal keygen -q --x25519 -o other.jwk
+	run -4 bash -c 'sgpu-run -k other.jwk sealed >spool/refused.response'
+	[ "$(tar tf spool/refused.response)" = refusal.json ]
+	cp spool/refused.response spool/refusal
 	cp spool/b1.response before
 	run --separate-stderr -4 worker spool
-	assert_contains "$stderr" "1 batches answered, 0 of them with failed segments; 1 failed"
+	assert_contains "$stderr" "1 batches answered, 0 of them with failed segments; 3 failed"
+	assert_contains "$(cat spool/failed/refused.reason)" "'spool/refused.response' is there already, and is no response to this batch"
+	assert_contains "$(cat spool/failed/refusal.reason)" "EINVALID: 'spool/refusal' is a refusal, not a batch"
+	assert_no_file spool/refusal.response
 	assert_same before spool/b1.response
 	[ "$(cat spool/b2.response)" = mine ]
 	[ -f spool/done/b1 ]

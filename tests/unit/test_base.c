@@ -79,7 +79,8 @@ UNIT_TEST(every_code_has_its_exit_status)
 	} expected[] = { { SGPU_OK, 0 }, { SGPU_EINVALID, 1 }, { SGPU_EDIFFERS, 1 }, { SGPU_EUSAGE, 2 },
 			 { SGPU_ESYSTEM, 3 }, { SGPU_ENOMEM, 3 }, { SGPU_EDEVICE, 3 }, { SGPU_EUNAVAILABLE, 3 },
 			 { SGPU_ETIMEOUT, 3 }, { SGPU_ECANCELED, 3 }, { SGPU_EAUTH, 4 }, { SGPU_EKEY, 4 },
-			 { SGPU_EPOLICY, 4 }, { SGPU_EDEPENDENCY, 5 }, { SGPU_ESEGMENTS, 5 } };
+			 { SGPU_EPOLICY, 4 }, { SGPU_EDEPENDENCY, 5 }, { SGPU_ESEGMENTS, 5 }, { SGPU_ENOINPUT, 6 },
+			 { SGPU_EREFUSED, 4 } };
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(expected); i++) {
 		CHECK(sgpu_exit_status(expected[i].code) == expected[i].status);
 		CHECK(sgpu_error_by_name(sgpu_error_name(expected[i].code)) == expected[i].code);

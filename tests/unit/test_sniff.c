@@ -3,7 +3,10 @@
  * What files are, by their first bytes; and that sealed data, which are random, are never taken for anything else.
  */
 #include <stdlib.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <sgpu/base.h>
 #include <sgpu/sniff.h>
@@ -69,12 +72,25 @@ UNIT_TEST(nothing_on_standard_input_is_no_input)
 {
 	struct sgpu_error error;
 
-	CHECK(sgpu_fail_sniffed(&error, "standard input", "", 0, "a batch") == SGPU_EINVALID);
+	CHECK(sgpu_fail_sniffed(&error, -1, "standard input", "", 0, "a batch") == SGPU_EINVALID);
 	CHECK(!strcmp(error.text, "no input") && !error.hint[0]);
-	CHECK(sgpu_fail_sniffed(&error, "a", "", 0, "a batch") == SGPU_EINVALID && !strcmp(error.text, "'a' is empty"));
-	CHECK(sgpu_fail_sniffed(&error, "a", "\x1f\x8b\x08", 3, "a batch") == SGPU_EINVALID);
+	for (int i = 0; i < 3; i++) {
+		const bool is_pipe = i < 2;
+		int ends[2] = { -1, -1 };
+
+		CHECK(i == 0 ? !pipe(ends) : i == 1 ? !socketpair(AF_UNIX, SOCK_STREAM, 0, ends) :
+		      (ends[0] = open("/dev/null", O_RDONLY)) >= 0);
+		CHECK(sgpu_fail_sniffed(&error, ends[0], "standard input", "", 0, "x") ==
+		      (is_pipe ? SGPU_ENOINPUT : SGPU_EINVALID));
+		CHECK(sgpu_fail_sniffed(&error, ends[0], "a", "", 0, "x") == SGPU_EINVALID);
+		CHECK(sgpu_fail_sniffed(&error, ends[0], "standard input", "x", 1, "x") == SGPU_EINVALID);
+		close(ends[0]);
+		close(ends[1]);
+	}
+	CHECK(sgpu_fail_sniffed(&error, -1, "a", "", 0, "a batch") == SGPU_EINVALID && !strcmp(error.text, "'a' is empty"));
+	CHECK(sgpu_fail_sniffed(&error, -1, "a", "\x1f\x8b\x08", 3, "a batch") == SGPU_EINVALID);
 	CHECK(!strcmp(error.text, "'a' is gzip data, not a batch") && error.hint[0]);
-	CHECK(sgpu_fail_sniffed(NULL, "a", "x", 1, "a batch") == SGPU_EINVALID);
+	CHECK(sgpu_fail_sniffed(NULL, -1, "a", "x", 1, "a batch") == SGPU_EINVALID);
 }
 
 int main(void)

@@ -3,6 +3,7 @@
  * sgpu-bench table: the results of a run as Markdown.
  */
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <sgpu/io.h>
 #include <sgpu/sniff.h>
@@ -20,7 +21,8 @@ int read_results_text(const char *path, char **text, struct sgpu_bench_results *
 	cli_remember_input(path);
 	rc = sgpu_read_file(path, RESULTS_SIZE_MAX, text, &size, &error);
 	if (rc == SGPU_OK && size == 0) {
-		rc = sgpu_fail_sniffed(&error, cli_is_standard(path) ? "standard input" : path, *text, size, "results");
+		rc = sgpu_fail_sniffed(&error, STDIN_FILENO, cli_is_standard(path) ? "standard input" : path, *text, size,
+				       "results");
 	}
 	rc = rc ? rc : sgpu_bench_read(*text, size, path, results, &error);
 	return rc == SGPU_OK ? 0 : cli_error(&error);

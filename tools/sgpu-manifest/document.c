@@ -59,7 +59,7 @@ int document_load(const char *path, unsigned options, struct document *document)
 	}
 	code = sgpu_read_file(document->path, SGPU_MANIFEST_SIZE_MAX, &document->text, &document->size, &error);
 	if (!code && !document->size) {
-		code = sgpu_fail_sniffed(&error, document->name, "", 0, "a manifest");
+		code = sgpu_fail_sniffed(&error, STDIN_FILENO, document->name, "", 0, "a manifest");
 	}
 	return code ? cli_error(&error) : check(document, options);
 }

@@ -19,6 +19,7 @@
 #include <sgpu/channel.h>
 #include <sgpu/digest.h>
 #include <sgpu/io.h>
+#include <sgpu/sniff.h>
 
 #include "cli.h"
 
@@ -252,6 +253,9 @@ static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *
 		total += code ? 0 : got;
 	} while (!code && got && total < limit);
 	free(buffer);
+	if (!code && !total && wanted) {
+		return sgpu_fail_sniffed(error, STDIN_FILENO, "standard input", "", 0, "a payload");
+	}
 	if (!code && !segment->has_offset && total > wanted) {
 		char type[SGPU_TYPE_TEXT_MAX];
 

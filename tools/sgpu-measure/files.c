@@ -38,7 +38,7 @@ int measure_read_input(const char *path, char **text, size_t *size, int *status)
 	int code = sgpu_read_fd(fd, name, SGPU_QUOTE_MAX, text, size, &error);
 
 	if (!code && !*size) {
-		code = sgpu_fail_sniffed(&error, name, *text, *size, "a quote");
+		code = sgpu_fail_sniffed(&error, fd, name, *text, *size, "a quote");
 		free(*text);
 		*text = NULL;
 	}
@@ -53,7 +53,7 @@ int measure_quote_error(const char *path, const char *text, size_t size, struct 
 	const struct sgpu_error inner = *error;
 
 	if (inner.code == SGPU_EINVALID && sgpu_sniff(text, size, NULL) != SGPU_SNIFFED_JSON) {
-		sgpu_fail_sniffed(error, name, text, size, "a quote");
+		sgpu_fail_sniffed(error, -1, name, text, size, "a quote");
 	} else if (inner.code == SGPU_EINVALID) {
 		sgpu_fail(error, inner.code, "'%s': %s", name, inner.text);
 	}

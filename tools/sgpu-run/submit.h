@@ -6,6 +6,7 @@
 #define SGPU_RUN_SUBMIT_H
 
 #include "attested.h"
+#include "report.h"
 #include "service.h"
 #include "worker.h"
 
@@ -25,6 +26,12 @@ struct request {
 struct outputs {
 	struct sgpu_output response, trace;
 };
+
+/* When a run has ended without a response: if the batch was refused, whoever reads `fd` is told by a refusal. A regular file
+ * that -o names is not shown then, so what has the name of a response is one. */
+void submit_refuse(int fd, const struct report *report, const struct sgpu_error *why);
+/* On standard error, after all is written. */
+void submit_tell(const struct request *r, const struct report *report, int code);
 
 /* Lets the server run the batch, which is open, and shows the response. An exit status. */
 int submit_remote(const struct request *r);

@@ -19,6 +19,7 @@
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
+#include <sgpu/sniff.h>
 
 #include "handed.h"
 #include "report.h"
@@ -264,14 +265,6 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 	return rc > 0 ? SGPU_OK : rc;
 }
 
-static void say_what_was_done(const struct remote *m, int code)
-{
-	if (m->request->stats && (code == SGPU_OK || code == SGPU_ESEGMENTS)) {
-		report_stats(&m->answer.report);
-	}
-	report_batch(&m->answer.report, NULL, code, NULL);
-}
-
 static int exchange(struct remote *m, struct sgpu_error *error)
 {
 	static struct relay relay; /* of a thread that may outlive the submission */
@@ -302,11 +295,16 @@ static int exchange(struct remote *m, struct sgpu_error *error)
 		*error = relay.error;
 		rc = error->code;
 	}
-	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && show_response(m, &other) != SGPU_OK) {
+	if (rc == SGPU_ENOINPUT) { /* what the server saw may be our own pipe */
+		rc = sgpu_fail_sniffed(error, r->in_fd, r->in_name, "", 0, "a batch");
+	}
+	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {
+		submit_refuse(m->response.fd, &m->answer.report, error);
+	} else if (show_response(m, &other) != SGPU_OK) {
 		*error = other;
 		rc = other.code;
 	}
-	say_what_was_done(m, rc);
+	submit_tell(r, &m->answer.report, rc);
 	return rc;
 }
 

@@ -152,23 +152,24 @@ static int show_outputs(const struct request *r, const struct sgpu_run *run, str
 	return rc;
 }
 
-/* Frees the run. The user waits until all that it used is cleared, so the time that is told ends there. */
-static void end_run(struct request *r, struct sgpu_run *run, int code)
+void submit_refuse(int fd, const struct report *report, const struct sgpu_error *why)
 {
-	struct worker *w = &r->worker;
-	struct report report;
-	uint64_t ended_ns;
+	struct sgpu_batch_refusal refusal = { .code = why->code };
 
-	report_collect(run, worker_secure_device(&w->devices[0]), w->keys, w->key_count, &report);
-	report.devices = w->device_count;
-	ended_ns = sgpu_now_ns();
-	sgpu_run_free(&run);
-	worker_stop(w);
-	report.progress.elapsed_ns += sgpu_now_ns() - ended_ns;
-	if (r->stats && (code == SGPU_OK || code == SGPU_ESEGMENTS)) {
-		report_stats(&report);
+	if (sgpu_exit_status(why->code) == sgpu_exit_status(SGPU_EREFUSED)) {
+		snprintf(refusal.batch_id, sizeof(refusal.batch_id), "%.*s", SGPU_BATCH_ID_TEXT, report->batch_id);
+		snprintf(refusal.text, sizeof(refusal.text), "%s", why->text);
+		(void)!sgpu_batch_refusal_write(fd, "the response", &refusal, NULL); /* the status says the same */
 	}
-	report_batch(&report, NULL, code, NULL);
+}
+
+void submit_tell(const struct request *r, const struct report *report, int code)
+{
+	if (r->stats && (code == SGPU_OK || code == SGPU_ESEGMENTS)) {
+		report_stats(report);
+	}
+	/* If the reader of the response has ended, nothing of ours has failed. */
+	report_batch(report, NULL, code == SGPU_ESYSTEM && sgpu_io_reader_gone() ? SGPU_ECANCELED : code, NULL);
 }
 
 static int run_batch(struct request *r, struct outputs *outputs, struct sgpu_error *error)
@@ -178,8 +179,11 @@ static int run_batch(struct request *r, struct outputs *outputs, struct sgpu_err
 		.out_name = cli_is_standard(r->output) ? "standard output" : r->output,
 		.options = worker_run_options(&r->worker),
 	};
+	const struct worker *w = &r->worker;
 	struct sgpu_run *run = NULL;
+	struct report report;
 	struct sgpu_error other;
+	uint64_t ended_ns;
 	int rc;
 
 	submission.options.spans = r->trace != NULL;
@@ -196,11 +200,20 @@ static int run_batch(struct request *r, struct outputs *outputs, struct sgpu_err
 	rc = sgpu_run_wait(run, error);
 	report_progress_end();
 	running = NULL;
-	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && show_outputs(r, run, outputs, &other) != SGPU_OK) {
+	report_collect(run, worker_secure_device(&w->devices[0]), w->keys, w->key_count, &report);
+	report.devices = w->device_count;
+	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {
+		submit_refuse(outputs->response.fd, &report, error);
+	} else if (show_outputs(r, run, outputs, &other) != SGPU_OK) {
 		*error = other;
 		rc = other.code;
 	}
-	end_run(r, run, rc);
+	/* The user waits until all that the run used is cleared, so the time that is told ends there. */
+	ended_ns = sgpu_now_ns();
+	sgpu_run_free(&run);
+	worker_stop(&r->worker);
+	report.progress.elapsed_ns += sgpu_now_ns() - ended_ns;
+	submit_tell(r, &report, rc);
 	return rc;
 }
 

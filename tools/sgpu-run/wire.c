@@ -203,7 +203,7 @@ void wire_clean(struct wire_answer *answer)
 	clean_text(report->device.name, sizeof(report->device.name));
 	clean_text(report->device.selector, sizeof(report->device.selector));
 	clean_text(report->device.confidential, sizeof(report->device.confidential));
-	if (answer->error.code > SGPU_OK || answer->error.code < SGPU_ENOSPACE) {
+	if (answer->error.code > SGPU_OK || answer->error.code < SGPU_EREFUSED) {
 		answer->error.code = SGPU_ESYSTEM;
 	}
 }

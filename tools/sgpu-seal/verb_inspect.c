@@ -150,7 +150,7 @@ static int inspect_sealed(const struct task *task, int in, enum sgpu_sniffed kin
 		code = try_keys(task, &inspected, error);
 	}
 	if (!inspected.key_fits && (!fits || kind != SGPU_SNIFFED_UNKNOWN)) {
-		return sgpu_fail_sniffed(error, task->in_name, task->first, task->first_size,
+		return sgpu_fail_sniffed(error, in, task->in_name, task->first, task->first_size,
 					 "a batch, a response or sealed data");
 	}
 	return code ? code : show(&inspected, error);

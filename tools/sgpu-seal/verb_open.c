@@ -50,11 +50,39 @@ static int read_options(struct opening *opening, int argc, char **argv, char ***
 	return 0;
 }
 
+/* It says why there is no response, and nobody knows who says it. */
+static int fail_refused(struct opening *opening, struct sgpu_error *error)
+{
+	struct sgpu_batch_refusal refusal;
+	const int code = sgpu_batch_refusal_read(opening->reader, &refusal, error);
+
+	if (code) {
+		return code;
+	}
+	if (cli_json) {
+		cli_print_json(json_pack("{s:{s:s, s:s, s:o}}", "refusal", "batch_id", refusal.batch_id, "code",
+					 sgpu_error_name(refusal.code), "text", cli_json_text(refusal.text)), stderr, JSON_COMPACT);
+	}
+	return sgpu_fail(error, SGPU_EREFUSED, "not authenticated: the runner's side says %s: %s",
+			 sgpu_error_name(refusal.code), refusal.text);
+}
+
+/* Whoever writes the response has done their part: that we end before it does is no fault of theirs. */
+static void drain(int in, const char *name)
+{
+	static char buffer[1 << 16];
+	size_t got = lseek(in, 0, SEEK_CUR) < 0 ? sizeof(buffer) : 0;
+
+	while (got == sizeof(buffer) && sgpu_read(in, name, buffer, sizeof(buffer), &got, NULL) == SGPU_OK) {
+	}
+}
+
 static int run(struct opening *opening, int in, struct sgpu_error *error)
 {
 	int code = opening_prepare(opening, error);
 	code = code ? code : sgpu_tar_open(in, opening->in_name, &opening->reader, error);
 	code = code ? code : sgpu_batch_read_head(opening->reader, true, &opening->response, error);
+	code = code == SGPU_EREFUSED ? fail_refused(opening, error) : code;
 	code = code ? code : opening_authenticate(opening, error);
 	code = code ? code : opening_choose(opening, error);
 	if (code) {
@@ -108,6 +136,9 @@ int verb_open(int argc, char **argv)
 		cli_signals(NULL);
 		opening.meter.begin_ns = sgpu_now_ns();
 		status = run(&opening, in, &error) ? cli_error(&error) : report(&opening);
+	}
+	if (in >= 0 && status) {
+		drain(in, opening.in_name);
 	}
 	opening_clear(&opening);
 	cli_input_close(in);
