@@ -107,7 +107,8 @@ UNIT_TEST(a_worker_that_changes_its_counters_all_the_time_disturbs_nobody)
 	struct puppet *p = begin_lying(1);
 	pthread_t thread;
 
-	p->deaf = flips = true;
+	flips = true;
+	p->deaf = true;
 	REQUIRE(pthread_create(&thread, NULL, flip, p) == 0);
 	for (int i = 0; i < ROUNDS; i++) {
 		(void)submit_as(LIAR);

@@ -19,10 +19,11 @@ static const uint8_t zero[4096];
 static const char marker[] = "plaintext-that-nobody-may-find-again";
 /* Begins what must not be found: plaintext, or a key, whose bytes are also the first of its schedule. */
 enum { NEEDLE = 16 };
+
+#if UNIT_OWN_FREE
 static bool watching;
 static unsigned found, freed;
 
-#if UNIT_OWN_FREE
 extern void __libc_free(void *memory);
 
 /* In the place of the C library's: looks through what is given back. */
@@ -36,7 +37,6 @@ void free(void *memory)
 	}
 	__libc_free(memory);
 }
-#endif
 
 static void watch(bool on)
 {
@@ -55,6 +55,7 @@ static int memory_file(const void *data, size_t size)
 	}
 	return fd;
 }
+#endif
 
 static void fill(uint8_t *data, size_t size)
 {
