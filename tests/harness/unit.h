@@ -14,16 +14,16 @@
 extern int unit_bad;
 extern const char *unit_skip;
 
-/* Whether a test may put a free() in the place of the C library's: a sanitizer has an allocator of its own. */
+/* Whether a sanitizer is built in: it has an allocator, threads and mappings of its own, and calls the kernel by itself. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define UNIT_OWN_FREE 0
+#define UNIT_SANITIZED 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define UNIT_OWN_FREE 0
+#define UNIT_SANITIZED 1
 #endif
 #endif
-#ifndef UNIT_OWN_FREE
-#define UNIT_OWN_FREE 1
+#ifndef UNIT_SANITIZED
+#define UNIT_SANITIZED 0
 #endif
 
 #define UNIT_TEST(name) static void name(void)

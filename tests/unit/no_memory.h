@@ -11,16 +11,11 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CAN_FAIL 0
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define CAN_FAIL 0
-#endif
-#endif
-#if !defined(CAN_FAIL) && defined(__GLIBC__)
+#include "unit.h"
+
+#if !UNIT_SANITIZED && defined(__GLIBC__)
 #define CAN_FAIL 1
-#elif !defined(CAN_FAIL)
+#else
 #define CAN_FAIL 0
 #endif
 

@@ -209,7 +209,7 @@ static uint64_t addresses_in_use(void)
 
 UNIT_TEST(an_address_space_limit_is_out_of_memory)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if UNIT_SANITIZED
 	SKIP("a sanitizer needs its address space");
 #endif
 	struct rlimit limit;

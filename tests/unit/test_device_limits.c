@@ -11,13 +11,6 @@
 
 #include "pages_harness.h"
 
-/* A checker has mappings of its own, and more addresses in use than a limit leaves. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define CHECKED true
-#else
-#define CHECKED false
-#endif
-
 enum { PAGES = 8 };
 /* More mappings than this take too long to use up. */
 #define MANY 200000
@@ -135,7 +128,7 @@ static void work_without_mappings(void)
 UNIT_TEST(without_mappings_pages_are_refused_and_nothing_changes)
 {
 	CPU_ONLY("its pages are mapped by its driver");
-	if (CHECKED || most_mappings() == 0 || most_mappings() > MANY) {
+	if (UNIT_SANITIZED || most_mappings() == 0 || most_mappings() > MANY) {
 		SKIP("a checker needs mappings, too, or the kernel gives too many to use them up");
 	}
 	CHECK(in_child(work_without_mappings));
@@ -175,7 +168,7 @@ static void map_until_refused(void)
 UNIT_TEST(mappings_that_run_out_end_with_a_refusal)
 {
 	CPU_ONLY("its pages are mapped by its driver");
-	if (CHECKED || most_mappings() == 0 || most_mappings() > MANY) {
+	if (UNIT_SANITIZED || most_mappings() == 0 || most_mappings() > MANY) {
 		SKIP("a checker needs mappings, too, or the kernel gives too many to use them up");
 	}
 	CHECK(in_child(map_until_refused));
@@ -218,7 +211,7 @@ UNIT_TEST(without_files_and_addresses_there_are_no_pages)
 {
 	CPU_ONLY("its memory is no file");
 	CHECK(in_child(open_without_files));
-	CHECK(CHECKED || in_child(open_without_addresses));
+	CHECK(UNIT_SANITIZED || in_child(open_without_addresses));
 }
 
 static void open_without_threads(void)
@@ -242,7 +235,7 @@ static void open_without_threads(void)
 UNIT_TEST(without_threads_there_are_no_more_streams)
 {
 	CPU_ONLY("its streams have no threads");
-	CHECK(CHECKED || in_child(open_without_threads));
+	CHECK(UNIT_SANITIZED || in_child(open_without_threads));
 }
 
 int main(void)

@@ -153,7 +153,7 @@ static void check_run(uint64_t size, bool damaged)
 
 #define NEEDS_PLAIN_PROCESS()                                                             \
 	do {                                                                              \
-		if (!UNIT_OWN_FREE || strcmp(device_name(), "cpu") != 0) {                    \
+		if (UNIT_SANITIZED || strcmp(device_name(), "cpu") != 0) {                    \
 			SKIP("the memory of a sanitizer, or of a GPU's driver, is too large"); \
 		}                                                                         \
 	} while (0)

@@ -18,7 +18,7 @@ static uint8_t needles[NEEDLES][NEEDLE];
 static unsigned found[NEEDLES], freed;
 static bool watching;
 
-#if UNIT_OWN_FREE
+#if !UNIT_SANITIZED
 extern void __libc_free(void *memory);
 
 /* In the place of the C library's: looks through what is given back. */
@@ -99,7 +99,7 @@ static void run_watched(struct job *job, int in, int code)
 
 #define NEEDS_OWN_FREE()                                                    \
 	do {                                                                \
-		if (!UNIT_OWN_FREE) {                                            \
+		if (UNIT_SANITIZED) {                                            \
 			SKIP("the sanitizer has an allocator of its own");  \
 		}                                                           \
 	} while (0)

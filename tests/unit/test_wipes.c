@@ -20,7 +20,7 @@ static const char marker[] = "plaintext-that-nobody-may-find-again";
 /* Begins what must not be found: plaintext, or a key, whose bytes are also the first of its schedule. */
 enum { NEEDLE = 16 };
 
-#if UNIT_OWN_FREE
+#if !UNIT_SANITIZED
 static bool watching;
 static unsigned found, freed;
 
@@ -66,7 +66,7 @@ static void fill(uint8_t *data, size_t size)
 
 UNIT_TEST(the_watch_finds_what_was_not_wiped)
 {
-#if UNIT_OWN_FREE
+#if !UNIT_SANITIZED
 	uint8_t *memory = malloc(200);
 
 	REQUIRE(memory);
@@ -83,7 +83,7 @@ UNIT_TEST(the_watch_finds_what_was_not_wiped)
 
 UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 {
-#if UNIT_OWN_FREE
+#if !UNIT_SANITIZED
 	enum { SIZE = 3 << 20 };
 	static const uint8_t key[SGPU_KEY_SIZE] = { 1 };
 	uint8_t *data = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -128,7 +128,7 @@ UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 
 UNIT_TEST(key_schedules_are_wiped_before_they_are_given_back)
 {
-#if UNIT_OWN_FREE
+#if !UNIT_SANITIZED
 	uint8_t data[64] = { 0 }, nonce[SGPU_NONCE_SIZE] = { 1 }, tag[SGPU_TAG_SIZE], key[SGPU_KEY_SIZE];
 	const char *const *names = sgpu_aead_providers();
 
