@@ -6,7 +6,7 @@
 #   SGPU_VECTORS     folder with published test vectors
 #   SGPU_SANITIZE    the sanitizer that was built in, if any
 #   SGPU_TEST_JOBS   files at a time (2)
-#   SGPU_TEST_DIRS   where to look, in place of tests/unit and tests/bats
+#   SGPU_TEST_DIRS   folders to look in, or files, in place of tests/unit and tests/bats
 #   SGPU_TEST_WRAP   a command that unit programs run under
 #   SGPU_TEST_TIMEOUT   seconds that one file may take (1200)
 #   SGPU_TEST_NEEDS  a test that is skipped with this in its reason has failed
@@ -142,8 +142,8 @@ report() {
 
 files=()
 for folder in "${folders[@]}"; do
-	for file in "$folder"/test_*.c "$folder"/*.bats; do
-		[ -e "$file" ] && wanted "$file" "$@" && files+=("$file")
+	for file in "$folder" "$folder"/test_*.c "$folder"/*.bats; do
+		[ -f "$file" ] && wanted "$file" "$@" && files+=("$file")
 	done
 done
 [ ${#files[@]} -gt 0 ] || {
