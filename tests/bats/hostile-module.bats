@@ -168,11 +168,9 @@ load hostile-module
 		-e 's/"operations": \[/&{ "gpu_operation_id": "COPY_LARGE", "kernel": "copy",\
 		"arguments": { "input": "large", "output": "copied" } },/' job.json
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -o batch.tar
-	: >response
-	touch -d @1000000000 response
 	run --separate-stderr -4 bash -c 'sgpu-run --device cpu -j 4 --allow-modules -k owner.jwk batch.tar 1<>response'
 	assert_contains "$stderr" "refused, after its function had returned"
-	[ "$(stat -c '%s %Y' response)" = "0 1000000000" ]
+	[ "$(tar tf response)" = refusal.json ] && [ "$(stat -c %s response)" -lt 4096 ]
 }
 
 @test "a module that answers what it was not asked ends its process, and makes no call that is refused" {

@@ -230,9 +230,9 @@ manifest.json" ]
 @test "a batch in a lease is for its server alone" {
 	start_server -k runner.jwk --device cpu --leases 4M
 	seal packed >sealed
-	run -4 --separate-stderr sgpu-run submit --local --device cpu -k runner.jwk sealed
+	run -4 --separate-stderr bash -c 'sgpu-run submit --local --device cpu -k runner.jwk sealed >answer'
 	assert_contains "$stderr" "is in a lease, and this runner gives none"
-	[ -z "$output" ]
+	[ "$(tar tf answer)" = refusal.json ]
 	sgpu-run submit sealed >/dev/null
 }
 

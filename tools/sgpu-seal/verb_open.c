@@ -67,7 +67,8 @@ static int fail_refused(struct opening *opening, struct sgpu_error *error)
 			 sgpu_error_name(refusal.code), refusal.text);
 }
 
-/* Whoever writes the response has done their part: that we end before it does is no fault of theirs. */
+/* Whoever writes the response has done their part: that we end before it does is no fault of theirs. What was not begun is
+ * left for whoever reads it next. */
 static void drain(int in, const char *name)
 {
 	static char buffer[1 << 16];
@@ -137,7 +138,7 @@ int verb_open(int argc, char **argv)
 		opening.meter.begin_ns = sgpu_now_ns();
 		status = run(&opening, in, &error) ? cli_error(&error) : report(&opening);
 	}
-	if (in >= 0 && status) {
+	if (opening.reader && status) {
 		drain(in, opening.in_name);
 	}
 	opening_clear(&opening);
