@@ -33,19 +33,19 @@ load spool
 	requires jq
 	fill 2
 	head -c 3000 sealed >spool/short
-	echo hello >spool/text
-	cp sealed spool/altered
-	flip_byte spool/altered $(($(grep -abo '"mac":"' sealed | cut -d: -f1) + 10))
+	echo hello >spool/text.reason
+	# Still one that has the form of a MAC.
+	sed -E 's/("mac":")A/\1B/; t; s/("mac":")[^A]/\1A/' sealed >spool/altered
 	run --separate-stderr -4 worker spool
 	assert_contains "$stderr" "2 batches answered, 0 of them with failed segments; 3 failed, 0 for other keys"
-	[ "$(ls spool/failed)" = "$(printf '%s\n%s.reason\n' altered altered short short text text)" ]
+	[ "$(ls spool/failed)" = "$(printf '%s\n%s.reason\n' altered altered short short text.reason text.reason)" ]
 	assert_contains "$(cat spool/failed/altered.reason)" "EAUTH: "
 	assert_contains "$(cat spool/failed/short.reason)" "EINVALID: "
-	[ "$(cat spool/failed/*.reason | wc -l)" -eq 3 ]
-	assert_no_file spool/text.response spool/short.response spool/altered.response
+	[ "$(cat spool/failed/{altered,short,text.reason}.reason | wc -l)" -eq 3 ]
+	assert_no_file spool/text.reason.response spool/short.response spool/altered.response
 	opens spool/b1.response spool/b2.response
 	run -1 sgpu-run worker --missing --json spool
-	[ "$(jq -r '.[] | .batch + " " + .state' <<<"$output" | sort)" = "$(printf '%s failed\n' altered short text)" ]
+	[ "$(jq -r '.[] | .batch + " " + .state' <<<"$output" | sort)" = "$(printf '%s failed\n' altered short text.reason)" ]
 	# Without the one that does not verify, the answer is no.
 	rm -r spool/failed spool/*.response
 	echo hello >spool/text
@@ -206,14 +206,14 @@ time.sleep(300)' 3>&- &
 
 @test "what is no regular file, and what has no room for its response, is left alone and told" {
 	local long
-	long=$(printf 'x%.0s' {1..250})
+	long=$(printf 'x%.0s' {1..243}) # one more than there may be
 	fill 1
 	ln -s b1 spool/link
 	mkfifo spool/pipe
 	mkdir spool/directory
 	cp sealed "spool/$long"
 	cp sealed spool/.hidden
-	cp sealed "spool/${long:0:240}"
+	cp sealed "spool/${long:0:242}"
 	cp sealed $'spool/two\nlines'
 	run --separate-stderr -1 worker spool
 	assert_contains "$stderr" "'spool/link' is no regular file: it is left alone"
@@ -221,7 +221,7 @@ time.sleep(300)' 3>&- &
 	assert_contains "$stderr" "has a name that is too long for that of a response: it is left alone"
 	assert_contains "$stderr" "3 batches answered"
 	[ -L spool/link ] && [ -p spool/pipe ] && [ -d spool/directory ] && [ -f spool/.hidden ] && [ -f "spool/$long" ]
-	opens spool/b1.response "spool/${long:0:240}.response" $'spool/two\nlines.response'
+	opens spool/b1.response "spool/${long:0:242}.response" $'spool/two\nlines.response'
 	[ ! -e spool/link.response ] && [ ! -e spool/pipe.response ]
 	run -1 sgpu-run worker --missing spool
 	assert_contains "$output" "left alone"
@@ -231,12 +231,13 @@ time.sleep(300)' 3>&- &
 	ln runner.jwk spool/key
 	cp owner.jwk spool/other
 	cp runner.pub.jwk spool/public
+	echo '-----BEGIN PRIVATE KEY-----' >spool/pem
 	run --separate-stderr -1 worker spool
 	assert_contains "$stderr" "'spool/key' is a key: it is left alone"
 	assert_contains "$stderr" "; 0 failed"
-	[ "$(ls spool)" = "$(printf '%s\n' "done" failed key other public)" ] && [ -z "$(ls spool/failed)" ]
+	[ "$(ls spool)" = "$(printf '%s\n' "done" failed key other pem public)" ] && [ -z "$(ls spool/failed)" ]
 	run -1 sgpu-run worker --missing spool
-	[ "$(grep -c 'left alone *is a key' <<<"$output")" -eq 3 ]
+	[ "$(grep -c 'left alone *is a key' <<<"$output")" -eq 4 ]
 	mkdir -p new/keys out/deep
 	cp runner.jwk new/keys
 	cp runner.jwk out/deep
@@ -267,6 +268,9 @@ time.sleep(300)' 3>&- &
 	[ "$(cat spool/b2.response)" = mine ]
 	[ -f spool/done/b1 ]
 	assert_contains "$(cat spool/failed/b2.reason)" "'spool/b2.response' is there already, and is no response to this batch"
+	# Nor is one to a batch whose id differs in its last bits.
+	sed -E 's/("batch_id":".{21})A/\1Q/; t; s/("batch_id":".{21})[^A]/\1A/' before >spool/b6.response
+	cp sealed spool/b6
 	# A link is no response, and is not followed.
 	cp sealed spool/b3
 	ln -s ../before spool/b3.response
@@ -275,7 +279,7 @@ time.sleep(300)' 3>&- &
 	cp sealed spool/b5
 	ln -s nowhere spool/b5.response
 	run -4 worker -q spool
-	[ -L spool/b3.response ] && [ -d spool/b4.response ] && [ -f spool/failed/b3 ] && [ -f spool/failed/b4 ]
+	[ -L spool/b3.response ] && [ -d spool/b4.response ] && [ -f spool/failed/b3 ] && [ -f spool/failed/b4 ] && [ -f spool/failed/b6 ]
 	[ ! -e nowhere ] && [ ! -e spool/nowhere ] && [ -f spool/failed/b5 ]
 	assert_same before before
 }
@@ -326,6 +330,19 @@ time.sleep(300)' 3>&- &
 	grep -qE "somebody has removed|cannot make '\.claimed/.*: No such file" messages
 	run -0 worker -q spool
 	all_answered 1500
+}
+
+@test "a batch that somebody takes out of a worker's claims ends it not" {
+	local one removed=
+	fill 1500
+	worker -q spool 2>messages & one=$!
+	while [ -z "$removed" ] && ! [ "$(find spool/done -type f 2>/dev/null | wc -l)" -eq 1500 ]; do
+		removed=$(rm -v spool/.claimed/*/b* 2>/dev/null || true)
+	done
+	wait $one || true
+	[ -n "$removed" ] || skip "the worker was done"
+	run ! grep "cannot put" messages
+	[ -z "$(find spool -maxdepth 1 -type f ! -name '*.response')" ]
 }
 
 @test "a batch names regions only if an owner signed it and its file is the user's alone" {
@@ -462,6 +479,8 @@ time.sleep(300)' 3>&- &
 	assert_same before out/b1.response
 	opens $'out/two\nlines.response'
 	run -0 bash -c 'printf "%s\0" in/* | sgpu-run worker --missing -0 -o out -'
+	run --separate-stderr -1 bash -c 'printf "%s\0" in/* | sgpu-run worker -k runner.jwk --device cpu -o out -'
+	assert_contains "$stderr" "the list on standard input has a NUL in a name"
 	# What is not there, or has the name of another one's response.
 	mkdir other
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk -o other/b1
@@ -473,6 +492,12 @@ time.sleep(300)' 3>&- &
 	ln -s ../runner.jwk in/link
 	run --separate-stderr -4 bash -c 'echo in/link | sgpu-run worker -k runner.jwk --device cpu -o out -'
 	assert_contains "$stderr" "is a file of a key"
+}
+
+@test "of a list, what is too large to run beside another comes again" {
+	truncate -s 2T spool/large{1..20}
+	run --separate-stderr -1 worker -o out - < <(printf '%s\n' spool/large{1..20} sealed)
+	assert_contains "$stderr" "1 batches answered, 0 of them with failed segments; 20 failed"
 }
 
 @test "wrong words: what does not go together, and directories that are none" {
@@ -540,6 +565,15 @@ time.sleep(300)' 3>&- &
 	[ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
 	[ "$output" -eq "$(find spool/done -type f | wc -l)" ]
 	[ "$(find spool spool/done -maxdepth 1 -type f | wc -l)" -eq 40 ]
+	# What cannot be told is not put away, either.
+	echo no >spool/x
+	# shellcheck disable=SC2016
+	run --separate-stderr unshare --mount bash -c '
+		mount -t tmpfs -o nr_inodes=1 tmpfs spool/failed || exit 77
+		exec sgpu-run worker -q -k runner.jwk --device cpu spool'
+	[ "$status" -eq 3 ]
+	[ -f spool/x ]
+	[ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
 	mkdir closed
 	fill 2 closed
 	run --separate-stderr unshare --mount bash -c '
@@ -646,11 +680,14 @@ time.sleep(300)' 3>&- &
 	fill 100
 	cp spool/b1 spool/x
 	echo mine >spool/x.response
+	mkdir spool/done
+	echo earlier >spool/done/b1
 	sgpu-run worker -q -k runner.jwk --device cpu spool 2>messages & local one=$!
 	sgpu-run worker -q -k runner.jwk --device cpu spool 2>messages || [ $? -eq 4 ]
 	wait $one || [ $? -eq 4 ]
 	unset LD_PRELOAD SGPU_TEST_REPLACE
-	[ "$(find spool/done -type f | wc -l)" -eq 100 ]
+	[ "$(find spool/done -type f | wc -l)" -eq 101 ]
+	[ -f spool/done/b1.1 ]
 	[ "$(find spool -maxdepth 1 -name 'b*.response' | wc -l)" -eq 100 ]
 	[ "$(ls -A spool/.claimed)" = "" ] && [ -f spool/failed/x ] && [ "$(cat spool/x.response)" = mine ]
 	[ -z "$(find spool -maxdepth 1 -name '.sgpu-*')" ]
@@ -658,6 +695,7 @@ time.sleep(300)' 3>&- &
 	# A batch with two names, as a kill between link and unlink leaves it, is done once.
 	rm spool/b1.response
 	mkdir -p "spool/.claimed/here.$(cut -c 1-8 /proc/sys/kernel/random/boot_id).7.00000001"
+	mv spool/done/b1.1 spool/done/b1
 	ln spool/done/b1 "spool/.claimed/here.$(cut -c 1-8 /proc/sys/kernel/random/boot_id).7.00000001/b1"
 	LD_PRELOAD=$PWD/named_files.so SGPU_TEST_REPLACE=1 run -0 worker -q spool
 	[ -f spool/done/b1 ] && [ ! -e spool/done/b1.1 ]
