@@ -22,7 +22,7 @@ static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_
 	return &job->manifest->segments[job->to_manifest[in_batch]];
 }
 
-/* Which segment of the manifest each of the batch is. They usually stand in the same order. */
+/* Which segment of the manifest each of the batch is. Whoever read the batch has seen that it has all of them, once. */
 static int match_segments(struct sgpu_job *job, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = job->manifest;
@@ -36,35 +36,10 @@ static int match_segments(struct sgpu_job *job, struct sgpu_error *error)
 		job->in_batch[i] = -1;
 	}
 	for (int i = 0; i < job->batch->segment_count; i++) {
-		int segment = sgpu_manifest_segment(m, job->batch->segments[i].id);
+		const int segment = sgpu_manifest_segment(m, job->batch->segments[i].id);
 
-		if (segment < 0 || job->in_batch[segment] >= 0) {
-			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is not one of the manifest's",
-					 job->batch->segments[i].id);
-		}
 		job->to_manifest[i] = segment;
 		job->in_batch[segment] = i;
-	}
-	for (int i = 0; i < m->segment_count; i++) {
-		if (job->in_batch[i] < 0 && m->segments[i].direction != SGPU_INTERMEDIATE) {
-			return sgpu_fail(error, SGPU_EINVALID, "the batch lacks segment '%s'", m->segments[i].id);
-		}
-	}
-	return SGPU_OK;
-}
-
-static int check_input(const struct sgpu_batch_segment *in_batch, bool high, struct sgpu_error *error)
-{
-	if (in_batch->masking == SGPU_MASKING_AES_GCM && !in_batch->sealed) {
-		sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is %s and not sealed", in_batch->id,
-			  high ? "HIGH" : "to be masked");
-		return sgpu_hint(error, "pass the batch through 'sgpu-seal seal' first");
-	}
-	if (in_batch->location.kind == SGPU_LOCATION_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is an input and has no location", in_batch->id);
-	}
-	if (in_batch->masking == SGPU_MASKING_NONE && !in_batch->has_kt128) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is not sealed and has no kt128", in_batch->id);
 	}
 	return SGPU_OK;
 }
@@ -122,14 +97,11 @@ static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 		bool high = segment->sensitivity == SGPU_HIGH;
 		int rc = SGPU_OK;
 
-		if (high && in_batch->masking == SGPU_MASKING_NONE) {
-			return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and has MASKING_NONE",
-					 in_batch->id);
+		if (high && sgpu_segment_is_input(segment) && !in_batch->sealed) {
+			sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and not sealed", in_batch->id);
+			return sgpu_hint(error, "pass the batch through 'sgpu-seal seal' first");
 		}
-		if (sgpu_segment_is_input(segment)) {
-			rc = check_input(in_batch, high, error);
-		}
-		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_FILE) {
+		if (in_batch->location.kind == SGPU_LOCATION_FILE) {
 			rc = check_file(job, in_batch, error);
 		}
 		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_REGION && job->options->refuse_regions) {
@@ -143,7 +115,7 @@ static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 		if (rc != SGPU_OK) {
 			return rc;
 		}
-		needs_key = needs_key || high || in_batch->masking == SGPU_MASKING_AES_GCM;
+		needs_key = needs_key || high;
 	}
 	if (needs_key && !job->batch->has_mac) {
 		sgpu_fail(error, SGPU_EPOLICY, "the batch has HIGH segments and no MAC");
@@ -179,7 +151,7 @@ static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 	}
 	for (int i = 0; i < job->batch->segment_count; i++) {
 		const struct sgpu_segment *segment = segment_of(job, i);
-		uint64_t size = 0, sealed = 0;
+		uint64_t size = 0;
 
 		if (segment->type.dtype == SGPU_NONE || !sgpu_type_bytes(&segment->type, &size)) {
 			return sgpu_fail(error, SGPU_EINVALID, "the type of segment '%s' is not known", segment->id);
@@ -189,13 +161,6 @@ static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 					 "segment '%s' has %llu bytes in the batch and %llu by the manifest",
 					 segment->id, (unsigned long long)job->batch->segments[i].size,
 					 (unsigned long long)size);
-		}
-		if (job->batch->segments[i].sealed && (!sgpu_sealed_size(size, &sealed) ||
-						       sealed != job->batch->segments[i].sealed_size)) {
-			return sgpu_fail(error, SGPU_EINVALID, "the sealed size of segment '%s' is wrong", segment->id);
-		}
-		if (sgpu_segment_is_output(segment) && segment->writer < 0) {
-			return sgpu_fail(error, SGPU_EINVALID, "no operation writes segment '%s'", segment->id);
 		}
 	}
 	return SGPU_OK;
