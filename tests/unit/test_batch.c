@@ -123,6 +123,11 @@ UNIT_TEST(masking_and_sizes_are_strict)
 	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"\",\"size\":5")) == SGPU_EINVALID);
 	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"..\",\"size\":5")) == SGPU_EINVALID);
 	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":\"5\"")) == SGPU_EINVALID);
+	for (int more = 0; more < 2; more++) { /* as long as an id may be, and one more */
+		snprintf(text, sizeof(text), MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"%0*d\",\"size\":5"),
+			 SGPU_ID_MAX + more, 0);
+		CHECK(parse(text) == (more ? SGPU_EINVALID : 0));
+	}
 	CHECK(parse(MASKED("\"kt128\":\"" HASH "\",\"masking_level\":\"MASKING_AES_GCM\",\"segment_id\":\"a\","
 			   "\"size\":5")) == SGPU_EINVALID);
 	CHECK(strstr(error.text, "kt128") != NULL);
@@ -355,6 +360,12 @@ UNIT_TEST(recipients_are_strict)
 	struct sgpu_batch *b = sealed_batch(&key);
 	json_array_append(b->recipients, json_array_get(b->recipients, 0));
 	CHECK(head_code(b) == SGPU_EINVALID);
+	b = sealed_batch(&key);
+	for (int i = 1; i <= SGPU_RECIPIENTS_MAX; i++) {
+		const struct sgpu_key more = key_of(SGPU_KEY_OCT);
+		CHECK(sgpu_batch_wrap(b, &more, batch_key, &error) == (i < SGPU_RECIPIENTS_MAX ? 0 : SGPU_EUSAGE));
+	}
+	sgpu_batch_free(&b);
 }
 
 /* Whatever byte of the archive is changed, either reading or the MAC fails, or the change was to a payload. */

@@ -63,7 +63,7 @@ static void wait_until_none(void)
 
 UNIT_TEST(a_lease_is_filled_offered_taken_and_ended)
 {
-	struct sgpu_lease_pool *pool = new_pool(4 * MIB, 0);
+	struct sgpu_lease_pool *pool = new_pool(4 * MIB, UINT64_C(60000000000));
 	struct sgpu_lease_pool_info info;
 	struct sgpu_lease lease, taken;
 	struct sgpu_error error;
@@ -79,6 +79,7 @@ UNIT_TEST(a_lease_is_filled_offered_taken_and_ended)
 	CHECK(sgpu_lease_take(pool, lease.id, mine, false, &taken, &error) == SGPU_ESYSTEM && strstr(error.text, "in use"));
 	sgpu_lease_offer(pool, lease.id);
 	sgpu_lease_end(pool, lease.id); /* nobody holds it: nothing ends */
+	usleep(100000);
 	CHECK(sgpu_lease_take(pool, lease.id, foreign, false, &taken, &error) == SGPU_EPOLICY);
 	CHECK(strstr(error.text, "another batch's") && strstr(error.text, lease.id));
 	CHECK(sgpu_lease_take(pool, lease.id, mine, true, &taken, NULL) == SGPU_ESYSTEM); /* the other way */
@@ -135,6 +136,11 @@ UNIT_TEST(a_pool_that_is_full_says_so_and_a_range_that_is_cleared_is_waited_for)
 	CHECK(sgpu_lease_create(pool, mine, false, 0, &first, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_lease_create(pool, mine, false, 8 * MIB + 1, &first, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_lease_create(pool, mine, false, UINT64_MAX, &first, NULL) == SGPU_EUSAGE);
+	/* A large one begins at a huge page. */
+	REQUIRE(sgpu_lease_create(pool, mine, false, 1, &first, NULL) == SGPU_OK);
+	REQUIRE(sgpu_lease_create(pool, mine, false, 2 * MIB, &second, NULL) == SGPU_OK && second.offset == 2 * MIB);
+	sgpu_lease_end(pool, first.id);
+	sgpu_lease_end(pool, second.id);
 	REQUIRE(sgpu_lease_create(pool, mine, false, 8 * MIB, &first, NULL) == SGPU_OK);
 	CHECK(sgpu_lease_create(pool, mine, false, 1, &second, &error) == SGPU_ERETRY && strstr(error.text, "no room"));
 	for (int i = 0; i < 20; i++) {

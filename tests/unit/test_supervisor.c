@@ -171,6 +171,16 @@ UNIT_TEST(a_worker_that_dies_at_its_start_delays_its_own_tenant_alone)
 	end();
 }
 
+UNIT_TEST(a_worker_that_is_to_end_gets_no_more_time)
+{
+	struct process p = { .control = -1, .draining = true, .deadline_ns = 5 };
+
+	process_drain(&p, 9);
+	CHECK(p.deadline_ns == 5);
+	process_drain(&p, 3);
+	CHECK(p.deadline_ns == 3);
+}
+
 /* ---- anything, in any order ---- */
 static void lie_as_client(void)
 {
@@ -287,6 +297,7 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_worker_that_says_what_none_says_ends_and_nobody_else);
 	UNIT_RUN(a_worker_that_reads_nothing_keeps_nobody_waiting);
 	UNIT_RUN(a_worker_that_dies_at_its_start_delays_its_own_tenant_alone);
+	UNIT_RUN(a_worker_that_is_to_end_gets_no_more_time);
 	UNIT_RUN(liars_keep_nobody_from_turns_and_answers_for_the_fixed_seed);
 	UNIT_RUN(liars_keep_nobody_from_turns_and_answers_for_a_fresh_seed);
 	UNIT_RUN(a_map_is_whole_that_has_all_users_in_whatever_lines);
