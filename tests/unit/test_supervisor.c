@@ -7,6 +7,16 @@
 
 #include "supervision.h"
 
+static struct tenant *tenant_of(uid_t uid)
+{
+	struct tenant *t = w.s.tenants;
+
+	while (!t->used || t->uid != uid) {
+		t++;
+	}
+	return t;
+}
+
 /* ---- workers that lie ---- */
 UNIT_TEST(an_honest_worker_is_believed)
 {
@@ -62,6 +72,7 @@ UNIT_TEST(a_worker_that_says_it_has_ended_more_than_it_got_keeps_nobody_from_tur
 		step();
 		step();
 	}
+	CHECK(process_requests(tenant_of(LIAR)->process) == 0);
 	set_counters(p, false, 0);
 	step();
 	check_status();
@@ -181,6 +192,105 @@ UNIT_TEST(a_worker_that_is_to_end_gets_no_more_time)
 	CHECK(p.deadline_ns == 3);
 }
 
+UNIT_TEST(a_worker_that_does_not_end_is_killed)
+{
+	struct puppet *p = begin_lying(1);
+
+	p->deaf = true;
+	process_drain(tenant_of(LIAR)->process, 0);
+	CHECK(until(liar_has_none));
+	end();
+}
+
+UNIT_TEST(what_workers_have_done_is_not_forgotten_with_them)
+{
+	begin(LYING_SEED, 1);
+	for (unsigned i = 1; i <= 2; i++) {
+		CHECK(submit_as(LIAR) && until(liar_has_a_worker));
+		puppet_of(LIAR)->counters->sums[SERVE_DONE] = 5;
+		forget_puppet(puppet_of(LIAR));
+		for (int k = 0; k < ROUNDS && tenant_of(LIAR)->sums[SERVE_DONE] < UINT64_C(5) * i; k++) {
+			step();
+		}
+		CHECK(tenant_of(LIAR)->sums[SERVE_DONE] == UINT64_C(5) * i);
+	}
+	end();
+}
+
+/* ---- limits ---- */
+UNIT_TEST(a_tenant_with_a_limit_for_all_of_its_workers_awaits_the_end_of_one)
+{
+	for (int i = 0; i < 4; i++) {
+		struct puppet *p;
+
+		begin(LYING_SEED, 64);
+		w.s.rules.others.device_memory = i == 0;
+		w.s.rules.others.host_memory = i == 1;
+		w.s.rules.others.sessions = i == 2 ? 1 : TENANT_SESSIONS_MAX;
+		CHECK(submit_as(LIAR) && until(liar_has_a_worker));
+		p = puppet_of(LIAR);
+		p->deaf = true;
+		workers_dismiss(&w.s, tenant_of(LIAR)->process);
+		CHECK(submit_as(LIAR));
+		step();
+		CHECK(w.s.awaiting == (i < 3));
+		end();
+	}
+}
+
+UNIT_TEST(a_user_has_so_many_requests_and_no_more)
+{
+	struct puppet *p = begin_lying(1);
+	struct wire_quote request = { .nonce_size = 0 };
+
+	p->deaf = true;
+	for (int i = 0; i <= SUPERVISOR_REQUESTS_MAX; i++) {
+		struct client *client = connect_as(LIAR);
+
+		REQUIRE(client && w.refused == 0);
+		CHECK(wire_send(client->fd, WIRE_QUOTE, &request, sizeof(request), NULL, 0));
+		step();
+	}
+	step();
+	CHECK(w.refused == 1 && tenant_of(LIAR)->sums[SERVE_OVER_QUOTA] == 1);
+	end();
+}
+
+/* All places are taken: of the silent, who came first goes; of those who wait, who came last of the user who has most. */
+UNIT_TEST(a_connection_without_a_place_gets_that_of_another)
+{
+	for (int waits = 0; waits < 2; waits++) {
+		struct sockaddr_un address = address_of(waits ? "sgpu-test-waiting" : "sgpu-test-silent");
+		const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		const int client = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+		struct caller *expected = NULL, *accepted = NULL;
+
+		CHECK(bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(listener, 1) == 0);
+		CHECK(connect(client, (struct sockaddr *)&address, sizeof(address)) == 0);
+		begin(LYING_SEED, 1);
+		for (unsigned i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+			struct caller *c = &w.s.callers[i];
+			const unsigned number = (i * 37 + 100) % SUPERVISOR_CALLERS_MAX;
+
+			*c = (struct caller){ .fd = dup(w.batch), .uid = LIAR, .since_ns = number + 1, .order = number };
+			c->tenant = waits ? &w.s.tenants[i % 3 != 0] : NULL;
+			if (waits ? i % 3 && (!expected || number > expected->order) : number == 0) {
+				expected = c;
+			}
+		}
+		w.socket.fd = listener;
+		CHECK(callers_accept(&w.s, &accepted) && accepted == expected);
+		CHECK(w.s.tenants[1].sums[SERVE_OVER_QUOTA] == (uint64_t)waits);
+		w.socket.fd = -1;
+		for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+			callers_hang_up(&w.s.callers[i]);
+		}
+		end();
+		close(listener);
+		close(client);
+	}
+}
+
 /* ---- anything, in any order ---- */
 static void lie_as_client(void)
 {
@@ -298,6 +408,11 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_worker_that_reads_nothing_keeps_nobody_waiting);
 	UNIT_RUN(a_worker_that_dies_at_its_start_delays_its_own_tenant_alone);
 	UNIT_RUN(a_worker_that_is_to_end_gets_no_more_time);
+	UNIT_RUN(a_worker_that_does_not_end_is_killed);
+	UNIT_RUN(what_workers_have_done_is_not_forgotten_with_them);
+	UNIT_RUN(a_tenant_with_a_limit_for_all_of_its_workers_awaits_the_end_of_one);
+	UNIT_RUN(a_user_has_so_many_requests_and_no_more);
+	UNIT_RUN(a_connection_without_a_place_gets_that_of_another);
 	UNIT_RUN(liars_keep_nobody_from_turns_and_answers_for_the_fixed_seed);
 	UNIT_RUN(liars_keep_nobody_from_turns_and_answers_for_a_fresh_seed);
 	UNIT_RUN(a_map_is_whole_that_has_all_users_in_whatever_lines);
