@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # fake_server.py SOCKET REAL: passes on what the clients of SOCKET say to the server at REAL, and back what that one answers,
-# with what a terminal obeys in place of every text. Says "ready" when it listens.
+# with what a terminal obeys in place of every text, and of a lease another one, half as large. Says "ready" when it
+# listens.
 import json, os, re, select, socket, struct, sys
 
 MALICE = "\x1b]0;x\x07\x1b[31m\x9b31m\u202e\u2066\nsgpu-run: OK\r"
-STATUS_IS = 4
+STATUS_IS, LEASE_IS = 4, 20
 
 
 def twisted(value):
@@ -26,8 +27,11 @@ def document(fd):
 
 def answer(data, fds):
     """What the client gets of a message of the server; the texts in it end with a NUL."""
-    if struct.unpack("=IHHII", data[:16])[2] == STATUS_IS:
+    kind = struct.unpack("=IHHII", data[:16])[2]
+    if kind == STATUS_IS:
         return data, [document(fd) for fd in fds]
+    if kind == LEASE_IS:
+        return data[:16] + b"0" * 32 + data[48:64] + struct.pack("=Q", struct.unpack("=Q", data[64:72])[0] // 2) + data[72:], fds
     text = MALICE.encode() * 100
     return data[:16] + re.sub(rb"[ -~]{3,}(?=\0)", lambda found: text[:len(found[0])], data[16:]), fds
 

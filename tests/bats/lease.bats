@@ -343,6 +343,21 @@ manifest.json" ]
 	cmp expected.f32 other.out/out.f32
 }
 
+@test "a server that gives another lease than the one that was asked for is not believed" {
+	requires python3
+	start_server -k runner.jwk --device cpu --leases 4M
+	python3 "$BATS_TEST_DIRNAME/fake_server.py" fake.sock "$SOCKET" >fake.log 3>&- &
+	SERVERS+=("$!")
+	wait_for grep -qs ready fake.log
+	SGPU_SOCKET=$PWD/fake.sock run --separate-stderr -1 seal -o batch packed
+	assert_contains "$stderr" "the server gives another lease than the one that was asked for"
+	seal -o batch packed
+	sgpu-run submit --lease -o response batch
+	SGPU_SOCKET=$PWD/fake.sock run --separate-stderr -1 sgpu-seal open -k owner.jwk -C out response
+	assert_contains "$stderr" "the server gives another lease than the one that was asked for"
+	sgpu-seal open -k owner.jwk -C out response
+}
+
 @test "a lease is used once" {
 	requires python3
 	start_server -k runner.jwk --device cpu --leases 4M

@@ -96,6 +96,11 @@ load serve
 	requires root python3
 	share_socket
 	start_server -k runner.jwk --everybody
+	client_of 65525 silent 64 600 >silent.first 3>&- &
+	SERVERS+=($!)
+	wait_for grep -q silent silent.first
+	run client_of 65525 queue batch.tar
+	assert_contains "$output" "user 65525 has 64 connections that wait, which is the limit"
 	for user in 65526 65527 65528 65529 65530 65531 65532 65533 65534; do
 		client_of $user silent 64 600 >silent.$user 3>&- &
 		SERVERS+=($!)
@@ -316,6 +321,7 @@ start_with_waiting() {
 	exec 7>&-
 	start_with_waiting 600s
 	kill "$SERVER"
+	wait_for has_ended "$SERVER" # long before the deadline
 	ends_with 3 "$HELD"
 	ends_with 3 "$FIRST"
 	ends_with 3 "$SECOND"

@@ -134,7 +134,8 @@ time.sleep(600)' "$pid" 3>&- &
 	attested_server
 	sgpu-run quote --nonce "$NONCE" -o quote
 	pid=$(serving_pid)
-	before=$(descriptors "$pid") supervisor_before=$(descriptors "$SERVER")
+	signer=$(cat "/proc/$pid/task/$pid/children")
+	before=$(descriptors "$pid") supervisor_before=$(descriptors "$SERVER") signer_before=$(descriptors "${signer% }")
 	run -0 client quotes "$([ -n "${SGPU_SANITIZE:-}" ] && echo 300 || echo 2000)" 60
 	[ "$output" = "some 0" ]
 	quoted_batch sealed
@@ -143,6 +144,7 @@ time.sleep(600)' "$pid" 3>&- &
 	[ "$(serving_pid)" = "$pid" ]
 	wait_for has_descriptors_left "$pid" "$before"
 	wait_for has_descriptors_left "$SERVER" "$supervisor_before"
+	wait_for has_descriptors_left "${signer% }" "$signer_before"
 }
 
 @test "while the platform takes its time for a report, batches run, and only so many quotes wait" {

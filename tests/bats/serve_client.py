@@ -117,6 +117,12 @@ def garbage(path):
             if answer(s).startswith("0"):
                 print("taken:", data[:20], len(fds))
             s.close()
+    for version in (VERSION - 1, VERSION + 1):
+        s = connect(path)
+        send(s, submission(version=version), [0, place()])
+        if "different versions" not in answer(s):
+            print("taken: version", version)
+        s.close()
     for _ in range(20):
         connect(path).close()
     print("done")

@@ -273,6 +273,32 @@ UNIT_TEST(a_high_input_that_is_not_sealed_is_refused)
 	close(out);
 }
 
+/* Whoever sent it would learn whether the file has that digest. */
+UNIT_TEST(a_payload_in_a_file_is_refused_in_a_batch_without_a_mac)
+{
+	int in = memfd_create("batch", MFD_CLOEXEC), out = memfd_create("response", MFD_CLOEXEC);
+	struct sgpu_batch_segment *s, scan;
+	struct job job;
+
+	make_job(&job, 100);
+	close(stage_scan(&job, 0));
+	s = job.batch->segments;
+	scan = s[0];
+	s[0] = s[1]; /* it is looked at first */
+	s[0].location = (struct sgpu_location){ .kind = SGPU_LOCATION_FILE, .file = strdup(scan.location.file) };
+	s[1] = scan;
+	s[1].sealed = false;
+	json_decref(job.batch->recipients);
+	job.batch->recipients = NULL;
+	write_batch(&job, in);
+	lseek(in, 0, SEEK_SET);
+	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_EPOLICY);
+	CHECK(strstr(error.text, "segment 'bias' is in a file, and the batch has no MAC"));
+	free_job(&job);
+	close(in);
+	close(out);
+}
+
 UNIT_TEST(an_archive_that_is_cut_short_is_refused_wherever_it_is_cut)
 {
 	struct job job;
@@ -546,6 +572,7 @@ static void all_tests(void)
 	UNIT_RUN(without_its_key_a_batch_is_refused);
 	UNIT_RUN(a_changed_index_is_refused);
 	UNIT_RUN(a_high_input_that_is_not_sealed_is_refused);
+	UNIT_RUN(a_payload_in_a_file_is_refused_in_a_batch_without_a_mac);
 	UNIT_RUN(an_archive_that_is_cut_short_is_refused_wherever_it_is_cut);
 	UNIT_RUN(a_changed_high_payload_fails_what_depends_on_it);
 	UNIT_RUN(a_changed_low_payload_fails_what_depends_on_it);

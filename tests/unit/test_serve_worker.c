@@ -409,6 +409,38 @@ static void attack(uint64_t seed)
 	end();
 }
 
+/* ---- what a client makes of an answer ---- */
+UNIT_TEST(an_answer_whose_code_is_none_is_an_error_of_the_system)
+{
+	static const int codes[] = { INT_MIN, SGPU_ENOSPACE - 1, SGPU_ENOSPACE, SGPU_EINVALID, SGPU_OK, 1, INT_MAX };
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(codes); i++) {
+		static struct wire_answer answer;
+
+		answer.error.code = codes[i];
+		wire_clean(&answer);
+		CHECK(answer.error.code == (i < 2 || i > 4 ? SGPU_ESYSTEM : codes[i]));
+	}
+}
+
+/* As one that refuses a connection at once. */
+UNIT_TEST(what_a_server_said_is_heard_though_it_closed_before_it_had_read_all)
+{
+	static struct wire_answer answer;
+	struct wire_plain question;
+	int ends[2];
+
+	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+	CHECK(wire_send(ends[0], WIRE_STATUS, &question, sizeof(question), NULL, 0));
+	sgpu_fail(&error, SGPU_ERETRY, "no place");
+	wire_refuse(ends[1], &error);
+	close(ends[1]);
+	CHECK(wire_receive(ends[0], WIRE_ANSWER, &answer, sizeof(answer), NULL, 0, NULL) == SGPU_OK);
+	CHECK(answer.error.code == SGPU_ERETRY);
+	CHECK(wire_receive(ends[0], WIRE_ANSWER, &answer, sizeof(answer), NULL, 0, NULL) == SGPU_ECANCELED);
+	close(ends[0]);
+}
+
 UNIT_TEST(liars_disturb_no_honest_client_for_the_fixed_seed)
 {
 	attack(LYING_SEED);
@@ -452,6 +484,8 @@ int main(int argc, char **argv)
 	UNIT_RUN(clients_that_hang_up_at_any_time_leave_no_connection);
 	UNIT_RUN(what_no_supervisor_says_ends_the_worker);
 	UNIT_RUN(a_worker_whose_supervisor_has_gone_ends_with_its_clients);
+	UNIT_RUN(an_answer_whose_code_is_none_is_an_error_of_the_system);
+	UNIT_RUN(what_a_server_said_is_heard_though_it_closed_before_it_had_read_all);
 	UNIT_RUN(liars_disturb_no_honest_client_for_the_fixed_seed);
 	UNIT_RUN(liars_disturb_no_honest_client_for_a_fresh_seed);
 	free(w.key);
