@@ -44,6 +44,7 @@ static void answer_status(struct supervisor *s, struct caller *caller)
 	callers_hang_up(caller);
 }
 
+/* Not once the server stops: whoever has said nothing by then has been refused. */
 static void hear(struct supervisor *s, struct caller *caller)
 {
 	struct sgpu_error error = { 0 };
@@ -53,14 +54,12 @@ static void hear(struct supervisor *s, struct caller *caller)
 	if (rc == SGPU_ETIMEOUT) {
 		return;
 	}
-	if (rc == SGPU_OK && (kind == WIRE_SUBMIT || wire_is_request(kind)) && !s->stopping) {
+	if (rc == SGPU_OK && (kind == WIRE_SUBMIT || wire_is_request(kind))) {
 		turns_ask(s, caller, kind != WIRE_SUBMIT);
 	} else if (rc == SGPU_OK && kind == WIRE_STATUS) {
 		answer_status(s, caller);
 	} else if (rc == SGPU_ECANCELED) {
 		callers_hang_up(caller);
-	} else if (s->stopping) {
-		callers_refuse(caller, SGPU_EUNAVAILABLE, "the server is stopping");
 	} else if (rc != SGPU_OK) {
 		callers_refuse_by(caller, &error);
 	} else {
