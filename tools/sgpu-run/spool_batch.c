@@ -198,18 +198,16 @@ int spool_move_new(int from, const char *name, int to, const char *new_name)
 	return unlinkat(from, name, 0);
 }
 
-/* "NAME", or "NAME.1" and so on if that is taken, in the end any number; "" when there is no room for it. */
+/* "NAME", or "NAME.1" and so on if that is taken, in the end any number. A name that is taken has room for that. */
 static void number_name(const char *name, int attempt, char numbered[NAME_MAX + 1])
 {
-	int length;
-
-	if (attempt < NUMBERS) {
-		length = attempt ? snprintf(numbered, NAME_MAX + 1, "%s.%d", name, attempt) :
-				   snprintf(numbered, NAME_MAX + 1, "%s", name);
+	if (attempt == 0) {
+		snprintf(numbered, NAME_MAX + 1, "%s", name);
+	} else if (attempt < NUMBERS) {
+		snprintf(numbered, NAME_MAX + 1, "%s.%d", name, attempt);
 	} else {
-		length = snprintf(numbered, NAME_MAX + 1, "%s.%08x", name, (unsigned)sgpu_now_ns());
+		snprintf(numbered, NAME_MAX + 1, "%s.%08x", name, (unsigned)sgpu_now_ns());
 	}
-	numbered[0] = length > NAME_MAX ? '\0' : numbered[0];
 }
 
 int spool_done(struct spool *spool, struct spool_batch **batch, struct sgpu_error *error)
