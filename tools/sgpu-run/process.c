@@ -61,9 +61,6 @@ static void become_worker(const struct server *server, int control, int counters
 		return;
 	}
 	(void)syscall(CLOSE_RANGE, SERVE_COUNTERS_FD + 1, ~0U, 0); /* what a parent of ours left open */
-	unsetenv("NOTIFY_SOCKET");
-	unsetenv("LISTEN_FDS");
-	unsetenv("LISTEN_PID");
 	argv[count++] = (char *)(uintptr_t)"sgpu-run";
 	argv[count++] = (char *)(uintptr_t)"serve";
 	argv[count++] = (char *)(uintptr_t)"--as-worker";
