@@ -50,12 +50,13 @@ static bool is_idle(const struct process *p)
 	return process_in_flight(p) == 0 && process_requests(p) == 0;
 }
 
-/* What is sealed to the key of a quote no other worker opens. The counter is the worker's: it says what it likes. */
+/* What is sealed to the key of a quote no other worker opens. The counter is the worker's: it says what it likes, and a
+ * time to come is as good as none. */
 static bool was_just_quoted(const struct process *p, uint64_t now)
 {
 	const uint64_t quoted = p->said.quoted_ns;
 
-	return quoted != 0 && quoted <= now && now - quoted < QUOTE_KEPT_NS;
+	return quoted != 0 && now - quoted < QUOTE_KEPT_NS;
 }
 
 /* Whether somebody has waited for a worker for so long that quotes and leases no longer keep one from them. */
