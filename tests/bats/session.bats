@@ -6,7 +6,8 @@ load helpers
 
 @test "a session that nobody opens ends well" {
 	run --separate-stderr -0 sgpu-run session --device cpu </dev/null
-	[ -z "$output" ] && [ -z "$stderr" ]
+	[ -z "$output" ]
+	[ -z "$stderr" ]
 }
 
 @test "what is no session is told, with status 1, and nothing is answered" {

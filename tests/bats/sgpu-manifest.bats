@@ -68,7 +68,8 @@ big() {
 @test "check is silent about a good manifest and says more with -v" {
 	small_job
 	run --separate-stderr -0 sgpu-manifest check job.json
-	[ -z "$output" ] && [ -z "$stderr" ]
+	[ -z "$output" ]
+	[ -z "$stderr" ]
 	run --separate-stderr -0 sgpu-manifest check -v job.json
 	assert_contains "$stderr" "5 segments, 3 operations"
 }

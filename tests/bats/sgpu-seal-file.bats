@@ -96,7 +96,8 @@ bytes() {
 	done
 	run -2 sgpu-seal keyinfo -o owner.jwk owner.jwk
 	(umask 002 && sgpu-seal keyinfo --owner -o owners owner.jwk)
-	[ "$(cat owners)" = "$kid" ] && [ "$(stat -c %a owners)" = 644 ]
+	[ "$(cat owners)" = "$kid" ]
+	[ "$(stat -c %a owners)" = 644 ]
 	sgpu-seal keygen -q -o quiet.jwk 2>noise
 	[ ! -s noise ]
 }

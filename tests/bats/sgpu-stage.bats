@@ -102,7 +102,8 @@ location() {
 	read -r a offset <<<"$(location scan a.sgpu)"
 	read -r b _ <<<"$(location scan b.sgpu)"
 	read -r c _ <<<"$(location scan c.sgpu)"
-	[ "$a" != "$b" ] && [ "$offset" -eq 8 ]
+	[ "$a" != "$b" ]
+	[ "$offset" -eq 8 ]
 	cmp -i 4096 "$XDG_RUNTIME_DIR/sgpu/$a" "$XDG_RUNTIME_DIR/sgpu/$b"
 	cmp -i 4096 "$XDG_RUNTIME_DIR/sgpu/$a" "$XDG_RUNTIME_DIR/sgpu/$c"
 }

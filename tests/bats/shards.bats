@@ -37,7 +37,8 @@ parts() {
 	rm shard-*
 	run --separate-stderr -0 sgpu-manifest split -n 2 parts.json
 	[ "${#lines[@]}" -eq 2 ]
-	[ "$(grep -c '"kernel"' shard-000.json)" -eq 2 ] && [ "$(grep -c '"kernel"' shard-001.json)" -eq 2 ]
+	[ "$(grep -c '"kernel"' shard-000.json)" -eq 2 ]
+	[ "$(grep -c '"kernel"' shard-001.json)" -eq 2 ]
 	grep -q '"parts.1"' shard-001.json
 	cp shard-000.json first.json
 	sgpu-manifest split -n 2 parts.json >/dev/null

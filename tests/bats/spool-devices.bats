@@ -13,7 +13,9 @@ load spool
 	[[ "$stderr" =~ "device 1 of 2, 'cpu', was given "([0-9]+)" batches" ]]
 	local one=${BASH_REMATCH[1]}
 	[[ "$stderr" =~ "device 2 of 2, 'cpu', was given "([0-9]+)" batches" ]]
-	[ "$one" -gt 0 ] && [ "${BASH_REMATCH[1]}" -gt 0 ] && [ $((one + BASH_REMATCH[1])) -eq 60 ]
+	[ "$one" -gt 0 ]
+	[ "${BASH_REMATCH[1]}" -gt 0 ]
+	[ $((one + BASH_REMATCH[1])) -eq 60 ]
 	# A list, too.
 	mkdir in
 	fill 5 in

@@ -220,9 +220,14 @@ time.sleep(300)' 3>&- &
 	assert_contains "$stderr" "'spool/pipe' is no regular file: it is left alone"
 	assert_contains "$stderr" "has a name that is too long for that of a response: it is left alone"
 	assert_contains "$stderr" "3 batches answered"
-	[ -L spool/link ] && [ -p spool/pipe ] && [ -d spool/directory ] && [ -f spool/.hidden ] && [ -f "spool/$long" ]
+	[ -L spool/link ]
+	[ -p spool/pipe ]
+	[ -d spool/directory ]
+	[ -f spool/.hidden ]
+	[ -f "spool/$long" ]
 	opens spool/b1.response "spool/${long:0:242}.response" $'spool/two\nlines.response'
-	[ ! -e spool/link.response ] && [ ! -e spool/pipe.response ]
+	[ ! -e spool/link.response ]
+	[ ! -e spool/pipe.response ]
 	run -1 sgpu-run worker --missing spool
 	assert_contains "$output" "left alone"
 }
@@ -235,7 +240,8 @@ time.sleep(300)' 3>&- &
 	run --separate-stderr -1 worker spool
 	assert_contains "$stderr" "'spool/key' is a key: it is left alone"
 	assert_contains "$stderr" "; 0 failed"
-	[ "$(ls spool)" = "$(printf '%s\n' "done" failed key other pem public)" ] && [ -z "$(ls spool/failed)" ]
+	[ "$(ls spool)" = "$(printf '%s\n' "done" failed key other pem public)" ]
+	[ -z "$(ls spool/failed)" ]
 	run -1 sgpu-run worker --missing spool
 	[ "$(grep -c 'left alone *is a key' <<<"$output")" -eq 4 ]
 	mkdir -p new/keys out/deep
@@ -279,8 +285,14 @@ time.sleep(300)' 3>&- &
 	cp sealed spool/b5
 	ln -s nowhere spool/b5.response
 	run -4 worker -q spool
-	[ -L spool/b3.response ] && [ -d spool/b4.response ] && [ -f spool/failed/b3 ] && [ -f spool/failed/b4 ] && [ -f spool/failed/b6 ]
-	[ ! -e nowhere ] && [ ! -e spool/nowhere ] && [ -f spool/failed/b5 ]
+	[ -L spool/b3.response ]
+	[ -d spool/b4.response ]
+	[ -f spool/failed/b3 ]
+	[ -f spool/failed/b4 ]
+	[ -f spool/failed/b6 ]
+	[ ! -e nowhere ]
+	[ ! -e spool/nowhere ]
+	[ -f spool/failed/b5 ]
 	assert_same before before
 }
 
@@ -413,7 +425,9 @@ time.sleep(300)' 3>&- &
 	exec 7>$live.lock
 	flock -x 7
 	run -0 worker -q spool
-	[ -f spool/b1.response ] && [ -f $dead/far ] && [ -f $live/busy ]
+	[ -f spool/b1.response ]
+	[ -f $dead/far ]
+	[ -f $live/busy ]
 	run -1 sgpu-run worker --missing --json spool
 	[ "$(jq -c '.[] | [.batch, .state, .alive]' <<<"$output" | sort)" = \
 		"$(printf '%s\n' '["busy","claimed",true]' '["far","claimed",null]')" ]
@@ -421,7 +435,9 @@ time.sleep(300)' 3>&- &
 	assert_contains "$output" "claimed, unknown"
 	run -0 worker -q --reclaim spool
 	opens spool/far.response
-	[ -f $live/busy ] && [ ! -e $dead ] && [ ! -e $dead.lock ]
+	[ -f $live/busy ]
+	[ ! -e $dead ]
+	[ ! -e $dead.lock ]
 	exec 7>&-
 	run -0 worker -q --reclaim spool
 	opens spool/busy.response
@@ -469,7 +485,8 @@ time.sleep(300)' 3>&- &
 	cp sealed $'in/two\nlines'
 	printf '%s\n' in/b1 in/b2 | worker -q -o out -
 	opens out/b1.response out/b2.response
-	[ -f in/b1 ] && [ -f in/b2 ]
+	[ -f in/b1 ]
+	[ -f in/b2 ]
 	cp out/b1.response before
 	run -1 bash -c 'printf "%s\0" in/* | sgpu-run worker --missing -0 -o out -'
 	[ "$(grep -c waiting <<<"$output")" -eq 1 ]
@@ -579,7 +596,8 @@ time.sleep(300)' 3>&- &
 	run --separate-stderr unshare --mount bash -c '
 		mount --bind closed closed && mount -o remount,bind,ro closed || exit 77
 		exec sgpu-run worker -q -k runner.jwk --device cpu closed'
-	[ "$status" -eq 3 ] && assert_contains "$stderr" "Read-only file system"
+	[ "$status" -eq 3 ]
+	assert_contains "$stderr" "Read-only file system"
 	[ "$(ls -A closed)" = "$(printf 'b1\nb2\n')" ]
 }
 
@@ -602,31 +620,38 @@ time.sleep(300)' 3>&- &
 	cp large spool/a
 	cp large spool/z
 	on_disk
-	[ "$status" -eq 3 ] && [ "$output" -eq 30 ]
+	[ "$status" -eq 3 ]
+	[ "$output" -eq 30 ]
 	[ "$(ls spool/failed)" = "$(printf '%s\n' a a.reason z z.reason)" ]
 	assert_contains "$(cat spool/failed/a.reason)" "ENOSPACE: "
 	assert_contains "$(cat spool/failed/a.reason)" "No space left on device; those of others find space"
-	[ "$(find spool/done -type f | wc -l)" -eq 30 ] && [ -z "$(find spool/.claimed -mindepth 1)" ]
+	[ "$(find spool/done -type f | wc -l)" -eq 30 ]
+	[ -z "$(find spool/.claimed -mindepth 1)" ]
 	# Nor does what it is called: a message shows such a name otherwise, or not all of it.
 	rm -r spool/{failed,done}
 	fill 2
 	cp large "$(printf 'spool/z\tz')"
 	cp large "$(printf 'spool/z%0240d' 0)"
 	on_disk
-	[ "$status" -eq 3 ] && [ "$output" -eq 2 ]
-	[ "$(find spool/failed -type f ! -name '*.reason' | wc -l)" -eq 2 ] && [ -z "$(find spool/.claimed -mindepth 1)" ]
+	[ "$status" -eq 3 ]
+	[ "$output" -eq 2 ]
+	[ "$(find spool/failed -type f ! -name '*.reason' | wc -l)" -eq 2 ]
+	[ -z "$(find spool/.claimed -mindepth 1)" ]
 	[ "$(find spool/done -type f | wc -l)" -eq 2 ]
 	# Where it is alone nobody can tell whether the disk will have more space later.
 	rm -r spool/{failed,done}
 	cp large spool/a
 	on_disk
-	[ "$status" -eq 3 ] && [ "$output" -eq 0 ]
+	[ "$status" -eq 3 ]
+	[ "$output" -eq 0 ]
 	assert_contains "$stderr" "No space left on device"
-	[ -f spool/a ] && [ -z "$(find spool/failed spool/.claimed spool/done -mindepth 1)" ]
+	[ -f spool/a ]
+	[ -z "$(find spool/failed spool/.claimed spool/done -mindepth 1)" ]
 	# With --state it is recorded when it has its space, so it can run elsewhere.
 	sgpu-seal keyinfo --owner owner.jwk >owners
 	on_disk --owners owners --state state
-	[ "$status" -eq 3 ] && [ -f spool/a ]
+	[ "$status" -eq 3 ]
+	[ -f spool/a ]
 	assert_contains "$stderr" "cannot reserve"
 	run -0 worker -q --owners owners --state state spool
 	opens spool/a.response
@@ -636,12 +661,15 @@ time.sleep(300)' 3>&- &
 	cp large spool/a
 	export DISK=1m
 	on_disk
-	[ "$status" -eq 3 ] && [ "$(ls spool/failed)" = "$(printf '%s\n' a a.reason)" ]
+	[ "$status" -eq 3 ]
+	[ "$(ls spool/failed)" = "$(printf '%s\n' a a.reason)" ]
 	assert_contains "$(cat spool/failed/a.reason)" "the whole file system has less than it needs"
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk -r runner.pub.jwk >spool/b
 	on_disk --owners owners --state state
-	[ "$status" -eq 3 ] && [ "$(ls spool/failed)" = "$(printf '%s\n' a a.reason b b.reason)" ]
-	[ "$output" -eq 0 ] && [ -z "$(find spool/.claimed -mindepth 1)" ]
+	[ "$status" -eq 3 ]
+	[ "$(ls spool/failed)" = "$(printf '%s\n' a a.reason b b.reason)" ]
+	[ "$output" -eq 0 ]
+	[ -z "$(find spool/.claimed -mindepth 1)" ]
 	mv spool/failed/b spool/
 	run -0 worker -q --owners owners --state state spool
 	opens spool/b.response
@@ -670,7 +698,8 @@ time.sleep(300)' 3>&- &
 	assert_contains "$stderr" "cannot write 'full/batches': No space left on device"
 	[ "$output" = "127"$'\n'"3" ]
 	# With room, those that were not recorded run: none has lost its one run.
-	[ "$(find spool/done -type f | wc -l)" -eq 130 ] && [ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
+	[ "$(find spool/done -type f | wc -l)" -eq 130 ]
+	[ -z "$(find spool/failed spool/.claimed -mindepth 1)" ]
 }
 
 @test "on a file system as NFS, without nameless files and without renames that refuse to replace, all holds" {
@@ -689,7 +718,9 @@ time.sleep(300)' 3>&- &
 	[ "$(find spool/done -type f | wc -l)" -eq 101 ]
 	[ -f spool/done/b1.1 ]
 	[ "$(find spool -maxdepth 1 -name 'b*.response' | wc -l)" -eq 100 ]
-	[ "$(ls -A spool/.claimed)" = "" ] && [ -f spool/failed/x ] && [ "$(cat spool/x.response)" = mine ]
+	[ "$(ls -A spool/.claimed)" = "" ]
+	[ -f spool/failed/x ]
+	[ "$(cat spool/x.response)" = mine ]
 	[ -z "$(find spool -maxdepth 1 -name '.sgpu-*')" ]
 	opens spool/b1.response spool/b100.response
 	# A batch with two names, as a kill between link and unlink leaves it, is done once.
@@ -698,5 +729,6 @@ time.sleep(300)' 3>&- &
 	mv spool/done/b1.1 spool/done/b1
 	ln spool/done/b1 "spool/.claimed/here.$(cut -c 1-8 /proc/sys/kernel/random/boot_id).7.00000001/b1"
 	LD_PRELOAD=$PWD/named_files.so SGPU_TEST_REPLACE=1 run -0 worker -q spool
-	[ -f spool/done/b1 ] && [ ! -e spool/done/b1.1 ]
+	[ -f spool/done/b1 ]
+	[ ! -e spool/done/b1.1 ]
 }
