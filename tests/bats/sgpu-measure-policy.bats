@@ -127,7 +127,7 @@ runner.key,platform.kind,tee"
 
 @test "keys and programs that the policy has revoked are refused by name, before all else" {
 	requires jq
-	local shown machine ak program
+	local shown machine ak program form
 	shown=$(sgpu-measure inspect quote.json)
 	machine=$(awk '$1 == "machine" { print $2 }' <<<"$shown")
 	ak=$(awk '$1 $2 == "attestationkey" { print $3 }' <<<"$shown")
@@ -156,6 +156,20 @@ runner.key,platform.kind,tee"
 	run -0 appraise -p changed.json second.json
 	jq '.revoked = ["'"$machine"'"]' policy.json >changed.json
 	run -4 appraise -p changed.json second.json
+	# A key has one fingerprint, however its file writes the point.
+	for form in compressed hybrid; do
+		openssl pkey -in EK.pem -ec_conv_form "$form" -out short.pem
+		openssl pkey -in EK.pem -ec_conv_form "$form" -pubout -out short.pub.pem
+		! cmp -s short.pub.pem EK.pub.pem
+		chmod 0600 short.pem
+		rm -f AK2.*
+		sgpu-measure enroll -k short.pem -o AK2.pem --request AK2.request
+		sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek short.pub.pem -o AK2.crt AK2.request
+		sgpu-measure quote -k AK2.pem --certificate AK2.crt --nonce "$nonce" --owner owner.jwk \
+			--recipient runner.jwk --device cpu -o third.json
+		run --separate-stderr -4 appraise -p changed.json third.json
+		assert_contains "$stderr" "the machine's endorsement key is revoked"
+	done
 	jq '.revoked = ["'"$ak"'", "'"$ak"'"]' policy.json >changed.json
 	run --separate-stderr -1 appraise -p changed.json quote.json
 	assert_contains "$stderr" "changed.json/revoked/1 stands there twice"

@@ -41,6 +41,10 @@ int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
 int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
 	unsigned char *der = NULL;
+
+	/* One key has one: it may have been read from a short form of its point. A key in a TPM has no other form. */
+	(void)EVP_PKEY_set_utf8_string_param(key, OSSL_PKEY_PARAM_EC_POINT_CONVERSION_FORMAT, "uncompressed");
+	ERR_clear_error();
 	int size = i2d_PUBKEY(key, &der);
 
 	if (size <= 0) {
