@@ -248,6 +248,8 @@ unread() {
 				{ echo "$command ${where%% *}: $stderr"; return 1; }
 		done
 	done
+	# By a name that only the kernel knows for it, too.
+	run -3 bash -c "sgpu-seal open -k owner.jwk --only result -o /proc/thread-self/fd/1 response >&-"
 }
 
 # closed_early COMMAND...: dies by SIGPIPE when nobody reads its standard output, and says nothing.

@@ -84,8 +84,8 @@ static bool open_standard(void)
 {
 	for (int fd = 0; fd <= 2; fd++) {
 		if (fcntl(fd, F_GETFD) < 0) {
-			/* Nothing that is written to 1 may seem to have arrived. */
-			if (open("/dev/null", fd < 2 ? O_RDONLY : O_WRONLY) != fd) {
+			/* Nothing that is written to 1 may seem to have arrived, also by who opens it again by a name. */
+			if (open(fd == 1 ? "/dev/full" : "/dev/null", fd < 2 ? O_RDONLY : O_WRONLY) != fd) {
 				return false;
 			}
 		}
