@@ -49,7 +49,8 @@ shell_offers() {
 	local operations cases region
 	operations=$(sgpu-run ops | awk 'NR > 1 { print $1 }' | sort | paste -sd ' ')
 	cases=$(sgpu-bench list --json | grep -o '"case":"[^"]*' | cut -d '"' -f 4 | sort | paste -sd ' ')
-	[ -n "$operations" ] && [ -n "$cases" ]
+	[ -n "$operations" ]
+	[ -n "$cases" ]
 	# Devices, and no files; an option that takes a file has those.
 	offers "$1" "sgpu-bench run --device c" "cpu cuda"
 	offers "$1" "sgpu-run submit --device c" "cpu cuda"

@@ -55,7 +55,8 @@ through() {
 	sgpu-manifest show init.json >shown
 	grep -q 'manifest mine' shown
 	grep -q 'b=second a=first' shown
-	grep -q '"transpose_b":true' shown && grep -q '"alpha":0.5' shown
+	grep -q '"transpose_b":true' shown
+	grep -q '"alpha":0.5' shown
 	run --separate-stderr -1 sgpu-manifest init --op gemm -o wrong.json a.x:f32:4,5 b.x:f32:6,7
 	assert_no_file wrong.json
 	run --separate-stderr -2 sgpu-manifest init -o wrong.json a.x:f32:4

@@ -160,7 +160,7 @@ runner.key,platform.kind,tee"
 	for form in compressed hybrid; do
 		openssl pkey -in EK.pem -ec_conv_form "$form" -out short.pem
 		openssl pkey -in EK.pem -ec_conv_form "$form" -pubout -out short.pub.pem
-		! cmp -s short.pub.pem EK.pub.pem
+		run ! cmp -s short.pub.pem EK.pub.pem
 		chmod 0600 short.pem
 		rm -f AK2.*
 		sgpu-measure enroll -k short.pem -o AK2.pem --request AK2.request

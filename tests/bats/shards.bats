@@ -51,8 +51,10 @@ parts() {
 	sgpu-manifest split -n 9 job.json >shards 2>messages
 	[ "$(wc -l <shards)" -eq 2 ]
 	grep -q 'no more than 2 independent parts' messages
-	grep -q '"ADD"' shard-000.json && grep -q '"COPY"' shard-000.json
-	grep -q '"PUBLISH"' shard-001.json && ! grep -q '"ADD"' shard-001.json
+	grep -q '"ADD"' shard-000.json
+	grep -q '"COPY"' shard-000.json
+	grep -q '"PUBLISH"' shard-001.json
+	run ! grep -q '"ADD"' shard-001.json
 }
 
 @test "split into another folder keeps the files in reach" {
