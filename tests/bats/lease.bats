@@ -373,7 +373,7 @@ manifest.json" ]
 @test "places outside of a lease are refused before anything runs" {
 	requires python3
 	start_server -k runner.jwk --device cpu --leases 4M
-	for offset in 1000000 4194304 9007199254740000; do
+	for offset in +1 1000000 4194304 9007199254740000; do
 		seal packed >sealed
 		hostile rewrite sealed forged "offset=$offset"
 		run -1 --separate-stderr sgpu-run submit -o response forged

@@ -75,7 +75,9 @@ def rewrite(source, target, changes):
     for segment in index["segments"]:
         place = segment.get("location", {})
         if "lease" in place:
-            place.update({k: int(v) if k == "offset" else v for k, v in changes.items()})
+            # An offset of +N is so far behind where it is.
+            place.update({k: place[k] + int(v) if v[0] == "+" else int(v) if k == "offset" else v
+                          for k, v in changes.items()})
     members[0] = name, json.dumps(index, separators=(",", ":"), sort_keys=True).encode()
     with open(source, "rb") as f:
         head = f.read(512)

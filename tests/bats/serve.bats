@@ -407,7 +407,9 @@ blocks_usr1() {
 
 @test "a worker is confined as a run is, the supervisor holds no key, and neither can be attached to" {
 	requires no-sanitizer
+	exec 8<job.json # whoever started the server left it open
 	start_server -k runner.jwk
+	exec 8<&-
 	sgpu-run -o response batch.tar
 	pid=$(serving_pid)
 	run -0 cat "/proc/$pid/status"
@@ -417,4 +419,5 @@ blocks_usr1() {
 	assert_contains "$output" "NoNewPrivs:	1"
 	assert_contains "$(cat "/proc/$SERVER/status")" "NoNewPrivs:	1"
 	run ! grep -q runner.jwk <(ls -l "/proc/$SERVER/fd" "/proc/$pid/fd")
+	run ! grep -q job.json <(ls -l "/proc/$pid/fd")
 }

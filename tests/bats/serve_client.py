@@ -117,11 +117,12 @@ def garbage(path):
             if answer(s).startswith("0"):
                 print("taken:", data[:20], len(fds))
             s.close()
-    for version in (VERSION - 1, VERSION + 1):
+    for wrong, said in (({"version": VERSION - 1}, "different versions"), ({"version": VERSION + 1}, "different versions"),
+                        ({"zero": 1}, "malformed")):
         s = connect(path)
-        send(s, submission(version=version), [0, place()])
-        if "different versions" not in answer(s):
-            print("taken: version", version)
+        send(s, submission(**wrong), [0, place()])
+        if said not in answer(s):
+            print("taken:", wrong)
         s.close()
     for _ in range(20):
         connect(path).close()

@@ -403,17 +403,6 @@ static bool liar_has_none(void)
 	return puppet_of(LIAR) == NULL;
 }
 
-/* The supervisor knows that the liar's worker is gone: what comes from now on waits for another. */
-static bool liar_is_without(void)
-{
-	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
-		if (w.s.tenants[i].uid == LIAR && w.s.tenants[i].process) {
-			return false;
-		}
-	}
-	return true;
-}
-
 static bool has_ended(void)
 {
 	return !w.running;
