@@ -16,6 +16,7 @@ setup() {
 
 teardown() {
 	[ -z "${swapper:-}" ] || kill "$swapper" 2>/dev/null || true
+	[ -z "${reader:-}" ] || kill "$reader" 2>/dev/null || true
 	sgpu_teardown
 }
 
@@ -161,6 +162,23 @@ with_names() {
 	run -3 with_names sgpu-seal open --allow-named-temporary -k owner.jwk -C out response
 	run -0 with_names sgpu-run -q -k owner.jwk -o again sealed
 	run -0 with_names sgpu-seal open -k owner.jwk --only result response
+}
+
+@test "while open waits for the end of a pipe after it has failed, no file of it is there" {
+	requires cc no-sanitizer
+	compile -shared -fPIC -O2 -o named_files.so "$BATS_TEST_DIRNAME/named_files.c"
+	local payload
+	payload=$(tar tRf response | sed -n 's/^block \([0-9]*\): segments.*/\1/p' | head -1)
+	flip_byte response $(((payload + 1) * 512 + 1999))
+	mkfifo pipe
+	exec 7<>pipe
+	with_names sgpu-seal open --allow-named-temporary -k owner.jwk -C out <pipe 2>said 3>&- 7>&- & reader=$!
+	cat response >&7
+	wait_for grep 'authentication failed' said
+	wait_for assert_no_file out
+	kill -0 "$reader"
+	exec 7>&-
+	wait "$reader" || [ $? -eq 4 ]
 }
 
 @test "a temporary name that a killed process left is gone after the next run" {

@@ -138,10 +138,11 @@ int verb_open(int argc, char **argv)
 		opening.meter.begin_ns = sgpu_now_ns();
 		status = run(&opening, in, &error) ? cli_error(&error) : report(&opening);
 	}
-	if (opening.reader && status) {
+	const bool has_begun = opening.reader != NULL;
+	opening_clear(&opening); /* keys and temporary files first: a pipe may have no end */
+	if (has_begun && status) {
 		drain(in, opening.in_name);
 	}
-	opening_clear(&opening);
 	cli_input_close(in);
 	return cli_finish(status);
 }
