@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "shown.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 enum { SENT_MAX = 32, HEAD = 4 };
@@ -71,12 +73,9 @@ static void send_raw(int socket, const void *bytes, size_t size, int any, int co
 
 static bool is_text(const char *text, size_t size)
 {
-	for (size_t i = 0; i < size && text[i]; i++) {
-		if (text[i] < ' ' || text[i] > '~') {
-			return false;
-		}
-	}
-	return memchr(text, '\0', size) != NULL;
+	const char *end = memchr(text, '\0', size);
+
+	return end && is_shown(text, (size_t)(end - text));
 }
 
 static void hear(int socket, enum wire_kind kind, int wanted, int came)
