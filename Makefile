@@ -356,7 +356,7 @@ fuzz-now: $(FUZZERS)
 	@SGPU_BUILD='$(BUILD)' scripts/run-fuzz.sh $(FUZZ_SECONDS) $(or $(TESTS),$(notdir $(FUZZERS)))
 
 # ---- install ----
-.PHONY: install uninstall dist clean help
+.PHONY: install uninstall dist clean format help
 install: all $(LIB)
 	@sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' -e 's|@LIBS@|$(LIBS)|' sgpu.pc.in > $(BUILD)/sgpu.pc
 	@scripts/install-files.sh install '$(BUILD)' '$(DESTDIR)' '$(PREFIX)'
@@ -387,6 +387,7 @@ targets
              all its records on a page, $(BUILD)/benchmarks/benchmarks.html
   install    into DESTDIR/PREFIX; uninstall removes the same files
   dist       a tar.gz of the committed tree
+  format     lay out all C and CUDA as .clang-format says
   clean      remove what was built
 variables (make NAME=value)
   CC=$(CC) CFLAGS='$(CFLAGS)' CPPFLAGS LDFLAGS LDLIBS
@@ -402,6 +403,10 @@ variables (make NAME=value)
   BENCH_OPTIONS=  of sgpu-bench run, or of scripts/benchmarks.sh
 endef
 export HELP
+# Twice: what a comment's new lines move is laid out by the second.
+format:
+	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i && git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
+
 help:
 	@printf '%s\n' "$$HELP"
 

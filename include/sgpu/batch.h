@@ -82,17 +82,18 @@ struct sgpu_location {
 struct sgpu_batch_segment {
 	char *id;
 	enum sgpu_masking masking;
-		uint64_t size;            /* plaintext bytes; for an output of a batch the maximum */
-	bool sealed;              /* MASKING_AES_GCM with a sealed_size: the location holds ciphertext. A batch before
-	                             sealing names the plaintext's file instead and has no sealed_size. */
+	uint64_t size;            /* plaintext bytes; for an output of a batch the maximum */
+	/* MASKING_AES_GCM with a sealed_size: the location holds ciphertext. A batch before sealing names the
+	 * plaintext's file instead and has no sealed_size. */
+	bool sealed;
 	uint64_t sealed_size;
 	struct sgpu_location location;
 	bool has_kt128;           /* MASKING_NONE payloads: */
 	uint8_t kt128[SGPU_KT128_SIZE]; /* KangarooTwelve of the payload, without a customisation string */
-		/* the manifest's direction, set by sgpu_batch_read_head; both for INPUT_OUTPUT */
+	/* the manifest's direction, set by sgpu_batch_read_head; both for INPUT_OUTPUT */
 	bool input, output;
 	/* responses only */
-		int status;               /* SGPU_OK, or the code of the failure */
+	int status;               /* SGPU_OK, or the code of the failure */
 	uint64_t actual_size;     /* actual_output_data_size_bytes */
 	char *error_text;         /* or NULL */
 };

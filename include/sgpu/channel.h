@@ -5,9 +5,11 @@
  * memory mapping.
  *
  * Three parties that share nothing but the messages below:
- *   processor   trusted. Owns the table of pages, the page tables, the channel keys, and the mapping.
+ *   processor   trusted. Owns the table of pages, the page tables, the channel keys, and the
+ *               mapping.
  *   allocator   not trusted. Decides which addresses and which pages, and says so in commands.
- *   session     trusted, the owner's side. Holds the channel key (CEK), seals command groups, checks what comes back.
+ *   session     trusted, the owner's side. Holds the channel key (CEK), seals command groups,
+ *               checks what comes back.
  *
  * A context is all channels with one owner's public key; they share its address space, its CEK, and, counted, tables
  * and pages. Memory is counted in frames, the small pages of the device. */

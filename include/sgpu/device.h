@@ -56,8 +56,9 @@ struct sgpu_device_info {
 	int numa_node;           /* the nearest, or -1 */
 	uint64_t memory_total, memory_free; /* bytes */
 	unsigned compute_units;  /* workers, or multiprocessors */
-	bool opens_on_device;    /* plaintext of HIGH segments is never in the host's memory; false on the CPU device,
-	                            whose memory is part of it (sgpu_device_open_chunks works on every device) */
+	/* Plaintext of HIGH segments is never in the host's memory; false on the CPU device, whose memory is part of it
+	 * (sgpu_device_open_chunks works on every device). */
+	bool opens_on_device;
 	bool pins_host_memory;   /* sgpu_host_alloc returns memory that the device reads by DMA */
 	bool registers;          /* sgpu_host_register may work; not in NVIDIA's confidential computing mode */
 	char timer[16];          /* what gives a task's times: "host", "events", "globaltimer" (enum sgpu_device_timer) */

@@ -14,6 +14,8 @@ static const char *const fields[SGPU_DMA_VARS + 1] = {
 };
 
 /* With a star: every name that starts so. */
+/* Packed by hand: a word a line would take a screen each for half the alphabet. */
+/* clang-format off */
 static const char *const meanings[] = {
 	"aliases", "ALL_PROXY", "all_proxy", "argv", "ASAN_*", "BASH*", "BLIS_*", "BROWSER", "CARGO_*", "CDPATH",
 	"cdpath", "CLASSPATH", "COLUMNS", "commands", "COMP_*", "CUDA_*", "CURL_*", "DBUS_*", "DEBUGINFOD_*",
@@ -34,6 +36,7 @@ static const char *const meanings[] = {
 	"STTY", "SUDO_*", "TCL*", "TERM*", "TIMEFORMAT", "TMOUT", "TMPDIR", "TSAN_*", "TZ", "TZDIR", "UBSAN_*",
 	"UID", "USER", "VISUAL", "watch", "XAUTHORITY", "XDG_*", "ZDOTDIR", "ZSH*", "_",
 };
+/* clang-format on */
 
 static bool has_meaning(const char *name)
 {

@@ -4,7 +4,8 @@
  * knows them all. Who touches what:
  *
  *   loop      the runner's one thread: owns the graphs of all runs, starts operations and outputs
- *   readers   threads of the runner, one an active run: admit the batch, bring in its payloads, write the response
+ *   readers   threads of the runner, one an active run: admit the batch, bring in its payloads,
+ *             write the response
  *   workers   of the engine: read files, copy
  *   streams   the device's threads, which run kernels and callbacks
  *

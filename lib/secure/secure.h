@@ -2,8 +2,10 @@
  *
  * A secure context, private to lib/secure.
  *
- *   ground    what contexts of one device share: the processor, the allocator, and the device itself
- *   context   an owner's key, a channel and the owner's session on it, memory (an arena over mapped pages), streams
+ *   ground    what contexts of one device share: the processor, the allocator, and the device
+ *             itself
+ *   context   an owner's key, a channel and the owner's session on it, memory (an arena over
+ *             mapped pages), streams
  *
  * A request is a direct call: the context looks up the allocation, the processor checks that the range is the context's and
  * makes the context the one that kernels reach, and the device enqueues it. What the untrusted allocator does travels as

@@ -5,11 +5,13 @@
  * 64 bytes, which the driver sees when it is closed, and whether the driver took them shows in the generation alone;
  * outblob cannot be read before; rmdir takes the attributes along.
  *
- * FAKE_TSM_DRIVER    command that is given the paths of inblob, outblob and auxblob; without it, the report is a few
- *                    words and what was written. "elsewhere": another process makes the report, and then the file `made`
- *                    beside it, for programs that start none
+ * FAKE_TSM_DRIVER    command that is given the paths of inblob, outblob and auxblob; without it,
+ *                    the report is a few words and what was written. "elsewhere": another process
+ *                    makes the report, and then the file `made` beside it, for programs that
+ *                    start none
  * FAKE_TSM_PROVIDER  what provider says, "sev_guest" if not set
- * FAKE_TSM_FAULT     what goes wrong: busy, empty, intruder, late-error, lost-write, no-provider or write-error
+ * FAKE_TSM_FAULT     what goes wrong: busy, empty, intruder, late-error, lost-write, no-provider
+ *                    or write-error
  * FAKE_TSM_LOG       a file to which each close of inblob adds a line
  */
 /* Of a fortified header, read is inline, and cannot be replaced. */

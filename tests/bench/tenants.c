@@ -2,8 +2,9 @@
  *
  * Many users of one server: `tenants SOCKET RUNNER ELEMENTS LOAD...`. RUNNER is its public key, and a LOAD is
  *
- *   UID[-UID]:COUNT:DEPTH    each of these users submits COUNT batches, DEPTH at once; with + before it, until all others
- *                            have ended, and at the least priority for processors: it is the server that is measured
+ *   UID[-UID]:COUNT:DEPTH    each of these users submits COUNT batches, DEPTH at once; with +
+ *                            before it, until all others have ended, and at the least priority
+ *                            for processors: it is the server that is measured
  *
  * Each user is a process, and each batch has a key and numbers of its own. A response must be of its batch, verify under its
  * key, and hold the sums of its numbers. A batch that a server refuses to take now (SGPU_ERETRY) is submitted again.

@@ -2,10 +2,12 @@
  *
  * What is left in a GPU's memory, for the tests of faults.
  *
- *   residue look FILE      takes all device memory that it can get and looks for the marker in the file, 32 bytes, at
- *                          every multiple of 32; exit 0 when it is nowhere, 1 when it is
+ *   residue look FILE      takes all device memory that it can get and looks for the marker in
+ *                          the file, 32 bytes, at every multiple of 32; exit 0 when it is
+ *                          nowhere, 1 when it is
  *   residue control FILE   the same with the marker written first: exit 1, or looking does not work
- *   residue hold MIB       takes all but this much, says so, and keeps it until its standard input ends
+ *   residue hold MIB       takes all but this much, says so, and keeps it until its standard
+ *                          input ends
  */
 #include <inttypes.h>
 #include <stdatomic.h>

@@ -5,9 +5,12 @@
  * key that a quote named, to which sessions are bound.
  *
  *   run ROUNDS     one session, which works
- *   piped ROUNDS   the same with a worker on standard input and output; what becomes of it is said on standard error
- *   hold COUNT     so many, which work; says "held", reads a line, works again, and says what became of each
- *   patient        one session; says "held", reads a line, works with the patience of a moment and says what became of it
+ *   piped ROUNDS   the same with a worker on standard input and output; what becomes of it is
+ *                  said on standard error
+ *   hold COUNT     so many, which work; says "held", reads a line, works again, and says what
+ *                  became of each
+ *   patient        one session; says "held", reads a line, works with the patience of a moment
+ *                  and says what became of it
  *   large SIZE     one session, which allocates so many bytes
  *   keep SIZE      the same; says so, and ends when a line or the end of its input comes
  *   hostile        files and messages that are none; says what is answered

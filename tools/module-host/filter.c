@@ -22,6 +22,8 @@
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
+/* Packed by hand: a call a line would take a page. */
+/* clang-format off */
 /* Memory, threads, waiting, clocks, itself, signals of its own; reading and writing what is open. */
 static const char *const computing[] = {
 	"read", "write", "readv", "writev", "pread64", "lseek", "close", "fstat", "munmap", "mremap", "brk", "madvise", "futex",
@@ -32,6 +34,7 @@ static const char *const computing[] = {
 	"clock_nanosleep", "nanosleep", "gettimeofday", "time", "poll", "ppoll", "rt_sigprocmask", "rt_sigreturn",
 	"rt_sigpending", "sigaltstack", "membarrier", "arch_prctl",
 };
+/* clang-format on */
 
 /* By the loader, besides openat() for reading and mmap() of code, which is that of a file and of nobody else's making: what is
  * shared, or in no file, could be written by another name. */

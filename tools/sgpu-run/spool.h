@@ -4,7 +4,8 @@
  * a list of files of this worker alone.
  *
  *   DIR/NAME                             waits
- *   DIR/.claimed/HOST.BOOT.PID.RANDOM/NAME  is with that worker, which holds a lock on HOST.BOOT.PID.RANDOM.lock
+ *   DIR/.claimed/HOST.BOOT.PID.RANDOM/NAME  is with that worker, which holds a lock on
+ *                                           HOST.BOOT.PID.RANDOM.lock
  *   OUTPUT/NAME.response                 is its response, which never replaces anything
  *   DIR/done/NAME                        has one
  *   DIR/failed/NAME, NAME.reason         has none, for this reason

@@ -3,19 +3,22 @@
  * The messages of sgpu-run serve: one packet of a SOCK_SEQPACKET socket each, of a fixed size, in the byte order of the
  * machine. Client and server are programs of one machine; a client of another version is refused.
  *
- *   client -> server    WIRE_STATUS, answered with WIRE_STATUS_IS; or WIRE_SUBMIT, which the server does not read:
+ *   client -> server    WIRE_STATUS, answered with WIRE_STATUS_IS; or WIRE_SUBMIT, which the
+ *                       server does not read:
  *   server -> client    WIRE_QUEUED, if there is no turn for it yet
  *   server -> worker    WIRE_TAKE with the connection, whose next message is that WIRE_SUBMIT
  *   client -> worker    WIRE_SUBMIT with two descriptors, then WIRE_PROGRESS as often as it likes
  *   worker -> client    WIRE_TAKEN, WIRE_PROGRESS_IS for each WIRE_PROGRESS, WIRE_ANSWER at the end
- *   client -> worker    WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE: requests, which come to the worker as WIRE_SUBMIT does, but
- *                       need no turn; requests.h
+ *   client -> worker    WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE: requests, which come to the worker
+ *                       as WIRE_SUBMIT does, but need no turn; requests.h
  *   worker -> client    WIRE_QUOTE_IS; any other end of a request is a WIRE_ANSWER
- *   worker -> client    WIRE_LEASE_IS, with the pool; the client then says WIRE_LEASE_DONE, and hears it
+ *   worker -> client    WIRE_LEASE_IS, with the pool; the client then says WIRE_LEASE_DONE, and
+ *                       hears it
  *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters say something new
- *   server -> worker    WIRE_DRAIN, take no more and end; WIRE_PRESS: others wait for a worker, so end what waits for a client;
- *                       WIRE_RESUME: a turn for a batch that had given its own back, and has more to read by now;
- *                       WIRE_LIMITS, what its tenant may have: before anything else when it becomes a tenant's
+ *   server -> worker    WIRE_DRAIN, take no more and end; WIRE_PRESS: others wait for a worker,
+ *                       so end what waits for a client; WIRE_RESUME: a turn for a batch that had
+ *                       given its own back, and has more to read by now; WIRE_LIMITS, what its
+ *                       tenant may have: before anything else when it becomes a tenant's
  *
  * Whoever closes a connection ends what it was for: a client its run, the server its workers.
  */

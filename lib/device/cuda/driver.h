@@ -11,6 +11,8 @@
 
 #include <sgpu/error.h>
 
+/* Packed by hand: a line names functions of one kind. */
+/* clang-format off */
 /* Every function that is used. cuda.h maps these names to the versions that it declares. */
 #define SGPU_CUDA_FUNCTIONS(F) \
 	F(cuInit) F(cuDeviceGetCount) F(cuDeviceGet) F(cuDeviceGetName) F(cuDeviceGetUuid) \
@@ -35,6 +37,7 @@
 	F(cuMemPrefetchAsync) \
 	F(cuMemGetAllocationGranularity) F(cuMemAddressReserve) F(cuMemAddressFree) F(cuMemCreate) F(cuMemRelease) \
 	F(cuMemMap) F(cuMemUnmap) F(cuMemSetAccess)
+/* clang-format on */
 
 struct sgpu_cuda_driver {
 #define SGPU_CUDA_MEMBER(name) __typeof__(name) *name;

@@ -4,8 +4,9 @@
  *
  *   device: a private key from its entropy and the host's random bytes; shows the public key
  *   host:   an ephemeral key; shows its public key
- *   both:   HKDF-SHA256, salt "sgpu device keys v1", of the shared secret; info: the host's public key, the device's;
- *           32 bytes are the session key, 32 more the proof of the device that it has it
+ *   both:   HKDF-SHA256, salt "sgpu device keys v1", of the shared secret; info: the host's
+ *           public key, the device's; 32 bytes are the session key, 32 more the proof of the
+ *           device that it has it
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_AGREE_SECRET_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_AGREE_SECRET_CUH
