@@ -134,6 +134,7 @@ UNIT_TEST(a_policy_from_a_quote_accepts_that_quote)
 /* Each member by itself: what the lenient policy lets pass is refused without it. */
 UNIT_TEST(what_a_policy_does_not_name_it_refuses)
 {
+	/* clang-format off */
 	static const struct {
 		const char *part, *member, *claim;
 	} named[] = {
@@ -144,6 +145,7 @@ UNIT_TEST(what_a_policy_does_not_name_it_refuses)
 		{ "runner", "key", "runner.key" }, { "runner", "process", "runner.measured" },
 		{ "platform", "at_least", "platform.kind" },
 	};
+	/* clang-format on */
 
 	json_object_set_new(own_of("runner"), "modules", json_true());
 	json_object_set_new(own_of("runner"), "files", json_true());
@@ -233,6 +235,7 @@ UNIT_TEST(the_runner_is_judged_by_owners_files_and_confinement)
 UNIT_TEST(a_recipient_of_low_order_is_refused)
 {
 	/* RFC 7748, section 6.1 and its security considerations: 0, 1, of order 8, p - 1 and p. */
+	/* clang-format off */
 	static const uint8_t low[][32] = {
 		{ 0 }, { 1 },
 		{ 0xe0, 0xeb, 0x7a, 0x7c, 0x3b, 0x41, 0xb8, 0xae, 0x16, 0x56, 0xe3, 0xfa, 0xf1, 0x9f, 0xc4, 0x6a,
@@ -242,6 +245,7 @@ UNIT_TEST(a_recipient_of_low_order_is_refused)
 		{ 0xed, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 		  0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f },
 	};
+	/* clang-format on */
 	json_t *kept = json_incref(json_object_get(verified.claims, "cnf"));
 
 	CHECK(reasons("{\"version\":1}", NULL) == 0);
@@ -449,11 +453,13 @@ UNIT_TEST(lower_levels_and_migration_are_refused_unless_the_policy_allows_them)
 
 UNIT_TEST(any_member_about_hardware_demands_a_report)
 {
+	/* clang-format off */
 	static const char *const members[] = {
 		"\"report\":true", "\"measurements\":\"any\"", "\"rtmr0\":\"any\"", "\"rtmr1\":\"any\"",
 		"\"rtmr2\":\"any\"", "\"rtmr3\":\"any\"", "\"tcb\":\"0000000000000000\"", "\"vmpl\":3",
 		"\"migration\":false", "\"migration\":true", "\"sept_ve\":false", "\"sept_ve\":true",
 	};
+	/* clang-format on */
 	char text[256];
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(members); i++) {

@@ -110,6 +110,7 @@ UNIT_TEST(records_come_back_from_their_json)
 
 UNIT_TEST(hostile_files_are_refused_by_line)
 {
+	/* clang-format off */
 	static const char *const bad[] = {
 		"x", "{}", "[]", "1", "{\"record\":1}", "{\"record\":\"other\"}", "{\"record\":\"measurement\"}",
 		"{" PARTS "\"status\":\"passed\",\"n\":3,\"median_ns\":2," TIMES "}",
@@ -155,6 +156,7 @@ UNIT_TEST(hostile_files_are_refused_by_line)
 		"{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2,\"samples_ns\":[1,2,1e-300]," TIMES "}",
 		"{\"record\":\"end\",\"date\":[]}",
 	};
+	/* clang-format on */
 	struct sgpu_bench_results results;
 	char text[2048];
 

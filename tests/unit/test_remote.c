@@ -393,6 +393,7 @@ UNIT_TEST(a_job_gets_exactly_its_ranges)
 	REQUIRE(remote);
 	REQUIRE(sgpu_remote_load(remote, summing, strlen(summing), &job, &error) == SGPU_OK);
 	REQUIRE(sgpu_remote_alloc(remote, 3 * 4096, &d, &error) == SGPU_OK);
+	/* clang-format off */
 	static const struct {
 		struct sgpu_remote_range ranges[4];
 		int count;
@@ -406,6 +407,7 @@ UNIT_TEST(a_job_gets_exactly_its_ranges)
 		{ { { 1, 0, BYTES }, { 1, 0, BYTES }, { 1, 8192, BYTES } }, 3, "overlaps" },
 		{ { { 1, 0, BYTES }, { 1, 4096, BYTES }, { 1, 3968, BYTES } }, 3, "overlaps" },
 	};
+	/* clang-format on */
 	REQUIRE(d == 1);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wrong); i++) {
 		CHECK(sgpu_remote_run(remote, job, wrong[i].ranges, wrong[i].count, &error) == SGPU_OK);
@@ -537,6 +539,7 @@ UNIT_TEST(the_longest_patience_is_no_short_one)
 
 UNIT_TEST(what_is_no_message_ends_the_session)
 {
+	/* clang-format off */
 	static const struct {
 		uint8_t bytes[40];
 		size_t size;
@@ -553,6 +556,7 @@ UNIT_TEST(what_is_no_message_ends_the_session)
 		{ { 0x01, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3 }, 23 }, /* cut */
 		{ { 0x01, 0xff, 0xff, 0xff, 0, 0, 0 }, 7 },
 	};
+	/* clang-format on */
 	struct worker w;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {

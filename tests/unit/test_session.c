@@ -32,6 +32,7 @@ UNIT_TEST(bytes_go_to_another_process_and_come_back)
 
 	REQUIRE(client != NULL);
 	fill(data, sizeof(data), 1);
+	/* clang-format off */
 	const struct sgpu_item first[] = {
 		{ .kind = SGPU_ITEM_ALLOC, .buffer = 200, .size = 6000 },
 		{ .kind = SGPU_ITEM_COPY_IN, .buffer = 200, .offset = 1000, .tail = data, .tail_size = sizeof(data) },
@@ -41,6 +42,7 @@ UNIT_TEST(bytes_go_to_another_process_and_come_back)
 		  .tail_size = 1 },
 		{ .kind = SGPU_ITEM_CLEAR, .buffer = 200, .offset = 1000, .size = 2 },
 	};
+	/* clang-format on */
 	CHECK(SEND(client, first) == SGPU_OK);
 	for (size_t i = 0; i < sizeof(data); i++) {
 		data[i] = (uint8_t)(data[i] + 3);
@@ -49,6 +51,7 @@ UNIT_TEST(bytes_go_to_another_process_and_come_back)
 	CHECK(results[3].size == 5001 && results[3].bytes[0] == 0 && !memcmp(results[3].bytes + 1, data, sizeof(data)));
 	CHECK(results[4].size == sizeof(digest) && !memcmp(results[4].bytes, digest, sizeof(digest)));
 	/* Buffers stay from group to group, and other streams wait for the first. */
+	/* clang-format off */
 	const struct sgpu_item second[] = {
 		add_item(200, 1000, 5000, &three, tail),
 		{ .kind = SGPU_ITEM_WAIT, .stream = 7, .other = 0 },
@@ -57,6 +60,7 @@ UNIT_TEST(bytes_go_to_another_process_and_come_back)
 		{ .kind = SGPU_ITEM_ALLOC, .buffer = 200, .size = 3 },
 		{ .kind = SGPU_ITEM_COPY_OUT, .buffer = 200, .size = 3 },
 	};
+	/* clang-format on */
 	CHECK(SEND(client, second) == SGPU_OK);
 	CHECK(results[2].size == 3 && results[2].bytes[0] == 3 && results[2].bytes[2] == (uint8_t)(data[2] + 3));
 	CHECK(results[5].size == 3 && !results[5].bytes[0] && !results[5].bytes[1] && !results[5].bytes[2]);
@@ -84,6 +88,7 @@ UNIT_TEST(sealed_data_pass_through_the_shared_area)
 	sgpu_aead_free(&aead);
 	memcpy(tail, &keys, sizeof(keys));
 	memcpy(area + 1000, sealed, SEALED);
+	/* clang-format off */
 	struct sgpu_item items[] = {
 		{ .kind = SGPU_ITEM_ALLOC, .buffer = 1, .size = 2 * SIZE },
 		{ .kind = SGPU_ITEM_KEY_LOAD, .object = 3, .tail = tail, .tail_size = sizeof(tail) },
@@ -95,6 +100,7 @@ UNIT_TEST(sealed_data_pass_through_the_shared_area)
 		  .other_offset = AREA - SEALED },
 		{ .kind = SGPU_ITEM_COPY_OUT, .buffer = 1, .offset = SIZE - 10, .size = 10 },
 	};
+	/* clang-format on */
 	CHECK(SEND(client, items) == SGPU_OK);
 	CHECK(!memcmp(area + AREA - SEALED, sealed, SEALED));
 	CHECK(results[6].size == 10 && !memcmp(results[6].bytes, plain + SIZE - 10, 10));
@@ -128,6 +134,7 @@ UNIT_TEST(a_module_is_brought_through_the_area_by_its_digest)
 	struct sgpu_item load = { .kind = SGPU_ITEM_MODULE_LOAD, .object = 2, .size = 100, .tail = digest,
 				  .tail_size = sizeof(digest) };
 	REQUIRE(sgpu_item_call_encode(&call, tail, &run.tail_size, &error) == SGPU_OK);
+	/* clang-format off */
 	const struct sgpu_item items[] = {
 		{ .kind = SGPU_ITEM_ALLOC, .buffer = 5, .size = 30 },
 		{ .kind = SGPU_ITEM_COPY_IN, .buffer = 5, .tail = data, .tail_size = sizeof(data) },
@@ -135,6 +142,7 @@ UNIT_TEST(a_module_is_brought_through_the_area_by_its_digest)
 		run,
 		{ .kind = SGPU_ITEM_COPY_OUT, .buffer = 5, .size = 30 },
 	};
+	/* clang-format on */
 	CHECK(SEND(client, items) == SGPU_OK);
 	memset(data + 10, 0, 20);
 	CHECK(results[4].size == 30 && !memcmp(results[4].bytes, data, 30));
@@ -190,11 +198,14 @@ UNIT_TEST(every_handle_size_and_offset_is_checked)
 	const uint8_t one = 1;
 
 	REQUIRE(client != NULL);
+	/* clang-format off */
 	const struct sgpu_item base[] = {
 		{ .kind = SGPU_ITEM_ALLOC, .buffer = 0, .size = 100 },
 		{ .kind = SGPU_ITEM_KEY_LOAD, .object = 0, .tail = keys, .tail_size = sizeof(keys) },
 	};
+	/* clang-format on */
 	CHECK(SEND(client, base) == SGPU_OK);
+	/* clang-format off */
 	const struct sgpu_item bad[] = {
 		{ .kind = SGPU_ITEM_ALLOC, .buffer = 0, .size = 1 },             /* it is there */
 		{ .kind = SGPU_ITEM_ALLOC, .buffer = 1, .size = LIMIT - 99 },    /* more than the session may have */
@@ -226,12 +237,15 @@ UNIT_TEST(every_handle_size_and_offset_is_checked)
 		add_item(300, 0, 1, &one, tails[1]),
 		add_item(0, UINT64_MAX, 2, &one, tails[2]),
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
+		/* clang-format off */
 		const struct sgpu_item items[] = {
 			{ .kind = SGPU_ITEM_CLEAR, .buffer = 0, .size = 100 },
 			bad[i],
 			{ .kind = SGPU_ITEM_COPY_OUT, .buffer = 0, .size = 100 },
 		};
+		/* clang-format on */
 		int rc = SEND(client, items);
 
 		if ((rc != SGPU_EUSAGE && rc != SGPU_ENOMEM) || results[0].code != SGPU_OK || results[1].code != rc ||
@@ -257,6 +271,7 @@ UNIT_TEST(every_handle_size_and_offset_is_checked)
 UNIT_TEST(an_item_that_is_none_is_not_sent)
 {
 	static uint8_t group[SGPU_GROUP_BYTES], tail[SGPU_GROUP_BYTES];
+	/* clang-format off */
 	const struct sgpu_item bad[] = {
 		{ .kind = 0 }, { .kind = SGPU_ITEM_KINDS }, { .kind = SGPU_ITEM_FREE, .buffer = SGPU_GROUP_BUFFERS },
 		{ .kind = SGPU_ITEM_FREE, .size = 1 }, { .kind = SGPU_ITEM_FREE, .stream = 1 },
@@ -266,6 +281,7 @@ UNIT_TEST(an_item_that_is_none_is_not_sent)
 		{ .kind = SGPU_ITEM_COPY_IN, .tail = tail, .tail_size = SGPU_GROUP_BYTES - SGPU_ITEM_HEAD + 1 },
 		{ .kind = SGPU_ITEM_DIGEST, .tail = tail, .tail_size = SGPU_DIGEST_CUSTOM_MAX + 1 },
 	};
+	/* clang-format on */
 	size_t size = 0;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
