@@ -131,8 +131,10 @@ UNIT_TEST(a_module_is_brought_through_the_area_by_its_digest)
 	sgpu_measure_pages(area, 100, NULL, digest);
 	memset(data, 0x5a, sizeof(data));
 	struct sgpu_item run = { .kind = SGPU_ITEM_MODULE_RUN, .object = 2, .tail = tail };
+	/* clang-format off */
 	struct sgpu_item load = { .kind = SGPU_ITEM_MODULE_LOAD, .object = 2, .size = 100, .tail = digest,
 				  .tail_size = sizeof(digest) };
+	/* clang-format on */
 	REQUIRE(sgpu_item_call_encode(&call, tail, &run.tail_size, &error) == SGPU_OK);
 	/* clang-format off */
 	const struct sgpu_item items[] = {
@@ -156,9 +158,11 @@ UNIT_TEST(a_module_is_brought_through_the_area_by_its_digest)
 	run.object = 3;
 	CHECK(send_items(client, &run, 1) == SGPU_EUSAGE);
 	run.object = 2;
+	/* clang-format off */
 	static const struct { const char *bytes; size_t size; } arguments[] = {
 		{ "\x00", 1 }, { "\x00\x07", 2 }, { "\x01\x08", 2 }, { "\xff\x02" "a", 3 }, { "\xfe\x08", 2 },
 	};
+	/* clang-format on */
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(arguments); i++) {
 		bad.arguments = (const uint8_t *)arguments[i].bytes;
 		bad.arguments_size = arguments[i].size;
