@@ -183,11 +183,20 @@ UNIT_TEST(a_module_is_brought_through_the_area_by_its_digest)
 	CHECK(SEND(client, ((struct sgpu_item[]){ { .kind = SGPU_ITEM_MODULE_FREE, .object = 2 } })) == SGPU_OK);
 	sgpu_group_client_close(&client);
 	CHECK(end_worker(&w) == SGPU_OK);
-	/* Where the worker allows no code. */
-	w = start_worker(false);
-	client = open_client(&w);
-	load = items[2];
-	area[4] ^= 1;
+}
+
+UNIT_TEST(a_module_is_refused_where_no_code_is_allowed)
+{
+	struct worker_process w = start_worker(false);
+	struct sgpu_group_client *client = open_client(&w);
+	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
+	/* clang-format off */
+	const struct sgpu_item load = { .kind = SGPU_ITEM_MODULE_LOAD, .size = 100, .tail = digest,
+					.tail_size = sizeof(digest) };
+	/* clang-format on */
+
+	fill(area, 100, 8);
+	sgpu_measure_pages(area, 100, NULL, digest);
 	CHECK(client && send_items(client, &load, 1) == SGPU_EPOLICY);
 	sgpu_group_client_close(&client);
 	CHECK(end_worker(&w) == SGPU_OK);
@@ -371,6 +380,7 @@ int main(void)
 	UNIT_RUN(bytes_go_to_another_process_and_come_back);
 	UNIT_RUN(sealed_data_pass_through_the_shared_area);
 	UNIT_RUN(a_module_is_brought_through_the_area_by_its_digest);
+	UNIT_RUN(a_module_is_refused_where_no_code_is_allowed);
 	UNIT_RUN(every_handle_size_and_offset_is_checked);
 	UNIT_RUN(an_item_that_is_none_is_not_sent);
 	UNIT_RUN(a_message_that_is_cut_or_no_message_ends_the_worker_and_leaves_nothing);
