@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * brain-report SCAN.nii MASK.u8 REFERENCE.nii [PICTURE.png]: the Dice coefficient of a mask against the voxels of a
- * reference that are not zero, and a picture of three slices of the scan (from above, from the front, from the side)
- * through the middle of the mask, the mask laid over in red and the border of the reference in green.
+ * brain-report SCAN.nii MASK.u8 REFERENCE.nii [PICTURE.png]: the Dice coefficient of a mask against
+ * the voxels of a reference that are not zero, and a picture of three slices of the scan (from
+ * above, from the front, from the side) through the middle of the mask, the mask laid over in red
+ * and the border of the reference in green.
  *
  * Reads NIfTI-1 files that hold u8 voxels, little-endian and not compressed.
  */
@@ -16,20 +17,21 @@
 
 enum {
 	HEADER_SIZE = 348,
-	DIM = 40,           /* int16_t: number of dimensions, then their lengths, x first */
-	DATATYPE = 70,      /* int16_t: 2 is u8 */
-	VOX_OFFSET = 108,   /* float: where the voxels begin */
+	DIM = 40,	  /* int16_t: number of dimensions, then their lengths, x first */
+	DATATYPE = 70,	  /* int16_t: 2 is u8 */
+	VOX_OFFSET = 108, /* float: where the voxels begin */
 	LENGTH_MAX = 1024,
-	ZOOM = 2,           /* picture elements a voxel */
+	ZOOM = 2, /* picture elements a voxel */
 	GAP = 4,
 };
 
 struct volume {
-	int length[3];      /* x, y, z */
-	uint8_t *voxels;    /* x varies fastest */
+	int length[3];	 /* x, y, z */
+	uint8_t *voxels; /* x varies fastest */
 };
 
-/* A slice: which axis of the volume goes to the right, which goes up, and where it cuts the third. */
+/* A slice: which axis of the volume goes to the right, which goes up, and where it cuts the third.
+ */
 struct slice {
 	int right, up, cut, at;
 };
@@ -51,7 +53,8 @@ static int read_header(FILE *file, const char *path, struct volume *v)
 	int16_t dim[4], datatype;
 	float offset;
 
-	if (fread(header, 1, sizeof(header), file) != sizeof(header) || memcmp(header + 344, "n+1", 4) != 0) {
+	if (fread(header, 1, sizeof(header), file) != sizeof(header) ||
+	    memcmp(header + 344, "n+1", 4) != 0) {
 		return fail(path, "not a NIfTI-1 file");
 	}
 	memcpy(dim, header + DIM, sizeof(dim));
@@ -109,7 +112,8 @@ static void print_dice(const struct volume *mask, const struct volume *reference
 		in_both += mask->voxels[i] != 0 && reference->voxels[i] != 0;
 	}
 	total = in_mask + in_reference;
-	printf("mask: %" PRIu64 " voxels, reference: %" PRIu64 ", both: %" PRIu64 "\n", in_mask, in_reference, in_both);
+	printf("mask: %" PRIu64 " voxels, reference: %" PRIu64 ", both: %" PRIu64 "\n", in_mask,
+	       in_reference, in_both);
 	printf("Dice coefficient: %.4f\n", total ? 2.0 * (double)in_both / (double)total : 1.0);
 }
 
@@ -149,15 +153,17 @@ static int is_border(const struct volume *v, const struct slice *s, const int at
 		int next[3] = { at[0], at[1], at[2] };
 
 		next[axes[i / 2]] += i % 2 ? 1 : -1;
-		if (next[axes[i / 2]] < 0 || next[axes[i / 2]] >= v->length[axes[i / 2]] || !voxel(v, next)) {
+		if (next[axes[i / 2]] < 0 || next[axes[i / 2]] >= v->length[axes[i / 2]] ||
+		    !voxel(v, next)) {
 			return 1;
 		}
 	}
 	return 0;
 }
 
-static void colour(const struct volume *scan, const struct volume *mask, const struct volume *reference,
-		   const struct slice *s, const int at[3], uint8_t rgb[3])
+static void colour(const struct volume *scan, const struct volume *mask,
+		   const struct volume *reference, const struct slice *s, const int at[3],
+		   uint8_t rgb[3])
 {
 	int grey = voxel(scan, at);
 
@@ -172,13 +178,16 @@ static void colour(const struct volume *scan, const struct volume *mask, const s
 	}
 }
 
-/* Draws a slice with its left edge at column `left` of an image of `width` columns; the bottom is the image's. */
-static void draw(uint8_t *image, int width, int height, int left, const struct slice *s, const struct volume *scan,
-		 const struct volume *mask, const struct volume *reference)
+/* Draws a slice with its left edge at column `left` of an image of `width` columns; the bottom is
+ * the image's. */
+static void draw(uint8_t *image, int width, int height, int left, const struct slice *s,
+		 const struct volume *scan, const struct volume *mask,
+		 const struct volume *reference)
 {
 	for (int v = 0; v < scan->length[s->up] * ZOOM; v++) {
 		for (int h = 0; h < scan->length[s->right] * ZOOM; h++) {
-			size_t place = (size_t)(height - 1 - v) * (size_t)width + (size_t)(left + h);
+			size_t place =
+				(size_t)(height - 1 - v) * (size_t)width + (size_t)(left + h);
 			int at[3];
 
 			at[s->right] = h / ZOOM;
@@ -192,7 +201,9 @@ static void draw(uint8_t *image, int width, int height, int left, const struct s
 static int write_picture(const char *path, const struct volume *scan, const struct volume *mask,
 			 const struct volume *reference)
 {
-	struct slice slices[3] = { { 0, 1, 2, 0 }, { 0, 2, 1, 0 }, { 1, 2, 0, 0 } }; /* axial, coronal, sagittal */
+	struct slice slices[3] = { { 0, 1, 2, 0 },
+				   { 0, 2, 1, 0 },
+				   { 1, 2, 0, 0 } }; /* axial, coronal, sagittal */
 	png_image png = { .version = PNG_IMAGE_VERSION, .format = PNG_FORMAT_RGB };
 	int at[3], width = 2 * GAP, height = 0, left = 0;
 	uint8_t *image;
@@ -230,7 +241,8 @@ int main(int argc, char **argv)
 	int status = 3;
 
 	if (argc != 4 && argc != 5) {
-		fprintf(stderr, "usage: brain-report SCAN.nii MASK.u8 REFERENCE.nii [PICTURE.png]\n");
+		fprintf(stderr,
+			"usage: brain-report SCAN.nii MASK.u8 REFERENCE.nii [PICTURE.png]\n");
 		return 2;
 	}
 	if (read_volume(argv[1], 1, &scan) == 0 && read_volume(argv[3], 1, &reference) == 0) {
@@ -239,7 +251,8 @@ int main(int argc, char **argv)
 			fail(argv[3], "not the shape of the scan");
 		} else if (read_volume(argv[2], 0, &mask) == 0) {
 			print_dice(&mask, &reference);
-			status = argc == 5 && write_picture(argv[4], &scan, &mask, &reference) ? 3 : 0;
+			status = argc == 5 && write_picture(argv[4], &scan, &mask, &reference) ? 3
+											       : 0;
 		}
 	}
 	free(scan.voxels);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * usage: fashion-train NETWORK LEVEL STEPS
- * Prints a manifest that trains the network (cnn or autoencoder) for some steps on pictures of Fashion-MNIST, all
- * segments of the level (HIGH or LOW) but the first loss, which is HIGH: of a batch without anything HIGH, sgpu-seal warns.
- * Writes the files of the first parameters.
+ * Prints a manifest that trains the network (cnn or autoencoder) for some steps on pictures of
+ * Fashion-MNIST, all segments of the level (HIGH or LOW) but the first loss, which is HIGH: of a
+ * batch without anything HIGH, sgpu-seal warns. Writes the files of the first parameters.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,8 +45,9 @@ static void hide_first_loss(json_t *segments)
 	json_t *segment;
 	size_t i;
 
-	json_array_foreach(segments, i, segment) {
-		if (strcmp(json_string_value(json_object_get(segment, "segment_id")), "before") == 0) {
+	json_array_foreach (segments, i, segment) {
+		if (strcmp(json_string_value(json_object_get(segment, "segment_id")), "before") ==
+		    0) {
 			json_object_set_new(segment, "sensitivity_level", json_string("HIGH"));
 		}
 	}
@@ -54,7 +55,8 @@ static void hide_first_loss(json_t *segments)
 
 int main(int argc, char **argv)
 {
-	struct training t = { .network = argc > 3 ? network_find(argv[1]) : NULL, .from_files = true };
+	struct training t = { .network = argc > 3 ? network_find(argv[1]) : NULL,
+			      .from_files = true };
 	json_t *segments, *operations, *manifest;
 	int wrong;
 
@@ -75,9 +77,10 @@ int main(int argc, char **argv)
 	network_plan(&t);
 	network_add(&t, segments, operations);
 	hide_first_loss(segments);
-	manifest = json_pack("{s:i, s:s, s:o, s:o}", "version", 1, "manifest_id", t.network->name, "segments", segments,
-			     "operations", operations);
-	wrong = !manifest || json_dumpf(manifest, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) != 0 || fflush(stdout) != 0;
+	manifest = json_pack("{s:i, s:s, s:o, s:o}", "version", 1, "manifest_id", t.network->name,
+			     "segments", segments, "operations", operations);
+	wrong = !manifest || json_dumpf(manifest, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) != 0 ||
+		fflush(stdout) != 0;
 	json_decref(manifest);
 	if (wrong) {
 		perror("fashion-train");

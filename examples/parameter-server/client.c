@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Load for a parameter server on this machine. usage: parameter-client PORT CONNECTIONS REQUESTS ITEMS RATE
- * RATE, in requests a second, 0: as many as are answered. Prints the rate that was reached, the
- * median and the 99th percentile of the times, and whether the model has all changes.
+ * Load for a parameter server on this machine. usage: parameter-client PORT CONNECTIONS REQUESTS
+ * ITEMS RATE RATE, in requests a second, 0: as many as are answered. Prints the rate that was
+ * reached, the median and the 99th percentile of the times, and whether the model has all changes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,8 +32,8 @@ static int send_load(uint16_t port, size_t count, const struct parameters_load *
 		rc = parameters_ask_sum(sockets[0], &after, error);
 	}
 	if (rc == SGPU_OK && after != before + result.changes) {
-		rc = sgpu_fail(error, SGPU_EDIFFERS, "the weights sum up to %.0f, not to %.0f", after,
-			       before + result.changes);
+		rc = sgpu_fail(error, SGPU_EDIFFERS, "the weights sum up to %.0f, not to %.0f",
+			       after, before + result.changes);
 	}
 	if (rc == SGPU_OK) {
 		printf("%.0f requests/s, p50 %.1f us, p99 %.1f us, sum %.0f is right\n",

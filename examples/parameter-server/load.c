@@ -41,7 +41,7 @@ struct client {
 	uint64_t begin, end, interval; /* ns */
 	uint64_t seed;
 	double changes;
-	uint64_t *times;               /* of each request, ns */
+	uint64_t *times; /* of each request, ns */
 	int code;
 	struct sgpu_error error;
 };
@@ -52,7 +52,8 @@ static uint64_t next_random(uint64_t *seed)
 	return *seed >> 24;
 }
 
-size_t parameters_make_request(unsigned char *request, uint64_t items, uint64_t *seed, double *changes)
+size_t parameters_make_request(unsigned char *request, uint64_t items, uint64_t *seed,
+			       double *changes)
 {
 	struct parameters_item item;
 
@@ -87,7 +88,8 @@ static int send_whole(int socket, const void *data, size_t size, struct sgpu_err
 static int send_request(struct client *client, struct link *link, uint64_t due)
 {
 	unsigned char request[PARAMETERS_REQUEST_MAX];
-	const size_t size = parameters_make_request(request, client->load->items, &client->seed, &client->changes);
+	const size_t size = parameters_make_request(request, client->load->items, &client->seed,
+						    &client->changes);
 
 	link->due[link->sent++ % OPEN_MAX] = due;
 	client->sent++;

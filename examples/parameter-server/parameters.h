@@ -49,9 +49,9 @@ double parameters_sum(const struct parameters_model *model);
 
 /* ---- the server ---- */
 struct parameters_service {
-	struct sgpu_rpc *rpc;  /* the only way to the sockets: the rest could be in an enclave */
+	struct sgpu_rpc *rpc; /* the only way to the sockets: the rest could be in an enclave */
 	struct parameters_model *model;
-	const int *sockets;    /* connected */
+	const int *sockets; /* connected */
 	size_t count;
 	/* To measure the server alone: */
 	size_t read_max;       /* bytes of a connection that are read at once; 0: what is there */
@@ -70,23 +70,24 @@ int parameters_connect(uint16_t port, int *socket, struct sgpu_error *error);
 
 /* ---- clients ---- */
 struct parameters_load {
-	unsigned threads;   /* of clients; connections are dealt out to them */
-	unsigned items;     /* of a request, 1 to PARAMETERS_ITEMS_MAX */
+	unsigned threads; /* of clients; connections are dealt out to them */
+	unsigned items;	  /* of a request, 1 to PARAMETERS_ITEMS_MAX */
 	uint64_t requests;
-	double rate;        /* requests a second; 0: the next when the last is answered */
+	double rate; /* requests a second; 0: the next when the last is answered */
 	uint64_t seed;
 };
 
 struct parameters_result {
-	uint64_t ns;             /* from the first request to the last answer */
-	double changes;          /* their sum: small whole numbers, so that it is exact */
+	uint64_t ns;	/* from the first request to the last answer */
+	double changes; /* their sum: small whole numbers, so that it is exact */
 	/* From the moment at which a request was due to its answer. */
 	uint64_t p50_ns, p99_ns;
 };
 
 /* A request with items for random features, half of which are changed. Returns its size; adds the
  * changes, small whole numbers, to *changes. */
-size_t parameters_make_request(unsigned char *request, uint64_t items, uint64_t *seed, double *changes);
+size_t parameters_make_request(unsigned char *request, uint64_t items, uint64_t *seed,
+			       double *changes);
 
 /* Sends requests with items for random features, half of which are changed. Errors: SGPU_ESYSTEM,
  * SGPU_ENOMEM, SGPU_EUSAGE; SGPU_EDIFFERS: an answer that cannot be. */

@@ -85,7 +85,8 @@ struct turn {
 
 static void add_call(struct turn *turn, struct connection *c, void *data, size_t size)
 {
-	turn->ios[turn->count] = (struct sgpu_rpc_io){ .fd = c->socket, .data = data, .size = size };
+	turn->ios[turn->count] =
+		(struct sgpu_rpc_io){ .fd = c->socket, .data = data, .size = size };
 	turn->of[turn->count++] = c;
 }
 

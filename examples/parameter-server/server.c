@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A parameter server whose loop is as in an enclave. usage: parameter-server WAY CONNECTIONS [CYCLES]
- * WAY is direct, exit or queue; CYCLES, of an exit, are 7110 by default. Prints its port, waits for
- * so many connections, serves them to their end, and says what it did.
+ * A parameter server whose loop is as in an enclave. usage: parameter-server WAY CONNECTIONS
+ * [CYCLES] WAY is direct, exit or queue; CYCLES, of an exit, are 7110 by default. Prints its port,
+ * waits for so many connections, serves them to their end, and says what it did.
  */
 #include <stdio.h>
 #include <stdlib.h>

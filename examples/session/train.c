@@ -2,11 +2,13 @@
  *
  * Trains a classifier of pictures on a device that another process has.
  * usage: train [WORKER [ARGUMENT...]] <DATA
- * WORKER is `sgpu-run session`, here or behind ssh; without one, it is the server of this machine. All that travels to it and
- * back is sealed. DATA are SAMPLES pictures of PIXELS bytes, and as many labels of one byte. QUOTED in the environment is the
- * file of the key that an accepted quote names: then nobody but the worker that was quoted gets the data.
+ * WORKER is `sgpu-run session`, here or behind ssh; without one, it is the server of this machine.
+ * All that travels to it and back is sealed. DATA are SAMPLES pictures of PIXELS bytes, and as many
+ * labels of one byte. QUOTED in the environment is the file of the key that an accepted quote
+ * names: then nobody but the worker that was quoted gets the data.
  *
- * Softmax regression: P = softmax(X W); W = W - rate X' (P - Y). That is one job of the session, run once for each step.
+ * Softmax regression: P = softmax(X W); W = W - rate X' (P - Y). That is one job of the session,
+ * run once for each step.
  */
 #include <math.h>
 #include <stdbool.h>
@@ -24,19 +26,33 @@ enum { SAMPLES = 2000, PIXELS = 784, CLASSES = 10, STEPS = 100 };
 static unsigned char picture[SAMPLES][PIXELS], label[SAMPLES];
 static float x[SAMPLES][PIXELS], minus_y[SAMPLES][CLASSES], w[PIXELS][CLASSES], p[SAMPLES][CLASSES];
 
-#define SEGMENT(id, direction, shape) "{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction \
-	"\",\"data_location_client\":\"" id "\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":" shape "}},"
-#define BETWEEN(id) "{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INTERMEDIATE\"}"
-#define OPERATION(id, kernel, arguments, params) \
-	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"" kernel "\",\"arguments\":{" arguments "},\"params\":{" params "}}"
-static const char step[] = "{\"version\":1,\"manifest_id\":\"train\",\"segments\":["
-	SEGMENT("X", "INPUT", "[2000,784]") SEGMENT("Y", "INPUT", "[2000,10]") SEGMENT("W", "INPUT_OUTPUT", "[784,10]")
-	SEGMENT("P", "OUTPUT", "[2000,10]") BETWEEN("S") "," BETWEEN("D") "],\"operations\":["
-	OPERATION("SCORE", "gemm", "\"a\":\"X\",\"b\":\"W\",\"output\":\"S\"", "") ","
-	OPERATION("GUESS", "softmax", "\"input\":\"S\",\"output\":\"P\"", "") ","
-	OPERATION("ERROR", "vector_add", "\"a\":\"P\",\"b\":\"Y\",\"output\":\"D\"", "") ","
-	OPERATION("LEARN", "gemm", "\"a\":\"X\",\"b\":\"D\",\"c\":\"W\",\"output\":\"W\"",
-		  "\"transpose_a\":true,\"alpha\":-0.0001,\"beta\":1") "]}";
+#define SEGMENT(id, direction, shape)                                                          \
+	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction \
+	"\",\"data_location_client\":\"" id                                                    \
+	"\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":" shape "}},"
+#define BETWEEN(id)                                                                \
+	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":" \
+	"\"INTERMEDIATE\"}"
+#define OPERATION(id, kernel, arguments, params)                                               \
+	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"" kernel "\",\"arguments\":{" arguments \
+	"},\"params\":{" params "}}"
+static const char step[] = "{\"version\":1,\"manifest_id\":\"train\",\"segments\":[" SEGMENT(
+	"X", "INPUT", "[2000,784]") SEGMENT("Y", "INPUT",
+					    "[2000,10]") SEGMENT("W", "INPUT_OUTPUT",
+								 "[784,10]") SEGMENT("P", "OUTPUT",
+										     "[2000,10]")
+	BETWEEN("S") "," BETWEEN("D") "],\"operations\":[" OPERATION(
+		"SCORE", "gemm", "\"a\":\"X\",\"b\":\"W\",\"output\":\"S\"",
+		"") "," OPERATION("GUESS", "softmax", "\"input\":\"S\",\"output\":\"P\"",
+				  "") "," OPERATION("ERROR", "vector_add",
+						    "\"a\":\"P\",\"b\":\"Y\",\"output\":\"D\"",
+						    "") "," OPERATION("LEARN", "gemm",
+								      "\"a\":\"X\",\"b\":\"D\","
+								      "\"c\":\"W\",\"output\":"
+								      "\"W\"",
+								      "\"transpose_a\":true,"
+								      "\"alpha\":-0.0001,\"beta\":"
+								      "1") "]}";
 
 static pid_t start(char **command, int *in, int *out)
 {
@@ -80,13 +96,17 @@ static int train(struct sgpu_remote *session, struct sgpu_error *error)
 	uint32_t job, bx, by, bw, bp;
 
 	if (sgpu_remote_load(session, step, sizeof(step) - 1, &job, error) ||
-	    sgpu_remote_alloc(session, sizeof(x), &bx, error) || sgpu_remote_alloc(session, sizeof(minus_y), &by, error) ||
-	    sgpu_remote_alloc(session, sizeof(w), &bw, error) || sgpu_remote_alloc(session, sizeof(p), &bp, error) ||
+	    sgpu_remote_alloc(session, sizeof(x), &bx, error) ||
+	    sgpu_remote_alloc(session, sizeof(minus_y), &by, error) ||
+	    sgpu_remote_alloc(session, sizeof(w), &bw, error) ||
+	    sgpu_remote_alloc(session, sizeof(p), &bp, error) ||
 	    sgpu_remote_copy_in(session, bx, 0, x, sizeof(x), error) ||
 	    sgpu_remote_copy_in(session, by, 0, minus_y, sizeof(minus_y), error)) {
 		return -1;
 	}
-	const struct sgpu_remote_range ranges[] = { { bx, 0, sizeof(x) }, { by, 0, sizeof(minus_y) }, { bw, 0, sizeof(w) },
+	const struct sgpu_remote_range ranges[] = { { bx, 0, sizeof(x) },
+						    { by, 0, sizeof(minus_y) },
+						    { bw, 0, sizeof(w) },
 						    { bp, 0, sizeof(p) } };
 	for (int i = 1; i <= STEPS; i++) {
 		if (sgpu_remote_run(session, job, ranges, 4, error)) {
@@ -108,13 +128,15 @@ int main(int argc, char **argv)
 	struct sgpu_remote_config config = { .in = -1 };
 	struct sgpu_remote *session = NULL;
 	struct sgpu_key owner = { 0 }, key = { 0 };
-	struct sgpu_error error = { .code = SGPU_EUNAVAILABLE, .text = "no worker, or not the data that it should have" };
+	struct sgpu_error error = { .code = SGPU_EUNAVAILABLE,
+				    .text = "no worker, or not the data that it should have" };
 	pid_t worker = -1;
 	bool known = true;
 	int rc = -1;
 
 	signal(SIGPIPE, SIG_IGN); /* a worker that has gone is an error */
-	if (fread(picture, sizeof(picture), 1, stdin) == 1 && fread(label, sizeof(label), 1, stdin) == 1) {
+	if (fread(picture, sizeof(picture), 1, stdin) == 1 &&
+	    fread(label, sizeof(label), 1, stdin) == 1) {
 		worker = argc > 1 ? start(argv + 1, &config.in, &config.out) : 0;
 	}
 	for (int i = 0; i < SAMPLES; i++) {
@@ -128,8 +150,8 @@ int main(int argc, char **argv)
 	config.worker = quoted ? &key : NULL;
 	if (worker >= 0 && known && (!quoted || sgpu_key_load(quoted, &key, &error) == 0) &&
 	    sgpu_key_generate(SGPU_KEY_X25519, &owner, &error) == 0 &&
-	    (worker ? sgpu_remote_open(&config, &session, &error) :
-		      sgpu_remote_connect(NULL, &owner, config.worker, &session, &error)) == 0) {
+	    (worker ? sgpu_remote_open(&config, &session, &error)
+		    : sgpu_remote_connect(NULL, &owner, config.worker, &session, &error)) == 0) {
 		rc = train(session, &error);
 	}
 	sgpu_remote_close(&session);

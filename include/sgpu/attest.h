@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * Evidence, in three steps that never mix: collect (RFC 9334's Attester), verify (signature, chain, time, nonce,
- * binding), appraise (by a policy).
+ * * Evidence, in three steps that never mix: collect (RFC 9334's Attester), verify (signature,
+ * chain, time, nonce, binding), appraise (by a policy).
  *
- * A quote is a CMW collection in JSON (RFC 9999): our claims as an EAT (RFC 9711), a JWT signed with ES384 whose
- * x5c header holds the certificates, and the platform's native records. sgpu-quote(5) describes every field, and
- * docs/threat-model.md what each part proves. Times are seconds since 1970. Arguments stay the caller's. */
+ * A quote is a CMW collection in JSON (RFC 9999): our claims as an EAT (RFC 9711), a JWT signed
+ * with ES384 whose x5c header holds the certificates, and the platform's native records.
+ * sgpu-quote(5) describes every field, and docs/threat-model.md what each part proves. Times are
+ * seconds since 1970. Arguments stay the caller's. */
 #ifndef SGPU_ATTEST_H
 #define SGPU_ATTEST_H
 
@@ -31,34 +32,41 @@ extern "C" {
 #define SGPU_TYPE_GRAMINE "application/vnd.sgpu.gramine-quote+json"
 
 enum {
-	SGPU_ES384_SIZE = 96,          /* raw r || s of P-384 */
-	SGPU_NONCE_MIN = 8, SGPU_NONCE_MAX = 64, /* bytes of a verifier's nonce */
-		SGPU_QUOTE_MAX = 1 << 20,      /* bytes of a quote; longer ones are refused */
-	SGPU_CHAIN_MAX = 8,            /* certificates in a chain */
-		SGPU_QUOTE_OWNERS_MAX = 1024,  /* owners that a quote can name */
+	SGPU_ES384_SIZE = 96, /* raw r || s of P-384 */
+	SGPU_NONCE_MIN = 8,
+	SGPU_NONCE_MAX = 64,	      /* bytes of a verifier's nonce */
+	SGPU_QUOTE_MAX = 1 << 20,     /* bytes of a quote; longer ones are refused */
+	SGPU_CHAIN_MAX = 8,	      /* certificates in a chain */
+	SGPU_QUOTE_OWNERS_MAX = 1024, /* owners that a quote can name */
 };
 
 /* ---- P-384 keys and certificates ----
- *  * Key files are PEM: PKCS#8, or "TSS2 PRIVATE KEY" for a key in a TPM 2.0 (OpenSSL's tpm2 provider). */
+ *  * Key files are PEM: PKCS#8, or "TSS2 PRIVATE KEY" for a key in a TPM 2.0 (OpenSSL's tpm2
+ * provider). */
 struct sgpu_signer; /* a private key */
-/* Makes a key, in a TPM if `tpm` is set. Errors: SGPU_EUNAVAILABLE without the provider or a TPM, with a hint. */
-SGPU_MUST_CHECK int sgpu_signer_generate(bool tpm, struct sgpu_signer **signer, struct sgpu_error *error);
-/* path as in sgpu_key_load. Errors: SGPU_EPOLICY if others can read the file, SGPU_EINVALID (another kind of key),
- * SGPU_ESYSTEM, and SGPU_EUNAVAILABLE for a key in a TPM. */
-SGPU_MUST_CHECK int sgpu_signer_load(const char *path, struct sgpu_signer **signer, struct sgpu_error *error);
+/* Makes a key, in a TPM if `tpm` is set. Errors: SGPU_EUNAVAILABLE without the provider or a TPM,
+ * with a hint. */
+SGPU_MUST_CHECK int sgpu_signer_generate(bool tpm, struct sgpu_signer **signer,
+					 struct sgpu_error *error);
+/* path as in sgpu_key_load. Errors: SGPU_EPOLICY if others can read the file, SGPU_EINVALID
+ * (another kind of key), SGPU_ESYSTEM, and SGPU_EUNAVAILABLE for a key in a TPM. */
+SGPU_MUST_CHECK int sgpu_signer_load(const char *path, struct sgpu_signer **signer,
+				     struct sgpu_error *error);
 void sgpu_signer_free(struct sgpu_signer **signer);
 bool sgpu_signer_in_tpm(const struct sgpu_signer *signer);
 /* PEM from malloc; free the private one with sgpu_free_wiped. */
-SGPU_MUST_CHECK int sgpu_signer_private_pem(const struct sgpu_signer *signer, char **pem, size_t *size,
-					    struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_signer_public_pem(const struct sgpu_signer *signer, char **pem, size_t *size,
-					   struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_signer_private_pem(const struct sgpu_signer *signer, char **pem,
+					    size_t *size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_signer_public_pem(const struct sgpu_signer *signer, char **pem,
+					   size_t *size, struct sgpu_error *error);
 /* The SHA-256 of the DER SubjectPublicKeyInfo, which names a key. */
-SGPU_MUST_CHECK int sgpu_signer_fingerprint(const struct sgpu_signer *signer, uint8_t hash[SGPU_SHA256_SIZE],
+SGPU_MUST_CHECK int sgpu_signer_fingerprint(const struct sgpu_signer *signer,
+					    uint8_t hash[SGPU_SHA256_SIZE],
 					    struct sgpu_error *error);
 /* Signs the bytes with ES384. */
-SGPU_MUST_CHECK int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data, size_t size,
-				     uint8_t signature[SGPU_ES384_SIZE], struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data,
+				     size_t size, uint8_t signature[SGPU_ES384_SIZE],
+				     struct sgpu_error *error);
 
 /* Certificates, leaf first. */
 struct sgpu_chain {
@@ -66,44 +74,56 @@ struct sgpu_chain {
 	uint8_t *der[SGPU_CHAIN_MAX]; /* from malloc */
 	size_t size[SGPU_CHAIN_MAX];
 };
-/* Read PEM from a file or from memory; `name` is for errors. The caller clears the chain. Errors: SGPU_EINVALID,
- * SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu_chain *chain,
-				     struct sgpu_error *error);
+/* Read PEM from a file or from memory; `name` is for errors. The caller clears the chain. Errors:
+ * SGPU_EINVALID, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_chain_load(const char *path, struct sgpu_chain *chain,
+				    struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_chain_parse(const char *pem, size_t size, const char *name,
+				     struct sgpu_chain *chain, struct sgpu_error *error);
 void sgpu_chain_clear(struct sgpu_chain *chain);
 
 /* ---- JWS (RFC 7515), compact, ES384 alone ---- */
 /* *token from malloc. x5c: `chain`, or NULL for none; typ may be NULL. */
-SGPU_MUST_CHECK int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ,
-				  const void *payload, size_t size, char **token, struct sgpu_error *error);
-/* Verifies strictly by RFC 5280 that the chain leads to one of the roots at time `now`; the system's roots are not
- * used. The leaf must be on P-384, no CA, with key usage digitalSignature and no extended key usage except any.
- * Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
-SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain, const struct sgpu_chain *roots, int64_t now,
+SGPU_MUST_CHECK int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
+				  const char *typ, const void *payload, size_t size, char **token,
+				  struct sgpu_error *error);
+/* Verifies strictly by RFC 5280 that the chain leads to one of the roots at time `now`; the
+ * system's roots are not used. The leaf must be on P-384, no CA, with key usage digitalSignature
+ * and no extended key usage except any. Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
+SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain,
+				      const struct sgpu_chain *roots, int64_t now,
 				      struct sgpu_error *error);
 
 /* ---- the small CA ---- */
 /* Makes a self-signed certificate for a CA's key. PEM from malloc. */
-SGPU_MUST_CHECK int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now, unsigned days,
-				   char **pem, size_t *size, struct sgpu_error *error);
-/* Makes a request for an AK: a PKCS#10 request signed by the AK, inside a JWS signed by the EK. Text from malloc. */
-SGPU_MUST_CHECK int sgpu_enroll_request(const struct sgpu_signer *ek, const struct sgpu_signer *ak, int64_t now,
-					char **text, size_t *size, struct sgpu_error *error);
-/* Makes a certificate for the AK, if the request is signed by one of the known EKs (public PEM, any number) and by
- * the AK itself, and is at most `max_age` seconds old. Chain PEM (AK, then CA), from malloc. Errors: SGPU_EPOLICY
- * (unknown EK), SGPU_ESIGNATURE, SGPU_EEXPIRED, SGPU_EUSAGE (the CA's certificate ends a day or more before). */
+SGPU_MUST_CHECK int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now,
+				   unsigned days, char **pem, size_t *size,
+				   struct sgpu_error *error);
+/* Makes a request for an AK: a PKCS#10 request signed by the AK, inside a JWS signed by the EK.
+ * Text from malloc. */
+SGPU_MUST_CHECK int sgpu_enroll_request(const struct sgpu_signer *ek, const struct sgpu_signer *ak,
+					int64_t now, char **text, size_t *size,
+					struct sgpu_error *error);
+/* Makes a certificate for the AK, if the request is signed by one of the known EKs (public PEM, any
+ * number) and by the AK itself, and is at most `max_age` seconds old. Chain PEM (AK, then CA), from
+ * malloc. Errors: SGPU_EPOLICY (unknown EK), SGPU_ESIGNATURE, SGPU_EEXPIRED, SGPU_EUSAGE (the CA's
+ * certificate ends a day or more before). */
 SGPU_MUST_CHECK int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_chain,
-				    const char *known_eks, const char *request, size_t request_size, int64_t now,
-				    unsigned days, unsigned max_age, char **pem, size_t *size,
-				    struct sgpu_error *error);
+				    const char *known_eks, const char *request, size_t request_size,
+				    int64_t now, unsigned days, unsigned max_age, char **pem,
+				    size_t *size, struct sgpu_error *error);
 
 /* ---- the platform ---- */
-enum sgpu_platform_kind { SGPU_PLATFORM_PLAIN, SGPU_PLATFORM_GRAMINE_DIRECT, SGPU_PLATFORM_GRAMINE_SGX,
-			  SGPU_PLATFORM_TDX, SGPU_PLATFORM_SNP };
+enum sgpu_platform_kind {
+	SGPU_PLATFORM_PLAIN,
+	SGPU_PLATFORM_GRAMINE_DIRECT,
+	SGPU_PLATFORM_GRAMINE_SGX,
+	SGPU_PLATFORM_TDX,
+	SGPU_PLATFORM_SNP
+};
 struct sgpu_platform {
 	enum sgpu_platform_kind kind;
-		const char *seen;                /* how the platform was recognised */
+	const char *seen;		    /* how the platform was recognised */
 	bool virtual_machine, reports, gpu; /* reports: configfs-tsm exists */
 };
 void sgpu_platform_detect(struct sgpu_platform *platform);
@@ -113,23 +133,25 @@ const char *sgpu_platform_word(enum sgpu_platform_kind kind);
 /* A row of the table in docs/threat-model.md. */
 struct sgpu_protection {
 	const char *row, *enclave_memory, *device_memory, *bus;
-	bool protects;                   /* the runner's memory from the host */
+	bool protects; /* the runner's memory from the host */
 };
-const struct sgpu_protection *sgpu_platform_protection(const struct sgpu_platform *platform, bool on_gpu,
-						       const char *confidential, bool keys_agreed);
+const struct sgpu_protection *sgpu_platform_protection(const struct sgpu_platform *platform,
+						       bool on_gpu, const char *confidential,
+						       bool keys_agreed);
 
 /* ---- the platform's own evidence: one file and one row each ---- */
 struct sgpu_record {
-	char label[32];                  /* "tsm-report", "gramine", "nv-gpu-evidence" */
-	const char *type;                /* media type; static */
-	char *value;                     /* bytes of that type, from malloc; NULL: absent */
+	char label[32];	  /* "tsm-report", "gramine", "nv-gpu-evidence" */
+	const char *type; /* media type; static */
+	char *value;	  /* bytes of that type, from malloc; NULL: absent */
 	size_t size;
-	char absent[256];                /* why it is absent */
+	char absent[256]; /* why it is absent */
 };
 enum { SGPU_RECORDS_MAX = 8 };
-/* Collects this machine's records over 64 bytes of report data. An absent record is no failure. `device`
- * may be NULL. Returns the number of records. */
-int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device, struct sgpu_record *records);
+/* Collects this machine's records over 64 bytes of report data. An absent record is no failure.
+ * `device` may be NULL. Returns the number of records. */
+int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device,
+			  struct sgpu_record *records);
 void sgpu_records_clear(struct sgpu_record *records, int count);
 
 /* The content of a verified TSM report of SNP or TDX. */
@@ -137,145 +159,163 @@ struct sgpu_tee_report {
 	enum sgpu_platform_kind kind;
 	uint8_t report_data[64];
 	bool debug;
-		bool migratable;                 /* the host may name another guest that can move this one, and thus read it */
-	bool sept_ve;                    /* TDX: removing a page interrupts the guest (SEPT_VE_DISABLE is off) */
-	uint8_t measurement[48];         /* SNP launch measurement, or TDX MRTD */
-	uint8_t rtmr[4][48];             /* TDX */
-		uint64_t tcb;                    /* SNP: reported TCB; TDX: first 8 bytes of the TEE TCB SVN */
+	bool migratable; /* the host may name another guest that can move this one, and thus read it
+			  */
+	bool sept_ve;	 /* TDX: removing a page interrupts the guest (SEPT_VE_DISABLE is off) */
+	uint8_t measurement[48]; /* SNP launch measurement, or TDX MRTD */
+	uint8_t rtmr[4][48];	 /* TDX */
+	uint64_t tcb;		 /* SNP: reported TCB; TDX: first 8 bytes of the TEE TCB SVN */
 	uint32_t version;
-		uint32_t vmpl;                   /* SNP: level of the software that requested it, 0 to 3; 0 has all rights */
+	uint32_t vmpl; /* SNP: level of the software that requested it, 0 to 3; 0 has all rights */
 };
 /* Extends a TDX run-time measurement register (0 to 3; the kernel allows only 2 and 3) by 48 bytes.
  * Errors: SGPU_EUSAGE, SGPU_EUNAVAILABLE, SGPU_ESYSTEM, SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_rtmr_extend(unsigned index, const uint8_t digest[48], struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_rtmr_extend(unsigned index, const uint8_t digest[48],
+				     struct sgpu_error *error);
 
 /* ---- the owners whose batches a runner takes ---- */
 struct sgpu_owners {
-	char **names;                    /* thumbprints (RFC 7638, SHA-256), sorted, each once */
+	char **names; /* thumbprints (RFC 7638, SHA-256), sorted, each once */
 	int count;
 };
-/* Reads a file of thumbprints, one on each line; "#" begins a comment. A file without thumbprints is refused.
- * Messages do not show the content of a wrong line. Errors: SGPU_EINVALID, SGPU_ESYSTEM, SGPU_EPOLICY (the file is
- * another user's, or others can write to it). */
-SGPU_MUST_CHECK int sgpu_owners_load(const char *path, struct sgpu_owners *owners, struct sgpu_error *error);
+/* Reads a file of thumbprints, one on each line; "#" begins a comment. A file without thumbprints
+ * is refused. Messages do not show the content of a wrong line. Errors: SGPU_EINVALID,
+ * SGPU_ESYSTEM, SGPU_EPOLICY (the file is another user's, or others can write to it). */
+SGPU_MUST_CHECK int sgpu_owners_load(const char *path, struct sgpu_owners *owners,
+				     struct sgpu_error *error);
 void sgpu_owners_clear(struct sgpu_owners *owners);
 
 /* ---- the quote ---- */
 /* The subject of a quote; everything is borrowed. */
 struct sgpu_quote_subject {
-	const uint8_t *nonce;            /* the verifier's */
+	const uint8_t *nonce; /* the verifier's */
 	size_t nonce_size;
-		const struct sgpu_key *recipient;/* X25519 public key to seal batches to; NULL: none */
-	bool recipient_ephemeral;        /* the process that quotes made the key, which exists nowhere else */
-	const uint8_t *owner_key;        /* 32 bytes: the owner's X25519 public key, or NULL */
-		const struct sgpu_grant *grant;  /* of the channel made for the owner, or NULL */
+	const struct sgpu_key *recipient; /* X25519 public key to seal batches to; NULL: none */
+	bool recipient_ephemeral; /* the process that quotes made the key, which exists nowhere else
+				   */
+	const uint8_t *owner_key; /* 32 bytes: the owner's X25519 public key, or NULL */
+	const struct sgpu_grant *grant; /* of the channel made for the owner, or NULL */
 	struct sgpu_device *device;
-	const char *runner_path;         /* program to measure; NULL: this process (/proc/self/exe) */
-	bool preemption;                 /* other work of the GPU may run between ours */
-	bool allows_modules;             /* of this process; always claimed for a program that is only measured */
-	bool files;                      /* batches may name files of this machine; likewise */
-	bool sessions;                   /* anybody may open one, whoever the owners are; likewise */
-	/* Thumbprints of the signing keys whose batches the runner takes, in any order, each once; owner_count 0:
-	 * anybody's batches. */
+	const char *runner_path; /* program to measure; NULL: this process (/proc/self/exe) */
+	bool preemption;	 /* other work of the GPU may run between ours */
+	bool allows_modules; /* of this process; always claimed for a program that is only measured
+			      */
+	bool files;	     /* batches may name files of this machine; likewise */
+	bool sessions;	     /* anybody may open one, whoever the owners are; likewise */
+	/* Thumbprints of the signing keys whose batches the runner takes, in any order, each once;
+	 * owner_count 0: anybody's batches. */
 	const char *const *owners;
 	int owner_count;
-		/* What confines the process: each name has a truth, or an object of such truths. NULL: no claim. */
+	/* What confines the process: each name has a truth, or an object of such truths. NULL: no
+	 * claim. */
 	const json_t *confinement;
-	const json_t *measurements;      /* array of {label, va, size, digest}, sizes in bytes, or NULL */
+	const json_t
+		*measurements; /* array of {label, va, size, digest}, sizes in bytes, or NULL */
 };
 /* "disabled": no other process of this user can look into this one; else "enabled". Static. */
 const char *sgpu_debug_status(void);
 /* Makes only the claims, as a new object. */
-SGPU_MUST_CHECK int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, json_t **claims,
-				      struct sgpu_error *error);
-/* Makes a quote of claims, native records and signature: one line of JSON, from malloc. The records' report data
- * is the SHA-512 of "sgpu quote v1" || 0 || SHA-256 of the AK's SubjectPublicKeyInfo || SHA-512 of all claims
- * except `records` and `absent` in canonical JSON. The hardware thus vouches for each claim, not only for the AK.
- * The claims name each record by its SHA-512. */
-SGPU_MUST_CHECK int sgpu_quote_create(const struct sgpu_quote_subject *subject, const struct sgpu_signer *ak,
-				      const struct sgpu_chain *ak_chain, int64_t now, char **quote, size_t *size,
-				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now,
+				      json_t **claims, struct sgpu_error *error);
+/* Makes a quote of claims, native records and signature: one line of JSON, from malloc. The
+ * records' report data is the SHA-512 of "sgpu quote v1" || 0 || SHA-256 of the AK's
+ * SubjectPublicKeyInfo || SHA-512 of all claims except `records` and `absent` in canonical JSON.
+ * The hardware thus vouches for each claim, not only for the AK. The claims name each record by its
+ * SHA-512. */
+SGPU_MUST_CHECK int sgpu_quote_create(const struct sgpu_quote_subject *subject,
+				      const struct sgpu_signer *ak,
+				      const struct sgpu_chain *ak_chain, int64_t now, char **quote,
+				      size_t *size, struct sgpu_error *error);
 
-/* Whether the chain is that of the key, so that others can verify what it signs. Errors: SGPU_EKEY, SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_quote_check_key(const struct sgpu_signer *ak, const struct sgpu_chain *ak_chain,
+/* Whether the chain is that of the key, so that others can verify what it signs. Errors: SGPU_EKEY,
+ * SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_quote_check_key(const struct sgpu_signer *ak,
+					 const struct sgpu_chain *ak_chain,
 					 struct sgpu_error *error);
 /* What a quote that is made later, of the same claims, has of its own. */
 struct sgpu_quote_renewal {
-	const uint8_t *nonce;            /* the verifier's */
+	const uint8_t *nonce; /* the verifier's */
 	size_t nonce_size;
-	bool debugged;                   /* the process that made the claims is under a debugger by now */
+	bool debugged; /* the process that made the claims is under a debugger by now */
 };
-/* Makes a quote of claims of sgpu_quote_claims, for another nonce, at another time. The process that calls it has the
- * attestation key, and the one that made the claims need not. What a device's driver alone can ask the device for,
- * as the evidence of a GPU, is absent. */
+/* Makes a quote of claims of sgpu_quote_claims, for another nonce, at another time. The process
+ * that calls it has the attestation key, and the one that made the claims need not. What a device's
+ * driver alone can ask the device for, as the evidence of a GPU, is absent. */
 SGPU_MUST_CHECK int sgpu_quote_renew(const json_t *claims, const struct sgpu_quote_renewal *renewal,
-				     const struct sgpu_signer *ak, const struct sgpu_chain *ak_chain, int64_t now,
-				     char **quote, size_t *size, struct sgpu_error *error);
+				     const struct sgpu_signer *ak,
+				     const struct sgpu_chain *ak_chain, int64_t now, char **quote,
+				     size_t *size, struct sgpu_error *error);
 
-/* Takes a well-formed quote apart without verifying it: the claims, a new reference, the native records, including
- * absent ones with the reason in the claims, and the AK's fingerprint (32 bytes, or NULL). Clear the records with
- * sgpu_records_clear. Only for showing a quote. */
+/* Takes a well-formed quote apart without verifying it: the claims, a new reference, the native
+ * records, including absent ones with the reason in the claims, and the AK's fingerprint (32 bytes,
+ * or NULL). Clear the records with sgpu_records_clear. Only for showing a quote. */
 SGPU_MUST_CHECK int sgpu_quote_parse(const char *quote, size_t size, json_t **claims,
-				     struct sgpu_record records[SGPU_RECORDS_MAX], int *count, uint8_t *ak,
-				     struct sgpu_error *error);
+				     struct sgpu_record records[SGPU_RECORDS_MAX], int *count,
+				     uint8_t *ak, struct sgpu_error *error);
 
 struct sgpu_quote_checks {
-	const struct sgpu_chain *roots;  /* of the AK's chain */
-	const uint8_t *nonce;            /* expected, or NULL: not compared, and the result says so */
+	const struct sgpu_chain *roots; /* of the AK's chain */
+	const uint8_t *nonce; /* expected, or NULL: not compared, and the result says so */
 	size_t nonce_size;
-	const uint8_t *owner_key;        /* expected, or NULL: not compared */
-		/* For TSM reports; NULL: these are not verified, and the result says so. */
+	const uint8_t *owner_key; /* expected, or NULL: not compared */
+	/* For TSM reports; NULL: these are not verified, and the result says so. */
 	const struct sgpu_chain *tee_certificates, *tee_roots;
-	int64_t now, max_age;            /* seconds; max_age 0: one hour */
+	int64_t now, max_age; /* seconds; max_age 0: one hour */
 };
 /* The result of verification, part by part. */
 struct sgpu_quote_result {
-	bool verified;                   /* everything requested; only then can the quote be appraised */
-	json_t *claims;                  /* new reference: the signed claims; NULL if the signature does not verify */
-	uint8_t ak[SGPU_SHA256_SIZE];    /* the fingerprint of the key that signed them */
+	bool verified;	/* everything requested; only then can the quote be appraised */
+	json_t *claims; /* new reference: the signed claims; NULL if the signature does not verify
+			 */
+	uint8_t ak[SGPU_SHA256_SIZE]; /* the fingerprint of the key that signed them */
 	bool nonce_checked;
-	struct sgpu_tee_report tee;      /* kind PLAIN: none was verified */
+	struct sgpu_tee_report tee; /* kind PLAIN: none was verified */
 	bool tee_verified;
 	bool tee_present, gpu_evidence_present;
-	int64_t certificate_age;         /* seconds since the AK's certificate became valid */
+	int64_t certificate_age; /* seconds since the AK's certificate became valid */
 };
-/* Verifies a quote; does not judge its claims. Clear the result also after an error. SGX quotes and GPU evidence
- * are bound to the quote, but their own signatures are not verified. Errors: SGPU_EINVALID (malformed, with the
- * place), SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_ENONCE, SGPU_EBINDING. */
-SGPU_MUST_CHECK int sgpu_quote_verify(const char *quote, size_t size, const struct sgpu_quote_checks *checks,
+/* Verifies a quote; does not judge its claims. Clear the result also after an error. SGX quotes and
+ * GPU evidence are bound to the quote, but their own signatures are not verified. Errors:
+ * SGPU_EINVALID (malformed, with the place), SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED,
+ * SGPU_ENONCE, SGPU_EBINDING. */
+SGPU_MUST_CHECK int sgpu_quote_verify(const char *quote, size_t size,
+				      const struct sgpu_quote_checks *checks,
 				      struct sgpu_quote_result *result, struct sgpu_error *error);
 void sgpu_quote_result_clear(struct sgpu_quote_result *result);
 /* Gives the recipient's public key from verified claims. Errors: SGPU_EINVALID if there is none. */
-SGPU_MUST_CHECK int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key,
+					 struct sgpu_error *error);
 
 /* ---- appraisal ---- */
 struct sgpu_policy; /* sgpu-policy(5) */
 /* `name` is for errors. Errors: SGPU_EINVALID, with the member. */
-SGPU_MUST_CHECK int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sgpu_policy **policy,
-				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_policy_parse(const char *text, size_t size, const char *name,
+				      struct sgpu_policy **policy, struct sgpu_error *error);
 void sgpu_policy_free(struct sgpu_policy **policy);
-/* Writes a policy that accepts exactly these digests, versions, owners and platform. The claims may be unverified
- * and incomplete; the policy does not name what they lack. Claims do not contain the hardware's report, so the
- * caller must add the measurements of such a platform. Text from malloc. */
+/* Writes a policy that accepts exactly these digests, versions, owners and platform. The claims may
+ * be unverified and incomplete; the policy does not name what they lack. Claims do not contain the
+ * hardware's report, so the caller must add the measurements of such a platform. Text from malloc.
+ */
 SGPU_MUST_CHECK int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size,
 					    struct sgpu_error *error);
 
 struct sgpu_appraisal {
 	bool accepted;
-		json_t *reasons;                 /* all differences: array of {"claim", "expected", "got", "text"} */
-	json_t *ear;                     /* the result as claims (draft-ietf-rats-ear) */
+	json_t *reasons; /* all differences: array of {"claim", "expected", "got", "text"} */
+	json_t *ear;	 /* the result as claims (draft-ietf-rats-ear) */
 };
-/* Appraises the result of a verification that returned 0; any other result is SGPU_EUSAGE. Returns 0 whether the
- * quote is accepted or not. Clear the appraisal in any case. */
-SGPU_MUST_CHECK int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
-				  int64_t now, struct sgpu_appraisal *appraisal, struct sgpu_error *error);
+/* Appraises the result of a verification that returned 0; any other result is SGPU_EUSAGE. Returns
+ * 0 whether the quote is accepted or not. Clear the appraisal in any case. */
+SGPU_MUST_CHECK int sgpu_appraise(const struct sgpu_policy *policy,
+				  const struct sgpu_quote_result *result, int64_t now,
+				  struct sgpu_appraisal *appraisal, struct sgpu_error *error);
 void sgpu_appraisal_clear(struct sgpu_appraisal *appraisal);
 
 /* ---- digests of code ---- */
-/* Computes KT128 with SGPU_MEASURE_CUSTOM of a regular file: "/proc/self/exe" is the program that was started, even where
- * another has taken its name since. */
-SGPU_MUST_CHECK int sgpu_measure_file(const char *path, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], uint64_t *size,
-				      struct sgpu_error *error);
+/* Computes KT128 with SGPU_MEASURE_CUSTOM of a regular file: "/proc/self/exe" is the program that
+ * was started, even where another has taken its name since. */
+SGPU_MUST_CHECK int sgpu_measure_file(const char *path, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE],
+				      uint64_t *size, struct sgpu_error *error);
 
 #ifdef __cplusplus
 }

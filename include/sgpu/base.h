@@ -20,40 +20,43 @@ extern "C" {
 /* Overwrites `size` bytes in a way that the compiler may not remove. */
 void sgpu_wipe(void *data, size_t size);
 
-/* Wipes `size` bytes, frees them and clears the caller's pointer, whose address data_pointer is. Accepts NULL and a
- * pointer to NULL. */
+/* Wipes `size` bytes, frees them and clears the caller's pointer, whose address data_pointer is.
+ * Accepts NULL and a pointer to NULL. */
 void sgpu_free_wiped(void *data_pointer, size_t size);
 
 /* Compares in time that depends on `size` alone. */
 bool sgpu_equal(const void *a, const void *b, size_t size);
 
-/* Parses a whole decimal number in [min, max], without sign, blanks or trailing text. `what` names it in the error.
- * Errors: SGPU_EUSAGE. */
-SGPU_MUST_CHECK int sgpu_parse_u64(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *value,
-				   struct sgpu_error *error);
+/* Parses a whole decimal number in [min, max], without sign, blanks or trailing text. `what` names
+ * it in the error. Errors: SGPU_EUSAGE. */
+SGPU_MUST_CHECK int sgpu_parse_u64(const char *text, const char *what, uint64_t min, uint64_t max,
+				   uint64_t *value, struct sgpu_error *error);
 
 /* As sgpu_parse_u64, with an optional suffix K, M, G or T (powers of 1024). */
-SGPU_MUST_CHECK int sgpu_parse_size(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *bytes,
-				    struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_parse_size(const char *text, const char *what, uint64_t min, uint64_t max,
+				    uint64_t *bytes, struct sgpu_error *error);
 
-/* Parses a duration in seconds, or with the suffix ms, s, m, h or d; fractions are allowed. It must be more than 0
- * and at most 10 years. *ns: nanoseconds. */
-SGPU_MUST_CHECK int sgpu_parse_duration(const char *text, const char *what, uint64_t *ns, struct sgpu_error *error);
+/* Parses a duration in seconds, or with the suffix ms, s, m, h or d; fractions are allowed. It must
+ * be more than 0 and at most 10 years. *ns: nanoseconds. */
+SGPU_MUST_CHECK int sgpu_parse_duration(const char *text, const char *what, uint64_t *ns,
+					struct sgpu_error *error);
 
 /* Writes lower-case hexadecimal; `text` must hold 2 * size + 1 bytes. */
 void sgpu_hex_encode(const void *data, size_t size, char *text);
 
 /* Takes exactly 2 * size digits. Errors: SGPU_EINVALID, with both lengths in the text. */
-SGPU_MUST_CHECK int sgpu_hex_decode(const char *text, void *data, size_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_hex_decode(const char *text, void *data, size_t size,
+				    struct sgpu_error *error);
 
 /* ---- untrusted text for display ----
- * Printable ASCII stays and, with `utf8`, the other characters of UTF-8, but for those that move the cursor, turn the
- * direction of writing or cannot be seen. Every other byte becomes \xNN. The text is terminated and cut to `room` bytes
- * (at least 1) between two characters. Returns its length. */
+ * Printable ASCII stays and, with `utf8`, the other characters of UTF-8, but for those that move
+ * the cursor, turn the direction of writing or cannot be seen. Every other byte becomes \xNN. The
+ * text is terminated and cut to `room` bytes (at least 1) between two characters. Returns its
+ * length. */
 size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room, bool utf8);
 
-/* Shows at most 24 bytes of a value, escaped, and "..." for the rest; only "..." if a longer value looks like a key.
- * Returns `text`. */
+/* Shows at most 24 bytes of a value, escaped, and "..." for the rest; only "..." if a longer value
+ * looks like a key. Returns `text`. */
 #define SGPU_EXCERPT_MAX (4 * 24 + 4)
 const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_MAX]);
 /* The same for a string, in memory of the enclosing block: for arguments that are no paths. */
@@ -62,12 +65,14 @@ const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_
 /* Whether a text looks like a key, as JWK or PEM, or like part of a key. */
 bool sgpu_looks_secret(const char *text, size_t size);
 
-/* Writes base64url without padding (RFC 4648, section 5). `text` must hold SGPU_BASE64URL_MAX(size) bytes. */
-#define SGPU_BASE64URL_MAX(size) (((size) * 4 + 2) / 3 + 1)
+/* Writes base64url without padding (RFC 4648, section 5). `text` must hold SGPU_BASE64URL_MAX(size)
+ * bytes. */
+#define SGPU_BASE64URL_MAX(size) (((size)*4 + 2) / 3 + 1)
 void sgpu_base64url_encode(const void *data, size_t size, char *text);
 
 /* Takes exactly `size` bytes without padding; unused bits must be zero. Errors: SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_base64url_decode(const char *text, void *data, size_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_base64url_decode(const char *text, void *data, size_t size,
+					  struct sgpu_error *error);
 
 /* On overflow, these return false and leave *result alone. */
 static inline bool sgpu_add_u64(uint64_t a, uint64_t b, uint64_t *result)
@@ -82,17 +87,20 @@ static inline bool sgpu_mul_u64(uint64_t a, uint64_t b, uint64_t *result)
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t sgpu_now_ns(void);
 
-/* Counts the processors that this process may use, by its affinity mask and the cgroup's quota; at least 1. */
+/* Counts the processors that this process may use, by its affinity mask and the cgroup's quota; at
+ * least 1. */
 unsigned sgpu_cpu_count(void);
 
-/* ---- workers ---- * A pool of `jobs` tokens limits how many threads compute at once. A thread that computes
- * holds a token (sgpu_pool_enter/leave); idle workers of the pool join its loops while tokens are free. The
- * results of a loop must not depend on which thread ran which part. */
+/* ---- workers ---- * A pool of `jobs` tokens limits how many threads compute at once. A thread
+ * that computes holds a token (sgpu_pool_enter/leave); idle workers of the pool join its loops
+ * while tokens are free. The results of a loop must not depend on which thread ran which part. */
 struct sgpu_pool;
 
-/* jobs: 1 to SGPU_POOL_JOBS_MAX; 0 means sgpu_cpu_count(). Starts jobs - 1 threads with all signals blocked. */
+/* jobs: 1 to SGPU_POOL_JOBS_MAX; 0 means sgpu_cpu_count(). Starts jobs - 1 threads with all signals
+ * blocked. */
 enum { SGPU_POOL_JOBS_MAX = 1024 };
-SGPU_MUST_CHECK int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool,
+				     struct sgpu_error *error);
 /* No loop may be running. Accepts NULL; clears the caller's pointer. */
 void sgpu_pool_free(struct sgpu_pool **pool);
 unsigned sgpu_pool_jobs(const struct sgpu_pool *pool);
@@ -101,16 +109,18 @@ unsigned sgpu_pool_jobs(const struct sgpu_pool *pool);
 void sgpu_pool_enter(struct sgpu_pool *pool);
 void sgpu_pool_leave(struct sgpu_pool *pool);
 
-/* Asks all present and future loops to stop early, until it is called with false. Async-signal-safe. */
+/* Asks all present and future loops to stop early, until it is called with false.
+ * Async-signal-safe. */
 void sgpu_pool_cancel(struct sgpu_pool *pool, bool cancel);
 bool sgpu_pool_cancelled(const struct sgpu_pool *pool);
 
-/* Calls body(argument, begin, end) over [0, count) in pieces of at most `grain` (at least 1), on the calling *
- * thread, which must hold a token, and on idle workers. Pieces always start at multiples of grain, so a reduction
- * is deterministic if it keeps one partial result for each piece (begin / grain). Returns 0, or SGPU_ECANCELED if
- * the pool was cancelled before all pieces ran. */
+/* Calls body(argument, begin, end) over [0, count) in pieces of at most `grain` (at least 1), on
+ * the calling * thread, which must hold a token, and on idle workers. Pieces always start at
+ * multiples of grain, so a reduction is deterministic if it keeps one partial result for each piece
+ * (begin / grain). Returns 0, or SGPU_ECANCELED if the pool was cancelled before all pieces ran. */
 SGPU_MUST_CHECK int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
-				  void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument);
+				  void (*body)(void *argument, uint64_t begin, uint64_t end),
+				  void *argument);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batch and the response, sgpu-batch(5): a strict ustar stream of an index (batch.json or response.json),
- * manifest.json, then segments/<segment_id> for each payload carried inline, in the order of the index.
+ * The batch and the response, sgpu-batch(5): a strict ustar stream of an index (batch.json or
+ * response.json), manifest.json, then segments/<segment_id> for each payload carried inline, in the
+ * order of the index.
  */
 #ifndef SGPU_BATCH_H
 #define SGPU_BATCH_H
@@ -23,79 +24,89 @@ extern "C" {
 enum {
 	SGPU_BATCH_VERSION = 1,
 	SGPU_BATCH_ID_SIZE = 16,
-	SGPU_BATCH_ID_TEXT = 22,         /* characters of it in base64url */
+	SGPU_BATCH_ID_TEXT = 22, /* characters of it in base64url */
 	SGPU_RESPONSE_ID_SIZE = 16,
-		SGPU_INDEX_SIZE_MAX = 64 << 20,  /* bytes of batch.json or response.json */
-	SGPU_INDEX_FRAME_MAX = 1 << 20,  /* bytes of it without the segments */
+	SGPU_INDEX_SIZE_MAX = 64 << 20,	   /* bytes of batch.json or response.json */
+	SGPU_INDEX_FRAME_MAX = 1 << 20,	   /* bytes of it without the segments */
 	SGPU_INDEX_SEGMENT_MAX = 32 << 10, /* bytes of one segment */
 	SGPU_RECIPIENTS_MAX = 256,
 	SGPU_SIGNATURES_MAX = 8,
-	SGPU_FILE_PATH_MAX = 4096,       /* bytes of a FILE location's path */
-	SGPU_REGION_ID_TEXT = 32,        /* hex digits of the id of a region or a lease */
+	SGPU_FILE_PATH_MAX = 4096, /* bytes of a FILE location's path */
+	SGPU_REGION_ID_TEXT = 32,  /* hex digits of the id of a region or a lease */
 	SGPU_TAR_BLOCK = 512,
 };
 
 /* ---- tar: strict POSIX ustar with base-256 sizes and only regular files ---- */
 struct sgpu_tar_reader;
-/* Reads from fd, in order, from its position on. `name` is for messages. sgpu_tar_close does not close fd. At the end of
- * the archive the descriptor stands behind it. */
+/* Reads from fd, in order, from its position on. `name` is for messages. sgpu_tar_close does not
+ * close fd. At the end of the archive the descriptor stands behind it. */
 SGPU_MUST_CHECK int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader,
 				  struct sgpu_error *error);
 /* The same after the first block has been read from fd, to recognise the file. */
-SGPU_MUST_CHECK int sgpu_tar_open_block(int fd, const char *name, const uint8_t first[SGPU_TAR_BLOCK],
+SGPU_MUST_CHECK int sgpu_tar_open_block(int fd, const char *name,
+					const uint8_t first[SGPU_TAR_BLOCK],
 					struct sgpu_tar_reader **reader, struct sgpu_error *error);
 void sgpu_tar_close(struct sgpu_tar_reader **reader);
-/* Moves to the next member and skips the rest of the one before. *member is NULL at the end of the archive, after
- * its two zero blocks and at most 1 MiB of further zeros. The name lives until the next call. Errors:
- * SGPU_EINVALID (a bad header, an archive cut short), SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t *size,
-				  struct sgpu_error *error);
-/* Reads exactly `size` bytes of the current member. Errors: SGPU_EINVALID if the member or the archive ends first. */
+/* Moves to the next member and skips the rest of the one before. *member is NULL at the end of the
+ * archive, after its two zero blocks and at most 1 MiB of further zeros. The name lives until the
+ * next call. Errors: SGPU_EINVALID (a bad header, an archive cut short), SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member,
+				  uint64_t *size, struct sgpu_error *error);
+/* Reads exactly `size` bytes of the current member. Errors: SGPU_EINVALID if the member or the
+ * archive ends first. */
 SGPU_MUST_CHECK int sgpu_tar_read(struct sgpu_tar_reader *reader, void *data, size_t size,
 				  struct sgpu_error *error);
-/* For bulk work: returns the descriptor, from which the caller reads exactly the current member's payload, and
- * then calls sgpu_tar_consumed. */
+/* For bulk work: returns the descriptor, from which the caller reads exactly the current member's
+ * payload, and then calls sgpu_tar_consumed. */
 int sgpu_tar_fd(struct sgpu_tar_reader *reader);
 void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes);
 
-/* To write a member: the header, then exactly `size` bytes of payload by the caller to the same fd, then the
- * padding. */
+/* To write a member: the header, then exactly `size` bytes of payload by the caller to the same fd,
+ * then the padding. */
 SGPU_MUST_CHECK int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size,
 				    struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size,
+				     struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_tar_end(int fd, const char *name, struct sgpu_error *error);
 
 /* ---- the index ---- */
 enum sgpu_masking { SGPU_MASKING_NONE, SGPU_MASKING_AES_GCM };
 /* SGPU_LOCATION_NONE: no payload travels (an output of a batch, a failed segment of a response).
- * SGPU_LOCATION_FILE: only in batches, so that a reader of a response reads no file that its writer names. */
-enum sgpu_location_kind { SGPU_LOCATION_NONE, SGPU_LOCATION_INLINE, SGPU_LOCATION_FILE, SGPU_LOCATION_REGION,
-			  SGPU_LOCATION_LEASE };
+ * SGPU_LOCATION_FILE: only in batches, so that a reader of a response reads no file that its writer
+ * names. */
+enum sgpu_location_kind {
+	SGPU_LOCATION_NONE,
+	SGPU_LOCATION_INLINE,
+	SGPU_LOCATION_FILE,
+	SGPU_LOCATION_REGION,
+	SGPU_LOCATION_LEASE
+};
 
 struct sgpu_location {
 	enum sgpu_location_kind kind;
-	char *file;                              /* FILE: a path */
-	char region[SGPU_REGION_ID_TEXT + 1];    /* REGION, LEASE: its id */
-	uint64_t offset;                         /* FILE, REGION, LEASE: bytes */
+	char *file;			      /* FILE: a path */
+	char region[SGPU_REGION_ID_TEXT + 1]; /* REGION, LEASE: its id */
+	uint64_t offset;		      /* FILE, REGION, LEASE: bytes */
 };
 
 struct sgpu_batch_segment {
 	char *id;
 	enum sgpu_masking masking;
-	uint64_t size;            /* plaintext bytes; for an output of a batch the maximum */
-	/* MASKING_AES_GCM with a sealed_size: the location holds ciphertext. A batch before sealing names the
-	 * plaintext's file instead and has no sealed_size. */
+	uint64_t size; /* plaintext bytes; for an output of a batch the maximum */
+	/* MASKING_AES_GCM with a sealed_size: the location holds ciphertext. A batch before sealing
+	 * names the plaintext's file instead and has no sealed_size. */
 	bool sealed;
 	uint64_t sealed_size;
 	struct sgpu_location location;
-	bool has_kt128;           /* MASKING_NONE payloads: */
-	uint8_t kt128[SGPU_KT128_SIZE]; /* KangarooTwelve of the payload, without a customisation string */
+	bool has_kt128;			/* MASKING_NONE payloads: */
+	uint8_t kt128[SGPU_KT128_SIZE]; /* KangarooTwelve of the payload, without a customisation
+					   string */
 	/* the manifest's direction, set by sgpu_batch_read_head; both for INPUT_OUTPUT */
 	bool input, output;
 	/* responses only */
-	int status;               /* SGPU_OK, or the code of the failure */
-	uint64_t actual_size;     /* actual_output_data_size_bytes */
-	char *error_text;         /* or NULL */
+	int status;	      /* SGPU_OK, or the code of the failure */
+	uint64_t actual_size; /* actual_output_data_size_bytes */
+	char *error_text;     /* or NULL */
 };
 
 /* A batch (response false) or a response. All memory belongs to the struct. */
@@ -103,155 +114,192 @@ struct sgpu_batch {
 	bool response;
 	uint8_t id[SGPU_BATCH_ID_SIZE];
 	uint8_t manifest_sha256[SGPU_SHA256_SIZE];
-	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* responses: random, new for each run of a batch */
-	uint64_t counter;         /* batches: grows from one batch of an owner to the next; 0 before sealing */
-	struct sgpu_batch_segment *segments;  /* batch: every INPUT, INPUT_OUTPUT and OUTPUT; response: every output */
+	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* responses: random, new for each run of a
+						       batch */
+	uint64_t counter; /* batches: grows from one batch of an owner to the next; 0 before sealing
+			   */
+	struct sgpu_batch_segment
+		*segments; /* batch: every INPUT, INPUT_OUTPUT and OUTPUT; response: every output */
 	int segment_count;
-		json_t *recipients;       /* array, or NULL */
-	json_t *signatures;       /* batches: array of detached JWS of the owners, or NULL */
+	json_t *recipients; /* array, or NULL */
+	json_t *signatures; /* batches: array of detached JWS of the owners, or NULL */
 	bool has_mac;
 	uint8_t mac[SGPU_SHA256_SIZE];
-	json_t *timings;          /* responses: object of nanoseconds by stage, or NULL */
-	char *manifest_text;      /* canonical JSON, as manifest.json carries it */
+	json_t *timings;     /* responses: object of nanoseconds by stage, or NULL */
+	char *manifest_text; /* canonical JSON, as manifest.json carries it */
 	size_t manifest_size;
-	struct sgpu_manifest *manifest; /* of one that was read: parsed from it, not checked against the operations; NULL
-	                                   after sgpu_batch_read_known() if it was known */
-	int *by_id;               /* the segments in the order of their ids, for sgpu_batch_segment; or NULL */
+	struct sgpu_manifest
+		*manifest; /* of one that was read: parsed from it, not checked against the
+			      operations; NULL after sgpu_batch_read_known() if it was known */
+	int *by_id; /* the segments in the order of their ids, for sgpu_batch_segment; or NULL */
 	int by_id_count;
 };
 
 /* Also accepts a batch that a caller has made from calloc. */
 void sgpu_batch_free(struct sgpu_batch **batch);
 
-/* Reads batch.json (or response.json if `response`) and manifest.json from the reader. Checks the format, the
- * manifest's hash, that the text is canonical, and that index and manifest name the same segments with the same
- * sensitivity and direction. Does not check the manifest against the operations, and authenticates nothing. Leaves
- * the reader before the first payload. Errors: SGPU_EINVALID, SGPU_ESYSTEM, SGPU_EAUTH (the index names another
- * manifest), SGPU_EPOLICY (a HIGH payload is not sealed), SGPU_EREFUSED (a refusal is in the response's place). */
-SGPU_MUST_CHECK int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
-					 struct sgpu_error *error);
-/* The same of batch.json (or response.json) alone, which the manifest may contradict: nothing behind it is read. */
-SGPU_MUST_CHECK int sgpu_batch_read_index(struct sgpu_tar_reader *reader, bool response, struct sgpu_batch **batch,
-					  struct sgpu_error *error);
-/* The same for a batch whose manifest may have been parsed before. `find` returns the manifest whose canonical text has
- * this hash, which stays until the batch is freed, or NULL. */
-typedef const struct sgpu_manifest *(*sgpu_manifest_find_fn)(void *argument, const uint8_t sha256[SGPU_SHA256_SIZE]);
-SGPU_MUST_CHECK int sgpu_batch_read_known(struct sgpu_tar_reader *reader, sgpu_manifest_find_fn find, void *argument,
+/* Reads batch.json (or response.json if `response`) and manifest.json from the reader. Checks the
+ * format, the manifest's hash, that the text is canonical, and that index and manifest name the
+ * same segments with the same sensitivity and direction. Does not check the manifest against the
+ * operations, and authenticates nothing. Leaves the reader before the first payload. Errors:
+ * SGPU_EINVALID, SGPU_ESYSTEM, SGPU_EAUTH (the index names another manifest), SGPU_EPOLICY (a HIGH
+ * payload is not sealed), SGPU_EREFUSED (a refusal is in the response's place). */
+SGPU_MUST_CHECK int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response,
+					 struct sgpu_batch **batch, struct sgpu_error *error);
+/* The same of batch.json (or response.json) alone, which the manifest may contradict: nothing
+ * behind it is read. */
+SGPU_MUST_CHECK int sgpu_batch_read_index(struct sgpu_tar_reader *reader, bool response,
+					  struct sgpu_batch **batch, struct sgpu_error *error);
+/* The same for a batch whose manifest may have been parsed before. `find` returns the manifest
+ * whose canonical text has this hash, which stays until the batch is freed, or NULL. */
+typedef const struct sgpu_manifest *(*sgpu_manifest_find_fn)(
+	void *argument, const uint8_t sha256[SGPU_SHA256_SIZE]);
+SGPU_MUST_CHECK int sgpu_batch_read_known(struct sgpu_tar_reader *reader,
+					  sgpu_manifest_find_fn find, void *argument,
 					  struct sgpu_batch **batch, struct sgpu_error *error);
 /* The same for a batch or a response. */
 SGPU_MUST_CHECK int sgpu_batch_read_any(struct sgpu_tar_reader *reader, struct sgpu_batch **batch,
 					struct sgpu_error *error);
 
 /* ---- a refusal ---- */
-/* What a runner's side writes in place of a response when it refuses the batch. Nothing authenticates it: whoever carries
- * the response can write one. */
+/* What a runner's side writes in place of a response when it refuses the batch. Nothing
+ * authenticates it: whoever carries the response can write one. */
 #define SGPU_REFUSAL_MEMBER "refusal.json"
 struct sgpu_batch_refusal {
 	char batch_id[SGPU_BATCH_ID_TEXT + 1]; /* in base64url; "": it is not known */
-	int code;                              /* of those with exit status 4 */
+	int code;			       /* of those with exit status 4 */
 	char text[SGPU_ERROR_TEXT_MAX];
 };
-SGPU_MUST_CHECK int sgpu_batch_refusal_write(int fd, const char *name, const struct sgpu_batch_refusal *refusal,
-				       struct sgpu_error *error);
-/* After sgpu_batch_read_head has returned SGPU_EREFUSED: reads it to the end of the archive. Errors: SGPU_EINVALID if it is
- * not what sgpu_batch_refusal_write writes, SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_batch_refusal_read(struct sgpu_tar_reader *reader, struct sgpu_batch_refusal *refusal,
-				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_batch_refusal_write(int fd, const char *name,
+					     const struct sgpu_batch_refusal *refusal,
+					     struct sgpu_error *error);
+/* After sgpu_batch_read_head has returned SGPU_EREFUSED: reads it to the end of the archive.
+ * Errors: SGPU_EINVALID if it is not what sgpu_batch_refusal_write writes, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_batch_refusal_read(struct sgpu_tar_reader *reader,
+					    struct sgpu_batch_refusal *refusal,
+					    struct sgpu_error *error);
 
 /* ---- payloads ---- */
-/* Moves to the next inline payload: *segment is its index in batch->segments, or -1 at the end, when no payload is
- * missing. Refuses a member that is unknown, out of order, repeated, not inline, or of another size. */
-SGPU_MUST_CHECK int sgpu_batch_next_payload(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch,
-					    int *segment, struct sgpu_error *error);
+/* Moves to the next inline payload: *segment is its index in batch->segments, or -1 at the end,
+ * when no payload is missing. Refuses a member that is unknown, out of order, repeated, not inline,
+ * or of another size. */
+SGPU_MUST_CHECK int sgpu_batch_next_payload(struct sgpu_tar_reader *reader,
+					    const struct sgpu_batch *batch, int *segment,
+					    struct sgpu_error *error);
 /* Writes the index and the manifest. The caller then writes, in order, each inline payload with
  * sgpu_batch_payload_begin/end around it, and sgpu_tar_end. */
 SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *batch,
 					  struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_batch_payload_begin(int fd, const char *name, const struct sgpu_batch *batch, int segment,
+SGPU_MUST_CHECK int sgpu_batch_payload_begin(int fd, const char *name,
+					     const struct sgpu_batch *batch, int segment,
 					     struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_batch_payload_end(int fd, const char *name, const struct sgpu_batch *batch, int segment,
-					   struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_batch_payload_end(int fd, const char *name, const struct sgpu_batch *batch,
+					   int segment, struct sgpu_error *error);
 /* What sgpu_batch_payload_begin writes. */
 SGPU_MUST_CHECK int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
-					      uint8_t block[SGPU_TAR_BLOCK], struct sgpu_error *error);
-/* Bytes of a segment's payload where its location is: sealed_size when sealed, else size (batch) or actual_size
- * (response). */
+					      uint8_t block[SGPU_TAR_BLOCK],
+					      struct sgpu_error *error);
+/* Bytes of a segment's payload where its location is: sealed_size when sealed, else size (batch) or
+ * actual_size (response). */
 uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment);
 /* Returns the index of a segment by its id, or -1. */
 int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id);
 
 /* ---- making a batch ---- */
-/* Makes a batch of a checked manifest, with a random id and all segments except INTERMEDIATE ones, in the
- * manifest's order. No payload has a location yet. Errors: SGPU_ENOMEM, SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_batch_create(const struct sgpu_manifest *manifest, struct sgpu_batch **batch,
-				      struct sgpu_error *error);
-/* Makes the payload of an input, `size` bytes at `data`, travel inline: sealed if the segment is HIGH, else with
- * its digest. Errors: SGPU_EUSAGE if it is too large. */
-SGPU_MUST_CHECK int sgpu_batch_set_payload(struct sgpu_batch *batch, int segment, const void *data, uint64_t size,
-					   struct sgpu_error *error);
-/* Gives the payload of such an input as it travels, sgpu_batch_payload_size() bytes: sealed under the batch key,
- * or as it is. */
-SGPU_MUST_CHECK int sgpu_batch_seal_payload(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
-					    int segment, const void *data, void *payload, struct sgpu_error *error);
-/* The inverse, also for outputs of a response. Errors: SGPU_EKEY, SGPU_EAUTH; `data` is then undefined. */
-SGPU_MUST_CHECK int sgpu_batch_open_payload(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
-					    int segment, const void *payload, void *data, struct sgpu_error *error);
+/* Makes a batch of a checked manifest, with a random id and all segments except INTERMEDIATE ones,
+ * in the manifest's order. No payload has a location yet. Errors: SGPU_ENOMEM, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_batch_create(const struct sgpu_manifest *manifest,
+				      struct sgpu_batch **batch, struct sgpu_error *error);
+/* Makes the payload of an input, `size` bytes at `data`, travel inline: sealed if the segment is
+ * HIGH, else with its digest. Errors: SGPU_EUSAGE if it is too large. */
+SGPU_MUST_CHECK int sgpu_batch_set_payload(struct sgpu_batch *batch, int segment, const void *data,
+					   uint64_t size, struct sgpu_error *error);
+/* Gives the payload of such an input as it travels, sgpu_batch_payload_size() bytes: sealed under
+ * the batch key, or as it is. */
+SGPU_MUST_CHECK int sgpu_batch_seal_payload(const struct sgpu_batch *batch,
+					    const uint8_t batch_key[SGPU_KEY_SIZE], int segment,
+					    const void *data, void *payload,
+					    struct sgpu_error *error);
+/* The inverse, also for outputs of a response. Errors: SGPU_EKEY, SGPU_EAUTH; `data` is then
+ * undefined. */
+SGPU_MUST_CHECK int sgpu_batch_open_payload(const struct sgpu_batch *batch,
+					    const uint8_t batch_key[SGPU_KEY_SIZE], int segment,
+					    const void *payload, void *data,
+					    struct sgpu_error *error);
 /* Writes a whole batch: the head and each inline payload, of which write_payload() writes
  * sgpu_batch_payload_size() bytes. */
-typedef int sgpu_batch_payload_writer(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *argument,
-				      struct sgpu_error *error);
+typedef int sgpu_batch_payload_writer(int fd, const char *name, const struct sgpu_batch *batch,
+				      int segment, void *argument, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_write(int fd, const char *name, const struct sgpu_batch *batch,
-				     sgpu_batch_payload_writer *write_payload, void *argument, struct sgpu_error *error);
+				     sgpu_batch_payload_writer *write_payload, void *argument,
+				     struct sgpu_error *error);
 
 /* ---- keys ---- */
-/* Adds a recipient that can unwrap the batch key: HPKE for an X25519 key, RFC 3394 for an oct key. An existing
- * recipient stays unchanged. Errors: SGPU_EUSAGE if there are SGPU_RECIPIENTS_MAX. */
+/* Adds a recipient that can unwrap the batch key: HPKE for an X25519 key, RFC 3394 for an oct key.
+ * An existing recipient stays unchanged. Errors: SGPU_EUSAGE if there are SGPU_RECIPIENTS_MAX. */
 SGPU_MUST_CHECK int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
-				    const uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error);
-/* Unwraps the batch key with the first of the keys that is a recipient. Errors: SGPU_EKEY if none is, SGPU_EAUTH
- * if the wrapped key does not verify. */
-SGPU_MUST_CHECK int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *keys, int key_count,
-				      uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error);
-/* Adds an owner's signature: a detached JWS of the type SGPU_BATCH_TYP over the SHA-256 of the canonical index
- * without `mac`, `signatures` and each segment's `location`. It covers recipients and wrapped keys, and says who
- * sealed the batch, which HPKE does not. Replaces an older signature of the same key. Call it after the last
- * change and before sgpu_batch_sign. Errors: SGPU_EUSAGE if there are SGPU_SIGNATURES_MAX. */
+				    const uint8_t batch_key[SGPU_KEY_SIZE],
+				    struct sgpu_error *error);
+/* Unwraps the batch key with the first of the keys that is a recipient. Errors: SGPU_EKEY if none
+ * is, SGPU_EAUTH if the wrapped key does not verify. */
+SGPU_MUST_CHECK int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *keys,
+				      int key_count, uint8_t batch_key[SGPU_KEY_SIZE],
+				      struct sgpu_error *error);
+/* Adds an owner's signature: a detached JWS of the type SGPU_BATCH_TYP over the SHA-256 of the
+ * canonical index without `mac`, `signatures` and each segment's `location`. It covers recipients
+ * and wrapped keys, and says who sealed the batch, which HPKE does not. Replaces an older signature
+ * of the same key. Call it after the last change and before sgpu_batch_sign. Errors: SGPU_EUSAGE if
+ * there are SGPU_SIGNATURES_MAX. */
 #define SGPU_BATCH_TYP "sgpu-batch"
-SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing_key *key,
+SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch,
+					     const struct sgpu_signing_key *key,
 					     struct sgpu_error *error);
-/* Gives what a sealed batch is told by from any other: the SHA-256 of the canonical index without `mac`, `signatures`,
- * `recipients` and each segment's `location`. Neither a rewrap nor another signer changes it. */
-SGPU_MUST_CHECK int sgpu_batch_identity(const struct sgpu_batch *batch, uint8_t identity[SGPU_SHA256_SIZE],
+/* Gives what a sealed batch is told by from any other: the SHA-256 of the canonical index without
+ * `mac`, `signatures`, `recipients` and each segment's `location`. Neither a rewrap nor another
+ * signer changes it. */
+SGPU_MUST_CHECK int sgpu_batch_identity(const struct sgpu_batch *batch,
+					uint8_t identity[SGPU_SHA256_SIZE],
 					struct sgpu_error *error);
-/* Verifies signature number `index` and gives its key. The caller decides whether to trust this key. Errors:
- * SGPU_EINVALID, SGPU_EAUTH. */
-SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_signing_key *key,
-					 struct sgpu_error *error);
-/* Whether a key has signed the batch. Errors: SGPU_EAUTH if a signature of this key does not verify. */
+/* Verifies signature number `index` and gives its key. The caller decides whether to trust this
+ * key. Errors: SGPU_EINVALID, SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int index,
+					 struct sgpu_signing_key *key, struct sgpu_error *error);
+/* Whether a key has signed the batch. Errors: SGPU_EAUTH if a signature of this key does not
+ * verify. */
 SGPU_MUST_CHECK int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,
 					 struct sgpu_error *error);
-/* Demands that one of the owners, thumbprints of keys, has signed the batch, and that each signature by any of them
- * verifies. kid receives the key of the first of these signatures. If the batch names no owner's key, nothing is computed
- * over it. Errors: SGPU_EPOLICY if no owner has signed, SGPU_EAUTH if an owner's signature does not verify. */
-SGPU_MUST_CHECK int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, int owner_count,
-				     char kid[SGPU_KID_SIZE + 1], struct sgpu_error *error);
-/* The MAC over the index: canonical JSON without `mac` and without each segment's `location`, which those who
- * carry the batch may change (sgpu-stage does); kt128 or the seal binds the payload itself. */
-SGPU_MUST_CHECK int sgpu_batch_sign(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+/* Demands that one of the owners, thumbprints of keys, has signed the batch, and that each
+ * signature by any of them verifies. kid receives the key of the first of these signatures. If the
+ * batch names no owner's key, nothing is computed over it. Errors: SGPU_EPOLICY if no owner has
+ * signed, SGPU_EAUTH if an owner's signature does not verify. */
+SGPU_MUST_CHECK int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners,
+				     int owner_count, char kid[SGPU_KID_SIZE + 1],
+				     struct sgpu_error *error);
+/* The MAC over the index: canonical JSON without `mac` and without each segment's `location`, which
+ * those who carry the batch may change (sgpu-stage does); kt128 or the seal binds the payload
+ * itself. */
+SGPU_MUST_CHECK int sgpu_batch_sign(struct sgpu_batch *batch,
+				    const uint8_t batch_key[SGPU_KEY_SIZE],
 				    struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_batch_verify(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+SGPU_MUST_CHECK int sgpu_batch_verify(const struct sgpu_batch *batch,
+				      const uint8_t batch_key[SGPU_KEY_SIZE],
 				      struct sgpu_error *error);
 
-enum { SGPU_SEGMENT_CONTEXT_MAX = 8 + SGPU_BATCH_ID_SIZE + SGPU_SHA256_SIZE + 1 + SGPU_RESPONSE_ID_SIZE + SGPU_ID_MAX };
-/* Derives the key of a segment from the batch key, and its context. response_id NULL: an input, with the context
- * "sgpu v1" || 0x00 || batch_id || manifest_sha256 || 'i' || segment_id. Otherwise an output of that response, whose
- * context ends in 'o' || response_id || segment_id, so that it fits into no other response to the same batch. */
-SGPU_MUST_CHECK int sgpu_batch_segment_key(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+enum {
+	SGPU_SEGMENT_CONTEXT_MAX =
+		8 + SGPU_BATCH_ID_SIZE + SGPU_SHA256_SIZE + 1 + SGPU_RESPONSE_ID_SIZE + SGPU_ID_MAX
+};
+/* Derives the key of a segment from the batch key, and its context. response_id NULL: an input,
+ * with the context "sgpu v1" || 0x00 || batch_id || manifest_sha256 || 'i' || segment_id. Otherwise
+ * an output of that response, whose context ends in 'o' || response_id || segment_id, so that it
+ * fits into no other response to the same batch. */
+SGPU_MUST_CHECK int sgpu_batch_segment_key(const struct sgpu_batch *batch,
+					   const uint8_t batch_key[SGPU_KEY_SIZE],
 					   const char *segment_id,
 					   const uint8_t response_id[SGPU_RESPONSE_ID_SIZE],
 					   uint8_t key[SGPU_KEY_SIZE],
-					   uint8_t context[SGPU_SEGMENT_CONTEXT_MAX], size_t *context_size,
-					   struct sgpu_error *error);
+					   uint8_t context[SGPU_SEGMENT_CONTEXT_MAX],
+					   size_t *context_size, struct sgpu_error *error);
 
 #ifdef __cplusplus
 }

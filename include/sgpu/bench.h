@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measuring: cases as rows of a table, samples, statistics, records, comparison. Times are in nanoseconds.
+ * Measuring: cases as rows of a table, samples, statistics, records, comparison. Times are in
+ * nanoseconds.
  *
- * * A case measures points. A point has one or more variants that do comparable work ("plain", "sealed"). They are
- * sampled in turns within one run, so that a slow moment of the machine slows all of them. A sample prepares
- * (fills with a pattern), runs (the timed work) and verifies. Every variant of a point gives one record: its
- * statistics, and from the second variant on the ratio of its time to that of the first, round by round. */
+ * * A case measures points. A point has one or more variants that do comparable work ("plain",
+ * "sealed"). They are sampled in turns within one run, so that a slow moment of the machine slows
+ * all of them. A sample prepares (fills with a pattern), runs (the timed work) and verifies. Every
+ * variant of a point gives one record: its statistics, and from the second variant on the ratio of
+ * its time to that of the first, round by round. */
 #ifndef SGPU_BENCH_H
 #define SGPU_BENCH_H
 
@@ -25,23 +27,29 @@ extern "C" {
 /* ---- statistics ---- */
 struct sgpu_bench_statistics {
 	uint64_t n;
-	double min, median, p95;  /* p95: the smallest sample that at least 95 % of them do not exceed */
-	double mad;               /* median of the distances from the median */
-	double spread;            /* (p95 - min) / median */
+	double min, median,
+		p95;   /* p95: the smallest sample that at least 95 % of them do not exceed */
+	double mad;    /* median of the distances from the median */
+	double spread; /* (p95 - min) / median */
 	double p99;
-	double low, high;         /* interval that holds the median with 95 %, by order statistics; below 6 samples: all */
+	double low, high; /* interval that holds the median with 95 %, by order statistics; below 6
+			     samples: all */
 };
 
 /* ---- cases ---- */
-enum sgpu_bench_unit { SGPU_BENCH_BYTES_PER_SECOND, SGPU_BENCH_OPERATIONS_PER_SECOND, SGPU_BENCH_NS };
+enum sgpu_bench_unit {
+	SGPU_BENCH_BYTES_PER_SECOND,
+	SGPU_BENCH_OPERATIONS_PER_SECOND,
+	SGPU_BENCH_NS
+};
 const char *sgpu_bench_unit_name(enum sgpu_bench_unit unit); /* "B/s", "op/s", "ns" */
 
 /* The requirements of a case; if one is missing, the case is waived, and the reason names it. */
 enum sgpu_bench_requires {
-	SGPU_BENCH_DEVICE = 1,        /* bench->device is open; without this bit it is NULL */
-	SGPU_BENCH_GPU = 2,           /* ...and is not the CPU device */
-	SGPU_BENCH_PINNED = 4,        /* ...and info.pins_host_memory */
-	SGPU_BENCH_REGISTERS = 8,     /* ...and info.registers */
+	SGPU_BENCH_DEVICE = 1,		 /* bench->device is open; without this bit it is NULL */
+	SGPU_BENCH_GPU = 2,		 /* ...and is not the CPU device */
+	SGPU_BENCH_PINNED = 4,		 /* ...and info.pins_host_memory */
+	SGPU_BENCH_REGISTERS = 8,	 /* ...and info.registers */
 	SGPU_BENCH_OPENS_ON_DEVICE = 16, /* ...and info.opens_on_device */
 };
 /* "pinned memory" for bit 2; NULL for a bit without a requirement. */
@@ -49,13 +57,15 @@ const char *sgpu_bench_requirement(unsigned bit);
 
 struct sgpu_bench;
 
-/* A row. A case is waived if run returns SGPU_EUNAVAILABLE or SGPU_ENOMEM (the error's text is the reason), and has failed
- * after any other error. What run makes is kept by sgpu_bench_keep and the like. */
+/* A row. A case is waived if run returns SGPU_EUNAVAILABLE or SGPU_ENOMEM (the error's text is the
+ * reason), and has failed after any other error. What run makes is kept by sgpu_bench_keep and the
+ * like. */
 struct sgpu_bench_case {
-	const char *name;             /* "secure-copy" */
-	const char *help;             /* one line, lower case, no full stop */
-		enum sgpu_bench_unit unit;    /* the figure for people; a row with a NULL name ends the table */
-	unsigned requires;            /* set of enum sgpu_bench_requires */
+	const char *name; /* "secure-copy" */
+	const char *help; /* one line, lower case, no full stop */
+	enum sgpu_bench_unit
+		unit;	   /* the figure for people; a row with a NULL name ends the table */
+	unsigned requires; /* set of enum sgpu_bench_requires */
 	int (*run)(struct sgpu_bench *bench, struct sgpu_error *error);
 };
 
@@ -65,58 +75,68 @@ enum { SGPU_BENCH_PARAMETERS_MAX = 8, SGPU_BENCH_VARIANTS_MAX = 8, SGPU_BENCH_NA
 /* A parameter of a point: a text, or a number whose unit is in the key: "size_bytes", "streams". */
 struct sgpu_bench_parameter {
 	const char *key;
-	const char *text;             /* NULL: number */
+	const char *text; /* NULL: number */
 	uint64_t number;
 };
 
 struct sgpu_bench_point {
-	struct sgpu_bench_parameter parameters[SGPU_BENCH_PARAMETERS_MAX]; /* up to a NULL key; identify the point */
-		uint64_t bytes;               /* payload of one sample; 0: none */
-	uint64_t operations;          /* operations of one sample; 0 counts as 1 */
-	/* What `bytes` counts, in terms of the parameters and of the operations of a sample: "2 * size_bytes, both
-	 * directions". NULL: "size_bytes", which must then be a parameter with that value. */
+	struct sgpu_bench_parameter
+		parameters[SGPU_BENCH_PARAMETERS_MAX]; /* up to a NULL key; identify the point */
+	uint64_t bytes;				       /* payload of one sample; 0: none */
+	uint64_t operations;			       /* operations of one sample; 0 counts as 1 */
+	/* What `bytes` counts, in terms of the parameters and of the operations of a sample: "2 *
+	 * size_bytes, both directions". NULL: "size_bytes", which must then be a parameter with
+	 * that value. */
 	const char *bytes_formula;
 };
 
-/* All functions get `argument`, run on one thread, and return 0 or an error, which ends the case. */
+/* All functions get `argument`, run on one thread, and return 0 or an error, which ends the case.
+ */
 struct sgpu_bench_variant {
-	const char *name;             /* "plain", "sealed" */
+	const char *name; /* "plain", "sealed" */
 	/* Before every sample, untimed: fills inputs, spoils outputs. Or NULL. */
 	int (*prepare)(void *argument, struct sgpu_error *error);
-	/* One of these does the work once, to its end. For `work` the host's clock around the call counts; `run` says in
-	 * *ns how long it took, which is 0 at entry, and for a 0 at the end the host's clock counts, too. For work on
-	 * streams: sgpu_bench_enqueue and sgpu_bench_span. */
+	/* One of these does the work once, to its end. For `work` the host's clock around the call
+	 * counts; `run` says in *ns how long it took, which is 0 at entry, and for a 0 at the end
+	 * the host's clock counts, too. For work on streams: sgpu_bench_enqueue and
+	 * sgpu_bench_span. */
 	int (*work)(void *argument, struct sgpu_error *error);
 	int (*run)(void *argument, uint64_t *ns, struct sgpu_error *error);
-	/* After the sample, untimed: SGPU_EDIFFERS with the difference. Called for every sample up to 64 MiB; for larger
-	 * ones only after the warm-up and the last one. Or NULL, if there is nothing to verify. */
+	/* After the sample, untimed: SGPU_EDIFFERS with the difference. Called for every sample up
+	 * to 64 MiB; for larger ones only after the warm-up and the last one. Or NULL, if there is
+	 * nothing to verify. */
 	int (*verify)(void *argument, struct sgpu_error *error);
 	void *argument;
 	/* A published ratio of a similar comparison, or 0, and its source. */
 	double reference_ratio;
 	const char *reference;
-	/* Not NULL: why it is not to be had here. It is left out, and recorded as waived once a case, for all points. */
+	/* Not NULL: why it is not to be had here. It is left out, and recorded as waived once a
+	 * case, for all points. */
 	const char *why;
 };
 
-/* Samples the variants in turns and records each; the first that is to be had is the one that ratios are to. Errors: those
- * of the variants; SGPU_ECANCELED. */
-SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
-				       const struct sgpu_bench_variant *variants, int count, struct sgpu_error *error);
+/* Samples the variants in turns and records each; the first that is to be had is the one that
+ * ratios are to. Errors: those of the variants; SGPU_ECANCELED. */
+SGPU_MUST_CHECK int sgpu_bench_measure(struct sgpu_bench *bench,
+				       const struct sgpu_bench_point *point,
+				       const struct sgpu_bench_variant *variants, int count,
+				       struct sgpu_error *error);
 /* Records why a point, or one variant of it (NULL: all), was not measured; the case continues. */
-void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
-		      const char *format, ...) SGPU_PRINTF(4, 5);
+void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+		      const char *variant, const char *format, ...) SGPU_PRINTF(4, 5);
 
-/* Gives the sizes of a sweep in bytes: powers of four times 4 KiB in [min, max] that --size allows; with `quick`
- * only 64 KiB, 4 MiB and 64 MiB. Returns their number. */
+/* Gives the sizes of a sweep in bytes: powers of four times 4 KiB in [min, max] that --size allows;
+ * with `quick` only 64 KiB, 4 MiB and 64 MiB. Returns their number. */
 enum { SGPU_BENCH_SIZES_MAX = 16 };
-int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max, uint64_t sizes[SGPU_BENCH_SIZES_MAX]);
+int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max,
+		     uint64_t sizes[SGPU_BENCH_SIZES_MAX]);
 /* Whether --size allows a size, for cases with sizes of their own. */
 bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
-/* Whether the host and the device have this much memory: SGPU_OK, or SGPU_ENOMEM and the reason. A case asks
- * before a large allocation, because the kernel kills a process rather than refuse memory. */
-SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_t device_bytes,
-				    struct sgpu_error *error);
+/* Whether the host and the device have this much memory: SGPU_OK, or SGPU_ENOMEM and the reason. A
+ * case asks before a large allocation, because the kernel kills a process rather than refuse
+ * memory. */
+SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes,
+				    uint64_t device_bytes, struct sgpu_error *error);
 
 /* Of a variant's run: how long single operations of this sample took. */
 struct sgpu_bench_latency {
@@ -125,56 +145,69 @@ struct sgpu_bench_latency {
 void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency latency);
 
 /* ---- what a case makes, and keeps until its end ---- */
-/* Notes that end(bench, what, size) ends something when the case is over, also after an error, last first. If there is no memory
- * for the note, it is ended at once: SGPU_ENOMEM. */
+/* Notes that end(bench, what, size) ends something when the case is over, also after an error, last
+ * first. If there is no memory for the note, it is ended at once: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_bench_keep(struct sgpu_bench *bench,
-				    void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size), uintptr_t what,
-				    uint64_t size, struct sgpu_error *error);
-/* Waits for the device, and ends what was kept since a mark: for what only a part of the case needs. */
+				    void (*end)(struct sgpu_bench *bench, uintptr_t what,
+						uint64_t size),
+				    uintptr_t what, uint64_t size, struct sgpu_error *error);
+/* Waits for the device, and ends what was kept since a mark: for what only a part of the case
+ * needs. */
 size_t sgpu_bench_mark(const struct sgpu_bench *bench);
 void sgpu_bench_release(struct sgpu_bench *bench, size_t mark);
-/* Memory that is zero; a stream of any device; memory of bench->device, and of its pool on the host: all are kept. So is a
- * registration of the caller's memory, which must live longer. Errors: as those of sgpu/device.h; SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_bench_new(struct sgpu_bench *bench, size_t size, void **memory, struct sgpu_error *error);
+/* Memory that is zero; a stream of any device; memory of bench->device, and of its pool on the
+ * host: all are kept. So is a registration of the caller's memory, which must live longer. Errors:
+ * as those of sgpu/device.h; SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_bench_new(struct sgpu_bench *bench, size_t size, void **memory,
+				   struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device,
 					  struct sgpu_stream **stream, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_bench_new_device_memory(struct sgpu_bench *bench, uint64_t size, sgpu_devptr *memory,
-						 struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_bench_new_device_memory(struct sgpu_bench *bench, uint64_t size,
+						 sgpu_devptr *memory, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_new_pinned(struct sgpu_bench *bench, uint64_t size, void **memory,
 					  struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_bench_register(struct sgpu_bench *bench, void *memory, uint64_t size,
 					struct sgpu_error *error);
 
 /* ---- patterns ---- */
-/* Fill memory with numbers that follow from the seed and the position; check returns the first byte that differs, or
- * `size`. */
+/* Fill memory with numbers that follow from the seed and the position; check returns the first byte
+ * that differs, or `size`. */
 void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed);
 uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed);
 
 /* ---- work on streams ---- */
-/* Holds the streams (at least one) behind a gate while enqueue(argument, error) enqueues work, then waits for its
- * end. The gate is a copy on a stream of its own, for which the other streams wait. If it ends before everything
- * is enqueued, the sample is taken again behind a longer copy. The device's times of the tasks thus contain no
- * time of the host. `enqueue` must zero its tasks; it may be called several times, and must give the same result
- * each time. */
-SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
-				       int (*enqueue)(void *argument, struct sgpu_error *error), void *argument,
-				       struct sgpu_error *error);
+/* Holds the streams (at least one) behind a gate while enqueue(argument, error) enqueues work, then
+ * waits for its end. The gate is a copy on a stream of its own, for which the other streams wait.
+ * If it ends before everything is enqueued, the sample is taken again behind a longer copy. The
+ * device's times of the tasks thus contain no time of the host. `enqueue` must zero its tasks; it
+ * may be called several times, and must give the same result each time. */
+SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams,
+				       int count,
+				       int (*enqueue)(void *argument, struct sgpu_error *error),
+				       void *argument, struct sgpu_error *error);
 /* The time from the begin of the first task to the end of the last. */
 uint64_t sgpu_bench_span(const struct sgpu_task *tasks, int count);
 /* SGPU_OK, or the first failure, with its text. */
-SGPU_MUST_CHECK int sgpu_bench_tasks(const struct sgpu_task *tasks, int count, struct sgpu_error *error);
-/* Launches an operation on a stream as the runner does: the device's own implementation, or that of the CPU device
- * from the table. The call must live until the task has ended. */
-SGPU_MUST_CHECK int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stream *stream, struct sgpu_op_call *call,
-				      struct sgpu_task *task, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_bench_tasks(const struct sgpu_task *tasks, int count,
+				     struct sgpu_error *error);
+/* Launches an operation on a stream as the runner does: the device's own implementation, or that of
+ * the CPU device from the table. The call must live until the task has ended. */
+SGPU_MUST_CHECK int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stream *stream,
+				      struct sgpu_op_call *call, struct sgpu_task *task,
+				      struct sgpu_error *error);
 
 /* ---- records ---- */
 enum sgpu_bench_status { SGPU_BENCH_PASSED, SGPU_BENCH_WAIVED, SGPU_BENCH_FAILED };
 const char *sgpu_bench_status_name(enum sgpu_bench_status status);
 
-/* Why no more samples were taken: the medians were known well enough, the time was over, or there were enough. */
-enum sgpu_bench_stop { SGPU_BENCH_STOP_UNKNOWN, SGPU_BENCH_STOP_DEVIATION, SGPU_BENCH_STOP_TIME, SGPU_BENCH_STOP_COUNT };
+/* Why no more samples were taken: the medians were known well enough, the time was over, or there
+ * were enough. */
+enum sgpu_bench_stop {
+	SGPU_BENCH_STOP_UNKNOWN,
+	SGPU_BENCH_STOP_DEVIATION,
+	SGPU_BENCH_STOP_TIME,
+	SGPU_BENCH_STOP_COUNT
+};
 
 struct sgpu_bench_record_parameter {
 	char key[SGPU_BENCH_NAME_MAX];
@@ -184,84 +217,94 @@ struct sgpu_bench_record_parameter {
 };
 
 struct sgpu_bench_record {
-	char name[SGPU_BENCH_NAME_MAX];       /* of the case */
-		char variant[SGPU_BENCH_NAME_MAX];    /* "": the whole case or point, if it was waived or has failed */
+	char name[SGPU_BENCH_NAME_MAX];	   /* of the case */
+	char variant[SGPU_BENCH_NAME_MAX]; /* "": the whole case or point, if it was waived or has
+					      failed */
 	struct sgpu_bench_record_parameter parameters[SGPU_BENCH_PARAMETERS_MAX];
 	int parameter_count;
 	enum sgpu_bench_unit unit;
 	enum sgpu_bench_status status;
-		char reason[256];                     /* why it did not pass */
-	uint64_t bytes, operations;           /* of one sample */
+	char reason[256];	    /* why it did not pass */
+	uint64_t bytes, operations; /* of one sample */
 	char bytes_formula[SGPU_BENCH_NAME_MAX * 2];
-	struct sgpu_bench_statistics ns;      /* one sample */
-	const double *samples_ns;             /* all ns.n of them in the order in which they were taken, or NULL */
+	struct sgpu_bench_statistics ns; /* one sample */
+	const double
+		*samples_ns; /* all ns.n of them in the order in which they were taken, or NULL */
 	enum sgpu_bench_stop stopped;
-	double cycles;                        /* of the time-stamp counter, an operation; 0: not known */
-		double cpu_ns;                        /* median of the process's processor time for a sample */
-	struct sgpu_bench_latency latency;    /* medians over the samples; 0: not measured */
-	char ratio_to[SGPU_BENCH_NAME_MAX];   /* the variant that `ratio` compares with, or "" */
+	double cycles; /* of the time-stamp counter, an operation; 0: not known */
+	double cpu_ns; /* median of the process's processor time for a sample */
+	struct sgpu_bench_latency latency;  /* medians over the samples; 0: not measured */
+	char ratio_to[SGPU_BENCH_NAME_MAX]; /* the variant that `ratio` compares with, or "" */
 	struct sgpu_bench_statistics ratio;
-	double reference_ratio;               /* 0: none */
+	double reference_ratio; /* 0: none */
 	char reference[SGPU_BENCH_NAME_MAX * 2];
 };
 
 /* ---- a run ---- */
 struct sgpu_bench_options {
-	bool quick;             /* fewer sizes, less time */
-		/* Of each variant; 0: until their medians are known well enough, there are 1000 samples, or the time is over, but
-		 * at least 5 (3 with `quick`, or if the time is over by far). */
+	bool quick; /* fewer sizes, less time */
+	/* Of each variant; 0: until their medians are known well enough, there are 1000 samples, or
+	 * the time is over, but at least 5 (3 with `quick`, or if the time is over by far). */
 	uint64_t samples;
-	uint64_t time_ns;       /* for each point and variant; 0: 0.3 s (quick: 0.1 s) */
-	uint64_t size_min, size_max; /* bytes; size_max 0: no limit */
-	unsigned jobs;          /* threads for work on all cores; 0: sgpu_cpu_count() */
+	uint64_t time_ns;	      /* for each point and variant; 0: 0.3 s (quick: 0.1 s) */
+	uint64_t size_min, size_max;  /* bytes; size_max 0: no limit */
+	unsigned jobs;		      /* threads for work on all cores; 0: sgpu_cpu_count() */
 	enum sgpu_device_timer timer; /* of devices that a case opens */
 };
 
 /* The environment of a case. */
 struct sgpu_bench {
-		struct sgpu_device *device;       /* NULL if the case requires none */
-	struct sgpu_device_info info;     /* of the device; zero without a device */
+	struct sgpu_device *device;	   /* NULL if the case requires none */
+	struct sgpu_device_info info;	   /* of the device; zero without a device */
 	struct sgpu_bench_options options; /* jobs is never 0 here */
-		struct sgpu_bench_private *state; /* of the frame */
+	struct sgpu_bench_private *state;  /* of the frame */
 };
 
-/* Whether a case can run: SGPU_OK, or SGPU_EUNAVAILABLE and the reason. device and info may be NULL. */
-SGPU_MUST_CHECK int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_device_info *info,
+/* Whether a case can run: SGPU_OK, or SGPU_EUNAVAILABLE and the reason. device and info may be
+ * NULL. */
+SGPU_MUST_CHECK int sgpu_bench_can_run(const struct sgpu_bench_case *row,
+				       const struct sgpu_device_info *info,
 				       struct sgpu_error *error);
-/* Runs a case and passes its records, at least one, to `record` in order. device: NULL if there is none. *status: the
- * status of the case, failed if a record failed. Errors: SGPU_ECANCELED, SGPU_ENOMEM; a failing case is no error. */
-SGPU_MUST_CHECK int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
-				   struct sgpu_device *device,
-				   void (*record)(void *argument, const struct sgpu_bench_record *record),
-				   void *argument, enum sgpu_bench_status *status, struct sgpu_error *error);
+/* Runs a case and passes its records, at least one, to `record` in order. device: NULL if there is
+ * none. *status: the status of the case, failed if a record failed. Errors: SGPU_ECANCELED,
+ * SGPU_ENOMEM; a failing case is no error. */
+SGPU_MUST_CHECK int sgpu_bench_run(
+	const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
+	struct sgpu_device *device,
+	void (*record)(void *argument, const struct sgpu_bench_record *record), void *argument,
+	enum sgpu_bench_status *status, struct sgpu_error *error);
 
-/* How far runs of one build lie apart, as a fraction of the figure: a smaller difference says nothing. */
+/* How far runs of one build lie apart, as a fraction of the figure: a smaller difference says
+ * nothing. */
 enum { SGPU_BENCH_KEY_MAX = 2 * SGPU_BENCH_NAME_MAX * (SGPU_BENCH_PARAMETERS_MAX + 1) };
 struct sgpu_bench_noise {
-	char key[SGPU_BENCH_KEY_MAX];         /* of the measurement, sgpu_bench_key() */
-	double floor, ratio_floor;            /* of the time; of the ratio, negative where there is none */
+	char key[SGPU_BENCH_KEY_MAX]; /* of the measurement, sgpu_bench_key() */
+	double floor, ratio_floor;    /* of the time; of the ratio, negative where there is none */
 	uint64_t runs;
 };
 
 /* ---- results: JSON Lines, as sgpu-bench(1) describes them ----
- *  * The first object describes machine and build, the last one what else the machine did during the run; each other object
- *  is a record of a measurement, or of the noise of one. */
+ *  * The first object describes machine and build, the last one what else the machine did during
+ * the run; each other object is a record of a measurement, or of the noise of one. */
 struct sgpu_bench_results {
-	json_t *environment, *end;        /* objects, or NULL */
+	json_t *environment, *end; /* objects, or NULL */
 	struct sgpu_bench_record *records;
 	size_t count;
-	struct sgpu_bench_noise *noise;   /* of runs of one build beside each other */
+	struct sgpu_bench_noise *noise; /* of runs of one build beside each other */
 	size_t noise_count;
 };
 /* Copies the record, and its samples. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_bench_results_add(struct sgpu_bench_results *results, const struct sgpu_bench_record *record,
+SGPU_MUST_CHECK int sgpu_bench_results_add(struct sgpu_bench_results *results,
+					   const struct sgpu_bench_record *record,
 					   struct sgpu_error *error);
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 
-/* Describes this machine, this build and a device (NULL: none): a new object, or NULL if memory runs out. */
-json_t *sgpu_bench_environment(const struct sgpu_device_info *info, const struct sgpu_bench_options *options);
-/* The last object: how long it took since `begin`, the share of the processors' time that the hypervisor took away meanwhile, and
- * the load at the end. A new object, or NULL. */
+/* Describes this machine, this build and a device (NULL: none): a new object, or NULL if memory
+ * runs out. */
+json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
+			       const struct sgpu_bench_options *options);
+/* The last object: how long it took since `begin`, the share of the processors' time that the
+ * hypervisor took away meanwhile, and the load at the end. A new object, or NULL. */
 struct sgpu_bench_moment {
 	uint64_t ns, stolen, all; /* of sgpu_now_ns(), and in clock ticks */
 };
@@ -270,44 +313,59 @@ json_t *sgpu_bench_end(const struct sgpu_bench_moment *begin);
 /* Returns a record as a new object, or NULL if memory runs out. */
 json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record);
 json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise);
-/* Reads results from untrusted text. `name` is for messages, which have the line. Errors: SGPU_EINVALID, SGPU_ENOMEM;
- * *results is then empty. */
-SGPU_MUST_CHECK int sgpu_bench_read(const char *text, size_t size, const char *name, struct sgpu_bench_results *results,
-				    struct sgpu_error *error);
-/* Writes the key of a measurement, "bandwidth pinned direction=h2d size_bytes=4096", with the parameters sorted by
- * name. */
+/* Reads results from untrusted text. `name` is for messages, which have the line. Errors:
+ * SGPU_EINVALID, SGPU_ENOMEM; *results is then empty. */
+SGPU_MUST_CHECK int sgpu_bench_read(const char *text, size_t size, const char *name,
+				    struct sgpu_bench_results *results, struct sgpu_error *error);
+/* Writes the key of a measurement, "bandwidth pinned direction=h2d size_bytes=4096", with the
+ * parameters sorted by name. */
 void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_KEY_MAX]);
-/* Returns the median sample in the unit of the case: bytes or operations per second, or nanoseconds per operation;
- * 0 if the measurement did not pass. */
+/* Returns the median sample in the unit of the case: bytes or operations per second, or nanoseconds
+ * per operation; 0 if the measurement did not pass. */
 double sgpu_bench_value(const struct sgpu_bench_record *record);
 
 /* ---- comparison ---- */
-/* SAME: the change is inside the noise. FASTER, SLOWER: it exceeds it, and there is a gap between the intervals of the medians; if
- * the noise was not measured, between the samples. AMBIGUOUS: it exceeds it without a gap; nothing follows. Up to
- * this one, both runs have the measurement, and it passed. */
-enum sgpu_bench_verdict { SGPU_BENCH_SAME, SGPU_BENCH_FASTER, SGPU_BENCH_SLOWER, SGPU_BENCH_AMBIGUOUS,
-			  SGPU_BENCH_ONLY_FIRST, SGPU_BENCH_ONLY_SECOND, SGPU_BENCH_NOT_MEASURED };
+/* SAME: the change is inside the noise. FASTER, SLOWER: it exceeds it, and there is a gap between
+ * the intervals of the medians; if the noise was not measured, between the samples. AMBIGUOUS: it
+ * exceeds it without a gap; nothing follows. Up to this one, both runs have the measurement, and it
+ * passed. */
+enum sgpu_bench_verdict {
+	SGPU_BENCH_SAME,
+	SGPU_BENCH_FASTER,
+	SGPU_BENCH_SLOWER,
+	SGPU_BENCH_AMBIGUOUS,
+	SGPU_BENCH_ONLY_FIRST,
+	SGPU_BENCH_ONLY_SECOND,
+	SGPU_BENCH_NOT_MEASURED
+};
 const char *sgpu_bench_verdict_name(enum sgpu_bench_verdict verdict);
 struct sgpu_bench_difference {
-		const struct sgpu_bench_record *first, *second; /* NULL: missing. They live as long as the results. */
-	enum sgpu_bench_verdict verdict;  /* NOT_MEASURED: it did not pass in one run or both */
-	double change;                    /* of the median time: 0.1 is a tenth slower */
-		double noise;                     /* |log(1 + change)| must exceed this to be more than noise */
-	bool noise_measured;              /* ...which several runs of one build have shown, and not the samples of these */
+	const struct sgpu_bench_record *first,
+		*second;		 /* NULL: missing. They live as long as the results. */
+	enum sgpu_bench_verdict verdict; /* NOT_MEASURED: it did not pass in one run or both */
+	double change;			 /* of the median time: 0.1 is a tenth slower */
+	double noise;	     /* |log(1 + change)| must exceed this to be more than noise */
+	bool noise_measured; /* ...which several runs of one build have shown, and not the samples
+				of these */
 };
-/* Pairs the measurements of two runs by their keys, in the order of the first. `noise` has records of noise, or is NULL.
- * `ratios`: compares ratios, which two machines may have in common, instead of times. The array comes from malloc. */
-SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second,
+/* Pairs the measurements of two runs by their keys, in the order of the first. `noise` has records
+ * of noise, or is NULL. `ratios`: compares ratios, which two machines may have in common, instead
+ * of times. The array comes from malloc. */
+SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first,
+				       const struct sgpu_bench_results *second,
 				       const struct sgpu_bench_results *noise, bool ratios,
 				       struct sgpu_bench_difference **differences, size_t *count,
 				       struct sgpu_error *error);
-/* Adds to `noise` how far `count` runs of one build lie apart, for each measurement that passed in all of them; two more
- * such runs differ by more in at most 1 of 20 measurements. More runs than SGPU_BENCH_RUNS_MAX would hardly change what they
- * say, and each one is compared with each other one. Errors: SGPU_EUSAGE (fewer than two runs, or more), SGPU_ENOMEM. */
+/* Adds to `noise` how far `count` runs of one build lie apart, for each measurement that passed in
+ * all of them; two more such runs differ by more in at most 1 of 20 measurements. More runs than
+ * SGPU_BENCH_RUNS_MAX would hardly change what they say, and each one is compared with each other
+ * one. Errors: SGPU_EUSAGE (fewer than two runs, or more), SGPU_ENOMEM. */
 enum { SGPU_BENCH_RUNS_MAX = 64 };
 SGPU_MUST_CHECK int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count,
-					     struct sgpu_bench_results *noise, struct sgpu_error *error);
-/* The name of the first member by which two environments are of another machine or build, or NULL. */
+					     struct sgpu_bench_results *noise,
+					     struct sgpu_error *error);
+/* The name of the first member by which two environments are of another machine or build, or NULL.
+ */
 const char *sgpu_bench_environments_differ(const json_t *a, const json_t *b);
 
 #ifdef __cplusplus

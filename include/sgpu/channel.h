@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Secure channels, after Graviton (Volos, Vaswani, Bruno: Graviton: Trusted Execution Environments on GPUs, OSDI
- * 2018, sections 4 to 6), on stock hardware: the command processor is trusted software over the device's own
- * memory mapping.
+ * Secure channels, after Graviton (Volos, Vaswani, Bruno: Graviton: Trusted Execution Environments
+ * on GPUs, OSDI 2018, sections 4 to 6), on stock hardware: the command processor is trusted
+ * software over the device's own memory mapping.
  *
  * Three parties that share nothing but the messages below:
  *   processor   trusted. Owns the table of pages, the page tables, the channel keys, and the
@@ -11,8 +11,8 @@
  *   session     trusted, the owner's side. Holds the channel key (CEK), seals command groups,
  *               checks what comes back.
  *
- * A context is all channels with one owner's public key; they share its address space, its CEK, and, counted, tables
- * and pages. Memory is counted in frames, the small pages of the device. */
+ * A context is all channels with one owner's public key; they share its address space, its CEK,
+ * and, counted, tables and pages. Memory is counted in frames, the small pages of the device. */
 #ifndef SGPU_CHANNEL_H
 #define SGPU_CHANNEL_H
 
@@ -28,18 +28,18 @@ extern "C" {
 #endif
 
 /* ---- the address space of a channel ----
- * A directory has SGPU_CHANNEL_ENTRIES entries; each can hold a table of small pages, a table of big pages, or
- * both. A table of small pages has SGPU_CHANNEL_ENTRIES entries, one of big pages as many as cover the same range.
- * So VA = (directory index * SGPU_CHANNEL_ENTRIES + small index) * small; the device's address is the context's
- * base + VA. A directory and a table take one frame each of the protected region; what they hold is kept in hidden
- * memory. */
+ * A directory has SGPU_CHANNEL_ENTRIES entries; each can hold a table of small pages, a table of
+ * big pages, or both. A table of small pages has SGPU_CHANNEL_ENTRIES entries, one of big pages as
+ * many as cover the same range. So VA = (directory index * SGPU_CHANNEL_ENTRIES + small index) *
+ * small; the device's address is the context's base + VA. A directory and a table take one frame
+ * each of the protected region; what they hold is kept in hidden memory. */
 enum {
 	SGPU_CHANNEL_ENTRIES = 4096,
 	SGPU_CHANNEL_MAX = 1024,       /* channel ids are below */
 	SGPU_CHANNEL_PAGES_MAX = 4096, /* pages in one CH_PTE */
 	SGPU_CHANNEL_MAC_SIZE = 32,
 	SGPU_CHANNEL_DIGEST_SIZE = 32,
-	SGPU_GROUP_MAX = 16384,        /* bytes of a sealed command group with its tag */
+	SGPU_GROUP_MAX = 16384, /* bytes of a sealed command group with its tag */
 };
 
 enum sgpu_channel_op {
@@ -53,109 +53,114 @@ enum sgpu_channel_op {
 
 enum { SGPU_NO_FRAME = 0xffffffff };
 
-/* A command as the allocator gives it. Frames are numbers; a page of size `big` is named by its first frame. `via`
- * is the channel that it is sent through: a bootstrap channel, for all but CH_CREATE of one and CH_SUBMIT, which
- * goes through the channel itself. */
+/* A command as the allocator gives it. Frames are numbers; a page of size `big` is named by its
+ * first frame. `via` is the channel that it is sent through: a bootstrap channel, for all but
+ * CH_CREATE of one and CH_SUBMIT, which goes through the channel itself. */
 struct sgpu_command {
 	enum sgpu_channel_op op;
 	uint32_t via, channel;
 	union {
 		struct {
-			uint32_t directory;      /* frame */
-			/* Without: a bootstrap channel if the directory is unprotected, else a channel whose pages
-			 * are not locked, which takes no groups. */
+			uint32_t directory; /* frame */
+			/* Without: a bootstrap channel if the directory is unprotected, else a
+			 * channel whose pages are not locked, which takes no groups. */
 			bool has_key;
-			uint8_t owner_key[32];   /* X25519, public */
+			uint8_t owner_key[32]; /* X25519, public */
 		} create;
 		struct {
 			uint32_t index;
-			uint32_t table;          /* frame; SGPU_NO_FRAME only unmaps */
+			uint32_t table; /* frame; SGPU_NO_FRAME only unmaps */
 			bool big;
 		} pde;
 		struct {
 			uint32_t directory_index, table_index;
 			bool big;
-			bool has_mac;            /* authorises the unmapping of what is mapped there */
+			bool has_mac; /* authorises the unmapping of what is mapped there */
 			uint64_t mac_counter;
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
-			uint32_t count;          /* pages, 1 to SGPU_CHANNEL_PAGES_MAX; within the table */
-			const uint32_t *pages;   /* `count` frames; SGPU_NO_FRAME unmaps that entry; borrowed */
+			uint32_t count; /* pages, 1 to SGPU_CHANNEL_PAGES_MAX; within the table */
+			const uint32_t *pages; /* `count` frames; SGPU_NO_FRAME unmaps that entry;
+						  borrowed */
 		} pte;
 		struct {
 			uint64_t va, size;
-			bool keyed;              /* the digest is keyed with the CEK, else anybody can compute it */
+			bool keyed; /* the digest is keyed with the CEK, else anybody can compute it
+				     */
 		} measure;
 		struct {
-			/* Without: where its pages stood nothing is mapped in the context again, so that other
-			 * channels never find an empty page in their place. */
+			/* Without: where its pages stood nothing is mapped in the context again, so
+			 * that other channels never find an empty page in their place. */
 			bool has_mac;
 			uint64_t mac_counter;
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 		} destroy;
 		struct {
-			const uint8_t *group;    /* ciphertext and tag; borrowed */
+			const uint8_t *group; /* ciphertext and tag; borrowed */
 			uint32_t size;
-			uint64_t counter;        /* it claims to be number `counter` of the channel */
+			uint64_t counter; /* it claims to be number `counter` of the channel */
 		} submit;
 	};
 };
 
-/* Why a command was refused; nothing was changed then. (When the device fails while pages that may go are taken
- * away, they stay and may have been cleared.) */
+/* Why a command was refused; nothing was changed then. (When the device fails while pages that may
+ * go are taken away, they stay and may have been cleared.) */
 enum sgpu_refusal {
-	SGPU_REFUSED_NOT,          /* it was carried out */
+	SGPU_REFUSED_NOT, /* it was carried out */
 	SGPU_REFUSED_MALFORMED,
-	SGPU_REFUSED_NO_CHANNEL,   /* there is no such channel */
-	SGPU_REFUSED_EXISTS,       /* the channel exists */
-	SGPU_REFUSED_RANGE,        /* frame, index, address or size out of range, or not aligned */
-	SGPU_REFUSED_REGION,       /* the page lies in the wrong region */
-	SGPU_REFUSED_NOT_FREE,     /* the page is in use */
-	SGPU_REFUSED_FOREIGN,      /* the page belongs to another context */
-	SGPU_REFUSED_LOCKED,       /* locked, and no MAC authorises it */
-	SGPU_REFUSED_MAC,          /* the MAC does not verify, or its counter is not the next one */
-	SGPU_REFUSED_ALIAS,        /* two physical pages for one virtual, or a page that stands at another address */
-	SGPU_REFUSED_NO_TABLE,     /* no page table is mapped there */
-	SGPU_REFUSED_NOT_EMPTY,    /* the table has entries */
-	SGPU_REFUSED_NOT_MAPPED,   /* the range is not mapped in this channel */
-	SGPU_REFUSED_BOOTSTRAP,    /* a bootstrap channel may not do or be done this; or `via` is none */
-	SGPU_REFUSED_COUNTER,      /* dropped, replayed or reordered: the counter is not the next one */
-	SGPU_REFUSED_SEAL,         /* the group does not verify under the CEK */
-	SGPU_REFUSED_GROUP,        /* it has items, and came where nobody takes them */
-	SGPU_REFUSED_LIMIT,        /* too many channels, references or entries */
-	SGPU_REFUSED_DEVICE,       /* the device failed; the text says how */
+	SGPU_REFUSED_NO_CHANNEL, /* there is no such channel */
+	SGPU_REFUSED_EXISTS,	 /* the channel exists */
+	SGPU_REFUSED_RANGE,	 /* frame, index, address or size out of range, or not aligned */
+	SGPU_REFUSED_REGION,	 /* the page lies in the wrong region */
+	SGPU_REFUSED_NOT_FREE,	 /* the page is in use */
+	SGPU_REFUSED_FOREIGN,	 /* the page belongs to another context */
+	SGPU_REFUSED_LOCKED,	 /* locked, and no MAC authorises it */
+	SGPU_REFUSED_MAC,	 /* the MAC does not verify, or its counter is not the next one */
+	SGPU_REFUSED_ALIAS, /* two physical pages for one virtual, or a page that stands at another
+			       address */
+	SGPU_REFUSED_NO_TABLE,	 /* no page table is mapped there */
+	SGPU_REFUSED_NOT_EMPTY,	 /* the table has entries */
+	SGPU_REFUSED_NOT_MAPPED, /* the range is not mapped in this channel */
+	SGPU_REFUSED_BOOTSTRAP,	 /* a bootstrap channel may not do or be done this; or `via` is none
+				  */
+	SGPU_REFUSED_COUNTER, /* dropped, replayed or reordered: the counter is not the next one */
+	SGPU_REFUSED_SEAL,    /* the group does not verify under the CEK */
+	SGPU_REFUSED_GROUP,   /* it has items, and came where nobody takes them */
+	SGPU_REFUSED_LIMIT,   /* too many channels, references or entries */
+	SGPU_REFUSED_DEVICE,  /* the device failed; the text says how */
 	SGPU_REFUSALS
 };
 const char *sgpu_refusal_name(enum sgpu_refusal refusal); /* "locked": static */
 const char *sgpu_refusal_text(enum sgpu_refusal refusal); /* a sentence: static */
 
-/* What a channel's owner gets from CH_CREATE. The CEK is sealed with HPKE (base mode) to the owner's key: info "sgpu channel
- * v1", associated data channel || serial || owner_hash || processor, integers little endian. A second channel of a context
- * gets the CEK of the first. */
+/* What a channel's owner gets from CH_CREATE. The CEK is sealed with HPKE (base mode) to the
+ * owner's key: info "sgpu channel v1", associated data channel || serial || owner_hash ||
+ * processor, integers little endian. A second channel of a context gets the CEK of the first. */
 struct sgpu_grant {
 	uint32_t channel;
-	uint32_t serial;                /* never used twice by this processor: part of every nonce and MAC */
+	uint32_t serial; /* never used twice by this processor: part of every nonce and MAC */
 	uint8_t owner_hash[SGPU_SHA256_SIZE]; /* SHA-256 of the owner's public key */
-	uint8_t processor[16];          /* random, drawn when the processor was made */
+	uint8_t processor[16];		      /* random, drawn when the processor was made */
 	uint8_t enc[32], sealed_cek[SGPU_KEY_SIZE + SGPU_TAG_SIZE];
 };
-/* From CH_PTE. The MAC is under a key derived from the CEK and covers all of it, so that the owner knows what was
- * really mapped; it has no meaning without the CEK. */
+/* From CH_PTE. The MAC is under a key derived from the CEK and covers all of it, so that the owner
+ * knows what was really mapped; it has no meaning without the CEK. */
 struct sgpu_summary {
 	uint32_t channel, serial;
-	uint64_t counter;               /* of this channel's reports, from 1: the owner refuses old ones */
-	uint64_t va, size;              /* bytes that the command covered */
-	uint32_t protected_pages, pages; /* n and k: pages mapped by it in the protected region, and in all */
+	uint64_t counter;  /* of this channel's reports, from 1: the owner refuses old ones */
+	uint64_t va, size; /* bytes that the command covered */
+	uint32_t protected_pages,
+		pages; /* n and k: pages mapped by it in the protected region, and in all */
 	/* KT128 of the frame numbers of the protected ones, 32-bit little endian. */
 	uint8_t hash[SGPU_CHANNEL_DIGEST_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
 
-/* From CH_MEASURE. Digest: sgpu_measure_pages, for a keyed one with a key derived from the CEK. The untrusted side
- * carries it and may ask for the digest of a single byte, so the digest of a channel with a key is masked
- * (sgpu_mask_measurement); the session takes the mask off. */
+/* From CH_MEASURE. Digest: sgpu_measure_pages, for a keyed one with a key derived from the CEK. The
+ * untrusted side carries it and may ask for the digest of a single byte, so the digest of a channel
+ * with a key is masked (sgpu_mask_measurement); the session takes the mask off. */
 struct sgpu_measurement {
 	uint32_t channel, serial;
-	uint64_t counter;               /* as in sgpu_summary, the same sequence */
+	uint64_t counter; /* as in sgpu_summary, the same sequence */
 	uint64_t va, size;
 	bool keyed;
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
@@ -164,42 +169,51 @@ struct sgpu_measurement {
 
 struct sgpu_reply {
 	enum sgpu_refusal refusal;
-	int code;                       /* SGPU_OK; else SGPU_EINVALID, SGPU_EPOLICY, SGPU_EAUTH, SGPU_EDEVICE */
+	int code; /* SGPU_OK; else SGPU_EINVALID, SGPU_EPOLICY, SGPU_EAUTH, SGPU_EDEVICE */
 	struct sgpu_error error;
 	union {
-		struct sgpu_grant grant;        /* CH_CREATE with a key */
-		struct sgpu_summary summary;    /* CH_PTE of a channel with a key */
-		struct sgpu_measurement measurement; /* CH_MEASURE; of a channel without key: no MAC, not keyed */
+		struct sgpu_grant grant;     /* CH_CREATE with a key */
+		struct sgpu_summary summary; /* CH_PTE of a channel with a key */
+		struct sgpu_measurement
+			measurement; /* CH_MEASURE; of a channel without key: no MAC, not keyed */
 	};
 };
 
 /* ---- the device under the processor: a device (sgpu_pager_of), or what a test puts there ---- */
-/* A call that fails has done nothing. Calls come one at a time but for read, write and measure of different ranges. */
+/* A call that fails has done nothing. Calls come one at a time but for read, write and measure of
+ * different ranges. */
 struct sgpu_pager {
 	void *device;
 	struct sgpu_pages_info info;
-	int (*space_create)(void *device, uint64_t size, void **space, sgpu_devptr *base, struct sgpu_error *error);
+	int (*space_create)(void *device, uint64_t size, void **space, sgpu_devptr *base,
+			    struct sgpu_error *error);
 	void (*space_free)(void *device, void *space);
-	/* `count` pages of `page_size` bytes, named by their first frames, one after another from offset `at`. */
-	int (*map)(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count, uint64_t page_size,
-		   struct sgpu_error *error);
-	int (*unmap)(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error);
-	/* Waits for all running work of the device, so that nothing is written behind it, and returns when it is
-	 * clear. The range is mapped and the space reachable. */
-	int (*clear)(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error);
-	/* Whether kernels reach what is mapped in the space. Waits for running work of the device before it takes
-	 * anything away. */
+	/* `count` pages of `page_size` bytes, named by their first frames, one after another from
+	 * offset `at`. */
+	int (*map)(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count,
+		   uint64_t page_size, struct sgpu_error *error);
+	int (*unmap)(void *device, void *space, uint64_t at, uint64_t size,
+		     struct sgpu_error *error);
+	/* Waits for all running work of the device, so that nothing is written behind it, and
+	 * returns when it is clear. The range is mapped and the space reachable. */
+	int (*clear)(void *device, void *space, uint64_t at, uint64_t size,
+		     struct sgpu_error *error);
+	/* Whether kernels reach what is mapped in the space. Waits for running work of the device
+	 * before it takes anything away. */
 	int (*access)(void *device, void *space, bool on, struct sgpu_error *error);
 	/* sgpu_measure_pages; key: SGPU_KEY_SIZE bytes, or NULL. */
 	int (*measure)(void *device, void *space, uint64_t at, uint64_t size, const uint8_t *key,
 		       uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error);
 	/* Between host memory and a mapped range, for the unprotected region. Return when done. */
-	int (*read)(void *device, void *space, uint64_t at, void *to, uint64_t size, struct sgpu_error *error);
+	int (*read)(void *device, void *space, uint64_t at, void *to, uint64_t size,
+		    struct sgpu_error *error);
 	int (*write)(void *device, void *space, uint64_t at, const void *from, uint64_t size,
 		     struct sgpu_error *error);
 };
-/* Fills in *pager; the device outlives it. Errors: SGPU_EUNAVAILABLE where the device cannot map pages. */
-SGPU_MUST_CHECK int sgpu_pager_of(struct sgpu_device *device, struct sgpu_pager *pager, struct sgpu_error *error);
+/* Fills in *pager; the device outlives it. Errors: SGPU_EUNAVAILABLE where the device cannot map
+ * pages. */
+SGPU_MUST_CHECK int sgpu_pager_of(struct sgpu_device *device, struct sgpu_pager *pager,
+				  struct sgpu_error *error);
 /* Wipes and frees what sgpu_pager_of took. */
 void sgpu_pager_close(struct sgpu_pager *pager);
 
@@ -207,117 +221,139 @@ void sgpu_pager_close(struct sgpu_pager *pager);
 struct sgpu_processor;
 
 struct sgpu_processor_config {
-	uint32_t frames;                /* physical memory; at most info.total / info.small */
-	uint32_t unprotected;           /* frames at the beginning that the host may read and write */
-	uint32_t hidden;                /* frames at the end that nobody maps: keys and tables stand for them */
-	uint64_t space_size;            /* bytes of addresses a context gets, 0: twice the frames */
+	uint32_t frames;      /* physical memory; at most info.total / info.small */
+	uint32_t unprotected; /* frames at the beginning that the host may read and write */
+	uint32_t hidden; /* frames at the end that nobody maps: keys and tables stand for them */
+	uint64_t space_size; /* bytes of addresses a context gets, 0: twice the frames */
 };
 
-/* The pager is borrowed. Frames are taken to hold secrets at first: each is cleared before it is first mapped,
- * unless the pager's memory is new (its frames were never mapped) and says so by info.fresh. */
-SGPU_MUST_CHECK int sgpu_processor_create(const struct sgpu_pager *pager, const struct sgpu_processor_config *config,
-					  struct sgpu_processor **processor, struct sgpu_error *error);
+/* The pager is borrowed. Frames are taken to hold secrets at first: each is cleared before it is
+ * first mapped, unless the pager's memory is new (its frames were never mapped) and says so by
+ * info.fresh. */
+SGPU_MUST_CHECK int sgpu_processor_create(const struct sgpu_pager *pager,
+					  const struct sgpu_processor_config *config,
+					  struct sgpu_processor **processor,
+					  struct sgpu_error *error);
 /* Destroys all channels: clears, unmaps; wipes keys. */
 void sgpu_processor_free(struct sgpu_processor **processor);
 
-/* A command from the untrusted side, of this program; the struct is read once, first. May be called from several threads.
- * Returns reply->code. */
+/* A command from the untrusted side, of this program; the struct is read once, first. May be called
+ * from several threads. Returns reply->code. */
 int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *command,
 			   struct sgpu_reply *reply);
 
-/* The host's view of device memory (what a BAR is): frames of the unprotected region alone; SGPU_EPOLICY anywhere else. */
-SGPU_MUST_CHECK int sgpu_processor_host_read(struct sgpu_processor *processor, uint64_t physical, void *to,
-					     uint64_t size, struct sgpu_error *error);
+/* The host's view of device memory (what a BAR is): frames of the unprotected region alone;
+ * SGPU_EPOLICY anywhere else. */
+SGPU_MUST_CHECK int sgpu_processor_host_read(struct sgpu_processor *processor, uint64_t physical,
+					     void *to, uint64_t size, struct sgpu_error *error);
 /* Base and size of the space of the channel's context. */
-SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr *base,
-					 uint64_t *size, struct sgpu_error *error);
-/* Makes the channel's context the one that kernels reach, and every other unreachable; free when it already is. Nothing
- * keeps it so: a request is made between enter and leave. */
+SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel,
+					 sgpu_devptr *base, uint64_t *size,
+					 struct sgpu_error *error);
+/* Makes the channel's context the one that kernels reach, and every other unreachable; free when it
+ * already is. Nothing keeps it so: a request is made between enter and leave. */
 SGPU_MUST_CHECK int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel,
 					    struct sgpu_error *error);
 
 /* What the table of pages says of a frame: for tests and sgpu-measure channel. */
 enum sgpu_frame_use { SGPU_FRAME_DATA, SGPU_FRAME_DIRECTORY, SGPU_FRAME_TABLE };
 struct sgpu_frame {
-	bool mapped, locked, big;       /* big: part of a big page */
+	bool mapped, locked, big; /* big: part of a big page */
 	enum sgpu_frame_use use;
-	uint32_t owner;                 /* channel that mapped it first */
+	uint32_t owner; /* channel that mapped it first */
 	uint32_t references;
-	uint32_t entries;               /* of a table: in use */
-	uint64_t va;                    /* of data: where it stands in its context */
+	uint32_t entries; /* of a table: in use */
+	uint64_t va;	  /* of data: where it stands in its context */
 };
 enum sgpu_frame_region { SGPU_REGION_UNPROTECTED, SGPU_REGION_PROTECTED, SGPU_REGION_HIDDEN };
-SGPU_MUST_CHECK int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame, struct sgpu_frame *about);
-enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *processor, uint32_t frame);
-/* Walks everything and compares it with the table of pages and with the four invariants; SGPU_EINVALID with what
- * is broken. Slow: for tests. */
-SGPU_MUST_CHECK int sgpu_processor_check(struct sgpu_processor *processor, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame,
+					 struct sgpu_frame *about);
+enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *processor,
+					     uint32_t frame);
+/* Walks everything and compares it with the table of pages and with the four invariants;
+ * SGPU_EINVALID with what is broken. Slow: for tests. */
+SGPU_MUST_CHECK int sgpu_processor_check(struct sgpu_processor *processor,
+					 struct sgpu_error *error);
 
 /* ---- the session: the owner's side of one channel ---- */
 struct sgpu_session;
-/* Opens the CEK in a grant with the owner's X25519 private key. Errors: SGPU_EAUTH, SGPU_EKEY (another's grant).
- * The evidence that came with a grant says what it is worth. A grant is
- * opened once: a second session would seal with the numbers, and so the nonces, of the first. */
+/* Opens the CEK in a grant with the owner's X25519 private key. Errors: SGPU_EAUTH, SGPU_EKEY
+ * (another's grant). The evidence that came with a grant says what it is worth. A grant is opened
+ * once: a second session would seal with the numbers, and so the nonces, of the first. */
 SGPU_MUST_CHECK int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant,
 				      struct sgpu_session **session, struct sgpu_error *error);
 void sgpu_session_close(struct sgpu_session **session); /* wipes it */
-/* Seals the next group: `group` has room for size + SGPU_TAG_SIZE. *counter is its number. Nothing is lost when it
- * does not arrive: the same bytes can be sent again; a group that was refused by its counter or its seal was not
- * taken. One thread at a time. */
-SGPU_MUST_CHECK int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t size, uint8_t *group,
-				      uint64_t *counter, struct sgpu_error *error);
-/* Opens the sealed answer to group number `counter`, which must be newer than the last one that was opened. `answer` has
- * room for size - SGPU_TAG_SIZE. Errors: SGPU_EAUTH. */
-SGPU_MUST_CHECK int sgpu_session_answer(struct sgpu_session *session, const uint8_t *sealed, size_t size,
-					uint64_t counter, uint8_t *answer, struct sgpu_error *error);
-/* MAC for CH_PTE that unmaps, and for CH_DESTROY; each takes the next number of the channel's authorisations. */
+/* Seals the next group: `group` has room for size + SGPU_TAG_SIZE. *counter is its number. Nothing
+ * is lost when it does not arrive: the same bytes can be sent again; a group that was refused by
+ * its counter or its seal was not taken. One thread at a time. */
+SGPU_MUST_CHECK int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t size,
+				      uint8_t *group, uint64_t *counter, struct sgpu_error *error);
+/* Opens the sealed answer to group number `counter`, which must be newer than the last one that was
+ * opened. `answer` has room for size - SGPU_TAG_SIZE. Errors: SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_session_answer(struct sgpu_session *session, const uint8_t *sealed,
+					size_t size, uint64_t counter, uint8_t *answer,
+					struct sgpu_error *error);
+/* MAC for CH_PTE that unmaps, and for CH_DESTROY; each takes the next number of the channel's
+ * authorisations. */
 void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size, uint64_t *counter,
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
+void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter,
+			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
 /* Whether a report is this channel's, untouched, and newer than all before. Errors: SGPU_EAUTH. */
-SGPU_MUST_CHECK int sgpu_session_summary(struct sgpu_session *session, const struct sgpu_summary *summary,
+SGPU_MUST_CHECK int sgpu_session_summary(struct sgpu_session *session,
+					 const struct sgpu_summary *summary,
 					 struct sgpu_error *error);
 /* Also uncovers measurement->digest. */
-SGPU_MUST_CHECK int sgpu_session_measurement(struct sgpu_session *session, struct sgpu_measurement *measurement,
+SGPU_MUST_CHECK int sgpu_session_measurement(struct sgpu_session *session,
+					     struct sgpu_measurement *measurement,
 					     struct sgpu_error *error);
 
 /* ---- the allocator: the untrusted side that works ----
- * One thread at a time. The config is the processor's: it needs one unprotected frame, for its bootstrap channel,
- * number 0. */
+ * One thread at a time. The config is the processor's: it needs one unprotected frame, for its
+ * bootstrap channel, number 0. */
 struct sgpu_allocator;
-/* How its commands reach the processor: sgpu_processor_command, a wire, or a test in between. Returns reply->code. */
-typedef int (*sgpu_command_fn)(void *processor, const struct sgpu_command *command, struct sgpu_reply *reply);
+/* How its commands reach the processor: sgpu_processor_command, a wire, or a test in between.
+ * Returns reply->code. */
+typedef int (*sgpu_command_fn)(void *processor, const struct sgpu_command *command,
+			       struct sgpu_reply *reply);
 SGPU_MUST_CHECK int sgpu_allocator_create(const struct sgpu_pages_info *info,
-					  const struct sgpu_processor_config *config, sgpu_command_fn send,
-					  void *processor, struct sgpu_allocator **allocator,
+					  const struct sgpu_processor_config *config,
+					  sgpu_command_fn send, void *processor,
+					  struct sgpu_allocator **allocator,
 					  struct sgpu_error *error);
 void sgpu_allocator_free(struct sgpu_allocator **allocator);
-/* A channel for an owner's key; its grant. The first of a context makes its directory; others get a directory of
- * their own that shares the tables. */
-SGPU_MUST_CHECK int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner_key[32],
-					   struct sgpu_grant *grant, struct sgpu_error *error);
+/* A channel for an owner's key; its grant. The first of a context makes its directory; others get a
+ * directory of their own that shares the tables. */
+SGPU_MUST_CHECK int sgpu_allocator_channel(struct sgpu_allocator *allocator,
+					   const uint8_t owner_key[32], struct sgpu_grant *grant,
+					   struct sgpu_error *error);
 /* What the owner's side does for the allocator: it hears each summary, and authorises a range. */
-typedef int (*sgpu_report_fn)(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error);
+typedef int (*sgpu_report_fn)(void *argument, const struct sgpu_summary *summary,
+			      struct sgpu_error *error);
 typedef void (*sgpu_authorise_fn)(void *argument, uint64_t va, uint64_t size, uint64_t *counter,
 				  uint8_t mac[SGPU_CHANNEL_MAC_SIZE]);
-/* Maps `size` bytes, rounded up to whole pages, in big pages as far as they fit: *va, *mapped bytes. The summaries
- * go to `report`, one for each command. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint64_t size,
-				       uint64_t *va, uint64_t *mapped, sgpu_report_fn report, void *argument,
+/* Maps `size` bytes, rounded up to whole pages, in big pages as far as they fit: *va, *mapped
+ * bytes. The summaries go to `report`, one for each command. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel,
+				       uint64_t size, uint64_t *va, uint64_t *mapped,
+				       sgpu_report_fn report, void *argument,
 				       struct sgpu_error *error);
-/* Unmaps what sgpu_allocator_map gave: asks `authorise` for a MAC for each range; `report` gets the summaries. A MAC
- * that went out may be used at any time: until a summary says that nothing is mapped in its range any more, the owner
- * uses nothing there. */
-SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
-					 uint64_t mapped, sgpu_authorise_fn authorise, sgpu_report_fn report,
-					 void *argument, struct sgpu_error *error);
+/* Unmaps what sgpu_allocator_map gave: asks `authorise` for a MAC for each range; `report` gets the
+ * summaries. A MAC that went out may be used at any time: until a summary says that nothing is
+ * mapped in its range any more, the owner uses nothing there. */
+SGPU_MUST_CHECK int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel,
+					 uint64_t va, uint64_t mapped, sgpu_authorise_fn authorise,
+					 sgpu_report_fn report, void *argument,
+					 struct sgpu_error *error);
 /* Has CH_MEASURE done: the measurement as the processor gave it, for sgpu_session_measurement. */
-SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
-					   uint64_t size, bool keyed, struct sgpu_measurement *measurement,
+SGPU_MUST_CHECK int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel,
+					   uint64_t va, uint64_t size, bool keyed,
+					   struct sgpu_measurement *measurement,
 					   struct sgpu_error *error);
 /* mac NULL: without the owner's authorisation. */
-SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel, uint64_t counter,
-					   const uint8_t *mac, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel,
+					   uint64_t counter, const uint8_t *mac,
+					   struct sgpu_error *error);
 
 #ifdef __cplusplus
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One interface to a device: memory apart from host memory, streams, events, asynchronous copies, opening and
- * sealing on the device, launches, modules. The CPU device is the specification; every other device gives the
- * same bytes.
+ * One interface to a device: memory apart from host memory, streams, events, asynchronous copies,
+ * opening and sealing on the device, launches, modules. The CPU device is the specification; every
+ * other device gives the same bytes.
  *
- * A function that takes a stream only enqueues work. The task that the caller passes gets the outcome; it
- * must live until the work has ended, which the caller learns from an event behind it, or from a
- * synchronisation of the stream or the device. The work of one stream runs in order. A task that fails does
- * not stop its stream.
+ * A function that takes a stream only enqueues work. The task that the caller passes gets the
+ * outcome; it must live until the work has ended, which the caller learns from an event behind it,
+ * or from a synchronisation of the stream or the device. The work of one stream runs in order. A
+ * task that fails does not stop its stream.
  */
 #ifndef SGPU_DEVICE_H
 #define SGPU_DEVICE_H
@@ -35,60 +35,72 @@ struct sgpu_op_call; /* sgpu/ops.h */
 
 /* The outcome of one piece of enqueued work; zero it before use. */
 struct sgpu_task {
-	int code;                   /* SGPU_OK or a negative code */
-	struct sgpu_error error;    /* its text */
-	uint64_t begin_ns, end_ns;  /* of the clock of sgpu_now_ns(); valid once the work has ended */
-	bool mistimed;              /* the device told a time that cannot be: these two are only bounds, and no measurement */
-	uint64_t bad_chunk;         /* of a failed open */
-	uint64_t actual;            /* of a launch: elements written by an operation of unknown output size */
-	bool untimed;               /* set by the caller: begin_ns and end_ns need not be known, so that a device may save
-	                               the call that takes the time; both are then the moment when it could begin */
+	int code;		 /* SGPU_OK or a negative code */
+	struct sgpu_error error; /* its text */
+	uint64_t begin_ns,
+		end_ns; /* of the clock of sgpu_now_ns(); valid once the work has ended */
+	bool mistimed;	/* the device told a time that cannot be: these two are only bounds, and no
+			   measurement */
+	uint64_t bad_chunk; /* of a failed open */
+	uint64_t actual; /* of a launch: elements written by an operation of unknown output size */
+	bool untimed; /* set by the caller: begin_ns and end_ns need not be known, so that a device
+			 may save the call that takes the time; both are then the moment when it
+			 could begin */
 };
 
 struct sgpu_device_info {
-	char name[128];          /* "CPU device, AMD EPYC 9B45" */
-	char selector[64];       /* "cpu", "cuda:0" */
-	char uuid[64];           /* "GPU-5d0c...", as other tools name it; "" when it has none */
-	char driver[64];         /* "driver 580.159.04, CUDA 13.0"; "" when there is none */
-	char vbios[32];          /* version of a GPU's firmware: "96.00.99.00.01"; "" when unknown */
-	char capability[16];     /* compute capability of a GPU: "9.0"; "" on the CPU */
-	char confidential[32];   /* a GPU's confidential computing: "off", "on", "devtools", "unknown"; else "" */
-	int numa_node;           /* the nearest, or -1 */
+	char name[128];	       /* "CPU device, AMD EPYC 9B45" */
+	char selector[64];     /* "cpu", "cuda:0" */
+	char uuid[64];	       /* "GPU-5d0c...", as other tools name it; "" when it has none */
+	char driver[64];       /* "driver 580.159.04, CUDA 13.0"; "" when there is none */
+	char vbios[32];	       /* version of a GPU's firmware: "96.00.99.00.01"; "" when unknown */
+	char capability[16];   /* compute capability of a GPU: "9.0"; "" on the CPU */
+	char confidential[32]; /* a GPU's confidential computing: "off", "on", "devtools",
+				  "unknown"; else "" */
+	int numa_node;	       /* the nearest, or -1 */
 	uint64_t memory_total, memory_free; /* bytes */
-	unsigned compute_units;  /* workers, or multiprocessors */
-	/* Plaintext of HIGH segments is never in the host's memory; false on the CPU device, whose memory is part of it
-	 * (sgpu_device_open_chunks works on every device). */
+	unsigned compute_units;		    /* workers, or multiprocessors */
+	/* Plaintext of HIGH segments is never in the host's memory; false on the CPU device, whose
+	 * memory is part of it (sgpu_device_open_chunks works on every device). */
 	bool opens_on_device;
-	bool pins_host_memory;   /* sgpu_host_alloc returns memory that the device reads by DMA */
-	bool registers;          /* sgpu_host_register may work; not in NVIDIA's confidential computing mode */
-	char timer[16];          /* what gives a task's times: "host", "events", "globaltimer" (enum sgpu_device_timer) */
-	bool reads_pageable;     /* kernels read ordinary memory of the process by themselves: HMM or ATS */
-	bool secure;             /* a secure context (sgpu/secure.h) over the device */
-	uint64_t piece;          /* bytes that a large transfer should move at once; a multiple of SGPU_CHUNK */
+	bool pins_host_memory; /* sgpu_host_alloc returns memory that the device reads by DMA */
+	bool registers; /* sgpu_host_register may work; not in NVIDIA's confidential computing mode
+			 */
+	char timer[16]; /* what gives a task's times: "host", "events", "globaltimer" (enum
+			   sgpu_device_timer) */
+	bool reads_pageable; /* kernels read ordinary memory of the process by themselves: HMM or
+				ATS */
+	bool secure;	     /* a secure context (sgpu/secure.h) over the device */
+	uint64_t piece; /* bytes that a large transfer should move at once; a multiple of SGPU_CHUNK
+			 */
 };
 
-/* What times the tasks of a GPU. In confidential computing mode the times between CUDA's events are known to be wrong, even
- * negative. There a kernel of one thread behind each timed task stores the GPU's register %globaltimer, which adds some
- * microseconds to it. */
+/* What times the tasks of a GPU. In confidential computing mode the times between CUDA's events are
+ * known to be wrong, even negative. There a kernel of one thread behind each timed task stores the
+ * GPU's register %globaltimer, which adds some microseconds to it. */
 enum sgpu_device_timer {
-	SGPU_TIMER_AUTO,         /* %globaltimer in confidential computing mode, else events */
+	SGPU_TIMER_AUTO, /* %globaltimer in confidential computing mode, else events */
 	SGPU_TIMER_EVENTS,
 	SGPU_TIMER_GLOBALTIMER,
 };
-const char *sgpu_device_timer_name(enum sgpu_device_timer timer); /* "auto", "events", "globaltimer" */
+const char *sgpu_device_timer_name(
+	enum sgpu_device_timer timer); /* "auto", "events", "globaltimer" */
 
 /* What each of them told of the same work, which keeps the GPU busy for half a millisecond. */
 struct sgpu_timer_comparison {
-	double events_ns, globaltimer_ns, host_ns; /* host: from before the first call to after the last */
+	double events_ns, globaltimer_ns,
+		host_ns; /* host: from before the first call to after the last */
 };
 
 struct sgpu_device_config {
-	unsigned jobs;           /* CPU device: workers; 0: all */
-	bool modules;            /* CPU device: start the process that modules run in now, not with the first
-	                            module: for a caller that may start no process later, or holds keys by then */
-	uint64_t memory_limit;   /* bytes of device memory; 0: no limit */
-	bool bare_keys;          /* send keys over the bus in the clear, even where a session key could be agreed:
-	                            to measure its cost. Whoever records the bus then has the keys and the data. */
+	unsigned jobs; /* CPU device: workers; 0: all */
+	bool modules;  /* CPU device: start the process that modules run in now, not with the first
+			  module: for a caller that may start no process later, or holds keys by then
+			*/
+	uint64_t memory_limit; /* bytes of device memory; 0: no limit */
+	bool bare_keys; /* send keys over the bus in the clear, even where a session key could be
+			   agreed: to measure its cost. Whoever records the bus then has the keys
+			   and the data. */
 	enum sgpu_device_timer timer; /* of a GPU */
 };
 
@@ -100,50 +112,55 @@ struct sgpu_device_range {
 
 /* ---- pages, of which secure contexts are made (sgpu/channel.h) ---- */
 struct sgpu_pages_info {
-	uint64_t small, big;     /* bytes; CPU device: 4 KiB and 2 MiB; CUDA: 2 MiB and 64 MiB */
-	uint64_t total;          /* bytes of physical memory that pages can be made of; a multiple of big */
-	bool fresh;              /* memory that was never mapped reads as zero */
+	uint64_t small, big; /* bytes; CPU device: 4 KiB and 2 MiB; CUDA: 2 MiB and 64 MiB */
+	uint64_t total; /* bytes of physical memory that pages can be made of; a multiple of big */
+	bool fresh;	/* memory that was never mapped reads as zero */
 };
 /* A range of device addresses in which pages are mapped; empty at first. */
 struct sgpu_space;
 
 /* The key that the device made, to which keys of segments are sealed on their way there. */
 struct sgpu_device_agreement {
-	bool agreed;             /* false: keys cross the bus in the clear, and text says why */
-	uint8_t public_key[32];  /* X25519, made on the device */
-	char text[160];          /* "X25519 key made on the device; entropy: 132 of 132 sources, ..." */
+	bool agreed;		/* false: keys cross the bus in the clear, and text says why */
+	uint8_t public_key[32]; /* X25519, made on the device */
+	char text[160]; /* "X25519 key made on the device; entropy: 132 of 132 sources, ..." */
 };
 
 /* Code that was loaded for the device. */
 struct sgpu_device_code {
-	char name[64];           /* "sgpu-cuda.so .nv_fatbin" */
+	char name[64]; /* "sgpu-cuda.so .nv_fatbin" */
 	uint64_t size;
-	uint8_t digest[32];      /* KT128, customisation SGPU_MEASURE_CUSTOM, of the bytes for the driver */
+	uint8_t digest[32]; /* KT128, customisation SGPU_MEASURE_CUSTOM, of the bytes for the driver
+			     */
 };
 enum { SGPU_DEVICE_CODE_MAX = 8 };
 
 /* A GPU's own attestation, from NVML. */
 struct sgpu_device_evidence {
-	char architecture[16];   /* "HOPPER", "BLACKWELL" */
+	char architecture[16];	 /* "HOPPER", "BLACKWELL" */
 	uint8_t *report, *chain; /* the caller frees them; chain: certificates in PEM */
 	size_t report_size, chain_size;
 };
 
-/* What a launch gets. The CPU device calls the launch's function on the stream's thread, which holds a token of
- * `pool`; CUDA calls it at once, and it enqueues kernels on `native` (a CUstream). A non-zero return becomes
- * the task's code. CUDA may make the first use of a kernel wait for those that run; if one of them may not end, set
- * CUDA_MODULE_LOADING=EAGER before the device is opened. */
+/* What a launch gets. The CPU device calls the launch's function on the stream's thread, which
+ * holds a token of `pool`; CUDA calls it at once, and it enqueues kernels on `native` (a CUstream).
+ * A non-zero return becomes the task's code. CUDA may make the first use of a kernel wait for those
+ * that run; if one of them may not end, set CUDA_MODULE_LOADING=EAGER before the device is opened.
+ */
 struct sgpu_launch {
 	struct sgpu_device *device;
 	struct sgpu_pool *pool;
 	void *native;
 	struct sgpu_error *error;
-	/* Two words, zero at first, for results of the kernels. CUDA: host memory at an address that kernels can
-	 * write. status[0]: an enum sgpu_code, the task's code unless it is 0; status[1]: the task's `actual`. */
+	/* Two words, zero at first, for results of the kernels. CUDA: host memory at an address
+	 * that kernels can write. status[0]: an enum sgpu_code, the task's code unless it is 0;
+	 * status[1]: the task's `actual`. */
 	int64_t *status;
-	/* CUDA: scratch words in device memory that are zero at every launch, SGPU_LAUNCH_COUNTERS of them. */
+	/* CUDA: scratch words in device memory that are zero at every launch, SGPU_LAUNCH_COUNTERS
+	 * of them. */
 	unsigned *counters;
-	bool recorded;              /* it becomes part of a graph: what needs more than kernels returns SGPU_EUNAVAILABLE */
+	bool recorded; /* it becomes part of a graph: what needs more than kernels returns
+			  SGPU_EUNAVAILABLE */
 };
 enum { SGPU_LAUNCH_COUNTERS = 64 };
 /* A device's implementation of an operation. */
@@ -152,55 +169,58 @@ typedef int (*sgpu_launch_fn)(struct sgpu_launch *launch, void *argument);
 
 /* How a module's function is started, in the terms of the CUDA Driver API's cuLaunchKernel. */
 struct sgpu_module_shape {
-	unsigned grid[3], block[3];  /* each at least 1 */
-	unsigned shared_bytes;       /* dynamic shared memory of a block */
+	unsigned grid[3], block[3]; /* each at least 1 */
+	unsigned shared_bytes;	    /* dynamic shared memory of a block */
 };
 
 /* The memory that a module's function works on. */
 struct sgpu_module_memory {
 	const struct sgpu_device_range *ranges;
-	int count;                   /* SGPU_MODULE_RANGES_MAX at most */
-	uint64_t written;            /* by range, from bit 0: the function writes the range, and does not read it */
-	const int *target;           /* by argument: the range that it points at, or -1 */
+	int count;	   /* SGPU_MODULE_RANGES_MAX at most */
+	uint64_t written;  /* by range, from bit 0: the function writes the range, and does not read
+			      it */
+	const int *target; /* by argument: the range that it points at, or -1 */
 };
 enum { SGPU_MODULE_RANGES_MAX = 64 };
 
-/* How the process that modules of the CPU device run in is confined; 0: not possible on this machine. */
+/* How the process that modules of the CPU device run in is confined; 0: not possible on this
+ * machine. */
 struct sgpu_module_confinement {
-	uint8_t process;             /* a process of its own */
+	uint8_t process;			 /* a process of its own */
 	uint8_t user, mount, pid, net, ipc, uts; /* a namespace of its own, of each kind */
-	uint8_t root;                /* a root directory with nothing but libraries */
-	uint8_t landlock;            /* its version; it denies all files but libraries */
-	uint8_t seccomp;             /* only the system calls of computing code; any other ends the process */
-	uint8_t named;               /* the call that ended it is reported by name */
-	uint8_t capabilities;        /* no capabilities */
+	uint8_t root;				 /* a root directory with nothing but libraries */
+	uint8_t landlock; /* its version; it denies all files but libraries */
+	uint8_t seccomp;  /* only the system calls of computing code; any other ends the process */
+	uint8_t named;	  /* the call that ended it is reported by name */
+	uint8_t capabilities; /* no capabilities */
 };
 
 /* Something that a kind of devices needs and that may be missing. */
 struct sgpu_device_part {
-	char name[32];           /* "driver" */
+	char name[32]; /* "driver" */
 	bool found;
-	char text[160];          /* what was found: "580.159.04, serves CUDA 13.0"; else what is missing */
-	char hint[256];          /* how to get it; "" when it is there */
+	char text[160]; /* what was found: "580.159.04, serves CUDA 13.0"; else what is missing */
+	char hint[256]; /* how to get it; "" when it is there */
 };
 enum { SGPU_DEVICE_PARTS_MAX = 8 };
 
 /* ---- devices ---- */
 /* Kinds of devices, in order of preference: "cuda", "cpu"; NULL after the last. */
 const char *sgpu_device_kind(int index);
-/* What these need, found or missing, with a device or without: fills in SGPU_DEVICE_PARTS_MAX parts at most and
- * returns how many. */
+/* What these need, found or missing, with a device or without: fills in SGPU_DEVICE_PARTS_MAX parts
+ * at most and returns how many. */
 int sgpu_device_parts(struct sgpu_device_part *parts);
-/* The implementation of an operation that devices of a kind have, with a device or without. NULL: none; always
- * for "cpu", whose implementations are in the table of operations. */
+/* The implementation of an operation that devices of a kind have, with a device or without. NULL:
+ * none; always for "cpu", whose implementations are in the table of operations. */
 sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name);
 
-/* selector: "cpu", "cuda", "cuda:1", "cuda:GPU-5d0c..." (a UUID, or the beginning of one that fits no other
- * GPU), "auto" (the first kind that has a device). Indexes count the devices that CUDA_VISIBLE_DEVICES leaves.
- * Errors: SGPU_EUNAVAILABLE, SGPU_EUSAGE for an unknown word. A fault of a GPU (an illegal address, a trap, an
- * uncorrectable memory error) ends its context: everything pending and everything later ends with SGPU_EDEVICE.
- * The process can then use no other GPU either; it has to be started again. A kernel that runs on 5 s after
- * sgpu_device_cancel is given up: everything pending ends with SGPU_ECANCELED. */
+/* selector: "cpu", "cuda", "cuda:1", "cuda:GPU-5d0c..." (a UUID, or the beginning of one that fits
+ * no other GPU), "auto" (the first kind that has a device). Indexes count the devices that
+ * CUDA_VISIBLE_DEVICES leaves. Errors: SGPU_EUNAVAILABLE, SGPU_EUSAGE for an unknown word. A fault
+ * of a GPU (an illegal address, a trap, an uncorrectable memory error) ends its context: everything
+ * pending and everything later ends with SGPU_EDEVICE. The process can then use no other GPU
+ * either; it has to be started again. A kernel that runs on 5 s after sgpu_device_cancel is given
+ * up: everything pending ends with SGPU_ECANCELED. */
 SGPU_MUST_CHECK int sgpu_device_open(const char *selector, const struct sgpu_device_config *config,
 				     struct sgpu_device **device, struct sgpu_error *error);
 /* Clears and frees whatever is still allocated. */
@@ -209,275 +229,318 @@ SGPU_MUST_CHECK int sgpu_device_get_info(struct sgpu_device *device, struct sgpu
 					 struct sgpu_error *error);
 /* The same as sgpu_device_kind_op, for a device. */
 sgpu_op_fn sgpu_device_op(struct sgpu_device *device, const char *name);
-/* Returns when all work that was enqueued before has ended, on all streams. Not from a callback or a launch. */
+/* Returns when all work that was enqueued before has ended, on all streams. Not from a callback or
+ * a launch. */
 SGPU_MUST_CHECK int sgpu_device_synchronize(struct sgpu_device *device, struct sgpu_error *error);
-/* Calls, without waiting, the callbacks of work that has ended. They are called without this as well, by a thread of the
- * device's own; but a thread that looks for what a callback does need not wait until that one has woken up. From no callback. */
+/* Calls, without waiting, the callbacks of work that has ended. They are called without this as
+ * well, by a thread of the device's own; but a thread that looks for what a callback does need not
+ * wait until that one has woken up. From no callback. */
 void sgpu_device_poll(struct sgpu_device *device);
-/* Takes the time of the same work by both timers, 21 times, and returns the round with the median of the differences. Errors:
- * SGPU_EUNAVAILABLE (the CPU device, a secure context), SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_device_compare_timers(struct sgpu_device *device, struct sgpu_timer_comparison *comparison,
+/* Takes the time of the same work by both timers, 21 times, and returns the round with the median
+ * of the differences. Errors: SGPU_EUNAVAILABLE (the CPU device, a secure context), SGPU_EDEVICE.
+ */
+SGPU_MUST_CHECK int sgpu_device_compare_timers(struct sgpu_device *device,
+					       struct sgpu_timer_comparison *comparison,
 					       struct sgpu_error *error);
-/* Until it is called with false: running kernels are asked to stop early, and later ones do not start. Their
- * tasks end with SGPU_ECANCELED. */
+/* Until it is called with false: running kernels are asked to stop early, and later ones do not
+ * start. Their tasks end with SGPU_ECANCELED. */
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel);
 
 /* ---- memory ---- */
-/* Memory starts at a multiple of 4096; size 0 gives a valid address that holds nothing. Unit: bytes. Errors:
- * SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_device_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
-				      struct sgpu_error *error);
+/* Memory starts at a multiple of 4096; size 0 gives a valid address that holds nothing. Unit:
+ * bytes. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_device_alloc(struct sgpu_device *device, uint64_t size,
+				      sgpu_devptr *memory, struct sgpu_error *error);
 /* Clears and frees; no work on it may be pending. Accepts a pointer to 0; clears it. */
 void sgpu_device_free(struct sgpu_device *device, sgpu_devptr *memory, uint64_t size);
 
-/* Host memory for copies, from a pool of the device: on a GPU it is pinned once, near the device, and lent
- * again and again; on the CPU device it is plain memory. It starts at a multiple of 4096. Unit: bytes. Errors:
- * SGPU_ENOMEM. */
+/* Host memory for copies, from a pool of the device: on a GPU it is pinned once, near the device,
+ * and lent again and again; on the CPU device it is plain memory. It starts at a multiple of 4096.
+ * Unit: bytes. Errors: SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
 				    struct sgpu_error *error);
 /* Clears it; no copy may be pending. Accepts a pointer to NULL; clears it. */
 void sgpu_host_free(struct sgpu_device *device, void **memory, uint64_t size);
-/* Lets the device read the caller's memory by DMA: whole pages, which may be mapped for reading only. Errors:
- * SGPU_EUNAVAILABLE where that is not possible (the CPU device; NVIDIA's confidential computing mode; files on
- * a disk): copy it then. */
-SGPU_MUST_CHECK int sgpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
-				       struct sgpu_error *error);
+/* Lets the device read the caller's memory by DMA: whole pages, which may be mapped for reading
+ * only. Errors: SGPU_EUNAVAILABLE where that is not possible (the CPU device; NVIDIA's confidential
+ * computing mode; files on a disk): copy it then. */
+SGPU_MUST_CHECK int sgpu_host_register(struct sgpu_device *device, const void *memory,
+				       uint64_t size, struct sgpu_error *error);
 /* Before the memory is unmapped. */
 void sgpu_host_unregister(struct sgpu_device *device, const void *memory);
 
-/* Where info.reads_pageable: brings ordinary memory of the process to the device, or back, before either reads it, so that
- * none has to wait for a page at a time. Its address and its bytes stay the same. Errors: SGPU_EUNAVAILABLE elsewhere. */
-SGPU_MUST_CHECK int sgpu_host_prefetch(struct sgpu_stream *stream, const void *memory, uint64_t size, bool to_device,
-				       struct sgpu_task *task);
+/* Where info.reads_pageable: brings ordinary memory of the process to the device, or back, before
+ * either reads it, so that none has to wait for a page at a time. Its address and its bytes stay
+ * the same. Errors: SGPU_EUNAVAILABLE elsewhere. */
+SGPU_MUST_CHECK int sgpu_host_prefetch(struct sgpu_stream *stream, const void *memory,
+				       uint64_t size, bool to_device, struct sgpu_task *task);
 
-/* Host memory must stay until the task has ended. Unit: bytes. Here and below the task may be NULL unless it
- * says otherwise; a range that does not lie in one allocation of the device is SGPU_EUSAGE at once. */
-SGPU_MUST_CHECK int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-				 struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-				  struct sgpu_task *task);
+/* Host memory must stay until the task has ended. Unit: bytes. Here and below the task may be NULL
+ * unless it says otherwise; a range that does not lie in one allocation of the device is
+ * SGPU_EUSAGE at once. */
+SGPU_MUST_CHECK int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from,
+				 uint64_t size, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from,
+				  uint64_t size, struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 				      struct sgpu_task *task);
 /* KangarooTwelve (RFC 9861, KT128) of device memory in place, with a customisation string of
- * SGPU_DIGEST_CUSTOM_MAX bytes at most, which is copied at once. `digest`, SGPU_DIGEST_SIZE bytes of host
- * memory, is valid once the task has ended; the task may not be NULL. For more than 8 KiB a GPU leaves the
- * final node to the processor. So chaining values pass through host memory, and the state after the first 8 KiB
- * does, which tells the bytes that follow to whoever knows those before them: for HIGH memory there is
- * sgpu_device_measure. */
+ * SGPU_DIGEST_CUSTOM_MAX bytes at most, which is copied at once. `digest`, SGPU_DIGEST_SIZE bytes
+ * of host memory, is valid once the task has ended; the task may not be NULL. For more than 8 KiB a
+ * GPU leaves the final node to the processor. So chaining values pass through host memory, and the
+ * state after the first 8 KiB does, which tells the bytes that follow to whoever knows those before
+ * them: for HIGH memory there is sgpu_device_measure. */
 enum { SGPU_DIGEST_SIZE = 32, SGPU_DIGEST_CUSTOM_MAX = 256 };
-SGPU_MUST_CHECK int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-				       const void *custom, size_t custom_size, uint8_t *digest,
-				       struct sgpu_task *task);
-/* The measure of device memory in place (sgpu_measure_pages). `key`, SGPU_KEY_SIZE bytes that are copied at once, or
- * NULL; `digest` and `task` as above. A GPU computes the digests of the pages; nothing else leaves it. */
-SGPU_MUST_CHECK int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-					const uint8_t *key, uint8_t *digest, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory,
+				       uint64_t size, const void *custom, size_t custom_size,
+				       uint8_t *digest, struct sgpu_task *task);
+/* The measure of device memory in place (sgpu_measure_pages). `key`, SGPU_KEY_SIZE bytes that are
+ * copied at once, or NULL; `digest` and `task` as above. A GPU computes the digests of the pages;
+ * nothing else leaves it. */
+SGPU_MUST_CHECK int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory,
+					uint64_t size, const uint8_t *key, uint8_t *digest,
+					struct sgpu_task *task);
 
 /* ---- streams and events ---- */
-/* On the CPU device a stream has a thread. Errors: SGPU_ENOMEM, also for more streams than it serves. */
+/* On the CPU device a stream has a thread. Errors: SGPU_ENOMEM, also for more streams than it
+ * serves. */
 SGPU_MUST_CHECK int sgpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
 				       struct sgpu_error *error);
 void sgpu_stream_free(struct sgpu_stream **stream); /* waits for its work first */
 SGPU_MUST_CHECK int sgpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error);
-/* Calls a host function when the work before it has ended. It must be short, and may call nothing of the device. */
-SGPU_MUST_CHECK int sgpu_stream_callback(struct sgpu_stream *stream, void (*function)(void *argument),
-					 void *argument);
-/* A word of memory from sgpu_host_alloc, at a multiple of 4: the stream writes it once the work before has ended, or does not
- * go on before it is at least `value` (compared as a difference of 32 bits with a sign). No kernel runs for that. Whoever lets
- * a stream wait has to write the word: nothing ends the wait. Errors: SGPU_EUNAVAILABLE (the CPU device, secure contexts,
- * confidential computing mode, other memory), SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_stream_write_word(struct sgpu_stream *stream, volatile uint32_t *word, uint32_t value);
-SGPU_MUST_CHECK int sgpu_stream_wait_word(struct sgpu_stream *stream, const volatile uint32_t *word, uint32_t value);
+/* Calls a host function when the work before it has ended. It must be short, and may call nothing
+ * of the device. */
+SGPU_MUST_CHECK int sgpu_stream_callback(struct sgpu_stream *stream,
+					 void (*function)(void *argument), void *argument);
+/* A word of memory from sgpu_host_alloc, at a multiple of 4: the stream writes it once the work
+ * before has ended, or does not go on before it is at least `value` (compared as a difference of 32
+ * bits with a sign). No kernel runs for that. Whoever lets a stream wait has to write the word:
+ * nothing ends the wait. Errors: SGPU_EUNAVAILABLE (the CPU device, secure contexts, confidential
+ * computing mode, other memory), SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_stream_write_word(struct sgpu_stream *stream, volatile uint32_t *word,
+					   uint32_t value);
+SGPU_MUST_CHECK int sgpu_stream_wait_word(struct sgpu_stream *stream, const volatile uint32_t *word,
+					  uint32_t value);
 SGPU_MUST_CHECK int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
 				      struct sgpu_error *error);
 void sgpu_event_free(struct sgpu_event **event);
-/* The event completes when all work that was enqueued on the stream before it has ended. An event is recorded
- * once, before anybody waits for it. */
+/* The event completes when all work that was enqueued on the stream before it has ended. An event
+ * is recorded once, before anybody waits for it. */
 SGPU_MUST_CHECK int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
-/* Later work of the stream starts when the event has completed; the event may be freed before that. Whoever
- * waits for that later work has waited for the work before the event, too: its tasks have ended and its
- * callbacks were called. */
+/* Later work of the stream starts when the event has completed; the event may be freed before that.
+ * Whoever waits for that later work has waited for the work before the event, too: its tasks have
+ * ended and its callbacks were called. */
 SGPU_MUST_CHECK int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 /* Waits until an event that was recorded has completed. */
 SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error *error);
 /* Whether it has, without waiting. */
-SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done,
+				     struct sgpu_error *error);
 
-SGPU_MUST_CHECK int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-				       struct sgpu_task *task);
-/* The same, naming the memory that the launch touches. A secure context (sgpu/secure.h) refuses what leaves it. */
-SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-					  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function,
+				       void *argument, struct sgpu_task *task);
+/* The same, naming the memory that the launch touches. A secure context (sgpu/secure.h) refuses
+ * what leaves it. */
+SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function,
+					  void *argument, const struct sgpu_device_range *ranges,
+					  int count, struct sgpu_task *task);
 
 /* ---- recordings: launches that are enqueued again and again with one call ---- */
 struct sgpu_recording;
 enum { SGPU_RECORDING_LAUNCHES_MAX = 64 };
-/* Enqueues launches on a stream that records them and carries out none: sgpu_device_launch_on alone, whose tasks only
- * tell at once what cannot be recorded. */
-typedef int (*sgpu_record_fn)(struct sgpu_stream *recorder, void *argument, struct sgpu_error *error);
-/* Errors: SGPU_EUNAVAILABLE where the device records nothing, as the CPU device, or where a launch needs more than
- * kernels: then launch them one by one. Others as `function` returns them, and SGPU_ENOMEM, SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,
-				      struct sgpu_recording **recording, struct sgpu_error *error);
+/* Enqueues launches on a stream that records them and carries out none: sgpu_device_launch_on
+ * alone, whose tasks only tell at once what cannot be recorded. */
+typedef int (*sgpu_record_fn)(struct sgpu_stream *recorder, void *argument,
+			      struct sgpu_error *error);
+/* Errors: SGPU_EUNAVAILABLE where the device records nothing, as the CPU device, or where a launch
+ * needs more than kernels: then launch them one by one. Others as `function` returns them, and
+ * SGPU_ENOMEM, SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function,
+				       void *argument, struct sgpu_recording **recording,
+				       struct sgpu_error *error);
 /* Its work has ended. Accepts a pointer to NULL; clears it. */
 void sgpu_recording_free(struct sgpu_recording **recording);
-/* Enqueues all launches, in their order; what they touch is checked again. One run of a recording at a time: SGPU_ERETRY at
- * once while the one before has not ended. The task's code is that of the first launch that failed, whose number is the
- * task's `actual`. */
-SGPU_MUST_CHECK int sgpu_recording_launch(struct sgpu_stream *stream, struct sgpu_recording *recording,
-					  struct sgpu_task *task);
+/* Enqueues all launches, in their order; what they touch is checked again. One run of a recording
+ * at a time: SGPU_ERETRY at once while the one before has not ended. The task's code is that of the
+ * first launch that failed, whose number is the task's `actual`. */
+SGPU_MUST_CHECK int sgpu_recording_launch(struct sgpu_stream *stream,
+					  struct sgpu_recording *recording, struct sgpu_task *task);
 
 /* ---- keys of sealed segments ---- */
-/* Brings the key schedule of a segment to the device, with the tables that follow from it. `keys` are copied at
- * once. Every stream of the device may use the key as soon as this returns. To a GPU it goes sealed under a
- * session key (sgpu_device_agree), unless bare keys were asked for; if it was changed on its way, the first
- * task that uses it ends with SGPU_EAUTH. The first key of a device waits for the agreement and for a known
- * answer of the kernels: SGPU_EDEVICE when either fails. */
-SGPU_MUST_CHECK int sgpu_device_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
+/* Brings the key schedule of a segment to the device, with the tables that follow from it. `keys`
+ * are copied at once. Every stream of the device may use the key as soon as this returns. To a GPU
+ * it goes sealed under a session key (sgpu_device_agree), unless bare keys were asked for; if it
+ * was changed on its way, the first task that uses it ends with SGPU_EAUTH. The first key of a
+ * device waits for the agreement and for a known answer of the kernels: SGPU_EDEVICE when either
+ * fails. */
+SGPU_MUST_CHECK int sgpu_device_key_load(struct sgpu_stream *stream,
+					 const struct sgpu_sealed_keys *keys,
 					 struct sgpu_device_key **key, struct sgpu_error *error);
 /* Wipes it there, too; no work with it may be pending. */
 void sgpu_device_key_free(struct sgpu_device_key **key);
-/* As sgpu_open_chunks and sgpu_seal_chunks, in device memory, at any alignment. `in` and `out` may not overlap.
- * What a failed open wrote is cleared before anybody learns that it failed. So nothing that reads `out` may be
- * enqueued before the task has ended well. */
-SGPU_MUST_CHECK int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-					    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-					    struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-					    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-					    struct sgpu_task *task);
-/* The same between the device and the host's memory, for short runs: kernels read and write there, and no copy is
- * needed. The host's bytes may change while they are opened: each is read once. Only where sgpu_device_reaches says so,
- * else SGPU_EUSAGE at once. size: bytes at `in`. */
-SGPU_MUST_CHECK int sgpu_device_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-					  bool last, const void *in, uint64_t size, sgpu_devptr out,
-					  struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_device_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-					bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task);
-/* Whether kernels reach these bytes of the host's memory, SGPU_REACHED_MAX at most: pinned memory from sgpu_host_alloc,
- * or registered memory, which must be writable for `write`. The CPU device reaches none: it copies first. */
+/* As sgpu_open_chunks and sgpu_seal_chunks, in device memory, at any alignment. `in` and `out` may
+ * not overlap. What a failed open wrote is cleared before anybody learns that it failed. So nothing
+ * that reads `out` may be enqueued before the task has ended well. */
+SGPU_MUST_CHECK int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
+					    uint64_t first, bool last, sgpu_devptr in,
+					    uint64_t size, sgpu_devptr out, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
+					    uint64_t first, bool last, sgpu_devptr in,
+					    uint64_t size, sgpu_devptr out, struct sgpu_task *task);
+/* The same between the device and the host's memory, for short runs: kernels read and write there,
+ * and no copy is needed. The host's bytes may change while they are opened: each is read once. Only
+ * where sgpu_device_reaches says so, else SGPU_EUSAGE at once. size: bytes at `in`. */
+SGPU_MUST_CHECK int sgpu_device_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key,
+					  uint64_t first, bool last, const void *in, uint64_t size,
+					  sgpu_devptr out, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_device_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key,
+					uint64_t first, bool last, sgpu_devptr in, uint64_t size,
+					void *out, struct sgpu_task *task);
+/* Whether kernels reach these bytes of the host's memory, SGPU_REACHED_MAX at most: pinned memory
+ * from sgpu_host_alloc, or registered memory, which must be writable for `write`. The CPU device
+ * reaches none: it copies first. */
 enum { SGPU_REACHED_MAX = 12 * SGPU_SEALED_CHUNK };
 bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
-/* Makes the device's key and agrees on a session key, on the first call and after a known answer. That keeps
- * keys from whoever records the bus, not from whoever changes what crosses it or reads device memory: nothing
- * proves whose key it is. A device whose memory is part of the host's says that there is nothing to agree.
- * Errors: SGPU_EDEVICE (no known answer, or its entropy failed the health tests), from then on always. */
-SGPU_MUST_CHECK int sgpu_device_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
+/* Makes the device's key and agrees on a session key, on the first call and after a known answer.
+ * That keeps keys from whoever records the bus, not from whoever changes what crosses it or reads
+ * device memory: nothing proves whose key it is. A device whose memory is part of the host's says
+ * that there is nothing to agree. Errors: SGPU_EDEVICE (no known answer, or its entropy failed the
+ * health tests), from then on always. */
+SGPU_MUST_CHECK int sgpu_device_agree(struct sgpu_device *device,
+				      struct sgpu_device_agreement *agreement,
 				      struct sgpu_error *error);
 
 /* ---- two devices of one process ----
- * Memory of `device` that `peer` reaches at the same address, and nothing else of it. It is not for plaintext: what
- * crosses between GPUs can be recorded. Free clears it; both devices are still open then. Errors: SGPU_EUNAVAILABLE
- * (devices of two kinds, a secure context, GPUs without a way between them), SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
-				      sgpu_devptr *memory, struct sgpu_error *error);
+ * Memory of `device` that `peer` reaches at the same address, and nothing else of it. It is not for
+ * plaintext: what crosses between GPUs can be recorded. Free clears it; both devices are still open
+ * then. Errors: SGPU_EUNAVAILABLE (devices of two kinds, a secure context, GPUs without a way
+ * between them), SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
+				      uint64_t size, sgpu_devptr *memory, struct sgpu_error *error);
 void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr *memory);
 /* Copies within the memory that the stream's device reaches. */
-SGPU_MUST_CHECK int sgpu_shared_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
-				     struct sgpu_task *task);
-/* As sgpu_stream_wait, for an event of another device; but whoever waits for the later work has to wait for the event,
- * too, before they look at the tasks in front of it. Errors: SGPU_EUNAVAILABLE as above. */
+SGPU_MUST_CHECK int sgpu_shared_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from,
+				     uint64_t size, struct sgpu_task *task);
+/* As sgpu_stream_wait, for an event of another device; but whoever waits for the later work has to
+ * wait for the event, too, before they look at the tasks in front of it. Errors: SGPU_EUNAVAILABLE
+ * as above. */
 SGPU_MUST_CHECK int sgpu_stream_wait_peer(struct sgpu_stream *stream, struct sgpu_event *event);
 
-/* Copies from one device to another, of which nothing but sealed data leaves either. The first device seals chunk runs,
- * the second opens each behind it. The key is made by the process and known to the two devices alone. */
+/* Copies from one device to another, of which nothing but sealed data leaves either. The first
+ * device seals chunk runs, the second opens each behind it. The key is made by the process and
+ * known to the two devices alone. */
 struct sgpu_peer;
 /* How ciphertext gets from the first device to the second. */
 enum sgpu_peer_path {
-	SGPU_PEER_AUTO,     /* stored where that is possible, else through the host */
-	SGPU_PEER_STORED,   /* the sealing kernel writes it into memory of the second device */
-	SGPU_PEER_COPIED,   /* it is sealed into memory of the first, and a copy engine moves it to the second */
-	SGPU_PEER_HOST,     /* and moved through the host's memory */
+	SGPU_PEER_AUTO,	  /* stored where that is possible, else through the host */
+	SGPU_PEER_STORED, /* the sealing kernel writes it into memory of the second device */
+	SGPU_PEER_COPIED, /* it is sealed into memory of the first, and a copy engine moves it to
+			     the second */
+	SGPU_PEER_HOST,	  /* and moved through the host's memory */
 };
 const char *sgpu_peer_path_name(enum sgpu_peer_path path); /* "auto", "stored", "copied", "host" */
 
 /* 0 and NULL: what is best. */
 struct sgpu_peer_config {
 	enum sgpu_peer_path path;
-	uint64_t run;           /* plaintext bytes of a chunk run, rounded down to whole chunks */
-	uint64_t key_chunks;    /* how many chunks one key seals: then a fresh one takes its place */
-	/* For tests: stands between the devices. It is called when a chunk run was sealed and before it is opened:
-	 * `size` bytes of ciphertext at `sealed` in memory of the second device. */
+	uint64_t run;	     /* plaintext bytes of a chunk run, rounded down to whole chunks */
+	uint64_t key_chunks; /* how many chunks one key seals: then a fresh one takes its place */
+	/* For tests: stands between the devices. It is called when a chunk run was sealed and
+	 * before it is opened: `size` bytes of ciphertext at `sealed` in memory of the second
+	 * device. */
 	void (*between)(void *argument, uint64_t run, sgpu_devptr sealed, uint64_t size);
 	void *argument;
 };
 
-/* Both devices are borrowed. Errors: SGPU_EUSAGE (one device twice), SGPU_EUNAVAILABLE (the path that was asked for),
- * SGPU_ENOMEM, SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_peer_open(struct sgpu_device *from, struct sgpu_device *to, const struct sgpu_peer_config *config,
-				   struct sgpu_peer **peer, struct sgpu_error *error);
+/* Both devices are borrowed. Errors: SGPU_EUSAGE (one device twice), SGPU_EUNAVAILABLE (the path
+ * that was asked for), SGPU_ENOMEM, SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_peer_open(struct sgpu_device *from, struct sgpu_device *to,
+				   const struct sgpu_peer_config *config, struct sgpu_peer **peer,
+				   struct sgpu_error *error);
 /* No copy is under way. Accepts a pointer to NULL; clears it. */
 void sgpu_peer_close(struct sgpu_peer **peer);
 /* The path that is used: never SGPU_PEER_AUTO. */
 enum sgpu_peer_path sgpu_peer_get_path(const struct sgpu_peer *peer);
-/* Returns when it is done; copies from several threads take turns. It does not wait for streams: what writes `from` and
- * what uses `to` must have ended. After any failure `to` is cleared, all of it; a `to` that is not in one allocation of
- * its device is not touched. Errors: SGPU_EAUTH when something that passed between the devices was changed; SGPU_EUSAGE,
- * SGPU_EDEVICE, SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size,
-				   struct sgpu_error *error);
+/* Returns when it is done; copies from several threads take turns. It does not wait for streams:
+ * what writes `from` and what uses `to` must have ended. After any failure `to` is cleared, all of
+ * it; a `to` that is not in one allocation of its device is not touched. Errors: SGPU_EAUTH when
+ * something that passed between the devices was changed; SGPU_EUSAGE, SGPU_EDEVICE, SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from,
+				   uint64_t size, struct sgpu_error *error);
 
 /* ---- modules: kernels that came as data ---- */
-/* CUDA: `image` is a cubin, a fatbin or PTX text. CPU device: an ELF shared object, whose functions have the
- * type sgpu_module_fn; it runs in a process of its own, confined, that gets only the memory that a launch
- * names, and one launch of a module runs at a time. The image is copied. It is code, so it must have been
- * verified. Errors: SGPU_EINVALID (not an image for this device), SGPU_EDEVICE; CPU device: SGPU_EPOLICY (it
- * did what is refused), SGPU_EUNAVAILABLE (256 modules are loaded). */
-typedef int (*sgpu_module_fn)(const struct sgpu_module_shape *shape, void *const *args, int arg_count);
-SGPU_MUST_CHECK int sgpu_device_module_load(struct sgpu_device *device, const void *image, size_t size,
-					    struct sgpu_device_module **module, struct sgpu_error *error);
+/* CUDA: `image` is a cubin, a fatbin or PTX text. CPU device: an ELF shared object, whose functions
+ * have the type sgpu_module_fn; it runs in a process of its own, confined, that gets only the
+ * memory that a launch names, and one launch of a module runs at a time. The image is copied. It is
+ * code, so it must have been verified. Errors: SGPU_EINVALID (not an image for this device),
+ * SGPU_EDEVICE; CPU device: SGPU_EPOLICY (it did what is refused), SGPU_EUNAVAILABLE (256 modules
+ * are loaded). */
+typedef int (*sgpu_module_fn)(const struct sgpu_module_shape *shape, void *const *args,
+			      int arg_count);
+SGPU_MUST_CHECK int sgpu_device_module_load(struct sgpu_device *device, const void *image,
+					    size_t size, struct sgpu_device_module **module,
+					    struct sgpu_error *error);
 void sgpu_device_module_free(struct sgpu_device_module **module); /* no launch may be pending */
-/* args[i] points at the value of argument i, arg_sizes[i] bytes (CPU device: 16 at most), copied at once.
- * `memory` says which arguments are addresses, and of what memory; NULL: none of them. On the CPU device the
- * function gets no other memory; what it writes is zero at first, and no other change is kept. Errors, at once
- * or in the task: SGPU_EINVALID when there is no such function, or when its parameters differ in number or size
- * and the device can tell. */
-SGPU_MUST_CHECK int sgpu_device_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module,
-						 const char *function, const struct sgpu_module_shape *shape,
-						 void *const *args, const size_t *arg_sizes, int arg_count,
-						 const struct sgpu_module_memory *memory, struct sgpu_task *task);
-/* How modules are confined. On a GPU not at all (all zero): they run there. Errors: SGPU_EUNAVAILABLE. */
+/* args[i] points at the value of argument i, arg_sizes[i] bytes (CPU device: 16 at most), copied at
+ * once. `memory` says which arguments are addresses, and of what memory; NULL: none of them. On the
+ * CPU device the function gets no other memory; what it writes is zero at first, and no other
+ * change is kept. Errors, at once or in the task: SGPU_EINVALID when there is no such function, or
+ * when its parameters differ in number or size and the device can tell. */
+SGPU_MUST_CHECK int sgpu_device_module_launch_on(
+	struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
+	const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
+	int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task);
+/* How modules are confined. On a GPU not at all (all zero): they run there. Errors:
+ * SGPU_EUNAVAILABLE. */
 SGPU_MUST_CHECK int sgpu_device_module_confinement(struct sgpu_device *device,
 						   struct sgpu_module_confinement *confinement,
 						   struct sgpu_error *error);
-/* Whether a module of this device was ended because it did what is refused. Then something else runs than its
- * owner meant, and no result of it should be given out. */
+/* Whether a module of this device was ended because it did what is refused. Then something else
+ * runs than its owner meant, and no result of it should be given out. */
 bool sgpu_device_module_broke_rules(struct sgpu_device *device);
 
 /* ---- code and evidence ---- */
-/* Digests of the device's code, into `list` of SGPU_DEVICE_CODE_MAX; returns how many, none for the CPU device,
- * whose operations are part of the program. They are of the bytes that the driver gets: what runs cannot be
- * read back. Errors: negative. */
-SGPU_MUST_CHECK int sgpu_device_code_digests(struct sgpu_device *device, struct sgpu_device_code *list,
+/* Digests of the device's code, into `list` of SGPU_DEVICE_CODE_MAX; returns how many, none for the
+ * CPU device, whose operations are part of the program. They are of the bytes that the driver gets:
+ * what runs cannot be read back. Errors: negative. */
+SGPU_MUST_CHECK int sgpu_device_code_digests(struct sgpu_device *device,
+					     struct sgpu_device_code *list,
 					     struct sgpu_error *error);
-/* The same of a file sgpu-cuda.so, which need not be loaded. Errors: SGPU_ESYSTEM; SGPU_EINVALID when there is
- * no code in it. */
-SGPU_MUST_CHECK int sgpu_device_code_of_file(const char *path, struct sgpu_device_code *code, struct sgpu_error *error);
-/* The GPU's attestation report for a nonce, from NVML, not verified. Free it with sgpu_device_evidence_clear. Errors:
- * SGPU_EUNAVAILABLE when it has none: no confidential computing. */
+/* The same of a file sgpu-cuda.so, which need not be loaded. Errors: SGPU_ESYSTEM; SGPU_EINVALID
+ * when there is no code in it. */
+SGPU_MUST_CHECK int sgpu_device_code_of_file(const char *path, struct sgpu_device_code *code,
+					     struct sgpu_error *error);
+/* The GPU's attestation report for a nonce, from NVML, not verified. Free it with
+ * sgpu_device_evidence_clear. Errors: SGPU_EUNAVAILABLE when it has none: no confidential
+ * computing. */
 SGPU_MUST_CHECK int sgpu_device_get_evidence(struct sgpu_device *device, const uint8_t nonce[32],
-					     struct sgpu_device_evidence *evidence, struct sgpu_error *error);
+					     struct sgpu_device_evidence *evidence,
+					     struct sgpu_error *error);
 void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence);
 
 /* ---- pages: for lib/channel and lib/secure alone ----
- * Sizes and offsets are multiples of `small`; frames count small pages of physical memory; a big page is
- * named by its first frame, a multiple of big / small. A frame gets memory when it is first mapped, and keeps
- * it until the device is closed: from then on it counts as memory in use, and the contents stay with it
- * wherever it is mapped. Frames that were mapped as small pages can come back as one big page, and the other
- * way round; a GPU then makes new memory for them, zero, where the CPU device keeps what was there. A frame
- * is mapped at one place at a time. A call that is refused changes nothing. Errors: SGPU_EUNAVAILABLE,
- * SGPU_ENOMEM, SGPU_EUSAGE. */
-SGPU_MUST_CHECK int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
-				      sgpu_devptr *base, struct sgpu_error *error);
-void sgpu_space_free(struct sgpu_space **space); /* waits for all work, unmaps; nothing is cleared */
-SGPU_MUST_CHECK int sgpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count,
-				  uint64_t page_size, struct sgpu_error *error);
-/* Unmaps whatever of the range is mapped; a big page is not cut in two. Waits for all work of the device while
- * the space can be reached. */
-SGPU_MUST_CHECK int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error);
-/* Whether kernels and copies reach what is mapped, now and later; not at first. Taking it away waits for all
- * work of the device. */
+ * Sizes and offsets are multiples of `small`; frames count small pages of physical memory; a big
+ * page is named by its first frame, a multiple of big / small. A frame gets memory when it is first
+ * mapped, and keeps it until the device is closed: from then on it counts as memory in use, and the
+ * contents stay with it wherever it is mapped. Frames that were mapped as small pages can come back
+ * as one big page, and the other way round; a GPU then makes new memory for them, zero, where the
+ * CPU device keeps what was there. A frame is mapped at one place at a time. A call that is refused
+ * changes nothing. Errors: SGPU_EUNAVAILABLE, SGPU_ENOMEM, SGPU_EUSAGE. */
+SGPU_MUST_CHECK int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info,
+				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_space_create(struct sgpu_device *device, uint64_t size,
+				      struct sgpu_space **space, sgpu_devptr *base,
+				      struct sgpu_error *error);
+void sgpu_space_free(
+	struct sgpu_space **space); /* waits for all work, unmaps; nothing is cleared */
+SGPU_MUST_CHECK int sgpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *frames,
+				  size_t count, uint64_t page_size, struct sgpu_error *error);
+/* Unmaps whatever of the range is mapped; a big page is not cut in two. Waits for all work of the
+ * device while the space can be reached. */
+SGPU_MUST_CHECK int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
+				    struct sgpu_error *error);
+/* Whether kernels and copies reach what is mapped, now and later; not at first. Taking it away
+ * waits for all work of the device. */
 SGPU_MUST_CHECK int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
 
 #ifdef __cplusplus

@@ -16,41 +16,49 @@
 extern "C" {
 #endif
 
-/* Reads `size` bytes, or fewer at the end of the file; *got receives the number. `name` is for the error text.
- * Waiting for data ends soon after sgpu_io_interrupt, also on a thread that blocks signals. */
+/* Reads `size` bytes, or fewer at the end of the file; *got receives the number. `name` is for the
+ * error text. Waiting for data ends soon after sgpu_io_interrupt, also on a thread that blocks
+ * signals. */
 SGPU_MUST_CHECK int sgpu_read(int fd, const char *name, void *data, size_t size, size_t *got,
 			      struct sgpu_error *error);
 /* The same at an offset; the file position does not move. */
-SGPU_MUST_CHECK int sgpu_pread(int fd, const char *name, void *data, size_t size, uint64_t offset, size_t *got,
+SGPU_MUST_CHECK int sgpu_pread(int fd, const char *name, void *data, size_t size, uint64_t offset,
+			       size_t *got, struct sgpu_error *error);
+/* Writes all bytes. EPIPE is an error (the tools ignore SIGPIPE), and sgpu_io_reader_gone reports
+ * it. */
+SGPU_MUST_CHECK int sgpu_write(int fd, const char *name, const void *data, size_t size,
 			       struct sgpu_error *error);
-/* Writes all bytes. EPIPE is an error (the tools ignore SIGPIPE), and sgpu_io_reader_gone reports it. */
-SGPU_MUST_CHECK int sgpu_write(int fd, const char *name, const void *data, size_t size, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_pwrite(int fd, const char *name, const void *data, size_t size, uint64_t offset,
-				struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_pwrite(int fd, const char *name, const void *data, size_t size,
+				uint64_t offset, struct sgpu_error *error);
 
-/* Reads a whole file or pipe of at most `limit` bytes into memory from malloc, with a NUL at the end that *size
- * does not count; the caller frees it. The path "-" is standard input. A longer file is SGPU_EINVALID. */
+/* Reads a whole file or pipe of at most `limit` bytes into memory from malloc, with a NUL at the
+ * end that *size does not count; the caller frees it. The path "-" is standard input. A longer file
+ * is SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_read_file(const char *path, size_t limit, char **data, size_t *size,
 				   struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *size,
 				 struct sgpu_error *error);
-/* For a file whose content is believed: SGPU_EPOLICY if it is another user's (but root's), or if its group or everybody
- * can write to it. `what` follows its name in the message: "says whose work is taken". */
-SGPU_MUST_CHECK int sgpu_check_trusted(int fd, const char *name, const char *what, struct sgpu_error *error);
+/* For a file whose content is believed: SGPU_EPOLICY if it is another user's (but root's), or if
+ * its group or everybody can write to it. `what` follows its name in the message: "says whose work
+ * is taken". */
+SGPU_MUST_CHECK int sgpu_check_trusted(int fd, const char *name, const char *what,
+				       struct sgpu_error *error);
 /* Checks such a file, and reads it as sgpu_read_file does. */
-SGPU_MUST_CHECK int sgpu_read_trusted_file(const char *path, const char *what, size_t limit, char **data, size_t *size,
-					   struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_read_trusted_file(const char *path, const char *what, size_t limit,
+					   char **data, size_t *size, struct sgpu_error *error);
 
-/* Called by a signal handler or a deadline: reads and writes of the whole process then end with SGPU_ECANCELED
- * instead of retrying EINTR. */
+/* Called by a signal handler or a deadline: reads and writes of the whole process then end with
+ * SGPU_ECANCELED instead of retrying EINTR. */
 void sgpu_io_interrupt(void);
 bool sgpu_io_interrupted(void);
-/* While a guard is set, sgpu_read and sgpu_write of this thread block on a pipe, a terminal or a socket only as
- * long as `ended` returns 0. They call it before each wait, whenever wake_fd, a non-blocking eventfd, becomes
- * readable, and at deadline_ns (sgpu_now_ns() clock, 0: none). If it returns a code, they fail with that code.
- * With stall_ns, a wait that has lasted this long fails with SGPU_ETIMEOUT, but not before the deadline: whoever is
- * slow at the other end has as long as bytes move. `waits`, or NULL, is told whether the thread waits, and says whether what
- * has come meanwhile is left alone: then the wait goes on, and wake_fd has it ask again. NULL removes the guard. */
+/* While a guard is set, sgpu_read and sgpu_write of this thread block on a pipe, a terminal or a
+ * socket only as long as `ended` returns 0. They call it before each wait, whenever wake_fd, a
+ * non-blocking eventfd, becomes readable, and at deadline_ns (sgpu_now_ns() clock, 0: none). If it
+ * returns a code, they fail with that code. With stall_ns, a wait that has lasted this long fails
+ * with SGPU_ETIMEOUT, but not before the deadline: whoever is slow at the other end has as long as
+ * bytes move. `waits`, or NULL, is told whether the thread waits, and says whether what has come
+ * meanwhile is left alone: then the wait goes on, and wake_fd has it ask again. NULL removes the
+ * guard. */
 struct sgpu_io_guard {
 	int wake_fd;
 	uint64_t deadline_ns, stall_ns;
@@ -59,81 +67,96 @@ struct sgpu_io_guard {
 	void *argument;
 };
 void sgpu_io_set_guard(const struct sgpu_io_guard *guard);
-/* Whether a write failed because nobody reads the pipe any more. Code that writes by other means calls
- * sgpu_io_note_failure with errno still set. */
+/* Whether a write failed because nobody reads the pipe any more. Code that writes by other means
+ * calls sgpu_io_note_failure with errno still set. */
 bool sgpu_io_reader_gone(void);
 void sgpu_io_note_failure(void);
 
-/* ---- an output that appears only on success ---- If the path names a regular file or nothing, the data go to a file
- * without a name in the same directory (O_TMPFILE), and commit gives it the path's name; even a killed process leaves
- * nothing. On a file system without such files, it has a temporary name, see sgpu_output_has_name. "-",
+/* ---- an output that appears only on success ---- If the path names a regular file or nothing, the
+ * data go to a file without a name in the same directory (O_TMPFILE), and commit gives it the
+ * path's name; even a killed process leaves nothing. On a file system without such files, it has a
+ * temporary name, see sgpu_output_has_name. "-",
  * "/dev/stdout", pipes, devices and sockets are written directly.
  *
- * The path is walked by descriptors. Everything that another user may have planted is refused (SGPU_EPOLICY):
- * links, pipes and devices of another user anywhere, and anything of theirs in a directory that everybody can
- * write to. The user's own links in the user's own directories are followed: the link stays, its target is
- * replaced. Missing directories are made, and removed again unless the output is committed. After open, no path is
- * looked up: commit uses linkat and renameat in the directory that open reached. Under Landlock this needs
- * MAKE_REG, and REMOVE_FILE to replace. */
+ * The path is walked by descriptors. Everything that another user may have planted is refused
+ * (SGPU_EPOLICY): links, pipes and devices of another user anywhere, and anything of theirs in a
+ * directory that everybody can write to. The user's own links in the user's own directories are
+ * followed: the link stays, its target is replaced. Missing directories are made, and removed again
+ * unless the output is committed. After open, no path is looked up: commit uses linkat and renameat
+ * in the directory that open reached. Under Landlock this needs MAKE_REG, and REMOVE_FILE to
+ * replace. */
 struct sgpu_output {
-	int fd;          /* to write to; -1 when closed */
-	bool regular;    /* positioned writes are possible and commit makes it appear */
-	char *path;      /* as given, for messages */
+	int fd;		 /* to write to; -1 when closed */
+	bool regular;	 /* positioned writes are possible and commit makes it appear */
+	char *path;	 /* as given, for messages */
 	char *temporary; /* the temporary name, or NULL while it has none */
-		int directory;      /* descriptor of the directory, or -1 */
-	char *name;      /* its final name in the directory */
-	int kept_mode;   /* permission bits of the user's own file that it replaces, or -1 */
-	bool is_new;     /* commit does not replace */
-		bool unsynced;   /* commit does not sync data and names to the disk: the caller does */
+	int directory;	 /* descriptor of the directory, or -1 */
+	char *name;	 /* its final name in the directory */
+	int kept_mode;	 /* permission bits of the user's own file that it replaces, or -1 */
+	bool is_new;	 /* commit does not replace */
+	bool unsynced;	 /* commit does not sync data and names to the disk: the caller does */
 	struct sgpu_output_made *made; /* directories that were missing */
 	int made_count;
 };
 
-/* mode: permission bits of a new file. If the file replaces one of the user's own, it keeps that file's bits,
- * unless mode is 0600. Missing directories get mode 0700 if mode is 0600, else 0777 less the umask. Errors:
- * SGPU_ESYSTEM, SGPU_EPOLICY. */
+/* mode: permission bits of a new file. If the file replaces one of the user's own, it keeps that
+ * file's bits, unless mode is 0600. Missing directories get mode 0700 if mode is 0600, else 0777
+ * less the umask. Errors: SGPU_ESYSTEM, SGPU_EPOLICY. */
 SGPU_MUST_CHECK int sgpu_output_open(struct sgpu_output *output, const char *path, mode_t mode,
 				     struct sgpu_error *error);
-/* The same for a file that must not exist, neither now nor at commit (SGPU_ESYSTEM). Existing pipes and devices are
- * accepted. */
+/* The same for a file that must not exist, neither now nor at commit (SGPU_ESYSTEM). Existing pipes
+ * and devices are accepted. */
 SGPU_MUST_CHECK int sgpu_output_open_new(struct sgpu_output *output, const char *path, mode_t mode,
 					 struct sgpu_error *error);
-/* Opens a regular file at a relative path beneath the directory `root`. Missing directories are made (0700). A
- * path that leaves `root`, any link, and anything but a regular file at its end is SGPU_EPOLICY, even if
- * components are swapped meanwhile. `shown` is the path for messages. */
+/* Opens a regular file at a relative path beneath the directory `root`. Missing directories are
+ * made (0700). A path that leaves `root`, any link, and anything but a regular file at its end is
+ * SGPU_EPOLICY, even if components are swapped meanwhile. `shown` is the path for messages. */
 SGPU_MUST_CHECK int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *path,
-					     const char *shown, mode_t mode, bool is_new, struct sgpu_error *error);
+					     const char *shown, mode_t mode, bool is_new,
+					     struct sgpu_error *error);
 /* Changes the mode as though the output had been opened with it. */
-SGPU_MUST_CHECK int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode, struct sgpu_error *error);
-/* Whether the data have a (temporary) name before commit, which a killed process leaves behind: there is no
- * O_TMPFILE on vfat, NFS and most of FUSE. */
+SGPU_MUST_CHECK int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode,
+					 struct sgpu_error *error);
+/* Whether the data have a (temporary) name before commit, which a killed process leaves behind:
+ * there is no O_TMPFILE on vfat, NFS and most of FUSE. */
 bool sgpu_output_has_name(const struct sgpu_output *output);
-/* Returns the descriptor of the directory in which the i-th missing directory was made; -1 ends the list. */
+/* Returns the descriptor of the directory in which the i-th missing directory was made; -1 ends the
+ * list. */
 int sgpu_output_made_in(const struct sgpu_output *output, int i);
 /* Flushes to the disk and makes the file appear. On an error nothing appears. */
 SGPU_MUST_CHECK int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error);
-/* In place of commit, for an output whose data there are none of: removes the file that commit would have replaced.
- * *removed says whether there was one; of a pipe or a device there is none. */
-SGPU_MUST_CHECK int sgpu_output_remove_older(struct sgpu_output *output, bool *removed, struct sgpu_error *error);
-/* Closes the output, and removes everything that was not committed. Accepts SGPU_OUTPUT_INIT and a closed output. */
+/* In place of commit, for an output whose data there are none of: removes the file that commit
+ * would have replaced. *removed says whether there was one; of a pipe or a device there is none. */
+SGPU_MUST_CHECK int sgpu_output_remove_older(struct sgpu_output *output, bool *removed,
+					     struct sgpu_error *error);
+/* Closes the output, and removes everything that was not committed. Accepts SGPU_OUTPUT_INIT and a
+ * closed output. */
 void sgpu_output_close(struct sgpu_output *output);
-#define SGPU_OUTPUT_INIT { .fd = -1, .directory = -1, .kept_mode = -1 }
+#define SGPU_OUTPUT_INIT                                   \
+	{                                                  \
+		.fd = -1, .directory = -1, .kept_mode = -1 \
+	}
 
-/* Removes the regular file that an output at this path would replace, by the same rules. A missing file is no
- * error. */
+/* Removes the regular file that an output at this path would replace, by the same rules. A missing
+ * file is no error. */
 SGPU_MUST_CHECK int sgpu_output_remove(const char *path, struct sgpu_error *error);
 
-/* A directory for outputs, at a path with the same rules. It and its parents are made with `mode` if missing. */
+/* A directory for outputs, at a path with the same rules. It and its parents are made with `mode`
+ * if missing. */
 struct sgpu_output_directory {
 	int fd;
 	struct sgpu_output_made *made;
 	int made_count;
 };
-SGPU_MUST_CHECK int sgpu_output_directory_open(struct sgpu_output_directory *directory, const char *path, mode_t mode,
-					    struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_output_directory_open(struct sgpu_output_directory *directory,
+					       const char *path, mode_t mode,
+					       struct sgpu_error *error);
 /* Closes it, and removes the empty directories that were made, unless `keep` is set. */
 void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool keep);
-#define SGPU_OUTPUT_DIRECTORY_INIT { .fd = -1 }
+#define SGPU_OUTPUT_DIRECTORY_INIT \
+	{                          \
+		.fd = -1           \
+	}
 
 #ifdef __cplusplus
 }

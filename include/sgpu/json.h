@@ -19,79 +19,95 @@ extern "C" {
 /* Integers in every format of sgpu are below 2^53 (RFC 7493). */
 #define SGPU_JSON_INTEGER_MAX ((uint64_t)1 << 53)
 
-/* The most values in a document for sgpu_json_parse. Their tree takes at most 16 MiB, besides strings. */
+/* The most values in a document for sgpu_json_parse. Their tree takes at most 16 MiB, besides
+ * strings. */
 enum { SGPU_JSON_VALUES_MAX = 1 << 16 };
 
-/* Parses UTF-8 text. Refuses duplicate keys, trailing text, nesting beyond 64 and more than SGPU_JSON_VALUES_MAX
- * values; depth and values are counted before memory is allocated for them. After an error, *line and *column
- * (from 1; either may be NULL) say where. The caller owns *value (json_decref). Errors: SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line, int *column,
-				    struct sgpu_error *error);
+/* Parses UTF-8 text. Refuses duplicate keys, trailing text, nesting beyond 64 and more than
+ * SGPU_JSON_VALUES_MAX values; depth and values are counted before memory is allocated for them.
+ * After an error, *line and *column (from 1; either may be NULL) say where. The caller owns *value
+ * (json_decref). Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line,
+				    int *column, struct sgpu_error *error);
 /* The same with another limit on values, for trusted or short text. */
-SGPU_MUST_CHECK int sgpu_json_parse_most(const char *text, size_t size, size_t values_max, json_t **value, int *line,
-					 int *column, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_json_parse_most(const char *text, size_t size, size_t values_max,
+					 json_t **value, int *line, int *column,
+					 struct sgpu_error *error);
 
-/* A tree takes ten times the memory of its text. A long document, an object with long arrays as members, is therefore
- * read an element at a time. */
+/* A tree takes ten times the memory of its text. A long document, an object with long arrays as
+ * members, is therefore read an element at a time. */
 struct sgpu_json_part {
 	const char *text; /* of one element, borrowed; sgpu_json_part_parse parses it */
 	size_t size;
 };
 struct sgpu_json_list {
-	const char *key;      /* of the document's member */
-	size_t count_max;     /* more elements are refused */
-		size_t part_max;      /* longer elements are refused; bytes, 0: any */
-	size_t count;         /* filled in: elements found */
-		struct sgpu_json_part *parts; /* filled in, freed by sgpu_json_lists_clear */
+	const char *key;	      /* of the document's member */
+	size_t count_max;	      /* more elements are refused */
+	size_t part_max;	      /* longer elements are refused; bytes, 0: any */
+	size_t count;		      /* filled in: elements found */
+	struct sgpu_json_part *parts; /* filled in, freed by sgpu_json_lists_clear */
 };
-/* frame receives the document with these arrays empty; its remaining text may have frame_max bytes (0: any). The
- * frame is checked as by sgpu_json_parse; the parts are not checked. Errors: SGPU_EINVALID, with *line and
- * *column; SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists, size_t list_count,
-				    size_t frame_max, json_t **frame, int *line, int *column, struct sgpu_error *error);
-/* Parses one element. *line and *column are the place in `text`, the whole document; all three may be NULL. */
-SGPU_MUST_CHECK int sgpu_json_part_parse(const struct sgpu_json_part *part, const char *text, json_t **value, int *line,
-					 int *column, struct sgpu_error *error);
+/* frame receives the document with these arrays empty; its remaining text may have frame_max bytes
+ * (0: any). The frame is checked as by sgpu_json_parse; the parts are not checked. Errors:
+ * SGPU_EINVALID, with *line and *column; SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
+				    size_t list_count, size_t frame_max, json_t **frame, int *line,
+				    int *column, struct sgpu_error *error);
+/* Parses one element. *line and *column are the place in `text`, the whole document; all three may
+ * be NULL. */
+SGPU_MUST_CHECK int sgpu_json_part_parse(const struct sgpu_json_part *part, const char *text,
+					 json_t **value, int *line, int *column,
+					 struct sgpu_error *error);
 void sgpu_json_lists_clear(struct sgpu_json_list *lists, size_t list_count);
 
-/* Writes the canonical form of RFC 8785 (members sorted by UTF-16 code units, shortest numbers). *text comes from
- * malloc, NUL-terminated; the caller frees it. Integers of 2^53 and more are SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_json_canonical(const json_t *value, char **text, size_t *size, struct sgpu_error *error);
+/* Writes the canonical form of RFC 8785 (members sorted by UTF-16 code units, shortest numbers).
+ * *text comes from malloc, NUL-terminated; the caller frees it. Integers of 2^53 and more are
+ * SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_json_canonical(const json_t *value, char **text, size_t *size,
+					struct sgpu_error *error);
 
-/* The same for an object some of whose members are long arrays, made an element at a time: `item` returns a new
- * reference, or NULL if memory runs out. What `value` has for these members is ignored. */
+/* The same for an object some of whose members are long arrays, made an element at a time: `item`
+ * returns a new reference, or NULL if memory runs out. What `value` has for these members is
+ * ignored. */
 struct sgpu_json_items {
 	const char *key;
 	size_t count;
 	json_t *(*item)(void *argument, size_t index);
 	void *argument;
 };
-SGPU_MUST_CHECK int sgpu_json_canonical_items(const json_t *value, const struct sgpu_json_items *lists,
-					      size_t list_count, char **text, size_t *size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_json_canonical_items(const json_t *value,
+					      const struct sgpu_json_items *lists,
+					      size_t list_count, char **text, size_t *size,
+					      struct sgpu_error *error);
 
 /* Whether that form is this very text, without making it. Errors: SGPU_EDIFFERS, SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_json_canonical_compare(const json_t *value, const struct sgpu_json_items *lists,
+SGPU_MUST_CHECK int sgpu_json_canonical_compare(const json_t *value,
+						const struct sgpu_json_items *lists,
 						size_t list_count, const char *text, size_t size,
 						struct sgpu_error *error);
 
-/* The position of each value of a text, by JSON pointer (RFC 6901). The text must have parsed; it is read only
- * while the index is made. A member has the position of its key, any other value its own. */
+/* The position of each value of a text, by JSON pointer (RFC 6901). The text must have parsed; it
+ * is read only while the index is made. A member has the position of its key, any other value its
+ * own. */
 struct sgpu_json_index;
-SGPU_MUST_CHECK int sgpu_json_index_create(const char *text, size_t size, struct sgpu_json_index **index,
+SGPU_MUST_CHECK int sgpu_json_index_create(const char *text, size_t size,
+					   struct sgpu_json_index **index,
 					   struct sgpu_error *error);
 void sgpu_json_index_free(struct sgpu_json_index **index);
-/* Gives line and column from 1 of a pointer ("" is the document), or of its nearest existing parent. */
-void sgpu_json_locate(const struct sgpu_json_index *index, const char *pointer, int *line, int *column);
+/* Gives line and column from 1 of a pointer ("" is the document), or of its nearest existing
+ * parent. */
+void sgpu_json_locate(const struct sgpu_json_index *index, const char *pointer, int *line,
+		      int *column);
 
-/* Access to members, for strict readers. Each fails with SGPU_EINVALID and names the member. `where` names the
- * object in messages: "batch.json: /segments/3". */
-SGPU_MUST_CHECK int sgpu_json_string(const json_t *object, const char *where, const char *key, const char **value,
-				     struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_json_u64(const json_t *object, const char *where, const char *key, uint64_t *value,
-				  struct sgpu_error *error);
+/* Access to members, for strict readers. Each fails with SGPU_EINVALID and names the member.
+ * `where` names the object in messages: "batch.json: /segments/3". */
+SGPU_MUST_CHECK int sgpu_json_string(const json_t *object, const char *where, const char *key,
+				     const char **value, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_json_u64(const json_t *object, const char *where, const char *key,
+				  uint64_t *value, struct sgpu_error *error);
 /* Reads a member that holds exactly `size` bytes in base64url. */
-SGPU_MUST_CHECK int sgpu_json_bytes(const json_t *object, const char *where, const char *key, void *data, size_t size,
-				    struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_json_bytes(const json_t *object, const char *where, const char *key,
+				    void *data, size_t size, struct sgpu_error *error);
 /* Refuses any member that is not in the NULL-terminated list. */
 SGPU_MUST_CHECK int sgpu_json_only(const json_t *object, const char *where, const char *const *keys,
 				   struct sgpu_error *error);

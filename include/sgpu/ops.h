@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * The operations, sgpu-ops(7): one table, and one file for each operation and device. An operation is a row: its
- * arguments with their element types and ranks, its parameters with ranges and defaults, a function that infers
- * the types of the outputs and checks those of the inputs, and its CPU implementation. */
+ * * The operations, sgpu-ops(7): one table, and one file for each operation and device. An
+ * operation is a row: its arguments with their element types and ranks, its parameters with ranges
+ * and defaults, a function that infers the types of the outputs and checks those of the inputs, and
+ * its CPU implementation. */
 #ifndef SGPU_OPS_H
 #define SGPU_OPS_H
 
@@ -22,30 +23,37 @@ enum { SGPU_PARAMS_MAX = 12 };
 /* Sets of element types. */
 #define SGPU_TYPE_BIT(dtype) (1u << (dtype))
 #define SGPU_TYPES_FLOAT (SGPU_TYPE_BIT(SGPU_F32) | SGPU_TYPE_BIT(SGPU_F64))
-#define SGPU_TYPES_ALL (SGPU_TYPES_FLOAT | SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8) | \
-			SGPU_TYPE_BIT(SGPU_I16) | SGPU_TYPE_BIT(SGPU_F16))
+#define SGPU_TYPES_ALL                                                         \
+	(SGPU_TYPES_FLOAT | SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8) | \
+	 SGPU_TYPE_BIT(SGPU_I16) | SGPU_TYPE_BIT(SGPU_F16))
 
 struct sgpu_op_argument {
-		const char *name;      /* "input", "a", "b", "output", ...; written if it starts with "output" */
+	const char *name; /* "input", "a", "b", "output", ...; written if it starts with "output" */
 	bool optional;
-	unsigned dtypes;       /* set of SGPU_TYPE_BIT */
+	unsigned dtypes; /* set of SGPU_TYPE_BIT */
 	int min_rank, max_rank;
-	const char *help;      /* one line */
+	const char *help; /* one line */
 };
 
-enum sgpu_param_kind { SGPU_PARAM_NUMBER, SGPU_PARAM_INTEGER, SGPU_PARAM_BOOLEAN, SGPU_PARAM_CHOICE };
+enum sgpu_param_kind {
+	SGPU_PARAM_NUMBER,
+	SGPU_PARAM_INTEGER,
+	SGPU_PARAM_BOOLEAN,
+	SGPU_PARAM_CHOICE
+};
 
 struct sgpu_op_param {
 	const char *name;
 	enum sgpu_param_kind kind;
 	bool required;
-	double min, max;             /* NUMBER, INTEGER: inclusive */
-	double standard;             /* default; BOOLEAN: 0 or 1; CHOICE: index into choices */
-	const char *const *choices;  /* CHOICE: NULL-terminated */
+	double min, max;	    /* NUMBER, INTEGER: inclusive */
+	double standard;	    /* default; BOOLEAN: 0 or 1; CHOICE: index into choices */
+	const char *const *choices; /* CHOICE: NULL-terminated */
 	const char *help;
 };
 
-/* A parameter's value: NUMBER as it is; INTEGER exact below 2^53; BOOLEAN 0 or 1; CHOICE an index. */
+/* A parameter's value: NUMBER as it is; INTEGER exact below 2^53; BOOLEAN 0 or 1; CHOICE an index.
+ */
 struct sgpu_op_value {
 	bool given;
 	double number;
@@ -54,39 +62,44 @@ struct sgpu_op_value {
 /* One call of an operation. Arguments and parameters have the same indexes as in the row. */
 struct sgpu_op_call {
 	const struct sgpu_op *op;
-	struct sgpu_type type[SGPU_ARGUMENTS_MAX];  /* dtype SGPU_NONE: optional argument that is absent */
-	bool present[SGPU_ARGUMENTS_MAX];           /* the manifest gives this argument, with or without a type */
-		void *data[SGPU_ARGUMENTS_MAX];             /* device addresses, aligned to 64 bytes; NULL if absent. No output
-	                                               overlaps an input or the scratch memory. */
+	struct sgpu_type
+		type[SGPU_ARGUMENTS_MAX]; /* dtype SGPU_NONE: optional argument that is absent */
+	bool present[SGPU_ARGUMENTS_MAX]; /* the manifest gives this argument, with or without a
+					     type */
+	void *data[SGPU_ARGUMENTS_MAX]; /* device addresses, aligned to 64 bytes; NULL if absent. No
+				   output overlaps an input or the scratch memory. */
 	struct sgpu_op_value param[SGPU_PARAMS_MAX];
-	void *scratch;                              /* device memory of op->scratch() bytes, aligned to 4096 */
-	uint64_t actual;                            /* set by an at_most operation: elements of its output */
+	void *scratch;	 /* device memory of op->scratch() bytes, aligned to 4096 */
+	uint64_t actual; /* set by an at_most operation: elements of its output */
 };
 
-/* Receives the diagnostics of infer: on an argument (by its name), on a parameter, or on the operation (NULL). */
+/* Receives the diagnostics of infer: on an argument (by its name), on a parameter, or on the
+ * operation (NULL). */
 struct sgpu_op_report {
-	void (*diagnostic)(struct sgpu_op_report *report, const char *argument, const char *param, const char *text);
-		/* the caller's private data follow */
+	void (*diagnostic)(struct sgpu_op_report *report, const char *argument, const char *param,
+			   const char *text);
+	/* the caller's private data follow */
 };
 /* For infer functions: formats a diagnostic and reports it. */
-void sgpu_op_diagnose(struct sgpu_op_report *report, const char *argument, const char *param, const char *format, ...)
-	SGPU_PRINTF(4, 5);
+void sgpu_op_diagnose(struct sgpu_op_report *report, const char *argument, const char *param,
+		      const char *format, ...) SGPU_PRINTF(4, 5);
 
 struct sgpu_op {
-	const char *name;                       /* "gaussian3d" */
-	const char *help;                       /* one line */
-	const struct sgpu_op_argument *args;    /* ends with a NULL name; inputs first */
-	const struct sgpu_op_param *params;     /* ends with a NULL name; NULL: none */
-		/* Called when the types of all required inputs are known, and the dtypes and ranks of all inputs
-		 * are valid. Fills the types of the outputs (SGPU_NONE on entry) and reports diagnostics. May fill
-		 * the type of an optional input that is present without a type. Must not touch data. */
+	const char *name;		     /* "gaussian3d" */
+	const char *help;		     /* one line */
+	const struct sgpu_op_argument *args; /* ends with a NULL name; inputs first */
+	const struct sgpu_op_param *params;  /* ends with a NULL name; NULL: none */
+	/* Called when the types of all required inputs are known, and the dtypes and ranks of all
+	 * inputs are valid. Fills the types of the outputs (SGPU_NONE on entry) and reports
+	 * diagnostics. May fill the type of an optional input that is present without a type. Must
+	 * not touch data. */
 	void (*infer)(struct sgpu_op_call *call, struct sgpu_op_report *report);
 	/* Bytes of scratch memory for a call whose types are known; NULL: none. */
 	uint64_t (*scratch)(const struct sgpu_op_call *call);
-		/* Runs on the CPU device; the calling thread holds a token of the pool. The result must not
-		 * depend on the number of workers. Returns 0, SGPU_ECANCELED, or an error with its text. */
+	/* Runs on the CPU device; the calling thread holds a token of the pool. The result must not
+	 * depend on the number of workers. Returns 0, SGPU_ECANCELED, or an error with its text. */
 	int (*cpu)(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error);
-		/* Whether the size of the output is known only after the run (call->actual). */
+	/* Whether the size of the output is known only after the run (call->actual). */
 	bool (*at_most)(const struct sgpu_op_call *call); /* NULL: never */
 };
 
@@ -97,25 +110,27 @@ const struct sgpu_op *sgpu_op_find(const char *name);
 int sgpu_op_arg(const struct sgpu_op *op, const char *name);
 int sgpu_op_param(const struct sgpu_op *op, const char *name);
 
-/* Checks a parsed manifest against the table and infers every type that it leaves open, in graph order. Records all
- * diagnostics, and skips parts that a structural error made unusable. Returns 0 or SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_ops_check(struct sgpu_manifest *manifest, struct sgpu_diagnostics *diagnostics,
-				   struct sgpu_error *error);
+/* Checks a parsed manifest against the table and infers every type that it leaves open, in graph
+ * order. Records all diagnostics, and skips parts that a structural error made unusable. Returns 0
+ * or SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_ops_check(struct sgpu_manifest *manifest,
+				   struct sgpu_diagnostics *diagnostics, struct sgpu_error *error);
 
-/* Parses and checks a manifest, and locates its diagnostics. Errors: SGPU_EINVALID if there are errors: *diagnostics
- * has them all, *error the first, and *manifest is NULL. */
+/* Parses and checks a manifest, and locates its diagnostics. Errors: SGPU_EINVALID if there are
+ * errors: *diagnostics has them all, *error the first, and *manifest is NULL. */
 SGPU_MUST_CHECK int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
-					   struct sgpu_manifest **manifest, struct sgpu_diagnostics *diagnostics,
+					   struct sgpu_manifest **manifest,
+					   struct sgpu_diagnostics *diagnostics,
 					   struct sgpu_error *error);
 
-/* The row of operations whose kernel a segment brings. It has no arguments, parameters or code, and is not in the
- * table. */
+/* The row of operations whose kernel a segment brings. It has no arguments, parameters or code, and
+ * is not in the table. */
 extern const struct sgpu_op sgpu_op_module;
 
-/* Fills in the call of an operation of a checked manifest: types and parameters, no data. For a module, the row is
- * sgpu_op_module, and the arguments have the order of the manifest. */
-SGPU_MUST_CHECK int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct sgpu_op_call *call,
-				     struct sgpu_error *error);
+/* Fills in the call of an operation of a checked manifest: types and parameters, no data. For a
+ * module, the row is sgpu_op_module, and the arguments have the order of the manifest. */
+SGPU_MUST_CHECK int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation,
+				     struct sgpu_op_call *call, struct sgpu_error *error);
 
 #ifdef __cplusplus
 }

@@ -47,16 +47,16 @@ enum sgpu_ring_flag {
 
 /* A submission descriptor: one cache line. What an opcode does not use is 0. */
 struct sgpu_ring_descriptor {
-	uint8_t opcode;      /* enum sgpu_ring_opcode, or the service's */
-	uint8_t flags;       /* enum sgpu_ring_flag */
+	uint8_t opcode; /* enum sgpu_ring_opcode, or the service's */
+	uint8_t flags;	/* enum sgpu_ring_flag */
 	uint16_t reserved;
-	uint32_t client;     /* 0 in shared memory; the worker's side puts in what it knows */
-	uint64_t cookie;     /* comes back in the result; in shared memory: the submission's id */
-	uint64_t handle;     /* a region or lease, never a pointer */
-	uint64_t offset;     /* bytes, in what the handle names */
-	uint64_t length;     /* bytes */
-	uint64_t counter;    /* the service's, against replays */
-	uint64_t argument;   /* the operation's */
+	uint32_t client;   /* 0 in shared memory; the worker's side puts in what it knows */
+	uint64_t cookie;   /* comes back in the result; in shared memory: the submission's id */
+	uint64_t handle;   /* a region or lease, never a pointer */
+	uint64_t offset;   /* bytes, in what the handle names */
+	uint64_t length;   /* bytes */
+	uint64_t counter;  /* the service's, against replays */
+	uint64_t argument; /* the operation's */
 	uint32_t reserved2;
 	uint32_t generation; /* the ring's */
 };
@@ -65,8 +65,8 @@ struct sgpu_ring_descriptor {
 struct sgpu_ring_completion {
 	uint64_t cookie;
 	uint64_t value;
-	int32_t status;      /* 0 or a code of sgpu/error.h */
-	uint32_t flags;      /* 0 */
+	int32_t status; /* 0 or a code of sgpu/error.h */
+	uint32_t flags; /* 0 */
 	uint32_t reserved;
 	uint32_t generation;
 };
@@ -77,7 +77,7 @@ enum {
 	SGPU_RING_ENTRIES_MIN = 2,
 	SGPU_RING_SUBMISSIONS_MAX = 4096,
 	SGPU_RING_COMPLETIONS_MAX = 8192,
-	SGPU_RING_BATCH_MAX = 256,      /* descriptors of a batch */
+	SGPU_RING_BATCH_MAX = 256, /* descriptors of a batch */
 };
 
 /* ---- memory ---- */
@@ -91,8 +91,8 @@ SGPU_MUST_CHECK int sgpu_ring_memory_create(uint32_t submissions, uint32_t compl
 
 /* How a side stores a descriptor of 64 bytes. */
 enum sgpu_ring_store {
-	SGPU_RING_STORE_AUTO,   /* what is fastest between processors: by words */
-	SGPU_RING_STORE_WORDS,  /* eight stores of 8 bytes */
+	SGPU_RING_STORE_AUTO,	/* what is fastest between processors: by words */
+	SGPU_RING_STORE_WORDS,	/* eight stores of 8 bytes */
 	SGPU_RING_STORE_VECTOR, /* one store of 64 bytes (AVX-512), then the generation */
 	SGPU_RING_STORE_DIRECT, /* MOVDIR64B: past the caches, for who reads from memory */
 };
@@ -115,15 +115,15 @@ struct sgpu_ring_client_config {
 	 * the other end wakes it or is closed: the worker's death is noticed. Without, sides sleep
 	 * on a futex: for two threads of one process. */
 	int doorbell;
-	bool shared;                 /* many threads submit at once; otherwise one at a time */
+	bool shared; /* many threads submit at once; otherwise one at a time */
 	enum sgpu_ring_store store;
 	struct sgpu_ring_wait wait;
 };
 
 /* A completion as the client's program gets it. */
 struct sgpu_ring_result {
-	uint64_t cookie;             /* what was given to sgpu_ring_submit */
-	int status;                  /* 0 or a code */
+	uint64_t cookie; /* what was given to sgpu_ring_submit */
+	int status;	 /* 0 or a code */
 	uint64_t value;
 };
 
@@ -210,8 +210,8 @@ enum sgpu_ring_member {
 };
 
 struct sgpu_ring_worker_config {
-	int doorbell;                /* as the client's */
-	uint32_t client;             /* what descriptors are stamped with */
+	int doorbell;	 /* as the client's */
+	uint32_t client; /* what descriptors are stamped with */
 	/* By opcode from SGPU_RING_OPCODE_SERVICE on: enum sgpu_ring_member, and SGPU_RING_KNOWN.
 	 * An opcode without is a fault. Copied. */
 	uint8_t members[SGPU_RING_OPCODES];
@@ -237,7 +237,7 @@ enum sgpu_ring_event {
 };
 
 struct sgpu_ring_operation {
-	uint32_t ticket;             /* names it until it is finished */
+	uint32_t ticket; /* names it until it is finished */
 	/* A checked copy, stamped. The cookie of a batch's member is the batch's. */
 	struct sgpu_ring_descriptor descriptor;
 };

@@ -25,8 +25,8 @@ extern "C" {
 
 enum sgpu_rpc_way {
 	SGPU_RPC_DIRECT, /* a system call of the calling thread */
-	SGPU_RPC_EXIT,   /* the same, with data through shared memory, and time lost as by an exit */
-	SGPU_RPC_QUEUE,  /* by a thread outside */
+	SGPU_RPC_EXIT,	/* the same, with data through shared memory, and time lost as by an exit */
+	SGPU_RPC_QUEUE, /* by a thread outside */
 };
 
 enum {
@@ -84,9 +84,9 @@ SGPU_MUST_CHECK int sgpu_rpc_poll(struct sgpu_rpc *rpc, struct pollfd *fds, size
 /* One of several calls that are made together. */
 struct sgpu_rpc_io {
 	int fd;
-	void *data;        /* receives, or is sent */
+	void *data; /* receives, or is sent */
 	size_t size, done;
-	int code;          /* of this call: SGPU_OK, SGPU_ERETRY, or an error of the system */
+	int code; /* of this call: SGPU_OK, SGPU_ERETRY, or an error of the system */
 };
 /* The same as a call for each, in their order. Through the queue they are under way together: the
  * thread outside makes one call while others are prepared, and neither side waits for the other
@@ -106,7 +106,8 @@ struct sgpu_rpc_costs {
 	 * instruction; 0: it says that it is none. */
 	uint64_t guest_exit_cycles;
 };
-/* Measures once a process, for some milliseconds. Errors: SGPU_EUNAVAILABLE: there is no time-stamp counter. */
+/* Measures once a process, for some milliseconds. Errors: SGPU_EUNAVAILABLE: there is no time-stamp
+ * counter. */
 SGPU_MUST_CHECK int sgpu_rpc_measure(struct sgpu_rpc_costs *costs, struct sgpu_error *error);
 
 #ifdef __cplusplus

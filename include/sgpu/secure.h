@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A secure context on a device: what Graviton's runtime offers (cudaSecureMalloc and its kin), as library calls. It makes a
- * processor, an allocator and a session (sgpu/channel.h) over the device. All memory comes from pages of the context. A
- * request is a direct call: the processor refuses one that names memory outside of the context, makes the context the only one
- * that kernels reach, and the device enqueues it.
+ * A secure context on a device: what Graviton's runtime offers (cudaSecureMalloc and its kin), as
+ * library calls. It makes a processor, an allocator and a session (sgpu/channel.h) over the device.
+ * All memory comes from pages of the context. A request is a direct call: the processor refuses one
+ * that names memory outside of the context, makes the context the only one that kernels reach, and
+ * the device enqueues it.
  *
- * sgpu_secure_device() shows the context as a device, so that everything written for sgpu/device.h runs inside it: the
- * orchestrator does.
+ * sgpu_secure_device() shows the context as a device, so that everything written for sgpu/device.h
+ * runs inside it: the orchestrator does.
  *
- * Sizes are bytes. Calls on one context may come from several threads, but for creating and destroying it; copies then
- * wait for each other.
+ * Sizes are bytes. Calls on one context may come from several threads, but for creating and
+ * destroying it; copies then wait for each other.
  */
 #ifndef SGPU_SECURE_H
 #define SGPU_SECURE_H
@@ -26,66 +27,76 @@ struct sgpu_secure;
 struct sgpu_secure_config {
 	/* X25519 with its private half, copied; NULL: one is made and never leaves. */
 	const struct sgpu_key *owner;
-	/* Another context of the same device: contexts of one processor never reach each other. NULL: the context
-	 * makes a processor of its own, which takes all of the device's memory. */
+	/* Another context of the same device: contexts of one processor never reach each other.
+	 * NULL: the context makes a processor of its own, which takes all of the device's memory.
+	 */
 	struct sgpu_secure *sibling;
 	/* For tests: stands between the allocator and the processor. NULL: nobody does. */
 	sgpu_command_fn between;
-	void *between_argument;         /* the processor is given to it by sgpu_secure_processor() */
+	void *between_argument; /* the processor is given to it by sgpu_secure_processor() */
 };
 
-/* config may be NULL: all its members as if zero. The device is borrowed and must outlive the context. Errors:
- * SGPU_EUNAVAILABLE (the device maps no pages), SGPU_ENOMEM, SGPU_EKEY (an owner's key of another kind), SGPU_EUSAGE (a sibling
- * of another device), SGPU_EAUTH, SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_config *config,
+/* config may be NULL: all its members as if zero. The device is borrowed and must outlive the
+ * context. Errors: SGPU_EUNAVAILABLE (the device maps no pages), SGPU_ENOMEM, SGPU_EKEY (an owner's
+ * key of another kind), SGPU_EUSAGE (a sibling of another device), SGPU_EAUTH, SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_secure_create(struct sgpu_device *device,
+				       const struct sgpu_secure_config *config,
 				       struct sgpu_secure **context, struct sgpu_error *error);
-/* Clears and gives back everything; no work may be pending, and streams and modules are freed before. A context that
- * is a sibling of others is freed last. */
+/* Clears and gives back everything; no work may be pending, and streams and modules are freed
+ * before. A context that is a sibling of others is freed last. */
 void sgpu_secure_destroy(struct sgpu_secure **context);
 
 /* The context as a device; belongs to the context: sgpu_device_close on it does nothing. */
 struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context);
 struct sgpu_processor *sgpu_secure_processor(struct sgpu_secure *context);
 
-/* Device memory of the context, from pages that it keeps mapped: a call of the driver is made only when those are used up.
- * Every summary is checked: SGPU_EAUTH when the allocator gave pages that are not protected or not what it said. Starts at a
- * multiple of 4096. Errors: SGPU_ENOMEM, SGPU_EDEVICE besides. Free accepts a pointer to 0 and clears it; no work on the
- * memory may be pending. It is cleared on the device before anybody gets it. */
-SGPU_MUST_CHECK int sgpu_secure_malloc(struct sgpu_secure *context, uint64_t size, sgpu_devptr *memory,
-				       struct sgpu_error *error);
+/* Device memory of the context, from pages that it keeps mapped: a call of the driver is made only
+ * when those are used up. Every summary is checked: SGPU_EAUTH when the allocator gave pages that
+ * are not protected or not what it said. Starts at a multiple of 4096. Errors: SGPU_ENOMEM,
+ * SGPU_EDEVICE besides. Free accepts a pointer to 0 and clears it; no work on the memory may be
+ * pending. It is cleared on the device before anybody gets it. */
+SGPU_MUST_CHECK int sgpu_secure_malloc(struct sgpu_secure *context, uint64_t size,
+				       sgpu_devptr *memory, struct sgpu_error *error);
 void sgpu_secure_free(struct sgpu_secure *context, sgpu_devptr *memory);
-/* Gives pages that hold nothing back: unmapped with the owner's MAC. Where no true summary says that they are, whoever
- * has the MAC could still use it: they are given out no more, and the context gives none back after that. Errors:
- * SGPU_EAUTH, SGPU_EDEVICE. */
+/* Gives pages that hold nothing back: unmapped with the owner's MAC. Where no true summary says
+ * that they are, whoever has the MAC could still use it: they are given out no more, and the
+ * context gives none back after that. Errors: SGPU_EAUTH, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_trim(struct sgpu_secure *context, struct sgpu_error *error);
 
 enum sgpu_secure_direction { SGPU_SECURE_TO_DEVICE, SGPU_SECURE_TO_HOST };
-/* Sealed with a fresh key where the data leave, opened and verified where they arrive; in between there is ciphertext
- * only. Returns when it is done. To the device `host` is only read; from it, it is wiped when the copy fails. It does not wait
- * for streams: what writes the memory must have ended. Errors: SGPU_EAUTH, SGPU_EUSAGE (outside of the context's memory),
- * SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memory, uint64_t size,
-				       enum sgpu_secure_direction direction, struct sgpu_error *error);
+/* Sealed with a fresh key where the data leave, opened and verified where they arrive; in between
+ * there is ciphertext only. Returns when it is done. To the device `host` is only read; from it, it
+ * is wiped when the copy fails. It does not wait for streams: what writes the memory must have
+ * ended. Errors: SGPU_EAUTH, SGPU_EUSAGE (outside of the context's memory), SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memory,
+				       uint64_t size, enum sgpu_secure_direction direction,
+				       struct sgpu_error *error);
 
-/* Copies the image into protected memory, measures it there (CH_MEASURE) against `digest` (sgpu_measure_pages, not
- * keyed), and loads it only then, from host memory: a driver takes code from nowhere else. The image is copied; freed with
- * sgpu_device_module_free. Errors: SGPU_EPOLICY when it differs, as sgpu_device_module_load.
- * sgpu_device_module_launch_on starts its functions: refused when `memory` is NULL (SGPU_EPOLICY) or leaves the context
- * (SGPU_EUSAGE). What a function touches besides is not seen by this check: on a GPU only what is mapped bounds it. */
-SGPU_MUST_CHECK int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size_t size,
+/* Copies the image into protected memory, measures it there (CH_MEASURE) against `digest`
+ * (sgpu_measure_pages, not keyed), and loads it only then, from host memory: a driver takes code
+ * from nowhere else. The image is copied; freed with sgpu_device_module_free. Errors: SGPU_EPOLICY
+ * when it differs, as sgpu_device_module_load. sgpu_device_module_launch_on starts its functions:
+ * refused when `memory` is NULL (SGPU_EPOLICY) or leaves the context (SGPU_EUSAGE). What a function
+ * touches besides is not seen by this check: on a GPU only what is mapped bounds it. */
+SGPU_MUST_CHECK int sgpu_secure_module_load(struct sgpu_secure *context, const void *image,
+					    size_t size,
 					    const uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE],
-					    struct sgpu_device_module **module, struct sgpu_error *error);
-/* CH_MEASURE over device memory of the context, verified. keyed: with a key of the context, to compare with digests of the
- * same context alone. Errors: SGPU_EUSAGE (outside of it), SGPU_EAUTH, SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_t size, bool keyed,
-					uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error);
+					    struct sgpu_device_module **module,
+					    struct sgpu_error *error);
+/* CH_MEASURE over device memory of the context, verified. keyed: with a key of the context, to
+ * compare with digests of the same context alone. Errors: SGPU_EUSAGE (outside of it), SGPU_EAUTH,
+ * SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory,
+					uint64_t size, bool keyed,
+					uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE],
+					struct sgpu_error *error);
 
 /* What the context did, for figures and for -v. */
 struct sgpu_secure_stats {
-	uint64_t requests;                  /* of the device's memory, that were not refused */
-	uint64_t commands, refused;         /* of the allocator; those of them that were refused */
-	uint64_t mapped_bytes, used_bytes;  /* of the context's pages; of what is allocated */
-	uint64_t streams;                   /* in use, and kept for the next user */
+	uint64_t requests;		   /* of the device's memory, that were not refused */
+	uint64_t commands, refused;	   /* of the allocator; those of them that were refused */
+	uint64_t mapped_bytes, used_bytes; /* of the context's pages; of what is allocated */
+	uint64_t streams;		   /* in use, and kept for the next user */
 };
 void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats);
 

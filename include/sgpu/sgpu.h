@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The whole library. Each part's header says what it promises; a part uses only those above it in this list.
+ * The whole library. Each part's header says what it promises; a part uses only those above it in
+ * this list.
  */
 #ifndef SGPU_SGPU_H
 #define SGPU_SGPU_H

@@ -12,8 +12,8 @@
 /* The input is part of a bounded text; this prevents overflow in sums. */
 enum { TEXT_MAX = 4 * SGPU_QUOTE_MAX };
 
-int sgpu_decode_base64url(const char *text, size_t length, const char *what, uint8_t **data, size_t *size,
-			  struct sgpu_error *error)
+int sgpu_decode_base64url(const char *text, size_t length, const char *what, uint8_t **data,
+			  size_t *size, struct sgpu_error *error)
 {
 	struct sgpu_error inner = { 0 };
 	size_t bytes = length / 4 * 3 + (length % 4 ? length % 4 - 1 : 0);
@@ -21,7 +21,8 @@ int sgpu_decode_base64url(const char *text, size_t length, const char *what, uin
 	*data = NULL;
 	*size = 0;
 	if (length % 4 == 1 || length > TEXT_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: %zu characters are no base64url", what, length);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: %zu characters are no base64url", what,
+				 length);
 	}
 	char *copy = strndup(text, length);
 	uint8_t *made = malloc(bytes + 1);
@@ -40,16 +41,16 @@ int sgpu_decode_base64url(const char *text, size_t length, const char *what, uin
 	return 0;
 }
 
-int sgpu_decode_base64(const char *text, size_t length, const char *what, uint8_t **data, size_t *size,
-		       struct sgpu_error *error)
+int sgpu_decode_base64(const char *text, size_t length, const char *what, uint8_t **data,
+		       size_t *size, struct sgpu_error *error)
 {
 	size_t padding = 0;
 
 	*data = NULL;
 	*size = 0;
 	if (length % 4 || length > TEXT_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: %zu characters are no base64 with its padding", what,
-				 length);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s: %zu characters are no base64 with its padding", what, length);
 	}
 	while (padding < 2 && padding < length && text[length - 1 - padding] == '=') {
 		padding++;
@@ -62,9 +63,9 @@ int sgpu_decode_base64(const char *text, size_t length, const char *what, uint8_
 	for (char *c = copy; *c; c++) {
 		*c = *c == '+' ? '-' : *c == '/' ? '_' : *c == '-' || *c == '_' ? '!' : *c;
 	}
-	int code = strlen(copy) == length - padding ?
-		   sgpu_decode_base64url(copy, length - padding, what, data, size, error) :
-		   sgpu_fail(error, SGPU_EINVALID, "%s: has a NUL character", what);
+	int code = strlen(copy) == length - padding
+			   ? sgpu_decode_base64url(copy, length - padding, what, data, size, error)
+			   : sgpu_fail(error, SGPU_EINVALID, "%s: has a NUL character", what);
 	free(copy);
 	return code;
 }

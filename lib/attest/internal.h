@@ -23,57 +23,66 @@ SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SG
 /* Ready to sign with ES384, or NULL: for what libcrypto signs by itself. */
 EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer);
 /* SHA-256 of the DER SubjectPublicKeyInfo. */
-SGPU_MUST_CHECK int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE], struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE],
+					 struct sgpu_error *error);
 /* Whether it is a key on P-384, named and not by explicit parameters. */
 bool sgpu_is_p384(const EVP_PKEY *key);
-/* The key of a certificate: P-384 or SGPU_EINVALID. The caller frees it. `what` names the certificate. */
-SGPU_MUST_CHECK int sgpu_certificate_key(const uint8_t *der, size_t size, const char *what, EVP_PKEY **key,
-					 struct sgpu_error *error);
+/* The key of a certificate: P-384 or SGPU_EINVALID. The caller frees it. `what` names the
+ * certificate. */
+SGPU_MUST_CHECK int sgpu_certificate_key(const uint8_t *der, size_t size, const char *what,
+					 EVP_PKEY **key, struct sgpu_error *error);
 /* A certificate from exactly `size` bytes of DER, or NULL. */
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
-/* Adds the certificates from number `first` on; `what` names one. Errors: SGPU_ECHAIN (malformed). */
-SGPU_MUST_CHECK int sgpu_chain_push(const struct sgpu_chain *chain, int first, STACK_OF(X509) *stack, const char *what,
+/* Adds the certificates from number `first` on; `what` names one. Errors: SGPU_ECHAIN (malformed).
+ */
+SGPU_MUST_CHECK int sgpu_chain_push(const struct sgpu_chain *chain, int first,
+				    STACK_OF(X509) * stack, const char *what,
 				    struct sgpu_error *error);
-/* Whether `leaf` leads through `others` to one of the roots, which is self-signed: no partial chains. No revocation lists are
- * fetched or read. strict: by the profile of our own certificates; those of the makers of processors lack key usage and key
- * identifiers. `owner` names the chain in messages: "VCEK", or "". Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
-SGPU_MUST_CHECK int sgpu_chain_check(X509 *leaf, STACK_OF(X509) *others, const struct sgpu_chain *roots, int64_t now,
-				     bool strict, const char *owner, struct sgpu_error *error);
+/* Whether `leaf` leads through `others` to one of the roots, which is self-signed: no partial
+ * chains. No revocation lists are fetched or read. strict: by the profile of our own certificates;
+ * those of the makers of processors lack key usage and key identifiers. `owner` names the chain in
+ * messages: "VCEK", or "". Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
+SGPU_MUST_CHECK int sgpu_chain_check(X509 *leaf, STACK_OF(X509) * others,
+				     const struct sgpu_chain *roots, int64_t now, bool strict,
+				     const char *owner, struct sgpu_error *error);
 
-/* Decodes base64url without padding, of any length: *data from malloc, not terminated. Errors: SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_decode_base64url(const char *text, size_t length, const char *what, uint8_t **data,
-					  size_t *size, struct sgpu_error *error);
+/* Decodes base64url without padding, of any length: *data from malloc, not terminated. Errors:
+ * SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_decode_base64url(const char *text, size_t length, const char *what,
+					  uint8_t **data, size_t *size, struct sgpu_error *error);
 /* Standard base64 with padding, as x5c has it. */
-SGPU_MUST_CHECK int sgpu_decode_base64(const char *text, size_t length, const char *what, uint8_t **data,
-				       size_t *size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_decode_base64(const char *text, size_t length, const char *what,
+				       uint8_t **data, size_t *size, struct sgpu_error *error);
 /* NUL-terminated, from malloc; NULL when out of memory. */
 char *sgpu_encode_base64(const void *data, size_t size);
 
-/* The parts of a token, unverified, borrowed from the token. Every alg but ES384 is refused, and every header but alg, typ, kid
- * and x5c. */
+/* The parts of a token, unverified, borrowed from the token. Every alg but ES384 is refused, and
+ * every header but alg, typ, kid and x5c. */
 struct sgpu_jws {
 	json_t *header;
-	const char *typ, *kid;          /* in the header, or NULL */
+	const char *typ, *kid; /* in the header, or NULL */
 	const char *signed_text;
 	size_t signed_size;
 	uint8_t signature[SGPU_ES384_SIZE];
-	struct sgpu_chain chain;        /* x5c */
-	char *payload;                  /* NUL-terminated */
+	struct sgpu_chain chain; /* x5c */
+	char *payload;		 /* NUL-terminated */
 	size_t payload_size;
 };
-SGPU_MUST_CHECK int sgpu_jws_parse(const char *token, size_t size, struct sgpu_jws *jws, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_jws_parse(const char *token, size_t size, struct sgpu_jws *jws,
+				   struct sgpu_error *error);
 /* Errors: SGPU_ESIGNATURE. */
-SGPU_MUST_CHECK int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key,
+				   struct sgpu_error *error);
 void sgpu_jws_clear(struct sgpu_jws *jws);
 /* As sgpu_jws_sign, with a "kid" that may be NULL. */
-SGPU_MUST_CHECK int sgpu_jws_make(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ,
-				  const char *kid, const void *payload, size_t size, char **token,
-				  struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_jws_make(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
+				  const char *typ, const char *kid, const void *payload,
+				  size_t size, char **token, struct sgpu_error *error);
 
 /* ---- keys/ ---- */
 /* The text of a file that sgpu_owners_load takes. Errors: SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_owners_parse(const char *text, size_t size, const char *path, struct sgpu_owners *owners,
-				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_owners_parse(const char *text, size_t size, const char *path,
+				      struct sgpu_owners *owners, struct sgpu_error *error);
 
 #endif

@@ -1,26 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Between the files on quotes: names of claims, and what makes and checks them. sgpu-quote(5) has every field.
+ * Between the files on quotes: names of claims, and what makes and checks them. sgpu-quote(5) has
+ * every field.
  */
 #ifndef SGPU_ATTEST_QUOTE_H
 #define SGPU_ATTEST_QUOTE_H
 
 #include "attest/internal.h"
 
-/* The claims of our own are in one object under the profile's name, in the token and in each submodule. */
+/* The claims of our own are in one object under the profile's name, in the token and in each
+ * submodule. */
 #define SGPU_OWN SGPU_EAT_PROFILE
 #define SGPU_EAT_TYP "eat+jwt"
-enum { SGPU_UEID_SIZE = 33, SGPU_UEID_RAND = 1 /* RFC 9711, section 4.2.1.1 */, SGPU_CMW_EVIDENCE = 4 };
+enum {
+	SGPU_UEID_SIZE = 33,
+	SGPU_UEID_RAND = 1 /* RFC 9711, section 4.2.1.1 */,
+	SGPU_CMW_EVIDENCE = 4
+};
 
 /* Parts of the claims: new objects. */
 SGPU_MUST_CHECK int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims,
 				       struct sgpu_error *error);
-/* *name: "gpu-0" or "cpu", static; *info and *agreement are filled in, for the row of the platform. */
+/* *name: "gpu-0" or "cpu", static; *info and *agreement are filled in, for the row of the platform.
+ */
 SGPU_MUST_CHECK int sgpu_claims_device(const struct sgpu_quote_subject *subject, const char **name,
-				       struct sgpu_device_info *info, struct sgpu_device_agreement *agreement,
-				       json_t **claims, struct sgpu_error *error);
+				       struct sgpu_device_info *info,
+				       struct sgpu_device_agreement *agreement, json_t **claims,
+				       struct sgpu_error *error);
 /* Errors: SGPU_EUSAGE. */
-SGPU_MUST_CHECK int sgpu_quote_check_nonce(const uint8_t *nonce, size_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_quote_check_nonce(const uint8_t *nonce, size_t size,
+					   struct sgpu_error *error);
 
 /* Types, sizes and members of all claims. Errors: SGPU_EINVALID, with what and where. */
 SGPU_MUST_CHECK int sgpu_claims_check(const json_t *claims, struct sgpu_error *error);
@@ -30,7 +39,8 @@ const json_t *sgpu_claims_submod(const json_t *claims, const char *name);
 /* The device's submodule and its name, or NULL. */
 const json_t *sgpu_claims_device_of(const json_t *claims, const char **name);
 
-/* What the records are made over: a hash of all claims, those on the records themselves left out, and of the AK. */
+/* What the records are made over: a hash of all claims, those on the records themselves left out,
+ * and of the AK. */
 SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE],
 					   uint8_t report_data[64], struct sgpu_error *error);
 /* The ueid: of the machine when the AK's certificate names its EK, else of the AK. */
@@ -38,16 +48,17 @@ SGPU_MUST_CHECK int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid
 				    struct sgpu_error *error);
 
 /* The grant of the channel from verified claims. Errors: SGPU_EINVALID if there is none. */
-SGPU_MUST_CHECK int sgpu_quote_grant(const json_t *claims, struct sgpu_grant *grant, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_quote_grant(const json_t *claims, struct sgpu_grant *grant,
+				     struct sgpu_error *error);
 
 /* The parts of a quote, unverified. */
 struct sgpu_quote_parts {
 	char *token;
 	size_t token_size;
 	struct sgpu_jws jws;
-	EVP_PKEY *key;                  /* the AK's, of the first certificate */
-	uint8_t ak[SGPU_SHA256_SIZE];   /* its fingerprint */
-	json_t *claims;                 /* well formed */
+	EVP_PKEY *key;		      /* the AK's, of the first certificate */
+	uint8_t ak[SGPU_SHA256_SIZE]; /* its fingerprint */
+	json_t *claims;		      /* well formed */
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	int count;
 };

@@ -62,12 +62,14 @@ int sgpu_hex_decode(const char *text, void *data, size_t size, struct sgpu_error
 	size_t length = strlen(text);
 
 	if (length != 2 * size) {
-		return sgpu_fail(error, SGPU_EINVALID, "has %zu hexadecimal digits, not %zu", length, 2 * size);
+		return sgpu_fail(error, SGPU_EINVALID, "has %zu hexadecimal digits, not %zu",
+				 length, 2 * size);
 	}
 	for (size_t i = 0; i < size; i++) {
 		int high = hex_digit(text[2 * i]), low = hex_digit(text[2 * i + 1]);
 		if (high < 0 || low < 0) {
-			return sgpu_fail(error, SGPU_EINVALID, "has a character that is no hexadecimal digit");
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "has a character that is no hexadecimal digit");
 		}
 		bytes[i] = (uint8_t)(high << 4 | low);
 	}
@@ -116,12 +118,14 @@ int sgpu_base64url_decode(const char *text, void *data, size_t size, struct sgpu
 	int count = 0;
 
 	if (length != expected) {
-		return sgpu_fail(error, SGPU_EINVALID, "has %zu base64url characters, not %zu", length, expected);
+		return sgpu_fail(error, SGPU_EINVALID, "has %zu base64url characters, not %zu",
+				 length, expected);
 	}
 	for (; *text; text++) {
 		int digit = base64_digit(*text);
 		if (digit < 0) {
-			return sgpu_fail(error, SGPU_EINVALID, "has a character that is not base64url");
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "has a character that is not base64url");
 		}
 		bits = bits << 6 | (uint32_t)digit;
 		count += 6;

@@ -79,7 +79,8 @@ int sgpu_exit_status(int code)
 }
 
 /* A pointer to the list: some ABIs pass it as an array, so it is not handed on as it is. */
-static void SGPU_PRINTF(3, 0) format_text(char *text, size_t size, const char *format, va_list arguments)
+static void SGPU_PRINTF(3, 0)
+	format_text(char *text, size_t size, const char *format, va_list arguments)
 {
 	va_list copy;
 
@@ -110,14 +111,17 @@ int sgpu_fail(struct sgpu_error *error, int code, const char *format, ...)
 
 int sgpu_fail_write(struct sgpu_error *error, const char *name)
 {
-	return strcmp(name, "standard output") == 0 ? sgpu_fail_errno(error, "cannot write to %s", name) :
-						      sgpu_fail_errno(error, "cannot write '%s'", name);
+	return strcmp(name, "standard output") == 0
+		       ? sgpu_fail_errno(error, "cannot write to %s", name)
+		       : sgpu_fail_errno(error, "cannot write '%s'", name);
 }
 
 int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
 {
 	int saved = errno;
-	int code = saved == ENOMEM ? SGPU_ENOMEM : saved == ENOSPC || saved == EDQUOT ? SGPU_ENOSPACE : SGPU_ESYSTEM;
+	int code = saved == ENOMEM			? SGPU_ENOMEM
+		   : saved == ENOSPC || saved == EDQUOT ? SGPU_ENOSPACE
+							: SGPU_ESYSTEM;
 
 	if (error) {
 		char buffer[128];
@@ -131,7 +135,9 @@ int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
 			 strerror_r(saved, buffer, sizeof(buffer)));
 		error->code = code;
 		snprintf(error->hint, sizeof(error->hint), "%s",
-			 saved == EMFILE ? "the limit of open files is too low: raise it with ulimit -n" : "");
+			 saved == EMFILE
+				 ? "the limit of open files is too low: raise it with ulimit -n"
+				 : "");
 	}
 	errno = saved;
 	return code;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Text from outside, as it may be shown: what a terminal obeys is escaped, what is no name is short, and nothing is told of
- * a key.
+ * Text from outside, as it may be shown: what a terminal obeys is escaped, what is no name is
+ * short, and nothing is told of a key.
  */
 #include <string.h>
 
@@ -11,15 +11,18 @@
 
 enum { EXCERPT = 24, NAME_MAX_LENGTH = 64 };
 
-/* Whether a character moves the cursor, turns the direction of writing, or cannot be seen: Unicode's property
- * Default_Ignorable_Code_Point, and what annotates a text. */
+/* Whether a character moves the cursor, turns the direction of writing, or cannot be seen:
+ * Unicode's property Default_Ignorable_Code_Point, and what annotates a text. */
 static bool is_control(uint32_t character)
 {
 	static const uint32_t ranges[][2] = {
-		{ 0, 0x1f }, { 0x7f, 0x9f }, { 0xad, 0xad }, { 0x034f, 0x034f }, { 0x061c, 0x061c }, { 0x115f, 0x1160 },
-		{ 0x17b4, 0x17b5 }, { 0x180b, 0x180f }, { 0x200b, 0x200f }, { 0x2028, 0x202e }, { 0x2060, 0x206f },
-		{ 0x3164, 0x3164 }, { 0xd800, 0xdfff }, { 0xfe00, 0xfe0f }, { 0xfeff, 0xfeff }, { 0xffa0, 0xffa0 },
-		{ 0xfff0, 0xfffb }, { 0x1bca0, 0x1bca3 }, { 0x1d173, 0x1d17a }, { 0xe0000, 0xe0fff }, { 0x110000, UINT32_MAX },
+		{ 0, 0x1f },	      { 0x7f, 0x9f },	    { 0xad, 0xad },
+		{ 0x034f, 0x034f },   { 0x061c, 0x061c },   { 0x115f, 0x1160 },
+		{ 0x17b4, 0x17b5 },   { 0x180b, 0x180f },   { 0x200b, 0x200f },
+		{ 0x2028, 0x202e },   { 0x2060, 0x206f },   { 0x3164, 0x3164 },
+		{ 0xd800, 0xdfff },   { 0xfe00, 0xfe0f },   { 0xfeff, 0xfeff },
+		{ 0xffa0, 0xffa0 },   { 0xfff0, 0xfffb },   { 0x1bca0, 0x1bca3 },
+		{ 0x1d173, 0x1d17a }, { 0xe0000, 0xe0fff }, { 0x110000, UINT32_MAX },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(ranges); i++) {
@@ -34,7 +37,12 @@ size_t sgpu_shown_length(const char *text, size_t size)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };
 	const unsigned char *in = (const unsigned char *)text;
-	const size_t length = in[0] < 0x80 ? 1 : in[0] < 0xc0 ? 0 : in[0] < 0xe0 ? 2 : in[0] < 0xf0 ? 3 : in[0] < 0xf8 ? 4 : 0;
+	const size_t length = in[0] < 0x80   ? 1
+			      : in[0] < 0xc0 ? 0
+			      : in[0] < 0xe0 ? 2
+			      : in[0] < 0xf0 ? 3
+			      : in[0] < 0xf8 ? 4
+					     : 0;
 	uint32_t character = length == 1 ? in[0] : in[0] & (0x7fu >> length);
 
 	if (!length || length > size) {
@@ -84,7 +92,8 @@ static bool holds(const char *text, size_t size, const char *part)
 
 bool sgpu_looks_secret(const char *text, size_t size)
 {
-	static const char *const marks[] = { "\"kty\"", "\"k\"", "\"d\"", "-----BEGIN", "PRIVATE KEY" };
+	static const char *const marks[] = { "\"kty\"", "\"k\"", "\"d\"", "-----BEGIN",
+					     "PRIVATE KEY" };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(marks); i++) {
 		if (holds(text, size, marks[i])) {
@@ -109,8 +118,8 @@ const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_
 	return text;
 }
 
-/* A path of any length is shown in full. A long value with quotes, braces or line breaks, or without a '/', is a
- * text. */
+/* A path of any length is shown in full. A long value with quotes, braces or line breaks, or
+ * without a '/', is a text. */
 bool sgpu_is_name(const char *value, size_t size)
 {
 	if (size <= EXCERPT) {
@@ -121,5 +130,6 @@ bool sgpu_is_name(const char *value, size_t size)
 			return false;
 		}
 	}
-	return !sgpu_looks_secret(value, size) && (size <= NAME_MAX_LENGTH || memchr(value, '/', size));
+	return !sgpu_looks_secret(value, size) &&
+	       (size <= NAME_MAX_LENGTH || memchr(value, '/', size));
 }

@@ -69,10 +69,12 @@ static uint64_t guard_end(void)
 	return stalled > guard->deadline_ns ? stalled : guard->deadline_ns;
 }
 
-/* Milliseconds until the guard's deadline, and then until `end`, rounded up; -1: neither is to come. */
+/* Milliseconds until the guard's deadline, and then until `end`, rounded up; -1: neither is to
+ * come. */
 static int guard_timeout(uint64_t end)
 {
-	uint64_t now = sgpu_now_ns(), until = guard->deadline_ns > now ? guard->deadline_ns : end, left;
+	uint64_t now = sgpu_now_ns(), until = guard->deadline_ns > now ? guard->deadline_ns : end,
+		 left;
 
 	if (until <= now) {
 		return -1;
@@ -87,7 +89,8 @@ static bool say_whether_waiting(bool waits)
 }
 
 /* Waits until the descriptor is ready, which a closed one is, too. */
-static int wait_until_ready(int fd, short events, const char *what, const char *name, struct sgpu_error *error)
+static int wait_until_ready(int fd, short events, const char *what, const char *name,
+			    struct sgpu_error *error)
 {
 	struct pollfd fds[2] = { { .events = events }, { .fd = guard->wake_fd, .events = POLLIN } };
 	const uint64_t end = guard_end();
@@ -97,10 +100,12 @@ static int wait_until_ready(int fd, short events, const char *what, const char *
 		int code = guard->ended(guard->argument);
 
 		if (code) {
-			return sgpu_fail(error, code, "stopped before '%s' could be %s", name, what);
+			return sgpu_fail(error, code, "stopped before '%s' could be %s", name,
+					 what);
 		}
 		if (end != 0 && sgpu_now_ns() >= end) {
-			return sgpu_fail(error, SGPU_ETIMEOUT, "the deadline passed before '%s' could be %s", name, what);
+			return sgpu_fail(error, SGPU_ETIMEOUT,
+					 "the deadline passed before '%s' could be %s", name, what);
 		}
 		fds[0].fd = say_whether_waiting(true) ? -1 : fd;
 		fds[0].revents = fds[1].revents = 0;
@@ -116,7 +121,8 @@ static int wait_until_ready(int fd, short events, const char *what, const char *
 	}
 }
 
-static int wait_guarded(int fd, short events, const char *what, const char *name, struct sgpu_error *error)
+static int wait_guarded(int fd, short events, const char *what, const char *name,
+			struct sgpu_error *error)
 {
 	const int code = wait_until_ready(fd, events, what, name, error);
 
@@ -124,8 +130,8 @@ static int wait_guarded(int fd, short events, const char *what, const char *name
 	return code;
 }
 
-/* Without a guard. Signals may be blocked on this thread, and one that is not may come just before the call: so no wait
- * is long. */
+/* Without a guard. Signals may be blocked on this thread, and one that is not may come just before
+ * the call: so no wait is long. */
 static int wait_for_data(int fd, struct sgpu_error *error)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
@@ -144,7 +150,8 @@ static ssize_t read_ready(int fd, void *data, size_t size)
 	const struct iovec part = { .iov_base = data, .iov_len = size };
 	ssize_t count = preadv2(fd, &part, 1, -1, RWF_NOWAIT);
 
-	if (count < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == ESPIPE || errno == EINVAL)) {
+	if (count < 0 &&
+	    (errno == EOPNOTSUPP || errno == ENOSYS || errno == ESPIPE || errno == EINVAL)) {
 		count = read(fd, data, size);
 	}
 	return count;
@@ -156,14 +163,16 @@ static ssize_t write_ready(int fd, const void *data, size_t size)
 	const struct iovec part = { .iov_base = (void *)(uintptr_t)data, .iov_len = size };
 	ssize_t count = pwritev2(fd, &part, 1, -1, RWF_NOWAIT);
 
-	if (count < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == ESPIPE || errno == EINVAL)) {
+	if (count < 0 &&
+	    (errno == EOPNOTSUPP || errno == ENOSYS || errno == ESPIPE || errno == EINVAL)) {
 		count = write(fd, data, size < PIPE_BUF ? size : PIPE_BUF);
 	}
 	return count;
 }
 
 /* What to do after a call that returned -1: 0 to try again. */
-static int after_failure(int fd, short events, const char *what, const char *name, struct sgpu_error *error)
+static int after_failure(int fd, short events, const char *what, const char *name,
+			 struct sgpu_error *error)
 {
 	if (errno == EINTR) {
 		return sgpu_io_interrupted() ? sgpu_fail(error, SGPU_ECANCELED, "interrupted") : 0;
@@ -172,11 +181,14 @@ static int after_failure(int fd, short events, const char *what, const char *nam
 		/* Somebody gave us a non-blocking descriptor: wait as a blocking one would. */
 		struct pollfd wait = { .fd = fd, .events = events };
 		if (poll(&wait, 1, -1) >= 0 || errno == EINTR) {
-			return sgpu_io_interrupted() ? sgpu_fail(error, SGPU_ECANCELED, "interrupted") : 0;
+			return sgpu_io_interrupted()
+				       ? sgpu_fail(error, SGPU_ECANCELED, "interrupted")
+				       : 0;
 		}
 	}
 	sgpu_io_note_failure();
-	return events == POLLOUT ? sgpu_fail_write(error, name) : sgpu_fail_errno(error, "cannot %s '%s'", what, name);
+	return events == POLLOUT ? sgpu_fail_write(error, name)
+				 : sgpu_fail_errno(error, "cannot %s '%s'", what, name);
 }
 
 /* The kernel moves at most this much in one call. */
@@ -191,15 +203,15 @@ enum { AT_POSITION = -1 };
 static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool out, bool guarded)
 {
 	if (offset == AT_POSITION) {
-		return out ? (guarded ? write_ready(fd, data, size) : write(fd, data, size)) :
-			     (guarded ? read_ready(fd, data, size) : read(fd, data, size));
+		return out ? (guarded ? write_ready(fd, data, size) : write(fd, data, size))
+			   : (guarded ? read_ready(fd, data, size) : read(fd, data, size));
 	}
 	return out ? pwrite(fd, data, size, (off_t)offset) : pread(fd, data, size, (off_t)offset);
 }
 
 /* Reads or writes until all is done or, when reading, the file ends; *done says how far it came. */
-static int move_all(int fd, const char *name, void *data, size_t size, int64_t offset, bool out, size_t *done,
-		    struct sgpu_error *error)
+static int move_all(int fd, const char *name, void *data, size_t size, int64_t offset, bool out,
+		    size_t *done, struct sgpu_error *error)
 {
 	const bool waits = offset == AT_POSITION && size > 0 && (guard || !out) && can_block(fd);
 	const bool guarded = guard && waits;
@@ -210,18 +222,22 @@ static int move_all(int fd, const char *name, void *data, size_t size, int64_t o
 		if (sgpu_io_interrupted()) {
 			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 		}
-		code = guarded ? wait_guarded(fd, out ? POLLOUT : POLLIN, out ? "written" : "read", name, error) :
-		       waits ? wait_for_data(fd, error) : 0;
+		code = guarded ? wait_guarded(fd, out ? POLLOUT : POLLIN, out ? "written" : "read",
+					      name, error)
+		       : waits ? wait_for_data(fd, error)
+			       : 0;
 		if (code) {
 			return code;
 		}
 		ssize_t count = move_once(fd, (char *)data + *done, piece(size - *done),
-					  offset == AT_POSITION ? offset : offset + (int64_t)*done, out, guarded);
+					  offset == AT_POSITION ? offset : offset + (int64_t)*done,
+					  out, guarded);
 		if (count < 0 && guarded && (errno == EAGAIN || errno == EWOULDBLOCK)) {
 			continue; /* to wait_guarded, which sees when it is to end */
 		}
 		if (count < 0) {
-			code = after_failure(fd, out ? POLLOUT : POLLIN, out ? "write" : "read", name, error);
+			code = after_failure(fd, out ? POLLOUT : POLLIN, out ? "write" : "read",
+					     name, error);
 			if (code) {
 				return code;
 			}
@@ -236,11 +252,13 @@ static int move_all(int fd, const char *name, void *data, size_t size, int64_t o
 
 static int check_offset(const char *name, size_t size, uint64_t offset, struct sgpu_error *error)
 {
-	return size <= INT64_MAX && offset <= INT64_MAX - size ? 0 :
-		sgpu_fail(error, SGPU_EINVALID, "offset is out of range in '%s'", name);
+	return size <= INT64_MAX && offset <= INT64_MAX - size
+		       ? 0
+		       : sgpu_fail(error, SGPU_EINVALID, "offset is out of range in '%s'", name);
 }
 
-int sgpu_read(int fd, const char *name, void *data, size_t size, size_t *got, struct sgpu_error *error)
+int sgpu_read(int fd, const char *name, void *data, size_t size, size_t *got,
+	      struct sgpu_error *error)
 {
 	return move_all(fd, name, data, size, AT_POSITION, false, got, error);
 }
@@ -253,7 +271,8 @@ int sgpu_pread(int fd, const char *name, void *data, size_t size, uint64_t offse
 	return code ? code : move_all(fd, name, data, size, (int64_t)offset, false, got, error);
 }
 
-/* The data are only read: the loop is shared with reading, which is why it takes them as they are. */
+/* The data are only read: the loop is shared with reading, which is why it takes them as they are.
+ */
 int sgpu_write(int fd, const char *name, const void *data, size_t size, struct sgpu_error *error)
 {
 	size_t done;
@@ -261,16 +280,20 @@ int sgpu_write(int fd, const char *name, const void *data, size_t size, struct s
 	return move_all(fd, name, (void *)(uintptr_t)data, size, AT_POSITION, true, &done, error);
 }
 
-int sgpu_pwrite(int fd, const char *name, const void *data, size_t size, uint64_t offset, struct sgpu_error *error)
+int sgpu_pwrite(int fd, const char *name, const void *data, size_t size, uint64_t offset,
+		struct sgpu_error *error)
 {
 	size_t done;
 	int code = check_offset(name, size, offset, error);
 
-	return code ? code : move_all(fd, name, (void *)(uintptr_t)data, size, (int64_t)offset, true, &done, error);
+	return code ? code
+		    : move_all(fd, name, (void *)(uintptr_t)data, size, (int64_t)offset, true,
+			       &done, error);
 }
 
 /* Grows as data arrive, whatever the file claims to hold. */
-int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *size, struct sgpu_error *error)
+int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *size,
+		 struct sgpu_error *error)
 {
 	size_t capacity = 64 << 10, used = 0, got;
 	char *buffer = malloc(capacity);
@@ -287,13 +310,15 @@ int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *si
 		}
 		used += got;
 		if (used > limit) {
-			code = sgpu_fail(error, SGPU_EINVALID, "'%s' is longer than %zu bytes", name, limit);
+			code = sgpu_fail(error, SGPU_EINVALID, "'%s' is longer than %zu bytes",
+					 name, limit);
 			goto fail;
 		}
 		if (used < capacity - 1) {
 			break;
 		}
-		/* A fresh copy instead of realloc, so that the old one can be wiped: it may be a key file. */
+		/* A fresh copy instead of realloc, so that the old one can be wiped: it may be a
+		 * key file. */
 		char *larger = malloc(2 * capacity);
 		if (!larger) {
 			code = sgpu_fail_nomem(error);
@@ -315,7 +340,8 @@ fail:
 	return code;
 }
 
-int sgpu_read_file(const char *path, size_t limit, char **data, size_t *size, struct sgpu_error *error)
+int sgpu_read_file(const char *path, size_t limit, char **data, size_t *size,
+		   struct sgpu_error *error)
 {
 	if (!strcmp(path, "-")) {
 		return sgpu_read_fd(STDIN_FILENO, "standard input", limit, data, size, error);
@@ -336,18 +362,20 @@ int sgpu_check_trusted(int fd, const char *name, const char *what, struct sgpu_e
 	if (fstat(fd, &status)) {
 		return sgpu_fail_errno(error, "cannot inspect '%s'", name);
 	}
-	/* Pipes and the like come from the user who gave them. An access list shows in the bits of the group. */
-	if (!S_ISREG(status.st_mode) ||
-	    ((status.st_uid == geteuid() || status.st_uid == 0) && !(status.st_mode & (S_IWGRP | S_IWOTH)))) {
+	/* Pipes and the like come from the user who gave them. An access list shows in the bits of
+	 * the group. */
+	if (!S_ISREG(status.st_mode) || ((status.st_uid == geteuid() || status.st_uid == 0) &&
+					 !(status.st_mode & (S_IWGRP | S_IWOTH)))) {
 		return 0;
 	}
-	sgpu_fail(error, SGPU_EPOLICY, "others can write to '%s', which %s (user %lu, mode %04o)", name, what,
-		  (unsigned long)status.st_uid, (unsigned)status.st_mode & 07777u);
-	return sgpu_hint(error, "it has to be a file of your own, or of root, to which nobody else can write: chmod go-w");
+	sgpu_fail(error, SGPU_EPOLICY, "others can write to '%s', which %s (user %lu, mode %04o)",
+		  name, what, (unsigned long)status.st_uid, (unsigned)status.st_mode & 07777u);
+	return sgpu_hint(error, "it has to be a file of your own, or of root, to which nobody else "
+				"can write: chmod go-w");
 }
 
-int sgpu_read_trusted_file(const char *path, const char *what, size_t limit, char **data, size_t *size,
-			   struct sgpu_error *error)
+int sgpu_read_trusted_file(const char *path, const char *what, size_t limit, char **data,
+			   size_t *size, struct sgpu_error *error)
 {
 	const bool standard = !strcmp(path, "-");
 	const int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
@@ -357,7 +385,8 @@ int sgpu_read_trusted_file(const char *path, const char *what, size_t limit, cha
 	}
 	int code = sgpu_check_trusted(fd, path, what, error);
 	if (!code) {
-		code = sgpu_read_fd(fd, standard ? "standard input" : path, limit, data, size, error);
+		code = sgpu_read_fd(fd, standard ? "standard input" : path, limit, data, size,
+				    error);
 	}
 	if (!standard) {
 		close(fd);

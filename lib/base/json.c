@@ -13,9 +13,10 @@
 
 enum { DEPTH_MAX = 64 };
 
-/* The cost of a tree is computed before any of it is allocated: jansson takes 224 bytes for "{}", and goes 2048
- * levels deep. */
-static int check_cost(const char *text, size_t size, size_t values_max, size_t *where, struct sgpu_error *error)
+/* The cost of a tree is computed before any of it is allocated: jansson takes 224 bytes for "{}",
+ * and goes 2048 levels deep. */
+static int check_cost(const char *text, size_t size, size_t values_max, size_t *where,
+		      struct sgpu_error *error)
 {
 	size_t values = 1;
 	int depth = 0;
@@ -37,7 +38,8 @@ static int check_cost(const char *text, size_t size, size_t values_max, size_t *
 		} else if (c == '{' || c == '[') {
 			values++;
 			if (++depth > DEPTH_MAX) {
-				return sgpu_fail(error, SGPU_EINVALID, "nested deeper than %d levels", DEPTH_MAX);
+				return sgpu_fail(error, SGPU_EINVALID,
+						 "nested deeper than %d levels", DEPTH_MAX);
 			}
 		} else if (c == '}' || c == ']') {
 			depth--;
@@ -83,14 +85,17 @@ static int fail_parse(enum json_error_code why, const char *text, size_t positio
 		return sgpu_fail(error, SGPU_EINVALID, "%s", words[why]);
 	}
 	if (position < size && ispunct((unsigned char)text[position]) && text[position] != '"') {
-		return sgpu_fail(error, SGPU_EINVALID, "JSON has no '%c' at this place", text[position]);
+		return sgpu_fail(error, SGPU_EINVALID, "JSON has no '%c' at this place",
+				 text[position]);
 	}
-	return sgpu_fail(error, SGPU_EINVALID, size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ?
-			 "a byte order mark stands before the JSON" : "what is here is not JSON");
+	return sgpu_fail(error, SGPU_EINVALID,
+			 size >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0
+				 ? "a byte order mark stands before the JSON"
+				 : "what is here is not JSON");
 }
 
-int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_max, json_t **value, size_t *position,
-		       struct sgpu_error *error)
+int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_max, json_t **value,
+		       size_t *position, struct sgpu_error *error)
 {
 	json_error_t fault;
 
@@ -99,7 +104,8 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 	if (check_cost(text, size, values_max, position, error) != SGPU_OK) {
 		return SGPU_EINVALID;
 	}
-	*value = json_loadb(text, size, JSON_REJECT_DUPLICATES | (any ? JSON_DECODE_ANY : 0), &fault);
+	*value = json_loadb(text, size, JSON_REJECT_DUPLICATES | (any ? JSON_DECODE_ANY : 0),
+			    &fault);
 	if (!*value) {
 		/* The number of bytes read: the fault is in the last of them. */
 		*position = fault.position > 0 ? (size_t)fault.position - 1 : 0;
@@ -109,20 +115,22 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 	return SGPU_OK;
 }
 
-int sgpu_json_parse_most(const char *text, size_t size, size_t values_max, json_t **value, int *line, int *column,
-			 struct sgpu_error *error)
+int sgpu_json_parse_most(const char *text, size_t size, size_t values_max, json_t **value,
+			 int *line, int *column, struct sgpu_error *error)
 {
 	size_t position;
 	int code = sgpu_json_parse_at(text, size, false, values_max, value, &position, error);
 
 	if (line || column) {
 		int ignored;
-		sgpu_json_place(text, code ? position : 0, line ? line : &ignored, column ? column : &ignored);
+		sgpu_json_place(text, code ? position : 0, line ? line : &ignored,
+				column ? column : &ignored);
 	}
 	return code;
 }
 
-int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line, int *column, struct sgpu_error *error)
+int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line, int *column,
+		    struct sgpu_error *error)
 {
 	return sgpu_json_parse_most(text, size, SGPU_JSON_VALUES_MAX, value, line, column, error);
 }
@@ -151,14 +159,15 @@ int sgpu_json_u64(const json_t *object, const char *where, const char *key, uint
 	}
 	json_int_t number = json_integer_value(member);
 	if (number < 0 || (uint64_t)number >= SGPU_JSON_INTEGER_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: '%s' is not between 0 and 2^53", where, key);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: '%s' is not between 0 and 2^53", where,
+				 key);
 	}
 	*value = (uint64_t)number;
 	return 0;
 }
 
-int sgpu_json_bytes(const json_t *object, const char *where, const char *key, void *data, size_t size,
-		    struct sgpu_error *error)
+int sgpu_json_bytes(const json_t *object, const char *where, const char *key, void *data,
+		    size_t size, struct sgpu_error *error)
 {
 	const char *text = NULL;
 	struct sgpu_error fault;
@@ -170,7 +179,8 @@ int sgpu_json_bytes(const json_t *object, const char *where, const char *key, vo
 	return code;
 }
 
-int sgpu_json_only(const json_t *object, const char *where, const char *const *keys, struct sgpu_error *error)
+int sgpu_json_only(const json_t *object, const char *where, const char *const *keys,
+		   struct sgpu_error *error)
 {
 	const char *key;
 	json_t *member;
@@ -178,13 +188,14 @@ int sgpu_json_only(const json_t *object, const char *where, const char *const *k
 	if (!json_is_object(object)) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s is not an object", where);
 	}
-	json_object_foreach((json_t *)object, key, member) {
+	json_object_foreach ((json_t *)object, key, member) {
 		const char *const *known = keys;
 		while (*known && strcmp(*known, key)) {
 			known++;
 		}
 		if (!*known) {
-			return sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%s'", where, key);
+			return sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%s'", where,
+					 key);
 		}
 	}
 	return 0;

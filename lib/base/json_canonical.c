@@ -11,8 +11,8 @@
 
 #include <sgpu/json.h>
 
-/* A growing text. libc's memory streams silently lose bytes when memory runs out, but hashed and signed text must
- * be complete. */
+/* A growing text. libc's memory streams silently lose bytes when memory runs out, but hashed and
+ * signed text must be complete. */
 struct text {
 	char *data; /* NUL-terminated at the end */
 	size_t size, capacity;
@@ -40,7 +40,8 @@ static bool grow(struct text *out)
 static inline void put(struct text *out, char c)
 {
 	if (out->expected) {
-		out->differs = out->differs || out->size == out->expected_size || out->expected[out->size] != c;
+		out->differs = out->differs || out->size == out->expected_size ||
+			       out->expected[out->size] != c;
 		out->size += !out->differs;
 	} else if (out->size < out->capacity || grow(out)) {
 		out->data[out->size++] = c;
@@ -78,7 +79,8 @@ static uint32_t next_point(const unsigned char **text)
 	return point;
 }
 
-/* Section 3.2.3 sorts by UTF-16 code units: beyond the basic plane these are surrogates, which come before U+E000. */
+/* Section 3.2.3 sorts by UTF-16 code units: beyond the basic plane these are surrogates, which come
+ * before U+E000. */
 static uint32_t sort_key(uint32_t point)
 {
 	return point >= 0x10000 ? 0xd800 : point;
@@ -86,7 +88,8 @@ static uint32_t sort_key(uint32_t point)
 
 static int compare_keys(const void *a, const void *b)
 {
-	const unsigned char *x = *(const unsigned char *const *)a, *y = *(const unsigned char *const *)b;
+	const unsigned char *x = *(const unsigned char *const *)a,
+			    *y = *(const unsigned char *const *)b;
 
 	while (*x && *y) {
 		uint32_t p = next_point(&x), q = next_point(&y);
@@ -151,8 +154,8 @@ static int write_real(struct text *out, double value)
 		memmove(digits + 1, digits + 2, (size_t)count); /* drop the point, keep the NUL */
 	}
 	if (exponent >= 21 || exponent < -6) {
-		put_format(out, "%c%s%se%c%d", digits[0], count > 1 ? "." : "", digits + 1, exponent < 0 ? '-' : '+',
-			abs(exponent));
+		put_format(out, "%c%s%se%c%d", digits[0], count > 1 ? "." : "", digits + 1,
+			   exponent < 0 ? '-' : '+', abs(exponent));
 	} else if (exponent < 0) {
 		put_format(out, "0.%.*d%s", -exponent - 1, 0, digits);
 		return 0;
@@ -170,7 +173,8 @@ static int write_real(struct text *out, double value)
 static int write_value(struct text *out, const json_t *value);
 static int write_items(struct text *out, const struct sgpu_json_items *list);
 
-static const struct sgpu_json_items *find_items(const struct sgpu_json_items *lists, size_t count, const char *key)
+static const struct sgpu_json_items *find_items(const struct sgpu_json_items *lists, size_t count,
+						const char *key)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (!strcmp(lists[i].key, key)) {
@@ -181,7 +185,8 @@ static const struct sgpu_json_items *find_items(const struct sgpu_json_items *li
 }
 
 /* A member with the key of a list is replaced by that list. */
-static int write_object(struct text *out, const json_t *value, const struct sgpu_json_items *lists, size_t list_count)
+static int write_object(struct text *out, const json_t *value, const struct sgpu_json_items *lists,
+			size_t list_count)
 {
 	size_t count = json_object_size(value), used = 0;
 	const char **keys = malloc((count ? count : 1) * sizeof(*keys));
@@ -192,7 +197,7 @@ static int write_object(struct text *out, const json_t *value, const struct sgpu
 	if (!keys) {
 		return SGPU_ENOMEM;
 	}
-	json_object_foreach((json_t *)value, key, member) {
+	json_object_foreach ((json_t *)value, key, member) {
 		keys[used++] = key;
 	}
 	qsort(keys, count, sizeof(*keys), compare_keys);
@@ -204,7 +209,8 @@ static int write_object(struct text *out, const json_t *value, const struct sgpu
 		write_string(out, keys[i], strlen(keys[i]));
 		put(out, ':');
 		const struct sgpu_json_items *list = find_items(lists, list_count, keys[i]);
-		code = list ? write_items(out, list) : write_value(out, json_object_get(value, keys[i]));
+		code = list ? write_items(out, list)
+			    : write_value(out, json_object_get(value, keys[i]));
 	}
 	put(out, '}');
 	free(keys);
@@ -218,7 +224,7 @@ static int write_array(struct text *out, const json_t *value)
 	int code = 0;
 
 	put(out, '[');
-	json_array_foreach(value, i, item) {
+	json_array_foreach (value, i, item) {
 		if (i) {
 			put(out, ',');
 		}
@@ -294,8 +300,11 @@ static int finish(struct text *out, int code, char **text, size_t *size, struct 
 	}
 	if (code) {
 		free(out->data);
-		return code == SGPU_ENOMEM ? sgpu_fail_nomem(error) :
-			sgpu_fail(error, code, "a number is not below 2^53, so it has no canonical form");
+		return code == SGPU_ENOMEM
+			       ? sgpu_fail_nomem(error)
+			       : sgpu_fail(
+					 error, code,
+					 "a number is not below 2^53, so it has no canonical form");
 	}
 	*text = out->data;
 	*size = out->size - 1;
@@ -309,16 +318,18 @@ int sgpu_json_canonical(const json_t *value, char **text, size_t *size, struct s
 	return finish(&out, write_value(&out, value), text, size, error);
 }
 
-int sgpu_json_canonical_items(const json_t *value, const struct sgpu_json_items *lists, size_t list_count, char **text,
-			      size_t *size, struct sgpu_error *error)
+int sgpu_json_canonical_items(const json_t *value, const struct sgpu_json_items *lists,
+			      size_t list_count, char **text, size_t *size,
+			      struct sgpu_error *error)
 {
 	struct text out = { .data = NULL };
 
 	return finish(&out, write_object(&out, value, lists, list_count), text, size, error);
 }
 
-int sgpu_json_canonical_compare(const json_t *value, const struct sgpu_json_items *lists, size_t list_count,
-				const char *text, size_t size, struct sgpu_error *error)
+int sgpu_json_canonical_compare(const json_t *value, const struct sgpu_json_items *lists,
+				size_t list_count, const char *text, size_t size,
+				struct sgpu_error *error)
 {
 	struct text out = { .expected = text, .expected_size = size };
 	int code = write_object(&out, value, lists, list_count);
@@ -326,6 +337,7 @@ int sgpu_json_canonical_compare(const json_t *value, const struct sgpu_json_item
 	if (code == SGPU_ENOMEM) {
 		return sgpu_fail_nomem(error);
 	}
-	return !code && !out.differs && out.size == size ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EDIFFERS, "the text is not the canonical form");
+	return !code && !out.differs && out.size == size
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EDIFFERS, "the text is not the canonical form");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The position of each value of a JSON text, from one pass over text that jansson has accepted. Messages can thus
- * name the line and column of a value that is valid JSON but wrong.
+ * The position of each value of a JSON text, from one pass over text that jansson has accepted.
+ * Messages can thus name the line and column of a value that is valid JSON but wrong.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -107,7 +107,8 @@ static uint64_t hash_key(uint64_t hash, const char *begin, const char *end, bool
 		return hash_token(hash, begin + 1, (size_t)(end - begin) - 2);
 	}
 	json_t *key = json_loadb(begin, (size_t)(end - begin), JSON_DECODE_ANY, NULL);
-	hash = hash_token(hash, json_string_value(key) ? json_string_value(key) : "", json_string_length(key));
+	hash = hash_token(hash, json_string_value(key) ? json_string_value(key) : "",
+			  json_string_length(key));
 	json_decref(key);
 	return hash;
 }
@@ -195,7 +196,9 @@ int sgpu_json_index_create(const char *text, size_t size, struct sgpu_json_index
 			   struct sgpu_error *error)
 {
 	struct sgpu_json_index *index = calloc(1, sizeof(*index));
-	struct scan scan = { .at = text, .end = text + size, .line_start = text, .line = 1, .index = index };
+	struct scan scan = {
+		.at = text, .end = text + size, .line_start = text, .line = 1, .index = index
+	};
 
 	if (!index) {
 		return sgpu_fail_nomem(error);
@@ -221,13 +224,15 @@ void sgpu_json_index_free(struct sgpu_json_index **index)
 	}
 }
 
-void sgpu_json_locate(const struct sgpu_json_index *index, const char *pointer, int *line, int *column_out)
+void sgpu_json_locate(const struct sgpu_json_index *index, const char *pointer, int *line,
+		      int *column_out)
 {
 	size_t size = strlen(pointer);
 
 	for (;;) {
 		struct entry key = { .hash = hash_bytes(hash_start, pointer, size) };
-		const struct entry *found = bsearch(&key, index->entries, index->count, sizeof(key), compare);
+		const struct entry *found =
+			bsearch(&key, index->entries, index->count, sizeof(key), compare);
 		if (found) {
 			*line = found->line;
 			*column_out = found->column;

@@ -10,8 +10,8 @@
 #include <sgpu/json.h>
 
 /* As sgpu_json_parse_most, of any value when `any`. *position is the byte at fault. */
-int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_max, json_t **value, size_t *position,
-		       struct sgpu_error *error);
+int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_max, json_t **value,
+		       size_t *position, struct sgpu_error *error);
 /* Line and column, in characters, of a byte. */
 void sgpu_json_place(const char *text, size_t position, int *line, int *column);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A long document in parts. The borders of an element are found only by brackets, quotes and commas; its own parse
- * decides whether it is valid. If the frame and all parts are values, so is the whole document.
+ * A long document in parts. The borders of an element are found only by brackets, quotes and
+ * commas; its own parse decides whether it is valid. If the frame and all parts are values, so is
+ * the whole document.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 enum { LISTS_MAX = 4 };
 
 struct cut {
-	size_t frame_at, removed; /* bytes of the document that are not in the frame from there on */
+	size_t frame_at,
+		removed; /* bytes of the document that are not in the frame from there on */
 };
 
 /* One pass: with `frame` NULL it only counts. */
@@ -67,7 +69,8 @@ static const char *element_end(const char *text, const char *end)
 	return text;
 }
 
-static void add_part(struct pass *pass, struct sgpu_json_list *list, const char *begin, const char *end)
+static void add_part(struct pass *pass, struct sgpu_json_list *list, const char *begin,
+		     const char *end)
 {
 	while (begin < end && is_blank(*begin)) {
 		begin++;
@@ -103,7 +106,8 @@ static void split_list(struct pass *pass, struct sgpu_json_list *list)
 	}
 	emit(pass, "[", 1);
 	if (pass->cut_count < LISTS_MAX) {
-		pass->cuts[pass->cut_count++] = (struct cut){ pass->frame_size, (size_t)(pass->at - open) - 1 };
+		pass->cuts[pass->cut_count++] =
+			(struct cut){ pass->frame_size, (size_t)(pass->at - open) - 1 };
 	}
 	if (pass->at < pass->end) {
 		emit(pass, pass->at++, 1);
@@ -128,7 +132,8 @@ static bool is_key(const char *key, size_t size, const char *name)
 	return same;
 }
 
-/* NULL: none of the lists, or one that has elements already, a fault that the frame's parse reports. */
+/* NULL: none of the lists, or one that has elements already, a fault that the frame's parse
+ * reports. */
 static struct sgpu_json_list *find_list(const struct pass *pass, const char *key, size_t size)
 {
 	for (size_t i = 0; i < pass->list_count; i++) {
@@ -196,12 +201,14 @@ static void run(struct pass *pass)
 	}
 }
 
-static int check_limits(const struct pass *pass, size_t frame_max, int *line, int *column, struct sgpu_error *error)
+static int check_limits(const struct pass *pass, size_t frame_max, int *line, int *column,
+			struct sgpu_error *error)
 {
 	for (size_t i = 0; i < pass->list_count; i++) {
 		if (pass->lists[i].count > pass->lists[i].count_max) {
-			return sgpu_fail(error, SGPU_EINVALID, "there are %zu %s, at most %zu are possible",
-					 pass->lists[i].count, pass->lists[i].key, pass->lists[i].count_max);
+			return sgpu_fail(
+				error, SGPU_EINVALID, "there are %zu %s, at most %zu are possible",
+				pass->lists[i].count, pass->lists[i].key, pass->lists[i].count_max);
 		}
 	}
 	if (pass->long_part) {
@@ -209,7 +216,8 @@ static int check_limits(const struct pass *pass, size_t frame_max, int *line, in
 		return sgpu_fail(error, SGPU_EINVALID, "an element is too long");
 	}
 	if (frame_max && pass->frame_size > frame_max) {
-		return sgpu_fail(error, SGPU_EINVALID, "%zu bytes beside the lists, at most %zu are possible",
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%zu bytes beside the lists, at most %zu are possible",
 				 pass->frame_size, frame_max);
 	}
 	return SGPU_OK;
@@ -232,10 +240,13 @@ static int allocate(struct pass *pass, struct sgpu_error *error)
 	return pass->frame ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists, size_t list_count, size_t frame_max,
-		    json_t **frame, int *line, int *column, struct sgpu_error *error)
+int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists, size_t list_count,
+		    size_t frame_max, json_t **frame, int *line, int *column,
+		    struct sgpu_error *error)
 {
-	struct pass pass = { .text = text, .end = text + size, .lists = lists, .list_count = list_count };
+	struct pass pass = {
+		.text = text, .end = text + size, .lists = lists, .list_count = list_count
+	};
 	int ignored[2];
 	size_t position = 0, place;
 	int rc;
@@ -255,7 +266,8 @@ int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 	}
 	if (rc == SGPU_OK) {
 		run(&pass);
-		rc = sgpu_json_parse_at(pass.frame, pass.frame_size, false, SGPU_JSON_VALUES_MAX, frame, &position, error);
+		rc = sgpu_json_parse_at(pass.frame, pass.frame_size, false, SGPU_JSON_VALUES_MAX,
+					frame, &position, error);
 		place = position;
 		for (size_t i = 0; rc == SGPU_EINVALID && i < pass.cut_count; i++) {
 			place += pass.cuts[i].frame_at <= position ? pass.cuts[i].removed : 0;
@@ -271,11 +283,12 @@ int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 	return rc;
 }
 
-int sgpu_json_part_parse(const struct sgpu_json_part *part, const char *text, json_t **value, int *line, int *column,
-			 struct sgpu_error *error)
+int sgpu_json_part_parse(const struct sgpu_json_part *part, const char *text, json_t **value,
+			 int *line, int *column, struct sgpu_error *error)
 {
 	size_t position = 0;
-	int rc = sgpu_json_parse_at(part->text, part->size, true, SGPU_JSON_VALUES_MAX, value, &position, error);
+	int rc = sgpu_json_parse_at(part->text, part->size, true, SGPU_JSON_VALUES_MAX, value,
+				    &position, error);
 
 	if (rc != SGPU_OK && text && line && column) {
 		sgpu_json_place(text, (size_t)(part->text - text) + position, line, column);

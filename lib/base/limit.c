@@ -20,7 +20,8 @@ static _Atomic uint64_t *counter_of(enum sgpu_limited what)
 
 static uint64_t whole_pages(uint64_t bytes)
 {
-	return bytes > UINT64_MAX - PAGE ? UINT64_MAX / PAGE * PAGE : (bytes + PAGE - 1) / PAGE * PAGE;
+	return bytes > UINT64_MAX - PAGE ? UINT64_MAX / PAGE * PAGE
+					 : (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
 static const char *name_of(enum sgpu_limited what)
@@ -54,13 +55,18 @@ int sgpu_limit_take(enum sgpu_limited what, uint64_t bytes, struct sgpu_error *e
 
 	do {
 		if (limit != 0 && pages > limit) {
-			return sgpu_fail(error, SGPU_ENOMEM, "%llu bytes of %s are needed, and the limit is %llu",
-					 (unsigned long long)bytes, name_of(what), (unsigned long long)limit);
+			return sgpu_fail(error, SGPU_ENOMEM,
+					 "%llu bytes of %s are needed, and the limit is %llu",
+					 (unsigned long long)bytes, name_of(what),
+					 (unsigned long long)limit);
 		}
 		if (limit != 0 && used > limit - pages) {
-			return sgpu_fail(error, SGPU_ENOMEM, "%llu bytes of %s are needed, and %llu of the limit of %llu are free",
+			return sgpu_fail(error, SGPU_ENOMEM,
+					 "%llu bytes of %s are needed, and %llu of the limit of "
+					 "%llu are free",
 					 (unsigned long long)bytes, name_of(what),
-					 (unsigned long long)(used < limit ? limit - used : 0), (unsigned long long)limit);
+					 (unsigned long long)(used < limit ? limit - used : 0),
+					 (unsigned long long)limit);
 		}
 	} while (!atomic_compare_exchange_weak(counter, &used, used + pages));
 	return SGPU_OK;

@@ -22,31 +22,35 @@
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define WRITE_SEALS (F_SEAL_WRITE | 0x0010 /* F_SEAL_FUTURE_WRITE */)
 
-int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, bool huge, int *fd, struct sgpu_error *error)
+int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, bool huge, int *fd,
+			    struct sgpu_error *error)
 {
-	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0);
+	const unsigned flags =
+		MFD_CLOEXEC | MFD_ALLOW_SEALING | (huge ? MFD_HUGETLB | MFD_HUGE_2MB : 0);
 	int made = memfd_create(name, flags | MFD_NOEXEC_SEAL), rc;
 
 	*fd = -1;
 	if (made < 0 && errno == EINVAL) { /* a kernel before 6.3 */
 		made = memfd_create(name, flags);
 	}
-	if (made >= 0 && ftruncate(made, (off_t)size) == 0 && (!filled || fallocate(made, 0, 0, (off_t)size) == 0) &&
+	if (made >= 0 && ftruncate(made, (off_t)size) == 0 &&
+	    (!filled || fallocate(made, 0, 0, (off_t)size) == 0) &&
 	    fcntl(made, F_ADD_SEALS, SIZE_SEALS) == 0) {
 		*fd = made;
 		return SGPU_OK;
 	}
-	rc = sgpu_fail_errno(error, "cannot make a memory file '%s' of %llu bytes", name, (unsigned long long)size);
+	rc = sgpu_fail_errno(error, "cannot make a memory file '%s' of %llu bytes", name,
+			     (unsigned long long)size);
 	if (made >= 0) {
 		close(made);
 	}
 	return rc;
 }
 
-/* The file may be anything that another process has sent. Its seals come first: to ask for them takes nobody's word but the
- * kernel's, whatever file system it is of. */
-int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t most, uint64_t *size, bool *huge,
-			   struct sgpu_error *error)
+/* The file may be anything that another process has sent. Its seals come first: to ask for them
+ * takes nobody's word but the kernel's, whatever file system it is of. */
+int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t most, uint64_t *size,
+			   bool *huge, struct sgpu_error *error)
 {
 	const int seals = fcntl(fd, F_GET_SEALS);
 	struct stat status;
@@ -61,17 +65,21 @@ int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t mo
 	if (fstat(fd, &status) != 0 || fstatfs(fd, &system) != 0) {
 		return sgpu_fail_errno(error, "cannot look at %s", what);
 	}
-	if (!S_ISREG(status.st_mode) || (system.f_type != TMPFS_MAGIC && !(huge && system.f_type == HUGETLBFS_MAGIC))) {
+	if (!S_ISREG(status.st_mode) ||
+	    (system.f_type != TMPFS_MAGIC && !(huge && system.f_type == HUGETLBFS_MAGIC))) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s is not a memory file", what);
 	}
 	if ((seals & SIZE_SEALS) != SIZE_SEALS) {
-		return sgpu_fail(error, SGPU_EPOLICY, "%s is not sealed against a change of its size", what);
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "%s is not sealed against a change of its size", what);
 	}
 	if (seals & WRITE_SEALS) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s is sealed against writing", what);
 	}
-	if (status.st_size < 0 || (uint64_t)status.st_size < least || (uint64_t)status.st_size > most) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s has %lld bytes", what, (long long)status.st_size);
+	if (status.st_size < 0 || (uint64_t)status.st_size < least ||
+	    (uint64_t)status.st_size > most) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s has %lld bytes", what,
+				 (long long)status.st_size);
 	}
 	*size = (uint64_t)status.st_size;
 	if (huge) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The text of a message. It is formatted here and not only by vsnprintf, because a value in quotes comes from
- * outside: a name is shown in full, of other values only the beginning, and of a key nothing. Every message thus
- * follows these rules.
+ * The text of a message. It is formatted here and not only by vsnprintf, because a value in quotes
+ * comes from outside: a name is shown in full, of other values only the beginning, and of a key
+ * nothing. Every message thus follows these rules.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -22,14 +22,15 @@ struct writer {
 
 static void put(struct writer *writer, const char *bytes, size_t size)
 {
-	writer->used += sgpu_escape(bytes, size, writer->text + writer->used, writer->size - writer->used, true);
+	writer->used += sgpu_escape(bytes, size, writer->text + writer->used,
+				    writer->size - writer->used, true);
 }
 
 /* One conversion: "%-8.3lld". */
 struct spec {
 	char text[SPEC_MAX];
-	size_t length;      /* in the format */
-	bool star[2];       /* width, precision */
+	size_t length; /* in the format */
+	bool star[2];  /* width, precision */
 	char modifier[3];
 	char kind;
 };
@@ -63,14 +64,17 @@ static bool read_spec(const char *format, struct spec *spec)
 }
 
 /* snprintf with the stars that the conversion has. */
-#define RENDER(value)                                                                                            \
-	(spec->star[0] && spec->star[1] ? snprintf(piece, PIECE_MAX, spec->text, star[0], star[1], (value)) :   \
-	 spec->star[0] || spec->star[1] ? snprintf(piece, PIECE_MAX, spec->text, star[spec->star[1]], (value)) : \
-					  snprintf(piece, PIECE_MAX, spec->text, (value)))
+#define RENDER(value)                                                                   \
+	(spec->star[0] && spec->star[1]                                                 \
+		 ? snprintf(piece, PIECE_MAX, spec->text, star[0], star[1], (value))    \
+	 : spec->star[0] || spec->star[1]                                               \
+		 ? snprintf(piece, PIECE_MAX, spec->text, star[spec->star[1]], (value)) \
+		 : snprintf(piece, PIECE_MAX, spec->text, (value)))
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
-static bool put_number(struct writer *writer, const struct spec *spec, const int star[2], va_list *arguments)
+static bool put_number(struct writer *writer, const struct spec *spec, const int star[2],
+		       va_list *arguments)
 {
 	char piece[PIECE_MAX] = "";
 
@@ -96,7 +100,8 @@ static bool put_number(struct writer *writer, const struct spec *spec, const int
 }
 #pragma GCC diagnostic pop
 
-static void put_string(struct writer *writer, const struct spec *spec, const int star[2], const char *value, bool quoted)
+static void put_string(struct writer *writer, const struct spec *spec, const int star[2],
+		       const char *value, bool quoted)
 {
 	char excerpt[SGPU_EXCERPT_MAX];
 	const char *point = strchr(spec->text, '.');
@@ -116,7 +121,8 @@ static void put_string(struct writer *writer, const struct spec *spec, const int
 	put(writer, value, size);
 }
 
-static bool put_conversion(struct writer *writer, const struct spec *spec, bool quoted, va_list *arguments)
+static bool put_conversion(struct writer *writer, const struct spec *spec, bool quoted,
+			   va_list *arguments)
 {
 	int star[2] = { 0 };
 
@@ -150,7 +156,9 @@ void sgpu_message_format(char *text, size_t size, const char *format, va_list *a
 			continue;
 		}
 		if (!read_spec(p, &spec) ||
-		    !put_conversion(&writer, &spec, p > format && p[-1] == '\'' && p[spec.length] == '\'', arguments)) {
+		    !put_conversion(&writer, &spec,
+				    p > format && p[-1] == '\'' && p[spec.length] == '\'',
+				    arguments)) {
 			return; /* a conversion that no message uses: what follows cannot be read */
 		}
 		p += spec.length;

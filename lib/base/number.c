@@ -16,7 +16,8 @@ static bool leading_digits(const char *text, uint64_t *value, const char **rest)
 	const char *p = text;
 
 	for (; *p >= '0' && *p <= '9'; p++) {
-		if (!sgpu_mul_u64(sum, 10, &sum) || !sgpu_add_u64(sum, (uint64_t)(*p - '0'), &sum)) {
+		if (!sgpu_mul_u64(sum, 10, &sum) ||
+		    !sgpu_add_u64(sum, (uint64_t)(*p - '0'), &sum)) {
 			return false;
 		}
 	}
@@ -25,11 +26,12 @@ static bool leading_digits(const char *text, uint64_t *value, const char **rest)
 	return p != text;
 }
 
-static int check_range(const char *text, const char *what, uint64_t value, uint64_t min, uint64_t max,
-		       struct sgpu_error *error)
+static int check_range(const char *text, const char *what, uint64_t value, uint64_t min,
+		       uint64_t max, struct sgpu_error *error)
 {
 	if (value < min || value > max) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not between %" PRIu64 " and %" PRIu64, what,
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "%s '%s' is not between %" PRIu64 " and %" PRIu64, what,
 				 SGPU_EXCERPT(text), min, max);
 	}
 	return 0;
@@ -42,7 +44,8 @@ int sgpu_parse_u64(const char *text, const char *what, uint64_t min, uint64_t ma
 	const char *rest;
 
 	if (!leading_digits(text, &parsed, &rest) || *rest) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a whole number", what, SGPU_EXCERPT(text));
+		return sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a whole number", what,
+				 SGPU_EXCERPT(text));
 	}
 	int code = check_range(text, what, parsed, min, max, error);
 	if (!code) {
@@ -65,7 +68,8 @@ int sgpu_parse_size(const char *text, const char *what, uint64_t min, uint64_t m
 		       sgpu_mul_u64(parsed, (uint64_t)1 << (10 * (suffix - suffixes + 1)), &parsed);
 	}
 	if (!good) {
-		int code = sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a size", what, SGPU_EXCERPT(text));
+		int code = sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a size", what,
+				     SGPU_EXCERPT(text));
 		sgpu_hint(error, "a number of bytes, with K, M, G or T for powers of 1024");
 		return code;
 	}
@@ -81,23 +85,27 @@ int sgpu_parse_duration(const char *text, const char *what, uint64_t *ns, struct
 	static const struct {
 		const char *suffix;
 		double seconds;
-	} units[] = { { "", 1 }, { "s", 1 }, { "ms", 1e-3 }, { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
+	} units[] = { { "", 1 },   { "s", 1 },	  { "ms", 1e-3 },
+		      { "m", 60 }, { "h", 3600 }, { "d", 86400 } };
 	const double longest = 10 * 366 * 86400.0;
 	char *rest = NULL;
-	/* strtod also takes signs, blanks, hexadecimal, "inf" and "nan": allow only digits and one point. */
+	/* strtod also takes signs, blanks, hexadecimal, "inf" and "nan": allow only digits and one
+	 * point. */
 	size_t digits = strspn(text, "0123456789.");
 	double value = digits && digits < 32 ? strtod(text, &rest) : 0;
 
 	if (rest == text + digits) {
 		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(units); i++) {
 			double seconds = value * units[i].seconds;
-			if (!strcmp(rest, units[i].suffix) && seconds * 1e9 >= 1 && seconds <= longest) {
+			if (!strcmp(rest, units[i].suffix) && seconds * 1e9 >= 1 &&
+			    seconds <= longest) {
 				*ns = (uint64_t)(seconds * 1e9);
 				return 0;
 			}
 		}
 	}
-	int code = sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a duration", what, SGPU_EXCERPT(text));
+	int code = sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a duration", what,
+			     SGPU_EXCERPT(text));
 	sgpu_hint(error, "seconds above 0, or a number with ms, s, m, h or d");
 	return code;
 }

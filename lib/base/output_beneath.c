@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Outputs below a directory, at paths that somebody else may have chosen: no link is followed and nothing leads out,
- * since every step is taken from the descriptor of the one before.
+ * Outputs below a directory, at paths that somebody else may have chosen: no link is followed and
+ * nothing leads out, since every step is taken from the descriptor of the one before.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,12 +16,13 @@
 
 #include "output_place.h"
 
-/* Opens a directory beneath `directory`. Before Linux 5.6, and if a filter hides openat2, only a path of one
- * component. */
+/* Opens a directory beneath `directory`. Before Linux 5.6, and if a filter hides openat2, only a
+ * path of one component. */
 static int open_directory(int directory, const char *path)
 {
 	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC,
-				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS };
+				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+					   RESOLVE_NO_MAGICLINKS };
 	long fd = -1;
 
 	/* EAGAIN: something else was renamed meanwhile, so that the kernel cannot be sure. */
@@ -31,7 +32,8 @@ static int open_directory(int directory, const char *path)
 			break;
 		}
 	}
-	if (fd < 0 && (errno == ENOSYS || errno == EPERM) && !strchr(path, '/') && strcmp(path, "..") != 0) {
+	if (fd < 0 && (errno == ENOSYS || errno == EPERM) && !strchr(path, '/') &&
+	    strcmp(path, "..") != 0) {
 		fd = openat(directory, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	}
 	return (int)fd;
@@ -40,7 +42,8 @@ static int open_directory(int directory, const char *path)
 static int go_to(struct output_place *place, int fd, const char *shown, struct sgpu_error *error)
 {
 	if (fd < 0 && (errno == ELOOP || errno == ENOTDIR || errno == EXDEV)) {
-		return sgpu_fail(error, SGPU_EPOLICY, "the output '%s' leads through a link or a file", shown);
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "the output '%s' leads through a link or a file", shown);
 	}
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open the directory of '%s'", shown);
@@ -56,7 +59,8 @@ static int descend(struct output_place *place, char *path, mode_t directory_mode
 {
 	int code = 0;
 
-	for (char *part = path, *slash; !code && *part; part = slash ? slash + 1 : part + strlen(part)) {
+	for (char *part = path, *slash; !code && *part;
+	     part = slash ? slash + 1 : part + strlen(part)) {
 		slash = strchr(part, '/');
 		if (slash) {
 			*slash = '\0';
@@ -74,19 +78,20 @@ static int descend(struct output_place *place, char *path, mode_t directory_mode
 	return code;
 }
 
-static int reach(struct output_place *place, char *directories, mode_t directory_mode, const char *shown,
-		 struct sgpu_error *error)
+static int reach(struct output_place *place, char *directories, mode_t directory_mode,
+		 const char *shown, struct sgpu_error *error)
 {
 	const int fd = *directories ? open_directory(place->directory, directories) : -1;
 
 	if (!*directories) {
 		return 0;
 	}
-	return fd >= 0 ? go_to(place, fd, shown, error) : descend(place, directories, directory_mode, shown, error);
+	return fd >= 0 ? go_to(place, fd, shown, error)
+		       : descend(place, directories, directory_mode, shown, error);
 }
 
-int sgpu_output_place_beneath(int root, const char *path, const char *shown, mode_t directory_mode, struct output_place *place,
-			 struct sgpu_error *error)
+int sgpu_output_place_beneath(int root, const char *path, const char *shown, mode_t directory_mode,
+			      struct output_place *place, struct sgpu_error *error)
 {
 	const char *slash = strrchr(path, '/');
 	const char *name = slash ? slash + 1 : path;
@@ -99,7 +104,8 @@ int sgpu_output_place_beneath(int root, const char *path, const char *shown, mod
 	if (!directories || !place->name) {
 		code = sgpu_fail_nomem(error);
 	} else if (path[0] == '/' || !*name || !strcmp(name, ".") || !strcmp(name, "..")) {
-		code = sgpu_fail(error, SGPU_EPOLICY, "'%s' is no path of a file beneath a directory", shown);
+		code = sgpu_fail(error, SGPU_EPOLICY,
+				 "'%s' is no path of a file beneath a directory", shown);
 	} else if (place->directory < 0) {
 		code = sgpu_fail_errno(error, "cannot create '%s'", shown);
 	} else {
@@ -116,7 +122,8 @@ int sgpu_output_place_beneath(int root, const char *path, const char *shown, mod
 	return 0;
 }
 
-int sgpu_output_directory_open(struct sgpu_output_directory *directory, const char *path, mode_t mode, struct sgpu_error *error)
+int sgpu_output_directory_open(struct sgpu_output_directory *directory, const char *path,
+			       mode_t mode, struct sgpu_error *error)
 {
 	struct output_place place = OUTPUT_PLACE_INIT;
 	int code = sgpu_output_place_directory(path, mode, &place, error);
@@ -128,7 +135,9 @@ int sgpu_output_directory_open(struct sgpu_output_directory *directory, const ch
 	place.made_count = 0;
 	if (!code) {
 		directory->fd = openat(place.directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		code = directory->fd < 0 ? sgpu_fail_errno(error, "cannot open directory '%s'", path) : 0;
+		code = directory->fd < 0
+			       ? sgpu_fail_errno(error, "cannot open directory '%s'", path)
+			       : 0;
 	}
 	sgpu_output_place_clear(&place);
 	if (code) {

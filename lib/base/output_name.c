@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Names of outputs. Linux cannot link a file over another, so a replacement has a temporary name for a moment; on
- * a file system without O_TMPFILE, every output has one from the start. A process holds a lock on its temporary
- * file. A file without a lock was left by a killed process, and the next run removes it.
+ * Names of outputs. Linux cannot link a file over another, so a replacement has a temporary name
+ * for a moment; on a file system without O_TMPFILE, every output has one from the start. A process
+ * holds a lock on its temporary file. A file without a lock was left by a killed process, and the
+ * next run removes it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +18,8 @@
 
 #include "output_name.h"
 
-/* All processes try the same first names, so files that were left behind are found without a search. */
+/* All processes try the same first names, so files that were left behind are found without a
+ * search. */
 enum { COMMON_NAMES = 16, NAMES_TRIED = 100, NAME_SIZE = 64 };
 
 static void make_name(int attempt, char name[NAME_SIZE])
@@ -28,7 +30,8 @@ static void make_name(int attempt, char name[NAME_SIZE])
 		snprintf(name, NAME_SIZE, ".sgpu-%d", attempt);
 	} else {
 		snprintf(name, NAME_SIZE, ".sgpu-%ld-%u-%llx", (long)getpid(),
-			 __atomic_fetch_add(&serial, 1, __ATOMIC_RELAXED), (unsigned long long)sgpu_now_ns());
+			 __atomic_fetch_add(&serial, 1, __ATOMIC_RELAXED),
+			 (unsigned long long)sgpu_now_ns());
 	}
 }
 
@@ -36,8 +39,8 @@ static bool is_same(int directory, const char *name, const struct stat *file)
 {
 	struct stat status;
 
-	return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 && status.st_dev == file->st_dev &&
-	       status.st_ino == file->st_ino;
+	return fstatat(directory, name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       status.st_dev == file->st_dev && status.st_ino == file->st_ino;
 }
 
 static bool is_own_file(const struct stat *status)
@@ -54,7 +57,8 @@ static void collect(int directory, const char *name)
 		return;
 	}
 	/* For writing, since the locks of NFS need that. */
-	const int fd = openat(directory, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+	const int fd =
+		openat(directory, name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0) {
 		return;
 	}
@@ -105,7 +109,8 @@ int sgpu_output_name_create(struct sgpu_output *output, mode_t mode, struct sgpu
 
 	for (int attempt = 0; attempt < NAMES_TRIED; attempt++) {
 		make_name(attempt, name);
-		output->fd = openat(output->directory, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+		output->fd = openat(output->directory, name,
+				    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 		if (output->fd < 0 && errno != EEXIST) {
 			break;
 		}
@@ -130,7 +135,8 @@ static int link_nameless(const struct sgpu_output *output, const char *name)
 	if (linkat(AT_FDCWD, link, output->directory, name, AT_SYMLINK_FOLLOW) == 0) {
 		return 0;
 	}
-	return errno == ENOENT ? linkat(output->fd, "", output->directory, name, AT_EMPTY_PATH) : -1;
+	return errno == ENOENT ? linkat(output->fd, "", output->directory, name, AT_EMPTY_PATH)
+			       : -1;
 }
 
 /* For file systems whose rename cannot refuse to replace, and that may have no links either. */
@@ -138,7 +144,8 @@ static int rename_new(const struct sgpu_output *output)
 {
 	struct stat status;
 
-	if (renameat2(output->directory, output->temporary, output->directory, output->name, RENAME_NOREPLACE) == 0) {
+	if (renameat2(output->directory, output->temporary, output->directory, output->name,
+		      RENAME_NOREPLACE) == 0) {
 		return 0;
 	}
 	if (errno != EINVAL && errno != ENOSYS) {
@@ -165,7 +172,8 @@ static void drop_temporary(struct sgpu_output *output)
 
 int sgpu_output_name_give(struct sgpu_output *output, struct sgpu_error *error)
 {
-	const int result = output->temporary ? rename_new(output) : link_nameless(output, output->name);
+	const int result =
+		output->temporary ? rename_new(output) : link_nameless(output, output->name);
 
 	if (result && errno == EEXIST) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "'%s' exists", output->path);
@@ -201,8 +209,9 @@ int sgpu_output_name_replace(struct sgpu_output *output, struct sgpu_error *erro
 		if (link_nameless(output, output->name) == 0) {
 			return 0;
 		}
-		const int code = errno == EEXIST ? give_temporary(output, error) :
-						   sgpu_fail_errno(error, "cannot name '%s'", output->path);
+		const int code = errno == EEXIST
+					 ? give_temporary(output, error)
+					 : sgpu_fail_errno(error, "cannot name '%s'", output->path);
 		if (code) {
 			return code;
 		}

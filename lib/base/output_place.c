@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where an output goes. The path is walked a component at a time, each looked at through its own descriptor, so that
- * what was judged is what is used. The rules:
- * - a link is followed if it is the user's own (or root's) and lies in a directory of their own (or root's) that not
- *   everybody can write to;
+ * Where an output goes. The path is walked a component at a time, each looked at through its own
+ * descriptor, so that what was judged is what is used. The rules:
+ * - a link is followed if it is the user's own (or root's) and lies in a directory of their own (or
+ * root's) that not everybody can write to;
  * - in a directory that everybody can write to, whatever is there must be the user's own or root's;
  * - a pipe, device or socket must be the user's own or root's, wherever it is.
  */
@@ -23,12 +23,12 @@
 enum { LINKS_MAX = 40, MEMORY_DEVICES = 1, NULL_DEVICE = 3, ZERO_DEVICE = 5, FULL_DEVICE = 7 };
 
 struct walk {
-	const char *path;   /* as given, for messages */
-	char *rest;         /* the rest of the path, from malloc */
-	const char *at;     /* in `rest` */
+	const char *path; /* as given, for messages */
+	char *rest;	  /* the rest of the path, from malloc */
+	const char *at;	  /* in `rest` */
 	int links;
 	mode_t directory_mode;
-	bool directories_only;  /* the last component is a directory, too */
+	bool directories_only; /* the last component is a directory, too */
 	struct output_place *place;
 };
 
@@ -40,7 +40,8 @@ static bool is_trusted(uid_t owner)
 /* Whether users other than its owner can put files there, as in /tmp. */
 static bool is_shared(const struct stat *directory)
 {
-	return (directory->st_mode & S_IWOTH) || ((directory->st_mode & S_ISVTX) && (directory->st_mode & S_IWGRP));
+	return (directory->st_mode & S_IWOTH) ||
+	       ((directory->st_mode & S_ISVTX) && (directory->st_mode & S_IWGRP));
 }
 
 /* Only root makes devices; in a container they may seem to be another's. */
@@ -52,33 +53,43 @@ static bool is_plain_device(const struct stat *status)
 	       (number == NULL_DEVICE || number == ZERO_DEVICE || number == FULL_DEVICE);
 }
 
-static int not_ours(const struct walk *walk, const char *name, const char *what, struct sgpu_error *error)
+static int not_ours(const struct walk *walk, const char *name, const char *what,
+		    struct sgpu_error *error)
 {
-	return sgpu_fail(error, SGPU_EPOLICY, "cannot write '%s': '%s' is %s of another user", walk->path, name, what);
+	return sgpu_fail(error, SGPU_EPOLICY, "cannot write '%s': '%s' is %s of another user",
+			 walk->path, name, what);
 }
 
 static const char *kind_of(mode_t mode)
 {
-	return S_ISDIR(mode) ? "a directory" : S_ISLNK(mode) ? "a link" : S_ISREG(mode) ? "a file" :
-	       S_ISFIFO(mode) ? "a pipe" : S_ISSOCK(mode) ? "a socket" : "a device";
+	return S_ISDIR(mode)	? "a directory"
+	       : S_ISLNK(mode)	? "a link"
+	       : S_ISREG(mode)	? "a file"
+	       : S_ISFIFO(mode) ? "a pipe"
+	       : S_ISSOCK(mode) ? "a socket"
+				: "a device";
 }
 
-static int judge(const struct walk *walk, const char *name, const struct stat *directory, const struct stat *status,
-		 struct sgpu_error *error)
+static int judge(const struct walk *walk, const char *name, const struct stat *directory,
+		 const struct stat *status, struct sgpu_error *error)
 {
 	const bool special = !S_ISDIR(status->st_mode) && !S_ISREG(status->st_mode);
 
-	if (!is_trusted(status->st_uid) && (special || is_shared(directory)) && !is_plain_device(status)) {
+	if (!is_trusted(status->st_uid) && (special || is_shared(directory)) &&
+	    !is_plain_device(status)) {
 		return not_ours(walk, name, kind_of(status->st_mode), error);
 	}
 	if (S_ISLNK(status->st_mode) && (is_shared(directory) || !is_trusted(directory->st_uid))) {
-		return sgpu_fail(error, SGPU_EPOLICY, "cannot write '%s': '%s' is a link in a directory that others can "
-				 "write to", walk->path, name);
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "cannot write '%s': '%s' is a link in a directory that others can "
+				 "write to",
+				 walk->path, name);
 	}
 	return 0;
 }
 
-/* "/dev/stdout" and the like are descriptors that the user gave us, of any kind. -1: the path is no descriptor. */
+/* "/dev/stdout" and the like are descriptors that the user gave us, of any kind. -1: the path is no
+ * descriptor. */
 static int named_descriptor(const char *path)
 {
 	static const char *const directories[] = { "/dev/fd/", "/proc/self/fd/" };
@@ -110,9 +121,12 @@ static int start(struct walk *walk, char *rest, struct sgpu_error *error)
 		if (place->directory >= 0) {
 			close(place->directory);
 		}
-		place->directory = open(rest[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+		place->directory =
+			open(rest[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	}
-	return place->directory < 0 ? sgpu_fail_errno(error, "cannot open the directory of '%s'", walk->path) : 0;
+	return place->directory < 0
+		       ? sgpu_fail_errno(error, "cannot open the directory of '%s'", walk->path)
+		       : 0;
 }
 
 /* Continues with the link's text, and then with the rest of the path after the link. */
@@ -134,9 +148,11 @@ static int follow(struct walk *walk, int link, struct sgpu_error *error)
 	return start(walk, rest, error);
 }
 
-static int remember(struct output_place *place, const char *name, const char *shown, struct sgpu_error *error)
+static int remember(struct output_place *place, const char *name, const char *shown,
+		    struct sgpu_error *error)
 {
-	struct sgpu_output_made *grown = realloc(place->made, ((size_t)place->made_count + 1) * sizeof(*grown));
+	struct sgpu_output_made *grown =
+		realloc(place->made, ((size_t)place->made_count + 1) * sizeof(*grown));
 
 	if (!grown) {
 		return sgpu_fail_nomem(error);
@@ -147,31 +163,37 @@ static int remember(struct output_place *place, const char *name, const char *sh
 	grown->name = strdup(name);
 	if (grown->directory < 0 || !grown->name) {
 		free(grown->name);
-		return grown->directory < 0 ? sgpu_fail_errno(error, "cannot open the directory of '%s'", shown) :
-					   sgpu_fail_nomem(error);
+		return grown->directory < 0
+			       ? sgpu_fail_errno(error, "cannot open the directory of '%s'", shown)
+			       : sgpu_fail_nomem(error);
 	}
 	place->made_count++;
 	return 0;
 }
 
-int sgpu_output_place_make(struct output_place *place, const char *name, mode_t mode, const char *shown,
-		      struct sgpu_error *error)
+int sgpu_output_place_make(struct output_place *place, const char *name, mode_t mode,
+			   const char *shown, struct sgpu_error *error)
 {
 	if (mkdirat(place->directory, name, mode)) {
-		return errno == EEXIST ? 0 : sgpu_fail_errno(error, "cannot make the directory '%s' of '%s'", name, shown);
+		return errno == EEXIST
+			       ? 0
+			       : sgpu_fail_errno(error, "cannot make the directory '%s' of '%s'",
+						 name, shown);
 	}
 	return remember(place, name, shown, error);
 }
 
 /* Looks at a component; *fd stays -1 when nothing has that name. */
-static int look(struct walk *walk, const char *name, int *fd, struct stat *status, struct sgpu_error *error)
+static int look(struct walk *walk, const char *name, int *fd, struct stat *status,
+		struct sgpu_error *error)
 {
 	struct output_place *place = walk->place;
 	struct stat directory;
 
 	*fd = openat(place->directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	if (*fd < 0) {
-		return errno == ENOENT ? 0 : sgpu_fail_errno(error, "cannot reach '%s'", walk->path);
+		return errno == ENOENT ? 0
+				       : sgpu_fail_errno(error, "cannot reach '%s'", walk->path);
 	}
 	int code = 0;
 	if (fstat(*fd, status) || fstat(place->directory, &directory)) {
@@ -193,7 +215,8 @@ static int descend(struct walk *walk, const char *name, struct sgpu_error *error
 	int fd = -1, code = look(walk, name, &fd, &status, error);
 
 	if (!code && fd < 0) {
-		code = sgpu_output_place_make(walk->place, name, walk->directory_mode, walk->path, error);
+		code = sgpu_output_place_make(walk->place, name, walk->directory_mode, walk->path,
+					      error);
 		code = code ? code : look(walk, name, &fd, &status, error);
 	}
 	if (code) {
@@ -251,12 +274,14 @@ static int step(struct walk *walk, struct sgpu_error *error)
 		return length ? descend(walk, name, error) : 0;
 	}
 	if (!length || !strcmp(name, ".") || !strcmp(name, "..")) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': it is a directory", walk->path);
+		return sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': it is a directory",
+				 walk->path);
 	}
 	return arrive(walk, name, error);
 }
 
-int sgpu_output_place_find(const char *path, mode_t directory_mode, struct output_place *place, struct sgpu_error *error)
+int sgpu_output_place_find(const char *path, mode_t directory_mode, struct output_place *place,
+			   struct sgpu_error *error)
 {
 	struct walk walk = { .path = path, .directory_mode = directory_mode, .place = place };
 	const size_t length = strlen(path);
@@ -279,14 +304,20 @@ int sgpu_output_place_find(const char *path, mode_t directory_mode, struct outpu
 	return code;
 }
 
-int sgpu_output_place_directory(const char *path, mode_t directory_mode, struct output_place *place, struct sgpu_error *error)
+int sgpu_output_place_directory(const char *path, mode_t directory_mode, struct output_place *place,
+				struct sgpu_error *error)
 {
-	struct walk walk = { .path = path, .directory_mode = directory_mode, .directories_only = true, .place = place };
+	struct walk walk = { .path = path,
+			     .directory_mode = directory_mode,
+			     .directories_only = true,
+			     .place = place };
 	char *rest = strdup(path);
 
 	*place = (struct output_place)OUTPUT_PLACE_INIT;
-	int code = !rest ? sgpu_fail_nomem(error) : *rest ? start(&walk, rest, error) :
-		   sgpu_fail(error, SGPU_ESYSTEM, "cannot open directory '': it is no name");
+	int code =
+		!rest	? sgpu_fail_nomem(error)
+		: *rest ? start(&walk, rest, error)
+			: sgpu_fail(error, SGPU_ESYSTEM, "cannot open directory '': it is no name");
 	while (!code && *walk.at) {
 		code = step(&walk, error);
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading what may be no file at all: a named pipe would wait for a writer, a device may have no end.
+ * Reading what may be no file at all: a named pipe would wait for a writer, a device may have no
+ * end.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -16,13 +16,13 @@ struct loop {
 	void *argument;
 	uint64_t count, grain;
 	atomic_uint_fast64_t position; /* next piece that nobody has taken */
-	unsigned helpers;              /* workers inside, under the pool's lock */
+	unsigned helpers;	       /* workers inside, under the pool's lock */
 };
 
 struct sgpu_pool {
 	pthread_mutex_t lock;
 	pthread_cond_t token_free; /* a token was given back */
-	pthread_cond_t work;       /* a loop was started */
+	pthread_cond_t work;	   /* a loop was started */
 	pthread_cond_t helper_out; /* a worker left a loop */
 	unsigned jobs, tokens, waiting;
 	struct loop *loops;
@@ -36,12 +36,14 @@ struct sgpu_pool {
 static void run_pieces(struct sgpu_pool *pool, struct loop *loop)
 {
 	while (!atomic_load_explicit(&pool->cancelled, memory_order_relaxed)) {
-		uint64_t begin = atomic_fetch_add_explicit(&loop->position, loop->grain, memory_order_relaxed);
+		uint64_t begin = atomic_fetch_add_explicit(&loop->position, loop->grain,
+							   memory_order_relaxed);
 		if (begin >= loop->count) {
 			return;
 		}
 		uint64_t left = loop->count - begin;
-		loop->body(loop->argument, begin, begin + (left < loop->grain ? left : loop->grain));
+		loop->body(loop->argument, begin,
+			   begin + (left < loop->grain ? left : loop->grain));
 	}
 }
 
@@ -53,7 +55,8 @@ static bool has_pieces(struct loop *loop)
 /* Under the lock: a loop with work, when there is a token that no stream is waiting for. */
 static struct loop *find_work(struct sgpu_pool *pool)
 {
-	if (!pool->tokens || pool->waiting || atomic_load_explicit(&pool->cancelled, memory_order_relaxed)) {
+	if (!pool->tokens || pool->waiting ||
+	    atomic_load_explicit(&pool->cancelled, memory_order_relaxed)) {
 		return NULL;
 	}
 	for (struct loop *loop = pool->loops; loop; loop = loop->next) {
@@ -97,13 +100,14 @@ static int start_threads(struct sgpu_pool *pool, struct sgpu_error *error)
 	int code = 0;
 
 	sigfillset(&all);
-	sigdelset(&all, SIGSYS); /* a module's, caught where it happens: blocked, it would kill without a word */
+	sigdelset(&all, SIGSYS); /* a module's, caught where it happens: blocked, it would kill
+				    without a word */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (pool->thread_count + 1 < pool->jobs) {
 		int failed = pthread_create(&pool->threads[pool->thread_count], NULL, worker, pool);
 		if (failed) {
-			code = sgpu_fail(error, SGPU_ESYSTEM, "cannot start worker %u of %u", pool->thread_count + 2,
-					 pool->jobs);
+			code = sgpu_fail(error, SGPU_ESYSTEM, "cannot start worker %u of %u",
+					 pool->thread_count + 2, pool->jobs);
 			break;
 		}
 		pool->thread_count++;
@@ -118,7 +122,8 @@ int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool_out, struct sgpu_err
 		jobs = sgpu_cpu_count();
 	}
 	if (jobs > SGPU_POOL_JOBS_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%u workers are more than %d", jobs, SGPU_POOL_JOBS_MAX);
+		return sgpu_fail(error, SGPU_EUSAGE, "%u workers are more than %d", jobs,
+				 SGPU_POOL_JOBS_MAX);
 	}
 	struct sgpu_pool *pool = calloc(1, sizeof(*pool));
 	pthread_t *threads = calloc(jobs, sizeof(*threads));
@@ -220,7 +225,9 @@ static void remove_loop(struct sgpu_pool *pool, struct loop *loop)
 int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
 		  void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument)
 {
-	struct loop loop = { .body = body, .argument = argument, .count = count, .grain = grain ? grain : 1 };
+	struct loop loop = {
+		.body = body, .argument = argument, .count = count, .grain = grain ? grain : 1
+	};
 	bool shared = pool->jobs > 1 && count > loop.grain;
 
 	atomic_init(&loop.position, 0);

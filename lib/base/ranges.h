@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A tree of ranges of addresses that do not overlap. A range is the first member of the record that it stands for. An empty
- * tree is NULL.
+ * A tree of ranges of addresses that do not overlap. A range is the first member of the record that
+ * it stands for. An empty tree is NULL.
  */
 #ifndef SGPU_BASE_RANGES_H
 #define SGPU_BASE_RANGES_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory for keys: regions of pages that nobody else sees, divided into units. An object larger than half a region
- * gets a region of its own.
+ * Memory for keys: regions of pages that nobody else sees, divided into units. An object larger
+ * than half a region gets a region of its own.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -28,8 +28,8 @@ static const char *const names[] = { "memfd_secret", "mlock", "none" };
 struct region {
 	struct region *next;
 	uint8_t *memory;
-	size_t size;              /* bytes: REGION, or more when it holds one object */
-	unsigned used;            /* units, or 1 when it holds one object */
+	size_t size;   /* bytes: REGION, or more when it holds one object */
+	unsigned used; /* units, or 1 when it holds one object */
 	bool taken[UNITS];
 };
 
@@ -61,11 +61,13 @@ static void *map_pages(size_t size, enum kind *kind)
 
 	*kind = SECRET_FILE;
 	if (memory == MAP_FAILED) {
-		memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+		memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1,
+			      0);
 		if (memory == MAP_FAILED) {
 			return NULL;
 		}
-		/* Not by mlock(), which the sanitizers replace by one that does nothing and says that it did. */
+		/* Not by mlock(), which the sanitizers replace by one that does nothing and says
+		 * that it did. */
 		*kind = syscall(SYS_mlock, memory, size) == 0 ? LOCKED : PLAIN;
 		/* For the moment between a fork and the flag below, should that one be refused. */
 		(void)madvise(memory, size, MADV_WIPEONFORK);
@@ -241,7 +243,8 @@ void sgpu_secret_free(void *memory, size_t size)
 		return;
 	}
 	if (region->size == REGION) {
-		give_units(region, (size_t)((uint8_t *)memory - region->memory) / UNIT, units_of(size));
+		give_units(region, (size_t)((uint8_t *)memory - region->memory) / UNIT,
+			   units_of(size));
 	} else {
 		region->used = 0;
 	}

@@ -18,11 +18,17 @@ static const struct mark {
 	enum sgpu_sniffed kind;
 	const char *what;
 } marks[] = {
-#define MARK(at, bytes, kind, what) { at, bytes, sizeof(bytes) - 1, SGPU_SNIFFED_##kind, what }
+#define MARK(at, bytes, kind, what)                                     \
+	{                                                               \
+		at, bytes, sizeof(bytes) - 1, SGPU_SNIFFED_##kind, what \
+	}
 	MARK(0, "\x1f\x8b\x08", PACKED, "gzip data"),
 	MARK(0, "-----BEGIN", PEM, "a key or another thing in PEM"),
 	MARK(0, "age-encryption.org/", FORMAT, "a file of age"),
-	MARK(0, "\x7f" "ELF", FORMAT, "an ELF program or module"),
+	MARK(0,
+	     "\x7f"
+	     "ELF",
+	     FORMAT, "an ELF program or module"),
 	MARK(0, "\x93NUMPY", FORMAT, "a NumPy array"),
 	MARK(344, "n+1\0", FORMAT, "a NIfTI scan"),
 	MARK(128, "DICM", FORMAT, "a DICOM file"),
@@ -49,19 +55,22 @@ static enum sgpu_sniffed sniff_json(const char *text, size_t size, const char **
 	return SGPU_SNIFFED_JSON;
 }
 
-/* By the name of the first member, so that a batch with a damaged or short header is still recognised. */
+/* By the name of the first member, so that a batch with a damaged or short header is still
+ * recognised. */
 static enum sgpu_sniffed sniff_tar(const char *text, size_t size, const char **what)
 {
 	if (size >= sizeof("batch.json") && !memcmp(text, "batch.json", sizeof("batch.json"))) {
 		*what = "a batch";
 		return SGPU_SNIFFED_BATCH;
 	}
-	if (size >= sizeof("response.json") && !memcmp(text, "response.json", sizeof("response.json"))) {
+	if (size >= sizeof("response.json") &&
+	    !memcmp(text, "response.json", sizeof("response.json"))) {
 		*what = "a response";
 		return SGPU_SNIFFED_RESPONSE;
 	}
 	*what = "a tar archive";
-	return size >= USTAR_AT + 5 && !memcmp(text + USTAR_AT, "ustar", 5) ? SGPU_SNIFFED_TAR : SGPU_SNIFFED_UNKNOWN;
+	return size >= USTAR_AT + 5 && !memcmp(text + USTAR_AT, "ustar", 5) ? SGPU_SNIFFED_TAR
+									    : SGPU_SNIFFED_UNKNOWN;
 }
 
 /* Any bytes from 0x80 among many ASCII bytes count as UTF-8. */
@@ -70,7 +79,8 @@ static bool is_text(const uint8_t *bytes, size_t size)
 	size_t plain = 0;
 
 	for (size_t i = 0; i < size; i++) {
-		if (bytes[i] == 0x7f || (bytes[i] < 0x20 && !strchr("\t\n\r\f\033", bytes[i])) || !bytes[i]) {
+		if (bytes[i] == 0x7f || (bytes[i] < 0x20 && !strchr("\t\n\r\f\033", bytes[i])) ||
+		    !bytes[i]) {
 			return false;
 		}
 		plain += bytes[i] < 0x80;
@@ -78,11 +88,13 @@ static bool is_text(const uint8_t *bytes, size_t size)
 	return plain * 4 >= size * 3;
 }
 
-/* Pairs of equal bytes: of n random ones about n * (n - 1) / 512 are, with that variance. Twelve deviations and
- * twelve more are never seen, and what people make (pictures, numbers, programs) is far beyond. */
+/* Pairs of equal bytes: of n random ones about n * (n - 1) / 512 are, with that variance. Twelve
+ * deviations and twelve more are never seen, and what people make (pictures, numbers, programs) is
+ * far beyond. */
 static bool is_uneven(const uint8_t *bytes, size_t size)
 {
-	uint64_t counts[256] = { 0 }, pairs = 0, expected = (uint64_t)size * (size - 1) / 512, deviation = 0;
+	uint64_t counts[256] = { 0 }, pairs = 0, expected = (uint64_t)size * (size - 1) / 512,
+		 deviation = 0;
 
 	for (size_t i = 0; i < size; i++) {
 		pairs += counts[bytes[i]]++;
@@ -110,7 +122,8 @@ enum sgpu_sniffed sgpu_sniff(const void *first, size_t size, const char **what)
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(marks); i++) {
 		const struct mark *mark = &marks[i];
-		if (size >= mark->at + mark->size && !memcmp(text + mark->at, mark->bytes, mark->size)) {
+		if (size >= mark->at + mark->size &&
+		    !memcmp(text + mark->at, mark->bytes, mark->size)) {
 			*what = mark->what;
 			return mark->kind;
 		}
@@ -141,8 +154,8 @@ static bool is_pipe(int fd)
 	return fstat(fd, &status) == 0 && (S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode));
 }
 
-int sgpu_fail_sniffed(struct sgpu_error *error, int fd, const char *name, const void *first, size_t size,
-		      const char *wanted)
+int sgpu_fail_sniffed(struct sgpu_error *error, int fd, const char *name, const void *first,
+		      size_t size, const char *wanted)
 {
 	const char *what;
 	const enum sgpu_sniffed kind = sgpu_sniff(first, size, &what);

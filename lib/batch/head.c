@@ -16,9 +16,10 @@ static const char *index_name(bool response)
 	return response ? "response.json" : "batch.json";
 }
 
-/* The rest of the current member, in memory that grows as the bytes arrive: what the header claims is worth
- * nothing. */
-static int read_text(struct sgpu_tar_reader *reader, uint64_t size, char **text, struct sgpu_error *error)
+/* The rest of the current member, in memory that grows as the bytes arrive: what the header claims
+ * is worth nothing. */
+static int read_text(struct sgpu_tar_reader *reader, uint64_t size, char **text,
+		     struct sgpu_error *error)
 {
 	uint64_t got = 0;
 	char *data = malloc(1);
@@ -44,13 +45,13 @@ static int read_text(struct sgpu_tar_reader *reader, uint64_t size, char **text,
 	return 0;
 }
 
-static int read_index(struct sgpu_tar_reader *reader, bool response, uint64_t size, struct sgpu_batch **batch,
-		      struct sgpu_error *error)
+static int read_index(struct sgpu_tar_reader *reader, bool response, uint64_t size,
+		      struct sgpu_batch **batch, struct sgpu_error *error)
 {
 	char *text = NULL;
 	if (size > SGPU_INDEX_SIZE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s': %s is larger than %d bytes", reader->name,
-				 index_name(response), SGPU_INDEX_SIZE_MAX);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': %s is larger than %d bytes",
+				 reader->name, index_name(response), SGPU_INDEX_SIZE_MAX);
 	}
 	int code = read_text(reader, size, &text, error);
 	if (!code) {
@@ -60,7 +61,8 @@ static int read_index(struct sgpu_tar_reader *reader, bool response, uint64_t si
 	return code;
 }
 
-static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch, struct sgpu_error *error)
+static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
+			 struct sgpu_error *error)
 {
 	const char *member = NULL;
 	uint64_t size = 0;
@@ -69,8 +71,8 @@ static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batc
 		return code;
 	}
 	if (!member || strcmp(member, "manifest.json") || size > SGPU_MANIFEST_SIZE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s': manifest.json does not follow %s", reader->name,
-				 index_name(batch->response));
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': manifest.json does not follow %s",
+				 reader->name, index_name(batch->response));
 	}
 	code = read_text(reader, size, &batch->manifest_text, error);
 	if (!code) {
@@ -84,35 +86,43 @@ static bool belongs(const struct sgpu_segment *wanted, bool response)
 	return response ? sgpu_segment_is_output(wanted) : wanted->direction != SGPU_INTERMEDIATE;
 }
 
-/* What only the manifest tells: whether a payload comes with the segment, and how it must be masked. */
+/* What only the manifest tells: whether a payload comes with the segment, and how it must be
+ * masked. */
 static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
 			 const struct sgpu_segment *wanted, struct sgpu_error *error)
 {
 	const bool high = wanted->sensitivity == SGPU_HIGH;
 	if (high && s->masking == SGPU_MASKING_NONE) {
-		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and MASKING_NONE", s->id);
+		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and MASKING_NONE",
+				 s->id);
 	}
 	if (!high && s->masking != SGPU_MASKING_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is LOW and not MASKING_NONE", s->id);
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is LOW and not MASKING_NONE",
+				 s->id);
 	}
 	if (batch->response) {
 		return 0;
 	}
 	const enum sgpu_location_kind kind = s->location.kind;
 	if (!sgpu_segment_is_input(wanted)) {
-		if (s->sealed || s->has_kt128 || (kind != SGPU_LOCATION_NONE && kind != SGPU_LOCATION_REGION)) {
-			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is an OUTPUT and has a payload", s->id);
+		if (s->sealed || s->has_kt128 ||
+		    (kind != SGPU_LOCATION_NONE && kind != SGPU_LOCATION_REGION)) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "segment '%s' is an OUTPUT and has a payload", s->id);
 		}
 		return 0;
 	}
 	if (kind == SGPU_LOCATION_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is an input and has no location", s->id);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "segment '%s' is an input and has no location", s->id);
 	}
 	if (!high && !s->has_kt128) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has a payload and no kt128", s->id);
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has a payload and no kt128",
+				 s->id);
 	}
 	if (high && batch->has_mac && !s->sealed) {
-		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and not sealed, in a sealed batch", s->id);
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "segment '%s' is HIGH and not sealed, in a sealed batch", s->id);
 	}
 	return 0;
 }
@@ -130,7 +140,8 @@ static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *
 		struct sgpu_batch_segment *s = &batch->segments[i];
 		const int at = sgpu_manifest_segment(manifest, s->id);
 		if (at < 0 || !belongs(&manifest->segments[at], batch->response)) {
-			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is not in the manifest%s", s->id,
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "segment '%s' is not in the manifest%s", s->id,
 					 at < 0 ? "" : ", in this direction");
 		}
 		const int code = check_segment(batch, s, &manifest->segments[at], error);
@@ -140,12 +151,14 @@ static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *
 		s->input = sgpu_segment_is_input(&manifest->segments[at]);
 		s->output = sgpu_segment_is_output(&manifest->segments[at]);
 	}
-	if (wanted != batch->segment_count) { /* no id is repeated, so some segments of the manifest are missing */
+	if (wanted != batch->segment_count) { /* no id is repeated, so some segments of the manifest
+						 are missing */
 		return sgpu_fail(error, SGPU_EINVALID, "%s has %d segments, the manifest has %d",
 				 index_name(batch->response), batch->segment_count, wanted);
 	}
 	if (batch->response && high && !batch->has_mac) {
-		return sgpu_fail(error, SGPU_EPOLICY, "the response of a batch with HIGH segments has no mac");
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "the response of a batch with HIGH segments has no mac");
 	}
 	return 0;
 }
@@ -154,8 +167,8 @@ static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest *
 			  const struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
 {
 	if (diagnostics->count) {
-		return sgpu_fail(error, SGPU_EINVALID, "manifest.json: %s: %s", diagnostics->list[0].pointer,
-				 diagnostics->list[0].text);
+		return sgpu_fail(error, SGPU_EINVALID, "manifest.json: %s: %s",
+				 diagnostics->list[0].pointer, diagnostics->list[0].text);
 	}
 	if (diagnostics->out_of_memory) {
 		return sgpu_fail_nomem(error);
@@ -168,7 +181,8 @@ static int check_manifest(struct sgpu_batch *batch, const struct sgpu_manifest *
 }
 
 /* find: NULL, or where manifests are that were parsed before. */
-static int check_head(struct sgpu_batch *batch, sgpu_manifest_find_fn find, void *argument, struct sgpu_error *error)
+static int check_head(struct sgpu_batch *batch, sgpu_manifest_find_fn find, void *argument,
+		      struct sgpu_error *error)
 {
 	const struct sgpu_manifest *known;
 	struct sgpu_diagnostics diagnostics = { 0 };
@@ -178,14 +192,16 @@ static int check_head(struct sgpu_batch *batch, sgpu_manifest_find_fn find, void
 		return code;
 	}
 	if (!sgpu_equal(digest, batch->manifest_sha256, sizeof(digest))) {
-		return sgpu_fail(error, SGPU_EAUTH, "manifest.json is not the manifest that %s names",
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "manifest.json is not the manifest that %s names",
 				 index_name(batch->response));
 	}
 	known = find ? find(argument, digest) : NULL;
 	if (known) {
 		return check_segments(batch, known, error);
 	}
-	code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &batch->manifest, &diagnostics, error);
+	code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &batch->manifest,
+				   &diagnostics, error);
 	if (!code || (code == SGPU_EINVALID && diagnostics.count)) {
 		code = check_manifest(batch, batch->manifest, &diagnostics, error);
 	}
@@ -204,26 +220,32 @@ static bool is_staged(const struct sgpu_batch *batch)
 }
 
 /* The archive is the other of the two, or neither. */
-static int fail_other(struct sgpu_tar_reader *reader, bool is_batch, bool is_response, uint64_t size,
-		      const char *wanted, struct sgpu_error *error)
+static int fail_other(struct sgpu_tar_reader *reader, bool is_batch, bool is_response,
+		      uint64_t size, const char *wanted, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = NULL;
 	struct sgpu_error ignored;
 	const bool is_refusal = !strcmp(reader->member, SGPU_REFUSAL_MEMBER);
 	const int code = is_refusal && !strcmp(wanted, "response") ? SGPU_EREFUSED : SGPU_EINVALID;
-	const bool staged = is_batch && !read_index(reader, false, size, &batch, &ignored) && is_staged(batch);
+	const bool staged =
+		is_batch && !read_index(reader, false, size, &batch, &ignored) && is_staged(batch);
 
 	sgpu_batch_free(&batch);
-	sgpu_fail(error, code, "'%s' is %s, not a %s", reader->name, staged ? "a staged batch" : is_batch ? "a batch" :
-		  is_response ? "a response" : is_refusal ? "a refusal" : "another tar archive", wanted);
+	sgpu_fail(error, code, "'%s' is %s, not a %s", reader->name,
+		  staged	? "a staged batch"
+		  : is_batch	? "a batch"
+		  : is_response ? "a response"
+		  : is_refusal	? "a refusal"
+				: "another tar archive",
+		  wanted);
 	if (is_batch) {
 		return sgpu_hint(error, "'sgpu-run' makes a response of it");
 	}
 	return is_response ? sgpu_hint(error, "'sgpu-seal open' takes it") : code;
 }
 
-static int read_first(struct sgpu_tar_reader *reader, bool batches, bool responses, struct sgpu_batch **batch,
-		      struct sgpu_error *error)
+static int read_first(struct sgpu_tar_reader *reader, bool batches, bool responses,
+		      struct sgpu_batch **batch, struct sgpu_error *error)
 {
 	const char *member = NULL;
 	uint64_t size = 0;
@@ -235,13 +257,15 @@ static int read_first(struct sgpu_tar_reader *reader, bool batches, bool respons
 	const bool is_batch = member && !strcmp(member, index_name(false));
 	const bool is_response = member && !strcmp(member, index_name(true));
 	if (!(is_batch && batches) && !(is_response && responses)) {
-		return fail_other(reader, is_batch, is_response, size, batches ? "batch" : "response", error);
+		return fail_other(reader, is_batch, is_response, size,
+				  batches ? "batch" : "response", error);
 	}
 	return read_index(reader, is_response, size, batch, error);
 }
 
-static int read_head(struct sgpu_tar_reader *reader, bool batches, bool responses, sgpu_manifest_find_fn find,
-		     void *argument, struct sgpu_batch **batch, struct sgpu_error *error)
+static int read_head(struct sgpu_tar_reader *reader, bool batches, bool responses,
+		     sgpu_manifest_find_fn find, void *argument, struct sgpu_batch **batch,
+		     struct sgpu_error *error)
 {
 	struct sgpu_batch *made = NULL;
 	int code = read_first(reader, batches, responses, &made, error);
@@ -273,13 +297,14 @@ int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool response, struct s
 	return read_head(reader, !response, response, NULL, NULL, batch, error);
 }
 
-int sgpu_batch_read_known(struct sgpu_tar_reader *reader, sgpu_manifest_find_fn find, void *argument,
-			  struct sgpu_batch **batch, struct sgpu_error *error)
+int sgpu_batch_read_known(struct sgpu_tar_reader *reader, sgpu_manifest_find_fn find,
+			  void *argument, struct sgpu_batch **batch, struct sgpu_error *error)
 {
 	return read_head(reader, true, false, find, argument, batch, error);
 }
 
-int sgpu_batch_read_any(struct sgpu_tar_reader *reader, struct sgpu_batch **batch, struct sgpu_error *error)
+int sgpu_batch_read_any(struct sgpu_tar_reader *reader, struct sgpu_batch **batch,
+			struct sgpu_error *error)
 {
 	return read_head(reader, true, true, NULL, NULL, batch, error);
 }
@@ -290,7 +315,8 @@ static size_t member_size(size_t size)
 }
 
 /* Puts a member into memory that was cleared, and moves *at behind it. */
-static int put_member(uint8_t **at, const char *member, const char *text, size_t size, struct sgpu_error *error)
+static int put_member(uint8_t **at, const char *member, const char *text, size_t size,
+		      struct sgpu_error *error)
 {
 	const int code = sgpu_tar_make_header(member, size, *at, error);
 	if (!code) {
@@ -301,7 +327,8 @@ static int put_member(uint8_t **at, const char *member, const char *text, size_t
 }
 
 /* Both members in one write. */
-int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *batch, struct sgpu_error *error)
+int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *batch,
+			  struct sgpu_error *error)
 {
 	char *text = NULL;
 	uint8_t *head = NULL, *end;
@@ -317,7 +344,8 @@ int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *bat
 	}
 	code = put_member(&end, index_name(batch->response), text, size, error);
 	if (!code) {
-		code = put_member(&end, "manifest.json", batch->manifest_text, batch->manifest_size, error);
+		code = put_member(&end, "manifest.json", batch->manifest_text, batch->manifest_size,
+				  error);
 	}
 	if (!code) {
 		code = sgpu_write(fd, name, head, (size_t)(end - head), error);

@@ -18,23 +18,32 @@ enum {
 	SGPU_WHERE_MAX = 64, /* bytes of "response.json: /segments/65535" */
 };
 
-/* The rules that a struct can break: run on everything that is read and on everything that is written. */
+/* The rules that a struct can break: run on everything that is read and on everything that is
+ * written. */
 SGPU_MUST_CHECK int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error);
-/* Sorts the segments by id; *by_id comes from malloc. Errors: SGPU_EINVALID if an id is repeated. */
-SGPU_MUST_CHECK int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id, struct sgpu_error *error);
-/* Writes the canonical text: the whole; for the MAC without `mac` and the locations; for signatures also without
- * the signatures; for the identity also without the recipients. From malloc. */
-enum sgpu_index_part { SGPU_INDEX_WHOLE, SGPU_INDEX_FOR_MAC, SGPU_INDEX_FOR_SIGNATURES, SGPU_INDEX_FOR_IDENTITY };
-SGPU_MUST_CHECK int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part, char **text,
-					 size_t *size, struct sgpu_error *error);
+/* Sorts the segments by id; *by_id comes from malloc. Errors: SGPU_EINVALID if an id is repeated.
+ */
+SGPU_MUST_CHECK int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id,
+				    struct sgpu_error *error);
+/* Writes the canonical text: the whole; for the MAC without `mac` and the locations; for signatures
+ * also without the signatures; for the identity also without the recipients. From malloc. */
+enum sgpu_index_part {
+	SGPU_INDEX_WHOLE,
+	SGPU_INDEX_FOR_MAC,
+	SGPU_INDEX_FOR_SIGNATURES,
+	SGPU_INDEX_FOR_IDENTITY
+};
+SGPU_MUST_CHECK int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part,
+					 char **text, size_t *size, struct sgpu_error *error);
 
-/* Whether the text is that of the batch, which was read from it: an index has one text. Errors: SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_batch_check_form(const struct sgpu_batch *batch, const char *text, size_t size,
-					  struct sgpu_error *error);
+/* Whether the text is that of the batch, which was read from it: an index has one text. Errors:
+ * SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_batch_check_form(const struct sgpu_batch *batch, const char *text,
+					  size_t size, struct sgpu_error *error);
 
 /* Convert between an index and its text. manifest_text is left alone. */
-SGPU_MUST_CHECK int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_batch **batch,
-				     struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_batch_parse(const char *text, size_t size, bool response,
+				     struct sgpu_batch **batch, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size,
 				    struct sgpu_error *error);
 

@@ -12,8 +12,10 @@
 
 static bool id_valid(const char *id)
 {
-	static const char first[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
-	static const char any[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
+	static const char first[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
+	static const char any[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-";
 	const size_t length = strlen(id);
 	return length && length <= SGPU_ID_MAX && strspn(id, first) && strspn(id, any) == length;
 }
@@ -24,7 +26,8 @@ static bool place_id_valid(const char id[SGPU_REGION_ID_TEXT + 1])
 	       strspn(id, "0123456789abcdef") == SGPU_REGION_ID_TEXT;
 }
 
-static int check_location(const struct sgpu_batch_segment *s, uint64_t size, struct sgpu_error *error)
+static int check_location(const struct sgpu_batch_segment *s, uint64_t size,
+			  struct sgpu_error *error)
 {
 	const struct sgpu_location *location = &s->location;
 	uint64_t end = 0;
@@ -33,48 +36,61 @@ static int check_location(const struct sgpu_batch_segment *s, uint64_t size, str
 	case SGPU_LOCATION_INLINE:
 		return 0;
 	case SGPU_LOCATION_FILE:
-		if (!location->file || !location->file[0] || strlen(location->file) > SGPU_FILE_PATH_MAX) {
-			return sgpu_fail(error, SGPU_EINVALID, "segment '%s': the path is not 1 to %d bytes long",
-					 s->id, SGPU_FILE_PATH_MAX);
+		if (!location->file || !location->file[0] ||
+		    strlen(location->file) > SGPU_FILE_PATH_MAX) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "segment '%s': the path is not 1 to %d bytes long", s->id,
+					 SGPU_FILE_PATH_MAX);
 		}
 		break;
 	case SGPU_LOCATION_REGION:
 	case SGPU_LOCATION_LEASE:
 		if (!place_id_valid(location->region)) {
-			return sgpu_fail(error, SGPU_EINVALID, "segment '%s': '%.32s' is not a %s id", s->id, location->region,
-					 location->kind == SGPU_LOCATION_LEASE ? "lease" : "region");
+			return sgpu_fail(
+				error, SGPU_EINVALID, "segment '%s': '%.32s' is not a %s id", s->id,
+				location->region,
+				location->kind == SGPU_LOCATION_LEASE ? "lease" : "region");
 		}
 		break;
 	default:
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': unknown kind of location", s->id);
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': unknown kind of location",
+				 s->id);
 	}
-	if (location->offset >= SGPU_JSON_INTEGER_MAX || !sgpu_add_u64(location->offset, size, &end) ||
-	    end > INT64_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': offset and size do not fit", s->id);
+	if (location->offset >= SGPU_JSON_INTEGER_MAX ||
+	    !sgpu_add_u64(location->offset, size, &end) || end > INT64_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': offset and size do not fit",
+				 s->id);
 	}
 	return 0;
 }
 
 /* What a sealed payload, a plain one and one that is still to be sealed may have. */
-static int check_masking(const struct sgpu_batch_segment *s, uint64_t plaintext, struct sgpu_error *error)
+static int check_masking(const struct sgpu_batch_segment *s, uint64_t plaintext,
+			 struct sgpu_error *error)
 {
 	uint64_t sealed_size = 0;
 	const bool masked = s->masking == SGPU_MASKING_AES_GCM;
 	if (!masked && s->masking != SGPU_MASKING_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': unknown masking level", s->id);
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': unknown masking level",
+				 s->id);
 	}
-	if (plaintext >= SGPU_JSON_INTEGER_MAX || (masked && !sgpu_sealed_size(plaintext, &sealed_size))) {
+	if (plaintext >= SGPU_JSON_INTEGER_MAX ||
+	    (masked && !sgpu_sealed_size(plaintext, &sealed_size))) {
 		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is too large", s->id);
 	}
 	if (s->sealed && (!masked || s->sealed_size != sealed_size)) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': the sealed size %llu does not belong to size %llu",
-				 s->id, (unsigned long long)s->sealed_size, (unsigned long long)plaintext);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "segment '%s': the sealed size %llu does not belong to size %llu",
+				 s->id, (unsigned long long)s->sealed_size,
+				 (unsigned long long)plaintext);
 	}
 	if (masked && s->has_kt128) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is MASKING_AES_GCM and has a kt128", s->id);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "segment '%s' is MASKING_AES_GCM and has a kt128", s->id);
 	}
 	if (masked && !s->sealed && s->location.kind == SGPU_LOCATION_INLINE) {
-		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and would travel unsealed", s->id);
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "segment '%s' is HIGH and would travel unsealed", s->id);
 	}
 	return 0;
 }
@@ -83,11 +99,13 @@ static int check_input(const struct sgpu_batch_segment *s, struct sgpu_error *er
 {
 	const enum sgpu_location_kind kind = s->location.kind;
 	if (s->sealed && kind == SGPU_LOCATION_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is sealed and has no location", s->id);
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is sealed and has no location",
+				 s->id);
 	}
 	if (s->masking == SGPU_MASKING_NONE && !s->has_kt128 &&
 	    (kind == SGPU_LOCATION_INLINE || kind == SGPU_LOCATION_FILE)) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has a payload and no kt128", s->id);
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has a payload and no kt128",
+				 s->id);
 	}
 	return 0;
 }
@@ -97,20 +115,26 @@ static int check_output(const struct sgpu_batch_segment *s, struct sgpu_error *e
 	if (s->status == SGPU_OK) {
 		const bool bound = s->masking == SGPU_MASKING_AES_GCM ? s->sealed : s->has_kt128;
 		if (s->error_text || s->location.kind == SGPU_LOCATION_NONE) {
-			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is OK and has %s", s->id,
-					 s->error_text ? "an error" : "no location");
+			return sgpu_fail(error, SGPU_EINVALID, "segment '%s' is OK and has %s",
+					 s->id, s->error_text ? "an error" : "no location");
 		}
-		return bound ? 0 : sgpu_fail(error, s->masking == SGPU_MASKING_NONE ? SGPU_EINVALID : SGPU_EPOLICY,
-					     "segment '%s' is neither sealed nor has it a kt128", s->id);
+		return bound ? 0
+			     : sgpu_fail(error,
+					 s->masking == SGPU_MASKING_NONE ? SGPU_EINVALID
+									 : SGPU_EPOLICY,
+					 "segment '%s' is neither sealed nor has it a kt128",
+					 s->id);
 	}
 	if (s->status != sgpu_error_by_name(sgpu_error_name(s->status))) {
 		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': unknown error code", s->id);
 	}
 	if (!s->error_text || strlen(s->error_text) >= SGPU_ERROR_TEXT_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': the error's text is missing or too long", s->id);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "segment '%s': the error's text is missing or too long", s->id);
 	}
 	if (s->sealed || s->has_kt128 || s->actual_size || s->location.kind != SGPU_LOCATION_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has failed and has a payload", s->id);
+		return sgpu_fail(error, SGPU_EINVALID, "segment '%s' has failed and has a payload",
+				 s->id);
 	}
 	return 0;
 }
@@ -119,12 +143,16 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 			 struct sgpu_error *error)
 {
 	if (!s->id || !id_valid(s->id)) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%.100s' is not a segment id", s->id ? s->id : "");
+		return sgpu_fail(error, SGPU_EINVALID, "'%.100s' is not a segment id",
+				 s->id ? s->id : "");
 	}
 	const uint64_t plaintext = batch->response ? s->actual_size : s->size;
 	if (batch->response && s->location.kind == SGPU_LOCATION_FILE) {
-		return sgpu_fail(error, SGPU_EPOLICY, "segment '%s' of the response is in a file: a response carries its "
-				 "payloads, or names regions and leases", s->id);
+		return sgpu_fail(
+			error, SGPU_EPOLICY,
+			"segment '%s' of the response is in a file: a response carries its "
+			"payloads, or names regions and leases",
+			s->id);
 	}
 	int code = check_masking(s, plaintext, error);
 	if (!code) {
@@ -134,7 +162,8 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 		code = batch->response ? check_output(s, error) : check_input(s, error);
 	}
 	if (!code && s->sealed && !batch->has_mac) {
-		code = sgpu_fail(error, SGPU_EINVALID, "segment '%s' is sealed and the index has no mac", s->id);
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "segment '%s' is sealed and the index has no mac", s->id);
 	}
 	return code;
 }
@@ -143,13 +172,16 @@ static int check_timings(const json_t *timings, struct sgpu_error *error)
 {
 	const char *key = NULL;
 	json_t *value = NULL;
-	json_object_foreach((json_t *)(uintptr_t)timings, key, value) {
+	json_object_foreach ((json_t *)(uintptr_t)timings, key, value) {
 		const json_int_t ns = json_integer_value(value);
 		if (!json_is_integer(value) || ns < 0 || (uint64_t)ns >= SGPU_JSON_INTEGER_MAX) {
-			return sgpu_fail(error, SGPU_EINVALID, "timings: '%.64s' is not a number of nanoseconds", key);
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "timings: '%.64s' is not a number of nanoseconds", key);
 		}
 	}
-	return json_is_object(timings) ? 0 : sgpu_fail(error, SGPU_EINVALID, "timings is not an object");
+	return json_is_object(timings)
+		       ? 0
+		       : sgpu_fail(error, SGPU_EINVALID, "timings is not an object");
 }
 
 static int check_recipient(const json_t *recipient, const char *where, struct sgpu_error *error)
@@ -164,7 +196,8 @@ static int check_recipient(const json_t *recipient, const char *where, struct sg
 	}
 	const bool is_hpke = !strcmp(kind, SGPU_KIND_HPKE);
 	if (!is_hpke && strcmp(kind, SGPU_KIND_A256KW)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s/kind: '%.40s' is not one of hpke, a256kw", where, kind);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s/kind: '%.40s' is not one of hpke, a256kw", where, kind);
 	}
 	code = sgpu_json_only(recipient, where, is_hpke ? hpke : a256kw, error);
 	if (!code) {
@@ -182,10 +215,14 @@ static int check_recipient(const json_t *recipient, const char *where, struct sg
 
 static int check_repeated(const json_t *recipients, size_t last, struct sgpu_error *error)
 {
-	const char *kid = json_string_value(json_object_get(json_array_get(recipients, last), "kid"));
+	const char *kid =
+		json_string_value(json_object_get(json_array_get(recipients, last), "kid"));
 	for (size_t i = 0; i < last; i++) {
-		if (!strcmp(json_string_value(json_object_get(json_array_get(recipients, i), "kid")), kid)) {
-			return sgpu_fail(error, SGPU_EINVALID, "recipient '%s' is there twice", kid);
+		if (!strcmp(json_string_value(
+				    json_object_get(json_array_get(recipients, i), "kid")),
+			    kid)) {
+			return sgpu_fail(error, SGPU_EINVALID, "recipient '%s' is there twice",
+					 kid);
 		}
 	}
 	return 0;
@@ -195,8 +232,8 @@ static int check_recipients(const json_t *recipients, const char *where, struct 
 {
 	const size_t count = json_array_size(recipients);
 	if (!json_is_array(recipients) || !count || count > SGPU_RECIPIENTS_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: /recipients is not an array of 1 to %d", where,
-				 SGPU_RECIPIENTS_MAX);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: /recipients is not an array of 1 to %d",
+				 where, SGPU_RECIPIENTS_MAX);
 	}
 	int code = 0;
 	for (size_t i = 0; !code && i < count; i++) {
@@ -215,14 +252,17 @@ static int check_signatures(const json_t *signatures, struct sgpu_error *error)
 {
 	const size_t count = json_array_size(signatures);
 	if (!json_is_array(signatures) || !count || count > SGPU_SIGNATURES_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "batch.json: /signatures is not an array of 1 to %d",
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "batch.json: /signatures is not an array of 1 to %d",
 				 SGPU_SIGNATURES_MAX);
 	}
 	for (size_t i = 0; i < count; i++) {
 		const char *token = json_string_value(json_array_get(signatures, i));
 		if (!token || strlen(token) > SGPU_DETACHED_MAX) {
-			return sgpu_fail(error, SGPU_EINVALID, "batch.json: /signatures/%zu is not a text of at most %d bytes",
-					 i, SGPU_DETACHED_MAX);
+			return sgpu_fail(
+				error, SGPU_EINVALID,
+				"batch.json: /signatures/%zu is not a text of at most %d bytes", i,
+				SGPU_DETACHED_MAX);
 		}
 	}
 	return 0;
@@ -231,7 +271,8 @@ static int check_signatures(const json_t *signatures, struct sgpu_error *error)
 int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	if (batch->segment_count < 0 || batch->segment_count > SGPU_MANIFEST_SEGMENTS_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "more than %d segments", SGPU_MANIFEST_SEGMENTS_MAX);
+		return sgpu_fail(error, SGPU_EINVALID, "more than %d segments",
+				 SGPU_MANIFEST_SEGMENTS_MAX);
 	}
 	if (batch->has_mac != (batch->recipients != NULL)) {
 		return sgpu_fail(error, SGPU_EINVALID, "mac and recipients are not there together");
@@ -247,8 +288,8 @@ int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error)
 		code = check_segment(batch, &batch->segments[i], error);
 	}
 	if (!code && batch->recipients) {
-		code = check_recipients(batch->recipients, batch->response ? "response.json" : "batch.json",
-						   error);
+		code = check_recipients(batch->recipients,
+					batch->response ? "response.json" : "batch.json", error);
 	}
 	if (!code && batch->signatures) {
 		code = check_signatures(batch->signatures, error);

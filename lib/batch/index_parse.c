@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Index text to struct sgpu_batch. An index has one text: what was read is written again and compared, so that no member, no
- * value and no form is taken that the writer would not have written.
+ * Index text to struct sgpu_batch. An index has one text: what was read is written again and
+ * compared, so that no member, no value and no form is taken that the writer would not have
+ * written.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +12,8 @@
 
 #include "index.h"
 
-static int copy_string(const json_t *object, const char *where, const char *key, size_t max, char **copy,
-		       struct sgpu_error *error)
+static int copy_string(const json_t *object, const char *where, const char *key, size_t max,
+		       char **copy, struct sgpu_error *error)
 {
 	const char *value = NULL;
 	const int code = sgpu_json_string(object, where, key, &value, error);
@@ -20,15 +21,16 @@ static int copy_string(const json_t *object, const char *where, const char *key,
 		return code;
 	}
 	if (strlen(value) > max) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: longer than %zu bytes", where, key, max);
+		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: longer than %zu bytes", where, key,
+				 max);
 	}
 	*copy = strdup(value);
 	return *copy ? 0 : sgpu_fail_nomem(error);
 }
 
 /* A string that must be one of two. */
-static int choose(const json_t *object, const char *where, const char *key, const char *no, const char *yes,
-		  bool *chosen, struct sgpu_error *error)
+static int choose(const json_t *object, const char *where, const char *key, const char *no,
+		  const char *yes, bool *chosen, struct sgpu_error *error)
 {
 	const char *value = NULL;
 	const int code = sgpu_json_string(object, where, key, &value, error);
@@ -37,14 +39,15 @@ static int choose(const json_t *object, const char *where, const char *key, cons
 	}
 	*chosen = !strcmp(value, yes);
 	if (!*chosen && strcmp(value, no)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not one of %s, %s", where, key, value, no, yes);
+		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not one of %s, %s", where,
+				 key, value, no, yes);
 	}
 	return 0;
 }
 
 /* The id of a "region" or a "lease". */
-static int parse_id(const json_t *json, const char *where, const char *what, struct sgpu_location *location,
-		    struct sgpu_error *error)
+static int parse_id(const json_t *json, const char *where, const char *what,
+		    struct sgpu_location *location, struct sgpu_error *error)
 {
 	const char *id = NULL;
 	const int code = sgpu_json_string(json, where, what, &id, error);
@@ -52,7 +55,8 @@ static int parse_id(const json_t *json, const char *where, const char *what, str
 		return code;
 	}
 	if (strlen(id) != SGPU_REGION_ID_TEXT) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not a %s id", where, what, id, what);
+		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not a %s id", where, what,
+				 id, what);
 	}
 	memcpy(location->region, id, SGPU_REGION_ID_TEXT);
 	return 0;
@@ -82,7 +86,8 @@ static int parse_location(const json_t *segment, const char *where, struct sgpu_
 		location->kind = SGPU_LOCATION_LEASE;
 		code = parse_id(json, place, "lease", location, error);
 	} else {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: none of inline, region, lease, file", place);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: none of inline, region, lease, file",
+				 place);
 	}
 	return code ? code : sgpu_json_u64(json, place, "offset", &location->offset, error);
 }
@@ -102,8 +107,11 @@ static int parse_failure(const json_t *segment, const char *where, struct sgpu_b
 		return code;
 	}
 	s->status = sgpu_error_by_name(name);
-	if (s->status == SGPU_OK || strcmp(name, sgpu_error_name(s->status))) { /* unknown names have the code of EINVALID */
-		return sgpu_fail(error, SGPU_EINVALID, "%s/code: '%.40s' is not the name of an error", place, name);
+	if (s->status == SGPU_OK ||
+	    strcmp(name,
+		   sgpu_error_name(s->status))) { /* unknown names have the code of EINVALID */
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s/code: '%.40s' is not the name of an error", place, name);
 	}
 	return copy_string(json, place, "text", SGPU_ERROR_TEXT_MAX - 1, &s->error_text, error);
 }
@@ -116,22 +124,32 @@ static int parse_status(const json_t *json, const char *where, struct sgpu_batch
 	return code || !failed ? code : parse_failure(json, where, s, error);
 }
 
-static int parse_segment(const json_t *json, const char *where, bool response, struct sgpu_batch_segment *s,
-			 struct sgpu_error *error)
+static int parse_segment(const json_t *json, const char *where, bool response,
+			 struct sgpu_batch_segment *s, struct sgpu_error *error)
 {
-	static const char *const keys[] = { "segment_id", "status", "masking_level", "size", "actual_output_data_size_bytes",
-					    "sealed_size", "location", "kt128", "error", NULL };
+	static const char *const keys[] = { "segment_id",
+					    "status",
+					    "masking_level",
+					    "size",
+					    "actual_output_data_size_bytes",
+					    "sealed_size",
+					    "location",
+					    "kt128",
+					    "error",
+					    NULL };
 	bool masked = false;
 	int code = sgpu_json_only(json, where, keys, error);
 	if (!code) {
 		code = copy_string(json, where, "segment_id", SGPU_ID_MAX, &s->id, error);
 	}
 	if (!code) {
-		code = choose(json, where, "masking_level", "MASKING_NONE", "MASKING_AES_GCM", &masked, error);
+		code = choose(json, where, "masking_level", "MASKING_NONE", "MASKING_AES_GCM",
+			      &masked, error);
 		s->masking = masked ? SGPU_MASKING_AES_GCM : SGPU_MASKING_NONE;
 	}
 	if (!code) {
-		code = response ? sgpu_json_u64(json, where, "actual_output_data_size_bytes", &s->actual_size, error)
+		code = response ? sgpu_json_u64(json, where, "actual_output_data_size_bytes",
+						&s->actual_size, error)
 				: sgpu_json_u64(json, where, "size", &s->size, error);
 	}
 	if (!code && json_object_get(json, "sealed_size")) {
@@ -151,7 +169,8 @@ static int parse_segment(const json_t *json, const char *where, bool response, s
 	return code;
 }
 
-/* The tree of one segment at a time: the tree of all would take ten times the memory of their text. */
+/* The tree of one segment at a time: the tree of all would take ten times the memory of their text.
+ */
 static int parse_part(const struct sgpu_json_part *part, const char *where, size_t i, bool response,
 		      struct sgpu_batch_segment *segment, struct sgpu_error *error)
 {
@@ -173,7 +192,8 @@ static int parse_segments(const json_t *index, const struct sgpu_json_list *list
 			  struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	if (!json_is_array(json_object_get(index, "segments"))) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: /segments is not an array of at most %d", where,
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s: /segments is not an array of at most %d", where,
 				 SGPU_MANIFEST_SEGMENTS_MAX);
 	}
 	batch->segments = calloc(list->count + 1, sizeof(*batch->segments));
@@ -183,7 +203,8 @@ static int parse_segments(const json_t *index, const struct sgpu_json_list *list
 	batch->segment_count = (int)list->count;
 	int code = 0;
 	for (size_t i = 0; !code && i < list->count; i++) {
-		code = parse_part(&list->parts[i], where, i, batch->response, &batch->segments[i], error);
+		code = parse_part(&list->parts[i], where, i, batch->response, &batch->segments[i],
+				  error);
 	}
 	return code;
 }
@@ -193,8 +214,8 @@ static int parse_constants(const json_t *index, const char *where, struct sgpu_e
 	uint64_t version = 0;
 	int code = sgpu_json_u64(index, where, "version", &version, error);
 	if (!code && version != SGPU_BATCH_VERSION) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: version %llu is not %d", where, (unsigned long long)version,
-				 SGPU_BATCH_VERSION);
+		code = sgpu_fail(error, SGPU_EINVALID, "%s: version %llu is not %d", where,
+				 (unsigned long long)version, SGPU_BATCH_VERSION);
 	}
 	static const char *const names[] = { "alg", "aead" };
 	static const char *const values[] = { SGPU_BATCH_ALG, SGPU_BATCH_AEAD };
@@ -202,8 +223,8 @@ static int parse_constants(const json_t *index, const char *where, struct sgpu_e
 		const char *value = NULL;
 		code = sgpu_json_string(index, where, names[i], &value, error);
 		if (!code && strcmp(value, values[i])) {
-			code = sgpu_fail(error, SGPU_EINVALID, "%s: %s '%.64s' is not '%s'", where, names[i], value,
-					 values[i]);
+			code = sgpu_fail(error, SGPU_EINVALID, "%s: %s '%.64s' is not '%s'", where,
+					 names[i], value, values[i]);
 		}
 	}
 	return code;
@@ -223,25 +244,30 @@ static int parse_authentication(const json_t *index, const char *where, struct s
 }
 
 /* The members that only one of the two kinds has. */
-static int parse_kind(const json_t *index, const char *where, struct sgpu_batch *batch, struct sgpu_error *error)
+static int parse_kind(const json_t *index, const char *where, struct sgpu_batch *batch,
+		      struct sgpu_error *error)
 {
 	if (!batch->response) {
 		return sgpu_json_u64(index, where, "counter", &batch->counter, error);
 	}
 	batch->timings = json_incref(json_object_get(index, "timings"));
-	return sgpu_json_bytes(index, where, "response_id", batch->response_id, sizeof(batch->response_id), error);
+	return sgpu_json_bytes(index, where, "response_id", batch->response_id,
+			       sizeof(batch->response_id), error);
 }
 
-static int parse_index(const json_t *index, const struct sgpu_json_list *list, struct sgpu_batch *batch,
-		       struct sgpu_error *error)
+static int parse_index(const json_t *index, const struct sgpu_json_list *list,
+		       struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	const char *where = batch->response ? "response.json" : "batch.json";
-	int code = json_is_object(index) ? 0 : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
+	int code = json_is_object(index)
+			   ? 0
+			   : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
 	if (!code) {
 		code = parse_constants(index, where, error);
 	}
 	if (!code) {
-		code = sgpu_json_bytes(index, where, "batch_id", batch->id, sizeof(batch->id), error);
+		code = sgpu_json_bytes(index, where, "batch_id", batch->id, sizeof(batch->id),
+				       error);
 	}
 	if (!code) {
 		code = sgpu_json_bytes(index, where, "manifest_sha256", batch->manifest_sha256,
@@ -260,16 +286,19 @@ int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_b
 		     struct sgpu_error *error)
 {
 	const char *where = response ? "response.json" : "batch.json";
-	struct sgpu_json_list list = { .key = "segments", .count_max = SGPU_MANIFEST_SEGMENTS_MAX,
+	struct sgpu_json_list list = { .key = "segments",
+				       .count_max = SGPU_MANIFEST_SEGMENTS_MAX,
 				       .part_max = SGPU_INDEX_SEGMENT_MAX };
 	json_t *index = NULL;
 	struct sgpu_batch *made = NULL;
 	*batch = NULL;
 	if (size > SGPU_INDEX_SIZE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s is larger than %d bytes", where, SGPU_INDEX_SIZE_MAX);
+		return sgpu_fail(error, SGPU_EINVALID, "%s is larger than %d bytes", where,
+				 SGPU_INDEX_SIZE_MAX);
 	}
 	struct sgpu_error fault = { 0 };
-	int code = sgpu_json_split(text, size, &list, 1, SGPU_INDEX_FRAME_MAX, &index, NULL, NULL, &fault);
+	int code = sgpu_json_split(text, size, &list, 1, SGPU_INDEX_FRAME_MAX, &index, NULL, NULL,
+				   &fault);
 	if (code) {
 		code = sgpu_fail(error, code, "%s: %s", where, fault.text);
 		goto out;

@@ -32,16 +32,18 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 			    enum sgpu_index_part part)
 {
 	const json_int_t size = (json_int_t)(batch->response ? s->actual_size : s->size);
-	json_t *json = json_pack("{s:s, s:s, s:I}", "segment_id", s->id, "masking_level",
-				 s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
-				 batch->response ? "actual_output_data_size_bytes" : "size", size);
+	json_t *json =
+		json_pack("{s:s, s:s, s:I}", "segment_id", s->id, "masking_level",
+			  s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
+			  batch->response ? "actual_output_data_size_bytes" : "size", size);
 	bool ok = json != NULL;
 	if (batch->response) {
 		ok = ok && put(json, "status", json_string(s->status == SGPU_OK ? "OK" : "FAILED"));
 	}
 	if (batch->response && s->status != SGPU_OK) {
-		ok = ok && put(json, "error", json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status), "text",
-							s->error_text));
+		ok = ok && put(json, "error",
+			       json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status), "text",
+					 s->error_text));
 	}
 	if (s->sealed) {
 		ok = ok && put(json, "sealed_size", json_integer((json_int_t)s->sealed_size));
@@ -90,7 +92,8 @@ static bool fill(json_t *index, const struct sgpu_batch *batch, enum sgpu_index_
 		      sgpu_json_from_bytes(batch->manifest_sha256, sizeof(batch->manifest_sha256)));
 	if (batch->response) {
 		ok = ok && put(index, "batch_status", json_string(batch_status(batch))) &&
-		     put(index, "response_id", sgpu_json_from_bytes(batch->response_id, sizeof(batch->response_id)));
+		     put(index, "response_id",
+			 sgpu_json_from_bytes(batch->response_id, sizeof(batch->response_id)));
 	} else {
 		ok = ok && put(index, "counter", json_integer((json_int_t)batch->counter));
 	}
@@ -111,41 +114,51 @@ static bool fill(json_t *index, const struct sgpu_batch *batch, enum sgpu_index_
 }
 
 /* Makes the text, or compares it with `expected` of *size bytes. */
-static int write_index(const struct sgpu_batch *batch, enum sgpu_index_part part, const char *expected, char **text,
-		       size_t *size, struct sgpu_error *error)
+static int write_index(const struct sgpu_batch *batch, enum sgpu_index_part part,
+		       const char *expected, char **text, size_t *size, struct sgpu_error *error)
 {
-	json_t *index = json_pack("{s:i, s:s, s:s}", "version", SGPU_BATCH_VERSION, "alg", SGPU_BATCH_ALG, "aead",
-				  SGPU_BATCH_AEAD);
+	json_t *index = json_pack("{s:i, s:s, s:s}", "version", SGPU_BATCH_VERSION, "alg",
+				  SGPU_BATCH_ALG, "aead", SGPU_BATCH_AEAD);
 	int code = SGPU_ENOMEM;
 	struct segments segments = { batch, part, !index || !fill(index, batch, part) };
-	const struct sgpu_json_items list = { "segments", (size_t)batch->segment_count, segment_item, &segments };
+	const struct sgpu_json_items list = { "segments", (size_t)batch->segment_count,
+					      segment_item, &segments };
 	if (!segments.failed) {
-		code = expected ? sgpu_json_canonical_compare(index, &list, 1, expected, *size, error) :
-				  sgpu_json_canonical_items(index, &list, 1, text, size, error);
+		code = expected ? sgpu_json_canonical_compare(index, &list, 1, expected, *size,
+							      error)
+				: sgpu_json_canonical_items(index, &list, 1, text, size, error);
 	}
 	if (segments.failed) {
-		/* jansson also says so of text that is not UTF-8, which only paths and error texts could bring. */
-		code = sgpu_fail(error, SGPU_EINVALID, "cannot write the index: out of memory, or text that is not UTF-8");
+		/* jansson also says so of text that is not UTF-8, which only paths and error texts
+		 * could bring. */
+		code = sgpu_fail(
+			error, SGPU_EINVALID,
+			"cannot write the index: out of memory, or text that is not UTF-8");
 	}
 	json_decref(index);
 	return code;
 }
 
-int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part, char **text, size_t *size,
-			 struct sgpu_error *error)
+int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part, char **text,
+			 size_t *size, struct sgpu_error *error)
 {
 	return write_index(batch, part, NULL, text, size, error);
 }
 
-int sgpu_batch_check_form(const struct sgpu_batch *batch, const char *text, size_t size, struct sgpu_error *error)
+int sgpu_batch_check_form(const struct sgpu_batch *batch, const char *text, size_t size,
+			  struct sgpu_error *error)
 {
 	int code = write_index(batch, SGPU_INDEX_WHOLE, text, NULL, &size, error);
-	return code != SGPU_EDIFFERS ? code :
-	       sgpu_fail(error, SGPU_EINVALID, "%s is not in canonical form, or has a member or a value that does not belong "
-			 "there", batch->response ? "response.json" : "batch.json");
+	return code != SGPU_EDIFFERS ? code
+				     : sgpu_fail(error, SGPU_EINVALID,
+						 "%s is not in canonical form, or has a member or "
+						 "a value that does not belong "
+						 "there",
+						 batch->response ? "response.json" : "batch.json");
 }
 
-int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size, struct sgpu_error *error)
+int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size,
+		    struct sgpu_error *error)
 {
 	int *by_id = NULL;
 	char *made = NULL;
@@ -158,7 +171,8 @@ int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size, s
 		code = sgpu_batch_canonical(batch, SGPU_INDEX_WHOLE, &made, &made_size, error);
 	}
 	if (!code && made_size > SGPU_INDEX_SIZE_MAX) {
-		code = sgpu_fail(error, SGPU_EINVALID, "the index is larger than %d bytes", SGPU_INDEX_SIZE_MAX);
+		code = sgpu_fail(error, SGPU_EINVALID, "the index is larger than %d bytes",
+				 SGPU_INDEX_SIZE_MAX);
 	}
 	if (!code) {
 		*text = made;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batch key: wrapped for recipients, and used to derive the MAC of the index and the segments' keys.
+ * The batch key: wrapped for recipients, and used to derive the MAC of the index and the segments'
+ * keys.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ static json_t *find_recipient(const struct sgpu_batch *batch, const char *kid)
 {
 	size_t i = 0;
 	json_t *recipient = NULL;
-	json_array_foreach(batch->recipients, i, recipient) {
+	json_array_foreach (batch->recipients, i, recipient) {
 		const char *candidate = json_string_value(json_object_get(recipient, "kid"));
 		if (candidate && !strcmp(candidate, kid)) {
 			return recipient;
@@ -25,17 +26,19 @@ static json_t *find_recipient(const struct sgpu_batch *batch, const char *kid)
 	return NULL;
 }
 
-static int wrap_hpke(const struct sgpu_batch *batch, const struct sgpu_key *key, const uint8_t *batch_key,
-		     json_t **recipient, struct sgpu_error *error)
+static int wrap_hpke(const struct sgpu_batch *batch, const struct sgpu_key *key,
+		     const uint8_t *batch_key, json_t **recipient, struct sgpu_error *error)
 {
 	uint8_t enc[32], ct[SGPU_HPKE_CT_SIZE];
-	const int code = sgpu_hpke_seal(key->public_half, hpke_info, sizeof(hpke_info) - 1, batch->id,
-					sizeof(batch->id), batch_key, SGPU_KEY_SIZE, enc, ct, error);
+	const int code =
+		sgpu_hpke_seal(key->public_half, hpke_info, sizeof(hpke_info) - 1, batch->id,
+			       sizeof(batch->id), batch_key, SGPU_KEY_SIZE, enc, ct, error);
 	if (code) {
 		return code;
 	}
 	*recipient = json_pack("{s:s, s:s, s:o, s:o}", "kind", SGPU_KIND_HPKE, "kid", key->kid,
-			       "enc", sgpu_json_from_bytes(enc, sizeof(enc)), "ct", sgpu_json_from_bytes(ct, sizeof(ct)));
+			       "enc", sgpu_json_from_bytes(enc, sizeof(enc)), "ct",
+			       sgpu_json_from_bytes(ct, sizeof(ct)));
 	return *recipient ? 0 : sgpu_fail_nomem(error);
 }
 
@@ -47,8 +50,8 @@ static int wrap_a256kw(const struct sgpu_key *key, const uint8_t *batch_key, jso
 	if (code) {
 		return code;
 	}
-	*recipient = json_pack("{s:s, s:s, s:o}", "kind", SGPU_KIND_A256KW, "kid", key->kid,
-			       "ct", sgpu_json_from_bytes(ct, sizeof(ct)));
+	*recipient = json_pack("{s:s, s:s, s:o}", "kind", SGPU_KIND_A256KW, "kid", key->kid, "ct",
+			       sgpu_json_from_bytes(ct, sizeof(ct)));
 	return *recipient ? 0 : sgpu_fail_nomem(error);
 }
 
@@ -59,11 +62,13 @@ int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 		return 0; /* the same batch key for the same reader again */
 	}
 	if (json_array_size(batch->recipients) >= SGPU_RECIPIENTS_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "more than %d recipients", SGPU_RECIPIENTS_MAX);
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d recipients",
+				 SGPU_RECIPIENTS_MAX);
 	}
 	json_t *json = NULL;
-	const int code = recipient->kind == SGPU_KEY_OCT ? wrap_a256kw(recipient, batch_key, &json, error)
-							 : wrap_hpke(batch, recipient, batch_key, &json, error);
+	const int code = recipient->kind == SGPU_KEY_OCT
+				 ? wrap_a256kw(recipient, batch_key, &json, error)
+				 : wrap_hpke(batch, recipient, batch_key, &json, error);
 	if (code) {
 		return code;
 	}
@@ -74,17 +79,18 @@ int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 }
 
 /* The form was checked when the batch was read; checked again, as a caller may have made it. */
-static int unwrap_with(const struct sgpu_batch *batch, const json_t *recipient, const struct sgpu_key *key,
-		       uint8_t *batch_key, struct sgpu_error *error)
+static int unwrap_with(const struct sgpu_batch *batch, const json_t *recipient,
+		       const struct sgpu_key *key, uint8_t *batch_key, struct sgpu_error *error)
 {
 	uint8_t enc[32], ct[SGPU_HPKE_CT_SIZE];
 	const char *kind = json_string_value(json_object_get(recipient, "kind"));
 	const bool oct = key->kind == SGPU_KEY_OCT;
 	if (!kind || strcmp(kind, oct ? SGPU_KIND_A256KW : SGPU_KIND_HPKE)) {
-		return sgpu_fail(error, SGPU_EINVALID, "recipient '%s' is not of the kind of its key", key->kid);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "recipient '%s' is not of the kind of its key", key->kid);
 	}
-	int code = sgpu_json_bytes(recipient, "recipient", "ct", ct, oct ? SGPU_A256KW_CT_SIZE : SGPU_HPKE_CT_SIZE,
-				   error);
+	int code = sgpu_json_bytes(recipient, "recipient", "ct", ct,
+				   oct ? SGPU_A256KW_CT_SIZE : SGPU_HPKE_CT_SIZE, error);
 	if (!code && !oct) {
 		code = sgpu_json_bytes(recipient, "recipient", "enc", enc, sizeof(enc), error);
 	}
@@ -92,10 +98,11 @@ static int unwrap_with(const struct sgpu_batch *batch, const json_t *recipient, 
 		return code;
 	}
 	code = oct ? sgpu_unwrap(key->secret, ct, batch_key, error)
-		   : sgpu_hpke_open(key, enc, hpke_info, sizeof(hpke_info) - 1, batch->id, sizeof(batch->id), ct,
-				    sizeof(ct), batch_key, error);
+		   : sgpu_hpke_open(key, enc, hpke_info, sizeof(hpke_info) - 1, batch->id,
+				    sizeof(batch->id), ct, sizeof(ct), batch_key, error);
 	if (code == SGPU_EAUTH) {
-		code = sgpu_fail(error, SGPU_EAUTH, "the batch key for recipient '%s' does not verify", key->kid);
+		code = sgpu_fail(error, SGPU_EAUTH,
+				 "the batch key for recipient '%s' does not verify", key->kid);
 	}
 	return code;
 }
@@ -108,7 +115,8 @@ static void add_kid(char text[KIDS_MAX], size_t number, size_t count, const char
 	const size_t used = strlen(text);
 
 	if (number < KIDS_SHOWN) {
-		snprintf(text + used, KIDS_MAX - used, "%s%.*s", number ? ", " : "", SGPU_KID_SIZE, kid ? kid : "?");
+		snprintf(text + used, KIDS_MAX - used, "%s%.*s", number ? ", " : "", SGPU_KID_SIZE,
+			 kid ? kid : "?");
 	} else if (number == KIDS_SHOWN) {
 		snprintf(text + used, KIDS_MAX - used, " and %zu more", count - number);
 	}
@@ -126,10 +134,13 @@ static int no_recipient(const struct sgpu_batch *batch, const struct sgpu_key *k
 	}
 	for (size_t i = 0; i < count; i++) {
 		add_kid(wanted, i, count,
-			json_string_value(json_object_get(json_array_get(batch->recipients, i), "kid")));
+			json_string_value(
+				json_object_get(json_array_get(batch->recipients, i), "kid")));
 	}
-	return sgpu_fail(error, SGPU_EKEY, "none of the keys is a recipient of this %s: it is for %s, and given %s %s",
-			 what, wanted, key_count == 1 ? "is" : "are", key_count ? given : "none");
+	return sgpu_fail(
+		error, SGPU_EKEY,
+		"none of the keys is a recipient of this %s: it is for %s, and given %s %s", what,
+		wanted, key_count == 1 ? "is" : "are", key_count ? given : "none");
 }
 
 int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *keys, int key_count,
@@ -147,13 +158,14 @@ int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *key
 		return code;
 	}
 	sgpu_wipe(batch_key, SGPU_KEY_SIZE);
-	return batch->recipients ? no_recipient(batch, keys, key_count, error)
-				 : sgpu_fail(error, SGPU_EKEY, "this %s has no recipients: it is not sealed",
-					     batch->response ? "response" : "batch");
+	return batch->recipients
+		       ? no_recipient(batch, keys, key_count, error)
+		       : sgpu_fail(error, SGPU_EKEY, "this %s has no recipients: it is not sealed",
+				   batch->response ? "response" : "batch");
 }
 
-static int compute_mac(const struct sgpu_batch *batch, const uint8_t *batch_key, uint8_t mac[SGPU_SHA256_SIZE],
-		       struct sgpu_error *error)
+static int compute_mac(const struct sgpu_batch *batch, const uint8_t *batch_key,
+		       uint8_t mac[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
 	static const char info[] = "sgpu v1 mac";
 	uint8_t key[SGPU_KEY_SIZE];
@@ -161,8 +173,8 @@ static int compute_mac(const struct sgpu_batch *batch, const uint8_t *batch_key,
 	size_t size = 0;
 	int code = sgpu_batch_canonical(batch, SGPU_INDEX_FOR_MAC, &text, &size, error);
 	if (!code) {
-		code = sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id), info, sizeof(info) - 1,
-					key, sizeof(key), error);
+		code = sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id),
+					info, sizeof(info) - 1, key, sizeof(key), error);
 	}
 	if (!code) {
 		code = sgpu_hmac_sha256(key, sizeof(key), text, size, mac, error);
@@ -172,7 +184,8 @@ static int compute_mac(const struct sgpu_batch *batch, const uint8_t *batch_key,
 	return code;
 }
 
-int sgpu_batch_sign(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE], struct sgpu_error *error)
+int sgpu_batch_sign(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+		    struct sgpu_error *error)
 {
 	const int code = compute_mac(batch, batch_key, batch->mac, error);
 	batch->has_mac = code == 0;
@@ -204,8 +217,8 @@ static size_t put(uint8_t *out, size_t at, const void *data, size_t size)
 
 int sgpu_batch_segment_key(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
 			   const char *segment_id, const uint8_t response_id[SGPU_RESPONSE_ID_SIZE],
-			   uint8_t key[SGPU_KEY_SIZE],
-			   uint8_t context[SGPU_SEGMENT_CONTEXT_MAX], size_t *context_size, struct sgpu_error *error)
+			   uint8_t key[SGPU_KEY_SIZE], uint8_t context[SGPU_SEGMENT_CONTEXT_MAX],
+			   size_t *context_size, struct sgpu_error *error)
 {
 	const size_t length = strlen(segment_id);
 	if (!length || length > SGPU_ID_MAX) {
@@ -220,8 +233,8 @@ int sgpu_batch_segment_key(const struct sgpu_batch *batch, const uint8_t batch_k
 	}
 	*context_size = put(context, at, segment_id, length);
 	char info[32 + SGPU_ID_MAX];
-	const int info_size = snprintf(info, sizeof(info), "sgpu v1 segment %s %s", response_id ? "out" : "in",
-				       segment_id);
-	return sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id), info, (size_t)info_size, key,
-				SGPU_KEY_SIZE, error);
+	const int info_size = snprintf(info, sizeof(info), "sgpu v1 segment %s %s",
+				       response_id ? "out" : "in", segment_id);
+	return sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id), info,
+				(size_t)info_size, key, SGPU_KEY_SIZE, error);
 }

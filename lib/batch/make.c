@@ -8,7 +8,8 @@
 #include <sgpu/base.h>
 #include <sgpu/batch.h>
 
-int sgpu_batch_create(const struct sgpu_manifest *manifest, struct sgpu_batch **batch, struct sgpu_error *error)
+int sgpu_batch_create(const struct sgpu_manifest *manifest, struct sgpu_batch **batch,
+		      struct sgpu_error *error)
 {
 	struct sgpu_batch *b = *batch = calloc(1, sizeof(*b));
 
@@ -32,7 +33,8 @@ int sgpu_batch_create(const struct sgpu_manifest *manifest, struct sgpu_batch **
 		}
 		b->segment_count++;
 		to->id = strdup(from->id);
-		to->masking = from->sensitivity == SGPU_HIGH ? SGPU_MASKING_AES_GCM : SGPU_MASKING_NONE;
+		to->masking =
+			from->sensitivity == SGPU_HIGH ? SGPU_MASKING_AES_GCM : SGPU_MASKING_NONE;
 		if (!to->id || !sgpu_type_bytes(&from->type, &to->size)) {
 			sgpu_batch_free(batch);
 			return sgpu_fail_nomem(error);
@@ -62,8 +64,8 @@ int sgpu_batch_set_payload(struct sgpu_batch *batch, int segment, const void *da
 	return SGPU_OK;
 }
 
-int sgpu_batch_seal_payload(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE], int segment,
-			    const void *data, void *payload, struct sgpu_error *error)
+int sgpu_batch_seal_payload(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+			    int segment, const void *data, void *payload, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &batch->segments[segment];
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
@@ -74,7 +76,8 @@ int sgpu_batch_seal_payload(const struct sgpu_batch *batch, const uint8_t batch_
 		memcpy(payload, data, s->size);
 		return SGPU_OK;
 	}
-	rc = sgpu_batch_segment_key(batch, batch_key, s->id, NULL, key, context, &context_size, error);
+	rc = sgpu_batch_segment_key(batch, batch_key, s->id, NULL, key, context, &context_size,
+				    error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_seal_memory(key, context, context_size, data, s->size, payload, error);
 	}
@@ -82,8 +85,8 @@ int sgpu_batch_seal_payload(const struct sgpu_batch *batch, const uint8_t batch_
 	return rc;
 }
 
-int sgpu_batch_open_payload(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE], int segment,
-			    const void *payload, void *data, struct sgpu_error *error)
+int sgpu_batch_open_payload(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
+			    int segment, const void *payload, void *data, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &batch->segments[segment];
 	const uint64_t size = sgpu_batch_payload_size(batch, segment);
@@ -94,12 +97,14 @@ int sgpu_batch_open_payload(const struct sgpu_batch *batch, const uint8_t batch_
 	if (!s->sealed) {
 		sgpu_kt128(payload, size, NULL, 0, digest, sizeof(digest));
 		if (!s->has_kt128 || !sgpu_equal(digest, s->kt128, sizeof(digest))) {
-			return sgpu_fail(error, SGPU_EAUTH, "segment '%s' has another digest", s->id);
+			return sgpu_fail(error, SGPU_EAUTH, "segment '%s' has another digest",
+					 s->id);
 		}
 		memcpy(data, payload, size);
 		return SGPU_OK;
 	}
-	rc = sgpu_batch_segment_key(batch, batch_key, s->id, batch->response ? batch->response_id : NULL, key, context,
+	rc = sgpu_batch_segment_key(batch, batch_key, s->id,
+				    batch->response ? batch->response_id : NULL, key, context,
 				    &context_size, error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_open_memory(key, context, context_size, payload, size, data, error);
@@ -108,8 +113,9 @@ int sgpu_batch_open_payload(const struct sgpu_batch *batch, const uint8_t batch_
 	return rc;
 }
 
-int sgpu_batch_write(int fd, const char *name, const struct sgpu_batch *batch, sgpu_batch_payload_writer *write_payload,
-		     void *argument, struct sgpu_error *error)
+int sgpu_batch_write(int fd, const char *name, const struct sgpu_batch *batch,
+		     sgpu_batch_payload_writer *write_payload, void *argument,
+		     struct sgpu_error *error)
 {
 	int rc = sgpu_batch_write_head(fd, name, batch, error);
 

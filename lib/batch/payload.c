@@ -15,8 +15,8 @@ static void member_name(const struct sgpu_batch *batch, int segment, char name[M
 	snprintf(name, MEMBER_MAX, "segments/%.*s", SGPU_ID_MAX, batch->segments[segment].id);
 }
 
-int sgpu_batch_next_payload(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch, int *segment,
-			    struct sgpu_error *error)
+int sgpu_batch_next_payload(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch,
+			    int *segment, struct sgpu_error *error)
 {
 	const char *member = NULL;
 	uint64_t size = 0;
@@ -31,7 +31,8 @@ int sgpu_batch_next_payload(struct sgpu_tar_reader *reader, const struct sgpu_ba
 	}
 	const bool wanted = reader->cursor < batch->segment_count;
 	if (!wanted) {
-		return member ? sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' does not belong there", reader->name, member)
+		return member ? sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' does not belong there",
+					  reader->name, member)
 			      : 0;
 	}
 	char name[MEMBER_MAX];
@@ -40,12 +41,14 @@ int sgpu_batch_next_payload(struct sgpu_tar_reader *reader, const struct sgpu_ba
 		return sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' is missing", reader->name, name);
 	}
 	if (strcmp(member, name)) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' stands where '%s' belongs", reader->name, member, name);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' stands where '%s' belongs",
+				 reader->name, member, name);
 	}
 	const uint64_t payload = sgpu_batch_payload_size(batch, reader->cursor);
 	if (size != payload) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' has %llu bytes instead of %llu", reader->name, name,
-				 (unsigned long long)size, (unsigned long long)payload);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' has %llu bytes instead of %llu",
+				 reader->name, name, (unsigned long long)size,
+				 (unsigned long long)payload);
 	}
 	*segment = reader->cursor++;
 	return 0;
@@ -65,8 +68,8 @@ int sgpu_batch_payload_end(int fd, const char *name, const struct sgpu_batch *ba
 	return sgpu_tar_padding(fd, name, sgpu_batch_payload_size(batch, segment), error);
 }
 
-int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment, uint8_t block[SGPU_TAR_BLOCK],
-			      struct sgpu_error *error)
+int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
+			      uint8_t block[SGPU_TAR_BLOCK], struct sgpu_error *error)
 {
 	char member[MEMBER_MAX];
 	member_name(batch, segment, member);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A refusal, in the place of a response. Nothing authenticates it, and it has one text, as an index has.
+ * A refusal, in the place of a response. Nothing authenticates it, and it has one text, as an index
+ * has.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,20 +13,23 @@
 
 enum { JSON_MAX = 4 << 10 }; /* bytes of refusal.json: each of its text may be escaped */
 
-static int make_text(const struct sgpu_batch_refusal *refusal, char **text, size_t *size, struct sgpu_error *error)
+static int make_text(const struct sgpu_batch_refusal *refusal, char **text, size_t *size,
+		     struct sgpu_error *error)
 {
-	json_t *json = json_pack("{s:i, s:s, s:s}", "version", SGPU_BATCH_VERSION, "code", sgpu_error_name(refusal->code),
-				 "text", refusal->text);
+	json_t *json = json_pack("{s:i, s:s, s:s}", "version", SGPU_BATCH_VERSION, "code",
+				 sgpu_error_name(refusal->code), "text", refusal->text);
 
 	if (*refusal->batch_id) {
 		json_object_set_new(json, "batch_id", json_string(refusal->batch_id));
 	}
-	const int code = json ? sgpu_json_canonical(json, text, size, error) : sgpu_fail_nomem(error);
+	const int code =
+		json ? sgpu_json_canonical(json, text, size, error) : sgpu_fail_nomem(error);
 	json_decref(json);
 	return code;
 }
 
-int sgpu_batch_refusal_write(int fd, const char *name, const struct sgpu_batch_refusal *refusal, struct sgpu_error *error)
+int sgpu_batch_refusal_write(int fd, const char *name, const struct sgpu_batch_refusal *refusal,
+			     struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
@@ -47,7 +51,8 @@ static int parse(const json_t *json, struct sgpu_batch_refusal *refusal, struct 
 
 	code = code ? code : sgpu_json_string(json, SGPU_REFUSAL_MEMBER, "text", &text, error);
 	if (!code && json_object_get(json, "batch_id")) {
-		code = sgpu_json_bytes(json, SGPU_REFUSAL_MEMBER, "batch_id", id, sizeof(id), error);
+		code = sgpu_json_bytes(json, SGPU_REFUSAL_MEMBER, "batch_id", id, sizeof(id),
+				       error);
 		if (!code) {
 			sgpu_base64url_encode(id, sizeof(id), refusal->batch_id);
 		}
@@ -56,34 +61,44 @@ static int parse(const json_t *json, struct sgpu_batch_refusal *refusal, struct 
 		return code;
 	}
 	refusal->code = sgpu_error_by_name(code_name);
-	if (sgpu_exit_status(refusal->code) != sgpu_exit_status(SGPU_EREFUSED) || strlen(text) >= sizeof(refusal->text)) {
-		return sgpu_fail(error, SGPU_EINVALID, SGPU_REFUSAL_MEMBER ": the code is of no refusal, or the text too long");
+	if (sgpu_exit_status(refusal->code) != sgpu_exit_status(SGPU_EREFUSED) ||
+	    strlen(text) >= sizeof(refusal->text)) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 SGPU_REFUSAL_MEMBER
+				 ": the code is of no refusal, or the text too long");
 	}
 	memcpy(refusal->text, text, strlen(text) + 1);
 	return 0;
 }
 
-int sgpu_batch_refusal_read(struct sgpu_tar_reader *reader, struct sgpu_batch_refusal *refusal, struct sgpu_error *error)
+int sgpu_batch_refusal_read(struct sgpu_tar_reader *reader, struct sgpu_batch_refusal *refusal,
+			    struct sgpu_error *error)
 {
 	char text[JSON_MAX], *again = NULL;
-	const size_t size = reader->remaining < sizeof(text) ? (size_t)reader->remaining : sizeof(text);
+	const size_t size =
+		reader->remaining < sizeof(text) ? (size_t)reader->remaining : sizeof(text);
 	const char *member = NULL;
 	uint64_t more = 0;
 	size_t again_size = 0;
 	json_t *json = NULL;
 
 	memset(refusal, 0, sizeof(*refusal));
-	int code = reader->remaining <= sizeof(text) ? sgpu_tar_read(reader, text, size, error) :
-		   sgpu_fail(error, SGPU_EINVALID, "'%s': refusal.json is larger than %d bytes", reader->name, JSON_MAX);
+	int code = reader->remaining <= sizeof(text)
+			   ? sgpu_tar_read(reader, text, size, error)
+			   : sgpu_fail(error, SGPU_EINVALID,
+				       "'%s': refusal.json is larger than %d bytes", reader->name,
+				       JSON_MAX);
 	code = code ? code : sgpu_tar_next(reader, &member, &more, error);
 	if (!code && member) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s' goes on behind refusal.json", reader->name);
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s' goes on behind refusal.json",
+				 reader->name);
 	}
 	code = code ? code : sgpu_json_parse(text, size, &json, NULL, NULL, error);
 	code = code ? code : parse(json, refusal, error);
 	code = code ? code : make_text(refusal, &again, &again_size, error);
 	if (!code && (again_size != size || memcmp(again, text, size))) {
-		code = sgpu_fail(error, SGPU_EINVALID, "refusal.json is not as sgpu-batch(5) has it");
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "refusal.json is not as sgpu-batch(5) has it");
 	}
 	free(again);
 	json_decref(json);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The batches that were taken. In a directory: "lock", which whoever takes a batch holds, and "batches", a header and
- * a record of each by its identity. It is appended by one write, and on the disk before the batch runs. Where that fails,
- * the file is cut back, so that the batch can come again. A record that a crash cut short belongs to a batch that has not
- * run. Records that are older than the window are dropped when they are many, and with them all that is as old is refused
+ * The batches that were taken. In a directory: "lock", which whoever takes a batch holds, and
+ * "batches", a header and a record of each by its identity. It is appended by one write, and on the
+ * disk before the batch runs. Where that fails, the file is cut back, so that the batch can come
+ * again. A record that a crash cut short belongs to a batch that has not run. Records that are
+ * older than the window are dropped when they are many, and with them all that is as old is refused
  * from then on, whatever the clock says later.
  *
- * The version before named a batch by its owner and by what was signed, so its records do not tell one batch from another.
- * A file of that version is replaced by an empty one that refuses all that was sealed until then; programs of that version
- * refuse the new file.
+ * The version before named a batch by its owner and by what was signed, so its records do not tell
+ * one batch from another. A file of that version is replaced by an empty one that refuses all that
+ * was sealed until then; programs of that version refuse the new file.
  *
- * A process keeps the records that it has read, with an index. Each time it has the lock it opens the file, makes sure
- * that this is the one that it knows, by its header and the last record that was read, and reads what other processes
- * have appended.
+ * A process keeps the records that it has read, with an index. Each time it has the lock it opens
+ * the file, makes sure that this is the one that it knows, by its header and the last record that
+ * was read, and reads what other processes have appended.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,11 +31,12 @@
 #include <sgpu/replay.h>
 
 enum {
-	KEY_SIZE = 16, CHECK_SIZE = 8,
+	KEY_SIZE = 16,
+	CHECK_SIZE = 8,
 	DROPPED_MIN = 1024,
-	LOOKS_A_WINDOW = 64,   /* how often it is counted how many records are old */
+	LOOKS_A_WINDOW = 64, /* how often it is counted how many records are old */
 	RECORDS_MIN = 64,
-	TORN_BEFORE = 2,       /* records of one batch in the version before */
+	TORN_BEFORE = 2, /* records of one batch in the version before */
 };
 static const char magic[8] = "sgpu rp2", magic_before[sizeof(magic)] = "sgpu rp1";
 static const char data_name[] = "batches", lock_name[] = "lock", new_name[] = "batches.new";
@@ -47,7 +49,7 @@ struct record {
 };
 struct header {
 	char magic[sizeof(magic)];
-	uint64_t floor;        /* batches older than this are refused: their records may be gone */
+	uint64_t floor; /* batches older than this are refused: their records may be gone */
 	uint8_t check[CHECK_SIZE];
 };
 
@@ -55,21 +57,22 @@ struct table {
 	struct header header;
 	struct record *records;
 	size_t count, capacity;
-	size_t *index;         /* open addressing; of each record its number and one */
-	size_t index_size;     /* a power of two, at least twice `count` */
-	uint64_t factor;       /* random and odd: whoever chooses batch ids cannot choose their places */
+	size_t *index;	   /* open addressing; of each record its number and one */
+	size_t index_size; /* a power of two, at least twice `count` */
+	uint64_t factor; /* random and odd: whoever chooses batch ids cannot choose their places */
 	uint64_t count_old_us; /* when to count the old ones again */
-	uint64_t end;          /* bytes of the file up to the last whole record; 0: nothing of it is known */
+	uint64_t end; /* bytes of the file up to the last whole record; 0: nothing of it is known */
 };
 
 struct sgpu_replay {
 	uint64_t window_us;
-	int directory, lock;      /* -1: in memory */
-	char *name, *data_path;   /* for messages */
+	int directory, lock;	/* -1: in memory */
+	char *name, *data_path; /* for messages */
 	struct table table;
 };
 
-static int digest8(const void *data, size_t size, uint8_t check[CHECK_SIZE], struct sgpu_error *error)
+static int digest8(const void *data, size_t size, uint8_t check[CHECK_SIZE],
+		   struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_SHA256_SIZE];
 	const int code = sgpu_sha256(data, size, digest, error);
@@ -102,7 +105,8 @@ static size_t *find_place(const struct table *table, const uint8_t key[KEY_SIZE]
 	memcpy(&hash, key, sizeof(hash));
 	hash *= table->factor;
 	at = (hash ^ hash >> 32) & mask;
-	while (table->index[at] && memcmp(table->records[table->index[at] - 1].key, key, KEY_SIZE) != 0) {
+	while (table->index[at] &&
+	       memcmp(table->records[table->index[at] - 1].key, key, KEY_SIZE) != 0) {
 		at = (at + 1) & mask;
 	}
 	return &table->index[at];
@@ -161,14 +165,16 @@ static void append(struct table *table, const struct record *record)
 /* ---- the file ---- */
 static int damaged(const struct sgpu_replay *replay, struct sgpu_error *error)
 {
-	sgpu_fail(error, SGPU_ESYSTEM, "'%s' is damaged: which batches were taken is not known", replay->data_path);
+	sgpu_fail(error, SGPU_ESYSTEM, "'%s' is damaged: which batches were taken is not known",
+		  replay->data_path);
 	return sgpu_hint(error, "remove it when no batch of before can come again");
 }
 
-/* Adds the records of `size` bytes that were read. The last one may be of a batch that never ran: if it is not whole, it is
- * left out, and the next batch is written over it. What is not whole before it is damage. */
-static int add_records(const struct sgpu_replay *replay, struct table *table, const struct record *records, size_t size,
-		       struct sgpu_error *error)
+/* Adds the records of `size` bytes that were read. The last one may be of a batch that never ran:
+ * if it is not whole, it is left out, and the next batch is written over it. What is not whole
+ * before it is damage. */
+static int add_records(const struct sgpu_replay *replay, struct table *table,
+		       const struct record *records, size_t size, struct sgpu_error *error)
 {
 	const size_t torn_max = (is_of_before(&table->header) ? TORN_BEFORE : 1) * sizeof(*records);
 	uint8_t check[CHECK_SIZE];
@@ -189,16 +195,19 @@ static int add_records(const struct sgpu_replay *replay, struct table *table, co
 }
 
 /* Whether this is the file that is known, to which at most something was appended. */
-static int is_known(const struct sgpu_replay *replay, const struct table *table, int fd, const struct header *header,
-		    uint64_t size, bool *known, struct sgpu_error *error)
+static int is_known(const struct sgpu_replay *replay, const struct table *table, int fd,
+		    const struct header *header, uint64_t size, bool *known,
+		    struct sgpu_error *error)
 {
 	struct record last = { .counter = 0 };
 	size_t got = 0;
 	int rc = SGPU_OK;
 
-	*known = table->end && size >= table->end && memcmp(header, &table->header, sizeof(*header)) == 0;
+	*known = table->end && size >= table->end &&
+		 memcmp(header, &table->header, sizeof(*header)) == 0;
 	if (*known && table->count) {
-		rc = sgpu_pread(fd, replay->data_path, &last, sizeof(last), table->end - sizeof(last), &got, error);
+		rc = sgpu_pread(fd, replay->data_path, &last, sizeof(last),
+				table->end - sizeof(last), &got, error);
 		*known = rc == SGPU_OK && got == sizeof(last) &&
 			 memcmp(&last, &table->records[table->count - 1], sizeof(last)) == 0;
 	}
@@ -206,7 +215,8 @@ static int is_known(const struct sgpu_replay *replay, const struct table *table,
 }
 
 /* The table has what the file has; after an error nothing. */
-static int read_table(const struct sgpu_replay *replay, int fd, struct table *table, struct sgpu_error *error)
+static int read_table(const struct sgpu_replay *replay, int fd, struct table *table,
+		      struct sgpu_error *error)
 {
 	struct record *records = NULL;
 	struct header header = { .floor = 0 };
@@ -228,7 +238,8 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 		rc = is_known(replay, table, fd, &header, (uint64_t)status.st_size, &known, error);
 	}
 	if (rc == SGPU_OK && !known && fsync(replay->directory) != 0) {
-		/* Who gave it its name may have failed to bring that to the disk: after a crash the one before would be there. */
+		/* Who gave it its name may have failed to bring that to the disk: after a crash the
+		 * one before would be there. */
 		rc = sgpu_fail_errno(error, "cannot write '%s'", replay->data_path);
 	}
 	if (rc == SGPU_OK && !known) {
@@ -236,8 +247,9 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 		table->header = header;
 		table->end = sizeof(header);
 		rc = digest8(&header, offsetof(struct header, check), check, error);
-		if (rc == SGPU_OK && ((memcmp(header.magic, magic, sizeof(magic)) != 0 && !is_of_before(&header)) ||
-				      memcmp(check, header.check, CHECK_SIZE) != 0)) {
+		if (rc == SGPU_OK &&
+		    ((memcmp(header.magic, magic, sizeof(magic)) != 0 && !is_of_before(&header)) ||
+		     memcmp(check, header.check, CHECK_SIZE) != 0)) {
 			rc = damaged(replay, error);
 		}
 	}
@@ -266,9 +278,11 @@ out:
 }
 
 /* Writes all records as a new file, which replaces the old one and is left open as *file. */
-static int write_table(const struct sgpu_replay *replay, struct table *table, int *file, struct sgpu_error *error)
+static int write_table(const struct sgpu_replay *replay, struct table *table, int *file,
+		       struct sgpu_error *error)
 {
-	const int fd = openat(replay->directory, new_name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+	const int fd = openat(replay->directory, new_name,
+			      O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 	int rc;
 
 	if (fd < 0) {
@@ -278,13 +292,16 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, in
 	table->end = sizeof(table->header) + table->count * sizeof(*table->records);
 	rc = digest8(&table->header, offsetof(struct header, check), table->header.check, error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_write(fd, replay->data_path, &table->header, sizeof(table->header), error);
+		rc = sgpu_write(fd, replay->data_path, &table->header, sizeof(table->header),
+				error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_write(fd, replay->data_path, table->records, table->count * sizeof(*table->records), error);
+		rc = sgpu_write(fd, replay->data_path, table->records,
+				table->count * sizeof(*table->records), error);
 	}
-	if (rc == SGPU_OK && (fsync(fd) || renameat(replay->directory, new_name, replay->directory, data_name) ||
-			      fsync(replay->directory))) {
+	if (rc == SGPU_OK &&
+	    (fsync(fd) || renameat(replay->directory, new_name, replay->directory, data_name) ||
+	     fsync(replay->directory))) {
 		rc = sgpu_fail_errno(error, "cannot write '%s'", replay->data_path);
 	}
 	if (rc < 0) {
@@ -297,7 +314,8 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, in
 }
 
 /* Whatever was sealed until now, or has a record, is too old from now on. */
-static int take_over(struct sgpu_replay *replay, uint64_t now_us, int *file, struct sgpu_error *error)
+static int take_over(struct sgpu_replay *replay, uint64_t now_us, int *file,
+		     struct sgpu_error *error)
 {
 	struct table *table = &replay->table;
 	uint64_t floor = now_us > table->header.floor ? now_us : table->header.floor;
@@ -311,7 +329,8 @@ static int take_over(struct sgpu_replay *replay, uint64_t now_us, int *file, str
 }
 
 /* The table has what the file has; *file -1: there is none yet. After an error nothing. */
-static int open_table(struct sgpu_replay *replay, uint64_t now_us, int *file, struct sgpu_error *error)
+static int open_table(struct sgpu_replay *replay, uint64_t now_us, int *file,
+		      struct sgpu_error *error)
 {
 	struct table *table = &replay->table;
 	const int fd = openat(replay->directory, data_name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
@@ -319,7 +338,9 @@ static int open_table(struct sgpu_replay *replay, uint64_t now_us, int *file, st
 
 	*file = -1;
 	if (fd < 0) {
-		rc = errno == ENOENT ? SGPU_OK : sgpu_fail_errno(error, "cannot open '%s'", replay->data_path);
+		rc = errno == ENOENT
+			     ? SGPU_OK
+			     : sgpu_fail_errno(error, "cannot open '%s'", replay->data_path);
 		forget_all(table);
 		return rc;
 	}
@@ -352,27 +373,36 @@ static int append_to_file(const struct sgpu_replay *replay, int fd, const struct
 }
 
 /* ---- the rules ---- */
-static int check_time(uint64_t counter, uint64_t now_us, uint64_t floor, uint64_t window_us, struct sgpu_error *error)
+static int check_time(uint64_t counter, uint64_t now_us, uint64_t floor, uint64_t window_us,
+		      struct sgpu_error *error)
 {
 	const uint64_t ahead = (uint64_t)SGPU_REPLAY_AHEAD_SECONDS * 1000000;
 	if (counter > now_us && counter - now_us > ahead) {
-		sgpu_fail(error, SGPU_EPOLICY, "the batch is from the future: sealed %llu s ahead of this machine's clock",
-			  (unsigned long long)((counter - now_us) / 1000000));
+		sgpu_fail(
+			error, SGPU_EPOLICY,
+			"the batch is from the future: sealed %llu s ahead of this machine's clock",
+			(unsigned long long)((counter - now_us) / 1000000));
 		return sgpu_hint(error, "set the clocks of both machines");
 	}
 	if (counter < floor) {
-		sgpu_fail(error, SGPU_EPOLICY, "the batch is too old: it was sealed before the record of taken batches begins");
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "the batch is too old: it was sealed before the record of taken batches "
+			  "begins");
 		return sgpu_hint(error, "seal it again");
 	}
 	if (counter < now_us && now_us - counter > window_us) {
-		sgpu_fail(error, SGPU_EPOLICY, "the batch is too old: it was sealed %llu s ago, and %llu s are allowed",
-			  (unsigned long long)((now_us - counter) / 1000000), (unsigned long long)(window_us / 1000000));
-		return sgpu_hint(error, "seal it again, or allow more with 'sgpu-run --replay-window'");
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "the batch is too old: it was sealed %llu s ago, and %llu s are allowed",
+			  (unsigned long long)((now_us - counter) / 1000000),
+			  (unsigned long long)(window_us / 1000000));
+		return sgpu_hint(error,
+				 "seal it again, or allow more with 'sgpu-run --replay-window'");
 	}
 	return 0;
 }
 
-static int check_new(const struct table *table, const struct record *record, struct sgpu_error *error)
+static int check_new(const struct table *table, const struct record *record,
+		     struct sgpu_error *error)
 {
 	if (table->count && *find_place(table, record->key)) {
 		sgpu_fail(error, SGPU_EPOLICY, "the batch was taken before: each runs once");
@@ -381,11 +411,13 @@ static int check_new(const struct table *table, const struct record *record, str
 	return 0;
 }
 
-/* Drops records that are too old, if there are many; returns whether it dropped any. From now on, all batches of that age
- * are refused by their age. To count them takes as long as there are records, so it is done a few times a window. */
+/* Drops records that are too old, if there are many; returns whether it dropped any. From now on,
+ * all batches of that age are refused by their age. To count them takes as long as there are
+ * records, so it is done a few times a window. */
 static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 {
-	const uint64_t floor = now_us > window_us ? now_us - window_us : 0, pause_us = window_us / LOOKS_A_WINDOW;
+	const uint64_t floor = now_us > window_us ? now_us - window_us : 0,
+		       pause_us = window_us / LOOKS_A_WINDOW;
 	size_t old = 0, kept = 0;
 
 	if (now_us < table->count_old_us && table->count_old_us - now_us <= pause_us) {
@@ -410,16 +442,18 @@ static bool drop_old(struct table *table, uint64_t now_us, uint64_t window_us)
 }
 
 /* By the rules, of what the table has. */
-static int check_batch(const struct sgpu_replay *replay, const struct record *record, uint64_t now_us,
-		       struct sgpu_error *error)
+static int check_batch(const struct sgpu_replay *replay, const struct record *record,
+		       uint64_t now_us, struct sgpu_error *error)
 {
 	const struct table *table = &replay->table;
-	const int rc = check_time(record->counter, now_us, table->header.floor, replay->window_us, error);
+	const int rc =
+		check_time(record->counter, now_us, table->header.floor, replay->window_us, error);
 
 	return rc == SGPU_OK ? check_new(table, record, error) : rc;
 }
 
-static int take_in_file(struct sgpu_replay *replay, const struct record *record, uint64_t now_us, struct sgpu_error *error)
+static int take_in_file(struct sgpu_replay *replay, const struct record *record, uint64_t now_us,
+			struct sgpu_error *error)
 {
 	struct table *table = &replay->table;
 	int fd = -1, rc = open_table(replay, now_us, &fd, error);
@@ -454,7 +488,8 @@ out:
 	return rc;
 }
 
-static int take_in_memory(struct sgpu_replay *replay, const struct record *record, uint64_t now_us, struct sgpu_error *error)
+static int take_in_memory(struct sgpu_replay *replay, const struct record *record, uint64_t now_us,
+			  struct sgpu_error *error)
 {
 	struct table *table = &replay->table;
 	int rc;
@@ -472,12 +507,13 @@ static int take_in_memory(struct sgpu_replay *replay, const struct record *recor
 
 static int lock_record(const struct sgpu_replay *replay, struct sgpu_error *error)
 {
-	return flock(replay->lock, LOCK_EX) == 0 ? SGPU_OK :
-	       sgpu_fail_errno(error, "cannot lock '%s/%s'", replay->name, lock_name);
+	return flock(replay->lock, LOCK_EX) == 0
+		       ? SGPU_OK
+		       : sgpu_fail_errno(error, "cannot lock '%s/%s'", replay->name, lock_name);
 }
 
-int sgpu_replay_take(struct sgpu_replay *replay, const uint8_t identity[SGPU_SHA256_SIZE], uint64_t counter,
-		     uint64_t now_us, struct sgpu_error *error)
+int sgpu_replay_take(struct sgpu_replay *replay, const uint8_t identity[SGPU_SHA256_SIZE],
+		     uint64_t counter, uint64_t now_us, struct sgpu_error *error)
 {
 	struct record record = { .counter = counter };
 	int rc;
@@ -499,7 +535,8 @@ int sgpu_replay_take(struct sgpu_replay *replay, const uint8_t identity[SGPU_SHA
 }
 
 /* ---- opening ---- */
-/* By the rules of outputs: through another user's link or directory that user would have it forgotten. */
+/* By the rules of outputs: through another user's link or directory that user would have it
+ * forgotten. */
 static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 {
 	struct sgpu_output_directory opened;
@@ -520,13 +557,17 @@ static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 		return sgpu_fail_errno(error, "cannot open directory '%s'", replay->name);
 	}
 	if (status.st_uid != geteuid() || (status.st_mode & (S_IRWXG | S_IRWXO))) {
-		sgpu_fail(error, SGPU_EPOLICY, "directory '%s' does not belong to this user alone (user %lu, mode %04o)",
-			  replay->name,
-			  (unsigned long)status.st_uid, (unsigned)status.st_mode & 07777u);
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "directory '%s' does not belong to this user alone (user %lu, mode %04o)",
+			  replay->name, (unsigned long)status.st_uid,
+			  (unsigned)status.st_mode & 07777u);
 		return sgpu_hint(error, "name a directory of your own, with mode 0700");
 	}
-	replay->lock = openat(replay->directory, lock_name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-	return replay->lock < 0 ? sgpu_fail_errno(error, "cannot open '%s/%s'", replay->name, lock_name) : 0;
+	replay->lock = openat(replay->directory, lock_name,
+			      O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+	return replay->lock < 0
+		       ? sgpu_fail_errno(error, "cannot open '%s/%s'", replay->name, lock_name)
+		       : 0;
 }
 
 /* Before the first batch, so that what is sealed from here on is not too old. */
@@ -537,7 +578,9 @@ static int read_first(struct sgpu_replay *replay, struct sgpu_error *error)
 
 	if (rc == SGPU_OK) {
 		clock_gettime(CLOCK_REALTIME, &now);
-		rc = open_table(replay, (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000, &fd, error);
+		rc = open_table(replay,
+				(uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000, &fd,
+				error);
 		(void)flock(replay->lock, LOCK_UN);
 	}
 	if (fd >= 0) {
@@ -546,7 +589,8 @@ static int read_first(struct sgpu_replay *replay, struct sgpu_error *error)
 	return rc;
 }
 
-int sgpu_replay_create(const char *directory, uint64_t window_us, struct sgpu_replay **replay, struct sgpu_error *error)
+int sgpu_replay_create(const char *directory, uint64_t window_us, struct sgpu_replay **replay,
+		       struct sgpu_error *error)
 {
 	struct sgpu_replay *made = calloc(1, sizeof(*made));
 	int rc = SGPU_OK;
@@ -563,7 +607,8 @@ int sgpu_replay_create(const char *directory, uint64_t window_us, struct sgpu_re
 		if (made->data_path) {
 			sprintf(made->data_path, "%s/%s", directory, data_name);
 		}
-		rc = made->name && made->data_path ? open_directory(made, error) : sgpu_fail_nomem(error);
+		rc = made->name && made->data_path ? open_directory(made, error)
+						   : sgpu_fail_nomem(error);
 		rc = rc == SGPU_OK ? read_first(made, error) : rc;
 	}
 	if (rc < 0) {

@@ -10,8 +10,8 @@
 
 #include "index.h"
 
-static int digest_of(const struct sgpu_batch *batch, enum sgpu_index_part part, uint8_t digest[SGPU_SHA256_SIZE],
-		     struct sgpu_error *error)
+static int digest_of(const struct sgpu_batch *batch, enum sgpu_index_part part,
+		     uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
@@ -24,12 +24,14 @@ static int digest_of(const struct sgpu_batch *batch, enum sgpu_index_part part, 
 }
 
 /* What is signed: everything that those who carry the batch may not change. */
-static int signed_digest(const struct sgpu_batch *batch, uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_error *error)
+static int signed_digest(const struct sgpu_batch *batch, uint8_t digest[SGPU_SHA256_SIZE],
+			 struct sgpu_error *error)
 {
 	return digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
 }
 
-int sgpu_batch_identity(const struct sgpu_batch *batch, uint8_t identity[SGPU_SHA256_SIZE], struct sgpu_error *error)
+int sgpu_batch_identity(const struct sgpu_batch *batch, uint8_t identity[SGPU_SHA256_SIZE],
+			struct sgpu_error *error)
 {
 	return digest_of(batch, SGPU_INDEX_FOR_IDENTITY, identity, error);
 }
@@ -59,17 +61,20 @@ static void remove_of(struct sgpu_batch *batch, const char *kid)
 	}
 }
 
-int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing_key *key, struct sgpu_error *error)
+int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing_key *key,
+			     struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_SHA256_SIZE];
 	char *token = NULL;
 	remove_of(batch, key->kid);
 	if (json_array_size(batch->signatures) >= SGPU_SIGNATURES_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "more than %d signatures", SGPU_SIGNATURES_MAX);
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d signatures",
+				 SGPU_SIGNATURES_MAX);
 	}
 	int code = signed_digest(batch, digest, error);
 	if (!code) {
-		code = sgpu_detached_sign(key, SGPU_BATCH_TYP, digest, sizeof(digest), &token, error);
+		code = sgpu_detached_sign(key, SGPU_BATCH_TYP, digest, sizeof(digest), &token,
+					  error);
 	}
 	if (!code && !batch->signatures) {
 		batch->signatures = json_array();
@@ -81,12 +86,17 @@ int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing
 	return code;
 }
 
-static int verify(const struct sgpu_batch *batch, size_t index, const uint8_t digest[SGPU_SHA256_SIZE],
-		  struct sgpu_signing_key *key, struct sgpu_error *error)
+static int verify(const struct sgpu_batch *batch, size_t index,
+		  const uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_signing_key *key,
+		  struct sgpu_error *error)
 {
-	const int code = sgpu_detached_verify(token_at(batch, index), SGPU_BATCH_TYP, digest, SGPU_SHA256_SIZE, key, error);
-	return code != SGPU_EAUTH ? code :
-	       sgpu_fail(error, SGPU_EAUTH, "the signature of '%s' does not verify: the batch was altered", key->kid);
+	const int code = sgpu_detached_verify(token_at(batch, index), SGPU_BATCH_TYP, digest,
+					      SGPU_SHA256_SIZE, key, error);
+	return code != SGPU_EAUTH
+		       ? code
+		       : sgpu_fail(error, SGPU_EAUTH,
+				   "the signature of '%s' does not verify: the batch was altered",
+				   key->kid);
 }
 
 int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_signing_key *key,
@@ -100,7 +110,8 @@ int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_
 	return code ? code : verify(batch, (size_t)index, digest, key, error);
 }
 
-int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes, struct sgpu_error *error)
+int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,
+			 struct sgpu_error *error)
 {
 	const size_t count = json_array_size(batch->signatures);
 	int code = 0;
@@ -135,8 +146,12 @@ int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, 
 	int code = 0;
 	kid[0] = '\0';
 	if (!count) {
-		sgpu_fail(error, SGPU_EPOLICY, "the batch is not signed, and this runner takes work of known owners alone");
-		return sgpu_hint(error, "seal it with a key file that has a key to sign with: 'sgpu-seal keygen'");
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "the batch is not signed, and this runner takes work of known owners "
+			  "alone");
+		return sgpu_hint(
+			error,
+			"seal it with a key file that has a key to sign with: 'sgpu-seal keygen'");
 	}
 	for (size_t i = 0; !code && i < count; i++) {
 		code = named_key(batch, i, &key, error);
@@ -155,6 +170,8 @@ int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, 
 	if (code || kid[0]) {
 		return code;
 	}
-	sgpu_fail(error, SGPU_EPOLICY, "the batch is signed by '%s', which is none of the owners of this runner", key.kid);
+	sgpu_fail(error, SGPU_EPOLICY,
+		  "the batch is signed by '%s', which is none of the owners of this runner",
+		  key.kid);
 	return sgpu_hint(error, "'sgpu-seal keyinfo --owner' prints the line for their file");
 }

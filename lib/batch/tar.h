@@ -32,25 +32,26 @@ struct sgpu_tar_raw {
 };
 _Static_assert(sizeof(struct sgpu_tar_raw) == SGPU_TAR_BLOCK, "a header is one block");
 
-enum { SGPU_TAR_TRAILER_MAX = 1 << 20 };               /* bytes of zeros after the two end blocks */
+enum { SGPU_TAR_TRAILER_MAX = 1 << 20 }; /* bytes of zeros after the two end blocks */
 #define SGPU_TAR_SIZE_MAX ((uint64_t)1 << 62)
-#define SGPU_TAR_OCTAL_MAX ((uint64_t)077777777777)    /* what eleven digits hold */
+#define SGPU_TAR_OCTAL_MAX ((uint64_t)077777777777) /* what eleven digits hold */
 
 struct sgpu_tar_reader {
 	int fd;
-	char *name;                       /* of the archive, for messages */
+	char *name; /* of the archive, for messages */
 	char member[sizeof(((struct sgpu_tar_raw *)0)->name) + 1];
 	bool seekable;
-	uint64_t position, file_size;     /* seekable only: where reading goes on, and the size when it was opened */
-	uint8_t *ahead;                   /* seekable only: bytes from ahead_at on, or NULL */
+	uint64_t position, file_size; /* seekable only: where reading goes on, and the size when it
+					 was opened */
+	uint8_t *ahead;		      /* seekable only: bytes from ahead_at on, or NULL */
 	uint64_t ahead_at;
 	size_t ahead_size;
-	uint64_t remaining;               /* payload bytes of the member that were not read */
-	unsigned padding;                 /* bytes after them */
-	bool begun, ended, lost;          /* lost: the position could not be moved */
-	bool has_first;                   /* a first block that the caller has read */
+	uint64_t remaining;	 /* payload bytes of the member that were not read */
+	unsigned padding;	 /* bytes after them */
+	bool begun, ended, lost; /* lost: the position could not be moved */
+	bool has_first;		 /* a first block that the caller has read */
 	struct sgpu_tar_raw first;
-	int cursor;                       /* of sgpu_batch_next_payload: the segment to look at next */
+	int cursor; /* of sgpu_batch_next_payload: the segment to look at next */
 };
 
 /* Bytes that a payload takes, with its padding. */
@@ -62,7 +63,7 @@ static inline uint64_t sgpu_tar_padded(uint64_t size)
 /* The checksum of a header: the sum of its bytes, the field itself counted as blanks. */
 unsigned sgpu_tar_checksum(const struct sgpu_tar_raw *header);
 /* The header of a member, as sgpu_tar_header writes it. */
-SGPU_MUST_CHECK int sgpu_tar_make_header(const char *member, uint64_t size, uint8_t block[SGPU_TAR_BLOCK],
-					 struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_tar_make_header(const char *member, uint64_t size,
+					 uint8_t block[SGPU_TAR_BLOCK], struct sgpu_error *error);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The strict reader of ustar archives. It runs where the secrets are, so it takes nothing that a batch does not need:
- * no links, directories, devices, long names or extended headers, and no byte that nothing checks.
+ * The strict reader of ustar archives. It runs where the secrets are, so it takes nothing that a
+ * batch does not need: no links, directories, devices, long names or extended headers, and no byte
+ * that nothing checks.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +16,9 @@
 
 #include "tar.h"
 
-enum { AHEAD_MAX = 32 << 10 }; /* bytes that are read at once from a file: a small batch is one read */
+enum {
+	AHEAD_MAX = 32 << 10
+}; /* bytes that are read at once from a file: a small batch is one read */
 
 static int cut_short(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
@@ -36,7 +39,8 @@ static void learn_position(struct sgpu_tar_reader *reader)
 	}
 }
 
-int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader, struct sgpu_error *error)
+int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader,
+		  struct sgpu_error *error)
 {
 	*reader = NULL;
 	struct sgpu_tar_reader *made = calloc(1, sizeof(*made));
@@ -53,8 +57,8 @@ int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader, str
 	return 0;
 }
 
-int sgpu_tar_open_block(int fd, const char *name, const uint8_t first[SGPU_TAR_BLOCK], struct sgpu_tar_reader **reader,
-			struct sgpu_error *error)
+int sgpu_tar_open_block(int fd, const char *name, const uint8_t first[SGPU_TAR_BLOCK],
+			struct sgpu_tar_reader **reader, struct sgpu_error *error)
 {
 	const int code = sgpu_tar_open(fd, name, reader, error);
 	if (!code) {
@@ -81,7 +85,8 @@ void sgpu_tar_close(struct sgpu_tar_reader **reader)
 static size_t take_ahead(const struct sgpu_tar_reader *reader, void *data, size_t size)
 {
 	const uint64_t skipped = reader->position - reader->ahead_at;
-	if (!reader->ahead || reader->position < reader->ahead_at || skipped >= reader->ahead_size) {
+	if (!reader->ahead || reader->position < reader->ahead_at ||
+	    skipped >= reader->ahead_size) {
 		return 0;
 	}
 	const size_t left = reader->ahead_size - (size_t)skipped, taken = size < left ? size : left;
@@ -89,7 +94,8 @@ static size_t take_ahead(const struct sgpu_tar_reader *reader, void *data, size_
 	return taken;
 }
 
-static int read_file(struct sgpu_tar_reader *reader, uint8_t *data, size_t size, size_t *got, struct sgpu_error *error)
+static int read_file(struct sgpu_tar_reader *reader, uint8_t *data, size_t size, size_t *got,
+		     struct sgpu_error *error)
 {
 	size_t more = 0;
 	int code = 0;
@@ -107,11 +113,12 @@ static int read_file(struct sgpu_tar_reader *reader, uint8_t *data, size_t size,
 			return sgpu_fail_nomem(error);
 		}
 		reader->ahead_at = reader->position;
-		code = sgpu_pread(reader->fd, reader->name, reader->ahead, AHEAD_MAX, reader->position, &reader->ahead_size,
-				  error);
+		code = sgpu_pread(reader->fd, reader->name, reader->ahead, AHEAD_MAX,
+				  reader->position, &reader->ahead_size, error);
 		more = code ? 0 : take_ahead(reader, data, size);
 	} else {
-		code = sgpu_pread(reader->fd, reader->name, data, size, reader->position, &more, error);
+		code = sgpu_pread(reader->fd, reader->name, data, size, reader->position, &more,
+				  error);
 	}
 	reader->position += more;
 	*got += more;
@@ -119,7 +126,8 @@ static int read_file(struct sgpu_tar_reader *reader, uint8_t *data, size_t size,
 }
 
 /* The next bytes in a row; *got is less than size only at the end of the file. */
-static int read_some(struct sgpu_tar_reader *reader, void *data, size_t size, size_t *got, struct sgpu_error *error)
+static int read_some(struct sgpu_tar_reader *reader, void *data, size_t size, size_t *got,
+		     struct sgpu_error *error)
 {
 	if (reader->seekable) {
 		return read_file(reader, data, size, got, error);
@@ -128,7 +136,8 @@ static int read_some(struct sgpu_tar_reader *reader, void *data, size_t size, si
 }
 
 /* The end of the file before the last byte is a fault of the archive. */
-static int read_exact(struct sgpu_tar_reader *reader, void *data, size_t size, struct sgpu_error *error)
+static int read_exact(struct sgpu_tar_reader *reader, void *data, size_t size,
+		      struct sgpu_error *error)
 {
 	size_t got = 0;
 	const int code = read_some(reader, data, size, &got, error);
@@ -163,7 +172,8 @@ static int skip_payload(struct sgpu_tar_reader *reader, struct sgpu_error *error
 	}
 	uint8_t buffer[1 << 16];
 	while (reader->remaining) {
-		const size_t piece = reader->remaining < sizeof(buffer) ? (size_t)reader->remaining : sizeof(buffer);
+		const size_t piece = reader->remaining < sizeof(buffer) ? (size_t)reader->remaining
+									: sizeof(buffer);
 		const int code = read_exact(reader, buffer, piece, error);
 		if (code) {
 			return code;
@@ -185,8 +195,9 @@ static int finish_member(struct sgpu_tar_reader *reader, struct sgpu_error *erro
 	uint8_t padding[SGPU_TAR_BLOCK];
 	code = read_exact(reader, padding, reader->padding, error);
 	if (!code && !all_zero(padding, reader->padding)) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' is padded with other bytes than zeros",
-				 reader->name, reader->member);
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "'%s': '%s' is padded with other bytes than zeros", reader->name,
+				 reader->member);
 	}
 	reader->padding = 0;
 	return code;
@@ -234,12 +245,14 @@ static bool text_field(const char *field, size_t width)
 static const char *header_fault(const struct sgpu_tar_raw *header, uint64_t *size)
 {
 	uint64_t value = 0;
-	if (memcmp(header->magic, "ustar", sizeof(header->magic)) || memcmp(header->version, "00", 2)) {
+	if (memcmp(header->magic, "ustar", sizeof(header->magic)) ||
+	    memcmp(header->version, "00", 2)) {
 		return "is not a POSIX ustar header";
 	}
-	/* The sum does not cover itself, so its form is exact: "123456\0 ", as every tar writes it. */
-	if (!octal(header->checksum, 6, &value) || header->checksum[5] < '0' || memcmp(header->checksum + 6, "\0 ", 2) ||
-	    value != sgpu_tar_checksum(header)) {
+	/* The sum does not cover itself, so its form is exact: "123456\0 ", as every tar writes it.
+	 */
+	if (!octal(header->checksum, 6, &value) || header->checksum[5] < '0' ||
+	    memcmp(header->checksum + 6, "\0 ", 2) || value != sgpu_tar_checksum(header)) {
 		return "has a wrong checksum";
 	}
 	if (header->type != '0') {
@@ -251,20 +264,23 @@ static const char *header_fault(const struct sgpu_tar_raw *header, uint64_t *siz
 	if (!header->name[0] || !text_field(header->name, sizeof(header->name))) {
 		return "has a bad name";
 	}
-	if (!all_zero(header->prefix, sizeof(header->prefix)) || !all_zero(header->link, sizeof(header->link)) ||
+	if (!all_zero(header->prefix, sizeof(header->prefix)) ||
+	    !all_zero(header->link, sizeof(header->link)) ||
 	    !all_zero(header->rest, sizeof(header->rest))) {
 		return "has a name prefix, a link or an extension";
 	}
-	if (!octal(header->mode, 8, &value) || !octal(header->uid, 8, &value) || !octal(header->gid, 8, &value) ||
-	    !octal(header->mtime, 12, &value) || !octal(header->major, 8, &value) || value ||
-	    !octal(header->minor, 8, &value) || value || !text_field(header->user, sizeof(header->user)) ||
+	if (!octal(header->mode, 8, &value) || !octal(header->uid, 8, &value) ||
+	    !octal(header->gid, 8, &value) || !octal(header->mtime, 12, &value) ||
+	    !octal(header->major, 8, &value) || value || !octal(header->minor, 8, &value) ||
+	    value || !text_field(header->user, sizeof(header->user)) ||
 	    !text_field(header->group, sizeof(header->group))) {
 		return "has a bad field";
 	}
 	return NULL;
 }
 
-/* After the first of the two zero blocks: the second, and nothing but zeros to the end of the file. */
+/* After the first of the two zero blocks: the second, and nothing but zeros to the end of the file.
+ */
 static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	uint8_t buffer[1 << 14];
@@ -283,24 +299,30 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 		zero = all_zero(buffer, got);
 	}
 	if (!zero || total > SGPU_TAR_TRAILER_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' has data behind its end", reader->name);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' has data behind its end",
+				 reader->name);
 	}
 	reader->ended = true;
-	return move_descriptor(reader) ? 0 : sgpu_fail_errno(error, "cannot seek in '%s'", reader->name);
+	return move_descriptor(reader)
+		       ? 0
+		       : sgpu_fail_errno(error, "cannot seek in '%s'", reader->name);
 }
 
-/* A file of known size must contain the member, so that a missing end is found before the member is used. */
+/* A file of known size must contain the member, so that a missing end is found before the member is
+ * used. */
 static int check_room(const struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	uint64_t end = 0;
-	if (reader->seekable && (!sgpu_add_u64(reader->position, reader->remaining + reader->padding, &end) ||
-				 end > reader->file_size)) {
+	if (reader->seekable &&
+	    (!sgpu_add_u64(reader->position, reader->remaining + reader->padding, &end) ||
+	     end > reader->file_size)) {
 		return cut_short(reader, error);
 	}
 	return 0;
 }
 
-static int next_header(struct sgpu_tar_reader *reader, struct sgpu_tar_raw *header, struct sgpu_error *error)
+static int next_header(struct sgpu_tar_reader *reader, struct sgpu_tar_raw *header,
+		       struct sgpu_error *error)
 {
 	if (reader->has_first) {
 		*header = reader->first;
@@ -310,7 +332,8 @@ static int next_header(struct sgpu_tar_reader *reader, struct sgpu_tar_raw *head
 	return read_exact(reader, header, sizeof(*header), error);
 }
 
-/* The first block tells what was given in place of an archive. Another tar archive is reported as a bad header. */
+/* The first block tells what was given in place of an archive. Another tar archive is reported as a
+ * bad header. */
 static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	size_t got = sizeof(reader->first);
@@ -333,10 +356,12 @@ static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 	if (archive) {
 		return cut_short(reader, error);
 	}
-	return sgpu_fail_sniffed(error, reader->fd, reader->name, &reader->first, got, "a batch or a response");
+	return sgpu_fail_sniffed(error, reader->fd, reader->name, &reader->first, got,
+				 "a batch or a response");
 }
 
-int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t *size, struct sgpu_error *error)
+int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t *size,
+		  struct sgpu_error *error)
 {
 	*member = NULL;
 	*size = 0;
@@ -365,8 +390,9 @@ int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t 
 	const char *fault = header_fault(&header, &reader->remaining);
 	if (fault) {
 		reader->remaining = 0;
-		return sgpu_fail(error, SGPU_EINVALID, "'%s': the header after '%s' %s", reader->name,
-				 reader->member[0] ? reader->member : "the start", fault);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': the header after '%s' %s",
+				 reader->name, reader->member[0] ? reader->member : "the start",
+				 fault);
 	}
 	memcpy(reader->member, header.name, sizeof(header.name));
 	reader->padding = (unsigned)(-reader->remaining % SGPU_TAR_BLOCK);
@@ -378,8 +404,8 @@ int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t 
 int sgpu_tar_read(struct sgpu_tar_reader *reader, void *data, size_t size, struct sgpu_error *error)
 {
 	if (size > reader->remaining) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' is shorter than it should be", reader->name,
-				 reader->member);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' is shorter than it should be",
+				 reader->name, reader->member);
 	}
 	const int code = read_exact(reader, data, size, error);
 	if (!code) {

@@ -37,13 +37,15 @@ static void put_size(char field[12], uint64_t size)
 	}
 }
 
-int sgpu_tar_make_header(const char *member, uint64_t size, uint8_t block[SGPU_TAR_BLOCK], struct sgpu_error *error)
+int sgpu_tar_make_header(const char *member, uint64_t size, uint8_t block[SGPU_TAR_BLOCK],
+			 struct sgpu_error *error)
 {
 	struct sgpu_tar_raw header;
 	memset(&header, 0, sizeof(header));
 	const size_t length = strlen(member);
 	if (!length || length > sizeof(header.name)) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' is too long for the name of a member", member);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is too long for the name of a member",
+				 member);
 	}
 	if (size > SGPU_TAR_SIZE_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is too large for a member", member);
@@ -67,7 +69,8 @@ int sgpu_tar_make_header(const char *member, uint64_t size, uint8_t block[SGPU_T
 	return 0;
 }
 
-int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size, struct sgpu_error *error)
+int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size,
+		    struct sgpu_error *error)
 {
 	uint8_t block[SGPU_TAR_BLOCK];
 	const int code = sgpu_tar_make_header(member, size, block, error);

@@ -8,16 +8,23 @@
 
 #include "bench/private.h"
 
-/* Standard deviations by which two medians may differ, and what makes one of a median distance for samples that are
- * distributed normally. Single samples, not medians: two runs differ by more than the samples of one. */
+/* Standard deviations by which two medians may differ, and what makes one of a median distance for
+ * samples that are distributed normally. Single samples, not medians: two runs differ by more than
+ * the samples of one. */
 static const double deviations = 2, deviation_of_mad = 1.4826;
-/* Two processes do not have their code and data in the same places, which alone changes times by about so much. */
+/* Two processes do not have their code and data in the same places, which alone changes times by
+ * about so much. */
 static const double least_noise = 0.02;
 
 const char *sgpu_bench_verdict_name(enum sgpu_bench_verdict verdict)
 {
-	static const char *const names[] = { "same", "faster", "slower", "ambiguous", "only in the first",
-					     "only in the second", "not measured" };
+	static const char *const names[] = { "same",
+					     "faster",
+					     "slower",
+					     "ambiguous",
+					     "only in the first",
+					     "only in the second",
+					     "not measured" };
 
 	return names[verdict];
 }
@@ -27,10 +34,11 @@ static double relative(const struct sgpu_bench_statistics *s)
 	return deviation_of_mad * s->mad / s->median;
 }
 
-/* Whether all that `a` may be is below all that `b` may be: the intervals of their medians, or, if no runs beside each other have
- * shown the noise, nearly all of their samples, since a run does not know how the next one will differ. Files of earlier
- * versions have no intervals. */
-static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_bench_statistics *b, bool noise_measured)
+/* Whether all that `a` may be is below all that `b` may be: the intervals of their medians, or, if
+ * no runs beside each other have shown the noise, nearly all of their samples, since a run does not
+ * know how the next one will differ. Files of earlier versions have no intervals. */
+static bool is_below(const struct sgpu_bench_statistics *a, const struct sgpu_bench_statistics *b,
+		     bool noise_measured)
 {
 	return noise_measured && a->high > 0 && b->high > 0 ? a->high < b->low : a->p95 < b->min;
 }
@@ -44,7 +52,8 @@ static void judge(struct sgpu_bench_difference *d, bool ratios)
 		return;
 	}
 	if (d->first->status != SGPU_BENCH_PASSED || d->second->status != SGPU_BENCH_PASSED ||
-	    (ratios && (!d->first->ratio_to[0] || strcmp(d->first->ratio_to, d->second->ratio_to) != 0))) {
+	    (ratios &&
+	     (!d->first->ratio_to[0] || strcmp(d->first->ratio_to, d->second->ratio_to) != 0))) {
 		d->verdict = SGPU_BENCH_NOT_MEASURED;
 		return;
 	}
@@ -59,7 +68,8 @@ static void judge(struct sgpu_bench_difference *d, bool ratios)
 	} else if (is_below(a, b, d->noise_measured)) {
 		d->verdict = SGPU_BENCH_SLOWER;
 	} else {
-		d->verdict = is_below(b, a, d->noise_measured) ? SGPU_BENCH_FASTER : SGPU_BENCH_AMBIGUOUS;
+		d->verdict = is_below(b, a, d->noise_measured) ? SGPU_BENCH_FASTER
+							       : SGPU_BENCH_AMBIGUOUS;
 	}
 }
 
@@ -74,12 +84,14 @@ static size_t place(json_t *index, const char *key, size_t next)
 	return at ? (size_t)json_integer_value(at) : next;
 }
 
-static int pair_all(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second, json_t *index,
-		    struct sgpu_bench_difference *d, size_t *count, struct sgpu_error *error)
+static int pair_all(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second,
+		    json_t *index, struct sgpu_bench_difference *d, size_t *count,
+		    struct sgpu_error *error)
 {
 	for (size_t i = 0; i < first->count + second->count; i++) {
 		const bool is_first = i < first->count;
-		const struct sgpu_bench_record *record = is_first ? &first->records[i] : &second->records[i - first->count];
+		const struct sgpu_bench_record *record =
+			is_first ? &first->records[i] : &second->records[i - first->count];
 		const struct sgpu_bench_record **side;
 		char key[SGPU_BENCH_KEY_MAX];
 		size_t at;
@@ -88,7 +100,8 @@ static int pair_all(const struct sgpu_bench_results *first, const struct sgpu_be
 		at = place(index, key, *count);
 		side = is_first ? &d[at].first : &d[at].second;
 		if (*side) {
-			return sgpu_fail(error, SGPU_EINVALID, "'%s' is measured twice in one run", key);
+			return sgpu_fail(error, SGPU_EINVALID, "'%s' is measured twice in one run",
+					 key);
 		}
 		*side = record;
 		*count += at == *count;
@@ -96,8 +109,8 @@ static int pair_all(const struct sgpu_bench_results *first, const struct sgpu_be
 	return json_object_size(index) == *count ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-static int add_noise(const struct sgpu_bench_results *noise, bool ratios, json_t *index, struct sgpu_bench_difference *d,
-		     size_t count, struct sgpu_error *error)
+static int add_noise(const struct sgpu_bench_results *noise, bool ratios, json_t *index,
+		     struct sgpu_bench_difference *d, size_t count, struct sgpu_error *error)
 {
 	for (size_t i = 0; i < noise->noise_count; i++) {
 		const struct sgpu_bench_noise *n = &noise->noise[i];
@@ -105,7 +118,8 @@ static int add_noise(const struct sgpu_bench_results *noise, bool ratios, json_t
 		const size_t at = place(index, n->key, SIZE_MAX);
 
 		if (at < count && d[at].noise_measured) {
-			return sgpu_fail(error, SGPU_EINVALID, "the noise of '%s' is measured twice", n->key);
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "the noise of '%s' is measured twice", n->key);
 		} else if (at < count && floor >= 0) {
 			d[at].noise_measured = true;
 			d[at].noise = floor;
@@ -114,9 +128,11 @@ static int add_noise(const struct sgpu_bench_results *noise, bool ratios, json_t
 	return SGPU_OK;
 }
 
-int sgpu_bench_compare(const struct sgpu_bench_results *first, const struct sgpu_bench_results *second,
-		       const struct sgpu_bench_results *noise, bool ratios, struct sgpu_bench_difference **differences,
-		       size_t *count, struct sgpu_error *error)
+int sgpu_bench_compare(const struct sgpu_bench_results *first,
+		       const struct sgpu_bench_results *second,
+		       const struct sgpu_bench_results *noise, bool ratios,
+		       struct sgpu_bench_difference **differences, size_t *count,
+		       struct sgpu_error *error)
 {
 	struct sgpu_bench_difference *d = calloc(first->count + second->count + 1, sizeof(*d));
 	json_t *index = json_object();
@@ -146,12 +162,14 @@ int sgpu_bench_compare(const struct sgpu_bench_results *first, const struct sgpu
 const char *sgpu_bench_environments_differ(const json_t *a, const json_t *b)
 {
 	static const char *const members[] = {
-		"processor", "processors", "memory_bytes", "kernel", "device", "device_driver", "sgpu_version", "commit",
-		"tree", "compiler", "compiler_flags",
+		"processor", "processors",    "memory_bytes",	"kernel",
+		"device",    "device_driver", "sgpu_version",	"commit",
+		"tree",	     "compiler",      "compiler_flags",
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(members); i++) {
-		const json_t *x = json_object_get(a, members[i]), *y = json_object_get(b, members[i]);
+		const json_t *x = json_object_get(a, members[i]),
+			     *y = json_object_get(b, members[i]);
 
 		if (x != y && !json_equal(x, y)) {
 			return members[i];

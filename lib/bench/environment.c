@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a measurement was taken, without which it says nothing to anybody else: machine and build, what of the machine moves
- * its figures, and what else it did meanwhile. What a machine does not tell is null.
+ * Where a measurement was taken, without which it says nothing to anybody else: machine and build,
+ * what of the machine moves its figures, and what else it did meanwhile. What a machine does not
+ * tell is null.
  */
 #include <glob.h>
 #include <math.h>
@@ -87,10 +88,13 @@ static json_t *line_json(const char *path)
 
 	sgpu_peek_line(path, line, sizeof(line));
 	number = strtoll(line, &end, 10);
-	return !*line || *line == '(' ? json_null() : !*end ? json_integer(number) : json_string(line);
+	return !*line || *line == '(' ? json_null()
+	       : !*end		      ? json_integer(number)
+				      : json_string(line);
 }
 
-/* By what lies between the parts of a path that all have: "state1" of "/.../cpuidle/state1/name". */
+/* By what lies between the parts of a path that all have: "state1" of "/.../cpuidle/state1/name".
+ */
 static json_t *lines_json(const char *pattern)
 {
 	const size_t before = strcspn(pattern, "*"), after = strlen(pattern) - before - 1;
@@ -101,7 +105,8 @@ static json_t *lines_json(const char *pattern)
 		for (size_t i = 0; i < paths.gl_pathc; i++) {
 			char key[LINE];
 
-			snprintf(key, sizeof(key), "%.*s", (int)(strlen(paths.gl_pathv[i]) - before - after),
+			snprintf(key, sizeof(key), "%.*s",
+				 (int)(strlen(paths.gl_pathv[i]) - before - after),
 				 paths.gl_pathv[i] + before);
 			json_object_set_new(lines, key, line_json(paths.gl_pathv[i]));
 		}
@@ -110,17 +115,19 @@ static json_t *lines_json(const char *pattern)
 	return lines;
 }
 
-/* Of files that list the processors of a core or a socket, how many are of the first one in the list. */
+/* Of files that list the processors of a core or a socket, how many are of the first one in the
+ * list. */
 static json_t *count_groups(const char *pattern)
 {
 	json_t *lines = lines_json(pattern), *line;
 	const char *key;
 	uint64_t count = 0;
 
-	json_object_foreach(lines, key, line) {
+	json_object_foreach (lines, key, line) {
 		/* A list of one processor is a number. */
-		count += strtoll(key, NULL, 10) == (json_is_string(line) ? strtoll(json_string_value(line), NULL, 10) :
-						    json_integer_value(line));
+		count += strtoll(key, NULL, 10) ==
+			 (json_is_string(line) ? strtoll(json_string_value(line), NULL, 10)
+					       : json_integer_value(line));
 	}
 	json_decref(lines);
 	return number_or_null(count > 0, count);
@@ -175,36 +182,49 @@ static void set_host(json_t *object)
 	sgpu_platform_detect(&platform);
 	sgpu_host_processor(processor, sizeof(processor));
 	sgpu_host_memory(&memory, NULL);
-	json_object_update_new(object, json_pack(
-		"{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:o, s:o, s:s, s:o, s:s, s:s}", "processor", text_json(processor),
-		"processors", (json_int_t)sgpu_cpu_count(), "numa_nodes", number_or_null(has_nodes, (uint64_t)count),
-		"load_average", load_json(),
-		"cycles_per_second", has_costs ? number_or_null(true, costs.cycles_per_second) : NULL,
-		"vm_exit_cycles", has_costs ? number_or_null(costs.guest_exit_cycles != 0, costs.guest_exit_cycles) : NULL,
-		"sockets", count_groups(CPU "cpu*/topology/package_cpus_list"),
-		"cores", count_groups(CPU "cpu*/topology/thread_siblings_list"),
-		"memory_bytes", number_or_null(true, memory), "platform", sgpu_platform_word(platform.kind),
-		"hypervisor", platform.virtual_machine ? hypervisor_json() : json_null(),
-		"aead_provider", sgpu_aead_provider(), "openssl", OpenSSL_version(OPENSSL_VERSION)));
+	json_object_update_new(
+		object,
+		json_pack("{s:o, s:I, s:o, s:o, s:o*, s:o*, s:o, s:o, s:o, s:s, s:o, s:s, s:s}",
+			  "processor", text_json(processor), "processors",
+			  (json_int_t)sgpu_cpu_count(), "numa_nodes",
+			  number_or_null(has_nodes, (uint64_t)count), "load_average", load_json(),
+			  "cycles_per_second",
+			  has_costs ? number_or_null(true, costs.cycles_per_second) : NULL,
+			  "vm_exit_cycles",
+			  has_costs ? number_or_null(costs.guest_exit_cycles != 0,
+						     costs.guest_exit_cycles)
+				    : NULL,
+			  "sockets", count_groups(CPU "cpu*/topology/package_cpus_list"), "cores",
+			  count_groups(CPU "cpu*/topology/thread_siblings_list"), "memory_bytes",
+			  number_or_null(true, memory), "platform",
+			  sgpu_platform_word(platform.kind), "hypervisor",
+			  platform.virtual_machine ? hypervisor_json() : json_null(),
+			  "aead_provider", sgpu_aead_provider(), "openssl",
+			  OpenSSL_version(OPENSSL_VERSION)));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(files); i++) {
-		json_object_set_new(object, files[i].key, strchr(files[i].path, '*') ? lines_json(files[i].path) :
-				    line_json(files[i].path));
+		json_object_set_new(object, files[i].key,
+				    strchr(files[i].path, '*') ? lines_json(files[i].path)
+							       : line_json(files[i].path));
 	}
 }
 
 static void set_device(json_t *object, const struct sgpu_device_info *info)
 {
-	json_object_update_new(object, json_pack(
-		"{s:o, s:o, s:o, s:o, s:o, s:o, s:n, s:o, s:I, s:I}", "device", text_json(info->name),
-		"device_selector", text_json(info->selector), "device_uuid", text_json(info->uuid),
-		"device_driver", text_json(info->driver),
-		"device_confidential_computing", text_json(info->confidential), "device_timer", text_json(info->timer),
-		"device_timer_difference", "device_numa_node", number_or_null(info->numa_node >= 0, (uint64_t)info->numa_node),
-		"device_memory_bytes", (json_int_t)info->memory_total,
-		"device_compute_units", (json_int_t)info->compute_units));
+	json_object_update_new(
+		object,
+		json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:n, s:o, s:I, s:I}", "device",
+			  text_json(info->name), "device_selector", text_json(info->selector),
+			  "device_uuid", text_json(info->uuid), "device_driver",
+			  text_json(info->driver), "device_confidential_computing",
+			  text_json(info->confidential), "device_timer", text_json(info->timer),
+			  "device_timer_difference", "device_numa_node",
+			  number_or_null(info->numa_node >= 0, (uint64_t)info->numa_node),
+			  "device_memory_bytes", (json_int_t)info->memory_total,
+			  "device_compute_units", (json_int_t)info->compute_units));
 }
 
-json_t *sgpu_bench_environment(const struct sgpu_device_info *info, const struct sgpu_bench_options *options)
+json_t *sgpu_bench_environment(const struct sgpu_device_info *info,
+			       const struct sgpu_bench_options *options)
 {
 	const time_t now = time(NULL);
 	struct utsname system;
@@ -215,10 +235,11 @@ json_t *sgpu_bench_environment(const struct sgpu_device_info *info, const struct
 	if (gmtime_r(&now, &utc)) {
 		strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%SZ", &utc);
 	}
-	object = json_pack("{s:s, s:s, s:s, s:o, s:s, s:b, s:i}", "record", "environment", "sgpu_version", SGPU_VERSION,
-			   "date", date, "operating_system", text_json(system_name(text)),
-			   "kernel", uname(&system) == 0 ? system.release : "unknown", "quick", options->quick,
-			   "jobs", options->jobs ? options->jobs : sgpu_cpu_count());
+	object = json_pack(
+		"{s:s, s:s, s:s, s:o, s:s, s:b, s:i}", "record", "environment", "sgpu_version",
+		SGPU_VERSION, "date", date, "operating_system", text_json(system_name(text)),
+		"kernel", uname(&system) == 0 ? system.release : "unknown", "quick", options->quick,
+		"jobs", options->jobs ? options->jobs : sgpu_cpu_count());
 	set_host(object);
 	if (info) {
 		set_device(object, info);
@@ -233,7 +254,8 @@ void sgpu_bench_begin(struct sgpu_bench_moment *begin)
 
 	*begin = (struct sgpu_bench_moment){ .ns = sgpu_now_ns() };
 	sgpu_peek("/proc/stat", text, sizeof(text));
-	for (int i = 0; i < 8; i++) { /* ticks of all processors; the last kind is what the hypervisor took */
+	for (int i = 0; i < 8;
+	     i++) { /* ticks of all processors; the last kind is what the hypervisor took */
 		begin->stolen = strtoull(at, &at, 10);
 		begin->all += begin->stolen;
 	}
@@ -246,9 +268,10 @@ json_t *sgpu_bench_end(const struct sgpu_bench_moment *begin)
 
 	sgpu_bench_begin(&end);
 	is_known = end.all > begin->all && end.stolen >= begin->stolen;
-	return json_pack("{s:s, s:f, s:o, s:o}", "record", "end",
-			 "seconds", round((double)(end.ns - begin->ns) / 1e6) / 1e3,
-			 "steal_share", is_known ? json_real((double)(end.stolen - begin->stolen) /
-							     (double)(end.all - begin->all)) : json_null(),
+	return json_pack("{s:s, s:f, s:o, s:o}", "record", "end", "seconds",
+			 round((double)(end.ns - begin->ns) / 1e6) / 1e3, "steal_share",
+			 is_known ? json_real((double)(end.stolen - begin->stolen) /
+					      (double)(end.all - begin->all))
+				  : json_null(),
 			 "load_average", load_json());
 }

@@ -2,8 +2,9 @@
  *
  * The gate: streams that wait while work is put on them.
  *
- * It is a copy on a stream of its own, whose end the others wait for. A host function that blocks would do the same on
- * some devices and is forbidden on others; a copy always ends by itself, so that nothing can hang.
+ * It is a copy on a stream of its own, whose end the others wait for. A host function that blocks
+ * would do the same on some devices and is forbidden on others; a copy always ends by itself, so
+ * that nothing can hang.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,8 @@ static void end_gate(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	bench->state->gate.capacity = 0;
 }
 
-/* A gate of the size that the next one is to have. What is kept is ended last first: the gate is gone when its parts are. */
+/* A gate of the size that the next one is to have. What is kept is ended last first: the gate is
+ * gone when its parts are. */
 static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->state->gate;
@@ -39,22 +41,26 @@ static int make_gate(struct sgpu_bench *bench, struct sgpu_error *error)
 	return rc;
 }
 
-/* Puts the gate before everything that comes on the streams now. passed: one a stream, when it came through. */
-static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count, struct sgpu_task *passed,
-		      struct sgpu_event *event, struct sgpu_error *error)
+/* Puts the gate before everything that comes on the streams now. passed: one a stream, when it came
+ * through. */
+static int close_gate(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
+		      struct sgpu_task *passed, struct sgpu_event *event, struct sgpu_error *error)
 {
 	struct sgpu_bench_gate *gate = &bench->state->gate;
-	int rc = sgpu_copy_in(gate->stream, gate->device_memory, gate->host_memory, gate->size, NULL);
+	int rc = sgpu_copy_in(gate->stream, gate->device_memory, gate->host_memory, gate->size,
+			      NULL);
 
 	rc = rc ? rc : sgpu_event_record(gate->stream, event);
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
 		passed[i] = (struct sgpu_task){ 0 };
 		rc = sgpu_stream_wait(streams[i], event);
-		/* Nothing is cleared. A device may only know when a task of a stream ends: then this end is where the
-		 * first one behind the gate begins. */
+		/* Nothing is cleared. A device may only know when a task of a stream ends: then
+		 * this end is where the first one behind the gate begins. */
 		rc = rc ? rc : sgpu_device_clear(streams[i], gate->device_memory, 0, &passed[i]);
 	}
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot hold a stream back: %s", sgpu_strerror(rc));
+	return rc == SGPU_OK
+		       ? rc
+		       : sgpu_fail(error, rc, "cannot hold a stream back: %s", sgpu_strerror(rc));
 }
 
 /* rc, or what went wrong on a stream until its work was done. */
@@ -65,13 +71,15 @@ static int wait_for(struct sgpu_stream *stream, int rc, struct sgpu_error *error
 	return rc == SGPU_OK ? waited : rc;
 }
 
-static int enqueue_once(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count, struct sgpu_task *passed,
-			int (*enqueue)(void *argument, struct sgpu_error *error), void *argument, bool *held,
-			struct sgpu_error *error)
+static int enqueue_once(struct sgpu_bench *bench, struct sgpu_stream *const *streams, int count,
+			struct sgpu_task *passed,
+			int (*enqueue)(void *argument, struct sgpu_error *error), void *argument,
+			bool *held, struct sgpu_error *error)
 {
 	struct sgpu_event *event = NULL;
 	bool ended = true;
-	int rc = bench->state->gate.capacity < bench->state->gate.size ? make_gate(bench, error) : SGPU_OK;
+	int rc = bench->state->gate.capacity < bench->state->gate.size ? make_gate(bench, error)
+								       : SGPU_OK;
 
 	rc = rc ? rc : sgpu_event_create(bench->device, &event, error);
 	if (rc != SGPU_OK) {
@@ -107,7 +115,9 @@ int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *stre
 		}
 	}
 	free(passed);
-	return rc || held ? rc : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device does not wait until its work is enqueued");
+	return rc || held ? rc
+			  : sgpu_fail(error, SGPU_EUNAVAILABLE,
+				      "the device does not wait until its work is enqueued");
 }
 
 uint64_t sgpu_bench_span(const struct sgpu_task *tasks, int count)
@@ -125,11 +135,13 @@ int sgpu_bench_tasks(const struct sgpu_task *tasks, int count, struct sgpu_error
 {
 	for (int i = 0; i < count; i++) {
 		if (tasks[i].code != SGPU_OK) {
-			return sgpu_fail(error, tasks[i].code, "%s", tasks[i].error.text[0] ? tasks[i].error.text :
-					 sgpu_strerror(tasks[i].code));
+			return sgpu_fail(error, tasks[i].code, "%s",
+					 tasks[i].error.text[0] ? tasks[i].error.text
+								: sgpu_strerror(tasks[i].code));
 		}
 		if (tasks[i].mistimed) {
-			sgpu_fail(error, SGPU_EUNAVAILABLE, "the device's timer told a time that cannot be");
+			sgpu_fail(error, SGPU_EUNAVAILABLE,
+				  "the device's timer told a time that cannot be");
 			return sgpu_hint(error, "see sgpu-bench run --timer");
 		}
 	}
@@ -141,18 +153,21 @@ static int run_operation(struct sgpu_launch *launch, void *argument)
 	struct sgpu_op_call *call = argument;
 	const sgpu_op_fn on_device = sgpu_device_op(launch->device, call->op->name);
 
-	return on_device ? on_device(call, launch) : call->op->cpu(call, launch->pool, launch->error);
+	return on_device ? on_device(call, launch)
+			 : call->op->cpu(call, launch->pool, launch->error);
 }
 
-int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stream *stream, struct sgpu_op_call *call,
-		      struct sgpu_task *task, struct sgpu_error *error)
+int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stream *stream,
+		      struct sgpu_op_call *call, struct sgpu_task *task, struct sgpu_error *error)
 {
 	int rc;
 
 	if (bench->info.opens_on_device && !sgpu_device_op(bench->device, call->op->name)) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "device '%s' has no operation '%s'", bench->info.selector,
-				 call->op->name);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "device '%s' has no operation '%s'",
+				 bench->info.selector, call->op->name);
 	}
 	rc = sgpu_device_launch(stream, run_operation, call, task);
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot launch '%s': %s", call->op->name, sgpu_strerror(rc));
+	return rc == SGPU_OK ? rc
+			     : sgpu_fail(error, rc, "cannot launch '%s': %s", call->op->name,
+					 sgpu_strerror(rc));
 }

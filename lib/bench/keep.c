@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a case has made, in the order in which it was made, so that it is ended in the reverse order.
+ * What a case has made, in the order in which it was made, so that it is ended in the reverse
+ * order.
  */
 #include <stdlib.h>
 
 #include "bench/private.h"
 
-int sgpu_bench_keep(struct sgpu_bench *bench, void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size),
+int sgpu_bench_keep(struct sgpu_bench *bench,
+		    void (*end)(struct sgpu_bench *bench, uintptr_t what, uint64_t size),
 		    uintptr_t what, uint64_t size, struct sgpu_error *error)
 {
 	struct sgpu_bench_private *state = bench->state;
@@ -35,7 +37,8 @@ void sgpu_bench_release(struct sgpu_bench *bench, size_t mark)
 {
 	struct sgpu_bench_private *state = bench->state;
 
-	if (state->kept_count > mark && bench->device) { /* after an error, work may still be under way */
+	if (state->kept_count > mark &&
+	    bench->device) { /* after an error, work may still be under way */
 		(void)!sgpu_device_synchronize(bench->device, NULL);
 	}
 	while (state->kept_count > mark) {
@@ -83,11 +86,12 @@ static void end_registration(struct sgpu_bench *bench, uintptr_t what, uint64_t 
 int sgpu_bench_new(struct sgpu_bench *bench, size_t size, void **memory, struct sgpu_error *error)
 {
 	*memory = calloc(1, size);
-	return *memory ? sgpu_bench_keep(bench, end_memory, (uintptr_t)*memory, size, error) : sgpu_fail_nomem(error);
+	return *memory ? sgpu_bench_keep(bench, end_memory, (uintptr_t)*memory, size, error)
+		       : sgpu_fail_nomem(error);
 }
 
-int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device, struct sgpu_stream **stream,
-			  struct sgpu_error *error)
+int sgpu_bench_new_stream(struct sgpu_bench *bench, struct sgpu_device *device,
+			  struct sgpu_stream **stream, struct sgpu_error *error)
 {
 	const int rc = sgpu_stream_create(device, stream, error);
 
@@ -102,14 +106,16 @@ int sgpu_bench_new_device_memory(struct sgpu_bench *bench, uint64_t size, sgpu_d
 	return rc ? rc : sgpu_bench_keep(bench, end_device_memory, *memory, size, error);
 }
 
-int sgpu_bench_new_pinned(struct sgpu_bench *bench, uint64_t size, void **memory, struct sgpu_error *error)
+int sgpu_bench_new_pinned(struct sgpu_bench *bench, uint64_t size, void **memory,
+			  struct sgpu_error *error)
 {
 	const int rc = sgpu_host_alloc(bench->device, size, memory, error);
 
 	return rc ? rc : sgpu_bench_keep(bench, end_pinned, (uintptr_t)*memory, size, error);
 }
 
-int sgpu_bench_register(struct sgpu_bench *bench, void *memory, uint64_t size, struct sgpu_error *error)
+int sgpu_bench_register(struct sgpu_bench *bench, void *memory, uint64_t size,
+			struct sgpu_error *error)
 {
 	const int rc = sgpu_host_register(bench->device, memory, size, error);
 

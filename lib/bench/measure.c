@@ -11,10 +11,16 @@
 
 #include "bench/private.h"
 
-enum { SAMPLES_MAX = 100000, SAMPLES_ENOUGH = 1000, SAMPLES_MIN = 5, SAMPLES_MIN_QUICK = 3, SAMPLES_MIN_LONG = 3 };
+enum {
+	SAMPLES_MAX = 100000,
+	SAMPLES_ENOUGH = 1000,
+	SAMPLES_MIN = 5,
+	SAMPLES_MIN_QUICK = 3,
+	SAMPLES_MIN_LONG = 3
+};
 static const uint64_t time_standard = 300000000, time_quick = 100000000;
-/* When the medians are known well enough: their intervals reach so far to either side, by so many samples, over a time in
- * which the machine had moments of several kinds. */
+/* When the medians are known well enough: their intervals reach so far to either side, by so many
+ * samples, over a time in which the machine had moments of several kinds. */
 enum { SAMPLES_SETTLED = 30 };
 static const uint64_t time_settled = 100000000;
 static const double half_width_settled = 0.005;
@@ -30,9 +36,9 @@ struct measurement {
 	struct sgpu_bench_variant variants[SGPU_BENCH_VARIANTS_MAX];
 	int count;
 	uint64_t rounds, limit;
-	uint64_t next_look;  /* rounds after which the medians are looked at again */
+	uint64_t next_look; /* rounds after which the medians are looked at again */
 	enum sgpu_bench_stop stopped;
-	double *samples;     /* of all series, `limit` of each, and room to sort one */
+	double *samples; /* of all series, `limit` of each, and room to sort one */
 };
 
 static double *series_of(const struct measurement *m, int variant, enum series series)
@@ -48,8 +54,8 @@ static uint64_t cpu_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static int take_sample(const struct sgpu_bench_variant *variant, bool verify, double *sample_ns, double *sample_cpu_ns,
-		       struct sgpu_error *error)
+static int take_sample(const struct sgpu_bench_variant *variant, bool verify, double *sample_ns,
+		       double *sample_cpu_ns, struct sgpu_error *error)
 {
 	uint64_t ns = 0, begin, cpu_begin;
 	int rc = SGPU_OK;
@@ -63,7 +69,8 @@ static int take_sample(const struct sgpu_bench_variant *variant, bool verify, do
 	cpu_begin = cpu_now_ns();
 	begin = sgpu_now_ns();
 	if (rc == SGPU_OK) {
-		rc = variant->work ? variant->work(variant->argument, error) : variant->run(variant->argument, &ns, error);
+		rc = variant->work ? variant->work(variant->argument, error)
+				   : variant->run(variant->argument, &ns, error);
 	}
 	ns = ns ? ns : sgpu_now_ns() - begin;
 	*sample_cpu_ns = (double)(cpu_now_ns() - cpu_begin);
@@ -79,8 +86,8 @@ void sgpu_bench_give_latency(struct sgpu_bench *bench, struct sgpu_bench_latency
 	bench->state->latency = latency;
 }
 
-/* One sample of each variant; every other round in the reverse order, so that none always comes after the same one.
- * *failed is the variant that an error is of. */
+/* One sample of each variant; every other round in the reverse order, so that none always comes
+ * after the same one. *failed is the variant that an error is of. */
 static int take_round(struct measurement *m, bool verify, int *failed, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -97,13 +104,15 @@ static int take_round(struct measurement *m, bool verify, int *failed, struct sg
 		series_of(m, v, P99_NS)[m->rounds] = latency->p99_ns;
 	}
 	for (int v = 0; rc == SGPU_OK && v < m->count; v++) {
-		series_of(m, v, RATIO)[m->rounds] = series_of(m, v, NS)[m->rounds] / series_of(m, 0, NS)[m->rounds];
+		series_of(m, v, RATIO)[m->rounds] =
+			series_of(m, v, NS)[m->rounds] / series_of(m, 0, NS)[m->rounds];
 	}
 	return rc;
 }
 
 /* The statistics of a series, which keeps its order. */
-static struct sgpu_bench_statistics summarise(struct measurement *m, int variant, enum series series)
+static struct sgpu_bench_statistics summarise(struct measurement *m, int variant,
+					      enum series series)
 {
 	double *sorted = series_of(m, m->count, 0);
 	struct sgpu_bench_statistics statistics;
@@ -135,7 +144,10 @@ static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns,
 {
 	const struct sgpu_bench_options *o = &m->bench->options;
 	uint64_t least = o->quick ? SAMPLES_MIN_QUICK : SAMPLES_MIN;
-	uint64_t time_ns = (o->time_ns ? o->time_ns : o->quick ? time_quick : time_standard) * (uint64_t)m->count;
+	uint64_t time_ns = (o->time_ns ? o->time_ns
+			    : o->quick ? time_quick
+				       : time_standard) *
+			   (uint64_t)m->count;
 
 	if (m->rounds + 1 >= m->limit) {
 		return SGPU_BENCH_STOP_COUNT;
@@ -145,11 +157,13 @@ static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns,
 	if (o->samples || m->rounds + 1 < least) {
 		return SGPU_BENCH_STOP_UNKNOWN;
 	}
-	return elapsed_ns + round_ns >= time_ns ? SGPU_BENCH_STOP_TIME :
-	       is_settled(m, elapsed_ns) ? SGPU_BENCH_STOP_DEVIATION : SGPU_BENCH_STOP_UNKNOWN;
+	return elapsed_ns + round_ns >= time_ns ? SGPU_BENCH_STOP_TIME
+	       : is_settled(m, elapsed_ns)	? SGPU_BENCH_STOP_DEVIATION
+						: SGPU_BENCH_STOP_UNKNOWN;
 }
 
-/* Rounds until there is a reason to stop. The last round must be known before it is taken, since it is verified. */
+/* Rounds until there is a reason to stop. The last round must be known before it is taken, since it
+ * is verified. */
 static int take_rounds(struct measurement *m, int *failed, struct sgpu_error *error)
 {
 	uint64_t begin = sgpu_now_ns(), now = begin, length = 0;
@@ -180,10 +194,12 @@ static void give_results(struct measurement *m)
 		record.latency.p50_ns = summarise(m, v, P50_NS).median;
 		record.latency.p99_ns = summarise(m, v, P99_NS).median;
 		if (record.unit == SGPU_BENCH_NS) {
-			record.cycles = record.ns.median / (double)record.operations * m->bench->state->cycles_per_ns;
+			record.cycles = record.ns.median / (double)record.operations *
+					m->bench->state->cycles_per_ns;
 		}
 		if (v > 0) {
-			snprintf(record.ratio_to, sizeof(record.ratio_to), "%s", m->variants[0].name);
+			snprintf(record.ratio_to, sizeof(record.ratio_to), "%s",
+				 m->variants[0].name);
 			record.ratio = summarise(m, v, RATIO);
 		}
 		record.reference_ratio = variant->reference_ratio;
@@ -207,7 +223,8 @@ static bool note_lack(struct sgpu_bench_private *state, const char *name)
 	return true;
 }
 
-static void choose_variants(struct measurement *m, const struct sgpu_bench_variant *variants, int count)
+static void choose_variants(struct measurement *m, const struct sgpu_bench_variant *variants,
+			    int count)
 {
 	for (int i = 0; i < count; i++) {
 		if (!variants[i].why) {
@@ -219,17 +236,20 @@ static void choose_variants(struct measurement *m, const struct sgpu_bench_varia
 }
 
 int sgpu_bench_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
-		       const struct sgpu_bench_variant *variants, int count, struct sgpu_error *error)
+		       const struct sgpu_bench_variant *variants, int count,
+		       struct sgpu_error *error)
 {
 	const uint64_t limit = bench->options.samples ? bench->options.samples : SAMPLES_ENOUGH;
-	struct measurement m = { .bench = bench, .point = point, .limit = limit < SAMPLES_MAX ? limit : SAMPLES_MAX };
+	struct measurement m = { .bench = bench,
+				 .point = point,
+				 .limit = limit < SAMPLES_MAX ? limit : SAMPLES_MAX };
 	struct sgpu_error local = { 0 };
 	int failed = 0, rc;
 
 	error = error ? error : &local;
 	if (count < 1 || count > SGPU_BENCH_VARIANTS_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%d variants of a point: there may be 1 to %d", count,
-				 SGPU_BENCH_VARIANTS_MAX);
+		return sgpu_fail(error, SGPU_EUSAGE, "%d variants of a point: there may be 1 to %d",
+				 count, SGPU_BENCH_VARIANTS_MAX);
 	}
 	choose_variants(&m, variants, count);
 	if (m.count == 0) {

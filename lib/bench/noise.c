@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How far runs of one build lie apart. The samples of one run do not tell: memory lies elsewhere in the next one, and the
- * machine has another moment.
+ * How far runs of one build lie apart. The samples of one run do not tell: memory lies elsewhere in
+ * the next one, and the machine has another moment.
  */
 #include <math.h>
 #include <stdlib.h>
 
 #include "bench/private.h"
 
-/* The difference of two more runs over their deviation is distributed as Student's t has it, if runs are distributed
- * normally. They are not quite: these quantiles leave 1 of 100 outside then, and at most 1 of 20 with heavy tails. By the
- * number of runs; the last one for more. */
+/* The difference of two more runs over their deviation is distributed as Student's t has it, if
+ * runs are distributed normally. They are not quite: these quantiles leave 1 of 100 outside then,
+ * and at most 1 of 20 with heavy tails. By the number of runs; the last one for more. */
 static const double quantiles[] = { 0, 0, 63.66, 9.92, 5.84, 4.60, 4.03, 3.71, 3.50, 3.36, 3.25 };
 
 static double noise_floor(const double *values, size_t n)
 {
 	double pairs[SGPU_BENCH_RUNS_MAX * (SGPU_BENCH_RUNS_MAX - 1) / 2], variance = 0;
 	struct sgpu_bench_statistics of_pairs;
-	size_t count = 0, row = n < SGPU_ARRAY_LENGTH(quantiles) ? n : SGPU_ARRAY_LENGTH(quantiles) - 1;
+	size_t count = 0,
+	       row = n < SGPU_ARRAY_LENGTH(quantiles) ? n : SGPU_ARRAY_LENGTH(quantiles) - 1;
 
 	for (size_t i = 0; i < n; i++) {
 		for (size_t k = 0; k < i; k++) {
 			pairs[count] = fabs(log(values[i] / values[k]));
-			variance += pairs[count] * pairs[count] / (double)(n * (n - 1)); /* as by distances from the mean */
+			variance += pairs[count] * pairs[count] /
+				    (double)(n * (n - 1)); /* as by distances from the mean */
 			count++;
 		}
 	}
@@ -44,7 +46,8 @@ static int add_noise(const struct sgpu_bench_difference *const *pairs, size_t at
 			return SGPU_OK;
 		}
 		times[i] = pairs[i][at].second->ns.median;
-		ratios[i] = pairs[i][at].second->ratio_to[0] ? pairs[i][at].second->ratio.median : 1;
+		ratios[i] =
+			pairs[i][at].second->ratio_to[0] ? pairs[i][at].second->ratio.median : 1;
 	}
 	sgpu_bench_key(record, found.key);
 	found.floor = noise_floor(times, count);
@@ -54,21 +57,24 @@ static int add_noise(const struct sgpu_bench_difference *const *pairs, size_t at
 	return sgpu_bench_results_add_noise(noise, &found, error);
 }
 
-int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count, struct sgpu_bench_results *noise,
-			     struct sgpu_error *error)
+int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count,
+			     struct sgpu_bench_results *noise, struct sgpu_error *error)
 {
 	struct sgpu_bench_difference *pairs[SGPU_BENCH_RUNS_MAX] = { NULL };
 	size_t ignored;
 	int rc = SGPU_OK;
 
 	if (count < 2 || count > SGPU_BENCH_RUNS_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "noise shows in 2 to %d runs", SGPU_BENCH_RUNS_MAX);
+		return sgpu_fail(error, SGPU_EUSAGE, "noise shows in 2 to %d runs",
+				 SGPU_BENCH_RUNS_MAX);
 	}
 	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = sgpu_bench_compare(&runs[0], &runs[i], NULL, false, &pairs[i], &ignored, error);
+		rc = sgpu_bench_compare(&runs[0], &runs[i], NULL, false, &pairs[i], &ignored,
+					error);
 	}
 	for (size_t i = 0; rc == SGPU_OK && i < runs[0].count; i++) {
-		rc = add_noise((const struct sgpu_bench_difference *const *)pairs, i, count, noise, error);
+		rc = add_noise((const struct sgpu_bench_difference *const *)pairs, i, count, noise,
+			       error);
 	}
 	for (size_t i = 0; i < SGPU_BENCH_RUNS_MAX; i++) {
 		free(pairs[i]);

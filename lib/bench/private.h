@@ -12,8 +12,8 @@ struct sgpu_bench_gate {
 	struct sgpu_stream *stream;
 	sgpu_devptr device_memory;
 	void *host_memory;
-	uint64_t capacity;   /* bytes of both; 0: there is no gate */
-	uint64_t size;       /* bytes that the next gate copies */
+	uint64_t capacity; /* bytes of both; 0: there is no gate */
+	uint64_t size;	   /* bytes that the next gate copies */
 };
 
 /* What a case has made, and how it ends. */
@@ -28,48 +28,58 @@ struct sgpu_bench_private {
 	const struct sgpu_bench_case *row;
 	void (*record)(void *argument, const struct sgpu_bench_record *record);
 	void *argument;
-	int counts[3];              /* records so far, by status */
-	bool told;                  /* one of them is of an error */
+	int counts[3]; /* records so far, by status */
+	bool told;     /* one of them is of an error */
 	struct sgpu_bench_gate gate;
 	struct sgpu_bench_kept *kept;
 	size_t kept_count, kept_room;
 	struct sgpu_bench_latency latency; /* of the sample that is taken */
-	char lacks[SGPU_BENCH_LACKS_MAX][SGPU_BENCH_NAME_MAX]; /* variants that are waived for all points */
+	char lacks[SGPU_BENCH_LACKS_MAX]
+		  [SGPU_BENCH_NAME_MAX]; /* variants that are waived for all points */
 	int lack_count;
-	double cycles_per_ns;       /* of the time-stamp counter; 0: there is none */
+	double cycles_per_ns; /* of the time-stamp counter; 0: there is none */
 };
 
 /* By the numbers of their enums; each ends with NULL. */
-extern const char *const sgpu_bench_units[], *const sgpu_bench_statuses[], *const sgpu_bench_stops[];
+extern const char *const sgpu_bench_units[], *const sgpu_bench_statuses[],
+						     *const sgpu_bench_stops[];
 
 /* A record of the running case with the parameters of a point (NULL: none); status passed. */
-void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
-			     struct sgpu_bench_record *record);
+void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+			     const char *variant, struct sgpu_bench_record *record);
 void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_record *record);
 /* A record for an error: waived when something is lacking, else failed. */
-void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
-			   const struct sgpu_error *error);
+void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+			   const char *variant, const struct sgpu_error *error);
 
-int sgpu_bench_results_add_noise(struct sgpu_bench_results *results, const struct sgpu_bench_noise *noise,
-				 struct sgpu_error *error);
+int sgpu_bench_results_add_noise(struct sgpu_bench_results *results,
+				 const struct sgpu_bench_noise *noise, struct sgpu_error *error);
 
 /* A member of a record, as JSON has it. */
 struct sgpu_bench_member {
 	const char *key;
-	enum { SGPU_BENCH_IS_COUNT, SGPU_BENCH_IS_NUMBER, SGPU_BENCH_IS_TEXT, SGPU_BENCH_IS_WORD } kind;
-	size_t offset, size;  /* in the struct: of a uint64_t, double, char[] or enum */
-	int digits;           /* that a number keeps behind the point */
-	const char *with;     /* there only when that member is: often itself. NULL: always */
+	enum {
+		SGPU_BENCH_IS_COUNT,
+		SGPU_BENCH_IS_NUMBER,
+		SGPU_BENCH_IS_TEXT,
+		SGPU_BENCH_IS_WORD
+	} kind;
+	size_t offset, size;	  /* in the struct: of a uint64_t, double, char[] or enum */
+	int digits;		  /* that a number keeps behind the point */
+	const char *with;	  /* there only when that member is: often itself. NULL: always */
 	const char *const *words; /* of an enum */
 };
-/* Of all records, of those that passed, and of the others; of a record of noise. Each ends with a NULL key. */
+/* Of all records, of those that passed, and of the others; of a record of noise. Each ends with a
+ * NULL key. */
 extern const struct sgpu_bench_member sgpu_bench_heads[], sgpu_bench_members[], sgpu_bench_reason[],
 	sgpu_bench_noise_members[];
 
 /* Appends KEY=VALUE of each parameter to a text, each after the separator. */
-void sgpu_bench_add_parameters(const struct sgpu_bench_record *record, char separator, char text[SGPU_BENCH_KEY_MAX]);
+void sgpu_bench_add_parameters(const struct sgpu_bench_record *record, char separator,
+			       char text[SGPU_BENCH_KEY_MAX]);
 
-/* Fills *statistics, zeros if n is 0. The samples are used up: their distances from the median take their place. */
+/* Fills *statistics, zeros if n is 0. The samples are used up: their distances from the median take
+ * their place. */
 void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Results from JSON Lines. They come from anywhere: every member that is used is checked, those that are not known are
- * left out, and strings that could move a terminal's cursor, or turn or hide text, are refused.
+ * Results from JSON Lines. They come from anywhere: every member that is used is checked, those
+ * that are not known are left out, and strings that could move a terminal's cursor, or turn or hide
+ * text, are refused.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -15,7 +16,12 @@
 #include "bench/private.h"
 
 /* A line may have 100000 samples. */
-enum { RECORDS_MAX = 100000, LINE_MAX_BYTES = 4 << 20, VALUES_MAX = 1 << 17, FRAME_MEMBERS_MAX = 256 };
+enum {
+	RECORDS_MAX = 100000,
+	LINE_MAX_BYTES = 4 << 20,
+	VALUES_MAX = 1 << 17,
+	FRAME_MEMBERS_MAX = 256
+};
 
 struct reader {
 	const char *name;
@@ -52,12 +58,12 @@ static bool is_all_clean(json_t *value)
 	json_t *member;
 	size_t i;
 
-	json_object_foreach(value, key, member) {
+	json_object_foreach (value, key, member) {
 		if (!is_clean(key) || !is_all_clean(member)) {
 			return false;
 		}
 	}
-	json_array_foreach(value, i, member) {
+	json_array_foreach (value, i, member) {
 		if (!is_all_clean(member)) {
 			return false;
 		}
@@ -72,7 +78,8 @@ static bool is_plausible(double number)
 }
 
 /* Stores a value, which must be one that the member can have. */
-static int take_value(const struct reader *r, const struct sgpu_bench_member *m, const json_t *value, void *at)
+static int take_value(const struct reader *r, const struct sgpu_bench_member *m,
+		      const json_t *value, void *at)
 {
 	const char *text = json_string_value(value);
 	const json_int_t count = json_is_integer(value) ? json_integer_value(value) : -1;
@@ -85,21 +92,25 @@ static int take_value(const struct reader *r, const struct sgpu_bench_member *m,
 	switch (m->kind) {
 	case SGPU_BENCH_IS_COUNT:
 		*(uint64_t *)at = (uint64_t)count;
-		return count >= 0 && (uint64_t)count < SGPU_JSON_INTEGER_MAX ? SGPU_OK :
-		       fault(r, "'%s' is not an integer from 0 to 2^53 - 1", m->key);
+		return count >= 0 && (uint64_t)count < SGPU_JSON_INTEGER_MAX
+			       ? SGPU_OK
+			       : fault(r, "'%s' is not an integer from 0 to 2^53 - 1", m->key);
 	case SGPU_BENCH_IS_NUMBER:
 		*(double *)at = number;
-		return is_plausible(number) ? SGPU_OK :
-		       fault(r, "'%s' is not 0, nor a number from 1e-9 to 1e18", m->key);
+		return is_plausible(number)
+			       ? SGPU_OK
+			       : fault(r, "'%s' is not 0, nor a number from 1e-9 to 1e18", m->key);
 	case SGPU_BENCH_IS_WORD:
 		while (text && m->words[word] && strcmp(text, m->words[word]) != 0) {
 			word++;
 		}
 		*(unsigned *)at = word;
-		return text && m->words[word] ? SGPU_OK : fault(r, "'%s' has an unknown value", m->key);
+		return text && m->words[word] ? SGPU_OK
+					      : fault(r, "'%s' has an unknown value", m->key);
 	default:
 		if (!text || json_string_length(value) >= m->size) {
-			return fault(r, "'%s' is not a string of at most %zu bytes", m->key, m->size - 1);
+			return fault(r, "'%s' is not a string of at most %zu bytes", m->key,
+				     m->size - 1);
 		}
 		memcpy(at, text, json_string_length(value) + 1);
 		return SGPU_OK;
@@ -118,9 +129,12 @@ static int take_parameters(const struct reader *r, json_t *object, struct sgpu_b
 	if (json_object_size(parameters) > SGPU_BENCH_PARAMETERS_MAX) {
 		return fault(r, "more than %d parameters", SGPU_BENCH_PARAMETERS_MAX);
 	}
-	json_object_foreach(parameters, key, value) {
-		struct sgpu_bench_record_parameter *p = &record->parameters[record->parameter_count++];
-		const struct sgpu_bench_member text = { .key = key, .kind = SGPU_BENCH_IS_TEXT, .size = sizeof(p->text) };
+	json_object_foreach (parameters, key, value) {
+		struct sgpu_bench_record_parameter *p =
+			&record->parameters[record->parameter_count++];
+		const struct sgpu_bench_member text = { .key = key,
+							.kind = SGPU_BENCH_IS_TEXT,
+							.size = sizeof(p->text) };
 		const struct sgpu_bench_member number = { .key = key, .kind = SGPU_BENCH_IS_COUNT };
 
 		if (strlen(key) >= sizeof(p->key)) {
@@ -128,7 +142,8 @@ static int take_parameters(const struct reader *r, json_t *object, struct sgpu_b
 		}
 		memcpy(p->key, key, strlen(key) + 1);
 		p->is_number = json_is_number(value);
-		rc = p->is_number ? take_value(r, &number, value, &p->number) : take_value(r, &text, value, p->text);
+		rc = p->is_number ? take_value(r, &number, value, &p->number)
+				  : take_value(r, &text, value, p->text);
 		if (rc != SGPU_OK) {
 			return rc;
 		}
@@ -136,9 +151,11 @@ static int take_parameters(const struct reader *r, json_t *object, struct sgpu_b
 	return rc;
 }
 
-static int take_samples(const struct reader *r, const json_t *samples, struct sgpu_bench_record *record)
+static int take_samples(const struct reader *r, const json_t *samples,
+			struct sgpu_bench_record *record)
 {
-	const struct sgpu_bench_member member = { .key = "samples_ns", .kind = SGPU_BENCH_IS_NUMBER };
+	const struct sgpu_bench_member member = { .key = "samples_ns",
+						  .kind = SGPU_BENCH_IS_NUMBER };
 	double *numbers;
 	int rc = SGPU_OK;
 
@@ -153,13 +170,15 @@ static int take_samples(const struct reader *r, const json_t *samples, struct sg
 	return numbers ? rc : sgpu_fail_nomem(r->error);
 }
 
-static int take_members(const struct reader *r, const json_t *object, const struct sgpu_bench_member *m, void *into)
+static int take_members(const struct reader *r, const json_t *object,
+			const struct sgpu_bench_member *m, void *into)
 {
 	int rc = SGPU_OK;
 
 	for (; rc == SGPU_OK && m->key; m++) {
 		if (!m->with || json_object_get(object, m->with)) {
-			rc = take_value(r, m, json_object_get(object, m->key), (char *)into + m->offset);
+			rc = take_value(r, m, json_object_get(object, m->key),
+					(char *)into + m->offset);
 		}
 	}
 	return rc;
@@ -179,8 +198,9 @@ static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench
 		rc = fault(r, "a measurement that passed has 'n' and 'median_ns' above 0");
 	} else if (rc == SGPU_OK && record->ratio_to[0] && record->ratio.median <= 0) {
 		rc = fault(r, "'ratio' is not above 0");
-	} else if (rc == SGPU_OK && !(is_around(record->ns.low, record->ns.median, record->ns.high) &&
-				      is_around(record->ratio.low, record->ratio.median, record->ratio.high))) {
+	} else if (rc == SGPU_OK &&
+		   !(is_around(record->ns.low, record->ns.median, record->ns.high) &&
+		     is_around(record->ratio.low, record->ratio.median, record->ratio.high))) {
 		rc = fault(r, "a median outside of its interval");
 	}
 	record->ratio.n = record->ratio_to[0] ? record->ns.n : 0;
@@ -199,9 +219,11 @@ static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_
 }
 
 /* The environment, or the end. What a run is named by is no list or object. */
-static int take_frame(const struct reader *r, json_t *object, bool is_end, struct sgpu_bench_results *results)
+static int take_frame(const struct reader *r, json_t *object, bool is_end,
+		      struct sgpu_bench_results *results)
 {
-	static const char *const plain[] = { "processor", "processors", "device", "device_selector", "commit", "date" };
+	static const char *const plain[] = { "processor",	"processors", "device",
+					     "device_selector", "commit",     "date" };
 
 	if (!is_end && (results->environment || results->count || results->noise_count)) {
 		return fault(r, "an environment that is not the first record");
@@ -220,15 +242,17 @@ static int take_frame(const struct reader *r, json_t *object, bool is_end, struc
 	return SGPU_OK;
 }
 
-static int take_measurement(const struct reader *r, json_t *object, struct sgpu_bench_results *results)
+static int take_measurement(const struct reader *r, json_t *object,
+			    struct sgpu_bench_results *results)
 {
 	struct sgpu_bench_record record = { .parameter_count = 0 };
 	int rc = take_members(r, object, sgpu_bench_heads, &record);
 
 	rc = rc ? rc : take_parameters(r, object, &record);
 	if (rc == SGPU_OK) {
-		rc = record.status == SGPU_BENCH_PASSED ? take_passed(r, object, &record) :
-		     take_members(r, object, sgpu_bench_reason, &record);
+		rc = record.status == SGPU_BENCH_PASSED
+			     ? take_passed(r, object, &record)
+			     : take_members(r, object, sgpu_bench_reason, &record);
 	}
 	if (rc == SGPU_OK && results->count == RECORDS_MAX) {
 		rc = fault(r, "more than %d measurements", RECORDS_MAX);
@@ -238,7 +262,8 @@ static int take_measurement(const struct reader *r, json_t *object, struct sgpu_
 	return rc;
 }
 
-static int take_line(const struct reader *r, const char *line, size_t size, struct sgpu_bench_results *results)
+static int take_line(const struct reader *r, const char *line, size_t size,
+		     struct sgpu_bench_results *results)
 {
 	struct sgpu_error inner = { 0 };
 	json_t *object = NULL;
@@ -253,7 +278,8 @@ static int take_line(const struct reader *r, const char *line, size_t size, stru
 	}
 	rc = sgpu_json_parse_most(line, size, VALUES_MAX, &object, NULL, &column, &inner);
 	if (rc != SGPU_OK) {
-		return rc == SGPU_EINVALID ? fault(r, "column %d: %s", column, inner.text) : sgpu_fail_nomem(r->error);
+		return rc == SGPU_EINVALID ? fault(r, "column %d: %s", column, inner.text)
+					   : sgpu_fail_nomem(r->error);
 	}
 	kind = json_string_value(json_object_get(object, "record"));
 	if (!is_all_clean(object)) {
@@ -265,14 +291,15 @@ static int take_line(const struct reader *r, const char *line, size_t size, stru
 	} else if (kind && strcmp(kind, "noise") == 0) {
 		rc = take_noise(r, object, results);
 	} else {
-		rc = fault(r, "no object whose \"record\" is \"environment\", \"measurement\", \"noise\" or \"end\"");
+		rc = fault(r, "no object whose \"record\" is \"environment\", \"measurement\", "
+			      "\"noise\" or \"end\"");
 	}
 	json_decref(object);
 	return rc;
 }
 
-int sgpu_bench_read(const char *text, size_t size, const char *name, struct sgpu_bench_results *results,
-		    struct sgpu_error *error)
+int sgpu_bench_read(const char *text, size_t size, const char *name,
+		    struct sgpu_bench_results *results, struct sgpu_error *error)
 {
 	struct reader r = { .name = name, .error = error };
 	const char *end = text + size;
@@ -280,7 +307,8 @@ int sgpu_bench_read(const char *text, size_t size, const char *name, struct sgpu
 
 	memset(results, 0, sizeof(*results));
 	while (rc == SGPU_OK && text < end) {
-		const char *newline = memchr(text, '\n', (size_t)(end - text)), *stop = newline ? newline : end;
+		const char *newline = memchr(text, '\n', (size_t)(end - text)),
+			   *stop = newline ? newline : end;
 
 		r.line++;
 		if (stop > text) {

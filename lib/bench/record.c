@@ -32,15 +32,17 @@ static json_t *number(double value, int digits)
 {
 	double scale = pow(10, digits), rounded = round(value * scale) / scale;
 
-	return rounded == floor(rounded) && fabs(rounded) < 9e15 ? json_integer((json_int_t)rounded) :
-	       json_real(rounded);
+	return rounded == floor(rounded) && fabs(rounded) < 9e15 ? json_integer((json_int_t)rounded)
+								 : json_real(rounded);
 }
 
-#define IN(type, its_kind, member) \
-	.kind = SGPU_BENCH_IS_##its_kind, .offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
+#define IN(type, its_kind, member)                                          \
+	.kind = SGPU_BENCH_IS_##its_kind, .offset = offsetof(type, member), \
+	.size = sizeof(((type *)0)->member)
 #define AT(kind, member) IN(struct sgpu_bench_record, kind, member)
 
-const struct sgpu_bench_member sgpu_bench_reason[] = { { "reason", AT(TEXT, reason) }, { .key = NULL } };
+const struct sgpu_bench_member sgpu_bench_reason[] = { { "reason", AT(TEXT, reason) },
+						       { .key = NULL } };
 
 const struct sgpu_bench_member sgpu_bench_noise_members[] = {
 	{ "measurement", IN(struct sgpu_bench_noise, TEXT, key) },
@@ -95,7 +97,8 @@ static json_t *member_json(const void *at, const struct sgpu_bench_member *m)
 
 	switch (m->kind) {
 	case SGPU_BENCH_IS_COUNT:
-		return *(const uint64_t *)at ? json_integer((json_int_t)*(const uint64_t *)at) : NULL;
+		return *(const uint64_t *)at ? json_integer((json_int_t) * (const uint64_t *)at)
+					     : NULL;
 	case SGPU_BENCH_IS_NUMBER:
 		return *(const double *)at > 0 ? number(*(const double *)at, m->digits) : NULL;
 	case SGPU_BENCH_IS_WORD:
@@ -114,9 +117,12 @@ static void set_members(json_t *object, const void *from, const struct sgpu_benc
 	for (; m->key; m++) {
 		json_t *value = member_json((const char *)from + m->offset, m);
 
-		if (!m->with || json_object_get(object, m->with) || (value && strcmp(m->with, m->key) == 0)) {
-			json_object_set_new(object, m->key, value ? value : m->kind == SGPU_BENCH_IS_TEXT ?
-					    json_string("") : json_integer(0));
+		if (!m->with || json_object_get(object, m->with) ||
+		    (value && strcmp(m->with, m->key) == 0)) {
+			json_object_set_new(object, m->key,
+					    value			    ? value
+					    : m->kind == SGPU_BENCH_IS_TEXT ? json_string("")
+									    : json_integer(0));
 		} else {
 			json_decref(value);
 		}
@@ -131,20 +137,23 @@ static void set_rates(json_t *object, const struct sgpu_bench_record *record)
 		json_object_set_new(object, "bytes_per_second",
 				    number((double)record->bytes / record->ns.median * 1e9, 0));
 	}
-	json_object_set_new(object, "operations_per_second", number(operations / record->ns.median * 1e9, 3));
+	json_object_set_new(object, "operations_per_second",
+			    number(operations / record->ns.median * 1e9, 3));
 	json_object_set_new(object, "ns_per_operation", number(record->ns.median / operations, 1));
 }
 
 json_t *sgpu_bench_record_json(const struct sgpu_bench_record *record)
 {
-	json_t *object = json_pack("{s:s}", "record", "measurement"), *parameters = json_object(), *samples;
+	json_t *object = json_pack("{s:s}", "record", "measurement"), *parameters = json_object(),
+	       *samples;
 
 	set_members(object, record, sgpu_bench_heads);
 	for (int i = 0; i < record->parameter_count; i++) {
 		const struct sgpu_bench_record_parameter *p = &record->parameters[i];
 
 		json_object_set_new(parameters, p->key,
-				    p->is_number ? json_integer((json_int_t)p->number) : json_string(p->text));
+				    p->is_number ? json_integer((json_int_t)p->number)
+						 : json_string(p->text));
 	}
 	json_object_set_new(object, "parameters", parameters);
 	if (record->status != SGPU_BENCH_PASSED) {
@@ -171,7 +180,8 @@ json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise)
 	return object;
 }
 
-void sgpu_bench_add_parameters(const struct sgpu_bench_record *record, char separator, char text[SGPU_BENCH_KEY_MAX])
+void sgpu_bench_add_parameters(const struct sgpu_bench_record *record, char separator,
+			       char text[SGPU_BENCH_KEY_MAX])
 {
 	for (int i = 0; i < record->parameter_count; i++) {
 		const struct sgpu_bench_record_parameter *p = &record->parameters[i];
@@ -179,7 +189,8 @@ void sgpu_bench_add_parameters(const struct sgpu_bench_record *record, char sepa
 		char number[24];
 
 		snprintf(number, sizeof(number), "%" PRIu64, p->number);
-		snprintf(text + length, room, "%c%s=%s", separator, p->key, p->is_number ? number : p->text);
+		snprintf(text + length, room, "%c%s=%s", separator, p->key,
+			 p->is_number ? number : p->text);
 	}
 }
 
@@ -193,22 +204,25 @@ void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_
 {
 	struct sgpu_bench_record sorted = *record;
 
-	snprintf(key, SGPU_BENCH_KEY_MAX, "%s%s%s", record->name, record->variant[0] ? " " : "", record->variant);
-	qsort(sorted.parameters, (size_t)record->parameter_count, sizeof(sorted.parameters[0]), by_key);
+	snprintf(key, SGPU_BENCH_KEY_MAX, "%s%s%s", record->name, record->variant[0] ? " " : "",
+		 record->variant);
+	qsort(sorted.parameters, (size_t)record->parameter_count, sizeof(sorted.parameters[0]),
+	      by_key);
 	sgpu_bench_add_parameters(&sorted, ' ', key);
 }
 
 /* Room for one more: an array is full when it has a power of two, or nothing. */
 static bool reserve(void **array, size_t count, size_t size)
 {
-	void *grown = count & (count - 1) ? *array : realloc(*array, (count ? 2 * count : 1) * size);
+	void *grown =
+		count & (count - 1) ? *array : realloc(*array, (count ? 2 * count : 1) * size);
 
 	*array = grown ? grown : *array;
 	return grown != NULL;
 }
 
-int sgpu_bench_results_add_noise(struct sgpu_bench_results *results, const struct sgpu_bench_noise *noise,
-				 struct sgpu_error *error)
+int sgpu_bench_results_add_noise(struct sgpu_bench_results *results,
+				 const struct sgpu_bench_noise *noise, struct sgpu_error *error)
 {
 	if (!reserve((void **)&results->noise, results->noise_count, sizeof(*noise))) {
 		return sgpu_fail_nomem(error);
@@ -217,12 +231,13 @@ int sgpu_bench_results_add_noise(struct sgpu_bench_results *results, const struc
 	return SGPU_OK;
 }
 
-int sgpu_bench_results_add(struct sgpu_bench_results *results, const struct sgpu_bench_record *record,
-			   struct sgpu_error *error)
+int sgpu_bench_results_add(struct sgpu_bench_results *results,
+			   const struct sgpu_bench_record *record, struct sgpu_error *error)
 {
 	double *samples = record->samples_ns ? malloc(record->ns.n * sizeof(*samples)) : NULL;
 
-	if ((record->samples_ns && !samples) || !reserve((void **)&results->records, results->count, sizeof(*record))) {
+	if ((record->samples_ns && !samples) ||
+	    !reserve((void **)&results->records, results->count, sizeof(*record))) {
 		free(samples);
 		return sgpu_fail_nomem(error);
 	}

@@ -30,8 +30,8 @@ const char *sgpu_bench_status_name(enum sgpu_bench_status status)
 	return sgpu_bench_statuses[status];
 }
 
-void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
-			     struct sgpu_bench_record *record)
+void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+			     const char *variant, struct sgpu_bench_record *record)
 {
 	const char *formula = point ? point->bytes_formula : NULL;
 
@@ -41,19 +41,22 @@ void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_b
 	record->unit = bench->state->row->unit;
 	for (int i = 0; point && i < SGPU_BENCH_PARAMETERS_MAX && point->parameters[i].key; i++) {
 		const struct sgpu_bench_parameter *from = &point->parameters[i];
-		struct sgpu_bench_record_parameter *to = &record->parameters[record->parameter_count++];
+		struct sgpu_bench_record_parameter *to =
+			&record->parameters[record->parameter_count++];
 
 		snprintf(to->key, sizeof(to->key), "%s", from->key);
 		to->is_number = !from->text;
 		to->number = from->text ? 0 : from->number;
 		snprintf(to->text, sizeof(to->text), "%s", from->text ? from->text : "");
-		/* Other bytes need a formula from the case; without one the record has none, which its schema refuses. */
+		/* Other bytes need a formula from the case; without one the record has none, which
+		 * its schema refuses. */
 		if (!formula && strcmp(to->key, "size_bytes") == 0 && to->number == point->bytes) {
 			formula = "size_bytes";
 		}
 	}
 	record->bytes = point ? point->bytes : 0;
-	snprintf(record->bytes_formula, sizeof(record->bytes_formula), "%s", record->bytes && formula ? formula : "");
+	snprintf(record->bytes_formula, sizeof(record->bytes_formula), "%s",
+		 record->bytes && formula ? formula : "");
 	record->operations = point && point->operations ? point->operations : 1;
 }
 
@@ -63,21 +66,23 @@ void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_record *r
 	bench->state->record(bench->state->argument, record);
 }
 
-void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
-			   const struct sgpu_error *error)
+void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+			   const char *variant, const struct sgpu_error *error)
 {
 	struct sgpu_bench_record record;
 
 	bench->state->told = true;
 	sgpu_bench_start_record(bench, point, variant, &record);
-	record.status = error->code == SGPU_EUNAVAILABLE || error->code == SGPU_ENOMEM ? SGPU_BENCH_WAIVED : SGPU_BENCH_FAILED;
+	record.status = error->code == SGPU_EUNAVAILABLE || error->code == SGPU_ENOMEM
+				? SGPU_BENCH_WAIVED
+				: SGPU_BENCH_FAILED;
 	snprintf(record.reason, sizeof(record.reason), "%.*s", (int)sizeof(record.reason) - 1,
 		 error->text[0] ? error->text : sgpu_strerror(error->code));
 	sgpu_bench_give(bench, &record);
 }
 
-void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant,
-		      const char *format, ...)
+void sgpu_bench_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+		      const char *variant, const char *format, ...)
 {
 	struct sgpu_bench_record record;
 	va_list arguments;
@@ -97,7 +102,8 @@ bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size)
 	return size >= o->size_min && (o->size_max == 0 || size <= o->size_max);
 }
 
-int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max, uint64_t sizes[SGPU_BENCH_SIZES_MAX])
+int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max,
+		     uint64_t sizes[SGPU_BENCH_SIZES_MAX])
 {
 	const uint64_t taken = bench->options.quick ? sizes_quick : UINT64_MAX;
 	int count = 0;
@@ -117,15 +123,20 @@ int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_
 	uint64_t available;
 
 	sgpu_host_memory(NULL, &available);
-	if (bench->device && sgpu_device_get_info(bench->device, &info, NULL) == SGPU_OK && !info.opens_on_device) {
+	if (bench->device && sgpu_device_get_info(bench->device, &info, NULL) == SGPU_OK &&
+	    !info.opens_on_device) {
 		host_bytes += device_bytes; /* its memory is a part of the host's */
 	}
 	if (host_bytes > available - available / 8) {
-		return sgpu_fail(error, SGPU_ENOMEM, "%" PRIu64 " MiB of memory are needed, %" PRIu64 " MiB are available",
+		return sgpu_fail(error, SGPU_ENOMEM,
+				 "%" PRIu64 " MiB of memory are needed, %" PRIu64
+				 " MiB are available",
 				 host_bytes >> 20, available >> 20);
 	}
 	if (bench->device && device_bytes > info.memory_free) {
-		return sgpu_fail(error, SGPU_ENOMEM, "%" PRIu64 " MiB of device memory are needed, %" PRIu64 " MiB are free",
+		return sgpu_fail(error, SGPU_ENOMEM,
+				 "%" PRIu64 " MiB of device memory are needed, %" PRIu64
+				 " MiB are free",
 				 device_bytes >> 20, info.memory_free >> 20);
 	}
 	return SGPU_OK;
@@ -133,21 +144,26 @@ int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes, uint64_
 
 const char *sgpu_bench_requirement(unsigned bit)
 {
-	static const char *const names[] = { "device", "GPU", "pinned memory", "registration", "opening on the device" };
+	static const char *const names[] = { "device", "GPU", "pinned memory", "registration",
+					     "opening on the device" };
 
 	return bit < SGPU_ARRAY_LENGTH(names) ? names[bit] : NULL;
 }
 
-int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_device_info *info, struct sgpu_error *error)
+int sgpu_bench_can_run(const struct sgpu_bench_case *row, const struct sgpu_device_info *info,
+		       struct sgpu_error *error)
 {
-	const bool has[] = { info, info && strcmp(info->selector, "cpu") != 0, info && info->pins_host_memory,
-			     info && info->registers, info && info->opens_on_device };
+	const bool has[] = { info, info && strcmp(info->selector, "cpu") != 0,
+			     info && info->pins_host_memory, info && info->registers,
+			     info && info->opens_on_device };
 
 	for (unsigned bit = 0; bit < SGPU_ARRAY_LENGTH(has); bit++) {
 		if ((row->requires >> bit & 1) && !has[bit]) {
-			return info ? sgpu_fail(error, SGPU_EUNAVAILABLE, "no %s: device '%s' is %s",
-						sgpu_bench_requirement(bit), info->selector, info->name) :
-				      sgpu_fail(error, SGPU_EUNAVAILABLE, "no device");
+			return info ? sgpu_fail(error, SGPU_EUNAVAILABLE,
+						"no %s: device '%s' is %s",
+						sgpu_bench_requirement(bit), info->selector,
+						info->name)
+				    : sgpu_fail(error, SGPU_EUNAVAILABLE, "no device");
 		}
 	}
 	return SGPU_OK;
@@ -161,15 +177,17 @@ static void record_end(struct sgpu_bench *bench, int rc, struct sgpu_error *erro
 	error->code = rc;
 	if (rc != SGPU_OK && rc != SGPU_ECANCELED && !bench->state->told) {
 		sgpu_bench_give_error(bench, NULL, NULL, error);
-	} else if (rc == SGPU_OK && counts[SGPU_BENCH_PASSED] + counts[SGPU_BENCH_WAIVED] + counts[SGPU_BENCH_FAILED] == 0) {
+	} else if (rc == SGPU_OK && counts[SGPU_BENCH_PASSED] + counts[SGPU_BENCH_WAIVED] +
+						    counts[SGPU_BENCH_FAILED] ==
+					    0) {
 		sgpu_bench_waive(bench, NULL, NULL, "nothing of the sizes that were asked for");
 	}
 }
 
 int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_options *options,
 		   struct sgpu_device *device,
-		   void (*record)(void *argument, const struct sgpu_bench_record *record), void *argument,
-		   enum sgpu_bench_status *status, struct sgpu_error *error)
+		   void (*record)(void *argument, const struct sgpu_bench_record *record),
+		   void *argument, enum sgpu_bench_status *status, struct sgpu_error *error)
 {
 	struct sgpu_bench_private state = { .row = row, .record = record, .argument = argument };
 	struct sgpu_bench bench = { .options = *options, .state = &state };
@@ -192,8 +210,9 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 		free(state.kept);
 	}
 	record_end(&bench, rc, &local);
-	*status = state.counts[SGPU_BENCH_FAILED] ? SGPU_BENCH_FAILED :
-		  state.counts[SGPU_BENCH_PASSED] ? SGPU_BENCH_PASSED : SGPU_BENCH_WAIVED;
+	*status = state.counts[SGPU_BENCH_FAILED]   ? SGPU_BENCH_FAILED
+		  : state.counts[SGPU_BENCH_PASSED] ? SGPU_BENCH_PASSED
+						    : SGPU_BENCH_WAIVED;
 	if (rc == SGPU_ECANCELED) {
 		return sgpu_fail(error, rc, "%s", local.text[0] ? local.text : sgpu_strerror(rc));
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The allocator: the untrusted side that decides which pages stand where, and says so in commands. Whatever goes
- * wrong here costs memory or service and nothing else. All channels of a context share all of its tables, so one
- * CH_PTE is for all of them. It sees the processor through `send` alone.
+ * The allocator: the untrusted side that decides which pages stand where, and says so in commands.
+ * Whatever goes wrong here costs memory or service and nothing else. All channels of a context
+ * share all of its tables, so one CH_PTE is for all of them. It sees the processor through `send`
+ * alone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -84,24 +85,29 @@ static void set_sizes(struct sgpu_allocator *allocator, const struct sgpu_pages_
 		allocator->frames_of[kind] = (uint32_t)(allocator->page_size[kind] / info->small);
 		allocator->entries_of[kind] = SGPU_CHANNEL_ENTRIES / allocator->frames_of[kind];
 	}
-	allocator->space_size = config->space_size ? config->space_size : 2 * (uint64_t)config->frames * info->small;
+	allocator->space_size = config->space_size ? config->space_size
+						   : 2 * (uint64_t)config->frames * info->small;
 	if (allocator->space_size > SGPU_CHANNEL_ENTRIES * allocator->window) {
 		allocator->space_size = SGPU_CHANNEL_ENTRIES * allocator->window;
 	}
 	allocator->space_size -= allocator->space_size % info->small;
-	allocator->directory_entries = (uint32_t)((allocator->space_size + allocator->window - 1) / allocator->window);
+	allocator->directory_entries =
+		(uint32_t)((allocator->space_size + allocator->window - 1) / allocator->window);
 }
 
-int sgpu_allocator_create(const struct sgpu_pages_info *info, const struct sgpu_processor_config *config,
-			  sgpu_command_fn send, void *processor, struct sgpu_allocator **allocator,
+int sgpu_allocator_create(const struct sgpu_pages_info *info,
+			  const struct sgpu_processor_config *config, sgpu_command_fn send,
+			  void *processor, struct sgpu_allocator **allocator,
 			  struct sgpu_error *error)
 {
 	struct sgpu_allocator *made;
 	int rc;
 
 	*allocator = NULL;
-	if (!config->unprotected || config->frames <= (uint64_t)config->unprotected + config->hidden) {
-		return sgpu_fail(error, SGPU_EUSAGE, "an allocator needs an unprotected frame, and protected ones");
+	if (!config->unprotected ||
+	    config->frames <= (uint64_t)config->unprotected + config->hidden) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "an allocator needs an unprotected frame, and protected ones");
 	}
 	made = calloc(1, sizeof(*made));
 	if (!made) {
@@ -110,7 +116,8 @@ int sgpu_allocator_create(const struct sgpu_pages_info *info, const struct sgpu_
 	made->send = send;
 	made->processor = processor;
 	set_sizes(made, info, config);
-	rc = sgpu_frame_pool_init(&made->frames, config->unprotected, config->frames - config->hidden, error);
+	rc = sgpu_frame_pool_init(&made->frames, config->unprotected,
+				  config->frames - config->hidden, error);
 	if (rc == SGPU_OK) {
 		made->command = (struct sgpu_command){ .op = SGPU_CH_CREATE, .channel = BOOTSTRAP };
 		rc = send_command(made, error);
@@ -181,8 +188,8 @@ void sgpu_allocator_free(struct sgpu_allocator **allocator)
 }
 
 /* ---- channels ---- */
-static int put_table(struct sgpu_allocator *allocator, uint32_t channel, uint32_t directory, int kind, uint32_t frame,
-		     struct sgpu_error *error)
+static int put_table(struct sgpu_allocator *allocator, uint32_t channel, uint32_t directory,
+		     int kind, uint32_t frame, struct sgpu_error *error)
 {
 	allocator->command = (struct sgpu_command){
 		.op = SGPU_CH_PDE,
@@ -202,13 +209,14 @@ static struct context *find_context(struct sgpu_allocator *allocator, const uint
 	return context;
 }
 
-static int make_context(struct sgpu_allocator *allocator, const uint8_t owner_key[32], struct context **made,
-			struct sgpu_error *error)
+static int make_context(struct sgpu_allocator *allocator, const uint8_t owner_key[32],
+			struct context **made, struct sgpu_error *error)
 {
 	struct context *context = calloc(1, sizeof(*context));
 	int rc = SGPU_OK;
 
-	if (!context || !(context->tables = calloc(allocator->directory_entries, sizeof(*context->tables)))) {
+	if (!context ||
+	    !(context->tables = calloc(allocator->directory_entries, sizeof(*context->tables)))) {
 		rc = sgpu_fail_nomem(error);
 	}
 	if (rc == SGPU_OK) {
@@ -226,23 +234,24 @@ static int make_context(struct sgpu_allocator *allocator, const uint8_t owner_ke
 	return SGPU_OK;
 }
 
-static int share_tables(struct sgpu_allocator *allocator, const struct context *context, uint32_t channel,
-			struct sgpu_error *error)
+static int share_tables(struct sgpu_allocator *allocator, const struct context *context,
+			uint32_t channel, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
 	for (uint32_t d = 0; rc == SGPU_OK && d < allocator->directory_entries; d++) {
 		for (int kind = 0; rc == SGPU_OK && kind < KINDS; kind++) {
 			if (context->tables[d][kind]) {
-				rc = put_table(allocator, channel, d, kind, context->tables[d][kind]->frame, error);
+				rc = put_table(allocator, channel, d, kind,
+					       context->tables[d][kind]->frame, error);
 			}
 		}
 	}
 	return rc;
 }
 
-int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner_key[32], struct sgpu_grant *grant,
-			   struct sgpu_error *error)
+int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner_key[32],
+			   struct sgpu_grant *grant, struct sgpu_error *error)
 {
 	struct context *context = find_context(allocator, owner_key);
 	uint32_t channel = 1, directory;
@@ -252,7 +261,8 @@ int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner
 		channel++;
 	}
 	if (channel == SGPU_CHANNEL_MAX) {
-		return sgpu_fail(error, SGPU_ENOMEM, "all %d channels are in use", SGPU_CHANNEL_MAX);
+		return sgpu_fail(error, SGPU_ENOMEM, "all %d channels are in use",
+				 SGPU_CHANNEL_MAX);
 	}
 	if (!sgpu_frame_take(&allocator->frames, 1, &directory)) {
 		return no_pages(error);
@@ -287,8 +297,8 @@ int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner
 	return rc;
 }
 
-int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel, uint64_t counter, const uint8_t *mac,
-			   struct sgpu_error *error)
+int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel, uint64_t counter,
+			   const uint8_t *mac, struct sgpu_error *error)
 {
 	struct context *context = context_of(allocator, channel);
 	int rc;
@@ -316,8 +326,9 @@ int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel, u
 	return SGPU_OK;
 }
 
-int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t size, bool keyed,
-			   struct sgpu_measurement *measurement, struct sgpu_error *error)
+int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
+			   uint64_t size, bool keyed, struct sgpu_measurement *measurement,
+			   struct sgpu_error *error)
 {
 	int rc;
 
@@ -338,8 +349,8 @@ int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, u
 
 /* ---- mapping ---- */
 /* A table at that index, in the directories of all channels of the context. */
-static int need_table(struct sgpu_allocator *allocator, struct context *context, uint32_t directory, int kind,
-		      struct sgpu_error *error)
+static int need_table(struct sgpu_allocator *allocator, struct context *context, uint32_t directory,
+		      int kind, struct sgpu_error *error)
 {
 	const size_t size = allocator->entries_of[kind] * sizeof(uint32_t);
 	struct table *table = context->tables[directory][kind];
@@ -382,7 +393,8 @@ struct page_run {
 	uint32_t directory, index, count;
 };
 
-static struct page_run page_run_at(const struct sgpu_allocator *allocator, uint64_t va, uint64_t end, int kind)
+static struct page_run page_run_at(const struct sgpu_allocator *allocator, uint64_t va,
+				   uint64_t end, int kind)
 {
 	const uint64_t pages = (end - va) / allocator->page_size[kind];
 	struct page_run run = {
@@ -395,8 +407,8 @@ static struct page_run page_run_at(const struct sgpu_allocator *allocator, uint6
 	return run;
 }
 
-static int send_pages(struct sgpu_allocator *allocator, uint32_t channel, const struct page_run *run, int kind,
-		      struct sgpu_error *error)
+static int send_pages(struct sgpu_allocator *allocator, uint32_t channel,
+		      const struct page_run *run, int kind, struct sgpu_error *error)
 {
 	allocator->command.op = SGPU_CH_PTE;
 	allocator->command.channel = channel;
@@ -411,13 +423,15 @@ static int send_pages(struct sgpu_allocator *allocator, uint32_t channel, const 
 static void give_back(struct sgpu_allocator *allocator, uint32_t count, int kind)
 {
 	for (uint32_t i = 0; i < count; i++) {
-		sgpu_frame_give(&allocator->frames, allocator->pages[i], allocator->frames_of[kind]);
+		sgpu_frame_give(&allocator->frames, allocator->pages[i],
+				allocator->frames_of[kind]);
 	}
 }
 
-/* Maps as many pages as one command can, and as there are: *done, 0 when there are none of that size. */
-static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t end, int kind,
-		     uint64_t *done, struct sgpu_error *error)
+/* Maps as many pages as one command can, and as there are: *done, 0 when there are none of that
+ * size. */
+static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
+			uint64_t end, int kind, uint64_t *done, struct sgpu_error *error)
 {
 	struct context *context = allocator->channels[channel].context;
 	struct page_run run = page_run_at(allocator, va, end, kind);
@@ -432,15 +446,16 @@ static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	while (count < run.count &&
-	       sgpu_frame_take(&allocator->frames, allocator->frames_of[kind], &allocator->pages[count])) {
+	while (count < run.count && sgpu_frame_take(&allocator->frames, allocator->frames_of[kind],
+						    &allocator->pages[count])) {
 		count++;
 	}
 	run.count = count;
 	if (!count) {
 		return SGPU_OK;
 	}
-	/* Small ones come from the end, last first. In their order a device can map neighbours at once. */
+	/* Small ones come from the end, last first. In their order a device can map neighbours at
+	 * once. */
 	for (uint32_t i = 0; kind == SMALL && i < count / 2; i++) {
 		const uint32_t page = allocator->pages[i];
 
@@ -459,8 +474,9 @@ static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint
 	return SGPU_OK;
 }
 
-int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint64_t size, uint64_t *va,
-		       uint64_t *mapped, sgpu_report_fn report, void *argument, struct sgpu_error *error)
+int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint64_t size,
+		       uint64_t *va, uint64_t *mapped, sgpu_report_fn report, void *argument,
+		       struct sgpu_error *error)
 {
 	const uint64_t small = allocator->page_size[SMALL], big = allocator->page_size[BIG];
 	struct context *context = context_of(allocator, channel);
@@ -508,13 +524,15 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 }
 
 /* The size of the page that stands there, or KINDS. */
-static int kind_at(const struct sgpu_allocator *allocator, const struct context *context, uint64_t va)
+static int kind_at(const struct sgpu_allocator *allocator, const struct context *context,
+		   uint64_t va)
 {
 	for (int kind = 0; va < allocator->space_size && kind < KINDS; kind++) {
 		const struct table *table = context->tables[va / allocator->window][kind];
 
 		if (table && va % allocator->page_size[kind] == 0 &&
-		    table->entries[va % allocator->window / allocator->page_size[kind]] != SGPU_NO_FRAME) {
+		    table->entries[va % allocator->window / allocator->page_size[kind]] !=
+			    SGPU_NO_FRAME) {
 			return kind;
 		}
 	}
@@ -522,8 +540,9 @@ static int kind_at(const struct sgpu_allocator *allocator, const struct context 
 }
 
 /* A run of pages of one size in one table. */
-static int unmap_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t end, int kind,
-		       sgpu_authorise_fn authorise, void *argument, uint64_t *done, struct sgpu_error *error)
+static int unmap_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
+			  uint64_t end, int kind, sgpu_authorise_fn authorise, void *argument,
+			  uint64_t *done, struct sgpu_error *error)
 {
 	struct context *context = allocator->channels[channel].context;
 	struct page_run run = page_run_at(allocator, va, end, kind);
@@ -535,14 +554,16 @@ static int unmap_page_run(struct sgpu_allocator *allocator, uint32_t channel, ui
 		count++;
 	}
 	if (!count) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a page at 0x%llx would be cut", (unsigned long long)va);
+		return sgpu_fail(error, SGPU_EUSAGE, "a page at 0x%llx would be cut",
+				 (unsigned long long)va);
 	}
 	run.count = count;
 	*done = count * allocator->page_size[kind];
 	memset(&allocator->command.pte, 0, sizeof(allocator->command.pte));
 	if (authorise) {
 		allocator->command.pte.has_mac = true;
-		authorise(argument, va, *done, &allocator->command.pte.mac_counter, allocator->command.pte.mac);
+		authorise(argument, va, *done, &allocator->command.pte.mac_counter,
+			  allocator->command.pte.mac);
 	}
 	memset(allocator->pages, 0xff, count * sizeof(*allocator->pages));
 	rc = send_pages(allocator, channel, &run, kind, error);
@@ -555,8 +576,9 @@ static int unmap_page_run(struct sgpu_allocator *allocator, uint32_t channel, ui
 	return SGPU_OK;
 }
 
-int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va, uint64_t mapped,
-			 sgpu_authorise_fn authorise, sgpu_report_fn report, void *argument, struct sgpu_error *error)
+int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
+			 uint64_t mapped, sgpu_authorise_fn authorise, sgpu_report_fn report,
+			 void *argument, struct sgpu_error *error)
 {
 	struct context *context = context_of(allocator, channel);
 	uint64_t done = 0, end;
@@ -566,15 +588,16 @@ int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uin
 		return no_channel(channel, error);
 	}
 	if (__builtin_add_overflow(va, mapped, &end) || va % allocator->page_size[SMALL]) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%llu bytes at 0x%llx", (unsigned long long)mapped,
-				 (unsigned long long)va);
+		return sgpu_fail(error, SGPU_EUSAGE, "%llu bytes at 0x%llx",
+				 (unsigned long long)mapped, (unsigned long long)va);
 	}
 	for (uint64_t at = va; rc == SGPU_OK && at < end; at += done) {
 		const int kind = kind_at(allocator, context, at);
 
-		rc = kind == KINDS
-			     ? sgpu_fail(error, SGPU_EUSAGE, "nothing is mapped at 0x%llx", (unsigned long long)at)
-			     : unmap_page_run(allocator, channel, at, end, kind, authorise, argument, &done, error);
+		rc = kind == KINDS ? sgpu_fail(error, SGPU_EUSAGE, "nothing is mapped at 0x%llx",
+					       (unsigned long long)at)
+				   : unmap_page_run(allocator, channel, at, end, kind, authorise,
+						    argument, &done, error);
 		if (rc == SGPU_OK) {
 			sgpu_extents_give(&context->addresses, at, done);
 			rc = report ? report(argument, &allocator->reply.summary, error) : SGPU_OK;

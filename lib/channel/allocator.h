@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the allocator knows: which frames and which addresses it has not given out yet. None of it is trusted, and
- * nothing of the processor's is seen here.
+ * What the allocator knows: which frames and which addresses it has not given out yet. None of it
+ * is trusted, and nothing of the processor's is seen here.
  */
 #ifndef ENCLAVE_ALLOCATOR_H
 #define ENCLAVE_ALLOCATOR_H
@@ -12,7 +12,8 @@
 
 #include <sgpu/error.h>
 
-/* Frames [begin, end): pages of several frames are taken from the beginning, single ones from the end. */
+/* Frames [begin, end): pages of several frames are taken from the beginning, single ones from the
+ * end. */
 struct sgpu_frame_pool {
 	uint64_t *used; /* a bit each */
 	uint32_t begin, end, free;
@@ -33,11 +34,13 @@ struct sgpu_extents {
 	struct sgpu_extent *list;
 	size_t count, capacity;
 };
-SGPU_MUST_CHECK int sgpu_extents_init(struct sgpu_extents *extents, uint64_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_extents_init(struct sgpu_extents *extents, uint64_t size,
+				      struct sgpu_error *error);
 void sgpu_extents_clear(struct sgpu_extents *extents);
 /* The first `size` bytes that fit. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_extents_take(struct sgpu_extents *extents, uint64_t size, uint64_t alignment,
-				      uint64_t *begin, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_extents_take(struct sgpu_extents *extents, uint64_t size,
+				      uint64_t alignment, uint64_t *begin,
+				      struct sgpu_error *error);
 /* What cannot be entered for want of memory is not used again. */
 void sgpu_extents_give(struct sgpu_extents *extents, uint64_t begin, uint64_t size);
 

@@ -8,7 +8,8 @@
 #include "channel/allocator.h"
 
 /* ---- frames ---- */
-int sgpu_frame_pool_init(struct sgpu_frame_pool *pool, uint32_t begin, uint32_t end, struct sgpu_error *error)
+int sgpu_frame_pool_init(struct sgpu_frame_pool *pool, uint32_t begin, uint32_t end,
+			 struct sgpu_error *error)
 {
 	*pool = (struct sgpu_frame_pool){
 		.begin = begin, .end = end, .free = end - begin, .low = begin, .high = end
@@ -62,7 +63,8 @@ bool sgpu_frame_take(struct sgpu_frame_pool *pool, uint32_t count, uint32_t *fir
 		mark(pool, *first, 1);
 		return true;
 	}
-	for (uint64_t f = ((uint64_t)pool->low + count - 1) / count * count; f + count <= pool->end; f += count) {
+	for (uint64_t f = ((uint64_t)pool->low + count - 1) / count * count; f + count <= pool->end;
+	     f += count) {
 		if (are_free(pool, (uint32_t)f, count)) {
 			*first = (uint32_t)f;
 			mark(pool, *first, count);
@@ -105,7 +107,8 @@ void sgpu_extents_clear(struct sgpu_extents *extents)
 static bool insert(struct sgpu_extents *extents, size_t index, struct sgpu_extent extent)
 {
 	if (extents->count == extents->capacity) {
-		struct sgpu_extent *more = realloc(extents->list, 2 * extents->capacity * sizeof(*more));
+		struct sgpu_extent *more =
+			realloc(extents->list, 2 * extents->capacity * sizeof(*more));
 
 		if (!more) {
 			return false;
@@ -113,7 +116,8 @@ static bool insert(struct sgpu_extents *extents, size_t index, struct sgpu_exten
 		extents->list = more;
 		extents->capacity *= 2;
 	}
-	memmove(&extents->list[index + 1], &extents->list[index], (extents->count - index) * sizeof(extent));
+	memmove(&extents->list[index + 1], &extents->list[index],
+		(extents->count - index) * sizeof(extent));
 	extents->list[index] = extent;
 	extents->count++;
 	return true;
@@ -126,8 +130,8 @@ static void drop(struct sgpu_extents *extents, size_t index)
 		(extents->count - index) * sizeof(*extents->list));
 }
 
-int sgpu_extents_take(struct sgpu_extents *extents, uint64_t size, uint64_t alignment, uint64_t *begin,
-		      struct sgpu_error *error)
+int sgpu_extents_take(struct sgpu_extents *extents, uint64_t size, uint64_t alignment,
+		      uint64_t *begin, struct sgpu_error *error)
 {
 	for (size_t i = 0; i < extents->count; i++) {
 		const struct sgpu_extent extent = extents->list[i];
@@ -137,7 +141,8 @@ int sgpu_extents_take(struct sgpu_extents *extents, uint64_t size, uint64_t alig
 			continue;
 		}
 		if (at > extent.begin && at + size < extent.end) {
-			if (!insert(extents, i + 1, (struct sgpu_extent){ at + size, extent.end })) {
+			if (!insert(extents, i + 1,
+				    (struct sgpu_extent){ at + size, extent.end })) {
 				return sgpu_fail_nomem(error);
 			}
 			extents->list[i].end = at;

@@ -12,7 +12,8 @@
  *   CH_DESTROY  with MAC: counter (8), MAC (32)
  *   CH_SUBMIT   counter (8), size (4), the group (size)
  *
- * Flags are bits: KEY 1 and MAC 1 as said; BIG 2 of CH_PDE and CH_PTE; KEYED 1 of CH_MEASURE. The others are zero.
+ * Flags are bits: KEY 1 and MAC 1 as said; BIG 2 of CH_PDE and CH_PTE; KEYED 1 of CH_MEASURE. The
+ * others are zero.
  */
 #include <string.h>
 
@@ -54,14 +55,16 @@ static size_t size_of(const struct sgpu_command *command)
 
 	switch (command->op) {
 	case SGPU_CH_CREATE:
-		return HEADER_SIZE + 4 + (command->create.has_key ? sizeof(command->create.owner_key) : 0);
+		return HEADER_SIZE + 4 +
+		       (command->create.has_key ? sizeof(command->create.owner_key) : 0);
 	case SGPU_CH_PDE:
 		return HEADER_SIZE + 8;
 	case SGPU_CH_PTE:
 		if (command->pte.count < 1 || command->pte.count > SGPU_CHANNEL_PAGES_MAX) {
 			return 0;
 		}
-		return HEADER_SIZE + 12 + (command->pte.has_mac ? mac : 0) + 4 * (size_t)command->pte.count;
+		return HEADER_SIZE + 12 + (command->pte.has_mac ? mac : 0) +
+		       4 * (size_t)command->pte.count;
 	case SGPU_CH_MEASURE:
 		return HEADER_SIZE + 16;
 	case SGPU_CH_DESTROY:
@@ -95,7 +98,8 @@ static void encode_body(const struct sgpu_command *command, uint8_t *at)
 	case SGPU_CH_CREATE:
 		at = sgpu_put_u32(at, command->create.directory);
 		if (command->create.has_key) {
-			sgpu_put_bytes(at, command->create.owner_key, sizeof(command->create.owner_key));
+			sgpu_put_bytes(at, command->create.owner_key,
+				       sizeof(command->create.owner_key));
 		}
 		break;
 	case SGPU_CH_PDE:
@@ -119,17 +123,17 @@ static void encode_body(const struct sgpu_command *command, uint8_t *at)
 	}
 }
 
-int sgpu_command_encode(const struct sgpu_command *command, uint8_t *bytes, size_t capacity, size_t *size,
-			struct sgpu_error *error)
+int sgpu_command_encode(const struct sgpu_command *command, uint8_t *bytes, size_t capacity,
+			size_t *size, struct sgpu_error *error)
 {
 	*size = size_of(command);
 	if (!*size) {
-		return sgpu_fail(error, SGPU_EINVALID, "a command with operation %d cannot be encoded",
-				 (int)command->op);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "a command with operation %d cannot be encoded", (int)command->op);
 	}
 	if (*size > capacity) {
-		return sgpu_fail(error, SGPU_EINVALID, "a command of %zu bytes does not fit into %zu", *size,
-				 capacity);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "a command of %zu bytes does not fit into %zu", *size, capacity);
 	}
 	uint32_t flags = flags_of(command);
 	bytes[0] = VERSION;
@@ -141,13 +145,15 @@ int sgpu_command_encode(const struct sgpu_command *command, uint8_t *bytes, size
 }
 
 /* ---- decoding ---- */
-static void take_mac(struct sgpu_reader *reader, uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+static void take_mac(struct sgpu_reader *reader, uint64_t *counter,
+		     uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	*counter = sgpu_take_u64(reader);
 	sgpu_take_bytes(reader, mac, SGPU_CHANNEL_MAC_SIZE);
 }
 
-static void decode_pte(struct sgpu_reader *reader, uint32_t flags, uint32_t *pages, struct sgpu_command *command)
+static void decode_pte(struct sgpu_reader *reader, uint32_t flags, uint32_t *pages,
+		       struct sgpu_command *command)
 {
 	command->pte.directory_index = sgpu_take_u32(reader);
 	command->pte.table_index = sgpu_take_u32(reader);
@@ -179,14 +185,16 @@ static void decode_submit(struct sgpu_reader *reader, struct sgpu_command *comma
 	command->submit.group = sgpu_take(reader, command->submit.size);
 }
 
-static void decode_body(struct sgpu_reader *reader, uint32_t flags, uint32_t *pages, struct sgpu_command *command)
+static void decode_body(struct sgpu_reader *reader, uint32_t flags, uint32_t *pages,
+			struct sgpu_command *command)
 {
 	switch (command->op) {
 	case SGPU_CH_CREATE:
 		command->create.directory = sgpu_take_u32(reader);
 		command->create.has_key = flags & FLAG_FIRST;
 		if (command->create.has_key) {
-			sgpu_take_bytes(reader, command->create.owner_key, sizeof(command->create.owner_key));
+			sgpu_take_bytes(reader, command->create.owner_key,
+					sizeof(command->create.owner_key));
 		}
 		break;
 	case SGPU_CH_PDE:
@@ -214,8 +222,8 @@ static void decode_body(struct sgpu_reader *reader, uint32_t flags, uint32_t *pa
 	}
 }
 
-int sgpu_command_decode(const uint8_t *bytes, size_t size, uint32_t *pages, struct sgpu_command *command,
-			struct sgpu_error *error)
+int sgpu_command_decode(const uint8_t *bytes, size_t size, uint32_t *pages,
+			struct sgpu_command *command, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = bytes, .left = size };
 	const uint8_t version = sgpu_take_u8(&reader), op = sgpu_take_u8(&reader);
@@ -223,7 +231,8 @@ int sgpu_command_decode(const uint8_t *bytes, size_t size, uint32_t *pages, stru
 
 	memset(command, 0, sizeof(*command));
 	if (reader.bad || version != VERSION || op < SGPU_CH_CREATE || op > SGPU_CH_SUBMIT) {
-		return sgpu_fail(error, SGPU_EINVALID, "not a command: %zu bytes, version %u, operation %u", size,
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "not a command: %zu bytes, version %u, operation %u", size,
 				 version, op);
 	}
 	command->op = op;
@@ -231,11 +240,12 @@ int sgpu_command_decode(const uint8_t *bytes, size_t size, uint32_t *pages, stru
 	command->channel = sgpu_take_u32(&reader);
 	decode_body(&reader, flags, pages, command);
 	if (reader.bad || reader.left) {
-		return sgpu_fail(error, SGPU_EINVALID, "a command with operation %u is not %zu bytes long", op, size);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "a command with operation %u is not %zu bytes long", op, size);
 	}
 	if (flags != flags_of(command)) {
-		return sgpu_fail(error, SGPU_EINVALID, "unknown flags 0x%04x in a command with operation %u", flags,
-				 op);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "unknown flags 0x%04x in a command with operation %u", flags, op);
 	}
 	return SGPU_OK;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The session's side of command groups. A group is sealed once, under its number, and the same bytes are sent until its
- * answer comes: a second group with that number must not exist, and one that is missing stops all that follow. So a client
- * whose group is lost for good is broken, and stays so.
+ * The session's side of command groups. A group is sealed once, under its number, and the same
+ * bytes are sent until its answer comes: a second group with that number must not exist, and one
+ * that is missing stops all that follow. So a client whose group is lost for good is broken, and
+ * stays so.
  */
 #include <stdlib.h>
 
@@ -20,10 +21,10 @@ struct sgpu_group_client {
 	struct sgpu_grant grant;
 	struct sgpu_session *session;
 	bool broken;
-	int count;                         /* items of the next group */
+	int count; /* items of the next group */
 	size_t size;
-	uint8_t items[SGPU_GROUP_BYTES];   /* plaintext, as `opened` is */
-	uint8_t opened[SGPU_GROUP_BYTES];  /* the last answer */
+	uint8_t items[SGPU_GROUP_BYTES];  /* plaintext, as `opened` is */
+	uint8_t opened[SGPU_GROUP_BYTES]; /* the last answer */
 	size_t opened_size;
 	uint8_t group[SGPU_GROUP_MAX], message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX];
 };
@@ -42,7 +43,8 @@ const struct sgpu_grant *sgpu_group_client_grant(const struct sgpu_group_client 
 	return &client->grant;
 }
 
-int sgpu_group_client_add(struct sgpu_group_client *client, const struct sgpu_item *item, struct sgpu_error *error)
+int sgpu_group_client_add(struct sgpu_group_client *client, const struct sgpu_item *item,
+			  struct sgpu_error *error)
 {
 	int rc;
 
@@ -68,7 +70,8 @@ static bool is_answer(struct sgpu_group_client *c, uint64_t counter, size_t size
 	uint64_t number = sgpu_take_u64(&reader);
 
 	if (reader.bad || number != counter ||
-	    sgpu_session_answer(c->session, reader.next, reader.left, counter, c->opened, NULL) != SGPU_OK) {
+	    sgpu_session_answer(c->session, reader.next, reader.left, counter, c->opened, NULL) !=
+		    SGPU_OK) {
 		return false;
 	}
 	c->opened_size = reader.left - SGPU_TAG_SIZE;
@@ -77,25 +80,32 @@ static bool is_answer(struct sgpu_group_client *c, uint64_t counter, size_t size
 
 static int exchange_group(struct sgpu_group_client *c, uint64_t counter, struct sgpu_error *error)
 {
-	const struct sgpu_command command = { .op = SGPU_CH_SUBMIT, .via = c->grant.channel, .channel = c->grant.channel,
-					      .submit = { .group = c->group, .size = (uint32_t)c->size + SGPU_TAG_SIZE,
+	const struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
+					      .via = c->grant.channel,
+					      .channel = c->grant.channel,
+					      .submit = { .group = c->group,
+							  .size = (uint32_t)c->size + SGPU_TAG_SIZE,
 							  .counter = counter } };
 	size_t message_size, answer_size;
-	int rc = sgpu_command_encode(&command, c->message, sizeof(c->message), &message_size, error);
+	int rc =
+		sgpu_command_encode(&command, c->message, sizeof(c->message), &message_size, error);
 
 	for (int i = 0; rc == SGPU_OK && i < SGPU_GROUP_SENDS; i++) {
-		rc = c->exchange(c->argument, c->message, message_size, c->answer, &answer_size, error);
+		rc = c->exchange(c->argument, c->message, message_size, c->answer, &answer_size,
+				 error);
 		if (rc == SGPU_OK && is_answer(c, counter, answer_size)) {
 			return SGPU_OK;
 		}
 	}
-	return rc < 0 ? rc : sgpu_fail(error, SGPU_EAUTH, "command group %llu of channel %u did not get through",
-				       (unsigned long long)counter, (unsigned)c->grant.channel);
+	return rc < 0 ? rc
+		      : sgpu_fail(error, SGPU_EAUTH,
+				  "command group %llu of channel %u did not get through",
+				  (unsigned long long)counter, (unsigned)c->grant.channel);
 }
 
 /* What was opened comes from the worker, and is read with care all the same. */
-static int read_results(const struct sgpu_group_client *c, int count, struct sgpu_item_result *results,
-			struct sgpu_error *error)
+static int read_results(const struct sgpu_group_client *c, int count,
+			struct sgpu_item_result *results, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = c->opened, .left = c->opened_size };
 	int code = (int)sgpu_take_u32(&reader), first = SGPU_OK;
@@ -104,23 +114,29 @@ static int read_results(const struct sgpu_group_client *c, int count, struct sgp
 		size_t size = sgpu_take_u32(&reader);
 		const uint8_t *text = sgpu_take(&reader, size);
 
-		return sgpu_fail(error, code < 0 && text ? code : SGPU_EINVALID, "the group was not carried out: %.*s",
-				 text ? (int)size : 0, (const char *)text);
+		return sgpu_fail(error, code < 0 && text ? code : SGPU_EINVALID,
+				 "the group was not carried out: %.*s", text ? (int)size : 0,
+				 (const char *)text);
 	}
 	for (int i = 0; i < count; i++) {
 		results[i].code = (int)sgpu_take_u32(&reader);
 		results[i].size = sgpu_take_u32(&reader);
 		results[i].bytes = sgpu_take(&reader, results[i].size);
 		if (first == SGPU_OK && results[i].code != SGPU_OK && !reader.bad) {
-			first = sgpu_fail(error, results[i].code < 0 ? results[i].code : SGPU_EINVALID, "item %d: %.*s", i,
-					  (int)results[i].size, (const char *)results[i].bytes);
+			first = sgpu_fail(error,
+					  results[i].code < 0 ? results[i].code : SGPU_EINVALID,
+					  "item %d: %.*s", i, (int)results[i].size,
+					  (const char *)results[i].bytes);
 		}
 	}
-	return reader.bad || reader.left > 0 ? sgpu_fail(error, SGPU_EINVALID, "the answer to a command group is malformed") :
-					       first;
+	return reader.bad || reader.left > 0
+		       ? sgpu_fail(error, SGPU_EINVALID,
+				   "the answer to a command group is malformed")
+		       : first;
 }
 
-int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_item_result *results, struct sgpu_error *error)
+int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_item_result *results,
+			   struct sgpu_error *error)
 {
 	int count = client->count, rc;
 	uint64_t counter = 0;
@@ -129,10 +145,12 @@ int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_item_re
 		sgpu_wipe(client->items, client->size);
 		client->size = 0;
 		client->count = 0;
-		return sgpu_fail(error, SGPU_EAUTH, "channel %u is broken: a command group of it was lost",
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "channel %u is broken: a command group of it was lost",
 				 (unsigned)client->grant.channel);
 	}
-	rc = sgpu_session_seal(client->session, client->items, client->size, client->group, &counter, error);
+	rc = sgpu_session_seal(client->session, client->items, client->size, client->group,
+			       &counter, error);
 	if (rc == SGPU_OK) {
 		rc = exchange_group(client, counter, error);
 	}
@@ -145,8 +163,8 @@ int sgpu_group_client_send(struct sgpu_group_client *client, struct sgpu_item_re
 
 /* ---- opening ---- */
 /* Sends the hello, and takes the grant that it is answered by. */
-static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *owner, const uint8_t *hello, size_t hello_size,
-		     struct sgpu_error *error)
+static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *owner,
+		     const uint8_t *hello, size_t hello_size, struct sgpu_error *error)
 {
 	size_t size = 0;
 	int rc = c->exchange(c->argument, hello, hello_size, c->answer, &size, error);
@@ -162,8 +180,8 @@ static int say_hello(struct sgpu_group_client *c, const struct sgpu_key *owner, 
 }
 
 /* An empty group that is answered proves that the worker has the keys of the bound session. */
-static int open_bound(struct sgpu_group_client *c, const struct sgpu_key *owner, const struct sgpu_key *worker,
-		      struct sgpu_error *error)
+static int open_bound(struct sgpu_group_client *c, const struct sgpu_key *owner,
+		      const struct sgpu_key *worker, struct sgpu_error *error)
 {
 	struct sgpu_binding binding;
 	int rc = sgpu_binding_make(owner->public_half, worker, &binding, error);
@@ -179,8 +197,10 @@ static int open_bound(struct sgpu_group_client *c, const struct sgpu_key *owner,
 		rc = sgpu_group_client_send(c, NULL, error);
 	}
 	if (rc == SGPU_EAUTH || rc == SGPU_EKEY || rc == SGPU_EINVALID) {
-		sgpu_fail(error, SGPU_EAUTH, "whoever answers does not have the key of the worker that was quoted");
-		(void)sgpu_hint(error, "that worker may have ended: ask for a new quote with 'sgpu-run quote', and appraise it");
+		sgpu_fail(error, SGPU_EAUTH,
+			  "whoever answers does not have the key of the worker that was quoted");
+		(void)sgpu_hint(error, "that worker may have ended: ask for a new quote with "
+				       "'sgpu-run quote', and appraise it");
 		rc = SGPU_EAUTH;
 	}
 out:
@@ -188,8 +208,9 @@ out:
 	return rc;
 }
 
-int sgpu_group_client_open(const struct sgpu_key *owner, const struct sgpu_key *worker, sgpu_exchange_fn exchange,
-			   void *argument, struct sgpu_group_client **client, struct sgpu_error *error)
+int sgpu_group_client_open(const struct sgpu_key *owner, const struct sgpu_key *worker,
+			   sgpu_exchange_fn exchange, void *argument,
+			   struct sgpu_group_client **client, struct sgpu_error *error)
 {
 	struct sgpu_group_client *c = sgpu_secret_alloc(sizeof(*c));
 	int rc;
@@ -201,8 +222,8 @@ int sgpu_group_client_open(const struct sgpu_key *owner, const struct sgpu_key *
 	memset(c, 0, sizeof(*c));
 	c->exchange = exchange;
 	c->argument = argument;
-	rc = worker ? open_bound(c, owner, worker, error) :
-		      say_hello(c, owner, owner->public_half, sizeof(owner->public_half), error);
+	rc = worker ? open_bound(c, owner, worker, error)
+		    : say_hello(c, owner, owner->public_half, sizeof(owner->public_half), error);
 	if (rc < 0) {
 		sgpu_group_client_close(&c);
 		return rc;

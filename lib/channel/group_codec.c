@@ -1,22 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Items of command groups as bytes. Every item has the same head, and a tail that depends on its kind:
+ * Items of command groups as bytes. Every item has the same head, and a tail that depends on its
+ * kind:
  *
- *   kind (1), stream (1), last (1), zero (1), buffer (4), other (4), object (4), offset (8), other_offset (8), size (8),
- *   first (8), tail size (4), the tail
+ *   kind (1), stream (1), last (1), zero (1), buffer (4), other (4), object (4), offset (8),
+ * other_offset (8), size (8), first (8), tail size (4), the tail
  *
- * Members that a kind does not use are zero. The tail of a call: name size (1), name; ranges (1), for each buffer (4),
- * offset (8), size (8); written (8); grid, block, shared bytes (4 each); the arguments.
+ * Members that a kind does not use are zero. The tail of a call: name size (1), name; ranges (1),
+ * for each buffer (4), offset (8), size (8); written (8); grid, block, shared bytes (4 each); the
+ * arguments.
  */
 #include <sgpu/base.h>
 
 #include "channel/group.h"
 #include "channel/wire.h"
 
-enum { STREAM = 1, LAST = 2, BUFFER = 4, OTHER = 8, OBJECT = 16, OFFSET = 32, OTHER_OFFSET = 64, SIZE = 128, FIRST = 256,
-       RANGE = BUFFER | OFFSET | SIZE,
-       KEYS_SIZE = SGPU_SALT_SIZE + SGPU_COMMITMENT_SIZE + SGPU_KEY_SIZE + SGPU_NONCE_SIZE,
-       CALL_MIN = 1 + 1 + 8 + 28, };
+enum {
+	STREAM = 1,
+	LAST = 2,
+	BUFFER = 4,
+	OTHER = 8,
+	OBJECT = 16,
+	OFFSET = 32,
+	OTHER_OFFSET = 64,
+	SIZE = 128,
+	FIRST = 256,
+	RANGE = BUFFER | OFFSET | SIZE,
+	KEYS_SIZE = SGPU_SALT_SIZE + SGPU_COMMITMENT_SIZE + SGPU_KEY_SIZE + SGPU_NONCE_SIZE,
+	CALL_MIN = 1 + 1 + 8 + 28,
+};
 
 static const struct {
 	uint16_t members;
@@ -33,7 +45,8 @@ static const struct {
 	[SGPU_ITEM_SEAL] = { STREAM | OBJECT | FIRST | LAST | RANGE | OTHER_OFFSET, 0, 0 },
 	[SGPU_ITEM_DIGEST] = { STREAM | RANGE, 0, SGPU_DIGEST_CUSTOM_MAX },
 	[SGPU_ITEM_LAUNCH] = { STREAM, CALL_MIN, SGPU_GROUP_BYTES },
-	[SGPU_ITEM_MODULE_LOAD] = { OBJECT | OTHER_OFFSET | SIZE, SGPU_CHANNEL_DIGEST_SIZE, SGPU_CHANNEL_DIGEST_SIZE },
+	[SGPU_ITEM_MODULE_LOAD] = { OBJECT | OTHER_OFFSET | SIZE, SGPU_CHANNEL_DIGEST_SIZE,
+				    SGPU_CHANNEL_DIGEST_SIZE },
 	[SGPU_ITEM_MODULE_FREE] = { OBJECT, 0, 0 },
 	[SGPU_ITEM_MODULE_RUN] = { STREAM | OBJECT, CALL_MIN, SGPU_GROUP_BYTES },
 	[SGPU_ITEM_WAIT] = { STREAM | OTHER, 0, 0 },
@@ -47,16 +60,20 @@ static bool is_item(const struct sgpu_item *item)
 {
 	uint16_t members;
 
-	if (item->kind < SGPU_ITEM_ALLOC || item->kind >= SGPU_ITEM_KINDS || item->tail_size < kinds[item->kind].tail_min ||
+	if (item->kind < SGPU_ITEM_ALLOC || item->kind >= SGPU_ITEM_KINDS ||
+	    item->tail_size < kinds[item->kind].tail_min ||
 	    item->tail_size > kinds[item->kind].tail_max) {
 		return false;
 	}
-	members = (uint16_t)((item->stream ? STREAM : 0) | (item->last ? LAST : 0) | (item->buffer ? BUFFER : 0) |
-			     (item->other ? OTHER : 0) | (item->object ? OBJECT : 0) | (item->offset ? OFFSET : 0) |
-			     (item->other_offset ? OTHER_OFFSET : 0) | (item->size ? SIZE : 0) | (item->first ? FIRST : 0));
+	members = (uint16_t)((item->stream ? STREAM : 0) | (item->last ? LAST : 0) |
+			     (item->buffer ? BUFFER : 0) | (item->other ? OTHER : 0) |
+			     (item->object ? OBJECT : 0) | (item->offset ? OFFSET : 0) |
+			     (item->other_offset ? OTHER_OFFSET : 0) | (item->size ? SIZE : 0) |
+			     (item->first ? FIRST : 0));
 	return (members & ~kinds[item->kind].members) == 0 && item->stream < SGPU_GROUP_STREAMS &&
 	       item->buffer < SGPU_GROUP_BUFFERS && item->object < SGPU_GROUP_OBJECTS &&
-	       item->other < (item->kind == SGPU_ITEM_WAIT ? SGPU_GROUP_STREAMS : SGPU_GROUP_BUFFERS);
+	       item->other <
+		       (item->kind == SGPU_ITEM_WAIT ? SGPU_GROUP_STREAMS : SGPU_GROUP_BUFFERS);
 }
 
 size_t sgpu_item_result(const struct sgpu_item *item)
@@ -79,7 +96,8 @@ int sgpu_item_encode(const struct sgpu_item *item, uint8_t group[SGPU_GROUP_BYTE
 	if (!is_item(item)) {
 		return sgpu_fail(error, SGPU_EUSAGE, "not an item: kind %d", (int)item->kind);
 	}
-	if (SGPU_GROUP_BYTES - *size < SGPU_ITEM_HEAD || SGPU_GROUP_BYTES - *size - SGPU_ITEM_HEAD < item->tail_size) {
+	if (SGPU_GROUP_BYTES - *size < SGPU_ITEM_HEAD ||
+	    SGPU_GROUP_BYTES - *size - SGPU_ITEM_HEAD < item->tail_size) {
 		return sgpu_fail(error, SGPU_EUSAGE, "the group is full: %zu bytes", *size);
 	}
 	*at++ = (uint8_t)item->kind;
@@ -115,8 +133,8 @@ static bool decode_item(struct sgpu_reader *reader, struct sgpu_item *item)
 	return !reader->bad && last <= 1 && zero == 0 && is_item(item);
 }
 
-int sgpu_items_decode(const uint8_t *bytes, size_t size, struct sgpu_item items[SGPU_GROUP_ITEMS], int *count,
-		      struct sgpu_error *error)
+int sgpu_items_decode(const uint8_t *bytes, size_t size, struct sgpu_item items[SGPU_GROUP_ITEMS],
+		      int *count, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = bytes, .left = size };
 	size_t answer = SGPU_GROUP_TEXT_MAX;
@@ -124,25 +142,32 @@ int sgpu_items_decode(const uint8_t *bytes, size_t size, struct sgpu_item items[
 	*count = 0;
 	while (reader.left > 0) {
 		if (*count == SGPU_GROUP_ITEMS || !decode_item(&reader, &items[*count])) {
-			return sgpu_fail(error, SGPU_EINVALID, "item %d of a command group is malformed", *count);
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "item %d of a command group is malformed", *count);
 		}
 		answer += 8 + sgpu_item_result(&items[(*count)++]);
 		if (answer > SGPU_GROUP_BYTES) {
-			return sgpu_fail(error, SGPU_EINVALID, "what a command group asks for does not fit into an answer");
+			return sgpu_fail(
+				error, SGPU_EINVALID,
+				"what a command group asks for does not fit into an answer");
 		}
 	}
 	return SGPU_OK;
 }
 
 /* ---- calls ---- */
-int sgpu_item_call_encode(const struct sgpu_item_call *call, uint8_t *bytes, uint32_t *size, struct sgpu_error *error)
+int sgpu_item_call_encode(const struct sgpu_item_call *call, uint8_t *bytes, uint32_t *size,
+			  struct sgpu_error *error)
 {
 	size_t name_size = strnlen(call->name, sizeof(call->name));
 	uint8_t *at = bytes;
 
-	if (name_size > SGPU_GROUP_NAME_MAX || call->range_count < 0 || call->range_count > SGPU_MODULE_RANGES_MAX ||
-	    call->arguments_size > SGPU_GROUP_BYTES - CALL_MIN - name_size - (size_t)call->range_count * 20) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a call of '%s' does not fit into a command group", call->name);
+	if (name_size > SGPU_GROUP_NAME_MAX || call->range_count < 0 ||
+	    call->range_count > SGPU_MODULE_RANGES_MAX ||
+	    call->arguments_size >
+		    SGPU_GROUP_BYTES - CALL_MIN - name_size - (size_t)call->range_count * 20) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "a call of '%s' does not fit into a command group", call->name);
 	}
 	*at++ = (uint8_t)name_size;
 	at = sgpu_put_bytes(at, call->name, name_size);
@@ -158,12 +183,14 @@ int sgpu_item_call_encode(const struct sgpu_item_call *call, uint8_t *bytes, uin
 	for (int i = 0; i < 3; i++) {
 		at = sgpu_put_u32(at, call->shape.block[i]);
 	}
-	at = sgpu_put_bytes(sgpu_put_u32(at, call->shape.shared_bytes), call->arguments, call->arguments_size);
+	at = sgpu_put_bytes(sgpu_put_u32(at, call->shape.shared_bytes), call->arguments,
+			    call->arguments_size);
 	*size = (uint32_t)(at - bytes);
 	return SGPU_OK;
 }
 
-int sgpu_item_call_decode(const struct sgpu_item *item, struct sgpu_item_call *call, struct sgpu_error *error)
+int sgpu_item_call_decode(const struct sgpu_item *item, struct sgpu_item_call *call,
+			  struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = item->tail, .left = item->tail_size };
 	uint8_t name_size = sgpu_take_u8(&reader);
@@ -171,7 +198,8 @@ int sgpu_item_call_decode(const struct sgpu_item *item, struct sgpu_item_call *c
 	memset(call->name, 0, sizeof(call->name));
 	sgpu_take_bytes(&reader, call->name, name_size <= SGPU_GROUP_NAME_MAX ? name_size : 0);
 	call->range_count = sgpu_take_u8(&reader);
-	if (name_size > SGPU_GROUP_NAME_MAX || strlen(call->name) != name_size || call->range_count > SGPU_MODULE_RANGES_MAX) {
+	if (name_size > SGPU_GROUP_NAME_MAX || strlen(call->name) != name_size ||
+	    call->range_count > SGPU_MODULE_RANGES_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "a call of a command group is malformed");
 	}
 	for (int i = 0; i < call->range_count; i++) {
@@ -189,5 +217,7 @@ int sgpu_item_call_decode(const struct sgpu_item *item, struct sgpu_item_call *c
 	call->shape.shared_bytes = sgpu_take_u32(&reader);
 	call->arguments_size = reader.left;
 	call->arguments = sgpu_take(&reader, reader.left);
-	return reader.bad ? sgpu_fail(error, SGPU_EINVALID, "a call of a command group is malformed") : SGPU_OK;
+	return reader.bad
+		       ? sgpu_fail(error, SGPU_EINVALID, "a call of a command group is malformed")
+		       : SGPU_OK;
 }

@@ -7,7 +7,8 @@
 #include "channel/group.h"
 #include "channel/wire.h"
 
-int sgpu_message_read(int fd, uint8_t message[SGPU_MESSAGE_MAX], size_t *size, struct sgpu_error *error)
+int sgpu_message_read(int fd, uint8_t message[SGPU_MESSAGE_MAX], size_t *size,
+		      struct sgpu_error *error)
 {
 	uint8_t head[4];
 	struct sgpu_reader reader = { .next = head, .left = sizeof(head) };
@@ -24,7 +25,8 @@ int sgpu_message_read(int fd, uint8_t message[SGPU_MESSAGE_MAX], size_t *size, s
 	}
 	rc = sgpu_read(fd, "a session", message, *size, &got, error);
 	if (rc == SGPU_OK && got < *size) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "a message of a session ends after %zu of %zu bytes", got, *size);
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "a message of a session ends after %zu of %zu bytes", got, *size);
 	}
 	return rc;
 }
@@ -41,8 +43,8 @@ int sgpu_message_write(int fd, const uint8_t *message, size_t size, struct sgpu_
 	return sgpu_write(fd, "a session", frame, 4 + size, error);
 }
 
-int sgpu_pipe_exchange(void *argument, const uint8_t *message, size_t size, uint8_t *answer, size_t *answer_size,
-		       struct sgpu_error *error)
+int sgpu_pipe_exchange(void *argument, const uint8_t *message, size_t size, uint8_t *answer,
+		       size_t *answer_size, struct sgpu_error *error)
 {
 	const struct sgpu_pipe *pipe = argument;
 	int rc = sgpu_message_write(pipe->out, message, size, error);

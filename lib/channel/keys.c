@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of a channel, and what is computed with them by both trusted sides: nonces, MACs, the mask of a measurement.
+ * Keys of a channel, and what is computed with them by both trusted sides: nonces, MACs, the mask
+ * of a measurement.
  */
 #include <string.h>
 
@@ -10,23 +11,22 @@
 #include "channel/keys.h"
 #include "channel/wire.h"
 
-int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE], const uint8_t processor[16], struct sgpu_channel_keys *keys,
-			struct sgpu_error *error)
+int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE], const uint8_t processor[16],
+			struct sgpu_channel_keys *keys, struct sgpu_error *error)
 {
 	const struct {
 		const char *info;
 		uint8_t *key;
 	} parts[] = {
-		{ "sgpu channel group", keys->group },
-		{ "sgpu channel answer", keys->answer },
-		{ "sgpu channel owner", keys->owner },
-		{ "sgpu channel report", keys->report },
+		{ "sgpu channel group", keys->group },	   { "sgpu channel answer", keys->answer },
+		{ "sgpu channel owner", keys->owner },	   { "sgpu channel report", keys->report },
 		{ "sgpu channel measure", keys->measure },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(parts); i++) {
-		int rc = sgpu_hkdf_sha256(cek, SGPU_KEY_SIZE, processor, 16, parts[i].info, strlen(parts[i].info),
-					  parts[i].key, SGPU_KEY_SIZE, error);
+		int rc =
+			sgpu_hkdf_sha256(cek, SGPU_KEY_SIZE, processor, 16, parts[i].info,
+					 strlen(parts[i].info), parts[i].key, SGPU_KEY_SIZE, error);
 		if (rc != SGPU_OK) {
 			sgpu_wipe(keys, sizeof(*keys));
 			return rc;
@@ -51,12 +51,13 @@ enum { FIELDS_MAX = 160 };
 static void digest_fields(uint8_t fields[FIELDS_MAX], const uint8_t *end, const char *custom,
 			  uint8_t out[SGPU_CHANNEL_MAC_SIZE])
 {
-	sgpu_kt128(fields, (size_t)(end - fields), custom, strlen(custom), out, SGPU_CHANNEL_MAC_SIZE);
+	sgpu_kt128(fields, (size_t)(end - fields), custom, strlen(custom), out,
+		   SGPU_CHANNEL_MAC_SIZE);
 	sgpu_wipe(fields, FIELDS_MAX);
 }
 
-void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter, uint64_t va,
-		    uint64_t size, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+void sgpu_mac_unmap(const struct sgpu_channel_keys *keys, uint32_t serial, uint64_t counter,
+		    uint64_t va, uint64_t size, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->owner, SGPU_KEY_SIZE);
 
@@ -79,30 +80,36 @@ void sgpu_mac_summary(const struct sgpu_channel_keys *keys, const struct sgpu_su
 {
 	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->report, SGPU_KEY_SIZE);
 
-	at = sgpu_put_u64(sgpu_put_u32(sgpu_put_u32(at, summary->channel), summary->serial), summary->counter);
+	at = sgpu_put_u64(sgpu_put_u32(sgpu_put_u32(at, summary->channel), summary->serial),
+			  summary->counter);
 	at = sgpu_put_u64(sgpu_put_u64(at, summary->va), summary->size);
 	at = sgpu_put_u32(sgpu_put_u32(at, summary->protected_pages), summary->pages);
 	at = sgpu_put_bytes(at, summary->hash, sizeof(summary->hash));
 	digest_fields(fields, at, "sgpu channel summary v1", mac);
 }
 
-void sgpu_mac_measurement(const struct sgpu_channel_keys *keys, const struct sgpu_measurement *measurement,
+void sgpu_mac_measurement(const struct sgpu_channel_keys *keys,
+			  const struct sgpu_measurement *measurement,
 			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->report, SGPU_KEY_SIZE);
 
-	at = sgpu_put_u64(sgpu_put_u32(sgpu_put_u32(at, measurement->channel), measurement->serial), measurement->counter);
+	at = sgpu_put_u64(sgpu_put_u32(sgpu_put_u32(at, measurement->channel), measurement->serial),
+			  measurement->counter);
 	at = sgpu_put_u64(sgpu_put_u64(at, measurement->va), measurement->size);
-	at = sgpu_put_bytes(sgpu_put_u32(at, measurement->keyed), measurement->digest, sizeof(measurement->digest));
+	at = sgpu_put_bytes(sgpu_put_u32(at, measurement->keyed), measurement->digest,
+			    sizeof(measurement->digest));
 	digest_fields(fields, at, "sgpu channel measurement v1", mac);
 }
 
-void sgpu_mask_measurement(const struct sgpu_channel_keys *keys, struct sgpu_measurement *measurement)
+void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
+			   struct sgpu_measurement *measurement)
 {
 	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->report, SGPU_KEY_SIZE);
 	uint8_t mask[SGPU_CHANNEL_DIGEST_SIZE];
 
-	_Static_assert(SGPU_CHANNEL_DIGEST_SIZE == SGPU_CHANNEL_MAC_SIZE, "one mask covers a digest");
+	_Static_assert(SGPU_CHANNEL_DIGEST_SIZE == SGPU_CHANNEL_MAC_SIZE,
+		       "one mask covers a digest");
 	at = sgpu_put_u64(sgpu_put_u32(at, measurement->serial), measurement->counter);
 	digest_fields(fields, at, "sgpu channel mask v1", mask);
 	for (size_t i = 0; i < sizeof(mask); i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The pager of a device: what the processor of channels does to pages, done by the device's own calls, one after
- * another on a stream that nobody else has.
+ * The pager of a device: what the processor of channels does to pages, done by the device's own
+ * calls, one after another on a stream that nobody else has.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,8 @@ struct paged_space {
 	sgpu_devptr base;
 };
 
-static int space_create(void *device, uint64_t size, void **space, sgpu_devptr *base, struct sgpu_error *error)
+static int space_create(void *device, uint64_t size, void **space, sgpu_devptr *base,
+			struct sgpu_error *error)
 {
 	struct paged_device *paged = device;
 	struct paged_space *new = calloc(1, sizeof(*new));
@@ -48,11 +49,12 @@ static void space_free(void *device, void *space)
 	}
 }
 
-static int map(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count, uint64_t page_size,
-	       struct sgpu_error *error)
+static int map(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count,
+	       uint64_t page_size, struct sgpu_error *error)
 {
 	(void)device;
-	return sgpu_page_map(((struct paged_space *)space)->space, at, pages, count, page_size, error);
+	return sgpu_page_map(((struct paged_space *)space)->space, at, pages, count, page_size,
+			     error);
 }
 
 static int unmap(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error)
@@ -68,7 +70,8 @@ static int set_access(void *device, void *space, bool on, struct sgpu_error *err
 }
 
 /* Waits for what was enqueued, and says what became of it: the task, which ends in every case. */
-static int finish(struct paged_device *paged, int enqueued, const struct sgpu_task *task, struct sgpu_error *error)
+static int finish(struct paged_device *paged, int enqueued, const struct sgpu_task *task,
+		  struct sgpu_error *error)
 {
 	int code = enqueued;
 
@@ -80,8 +83,8 @@ static int finish(struct paged_device *paged, int enqueued, const struct sgpu_ta
 		code = task->code;
 	}
 	if (code < 0) {
-		return task->error.text[0] ? sgpu_fail(error, code, "%s", task->error.text) :
-					     sgpu_fail(error, code, "%s", sgpu_strerror(code));
+		return task->error.text[0] ? sgpu_fail(error, code, "%s", task->error.text)
+					   : sgpu_fail(error, code, "%s", sgpu_strerror(code));
 	}
 	return SGPU_OK;
 }
@@ -96,7 +99,8 @@ static int clear(void *device, void *space, uint64_t at, uint64_t size, struct s
 	if (code < 0) {
 		return code;
 	}
-	code = sgpu_device_clear(paged->stream, ((struct paged_space *)space)->base + at, size, &task);
+	code = sgpu_device_clear(paged->stream, ((struct paged_space *)space)->base + at, size,
+				 &task);
 	return finish(paged, code, &task, error);
 }
 
@@ -105,16 +109,19 @@ static int measure(void *device, void *space, uint64_t at, uint64_t size, const 
 {
 	struct paged_device *paged = device;
 	struct sgpu_task task = { 0 };
-	int code = sgpu_device_measure(paged->stream, ((struct paged_space *)space)->base + at, size, key, digest, &task);
+	int code = sgpu_device_measure(paged->stream, ((struct paged_space *)space)->base + at,
+				       size, key, digest, &task);
 
 	return finish(paged, code, &task, error);
 }
 
-static int read_bytes(void *device, void *space, uint64_t at, void *to, uint64_t size, struct sgpu_error *error)
+static int read_bytes(void *device, void *space, uint64_t at, void *to, uint64_t size,
+		      struct sgpu_error *error)
 {
 	struct paged_device *paged = device;
 	struct sgpu_task task = { 0 };
-	int code = sgpu_copy_out(paged->stream, to, ((struct paged_space *)space)->base + at, size, &task);
+	int code = sgpu_copy_out(paged->stream, to, ((struct paged_space *)space)->base + at, size,
+				 &task);
 
 	return finish(paged, code, &task, error);
 }
@@ -124,7 +131,8 @@ static int write_bytes(void *device, void *space, uint64_t at, const void *from,
 {
 	struct paged_device *paged = device;
 	struct sgpu_task task = { 0 };
-	int code = sgpu_copy_in(paged->stream, ((struct paged_space *)space)->base + at, from, size, &task);
+	int code = sgpu_copy_in(paged->stream, ((struct paged_space *)space)->base + at, from, size,
+				&task);
 
 	return finish(paged, code, &task, error);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session: the owner's side of one channel. It has the channel's keys and four counters: of the groups that it sealed, of
- * the last answer that it opened, of what it authorised, and of the last report that it believed.
+ * A session: the owner's side of one channel. It has the channel's keys and four counters: of the
+ * groups that it sealed, of the last answer that it opened, of what it authorised, and of the last
+ * report that it believed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,8 +33,8 @@ void sgpu_grant_bind(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_BI
 void sgpu_grant_encode(const struct sgpu_grant *grant, uint8_t bytes[SGPU_GRANT_SIZE])
 {
 	sgpu_grant_bind(grant, bytes);
-	sgpu_put_bytes(sgpu_put_bytes(bytes + SGPU_GRANT_BIND_SIZE, grant->enc, sizeof(grant->enc)), grant->sealed_cek,
-		       sizeof(grant->sealed_cek));
+	sgpu_put_bytes(sgpu_put_bytes(bytes + SGPU_GRANT_BIND_SIZE, grant->enc, sizeof(grant->enc)),
+		       grant->sealed_cek, sizeof(grant->sealed_cek));
 }
 
 void sgpu_grant_decode(const uint8_t bytes[SGPU_GRANT_SIZE], struct sgpu_grant *grant)
@@ -48,21 +49,23 @@ void sgpu_grant_decode(const uint8_t bytes[SGPU_GRANT_SIZE], struct sgpu_grant *
 	sgpu_take_bytes(&reader, grant->sealed_cek, sizeof(grant->sealed_cek));
 }
 
-static int open_cek(const struct sgpu_key *owner, const struct sgpu_grant *grant, uint8_t cek[SGPU_KEY_SIZE],
-		    struct sgpu_error *error)
+static int open_cek(const struct sgpu_key *owner, const struct sgpu_grant *grant,
+		    uint8_t cek[SGPU_KEY_SIZE], struct sgpu_error *error)
 {
 	uint8_t hash[SGPU_SHA256_SIZE], bind[SGPU_GRANT_BIND_SIZE];
 	int rc;
 
 	if (owner->kind != SGPU_KEY_X25519) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a channel's owner needs an X25519 private key");
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "a channel's owner needs an X25519 private key");
 	}
 	rc = sgpu_sha256(owner->public_half, sizeof(owner->public_half), hash, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	if (!sgpu_equal(hash, grant->owner_hash, sizeof(hash))) {
-		return sgpu_fail(error, SGPU_EKEY, "the grant of channel %u is for another key than '%s'",
+		return sgpu_fail(error, SGPU_EKEY,
+				 "the grant of channel %u is for another key than '%s'",
 				 grant->channel, owner->kid);
 	}
 	sgpu_grant_bind(grant, bind);
@@ -77,19 +80,20 @@ static int make_aeads(struct sgpu_session *session, struct sgpu_error *error)
 	sgpu_aead_free(&session->aead);
 	sgpu_aead_free(&session->answer_aead);
 	rc = sgpu_aead_create(NULL, session->keys->group, &session->aead, error);
-	return rc < 0 ? rc : sgpu_aead_create(NULL, session->keys->answer, &session->answer_aead, error);
+	return rc < 0 ? rc
+		      : sgpu_aead_create(NULL, session->keys->answer, &session->answer_aead, error);
 }
 
-int sgpu_session_bind(struct sgpu_session *session, const struct sgpu_binding *binding, const struct sgpu_grant *grant,
-		      struct sgpu_error *error)
+int sgpu_session_bind(struct sgpu_session *session, const struct sgpu_binding *binding,
+		      const struct sgpu_grant *grant, struct sgpu_error *error)
 {
 	int rc = sgpu_channel_bind(session->keys, binding, grant, error);
 
 	return rc < 0 ? rc : make_aeads(session, error);
 }
 
-int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant, struct sgpu_session **session,
-		      struct sgpu_error *error)
+int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant,
+		      struct sgpu_session **session, struct sgpu_error *error)
 {
 	struct sgpu_session *made = calloc(1, sizeof(*made));
 	uint8_t cek[SGPU_KEY_SIZE];
@@ -128,8 +132,8 @@ void sgpu_session_close(struct sgpu_session **session)
 	}
 }
 
-int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t size, uint8_t *group, uint64_t *counter,
-		      struct sgpu_error *error)
+int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t size, uint8_t *group,
+		      uint64_t *counter, struct sgpu_error *error)
 {
 	uint8_t nonce[SGPU_NONCE_SIZE];
 	int rc;
@@ -139,7 +143,8 @@ int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t si
 				 SGPU_GROUP_MAX - SGPU_TAG_SIZE);
 	}
 	sgpu_group_nonce(session->serial, session->groups + 1, nonce);
-	/* Taken before anything is sealed with it, so that a failure does not leave it for other items. */
+	/* Taken before anything is sealed with it, so that a failure does not leave it for other
+	 * items. */
 	session->groups++;
 	rc = sgpu_aead_seal(session->aead, nonce, items, size, group, group + size);
 	if (rc != SGPU_OK) {
@@ -149,19 +154,22 @@ int sgpu_session_seal(struct sgpu_session *session, const void *items, size_t si
 	return SGPU_OK;
 }
 
-int sgpu_session_answer(struct sgpu_session *session, const uint8_t *sealed, size_t size, uint64_t counter,
-			uint8_t *answer, struct sgpu_error *error)
+int sgpu_session_answer(struct sgpu_session *session, const uint8_t *sealed, size_t size,
+			uint64_t counter, uint8_t *answer, struct sgpu_error *error)
 {
 	uint8_t nonce[SGPU_NONCE_SIZE];
 
-	if (size < SGPU_TAG_SIZE || size > SGPU_GROUP_MAX || counter > session->groups || counter <= session->answers) {
-		return sgpu_fail(error, SGPU_EAUTH, "an answer to group %llu of channel %u is not the next one",
+	if (size < SGPU_TAG_SIZE || size > SGPU_GROUP_MAX || counter > session->groups ||
+	    counter <= session->answers) {
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "an answer to group %llu of channel %u is not the next one",
 				 (unsigned long long)counter, session->channel);
 	}
 	sgpu_group_nonce(session->serial, counter, nonce);
 	if (sgpu_aead_open(session->answer_aead, nonce, sealed, size - SGPU_TAG_SIZE, answer,
 			   sealed + size - SGPU_TAG_SIZE) != SGPU_OK) {
-		return sgpu_fail(error, SGPU_EAUTH, "the answer to group %llu of channel %u does not verify",
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "the answer to group %llu of channel %u does not verify",
 				 (unsigned long long)counter, session->channel);
 	}
 	session->answers = counter;
@@ -175,40 +183,44 @@ void sgpu_session_unmap(struct sgpu_session *session, uint64_t va, uint64_t size
 	sgpu_mac_unmap(session->keys, session->serial, *counter, va, size, mac);
 }
 
-void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+void sgpu_session_destroy(struct sgpu_session *session, uint64_t *counter,
+			  uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	*counter = ++session->authorisations;
 	sgpu_mac_destroy(session->keys, session->serial, *counter, mac);
 }
 
-static int check_report(struct sgpu_session *session, uint32_t channel, uint32_t serial, uint64_t counter,
-			const uint8_t mac[SGPU_CHANNEL_MAC_SIZE], const uint8_t expected[SGPU_CHANNEL_MAC_SIZE],
-			const char *what, struct sgpu_error *error)
+static int check_report(struct sgpu_session *session, uint32_t channel, uint32_t serial,
+			uint64_t counter, const uint8_t mac[SGPU_CHANNEL_MAC_SIZE],
+			const uint8_t expected[SGPU_CHANNEL_MAC_SIZE], const char *what,
+			struct sgpu_error *error)
 {
 	if (!sgpu_equal(mac, expected, SGPU_CHANNEL_MAC_SIZE)) {
-		return sgpu_fail(error, SGPU_EAUTH, "the MAC of a %s of channel %u does not verify", what,
-				 session->channel);
+		return sgpu_fail(error, SGPU_EAUTH, "the MAC of a %s of channel %u does not verify",
+				 what, session->channel);
 	}
 	if (channel != session->channel || serial != session->serial) {
-		return sgpu_fail(error, SGPU_EAUTH, "a %s of channel %u was given for channel %u", what, channel,
-				 session->channel);
+		return sgpu_fail(error, SGPU_EAUTH, "a %s of channel %u was given for channel %u",
+				 what, channel, session->channel);
 	}
 	if (counter <= session->reports) {
-		return sgpu_fail(error, SGPU_EAUTH, "a %s of channel %u is old: number %llu after %llu", what,
-				 channel, (unsigned long long)counter, (unsigned long long)session->reports);
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "a %s of channel %u is old: number %llu after %llu", what, channel,
+				 (unsigned long long)counter, (unsigned long long)session->reports);
 	}
 	session->reports = counter;
 	return SGPU_OK;
 }
 
-int sgpu_session_summary(struct sgpu_session *session, const struct sgpu_summary *summary, struct sgpu_error *error)
+int sgpu_session_summary(struct sgpu_session *session, const struct sgpu_summary *summary,
+			 struct sgpu_error *error)
 {
 	uint8_t expected[SGPU_CHANNEL_MAC_SIZE];
 	int rc;
 
 	sgpu_mac_summary(session->keys, summary, expected);
-	rc = check_report(session, summary->channel, summary->serial, summary->counter, summary->mac, expected,
-			  "summary", error);
+	rc = check_report(session, summary->channel, summary->serial, summary->counter,
+			  summary->mac, expected, "summary", error);
 	sgpu_wipe(expected, sizeof(expected));
 	return rc;
 }
@@ -220,8 +232,8 @@ int sgpu_session_measurement(struct sgpu_session *session, struct sgpu_measureme
 	int rc;
 
 	sgpu_mac_measurement(session->keys, measurement, expected);
-	rc = check_report(session, measurement->channel, measurement->serial, measurement->counter, measurement->mac,
-			  expected, "measurement", error);
+	rc = check_report(session, measurement->channel, measurement->serial, measurement->counter,
+			  measurement->mac, expected, "measurement", error);
 	sgpu_wipe(expected, sizeof(expected));
 	if (rc == SGPU_OK) {
 		sgpu_mask_measurement(session->keys, measurement);

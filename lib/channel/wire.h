@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Integers and bytes as they travel: little endian, nothing padded. A reader that was asked for more than there is stays
- * bad, and gives zeros.
+ * Integers and bytes as they travel: little endian, nothing padded. A reader that was asked for
+ * more than there is stays bad, and gives zeros.
  */
 #ifndef SGPU_CHANNEL_WIRE_H
 #define SGPU_CHANNEL_WIRE_H

@@ -47,7 +47,8 @@ static const char *wanted(void)
 
 static int unavailable(const char *name, struct sgpu_error *error)
 {
-	(void)sgpu_fail(error, SGPU_EUNAVAILABLE, "no provider '%s' of AES-256-GCM on this machine", name);
+	(void)sgpu_fail(error, SGPU_EUNAVAILABLE, "no provider '%s' of AES-256-GCM on this machine",
+			name);
 	(void)sgpu_hint(error, "this build and CPU have: %s%s%s", sgpu_aead_providers()[0],
 			sgpu_aead_providers()[1] ? ", " : "",
 			sgpu_aead_providers()[1] ? sgpu_aead_providers()[1] : "");
@@ -86,7 +87,8 @@ int sgpu_aead_create(const char *name, const uint8_t key[SGPU_KEY_SIZE], struct 
 	}
 	if (provider->init(made->state, key)) {
 		sgpu_aead_free(&made);
-		return sgpu_fail(error, SGPU_EDEVICE, "%s: cannot set up AES-256-GCM", provider->name);
+		return sgpu_fail(error, SGPU_EDEVICE, "%s: cannot set up AES-256-GCM",
+				 provider->name);
 	}
 	*aead = made;
 	return 0;
@@ -102,7 +104,8 @@ int sgpu_aead_copy(const struct sgpu_aead *aead, struct sgpu_aead **copy, struct
 	}
 	if (aead->provider->copy(made->state, aead->state)) {
 		sgpu_aead_free(&made);
-		return sgpu_fail(error, SGPU_EDEVICE, "%s: cannot set up AES-256-GCM", aead->provider->name);
+		return sgpu_fail(error, SGPU_EDEVICE, "%s: cannot set up AES-256-GCM",
+				 aead->provider->name);
 	}
 	*copy = made;
 	return 0;
@@ -137,8 +140,8 @@ const char *const *sgpu_aead_providers(void)
 	return names;
 }
 
-int sgpu_aead_seal(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size,
-		   uint8_t *out, uint8_t tag[SGPU_TAG_SIZE])
+int sgpu_aead_seal(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in,
+		   size_t size, uint8_t *out, uint8_t tag[SGPU_TAG_SIZE])
 {
 	if (size > MESSAGE_MAX) {
 		return SGPU_EUSAGE;
@@ -146,8 +149,8 @@ int sgpu_aead_seal(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE],
 	return aead->provider->seal(aead->state, nonce, in, size, out, tag);
 }
 
-int sgpu_aead_open(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size,
-		   uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE])
+int sgpu_aead_open(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in,
+		   size_t size, uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE])
 {
 	if (size > MESSAGE_MAX) {
 		return SGPU_EUSAGE;

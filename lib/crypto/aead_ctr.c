@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256 in counter mode, as AES-256-GCM encrypts, without its authentication: only to time what each costs.
+ * AES-256 in counter mode, as AES-256-GCM encrypts, without its authentication: only to time what
+ * each costs.
  */
 #include <string.h>
 
@@ -11,8 +12,8 @@
 
 enum { BLOCK = 16, PIECE = 1 << 30 };
 
-int sgpu_aes_ctr(const uint8_t key[SGPU_KEY_SIZE], const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size,
-		 uint8_t *out)
+int sgpu_aes_ctr(const uint8_t key[SGPU_KEY_SIZE], const uint8_t nonce[SGPU_NONCE_SIZE],
+		 const uint8_t *in, size_t size, uint8_t *out)
 {
 	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
 	uint8_t counter[BLOCK] = { 0 };

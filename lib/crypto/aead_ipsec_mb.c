@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256-GCM by libipsec-mb, where the CPU has VAES and VPCLMULQDQ. Its functions for whole messages are stateless
- * but for the key, so one manager serves all threads.
+ * AES-256-GCM by libipsec-mb, where the CPU has VAES and VPCLMULQDQ. Its functions for whole
+ * messages are stateless but for the key, so one manager serves all threads.
  */
 #if SGPU_IPSEC_MB
 
@@ -28,7 +28,8 @@ static void start(void)
 		return;
 	}
 	init_mb_mgr_auto(manager, &arch);
-	if (imb_get_errno(manager) || (manager->features & needed) != needed || !manager->gcm256_enc) {
+	if (imb_get_errno(manager) || (manager->features & needed) != needed ||
+	    !manager->gcm256_enc) {
 		free_mb_mgr(manager);
 		manager = NULL;
 		return;
@@ -59,25 +60,25 @@ static void clear(void *state)
 	(void)state;
 }
 
-static int seal(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size, uint8_t *out,
-		uint8_t tag[SGPU_TAG_SIZE])
+static int seal(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size,
+		uint8_t *out, uint8_t tag[SGPU_TAG_SIZE])
 {
 	struct gcm_context_data context;
 
-	IMB_AES256_GCM_ENC(manager, state, &context, out, in, size, nonce, (const uint8_t *)"", 0, tag,
-			   SGPU_TAG_SIZE);
+	IMB_AES256_GCM_ENC(manager, state, &context, out, in, size, nonce, (const uint8_t *)"", 0,
+			   tag, SGPU_TAG_SIZE);
 	sgpu_wipe(&context, sizeof(context));
 	return 0;
 }
 
-static int open(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size, uint8_t *out,
-		const uint8_t tag[SGPU_TAG_SIZE])
+static int open(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size,
+		uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE])
 {
 	struct gcm_context_data context;
 	uint8_t computed[SGPU_TAG_SIZE];
 
-	IMB_AES256_GCM_DEC(manager, state, &context, out, in, size, nonce, (const uint8_t *)"", 0, computed,
-			   SGPU_TAG_SIZE);
+	IMB_AES256_GCM_DEC(manager, state, &context, out, in, size, nonce, (const uint8_t *)"", 0,
+			   computed, SGPU_TAG_SIZE);
 	int code = sgpu_equal(computed, tag, SGPU_TAG_SIZE) ? 0 : SGPU_EAUTH;
 	sgpu_wipe(computed, sizeof(computed));
 	sgpu_wipe(&context, sizeof(context));

@@ -23,7 +23,8 @@ static int init(void *state, const uint8_t key[SGPU_KEY_SIZE])
 	struct openssl_state *s = state;
 
 	s->context = EVP_CIPHER_CTX_new();
-	if (!s->context || EVP_CipherInit_ex2(s->context, EVP_aes_256_gcm(), key, NULL, SEALING, NULL) != 1) {
+	if (!s->context ||
+	    EVP_CipherInit_ex2(s->context, EVP_aes_256_gcm(), key, NULL, SEALING, NULL) != 1) {
 		ERR_clear_error();
 		return SGPU_EDEVICE;
 	}
@@ -62,7 +63,8 @@ static int transform(EVP_CIPHER_CTX *context, const uint8_t nonce[SGPU_NONCE_SIZ
 	}
 	while (size > 0) {
 		size_t piece = size < PIECE ? size : PIECE;
-		if (EVP_CipherUpdate(context, out, &part, in, (int)piece) != 1 || (size_t)part != piece) {
+		if (EVP_CipherUpdate(context, out, &part, in, (int)piece) != 1 ||
+		    (size_t)part != piece) {
 			return SGPU_EDEVICE;
 		}
 		in += piece;
@@ -72,14 +74,15 @@ static int transform(EVP_CIPHER_CTX *context, const uint8_t nonce[SGPU_NONCE_SIZ
 	return 0;
 }
 
-static int seal(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size, uint8_t *out,
-		uint8_t tag[SGPU_TAG_SIZE])
+static int seal(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size,
+		uint8_t *out, uint8_t tag[SGPU_TAG_SIZE])
 {
 	EVP_CIPHER_CTX *context = ((struct openssl_state *)state)->context;
 	uint8_t rest[SGPU_TAG_SIZE];
 	int part = 0;
 
-	if (transform(context, nonce, SEALING, in, size, out) || EVP_CipherFinal_ex(context, rest, &part) != 1 ||
+	if (transform(context, nonce, SEALING, in, size, out) ||
+	    EVP_CipherFinal_ex(context, rest, &part) != 1 ||
 	    EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, SGPU_TAG_SIZE, tag) != 1) {
 		ERR_clear_error();
 		return SGPU_EDEVICE;
@@ -87,8 +90,8 @@ static int seal(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t
 	return 0;
 }
 
-static int open(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size, uint8_t *out,
-		const uint8_t tag[SGPU_TAG_SIZE])
+static int open(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t *in, size_t size,
+		uint8_t *out, const uint8_t tag[SGPU_TAG_SIZE])
 {
 	EVP_CIPHER_CTX *context = ((struct openssl_state *)state)->context;
 	uint8_t rest[SGPU_TAG_SIZE];

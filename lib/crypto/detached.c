@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Detached JSON Web Signatures (RFC 7515, appendix F), compact. The header is what an attacker writes: it names
- * the key that the token is by, and nothing that is believed.
+ * Detached JSON Web Signatures (RFC 7515, appendix F), compact. The header is what an attacker
+ * writes: it names the key that the token is by, and nothing that is believed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,19 +20,24 @@ static const char *algorithm(const struct sgpu_signing_key *key)
 }
 
 /* One header for each key and type, so that reading one means writing it again and comparing. */
-static int header_text(const struct sgpu_signing_key *key, const char *typ, char **text, size_t *size,
-		       struct sgpu_error *error)
+static int header_text(const struct sgpu_signing_key *key, const char *typ, char **text,
+		       size_t *size, struct sgpu_error *error)
 {
 	const bool ec = key->kind == SGPU_SIGNING_P256;
-	json_t *jwk = json_pack("{s:s, s:s, s:o}", "crv", sgpu_signing_name(key->kind), "kty", ec ? "EC" : "OKP", "x",
-				sgpu_json_from_bytes(key->public_half, 32));
-	int code = jwk && (!ec || !json_object_set_new(jwk, "y", sgpu_json_from_bytes(key->public_half + 32, 32))) ?
-		   0 : sgpu_fail_nomem(error);
-	json_t *header = code ? NULL : json_pack("{s:s, s:O, s:s, s:s}", "alg", algorithm(key), "jwk", jwk, "kid",
-						 key->kid, "typ", typ);
+	json_t *jwk = json_pack("{s:s, s:s, s:o}", "crv", sgpu_signing_name(key->kind), "kty",
+				ec ? "EC" : "OKP", "x", sgpu_json_from_bytes(key->public_half, 32));
+	int code =
+		jwk && (!ec || !json_object_set_new(
+				       jwk, "y", sgpu_json_from_bytes(key->public_half + 32, 32)))
+			? 0
+			: sgpu_fail_nomem(error);
+	json_t *header = code ? NULL
+			      : json_pack("{s:s, s:O, s:s, s:s}", "alg", algorithm(key), "jwk", jwk,
+					  "kid", key->kid, "typ", typ);
 
 	if (!code) {
-		code = header ? sgpu_json_canonical(header, text, size, error) : sgpu_fail_nomem(error);
+		code = header ? sgpu_json_canonical(header, text, size, error)
+			      : sgpu_fail_nomem(error);
 	}
 	json_decref(header);
 	json_decref(jwk);
@@ -40,8 +45,8 @@ static int header_text(const struct sgpu_signing_key *key, const char *typ, char
 }
 
 /* The signed text: HEADER "." PAYLOAD. */
-static int signed_text(const char *header, size_t header_size, const void *payload, size_t size, char **text,
-		       struct sgpu_error *error)
+static int signed_text(const char *header, size_t header_size, const void *payload, size_t size,
+		       char **text, struct sgpu_error *error)
 {
 	*text = malloc(SGPU_BASE64URL_MAX(header_size) + SGPU_BASE64URL_MAX(size) + 1);
 	if (!*text) {
@@ -53,8 +58,8 @@ static int signed_text(const char *header, size_t header_size, const void *paylo
 	return 0;
 }
 
-int sgpu_detached_sign(const struct sgpu_signing_key *key, const char *typ, const void *payload, size_t size,
-		       char **token, struct sgpu_error *error)
+int sgpu_detached_sign(const struct sgpu_signing_key *key, const char *typ, const void *payload,
+		       size_t size, char **token, struct sgpu_error *error)
 {
 	uint8_t signature[SGPU_SIGNATURE_SIZE];
 	char *header = NULL, *text = NULL, *made = NULL;
@@ -104,7 +109,9 @@ static int key_of(const json_t *header, struct sgpu_signing_key *key, struct sgp
 		code = sgpu_json_bytes(jwk, where, "y", key->public_half + 32, 32, error);
 	}
 	if (!code) {
-		code = sgpu_signing_check(key, error) ? malformed("its key is not a point of its curve", error) : 0;
+		code = sgpu_signing_check(key, error)
+			       ? malformed("its key is not a point of its curve", error)
+			       : 0;
 	}
 	return code ? code : sgpu_signing_thumbprint(key, error);
 }
@@ -126,16 +133,19 @@ static int read_header(const char *text, size_t size, const char *typ, struct sg
 		code = header_text(key, typ, &again, &again_size, error);
 	}
 	if (!code && (again_size != size || memcmp(again, text, size))) {
-		code = malformed("its header has other members, values or another form than 'alg', 'jwk', 'kid' and 'typ' "
-				 "of such a signature", error);
+		code = malformed("its header has other members, values or another form than 'alg', "
+				 "'jwk', 'kid' and 'typ' "
+				 "of such a signature",
+				 error);
 	}
 	free(again);
 	json_decref(header);
 	return code;
 }
 
-static int parse(const char *token, const char *typ, struct sgpu_signing_key *key, char header[HEADER_MAX],
-		 size_t *header_size, uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
+static int parse(const char *token, const char *typ, struct sgpu_signing_key *key,
+		 char header[HEADER_MAX], size_t *header_size,
+		 uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
 {
 	const size_t length = strnlen(token, SGPU_DETACHED_MAX + 1), digits = strcspn(token, ".");
 	const size_t size = digits / 4 * 3 + (digits % 4 ? digits % 4 - 1 : 0);
@@ -147,7 +157,8 @@ static int parse(const char *token, const char *typ, struct sgpu_signing_key *ke
 	}
 	memcpy(encoded, token, digits);
 	encoded[digits] = '\0';
-	if (!size || digits % 4 == 1 || size > HEADER_MAX || sgpu_base64url_decode(encoded, header, size, NULL)) {
+	if (!size || digits % 4 == 1 || size > HEADER_MAX ||
+	    sgpu_base64url_decode(encoded, header, size, NULL)) {
 		return malformed("its header is not base64url, or too long", error);
 	}
 	if (sgpu_base64url_decode(token + digits + 2, signature, SGPU_SIGNATURE_SIZE, NULL)) {

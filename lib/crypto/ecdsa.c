@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two forms of an ECDSA signature: r || s, big-endian, as JWS and processors have it, and DER, as libcrypto has it.
+ * The two forms of an ECDSA signature: r || s, big-endian, as JWS and processors have it, and DER,
+ * as libcrypto has it.
  */
 #include <openssl/ecdsa.h>
 #include <openssl/err.h>
@@ -36,7 +37,8 @@ static int to_der(const uint8_t *raw, int half, uint8_t der[DER_MAX])
 	return size;
 }
 
-bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, size_t size, const uint8_t *raw, int half)
+bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, size_t size,
+			 const uint8_t *raw, int half)
 {
 	uint8_t der[DER_MAX];
 	int der_size = to_der(raw, half, der);

@@ -10,7 +10,8 @@
 enum {
 	VALUES = 256,
 	ALPHA_BITS = 30,
-	COUNTS = 5, /* reported for each source, each with at most as many bits as the number of samples */
+	COUNTS = 5, /* reported for each source, each with at most as many bits as the number of
+		       samples */
 };
 /* The upper bound of a proportion at 99 %, in standard deviations. */
 static const double bound = 2.576;
@@ -28,7 +29,8 @@ static void count_runs(const uint8_t *samples, size_t size, struct sgpu_entropy_
 			same = 0;
 		}
 		same += samples[i] == first;
-		counts->most_in_window = same > counts->most_in_window ? same : counts->most_in_window;
+		counts->most_in_window =
+			same > counts->most_in_window ? same : counts->most_in_window;
 	}
 }
 
@@ -43,7 +45,8 @@ void sgpu_entropy_count(const uint8_t *samples, size_t size, struct sgpu_entropy
 		times[samples[i]]++;
 	}
 	for (int i = 0; i < VALUES; i++) {
-		counts->most_common = times[i] > counts->most_common ? times[i] : counts->most_common;
+		counts->most_common =
+			times[i] > counts->most_common ? times[i] : counts->most_common;
 	}
 	for (size_t lag = 1; lag <= SGPU_ENTROPY_LAGS; lag++) {
 		uint32_t same = 0;
@@ -68,8 +71,8 @@ unsigned sgpu_entropy_proportion_cutoff(double bits)
 	int k;
 
 	for (k = SGPU_ENTROPY_WINDOW; k > 0; k--) {
-		double log_chance = lgamma(n + 1) - lgamma(k + 1.0) - lgamma(n - k + 1) + k * log(p) +
-				    (n - k) * log1p(-p);
+		double log_chance = lgamma(n + 1) - lgamma(k + 1.0) - lgamma(n - k + 1) +
+				    k * log(p) + (n - k) * log1p(-p);
 
 		tail += exp(log_chance);
 		if (tail > exp2(-ALPHA_BITS)) {
@@ -96,13 +99,15 @@ double sgpu_entropy_estimate(const struct sgpu_entropy_counts *counts)
 		return 0;
 	}
 	common = bits_of(counts->most_common, counts->samples);
-	lag = counts->most_at_lag ? bits_of(counts->most_at_lag, counts->samples - SGPU_ENTROPY_LAGS) : common;
+	lag = counts->most_at_lag
+		      ? bits_of(counts->most_at_lag, counts->samples - SGPU_ENTROPY_LAGS)
+		      : common;
 	return common < lag ? common : lag;
 }
 
 /* NULL, or what fails, with the count and the cutoff. */
-static const char *fault_of(const struct sgpu_entropy_counts *counts, double bits, double wanted, double *is,
-			    double *limit)
+static const char *fault_of(const struct sgpu_entropy_counts *counts, double bits, double wanted,
+			    double *is, double *limit)
 {
 	*is = counts->longest_run;
 	*limit = sgpu_entropy_repetition_cutoff(bits);
@@ -122,8 +127,9 @@ static const char *fault_of(const struct sgpu_entropy_counts *counts, double bit
 	return NULL;
 }
 
-int sgpu_entropy_judge(const struct sgpu_entropy_counts *counts, unsigned sources, double bits, double margin,
-		       double needed, struct sgpu_entropy_verdict *verdict, struct sgpu_error *error)
+int sgpu_entropy_judge(const struct sgpu_entropy_counts *counts, unsigned sources, double bits,
+		       double margin, double needed, struct sgpu_entropy_verdict *verdict,
+		       struct sgpu_error *error)
 {
 	const char *first = NULL;
 	double is = 0, limit = 0, first_is = 0, first_limit = 0, estimate, told;
@@ -142,19 +148,23 @@ int sgpu_entropy_judge(const struct sgpu_entropy_counts *counts, unsigned source
 			continue;
 		}
 		estimate = sgpu_entropy_estimate(&counts[i]);
-		verdict->least = verdict->sound == 0 || estimate < verdict->least ? estimate : verdict->least;
+		verdict->least = verdict->sound == 0 || estimate < verdict->least ? estimate
+										  : verdict->least;
 		verdict->sound++;
 		told = COUNTS * (log2(counts[i].samples) + 1);
-		verdict->credited += counts[i].samples * bits > told ? counts[i].samples * bits - told : 0;
+		verdict->credited +=
+			counts[i].samples * bits > told ? counts[i].samples * bits - told : 0;
 	}
 	if (sources > 0 && 2 * verdict->sound >= sources && verdict->credited >= needed) {
 		return 0;
 	}
 	if (!first) {
-		return sgpu_fail(error, SGPU_EDEVICE, "%u sources give %.0f bits of entropy, %.0f are needed",
-				 sources, verdict->credited, needed);
+		return sgpu_fail(error, SGPU_EDEVICE,
+				 "%u sources give %.0f bits of entropy, %.0f are needed", sources,
+				 verdict->credited, needed);
 	}
 	return sgpu_fail(error, SGPU_EDEVICE,
-			 "entropy failed the health tests: %u of %u sources passed; first failure: %s, %.2f against %.2f",
+			 "entropy failed the health tests: %u of %u sources passed; first failure: "
+			 "%s, %.2f against %.2f",
 			 verdict->sound, sources, first, first_is, first_limit);
 }

@@ -10,7 +10,8 @@
 
 #include "crypto/internal.h"
 
-/* A context without a key. To look up algorithms by their names takes libcrypto as long as a short MAC. */
+/* A context without a key. To look up algorithms by their names takes libcrypto as long as a short
+ * MAC. */
 static EVP_MAC_CTX *keyless;
 
 static void make_keyless(void)
@@ -31,8 +32,8 @@ static void make_keyless(void)
 	EVP_MAC_free(algorithm);
 }
 
-int sgpu_hmac_sha256_pieces(const uint8_t *key, size_t key_size, const struct sgpu_piece *pieces, size_t count,
-			    uint8_t mac[SGPU_SHA256_SIZE], struct sgpu_error *error)
+int sgpu_hmac_sha256_pieces(const uint8_t *key, size_t key_size, const struct sgpu_piece *pieces,
+			    size_t count, uint8_t mac[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	EVP_MAC_CTX *context;
@@ -41,11 +42,13 @@ int sgpu_hmac_sha256_pieces(const uint8_t *key, size_t key_size, const struct sg
 
 	pthread_once(&once, make_keyless);
 	context = keyless ? EVP_MAC_CTX_dup(keyless) : NULL;
-	if (!context || EVP_MAC_init(context, key_size ? key : (const uint8_t *)"", key_size, NULL) != 1) {
+	if (!context ||
+	    EVP_MAC_init(context, key_size ? key : (const uint8_t *)"", key_size, NULL) != 1) {
 		goto out;
 	}
 	for (size_t i = 0; i < count; i++) {
-		if (pieces[i].size && EVP_MAC_update(context, pieces[i].data, pieces[i].size) != 1) {
+		if (pieces[i].size &&
+		    EVP_MAC_update(context, pieces[i].data, pieces[i].size) != 1) {
 			goto out;
 		}
 	}

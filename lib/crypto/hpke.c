@@ -15,7 +15,8 @@
 enum { KEM_ID_SIZE = 5, SUITE_ID_SIZE = 10, LABELED_MAX = 256 };
 
 static const uint8_t kem_id[KEM_ID_SIZE] = { 'K', 'E', 'M', 0x00, 0x20 };
-static const uint8_t suite_id[SUITE_ID_SIZE] = { 'H', 'P', 'K', 'E', 0x00, 0x20, 0x00, 0x01, 0x00, 0x02 };
+static const uint8_t suite_id[SUITE_ID_SIZE] = { 'H',  'P',  'K',  'E',	 0x00,
+						 0x20, 0x00, 0x01, 0x00, 0x02 };
 static const char version_label[] = "HPKE-v1";
 
 /* One message's secrets. */
@@ -24,9 +25,11 @@ struct message_keys {
 	uint8_t base_nonce[SGPU_NONCE_SIZE];
 };
 
-/* LabeledExtract; salt NULL stands for the empty one, which HMAC pads to the same block as zeros. */
-static int labeled_extract(const uint8_t *id, size_t id_size, const uint8_t salt[32], const char *label,
-			   const void *ikm, size_t ikm_size, uint8_t prk[32], struct sgpu_error *error)
+/* LabeledExtract; salt NULL stands for the empty one, which HMAC pads to the same block as zeros.
+ */
+static int labeled_extract(const uint8_t *id, size_t id_size, const uint8_t salt[32],
+			   const char *label, const void *ikm, size_t ikm_size, uint8_t prk[32],
+			   struct sgpu_error *error)
 {
 	const struct sgpu_piece pieces[] = {
 		{ version_label, sizeof(version_label) - 1 },
@@ -35,13 +38,14 @@ static int labeled_extract(const uint8_t *id, size_t id_size, const uint8_t salt
 		{ ikm, ikm_size },
 	};
 
-	return sgpu_hmac_sha256_pieces(salt, salt ? 32 : 0, pieces, SGPU_ARRAY_LENGTH(pieces), prk, error);
+	return sgpu_hmac_sha256_pieces(salt, salt ? 32 : 0, pieces, SGPU_ARRAY_LENGTH(pieces), prk,
+				       error);
 }
 
 /* LabeledExpand; info is one of the short fixed structures of this file. */
-static int labeled_expand(const uint8_t *id, size_t id_size, const uint8_t prk[32], const char *label,
-			  const uint8_t *info, size_t info_size, uint8_t *out, size_t size,
-			  struct sgpu_error *error)
+static int labeled_expand(const uint8_t *id, size_t id_size, const uint8_t prk[32],
+			  const char *label, const uint8_t *info, size_t info_size, uint8_t *out,
+			  size_t size, struct sgpu_error *error)
 {
 	uint8_t joined[LABELED_MAX] = { (uint8_t)(size >> 8), (uint8_t)size };
 	const struct sgpu_piece pieces[] = {
@@ -65,8 +69,8 @@ static int labeled_expand(const uint8_t *id, size_t id_size, const uint8_t prk[3
 }
 
 /* ExtractAndExpand of DHKEM. */
-static int kem_secret(const uint8_t dh[32], const uint8_t enc[32], const uint8_t public_key[32], uint8_t secret[32],
-		      struct sgpu_error *error)
+static int kem_secret(const uint8_t dh[32], const uint8_t enc[32], const uint8_t public_key[32],
+		      uint8_t secret[32], struct sgpu_error *error)
 {
 	uint8_t context[64], prk[32] = { 0 };
 
@@ -74,40 +78,44 @@ static int kem_secret(const uint8_t dh[32], const uint8_t enc[32], const uint8_t
 	memcpy(context + 32, public_key, 32);
 	int code = labeled_extract(kem_id, sizeof(kem_id), NULL, "eae_prk", dh, 32, prk, error);
 	if (!code) {
-		code = labeled_expand(kem_id, sizeof(kem_id), prk, "shared_secret", context, sizeof(context), secret,
-				      32, error);
+		code = labeled_expand(kem_id, sizeof(kem_id), prk, "shared_secret", context,
+				      sizeof(context), secret, 32, error);
 	}
 	sgpu_wipe(prk, sizeof(prk));
 	return code;
 }
 
 /* KeySchedule in mode 0, without a pre-shared key. */
-static int key_schedule(const uint8_t shared[32], const void *info, size_t info_size, struct message_keys *keys,
-			struct sgpu_error *error)
+static int key_schedule(const uint8_t shared[32], const void *info, size_t info_size,
+			struct message_keys *keys, struct sgpu_error *error)
 {
 	uint8_t context[1 + 32 + 32] = { 0 }, secret[32] = { 0 };
-	int code = labeled_extract(suite_id, sizeof(suite_id), NULL, "psk_id_hash", NULL, 0, context + 1, error);
+	int code = labeled_extract(suite_id, sizeof(suite_id), NULL, "psk_id_hash", NULL, 0,
+				   context + 1, error);
 
 	if (!code) {
-		code = labeled_extract(suite_id, sizeof(suite_id), NULL, "info_hash", info, info_size, context + 33,
-				       error);
+		code = labeled_extract(suite_id, sizeof(suite_id), NULL, "info_hash", info,
+				       info_size, context + 33, error);
 	}
 	if (!code) {
-		code = labeled_extract(suite_id, sizeof(suite_id), shared, "secret", NULL, 0, secret, error);
+		code = labeled_extract(suite_id, sizeof(suite_id), shared, "secret", NULL, 0,
+				       secret, error);
 	}
 	if (!code) {
-		code = labeled_expand(suite_id, sizeof(suite_id), secret, "key", context, sizeof(context), keys->key,
-				      sizeof(keys->key), error);
+		code = labeled_expand(suite_id, sizeof(suite_id), secret, "key", context,
+				      sizeof(context), keys->key, sizeof(keys->key), error);
 	}
 	if (!code) {
-		code = labeled_expand(suite_id, sizeof(suite_id), secret, "base_nonce", context, sizeof(context),
-				      keys->base_nonce, sizeof(keys->base_nonce), error);
+		code = labeled_expand(suite_id, sizeof(suite_id), secret, "base_nonce", context,
+				      sizeof(context), keys->base_nonce, sizeof(keys->base_nonce),
+				      error);
 	}
 	sgpu_wipe(secret, sizeof(secret));
 	return code;
 }
 
-static void sequence_nonce(const struct message_keys *keys, uint64_t sequence, uint8_t nonce[SGPU_NONCE_SIZE])
+static void sequence_nonce(const struct message_keys *keys, uint64_t sequence,
+			   uint8_t nonce[SGPU_NONCE_SIZE])
 {
 	memcpy(nonce, keys->base_nonce, SGPU_NONCE_SIZE);
 	for (int i = 0; i < 8; i++) {
@@ -115,42 +123,52 @@ static void sequence_nonce(const struct message_keys *keys, uint64_t sequence, u
 	}
 }
 
-static int aead_seal(const struct message_keys *keys, const void *aad, size_t aad_size, const uint8_t *plaintext,
-		     size_t size, uint8_t *ciphertext, struct sgpu_error *error)
+static int aead_seal(const struct message_keys *keys, const void *aad, size_t aad_size,
+		     const uint8_t *plaintext, size_t size, uint8_t *ciphertext,
+		     struct sgpu_error *error)
 {
 	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
 	uint8_t nonce[SGPU_NONCE_SIZE];
 	int part = 0;
 
 	sequence_nonce(keys, 0, nonce);
-	int done = context && EVP_EncryptInit_ex2(context, EVP_aes_256_gcm(), keys->key, nonce, NULL) == 1 &&
-		   (!aad_size || EVP_EncryptUpdate(context, NULL, &part, aad, (int)aad_size) == 1) &&
-		   (!size || EVP_EncryptUpdate(context, ciphertext, &part, plaintext, (int)size) == 1) &&
-		   EVP_EncryptFinal_ex(context, ciphertext + size, &part) == 1 &&
-		   EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, SGPU_TAG_SIZE, ciphertext + size) == 1;
+	int done =
+		context &&
+		EVP_EncryptInit_ex2(context, EVP_aes_256_gcm(), keys->key, nonce, NULL) == 1 &&
+		(!aad_size || EVP_EncryptUpdate(context, NULL, &part, aad, (int)aad_size) == 1) &&
+		(!size ||
+		 EVP_EncryptUpdate(context, ciphertext, &part, plaintext, (int)size) == 1) &&
+		EVP_EncryptFinal_ex(context, ciphertext + size, &part) == 1 &&
+		EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, SGPU_TAG_SIZE,
+				    ciphertext + size) == 1;
 	EVP_CIPHER_CTX_free(context);
 	return done ? 0 : sgpu_crypto_fail(error, "AES-256-GCM");
 }
 
 /* `size` counts the plaintext. */
-static int aead_open(const struct message_keys *keys, uint64_t sequence, const void *aad, size_t aad_size,
-		     const uint8_t *ciphertext, size_t size, uint8_t *plaintext, struct sgpu_error *error)
+static int aead_open(const struct message_keys *keys, uint64_t sequence, const void *aad,
+		     size_t aad_size, const uint8_t *ciphertext, size_t size, uint8_t *plaintext,
+		     struct sgpu_error *error)
 {
 	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
 	uint8_t nonce[SGPU_NONCE_SIZE];
 	int part = 0, code = 0;
 
 	sequence_nonce(keys, sequence, nonce);
-	int ready = context && EVP_DecryptInit_ex2(context, EVP_aes_256_gcm(), keys->key, nonce, NULL) == 1 &&
-		    (!aad_size || EVP_DecryptUpdate(context, NULL, &part, aad, (int)aad_size) == 1) &&
-		    (!size || EVP_DecryptUpdate(context, plaintext, &part, ciphertext, (int)size) == 1) &&
-		    EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, SGPU_TAG_SIZE,
-					(void *)(ciphertext + size)) == 1;
+	int ready =
+		context &&
+		EVP_DecryptInit_ex2(context, EVP_aes_256_gcm(), keys->key, nonce, NULL) == 1 &&
+		(!aad_size || EVP_DecryptUpdate(context, NULL, &part, aad, (int)aad_size) == 1) &&
+		(!size ||
+		 EVP_DecryptUpdate(context, plaintext, &part, ciphertext, (int)size) == 1) &&
+		EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, SGPU_TAG_SIZE,
+				    (void *)(ciphertext + size)) == 1;
 	if (!ready) {
 		code = sgpu_crypto_fail(error, "AES-256-GCM");
 	} else if (EVP_DecryptFinal_ex(context, plaintext + size, &part) != 1) {
 		ERR_clear_error();
-		code = sgpu_fail(error, SGPU_EAUTH, "cannot open the HPKE message: wrong key, or it was altered");
+		code = sgpu_fail(error, SGPU_EAUTH,
+				 "cannot open the HPKE message: wrong key, or it was altered");
 	}
 	if (code) {
 		sgpu_wipe(plaintext, size);
@@ -168,9 +186,9 @@ static int check_sizes(size_t aad_size, size_t size, struct sgpu_error *error)
 	return 0;
 }
 
-int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_size, const void *aad,
-		   size_t aad_size, const uint8_t *plaintext, size_t size, uint8_t enc[32], uint8_t *ciphertext,
-		   struct sgpu_error *error)
+int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_size,
+		   const void *aad, size_t aad_size, const uint8_t *plaintext, size_t size,
+		   uint8_t enc[32], uint8_t *ciphertext, struct sgpu_error *error)
 {
 	uint8_t ephemeral[32] = { 0 }, dh[32] = { 0 }, shared[32] = { 0 };
 	struct message_keys keys = { { 0 }, { 0 } };
@@ -182,7 +200,8 @@ int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_s
 	if (!code) {
 		code = sgpu_x25519_pair(ephemeral, enc, public_key, dh, error);
 		if (code == SGPU_EAUTH) {
-			code = sgpu_fail(error, SGPU_EINVALID, "the recipient's X25519 public key has low order");
+			code = sgpu_fail(error, SGPU_EINVALID,
+					 "the recipient's X25519 public key has low order");
 		}
 	}
 	if (!code) {
@@ -201,16 +220,18 @@ int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_s
 	return code;
 }
 
-int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t public_key[32], const uint8_t enc[32],
-		      const void *info, size_t info_size, uint64_t sequence, const void *aad, size_t aad_size,
-		      const uint8_t *ciphertext, size_t size, uint8_t *plaintext, struct sgpu_error *error)
+int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t public_key[32],
+		      const uint8_t enc[32], const void *info, size_t info_size, uint64_t sequence,
+		      const void *aad, size_t aad_size, const uint8_t *ciphertext, size_t size,
+		      uint8_t *plaintext, struct sgpu_error *error)
 {
 	uint8_t dh[32] = { 0 }, shared[32] = { 0 };
 	struct message_keys keys = { { 0 }, { 0 } };
 	int code = check_sizes(aad_size, size, error);
 
 	if (!code && size < SGPU_TAG_SIZE) {
-		code = sgpu_fail(error, SGPU_EAUTH, "the HPKE message of %zu bytes is shorter than its tag", size);
+		code = sgpu_fail(error, SGPU_EAUTH,
+				 "the HPKE message of %zu bytes is shorter than its tag", size);
 	}
 	if (!code) {
 		code = sgpu_x25519_pair(private_key, public_key, enc, dh, error);
@@ -222,7 +243,8 @@ int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t public_key[32
 		code = key_schedule(shared, info, info_size, &keys, error);
 	}
 	if (!code) {
-		code = aead_open(&keys, sequence, aad, aad_size, ciphertext, size - SGPU_TAG_SIZE, plaintext, error);
+		code = aead_open(&keys, sequence, aad, aad_size, ciphertext, size - SGPU_TAG_SIZE,
+				 plaintext, error);
 	}
 	sgpu_wipe(&keys, sizeof(keys));
 	sgpu_wipe(shared, sizeof(shared));
@@ -230,13 +252,14 @@ int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t public_key[32
 	return code;
 }
 
-int sgpu_hpke_open(const struct sgpu_key *key, const uint8_t enc[32], const void *info, size_t info_size,
-		   const void *aad, size_t aad_size, const uint8_t *ciphertext, size_t size, uint8_t *plaintext,
-		   struct sgpu_error *error)
+int sgpu_hpke_open(const struct sgpu_key *key, const uint8_t enc[32], const void *info,
+		   size_t info_size, const void *aad, size_t aad_size, const uint8_t *ciphertext,
+		   size_t size, uint8_t *plaintext, struct sgpu_error *error)
 {
 	if (key->kind != SGPU_KEY_X25519) {
-		return sgpu_fail(error, SGPU_EUSAGE, "HPKE messages are opened with an X25519 private key");
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "HPKE messages are opened with an X25519 private key");
 	}
-	return sgpu_hpke_open_at(key->secret, key->public_half, enc, info, info_size, 0, aad, aad_size, ciphertext, size,
-				 plaintext, error);
+	return sgpu_hpke_open_at(key->secret, key->public_half, enc, info, info_size, 0, aad,
+				 aad_size, ciphertext, size, plaintext, error);
 }

@@ -13,7 +13,8 @@
 
 #include <sgpu/crypto.h>
 
-/* Reports a failed call of libcrypto with its reason and clears its error queue. Returns SGPU_ESYSTEM. */
+/* Reports a failed call of libcrypto with its reason and clears its error queue. Returns
+ * SGPU_ESYSTEM. */
 int sgpu_crypto_fail(struct sgpu_error *error, const char *what);
 
 /* HMAC-SHA256 over several pieces, without joining them. */
@@ -21,36 +22,46 @@ struct sgpu_piece {
 	const void *data;
 	size_t size;
 };
-SGPU_MUST_CHECK int sgpu_hmac_sha256_pieces(const uint8_t *key, size_t key_size, const struct sgpu_piece *pieces,
-					    size_t count, uint8_t mac[SGPU_SHA256_SIZE], struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_hmac_sha256_pieces(const uint8_t *key, size_t key_size,
+					    const struct sgpu_piece *pieces, size_t count,
+					    uint8_t mac[SGPU_SHA256_SIZE],
+					    struct sgpu_error *error);
 
 /* The expand step of RFC 5869 alone, with SHA-256. */
-SGPU_MUST_CHECK int sgpu_hkdf_expand_sha256(const uint8_t *prk, size_t prk_size, const void *info, size_t info_size,
-					    uint8_t *out, size_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_hkdf_expand_sha256(const uint8_t *prk, size_t prk_size, const void *info,
+					    size_t info_size, uint8_t *out, size_t size,
+					    struct sgpu_error *error);
 
 /* X25519 (RFC 7748). */
-SGPU_MUST_CHECK int sgpu_x25519_generate(uint8_t private_key[32], uint8_t public_key[32], struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_x25519_generate(uint8_t private_key[32], uint8_t public_key[32],
+					 struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32],
 				       struct sgpu_error *error);
-/* SGPU_EAUTH for a point of low order: every secret that is agreed with it is the same, so it keeps none. */
+/* SGPU_EAUTH for a point of low order: every secret that is agreed with it is the same, so it keeps
+ * none. */
 SGPU_MUST_CHECK int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error);
-/* The shared secret. SGPU_EAUTH when it is all zero (a peer of low order), which RFC 9180 wants refused. */
-SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32],
-				struct sgpu_error *error);
-/* The same with the public half, which libcrypto otherwise derives: that takes longer than the rest. */
-SGPU_MUST_CHECK int sgpu_x25519_pair(const uint8_t private_key[32], const uint8_t public_key[32], const uint8_t peer[32],
-				     uint8_t shared[32], struct sgpu_error *error);
+/* The shared secret. SGPU_EAUTH when it is all zero (a peer of low order), which RFC 9180 wants
+ * refused. */
+SGPU_MUST_CHECK int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32],
+				uint8_t shared[32], struct sgpu_error *error);
+/* The same with the public half, which libcrypto otherwise derives: that takes longer than the
+ * rest. */
+SGPU_MUST_CHECK int sgpu_x25519_pair(const uint8_t private_key[32], const uint8_t public_key[32],
+				     const uint8_t peer[32], uint8_t shared[32],
+				     struct sgpu_error *error);
 
 /* ---- ecdsa.c: r || s, each big-endian of `half` bytes, at most 48 ---- */
 /* From the DER of libcrypto. */
 bool sgpu_ecdsa_raw(const uint8_t *der, size_t size, uint8_t *raw, int half);
 /* Whether r || s signs the data. The digest: "SHA256" or "SHA384". */
-bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, size_t size, const uint8_t *raw, int half);
+bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, size_t size,
+			 const uint8_t *raw, int half);
 
 /* Opens message number `sequence` of a context; the published vectors have several. */
-SGPU_MUST_CHECK int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t public_key[32], const uint8_t enc[32],
-				      const void *info, size_t info_size, uint64_t sequence, const void *aad,
-				      size_t aad_size, const uint8_t *ciphertext, size_t size, uint8_t *plaintext,
+SGPU_MUST_CHECK int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t public_key[32],
+				      const uint8_t enc[32], const void *info, size_t info_size,
+				      uint64_t sequence, const void *aad, size_t aad_size,
+				      const uint8_t *ciphertext, size_t size, uint8_t *plaintext,
 				      struct sgpu_error *error);
 
 #endif

@@ -19,9 +19,12 @@ static int public_members(const struct sgpu_signing_key *key, char *text, size_t
 
 	sgpu_base64url_encode(key->public_half, 32, x);
 	sgpu_base64url_encode(key->public_half + 32, 32, y);
-	return key->kind == SGPU_SIGNING_P256 ?
-	       snprintf(text, size, "\"crv\":\"P-256\",\"kty\":\"EC\",\"x\":\"%s\",\"y\":\"%s\"", x, y) :
-	       snprintf(text, size, "\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\"%s\"", x);
+	return key->kind == SGPU_SIGNING_P256
+		       ? snprintf(text, size,
+				  "\"crv\":\"P-256\",\"kty\":\"EC\",\"x\":\"%s\",\"y\":\"%s\"", x,
+				  y)
+		       : snprintf(text, size, "\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\"%s\"",
+				  x);
 }
 
 int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *error)
@@ -47,8 +50,10 @@ int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error
 	key->kind = SGPU_SIGNING_ED25519;
 	key->secret_known = true;
 	int code = made && EVP_PKEY_get_raw_private_key(made, key->secret, &secret_size) == 1 &&
-		   EVP_PKEY_get_raw_public_key(made, key->public_half, &public_size) == 1 ?
-		   sgpu_signing_thumbprint(key, error) : sgpu_crypto_fail(error, "making an Ed25519 key");
+				   EVP_PKEY_get_raw_public_key(made, key->public_half,
+							       &public_size) == 1
+			   ? sgpu_signing_thumbprint(key, error)
+			   : sgpu_crypto_fail(error, "making an Ed25519 key");
 	EVP_PKEY_free(made);
 	if (code) {
 		sgpu_wipe(key, sizeof(*key));
@@ -64,8 +69,10 @@ size_t sgpu_signing_line(const struct sgpu_signing_key *key, char line[SGPU_KEY_
 	if (key->secret_known) {
 		sgpu_base64url_encode(key->secret, sizeof(key->secret), secret);
 	}
-	int length = snprintf(line, SGPU_KEY_LINE_MAX, "{%s%s%s%s,\"use\":\"sig\",\"alg\":\"%s\",\"kid\":\"%s\"}", members,
-			      key->secret_known ? ",\"d\":\"" : "", secret, key->secret_known ? "\"" : "",
+	int length = snprintf(line, SGPU_KEY_LINE_MAX,
+			      "{%s%s%s%s,\"use\":\"sig\",\"alg\":\"%s\",\"kid\":\"%s\"}", members,
+			      key->secret_known ? ",\"d\":\"" : "", secret,
+			      key->secret_known ? "\"" : "",
 			      key->kind == SGPU_SIGNING_P256 ? "ES256" : "EdDSA", key->kid);
 	sgpu_wipe(secret, sizeof(secret));
 	return (size_t)length;
@@ -80,23 +87,29 @@ static bool is(const json_t *object, const char *member, const char *value)
 
 bool sgpu_signing_is(const json_t *object)
 {
-	return is(object, "kty", "EC") || (is(object, "kty", "OKP") && is(object, "crv", "Ed25519"));
+	return is(object, "kty", "EC") ||
+	       (is(object, "kty", "OKP") && is(object, "crv", "Ed25519"));
 }
 
 int sgpu_signing_from_object(const struct sgpu_key_masked *masked, const json_t *object,
 			     struct sgpu_signing_key *key, struct sgpu_error *error)
 {
-	static const char *const ed25519[] = { "crv", "x", "d", NULL }, *const eddsa[] = { "EdDSA", NULL };
-	static const char *const p256[] = { "crv", "x", "y", "d", NULL }, *const es256[] = { "ES256", NULL };
+	static const char *const ed25519[] = { "crv", "x", "d", NULL }, *const eddsa[] = { "EdDSA",
+											   NULL };
+	static const char *const p256[] = { "crv", "x", "y", "d", NULL }, *const es256[] = {
+		"ES256", NULL
+	};
 	const bool ec = is(object, "kty", "EC");
 	struct sgpu_error inner = { 0 };
 
 	memset(key, 0, sizeof(*key));
 	if (ec && !is(object, "crv", "P-256")) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: 'crv' of an EC key is not 'P-256'", masked->name);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: 'crv' of an EC key is not 'P-256'",
+				 masked->name);
 	}
 	key->kind = ec ? SGPU_SIGNING_P256 : SGPU_SIGNING_ED25519;
-	int code = sgpu_key_members(object, masked->name, ec ? p256 : ed25519, "sig", ec ? es256 : eddsa, error);
+	int code = sgpu_key_members(object, masked->name, ec ? p256 : ed25519, "sig",
+				    ec ? es256 : eddsa, error);
 	if (!code) {
 		code = sgpu_key_bytes(masked, object, "x", key->public_half, error);
 	}
@@ -108,8 +121,8 @@ int sgpu_signing_from_object(const struct sgpu_key_masked *masked, const json_t 
 		code = sgpu_key_bytes(masked, object, "d", key->secret, error);
 	}
 	if (!code && sgpu_signing_check(key, &inner)) {
-		code = sgpu_fail(error, inner.code, "%s: the %s key: %s", masked->name, sgpu_signing_name(key->kind),
-				 inner.text);
+		code = sgpu_fail(error, inner.code, "%s: the %s key: %s", masked->name,
+				 sgpu_signing_name(key->kind), inner.text);
 	}
 	if (!code) {
 		code = sgpu_signing_thumbprint(key, error);

@@ -17,8 +17,11 @@
 #define CHI(a, b, c) ((a) ^ (~(b) & (c)))
 
 static const uint64_t constants[] = { SGPU_KECCAK_P12_CONSTANTS };
-enum { ROUNDS = sizeof(constants) / sizeof(constants[0]), RATE_LANES = SGPU_TURBOSHAKE_RATE / 8,
-       MANY_BLOCKS = 512 };
+enum {
+	ROUNDS = sizeof(constants) / sizeof(constants[0]),
+	RATE_LANES = SGPU_TURBOSHAKE_RATE / 8,
+	MANY_BLOCKS = 512
+};
 
 /* On a copy that the compiler can keep in registers. */
 static void permute_lanes(uint64_t lanes[])
@@ -58,7 +61,8 @@ static uint64_t time_of(void (*blocks)(uint64_t lanes[], const uint8_t *data, si
 	return sgpu_now_ns() - begin;
 }
 
-/* The faster of two that give the same bytes, found out when it first matters: some 30 us, once a process. */
+/* The faster of two that give the same bytes, found out when it first matters: some 30 us, once a
+ * process. */
 static bool lanes_are_faster(void)
 {
 	static atomic_int known; /* 0: not yet, 1: lanes, 2: planes */

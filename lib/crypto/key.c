@@ -24,7 +24,8 @@ int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error *error)
 		length = snprintf(text, sizeof(text), "{\"k\":\"%s\",\"kty\":\"oct\"}", value);
 	} else {
 		sgpu_base64url_encode(key->public_half, sizeof(key->public_half), value);
-		length = snprintf(text, sizeof(text), "{\"crv\":\"X25519\",\"kty\":\"OKP\",\"x\":\"%s\"}", value);
+		length = snprintf(text, sizeof(text),
+				  "{\"crv\":\"X25519\",\"kty\":\"OKP\",\"x\":\"%s\"}", value);
 	}
 	int code = sgpu_sha256(text, (size_t)length, digest, error);
 	if (!code) {
@@ -57,7 +58,8 @@ int sgpu_key_generate(enum sgpu_key_kind kind, struct sgpu_key *key, struct sgpu
 	return code;
 }
 
-int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key *public_key, struct sgpu_error *error)
+int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key *public_key,
+		    struct sgpu_error *error)
 {
 	if (key->kind == SGPU_KEY_OCT) {
 		return sgpu_fail(error, SGPU_EINVALID, "a symmetric (oct) key has no public half");
@@ -78,19 +80,22 @@ size_t sgpu_key_line(const struct sgpu_key *key, char line[SGPU_KEY_LINE_MAX])
 	sgpu_base64url_encode(key->public_half, sizeof(key->public_half), public_half);
 	switch (key->kind) {
 	case SGPU_KEY_OCT:
-		length = snprintf(line, SGPU_KEY_LINE_MAX, "{\"kty\":\"oct\",\"k\":\"%s\",\"kid\":\"%s\"}", secret,
-				  key->kid);
+		length =
+			snprintf(line, SGPU_KEY_LINE_MAX,
+				 "{\"kty\":\"oct\",\"k\":\"%s\",\"kid\":\"%s\"}", secret, key->kid);
 		break;
 	case SGPU_KEY_X25519:
 		length = snprintf(line, SGPU_KEY_LINE_MAX,
-				  "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\",\"d\":\"%s\",\"kid\":\"%s\"}",
+				  "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\",\"d\":\"%s\","
+				  "\"kid\":\"%s\"}",
 				  public_half, secret, key->kid);
 		break;
 	case SGPU_KEY_X25519_PUBLIC:
 	default:
-		length = snprintf(line, SGPU_KEY_LINE_MAX,
-				  "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\",\"kid\":\"%s\"}", public_half,
-				  key->kid);
+		length =
+			snprintf(line, SGPU_KEY_LINE_MAX,
+				 "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\",\"kid\":\"%s\"}",
+				 public_half, key->kid);
 		break;
 	}
 	sgpu_wipe(secret, sizeof(secret));

@@ -18,21 +18,22 @@ struct sgpu_key_masked {
 	size_t size;
 	const char *name; /* for messages */
 	char *copy;
-	json_t *object;   /* of the masked copy */
+	json_t *object; /* of the masked copy */
 };
 /* Parses it; its text must be an object. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_key_masked_open(const char *text, size_t size, const char *name,
 					 struct sgpu_key_masked *masked, struct sgpu_error *error);
 void sgpu_key_masked_close(struct sgpu_key_masked *masked);
 /* A member of 32 bytes. */
-SGPU_MUST_CHECK int sgpu_key_bytes(const struct sgpu_key_masked *masked, const json_t *object, const char *member,
-				   uint8_t bytes[32], struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_key_bytes(const struct sgpu_key_masked *masked, const json_t *object,
+				   const char *member, uint8_t bytes[32], struct sgpu_error *error);
 
 /* ---- key_parse.c ---- */
-/* Refuses members but those `known` and the registered optional ones, which may not say that the key is for
- * anything but `use` and one of the algorithms. */
-SGPU_MUST_CHECK int sgpu_key_members(const json_t *object, const char *name, const char *const *known,
-				     const char *use, const char *const *algorithms, struct sgpu_error *error);
+/* Refuses members but those `known` and the registered optional ones, which may not say that the
+ * key is for anything but `use` and one of the algorithms. */
+SGPU_MUST_CHECK int sgpu_key_members(const json_t *object, const char *name,
+				     const char *const *known, const char *use,
+				     const char *const *algorithms, struct sgpu_error *error);
 /* A member of the masked text as a key to encrypt with. */
 SGPU_MUST_CHECK int sgpu_key_from_object(const struct sgpu_key_masked *masked, const json_t *object,
 					 struct sgpu_key *key, struct sgpu_error *error);
@@ -44,32 +45,37 @@ SGPU_MUST_CHECK int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error 
 size_t sgpu_key_line(const struct sgpu_key *key, char line[SGPU_KEY_LINE_MAX]);
 
 /* ---- sign.c, jwk_sign.c ---- */
-/* Checks that the public half belongs to the secret and is a point of its curve. Errors: SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_signing_check(const struct sgpu_signing_key *key, struct sgpu_error *error);
+/* Checks that the public half belongs to the secret and is a point of its curve. Errors:
+ * SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_signing_check(const struct sgpu_signing_key *key,
+				       struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *error);
 size_t sgpu_signing_line(const struct sgpu_signing_key *key, char line[SGPU_KEY_LINE_MAX]);
 /* Whether the object is one that signs, by its type. */
 bool sgpu_signing_is(const json_t *object);
-SGPU_MUST_CHECK int sgpu_signing_from_object(const struct sgpu_key_masked *masked, const json_t *object,
-					     struct sgpu_signing_key *key, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_signing_from_object(const struct sgpu_key_masked *masked,
+					     const json_t *object, struct sgpu_signing_key *key,
+					     struct sgpu_error *error);
 
 /* ---- key_load.c ---- */
-/* Reads a file whose whole content is secret, under the rules of sgpu_key_load. *name is for messages: static, or
- * the path itself. Free *text with sgpu_free_wiped. */
-SGPU_MUST_CHECK int sgpu_secret_load(const char *path, size_t limit, const char **name, char **text, size_t *size,
-				     struct sgpu_error *error);
+/* Reads a file whose whole content is secret, under the rules of sgpu_key_load. *name is for
+ * messages: static, or the path itself. Free *text with sgpu_free_wiped. */
+SGPU_MUST_CHECK int sgpu_secret_load(const char *path, size_t limit, const char **name, char **text,
+				     size_t *size, struct sgpu_error *error);
 
-/* Takes the group's bits out of status->st_mode when they are the mask of an access control list that lets nobody
- * in but the file's owner, this process's user, and root. */
+/* Takes the group's bits out of status->st_mode when they are the mask of an access control list
+ * that lets nobody in but the file's owner, this process's user, and root. */
 void sgpu_key_narrow_mode(int fd, struct stat *status);
 
 /* ---- sign.c, key_set.c ---- */
 /* Errors: SGPU_EKEY when the secret is not known. */
-SGPU_MUST_CHECK int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size_t size,
-				      uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data,
+				      size_t size, uint8_t signature[SGPU_SIGNATURE_SIZE],
+				      struct sgpu_error *error);
 /* Errors: SGPU_EAUTH. */
-SGPU_MUST_CHECK int sgpu_signing_verify(const struct sgpu_signing_key *key, const void *data, size_t size,
-					const uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_signing_verify(const struct sgpu_signing_key *key, const void *data,
+					size_t size, const uint8_t signature[SGPU_SIGNATURE_SIZE],
+					struct sgpu_error *error);
 /* Copies the key without its secret. */
 void sgpu_signing_public(const struct sgpu_signing_key *key, struct sgpu_signing_key *public_key);
 /* Whether the set holds a secret. */

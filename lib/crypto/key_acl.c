@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Access control lists of key files. With one, the mode's group bits are the list's mask: 0440 may mean that nobody but
- * one user reads the file, which is how systemd hands over credentials.
+ * Access control lists of key files. With one, the mode's group bits are the list's mask: 0440 may
+ * mean that nobody but one user reads the file, which is how systemd hands over credentials.
  */
 #include <linux/posix_acl_xattr.h>
 #include <linux/xattr.h>
@@ -13,7 +13,15 @@
 #include "crypto/key.h"
 
 /* POSIX ACL tags: linux/posix_acl.h is not for programs. */
-enum { USER_OBJ = 0x01, USER = 0x02, GROUP_OBJ = 0x04, GROUP = 0x08, MASK = 0x10, OTHER = 0x20, ENTRIES_MAX = 64 };
+enum {
+	USER_OBJ = 0x01,
+	USER = 0x02,
+	GROUP_OBJ = 0x04,
+	GROUP = 0x08,
+	MASK = 0x10,
+	OTHER = 0x20,
+	ENTRIES_MAX = 64
+};
 
 static uint32_t little(const uint8_t *bytes, int count)
 {
@@ -35,8 +43,10 @@ void sgpu_key_narrow_mode(int fd, struct stat *status)
 		return; /* none, or one that is too long to be private */
 	}
 	for (const uint8_t *entry = list + 4; entry < list + size; entry += 8) {
-		const uint32_t tag = little(entry, 2), permissions = little(entry + 2, 2), id = little(entry + 4, 4);
-		const bool ours = tag == USER_OBJ || tag == MASK || (tag == USER && (id == geteuid() || id == 0));
+		const uint32_t tag = little(entry, 2), permissions = little(entry + 2, 2),
+			       id = little(entry + 4, 4);
+		const bool ours = tag == USER_OBJ || tag == MASK ||
+				  (tag == USER && (id == geteuid() || id == 0));
 
 		others |= ours ? 0 : permissions;
 	}

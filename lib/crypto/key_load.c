@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys from files. A file with a secret that others can read is refused. The descriptor that is checked is also
- * the one that is read.
+ * Keys from files. A file with a secret that others can read is refused. The descriptor that is
+ * checked is also the one that is read.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -19,7 +19,8 @@
 /* A key's text, or only its secret member: 32 bytes in base64url or hexadecimal. */
 static bool is_content(const char *path)
 {
-	static const char base64url[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+	static const char base64url[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 	const size_t size = strlen(path);
 
 	return sgpu_looks_secret(path, size) || (size == 43 && strspn(path, base64url) == size) ||
@@ -30,10 +31,13 @@ static bool is_content(const char *path)
 static int refuse_content(struct sgpu_error *error)
 {
 	sgpu_fail(error, SGPU_EUSAGE, "a key itself was given where the name of its file belongs");
-	return sgpu_hint(error, "arguments are seen by other users: name the file, or give it as '-' or 'fd:N'");
+	return sgpu_hint(
+		error,
+		"arguments are seen by other users: name the file, or give it as '-' or 'fd:N'");
 }
 
-/* Links are followed, as secrets that are mounted into a container are links; it is the target that counts. */
+/* Links are followed, as secrets that are mounted into a container are links; it is the target that
+ * counts. */
 static int open_key(const char *path, int *fd, const char **name, struct sgpu_error *error)
 {
 	uint64_t number;
@@ -62,16 +66,19 @@ static int open_key(const char *path, int *fd, const char **name, struct sgpu_er
 static int check_secret(const char *name, const struct stat *status, struct sgpu_error *error)
 {
 	if (!S_ISREG(status->st_mode) && !S_ISFIFO(status->st_mode)) {
-		return sgpu_fail(error, SGPU_EPOLICY, "secret key '%s' is neither a regular file nor a pipe", name);
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "secret key '%s' is neither a regular file nor a pipe", name);
 	}
 	if (status->st_uid != geteuid() && status->st_uid != 0) {
-		(void)sgpu_fail(error, SGPU_EPOLICY, "secret key '%s' belongs to another user (%lu)", name,
+		(void)sgpu_fail(error, SGPU_EPOLICY,
+				"secret key '%s' belongs to another user (%lu)", name,
 				(unsigned long)status->st_uid);
 		(void)sgpu_hint(error, "use a copy of your own, with mode 0600");
 		return SGPU_EPOLICY;
 	}
 	if (status->st_mode & (S_IRWXG | S_IRWXO)) {
-		(void)sgpu_fail(error, SGPU_EPOLICY, "secret key '%s' is open to other users (mode %04o)", name,
+		(void)sgpu_fail(error, SGPU_EPOLICY,
+				"secret key '%s' is open to other users (mode %04o)", name,
 				(unsigned)status->st_mode & 07777u);
 		(void)sgpu_hint(error, "chmod 600 '%s'", name);
 		return SGPU_EPOLICY;
@@ -80,8 +87,8 @@ static int check_secret(const char *name, const struct stat *status, struct sgpu
 }
 
 /* The text of a key file, and the status of its descriptor. */
-static int read_key(const char *path, size_t limit, const char **name, struct stat *status, char **text, size_t *size,
-		    struct sgpu_error *error)
+static int read_key(const char *path, size_t limit, const char **name, struct stat *status,
+		    char **text, size_t *size, struct sgpu_error *error)
 {
 	int fd = -1;
 	int code = open_key(path, &fd, name, error);
@@ -117,8 +124,9 @@ int sgpu_key_set_load(const char *path, struct sgpu_key_set *set, struct sgpu_er
 	if (!code && sgpu_key_set_secret(set)) {
 		code = check_secret(name, &status, error);
 	}
-	set->others_write = S_ISREG(status.st_mode) && ((status.st_uid != geteuid() && status.st_uid != 0) ||
-							(status.st_mode & (S_IWGRP | S_IWOTH)));
+	set->others_write =
+		S_ISREG(status.st_mode) && ((status.st_uid != geteuid() && status.st_uid != 0) ||
+					    (status.st_mode & (S_IWGRP | S_IWOTH)));
 	if (code) {
 		sgpu_key_set_clear(set);
 	}
@@ -133,7 +141,9 @@ int sgpu_key_load(const char *path, struct sgpu_key *key, struct sgpu_error *err
 	memset(key, 0, sizeof(*key));
 	int code = sgpu_key_set_load(path, &set, error);
 	if (!code && !set.has_key) {
-		(void)sgpu_fail(error, SGPU_EINVALID, "key '%s' signs, and there is none to encrypt with beside it", path);
+		(void)sgpu_fail(error, SGPU_EINVALID,
+				"key '%s' signs, and there is none to encrypt with beside it",
+				path);
 		code = sgpu_hint(error, "'sgpu-seal keygen' makes files with both");
 	}
 	if (!code) {
@@ -148,9 +158,11 @@ int sgpu_key_load_private(const char *path, struct sgpu_key *key, struct sgpu_er
 	int code = sgpu_key_load(path, key, error);
 
 	if (!code && key->kind == SGPU_KEY_X25519_PUBLIC) {
-		(void)sgpu_fail(error, SGPU_EKEY, "key '%s' is the public half of '%s', which opens nothing", path,
+		(void)sgpu_fail(error, SGPU_EKEY,
+				"key '%s' is the public half of '%s', which opens nothing", path,
 				key->kid);
-		(void)sgpu_hint(error, "give the file with both halves, which 'sgpu-seal keygen' wrote");
+		(void)sgpu_hint(error,
+				"give the file with both halves, which 'sgpu-seal keygen' wrote");
 		sgpu_key_clear(key);
 		code = SGPU_EKEY;
 	}

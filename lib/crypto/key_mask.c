@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The text of a key file, for a parser that must not see secrets: the JSON parser keeps copies of what it reads
- * and quotes it in messages. Every long string is therefore replaced by a mark of the same length first, and
- * looked up again when its bytes are needed.
+ * The text of a key file, for a parser that must not see secrets: the JSON parser keeps copies of
+ * what it reads and quotes it in messages. Every long string is therefore replaced by a mark of the
+ * same length first, and looked up again when its bytes are needed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,26 +72,29 @@ static const char *unmask(const struct sgpu_key_masked *masked, const char *valu
 	return masked->text + begin;
 }
 
-int sgpu_key_masked_open(const char *text, size_t size, const char *name, struct sgpu_key_masked *masked,
-			 struct sgpu_error *error)
+int sgpu_key_masked_open(const char *text, size_t size, const char *name,
+			 struct sgpu_key_masked *masked, struct sgpu_error *error)
 {
 	struct sgpu_error inner = { 0 };
 	int line = 0, column = 0;
 
 	*masked = (struct sgpu_key_masked){ .text = text, .size = size, .name = name };
 	if (size > SGPU_KEY_TEXT_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: longer than %d bytes, so not a key", name,
-				 SGPU_KEY_TEXT_MAX);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: longer than %d bytes, so not a key",
+				 name, SGPU_KEY_TEXT_MAX);
 	}
 	int code = mask(masked, error);
 	if (!code && sgpu_json_parse(masked->copy, size, &masked->object, &line, &column, &inner)) {
-		/* Not the parser's own message: for a malformed text it may quote unmasked bytes. */
-		code = sgpu_fail(error, inner.code, "%s:%d:%d: not a JSON Web Key", name, line, column);
+		/* Not the parser's own message: for a malformed text it may quote unmasked bytes.
+		 */
+		code = sgpu_fail(error, inner.code, "%s:%d:%d: not a JSON Web Key", name, line,
+				 column);
 		masked->object = NULL;
 	}
 	sgpu_wipe(&inner, sizeof(inner));
 	if (!code && !json_is_object(masked->object)) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: not a JSON Web Key: not an object", name);
+		code = sgpu_fail(error, SGPU_EINVALID, "%s: not a JSON Web Key: not an object",
+				 name);
 	}
 	if (code) {
 		sgpu_key_masked_close(masked);
@@ -106,8 +109,8 @@ void sgpu_key_masked_close(struct sgpu_key_masked *masked)
 	sgpu_free_wiped(&masked->copy, masked->size);
 }
 
-int sgpu_key_bytes(const struct sgpu_key_masked *masked, const json_t *object, const char *member, uint8_t bytes[32],
-		   struct sgpu_error *error)
+int sgpu_key_bytes(const struct sgpu_key_masked *masked, const json_t *object, const char *member,
+		   uint8_t bytes[32], struct sgpu_error *error)
 {
 	const json_t *value = json_object_get(object, member);
 	struct sgpu_error inner = { 0 };
@@ -120,7 +123,8 @@ int sgpu_key_bytes(const struct sgpu_key_masked *masked, const json_t *object, c
 	}
 	const char *text = unmask(masked, json_string_value(value), &length);
 	if (length != DIGITS) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: '%s' has %zu characters, not the %d of 32 bytes in base64url",
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s: '%s' has %zu characters, not the %d of 32 bytes in base64url",
 				 masked->name, member, length, DIGITS);
 	}
 	memcpy(digits, text, DIGITS);

@@ -41,30 +41,35 @@ static bool valid_operations(const json_t *value)
 	return true;
 }
 
-/* The registered optional members: they may be there, and must not say that the key is for something else. */
-static int check_optional(const json_t *object, const char *name, const char *wanted, const char *const *algorithms,
-			  struct sgpu_error *error)
+/* The registered optional members: they may be there, and must not say that the key is for
+ * something else. */
+static int check_optional(const json_t *object, const char *name, const char *wanted,
+			  const char *const *algorithms, struct sgpu_error *error)
 {
 	const json_t *use = json_object_get(object, "use"), *alg = json_object_get(object, "alg");
-	const json_t *kid = json_object_get(object, "kid"), *ops = json_object_get(object, "key_ops");
+	const json_t *kid = json_object_get(object, "kid"),
+		     *ops = json_object_get(object, "key_ops");
 	const json_t *ext = json_object_get(object, "ext");
 
 	if (kid && !json_is_string(kid)) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: 'kid' is not a string", name);
 	}
 	if (use && (!json_is_string(use) || strcmp(json_string_value(use), wanted))) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: 'use' is not '%s': the key is meant for something else",
-				 name, wanted);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s: 'use' is not '%s': the key is meant for something else", name,
+				 wanted);
 	}
 	if (alg && !json_is_string(alg)) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: 'alg' is not a string", name);
 	}
 	if (alg && !one_of(json_string_value(alg), algorithms)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: 'alg' is '%s': the key is meant for something else", name,
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s: 'alg' is '%s': the key is meant for something else", name,
 				 json_string_value(alg));
 	}
 	if (ops && !valid_operations(ops)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: 'key_ops' is not an array of different strings", name);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s: 'key_ops' is not an array of different strings", name);
 	}
 	if (ext && !json_is_boolean(ext)) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: 'ext' is not true or false", name);
@@ -73,34 +78,38 @@ static int check_optional(const json_t *object, const char *name, const char *wa
 }
 
 /* RFC 7517 allows a reader to ignore unknown members; here such a member may restrict the key. */
-int sgpu_key_members(const json_t *object, const char *name, const char *const *known, const char *use,
-		     const char *const *algorithms, struct sgpu_error *error)
+int sgpu_key_members(const json_t *object, const char *name, const char *const *known,
+		     const char *use, const char *const *algorithms, struct sgpu_error *error)
 {
-	static const char *const optional[] = { "kty", "kid", "use", "alg", "key_ops", "ext", NULL };
+	static const char *const optional[] = {
+		"kty", "kid", "use", "alg", "key_ops", "ext", NULL
+	};
 	const char *key;
 	json_t *value;
 
-	json_object_foreach((json_t *)(uintptr_t)object, key, value) {
+	json_object_foreach ((json_t *)(uintptr_t)object, key, value) {
 		if (!one_of(key, known) && !one_of(key, optional)) {
 			return strlen(key) < SGPU_KEY_MASK_FROM
-				       ? sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%s'", name, key)
-				       : sgpu_fail(error, SGPU_EINVALID, "%s: unknown member", name);
+				       ? sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%s'",
+						   name, key)
+				       : sgpu_fail(error, SGPU_EINVALID, "%s: unknown member",
+						   name);
 		}
 	}
 	return check_optional(object, name, use, algorithms, error);
 }
 
-static int check_members(const json_t *object, const char *name, const char *const *known, struct sgpu_error *error)
+static int check_members(const json_t *object, const char *name, const char *const *known,
+			 struct sgpu_error *error)
 {
-	static const char *const algorithms[] = {
-		"A256GCM", "A256KW", "A256GCMKW", "dir", "ECDH-ES", "ECDH-ES+A256KW", NULL
-	};
+	static const char *const algorithms[] = { "A256GCM", "A256KW",	       "A256GCMKW", "dir",
+						  "ECDH-ES", "ECDH-ES+A256KW", NULL };
 
 	return sgpu_key_members(object, name, known, "enc", algorithms, error);
 }
 
-static int parse_oct(const struct sgpu_key_masked *masked, const json_t *object, struct sgpu_key *key,
-		     struct sgpu_error *error)
+static int parse_oct(const struct sgpu_key_masked *masked, const json_t *object,
+		     struct sgpu_key *key, struct sgpu_error *error)
 {
 	static const char *const members[] = { "k", NULL };
 	int code = check_members(object, masked->name, members, error);
@@ -109,8 +118,8 @@ static int parse_oct(const struct sgpu_key_masked *masked, const json_t *object,
 	return code ? code : sgpu_key_bytes(masked, object, "k", key->secret, error);
 }
 
-static int parse_x25519(const struct sgpu_key_masked *masked, const json_t *object, struct sgpu_key *key,
-			struct sgpu_error *error)
+static int parse_x25519(const struct sgpu_key_masked *masked, const json_t *object,
+			struct sgpu_key *key, struct sgpu_error *error)
 {
 	static const char *const members[] = { "crv", "x", "d", NULL };
 	const json_t *curve = json_object_get(object, "crv");
@@ -119,8 +128,11 @@ static int parse_x25519(const struct sgpu_key_masked *masked, const json_t *obje
 
 	if (!json_is_string(curve) || strcmp(json_string_value(curve), "X25519")) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: 'crv' is %s%s%s, not 'X25519'", name,
-				 json_is_string(curve) ? "'" : "", json_is_string(curve) ? json_string_value(curve) :
-				 curve ? "not a string" : "missing", json_is_string(curve) ? "'" : "");
+				 json_is_string(curve) ? "'" : "",
+				 json_is_string(curve) ? json_string_value(curve)
+				 : curve	       ? "not a string"
+						       : "missing",
+				 json_is_string(curve) ? "'" : "");
 	}
 	int code = check_members(object, name, members, error);
 	if (!code) {
@@ -131,8 +143,10 @@ static int parse_x25519(const struct sgpu_key_masked *masked, const json_t *obje
 		code = sgpu_x25519_check(key->public_half, error);
 	}
 	if (code == SGPU_EAUTH) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: 'x' is a point of low order: anybody can open what is "
-				 "sealed to it", name);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s: 'x' is a point of low order: anybody can open what is "
+				 "sealed to it",
+				 name);
 	}
 	if (code || !json_object_get(object, "d")) {
 		return code;
@@ -143,20 +157,22 @@ static int parse_x25519(const struct sgpu_key_masked *masked, const json_t *obje
 		code = sgpu_x25519_public(key->secret, derived, error);
 	}
 	if (!code && !sgpu_equal(derived, key->public_half, sizeof(derived))) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'x' is not the public key of 'd'", name);
+		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'x' is not the public key of 'd'",
+				 name);
 	}
 	return code;
 }
 
-int sgpu_key_from_object(const struct sgpu_key_masked *masked, const json_t *object, struct sgpu_key *key,
-			 struct sgpu_error *error)
+int sgpu_key_from_object(const struct sgpu_key_masked *masked, const json_t *object,
+			 struct sgpu_key *key, struct sgpu_error *error)
 {
 	const char *name = masked->name;
 	const json_t *type = json_object_get(object, "kty");
 	int code;
 
 	if (!json_is_object(object)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: not a JSON Web Key: not an object", name);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: not a JSON Web Key: not an object",
+				 name);
 	}
 	if (json_object_get(object, "keys")) {
 		(void)sgpu_fail(error, SGPU_EINVALID, "%s: a set of keys, not a key", name);
@@ -172,13 +188,14 @@ int sgpu_key_from_object(const struct sgpu_key_masked *masked, const json_t *obj
 	} else if (!strcmp(json_string_value(type), "OKP")) {
 		code = parse_x25519(masked, object, key, error);
 	} else {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'kty' is '%s', not 'oct' or 'OKP'", name,
-				 json_string_value(type));
+		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'kty' is '%s', not 'oct' or 'OKP'",
+				 name, json_string_value(type));
 	}
 	return code ? code : sgpu_key_thumbprint(key, error);
 }
 
-int sgpu_key_parse(const char *text, size_t size, const char *name, struct sgpu_key *key, struct sgpu_error *error)
+int sgpu_key_parse(const char *text, size_t size, const char *name, struct sgpu_key *key,
+		   struct sgpu_error *error)
 {
 	struct sgpu_key_masked masked;
 

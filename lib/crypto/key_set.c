@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a key file holds: one JSON Web Key or a set (RFC 7517, section 5), with at most one key of each use.
+ * What a key file holds: one JSON Web Key or a set (RFC 7517, section 5), with at most one key of
+ * each use.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,22 +21,25 @@ void sgpu_key_set_clear(struct sgpu_key_set *set)
 	}
 }
 
-static int add_key(const struct sgpu_key_masked *masked, const json_t *object, struct sgpu_key_set *set,
-		   struct sgpu_error *error)
+static int add_key(const struct sgpu_key_masked *masked, const json_t *object,
+		   struct sgpu_key_set *set, struct sgpu_error *error)
 {
 	if (sgpu_signing_is(object)) {
-		return set->signing.kind != SGPU_SIGNING_NONE ?
-		       sgpu_fail(error, SGPU_EINVALID, "%s: two keys to sign with", masked->name) :
-		       sgpu_signing_from_object(masked, object, &set->signing, error);
+		return set->signing.kind != SGPU_SIGNING_NONE
+			       ? sgpu_fail(error, SGPU_EINVALID, "%s: two keys to sign with",
+					   masked->name)
+			       : sgpu_signing_from_object(masked, object, &set->signing, error);
 	}
 	if (set->has_key) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: two keys to encrypt with", masked->name);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: two keys to encrypt with",
+				 masked->name);
 	}
 	set->has_key = true;
 	return sgpu_key_from_object(masked, object, &set->key, error);
 }
 
-static int add_keys(const struct sgpu_key_masked *masked, struct sgpu_key_set *set, struct sgpu_error *error)
+static int add_keys(const struct sgpu_key_masked *masked, struct sgpu_key_set *set,
+		    struct sgpu_error *error)
 {
 	static const char *const members[] = { "keys", NULL };
 	const json_t *keys = json_object_get(masked->object, "keys");
@@ -45,8 +49,10 @@ static int add_keys(const struct sgpu_key_masked *masked, struct sgpu_key_set *s
 	if (!keys) {
 		return add_key(masked, masked->object, set, error);
 	}
-	if (!json_is_array(keys) || !count || count > KEYS_MAX || json_object_size(masked->object) != 1) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: not a JSON Web Key Set of '%s' alone, an array of 1 to %d",
+	if (!json_is_array(keys) || !count || count > KEYS_MAX ||
+	    json_object_size(masked->object) != 1) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "%s: not a JSON Web Key Set of '%s' alone, an array of 1 to %d",
 				 masked->name, members[0], KEYS_MAX);
 	}
 	for (size_t i = 0; !code && i < count; i++) {
@@ -74,10 +80,12 @@ int sgpu_key_set_parse(const char *text, size_t size, const char *name, struct s
 
 bool sgpu_key_set_secret(const struct sgpu_key_set *set)
 {
-	return (set->has_key && set->key.kind != SGPU_KEY_X25519_PUBLIC) || set->signing.secret_known;
+	return (set->has_key && set->key.kind != SGPU_KEY_X25519_PUBLIC) ||
+	       set->signing.secret_known;
 }
 
-int sgpu_key_set_text(const struct sgpu_key_set *set, char **text, size_t *size, struct sgpu_error *error)
+int sgpu_key_set_text(const struct sgpu_key_set *set, char **text, size_t *size,
+		      struct sgpu_error *error)
 {
 	static const char begin[] = "{\"keys\":[", end[] = "]}";
 	const bool signs = set->signing.kind != SGPU_SIGNING_NONE, both = set->has_key && signs;
@@ -103,7 +111,8 @@ int sgpu_key_set_text(const struct sgpu_key_set *set, char **text, size_t *size,
 	return 0;
 }
 
-int sgpu_key_set_public(const struct sgpu_key_set *set, struct sgpu_key_set *public_set, struct sgpu_error *error)
+int sgpu_key_set_public(const struct sgpu_key_set *set, struct sgpu_key_set *public_set,
+			struct sgpu_error *error)
 {
 	struct sgpu_key_set made = { .has_key = set->has_key && set->key.kind != SGPU_KEY_OCT };
 

@@ -9,7 +9,8 @@
 #include "crypto/internal.h"
 #include "crypto/kt128_state.h"
 
-/* Leaves whose chaining values are computed before the final node takes them: few enough for a stack. */
+/* Leaves whose chaining values are computed before the final node takes them: few enough for a
+ * stack. */
 enum { BATCH = 64 };
 
 unsigned sgpu_kt128_length(uint64_t value, uint8_t out[])
@@ -97,7 +98,8 @@ void sgpu_kt128_update(struct sgpu_kt128 *state, const void *data, size_t size)
 
 	for (; size > 0; at += now, size -= now) {
 		if (sgpu_kt128_at_leaf(state) && size >= SGPU_KT128_CHUNK) {
-			uint64_t leaves = size / SGPU_KT128_CHUNK < BATCH ? size / SGPU_KT128_CHUNK : BATCH;
+			uint64_t leaves =
+				size / SGPU_KT128_CHUNK < BATCH ? size / SGPU_KT128_CHUNK : BATCH;
 
 			sgpu_kt128_leaves(at, leaves, values);
 			sgpu_kt128_take(state, values, leaves);
@@ -108,8 +110,8 @@ void sgpu_kt128_update(struct sgpu_kt128 *state, const void *data, size_t size)
 	}
 }
 
-void sgpu_kt128_finish(struct sgpu_kt128 *state, const void *custom, size_t custom_size, uint8_t *digest,
-		       size_t digest_size)
+void sgpu_kt128_finish(struct sgpu_kt128 *state, const void *custom, size_t custom_size,
+		       uint8_t *digest, size_t digest_size)
 {
 	uint8_t length[SGPU_KT128_LENGTH_MAX];
 
@@ -126,8 +128,8 @@ void sgpu_kt128_finish(struct sgpu_kt128 *state, const void *custom, size_t cust
 	sgpu_kt128_end(&state->node, state->leaves, digest, digest_size);
 }
 
-void sgpu_kt128(const void *data, size_t size, const void *custom, size_t custom_size, uint8_t *digest,
-		size_t digest_size)
+void sgpu_kt128(const void *data, size_t size, const void *custom, size_t custom_size,
+		uint8_t *digest, size_t digest_size)
 {
 	struct sgpu_kt128 state = { 0 };
 

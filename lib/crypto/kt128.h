@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tree of KangarooTwelve (RFC 9861, KT128), for those who compute its leaves elsewhere. The message with its
- * customisation string and the length of that is cut into chunks; chunk 0 goes into the final node itself, every other
- * is a leaf that gives a chaining value.
+ * The tree of KangarooTwelve (RFC 9861, KT128), for those who compute its leaves elsewhere. The
+ * message with its customisation string and the length of that is cut into chunks; chunk 0 goes
+ * into the final node itself, every other is a leaf that gives a chaining value.
  */
 #ifndef SGPU_CRYPTO_KT128_H
 #define SGPU_CRYPTO_KT128_H
@@ -18,10 +18,11 @@ extern "C" {
 
 enum {
 	SGPU_KT128_CHUNK = 8192,
-	SGPU_KT128_VALUE = 32,       /* a chaining value */
-	SGPU_KT128_LENGTH_MAX = 9,   /* an encoded length */
-	SGPU_KT128_MARKER = 8,       /* 0x03 and zeros: between chunk 0 and the chaining values */
-	/* Domain separation bytes: the whole message in one node, a leaf, the final node over leaves. */
+	SGPU_KT128_VALUE = 32,	   /* a chaining value */
+	SGPU_KT128_LENGTH_MAX = 9, /* an encoded length */
+	SGPU_KT128_MARKER = 8,	   /* 0x03 and zeros: between chunk 0 and the chaining values */
+	/* Domain separation bytes: the whole message in one node, a leaf, the final node over
+	   leaves. */
 	SGPU_KT128_SINGLE = 0x07,
 	SGPU_KT128_LEAF = 0x0b,
 	SGPU_KT128_FINAL = 0x06,

@@ -34,48 +34,53 @@ static inline uint64_t load(const uint8_t *from)
 #ifdef SGPU_KECCAK_X86
 typedef uint64_t lanes4 __attribute__((vector_size(32)));
 typedef uint64_t lanes8 __attribute__((vector_size(64)));
-#define LOAD4(p, at)                                                                           \
-	{                                                                                       \
-		load((p) + (at)), load((p) + (at) + SGPU_KT128_CHUNK), load((p) + (at) + 2 * SGPU_KT128_CHUNK), \
-			load((p) + (at) + 3 * SGPU_KT128_CHUNK)                                 \
+#define LOAD4(p, at)                                                   \
+	{                                                              \
+		load((p) + (at)), load((p) + (at) + SGPU_KT128_CHUNK), \
+			load((p) + (at) + 2 * SGPU_KT128_CHUNK),       \
+			load((p) + (at) + 3 * SGPU_KT128_CHUNK)        \
 	}
-#define LOAD8(p, at)                                                                           \
-	{                                                                                       \
-		load((p) + (at)), load((p) + (at) + SGPU_KT128_CHUNK), load((p) + (at) + 2 * SGPU_KT128_CHUNK), \
-			load((p) + (at) + 3 * SGPU_KT128_CHUNK), load((p) + (at) + 4 * SGPU_KT128_CHUNK), \
-			load((p) + (at) + 5 * SGPU_KT128_CHUNK), load((p) + (at) + 6 * SGPU_KT128_CHUNK), \
-			load((p) + (at) + 7 * SGPU_KT128_CHUNK)                                 \
+#define LOAD8(p, at)                                                   \
+	{                                                              \
+		load((p) + (at)), load((p) + (at) + SGPU_KT128_CHUNK), \
+			load((p) + (at) + 2 * SGPU_KT128_CHUNK),       \
+			load((p) + (at) + 3 * SGPU_KT128_CHUNK),       \
+			load((p) + (at) + 4 * SGPU_KT128_CHUNK),       \
+			load((p) + (at) + 5 * SGPU_KT128_CHUNK),       \
+			load((p) + (at) + 6 * SGPU_KT128_CHUNK),       \
+			load((p) + (at) + 7 * SGPU_KT128_CHUNK)        \
 	}
 
 /* WIDTH whole leaves that follow each other, and their chaining values. */
-#define SIDE_BY_SIDE(name, T, WIDTH, LOAD, cpu)                                                \
-	__attribute__((target(cpu))) static void name(const uint8_t *data, uint8_t *values)     \
-	{                                                                                       \
-		T a[SGPU_KECCAK_LANES], state[SGPU_KECCAK_LANES] = { 0 };                       \
-		unsigned block, i, lanes, leaf;                                                 \
-                                                                                                \
-		for (block = 0; block <= BLOCKS; block++, data += SGPU_TURBOSHAKE_RATE) {       \
-			lanes = block < BLOCKS ? RATE_LANES : REST_LANES;                       \
-			for (i = 0; i < lanes; i++) {                                           \
-				T words = LOAD(data, 8 * i);                                    \
-				state[i] ^= words;                                              \
-			}                                                                       \
-			if (block == BLOCKS) {                                                  \
-				state[REST_LANES] ^= PAD_LEAF;                                  \
-				state[RATE_LANES - 1] ^= PAD_END;                               \
-			}                                                                       \
-			memcpy(a, state, sizeof(a));                                            \
-			for (i = 0; i < ROUNDS; i++) {                                          \
-				SGPU_KECCAK_ROUND(T, ROTATE, XOR3, CHI, a, constants[i]);       \
-			}                                                                       \
-			memcpy(state, a, sizeof(a));                                            \
-		}                                                                               \
-		for (leaf = 0; leaf < WIDTH; leaf++) {                                          \
-			for (i = 0; i < VALUE_LANES; i++) {                                     \
-				uint64_t word = state[i][leaf];                                     \
-				memcpy(values + leaf * SGPU_KT128_VALUE + 8 * i, &word, sizeof(word)); \
-			}                                                                       \
-		}                                                                               \
+#define SIDE_BY_SIDE(name, T, WIDTH, LOAD, cpu)                                             \
+	__attribute__((target(cpu))) static void name(const uint8_t *data, uint8_t *values) \
+	{                                                                                   \
+		T a[SGPU_KECCAK_LANES], state[SGPU_KECCAK_LANES] = { 0 };                   \
+		unsigned block, i, lanes, leaf;                                             \
+                                                                                            \
+		for (block = 0; block <= BLOCKS; block++, data += SGPU_TURBOSHAKE_RATE) {   \
+			lanes = block < BLOCKS ? RATE_LANES : REST_LANES;                   \
+			for (i = 0; i < lanes; i++) {                                       \
+				T words = LOAD(data, 8 * i);                                \
+				state[i] ^= words;                                          \
+			}                                                                   \
+			if (block == BLOCKS) {                                              \
+				state[REST_LANES] ^= PAD_LEAF;                              \
+				state[RATE_LANES - 1] ^= PAD_END;                           \
+			}                                                                   \
+			memcpy(a, state, sizeof(a));                                        \
+			for (i = 0; i < ROUNDS; i++) {                                      \
+				SGPU_KECCAK_ROUND(T, ROTATE, XOR3, CHI, a, constants[i]);   \
+			}                                                                   \
+			memcpy(state, a, sizeof(a));                                        \
+		}                                                                           \
+		for (leaf = 0; leaf < WIDTH; leaf++) {                                      \
+			for (i = 0; i < VALUE_LANES; i++) {                                 \
+				uint64_t word = state[i][leaf];                             \
+				memcpy(values + leaf * SGPU_KT128_VALUE + 8 * i, &word,     \
+				       sizeof(word));                                       \
+			}                                                                   \
+		}                                                                           \
 	}
 SIDE_BY_SIDE(leaves4, lanes4, 4, LOAD4, "avx2")
 SIDE_BY_SIDE(leaves8, lanes8, 8, LOAD8, "avx512f,avx512vl")

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KangarooTwelve on the workers of a pool. They compute the leaves of one window after another; the final node takes
- * the chaining values of a window in order while the leaves of the next one are computed.
+ * KangarooTwelve on the workers of a pool. They compute the leaves of one window after another; the
+ * final node takes the chaining values of a window in order while the leaves of the next one are
+ * computed.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -13,8 +14,8 @@
 #include "crypto/kt128_state.h"
 
 enum {
-	PIECE = 8,            /* leaves that a worker computes at a time: as many as the widest vectors hold */
-	WINDOW = 4096,        /* leaves whose chaining values are kept until the node takes them */
+	PIECE = 8, /* leaves that a worker computes at a time: as many as the widest vectors hold */
+	WINDOW = 4096,	      /* leaves whose chaining values are kept until the node takes them */
 	SHARED_MIN = 1 << 20, /* bytes for which it pays to wake workers */
 };
 
@@ -26,34 +27,36 @@ struct source {
 
 struct window {
 	const struct source *source;
-	uint64_t position;             /* of its first leaf in the source, in bytes */
+	uint64_t position; /* of its first leaf in the source, in bytes */
 	uint64_t leaves;
 	uint8_t *values;
-	struct sgpu_kt128 *state;      /* which takes */
-	const uint8_t *before;         /* these values, of the window before, */
-	uint64_t before_count;         /* which are as many */
+	struct sgpu_kt128 *state; /* which takes */
+	const uint8_t *before;	  /* these values, of the window before, */
+	uint64_t before_count;	  /* which are as many */
 	pthread_mutex_t lock;
-	int code;                      /* the first failure */
+	int code; /* the first failure */
 	struct sgpu_error error;
 };
 
-/* Bytes at a position of the source: where they lie, or read into `buffer`, and written on. NULL: failed. */
-static const uint8_t *get_bytes(const struct source *source, uint64_t position, uint8_t *buffer, size_t size, int *code,
-				struct sgpu_error *error)
+/* Bytes at a position of the source: where they lie, or read into `buffer`, and written on. NULL:
+ * failed. */
+static const uint8_t *get_bytes(const struct source *source, uint64_t position, uint8_t *buffer,
+				size_t size, int *code, struct sgpu_error *error)
 {
 	size_t got = 0;
 
 	if (source->data) {
 		return source->data + position;
 	}
-	*code = sgpu_pread(source->file->fd, source->file->name, buffer, size, source->file->offset + position, &got,
-			   error);
+	*code = sgpu_pread(source->file->fd, source->file->name, buffer, size,
+			   source->file->offset + position, &got, error);
 	if (*code == SGPU_OK && got < size) {
-		*code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", source->file->name);
+		*code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
+				  source->file->name);
 	}
 	if (*code == SGPU_OK && source->copy) {
-		*code = sgpu_pwrite(source->copy->fd, source->copy->name, buffer, size, source->copy->offset + position,
-				    error);
+		*code = sgpu_pwrite(source->copy->fd, source->copy->name, buffer, size,
+				    source->copy->offset + position, error);
 	}
 	return *code == SGPU_OK ? buffer : NULL;
 }
@@ -115,14 +118,15 @@ static int run_window(struct window *w, struct sgpu_pool *pool, struct sgpu_erro
 		return w->code;
 	}
 	if (rc != SGPU_OK || (w->source->file && sgpu_io_interrupted())) {
-		return sgpu_fail(error, SGPU_ECANCELED, rc != SGPU_OK ? "the digest was cancelled" : "interrupted");
+		return sgpu_fail(error, SGPU_ECANCELED,
+				 rc != SGPU_OK ? "the digest was cancelled" : "interrupted");
 	}
 	return SGPU_OK;
 }
 
 /* `count` whole leaves, where one begins. */
-static int add_leaves(struct sgpu_kt128 *state, struct sgpu_pool *pool, const struct source *source, uint64_t position,
-		      uint64_t count, struct sgpu_error *error)
+static int add_leaves(struct sgpu_kt128 *state, struct sgpu_pool *pool, const struct source *source,
+		      uint64_t position, uint64_t count, struct sgpu_error *error)
 {
 	const size_t room = (size_t)WINDOW * SGPU_KT128_VALUE;
 	struct window w = { .source = source, .position = position, .state = state };
@@ -150,8 +154,8 @@ static int add_leaves(struct sgpu_kt128 *state, struct sgpu_pool *pool, const st
 	return rc;
 }
 
-static int add(struct sgpu_kt128 *state, struct sgpu_pool *pool, const struct source *source, uint64_t size,
-	       struct sgpu_error *error)
+static int add(struct sgpu_kt128 *state, struct sgpu_pool *pool, const struct source *source,
+	       uint64_t size, struct sgpu_error *error)
 {
 	uint64_t now;
 	int rc = SGPU_OK;
@@ -164,7 +168,8 @@ static int add(struct sgpu_kt128 *state, struct sgpu_pool *pool, const struct so
 			uint8_t buffer[SGPU_KT128_CHUNK];
 			const uint8_t *data;
 
-			now = size - at < sgpu_kt128_room(state) ? size - at : sgpu_kt128_room(state);
+			now = size - at < sgpu_kt128_room(state) ? size - at
+								 : sgpu_kt128_room(state);
 			data = get_bytes(source, at, buffer, now, &rc, error);
 			if (data) {
 				now = sgpu_kt128_fill(state, data, now);
@@ -174,8 +179,8 @@ static int add(struct sgpu_kt128 *state, struct sgpu_pool *pool, const struct so
 	return rc;
 }
 
-int sgpu_kt128_update_shared(struct sgpu_kt128 *state, struct sgpu_pool *pool, const void *data, size_t size,
-			     struct sgpu_error *error)
+int sgpu_kt128_update_shared(struct sgpu_kt128 *state, struct sgpu_pool *pool, const void *data,
+			     size_t size, struct sgpu_error *error)
 {
 	const struct source source = { .data = data };
 
@@ -186,16 +191,18 @@ int sgpu_kt128_update_shared(struct sgpu_kt128 *state, struct sgpu_pool *pool, c
 	return add(state, pool, &source, size, error);
 }
 
-int sgpu_kt128_update_file(struct sgpu_kt128 *state, struct sgpu_pool *pool, const struct sgpu_file_place *from,
-			   const struct sgpu_file_place *copy, uint64_t size, struct sgpu_error *error)
+int sgpu_kt128_update_file(struct sgpu_kt128 *state, struct sgpu_pool *pool,
+			   const struct sgpu_file_place *from, const struct sgpu_file_place *copy,
+			   uint64_t size, struct sgpu_error *error)
 {
 	const struct source source = { .file = from, .copy = copy };
 
 	return add(state, pool, &source, size, error);
 }
 
-int sgpu_kt128_shared(struct sgpu_pool *pool, const void *data, size_t size, const void *custom, size_t custom_size,
-		      uint8_t *digest, size_t digest_size, struct sgpu_error *error)
+int sgpu_kt128_shared(struct sgpu_pool *pool, const void *data, size_t size, const void *custom,
+		      size_t custom_size, uint8_t *digest, size_t digest_size,
+		      struct sgpu_error *error)
 {
 	struct sgpu_kt128 state = { 0 };
 	int rc = sgpu_kt128_update_shared(&state, pool, data, size, error);

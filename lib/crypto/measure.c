@@ -9,8 +9,8 @@
 #include "crypto/kt128_state.h"
 #include "crypto/measure.h"
 
-/* Pages whose digests are computed before the list takes them: few enough for a stack. Fewer pages than FEW do not
- * occupy all cores, so their leaves are shared instead. */
+/* Pages whose digests are computed before the list takes them: few enough for a stack. Fewer pages
+ * than FEW do not occupy all cores, so their leaves are shared instead. */
 enum { BATCH = 256, FEW = 64 };
 
 struct pages {
@@ -43,8 +43,8 @@ static void digest_pages(void *argument, uint64_t begin, uint64_t end)
 	const struct pages *p = argument;
 
 	for (uint64_t i = begin; i < end; i++) {
-		sgpu_kt128(p->data + i * SGPU_MEASURE_PAGE, page_size(p, i), p->custom->bytes, p->custom->size,
-			   p->digests[i], sizeof(p->digests[i]));
+		sgpu_kt128(p->data + i * SGPU_MEASURE_PAGE, page_size(p, i), p->custom->bytes,
+			   p->custom->size, p->digests[i], sizeof(p->digests[i]));
 	}
 }
 
@@ -56,8 +56,9 @@ static int share_pages(struct sgpu_pool *pool, struct pages *p, uint64_t count)
 		return sgpu_pool_for(pool, count, 1, digest_pages, p);
 	}
 	for (uint64_t i = 0; i < count && rc == SGPU_OK; i++) {
-		rc = sgpu_kt128_shared(pool, p->data + i * SGPU_MEASURE_PAGE, page_size(p, i), p->custom->bytes,
-				       p->custom->size, p->digests[i], sizeof(p->digests[i]), NULL);
+		rc = sgpu_kt128_shared(pool, p->data + i * SGPU_MEASURE_PAGE, page_size(p, i),
+				       p->custom->bytes, p->custom->size, p->digests[i],
+				       sizeof(p->digests[i]), NULL);
 	}
 	return rc;
 }
@@ -75,7 +76,9 @@ static int measure(struct sgpu_pool *pool, const uint8_t *data, uint64_t size, c
 		struct pages p = { .data = data + done, .custom = &custom, .digests = digests };
 		uint64_t count;
 
-		now = size - done < BATCH * (uint64_t)SGPU_MEASURE_PAGE ? size - done : BATCH * (uint64_t)SGPU_MEASURE_PAGE;
+		now = size - done < BATCH * (uint64_t)SGPU_MEASURE_PAGE
+			      ? size - done
+			      : BATCH * (uint64_t)SGPU_MEASURE_PAGE;
 		p.size = now;
 		count = (now + SGPU_MEASURE_PAGE - 1) / SGPU_MEASURE_PAGE;
 		if (pool) {
@@ -96,15 +99,19 @@ static int measure(struct sgpu_pool *pool, const uint8_t *data, uint64_t size, c
 	return rc;
 }
 
-void sgpu_measure_pages(const void *data, uint64_t size, const uint8_t *key, uint8_t digest[SGPU_KT128_SIZE])
+void sgpu_measure_pages(const void *data, uint64_t size, const uint8_t *key,
+			uint8_t digest[SGPU_KT128_SIZE])
 {
 	(void)measure(NULL, data, size, key, digest);
 }
 
-int sgpu_measure_pages_shared(struct sgpu_pool *pool, const void *data, uint64_t size, const uint8_t *key,
-			      uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error)
+int sgpu_measure_pages_shared(struct sgpu_pool *pool, const void *data, uint64_t size,
+			      const uint8_t *key, uint8_t digest[SGPU_KT128_SIZE],
+			      struct sgpu_error *error)
 {
 	int rc = measure(pool, data, size, key, digest);
 
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the measure was not computed: %s", sgpu_strerror(rc));
+	return rc == SGPU_OK ? rc
+			     : sgpu_fail(error, rc, "the measure was not computed: %s",
+					 sgpu_strerror(rc));
 }

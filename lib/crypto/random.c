@@ -15,7 +15,8 @@ int sgpu_crypto_fail(struct sgpu_error *error, const char *what)
 	const char *text = reason ? ERR_reason_error_string(reason) : NULL;
 
 	ERR_clear_error();
-	return sgpu_fail(error, SGPU_ESYSTEM, "libcrypto: %s failed: %s", what, text ? text : "no reason given");
+	return sgpu_fail(error, SGPU_ESYSTEM, "libcrypto: %s failed: %s", what,
+			 text ? text : "no reason given");
 }
 
 int sgpu_random(void *data, size_t size, struct sgpu_error *error)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Signatures: Ed25519 (RFC 8032), and ECDSA on P-256 with SHA-256 as JWS has it, r || s (RFC 7518, section 3.4).
+ * Signatures: Ed25519 (RFC 8032), and ECDSA on P-256 with SHA-256 as JWS has it, r || s (RFC 7518,
+ * section 3.4).
  */
 #include <string.h>
 
@@ -24,8 +25,10 @@ static OSSL_PARAM *p256_parameters(const struct sgpu_signing_key *key, BIGNUM *s
 	uint8_t point[POINT_SIZE] = { POINT_CONVERSION_UNCOMPRESSED };
 
 	memcpy(point + 1, key->public_half, sizeof(key->public_half));
-	if (builder && OSSL_PARAM_BLD_push_utf8_string(builder, OSSL_PKEY_PARAM_GROUP_NAME, "P-256", 0) == 1 &&
-	    OSSL_PARAM_BLD_push_octet_string(builder, OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point)) == 1 &&
+	if (builder &&
+	    OSSL_PARAM_BLD_push_utf8_string(builder, OSSL_PKEY_PARAM_GROUP_NAME, "P-256", 0) == 1 &&
+	    OSSL_PARAM_BLD_push_octet_string(builder, OSSL_PKEY_PARAM_PUB_KEY, point,
+					     sizeof(point)) == 1 &&
 	    (!secret || OSSL_PARAM_BLD_push_BN(builder, OSSL_PKEY_PARAM_PRIV_KEY, secret) == 1)) {
 		parameters = OSSL_PARAM_BLD_to_param(builder);
 	}
@@ -40,11 +43,13 @@ static EVP_PKEY *p256_key(const struct sgpu_signing_key *key)
 	OSSL_PARAM *parameters = NULL;
 	EVP_PKEY *made = NULL;
 
-	if (context && (!key->secret_known || (secret && BN_bin2bn(key->secret, sizeof(key->secret), secret)))) {
+	if (context && (!key->secret_known ||
+			(secret && BN_bin2bn(key->secret, sizeof(key->secret), secret)))) {
 		parameters = p256_parameters(key, secret);
 	}
 	if (parameters && EVP_PKEY_fromdata_init(context) == 1) {
-		(void)EVP_PKEY_fromdata(context, &made, key->secret_known ? EVP_PKEY_KEYPAIR : EVP_PKEY_PUBLIC_KEY,
+		(void)EVP_PKEY_fromdata(context, &made,
+					key->secret_known ? EVP_PKEY_KEYPAIR : EVP_PKEY_PUBLIC_KEY,
 					parameters);
 	}
 	OSSL_PARAM_free(parameters);
@@ -53,29 +58,36 @@ static EVP_PKEY *p256_key(const struct sgpu_signing_key *key)
 	return made;
 }
 
-/* The key as libcrypto has it, or NULL, which is also what becomes of a point that is on no curve. */
+/* The key as libcrypto has it, or NULL, which is also what becomes of a point that is on no curve.
+ */
 static EVP_PKEY *load(const struct sgpu_signing_key *key)
 {
 	if (key->kind == SGPU_SIGNING_P256) {
 		return p256_key(key);
 	}
-	return key->secret_known ? EVP_PKEY_new_raw_private_key_ex(NULL, "ED25519", NULL, key->secret, 32) :
-				   EVP_PKEY_new_raw_public_key_ex(NULL, "ED25519", NULL, key->public_half, 32);
+	return key->secret_known
+		       ? EVP_PKEY_new_raw_private_key_ex(NULL, "ED25519", NULL, key->secret, 32)
+		       : EVP_PKEY_new_raw_public_key_ex(NULL, "ED25519", NULL, key->public_half,
+							32);
 }
 
-/* Points of small order, by the y coordinate: under such a key anybody can make signatures, for most messages. Both
- * signs of x are refused, and encodings that are not reduced (RFC 8032, sections 5.1.3 and 8.9). */
+/* Points of small order, by the y coordinate: under such a key anybody can make signatures, for
+ * most messages. Both signs of x are refused, and encodings that are not reduced (RFC 8032,
+ * sections 5.1.3 and 8.9). */
 static bool has_small_order(const uint8_t point[32])
 {
 	static const uint8_t points[][32] = {
 		{ 0x00 },
 		{ 0x01 },
-		{ 0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4, 0x89, 0xf2, 0xef, 0x98, 0xf0,
-		  0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6, 0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05 },
-		{ 0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b, 0x76, 0x0d, 0x10, 0x67, 0x0f,
-		  0x2a, 0x20, 0x53, 0xfa, 0x2c, 0x39, 0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a },
+		{ 0x26, 0xe8, 0x95, 0x8f, 0xc2, 0xb2, 0x27, 0xb0, 0x45, 0xc3, 0xf4,
+		  0x89, 0xf2, 0xef, 0x98, 0xf0, 0xd5, 0xdf, 0xac, 0x05, 0xd3, 0xc6,
+		  0x33, 0x39, 0xb1, 0x38, 0x02, 0x88, 0x6d, 0x53, 0xfc, 0x05 },
+		{ 0xc7, 0x17, 0x6a, 0x70, 0x3d, 0x4d, 0xd8, 0x4f, 0xba, 0x3c, 0x0b,
+		  0x76, 0x0d, 0x10, 0x67, 0x0f, 0x2a, 0x20, 0x53, 0xfa, 0x2c, 0x39,
+		  0xcc, 0xc6, 0x4e, 0xc7, 0xfd, 0x77, 0x92, 0xac, 0x03, 0x7a },
 	};
-	static const uint8_t last[] = { 0xec, 0xed, 0xee }; /* p - 1, p, p + 1: the other bytes are ones */
+	static const uint8_t last[] = { 0xec, 0xed,
+					0xee }; /* p - 1, p, p + 1: the other bytes are ones */
 	uint8_t y[32];
 	bool ones = true;
 
@@ -116,13 +128,15 @@ int sgpu_signing_check(const struct sgpu_signing_key *key, struct sgpu_error *er
 	EVP_PKEY_free(loaded);
 	ERR_clear_error();
 	if (key->kind == SGPU_SIGNING_ED25519 && has_small_order(key->public_half)) {
-		return sgpu_fail(error, SGPU_EINVALID, "it is a point of small order, under which anybody can sign");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "it is a point of small order, under which anybody can sign");
 	}
 	if (good) {
 		return 0;
 	}
-	return key->secret_known ? sgpu_fail(error, SGPU_EINVALID, "its public half is not the one of 'd'")
-				 : sgpu_fail(error, SGPU_EINVALID, "it is not a point of its curve");
+	return key->secret_known
+		       ? sgpu_fail(error, SGPU_EINVALID, "its public half is not the one of 'd'")
+		       : sgpu_fail(error, SGPU_EINVALID, "it is not a point of its curve");
 }
 
 void sgpu_signing_public(const struct sgpu_signing_key *key, struct sgpu_signing_key *public_key)
@@ -147,12 +161,14 @@ int sgpu_signing_sign(const struct sgpu_signing_key *key, const void *data, size
 	size_t made_size = sizeof(made);
 
 	if (key->kind == SGPU_SIGNING_NONE || !key->secret_known) {
-		return sgpu_fail(error, SGPU_EKEY, "the key '%s' cannot sign: it is a public half", key->kid);
+		return sgpu_fail(error, SGPU_EKEY, "the key '%s' cannot sign: it is a public half",
+				 key->kid);
 	}
 	EVP_PKEY *loaded = load(key);
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	bool done = loaded && context &&
-		    EVP_DigestSignInit_ex(context, NULL, ec ? "SHA256" : NULL, NULL, NULL, loaded, NULL) == 1 &&
+		    EVP_DigestSignInit_ex(context, NULL, ec ? "SHA256" : NULL, NULL, NULL, loaded,
+					  NULL) == 1 &&
 		    EVP_DigestSign(context, made, &made_size, data, size) == 1;
 	if (done && ec) {
 		done = sgpu_ecdsa_raw(made, made_size, signature, SGPU_SIGNATURE_SIZE / 2);
@@ -170,18 +186,24 @@ int sgpu_signing_verify(const struct sgpu_signing_key *key, const void *data, si
 	struct sgpu_signing_key public_key;
 
 	if (key->kind == SGPU_SIGNING_NONE) {
-		return sgpu_fail(error, SGPU_EINVALID, "there is no key to verify a signature with");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "there is no key to verify a signature with");
 	}
 	sgpu_signing_public(key, &public_key);
 	EVP_PKEY *loaded = load(&public_key);
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	bool good = loaded && context &&
-		    (key->kind == SGPU_SIGNING_P256 ?
-		     sgpu_ecdsa_verifies(loaded, "SHA256", data, size, signature, SGPU_SIGNATURE_SIZE / 2) :
-		     EVP_DigestVerifyInit_ex(context, NULL, NULL, NULL, NULL, loaded, NULL) == 1 &&
-		     EVP_DigestVerify(context, signature, SGPU_SIGNATURE_SIZE, data, size) == 1);
+		    (key->kind == SGPU_SIGNING_P256
+			     ? sgpu_ecdsa_verifies(loaded, "SHA256", data, size, signature,
+						   SGPU_SIGNATURE_SIZE / 2)
+			     : EVP_DigestVerifyInit_ex(context, NULL, NULL, NULL, NULL, loaded,
+						       NULL) == 1 &&
+				       EVP_DigestVerify(context, signature, SGPU_SIGNATURE_SIZE,
+							data, size) == 1);
 	EVP_MD_CTX_free(context);
 	EVP_PKEY_free(loaded);
 	ERR_clear_error();
-	return good ? 0 : sgpu_fail(error, SGPU_EAUTH, "the signature of '%s' does not verify", key->kid);
+	return good ? 0
+		    : sgpu_fail(error, SGPU_EAUTH, "the signature of '%s' does not verify",
+				key->kid);
 }

@@ -29,7 +29,8 @@ static EVP_CIPHER_CTX *wrap_context(const uint8_t kek[32], int wrapping)
 	return context;
 }
 
-int sgpu_wrap(const uint8_t kek[32], const uint8_t key[32], uint8_t wrapped[40], struct sgpu_error *error)
+int sgpu_wrap(const uint8_t kek[32], const uint8_t key[32], uint8_t wrapped[40],
+	      struct sgpu_error *error)
 {
 	EVP_CIPHER_CTX *context = wrap_context(kek, 1);
 	int size = 0;
@@ -40,7 +41,8 @@ int sgpu_wrap(const uint8_t kek[32], const uint8_t key[32], uint8_t wrapped[40],
 	return done ? 0 : sgpu_crypto_fail(error, "AES key wrap");
 }
 
-int sgpu_unwrap(const uint8_t kek[32], const uint8_t wrapped[40], uint8_t key[32], struct sgpu_error *error)
+int sgpu_unwrap(const uint8_t kek[32], const uint8_t wrapped[40], uint8_t key[32],
+		struct sgpu_error *error)
 {
 	EVP_CIPHER_CTX *context = wrap_context(kek, 0);
 	/* libcrypto may use more of the output than it yields. */
@@ -50,12 +52,14 @@ int sgpu_unwrap(const uint8_t kek[32], const uint8_t wrapped[40], uint8_t key[32
 	if (!context) {
 		return sgpu_crypto_fail(error, "AES key wrap");
 	}
-	if (EVP_CipherUpdate(context, out, &size, wrapped, WRAPPED_SIZE) == 1 && size == SGPU_KEY_SIZE) {
+	if (EVP_CipherUpdate(context, out, &size, wrapped, WRAPPED_SIZE) == 1 &&
+	    size == SGPU_KEY_SIZE) {
 		memcpy(key, out, SGPU_KEY_SIZE);
 	} else {
 		ERR_clear_error();
 		sgpu_wipe(key, SGPU_KEY_SIZE);
-		code = sgpu_fail(error, SGPU_EAUTH, "cannot unwrap the key: wrong key, or it was altered");
+		code = sgpu_fail(error, SGPU_EAUTH,
+				 "cannot unwrap the key: wrong key, or it was altered");
 	}
 	sgpu_wipe(out, sizeof(out));
 	EVP_CIPHER_CTX_free(context);

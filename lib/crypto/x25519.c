@@ -22,7 +22,8 @@ int sgpu_x25519_generate(uint8_t private_key[32], uint8_t public_key[32], struct
 	return done ? 0 : sgpu_crypto_fail(error, "making an X25519 key");
 }
 
-int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32], struct sgpu_error *error)
+int sgpu_x25519_public(const uint8_t private_key[32], uint8_t public_key[32],
+		       struct sgpu_error *error)
 {
 	EVP_PKEY *key = EVP_PKEY_new_raw_private_key_ex(NULL, "X25519", NULL, private_key, 32);
 	size_t size = 32;
@@ -40,7 +41,8 @@ int sgpu_x25519_check(const uint8_t public_key[32], struct sgpu_error *error)
 	return sgpu_x25519(scalar, public_key, shared, error);
 }
 
-int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32], struct sgpu_error *error)
+int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t shared[32],
+		struct sgpu_error *error)
 {
 	uint8_t public_key[32];
 	int rc = sgpu_x25519_public(private_key, public_key, error);
@@ -51,7 +53,8 @@ int sgpu_x25519(const uint8_t private_key[32], const uint8_t peer[32], uint8_t s
 static EVP_PKEY *make_pair(const uint8_t private_key[32], const uint8_t public_key[32])
 {
 	OSSL_PARAM params[] = {
-		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PRIV_KEY, (void *)private_key, 32),
+		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PRIV_KEY, (void *)private_key,
+						  32),
 		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, (void *)public_key, 32),
 		OSSL_PARAM_construct_end(),
 	};
@@ -66,21 +69,24 @@ static EVP_PKEY *make_pair(const uint8_t private_key[32], const uint8_t public_k
 	return key;
 }
 
-int sgpu_x25519_pair(const uint8_t private_key[32], const uint8_t public_key[32], const uint8_t peer[32],
-		     uint8_t shared[32], struct sgpu_error *error)
+int sgpu_x25519_pair(const uint8_t private_key[32], const uint8_t public_key[32],
+		     const uint8_t peer[32], uint8_t shared[32], struct sgpu_error *error)
 {
 	static const uint8_t zero[32];
 	EVP_PKEY *mine = make_pair(private_key, public_key);
 	EVP_PKEY *theirs = EVP_PKEY_new_raw_public_key_ex(NULL, "X25519", NULL, peer, 32);
-	EVP_PKEY_CTX *context = mine && theirs ? EVP_PKEY_CTX_new_from_pkey(NULL, mine, NULL) : NULL;
+	EVP_PKEY_CTX *context =
+		mine && theirs ? EVP_PKEY_CTX_new_from_pkey(NULL, mine, NULL) : NULL;
 	size_t size = 32;
 	int code = SGPU_ESYSTEM;
 
-	if (!context || EVP_PKEY_derive_init(context) != 1 || EVP_PKEY_derive_set_peer(context, theirs) != 1) {
+	if (!context || EVP_PKEY_derive_init(context) != 1 ||
+	    EVP_PKEY_derive_set_peer(context, theirs) != 1) {
 		code = sgpu_crypto_fail(error, "X25519");
 		goto out;
 	}
-	/* libcrypto itself fails for an all-zero result; the comparison is for versions that may not. */
+	/* libcrypto itself fails for an all-zero result; the comparison is for versions that may
+	 * not. */
 	if (EVP_PKEY_derive(context, shared, &size) != 1 || sgpu_equal(shared, zero, 32)) {
 		ERR_clear_error();
 		code = sgpu_fail(error, SGPU_EAUTH, "the X25519 public key has low order");

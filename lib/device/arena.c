@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bins of free blocks with a bit map of those that hold any, so that taking and releasing cost the same whatever the number
- * of blocks, but for the choice within one bin. Records of blocks are kept for reuse.
+ * Bins of free blocks with a bit map of those that hold any, so that taking and releasing cost the
+ * same whatever the number of blocks, but for the choice within one bin. Records of blocks are kept
+ * for reuse.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -96,13 +97,15 @@ static int next_filled(const struct sgpu_arena *arena, int bin)
 	return -1;
 }
 
-/* The least of the first blocks of a bin that are large enough; in the bin of `extent` itself all are looked at if need be. */
+/* The least of the first blocks of a bin that are large enough; in the bin of `extent` itself all
+ * are looked at if need be. */
 static struct sgpu_block *best_of(const struct sgpu_arena *arena, int bin, uint64_t extent)
 {
 	struct sgpu_block *best = NULL;
 	int looks = 0;
 
-	for (struct sgpu_block *b = arena->bins[bin]; b && (looks < LOOKS || !best); b = b->next, looks++) {
+	for (struct sgpu_block *b = arena->bins[bin]; b && (looks < LOOKS || !best);
+	     b = b->next, looks++) {
 		if (b->range.extent >= extent && (!best || b->range.extent < best->range.extent)) {
 			best = b;
 		}
@@ -115,7 +118,8 @@ static bool has_some_of(const struct sgpu_arena *arena, sgpu_devptr address, uin
 {
 	const struct sgpu_arena_region *region = arena->regions;
 
-	while (region && (region->address + region->extent <= address || address + extent <= region->address)) {
+	while (region && (region->address + region->extent <= address ||
+			  address + extent <= region->address)) {
 		region = region->next;
 	}
 	return region;
@@ -221,7 +225,8 @@ static void cut(struct sgpu_arena *arena, struct sgpu_block *block, uint64_t ext
 }
 
 /* Takes `block` up into the one before it; both are free and in no bin. */
-static struct sgpu_block *join(struct sgpu_arena *arena, struct sgpu_block *left, struct sgpu_block *block)
+static struct sgpu_block *join(struct sgpu_arena *arena, struct sgpu_block *left,
+			       struct sgpu_block *block)
 {
 	left->range.extent += block->range.extent;
 	left->after = block->after;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who has which bytes of memory that is kept: pages of a secure context, regions of a GPU's memory, pinned host memory. It
- * only keeps accounts: what it speaks of is never touched here. Blocks are cut from regions, best fit, and neighbours that
- * are free become one again. Not for several threads at once.
+ * Who has which bytes of memory that is kept: pages of a secure context, regions of a GPU's memory,
+ * pinned host memory. It only keeps accounts: what it speaks of is never touched here. Blocks are
+ * cut from regions, best fit, and neighbours that are free become one again. Not for several
+ * threads at once.
  */
 #ifndef SGPU_DEVICE_ARENA_H
 #define SGPU_DEVICE_ARENA_H
@@ -15,24 +16,31 @@
 
 enum {
 	SGPU_ARENA_PAGE = 4096,
-	/* Bins: one for each number of pages up to SMALL, which fits exactly; beyond, eight for each power of two. */
+	/* Bins: one for each number of pages up to SMALL, which fits exactly; beyond, eight for
+	   each power of two. */
 	SGPU_ARENA_SMALL = 256,
 	SGPU_ARENA_BINS = SGPU_ARENA_SMALL + 8 * 56,
 };
 
 struct sgpu_arena_region;
 
-enum sgpu_block_state { SGPU_BLOCK_FREE, SGPU_BLOCK_USED, SGPU_BLOCK_CLEARING, SGPU_BLOCK_WITHHELD };
+enum sgpu_block_state {
+	SGPU_BLOCK_FREE,
+	SGPU_BLOCK_USED,
+	SGPU_BLOCK_CLEARING,
+	SGPU_BLOCK_WITHHELD
+};
 
 struct sgpu_block {
-	struct sgpu_range range;              /* its own bytes: a multiple of SGPU_ARENA_PAGE */
-	uint64_t size;                        /* as asked for */
+	struct sgpu_range range; /* its own bytes: a multiple of SGPU_ARENA_PAGE */
+	uint64_t size;		 /* as asked for */
 	enum sgpu_block_state state;
 	struct sgpu_arena_region *region;
-	struct sgpu_block *before, *after;    /* neighbours in the region */
-	struct sgpu_block *previous, *next;   /* in its bin; next: also among those that are cleared, or spare */
-	uint64_t serial;                      /* of its clearing */
-	struct sgpu_task *task;               /* of its clearing, malloc'd, where there is one */
+	struct sgpu_block *before, *after; /* neighbours in the region */
+	struct sgpu_block *previous,
+		*next;		/* in its bin; next: also among those that are cleared, or spare */
+	uint64_t serial;	/* of its clearing */
+	struct sgpu_task *task; /* of its clearing, malloc'd, where there is one */
 };
 
 struct sgpu_arena_region {
@@ -44,29 +52,33 @@ struct sgpu_arena_region {
 
 struct sgpu_arena {
 	struct sgpu_arena_region *regions;
-	void *used;                           /* tree of blocks in use, by address */
+	void *used; /* tree of blocks in use, by address */
 	struct sgpu_block *bins[SGPU_ARENA_BINS];
 	uint64_t filled[(SGPU_ARENA_BINS + 63) / 64]; /* a bit for each bin that holds a block */
-	struct sgpu_block *spare;             /* records */
-	uint64_t mapped_bytes, used_bytes;    /* of regions; of blocks in use, as whole pages */
+	struct sgpu_block *spare;		      /* records */
+	uint64_t mapped_bytes, used_bytes; /* of regions; of blocks in use, as whole pages */
 	struct sgpu_block *clearing, *clearing_tail; /* in the order of their serials */
 	uint64_t clearing_bytes;
-	uint64_t serial, cleared;             /* the last clearing that was asked for, and the last that is known to be over */
+	uint64_t serial, cleared; /* the last clearing that was asked for, and the last that is
+				     known to be over */
 };
 
-/* A region that holds nothing. Errors: SGPU_EUSAGE (some of it is in another region), SGPU_ENOMEM (host memory). */
+/* A region that holds nothing. Errors: SGPU_EUSAGE (some of it is in another region), SGPU_ENOMEM
+ * (host memory). */
 SGPU_MUST_CHECK int sgpu_arena_add(struct sgpu_arena *arena, sgpu_devptr address, uint64_t extent);
 /* A block in use of `size` bytes, or NULL: none is free that has so many. */
 struct sgpu_block *sgpu_arena_take(struct sgpu_arena *arena, uint64_t size);
 /* The block in use around an address, or NULL. */
-static inline struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena, sgpu_devptr address)
+static inline struct sgpu_block *sgpu_arena_find(const struct sgpu_arena *arena,
+						 sgpu_devptr address)
 {
 	return (struct sgpu_block *)(void *)sgpu_ranges_find(&arena->used, address);
 }
 /* Not in use any more; it is not given out before sgpu_arena_release. */
 void sgpu_arena_leave(struct sgpu_arena *arena, struct sgpu_block *block);
 void sgpu_arena_release(struct sgpu_arena *arena, struct sgpu_block *block);
-/* Puts a block that is not in use any more behind those that are being cleared: as the last serial. */
+/* Puts a block that is not in use any more behind those that are being cleared: as the last serial.
+ */
 void sgpu_arena_await(struct sgpu_arena *arena, struct sgpu_block *block);
 /* All clearings up to this serial are over. */
 void sgpu_arena_note_cleared(struct sgpu_arena *arena, uint64_t serial);

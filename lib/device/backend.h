@@ -1,54 +1,67 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a backend fills in: the calls behind sgpu/device.h, which describes them. device.c clears what a call
- * returns before it comes here. Memory that is freed is cleared first.
+ * What a backend fills in: the calls behind sgpu/device.h, which describes them. device.c clears
+ * what a call returns before it comes here. Memory that is freed is cleared first.
  */
 #ifndef SGPU_DEVICE_BACKEND_H
 #define SGPU_DEVICE_BACKEND_H
 
 #include <sgpu/device.h>
 
-/* The limit of struct sgpu_device_config, from now on: what is above it already stays. It bounds what is allocated, and pages
- * from when they are first mapped, since the device keeps them; not what a driver takes for itself and for code. 0: none.
- * Any thread, also through a secure context. */
+/* The limit of struct sgpu_device_config, from now on: what is above it already stays. It bounds
+ * what is allocated, and pages from when they are first mapped, since the device keeps them; not
+ * what a driver takes for itself and for code. 0: none. Any thread, also through a secure context.
+ */
 void sgpu_device_set_limit(struct sgpu_device *device, uint64_t bytes);
 
 struct sgpu_device_memory_calls {
-	int (*alloc)(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error);
+	int (*alloc)(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
+		     struct sgpu_error *error);
 	void (*free)(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-	int (*host_alloc)(struct sgpu_device *device, uint64_t size, void **memory, struct sgpu_error *error);
+	int (*host_alloc)(struct sgpu_device *device, uint64_t size, void **memory,
+			  struct sgpu_error *error);
 	void (*host_free)(struct sgpu_device *device, void *memory, uint64_t size);
-	int (*host_register)(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error);
+	int (*host_register)(struct sgpu_device *device, const void *memory, uint64_t size,
+			     struct sgpu_error *error);
 	void (*host_unregister)(struct sgpu_device *device, const void *memory);
 	/* NULL: the device does not read what it was not given. */
-	int (*prefetch)(struct sgpu_stream *stream, const void *memory, uint64_t size, bool to_device,
-			struct sgpu_task *task);
+	int (*prefetch)(struct sgpu_stream *stream, const void *memory, uint64_t size,
+			bool to_device, struct sgpu_task *task);
 	void (*limit)(struct sgpu_device *device, uint64_t bytes);
 	int (*copy_in)(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 		       struct sgpu_task *task);
 	int (*copy_out)(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
 			struct sgpu_task *task);
-	int (*clear)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task);
-	/* Refuses at once what `clear` would: a range that is not in one allocation of the device. */
-	int (*check)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task);
-	int (*digest)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
-		      size_t custom_size, uint8_t *digest, struct sgpu_task *task);
-	int (*measure)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const uint8_t *key, uint8_t *digest,
-		       struct sgpu_task *task);
+	int (*clear)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		     struct sgpu_task *task);
+	/* Refuses at once what `clear` would: a range that is not in one allocation of the device.
+	 */
+	int (*check)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		     struct sgpu_task *task);
+	int (*digest)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		      const void *custom, size_t custom_size, uint8_t *digest,
+		      struct sgpu_task *task);
+	int (*measure)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		       const uint8_t *key, uint8_t *digest, struct sgpu_task *task);
 };
 
 struct sgpu_device_stream_calls {
-	int (*create)(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error);
+	int (*create)(struct sgpu_device *device, struct sgpu_stream **stream,
+		      struct sgpu_error *error);
 	void (*free)(struct sgpu_stream *stream);
 	int (*sync)(struct sgpu_stream *stream, struct sgpu_error *error);
 	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
-	int (*callback)(struct sgpu_stream *stream, void (*function)(void *argument), void *argument);
-	/* Writes a word of the host's, or waits until it is at least `value`. NULL: a stream does neither. */
-	int (*word)(struct sgpu_stream *stream, const volatile uint32_t *word, uint32_t value, bool write);
+	int (*callback)(struct sgpu_stream *stream, void (*function)(void *argument),
+			void *argument);
+	/* Writes a word of the host's, or waits until it is at least `value`. NULL: a stream does
+	 * neither. */
+	int (*word)(struct sgpu_stream *stream, const volatile uint32_t *word, uint32_t value,
+		    bool write);
 	/* sgpu_device_launch has no ranges. */
 	int (*launch)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 		      const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
-	int (*event_create)(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error);
+	int (*event_create)(struct sgpu_device *device, struct sgpu_event **event,
+			    struct sgpu_error *error);
 	void (*event_free)(struct sgpu_event *event);
 	int (*event_record)(struct sgpu_stream *stream, struct sgpu_event *event);
 	int (*event_sync)(struct sgpu_event *event, struct sgpu_error *error);
@@ -56,57 +69,66 @@ struct sgpu_device_stream_calls {
 };
 
 struct sgpu_device_graph_calls {
-	int (*record)(struct sgpu_device *device, sgpu_record_fn function, void *argument, struct sgpu_recording **graph,
-		      struct sgpu_error *error);
+	int (*record)(struct sgpu_device *device, sgpu_record_fn function, void *argument,
+		      struct sgpu_recording **graph, struct sgpu_error *error);
 	void (*free)(struct sgpu_recording *graph);
-	int (*launch)(struct sgpu_stream *stream, struct sgpu_recording *graph, struct sgpu_task *task);
+	int (*launch)(struct sgpu_stream *stream, struct sgpu_recording *graph,
+		      struct sgpu_task *task);
 };
 
 struct sgpu_device_key_calls {
-	int (*load)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
-		    struct sgpu_error *error);
+	int (*load)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
+		    struct sgpu_device_key **key, struct sgpu_error *error);
 	void (*free)(struct sgpu_device_key *key);
-	int (*open_chunks)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task);
-	int (*seal_chunks)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task);
+	int (*open_chunks)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			   bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+			   struct sgpu_task *task);
+	int (*seal_chunks)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			   bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+			   struct sgpu_task *task);
 	/* NULL, all three: the device's own memory is the host's. */
 	bool (*reaches)(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
-	int (*open_from)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			 const void *in, uint64_t size, sgpu_devptr out, struct sgpu_task *task);
-	int (*seal_to)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-		       sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task);
+	int (*open_from)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			 bool last, const void *in, uint64_t size, sgpu_devptr out,
+			 struct sgpu_task *task);
+	int (*seal_to)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		       bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task);
 	/* NULL: keys never leave the memory that they are in, so there is nothing to agree. */
-	int (*agree)(struct sgpu_device *device, struct sgpu_device_agreement *agreement, struct sgpu_error *error);
+	int (*agree)(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
+		     struct sgpu_error *error);
 };
 
 struct sgpu_device_page_calls {
-	int (*info)(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error);
-	int (*space_create)(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
-			    struct sgpu_error *error);
+	int (*info)(struct sgpu_device *device, struct sgpu_pages_info *info,
+		    struct sgpu_error *error);
+	int (*space_create)(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
+			    sgpu_devptr *base, struct sgpu_error *error);
 	void (*space_free)(struct sgpu_space *space);
-	int (*map)(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count, uint64_t page_size,
-		   struct sgpu_error *error);
-	int (*unmap)(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error);
+	int (*map)(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count,
+		   uint64_t page_size, struct sgpu_error *error);
+	int (*unmap)(struct sgpu_space *space, uint64_t at, uint64_t size,
+		     struct sgpu_error *error);
 	int (*access)(struct sgpu_space *space, bool on, struct sgpu_error *error);
 };
 
 /* Two devices of this backend. */
 struct sgpu_device_peer_calls {
-	int (*alloc)(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size, sgpu_devptr *memory,
-		     struct sgpu_error *error);
+	int (*alloc)(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
+		     sgpu_devptr *memory, struct sgpu_error *error);
 	void (*free)(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory);
-	int (*copy)(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size, struct sgpu_task *task);
+	int (*copy)(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
+		    struct sgpu_task *task);
 	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
 };
 
 struct sgpu_device_module_calls {
-	int (*load)(struct sgpu_device *device, const void *image, size_t size, struct sgpu_device_module **module,
-		    struct sgpu_error *error);
+	int (*load)(struct sgpu_device *device, const void *image, size_t size,
+		    struct sgpu_device_module **module, struct sgpu_error *error);
 	void (*free)(struct sgpu_device_module *module);
 	/* memory: NULL when the caller does not say what the function works on. */
-	int (*launch)(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-		      const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes, int arg_count,
+	int (*launch)(struct sgpu_stream *stream, struct sgpu_device_module *module,
+		      const char *function, const struct sgpu_module_shape *shape,
+		      void *const *args, const size_t *arg_sizes, int arg_count,
 		      const struct sgpu_module_memory *memory, struct sgpu_task *task);
 	/* These two NULL: modules run on the device itself, and nobody watches them. */
 	int (*confinement)(struct sgpu_device *device, struct sgpu_module_confinement *confinement,
@@ -119,22 +141,25 @@ struct sgpu_device_backend {
 	const char *name; /* "cpu" */
 	/* Whether a device can be had; if not, *error says what is missing and how to get it. */
 	int (*probe)(struct sgpu_error *error);
-	int (*open)(const char *selector, const struct sgpu_device_config *config, struct sgpu_device **device,
-		    struct sgpu_error *error);
+	int (*open)(const char *selector, const struct sgpu_device_config *config,
+		    struct sgpu_device **device, struct sgpu_error *error);
 	void (*close)(struct sgpu_device *device);
-	int (*info)(struct sgpu_device *device, struct sgpu_device_info *info, struct sgpu_error *error);
+	int (*info)(struct sgpu_device *device, struct sgpu_device_info *info,
+		    struct sgpu_error *error);
 	int (*synchronize)(struct sgpu_device *device, struct sgpu_error *error);
 	void (*poll)(struct sgpu_device *device); /* or NULL: where streams are threads */
 	void (*cancel)(struct sgpu_device *device, bool cancel);
-	/* These five may be NULL: it has one timer, no operations of its own, rests on nothing, loads no code, has no
-	 * evidence. */
+	/* These five may be NULL: it has one timer, no operations of its own, rests on nothing,
+	 * loads no code, has no evidence. */
 	int (*compare_timers)(struct sgpu_device *device, struct sgpu_timer_comparison *comparison,
 			      struct sgpu_error *error);
 	sgpu_op_fn (*op)(const char *name);
-	int (*parts)(struct sgpu_device_part *parts); /* fills in SGPU_DEVICE_PARTS_MAX at most; returns how many */
-	int (*code)(struct sgpu_device *device, struct sgpu_device_code *list); /* returns how many */
-	int (*evidence)(struct sgpu_device *device, const uint8_t nonce[32], struct sgpu_device_evidence *evidence,
-			struct sgpu_error *error);
+	int (*parts)(struct sgpu_device_part
+			     *parts); /* fills in SGPU_DEVICE_PARTS_MAX at most; returns how many */
+	int (*code)(struct sgpu_device *device,
+		    struct sgpu_device_code *list); /* returns how many */
+	int (*evidence)(struct sgpu_device *device, const uint8_t nonce[32],
+			struct sgpu_device_evidence *evidence, struct sgpu_error *error);
 	const struct sgpu_device_memory_calls *memory;
 	const struct sgpu_device_stream_calls *stream;
 	const struct sgpu_device_graph_calls *graph; /* NULL: it has none */
@@ -147,8 +172,8 @@ struct sgpu_device_backend {
 extern const struct sgpu_device_backend sgpu_device_cpu;
 extern const struct sgpu_device_backend sgpu_device_cuda; /* loads what is behind it on first use */
 
-/* Every backend's struct sgpu_device, _stream, _event, _recording, _device_key, _device_module and _space begin with
- * this. */
+/* Every backend's struct sgpu_device, _stream, _event, _recording, _device_key, _device_module and
+ * _space begin with this. */
 struct sgpu_device_object {
 	const struct sgpu_device_backend *backend;
 };

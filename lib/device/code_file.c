@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device code in the file of the CUDA device: the section with the images that the driver is given. The
- * loader maps it as it is, so that a digest of the file is that of what a process has loaded.
+ * Device code in the file of the CUDA device: the section with the images that the driver is given.
+ * The loader maps it as it is, so that a digest of the file is that of what a process has loaded.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -55,7 +55,8 @@ void sgpu_code_file_unmap(const void *image, size_t size)
 	munmap((void *)(uintptr_t)image, size);
 }
 
-int sgpu_device_code_of_file(const char *path, struct sgpu_device_code *code, struct sgpu_error *error)
+int sgpu_device_code_of_file(const char *path, struct sgpu_device_code *code,
+			     struct sgpu_error *error)
 {
 	struct sgpu_elf_section section;
 	const void *image;
@@ -68,7 +69,8 @@ int sgpu_device_code_of_file(const char *path, struct sgpu_device_code *code, st
 	if (sgpu_elf_find_section(image, size, SGPU_CODE_SECTION, &section)) {
 		sgpu_device_code_digest((const char *)image + section.offset, section.size, code);
 	} else {
-		result = sgpu_fail(error, SGPU_EINVALID, "'%s' has no device code in it: no section '%s'", path,
+		result = sgpu_fail(error, SGPU_EINVALID,
+				   "'%s' has no device code in it: no section '%s'", path,
 				   SGPU_CODE_SECTION);
 	}
 	sgpu_code_file_unmap(image, size);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA device as the program sees it: a shared object beside it, ../lib/sgpu/sgpu-cuda.so from the program's
- * folder, that is loaded when somebody asks for a GPU. What it opens brings its own table of calls, so only the
- * entries that need no device stand in this one.
+ * The CUDA device as the program sees it: a shared object beside it, ../lib/sgpu/sgpu-cuda.so from
+ * the program's folder, that is loaded when somebody asks for a GPU. What it opens brings its own
+ * table of calls, so only the entries that need no device stand in this one.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -48,16 +48,21 @@ static int not_there(const char *path, struct sgpu_error *error)
 {
 #if SGPU_CUDA
 	if (!path) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE, "cannot find the directory of this program, which has the shared object for "
+		sgpu_fail(error, SGPU_EUNAVAILABLE,
+			  "cannot find the directory of this program, which has the shared object "
+			  "for "
 			  "CUDA, without /proc");
 		return sgpu_hint(error, "mount /proc, or use the device 'cpu'");
 	}
 	sgpu_fail(error, SGPU_EUNAVAILABLE, "'%s' is missing", path);
-	return sgpu_hint(error, "use the device 'cpu', or install sgpu with make install, which puts it there");
+	return sgpu_hint(
+		error,
+		"use the device 'cpu', or install sgpu with make install, which puts it there");
 #else
 	(void)path;
 	sgpu_fail(error, SGPU_EUNAVAILABLE, "this build has no CUDA device");
-	return sgpu_hint(error, "use the device 'cpu', or build sgpu where the CUDA toolkit's nvcc is (make CUDA=1)");
+	return sgpu_hint(error, "use the device 'cpu', or build sgpu where the CUDA toolkit's nvcc "
+				"is (make CUDA=1)");
 #endif
 }
 
@@ -106,17 +111,19 @@ static int load(struct sgpu_error *error)
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!library) {
 		text = dlerror();
-		sgpu_fail(error, SGPU_EUNAVAILABLE, "its shared object cannot be loaded: %s", text ? text : path);
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "its shared object cannot be loaded: %s",
+			  text ? text : path);
 		return sgpu_hint(error, "use the device 'cpu', or build and install sgpu again");
 	}
 	plugin = dlsym(library, SGPU_CUDA_PLUGIN_SYMBOL);
 	if (!plugin || plugin->abi != SGPU_CUDA_PLUGIN_ABI ||
 	    plugin->backend_size != sizeof(struct sgpu_device_backend) ||
 	    strcmp(plugin->version, SGPU_VERSION) != 0) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE, "'%s' is of another version than this program, %s",
-			  path, SGPU_VERSION);
+		sgpu_fail(error, SGPU_EUNAVAILABLE,
+			  "'%s' is of another version than this program, %s", path, SGPU_VERSION);
 		dlclose(library);
-		return sgpu_hint(error, "use the device 'cpu', or install both from the same build");
+		return sgpu_hint(error,
+				 "use the device 'cpu', or install both from the same build");
 	}
 	loaded = plugin->backend;
 	return SGPU_OK;
@@ -146,8 +153,8 @@ static int probe(struct sgpu_error *error)
 	return code == SGPU_OK ? loaded->probe(error) : code;
 }
 
-static int open_device(const char *selector, const struct sgpu_device_config *config, struct sgpu_device **device,
-		       struct sgpu_error *error)
+static int open_device(const char *selector, const struct sgpu_device_config *config,
+		       struct sgpu_device **device, struct sgpu_error *error)
 {
 	int code = plugin(error);
 
@@ -169,10 +176,12 @@ static int parts(struct sgpu_device_part *rows)
 	snprintf(rows[0].name, sizeof(rows[0].name), "plugin");
 	rows[0].found = plugin(&error) == SGPU_OK;
 	if (rows[0].found) {
-		snprintf(rows[0].text, sizeof(rows[0].text), "sgpu-cuda.so of sgpu %s", SGPU_VERSION);
+		snprintf(rows[0].text, sizeof(rows[0].text), "sgpu-cuda.so of sgpu %s",
+			 SGPU_VERSION);
 		count = loaded->parts(rows + 1);
 	} else {
-		snprintf(rows[0].text, sizeof(rows[0].text), "%.*s", (int)sizeof(rows[0].text) - 1, error.text);
+		snprintf(rows[0].text, sizeof(rows[0].text), "%.*s", (int)sizeof(rows[0].text) - 1,
+			 error.text);
 		snprintf(rows[0].hint, sizeof(rows[0].hint), "%s", error.hint);
 	}
 	return count + 1;

@@ -8,7 +8,8 @@
 
 #include <device/backend.h>
 
-static const struct sgpu_device_backend *const backends[] = { &sgpu_device_cuda, &sgpu_device_cpu, NULL };
+static const struct sgpu_device_backend *const backends[] = { &sgpu_device_cuda, &sgpu_device_cpu,
+							      NULL };
 
 #define BACKEND(object) sgpu_device_backend_of(object)
 
@@ -40,7 +41,8 @@ sgpu_op_fn sgpu_device_kind_op(const char *kind, const char *name)
 static bool is_one(const char *word)
 {
 	if (strncmp(word, "GPU-", 4) == 0) {
-		return word[4] != '\0' && strspn(word + 4, "0123456789abcdefABCDEF-") == strlen(word + 4);
+		return word[4] != '\0' &&
+		       strspn(word + 4, "0123456789abcdefABCDEF-") == strlen(word + 4);
 	}
 	return *word != '\0' && strspn(word, "0123456789") == strlen(word);
 }
@@ -53,10 +55,12 @@ static bool names(const char *selector, const char *name)
 	if (strncmp(selector, name, length) != 0) {
 		return false;
 	}
-	return selector[length] == '\0' || (selector[length] == ':' && is_one(selector + length + 1));
+	return selector[length] == '\0' ||
+	       (selector[length] == ':' && is_one(selector + length + 1));
 }
 
-static int find(const char *selector, const struct sgpu_device_backend **backend, struct sgpu_error *error)
+static int find(const char *selector, const struct sgpu_device_backend **backend,
+		struct sgpu_error *error)
 {
 	struct sgpu_error ignored;
 	size_t i;
@@ -73,8 +77,8 @@ static int find(const char *selector, const struct sgpu_device_backend **backend
 	return SGPU_EUSAGE;
 }
 
-int sgpu_device_open(const char *selector, const struct sgpu_device_config *config, struct sgpu_device **device,
-		     struct sgpu_error *error)
+int sgpu_device_open(const char *selector, const struct sgpu_device_config *config,
+		     struct sgpu_device **device, struct sgpu_error *error)
 {
 	static const struct sgpu_device_config standard;
 	const struct sgpu_device_backend *backend;
@@ -107,13 +111,15 @@ void sgpu_device_close(struct sgpu_device **device)
 	}
 }
 
-int sgpu_device_get_info(struct sgpu_device *device, struct sgpu_device_info *info, struct sgpu_error *error)
+int sgpu_device_get_info(struct sgpu_device *device, struct sgpu_device_info *info,
+			 struct sgpu_error *error)
 {
 	memset(info, 0, sizeof(*info));
 	return BACKEND(device)->info(device, info, error);
 }
 
-int sgpu_device_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error)
+int sgpu_device_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
+		      struct sgpu_error *error)
 {
 	*memory = 0;
 	return BACKEND(device)->memory->alloc(device, size, memory, error);
@@ -127,7 +133,8 @@ void sgpu_device_free(struct sgpu_device *device, sgpu_devptr *memory, uint64_t 
 	}
 }
 
-int sgpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
+int sgpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
+		       struct sgpu_error *error)
 {
 	*stream = NULL;
 	return BACKEND(device)->stream->create(device, stream, error);
@@ -146,7 +153,8 @@ int sgpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	return BACKEND(stream)->stream->sync(stream, error);
 }
 
-int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
+int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
+		      struct sgpu_error *error)
 {
 	*event = NULL;
 	return BACKEND(device)->stream->event_create(device, event, error);
@@ -175,17 +183,20 @@ int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	return BACKEND(stream)->stream->wait(stream, event);
 }
 
-int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+		 struct sgpu_task *task)
 {
 	return BACKEND(stream)->memory->copy_in(stream, to, from, size, task);
 }
 
-int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+		  struct sgpu_task *task)
 {
 	return BACKEND(stream)->memory->copy_out(stream, to, from, size, task);
 }
 
-int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		      struct sgpu_task *task)
 {
 	return BACKEND(stream)->memory->clear(stream, memory, size, task);
 }
@@ -205,14 +216,16 @@ void sgpu_device_key_free(struct sgpu_device_key **key)
 	}
 }
 
-int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			    sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+			    struct sgpu_task *task)
 {
 	return BACKEND(stream)->key->open_chunks(stream, key, first, last, in, size, out, task);
 }
 
-int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			    sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+			    struct sgpu_task *task)
 {
 	return BACKEND(stream)->key->seal_chunks(stream, key, first, last, in, size, out, task);
 }
@@ -221,12 +234,14 @@ bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_
 {
 	const struct sgpu_device_key_calls *key = BACKEND(device)->key;
 
-	return size <= SGPU_REACHED_MAX && key->reaches && key->reaches(device, memory, size, write);
+	return size <= SGPU_REACHED_MAX && key->reaches &&
+	       key->reaches(device, memory, size, write);
 }
 
 static int refuse_reach(struct sgpu_task *task)
 {
-	int code = sgpu_fail(task ? &task->error : NULL, SGPU_EUSAGE, "the device does not reach the host's memory");
+	int code = sgpu_fail(task ? &task->error : NULL, SGPU_EUSAGE,
+			     "the device does not reach the host's memory");
 
 	if (task) {
 		task->code = code;
@@ -234,45 +249,51 @@ static int refuse_reach(struct sgpu_task *task)
 	return code;
 }
 
-int sgpu_device_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			  const void *in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+int sgpu_device_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			  bool last, const void *in, uint64_t size, sgpu_devptr out,
+			  struct sgpu_task *task)
 {
 	const struct sgpu_device_key_calls *calls = BACKEND(stream)->key;
 
-	return calls->open_from ? calls->open_from(stream, key, first, last, in, size, out, task) : refuse_reach(task);
+	return calls->open_from ? calls->open_from(stream, key, first, last, in, size, out, task)
+				: refuse_reach(task);
 }
 
-int sgpu_device_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
+int sgpu_device_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
 {
 	const struct sgpu_device_key_calls *calls = BACKEND(stream)->key;
 
-	return calls->seal_to ? calls->seal_to(stream, key, first, last, in, size, out, task) : refuse_reach(task);
+	return calls->seal_to ? calls->seal_to(stream, key, first, last, in, size, out, task)
+			      : refuse_reach(task);
 }
 
-int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
-		       size_t custom_size, uint8_t *digest, struct sgpu_task *task)
+int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		       const void *custom, size_t custom_size, uint8_t *digest,
+		       struct sgpu_task *task)
 {
 	if (custom_size > SGPU_DIGEST_CUSTOM_MAX || !task) {
 		return SGPU_EUSAGE;
 	}
-	return BACKEND(stream)->memory->digest(stream, memory, size, custom, custom_size, digest, task);
+	return BACKEND(stream)->memory->digest(stream, memory, size, custom, custom_size, digest,
+					       task);
 }
 
-int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const uint8_t *key,
-			uint8_t *digest, struct sgpu_task *task)
+int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+			const uint8_t *key, uint8_t *digest, struct sgpu_task *task)
 {
-	return task ? BACKEND(stream)->memory->measure(stream, memory, size, key, digest, task) : SGPU_EUSAGE;
+	return task ? BACKEND(stream)->memory->measure(stream, memory, size, key, digest, task)
+		    : SGPU_EUSAGE;
 }
 
-int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function, void *argument, struct sgpu_recording **recording,
-		      struct sgpu_error *error)
+int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,
+		       struct sgpu_recording **recording, struct sgpu_error *error)
 {
 	const struct sgpu_device_graph_calls *calls = BACKEND(device)->graph;
 
 	*recording = NULL;
-	return calls ? calls->record(device, function, argument, recording, error) :
-		       sgpu_fail(error, SGPU_EUNAVAILABLE, "the device records nothing");
+	return calls ? calls->record(device, function, argument, recording, error)
+		     : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device records nothing");
 }
 
 void sgpu_recording_free(struct sgpu_recording **recording)
@@ -283,12 +304,14 @@ void sgpu_recording_free(struct sgpu_recording **recording)
 	}
 }
 
-int sgpu_recording_launch(struct sgpu_stream *stream, struct sgpu_recording *recording, struct sgpu_task *task)
+int sgpu_recording_launch(struct sgpu_stream *stream, struct sgpu_recording *recording,
+			  struct sgpu_task *task)
 {
 	return BACKEND(recording)->graph->launch(stream, recording, task);
 }
 
-int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument, struct sgpu_task *task)
+int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
+		       struct sgpu_task *task)
 {
 	return sgpu_device_launch_on(stream, function, argument, NULL, 0, task);
 }
@@ -299,7 +322,8 @@ int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, v
 	return BACKEND(stream)->stream->launch(stream, function, argument, ranges, count, task);
 }
 
-int sgpu_stream_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
+int sgpu_stream_callback(struct sgpu_stream *stream, void (*function)(void *argument),
+			 void *argument)
 {
 	return BACKEND(stream)->stream->callback(stream, function, argument);
 }
@@ -315,9 +339,10 @@ int sgpu_device_compare_timers(struct sgpu_device *device, struct sgpu_timer_com
 			       struct sgpu_error *error)
 {
 	memset(comparison, 0, sizeof(*comparison));
-	return BACKEND(device)->compare_timers ?
-		       BACKEND(device)->compare_timers(device, comparison, error) :
-		       sgpu_fail(error, SGPU_EUNAVAILABLE, "the device has no second timer to compare with");
+	return BACKEND(device)->compare_timers
+		       ? BACKEND(device)->compare_timers(device, comparison, error)
+		       : sgpu_fail(error, SGPU_EUNAVAILABLE,
+				   "the device has no second timer to compare with");
 }
 
 int sgpu_stream_write_word(struct sgpu_stream *stream, volatile uint32_t *word, uint32_t value)
@@ -334,12 +359,13 @@ int sgpu_stream_wait_word(struct sgpu_stream *stream, const volatile uint32_t *w
 	return calls->word ? calls->word(stream, word, value, false) : SGPU_EUNAVAILABLE;
 }
 
-int sgpu_host_prefetch(struct sgpu_stream *stream, const void *memory, uint64_t size, bool to_device,
-		       struct sgpu_task *task)
+int sgpu_host_prefetch(struct sgpu_stream *stream, const void *memory, uint64_t size,
+		       bool to_device, struct sgpu_task *task)
 {
 	const struct sgpu_device_memory_calls *calls = BACKEND(stream)->memory;
 
-	return calls->prefetch ? calls->prefetch(stream, memory, size, to_device, task) : SGPU_EUNAVAILABLE;
+	return calls->prefetch ? calls->prefetch(stream, memory, size, to_device, task)
+			       : SGPU_EUNAVAILABLE;
 }
 
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel)
@@ -353,7 +379,8 @@ int sgpu_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *er
 	return BACKEND(event)->stream->event_query(event, done, error);
 }
 
-int sgpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory, struct sgpu_error *error)
+int sgpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
+		    struct sgpu_error *error)
 {
 	*memory = NULL;
 	return BACKEND(device)->memory->host_alloc(device, size, memory, error);
@@ -375,17 +402,19 @@ static const struct sgpu_device_peer_calls *peer_calls(const void *one, const vo
 	return calls && BACKEND(other)->peer == calls ? calls : NULL;
 }
 
-int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size, sgpu_devptr *memory,
-		      struct sgpu_error *error)
+int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
+		      sgpu_devptr *memory, struct sgpu_error *error)
 {
 	const struct sgpu_device_peer_calls *calls = peer_calls(device, peer);
 
 	*memory = 0;
 	if (device == peer) {
-		return sgpu_fail(error, SGPU_EUSAGE, "memory is shared by two devices, and this is one");
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "memory is shared by two devices, and this is one");
 	}
 	if (!calls) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "these devices do not reach each other's memory");
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "these devices do not reach each other's memory");
 	}
 	return calls->alloc(device, peer, size, memory, error);
 }
@@ -401,7 +430,8 @@ void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu
 int sgpu_shared_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
 		     struct sgpu_task *task)
 {
-	return BACKEND(stream)->peer ? BACKEND(stream)->peer->copy(stream, to, from, size, task) : SGPU_EUNAVAILABLE;
+	return BACKEND(stream)->peer ? BACKEND(stream)->peer->copy(stream, to, from, size, task)
+				     : SGPU_EUNAVAILABLE;
 }
 
 int sgpu_stream_wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
@@ -411,7 +441,8 @@ int sgpu_stream_wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
 	return calls ? calls->wait(stream, event) : SGPU_EUNAVAILABLE;
 }
 
-int sgpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error)
+int sgpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
+		       struct sgpu_error *error)
 {
 	return BACKEND(device)->memory->host_register(device, memory, size, error);
 }
@@ -448,14 +479,17 @@ void sgpu_device_module_free(struct sgpu_device_module **module)
 	}
 }
 
-int sgpu_device_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-				 const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
-				 int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task)
+int sgpu_device_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module,
+				 const char *function, const struct sgpu_module_shape *shape,
+				 void *const *args, const size_t *arg_sizes, int arg_count,
+				 const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
-	return BACKEND(stream)->module->launch(stream, module, function, shape, args, arg_sizes, arg_count, memory, task);
+	return BACKEND(stream)->module->launch(stream, module, function, shape, args, arg_sizes,
+					       arg_count, memory, task);
 }
 
-int sgpu_device_module_confinement(struct sgpu_device *device, struct sgpu_module_confinement *confinement,
+int sgpu_device_module_confinement(struct sgpu_device *device,
+				   struct sgpu_module_confinement *confinement,
 				   struct sgpu_error *error)
 {
 	const struct sgpu_device_module_calls *calls = BACKEND(device)->module;
@@ -471,7 +505,8 @@ bool sgpu_device_module_broke_rules(struct sgpu_device *device)
 	return calls->broke_rules && calls->broke_rules(device);
 }
 
-int sgpu_device_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement, struct sgpu_error *error)
+int sgpu_device_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
+		      struct sgpu_error *error)
 {
 	const struct sgpu_device_key_calls *calls = BACKEND(device)->key;
 
@@ -479,16 +514,20 @@ int sgpu_device_agree(struct sgpu_device *device, struct sgpu_device_agreement *
 	if (calls->agree) {
 		return calls->agree(device, agreement, error);
 	}
-	snprintf(agreement->text, sizeof(agreement->text), "the device's memory is the runner's own: keys cross no bus");
+	snprintf(agreement->text, sizeof(agreement->text),
+		 "the device's memory is the runner's own: keys cross no bus");
 	return SGPU_OK;
 }
 
-int sgpu_device_code_digests(struct sgpu_device *device, struct sgpu_device_code *list, struct sgpu_error *error)
+int sgpu_device_code_digests(struct sgpu_device *device, struct sgpu_device_code *list,
+			     struct sgpu_error *error)
 {
 	const struct sgpu_device_backend *backend = BACKEND(device);
 	int count = backend->code ? backend->code(device, list) : 0;
 
-	return count < 0 ? sgpu_fail(error, count, "the device's code cannot be digested: %s", sgpu_strerror(count)) : count;
+	return count < 0 ? sgpu_fail(error, count, "the device's code cannot be digested: %s",
+				     sgpu_strerror(count))
+			 : count;
 }
 
 int sgpu_device_get_evidence(struct sgpu_device *device, const uint8_t nonce[32],
@@ -497,8 +536,9 @@ int sgpu_device_get_evidence(struct sgpu_device *device, const uint8_t nonce[32]
 	const struct sgpu_device_backend *backend = BACKEND(device);
 
 	memset(evidence, 0, sizeof(*evidence));
-	return backend->evidence ? backend->evidence(device, nonce, evidence, error) :
-				   sgpu_fail(error, SGPU_EUNAVAILABLE, "the device gives no attestation of its own");
+	return backend->evidence ? backend->evidence(device, nonce, evidence, error)
+				 : sgpu_fail(error, SGPU_EUNAVAILABLE,
+					     "the device gives no attestation of its own");
 }
 
 void sgpu_device_evidence_clear(struct sgpu_device_evidence *evidence)
@@ -523,10 +563,13 @@ void sgpu_device_poll(struct sgpu_device *device)
 /* ---- pages ---- */
 static int check_pages(const struct sgpu_device *device, struct sgpu_error *error)
 {
-	return BACKEND(device)->page ? SGPU_OK : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device maps no pages");
+	return BACKEND(device)->page
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device maps no pages");
 }
 
-int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error)
+int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info,
+		      struct sgpu_error *error)
 {
 	int code = check_pages(device, error);
 
@@ -534,13 +577,14 @@ int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info, 
 	return code < 0 ? code : BACKEND(device)->page->info(device, info, error);
 }
 
-int sgpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
-		      struct sgpu_error *error)
+int sgpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
+		      sgpu_devptr *base, struct sgpu_error *error)
 {
 	int code = check_pages(device, error);
 
 	*space = NULL;
-	return code < 0 ? code : BACKEND(device)->page->space_create(device, size, space, base, error);
+	return code < 0 ? code
+			: BACKEND(device)->page->space_create(device, size, space, base, error);
 }
 
 void sgpu_space_free(struct sgpu_space **space)
@@ -551,8 +595,8 @@ void sgpu_space_free(struct sgpu_space **space)
 	}
 }
 
-int sgpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count, uint64_t page_size,
-		  struct sgpu_error *error)
+int sgpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count,
+		  uint64_t page_size, struct sgpu_error *error)
 {
 	return BACKEND(space)->page->map(space, at, frames, count, page_size, error);
 }

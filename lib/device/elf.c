@@ -28,7 +28,8 @@ bool sgpu_elf_is_native(const void *image)
 
 	memcpy(&header, image, sizeof(header));
 	return header.e_ident[EI_CLASS] == __ehdr_start.e_ident[EI_CLASS] &&
-	       header.e_ident[EI_DATA] == __ehdr_start.e_ident[EI_DATA] && header.e_machine == __ehdr_start.e_machine;
+	       header.e_ident[EI_DATA] == __ehdr_start.e_ident[EI_DATA] &&
+	       header.e_machine == __ehdr_start.e_machine;
 }
 
 bool sgpu_elf_is_whole(const void *image, size_t size)
@@ -39,12 +40,15 @@ bool sgpu_elf_is_whole(const void *image, size_t size)
 
 	memcpy(&header, image, sizeof(header));
 	if (header.e_phentsize != sizeof(part) ||
-	    !sgpu_add_u64(header.e_phoff, (uint64_t)header.e_phnum * sizeof(part), &end) || end > size) {
+	    !sgpu_add_u64(header.e_phoff, (uint64_t)header.e_phnum * sizeof(part), &end) ||
+	    end > size) {
 		return false;
 	}
 	for (size_t i = 0; i < header.e_phnum; i++) {
-		memcpy(&part, (const char *)image + header.e_phoff + i * sizeof(part), sizeof(part));
-		if (part.p_type == PT_LOAD && (!sgpu_add_u64(part.p_offset, part.p_filesz, &end) || end > size)) {
+		memcpy(&part, (const char *)image + header.e_phoff + i * sizeof(part),
+		       sizeof(part));
+		if (part.p_type == PT_LOAD &&
+		    (!sgpu_add_u64(part.p_offset, part.p_filesz, &end) || end > size)) {
 			return false;
 		}
 	}
@@ -52,7 +56,8 @@ bool sgpu_elf_is_whole(const void *image, size_t size)
 }
 
 /* Header `index` of the sections; false when it does not lie in the file. */
-static bool section_header(const void *image, size_t size, const ElfW(Ehdr) *header, uint64_t index, ElfW(Shdr) *section)
+static bool section_header(const void *image, size_t size, const ElfW(Ehdr) * header,
+			   uint64_t index, ElfW(Shdr) * section)
 {
 	uint64_t offset, end;
 
@@ -65,14 +70,16 @@ static bool section_header(const void *image, size_t size, const ElfW(Ehdr) *hea
 	return true;
 }
 
-static bool lies_inside(const ElfW(Shdr) *section, size_t size)
+static bool lies_inside(const ElfW(Shdr) * section, size_t size)
 {
 	uint64_t end;
 
-	return section->sh_type != SHT_NOBITS && sgpu_add_u64(section->sh_offset, section->sh_size, &end) && end <= size;
+	return section->sh_type != SHT_NOBITS &&
+	       sgpu_add_u64(section->sh_offset, section->sh_size, &end) && end <= size;
 }
 
-bool sgpu_elf_find_section(const void *image, size_t size, const char *name, struct sgpu_elf_section *found)
+bool sgpu_elf_find_section(const void *image, size_t size, const char *name,
+			   struct sgpu_elf_section *found)
 {
 	size_t length = strlen(name) + 1;
 	ElfW(Shdr) names, section;
@@ -82,14 +89,19 @@ bool sgpu_elf_find_section(const void *image, size_t size, const char *name, str
 		return false;
 	}
 	memcpy(&header, image, sizeof(header));
-	if (!section_header(image, size, &header, header.e_shstrndx, &names) || !lies_inside(&names, size)) {
+	if (!section_header(image, size, &header, header.e_shstrndx, &names) ||
+	    !lies_inside(&names, size)) {
 		return false;
 	}
-	for (uint64_t i = 0; i < header.e_shnum && section_header(image, size, &header, i, &section); i++) {
+	for (uint64_t i = 0;
+	     i < header.e_shnum && section_header(image, size, &header, i, &section); i++) {
 		if (section.sh_name < names.sh_size && length <= names.sh_size - section.sh_name &&
-		    memcmp((const char *)image + names.sh_offset + section.sh_name, name, length) == 0) {
-			*found = (struct sgpu_elf_section){ section.sh_offset, section.sh_addr, section.sh_size };
-			return section.sh_size > 0 && (section.sh_flags & SHF_ALLOC) && lies_inside(&section, size);
+		    memcmp((const char *)image + names.sh_offset + section.sh_name, name, length) ==
+			    0) {
+			*found = (struct sgpu_elf_section){ section.sh_offset, section.sh_addr,
+							    section.sh_size };
+			return section.sh_size > 0 && (section.sh_flags & SHF_ALLOC) &&
+			       lies_inside(&section, size);
 		}
 	}
 	return false;

@@ -11,10 +11,11 @@
 
 /* Whether it begins as an ELF shared object does. */
 bool sgpu_elf_is_shared(const void *image, size_t size);
-/* Of what is one. Whether it is of the program's own kind: the loader says of any other that there is no such file. */
+/* Of what is one. Whether it is of the program's own kind: the loader says of any other that there
+ * is no such file. */
 bool sgpu_elf_is_native(const void *image);
-/* Of what is one and native. Whether all that will be mapped is there: the loader does not look, and would reach behind
- * the end of a file that was cut short. */
+/* Of what is one and native. Whether all that will be mapped is there: the loader does not look,
+ * and would reach behind the end of a file that was cut short. */
 bool sgpu_elf_is_whole(const void *image, size_t size);
 
 struct sgpu_elf_section {
@@ -22,8 +23,9 @@ struct sgpu_elf_section {
 	uint64_t address; /* from where it is loaded */
 	uint64_t size;
 };
-/* Of any file: a section that is loaded, lies in the file whole and holds something. False where there is none of that
- * name. */
-bool sgpu_elf_find_section(const void *image, size_t size, const char *name, struct sgpu_elf_section *section);
+/* Of any file: a section that is loaded, lies in the file whole and holds something. False where
+ * there is none of that name. */
+bool sgpu_elf_find_section(const void *image, size_t size, const char *name,
+			   struct sgpu_elf_section *section);
 
 #endif

@@ -30,7 +30,8 @@ static uint64_t labelled(const char *path, const char *label, uint64_t fallback)
 		return fallback;
 	}
 	while (fgets(line, sizeof(line), file)) {
-		if (strncmp(line, label, length) == 0 && (line[length] == ':' || line[length] == ' ')) {
+		if (strncmp(line, label, length) == 0 &&
+		    (line[length] == ':' || line[length] == ' ')) {
 			if (sscanf(line + length + 1, "%" SCNu64, &value) != 1) {
 				value = fallback;
 			}
@@ -60,12 +61,15 @@ static uint64_t number(const char *path, uint64_t fallback)
 struct group_files {
 	const char *limit, *usage, *inactive, *active;
 };
-static const struct group_files unified = { "memory.max", "memory.current", "inactive_file", "active_file" };
-static const struct group_files legacy = { "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file",
-					   "total_active_file" };
+static const struct group_files unified = { "memory.max", "memory.current", "inactive_file",
+					    "active_file" };
+static const struct group_files legacy = { "memory.limit_in_bytes", "memory.usage_in_bytes",
+					   "total_inactive_file", "total_active_file" };
 
-/* Applies the limits of the group in `folder`. Page cache counts as free, since the kernel drops it first. */
-static void apply_group(const char *folder, const struct group_files *files, uint64_t *total, uint64_t *available)
+/* Applies the limits of the group in `folder`. Page cache counts as free, since the kernel drops it
+ * first. */
+static void apply_group(const char *folder, const struct group_files *files, uint64_t *total,
+			uint64_t *available)
 {
 	char path[PATH_MAX + 32];
 	uint64_t limit, usage, cache;
@@ -85,8 +89,8 @@ static void apply_group(const char *folder, const struct group_files *files, uin
 }
 
 /* A group's limits and those of every group above it. */
-static void apply_groups(const char *root, const char *group, const struct group_files *files, uint64_t *total,
-			 uint64_t *available)
+static void apply_groups(const char *root, const char *group, const struct group_files *files,
+			 uint64_t *total, uint64_t *available)
 {
 	char folder[PATH_MAX];
 	size_t length = strlen(root);
@@ -101,11 +105,13 @@ static void apply_groups(const char *root, const char *group, const struct group
 	apply_group(root, files, total, available);
 }
 
-/* Of the machine. Without /proc the kernel tells less: what caches could give back does not count. */
+/* Of the machine. Without /proc the kernel tells less: what caches could give back does not count.
+ */
 static void whole_machine(uint64_t *total, uint64_t *available)
 {
 	struct sysinfo about;
-	uint64_t all = labelled("/proc/meminfo", "MemTotal", 0), now = labelled("/proc/meminfo", "MemAvailable", all);
+	uint64_t all = labelled("/proc/meminfo", "MemTotal", 0),
+		 now = labelled("/proc/meminfo", "MemAvailable", all);
 
 	if (all > 0 && all < UINT64_MAX / 1024 && now <= all) {
 		*total = all * 1024;

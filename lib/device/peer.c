@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sealed copies between two devices. A copy is cut into chunk runs, and these go through a ring of slots:
+ * Sealed copies between two devices. A copy is cut into chunk runs, and these go through a ring of
+ * slots:
  *
  *   first device    seal run 0 | seal run 1 | seal run 2 | ...
  *   second device              | open run 0 | open run 1 | ...
  *
- * The host enqueues; an event of the first device holds the opening back on the second. A slot is used again once its
- * opening has ended and was looked at, so that a failure stops what would follow.
+ * The host enqueues; an event of the first device holds the opening back on the second. A slot is
+ * used again once its opening has ended and was looked at, so that a failure stops what would
+ * follow.
  *
- * No nonce is used twice with a key. A key is made from fresh random bytes for one struct sgpu_peer, and is loaded into
- * its two devices and nowhere else. One of them only seals with it and the other only opens. The nonce of a chunk is its
- * number, and sgpu_peer.next is the lowest number that no chunk has: it only grows, under the lock, whatever becomes of the
- * run that has the numbers. Before it passes the bound, a new key begins at 0, when no work with the old one
- * is under way. A chunk that is held back, sent twice or put in another's place does not verify, since each number is
- * opened once.
+ * No nonce is used twice with a key. A key is made from fresh random bytes for one struct
+ * sgpu_peer, and is loaded into its two devices and nowhere else. One of them only seals with it
+ * and the other only opens. The nonce of a chunk is its number, and sgpu_peer.next is the lowest
+ * number that no chunk has: it only grows, under the lock, whatever becomes of the run that has the
+ * numbers. Before it passes the bound, a new key begins at 0, when no work with the old one is
+ * under way. A chunk that is held back, sent twice or put in another's place does not verify, since
+ * each number is opened once.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -22,15 +25,17 @@
 #include <device/backend.h>
 
 enum { SLOTS = 8, STREAMS = 3, CHUNKS_A_UNIT = 8 };
-/* Chunks that a key seals unless it is said otherwise: 4 PiB, as many as the longest sealed segment has. */
+/* Chunks that a key seals unless it is said otherwise: 4 PiB, as many as the longest sealed segment
+ * has. */
 #define KEY_CHUNKS ((uint64_t)1 << 38)
 
 enum step { STEP_SEAL, STEP_LEAVE, STEP_ARRIVE, STEP_OPEN, STEPS };
 
 struct slot {
-	sgpu_devptr leaving;             /* ciphertext in the first device's memory, but where it is stored at once */
-	sgpu_devptr arriving;            /* in the second's */
-	void *host;                      /* in the host's, for that path */
+	sgpu_devptr leaving;  /* ciphertext in the first device's memory, but where it is stored at
+				 once */
+	sgpu_devptr arriving; /* in the second's */
+	void *host;	      /* in the host's, for that path */
 	struct sgpu_event *moved, *opened; /* of the run that is under way, or NULL */
 	struct sgpu_task tasks[STEPS];
 };
@@ -38,18 +43,18 @@ struct slot {
 struct sgpu_peer {
 	struct sgpu_device *from, *to;
 	struct sgpu_peer_config config;
-	uint64_t slot_size;              /* sealed bytes */
+	uint64_t slot_size; /* sealed bytes */
 	struct sgpu_stream *seal[STREAMS], *open[STREAMS];
 	struct slot slots[SLOTS];
-	pthread_mutex_t lock;            /* of one copy at a time, and of the following */
+	pthread_mutex_t lock; /* of one copy at a time, and of the following */
 	struct sgpu_device_key *seal_key, *open_key; /* the same key on both devices */
-	uint64_t next;                   /* the lowest chunk number that was not used with it */
+	uint64_t next; /* the lowest chunk number that was not used with it */
 };
 
 /* A chunk run of a copy. */
 struct run {
 	uint64_t number, at, size, sealed_size;
-	bool last;                       /* its last chunk is not full */
+	bool last; /* its last chunk is not full */
 };
 
 const char *sgpu_peer_path_name(enum sgpu_peer_path path)
@@ -60,7 +65,8 @@ const char *sgpu_peer_path_name(enum sgpu_peer_path path)
 }
 
 /* ---- opening ---- */
-/* As many chunks as keep all multiprocessors busy, each with enough warps; on the CPU device what it likes to move. */
+/* As many chunks as keep all multiprocessors busy, each with enough warps; on the CPU device what
+ * it likes to move. */
 static int choose_run(struct sgpu_peer *peer, struct sgpu_error *error)
 {
 	struct sgpu_device_info info;
@@ -68,7 +74,9 @@ static int choose_run(struct sgpu_peer *peer, struct sgpu_error *error)
 	int rc = sgpu_device_get_info(peer->to, &info, error);
 
 	if (rc == SGPU_OK && run == 0) {
-		run = info.opens_on_device ? (uint64_t)info.compute_units * CHUNKS_A_UNIT * SGPU_CHUNK : info.piece;
+		run = info.opens_on_device
+			      ? (uint64_t)info.compute_units * CHUNKS_A_UNIT * SGPU_CHUNK
+			      : info.piece;
 	}
 	run = run / SGPU_CHUNK * SGPU_CHUNK;
 	peer->config.run = run ? run : SGPU_CHUNK;
@@ -83,8 +91,10 @@ static int choose_run(struct sgpu_peer *peer, struct sgpu_error *error)
 static int make_slot(struct sgpu_peer *peer, struct slot *slot, struct sgpu_error *error)
 {
 	const enum sgpu_peer_path path = peer->config.path;
-	int rc = path == SGPU_PEER_HOST ? sgpu_device_alloc(peer->to, peer->slot_size, &slot->arriving, error) :
-		 sgpu_shared_alloc(peer->to, peer->from, peer->slot_size, &slot->arriving, error);
+	int rc = path == SGPU_PEER_HOST
+			 ? sgpu_device_alloc(peer->to, peer->slot_size, &slot->arriving, error)
+			 : sgpu_shared_alloc(peer->to, peer->from, peer->slot_size, &slot->arriving,
+					     error);
 
 	if (rc == SGPU_OK && path != SGPU_PEER_STORED) {
 		rc = sgpu_device_alloc(peer->from, peer->slot_size, &slot->leaving, error);
@@ -126,8 +136,9 @@ static int make_slots(struct sgpu_peer *peer, struct sgpu_error *error)
 	return rc;
 }
 
-int sgpu_peer_open(struct sgpu_device *from, struct sgpu_device *to, const struct sgpu_peer_config *config,
-		   struct sgpu_peer **peer, struct sgpu_error *error)
+int sgpu_peer_open(struct sgpu_device *from, struct sgpu_device *to,
+		   const struct sgpu_peer_config *config, struct sgpu_peer **peer,
+		   struct sgpu_error *error)
 {
 	struct sgpu_peer *new;
 	int rc;
@@ -238,19 +249,22 @@ static int end_run(struct slot *slot, struct sgpu_error *error)
 }
 
 /* Brings the run's ciphertext to the second device; `moved` is behind it. */
-static int enqueue_seal(struct sgpu_peer *peer, struct slot *slot, const struct run *run, sgpu_devptr from)
+static int enqueue_seal(struct sgpu_peer *peer, struct slot *slot, const struct run *run,
+			sgpu_devptr from)
 {
 	struct sgpu_stream *stream = peer->seal[run->number % STREAMS];
 	const enum sgpu_peer_path path = peer->config.path;
 	const sgpu_devptr out = path == SGPU_PEER_STORED ? slot->arriving : slot->leaving;
-	int rc = sgpu_device_seal_chunks(stream, peer->seal_key, peer->next, run->last, from + run->at, run->size, out,
-					 &slot->tasks[STEP_SEAL]);
+	int rc = sgpu_device_seal_chunks(stream, peer->seal_key, peer->next, run->last,
+					 from + run->at, run->size, out, &slot->tasks[STEP_SEAL]);
 
 	if (rc == SGPU_OK && path == SGPU_PEER_COPIED) {
-		rc = sgpu_shared_copy(stream, slot->arriving, slot->leaving, run->sealed_size, &slot->tasks[STEP_LEAVE]);
+		rc = sgpu_shared_copy(stream, slot->arriving, slot->leaving, run->sealed_size,
+				      &slot->tasks[STEP_LEAVE]);
 	}
 	if (rc == SGPU_OK && path == SGPU_PEER_HOST) {
-		rc = sgpu_copy_out(stream, slot->host, slot->leaving, run->sealed_size, &slot->tasks[STEP_LEAVE]);
+		rc = sgpu_copy_out(stream, slot->host, slot->leaving, run->sealed_size,
+				   &slot->tasks[STEP_LEAVE]);
 	}
 	return rc == SGPU_OK ? sgpu_event_record(stream, slot->moved) : rc;
 }
@@ -258,26 +272,31 @@ static int enqueue_seal(struct sgpu_peer *peer, struct slot *slot, const struct 
 /* Where devices do not know each other's events, the host waits. */
 static int hold_back(struct sgpu_peer *peer, struct slot *slot, struct sgpu_stream *stream)
 {
-	int rc = peer->config.between ? SGPU_EUNAVAILABLE : sgpu_stream_wait_peer(stream, slot->moved);
+	int rc = peer->config.between ? SGPU_EUNAVAILABLE
+				      : sgpu_stream_wait_peer(stream, slot->moved);
 
 	return rc == SGPU_EUNAVAILABLE ? sgpu_event_sync(slot->moved, NULL) : rc;
 }
 
-static int enqueue_open(struct sgpu_peer *peer, struct slot *slot, const struct run *run, uint64_t first, sgpu_devptr to)
+static int enqueue_open(struct sgpu_peer *peer, struct slot *slot, const struct run *run,
+			uint64_t first, sgpu_devptr to)
 {
 	struct sgpu_stream *stream = peer->open[run->number % STREAMS];
 	int rc = hold_back(peer, slot, stream);
 
 	if (rc == SGPU_OK && peer->config.path == SGPU_PEER_HOST) {
-		rc = sgpu_copy_in(stream, slot->arriving, slot->host, run->sealed_size, &slot->tasks[STEP_ARRIVE]);
+		rc = sgpu_copy_in(stream, slot->arriving, slot->host, run->sealed_size,
+				  &slot->tasks[STEP_ARRIVE]);
 	}
 	if (rc == SGPU_OK && peer->config.between) {
 		rc = sgpu_stream_sync(stream, NULL);
-		peer->config.between(peer->config.argument, run->number, slot->arriving, run->sealed_size);
+		peer->config.between(peer->config.argument, run->number, slot->arriving,
+				     run->sealed_size);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_open_chunks(stream, peer->open_key, first, run->last, slot->arriving, run->sealed_size,
-					     to + run->at, &slot->tasks[STEP_OPEN]);
+		rc = sgpu_device_open_chunks(stream, peer->open_key, first, run->last,
+					     slot->arriving, run->sealed_size, to + run->at,
+					     &slot->tasks[STEP_OPEN]);
 	}
 	return rc == SGPU_OK ? sgpu_event_record(stream, slot->opened) : rc;
 }
@@ -293,8 +312,8 @@ static int explain(const struct slot *slot, int rc, struct sgpu_error *error)
 	return sgpu_fail(error, rc, "cannot copy between devices: %s", sgpu_strerror(rc));
 }
 
-static int start_run(struct sgpu_peer *peer, struct slot *slot, const struct run *run, sgpu_devptr to, sgpu_devptr from,
-		     struct sgpu_error *error)
+static int start_run(struct sgpu_peer *peer, struct slot *slot, const struct run *run,
+		     sgpu_devptr to, sgpu_devptr from, struct sgpu_error *error)
 {
 	const uint64_t first = peer->next;
 	int rc = sgpu_event_create(peer->from, &slot->moved, error);
@@ -331,20 +350,25 @@ static int end_all(struct sgpu_peer *peer, struct sgpu_error *error)
 	return rc;
 }
 
-/* All of both ranges, before any of it is copied: a range that is not the device's would not be cleared. */
-static int check_ranges(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size, struct sgpu_error *error)
+/* All of both ranges, before any of it is copied: a range that is not the device's would not be
+ * cleared. */
+static int check_ranges(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size,
+			struct sgpu_error *error)
 {
 	struct sgpu_task task = { .code = SGPU_OK };
-	int rc = sgpu_device_backend_of(peer->from)->memory->check(peer->seal[0], from, size, &task);
+	int rc =
+		sgpu_device_backend_of(peer->from)->memory->check(peer->seal[0], from, size, &task);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_backend_of(peer->to)->memory->check(peer->open[0], to, size, &task);
+		rc = sgpu_device_backend_of(peer->to)->memory->check(peer->open[0], to, size,
+								     &task);
 	}
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", task.error.text);
 }
 
 /* In order, as far as they go well. */
-static int start_runs(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size, struct sgpu_error *error)
+static int start_runs(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size,
+		      struct sgpu_error *error)
 {
 	const uint64_t step = peer->config.run;
 	struct run run = { .number = 0 };
@@ -357,8 +381,9 @@ static int start_runs(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, 
 		run.last = run.size % SGPU_CHUNK != 0;
 		run.sealed_size = sgpu_run_sealed_size(run.size, run.last);
 		rc = end_run(slot, error);
-		if (rc == SGPU_OK && (!peer->open_key || peer->next + run.size / SGPU_CHUNK + run.last >
-								 peer->config.key_chunks)) {
+		if (rc == SGPU_OK &&
+		    (!peer->open_key ||
+		     peer->next + run.size / SGPU_CHUNK + run.last > peer->config.key_chunks)) {
 			rc = end_all(peer, error);
 			rc = rc == SGPU_OK ? renew_key(peer, error) : rc;
 		}
@@ -377,13 +402,15 @@ static void clear_all(struct sgpu_peer *peer, sgpu_devptr to, uint64_t size)
 		(void)!sgpu_stream_sync(peer->open[i], &ignored);
 	}
 	(void)!end_all(peer, &ignored);
-	/* A range that is not the device's is refused, and has nothing; what a faulted device had goes with its context. */
+	/* A range that is not the device's is refused, and has nothing; what a faulted device had
+	 * goes with its context. */
 	if (sgpu_device_clear(peer->open[0], to, size, NULL) == SGPU_OK) {
 		(void)!sgpu_stream_sync(peer->open[0], &ignored);
 	}
 }
 
-int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size, struct sgpu_error *error)
+int sgpu_peer_copy(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from, uint64_t size,
+		   struct sgpu_error *error)
 {
 	struct sgpu_error later;
 	int rc, ended;

@@ -29,7 +29,8 @@ void sgpu_frames_close(struct sgpu_frames *frames)
 	frames->small = frames->big = 0;
 }
 
-/* A page has one frame, or a power of two of them from a multiple of it: bits within one word, or whole words. */
+/* A page has one frame, or a power of two of them from a multiple of it: bits within one word, or
+ * whole words. */
 static uint64_t mask(uint32_t first, uint32_t count)
 {
 	return count >= 64 ? UINT64_MAX : (((uint64_t)1 << count) - 1) << (first % 64);
@@ -55,7 +56,8 @@ static void mark(struct sgpu_frames *frames, uint32_t first, uint32_t count, boo
 	uint32_t word = first / 64, end = word + (count + 63) / 64;
 
 	for (; word < end; word++) {
-		frames->mapped[word] = mapped ? frames->mapped[word] | bits : frames->mapped[word] & ~bits;
+		frames->mapped[word] =
+			mapped ? frames->mapped[word] | bits : frames->mapped[word] & ~bits;
 	}
 }
 
@@ -63,14 +65,15 @@ static void mark(struct sgpu_frames *frames, uint32_t first, uint32_t count, boo
 int sgpu_space_check_size(const struct sgpu_frames *frames, uint64_t size, struct sgpu_error *error)
 {
 	if (size == 0 || size % frames->small != 0 || size > INT64_MAX / 2) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a space of %llu bytes is not one of whole pages of %llu",
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "a space of %llu bytes is not one of whole pages of %llu",
 				 (unsigned long long)size, (unsigned long long)frames->small);
 	}
 	return SGPU_OK;
 }
 
-int sgpu_space_table_open(struct sgpu_frames *frames, struct sgpu_space_table *table, sgpu_devptr base,
-			  uint64_t size, struct sgpu_error *error)
+int sgpu_space_table_open(struct sgpu_frames *frames, struct sgpu_space_table *table,
+			  sgpu_devptr base, uint64_t size, struct sgpu_error *error)
 {
 	uint64_t rooms = (size + frames->big - 1) / frames->big;
 
@@ -78,7 +81,8 @@ int sgpu_space_table_open(struct sgpu_frames *frames, struct sgpu_space_table *t
 	table->size = size;
 	table->entries = calloc(rooms * frames->per_big, sizeof(uint32_t));
 	table->filled = calloc(rooms, sizeof(uint32_t));
-	if (!table->entries || !table->filled || !sgpu_ranges_insert(&frames->spaces, &table->range)) {
+	if (!table->entries || !table->filled ||
+	    !sgpu_ranges_insert(&frames->spaces, &table->range)) {
 		free(table->entries);
 		free(table->filled);
 		return sgpu_fail_nomem(error);
@@ -106,40 +110,46 @@ static int misplaced(const char *what, uint64_t at, struct sgpu_error *error)
 }
 
 /* Whether pages fit there. */
-static int check_place(const struct sgpu_frames *frames, const struct sgpu_space_table *table, uint64_t at, size_t count,
-		       uint64_t page_size, struct sgpu_error *error)
+static int check_place(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
+		       uint64_t at, size_t count, uint64_t page_size, struct sgpu_error *error)
 {
 	uint64_t i, end;
 
 	if (page_size != frames->small && page_size != frames->big) {
-		return sgpu_fail(error, SGPU_EUSAGE, "there are no pages of %llu bytes", (unsigned long long)page_size);
+		return sgpu_fail(error, SGPU_EUSAGE, "there are no pages of %llu bytes",
+				 (unsigned long long)page_size);
 	}
-	if (count == 0 || at % page_size != 0 || at > table->size || count > (table->size - at) / page_size) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%zu pages of %llu bytes do not fit at %#llx of a space of %llu", count,
-				 (unsigned long long)page_size, (unsigned long long)at, (unsigned long long)table->size);
+	if (count == 0 || at % page_size != 0 || at > table->size ||
+	    count > (table->size - at) / page_size) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "%zu pages of %llu bytes do not fit at %#llx of a space of %llu",
+				 count, (unsigned long long)page_size, (unsigned long long)at,
+				 (unsigned long long)table->size);
 	}
 	end = (at + count * page_size) / frames->small;
 	for (i = at / frames->small; i < end; i++) {
 		if (table->entries[i] != 0) {
-			return misplaced("something is mapped already at", i * frames->small, error);
+			return misplaced("something is mapped already at", i * frames->small,
+					 error);
 		}
 	}
 	return SGPU_OK;
 }
 
 /* Marks the frames of a list as mapped; none of them when one is refused. */
-static int take_frames(struct sgpu_frames *frames, const uint32_t *list, size_t count, uint32_t each,
-		       struct sgpu_error *error)
+static int take_frames(struct sgpu_frames *frames, const uint32_t *list, size_t count,
+		       uint32_t each, struct sgpu_error *error)
 {
 	int code = SGPU_OK;
 	size_t i;
 
 	for (i = 0; i < count && code == SGPU_OK; i++) {
 		if (list[i] >= frames->count || list[i] % each != 0) {
-			code = sgpu_fail(error, SGPU_EUSAGE, "no page begins at frame %lu of %lu", (unsigned long)list[i],
-					 (unsigned long)frames->count);
+			code = sgpu_fail(error, SGPU_EUSAGE, "no page begins at frame %lu of %lu",
+					 (unsigned long)list[i], (unsigned long)frames->count);
 		} else if (any_mapped(frames, list[i], each)) {
-			code = sgpu_fail(error, SGPU_EUSAGE, "frame %lu is mapped already", (unsigned long)list[i]);
+			code = sgpu_fail(error, SGPU_EUSAGE, "frame %lu is mapped already",
+					 (unsigned long)list[i]);
 		} else {
 			mark(frames, list[i], each, true);
 		}
@@ -150,10 +160,12 @@ static int take_frames(struct sgpu_frames *frames, const uint32_t *list, size_t 
 	return code;
 }
 
-int sgpu_space_enter(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at, const uint32_t *list,
-		     size_t count, uint64_t page_size, struct sgpu_error *error)
+int sgpu_space_enter(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at,
+		     const uint32_t *list, size_t count, uint64_t page_size,
+		     struct sgpu_error *error)
 {
-	uint32_t each = (uint32_t)(page_size / frames->small), flag = each > 1 ? SGPU_ENTRY_BIG : 0, k;
+	uint32_t each = (uint32_t)(page_size / frames->small), flag = each > 1 ? SGPU_ENTRY_BIG : 0,
+		 k;
 	int code = check_place(frames, table, at, count, page_size, error);
 	uint64_t entry = at / frames->small;
 	size_t i;
@@ -170,14 +182,17 @@ int sgpu_space_enter(struct sgpu_frames *frames, struct sgpu_space_table *table,
 	return code;
 }
 
-int sgpu_space_check_range(const struct sgpu_frames *frames, const struct sgpu_space_table *table, uint64_t at,
-			   uint64_t size, struct sgpu_error *error)
+int sgpu_space_check_range(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
+			   uint64_t at, uint64_t size, struct sgpu_error *error)
 {
 	uint64_t begin = at / frames->small, end;
 
-	if (at % frames->small != 0 || size % frames->small != 0 || at > table->size || size > table->size - at) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%llu bytes at %#llx of a space of %llu are not whole pages of it",
-				 (unsigned long long)size, (unsigned long long)at, (unsigned long long)table->size);
+	if (at % frames->small != 0 || size % frames->small != 0 || at > table->size ||
+	    size > table->size - at) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "%llu bytes at %#llx of a space of %llu are not whole pages of it",
+				 (unsigned long long)size, (unsigned long long)at,
+				 (unsigned long long)table->size);
 	}
 	end = begin + size / frames->small;
 	if (size > 0 && begin % frames->per_big != 0 && (table->entries[begin] & SGPU_ENTRY_BIG)) {
@@ -189,7 +204,8 @@ int sgpu_space_check_range(const struct sgpu_frames *frames, const struct sgpu_s
 	return SGPU_OK;
 }
 
-void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at, uint64_t size)
+void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at,
+		      uint64_t size)
 {
 	uint64_t entry = at / frames->small, end = entry + size / frames->small, room;
 
@@ -209,13 +225,14 @@ void sgpu_space_leave(struct sgpu_frames *frames, struct sgpu_space_table *table
 }
 
 /* The first entry at or after `entry` that is in use, or that is not, or `end`. */
-static uint64_t seek(const struct sgpu_frames *frames, const struct sgpu_space_table *table, uint64_t entry,
-		     uint64_t end, bool used)
+static uint64_t seek(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
+		     uint64_t entry, uint64_t end, bool used)
 {
 	uint32_t whole = used ? 0 : frames->per_big; /* rooms that need no look */
 
 	while (entry < end) {
-		if (entry % frames->per_big == 0 && table->filled[entry / frames->per_big] == whole) {
+		if (entry % frames->per_big == 0 &&
+		    table->filled[entry / frames->per_big] == whole) {
 			entry += frames->per_big;
 		} else if ((table->entries[entry] != 0) == used) {
 			break;
@@ -226,25 +243,27 @@ static uint64_t seek(const struct sgpu_frames *frames, const struct sgpu_space_t
 	return entry < end ? entry : end;
 }
 
-bool sgpu_space_next_run(const struct sgpu_frames *frames, const struct sgpu_space_table *table, uint64_t *at,
-			 uint64_t *size)
+bool sgpu_space_next_run(const struct sgpu_frames *frames, const struct sgpu_space_table *table,
+			 uint64_t *at, uint64_t *size)
 {
-	uint64_t end = table->size / frames->small, first = seek(frames, table, *at / frames->small, end, true);
+	uint64_t end = table->size / frames->small,
+		 first = seek(frames, table, *at / frames->small, end, true);
 
 	*at = first * frames->small;
 	*size = (seek(frames, table, first, end, false) - first) * frames->small;
 	return first < end;
 }
 
-bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t most, uint64_t *place,
-		       uint64_t *size)
+bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t most,
+		       uint64_t *place, uint64_t *size)
 {
 	const struct sgpu_space_table *table;
 	uint64_t offset, entry, end = 0;
 	uint32_t frame = 0;
 
 	pthread_mutex_lock(&frames->lock);
-	table = (const struct sgpu_space_table *)(const void *)sgpu_ranges_find(&frames->spaces, address);
+	table = (const struct sgpu_space_table *)(const void *)sgpu_ranges_find(&frames->spaces,
+										address);
 	offset = table ? address - table->range.address : 0;
 	if (table && offset < table->size) {
 		entry = offset / frames->small;
@@ -254,7 +273,8 @@ bool sgpu_frames_place(struct sgpu_frames *frames, sgpu_devptr address, uint64_t
 	if (frame != 0) {
 		*place = (frame - 1) * frames->small + offset % frames->small;
 		*size = frames->small - offset % frames->small;
-		while (*size < most && ++entry < end && (table->entries[entry] & ~SGPU_ENTRY_BIG) == ++frame) {
+		while (*size < most && ++entry < end &&
+		       (table->entries[entry] & ~SGPU_ENTRY_BIG) == ++frame) {
 			*size += frames->small;
 		}
 		*size = *size < most ? *size : most;
@@ -270,7 +290,8 @@ bool sgpu_frames_reach(struct sgpu_frames *frames, sgpu_devptr address, uint64_t
 	bool reached = false;
 
 	pthread_mutex_lock(&frames->lock);
-	table = (const struct sgpu_space_table *)(const void *)sgpu_ranges_find(&frames->spaces, address);
+	table = (const struct sgpu_space_table *)(const void *)sgpu_ranges_find(&frames->spaces,
+										address);
 	offset = table ? address - table->range.address : 0;
 	if (table && table->reachable && offset < table->size && size <= table->size - offset) {
 		begin = offset / frames->small;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The instructions that hand a descriptor to the device, and the one that waits. As bytes, so that the rest of the
- * library needs no CPU flags. SFENCE comes first: the device may read the job's memory before this thread's stores to
- * it are visible otherwise.
+ * The instructions that hand a descriptor to the device, and the one that waits. As bytes, so that
+ * the rest of the library needs no CPU flags. SFENCE comes first: the device may read the job's
+ * memory before this thread's stores to it are visible otherwise.
  */
 #include <errno.h>
 #include <string.h>
@@ -35,7 +35,8 @@ void sgpu_dsa_cpu_detect(struct sgpu_dsa_cpu *cpu)
 	}
 }
 
-/* All lines of the page are the one portal; those who write to the same line wait for each other. */
+/* All lines of the page are the one portal; those who write to the same line wait for each other.
+ */
 static void *next_place(struct sgpu_dsa *dsa)
 {
 	void *place = dsa->portal + dsa->place;
@@ -69,11 +70,15 @@ void sgpu_dsa_umwait(const struct dsa_completion_record *record)
 {
 	const uint64_t until = __builtin_ia32_rdtsc() + UMWAIT_CYCLES;
 
-	__asm__ volatile(".byte 0xf3, 0x0f, 0xae, 0xf0" : : "a"(record) : "memory"); /* umonitor %rax */
+	__asm__ volatile(".byte 0xf3, 0x0f, 0xae, 0xf0"
+			 :
+			 : "a"(record)
+			 : "memory"); /* umonitor %rax */
 	if (__atomic_load_n(&record->status, __ATOMIC_ACQUIRE) == DSA_COMP_NONE) {
 		__asm__ volatile(".byte 0xf2, 0x0f, 0xae, 0xf1" /* umwait %ecx */
 				 :
-				 : "c"(LIGHT_STATE), "a"((uint32_t)until), "d"((uint32_t)(until >> 32))
+				 : "c"(LIGHT_STATE), "a"((uint32_t)until),
+				   "d"((uint32_t)(until >> 32))
 				 : "memory", "cc");
 	}
 }
@@ -99,7 +104,8 @@ void sgpu_dsa_umwait(const struct dsa_completion_record *record)
 }
 #endif
 
-/* The kernel submits, from Linux 6.10 on: for parts on which what a process submits itself may harm others. */
+/* The kernel submits, from Linux 6.10 on: for parts on which what a process submits itself may harm
+ * others. */
 int sgpu_dsa_submit_write(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
 {
 	ssize_t sent = write(dsa->fd, descriptor, sizeof(*descriptor));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CRC-32C as the accelerator computes it: reflected, inverted before and after, so that a CRC is also the seed of what
- * follows.
+ * CRC-32C as the accelerator computes it: reflected, inverted before and after, so that a CRC is
+ * also the seed of what follows.
  */
 #include <string.h>
 
@@ -21,7 +21,8 @@ static uint32_t by_bits(uint32_t crc, const uint8_t *data, size_t size)
 }
 
 #if defined(__x86_64__)
-__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, const uint8_t *data, size_t size)
+__attribute__((target("sse4.2"))) static uint32_t by_instruction(uint32_t crc, const uint8_t *data,
+								 size_t size)
 {
 	uint64_t wide = crc, word;
 

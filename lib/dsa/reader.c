@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files by the accelerator: a piece of the file is mapped, and copied from the page cache. read(2) copies too, with a
- * core; which of the two is faster depends on the machine, so the first pieces go both ways in turns, and the best time
- * of each decides. A file that is cut short meanwhile is a page that is not there, and no signal: see run.c.
+ * Files by the accelerator: a piece of the file is mapped, and copied from the page cache. read(2)
+ * copies too, with a core; which of the two is faster depends on the machine, so the first pieces
+ * go both ways in turns, and the best time of each decides. A file that is cut short meanwhile is a
+ * page that is not there, and no signal: see run.c.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -27,14 +28,15 @@ struct way {
 
 struct sgpu_dsa_reader {
 	struct sgpu_dsa *dsa;
-	pthread_mutex_t lock;  /* of whoever uses the device; covers what follows */
-	atomic_bool used;      /* the device */
+	pthread_mutex_t lock; /* of whoever uses the device; covers what follows */
+	atomic_bool used;     /* the device */
 	struct way device, core;
 	_Atomic uint64_t bytes;
 	char why[SGPU_ERROR_TEXT_MAX];
 };
 
-int sgpu_dsa_reader_create(struct sgpu_dsa *dsa, struct sgpu_dsa_reader **reader, struct sgpu_error *error)
+int sgpu_dsa_reader_create(struct sgpu_dsa *dsa, struct sgpu_dsa_reader **reader,
+			   struct sgpu_error *error)
 {
 	struct sgpu_dsa_reader *new = calloc(1, sizeof(*new));
 
@@ -71,23 +73,28 @@ static bool has(int fd, uint64_t end)
 {
 	struct stat status;
 
-	return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && end <= (uint64_t)status.st_size;
+	return fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+	       end <= (uint64_t)status.st_size;
 }
 
-static int copy(struct sgpu_dsa *dsa, const uint8_t *from, uint8_t *to, size_t size, struct sgpu_error *error)
+static int copy(struct sgpu_dsa *dsa, const uint8_t *from, uint8_t *to, size_t size,
+		struct sgpu_error *error)
 {
 	struct sgpu_dsa_job jobs[PARTS_MAX];
 	size_t part = size / PARTS_MAX < PART ? PART : size / PARTS_MAX + 1, count = 0;
 
 	for (size_t at = 0; at < size; at += part) {
-		jobs[count++] = (struct sgpu_dsa_job){ .from = from + at, .to = to + at,
-						       .size = size - at < part ? size - at : part };
+		jobs[count++] =
+			(struct sgpu_dsa_job){ .from = from + at,
+					       .to = to + at,
+					       .size = size - at < part ? size - at : part };
 	}
 	return sgpu_dsa_run(dsa, jobs, count, DEPTH, false, error);
 }
 
 /* SGPU_ESYSTEM when the file is not what it was: read(2) then says what is wrong. */
-static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, uint64_t offset, struct sgpu_error *error)
+static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, uint64_t offset,
+		     struct sgpu_error *error)
 {
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), begin = offset / page * page;
 	const size_t length = size + (size_t)(offset - begin);
@@ -103,10 +110,12 @@ static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, u
 	}
 	/* All pages at once, not a fault each. */
 	(void)madvise(map, length, MADV_POPULATE_READ);
-	(void)madvise(data - (uintptr_t)data % page, size + (uintptr_t)data % page, MADV_POPULATE_WRITE);
+	(void)madvise(data - (uintptr_t)data % page, size + (uintptr_t)data % page,
+		      MADV_POPULATE_WRITE);
 	code = copy(dsa, map + (offset - begin), data, size, error);
 	munmap(map, length);
-	return code || has(fd, end) ? code : sgpu_fail(error, SGPU_ESYSTEM, "the file was cut short");
+	return code || has(fd, end) ? code
+				    : sgpu_fail(error, SGPU_ESYSTEM, "the file was cut short");
 }
 
 static void count_trial(struct way *way, uint64_t ns, size_t size)
@@ -126,16 +135,18 @@ static void decide(struct sgpu_dsa_reader *reader)
 {
 	char text[128];
 
-	if (reader->used && reader->device.trials >= SGPU_DSA_TRIALS && reader->core.trials >= SGPU_DSA_TRIALS &&
-	    reader->device.best >= reader->core.best) {
-		snprintf(text, sizeof(text), "a core is faster: %.2f ns a KiB, the accelerator %.2f",
+	if (reader->used && reader->device.trials >= SGPU_DSA_TRIALS &&
+	    reader->core.trials >= SGPU_DSA_TRIALS && reader->device.best >= reader->core.best) {
+		snprintf(text, sizeof(text),
+			 "a core is faster: %.2f ns a KiB, the accelerator %.2f",
 			 (double)reader->core.best * 1.024, (double)reader->device.best * 1.024);
 		give_up(reader, text);
 	}
 }
 
 /* With the lock. */
-static bool try_device(struct sgpu_dsa_reader *reader, int fd, void *data, size_t size, uint64_t offset)
+static bool try_device(struct sgpu_dsa_reader *reader, int fd, void *data, size_t size,
+		       uint64_t offset)
 {
 	const uint64_t begin = sgpu_now_ns();
 	struct sgpu_error error = { 0 };
@@ -150,16 +161,18 @@ static bool try_device(struct sgpu_dsa_reader *reader, int fd, void *data, size_
 	return code == SGPU_OK;
 }
 
-int sgpu_dsa_pread(struct sgpu_dsa_reader *reader, int fd, const char *name, void *data, size_t size, uint64_t offset,
-		   size_t *got, struct sgpu_error *error)
+int sgpu_dsa_pread(struct sgpu_dsa_reader *reader, int fd, const char *name, void *data,
+		   size_t size, uint64_t offset, size_t *got, struct sgpu_error *error)
 {
 	bool read;
 	int code = SGPU_OK;
 
-	if (!reader->used || size < SGPU_DSA_READ_LEAST || pthread_mutex_trylock(&reader->lock) != 0) {
+	if (!reader->used || size < SGPU_DSA_READ_LEAST ||
+	    pthread_mutex_trylock(&reader->lock) != 0) {
 		return sgpu_pread(fd, name, data, size, offset, got, error);
 	}
-	read = (reader->core.trials >= SGPU_DSA_TRIALS || reader->device.trials <= reader->core.trials) &&
+	read = (reader->core.trials >= SGPU_DSA_TRIALS ||
+		reader->device.trials <= reader->core.trials) &&
 	       try_device(reader, fd, data, size, offset);
 	if (read) {
 		*got = size;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs on a work queue. Of an answer two things are believed: that a descriptor is done, and how many of its bytes were
- * done when a page was missing, if that is fewer than it has. The address that faulted is not looked at: what is made
- * present is the rest of the job.
+ * Jobs on a work queue. Of an answer two things are believed: that a descriptor is done, and how
+ * many of its bytes were done when a page was missing, if that is fewer than it has. The address
+ * that faulted is not looked at: what is made present is the rest of the job.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,24 +24,42 @@ enum { FAULTS_MAX = 16, PAUSES_MAX = 1024 };
 const char *sgpu_dsa_status_text(unsigned status)
 {
 	switch (status & DSA_COMP_STATUS_MASK) {
-	case DSA_COMP_NONE: return "an answer without a status";
-	case DSA_COMP_PAGE_FAULT_NOBOF: return "a page that is not there";
-	case DSA_COMP_BAD_OPCODE: return "the queue does not have the operation";
-	case DSA_COMP_INVALID_FLAGS: return "the operation does not have the flags";
-	case DSA_COMP_NOZERO_RESERVE: return "a reserved field is not zero";
-	case DSA_COMP_XFER_ERANGE: return "the transfer is larger than the queue allows";
-	case DSA_COMP_OVERLAP_BUFFERS: return "source and destination overlap";
-	case DSA_COMP_INT_HANDLE_INVAL: return "the interrupt handle is not valid";
-	case DSA_COMP_CRA_XLAT: return "the address of the completion record cannot be translated";
-	case DSA_COMP_CRA_ALIGN: return "the completion record is not aligned";
-	case DSA_COMP_ADDR_ALIGN: return "an address is not aligned";
-	case DSA_COMP_PRIV_BAD: return "the privilege is wrong";
-	case DSA_COMP_TRAFFIC_CLASS_CONF: return "the traffic class is not configured";
-	case DSA_COMP_PFAULT_RDBA: return "a page of the readback address is not there";
-	case DSA_COMP_HW_ERR1: return "a hardware error on a source address";
-	case DSA_COMP_HW_ERR_DRB: return "a hardware error on a readback";
-	case DSA_COMP_TRANSLATION_FAIL: return "the IOMMU cannot translate an address";
-	default: return "a status that this version does not know";
+	case DSA_COMP_NONE:
+		return "an answer without a status";
+	case DSA_COMP_PAGE_FAULT_NOBOF:
+		return "a page that is not there";
+	case DSA_COMP_BAD_OPCODE:
+		return "the queue does not have the operation";
+	case DSA_COMP_INVALID_FLAGS:
+		return "the operation does not have the flags";
+	case DSA_COMP_NOZERO_RESERVE:
+		return "a reserved field is not zero";
+	case DSA_COMP_XFER_ERANGE:
+		return "the transfer is larger than the queue allows";
+	case DSA_COMP_OVERLAP_BUFFERS:
+		return "source and destination overlap";
+	case DSA_COMP_INT_HANDLE_INVAL:
+		return "the interrupt handle is not valid";
+	case DSA_COMP_CRA_XLAT:
+		return "the address of the completion record cannot be translated";
+	case DSA_COMP_CRA_ALIGN:
+		return "the completion record is not aligned";
+	case DSA_COMP_ADDR_ALIGN:
+		return "an address is not aligned";
+	case DSA_COMP_PRIV_BAD:
+		return "the privilege is wrong";
+	case DSA_COMP_TRAFFIC_CLASS_CONF:
+		return "the traffic class is not configured";
+	case DSA_COMP_PFAULT_RDBA:
+		return "a page of the readback address is not there";
+	case DSA_COMP_HW_ERR1:
+		return "a hardware error on a source address";
+	case DSA_COMP_HW_ERR_DRB:
+		return "a hardware error on a readback";
+	case DSA_COMP_TRANSLATION_FAIL:
+		return "the IOMMU cannot translate an address";
+	default:
+		return "a status that this version does not know";
 	}
 }
 
@@ -67,7 +85,8 @@ static void fill_descriptor(const struct sgpu_dsa *dsa, struct sgpu_dsa_slot *sl
 }
 
 /* patience_ns: for how long a full queue is asked again, in longer and longer pauses. */
-static int submit(struct sgpu_dsa *dsa, struct sgpu_dsa_slot *slot, uint64_t patience_ns, struct sgpu_error *error)
+static int submit(struct sgpu_dsa *dsa, struct sgpu_dsa_slot *slot, uint64_t patience_ns,
+		  struct sgpu_error *error)
 {
 	const uint64_t end = sgpu_now_ns() + patience_ns;
 	int code;
@@ -79,11 +98,13 @@ static int submit(struct sgpu_dsa *dsa, struct sgpu_dsa_slot *slot, uint64_t pat
 			return SGPU_OK;
 		}
 		if (code != SGPU_ERETRY) {
-			return sgpu_fail(error, SGPU_EDEVICE, "the kernel takes no descriptor for %s: %s",
+			return sgpu_fail(error, SGPU_EDEVICE,
+					 "the kernel takes no descriptor for %s: %s",
 					 dsa->info.name, strerror(errno));
 		}
 		if (sgpu_now_ns() >= end) {
-			return sgpu_fail(error, SGPU_ERETRY, "the work queue %s stays full", dsa->info.name);
+			return sgpu_fail(error, SGPU_ERETRY, "the work queue %s stays full",
+					 dsa->info.name);
 		}
 		for (unsigned i = 0; i < pauses; i++) {
 			sgpu_pause();
@@ -92,9 +113,11 @@ static int submit(struct sgpu_dsa *dsa, struct sgpu_dsa_slot *slot, uint64_t pat
 }
 
 /* The status is in the record's first word, which is zero until the device answers. */
-static int await(const struct sgpu_dsa *dsa, const struct sgpu_dsa_slot *slot, bool umwait, struct sgpu_error *error)
+static int await(const struct sgpu_dsa *dsa, const struct sgpu_dsa_slot *slot, bool umwait,
+		 struct sgpu_error *error)
 {
-	const uint64_t patience = dsa->timeout_ns + slot->step, end = umwait ? sgpu_now_ns() + patience : 0;
+	const uint64_t patience = dsa->timeout_ns + slot->step,
+		       end = umwait ? sgpu_now_ns() + patience : 0;
 
 	if (umwait && dsa->info.umwait) {
 		while (__atomic_load_n(&slot->record.status, __ATOMIC_ACQUIRE) == DSA_COMP_NONE) {
@@ -118,11 +141,14 @@ static int make_present(uintptr_t address, uint64_t size, int how, struct sgpu_e
 {
 	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = address / page * page;
 
-	return madvise((void *)begin, address + size - begin, how) == 0 ? SGPU_OK :
-	       sgpu_fail(error, SGPU_ESYSTEM, "memory for the accelerator is not there: %s", strerror(errno));
+	return madvise((void *)begin, address + size - begin, how) == 0
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_ESYSTEM,
+				   "memory for the accelerator is not there: %s", strerror(errno));
 }
 
-/* A page was missing. The bytes before it are done if the copy went forward; a CRC's step begins again. */
+/* A page was missing. The bytes before it are done if the copy went forward; a CRC's step begins
+ * again. */
 static int resume(const struct sgpu_dsa *dsa, struct sgpu_dsa_slot *slot, struct sgpu_error *error)
 {
 	const volatile struct dsa_completion_record *record = &slot->record;
@@ -131,18 +157,22 @@ static int resume(const struct sgpu_dsa *dsa, struct sgpu_dsa_slot *slot, struct
 	int code;
 
 	if (completed >= slot->step) {
-		return sgpu_fail(error, SGPU_EDEVICE, "%s claims %u of %u bytes before a page fault", dsa->info.name,
+		return sgpu_fail(error, SGPU_EDEVICE,
+				 "%s claims %u of %u bytes before a page fault", dsa->info.name,
 				 completed, slot->step);
 	}
 	if (++slot->faults > FAULTS_MAX) {
-		return sgpu_fail(error, SGPU_EDEVICE, "%s reports page faults without end", dsa->info.name);
+		return sgpu_fail(error, SGPU_EDEVICE, "%s reports page faults without end",
+				 dsa->info.name);
 	}
 	if (job->to && record->result == 0) {
 		job->done += completed;
 	}
-	code = make_present((uintptr_t)job->from + job->done, job->size - job->done, MADV_POPULATE_READ, error);
+	code = make_present((uintptr_t)job->from + job->done, job->size - job->done,
+			    MADV_POPULATE_READ, error);
 	if (code == SGPU_OK && job->to) {
-		code = make_present((uintptr_t)job->to + job->done, job->size - job->done, MADV_POPULATE_WRITE, error);
+		code = make_present((uintptr_t)job->to + job->done, job->size - job->done,
+				    MADV_POPULATE_WRITE, error);
 	}
 	return code;
 }
@@ -150,7 +180,8 @@ static int resume(const struct sgpu_dsa *dsa, struct sgpu_dsa_slot *slot, struct
 /* Takes an answer; the job is done then, or goes on with another descriptor. */
 static int settle(const struct sgpu_dsa *dsa, struct sgpu_dsa_slot *slot, struct sgpu_error *error)
 {
-	const unsigned status = __atomic_load_n(&slot->record.status, __ATOMIC_ACQUIRE) & DSA_COMP_STATUS_MASK;
+	const unsigned status =
+		__atomic_load_n(&slot->record.status, __ATOMIC_ACQUIRE) & DSA_COMP_STATUS_MASK;
 
 	switch (status) {
 	case DSA_COMP_SUCCESS:
@@ -162,8 +193,8 @@ static int settle(const struct sgpu_dsa *dsa, struct sgpu_dsa_slot *slot, struct
 	case DSA_COMP_PAGE_FAULT_NOBOF:
 		return resume(dsa, slot, error);
 	default:
-		return sgpu_fail(error, SGPU_EDEVICE, "%s answers with status 0x%02x: %s", dsa->info.name, status,
-				 sgpu_dsa_status_text(status));
+		return sgpu_fail(error, SGPU_EDEVICE, "%s answers with status 0x%02x: %s",
+				 dsa->info.name, status, sgpu_dsa_status_text(status));
 	}
 }
 
@@ -176,7 +207,8 @@ struct run {
 	bool umwait;
 };
 
-/* The next job, if there is room. *full: the queue has none, and something of this run will make some. */
+/* The next job, if there is room. *full: the queue has none, and something of this run will make
+ * some. */
 static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
 {
 	struct sgpu_dsa_slot *slot = &run->dsa->slots[(run->first + run->busy) % run->depth];
@@ -238,8 +270,9 @@ static bool is_fatal(int code)
 	return code == SGPU_ETIMEOUT || code == SGPU_EDEVICE;
 }
 
-/* Whatever went wrong, nothing is under way afterwards: the caller's memory is the caller's again. A device that cannot
- * be trusted to end is stopped by the kernel, which waits for what it has and takes its way to this process's memory. */
+/* Whatever went wrong, nothing is under way afterwards: the caller's memory is the caller's again.
+ * A device that cannot be trusted to end is stopped by the kernel, which waits for what it has and
+ * takes its way to this process's memory. */
 static void leave(struct run *run, struct sgpu_error why)
 {
 	struct sgpu_dsa *dsa = run->dsa;
@@ -258,8 +291,8 @@ static void leave(struct run *run, struct sgpu_error why)
 	}
 }
 
-int sgpu_dsa_run(struct sgpu_dsa *dsa, struct sgpu_dsa_job *jobs, size_t count, unsigned depth, bool umwait,
-		 struct sgpu_error *error)
+int sgpu_dsa_run(struct sgpu_dsa *dsa, struct sgpu_dsa_job *jobs, size_t count, unsigned depth,
+		 bool umwait, struct sgpu_error *error)
 {
 	struct run run = { .dsa = dsa, .jobs = jobs, .count = count, .umwait = umwait };
 	struct sgpu_error why = { 0 };
@@ -272,7 +305,8 @@ int sgpu_dsa_run(struct sgpu_dsa *dsa, struct sgpu_dsa_job *jobs, size_t count, 
 	}
 	pthread_mutex_lock(&dsa->lock);
 	if (dsa->dead) {
-		code = sgpu_fail(&why, SGPU_EUNAVAILABLE, "the accelerator is not used any more: %s", dsa->why.text);
+		code = sgpu_fail(&why, SGPU_EUNAVAILABLE,
+				 "the accelerator is not used any more: %s", dsa->why.text);
 	} else {
 		code = run_all(&run, &why);
 		if (code != SGPU_OK) {

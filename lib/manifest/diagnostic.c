@@ -50,12 +50,15 @@ static char *copy_escaped(const char *text)
 	return copy;
 }
 
-static void append(struct sgpu_diagnostics *diagnostics, const char *pointer, const char *hint, const char *text)
+static void append(struct sgpu_diagnostics *diagnostics, const char *pointer, const char *hint,
+		   const char *text)
 {
-	struct sgpu_diagnostic diagnostic = { .pointer = strdup(pointer), .text = strdup(text),
+	struct sgpu_diagnostic diagnostic = { .pointer = strdup(pointer),
+					      .text = strdup(text),
 					      .hint = hint ? copy_escaped(hint) : NULL };
 
-	if (!diagnostic.text || !diagnostic.pointer || (hint && !diagnostic.hint) || !grow(diagnostics)) {
+	if (!diagnostic.text || !diagnostic.pointer || (hint && !diagnostic.hint) ||
+	    !grow(diagnostics)) {
 		diagnostic_clear(&diagnostic);
 		diagnostics->out_of_memory = true;
 		return;
@@ -63,8 +66,8 @@ static void append(struct sgpu_diagnostics *diagnostics, const char *pointer, co
 	diagnostics->list[diagnostics->count++] = diagnostic;
 }
 
-void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *pointer, const char *hint,
-			  const char *format, va_list arguments)
+void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *pointer,
+			  const char *hint, const char *format, va_list arguments)
 {
 	char text[TEXT_MAX];
 	va_list copy;
@@ -82,8 +85,8 @@ void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *poin
 	append(diagnostics, pointer, hint, text);
 }
 
-void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *pointer, const char *hint,
-			 const char *format, ...)
+void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *pointer,
+			 const char *hint, const char *format, ...)
 {
 	va_list arguments;
 
@@ -92,7 +95,8 @@ void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *point
 	va_end(arguments);
 }
 
-/* Diagnostics at one place stay in the order in which they were found: `next` is that order here. */
+/* Diagnostics at one place stay in the order in which they were found: `next` is that order here.
+ */
 struct ranked {
 	struct sgpu_diagnostic diagnostic;
 	size_t next;
@@ -145,7 +149,8 @@ int sgpu_diagnostics_locate(struct sgpu_diagnostics *diagnostics, const char *te
 			code = sgpu_json_index_create(text, size, &index, error);
 		}
 		if (!code) {
-			sgpu_json_locate(index, diagnostic->pointer, &diagnostic->line, &diagnostic->column);
+			sgpu_json_locate(index, diagnostic->pointer, &diagnostic->line,
+					 &diagnostic->column);
 		}
 	}
 	sgpu_json_index_free(&index);

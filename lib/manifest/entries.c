@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments and operations of a document. Only one of their trees exists at a time, unless all are wanted: together,
- * the trees take ten times the memory of the text. The manifest keeps copies of a few names.
+ * Segments and operations of a document. Only one of their trees exists at a time, unless all are
+ * wanted: together, the trees take ten times the memory of the text. The manifest keeps copies of a
+ * few names.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,9 @@ static const char *string_end(const char *text, const char *stop)
 	return text < stop ? text + 1 : stop;
 }
 
-/* The text without its blanks, because jansson spends as much time on a blank as on any other character. A blank
- * stays where its loss could join two tokens: after everything except quotes, brackets, colons and commas. */
+/* The text without its blanks, because jansson spends as much time on a blank as on any other
+ * character. A blank stays where its loss could join two tokens: after everything except quotes,
+ * brackets, colons and commas. */
 static char *strip(const char *text, size_t size, size_t *stripped)
 {
 	char *copy = malloc(size + 1), *end = copy;
@@ -52,8 +54,8 @@ static char *strip(const char *text, size_t size, size_t *stripped)
 			text = next;
 			joins = false;
 		} else {
-			joins = *text != ',' && *text != ':' && *text != '{' && *text != '}' && *text != '[' &&
-				*text != ']';
+			joins = *text != ',' && *text != ':' && *text != '{' && *text != '}' &&
+				*text != '[' && *text != ']';
 			*end++ = *text++;
 		}
 	}
@@ -61,19 +63,20 @@ static char *strip(const char *text, size_t size, size_t *stripped)
 	return copy;
 }
 
-static int split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame, int *line, int *column,
-		 struct sgpu_error *error)
+static int split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame,
+		 int *line, int *column, struct sgpu_error *error)
 {
 	const bool whole = reader->options & SGPU_MANIFEST_WHOLE;
 	json_t *value;
-	int code = sgpu_json_split(text, size, reader->lists, SGPU_ARRAY_LENGTH(reader->lists), 0, frame, line, column,
-				   error);
+	int code = sgpu_json_split(text, size, reader->lists, SGPU_ARRAY_LENGTH(reader->lists), 0,
+				   frame, line, column, error);
 
 	for (size_t list = 0; !code && list < SGPU_ARRAY_LENGTH(reader->lists); list++) {
 		json_t *array = whole ? json_object_get(*frame, reader->lists[list].key) : NULL;
 
 		for (size_t i = 0; !code && i < reader->lists[list].count; i++) {
-			code = sgpu_json_part_parse(&reader->lists[list].parts[i], text, &value, line, column, error);
+			code = sgpu_json_part_parse(&reader->lists[list].parts[i], text, &value,
+						    line, column, error);
 			if (!code && array && json_array_append(array, value) < 0) {
 				code = sgpu_fail_nomem(error);
 			}
@@ -88,16 +91,18 @@ static int split(struct sgpu_reader *reader, const char *text, size_t size, json
 	return code;
 }
 
-int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame, int *line, int *column,
-		      struct sgpu_error *error)
+int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame,
+		      int *line, int *column, struct sgpu_error *error)
 {
 	size_t stripped;
 	int code;
 
-	reader->lists[SGPU_LIST_SEGMENTS] = (struct sgpu_json_list){ .key = "segments",
-								     .count_max = SGPU_MANIFEST_SEGMENTS_MAX };
-	reader->lists[SGPU_LIST_OPERATIONS] = (struct sgpu_json_list){ .key = "operations",
-								       .count_max = SGPU_MANIFEST_OPERATIONS_MAX };
+	reader->lists[SGPU_LIST_SEGMENTS] =
+		(struct sgpu_json_list){ .key = "segments",
+					 .count_max = SGPU_MANIFEST_SEGMENTS_MAX };
+	reader->lists[SGPU_LIST_OPERATIONS] =
+		(struct sgpu_json_list){ .key = "operations",
+					 .count_max = SGPU_MANIFEST_OPERATIONS_MAX };
 	reader->text = strip(text, size, &stripped);
 	if (!reader->text) {
 		return sgpu_fail_nomem(error);
@@ -106,9 +111,12 @@ int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size,
 		free(reader->text);
 		reader->text = NULL;
 	}
-	code = split(reader, reader->text ? reader->text : text, stripped, frame, line, column, error);
+	code = split(reader, reader->text ? reader->text : text, stripped, frame, line, column,
+		     error);
 	/* For text that is no JSON, only the text itself gives the position. */
-	return code == SGPU_EINVALID && reader->text ? split(reader, text, size, frame, line, column, error) : code;
+	return code == SGPU_EINVALID && reader->text
+		       ? split(reader, text, size, frame, line, column, error)
+		       : code;
 }
 
 json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index)
@@ -116,7 +124,8 @@ json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index)
 	const json_t *array = json_object_get(reader->manifest->json, reader->lists[list].key);
 	json_t *value = json_incref(json_array_get(array, (size_t)index));
 
-	if (!value && sgpu_json_part_parse(&reader->lists[list].parts[index], NULL, &value, NULL, NULL, NULL) != SGPU_OK) {
+	if (!value && sgpu_json_part_parse(&reader->lists[list].parts[index], NULL, &value, NULL,
+					   NULL, NULL) != SGPU_OK) {
 		reader->no_memory = true; /* it has been parsed before */
 	}
 	return value;
@@ -126,7 +135,8 @@ bool sgpu_reader_mentions(const struct sgpu_reader *reader, int list, int index,
 {
 	const struct sgpu_json_part *part = &reader->lists[list].parts[index];
 
-	return memmem(part->text, part->size, name, strlen(name)) || memchr(part->text, '\\', part->size);
+	return memmem(part->text, part->size, name, strlen(name)) ||
+	       memchr(part->text, '\\', part->size);
 }
 
 const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text)
@@ -178,12 +188,15 @@ static json_t *take_item(void *argument, size_t index)
 
 int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error)
 {
-	struct taker takers[] = { { reader, SGPU_LIST_SEGMENTS }, { reader, SGPU_LIST_OPERATIONS } };
+	struct taker takers[] = { { reader, SGPU_LIST_SEGMENTS },
+				  { reader, SGPU_LIST_OPERATIONS } };
 	struct sgpu_json_items items[SGPU_ARRAY_LENGTH(takers)];
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(items); i++) {
-		items[i] = (struct sgpu_json_items){ reader->lists[i].key, reader->lists[i].count, take_item, &takers[i] };
+		items[i] = (struct sgpu_json_items){ reader->lists[i].key, reader->lists[i].count,
+						     take_item, &takers[i] };
 	}
 	return sgpu_json_canonical_items(reader->manifest->json, items, SGPU_ARRAY_LENGTH(items),
-					 &reader->manifest->canonical, &reader->manifest->canonical_size, error);
+					 &reader->manifest->canonical,
+					 &reader->manifest->canonical_size, error);
 }

@@ -59,8 +59,8 @@ void sgpu_reader_place(const char *where, const char *field, char place[SGPU_WHE
 	place[used + length] = '\0';
 }
 
-void sgpu_reader_report(struct sgpu_reader *reader, const char *where, const char *field, const char *hint,
-			const char *format, ...)
+void sgpu_reader_report(struct sgpu_reader *reader, const char *where, const char *field,
+			const char *hint, const char *format, ...)
 {
 	char pointer[POINTER_MAX];
 	va_list arguments;
@@ -92,7 +92,7 @@ static const char *nearest_key(struct sgpu_reader *reader, const char *name, jso
 	unsigned best = sgpu_name_limit(name) + 1;
 	json_t *value;
 
-	json_object_foreach(keys, key, value) {
+	json_object_foreach (keys, key, value) {
 		unsigned distance;
 
 		if (!reader->comparisons || !best) {
@@ -117,7 +117,8 @@ static void quote(const char *string, size_t limit, char text[SGPU_VALUE_TEXT_MA
 		for (cut = limit; cut && ((unsigned char)string[cut] & 0xc0) == 0x80; cut--) {
 		}
 	}
-	snprintf(text, SGPU_VALUE_TEXT_MAX, "'%.*s%s'", (int)cut, string, cut < length ? "..." : "");
+	snprintf(text, SGPU_VALUE_TEXT_MAX, "'%.*s%s'", (int)cut, string,
+		 cut < length ? "..." : "");
 }
 
 const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX])
@@ -138,7 +139,8 @@ const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX
 		quote(json_string_value(value), 96, text);
 		return text;
 	case JSON_INTEGER:
-		snprintf(text, SGPU_VALUE_TEXT_MAX, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+		snprintf(text, SGPU_VALUE_TEXT_MAX, "%" JSON_INTEGER_FORMAT,
+			 json_integer_value(value));
 		return text;
 	case JSON_REAL:
 		return sgpu_reader_number(json_real_value(value), text);
@@ -156,16 +158,18 @@ const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX
 	return "a value";
 }
 
-static void unknown_field(struct sgpu_reader *reader, const char *where, const char *key, const char *const *names)
+static void unknown_field(struct sgpu_reader *reader, const char *where, const char *key,
+			  const char *const *names)
 {
 	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
 
 	quote(key, 96, text);
-	sgpu_reader_report(reader, where, key, sgpu_reader_hint(key, names, hint), "unknown field %s", text);
+	sgpu_reader_report(reader, where, key, sgpu_reader_hint(key, names, hint),
+			   "unknown field %s", text);
 }
 
-bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *object, const char *const *names,
-			int required, json_t **values)
+bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *object,
+			const char *const *names, int required, json_t **values)
 {
 	char text[SGPU_VALUE_TEXT_MAX];
 	const char *key;
@@ -175,10 +179,11 @@ bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *o
 		values[i] = NULL;
 	}
 	if (!json_is_object(object)) {
-		sgpu_reader_report(reader, where, NULL, NULL, "%s is not an object", sgpu_reader_value(object, text));
+		sgpu_reader_report(reader, where, NULL, NULL, "%s is not an object",
+				   sgpu_reader_value(object, text));
 		return false;
 	}
-	json_object_foreach(object, key, value) {
+	json_object_foreach (object, key, value) {
 		int i = 0;
 
 		while (names[i] && strcmp(names[i], key) != 0) {
@@ -192,7 +197,8 @@ bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *o
 	}
 	for (int i = 0; i < required; i++) {
 		if (!values[i]) {
-			sgpu_reader_report(reader, where, NULL, NULL, "missing field '%s'", names[i]);
+			sgpu_reader_report(reader, where, NULL, NULL, "missing field '%s'",
+					   names[i]);
 		}
 	}
 	return true;
@@ -208,7 +214,8 @@ const char *sgpu_reader_string(struct sgpu_reader *reader, const char *where, co
 		return NULL;
 	}
 	if (!string) {
-		sgpu_reader_report(reader, where, field, NULL, "%s is not a string", sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, field, NULL, "%s is not a string",
+				   sgpu_reader_value(value, text));
 		return NULL;
 	}
 	if (strlen(string) != json_string_length(value)) {
@@ -220,10 +227,12 @@ const char *sgpu_reader_string(struct sgpu_reader *reader, const char *where, co
 
 static bool id_start(char c)
 {
-	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+	return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+	       c == '_';
 }
 
-const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value)
+const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const char *field,
+			   const json_t *value)
 {
 	const char *id = sgpu_reader_string(reader, where, field, value);
 	char text[SGPU_VALUE_TEXT_MAX];
@@ -232,13 +241,15 @@ const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const 
 	if (!id) {
 		return NULL;
 	}
-	while (id[length] && (id_start(id[length]) || (length && (id[length] == '.' || id[length] == '-')))) {
+	while (id[length] &&
+	       (id_start(id[length]) || (length && (id[length] == '.' || id[length] == '-')))) {
 		length++;
 	}
 	if (!length || id[length]) {
-		sgpu_reader_report(reader, where, field, NULL,
-				   "%s is not an id: letters, digits, '_', and after the first '.' and '-'",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_report(
+			reader, where, field, NULL,
+			"%s is not an id: letters, digits, '_', and after the first '.' and '-'",
+			sgpu_reader_value(value, text));
 		return NULL;
 	}
 	if (length > SGPU_ID_MAX) {
@@ -249,19 +260,20 @@ const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const 
 	return id;
 }
 
-/* Whether a number is a whole one of 2^53 or more in canonical form, which has an exponent from 1e21 on only: a
- * reader of that form would refuse it. */
+/* Whether a number is a whole one of 2^53 or more in canonical form, which has an exponent from
+ * 1e21 on only: a reader of that form would refuse it. */
 bool sgpu_reader_too_large(const json_t *number)
 {
 	double real = fabs(json_real_value(number));
 	json_int_t integer = json_integer_value(number);
 
-	return integer >= (json_int_t)SGPU_JSON_INTEGER_MAX || integer <= -(json_int_t)SGPU_JSON_INTEGER_MAX ||
+	return integer >= (json_int_t)SGPU_JSON_INTEGER_MAX ||
+	       integer <= -(json_int_t)SGPU_JSON_INTEGER_MAX ||
 	       (real >= (double)SGPU_JSON_INTEGER_MAX && real < 1e21);
 }
 
-bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
-		     uint64_t *number)
+bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *field,
+		     const json_t *value, uint64_t *number)
 {
 	char text[SGPU_VALUE_TEXT_MAX];
 
@@ -279,8 +291,8 @@ bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *
 	return true;
 }
 
-int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
-		       const char *const *choices, int otherwise)
+int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char *field,
+		       const json_t *value, const char *const *choices, int otherwise)
 {
 	const char *string = sgpu_reader_string(reader, where, field, value);
 	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX], list[128];
@@ -293,10 +305,11 @@ int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char
 		if (strcmp(string, choices[i]) == 0) {
 			return i;
 		}
-		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "", choices[i]);
+		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
+					 choices[i]);
 	}
-	sgpu_reader_report(reader, where, field, sgpu_reader_hint(string, choices, hint), "%s is not one of %s",
-			   sgpu_reader_value(value, text), list);
+	sgpu_reader_report(reader, where, field, sgpu_reader_hint(string, choices, hint),
+			   "%s is not one of %s", sgpu_reader_value(value, text), list);
 	return otherwise;
 }
 
@@ -307,8 +320,8 @@ int sgpu_ids_index(const json_t *ids, const char *id)
 	return index ? (int)json_integer_value(index) : -1;
 }
 
-int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field, const char *id,
-			  json_t *ids, const char *what)
+int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field,
+			  const char *id, json_t *ids, const char *what)
 {
 	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
 	int index = id ? sgpu_ids_index(ids, id) : -1;
@@ -329,7 +342,8 @@ int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const c
 
 size_t sgpu_identifier(const char *name)
 {
-	size_t length = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
+	size_t length =
+		strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_0123456789");
 
 	return name[length] || (*name >= '0' && *name <= '9') ? 0 : length;
 }
@@ -350,7 +364,7 @@ void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, jso
 		return;
 	}
 	sgpu_reader_place(where, "dependencies", place);
-	json_array_foreach(value, i, item) {
+	json_array_foreach (value, i, item) {
 		const char *id, *near;
 
 		snprintf(field, sizeof(field), "%zu", i);

@@ -30,7 +30,8 @@ static int made_by(const struct flow *flow, int segment, bool as_read)
 {
 	const struct sgpu_segment *s = &flow->manifest->segments[segment];
 
-	if (s->writer < 0 || (as_read && s->direction == SGPU_INPUT_OUTPUT) || flow->via[s->writer] < 0) {
+	if (s->writer < 0 || (as_read && s->direction == SGPU_INPUT_OUTPUT) ||
+	    flow->via[s->writer] < 0) {
 		return -1;
 	}
 	return s->writer;
@@ -61,7 +62,8 @@ static void path_text(const struct flow *flow, int segment, char text[PATH_TEXT_
 		int made = i ? flow->via[operations[i - 1]] : segment;
 
 		used += (size_t)snprintf(text + used, PATH_TEXT_MAX - used, " -> %s -> %s",
-					 manifest->operations[operations[i]].id, manifest->segments[made].id);
+					 manifest->operations[operations[i]].id,
+					 manifest->segments[made].id);
 	}
 }
 
@@ -70,7 +72,8 @@ static void follow_operation(struct flow *flow, int index)
 	const struct sgpu_operation *operation = &flow->manifest->operations[index];
 	int maker;
 
-	for (int k = 0; k <= operation->arg_count && flow->via[index] < 0 && !operation->declassify; k++) {
+	for (int k = 0; k <= operation->arg_count && flow->via[index] < 0 && !operation->declassify;
+	     k++) {
 		int segment = sgpu_operation_reads(operation, k);
 
 		if (segment >= 0 && reads_high(&flow->manifest->segments[segment])) {
@@ -103,11 +106,14 @@ static void check_segment(struct sgpu_reader *reader, const struct flow *flow, i
 	sgpu_reader_entry("segments", index, where);
 	if (segment->direction == SGPU_INTERMEDIATE) {
 		sgpu_reader_report(reader, where, "sensitivity_level", "declare it HIGH",
-				   "HIGH data flow into the LOW segment '%s': %s", segment->id, path);
+				   "HIGH data flow into the LOW segment '%s': %s", segment->id,
+				   path);
 	} else {
 		sgpu_reader_report(reader, where, "sensitivity_level",
-				   "declare it HIGH, or the operation that may publish it \"declassify\": true",
-				   "HIGH data flow into the LOW output '%s': %s", segment->id, path);
+				   "declare it HIGH, or the operation that may publish it "
+				   "\"declassify\": true",
+				   "HIGH data flow into the LOW output '%s': %s", segment->id,
+				   path);
 	}
 }
 

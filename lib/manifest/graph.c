@@ -13,7 +13,8 @@ static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu
 {
 	struct sgpu_manifest *manifest = reader->manifest;
 	struct sgpu_segment *segment = &manifest->segments[argument->segment];
-	bool input = segment->direction == SGPU_INPUT && !(reader->unsure[argument->segment] & SGPU_UNSURE_DIRECTION);
+	bool input = segment->direction == SGPU_INPUT &&
+		     !(reader->unsure[argument->segment] & SGPU_UNSURE_DIRECTION);
 	char where[SGPU_WHERE_MAX], place[SGPU_WHERE_MAX];
 
 	if (!input && segment->writer < 0) {
@@ -36,14 +37,16 @@ static void note_writer(struct sgpu_reader *reader, int index, const struct sgpu
 static bool is_repeated(const struct sgpu_operation *operation, int argument)
 {
 	for (int i = 0; i < argument; i++) {
-		if (sgpu_operation_reads(operation, i) == sgpu_operation_reads(operation, argument)) {
+		if (sgpu_operation_reads(operation, i) ==
+		    sgpu_operation_reads(operation, argument)) {
 			return true;
 		}
 	}
 	return false;
 }
 
-/* Visits each (operation, segment that it reads) once: counts when `fill` is false, else fills. Returns how many. */
+/* Visits each (operation, segment that it reads) once: counts when `fill` is false, else fills.
+ * Returns how many. */
 static size_t visit_readers(struct sgpu_manifest *manifest, bool fill)
 {
 	size_t total = 0;
@@ -98,15 +101,17 @@ static void check_use(struct sgpu_reader *reader, int index)
 	}
 	sgpu_reader_entry("segments", index, where);
 	if (segment->writer < 0 && !segment->reader_count) {
-		sgpu_reader_report(reader, where, NULL, NULL, "segment '%s' is no operation's argument", segment->id);
+		sgpu_reader_report(reader, where, NULL, NULL,
+				   "segment '%s' is no operation's argument", segment->id);
 		return;
 	}
 	if (reader->unsure[index] & SGPU_UNSURE_DIRECTION || segment->direction == SGPU_INPUT) {
 		return;
 	}
 	if (segment->writer < 0) {
-		sgpu_reader_report(reader, where, "direction", NULL, "no operation writes the %s segment '%s'",
-				   direction, segment->id);
+		sgpu_reader_report(reader, where, "direction", NULL,
+				   "no operation writes the %s segment '%s'", direction,
+				   segment->id);
 	} else if (segment->direction == SGPU_INTERMEDIATE && !segment->reader_count) {
 		sgpu_reader_report(reader, where, "direction", NULL,
 				   "no operation reads the INTERMEDIATE segment '%s'", segment->id);

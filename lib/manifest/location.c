@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * data_location_client: a path relative to the manifest's directory, judged by its text. The code that opens the
- * path checks symbolic links.
+ * data_location_client: a path relative to the manifest's directory, judged by its text. The code
+ * that opens the path checks symbolic links.
  */
 #include <string.h>
 
 #include "manifest/reader.h"
 
-/* Resolves "." and ".." by text into `normal` (of the path's size with its NUL). False if the path leaves its
- * directory. */
+/* Resolves "." and ".." by text into `normal` (of the path's size with its NUL). False if the path
+ * leaves its directory. */
 static bool normalise(const char *path, char *normal)
 {
 	size_t used = 0;
@@ -60,8 +60,8 @@ static bool has_control(const char *text)
 }
 
 /* Two outputs in one file would overwrite each other. */
-static void check_output(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
-			 const struct sgpu_segment *segment)
+static void check_output(struct sgpu_reader *reader, const char *where, const char *field,
+			 const json_t *value, const struct sgpu_segment *segment)
 {
 	char normal[SGPU_LOCATION_MAX + 1], text[SGPU_VALUE_TEXT_MAX];
 	const json_t *other;
@@ -76,12 +76,14 @@ static void check_output(struct sgpu_reader *reader, const char *where, const ch
 	if (other) {
 		sgpu_reader_report(reader, where, field, NULL, "the output '%s' is at %s already",
 				   json_string_value(other), sgpu_reader_value(value, text));
-	} else if (json_object_set_new_nocheck(reader->outputs, normal, json_string_nocheck(segment->id)) < 0) {
+	} else if (json_object_set_new_nocheck(reader->outputs, normal,
+					       json_string_nocheck(segment->id)) < 0) {
 		reader->no_memory = true;
 	}
 }
 
-static void check_input(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value)
+static void check_input(struct sgpu_reader *reader, const char *where, const char *field,
+			const json_t *value)
 {
 	const char *location = json_string_value(value);
 	char text[SGPU_VALUE_TEXT_MAX];
@@ -94,12 +96,13 @@ static void check_input(struct sgpu_reader *reader, const char *where, const cha
 		reader->standard_input = true;
 	} else if (reader->options & SGPU_MANIFEST_INSIDE && sgpu_location_outside(location)) {
 		sgpu_reader_report(reader, where, field, "--allow-outside permits it",
-				   "%s is outside the manifest's directory", sgpu_reader_value(value, text));
+				   "%s is outside the manifest's directory",
+				   sgpu_reader_value(value, text));
 	}
 }
 
-void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const char *field, json_t *value,
-			  struct sgpu_segment *segment)
+void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const char *field,
+			  json_t *value, struct sgpu_segment *segment)
 {
 	const char *location = sgpu_reader_string(reader, where, field, value);
 	bool unsure = reader->unsure[segment - reader->manifest->segments] & SGPU_UNSURE_DIRECTION;
@@ -110,7 +113,8 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const c
 		return;
 	}
 	if (strlen(location) > SGPU_LOCATION_MAX) {
-		sgpu_reader_report(reader, where, field, NULL, "the path has %zu bytes, at most %d are possible",
+		sgpu_reader_report(reader, where, field, NULL,
+				   "the path has %zu bytes, at most %d are possible",
 				   strlen(location), (int)SGPU_LOCATION_MAX);
 		return;
 	}
@@ -140,7 +144,8 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const c
 	}
 }
 
-/* Where an output is written below the directory: without a location, or at "-", its id is its name. */
+/* Where an output is written below the directory: without a location, or at "-", its id is its
+ * name. */
 static bool output_name(const struct sgpu_segment *segment, char normal[SGPU_LOCATION_MAX + 1])
 {
 	bool named = segment->location && strcmp(segment->location, "-") != 0;
@@ -148,7 +153,8 @@ static bool output_name(const struct sgpu_segment *segment, char normal[SGPU_LOC
 	return normalise(named ? segment->location : segment->id, normal);
 }
 
-static void diagnostic_at(struct sgpu_reader *reader, int index, const char *format, const char *a, const char *b)
+static void diagnostic_at(struct sgpu_reader *reader, int index, const char *format, const char *a,
+			  const char *b)
 {
 	char where[SGPU_WHERE_MAX];
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
@@ -165,7 +171,8 @@ static void claim_default(struct sgpu_reader *reader, int index)
 	const char *other = json_string_value(json_object_get(reader->outputs, segment->id));
 
 	if (other && strcmp(other, segment->id) != 0) {
-		diagnostic_at(reader, index, "is written under its id, where already goes", segment->id, other);
+		diagnostic_at(reader, index, "is written under its id, where already goes",
+			      segment->id, other);
 	} else if (!other && json_object_set_new_nocheck(reader->outputs, segment->id,
 							 json_string_nocheck(segment->id)) < 0) {
 		reader->no_memory = true;
@@ -185,7 +192,8 @@ static void check_directories(struct sgpu_reader *reader, int index)
 		*slash = '\0';
 		other = json_string_value(json_object_get(reader->outputs, normal));
 		if (other) {
-			diagnostic_at(reader, index, "needs a directory with the name of the output",
+			diagnostic_at(reader, index,
+				      "needs a directory with the name of the output",
 				      reader->manifest->segments[index].id, other);
 			return;
 		}
@@ -197,7 +205,8 @@ static bool takes_part(const struct sgpu_reader *reader, int index)
 {
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
 
-	return sgpu_segment_is_output(segment) && *segment->id && !(reader->unsure[index] & SGPU_UNSURE_DIRECTION);
+	return sgpu_segment_is_output(segment) && *segment->id &&
+	       !(reader->unsure[index] & SGPU_UNSURE_DIRECTION);
 }
 
 void sgpu_reader_outputs(struct sgpu_reader *reader)

@@ -34,19 +34,21 @@ static void read_kernel(struct sgpu_reader *reader, const char *where, const cha
 	}
 	memcpy(segment, id, (size_t)(colon - id));
 	segment[colon - id] = '\0';
-	module->segment = sgpu_reader_reference(reader, where, "kernel", segment, reader->manifest->segment_ids, "a segment");
+	module->segment = sgpu_reader_reference(reader, where, "kernel", segment,
+						reader->manifest->segment_ids, "a segment");
 	if (!sgpu_identifier(colon + 1) || strlen(colon + 1) > SGPU_MODULE_FUNCTION_MAX) {
-		sgpu_reader_report(reader, where, "kernel", NULL,
-				   "a function's name is 1 to %d letters, digits and '_', no digit first",
-				   (int)SGPU_MODULE_FUNCTION_MAX);
+		sgpu_reader_report(
+			reader, where, "kernel", NULL,
+			"a function's name is 1 to %d letters, digits and '_', no digit first",
+			(int)SGPU_MODULE_FUNCTION_MAX);
 		return;
 	}
 	module->function = colon + 1;
 }
 
 /* ---- grid, block, shared_bytes ---- */
-static void read_extents(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
-			 const unsigned most[3], unsigned extents[3])
+static void read_extents(struct sgpu_reader *reader, const char *where, const char *field,
+			 const json_t *value, const unsigned most[3], unsigned extents[3])
 {
 	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX], element[2] = "0";
 
@@ -54,8 +56,9 @@ static void read_extents(struct sgpu_reader *reader, const char *where, const ch
 		return;
 	}
 	if (!json_is_array(value) || json_array_size(value) < 1 || json_array_size(value) > 3) {
-		sgpu_reader_report(reader, where, field, NULL, "%s is not an array of 1 to 3 numbers",
-				   json_is_array(value) ? "the value" : sgpu_reader_value(value, text));
+		sgpu_reader_report(
+			reader, where, field, NULL, "%s is not an array of 1 to 3 numbers",
+			json_is_array(value) ? "the value" : sgpu_reader_value(value, text));
 		return;
 	}
 	sgpu_reader_place(where, field, place);
@@ -67,7 +70,8 @@ static void read_extents(struct sgpu_reader *reader, const char *where, const ch
 			continue;
 		}
 		if (number < 1 || number > most[i]) {
-			sgpu_reader_report(reader, place, element, NULL, "is %llu, must be from 1 to %u",
+			sgpu_reader_report(reader, place, element, NULL,
+					   "is %llu, must be from 1 to %u",
 					   (unsigned long long)number, most[i]);
 			continue;
 		}
@@ -75,8 +79,8 @@ static void read_extents(struct sgpu_reader *reader, const char *where, const ch
 	}
 }
 
-static void read_shape(struct sgpu_reader *reader, const char *where, json_t *const values[SGPU_MODULE_FIELDS],
-		       struct sgpu_module_call *module)
+static void read_shape(struct sgpu_reader *reader, const char *where,
+		       json_t *const values[SGPU_MODULE_FIELDS], struct sgpu_module_call *module)
 {
 	static const unsigned grid_most[3] = { SGPU_MODULE_GRID_X_MAX, SGPU_MODULE_GRID_YZ_MAX,
 					       SGPU_MODULE_GRID_YZ_MAX };
@@ -91,14 +95,16 @@ static void read_shape(struct sgpu_reader *reader, const char *where, json_t *co
 	read_extents(reader, where, "block", values[SGPU_MODULE_BLOCK], block_most, module->block);
 	threads = (uint64_t)module->block[0] * module->block[1] * module->block[2];
 	if (threads > SGPU_MODULE_BLOCK_MAX) {
-		sgpu_reader_report(reader, where, "block", NULL, "is %llu threads, at most %d are possible",
+		sgpu_reader_report(reader, where, "block", NULL,
+				   "is %llu threads, at most %d are possible",
 				   (unsigned long long)threads, (int)SGPU_MODULE_BLOCK_MAX);
 	}
 	if (values[SGPU_MODULE_SHARED] &&
 	    sgpu_reader_u64(reader, where, "shared_bytes", values[SGPU_MODULE_SHARED], &bytes) &&
 	    bytes > SGPU_MODULE_SHARED_MAX) {
-		sgpu_reader_report(reader, where, "shared_bytes", NULL, "is %llu, must be from 0 to %d",
-				   (unsigned long long)bytes, (int)SGPU_MODULE_SHARED_MAX);
+		sgpu_reader_report(reader, where, "shared_bytes", NULL,
+				   "is %llu, must be from 0 to %d", (unsigned long long)bytes,
+				   (int)SGPU_MODULE_SHARED_MAX);
 		return;
 	}
 	module->shared_bytes = (unsigned)bytes;
@@ -114,24 +120,27 @@ static void read_digest(struct sgpu_reader *reader, const char *where, const jso
 	if (!text) {
 		return;
 	}
-	module->has_digest = sgpu_base64url_decode(text, module->digest, sizeof(module->digest), NULL) == SGPU_OK;
+	module->has_digest = sgpu_base64url_decode(text, module->digest, sizeof(module->digest),
+						   NULL) == SGPU_OK;
 	if (!module->has_digest) {
-		sgpu_reader_report(reader, where, "module_digest", "sgpu-manifest pack fills it in when it is absent",
-				   "%s is not %zu bytes in base64url", sgpu_reader_value(value, quoted),
-				   sizeof(module->digest));
+		sgpu_reader_report(reader, where, "module_digest",
+				   "sgpu-manifest pack fills it in when it is absent",
+				   "%s is not %zu bytes in base64url",
+				   sgpu_reader_value(value, quoted), sizeof(module->digest));
 	}
 }
 
 /* ---- params ---- */
 enum form { I32, U32, I64, U64, F32, F64, ELEMENTS, BYTES, FORMS };
-static const char *const forms[FORMS + 1] = { "i32", "u32", "i64", "u64", "f32", "f64", "elements", "bytes", NULL };
+static const char *const forms[FORMS + 1] = { "i32", "u32",	 "i64",	  "u64", "f32",
+					      "f64", "elements", "bytes", NULL };
 
 /* One parameter under way. */
 struct entry {
 	struct sgpu_reader *reader;
 	const struct sgpu_operation *operation;
-	const char *where;   /* of the list */
-	char field[16];      /* its index */
+	const char *where; /* of the list */
+	char field[16];	   /* its index */
 };
 
 static int find_argument(const struct entry *entry, const json_t *value)
@@ -148,8 +157,10 @@ static int find_argument(const struct entry *entry, const json_t *value)
 		}
 	}
 	if (name) {
-		sgpu_reader_report(entry->reader, entry->where, entry->field, sgpu_reader_hint(name, names, hint),
-				   "%s is not an argument of this operation", sgpu_reader_value(value, text));
+		sgpu_reader_report(entry->reader, entry->where, entry->field,
+				   sgpu_reader_hint(name, names, hint),
+				   "%s is not an argument of this operation",
+				   sgpu_reader_value(value, text));
 	}
 	return -1;
 }
@@ -174,7 +185,8 @@ static bool read_integer(const struct entry *entry, enum form form, const json_t
 	if (number != floor(number) || number < least[form] || number > most[form]) {
 		sgpu_reader_report(entry->reader, entry->where, entry->field, NULL,
 				   "is %s, %s is a whole number from %.17g to %.17g",
-				   sgpu_reader_number(number, text), forms[form], least[form], most[form]);
+				   sgpu_reader_number(number, text), forms[form], least[form],
+				   most[form]);
 		return false;
 	}
 	whole = (int64_t)number;
@@ -197,13 +209,13 @@ static bool read_number(const struct entry *entry, enum form form, const json_t 
 	float single;
 
 	if (!json_is_number(value)) {
-		sgpu_reader_report(entry->reader, entry->where, entry->field, NULL, "%s is not a number",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_report(entry->reader, entry->where, entry->field, NULL,
+				   "%s is not a number", sgpu_reader_value(value, text));
 		return false;
 	}
 	if (sgpu_reader_too_large(value)) {
-		sgpu_reader_report(entry->reader, entry->where, entry->field, NULL, "%s is not below 2^53",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_report(entry->reader, entry->where, entry->field, NULL,
+				   "%s is not below 2^53", sgpu_reader_value(value, text));
 		return false;
 	}
 	if (form < F32) {
@@ -215,8 +227,8 @@ static bool read_number(const struct entry *entry, enum form form, const json_t 
 	}
 	single = fabs(real) <= (double)FLT_MAX * (1 + DBL_EPSILON) ? (float)real : INFINITY;
 	if (isinf(single)) {
-		sgpu_reader_report(entry->reader, entry->where, entry->field, NULL, "%s is too large for f32",
-				   sgpu_reader_number(real, text));
+		sgpu_reader_report(entry->reader, entry->where, entry->field, NULL,
+				   "%s is too large for f32", sgpu_reader_number(real, text));
 		return false;
 	}
 	put(param, &single, sizeof(single));
@@ -231,8 +243,9 @@ static bool read_form(const struct entry *entry, json_t *object, struct sgpu_mod
 
 	sgpu_reader_place(entry->where, entry->field, place);
 	if (json_object_size(object) != 1) {
-		sgpu_reader_report(entry->reader, entry->where, entry->field, "for example { \"u32\": 5 }",
-				   "the object has %zu members, and not one", json_object_size(object));
+		sgpu_reader_report(
+			entry->reader, entry->where, entry->field, "for example { \"u32\": 5 }",
+			"the object has %zu members, and not one", json_object_size(object));
 		return false;
 	}
 	if (!sgpu_reader_fields(entry->reader, place, object, forms, 0, values)) {
@@ -256,22 +269,28 @@ static bool read_param(const struct entry *entry, json_t *value, struct sgpu_mod
 {
 	char text[SGPU_VALUE_TEXT_MAX];
 
-	*param = (struct sgpu_module_param){ .kind = SGPU_MODULE_POINTER, .argument = -1, .size = 8 };
+	*param = (struct sgpu_module_param){ .kind = SGPU_MODULE_POINTER,
+					     .argument = -1,
+					     .size = 8 };
 	if (json_is_object(value)) {
 		return read_form(entry, value, param);
 	}
 	if (!json_is_string(value)) {
 		sgpu_reader_report(entry->reader, entry->where, entry->field,
-				   json_is_number(value) ? "say of which type: { \"f32\": 1.5 }" : NULL,
-				   "%s is neither an argument's name nor an object", sgpu_reader_value(value, text));
+				   json_is_number(value) ? "say of which type: { \"f32\": 1.5 }"
+							 : NULL,
+				   "%s is neither an argument's name nor an object",
+				   sgpu_reader_value(value, text));
 		return false;
 	}
 	param->argument = find_argument(entry, value);
 	return param->argument >= 0;
 }
 
-/* An argument that the function does not see is a mistake, and an output of that kind would stay 0. */
-static void check_seen(struct sgpu_reader *reader, const char *where, const struct sgpu_operation *operation)
+/* An argument that the function does not see is a mistake, and an output of that kind would stay 0.
+ */
+static void check_seen(struct sgpu_reader *reader, const char *where,
+		       const struct sgpu_operation *operation)
 {
 	char place[SGPU_WHERE_MAX];
 
@@ -285,8 +304,9 @@ static void check_seen(struct sgpu_reader *reader, const char *where, const stru
 			seen |= param->kind == SGPU_MODULE_POINTER && param->argument == i;
 		}
 		if (!seen) {
-			sgpu_reader_report(reader, place, operation->args[i].name, NULL,
-					   "is not among the params, so that the module cannot reach it");
+			sgpu_reader_report(
+				reader, place, operation->args[i].name, NULL,
+				"is not among the params, so that the module cannot reach it");
 		}
 	}
 }
@@ -301,15 +321,18 @@ static void read_params(struct sgpu_reader *reader, const char *where, json_t *v
 	bool good = true;
 
 	if (!json_is_array(value)) {
-		sgpu_reader_report(reader, where, value ? "params" : NULL, "[\"input\", \"output\", { \"u32\": 5 }]",
-				   value ? "%s is not an array, as the parameters of a module are" :
-					  "%s: a module needs its function's parameters, in their order",
-				   value ? sgpu_reader_value(value, text) : "missing field 'params'");
+		sgpu_reader_report(
+			reader, where, value ? "params" : NULL,
+			"[\"input\", \"output\", { \"u32\": 5 }]",
+			value ? "%s is not an array, as the parameters of a module are"
+			      : "%s: a module needs its function's parameters, in their order",
+			value ? sgpu_reader_value(value, text) : "missing field 'params'");
 		return;
 	}
 	if (count > SGPU_MODULE_PARAMS_MAX) {
-		sgpu_reader_report(reader, where, "params", NULL, "there are %zu parameters, at most %d are possible",
-				   count, (int)SGPU_MODULE_PARAMS_MAX);
+		sgpu_reader_report(reader, where, "params", NULL,
+				   "there are %zu parameters, at most %d are possible", count,
+				   (int)SGPU_MODULE_PARAMS_MAX);
 		return;
 	}
 	operation->params = json_incref(value);
@@ -318,15 +341,17 @@ static void read_params(struct sgpu_reader *reader, const char *where, json_t *v
 	sgpu_reader_place(where, "params", place);
 	for (size_t i = 0; i < count && module->params; i++) {
 		snprintf(entry.field, sizeof(entry.field), "%zu", i);
-		good &= read_param(&entry, json_array_get(value, i), &module->params[module->param_count++]);
+		good &= read_param(&entry, json_array_get(value, i),
+				   &module->params[module->param_count++]);
 	}
 	if (good && module->params) {
 		check_seen(reader, where, operation);
 	}
 }
 
-void sgpu_reader_module(struct sgpu_reader *reader, const char *where, json_t *const values[SGPU_MODULE_FIELDS],
-			json_t *params, struct sgpu_operation *operation)
+void sgpu_reader_module(struct sgpu_reader *reader, const char *where,
+			json_t *const values[SGPU_MODULE_FIELDS], json_t *params,
+			struct sgpu_operation *operation)
 {
 	struct sgpu_module_call *module = operation->module = calloc(1, sizeof(*module));
 
@@ -352,17 +377,22 @@ void sgpu_reader_module_segment(struct sgpu_reader *reader, int index)
 	}
 	segment = &reader->manifest->segments[module->segment];
 	sgpu_reader_entry("operations", index, where);
-	if (segment->direction != SGPU_INPUT && !(reader->unsure[module->segment] & SGPU_UNSURE_DIRECTION)) {
-		sgpu_reader_report(reader, where, "kernel", NULL, "segment '%s' is %s, and a module must be INPUT",
-				   segment->id, sgpu_direction_name(segment->direction));
-	} else if (segment->type_stated && (segment->type.dtype != SGPU_U8 || segment->type.rank != 1)) {
+	if (segment->direction != SGPU_INPUT &&
+	    !(reader->unsure[module->segment] & SGPU_UNSURE_DIRECTION)) {
+		sgpu_reader_report(reader, where, "kernel", NULL,
+				   "segment '%s' is %s, and a module must be INPUT", segment->id,
+				   sgpu_direction_name(segment->direction));
+	} else if (segment->type_stated &&
+		   (segment->type.dtype != SGPU_U8 || segment->type.rank != 1)) {
 		sgpu_type_text(&segment->type, text);
-		sgpu_reader_report(reader, where, "kernel", NULL, "segment '%s' is %s, and a module is u8 of rank 1",
-				   segment->id, text);
+		sgpu_reader_report(reader, where, "kernel", NULL,
+				   "segment '%s' is %s, and a module is u8 of rank 1", segment->id,
+				   text);
 	} else if (segment->type_stated &&
 		   (segment->type.shape[0] < 1 || segment->type.shape[0] > SGPU_MODULE_SIZE_MAX)) {
-		sgpu_reader_report(reader, where, "kernel", NULL, "segment '%s' has %llu bytes, a module has 1 to %d",
-				   segment->id, (unsigned long long)segment->type.shape[0],
+		sgpu_reader_report(reader, where, "kernel", NULL,
+				   "segment '%s' has %llu bytes, a module has 1 to %d", segment->id,
+				   (unsigned long long)segment->type.shape[0],
 				   (int)SGPU_MODULE_SIZE_MAX);
 	}
 }

@@ -22,14 +22,16 @@ static bool same_letter(char a, char b)
 	return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Three rows of the table of optimal string alignment: two neighbouring letters exchanged count as one edit. */
+/* Three rows of the table of optimal string alignment: two neighbouring letters exchanged count as
+ * one edit. */
 unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit)
 {
 	unsigned rows[3][NAME_MAX_COMPARED + 1];
 	unsigned *above = rows[0], *last = rows[1], *now = rows[2], *spare;
 	size_t la = strnlen(a, NAME_MAX_COMPARED + 1), lb = strnlen(b, NAME_MAX_COMPARED + 1);
 
-	if (la > NAME_MAX_COMPARED || lb > NAME_MAX_COMPARED || (la > lb ? la - lb : lb - la) > limit) {
+	if (la > NAME_MAX_COMPARED || lb > NAME_MAX_COMPARED ||
+	    (la > lb ? la - lb : lb - la) > limit) {
 		return limit + 1;
 	}
 	for (size_t j = 0; j <= lb; j++) {
@@ -39,9 +41,10 @@ unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit)
 		unsigned least = now[0] = (unsigned)i;
 
 		for (size_t j = 1; j <= lb; j++) {
-			now[j] = min3(last[j] + 1, now[j - 1] + 1, last[j - 1] + !same_letter(a[i - 1], b[j - 1]));
-			if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1]) &&
-			    above[j - 2] + 1 < now[j]) {
+			now[j] = min3(last[j] + 1, now[j - 1] + 1,
+				      last[j - 1] + !same_letter(a[i - 1], b[j - 1]));
+			if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) &&
+			    same_letter(a[i - 2], b[j - 1]) && above[j - 2] + 1 < now[j]) {
 				now[j] = above[j - 2] + 1;
 			}
 			least = now[j] < least ? now[j] : least;
@@ -86,7 +89,8 @@ const char *sgpu_nearest_name(const char *name, const char *const *names)
 	}
 	/* An abbreviation: the shortest name that starts with it. */
 	for (size_t i = 0; names[i]; i++) {
-		if (strncasecmp(name, names[i], length) == 0 && (!nearest || strlen(names[i]) < strlen(nearest))) {
+		if (strncasecmp(name, names[i], length) == 0 &&
+		    (!nearest || strlen(names[i]) < strlen(nearest))) {
 			nearest = names[i];
 		}
 	}

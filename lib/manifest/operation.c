@@ -7,23 +7,35 @@
 
 #include "manifest/reader.h"
 
-enum { ID, KERNEL, ARGUMENTS, REQUIRED, PARAMS = REQUIRED, DECLASSIFY, DEPENDENCIES, MODULE,
-       FIELDS = MODULE + SGPU_MODULE_FIELDS };
-static const char *const fields[FIELDS + 1] = { "gpu_operation_id", "kernel", "arguments", "params", "declassify",
-						"dependencies", "grid", "block", "shared_bytes",
-						"module_digest", NULL };
+enum {
+	ID,
+	KERNEL,
+	ARGUMENTS,
+	REQUIRED,
+	PARAMS = REQUIRED,
+	DECLASSIFY,
+	DEPENDENCIES,
+	MODULE,
+	FIELDS = MODULE + SGPU_MODULE_FIELDS
+};
+static const char *const fields[FIELDS + 1] = {
+	"gpu_operation_id", "kernel",	     "arguments", "params",
+	"declassify",	    "dependencies",  "grid",	  "block",
+	"shared_bytes",	    "module_digest", NULL
+};
 
-static void read_argument(struct sgpu_reader *reader, const char *where, const char *name, json_t *value,
-			  struct sgpu_argument *argument)
+static void read_argument(struct sgpu_reader *reader, const char *where, const char *name,
+			  json_t *value, struct sgpu_argument *argument)
 {
 	argument->name = name;
 	argument->output = strncmp(name, "output", 6) == 0;
 	if (strlen(name) > SGPU_ID_MAX) {
 		sgpu_reader_report(reader, where, name, NULL,
-				   "the argument's name has %zu bytes, at most %d are possible", strlen(name),
-				   (int)SGPU_ID_MAX);
+				   "the argument's name has %zu bytes, at most %d are possible",
+				   strlen(name), (int)SGPU_ID_MAX);
 	}
-	argument->segment = sgpu_reader_reference(reader, where, name, sgpu_reader_string(reader, where, name, value),
+	argument->segment = sgpu_reader_reference(reader, where, name,
+						  sgpu_reader_string(reader, where, name, value),
 						  reader->manifest->segment_ids, "a segment");
 }
 
@@ -45,16 +57,17 @@ static void read_arguments(struct sgpu_reader *reader, const char *where, json_t
 	}
 	if (json_object_size(value) > SGPU_ARGUMENTS_MAX) {
 		sgpu_reader_report(reader, where, "arguments", NULL,
-				   "there are %zu arguments, at most %d are possible", json_object_size(value),
-				   (int)SGPU_ARGUMENTS_MAX);
+				   "there are %zu arguments, at most %d are possible",
+				   json_object_size(value), (int)SGPU_ARGUMENTS_MAX);
 	}
 	operation->arguments_given = json_object_size(value) <= SGPU_ARGUMENTS_MAX;
 	sgpu_reader_place(where, "arguments", place);
-	json_object_foreach(value, name, item) {
+	json_object_foreach (value, name, item) {
 		if (operation->arg_count == SGPU_ARGUMENTS_MAX) {
 			return;
 		}
-		read_argument(reader, place, sgpu_reader_keep(reader, name), item, &operation->args[operation->arg_count]);
+		read_argument(reader, place, sgpu_reader_keep(reader, name), item,
+			      &operation->args[operation->arg_count]);
 		output |= operation->args[operation->arg_count++].output;
 	}
 	if (!output) {
@@ -67,15 +80,17 @@ static const char *read_kernel(struct sgpu_reader *reader, const char *where, co
 {
 	const char *kernel = sgpu_reader_string(reader, where, "kernel", value);
 
-	if (kernel && !sgpu_reader_names_module(kernel) && (!*kernel || strlen(kernel) > SGPU_ID_MAX)) {
-		sgpu_reader_report(reader, where, "kernel", NULL, "a kernel's name has 1 to %d bytes",
-				   (int)SGPU_ID_MAX);
+	if (kernel && !sgpu_reader_names_module(kernel) &&
+	    (!*kernel || strlen(kernel) > SGPU_ID_MAX)) {
+		sgpu_reader_report(reader, where, "kernel", NULL,
+				   "a kernel's name has 1 to %d bytes", (int)SGPU_ID_MAX);
 		return NULL;
 	}
 	return kernel;
 }
 
-/* The table of operations knows their meaning; here, only numbers that JSON cannot carry are refused. */
+/* The table of operations knows their meaning; here, only numbers that JSON cannot carry are
+ * refused. */
 static void read_params(struct sgpu_reader *reader, const char *where, json_t *value,
 			struct sgpu_operation *operation)
 {
@@ -90,16 +105,18 @@ static void read_params(struct sgpu_reader *reader, const char *where, json_t *v
 	}
 	operation->params = json_incref(value);
 	sgpu_reader_place(where, "params", place);
-	json_object_foreach(value, name, item) {
+	json_object_foreach (value, name, item) {
 		if (sgpu_reader_too_large(item)) {
 			sgpu_reader_report(reader, place, name,
-					   json_is_real(item) ? "whole numbers must be, up to 1e21" : NULL,
+					   json_is_real(item) ? "whole numbers must be, up to 1e21"
+							      : NULL,
 					   "%s is not below 2^53", sgpu_reader_value(item, text));
 		}
 	}
 }
 
-/* What belongs to the kind of kernel that the operation has; without a kernel nobody knows which. */
+/* What belongs to the kind of kernel that the operation has; without a kernel nobody knows which.
+ */
 static void read_kind(struct sgpu_reader *reader, const char *where, json_t *const values[FIELDS],
 		      struct sgpu_operation *operation)
 {
@@ -113,7 +130,8 @@ static void read_kind(struct sgpu_reader *reader, const char *where, json_t *con
 	for (int i = 0; i < SGPU_MODULE_FIELDS && operation->kernel; i++) {
 		if (values[MODULE + i]) {
 			sgpu_reader_report(reader, where, fields[MODULE + i], NULL,
-					   "is for a module, the kernel is '%s'", operation->kernel);
+					   "is for a module, the kernel is '%s'",
+					   operation->kernel);
 		}
 	}
 }

@@ -41,7 +41,8 @@ static bool stopped(const struct edges *edges)
 	return edges->too_many || edges->no_memory;
 }
 
-/* The operation that has to end for a dependency: itself, or the writer of the segment; -1 for none. */
+/* The operation that has to end for a dependency: itself, or the writer of the segment; -1 for
+ * none. */
 static int dependency_operation(const struct sgpu_manifest *manifest, const json_t *item)
 {
 	const char *id = json_string_value(item);
@@ -60,7 +61,7 @@ static void add_segment_dependencies(struct edges *edges, const struct sgpu_mani
 	json_t *item;
 	size_t k;
 
-	json_array_foreach(dependencies, k, item) {
+	json_array_foreach (dependencies, k, item) {
 		int earlier = dependency_operation(manifest, item);
 
 		if (earlier < 0 || stopped(edges)) {
@@ -89,7 +90,9 @@ static void add_data_edges(struct edges *edges, const struct sgpu_segment *segme
 
 static json_t *take_dependent(struct sgpu_reader *reader, int list, int index)
 {
-	return sgpu_reader_mentions(reader, list, index, "dependencies") ? sgpu_reader_take(reader, list, index) : NULL;
+	return sgpu_reader_mentions(reader, list, index, "dependencies")
+		       ? sgpu_reader_take(reader, list, index)
+		       : NULL;
 }
 
 static void collect(struct sgpu_reader *reader, struct edges *edges)
@@ -109,7 +112,7 @@ static void collect(struct sgpu_reader *reader, struct edges *edges)
 		json_t *item;
 		size_t k;
 
-		json_array_foreach(json_object_get(entry, "dependencies"), k, item) {
+		json_array_foreach (json_object_get(entry, "dependencies"), k, item) {
 			int earlier = dependency_operation(manifest, item);
 
 			if (earlier >= 0) {
@@ -168,19 +171,19 @@ static bool make_before(struct sgpu_manifest *manifest, struct edges *edges)
 /* ---- depth-first, without recursion ---- */
 struct walk {
 	struct sgpu_reader *reader;
-	int *stack;     /* operations, each waiting for the one above it */
+	int *stack; /* operations, each waiting for the one above it */
 	int depth;
-	int *next;      /* per operation: which of its before comes next */
-	int *place;     /* per operation: 0 not seen, its depth while on the stack, -1 done */
-	int reported;   /* depth up to which a cycle was reported already */
+	int *next;    /* per operation: which of its before comes next */
+	int *place;   /* per operation: 0 not seen, its depth while on the stack, -1 done */
+	int reported; /* depth up to which a cycle was reported already */
 	int emitted;
 	bool cyclic;
 };
 
 enum { CYCLE_TEXT_MAX = 2048, CYCLE_NAMES_MAX = 16 };
 
-/* The stack from depth `first` up is a cycle, each waiting for the next; printed in the order of time, from the one
- * with the smallest index. */
+/* The stack from depth `first` up is a cycle, each waiting for the next; printed in the order of
+ * time, from the one with the smallest index. */
 static void report_cycle(struct walk *walk, int first)
 {
 	const struct sgpu_operation *operations = walk->reader->manifest->operations;
@@ -195,7 +198,8 @@ static void report_cycle(struct walk *walk, int first)
 		int i = first + ((start - first - k) % length + length) % length;
 
 		if (k >= CYCLE_NAMES_MAX && k < length) {
-			used += (size_t)snprintf(text + used, sizeof(text) - used, " -> (%d more)", length - k);
+			used += (size_t)snprintf(text + used, sizeof(text) - used, " -> (%d more)",
+						 length - k);
 			k = length - 1;
 			continue;
 		}
@@ -203,8 +207,8 @@ static void report_cycle(struct walk *walk, int first)
 					 operations[walk->stack[i]].id);
 	}
 	sgpu_reader_entry("operations", walk->stack[start], where);
-	sgpu_reader_report(walk->reader, where, NULL, NULL, "the operations wait for each other in a cycle: %s",
-			   text);
+	sgpu_reader_report(walk->reader, where, NULL, NULL,
+			   "the operations wait for each other in a cycle: %s", text);
 	walk->reported = walk->depth;
 }
 
@@ -227,7 +231,8 @@ static void walk_from(struct walk *walk, int operation)
 			manifest->order[walk->emitted++] = top;
 			walk->place[top] = -1;
 			walk->depth--;
-			walk->reported = walk->reported < walk->depth ? walk->reported : walk->depth;
+			walk->reported =
+				walk->reported < walk->depth ? walk->reported : walk->depth;
 			continue;
 		}
 		operation = o->before[walk->next[top]++];
@@ -235,7 +240,8 @@ static void walk_from(struct walk *walk, int operation)
 			push(walk, operation);
 		} else if (walk->place[operation] > 0) {
 			walk->cyclic = true;
-			/* Cycles that share operations with one that was reported would only repeat it. */
+			/* Cycles that share operations with one that was reported would only repeat
+			 * it. */
 			if (walk->place[operation] > walk->reported) {
 				report_cycle(walk, walk->place[operation]);
 			}
@@ -277,7 +283,8 @@ void sgpu_reader_order(struct sgpu_reader *reader)
 
 	collect(reader, &edges);
 	if (edges.too_many) {
-		sgpu_reader_report(reader, "", NULL, NULL, "the dependencies make more than %d edges",
+		sgpu_reader_report(reader, "", NULL, NULL,
+				   "the dependencies make more than %d edges",
 				   (int)SGPU_MANIFEST_EDGES_MAX);
 	} else if (edges.no_memory || !make_before(reader->manifest, &edges)) {
 		reader->no_memory = true;

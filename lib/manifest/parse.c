@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From text to struct sgpu_manifest: the document's frame, and the order in which the other files of this part look
- * at it.
+ * From text to struct sgpu_manifest: the document's frame, and the order in which the other files
+ * of this part look at it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,14 +15,17 @@
 enum { COMPARISONS_MAX = 65536 };
 
 enum { TOP_VERSION, TOP_ID, TOP_SEGMENTS, TOP_OPERATIONS, TOP_FIELDS };
-static const char *const top_fields[TOP_FIELDS + 1] = { "version", "manifest_id", "segments", "operations", NULL };
+static const char *const top_fields[TOP_FIELDS + 1] = { "version", "manifest_id", "segments",
+							"operations", NULL };
 
 static void read_version(struct sgpu_reader *reader, const json_t *value)
 {
 	char text[SGPU_VALUE_TEXT_MAX];
 
-	if (value && (!json_is_integer(value) || json_integer_value(value) != SGPU_MANIFEST_VERSION)) {
-		sgpu_reader_report(reader, "", "version", NULL, "%s is not a version that this program knows: %d",
+	if (value &&
+	    (!json_is_integer(value) || json_integer_value(value) != SGPU_MANIFEST_VERSION)) {
+		sgpu_reader_report(reader, "", "version", NULL,
+				   "%s is not a version that this program knows: %d",
 				   sgpu_reader_value(value, text), (int)SGPU_MANIFEST_VERSION);
 	}
 }
@@ -58,7 +61,8 @@ static void read_array(struct sgpu_reader *reader, int list, json_t *value, int 
 		return;
 	}
 	if (!json_is_array(value)) {
-		sgpu_reader_report(reader, "", field, NULL, "%s is not an array", sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, "", field, NULL, "%s is not an array",
+				   sgpu_reader_value(value, text));
 		return;
 	}
 	if (!reader->lists[list].count) {
@@ -67,8 +71,10 @@ static void read_array(struct sgpu_reader *reader, int list, json_t *value, int 
 	*count = (int)reader->lists[list].count;
 }
 
-/* The first pass over an array: ids, so that the second can resolve references in either direction. */
-static json_t *read_ids(struct sgpu_reader *reader, int entries, int count, const char *field, const json_t *others)
+/* The first pass over an array: ids, so that the second can resolve references in either direction.
+ */
+static json_t *read_ids(struct sgpu_reader *reader, int entries, int count, const char *field,
+			const json_t *others)
 {
 	const char *list = reader->lists[entries].key;
 	json_t *ids = json_object();
@@ -81,12 +87,14 @@ static json_t *read_ids(struct sgpu_reader *reader, int entries, int count, cons
 		sgpu_reader_entry(list, i, where);
 		id = sgpu_reader_id(reader, where, field, json_object_get(entry, field));
 		if (id && json_object_get(ids, id)) {
-			sgpu_reader_report(reader, where, field, NULL, "'%s' is the id of /%s/%d already", id, list,
+			sgpu_reader_report(reader, where, field, NULL,
+					   "'%s' is the id of /%s/%d already", id, list,
 					   sgpu_ids_index(ids, id));
 			id = NULL;
 		}
 		if (id && json_object_get(others, id)) {
-			sgpu_reader_report(reader, where, field, NULL, "'%s' is the id of a segment already", id);
+			sgpu_reader_report(reader, where, field, NULL,
+					   "'%s' is the id of a segment already", id);
 		}
 		if (id && json_object_set_new_nocheck(ids, id, json_integer(i)) < 0) {
 			reader->no_memory = true;
@@ -102,8 +110,10 @@ static bool allocate(struct sgpu_reader *reader)
 	struct sgpu_manifest *manifest = reader->manifest;
 
 	reader->unsure = calloc((size_t)manifest->segment_count + 1, sizeof(*reader->unsure));
-	manifest->segments = calloc((size_t)manifest->segment_count + 1, sizeof(*manifest->segments));
-	manifest->operations = calloc((size_t)manifest->operation_count + 1, sizeof(*manifest->operations));
+	manifest->segments =
+		calloc((size_t)manifest->segment_count + 1, sizeof(*manifest->segments));
+	manifest->operations =
+		calloc((size_t)manifest->operation_count + 1, sizeof(*manifest->operations));
 	if (!reader->unsure || !manifest->segments || !manifest->operations) {
 		return false;
 	}
@@ -126,14 +136,16 @@ static void read_document(struct sgpu_reader *reader)
 	read_version(reader, values[TOP_VERSION]);
 	read_manifest_id(reader, values[TOP_ID]);
 	read_array(reader, SGPU_LIST_SEGMENTS, values[TOP_SEGMENTS], &manifest->segment_count);
-	read_array(reader, SGPU_LIST_OPERATIONS, values[TOP_OPERATIONS], &manifest->operation_count);
+	read_array(reader, SGPU_LIST_OPERATIONS, values[TOP_OPERATIONS],
+		   &manifest->operation_count);
 	reader->no_memory |= !allocate(reader);
 	if (reader->no_memory) {
 		return;
 	}
-	manifest->segment_ids = read_ids(reader, SGPU_LIST_SEGMENTS, manifest->segment_count, "segment_id", NULL);
-	manifest->operation_ids = read_ids(reader, SGPU_LIST_OPERATIONS, manifest->operation_count, "gpu_operation_id",
-					   manifest->segment_ids);
+	manifest->segment_ids =
+		read_ids(reader, SGPU_LIST_SEGMENTS, manifest->segment_count, "segment_id", NULL);
+	manifest->operation_ids = read_ids(reader, SGPU_LIST_OPERATIONS, manifest->operation_count,
+					   "gpu_operation_id", manifest->segment_ids);
 	for (int i = 0; i < manifest->operation_count && !reader->no_memory; i++) {
 		sgpu_reader_operation(reader, i);
 	}
@@ -164,19 +176,22 @@ static int make_hash(struct sgpu_reader *reader, struct sgpu_error *error)
 	}
 	code = sgpu_reader_canonical(reader, &reason);
 	if (code == SGPU_EINVALID) {
-		sgpu_diagnostic_add(reader->diagnostics, "", *reason.hint ? reason.hint : NULL, "%s", reason.text);
+		sgpu_diagnostic_add(reader->diagnostics, "", *reason.hint ? reason.hint : NULL,
+				    "%s", reason.text);
 		return SGPU_OK;
 	}
 	if (code) {
 		return sgpu_fail(error, code, "%s", reason.text);
 	}
-	if (!EVP_Digest(manifest->canonical, manifest->canonical_size, manifest->sha256, NULL, EVP_sha256(), NULL)) {
+	if (!EVP_Digest(manifest->canonical, manifest->canonical_size, manifest->sha256, NULL,
+			EVP_sha256(), NULL)) {
 		return sgpu_fail_nomem(error);
 	}
 	return SGPU_OK;
 }
 
-static int parse_json(struct sgpu_reader *reader, const char *text, size_t size, struct sgpu_error *error)
+static int parse_json(struct sgpu_reader *reader, const char *text, size_t size,
+		      struct sgpu_error *error)
 {
 	struct sgpu_diagnostics *diagnostics = reader->diagnostics;
 	struct sgpu_error reason = { 0 };
@@ -187,10 +202,12 @@ static int parse_json(struct sgpu_reader *reader, const char *text, size_t size,
 		sgpu_fail(&reason, code, "a manifest of %zu bytes is longer than %d", size,
 			  (int)SGPU_MANIFEST_SIZE_MAX);
 	} else {
-		code = sgpu_reader_split(reader, text, size, &reader->manifest->json, &line, &column, &reason);
+		code = sgpu_reader_split(reader, text, size, &reader->manifest->json, &line,
+					 &column, &reason);
 	}
 	if (code == SGPU_EINVALID) {
-		sgpu_diagnostic_add(diagnostics, "", *reason.hint ? reason.hint : NULL, "%s", reason.text);
+		sgpu_diagnostic_add(diagnostics, "", *reason.hint ? reason.hint : NULL, "%s",
+				    reason.text);
 		if (diagnostics->count) {
 			diagnostics->list[diagnostics->count - 1].line = line > 0 ? line : 1;
 			diagnostics->list[diagnostics->count - 1].column = column > 0 ? column : 1;
@@ -199,10 +216,12 @@ static int parse_json(struct sgpu_reader *reader, const char *text, size_t size,
 	return code ? sgpu_fail(error, code, "%s", reason.text) : SGPU_OK;
 }
 
-int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options, struct sgpu_manifest **manifest,
+int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
+				struct sgpu_manifest **manifest,
 				struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
 {
-	struct sgpu_reader reader = { .diagnostics = diagnostics, .options = options,
+	struct sgpu_reader reader = { .diagnostics = diagnostics,
+				      .options = options,
 				      .comparisons = COMPARISONS_MAX };
 	int code;
 
@@ -238,8 +257,7 @@ out:
 }
 
 int sgpu_manifest_parse(const char *text, size_t size, struct sgpu_manifest **manifest,
-			struct sgpu_diagnostics *diagnostics,
-			struct sgpu_error *error)
+			struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
 {
 	return sgpu_manifest_parse_options(text, size, 0, manifest, diagnostics, error);
 }

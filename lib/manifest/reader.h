@@ -12,7 +12,7 @@
 #include <sgpu/manifest.h>
 
 enum {
-	SGPU_WHERE_MAX = 64,       /* "/segments/65535/data_type_info/shape" */
+	SGPU_WHERE_MAX = 64,	   /* "/segments/65535/data_type_info/shape" */
 	SGPU_VALUE_TEXT_MAX = 160, /* a value as messages quote it */
 	SGPU_HINT_MAX = 160,
 };
@@ -20,7 +20,7 @@ enum {
 enum sgpu_unsure {
 	SGPU_UNSURE_DIRECTION = 1,   /* its direction was wrong */
 	SGPU_UNSURE_SENSITIVITY = 2, /* its sensitivity_level was wrong */
-	SGPU_UNSURE_USE = 4,         /* an argument that was wrong probably meant it */
+	SGPU_UNSURE_USE = 4,	     /* an argument that was wrong probably meant it */
 };
 
 struct sgpu_reader {
@@ -28,18 +28,20 @@ struct sgpu_reader {
 	struct sgpu_diagnostics *diagnostics;
 	unsigned options;
 	struct sgpu_json_list lists[2]; /* segments and operations, an entry at a time */
-	char *text;                    /* the memory that they point into, if it is not the caller's */
-	json_t *outputs;               /* output locations seen, normalised */
-	json_t *variables;             /* client_dma_*_var names seen */
-	bool standard_input;           /* "-" was seen among the inputs */
-	uint8_t *unsure;               /* a segment's enum sgpu_unsure: diagnostics that were already reported */
-	unsigned comparisons;          /* left for hints on references, so that many diagnostics stay quick */
+	char *text;	     /* the memory that they point into, if it is not the caller's */
+	json_t *outputs;     /* output locations seen, normalised */
+	json_t *variables;   /* client_dma_*_var names seen */
+	bool standard_input; /* "-" was seen among the inputs */
+	uint8_t *unsure; /* a segment's enum sgpu_unsure: diagnostics that were already reported */
+	unsigned
+		comparisons; /* left for hints on references, so that many diagnostics stay quick */
 	bool no_memory;
 };
 
 /* ---- diagnostic.c ---- */
-void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *pointer, const char *hint,
-			  const char *format, va_list arguments) __attribute__((format(printf, 4, 0)));
+void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *pointer,
+			  const char *hint, const char *format, va_list arguments)
+	__attribute__((format(printf, 4, 0)));
 
 /* ---- nearest.c ---- */
 /* Edits from a to b without regard to case, or limit + 1 when there are more. */
@@ -48,8 +50,8 @@ unsigned sgpu_name_limit(const char *name);
 
 /* ---- fields.c ---- */
 /* Adds a diagnostic at `where`, or at its member or element `field` unless that is NULL. */
-void sgpu_reader_report(struct sgpu_reader *reader, const char *where, const char *field, const char *hint,
-			const char *format, ...) SGPU_PRINTF(5, 6);
+void sgpu_reader_report(struct sgpu_reader *reader, const char *where, const char *field,
+			const char *hint, const char *format, ...) SGPU_PRINTF(5, 6);
 /* "/list/index", without printf, because it is made for every entry. */
 void sgpu_reader_entry(const char *list, int index, char where[SGPU_WHERE_MAX]);
 /* "where/field" of a field of this program's own, which always fits. */
@@ -62,25 +64,28 @@ enum { SGPU_NUMBER_TEXT_MAX = 32 };
 const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX]);
 /* The value, cut and in quotes, or what kind it is of. */
 const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX]);
-/* Members of an object by the NULL-terminated list of names into values[]; unknown members and missing ones among
- * the first `required` names are errors. False when it is no object. */
-bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *object, const char *const *names,
-			int required, json_t **values);
-/* A string without NUL that a message may quote, or NULL after a diagnostic. A NULL value passes in silence. */
+/* Members of an object by the NULL-terminated list of names into values[]; unknown members and
+ * missing ones among the first `required` names are errors. False when it is no object. */
+bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *object,
+			const char *const *names, int required, json_t **values);
+/* A string without NUL that a message may quote, or NULL after a diagnostic. A NULL value passes in
+ * silence. */
 const char *sgpu_reader_string(struct sgpu_reader *reader, const char *where, const char *field,
 			       const json_t *value);
 /* The same for an id. */
-const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value);
+const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const char *field,
+			   const json_t *value);
 /* A whole number below 2^53. */
-bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
-		     uint64_t *number);
-/* Index into the NULL-terminated list of what the string may be, or `otherwise` after a diagnostic. */
-int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char *field, const json_t *value,
-		       const char *const *choices, int otherwise);
-/* Gives the index of an id, or -1. An unknown id is an error, whose text says what it is not: "a segment"; the
- * segment that was probably meant counts as used. A NULL id passes in silence. */
-int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field, const char *id,
-			  json_t *ids, const char *what);
+bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *field,
+		     const json_t *value, uint64_t *number);
+/* Index into the NULL-terminated list of what the string may be, or `otherwise` after a diagnostic.
+ */
+int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char *field,
+		       const json_t *value, const char *const *choices, int otherwise);
+/* Gives the index of an id, or -1. An unknown id is an error, whose text says what it is not: "a
+ * segment"; the segment that was probably meant counts as used. A NULL id passes in silence. */
+int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field,
+			  const char *id, json_t *ids, const char *what);
 /* The length of a name of letters, digits and '_', no digit first; 0: it is none. */
 size_t sgpu_identifier(const char *name);
 /* Every entry of a dependencies array must name a segment or an operation. */
@@ -94,18 +99,24 @@ bool sgpu_reader_too_large(const json_t *number);
 /* Whether the text of a kernel means a module. */
 bool sgpu_reader_names_module(const char *kernel);
 /* "module:SEGMENT:FUNCTION" and what belongs to it; the arguments have been read. */
-enum { SGPU_MODULE_GRID, SGPU_MODULE_BLOCK, SGPU_MODULE_SHARED, SGPU_MODULE_DIGEST,
-       SGPU_MODULE_FIELDS };
-void sgpu_reader_module(struct sgpu_reader *reader, const char *where, json_t *const values[SGPU_MODULE_FIELDS],
-			json_t *params, struct sgpu_operation *operation);
+enum {
+	SGPU_MODULE_GRID,
+	SGPU_MODULE_BLOCK,
+	SGPU_MODULE_SHARED,
+	SGPU_MODULE_DIGEST,
+	SGPU_MODULE_FIELDS
+};
+void sgpu_reader_module(struct sgpu_reader *reader, const char *where,
+			json_t *const values[SGPU_MODULE_FIELDS], json_t *params,
+			struct sgpu_operation *operation);
 /* After all segments: what holds a module. */
 void sgpu_reader_module_segment(struct sgpu_reader *reader, int index);
-void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const char *field, json_t *value,
-			  struct sgpu_segment *segment);
+void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const char *field,
+			  json_t *value, struct sgpu_segment *segment);
 /* After all segments: outputs that would be in each other's way below one directory. */
 void sgpu_reader_outputs(struct sgpu_reader *reader);
-void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sgpu_dma_var which, json_t *value,
-			  struct sgpu_segment *segment);
+void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sgpu_dma_var which,
+			  json_t *value, struct sgpu_segment *segment);
 /* Writers, readers and what follows from them. */
 void sgpu_reader_graph(struct sgpu_reader *reader);
 /* Edges, before, order. */
@@ -118,8 +129,8 @@ int sgpu_ids_index(const json_t *ids, const char *id);
 /* ---- entries.c ---- */
 enum { SGPU_LIST_SEGMENTS, SGPU_LIST_OPERATIONS };
 /* The document but for its entries, which all have been parsed once. Errors as sgpu_json_split. */
-int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame, int *line, int *column,
-		      struct sgpu_error *error);
+int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame,
+		      int *line, int *column, struct sgpu_error *error);
 /* A new reference, to be given back when the entry has been read; NULL: no memory. */
 json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index);
 /* Whether the entry may have such a member: its text says that, without a parse. */
@@ -129,7 +140,8 @@ const char *sgpu_reader_keep(struct sgpu_reader *reader, const char *text);
 void sgpu_reader_free_texts(struct sgpu_manifest *manifest);
 int sgpu_reader_canonical(struct sgpu_reader *reader, struct sgpu_error *error);
 
-/* The segment that an operation reads by its argument k, or, after the last argument, as its module; -1 for none. */
+/* The segment that an operation reads by its argument k, or, after the last argument, as its
+ * module; -1 for none. */
 static inline int sgpu_operation_reads(const struct sgpu_operation *operation, int k)
 {
 	if (k == operation->arg_count) {

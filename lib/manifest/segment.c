@@ -8,13 +8,30 @@
 
 #include "manifest/reader.h"
 
-enum { ID, SENSITIVITY, DIRECTION, REQUIRED, LOCATION = REQUIRED, OPERATION, TYPE, DEPENDENCIES, VARIABLES,
-       FIELDS = VARIABLES + SGPU_DMA_VARS };
-static const char *const fields[FIELDS + 1] = {
-	"segment_id", "sensitivity_level", "direction", "data_location_client", "gpu_operation_id", "data_type_info",
-	"dependencies", "client_dma_input_pinned_host_ptr_var", "client_dma_input_device_ptr_var",
-	"client_dma_output_pinned_host_ptr_var", "client_dma_output_buffer_size_var", NULL
+enum {
+	ID,
+	SENSITIVITY,
+	DIRECTION,
+	REQUIRED,
+	LOCATION = REQUIRED,
+	OPERATION,
+	TYPE,
+	DEPENDENCIES,
+	VARIABLES,
+	FIELDS = VARIABLES + SGPU_DMA_VARS
 };
+static const char *const fields[FIELDS + 1] = { "segment_id",
+						"sensitivity_level",
+						"direction",
+						"data_location_client",
+						"gpu_operation_id",
+						"data_type_info",
+						"dependencies",
+						"client_dma_input_pinned_host_ptr_var",
+						"client_dma_input_device_ptr_var",
+						"client_dma_output_pinned_host_ptr_var",
+						"client_dma_output_buffer_size_var",
+						NULL };
 static const char *const sensitivities[] = { "LOW", "HIGH", NULL };
 static const char *const directions[] = { "INPUT", "OUTPUT", "INPUT_OUTPUT", "INTERMEDIATE", NULL };
 
@@ -28,13 +45,16 @@ const char *sgpu_direction_name(enum sgpu_direction direction)
 	return (unsigned)direction <= SGPU_INTERMEDIATE ? directions[direction] : "INPUT";
 }
 
-/* What other programs call the element types, as far as they agree: "float" and "int" have 32 bits here and 64 there. A
- * type of other bits or another sign is never meant, so nothing is proposed that is only spelt alike. */
+/* What other programs call the element types, as far as they agree: "float" and "int" have 32 bits
+ * here and 64 there. A type of other bits or another sign is never meant, so nothing is proposed
+ * that is only spelt alike. */
 const char *sgpu_dtype_near(const char *name)
 {
 	static const char *const others[][2] = {
-		{ "float32", "f32" }, { "single", "f32" }, { "float64", "f64" }, { "double", "f64" }, { "int32", "i32" },
-		{ "uint8", "u8" },    { "int16", "i16" },  { "short", "i16" },   { "float16", "f16" }, { "half", "f16" },
+		{ "float32", "f32" }, { "single", "f32" }, { "float64", "f64" },
+		{ "double", "f64" },  { "int32", "i32" },  { "uint8", "u8" },
+		{ "int16", "i16" },   { "short", "i16" },  { "float16", "f16" },
+		{ "half", "f16" },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
@@ -45,7 +65,8 @@ const char *sgpu_dtype_near(const char *name)
 	return NULL;
 }
 
-static void read_dtype(struct sgpu_reader *reader, const char *where, const json_t *value, struct sgpu_type *type)
+static void read_dtype(struct sgpu_reader *reader, const char *where, const json_t *value,
+		       struct sgpu_type *type)
 {
 	const char *name = sgpu_reader_string(reader, where, "dtype", value);
 	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
@@ -55,12 +76,15 @@ static void read_dtype(struct sgpu_reader *reader, const char *where, const json
 	}
 	type->dtype = sgpu_dtype_parse(name);
 	if (type->dtype == SGPU_NONE) {
-		sgpu_reader_report(reader, where, "dtype", sgpu_reader_hint_text(sgpu_dtype_near(name), hint),
-				   "%s is not one of f32, f64, i32, u8, i16, f16", sgpu_reader_value(value, text));
+		sgpu_reader_report(reader, where, "dtype",
+				   sgpu_reader_hint_text(sgpu_dtype_near(name), hint),
+				   "%s is not one of f32, f64, i32, u8, i16, f16",
+				   sgpu_reader_value(value, text));
 	}
 }
 
-static bool read_shape(struct sgpu_reader *reader, const char *where, const json_t *value, struct sgpu_type *type)
+static bool read_shape(struct sgpu_reader *reader, const char *where, const json_t *value,
+		       struct sgpu_type *type)
 {
 	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX], field[2] = "0";
 	bool good = true;
@@ -71,7 +95,8 @@ static bool read_shape(struct sgpu_reader *reader, const char *where, const json
 		return false;
 	}
 	if (json_array_size(value) > SGPU_RANK_MAX) {
-		sgpu_reader_report(reader, where, "shape", NULL, "the rank is %zu, at most %d is possible",
+		sgpu_reader_report(reader, where, "shape", NULL,
+				   "the rank is %zu, at most %d is possible",
 				   json_array_size(value), (int)SGPU_RANK_MAX);
 		return false;
 	}
@@ -79,12 +104,14 @@ static bool read_shape(struct sgpu_reader *reader, const char *where, const json
 	type->rank = (int)json_array_size(value);
 	for (int i = 0; i < type->rank; i++) {
 		field[0] = (char)('0' + i); /* one digit: SGPU_RANK_MAX */
-		good &= sgpu_reader_u64(reader, place, field, json_array_get(value, (size_t)i), &type->shape[i]);
+		good &= sgpu_reader_u64(reader, place, field, json_array_get(value, (size_t)i),
+					&type->shape[i]);
 	}
 	return good;
 }
 
-static void read_type(struct sgpu_reader *reader, const char *where, json_t *value, struct sgpu_segment *segment)
+static void read_type(struct sgpu_reader *reader, const char *where, json_t *value,
+		      struct sgpu_segment *segment)
 {
 	static const char *const names[] = { "dtype", "shape", "offset", NULL };
 	struct sgpu_type type = { .dtype = SGPU_NONE };
@@ -106,18 +133,22 @@ static void read_type(struct sgpu_reader *reader, const char *where, json_t *val
 		return;
 	}
 	if (!sgpu_type_bytes(&type, &bytes) || bytes >= SGPU_JSON_INTEGER_MAX) {
-		sgpu_reader_report(reader, place, "shape", NULL, "the size is not below 2^53 bytes");
+		sgpu_reader_report(reader, place, "shape", NULL,
+				   "the size is not below 2^53 bytes");
 		return;
 	}
-	if (segment->has_offset && (!sgpu_add_u64(segment->offset, bytes, &end) || end >= SGPU_JSON_INTEGER_MAX)) {
-		sgpu_reader_report(reader, place, "offset", NULL, "the payload does not end below 2^53 bytes");
+	if (segment->has_offset &&
+	    (!sgpu_add_u64(segment->offset, bytes, &end) || end >= SGPU_JSON_INTEGER_MAX)) {
+		sgpu_reader_report(reader, place, "offset", NULL,
+				   "the payload does not end below 2^53 bytes");
 	}
 	segment->type = type;
 	segment->type_stated = true;
 }
 
 /* The meaning of a field depends on the direction; a wrong direction has been reported already. */
-static void check_direction(struct sgpu_reader *reader, int index, const char *where, json_t *const *values)
+static void check_direction(struct sgpu_reader *reader, int index, const char *where,
+			    json_t *const *values)
 {
 	const struct sgpu_segment *segment = &reader->manifest->segments[index];
 	const char *direction = sgpu_direction_name(segment->direction);
@@ -126,15 +157,16 @@ static void check_direction(struct sgpu_reader *reader, int index, const char *w
 		return;
 	}
 	if (values[LOCATION] && segment->direction == SGPU_INTERMEDIATE) {
-		sgpu_reader_report(reader, where, "data_location_client", NULL,
-				   "an INTERMEDIATE segment never leaves the device and has no location");
+		sgpu_reader_report(
+			reader, where, "data_location_client", NULL,
+			"an INTERMEDIATE segment never leaves the device and has no location");
 	}
 	if (segment->has_offset && !sgpu_segment_is_input(segment)) {
 		char place[SGPU_WHERE_MAX];
 
 		sgpu_reader_place(where, "data_type_info", place);
-		sgpu_reader_report(reader, place, "offset", NULL, "an offset is for inputs, this segment is %s",
-				   direction);
+		sgpu_reader_report(reader, place, "offset", NULL,
+				   "an offset is for inputs, this segment is %s", direction);
 	}
 	for (int i = 0; i < SGPU_DMA_VARS; i++) {
 		bool input = i == SGPU_DMA_INPUT_HOST || i == SGPU_DMA_INPUT_DEVICE;
@@ -142,9 +174,8 @@ static void check_direction(struct sgpu_reader *reader, int index, const char *w
 		if (values[VARIABLES + i] &&
 		    !(input ? sgpu_segment_is_input(segment) : sgpu_segment_is_output(segment))) {
 			sgpu_reader_report(reader, where, fields[VARIABLES + i], NULL,
-					   "this variable is for %s, this segment is %s", input ? "inputs" :
-					   "outputs",
-					   direction);
+					   "this variable is for %s, this segment is %s",
+					   input ? "inputs" : "outputs", direction);
 		}
 	}
 }
@@ -166,11 +197,12 @@ static void check_operation(struct sgpu_reader *reader, int index, const char *w
 	if (operation->module && operation->module->segment == index) {
 		return;
 	}
-	sgpu_reader_report(reader, where, "gpu_operation_id", NULL, "operation '%s' has no argument '%s'",
-			   operation->id, segment->id);
+	sgpu_reader_report(reader, where, "gpu_operation_id", NULL,
+			   "operation '%s' has no argument '%s'", operation->id, segment->id);
 }
 
-static void read_variables(struct sgpu_reader *reader, int index, const char *where, json_t *const *values)
+static void read_variables(struct sgpu_reader *reader, int index, const char *where,
+			   json_t *const *values)
 {
 	struct sgpu_segment *segment = &reader->manifest->segments[index];
 
@@ -178,11 +210,14 @@ static void read_variables(struct sgpu_reader *reader, int index, const char *wh
 		if (!values[VARIABLES + i]) {
 			continue;
 		}
-		if (segment->sensitivity == SGPU_HIGH && !(reader->unsure[index] & SGPU_UNSURE_SENSITIVITY)) {
-			sgpu_reader_report(reader, where, fields[VARIABLES + i], NULL,
-					   "a HIGH segment is sealed and never handed over as a variable");
+		if (segment->sensitivity == SGPU_HIGH &&
+		    !(reader->unsure[index] & SGPU_UNSURE_SENSITIVITY)) {
+			sgpu_reader_report(
+				reader, where, fields[VARIABLES + i], NULL,
+				"a HIGH segment is sealed and never handed over as a variable");
 		}
-		sgpu_reader_variable(reader, where, (enum sgpu_dma_var)i, values[VARIABLES + i], segment);
+		sgpu_reader_variable(reader, where, (enum sgpu_dma_var)i, values[VARIABLES + i],
+				     segment);
 	}
 }
 
@@ -204,12 +239,14 @@ static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	if (json_is_string(values[ID]) && json_string_length(values[ID]) <= SGPU_ID_MAX) {
 		segment->id = sgpu_reader_keep(reader, json_string_value(values[ID]));
 	}
-	/* An id that is missing, malformed or taken is reported already; who was to use the segment cannot be known.
+	/* An id that is missing, malformed or taken is reported already; who was to use the segment
+	 * cannot be known.
 	 * */
 	if (sgpu_ids_index(manifest->segment_ids, segment->id) != index) {
 		reader->unsure[index] |= SGPU_UNSURE_USE;
 	}
-	choice = sgpu_reader_choice(reader, where, "sensitivity_level", values[SENSITIVITY], sensitivities, -1);
+	choice = sgpu_reader_choice(reader, where, "sensitivity_level", values[SENSITIVITY],
+				    sensitivities, -1);
 	if (choice >= 0) {
 		segment->sensitivity = (enum sgpu_sensitivity)choice;
 		reader->unsure[index] &= (uint8_t)~SGPU_UNSURE_SENSITIVITY;
@@ -220,10 +257,10 @@ static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
 		reader->unsure[index] &= (uint8_t)~SGPU_UNSURE_DIRECTION;
 	}
 	if (values[OPERATION]) {
-		segment->operation = sgpu_reader_reference(reader, where, "gpu_operation_id",
-							   sgpu_reader_string(reader, where, "gpu_operation_id",
-									      values[OPERATION]),
-							   manifest->operation_ids, "an operation");
+		segment->operation = sgpu_reader_reference(
+			reader, where, "gpu_operation_id",
+			sgpu_reader_string(reader, where, "gpu_operation_id", values[OPERATION]),
+			manifest->operation_ids, "an operation");
 	}
 	segment->type_given = values[TYPE];
 	read_type(reader, where, values[TYPE], segment);
@@ -232,7 +269,8 @@ static void read_segment(struct sgpu_reader *reader, int index, json_t *entry)
 	check_operation(reader, index, where);
 	read_variables(reader, index, where, values);
 	if (segment->direction != SGPU_INTERMEDIATE) {
-		sgpu_reader_location(reader, where, "data_location_client", values[LOCATION], segment);
+		sgpu_reader_location(reader, where, "data_location_client", values[LOCATION],
+				     segment);
 	}
 }
 

@@ -13,12 +13,8 @@ static const struct {
 	const char *name;
 	size_t size;
 } dtypes[SGPU_DTYPE_COUNT] = {
-	[SGPU_NONE] = { "none", 0 },
-	[SGPU_F32] = { "f32", 4 },
-	[SGPU_F64] = { "f64", 8 },
-	[SGPU_I32] = { "i32", 4 },
-	[SGPU_U8] = { "u8", 1 },
-	[SGPU_I16] = { "i16", 2 },
+	[SGPU_NONE] = { "none", 0 }, [SGPU_F32] = { "f32", 4 }, [SGPU_F64] = { "f64", 8 },
+	[SGPU_I32] = { "i32", 4 },   [SGPU_U8] = { "u8", 1 },	[SGPU_I16] = { "i16", 2 },
 	[SGPU_F16] = { "f16", 2 },
 };
 
@@ -70,7 +66,8 @@ bool sgpu_type_bytes(const struct sgpu_type *type, uint64_t *bytes)
 {
 	uint64_t elements, product;
 
-	if (!sgpu_type_elements(type, &elements) || !sgpu_mul_u64(elements, sgpu_dtype_size(type->dtype), &product) ||
+	if (!sgpu_type_elements(type, &elements) ||
+	    !sgpu_mul_u64(elements, sgpu_dtype_size(type->dtype), &product) ||
 	    product >= SGPU_JSON_INTEGER_MAX) {
 		return false;
 	}
@@ -93,11 +90,12 @@ bool sgpu_type_equal(const struct sgpu_type *a, const struct sgpu_type *b)
 
 void sgpu_type_text(const struct sgpu_type *type, char text[SGPU_TYPE_TEXT_MAX])
 {
-	size_t used = (size_t)snprintf(text, SGPU_TYPE_TEXT_MAX, "%s[", sgpu_dtype_name(type->dtype));
+	size_t used =
+		(size_t)snprintf(text, SGPU_TYPE_TEXT_MAX, "%s[", sgpu_dtype_name(type->dtype));
 
 	for (int i = 0; i < type->rank && i < SGPU_RANK_MAX; i++) {
-		used += (size_t)snprintf(text + used, SGPU_TYPE_TEXT_MAX - used, "%s%" PRIu64, i ? "," : "",
-					 type->shape[i]);
+		used += (size_t)snprintf(text + used, SGPU_TYPE_TEXT_MAX - used, "%s%" PRIu64,
+					 i ? "," : "", type->shape[i]);
 	}
 	snprintf(text + used, SGPU_TYPE_TEXT_MAX - used, "]");
 }

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * client_dma_*_var: names of shell variables that the stage assigns. The assignments are evaluated by the caller's
- * shell, so a name that means something to a shell, a loader or an interpreter is refused.
+ * client_dma_*_var: names of shell variables that the stage assigns. The assignments are evaluated
+ * by the caller's shell, so a name that means something to a shell, a loader or an interpreter is
+ * refused.
  */
 #include <string.h>
 #include <strings.h>
 
 #include "manifest/reader.h"
 
-static const char *const fields[SGPU_DMA_VARS + 1] = {
-	"client_dma_input_pinned_host_ptr_var", "client_dma_input_device_ptr_var",
-	"client_dma_output_pinned_host_ptr_var", "client_dma_output_buffer_size_var", NULL
-};
+static const char *const fields[SGPU_DMA_VARS + 1] = { "client_dma_input_pinned_host_ptr_var",
+						       "client_dma_input_device_ptr_var",
+						       "client_dma_output_pinned_host_ptr_var",
+						       "client_dma_output_buffer_size_var", NULL };
 
 /* With a star: every name that starts so. */
 /* Packed by hand: a word a line would take a screen each for half the alphabet. */
@@ -43,16 +44,16 @@ static bool has_meaning(const char *name)
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(meanings); i++) {
 		size_t length = strlen(meanings[i]);
 
-		if (meanings[i][length - 1] == '*' ? strncmp(name, meanings[i], length - 1) == 0 :
-						     strcmp(name, meanings[i]) == 0) {
+		if (meanings[i][length - 1] == '*' ? strncmp(name, meanings[i], length - 1) == 0
+						   : strcmp(name, meanings[i]) == 0) {
 			return true;
 		}
 	}
 	return false;
 }
 
-void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sgpu_dma_var which, json_t *value,
-			  struct sgpu_segment *segment)
+void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sgpu_dma_var which,
+			  json_t *value, struct sgpu_segment *segment)
 {
 	const char *field = fields[which];
 	const char *name = sgpu_reader_string(reader, where, field, value);
@@ -64,27 +65,32 @@ void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sg
 	}
 	if (!sgpu_identifier(name)) {
 		sgpu_reader_report(reader, where, field, NULL,
-				   "%s is not the name of a shell variable: letters, digits and '_', no digit first",
+				   "%s is not the name of a shell variable: letters, digits and "
+				   "'_', no digit first",
 				   sgpu_reader_value(value, text));
 		return;
 	}
 	if (strlen(name) > SGPU_DMA_VAR_MAX) {
-		sgpu_reader_report(reader, where, field, NULL, "%s has %zu bytes, a variable's name at most %d",
-				   sgpu_reader_value(value, text), strlen(name), (int)SGPU_DMA_VAR_MAX);
+		sgpu_reader_report(reader, where, field, NULL,
+				   "%s has %zu bytes, a variable's name at most %d",
+				   sgpu_reader_value(value, text), strlen(name),
+				   (int)SGPU_DMA_VAR_MAX);
 		return;
 	}
 	if (has_meaning(name)) {
-		sgpu_reader_report(reader, where, field, NULL, "'%s' has a meaning to shells or other programs",
-				   name);
+		sgpu_reader_report(reader, where, field, NULL,
+				   "'%s' has a meaning to shells or other programs", name);
 		return;
 	}
 	other = json_object_get(reader->variables, name);
 	if (other) {
-		sgpu_reader_report(reader, where, field, NULL, "'%s' is a variable of segment '%s' already", name,
+		sgpu_reader_report(reader, where, field, NULL,
+				   "'%s' is a variable of segment '%s' already", name,
 				   json_string_value(other));
 		return;
 	}
-	if (json_object_set_new_nocheck(reader->variables, name, json_string_nocheck(segment->id)) < 0) {
+	if (json_object_set_new_nocheck(reader->variables, name, json_string_nocheck(segment->id)) <
+	    0) {
 		reader->no_memory = true;
 	}
 	segment->dma_var[which] = sgpu_reader_keep(reader, name);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks a manifest against the table of operations, and infers the types that it leaves open, in graph order. An
- * operation with a diagnostic leaves the types of its outputs unknown. Operations that need them are skipped
- * silently, so that one mistake gives one diagnostic.
+ * Checks a manifest against the table of operations, and infers the types that it leaves open, in
+ * graph order. An operation with a diagnostic leaves the types of its outputs unknown. Operations
+ * that need them are skipped silently, so that one mistake gives one diagnostic.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +26,13 @@ static void unknown_kernel(struct sgpu_ops_checker *checker)
 		names[i] = table[i]->name;
 	}
 	hint = sgpu_ops_near(checker->operation->kernel, names, text);
-	sgpu_ops_report(checker, "kernel", NULL, hint ? hint : "'sgpu-manifest ops' lists the operations",
+	sgpu_ops_report(checker, "kernel", NULL,
+			hint ? hint : "'sgpu-manifest ops' lists the operations",
 			"'%s' is not an operation", checker->operation->kernel);
 }
 
-static void unknown_argument(struct sgpu_ops_checker *checker, const struct sgpu_op *op, const char *name)
+static void unknown_argument(struct sgpu_ops_checker *checker, const struct sgpu_op *op,
+			     const char *name)
 {
 	const char *names[SGPU_ARGUMENTS_MAX + 1] = { NULL };
 	char hint[SGPU_ERROR_HINT_MAX];
@@ -42,8 +44,8 @@ static void unknown_argument(struct sgpu_ops_checker *checker, const struct sgpu
 			"'%s' is not an argument of '%s'", name, op->name);
 }
 
-/* Finds the segment of each argument of the row: -1 absent, -2 present but wrong. Returns false if there is no
- * output, which has been reported as a diagnostic. */
+/* Finds the segment of each argument of the row: -1 absent, -2 present but wrong. Returns false if
+ * there is no output, which has been reported as a diagnostic. */
 static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_call *call,
 			    int segment[SGPU_ARGUMENTS_MAX])
 {
@@ -61,7 +63,8 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 		if (index < 0) {
 			unknown_argument(checker, op, operation->args[i].name);
 		} else {
-			segment[index] = operation->args[i].segment < 0 ? -2 : operation->args[i].segment;
+			segment[index] =
+				operation->args[i].segment < 0 ? -2 : operation->args[i].segment;
 			call->present[index] = true;
 		}
 		any_output |= operation->args[i].output;
@@ -76,8 +79,8 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 		segment[i] = -2;
 		if (operation->arguments_given && (!output || any_output)) {
 			snprintf(hint, sizeof(hint), "%s: %s", op->args[i].name, op->args[i].help);
-			sgpu_ops_report(checker, "arguments", NULL, hint, "'%s' needs the argument '%s'", op->name,
-					op->args[i].name);
+			sgpu_ops_report(checker, "arguments", NULL, hint,
+					"'%s' needs the argument '%s'", op->name, op->args[i].name);
 		}
 	}
 	return any_output;
@@ -110,10 +113,11 @@ static bool check_input_type(struct sgpu_ops_checker *checker, const struct sgpu
 	if (type->rank < arg->min_rank || type->rank > arg->max_rank) {
 		char range[32];
 
-		snprintf(range, sizeof(range), arg->min_rank == arg->max_rank ? "rank %d" : "ranks %d to %d",
+		snprintf(range, sizeof(range),
+			 arg->min_rank == arg->max_rank ? "rank %d" : "ranks %d to %d",
 			 arg->min_rank, arg->max_rank);
-		sgpu_ops_report(checker, "arguments", arg->name, NULL, "has rank %d, but '%s' takes %s", type->rank,
-				op->name, range);
+		sgpu_ops_report(checker, "arguments", arg->name, NULL,
+				"has rank %d, but '%s' takes %s", type->rank, op->name, range);
 		return false;
 	}
 	return true;
@@ -146,7 +150,8 @@ static bool take_inputs(struct sgpu_ops_checker *checker, struct sgpu_op_call *c
 }
 
 /* An input that infer may have filled. */
-static void give_input(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg, int segment)
+static void give_input(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg,
+		       int segment)
 {
 	if (checker->known[segment]) {
 		return;
@@ -159,7 +164,8 @@ static void give_input(struct sgpu_ops_checker *checker, const struct sgpu_op_ca
 	checker->known[segment] = true;
 }
 
-static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg, int segment)
+static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_call *call, int arg,
+			int segment)
 {
 	struct sgpu_segment *s = &checker->manifest->segments[segment];
 	const struct sgpu_type *type = &call->type[arg];
@@ -174,8 +180,8 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 	}
 	if (s->type_stated && !sgpu_type_equal(&s->type, type)) {
 		sgpu_type_text(&s->type, stated);
-		sgpu_ops_segment_report(checker, segment, "data_type_info", NULL, "is %s, but '%s' makes %s", stated,
-					call->op->name, made);
+		sgpu_ops_segment_report(checker, segment, "data_type_info", NULL,
+					"is %s, but '%s' makes %s", stated, call->op->name, made);
 		return;
 	}
 	if (call->op->at_most && call->op->at_most(call)) {
@@ -183,7 +189,9 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 		/* An INPUT_OUTPUT is read as it arrives. */
 		if (s->reader_count && !sgpu_segment_is_input(s)) {
 			sgpu_ops_report(checker, "arguments", call->op->args[arg].name, NULL,
-					"no operation can read '%s', whose size is only known after the run", s->id);
+					"no operation can read '%s', whose size is only known "
+					"after the run",
+					s->id);
 			return;
 		}
 	}
@@ -193,7 +201,8 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 	checker->known[segment] = s->type.dtype != SGPU_NONE;
 }
 
-static void on_diagnostic(struct sgpu_op_report *report, const char *argument, const char *param, const char *text)
+static void on_diagnostic(struct sgpu_op_report *report, const char *argument, const char *param,
+			  const char *text)
 {
 	struct sgpu_ops_checker *checker = (struct sgpu_ops_checker *)report;
 	const char *member = argument ? "arguments" : param ? "params" : NULL;
@@ -245,11 +254,13 @@ static void start_types(struct sgpu_ops_checker *checker)
 		const struct sgpu_segment *segment = &manifest->segments[i];
 
 		checker->known[i] = sgpu_segment_is_input(segment) && segment->type_stated &&
-				    segment->type.dtype != SGPU_NONE && sgpu_type_bytes(&segment->type, &bytes);
+				    segment->type.dtype != SGPU_NONE &&
+				    sgpu_type_bytes(&segment->type, &bytes);
 	}
 }
 
-/* Inputs whose type nobody states and nothing fixes; outputs that were left over without any other diagnostic. */
+/* Inputs whose type nobody states and nothing fixes; outputs that were left over without any other
+ * diagnostic. */
 static void end_types(struct sgpu_ops_checker *checker)
 {
 	const struct sgpu_manifest *manifest = checker->manifest;
@@ -257,10 +268,12 @@ static void end_types(struct sgpu_ops_checker *checker)
 	for (int i = 0; i < manifest->segment_count; i++) {
 		const struct sgpu_segment *segment = &manifest->segments[i];
 
-		if (checker->missing[i] && sgpu_segment_is_input(segment) && !sgpu_ops_states_type(checker, i)) {
-			sgpu_ops_segment_report(checker, i, NULL,
-						"\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",
-						"'%s' needs data_type_info", segment->id ? segment->id : "");
+		if (checker->missing[i] && sgpu_segment_is_input(segment) &&
+		    !sgpu_ops_states_type(checker, i)) {
+			sgpu_ops_segment_report(
+				checker, i, NULL,
+				"\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",
+				"'%s' needs data_type_info", segment->id ? segment->id : "");
 		}
 	}
 	for (int i = 0; i < manifest->segment_count && checker->diagnostics->count == 0; i++) {
@@ -270,16 +283,19 @@ static void end_types(struct sgpu_ops_checker *checker)
 		if (segment->size_of_file) {
 			sgpu_segment_set_size(segment, 0);
 		} else if (!checker->known[i]) {
-			sgpu_ops_segment_report(checker, i, NULL, NULL, "the type of '%s' is not known",
+			sgpu_ops_segment_report(checker, i, NULL, NULL,
+						"the type of '%s' is not known",
 						segment->id ? segment->id : "");
 		}
 	}
 }
 
-int sgpu_ops_check(struct sgpu_manifest *manifest, struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
+int sgpu_ops_check(struct sgpu_manifest *manifest, struct sgpu_diagnostics *diagnostics,
+		   struct sgpu_error *error)
 {
 	size_t count = manifest->segment_count > 0 ? (size_t)manifest->segment_count : 1;
-	struct sgpu_ops_checker checker = { .report = { .diagnostic = on_diagnostic }, .manifest = manifest,
+	struct sgpu_ops_checker checker = { .report = { .diagnostic = on_diagnostic },
+					    .manifest = manifest,
 					    .diagnostics = diagnostics };
 
 	checker.known = calloc(2 * count, sizeof(*checker.known));

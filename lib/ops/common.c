@@ -7,7 +7,8 @@
 
 #include "ops_private.h"
 
-void sgpu_op_diagnose(struct sgpu_op_report *report, const char *argument, const char *param, const char *format, ...)
+void sgpu_op_diagnose(struct sgpu_op_report *report, const char *argument, const char *param,
+		      const char *format, ...)
 {
 	char text[SGPU_ERROR_TEXT_MAX];
 	va_list list;
@@ -18,7 +19,8 @@ void sgpu_op_diagnose(struct sgpu_op_report *report, const char *argument, const
 	report->diagnostic(report, argument, param, text);
 }
 
-bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first, int second)
+bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
+			 int second)
 {
 	if (call->type[first].dtype == call->type[second].dtype) {
 		return true;
@@ -29,7 +31,8 @@ bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report 
 	return false;
 }
 
-bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first, int second)
+bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
+			int second)
 {
 	char one[SGPU_TYPE_TEXT_MAX], two[SGPU_TYPE_TEXT_MAX];
 
@@ -69,7 +72,8 @@ uint64_t sgpu_ops_count(const struct sgpu_type *type)
 }
 
 int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
-		 void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument, struct sgpu_error *error)
+		 void (*body)(void *argument, uint64_t begin, uint64_t end), void *argument,
+		 struct sgpu_error *error)
 {
 	int result = sgpu_pool_for(pool, count, grain, body, argument);
 

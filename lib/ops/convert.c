@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conversions between element types. Every loop is a clone of its own so that the compiler sees one type at a time.
+ * Conversions between element types. Every loop is a clone of its own so that the compiler sees one
+ * type at a time.
  */
 #include <string.h>
 
 #include "half.h"
 #include "ops_private.h"
 
-/* Nearest integer, ties to even, in [low, high], both below 2^51 in size: adding 1.5 * 2^52 leaves no fraction. */
+/* Nearest integer, ties to even, in [low, high], both below 2^51 in size: adding 1.5 * 2^52 leaves
+ * no fraction. */
 SGPU_INLINE double round_within(double value, double low, double high)
 {
 	double bounded = value < low ? low : value;
@@ -24,12 +26,12 @@ SGPU_INLINE double round_within(double value, double low, double high)
 #define STORE_I16(value) ((int16_t)(int32_t)round_within((double)(value), INT16_MIN, INT16_MAX))
 #define STORE_F16(value) sgpu_half_from_double(value)
 
-#define CONVERSION(name, from_type, to_type, expression)                                                     \
-	SGPU_CLONES_ATTR static void name(const from_type *from, uint64_t count, to_type *to)                \
-	{                                                                                                    \
-		for (uint64_t i = 0; i < count; i++) {                                                       \
-			to[i] = expression(from[i]);                                                         \
-		}                                                                                            \
+#define CONVERSION(name, from_type, to_type, expression)                                      \
+	SGPU_CLONES_ATTR static void name(const from_type *from, uint64_t count, to_type *to) \
+	{                                                                                     \
+		for (uint64_t i = 0; i < count; i++) {                                        \
+			to[i] = expression(from[i]);                                          \
+		}                                                                             \
 	}
 
 CONVERSION(f32_from_f64, double, float, STORE_F32)
@@ -43,7 +45,8 @@ CONVERSION(u8_from_f64, double, uint8_t, STORE_U8)
 CONVERSION(i16_from_f64, double, int16_t, STORE_I16)
 CONVERSION(f16_from_f64, double, uint16_t, STORE_F16)
 
-void sgpu_ops_load_f64(enum sgpu_dtype dtype, const void *data, uint64_t begin, uint64_t count, double *to)
+void sgpu_ops_load_f64(enum sgpu_dtype dtype, const void *data, uint64_t begin, uint64_t count,
+		       double *to)
 {
 	switch (dtype) {
 	case SGPU_F32:
@@ -69,7 +72,8 @@ void sgpu_ops_load_f64(enum sgpu_dtype dtype, const void *data, uint64_t begin, 
 	}
 }
 
-void sgpu_ops_store_f64(enum sgpu_dtype dtype, void *data, uint64_t begin, uint64_t count, const double *from)
+void sgpu_ops_store_f64(enum sgpu_dtype dtype, void *data, uint64_t begin, uint64_t count,
+			const double *from)
 {
 	switch (dtype) {
 	case SGPU_F32:

@@ -12,14 +12,15 @@
 /* "/list/index/member/name", the name escaped after RFC 6901; NULL when out of memory. */
 static char *pointer_make(const char *list, int index, const char *member, const char *name)
 {
-	size_t size = strlen(list) + 32 + (member ? strlen(member) : 0) + (name ? 2 * strlen(name) : 0);
+	size_t size =
+		strlen(list) + 32 + (member ? strlen(member) : 0) + (name ? 2 * strlen(name) : 0);
 	char *pointer = malloc(size), *end = pointer;
 
 	if (!pointer) {
 		return NULL;
 	}
-	end += snprintf(pointer, size, "/%s/%d%s%s%s", list, index, member ? "/" : "", member ? member : "",
-			name ? "/" : "");
+	end += snprintf(pointer, size, "/%s/%d%s%s%s", list, index, member ? "/" : "",
+			member ? member : "", name ? "/" : "");
 	for (; name && *name; name++) {
 		if (*name == '~' || *name == '/') {
 			*end++ = '~';
@@ -32,9 +33,9 @@ static char *pointer_make(const char *list, int index, const char *member, const
 	return pointer;
 }
 
-__attribute__((format(printf, 4, 0)))
-static void diagnostic_add(struct sgpu_ops_checker *checker, char *pointer, const char *hint, const char *format,
-			   va_list list)
+__attribute__((format(printf, 4, 0))) static void diagnostic_add(struct sgpu_ops_checker *checker,
+								 char *pointer, const char *hint,
+								 const char *format, va_list list)
 {
 	char text[SGPU_ERROR_TEXT_MAX];
 
@@ -50,30 +51,34 @@ static void diagnostic_add(struct sgpu_ops_checker *checker, char *pointer, cons
 	free(pointer);
 }
 
-void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const char *name, const char *hint,
-		     const char *format, ...)
+void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const char *name,
+		     const char *hint, const char *format, ...)
 {
 	va_list list;
 
 	va_start(list, format);
-	diagnostic_add(checker, pointer_make("operations", checker->index, member, name), hint, format, list);
+	diagnostic_add(checker, pointer_make("operations", checker->index, member, name), hint,
+		       format, list);
 	va_end(list);
 }
 
-void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, const char *member, const char *hint,
-			     const char *format, ...)
+void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, const char *member,
+			     const char *hint, const char *format, ...)
 {
 	va_list list;
 
 	va_start(list, format);
-	diagnostic_add(checker, pointer_make("segments", segment, member, NULL), hint, format, list);
+	diagnostic_add(checker, pointer_make("segments", segment, member, NULL), hint, format,
+		       list);
 	va_end(list);
 }
 
-const char *sgpu_ops_near(const char *name, const char *const *names, char hint[SGPU_ERROR_HINT_MAX])
+const char *sgpu_ops_near(const char *name, const char *const *names,
+			  char hint[SGPU_ERROR_HINT_MAX])
 {
 	const bool types = names[0] && sgpu_dtype_parse(names[0]) != SGPU_NONE;
-	const char *type = types ? sgpu_dtype_near(name) : NULL, *near = types ? NULL : sgpu_nearest_name(name, names);
+	const char *type = types ? sgpu_dtype_near(name) : NULL,
+		   *near = types ? NULL : sgpu_nearest_name(name, names);
 
 	/* An operation may take some of the types only. */
 	for (int i = 0; type && names[i] && !near; i++) {

@@ -17,10 +17,12 @@ struct sgpu_gemm_piece {
 /* A BLAS that was found, or NULL members. */
 struct sgpu_blas {
 	const char *name;
-	void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha, const float *a,
-		      int lda, const float *b, int ldb, float beta, float *c, int ldc);
-	void (*dgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, double alpha, const double *a,
-		      int lda, const double *b, int ldb, double beta, double *c, int ldc);
+	void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+		      const float *a, int lda, const float *b, int ldb, float beta, float *c,
+		      int ldc);
+	void (*dgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k,
+		      double alpha, const double *a, int lda, const double *b, int ldb, double beta,
+		      double *c, int ldc);
 };
 
 /* Looks for one at the first call. Thread-safe. */

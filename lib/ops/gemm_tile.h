@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The built-in matrix product of one element type, included once for each: define GEMM_T and GEMM_NAME(x) first.
+ * The built-in matrix product of one element type, included once for each: define GEMM_T and
+ * GEMM_NAME(x) first.
  *
- * A piece is computed in steps of GEMM_KC of the inner dimension. Rows of a and columns of b are packed into panels
- * that stay in the caches, and a kernel keeps 6 rows of one vector of c in registers. Every element of c is the sum
- * of the steps in order, each the sum of its products in order, so that neither vectors nor pieces change a bit.
+ * A piece is computed in steps of GEMM_KC of the inner dimension. Rows of a and columns of b are
+ * packed into panels that stay in the caches, and a kernel keeps 6 rows of one vector of c in
+ * registers. Every element of c is the sum of the steps in order, each the sum of its products in
+ * order, so that neither vectors nor pieces change a bit.
  */
 #define GEMM_ROWS 6
 #define GEMM_LANES (64 / sizeof(GEMM_T))
 #define GEMM_KC (1024 / sizeof(GEMM_T))
 /* Alignment of one element: rows of c start anywhere. */
 typedef GEMM_T GEMM_NAME(vector) __attribute__((vector_size(64)));
-typedef GEMM_T GEMM_NAME(loose) __attribute__((vector_size(64), aligned(sizeof(GEMM_T)), may_alias));
+typedef GEMM_T GEMM_NAME(loose)
+	__attribute__((vector_size(64), aligned(sizeof(GEMM_T)), may_alias));
 
 struct GEMM_NAME(job) {
 	const struct sgpu_gemm *gemm;
@@ -24,18 +27,20 @@ struct GEMM_NAME(panels) {
 	GEMM_T b[GEMM_LANES * GEMM_KC] __attribute__((aligned(64)));
 };
 
-/* Rows of op(a) in groups of GEMM_ROWS, a column of a group after the other; rows that are not there are 0. */
-SGPU_INLINE void GEMM_NAME(pack_a)(const struct sgpu_gemm *gemm, const GEMM_T *a, uint64_t row, uint64_t rows,
-				   uint64_t inner, uint64_t depth, GEMM_T *panel)
+/* Rows of op(a) in groups of GEMM_ROWS, a column of a group after the other; rows that are not
+ * there are 0. */
+SGPU_INLINE void GEMM_NAME(pack_a)(const struct sgpu_gemm *gemm, const GEMM_T *a, uint64_t row,
+				   uint64_t rows, uint64_t inner, uint64_t depth, GEMM_T *panel)
 {
 	for (uint64_t i = 0; i < rows; i += GEMM_ROWS) {
 		for (uint64_t r = 0; r < GEMM_ROWS; r++) {
 			uint64_t at = row + i + r;
 
 			for (uint64_t p = 0; p < depth; p++) {
-				panel[p * GEMM_ROWS + r] =
-					i + r >= rows ? 0 : gemm->transpose_a ? a[(inner + p) * gemm->lda + at] :
-									       a[at * gemm->lda + inner + p];
+				panel[p * GEMM_ROWS + r] = i + r >= rows ? 0
+							   : gemm->transpose_a
+								   ? a[(inner + p) * gemm->lda + at]
+								   : a[at * gemm->lda + inner + p];
 			}
 		}
 		panel += depth * GEMM_ROWS;
@@ -43,8 +48,8 @@ SGPU_INLINE void GEMM_NAME(pack_a)(const struct sgpu_gemm *gemm, const GEMM_T *a
 }
 
 /* One vector of columns of op(b), a row after the other; columns that are not there are 0. */
-SGPU_INLINE void GEMM_NAME(pack_b)(const struct sgpu_gemm *gemm, const GEMM_T *b, uint64_t column, uint64_t columns,
-				   uint64_t inner, uint64_t depth, GEMM_T *panel)
+SGPU_INLINE void GEMM_NAME(pack_b)(const struct sgpu_gemm *gemm, const GEMM_T *b, uint64_t column,
+				   uint64_t columns, uint64_t inner, uint64_t depth, GEMM_T *panel)
 {
 	if (!gemm->transpose_b && columns == GEMM_LANES) {
 		for (uint64_t p = 0; p < depth; p++) {
@@ -57,15 +62,18 @@ SGPU_INLINE void GEMM_NAME(pack_b)(const struct sgpu_gemm *gemm, const GEMM_T *b
 		uint64_t at = column + j;
 
 		for (uint64_t p = 0; p < depth; p++) {
-			panel[p * GEMM_LANES + j] = j >= columns ? 0 : gemm->transpose_b ?
-						    b[at * gemm->ldb + inner + p] :
-						    b[(inner + p) * gemm->ldb + at];
+			panel[p * GEMM_LANES + j] = j >= columns ? 0
+						    : gemm->transpose_b
+							    ? b[at * gemm->ldb + inner + p]
+							    : b[(inner + p) * gemm->ldb + at];
 		}
 	}
 }
 
-/* alpha times the sum, plus the value in c (times beta in the first step, where beta 0 reads nothing). */
-SGPU_INLINE void GEMM_NAME(put)(const GEMM_NAME(vector) *sum, GEMM_T alpha, GEMM_T beta, uint64_t columns, GEMM_T *c)
+/* alpha times the sum, plus the value in c (times beta in the first step, where beta 0 reads
+ * nothing). */
+SGPU_INLINE void GEMM_NAME(put)(const GEMM_NAME(vector) * sum, GEMM_T alpha, GEMM_T beta,
+				uint64_t columns, GEMM_T *c)
 {
 	if (columns == GEMM_LANES) {
 		GEMM_NAME(loose) *to = (GEMM_NAME(loose) *)c;
@@ -78,7 +86,8 @@ SGPU_INLINE void GEMM_NAME(put)(const GEMM_NAME(vector) *sum, GEMM_T alpha, GEMM
 	}
 }
 
-SGPU_INLINE void GEMM_NAME(kernel)(const GEMM_T *a, const GEMM_T *b, uint64_t depth, GEMM_NAME(vector) sum[GEMM_ROWS])
+SGPU_INLINE void GEMM_NAME(kernel)(const GEMM_T *a, const GEMM_T *b, uint64_t depth,
+				   GEMM_NAME(vector) sum[GEMM_ROWS])
 {
 	GEMM_NAME(vector) c0 = { 0 }, c1 = { 0 }, c2 = { 0 }, c3 = { 0 }, c4 = { 0 }, c5 = { 0 };
 
@@ -102,11 +111,13 @@ SGPU_INLINE void GEMM_NAME(kernel)(const GEMM_T *a, const GEMM_T *b, uint64_t de
 	sum[5] = c5;
 }
 
-SGPU_CLONES_ATTR static void GEMM_NAME(piece)(const struct GEMM_NAME(job) *job, const struct sgpu_gemm_piece *piece,
-					      struct GEMM_NAME(panels) *panels)
+SGPU_CLONES_ATTR static void GEMM_NAME(piece)(const struct GEMM_NAME(job) * job,
+					      const struct sgpu_gemm_piece *piece,
+					      struct GEMM_NAME(panels) * panels)
 {
 	const struct sgpu_gemm *gemm = job->gemm;
-	const GEMM_T *a = job->a + piece->batch * gemm->stride_a, *b = job->b + piece->batch * gemm->stride_b;
+	const GEMM_T *a = job->a + piece->batch * gemm->stride_a,
+		     *b = job->b + piece->batch * gemm->stride_b;
 	GEMM_T *c = job->c + piece->batch * gemm->stride_c;
 	GEMM_T alpha = (GEMM_T)gemm->alpha, beta = (GEMM_T)gemm->beta;
 	uint64_t inner = 0, depth, end = gemm->alpha == 0 ? 0 : gemm->k;
@@ -117,14 +128,16 @@ SGPU_CLONES_ATTR static void GEMM_NAME(piece)(const struct GEMM_NAME(job) *job, 
 		GEMM_NAME(pack_a)(gemm, a, piece->row, piece->rows, inner, depth, panels->a);
 		for (uint64_t j = 0; j < piece->columns; j += GEMM_LANES) {
 			uint64_t column = piece->column + j;
-			uint64_t columns = piece->columns - j < GEMM_LANES ? piece->columns - j : GEMM_LANES;
+			uint64_t columns =
+				piece->columns - j < GEMM_LANES ? piece->columns - j : GEMM_LANES;
 
 			GEMM_NAME(pack_b)(gemm, b, column, columns, inner, depth, panels->b);
 			for (uint64_t i = 0; i < piece->rows; i += GEMM_ROWS) {
 				GEMM_NAME(kernel)(panels->a + i * depth, panels->b, depth, sum);
 				for (uint64_t r = 0; r < GEMM_ROWS && i + r < piece->rows; r++) {
-					GEMM_NAME(put)(&sum[r], alpha, inner ? 1 : beta, columns,
-						       c + (piece->row + i + r) * gemm->ldc + column);
+					GEMM_NAME(put)
+					(&sum[r], alpha, inner ? 1 : beta, columns,
+					 c + (piece->row + i + r) * gemm->ldc + column);
 				}
 			}
 		}
@@ -138,7 +151,8 @@ static void GEMM_NAME(body)(void *argument, uint64_t begin, uint64_t end)
 	struct GEMM_NAME(panels) panels;
 
 	for (uint64_t i = begin; i < end; i++) {
-		struct sgpu_gemm_piece piece = piece_at(job->gemm, i, GEMM_PIECE_ROWS, GEMM_PIECE_COLUMNS);
+		struct sgpu_gemm_piece piece =
+			piece_at(job->gemm, i, GEMM_PIECE_ROWS, GEMM_PIECE_COLUMNS);
 
 		GEMM_NAME(piece)(job, &piece, &panels);
 	}
@@ -153,14 +167,17 @@ static void GEMM_NAME(body_blas)(void *argument, uint64_t begin, uint64_t end)
 
 	for (uint64_t i = begin; i < end; i++) {
 		struct sgpu_gemm_piece p = piece_at(gemm, i, BLAS_PIECE_ROWS, BLAS_PIECE_COLUMNS);
-		const GEMM_T *a = job->a + p.batch * gemm->stride_a + p.row * (gemm->transpose_a ? 1 : gemm->lda);
-		const GEMM_T *b = job->b + p.batch * gemm->stride_b + p.column * (gemm->transpose_b ? gemm->ldb : 1);
+		const GEMM_T *a = job->a + p.batch * gemm->stride_a +
+				  p.row * (gemm->transpose_a ? 1 : gemm->lda);
+		const GEMM_T *b = job->b + p.batch * gemm->stride_b +
+				  p.column * (gemm->transpose_b ? gemm->ldb : 1);
 		GEMM_T *c = job->c + p.batch * gemm->stride_c + p.row * gemm->ldc + p.column;
 
-		sgpu_blas_find()->GEMM_BLAS(CBLAS_ROW_MAJOR, gemm->transpose_a ? CBLAS_TRANSPOSE : CBLAS_NO_TRANSPOSE,
-					    gemm->transpose_b ? CBLAS_TRANSPOSE : CBLAS_NO_TRANSPOSE, (int)p.rows,
-					    (int)p.columns, (int)gemm->k, (GEMM_T)gemm->alpha, a, (int)gemm->lda, b,
-					    (int)gemm->ldb, (GEMM_T)gemm->beta, c, (int)gemm->ldc);
+		sgpu_blas_find()->GEMM_BLAS(
+			CBLAS_ROW_MAJOR, gemm->transpose_a ? CBLAS_TRANSPOSE : CBLAS_NO_TRANSPOSE,
+			gemm->transpose_b ? CBLAS_TRANSPOSE : CBLAS_NO_TRANSPOSE, (int)p.rows,
+			(int)p.columns, (int)gemm->k, (GEMM_T)gemm->alpha, a, (int)gemm->lda, b,
+			(int)gemm->ldb, (GEMM_T)gemm->beta, c, (int)gemm->ldc);
 	}
 }
 

@@ -29,7 +29,8 @@ SGPU_INLINE float sgpu_float_from_bits(uint32_t bits)
 SGPU_INLINE float sgpu_half_to_float(uint16_t half)
 {
 	uint32_t magnitude = half & 0x7fffu, sign = (uint32_t)(half & 0x8000u) << 16;
-	/* The multiplication by 2^112 moves the exponent's bias, and normalises subnormals on the way. */
+	/* The multiplication by 2^112 moves the exponent's bias, and normalises subnormals on the
+	 * way. */
 	uint32_t finite = sgpu_float_bits(sgpu_float_from_bits(magnitude << 13) * 0x1p112f);
 	uint32_t special = magnitude << 13 | 0x7f800000u;
 
@@ -38,7 +39,8 @@ SGPU_INLINE float sgpu_half_to_float(uint16_t half)
 
 SGPU_INLINE uint16_t sgpu_half_from_float(float value)
 {
-	uint32_t bits = sgpu_float_bits(value), magnitude = bits & 0x7fffffffu, sign = bits >> 16 & 0x8000u;
+	uint32_t bits = sgpu_float_bits(value), magnitude = bits & 0x7fffffffu,
+		 sign = bits >> 16 & 0x8000u;
 	/* Adding 0.5 rounds at 2^-24, the step of the subnormals. */
 	uint32_t small = sgpu_float_bits(sgpu_float_from_bits(magnitude) + 0.5f) - 0x3f000000u;
 	uint32_t normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
@@ -49,12 +51,14 @@ SGPU_INLINE uint16_t sgpu_half_from_float(float value)
 	return (uint16_t)(sign | result);
 }
 
-/* Narrows to float by rounding to odd first, so that the second rounding sees what the first cut off. */
+/* Narrows to float by rounding to odd first, so that the second rounding sees what the first cut
+ * off. */
 SGPU_INLINE uint16_t sgpu_half_from_double(double value)
 {
 	float narrow = (float)value;
 	uint32_t bits = sgpu_float_bits(narrow);
-	double back = narrow, back_size = back < 0 ? -back : back, size = value < 0 ? -value : value;
+	double back = narrow, back_size = back < 0 ? -back : back,
+	       size = value < 0 ? -value : value;
 
 	bits -= back_size > size ? 1u : 0u;
 	bits |= back_size < size || back_size > size ? 1u : 0u;

@@ -20,7 +20,8 @@ static void check_image(struct sgpu_ops_checker *checker, int index)
 {
 	struct sgpu_segment *segment = &checker->manifest->segments[index];
 
-	if (checker->known[index] || sgpu_ops_states_type(checker, index) || !sgpu_segment_is_input(segment)) {
+	if (checker->known[index] || sgpu_ops_states_type(checker, index) ||
+	    !sgpu_segment_is_input(segment)) {
 		return;
 	}
 	if (segment->location && strcmp(segment->location, "-") == 0) {
@@ -39,9 +40,11 @@ static void check_output(struct sgpu_ops_checker *checker, int index)
 	} else if (sgpu_segment_is_input(segment)) {
 		checker->missing[index] = true;
 	} else if (!sgpu_ops_states_type(checker, index)) {
-		sgpu_ops_segment_report(checker, index, NULL, "\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",
-					"'%s' needs data_type_info: what a module writes has no type of its own",
-					segment->id ? segment->id : "");
+		sgpu_ops_segment_report(
+			checker, index, NULL,
+			"\"data_type_info\": {\"dtype\": ..., \"shape\": ...}",
+			"'%s' needs data_type_info: what a module writes has no type of its own",
+			segment->id ? segment->id : "");
 	}
 }
 

@@ -37,20 +37,21 @@ static void choices_text(const char *const *choices, char text[CHOICES_TEXT_MAX]
 
 	text[0] = '\0';
 	for (int i = 0; choices[i] && used < CHOICES_TEXT_MAX; i++) {
-		used += (size_t)snprintf(text + used, CHOICES_TEXT_MAX - used, "%s%s", i ? ", " : "", choices[i]);
+		used += (size_t)snprintf(text + used, CHOICES_TEXT_MAX - used, "%s%s",
+					 i ? ", " : "", choices[i]);
 	}
 }
 
-static bool check_choice(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param, const json_t *json,
-			 double *number)
+static bool check_choice(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
+			 const json_t *json, double *number)
 {
 	char hint[SGPU_ERROR_HINT_MAX], text[CHOICES_TEXT_MAX];
 	const char *word = json_string_value(json);
 
 	choices_text(param->choices, text);
 	if (!word) {
-		sgpu_ops_report(checker, "params", param->name, NULL, "is %s, must be one of the strings %s",
-				json_kind(json), text);
+		sgpu_ops_report(checker, "params", param->name, NULL,
+				"is %s, must be one of the strings %s", json_kind(json), text);
 		return false;
 	}
 	for (int i = 0; param->choices[i]; i++) {
@@ -64,42 +65,47 @@ static bool check_choice(struct sgpu_ops_checker *checker, const struct sgpu_op_
 	return false;
 }
 
-static bool check_range(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param, double value)
+static bool check_range(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
+			double value)
 {
 	if (value >= param->min && value <= param->max) {
 		return true;
 	}
 	if (param->max > (double)FLT_MAX) {
-		sgpu_ops_report(checker, "params", param->name, NULL, "is %.15g, must be at %s %.15g", value,
-				value < param->min ? "least" : "most", value < param->min ? param->min : param->max);
+		sgpu_ops_report(checker, "params", param->name, NULL,
+				"is %.15g, must be at %s %.15g", value,
+				value < param->min ? "least" : "most",
+				value < param->min ? param->min : param->max);
 	} else {
-		sgpu_ops_report(checker, "params", param->name, NULL, "is %.15g, must be from %.15g to %.15g", value,
-				param->min, param->max);
+		sgpu_ops_report(checker, "params", param->name, NULL,
+				"is %.15g, must be from %.15g to %.15g", value, param->min,
+				param->max);
 	}
 	return false;
 }
 
-static bool check_number(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param, const json_t *json,
-			 double *number)
+static bool check_number(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
+			 const json_t *json, double *number)
 {
 	bool integer = param->kind == SGPU_PARAM_INTEGER;
 
 	if (!json_is_number(json)) {
-		sgpu_ops_report(checker, "params", param->name, NULL, "is %s, must be %s", json_kind(json),
-				integer ? "an integer" : "a number");
+		sgpu_ops_report(checker, "params", param->name, NULL, "is %s, must be %s",
+				json_kind(json), integer ? "an integer" : "a number");
 		return false;
 	}
 	*number = json_number_value(json);
 	/* 3.0 is the integer 3: the canonical form writes it so. */
 	if (integer && *number != floor(*number)) {
-		sgpu_ops_report(checker, "params", param->name, NULL, "is %.15g, must be an integer", *number);
+		sgpu_ops_report(checker, "params", param->name, NULL,
+				"is %.15g, must be an integer", *number);
 		return false;
 	}
 	return check_range(checker, param, *number);
 }
 
-static bool check_value(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param, const json_t *json,
-			double *number)
+static bool check_value(struct sgpu_ops_checker *checker, const struct sgpu_op_param *param,
+			const json_t *json, double *number)
 {
 	if (param->kind == SGPU_PARAM_CHOICE) {
 		return check_choice(checker, param, json, number);
@@ -108,15 +114,16 @@ static bool check_value(struct sgpu_ops_checker *checker, const struct sgpu_op_p
 		return check_number(checker, param, json, number);
 	}
 	if (!json_is_boolean(json)) {
-		sgpu_ops_report(checker, "params", param->name, NULL, "is %s, must be true or false",
-				json_kind(json));
+		sgpu_ops_report(checker, "params", param->name, NULL,
+				"is %s, must be true or false", json_kind(json));
 		return false;
 	}
 	*number = json_is_true(json) ? 1 : 0;
 	return true;
 }
 
-static void unknown_param(struct sgpu_ops_checker *checker, const struct sgpu_op *op, const char *key)
+static void unknown_param(struct sgpu_ops_checker *checker, const struct sgpu_op *op,
+			  const char *key)
 {
 	const char *names[SGPU_PARAMS_MAX + 1] = { NULL };
 	char hint[SGPU_ERROR_HINT_MAX];
@@ -124,8 +131,8 @@ static void unknown_param(struct sgpu_ops_checker *checker, const struct sgpu_op
 	for (int i = 0; op->params && op->params[i].name; i++) {
 		names[i] = op->params[i].name;
 	}
-	sgpu_ops_report(checker, "params", key, sgpu_ops_near(key, names, hint), "'%s' is not a parameter of '%s'",
-			key, op->name);
+	sgpu_ops_report(checker, "params", key, sgpu_ops_near(key, names, hint),
+			"'%s' is not a parameter of '%s'", key, op->name);
 }
 
 void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call)
@@ -138,13 +145,15 @@ void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call
 		call->param[i].number = params[i].standard;
 		json = json_object_get(given, params[i].name);
 		if (json) {
-			call->param[i].given = check_value(checker, &params[i], json, &call->param[i].number);
+			call->param[i].given =
+				check_value(checker, &params[i], json, &call->param[i].number);
 		} else if (params[i].required) {
-			sgpu_ops_report(checker, given ? "params" : NULL, NULL, NULL, "'%s' needs the parameter '%s'",
-					call->op->name, params[i].name);
+			sgpu_ops_report(checker, given ? "params" : NULL, NULL, NULL,
+					"'%s' needs the parameter '%s'", call->op->name,
+					params[i].name);
 		}
 	}
-	json_object_foreach(given, key, json) {
+	json_object_foreach (given, key, json) {
 		if (sgpu_op_param(call->op, key) < 0) {
 			unknown_param(checker, call->op, key);
 		}

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From a text to a checked manifest, and from a checked manifest to the calls that its operations make.
+ * From a text to a checked manifest, and from a checked manifest to the calls that its operations
+ * make.
  */
 #include <string.h>
 
 #include "check.h"
 #include "ops_private.h"
 
-static int first_diagnostic(const struct sgpu_diagnostics *diagnostics, const char *name, struct sgpu_error *error)
+static int first_diagnostic(const struct sgpu_diagnostics *diagnostics, const char *name,
+			    struct sgpu_error *error)
 {
 	const struct sgpu_diagnostic *diagnostic = &diagnostics->list[0];
 
 	if (diagnostic->line > 0) {
-		sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s%s%s", name, diagnostic->line, diagnostic->column,
-			  diagnostic->pointer, *diagnostic->pointer ? ": " : "", diagnostic->text);
+		sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s%s%s", name, diagnostic->line,
+			  diagnostic->column, diagnostic->pointer, *diagnostic->pointer ? ": " : "",
+			  diagnostic->text);
 	} else {
 		sgpu_fail(error, SGPU_EINVALID, "%s: %s%s%s", name, diagnostic->pointer,
 			  *diagnostic->pointer ? ": " : "", diagnostic->text);
@@ -24,8 +27,9 @@ static int first_diagnostic(const struct sgpu_diagnostics *diagnostics, const ch
 	return SGPU_EINVALID;
 }
 
-int sgpu_ops_load_manifest(const char *text, size_t size, const char *name, struct sgpu_manifest **manifest,
-			   struct sgpu_diagnostics *diagnostics, struct sgpu_error *error)
+int sgpu_ops_load_manifest(const char *text, size_t size, const char *name,
+			   struct sgpu_manifest **manifest, struct sgpu_diagnostics *diagnostics,
+			   struct sgpu_error *error)
 {
 	struct sgpu_manifest *parsed = NULL;
 	int result;
@@ -59,7 +63,8 @@ int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct
 		return sgpu_fail(error, SGPU_EUSAGE, "the manifest has no operation %d", operation);
 	}
 	checker.operation = &manifest->operations[operation];
-	call->op = checker.operation->module ? &sgpu_op_module : sgpu_op_find(checker.operation->kernel);
+	call->op = checker.operation->module ? &sgpu_op_module
+					     : sgpu_op_find(checker.operation->kernel);
 	if (!call->op) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is not an operation",
 				 checker.operation->kernel ? checker.operation->kernel : "");
@@ -68,8 +73,10 @@ int sgpu_ops_prepare(const struct sgpu_manifest *manifest, int operation, struct
 		const struct sgpu_argument *arg = &checker.operation->args[i];
 		int index = checker.operation->module ? i : sgpu_op_arg(call->op, arg->name);
 
-		if (index < 0 || arg->segment < 0 || manifest->segments[arg->segment].type.dtype == SGPU_NONE) {
-			return sgpu_fail(error, SGPU_EINVALID, "argument '%s' of '%s' was not checked", arg->name,
+		if (index < 0 || arg->segment < 0 ||
+		    manifest->segments[arg->segment].type.dtype == SGPU_NONE) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "argument '%s' of '%s' was not checked", arg->name,
 					 checker.operation->id);
 		}
 		call->type[index] = manifest->segments[arg->segment].type;

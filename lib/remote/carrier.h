@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the messages and the sealed data of a session get to its worker and back: over a pipe, or over a ring and an area that
- * both sides map. A carrier is not trusted, nor is what it brings.
+ * How the messages and the sealed data of a session get to its worker and back: over a pipe, or
+ * over a ring and an area that both sides map. A carrier is not trusted, nor is what it brings.
  *
- * The area holds sealed data, SGPU_AREA_SIZE bytes of them: `put` writes there before the next message is sent, and `get`
- * reads what the worker has written before it answered the last one.
+ * The area holds sealed data, SGPU_AREA_SIZE bytes of them: `put` writes there before the next
+ * message is sent, and `get` reads what the worker has written before it answered the last one.
  */
 #ifndef SGPU_REMOTE_CARRIER_H
 #define SGPU_REMOTE_CARRIER_H
@@ -17,14 +17,17 @@ enum { SGPU_AREA_SIZE = 4 << 20 };
 
 struct sgpu_carrier {
 	const struct sgpu_carrier_calls *calls;
-	uint64_t patience_ns;          /* for the worker, in each call below; then SGPU_ETIMEOUT; 0: without end */
+	uint64_t patience_ns; /* for the worker, in each call below; then SGPU_ETIMEOUT; 0: without
+				 end */
 };
 
 struct sgpu_carrier_calls {
-	sgpu_exchange_fn exchange;     /* its argument is the carrier */
+	sgpu_exchange_fn exchange; /* its argument is the carrier */
 	/* From and to private memory. The range lies in the area. */
-	int (*put)(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *bytes, size_t size, struct sgpu_error *error);
-	int (*get)(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size, struct sgpu_error *error);
+	int (*put)(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *bytes, size_t size,
+		   struct sgpu_error *error);
+	int (*get)(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size,
+		   struct sgpu_error *error);
 	void (*close)(struct sgpu_carrier *carrier);
 };
 
@@ -37,11 +40,12 @@ static inline uint64_t sgpu_carrier_deadline(const struct sgpu_carrier *carrier)
 }
 
 /* carrier_pipe.c: over two descriptors, borrowed. */
-SGPU_MUST_CHECK int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **carrier, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **carrier,
+				      struct sgpu_error *error);
 
 /* carrier_ring.c: over a ring; the descriptors are borrowed. */
 struct sgpu_remote_ring;
-SGPU_MUST_CHECK int sgpu_carrier_ring(const struct sgpu_remote_ring *ring, struct sgpu_carrier **carrier,
-				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_carrier_ring(const struct sgpu_remote_ring *ring,
+				      struct sgpu_carrier **carrier, struct sgpu_error *error);
 
 #endif

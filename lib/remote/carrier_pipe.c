@@ -20,15 +20,20 @@ static int is_over(void *argument)
 {
 	const struct pipe_carrier *c = argument;
 
-	return sgpu_io_interrupted() ? SGPU_ECANCELED : sgpu_now_ns() >= c->guard.deadline_ns ? SGPU_ETIMEOUT : SGPU_OK;
+	return sgpu_io_interrupted()		       ? SGPU_ECANCELED
+	       : sgpu_now_ns() >= c->guard.deadline_ns ? SGPU_ETIMEOUT
+						       : SGPU_OK;
 }
 
 /* From here to the end, reading and writing wait no longer than the caller has patience. */
 static void begin_waiting(struct pipe_carrier *c)
 {
 	if (c->carrier.patience_ns > 0) {
-		c->guard = (struct sgpu_io_guard){ .wake_fd = -1, .deadline_ns = sgpu_carrier_deadline(&c->carrier),
-						   .ended = is_over, .argument = c };
+		c->guard =
+			(struct sgpu_io_guard){ .wake_fd = -1,
+						.deadline_ns = sgpu_carrier_deadline(&c->carrier),
+						.ended = is_over,
+						.argument = c };
 		sgpu_io_set_guard(&c->guard);
 	}
 }
@@ -38,36 +43,43 @@ static int end_waiting(const struct pipe_carrier *c, int rc, struct sgpu_error *
 	if (c->carrier.patience_ns > 0) {
 		sgpu_io_set_guard(NULL);
 	}
-	return rc == SGPU_ETIMEOUT ? sgpu_fail(error, rc, "the worker of the session does not answer") : rc;
+	return rc == SGPU_ETIMEOUT
+		       ? sgpu_fail(error, rc, "the worker of the session does not answer")
+		       : rc;
 }
 
-static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t *answer, size_t *answer_size,
-		    struct sgpu_error *error)
+static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t *answer,
+		    size_t *answer_size, struct sgpu_error *error)
 {
 	struct pipe_carrier *c = argument;
 
 	begin_waiting(c);
-	return end_waiting(c, sgpu_pipe_exchange(&c->pipe, message, size, answer, answer_size, error), error);
+	return end_waiting(
+		c, sgpu_pipe_exchange(&c->pipe, message, size, answer, answer_size, error), error);
 }
 
-static int put(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *bytes, size_t size, struct sgpu_error *error)
+static int put(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *bytes, size_t size,
+	       struct sgpu_error *error)
 {
 	struct pipe_carrier *c = (struct pipe_carrier *)carrier;
 	int rc;
 
 	begin_waiting(c);
 	rc = sgpu_remote_frame_write(c->pipe.out, SGPU_FRAME_PUT, offset, size, error);
-	return end_waiting(c, rc < 0 ? rc : sgpu_write(c->pipe.out, "a session", bytes, size, error), error);
+	return end_waiting(
+		c, rc < 0 ? rc : sgpu_write(c->pipe.out, "a session", bytes, size, error), error);
 }
 
-static int get(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size, struct sgpu_error *error)
+static int get(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size,
+	       struct sgpu_error *error)
 {
 	struct pipe_carrier *c = (struct pipe_carrier *)carrier;
 	int rc;
 
 	begin_waiting(c);
 	rc = sgpu_remote_frame_write(c->pipe.out, SGPU_FRAME_GET, offset, size, error);
-	return end_waiting(c, rc < 0 ? rc : sgpu_remote_frame_bytes(c->pipe.in, bytes, size, error), error);
+	return end_waiting(c, rc < 0 ? rc : sgpu_remote_frame_bytes(c->pipe.in, bytes, size, error),
+			   error);
 }
 
 static void close_pipe(struct sgpu_carrier *carrier)

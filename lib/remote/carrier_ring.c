@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session over a ring, the program's side. Nothing here makes a system call while the worker is awake.
+ * A session over a ring, the program's side. Nothing here makes a system call while the worker is
+ * awake.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,8 @@ struct ring_carrier {
 	uint8_t *area;
 };
 
-/* Until the one message has been answered. A worker that ends closes its bell; one that is mute keeps it. */
+/* Until the one message has been answered. A worker that ends closes its bell; one that is mute
+ * keeps it. */
 static int await_answer(struct ring_carrier *c, uint64_t *size, struct sgpu_error *error)
 {
 	const uint64_t deadline = sgpu_carrier_deadline(&c->carrier);
@@ -24,21 +26,24 @@ static int await_answer(struct ring_carrier *c, uint64_t *size, struct sgpu_erro
 	while (rc == SGPU_OK && count == 0) {
 		rc = sgpu_ring_client_wait(c->client, deadline, error);
 		if (rc == SGPU_ESYSTEM || rc == SGPU_ETIMEOUT) {
-			return sgpu_fail(error, rc, rc == SGPU_ESYSTEM ? "the worker of the session has ended" :
-					 "the worker of the session does not answer");
+			return sgpu_fail(error, rc,
+					 rc == SGPU_ESYSTEM
+						 ? "the worker of the session has ended"
+						 : "the worker of the session does not answer");
 		}
 		rc = rc == SGPU_OK ? sgpu_ring_reap(c->client, &result, 1, &count, error) : rc;
 	}
 	if (rc == SGPU_OK && (result.status < 0 || result.value > SGPU_MESSAGE_MAX)) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "a message of a session is answered with status %d and %llu bytes",
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "a message of a session is answered with status %d and %llu bytes",
 			       result.status, (unsigned long long)result.value);
 	}
 	*size = rc == SGPU_OK ? result.value : 0;
 	return rc;
 }
 
-static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t *answer, size_t *answer_size,
-		    struct sgpu_error *error)
+static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t *answer,
+		    size_t *answer_size, struct sgpu_error *error)
 {
 	struct ring_carrier *c = argument;
 	const struct sgpu_ring_descriptor descriptor = { .opcode = LINK_MESSAGE, .length = size };
@@ -48,7 +53,8 @@ static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t
 	memcpy(c->area + SGPU_AREA_SIZE, message, size);
 	rc = sgpu_ring_submit(c->client, &descriptor, NULL, error);
 	if (rc == SGPU_ERETRY) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "the ring of a session is full, though it has nothing to do");
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "the ring of a session is full, though it has nothing to do");
 	}
 	rc = rc == SGPU_OK ? await_answer(c, &answered, error) : rc;
 	if (rc == SGPU_OK) {
@@ -58,14 +64,16 @@ static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t
 	return rc;
 }
 
-static int put(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *bytes, size_t size, struct sgpu_error *error)
+static int put(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *bytes, size_t size,
+	       struct sgpu_error *error)
 {
 	(void)error;
 	memcpy(((struct ring_carrier *)carrier)->area + offset, bytes, size);
 	return SGPU_OK;
 }
 
-static int get(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size, struct sgpu_error *error)
+static int get(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size,
+	       struct sgpu_error *error)
 {
 	(void)error;
 	memcpy(bytes, ((struct ring_carrier *)carrier)->area + offset, size);
@@ -81,11 +89,14 @@ static void close_ring(struct sgpu_carrier *carrier)
 	free(c);
 }
 
-int sgpu_carrier_ring(const struct sgpu_remote_ring *ring, struct sgpu_carrier **carrier, struct sgpu_error *error)
+int sgpu_carrier_ring(const struct sgpu_remote_ring *ring, struct sgpu_carrier **carrier,
+		      struct sgpu_error *error)
 {
 	static const struct sgpu_carrier_calls calls = { exchange, put, get, close_ring };
-	const struct sgpu_ring_client_config config = { .doorbell = ring->bell, .wait = { .spin_most_ns = ring->spin_ns,
-										   .spin_least_ns = ring->spin_ns } };
+	const struct sgpu_ring_client_config config = {
+		.doorbell = ring->bell,
+		.wait = { .spin_most_ns = ring->spin_ns, .spin_least_ns = ring->spin_ns }
+	};
 	struct ring_carrier *c = calloc(1, sizeof(*c));
 	int rc;
 

@@ -5,22 +5,27 @@
 #include "remote/client.h"
 
 /* ---- memory ---- */
-static int check_range(const struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, uint64_t size,
-		       struct sgpu_error *error)
+static int check_range(const struct sgpu_remote *remote, uint32_t buffer, uint64_t offset,
+		       uint64_t size, struct sgpu_error *error)
 {
-	const uint64_t has = buffer > 0 && buffer <= SGPU_REMOTE_BUFFERS_MAX ? remote->sizes[buffer] : 0;
+	const uint64_t has =
+		buffer > 0 && buffer <= SGPU_REMOTE_BUFFERS_MAX ? remote->sizes[buffer] : 0;
 
 	if (has == 0) {
-		return sgpu_fail(error, SGPU_EUSAGE, "the session has no buffer %u", (unsigned)buffer);
+		return sgpu_fail(error, SGPU_EUSAGE, "the session has no buffer %u",
+				 (unsigned)buffer);
 	}
 	if (offset > has || size > has - offset) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%llu bytes from %llu are not in buffer %u of %llu bytes",
-				 (unsigned long long)size, (unsigned long long)offset, (unsigned)buffer, (unsigned long long)has);
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "%llu bytes from %llu are not in buffer %u of %llu bytes",
+				 (unsigned long long)size, (unsigned long long)offset,
+				 (unsigned)buffer, (unsigned long long)has);
 	}
 	return SGPU_OK;
 }
 
-int sgpu_remote_alloc(struct sgpu_remote *remote, uint64_t size, uint32_t *buffer, struct sgpu_error *error)
+int sgpu_remote_alloc(struct sgpu_remote *remote, uint64_t size, uint32_t *buffer,
+		      struct sgpu_error *error)
 {
 	struct sgpu_item item = { .kind = SGPU_ITEM_ALLOC, .buffer = 1, .size = size };
 	int rc;
@@ -29,7 +34,9 @@ int sgpu_remote_alloc(struct sgpu_remote *remote, uint64_t size, uint32_t *buffe
 		item.buffer++;
 	}
 	if (size == 0 || item.buffer > SGPU_REMOTE_BUFFERS_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, size == 0 ? "a buffer of no bytes" : "a session has at most %d buffers",
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 size == 0 ? "a buffer of no bytes"
+					   : "a session has at most %d buffers",
 				 SGPU_REMOTE_BUFFERS_MAX);
 	}
 	rc = sgpu_remote_add(remote, &item, error);
@@ -53,33 +60,36 @@ int sgpu_remote_free(struct sgpu_remote *remote, uint32_t buffer, struct sgpu_er
 	return rc;
 }
 
-int sgpu_remote_copy_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, const void *data, uint64_t size,
-			struct sgpu_error *error)
+int sgpu_remote_copy_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset,
+			const void *data, uint64_t size, struct sgpu_error *error)
 {
 	int rc = check_range(remote, buffer, offset, size, error);
 
 	return rc == SGPU_OK ? sgpu_remote_seal_in(remote, buffer, offset, data, size, error) : rc;
 }
 
-int sgpu_remote_copy_out_async(struct sgpu_remote *remote, void *data, uint32_t buffer, uint64_t offset, uint64_t size,
-			       struct sgpu_error *error)
+int sgpu_remote_copy_out_async(struct sgpu_remote *remote, void *data, uint32_t buffer,
+			       uint64_t offset, uint64_t size, struct sgpu_error *error)
 {
 	int rc = check_range(remote, buffer, offset, size, error);
 
 	return rc == SGPU_OK ? sgpu_remote_seal_out(remote, data, buffer, offset, size, error) : rc;
 }
 
-int sgpu_remote_copy_out(struct sgpu_remote *remote, void *data, uint32_t buffer, uint64_t offset, uint64_t size,
-			 struct sgpu_error *error)
+int sgpu_remote_copy_out(struct sgpu_remote *remote, void *data, uint32_t buffer, uint64_t offset,
+			 uint64_t size, struct sgpu_error *error)
 {
 	int rc = sgpu_remote_copy_out_async(remote, data, buffer, offset, size, error);
 
 	return rc == SGPU_OK ? sgpu_remote_flush(remote, error) : rc;
 }
 
-int sgpu_remote_clear(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, uint64_t size, struct sgpu_error *error)
+int sgpu_remote_clear(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, uint64_t size,
+		      struct sgpu_error *error)
 {
-	const struct sgpu_item item = { .kind = SGPU_ITEM_CLEAR, .buffer = buffer, .offset = offset, .size = size };
+	const struct sgpu_item item = {
+		.kind = SGPU_ITEM_CLEAR, .buffer = buffer, .offset = offset, .size = size
+	};
 	int rc = check_range(remote, buffer, offset, size, error);
 
 	return rc == SGPU_OK ? sgpu_remote_add(remote, &item, error) : rc;
@@ -88,24 +98,30 @@ int sgpu_remote_clear(struct sgpu_remote *remote, uint32_t buffer, uint64_t offs
 /* ---- jobs ---- */
 static int check_job(const struct sgpu_remote *remote, uint32_t job, struct sgpu_error *error)
 {
-	return job > 0 && job <= SGPU_GROUP_OBJECTS && remote->jobs[job - 1] ? SGPU_OK :
-		sgpu_fail(error, SGPU_EUSAGE, "the session has no job %u", (unsigned)job);
+	return job > 0 && job <= SGPU_GROUP_OBJECTS && remote->jobs[job - 1]
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EUSAGE, "the session has no job %u", (unsigned)job);
 }
 
-int sgpu_remote_load(struct sgpu_remote *remote, const char *manifest, size_t size, uint32_t *job, struct sgpu_error *error)
+int sgpu_remote_load(struct sgpu_remote *remote, const char *manifest, size_t size, uint32_t *job,
+		     struct sgpu_error *error)
 {
-	struct sgpu_item item = { .kind = SGPU_ITEM_JOB_LOAD, .tail = (const uint8_t *)manifest, .tail_size = (uint32_t)size };
+	struct sgpu_item item = { .kind = SGPU_ITEM_JOB_LOAD,
+				  .tail = (const uint8_t *)manifest,
+				  .tail_size = (uint32_t)size };
 	int rc;
 
 	while (item.object < SGPU_GROUP_OBJECTS && remote->jobs[item.object]) {
 		item.object++;
 	}
 	if (size == 0 || size > SGPU_REMOTE_MANIFEST_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "the manifest of a job has 1 to %d bytes, not %zu", SGPU_REMOTE_MANIFEST_MAX,
-				 size);
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "the manifest of a job has 1 to %d bytes, not %zu",
+				 SGPU_REMOTE_MANIFEST_MAX, size);
 	}
 	if (item.object == SGPU_GROUP_OBJECTS) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a session has at most %d jobs", SGPU_REMOTE_JOBS_MAX);
+		return sgpu_fail(error, SGPU_EUSAGE, "a session has at most %d jobs",
+				 SGPU_REMOTE_JOBS_MAX);
 	}
 	rc = sgpu_remote_add(remote, &item, error);
 	rc = rc == SGPU_OK ? sgpu_remote_flush(remote, error) : rc;
@@ -128,8 +144,8 @@ int sgpu_remote_unload(struct sgpu_remote *remote, uint32_t job, struct sgpu_err
 	return rc;
 }
 
-int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job, const struct sgpu_remote_range *ranges, int count,
-		    struct sgpu_error *error)
+int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job,
+		    const struct sgpu_remote_range *ranges, int count, struct sgpu_error *error)
 {
 	uint8_t tail[SGPU_GROUP_BYTES];
 	struct sgpu_item item = { .kind = SGPU_ITEM_JOB_RUN, .object = job - 1, .tail = tail };
@@ -137,10 +153,12 @@ int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job, const struct sgpu_
 	int rc = check_job(remote, job, error);
 
 	if (rc == SGPU_OK && (count < 0 || count > SGPU_MODULE_RANGES_MAX)) {
-		rc = sgpu_fail(error, SGPU_EUSAGE, "a job has at most %d ranges", SGPU_REMOTE_RANGES_MAX);
+		rc = sgpu_fail(error, SGPU_EUSAGE, "a job has at most %d ranges",
+			       SGPU_REMOTE_RANGES_MAX);
 	}
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		call.ranges[i] = (struct sgpu_item_range){ ranges[i].buffer, ranges[i].offset, ranges[i].size };
+		call.ranges[i] = (struct sgpu_item_range){ ranges[i].buffer, ranges[i].offset,
+							   ranges[i].size };
 		rc = check_range(remote, ranges[i].buffer, ranges[i].offset, ranges[i].size, error);
 	}
 	rc = rc == SGPU_OK ? sgpu_item_call_encode(&call, tail, &item.tail_size, error) : rc;

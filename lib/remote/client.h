@@ -11,13 +11,15 @@
 #include "remote/carrier.h"
 
 enum {
-	SGPU_REMOTE_CHUNKS = 64,       /* in one piece of data */
+	SGPU_REMOTE_CHUNKS = 64, /* in one piece of data */
 	SGPU_REMOTE_PIECE = SGPU_REMOTE_CHUNKS * SGPU_CHUNK,
 	SGPU_REMOTE_SEALED = SGPU_REMOTE_CHUNKS * SGPU_SEALED_CHUNK,
 };
 
-_Static_assert((int)SGPU_REMOTE_BUFFERS_MAX == SGPU_GROUP_BUFFERS - 2 && (int)SGPU_REMOTE_JOBS_MAX == (int)SGPU_GROUP_OBJECTS &&
-		       (int)SGPU_REMOTE_RANGES_MAX == (int)SGPU_MODULE_RANGES_MAX, "what the header promises");
+_Static_assert((int)SGPU_REMOTE_BUFFERS_MAX == SGPU_GROUP_BUFFERS - 2 &&
+		       (int)SGPU_REMOTE_JOBS_MAX == (int)SGPU_GROUP_OBJECTS &&
+		       (int)SGPU_REMOTE_RANGES_MAX == (int)SGPU_MODULE_RANGES_MAX,
+	       "what the header promises");
 
 /* Chunks that one key seals; no number is used twice. GCM allows 2^32 messages a key. */
 #define SGPU_REMOTE_KEY_CHUNKS (UINT64_C(1) << 30)
@@ -25,9 +27,9 @@ _Static_assert((int)SGPU_REMOTE_BUFFERS_MAX == SGPU_GROUP_BUFFERS - 2 && (int)SG
 /* To the device, or from it. */
 struct sgpu_remote_direction {
 	struct sgpu_sealed_keys keys;
-	struct sgpu_aead *aead;        /* NULL: there is no key yet */
-	uint32_t object;               /* the key's handle */
-	uint64_t next;                 /* the number of the next chunk */
+	struct sgpu_aead *aead; /* NULL: there is no key yet */
+	uint32_t object;	/* the key's handle */
+	uint64_t next;		/* the number of the next chunk */
 };
 
 /* A piece that is copied from the device when the next group is sent. */
@@ -38,37 +40,43 @@ struct sgpu_remote_piece {
 
 struct sgpu_remote {
 	struct sgpu_carrier *carrier;
-	int owned[3];                  /* descriptors that are closed with it, or -1 */
+	int owned[3]; /* descriptors that are closed with it, or -1 */
 	struct sgpu_group_client *client;
 	uint64_t sizes[SGPU_GROUP_BUFFERS]; /* by handle; 0: free */
 	bool jobs[SGPU_GROUP_OBJECTS];
 	struct sgpu_remote_direction *directions; /* secret memory: to the device, and from it */
-	uint64_t key_chunks;           /* SGPU_REMOTE_KEY_CHUNKS; tests have less */
-	uint8_t *sealed;               /* SGPU_REMOTE_SEALED bytes, once data were copied */
+	uint64_t key_chunks;			  /* SGPU_REMOTE_KEY_CHUNKS; tests have less */
+	uint8_t *sealed; /* SGPU_REMOTE_SEALED bytes, once data were copied */
 	/* of the next group */
-	int pending;                   /* items */
-	uint64_t area_used;            /* bytes */
+	int pending;	    /* items */
+	uint64_t area_used; /* bytes */
 	struct sgpu_remote_piece pieces[SGPU_GROUP_ITEMS];
 	int piece_count;
 	struct sgpu_item_result results[SGPU_GROUP_ITEMS];
 };
 
 /* session.c: a session over a carrier, which it owns from then on, also when this fails. */
-SGPU_MUST_CHECK int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key *owner,
-					     const struct sgpu_key *worker, struct sgpu_remote **remote, struct sgpu_error *error);
-/* Adds an item to the next group, and sends that first if it is full. Errors: those of what was sent. */
-SGPU_MUST_CHECK int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item, struct sgpu_error *error);
-/* Makes sure that the next group has room for `items` without tails, and the area for `bytes`, which lie *at. */
-SGPU_MUST_CHECK int sgpu_remote_reserve(struct sgpu_remote *remote, int items, uint64_t bytes, uint64_t *at,
-					struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_remote_open_carrier(struct sgpu_carrier *carrier,
+					     const struct sgpu_key *owner,
+					     const struct sgpu_key *worker,
+					     struct sgpu_remote **remote, struct sgpu_error *error);
+/* Adds an item to the next group, and sends that first if it is full. Errors: those of what was
+ * sent. */
+SGPU_MUST_CHECK int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item,
+				    struct sgpu_error *error);
+/* Makes sure that the next group has room for `items` without tails, and the area for `bytes`,
+ * which lie *at. */
+SGPU_MUST_CHECK int sgpu_remote_reserve(struct sgpu_remote *remote, int items, uint64_t bytes,
+					uint64_t *at, struct sgpu_error *error);
 /* Sends what is pending and waits for its end. */
 SGPU_MUST_CHECK int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error);
 
 /* copy.c: data, sealed on their way. Both only add to the next group, or to several. */
-SGPU_MUST_CHECK int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, const uint8_t *data,
-					uint64_t size, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_remote_seal_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buffer, uint64_t offset,
-					 uint64_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buffer,
+					uint64_t offset, const uint8_t *data, uint64_t size,
+					struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_remote_seal_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buffer,
+					 uint64_t offset, uint64_t size, struct sgpu_error *error);
 /* The group of the pieces has been carried out: opens them. */
 SGPU_MUST_CHECK int sgpu_remote_take_pieces(struct sgpu_remote *remote, struct sgpu_error *error);
 void sgpu_remote_forget_keys(struct sgpu_remote *remote);

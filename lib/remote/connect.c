@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session with a worker of `sgpu-run serve`: a connection to the server's socket hands the memory over, and is the bell
- * from then on. What the server says is made fit to be printed.
+ * A session with a worker of `sgpu-run serve`: a connection to the server's socket hands the memory
+ * over, and is the bell from then on. What the server says is made fit to be printed.
  */
 #include <errno.h>
 #include <poll.h>
@@ -20,13 +20,15 @@
 #include "remote/greeting.h"
 #include "remote/link.h"
 
-/* CONNECT_S: for the connection; PATIENCE_MS: for the answer, since the server may have to start a worker. */
+/* CONNECT_S: for the connection; PATIENCE_MS: for the answer, since the server may have to start a
+ * worker. */
 enum { CONNECT_S = 5, PATIENCE_MS = 90000, WAIT_MS = 50, OWNED = 3 };
 
 /* As sgpu-run does. */
 static int find_socket(const char *given, struct sockaddr_un *address, struct sgpu_error *error)
 {
-	const char *named = given ? given : getenv("SGPU_SOCKET"), *runtime = getenv("XDG_RUNTIME_DIR");
+	const char *named = given ? given : getenv("SGPU_SOCKET"),
+		   *runtime = getenv("XDG_RUNTIME_DIR");
 	const size_t room = sizeof(address->sun_path);
 	int length = 0;
 
@@ -38,10 +40,13 @@ static int find_socket(const char *given, struct sockaddr_un *address, struct sg
 	} else if (geteuid() == 0) {
 		length = snprintf(address->sun_path, room, "/run/sgpu/run.sock");
 	} else {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "neither SGPU_SOCKET nor XDG_RUNTIME_DIR says where a server is");
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "neither SGPU_SOCKET nor XDG_RUNTIME_DIR says where a server is");
 	}
-	return length < (int)room ? SGPU_OK : sgpu_fail(error, SGPU_EUSAGE, "the path of a socket has at most %zu bytes",
-							room - 1);
+	return length < (int)room
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EUSAGE, "the path of a socket has at most %zu bytes",
+				   room - 1);
 }
 
 static int connect_to(const char *given, int *fd, struct sgpu_error *error)
@@ -62,21 +67,27 @@ static int connect_to(const char *given, int *fd, struct sgpu_error *error)
 		rc = connect(*fd, (struct sockaddr *)&address, sizeof(address));
 	} while (rc != 0 && errno == EINTR);
 	if (rc != 0 && (errno == ENOENT || errno == ENOTDIR)) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no server at '%s'", address.sun_path);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no server at '%s'",
+				 address.sun_path);
 	}
-	return rc == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot connect to '%s'", address.sun_path);
+	return rc == 0 ? SGPU_OK
+		       : sgpu_fail_errno(error, "cannot connect to '%s'", address.sun_path);
 }
 
 static int send_files(int connection, const int files[2], struct sgpu_error *error)
 {
-	struct sgpu_greeting greeting = { .magic = SGPU_GREETING_MAGIC, .version = SGPU_GREETING_VERSION,
-					  .kind = SGPU_GREETING_SESSION, .size = sizeof(greeting) };
+	struct sgpu_greeting greeting = { .magic = SGPU_GREETING_MAGIC,
+					  .version = SGPU_GREETING_VERSION,
+					  .kind = SGPU_GREETING_SESSION,
+					  .size = sizeof(greeting) };
 	union {
 		struct cmsghdr header; /* for its alignment */
 		char data[CMSG_SPACE(2 * sizeof(int))];
 	} control = { .data = { 0 } };
 	struct iovec part = { .iov_base = &greeting, .iov_len = sizeof(greeting) };
-	const struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.data,
+	const struct msghdr packet = { .msg_iov = &part,
+				       .msg_iovlen = 1,
+				       .msg_control = control.data,
 				       .msg_controllen = sizeof(control.data) };
 	ssize_t sent;
 
@@ -88,11 +99,13 @@ static int send_files(int connection, const int files[2], struct sgpu_error *err
 		sent = sendmsg(connection, &packet, MSG_NOSIGNAL);
 	} while (sent < 0 && errno == EINTR);
 	/* A server that refuses at once may have said so and closed. */
-	return sent == (ssize_t)sizeof(greeting) || errno == EPIPE || errno == ECONNRESET ? SGPU_OK :
-		sgpu_fail_errno(error, "cannot ask for a session");
+	return sent == (ssize_t)sizeof(greeting) || errno == EPIPE || errno == ECONNRESET
+		       ? SGPU_OK
+		       : sgpu_fail_errno(error, "cannot ask for a session");
 }
 
-/* A server that refuses what it has not read resets the connection; what it said comes behind that. */
+/* A server that refuses what it has not read resets the connection; what it said comes behind that.
+ */
 static ssize_t receive(int connection, void *message, size_t size)
 {
 	bool reset = false;
@@ -119,13 +132,16 @@ static int hear_server(int connection, struct sgpu_error *error)
 	/* A signal may come just before the call: so no wait is long. */
 	do {
 		ready = poll(&heard, 1, WAIT_MS);
-	} while ((ready == 0 || (ready < 0 && errno == EINTR)) && !sgpu_io_interrupted() && sgpu_now_ns() < end);
+	} while ((ready == 0 || (ready < 0 && errno == EINTR)) && !sgpu_io_interrupted() &&
+		 sgpu_now_ns() < end);
 	if (ready <= 0) {
-		return sgpu_io_interrupted() ? sgpu_fail(error, SGPU_ECANCELED, "interrupted") :
-					       sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");
+		return sgpu_io_interrupted()
+			       ? sgpu_fail(error, SGPU_ECANCELED, "interrupted")
+			       : sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");
 	}
 	got = receive(connection, &answer, sizeof(answer));
-	if (got < (ssize_t)sizeof(answer.greeting) || answer.greeting.magic != SGPU_GREETING_MAGIC) {
+	if (got < (ssize_t)sizeof(answer.greeting) ||
+	    answer.greeting.magic != SGPU_GREETING_MAGIC) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the server has ended, or is none");
 	}
 	if (answer.greeting.kind == SGPU_GREETING_TAKEN) {
@@ -137,13 +153,15 @@ static int hear_server(int connection, struct sgpu_error *error)
 	if (answer.error.code >= SGPU_OK || answer.error.code < SGPU_EREFUSED) {
 		answer.error.code = SGPU_ESYSTEM;
 	}
-	(void)sgpu_fail(error, answer.error.code, "%.*s", SGPU_ERROR_TEXT_MAX - 1, answer.error.text);
+	(void)sgpu_fail(error, answer.error.code, "%.*s", SGPU_ERROR_TEXT_MAX - 1,
+			answer.error.text);
 	(void)sgpu_hint(error, "%.*s", SGPU_ERROR_HINT_MAX - 1, answer.error.hint);
 	return answer.error.code;
 }
 
-int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner, const struct sgpu_key *worker,
-			struct sgpu_remote **remote, struct sgpu_error *error)
+int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner,
+			const struct sgpu_key *worker, struct sgpu_remote **remote,
+			struct sgpu_error *error)
 {
 	int owned[OWNED] = { -1, -1, -1 }; /* the ring's memory, the area, the bell */
 	struct sgpu_remote_ring ring;

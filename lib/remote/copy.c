@@ -1,24 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Data of a session: sealed here, put into the area, and opened on the device; and back. Nothing of them is in
- * the clear between this program and the device's memory, not even what would fit into a group: a worker would have to copy
- * its plaintext over the bus.
+ * Data of a session: sealed here, put into the area, and opened on the device; and back. Nothing of
+ * them is in the clear between this program and the device's memory, not even what would fit into a
+ * group: a worker would have to copy its plaintext over the bus.
  *
- * Each direction has a key, made here and sent in a sealed group, and a running number of chunks. A copy takes the next
- * numbers, and the item that opens or seals it names them in the sealed group. Both sides trust that group, and it is carried
- * out once, so:
+ * Each direction has a key, made here and sent in a sealed group, and a running number of chunks. A
+ * copy takes the next numbers, and the item that opens or seals it names them in the sealed group.
+ * Both sides trust that group, and it is carried out once, so:
  *
- *   - No number of a key seals twice. On the way in, only this file seals, with `next`, which only grows. On the way out, the
- *     device seals what items tell it to, and no two items have one number. A copy that failed has used up its numbers.
- *   - For each number there is one piece of ciphertext that verifies. An older piece that is put into its place, that of
- *     another copy, or one that went the other way has another number or another key.
- *   - Whether a piece is cut short is in the item, too: its size, and `last`, without which it consists of whole chunks.
+ *   - No number of a key seals twice. On the way in, only this file seals, with `next`, which only
+ * grows. On the way out, the device seals what items tell it to, and no two items have one number.
+ * A copy that failed has used up its numbers.
+ *   - For each number there is one piece of ciphertext that verifies. An older piece that is put
+ * into its place, that of another copy, or one that went the other way has another number or
+ * another key.
+ *   - Whether a piece is cut short is in the item, too: its size, and `last`, without which it
+ * consists of whole chunks.
  *
- * A key is replaced long before GCM's 2^32 messages; the new one has a handle of its own, so that no item can mean the other.
+ * A key is replaced long before GCM's 2^32 messages; the new one has a handle of its own, so that
+ * no item can mean the other.
  *
- * The area is written to by others at any time. AES-GCM makes its tag of the ciphertext that it has written, and may read that
- * again from where it lies: whoever changed it in between would get a tag that verifies. So data are sealed in private memory
- * and then copied; and they are copied once before they are opened.
+ * The area is written to by others at any time. AES-GCM makes its tag of the ciphertext that it has
+ * written, and may read that again from where it lies: whoever changed it in between would get a
+ * tag that verifies. So data are sealed in private memory and then copied; and they are copied once
+ * before they are opened.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +40,8 @@ _Static_assert((int)SGPU_REMOTE_SEALED <= (int)SGPU_AREA_SIZE, "a piece fits int
 static const char custom[] = "sgpu remote copy v2";
 
 /* ---- keys ---- */
-static int send_key(struct sgpu_remote *r, const struct sgpu_sealed_keys *keys, uint32_t object, struct sgpu_error *error)
+static int send_key(struct sgpu_remote *r, const struct sgpu_sealed_keys *keys, uint32_t object,
+		    struct sgpu_error *error)
 {
 	uint8_t tail[sizeof(*keys)], *at = tail;
 	struct sgpu_item load = { .kind = SGPU_ITEM_KEY_LOAD, .object = object, .tail = tail };
@@ -51,12 +57,13 @@ static int send_key(struct sgpu_remote *r, const struct sgpu_sealed_keys *keys, 
 	return rc < 0 ? rc : sgpu_remote_flush(r, error);
 }
 
-/* A fresh key for the direction, in a group of its own, so that it is known whether the worker has it. The one before it is
- * freed there after the work that it was for. */
+/* A fresh key for the direction, in a group of its own, so that it is known whether the worker has
+ * it. The one before it is freed there after the work that it was for. */
 static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struct sgpu_error *error)
 {
-	const uint32_t before = d->object, object = d->aead ? (before + DIRECTIONS) % (2 * DIRECTIONS) :
-							     (uint32_t)(d - r->directions);
+	const uint32_t before = d->object,
+		       object = d->aead ? (before + DIRECTIONS) % (2 * DIRECTIONS)
+					: (uint32_t)(d - r->directions);
 	const struct sgpu_item free_before = { .kind = SGPU_ITEM_KEY_FREE, .object = before };
 	const bool had_one = d->aead != NULL;
 	uint8_t key[SGPU_KEY_SIZE];
@@ -67,7 +74,8 @@ static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struc
 	}
 	sgpu_aead_free(&d->aead);
 	rc = sgpu_random(key, sizeof(key), error);
-	rc = rc == SGPU_OK ? sgpu_sealed_keys_new(key, custom, sizeof(custom) - 1, &d->keys, error) : rc;
+	rc = rc == SGPU_OK ? sgpu_sealed_keys_new(key, custom, sizeof(custom) - 1, &d->keys, error)
+			   : rc;
 	sgpu_wipe(key, sizeof(key));
 	rc = rc == SGPU_OK ? send_key(r, &d->keys, object, error) : rc;
 	rc = rc == SGPU_OK ? sgpu_aead_create(NULL, d->keys.key, &d->aead, error) : rc;
@@ -99,8 +107,8 @@ static bool is_cut(const struct sgpu_remote_piece *p)
 }
 
 /* The next piece of `left` bytes: its numbers, its place in the area, and room for its item. */
-static int begin_piece(struct sgpu_remote *r, int direction, uint64_t left, struct sgpu_remote_piece *p,
-		       struct sgpu_error *error)
+static int begin_piece(struct sgpu_remote *r, int direction, uint64_t left,
+		       struct sgpu_remote_piece *p, struct sgpu_error *error)
 {
 	struct sgpu_remote_direction *d = &r->directions[direction];
 	int rc = SGPU_OK;
@@ -111,7 +119,8 @@ static int begin_piece(struct sgpu_remote *r, int direction, uint64_t left, stru
 	p->size = left < SGPU_REMOTE_PIECE ? left : SGPU_REMOTE_PIECE;
 	p->sealed = p->size + count_chunks(p->size) * SGPU_TAG_SIZE;
 	if (rc == SGPU_OK && r->key_chunks < SGPU_REMOTE_CHUNKS) {
-		rc = sgpu_fail(error, SGPU_EAUTH, "the session has no keys any more for what is copied");
+		rc = sgpu_fail(error, SGPU_EAUTH,
+			       "the session has no keys any more for what is copied");
 	}
 	if (rc == SGPU_OK && (!d->aead || d->next > r->key_chunks - SGPU_REMOTE_CHUNKS)) {
 		rc = new_key(r, d, error);
@@ -126,8 +135,8 @@ static int begin_piece(struct sgpu_remote *r, int direction, uint64_t left, stru
 	return rc;
 }
 
-int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, const uint8_t *data, uint64_t size,
-			struct sgpu_error *error)
+int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset,
+			const uint8_t *data, uint64_t size, struct sgpu_error *error)
 {
 	const struct sgpu_remote_direction *d = &remote->directions[IN];
 	struct sgpu_remote_piece p = { .size = 0 };
@@ -138,22 +147,29 @@ int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t of
 		if (rc < 0) {
 			return rc;
 		}
-		const struct sgpu_item item = { .kind = SGPU_ITEM_OPEN, .object = d->object, .first = p.first, .last = is_cut(&p),
-						.buffer = buffer, .offset = offset + done, .size = p.sealed,
+		const struct sgpu_item item = { .kind = SGPU_ITEM_OPEN,
+						.object = d->object,
+						.first = p.first,
+						.last = is_cut(&p),
+						.buffer = buffer,
+						.offset = offset + done,
+						.size = p.sealed,
 						.other_offset = p.at };
 
-		rc = sgpu_seal_chunks(d->aead, &d->keys, p.first, is_cut(&p), data + done, (size_t)p.size, remote->sealed);
+		rc = sgpu_seal_chunks(d->aead, &d->keys, p.first, is_cut(&p), data + done,
+				      (size_t)p.size, remote->sealed);
 		if (rc < 0) {
 			return sgpu_fail(error, rc, "cannot seal what is copied");
 		}
-		rc = remote->carrier->calls->put(remote->carrier, p.at, remote->sealed, (size_t)p.sealed, error);
+		rc = remote->carrier->calls->put(remote->carrier, p.at, remote->sealed,
+						 (size_t)p.sealed, error);
 		rc = rc == SGPU_OK ? sgpu_remote_add(remote, &item, error) : rc;
 	}
 	return rc;
 }
 
-int sgpu_remote_seal_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buffer, uint64_t offset, uint64_t size,
-			 struct sgpu_error *error)
+int sgpu_remote_seal_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buffer,
+			 uint64_t offset, uint64_t size, struct sgpu_error *error)
 {
 	const struct sgpu_remote_direction *d = &remote->directions[OUT];
 	struct sgpu_remote_piece p = { .size = 0 };
@@ -164,8 +180,13 @@ int sgpu_remote_seal_out(struct sgpu_remote *remote, uint8_t *data, uint32_t buf
 		if (rc < 0) {
 			return rc;
 		}
-		const struct sgpu_item item = { .kind = SGPU_ITEM_SEAL, .object = d->object, .first = p.first, .last = is_cut(&p),
-						.buffer = buffer, .offset = offset + done, .size = p.size,
+		const struct sgpu_item item = { .kind = SGPU_ITEM_SEAL,
+						.object = d->object,
+						.first = p.first,
+						.last = is_cut(&p),
+						.buffer = buffer,
+						.offset = offset + done,
+						.size = p.size,
 						.other_offset = p.at };
 
 		rc = sgpu_remote_add(remote, &item, error);
@@ -185,10 +206,13 @@ int sgpu_remote_take_pieces(struct sgpu_remote *remote, struct sgpu_error *error
 		const struct sgpu_remote_piece *p = &remote->pieces[i];
 		uint64_t bad = p->first;
 
-		rc = remote->carrier->calls->get(remote->carrier, p->at, remote->sealed, (size_t)p->sealed, error);
-		if (rc == SGPU_OK && sgpu_open_chunks(d->aead, &d->keys, p->first, is_cut(p), remote->sealed,
-						      (size_t)p->sealed, p->data, &bad) != SGPU_OK) {
-			rc = sgpu_fail(error, SGPU_EAUTH, "chunk %llu of what the worker gave does not verify",
+		rc = remote->carrier->calls->get(remote->carrier, p->at, remote->sealed,
+						 (size_t)p->sealed, error);
+		if (rc == SGPU_OK &&
+		    sgpu_open_chunks(d->aead, &d->keys, p->first, is_cut(p), remote->sealed,
+				     (size_t)p->sealed, p->data, &bad) != SGPU_OK) {
+			rc = sgpu_fail(error, SGPU_EAUTH,
+				       "chunk %llu of what the worker gave does not verify",
 				       (unsigned long long)(bad - p->first));
 		}
 	}

@@ -13,7 +13,9 @@ int sgpu_remote_frame_bytes(int fd, void *bytes, size_t size, struct sgpu_error 
 	size_t got = 0;
 	int rc = sgpu_read(fd, "a session", bytes, size, &got, error);
 
-	return rc == SGPU_OK && got < size ? sgpu_fail(error, SGPU_EINVALID, "a session ends within a message") : rc;
+	return rc == SGPU_OK && got < size
+		       ? sgpu_fail(error, SGPU_EINVALID, "a session ends within a message")
+		       : rc;
 }
 
 static int read_range(int fd, struct sgpu_remote_frame *frame, struct sgpu_error *error)
@@ -28,7 +30,8 @@ static int read_range(int fd, struct sgpu_remote_frame *frame, struct sgpu_error
 	frame->offset = sgpu_take_u64(&reader);
 	frame->size = sgpu_take_u64(&reader);
 	if (frame->offset > SGPU_AREA_SIZE || frame->size > SGPU_AREA_SIZE - frame->offset) {
-		return sgpu_fail(error, SGPU_EINVALID, "a message of a session is outside of the shared area");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "a message of a session is outside of the shared area");
 	}
 	return SGPU_OK;
 }
@@ -46,7 +49,8 @@ int sgpu_remote_frame_read(int fd, struct sgpu_remote_frame *frame, struct sgpu_
 		return rc;
 	}
 	frame->kind = sgpu_take_u32(&reader);
-	if (got == sizeof(head) && (frame->kind == SGPU_FRAME_PUT || frame->kind == SGPU_FRAME_GET)) {
+	if (got == sizeof(head) &&
+	    (frame->kind == SGPU_FRAME_PUT || frame->kind == SGPU_FRAME_GET)) {
 		return read_range(fd, frame, error);
 	}
 	frame->size = frame->kind;
@@ -57,7 +61,8 @@ int sgpu_remote_frame_read(int fd, struct sgpu_remote_frame *frame, struct sgpu_
 	return sgpu_remote_frame_bytes(fd, frame->message, (size_t)frame->size, error);
 }
 
-int sgpu_remote_frame_write(int fd, uint32_t kind, uint64_t offset, uint64_t size, struct sgpu_error *error)
+int sgpu_remote_frame_write(int fd, uint32_t kind, uint64_t offset, uint64_t size,
+			    struct sgpu_error *error)
 {
 	uint8_t head[20];
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See job.h: jobs made and freed. The manifest comes from the session's owner, who may be anybody: all sizes are checked
- * here, and all ranges when the job runs.
+ * See job.h: jobs made and freed. The manifest comes from the session's owner, who may be anybody:
+ * all sizes are checked here, and all ranges when the job runs.
  */
 #include <stdlib.h>
 
@@ -37,7 +37,8 @@ static void free_job(void **job)
 	*job = NULL;
 }
 
-static int alloc_own(struct sgpu_job *j, uint64_t size, uint64_t most, sgpu_devptr *memory, struct sgpu_error *error)
+static int alloc_own(struct sgpu_job *j, uint64_t size, uint64_t most, sgpu_devptr *memory,
+		     struct sgpu_error *error)
 {
 	int rc;
 
@@ -45,7 +46,8 @@ static int alloc_own(struct sgpu_job *j, uint64_t size, uint64_t most, sgpu_devp
 		return SGPU_OK;
 	}
 	if (size > most - j->bytes) {
-		return sgpu_fail(error, SGPU_ENOMEM, "the job needs more memory than the session may have");
+		return sgpu_fail(error, SGPU_ENOMEM,
+				 "the job needs more memory than the session may have");
 	}
 	rc = sgpu_device_alloc(j->device, size, memory, error);
 	j->bytes += rc == SGPU_OK ? size : 0;
@@ -65,11 +67,14 @@ static int make_places(struct sgpu_job *j, uint64_t most, struct sgpu_error *err
 		const struct sgpu_segment *s = &m->segments[i];
 		struct place *p = &j->places[i];
 
-		if (s->type.dtype == SGPU_NONE || !sgpu_type_bytes(&s->type, &p->size) || s->size_of_file) {
-			return sgpu_fail(error, SGPU_EINVALID, "the type of segment '%s' is not known", s->id);
+		if (s->type.dtype == SGPU_NONE || !sgpu_type_bytes(&s->type, &p->size) ||
+		    s->size_of_file) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "the type of segment '%s' is not known", s->id);
 		}
 		if (sgpu_segment_is_output(s) && s->writer < 0) {
-			return sgpu_fail(error, SGPU_EINVALID, "no operation writes segment '%s'", s->id);
+			return sgpu_fail(error, SGPU_EINVALID, "no operation writes segment '%s'",
+					 s->id);
 		}
 		p->range = s->direction == SGPU_INTERMEDIATE ? -1 : j->range_count++;
 		j->copy_count += s->direction == SGPU_INPUT_OUTPUT;
@@ -78,7 +83,8 @@ static int make_places(struct sgpu_job *j, uint64_t most, struct sgpu_error *err
 		}
 	}
 	if (rc == SGPU_OK && j->range_count > SGPU_MODULE_RANGES_MAX) {
-		rc = sgpu_fail(error, SGPU_EUSAGE, "a job of a session has at most %d inputs and outputs",
+		rc = sgpu_fail(error, SGPU_EUSAGE,
+			       "a job of a session has at most %d inputs and outputs",
 			       SGPU_MODULE_RANGES_MAX);
 	}
 	return rc;
@@ -92,15 +98,17 @@ static int make_step(struct sgpu_job *j, int operation, struct sgpu_error *error
 	int rc;
 
 	if (op->module) {
-		return sgpu_fail(error, SGPU_EUSAGE, "operation '%s' runs a module, which a session loads by itself", op->id);
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "operation '%s' runs a module, which a session loads by itself",
+				 op->id);
 	}
 	rc = sgpu_ops_prepare(j->manifest, operation, &step->call, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	if (step->call.op->at_most && step->call.op->at_most(&step->call)) {
-		return sgpu_fail(error, SGPU_EUSAGE, "the size of what operation '%s' gives is known too late",
-				 op->id);
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "the size of what operation '%s' gives is known too late", op->id);
 	}
 	step->id = op->id;
 	step->on_device = sgpu_device_op(j->device, op->kernel);
@@ -119,8 +127,8 @@ static int make_step(struct sgpu_job *j, int operation, struct sgpu_error *error
 	return SGPU_OK;
 }
 
-static int load_job(struct sgpu_device *device, const char *text, size_t size, uint64_t most, void **job, uint64_t *bytes,
-		    struct sgpu_error *error)
+static int load_job(struct sgpu_device *device, const char *text, size_t size, uint64_t most,
+		    void **job, uint64_t *bytes, struct sgpu_error *error)
 {
 	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_job *j = calloc(1, sizeof(*j));
@@ -159,4 +167,5 @@ out:
 	return rc;
 }
 
-const struct sgpu_group_jobs sgpu_remote_jobs = { load_job, free_job, sgpu_job_start, sgpu_job_end };
+const struct sgpu_group_jobs sgpu_remote_jobs = { load_job, free_job, sgpu_job_start,
+						  sgpu_job_end };

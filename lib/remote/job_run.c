@@ -13,32 +13,39 @@
 static int run_step(struct sgpu_launch *launch, void *argument)
 {
 	struct started *s = argument;
-	sgpu_op_fn on_device = s->step ? s->step->on_device : sgpu_device_op(launch->device, "copy");
+	sgpu_op_fn on_device =
+		s->step ? s->step->on_device : sgpu_device_op(launch->device, "copy");
 	int rc;
 
 	if (atomic_load(&s->run->failed)) {
 		return sgpu_fail(launch->error, SGPU_EDEPENDENCY, "an operation before it failed");
 	}
-	rc = on_device ? on_device(&s->call, launch) : s->call.op->cpu(&s->call, launch->pool, launch->error);
+	rc = on_device ? on_device(&s->call, launch)
+		       : s->call.op->cpu(&s->call, launch->pool, launch->error);
 	if (rc != SGPU_OK) {
 		atomic_store(&s->run->failed, true);
 	}
 	return rc;
 }
 
-static int enqueue(struct sgpu_job_run *run, const struct step *step, const struct sgpu_op_call *call, const struct sgpu_job *j,
+static int enqueue(struct sgpu_job_run *run, const struct step *step,
+		   const struct sgpu_op_call *call, const struct sgpu_job *j,
 		   struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX + 1];
 	struct started *s = &run->started[run->count];
 	int count = 0, rc;
 
-	*s = (struct started){ .run = run, .step = step, .call = *call, .task = { .untimed = true } };
+	*s = (struct started){
+		.run = run, .step = step, .call = *call, .task = { .untimed = true }
+	};
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
 		uint64_t size = 0;
 
 		if (call->data[i] && sgpu_type_bytes(&call->type[i], &size) && size > 0) {
-			ranges[count++] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i], size };
+			ranges[count++] =
+				(struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i],
+							    size };
 		}
 	}
 	if (call->scratch) {
@@ -46,7 +53,8 @@ static int enqueue(struct sgpu_job_run *run, const struct step *step, const stru
 	}
 	rc = sgpu_device_launch_on(stream, run_step, s, ranges, count, &s->task);
 	if (rc != SGPU_OK) {
-		return sgpu_fail(error, rc, "the device refused operation '%s': %s", step ? step->id : "copy",
+		return sgpu_fail(error, rc, "the device refused operation '%s': %s",
+				 step ? step->id : "copy",
 				 s->task.error.text[0] ? s->task.error.text : sgpu_strerror(rc));
 	}
 	run->count++;
@@ -54,7 +62,8 @@ static int enqueue(struct sgpu_job_run *run, const struct step *step, const stru
 }
 
 /* Where an argument's data are. */
-static sgpu_devptr address_of(const struct sgpu_job *j, int segment, bool written, const struct sgpu_device_range *ranges)
+static sgpu_devptr address_of(const struct sgpu_job *j, int segment, bool written,
+			      const struct sgpu_device_range *ranges)
 {
 	const struct place *p = &j->places[segment];
 
@@ -62,13 +71,15 @@ static sgpu_devptr address_of(const struct sgpu_job *j, int segment, bool writte
 }
 
 static int start_step(const struct sgpu_job *j, const struct step *step, struct sgpu_stream *stream,
-		      const struct sgpu_device_range *ranges, struct sgpu_job_run *run, struct sgpu_error *error)
+		      const struct sgpu_device_range *ranges, struct sgpu_job_run *run,
+		      struct sgpu_error *error)
 {
 	struct sgpu_op_call call = step->call;
 
 	for (int i = 0; i < SGPU_ARGUMENTS_MAX; i++) {
 		if (step->segments[i] >= 0) {
-			call.data[i] = (void *)(uintptr_t)address_of(j, step->segments[i], step->written[i], ranges);
+			call.data[i] = (void *)(uintptr_t)address_of(j, step->segments[i],
+								     step->written[i], ranges);
 		}
 	}
 	call.scratch = step->scratch ? (void *)(uintptr_t)j->scratch : NULL;
@@ -77,7 +88,8 @@ static int start_step(const struct sgpu_job *j, const struct step *step, struct 
 
 /* The new value of an INPUT_OUTPUT goes where the old one was, which nothing reads any more. */
 static int start_copy(const struct sgpu_job *j, const struct place *p, struct sgpu_stream *stream,
-		      const struct sgpu_device_range *ranges, struct sgpu_job_run *run, struct sgpu_error *error)
+		      const struct sgpu_device_range *ranges, struct sgpu_job_run *run,
+		      struct sgpu_error *error)
 {
 	const struct sgpu_op *copy = sgpu_op_find("copy");
 	struct sgpu_op_call call = { .op = copy };
@@ -96,12 +108,14 @@ static bool overlap(const struct sgpu_device_range *a, const struct sgpu_device_
 }
 
 /* An operation must not write what it reads, and alignment is the operations' to demand. */
-static int check_ranges(const struct sgpu_job *j, const struct sgpu_device_range *ranges, int count, struct sgpu_error *error)
+static int check_ranges(const struct sgpu_job *j, const struct sgpu_device_range *ranges, int count,
+			struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = j->manifest;
 
 	if (count != j->range_count) {
-		return sgpu_fail(error, SGPU_EUSAGE, "the job has %d inputs and outputs, and %d ranges are given",
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "the job has %d inputs and outputs, and %d ranges are given",
 				 j->range_count, count);
 	}
 	for (int i = 0; i < m->segment_count; i++) {
@@ -111,16 +125,20 @@ static int check_ranges(const struct sgpu_job *j, const struct sgpu_device_range
 			continue;
 		}
 		if (ranges[p->range].size != p->size) {
-			return sgpu_fail(error, SGPU_EUSAGE, "segment '%s' has %llu bytes, and its range %llu", m->segments[i].id,
-					 (unsigned long long)p->size, (unsigned long long)ranges[p->range].size);
+			return sgpu_fail(error, SGPU_EUSAGE,
+					 "segment '%s' has %llu bytes, and its range %llu",
+					 m->segments[i].id, (unsigned long long)p->size,
+					 (unsigned long long)ranges[p->range].size);
 		}
 		if (ranges[p->range].address % 64 != 0) {
-			return sgpu_fail(error, SGPU_EUSAGE, "the range of segment '%s' is not aligned to 64 bytes",
+			return sgpu_fail(error, SGPU_EUSAGE,
+					 "the range of segment '%s' is not aligned to 64 bytes",
 					 m->segments[i].id);
 		}
 		for (int k = 0; sgpu_segment_is_output(&m->segments[i]) && k < count; k++) {
 			if (k != p->range && overlap(&ranges[p->range], &ranges[k])) {
-				return sgpu_fail(error, SGPU_EUSAGE, "the range of output '%s' overlaps another",
+				return sgpu_fail(error, SGPU_EUSAGE,
+						 "the range of output '%s' overlaps another",
 						 m->segments[i].id);
 			}
 		}
@@ -136,7 +154,8 @@ static struct sgpu_job_run *take_run(struct sgpu_job *j)
 	if (r) {
 		j->spare = r->next;
 	} else {
-		r = calloc(1, sizeof(*r) + (size_t)(j->step_count + j->range_count) * sizeof(r->started[0]));
+		r = calloc(1, sizeof(*r) + (size_t)(j->step_count + j->range_count) *
+						   sizeof(r->started[0]));
 	}
 	if (r) {
 		r->job = j;
@@ -149,8 +168,9 @@ static struct sgpu_job_run *take_run(struct sgpu_job *j)
 
 /* ---- recorded runs ---- */
 /* Enqueues all that a run consists of. */
-static int enqueue_all(const struct sgpu_job *j, struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
-		       struct sgpu_job_run *r, struct sgpu_error *error)
+static int enqueue_all(const struct sgpu_job *j, struct sgpu_stream *stream,
+		       const struct sgpu_device_range *ranges, struct sgpu_job_run *r,
+		       struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
@@ -165,7 +185,8 @@ static int enqueue_all(const struct sgpu_job *j, struct sgpu_stream *stream, con
 	return rc;
 }
 
-static int enqueue_on_recorder(struct sgpu_stream *recorder, void *argument, struct sgpu_error *error)
+static int enqueue_on_recorder(struct sgpu_stream *recorder, void *argument,
+			       struct sgpu_error *error)
 {
 	struct sgpu_job_run *r = argument;
 
@@ -179,7 +200,8 @@ static struct recorded *find_recorded(struct sgpu_job *j, const struct sgpu_devi
 		bool same = k->ranges != NULL;
 
 		for (int n = 0; same && n < j->range_count; n++) {
-			same = k->ranges[n].address == ranges[n].address && k->ranges[n].size == ranges[n].size;
+			same = k->ranges[n].address == ranges[n].address &&
+			       k->ranges[n].size == ranges[n].size;
 		}
 		if (same) {
 			return k;
@@ -196,7 +218,8 @@ static void remember(struct sgpu_job *j, const struct sgpu_device_range *ranges)
 	for (int i = 0; i < RECORDED_MAX; i++) {
 		struct recorded *k = &j->recorded[i];
 
-		oldest = k->running == 0 && (!oldest || k->last_use < oldest->last_use) ? k : oldest;
+		oldest =
+			k->running == 0 && (!oldest || k->last_use < oldest->last_use) ? k : oldest;
 	}
 	if (oldest && !oldest->ranges) {
 		oldest->ranges = calloc((size_t)j->range_count + 1, sizeof(*ranges));
@@ -209,10 +232,13 @@ static void remember(struct sgpu_job *j, const struct sgpu_device_range *ranges)
 }
 
 /* SGPU_ERETRY: not now, or never; then it is to be enqueued step by step. */
-static int start_recorded(struct sgpu_job *j, struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
-			  struct sgpu_job_run *r, struct sgpu_error *error)
+static int start_recorded(struct sgpu_job *j, struct sgpu_stream *stream,
+			  const struct sgpu_device_range *ranges, struct sgpu_job_run *r,
+			  struct sgpu_error *error)
 {
-	struct recorded *k = j->unrecorded || j->step_count + j->copy_count < RECORD_STEPS_MIN ? NULL : find_recorded(j, ranges);
+	struct recorded *k = j->unrecorded || j->step_count + j->copy_count < RECORD_STEPS_MIN
+				     ? NULL
+				     : find_recorded(j, ranges);
 	int rc;
 
 	if (!k) {
@@ -224,7 +250,8 @@ static int start_recorded(struct sgpu_job *j, struct sgpu_stream *stream, const 
 	k->last_use = ++j->uses;
 	if (!k->recording) {
 		r->recorded = k;
-		j->unrecorded = sgpu_device_record(j->device, enqueue_on_recorder, r, &k->recording, NULL) != SGPU_OK;
+		j->unrecorded = sgpu_device_record(j->device, enqueue_on_recorder, r, &k->recording,
+						   NULL) != SGPU_OK;
 		r->recorded = NULL;
 		r->count = 0;
 		atomic_store(&r->failed, false);
@@ -245,8 +272,8 @@ static int start_recorded(struct sgpu_job *j, struct sgpu_stream *stream, const 
 }
 
 /* ---- start and end ---- */
-int sgpu_job_start(void *job, struct sgpu_stream *stream, const struct sgpu_device_range *ranges, int count, void **run,
-		   struct sgpu_error *error)
+int sgpu_job_start(void *job, struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
+		   int count, void **run, struct sgpu_error *error)
 {
 	struct sgpu_job *j = job;
 	struct sgpu_job_run *r;
@@ -265,7 +292,8 @@ int sgpu_job_start(void *job, struct sgpu_stream *stream, const struct sgpu_devi
 	return rc == SGPU_ERETRY ? enqueue_all(j, stream, ranges, r, error) : rc;
 }
 
-static int tell_step(const struct step *step, const struct sgpu_task *task, struct sgpu_error *error)
+static int tell_step(const struct step *step, const struct sgpu_task *task,
+		     struct sgpu_error *error)
 {
 	return sgpu_fail(error, task->code, "operation '%s': %s", step ? step->id : "copy",
 			 task->error.text[0] ? task->error.text : sgpu_strerror(task->code));
@@ -289,8 +317,11 @@ int sgpu_job_end(void **run, struct sgpu_error *error)
 		const uint64_t step = r->task.actual;
 
 		r->recorded->running--;
-		rc = r->task.code == SGPU_OK ? SGPU_OK :
-		     tell_step(step < (uint64_t)r->job->step_count ? &r->job->steps[step] : NULL, &r->task, error);
+		rc = r->task.code == SGPU_OK
+			     ? SGPU_OK
+			     : tell_step(step < (uint64_t)r->job->step_count ? &r->job->steps[step]
+									     : NULL,
+					 &r->task, error);
 	}
 	r->next = r->job->spare;
 	r->job->spare = r;

@@ -29,7 +29,8 @@ int sgpu_link_map(int fd, uint8_t **area, struct sgpu_error *error)
 {
 	uint64_t size = 0;
 	void *memory;
-	int rc = sgpu_memory_file_check(fd, "the area of a session", LINK_SIZE, LINK_SIZE, &size, NULL, error);
+	int rc = sgpu_memory_file_check(fd, "the area of a session", LINK_SIZE, LINK_SIZE, &size,
+					NULL, error);
 
 	*area = NULL;
 	if (rc < 0) {

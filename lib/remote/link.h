@@ -5,8 +5,9 @@
  *   0                 sealed data: the area of carrier.h
  *   SGPU_AREA_SIZE    a message; then its answer
  *
- * The program writes a message and submits LINK_MESSAGE with its length; the worker puts the answer into its place and
- * completes that with the answer's length. Each side reads what is there once, into memory of its own.
+ * The program writes a message and submits LINK_MESSAGE with its length; the worker puts the answer
+ * into its place and completes that with the answer's length. Each side reads what is there once,
+ * into memory of its own.
  */
 #ifndef SGPU_REMOTE_LINK_H
 #define SGPU_REMOTE_LINK_H
@@ -18,12 +19,13 @@
 
 enum {
 	LINK_MESSAGE = SGPU_RING_OPCODE_SERVICE, /* length */
-	LINK_ENTRIES = 16,                       /* of each queue */
+	LINK_ENTRIES = 16,			 /* of each queue */
 	LINK_SIZE = SGPU_AREA_SIZE + (20 << 10), /* of the file */
 };
 _Static_assert(SGPU_MESSAGE_MAX <= LINK_SIZE - SGPU_AREA_SIZE, "a message has room");
 
-/* Maps the file, which the other side may have made: its type, size and seals are checked. *area is NULL if this fails. */
+/* Maps the file, which the other side may have made: its type, size and seals are checked. *area is
+ * NULL if this fails. */
 SGPU_MUST_CHECK int sgpu_link_map(int fd, uint8_t **area, struct sgpu_error *error);
 void sgpu_link_unmap(uint8_t **area);
 

@@ -23,7 +23,8 @@ struct service {
 static int answer_message(struct service *s, struct sgpu_error *error)
 {
 	size_t size = 0;
-	int rc = sgpu_group_server_handle(s->server, s->frame.message, (size_t)s->frame.size, s->answer, &size, error);
+	int rc = sgpu_group_server_handle(s->server, s->frame.message, (size_t)s->frame.size,
+					  s->answer, &size, error);
 
 	return rc < 0 ? rc : sgpu_message_write(s->out, s->answer, size, error);
 }
@@ -38,9 +39,11 @@ static int serve_frames(struct service *s, struct sgpu_error *error)
 			return rc;
 		}
 		if (f->kind == SGPU_FRAME_PUT) {
-			rc = sgpu_remote_frame_bytes(s->in, s->area + f->offset, (size_t)f->size, error);
+			rc = sgpu_remote_frame_bytes(s->in, s->area + f->offset, (size_t)f->size,
+						     error);
 		} else if (f->kind == SGPU_FRAME_GET) {
-			rc = sgpu_write(s->out, "a session", s->area + f->offset, (size_t)f->size, error);
+			rc = sgpu_write(s->out, "a session", s->area + f->offset, (size_t)f->size,
+					error);
 		} else {
 			rc = answer_message(s, error);
 		}
@@ -50,11 +53,13 @@ static int serve_frames(struct service *s, struct sgpu_error *error)
 	}
 }
 
-int sgpu_remote_serve(struct sgpu_secure *context, uint64_t memory_limit, const struct sgpu_key *key, int in, int out,
-		      struct sgpu_error *error)
+int sgpu_remote_serve(struct sgpu_secure *context, uint64_t memory_limit,
+		      const struct sgpu_key *key, int in, int out, struct sgpu_error *error)
 {
-	struct sgpu_group_config config = { .area_size = SGPU_AREA_SIZE, .memory_limit = memory_limit,
-					    .jobs = &sgpu_remote_jobs, .key = key };
+	struct sgpu_group_config config = { .area_size = SGPU_AREA_SIZE,
+					    .memory_limit = memory_limit,
+					    .jobs = &sgpu_remote_jobs,
+					    .key = key };
 	struct service *s = calloc(1, sizeof(*s));
 	int rc;
 
@@ -63,7 +68,8 @@ int sgpu_remote_serve(struct sgpu_secure *context, uint64_t memory_limit, const 
 	}
 	s->in = in;
 	s->out = out;
-	s->area = mmap(NULL, SGPU_AREA_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	s->area = mmap(NULL, SGPU_AREA_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		       -1, 0);
 	if (s->area == MAP_FAILED) {
 		free(s);
 		return sgpu_fail_nomem(error);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker's side of a session over a ring. Nothing that the other side shares is believed: the ring checks what it takes,
- * a message is copied once and then looked at, and what lies in the area is sealed.
+ * The worker's side of a session over a ring. Nothing that the other side shares is believed: the
+ * ring checks what it takes, a message is copied once and then looked at, and what lies in the area
+ * is sealed.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -20,17 +21,21 @@ struct sgpu_remote_service {
 	int bell;
 	uint8_t *area;
 	atomic_bool stop;
-	_Atomic uint64_t idle_ns;      /* since when there is nothing to do; UINT64_MAX: there is */
+	_Atomic uint64_t idle_ns; /* since when there is nothing to do; UINT64_MAX: there is */
 	uint8_t message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX];
 };
 
-int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limit, const struct sgpu_key *key,
-			       const struct sgpu_remote_ring *ring, struct sgpu_remote_service **service, struct sgpu_error *error)
+int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limit,
+			       const struct sgpu_key *key, const struct sgpu_remote_ring *ring,
+			       struct sgpu_remote_service **service, struct sgpu_error *error)
 {
-	struct sgpu_ring_worker_config worker = { .doorbell = ring->bell, .wait = { .spin_most_ns = ring->spin_ns,
-									     .spin_least_ns = ring->spin_ns } };
-	struct sgpu_group_config config = { .area_size = SGPU_AREA_SIZE, .memory_limit = memory_limit,
-					    .jobs = &sgpu_remote_jobs, .key = key };
+	struct sgpu_ring_worker_config worker = { .doorbell = ring->bell,
+						  .wait = { .spin_most_ns = ring->spin_ns,
+							    .spin_least_ns = ring->spin_ns } };
+	struct sgpu_group_config config = { .area_size = SGPU_AREA_SIZE,
+					    .memory_limit = memory_limit,
+					    .jobs = &sgpu_remote_jobs,
+					    .key = key };
 	struct sgpu_remote_service *s = calloc(1, sizeof(*s));
 	int rc;
 
@@ -86,19 +91,21 @@ uint64_t sgpu_remote_service_idle(const struct sgpu_remote_service *service)
 	return since < now ? now - since : 0;
 }
 
-static int answer_message(struct sgpu_remote_service *s, const struct sgpu_ring_operation *operation,
-			  struct sgpu_error *error)
+static int answer_message(struct sgpu_remote_service *s,
+			  const struct sgpu_ring_operation *operation, struct sgpu_error *error)
 {
 	const uint64_t size = operation->descriptor.length;
 	size_t answered = 0;
 	int rc;
 
 	if (size == 0 || size > SGPU_MESSAGE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "a message of a session has %llu bytes", (unsigned long long)size);
+		return sgpu_fail(error, SGPU_EINVALID, "a message of a session has %llu bytes",
+				 (unsigned long long)size);
 	}
 	atomic_store_explicit(&s->idle_ns, UINT64_MAX, memory_order_relaxed);
 	memcpy(s->message, s->area + SGPU_AREA_SIZE, size);
-	rc = sgpu_group_server_handle(s->server, s->message, (size_t)size, s->answer, &answered, error);
+	rc = sgpu_group_server_handle(s->server, s->message, (size_t)size, s->answer, &answered,
+				      error);
 	if (rc < 0) {
 		return rc;
 	}
@@ -119,7 +126,8 @@ int sgpu_remote_service_run(struct sgpu_remote_service *service, struct sgpu_err
 		rc = sgpu_ring_next(s->ring, &operation, &event, error);
 		if (rc == SGPU_OK && event == SGPU_RING_START) {
 			rc = answer_message(s, &operation, error);
-		} else if (rc == SGPU_OK && event == SGPU_RING_IDLE && sgpu_ring_worker_wait(s->ring, 0, error) < 0) {
+		} else if (rc == SGPU_OK && event == SGPU_RING_IDLE &&
+			   sgpu_ring_worker_wait(s->ring, 0, error) < 0) {
 			/* The other end of the bell is closed, and nothing is left to do. */
 			return SGPU_OK;
 		}

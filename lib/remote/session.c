@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The program's side of a session: opened and closed, and its groups, which fill up until something must be known.
+ * The program's side of a session: opened and closed, and its groups, which fill up until something
+ * must be known.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -12,10 +13,12 @@
 /* Pieces begin at multiples of it, also on a device that copies them first. */
 enum { AREA_STEP = 256 };
 
-_Static_assert(SGPU_AREA_SIZE % AREA_STEP == 0, "what is used of the area is never more than there is");
+_Static_assert(SGPU_AREA_SIZE % AREA_STEP == 0,
+	       "what is used of the area is never more than there is");
 
-int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key *owner, const struct sgpu_key *worker,
-			     struct sgpu_remote **remote, struct sgpu_error *error)
+int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key *owner,
+			     const struct sgpu_key *worker, struct sgpu_remote **remote,
+			     struct sgpu_error *error)
 {
 	struct sgpu_remote *r = calloc(1, sizeof(*r));
 	int rc = SGPU_OK;
@@ -33,7 +36,8 @@ int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key
 		rc = sgpu_fail_nomem(error);
 		goto out;
 	}
-	rc = sgpu_group_client_open(owner, worker, carrier->calls->exchange, carrier, &r->client, error);
+	rc = sgpu_group_client_open(owner, worker, carrier->calls->exchange, carrier, &r->client,
+				    error);
 out:
 	if (rc < 0) {
 		sgpu_remote_close(&r);
@@ -42,17 +46,20 @@ out:
 	return rc;
 }
 
-int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote **remote, struct sgpu_error *error)
+int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote **remote,
+		     struct sgpu_error *error)
 {
 	struct sgpu_carrier *carrier = NULL;
-	int rc = config->ring ? sgpu_carrier_ring(config->ring, &carrier, error) :
-				sgpu_carrier_pipe(config->in, config->out, &carrier, error);
+	int rc = config->ring ? sgpu_carrier_ring(config->ring, &carrier, error)
+			      : sgpu_carrier_pipe(config->in, config->out, &carrier, error);
 
 	*remote = NULL;
 	if (rc == SGPU_OK) {
 		carrier->patience_ns = config->patience_ns;
 	}
-	return rc < 0 ? rc : sgpu_remote_open_carrier(carrier, config->owner, config->worker, remote, error);
+	return rc < 0 ? rc
+		      : sgpu_remote_open_carrier(carrier, config->owner, config->worker, remote,
+						 error);
 }
 
 void sgpu_remote_set_patience(struct sgpu_remote *remote, uint64_t patience_ns)
@@ -101,11 +108,13 @@ int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error)
 	return rc;
 }
 
-int sgpu_remote_reserve(struct sgpu_remote *remote, int items, uint64_t bytes, uint64_t *at, struct sgpu_error *error)
+int sgpu_remote_reserve(struct sgpu_remote *remote, int items, uint64_t bytes, uint64_t *at,
+			struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
-	if (bytes > SGPU_AREA_SIZE - remote->area_used || !sgpu_group_client_has_room(remote->client, items, 0)) {
+	if (bytes > SGPU_AREA_SIZE - remote->area_used ||
+	    !sgpu_group_client_has_room(remote->client, items, 0)) {
 		rc = sgpu_remote_flush(remote, error);
 	}
 	if (rc < 0) {
@@ -116,11 +125,13 @@ int sgpu_remote_reserve(struct sgpu_remote *remote, int items, uint64_t bytes, u
 	return SGPU_OK;
 }
 
-int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item, struct sgpu_error *error)
+int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item,
+		    struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
-	if (remote->pending > 0 && !sgpu_group_client_has_room(remote->client, 1, item->tail_size)) {
+	if (remote->pending > 0 &&
+	    !sgpu_group_client_has_room(remote->client, 1, item->tail_size)) {
 		rc = sgpu_remote_flush(remote, error);
 	}
 	rc = rc == SGPU_OK ? sgpu_group_client_add(remote->client, item, error) : rc;

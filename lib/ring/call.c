@@ -5,9 +5,9 @@
  * others spin for a while and then sleep.
  *
  * The record of a thread and those of its operations are on its stack, and a cookie is the address
- * of the latter: the client gives back only cookies of open submissions, each once. Results are handed out under the lock, and a
- * thread leaves under the lock, too. After the end nobody reaps any more, so that no record is
- * touched after its thread has left.
+ * of the latter: the client gives back only cookies of open submissions, each once. Results are
+ * handed out under the lock, and a thread leaves under the lock, too. After the end nobody reaps
+ * any more, so that no record is touched after its thread has left.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ struct sgpu_ring_calls {
 	uint64_t spin_ns;
 	pthread_mutex_t lock;
 	struct call *first; /* of the calls that have a thread here */
-	bool led;           /* a thread waits on the ring */
+	bool led;	    /* a thread waits on the ring */
 	bool ended;
 	struct sgpu_error why;
 };

@@ -20,10 +20,10 @@ enum { STATUS_LEAST = -255 };
 /* Atomic, since a hostile worker can complete a submission while it is being made: that gives it
  * nothing, but both threads then look at the slot at the same time. */
 struct slot {
-	_Atomic uint64_t id;       /* 0: free */
+	_Atomic uint64_t id; /* 0: free */
 	_Atomic uint64_t cookie;
-	_Atomic uint32_t next;     /* free slot */
-	uint32_t taken;            /* how many times */
+	_Atomic uint32_t next; /* free slot */
+	uint32_t taken;	       /* how many times */
 };
 
 struct sgpu_ring_client {

@@ -11,7 +11,7 @@
 #include <sgpu/error.h>
 
 struct sgpu_ring_fault {
-	atomic_int state;        /* 0: none, 1: one is being written down, 2: there is one */
+	atomic_int state; /* 0: none, 1: one is being written down, 2: there is one */
 	struct sgpu_error error;
 };
 

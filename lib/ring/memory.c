@@ -58,9 +58,9 @@ int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
 				 submissions, completions, SGPU_RING_SUBMISSIONS_MAX,
 				 SGPU_RING_COMPLETIONS_MAX);
 	}
-	rc = sgpu_memory_file_create("sgpu-ring", size_of(submissions, completions), true, false, fd, error);
-	if (rc == SGPU_OK &&
-	    pwrite(*fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
+	rc = sgpu_memory_file_create("sgpu-ring", size_of(submissions, completions), true, false,
+				     fd, error);
+	if (rc == SGPU_OK && pwrite(*fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header)) {
 		rc = sgpu_fail_errno(error, "cannot make the memory of a ring");
 		close(*fd);
 		*fd = -1;
@@ -127,8 +127,8 @@ int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory, struct sgpu_error *er
 		return rc;
 	}
 	memory->submissions = (_Atomic uint64_t *)((char *)base + SGPU_RING_PAGE);
-	memory->completions = memory->submissions +
-			      (size_t)memory->submission_count * SGPU_DESCRIPTOR_WORDS;
+	memory->completions =
+		memory->submissions + (size_t)memory->submission_count * SGPU_DESCRIPTOR_WORDS;
 	return SGPU_OK;
 }
 

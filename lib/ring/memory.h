@@ -39,7 +39,7 @@ struct sgpu_ring_header {
 };
 
 struct sgpu_ring_memory {
-	struct sgpu_ring_header *header;    /* the begin of the mapping */
+	struct sgpu_ring_header *header; /* the begin of the mapping */
 	uint64_t size;
 	_Atomic uint64_t *submissions, *completions;
 	uint32_t submission_count,

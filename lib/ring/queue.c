@@ -122,8 +122,8 @@ int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 	for (unsigned i = 0; i < queue->words; i++) {
 		entry[i] = words[i];
 	}
-	entry[queue->words - 1] = (uint32_t)entry[queue->words - 1] |
-				  (uint64_t)generation_of(queue, position) << 32;
+	entry[queue->words - 1] =
+		(uint32_t)entry[queue->words - 1] | (uint64_t)generation_of(queue, position) << 32;
 	producer->store(place_of(queue, position), entry, queue->words);
 	return SGPU_OK;
 }

@@ -24,24 +24,24 @@
 
 /* What both ends know of a queue. */
 struct sgpu_queue {
-	_Atomic uint64_t *entries;  /* shared */
-	_Atomic uint64_t *head;     /* shared; the consumer writes it */
-	uint32_t count;             /* a power of two */
-	uint32_t shift;             /* its logarithm */
-	unsigned words;             /* of an entry */
+	_Atomic uint64_t *entries; /* shared */
+	_Atomic uint64_t *head;	   /* shared; the consumer writes it */
+	uint32_t count;		   /* a power of two */
+	uint32_t shift;		   /* its logarithm */
+	unsigned words;		   /* of an entry */
 };
 
 struct sgpu_producer {
 	struct sgpu_queue queue;
 	sgpu_store_fn *store;
-	bool shared;                    /* many threads */
+	bool shared;			    /* many threads */
 	_Alignas(64) _Atomic uint64_t tail; /* the next position to fill; private to this process */
-	_Atomic uint64_t head_seen;     /* the newest head that was read and checked */
+	_Atomic uint64_t head_seen;	    /* the newest head that was read and checked */
 };
 
 struct sgpu_consumer {
 	struct sgpu_queue queue;
-	uint64_t position;              /* the next to take */
+	uint64_t position; /* the next to take */
 };
 
 void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigned words,

@@ -16,7 +16,7 @@ enum { STEPS = 64, STATUS_LEAST = -255 };
 
 enum state {
 	FREE,
-	HELD,      /* not started yet */
+	HELD,	   /* not started yet */
 	STARTED,   /* with the worker */
 	DRAINING,  /* completes when it is the first */
 	GATHERING, /* a batch whose members are in the list */
@@ -38,9 +38,9 @@ struct node {
 struct sgpu_schedule {
 	struct sgpu_schedule_config config;
 	struct node *nodes;
-	uint32_t end; /* the node between the last and the first of both lists */
-	uint32_t free_node, first_held;    /* or NONE */
-	uint32_t submissions, members;     /* in the list */
+	uint32_t end;			/* the node between the last and the first of both lists */
+	uint32_t free_node, first_held; /* or NONE */
+	uint32_t submissions, members;	/* in the list */
 	struct sgpu_ring_descriptor batch[SGPU_RING_BATCH_MAX];
 };
 

@@ -18,7 +18,7 @@
 struct sgpu_schedule;
 
 struct sgpu_schedule_config {
-	uint32_t submissions;            /* outstanding at most */
+	uint32_t submissions; /* outstanding at most */
 	/* For the members of batches: as in struct sgpu_ring_worker_config. Borrowed. */
 	const uint8_t *members;
 	/* A submission has completed. An error ends the ring. */

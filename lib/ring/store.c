@@ -63,7 +63,10 @@ static void store_direct(_Atomic uint64_t *entry, const uint64_t *words, unsigne
 	}
 	__asm__ volatile("sfence\n\t"
 			 ".byte 0x66, 0x0f, 0x38, 0xf8, 0x02\n\t" /* movdir64b (%rdx), %rax */
-			 "mfence" : : "a"(entry), "d"(words) : "memory");
+			 "mfence"
+			 :
+			 : "a"(entry), "d"(words)
+			 : "memory");
 }
 
 static bool has_direct(void)

@@ -80,8 +80,8 @@ void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
 		      struct sgpu_ring_side *other, int doorbell, const struct sgpu_ring_wait *wait)
 {
 	/* Without a doorbell, both sides are threads of this process and share its processors. */
-	const bool alone = doorbell >= 0 ? sysconf(_SC_NPROCESSORS_ONLN) == 1
-					 : sgpu_cpu_count() == 1;
+	const bool alone =
+		doorbell >= 0 ? sysconf(_SC_NPROCESSORS_ONLN) == 1 : sgpu_cpu_count() == 1;
 
 	sleeper->own = &own->sleeping;
 	sleeper->other = &other->sleeping;
@@ -93,8 +93,8 @@ void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
  * word set. */
 bool sgpu_sleeper_arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer)
 {
-	const uint32_t how = sleeper->doorbell >= 0 ? SGPU_SLEEPS_ON_DOORBELL
-						    : SGPU_SLEEPS_ON_FUTEX;
+	const uint32_t how =
+		sleeper->doorbell >= 0 ? SGPU_SLEEPS_ON_DOORBELL : SGPU_SLEEPS_ON_FUTEX;
 
 	atomic_store_explicit(sleeper->own, how, memory_order_seq_cst);
 	if (sgpu_consumer_ready(consumer)) {
@@ -193,8 +193,8 @@ void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper)
 		(void)syscall(SYS_futex, sleeper->other, FUTEX_WAKE, 1, NULL, NULL, 0);
 		break;
 	case SGPU_SLEEPS_ON_DOORBELL:
-		/* A full socket wakes as well, and one that is closed has nobody to wake. sendmsg: it
-		 * is what a confined worker may call. */
+		/* A full socket wakes as well, and one that is closed has nobody to wake. sendmsg:
+		 * it is what a confined worker may call. */
 		if (sleeper->doorbell >= 0) {
 			(void)sendmsg(sleeper->doorbell, &packet, MSG_DONTWAIT | MSG_NOSIGNAL);
 		}

@@ -29,8 +29,8 @@ void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool 
 
 /* ---- one side of a ring ---- */
 struct sgpu_sleeper {
-	_Atomic uint32_t *own, *other;  /* shared: the words `sleeping` of both sides */
-	int doorbell;                   /* or -1 */
+	_Atomic uint32_t *own, *other; /* shared: the words `sleeping` of both sides */
+	int doorbell;		       /* or -1 */
 	struct sgpu_spin_time time;
 };
 

@@ -58,7 +58,8 @@ static void give_places(struct sgpu_rpc *rpc, const uint32_t *places, uint32_t c
 	pthread_mutex_unlock(&rpc->lock);
 }
 
-/* Why there are no more calls, or SGPU_OK. Only this side says so: no result of the outside does. */
+/* Why there are no more calls, or SGPU_OK. Only this side says so: no result of the outside does.
+ */
 static int get_end(struct sgpu_rpc *rpc, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -125,8 +126,7 @@ static int judge(struct sgpu_rpc *rpc, int64_t value, size_t most, size_t *done,
 	struct sgpu_error found;
 	int rc;
 
-	if (value < -ERRNO_MAX ||
-	    (value > 0 && (uint64_t)value > most)) {
+	if (value < -ERRNO_MAX || (value > 0 && (uint64_t)value > most)) {
 		(void)sgpu_fail(&found, SGPU_EINVALID,
 				"the outside says that a call for %zu has returned %lld", most,
 				(long long)value);
@@ -192,8 +192,8 @@ static int transfer(struct sgpu_rpc *rpc, struct sgpu_rpc_request request, const
 		return rc;
 	}
 	request.size = request.size < rpc->config.bytes ? request.size : rpc->config.bytes;
-	request.data = direct ? (in ? (void *)(uintptr_t)in : out)
-			      : rpc->area + place * rpc->config.bytes;
+	request.data =
+		direct ? (in ? (void *)(uintptr_t)in : out) : rpc->area + place * rpc->config.bytes;
 	if (!direct && in) {
 		memcpy(request.data, in, request.size);
 	}
@@ -228,7 +228,8 @@ int sgpu_rpc_pwrite(struct sgpu_rpc *rpc, int fd, const void *data, size_t size,
 int sgpu_rpc_recv(struct sgpu_rpc *rpc, int fd, void *data, size_t size, size_t *done,
 		  struct sgpu_error *error)
 {
-	const struct sgpu_rpc_request request = { .operation = SGPU_RPC_RECV, .fd = fd,
+	const struct sgpu_rpc_request request = { .operation = SGPU_RPC_RECV,
+						  .fd = fd,
 						  .size = size };
 
 	return transfer(rpc, request, NULL, data, done, error);
@@ -237,7 +238,8 @@ int sgpu_rpc_recv(struct sgpu_rpc *rpc, int fd, void *data, size_t size, size_t 
 int sgpu_rpc_send(struct sgpu_rpc *rpc, int fd, const void *data, size_t size, size_t *done,
 		  struct sgpu_error *error)
 {
-	const struct sgpu_rpc_request request = { .operation = SGPU_RPC_SEND, .fd = fd,
+	const struct sgpu_rpc_request request = { .operation = SGPU_RPC_SEND,
+						  .fd = fd,
 						  .size = size };
 
 	return transfer(rpc, request, data, NULL, done, error);
@@ -245,7 +247,8 @@ int sgpu_rpc_send(struct sgpu_rpc *rpc, int fd, const void *data, size_t size, s
 
 /* ---- several at once ---- */
 
-/* As many as have places. They have been made: each has its own result, also behind one that ends the queue. */
+/* As many as have places. They have been made: each has its own result, also behind one that ends
+ * the queue. */
 static int queue_ios(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 		     struct sgpu_rpc_io *ios, uint32_t count, struct sgpu_error *error)
 {
@@ -260,8 +263,8 @@ static int queue_ios(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 		return rc;
 	}
 	for (uint32_t i = 0; i < count; i++) {
-		const size_t size = ios[i].size < rpc->config.bytes ? ios[i].size
-								    : rpc->config.bytes;
+		const size_t size =
+			ios[i].size < rpc->config.bytes ? ios[i].size : rpc->config.bytes;
 
 		requests[i] = (struct sgpu_rpc_request){
 			.operation = operation,
@@ -290,8 +293,8 @@ static int queue_ios(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 static int make_calls(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 		      struct sgpu_rpc_io *ios, size_t count, struct sgpu_error *error)
 {
-	const size_t most = rpc->config.calls < SGPU_RING_CALLS_MAX ? rpc->config.calls
-								    : SGPU_RING_CALLS_MAX;
+	const size_t most =
+		rpc->config.calls < SGPU_RING_CALLS_MAX ? rpc->config.calls : SGPU_RING_CALLS_MAX;
 	const bool sends = operation == SGPU_RPC_SEND;
 	int rc = SGPU_OK;
 
@@ -365,9 +368,10 @@ static int check_events(const struct pollfd *fds, size_t count, size_t ready,
 		found += fds[i].revents != 0;
 	}
 	if (found != ready) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "the outside says that poll has found %zu events, and %zu are there",
-				 ready, found);
+		return sgpu_fail(
+			error, SGPU_EINVALID,
+			"the outside says that poll has found %zu events, and %zu are there", ready,
+			found);
 	}
 	return SGPU_OK;
 }

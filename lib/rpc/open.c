@@ -24,7 +24,8 @@ static int open_area(struct sgpu_rpc *rpc, struct sgpu_error *error)
 	int rc;
 
 	rpc->shared.area_size = rpc->config.calls * rpc->config.bytes;
-	rc = sgpu_memory_file_create("sgpu-rpc", rpc->shared.area_size, true, false, &rpc->shared.area, error);
+	rc = sgpu_memory_file_create("sgpu-rpc", rpc->shared.area_size, true, false,
+				     &rpc->shared.area, error);
 	if (rc < 0) {
 		return rc;
 	}
@@ -169,8 +170,7 @@ void sgpu_rpc_close(struct sgpu_rpc **rpc)
 
 /* ---- the end ---- */
 
-int sgpu_rpc_end_calls(struct sgpu_rpc *rpc, const struct sgpu_error *why,
-		       struct sgpu_error *error)
+int sgpu_rpc_end_calls(struct sgpu_rpc *rpc, const struct sgpu_error *why, struct sgpu_error *error)
 {
 	pthread_mutex_lock(&rpc->lock);
 	if (!rpc->ended) {

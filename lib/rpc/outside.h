@@ -28,7 +28,7 @@ struct sgpu_rpc_request {
 	enum sgpu_rpc_operation operation;
 	int fd;
 	void *data;
-	size_t size;       /* bytes */
+	size_t size; /* bytes */
 	uint64_t argument;
 };
 
@@ -49,7 +49,7 @@ void sgpu_rpc_show_order(void);
 
 /* What both sides share. */
 struct sgpu_rpc_shared {
-	int ring, area;   /* memory files */
+	int ring, area; /* memory files */
 	size_t area_size;
 	int inside, outside; /* ends of the doorbell */
 	unsigned threads;    /* outside */
@@ -59,7 +59,8 @@ struct sgpu_rpc_server;
 
 /* Starts threads that serve the ring until it ends. Borrows the descriptors. */
 SGPU_MUST_CHECK int sgpu_rpc_server_start(const struct sgpu_rpc_shared *shared,
-					  struct sgpu_rpc_server **server, struct sgpu_error *error);
+					  struct sgpu_rpc_server **server,
+					  struct sgpu_error *error);
 /* Waits for the threads: the other end of the doorbell has been shut down. Accepts a pointer to
  * NULL. */
 void sgpu_rpc_server_end(struct sgpu_rpc_server **server);

@@ -54,8 +54,7 @@ static int make_call(struct sgpu_rpc_server *server, const struct sgpu_ring_oper
 	const struct sgpu_ring_descriptor *d = &operation->descriptor;
 	const size_t size = server->shared.area_size;
 	const bool good = d->handle <= INT32_MAX && d->length <= size &&
-			  d->offset <= size - d->length &&
-			  d->offset % _Alignof(struct pollfd) == 0;
+			  d->offset <= size - d->length && d->offset % _Alignof(struct pollfd) == 0;
 	int64_t value = 0;
 	int rc;
 
@@ -141,15 +140,15 @@ int sgpu_rpc_server_start(const struct sgpu_rpc_shared *shared, struct sgpu_rpc_
 	pthread_mutex_init(&s->leading, NULL);
 	pthread_mutex_init(&s->state, NULL);
 	s->shared = *shared;
-	s->area = mmap(NULL, shared->area_size, PROT_READ | PROT_WRITE, MAP_SHARED, shared->area,
-		       0);
+	s->area =
+		mmap(NULL, shared->area_size, PROT_READ | PROT_WRITE, MAP_SHARED, shared->area, 0);
 	if (s->area == MAP_FAILED) {
 		s->area = NULL;
 		rc = sgpu_fail_errno(error, "cannot map the data of a queue");
 		goto out;
 	}
-	config.members[SGPU_RPC_PREAD] = config.members[SGPU_RPC_PWRITE] = DATA |
-									   SGPU_RING_ARGUMENT;
+	config.members[SGPU_RPC_PREAD] = config.members[SGPU_RPC_PWRITE] =
+		DATA | SGPU_RING_ARGUMENT;
 	config.members[SGPU_RPC_RECV] = config.members[SGPU_RPC_SEND] = DATA;
 	config.members[SGPU_RPC_POLL] = DATA | SGPU_RING_ARGUMENT;
 	config.members[SGPU_RPC_EMPTY] = DATA;

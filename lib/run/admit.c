@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Admission: everything that can be refused before the first payload is. First what the container says, and where
- * owners are named whether one of them has signed it; then the manifest in it, since that is where it stands what is
- * HIGH; then what the policy forbids, whether a key opens it and
- * whether it is authentic; only then sizes, plan and memory. Nothing is fetched or run before all of it has passed.
+ * Admission: everything that can be refused before the first payload is. First what the container
+ * says, and where owners are named whether one of them has signed it; then the manifest in it,
+ * since that is where it stands what is HIGH; then what the policy forbids, whether a key opens it
+ * and whether it is authentic; only then sizes, plan and memory. Nothing is fetched or run before
+ * all of it has passed.
  */
 #include "run/admit.h"
 
@@ -22,7 +23,8 @@ static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_
 	return &job->manifest->segments[job->to_manifest[in_batch]];
 }
 
-/* Which segment of the manifest each of the batch is. Whoever read the batch has seen that it has all of them, once. */
+/* Which segment of the manifest each of the batch is. Whoever read the batch has seen that it has
+ * all of them, once. */
 static int match_segments(struct sgpu_job *job, struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = job->manifest;
@@ -54,15 +56,17 @@ static bool has_module(const struct sgpu_job *job)
 	return false;
 }
 
-/* A module is code: it is run where that is allowed, and in a sealed batch. Who wrote that is known where there are owners;
- * anywhere else it may be anyone who can submit, since anybody can seal to a public key. */
+/* A module is code: it is run where that is allowed, and in a sealed batch. Who wrote that is known
+ * where there are owners; anywhere else it may be anyone who can submit, since anybody can seal to
+ * a public key. */
 static int check_modules(const struct sgpu_job *job, struct sgpu_error *error)
 {
 	if (!has_module(job)) {
 		return SGPU_OK;
 	}
 	if (!job->options->allow_modules) {
-		sgpu_fail(error, SGPU_EPOLICY, "the batch has a module, and modules are not allowed here");
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "the batch has a module, and modules are not allowed here");
 		return sgpu_hint(error, "'sgpu-run --allow-modules' runs them");
 	}
 	if (!job->batch->has_mac) {
@@ -72,16 +76,23 @@ static int check_modules(const struct sgpu_job *job, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-/* A digest that fits or does not tells what a file holds: so files are for batches alone that have an author. */
-static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segment *in_batch, struct sgpu_error *error)
+/* A digest that fits or does not tells what a file holds: so files are for batches alone that have
+ * an author. */
+static int check_file(const struct sgpu_job *job, const struct sgpu_batch_segment *in_batch,
+		      struct sgpu_error *error)
 {
 	if (sgpu_files_count(job->options->files) == 0) {
-		sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a file, and this runner fetches from none", in_batch->id);
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "segment '%s' is in a file, and this runner fetches from none",
+			  in_batch->id);
 		return sgpu_hint(error, "'sgpu-stage load --files' brings payloads in files along");
 	}
 	if (!job->batch->has_mac) {
-		sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a file, and the batch has no MAC", in_batch->id);
-		return sgpu_hint(error, "pass the batch through 'sgpu-seal seal' or 'sgpu-stage load' first");
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "segment '%s' is in a file, and the batch has no MAC", in_batch->id);
+		return sgpu_hint(
+			error,
+			"pass the batch through 'sgpu-seal seal' or 'sgpu-stage load' first");
 	}
 	return SGPU_OK;
 }
@@ -98,18 +109,23 @@ static int check_policy(struct sgpu_job *job, struct sgpu_error *error)
 		int rc = SGPU_OK;
 
 		if (high && sgpu_segment_is_input(segment) && !in_batch->sealed) {
-			sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and not sealed", in_batch->id);
+			sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is HIGH and not sealed",
+				  in_batch->id);
 			return sgpu_hint(error, "pass the batch through 'sgpu-seal seal' first");
 		}
 		if (in_batch->location.kind == SGPU_LOCATION_FILE) {
 			rc = check_file(job, in_batch, error);
 		}
-		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_REGION && job->options->refuse_regions) {
-			rc = sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a region, and %s", in_batch->id,
-				       job->options->refuse_regions);
+		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_REGION &&
+		    job->options->refuse_regions) {
+			rc = sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a region, and %s",
+				       in_batch->id, job->options->refuse_regions);
 		}
-		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_LEASE && !job->options->leases) {
-			sgpu_fail(error, SGPU_EPOLICY, "segment '%s' is in a lease, and this runner gives none", in_batch->id);
+		if (rc == SGPU_OK && in_batch->location.kind == SGPU_LOCATION_LEASE &&
+		    !job->options->leases) {
+			sgpu_fail(error, SGPU_EPOLICY,
+				  "segment '%s' is in a lease, and this runner gives none",
+				  in_batch->id);
 			rc = sgpu_hint(error, "leases are those of 'sgpu-run serve --leases'");
 		}
 		if (rc != SGPU_OK) {
@@ -132,10 +148,12 @@ static int authenticate(struct sgpu_job *job, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	if (job->options->key_count == 0) {
-		sgpu_fail(error, SGPU_EKEY, "the batch is sealed and there is no key to open it with");
+		sgpu_fail(error, SGPU_EKEY,
+			  "the batch is sealed and there is no key to open it with");
 		return sgpu_hint(error, "give the runner's key with -k");
 	}
-	rc = sgpu_batch_unwrap(job->batch, job->options->keys, job->options->key_count, job->batch_key, error);
+	rc = sgpu_batch_unwrap(job->batch, job->options->keys, job->options->key_count,
+			       job->batch_key, error);
 	if (rc == SGPU_OK) {
 		job->keyed = true;
 		rc = sgpu_batch_verify(job->batch, job->batch_key, error);
@@ -154,13 +172,15 @@ static int check_sizes(struct sgpu_job *job, struct sgpu_error *error)
 		uint64_t size = 0;
 
 		if (segment->type.dtype == SGPU_NONE || !sgpu_type_bytes(&segment->type, &size)) {
-			return sgpu_fail(error, SGPU_EINVALID, "the type of segment '%s' is not known", segment->id);
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "the type of segment '%s' is not known", segment->id);
 		}
 		if (size != job->batch->segments[i].size) {
-			return sgpu_fail(error, SGPU_EINVALID,
-					 "segment '%s' has %llu bytes in the batch and %llu by the manifest",
-					 segment->id, (unsigned long long)job->batch->segments[i].size,
-					 (unsigned long long)size);
+			return sgpu_fail(
+				error, SGPU_EINVALID,
+				"segment '%s' has %llu bytes in the batch and %llu by the manifest",
+				segment->id, (unsigned long long)job->batch->segments[i].size,
+				(unsigned long long)size);
 		}
 	}
 	return SGPU_OK;
@@ -179,8 +199,8 @@ static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 	} else {
 		sgpu_diagnostics_clear(&diagnostics);
 		/* Once more, for a text that says where what is wrong stands. */
-		rc = sgpu_ops_load_manifest(job->batch->manifest_text, job->batch->manifest_size, "manifest.json",
-					    &manifest, &diagnostics, error);
+		rc = sgpu_ops_load_manifest(job->batch->manifest_text, job->batch->manifest_size,
+					    "manifest.json", &manifest, &diagnostics, error);
 	}
 	sgpu_diagnostics_clear(&diagnostics);
 	if (rc == SGPU_OK) {
@@ -190,7 +210,8 @@ static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 	return rc;
 }
 
-static int plan_job(const struct sgpu_run_base *base, struct sgpu_prepared *prepared, struct sgpu_error *error)
+static int plan_job(const struct sgpu_run_base *base, struct sgpu_prepared *prepared,
+		    struct sgpu_error *error)
 {
 	int rc = sgpu_prepared_plan(prepared, base->traits, error);
 
@@ -211,7 +232,8 @@ static const struct sgpu_manifest *find_manifest(void *argument, const uint8_t *
 /* The last thing that can refuse a batch, so that none is remembered that could have come again. */
 int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 {
-	static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* several runs may share one record */
+	static pthread_mutex_t mutex =
+		PTHREAD_MUTEX_INITIALIZER; /* several runs may share one record */
 	struct timespec now = { 0 };
 	uint8_t identity[SGPU_SHA256_SIZE];
 	uint64_t now_us;
@@ -221,7 +243,8 @@ int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	if (!job->batch->has_mac) {
-		return sgpu_fail(error, SGPU_EPOLICY, "the batch has no MAC, so it cannot be told from another");
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "the batch has no MAC, so it cannot be told from another");
 	}
 	clock_gettime(CLOCK_REALTIME, &now);
 	now_us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
@@ -244,7 +267,8 @@ int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct s
 
 	sgpu_trace_add(base->trace, SGPU_SPAN_READ, -1, "batch.json", begin, sgpu_now_ns(), 0);
 	if (rc == SGPU_OK && job->options->owners) {
-		rc = sgpu_batch_owner(job->batch, job->options->owners, job->options->owner_count, job->owner, error);
+		rc = sgpu_batch_owner(job->batch, job->options->owners, job->options->owner_count,
+				      job->owner, error);
 	}
 	if (rc == SGPU_OK && !job->prepared) {
 		rc = load_manifest(job, error);

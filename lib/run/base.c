@@ -12,7 +12,8 @@
 #include "run/loop.h"
 #include "run/run.h"
 
-/* Beside a GPU, and where the device itself computes on these cores; on a single core somebody else needs it. */
+/* Beside a GPU, and where the device itself computes on these cores; on a single core somebody else
+ * needs it. */
 #define SPIN_NS ((uint64_t)500000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
 
@@ -36,15 +37,21 @@ int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_r
 		if (rc != SGPU_OK) {
 			return rc;
 		}
-		if (other.opens_on_device != info.opens_on_device || other.pins_host_memory != info.pins_host_memory ||
+		if (other.opens_on_device != info.opens_on_device ||
+		    other.pins_host_memory != info.pins_host_memory ||
 		    other.secure != info.secure) {
-			return sgpu_fail(error, SGPU_EUSAGE, "the devices of a runner are of one kind, and these are not");
+			return sgpu_fail(
+				error, SGPU_EUSAGE,
+				"the devices of a runner are of one kind, and these are not");
 		}
 	}
 	*traits = (struct sgpu_run_traits){
-		.devices = config->more_count + 1, .opens_on_device = info.opens_on_device, .pins = info.pins_host_memory,
+		.devices = config->more_count + 1,
+		.opens_on_device = info.opens_on_device,
+		.pins = info.pins_host_memory,
 		.shared_files = config->shared_files,
-		.pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX, .jobs = config->jobs,
+		.pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX,
+		.jobs = config->jobs,
 		.costs = SGPU_SPREAD_COSTS,
 		.spin_ns = sgpu_cpu_count() < 2 ? 0 : spin_ns,
 	};

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An operation is held back by each input that it reads, by each move that brings it a segment from another device, and by
- * each predecessor that is not yet enqueued. At zero it is enqueued, and waits on the device for predecessors that still run.
- * So no kernel runs on what has not verified, and the device never waits for the host between two operations, unless the
- * second is a module or on another device.
+ * An operation is held back by each input that it reads, by each move that brings it a segment from
+ * another device, and by each predecessor that is not yet enqueued. At zero it is enqueued, and
+ * waits on the device for predecessors that still run. So no kernel runs on what has not verified,
+ * and the device never waits for the host between two operations, unless the second is a module or
+ * on another device.
  */
 #include "run/graph.h"
 
@@ -13,26 +14,27 @@
 #include "run/plan.h"
 #include "run/run.h"
 
-/* Operations that are enqueued at once. Each costs some KiB, and a device's queue blocks whoever fills it; the device only
- * needs enough of them not to run dry. */
+/* Operations that are enqueued at once. Each costs some KiB, and a device's queue blocks whoever
+ * fills it; the device only needs enough of them not to run dry. */
 enum { AHEAD_MAX = 128 };
 
 enum state { WAITING, ENQUEUED, DONE, FAILED };
 
 struct operation {
 	enum state state;
-	int holds;          /* inputs, moves and predecessors that hold it back */
+	int holds; /* inputs, moves and predecessors that hold it back */
 	int code;
-	char *text;         /* why it failed by itself, or NULL */
-	const char *cause;  /* whose text says why it was not run */
+	char *text;	   /* why it failed by itself, or NULL */
+	const char *cause; /* whose text says why it was not run */
 };
 
 struct sgpu_graph {
 	struct sgpu_graph_config config;
 	struct operation *operations;
-	int *follower_start, *followers; /* those of operation i: followers[follower_start[i]] ... */
-	int *work;          /* operations to look at: each is added when nothing holds it back any more, when it is to be
-			       tried again, and when it has failed */
+	int *follower_start,
+		*followers; /* those of operation i: followers[follower_start[i]] ... */
+	int *work; /* operations to look at: each is added when nothing holds it back any more, when
+		      it is to be tried again, and when it has failed */
 	int work_head, work_tail;
 	int inputs_open, operations_open, ahead;
 	char *unused_input;
@@ -51,7 +53,8 @@ static int list_followers(struct sgpu_graph *graph, struct sgpu_error *error)
 	for (int i = 0; i < m->operation_count; i++) {
 		edges += (size_t)m->operations[i].before_count;
 	}
-	graph->follower_start = calloc((size_t)m->operation_count + 2, sizeof(*graph->follower_start));
+	graph->follower_start =
+		calloc((size_t)m->operation_count + 2, sizeof(*graph->follower_start));
 	graph->followers = calloc(edges, sizeof(*graph->followers));
 	next = calloc((size_t)m->operation_count + 1, sizeof(*next));
 	if (!graph->follower_start || !graph->followers || !next) {
@@ -87,7 +90,8 @@ static bool is_brought(const struct sgpu_graph *graph, int move, int k)
 	const struct sgpu_plan_move *m = &graph->config.plan->moves[move];
 	const struct sgpu_segment *segment = &graph->config.manifest->segments[m->segment];
 
-	return graph->config.plan->device[segment->readers[k]] == m->to && sgpu_plan_reader_once(segment, k);
+	return graph->config.plan->device[segment->readers[k]] == m->to &&
+	       sgpu_plan_reader_once(segment, k);
 }
 
 static void count_holds(struct sgpu_graph *graph)
@@ -105,11 +109,13 @@ static void count_holds(struct sgpu_graph *graph)
 		}
 		graph->inputs_open++;
 		for (int k = 0; k < segment->reader_count; k++) {
-			graph->operations[segment->readers[k]].holds += sgpu_plan_reader_once(segment, k);
+			graph->operations[segment->readers[k]].holds +=
+				sgpu_plan_reader_once(segment, k);
 		}
 	}
 	for (int i = 0; i < graph->config.plan->move_count; i++) {
-		const struct sgpu_segment *segment = &m->segments[graph->config.plan->moves[i].segment];
+		const struct sgpu_segment *segment =
+			&m->segments[graph->config.plan->moves[i].segment];
 
 		for (int k = 0; k < segment->reader_count; k++) {
 			graph->operations[segment->readers[k]].holds += is_brought(graph, i, k);
@@ -124,7 +130,8 @@ static void count_holds(struct sgpu_graph *graph)
 	atomic_store(&graph->config.count->operations, m->operation_count);
 }
 
-int sgpu_graph_create(const struct sgpu_graph_config *config, struct sgpu_graph **graph, struct sgpu_error *error)
+int sgpu_graph_create(const struct sgpu_graph_config *config, struct sgpu_graph **graph,
+		      struct sgpu_error *error)
 {
 	const size_t count = (size_t)config->manifest->operation_count;
 	struct sgpu_graph *g = calloc(1, sizeof(*g));
@@ -167,7 +174,8 @@ void sgpu_graph_free(struct sgpu_graph **graph)
 }
 
 /* ---- failures ---- */
-/* The operation fails. It is counted out here unless it still runs, and its followers when it is looked at. */
+/* The operation fails. It is counted out here unless it still runs, and its followers when it is
+ * looked at. */
 static void mark_failed(struct sgpu_graph *graph, int operation, int code, const char *cause)
 {
 	struct operation *op = &graph->operations[operation];
@@ -183,8 +191,8 @@ static void mark_failed(struct sgpu_graph *graph, int operation, int code, const
 	add_work(graph, operation);
 }
 
-/* What those are told that depend on a failure: that it came too late, or from data that somebody altered, is the reason
- * of them all; anything else is the matter of the one that failed. */
+/* What those are told that depend on a failure: that it came too late, or from data that somebody
+ * altered, is the reason of them all; anything else is the matter of the one that failed. */
 static int inherited(int code)
 {
 	return code == SGPU_ETIMEOUT || code == SGPU_EAUTH ? code : SGPU_EDEPENDENCY;
@@ -196,9 +204,13 @@ static void fail_itself(struct sgpu_graph *graph, int operation, int code, const
 	struct operation *op = &graph->operations[operation];
 	bool late = atomic_load(graph->config.stop) == SGPU_ETIMEOUT;
 
-	op->text = sgpu_run_text("operation '%s' failed: %s", graph->config.manifest->operations[operation].id,
-				 late ? deadline_text : text[0] ? text : sgpu_strerror(code));
-	mark_failed(graph, operation, late ? SGPU_ETIMEOUT : code, op->text ? op->text : sgpu_strerror(SGPU_ENOMEM));
+	op->text = sgpu_run_text("operation '%s' failed: %s",
+				 graph->config.manifest->operations[operation].id,
+				 late	   ? deadline_text
+				 : text[0] ? text
+					   : sgpu_strerror(code));
+	mark_failed(graph, operation, late ? SGPU_ETIMEOUT : code,
+		    op->text ? op->text : sgpu_strerror(SGPU_ENOMEM));
 }
 
 /* ---- what follows ---- */
@@ -211,8 +223,9 @@ static void drop_hold(struct sgpu_graph *graph, int operation)
 	}
 }
 
-/* A module waits for the end of what is before it: what a failed operation left behind could bring it down, and the whole
- * context with it. So does an operation on another device, which may not know the first one's events. */
+/* A module waits for the end of what is before it: what a failed operation left behind could bring
+ * it down, and the whole context with it. So does an operation on another device, which may not
+ * know the first one's events. */
 static bool waits_for_end(const struct sgpu_graph *graph, int operation, int follower)
 {
 	return graph->config.manifest->operations[follower].module != NULL ||
@@ -222,7 +235,8 @@ static bool waits_for_end(const struct sgpu_graph *graph, int operation, int fol
 /* Those that follow an operation learn that it is enqueued or, `ended`, that it has ended well. */
 static void drop_followers(struct sgpu_graph *graph, int operation, bool ended)
 {
-	for (int i = graph->follower_start[operation]; i < graph->follower_start[operation + 1]; i++) {
+	for (int i = graph->follower_start[operation]; i < graph->follower_start[operation + 1];
+	     i++) {
 		int follower = graph->followers[i];
 
 		if (ended == waits_for_end(graph, operation, follower)) {
@@ -249,7 +263,8 @@ static void look_at(struct sgpu_graph *graph, int operation)
 			drop_followers(graph, operation, false);
 		}
 	} else if (op->state == FAILED) {
-		for (int i = graph->follower_start[operation]; i < graph->follower_start[operation + 1]; i++) {
+		for (int i = graph->follower_start[operation];
+		     i < graph->follower_start[operation + 1]; i++) {
 			mark_failed(graph, graph->followers[i], inherited(op->code), op->cause);
 		}
 	}
@@ -289,14 +304,16 @@ void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int code, const c
 
 void sgpu_graph_moved(struct sgpu_graph *graph, int move, int code, const char *text)
 {
-	const struct sgpu_segment *s = &graph->config.manifest->segments[graph->config.plan->moves[move].segment];
+	const struct sgpu_segment *s =
+		&graph->config.manifest->segments[graph->config.plan->moves[move].segment];
 
 	for (int i = 0; i < s->reader_count; i++) {
 		if (!is_brought(graph, move, i)) {
 			continue;
 		}
 		if (code != SGPU_OK) {
-			mark_failed(graph, s->readers[i], inherited(code), text ? text : sgpu_strerror(code));
+			mark_failed(graph, s->readers[i], inherited(code),
+				    text ? text : sgpu_strerror(code));
 		} else {
 			drop_hold(graph, s->readers[i]);
 		}
@@ -332,7 +349,8 @@ void sgpu_graph_stop(struct sgpu_graph *graph)
 
 	for (int i = 0; i < graph->config.manifest->operation_count; i++) {
 		if (graph->operations[i].state == WAITING) {
-			mark_failed(graph, i, code, code == SGPU_ETIMEOUT ? deadline_text : sgpu_strerror(code));
+			mark_failed(graph, i, code,
+				    code == SGPU_ETIMEOUT ? deadline_text : sgpu_strerror(code));
 		}
 	}
 }
@@ -343,7 +361,8 @@ bool sgpu_graph_ended(const struct sgpu_graph *graph)
 	return graph->inputs_open == 0 && graph->operations_open == 0;
 }
 
-int sgpu_graph_outcome(const struct sgpu_graph *graph, int operation, const char **text, const char **cause)
+int sgpu_graph_outcome(const struct sgpu_graph *graph, int operation, const char **text,
+		       const char **cause)
 {
 	const struct operation *op = &graph->operations[operation];
 

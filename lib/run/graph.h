@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The graph of one batch: what waits for what, what may start, and what a failure reaches. It belongs to the loop's thread.
+ * The graph of one batch: what waits for what, what may start, and what a failure reaches. It
+ * belongs to the loop's thread.
  */
 #ifndef SGPU_RUN_GRAPH_H
 #define SGPU_RUN_GRAPH_H
@@ -22,20 +23,22 @@ struct sgpu_graph_count {
 struct sgpu_graph_config {
 	const struct sgpu_manifest *manifest;
 	const struct sgpu_plan *plan;
-	const atomic_int *stop;     /* of the run: failures after a deadline are the deadline's */
+	const atomic_int *stop; /* of the run: failures after a deadline are the deadline's */
 	struct sgpu_graph_count *count;
-	/* Enqueues an operation that nothing holds back; sgpu_graph_ran is called when it has ended. */
+	/* Enqueues an operation that nothing holds back; sgpu_graph_ran is called when it has
+	 * ended. */
 	int (*start)(void *argument, int operation, struct sgpu_error *error);
 	void *argument;
 };
 
-SGPU_MUST_CHECK int sgpu_graph_create(const struct sgpu_graph_config *config, struct sgpu_graph **graph,
-				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_graph_create(const struct sgpu_graph_config *config,
+				      struct sgpu_graph **graph, struct sgpu_error *error);
 /* Nothing of it is enqueued. Accepts a pointer to NULL. */
 void sgpu_graph_free(struct sgpu_graph **graph);
 
 /* ---- what happened ---- */
-/* An input has come to its end, well or with `code` and the text of why; `text` lives as long as the graph. */
+/* An input has come to its end, well or with `code` and the text of why; `text` lives as long as
+ * the graph. */
 void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int code, const char *text);
 /* The same of a move of the plan. */
 void sgpu_graph_moved(struct sgpu_graph *graph, int move, int code, const char *text);
@@ -50,9 +53,10 @@ void sgpu_graph_advance(struct sgpu_graph *graph);
 /* ---- how it stands ---- */
 /* Whether every input and every operation has come to its end. */
 bool sgpu_graph_ended(const struct sgpu_graph *graph);
-/* SGPU_OK, or why an operation has no result: *text says so itself, or, where that is NULL, *cause says what kept it from
- * being run. After the end. */
-int sgpu_graph_outcome(const struct sgpu_graph *graph, int operation, const char **text, const char **cause);
+/* SGPU_OK, or why an operation has no result: *text says so itself, or, where that is NULL, *cause
+ * says what kept it from being run. After the end. */
+int sgpu_graph_outcome(const struct sgpu_graph *graph, int operation, const char **text,
+		       const char **cause);
 /* A failed input that nothing reads, or NULL. After the end. */
 const char *sgpu_graph_unused_input(const struct sgpu_graph *graph);
 

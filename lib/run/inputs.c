@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each input is a transfer of the engine. It has come in only when every tag and the end mark, or the digest, have verified
- * on the device's own copy; until then nothing may read it.
+ * Each input is a transfer of the engine. It has come in only when every tag and the end mark, or
+ * the digest, have verified on the device's own copy; until then nothing may read it.
  */
 #include "run/inputs.h"
 
@@ -25,23 +25,23 @@ struct input {
 	struct sgpu_note arrived;
 	struct sgpu_inputs *all;
 	int segment;
-	bool begun;                   /* the reader's: the note will come */
-	bool prepared;                /* its header and its key are right */
+	bool begun;    /* the reader's: the note will come */
+	bool prepared; /* its header and its key are right */
 	struct sgpu_transfer *_Atomic transfer;
 	struct sgpu_device_key *key;
-	struct sgpu_source file;      /* what holds the payload, unless it comes through a pipe */
-	uint8_t *payload;             /* one that the reader has read whole, from malloc */
+	struct sgpu_source file; /* what holds the payload, unless it comes through a pipe */
+	uint8_t *payload;	 /* one that the reader has read whole, from malloc */
 	int code;
-	char *text;                   /* why not */
+	char *text; /* why not */
 };
 
 struct sgpu_inputs {
 	struct sgpu_run_base *base;
 	const struct sgpu_job *job;
-	struct input *list;           /* by segment of the manifest */
+	struct input *list; /* by segment of the manifest */
 	struct sgpu_tar_reader *tar;
-	int tar_code;                 /* the batch itself cannot be read any more */
-	atomic_int read_ahead;        /* payloads in memory */
+	int tar_code;	       /* the batch itself cannot be read any more */
+	atomic_int read_ahead; /* payloads in memory */
 };
 
 static const char *deadline_text = "the deadline passed before it arrived";
@@ -68,7 +68,8 @@ static bool is_piped(const struct input *input)
 
 static uint64_t payload_size(const struct input *input)
 {
-	return sgpu_batch_payload_size(input->all->job->batch, input->all->job->in_batch[input->segment]);
+	return sgpu_batch_payload_size(input->all->job->batch,
+				       input->all->job->in_batch[input->segment]);
 }
 
 /* ---- where the bytes come from ---- */
@@ -77,7 +78,8 @@ static const uint8_t *leased_payload(const struct input *input)
 	return sgpu_lent_input(input->all->base->lent, &in_batch(input)->location);
 }
 
-static int read_tar(void *context, uint64_t position, void *data, size_t size, struct sgpu_error *error)
+static int read_tar(void *context, uint64_t position, void *data, size_t size,
+		    struct sgpu_error *error)
 {
 	struct input *input = context;
 	int rc = sgpu_tar_read(input->all->tar, data, size, error);
@@ -87,22 +89,26 @@ static int read_tar(void *context, uint64_t position, void *data, size_t size, s
 	return rc;
 }
 
-static int read_header(struct input *input, uint8_t header[SGPU_SEALED_HEADER], struct sgpu_error *error)
+static int read_header(struct input *input, uint8_t header[SGPU_SEALED_HEADER],
+		       struct sgpu_error *error)
 {
 	size_t got = 0;
 	int rc;
 
 	atomic_fetch_add(&input->all->base->trace->bytes_in, SGPU_SEALED_HEADER);
 	if (input->payload || is_leased(input)) {
-		memcpy(header, input->payload ? input->payload : leased_payload(input), SGPU_SEALED_HEADER);
+		memcpy(header, input->payload ? input->payload : leased_payload(input),
+		       SGPU_SEALED_HEADER);
 		return SGPU_OK;
 	}
 	if (is_piped(input)) {
 		return read_tar(input, 0, header, SGPU_SEALED_HEADER, error);
 	}
-	rc = sgpu_pread(input->file.fd, input->file.name, header, SGPU_SEALED_HEADER, input->file.offset, &got, error);
-	return rc != SGPU_OK || got == SGPU_SEALED_HEADER ? rc :
-	       sgpu_fail(error, SGPU_ESYSTEM, "'%s' ends too early", input->file.name);
+	rc = sgpu_pread(input->file.fd, input->file.name, header, SGPU_SEALED_HEADER,
+			input->file.offset, &got, error);
+	return rc != SGPU_OK || got == SGPU_SEALED_HEADER
+		       ? rc
+		       : sgpu_fail(error, SGPU_ESYSTEM, "'%s' ends too early", input->file.name);
 }
 
 static int load_key(struct input *input, struct sgpu_stream *stream, struct sgpu_error *error)
@@ -114,12 +120,13 @@ static int load_key(struct input *input, struct sgpu_stream *stream, struct sgpu
 	int rc = read_header(input, header, error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_batch_segment_key(job->batch, job->batch_key, in_batch(input)->id, NULL, key, context, &context_size,
-					    error);
+		rc = sgpu_batch_segment_key(job->batch, job->batch_key, in_batch(input)->id, NULL,
+					    key, context, &context_size, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_sealed_keys_open(key, context, context_size, header, &keys, error);
-		/* Key and context follow from an index that has verified: it is the payload that is not the owner's. */
+		/* Key and context follow from an index that has verified: it is the payload that is
+		 * not the owner's. */
 		rc = rc == SGPU_EKEY ? SGPU_EAUTH : rc;
 	}
 	if (rc == SGPU_OK) {
@@ -143,8 +150,8 @@ static struct sgpu_engine *engine_of(const struct input *input)
 	return input->all->base->devices[device_of(input)].engine;
 }
 
-static int prepare_input(void *argument, struct sgpu_stream *stream, struct sgpu_transfer_request *request,
-			 struct sgpu_error *error)
+static int prepare_input(void *argument, struct sgpu_stream *stream,
+			 struct sgpu_transfer_request *request, struct sgpu_error *error)
 {
 	struct input *input = argument;
 	struct sgpu_run_base *base = input->all->base;
@@ -153,19 +160,19 @@ static int prepare_input(void *argument, struct sgpu_stream *stream, struct sgpu
 
 	request->memory = base->memory->buffers[base->job->plan->in_buffer[input->segment]];
 	if (!is_inline(input) && !is_leased(input)) {
-		rc = sgpu_leases_source(base->leases, &in_batch(input)->location, payload_size(input), false, &input->file,
-					error);
+		rc = sgpu_leases_source(base->leases, &in_batch(input)->location,
+					payload_size(input), false, &input->file, error);
 	}
 	if (rc == SGPU_OK && header > 0) {
 		rc = load_key(input, stream, error);
 		request->key = input->key;
 	}
 	if (rc == SGPU_OK && in_batch(input)->location.kind == SGPU_LOCATION_REGION) {
-		rc = sgpu_source_from_region(engine_of(input), input->file.fd, input->file.name, input->file.offset + header,
-					     &request->source, error);
+		rc = sgpu_source_from_region(engine_of(input), input->file.fd, input->file.name,
+					     input->file.offset + header, &request->source, error);
 	} else if (rc == SGPU_OK && !is_piped(input) && !is_leased(input)) {
-		rc = sgpu_source_from_file(engine_of(input), input->file.fd, input->file.name, input->file.offset + header,
-					   &request->source, error);
+		rc = sgpu_source_from_file(engine_of(input), input->file.fd, input->file.name,
+					   input->file.offset + header, &request->source, error);
 	}
 	input->prepared = rc == SGPU_OK;
 	return rc;
@@ -189,7 +196,8 @@ static void fail_input(struct input *input, int code, const char *text)
 	bool late = code == SGPU_ETIMEOUT || atomic_load(&input->all->base->stop) == SGPU_ETIMEOUT;
 
 	input->code = code;
-	input->text = sgpu_run_text("segment '%s' failed: %s", in_batch(input)->id, late ? deadline_text : text);
+	input->text = sgpu_run_text("segment '%s' failed: %s", in_batch(input)->id,
+				    late ? deadline_text : text);
 }
 
 /* What a chunk or a digest that does not verify is called. */
@@ -198,7 +206,8 @@ static void fail_unverified(struct input *input, uint64_t chunk)
 	char text[64] = "its kt128 is not the one that the batch names";
 
 	if (in_batch(input)->sealed) {
-		snprintf(text, sizeof(text), "chunk %llu does not verify", (unsigned long long)chunk);
+		snprintf(text, sizeof(text), "chunk %llu does not verify",
+			 (unsigned long long)chunk);
 	}
 	fail_input(input, SGPU_EAUTH, text);
 }
@@ -212,7 +221,9 @@ static void note_done(void *argument, const struct sgpu_transfer_result *result)
 	if (result->code == SGPU_EAUTH && input->prepared) {
 		fail_unverified(input, result->bad_chunk);
 	} else if (result->code != SGPU_OK) {
-		fail_input(input, result->code, result->error.text[0] ? result->error.text : sgpu_strerror(result->code));
+		fail_input(input, result->code,
+			   result->error.text[0] ? result->error.text
+						 : sgpu_strerror(result->code));
 	}
 	sgpu_trace_paths(base->trace, false, result->bytes);
 	sgpu_loop_post(base->loop, &input->arrived);
@@ -230,10 +241,19 @@ static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 {
 	const bool sealed = in_batch(input)->sealed;
 	struct sgpu_transfer_request request = {
-		.direction = SGPU_TRANSFER_IN, .last = sealed, .size = payload_size(input) - (sealed ? SGPU_SEALED_HEADER : 0),
-		.digested = !sealed, .expected = in_batch(input)->kt128, .rank = input->all->base->rank,
-		.source = { .read = is_piped(input) ? read_tar : NULL, .ordered = is_piped(input), .context = input },
-		.prepare = prepare_input, .span = note_span, .done = note_done, .argument = input,
+		.direction = SGPU_TRANSFER_IN,
+		.last = sealed,
+		.size = payload_size(input) - (sealed ? SGPU_SEALED_HEADER : 0),
+		.digested = !sealed,
+		.expected = in_batch(input)->kt128,
+		.rank = input->all->base->rank,
+		.source = { .read = is_piped(input) ? read_tar : NULL,
+			    .ordered = is_piped(input),
+			    .context = input },
+		.prepare = prepare_input,
+		.span = note_span,
+		.done = note_done,
+		.argument = input,
 	};
 	struct sgpu_run_base *base = input->all->base;
 	struct sgpu_error error = { 0 };
@@ -241,10 +261,12 @@ static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 
 	input->begun = true;
 	if (input->payload) {
-		request.source = sgpu_source_from_memory(input->payload + (sealed ? SGPU_SEALED_HEADER : 0), false);
+		request.source = sgpu_source_from_memory(
+			input->payload + (sealed ? SGPU_SEALED_HEADER : 0), false);
 		request.queued = true;
 	} else if (is_leased(input)) {
-		request.source = sgpu_source_from_memory(leased_payload(input) + (sealed ? SGPU_SEALED_HEADER : 0),
+		request.source = sgpu_source_from_memory(leased_payload(input) +
+								 (sealed ? SGPU_SEALED_HEADER : 0),
 							 sgpu_lent_registered(base->lent));
 		request.queued = base->many && request.size <= SGPU_TRANSFER_SMALL;
 	}
@@ -255,7 +277,9 @@ static bool start_input(struct input *input, struct sgpu_transfer **transfer)
 	}
 	atomic_store(&input->transfer, *transfer);
 	if (atomic_load(&base->stop)) {
-		sgpu_transfer_cancel(*transfer, atomic_load(&base->stop)); /* the loop may have looked too early */
+		sgpu_transfer_cancel(
+			*transfer,
+			atomic_load(&base->stop)); /* the loop may have looked too early */
 	}
 	return true;
 }
@@ -268,7 +292,9 @@ static void find_in_file(struct input *input)
 	const uint64_t size = payload_size(input);
 
 	if (size > SGPU_TRANSFER_SMALL && tar->seekable) {
-		input->file = (struct sgpu_source){ .fd = tar->fd, .offset = tar->position, .size = size };
+		input->file = (struct sgpu_source){ .fd = tar->fd,
+						    .offset = tar->position,
+						    .size = size };
 		snprintf(input->file.name, sizeof(input->file.name), "%s", tar->name);
 	}
 }
@@ -304,12 +330,14 @@ static int bring_small(struct sgpu_inputs *inputs, struct input *input, struct s
 	int rc;
 
 	input->payload = malloc(size + 1);
-	rc = input->payload ? read_tar(input, 0, input->payload, size, error) : sgpu_fail_nomem(error);
+	rc = input->payload ? read_tar(input, 0, input->payload, size, error)
+			    : sgpu_fail_nomem(error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	atomic_fetch_add(&inputs->read_ahead, 1);
-	sgpu_trace_add(inputs->base->trace, SGPU_SPAN_READ, -1, in_batch(input)->id, begin, sgpu_now_ns(), size);
+	sgpu_trace_add(inputs->base->trace, SGPU_SPAN_READ, -1, in_batch(input)->id, begin,
+		       sgpu_now_ns(), size);
 	(void)start_input(input, &transfer);
 	rc = atomic_load(&inputs->base->stop);
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the run was stopped");
@@ -331,13 +359,15 @@ static int read_batch(struct sgpu_inputs *inputs, struct sgpu_error *error)
 		rc = sgpu_batch_next_payload(inputs->tar, job->batch, &index, error);
 		if (rc == SGPU_OK && index >= 0) {
 			input = &inputs->list[job->to_manifest[index]];
-			rc = is_small_of_many(input) ? bring_small(inputs, input, error) : bring_inline(inputs, input, error);
+			rc = is_small_of_many(input) ? bring_small(inputs, input, error)
+						     : bring_inline(inputs, input, error);
 		}
 	} while (rc == SGPU_OK && index >= 0);
 	return rc;
 }
 
-/* While inputs are on their way: an output then finds its region open. What is wrong with it is told of there. */
+/* While inputs are on their way: an output then finds its region open. What is wrong with it is
+ * told of there. */
 static void find_output_regions(struct sgpu_inputs *inputs)
 {
 	const struct sgpu_batch *batch = inputs->job->batch;
@@ -345,14 +375,17 @@ static void find_output_regions(struct sgpu_inputs *inputs)
 	for (int i = 0; i < batch->segment_count; i++) {
 		struct sgpu_source source = { .fd = -1 };
 
-		if (!batch->segments[i].input && batch->segments[i].location.kind == SGPU_LOCATION_REGION &&
-		    sgpu_leases_source(inputs->base->leases, &batch->segments[i].location, 0, true, &source, NULL) == SGPU_OK) {
+		if (!batch->segments[i].input &&
+		    batch->segments[i].location.kind == SGPU_LOCATION_REGION &&
+		    sgpu_leases_source(inputs->base->leases, &batch->segments[i].location, 0, true,
+				       &source, NULL) == SGPU_OK) {
 			sgpu_source_close(&source);
 		}
 	}
 }
 
-int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar, struct sgpu_error *error)
+int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar,
+		      struct sgpu_error *error)
 {
 	const struct sgpu_manifest *m = inputs->job->manifest;
 	struct sgpu_transfer *transfer;
@@ -371,7 +404,8 @@ int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar, s
 	}
 	for (int i = 0; i < m->segment_count; i++) {
 		if (sgpu_segment_is_input(&m->segments[i]) && !inputs->list[i].begun) {
-			miss_input(&inputs->list[i], rc != SGPU_OK ? rc : atomic_load(&inputs->base->stop),
+			miss_input(&inputs->list[i],
+				   rc != SGPU_OK ? rc : atomic_load(&inputs->base->stop),
 				   "it did not arrive");
 		}
 	}
@@ -409,7 +443,8 @@ void sgpu_inputs_stop(struct sgpu_inputs *inputs, int code)
 }
 
 /* ---- made and freed ---- */
-static int take_regions(struct sgpu_run_base *base, const struct sgpu_files *files, struct sgpu_error *error)
+static int take_regions(struct sgpu_run_base *base, const struct sgpu_files *files,
+			struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = base->job->batch;
 	int rc = sgpu_leases_create(files, &base->leases, error);
@@ -419,7 +454,8 @@ static int take_regions(struct sgpu_run_base *base, const struct sgpu_files *fil
 
 		/* What cannot be taken is told of when the payload is fetched. */
 		if (batch->segments[i].location.kind == SGPU_LOCATION_REGION &&
-		    sgpu_leases_source(base->leases, &batch->segments[i].location, 0, false, &source, NULL) == SGPU_OK) {
+		    sgpu_leases_source(base->leases, &batch->segments[i].location, 0, false,
+				       &source, NULL) == SGPU_OK) {
 			sgpu_source_close(&source);
 		}
 	}
@@ -427,8 +463,8 @@ static int take_regions(struct sgpu_run_base *base, const struct sgpu_files *fil
 }
 
 int sgpu_inputs_create(struct sgpu_run_base *base, const struct sgpu_files *files,
-		       void (*arrived)(struct sgpu_note *note), void *owner, struct sgpu_inputs **inputs,
-		       struct sgpu_error *error)
+		       void (*arrived)(struct sgpu_note *note), void *owner,
+		       struct sgpu_inputs **inputs, struct sgpu_error *error)
 {
 	const int count = base->job->manifest->segment_count;
 	struct sgpu_inputs *made = calloc(1, sizeof(*made));
@@ -445,8 +481,12 @@ int sgpu_inputs_create(struct sgpu_run_base *base, const struct sgpu_files *file
 		return sgpu_fail_nomem(error);
 	}
 	for (int i = 0; i < count; i++) {
-		made->list[i] = (struct input){ .all = made, .segment = i, .file = { .fd = -1 },
-						.arrived = { .handle = arrived, .owner = owner, .index = i } };
+		made->list[i] = (struct input){
+			.all = made,
+			.segment = i,
+			.file = { .fd = -1 },
+			.arrived = { .handle = arrived, .owner = owner, .index = i }
+		};
 	}
 	return take_regions(base, files, error);
 }

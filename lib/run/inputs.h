@@ -11,19 +11,22 @@ struct sgpu_inputs;
 struct sgpu_note;
 struct sgpu_run_base;
 
-/* Takes every region that the batch names, so that none outlives the run however it ends. arrived: handles the note,
- * whose index is the segment, of an input that has come to its end. */
+/* Takes every region that the batch names, so that none outlives the run however it ends. arrived:
+ * handles the note, whose index is the segment, of an input that has come to its end. */
 SGPU_MUST_CHECK int sgpu_inputs_create(struct sgpu_run_base *base, const struct sgpu_files *files,
-				       void (*arrived)(struct sgpu_note *note), void *owner, struct sgpu_inputs **inputs,
-				       struct sgpu_error *error);
+				       void (*arrived)(struct sgpu_note *note), void *owner,
+				       struct sgpu_inputs **inputs, struct sgpu_error *error);
 /* Every input has come to its end. Accepts a pointer to NULL. */
 void sgpu_inputs_free(struct sgpu_inputs **inputs);
 
-/* On a reader: starts to bring in what lies in files and regions, then brings in what travels in the batch, to its end.
- * Every input comes to its end, however this returns. Errors: those of reading the batch, or why the run was stopped. */
-SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar, struct sgpu_error *error);
+/* On a reader: starts to bring in what lies in files and regions, then brings in what travels in
+ * the batch, to its end. Every input comes to its end, however this returns. Errors: those of
+ * reading the batch, or why the run was stopped. */
+SGPU_MUST_CHECK int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar,
+				      struct sgpu_error *error);
 
-/* On the loop's thread. What became of an input whose note came: *text lives as long as the inputs. */
+/* On the loop's thread. What became of an input whose note came: *text lives as long as the inputs.
+ */
 int sgpu_input_end(const struct sgpu_inputs *inputs, int segment, const char **text);
 /* Gives back what it needed: nothing waits for that. */
 void sgpu_input_drop(struct sgpu_inputs *inputs, int segment);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams are taken from the runner when an operation first needs them. An event stands behind an operation that another
- * one on another stream follows.
+ * Streams are taken from the runner when an operation first needs them. An event stands behind an
+ * operation that another one on another stream follows.
  */
 #include "run/launch.h"
 
@@ -20,17 +20,18 @@
 struct launch {
 	struct sgpu_launches *all;
 	int operation;
-	sgpu_op_fn on_device;         /* the device's own implementation, or NULL: the table's for the CPU */
+	sgpu_op_fn
+		on_device; /* the device's own implementation, or NULL: the table's for the CPU */
 	struct sgpu_launch_end end;
-	struct sgpu_task *clears;     /* of a module's outputs, by argument; or NULL */
+	struct sgpu_task *clears; /* of a module's outputs, by argument; or NULL */
 };
 
 struct operation {
 	struct sgpu_note ended;
-	atomic_bool bad;              /* it failed: whatever depends on it may not run any more */
-	bool followed_elsewhere;      /* by an operation on another stream */
+	atomic_bool bad;	 /* it failed: whatever depends on it may not run any more */
+	bool followed_elsewhere; /* by an operation on another stream */
 	struct launch *launch;
-	struct sgpu_event *event;     /* after its kernel */
+	struct sgpu_event *event; /* after its kernel */
 };
 
 struct sgpu_launches {
@@ -40,11 +41,12 @@ struct sgpu_launches {
 	struct sgpu_modules *modules;
 	struct operation *operations;
 	struct sgpu_stream **streams; /* of the plan */
-	bool unsure;                  /* something may stand in a stream when all operations have ended */
+	bool unsure; /* something may stand in a stream when all operations have ended */
 };
 
-int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *modules, void (*ended)(struct sgpu_note *note),
-			 void *owner, struct sgpu_launches **launches, struct sgpu_error *error)
+int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *modules,
+			 void (*ended)(struct sgpu_note *note), void *owner,
+			 struct sgpu_launches **launches, struct sgpu_error *error)
 {
 	const struct sgpu_job *job = base->job;
 	const struct sgpu_manifest *m = job->manifest;
@@ -65,14 +67,17 @@ int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *module
 		return sgpu_fail_nomem(error);
 	}
 	for (int i = 0; i < m->operation_count; i++) {
-		l->operations[i].ended = (struct sgpu_note){ .handle = ended, .owner = owner, .index = i };
+		l->operations[i].ended =
+			(struct sgpu_note){ .handle = ended, .owner = owner, .index = i };
 		for (int k = 0; k < m->operations[i].before_count; k++) {
 			int before = m->operations[i].before[k];
 
 			if (l->plan->device[before] != l->plan->device[i]) {
-				continue; /* that one is not enqueued before the host has seen the end of this one */
+				continue; /* that one is not enqueued before the host has seen the
+					     end of this one */
 			}
-			l->operations[before].followed_elsewhere |= l->plan->stream[before] != l->plan->stream[i];
+			l->operations[before].followed_elsewhere |=
+				l->plan->stream[before] != l->plan->stream[i];
 		}
 	}
 	return SGPU_OK;
@@ -81,8 +86,9 @@ int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *module
 void sgpu_launches_settle(struct sgpu_launches *launches)
 {
 	for (int i = 0; i < launches->plan->stream_count; i++) {
-		sgpu_streams_give(launches->base->devices[sgpu_plan_stream_device(launches->plan, i)].streams,
-				  &launches->streams[i], !launches->unsure);
+		sgpu_streams_give(
+			launches->base->devices[sgpu_plan_stream_device(launches->plan, i)].streams,
+			&launches->streams[i], !launches->unsure);
 	}
 	for (int i = 0; i < launches->manifest->operation_count; i++) {
 		sgpu_event_free(&launches->operations[i].event);
@@ -110,7 +116,8 @@ static int run_unless_stopped(struct launch *l, struct sgpu_launch *launch)
 	}
 	for (int i = 0; i < op->before_count; i++) {
 		if (atomic_load(&l->all->operations[op->before[i]].bad)) {
-			return sgpu_fail(launch->error, SGPU_EDEPENDENCY, "an operation before it failed");
+			return sgpu_fail(launch->error, SGPU_EDEPENDENCY,
+					 "an operation before it failed");
 		}
 	}
 	if (l->on_device) {
@@ -121,8 +128,8 @@ static int run_unless_stopped(struct launch *l, struct sgpu_launch *launch)
 	return rc;
 }
 
-/* What an earlier operation got wrong is known by then even if the loop has not yet heard of it; one that was not run for
- * that reason has written nothing either, so it counts as failed, too. */
+/* What an earlier operation got wrong is known by then even if the loop has not yet heard of it;
+ * one that was not run for that reason has written nothing either, so it counts as failed, too. */
 static int run_kernel(struct sgpu_launch *launch, void *argument)
 {
 	struct launch *l = argument;
@@ -152,12 +159,16 @@ static int place_arguments(struct sgpu_launches *launches, int operation, struct
 	int scratch = plan->scratch_buffer[operation];
 
 	for (int i = 0; i < op->arg_count; i++) {
-		int segment = op->args[i].segment, at = op->module ? i : sgpu_op_arg(call->op, op->args[i].name);
-		int buffer = op->args[i].output ? plan->out_buffer[segment] :
-			     sgpu_plan_read_buffer(plan, launches->manifest, segment, plan->device[operation]);
+		int segment = op->args[i].segment,
+		    at = op->module ? i : sgpu_op_arg(call->op, op->args[i].name);
+		int buffer = op->args[i].output
+				     ? plan->out_buffer[segment]
+				     : sgpu_plan_read_buffer(plan, launches->manifest, segment,
+							     plan->device[operation]);
 
 		if (at < 0 || buffer < 0) {
-			return sgpu_fail(error, SGPU_EINVALID, "operation '%s' has no memory for '%s'", op->id,
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "operation '%s' has no memory for '%s'", op->id,
 					 op->args[i].name);
 		}
 		call->data[at] = (void *)(uintptr_t)memory[buffer];
@@ -168,21 +179,24 @@ static int place_arguments(struct sgpu_launches *launches, int operation, struct
 	return SGPU_OK;
 }
 
-/* Waits on the device for those predecessors on other streams whose end the host has not seen yet. */
-static int wait_for_others(struct sgpu_launches *launches, int operation, struct sgpu_stream *stream,
-			   struct sgpu_error *error)
+/* Waits on the device for those predecessors on other streams whose end the host has not seen yet.
+ */
+static int wait_for_others(struct sgpu_launches *launches, int operation,
+			   struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = &launches->manifest->operations[operation];
 
 	for (int i = 0; i < op->before_count; i++) {
 		const struct operation *other = &launches->operations[op->before[i]];
-		bool same = launches->plan->stream[op->before[i]] == launches->plan->stream[operation];
+		bool same =
+			launches->plan->stream[op->before[i]] == launches->plan->stream[operation];
 
 		if (same || !other->launch || !other->event) {
 			continue;
 		}
 		if (sgpu_stream_wait(stream, other->event) != SGPU_OK) {
-			return sgpu_fail(error, SGPU_EDEVICE, "the device cannot wait for an event");
+			return sgpu_fail(error, SGPU_EDEVICE,
+					 "the device cannot wait for an event");
 		}
 	}
 	return SGPU_OK;
@@ -199,7 +213,9 @@ static int start_kernel(struct launch *l, struct sgpu_stream *stream, struct sgp
 		uint64_t size = 0;
 
 		if (call->data[i] && sgpu_type_bytes(&call->type[i], &size)) {
-			ranges[count++] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i], size };
+			ranges[count++] =
+				(struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i],
+							    size };
 		}
 	}
 	if (scratch >= 0) {
@@ -207,8 +223,10 @@ static int start_kernel(struct launch *l, struct sgpu_stream *stream, struct sgp
 							      l->all->plan->buffers[scratch].size };
 	}
 	rc = sgpu_device_launch_on(stream, run_kernel, l, ranges, count, &l->end.task);
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the device refused the launch: %s",
-					      l->end.task.error.text[0] ? l->end.task.error.text : sgpu_strerror(rc));
+	return rc == SGPU_OK ? rc
+			     : sgpu_fail(error, rc, "the device refused the launch: %s",
+					 l->end.task.error.text[0] ? l->end.task.error.text
+								   : sgpu_strerror(rc));
 }
 
 static int start_module(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
@@ -216,12 +234,13 @@ static int start_module(struct launch *l, struct sgpu_stream *stream, struct sgp
 	const struct sgpu_operation *op = &l->all->manifest->operations[l->operation];
 
 	l->clears = calloc((size_t)op->arg_count + 1, sizeof(*l->clears));
-	return l->clears ? sgpu_module_start(l->all->modules, l->operation, &l->end.call, stream, l->clears, &l->end.task,
-					     error) : sgpu_fail_nomem(error);
+	return l->clears ? sgpu_module_start(l->all->modules, l->operation, &l->end.call, stream,
+					     l->clears, &l->end.task, error)
+			 : sgpu_fail_nomem(error);
 }
 
-/* The callback goes before the event, so that the loop hears of an operation before it hears of those that waited for
- * it. */
+/* The callback goes before the event, so that the loop hears of an operation before it hears of
+ * those that waited for it. */
 static int enqueue(struct launch *l, struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct operation *op = &l->all->operations[l->operation];
@@ -240,7 +259,8 @@ static int enqueue(struct launch *l, struct sgpu_stream *stream, struct sgpu_err
 	}
 	l->all->unsure |= op->event != NULL;
 	if (op->event && sgpu_event_record(stream, op->event) != SGPU_OK) {
-		sgpu_event_free(&op->event); /* then the host waits, once, in place of the streams */
+		sgpu_event_free(
+			&op->event); /* then the host waits, once, in place of the streams */
 		if (sgpu_stream_sync(stream, NULL) != SGPU_OK) {
 			atomic_store(&op->bad, true);
 		}
@@ -253,11 +273,12 @@ static const struct sgpu_run_device *device_of(const struct sgpu_launches *launc
 	return &launches->base->devices[launches->plan->device[operation]];
 }
 
-int sgpu_launch_get_stream(struct sgpu_launches *launches, int operation, struct sgpu_stream **stream,
-			   struct sgpu_error *error)
+int sgpu_launch_get_stream(struct sgpu_launches *launches, int operation,
+			   struct sgpu_stream **stream, struct sgpu_error *error)
 {
 	struct sgpu_stream **own = &launches->streams[launches->plan->stream[operation]];
-	int rc = *own ? SGPU_OK : sgpu_streams_take(device_of(launches, operation)->streams, own, error);
+	int rc = *own ? SGPU_OK
+		      : sgpu_streams_take(device_of(launches, operation)->streams, own, error);
 
 	*stream = *own;
 	return rc;
@@ -289,7 +310,8 @@ int sgpu_launch_start(struct sgpu_launches *launches, int operation, struct sgpu
 		rc = sgpu_launch_get_stream(launches, operation, &stream, error);
 	}
 	if (rc == SGPU_OK && state->followed_elsewhere) {
-		rc = sgpu_event_create(device_of(launches, operation)->device, &state->event, error);
+		rc = sgpu_event_create(device_of(launches, operation)->device, &state->event,
+				       error);
 	}
 	if (rc == SGPU_OK) {
 		rc = wait_for_others(launches, operation, stream, error);
@@ -329,8 +351,9 @@ const struct sgpu_launch_end *sgpu_launch_result(struct sgpu_launches *launches,
 		sgpu_module_end(launches->modules, operation, l->clears, &l->end.task);
 	}
 	if (l->end.task.code != SGPU_EDEPENDENCY) {
-		sgpu_trace_add(launches->base->trace, SGPU_SPAN_KERNEL, launches->plan->stream[operation], op->id,
-			       l->end.task.begin_ns, l->end.task.end_ns, call_bytes(&l->end.call));
+		sgpu_trace_add(launches->base->trace, SGPU_SPAN_KERNEL,
+			       launches->plan->stream[operation], op->id, l->end.task.begin_ns,
+			       l->end.task.end_ns, call_bytes(&l->end.call));
 	}
 	return &l->end;
 }

@@ -12,7 +12,8 @@ struct sgpu_launches;
 struct sgpu_modules;
 struct sgpu_note;
 
-/* ended: handles the note, whose index is the operation, when an operation that was started has ended. */
+/* ended: handles the note, whose index is the operation, when an operation that was started has
+ * ended. */
 SGPU_MUST_CHECK int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *modules,
 					 void (*ended)(struct sgpu_note *note), void *owner,
 					 struct sgpu_launches **launches, struct sgpu_error *error);
@@ -22,10 +23,11 @@ void sgpu_launches_settle(struct sgpu_launches *launches);
 void sgpu_launches_free(struct sgpu_launches **launches);
 
 /* The stream of an operation, taken from the runner when it is first asked for. */
-SGPU_MUST_CHECK int sgpu_launch_get_stream(struct sgpu_launches *launches, int operation, struct sgpu_stream **stream,
-					   struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_launch_get_stream(struct sgpu_launches *launches, int operation,
+					   struct sgpu_stream **stream, struct sgpu_error *error);
 /* Enqueues an operation that nothing holds back. SGPU_MODULE_LATER as sgpu_modules_ready. */
-SGPU_MUST_CHECK int sgpu_launch_start(struct sgpu_launches *launches, int operation, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_launch_start(struct sgpu_launches *launches, int operation,
+				      struct sgpu_error *error);
 
 /* A launch that has ended: what it was called with, and what became of it. */
 struct sgpu_launch_end {

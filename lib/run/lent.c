@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See lent.h. What lies in a lease may change at any time: it is moved by the engine, which opens or digests its own copy,
- * and nothing else is read there but the header of a sealed payload, once.
+ * See lent.h. What lies in a lease may change at any time: it is moved by the engine, which opens
+ * or digests its own copy, and nothing else is read there but the header of a sealed payload, once.
  */
 #include "run/lent.h"
 
@@ -18,12 +18,12 @@ enum { LINE = 64 }; /* places of results begin at multiples of it */
 struct sgpu_lent {
 	struct sgpu_lease_pool *pool;
 	bool registered;
-	uint8_t *memory;           /* of the pool */
+	uint8_t *memory; /* of the pool */
 	const uint8_t *batch_id;
 	struct sgpu_lease *inputs;
 	int input_count;
 	struct sgpu_lease results; /* id "": there is none */
-	uint64_t *places;          /* by segment of the batch, in the results' lease */
+	uint64_t *places;	   /* by segment of the batch, in the results' lease */
 	bool offered;
 };
 
@@ -37,7 +37,8 @@ static const struct sgpu_lease *find_lease(const struct sgpu_lent *lent, const c
 	return NULL;
 }
 
-static int take_input(struct sgpu_lent *lent, const struct sgpu_batch *batch, int i, struct sgpu_error *error)
+static int take_input(struct sgpu_lent *lent, const struct sgpu_batch *batch, int i,
+		      struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *segment = &batch->segments[i];
 	const struct sgpu_lease *lease = find_lease(lent, segment->location.region);
@@ -46,17 +47,20 @@ static int take_input(struct sgpu_lent *lent, const struct sgpu_batch *batch, in
 	int rc;
 
 	if (!lease) { /* a pool has no more leases than there is room for */
-		rc = sgpu_lease_take(lent->pool, segment->location.region, batch->id, false, &lent->inputs[lent->input_count],
-				     error);
+		rc = sgpu_lease_take(lent->pool, segment->location.region, batch->id, false,
+				     &lent->inputs[lent->input_count], error);
 		if (rc < 0) {
 			return rc;
 		}
 		lease = &lent->inputs[lent->input_count++];
 	}
 	if (!sgpu_add_u64(segment->location.offset, size, &end) || end > lease->size) {
-		return sgpu_fail(error, SGPU_EINVALID, "segment '%s': %llu bytes at %llu are not in lease '%s', which has %llu",
-				 segment->id, (unsigned long long)size, (unsigned long long)segment->location.offset, lease->id,
-				 (unsigned long long)lease->size);
+		return sgpu_fail(
+			error, SGPU_EINVALID,
+			"segment '%s': %llu bytes at %llu are not in lease '%s', which has %llu",
+			segment->id, (unsigned long long)size,
+			(unsigned long long)segment->location.offset, lease->id,
+			(unsigned long long)lease->size);
 	}
 	return SGPU_OK;
 }
@@ -84,7 +88,8 @@ static bool lay_out(struct sgpu_lent *lent, const struct sgpu_job *job, uint64_t
 }
 
 /* Results for which there is no room go with the response. */
-static int make_results(struct sgpu_lent *lent, const struct sgpu_job *job, struct sgpu_error *error)
+static int make_results(struct sgpu_lent *lent, const struct sgpu_job *job,
+			struct sgpu_error *error)
 {
 	uint64_t total;
 
@@ -93,13 +98,15 @@ static int make_results(struct sgpu_lent *lent, const struct sgpu_job *job, stru
 		return sgpu_fail_nomem(error);
 	}
 	if (!lay_out(lent, job, &total) ||
-	    sgpu_lease_create(lent->pool, job->batch->id, true, total, &lent->results, NULL) != SGPU_OK) {
+	    sgpu_lease_create(lent->pool, job->batch->id, true, total, &lent->results, NULL) !=
+		    SGPU_OK) {
 		lent->results.id[0] = '\0';
 	}
 	return SGPU_OK;
 }
 
-int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent, struct sgpu_error *error)
+int sgpu_lent_create(const struct sgpu_run_base *base, struct sgpu_lent **lent,
+		     struct sgpu_error *error)
 {
 	const struct sgpu_job *job = base->job;
 	struct sgpu_lease_pool_info info;
@@ -160,12 +167,14 @@ const uint8_t *sgpu_lent_input(const struct sgpu_lent *lent, const struct sgpu_l
 	return lent->memory + find_lease(lent, location->region)->offset + location->offset;
 }
 
-uint8_t *sgpu_lent_output(const struct sgpu_lent *lent, int in_batch, struct sgpu_location *location)
+uint8_t *sgpu_lent_output(const struct sgpu_lent *lent, int in_batch,
+			  struct sgpu_location *location)
 {
 	if (!lent || !lent->results.id[0]) {
 		return NULL;
 	}
-	*location = (struct sgpu_location){ .kind = SGPU_LOCATION_LEASE, .offset = lent->places[in_batch] };
+	*location = (struct sgpu_location){ .kind = SGPU_LOCATION_LEASE,
+					    .offset = lent->places[in_batch] };
 	memcpy(location->region, lent->results.id, sizeof(location->region));
 	return lent->memory + lent->results.offset + lent->places[in_batch];
 }
@@ -189,7 +198,8 @@ void sgpu_lent_withdraw(struct sgpu_lent *lent)
 
 	/* Who has taken it meanwhile ends it. */
 	if (lent && lent->offered &&
-	    sgpu_lease_take(lent->pool, lent->results.id, lent->batch_id, true, &lease, NULL) == SGPU_OK) {
+	    sgpu_lease_take(lent->pool, lent->results.id, lent->batch_id, true, &lease, NULL) ==
+		    SGPU_OK) {
 		sgpu_lease_end(lent->pool, lent->results.id);
 	}
 }

@@ -39,8 +39,9 @@ void sgpu_links_free(struct sgpu_links **links)
 	*links = NULL;
 }
 
-int sgpu_links_get(struct sgpu_links *links, const struct sgpu_run_device *from, const struct sgpu_run_device *to,
-		   struct sgpu_peer **peer, struct sgpu_error *error)
+int sgpu_links_get(struct sgpu_links *links, const struct sgpu_run_device *from,
+		   const struct sgpu_run_device *to, struct sgpu_peer **peer,
+		   struct sgpu_error *error)
 {
 	struct sgpu_peer **own = &links->peers[from->number][to->number];
 	int rc = SGPU_OK;

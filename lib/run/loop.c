@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Notes are a list under a mutex; an eventfd wakes the thread when it sleeps, and only then, since a busy loop looks at
- * the list again anyway. While notes are expected it looks for some time before it sleeps.
+ * Notes are a list under a mutex; an eventfd wakes the thread when it sleeps, and only then, since
+ * a busy loop looks at the list again anyway. While notes are expected it looks for some time
+ * before it sleeps.
  */
 #include "run/loop.h"
 
@@ -22,10 +23,10 @@ struct sgpu_loop {
 	struct sgpu_loop_config config;
 	pthread_t thread;
 	int wake_fd;
-	_Atomic uint32_t calls;      /* notes and wakes so far */
-	atomic_int expected;         /* what posts notes and has not ended */
+	_Atomic uint32_t calls; /* notes and wakes so far */
+	atomic_int expected;	/* what posts notes and has not ended */
 	atomic_bool sleeping, end;
-	pthread_mutex_t mutex;       /* the rest */
+	pthread_mutex_t mutex; /* the rest */
 	struct sgpu_note *head, *tail;
 };
 
@@ -36,7 +37,8 @@ void sgpu_loop_wake(struct sgpu_loop *loop)
 	const uint64_t one = 1;
 
 	atomic_fetch_add(&loop->calls, 1);
-	if (atomic_exchange(&loop->sleeping, false) && write(loop->wake_fd, &one, sizeof(one)) < 0) {
+	if (atomic_exchange(&loop->sleeping, false) &&
+	    write(loop->wake_fd, &one, sizeof(one)) < 0) {
 		errno = saved; /* the counter is full: the loop wakes as well */
 	}
 	errno = saved;
@@ -90,7 +92,8 @@ static void wait_for_call(struct sgpu_loop *loop, uint32_t seen, uint64_t when_n
 	struct pollfd wake = { .fd = loop->wake_fd, .events = POLLIN };
 	uint64_t count;
 
-	if (atomic_load(&loop->expected) > 0 && sgpu_spin(&loop->calls, seen, loop->config.spin_ns)) {
+	if (atomic_load(&loop->expected) > 0 &&
+	    sgpu_spin(&loop->calls, seen, loop->config.spin_ns)) {
 		return;
 	}
 	atomic_store(&loop->sleeping, true);
@@ -123,7 +126,8 @@ static void *loop_thread(void *argument)
 	return NULL;
 }
 
-int sgpu_loop_create(const struct sgpu_loop_config *config, struct sgpu_loop **loop, struct sgpu_error *error)
+int sgpu_loop_create(const struct sgpu_loop_config *config, struct sgpu_loop **loop,
+		     struct sgpu_error *error)
 {
 	struct sgpu_loop *l = calloc(1, sizeof(*l));
 	sigset_t all, old;

@@ -12,7 +12,8 @@
 
 struct sgpu_loop;
 
-/* Something that happened. The poster keeps the note until it has been handled, and does not post it again before. */
+/* Something that happened. The poster keeps the note until it has been handled, and does not post
+ * it again before. */
 struct sgpu_note {
 	struct sgpu_note *next;
 	void (*handle)(struct sgpu_note *note); /* on the loop's thread; it may free the note */
@@ -21,11 +22,12 @@ struct sgpu_note {
 };
 
 struct sgpu_loop_config {
-	/* Called after each round of notes and whenever the loop wakes. Returns when it wants to be called next at the
-	 * latest (sgpu_now_ns() clock), or 0. */
+	/* Called after each round of notes and whenever the loop wakes. Returns when it wants to be
+	 * called next at the latest (sgpu_now_ns() clock), or 0. */
 	uint64_t (*tick)(void *argument);
 	void *argument;
-	uint64_t spin_ns;    /* how long it looks for notes before it sleeps, while some are expected */
+	uint64_t
+		spin_ns; /* how long it looks for notes before it sleeps, while some are expected */
 };
 
 SGPU_MUST_CHECK int sgpu_loop_create(const struct sgpu_loop_config *config, struct sgpu_loop **loop,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Buffers are allocated by the thread that admits the batch, since an allocation may wait for the whole device, and the
- * loop should not. Where many small ones are one allocation they cost as much as one.
+ * Buffers are allocated by the thread that admits the batch, since an allocation may wait for the
+ * whole device, and the loop should not. Where many small ones are one allocation they cost as much
+ * as one.
  */
 #include "run/memory.h"
 
@@ -10,8 +11,8 @@
 #include "base/limit.h"
 #include "run/run.h"
 
-/* Bytes of the buffers of a device. Up to these the allocation itself says whether there is enough, which costs less than to
- * ask. */
+/* Bytes of the buffers of a device. Up to these the allocation itself says whether there is enough,
+ * which costs less than to ask. */
 enum { SMALL_MAX = 256 << 20 };
 
 static uint64_t whole_pages(uint64_t size)
@@ -30,7 +31,8 @@ static bool allocate_together(struct sgpu_memory *memory, int device)
 	for (int i = 0; i < plan->buffer_count; i++) {
 		size += plan->buffers[i].device == device ? whole_pages(plan->buffers[i].size) : 0;
 	}
-	if (sgpu_device_alloc(memory->devices[device].device, size, &share->together, NULL) != SGPU_OK) {
+	if (sgpu_device_alloc(memory->devices[device].device, size, &share->together, NULL) !=
+	    SGPU_OK) {
 		return false;
 	}
 	share->together_size = size;
@@ -54,10 +56,14 @@ static int check_free(const struct sgpu_memory *memory, int device, struct sgpu_
 		return rc;
 	}
 	if (memory->plan->device_count > 1) {
-		return sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of memory on device %d and %llu are free",
-				 bytes, memory->devices[device].number, (unsigned long long)info.memory_free);
+		return sgpu_fail(
+			error, SGPU_ENOMEM,
+			"the batch needs %llu bytes of memory on device %d and %llu are free",
+			bytes, memory->devices[device].number,
+			(unsigned long long)info.memory_free);
 	}
-	return sgpu_fail(error, SGPU_ENOMEM, "the batch needs %llu bytes of device memory and %llu are free", bytes,
+	return sgpu_fail(error, SGPU_ENOMEM,
+			 "the batch needs %llu bytes of device memory and %llu are free", bytes,
 			 (unsigned long long)info.memory_free);
 }
 
@@ -77,9 +83,11 @@ static int allocate(struct sgpu_memory *memory, int device, bool together, struc
 		if (plan->buffers[i].device != device) {
 			continue;
 		}
-		rc = sgpu_device_alloc(memory->devices[device].device, size, &memory->buffers[i], NULL);
+		rc = sgpu_device_alloc(memory->devices[device].device, size, &memory->buffers[i],
+				       NULL);
 		if (rc != SGPU_OK) { /* others may just have given some back */
-			rc = sgpu_device_alloc(memory->devices[device].device, size, &memory->buffers[i], error);
+			rc = sgpu_device_alloc(memory->devices[device].device, size,
+					       &memory->buffers[i], error);
 		}
 	}
 	return rc;
@@ -100,8 +108,8 @@ static int take_of_limit(struct sgpu_memory *memory, struct sgpu_error *error)
 	return rc;
 }
 
-int sgpu_memory_create(struct sgpu_memory *memory, const struct sgpu_run_device *devices, const struct sgpu_plan *plan,
-		       bool together, struct sgpu_error *error)
+int sgpu_memory_create(struct sgpu_memory *memory, const struct sgpu_run_device *devices,
+		       const struct sgpu_plan *plan, bool together, struct sgpu_error *error)
 {
 	struct sgpu_error other;
 	int device = 0, rc = SGPU_OK;
@@ -142,11 +150,13 @@ void sgpu_memory_clear(struct sgpu_memory *memory)
 		const int device = memory->plan->buffers[i].device;
 
 		if (!memory->shares[device].together) {
-			sgpu_device_free(memory->devices[device].device, &memory->buffers[i], memory->plan->buffers[i].size);
+			sgpu_device_free(memory->devices[device].device, &memory->buffers[i],
+					 memory->plan->buffers[i].size);
 		}
 	}
 	for (int i = 0; memory->buffers && i < memory->plan->device_count; i++) {
-		sgpu_device_free(memory->devices[i].device, &memory->shares[i].together, memory->shares[i].together_size);
+		sgpu_device_free(memory->devices[i].device, &memory->shares[i].together,
+				 memory->shares[i].together_size);
 	}
 	sgpu_limit_give(SGPU_DEVICE_MEMORY, memory->taken);
 	memory->taken = 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A module is loaded once, when the first of its operations could start: by then all of its segment has verified, as of
- * every input. A thread that may block does that, since loading waits for the device. The image passes through host memory,
- * since that is where a device takes it from. It must have the digest that its operation names: in a secure context it is
- * measured in the device's memory, else where it is taken from.
+ * A module is loaded once, when the first of its operations could start: by then all of its segment
+ * has verified, as of every input. A thread that may block does that, since loading waits for the
+ * device. The image passes through host memory, since that is where a device takes it from. It must
+ * have the digest that its operation names: in a secure context it is measured in the device's
+ * memory, else where it is taken from.
  */
 #include "run/module.h"
 
@@ -22,8 +23,8 @@ enum state { UNTRIED, LOADING, TRIED };
 
 struct module {
 	enum state state;
-	int code;                         /* of loading it */
-	struct sgpu_error error;          /* why not */
+	int code;			  /* of loading it */
+	struct sgpu_error error;	  /* why not */
 	uint8_t digest[SGPU_DIGEST_SIZE]; /* that it was to be loaded with */
 	struct sgpu_device_module *loaded;
 	struct sgpu_blocking task;
@@ -34,8 +35,8 @@ struct sgpu_modules {
 	struct sgpu_run_base *base;
 	void (*loaded)(void *argument, int segment);
 	void *argument;
-	struct module *list;              /* by segment of the manifest; NULL until one is used */
-	bool *waits;                      /* by operation: for its module */
+	struct module *list; /* by segment of the manifest; NULL until one is used */
+	bool *waits;	     /* by operation: for its module */
 	int loading;
 	char *broken_rule;
 };
@@ -63,8 +64,8 @@ static const char *text_of(const struct sgpu_error *error, int code)
 	return error->text[0] ? error->text : sgpu_strerror(code);
 }
 
-int sgpu_modules_create(struct sgpu_run_base *base, void (*loaded)(void *argument, int segment), void *argument,
-			struct sgpu_modules **modules, struct sgpu_error *error)
+int sgpu_modules_create(struct sgpu_run_base *base, void (*loaded)(void *argument, int segment),
+			void *argument, struct sgpu_modules **modules, struct sgpu_error *error)
 {
 	*modules = calloc(1, sizeof(**modules));
 	if (!*modules) {
@@ -123,7 +124,8 @@ bool sgpu_modules_broke_rules(const struct sgpu_run_base *base)
 	return false;
 }
 
-/* A module that did what is refused is not what its owner meant to run: the run ends, and no response is given. */
+/* A module that did what is refused is not what its owner meant to run: the run ends, and no
+ * response is given. */
 static void stop_for_rules(struct sgpu_modules *modules, const char *text)
 {
 	if (sgpu_modules_broke_rules(modules->base) && !modules->broken_rule) {
@@ -134,7 +136,8 @@ static void stop_for_rules(struct sgpu_modules *modules, const char *text)
 
 /* ---- loading: on a thread that may block ---- */
 /* A stream of its own: that of the operation may have to wait for others first. */
-static int copy_image(struct sgpu_modules *modules, int segment, void *image, uint64_t size, struct sgpu_error *error)
+static int copy_image(struct sgpu_modules *modules, int segment, void *image, uint64_t size,
+		      struct sgpu_error *error)
 {
 	struct sgpu_run_base *base = modules->base;
 	struct sgpu_run_streams *streams = device_of(modules, segment)->streams;
@@ -145,7 +148,8 @@ static int copy_image(struct sgpu_modules *modules, int segment, void *image, ui
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	rc = sgpu_copy_out(stream, image, base->memory->buffers[base->job->plan->in_buffer[segment]], size, &task);
+	rc = sgpu_copy_out(stream, image,
+			   base->memory->buffers[base->job->plan->in_buffer[segment]], size, &task);
 	synced = sgpu_stream_sync(stream, error);
 	sgpu_streams_give(streams, &stream, synced == SGPU_OK);
 	if (rc == SGPU_OK) {
@@ -167,7 +171,8 @@ static int load_measured(struct sgpu_device *device, const void *image, size_t s
 	}
 	sgpu_measure_pages(image, size, NULL, found);
 	if (!sgpu_equal(found, digest, sizeof(found))) {
-		return sgpu_fail(error, SGPU_EPOLICY, "the module is not the one whose digest is named");
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "the module is not the one whose digest is named");
 	}
 	return sgpu_device_module_load(device, image, size, loaded, error);
 }
@@ -178,15 +183,18 @@ static int load_image(struct sgpu_modules *modules, int segment, struct module *
 	uint64_t size = 0;
 	int rc;
 
-	if (!sgpu_type_bytes(&modules->base->job->manifest->segments[segment].type, &size) || size == 0 ||
-	    size > SGPU_MODULE_SIZE_MAX) {
-		return sgpu_fail(&m->error, SGPU_EINVALID, "it has %llu bytes, a module has 1 to %d",
+	if (!sgpu_type_bytes(&modules->base->job->manifest->segments[segment].type, &size) ||
+	    size == 0 || size > SGPU_MODULE_SIZE_MAX) {
+		return sgpu_fail(&m->error, SGPU_EINVALID,
+				 "it has %llu bytes, a module has 1 to %d",
 				 (unsigned long long)size, (int)SGPU_MODULE_SIZE_MAX);
 	}
 	image = malloc((size_t)size);
-	rc = image ? copy_image(modules, segment, image, size, &m->error) : sgpu_fail_nomem(&m->error);
+	rc = image ? copy_image(modules, segment, image, size, &m->error)
+		   : sgpu_fail_nomem(&m->error);
 	if (rc == SGPU_OK) {
-		rc = load_measured(device_of(modules, segment)->device, image, (size_t)size, m->digest, &m->loaded, &m->error);
+		rc = load_measured(device_of(modules, segment)->device, image, (size_t)size,
+				   m->digest, &m->loaded, &m->error);
 	}
 	sgpu_free_wiped(&image, (size_t)size);
 	return rc;
@@ -212,13 +220,15 @@ static void note_loaded(struct sgpu_note *note)
 	m->state = TRIED;
 	modules->loading--;
 	if (m->code == SGPU_EPOLICY) {
-		sgpu_fail(&why, m->code, "module '%s': %s", id_of(modules, note->index), m->error.text);
+		sgpu_fail(&why, m->code, "module '%s': %s", id_of(modules, note->index),
+			  m->error.text);
 		stop_for_rules(modules, why.text);
 	}
 	modules->loaded(modules->argument, note->index);
 }
 
-static int begin_load(struct sgpu_modules *modules, int segment, const uint8_t digest[SGPU_DIGEST_SIZE])
+static int begin_load(struct sgpu_modules *modules, int segment,
+		      const uint8_t digest[SGPU_DIGEST_SIZE])
 {
 	struct module *m = &modules->list[segment];
 
@@ -230,7 +240,8 @@ static int begin_load(struct sgpu_modules *modules, int segment, const uint8_t d
 	}
 	m->state = LOADING;
 	modules->loading++;
-	m->task = (struct sgpu_blocking){ .work = load_blocking, .owner = modules, .index = segment };
+	m->task =
+		(struct sgpu_blocking){ .work = load_blocking, .owner = modules, .index = segment };
 	m->note = (struct sgpu_note){ .handle = note_loaded, .owner = modules, .index = segment };
 	sgpu_threads_give(modules->base->threads, &m->task);
 	return SGPU_OK;
@@ -250,7 +261,8 @@ static int make_list(struct sgpu_modules *modules, struct sgpu_error *error)
 	return modules->list ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
-/* A module that does not load is not tried again for its other operations. Each of them names the digest for itself. */
+/* A module that does not load is not tried again for its other operations. Each of them names the
+ * digest for itself. */
 int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_error *error)
 {
 	const struct sgpu_operation *op = operation_of(modules, operation);
@@ -265,7 +277,8 @@ int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_
 		return rc;
 	}
 	m = &modules->list[op->module->segment];
-	if (m->state == UNTRIED && begin_load(modules, op->module->segment, op->module->digest) != SGPU_OK) {
+	if (m->state == UNTRIED &&
+	    begin_load(modules, op->module->segment, op->module->digest) != SGPU_OK) {
 		m->state = TRIED;
 	}
 	if (m->state == LOADING) {
@@ -273,12 +286,14 @@ int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_
 		return SGPU_MODULE_LATER;
 	}
 	if (!sgpu_equal(m->digest, op->module->digest, sizeof(m->digest))) {
-		return sgpu_fail(error, SGPU_EPOLICY, "module '%s': operations name different digests of it",
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "module '%s': operations name different digests of it",
 				 id_of(modules, op->module->segment));
 	}
-	return m->code == SGPU_OK ? SGPU_OK : sgpu_fail(error, m->code, "module '%s': %s",
-							id_of(modules, op->module->segment),
-							text_of(&m->error, m->code));
+	return m->code == SGPU_OK ? SGPU_OK
+				  : sgpu_fail(error, m->code, "module '%s': %s",
+					      id_of(modules, op->module->segment),
+					      text_of(&m->error, m->code));
 }
 
 bool sgpu_modules_take_waiting(struct sgpu_modules *modules, int operation)
@@ -299,7 +314,8 @@ struct values {
 	size_t sizes[SGPU_MODULE_PARAMS_MAX];
 };
 
-static int make_value(const struct sgpu_op_call *call, const struct sgpu_module_param *param, uint64_t *word)
+static int make_value(const struct sgpu_op_call *call, const struct sgpu_module_param *param,
+		      uint64_t *word)
 {
 	bool known = true;
 
@@ -320,8 +336,8 @@ static int make_value(const struct sgpu_op_call *call, const struct sgpu_module_
 	return known ? SGPU_OK : SGPU_EINVALID;
 }
 
-static int make_values(const struct sgpu_op_call *call, const struct sgpu_module_call *module, struct values *values,
-		       struct sgpu_error *error)
+static int make_values(const struct sgpu_op_call *call, const struct sgpu_module_call *module,
+		       struct values *values, struct sgpu_error *error)
 {
 	for (int i = 0; i < module->param_count; i++) {
 		if (make_value(call, &module->params[i], &values->word[i]) != SGPU_OK) {
@@ -333,9 +349,10 @@ static int make_values(const struct sgpu_op_call *call, const struct sgpu_module
 	return SGPU_OK;
 }
 
-/* A module need not write every byte of its outputs, and their memory may have held something else. */
-static int clear_outputs(const struct sgpu_operation *op, const struct sgpu_op_call *call, struct sgpu_stream *stream,
-			 struct sgpu_task *clears)
+/* A module need not write every byte of its outputs, and their memory may have held something else.
+ */
+static int clear_outputs(const struct sgpu_operation *op, const struct sgpu_op_call *call,
+			 struct sgpu_stream *stream, struct sgpu_task *clears)
 {
 	int rc = SGPU_OK;
 
@@ -343,18 +360,22 @@ static int clear_outputs(const struct sgpu_operation *op, const struct sgpu_op_c
 		uint64_t size = 0;
 
 		if (op->args[i].output && sgpu_type_bytes(&call->type[i], &size)) {
-			rc = sgpu_device_clear(stream, (sgpu_devptr)(uintptr_t)call->data[i], size, &clears[i]);
+			rc = sgpu_device_clear(stream, (sgpu_devptr)(uintptr_t)call->data[i], size,
+					       &clears[i]);
 		}
 	}
 	return rc;
 }
 
 /* What the function works on: the operation's arguments, and which parameters point at them. */
-static struct sgpu_module_memory memory_of(const struct sgpu_operation *op, const struct sgpu_op_call *call,
+static struct sgpu_module_memory memory_of(const struct sgpu_operation *op,
+					   const struct sgpu_op_call *call,
 					   struct sgpu_device_range ranges[SGPU_ARGUMENTS_MAX],
 					   int target[SGPU_MODULE_PARAMS_MAX])
 {
-	struct sgpu_module_memory memory = { .ranges = ranges, .count = op->arg_count, .target = target };
+	struct sgpu_module_memory memory = { .ranges = ranges,
+					     .count = op->arg_count,
+					     .target = target };
 
 	for (int i = 0; i < op->arg_count; i++) {
 		ranges[i] = (struct sgpu_device_range){ (sgpu_devptr)(uintptr_t)call->data[i], 0 };
@@ -372,8 +393,9 @@ static struct sgpu_module_memory memory_of(const struct sgpu_operation *op, cons
 }
 
 /* With what it is meant to touch. */
-static int launch_module(struct sgpu_modules *modules, const struct sgpu_operation *op, const struct sgpu_op_call *call,
-			 struct sgpu_stream *stream, const struct values *values, struct sgpu_task *task)
+static int launch_module(struct sgpu_modules *modules, const struct sgpu_operation *op,
+			 const struct sgpu_op_call *call, struct sgpu_stream *stream,
+			 const struct values *values, struct sgpu_task *task)
 {
 	const struct sgpu_module_call *module = op->module;
 	struct sgpu_module_shape shape = { .shared_bytes = module->shared_bytes };
@@ -385,8 +407,9 @@ static int launch_module(struct sgpu_modules *modules, const struct sgpu_operati
 		shape.grid[i] = module->grid[i];
 		shape.block[i] = module->block[i];
 	}
-	return sgpu_device_module_launch_on(stream, modules->list[module->segment].loaded, module->function, &shape,
-					    values->args, values->sizes, module->param_count, &memory, task);
+	return sgpu_device_module_launch_on(stream, modules->list[module->segment].loaded,
+					    module->function, &shape, values->args, values->sizes,
+					    module->param_count, &memory, task);
 }
 
 int sgpu_module_start(struct sgpu_modules *modules, int operation, const struct sgpu_op_call *call,
@@ -405,7 +428,8 @@ int sgpu_module_start(struct sgpu_modules *modules, int operation, const struct 
 		rc = launch_module(modules, op, call, stream, &values, task);
 	}
 	if (rc != SGPU_OK) {
-		sgpu_fail(error, rc, "module '%s': %s", id_of(modules, op->module->segment), text_of(&task->error, rc));
+		sgpu_fail(error, rc, "module '%s': %s", id_of(modules, op->module->segment),
+			  text_of(&task->error, rc));
 		/* What was enqueued still writes to what the caller frees. */
 		if (sgpu_stream_sync(stream, NULL) != SGPU_OK) {
 			return rc;
@@ -414,7 +438,8 @@ int sgpu_module_start(struct sgpu_modules *modules, int operation, const struct 
 	return rc;
 }
 
-void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct sgpu_task *clears, struct sgpu_task *task)
+void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct sgpu_task *clears,
+		     struct sgpu_task *task)
 {
 	const struct sgpu_operation *op = operation_of(modules, operation);
 	const struct sgpu_task *bad = task;
@@ -428,7 +453,8 @@ void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct s
 	}
 	why = bad->error;
 	task->code = sgpu_fail(&task->error, bad->code, "module '%s', function '%s': %s",
-			       id_of(modules, op->module->segment), op->module->function, text_of(&why, bad->code));
+			       id_of(modules, op->module->segment), op->module->function,
+			       text_of(&why, bad->code));
 	if (task->code == SGPU_EPOLICY) {
 		stop_for_rules(modules, task->error.text);
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A move is a sealed copy between two devices, on a thread that may block. It begins when the host has seen the end of
- * whatever made the segment, and what reads it on the other device is not enqueued before the host has seen its end: so it
- * waits for no stream, and none for it. Between two devices one move is under way at a time, since it alone can fill the way.
+ * A move is a sealed copy between two devices, on a thread that may block. It begins when the host
+ * has seen the end of whatever made the segment, and what reads it on the other device is not
+ * enqueued before the host has seen its end: so it waits for no stream, and none for it. Between
+ * two devices one move is under way at a time, since it alone can fill the way.
  */
 #include "run/moves.h"
 
@@ -23,23 +24,23 @@
 struct move {
 	struct sgpu_blocking task;
 	struct sgpu_note moved;
-	int next;                     /* behind it in its line, or -1 */
+	int next; /* behind it in its line, or -1 */
 	int code;
 	struct sgpu_error error;
-	char *text;                   /* why it failed */
+	char *text; /* why it failed */
 };
 
 /* The moves from one device to another. */
 struct line {
-	struct sgpu_peer *peer;       /* NULL: there are none */
-	int first, last;              /* of those that wait, or -1 */
+	struct sgpu_peer *peer; /* NULL: there are none */
+	int first, last;	/* of those that wait, or -1 */
 	bool busy;
 };
 
 struct sgpu_moves {
 	struct sgpu_run_base *base;
-	struct move *list;            /* of the plan */
-	struct line *lines;           /* by the first device and the second */
+	struct move *list;  /* of the plan */
+	struct line *lines; /* by the first device and the second */
 	int open;
 };
 
@@ -65,15 +66,18 @@ static int copy_segment(struct sgpu_moves *moves, int move, uint64_t size, struc
 {
 	const struct sgpu_run_base *base = moves->base;
 	const struct sgpu_plan_move *m = planned(moves, move);
-	const sgpu_devptr from = base->memory->buffers[m->from_buffer], to = base->memory->buffers[m->to_buffer];
+	const sgpu_devptr from = base->memory->buffers[m->from_buffer],
+			  to = base->memory->buffers[m->to_buffer];
 	struct sgpu_peer *peer = line_of(moves, move)->peer;
 	int rc = SGPU_OK;
 
 	for (uint64_t at = 0; rc == SGPU_OK && at < size; at += PORTION) {
 		const int stop = atomic_load(&base->stop);
 
-		rc = stop != SGPU_OK ? sgpu_fail(error, stop, "the run was stopped") :
-		     sgpu_peer_copy(peer, to + at, from + at, size - at < PORTION ? size - at : PORTION, error);
+		rc = stop != SGPU_OK
+			     ? sgpu_fail(error, stop, "the run was stopped")
+			     : sgpu_peer_copy(peer, to + at, from + at,
+					      size - at < PORTION ? size - at : PORTION, error);
 	}
 	return rc;
 }
@@ -87,10 +91,12 @@ static void move_blocking(struct sgpu_blocking *task)
 	const uint64_t begin = sgpu_now_ns();
 	uint64_t size = 0;
 
-	m->code = sgpu_type_bytes(&segment->type, &size) ? copy_segment(moves, task->index, size, &m->error) :
-							   sgpu_fail(&m->error, SGPU_EINVALID, "its size is not known");
-	sgpu_trace_add(moves->base->trace, SGPU_SPAN_MOVE, sgpu_trace_move_row(moves->base->trace, plan->from, plan->to),
-		       segment->id, begin, sgpu_now_ns(), size);
+	m->code = sgpu_type_bytes(&segment->type, &size)
+			  ? copy_segment(moves, task->index, size, &m->error)
+			  : sgpu_fail(&m->error, SGPU_EINVALID, "its size is not known");
+	sgpu_trace_add(moves->base->trace, SGPU_SPAN_MOVE,
+		       sgpu_trace_move_row(moves->base->trace, plan->from, plan->to), segment->id,
+		       begin, sgpu_now_ns(), size);
 	sgpu_threads_release(moves->base->threads);
 	sgpu_loop_post(moves->base->loop, &m->moved);
 }
@@ -144,7 +150,8 @@ void sgpu_moves_ran(struct sgpu_moves *moves, int operation)
 	const struct sgpu_operation *op = &manifest->operations[operation];
 
 	for (int i = 0; i < op->arg_count; i++) {
-		if (op->args[i].output && !sgpu_plan_reads_input(&manifest->segments[op->args[i].segment])) {
+		if (op->args[i].output &&
+		    !sgpu_plan_reads_input(&manifest->segments[op->args[i].segment])) {
 			sgpu_moves_arrived(moves, op->args[i].segment);
 		}
 	}
@@ -158,10 +165,12 @@ int sgpu_move_end(struct sgpu_moves *moves, int move, const char **text)
 	moves->open--;
 	begin_next(moves, line_of(moves, move));
 	if (m->code != SGPU_OK) {
-		m->text = sgpu_run_text("segment '%s' was not moved from device %d to device %d: %s",
-					segment_of(moves, move)->id, base->devices[planned(moves, move)->from].number,
-					base->devices[planned(moves, move)->to].number,
-					m->error.text[0] ? m->error.text : sgpu_strerror(m->code));
+		m->text =
+			sgpu_run_text("segment '%s' was not moved from device %d to device %d: %s",
+				      segment_of(moves, move)->id,
+				      base->devices[planned(moves, move)->from].number,
+				      base->devices[planned(moves, move)->to].number,
+				      m->error.text[0] ? m->error.text : sgpu_strerror(m->code));
 	}
 	*text = m->text;
 	return m->code;
@@ -193,8 +202,8 @@ static int open_lines(struct sgpu_moves *moves, struct sgpu_error *error)
 	return rc;
 }
 
-int sgpu_moves_create(struct sgpu_run_base *base, void (*moved)(struct sgpu_note *note), void *owner,
-		      struct sgpu_moves **moves, struct sgpu_error *error)
+int sgpu_moves_create(struct sgpu_run_base *base, void (*moved)(struct sgpu_note *note),
+		      void *owner, struct sgpu_moves **moves, struct sgpu_error *error)
 {
 	const int count = base->job->plan->move_count;
 	struct sgpu_moves *made = calloc(1, sizeof(*made));
@@ -205,14 +214,17 @@ int sgpu_moves_create(struct sgpu_run_base *base, void (*moved)(struct sgpu_note
 	}
 	made->base = base;
 	made->list = calloc((size_t)count + 1, sizeof(*made->list));
-	made->lines = calloc((size_t)(base->device_count * base->device_count), sizeof(*made->lines));
+	made->lines =
+		calloc((size_t)(base->device_count * base->device_count), sizeof(*made->lines));
 	if (!made->list || !made->lines) {
 		sgpu_moves_free(moves);
 		return sgpu_fail_nomem(error);
 	}
 	for (int i = 0; i < count; i++) {
-		made->list[i].task = (struct sgpu_blocking){ .work = move_blocking, .owner = made, .index = i };
-		made->list[i].moved = (struct sgpu_note){ .handle = moved, .owner = owner, .index = i };
+		made->list[i].task =
+			(struct sgpu_blocking){ .work = move_blocking, .owner = made, .index = i };
+		made->list[i].moved =
+			(struct sgpu_note){ .handle = moved, .owner = owner, .index = i };
 	}
 	return open_lines(made, error);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Each output is a transfer of the engine. What is to be masked is sealed on the device first, under a key of its own, so
- * that host memory only ever sees ciphertext of it.
+ * Each output is a transfer of the engine. What is to be masked is sealed on the device first,
+ * under a key of its own, so that host memory only ever sees ciphertext of it.
  *
- * A result of moderate size leaves a device that pins host memory straight to where it waits for the response. Larger ones
- * would pin more than a machine may have to spare: the engine copies them on. Where the response goes to a file, and all of
- * it can be laid out before it is known, results go to their place in that file and wait nowhere. Nor do those wait for
- * which there is a region or a lease.
+ * A result of moderate size leaves a device that pins host memory straight to where it waits for
+ * the response. Larger ones would pin more than a machine may have to spare: the engine copies them
+ * on. Where the response goes to a file, and all of it can be laid out before it is known, results
+ * go to their place in that file and wait nowhere. Nor do those wait for which there is a region or
+ * a lease.
  */
 #include "run/outputs.h"
 
@@ -34,10 +35,10 @@ struct output {
 	struct sgpu_device_key *key;
 	uint8_t header[SGPU_SEALED_HEADER]; /* of that key */
 	uint8_t *data;
-	uint8_t *leased;                /* its place in a lease, or NULL */
-	bool pinned;                    /* it is from sgpu_host_alloc */
-	struct sgpu_source region;      /* where it goes, if the batch leases a region for it */
-	int code;                       /* of the transfer */
+	uint8_t *leased;	   /* its place in a lease, or NULL */
+	bool pinned;		   /* it is from sgpu_host_alloc */
+	struct sgpu_source region; /* where it goes, if the batch leases a region for it */
+	int code;		   /* of the transfer */
 	char *text;
 	struct sgpu_output_end end;
 };
@@ -46,10 +47,10 @@ struct sgpu_outputs {
 	struct sgpu_outputs_config config;
 	struct sgpu_run_base *base;
 	const struct sgpu_job *job;
-	struct output *list;            /* by segment of the manifest */
+	struct output *list; /* by segment of the manifest */
 	int open;
-	struct sgpu_error file_error;   /* of writing to the file */
-	uint64_t pinned;                /* bytes of pinned memory that results have */
+	struct sgpu_error file_error; /* of writing to the file */
+	uint64_t pinned;	      /* bytes of pinned memory that results have */
 };
 
 static const char *deadline_text = "the deadline passed";
@@ -78,8 +79,8 @@ static bool is_sealed(const struct output *output)
 }
 
 /* ---- memory ---- */
-/* Memory that is written once from end to end: with pages of 2 MiB where the kernel gives them, since the faults on
- * small ones would cost as much as the copy. */
+/* Memory that is written once from end to end: with pages of 2 MiB where the kernel gives them,
+ * since the faults on small ones would cost as much as the copy. */
 static uint8_t *large_memory(uint64_t size)
 {
 	uint64_t whole = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
@@ -148,9 +149,11 @@ static int put_header(struct output *output, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	if (output->region.fd >= 0) {
-		return sgpu_pwrite(output->region.fd, output->region.name, output->header, size, output->region.offset, error);
+		return sgpu_pwrite(output->region.fd, output->region.name, output->header, size,
+				   output->region.offset, error);
 	}
-	return sgpu_pwrite(config->fd, config->name, output->header, size, output->end.place, error);
+	return sgpu_pwrite(config->fd, config->name, output->header, size, output->end.place,
+			   error);
 }
 
 /* A key of its own, on its way to the device, and the header that goes with it. */
@@ -160,8 +163,8 @@ static int make_key(struct output *output, struct sgpu_stream *stream, struct sg
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
 	struct sgpu_sealed_keys keys = { 0 };
 	size_t context_size = 0;
-	int rc = sgpu_batch_segment_key(job->batch, job->batch_key, in_batch(output)->id, job->response_id, key, context,
-					&context_size, error);
+	int rc = sgpu_batch_segment_key(job->batch, job->batch_key, in_batch(output)->id,
+					job->response_id, key, context, &context_size, error);
 
 	if (rc == SGPU_OK) {
 		rc = sgpu_sealed_keys_new(key, context, context_size, &keys, error);
@@ -175,8 +178,8 @@ static int make_key(struct output *output, struct sgpu_stream *stream, struct sg
 	return rc;
 }
 
-static int prepare_sealed(void *argument, struct sgpu_stream *stream, struct sgpu_transfer_request *request,
-			  struct sgpu_error *error)
+static int prepare_sealed(void *argument, struct sgpu_stream *stream,
+			  struct sgpu_transfer_request *request, struct sgpu_error *error)
 {
 	struct output *output = argument;
 	int rc = output->key ? SGPU_OK : make_key(output, stream, error);
@@ -203,8 +206,9 @@ static void note_done(void *argument, const struct sgpu_transfer_result *result)
 
 	output->code = result->code;
 	if (result->code != SGPU_OK) {
-		output->text = sgpu_run_text("%s", result->error.text[0] ? result->error.text :
-					     sgpu_strerror(result->code));
+		output->text =
+			sgpu_run_text("%s", result->error.text[0] ? result->error.text
+								  : sgpu_strerror(result->code));
 	}
 	memcpy(output->end.digest, result->digest, sizeof(output->end.digest));
 	sgpu_trace_paths(base->trace, true, result->bytes);
@@ -215,7 +219,9 @@ static void fail_output(struct output *output, int code, const char *text)
 {
 	bool late = atomic_load(&output->all->base->stop) == SGPU_ETIMEOUT;
 	char *why = sgpu_run_text("segment '%s' failed: %s", in_batch(output)->id,
-				  late ? deadline_text : text && text[0] ? text : sgpu_strerror(code));
+				  late		    ? deadline_text
+				  : text && text[0] ? text
+						    : sgpu_strerror(code));
 
 	free(output->text);
 	output->text = why;
@@ -231,8 +237,10 @@ static void note_left(struct sgpu_note *note)
 
 	sgpu_device_key_free(&output->key);
 	sgpu_transfer_free(&output->transfer);
-	if ((output->code == SGPU_ESYSTEM || output->code == SGPU_ENOSPACE) && output->end.place > 0) {
-		(void)sgpu_fail(&all->file_error, output->code, "%s", output->text ? output->text : "");
+	if ((output->code == SGPU_ESYSTEM || output->code == SGPU_ENOSPACE) &&
+	    output->end.place > 0) {
+		(void)sgpu_fail(&all->file_error, output->code, "%s",
+				output->text ? output->text : "");
 	}
 	if (output->code != SGPU_OK) {
 		fail_output(output, output->code, output->text);
@@ -252,7 +260,8 @@ static bool goes_to_region(const struct output *output)
 }
 
 /* Where it goes: to a region, to a lease, to its place in the file, else to memory. */
-static int make_sink(struct output *output, struct sgpu_transfer_sink *sink, struct sgpu_error *error)
+static int make_sink(struct output *output, struct sgpu_transfer_sink *sink,
+		     struct sgpu_error *error)
 {
 	const struct sgpu_outputs_config *config = &output->all->config;
 	struct sgpu_run_base *base = output->all->base;
@@ -260,22 +269,29 @@ static int make_sink(struct output *output, struct sgpu_transfer_sink *sink, str
 	struct sgpu_location location;
 	int rc;
 
-	output->leased = goes_to_region(output) ? NULL :
-			 sgpu_lent_output(base->lent, output->all->job->in_batch[output->segment], &location);
+	output->leased =
+		goes_to_region(output)
+			? NULL
+			: sgpu_lent_output(base->lent, output->all->job->in_batch[output->segment],
+					   &location);
 	if (output->leased) {
-		*sink = sgpu_sink_to_memory(output->leased + header, sgpu_lent_registered(base->lent));
+		*sink = sgpu_sink_to_memory(output->leased + header,
+					    sgpu_lent_registered(base->lent));
 		return SGPU_OK;
 	}
 	if (goes_to_region(output)) {
-		rc = sgpu_leases_source(base->leases, &in_batch(output)->location, output->end.size, true, &output->region,
-					error);
-		return rc != SGPU_OK ? rc : sgpu_sink_to_region(run_device(output)->engine, output->region.fd, output->region.name,
-								output->region.offset + header, sink, error);
+		rc = sgpu_leases_source(base->leases, &in_batch(output)->location, output->end.size,
+					true, &output->region, error);
+		return rc != SGPU_OK
+			       ? rc
+			       : sgpu_sink_to_region(run_device(output)->engine, output->region.fd,
+						     output->region.name,
+						     output->region.offset + header, sink, error);
 	}
 	if (config->places && config->places[output->all->job->in_batch[output->segment]] > 0) {
 		output->end.place = config->places[output->all->job->in_batch[output->segment]];
-		return sgpu_sink_to_file(run_device(output)->engine, config->fd, config->name, output->end.place + header,
-					 sink, error);
+		return sgpu_sink_to_file(run_device(output)->engine, config->fd, config->name,
+					 output->end.place + header, sink, error);
 	}
 	rc = make_memory(output, error);
 	if (rc == SGPU_OK) {
@@ -289,9 +305,16 @@ static int start_output(struct output *output, uint64_t actual, struct sgpu_erro
 	struct sgpu_run_base *base = output->all->base;
 	const bool sealed = is_sealed(output);
 	struct sgpu_transfer_request request = {
-		.direction = SGPU_TRANSFER_OUT, .last = sealed, .size = actual, .digested = !sealed,
-		.rank = base->rank, .queued = base->many, .prepare = sealed ? prepare_sealed : NULL, .span = note_span,
-		.done = note_done, .argument = output,
+		.direction = SGPU_TRANSFER_OUT,
+		.last = sealed,
+		.size = actual,
+		.digested = !sealed,
+		.rank = base->rank,
+		.queued = base->many,
+		.prepare = sealed ? prepare_sealed : NULL,
+		.span = note_span,
+		.done = note_done,
+		.argument = output,
 	};
 	int rc;
 
@@ -313,25 +336,28 @@ static int start_output(struct output *output, uint64_t actual, struct sgpu_erro
 
 /* ---- the outputs of an operation ---- */
 /* How many bytes there are: what the operation says may be less than the type's, and never more. */
-static int actual_size(const struct sgpu_segment *s, const struct sgpu_op_call *call, uint64_t elements,
-		       uint64_t *actual, struct sgpu_error *error)
+static int actual_size(const struct sgpu_segment *s, const struct sgpu_op_call *call,
+		       uint64_t elements, uint64_t *actual, struct sgpu_error *error)
 {
 	const uint64_t size = sgpu_dtype_size(s->type.dtype);
 	bool at_most = call->op->at_most && call->op->at_most(call);
 
 	if (!sgpu_type_bytes(&s->type, actual) || (at_most && elements > *actual / size)) {
-		return sgpu_fail(error, SGPU_EDEVICE, "the operation reports more elements than there can be");
+		return sgpu_fail(error, SGPU_EDEVICE,
+				 "the operation reports more elements than there can be");
 	}
 	*actual = at_most ? elements * size : *actual;
 	return SGPU_OK;
 }
 
-void sgpu_outputs_start(struct sgpu_outputs *outputs, int operation, const struct sgpu_op_call *call, uint64_t elements)
+void sgpu_outputs_start(struct sgpu_outputs *outputs, int operation,
+			const struct sgpu_op_call *call, uint64_t elements)
 {
 	const struct sgpu_operation *op = &outputs->job->manifest->operations[operation];
 
 	for (int i = 0; i < op->arg_count; i++) {
-		const struct sgpu_segment *s = &outputs->job->manifest->segments[op->args[i].segment];
+		const struct sgpu_segment *s =
+			&outputs->job->manifest->segments[op->args[i].segment];
 		struct output *output = &outputs->list[op->args[i].segment];
 		struct sgpu_error error = { 0 };
 		uint64_t actual = 0;
@@ -417,7 +443,9 @@ int sgpu_outputs_create(const struct sgpu_outputs_config *config, struct sgpu_ou
 		made->list[i].all = made;
 		made->list[i].segment = i;
 		made->list[i].region.fd = -1;
-		made->list[i].left = (struct sgpu_note){ .handle = note_left, .owner = &made->list[i], .index = i };
+		made->list[i].left = (struct sgpu_note){ .handle = note_left,
+							 .owner = &made->list[i],
+							 .index = i };
 	}
 	return SGPU_OK;
 }

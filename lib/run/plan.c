@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan of a run: which device and stream an operation runs on, which buffer each value and each scratch area has, and
- * what moves from device to device.
+ * The plan of a run: which device and stream an operation runs on, which buffer each value and each
+ * scratch area has, and what moves from device to device.
  *
- * A buffer changes hands only where the graph proves it: everything that touched the old tenant must be an ancestor
- * of the operation that makes the new one, so that no timing can bring the two together. What leaves the device
- * keeps its buffer, since its way out is no operation of the graph, and what arrives has its own from the start.
+ * A buffer changes hands only where the graph proves it: everything that touched the old tenant
+ * must be an ancestor of the operation that makes the new one, so that no timing can bring the two
+ * together. What leaves the device keeps its buffer, since its way out is no operation of the
+ * graph, and what arrives has its own from the start.
  *
- * A move is between the operation that made the segment, whose end the host has seen, and those that read it on the other
- * device, which are not enqueued before it has ended. So it reads its buffer while the readers have not ended, and writes the
- * other when everything before the maker has ended: it may be one that the maker itself could have had.
+ * A move is between the operation that made the segment, whose end the host has seen, and those
+ * that read it on the other device, which are not enqueued before it has ended. So it reads its
+ * buffer while the readers have not ended, and writes the other when everything before the maker
+ * has ended: it may be one that the maker itself could have had.
  */
 #include "run/plan.h"
 
@@ -19,10 +21,10 @@
 
 /* A buffer's present tenant: it ends with its readers, or with its writer if none reads it. */
 struct tenant {
-	bool stays;          /* until the run ends */
+	bool stays; /* until the run ends */
 	const int *readers;
 	int reader_count;
-	int writer;          /* or -1 */
+	int writer; /* or -1 */
 };
 
 /* Buffers among which one is looked for where there are very many operations. */
@@ -33,8 +35,9 @@ struct planner {
 	struct sgpu_plan *plan;
 	struct sgpu_spread spread;
 	struct sgpu_reach *reach; /* NULL: too many operations, */
-	int *chain, *place;       /* of which then this is known: each follows the one before it in its chain */
-	struct tenant *tenants;   /* by buffer */
+	int *chain, *place; /* of which then this is known: each follows the one before it in its
+			       chain */
+	struct tenant *tenants; /* by buffer */
 };
 
 bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index)
@@ -44,8 +47,8 @@ bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index)
 }
 
 /* ---- streams ---- */
-static int free_stream(const struct sgpu_plan *plan, const int *tail, const struct sgpu_operation *op, int device,
-		       int *follows)
+static int free_stream(const struct sgpu_plan *plan, const int *tail,
+		       const struct sgpu_operation *op, int device, int *follows)
 {
 	for (int i = 0; i < op->before_count; i++) {
 		int stream = plan->stream[op->before[i]];
@@ -68,7 +71,8 @@ static void plan_streams(struct planner *p)
 	for (int i = 0; i < p->manifest->operation_count; i++) {
 		int operation = p->manifest->order[i], device = p->plan->device[operation];
 		int follows = -1;
-		int stream = free_stream(p->plan, tail, &p->manifest->operations[operation], device, &follows);
+		int stream = free_stream(p->plan, tail, &p->manifest->operations[operation], device,
+					 &follows);
 
 		p->chain[operation] = follows < 0 ? operation : p->chain[follows];
 		p->place[operation] = follows < 0 ? 0 : p->place[follows] + 1;
@@ -79,7 +83,8 @@ static void plan_streams(struct planner *p)
 		}
 		tail[stream] = operation;
 		p->plan->stream[operation] = stream;
-		p->plan->stream_count = stream < p->plan->stream_count ? p->plan->stream_count : stream + 1;
+		p->plan->stream_count =
+			stream < p->plan->stream_count ? p->plan->stream_count : stream + 1;
 	}
 }
 
@@ -87,8 +92,9 @@ static void plan_streams(struct planner *p)
 /* True only where the graph says so; without a matrix that is not always found. */
 static bool comes_before(const struct planner *p, int earlier, int later)
 {
-	return p->reach ? sgpu_reach_ancestor(p->reach, earlier, later) :
-			  p->chain[earlier] == p->chain[later] && p->place[earlier] < p->place[later];
+	return p->reach ? sgpu_reach_ancestor(p->reach, earlier, later)
+			: p->chain[earlier] == p->chain[later] &&
+				  p->place[earlier] < p->place[later];
 }
 
 static bool tenant_ended(const struct planner *p, const struct tenant *tenant, int operation)
@@ -104,18 +110,23 @@ static bool tenant_ended(const struct planner *p, const struct tenant *tenant, i
 	return tenant->writer < 0 || comes_before(p, tenant->writer, operation);
 }
 
-/* The smallest buffer of the device that holds `size`, else the largest, of those whose tenant has ended; or -1. */
+/* The smallest buffer of the device that holds `size`, else the largest, of those whose tenant has
+ * ended; or -1. */
 static int find_buffer(const struct planner *p, int device, int operation, uint64_t size)
 {
-	const int first = p->reach || p->plan->buffer_count < LOOK_BACK ? 0 : p->plan->buffer_count - LOOK_BACK;
+	const int first = p->reach || p->plan->buffer_count < LOOK_BACK
+				  ? 0
+				  : p->plan->buffer_count - LOOK_BACK;
 	int best = -1;
 
 	for (int i = first; i < p->plan->buffer_count; i++) {
 		uint64_t have = p->plan->buffers[i].size;
 		uint64_t best_size = best < 0 ? 0 : p->plan->buffers[best].size;
-		bool better = best < 0 || (have >= size ? best_size < size || have < best_size : have > best_size);
+		bool better = best < 0 || (have >= size ? best_size < size || have < best_size
+							: have > best_size);
 
-		if (better && p->plan->buffers[i].device == device && tenant_ended(p, &p->tenants[i], operation)) {
+		if (better && p->plan->buffers[i].device == device &&
+		    tenant_ended(p, &p->tenants[i], operation)) {
 			best = i;
 		}
 	}
@@ -131,8 +142,10 @@ static int add_buffer(struct planner *p, int device, uint64_t size, const struct
 	return buffer;
 }
 
-/* A buffer for what `operation` writes, or, on another device, for what is moved there when it has ended. */
-static int give_buffer(struct planner *p, int device, int operation, uint64_t size, const struct tenant *tenant)
+/* A buffer for what `operation` writes, or, on another device, for what is moved there when it has
+ * ended. */
+static int give_buffer(struct planner *p, int device, int operation, uint64_t size,
+		       const struct tenant *tenant)
 {
 	int buffer = find_buffer(p, device, operation, size);
 
@@ -149,15 +162,18 @@ static int give_buffer(struct planner *p, int device, int operation, uint64_t si
 static int count_unshared(struct planner *p, uint64_t size, struct sgpu_error *error)
 {
 	if (!sgpu_add_u64(p->plan->bytes_unshared, size, &p->plan->bytes_unshared)) {
-		return sgpu_fail(error, SGPU_ENOMEM, "the batch needs more device memory than can be counted");
+		return sgpu_fail(error, SGPU_ENOMEM,
+				 "the batch needs more device memory than can be counted");
 	}
 	return SGPU_OK;
 }
 
-static int segment_bytes(const struct sgpu_segment *segment, uint64_t *size, struct sgpu_error *error)
+static int segment_bytes(const struct sgpu_segment *segment, uint64_t *size,
+			 struct sgpu_error *error)
 {
 	if (segment->type.dtype == SGPU_NONE || !sgpu_type_bytes(&segment->type, size)) {
-		return sgpu_fail(error, SGPU_EINVALID, "the size of segment '%s' is not known", segment->id);
+		return sgpu_fail(error, SGPU_EINVALID, "the size of segment '%s' is not known",
+				 segment->id);
 	}
 	return SGPU_OK;
 }
@@ -186,11 +202,13 @@ static int count_moves(const struct planner *p)
 }
 
 /* Once to each device where it is read. */
-static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t size, struct sgpu_error *error)
+static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t size,
+		      struct sgpu_error *error)
 {
 	struct sgpu_plan *plan = p->plan;
 	const struct sgpu_segment *s = &p->manifest->segments[segment];
-	const struct tenant tenant = { .readers = s->readers, .reader_count = s->reader_count,
+	const struct tenant tenant = { .readers = s->readers,
+				       .reader_count = s->reader_count,
 				       .writer = sgpu_plan_reads_input(s) ? -1 : s->writer };
 	const unsigned devices = plan->device_count > 1 ? moved_to(p, segment) : 0;
 	int rc;
@@ -204,9 +222,13 @@ static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t 
 			return rc;
 		}
 		plan->moves[plan->move_count] = (struct sgpu_plan_move){
-			.segment = segment, .from = p->spread.home[segment], .to = to, .from_buffer = from_buffer,
-			.to_buffer = tenant.writer < 0 ? add_buffer(p, to, size, &tenant) :
-							 give_buffer(p, to, tenant.writer, size, &tenant),
+			.segment = segment,
+			.from = p->spread.home[segment],
+			.to = to,
+			.from_buffer = from_buffer,
+			.to_buffer = tenant.writer < 0
+					     ? add_buffer(p, to, size, &tenant)
+					     : give_buffer(p, to, tenant.writer, size, &tenant),
 			.next = plan->first_move[segment],
 		};
 		plan->first_move[segment] = plan->move_count++;
@@ -219,8 +241,10 @@ static int plan_arrivals(struct planner *p, struct sgpu_error *error)
 {
 	for (int i = 0; i < p->manifest->segment_count; i++) {
 		const struct sgpu_segment *s = &p->manifest->segments[i];
-		struct tenant tenant = { .stays = s->reader_count == 0, .readers = s->readers,
-					 .reader_count = s->reader_count, .writer = -1 };
+		struct tenant tenant = { .stays = s->reader_count == 0,
+					 .readers = s->readers,
+					 .reader_count = s->reader_count,
+					 .writer = -1 };
 		uint64_t size = 0;
 		int rc;
 
@@ -246,7 +270,8 @@ static int plan_arrivals(struct planner *p, struct sgpu_error *error)
 static int plan_output(struct planner *p, int operation, int segment, struct sgpu_error *error)
 {
 	const struct sgpu_segment *s = &p->manifest->segments[segment];
-	struct tenant tenant = { .stays = sgpu_segment_is_output(s), .readers = s->readers,
+	struct tenant tenant = { .stays = sgpu_segment_is_output(s),
+				 .readers = s->readers,
 				 .reader_count = sgpu_plan_reads_input(s) ? 0 : s->reader_count,
 				 .writer = operation };
 	uint64_t size = 0;
@@ -256,7 +281,8 @@ static int plan_output(struct planner *p, int operation, int segment, struct sgp
 		rc = count_unshared(p, size, error);
 	}
 	if (rc == SGPU_OK) {
-		p->plan->out_buffer[segment] = give_buffer(p, p->plan->device[operation], operation, size, &tenant);
+		p->plan->out_buffer[segment] =
+			give_buffer(p, p->plan->device[operation], operation, size, &tenant);
 	}
 	if (rc == SGPU_OK && !sgpu_plan_reads_input(s)) {
 		rc = plan_moves(p, segment, p->plan->out_buffer[segment], size, error);
@@ -280,7 +306,8 @@ static int plan_scratch(struct planner *p, int operation, struct sgpu_error *err
 	}
 	rc = count_unshared(p, size, error);
 	if (rc == SGPU_OK) {
-		p->plan->scratch_buffer[operation] = give_buffer(p, p->plan->device[operation], operation, size, &tenant);
+		p->plan->scratch_buffer[operation] =
+			give_buffer(p, p->plan->device[operation], operation, size, &tenant);
 	}
 	return rc;
 }
@@ -336,30 +363,36 @@ static int allocate(struct planner *p, struct sgpu_error *error)
 	p->plan->in_buffer = minus_ones(segments);
 	p->plan->out_buffer = minus_ones(segments);
 	p->plan->scratch_buffer = minus_ones(operations);
-	if (!p->tenants || !p->chain || !p->place || !p->plan->stream || !p->plan->buffers || !p->plan->moves ||
-	    !p->plan->first_move || !p->plan->in_buffer || !p->plan->out_buffer || !p->plan->scratch_buffer) {
+	if (!p->tenants || !p->chain || !p->place || !p->plan->stream || !p->plan->buffers ||
+	    !p->plan->moves || !p->plan->first_move || !p->plan->in_buffer ||
+	    !p->plan->out_buffer || !p->plan->scratch_buffer) {
 		return sgpu_fail_nomem(error);
 	}
 	return SGPU_OK;
 }
 
-int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices, struct sgpu_plan **plan, struct sgpu_error *error)
+int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices, struct sgpu_plan **plan,
+		     struct sgpu_error *error)
 {
-	return sgpu_plan_create_limited(manifest, devices, &SGPU_SPREAD_COSTS, SGPU_REACH_OPERATIONS_MAX, plan, error);
+	return sgpu_plan_create_limited(manifest, devices, &SGPU_SPREAD_COSTS,
+					SGPU_REACH_OPERATIONS_MAX, plan, error);
 }
 
-int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices, const struct sgpu_spread_costs *costs,
-			     int operations_max, struct sgpu_plan **plan, struct sgpu_error *error)
+int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
+			     const struct sgpu_spread_costs *costs, int operations_max,
+			     struct sgpu_plan **plan, struct sgpu_error *error)
 {
 	struct planner p = { .manifest = manifest };
 	int rc;
 
 	*plan = NULL;
 	if (devices < 1 || devices > SGPU_RUN_DEVICES_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a graph runs on 1 to %d devices", SGPU_RUN_DEVICES_MAX);
+		return sgpu_fail(error, SGPU_EUSAGE, "a graph runs on 1 to %d devices",
+				 SGPU_RUN_DEVICES_MAX);
 	}
 	if (!manifest->order) {
-		return sgpu_fail(error, SGPU_EINVALID, "the operations have no order: their graph has a cycle");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "the operations have no order: their graph has a cycle");
 	}
 	p.plan = calloc(1, sizeof(*p.plan));
 	if (!p.plan) {
@@ -406,7 +439,8 @@ void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *ba
 		int segment = sgpu_manifest_segment(manifest, batch->segments[i].id);
 
 		if (segment >= 0 && manifest->segments[segment].size_of_file) {
-			sgpu_segment_set_size(&manifest->segments[segment], batch->segments[i].size);
+			sgpu_segment_set_size(&manifest->segments[segment],
+					      batch->segments[i].size);
 		}
 	}
 }

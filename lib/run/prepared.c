@@ -12,7 +12,8 @@
 #include "run/run.h"
 
 enum {
-	ENGINE_STREAMS = 8, /* of operations, on a device with engines: what its driver gives queues to */
+	ENGINE_STREAMS =
+		8, /* of operations, on a device with engines: what its driver gives queues to */
 };
 
 struct sgpu_prepared_table {
@@ -85,7 +86,8 @@ static struct sgpu_prepared *find_job(struct sgpu_prepared_table *table, const u
 	return NULL;
 }
 
-struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table, const uint8_t sha256[SGPU_SHA256_SIZE])
+struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table,
+					 const uint8_t sha256[SGPU_SHA256_SIZE])
 {
 	struct sgpu_prepared *found;
 
@@ -108,7 +110,8 @@ static bool depends_on_batch(const struct sgpu_manifest *manifest)
 	return false;
 }
 
-/* The place of a new job: behind the others, or that of the one that was not used for the longest time. */
+/* The place of a new job: behind the others, or that of the one that was not used for the longest
+ * time. */
 static struct sgpu_prepared **find_place(struct sgpu_prepared_table *table)
 {
 	int oldest = 0;
@@ -128,7 +131,8 @@ void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared 
 {
 	struct sgpu_prepared *forgotten = NULL, **place;
 
-	if (prepared->manifest->canonical_size > SGPU_PREPARED_TEXT_MAX || depends_on_batch(prepared->manifest)) {
+	if (prepared->manifest->canonical_size > SGPU_PREPARED_TEXT_MAX ||
+	    depends_on_batch(prepared->manifest)) {
 		return;
 	}
 	pthread_mutex_lock(&table->mutex);
@@ -143,12 +147,13 @@ void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared 
 	sgpu_prepared_drop(&forgotten);
 }
 
-int sgpu_prepared_plan(struct sgpu_prepared *prepared, const struct sgpu_run_traits *traits, struct sgpu_error *error)
+int sgpu_prepared_plan(struct sgpu_prepared *prepared, const struct sgpu_run_traits *traits,
+		       struct sgpu_error *error)
 {
 	const int streams = ENGINE_STREAMS * traits->devices;
 	struct sgpu_plan *plan;
-	int rc = sgpu_plan_create_limited(prepared->manifest, traits->devices, &traits->costs, SGPU_REACH_OPERATIONS_MAX,
-					  &prepared->plan, error);
+	int rc = sgpu_plan_create_limited(prepared->manifest, traits->devices, &traits->costs,
+					  SGPU_REACH_OPERATIONS_MAX, &prepared->plan, error);
 
 	if (rc != SGPU_OK) {
 		return rc;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prepared jobs: manifests that were parsed, checked against the operations, and planned. A runner keeps those of the
- * batches that it admitted last, so that the next batch of the same manifest does none of this again. A prepared job
- * depends on nothing but the text of the manifest, whose hash is its name, and on the devices.
+ * Prepared jobs: manifests that were parsed, checked against the operations, and planned. A runner
+ * keeps those of the batches that it admitted last, so that the next batch of the same manifest
+ * does none of this again. A prepared job depends on nothing but the text of the manifest, whose
+ * hash is its name, and on the devices.
  */
 #ifndef SGPU_RUN_PREPARED_H
 #define SGPU_RUN_PREPARED_H
@@ -14,19 +15,21 @@
 struct sgpu_run_traits;
 
 enum {
-	SGPU_PREPARED_MAX = 64,             /* that a runner keeps */
-	SGPU_PREPARED_TEXT_MAX = 256 << 10, /* bytes of a canonical manifest: larger ones take longer to run than to parse */
+	SGPU_PREPARED_MAX = 64,		    /* that a runner keeps */
+	SGPU_PREPARED_TEXT_MAX = 256 << 10, /* bytes of a canonical manifest: larger ones take
+					       longer to run than to parse */
 };
 
 struct sgpu_prepared {
 	atomic_int references;
 	struct sgpu_manifest *manifest; /* checked against the operations */
-	struct sgpu_plan *plan;         /* NULL until it is planned; then nothing of the job changes any more */
-	uint64_t last_use;              /* the table's */
+	struct sgpu_plan
+		*plan;	   /* NULL until it is planned; then nothing of the job changes any more */
+	uint64_t last_use; /* the table's */
 };
 
-/* Makes a job of a manifest that was checked against the operations, and takes the manifest, also when memory is out
- * (NULL). The caller has the one reference. */
+/* Makes a job of a manifest that was checked against the operations, and takes the manifest, also
+ * when memory is out (NULL). The caller has the one reference. */
 struct sgpu_prepared *sgpu_prepared_create(struct sgpu_manifest **manifest);
 /* Drops a reference; the last one frees the job. Accepts NULL; clears the caller's pointer. */
 void sgpu_prepared_drop(struct sgpu_prepared **prepared);
@@ -34,15 +37,18 @@ void sgpu_prepared_drop(struct sgpu_prepared **prepared);
 /* The last jobs of a runner, for all of its threads. */
 struct sgpu_prepared_table;
 
-SGPU_MUST_CHECK int sgpu_prepared_table_create(struct sgpu_prepared_table **table, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_prepared_table_create(struct sgpu_prepared_table **table,
+					       struct sgpu_error *error);
 void sgpu_prepared_table_free(struct sgpu_prepared_table **table);
 /* The job whose manifest has this hash, with a reference for the caller, or NULL. */
-struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table, const uint8_t sha256[SGPU_SHA256_SIZE]);
+struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table,
+					 const uint8_t sha256[SGPU_SHA256_SIZE]);
 /* Plans a job for the devices of a runner. */
-SGPU_MUST_CHECK int sgpu_prepared_plan(struct sgpu_prepared *prepared, const struct sgpu_run_traits *traits,
+SGPU_MUST_CHECK int sgpu_prepared_plan(struct sgpu_prepared *prepared,
+				       const struct sgpu_run_traits *traits,
 				       struct sgpu_error *error);
-/* Keeps a planned job, unless it is large or depends on its batch (a module's size). May forget the job that was not used
- * for the longest time. */
+/* Keeps a planned job, unless it is large or depends on its batch (a module's size). May forget the
+ * job that was not used for the longest time. */
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared);
 
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A device stops all of its kernels or none. So a run that is stopped while others are on the device first lets its
- * kernels end; when they do not, the others lose theirs, too, since a kernel that never ends stops them all anyway. With
- * several devices a run may have work on each of them, so they are stopped together.
+ * A device stops all of its kernels or none. So a run that is stopped while others are on the
+ * device first lets its kernels end; when they do not, the others lose theirs, too, since a kernel
+ * that never ends stops them all anyway. With several devices a run may have work on each of them,
+ * so they are stopped together.
  */
 #include "run/presence.h"
 
@@ -10,7 +11,8 @@
 
 #include "run/run.h"
 
-void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices, int device_count)
+void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices,
+			int device_count)
 {
 	*presence = (struct sgpu_presence){ .devices = devices, .device_count = device_count };
 	pthread_mutex_init(&presence->mutex, NULL);
@@ -32,7 +34,8 @@ static void cancel_devices(struct sgpu_presence *presence, bool cancel)
 	}
 }
 
-int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, const atomic_int *stop, struct sgpu_error *error)
+int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, const atomic_int *stop,
+			struct sgpu_error *error)
 {
 	int rc;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ancestors by bit sets: in graph order, an operation's set is the union of its predecessors' sets and themselves.
+ * Ancestors by bit sets: in graph order, an operation's set is the union of its predecessors' sets
+ * and themselves.
  */
 #include "run/reach.h"
 
@@ -17,7 +18,8 @@ static void add_ancestors(struct sgpu_reach *reach, int operation, int before)
 	row[before / 64] |= (uint64_t)1 << (before % 64);
 }
 
-int sgpu_reach_create(const struct sgpu_manifest *manifest, struct sgpu_reach **reach, struct sgpu_error *error)
+int sgpu_reach_create(const struct sgpu_manifest *manifest, struct sgpu_reach **reach,
+		      struct sgpu_error *error)
 {
 	struct sgpu_reach *r = calloc(1, sizeof(*r));
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which operation is an ancestor of which: a bit for each pair, from the edges of a manifest's graph.
+ * Which operation is an ancestor of which: a bit for each pair, from the edges of a manifest's
+ * graph.
  */
 #ifndef SGPU_RUN_REACH_H
 #define SGPU_RUN_REACH_H
@@ -10,18 +11,19 @@
 
 #include <sgpu/manifest.h>
 
-/* Beyond this many operations the matrix is not made: 4096 squared bits are 2 MiB, and grow with the square. */
+/* Beyond this many operations the matrix is not made: 4096 squared bits are 2 MiB, and grow with
+ * the square. */
 enum { SGPU_REACH_OPERATIONS_MAX = 4096 };
 
 struct sgpu_reach {
 	int count;
-	int words;       /* 64-bit words a row */
-	uint64_t *bits;  /* row of an operation: its ancestors */
+	int words;	/* 64-bit words a row */
+	uint64_t *bits; /* row of an operation: its ancestors */
 };
 
 /* The manifest has an order (no cycle) and at most SGPU_REACH_OPERATIONS_MAX operations. */
-SGPU_MUST_CHECK int sgpu_reach_create(const struct sgpu_manifest *manifest, struct sgpu_reach **reach,
-				      struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_reach_create(const struct sgpu_manifest *manifest,
+				      struct sgpu_reach **reach, struct sgpu_error *error);
 void sgpu_reach_free(struct sgpu_reach **reach);
 
 static inline bool sgpu_reach_ancestor(const struct sgpu_reach *reach, int ancestor, int operation)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The response: what became of each output and why, with the payloads of those that came through. It is for the
- * same recipients as the batch, so that the owner opens it without state.
+ * The response: what became of each output and why, with the payloads of those that came through.
+ * It is for the same recipients as the batch, so that the owner opens it without state.
  */
 #include "run/respond.h"
 
@@ -28,8 +28,8 @@
 #include "run/trace.h"
 
 enum {
-	SMALL_MAX = 8 << 10,    /* bytes of a payload that is copied to write it with its header */
-	INDEX_MOST = 64 << 10,  /* of the index of most responses, with headers */
+	SMALL_MAX = 8 << 10,   /* bytes of a payload that is copied to write it with its header */
+	INDEX_MOST = 64 << 10, /* of the index of most responses, with headers */
 };
 
 /* A response that is being made. */
@@ -40,10 +40,11 @@ struct writer {
 	struct sgpu_outputs *outputs; /* NULL: the response is only expected */
 	int fd;
 	const char *name;
-	bool placed;                  /* results may be in the file already */
+	bool placed; /* results may be in the file already */
 };
 
-/* Why there is no such output, through its operation or on its way out; SGPU_OK: there is one. *text is from malloc. */
+/* Why there is no such output, through its operation or on its way out; SGPU_OK: there is one.
+ * *text is from malloc. */
 static int failure(struct writer *w, int segment, char **text)
 {
 	const struct sgpu_manifest *m = w->job->manifest;
@@ -54,7 +55,9 @@ static int failure(struct writer *w, int segment, char **text)
 
 	*text = NULL;
 	if (code != SGPU_OK) {
-		*text = own ? strdup(own) : sgpu_run_text("operation '%s' was not run: %s", m->operations[writer].id, cause);
+		*text = own ? strdup(own)
+			    : sgpu_run_text("operation '%s' was not run: %s",
+					    m->operations[writer].id, cause);
 	} else if (!end->whole) {
 		code = end->code != SGPU_OK ? end->code : SGPU_EDEPENDENCY;
 		*text = strdup(end->text ? end->text : sgpu_strerror(code));
@@ -83,7 +86,8 @@ static void fill_payload(struct writer *w, const struct sgpu_batch_segment *aske
 }
 
 /* text: from malloc, NULL when memory is out. */
-static int fill_failure(struct sgpu_batch_segment *to, int code, char *text, struct sgpu_error *error)
+static int fill_failure(struct sgpu_batch_segment *to, int code, char *text,
+			struct sgpu_error *error)
 {
 	to->status = code;
 	to->error_text = text;
@@ -106,7 +110,8 @@ static void fill_expected(struct writer *w, const struct sgpu_batch_segment *ask
 	fill_payload(w, asked, segment, &end, to);
 }
 
-static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segment *to, struct sgpu_error *error)
+static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segment *to,
+			struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *asked = &w->job->batch->segments[in_batch];
 	int segment = w->job->to_manifest[in_batch], code;
@@ -143,11 +148,13 @@ static json_t *timings(const struct writer *w)
 		json_int_t ns = w->outputs ? (json_int_t)trace->totals[i].ns : usual_ns;
 
 		if (i != SGPU_SPAN_WRITE && (i != SGPU_SPAN_MOVE || w->job->plan->move_count > 0)) {
-			rc = json_object_set_new(object, sgpu_span_name((enum sgpu_span_kind)i), json_integer(ns));
+			rc = json_object_set_new(object, sgpu_span_name((enum sgpu_span_kind)i),
+						 json_integer(ns));
 		}
 	}
 	if (rc == 0) {
-		rc = json_object_set_new(object, "total", json_integer(w->outputs ? total : usual_ns));
+		rc = json_object_set_new(object, "total",
+					 json_integer(w->outputs ? total : usual_ns));
 	}
 	if (rc < 0) {
 		json_decref(object);
@@ -188,7 +195,8 @@ static int make_response(struct writer *w, struct sgpu_batch **response, struct 
 	}
 	if (rc == SGPU_OK && w->job->keyed) {
 		r->recipients = json_deep_copy(w->job->batch->recipients);
-		rc = r->recipients ? sgpu_batch_sign(r, w->job->batch_key, error) : sgpu_fail_nomem(error);
+		rc = r->recipients ? sgpu_batch_sign(r, w->job->batch_key, error)
+				   : sgpu_fail_nomem(error);
 	}
 	return rc;
 }
@@ -196,50 +204,60 @@ static int make_response(struct writer *w, struct sgpu_batch **response, struct 
 /* A label that lives as long as the run, which the response does not. */
 static const char *label_of(const struct writer *w, const struct sgpu_batch *response, int index)
 {
-	return w->job->manifest->segments[sgpu_manifest_segment(w->job->manifest, response->segments[index].id)].id;
+	return w->job->manifest
+		->segments[sgpu_manifest_segment(w->job->manifest, response->segments[index].id)]
+		.id;
 }
 
-static const struct sgpu_output_end *output_of(const struct writer *w, const struct sgpu_batch *response, int index)
+static const struct sgpu_output_end *output_of(const struct writer *w,
+					       const struct sgpu_batch *response, int index)
 {
-	return sgpu_output_get(w->outputs, sgpu_manifest_segment(w->job->manifest, response->segments[index].id));
+	return sgpu_output_get(
+		w->outputs, sgpu_manifest_segment(w->job->manifest, response->segments[index].id));
 }
 
 /* Header, payload and padding in one write. */
-static int write_small(struct writer *w, const struct sgpu_batch *response, int index, const struct sgpu_output_end *end,
-		       struct sgpu_error *error)
+static int write_small(struct writer *w, const struct sgpu_batch *response, int index,
+		       const struct sgpu_output_end *end, struct sgpu_error *error)
 {
 	uint8_t member[SGPU_TAR_BLOCK + SMALL_MAX] = { 0 };
 	int rc = sgpu_batch_payload_header(response, index, member, error);
 
 	if (rc == SGPU_OK) {
 		memcpy(member + SGPU_TAR_BLOCK, end->data, end->size);
-		rc = sgpu_write(w->fd, w->name, member, SGPU_TAR_BLOCK + (size_t)sgpu_tar_padded(end->size), error);
+		rc = sgpu_write(w->fd, w->name, member,
+				SGPU_TAR_BLOCK + (size_t)sgpu_tar_padded(end->size), error);
 	}
 	return rc;
 }
 
 /* One that is in its place already is passed over. */
-static int write_payload(struct writer *w, const struct sgpu_batch *response, int index, struct sgpu_error *error)
+static int write_payload(struct writer *w, const struct sgpu_batch *response, int index,
+			 struct sgpu_error *error)
 {
 	const struct sgpu_output_end *end = output_of(w, response, index);
 	const bool small = end->data && end->size <= SMALL_MAX;
 	uint64_t begin = sgpu_now_ns();
-	int rc = small ? write_small(w, response, index, end, error) :
-			 sgpu_batch_payload_begin(w->fd, w->name, response, index, error);
+	int rc = small ? write_small(w, response, index, end, error)
+		       : sgpu_batch_payload_begin(w->fd, w->name, response, index, error);
 
 	if (rc == SGPU_OK && end->data) {
 		rc = small ? SGPU_OK : sgpu_write(w->fd, w->name, end->data, end->size, error);
 		atomic_fetch_add(&w->base->trace->bytes_out, end->size);
-		sgpu_trace_add(w->base->trace, SGPU_SPAN_WRITE, -1, label_of(w, response, index), begin, sgpu_now_ns(),
-			       end->size);
+		sgpu_trace_add(w->base->trace, SGPU_SPAN_WRITE, -1, label_of(w, response, index),
+			       begin, sgpu_now_ns(), end->size);
 	} else if (rc == SGPU_OK && lseek(w->fd, (off_t)end->size, SEEK_CUR) < 0) {
 		rc = sgpu_fail_errno(error, "cannot seek in '%s'", w->name);
 	}
-	return rc == SGPU_OK && !small ? sgpu_batch_payload_end(w->fd, w->name, response, index, error) : rc;
+	return rc == SGPU_OK && !small
+		       ? sgpu_batch_payload_end(w->fd, w->name, response, index, error)
+		       : rc;
 }
 
-/* Results that went to the file before the response was known: to where they belong, if that is somewhere else. */
-static int settle_places(struct writer *w, const struct sgpu_batch *response, struct sgpu_error *error)
+/* Results that went to the file before the response was known: to where they belong, if that is
+ * somewhere else. */
+static int settle_places(struct writer *w, const struct sgpu_batch *response,
+			 struct sgpu_error *error)
 {
 	const size_t count = (size_t)response->segment_count + 1;
 	struct sgpu_moved *moves = calloc(count, sizeof(*moves));
@@ -272,7 +290,8 @@ out:
 	return rc;
 }
 
-static int write_response(struct writer *w, const struct sgpu_batch *response, struct sgpu_error *error)
+static int write_response(struct writer *w, const struct sgpu_batch *response,
+			  struct sgpu_error *error)
 {
 	int rc = w->placed ? settle_places(w, response, error) : SGPU_OK;
 
@@ -287,11 +306,14 @@ static int write_response(struct writer *w, const struct sgpu_batch *response, s
 	if (rc == SGPU_OK) {
 		rc = sgpu_tar_end(w->fd, w->name, error);
 	}
-	return rc == SGPU_OK && (w->placed || w->base->reserved) ? sgpu_respond_cut(w->fd, w->name, error) : rc;
+	return rc == SGPU_OK && (w->placed || w->base->reserved)
+		       ? sgpu_respond_cut(w->fd, w->name, error)
+		       : rc;
 }
 
 /* The whole is done; what of it went wrong is in the response, and its sum is the code. */
-static int verdict(const struct sgpu_graph *graph, const struct sgpu_batch *response, struct sgpu_error *error)
+static int verdict(const struct sgpu_graph *graph, const struct sgpu_batch *response,
+		   struct sgpu_error *error)
 {
 	int failed = 0;
 	const char *first = NULL;
@@ -307,7 +329,8 @@ static int verdict(const struct sgpu_graph *graph, const struct sgpu_batch *resp
 				 response->segment_count, first);
 	}
 	if (sgpu_graph_unused_input(graph)) {
-		return sgpu_fail(error, SGPU_ESEGMENTS, "%s; no operation reads it", sgpu_graph_unused_input(graph));
+		return sgpu_fail(error, SGPU_ESEGMENTS, "%s; no operation reads it",
+				 sgpu_graph_unused_input(graph));
 	}
 	return SGPU_OK;
 }
@@ -322,10 +345,12 @@ static void note_size(struct sgpu_run_base *base, const struct sgpu_batch *respo
 	}
 }
 
-int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph, struct sgpu_outputs *outputs, int fd,
-		 const char *name, struct sgpu_error *error)
+int sgpu_respond(struct sgpu_run_base *base, const struct sgpu_graph *graph,
+		 struct sgpu_outputs *outputs, int fd, const char *name, struct sgpu_error *error)
 {
-	struct writer w = { base, base->job, graph, outputs, fd, name, sgpu_outputs_placed(outputs) };
+	struct writer w = {
+		base, base->job, graph, outputs, fd, name, sgpu_outputs_placed(outputs)
+	};
 	struct sgpu_batch *response = NULL;
 	int rc = make_response(&w, &response, error);
 
@@ -347,17 +372,21 @@ int sgpu_respond_cut(int fd, const char *name, struct sgpu_error *error)
 {
 	off_t end = lseek(fd, 0, SEEK_CUR);
 
-	return end >= 0 && ftruncate(fd, end) == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot cut '%s' off", name);
+	return end >= 0 && ftruncate(fd, end) == 0
+		       ? SGPU_OK
+		       : sgpu_fail_errno(error, "cannot cut '%s' off", name);
 }
 
 /* ---- before anything is known ---- */
-/* Whether the batch alone says how large every result will be, and nothing but a failure keeps it from being given. */
+/* Whether the batch alone says how large every result will be, and nothing but a failure keeps it
+ * from being given. */
 static bool is_foreseeable(const struct sgpu_job *job)
 {
 	for (int i = 0; i < job->manifest->operation_count; i++) {
 		struct sgpu_op_call call;
 
-		if (job->manifest->operations[i].module || sgpu_ops_prepare(job->manifest, i, &call, NULL) != SGPU_OK ||
+		if (job->manifest->operations[i].module ||
+		    sgpu_ops_prepare(job->manifest, i, &call, NULL) != SGPU_OK ||
 		    (call.op->at_most && call.op->at_most(&call))) {
 			return false;
 		}
@@ -376,7 +405,8 @@ static uint64_t largest_size(const struct sgpu_job *job)
 	uint64_t bytes = 0;
 
 	for (int i = 0; i < job->batch->segment_count; i++) {
-		if (is_output(job, i) && !sgpu_add_u64(bytes, job->batch->segments[i].size, &bytes)) {
+		if (is_output(job, i) &&
+		    !sgpu_add_u64(bytes, job->batch->segments[i].size, &bytes)) {
 			return UINT64_MAX;
 		}
 	}
@@ -393,11 +423,11 @@ static void spread(const struct sgpu_job *job, const struct sgpu_batch *response
 	}
 }
 
-/* A file in memory gets all pages that it will have, which can then be written by themselves. Not one that others see or
- * hold, which stays as it is until there is something to write; and pages that cannot be had are missed when they are
- * written. */
-static void grow(const struct sgpu_run_base *base, int fd, const struct stat *status, const struct sgpu_batch *response,
-		 const uint64_t *places)
+/* A file in memory gets all pages that it will have, which can then be written by themselves. Not
+ * one that others see or hold, which stays as it is until there is something to write; and pages
+ * that cannot be had are missed when they are written. */
+static void grow(const struct sgpu_run_base *base, int fd, const struct stat *status,
+		 const struct sgpu_batch *response, const uint64_t *places)
 {
 	struct statfs about;
 	uint64_t end = 0;
@@ -405,14 +435,15 @@ static void grow(const struct sgpu_run_base *base, int fd, const struct stat *st
 	for (int i = 0; i < response->segment_count; i++) {
 		end = places[i] > 0 ? places[i] + sgpu_batch_payload_size(response, i) : end;
 	}
-	if (!base->traits->shared_files && status->st_nlink == 0 && end > 0 && fstatfs(fd, &about) == 0 &&
-	    about.f_type == TMPFS_MAGIC && fallocate(fd, 0, 0, (off_t)end) != 0) {
+	if (!base->traits->shared_files && status->st_nlink == 0 && end > 0 &&
+	    fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC &&
+	    fallocate(fd, 0, 0, (off_t)end) != 0) {
 		return; /* it grows as it is written */
 	}
 }
 
-/* A memory file without a file system around it: nothing would be kept free for it, and who has sent no more than the head
- * of a batch would have its memory. */
+/* A memory file without a file system around it: nothing would be kept free for it, and who has
+ * sent no more than the head of a batch would have its memory. */
 static bool has_no_limit(int fd)
 {
 	struct statfs about;
@@ -420,7 +451,8 @@ static bool has_no_limit(int fd)
 	return fstatfs(fd, &about) == 0 && about.f_type == TMPFS_MAGIC && about.f_blocks == 0;
 }
 
-int sgpu_respond_reserve(struct sgpu_run_base *base, int fd, const char *name, struct sgpu_error *error)
+int sgpu_respond_reserve(struct sgpu_run_base *base, int fd, const char *name,
+			 struct sgpu_error *error)
 {
 	const struct sgpu_job *job = base->job;
 	const off_t begin = lseek(fd, 0, SEEK_CUR);
@@ -428,7 +460,8 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, int fd, const char *name, s
 	struct stat status;
 
 	/* One that has a name may be somebody's, who does not want it cut. */
-	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_nlink > 0 || has_no_limit(fd)) {
+	if (begin < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) ||
+	    status.st_nlink > 0 || has_no_limit(fd)) {
 		return SGPU_OK;
 	}
 	for (int i = 0; i < job->batch->segment_count; i++) {
@@ -439,22 +472,26 @@ int sgpu_respond_reserve(struct sgpu_run_base *base, int fd, const char *name, s
 		if (is_output(job, i) && segment->location.kind != SGPU_LOCATION_REGION &&
 		    !sgpu_lent_output(base->lent, i, &location) &&
 		    ((segment->masking == SGPU_MASKING_AES_GCM && !sgpu_sealed_size(size, &size)) ||
-		     !sgpu_add_u64(most, 2 * SGPU_TAR_BLOCK, &most) || !sgpu_add_u64(most, size, &most))) {
+		     !sgpu_add_u64(most, 2 * SGPU_TAR_BLOCK, &most) ||
+		     !sgpu_add_u64(most, size, &most))) {
 			return SGPU_OK; /* it fails for a better reason */
 		}
 	}
-	if (most > INT64_MAX - (uint64_t)begin || fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0) {
+	if (most > INT64_MAX - (uint64_t)begin ||
+	    fallocate(fd, FALLOC_FL_KEEP_SIZE, begin, (off_t)most) == 0) {
 		base->reserved = most <= INT64_MAX - (uint64_t)begin;
 		return SGPU_OK;
 	}
 	if (errno == ENOSPC || errno == EDQUOT) {
 		base->response_size = most;
-		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'", (unsigned long long)most, name);
+		return sgpu_fail_errno(error, "cannot reserve %llu bytes for the response '%s'",
+				       (unsigned long long)most, name);
 	}
 	return SGPU_OK; /* it cannot be known */
 }
 
-int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places, struct sgpu_error *error)
+int sgpu_respond_plan(struct sgpu_run_base *base, int fd, uint64_t **places,
+		      struct sgpu_error *error)
 {
 	const uint64_t least = 1 << 20; /* bytes: below, memory is as quick */
 	struct writer w = { .base = base, .job = base->job };

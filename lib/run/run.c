@@ -4,7 +4,8 @@
  *
  *   reader   admits the batch, brings in its payloads (a thread that may block)
  *   loop     starts operations and outputs as their inputs come
- *   finisher writes the response and gives everything back (a thread that may block), when all of these have ended
+ *   finisher writes the response and gives everything back (a thread that may block), when all of
+ * these have ended
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,11 +30,13 @@
 
 enum {
 	PIPE_SIZE = 1 << 20,
-	FEW_SEGMENTS = 8,      /* these are sooner moved than threads wake */
-	/* About as fast as a bus. What is first through if each were alone goes first: batches of one size one after the other,
-	 * a small one before a large one, and no large one waits for ever. */
+	FEW_SEGMENTS = 8, /* these are sooner moved than threads wake */
+	/* About as fast as a bus. What is first through if each were alone goes first: batches of
+	 * one size one after the other, a small one before a large one, and no large one waits for
+	 * ever. */
 	BYTES_PER_NS = 16,
-	STALL_MS = 2000,       /* after the deadline, whoever reads the response may be idle for so long */
+	STALL_MS =
+		2000, /* after the deadline, whoever reads the response may be idle for so long */
 };
 
 /* ---- the end of a run ---- */
@@ -46,7 +49,8 @@ static int stopped(const struct sgpu_run *run, int rc, struct sgpu_error *error)
 		return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
 	}
 	if (stop == SGPU_ETIMEOUT) {
-		return sgpu_fail(error, SGPU_ETIMEOUT, "the batch did not arrive before the deadline");
+		return sgpu_fail(error, SGPU_ETIMEOUT,
+				 "the batch did not arrive before the deadline");
 	}
 	return rc;
 }
@@ -70,13 +74,16 @@ static int check_verdict(struct sgpu_run *run, struct sgpu_error *error)
 		sgpu_modules_unload(run->modules); /* all work has ended */
 	}
 	if (sgpu_modules_used(run->modules) && sgpu_modules_broke_rules(&run->base)) {
-		return sgpu_fail(error, SGPU_EPOLICY, "a module made a system call that is refused, after its function had "
-				 "returned");
+		return sgpu_fail(
+			error, SGPU_EPOLICY,
+			"a module made a system call that is refused, after its function had "
+			"returned");
 	}
 	return SGPU_OK;
 }
 
-/* Gives back what the run has, cleared, whatever happened before. The run says nothing more to the loop. */
+/* Gives back what the run has, cleared, whatever happened before. The run says nothing more to the
+ * loop. */
 static void tear_down(struct sgpu_run *run)
 {
 	atomic_store(&run->busy, true);
@@ -132,7 +139,9 @@ static int ended_while_writing(void *argument)
 static void finish_blocking(struct sgpu_blocking *task)
 {
 	struct sgpu_run *run = task->owner;
-	const struct sgpu_io_guard guard = { .wake_fd = run->base.wake_fd, .ended = ended_while_writing, .argument = run,
+	const struct sgpu_io_guard guard = { .wake_fd = run->base.wake_fd,
+					     .ended = ended_while_writing,
+					     .argument = run,
 					     .deadline_ns = run->submission.options.deadline_ns,
 					     .stall_ns = STALL_MS * UINT64_C(1000000) };
 	int rc;
@@ -142,8 +151,10 @@ static void finish_blocking(struct sgpu_blocking *task)
 	rc = check_verdict(run, &run->error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_outputs_file_failure(run->outputs, &run->error);
-		rc = rc != SGPU_OK ? rc : sgpu_respond(&run->base, run->graph, run->outputs, run->submission.out_fd,
-						       run->submission.out_name, &run->error);
+		rc = rc != SGPU_OK ? rc
+				   : sgpu_respond(&run->base, run->graph, run->outputs,
+						  run->submission.out_fd, run->submission.out_name,
+						  &run->error);
 		run->descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
 	if (rc == SGPU_ETIMEOUT) {
@@ -162,7 +173,8 @@ static void finish_blocking(struct sgpu_blocking *task)
 static void check_end(struct sgpu_run *run)
 {
 	if (run->begun && !run->finishing && run->have_read && sgpu_graph_ended(run->graph) &&
-	    sgpu_moves_idle(run->moves) && sgpu_outputs_idle(run->outputs) && sgpu_modules_idle(run->modules)) {
+	    sgpu_moves_idle(run->moves) && sgpu_outputs_idle(run->outputs) &&
+	    sgpu_modules_idle(run->modules)) {
 		run->finishing = true;
 		sgpu_threads_give(run->runner->threads, &run->finisher);
 	}
@@ -192,7 +204,8 @@ static void prepare_outputs(struct sgpu_run *run)
 
 	for (int i = 0; !run->base.many && i < m->segment_count; i++) {
 		if (sgpu_segment_is_output(&m->segments[i]) &&
-		    sgpu_launch_get_stream(run->launches, m->segments[i].writer, &stream, NULL) == SGPU_OK) {
+		    sgpu_launch_get_stream(run->launches, m->segments[i].writer, &stream, NULL) ==
+			    SGPU_OK) {
 			sgpu_output_prepare(run->outputs, i, stream);
 		}
 	}
@@ -270,7 +283,8 @@ static void module_loaded(void *argument, int segment)
 	for (int i = 0; i < run->job.manifest->operation_count; i++) {
 		const struct sgpu_operation *op = &run->job.manifest->operations[i];
 
-		if (op->module && op->module->segment == segment && sgpu_modules_take_waiting(run->modules, i)) {
+		if (op->module && op->module->segment == segment &&
+		    sgpu_modules_take_waiting(run->modules, i)) {
 			sgpu_graph_retry(run->graph, i);
 		}
 	}
@@ -310,13 +324,15 @@ static bool note_wait(void *argument, bool waits)
 /* Cancellations and deadlines. */
 static uint64_t look_at_stop(struct sgpu_runner_entry *entry)
 {
-	struct sgpu_run *run = (struct sgpu_run *)((char *)entry - offsetof(struct sgpu_run, entry));
+	struct sgpu_run *run =
+		(struct sgpu_run *)((char *)entry - offsetof(struct sgpu_run, entry));
 	uint64_t when;
 
 	if (ended_while_reading(run) == SGPU_OK) {
 		return run->submission.options.deadline_ns;
 	}
-	when = sgpu_presence_stop(&run->runner->presence, &run->inside, atomic_load(&run->base.stop_ns));
+	when = sgpu_presence_stop(&run->runner->presence, &run->inside,
+				  atomic_load(&run->base.stop_ns));
 	if (run->begun && !run->stop_seen && !run->finishing) {
 		see_stop(run);
 		advance(run);
@@ -328,10 +344,17 @@ static uint64_t look_at_stop(struct sgpu_runner_entry *entry)
 static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 {
 	struct sgpu_run_base *base = &run->base;
-	const struct sgpu_graph_config graph = { .manifest = run->job.manifest, .plan = run->job.plan, .stop = &base->stop,
-						 .count = &run->count, .start = start_operation, .argument = run };
-	struct sgpu_outputs_config outputs = { .base = base, .fd = run->submission.out_fd,
-					       .name = run->submission.out_name, .left = output_left, .owner = run };
+	const struct sgpu_graph_config graph = { .manifest = run->job.manifest,
+						 .plan = run->job.plan,
+						 .stop = &base->stop,
+						 .count = &run->count,
+						 .start = start_operation,
+						 .argument = run };
+	struct sgpu_outputs_config outputs = { .base = base,
+					       .fd = run->submission.out_fd,
+					       .name = run->submission.out_name,
+					       .left = output_left,
+					       .owner = run };
 	const struct sgpu_plan *plan = run->job.plan;
 	int rc;
 
@@ -340,9 +363,11 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	run->trace.first = run->entry.first;
 	base->many = run->job.batch->segment_count > FEW_SEGMENTS;
 	base->rank = sgpu_now_ns() + plan->bytes / BYTES_PER_NS;
-	rc = sgpu_moves_create(base, note_moved, run, &run->moves, error); /* the ways take memory, too */
+	rc = sgpu_moves_create(base, note_moved, run, &run->moves,
+			       error); /* the ways take memory, too */
 	if (rc == SGPU_OK) {
-		rc = sgpu_memory_create(&run->memory, base->devices, plan, base->traits->opens_on_device, error);
+		rc = sgpu_memory_create(&run->memory, base->devices, plan,
+					base->traits->opens_on_device, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_graph_create(&graph, &run->graph, error);
@@ -365,19 +390,24 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 
 	rc = rc == SGPU_OK ? sgpu_admit(&run->base, run->tar, error) : rc;
 	run->descriptor_failed = rc == SGPU_ESYSTEM;
-	rc = rc == SGPU_OK ? sgpu_presence_enter(&run->runner->presence, &run->inside, &run->base.stop, error) : rc;
+	rc = rc == SGPU_OK ? sgpu_presence_enter(&run->runner->presence, &run->inside,
+						 &run->base.stop, error)
+			   : rc;
 	if (rc == SGPU_OK) {
 		atomic_store(&run->busy, true);
 		rc = make_objects(run, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = run->submission.options.replay ? sgpu_respond_reserve(&run->base, run->submission.out_fd,
-									   run->submission.out_name, error) : SGPU_OK;
+		rc = run->submission.options.replay
+			     ? sgpu_respond_reserve(&run->base, run->submission.out_fd,
+						    run->submission.out_name, error)
+			     : SGPU_OK;
 		run->descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
 	rc = rc == SGPU_OK ? sgpu_admit_once(&run->job, error) : rc;
-	return rc == SGPU_OK ? sgpu_inputs_create(&run->base, run->submission.options.files, note_arrived, run, &run->inputs,
-						  error) : rc;
+	return rc == SGPU_OK ? sgpu_inputs_create(&run->base, run->submission.options.files,
+						  note_arrived, run, &run->inputs, error)
+			     : rc;
 }
 
 static void read_blocking(struct sgpu_blocking *task)
@@ -401,7 +431,8 @@ static void read_blocking(struct sgpu_blocking *task)
 }
 
 /* ---- submission ---- */
-static struct sgpu_run *make_run(struct sgpu_runner *runner, const struct sgpu_submission *submission)
+static struct sgpu_run *make_run(struct sgpu_runner *runner,
+				 const struct sgpu_submission *submission)
 {
 	struct sgpu_run *run = calloc(1, sizeof(*run));
 
@@ -411,9 +442,14 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner, const struct sgpu_s
 	run->runner = runner;
 	run->submission = *submission;
 	run->job.options = &run->submission.options;
-	run->base = (struct sgpu_run_base){ .traits = &runner->traits, .loop = runner->loop, .threads = runner->threads,
-					    .device_count = runner->device_count, .links = runner->links,
-					    .prepared = runner->prepared, .trace = &run->trace, .job = &run->job,
+	run->base = (struct sgpu_run_base){ .traits = &runner->traits,
+					    .loop = runner->loop,
+					    .threads = runner->threads,
+					    .device_count = runner->device_count,
+					    .links = runner->links,
+					    .prepared = runner->prepared,
+					    .trace = &run->trace,
+					    .job = &run->job,
 					    .memory = &run->memory };
 	run->base.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	run->entry.look = look_at_stop;
@@ -421,8 +457,11 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner, const struct sgpu_s
 	run->finisher = (struct sgpu_blocking){ .work = finish_blocking, .owner = run };
 	run->admitted = (struct sgpu_note){ .handle = note_admitted, .owner = run };
 	run->read = (struct sgpu_note){ .handle = note_read, .owner = run };
-	run->guard = (struct sgpu_io_guard){ .wake_fd = run->base.wake_fd, .ended = ended_while_reading, .waits = note_wait,
-					     .argument = run, .deadline_ns = submission->options.deadline_ns };
+	run->guard = (struct sgpu_io_guard){ .wake_fd = run->base.wake_fd,
+					     .ended = ended_while_reading,
+					     .waits = note_wait,
+					     .argument = run,
+					     .deadline_ns = submission->options.deadline_ns };
 	sgpu_trace_init(&run->trace, submission->options.spans);
 	return run;
 }
@@ -441,8 +480,9 @@ static void free_run(struct sgpu_run *run)
 	free(run);
 }
 
-int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission *submission, sgpu_run_done_fn done,
-		       void *argument, struct sgpu_run **run, struct sgpu_error *error)
+int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission *submission,
+		       sgpu_run_done_fn done, void *argument, struct sgpu_run **run,
+		       struct sgpu_error *error)
 {
 	struct sgpu_run *r = make_run(runner, submission);
 	int rc;
@@ -451,13 +491,14 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 	if (!r) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = r->base.wake_fd >= 0 ? sgpu_threads_reserve(runner->threads, error) :
-				    sgpu_fail_errno(error, "cannot make an event descriptor");
+	rc = r->base.wake_fd >= 0 ? sgpu_threads_reserve(runner->threads, error)
+				  : sgpu_fail_errno(error, "cannot make an event descriptor");
 	if (rc != SGPU_OK) {
 		free_run(r);
 		return rc;
 	}
-	/* Fewer turns between who writes the pipe and us; a pipe that stays small is only slower. */
+	/* Fewer turns between who writes the pipe and us; a pipe that stays small is only slower.
+	 */
 	(void)fcntl(submission->in_fd, F_SETPIPE_SZ, PIPE_SIZE);
 	r->done = done;
 	r->argument = argument;
@@ -470,7 +511,8 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 	return SGPU_OK;
 }
 
-/* What no thread has begun with yet is done here; the end of something short is waited for without sleeping. */
+/* What no thread has begun with yet is done here; the end of something short is waited for without
+ * sleeping. */
 int sgpu_run_wait(struct sgpu_run *run, struct sgpu_error *error)
 {
 	if (!run->done && sgpu_threads_take_back(run->runner->threads, &run->reader)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the objects of a run share. Each of them has a header of its own and knows those that it includes; run.c alone
- * knows them all. Who touches what:
+ * What the objects of a run share. Each of them has a header of its own and knows those that it
+ * includes; run.c alone knows them all. Who touches what:
  *
  *   loop      the runner's one thread: owns the graphs of all runs, starts operations and outputs
  *   readers   threads of the runner, one an active run: admit the batch, bring in its payloads,
@@ -29,19 +29,20 @@ struct sgpu_links;
 
 /* What its devices are like, all of one kind, and the limits of the runner. */
 struct sgpu_run_traits {
-	int devices;           /* how many */
+	int devices; /* how many */
 	bool opens_on_device;
 	bool pins;
-	bool shared_files;     /* as in struct sgpu_runner_config */
+	bool shared_files; /* as in struct sgpu_runner_config */
 	uint64_t pinned_max;
 	unsigned jobs;
 	struct sgpu_spread_costs costs; /* the standard ones, but for tests */
-	uint64_t spin_ns;      /* how long a thread of a run looks for what comes next before it sleeps */
+	uint64_t
+		spin_ns; /* how long a thread of a run looks for what comes next before it sleeps */
 };
 
 /* A device of the runner, and what its work goes through. */
 struct sgpu_run_device {
-	int number;                    /* in the order of the runner's configuration */
+	int number; /* in the order of the runner's configuration */
 	struct sgpu_device *device;
 	struct sgpu_run_streams *streams;
 	struct sgpu_engine *engine;
@@ -54,24 +55,26 @@ struct sgpu_run_base {
 	struct sgpu_threads *threads;
 	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX]; /* as the plan numbers them */
 	int device_count;
-	struct sgpu_links *links;      /* between them */
+	struct sgpu_links *links; /* between them */
 	struct sgpu_prepared_table *prepared;
 	struct sgpu_run_trace *trace;
-	struct sgpu_job *job;          /* what was admitted */
-	struct sgpu_memory *memory;    /* its buffers on the devices */
-	struct sgpu_leases *leases;    /* files and regions that it names */
-	struct sgpu_lent *lent;        /* its leases, or NULL */
-	uint64_t rank;                 /* of its transfers, beside those of other runs */
-	bool many;                     /* it has many segments: several threads work on them */
-	bool reserved;                 /* the response's file may have more space than it needs */
-	uint64_t response_size;        /* the least that the response needs in its file; 0: not known yet */
-	int wake_fd;                   /* eventfd that wakes a reader of this run */
-	atomic_int stop;               /* 0, or why all is to end: SGPU_ETIMEOUT, SGPU_ECANCELED, or what was wrong */
-	atomic_uint_fast64_t stop_ns;  /* when `stop` was set */
+	struct sgpu_job *job;	    /* what was admitted */
+	struct sgpu_memory *memory; /* its buffers on the devices */
+	struct sgpu_leases *leases; /* files and regions that it names */
+	struct sgpu_lent *lent;	    /* its leases, or NULL */
+	uint64_t rank;		    /* of its transfers, beside those of other runs */
+	bool many;		    /* it has many segments: several threads work on them */
+	bool reserved;		    /* the response's file may have more space than it needs */
+	uint64_t
+		response_size; /* the least that the response needs in its file; 0: not known yet */
+	int wake_fd;	       /* eventfd that wakes a reader of this run */
+	atomic_int stop; /* 0, or why all is to end: SGPU_ETIMEOUT, SGPU_ECANCELED, or what was
+			    wrong */
+	atomic_uint_fast64_t stop_ns; /* when `stop` was set */
 };
 
-SGPU_MUST_CHECK int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_run_traits *traits,
-					  struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_run_learn_traits(const struct sgpu_runner_config *config,
+					  struct sgpu_run_traits *traits, struct sgpu_error *error);
 /* Ends everything soon; the first reason stays. */
 void sgpu_run_stop(struct sgpu_run_base *base, int code);
 /* Text as of an error, from malloc; NULL when memory is out. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A runner: made once a process for its devices, so that a batch makes no thread, stream or staging memory.
+ * A runner: made once a process for its devices, so that a batch makes no thread, stream or staging
+ * memory.
  */
 #include "run/runner.h"
 
@@ -55,8 +56,8 @@ static uint64_t tick(void *argument)
 	return when;
 }
 
-static int make_device(struct sgpu_runner *r, struct sgpu_device *device, const struct sgpu_engine_config *engine,
-		       struct sgpu_error *error)
+static int make_device(struct sgpu_runner *r, struct sgpu_device *device,
+		       const struct sgpu_engine_config *engine, struct sgpu_error *error)
 {
 	struct sgpu_run_device *d = &r->devices[r->device_count];
 	int rc;
@@ -66,10 +67,12 @@ static int make_device(struct sgpu_runner *r, struct sgpu_device *device, const 
 	return rc == SGPU_OK ? sgpu_engine_create(device, engine, &d->engine, error) : rc;
 }
 
-int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runner **runner, struct sgpu_error *error)
+int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runner **runner,
+		       struct sgpu_error *error)
 {
 	struct sgpu_runner *r = calloc(1, sizeof(*r));
-	const struct sgpu_engine_config engine = { .workers = config->jobs, .pinned_max = config->pinned_max,
+	const struct sgpu_engine_config engine = { .workers = config->jobs,
+						   .pinned_max = config->pinned_max,
 						   .shared_files = config->shared_files };
 	struct sgpu_loop_config loop;
 	int rc;
@@ -82,7 +85,8 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	pthread_cond_init(&r->ended, NULL);
 	sgpu_presence_init(&r->presence, r->devices, config->more_count + 1);
 	if (config->more_count < 0 || config->more_count >= SGPU_RUN_DEVICES_MAX) {
-		rc = sgpu_fail(error, SGPU_EUSAGE, "a runner has 1 to %d devices", SGPU_RUN_DEVICES_MAX);
+		rc = sgpu_fail(error, SGPU_EUSAGE, "a runner has 1 to %d devices",
+			       SGPU_RUN_DEVICES_MAX);
 		goto out;
 	}
 	rc = sgpu_run_learn_traits(config, &r->traits, error);
@@ -108,7 +112,9 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	if (rc < 0) {
 		goto out;
 	}
-	loop = (struct sgpu_loop_config){ .tick = tick, .argument = r, .spin_ns = r->traits.spin_ns };
+	loop = (struct sgpu_loop_config){ .tick = tick,
+					  .argument = r,
+					  .spin_ns = r->traits.spin_ns };
 	rc = sgpu_loop_create(&loop, &r->loop, error);
 	if (rc < 0) {
 		goto out;

@@ -11,8 +11,9 @@
 /* A run in the list. */
 struct sgpu_runner_entry {
 	struct sgpu_runner_entry *next;
-	int first;                         /* its first device */
-	/* Sees whether the run is to be stopped, on the loop's thread; returns when to look again at the latest, or 0. */
+	int first; /* its first device */
+	/* Sees whether the run is to be stopped, on the loop's thread; returns when to look again
+	 * at the latest, or 0. */
 	uint64_t (*look)(struct sgpu_runner_entry *entry);
 };
 
@@ -25,10 +26,11 @@ struct sgpu_runner {
 	struct sgpu_links *links;
 	struct sgpu_prepared_table *prepared;
 	struct sgpu_presence presence;
-	pthread_mutex_t mutex;             /* the list, and whether a run has ended */
+	pthread_mutex_t mutex; /* the list, and whether a run has ended */
 	pthread_cond_t ended;
 	struct sgpu_runner_entry *entries;
-	unsigned begun[SGPU_RUN_DEVICES_MAX]; /* runs under way, by the device that is their first */
+	unsigned
+		begun[SGPU_RUN_DEVICES_MAX]; /* runs under way, by the device that is their first */
 };
 
 /* Chooses the first device of the run: the one that is the first of fewest. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A list schedule: operation after operation, with the times at which devices and segments would be ready. Sums stop at the
- * largest number, so sizes that nobody could have are merely all alike.
+ * A list schedule: operation after operation, with the times at which devices and segments would be
+ * ready. Sums stop at the largest number, so sizes that nobody could have are merely all alike.
  */
 #include "run/spread.h"
 
@@ -14,18 +14,18 @@ struct spreader {
 	int devices;
 	const struct sgpu_spread_costs *costs;
 	struct sgpu_spread *spread;
-	uint64_t *there;     /* by segment and device: when it is there; NEVER: it is not on its way */
-	uint64_t *ended;     /* by operation */
-	uint64_t *idle;      /* by device: when it has done what it was given, */
-	uint64_t *arrived;   /* and when the inputs that it was given are there */
+	uint64_t *there; /* by segment and device: when it is there; NEVER: it is not on its way */
+	uint64_t *ended; /* by operation */
+	uint64_t *idle;	 /* by device: when it has done what it was given, */
+	uint64_t *arrived; /* and when the inputs that it was given are there */
 };
 
 /* What one operation would do on one device. */
 struct choice {
 	int device;
 	uint64_t end;
-	uint64_t arrived;    /* when its inputs from the host would be there */
-	uint64_t present;    /* bytes of what it reads that are there already */
+	uint64_t arrived; /* when its inputs from the host would be there */
+	uint64_t present; /* bytes of what it reads that are there already */
 };
 
 #define NEVER UINT64_MAX
@@ -51,12 +51,12 @@ static uint64_t bytes_of(const struct spreader *s, int segment)
 	return sgpu_type_bytes(&s->manifest->segments[segment].type, &bytes) ? bytes : 0;
 }
 
-/* The segment that an operation reads as argument `k`, or, behind the last one, as its module; -1: it reads none there, or has
- * read it already. */
+/* The segment that an operation reads as argument `k`, or, behind the last one, as its module; -1:
+ * it reads none there, or has read it already. */
 static int reads(const struct sgpu_operation *op, int k)
 {
-	const int segment = k < op->arg_count ? (op->args[k].output ? -1 : op->args[k].segment) :
-						(op->module ? op->module->segment : -1);
+	const int segment = k < op->arg_count ? (op->args[k].output ? -1 : op->args[k].segment)
+					      : (op->module ? op->module->segment : -1);
 
 	for (int i = 0; segment >= 0 && i < k; i++) {
 		if (!op->args[i].output && op->args[i].segment == segment) {
@@ -154,8 +154,10 @@ static void settle_operation(struct spreader *s, int operation, const struct cho
 	for (int i = 0; i < op->arg_count; i++) {
 		const int segment = op->args[i].segment;
 
-		/* An INPUT_OUTPUT segment is read as it arrives: what is written there is read by nobody. */
-		if (op->args[i].output && segment >= 0 && !sgpu_segment_is_input(&s->manifest->segments[segment])) {
+		/* An INPUT_OUTPUT segment is read as it arrives: what is written there is read by
+		 * nobody. */
+		if (op->args[i].output && segment >= 0 &&
+		    !sgpu_segment_is_input(&s->manifest->segments[segment])) {
 			s->spread->home[segment] = choice->device;
 			*there(s, segment, choice->device) = choice->end;
 		}
@@ -165,11 +167,15 @@ static void settle_operation(struct spreader *s, int operation, const struct cho
 	s->arrived[choice->device] = choice->arrived;
 }
 
-int sgpu_spread_create(const struct sgpu_manifest *manifest, int devices, const struct sgpu_spread_costs *costs,
-		       struct sgpu_spread *spread, struct sgpu_error *error)
+int sgpu_spread_create(const struct sgpu_manifest *manifest, int devices,
+		       const struct sgpu_spread_costs *costs, struct sgpu_spread *spread,
+		       struct sgpu_error *error)
 {
-	const size_t segments = (size_t)manifest->segment_count, operations = (size_t)manifest->operation_count;
-	struct spreader s = { .manifest = manifest, .devices = devices, .costs = costs, .spread = spread };
+	const size_t segments = (size_t)manifest->segment_count,
+		     operations = (size_t)manifest->operation_count;
+	struct spreader s = {
+		.manifest = manifest, .devices = devices, .costs = costs, .spread = spread
+	};
 	int rc = SGPU_OK;
 
 	spread->device = calloc(operations + 1, sizeof(*spread->device));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run, for the two files that know all of it: run.c, which lives it, and told.c, which tells of it.
+ * A run, for the two files that know all of it: run.c, which lives it, and told.c, which tells of
+ * it.
  */
 #ifndef SGPU_RUN_STATE_H
 #define SGPU_RUN_STATE_H
@@ -44,18 +45,18 @@ struct sgpu_run {
 	struct sgpu_blocking reader, finisher;
 	struct sgpu_note admitted, read;
 	struct sgpu_io_guard guard;
-	atomic_bool cancel;           /* sgpu_run_cancel was called */
-	bool inside;                  /* on the device: the presence's */
-	atomic_bool busy;             /* a call of the device may take long */
-	atomic_bool awaits_batch;     /* the reader waits for more of the batch */
-	atomic_bool held;             /* and goes on waiting when it comes */
+	atomic_bool cancel;	  /* sgpu_run_cancel was called */
+	bool inside;		  /* on the device: the presence's */
+	atomic_bool busy;	  /* a call of the device may take long */
+	atomic_bool awaits_batch; /* the reader waits for more of the batch */
+	atomic_bool held;	  /* and goes on waiting when it comes */
 	/* the loop's */
 	bool begun, have_read, stop_seen, finishing;
 	/* the reader's, then the finisher's, then everybody's */
 	int code;
 	struct sgpu_error error;
-	bool descriptor_failed;         /* it was the client's that failed: the batch's or the response's */
-	_Atomic uint32_t ended;       /* set under the runner's mutex */
+	bool descriptor_failed; /* it was the client's that failed: the batch's or the response's */
+	_Atomic uint32_t ended; /* set under the runner's mutex */
 };
 
 #endif

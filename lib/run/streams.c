@@ -14,7 +14,8 @@ struct sgpu_run_streams {
 	size_t count, capacity;
 };
 
-int sgpu_streams_create(struct sgpu_device *device, struct sgpu_run_streams **streams, struct sgpu_error *error)
+int sgpu_streams_create(struct sgpu_device *device, struct sgpu_run_streams **streams,
+			struct sgpu_error *error)
 {
 	*streams = calloc(1, sizeof(**streams));
 	if (!*streams) {
@@ -41,7 +42,8 @@ void sgpu_streams_free(struct sgpu_run_streams **streams)
 	*streams = NULL;
 }
 
-int sgpu_streams_take(struct sgpu_run_streams *streams, struct sgpu_stream **stream, struct sgpu_error *error)
+int sgpu_streams_take(struct sgpu_run_streams *streams, struct sgpu_stream **stream,
+		      struct sgpu_error *error)
 {
 	*stream = NULL;
 	pthread_mutex_lock(&streams->mutex);
@@ -64,7 +66,8 @@ void sgpu_streams_give(struct sgpu_run_streams *streams, struct sgpu_stream **st
 	pthread_mutex_lock(&streams->mutex);
 	if (streams->count == streams->capacity) {
 		size_t capacity = streams->capacity ? 2 * streams->capacity : 16;
-		struct sgpu_stream **more = realloc(streams->streams, capacity * sizeof(struct sgpu_stream *));
+		struct sgpu_stream **more =
+			realloc(streams->streams, capacity * sizeof(struct sgpu_stream *));
 
 		streams->streams = more ? more : streams->streams;
 		streams->capacity = more ? capacity : streams->capacity;

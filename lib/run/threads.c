@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * As many threads as there were ever reservations at once, and a queue that is empty as long as everybody keeps to theirs.
+ * As many threads as there were ever reservations at once, and a queue that is empty as long as
+ * everybody keeps to theirs.
  */
 #include "run/threads.h"
 
@@ -17,9 +18,9 @@ struct sgpu_threads {
 	struct sgpu_blocking *head, *tail;
 	pthread_t *threads;
 	uint64_t spin_ns;
-	_Atomic uint32_t calls;        /* tasks that were given so far, and the end */
+	_Atomic uint32_t calls; /* tasks that were given so far, and the end */
 	int count, capacity, reserved;
-	int queued, looking;           /* tasks, and threads that look for one without sleeping */
+	int queued, looking; /* tasks, and threads that look for one without sleeping */
 	bool end;
 };
 

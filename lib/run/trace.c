@@ -11,9 +11,10 @@
 const char *sgpu_span_name(enum sgpu_span_kind kind)
 {
 	static const char *const names[SGPU_SPAN_KINDS] = {
-		[SGPU_SPAN_READ] = "read",     [SGPU_SPAN_COPY_IN] = "copy_in",   [SGPU_SPAN_OPEN] = "open",
-		[SGPU_SPAN_KERNEL] = "kernel", [SGPU_SPAN_SEAL] = "seal",         [SGPU_SPAN_COPY_OUT] = "copy_out",
-		[SGPU_SPAN_WRITE] = "write",   [SGPU_SPAN_MOVE] = "move",
+		[SGPU_SPAN_READ] = "read",   [SGPU_SPAN_COPY_IN] = "copy_in",
+		[SGPU_SPAN_OPEN] = "open",   [SGPU_SPAN_KERNEL] = "kernel",
+		[SGPU_SPAN_SEAL] = "seal",   [SGPU_SPAN_COPY_OUT] = "copy_out",
+		[SGPU_SPAN_WRITE] = "write", [SGPU_SPAN_MOVE] = "move",
 	};
 
 	return (unsigned)kind < SGPU_SPAN_KINDS ? names[kind] : "unknown";
@@ -48,8 +49,8 @@ static void record_span(struct sgpu_run_trace *trace, const struct sgpu_span *sp
 	trace->spans[trace->count++] = *span;
 }
 
-void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int row, const char *label,
-		    uint64_t begin_ns, uint64_t end_ns, uint64_t bytes)
+void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int row,
+		    const char *label, uint64_t begin_ns, uint64_t end_ns, uint64_t bytes)
 {
 	struct sgpu_span span = { kind, row, label, begin_ns, end_ns, bytes };
 
@@ -73,8 +74,9 @@ enum { INPUTS = 2, OUTPUTS = SGPU_ENGINE_ROWS - INPUTS };
 /* All that bring in come before all that bring out. */
 static int engine_row(const struct sgpu_run_trace *trace, int device, int row)
 {
-	return trace->operations + (row < INPUTS ? device * INPUTS + row :
-						   trace->devices * INPUTS + device * OUTPUTS + row - INPUTS);
+	return trace->operations +
+	       (row < INPUTS ? device * INPUTS + row
+			     : trace->devices * INPUTS + device * OUTPUTS + row - INPUTS);
 }
 
 int sgpu_trace_move_row(const struct sgpu_run_trace *trace, int from, int to)
@@ -86,7 +88,8 @@ void sgpu_trace_rows(const struct sgpu_run_trace *trace, struct sgpu_run_rows *r
 {
 	const int n = trace->devices;
 
-	*rows = (struct sgpu_run_rows){ trace->operations, n * INPUTS, n * OUTPUTS, n > 1 ? n * n : 0 };
+	*rows = (struct sgpu_run_rows){ trace->operations, n * INPUTS, n * OUTPUTS,
+					n > 1 ? n * n : 0 };
 }
 
 /* A device of the plan, as the runner numbers it. */
@@ -95,9 +98,11 @@ static int number_of(const struct sgpu_run_trace *trace, int device)
 	return trace->devices > 1 ? (trace->first + device) % trace->devices : -1;
 }
 
-const char *sgpu_trace_row_name(const struct sgpu_run_trace *trace, int row, int *number, int *device)
+const char *sgpu_trace_row_name(const struct sgpu_run_trace *trace, int row, int *number,
+				int *device)
 {
-	const int in = row - trace->operations, out = in - trace->devices * INPUTS, move = out - trace->devices * OUTPUTS;
+	const int in = row - trace->operations, out = in - trace->devices * INPUTS,
+		  move = out - trace->devices * OUTPUTS;
 
 	if (in < 0) {
 		*number = row / trace->devices;
@@ -120,15 +125,17 @@ const char *sgpu_trace_row_name(const struct sgpu_run_trace *trace, int row, int
 }
 
 /* ---- steps of transfers ---- */
-void sgpu_trace_step(struct sgpu_run_trace *trace, int device, const struct sgpu_transfer_span *span, const char *label)
+void sgpu_trace_step(struct sgpu_run_trace *trace, int device,
+		     const struct sgpu_transfer_span *span, const char *label)
 {
 	static const enum sgpu_span_kind kinds[SGPU_STEPS] = {
-		[SGPU_STEP_READ] = SGPU_SPAN_READ, [SGPU_STEP_COPY_IN] = SGPU_SPAN_COPY_IN,
-		[SGPU_STEP_OPEN] = SGPU_SPAN_OPEN, [SGPU_STEP_SEAL] = SGPU_SPAN_SEAL,
+		[SGPU_STEP_READ] = SGPU_SPAN_READ,	   [SGPU_STEP_COPY_IN] = SGPU_SPAN_COPY_IN,
+		[SGPU_STEP_OPEN] = SGPU_SPAN_OPEN,	   [SGPU_STEP_SEAL] = SGPU_SPAN_SEAL,
 		[SGPU_STEP_COPY_OUT] = SGPU_SPAN_COPY_OUT, [SGPU_STEP_WRITE] = SGPU_SPAN_WRITE,
 	};
 
-	sgpu_trace_add(trace, kinds[span->step], span->row < 0 ? -1 : engine_row(trace, device, span->row), label,
+	sgpu_trace_add(trace, kinds[span->step],
+		       span->row < 0 ? -1 : engine_row(trace, device, span->row), label,
 		       span->begin_ns, span->end_ns, span->bytes);
 }
 

@@ -4,8 +4,8 @@
  */
 #include <sgpu/seal.h>
 
-int sgpu_seal_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys, uint64_t first, bool last,
-		     const uint8_t *in, size_t size, uint8_t *out)
+int sgpu_seal_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys, uint64_t first,
+		     bool last, const uint8_t *in, size_t size, uint8_t *out)
 {
 	uint8_t nonce[SGPU_NONCE_SIZE];
 
@@ -28,8 +28,8 @@ int sgpu_seal_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys
 	}
 }
 
-int sgpu_open_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys, uint64_t first, bool last,
-		     const uint8_t *in, size_t size, uint8_t *out, uint64_t *bad_chunk)
+int sgpu_open_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys, uint64_t first,
+		     bool last, const uint8_t *in, size_t size, uint8_t *out, uint64_t *bad_chunk)
 {
 	uint8_t nonce[SGPU_NONCE_SIZE];
 	int code = 0;
@@ -46,7 +46,8 @@ int sgpu_open_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys
 	}
 	if (!code && last && size >= SGPU_TAG_SIZE) {
 		sgpu_sealed_nonce(keys, first, nonce);
-		code = sgpu_aead_open(aead, nonce, in, size - SGPU_TAG_SIZE, out, in + size - SGPU_TAG_SIZE);
+		code = sgpu_aead_open(aead, nonce, in, size - SGPU_TAG_SIZE, out,
+				      in + size - SGPU_TAG_SIZE);
 	} else if (!code && (last || size)) {
 		/* No end mark where there must be one, or something shorter than a chunk inside. */
 		code = SGPU_EAUTH;
@@ -84,28 +85,34 @@ int sgpu_seal_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size
 	return code;
 }
 
-int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size, const void *sealed,
-		     size_t sealed_size, void *plaintext, struct sgpu_error *error)
+int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
+		     const void *sealed, size_t sealed_size, void *plaintext,
+		     struct sgpu_error *error)
 {
 	struct sgpu_sealed_keys keys = { .salt = { 0 } };
 	struct sgpu_aead *aead = NULL;
 	uint64_t size, bad_chunk = 0;
 
 	if (!sgpu_sealed_plaintext_size(sealed_size, &size)) {
-		return sgpu_fail(error, SGPU_EAUTH, "%zu bytes are not a length of sealed data: cut short, or no such data",
-				 sealed_size);
+		return sgpu_fail(
+			error, SGPU_EAUTH,
+			"%zu bytes are not a length of sealed data: cut short, or no such data",
+			sealed_size);
 	}
 	int code = sgpu_sealed_keys_open(key, context, context_size, sealed, &keys, error);
 	if (!code) {
 		code = sgpu_aead_create(NULL, keys.key, &aead, error);
 	}
 	if (!code) {
-		code = sgpu_open_chunks(aead, &keys, 0, true, (const uint8_t *)sealed + SGPU_SEALED_HEADER,
+		code = sgpu_open_chunks(aead, &keys, 0, true,
+					(const uint8_t *)sealed + SGPU_SEALED_HEADER,
 					sealed_size - SGPU_SEALED_HEADER, plaintext, &bad_chunk);
 		if (code == SGPU_EAUTH) {
-			(void)sgpu_fail(error, code, "authentication failed at chunk %llu (offset %llu)",
+			(void)sgpu_fail(error, code,
+					"authentication failed at chunk %llu (offset %llu)",
 					(unsigned long long)bad_chunk,
-					(unsigned long long)(SGPU_SEALED_HEADER + bad_chunk * SGPU_SEALED_CHUNK));
+					(unsigned long long)(SGPU_SEALED_HEADER +
+							     bad_chunk * SGPU_SEALED_CHUNK));
 		} else if (code) {
 			(void)sgpu_fail(error, code, "AES-256-GCM failed");
 		}

@@ -24,12 +24,14 @@ static int derive(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t 
 	if (context_size) {
 		memcpy(info + sizeof(label) + SGPU_SALT_SIZE, context, context_size);
 	}
-	int code = sgpu_hkdf_expand_sha512(key, SGPU_KEY_SIZE, info, sizeof(label) + SGPU_SALT_SIZE + context_size,
-					   derived, sizeof(derived), error);
+	int code = sgpu_hkdf_expand_sha512(key, SGPU_KEY_SIZE, info,
+					   sizeof(label) + SGPU_SALT_SIZE + context_size, derived,
+					   sizeof(derived), error);
 	if (!code) {
 		memcpy(keys->key, derived, SGPU_KEY_SIZE);
 		memcpy(keys->base_nonce, derived + SGPU_KEY_SIZE, SGPU_NONCE_SIZE);
-		memcpy(keys->commitment, derived + SGPU_KEY_SIZE + SGPU_NONCE_SIZE, SGPU_COMMITMENT_SIZE);
+		memcpy(keys->commitment, derived + SGPU_KEY_SIZE + SGPU_NONCE_SIZE,
+		       SGPU_COMMITMENT_SIZE);
 	}
 	sgpu_wipe(derived, sizeof(derived));
 	return code;
@@ -38,8 +40,8 @@ static int derive(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t 
 static int check_context(size_t context_size, struct sgpu_error *error)
 {
 	if (context_size > SGPU_CONTEXT_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "the context has %zu bytes, more than %d", context_size,
-				 SGPU_CONTEXT_MAX);
+		return sgpu_fail(error, SGPU_EUSAGE, "the context has %zu bytes, more than %d",
+				 context_size, SGPU_CONTEXT_MAX);
 	}
 	return 0;
 }
@@ -61,9 +63,9 @@ int sgpu_sealed_keys_new(const uint8_t key[SGPU_KEY_SIZE], const void *context, 
 	return code;
 }
 
-int sgpu_sealed_keys_open(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
-			  const uint8_t header[SGPU_SEALED_HEADER], struct sgpu_sealed_keys *keys,
-			  struct sgpu_error *error)
+int sgpu_sealed_keys_open(const uint8_t key[SGPU_KEY_SIZE], const void *context,
+			  size_t context_size, const uint8_t header[SGPU_SEALED_HEADER],
+			  struct sgpu_sealed_keys *keys, struct sgpu_error *error)
 {
 	memset(keys, 0, sizeof(*keys));
 	int code = check_context(context_size, error);
@@ -72,8 +74,12 @@ int sgpu_sealed_keys_open(const uint8_t key[SGPU_KEY_SIZE], const void *context,
 		code = derive(key, context, context_size, keys, error);
 	}
 	if (!code && !sgpu_equal(keys->commitment, header + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE)) {
-		(void)sgpu_fail(error, SGPU_EKEY, "the key or the context is not the one that the data were sealed with");
-		(void)sgpu_hint(error, "the key commitment in the header does not match; no data were opened");
+		(void)sgpu_fail(
+			error, SGPU_EKEY,
+			"the key or the context is not the one that the data were sealed with");
+		(void)sgpu_hint(
+			error,
+			"the key commitment in the header does not match; no data were opened");
 		code = SGPU_EKEY;
 	}
 	if (code) {
@@ -88,7 +94,8 @@ void sgpu_sealed_header(const struct sgpu_sealed_keys *keys, uint8_t header[SGPU
 	memcpy(header + SGPU_SALT_SIZE, keys->commitment, SGPU_COMMITMENT_SIZE);
 }
 
-void sgpu_sealed_nonce(const struct sgpu_sealed_keys *keys, uint64_t chunk, uint8_t nonce[SGPU_NONCE_SIZE])
+void sgpu_sealed_nonce(const struct sgpu_sealed_keys *keys, uint64_t chunk,
+		       uint8_t nonce[SGPU_NONCE_SIZE])
 {
 	memcpy(nonce, keys->base_nonce, SGPU_NONCE_SIZE);
 	for (int i = 0; i < 8; i++) {

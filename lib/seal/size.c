@@ -22,7 +22,8 @@ uint64_t sgpu_opened_size(uint64_t size)
 {
 	uint64_t rest = size % SGPU_SEALED_CHUNK;
 
-	return size / SGPU_SEALED_CHUNK * SGPU_CHUNK + (rest > SGPU_TAG_SIZE ? rest - SGPU_TAG_SIZE : 0);
+	return size / SGPU_SEALED_CHUNK * SGPU_CHUNK +
+	       (rest > SGPU_TAG_SIZE ? rest - SGPU_TAG_SIZE : 0);
 }
 
 bool sgpu_sealed_plaintext_size(uint64_t sealed_size, uint64_t *size)

@@ -13,21 +13,22 @@ enum { UNPROTECTED_FRAMES = 16 };
 
 /* ---- commands ---- */
 /* A command on its way to the processor. */
-static int send_command(struct sgpu_secure *context, const struct sgpu_command *command, struct sgpu_reply *reply)
+static int send_command(struct sgpu_secure *context, const struct sgpu_command *command,
+			struct sgpu_reply *reply)
 {
 	int rc;
 
 	atomic_fetch_add_explicit(&context->commands, 1, memory_order_relaxed);
-	rc = context->between ? context->between(context->between_argument, command, reply) :
-				sgpu_processor_command(context->ground->processor, command, reply);
+	rc = context->between ? context->between(context->between_argument, command, reply)
+			      : sgpu_processor_command(context->ground->processor, command, reply);
 	if (reply->refusal != SGPU_REFUSED_NOT) {
 		atomic_fetch_add_explicit(&context->refused, 1, memory_order_relaxed);
 	}
 	return rc;
 }
 
-/* What pages the allocator asks for, to be compared with the summary. Nothing is allocated for that: without memory the
- * comparison would come out as somebody's deed. */
+/* What pages the allocator asks for, to be compared with the summary. Nothing is allocated for
+ * that: without memory the comparison would come out as somebody's deed. */
 static void note_pages(struct sgpu_ground *ground, const struct sgpu_command *command)
 {
 	uint32_t count = 0;
@@ -42,7 +43,8 @@ static void note_pages(struct sgpu_ground *ground, const struct sgpu_command *co
 }
 
 /* How the allocator's commands go out; the ground's lock is held. */
-static int send_for_allocator(void *argument, const struct sgpu_command *command, struct sgpu_reply *reply)
+static int send_for_allocator(void *argument, const struct sgpu_command *command,
+			      struct sgpu_reply *reply)
 {
 	struct sgpu_ground *ground = argument;
 	int sends, rc;
@@ -50,9 +52,12 @@ static int send_for_allocator(void *argument, const struct sgpu_command *command
 	if (command->op == SGPU_CH_PTE) {
 		note_pages(ground, command);
 	}
-	/* A MAC of the owner's has a number, and none after it is taken before it is: so it is sent until it got through. */
+	/* A MAC of the owner's has a number, and none after it is taken before it is: so it is sent
+	 * until it got through. */
 	sends = (command->op == SGPU_CH_PTE && command->pte.has_mac) ||
-		(command->op == SGPU_CH_DESTROY && command->destroy.has_mac) ? SGPU_SECURE_SENDS : 1;
+				(command->op == SGPU_CH_DESTROY && command->destroy.has_mac)
+			? SGPU_SECURE_SENDS
+			: 1;
 	do {
 		rc = send_command(ground->sender, command, reply);
 	} while (--sends > 0 && reply->refusal != SGPU_REFUSED_NOT);
@@ -69,8 +74,8 @@ static void free_ground(struct sgpu_ground *ground)
 	free(ground);
 }
 
-/* What is kept apart: some frames that the host reads and writes, and as many at the end as the table of pages would
- * take. */
+/* What is kept apart: some frames that the host reads and writes, and as many at the end as the
+ * table of pages would take. */
 static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
 {
 	uint64_t frames = ground->pager.info.total / ground->pager.info.small, hidden;
@@ -78,15 +83,19 @@ static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
 	frames = frames < UINT32_MAX ? frames : UINT32_MAX - 1;
 	hidden = frames * 8 / ground->pager.info.small + 1;
 	if (frames < UNPROTECTED_FRAMES + hidden + 16) {
-		return sgpu_fail(error, SGPU_ENOMEM, "the device has %llu bytes for pages, too few for a secure context",
-				 (unsigned long long)ground->pager.info.total);
+		return sgpu_fail(
+			error, SGPU_ENOMEM,
+			"the device has %llu bytes for pages, too few for a secure context",
+			(unsigned long long)ground->pager.info.total);
 	}
-	ground->config = (struct sgpu_processor_config){ .frames = (uint32_t)frames, .unprotected = UNPROTECTED_FRAMES,
+	ground->config = (struct sgpu_processor_config){ .frames = (uint32_t)frames,
+							 .unprotected = UNPROTECTED_FRAMES,
 							 .hidden = (uint32_t)hidden };
 	return SGPU_OK;
 }
 
-static int make_ground(struct sgpu_device *device, struct sgpu_secure *context, struct sgpu_error *error)
+static int make_ground(struct sgpu_device *device, struct sgpu_secure *context,
+		       struct sgpu_error *error)
 {
 	struct sgpu_ground *ground = calloc(1, sizeof(*ground));
 	int rc;
@@ -105,11 +114,12 @@ static int make_ground(struct sgpu_device *device, struct sgpu_secure *context, 
 	}
 	rc = configure(ground, error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_processor_create(&ground->pager, &ground->config, &ground->processor, error);
+		rc = sgpu_processor_create(&ground->pager, &ground->config, &ground->processor,
+					   error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_create(&ground->pager.info, &ground->config, send_for_allocator, ground,
-					   &ground->allocator, error);
+		rc = sgpu_allocator_create(&ground->pager.info, &ground->config, send_for_allocator,
+					   ground, &ground->allocator, error);
 	}
 	return rc;
 }
@@ -130,20 +140,23 @@ static void leave_ground(struct sgpu_ground *ground)
 }
 
 /* ---- the context ---- */
-static int make_owner(struct sgpu_secure *context, const struct sgpu_key *owner, struct sgpu_error *error)
+static int make_owner(struct sgpu_secure *context, const struct sgpu_key *owner,
+		      struct sgpu_error *error)
 {
 	if (!owner) {
 		return sgpu_key_generate(SGPU_KEY_X25519, &context->owner, error);
 	}
 	if (owner->kind != SGPU_KEY_X25519) {
-		return sgpu_fail(error, SGPU_EKEY, "the owner of a secure context needs an X25519 key with its private half");
+		return sgpu_fail(
+			error, SGPU_EKEY,
+			"the owner of a secure context needs an X25519 key with its private half");
 	}
 	context->owner = *owner;
 	return SGPU_OK;
 }
 
-int sgpu_secure_channel_open(struct sgpu_secure *context, const uint8_t owner_key[32], struct sgpu_grant *grant,
-			     struct sgpu_error *error)
+int sgpu_secure_channel_open(struct sgpu_secure *context, const uint8_t owner_key[32],
+			     struct sgpu_grant *grant, struct sgpu_error *error)
 {
 	struct sgpu_ground *ground = context->ground;
 	int rc;
@@ -155,13 +168,15 @@ int sgpu_secure_channel_open(struct sgpu_secure *context, const uint8_t owner_ke
 		goto out;
 	}
 	if (grant->channel >= SGPU_CHANNEL_MAX || ground->taken[grant->channel]) {
-		rc = sgpu_fail(error, SGPU_EAUTH, "the allocator gave channel %u, which is in use", (unsigned)grant->channel);
+		rc = sgpu_fail(error, SGPU_EAUTH, "the allocator gave channel %u, which is in use",
+			       (unsigned)grant->channel);
 		goto out;
 	}
 	rc = sgpu_processor_vouch(ground->processor, grant, error);
 	ground->taken[grant->channel] = rc == SGPU_OK;
 	/* Where another channel was made than the grant says, it stays until the processor goes. */
-	if (rc < 0 && sgpu_allocator_destroy(ground->allocator, grant->channel, 0, NULL, NULL) != SGPU_OK) {
+	if (rc < 0 &&
+	    sgpu_allocator_destroy(ground->allocator, grant->channel, 0, NULL, NULL) != SGPU_OK) {
 		(void)sgpu_hint(error, "a channel stays as it is");
 	}
 out:
@@ -169,7 +184,8 @@ out:
 	return rc;
 }
 
-void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel, struct sgpu_session *session)
+void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
+			       struct sgpu_session *session)
 {
 	struct sgpu_ground *ground = context->ground;
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
@@ -189,8 +205,8 @@ void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel, st
 	pthread_mutex_unlock(&ground->lock);
 }
 
-static int set_up(struct sgpu_secure *context, struct sgpu_device *device, const struct sgpu_secure_config *config,
-		  struct sgpu_error *error)
+static int set_up(struct sgpu_secure *context, struct sgpu_device *device,
+		  const struct sgpu_secure_config *config, struct sgpu_error *error)
 {
 	uint64_t size = 0;
 	int rc = make_owner(context, config->owner, error);
@@ -207,14 +223,16 @@ static int set_up(struct sgpu_secure *context, struct sgpu_device *device, const
 		rc = make_ground(device, context, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_secure_channel_open(context, context->owner.public_half, &context->grant, error);
+		rc = sgpu_secure_channel_open(context, context->owner.public_half, &context->grant,
+					      error);
 		context->has_channel = rc == SGPU_OK;
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_session_open(&context->owner, &context->grant, &context->session, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_processor_space(context->ground->processor, context->grant.channel, &context->base, &size, error);
+		rc = sgpu_processor_space(context->ground->processor, context->grant.channel,
+					  &context->base, &size, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_stream_create(device, &context->clearer, error);

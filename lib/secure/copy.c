@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Secure copies: live copies of a transfer engine over the context, so that what passes between is ciphertext. Engine and
- * key are made for the first copy of a context.
+ * Secure copies: live copies of a transfer engine over the context, so that what passes between is
+ * ciphertext. Engine and key are made for the first copy of a context.
  */
 #include <stdlib.h>
 
@@ -49,7 +49,8 @@ static int make_copier(struct sgpu_secure *context, struct sgpu_error *error)
 		return sgpu_fail_nomem(error);
 	}
 	config.workers = config.workers < WORKERS_MAX ? config.workers : WORKERS_MAX;
-	rc = sgpu_engine_create((struct sgpu_device *)(void *)context, &config, &context->copier->engine, error);
+	rc = sgpu_engine_create((struct sgpu_device *)(void *)context, &config,
+				&context->copier->engine, error);
 	if (rc == SGPU_OK) {
 		rc = load_key(context->copier, error);
 	}
@@ -89,9 +90,11 @@ int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memo
 		return rc;
 	}
 	if (direction == SGPU_SECURE_TO_HOST) {
-		rc = sgpu_live_out(context->copier->engine, context->copier->key, memory, size, host, &result);
+		rc = sgpu_live_out(context->copier->engine, context->copier->key, memory, size,
+				   host, &result);
 	} else {
-		rc = sgpu_live_in(context->copier->engine, context->copier->key, host, size, memory, &result);
+		rc = sgpu_live_in(context->copier->engine, context->copier->key, host, size, memory,
+				  &result);
 	}
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", result.error.text);
 }

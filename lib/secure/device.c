@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A secure context as a device. A request that touches the device's memory is checked, makes the context the one that kernels
- * reach (request.c), and is a direct call of the device. What moves no data of the device goes straight to it: events,
- * callbacks, host memory. A launch without ranges touches no memory of the device. A module says what it touches, or does not
- * run.
+ * A secure context as a device. A request that touches the device's memory is checked, makes the
+ * context the one that kernels reach (request.c), and is a direct call of the device. What moves no
+ * data of the device goes straight to it: events, callbacks, host memory. A launch without ranges
+ * touches no memory of the device. A module says what it touches, or does not run.
  */
 #include <stdlib.h>
 
@@ -26,7 +26,8 @@ static void close_device(struct sgpu_device *device)
 	(void)device;
 }
 
-static int info(struct sgpu_device *device, struct sgpu_device_info *about, struct sgpu_error *error)
+static int info(struct sgpu_device *device, struct sgpu_device_info *about,
+		struct sgpu_error *error)
 {
 	struct sgpu_secure *context = context_of(device);
 	uint64_t total, available, kept;
@@ -36,7 +37,8 @@ static int info(struct sgpu_device *device, struct sgpu_device_info *about, stru
 		sgpu_secure_figures(context, &total, &available, &kept);
 		about->memory_free += kept;
 		about->memory_total = total < about->memory_total ? total : about->memory_total;
-		about->memory_free = available < about->memory_free ? available : about->memory_free;
+		about->memory_free =
+			available < about->memory_free ? available : about->memory_free;
 		about->secure = true;
 	}
 	return rc;
@@ -57,7 +59,8 @@ static void cancel(struct sgpu_device *device, bool stop)
 	sgpu_device_cancel(context_of(device)->ground->device, stop);
 }
 
-static int host_alloc(struct sgpu_device *device, uint64_t size, void **memory, struct sgpu_error *error)
+static int host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
+		      struct sgpu_error *error)
 {
 	return sgpu_host_alloc(context_of(device)->ground->device, size, memory, error);
 }
@@ -67,7 +70,8 @@ static void host_free(struct sgpu_device *device, void *memory, uint64_t size)
 	sgpu_host_free(context_of(device)->ground->device, &memory, size);
 }
 
-static int host_register(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error)
+static int host_register(struct sgpu_device *device, const void *memory, uint64_t size,
+			 struct sgpu_error *error)
 {
 	return sgpu_host_register(context_of(device)->ground->device, memory, size, error);
 }
@@ -82,12 +86,14 @@ static void limit_memory(struct sgpu_device *device, uint64_t bytes)
 	sgpu_device_set_limit(context_of(device)->ground->device, bytes);
 }
 
-static int check_range(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+static int check_range(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		       struct sgpu_task *task)
 {
 	return sgpu_secure_check_range(sgpu_secure_stream_of(stream)->context, memory, size, task);
 }
 
-static int agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement, struct sgpu_error *error)
+static int agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
+		 struct sgpu_error *error)
 {
 	return sgpu_device_agree(context_of(device)->ground->device, agreement, error);
 }
@@ -97,14 +103,15 @@ static int code(struct sgpu_device *device, struct sgpu_device_code *list)
 	return sgpu_device_code_digests(context_of(device)->ground->device, list, NULL);
 }
 
-static int evidence(struct sgpu_device *device, const uint8_t nonce[32], struct sgpu_device_evidence *gained,
-		    struct sgpu_error *error)
+static int evidence(struct sgpu_device *device, const uint8_t nonce[32],
+		    struct sgpu_device_evidence *gained, struct sgpu_error *error)
 {
 	return sgpu_device_get_evidence(context_of(device)->ground->device, nonce, gained, error);
 }
 
 /* ---- streams; events are the device's own ---- */
-static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
+static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
+			 struct sgpu_error *error)
 {
 	struct sgpu_secure_stream *made = NULL;
 	int rc = sgpu_secure_stream_take(context_of(device), &made, error);
@@ -123,7 +130,8 @@ static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	return sgpu_stream_sync(sgpu_secure_stream_of(stream)->inner, error);
 }
 
-static int event_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
+static int event_create(struct sgpu_device *device, struct sgpu_event **event,
+			struct sgpu_error *error)
 {
 	return sgpu_event_create(context_of(device)->ground->device, event, error);
 }
@@ -150,42 +158,55 @@ static int copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from,
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
 	int rc = sgpu_secure_begin(s->context, &(struct sgpu_device_range){ to, size }, 1, task);
 
-	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_copy_in(s->inner, to, from, size, task));
+	return rc < 0 ? rc
+		      : sgpu_secure_end(s->context, sgpu_copy_in(s->inner, to, from, size, task));
 }
 
-static int copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+static int copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+		    struct sgpu_task *task)
 {
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
 	int rc = sgpu_secure_begin(s->context, &(struct sgpu_device_range){ from, size }, 1, task);
 
-	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_copy_out(s->inner, to, from, size, task));
+	return rc < 0 ? rc
+		      : sgpu_secure_end(s->context, sgpu_copy_out(s->inner, to, from, size, task));
 }
 
-static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		 struct sgpu_task *task)
 {
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
-	int rc = sgpu_secure_begin(s->context, &(struct sgpu_device_range){ memory, size }, 1, task);
+	int rc =
+		sgpu_secure_begin(s->context, &(struct sgpu_device_range){ memory, size }, 1, task);
 
-	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_clear(s->inner, memory, size, task));
+	return rc < 0 ? rc
+		      : sgpu_secure_end(s->context,
+					sgpu_device_clear(s->inner, memory, size, task));
 }
 
 static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
 		  size_t custom_size, uint8_t *result, struct sgpu_task *task)
 {
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
-	int rc = sgpu_secure_begin(s->context, &(struct sgpu_device_range){ memory, size }, 1, task);
+	int rc =
+		sgpu_secure_begin(s->context, &(struct sgpu_device_range){ memory, size }, 1, task);
 
-	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_digest(s->inner, memory, size, custom, custom_size,
-									     result, task));
+	return rc < 0 ? rc
+		      : sgpu_secure_end(s->context,
+					sgpu_device_digest(s->inner, memory, size, custom,
+							   custom_size, result, task));
 }
 
-static int measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const uint8_t *key, uint8_t *result,
-		   struct sgpu_task *task)
+static int measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		   const uint8_t *key, uint8_t *result, struct sgpu_task *task)
 {
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
-	int rc = sgpu_secure_begin(s->context, &(struct sgpu_device_range){ memory, size }, 1, task);
+	int rc =
+		sgpu_secure_begin(s->context, &(struct sgpu_device_range){ memory, size }, 1, task);
 
-	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_measure(s->inner, memory, size, key, result, task));
+	return rc < 0 ? rc
+		      : sgpu_secure_end(s->context, sgpu_device_measure(s->inner, memory, size, key,
+									result, task));
 }
 
 static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
@@ -195,16 +216,21 @@ static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *arg
 	int rc = sgpu_secure_begin(s->context, ranges, count, task);
 
 	if (rc == SGPU_OK && s->recording) {
-		rc = sgpu_secure_end(s->context, sgpu_secure_graph_note(s->recording, ranges, count));
-		return rc < 0 ? rc : sgpu_device_launch_on(s->inner, function, argument, ranges, count, task);
+		rc = sgpu_secure_end(s->context,
+				     sgpu_secure_graph_note(s->recording, ranges, count));
+		return rc < 0 ? rc
+			      : sgpu_device_launch_on(s->inner, function, argument, ranges, count,
+						      task);
 	}
-	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_launch_on(s->inner, function, argument, ranges, count,
-									       task));
+	return rc < 0 ? rc
+		      : sgpu_secure_end(s->context,
+					sgpu_device_launch_on(s->inner, function, argument, ranges,
+							      count, task));
 }
 
 /* ---- keys of segments ---- */
-static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
-		    struct sgpu_error *error)
+static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
+		    struct sgpu_device_key **key, struct sgpu_error *error)
 {
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
 	struct sgpu_secure_key *new = calloc(1, sizeof(*new));
@@ -230,16 +256,18 @@ static void key_free(struct sgpu_device_key *key)
 	free(key_of(key));
 }
 
-/* Begins work with a key, from `in` to `out`. `out_size` is of use only when `size` bytes are allocated, which is checked
- * first: no other size wraps. */
-static int begin_chunks(const struct sgpu_secure_stream *s, struct sgpu_device_key *key, sgpu_devptr in, uint64_t size,
-			sgpu_devptr out, uint64_t out_size, struct sgpu_task *task)
+/* Begins work with a key, from `in` to `out`. `out_size` is of use only when `size` bytes are
+ * allocated, which is checked first: no other size wraps. */
+static int begin_chunks(const struct sgpu_secure_stream *s, struct sgpu_device_key *key,
+			sgpu_devptr in, uint64_t size, sgpu_devptr out, uint64_t out_size,
+			struct sgpu_task *task)
 {
 	const struct sgpu_device_range ranges[] = { { in, size }, { out, out_size } };
 	int rc;
 
 	if (key_of(key)->context != s->context) {
-		rc = sgpu_fail(task ? &task->error : NULL, SGPU_EPOLICY, "the key is not of this context");
+		rc = sgpu_fail(task ? &task->error : NULL, SGPU_EPOLICY,
+			       "the key is not of this context");
 		if (task) {
 			task->code = rc;
 		}
@@ -248,18 +276,22 @@ static int begin_chunks(const struct sgpu_secure_stream *s, struct sgpu_device_k
 	return sgpu_secure_begin(s->context, ranges, 2, task);
 }
 
-static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+		       struct sgpu_task *task)
 {
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
 	int rc = begin_chunks(s, key, in, size, out, sgpu_opened_size(size), task);
 
-	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_open_chunks(s->inner, key_of(key)->inner, first, last,
-										 in, size, out, task));
+	return rc < 0 ? rc
+		      : sgpu_secure_end(s->context,
+					sgpu_device_open_chunks(s->inner, key_of(key)->inner, first,
+								last, in, size, out, task));
 }
 
-static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+		       struct sgpu_task *task)
 {
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
 	int rc;
@@ -268,8 +300,10 @@ static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, 
 		return SGPU_EUSAGE;
 	}
 	rc = begin_chunks(s, key, in, size, out, sgpu_run_sealed_size(size, last), task);
-	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_seal_chunks(s->inner, key_of(key)->inner, first, last,
-										 in, size, out, task));
+	return rc < 0 ? rc
+		      : sgpu_secure_end(s->context,
+					sgpu_device_seal_chunks(s->inner, key_of(key)->inner, first,
+								last, in, size, out, task));
 }
 
 /* ---- the same between the device and the host's memory ---- */
@@ -278,24 +312,29 @@ static bool reaches(struct sgpu_device *device, const void *memory, uint64_t siz
 	return sgpu_device_reaches(context_of(device)->ground->device, memory, size, write);
 }
 
-static int open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, const void *in,
-		     uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+static int open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		     bool last, const void *in, uint64_t size, sgpu_devptr out,
+		     struct sgpu_task *task)
 {
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
 	int rc = begin_chunks(s, key, out, 0, out, sgpu_opened_size(size), task);
 
-	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_open_from(s->inner, key_of(key)->inner, first, last, in,
-									       size, out, task));
+	return rc < 0 ? rc
+		      : sgpu_secure_end(s->context,
+					sgpu_device_open_from(s->inner, key_of(key)->inner, first,
+							      last, in, size, out, task));
 }
 
-static int seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, sgpu_devptr in,
-		   uint64_t size, void *out, struct sgpu_task *task)
+static int seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		   bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
 {
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
 	int rc = begin_chunks(s, key, in, size, in, 0, task);
 
-	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_device_seal_to(s->inner, key_of(key)->inner, first, last, in,
-									     size, out, task));
+	return rc < 0 ? rc
+		      : sgpu_secure_end(s->context,
+					sgpu_device_seal_to(s->inner, key_of(key)->inner, first,
+							    last, in, size, out, task));
 }
 
 static const struct sgpu_device_memory_calls memory_calls = {

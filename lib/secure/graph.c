@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graphs of a context: the device's, with all ranges that their launches touch, which each run is checked for as a launch
- * is: memory that was mapped when a graph was recorded need not be when it runs.
+ * Graphs of a context: the device's, with all ranges that their launches touch, which each run is
+ * checked for as a launch is: memory that was mapped when a graph was recorded need not be when it
+ * runs.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@ struct sgpu_secure_graph {
 	struct sgpu_device_object object;
 	struct sgpu_secure *context;
 	struct sgpu_recording *inner;
-	sgpu_record_fn function;          /* while it is recorded */
+	sgpu_record_fn function; /* while it is recorded */
 	void *argument;
 	int range_count, range_room;
 	struct sgpu_device_range *ranges;
@@ -23,11 +24,13 @@ static struct sgpu_secure_graph *graph_of(struct sgpu_recording *graph)
 	return (struct sgpu_secure_graph *)(void *)graph;
 }
 
-int sgpu_secure_graph_note(struct sgpu_secure_graph *graph, const struct sgpu_device_range *ranges, int count)
+int sgpu_secure_graph_note(struct sgpu_secure_graph *graph, const struct sgpu_device_range *ranges,
+			   int count)
 {
 	if (count > graph->range_room - graph->range_count) {
 		const int room = 2 * graph->range_room + count;
-		struct sgpu_device_range *more = realloc(graph->ranges, (size_t)room * sizeof(*more));
+		struct sgpu_device_range *more =
+			realloc(graph->ranges, (size_t)room * sizeof(*more));
 
 		if (!more) {
 			return SGPU_ENOMEM;
@@ -46,8 +49,10 @@ int sgpu_secure_graph_note(struct sgpu_secure_graph *graph, const struct sgpu_de
 static int record_on(struct sgpu_stream *inner, void *argument, struct sgpu_error *error)
 {
 	struct sgpu_secure_graph *g = argument;
-	struct sgpu_secure_stream stream = { .object.backend = &g->context->backend, .context = g->context,
-					     .inner = inner, .recording = g };
+	struct sgpu_secure_stream stream = { .object.backend = &g->context->backend,
+					     .context = g->context,
+					     .inner = inner,
+					     .recording = g };
 
 	return g->function((struct sgpu_stream *)(void *)&stream, g->argument, error);
 }
@@ -61,8 +66,8 @@ static void free_graph(struct sgpu_recording *graph)
 	free(g);
 }
 
-static int record(struct sgpu_device *device, sgpu_record_fn function, void *argument, struct sgpu_recording **graph,
-		  struct sgpu_error *error)
+static int record(struct sgpu_device *device, sgpu_record_fn function, void *argument,
+		  struct sgpu_recording **graph, struct sgpu_error *error)
 {
 	struct sgpu_secure *context = sgpu_secure_of(device);
 	struct sgpu_secure_graph *g = calloc(1, sizeof(*g));
@@ -71,7 +76,9 @@ static int record(struct sgpu_device *device, sgpu_record_fn function, void *arg
 	if (!g) {
 		return sgpu_fail_nomem(error);
 	}
-	*g = (struct sgpu_secure_graph){ .object.backend = &context->backend, .context = context, .function = function,
+	*g = (struct sgpu_secure_graph){ .object.backend = &context->backend,
+					 .context = context,
+					 .function = function,
 					 .argument = argument };
 	rc = sgpu_device_record(context->ground->device, record_on, g, &g->inner, error);
 	if (rc < 0) {
@@ -89,14 +96,19 @@ static int launch(struct sgpu_stream *stream, struct sgpu_recording *graph, stru
 	int rc;
 
 	if (g->context != s->context) {
-		rc = sgpu_fail(task ? &task->error : NULL, SGPU_EPOLICY, "the graph is not of this context");
+		rc = sgpu_fail(task ? &task->error : NULL, SGPU_EPOLICY,
+			       "the graph is not of this context");
 		if (task) {
 			task->code = rc;
 		}
 		return rc;
 	}
 	rc = sgpu_secure_begin(s->context, g->ranges, g->range_count, task);
-	return rc < 0 ? rc : sgpu_secure_end(s->context, sgpu_recording_launch(s->inner, g->inner, task));
+	return rc < 0 ? rc
+		      : sgpu_secure_end(s->context,
+					sgpu_recording_launch(s->inner, g->inner, task));
 }
 
-const struct sgpu_device_graph_calls sgpu_secure_graph_calls = { .record = record, .free = free_graph, .launch = launch };
+const struct sgpu_device_graph_calls sgpu_secure_graph_calls = { .record = record,
+								 .free = free_graph,
+								 .launch = launch };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker's side of command groups (channel/group.h): a server opens them by the processor and answers them, and a worker
- * carries out their items on a secure context. Whoever sends groups is the owner of that channel and of nothing else: every
- * handle, size, count and offset is checked.
+ * The worker's side of command groups (channel/group.h): a server opens them by the processor and
+ * answers them, and a worker carries out their items on a secure context. Whoever sends groups is
+ * the owner of that channel and of nothing else: every handle, size, count and offset is checked.
  */
 #ifndef SGPU_SECURE_GROUP_H
 #define SGPU_SECURE_GROUP_H
@@ -15,7 +15,7 @@
 struct sgpu_group_launch {
 	const struct sgpu_device_range *ranges;
 	int range_count;
-	const uint8_t *arguments;       /* the operation checks them */
+	const uint8_t *arguments; /* the operation checks them */
 	size_t arguments_size;
 };
 
@@ -24,58 +24,70 @@ struct sgpu_group_operation {
 	int (*run)(struct sgpu_launch *launch, const struct sgpu_group_launch *call);
 };
 
-/* What makes and runs jobs: manifests whose operations work on the session's buffers (lib/remote/job.c). */
+/* What makes and runs jobs: manifests whose operations work on the session's buffers
+ * (lib/remote/job.c). */
 struct sgpu_group_jobs {
-	/* Makes a job of a manifest's text, with *bytes of device memory of its own, `most` at most. */
-	int (*load)(struct sgpu_device *device, const char *text, size_t size, uint64_t most, void **job, uint64_t *bytes,
-		    struct sgpu_error *error);
+	/* Makes a job of a manifest's text, with *bytes of device memory of its own, `most` at
+	 * most. */
+	int (*load)(struct sgpu_device *device, const char *text, size_t size, uint64_t most,
+		    void **job, uint64_t *bytes, struct sgpu_error *error);
 	/* None of its runs is left. */
 	void (*free)(void **job);
-	/* Enqueues the operations. ranges: one for each INPUT, OUTPUT and INPUT_OUTPUT of the manifest, in its order. *run
-	 * is set also when this fails, and some of them may have been enqueued then. */
-	int (*start)(void *job, struct sgpu_stream *stream, const struct sgpu_device_range *ranges, int count, void **run,
-		     struct sgpu_error *error);
-	/* When the stream is idle: returns the code of the first operation that failed, and frees the run. Accepts NULL. */
+	/* Enqueues the operations. ranges: one for each INPUT, OUTPUT and INPUT_OUTPUT of the
+	 * manifest, in its order. *run is set also when this fails, and some of them may have been
+	 * enqueued then. */
+	int (*start)(void *job, struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
+		     int count, void **run, struct sgpu_error *error);
+	/* When the stream is idle: returns the code of the first operation that failed, and frees
+	 * the run. Accepts NULL. */
 	int (*end)(void **run, struct sgpu_error *error);
 };
 
 struct sgpu_group_config {
-	/* Memory that the session shares, and may change at any time; it can not become smaller. What is there is read once.
-	 * NULL: none. */
+	/* Memory that the session shares, and may change at any time; it can not become smaller.
+	 * What is there is read once. NULL: none. */
 	void *area;
 	uint64_t area_size;
-	uint64_t memory_limit;          /* bytes of buffers that the session may have; 0: as the context has */
+	uint64_t memory_limit; /* bytes of buffers that the session may have; 0: as the context has
+				*/
 	const struct sgpu_group_operation *operations; /* ends with a NULL name; NULL: none */
-	bool modules;                   /* the session may bring code */
-	const struct sgpu_group_jobs *jobs; /* NULL: none */
-	const struct sgpu_key *key;     /* private, X25519: what quotes of this worker name; borrowed; NULL: there are none */
+	bool modules;				       /* the session may bring code */
+	const struct sgpu_group_jobs *jobs;	       /* NULL: none */
+	const struct sgpu_key *key; /* private, X25519: what quotes of this worker name; borrowed;
+				       NULL: there are none */
 };
 
 /* ---- group_worker.c ---- */
 struct sgpu_group_worker;
 /* The context is borrowed, and so is what the config names. One thread at a time. */
-SGPU_MUST_CHECK int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_group_config *config,
-					     struct sgpu_group_worker **worker, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_group_worker_create(struct sgpu_secure *context,
+					     const struct sgpu_group_config *config,
+					     struct sgpu_group_worker **worker,
+					     struct sgpu_error *error);
 /* Waits for its work; clears and frees all that the session had. */
 void sgpu_group_worker_free(struct sgpu_group_worker **worker);
-/* Carries out the items of an opened group and waits for their end. Nothing is carried out of a group that is malformed, and
- * nothing behind an item that could not be enqueued. The answer: a code (4), and behind SGPU_OK for each item its code (4),
- * the size of its result (4) and the result or the text of its error; behind another code the size of a text (4), and the
- * text. */
+/* Carries out the items of an opened group and waits for their end. Nothing is carried out of a
+ * group that is malformed, and nothing behind an item that could not be enqueued. The answer: a
+ * code (4), and behind SGPU_OK for each item its code (4), the size of its result (4) and the
+ * result or the text of its error; behind another code the size of a text (4), and the text. */
 void sgpu_group_worker_run(struct sgpu_group_worker *worker, const uint8_t *items, size_t size,
 			   uint8_t answer[SGPU_GROUP_BYTES], size_t *answer_size);
 
 /* ---- group_server.c ---- */
 struct sgpu_group_server;
-SGPU_MUST_CHECK int sgpu_group_server_create(struct sgpu_secure *context, const struct sgpu_group_config *config,
-					     struct sgpu_group_server **server, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_group_server_create(struct sgpu_secure *context,
+					     const struct sgpu_group_config *config,
+					     struct sgpu_group_server **server,
+					     struct sgpu_error *error);
 /* Destroys the session's channel, and all that the session had. */
 void sgpu_group_server_free(struct sgpu_group_server **server);
-/* A message from outside, and what is answered: the grant; or, to the hello of a session that is bound to another key, a
- * refusal as below; or the number of the group (8) and its sealed answer; or, when the
- * group was refused, zero (8) and an enum sgpu_refusal (1). A group that was carried out is answered once more with the same
- * bytes when it comes again. Errors: the server is of no use any more. One thread at a time. */
-SGPU_MUST_CHECK int sgpu_group_server_handle(struct sgpu_group_server *server, const uint8_t *message, size_t size,
+/* A message from outside, and what is answered: the grant; or, to the hello of a session that is
+ * bound to another key, a refusal as below; or the number of the group (8) and its sealed answer;
+ * or, when the group was refused, zero (8) and an enum sgpu_refusal (1). A group that was carried
+ * out is answered once more with the same bytes when it comes again. Errors: the server is of no
+ * use any more. One thread at a time. */
+SGPU_MUST_CHECK int sgpu_group_server_handle(struct sgpu_group_server *server,
+					     const uint8_t *message, size_t size,
 					     uint8_t answer[SGPU_MESSAGE_MAX], size_t *answer_size,
 					     struct sgpu_error *error);
 /* Serves a session until it ends. Errors: SGPU_EINVALID (cut), SGPU_ESYSTEM. */

@@ -17,7 +17,8 @@ void sgpu_group_end_run(struct sgpu_group_worker *w, int item)
 	}
 }
 
-int sgpu_group_load_job(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_error *error)
+int sgpu_group_load_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
+			struct sgpu_error *error)
 {
 	const uint64_t most = sgpu_group_memory_left(w), left = sgpu_limit_left(SGPU_DEVICE_MEMORY);
 	uint64_t bytes = 0;
@@ -29,10 +30,12 @@ int sgpu_group_load_job(struct sgpu_group_worker *w, const struct sgpu_item *ite
 	if (w->jobs[item->object].job) {
 		return sgpu_group_no_object("job", item->object, true, error);
 	}
-	rc = w->config.jobs->load(w->device, (const char *)item->tail, item->tail_size, left < most ? left : most,
-				  &w->jobs[item->object].job, &bytes, error);
+	rc = w->config.jobs->load(w->device, (const char *)item->tail, item->tail_size,
+				  left < most ? left : most, &w->jobs[item->object].job, &bytes,
+				  error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, bytes, error); /* others may have taken some meanwhile */
+		rc = sgpu_limit_take(SGPU_DEVICE_MEMORY, bytes,
+				     error); /* others may have taken some meanwhile */
 		if (rc < 0) {
 			w->config.jobs->free(&w->jobs[item->object].job);
 			return rc;
@@ -43,8 +46,8 @@ int sgpu_group_load_job(struct sgpu_group_worker *w, const struct sgpu_item *ite
 	return rc;
 }
 
-int sgpu_group_run_job(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
-		   struct sgpu_error *error)
+int sgpu_group_run_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		       struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct sgpu_device_range ranges[SGPU_MODULE_RANGES_MAX];
 	struct sgpu_item_call call;
@@ -59,14 +62,17 @@ int sgpu_group_run_job(struct sgpu_group_worker *w, const struct sgpu_item *item
 	if (rc == SGPU_OK) {
 		rc = sgpu_group_find_ranges(w, &call, ranges, error);
 	}
-	return rc < 0 ? rc : w->config.jobs->start(w->jobs[item->object].job, stream, ranges, call.range_count,
-						   &w->runs[item - w->items], error);
+	return rc < 0 ? rc
+		      : w->config.jobs->start(w->jobs[item->object].job, stream, ranges,
+					      call.range_count, &w->runs[item - w->items], error);
 }
 
-int sgpu_group_free_job(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_error *error)
+int sgpu_group_free_job(struct sgpu_group_worker *w, const struct sgpu_item *item,
+			struct sgpu_error *error)
 {
-	int rc = w->jobs[item->object].job ? sgpu_group_wait_idle(w, error) :
-					     sgpu_group_no_object("job", item->object, false, error);
+	int rc = w->jobs[item->object].job
+			 ? sgpu_group_wait_idle(w, error)
+			 : sgpu_group_no_object("job", item->object, false, error);
 
 	for (int i = 0; rc == SGPU_OK && i < SGPU_GROUP_ITEMS; i++) {
 		sgpu_group_end_run(w, i);

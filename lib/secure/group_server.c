@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Serves one session: its messages come from outside, by hands that are not trusted. The processor opens groups, in order and
- * once; a worker carries them out.
+ * Serves one session: its messages come from outside, by hands that are not trusted. The processor
+ * opens groups, in order and once; a worker carries them out.
  */
 #include <stdlib.h>
 
@@ -23,11 +23,11 @@ struct group_text {
 struct sgpu_group_server {
 	struct sgpu_secure *context;
 	struct sgpu_group_worker *worker;
-	const struct sgpu_key *key;    /* what quotes name, or NULL */
-	bool is_open;                  /* there is a channel */
+	const struct sgpu_key *key; /* what quotes name, or NULL */
+	bool is_open;		    /* there is a channel */
 	struct sgpu_grant grant;
 	struct group_text *text;
-	uint64_t counter;              /* of the group that was answered last */
+	uint64_t counter;		/* of the group that was answered last */
 	uint8_t last[SGPU_MESSAGE_MAX]; /* that answer */
 	size_t last_size;
 };
@@ -43,7 +43,8 @@ int sgpu_group_server_create(struct sgpu_secure *context, const struct sgpu_grou
 		s->context = context;
 		s->key = config->key;
 		s->text = sgpu_secret_alloc(sizeof(*s->text));
-		rc = s->text ? sgpu_group_worker_create(context, config, &s->worker, error) : sgpu_fail_nomem(error);
+		rc = s->text ? sgpu_group_worker_create(context, config, &s->worker, error)
+			     : sgpu_fail_nomem(error);
 	}
 	if (rc < 0) {
 		sgpu_group_server_free(&s);
@@ -77,8 +78,8 @@ static int refuse(enum sgpu_refusal refusal, uint8_t *answer, size_t *answer_siz
 }
 
 /* A hello that is bound to a key which this worker does not have costs no channel. */
-static int open_channel(struct sgpu_group_server *s, const uint8_t *hello, bool bound, uint8_t *answer, size_t *answer_size,
-			struct sgpu_error *error)
+static int open_channel(struct sgpu_group_server *s, const uint8_t *hello, bool bound,
+			uint8_t *answer, size_t *answer_size, struct sgpu_error *error)
 {
 	struct sgpu_binding binding;
 	int rc;
@@ -112,8 +113,8 @@ static int answer_group(struct sgpu_group_server *s, size_t items_size, struct s
 	int rc;
 
 	sgpu_group_worker_run(s->worker, s->text->items, items_size, s->text->answer, &size);
-	rc = sgpu_processor_answer(s->context->ground->processor, s->grant.channel, s->text->answer, size, s->last + 8,
-				   &s->counter, error);
+	rc = sgpu_processor_answer(s->context->ground->processor, s->grant.channel, s->text->answer,
+				   size, s->last + 8, &s->counter, error);
 	sgpu_wipe(s->text->items, items_size + SGPU_TAG_SIZE);
 	sgpu_wipe(s->text->answer, size);
 	if (rc == SGPU_OK) {
@@ -124,7 +125,8 @@ static int answer_group(struct sgpu_group_server *s, size_t items_size, struct s
 }
 
 int sgpu_group_server_handle(struct sgpu_group_server *s, const uint8_t *message, size_t size,
-			     uint8_t answer[SGPU_MESSAGE_MAX], size_t *answer_size, struct sgpu_error *error)
+			     uint8_t answer[SGPU_MESSAGE_MAX], size_t *answer_size,
+			     struct sgpu_error *error)
 {
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 	struct sgpu_command command;
@@ -133,7 +135,8 @@ int sgpu_group_server_handle(struct sgpu_group_server *s, const uint8_t *message
 	int rc;
 
 	if (!s->is_open && (size == 32 || size == SGPU_HELLO_SIZE)) {
-		return open_channel(s, message, size == SGPU_HELLO_SIZE, answer, answer_size, error);
+		return open_channel(s, message, size == SGPU_HELLO_SIZE, answer, answer_size,
+				    error);
 	}
 	if (!s->is_open || sgpu_command_decode(message, size, pages, &command, NULL) != SGPU_OK ||
 	    command.op != SGPU_CH_SUBMIT) {
@@ -143,8 +146,8 @@ int sgpu_group_server_handle(struct sgpu_group_server *s, const uint8_t *message
 		return refuse(SGPU_REFUSED_NO_CHANNEL, answer, answer_size);
 	}
 	if (s->counter == 0 || command.submit.counter != s->counter) {
-		if (sgpu_processor_open_group(s->context->ground->processor, &command, s->text->items, &items_size,
-					      &reply) != SGPU_OK) {
+		if (sgpu_processor_open_group(s->context->ground->processor, &command,
+					      s->text->items, &items_size, &reply) != SGPU_OK) {
 			return refuse(reply.refusal, answer, answer_size);
 		}
 		rc = answer_group(s, items_size, error);
@@ -157,11 +160,14 @@ int sgpu_group_server_handle(struct sgpu_group_server *s, const uint8_t *message
 	return SGPU_OK;
 }
 
-int sgpu_group_serve(struct sgpu_group_server *server, const struct sgpu_pipe *pipe, struct sgpu_error *error)
+int sgpu_group_serve(struct sgpu_group_server *server, const struct sgpu_pipe *pipe,
+		     struct sgpu_error *error)
 {
-	uint8_t *message = malloc(2 * (size_t)SGPU_MESSAGE_MAX), *answer = message ? message + SGPU_MESSAGE_MAX : NULL;
+	uint8_t *message = malloc(2 * (size_t)SGPU_MESSAGE_MAX),
+		*answer = message ? message + SGPU_MESSAGE_MAX : NULL;
 	size_t size = 0, answer_size = 0;
-	int rc = message ? sgpu_message_read(pipe->in, message, &size, error) : sgpu_fail_nomem(error);
+	int rc = message ? sgpu_message_read(pipe->in, message, &size, error)
+			 : sgpu_fail_nomem(error);
 
 	while (rc == SGPU_OK && size > 0) {
 		rc = sgpu_group_server_handle(server, message, size, answer, &answer_size, error);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Carries out the items of command groups. Handles are indexes of tables; an item that names an empty entry, a range outside
- * of a buffer or of the shared area, or what the session may not do, fails with all that follow it.
+ * Carries out the items of command groups. Handles are indexes of tables; an item that names an
+ * empty entry, a range outside of a buffer or of the shared area, or what the session may not do,
+ * fails with all that follow it.
  */
 #include <stdlib.h>
 
@@ -35,7 +36,9 @@ int sgpu_group_worker_create(struct sgpu_secure *context, const struct sgpu_grou
 	}
 	w->bus = info.opens_on_device;
 	/* Without, copies are slower, and do the same. */
-	w->registered = w->bus && config->area && sgpu_host_register(w->device, config->area, config->area_size, NULL) == SGPU_OK;
+	w->registered =
+		w->bus && config->area &&
+		sgpu_host_register(w->device, config->area, config->area_size, NULL) == SGPU_OK;
 	*worker = w;
 	return SGPU_OK;
 }
@@ -68,11 +71,13 @@ void sgpu_group_worker_free(struct sgpu_group_worker **worker)
 }
 
 /* ---- what items name ---- */
-static int find_area(const struct sgpu_group_worker *w, uint64_t offset, uint64_t size, uint8_t **area,
-		     struct sgpu_error *error)
+static int find_area(const struct sgpu_group_worker *w, uint64_t offset, uint64_t size,
+		     uint8_t **area, struct sgpu_error *error)
 {
-	if (!w->config.area || offset > w->config.area_size || size > w->config.area_size - offset) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%llu bytes from %llu are not in the shared area of %llu bytes",
+	if (!w->config.area || offset > w->config.area_size ||
+	    size > w->config.area_size - offset) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "%llu bytes from %llu are not in the shared area of %llu bytes",
 				 (unsigned long long)size, (unsigned long long)offset,
 				 (unsigned long long)(w->config.area ? w->config.area_size : 0));
 	}
@@ -84,14 +89,16 @@ static int find_area(const struct sgpu_group_worker *w, uint64_t offset, uint64_
 static int find_stream(struct sgpu_group_worker *w, uint32_t handle, struct sgpu_stream **stream,
 		       struct sgpu_error *error)
 {
-	int rc = w->streams[handle] ? SGPU_OK : sgpu_stream_create(w->device, &w->streams[handle], error);
+	int rc = w->streams[handle] ? SGPU_OK
+				    : sgpu_stream_create(w->device, &w->streams[handle], error);
 
 	*stream = w->streams[handle];
 	return rc;
 }
 
 /* ---- memory ---- */
-static int alloc_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_error *error)
+static int alloc_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item,
+			struct sgpu_error *error)
 {
 	struct sgpu_group_buffer *b = &w->buffers[item->buffer];
 	int rc;
@@ -100,7 +107,8 @@ static int alloc_buffer(struct sgpu_group_worker *w, const struct sgpu_item *ite
 		return sgpu_group_no_object("buffer", item->buffer, true, error);
 	}
 	if (item->size > sgpu_group_memory_left(w)) {
-		return sgpu_fail(error, SGPU_ENOMEM, "%llu bytes are more than the session may have",
+		return sgpu_fail(error, SGPU_ENOMEM,
+				 "%llu bytes are more than the session may have",
 				 (unsigned long long)item->size);
 	}
 	rc = sgpu_group_alloc(w, item->size, &b->memory, error);
@@ -108,7 +116,8 @@ static int alloc_buffer(struct sgpu_group_worker *w, const struct sgpu_item *ite
 	return rc;
 }
 
-static int free_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_error *error)
+static int free_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		       struct sgpu_error *error)
 {
 	struct sgpu_group_buffer *b = &w->buffers[item->buffer];
 	int rc;
@@ -123,24 +132,29 @@ static int free_buffer(struct sgpu_group_worker *w, const struct sgpu_item *item
 	return rc;
 }
 
-/* Plaintext that came or goes in a group. Where there is a bus between, it does not cross that in the clear. */
-static int copy_plain(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
-		      sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+/* Plaintext that came or goes in a group. Where there is a bus between, it does not cross that in
+ * the clear. */
+static int copy_plain(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		      struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		      struct sgpu_task *task)
 {
 	const bool out = item->kind == SGPU_ITEM_COPY_OUT;
 	void *host = out ? w->results + w->results_size : (uint8_t *)(uintptr_t)item->tail;
 	int rc;
 
 	if (!w->bus) {
-		return out ? sgpu_copy_out(stream, host, memory, size, task) : sgpu_copy_in(stream, memory, host, size, task);
+		return out ? sgpu_copy_out(stream, host, memory, size, task)
+			   : sgpu_copy_in(stream, memory, host, size, task);
 	}
 	rc = sgpu_stream_sync(stream, &task->error);
-	return rc < 0 ? rc : sgpu_secure_memcpy(w->context, host, memory, size,
-						out ? SGPU_SECURE_TO_HOST : SGPU_SECURE_TO_DEVICE, &task->error);
+	return rc < 0 ? rc
+		      : sgpu_secure_memcpy(w->context, host, memory, size,
+					   out ? SGPU_SECURE_TO_HOST : SGPU_SECURE_TO_DEVICE,
+					   &task->error);
 }
 
-static int move_bytes(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
-		      struct sgpu_task *task)
+static int move_bytes(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		      struct sgpu_stream *stream, struct sgpu_task *task)
 {
 	uint64_t size = item->kind == SGPU_ITEM_COPY_IN ? item->tail_size : item->size;
 	struct sgpu_device_range range;
@@ -162,8 +176,8 @@ static int move_bytes(struct sgpu_group_worker *w, const struct sgpu_item *item,
 }
 
 /* ---- keys and chunks ---- */
-static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
-		    struct sgpu_error *error)
+static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		    struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = item->tail, .left = item->tail_size };
 	struct sgpu_sealed_keys keys;
@@ -181,7 +195,8 @@ static int load_key(struct sgpu_group_worker *w, const struct sgpu_item *item, s
 	return rc;
 }
 
-/* Memory of the device of the same size as the area, for a device that does not reach the host's. */
+/* Memory of the device of the same size as the area, for a device that does not reach the host's.
+ */
 static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 {
 	const uint64_t size = w->config.area_size;
@@ -190,53 +205,62 @@ static int make_staging(struct sgpu_group_worker *w, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	if (size > sgpu_group_memory_left(w)) {
-		return sgpu_fail(error, SGPU_ENOMEM, "sealed data pass through %llu bytes, more than the session may have",
-				 (unsigned long long)size);
+		return sgpu_fail(
+			error, SGPU_ENOMEM,
+			"sealed data pass through %llu bytes, more than the session may have",
+			(unsigned long long)size);
 	}
 	return sgpu_group_alloc(w, size, &w->staging, error);
 }
 
-/* Others write to the area: each byte is read once, by the kernel that opens or into the staging memory. Should a copy fail,
- * what is there does not verify. What was opened is read by others only when it has verified: settle_opens. */
-static int open_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
-		       struct sgpu_task *task)
+/* Others write to the area: each byte is read once, by the kernel that opens or into the staging
+ * memory. Should a copy fail, what is there does not verify. What was opened is read by others only
+ * when it has verified: settle_opens. */
+static int open_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		       struct sgpu_stream *stream, struct sgpu_task *task)
 {
 	struct sgpu_device_key *key = w->keys[item->object];
 	struct sgpu_device_range to;
 	uint8_t *area = NULL;
-	int rc = key ? find_area(w, item->other_offset, item->size, &area, &task->error) :
-		       sgpu_group_no_object("key", item->object, false, &task->error);
+	int rc = key ? find_area(w, item->other_offset, item->size, &area, &task->error)
+		     : sgpu_group_no_object("key", item->object, false, &task->error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_group_find_range(w, item->buffer, item->offset, sgpu_opened_size(item->size), &to, &task->error);
+		rc = sgpu_group_find_range(w, item->buffer, item->offset,
+					   sgpu_opened_size(item->size), &to, &task->error);
 	}
 	if (rc < 0) {
 		return rc;
 	}
 	w->opening |= (uint8_t)(1u << item->stream);
 	if (sgpu_device_reaches(w->device, area, item->size, false)) {
-		return sgpu_device_open_from(stream, key, item->first, item->last, area, item->size, to.address, task);
+		return sgpu_device_open_from(stream, key, item->first, item->last, area, item->size,
+					     to.address, task);
 	}
 	rc = make_staging(w, &task->error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_copy_in(stream, w->staging + item->other_offset, area, item->size, NULL);
 	}
-	return rc < 0 ? rc : sgpu_device_open_chunks(stream, key, item->first, item->last, w->staging + item->other_offset,
-						     item->size, to.address, task);
+	return rc < 0 ? rc
+		      : sgpu_device_open_chunks(stream, key, item->first, item->last,
+						w->staging + item->other_offset, item->size,
+						to.address, task);
 }
 
-static int seal_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
-		       struct sgpu_task *task)
+static int seal_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		       struct sgpu_stream *stream, struct sgpu_task *task)
 {
 	struct sgpu_device_key *key = w->keys[item->object];
 	struct sgpu_device_range from;
 	uint8_t *area = NULL;
 	uint64_t sealed;
-	int rc = key ? sgpu_group_find_range(w, item->buffer, item->offset, item->size, &from, &task->error) :
-		       sgpu_group_no_object("key", item->object, false, &task->error);
+	int rc = key ? sgpu_group_find_range(w, item->buffer, item->offset, item->size, &from,
+					     &task->error)
+		     : sgpu_group_no_object("key", item->object, false, &task->error);
 
 	if (rc == SGPU_OK && !item->last && item->size % SGPU_CHUNK != 0) {
-		rc = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes are no whole chunks", (unsigned long long)item->size);
+		rc = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes are no whole chunks",
+			       (unsigned long long)item->size);
 	}
 	sealed = rc == SGPU_OK ? sgpu_run_sealed_size(item->size, item->last) : 0;
 	rc = rc == SGPU_OK ? find_area(w, item->other_offset, sealed, &area, &task->error) : rc;
@@ -244,18 +268,20 @@ static int seal_chunks(struct sgpu_group_worker *w, const struct sgpu_item *item
 		return rc;
 	}
 	if (sgpu_device_reaches(w->device, area, sealed, true)) {
-		return sgpu_device_seal_to(stream, key, item->first, item->last, from.address, item->size, area, task);
+		return sgpu_device_seal_to(stream, key, item->first, item->last, from.address,
+					   item->size, area, task);
 	}
 	rc = make_staging(w, &task->error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_seal_chunks(stream, key, item->first, item->last, from.address, item->size,
-					     w->staging + item->other_offset, task);
+		rc = sgpu_device_seal_chunks(stream, key, item->first, item->last, from.address,
+					     item->size, w->staging + item->other_offset, task);
 	}
-	return rc < 0 ? rc : sgpu_copy_out(stream, area, w->staging + item->other_offset, sealed, NULL);
+	return rc < 0 ? rc
+		      : sgpu_copy_out(stream, area, w->staging + item->other_offset, sealed, NULL);
 }
 
-/* Waits for the opens in front of item `before`. Several may be under way; whatever else is to be done may read what they
- * wrote. */
+/* Waits for the opens in front of item `before`. Several may be under way; whatever else is to be
+ * done may read what they wrote. */
 static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_error *error)
 {
 	for (int i = 0; i < SGPU_GROUP_STREAMS; i++) {
@@ -267,7 +293,8 @@ static int settle_opens(struct sgpu_group_worker *w, int before, struct sgpu_err
 	}
 	w->opening = 0;
 	for (; w->settled < before; w->settled++) {
-		if (w->items[w->settled].kind == SGPU_ITEM_OPEN && w->tasks[w->settled].code != SGPU_OK) {
+		if (w->items[w->settled].kind == SGPU_ITEM_OPEN &&
+		    w->tasks[w->settled].code != SGPU_OK) {
 			return SGPU_EDEPENDENCY;
 		}
 	}
@@ -282,8 +309,8 @@ static int run_operation(struct sgpu_launch *launch, void *argument)
 	return l->operation->run(launch, &l->call);
 }
 
-static int launch_operation(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
-			    struct sgpu_task *task)
+static int launch_operation(struct sgpu_group_worker *w, const struct sgpu_item *item,
+			    struct sgpu_stream *stream, struct sgpu_task *task)
 {
 	const struct sgpu_group_operation *operation = w->config.operations;
 	struct sgpu_item_call call;
@@ -297,20 +324,26 @@ static int launch_operation(struct sgpu_group_worker *w, const struct sgpu_item 
 		operation++;
 	}
 	if (!operation || !operation->name) {
-		return sgpu_fail(&task->error, SGPU_EUSAGE, "there is no operation '%s'", call.name);
+		return sgpu_fail(&task->error, SGPU_EUSAGE, "there is no operation '%s'",
+				 call.name);
 	}
 	launch = w->launches[item - w->items] = calloc(1, sizeof(*launch));
 	if (!launch) {
 		return sgpu_fail_nomem(&task->error);
 	}
 	launch->operation = operation;
-	launch->call = (struct sgpu_group_launch){ .ranges = launch->ranges, .range_count = call.range_count,
-						   .arguments = call.arguments, .arguments_size = call.arguments_size };
+	launch->call = (struct sgpu_group_launch){ .ranges = launch->ranges,
+						   .range_count = call.range_count,
+						   .arguments = call.arguments,
+						   .arguments_size = call.arguments_size };
 	rc = sgpu_group_find_ranges(w, &call, launch->ranges, &task->error);
-	return rc < 0 ? rc : sgpu_device_launch_on(stream, run_operation, launch, launch->ranges, call.range_count, task);
+	return rc < 0 ? rc
+		      : sgpu_device_launch_on(stream, run_operation, launch, launch->ranges,
+					      call.range_count, task);
 }
 
-static int load_module(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_error *error)
+static int load_module(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		       struct sgpu_error *error)
 {
 	uint8_t *image = NULL;
 	int rc;
@@ -322,8 +355,9 @@ static int load_module(struct sgpu_group_worker *w, const struct sgpu_item *item
 		return sgpu_group_no_object("module", item->object, true, error);
 	}
 	rc = find_area(w, item->other_offset, item->size, &image, error);
-	return rc < 0 ? rc : sgpu_secure_module_load(w->context, image, (size_t)item->size, item->tail,
-						     &w->modules[item->object], error);
+	return rc < 0 ? rc
+		      : sgpu_secure_module_load(w->context, image, (size_t)item->size, item->tail,
+						&w->modules[item->object], error);
 }
 
 struct arguments {
@@ -333,8 +367,8 @@ struct arguments {
 	int target[ARGUMENTS_MAX];
 };
 
-static int read_arguments(const struct sgpu_item_call *call, struct sgpu_device_range *ranges, struct arguments *a,
-			  struct sgpu_error *error)
+static int read_arguments(const struct sgpu_item_call *call, struct sgpu_device_range *ranges,
+			  struct arguments *a, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = call->arguments, .left = call->arguments_size };
 
@@ -354,12 +388,14 @@ static int read_arguments(const struct sgpu_item_call *call, struct sgpu_device_
 			break;
 		}
 	}
-	return reader.bad || reader.left > 0 ?
-		sgpu_fail(error, SGPU_EINVALID, "the arguments of function '%s' are malformed", call->name) : SGPU_OK;
+	return reader.bad || reader.left > 0
+		       ? sgpu_fail(error, SGPU_EINVALID,
+				   "the arguments of function '%s' are malformed", call->name)
+		       : SGPU_OK;
 }
 
-static int run_function(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
-			struct sgpu_task *task)
+static int run_function(struct sgpu_group_worker *w, const struct sgpu_item *item,
+			struct sgpu_stream *stream, struct sgpu_task *task)
 {
 	struct sgpu_device_range ranges[SGPU_MODULE_RANGES_MAX];
 	struct sgpu_module_memory memory = { .ranges = ranges };
@@ -372,7 +408,8 @@ static int run_function(struct sgpu_group_worker *w, const struct sgpu_item *ite
 	}
 	for (int i = 0; rc == SGPU_OK && i < 3; i++) {
 		if (call.shape.grid[i] == 0 || call.shape.block[i] == 0) {
-			rc = sgpu_fail(&task->error, SGPU_EUSAGE, "function '%s' is started in no blocks or threads",
+			rc = sgpu_fail(&task->error, SGPU_EUSAGE,
+				       "function '%s' is started in no blocks or threads",
 				       call.name);
 		}
 	}
@@ -388,13 +425,14 @@ static int run_function(struct sgpu_group_worker *w, const struct sgpu_item *ite
 	memory.count = call.range_count;
 	memory.written = call.written;
 	memory.target = arguments.target;
-	return sgpu_device_module_launch_on(stream, w->modules[item->object], call.name, &call.shape, arguments.values,
-					    arguments.sizes, arguments.count, &memory, task);
+	return sgpu_device_module_launch_on(stream, w->modules[item->object], call.name,
+					    &call.shape, arguments.values, arguments.sizes,
+					    arguments.count, &memory, task);
 }
 
 /* ---- items ---- */
-static int wait_for_stream(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_stream *stream,
-			   struct sgpu_error *error)
+static int wait_for_stream(struct sgpu_group_worker *w, const struct sgpu_item *item,
+			   struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct sgpu_event *event = NULL;
 	struct sgpu_stream *other;
@@ -403,7 +441,8 @@ static int wait_for_stream(struct sgpu_group_worker *w, const struct sgpu_item *
 	if (rc == SGPU_OK) {
 		rc = sgpu_event_create(w->device, &event, error);
 	}
-	if (rc == SGPU_OK && (sgpu_event_record(other, event) < 0 || sgpu_stream_wait(stream, event) < 0)) {
+	if (rc == SGPU_OK &&
+	    (sgpu_event_record(other, event) < 0 || sgpu_stream_wait(stream, event) < 0)) {
 		rc = sgpu_fail(error, SGPU_EDEVICE, "a stream cannot wait for another");
 	}
 	sgpu_event_free(&event);
@@ -411,7 +450,8 @@ static int wait_for_stream(struct sgpu_group_worker *w, const struct sgpu_item *
 }
 
 /* Frees an object when nothing uses it any more. */
-static int free_object(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_error *error)
+static int free_object(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		       struct sgpu_error *error)
 {
 	const bool is_key = item->kind == SGPU_ITEM_KEY_FREE;
 	int rc;
@@ -428,7 +468,8 @@ static int free_object(struct sgpu_group_worker *w, const struct sgpu_item *item
 	return rc;
 }
 
-static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item, struct sgpu_task *task)
+static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item,
+		     struct sgpu_task *task)
 {
 	struct sgpu_stream *stream;
 	int rc = find_stream(w, item->stream, &stream, &task->error);
@@ -478,11 +519,14 @@ static uint8_t *put_outcome(uint8_t *at, const uint8_t *end, int code, const cha
 	size_t size = strnlen(text, SGPU_GROUP_TEXT_MAX);
 
 	size = size < (size_t)(end - at) - 8 ? size : (size_t)(end - at) - 8;
-	return sgpu_put_bytes(sgpu_put_u32(sgpu_put_u32(at, (uint32_t)code), (uint32_t)size), text, size);
+	return sgpu_put_bytes(sgpu_put_u32(sgpu_put_u32(at, (uint32_t)code), (uint32_t)size), text,
+			      size);
 }
 
-/* Room is left for the heads of the items that follow, and for all results: so much was made sure of when they were read. */
-static size_t write_answer(const struct sgpu_group_worker *w, int count, uint8_t answer[SGPU_GROUP_BYTES])
+/* Room is left for the heads of the items that follow, and for all results: so much was made sure
+ * of when they were read. */
+static size_t write_answer(const struct sgpu_group_worker *w, int count,
+			   uint8_t answer[SGPU_GROUP_BYTES])
 {
 	uint8_t *at = sgpu_put_u32(answer, SGPU_OK);
 	size_t result = 0, left = SGPU_GROUP_TEXT_MAX - 4;
@@ -497,8 +541,10 @@ static size_t write_answer(const struct sgpu_group_worker *w, int count, uint8_t
 		} else {
 			uint8_t *begin = at;
 
-			at = put_outcome(at, at + 8 + left, t->code, t->error.text[0] ? t->error.text :
-					 t->code == SGPU_EDEPENDENCY ? "" : sgpu_strerror(t->code));
+			at = put_outcome(at, at + 8 + left, t->code,
+					 t->error.text[0]	       ? t->error.text
+					 : t->code == SGPU_EDEPENDENCY ? ""
+								       : sgpu_strerror(t->code));
 			left -= (size_t)(at - begin) - 8;
 		}
 		result += size;
@@ -513,7 +559,9 @@ void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, si
 	int count = 0, rc = sgpu_items_decode(items, size, w->items, &count, &error), i;
 
 	if (rc < 0) {
-		*answer_size = (size_t)(put_outcome(answer, answer + SGPU_GROUP_BYTES, rc, error.text) - answer);
+		*answer_size =
+			(size_t)(put_outcome(answer, answer + SGPU_GROUP_BYTES, rc, error.text) -
+				 answer);
 		return;
 	}
 	w->results_size = 0;
@@ -537,8 +585,11 @@ void sgpu_group_worker_run(struct sgpu_group_worker *w, const uint8_t *items, si
 	for (i = 0; i < count; i++) {
 		sgpu_group_end_run(w, i);
 	}
-	*answer_size = rc == SGPU_OK ? write_answer(w, count, answer) :
-				       (size_t)(put_outcome(answer, answer + SGPU_GROUP_BYTES, rc, error.text) - answer);
+	*answer_size =
+		rc == SGPU_OK
+			? write_answer(w, count, answer)
+			: (size_t)(put_outcome(answer, answer + SGPU_GROUP_BYTES, rc, error.text) -
+				   answer);
 	for (i = 0; i < count; i++) {
 		free(w->launches[i]);
 		w->launches[i] = NULL;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of a secure context. Pages are mapped in large pieces and kept; blocks of them are handed out without a call of
- * the driver. What is freed is cleared on the device, on a stream of its own, and handed out again when
- * that is known to be over. The allocator says which pages it mapped; its summaries are checked against the owner's key,
- * against what was asked for, and against the pages in the command that went out.
+ * Memory of a secure context. Pages are mapped in large pieces and kept; blocks of them are handed
+ * out without a call of the driver. What is freed is cleared on the device, on a stream of its own,
+ * and handed out again when that is known to be over. The allocator says which pages it mapped; its
+ * summaries are checked against the owner's key, against what was asked for, and against the pages
+ * in the command that went out.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,8 @@
 #include "secure/poison.h"
 #include "secure/secure.h"
 
-/* Mapped at once, at least and at most, when less is asked for; in between a quarter of what the context has. */
+/* Mapped at once, at least and at most, when less is asked for; in between a quarter of what the
+ * context has. */
 #define GROW_MIN ((uint64_t)2 << 20)
 #define GROW_MAX ((uint64_t)256 << 20)
 
@@ -40,8 +42,8 @@ static void unpoison(const struct sgpu_secure *context, sgpu_devptr address, uin
 	}
 }
 
-/* Protected memory, and what of it is left when the channel has taken a directory, and tables have been taken for all of
- * it. The lock of the arena is held. */
+/* Protected memory, and what of it is left when the channel has taken a directory, and tables have
+ * been taken for all of it. The lock of the arena is held. */
 static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t *available)
 {
 	const struct sgpu_processor_config *config = &context->ground->config;
@@ -53,12 +55,14 @@ static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t 
 	*available = *total - (taken < *total ? taken : *total);
 }
 
-void sgpu_secure_figures(struct sgpu_secure *context, uint64_t *total, uint64_t *available, uint64_t *kept)
+void sgpu_secure_figures(struct sgpu_secure *context, uint64_t *total, uint64_t *available,
+			 uint64_t *kept)
 {
 	pthread_mutex_lock(&context->arena_lock);
 	count_memory(context, total, available);
-	*kept = context->mapped_most - (context->arena.used_bytes < context->mapped_most ? context->arena.used_bytes :
-											    context->mapped_most);
+	*kept = context->mapped_most - (context->arena.used_bytes < context->mapped_most
+						? context->arena.used_bytes
+						: context->mapped_most);
 	pthread_mutex_unlock(&context->arena_lock);
 }
 
@@ -68,20 +72,23 @@ static int out_of_memory(struct sgpu_secure *context, uint64_t size, struct sgpu
 	uint64_t total, available;
 
 	count_memory(context, &total, &available);
-	return sgpu_fail(error, SGPU_ENOMEM, "out of device memory: %llu bytes asked for, %llu available",
+	return sgpu_fail(error, SGPU_ENOMEM,
+			 "out of device memory: %llu bytes asked for, %llu available",
 			 (unsigned long long)size, (unsigned long long)available);
 }
 
 /* ---- mapping ---- */
 struct mapping {
 	struct sgpu_secure *context;
-	uint64_t first, next;          /* of what the summaries tell, which follow each other */
+	uint64_t first, next; /* of what the summaries tell, which follow each other */
 	bool any;
 };
 
-/* A true summary: all of its pages are protected; and they are those of the command that the allocator sent, as many as
- * the size says. The ground's lock is held, so that this is the answer to that command. */
-static int take_summary(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error)
+/* A true summary: all of its pages are protected; and they are those of the command that the
+ * allocator sent, as many as the size says. The ground's lock is held, so that this is the answer
+ * to that command. */
+static int take_summary(void *argument, const struct sgpu_summary *summary,
+			struct sgpu_error *error)
 {
 	struct mapping *m = argument;
 	struct sgpu_secure *context = m->context;
@@ -92,15 +99,18 @@ static int take_summary(void *argument, const struct sgpu_summary *summary, stru
 		return rc;
 	}
 	if (summary->pages == 0 || summary->protected_pages != summary->pages) {
-		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped %u pages, of which %u are protected",
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "the allocator mapped %u pages, of which %u are protected",
 				 summary->pages, summary->protected_pages);
 	}
 	if (!sgpu_equal(summary->hash, context->ground->asked_hash, sizeof(summary->hash))) {
-		return sgpu_fail(error, SGPU_EAUTH, "other pages were mapped than the allocator asked for");
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "other pages were mapped than the allocator asked for");
 	}
 	if ((summary->size != summary->pages * small && summary->size != summary->pages * big) ||
 	    (m->any && summary->va != m->next)) {
-		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped other addresses than it said");
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "the allocator mapped other addresses than it said");
 	}
 	m->first = m->any ? m->first : summary->va;
 	m->next = summary->va + summary->size;
@@ -111,8 +121,8 @@ static int take_summary(void *argument, const struct sgpu_summary *summary, stru
 /* ---- unmapping ---- */
 struct unmapping {
 	struct sgpu_secure *context;
-	uint64_t next, end;            /* of what is not unmapped yet */
-	uint64_t authorised;           /* bytes from `next` on for which an authorisation went out */
+	uint64_t next, end;  /* of what is not unmapped yet */
+	uint64_t authorised; /* bytes from `next` on for which an authorisation went out */
 };
 
 /* Authorises the next part of the range, and nothing else. */
@@ -131,7 +141,8 @@ static void authorise(void *argument, uint64_t va, uint64_t size, uint64_t *coun
 }
 
 /* A true summary: nothing is mapped any more in the authorised range. */
-static int take_unmapped(void *argument, const struct sgpu_summary *summary, struct sgpu_error *error)
+static int take_unmapped(void *argument, const struct sgpu_summary *summary,
+			 struct sgpu_error *error)
 {
 	struct unmapping *u = argument;
 	int rc = sgpu_session_summary(u->context->session, summary, error);
@@ -139,8 +150,10 @@ static int take_unmapped(void *argument, const struct sgpu_summary *summary, str
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	if (summary->va != u->next || summary->size != u->authorised || summary->size == 0 || summary->pages != 0) {
-		return sgpu_fail(error, SGPU_EAUTH, "the allocator unmapped other addresses than it said");
+	if (summary->va != u->next || summary->size != u->authorised || summary->size == 0 ||
+	    summary->pages != 0) {
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "the allocator unmapped other addresses than it said");
 	}
 	u->next += u->authorised;
 	u->authorised = 0;
@@ -156,11 +169,12 @@ static int unmap(struct sgpu_secure *context, uint64_t va, uint64_t size, struct
 
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
-	rc = sgpu_allocator_unmap(ground->allocator, context->grant.channel, va, size, authorise, take_unmapped, &u,
-				  error);
+	rc = sgpu_allocator_unmap(ground->allocator, context->grant.channel, va, size, authorise,
+				  take_unmapped, &u, error);
 	pthread_mutex_unlock(&ground->lock);
 	if (rc == SGPU_OK && u.next != u.end) {
-		rc = sgpu_fail(error, SGPU_EAUTH, "the allocator unmapped other addresses than it said");
+		rc = sgpu_fail(error, SGPU_EAUTH,
+			       "the allocator unmapped other addresses than it said");
 	}
 	context->authorisation_lost = context->authorisation_lost || rc != SGPU_OK;
 	return rc;
@@ -176,16 +190,19 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
-	rc = sgpu_allocator_map(ground->allocator, context->grant.channel, size, &va, &mapped, take_summary, &m,
-				error);
+	rc = sgpu_allocator_map(ground->allocator, context->grant.channel, size, &va, &mapped,
+				take_summary, &m, error);
 	pthread_mutex_unlock(&ground->lock);
 	if (rc == SGPU_OK && (!m.any || m.first != va || m.next != va + mapped || mapped < size)) {
-		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped other addresses than it said");
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "the allocator mapped other addresses than it said");
 	}
 	/* What was mapped before a failure is as good as the rest would have been. */
-	added = m.any ? sgpu_arena_add(&context->arena, context->base + m.first, m.next - m.first) : SGPU_OK;
+	added = m.any ? sgpu_arena_add(&context->arena, context->base + m.first, m.next - m.first)
+		      : SGPU_OK;
 	if (added == SGPU_EUSAGE) { /* it stays mapped, and nobody uses it */
-		return sgpu_fail(error, SGPU_EAUTH, "the allocator mapped addresses that are in use");
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "the allocator mapped addresses that are in use");
 	}
 	if (added != SGPU_OK) {
 		(void)unmap(context, m.first, m.next - m.first, NULL);
@@ -200,17 +217,20 @@ static int map(struct sgpu_secure *context, uint64_t size, struct sgpu_error *er
 	return rc;
 }
 
-/* Whether a mapping failed because memory ran out: the processor only says that the device failed. */
+/* Whether a mapping failed because memory ran out: the processor only says that the device failed.
+ */
 static bool ran_out(struct sgpu_secure *context, int rc, uint64_t size)
 {
 	struct sgpu_device_info info;
 
-	return rc == SGPU_ENOMEM || (rc == SGPU_EDEVICE &&
-				     sgpu_device_get_info(context->ground->device, &info, NULL) == SGPU_OK &&
-				     info.memory_free < size);
+	return rc == SGPU_ENOMEM ||
+	       (rc == SGPU_EDEVICE &&
+		sgpu_device_get_info(context->ground->device, &info, NULL) == SGPU_OK &&
+		info.memory_free < size);
 }
 
-/* For a block of `extent` bytes: in big pages when that is worth it, and more than is needed now. */
+/* For a block of `extent` bytes: in big pages when that is worth it, and more than is needed now.
+ */
 static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error *error)
 {
 	const struct sgpu_pages_info *pages = &context->ground->pager.info;
@@ -233,8 +253,8 @@ static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error 
 }
 
 /* ---- clearing ---- */
-/* Puts a block behind those that are being cleared. One whose clearing cannot be enqueued is never given out again. The lock
- * of the arena is held. */
+/* Puts a block behind those that are being cleared. One whose clearing cannot be enqueued is never
+ * given out again. The lock of the arena is held. */
 static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block)
 {
 	const struct sgpu_device_range range = { block->range.address, block->range.extent };
@@ -242,11 +262,13 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 
 	memset(block->task, 0, sizeof(*block->task));
 	unpoison(context, block->range.address, block->range.extent);
-	rc = sgpu_processor_enter(context->ground->processor, context->grant.channel, &range, 1, NULL);
+	rc = sgpu_processor_enter(context->ground->processor, context->grant.channel, &range, 1,
+				  NULL);
 	if (rc < 0) {
 		return;
 	}
-	rc = sgpu_device_clear(context->clearer, block->range.address, block->range.extent, block->task);
+	rc = sgpu_device_clear(context->clearer, block->range.address, block->range.extent,
+			       block->task);
 	sgpu_processor_leave(context->ground->processor);
 	if (rc < 0) {
 		return;
@@ -254,8 +276,8 @@ static void start_clearing(struct sgpu_secure *context, struct sgpu_block *block
 	sgpu_arena_await(&context->arena, block);
 }
 
-/* Takes back what is cleared by now. A clearing that a cancellation cut short is done again; after another failure the
- * block is never given out again. */
+/* Takes back what is cleared by now. A clearing that a cancellation cut short is done again; after
+ * another failure the block is never given out again. */
 static void collect(struct sgpu_secure *context)
 {
 	struct sgpu_block *block;
@@ -327,8 +349,10 @@ static struct sgpu_block *take(struct sgpu_arena *arena, uint64_t size)
 	return block;
 }
 
-/* From what is free; from what is being cleared; from new pages; or else from all that can be had. */
-static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block **block, struct sgpu_error *error)
+/* From what is free; from what is being cleared; from new pages; or else from all that can be had.
+ */
+static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block **block,
+		  struct sgpu_error *error)
 {
 	uint64_t extent = sgpu_arena_extent(size);
 	int rc = SGPU_OK;
@@ -354,16 +378,19 @@ static int obtain(struct sgpu_secure *context, uint64_t size, struct sgpu_block 
 
 static int trim(struct sgpu_secure *context, struct sgpu_error *error);
 
-int sgpu_secure_alloc_row(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error)
+int sgpu_secure_alloc_row(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
+			  struct sgpu_error *error)
 {
 	struct sgpu_secure *context = context_of(device);
 	struct sgpu_block *block = NULL;
 	int rc;
 
 	pthread_mutex_lock(&context->arena_lock);
-	rc = size > INT64_MAX ? out_of_memory(context, size, error) : obtain(context, size, &block, error);
+	rc = size > INT64_MAX ? out_of_memory(context, size, error)
+			      : obtain(context, size, &block, error);
 	/* What is mapped in pieces too small may do as one. */
-	if (rc == SGPU_ENOMEM && size <= INT64_MAX && context->arena.regions && trim(context, NULL) == SGPU_OK) {
+	if (rc == SGPU_ENOMEM && size <= INT64_MAX && context->arena.regions &&
+	    trim(context, NULL) == SGPU_OK) {
 		rc = obtain(context, size, &block, error);
 	}
 	if (rc == SGPU_OK) {
@@ -392,8 +419,9 @@ void sgpu_secure_free_row(struct sgpu_device *device, sgpu_devptr memory, uint64
 }
 
 /* ---- giving back ---- */
-/* Gives back every region that holds nothing; the lock is held. An authorisation without a true answer can still be used by
- * whoever has it, so nothing of its region is used again. No later one would be accepted, so none is given. */
+/* Gives back every region that holds nothing; the lock is held. An authorisation without a true
+ * answer can still be used by whoever has it, so nothing of its region is used again. No later one
+ * would be accepted, so none is given. */
 static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 {
 	struct sgpu_arena_region *region, *next;
@@ -406,7 +434,9 @@ static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 			continue;
 		}
 		if (context->authorisation_lost) {
-			return sgpu_fail(error, SGPU_EAUTH, "the context gives no pages back: an authorisation was lost");
+			return sgpu_fail(
+				error, SGPU_EAUTH,
+				"the context gives no pages back: an authorisation was lost");
 		}
 		sgpu_arena_withhold(&context->arena, region);
 		unpoison(context, region->address, region->extent);
@@ -436,7 +466,8 @@ void sgpu_secure_memory_close(struct sgpu_secure *context)
 		(void)trim(context, NULL);
 	}
 	sgpu_event_free(&context->mark);
-	for (struct sgpu_arena_region *region = context->arena.regions; region; region = region->next) {
+	for (struct sgpu_arena_region *region = context->arena.regions; region;
+	     region = region->next) {
 		unpoison(context, region->address, region->extent);
 	}
 	sgpu_arena_clear(&context->arena);
@@ -444,7 +475,8 @@ void sgpu_secure_memory_close(struct sgpu_secure *context)
 }
 
 /* ---- the calls of sgpu/secure.h ---- */
-int sgpu_secure_malloc(struct sgpu_secure *context, uint64_t size, sgpu_devptr *memory, struct sgpu_error *error)
+int sgpu_secure_malloc(struct sgpu_secure *context, uint64_t size, sgpu_devptr *memory,
+		       struct sgpu_error *error)
 {
 	*memory = 0;
 	return sgpu_secure_alloc_row((struct sgpu_device *)(void *)context, size, memory, error);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Code in a secure context: it is copied into protected memory, measured there, compared with the digest that the owner
- * names, and only then loaded, from bytes of the host that have the same digest. A launch says what its kernel is meant to
- * touch.
+ * Code in a secure context: it is copied into protected memory, measured there, compared with the
+ * digest that the owner names, and only then loaded, from bytes of the host that have the same
+ * digest. A launch says what its kernel is meant to touch.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +29,8 @@ int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_
 	}
 	pthread_mutex_lock(&ground->lock);
 	ground->sender = context;
-	rc = sgpu_allocator_measure(ground->allocator, context->grant.channel, va, size, keyed, &m, error);
+	rc = sgpu_allocator_measure(ground->allocator, context->grant.channel, va, size, keyed, &m,
+				    error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_session_measurement(context->session, &m, error);
 	}
@@ -73,19 +74,21 @@ static int check_image(struct sgpu_secure *context, void *image, size_t size,
 		return rc;
 	}
 	sgpu_measure_pages(image, size, NULL, here);
-	if (!sgpu_equal(on_device, digest, sizeof(on_device)) || !sgpu_equal(here, digest, sizeof(here))) {
-		return sgpu_fail(error, SGPU_EPOLICY, "the module is not the one whose digest is named");
+	if (!sgpu_equal(on_device, digest, sizeof(on_device)) ||
+	    !sgpu_equal(here, digest, sizeof(here))) {
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "the module is not the one whose digest is named");
 	}
 	return SGPU_OK;
 }
 
 int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size_t size,
-			    const uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_device_module **module,
-			    struct sgpu_error *error)
+			    const uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE],
+			    struct sgpu_device_module **module, struct sgpu_error *error)
 {
 	struct sgpu_secure_module *new = calloc(1, sizeof(*new));
 	void *copy = malloc(size ? size : 1);
-	int rc = new && copy ? SGPU_OK : sgpu_fail_nomem(error);
+	int rc = new &&copy ? SGPU_OK : sgpu_fail_nomem(error);
 
 	*module = NULL;
 	if (rc == SGPU_OK) {
@@ -95,7 +98,8 @@ int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size
 		rc = check_image(context, copy, size, digest, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_module_load(context->ground->device, copy, size, &new->inner, error);
+		rc = sgpu_device_module_load(context->ground->device, copy, size, &new->inner,
+					     error);
 	}
 	sgpu_free_wiped(&copy, size);
 	if (rc != SGPU_OK) {
@@ -115,16 +119,19 @@ static int refuse(struct sgpu_task *task, int rc, const char *text)
 	return rc;
 }
 
-static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-			 const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
-			 int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task)
+static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
+			 const char *function, const struct sgpu_module_shape *shape,
+			 void *const *args, const size_t *arg_sizes, int arg_count,
+			 const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
 	int rc;
 
 	if (!memory) {
-		return refuse(task, SGPU_EPOLICY, "a secure context starts a module's function only with the ranges that it "
-			      "touches");
+		return refuse(
+			task, SGPU_EPOLICY,
+			"a secure context starts a module's function only with the ranges that it "
+			"touches");
 	}
 	if (memory->count < 0 || memory->count > SGPU_MODULE_RANGES_MAX) {
 		return refuse(task, SGPU_EUSAGE, "a launch names too many ranges");
@@ -133,21 +140,24 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 		return refuse(task, SGPU_EPOLICY, "the module is not of this context");
 	}
 	rc = sgpu_secure_begin(s->context, memory->ranges, memory->count, task);
-	return rc < 0 ? rc : sgpu_secure_end(s->context,
-					     sgpu_device_module_launch_on(s->inner, module_of(module)->inner, function, shape,
-									  args, arg_sizes, arg_count, memory, task));
+	return rc < 0 ? rc
+		      : sgpu_secure_end(s->context,
+					sgpu_device_module_launch_on(
+						s->inner, module_of(module)->inner, function, shape,
+						args, arg_sizes, arg_count, memory, task));
 }
 
 /* ---- the calls of the device ---- */
 /* Without a digest nothing is loaded. */
-static int module_load(struct sgpu_device *device, const void *image, size_t size, struct sgpu_device_module **module,
-		       struct sgpu_error *error)
+static int module_load(struct sgpu_device *device, const void *image, size_t size,
+		       struct sgpu_device_module **module, struct sgpu_error *error)
 {
 	(void)device;
 	(void)image;
 	(void)size;
 	(void)module;
-	return sgpu_fail(error, SGPU_EPOLICY, "a secure context loads a module only with the digest of it");
+	return sgpu_fail(error, SGPU_EPOLICY,
+			 "a secure context loads a module only with the digest of it");
 }
 
 /* No launch is pending. */
@@ -157,15 +167,17 @@ static void module_free(struct sgpu_device_module *module)
 	free(module_of(module));
 }
 
-static int module_confinement(struct sgpu_device *device, struct sgpu_module_confinement *confinement,
-			      struct sgpu_error *error)
+static int module_confinement(struct sgpu_device *device,
+			      struct sgpu_module_confinement *confinement, struct sgpu_error *error)
 {
-	return sgpu_device_module_confinement(((struct sgpu_secure *)(void *)device)->ground->device, confinement, error);
+	return sgpu_device_module_confinement(
+		((struct sgpu_secure *)(void *)device)->ground->device, confinement, error);
 }
 
 static bool module_broke_rules(struct sgpu_device *device)
 {
-	return sgpu_device_module_broke_rules(((struct sgpu_secure *)(void *)device)->ground->device);
+	return sgpu_device_module_broke_rules(
+		((struct sgpu_secure *)(void *)device)->ground->device);
 }
 
 const struct sgpu_device_module_calls sgpu_secure_module_calls = {

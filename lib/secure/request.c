@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A request of a secure context: what is checked before the device enqueues it. The context's own account says whether a
- * range lies in one allocation, as on every device; the processor's says whether it lies in the context.
+ * A request of a secure context: what is checked before the device enqueues it. The context's own
+ * account says whether a range lies in one allocation, as on every device; the processor's says
+ * whether it lies in the context.
  */
 #include "channel/processor/request.h"
 #include "secure/secure.h"
 
-int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
+int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address, uint64_t size,
+			    struct sgpu_task *task)
 {
 	const struct sgpu_block *block;
 	bool inside;
@@ -20,14 +22,15 @@ int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address, ui
 		return SGPU_OK;
 	}
 	if (task) {
-		task->code = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes at device address %#llx are not allocated",
+		task->code = sgpu_fail(&task->error, SGPU_EUSAGE,
+				       "%llu bytes at device address %#llx are not allocated",
 				       (unsigned long long)size, (unsigned long long)address);
 	}
 	return SGPU_EUSAGE;
 }
 
-int sgpu_secure_begin(struct sgpu_secure *context, const struct sgpu_device_range *ranges, int count,
-		      struct sgpu_task *task)
+int sgpu_secure_begin(struct sgpu_secure *context, const struct sgpu_device_range *ranges,
+		      int count, struct sgpu_task *task)
 {
 	int rc = SGPU_OK;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams of a secure context: streams of the device that know their context. Those that are freed are kept for the next
- * user, because a device takes its time to make one.
+ * Streams of a secure context: streams of the device that know their context. Those that are freed
+ * are kept for the next user, because a device takes its time to make one.
  */
 #include <stdlib.h>
 
@@ -13,7 +13,8 @@ static void stream_destroy(struct sgpu_secure_stream *stream)
 	free(stream);
 }
 
-int sgpu_secure_stream_take(struct sgpu_secure *context, struct sgpu_secure_stream **stream, struct sgpu_error *error)
+int sgpu_secure_stream_take(struct sgpu_secure *context, struct sgpu_secure_stream **stream,
+			    struct sgpu_error *error)
 {
 	struct sgpu_secure_stream *s;
 	int rc;

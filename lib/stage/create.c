@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a region: an unnamed memory file on the largest available pages, filled through a mapping, named at the end.
+ * Makes a region: an unnamed memory file on the largest available pages, filled through a mapping,
+ * named at the end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,8 @@
 
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, STANDARD_LIFE = 3600 };
 
-/* A name for a file system that knows no unnamed files; sgpu_region_reap removes it when its maker is gone. */
+/* A name for a file system that knows no unnamed files; sgpu_region_reap removes it when its maker
+ * is gone. */
 static void temporary_name(const char *id, char name[SGPU_REGION_ID_TEXT + 5])
 {
 	snprintf(name, SGPU_REGION_ID_TEXT + 5, "new-%s", id);
@@ -36,9 +38,11 @@ static int open_unnamed(int directory, struct sgpu_region *region, struct sgpu_e
 	char name[SGPU_REGION_ID_TEXT + 5];
 
 	region->fd = openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (region->fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
+	if (region->fd < 0 &&
+	    (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
 		temporary_name(region->id, name);
-		region->fd = openat(directory, name, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+		region->fd = openat(directory, name,
+				    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 		if (region->fd >= 0) {
 			(void)flock(region->fd, LOCK_SH | LOCK_NB);
 		}
@@ -61,14 +65,16 @@ static int check_room(const char *path, uint64_t size, struct sgpu_error *error)
 		return code;
 	}
 	if (size > room) {
-		sgpu_fail(error, SGPU_ESYSTEM, "a region of %llu bytes does not fit in '%s': %llu are left",
+		sgpu_fail(error, SGPU_ESYSTEM,
+			  "a region of %llu bytes does not fit in '%s': %llu are left",
 			  (unsigned long long)size, path, (unsigned long long)room);
 		sgpu_hint(error, "release regions (sgpu-stage list), or enlarge that file system");
 		return SGPU_ESYSTEM;
 	}
 	sgpu_host_memory(NULL, &memory);
 	if (in_memory && size > memory) {
-		return sgpu_fail(error, SGPU_ENOMEM, "a region of %llu bytes does not fit in memory: %llu are left",
+		return sgpu_fail(error, SGPU_ENOMEM,
+				 "a region of %llu bytes does not fit in memory: %llu are left",
 				 (unsigned long long)size, (unsigned long long)memory);
 	}
 	return SGPU_OK;
@@ -89,7 +95,8 @@ static int map(struct sgpu_region *region, uint64_t page_size, struct sgpu_error
 	}
 	memory = mmap(NULL, file_size, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd, 0);
 	if (memory == MAP_FAILED) {
-		return sgpu_fail_errno(error, "cannot map a region of %llu bytes", (unsigned long long)region->size);
+		return sgpu_fail_errno(error, "cannot map a region of %llu bytes",
+				       (unsigned long long)region->size);
 	}
 	region->data = (uint8_t *)memory + SGPU_REGION_HEADER;
 	(void)madvise(memory, file_size, MADV_DONTDUMP);
@@ -116,7 +123,8 @@ static void unmap(struct sgpu_region *region)
 	}
 }
 
-/* Drops what one attempt at a place has made; `unnamed`: not published, so that a temporary name goes too. */
+/* Drops what one attempt at a place has made; `unnamed`: not published, so that a temporary name
+ * goes too. */
 static void abandon(struct sgpu_region *region, bool unnamed)
 {
 	struct stat status;
@@ -140,7 +148,8 @@ static void abandon(struct sgpu_region *region, bool unnamed)
 	region->path = NULL;
 }
 
-static int create_in(const char *path, uint64_t page_size, struct sgpu_region *region, struct sgpu_error *error)
+static int create_in(const char *path, uint64_t page_size, struct sgpu_region *region,
+		     struct sgpu_error *error)
 {
 	int directory, code;
 
@@ -174,7 +183,8 @@ static bool create_huge(struct sgpu_region *region)
 		return false;
 	}
 	for (i = 0; i < count && region->fd < 0; i++) {
-		if (!mounts[i].writable || mounts[i].page_size != HUGE_PAGE || region->size < HUGE_PAGE ||
+		if (!mounts[i].writable || mounts[i].page_size != HUGE_PAGE ||
+		    region->size < HUGE_PAGE ||
 		    !sgpu_region_file_size(region->size, mounts[i].page_size, &file_size) ||
 		    file_size / mounts[i].page_size > mounts[i].free) {
 			continue;
@@ -205,7 +215,8 @@ static int create_plain(struct sgpu_region *region, bool no_huge, struct sgpu_er
 	if (code == SGPU_OK) {
 		code = create_in(path, PAGE, region, error);
 	}
-	if (code == SGPU_OK && !no_huge && region->size >= HUGE_PAGE && sgpu_shmem_huge(path, setting) &&
+	if (code == SGPU_OK && !no_huge && region->size >= HUGE_PAGE &&
+	    sgpu_shmem_huge(path, setting) &&
 	    madvise(map_base(region), map_size(region), MADV_HUGEPAGE) == 0) {
 		region->pages = SGPU_PAGES_TRANSPARENT;
 	}
@@ -213,11 +224,12 @@ static int create_plain(struct sgpu_region *region, bool no_huge, struct sgpu_er
 	return code;
 }
 
-static int fill_in(uint64_t size, const struct sgpu_region_options *options, struct sgpu_region *region,
-		   struct sgpu_error *error)
+static int fill_in(uint64_t size, const struct sgpu_region_options *options,
+		   struct sgpu_region *region, struct sgpu_error *error)
 {
 	uint8_t random[SGPU_REGION_ID_TEXT / 2];
-	uint64_t life = options->lifetime_ns / 1000000000 + (options->lifetime_ns % 1000000000 != 0);
+	uint64_t life =
+		options->lifetime_ns / 1000000000 + (options->lifetime_ns % 1000000000 != 0);
 	int code = sgpu_random(random, sizeof(random), error);
 
 	memset(region, 0, sizeof(*region));
@@ -239,8 +251,8 @@ static int fill_in(uint64_t size, const struct sgpu_region_options *options, str
 	return SGPU_OK;
 }
 
-int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options, struct sgpu_region *region,
-		       struct sgpu_error *error)
+int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
+		       struct sgpu_region *region, struct sgpu_error *error)
 {
 	static const struct sgpu_region_options standard = { .numa_node = -1 };
 	int code;
@@ -254,7 +266,8 @@ int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 		code = create_plain(region, options->no_huge, error);
 	}
 	if (code == SGPU_OK && options->numa_node >= 0) {
-		code = sgpu_numa_bind(map_base(region), map_size(region), options->numa_node, error);
+		code = sgpu_numa_bind(map_base(region), map_size(region), options->numa_node,
+				      error);
 		region->numa_node = options->numa_node;
 	}
 	if (code < 0) {
@@ -276,7 +289,8 @@ static int back_old(struct sgpu_region *region, uint64_t begin, uint64_t end)
 /* Backs bytes [begin, end) of the file, widened to whole pages. */
 static int back(struct sgpu_region *region, uint64_t begin, uint64_t end, struct sgpu_error *error)
 {
-	uint64_t unit = region->pages == SGPU_PAGES_NORMAL ? PAGE : HUGE_PAGE, all = map_size(region);
+	uint64_t unit = region->pages == SGPU_PAGES_NORMAL ? PAGE : HUGE_PAGE,
+		 all = map_size(region);
 
 	int result;
 
@@ -284,7 +298,8 @@ static int back(struct sgpu_region *region, uint64_t begin, uint64_t end, struct
 	end = (end + unit - 1) / unit * unit;
 	end = end < all ? end : all;
 	do {
-		result = madvise((uint8_t *)map_base(region) + begin, end - begin, MADV_POPULATE_WRITE);
+		result = madvise((uint8_t *)map_base(region) + begin, end - begin,
+				 MADV_POPULATE_WRITE);
 	} while (result != 0 && (errno == EINTR || errno == EAGAIN) && !sgpu_io_interrupted());
 	if (result == 0 || (errno == EINVAL && back_old(region, begin, end) == 0)) {
 		return SGPU_OK;
@@ -298,20 +313,23 @@ static int back(struct sgpu_region *region, uint64_t begin, uint64_t end, struct
 			 (unsigned long long)region->size, region->path);
 }
 
-int sgpu_region_back(struct sgpu_region *region, uint64_t offset, uint64_t size, struct sgpu_error *error)
+int sgpu_region_back(struct sgpu_region *region, uint64_t offset, uint64_t size,
+		     struct sgpu_error *error)
 {
 	if (!region->data || offset > region->size || size > region->size - offset) {
 		return sgpu_fail(error, SGPU_EUSAGE, "bytes beyond a region were to be written");
 	}
 	return size == 0 ? SGPU_OK
-			 : back(region, SGPU_REGION_HEADER + offset, SGPU_REGION_HEADER + offset + size, error);
+			 : back(region, SGPU_REGION_HEADER + offset,
+				SGPU_REGION_HEADER + offset + size, error);
 }
 
 static int give_name(struct sgpu_region *region, struct sgpu_error *error)
 {
 	char self[64], name[SGPU_REGION_ID_TEXT + 5];
 	struct stat status;
-	int directory, result, code = sgpu_stage_open_directory(region->path, false, &directory, error);
+	int directory, result,
+		code = sgpu_stage_open_directory(region->path, false, &directory, error);
 
 	if (code < 0) {
 		return code;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The directories of the regions. Only this user may have rights on them: another user could put a region under a
- * name that a runner trusts.
+ * The directories of the regions. Only this user may have rights on them: another user could put a
+ * region under a name that a runner trusts.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -48,7 +48,8 @@ static void find_fallback(const char *prefix, char found[NAME_MAX + 1])
 		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 &&
 		    (!found[0] || strcmp(entry->d_name, found) < 0) &&
 		    fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    S_ISDIR(status.st_mode) && status.st_uid == geteuid() && (status.st_mode & 0077) == 0) {
+		    S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+		    (status.st_mode & 0077) == 0) {
 			strcpy(found, entry->d_name);
 		}
 	}
@@ -76,7 +77,8 @@ static char *look_in_memory(void)
 		return path;
 	}
 	free(path);
-	if (asprintf(&path, SHARED_MEMORY "/%s%s", found[0] ? found : prefix, found[0] ? "" : "XXXXXX") < 0) {
+	if (asprintf(&path, SHARED_MEMORY "/%s%s", found[0] ? found : prefix,
+		     found[0] ? "" : "XXXXXX") < 0) {
 		return NULL;
 	}
 	if (!found[0] && !mkdtemp(path)) {
@@ -94,8 +96,8 @@ bool sgpu_stage_directory_is_fallback(const char *path)
 	return strncmp(path, usual, strlen(usual)) == 0 && path[strlen(usual)] == '-';
 }
 
-/* /dev/shm/sgpu-UID, or one with a name that nobody can have foreseen where somebody else has taken that: then it is
- * always the same one, also for a runner that may list no directories any more. */
+/* /dev/shm/sgpu-UID, or one with a name that nobody can have foreseen where somebody else has taken
+ * that: then it is always the same one, also for a runner that may list no directories any more. */
 static char *choose_in_memory(void)
 {
 	static char chosen[sizeof(SHARED_MEMORY) + NAME_MAX + 1];
@@ -141,11 +143,12 @@ static int check_directory(int directory, const char *path, struct sgpu_error *e
 		return sgpu_fail_errno(error, "cannot inspect directory '%s'", path);
 	}
 	if (status.st_uid != geteuid()) {
-		return sgpu_fail(error, SGPU_EPOLICY, "directory '%s' belongs to another user", path);
+		return sgpu_fail(error, SGPU_EPOLICY, "directory '%s' belongs to another user",
+				 path);
 	}
 	if ((status.st_mode & 0077) != 0) {
-		sgpu_fail(error, SGPU_EPOLICY, "directory '%s' has mode %04o, others could use it", path,
-			  (unsigned)status.st_mode & 07777);
+		sgpu_fail(error, SGPU_EPOLICY, "directory '%s' has mode %04o, others could use it",
+			  path, (unsigned)status.st_mode & 07777);
 		sgpu_hint(error, "chmod 0700 '%s'", path);
 		return SGPU_EPOLICY;
 	}
@@ -217,7 +220,8 @@ int sgpu_stage_directories(char ***directories, struct sgpu_error *error)
 		return code;
 	}
 	*directories = calloc((size_t)count + 2, sizeof(char *));
-	code = *directories ? sgpu_stage_directory(&(*directories)[used], error) : sgpu_fail_nomem(error);
+	code = *directories ? sgpu_stage_directory(&(*directories)[used], error)
+			    : sgpu_fail_nomem(error);
 	for (i = 0; code == SGPU_OK && i < count; i++) {
 		(*directories)[++used] = sgpu_stage_huge_directory(mounts[i].path);
 		if (!(*directories)[used]) {
@@ -231,17 +235,21 @@ int sgpu_stage_directories(char ***directories, struct sgpu_error *error)
 	return code;
 }
 
-int sgpu_stage_file_system(const char *directory, const char **name, bool *in_memory, uint64_t *available,
-			   struct sgpu_error *error)
+int sgpu_stage_file_system(const char *directory, const char **name, bool *in_memory,
+			   uint64_t *available, struct sgpu_error *error)
 {
 	static const struct {
 		unsigned long magic;
 		const char *name;
 		bool in_memory;
 	} kinds[] = {
-		{ TMPFS_MAGIC, "tmpfs", true }, { RAMFS_MAGIC, "ramfs", true }, { HUGETLBFS_MAGIC, "hugetlbfs", true },
-		{ EXT4_SUPER_MAGIC, "ext4", false }, { XFS_SUPER_MAGIC, "xfs", false },
-		{ BTRFS_SUPER_MAGIC, "btrfs", false }, { OVERLAYFS_SUPER_MAGIC, "overlay", false },
+		{ TMPFS_MAGIC, "tmpfs", true },
+		{ RAMFS_MAGIC, "ramfs", true },
+		{ HUGETLBFS_MAGIC, "hugetlbfs", true },
+		{ EXT4_SUPER_MAGIC, "ext4", false },
+		{ XFS_SUPER_MAGIC, "xfs", false },
+		{ BTRFS_SUPER_MAGIC, "btrfs", false },
+		{ OVERLAYFS_SUPER_MAGIC, "overlay", false },
 		{ NFS_SUPER_MAGIC, "nfs", false },
 	};
 	struct statfs status;
@@ -253,7 +261,8 @@ int sgpu_stage_file_system(const char *directory, const char **name, bool *in_me
 	*name = "unknown";
 	*in_memory = false;
 	/* A tmpfs without a limit has no blocks to count. */
-	*available = status.f_blocks == 0 ? UINT64_MAX : (uint64_t)status.f_bavail * (uint64_t)status.f_bsize;
+	*available = status.f_blocks == 0 ? UINT64_MAX
+					  : (uint64_t)status.f_bavail * (uint64_t)status.f_bsize;
 	for (i = 0; i < SGPU_ARRAY_LENGTH(kinds); i++) {
 		if ((unsigned long)status.f_type == kinds[i].magic) {
 			*name = kinds[i].name;

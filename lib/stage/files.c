@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Directories from which batches may name payloads. They are opened once. Names in a batch are resolved beneath
- * them, without links and without leaving the mount, so neither a name nor a later mount leads elsewhere.
+ * Directories from which batches may name payloads. They are opened once. Names in a batch are
+ * resolved beneath them, without links and without leaving the mount, so neither a name nor a later
+ * mount leads elsewhere.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,21 +59,37 @@ void sgpu_files_free(struct sgpu_files **files)
 	*files = NULL;
 }
 
-/* File systems whose files are no data: reading one shows the kernel's inside, or does something. */
+/* File systems whose files are no data: reading one shows the kernel's inside, or does something.
+ */
 static const char *unfit(int fd)
 {
 	static const struct {
 		unsigned long magic;
 		const char *name;
 	} kinds[] = {
-		{ PROC_SUPER_MAGIC, "procfs" }, { SYSFS_MAGIC, "sysfs" }, { SECURITYFS_MAGIC, "securityfs" },
-		{ DEBUGFS_MAGIC, "debugfs" }, { TRACEFS_MAGIC, "tracefs" }, { CGROUP_SUPER_MAGIC, "cgroup" },
-		{ CGROUP2_SUPER_MAGIC, "cgroup2" }, { DEVPTS_SUPER_MAGIC, "devpts" }, { BPF_FS_MAGIC, "bpf" },
-		{ EFIVARFS_MAGIC, "efivarfs" }, { PSTOREFS_MAGIC, "pstore" }, { SELINUX_MAGIC, "selinuxfs" },
-		{ SMACK_MAGIC, "smackfs" }, { BINFMTFS_MAGIC, "binfmt_misc" }, { NSFS_MAGIC, "nsfs" },
-		{ PIPEFS_MAGIC, "pipefs" }, { SOCKFS_MAGIC, "sockfs" }, { ANON_INODE_FS_MAGIC, "anon_inodefs" },
-		{ 0x62656570, "configfs" }, { 0x65735543, "fusectl" }, { 0x19800202, "mqueue" },
-		{ 0x7655821, "resctrl" }, { 0x187, "autofs" },
+		{ PROC_SUPER_MAGIC, "procfs" },
+		{ SYSFS_MAGIC, "sysfs" },
+		{ SECURITYFS_MAGIC, "securityfs" },
+		{ DEBUGFS_MAGIC, "debugfs" },
+		{ TRACEFS_MAGIC, "tracefs" },
+		{ CGROUP_SUPER_MAGIC, "cgroup" },
+		{ CGROUP2_SUPER_MAGIC, "cgroup2" },
+		{ DEVPTS_SUPER_MAGIC, "devpts" },
+		{ BPF_FS_MAGIC, "bpf" },
+		{ EFIVARFS_MAGIC, "efivarfs" },
+		{ PSTOREFS_MAGIC, "pstore" },
+		{ SELINUX_MAGIC, "selinuxfs" },
+		{ SMACK_MAGIC, "smackfs" },
+		{ BINFMTFS_MAGIC, "binfmt_misc" },
+		{ NSFS_MAGIC, "nsfs" },
+		{ PIPEFS_MAGIC, "pipefs" },
+		{ SOCKFS_MAGIC, "sockfs" },
+		{ ANON_INODE_FS_MAGIC, "anon_inodefs" },
+		{ 0x62656570, "configfs" },
+		{ 0x65735543, "fusectl" },
+		{ 0x19800202, "mqueue" },
+		{ 0x7655821, "resctrl" },
+		{ 0x187, "autofs" },
 	};
 	struct stat status, devices, root;
 	struct statfs about;
@@ -116,7 +133,9 @@ static int open_directory(const char *path, struct directory *directory, struct 
 	if (!kind && (strcmp(directory->path, "/dev") == 0)) {
 		kind = "devtmpfs";
 	}
-	return kind ? sgpu_fail(error, SGPU_EPOLICY, "directory '%s' holds no data: its file system is %s", path, kind) : 0;
+	return kind ? sgpu_fail(error, SGPU_EPOLICY,
+				"directory '%s' holds no data: its file system is %s", path, kind)
+		    : 0;
 }
 
 int sgpu_files_allow(struct sgpu_files *files, const char *path, struct sgpu_error *error)
@@ -125,7 +144,8 @@ int sgpu_files_allow(struct sgpu_files *files, const char *path, struct sgpu_err
 	int code;
 
 	if (files->count == DIRECTORIES_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "more than %d directories of files", DIRECTORIES_MAX);
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d directories of files",
+				 DIRECTORIES_MAX);
 	}
 	code = open_directory(path, &directory, error);
 	if (code < 0) {
@@ -161,7 +181,8 @@ int sgpu_files_directory(const struct sgpu_files *files, int index, const char *
 	return files->directories[index].fd;
 }
 
-/* Goes up from the file's directory to the root. Directories are compared by identity, so mounts elsewhere count. */
+/* Goes up from the file's directory to the root. Directories are compared by identity, so mounts
+ * elsewhere count. */
 const char *sgpu_files_above(const struct sgpu_files *files, const char *path)
 {
 	char *real = realpath(path, NULL), *slash = real ? strrchr(real, '/') : NULL;
@@ -177,7 +198,8 @@ const char *sgpu_files_above(const struct sgpu_files *files, const char *path)
 	while (fd >= 0 && !found && fstat(fd, &status) == 0 &&
 	       (status.st_ino != below.st_ino || status.st_dev != below.st_dev)) {
 		for (int i = 0; i < sgpu_files_count(files) && !found; i++) {
-			if (status.st_dev == files->directories[i].device && status.st_ino == files->directories[i].inode) {
+			if (status.st_dev == files->directories[i].device &&
+			    status.st_ino == files->directories[i].inode) {
 				found = files->directories[i].given;
 			}
 		}
@@ -243,10 +265,12 @@ static int find(const struct sgpu_files *files, const char *path, int *fd, struc
 		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: it has a '..'", path);
 	}
 	for (int i = 0; *path == '/' && i < files->count; i++) {
-		lies_there = lies_there || beneath(files->directories[i].path, path) || beneath(files->directories[i].given, path);
+		lies_there = lies_there || beneath(files->directories[i].path, path) ||
+			     beneath(files->directories[i].given, path);
 	}
 	if (!lies_there) {
-		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is not in a directory that is open to batches", path);
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "'%s' is not in a directory that is open to batches", path);
 	}
 	errno = ENOENT;
 	for (int i = 0; *fd < 0 && errno == ENOENT && i < files->count; i++) {
@@ -257,15 +281,19 @@ static int find(const struct sgpu_files *files, const char *path, int *fd, struc
 	}
 	if (errno == ELOOP || errno == EXDEV) {
 		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: %s", path,
-				 errno == ELOOP ? "it contains a link" : "it leaves the directory or its file system");
+				 errno == ELOOP ? "it contains a link"
+						: "it leaves the directory or its file system");
 	}
 	if (errno == ENOSYS) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "this kernel cannot open files beneath a directory: it has no openat2");
+		return sgpu_fail(
+			error, SGPU_EUNAVAILABLE,
+			"this kernel cannot open files beneath a directory: it has no openat2");
 	}
 	return sgpu_fail_errno(error, "cannot open '%s'", path);
 }
 
-int sgpu_files_look(const struct sgpu_files *files, const char *path, struct stat *status, struct sgpu_error *error)
+int sgpu_files_look(const struct sgpu_files *files, const char *path, struct stat *status,
+		    struct sgpu_error *error)
 {
 	int fd, code = find(files, path, &fd, error);
 
@@ -278,14 +306,16 @@ int sgpu_files_look(const struct sgpu_files *files, const char *path, struct sta
 	return code;
 }
 
-int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd, struct sgpu_error *error)
+int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd,
+		    struct sgpu_error *error)
 {
 	struct stat status;
 	int look, code;
 
 	*fd = -1;
 	if (!files || files->count == 0) {
-		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: no directory is open to batches", path);
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "'%s' is refused: no directory is open to batches", path);
 	}
 	code = find(files, path, &look, error);
 	if (code < 0) {
@@ -299,8 +329,10 @@ int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd, s
 		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", path);
 	}
 	for (int i = 0; code == SGPU_OK && i < files->private_count; i++) {
-		if (status.st_dev == files->private_files[i].device && status.st_ino == files->private_files[i].inode) {
-			code = sgpu_fail(error, SGPU_EPOLICY, "'%s' is private to the runner", path);
+		if (status.st_dev == files->private_files[i].device &&
+		    status.st_ino == files->private_files[i].inode) {
+			code = sgpu_fail(error, SGPU_EPOLICY, "'%s' is private to the runner",
+					 path);
 		}
 	}
 	if (code == SGPU_OK) {

@@ -15,7 +15,8 @@ struct sgpu_lease_memory {
 	uint64_t size, page; /* page: leases begin at multiples of it */
 	enum sgpu_page_kind pages;
 };
-SGPU_MUST_CHECK int sgpu_lease_memory_create(uint64_t size, struct sgpu_lease_memory *memory, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_lease_memory_create(uint64_t size, struct sgpu_lease_memory *memory,
+					     struct sgpu_error *error);
 /* Accepts one that was freed. */
 void sgpu_lease_memory_free(struct sgpu_lease_memory *memory);
 

@@ -57,7 +57,8 @@ static void populate_slices(void *argument, uint64_t begin, uint64_t end)
 	const struct sgpu_lease_memory *m = p->memory;
 
 	for (; begin < end && atomic_load(&p->failed) == 0; begin++) {
-		const uint64_t at = begin * SLICE, size = m->size - at < SLICE ? m->size - at : SLICE;
+		const uint64_t at = begin * SLICE,
+			       size = m->size - at < SLICE ? m->size - at : SLICE;
 
 		if (madvise(m->base + at, size, MADV_POPULATE_WRITE) == 0) {
 			continue;
@@ -85,8 +86,11 @@ static int populate(const struct sgpu_lease_memory *m, struct sgpu_error *error)
 	rc = sgpu_pool_for(pool, (m->size + SLICE - 1) / SLICE, 1, populate_slices, &population);
 	sgpu_pool_leave(pool);
 	sgpu_pool_free(&pool);
-	return rc < 0 || atomic_load(&population.failed) == 0 ? rc :
-	       sgpu_fail(error, SGPU_ENOMEM, "there is no memory for a pool of %llu bytes", (unsigned long long)m->size);
+	return rc < 0 || atomic_load(&population.failed) == 0
+		       ? rc
+		       : sgpu_fail(error, SGPU_ENOMEM,
+				   "there is no memory for a pool of %llu bytes",
+				   (unsigned long long)m->size);
 }
 
 int sgpu_lease_memory_create(uint64_t size, struct sgpu_lease_memory *m, struct sgpu_error *error)
@@ -96,7 +100,8 @@ int sgpu_lease_memory_create(uint64_t size, struct sgpu_lease_memory *m, struct 
 
 	*m = (struct sgpu_lease_memory){ .fd = -1 };
 	if (size == 0 || size > SGPU_LEASE_POOL_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a pool has 1 to %llu bytes", (unsigned long long)SGPU_LEASE_POOL_MAX);
+		return sgpu_fail(error, SGPU_EUSAGE, "a pool has 1 to %llu bytes",
+				 (unsigned long long)SGPU_LEASE_POOL_MAX);
 	}
 	m->size = (size + SGPU_LEASE_HUGE - 1) / SGPU_LEASE_HUGE * SGPU_LEASE_HUGE;
 	m->page = SGPU_LEASE_HUGE;
@@ -111,7 +116,8 @@ int sgpu_lease_memory_create(uint64_t size, struct sgpu_lease_memory *m, struct 
 	/* The kernel would end processes to find the pages. */
 	sgpu_host_memory(NULL, &available);
 	if (m->size > available) {
-		return sgpu_fail(error, SGPU_ENOMEM, "a pool of %llu bytes is more than the %llu that are free",
+		return sgpu_fail(error, SGPU_ENOMEM,
+				 "a pool of %llu bytes is more than the %llu that are free",
 				 (unsigned long long)m->size, (unsigned long long)available);
 	}
 	m->page = SMALL_PAGE;
@@ -136,7 +142,8 @@ void sgpu_lease_memory_free(struct sgpu_lease_memory *m)
 		munmap(m->base, m->size);
 	}
 	if (m->fd >= 0) { /* a client may have it open for longer, but not what was taken for it */
-		(void)fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)m->size);
+		(void)fallocate(m->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+				(off_t)m->size);
 		close(m->fd);
 	}
 	m->base = NULL;
@@ -144,23 +151,28 @@ void sgpu_lease_memory_free(struct sgpu_lease_memory *m)
 }
 
 /* ---- the client's side ---- */
-int sgpu_lease_check(int fd, uint64_t pool_size, const struct sgpu_lease *lease, struct sgpu_error *error)
+int sgpu_lease_check(int fd, uint64_t pool_size, const struct sgpu_lease *lease,
+		     struct sgpu_error *error)
 {
 	uint64_t size, end;
 	bool huge;
-	int rc = sgpu_memory_file_check(fd, "the memory of a lease", 0, INT64_MAX, &size, &huge, error);
+	int rc = sgpu_memory_file_check(fd, "the memory of a lease", 0, INT64_MAX, &size, &huge,
+					error);
 
-	if (rc == SGPU_OK && (size != pool_size || !sgpu_region_id_valid(lease->id) ||
-			      !sgpu_add_u64(lease->offset, lease->size, &end) || end > pool_size || lease->size == 0 ||
-			      lease->offset % (huge ? SGPU_LEASE_HUGE : SMALL_PAGE) != 0)) {
-		return sgpu_fail(error, SGPU_EINVALID, "a lease of %llu bytes at %llu does not lie in a pool of %llu",
+	if (rc == SGPU_OK &&
+	    (size != pool_size || !sgpu_region_id_valid(lease->id) ||
+	     !sgpu_add_u64(lease->offset, lease->size, &end) || end > pool_size ||
+	     lease->size == 0 || lease->offset % (huge ? SGPU_LEASE_HUGE : SMALL_PAGE) != 0)) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "a lease of %llu bytes at %llu does not lie in a pool of %llu",
 				 (unsigned long long)lease->size, (unsigned long long)lease->offset,
 				 (unsigned long long)size);
 	}
 	return rc;
 }
 
-int sgpu_lease_map(int fd, const struct sgpu_lease *lease, struct sgpu_lease_mapping *mapping, struct sgpu_error *error)
+int sgpu_lease_map(int fd, const struct sgpu_lease *lease, struct sgpu_lease_mapping *mapping,
+		   struct sgpu_error *error)
 {
 	struct statfs system;
 	uint64_t page = SMALL_PAGE;
@@ -171,7 +183,8 @@ int sgpu_lease_map(int fd, const struct sgpu_lease *lease, struct sgpu_lease_map
 		page = SGPU_LEASE_HUGE;
 	}
 	mapping->size = (lease->size + page - 1) / page * page;
-	base = mmap(NULL, mapping->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)lease->offset);
+	base = mmap(NULL, mapping->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+		    (off_t)lease->offset);
 	if (base == MAP_FAILED) {
 		return sgpu_fail_errno(error, "cannot map lease '%s'", lease->id);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pool's leases, in the order of their places, and the thread that ends and clears them. The pool's file belongs to the
- * clients, too: what they write decides nothing here.
+ * A pool's leases, in the order of their places, and the thread that ends and clears them. The
+ * pool's file belongs to the clients, too: what they write decides nothing here.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,18 +20,18 @@ enum state { HELD, OFFERED, CLEARING };
 struct entry {
 	struct entry *next;
 	struct sgpu_lease lease;
-	uint64_t extent;          /* whole pages */
+	uint64_t extent; /* whole pages */
 	uint8_t batch_id[SGPU_BATCH_ID_SIZE];
 	bool results;
 	enum state state;
-	uint64_t expires_ns;      /* OFFERED */
+	uint64_t expires_ns; /* OFFERED */
 };
 
 struct sgpu_lease_pool {
 	struct sgpu_lease_pool_config config;
 	struct sgpu_lease_memory memory;
 	pthread_mutex_t lock;
-	pthread_cond_t work;      /* for the thread: something to clear, to wait for, or the end */
+	pthread_cond_t work; /* for the thread: something to clear, to wait for, or the end */
 	pthread_cond_t cleared;
 	pthread_t thread;
 	bool stop;
@@ -61,7 +61,8 @@ static struct entry *find_entry(struct sgpu_lease_pool *pool, const char *id)
 }
 
 /* The first gap that is large enough: where it is linked, and its offset. */
-static struct entry **find_gap(struct sgpu_lease_pool *pool, uint64_t extent, uint64_t alignment, uint64_t *offset)
+static struct entry **find_gap(struct sgpu_lease_pool *pool, uint64_t extent, uint64_t alignment,
+			       uint64_t *offset)
 {
 	struct entry **link = &pool->entries;
 
@@ -88,7 +89,8 @@ static void begin_clearing(struct sgpu_lease_pool *pool, struct entry *entry)
 }
 
 /* ---- the thread ---- */
-/* Ends what is late. Returns one that is to be cleared, or NULL; *next: when the next one will be late, or 0. */
+/* Ends what is late. Returns one that is to be cleared, or NULL; *next: when the next one will be
+ * late, or 0. */
 static struct entry *look_over(struct sgpu_lease_pool *pool, uint64_t *next)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -168,8 +170,8 @@ static int start_thread(struct sgpu_lease_pool *pool, struct sgpu_error *error)
 	return errno == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot start a thread");
 }
 
-int sgpu_lease_pool_create(const struct sgpu_lease_pool_config *config, struct sgpu_lease_pool **pool,
-			   struct sgpu_error *error)
+int sgpu_lease_pool_create(const struct sgpu_lease_pool_config *config,
+			   struct sgpu_lease_pool **pool, struct sgpu_error *error)
 {
 	struct sgpu_lease_pool *made = calloc(1, sizeof(*made));
 	int rc;
@@ -222,24 +224,33 @@ void sgpu_lease_pool_free(struct sgpu_lease_pool **pool)
 
 void sgpu_lease_pool_get_info(const struct sgpu_lease_pool *pool, struct sgpu_lease_pool_info *info)
 {
-	*info = (struct sgpu_lease_pool_info){ .fd = pool->memory.fd, .memory = pool->memory.base, .size = pool->memory.size,
+	*info = (struct sgpu_lease_pool_info){ .fd = pool->memory.fd,
+					       .memory = pool->memory.base,
+					       .size = pool->memory.size,
 					       .pages = pool->memory.pages };
 }
 
 /* ---- leases ---- */
 static int place_entry(struct sgpu_lease_pool *pool, struct entry *entry, struct sgpu_error *error)
 {
-	const uint64_t alignment = entry->extent >= SGPU_LEASE_HUGE ? SGPU_LEASE_HUGE : pool->memory.page;
+	const uint64_t alignment =
+		entry->extent >= SGPU_LEASE_HUGE ? SGPU_LEASE_HUGE : pool->memory.page;
 	struct entry **link;
 
 	while (pool->count >= SGPU_LEASES_MAX ||
 	       !(link = find_gap(pool, entry->extent, alignment, &entry->lease.offset))) {
 		if (pool->clearing == 0) {
-			return pool->count >= SGPU_LEASES_MAX ?
-				       sgpu_fail(error, SGPU_ERETRY, "there are %d leases, which is the limit", SGPU_LEASES_MAX) :
-				       sgpu_fail(error, SGPU_ERETRY, "no room for a lease of %llu bytes: %llu of the pool's %llu "
-						 "are taken", (unsigned long long)entry->lease.size,
-						 (unsigned long long)pool->bytes, (unsigned long long)pool->memory.size);
+			return pool->count >= SGPU_LEASES_MAX
+				       ? sgpu_fail(error, SGPU_ERETRY,
+						   "there are %d leases, which is the limit",
+						   SGPU_LEASES_MAX)
+				       : sgpu_fail(error, SGPU_ERETRY,
+						   "no room for a lease of %llu bytes: %llu of the "
+						   "pool's %llu "
+						   "are taken",
+						   (unsigned long long)entry->lease.size,
+						   (unsigned long long)pool->bytes,
+						   (unsigned long long)pool->memory.size);
 		}
 		pthread_cond_wait(&pool->cleared, &pool->lock);
 	}
@@ -249,15 +260,17 @@ static int place_entry(struct sgpu_lease_pool *pool, struct entry *entry, struct
 	return SGPU_OK;
 }
 
-int sgpu_lease_create(struct sgpu_lease_pool *pool, const uint8_t batch_id[SGPU_BATCH_ID_SIZE], bool results,
-		      uint64_t size, struct sgpu_lease *lease, struct sgpu_error *error)
+int sgpu_lease_create(struct sgpu_lease_pool *pool, const uint8_t batch_id[SGPU_BATCH_ID_SIZE],
+		      bool results, uint64_t size, struct sgpu_lease *lease,
+		      struct sgpu_error *error)
 {
 	uint8_t id[SGPU_REGION_ID_TEXT / 2];
 	struct entry *entry;
 	int rc;
 
 	if (size == 0 || size > pool->memory.size) {
-		rc = sgpu_fail(error, SGPU_EUSAGE, "a lease of %llu bytes does not fit the pool, which has %llu",
+		rc = sgpu_fail(error, SGPU_EUSAGE,
+			       "a lease of %llu bytes does not fit the pool, which has %llu",
 			       (unsigned long long)size, (unsigned long long)pool->memory.size);
 		sgpu_hint(error, "'sgpu-run serve --leases' says how large the pool is");
 		return rc;
@@ -300,7 +313,8 @@ void sgpu_lease_offer(struct sgpu_lease_pool *pool, const char *id)
 	pthread_mutex_unlock(&pool->lock);
 }
 
-int sgpu_lease_take(struct sgpu_lease_pool *pool, const char *id, const uint8_t batch_id[SGPU_BATCH_ID_SIZE], bool results,
+int sgpu_lease_take(struct sgpu_lease_pool *pool, const char *id,
+		    const uint8_t batch_id[SGPU_BATCH_ID_SIZE], bool results,
 		    struct sgpu_lease *lease, struct sgpu_error *error)
 {
 	struct entry *entry;
@@ -308,7 +322,8 @@ int sgpu_lease_take(struct sgpu_lease_pool *pool, const char *id, const uint8_t 
 
 	pthread_mutex_lock(&pool->lock);
 	entry = find_entry(pool, id);
-	if (!entry || entry->results != results || (entry->state == OFFERED && sgpu_now_ns() >= entry->expires_ns)) {
+	if (!entry || entry->results != results ||
+	    (entry->state == OFFERED && sgpu_now_ns() >= entry->expires_ns)) {
 		rc = sgpu_fail(error, SGPU_ESYSTEM, "there is no lease '%s' of a batch's %s", id,
 			       results ? "results" : "payloads");
 		sgpu_hint(error, "it has been used, its time is over, or it is another server's");

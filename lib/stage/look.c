@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looks at a file before it is opened. Opening a watchdog, a tape or a terminal has effects, and opening a pipe
- * waits; an O_PATH descriptor does neither, and the file that it names is the one that is then opened.
+ * Looks at a file before it is opened. Opening a watchdog, a tape or a terminal has effects, and
+ * opening a pipe waits; an O_PATH descriptor does neither, and the file that it names is the one
+ * that is then opened.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,8 @@ int sgpu_look_beneath(int directory, const char *path)
 
 	memset(&how, 0, sizeof(how));
 	how.flags = O_PATH | O_CLOEXEC | O_NOFOLLOW;
-	how.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
+	how.resolve =
+		RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV;
 	for (int attempt = 0; attempt < 100; attempt++) {
 		/* Fails with EAGAIN when something was renamed meanwhile. */
 		int fd = (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
@@ -43,7 +45,8 @@ static int open_again(int directory, const char *path, int flags, const struct s
 	struct stat status;
 	int fd = openat(directory, path, flags);
 
-	if (fd >= 0 && (fstat(fd, &status) != 0 || status.st_dev != looked->st_dev || status.st_ino != looked->st_ino)) {
+	if (fd >= 0 && (fstat(fd, &status) != 0 || status.st_dev != looked->st_dev ||
+			status.st_ino != looked->st_ino)) {
 		close(fd);
 		errno = ESTALE;
 		return -1;

@@ -47,7 +47,8 @@ static int check_node(int node, struct sgpu_error *error)
 		return code;
 	}
 	code = count == 0 ? sgpu_fail(error, SGPU_EUNAVAILABLE, "this kernel has no NUMA support")
-			  : sgpu_fail(error, SGPU_EUSAGE, "NUMA node %d has no memory or is not there", node);
+			  : sgpu_fail(error, SGPU_EUSAGE,
+				      "NUMA node %d has no memory or is not there", node);
 	for (i = 0; i < count; i++) {
 		if (nodes[i].node == node) {
 			code = SGPU_OK;
@@ -93,7 +94,8 @@ int sgpu_numa_run(int node, struct sgpu_error *error)
 
 static int refuse(int node, struct sgpu_error *error)
 {
-	sgpu_fail(error, SGPU_EUNAVAILABLE, "cannot bind to NUMA node %d: this build has no NUMA support", node);
+	sgpu_fail(error, SGPU_EUNAVAILABLE,
+		  "cannot bind to NUMA node %d: this build has no NUMA support", node);
 	sgpu_hint(error, "build sgpu with NUMA=1 and libnuma");
 	return SGPU_EUNAVAILABLE;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening a region by its id. All its properties are validated again, on the descriptor that is then used, so a
- * later change of the name has no effect.
+ * Opening a region by its id. All its properties are validated again, on the descriptor that is
+ * then used, so a later change of the name has no effect.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,8 @@
 /* Refuses a region, naming it: the reason is a printf format. */
 #define REFUSE(id, ...) refuse(error, id, __VA_ARGS__)
 
-static int SGPU_PRINTF(3, 4) refuse(struct sgpu_error *error, const char *id, const char *format, ...)
+static int SGPU_PRINTF(3, 4)
+	refuse(struct sgpu_error *error, const char *id, const char *format, ...)
 {
 	char reason[160];
 	va_list arguments;
@@ -52,10 +53,12 @@ static int check_file(const char *id, const struct stat *status, struct sgpu_err
 	return SGPU_OK;
 }
 
-static int check_metadata(const char *id, const struct stat *status, const struct sgpu_region *region,
-			  bool expired_too, struct sgpu_error *error)
+static int check_metadata(const char *id, const struct stat *status,
+			  const struct sgpu_region *region, bool expired_too,
+			  struct sgpu_error *error)
 {
-	uint64_t page = region->pages == SGPU_PAGES_HUGE ? (uint64_t)status->st_blksize : 4096, file_size;
+	uint64_t page = region->pages == SGPU_PAGES_HUGE ? (uint64_t)status->st_blksize : 4096,
+		 file_size;
 
 	if (strcmp(region->id, id) != 0) {
 		return REFUSE(id, "it was made as '%s'", region->id);
@@ -63,8 +66,10 @@ static int check_metadata(const char *id, const struct stat *status, const struc
 	if (region->owner != status->st_uid) {
 		return REFUSE(id, "its metadata name another owner");
 	}
-	if (!sgpu_region_file_size(region->size, page, &file_size) || file_size != (uint64_t)status->st_size) {
-		return REFUSE(id, "its file has %lld bytes, not what its metadata say", (long long)status->st_size);
+	if (!sgpu_region_file_size(region->size, page, &file_size) ||
+	    file_size != (uint64_t)status->st_size) {
+		return REFUSE(id, "its file has %lld bytes, not what its metadata say",
+			      (long long)status->st_size);
 	}
 	if (region->expired && !expired_too) {
 		return REFUSE(id, "it has expired");
@@ -72,7 +77,8 @@ static int check_metadata(const char *id, const struct stat *status, const struc
 	return SGPU_OK;
 }
 
-static int validate(const char *id, bool expired_too, int fd, struct sgpu_region *region, struct sgpu_error *error)
+static int validate(const char *id, bool expired_too, int fd, struct sgpu_region *region,
+		    struct sgpu_error *error)
 {
 	char page[SGPU_REGION_HEADER];
 	struct sgpu_error reason;
@@ -106,7 +112,8 @@ static int validate(const char *id, bool expired_too, int fd, struct sgpu_region
 }
 
 /* The file is inspected before it is opened, because opening a device or a pipe has effects. */
-static int open_looked_at(int directory, const char *id, bool writable, int *fd, bool *found, struct sgpu_error *error)
+static int open_looked_at(int directory, const char *id, bool writable, int *fd, bool *found,
+			  struct sgpu_error *error)
 {
 	struct stat status;
 	int look = sgpu_look(directory, id, O_NOFOLLOW), code;
@@ -118,7 +125,8 @@ static int open_looked_at(int directory, const char *id, bool writable, int *fd,
 	}
 	if (look < 0) {
 		sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
-		sgpu_hint(error, "it was taken by a runner, released, has expired, or belongs to another user");
+		sgpu_hint(error, "it was taken by a runner, released, has expired, or belongs to "
+				 "another user");
 		return SGPU_ESYSTEM;
 	}
 	if (fstat(look, &status) != 0) {
@@ -129,15 +137,16 @@ static int open_looked_at(int directory, const char *id, bool writable, int *fd,
 		code = check_file(id, &status, error);
 	}
 	if (code == SGPU_OK) {
-		*fd = sgpu_look_open(look, directory, id, (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW);
+		*fd = sgpu_look_open(look, directory, id,
+				     (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW);
 		code = *fd < 0 ? sgpu_fail_errno(error, "cannot open region '%s'", id) : SGPU_OK;
 	}
 	close(look);
 	return code;
 }
 
-int sgpu_region_open_in(int directory, const char *id, bool writable, bool expired_too, struct sgpu_region *region,
-			bool *found, struct sgpu_error *error)
+int sgpu_region_open_in(int directory, const char *id, bool writable, bool expired_too,
+			struct sgpu_region *region, bool *found, struct sgpu_error *error)
 {
 	int fd, code;
 
@@ -161,14 +170,16 @@ int sgpu_region_open_in(int directory, const char *id, bool writable, bool expir
 static int check_id(const char *id, struct sgpu_error *error)
 {
 	if (!sgpu_region_id_valid(id)) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%.64s' is no region: an id is %d lower-case hexadecimal digits",
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "'%.64s' is no region: an id is %d lower-case hexadecimal digits",
 				 id, SGPU_REGION_ID_TEXT);
 	}
 	return SGPU_OK;
 }
 
 /* Opens in whichever directory has it; *directory is open on success. */
-static int find(const char *id, bool writable, struct sgpu_region *region, int *directory, struct sgpu_error *error)
+static int find(const char *id, bool writable, struct sgpu_region *region, int *directory,
+		struct sgpu_error *error)
 {
 	char **directories = NULL;
 	bool found = false;
@@ -190,9 +201,11 @@ static int find(const char *id, bool writable, struct sgpu_region *region, int *
 			*directory = -1;
 		}
 		/* A huge-page directory that is not there or not ours has none of our regions. */
-		opened = sgpu_stage_open_directory(directories[i], false, directory, i == 0 ? error : NULL);
+		opened = sgpu_stage_open_directory(directories[i], false, directory,
+						   i == 0 ? error : NULL);
 		if (opened == SGPU_OK) {
-			code = sgpu_region_open_in(*directory, id, writable, false, region, &found, error);
+			code = sgpu_region_open_in(*directory, id, writable, false, region, &found,
+						   error);
 		} else if (i == 0) {
 			code = opened;
 		}
@@ -205,7 +218,8 @@ static int find(const char *id, bool writable, struct sgpu_region *region, int *
 	return code;
 }
 
-int sgpu_region_open(const char *id, bool writable, struct sgpu_region *region, struct sgpu_error *error)
+int sgpu_region_open(const char *id, bool writable, struct sgpu_region *region,
+		     struct sgpu_error *error)
 {
 	int directory, code = find(id, writable, region, &directory, error);
 
@@ -215,13 +229,15 @@ int sgpu_region_open(const char *id, bool writable, struct sgpu_region *region, 
 	return code;
 }
 
-int sgpu_region_take(const char *id, bool writable, struct sgpu_region *region, struct sgpu_error *error)
+int sgpu_region_take(const char *id, bool writable, struct sgpu_region *region,
+		     struct sgpu_error *error)
 {
 	int directory, code = find(id, writable, region, &directory, error);
 
 	/* Of two that come at once, the one whose unlink succeeds has it. */
 	if (code == SGPU_OK && !region->keep && unlinkat(directory, id, 0) != 0) {
-		code = errno == ENOENT ? sgpu_fail(error, SGPU_ESYSTEM, "region '%s' was taken by another runner", id)
+		code = errno == ENOENT ? sgpu_fail(error, SGPU_ESYSTEM,
+						   "region '%s' was taken by another runner", id)
 				       : sgpu_fail_errno(error, "cannot take region '%s'", id);
 		sgpu_region_close(region);
 	}

@@ -25,7 +25,8 @@ char *sgpu_stage_huge_directory(const char *mount)
 static bool can_write(const char *mount)
 {
 	char *directory = sgpu_stage_huge_directory(mount);
-	bool can = directory && (access(directory, W_OK | X_OK) == 0 || access(mount, W_OK | X_OK) == 0);
+	bool can = directory &&
+		   (access(directory, W_OK | X_OK) == 0 || access(mount, W_OK | X_OK) == 0);
 
 	free(directory);
 	return can;
@@ -37,7 +38,8 @@ static uint64_t pool_number(uint64_t page_size, const char *file)
 	uint64_t value = 0;
 	FILE *stream;
 
-	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%" PRIu64 "kB/%s", page_size / 1024, file);
+	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%" PRIu64 "kB/%s",
+		 page_size / 1024, file);
 	stream = fopen(path, "re");
 	if (stream) {
 		if (fscanf(stream, "%" SCNu64, &value) != 1) {
@@ -120,7 +122,8 @@ void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count)
 	*mounts = NULL;
 }
 
-/* "deny" and "force" overrule what a mount says; the kernel's other words concern memory without a mount. */
+/* "deny" and "force" overrule what a mount says; the kernel's other words concern memory without a
+ * mount. */
 static bool kernel_overrules(char setting[32])
 {
 	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
@@ -148,11 +151,12 @@ bool sgpu_stage_memory_huge(void)
 	char setting[32];
 
 	(void)kernel_overrules(setting);
-	return strcmp(setting, "always") == 0 || strcmp(setting, "advise") == 0 || strcmp(setting, "force") == 0 ||
-	       strcmp(setting, "within_size") == 0;
+	return strcmp(setting, "always") == 0 || strcmp(setting, "advise") == 0 ||
+	       strcmp(setting, "force") == 0 || strcmp(setting, "within_size") == 0;
 }
 
-/* The value of "huge=" in the options of a line of mountinfo, or "never", which is what a mount without it does. */
+/* The value of "huge=" in the options of a line of mountinfo, or "never", which is what a mount
+ * without it does. */
 static void huge_option(char *line, char setting[32])
 {
 	char *options = strrchr(line, ' '), *option, *rest = NULL;
@@ -181,7 +185,8 @@ bool sgpu_shmem_huge(const char *directory, char setting[32])
 	file = stat(directory, &status) == 0 ? fopen("/proc/self/mountinfo", "re") : NULL;
 	while (file && !found && fgets(line, sizeof(line), file)) {
 		found = sscanf(line, "%*d %*d %u:%u", &major_number, &minor_number) == 2 &&
-			makedev(major_number, minor_number) == status.st_dev && strstr(line, " - tmpfs ");
+			makedev(major_number, minor_number) == status.st_dev &&
+			strstr(line, " - tmpfs ");
 	}
 	if (file) {
 		fclose(file);

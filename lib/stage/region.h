@@ -12,20 +12,25 @@
 /* Longest life of a region, seconds. */
 #define SGPU_REGION_LIFE_MAX ((uint64_t)3660 * 86400)
 
-/* ---- metadata.c: the first page of a region's file, one line of canonical JSON, then zeros ---- */
-SGPU_MUST_CHECK int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_HEADER],
-				       struct sgpu_error *error);
-/* The inverse, for untrusted bytes; fills everything except fd, data and path. Errors: SGPU_EPOLICY. */
-SGPU_MUST_CHECK int sgpu_region_decode(const char page[SGPU_REGION_HEADER], struct sgpu_region *region,
-				       struct sgpu_error *error);
+/* ---- metadata.c: the first page of a region's file, one line of canonical JSON, then zeros ----
+ */
+SGPU_MUST_CHECK int sgpu_region_encode(const struct sgpu_region *region,
+				       char page[SGPU_REGION_HEADER], struct sgpu_error *error);
+/* The inverse, for untrusted bytes; fills everything except fd, data and path. Errors:
+ * SGPU_EPOLICY. */
+SGPU_MUST_CHECK int sgpu_region_decode(const char page[SGPU_REGION_HEADER],
+				       struct sgpu_region *region, struct sgpu_error *error);
 /* 32 lower-case hexadecimal digits. */
 bool sgpu_region_id_valid(const char *id);
-/* Bytes of the file of a region: header and payload in whole pages. False when that is out of range. */
+/* Bytes of the file of a region: header and payload in whole pages. False when that is out of
+ * range. */
 bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_size);
 
 /* ---- directory.c ---- */
-/* Opens the directory of the regions, or `path`, on which only this user may have rights; makes it if missing. */
-SGPU_MUST_CHECK int sgpu_stage_open_directory(const char *path, bool make, int *directory, struct sgpu_error *error);
+/* Opens the directory of the regions, or `path`, on which only this user may have rights; makes it
+ * if missing. */
+SGPU_MUST_CHECK int sgpu_stage_open_directory(const char *path, bool make, int *directory,
+					      struct sgpu_error *error);
 
 /* ---- pages.c ---- */
 /* "MOUNT/sgpu-UID", from malloc, or NULL. */
@@ -34,16 +39,18 @@ char *sgpu_stage_huge_directory(const char *mount);
 bool sgpu_stage_memory_huge(void);
 
 /* ---- open.c ---- */
-/* Opens `id` in an open directory and validates everything; with expired_too expiry is no fault. *found tells whether
- * there was such a file at all. */
-SGPU_MUST_CHECK int sgpu_region_open_in(int directory, const char *id, bool writable, bool expired_too,
-					struct sgpu_region *region, bool *found, struct sgpu_error *error);
+/* Opens `id` in an open directory and validates everything; with expired_too expiry is no fault.
+ * *found tells whether there was such a file at all. */
+SGPU_MUST_CHECK int sgpu_region_open_in(int directory, const char *id, bool writable,
+					bool expired_too, struct sgpu_region *region, bool *found,
+					struct sgpu_error *error);
 
 /* ---- look.c: descriptors that only name a file; -1 with errno on failure ---- */
 int sgpu_look(int directory, const char *path, int flags);
 /* Beneath the directory, without links, '..' out of it, or another mount. */
 int sgpu_look_beneath(int directory, const char *path);
-/* Opens the regular file that was looked at; where there is no /proc by `path`, if that still is it. */
+/* Opens the regular file that was looked at; where there is no /proc by `path`, if that still is
+ * it. */
 int sgpu_look_open(int look, int directory, const char *path, int flags);
 /* Both in turn, for a name in a directory that may be anything. */
 int sgpu_look_open_name(int directory, const char *name, int flags);
@@ -53,12 +60,12 @@ int sgpu_look_open_name(int directory, const char *name, int flags);
 SGPU_MUST_CHECK int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd,
 				    struct sgpu_error *error);
 
-/* Opens a region by id and validates the form of the id, owner, mode, kind, size and expiry. Errors: SGPU_EINVALID
- * (form), SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). */
+/* Opens a region by id and validates the form of the id, owner, mode, kind, size and expiry.
+ * Errors: SGPU_EINVALID (form), SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). */
 SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, struct sgpu_region *region,
 				     struct sgpu_error *error);
-/* As sgpu_region_open, for a runner: unlinks the region unless it is to be kept, so that nothing is left however the
- * runner ends. */
+/* As sgpu_region_open, for a runner: unlinks the region unless it is to be kept, so that nothing is
+ * left however the runner ends. */
 SGPU_MUST_CHECK int sgpu_region_take(const char *id, bool writable, struct sgpu_region *region,
 				     struct sgpu_error *error);
 

@@ -70,18 +70,20 @@ static void wipe(int fd)
 	char path[64];
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+	if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &status) != 0 ||
+	    !S_ISREG(status.st_mode)) {
 		return;
 	}
-	if (sgpu_stage_file_system(path, &kind, &in_memory, &room, NULL) == SGPU_OK && strcmp(kind, "hugetlbfs") == 0) {
+	if (sgpu_stage_file_system(path, &kind, &in_memory, &room, NULL) == SGPU_OK &&
+	    strcmp(kind, "hugetlbfs") == 0) {
 		wipe_huge(fd, status.st_size, (size_t)status.st_blksize);
 	} else {
 		wipe_plain(fd, status.st_size);
 	}
 }
 
-/* Anything with this name is removed, including damaged regions and links: only this user can write to the
- * directory. */
+/* Anything with this name is removed, including damaged regions and links: only this user can write
+ * to the directory. */
 static int release_in(int directory, const char *name, bool *found, struct sgpu_error *error)
 {
 	int fd = sgpu_look_open_name(directory, name, O_RDWR), code = SGPU_OK;
@@ -107,7 +109,8 @@ int sgpu_region_release(const char *id, struct sgpu_error *error)
 	int directory, code, i;
 
 	if (!sgpu_region_id_valid(id)) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%.64s' is no region: an id is %d lower-case hexadecimal digits",
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "'%.64s' is no region: an id is %d lower-case hexadecimal digits",
 				 id, SGPU_REGION_ID_TEXT);
 	}
 	code = sgpu_stage_directories(&directories, error);
@@ -125,8 +128,11 @@ int sgpu_region_release(const char *id, struct sgpu_error *error)
 	return code;
 }
 
-/* Calls visit for every name in a directory that regions use; it is no fault when there is no such directory. */
-static int each_name(const char *path, int (*visit)(int directory, const char *path, const char *name, void *argument),
+/* Calls visit for every name in a directory that regions use; it is no fault when there is no such
+ * directory. */
+static int each_name(const char *path,
+		     int (*visit)(int directory, const char *path, const char *name,
+				  void *argument),
 		     void *argument, struct sgpu_error *error)
 {
 	struct dirent *entry;
@@ -148,8 +154,8 @@ static int each_name(const char *path, int (*visit)(int directory, const char *p
 	return code < 0 ? sgpu_fail_nomem(error) : SGPU_OK;
 }
 
-static int each(int (*visit)(int directory, const char *path, const char *name, void *argument), void *argument,
-		struct sgpu_error *error)
+static int each(int (*visit)(int directory, const char *path, const char *name, void *argument),
+		void *argument, struct sgpu_error *error)
 {
 	char **directories = NULL;
 	int i, code = sgpu_stage_directories(&directories, error);
@@ -169,7 +175,8 @@ static int reap_one(int directory, const char *path, const char *name, void *arg
 
 	(void)path;
 	if (sgpu_region_id_valid(name)) {
-		if (sgpu_region_open_in(directory, name, false, true, &region, &found, NULL) == SGPU_OK) {
+		if (sgpu_region_open_in(directory, name, false, true, &region, &found, NULL) ==
+		    SGPU_OK) {
 			dead = region.expired;
 			sgpu_region_close(&region);
 		}
@@ -225,7 +232,8 @@ static int list_one(int directory, const char *path, const char *name, void *arg
 	}
 	if (code == SGPU_OK) {
 		close(region->fd);
-		snprintf(region->why, sizeof(region->why), "%s", region->expired ? "it has expired" : "");
+		snprintf(region->why, sizeof(region->why), "%s",
+			 region->expired ? "it has expired" : "");
 	} else {
 		memset(region, 0, sizeof(*region));
 		memcpy(region->id, name, sizeof(region->id));

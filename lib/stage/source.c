@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a payload is fetched from: a file, or a slice of a region whose lease and bounds are checked.
+ * Where a payload is fetched from: a file, or a slice of a region whose lease and bounds are
+ * checked.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,8 +35,9 @@ static int open_anywhere(const char *path, int *fd, struct sgpu_error *error)
 
 	*fd = look < 0 ? -1 : sgpu_look_open(look, AT_FDCWD, path, O_RDONLY);
 	if (*fd < 0) {
-		code = look >= 0 && errno == EINVAL ? sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", path)
-						    : sgpu_fail_errno(error, "cannot open '%s'", path);
+		code = look >= 0 && errno == EINVAL
+			       ? sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", path)
+			       : sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
 	if (look >= 0) {
 		close(look);
@@ -44,8 +46,8 @@ static int open_anywhere(const char *path, int *fd, struct sgpu_error *error)
 }
 
 /* `code`: how opening source->fd went. */
-static int check_file(int code, const struct sgpu_location *location, uint64_t size, struct sgpu_source *source,
-		      struct sgpu_error *error)
+static int check_file(int code, const struct sgpu_location *location, uint64_t size,
+		      struct sgpu_source *source, struct sgpu_error *error)
 {
 	struct stat status;
 	uint64_t end;
@@ -58,9 +60,10 @@ static int check_file(int code, const struct sgpu_location *location, uint64_t s
 	if (fstat(source->fd, &status) != 0) {
 		code = sgpu_fail_errno(error, "cannot inspect '%s'", location->file);
 	} else if (!sgpu_add_u64(location->offset, size, &end) || end > (uint64_t)status.st_size) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s' has %lld bytes, and %llu from byte %llu are needed",
-				 location->file, (long long)status.st_size, (unsigned long long)size,
-				 (unsigned long long)location->offset);
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "'%s' has %lld bytes, and %llu from byte %llu are needed",
+				 location->file, (long long)status.st_size,
+				 (unsigned long long)size, (unsigned long long)location->offset);
 	}
 	if (code < 0) {
 		close(source->fd);
@@ -73,15 +76,16 @@ static int check_file(int code, const struct sgpu_location *location, uint64_t s
 	return SGPU_OK;
 }
 
-static int check_bounds(const struct sgpu_region *region, const struct sgpu_location *location, uint64_t size,
-			struct sgpu_error *error)
+static int check_bounds(const struct sgpu_region *region, const struct sgpu_location *location,
+			uint64_t size, struct sgpu_error *error)
 {
 	uint64_t end;
 
 	if (!sgpu_add_u64(location->offset, size, &end) || end > region->size) {
-		return sgpu_fail(error, SGPU_EPOLICY, "%llu bytes at %llu are not in region '%s', which has %llu",
-				 (unsigned long long)size, (unsigned long long)location->offset, region->id,
-				 (unsigned long long)region->size);
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "%llu bytes at %llu are not in region '%s', which has %llu",
+				 (unsigned long long)size, (unsigned long long)location->offset,
+				 region->id, (unsigned long long)region->size);
 	}
 	return SGPU_OK;
 }
@@ -101,18 +105,21 @@ static void clear(struct sgpu_source *source)
 	source->fd = -1;
 }
 
-int sgpu_source_open(const struct sgpu_location *location, uint64_t size, bool take, struct sgpu_source *source,
-		     struct sgpu_error *error)
+int sgpu_source_open(const struct sgpu_location *location, uint64_t size, bool take,
+		     struct sgpu_source *source, struct sgpu_error *error)
 {
 	struct sgpu_region region;
 	int code;
 
 	clear(source);
 	if (location->kind == SGPU_LOCATION_FILE) {
-		return check_file(open_anywhere(location->file, &source->fd, error), location, size, source, error);
+		return check_file(open_anywhere(location->file, &source->fd, error), location, size,
+				  source, error);
 	}
 	if (location->kind != SGPU_LOCATION_REGION) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a payload that is neither in a file nor in a region was to be opened");
+		return sgpu_fail(
+			error, SGPU_EUSAGE,
+			"a payload that is neither in a file nor in a region was to be opened");
 	}
 	code = take ? sgpu_region_take(location->region, false, &region, error)
 		    : sgpu_region_open(location->region, false, &region, error);
@@ -137,7 +144,8 @@ void sgpu_source_close(struct sgpu_source *source)
 	clear(source);
 }
 
-int sgpu_leases_create(const struct sgpu_files *files, struct sgpu_leases **leases, struct sgpu_error *error)
+int sgpu_leases_create(const struct sgpu_files *files, struct sgpu_leases **leases,
+		       struct sgpu_error *error)
 {
 	struct sgpu_leases *new = calloc(1, sizeof(*new));
 
@@ -172,7 +180,8 @@ void sgpu_leases_free(struct sgpu_leases **leases)
 }
 
 /* The lease on a region, taken now if need be; the lock is held. */
-static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **found, struct sgpu_error *error)
+static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **found,
+		    struct sgpu_error *error)
 {
 	struct lease *lease;
 	int code;
@@ -209,7 +218,8 @@ static int open_for_writing(struct lease *lease, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	if (!lease->region.keep) {
-		return sgpu_fail(error, SGPU_EPOLICY, "region '%s' is not kept, so nothing can be left in it",
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "region '%s' is not kept, so nothing can be left in it",
 				 lease->region.id);
 	}
 	code = sgpu_region_open(lease->region.id, true, &again, error);
@@ -220,8 +230,9 @@ static int open_for_writing(struct lease *lease, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *location, uint64_t size, bool writable,
-		       struct sgpu_source *source, struct sgpu_error *error)
+int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *location,
+		       uint64_t size, bool writable, struct sgpu_source *source,
+		       struct sgpu_error *error)
 {
 	struct lease *lease = NULL;
 	int code;
@@ -231,8 +242,9 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 		return sgpu_fail(error, SGPU_EUSAGE, "an output can only be left in a region");
 	}
 	if (location->kind == SGPU_LOCATION_FILE) {
-		return check_file(sgpu_files_open(leases->files, location->file, &source->fd, error), location, size,
-				  source, error);
+		return check_file(
+			sgpu_files_open(leases->files, location->file, &source->fd, error),
+			location, size, source, error);
 	}
 	if (location->kind != SGPU_LOCATION_REGION) {
 		return sgpu_source_open(location, size, true, source, error);
@@ -246,7 +258,8 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 		code = open_for_writing(lease, error);
 	}
 	if (code == SGPU_OK) {
-		fill_in(source, &lease->region, writable ? lease->write_fd : lease->region.fd, location, size);
+		fill_in(source, &lease->region, writable ? lease->write_fd : lease->region.fd,
+			location, size);
 	}
 	pthread_mutex_unlock(&leases->lock);
 	return code;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Descriptors as sources and sinks. A worker's thread blocks signals, so it must not block in the kernel for another
- * process: it waits in poll with a limit, and looks whether its work is still wanted.
+ * Descriptors as sources and sinks. A worker's thread blocks signals, so it must not block in the
+ * kernel for another process: it waits in poll with a limit, and looks whether its work is still
+ * wanted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +26,8 @@ enum { WAIT_MS = 50, PIPE_SIZE = 1 << 20, PAGE = 4096 };
 static bool is_made_on_reading(int fd)
 {
 	static const long magics[] = {
-		PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, TRACEFS_MAGIC, CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC,
-		SECURITYFS_MAGIC,
+		PROC_SUPER_MAGIC,   SYSFS_MAGIC,	 DEBUGFS_MAGIC,	   TRACEFS_MAGIC,
+		CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, SECURITYFS_MAGIC,
 	};
 	struct statfs system;
 
@@ -52,7 +53,8 @@ void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *d
 
 	*descriptor = (struct sgpu_descriptor){ .fd = fd, .name = name, .pipe = -1 };
 	descriptor->is_socket = known && S_ISSOCK(status.st_mode);
-	/* Files and devices do not wait for another process; a reader of a device may, of a terminal for instance. */
+	/* Files and devices do not wait for another process; a reader of a device may, of a
+	 * terminal for instance. */
 	descriptor->waits = !known || descriptor->is_socket || S_ISFIFO(status.st_mode);
 	if (known && S_ISFIFO(status.st_mode)) {
 		/* Fewer switches between the processes; it does not matter when it is refused. */
@@ -61,8 +63,8 @@ void sgpu_descriptor_from_fd(int fd, const char *name, struct sgpu_descriptor *d
 			(void)fcntl(fd, F_SETPIPE_SZ, PIPE_SIZE);
 		}
 	}
-	descriptor->positioned = flags >= 0 && !appends && position >= 0 && known && S_ISREG(status.st_mode) &&
-				 !is_made_on_reading(fd);
+	descriptor->positioned = flags >= 0 && !appends && position >= 0 && known &&
+				 S_ISREG(status.st_mode) && !is_made_on_reading(fd);
 	descriptor->offset = descriptor->positioned ? (uint64_t)position : 0;
 }
 
@@ -75,12 +77,14 @@ void sgpu_descriptor_close(struct sgpu_descriptor *descriptor)
 }
 
 /* Until fd is ready (or broken, which the call that follows will tell). */
-static int wait_until_ready(struct sgpu_descriptor *descriptor, short events, struct sgpu_error *error)
+static int wait_until_ready(struct sgpu_descriptor *descriptor, short events,
+			    struct sgpu_error *error)
 {
 	struct pollfd wait = { .fd = descriptor->fd, .events = events };
 
 	for (;;) {
-		if (sgpu_io_interrupted() || __atomic_load_n(&descriptor->stopped, __ATOMIC_RELAXED)) {
+		if (sgpu_io_interrupted() ||
+		    __atomic_load_n(&descriptor->stopped, __ATOMIC_RELAXED)) {
 			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 		}
 		int ready = poll(&wait, 1, WAIT_MS);
@@ -90,7 +94,8 @@ static int wait_until_ready(struct sgpu_descriptor *descriptor, short events, st
 	}
 }
 
-static int read_some(void *context, uint64_t position, void *data, size_t size, size_t *got, struct sgpu_error *error)
+static int read_some(void *context, uint64_t position, void *data, size_t size, size_t *got,
+		     struct sgpu_error *error)
 {
 	struct sgpu_descriptor *in = context;
 
@@ -115,15 +120,18 @@ static int read_some(void *context, uint64_t position, void *data, size_t size, 
 	return 0;
 }
 
-static int read_all(void *context, uint64_t position, void *data, size_t size, struct sgpu_error *error)
+static int read_all(void *context, uint64_t position, void *data, size_t size,
+		    struct sgpu_error *error)
 {
 	const struct sgpu_descriptor *in = context;
 	size_t got = 0;
 	int code = read_some(context, position, data, size, &got, error);
 
 	if (!code && got < size) {
-		code = sgpu_fail(error, SGPU_ESYSTEM, in->positioned ? "'%s' changed while it was read"
-								     : "'%s' is cut short", in->name);
+		code = sgpu_fail(error, SGPU_ESYSTEM,
+				 in->positioned ? "'%s' changed while it was read"
+						: "'%s' is cut short",
+				 in->name);
 	}
 	return code;
 }
@@ -137,8 +145,11 @@ static void stop_reading(void *context)
 
 struct sgpu_transfer_source sgpu_source_from_descriptor(struct sgpu_descriptor *descriptor)
 {
-	return (struct sgpu_transfer_source){ .read = read_all, .read_some = read_some, .stop = stop_reading,
-					      .ordered = !descriptor->positioned, .context = descriptor };
+	return (struct sgpu_transfer_source){ .read = read_all,
+					      .read_some = read_some,
+					      .stop = stop_reading,
+					      .ordered = !descriptor->positioned,
+					      .context = descriptor };
 }
 
 static bool is_all_zero(const uint8_t *data, size_t size)
@@ -146,9 +157,10 @@ static bool is_all_zero(const uint8_t *data, size_t size)
 	return data[0] == 0 && memcmp(data, data + 1, size - 1) == 0;
 }
 
-/* Writes the runs of pages that hold something; the rest stays a hole. Pages are those of the output. */
-static int write_sparse(const struct sgpu_descriptor *out, const uint8_t *data, size_t size, uint64_t offset,
-			struct sgpu_error *error)
+/* Writes the runs of pages that hold something; the rest stays a hole. Pages are those of the
+ * output. */
+static int write_sparse(const struct sgpu_descriptor *out, const uint8_t *data, size_t size,
+			uint64_t offset, struct sgpu_error *error)
 {
 	size_t begin = 0, at = 0;
 
@@ -156,8 +168,8 @@ static int write_sparse(const struct sgpu_descriptor *out, const uint8_t *data, 
 		size_t part = PAGE - (size_t)((offset + at) % PAGE);
 		part = part < size - at ? part : size - at;
 		if (is_all_zero(data + at, part)) {
-			int code = at > begin ? sgpu_pwrite(out->fd, out->name, data + begin, at - begin,
-							    offset + begin, error)
+			int code = at > begin ? sgpu_pwrite(out->fd, out->name, data + begin,
+							    at - begin, offset + begin, error)
 					      : 0;
 			if (code) {
 				return code;
@@ -166,7 +178,9 @@ static int write_sparse(const struct sgpu_descriptor *out, const uint8_t *data, 
 		}
 		at += part;
 	}
-	return at > begin ? sgpu_pwrite(out->fd, out->name, data + begin, at - begin, offset + begin, error) : 0;
+	return at > begin ? sgpu_pwrite(out->fd, out->name, data + begin, at - begin,
+					offset + begin, error)
+			  : 0;
 }
 
 /* One write that does not block once poll has said that there is room. */
@@ -176,7 +190,8 @@ static ssize_t write_once(struct sgpu_descriptor *out, const void *data, size_t 
 		return send(out->fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
 	}
 	if (out->pipe < 0) {
-		/* O_NONBLOCK on the descriptor that we were given would be seen by all who share it. */
+		/* O_NONBLOCK on the descriptor that we were given would be seen by all who share
+		 * it. */
 		char path[64];
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", out->fd);
 		out->pipe = open(path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
@@ -188,13 +203,15 @@ static ssize_t write_once(struct sgpu_descriptor *out, const void *data, size_t 
 	return write(out->fd, data, size < PIPE_BUF ? size : PIPE_BUF);
 }
 
-static int write_all(void *context, uint64_t position, const void *data, size_t size, struct sgpu_error *error)
+static int write_all(void *context, uint64_t position, const void *data, size_t size,
+		     struct sgpu_error *error)
 {
 	struct sgpu_descriptor *out = context;
 
 	if (out->positioned) {
 		return out->sparse ? write_sparse(out, data, size, out->offset + position, error)
-				   : sgpu_pwrite(out->fd, out->name, data, size, out->offset + position, error);
+				   : sgpu_pwrite(out->fd, out->name, data, size,
+						 out->offset + position, error);
 	}
 	if (!out->waits) {
 		return sgpu_write(out->fd, out->name, data, size, error);
@@ -217,6 +234,7 @@ static int write_all(void *context, uint64_t position, const void *data, size_t 
 
 struct sgpu_transfer_sink sgpu_sink_to_descriptor(struct sgpu_descriptor *descriptor)
 {
-	return (struct sgpu_transfer_sink){ .write = write_all, .ordered = !descriptor->positioned,
+	return (struct sgpu_transfer_sink){ .write = write_all,
+					    .ordered = !descriptor->positioned,
 					    .context = descriptor };
 }

@@ -34,8 +34,13 @@ enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024, LIVE_BUFFERS_MAX = 6
  * the bus reads has left the cores' own caches, or few that stay in the cache that they share when
  * what was sealed is moved there at once. */
 static const struct sgpu_engine_config standard = {
-	.pinned_max = 64 * MIB, .staged_run = 2 * MIB, .direct_run = 32 * MIB, .direct_count = 3,
-	.first_run = 512 * KIB, .last_run = MIB, .live_buffers = 30,
+	.pinned_max = 64 * MIB,
+	.staged_run = 2 * MIB,
+	.direct_run = 32 * MIB,
+	.direct_count = 3,
+	.first_run = 512 * KIB,
+	.last_run = MIB,
+	.live_buffers = 30,
 };
 enum { LIVE_BUFFERS_DEMOTED = 10 };
 
@@ -46,12 +51,14 @@ static uint64_t a_quarter_of_memory(void)
 	return pages > 0 && page > 0 ? (uint64_t)pages / 4 * (uint64_t)page : 0;
 }
 
-static int configure(struct sgpu_engine *engine, const struct sgpu_engine_config *wanted, struct sgpu_error *error)
+static int configure(struct sgpu_engine *engine, const struct sgpu_engine_config *wanted,
+		     struct sgpu_error *error)
 {
 	struct sgpu_engine_config *config = &engine->config;
-	uint64_t *const runs[] = { &config->staged_run, &config->direct_run, &config->first_run, &config->last_run };
-	const uint64_t standard_runs[] = { standard.staged_run, standard.direct_run, standard.first_run,
-					   standard.last_run };
+	uint64_t *const runs[] = { &config->staged_run, &config->direct_run, &config->first_run,
+				   &config->last_run };
+	const uint64_t standard_runs[] = { standard.staged_run, standard.direct_run,
+					   standard.first_run, standard.last_run };
 
 	if (wanted) {
 		*config = *wanted;
@@ -59,7 +66,8 @@ static int configure(struct sgpu_engine *engine, const struct sgpu_engine_config
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(runs); i++) {
 		*runs[i] = *runs[i] ? *runs[i] / SGPU_CHUNK * SGPU_CHUNK : standard_runs[i];
 		if (*runs[i] == 0 || *runs[i] > RUN_MAX) {
-			return sgpu_fail(error, SGPU_EUSAGE, "chunk runs have %d bytes to 1 GiB", SGPU_CHUNK);
+			return sgpu_fail(error, SGPU_EUSAGE, "chunk runs have %d bytes to 1 GiB",
+					 SGPU_CHUNK);
 		}
 	}
 	config->workers = config->workers ? config->workers : sgpu_cpu_count();
@@ -67,11 +75,13 @@ static int configure(struct sgpu_engine *engine, const struct sgpu_engine_config
 	config->kept_max = config->kept_max ? config->kept_max : a_quarter_of_memory();
 	config->direct_count = config->direct_count ? config->direct_count : standard.direct_count;
 	if (config->live_buffers == 0) {
-		config->live_buffers = engine->demotes ? LIVE_BUFFERS_DEMOTED : standard.live_buffers;
+		config->live_buffers =
+			engine->demotes ? LIVE_BUFFERS_DEMOTED : standard.live_buffers;
 	}
 	if (config->workers > SGPU_POOL_JOBS_MAX || config->direct_count > BUFFERS_MAX ||
 	    config->live_buffers > LIVE_BUFFERS_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "an engine has at most %d workers, %d direct and %d live buffers",
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "an engine has at most %d workers, %d direct and %d live buffers",
 				 SGPU_POOL_JOBS_MAX, BUFFERS_MAX, LIVE_BUFFERS_MAX);
 	}
 	return SGPU_OK;
@@ -85,16 +95,22 @@ static uint64_t buffer_size(uint64_t chunks)
 static void setup_staging(struct sgpu_engine *engine)
 {
 	const struct sgpu_engine_config *config = &engine->config;
-	uint64_t smallest = config->first_run > config->last_run ? config->first_run : config->last_run, count;
+	uint64_t smallest = config->first_run > config->last_run ? config->first_run
+								 : config->last_run,
+		 count;
 	struct sgpu_staging_pool *pools = engine->staging;
 
 	smallest /= SGPU_CHUNK;
 	pools[SGPU_STAGING_SMALL].size = buffer_size(SGPU_TRANSFER_SMALL / SGPU_CHUNK + 2);
 	pools[SGPU_STAGING_SMALL].limit = SMALL_BUFFERS;
-	pools[SGPU_STAGING_LARGE].size = buffer_size(sgpu_chunk_run_most(config->staged_run / SGPU_CHUNK, smallest));
+	pools[SGPU_STAGING_LARGE].size =
+		buffer_size(sgpu_chunk_run_most(config->staged_run / SGPU_CHUNK, smallest));
 	count = config->pinned_max / pools[SGPU_STAGING_LARGE].size;
-	pools[SGPU_STAGING_LARGE].limit = count < 1 ? 1 : count < BUFFERS_MAX ? (unsigned)count : BUFFERS_MAX;
-	pools[SGPU_STAGING_DIRECT].size = buffer_size(sgpu_chunk_run_most(config->direct_run / SGPU_CHUNK, smallest));
+	pools[SGPU_STAGING_LARGE].limit = count < 1		? 1
+					  : count < BUFFERS_MAX ? (unsigned)count
+								: BUFFERS_MAX;
+	pools[SGPU_STAGING_DIRECT].size =
+		buffer_size(sgpu_chunk_run_most(config->direct_run / SGPU_CHUNK, smallest));
 	pools[SGPU_STAGING_DIRECT].limit = 2 * config->direct_count; /* in both directions */
 }
 
@@ -129,8 +145,8 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 		setup_staging(new);
 		/* The thread that asks is one more. */
 		threads = new->config.workers > 1 ? new->config.workers - 1 : 1;
-		rc = sgpu_workers_create(threads, info.opens_on_device ? SPIN_NS : SPIN_ON_CPU_NS, &new->workers,
-					 error);
+		rc = sgpu_workers_create(threads, info.opens_on_device ? SPIN_NS : SPIN_ON_CPU_NS,
+					 &new->workers, error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_engine_free(&new);
@@ -157,8 +173,9 @@ void sgpu_engine_free(struct sgpu_engine **engine)
 	}
 	sgpu_workers_free(&e->workers);
 	for (int i = 0; i < SGPU_ENGINE_STREAMS + SGPU_ENGINE_SMALL_STREAMS; i++) {
-		struct sgpu_stream *stream = i < SGPU_ENGINE_STREAMS ? e->streams[i] :
-								       e->small_streams[i - SGPU_ENGINE_STREAMS];
+		struct sgpu_stream *stream = i < SGPU_ENGINE_STREAMS
+						     ? e->streams[i]
+						     : e->small_streams[i - SGPU_ENGINE_STREAMS];
 
 		sgpu_stream_free(&stream);
 	}

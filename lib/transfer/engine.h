@@ -19,12 +19,12 @@
 
 /* ---- plan.c: chunk runs ---- */
 struct sgpu_run_plan {
-	uint64_t total;                /* chunks */
-	uint64_t largest;              /* chunks of a run */
-	uint64_t at_begin, at_end;     /* chunks of the smallest runs there; 0: no small ones */
+	uint64_t total;		   /* chunks */
+	uint64_t largest;	   /* chunks of a run */
+	uint64_t at_begin, at_end; /* chunks of the smallest runs there; 0: no small ones */
 };
 struct sgpu_chunk_run {
-	uint64_t first, count;         /* chunks, from the begin of the transfer */
+	uint64_t first, count; /* chunks, from the begin of the transfer */
 };
 /* The run that starts at chunk `first`. With total 0: one run of nothing. */
 struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64_t first);
@@ -33,9 +33,9 @@ uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest);
 
 /* ---- staging.c ---- */
 enum sgpu_staging_class {
-	SGPU_STAGING_SMALL,            /* a whole transfer of SGPU_TRANSFER_SMALL bytes */
-	SGPU_STAGING_LARGE,            /* a chunk run that is read, or written, by processors */
-	SGPU_STAGING_DIRECT,           /* a chunk run that only the device touches: device memory alone */
+	SGPU_STAGING_SMALL,  /* a whole transfer of SGPU_TRANSFER_SMALL bytes */
+	SGPU_STAGING_LARGE,  /* a chunk run that is read, or written, by processors */
+	SGPU_STAGING_DIRECT, /* a chunk run that only the device touches: device memory alone */
 	SGPU_STAGING_CLASSES,
 	SGPU_STAGING_NONE = SGPU_STAGING_CLASSES
 };
@@ -45,21 +45,22 @@ struct sgpu_staging_buffer {
 	struct sgpu_staging_buffer *next;
 	enum sgpu_staging_class class;
 	void *host;
-	bool lent;                     /* host memory is from sgpu_host_alloc, else from aligned_alloc */
+	bool lent; /* host memory is from sgpu_host_alloc, else from aligned_alloc */
 	sgpu_devptr device;
 };
 struct sgpu_staging_pool {
 	struct sgpu_staging_buffer *free;
-	uint64_t size;                 /* bytes of one */
+	uint64_t size; /* bytes of one */
 	unsigned made, limit;
-	unsigned extra;                /* what ordered transfers may hold above the limit */
-	uint64_t earned;               /* bytes that may be made for all that went through it so far */
+	unsigned extra;	 /* what ordered transfers may hold above the limit */
+	uint64_t earned; /* bytes that may be made for all that went through it so far */
 	struct sgpu_transfer *starved_head, *starved_tail;
 };
 /* The mutex is held in both. Take gives NULL where none is free and no more than `most` may be
- * there. Give hands it to the transfer that has waited longest, if any waits. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_staging_take(struct sgpu_engine *engine, enum sgpu_staging_class class, unsigned most,
-				      struct sgpu_staging_buffer **buffer);
+ * there. Give hands it to the transfer that has waited longest, if any waits. Errors: SGPU_ENOMEM.
+ */
+SGPU_MUST_CHECK int sgpu_staging_take(struct sgpu_engine *engine, enum sgpu_staging_class class,
+				      unsigned most, struct sgpu_staging_buffer **buffer);
 void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer);
 /* How many there may be: to pin a buffer costs more than to copy through it, so they become more as
  * more is moved. The mutex is held. */
@@ -67,36 +68,47 @@ unsigned sgpu_staging_most(const struct sgpu_engine *engine, enum sgpu_staging_c
 /* Hands buffers that are free, or may be made, to those who wait for one. The mutex is held. */
 void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class class);
 /* The memory that it lacks, without the mutex. */
-SGPU_MUST_CHECK int sgpu_staging_fill(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer, bool host,
-				      bool device, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_staging_fill(struct sgpu_engine *engine,
+				      struct sgpu_staging_buffer *buffer, bool host, bool device,
+				      struct sgpu_error *error);
 void sgpu_staging_free(struct sgpu_engine *engine);
 
 /* ---- kept.c: files in memory, which the device can read by itself ---- */
-#define SGPU_REGISTER_MIN ((uint64_t)4 << 20) /* below, the calls cost about as much as they save */
+#define SGPU_REGISTER_MIN                                                       \
+	((uint64_t)4 << 20) /* below, the calls cost about as much as they save \
+			     */
 /* Files on a disk cannot be registered. *page: what a mapping is a multiple of. */
 bool sgpu_transfer_in_memory(int fd, uint64_t *page);
 /* The whole pages around a slice of a file in memory; false: the device cannot register them. */
-bool sgpu_transfer_find_pages(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size, uint64_t *begin,
-			      uint64_t *bytes, uint64_t *page);
+bool sgpu_transfer_find_pages(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size,
+			      uint64_t *begin, uint64_t *bytes, uint64_t *page);
 /* Maps and registers them; NULL: not possible. Unregister accepts NULL. */
-void *sgpu_transfer_register(struct sgpu_engine *engine, int fd, uint64_t begin, uint64_t bytes, bool writable);
+void *sgpu_transfer_register(struct sgpu_engine *engine, int fd, uint64_t begin, uint64_t bytes,
+			     bool writable);
 void sgpu_transfer_unregister(struct sgpu_engine *engine, void *base, uint64_t bytes);
 struct sgpu_kept_slice;
 /* The bytes of a region's slice, registered, from its second use on; else NULL. A processor may not
  * touch them. */
-void *sgpu_kept_take(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size, bool writable,
-		     struct sgpu_kept_slice **slice);
+void *sgpu_kept_take(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size,
+		     bool writable, struct sgpu_kept_slice **slice);
 void sgpu_kept_give(struct sgpu_engine *engine, struct sgpu_kept_slice *slice); /* accepts NULL */
 void sgpu_kept_free(struct sgpu_engine *engine);
 
 /* ---- the engine ---- */
-/* The first SGPU_ENGINE_ROWS are the rows of a trace. A GPU opens or seals one chunk run about as fast as
- * the bus moves it, since a chunk takes its time however many there are: so every other transfer does
- * it on a second stream, beside the first. */
-enum sgpu_engine_stream { SGPU_ENGINE_COPY_IN, SGPU_ENGINE_OPEN, SGPU_ENGINE_SEAL, SGPU_ENGINE_COPY_OUT,
-			  SGPU_ENGINE_OPEN_SECOND, SGPU_ENGINE_SEAL_SECOND, SGPU_ENGINE_STREAMS };
-/* A small transfer is all on one of these, in turn: to make a key's tables takes a GPU longer than to
- * open a small segment, and uses a small part of it, so several do so at once. */
+/* The first SGPU_ENGINE_ROWS are the rows of a trace. A GPU opens or seals one chunk run about as
+ * fast as the bus moves it, since a chunk takes its time however many there are: so every other
+ * transfer does it on a second stream, beside the first. */
+enum sgpu_engine_stream {
+	SGPU_ENGINE_COPY_IN,
+	SGPU_ENGINE_OPEN,
+	SGPU_ENGINE_SEAL,
+	SGPU_ENGINE_COPY_OUT,
+	SGPU_ENGINE_OPEN_SECOND,
+	SGPU_ENGINE_SEAL_SECOND,
+	SGPU_ENGINE_STREAMS
+};
+/* A small transfer is all on one of these, in turn: to make a key's tables takes a GPU longer than
+ * to open a small segment, and uses a small part of it, so several do so at once. */
 enum { SGPU_ENGINE_SMALL_STREAMS = 8, SGPU_ENGINE_NOT_SMALL = -1 };
 
 struct sgpu_transfer_queue {
@@ -104,50 +116,52 @@ struct sgpu_transfer_queue {
 };
 
 struct sgpu_engine {
-	struct sgpu_device *device;    /* NULL: none */
+	struct sgpu_device *device;	  /* NULL: none */
 	struct sgpu_engine_config config; /* without zeros */
-	bool pins;                     /* the device reaches staging buffers by itself */
-	atomic_bool registers;         /* until it refuses */
-	bool demotes;                  /* what workers have sealed */
+	bool pins;			  /* the device reaches staging buffers by itself */
+	atomic_bool registers;		  /* until it refuses */
+	bool demotes;			  /* what workers have sealed */
 	struct sgpu_workers *workers;
 	struct sgpu_worker_job job;
-	bool started;                  /* the job was added; under `making` */
-	pthread_mutex_t making;        /* of streams and threads */
+	bool started;		/* the job was added; under `making` */
+	pthread_mutex_t making; /* of streams and threads */
 	struct sgpu_stream *_Atomic streams[SGPU_ENGINE_STREAMS];
 	struct sgpu_stream *_Atomic small_streams[SGPU_ENGINE_SMALL_STREAMS];
-	bool spreads;                  /* small transfers are on small_streams */
+	bool spreads; /* small transfers are on small_streams */
 	atomic_uint next_small, next_large;
 
-	pthread_mutex_t mutex;         /* all below */
-	pthread_cond_t changed;        /* for threads that wait: a buffer, an arrived run, an end */
+	pthread_mutex_t mutex;	/* all below */
+	pthread_cond_t changed; /* for threads that wait: a buffer, an arrived run, an end */
 	struct sgpu_transfer *ready_head, *ready_tail;
 	struct sgpu_staging_pool staging[SGPU_STAGING_CLASSES];
-	unsigned waiting_live;         /* live copies that have no buffer */
-	unsigned open;                 /* transfers whose end was not told */
+	unsigned waiting_live;	       /* live copies that have no buffer */
+	unsigned open;		       /* transfers whose end was not told */
 	struct sgpu_chunk_move *spare; /* moves to be used again */
 
-	pthread_mutex_t live_lock;     /* of one live copy */
+	pthread_mutex_t live_lock; /* of one live copy */
 
-	pthread_mutex_t keeping;       /* the rest: slices that stay registered */
+	pthread_mutex_t keeping; /* the rest: slices that stay registered */
 	struct sgpu_kept_slice *kept;
 	uint64_t kept_bytes;
 	unsigned kept_count;
 };
 
 /* The stream, made on first use. */
-SGPU_MUST_CHECK int sgpu_engine_get_stream(struct sgpu_engine *engine, enum sgpu_engine_stream which,
+SGPU_MUST_CHECK int sgpu_engine_get_stream(struct sgpu_engine *engine,
+					   enum sgpu_engine_stream which,
 					   struct sgpu_stream **stream, struct sgpu_error *error);
 /* Starts the workers if they do not run. */
 SGPU_MUST_CHECK int sgpu_engine_start_workers(struct sgpu_engine *engine, struct sgpu_error *error);
 /* `to` does nothing more before `from` has done what it has so far. */
-SGPU_MUST_CHECK int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from, struct sgpu_stream *to,
-				       struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from,
+				       struct sgpu_stream *to, struct sgpu_error *error);
 /* The text of a call that was refused, if the device gave none. Returns `code`. */
-int sgpu_engine_refused(int code, const struct sgpu_task *task, const char *what, struct sgpu_error *error);
+int sgpu_engine_refused(int code, const struct sgpu_task *task, const char *what,
+			struct sgpu_error *error);
 
 /* ---- transfers ---- */
 enum sgpu_transfer_phase {
-	SGPU_PHASE_NEW,                /* prepare was not called */
+	SGPU_PHASE_NEW, /* prepare was not called */
 	SGPU_PHASE_PREPARING,
 	SGPU_PHASE_MOVING,
 	SGPU_PHASE_ENDING,
@@ -159,11 +173,11 @@ struct sgpu_chunk_move {
 	struct sgpu_chunk_move *next;
 	struct sgpu_transfer *transfer;
 	struct sgpu_chunk_run run;
-	bool is_digest;                /* `crypt` is of the digest */
+	bool is_digest; /* `crypt` is of the digest */
 	int copy_row;
-	uint64_t plain, bytes;         /* plaintext, and as they travel */
+	uint64_t plain, bytes;		    /* plaintext, and as they travel */
 	struct sgpu_staging_buffer *buffer; /* or NULL */
-	atomic_int ends;               /* callbacks that are still to come, and one until all is enqueued */
+	atomic_int ends; /* callbacks that are still to come, and one until all is enqueued */
 	struct sgpu_task copy, crypt;
 };
 
@@ -172,19 +186,20 @@ struct sgpu_transfer {
 	struct sgpu_transfer_request request;
 	struct sgpu_transfer_result result;
 	atomic_int references;
-	atomic_bool ready;             /* it may stand in the queue of those that are: looked at without the mutex */
-	atomic_bool told;              /* done has returned */
-	int small_stream;              /* of small_streams, or SGPU_ENGINE_NOT_SMALL */
-	bool second;                   /* opens or seals on the second stream */
+	atomic_bool ready; /* it may stand in the queue of those that are: looked at without the
+			      mutex */
+	atomic_bool told;  /* done has returned */
+	int small_stream;  /* of small_streams, or SGPU_ENGINE_NOT_SMALL */
+	bool second;	   /* opens or seals on the second stream */
 
 	/* set by prepare, then constant */
 	struct sgpu_run_plan plan;
 	enum sgpu_staging_class class; /* of its buffers, or NONE */
 	unsigned most_moves;
-	uint64_t earns;                /* bytes of staging memory that may be made for it */
-	unsigned extra;                /* buffers that an ordered one may hold while its owner lets it wait */
-	uint8_t *memory;               /* view of the source or sink, or NULL */
-	bool direct;                   /* the device reaches the view itself */
+	uint64_t earns;	 /* bytes of staging memory that may be made for it */
+	unsigned extra;	 /* buffers that an ordered one may hold while its owner lets it wait */
+	uint8_t *memory; /* view of the source or sink, or NULL */
+	bool direct;	 /* the device reaches the view itself */
 	bool registered;
 	enum sgpu_transfer_path path;
 
@@ -194,17 +209,17 @@ struct sgpu_transfer {
 	struct sgpu_transfer **queue_head, **queue_tail; /* that it stands in, or NULL */
 	struct sgpu_staging_buffer *granted;
 	bool claimed_all;
-	uint64_t claimed;              /* chunks */
-	unsigned moves;                /* under way */
-	bool touched;                  /* the device's memory */
+	uint64_t claimed; /* chunks */
+	unsigned moves;	  /* under way */
+	bool touched;	  /* the device's memory */
 	bool needs_digest;
 	bool failed;
-	uint64_t failed_at;            /* chunk; moves behind it are moot */
+	uint64_t failed_at; /* chunk; moves behind it are moot */
 	bool cancelled;
 	bool pumping;
 	struct sgpu_chunk_move *arrived; /* in staging buffers, to be written */
 	/* of the thread that pumps */
-	uint64_t consumed;             /* bytes that were read */
+	uint64_t consumed; /* bytes that were read */
 };
 
 static inline bool sgpu_transfer_is_in(const struct sgpu_transfer *transfer)
@@ -214,7 +229,8 @@ static inline bool sgpu_transfer_is_in(const struct sgpu_transfer *transfer)
 
 static inline bool sgpu_transfer_is_ordered(const struct sgpu_transfer *transfer)
 {
-	return sgpu_transfer_is_in(transfer) ? transfer->request.source.ordered : transfer->request.sink.ordered;
+	return sgpu_transfer_is_in(transfer) ? transfer->request.source.ordered
+					     : transfer->request.sink.ordered;
 }
 
 /* Whether a move is all of its transfer, or the end of it. */
@@ -244,13 +260,15 @@ static inline uint64_t sgpu_transfer_position(const struct sgpu_transfer *transf
 /* What may be done for it next; the mutex is held. */
 static inline bool sgpu_transfer_may_claim(const struct sgpu_transfer *transfer)
 {
-	return !transfer->claimed_all && !transfer->failed && transfer->moves < transfer->most_moves &&
+	return !transfer->claimed_all && !transfer->failed &&
+	       transfer->moves < transfer->most_moves &&
 	       !(sgpu_transfer_is_in(transfer) && transfer->request.source.ordered);
 }
 
 static inline bool sgpu_transfer_may_write(const struct sgpu_transfer *transfer)
 {
-	return transfer->arrived && (!transfer->request.sink.ordered || (transfer->failed && !transfer->pumping));
+	return transfer->arrived &&
+	       (!transfer->request.sink.ordered || (transfer->failed && !transfer->pumping));
 }
 
 /* A digest on the way out is made beside the moves, one on the way in after them. */
@@ -261,18 +279,21 @@ static inline bool sgpu_transfer_may_digest_beside(const struct sgpu_transfer *t
 
 static inline bool sgpu_transfer_is_over(const struct sgpu_transfer *transfer)
 {
-	return (transfer->claimed_all || transfer->failed) && transfer->moves == 0 && !transfer->pumping;
+	return (transfer->claimed_all || transfer->failed) && transfer->moves == 0 &&
+	       !transfer->pumping;
 }
 
 /* ---- streams.c: the stream on which the transfer does that ---- */
-SGPU_MUST_CHECK int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer, enum sgpu_engine_stream which,
+SGPU_MUST_CHECK int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer,
+					     enum sgpu_engine_stream which,
 					     struct sgpu_stream **stream, struct sgpu_error *error);
 
 /* ---- queue.c; the mutex is held ---- */
 /* The transfer is ready, behind others of its rank, and threads that wait look. */
 void sgpu_transfer_post(struct sgpu_transfer *transfer);
 /* Behind all of its rank and below. */
-void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head, struct sgpu_transfer **tail);
+void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head,
+			  struct sgpu_transfer **tail);
 void sgpu_transfer_unqueue(struct sgpu_transfer *transfer);
 
 /* ---- prepare.c ---- */
@@ -281,7 +302,8 @@ SGPU_MUST_CHECK int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct
 
 /* ---- outcome.c ---- */
 /* A failure at chunk `at`; the lowest stands. The mutex is held. */
-void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code, const struct sgpu_error *error);
+void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code,
+			  const struct sgpu_error *error);
 /* The last calls: clears what a failed transfer left, closes, and tells. Without the mutex. */
 void sgpu_transfer_end(struct sgpu_transfer *transfer);
 void sgpu_transfer_close_end(const struct sgpu_transfer_request *request); /* its source or sink */
@@ -292,13 +314,15 @@ void sgpu_transfer_unref(struct sgpu_transfer *transfer);
 bool sgpu_engine_work(void *engine, unsigned thread); /* the step of the workers */
 /* Prepares the transfer, and carries out at most `count` moves of it. */
 void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count);
-/* Does what is to be done next for this transfer, if anything is; by the thread that waits for it. */
+/* Does what is to be done next for this transfer, if anything is; by the thread that waits for it.
+ */
 bool sgpu_transfer_help(struct sgpu_transfer *transfer);
 
 /* ---- move.c: one chunk run ---- */
 /* The next run; NULL when there is no memory, which has failed the transfer then. The mutex is
  * held in both. */
-struct sgpu_chunk_move *sgpu_chunk_move_claim(struct sgpu_transfer *transfer, struct sgpu_staging_buffer *buffer);
+struct sgpu_chunk_move *sgpu_chunk_move_claim(struct sgpu_transfer *transfer,
+					      struct sgpu_staging_buffer *buffer);
 struct sgpu_chunk_move *sgpu_chunk_move_of_digest(struct sgpu_transfer *transfer);
 /* Whether it need not be carried out any more. */
 bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move);
@@ -306,10 +330,10 @@ bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move);
 void sgpu_chunk_move_drop(struct sgpu_chunk_move *move, int code, const struct sgpu_error *error);
 /* Ends a move that was enqueued, whole or not (`code`), when the streams have done what they have
  * of it: its outcome is known to those who hear from the very stream that it is on. */
-void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *first, struct sgpu_stream *second,
-			  int code, const struct sgpu_error *error);
-void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row, uint64_t begin_ns,
-			uint64_t end_ns, uint64_t bytes);
+void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *first,
+			  struct sgpu_stream *second, int code, const struct sgpu_error *error);
+void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row,
+			uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
 
 /* ---- input.c, output.c: without the mutex ---- */
 /* Reads a run and enqueues it. Returns the source's own failure, which has failed the transfer as

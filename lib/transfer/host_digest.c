@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KangarooTwelve of data whose chunk runs come in any order: each worker computes the leaves of its run. The list
- * of leaves grows as the data arrive, whatever size they are said to have.
+ * KangarooTwelve of data whose chunk runs come in any order: each worker computes the leaves of its
+ * run. The list of leaves grows as the data arrive, whatever size they are said to have.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -14,12 +14,12 @@ enum { VALUES_MIN = 64 << 10 };
 
 struct host_digest {
 	uint64_t size;
-	uint64_t leaves;                 /* whole ones: all chunks but the first and the last */
+	uint64_t leaves;		 /* whole ones: all chunks but the first and the last */
 	uint8_t first[SGPU_KT128_CHUNK]; /* the chunk that the final node takes itself */
-	uint8_t rest[SGPU_KT128_CHUNK];  /* behind the last whole chunk */
-	pthread_mutex_t lock;            /* of the leaves' values */
+	uint8_t rest[SGPU_KT128_CHUNK];	 /* behind the last whole chunk */
+	pthread_mutex_t lock;		 /* of the leaves' values */
 	uint8_t *values;
-	uint64_t capacity;               /* bytes */
+	uint64_t capacity; /* bytes */
 };
 
 _Static_assert(HOST_RUN_PLAIN % SGPU_KT128_CHUNK == 0, "a chunk run has whole leaves");
@@ -59,8 +59,8 @@ static int reserve_values(struct host_digest *digest, uint64_t bytes, struct sgp
 	return 0;
 }
 
-int sgpu_host_digest_add(struct host_digest *digest, uint64_t position, const uint8_t *data, size_t size,
-			 struct sgpu_error *error)
+int sgpu_host_digest_add(struct host_digest *digest, uint64_t position, const uint8_t *data,
+			 size_t size, struct sgpu_error *error)
 {
 	uint8_t values[HOST_RUN_PLAIN / SGPU_KT128_CHUNK * SGPU_KT128_VALUE];
 	size_t whole = size / SGPU_KT128_CHUNK, rest = size % SGPU_KT128_CHUNK;
@@ -95,7 +95,8 @@ void sgpu_host_digest_finish(struct host_digest *digest, uint8_t out[SGPU_KT128_
 	size_t rest = (size_t)(digest->size % SGPU_KT128_CHUNK);
 	struct sgpu_turboshake node = { 0 }, leaf = { 0 };
 	uint8_t value[SGPU_KT128_VALUE], length[SGPU_KT128_LENGTH_MAX];
-	unsigned length_size = sgpu_kt128_length(0, length); /* of the customisation string, which is empty */
+	unsigned length_size =
+		sgpu_kt128_length(0, length); /* of the customisation string, which is empty */
 
 	if (digest->size < SGPU_KT128_CHUNK) {
 		/* With the length behind it this is one chunk at most. */

@@ -14,15 +14,16 @@
 enum { BUFFER_ALIGNMENT = 4096 };
 
 /* With the lock held: whether a chunk run that comes before this one has failed. */
-static bool host_failed_before(const struct host_move *move, const struct host_part *part, uint64_t sequence)
+static bool host_failed_before(const struct host_move *move, const struct host_part *part,
+			       uint64_t sequence)
 {
-	return move->failed &&
-	       (move->failed_part < part || (move->failed_part == part && move->failed_sequence < sequence));
+	return move->failed && (move->failed_part < part ||
+				(move->failed_part == part && move->failed_sequence < sequence));
 }
 
 /* Records an error of a chunk run; it counts unless a lower one failed too. */
-static void host_fail(struct host_move *move, uint64_t sequence, const struct host_part *part, uint64_t bad_chunk,
-		      const struct sgpu_error *error)
+static void host_fail(struct host_move *move, uint64_t sequence, const struct host_part *part,
+		      uint64_t bad_chunk, const struct sgpu_error *error)
 {
 	pthread_mutex_lock(&move->lock);
 	if (!host_failed_before(move, part, sequence)) {
@@ -39,7 +40,8 @@ static void host_fail(struct host_move *move, uint64_t sequence, const struct ho
 	pthread_mutex_unlock(&move->lock);
 }
 
-/* No part from this one on is claimed any more; those before it are, since one of them may fail, too. */
+/* No part from this one on is claimed any more; those before it are, since one of them may fail,
+ * too. */
 static void host_end_at(struct host_move *move, const struct host_part *part)
 {
 	const size_t index = (size_t)(part - move->parts);
@@ -48,7 +50,8 @@ static void host_end_at(struct host_move *move, const struct host_part *part)
 }
 
 /* The worker's own key schedule of a part. In the claim, since the part's is copied. */
-static int host_take_aead(struct host_worker *worker, const struct host_part *part, struct sgpu_error *error)
+static int host_take_aead(struct host_worker *worker, const struct host_part *part,
+			  struct sgpu_error *error)
 {
 	if (worker->aead_of == part || !part->aead) {
 		return 0;
@@ -61,7 +64,8 @@ static int host_take_aead(struct host_worker *worker, const struct host_part *pa
 }
 
 /* In the claim. A chunk run before this one may fail meanwhile: then what is read is not wanted. */
-static int host_read_in_order(struct host_worker *worker, struct host_run *run, struct sgpu_error *error)
+static int host_read_in_order(struct host_worker *worker, struct host_run *run,
+			      struct sgpu_error *error)
 {
 	struct host_move *move = worker->move;
 	const struct sgpu_transfer_source *source = &run->of->part->source;
@@ -87,8 +91,9 @@ static bool is_claimed(const struct host_part *part)
 	return part->begun && part->next == part->runs;
 }
 
-/* Whether chunk runs of a part behind the first that is under way may be claimed: no order binds them, and writers of one
- * file exclude each other, so only parts with files of their own gain by it. */
+/* Whether chunk runs of a part behind the first that is under way may be claimed: no order binds
+ * them, and writers of one file exclude each other, so only parts with files of their own gain by
+ * it. */
 static bool is_apart(const struct host_move *move, const struct host_part *part)
 {
 	const struct host_part *first = &move->parts[move->at];
@@ -110,18 +115,22 @@ static struct host_part *host_next_part(struct host_move *move)
 		return NULL;
 	}
 	for (end = move->at + 1; end < move->end && end < move->at + HOST_BESIDE; end++) {
-		if (!parts[end - 1].begun || !is_apart(move, &parts[end - 1]) || !is_apart(move, &parts[end])) {
+		if (!parts[end - 1].begun || !is_apart(move, &parts[end - 1]) ||
+		    !is_apart(move, &parts[end])) {
 			break;
 		}
 	}
 	do {
-		move->latest = move->latest >= move->at && move->latest + 1 < end ? move->latest + 1 : move->at;
+		move->latest = move->latest >= move->at && move->latest + 1 < end ? move->latest + 1
+										  : move->at;
 	} while (is_claimed(&parts[move->latest]));
 	return &parts[move->latest];
 }
 
-/* The next chunk run, in the claim: begins its part, and reads it where the order matters. False when none is left. */
-static bool host_claim(struct host_worker *worker, struct host_run *run, struct sgpu_error *error, int *code)
+/* The next chunk run, in the claim: begins its part, and reads it where the order matters. False
+ * when none is left. */
+static bool host_claim(struct host_worker *worker, struct host_run *run, struct sgpu_error *error,
+		       int *code)
 {
 	struct host_move *move = worker->move;
 	struct host_part *part;
@@ -132,7 +141,8 @@ static bool host_claim(struct host_worker *worker, struct host_run *run, struct 
 	}
 	pthread_mutex_unlock(&move->lock);
 	do { /* a part may tell only when it has begun that it is ordered: then it waits */
-		part = host_next_part(move); /* first: once all have been claimed, a signal changes nothing */
+		part = host_next_part(
+			move); /* first: once all have been claimed, a signal changes nothing */
 		if (!part || sgpu_io_interrupted()) {
 			return false;
 		}
@@ -172,7 +182,8 @@ static void host_wait(struct host_move *move, pthread_cond_t *condition)
 }
 
 /* Waits until all that an ordered sink gets before has been written. */
-static int host_wait_for_turn(struct host_move *move, const struct host_run *run, struct sgpu_error *error)
+static int host_wait_for_turn(struct host_move *move, const struct host_run *run,
+			      struct sgpu_error *error)
 {
 	bool moot = false;
 
@@ -188,7 +199,8 @@ static int host_wait_for_turn(struct host_move *move, const struct host_run *run
 	return moot ? sgpu_fail(error, SGPU_ECANCELED, "interrupted") : 0;
 }
 
-static int host_write(const struct host_run *run, const uint8_t *data, size_t size, struct sgpu_error *error)
+static int host_write(const struct host_run *run, const uint8_t *data, size_t size,
+		      struct sgpu_error *error)
 {
 	const struct sgpu_host_part *p = run->of->part;
 	uint8_t header[SGPU_SEALED_HEADER];
@@ -208,8 +220,8 @@ static int host_write(const struct host_run *run, const uint8_t *data, size_t si
 }
 
 /* Writes what became of a chunk run, in its turn where the sink is ordered. */
-static int host_deliver(struct host_move *move, const struct host_run *run, const uint8_t *data, size_t size,
-			struct sgpu_error *error)
+static int host_deliver(struct host_move *move, const struct host_run *run, const uint8_t *data,
+			size_t size, struct sgpu_error *error)
 {
 	if (run->of->part->sink.ordered) {
 		int code = host_wait_for_turn(move, run, error);
@@ -225,11 +237,13 @@ static int host_deliver(struct host_move *move, const struct host_run *run, cons
 }
 
 /* Counts a chunk run that was delivered; *ended: it was the last of its part to be. */
-static void host_count(struct host_move *move, const struct host_run *run, size_t written, bool *ended)
+static void host_count(struct host_move *move, const struct host_run *run, size_t written,
+		       bool *ended)
 {
 	struct host_part *part = run->of;
 	const struct sgpu_host_move *m = move->move;
-	bool seals = part->part->action == SGPU_HOST_SEAL, opens = part->part->action == SGPU_HOST_OPEN;
+	bool seals = part->part->action == SGPU_HOST_SEAL,
+	     opens = part->part->action == SGPU_HOST_OPEN;
 
 	pthread_mutex_lock(&move->lock);
 	if (part->part->sink.ordered) {
@@ -254,8 +268,10 @@ static int host_check_digest(const struct host_part *part, struct sgpu_error *er
 		return 0;
 	}
 	sgpu_host_digest_finish(part->digest, digest);
-	return sgpu_equal(digest, part->part->digest, sizeof(digest)) ? 0 :
-		sgpu_fail(error, SGPU_EAUTH, "the kt128 of '%s' does not match", part->part->name);
+	return sgpu_equal(digest, part->part->digest, sizeof(digest))
+		       ? 0
+		       : sgpu_fail(error, SGPU_EAUTH, "the kt128 of '%s' does not match",
+				   part->part->name);
 }
 
 /* One chunk run; false: none is left. After a failure those of the parts before it go on. */
@@ -290,7 +306,9 @@ static bool host_work(struct host_worker *worker)
 	if (!code) {
 		code = sgpu_host_run_transform(worker, &run, &data, &size, &bad, &error);
 		/* Also what is good of a run with a bad chunk. */
-		int written = !code || (code == SGPU_EAUTH && size) ? host_deliver(move, &run, data, size, &late) : 0;
+		int written = !code || (code == SGPU_EAUTH && size)
+				      ? host_deliver(move, &run, data, size, &late)
+				      : 0;
 		if (written) {
 			code = written;
 			error = late;
@@ -350,7 +368,8 @@ static unsigned host_count_workers(const struct sgpu_host_move *m, uint64_t *lar
 	jobs = jobs < SGPU_POOL_JOBS_MAX ? jobs : SGPU_POOL_JOBS_MAX;
 	for (size_t i = 0; i < m->count && *largest != SGPU_SIZE_UNKNOWN; i++) {
 		*largest = m->parts[i].size > *largest ? m->parts[i].size : *largest;
-		runs = *largest == SGPU_SIZE_UNKNOWN ? jobs : runs + m->parts[i].size / HOST_RUN_PLAIN;
+		runs = *largest == SGPU_SIZE_UNKNOWN ? jobs
+						     : runs + m->parts[i].size / HOST_RUN_PLAIN;
 	}
 	return runs < jobs ? (unsigned)runs : jobs;
 }

@@ -29,8 +29,8 @@ static int ended_early(const struct sgpu_host_part *part, uint64_t at, struct sg
 }
 
 /* *got < size: the source has ended. */
-static int read_source(const struct host_part *of, uint64_t at, void *data, size_t size, size_t *got,
-		       struct sgpu_error *error)
+static int read_source(const struct host_part *of, uint64_t at, void *data, size_t size,
+		       size_t *got, struct sgpu_error *error)
 {
 	const struct sgpu_host_part *part = of->part;
 	const struct sgpu_transfer_source *source = &part->source;
@@ -40,27 +40,33 @@ static int read_source(const struct host_part *of, uint64_t at, void *data, size
 		memcpy(data, of->view + part->from + at, size);
 		return 0;
 	}
-	return source->read_some ? source->read_some(source->context, part->from + at, data, size, got, error)
-				 : source->read(source->context, part->from + at, data, size, error);
+	return source->read_some
+		       ? source->read_some(source->context, part->from + at, data, size, got, error)
+		       : source->read(source->context, part->from + at, data, size, error);
 }
 
-static int read_header(const struct host_part *of, uint8_t header[SGPU_SEALED_HEADER], struct sgpu_error *error)
+static int read_header(const struct host_part *of, uint8_t header[SGPU_SEALED_HEADER],
+		       struct sgpu_error *error)
 {
 	const struct sgpu_host_part *part = of->part;
 	uint64_t plaintext_size;
 	size_t got = 0;
 
-	if (part->size != SGPU_SIZE_UNKNOWN && !sgpu_sealed_plaintext_size(part->size, &plaintext_size)) {
-		(void)sgpu_fail(error, SGPU_EAUTH, "'%s' has %llu bytes, which sealed data never have", part->name,
+	if (part->size != SGPU_SIZE_UNKNOWN &&
+	    !sgpu_sealed_plaintext_size(part->size, &plaintext_size)) {
+		(void)sgpu_fail(error, SGPU_EAUTH,
+				"'%s' has %llu bytes, which sealed data never have", part->name,
 				(unsigned long long)part->size);
 		return sgpu_hint(error, "it was cut short, or it is something else");
 	}
 	int code = read_source(of, 0, header, SGPU_SEALED_HEADER, &got, error);
 	if (!code && got == 0 && part->source.ordered) {
-		return sgpu_fail_sniffed(error, STDIN_FILENO, part->name, header, got, "sealed data");
+		return sgpu_fail_sniffed(error, STDIN_FILENO, part->name, header, got,
+					 "sealed data");
 	}
 	if (!code && got < SGPU_SEALED_HEADER) {
-		return sgpu_fail(error, SGPU_EAUTH, "'%s' has %zu bytes, too few to be sealed data", part->name, got);
+		return sgpu_fail(error, SGPU_EAUTH, "'%s' has %zu bytes, too few to be sealed data",
+				 part->name, got);
 	}
 	return code;
 }
@@ -79,20 +85,27 @@ int sgpu_host_part_begin(struct host_move *move, struct host_part *part, struct 
 		/* The workers' buffers were made for it. */
 		code = sgpu_fail(error, SGPU_EUSAGE, "the size of '%s' has changed", p->name);
 	}
-	if (!code && p->size == SGPU_SIZE_UNKNOWN && (!p->source.read_some || !p->source.ordered || p->digest)) {
+	if (!code && p->size == SGPU_SIZE_UNKNOWN &&
+	    (!p->source.read_some || !p->source.ordered || p->digest)) {
 		code = sgpu_fail(error, SGPU_EUSAGE, "the size of '%s' must be known", p->name);
 	}
 	part->size = p->size;
-	part->view = !code && !p->source.read && !p->source.read_some ?
-			     p->source.view(p->source.context, p->from + p->size, &registered) : NULL;
+	part->view = !code && !p->source.read && !p->source.read_some
+			     ? p->source.view(p->source.context, p->from + p->size, &registered)
+			     : NULL;
 	if (!code && p->action == SGPU_HOST_SEAL) {
 		if (p->size != SGPU_SIZE_UNKNOWN && p->size > SGPU_SEALED_PLAINTEXT_MAX) {
-			code = sgpu_fail(error, SGPU_EINVALID, "'%s' is too large to be sealed", p->name);
+			code = sgpu_fail(error, SGPU_EINVALID, "'%s' is too large to be sealed",
+					 p->name);
 		}
-		code = code ? code : sgpu_sealed_keys_new(p->key, p->context, p->context_size, &part->keys, error);
+		code = code ? code
+			    : sgpu_sealed_keys_new(p->key, p->context, p->context_size, &part->keys,
+						   error);
 	} else if (!code && p->action == SGPU_HOST_OPEN) {
 		code = read_header(part, header, error);
-		code = code ? code : sgpu_sealed_keys_open(p->key, p->context, p->context_size, header, &part->keys, error);
+		code = code ? code
+			    : sgpu_sealed_keys_open(p->key, p->context, p->context_size, header,
+						    &part->keys, error);
 		part->size -= p->size == SGPU_SIZE_UNKNOWN ? 0 : SGPU_SEALED_HEADER;
 	} else if (!code && p->digest) {
 		code = sgpu_host_digest_create(p->size, &part->digest, error);
@@ -128,7 +141,8 @@ int sgpu_host_run_read(struct host_worker *worker, struct host_run *run, struct 
 {
 	struct host_part *part = run->of;
 	const struct sgpu_host_part *p = part->part;
-	size_t full = full_run(part), wanted = run->last ? (size_t)(part->size - run->index * full) : full;
+	size_t full = full_run(part),
+	       wanted = run->last ? (size_t)(part->size - run->index * full) : full;
 	uint64_t at = (p->size - part->size) + run->index * full;
 
 	if (p->size == SGPU_SIZE_UNKNOWN) {
@@ -152,19 +166,22 @@ static int describe_bad_chunk(const struct host_run *run, uint64_t bad, struct s
 	size_t rest = run->size - (size_t)(bad - run->index * HOST_RUN_CHUNKS) * SGPU_SEALED_CHUNK;
 
 	if (run->last && rest < SGPU_TAG_SIZE) {
-		return sgpu_fail(error, SGPU_EAUTH, "'%s' ends without its end mark, at chunk %llu (offset %llu)",
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "'%s' ends without its end mark, at chunk %llu (offset %llu)",
 				 name, (unsigned long long)bad, (unsigned long long)offset);
 	}
-	return sgpu_fail(error, SGPU_EAUTH, "authentication failed at chunk %llu (offset %llu) of '%s'",
+	return sgpu_fail(error, SGPU_EAUTH,
+			 "authentication failed at chunk %llu (offset %llu) of '%s'",
 			 (unsigned long long)bad, (unsigned long long)offset, name);
 }
 
-static int open_run(struct host_worker *worker, const struct host_run *run, size_t *size, uint64_t *bad,
-		    struct sgpu_error *error)
+static int open_run(struct host_worker *worker, const struct host_run *run, size_t *size,
+		    uint64_t *bad, struct sgpu_error *error)
 {
 	const struct sgpu_sealed_keys *keys = &run->of->keys;
 	uint64_t first = run->index * HOST_RUN_CHUNKS;
-	int code = sgpu_open_chunks(worker->aead, keys, first, run->last, worker->in, run->size, worker->out, bad);
+	int code = sgpu_open_chunks(worker->aead, keys, first, run->last, worker->in, run->size,
+				    worker->out, bad);
 
 	*size = sgpu_opened_size(run->size);
 	if (code != SGPU_EAUTH) {
@@ -175,8 +192,8 @@ static int open_run(struct host_worker *worker, const struct host_run *run, size
 	size_t good = (size_t)(*bad - first);
 	*size = 0;
 	if (run->of->part->sink.ordered && good) {
-		code = sgpu_open_chunks(worker->aead, keys, first, false, worker->in, good * SGPU_SEALED_CHUNK,
-					worker->out, NULL);
+		code = sgpu_open_chunks(worker->aead, keys, first, false, worker->in,
+					good * SGPU_SEALED_CHUNK, worker->out, NULL);
 		if (code) {
 			*bad = SGPU_SIZE_UNKNOWN;
 			return sgpu_fail(error, code, "AES-256-GCM failed");
@@ -186,8 +203,9 @@ static int open_run(struct host_worker *worker, const struct host_run *run, size
 	return describe_bad_chunk(run, *bad, error);
 }
 
-int sgpu_host_run_transform(struct host_worker *worker, const struct host_run *run, const uint8_t **data,
-			    size_t *size, uint64_t *bad, struct sgpu_error *error)
+int sgpu_host_run_transform(struct host_worker *worker, const struct host_run *run,
+			    const uint8_t **data, size_t *size, uint64_t *bad,
+			    struct sgpu_error *error)
 {
 	struct host_part *part = run->of;
 
@@ -198,8 +216,8 @@ int sgpu_host_run_transform(struct host_worker *worker, const struct host_run *r
 		return open_run(worker, run, size, bad, error);
 	case SGPU_HOST_SEAL:
 		*size = sgpu_run_sealed_size(run->size, run->last);
-		if (sgpu_seal_chunks(worker->aead, &part->keys, run->index * HOST_RUN_CHUNKS, run->last, worker->in,
-				     run->size, worker->out)) {
+		if (sgpu_seal_chunks(worker->aead, &part->keys, run->index * HOST_RUN_CHUNKS,
+				     run->last, worker->in, run->size, worker->out)) {
 			return sgpu_fail(error, SGPU_ESYSTEM, "AES-256-GCM failed");
 		}
 		return 0;
@@ -208,5 +226,7 @@ int sgpu_host_run_transform(struct host_worker *worker, const struct host_run *r
 	}
 	*data = worker->in;
 	*size = run->size;
-	return part->digest ? sgpu_host_digest_add(part->digest, run->index * HOST_RUN_PLAIN, worker->in, run->size, error) : 0;
+	return part->digest ? sgpu_host_digest_add(part->digest, run->index * HOST_RUN_PLAIN,
+						   worker->in, run->size, error)
+			    : 0;
 }

@@ -20,8 +20,10 @@ static int rest_of_file(const struct sgpu_descriptor *in, uint64_t *size, struct
 	return 0;
 }
 
-/* Fixes the size where it can be known. *from_file: it is that of the file, to be compared at the end. */
-static int find_size(struct sgpu_descriptor *in, uint64_t *size, bool *from_file, struct sgpu_error *error)
+/* Fixes the size where it can be known. *from_file: it is that of the file, to be compared at the
+ * end. */
+static int find_size(struct sgpu_descriptor *in, uint64_t *size, bool *from_file,
+		     struct sgpu_error *error)
 {
 	uint8_t probe;
 	size_t got = 0;
@@ -44,15 +46,18 @@ static int find_size(struct sgpu_descriptor *in, uint64_t *size, bool *from_file
 		*from_file = false;
 		*size = SGPU_SIZE_UNKNOWN;
 		in->positioned = false;
-		code = lseek(in->fd, (off_t)in->offset, SEEK_SET) < 0 ?
-			       sgpu_fail_errno(error, "cannot read '%s'", in->name) : 0;
+		code = lseek(in->fd, (off_t)in->offset, SEEK_SET) < 0
+			       ? sgpu_fail_errno(error, "cannot read '%s'", in->name)
+			       : 0;
 	}
 	sgpu_wipe(&probe, 1);
 	return code;
 }
 
-/* The file must still have the size that was believed; holes at the end must become a part of the output. */
-static int check_ends(struct sgpu_seal_job *job, bool from_file, uint64_t size, struct sgpu_error *error)
+/* The file must still have the size that was believed; holes at the end must become a part of the
+ * output. */
+static int check_ends(struct sgpu_seal_job *job, bool from_file, uint64_t size,
+		      struct sgpu_error *error)
 {
 	struct stat status;
 	uint64_t now = 0, end = job->out.offset + job->bytes_out;
@@ -63,7 +68,8 @@ static int check_ends(struct sgpu_seal_job *job, bool from_file, uint64_t size, 
 			return code;
 		}
 		if (now != size) {
-			(void)sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", job->in.name);
+			(void)sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
+					job->in.name);
 			(void)sgpu_hint(error, "use a copy of it, or read it through a pipe");
 			return SGPU_ESYSTEM;
 		}
@@ -76,7 +82,8 @@ static int check_ends(struct sgpu_seal_job *job, bool from_file, uint64_t size, 
 	return 0;
 }
 
-static int move_stream(struct sgpu_seal_job *job, enum sgpu_host_action action, struct sgpu_error *error)
+static int move_stream(struct sgpu_seal_job *job, enum sgpu_host_action action,
+		       struct sgpu_error *error)
 {
 	struct sgpu_descriptor in = job->in, out = job->out;
 	uint64_t size = job->size;
@@ -88,12 +95,20 @@ static int move_stream(struct sgpu_seal_job *job, enum sgpu_host_action action, 
 	if (code) {
 		return code;
 	}
-	struct sgpu_host_part part = { .action = action, .name = in.name, .size = size, .key = job->key,
-				       .context = job->context, .context_size = job->context_size,
+	struct sgpu_host_part part = { .action = action,
+				       .name = in.name,
+				       .size = size,
+				       .key = job->key,
+				       .context = job->context,
+				       .context_size = job->context_size,
 				       .source = sgpu_source_from_descriptor(&in),
 				       .sink = sgpu_sink_to_descriptor(&out) };
-	struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = job->jobs, .provider = job->provider,
-				       .progress = job->progress, .progress_argument = job->progress_argument };
+	struct sgpu_host_move move = { .parts = &part,
+				       .count = 1,
+				       .jobs = job->jobs,
+				       .provider = job->provider,
+				       .progress = job->progress,
+				       .progress_argument = job->progress_argument };
 	code = sgpu_host_move(&move, error);
 	sgpu_descriptor_close(&out);
 	job->bytes_in = part.bytes_in;

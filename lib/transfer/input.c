@@ -13,13 +13,15 @@ static int read_run(struct sgpu_chunk_move *move, struct sgpu_error *error)
 {
 	struct sgpu_transfer *transfer = move->transfer;
 	const struct sgpu_transfer_source *source = &transfer->request.source;
-	uint64_t position = sgpu_transfer_position(transfer, move->run.first), begin = sgpu_now_ns();
+	uint64_t position = sgpu_transfer_position(transfer, move->run.first),
+		 begin = sgpu_now_ns();
 	int rc = SGPU_OK;
 
 	if (transfer->memory) {
 		memcpy(move->buffer->host, transfer->memory + position, move->bytes);
 	} else if (move->bytes > 0) {
-		rc = source->read(source->context, position, move->buffer->host, move->bytes, error);
+		rc = source->read(source->context, position, move->buffer->host, move->bytes,
+				  error);
 	}
 	if (rc == SGPU_OK && source->ordered) {
 		transfer->consumed += move->bytes;
@@ -38,9 +40,10 @@ static int open_from(struct sgpu_chunk_move *move, const void *from, struct sgpu
 	int rc = sgpu_transfer_get_stream(move->transfer, SGPU_ENGINE_OPEN, &streams[1], error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_open_from(streams[1], request->key, request->first + move->run.first,
-					   request->last && sgpu_chunk_move_is_last(move), from, move->bytes,
-					   request->memory, &move->crypt);
+		rc = sgpu_device_open_from(streams[1], request->key,
+					   request->first + move->run.first,
+					   request->last && sgpu_chunk_move_is_last(move), from,
+					   move->bytes, request->memory, &move->crypt);
 		rc = sgpu_engine_refused(rc, &move->crypt, "open on the device", error);
 	}
 	return rc;
@@ -54,17 +57,20 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 	struct sgpu_transfer *transfer = move->transfer;
 	const struct sgpu_transfer_request *request = &transfer->request;
 	struct sgpu_engine *engine = transfer->engine;
-	bool single = sgpu_chunk_move_is_single(move), last = request->last && sgpu_chunk_move_is_last(move);
+	bool single = sgpu_chunk_move_is_single(move),
+	     last = request->last && sgpu_chunk_move_is_last(move);
 	/* The end mark may be all that is in the last run: then nothing is written, and nothing
 	 * lies behind. */
 	sgpu_devptr to = request->memory + (move->plain == 0 ? 0 : move->run.first * SGPU_CHUNK);
 	struct sgpu_stream *copy = NULL, *second = NULL;
 	int rc;
 
-	if (single && request->key && sgpu_device_reaches(engine->device, from, move->bytes, false)) {
+	if (single && request->key &&
+	    sgpu_device_reaches(engine->device, from, move->bytes, false)) {
 		return open_from(move, from, streams, error);
 	}
-	move->copy_row = single && (request->key || request->digested) ? SGPU_ENGINE_OPEN : SGPU_ENGINE_COPY_IN;
+	move->copy_row = single && (request->key || request->digested) ? SGPU_ENGINE_OPEN
+								       : SGPU_ENGINE_COPY_IN;
 	rc = sgpu_transfer_get_stream(transfer, move->copy_row, &copy, error);
 	if (rc == SGPU_OK && request->key) {
 		rc = sgpu_transfer_get_stream(transfer, SGPU_ENGINE_OPEN, &second, error);
@@ -74,8 +80,10 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 	}
 	if (move->bytes > 0) {
 		streams[0] = copy;
-		move->copy.untimed = single && request->key; /* its time counts as that of opening */
-		rc = sgpu_copy_in(copy, request->key ? move->buffer->device : to, from, move->bytes, &move->copy);
+		move->copy.untimed =
+			single && request->key; /* its time counts as that of opening */
+		rc = sgpu_copy_in(copy, request->key ? move->buffer->device : to, from, move->bytes,
+				  &move->copy);
 		rc = sgpu_engine_refused(rc, &move->copy, "copy to the device", error);
 	}
 	if (rc == SGPU_OK && second && second != copy) {
@@ -83,14 +91,16 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 	}
 	if (rc == SGPU_OK && request->key) {
 		streams[1] = second;
-		rc = sgpu_device_open_chunks(second, request->key, request->first + move->run.first, last,
-					     move->buffer->device, move->bytes, to, &move->crypt);
+		rc = sgpu_device_open_chunks(second, request->key, request->first + move->run.first,
+					     last, move->buffer->device, move->bytes, to,
+					     &move->crypt);
 		rc = sgpu_engine_refused(rc, &move->crypt, "open on the device", error);
 	} else if (rc == SGPU_OK && single && request->digested) {
 		streams[0] = copy;
 		move->is_digest = true;
 		rc = sgpu_device_digest(copy, request->memory, request->size, request->custom,
-					request->custom_size, transfer->result.digest, &move->crypt);
+					request->custom_size, transfer->result.digest,
+					&move->crypt);
 		rc = sgpu_engine_refused(rc, &move->crypt, "digest on the device", error);
 	}
 	return rc;
@@ -110,8 +120,8 @@ int sgpu_chunk_move_in(struct sgpu_chunk_move *move, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	if (move->buffer) {
-		rc = sgpu_staging_fill(engine, move->buffer, !transfer->direct, transfer->request.key != NULL,
-				       error);
+		rc = sgpu_staging_fill(engine, move->buffer, !transfer->direct,
+				       transfer->request.key != NULL, error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_chunk_move_drop(move, rc, error);
@@ -124,8 +134,9 @@ int sgpu_chunk_move_in(struct sgpu_chunk_move *move, struct sgpu_error *error)
 		sgpu_chunk_move_drop(move, rc, error);
 		return rc;
 	}
-	from = transfer->direct ? transfer->memory + sgpu_transfer_position(transfer, move->run.first) :
-				  move->buffer->host;
+	from = transfer->direct
+		       ? transfer->memory + sgpu_transfer_position(transfer, move->run.first)
+		       : move->buffer->host;
 	pthread_mutex_lock(&engine->mutex);
 	transfer->touched = true;
 	transfer->needs_digest = transfer->needs_digest && !single;
@@ -141,12 +152,14 @@ void sgpu_chunk_move_digest(struct sgpu_chunk_move *move)
 	const struct sgpu_transfer_request *request = &transfer->request;
 	struct sgpu_error error = { 0 };
 	struct sgpu_stream *stream = NULL;
-	int rc = sgpu_transfer_get_stream(transfer, sgpu_transfer_is_in(transfer) ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL,
-					  &stream, &error);
+	int rc = sgpu_transfer_get_stream(
+		transfer, sgpu_transfer_is_in(transfer) ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL,
+		&stream, &error);
 
 	if (rc == SGPU_OK) {
 		rc = sgpu_device_digest(stream, request->memory, request->size, request->custom,
-					request->custom_size, transfer->result.digest, &move->crypt);
+					request->custom_size, transfer->result.digest,
+					&move->crypt);
 		rc = sgpu_engine_refused(rc, &move->crypt, "digest on the device", &error);
 	}
 	sgpu_chunk_move_hear(move, stream, NULL, rc, &error);

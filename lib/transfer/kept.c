@@ -26,10 +26,10 @@ struct sgpu_kept_slice {
 	struct sgpu_kept_slice *next;
 	dev_t device;
 	ino_t inode;
-	int fd;                        /* of our own: tells whether the region has a name */
+	int fd; /* of our own: tells whether the region has a name */
 	bool writable;
-	uint64_t begin, size;          /* in the file, whole pages */
-	void *base;                    /* NULL: it was used once */
+	uint64_t begin, size; /* in the file, whole pages */
+	void *base;	      /* NULL: it was used once */
 	unsigned users;
 };
 
@@ -47,13 +47,14 @@ bool sgpu_transfer_in_memory(int fd, uint64_t *page)
 	return about.f_type == HUGETLBFS_MAGIC || about.f_type == TMPFS_MAGIC;
 }
 
-bool sgpu_transfer_find_pages(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size, uint64_t *begin,
-			      uint64_t *bytes, uint64_t *page)
+bool sgpu_transfer_find_pages(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size,
+			      uint64_t *begin, uint64_t *bytes, uint64_t *page)
 {
 	uint64_t end;
 
 	if (!atomic_load(&engine->registers) || !sgpu_transfer_in_memory(fd, page) ||
-	    !sgpu_add_u64(offset, size, &end) || !sgpu_add_u64(end, *page - 1, &end) || end > INT64_MAX) {
+	    !sgpu_add_u64(offset, size, &end) || !sgpu_add_u64(end, *page - 1, &end) ||
+	    end > INT64_MAX) {
 		return false;
 	}
 	*begin = offset / *page * *page;
@@ -61,10 +62,12 @@ bool sgpu_transfer_find_pages(struct sgpu_engine *engine, int fd, uint64_t offse
 	return true;
 }
 
-void *sgpu_transfer_register(struct sgpu_engine *engine, int fd, uint64_t begin, uint64_t bytes, bool writable)
+void *sgpu_transfer_register(struct sgpu_engine *engine, int fd, uint64_t begin, uint64_t bytes,
+			     bool writable)
 {
 	struct sgpu_error why = { 0 };
-	void *base = mmap(NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, (off_t)begin);
+	void *base = mmap(NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
+			  fd, (off_t)begin);
 
 	if (base == MAP_FAILED) {
 		return NULL;
@@ -122,7 +125,8 @@ static void make_room(struct sgpu_engine *engine, uint64_t bytes)
 			link = &(*link)->next;
 		}
 	}
-	while (engine->kept_count >= KEPT_MAX || engine->kept_bytes + bytes > engine->config.kept_max) {
+	while (engine->kept_count >= KEPT_MAX ||
+	       engine->kept_bytes + bytes > engine->config.kept_max) {
 		last = NULL;
 		for (link = &engine->kept; *link; link = &(*link)->next) {
 			last = (*link)->users == 0 ? link : last;
@@ -134,14 +138,14 @@ static void make_room(struct sgpu_engine *engine, uint64_t bytes)
 	}
 }
 
-static struct sgpu_kept_slice *find(struct sgpu_engine *engine, const struct stat *status, uint64_t begin,
-				    uint64_t size, bool writable)
+static struct sgpu_kept_slice *find(struct sgpu_engine *engine, const struct stat *status,
+				    uint64_t begin, uint64_t size, bool writable)
 {
 	for (struct sgpu_kept_slice **link = &engine->kept; *link; link = &(*link)->next) {
 		struct sgpu_kept_slice *slice = *link;
 
-		if (slice->device == status->st_dev && slice->inode == status->st_ino && slice->begin == begin &&
-		    slice->size == size && slice->writable == writable) {
+		if (slice->device == status->st_dev && slice->inode == status->st_ino &&
+		    slice->begin == begin && slice->size == size && slice->writable == writable) {
 			*link = slice->next;
 			slice->next = engine->kept;
 			engine->kept = slice;
@@ -151,8 +155,8 @@ static struct sgpu_kept_slice *find(struct sgpu_engine *engine, const struct sta
 	return NULL;
 }
 
-static void note_use(struct sgpu_engine *engine, int fd, const struct stat *status, uint64_t begin, uint64_t size,
-		     bool writable)
+static void note_use(struct sgpu_engine *engine, int fd, const struct stat *status, uint64_t begin,
+		     uint64_t size, bool writable)
 {
 	struct sgpu_kept_slice *slice;
 
@@ -161,9 +165,13 @@ static void note_use(struct sgpu_engine *engine, int fd, const struct stat *stat
 	if (!slice) {
 		return; /* so it is copied, next time too */
 	}
-	*slice = (struct sgpu_kept_slice){ .next = engine->kept, .device = status->st_dev, .inode = status->st_ino,
-					   .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0), .writable = writable,
-					   .begin = begin, .size = size };
+	*slice = (struct sgpu_kept_slice){ .next = engine->kept,
+					   .device = status->st_dev,
+					   .inode = status->st_ino,
+					   .fd = fcntl(fd, F_DUPFD_CLOEXEC, 0),
+					   .writable = writable,
+					   .begin = begin,
+					   .size = size };
 	if (slice->fd < 0) {
 		free(slice);
 		return;
@@ -180,7 +188,8 @@ static bool register_slice(struct sgpu_engine *engine, struct sgpu_kept_slice *s
 	if (engine->kept_bytes + slice->size > engine->config.kept_max) {
 		return false;
 	}
-	slice->base = sgpu_transfer_register(engine, slice->fd, slice->begin, slice->size, slice->writable);
+	slice->base = sgpu_transfer_register(engine, slice->fd, slice->begin, slice->size,
+					     slice->writable);
 	if (!slice->base) {
 		return false;
 	}
@@ -188,8 +197,8 @@ static bool register_slice(struct sgpu_engine *engine, struct sgpu_kept_slice *s
 	return true;
 }
 
-void *sgpu_kept_take(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size, bool writable,
-		     struct sgpu_kept_slice **slice)
+void *sgpu_kept_take(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size,
+		     bool writable, struct sgpu_kept_slice **slice)
 {
 	struct sgpu_kept_slice *found;
 	struct stat status;
@@ -197,8 +206,10 @@ void *sgpu_kept_take(struct sgpu_engine *engine, int fd, uint64_t offset, uint64
 	void *memory = NULL;
 
 	*slice = NULL;
-	if (size < SGPU_REGISTER_MIN || !sgpu_transfer_find_pages(engine, fd, offset, size, &begin, &bytes, &page) ||
-	    fstat(fd, &status) != 0 || status.st_nlink == 0 || offset + size > (uint64_t)status.st_size) {
+	if (size < SGPU_REGISTER_MIN ||
+	    !sgpu_transfer_find_pages(engine, fd, offset, size, &begin, &bytes, &page) ||
+	    fstat(fd, &status) != 0 || status.st_nlink == 0 ||
+	    offset + size > (uint64_t)status.st_size) {
 		return NULL;
 	}
 	pthread_mutex_lock(&engine->keeping);

@@ -36,7 +36,8 @@ void sgpu_live_offer(struct sgpu_live *live, uint64_t number, struct sgpu_chunk_
 	atomic_store_explicit(&buffer->parts, parts, memory_order_relaxed);
 	atomic_store_explicit(&buffer->finished, 0, memory_order_relaxed);
 	/* Parts that the run does not have count as taken. */
-	atomic_store_explicit(&buffer->taken, number << PARTS | (ALL_PARTS & ~(((uint64_t)1 << parts) - 1)),
+	atomic_store_explicit(&buffer->taken,
+			      number << PARTS | (ALL_PARTS & ~(((uint64_t)1 << parts) - 1)),
 			      memory_order_release);
 	atomic_store_explicit(&live->offered, number + 1, memory_order_release);
 }
@@ -60,8 +61,9 @@ static int take(struct sgpu_live_buffer *buffer, uint64_t number, uint32_t which
 		if (part < 0) {
 			return part;
 		}
-		if (atomic_compare_exchange_weak_explicit(&buffer->taken, &taken, taken | (uint64_t)1 << part,
-							  memory_order_acq_rel, memory_order_acquire)) {
+		if (atomic_compare_exchange_weak_explicit(
+			    &buffer->taken, &taken, taken | (uint64_t)1 << part,
+			    memory_order_acq_rel, memory_order_acquire)) {
 			return part;
 		}
 	}
@@ -99,20 +101,22 @@ static bool all_taken(struct sgpu_live *live, uint64_t number)
 	return taken >> PARTS != (uint32_t)number || (uint32_t)taken == ALL_PARTS;
 }
 
-static void work_on(struct sgpu_live *live, struct sgpu_live_buffer *buffer, int part, unsigned thread,
-		    void *scratch)
+static void work_on(struct sgpu_live *live, struct sgpu_live_buffer *buffer, int part,
+		    unsigned thread, void *scratch)
 {
 	unsigned parts = atomic_load_explicit(&buffer->parts, memory_order_relaxed);
 	uint64_t begin = buffer->run.count * (unsigned)part / parts, bad_chunk = 0;
 	uint64_t end = buffer->run.count * ((unsigned)part + 1) / parts;
 	int code = live->work(live, thread, buffer->run.first + begin, end - begin,
-			      (uint8_t *)buffer->staging->host + begin * live->stride, scratch, &bad_chunk);
+			      (uint8_t *)buffer->staging->host + begin * live->stride, scratch,
+			      &bad_chunk);
 
 	if (code != SGPU_OK) {
 		fail(live, code, bad_chunk);
 	}
 	if (live->demote) {
-		sgpu_transfer_demote((uint8_t *)buffer->staging->host + begin * live->stride, (end - begin) * live->stride);
+		sgpu_transfer_demote((uint8_t *)buffer->staging->host + begin * live->stride,
+				     (end - begin) * live->stride);
 	}
 	atomic_fetch_add_explicit(&buffer->finished, 1, memory_order_release);
 }
@@ -138,19 +142,19 @@ bool sgpu_live_help(struct sgpu_live *live, uint64_t *oldest, unsigned thread, v
 }
 
 int sgpu_live_seal(struct sgpu_live *live, unsigned thread, uint64_t begin, uint64_t count,
-			    uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
+		   uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
 {
 	bool last = begin + count == live->plan.total;
 
 	(void)scratch;
 	*bad_chunk = begin;
-	return sgpu_seal_chunks(live->key->aeads[thread], &live->key->keys, live->base + begin, last,
-				live->plaintext + begin * SGPU_CHUNK, sgpu_live_plain(live, begin, count),
-				sealed);
+	return sgpu_seal_chunks(live->key->aeads[thread], &live->key->keys, live->base + begin,
+				last, live->plaintext + begin * SGPU_CHUNK,
+				sgpu_live_plain(live, begin, count), sealed);
 }
 
 int sgpu_live_stage(struct sgpu_live *live, unsigned thread, uint64_t begin, uint64_t count,
-			    uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
+		    uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
 {
 	(void)thread;
 	(void)scratch;
@@ -160,7 +164,7 @@ int sgpu_live_stage(struct sgpu_live *live, unsigned thread, uint64_t begin, uin
 }
 
 int sgpu_live_encrypt(struct sgpu_live *live, unsigned thread, uint64_t begin, uint64_t count,
-			       uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
+		      uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
 {
 	uint8_t nonce[SGPU_NONCE_SIZE];
 
@@ -174,15 +178,16 @@ int sgpu_live_encrypt(struct sgpu_live *live, unsigned thread, uint64_t begin, u
 
 /* One chunk after the other into the worker's own cache, and on from there once it has verified. */
 int sgpu_live_open(struct sgpu_live *live, unsigned thread, uint64_t begin, uint64_t count,
-			    uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
+		   uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
 {
 	int code = SGPU_OK;
 
 	for (uint64_t chunk = begin; code == SGPU_OK && chunk < begin + count; chunk++) {
 		uint64_t size = sgpu_live_plain(live, chunk, 1);
 
-		code = sgpu_open_chunks(live->key->aeads[thread], &live->key->keys, live->base + chunk,
-					chunk + 1 == live->plan.total, sealed, size + SGPU_TAG_SIZE, scratch, NULL);
+		code = sgpu_open_chunks(live->key->aeads[thread], &live->key->keys,
+					live->base + chunk, chunk + 1 == live->plan.total, sealed,
+					size + SGPU_TAG_SIZE, scratch, NULL);
 		if (code == SGPU_OK) {
 			sgpu_transfer_store(live->plaintext + chunk * SGPU_CHUNK, scratch, size);
 		}

@@ -10,8 +10,8 @@
 #include "transfer/live.h"
 
 enum {
-	ALONE = 3,             /* with fewer workers than this the caller's thread works on parts, too */
-	FEW_CHUNKS = 32,       /* they are sealed before a worker would be awake */
+	ALONE = 3,	 /* with fewer workers than this the caller's thread works on parts, too */
+	FEW_CHUNKS = 32, /* they are sealed before a worker would be awake */
 };
 
 struct driver {
@@ -20,12 +20,13 @@ struct driver {
 	struct sgpu_transfer_result *result;
 	struct sgpu_stream *copy, *crypt;
 	struct sgpu_worker_job job;
-	uint64_t planned;              /* chunks that are in runs */
-	uint64_t offered, sent, ended; /* runs: given to the workers, to the streams, and no more on a stream */
-	uint64_t written;              /* runs from the device that the workers have finished */
-	uint64_t oldest;               /* run that this thread may work on */
-	bool started;                  /* the workers */
-	unsigned rounds;               /* of waiting */
+	uint64_t planned; /* chunks that are in runs */
+	uint64_t offered, sent,
+		ended;	  /* runs: given to the workers, to the streams, and no more on a stream */
+	uint64_t written; /* runs from the device that the workers have finished */
+	uint64_t oldest;  /* run that this thread may work on */
+	bool started;	  /* the workers */
+	unsigned rounds;  /* of waiting */
 	_Alignas(64) uint8_t scratch[SGPU_CHUNK];
 };
 
@@ -44,7 +45,8 @@ static void note(struct driver *d, int code, const struct sgpu_error *error)
 
 static bool is_going_on(const struct driver *d)
 {
-	return d->result->code == SGPU_OK && !atomic_load_explicit(&d->live->failed, memory_order_relaxed);
+	return d->result->code == SGPU_OK &&
+	       !atomic_load_explicit(&d->live->failed, memory_order_relaxed);
 }
 
 static struct sgpu_live_buffer *buffer_of(struct driver *d, uint64_t number)
@@ -99,14 +101,16 @@ static void end_round(struct driver *d, bool progress)
 	}
 	if (progress) {
 		d->rounds = 0;
-	} else if ((workers >= ALONE && atomic_load_explicit(&live->there, memory_order_relaxed) == workers) ||
+	} else if ((workers >= ALONE &&
+		    atomic_load_explicit(&live->there, memory_order_relaxed) == workers) ||
 		   !sgpu_live_help(live, &d->oldest, workers, d->scratch)) {
 		sgpu_worker_pause(&d->rounds);
 	}
 }
 
 /* ---- the streams ---- */
-static int record(struct driver *d, struct sgpu_stream *stream, struct sgpu_event **event, struct sgpu_error *error)
+static int record(struct driver *d, struct sgpu_stream *stream, struct sgpu_event **event,
+		  struct sgpu_error *error)
 {
 	int rc = sgpu_event_create(d->engine->device, event, error);
 
@@ -120,8 +124,8 @@ static int record(struct driver *d, struct sgpu_stream *stream, struct sgpu_even
 }
 
 /* Marks the end of the first step, which the second one waits for. */
-static int hand_over(struct driver *d, struct sgpu_stream *from, struct sgpu_stream *to, struct sgpu_event **event,
-		     struct sgpu_error *error)
+static int hand_over(struct driver *d, struct sgpu_stream *from, struct sgpu_stream *to,
+		     struct sgpu_event **event, struct sgpu_error *error)
 {
 	int rc = record(d, from, event, error);
 
@@ -129,14 +133,15 @@ static int hand_over(struct driver *d, struct sgpu_stream *from, struct sgpu_str
 }
 
 /* A run that kernels reach: there is no copy to wait for. */
-static bool is_reached(const struct driver *d, const struct sgpu_live_buffer *buffer, uint64_t bytes, bool out)
+static bool is_reached(const struct driver *d, const struct sgpu_live_buffer *buffer,
+		       uint64_t bytes, bool out)
 {
 	return buffer->run.count == d->live->plan.total &&
 	       sgpu_device_reaches(d->engine->device, buffer->staging->host, bytes, out);
 }
 
-static int copy_in(struct driver *d, struct sgpu_live_buffer *buffer, sgpu_devptr to, uint64_t bytes,
-		   struct sgpu_error *error)
+static int copy_in(struct driver *d, struct sgpu_live_buffer *buffer, sgpu_devptr to,
+		   uint64_t bytes, struct sgpu_error *error)
 {
 	int rc;
 
@@ -150,7 +155,8 @@ static int copy_in(struct driver *d, struct sgpu_live_buffer *buffer, sgpu_devpt
 static int send_in(struct driver *d, struct sgpu_live_buffer *buffer, struct sgpu_error *error)
 {
 	struct sgpu_live *live = d->live;
-	const bool opens = live->stage == SGPU_TRANSFER_OPEN, stays = live->stage == SGPU_TRANSFER_AUTHENTICATE;
+	const bool opens = live->stage == SGPU_TRANSFER_OPEN,
+		   stays = live->stage == SGPU_TRANSFER_AUTHENTICATE;
 	const bool last = buffer->run.first + buffer->run.count == live->plan.total;
 	const uint64_t bytes = sgpu_live_bytes(live, buffer->run.first, buffer->run.count);
 	const uint64_t first = live->base + buffer->run.first;
@@ -158,8 +164,8 @@ static int send_in(struct driver *d, struct sgpu_live_buffer *buffer, struct sgp
 	int rc;
 
 	if (opens && is_reached(d, buffer, bytes, false)) {
-		rc = sgpu_device_open_from(d->crypt, live->key->on_device, first, last, buffer->staging->host, bytes, to,
-					   &buffer->crypt);
+		rc = sgpu_device_open_from(d->crypt, live->key->on_device, first, last,
+					   buffer->staging->host, bytes, to, &buffer->crypt);
 		rc = sgpu_engine_refused(rc, &buffer->crypt, "open on the device", error);
 		return rc == SGPU_OK ? record(d, d->crypt, &buffer->end, error) : rc;
 	}
@@ -168,8 +174,8 @@ static int send_in(struct driver *d, struct sgpu_live_buffer *buffer, struct sgp
 		rc = hand_over(d, d->copy, d->crypt, &buffer->middle, error);
 	}
 	if (rc == SGPU_OK && opens) {
-		rc = sgpu_device_open_chunks(d->crypt, live->key->on_device, first, last, buffer->staging->device, bytes, to,
-					     &buffer->crypt);
+		rc = sgpu_device_open_chunks(d->crypt, live->key->on_device, first, last,
+					     buffer->staging->device, bytes, to, &buffer->crypt);
 		rc = sgpu_engine_refused(rc, &buffer->crypt, "open on the device", error);
 	}
 	return rc == SGPU_OK ? record(d, opens ? d->crypt : d->copy, &buffer->end, error) : rc;
@@ -184,17 +190,19 @@ static int send_out(struct driver *d, struct sgpu_live_buffer *buffer, struct sg
 	const uint64_t first = live->base + buffer->run.first;
 	const sgpu_devptr from = live->device + buffer->run.first * SGPU_CHUNK;
 	const bool reached = is_reached(d, buffer, bytes, true);
-	int rc = reached ? sgpu_device_seal_to(d->crypt, live->key->on_device, first, last, from, plain,
-					       buffer->staging->host, &buffer->crypt) :
-			   sgpu_device_seal_chunks(d->crypt, live->key->on_device, first, last, from, plain,
-						   buffer->staging->device, &buffer->crypt);
+	int rc =
+		reached ? sgpu_device_seal_to(d->crypt, live->key->on_device, first, last, from,
+					      plain, buffer->staging->host, &buffer->crypt)
+			: sgpu_device_seal_chunks(d->crypt, live->key->on_device, first, last, from,
+						  plain, buffer->staging->device, &buffer->crypt);
 
 	rc = sgpu_engine_refused(rc, &buffer->crypt, "seal on the device", error);
 	if (rc == SGPU_OK && !reached) {
 		rc = hand_over(d, d->crypt, d->copy, &buffer->middle, error);
 	}
 	if (rc == SGPU_OK && !reached && bytes > 0) {
-		rc = sgpu_copy_out(d->copy, buffer->staging->host, buffer->staging->device, bytes, &buffer->copy);
+		rc = sgpu_copy_out(d->copy, buffer->staging->host, buffer->staging->device, bytes,
+				   &buffer->copy);
 		rc = sgpu_engine_refused(rc, &buffer->copy, "copy from the device", error);
 	}
 	return rc == SGPU_OK ? record(d, reached ? d->crypt : d->copy, &buffer->end, error) : rc;
@@ -337,7 +345,8 @@ static void note_failure(struct driver *d)
 	}
 	if (result->code == SGPU_EAUTH) {
 		result->bad_chunk -= live->base;
-		sgpu_fail(&result->error, result->code, "what crossed the bus does not verify at chunk %llu of it",
+		sgpu_fail(&result->error, result->code,
+			  "what crossed the bus does not verify at chunk %llu of it",
 			  (unsigned long long)result->bad_chunk);
 	}
 }
@@ -386,18 +395,23 @@ static int prepare(struct driver *d, bool out)
 {
 	struct sgpu_live *live = d->live;
 	const struct sgpu_engine_config *config = &d->engine->config;
-	bool sealed = live->stage == SGPU_TRANSFER_AUTHENTICATE || live->stage == SGPU_TRANSFER_OPEN;
-	uint64_t chunks = live->size / SGPU_CHUNK + (sealed || live->size % SGPU_CHUNK != 0), largest;
+	bool sealed =
+		live->stage == SGPU_TRANSFER_AUTHENTICATE || live->stage == SGPU_TRANSFER_OPEN;
+	uint64_t chunks = live->size / SGPU_CHUNK + (sealed || live->size % SGPU_CHUNK != 0),
+		 largest;
 	struct sgpu_error error = { 0 };
 	int rc;
 
 	largest = config->staged_run / SGPU_CHUNK;
 	live->stride = sealed ? SGPU_SEALED_CHUNK : SGPU_CHUNK;
-	live->plan = (struct sgpu_run_plan){ .total = chunks, .largest = largest,
+	live->plan = (struct sgpu_run_plan){ .total = chunks,
+					     .largest = largest,
 					     .at_begin = config->first_run / SGPU_CHUNK,
 					     .at_end = config->last_run / SGPU_CHUNK };
-	live->work = out ? sgpu_live_open : sealed ? sgpu_live_seal :
-		     live->stage == SGPU_TRANSFER_ENCRYPT ? sgpu_live_encrypt : sgpu_live_stage;
+	live->work = out				    ? sgpu_live_open
+		     : sealed				    ? sgpu_live_seal
+		     : live->stage == SGPU_TRANSFER_ENCRYPT ? sgpu_live_encrypt
+							    : sgpu_live_stage;
 	live->workers = sgpu_workers_count(d->engine->workers);
 	live->workers += live->workers < ALONE;
 	live->demote = !out && d->engine->demotes;
@@ -405,11 +419,13 @@ static int prepare(struct driver *d, bool out)
 	live->key->next += chunks; /* never again, whatever becomes of this copy */
 	rc = take_buffers(live, chunks / (config->first_run / SGPU_CHUNK) + 1, &error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_engine_get_stream(d->engine, out ? SGPU_ENGINE_COPY_OUT : SGPU_ENGINE_COPY_IN, &d->copy,
-					    &error);
+		rc = sgpu_engine_get_stream(d->engine,
+					    out ? SGPU_ENGINE_COPY_OUT : SGPU_ENGINE_COPY_IN,
+					    &d->copy, &error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_engine_get_stream(d->engine, out ? SGPU_ENGINE_SEAL : SGPU_ENGINE_OPEN, &d->crypt, &error);
+		rc = sgpu_engine_get_stream(d->engine, out ? SGPU_ENGINE_SEAL : SGPU_ENGINE_OPEN,
+					    &d->crypt, &error);
 	}
 	note(d, rc, &error);
 	return rc;
@@ -445,7 +461,8 @@ static int copy(struct sgpu_live *live, bool out, struct sgpu_transfer_result *r
 	memset(result, 0, sizeof(*result));
 	result->begin_ns = sgpu_now_ns();
 	if (live->key->engine != engine) {
-		result->code = sgpu_fail(&result->error, SGPU_EUSAGE, "the key of a live copy is another engine's");
+		result->code = sgpu_fail(&result->error, SGPU_EUSAGE,
+					 "the key of a live copy is another engine's");
 		return result->code;
 	}
 	pthread_mutex_lock(&engine->live_lock);
@@ -476,8 +493,9 @@ static int copy(struct sgpu_live *live, bool out, struct sgpu_transfer_result *r
 }
 
 /* A copy's state is too large for a stack that is shared with the callers of libraries. */
-static int copy_with(struct sgpu_engine *engine, struct sgpu_live_key *key, enum sgpu_transfer_stage stage, bool out,
-		     void *plaintext, uint64_t size, sgpu_devptr device, struct sgpu_transfer_result *result)
+static int copy_with(struct sgpu_engine *engine, struct sgpu_live_key *key,
+		     enum sgpu_transfer_stage stage, bool out, void *plaintext, uint64_t size,
+		     sgpu_devptr device, struct sgpu_transfer_result *result)
 {
 	struct sgpu_transfer_result local;
 	struct sgpu_live *live = aligned_alloc(64, sizeof(*live));
@@ -501,27 +519,28 @@ static int copy_with(struct sgpu_engine *engine, struct sgpu_live_key *key, enum
 	return rc;
 }
 
-int sgpu_live_in_stages(struct sgpu_engine *engine, struct sgpu_live_key *key, enum sgpu_transfer_stage stage,
-			const void *plaintext, uint64_t size, sgpu_devptr to, struct sgpu_transfer_result *result)
+int sgpu_live_in_stages(struct sgpu_engine *engine, struct sgpu_live_key *key,
+			enum sgpu_transfer_stage stage, const void *plaintext, uint64_t size,
+			sgpu_devptr to, struct sgpu_transfer_result *result)
 {
 	return copy_with(engine, key, stage, false, (void *)(uintptr_t)plaintext, size, to, result);
 }
 
-int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key, const void *plaintext, uint64_t size,
-		 sgpu_devptr to, struct sgpu_transfer_result *result)
+int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key, const void *plaintext,
+		 uint64_t size, sgpu_devptr to, struct sgpu_transfer_result *result)
 {
 	return sgpu_live_in_stages(engine, key, SGPU_TRANSFER_OPEN, plaintext, size, to, result);
 }
 
-int sgpu_live_out(struct sgpu_engine *engine, struct sgpu_live_key *key, sgpu_devptr from, uint64_t size,
-		  void *plaintext, struct sgpu_transfer_result *result)
+int sgpu_live_out(struct sgpu_engine *engine, struct sgpu_live_key *key, sgpu_devptr from,
+		  uint64_t size, void *plaintext, struct sgpu_transfer_result *result)
 {
 	return copy_with(engine, key, SGPU_TRANSFER_OPEN, true, plaintext, size, from, result);
 }
 
 /* ---- keys ---- */
-int sgpu_live_key_load(struct sgpu_engine *engine, const struct sgpu_sealed_keys *keys, struct sgpu_live_key **key,
-		       struct sgpu_error *error)
+int sgpu_live_key_load(struct sgpu_engine *engine, const struct sgpu_sealed_keys *keys,
+		       struct sgpu_live_key **key, struct sgpu_error *error)
 {
 	unsigned count = sgpu_workers_count(engine->workers) + 1;
 	struct sgpu_live_key *new = calloc(1, sizeof(*new) + count * sizeof(new->aeads[0]));

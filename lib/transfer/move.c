@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 static struct sgpu_chunk_move *new_move(struct sgpu_transfer *transfer)
 {
 	struct sgpu_engine *engine = transfer->engine;
@@ -28,7 +27,8 @@ static struct sgpu_chunk_move *new_move(struct sgpu_transfer *transfer)
 	return move;
 }
 
-struct sgpu_chunk_move *sgpu_chunk_move_claim(struct sgpu_transfer *transfer, struct sgpu_staging_buffer *buffer)
+struct sgpu_chunk_move *sgpu_chunk_move_claim(struct sgpu_transfer *transfer,
+					      struct sgpu_staging_buffer *buffer)
 {
 	const struct sgpu_transfer_request *request = &transfer->request;
 	struct sgpu_chunk_move *move = new_move(transfer);
@@ -78,8 +78,8 @@ bool sgpu_chunk_move_is_moot(const struct sgpu_chunk_move *move)
 	return moot;
 }
 
-void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row, uint64_t begin_ns,
-			uint64_t end_ns, uint64_t bytes)
+void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step step, int row,
+			uint64_t begin_ns, uint64_t end_ns, uint64_t bytes)
 {
 	const struct sgpu_transfer_span span = { step, row, begin_ns, end_ns, bytes };
 
@@ -102,7 +102,8 @@ static void finish(struct sgpu_chunk_move *move)
 	move->next = engine->spare;
 	engine->spare = move;
 	transfer->moves--;
-	if (transfer->moves == 0 && (transfer->claimed_all || transfer->failed) && !transfer->pumping) {
+	if (transfer->moves == 0 && (transfer->claimed_all || transfer->failed) &&
+	    !transfer->pumping) {
 		bool in = sgpu_transfer_is_in(transfer);
 
 		/* Where nothing is left to be done on the device this thread, a callback mostly,
@@ -138,7 +139,8 @@ static void check_digest(struct sgpu_transfer *transfer)
 	struct sgpu_error error;
 
 	if (expected && !sgpu_equal(expected, transfer->result.digest, SGPU_DIGEST_SIZE)) {
-		sgpu_fail(&error, SGPU_EAUTH, "its KangarooTwelve digest is not the one that was named");
+		sgpu_fail(&error, SGPU_EAUTH,
+			  "its KangarooTwelve digest is not the one that was named");
 		sgpu_transfer_failed(transfer, 0, SGPU_EAUTH, &error);
 	}
 }
@@ -148,12 +150,12 @@ static void note_spans(const struct sgpu_chunk_move *move)
 	struct sgpu_transfer *transfer = move->transfer;
 	bool in = sgpu_transfer_is_in(transfer);
 
-	sgpu_transfer_span(transfer, in ? SGPU_STEP_COPY_IN : SGPU_STEP_COPY_OUT, move->copy_row, move->copy.begin_ns,
-			   move->copy.end_ns, move->bytes);
+	sgpu_transfer_span(transfer, in ? SGPU_STEP_COPY_IN : SGPU_STEP_COPY_OUT, move->copy_row,
+			   move->copy.begin_ns, move->copy.end_ns, move->bytes);
 	if (!move->is_digest) {
 		sgpu_transfer_span(transfer, in ? SGPU_STEP_OPEN : SGPU_STEP_SEAL,
-				   in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, move->crypt.begin_ns, move->crypt.end_ns,
-				   move->bytes);
+				   in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, move->crypt.begin_ns,
+				   move->crypt.end_ns, move->bytes);
 	}
 }
 
@@ -170,7 +172,8 @@ static void device_ended(struct sgpu_chunk_move *move)
 	pthread_mutex_lock(&transfer->engine->mutex);
 	if (bad->code == SGPU_EAUTH && !move->is_digest) {
 		at = bad->bad_chunk - transfer->request.first;
-		sgpu_fail(&error, SGPU_EAUTH, "chunk %llu does not verify", (unsigned long long)bad->bad_chunk);
+		sgpu_fail(&error, SGPU_EAUTH, "chunk %llu does not verify",
+			  (unsigned long long)bad->bad_chunk);
 		sgpu_transfer_failed(transfer, at, SGPU_EAUTH, &error);
 	} else if (bad->code != SGPU_OK) {
 		sgpu_transfer_failed(transfer, at, bad->code, &bad->error);
@@ -178,10 +181,12 @@ static void device_ended(struct sgpu_chunk_move *move)
 		check_digest(transfer);
 	}
 	if (move->bytes > 0 && bad->code == SGPU_OK) {
-		bool lent = transfer->direct ? transfer->registered : move->buffer && move->buffer->lent;
+		bool lent = transfer->direct ? transfer->registered
+					     : move->buffer && move->buffer->lent;
 
-		transfer->result.bytes[!transfer->engine->pins || !lent ? SGPU_PATH_PAGEABLE :
-				       transfer->direct ? SGPU_PATH_REGISTERED : SGPU_PATH_PINNED] += move->bytes;
+		transfer->result.bytes[!transfer->engine->pins || !lent ? SGPU_PATH_PAGEABLE
+				       : transfer->direct		? SGPU_PATH_REGISTERED
+							  : SGPU_PATH_PINNED] += move->bytes;
 	}
 	if (!sgpu_transfer_is_in(transfer) && !transfer->direct && !move->is_digest &&
 	    bad->code == SGPU_OK && !transfer->failed) {
@@ -224,8 +229,8 @@ static void hear_from(struct sgpu_chunk_move *move, struct sgpu_stream *stream)
 	part_ended(move);
 }
 
-void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *first, struct sgpu_stream *second,
-			  int code, const struct sgpu_error *error)
+void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *first,
+			  struct sgpu_stream *second, int code, const struct sgpu_error *error)
 {
 	atomic_store(&move->ends, 1);
 	if (code != SGPU_OK) {

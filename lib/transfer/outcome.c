@@ -4,7 +4,8 @@
  */
 #include "transfer/engine.h"
 
-void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code, const struct sgpu_error *error)
+void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code,
+			  const struct sgpu_error *error)
 {
 	struct sgpu_transfer_result *result = &transfer->result;
 
@@ -38,8 +39,10 @@ static void clear_destination(struct sgpu_transfer *transfer)
 	if (transfer->touched && request->size > 0 &&
 	    sgpu_engine_get_stream(transfer->engine, SGPU_ENGINE_OPEN, &stream, NULL) == SGPU_OK &&
 	    sgpu_device_clear(stream, request->memory,
-			      request->key ? sgpu_opened_size(request->size) : request->size, NULL) == SGPU_OK) {
-		(void)!sgpu_stream_sync(stream, NULL); /* a device that fails here reaches nothing any more */
+			      request->key ? sgpu_opened_size(request->size) : request->size,
+			      NULL) == SGPU_OK) {
+		(void)!sgpu_stream_sync(
+			stream, NULL); /* a device that fails here reaches nothing any more */
 	}
 }
 

@@ -6,26 +6,29 @@
 #include "transfer/engine.h"
 
 /* A single run that kernels reach is sealed to where it goes. */
-static int seal_to(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *streams[2], struct sgpu_error *error)
+static int seal_to(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *streams[2],
+		   struct sgpu_error *error)
 {
 	const struct sgpu_transfer_request *request = &move->transfer->request;
 	int rc = sgpu_transfer_get_stream(move->transfer, SGPU_ENGINE_SEAL, &streams[0], error);
 
 	if (rc == SGPU_OK) {
 		rc = sgpu_device_seal_to(streams[0], request->key, request->first + move->run.first,
-					 request->last && sgpu_chunk_move_is_last(move), request->memory, move->plain, to,
-					 &move->crypt);
+					 request->last && sgpu_chunk_move_is_last(move),
+					 request->memory, move->plain, to, &move->crypt);
 		rc = sgpu_engine_refused(rc, &move->crypt, "seal on the device", error);
 	}
 	return rc;
 }
 
-static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *streams[2], struct sgpu_error *error)
+static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *streams[2],
+		   struct sgpu_error *error)
 {
 	struct sgpu_transfer *transfer = move->transfer;
 	const struct sgpu_transfer_request *request = &transfer->request;
 	struct sgpu_engine *engine = transfer->engine;
-	bool single = sgpu_chunk_move_is_single(move), last = request->last && sgpu_chunk_move_is_last(move);
+	bool single = sgpu_chunk_move_is_single(move),
+	     last = request->last && sgpu_chunk_move_is_last(move);
 	/* The end mark may be all that is left: nothing is read for it, and nothing lies behind. */
 	sgpu_devptr from = request->memory + (move->plain == 0 ? 0 : move->run.first * SGPU_CHUNK);
 	struct sgpu_stream *copy = NULL, *seal = NULL;
@@ -41,8 +44,9 @@ static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *s
 	}
 	if (rc == SGPU_OK && request->key) {
 		streams[0] = seal;
-		rc = sgpu_device_seal_chunks(seal, request->key, request->first + move->run.first, last, from,
-					     move->plain, move->buffer->device, &move->crypt);
+		rc = sgpu_device_seal_chunks(seal, request->key, request->first + move->run.first,
+					     last, from, move->plain, move->buffer->device,
+					     &move->crypt);
 		rc = sgpu_engine_refused(rc, &move->crypt, "seal on the device", error);
 		from = move->buffer->device;
 	}
@@ -51,9 +55,10 @@ static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *s
 	}
 	if (rc == SGPU_OK && move->bytes > 0) {
 		streams[1] = copy;
-		move->copy.untimed = single && request->key; /* its time counts as that of sealing */
-		rc = sgpu_engine_refused(sgpu_copy_out(copy, to, from, move->bytes, &move->copy), &move->copy,
-					 "copy from the device", error);
+		move->copy.untimed =
+			single && request->key; /* its time counts as that of sealing */
+		rc = sgpu_engine_refused(sgpu_copy_out(copy, to, from, move->bytes, &move->copy),
+					 &move->copy, "copy from the device", error);
 	}
 	return rc;
 }
@@ -77,8 +82,11 @@ void sgpu_chunk_move_out(struct sgpu_chunk_move *move)
 		sgpu_chunk_move_drop(move, rc, &error);
 		return;
 	}
-	rc = enqueue(move, transfer->direct ? transfer->memory + sgpu_transfer_position(transfer, move->run.first) :
-					      move->buffer->host, streams, &error);
+	rc = enqueue(move,
+		     transfer->direct
+			     ? transfer->memory + sgpu_transfer_position(transfer, move->run.first)
+			     : move->buffer->host,
+		     streams, &error);
 	sgpu_chunk_move_hear(move, streams[0], streams[1], rc, &error);
 }
 
@@ -86,7 +94,8 @@ int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error
 {
 	struct sgpu_transfer *transfer = move->transfer;
 	const struct sgpu_transfer_sink *sink = &transfer->request.sink;
-	uint64_t position = sgpu_transfer_position(transfer, move->run.first), begin = sgpu_now_ns();
+	uint64_t position = sgpu_transfer_position(transfer, move->run.first),
+		 begin = sgpu_now_ns();
 	int rc = SGPU_OK;
 
 	if (sgpu_chunk_move_is_moot(move) || move->bytes == 0) {
@@ -100,7 +109,8 @@ int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error
 		rc = sink->write(sink->context, position, move->buffer->host, move->bytes, error);
 	}
 	if (rc == SGPU_OK) {
-		sgpu_transfer_span(transfer, SGPU_STEP_WRITE, -1, begin, sgpu_now_ns(), move->bytes);
+		sgpu_transfer_span(transfer, SGPU_STEP_WRITE, -1, begin, sgpu_now_ns(),
+				   move->bytes);
 	}
 	sgpu_chunk_move_drop(move, rc, error);
 	return rc;

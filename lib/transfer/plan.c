@@ -21,7 +21,8 @@ struct sgpu_chunk_run sgpu_chunk_run_at(const struct sgpu_run_plan *plan, uint64
 	uint64_t rest = plan->total - first, left;
 
 	if (plan->at_begin) {
-		run.count = min_u64(run.count, max_u64(first, plan->at_begin)); /* as much as all before */
+		run.count = min_u64(run.count,
+				    max_u64(first, plan->at_begin)); /* as much as all before */
 	}
 	if (plan->at_end) {
 		/* Most of what is left: a device opens more than three times as fast as the bus

@@ -21,7 +21,8 @@ static int plan_chunks(struct sgpu_transfer *transfer, struct sgpu_error *error)
 	}
 	transfer->plan.total = request->size / unit + (request->size % unit != 0);
 	if (request->key && !in) {
-		transfer->plan.total = request->size / unit + (request->last || request->size % unit != 0);
+		transfer->plan.total =
+			request->size / unit + (request->last || request->size % unit != 0);
 	}
 	return SGPU_OK;
 }
@@ -36,12 +37,14 @@ static void look_at_ends(struct sgpu_transfer *transfer)
 		return;
 	}
 	if (request->direction == SGPU_TRANSFER_OUT && request->sink.view) {
-		transfer->memory = request->sink.view(request->sink.context, bytes, &transfer->registered);
+		transfer->memory =
+			request->sink.view(request->sink.context, bytes, &transfer->registered);
 	} else if (request->direction == SGPU_TRANSFER_IN && request->source.view) {
-		transfer->memory = (uint8_t *)(uintptr_t)request->source.view(request->source.context, bytes,
-									       &transfer->registered);
+		transfer->memory = (uint8_t *)(uintptr_t)request->source.view(
+			request->source.context, bytes, &transfer->registered);
 		if (transfer->memory && request->source.read) {
-			sgpu_transfer_span(transfer, SGPU_STEP_READ, -1, begin, sgpu_now_ns(), bytes);
+			sgpu_transfer_span(transfer, SGPU_STEP_READ, -1, begin, sgpu_now_ns(),
+					   bytes);
 		}
 	}
 	transfer->direct = transfer->memory && (transfer->registered || !transfer->engine->pins);
@@ -53,15 +56,18 @@ static void plan_runs(struct sgpu_transfer *transfer)
 	const struct sgpu_engine_config *config = &transfer->engine->config;
 	const struct sgpu_transfer_request *request = &transfer->request;
 	uint64_t bytes = sgpu_transfer_bytes(transfer);
-	bool in = request->direction == SGPU_TRANSFER_IN, ordered = sgpu_transfer_is_ordered(transfer);
+	bool in = request->direction == SGPU_TRANSFER_IN,
+	     ordered = sgpu_transfer_is_ordered(transfer);
 	struct sgpu_run_plan *plan = &transfer->plan;
 
 	plan->largest = config->staged_run / SGPU_CHUNK;
 	transfer->most_moves = UINT_MAX;
 	if (bytes <= SGPU_TRANSFER_SMALL) {
-		transfer->class = transfer->direct && !request->key ? SGPU_STAGING_NONE : SGPU_STAGING_SMALL;
+		transfer->class =
+			transfer->direct && !request->key ? SGPU_STAGING_NONE : SGPU_STAGING_SMALL;
 		plan->largest = plan->total;
-	} else if (!transfer->direct || (request->key && bytes < DIRECT_MIN_RUNS * config->staged_run)) {
+	} else if (!transfer->direct ||
+		   (request->key && bytes < DIRECT_MIN_RUNS * config->staged_run)) {
 		transfer->class = SGPU_STAGING_LARGE;
 		transfer->earns = bytes / 4;
 	} else {
@@ -87,7 +93,8 @@ int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *err
 
 	transfer->class = SGPU_STAGING_NONE;
 	if (request->prepare) {
-		rc = sgpu_transfer_get_stream(transfer, in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL, &stream, error);
+		rc = sgpu_transfer_get_stream(transfer, in ? SGPU_ENGINE_OPEN : SGPU_ENGINE_SEAL,
+					      &stream, error);
 		if (rc == SGPU_OK) {
 			rc = request->prepare(request->argument, stream, request, error);
 		}

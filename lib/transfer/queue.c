@@ -7,7 +7,9 @@
  */
 #include "transfer/engine.h"
 
-enum { LOOK_MAX = 64 }; /* transfers that are passed from either end, so that a job of very many costs no time */
+enum {
+	LOOK_MAX = 64
+}; /* transfers that are passed from either end, so that a job of very many costs no time */
 
 void sgpu_transfer_unqueue(struct sgpu_transfer *transfer)
 {
@@ -20,7 +22,8 @@ void sgpu_transfer_unqueue(struct sgpu_transfer *transfer)
 	transfer->queue_head = transfer->queue_tail = NULL;
 }
 
-void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head, struct sgpu_transfer **tail)
+void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head,
+			  struct sgpu_transfer **tail)
 {
 	struct sgpu_transfer *before, *after = NULL;
 	int i;
@@ -33,7 +36,8 @@ void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer *
 	}
 	if (i == LOOK_MAX && before && before->request.rank > transfer->request.rank) {
 		/* From the head, where one of higher rank comes before the tail does. */
-		for (after = *head, i = 0; i < LOOK_MAX && after->request.rank <= transfer->request.rank; i++) {
+		for (after = *head, i = 0;
+		     i < LOOK_MAX && after->request.rank <= transfer->request.rank; i++) {
 			after = after->next;
 		}
 		before = after->before;

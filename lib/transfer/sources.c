@@ -23,13 +23,14 @@ struct file {
 	int fd;
 	const char *name;
 	uint64_t offset;
-	void *base;            /* of the mapping that is registered, or NULL */
+	void *base; /* of the mapping that is registered, or NULL */
 	uint64_t mapped;
 	struct sgpu_kept_slice *kept; /* or NULL */
 };
 
 /* ---- registering ---- */
-/* Whether registering memory costs less than copying it on `cores` into pinned memory. huge: 2 MiB pages.
+/* Whether registering memory costs less than copying it on `cores` into pinned memory. huge: 2 MiB
+ * pages.
  *
  * Measured on an H200 (PCIe 5.0 x16, 16 cores, driver 580), per GiB: to register 45 ms on pages of
  * 4 KiB and 25 ms on huge ones, to unregister 18 ms; the bus 55 GB/s. A core copies 4.5 GB/s, all
@@ -55,7 +56,8 @@ static const void *register_slice(void *context, uint64_t size, bool *registered
 	struct sgpu_engine *engine = file->engine;
 	uint64_t page, begin;
 
-	if (!sgpu_transfer_find_pages(engine, file->fd, file->offset, size, &begin, &file->mapped, &page) ||
+	if (!sgpu_transfer_find_pages(engine, file->fd, file->offset, size, &begin, &file->mapped,
+				      &page) ||
 	    !registering_pays(size, engine->config.workers, page > PAGE)) {
 		return NULL;
 	}
@@ -70,7 +72,8 @@ static const void *register_slice(void *context, uint64_t size, bool *registered
 static const void *view_region(void *context, uint64_t size, bool *registered)
 {
 	struct file *file = context;
-	const void *memory = sgpu_kept_take(file->engine, file->fd, file->offset, size, false, &file->kept);
+	const void *memory =
+		sgpu_kept_take(file->engine, file->fd, file->offset, size, false, &file->kept);
 
 	*registered = memory != NULL;
 	return memory ? memory : register_slice(context, size, registered);
@@ -79,14 +82,16 @@ static const void *view_region(void *context, uint64_t size, bool *registered)
 static void *write_region(void *context, uint64_t size, bool *registered)
 {
 	struct file *file = context;
-	void *memory = sgpu_kept_take(file->engine, file->fd, file->offset, size, true, &file->kept);
+	void *memory =
+		sgpu_kept_take(file->engine, file->fd, file->offset, size, true, &file->kept);
 
 	*registered = memory != NULL;
 	return memory;
 }
 
 /* ---- files ---- */
-static int read_file(void *context, uint64_t position, void *data, size_t size, struct sgpu_error *error)
+static int read_file(void *context, uint64_t position, void *data, size_t size,
+		     struct sgpu_error *error)
 {
 	const struct file *file = context;
 	size_t got = 0;
@@ -98,9 +103,10 @@ static int read_file(void *context, uint64_t position, void *data, size_t size, 
 	return rc;
 }
 
-/* Whoever writes to a file waits in the kernel until nobody else does; those who write to its pages do not. 512 MiB of
- * tmpfs on 16 cores: by pwrite 190 ms, through pages 87 ms; where they had been written before, 127 and 56 ms. A file
- * that has all of its pages, and no name by which somebody else could cut it short, has no faults. */
+/* Whoever writes to a file waits in the kernel until nobody else does; those who write to its pages
+ * do not. 512 MiB of tmpfs on 16 cores: by pwrite 190 ms, through pages 87 ms; where they had been
+ * written before, 127 and 56 ms. A file that has all of its pages, and no name by which somebody
+ * else could cut it short, has no faults. */
 static bool write_pages(const struct file *file, uint64_t position, const void *data, size_t size)
 {
 	uint64_t begin = file->offset + position, first = begin / PAGE * PAGE, page;
@@ -108,13 +114,14 @@ static bool write_pages(const struct file *file, uint64_t position, const void *
 	uint8_t *base;
 
 	if (file->engine->config.shared_files || file->engine->config.workers < PAGES_WORKERS_MIN ||
-	    size < PAGES_MIN || fstat(file->fd, &status) != 0 ||
-	    status.st_nlink > 0 || begin + size > (uint64_t)status.st_size ||
+	    size < PAGES_MIN || fstat(file->fd, &status) != 0 || status.st_nlink > 0 ||
+	    begin + size > (uint64_t)status.st_size ||
 	    (uint64_t)status.st_blocks * STAT_BLOCK < (uint64_t)status.st_size ||
 	    !sgpu_transfer_in_memory(file->fd, &page) || page != PAGE) {
 		return false;
 	}
-	base = mmap(NULL, begin + size - first, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd, (off_t)first);
+	base = mmap(NULL, begin + size - first, PROT_READ | PROT_WRITE, MAP_SHARED, file->fd,
+		    (off_t)first);
 	if (base == MAP_FAILED) {
 		return false;
 	}
@@ -123,7 +130,8 @@ static bool write_pages(const struct file *file, uint64_t position, const void *
 	return true;
 }
 
-static int write_file(void *context, uint64_t position, const void *data, size_t size, struct sgpu_error *error)
+static int write_file(void *context, uint64_t position, const void *data, size_t size,
+		      struct sgpu_error *error)
 {
 	const struct file *file = context;
 
@@ -160,8 +168,9 @@ int sgpu_source_from_file(struct sgpu_engine *engine, int fd, const char *name, 
 	if (!file) {
 		return sgpu_fail_nomem(error);
 	}
-	*source = (struct sgpu_transfer_source){ .read = read_file, .view = register_slice, .close = close_file,
-						 .context = file };
+	*source = (struct sgpu_transfer_source){
+		.read = read_file, .view = register_slice, .close = close_file, .context = file
+	};
 	return SGPU_OK;
 }
 
@@ -173,7 +182,9 @@ int sgpu_sink_to_file(struct sgpu_engine *engine, int fd, const char *name, uint
 	if (!file) {
 		return sgpu_fail_nomem(error);
 	}
-	*sink = (struct sgpu_transfer_sink){ .write = write_file, .close = close_file, .context = file };
+	*sink = (struct sgpu_transfer_sink){ .write = write_file,
+					     .close = close_file,
+					     .context = file };
 	return SGPU_OK;
 }
 

@@ -66,21 +66,24 @@ void sgpu_staging_share(struct sgpu_engine *engine, enum sgpu_staging_class clas
 	struct sgpu_transfer *next;
 
 	while ((next = pool->starved_head) &&
-	       sgpu_staging_take(engine, class, sgpu_staging_most(engine, class), &buffer) == SGPU_OK && buffer) {
+	       sgpu_staging_take(engine, class, sgpu_staging_most(engine, class), &buffer) ==
+		       SGPU_OK &&
+	       buffer) {
 		next->granted = buffer;
 		sgpu_transfer_unqueue(next);
 		sgpu_transfer_post(next);
 	}
 }
 
-int sgpu_staging_fill(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer, bool host, bool device,
-		      struct sgpu_error *error)
+int sgpu_staging_fill(struct sgpu_engine *engine, struct sgpu_staging_buffer *buffer, bool host,
+		      bool device, struct sgpu_error *error)
 {
 	uint64_t size = engine->staging[buffer->class].size;
 
 	if (host && !buffer->host) {
 		/* From the device's pool; when it has none left, any memory will do. */
-		buffer->lent = sgpu_host_alloc(engine->device, size, &buffer->host, NULL) == SGPU_OK;
+		buffer->lent =
+			sgpu_host_alloc(engine->device, size, &buffer->host, NULL) == SGPU_OK;
 		if (!buffer->lent) {
 			buffer->host = aligned_alloc(PAGE, size);
 		}
@@ -88,7 +91,9 @@ int sgpu_staging_fill(struct sgpu_engine *engine, struct sgpu_staging_buffer *bu
 			return sgpu_fail_nomem(error);
 		}
 	}
-	return device && !buffer->device ? sgpu_device_alloc(engine->device, size, &buffer->device, error) : SGPU_OK;
+	return device && !buffer->device
+		       ? sgpu_device_alloc(engine->device, size, &buffer->device, error)
+		       : SGPU_OK;
 }
 
 void sgpu_staging_free(struct sgpu_engine *engine)

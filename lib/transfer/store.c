@@ -25,16 +25,19 @@ static void lines_sse2(uint8_t *to, const uint8_t *from, size_t lines)
 }
 
 #if SGPU_CLONES
-__attribute__((target("avx2"))) static void lines_avx2(uint8_t *to, const uint8_t *from, size_t lines)
+__attribute__((target("avx2"))) static void lines_avx2(uint8_t *to, const uint8_t *from,
+						       size_t lines)
 {
 	for (; lines > 0; lines--, to += LINE, from += LINE) {
-		_mm256_stream_si256((__m256i *)(void *)to, _mm256_loadu_si256((const __m256i *)(const void *)from));
+		_mm256_stream_si256((__m256i *)(void *)to,
+				    _mm256_loadu_si256((const __m256i *)(const void *)from));
 		_mm256_stream_si256((__m256i *)(void *)(to + 32),
 				    _mm256_loadu_si256((const __m256i *)(const void *)(from + 32)));
 	}
 }
 
-__attribute__((target("avx512f"))) static void lines_avx512(uint8_t *to, const uint8_t *from, size_t lines)
+__attribute__((target("avx512f"))) static void lines_avx512(uint8_t *to, const uint8_t *from,
+							    size_t lines)
 {
 	for (; lines > 0; lines--, to += LINE, from += LINE) {
 		_mm512_stream_si512((__m512i *)(void *)to, _mm512_loadu_si512((const void *)from));
@@ -79,7 +82,10 @@ void sgpu_transfer_demote(const void *memory, size_t size)
 {
 	for (size_t i = 0; i < size; i += LINE) {
 		if (i / LINE % 4 < 3) {
-			__asm__ volatile(".byte 0x0f, 0x1c, 0x00" : : "a"((const uint8_t *)memory + i) : "memory");
+			__asm__ volatile(".byte 0x0f, 0x1c, 0x00"
+					 :
+					 : "a"((const uint8_t *)memory + i)
+					 : "memory");
 		}
 	}
 }

@@ -17,8 +17,8 @@ int sgpu_engine_start_workers(struct sgpu_engine *engine, struct sgpu_error *err
 	return rc;
 }
 
-static int get_stream(struct sgpu_engine *engine, struct sgpu_stream *_Atomic *place, struct sgpu_stream **stream,
-		      struct sgpu_error *error)
+static int get_stream(struct sgpu_engine *engine, struct sgpu_stream *_Atomic *place,
+		      struct sgpu_stream **stream, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
@@ -36,8 +36,8 @@ static int get_stream(struct sgpu_engine *engine, struct sgpu_stream *_Atomic *p
 	return rc;
 }
 
-int sgpu_engine_get_stream(struct sgpu_engine *engine, enum sgpu_engine_stream which, struct sgpu_stream **stream,
-			   struct sgpu_error *error)
+int sgpu_engine_get_stream(struct sgpu_engine *engine, enum sgpu_engine_stream which,
+			   struct sgpu_stream **stream, struct sgpu_error *error)
 {
 	return get_stream(engine, &engine->streams[which], stream, error);
 }
@@ -48,10 +48,12 @@ int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer, enum sgpu_eng
 	struct sgpu_engine *engine = transfer->engine;
 
 	if (transfer->small_stream != SGPU_ENGINE_NOT_SMALL) {
-		return get_stream(engine, &engine->small_streams[transfer->small_stream], stream, error);
+		return get_stream(engine, &engine->small_streams[transfer->small_stream], stream,
+				  error);
 	}
 	if (transfer->second && (which == SGPU_ENGINE_OPEN || which == SGPU_ENGINE_SEAL)) {
-		which = which == SGPU_ENGINE_OPEN ? SGPU_ENGINE_OPEN_SECOND : SGPU_ENGINE_SEAL_SECOND;
+		which = which == SGPU_ENGINE_OPEN ? SGPU_ENGINE_OPEN_SECOND
+						  : SGPU_ENGINE_SEAL_SECOND;
 	}
 	return sgpu_engine_get_stream(engine, which, stream, error);
 }
@@ -72,7 +74,8 @@ int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from, str
 	return rc;
 }
 
-int sgpu_engine_refused(int code, const struct sgpu_task *task, const char *what, struct sgpu_error *error)
+int sgpu_engine_refused(int code, const struct sgpu_task *task, const char *what,
+			struct sgpu_error *error)
 {
 	if (code == SGPU_OK) {
 		return code;

@@ -25,8 +25,8 @@ void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int code)
 }
 
 /* ---- the caller's ---- */
-static int check_request(const struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
-			 struct sgpu_error *error)
+static int check_request(const struct sgpu_engine *engine,
+			 const struct sgpu_transfer_request *request, struct sgpu_error *error)
 {
 	bool in = request->direction == SGPU_TRANSFER_IN;
 	bool ordered = in ? request->source.ordered : request->sink.ordered;
@@ -43,7 +43,8 @@ static int check_request(const struct sgpu_engine *engine, const struct sgpu_tra
 }
 
 /* Outputs wait for what makes them. */
-static int wait_for_data(const struct sgpu_transfer *transfer, struct sgpu_event *after, struct sgpu_error *error)
+static int wait_for_data(const struct sgpu_transfer *transfer, struct sgpu_event *after,
+			 struct sgpu_error *error)
 {
 	static const enum sgpu_engine_stream which[] = { SGPU_ENGINE_SEAL, SGPU_ENGINE_COPY_OUT };
 	struct sgpu_stream *stream;
@@ -60,11 +61,12 @@ static int wait_for_data(const struct sgpu_transfer *transfer, struct sgpu_event
 
 /* How many runs the calling thread enqueues at once: of a small transfer, or of memory that is
  * read by the device. */
-static unsigned runs_at_once(const struct sgpu_engine *engine, const struct sgpu_transfer_request *request)
+static unsigned runs_at_once(const struct sgpu_engine *engine,
+			     const struct sgpu_transfer_request *request)
 {
 	bool in = request->direction == SGPU_TRANSFER_IN;
-	bool is_memory = in ? request->source.view && !request->source.read :
-			      request->sink.view && !request->sink.write;
+	bool is_memory = in ? request->source.view && !request->source.read
+			    : request->sink.view && !request->sink.write;
 
 	if ((in ? request->source.ordered : request->sink.ordered) || request->queued ||
 	    (request->prepare && request->size == 0)) {
@@ -100,8 +102,10 @@ int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_r
 	new->small_stream = SGPU_ENGINE_NOT_SMALL;
 	if (engine->spreads && request->size > SGPU_TRANSFER_SMALL) {
 		new->second = atomic_fetch_add(&engine->next_large, 1) % 2;
-	} else if (engine->spreads && !request->after) { /* the other streams are told to wait for the event */
-		new->small_stream = (int)(atomic_fetch_add(&engine->next_small, 1) % SGPU_ENGINE_SMALL_STREAMS);
+	} else if (engine->spreads &&
+		   !request->after) { /* the other streams are told to wait for the event */
+		new->small_stream =
+			(int)(atomic_fetch_add(&engine->next_small, 1) % SGPU_ENGINE_SMALL_STREAMS);
 	}
 	if (request->direction == SGPU_TRANSFER_OUT) {
 		rc = wait_for_data(new, request->after, error);
@@ -164,7 +168,8 @@ void sgpu_transfer_free(struct sgpu_transfer **transfer)
 int sgpu_transfer_sync(struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
 		       struct sgpu_transfer_result *result)
 {
-	bool ordered = request->direction == SGPU_TRANSFER_IN ? request->source.ordered : request->sink.ordered;
+	bool ordered = request->direction == SGPU_TRANSFER_IN ? request->source.ordered
+							      : request->sink.ordered;
 	struct sgpu_transfer *transfer = NULL;
 	struct sgpu_error error = { 0 };
 	int rc = sgpu_transfer_start(engine, request, &transfer, &error);

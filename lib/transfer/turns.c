@@ -34,7 +34,8 @@ static bool take_buffer(struct sgpu_transfer *transfer, struct sgpu_staging_buff
 		return false; /* it will be granted one */
 	}
 	if (!pool->starved_head) {
-		rc = sgpu_staging_take(engine, transfer->class, sgpu_staging_most(engine, transfer->class), buffer);
+		rc = sgpu_staging_take(engine, transfer->class,
+				       sgpu_staging_most(engine, transfer->class), buffer);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_transfer_failed(transfer, transfer->claimed, rc, NULL);
@@ -322,7 +323,8 @@ static int pump_out(struct sgpu_transfer *transfer, struct sgpu_error *error)
 		pthread_mutex_lock(&engine->mutex);
 		move = wait_for_arrival(transfer);
 		if (!move && transfer->failed) {
-			rc = sgpu_fail(error, transfer->result.code, "%s", transfer->result.error.text);
+			rc = sgpu_fail(error, transfer->result.code, "%s",
+				       transfer->result.error.text);
 		}
 		pthread_mutex_unlock(&engine->mutex);
 		if (move) {
@@ -339,7 +341,8 @@ int sgpu_transfer_pump(struct sgpu_transfer *transfer, struct sgpu_error *error)
 	int rc;
 
 	if (!sgpu_transfer_is_ordered(transfer)) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a transfer that is not ordered needs no pump");
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "a transfer that is not ordered needs no pump");
 	}
 	pthread_mutex_lock(&engine->mutex);
 	if (transfer->phase <= SGPU_PHASE_MOVING) {

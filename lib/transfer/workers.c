@@ -5,9 +5,9 @@
  * others, the device's and the caller's, from the processors. A worker that looks in vain looks
  * half as long the next time.
  *
- * A call for a worker is a token, which one worker takes: so one call sends one of those that look to the
- * jobs, and not all of them. There are never more tokens than workers. A worker looks at the jobs after it
- * took its token, so that what was there before the call is seen after it.
+ * A call for a worker is a token, which one worker takes: so one call sends one of those that look
+ * to the jobs, and not all of them. There are never more tokens than workers. A worker looks at the
+ * jobs after it took its token, so that what was there before the call is seen after it.
  */
 #include "transfer/workers.h"
 
@@ -29,17 +29,17 @@
 enum { ROUNDS_BEFORE_YIELD = 2000, SHORTEST_SPIN_NS = 10000, PROCESSORS_A_LOOKER = 2 };
 
 struct sgpu_workers {
-	_Atomic uint32_t call;         /* changes when there may be new work; workers sleep on it */
-	_Alignas(64) atomic_uint tokens;  /* calls that no worker has taken */
-	atomic_uint lookers;           /* workers that look for a token and do not sleep */
-	atomic_uint wanted;            /* how many may look: as many as the last large call was for */
+	_Atomic uint32_t call; /* changes when there may be new work; workers sleep on it */
+	_Alignas(64) atomic_uint tokens; /* calls that no worker has taken */
+	atomic_uint lookers;		 /* workers that look for a token and do not sleep */
+	atomic_uint wanted; /* how many may look: as many as the last large call was for */
 	_Alignas(64) atomic_uint asleep;
 	atomic_bool stop;
-	atomic_uint started;           /* threads that have taken their number */
-	unsigned few;                  /* how many may look when no more are needed soon */
+	atomic_uint started; /* threads that have taken their number */
+	unsigned few;	     /* how many may look when no more are needed soon */
 	uint64_t spin_ns;
-	pthread_mutex_t mutex;         /* the jobs, and `running` */
-	pthread_cond_t left;           /* a worker has left a job that is to be removed */
+	pthread_mutex_t mutex; /* the jobs, and `running` */
+	pthread_cond_t left;   /* a worker has left a job that is to be removed */
 	struct sgpu_worker_job *jobs;
 	unsigned count, running;
 	pthread_t threads[];
@@ -71,7 +71,8 @@ static bool look_for_token(struct sgpu_workers *workers, uint64_t spin_ns)
 {
 	uint64_t limit = sgpu_now_ns() + spin_ns;
 	uint32_t seen = atomic_load(&workers->call);
-	bool found = false, allowed = atomic_fetch_add(&workers->lookers, 1) < atomic_load(&workers->wanted);
+	bool found = false,
+	     allowed = atomic_fetch_add(&workers->lookers, 1) < atomic_load(&workers->wanted);
 
 	while (allowed && !(found = take_token(workers))) {
 		uint64_t now = sgpu_now_ns();
@@ -86,9 +87,9 @@ static bool look_for_token(struct sgpu_workers *workers, uint64_t spin_ns)
 	return found;
 }
 
-/* Whoever wakes adds tokens, then changes the word, then looks who looks and who sleeps. Whoever is about to sleep says
- * that they look no more, reads the word, and looks for a token last: so either one of the two sees what the other did, or
- * the word has changed before the sleep. */
+/* Whoever wakes adds tokens, then changes the word, then looks who looks and who sleeps. Whoever is
+ * about to sleep says that they look no more, reads the word, and looks for a token last: so either
+ * one of the two sees what the other did, or the word has changed before the sleep. */
 static void wait_for_call(struct sgpu_workers *workers, uint64_t spin_ns)
 {
 	uint32_t seen;
@@ -123,7 +124,8 @@ void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count)
 	atomic_fetch_add(&workers->call, 1);
 	lookers = atomic_load(&workers->lookers);
 	if (tokens > lookers && atomic_load(&workers->asleep) > 0) {
-		(void)syscall(SYS_futex, &workers->call, FUTEX_WAKE_PRIVATE, tokens - lookers, NULL, NULL, 0);
+		(void)syscall(SYS_futex, &workers->call, FUTEX_WAKE_PRIVATE, tokens - lookers, NULL,
+			      NULL, 0);
 	}
 }
 
@@ -168,11 +170,13 @@ static void *worker_main(void *argument)
 	return NULL;
 }
 
-int sgpu_workers_create(unsigned count, uint64_t spin_ns, struct sgpu_workers **workers, struct sgpu_error *error)
+int sgpu_workers_create(unsigned count, uint64_t spin_ns, struct sgpu_workers **workers,
+			struct sgpu_error *error)
 {
 	size_t size = sizeof(struct sgpu_workers) + count * sizeof(pthread_t);
 	size_t alignment = _Alignof(struct sgpu_workers);
-	struct sgpu_workers *new = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+	struct sgpu_workers *new =
+		aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
 
 	*workers = new;
 	if (!new) {
@@ -212,7 +216,8 @@ unsigned sgpu_workers_count(const struct sgpu_workers *workers)
 	return workers->count;
 }
 
-int sgpu_workers_add(struct sgpu_workers *workers, struct sgpu_worker_job *job, struct sgpu_error *error)
+int sgpu_workers_add(struct sgpu_workers *workers, struct sgpu_worker_job *job,
+		     struct sgpu_error *error)
 {
 	sigset_t all, before;
 	unsigned running;
@@ -226,7 +231,8 @@ int sgpu_workers_add(struct sgpu_workers *workers, struct sgpu_worker_job *job, 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (workers->running < workers->count &&
-	       pthread_create(&workers->threads[workers->running], NULL, worker_main, workers) == 0) {
+	       pthread_create(&workers->threads[workers->running], NULL, worker_main, workers) ==
+		       0) {
 		workers->running++;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -26,8 +26,8 @@ struct sgpu_worker_job {
 
 /* No thread starts before the first job is added. spin_ns: how long a worker looks for work before
  * it sleeps, at most. */
-SGPU_MUST_CHECK int sgpu_workers_create(unsigned count, uint64_t spin_ns, struct sgpu_workers **workers,
-					struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_workers_create(unsigned count, uint64_t spin_ns,
+					struct sgpu_workers **workers, struct sgpu_error *error);
 /* All jobs have been removed. Accepts NULL. */
 void sgpu_workers_free(struct sgpu_workers **workers);
 unsigned sgpu_workers_count(const struct sgpu_workers *workers);
@@ -38,7 +38,8 @@ SGPU_MUST_CHECK int sgpu_workers_add(struct sgpu_workers *workers, struct sgpu_w
 				     struct sgpu_error *error);
 /* Returns when no worker is in the job's step, and none will be. */
 void sgpu_workers_remove(struct sgpu_workers *workers, struct sgpu_worker_job *job);
-/* There is work for `count` workers more. Calls nothing of a device; cheap where enough are awake. */
+/* There is work for `count` workers more. Calls nothing of a device; cheap where enough are awake.
+ */
 void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count);
 
 /* How long a thread that waits may look before it sleeps, as its workers do. */

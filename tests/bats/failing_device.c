@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preloaded, it makes one of two CPU devices of a process fail from its first batch on, the one that maps pages later:
- * once something was renamed, it maps no more. See spool.bats.
+ * Preloaded, it makes one of two CPU devices of a process fail from its first batch on, the one
+ * that maps pages later: once something was renamed, it maps no more. See spool.bats.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preloaded, it makes /dev/tdx_guest and /dev/sev-guest devices that answer requests for reports: in the form of the kernel's
- * interface, with the data of the request where a report has them. With SGPU_TEST_REPORT=other the data are others, with
- * SGPU_TEST_REPORT=refused there is no report. See sgpu-bench-transition.bats.
+ * Preloaded, it makes /dev/tdx_guest and /dev/sev-guest devices that answer requests for reports:
+ * in the form of the kernel's interface, with the data of the request where a report has them. With
+ * SGPU_TEST_REPORT=other the data are others, with SGPU_TEST_REPORT=refused there is no report. See
+ * sgpu-bench-transition.bats.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -38,7 +39,9 @@ int open(const char *path, int flags, ...)
 	va_start(rest, flags);
 	const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(rest, mode_t) : 0;
 	va_end(rest);
-	int *const device = !strcmp(path, "/dev/tdx_guest") ? &tdx : !strcmp(path, "/dev/sev-guest") ? &snp : NULL;
+	int *const device = !strcmp(path, "/dev/tdx_guest")   ? &tdx
+			    : !strcmp(path, "/dev/sev-guest") ? &snp
+							      : NULL;
 	const int fd = (int)syscall(SYS_openat, AT_FDCWD, device ? "/dev/null" : path, flags, mode);
 
 	if (device) {
@@ -61,7 +64,8 @@ static int answer_snp(const struct snp_request *request, const char *how)
 	uint8_t *answer = (void *)(uintptr_t)request->answer;
 	static const uint8_t zeros[28];
 
-	if (request->version != 1 || question->level != 0 || memcmp(question->reserved, zeros, sizeof(zeros)) != 0) {
+	if (request->version != 1 || question->level != 0 ||
+	    memcmp(question->reserved, zeros, sizeof(zeros)) != 0) {
 		errno = EINVAL;
 		return -1;
 	}

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A configfs-tsm in an ordinary folder, for tests: preloaded into a program, it stands between it and the kernel for
- * what is under SGPU_TSM_ROOT. As in the kernel a folder that is made has its attributes at once; inblob takes up to
- * 64 bytes, which the driver sees when it is closed, and whether the driver took them shows in the generation alone;
- * outblob cannot be read before; rmdir takes the attributes along.
+ * A configfs-tsm in an ordinary folder, for tests: preloaded into a program, it stands between it
+ * and the kernel for what is under SGPU_TSM_ROOT. As in the kernel a folder that is made has its
+ * attributes at once; inblob takes up to 64 bytes, which the driver sees when it is closed, and
+ * whether the driver took them shows in the generation alone; outblob cannot be read before; rmdir
+ * takes the attributes along.
  *
  * FAKE_TSM_DRIVER    command that is given the paths of inblob, outblob and auxblob; without it,
  *                    the report is a few words and what was written. "elsewhere": another process
@@ -115,7 +116,8 @@ int mkdir(const char *path, mode_t mode)
 
 int rmdir(const char *path)
 {
-	static const char *const names[] = { "inblob", "outblob", "auxblob", "generation", "provider", "made" };
+	static const char *const names[] = { "inblob",	   "outblob",  "auxblob",
+					     "generation", "provider", "made" };
 	char folder[PATH_MAX], one[2 * PATH_MAX];
 	const char *name = attribute(path, folder);
 
@@ -143,8 +145,10 @@ int open(const char *path, int flags, ...)
 	if (fd >= 0 && fd < FDS) {
 		bool writes = (flags & O_ACCMODE) != O_RDONLY;
 
-		fds[fd].kind = !name ? KIND_NONE : writes && !strcmp(name, "inblob") ? KIND_INBLOB :
-			       !strcmp(name, "outblob") ? KIND_OUTBLOB : KIND_NONE;
+		fds[fd].kind = !name				   ? KIND_NONE
+			       : writes && !strcmp(name, "inblob") ? KIND_INBLOB
+			       : !strcmp(name, "outblob")	   ? KIND_OUTBLOB
+								   : KIND_NONE;
 		if (fds[fd].kind != KIND_NONE) {
 			memcpy(fds[fd].folder, folder, PATH_MAX);
 		}
@@ -188,9 +192,9 @@ static void drive(const char *folder)
 		return;
 	}
 	if (command) {
-		snprintf(text, sizeof(text), "unset LD_PRELOAD; %s '%s/inblob' '%s/outblob' '%s/auxblob'", command,
-			 folder, folder,
-			 folder);
+		snprintf(text, sizeof(text),
+			 "unset LD_PRELOAD; %s '%s/inblob' '%s/outblob' '%s/auxblob'", command,
+			 folder, folder, folder);
 		if (system(text)) {
 			put(folder, "generation", "0\n", 2);
 		}
@@ -220,7 +224,8 @@ int close(int fd)
 
 ssize_t write(int fd, const void *data, size_t size)
 {
-	if (fd >= 0 && fd < FDS && fds[fd].kind == KIND_INBLOB && (size > INBLOB_MAX || fault("write-error"))) {
+	if (fd >= 0 && fd < FDS && fds[fd].kind == KIND_INBLOB &&
+	    (size > INBLOB_MAX || fault("write-error"))) {
 		errno = size > INBLOB_MAX ? EFBIG : EIO;
 		return -1;
 	}

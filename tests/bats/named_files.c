@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Preloaded, it makes every file system one where a file always has a name, as on vfat, NFS and most of FUSE. With
- * SGPU_TEST_KILL=1 the process then dies by SIGKILL at its first rename, as one that is killed between two calls would.
- * With SGPU_TEST_REPLACE=1 no rename can refuse to replace, as on NFS. See outputs.bats and spool.bats.
+ * Preloaded, it makes every file system one where a file always has a name, as on vfat, NFS and
+ * most of FUSE. With SGPU_TEST_KILL=1 the process then dies by SIGKILL at its first rename, as one
+ * that is killed between two calls would. With SGPU_TEST_REPLACE=1 no rename can refuse to replace,
+ * as on NFS. See outputs.bats and spool.bats.
  */
 #define _GNU_SOURCE
 #include <errno.h>

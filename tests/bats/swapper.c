@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Swaps two names as fast as it can, until it is killed: what a local attacker does against a path that is looked at
- * first and opened then. See outputs.bats.
+ * Swaps two names as fast as it can, until it is killed: what a local attacker does against a path
+ * that is looked at first and opened then. See outputs.bats.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What OpenSSL's AES-256-GCM takes to seal a chunk of the sealed format: a nonce, 16 KiB, the tag. Prints the median of
- * blocks of 64 chunks, in nanoseconds a chunk. By itself, so that sgpu-bench has something to agree with; see agree.sh.
+ * What OpenSSL's AES-256-GCM takes to seal a chunk of the sealed format: a nonce, 16 KiB, the tag.
+ * Prints the median of blocks of 64 chunks, in nanoseconds a chunk. By itself, so that sgpu-bench
+ * has something to agree with; see agree.sh.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,8 @@ enum { BLOCKS = 301, BLOCK = 64, CHUNK = 16384 };
 
 static int by_value(const void *a, const void *b)
 {
-	return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+	return (*(const double *)a > *(const double *)b) -
+	       (*(const double *)a < *(const double *)b);
 }
 
 static int seal(EVP_CIPHER_CTX *context, const unsigned char *in, unsigned char *out)
@@ -23,7 +25,8 @@ static int seal(EVP_CIPHER_CTX *context, const unsigned char *in, unsigned char 
 	unsigned char tag[16];
 	int size;
 
-	return EVP_EncryptInit_ex(context, NULL, NULL, NULL, nonce) && EVP_EncryptUpdate(context, out, &size, in, CHUNK) &&
+	return EVP_EncryptInit_ex(context, NULL, NULL, NULL, nonce) &&
+	       EVP_EncryptUpdate(context, out, &size, in, CHUNK) &&
 	       EVP_EncryptFinal_ex(context, out + size, &size) &&
 	       EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_GET_TAG, sizeof(tag), tag);
 }
@@ -44,7 +47,9 @@ int main(void)
 			good = seal(context, in, out);
 		}
 		clock_gettime(CLOCK_MONOTONIC_RAW, &end);
-		ns[i] = ((double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec)) / BLOCK;
+		ns[i] = ((double)(end.tv_sec - begin.tv_sec) * 1e9 +
+			 (double)(end.tv_nsec - begin.tv_nsec)) /
+			BLOCK;
 	}
 	EVP_CIPHER_CTX_free(context);
 	if (!good) {

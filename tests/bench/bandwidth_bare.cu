@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bandwidth_bare [MIB]: copies between pinned memory and the device by bare CUDA calls, as nvbandwidth measures them: a kernel
- * holds the stream until 16 copies stand behind it between two events; the median of three such samples counts. Prints
- * the direction and the bytes a second, a line each. The sgpu-bench case bandwidth is held to these figures (bandwidth.sh).
+ * bandwidth_bare [MIB]: copies between pinned memory and the device by bare CUDA calls, as
+ * nvbandwidth measures them: a kernel holds the stream until 16 copies stand behind it between two
+ * events; the median of three such samples counts. Prints the direction and the bytes a second, a
+ * line each. The sgpu-bench case bandwidth is held to these figures (bandwidth.sh).
  */
 #include <algorithm>
 #include <cstdio>
@@ -11,13 +12,14 @@
 
 enum { COPIES = 16, SAMPLES = 3, DEFAULT_MIB = 512 };
 
-#define CHECK(call)                                                                                        \
-	do {                                                                                               \
-		cudaError_t result_ = (call);                                                              \
-		if (result_ != cudaSuccess) {                                                              \
-			std::fprintf(stderr, "bandwidth_bare: %s: %s\n", #call, cudaGetErrorString(result_)); \
-			std::exit(3);                                                                      \
-		}                                                                                          \
+#define CHECK(call)                                                             \
+	do {                                                                    \
+		cudaError_t result_ = (call);                                   \
+		if (result_ != cudaSuccess) {                                   \
+			std::fprintf(stderr, "bandwidth_bare: %s: %s\n", #call, \
+				     cudaGetErrorString(result_));              \
+			std::exit(3);                                           \
+		}                                                               \
 	} while (0)
 
 static __global__ void hold(const volatile int *released)
@@ -26,7 +28,8 @@ static __global__ void hold(const volatile int *released)
 	}
 }
 
-static double sample(void *to, const void *from, size_t size, volatile int *released, cudaStream_t stream)
+static double sample(void *to, const void *from, size_t size, volatile int *released,
+		     cudaStream_t stream)
 {
 	cudaEvent_t begin, end;
 	float ms = 0;
@@ -67,7 +70,8 @@ int main(int argc, char **argv)
 		double rates[SAMPLES];
 
 		for (double &rate : rates) {
-			rate = sample(out ? host : device, out ? device : host, size, (volatile int *)word, stream);
+			rate = sample(out ? host : device, out ? device : host, size,
+				      (volatile int *)word, stream);
 		}
 		std::sort(rates, rates + SAMPLES);
 		std::printf("%s %.0f\n", out ? "d2h" : "h2d", rates[SAMPLES / 2]);

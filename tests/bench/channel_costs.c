@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the command processor costs besides the device's own calls: `channel_costs` prints, one a line, the median
- * and the least nanoseconds of a CH_PTE that maps 8 pages (codec, checks, summary with its MAC, one call of the
- * device, which is host memory here) with and without the codec, of the one that unmaps them with the owner's
- * word, and of a sealed group of 100 bytes: sealed, opened, both.
+ * What the command processor costs besides the device's own calls: `channel_costs` prints, one a
+ * line, the median and the least nanoseconds of a CH_PTE that maps 8 pages (codec, checks, summary
+ * with its MAC, one call of the device, which is host memory here) with and without the codec, of
+ * the one that unmaps them with the owner's word, and of a sealed group of 100 bytes: sealed,
+ * opened, both.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,15 @@
 
 #include "../unit/fake_pager.h"
 
-enum { FRAMES = 1024, UNPROTECTED = 1, ROUNDS = 2000, GROUPS = 200000, PAGES = 8, ITEMS = 100, CHANNEL = 1 };
+enum {
+	FRAMES = 1024,
+	UNPROTECTED = 1,
+	ROUNDS = 2000,
+	GROUPS = 200000,
+	PAGES = 8,
+	ITEMS = 100,
+	CHANNEL = 1
+};
 
 struct bench {
 	struct fake_pager fake;
@@ -27,7 +36,8 @@ struct bench {
 static void must(int code, const struct sgpu_error *error)
 {
 	if (code != SGPU_OK) {
-		fprintf(stderr, "channel_costs: %s\n", error && error->text[0] ? error->text : sgpu_strerror(code));
+		fprintf(stderr, "channel_costs: %s\n",
+			error && error->text[0] ? error->text : sgpu_strerror(code));
 		exit(3);
 	}
 }
@@ -42,15 +52,14 @@ static int by_value(const void *a, const void *b)
 static void print(const char *what, uint64_t *times, uint64_t each)
 {
 	qsort(times, ROUNDS, sizeof(*times), by_value);
-	printf("%-40s median %6.0f ns, least %6.0f ns\n", what, (double)times[ROUNDS / 2] / (double)each,
-	       (double)times[0] / (double)each);
+	printf("%-40s median %6.0f ns, least %6.0f ns\n", what,
+	       (double)times[ROUNDS / 2] / (double)each, (double)times[0] / (double)each);
 }
 
 static void open_channel(struct bench *b)
 {
-	const struct sgpu_processor_config config = {
-		.frames = FRAMES, .unprotected = UNPROTECTED
-	};
+	const struct sgpu_processor_config config = { .frames = FRAMES,
+						      .unprotected = UNPROTECTED };
 	struct sgpu_command command = { .op = SGPU_CH_CREATE };
 	struct sgpu_error error = { 0 };
 	struct sgpu_key owner;
@@ -66,7 +75,9 @@ static void open_channel(struct bench *b)
 	must(sgpu_processor_command(b->processor, &command, &b->reply), &b->reply.error);
 	must(sgpu_session_open(&owner, &b->reply.grant, &b->session, &error), &error);
 	sgpu_key_clear(&owner);
-	command = (struct sgpu_command){ .op = SGPU_CH_PDE, .channel = CHANNEL, .pde = { .table = 2 } };
+	command = (struct sgpu_command){ .op = SGPU_CH_PDE,
+					 .channel = CHANNEL,
+					 .pde = { .table = 2 } };
 	must(sgpu_processor_command(b->processor, &command, &b->reply), &b->reply.error);
 }
 
@@ -82,22 +93,29 @@ static void time_pages(struct bench *b, bool codec, uint64_t *up, uint64_t *down
 		none[i] = SGPU_NO_FRAME;
 	}
 	for (int i = 0; i < 2 * ROUNDS; i++) {
-		struct sgpu_command command = { .op = SGPU_CH_PTE, .channel = CHANNEL,
-						.pte = { .count = PAGES, .pages = i % 2 ? none : pages } };
+		struct sgpu_command command = { .op = SGPU_CH_PTE,
+						.channel = CHANNEL,
+						.pte = { .count = PAGES,
+							 .pages = i % 2 ? none : pages } };
 
 		if (i % 2) {
 			command.pte.has_mac = true;
-			sgpu_session_unmap(b->session, 0, PAGES * 4096, &command.pte.mac_counter, command.pte.mac);
+			sgpu_session_unmap(b->session, 0, PAGES * 4096, &command.pte.mac_counter,
+					   command.pte.mac);
 		}
 		uint64_t begin = sgpu_now_ns();
 		if (codec) {
-			must(sgpu_command_encode(&command, bytes, sizeof(bytes), &size, NULL), NULL);
-			must(sgpu_processor_execute(b->processor, bytes, size, &b->reply), &b->reply.error);
+			must(sgpu_command_encode(&command, bytes, sizeof(bytes), &size, NULL),
+			     NULL);
+			must(sgpu_processor_execute(b->processor, bytes, size, &b->reply),
+			     &b->reply.error);
 		} else {
-			must(sgpu_processor_command(b->processor, &command, &b->reply), &b->reply.error);
+			must(sgpu_processor_command(b->processor, &command, &b->reply),
+			     &b->reply.error);
 		}
 		(i % 2 ? down : up)[i / 2] = sgpu_now_ns() - begin;
-		must(sgpu_session_summary(b->session, &b->reply.summary, &b->reply.error), &b->reply.error);
+		must(sgpu_session_summary(b->session, &b->reply.summary, &b->reply.error),
+		     &b->reply.error);
 	}
 }
 
@@ -111,18 +129,23 @@ static void time_groups(struct bench *b, uint64_t *seal, uint64_t *open, uint64_
 	size_t size;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		struct sgpu_command command = { .op = SGPU_CH_SUBMIT, .via = CHANNEL, .channel = CHANNEL };
+		struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
+						.via = CHANNEL,
+						.channel = CHANNEL };
 		uint64_t begin = sgpu_now_ns(), middle, counter;
 
 		for (int g = 0; g < BATCH; g++) {
-			must(sgpu_session_seal(b->session, items, ITEMS, groups[g], &counter, NULL), NULL);
+			must(sgpu_session_seal(b->session, items, ITEMS, groups[g], &counter, NULL),
+			     NULL);
 		}
 		middle = sgpu_now_ns();
 		for (int g = 0; g < BATCH; g++) {
 			command.submit.group = groups[g];
 			command.submit.size = sizeof(groups[g]);
 			command.submit.counter = ++first;
-			must(sgpu_processor_open_group(b->processor, &command, opened, &size, &b->reply), &b->reply.error);
+			must(sgpu_processor_open_group(b->processor, &command, opened, &size,
+						       &b->reply),
+			     &b->reply.error);
 			*total += size;
 		}
 		seal[i] = middle - begin;

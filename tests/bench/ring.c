@@ -41,8 +41,8 @@ enum mode { LINE, RING, PIPE, QUIT, MODES = QUIT };
 /* Shared between the two processes. */
 struct board {
 	_Alignas(128) _Atomic uint32_t mode, ready; /* what the other process is to do, and does */
-	_Alignas(128) _Atomic uint64_t line;        /* even: the child's turn to make it odd */
-	_Alignas(128) _Atomic uint64_t calls;       /* that were refused */
+	_Alignas(128) _Atomic uint64_t line;	    /* even: the child's turn to make it odd */
+	_Alignas(128) _Atomic uint64_t calls;	    /* that were refused */
 	_Atomic uint32_t trapping;
 };
 
@@ -68,7 +68,8 @@ static void succeed(int code, const struct sgpu_error *error)
 /* side: 0 or 1; each has a core of its own, if there are two. */
 static void pin(int side)
 {
-	(void)(cores_found && sgpu_bind_to_cpu(cores[side])); /* without it, the figures are worse */
+	(void)(cores_found &&
+	       sgpu_bind_to_cpu(cores[side])); /* without it, the figures are worse */
 }
 
 /* ---- the worker ---- */
@@ -79,8 +80,8 @@ static void serve_line(void)
 
 	while (atomic_load(&board->mode) == LINE) {
 		for (int i = 0; i < 1000; i++) {
-			const uint64_t now = atomic_load_explicit(&board->line,
-								  memory_order_acquire);
+			const uint64_t now =
+				atomic_load_explicit(&board->line, memory_order_acquire);
 
 			if (now % 2 && now != seen) {
 				seen = now;

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Many users of one server: `tenants SOCKET RUNNER ELEMENTS LOAD...`. RUNNER is its public key, and a LOAD is
+ * Many users of one server: `tenants SOCKET RUNNER ELEMENTS LOAD...`. RUNNER is its public key, and
+ * a LOAD is
  *
  *   UID[-UID]:COUNT:DEPTH    each of these users submits COUNT batches, DEPTH at once; with +
  *                            before it, until all others have ended, and at the least priority
  *                            for processors: it is the server that is measured
  *
- * Each user is a process, and each batch has a key and numbers of its own. A response must be of its batch, verify under its
- * key, and hold the sums of its numbers. A batch that a server refuses to take now (SGPU_ERETRY) is submitted again.
+ * Each user is a process, and each batch has a key and numbers of its own. A response must be of
+ * its batch, verify under its key, and hold the sums of its numbers. A batch that a server refuses
+ * to take now (SGPU_ERETRY) is submitted again.
  *
- * Prints a line for each user: uid, batches that came back right, batches when the first of the users had all of theirs,
- * median and 99th percentile of the time from the connection to the answer in microseconds, and how often it was refused;
- * then `all`, batches, and seconds from the first to the last. The clock starts when each user has a batch back that is not
- * counted. Exits with 1 when a batch is lost or wrong.
+ * Prints a line for each user: uid, batches that came back right, batches when the first of the
+ * users had all of theirs, median and 99th percentile of the time from the connection to the answer
+ * in microseconds, and how often it was refused; then `all`, batches, and seconds from the first to
+ * the last. The clock starts when each user has a batch back that is not counted. Exits with 1 when
+ * a batch is lost or wrong.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -47,7 +50,7 @@ struct load {
 
 /* Of one user, shared with its process. */
 struct tally {
-	atomic_bool ready;       /* its first batch is back */
+	atomic_bool ready; /* its first batch is back */
 	_Atomic unsigned right, wrong, refused;
 	uint64_t *end_ns, *took_ns; /* of each batch that came back right; `count` of them */
 };
@@ -55,7 +58,7 @@ struct tally {
 static struct board {
 	atomic_bool go, over;
 	struct tally tallies[USERS_MAX];
-} *board;
+} * board;
 
 static struct load loads[USERS_MAX];
 static pid_t pids[USERS_MAX];
@@ -94,26 +97,34 @@ enum { RESULT = 2 };
 
 static struct sgpu_manifest *make_manifest(void)
 {
-	const char *const directions[] = { "INPUT", "INPUT", "OUTPUT" }, *const names[] = { "one", "other", "sum" };
+	const char *const directions[] = { "INPUT", "INPUT", "OUTPUT" }, *const names[] = { "one",
+											    "other",
+											    "sum" };
 	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_manifest *manifest = NULL;
 	char text[2048];
-	int at = snprintf(text, sizeof(text), "{\"version\":1,\"manifest_id\":\"tenants\",\"segments\":[");
+	int at = snprintf(text, sizeof(text),
+			  "{\"version\":1,\"manifest_id\":\"tenants\",\"segments\":[");
 
 	for (int i = 0; i < 3; i++) {
 		at += snprintf(text + at, sizeof(text) - (size_t)at,
-			       "%s{\"segment_id\":\"%s\",\"data_location_client\":\"%s\",\"sensitivity_level\":\"HIGH\","
-			       "\"direction\":\"%s\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[%lu]}}",
+			       "%s{\"segment_id\":\"%s\",\"data_location_client\":\"%s\","
+			       "\"sensitivity_level\":\"HIGH\","
+			       "\"direction\":\"%s\",\"data_type_info\":{\"dtype\":\"f32\","
+			       "\"shape\":[%lu]}}",
 			       i ? "," : "", names[i], names[i], directions[i], elements);
 	}
-	snprintf(text + at, sizeof(text) - (size_t)at, "],\"operations\":[{\"gpu_operation_id\":\"ADD\",\"kernel\":\"vector_add\","
+	snprintf(text + at, sizeof(text) - (size_t)at,
+		 "],\"operations\":[{\"gpu_operation_id\":\"ADD\",\"kernel\":\"vector_add\","
 		 "\"arguments\":{\"a\":\"one\",\"b\":\"other\",\"output\":\"sum\"}}]}");
-	succeed(sgpu_ops_load_manifest(text, strlen(text), "tenants", &manifest, &diagnostics, &error));
+	succeed(sgpu_ops_load_manifest(text, strlen(text), "tenants", &manifest, &diagnostics,
+				       &error));
 	sgpu_diagnostics_clear(&diagnostics);
 	return manifest;
 }
 
-/* Whole numbers that depend on the batch, so that sums are exact and no two batches have the same. */
+/* Whole numbers that depend on the batch, so that sums are exact and no two batches have the same.
+ */
 static float number_of(uint64_t seed, int segment, unsigned long i)
 {
 	uint64_t x = seed * 2 + (uint64_t)segment + (i + 1) * UINT64_C(0x9e3779b97f4a7c15);
@@ -123,12 +134,13 @@ static float number_of(uint64_t seed, int segment, unsigned long i)
 	return (float)(x >> 42); /* 22 bits: two of them are exact in 24 */
 }
 
-static int write_sealed(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *argument,
-			struct sgpu_error *failed)
+static int write_sealed(int fd, const char *name, const struct sgpu_batch *batch, int segment,
+			void *argument, struct sgpu_error *failed)
 {
 	const struct slot *slot = argument;
 
-	return sgpu_write(fd, name, slot->sealed[segment], (size_t)sgpu_batch_payload_size(batch, segment), failed);
+	return sgpu_write(fd, name, slot->sealed[segment],
+			  (size_t)sgpu_batch_payload_size(batch, segment), failed);
 }
 
 /* A memory file. */
@@ -145,10 +157,12 @@ static int make_batch(struct slot *slot, const struct sgpu_manifest *manifest)
 		for (unsigned long k = 0; k < elements; k++) {
 			data[k] = number_of(slot->seed, i, k);
 		}
-		succeed(sgpu_batch_set_payload(slot->batch, i, data, elements * sizeof(*data), &error));
+		succeed(sgpu_batch_set_payload(slot->batch, i, data, elements * sizeof(*data),
+					       &error));
 		slot->sealed[i] = malloc((size_t)sgpu_batch_payload_size(slot->batch, i));
 		must(slot->sealed[i], "a payload");
-		succeed(sgpu_batch_seal_payload(slot->batch, slot->key, i, data, slot->sealed[i], &error));
+		succeed(sgpu_batch_seal_payload(slot->batch, slot->key, i, data, slot->sealed[i],
+						&error));
 	}
 	free(data);
 	succeed(sgpu_batch_wrap(slot->batch, &runner, slot->key, &error));
@@ -172,16 +186,20 @@ static bool is_right(const struct slot *slot)
 	right = sgpu_tar_open(slot->response_fd, "response", &reader, &error) == SGPU_OK &&
 		sgpu_batch_read_head(reader, true, &response, &error) == SGPU_OK &&
 		memcmp(response->id, slot->batch->id, sizeof(response->id)) == 0 &&
-		sgpu_batch_verify(response, slot->key, &error) == SGPU_OK && response->segment_count == 1 &&
-		response->segments[0].status == SGPU_OK && response->segments[0].actual_size == elements * sizeof(*data) &&
-		sgpu_batch_next_payload(reader, response, &segment, &error) == SGPU_OK && segment == 0;
+		sgpu_batch_verify(response, slot->key, &error) == SGPU_OK &&
+		response->segment_count == 1 && response->segments[0].status == SGPU_OK &&
+		response->segments[0].actual_size == elements * sizeof(*data) &&
+		sgpu_batch_next_payload(reader, response, &segment, &error) == SGPU_OK &&
+		segment == 0;
 	if (right) {
 		const size_t size = (size_t)sgpu_batch_payload_size(response, 0);
 
 		payload = malloc(size);
 		right = payload && sgpu_tar_read(reader, payload, size, &error) == SGPU_OK &&
-			sgpu_batch_next_payload(reader, response, &none, &error) == SGPU_OK && none == -1 &&
-			sgpu_batch_open_payload(response, slot->key, 0, payload, data, &error) == SGPU_OK;
+			sgpu_batch_next_payload(reader, response, &none, &error) == SGPU_OK &&
+			none == -1 &&
+			sgpu_batch_open_payload(response, slot->key, 0, payload, data, &error) ==
+				SGPU_OK;
 	}
 	for (unsigned long k = 0; right && k < elements; k++) {
 		right = data[k] == number_of(slot->seed, 0, k) + number_of(slot->seed, 1, k);
@@ -250,7 +268,8 @@ static int hear(const struct slot *slot)
 		return rc == SGPU_OK ? MORE : rc;
 	}
 	if (rc == SGPU_OK) {
-		rc = wire_receive(slot->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0, &error);
+		rc = wire_receive(slot->connection, WIRE_ANSWER, &answer, sizeof(answer), NULL, 0,
+				  &error);
 	}
 	if (rc == SGPU_OK) {
 		error = answer.error;
@@ -281,7 +300,8 @@ static void count_answer(struct tally *tally, const struct load *load, struct sl
 }
 
 /* Has always so many under way, until so many are back. */
-static void keep_busy(struct tally *tally, const struct load *load, const struct sgpu_manifest *manifest)
+static void keep_busy(struct tally *tally, const struct load *load,
+		      const struct sgpu_manifest *manifest)
 {
 	struct slot slots[DEPTH_MAX];
 	struct pollfd fds[DEPTH_MAX];
@@ -293,7 +313,9 @@ static void keep_busy(struct tally *tally, const struct load *load, const struct
 	do {
 		back = atomic_load(&tally->right) + atomic_load(&tally->wrong);
 		for (unsigned i = 0; i < load->depth; i++) {
-			if (slots[i].connection < 0 && (load->endless ? !atomic_load(&board->over) : back + open < load->count)) {
+			if (slots[i].connection < 0 &&
+			    (load->endless ? !atomic_load(&board->over)
+					   : back + open < load->count)) {
 				submit(&slots[i], manifest);
 				open++;
 			}
@@ -304,19 +326,23 @@ static void keep_busy(struct tally *tally, const struct load *load, const struct
 			exit(1);
 		}
 		for (unsigned i = 0; i < load->depth; i++) {
-			const int rc = slots[i].connection >= 0 && fds[i].revents ? hear(&slots[i]) : MORE;
+			const int rc =
+				slots[i].connection >= 0 && fds[i].revents ? hear(&slots[i]) : MORE;
 
 			if (rc != MORE && rc != SGPU_ETIMEOUT) {
 				count_answer(tally, load, &slots[i], rc);
 				open--;
 			}
 		}
-	} while (open > 0 || (load->endless ? !atomic_load(&board->over) :
-			      atomic_load(&tally->right) + atomic_load(&tally->wrong) < load->count));
+	} while (open > 0 ||
+		 (load->endless
+			  ? !atomic_load(&board->over)
+			  : atomic_load(&tally->right) + atomic_load(&tally->wrong) < load->count));
 }
 
 /* Has a worker when the clock starts. */
-static void warm_up(struct tally *tally, const struct load *load, const struct sgpu_manifest *manifest)
+static void warm_up(struct tally *tally, const struct load *load,
+		    const struct sgpu_manifest *manifest)
 {
 	uint64_t end_ns, took_ns;
 	struct tally first = { .end_ns = &end_ns, .took_ns = &took_ns };
@@ -364,17 +390,22 @@ static void read_load(const char *text)
 	int end = 0;
 
 	text += endless;
-	if ((sscanf(text, "%u-%u:%u:%u%n", &first, &last, &count, &depth, &end) != 4 || text[end]) &&
-	    (sscanf(text, "%u:%u:%u%n", &first, &count, &depth, &end) != 3 || text[end] || (last = first, false))) {
+	if ((sscanf(text, "%u-%u:%u:%u%n", &first, &last, &count, &depth, &end) != 4 ||
+	     text[end]) &&
+	    (sscanf(text, "%u:%u:%u%n", &first, &count, &depth, &end) != 3 || text[end] ||
+	     (last = first, false))) {
 		fprintf(stderr, "tenants: '%s' is no UID[-UID]:COUNT:DEPTH\n", text);
 		exit(2);
 	}
-	for (unsigned uid = first; uid <= last && users < USERS_MAX && depth > 0 && depth <= DEPTH_MAX; uid++) {
+	for (unsigned uid = first;
+	     uid <= last && users < USERS_MAX && depth > 0 && depth <= DEPTH_MAX; uid++) {
 		struct tally *tally = &board->tallies[users];
 
 		tally->end_ns = share((count + 1) * sizeof(uint64_t));
 		tally->took_ns = share((count + 1) * sizeof(uint64_t));
-		loads[users++] = (struct load){ .uid = uid, .count = count, .depth = depth, .endless = endless };
+		loads[users++] = (struct load){
+			.uid = uid, .count = count, .depth = depth, .endless = endless
+		};
 	}
 }
 
@@ -426,9 +457,10 @@ static int report(uint64_t begin_ns)
 			all += right;
 			qsort(t->took_ns, right, sizeof(*t->took_ns), compare_times);
 		}
-		printf("%u %u %u %" PRIu64 " %" PRIu64 " %u\n", (unsigned)loads[i].uid, right, early,
-		       loads[i].endless ? 0 : percentile_us(t->took_ns, right, 50),
-		       loads[i].endless ? 0 : percentile_us(t->took_ns, right, 99), atomic_load(&t->refused));
+		printf("%u %u %u %" PRIu64 " %" PRIu64 " %u\n", (unsigned)loads[i].uid, right,
+		       early, loads[i].endless ? 0 : percentile_us(t->took_ns, right, 50),
+		       loads[i].endless ? 0 : percentile_us(t->took_ns, right, 99),
+		       atomic_load(&t->refused));
 		if (atomic_load(&t->wrong) > 0 || (!loads[i].endless && right != loads[i].count)) {
 			status = 1;
 		}
@@ -445,7 +477,8 @@ static int wait_for_user(unsigned i)
 		must(errno == EINTR, "a user");
 	}
 	if (ended != 0) {
-		fprintf(stderr, "tenants: user %u ended with 0x%x\n", (unsigned)loads[i].uid, (unsigned)ended);
+		fprintf(stderr, "tenants: user %u ended with 0x%x\n", (unsigned)loads[i].uid,
+			(unsigned)ended);
 	}
 	return ended != 0;
 }
@@ -466,7 +499,8 @@ int main(int argc, char **argv)
 	int status;
 
 	if (argc < 5) {
-		fprintf(stderr, "usage: tenants SOCKET RUNNER ELEMENTS [+]UID[-UID]:COUNT:DEPTH...\n");
+		fprintf(stderr,
+			"usage: tenants SOCKET RUNNER ELEMENTS [+]UID[-UID]:COUNT:DEPTH...\n");
 		return 2;
 	}
 	board = share(sizeof(*board));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How large the chunk runs of transfers should be: `transfer [DEVICE [JOBS]]` tries sizes and prints, one configuration a
- * line, the median time of each copy as a multiple of the plain one's from pinned memory. Before, it prints
- * when each chunk run was sent and when it was on the bus.
+ * How large the chunk runs of transfers should be: `transfer [DEVICE [JOBS]]` tries sizes and
+ * prints, one configuration a line, the median time of each copy as a multiple of the plain one's
+ * from pinned memory. Before, it prints when each chunk run was sent and when it was on the bus.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,7 +18,8 @@ enum { ROUNDS = 9, SIZES = 3, KINDS = 5 };
 #define KIB ((uint64_t)1024)
 #define MIB (1024 * KIB)
 static const uint64_t sizes[SIZES] = { 4 * MIB, 64 * MIB, 1024 * MIB };
-static const char *const kinds[KINDS] = { "live up", "live down", "stage up", "rest up", "rest down" };
+static const char *const kinds[KINDS] = { "live up", "live down", "stage up", "rest up",
+					  "rest down" };
 
 struct bench {
 	struct sgpu_device *device;
@@ -38,7 +39,8 @@ static int asleep; /* the threads, before every copy */
 static void must(int code, const struct sgpu_error *error)
 {
 	if (code != SGPU_OK) {
-		fprintf(stderr, "transfer: %s\n", error->text[0] ? error->text : sgpu_strerror(code));
+		fprintf(stderr, "transfer: %s\n",
+			error->text[0] ? error->text : sgpu_strerror(code));
 		exit(3);
 	}
 }
@@ -61,7 +63,8 @@ static int copy(struct bench *b, int kind, uint64_t size, struct sgpu_transfer_r
 	case 1:
 		return sgpu_live_out(b->engine, b->live, b->memory, size, b->ordinary, result);
 	case 2:
-		return sgpu_live_in_stages(b->engine, b->live, SGPU_TRANSFER_STAGE, b->ordinary, size, b->memory, result);
+		return sgpu_live_in_stages(b->engine, b->live, SGPU_TRANSFER_STAGE, b->ordinary,
+					   size, b->memory, result);
 	case 3:
 		request.direction = SGPU_TRANSFER_IN;
 		request.size = sealed_size;
@@ -95,7 +98,8 @@ static uint64_t median_of(struct bench *b, int kind, uint64_t size)
 		}
 		begin = sgpu_now_ns();
 		if (kind < 0) {
-			must(sgpu_copy_in(b->stream, b->memory, b->pinned, size, &task), &task.error);
+			must(sgpu_copy_in(b->stream, b->memory, b->pinned, size, &task),
+			     &task.error);
 			must(sgpu_stream_sync(b->stream, &error), &error);
 		} else {
 			must(copy(b, kind, size, &result), &result.error);
@@ -118,10 +122,12 @@ static void try(struct bench *b, const struct sgpu_engine_config *config, unsign
 	must(sgpu_sealed_keys_new(secret, "", 0, &keys, &error), &error);
 	must(sgpu_live_key_load(b->engine, &keys, &b->live, &error), &error);
 	config = &b->engine->config;
-	printf("workers %2u  staged %5llu KiB  live %2u  direct %5llu KiB x %u  first %4llu  last %4llu KiB |",
-	       config->workers, (unsigned long long)(config->staged_run / KIB), config->live_buffers,
-	       (unsigned long long)(config->direct_run / KIB), config->direct_count,
-	       (unsigned long long)(config->first_run / KIB), (unsigned long long)(config->last_run / KIB));
+	printf("workers %2u  staged %5llu KiB  live %2u  direct %5llu KiB x %u  first %4llu  last "
+	       "%4llu KiB |",
+	       config->workers, (unsigned long long)(config->staged_run / KIB),
+	       config->live_buffers, (unsigned long long)(config->direct_run / KIB),
+	       config->direct_count, (unsigned long long)(config->first_run / KIB),
+	       (unsigned long long)(config->last_run / KIB));
 	for (int kind = KINDS - 1; kind >= 0; kind--) {
 		if (!(set >> kind & 1)) {
 			continue;
@@ -145,7 +151,8 @@ static void try(struct bench *b, const struct sgpu_engine_config *config, unsign
 
 static void try_all(struct bench *b, unsigned jobs)
 {
-	static const uint64_t live[][2] = { { 2048, 8 }, { 4096, 4 }, { 4096, 16 }, { 8192, 4 }, { 8192, 8 }, { 16384, 4 } };
+	static const uint64_t live[][2] = { { 2048, 8 }, { 4096, 4 }, { 4096, 16 },
+					    { 8192, 4 }, { 8192, 8 }, { 16384, 4 } };
 	for (asleep = 1; asleep >= 0; asleep--) {
 		printf(asleep ? "threads asleep before each copy:\n" : "copies back to back:\n");
 		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(live); i++) {
@@ -169,7 +176,8 @@ static struct {
 } events[EVENTS_MAX];
 static int event_count;
 
-static int traced_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+static int traced_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+		     struct sgpu_task *task)
 {
 	(void)task;
 	events[event_count].sent = sgpu_now_ns();
@@ -177,7 +185,8 @@ static int traced_in(struct sgpu_stream *stream, sgpu_devptr to, const void *fro
 	return real->memory->copy_in(stream, to, from, size, &tasks[event_count++]);
 }
 
-static int traced_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+static int traced_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+		      struct sgpu_task *task)
 {
 	(void)task;
 	events[event_count].sent = sgpu_now_ns();
@@ -202,7 +211,8 @@ static void trace(struct bench *b, const struct sgpu_engine_config *config, int 
 	for (int i = 0; i < SGPU_ENGINE_ROWS; i++) {
 		struct sgpu_stream *stream = NULL;
 
-		must(sgpu_engine_get_stream(b->engine, (enum sgpu_engine_stream)i, &stream, &error), &error);
+		must(sgpu_engine_get_stream(b->engine, (enum sgpu_engine_stream)i, &stream, &error),
+		     &error);
 		fake_backend_give(stream, &traced);
 	}
 	for (int i = 0; i < 3; i++) {
@@ -212,8 +222,9 @@ static void trace(struct bench *b, const struct sgpu_engine_config *config, int 
 		event_count = 0;
 		nanosleep(&pause, NULL);
 		must(copy(b, kind, size, &result), &result.error);
-		printf("%s, %llu MiB: took %.0f us; sent at, on the bus from, to, in us:\n", kinds[kind],
-		       (unsigned long long)(size / MIB), (double)(result.end_ns - result.begin_ns) / 1e3);
+		printf("%s, %llu MiB: took %.0f us; sent at, on the bus from, to, in us:\n",
+		       kinds[kind], (unsigned long long)(size / MIB),
+		       (double)(result.end_ns - result.begin_ns) / 1e3);
 		for (int e = 0; e < event_count && e < 40; e++) {
 			printf(" %.2fM:%.0f,%.0f,%.0f", (double)events[e].size / 1048576.,
 			       (double)(events[e].sent - result.begin_ns) / 1e3,
@@ -228,7 +239,8 @@ static void trace(struct bench *b, const struct sgpu_engine_config *config, int 
 
 int main(int argc, char **argv)
 {
-	const uint64_t room = sizes[SIZES - 1], sealed_room = room + (room / SGPU_CHUNK + 1) * SGPU_TAG_SIZE;
+	const uint64_t room = sizes[SIZES - 1],
+		       sealed_room = room + (room / SGPU_CHUNK + 1) * SGPU_TAG_SIZE;
 	const uint8_t secret[SGPU_KEY_SIZE] = { 1 };
 	struct sgpu_error error = { 0 };
 	struct bench b = { 0 };

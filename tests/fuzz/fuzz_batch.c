@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes the index: the first byte chooses batch or response. What parses must be written as the same bytes, and its
- * recipients and MAC must be handled without a fault.
+ * Fuzzes the index: the first byte chooses batch or response. What parses must be written as the
+ * same bytes, and its recipients and MAC must be handled without a fault.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +12,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void use(struct sgpu_batch *batch, const char *text, size_t size)
 {
-	static const struct sgpu_key key = { .kind = SGPU_KEY_OCT, .kid = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" };
+	static const struct sgpu_key key = { .kind = SGPU_KEY_OCT,
+					     .kid = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" };
 	uint8_t batch_key[SGPU_KEY_SIZE] = { 0 };
 	char *again = NULL;
 	size_t again_size = 0;
-	if (sgpu_batch_text(batch, &again, &again_size, NULL) || again_size != size || memcmp(again, text, size)) {
+	if (sgpu_batch_text(batch, &again, &again_size, NULL) || again_size != size ||
+	    memcmp(again, text, size)) {
 		abort();
 	}
 	free(again);

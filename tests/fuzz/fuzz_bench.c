@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes results of the bench. What is read compares equal to itself and comes back from its own JSON.
+ * Fuzzes results of the bench. What is read compares equal to itself and comes back from its own
+ * JSON.
  */
 #include <math.h>
 #include <stdint.h>
@@ -16,7 +17,8 @@ static void compare(const struct sgpu_bench_results *results, bool with_noise, b
 	struct sgpu_bench_difference *differences = NULL;
 	size_t count = 0;
 
-	if (sgpu_bench_compare(results, results, with_noise ? results : NULL, ratios, &differences, &count, NULL) == SGPU_OK) {
+	if (sgpu_bench_compare(results, results, with_noise ? results : NULL, ratios, &differences,
+			       &count, NULL) == SGPU_OK) {
 		for (size_t i = 0; i < count; i++) {
 			if (differences[i].verdict != SGPU_BENCH_SAME &&
 			    differences[i].verdict != SGPU_BENCH_NOT_MEASURED) {
@@ -50,8 +52,9 @@ static void read_again(const struct sgpu_bench_record *record)
 	char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
 
 	/* Times below what JSON keeps become 0, which no measurement has. */
-	if (!text || (sgpu_bench_read(text, strlen(text), "fuzz", &again, NULL) && record->ns.median >= 1 &&
-		      (!record->ratio_to[0] || record->ratio.median >= 0.001))) {
+	if (!text ||
+	    (sgpu_bench_read(text, strlen(text), "fuzz", &again, NULL) && record->ns.median >= 1 &&
+	     (!record->ratio_to[0] || record->ratio.median >= 0.001))) {
 		abort();
 	}
 	if (again.count) {

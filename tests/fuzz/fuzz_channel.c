@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Commands as bytes, one after another, each with its length before it: the processor may refuse them, and after each the
- * invariants hold (hostile.h, sgpu_processor_check). What no owner authorised is never unmapped.
+ * Commands as bytes, one after another, each with its length before it: the processor may refuse
+ * them, and after each the invariants hold (hostile.h, sgpu_processor_check). What no owner
+ * authorised is never unmapped.
  */
 #include <channel/codec.h>
 #include <sgpu/channel.h>
@@ -9,15 +10,19 @@
 #include "../unit/hostile.h"
 
 /* The fuzzer knows no key: only a destruction may take away what is locked. */
-static void permit(struct world *world, struct sgpu_processor *processor, const uint8_t *command, size_t size)
+static void permit(struct world *world, struct sgpu_processor *processor, const uint8_t *command,
+		   size_t size)
 {
 	static uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 	struct sgpu_command c = { .op = 0 };
 	struct sgpu_frame frame;
-	bool destroys = sgpu_command_decode(command, size, pages, &c, NULL) == SGPU_OK && c.op == SGPU_CH_DESTROY;
+	bool destroys = sgpu_command_decode(command, size, pages, &c, NULL) == SGPU_OK &&
+			c.op == SGPU_CH_DESTROY;
 
 	for (uint32_t i = 0; i < WORLD_FRAMES; i++) {
-		world->locked[i] = !destroys && sgpu_processor_frame(processor, i, &frame) == SGPU_OK && frame.locked;
+		world->locked[i] = !destroys &&
+				   sgpu_processor_frame(processor, i, &frame) == SGPU_OK &&
+				   frame.locked;
 	}
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an accelerator answers, and what /sys says of its queues. Whatever comes, a job counts no more bytes than it has,
- * nothing is handed to a device that was stopped, and a call ends. The first byte chooses.
+ * What an accelerator answers, and what /sys says of its queues. Whatever comes, a job counts no
+ * more bytes than it has, nothing is handed to a device that was stopped, and a call ends. The
+ * first byte chooses.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,8 @@ enum { SIZE = 3 * 4096, JOBS = 3 };
 static const uint8_t *input;
 static size_t left;
 static bool stopped;
-static struct dsa_completion_record *last; /* answered already: a hostile device writes there again */
+static struct dsa_completion_record
+	*last; /* answered already: a hostile device writes there again */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -31,7 +33,8 @@ static void take(void *to, size_t size)
 	left -= got;
 }
 
-/* Answers at once. A first byte of 255 is a queue that is full; without input the device is mute. */
+/* Answers at once. A first byte of 255 is a queue that is full; without input the device is mute.
+ */
 static int submit(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
 {
 	struct dsa_completion_record *record = (void *)(uintptr_t)descriptor->completion_addr;
@@ -39,7 +42,8 @@ static int submit(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
 	uint8_t kind = 0;
 
 	(void)dsa;
-	if (stopped || (uintptr_t)record % 32 != 0 || descriptor->xfer_size == 0 || descriptor->xfer_size > SIZE) {
+	if (stopped || (uintptr_t)record % 32 != 0 || descriptor->xfer_size == 0 ||
+	    descriptor->xfer_size > SIZE) {
 		abort();
 	}
 	take(&kind, 1);
@@ -72,13 +76,16 @@ static void try_answers(void)
 	if (sgpu_dsa_create(&dsa, NULL) != SGPU_OK) {
 		return;
 	}
-	dsa->info = (struct sgpu_dsa_info){ .name = "wq0.0", .depth = 1 + shape[0] % 4,
+	dsa->info = (struct sgpu_dsa_info){ .name = "wq0.0",
+					    .depth = 1 + shape[0] % 4,
 					    .max_transfer = 1 + (uint64_t)shape[1] * 64 };
 	dsa->submit = submit;
 	dsa->stop = stop;
 	dsa->timeout_ns = dsa->patience_ns = 1;
 	for (int i = 0; i < JOBS; i++) {
-		jobs[i] = (struct sgpu_dsa_job){ .from = from, .to = i % 2 ? NULL : to, .size = SIZE - 4096 * (uint64_t)i };
+		jobs[i] = (struct sgpu_dsa_job){ .from = from,
+						 .to = i % 2 ? NULL : to,
+						 .size = SIZE - 4096 * (uint64_t)i };
 	}
 	stopped = false;
 	last = NULL;
@@ -86,7 +93,8 @@ static void try_answers(void)
 		int code = sgpu_dsa_run(dsa, jobs, JOBS, SGPU_DSA_DEPTH_MAX, false, NULL);
 
 		for (int i = 0; i < JOBS; i++) {
-			if (jobs[i].done > jobs[i].size || (code == SGPU_OK && jobs[i].done != jobs[i].size)) {
+			if (jobs[i].done > jobs[i].size ||
+			    (code == SGPU_OK && jobs[i].done != jobs[i].size)) {
 				abort();
 			}
 		}
@@ -103,8 +111,15 @@ static void *map(int fd)
 	return MAP_FAILED;
 }
 
-static const char *const names[] = { "wq0.0/state", "wq0.0/type", "dsa0/pasid_enabled", "wq0.0/size",
-				     "wq0.0/max_transfer_size", "wq0.0/mode", "wq0.0", "dsa0", "" };
+static const char *const names[] = { "wq0.0/state",
+				     "wq0.0/type",
+				     "dsa0/pasid_enabled",
+				     "wq0.0/size",
+				     "wq0.0/max_transfer_size",
+				     "wq0.0/mode",
+				     "wq0.0",
+				     "dsa0",
+				     "" };
 enum { ATTRIBUTES = 6, NAMES = 9 };
 static char folder[] = "/tmp/fuzz-dsa-XXXXXX";
 static bool made;
@@ -138,7 +153,9 @@ static void make_tree(void)
 /* Attributes, each up to a zero byte; no queue has a node, so none is opened. */
 static void try_attributes(void)
 {
-	const struct sgpu_dsa_place place = { .devices = folder, .nodes = "/nonexistent", .map = map };
+	const struct sgpu_dsa_place place = { .devices = folder,
+					      .nodes = "/nonexistent",
+					      .map = map };
 	struct sgpu_error error;
 	struct sgpu_dsa *dsa;
 	char path[128];
@@ -158,7 +175,9 @@ static void try_attributes(void)
 		input += length + (length < left);
 		left -= length + (length < left);
 	}
-	if (sgpu_dsa_open_in(&place, SGPU_DSA_SHARED | SGPU_DSA_DEDICATED, &dsa, &error) != SGPU_EUNAVAILABLE || dsa) {
+	if (sgpu_dsa_open_in(&place, SGPU_DSA_SHARED | SGPU_DSA_DEDICATED, &dsa, &error) !=
+		    SGPU_EUNAVAILABLE ||
+	    dsa) {
 		abort();
 	}
 	if (!is_shown(error.text, strlen(error.text))) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes enrolment: the first line of the input is the request, the rest the endorsement keys that are known. The
- * seeds are older than what is accepted, and a fuzzer makes no signatures, so nobody gets a certificate.
+ * Fuzzes enrolment: the first line of the input is the request, the rest the endorsement keys that
+ * are known. The seeds are older than what is accepted, and a fuzzer makes no signatures, so nobody
+ * gets a certificate.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,8 +20,8 @@ static void prepare(void)
 	char *pem = NULL;
 	size_t size = 0;
 
-	if (sgpu_signer_generate(false, &ca, NULL) || sgpu_ca_create(ca, "fuzz", 1800000000, 100, &pem, &size,
-								     NULL) ||
+	if (sgpu_signer_generate(false, &ca, NULL) ||
+	    sgpu_ca_create(ca, "fuzz", 1800000000, 100, &pem, &size, NULL) ||
 	    sgpu_chain_parse(pem, size, "fuzz", &chain, NULL)) {
 		abort();
 	}
@@ -39,8 +40,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		prepare();
 	}
 	char *known = end ? strndup((const char *)end + 1, size - length - 1) : strdup("");
-	int code = sgpu_ca_certify(ca, &chain, known, (const char *)data, length, 1800000000, 1, 60, &pem, &pem_size,
-				   &error);
+	int code = sgpu_ca_certify(ca, &chain, known, (const char *)data, length, 1800000000, 1, 60,
+				   &pem, &pem_size, &error);
 	if (!code || pem || !error.text[0]) {
 		abort();
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Items of a command group, as a session may seal them: whatever they are, the worker answers, and has nothing left when the
- * session ends. What decodes encodes to the same bytes.
+ * Items of a command group, as a session may seal them: whatever they are, the worker answers, and
+ * has nothing left when the session ends. What decodes encodes to the same bytes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,20 +37,27 @@ static void encode_again(const uint8_t *data, size_t size)
 
 	if (sgpu_items_decode(data, size, items, &count, NULL) == SGPU_OK) {
 		for (int i = 0; i < count; i++) {
-			expect(sgpu_item_encode(&items[i], again, &written, NULL) == SGPU_OK, "it does not encode again");
+			expect(sgpu_item_encode(&items[i], again, &written, NULL) == SGPU_OK,
+			       "it does not encode again");
 		}
-		expect(written == size && (size == 0 || memcmp(again, data, size) == 0), "it is encoded as something else");
+		expect(written == size && (size == 0 || memcmp(again, data, size) == 0),
+		       "it is encoded as something else");
 	}
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const struct sgpu_device_config device_config = { .jobs = 1, .memory_limit = 16 << 20 };
-	static const struct sgpu_group_operation operations[] = { { "touch", touch }, { NULL, NULL } };
+	static const struct sgpu_device_config device_config = { .jobs = 1,
+								 .memory_limit = 16 << 20 };
+	static const struct sgpu_group_operation operations[] = { { "touch", touch },
+								  { NULL, NULL } };
 	static uint8_t area[4096], answer[SGPU_GROUP_BYTES];
-	static const struct sgpu_group_config config = { .area = area, .area_size = sizeof(area), .memory_limit = 1 << 20,
-							 .operations = operations, .modules = true };
+	static const struct sgpu_group_config config = { .area = area,
+							 .area_size = sizeof(area),
+							 .memory_limit = 1 << 20,
+							 .operations = operations,
+							 .modules = true };
 	static struct sgpu_device *device;
 	static struct sgpu_secure *context;
 	struct sgpu_group_worker *worker = NULL;
@@ -59,7 +66,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!device) {
 		expect(sgpu_device_open("cpu", &device_config, &device, NULL) == SGPU_OK &&
-		       sgpu_secure_create(device, NULL, &context, NULL) == SGPU_OK, "no device");
+			       sgpu_secure_create(device, NULL, &context, NULL) == SGPU_OK,
+		       "no device");
 	}
 	if (size > SGPU_GROUP_BYTES) {
 		return 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes what lies behind authentication: an index and, behind a line feed, its manifest. Both get their canonical form,
- * the index the manifest's digest, digests of the payloads, a recipient, an owner's signature and a MAC, so that a
- * runner takes what was mutated for genuine. It runs the batch on the CPU device, and what it answers must verify.
+ * Fuzzes what lies behind authentication: an index and, behind a line feed, its manifest. Both get
+ * their canonical form, the index the manifest's digest, digests of the payloads, a recipient, an
+ * owner's signature and a MAC, so that a runner takes what was mutated for genuine. It runs the
+ * batch on the CPU device, and what it answers must verify.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +38,8 @@ static void set_up(void)
 	if (device) {
 		return;
 	}
-	if (sgpu_device_open("cpu", &config, &device, NULL) || sgpu_key_generate(SGPU_KEY_OCT, &runner_key, NULL) ||
+	if (sgpu_device_open("cpu", &config, &device, NULL) ||
+	    sgpu_key_generate(SGPU_KEY_OCT, &runner_key, NULL) ||
 	    sgpu_signing_generate(&owner, NULL)) {
 		abort();
 	}
@@ -97,12 +99,13 @@ static bool authenticate(struct sgpu_batch *batch, const struct sgpu_manifest *m
 		}
 	}
 	return batch->manifest_text && !sgpu_batch_wrap(batch, &runner_key, batch_key, NULL) &&
-	       !sgpu_batch_add_signature(batch, &owner, NULL) && !sgpu_batch_sign(batch, batch_key, NULL) &&
+	       !sgpu_batch_add_signature(batch, &owner, NULL) &&
+	       !sgpu_batch_sign(batch, batch_key, NULL) &&
 	       !sgpu_batch_verify(batch, batch_key, NULL);
 }
 
-static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *unused,
-			 struct sgpu_error *error)
+static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment,
+			 void *unused, struct sgpu_error *error)
 {
 	(void)unused;
 	return sgpu_write(fd, name, zeros, sgpu_batch_payload_size(batch, segment), error);
@@ -112,7 +115,8 @@ static int write_batch(const struct sgpu_batch *batch)
 {
 	int fd = memfd_create("batch", MFD_CLOEXEC);
 
-	if (sgpu_batch_write(fd, "batch", batch, write_payload, NULL, NULL) || lseek(fd, 0, SEEK_SET) != 0) {
+	if (sgpu_batch_write(fd, "batch", batch, write_payload, NULL, NULL) ||
+	    lseek(fd, 0, SEEK_SET) != 0) {
 		close(fd);
 		return -1;
 	}
@@ -128,7 +132,8 @@ static void check_response(int fd)
 	int segment = 0;
 
 	if (lseek(fd, 0, SEEK_SET) != 0 || sgpu_tar_open(fd, "response", &reader, &error) ||
-	    sgpu_batch_read_head(reader, true, &response, &error) || sgpu_batch_verify(response, batch_key, &error)) {
+	    sgpu_batch_read_head(reader, true, &response, &error) ||
+	    sgpu_batch_verify(response, batch_key, &error)) {
 		fprintf(stderr, "response: %s\n", error.text);
 		abort();
 	}
@@ -146,9 +151,14 @@ static void run(const struct sgpu_batch *batch)
 {
 	const char *const owners[] = { owner.kid };
 	struct sgpu_submission submission = {
-		.in_fd = write_batch(batch), .in_name = "batch",
-		.out_fd = memfd_create("response", MFD_CLOEXEC), .out_name = "response",
-		.options = { .keys = &runner_key, .key_count = 1, .owners = owners, .owner_count = 1,
+		.in_fd = write_batch(batch),
+		.in_name = "batch",
+		.out_fd = memfd_create("response", MFD_CLOEXEC),
+		.out_name = "response",
+		.options = { .keys = &runner_key,
+			     .key_count = 1,
+			     .owners = owners,
+			     .owner_count = 1,
 			     .deadline_ns = sgpu_now_ns() + deadline_ns },
 	};
 	struct sgpu_run *made = NULL;

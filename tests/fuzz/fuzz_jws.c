@@ -16,11 +16,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sgpu_chain chain;
 	size_t payload_size = 0;
 	char *payload = NULL;
-	int code = token_verify((const char *)data, size, NULL, &payload, &payload_size, &chain, &error);
+	int code = token_verify((const char *)data, size, NULL, &payload, &payload_size, &chain,
+				&error);
 
 	if (code) {
-		if ((code != SGPU_EINVALID && code != SGPU_ESIGNATURE) || payload || payload_size || chain.count ||
-		    !error.text[0]) {
+		if ((code != SGPU_EINVALID && code != SGPU_ESIGNATURE) || payload || payload_size ||
+		    chain.count || !error.text[0]) {
 			abort();
 		}
 		return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes the key file, and the detached signature. What parses must come back the same from its own text.
+ * Fuzzes the key file, and the detached signature. What parses must come back the same from its own
+ * text.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -33,7 +34,8 @@ static void fuzz_set(const char *data, size_t size)
 		return;
 	}
 	if (sgpu_key_set_text(&set, &text, &text_size, NULL) ||
-	    sgpu_key_set_parse(text, text_size, "fuzz", &again, NULL) || memcmp(&set, &again, sizeof(set))) {
+	    sgpu_key_set_parse(text, text_size, "fuzz", &again, NULL) ||
+	    memcmp(&set, &again, sizeof(set))) {
 		abort();
 	}
 	sgpu_free_wiped(&text, text_size);
@@ -56,7 +58,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		}
 		return 0;
 	}
-	if (sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = key }, &text, &text_size, NULL) ||
+	if (sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = key }, &text,
+			      &text_size, NULL) ||
 	    sgpu_key_parse(text, text_size, "fuzz", &again, NULL) ||
 	    memcmp(&key, &again, sizeof(key)) || strlen(key.kid) != SGPU_KID_SIZE) {
 		abort();

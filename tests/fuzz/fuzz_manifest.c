@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes the manifest: parser, graph, information flow, the check against the operations, and the places of
- * diagnostics.
+ * Fuzzes the manifest: parser, graph, information flow, the check against the operations, and the
+ * places of diagnostics.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@ static void check_module(const struct sgpu_operation *operation)
 	const struct sgpu_module_call *module = operation->module;
 	uint64_t threads = 1;
 
-	if (!module->function || module->segment < 0 || module->param_count > SGPU_MODULE_PARAMS_MAX) {
+	if (!module->function || module->segment < 0 ||
+	    module->param_count > SGPU_MODULE_PARAMS_MAX) {
 		abort();
 	}
 	for (int i = 0; i < 3; i++) {
@@ -73,9 +74,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
-	int code =
-		sgpu_manifest_parse_options((const char *)data, size, SGPU_MANIFEST_INSIDE, &manifest, &diagnostics,
-					    NULL);
+	int code = sgpu_manifest_parse_options((const char *)data, size, SGPU_MANIFEST_INSIDE,
+					       &manifest, &diagnostics, NULL);
 
 	if (!code) {
 		code = sgpu_ops_check(manifest, &diagnostics, NULL);

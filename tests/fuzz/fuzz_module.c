@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes what is looked at of a module's image before a process of its own loads it: the ELF header, the headers of its parts
- * and sections, and the digest of a section. What is found to be whole must lie in the image.
+ * Fuzzes what is looked at of a module's image before a process of its own loads it: the ELF
+ * header, the headers of its parts and sections, and the digest of a section. What is found to be
+ * whole must lie in the image.
  */
 #include <elf.h>
 #include <link.h>
@@ -28,7 +29,8 @@ static void check_parts(const uint8_t *data, size_t size)
 	memcpy(&header, data, sizeof(header));
 	for (size_t i = 0; i < header.e_phnum; i++) {
 		memcpy(&part, data + header.e_phoff + i * sizeof(part), sizeof(part));
-		if (part.p_type == PT_LOAD && (part.p_offset > size || part.p_filesz > size - part.p_offset)) {
+		if (part.p_type == PT_LOAD &&
+		    (part.p_offset > size || part.p_filesz > size - part.p_offset)) {
 			abort();
 		}
 	}
@@ -73,7 +75,8 @@ static void check_file(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	if (sgpu_elf_is_shared(data, size) && sgpu_elf_is_native(data) && sgpu_elf_is_whole(data, size)) {
+	if (sgpu_elf_is_shared(data, size) && sgpu_elf_is_native(data) &&
+	    sgpu_elf_is_whole(data, size)) {
 		check_parts(data, size);
 	}
 	check_section(data, size, SGPU_CODE_SECTION);

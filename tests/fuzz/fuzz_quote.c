@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes quotes; input that begins with 'c' is claims, wrapped first to get behind two layers of base64. Without a
- * root nothing verifies.
+ * Fuzzes quotes; input that begins with 'c' is claims, wrapped first to get behind two layers of
+ * base64. Without a root nothing verifies.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,8 @@ static char *wrap(const uint8_t *claims, size_t size)
 	char *pem = NULL, *token = NULL;
 	size_t pem_size = 0;
 
-	if (!ca && (sgpu_signer_generate(false, &ca, NULL) || sgpu_ca_create(ca, "f", 0, 1, &pem, &pem_size, NULL) ||
+	if (!ca && (sgpu_signer_generate(false, &ca, NULL) ||
+		    sgpu_ca_create(ca, "f", 0, 1, &pem, &pem_size, NULL) ||
 		    sgpu_chain_parse(pem, pem_size, "f", &chain, NULL))) {
 		abort();
 	}
@@ -28,8 +29,9 @@ static char *wrap(const uint8_t *claims, size_t size)
 	if (sgpu_jws_sign(ca, &chain, "eat+jwt", claims, size, &token, NULL)) {
 		abort();
 	}
-	json_t *collection = json_pack("{s:s, s:[s, o, i]}", "__cmwc_t", SGPU_CMW_PROFILE, "eat", SGPU_TYPE_EAT,
-				       sgpu_json_from_bytes(token, strlen(token)), 4);
+	json_t *collection =
+		json_pack("{s:s, s:[s, o, i]}", "__cmwc_t", SGPU_CMW_PROFILE, "eat", SGPU_TYPE_EAT,
+			  sgpu_json_from_bytes(token, strlen(token)), 4);
 	char *quote = json_dumps(collection, JSON_COMPACT);
 	json_decref(collection);
 	free(token);
@@ -41,7 +43,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	struct sgpu_quote_result result;
 	const struct sgpu_quote_checks checks = { .roots = &(struct sgpu_chain){ .count = 0 } };
-	char *text = NULL, *quote = size && data[0] == 'c' ? wrap(data + 1, size - 1) : strndup((char *)data, size);
+	char *text = NULL, *quote = size && data[0] == 'c' ? wrap(data + 1, size - 1)
+							   : strndup((char *)data, size);
 	struct sgpu_grant grant;
 	json_t *claims;
 	int count;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The metadata of a region: any first page is refused or understood, and what is understood is written back the same.
+ * The metadata of a region: any first page is refused or understood, and what is understood is
+ * written back the same.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,10 +21,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	}
 	if (!sgpu_region_id_valid(region.id) || region.expires <= region.created ||
-	    !sgpu_region_file_size(region.size, 4096, &file_size) || file_size < region.size + SGPU_REGION_HEADER) {
+	    !sgpu_region_file_size(region.size, 4096, &file_size) ||
+	    file_size < region.size + SGPU_REGION_HEADER) {
 		abort();
 	}
-	if (sgpu_region_encode(&region, again, NULL) < 0 || sgpu_region_decode(again, &second, NULL) < 0 ||
+	if (sgpu_region_encode(&region, again, NULL) < 0 ||
+	    sgpu_region_decode(again, &second, NULL) < 0 ||
 	    memcmp(&region, &second, sizeof(region)) != 0) {
 		abort();
 	}

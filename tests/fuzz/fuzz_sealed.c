@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes the sealed segment. The first byte chooses: the input is the segment; a good header stands before the input,
- * so that its chunks are reached; or it is sealed, and one flipped bit of the result must be noticed.
+ * Fuzzes the sealed segment. The first byte chooses: the input is the segment; a good header stands
+ * before the input, so that its chunks are reached; or it is sealed, and one flipped bit of the
+ * result must be noticed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +34,10 @@ static void flip_one(const uint8_t *data, size_t size)
 	for (size_t i = 0; i < plain; i++) {
 		text[i] = data[i % size];
 	}
-	if (!sgpu_sealed_size(plain, &sealed_size) || sgpu_seal_memory(key, data, 4, text, plain, sealed, NULL) ||
-	    sgpu_open_memory(key, data, 4, sealed, sealed_size, out, NULL) || memcmp(text, out, plain)) {
+	if (!sgpu_sealed_size(plain, &sealed_size) ||
+	    sgpu_seal_memory(key, data, 4, text, plain, sealed, NULL) ||
+	    sgpu_open_memory(key, data, 4, sealed, sealed_size, out, NULL) ||
+	    memcmp(text, out, plain)) {
 		abort();
 	}
 	sealed[at % sealed_size] ^= (uint8_t)(1u << (data[4] & 7));
@@ -45,7 +48,8 @@ static void flip_one(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	if (!size || size > ROOM / 2 || (!header[0] && sgpu_seal_memory(key, NULL, 0, NULL, 0, header, NULL))) {
+	if (!size || size > ROOM / 2 ||
+	    (!header[0] && sgpu_seal_memory(key, NULL, 0, NULL, 0, header, NULL))) {
 		return 0;
 	}
 	if (data[0] % 3 == 2 && size > 5) {

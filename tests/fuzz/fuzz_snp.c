@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes a report of SEV-SNP, and behind it the table of certificates. Without a trusted root nothing may verify.
+ * Fuzzes a report of SEV-SNP, and behind it the table of certificates. Without a trusted root
+ * nothing may verify.
  */
 #include <stdlib.h>
 
@@ -15,15 +16,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	static const struct sgpu_tsm_trust trust = { .now = 1800000000 };
 	struct sgpu_snp_certificates certificates;
 	size_t report_size = size < REPORT_SIZE ? size : REPORT_SIZE;
-	struct sgpu_bytes blob = { data, report_size }, table = { data + report_size, size - report_size };
+	struct sgpu_bytes blob = { data, report_size },
+			  table = { data + report_size, size - report_size };
 	struct sgpu_tee_report report = { 0 };
 	struct sgpu_error error = { 0 };
 
 	if (sgpu_snp_verify(blob, table, &trust, &report, &error) == SGPU_OK || !error.text[0]) {
 		abort();
 	}
-	/* What a certificate says is read only after its chain is good, so here it is read by itself. */
-	if (sgpu_snp_certificates(table, NULL, &certificates, NULL) == SGPU_OK && certificates.vcek) {
+	/* What a certificate says is read only after its chain is good, so here it is read by
+	 * itself. */
+	if (sgpu_snp_certificates(table, NULL, &certificates, NULL) == SGPU_OK &&
+	    certificates.vcek) {
 		static const uint8_t tcb[8], chip[64];
 
 		(void)!sgpu_snp_match(certificates.vcek, false, tcb, chip, NULL);

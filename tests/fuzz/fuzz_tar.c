@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Fuzzes the archive reader up to the payloads: headers, skipping, reading, the end, the head of a batch, and a refusal,
- * which is written as the same bytes again.
+ * Fuzzes the archive reader up to the payloads: headers, skipping, reading, the end, the head of a
+ * batch, and a refusal, which is written as the same bytes again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -62,9 +62,12 @@ static void read_refusal(int fd, const uint8_t *data, size_t size)
 	    !sgpu_batch_refusal_read(reader, &refusal, NULL)) {
 		const size_t head = SGPU_TAR_BLOCK; /* the header may name times and owners */
 		const int copy = memfd_create("fuzz", 0);
-		const ssize_t got = copy < 0 || sgpu_batch_refusal_write(copy, "fuzz", &refusal, NULL) ? -1 :
-				    pread(copy, again, sizeof(again), 0);
-		if (got <= (ssize_t)head || (size_t)got > size || memcmp(again + head, data + head, (size_t)got - head)) {
+		const ssize_t got =
+			copy < 0 || sgpu_batch_refusal_write(copy, "fuzz", &refusal, NULL)
+				? -1
+				: pread(copy, again, sizeof(again), 0);
+		if (got <= (ssize_t)head || (size_t)got > size ||
+		    memcmp(again + head, data + head, (size_t)got - head)) {
 			abort();
 		}
 		close(copy);

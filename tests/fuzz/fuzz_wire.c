@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages of sgpu-run serve as hostile peers send them, with descriptors: what is taken is what was expected, what is not
- * leaves no descriptor open, and an answer can be printed.
+ * Messages of sgpu-run serve as hostile peers send them, with descriptors: what is taken is what
+ * was expected, what is not leaves no descriptor open, and an answer can be printed.
  *
- * Input: packets of a byte for the kind that is expected, one for the number of descriptors that come and of those that are
- * expected, two for the packet's size, and the packet. A kind of 255 says nothing of it: the packet is a whole message.
+ * Input: packets of a byte for the kind that is expected, one for the number of descriptors that
+ * come and of those that are expected, two for the packet's size, and the packet. A kind of 255
+ * says nothing of it: the packet is a whole message.
  */
 #include "../../tools/sgpu-run/wire.c"
 
@@ -19,10 +20,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 enum { SENT_MAX = 32, HEAD = 4 };
 
 static const size_t sizes[WIRE_KINDS] = {
-	[WIRE_SUBMIT] = sizeof(struct wire_submit), [WIRE_ANSWER] = sizeof(struct wire_answer),
-	[WIRE_PROGRESS_IS] = sizeof(struct wire_progress), [WIRE_TAKE] = sizeof(struct wire_take),
+	[WIRE_SUBMIT] = sizeof(struct wire_submit),
+	[WIRE_ANSWER] = sizeof(struct wire_answer),
+	[WIRE_PROGRESS_IS] = sizeof(struct wire_progress),
+	[WIRE_TAKE] = sizeof(struct wire_take),
 	[WIRE_QUOTE] = sizeof(struct wire_quote),
-	[WIRE_LEASE] = sizeof(struct wire_lease), [WIRE_LEASE_IS] = sizeof(struct wire_lease_is),
+	[WIRE_LEASE] = sizeof(struct wire_lease),
+	[WIRE_LEASE_IS] = sizeof(struct wire_lease_is),
 };
 
 static union {
@@ -65,7 +69,8 @@ static void send_raw(int socket, const void *bytes, size_t size, int any, int co
 		control.header.cmsg_type = SCM_RIGHTS;
 		control.header.cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
 		for (int i = 0; i < count; i++) {
-			memcpy(CMSG_DATA(&control.header) + (size_t)i * sizeof(int), &any, sizeof(any));
+			memcpy(CMSG_DATA(&control.header) + (size_t)i * sizeof(int), &any,
+			       sizeof(any));
 		}
 	}
 	(void)!sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -90,17 +95,21 @@ static void hear(int socket, enum wire_kind kind, int wanted, int came)
 	if (rc != SGPU_OK) {
 		return;
 	}
-	expect(peeked == SGPU_OK && seen == kind && received.header.kind == kind && received.header.size == size &&
-	       wanted == came, "it is not what was expected");
+	expect(peeked == SGPU_OK && seen == kind && received.header.kind == kind &&
+		       received.header.size == size && wanted == came,
+	       "it is not what was expected");
 	for (int i = 0; i < wanted; i++) {
-		expect(fcntl(fds[i], F_GETFD) == FD_CLOEXEC, "a descriptor that programs would inherit");
+		expect(fcntl(fds[i], F_GETFD) == FD_CLOEXEC,
+		       "a descriptor that programs would inherit");
 		close(fds[i]);
 	}
 	if (kind == WIRE_ANSWER) {
 		wire_clean(&received.answer);
 		expect(is_text(received.answer.error.text, sizeof(received.answer.error.text)) &&
-		       is_text(received.answer.report.batch_id, sizeof(received.answer.report.batch_id)) &&
-		       received.answer.error.code <= 0, "an answer that cannot be printed");
+			       is_text(received.answer.report.batch_id,
+				       sizeof(received.answer.report.batch_id)) &&
+			       received.answer.error.code <= 0,
+		       "an answer that cannot be printed");
 	}
 }
 
@@ -126,10 +135,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		memset(&sent, 0, sizeof(sent));
 		memcpy(sent.bytes, data, length);
 		if (whole) { /* good but for its content and its descriptors */
-			const size_t all = sizes[kind = length ? data[0] % (WIRE_KINDS - 1) + 1 : 1];
+			const size_t all =
+				sizes[kind = length ? data[0] % (WIRE_KINDS - 1) + 1 : 1];
 
-			sent.header = (struct wire_header){ .magic = MAGIC, .version = WIRE_VERSION, .kind = (uint16_t)kind,
-							    .size = (uint32_t)(all ? all : sizeof(struct wire_plain)) };
+			sent.header = (struct wire_header){
+				.magic = MAGIC,
+				.version = WIRE_VERSION,
+				.kind = (uint16_t)kind,
+				.size = (uint32_t)(all ? all : sizeof(struct wire_plain))
+			};
 			send_raw(ends[0], sent.bytes, sent.header.size, any, came);
 		} else {
 			send_raw(ends[0], sent.bytes, length, any, came);

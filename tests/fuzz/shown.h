@@ -20,7 +20,8 @@ static inline bool is_shown(const char *text, size_t size)
 			return false;
 		}
 	}
-	return sgpu_escape(text, size, escaped, sizeof(escaped), true) == size && memcmp(escaped, text, size) == 0;
+	return sgpu_escape(text, size, escaped, sizeof(escaped), true) == size &&
+	       memcmp(escaped, text, size) == 0;
 }
 
 #endif

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A recorder of what crosses the bus between the host and a GPU, as far as a process can see it: what copies move, the
- * parameters of kernels, and all pinned host memory that kernels may read and write, as it is before and after each
- * launch. And what the host's half of an agreement computes, to search for it.
+ * A recorder of what crosses the bus between the host and a GPU, as far as a process can see it:
+ * what copies move, the parameters of kernels, and all pinned host memory that kernels may read and
+ * write, as it is before and after each launch. And what the host's half of an agreement computes,
+ * to search for it.
  *
- * It takes the place of dlsym for the whole process. The device's table of the driver is filled through it, and so is
- * that of the CUDA runtime inside sgpu-cuda.so, which launches its kernels: it asks dlsym for cuGetProcAddress.
+ * It takes the place of dlsym for the whole process. The device's table of the driver is filled
+ * through it, and so is that of the CUDA runtime inside sgpu-cuda.so, which launches its kernels:
+ * it asks dlsym for cuGetProcAddress.
  */
 #ifndef BUS_RECORDER_H
 #define BUS_RECORDER_H
@@ -22,7 +24,7 @@
 enum { BUS_PAGE = 4096, BUS_PINNED_MAX = 64, BUS_SEEN_MAX = 8 };
 
 struct bus_pinned {
-	uint8_t *memory, *last;         /* last: as it was when it was looked at */
+	uint8_t *memory, *last; /* last: as it was when it was looked at */
 	size_t size;
 };
 
@@ -32,20 +34,21 @@ static struct {
 	uint8_t *data;
 	size_t size, room;
 	struct bus_pinned pinned[BUS_PINNED_MAX];
-	unsigned launches, sized;       /* and those of which the parameters' sizes are known */
-	_Atomic unsigned events;        /* records of events, whether it is on or not */
-	int withhold;                   /* launches from here on that never reach the device */
-	size_t change;                  /* size of a parameter of which a bit is changed, once; 0: none */
+	unsigned launches, sized; /* and those of which the parameters' sizes are known */
+	_Atomic unsigned events;  /* records of events, whether it is on or not */
+	int withhold;		  /* launches from here on that never reach the device */
+	size_t change;		  /* size of a parameter of which a bit is changed, once; 0: none */
 	void *library;
-	/* The host's secrets: of the last agreement. HKDF's output are the last MACs that were computed. */
+	/* The host's secrets: of the last agreement. HKDF's output are the last MACs that were
+	 * computed. */
 	uint8_t derived[64], shared[32], private_key[32];
 	unsigned macs;
 } bus = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* The driver's functions, as far as they are needed: their types, without its header. */
 typedef int (*bus_get_fn)(const char *, void **, int, uint64_t, void *);
-typedef int (*bus_launch_fn)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
-			     void **);
+typedef int (*bus_launch_fn)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+			     unsigned, void *, void **, void **);
 struct bus_launch_config {
 	unsigned grid[3], block[3], shared_bytes;
 	void *stream, *attributes;
@@ -130,7 +133,8 @@ static void bus_pin(void *memory, size_t size)
 	if (i == BUS_PINNED_MAX) {
 		abort();
 	}
-	bus.pinned[i] = (struct bus_pinned){ .memory = memory, .last = calloc(1, size), .size = size };
+	bus.pinned[i] =
+		(struct bus_pinned){ .memory = memory, .last = calloc(1, size), .size = size };
 	if (!bus.pinned[i].last) {
 		abort();
 	}
@@ -205,21 +209,24 @@ static void bus_after(void *stream)
 	}
 }
 
-static int bus_launch(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-		      unsigned shared, void *stream, void **params, void **extra)
+static int bus_launch(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+		      unsigned by, unsigned bz, unsigned shared, void *stream, void **params,
+		      void **extra)
 {
 	int result = 0;
 
 	pthread_mutex_lock(&bus.lock);
 	if (bus_before(function, params)) {
-		result = bus_real.launch(function, gx, gy, gz, bx, by, bz, shared, stream, params, extra);
+		result = bus_real.launch(function, gx, gy, gz, bx, by, bz, shared, stream, params,
+					 extra);
 		bus_after(stream);
 	}
 	pthread_mutex_unlock(&bus.lock);
 	return result;
 }
 
-static int bus_launch_ex(const struct bus_launch_config *config, void *function, void **params, void **extra)
+static int bus_launch_ex(const struct bus_launch_config *config, void *function, void **params,
+			 void **extra)
 {
 	int result = 0;
 
@@ -287,7 +294,10 @@ static int bus_event(void *event, void *stream)
 
 static int bus_get(const char *name, void **function, int version, uint64_t flags, void *status);
 
-#define BUS_ROW(name, real, mine) { name, &bus_real.real, (void (*)(void))(mine) }
+#define BUS_ROW(name, real, mine)                            \
+	{                                                    \
+		name, &bus_real.real, (void (*)(void))(mine) \
+	}
 static const struct {
 	const char *name;
 	void *real;
@@ -343,7 +353,8 @@ __attribute__((visibility("default"))) void *dlsym(void *restrict handle, const 
 }
 
 /* ---- the host's secrets, as libcrypto gives them ---- */
-__attribute__((visibility("default"))) int EVP_MAC_final(EVP_MAC_CTX *context, unsigned char *mac, size_t *size, size_t room)
+__attribute__((visibility("default"))) int EVP_MAC_final(EVP_MAC_CTX *context, unsigned char *mac,
+							 size_t *size, size_t room)
 {
 	int (*real)(EVP_MAC_CTX *, unsigned char *, size_t *, size_t);
 	void *found = bus_find(RTLD_NEXT, "EVP_MAC_final");
@@ -360,7 +371,8 @@ __attribute__((visibility("default"))) int EVP_MAC_final(EVP_MAC_CTX *context, u
 	return done;
 }
 
-__attribute__((visibility("default"))) int EVP_PKEY_derive(EVP_PKEY_CTX *context, unsigned char *key, size_t *size)
+__attribute__((visibility("default"))) int EVP_PKEY_derive(EVP_PKEY_CTX *context,
+							   unsigned char *key, size_t *size)
 {
 	int (*real)(EVP_PKEY_CTX *, unsigned char *, size_t *);
 	void *found = bus_find(RTLD_NEXT, "EVP_PKEY_derive");
@@ -374,8 +386,9 @@ __attribute__((visibility("default"))) int EVP_PKEY_derive(EVP_PKEY_CTX *context
 	return done;
 }
 
-__attribute__((visibility("default"))) int EVP_PKEY_get_raw_private_key(const EVP_PKEY *key, unsigned char *bytes,
-									 size_t *size)
+__attribute__((visibility("default"))) int EVP_PKEY_get_raw_private_key(const EVP_PKEY *key,
+									unsigned char *bytes,
+									size_t *size)
 {
 	int (*real)(const EVP_PKEY *, unsigned char *, size_t *);
 	void *found = bus_find(RTLD_NEXT, "EVP_PKEY_get_raw_private_key");

@@ -74,14 +74,14 @@ static inline void look(void *argument)
 }
 
 /* Where there is no GPU: nothing is tested. */
-#define CUDA_OR_SKIP()                                                                           \
-	do {                                                                                     \
-		struct sgpu_error error_ = { 0 };                                                \
-		if (sgpu_device_open("cuda", NULL, &device, &error_) == SGPU_EUNAVAILABLE) {     \
-			printf("1..0 # SKIP %s\n", error_.text);                                 \
-			return 0;                                                                \
-		}                                                                                \
-		sgpu_device_close(&device);                                                      \
+#define CUDA_OR_SKIP()                                                                       \
+	do {                                                                                 \
+		struct sgpu_error error_ = { 0 };                                            \
+		if (sgpu_device_open("cuda", NULL, &device, &error_) == SGPU_EUNAVAILABLE) { \
+			printf("1..0 # SKIP %s\n", error_.text);                             \
+			return 0;                                                            \
+		}                                                                            \
+		sgpu_device_close(&device);                                                  \
 	} while (0)
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * memory_of PID FILE...: for each file, which holds a marker, prints its name and how often the marker stands in the
- * memory of a process, in all mappings that can be read; then how much was read, and how much could not be. For root.
+ * memory_of PID FILE...: for each file, which holds a marker, prints its name and how often the
+ * marker stands in the memory of a process, in all mappings that can be read; then how much was
+ * read, and how much could not be. For root.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,7 +30,8 @@ static void search(size_t size)
 
 	for (i = 0; i < marker_count; i++) {
 		const uint8_t *at = piece, *end = piece + size;
-		while ((at = memmem(at, (size_t)(end - at), markers[i].bytes, markers[i].size)) != NULL) {
+		while ((at = memmem(at, (size_t)(end - at), markers[i].bytes, markers[i].size)) !=
+		       NULL) {
 			markers[i].count++;
 			at += markers[i].size;
 		}
@@ -45,7 +47,8 @@ static void search_mapping(int memory, uint64_t begin, uint64_t end)
 		size_t want = end - at < PIECE ? (size_t)(end - at) : PIECE;
 		ssize_t got = pread(memory, piece, want, (off_t)at);
 		if (got <= 0) {
-			/* Perhaps one page alone, perhaps all of a mapping that is terabytes large. */
+			/* Perhaps one page alone, perhaps all of a mapping that is terabytes large.
+			 */
 			bytes_refused += skip < end - at ? skip : end - at;
 			at += skip;
 			skip = skip < PIECE ? 2 * skip : skip;
@@ -93,18 +96,20 @@ int main(int argc, char **argv)
 	snprintf(path, sizeof(path), "/proc/%s/mem", argc > 2 ? argv[1] : "");
 	memory = open(path, O_RDONLY | O_CLOEXEC);
 	if (!piece || !maps || memory < 0) {
-		fprintf(stderr, "memory_of: cannot read the memory of '%s'\n", argc > 2 ? argv[1] : "");
+		fprintf(stderr, "memory_of: cannot read the memory of '%s'\n",
+			argc > 2 ? argv[1] : "");
 		return 2;
 	}
 	while (fgets(line, sizeof(line), maps)) {
-		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &begin, &end, rights) == 3 && rights[0] == 'r' &&
-		    !strstr(line, "[vvar") && !strstr(line, "[vsyscall]")) {
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %7s", &begin, &end, rights) == 3 &&
+		    rights[0] == 'r' && !strstr(line, "[vvar") && !strstr(line, "[vsyscall]")) {
 			search_mapping(memory, begin, end);
 		}
 	}
 	for (i = 0; i < marker_count; i++) {
 		printf("%s %" PRIu64 "\n", markers[i].name, markers[i].count);
 	}
-	printf("read %" PRIu64 " MiB, refused %" PRIu64 " KiB\n", bytes_read >> 20, bytes_refused >> 10);
+	printf("read %" PRIu64 " MiB, refused %" PRIu64 " KiB\n", bytes_read >> 20,
+	       bytes_refused >> 10);
 	return 0;
 }

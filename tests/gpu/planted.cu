@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * planted memcheck|racecheck: a kernel with the mistake that the tool of this name is to find. With "nothing", none.
+ * planted memcheck|racecheck: a kernel with the mistake that the tool of this name is to find. With
+ * "nothing", none.
  */
 #include <string.h>
 

@@ -57,7 +57,8 @@ static void take_all_but(uint64_t leave)
 			stop("cannot ask for free memory");
 		}
 		if (info.memory_free < leave + size ||
-		    sgpu_device_alloc(device, size, &blocks[block_count].memory, &error) != SGPU_OK) {
+		    sgpu_device_alloc(device, size, &blocks[block_count].memory, &error) !=
+			    SGPU_OK) {
 			size /= 2;
 			continue;
 		}
@@ -103,8 +104,8 @@ static void look_everywhere(void)
 	for (i = 0; i < block_count; i++) {
 		for (at = 0; at < blocks[i].size; at += PIECE, slot = (slot + 1) % SLOTS) {
 			look_at(slot);
-			if (sgpu_copy_out(slots[slot].stream, slots[slot].memory, blocks[i].memory + at, PIECE, NULL) !=
-			    SGPU_OK) {
+			if (sgpu_copy_out(slots[slot].stream, slots[slot].memory,
+					  blocks[i].memory + at, PIECE, NULL) != SGPU_OK) {
 				stop("cannot copy");
 			}
 			slots[slot].pending = true;
@@ -120,7 +121,8 @@ static void prepare(const char *path)
 	FILE *file = fopen(path, "rb");
 	unsigned i;
 
-	if (!file || fread(marker, 1, MARKER, file) != MARKER || sgpu_pool_create(0, &pool, &error) != SGPU_OK) {
+	if (!file || fread(marker, 1, MARKER, file) != MARKER ||
+	    sgpu_pool_create(0, &pool, &error) != SGPU_OK) {
 		stop("cannot start");
 	}
 	fclose(file);
@@ -141,7 +143,8 @@ static void plant(void)
 		memcpy((uint8_t *)slots[0].memory + i, marker, MARKER);
 	}
 	if (block_count == 0 ||
-	    sgpu_copy_in(slots[0].stream, blocks[block_count - 1].memory, slots[0].memory, PIECE, NULL) != SGPU_OK ||
+	    sgpu_copy_in(slots[0].stream, blocks[block_count - 1].memory, slots[0].memory, PIECE,
+			 NULL) != SGPU_OK ||
 	    sgpu_stream_sync(slots[0].stream, &error) != SGPU_OK) {
 		stop("cannot plant");
 	}

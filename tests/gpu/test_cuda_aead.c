@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256-GCM on the GPU: the bytes that the host gives, for every size, offset and alignment; every tag is looked at;
- * published vectors.
+ * AES-256-GCM on the GPU: the bytes that the host gives, for every size, offset and alignment;
+ * every tag is looked at; published vectors.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,8 +16,8 @@ enum { C = SGPU_CHUNK, MARGIN = 64 };
 
 static struct sgpu_device *device;
 static struct sgpu_stream *stream;
-static bool small;              /* under a checker: little of everything */
-static uint64_t room;           /* plaintext bytes that the buffers have room for */
+static bool small;    /* under a checker: little of everything */
+static uint64_t room; /* plaintext bytes that the buffers have room for */
 static sgpu_devptr plain, sealed;
 static uint8_t *data, *expected, *got;
 static uint64_t random_state = 88172645463325252ull;
@@ -56,11 +56,13 @@ static bool host_seal(const struct sgpu_sealed_keys *keys, uint64_t first, bool 
 	return done;
 }
 
-/* Copies out what is at `from` with a margin, and looks whether it is `bytes` and the margin untouched. */
+/* Copies out what is at `from` with a margin, and looks whether it is `bytes` and the margin
+ * untouched. */
 static bool holds(sgpu_devptr from, const uint8_t *bytes, uint64_t size)
 {
 	bool same = sgpu_copy_out(stream, got, from, size + MARGIN, NULL) == SGPU_OK &&
-		    sgpu_stream_sync(stream, NULL) == SGPU_OK && (size == 0 || memcmp(got, bytes, size) == 0);
+		    sgpu_stream_sync(stream, NULL) == SGPU_OK &&
+		    (size == 0 || memcmp(got, bytes, size) == 0);
 
 	for (int i = 0; i < MARGIN; i++) {
 		same = same && got[size + i] == 0xee;
@@ -71,7 +73,8 @@ static bool holds(sgpu_devptr from, const uint8_t *bytes, uint64_t size)
 static bool poison(sgpu_devptr at, uint64_t size)
 {
 	memset(got, 0xee, size);
-	return sgpu_copy_in(stream, at, got, size, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK;
+	return sgpu_copy_in(stream, at, got, size, NULL) == SGPU_OK &&
+	       sgpu_stream_sync(stream, NULL) == SGPU_OK;
 }
 
 /* Seals on the device and compares, opens that and compares. */
@@ -87,16 +90,17 @@ static bool agree(uint64_t first, bool last, uint64_t size, unsigned in_skew, un
 	good = host_seal(&keys, first, last, size) && poison(sealed, total + out_skew + MARGIN) &&
 	       sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK &&
 	       sgpu_copy_in(stream, plain + in_skew, data, size, NULL) == SGPU_OK &&
-	       sgpu_device_seal_chunks(stream, key, first, last, plain + in_skew, size, sealed + out_skew, &seal) ==
-		       SGPU_OK &&
+	       sgpu_device_seal_chunks(stream, key, first, last, plain + in_skew, size,
+				       sealed + out_skew, &seal) == SGPU_OK &&
 	       holds(sealed + out_skew, expected, total) && seal.code == SGPU_OK;
 	good = good && poison(plain, size + in_skew + MARGIN) &&
-	       sgpu_device_open_chunks(stream, key, first, last, sealed + out_skew, total, plain + in_skew, &open) ==
-		       SGPU_OK &&
+	       sgpu_device_open_chunks(stream, key, first, last, sealed + out_skew, total,
+				       plain + in_skew, &open) == SGPU_OK &&
 	       holds(plain + in_skew, data, size) && open.code == SGPU_OK;
 	if (!good) {
-		printf("# size %llu first %llu last %d skew %u %u: codes %d %d\n", (unsigned long long)size,
-		       (unsigned long long)first, last, in_skew, out_skew, seal.code, open.code);
+		printf("# size %llu first %llu last %d skew %u %u: codes %d %d\n",
+		       (unsigned long long)size, (unsigned long long)first, last, in_skew, out_skew,
+		       seal.code, open.code);
 	}
 	sgpu_device_key_free(&key);
 	return good;
@@ -104,8 +108,18 @@ static bool agree(uint64_t first, bool last, uint64_t size, unsigned in_skew, un
 
 UNIT_TEST(sizes_around_blocks_rows_and_chunks_agree_with_the_host)
 {
-	static const uint64_t sizes[] = { 0, 1, 15, 16, 17, 31, 32, 496, 511, 512, 513, 1024, 8191, 16368, 16369, 16383,
-					  16384, 16385, 32768, 5 * C + 777, 16 * C, 31 * C + 16383, 33 * C, 64 * C + 5 };
+	static const uint64_t sizes[] = { 0,	  1,
+					  15,	  16,
+					  17,	  31,
+					  32,	  496,
+					  511,	  512,
+					  513,	  1024,
+					  8191,	  16368,
+					  16369,  16383,
+					  16384,  16385,
+					  32768,  5 * C + 777,
+					  16 * C, 31 * C + 16383,
+					  33 * C, 64 * C + 5 };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i += small ? 9 : 1) {
 		CHECK(agree(0, true, sizes[i], 0, 0));
@@ -124,7 +138,8 @@ UNIT_TEST(random_sizes_offsets_and_alignments_agree_with_the_host)
 		bool last = r >> 62 & 1;
 
 		size = last ? size : size / C * C;
-		CHECK(agree(next_random() >> (r >> 50 & 31), last, size, r >> 40 & 15, r >> 44 & 15));
+		CHECK(agree(next_random() >> (r >> 50 & 31), last, size, r >> 40 & 15,
+			    r >> 44 & 15));
 	}
 }
 
@@ -148,14 +163,16 @@ static void change_anywhere(uint64_t chunks)
 	REQUIRE(host_seal(&keys, 5, true, size));
 	REQUIRE(sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK);
 	for (uint64_t i = 0; i < 200; i += small ? 67 : 1) {
-		uint64_t at = i <= chunks ? i * SGPU_SEALED_CHUNK + (i < chunks ? C : 1000) + i % 16 : next_random() % total;
+		uint64_t at = i <= chunks ? i * SGPU_SEALED_CHUNK + (i < chunks ? C : 1000) + i % 16
+					  : next_random() % total;
 		uint8_t was = expected[at];
 		struct sgpu_task task = { 0 };
 
 		expected[at] ^= (uint8_t)(1u << i % 8);
 		REQUIRE(poison(plain, size));
 		REQUIRE(sgpu_copy_in(stream, sealed, expected, total, NULL) == SGPU_OK);
-		REQUIRE(sgpu_device_open_chunks(stream, key, 5, true, sealed, total, plain, &task) == SGPU_OK);
+		REQUIRE(sgpu_device_open_chunks(stream, key, 5, true, sealed, total, plain,
+						&task) == SGPU_OK);
 		REQUIRE(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 		CHECK(task.code == SGPU_EAUTH && task.bad_chunk == 5 + at / SGPU_SEALED_CHUNK);
 		expected[at] = was;
@@ -186,29 +203,34 @@ static bool agree_in_place(uint8_t *host, uint64_t first, bool last, uint64_t si
 
 	random_keys(&keys);
 	memset(host, 0xee, total + skew + MARGIN);
-	good = host_seal(&keys, first, last, size) && sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK &&
+	good = host_seal(&keys, first, last, size) &&
+	       sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK &&
 	       sgpu_device_reaches(device, host + skew, total, true) &&
 	       sgpu_copy_in(stream, plain, data, size, NULL) == SGPU_OK &&
-	       sgpu_device_seal_to(stream, key, first, last, plain, size, host + skew, &seal) == SGPU_OK &&
+	       sgpu_device_seal_to(stream, key, first, last, plain, size, host + skew, &seal) ==
+		       SGPU_OK &&
 	       sgpu_stream_sync(stream, NULL) == SGPU_OK && seal.code == SGPU_OK &&
 	       memcmp(host + skew, expected, total) == 0;
 	for (unsigned i = 0; i < MARGIN; i++) {
 		good = good && host[skew + total + i] == 0xee && (i >= skew || host[i] == 0xee);
 	}
 	good = good && poison(plain, size + MARGIN) &&
-	       sgpu_device_open_from(stream, key, first, last, host + skew, total, plain, &open) == SGPU_OK &&
+	       sgpu_device_open_from(stream, key, first, last, host + skew, total, plain, &open) ==
+		       SGPU_OK &&
 	       holds(plain, data, size) && open.code == SGPU_OK;
 	if (good && size > 0) {
 		host[skew + next_random() % total] ^= 0x10;
 		good = poison(plain, size) &&
-		       sgpu_device_open_from(stream, key, first, last, host + skew, total, plain, &open) == SGPU_OK &&
+		       sgpu_device_open_from(stream, key, first, last, host + skew, total, plain,
+					     &open) == SGPU_OK &&
 		       sgpu_stream_sync(stream, NULL) == SGPU_OK && open.code == SGPU_EAUTH &&
 		       sgpu_copy_out(stream, got, plain, size, NULL) == SGPU_OK &&
-		       sgpu_stream_sync(stream, NULL) == SGPU_OK && got[0] == 0 && memcmp(got, got + 1, size - 1) == 0;
+		       sgpu_stream_sync(stream, NULL) == SGPU_OK && got[0] == 0 &&
+		       memcmp(got, got + 1, size - 1) == 0;
 	}
 	if (!good) {
-		printf("# in place: size %llu last %d skew %u: codes %d %d\n", (unsigned long long)size, last, skew, seal.code,
-		       open.code);
+		printf("# in place: size %llu last %d skew %u: codes %d %d\n",
+		       (unsigned long long)size, last, skew, seal.code, open.code);
 	}
 	sgpu_device_key_free(&key);
 	return good;
@@ -218,14 +240,16 @@ enum { HOST_BYTES = SGPU_REACHED_MAX + 8192 };
 
 UNIT_TEST(short_runs_in_pinned_and_in_registered_memory_agree_with_the_host)
 {
-	static const uint64_t sizes[] = { 1, 15, 16, 17, 2047, 2048, 2049, 16383, 16384, 16385, 3 * C + 5, 11 * C + 100, 0 };
+	static const uint64_t sizes[] = { 1,	 15,	16,    17,	  2047,		2048, 2049,
+					  16383, 16384, 16385, 3 * C + 5, 11 * C + 100, 0 };
 	const unsigned skews[] = { 0, 8, 5 };
 	void *memory[2] = { NULL, aligned_alloc(4096, (HOST_BYTES + 4095) / 4096 * 4096) };
 
 	REQUIRE(memory[1] && sgpu_host_alloc(device, HOST_BYTES, &memory[0], NULL) == SGPU_OK);
 	CHECK(!sgpu_device_reaches(device, memory[1], 16, false));
 	CHECK(!sgpu_device_reaches(device, data, 16, false));
-	REQUIRE(sgpu_host_register(device, memory[1], (HOST_BYTES + 4095) / 4096 * 4096, NULL) == SGPU_OK);
+	REQUIRE(sgpu_host_register(device, memory[1], (HOST_BYTES + 4095) / 4096 * 4096, NULL) ==
+		SGPU_OK);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i += small ? 5 : 1) {
 		for (int k = 0; k < 6; k++) {
 			CHECK(agree_in_place(memory[k % 2], 0, true, sizes[i], skews[k / 2]));
@@ -235,7 +259,8 @@ UNIT_TEST(short_runs_in_pinned_and_in_registered_memory_agree_with_the_host)
 	}
 	CHECK(!sgpu_device_reaches(device, memory[0], SGPU_REACHED_MAX + 1, false));
 	CHECK(!sgpu_device_reaches(device, (uint8_t *)memory[1] - 16, 32, false));
-	CHECK(!sgpu_device_reaches(device, (uint8_t *)memory[1] + (HOST_BYTES + 4095) / 4096 * 4096 - 16, 32, false));
+	CHECK(!sgpu_device_reaches(
+		device, (uint8_t *)memory[1] + (HOST_BYTES + 4095) / 4096 * 4096 - 16, 32, false));
 	sgpu_host_unregister(device, memory[1]);
 	CHECK(!sgpu_device_reaches(device, memory[1], 16, false));
 	sgpu_host_free(device, &memory[0], HOST_BYTES);
@@ -279,10 +304,12 @@ UNIT_TEST(what_changes_while_it_is_opened_opens_right_or_not_at_all)
 	for (int i = 0; i < (small ? 20 : 2000); i++) {
 		struct sgpu_task task = { 0 };
 
-		REQUIRE(sgpu_device_open_from(stream, key, 0, true, host, total, plain, &task) == SGPU_OK);
+		REQUIRE(sgpu_device_open_from(stream, key, 0, true, host, total, plain, &task) ==
+			SGPU_OK);
 		REQUIRE(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 		REQUIRE(task.code == SGPU_OK || task.code == SGPU_EAUTH);
-		REQUIRE(sgpu_copy_out(stream, got, plain, SIZE, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK);
+		REQUIRE(sgpu_copy_out(stream, got, plain, SIZE, NULL) == SGPU_OK &&
+			sgpu_stream_sync(stream, NULL) == SGPU_OK);
 		if (task.code == SGPU_OK) {
 			CHECK(memcmp(got, data, SIZE) == 0);
 			right++;
@@ -312,12 +339,13 @@ UNIT_TEST(many_keys_at_once_do_not_meet)
 	}
 	REQUIRE(room >= KEYS * step);
 	count = small ? 8 : KEYS;
-	REQUIRE(sgpu_copy_in(stream, plain, data, SIZE, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	REQUIRE(sgpu_copy_in(stream, plain, data, SIZE, NULL) == SGPU_OK &&
+		sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	for (int i = 0; i < count; i++) {
 		random_keys(&keys[i]);
 		REQUIRE(sgpu_device_key_load(streams[i % 4], &keys[i], &key[i], NULL) == SGPU_OK);
-		REQUIRE(sgpu_device_seal_chunks(streams[(i + 1) % 4], key[i], 0, true, plain, SIZE, sealed + i * step, NULL) ==
-			SGPU_OK);
+		REQUIRE(sgpu_device_seal_chunks(streams[(i + 1) % 4], key[i], 0, true, plain, SIZE,
+						sealed + i * step, NULL) == SGPU_OK);
 	}
 	for (int i = 0; i < 4; i++) {
 		CHECK(sgpu_stream_sync(streams[i], NULL) == SGPU_OK);
@@ -336,12 +364,15 @@ UNIT_TEST(many_keys_at_once_do_not_meet)
 	}
 }
 
-/* One vector as the last chunk of a sealed segment; the vectors' own ciphertext is what is opened. */
+/* One vector as the last chunk of a sealed segment; the vectors' own ciphertext is what is opened.
+ */
 static void check_vector(const json_t *test)
 {
 	size_t key_size, iv_size, msg_size, ct_size, tag_size;
-	uint8_t *key = vectors_member(test, "key", &key_size), *iv = vectors_member(test, "iv", &iv_size);
-	uint8_t *msg = vectors_member(test, "msg", &msg_size), *ct = vectors_member(test, "ct", &ct_size);
+	uint8_t *key = vectors_member(test, "key", &key_size),
+		*iv = vectors_member(test, "iv", &iv_size);
+	uint8_t *msg = vectors_member(test, "msg", &msg_size),
+		*ct = vectors_member(test, "ct", &ct_size);
 	uint8_t *tag = vectors_member(test, "tag", &tag_size);
 	struct sgpu_sealed_keys keys = { .salt = { 0 } };
 	struct sgpu_device_key *loaded = NULL;
@@ -355,7 +386,8 @@ static void check_vector(const json_t *test)
 	REQUIRE(sgpu_device_key_load(stream, &keys, &loaded, NULL) == SGPU_OK);
 	REQUIRE(poison(plain, ct_size + MARGIN));
 	REQUIRE(sgpu_copy_in(stream, sealed, expected, ct_size + tag_size, NULL) == SGPU_OK);
-	REQUIRE(sgpu_device_open_chunks(stream, loaded, 0, true, sealed, ct_size + tag_size, plain, &task) == SGPU_OK);
+	REQUIRE(sgpu_device_open_chunks(stream, loaded, 0, true, sealed, ct_size + tag_size, plain,
+					&task) == SGPU_OK);
 	REQUIRE(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	CHECK(task.code == (valid ? SGPU_OK : SGPU_EAUTH));
 	CHECK(!valid || holds(plain, msg, msg_size));
@@ -379,14 +411,15 @@ UNIT_TEST(published_vectors_open_and_are_refused)
 	}
 	file = json_load_file(path, 0, NULL);
 	REQUIRE(file);
-	json_array_foreach(json_object_get(file, "testGroups"), i, group) {
+	json_array_foreach (json_object_get(file, "testGroups"), i, group) {
 		if (json_integer_value(json_object_get(group, "keySize")) != 256 ||
 		    json_integer_value(json_object_get(group, "ivSize")) != 96 ||
 		    json_integer_value(json_object_get(group, "tagSize")) != 128) {
 			continue;
 		}
-		json_array_foreach(json_object_get(group, "tests"), k, test) {
-			if (json_string_length(json_object_get(test, "aad")) == 0 && (!small || k % 10 == 0)) {
+		json_array_foreach (json_object_get(group, "tests"), k, test) {
+			if (json_string_length(json_object_get(test, "aad")) == 0 &&
+			    (!small || k % 10 == 0)) {
 				check_vector(test);
 				seen++;
 			}
@@ -412,7 +445,8 @@ int main(void)
 	data = malloc(room);
 	expected = malloc(room + room / 1000 + 4096);
 	got = malloc(room + room / 1000 + 4096);
-	if (code != SGPU_OK || !data || !expected || !got || sgpu_stream_create(device, &stream, NULL) != SGPU_OK ||
+	if (code != SGPU_OK || !data || !expected || !got ||
+	    sgpu_stream_create(device, &stream, NULL) != SGPU_OK ||
 	    sgpu_device_alloc(device, room + 4096, &plain, NULL) != SGPU_OK ||
 	    sgpu_device_alloc(device, room + room / 1000 + 4096, &sealed, NULL) != SGPU_OK) {
 		printf("Bail out! cannot set up the device: %s\n", error.text);

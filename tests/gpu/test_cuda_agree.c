@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How keys come to a GPU: the device's X25519, its entropy and the health tests of that, what a recorder of the bus
- * finds, and what becomes of launches that never reach the device.
+ * How keys come to a GPU: the device's X25519, its entropy and the health tests of that, what a
+ * recorder of the bus finds, and what becomes of launches that never reach the device.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 
 enum { C = SGPU_CHUNK, SIZE = 3 * C + 777, SEALED = SIZE + 4 * SGPU_TAG_SIZE, VECTORS = 1000 };
 
-static bool small;              /* under a checker: little of everything */
-static char *ptx;               /* tests/gpu/agree_module.cu, or NULL */
+static bool small; /* under a checker: little of everything */
+static char *ptx;  /* tests/gpu/agree_module.cu, or NULL */
 static size_t ptx_size;
 static uint8_t plain[SIZE], sealed[SEALED], got[SEALED];
 static struct sgpu_sealed_keys keys;
@@ -32,7 +32,8 @@ static bool compile(void)
 	FILE *file;
 
 	snprintf(command, sizeof(command),
-		 "'%s' -ptx -arch=compute_80 -std=c++17 -Iinclude -Ilib -o - tests/gpu/agree_module.cu",
+		 "'%s' -ptx -arch=compute_80 -std=c++17 -Iinclude -Ilib -o - "
+		 "tests/gpu/agree_module.cu",
 		 nvcc && *nvcc ? nvcc : "nvcc");
 	file = popen(command, "r");
 	ptx = calloc(1, 1 << 20);
@@ -66,12 +67,14 @@ static void finish_module(void)
 	finish();
 }
 
-static bool launch(const char *function, unsigned blocks, unsigned threads, void *const *args, const size_t *sizes,
-		   int count)
+static bool launch(const char *function, unsigned blocks, unsigned threads, void *const *args,
+		   const size_t *sizes, int count)
 {
-	const struct sgpu_module_shape shape = { .grid = { blocks, 1, 1 }, .block = { threads, 1, 1 } };
+	const struct sgpu_module_shape shape = { .grid = { blocks, 1, 1 },
+						 .block = { threads, 1, 1 } };
 	struct sgpu_task task = { 0 };
-	bool done = sgpu_device_module_launch_on(stream, module, function, &shape, args, sizes, count, NULL, &task) == SGPU_OK &&
+	bool done = sgpu_device_module_launch_on(stream, module, function, &shape, args, sizes,
+						 count, NULL, &task) == SGPU_OK &&
 		    sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK;
 
 	if (!done) {
@@ -86,7 +89,8 @@ static uint32_t vectors(void)
 }
 
 /* results = scalars * points on the device, vectors() of each. */
-static bool multiply(const uint8_t *scalars, const uint8_t *points, uint8_t *results, uint32_t *sound)
+static bool multiply(const uint8_t *scalars, const uint8_t *points, uint8_t *results,
+		     uint32_t *sound)
 {
 	const uint64_t bytes = (uint64_t)vectors() * 32;
 	sgpu_devptr memory = 0, in, out, flags;
@@ -136,8 +140,8 @@ UNIT_TEST(the_devices_x25519_is_that_of_rfc_7748_and_libcrypto)
 	from_hex("e6db6867583030db3594c1a424b15f7c726624ec26b3353b10a903a6d0ab1c4c", points);
 	from_hex("4b66e9d4d1b4673c5ad22691957d6af5c11b6421e0ea01d42ca4169e7918ba0d", scalars + 32);
 	from_hex("e5210f12786811d3f4b7959d0538ae2c31dbe7106fc03c3efc4cd549c715a493", points + 32);
-	memset(points + 64, 0, 32);     /* of low order */
-	memset(points + 96, 0xff, 32);  /* 18, not reduced */
+	memset(points + 64, 0, 32);    /* of low order */
+	memset(points + 96, 0xff, 32); /* 18, not reduced */
 	CHECK(multiply(scalars, points, results, sound));
 	from_hex("c3da55379de9c6908e94ea4df28d084f32eccf03491c71f754b4075577a28552", expected);
 	CHECK(memcmp(results, expected, 32) == 0 && sound[0] == 1);
@@ -159,7 +163,9 @@ static struct {
 
 static uint64_t ground_size(void)
 {
-	return (uint64_t)ground.sources * (32 + SGPU_CUDA_SAMPLES + 2 * sizeof(struct sgpu_entropy_counts)) + 65536;
+	return (uint64_t)ground.sources *
+		       (32 + SGPU_CUDA_SAMPLES + 2 * sizeof(struct sgpu_entropy_counts)) +
+	       65536;
 }
 
 static bool take_ground(void)
@@ -205,25 +211,29 @@ UNIT_TEST(the_devices_health_tests_count_what_the_specification_counts)
 	samples = malloc((size_t)ground.sources * SGPU_CUDA_SAMPLES);
 	counts = calloc(ground.sources, sizeof(*counts));
 	REQUIRE(samples && counts);
-	CHECK(sgpu_copy_out(stream, samples, ground.record, (uint64_t)ground.sources * SGPU_CUDA_SAMPLES, NULL) ==
-	      SGPU_OK);
-	CHECK(sgpu_copy_out(stream, counts, ground.counts, ground.sources * sizeof(*counts), NULL) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, samples, ground.record,
+			    (uint64_t)ground.sources * SGPU_CUDA_SAMPLES, NULL) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, counts, ground.counts, ground.sources * sizeof(*counts),
+			    NULL) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	for (unsigned i = 0; i < ground.sources; i++) {
-		sgpu_entropy_count(samples + (size_t)i * SGPU_CUDA_SAMPLES, SGPU_CUDA_SAMPLES, &expected);
+		sgpu_entropy_count(samples + (size_t)i * SGPU_CUDA_SAMPLES, SGPU_CUDA_SAMPLES,
+				   &expected);
 		CHECK(memcmp(&expected, &counts[i], sizeof(expected)) == 0);
 		bits = sgpu_entropy_estimate(&expected);
 		least = bits < least ? bits : least;
 		most = bits > most ? bits : most;
 		sum += bits;
 		for (unsigned k = 0; k < i; k++) {
-			CHECK(memcmp(samples + (size_t)i * SGPU_CUDA_SAMPLES, samples + (size_t)k * SGPU_CUDA_SAMPLES,
+			CHECK(memcmp(samples + (size_t)i * SGPU_CUDA_SAMPLES,
+				     samples + (size_t)k * SGPU_CUDA_SAMPLES,
 				     SGPU_CUDA_SAMPLES) != 0);
 		}
 	}
-	CHECK(sgpu_entropy_judge(counts, ground.sources, 0.5, 2, 1024, &verdict, &error) == SGPU_OK);
-	printf("# %u sources, %u sound; bits a sample %.2f to %.2f, mean %.2f %s\n", ground.sources, verdict.sound,
-	       least, most, sum / ground.sources, error.text);
+	CHECK(sgpu_entropy_judge(counts, ground.sources, 0.5, 2, 1024, &verdict, &error) ==
+	      SGPU_OK);
+	printf("# %u sources, %u sound; bits a sample %.2f to %.2f, mean %.2f %s\n", ground.sources,
+	       verdict.sound, least, most, sum / ground.sources, error.text);
 	printf("# first source:");
 	for (int i = 0; i < 48; i++) {
 		printf(" %u", samples[i]);
@@ -282,7 +292,8 @@ static bool encrypts_bus(void)
 {
 	struct sgpu_device_info info;
 
-	return sgpu_device_get_info(device, &info, NULL) == SGPU_OK && strcmp(info.confidential, "on") == 0;
+	return sgpu_device_get_info(device, &info, NULL) == SGPU_OK &&
+	       strcmp(info.confidential, "on") == 0;
 }
 
 UNIT_TEST(each_opening_agrees_on_a_key_of_its_own)
@@ -296,7 +307,8 @@ UNIT_TEST(each_opening_agrees_on_a_key_of_its_own)
 		REQUIRE(open_device(false));
 		begin_ns = sgpu_now_ns();
 		CHECK(sgpu_device_agree(device, &first, &error) == SGPU_OK);
-		printf("# %.2f ms: %s%s\n", (double)(sgpu_now_ns() - begin_ns) / 1e6, first.text, error.text);
+		printf("# %.2f ms: %s%s\n", (double)(sgpu_now_ns() - begin_ns) / 1e6, first.text,
+		       error.text);
 		if (encrypts_bus()) {
 			CHECK(!first.agreed);
 			finish();
@@ -316,11 +328,11 @@ UNIT_TEST(each_opening_agrees_on_a_key_of_its_own)
 }
 
 /* ---- the recorder ---- */
-#define NO_CHECKER()                                                                             \
-	do {                                                                                     \
-		if (small) {                                                                     \
-			SKIP("a checker puts itself between the program and the driver, too");   \
-		}                                                                                \
+#define NO_CHECKER()                                                                           \
+	do {                                                                                   \
+		if (small) {                                                                   \
+			SKIP("a checker puts itself between the program and the driver, too"); \
+		}                                                                              \
 	} while (0)
 
 static void make_segment(void)
@@ -349,7 +361,8 @@ static bool round_trip(struct sgpu_device_key *key)
 	       sgpu_stream_sync(stream, NULL) == SGPU_OK &&
 	       sgpu_device_clear(stream, in, SEALED, NULL) == SGPU_OK &&
 	       sgpu_device_seal_chunks(stream, key, 0, true, out, SIZE, in, &resealed) == SGPU_OK &&
-	       sgpu_copy_out(stream, got, in, SEALED, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK;
+	       sgpu_copy_out(stream, got, in, SEALED, NULL) == SGPU_OK &&
+	       sgpu_stream_sync(stream, NULL) == SGPU_OK;
 }
 
 static bool take_memory(void)
@@ -372,11 +385,13 @@ static bool saw_private_key_of(const uint8_t public_key[32])
 	uint64_t tried = 0;
 
 	for (size_t i = 0; i + 32 <= bus.size; i += 4) {
-		if (memcmp(bus.data + i, zeros, 8) == 0 || memcmp(bus.data + i + 24, zeros, 8) == 0) {
+		if (memcmp(bus.data + i, zeros, 8) == 0 ||
+		    memcmp(bus.data + i + 24, zeros, 8) == 0) {
 			continue;
 		}
 		tried++;
-		if (sgpu_x25519_public(bus.data + i, its, NULL) == 0 && memcmp(its, public_key, 32) == 0) {
+		if (sgpu_x25519_public(bus.data + i, its, NULL) == 0 &&
+		    memcmp(its, public_key, 32) == 0) {
 			return true;
 		}
 	}
@@ -415,12 +430,13 @@ UNIT_TEST(a_recorder_of_the_bus_finds_no_key_and_no_plaintext)
 	bus_end();
 	CHECK(bus.macs >= before + 3); /* HKDF extracts with one, and expands with two */
 	memcpy(derived, bus.derived, sizeof(derived));
-	printf("# agreement: %u launches, %u with their parameters, %zu bytes\n", bus.launches, bus.sized, bus.size);
+	printf("# agreement: %u launches, %u with their parameters, %zu bytes\n", bus.launches,
+	       bus.sized, bus.size);
 	CHECK(bus.launches >= 6 && bus.sized == bus.launches);
 	/* What has to cross is seen; so the record is one. */
 	CHECK(bus_saw(agreement.public_key, 32, 32));
-	CHECK(bus_saw(derived + 32, 32, 32));           /* the proof: so what stands before it is */
-	CHECK(!bus_saw(derived, 32, 8));                /* the session key */
+	CHECK(bus_saw(derived + 32, 32, 32)); /* the proof: so what stands before it is */
+	CHECK(!bus_saw(derived, 32, 8));      /* the session key */
 	CHECK(!bus_saw(bus.shared, 32, 8));
 	CHECK(!bus_saw(bus.private_key, 32, 8));
 	CHECK(!saw_private_key_of(agreement.public_key));
@@ -433,7 +449,8 @@ UNIT_TEST(a_recorder_of_the_bus_finds_no_key_and_no_plaintext)
 	sgpu_device_key_free(&key);
 	give_memory();
 	bus_end();
-	printf("# segment: %u launches, %u with their parameters, %zu bytes\n", bus.launches, bus.sized, bus.size);
+	printf("# segment: %u launches, %u with their parameters, %zu bytes\n", bus.launches,
+	       bus.sized, bus.size);
 	CHECK(bus.launches >= 3 && bus.sized == bus.launches);
 	CHECK(bus_saw(sealed, 64, 64) && bus_saw(sealed + SEALED - 64, 64, 64));
 	CHECK(!bus_saw(keys.key, 32, 8));
@@ -507,7 +524,8 @@ UNIT_TEST(a_launch_that_is_withheld_has_verified_nothing)
 	CHECK(sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK);
 	/* Plaintext of somebody's choice lies where the output is to be. */
 	memset(got, 0x77, SIZE);
-	CHECK(sgpu_copy_in(stream, out, got, SIZE, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	CHECK(sgpu_copy_in(stream, out, got, SIZE, NULL) == SGPU_OK &&
+	      sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	CHECK(sgpu_copy_in(stream, in, sealed, SEALED, NULL) == SGPU_OK);
 	bus_begin();
 	bus.withhold = 1;
@@ -515,7 +533,8 @@ UNIT_TEST(a_launch_that_is_withheld_has_verified_nothing)
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	CHECK(bus.withhold == 0);
 	CHECK(task.code == SGPU_EDEVICE && strstr(task.error.text, "0 chunks of 4"));
-	CHECK(sgpu_copy_out(stream, got, out, SIZE, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, got, out, SIZE, NULL) == SGPU_OK &&
+	      sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	CHECK(all_are(got, SIZE, 0));
 	bus.withhold = 1;
 	memset(&task, 0, sizeof(task));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What only the CUDA device promises: which GPU a selector means, memory that is cleared, host memory, callbacks, keys,
- * words that kernels write.
- * Runs alone: it asks for more memory than there is.
+ * What only the CUDA device promises: which GPU a selector means, memory that is cleared, host
+ * memory, callbacks, keys, words that kernels write. Runs alone: it asks for more memory than there
+ * is.
  */
 #include <dlfcn.h>
 #include <stdint.h>
@@ -12,7 +12,8 @@
 #include "cuda_harness.h"
 
 /* ---- selection ---- */
-static int open_and_close(const char *selector, struct sgpu_device_info *info, struct sgpu_error *error)
+static int open_and_close(const char *selector, struct sgpu_device_info *info,
+			  struct sgpu_error *error)
 {
 	struct sgpu_device *other = NULL;
 	int code;
@@ -35,10 +36,12 @@ UNIT_TEST(a_gpu_is_selected_by_index_or_uuid)
 	int i;
 
 	REQUIRE(open_and_close("cuda:0", &info, &error) == SGPU_OK);
-	CHECK(strcmp(info.selector, "cuda:0") == 0 && strncmp(info.uuid, "GPU-", 4) == 0 && strlen(info.uuid) == 40);
+	CHECK(strcmp(info.selector, "cuda:0") == 0 && strncmp(info.uuid, "GPU-", 4) == 0 &&
+	      strlen(info.uuid) == 40);
 	CHECK(info.name[0] && strstr(info.driver, "CUDA ") && info.confidential[0]);
 	CHECK(info.opens_on_device && info.pins_host_memory && info.compute_units > 0);
-	CHECK(info.memory_total > 0 && info.memory_free <= info.memory_total && info.piece % SGPU_CHUNK == 0);
+	CHECK(info.memory_total > 0 && info.memory_free <= info.memory_total &&
+	      info.piece % SGPU_CHUNK == 0);
 	for (i = 0; i < 3; i++) {
 		/* Whole, the first group, and in capitals. */
 		snprintf(selector, sizeof(selector), "cuda:%.*s", i == 1 ? 12 : 40, info.uuid);
@@ -47,15 +50,18 @@ UNIT_TEST(a_gpu_is_selected_by_index_or_uuid)
 				*c = *c >= 'a' && *c <= 'f' ? (char)(*c - 32) : *c;
 			}
 		}
-		CHECK(open_and_close(selector, &same, &error) == SGPU_OK && strcmp(same.uuid, info.uuid) == 0);
+		CHECK(open_and_close(selector, &same, &error) == SGPU_OK &&
+		      strcmp(same.uuid, info.uuid) == 0);
 	}
 	CHECK(open_and_close("cuda:4096", &same, &error) == SGPU_EUNAVAILABLE);
 	CHECK(strstr(error.text, "cuda:4096") && strstr(error.text, "there "));
 	CHECK(open_and_close("cuda:99999999999999999999999", &same, &error) == SGPU_EUNAVAILABLE);
-	CHECK(open_and_close("cuda:GPU-00000000-1111-2222-3333-444444444444", &same, &error) == SGPU_EUNAVAILABLE);
+	CHECK(open_and_close("cuda:GPU-00000000-1111-2222-3333-444444444444", &same, &error) ==
+	      SGPU_EUNAVAILABLE);
 	CHECK(open_and_close("cuda:GPU-", &same, &error) == SGPU_EUSAGE);
 	CHECK(open_and_close("cuda:GPU-x", &same, &error) == SGPU_EUSAGE);
-	CHECK(open_and_close("auto", &same, &error) == SGPU_OK && strncmp(same.selector, "cuda:", 5) == 0);
+	CHECK(open_and_close("auto", &same, &error) == SGPU_OK &&
+	      strncmp(same.selector, "cuda:", 5) == 0);
 }
 
 UNIT_TEST(a_task_of_slurm_takes_its_own_gpu)
@@ -64,20 +70,24 @@ UNIT_TEST(a_task_of_slurm_takes_its_own_gpu)
 	struct sgpu_error error;
 
 	setenv("SLURM_LOCALID", "840", 1); /* a multiple of 1 to 8 */
-	CHECK(open_and_close("cuda", &info, &error) == SGPU_OK && strcmp(info.selector, "cuda:0") == 0);
+	CHECK(open_and_close("cuda", &info, &error) == SGPU_OK &&
+	      strcmp(info.selector, "cuda:0") == 0);
 	setenv("SLURM_LOCALID", "1", 1);
 	CHECK(open_and_close("cuda", &info, &error) == SGPU_OK);
-	CHECK(strcmp(info.selector, open_and_close("cuda:1", &info, &error) == SGPU_OK ? "cuda:1" : "") == 0 ||
+	CHECK(strcmp(info.selector,
+		     open_and_close("cuda:1", &info, &error) == SGPU_OK ? "cuda:1" : "") == 0 ||
 	      strstr(error.text, "there is 1"));
 	setenv("SLURM_LOCALID", "x", 1);
-	CHECK(open_and_close("cuda", &info, &error) == SGPU_OK && strcmp(info.selector, "cuda:0") == 0);
+	CHECK(open_and_close("cuda", &info, &error) == SGPU_OK &&
+	      strcmp(info.selector, "cuda:0") == 0);
 	unsetenv("SLURM_LOCALID");
 }
 
 /* ---- memory ---- */
 UNIT_TEST(memory_is_aligned_apart_and_cleared_when_it_is_freed)
 {
-	static const uint64_t sizes[] = { 0, 1, 4095, 4096, 4097, 65536, 1 << 20, (1 << 20) + 1, 3 << 20, 9 << 20 };
+	static const uint64_t sizes[] = { 0,	 1,	  4095,		 4096,	  4097,
+					  65536, 1 << 20, (1 << 20) + 1, 3 << 20, 9 << 20 };
 	sgpu_devptr memory[SGPU_ARRAY_LENGTH(sizes)];
 	uint8_t *host = malloc(9 << 20);
 	size_t i, k;
@@ -89,7 +99,8 @@ UNIT_TEST(memory_is_aligned_apart_and_cleared_when_it_is_freed)
 			REQUIRE(sgpu_device_alloc(device, sizes[i], &memory[i], NULL) == SGPU_OK);
 			CHECK(memory[i] != 0 && memory[i] % 4096 == 0);
 			for (k = 0; k < i; k++) {
-				CHECK(memory[i] >= memory[k] + sizes[k] || memory[k] >= memory[i] + sizes[i]);
+				CHECK(memory[i] >= memory[k] + sizes[k] ||
+				      memory[k] >= memory[i] + sizes[i]);
 				CHECK(memory[i] != memory[k]);
 			}
 			/* The pool gives out what the round before filled. */
@@ -118,7 +129,8 @@ UNIT_TEST(too_much_memory_is_refused_and_the_device_goes_on)
 
 	REQUIRE(sgpu_device_open("cuda", &config, &device, NULL) == SGPU_OK);
 	CHECK(sgpu_device_alloc(device, (1 << 20) + 1, &memory, &error) == SGPU_ENOMEM);
-	CHECK(memory == 0 && strstr(error.text, "out of device memory") && strstr(error.text, "1048577"));
+	CHECK(memory == 0 && strstr(error.text, "out of device memory") &&
+	      strstr(error.text, "1048577"));
 	CHECK(sgpu_device_alloc(device, 1 << 20, &memory, NULL) == SGPU_OK);
 	CHECK(sgpu_device_get_info(device, &info, NULL) == SGPU_OK && info.memory_total == 1 << 20);
 	CHECK(info.memory_free == 0);
@@ -128,9 +140,12 @@ UNIT_TEST(too_much_memory_is_refused_and_the_device_goes_on)
 	CHECK(sgpu_device_alloc(device, UINT64_MAX, &memory, NULL) == SGPU_ENOMEM);
 	CHECK(sgpu_device_alloc(device, (uint64_t)1 << 46, &memory, NULL) == SGPU_ENOMEM);
 	/* All of it is more than there is: the context takes its part. */
-	REQUIRE(sgpu_device_get_info(device, &info, NULL) == SGPU_OK && info.memory_free < info.memory_total);
+	REQUIRE(sgpu_device_get_info(device, &info, NULL) == SGPU_OK &&
+		info.memory_free < info.memory_total);
 	for (i = 0; i < 3; i++) {
-		CHECK(sgpu_device_alloc(device, info.memory_total, &memory, &error) == SGPU_ENOMEM && memory == 0);
+		CHECK(sgpu_device_alloc(device, info.memory_total, &memory, &error) ==
+			      SGPU_ENOMEM &&
+		      memory == 0);
 		CHECK(strstr(error.text, "available"));
 	}
 	CHECK(works());
@@ -145,14 +160,16 @@ UNIT_TEST(many_allocations)
 
 	REQUIRE(begin());
 	for (i = 0; i < COUNT; i++) {
-		bad += sgpu_device_alloc(device, 1 + (uint64_t)(i * 37 % 9000), &memory[i], NULL) != SGPU_OK;
+		bad += sgpu_device_alloc(device, 1 + (uint64_t)(i * 37 % 9000), &memory[i], NULL) !=
+		       SGPU_OK;
 		bad += memory[i] % 4096 != 0;
 	}
 	for (i = 0; i < COUNT; i += 2) {
 		sgpu_device_free(device, &memory[i], 0);
 	}
 	for (i = 0; i < COUNT; i += 2) {
-		bad += sgpu_device_alloc(device, 1 + (uint64_t)(i * 41 % 9000), &memory[i], NULL) != SGPU_OK;
+		bad += sgpu_device_alloc(device, 1 + (uint64_t)(i * 41 % 9000), &memory[i], NULL) !=
+		       SGPU_OK;
 	}
 	CHECK(bad == 0 && works());
 	finish();
@@ -183,7 +200,8 @@ UNIT_TEST(host_memory_is_lent_apart_and_cleared_when_it_is_given_back)
 		CHECK((uintptr_t)got % 4096 == 0 && all_are(got, size[i], 0));
 		memset(got, i + 1, size[i]);
 		for (k = 0; k < COUNT; k++) {
-			CHECK(k == i || !memory[k] || memory[k] >= memory[i] + size[i] || memory[i] >= memory[k] + size[k]);
+			CHECK(k == i || !memory[k] || memory[k] >= memory[i] + size[i] ||
+			      memory[i] >= memory[k] + size[k]);
 		}
 	}
 	CHECK(sgpu_host_alloc(device, UINT64_MAX, &got, NULL) == SGPU_ENOMEM && got == NULL);
@@ -221,7 +239,8 @@ UNIT_TEST(memory_of_the_caller_is_registered_where_the_device_allows_it)
 		sgpu_host_unregister(device, write);
 	}
 	code = sgpu_host_register(device, read, SIZE, &error);
-	printf("# registering a mapping for reading only: %s\n", code == SGPU_OK ? "done" : error.text);
+	printf("# registering a mapping for reading only: %s\n",
+	       code == SGPU_OK ? "done" : error.text);
 	CHECK(code == SGPU_OK || code == SGPU_EUNAVAILABLE);
 	memset(write, 0x78, SIZE);
 	CHECK(sgpu_copy_in(stream, memory, read, SIZE, NULL) == SGPU_OK);
@@ -258,13 +277,15 @@ UNIT_TEST(callbacks_come_in_order_and_find_the_task_ended)
 		struct sgpu_stream *to = i % 2 ? stream : other;
 
 		seen[i].count = &counts[i % 2];
-		bad += sgpu_device_clear(to, memory + i % 2 * BYTES, BYTES, &seen[i].task) != SGPU_OK;
+		bad += sgpu_device_clear(to, memory + i % 2 * BYTES, BYTES, &seen[i].task) !=
+		       SGPU_OK;
 		bad += sgpu_stream_callback(to, look, &seen[i]) != SGPU_OK;
 		if (i % 500 == 499) {
 			usleep(2000); /* the completer goes to sleep */
 		}
 	}
-	REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK && sgpu_event_record(stream, event) == SGPU_OK);
+	REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK &&
+		sgpu_event_record(stream, event) == SGPU_OK);
 	while (!done) {
 		REQUIRE(sgpu_event_query(event, &done, NULL) == SGPU_OK);
 	}
@@ -320,8 +341,10 @@ static int use_words(struct sgpu_launch *launch, void *argument)
 	unsigned *host = argument;
 	int failed = 0;
 
-	failed |= copy_bytes(host, counters, SGPU_LAUNCH_COUNTERS * sizeof(unsigned), launch->native);
-	failed |= set_bytes(counters, 0xff, SGPU_LAUNCH_COUNTERS * sizeof(unsigned), launch->native);
+	failed |=
+		copy_bytes(host, counters, SGPU_LAUNCH_COUNTERS * sizeof(unsigned), launch->native);
+	failed |=
+		set_bytes(counters, 0xff, SGPU_LAUNCH_COUNTERS * sizeof(unsigned), launch->native);
 	failed |= set_bytes(status, 0xff, 8, launch->native);
 	failed |= set_bytes(status + 8, 1, 8, launch->native);
 	return failed ? SGPU_EDEVICE : SGPU_OK;
@@ -341,7 +364,8 @@ UNIT_TEST(a_launch_has_clear_counters_and_its_words_become_the_outcome)
 	}
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	for (i = 0; i < COUNT; i++) {
-		bad += tasks[i].code != -1 || tasks[i].actual != 0x0101010101010101u || !tasks[i].error.text[0];
+		bad += tasks[i].code != -1 || tasks[i].actual != 0x0101010101010101u ||
+		       !tasks[i].error.text[0];
 		bad += !all_are((const uint8_t *)host[i], sizeof(host[i]), 0);
 	}
 	CHECK(bad == 0);
@@ -365,21 +389,26 @@ UNIT_TEST(a_key_serves_every_stream_at_once_and_many_live_together)
 	REQUIRE(sgpu_device_alloc(device, SIZE, &in, NULL) == SGPU_OK &&
 		sgpu_device_alloc(device, (uint64_t)SEALED * KEYS, &out, NULL) == SGPU_OK);
 	memset(plain, 0x42, SIZE);
-	REQUIRE(sgpu_copy_in(stream, in, plain, SIZE, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	REQUIRE(sgpu_copy_in(stream, in, plain, SIZE, NULL) == SGPU_OK &&
+		sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	for (round = 0; round < 3; round++) {
 		for (i = 0; i < KEYS; i++) {
 			memset(&schedule[i], i + round, sizeof(schedule[i]));
-			bad += sgpu_device_key_load(stream, &schedule[i], &keys[i], NULL) != SGPU_OK;
-			bad += sgpu_device_seal_chunks(other, keys[i], 0, true, in, SIZE, out + (uint64_t)i * SEALED,
+			bad += sgpu_device_key_load(stream, &schedule[i], &keys[i], NULL) !=
+			       SGPU_OK;
+			bad += sgpu_device_seal_chunks(other, keys[i], 0, true, in, SIZE,
+						       out + (uint64_t)i * SEALED,
 						       &tasks[i]) != SGPU_OK;
 		}
 		REQUIRE(sgpu_stream_sync(other, NULL) == SGPU_OK);
 		for (i = 0; i < KEYS; i++) {
 			bad += tasks[i].code != SGPU_OK;
-			bad += sgpu_copy_out(stream, got, out + (uint64_t)i * SEALED, SEALED, NULL) != SGPU_OK;
+			bad += sgpu_copy_out(stream, got, out + (uint64_t)i * SEALED, SEALED,
+					     NULL) != SGPU_OK;
 			bad += sgpu_stream_sync(stream, NULL) != SGPU_OK;
 			REQUIRE(sgpu_aead_create(NULL, schedule[i].key, &aead, NULL) == SGPU_OK &&
-				sgpu_seal_chunks(aead, &schedule[i], 0, true, plain, SIZE, sealed) == SGPU_OK);
+				sgpu_seal_chunks(aead, &schedule[i], 0, true, plain, SIZE,
+						 sealed) == SGPU_OK);
 			sgpu_aead_free(&aead);
 			bad += memcmp(got, sealed, SEALED) != 0;
 			sgpu_device_key_free(&keys[i]);

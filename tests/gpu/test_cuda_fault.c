@@ -15,12 +15,16 @@ static const char ptx[] =
 	".version 7.0\n.target sm_80\n.address_size 64\n"
 	".visible .entry trap()\n{\n\ttrap;\n\tret;\n}\n"
 	".visible .entry spin()\n{\n\t.reg .pred %p<2>;\n\t.reg .u64 %t<4>;\n"
-	"\tmov.u64 %t1, %globaltimer;\nLOOP:\n\tmov.u64 %t2, %globaltimer;\n\tsub.u64 %t3, %t2, %t1;\n"
+	"\tmov.u64 %t1, %globaltimer;\nLOOP:\n\tmov.u64 %t2, %globaltimer;\n\tsub.u64 %t3, %t2, "
+	"%t1;\n"
 	"\tsetp.lt.u64 %p1, %t3, 20000000000;\n\t@%p1 bra LOOP;\n\tret;\n}\n"
-	".visible .entry fill(.param .u64 out, .param .u32 value)\n{\n\t.reg .u32 %r<6>;\n\t.reg .u64 %d<4>;\n"
-	"\tld.param.u64 %d1, [out];\n\tld.param.u32 %r1, [value];\n\tmov.u32 %r2, %ctaid.x;\n\tmov.u32 %r3, %ntid.x;\n"
+	".visible .entry fill(.param .u64 out, .param .u32 value)\n{\n\t.reg .u32 %r<6>;\n\t.reg "
+	".u64 %d<4>;\n"
+	"\tld.param.u64 %d1, [out];\n\tld.param.u32 %r1, [value];\n\tmov.u32 %r2, "
+	"%ctaid.x;\n\tmov.u32 %r3, %ntid.x;\n"
 	"\tmov.u32 %r4, %tid.x;\n\tmad.lo.u32 %r5, %r2, %r3, %r4;\n\tcvta.to.global.u64 %d1, %d1;\n"
-	"\tmul.wide.u32 %d2, %r5, 4;\n\tadd.u64 %d3, %d1, %d2;\n\tst.global.u32 [%d3], %r1;\n\tret;\n}\n";
+	"\tmul.wide.u32 %d2, %r5, 4;\n\tadd.u64 %d3, %d1, %d2;\n\tst.global.u32 [%d3], "
+	"%r1;\n\tret;\n}\n";
 
 static const struct sgpu_module_shape one = { { 1, 1, 1 }, { 1, 1, 1 }, 0 };
 
@@ -39,22 +43,31 @@ UNIT_TEST(a_module_runs_and_what_does_not_fit_is_refused)
 
 	REQUIRE(begin());
 	REQUIRE(sgpu_device_alloc(device, sizeof(out), &memory, NULL) == SGPU_OK);
-	CHECK(sgpu_device_module_load(device, "rubbish", 7, &none, &error) == SGPU_EINVALID && !none && error.text[0]);
-	CHECK(sgpu_device_module_load(device, "\177ELF\2\1\1", 7, &none, &error) == SGPU_EINVALID && !none);
+	CHECK(sgpu_device_module_load(device, "rubbish", 7, &none, &error) == SGPU_EINVALID &&
+	      !none && error.text[0]);
+	CHECK(sgpu_device_module_load(device, "\177ELF\2\1\1", 7, &none, &error) == SGPU_EINVALID &&
+	      !none);
 	CHECK(sgpu_device_module_load(device, "", 0, &none, &error) == SGPU_EINVALID && !none);
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, &error) == SGPU_OK);
-	CHECK(sgpu_device_module_launch_on(stream, module, "nothing", &shape, args, sizes, 2, NULL, &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch_on(stream, module, "nothing", &shape, args, sizes, 2, NULL,
+					   &task) == SGPU_EINVALID);
 	CHECK(strstr(task.error.text, "nothing"));
-	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &shape, args, wrong, 2, NULL, &task) == SGPU_EINVALID);
-	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &shape, args, sizes, 1, NULL, &task) == SGPU_EINVALID);
-	CHECK(sgpu_device_module_launch_on(stream, module, "trap", &shape, args, sizes, 1, NULL, &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &shape, args, wrong, 2, NULL,
+					   &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &shape, args, sizes, 1, NULL,
+					   &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch_on(stream, module, "trap", &shape, args, sizes, 1, NULL,
+					   &task) == SGPU_EINVALID);
 	shape.block[0] = 5000;
-	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &shape, args, sizes, 2, NULL, &task) == SGPU_EINVALID);
+	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &shape, args, sizes, 2, NULL,
+					   &task) == SGPU_EINVALID);
 	shape.block[0] = 256;
 	memset(&task, 0, sizeof(task));
-	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &shape, args, sizes, 2, NULL, &task) == SGPU_OK);
+	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &shape, args, sizes, 2, NULL,
+					   &task) == SGPU_OK);
 	CHECK(sgpu_copy_out(stream, out, memory, sizeof(out), NULL) == SGPU_OK);
-	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK && task.end_ns >= task.begin_ns);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK &&
+	      task.end_ns >= task.begin_ns);
 	for (i = 0; i < 1024 && out[i] == value; i++) {
 	}
 	CHECK(i == 1024);
@@ -76,12 +89,14 @@ UNIT_TEST(cancelled_launches_do_not_run_until_it_is_lifted)
 	REQUIRE(sgpu_device_clear(stream, memory, 4, NULL) == SGPU_OK);
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
 	sgpu_device_cancel(device, true);
-	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &one, args, sizes, 2, NULL, &tasks[0]) == SGPU_OK);
+	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &one, args, sizes, 2, NULL,
+					   &tasks[0]) == SGPU_OK);
 	CHECK(sgpu_copy_out(stream, &out, memory, 4, NULL) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	CHECK(tasks[0].code == SGPU_ECANCELED && tasks[0].error.text[0] && out == 0);
 	sgpu_device_cancel(device, false);
-	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &one, args, sizes, 2, NULL, &tasks[1]) == SGPU_OK);
+	CHECK(sgpu_device_module_launch_on(stream, module, "fill", &one, args, sizes, 2, NULL,
+					   &tasks[1]) == SGPU_OK);
 	CHECK(sgpu_copy_out(stream, &out, memory, 4, NULL) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && tasks[1].code == SGPU_OK && out == 7);
 	sgpu_device_module_free(&module);
@@ -109,24 +124,29 @@ static void fault(void)
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, &error) == SGPU_OK);
 	seen.count = &count;
 	/* Whether they are taken depends on how soon the fault shows. */
-	(void)!sgpu_device_module_launch_on(stream, module, "trap", &one, NULL, NULL, 0, NULL, &tasks[0]);
+	(void)!sgpu_device_module_launch_on(stream, module, "trap", &one, NULL, NULL, 0, NULL,
+					    &tasks[0]);
 	if (sgpu_copy_in(stream, memory, pinned, sizeof(host), &tasks[1]) == SGPU_OK &&
 	    sgpu_stream_callback(stream, look, &seen) == SGPU_OK) {
 		CHECK(sgpu_stream_sync(stream, &error) == SGPU_EDEVICE);
 		CHECK(atomic_load(&count) == 1);
 	}
-	CHECK(sgpu_stream_sync(stream, &error) == SGPU_EDEVICE && strstr(error.text, "context ended"));
+	CHECK(sgpu_stream_sync(stream, &error) == SGPU_EDEVICE &&
+	      strstr(error.text, "context ended"));
 	CHECK(tasks[0].code == SGPU_EDEVICE && strstr(tasks[0].error.text, "context ended"));
 	CHECK(tasks[1].code == SGPU_EDEVICE);
-	CHECK(sgpu_copy_in(stream, memory, host, 1, &tasks[2]) == SGPU_EDEVICE && tasks[2].code == SGPU_EDEVICE);
+	CHECK(sgpu_copy_in(stream, memory, host, 1, &tasks[2]) == SGPU_EDEVICE &&
+	      tasks[2].code == SGPU_EDEVICE);
 	CHECK(sgpu_device_alloc(device, 1, &more, &error) == SGPU_EDEVICE);
 	CHECK(all_are(pinned, 8192, 0x66) && all_are(host, sizeof(host), 0x99));
-	CHECK(sgpu_device_open("cuda", NULL, &other, &error) == SGPU_EDEVICE && !other && error.hint[0]);
+	CHECK(sgpu_device_open("cuda", NULL, &other, &error) == SGPU_EDEVICE && !other &&
+	      error.hint[0]);
 	sgpu_device_module_free(&module);
 	sgpu_device_free(device, &memory, sizeof(host));
 	sgpu_host_free(device, &pinned, 8192);
 	finish();
-	CHECK(sgpu_device_open("cuda", NULL, &other, &error) == SGPU_EDEVICE && !other && error.hint[0]);
+	CHECK(sgpu_device_open("cuda", NULL, &other, &error) == SGPU_EDEVICE && !other &&
+	      error.hint[0]);
 }
 
 static void fault_with_a_callback(void)
@@ -139,7 +159,8 @@ static void fault_with_a_callback(void)
 	REQUIRE(begin());
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
 	seen.count = &count;
-	(void)!sgpu_device_module_launch_on(stream, module, "trap", &one, NULL, NULL, 0, NULL, &seen.task);
+	(void)!sgpu_device_module_launch_on(stream, module, "trap", &one, NULL, NULL, 0, NULL,
+					    &seen.task);
 	if (sgpu_stream_callback(stream, look, &seen) == SGPU_OK) {
 		for (i = 0; i < 5000 && atomic_load(&count) == 0; i++) {
 			usleep(1000);
@@ -164,14 +185,16 @@ static void hang(void)
 	REQUIRE(sgpu_host_alloc(device, 4096, &pinned, NULL) == SGPU_OK);
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
 	seen.count = &count;
-	CHECK(sgpu_device_module_launch_on(stream, module, "spin", &one, NULL, NULL, 0, NULL, &task) == SGPU_OK);
+	CHECK(sgpu_device_module_launch_on(stream, module, "spin", &one, NULL, NULL, 0, NULL,
+					   &task) == SGPU_OK);
 	CHECK(sgpu_copy_out(stream, pinned, memory, 4096, &later) == SGPU_OK);
 	CHECK(sgpu_stream_callback(stream, look, &seen) == SGPU_OK);
 	usleep(100000);
 	CHECK(task.end_ns == 0 && later.end_ns == 0);
 	sgpu_device_cancel(device, true);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_ECANCELED);
-	CHECK(task.code == SGPU_ECANCELED && later.code == SGPU_ECANCELED && atomic_load(&count) == 1);
+	CHECK(task.code == SGPU_ECANCELED && later.code == SGPU_ECANCELED &&
+	      atomic_load(&count) == 1);
 	sgpu_device_module_free(&module);
 	sgpu_host_free(device, &pinned, 4096);
 	finish();
@@ -179,7 +202,8 @@ static void hang(void)
 	CHECK(took > 4000000000u && took < 15000000000u);
 }
 
-/* The first use of kernels waits for none that runs: those that open and seal, and what they need. */
+/* The first use of kernels waits for none that runs: those that open and seal, and what they need.
+ */
 static void first_use_beside_a_kernel_that_runs(void)
 {
 	struct sgpu_device_module *module = NULL;
@@ -193,12 +217,15 @@ static void first_use_beside_a_kernel_that_runs(void)
 	REQUIRE(begin() && sgpu_stream_create(device, &other, NULL) == SGPU_OK);
 	REQUIRE(sgpu_device_alloc(device, 8192, &memory, NULL) == SGPU_OK);
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
-	REQUIRE(sgpu_device_module_launch_on(stream, module, "spin", &one, NULL, NULL, 0, NULL, &spun) == SGPU_OK);
+	REQUIRE(sgpu_device_module_launch_on(stream, module, "spin", &one, NULL, NULL, 0, NULL,
+					     &spun) == SGPU_OK);
 	usleep(100000);
 	start = sgpu_now_ns();
 	CHECK(sgpu_device_key_load(other, &keys, &key, NULL) == SGPU_OK);
-	CHECK(key && sgpu_device_seal_chunks(other, key, 0, true, memory, 100, memory + 4096, &sealed) == SGPU_OK);
-	CHECK(sgpu_stream_sync(other, NULL) == SGPU_OK && sealed.code == SGPU_OK && sealed.end_ns != 0);
+	CHECK(key && sgpu_device_seal_chunks(other, key, 0, true, memory, 100, memory + 4096,
+					     &sealed) == SGPU_OK);
+	CHECK(sgpu_stream_sync(other, NULL) == SGPU_OK && sealed.code == SGPU_OK &&
+	      sealed.end_ns != 0);
 	CHECK(sgpu_now_ns() - start < 5000000000u && spun.end_ns == 0);
 	sgpu_device_key_free(&key);
 	sgpu_stream_free(&other);
@@ -208,8 +235,9 @@ static void first_use_beside_a_kernel_that_runs(void)
 	finish();
 }
 
-/* A kernel that does not end follows the set-up of two keys on their stream. One is used on another stream meanwhile, and
- * both are given back; neither waits for the kernel, nor does anybody else who brings a key. */
+/* A kernel that does not end follows the set-up of two keys on their stream. One is used on another
+ * stream meanwhile, and both are given back; neither waits for the kernel, nor does anybody else
+ * who brings a key. */
 static void keys_before_a_kernel_that_runs(void)
 {
 	struct sgpu_device_module *module = NULL;
@@ -224,8 +252,10 @@ static void keys_before_a_kernel_that_runs(void)
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
 	REQUIRE(sgpu_device_key_load(stream, &keys, &used, NULL) == SGPU_OK);
 	REQUIRE(sgpu_device_key_load(stream, &keys, &unused, NULL) == SGPU_OK);
-	REQUIRE(sgpu_device_module_launch_on(stream, module, "spin", &one, NULL, NULL, 0, NULL, &spun) == SGPU_OK);
-	CHECK(sgpu_device_seal_chunks(other, used, 0, true, memory, 100, memory + 4096, &sealed) == SGPU_OK);
+	REQUIRE(sgpu_device_module_launch_on(stream, module, "spin", &one, NULL, NULL, 0, NULL,
+					     &spun) == SGPU_OK);
+	CHECK(sgpu_device_seal_chunks(other, used, 0, true, memory, 100, memory + 4096, &sealed) ==
+	      SGPU_OK);
 	CHECK(sgpu_stream_sync(other, NULL) == SGPU_OK && sealed.code == SGPU_OK);
 	sgpu_device_key_free(&used);
 	sgpu_device_key_free(&unused);
@@ -239,7 +269,8 @@ static void keys_before_a_kernel_that_runs(void)
 	finish();
 }
 
-/* Somebody waits for work that opens, behind a kernel that traps or does not end: what they listen for never comes. */
+/* Somebody waits for work that opens, behind a kernel that traps or does not end: what they listen
+ * for never comes. */
 static void *cancel_later(void *argument)
 {
 	usleep(50000);
@@ -253,7 +284,8 @@ static void open_behind(const char *function, int code)
 	struct sgpu_device_module *module = NULL;
 	struct sgpu_device_key *key = NULL;
 	struct sgpu_sealed_keys keys = { .key = { 1 } };
-	struct sgpu_task before = { .untimed = true }, sealing = { 0 }, opening = { .untimed = true };
+	struct sgpu_task before = { .untimed = true }, sealing = { 0 },
+			 opening = { .untimed = true };
 	pthread_t thread;
 	sgpu_devptr memory;
 	int rc;
@@ -261,12 +293,16 @@ static void open_behind(const char *function, int code)
 	REQUIRE(begin() && sgpu_device_alloc(device, 8192, &memory, NULL) == SGPU_OK);
 	REQUIRE(sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, NULL) == SGPU_OK);
 	REQUIRE(sgpu_device_key_load(stream, &keys, &key, NULL) == SGPU_OK);
-	REQUIRE(sgpu_device_seal_chunks(stream, key, 0, true, memory, 100, memory + 4096, &sealing) == SGPU_OK);
+	REQUIRE(sgpu_device_seal_chunks(stream, key, 0, true, memory, 100, memory + 4096,
+					&sealing) == SGPU_OK);
 	REQUIRE(sgpu_copy_out(stream, sealed, memory + 4096, sizeof(sealed), NULL) == SGPU_OK);
 	REQUIRE(sgpu_stream_sync(stream, NULL) == SGPU_OK && sealing.code == SGPU_OK);
-	rc = sgpu_device_module_launch_on(stream, module, function, &one, NULL, NULL, 0, NULL, &before);
+	rc = sgpu_device_module_launch_on(stream, module, function, &one, NULL, NULL, 0, NULL,
+					  &before);
 	/* Whether it is taken depends on how soon a fault shows. */
-	rc = rc == SGPU_OK ? sgpu_device_open_chunks(stream, key, 0, true, memory + 4096, sizeof(sealed), memory, &opening) : rc;
+	rc = rc == SGPU_OK ? sgpu_device_open_chunks(stream, key, 0, true, memory + 4096,
+						     sizeof(sealed), memory, &opening)
+			   : rc;
 	REQUIRE(pthread_create(&thread, NULL, cancel_later, device) == 0);
 	CHECK(sgpu_stream_sync(stream, NULL) == code);
 	CHECK(before.code == code && (opening.code == code || rc != SGPU_OK));
@@ -289,10 +325,13 @@ static void open_behind_a_hang(void)
 static const struct {
 	const char *name;
 	void (*run)(void);
-} alone[] = { { "open behind a trap", open_behind_a_trap }, { "open behind a hang", open_behind_a_hang },
+} alone[] = { { "open behind a trap", open_behind_a_trap },
+	      { "open behind a hang", open_behind_a_hang },
 	      { "keys", keys_before_a_kernel_that_runs },
 	      { "first use", first_use_beside_a_kernel_that_runs },
-	      { "fault", fault }, { "callback", fault_with_a_callback }, { "hang", hang } };
+	      { "fault", fault },
+	      { "callback", fault_with_a_callback },
+	      { "hang", hang } };
 
 static int main_alone(const char *name)
 {
@@ -326,7 +365,8 @@ static bool run_alone(const char *name)
 		kill(child, SIGKILL);
 		waitpid(child, NULL, 0);
 	}
-	printf("# '%s' ended with %#x after %d ms\n", name, ended == child ? (unsigned)status : ~0u, i * 100);
+	printf("# '%s' ended with %#x after %d ms\n", name, ended == child ? (unsigned)status : ~0u,
+	       i * 100);
 	return ended == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
@@ -381,7 +421,8 @@ int main(int argc, char **argv)
 	UNIT_RUN(a_fault_ends_what_is_pending_and_what_comes);
 	UNIT_RUN(a_callback_is_called_after_a_fault_though_nobody_waits);
 	UNIT_RUN(a_kernel_that_does_not_end_is_given_up_after_it_was_cancelled);
-	UNIT_RUN(whoever_waits_for_work_that_opens_hears_of_a_fault_and_of_a_cancellation_before_it);
+	UNIT_RUN(
+		whoever_waits_for_work_that_opens_hears_of_a_fault_and_of_a_cancellation_before_it);
 	UNIT_RUN(keys_wait_for_no_kernel_that_follows_them);
 	UNIT_RUN(kernels_are_used_for_the_first_time_beside_one_that_does_not_end);
 	return unit_done();

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who reaches which page on a GPU. A kernel that reaches for one that it may not have ends CUDA for its process, so
- * each such test is a child, made before this process opens the device. Then what the device says of its code and of
- * itself, and what pages cost.
- * Runs alone: it takes all memory of the device.
- * No threads of its kernels share memory: racecheck has nothing to find.
+ * Who reaches which page on a GPU. A kernel that reaches for one that it may not have ends CUDA for
+ * its process, so each such test is a child, made before this process opens the device. Then what
+ * the device says of its code and of itself, and what pages cost. Runs alone: it takes all memory
+ * of the device. No threads of its kernels share memory: racecheck has nothing to find.
  */
 #include <limits.h>
 #include <sys/wait.h>
@@ -17,19 +16,18 @@
 #define SECRET ((uint64_t)0x5ec2e75ec2e7)
 #define UNTOUCHED ((uint64_t)0x1111111111111111)
 
-static const char ptx[] =
-	".version 7.0\n.target sm_80\n.address_size 64\n"
-	".visible .entry peek(.param .u64 from, .param .u64 to)\n"
-	"{\n"
-	"	.reg .b64 %from, %to, %value;\n"
-	"	ld.param.u64 %from, [from];\n"
-	"	ld.param.u64 %to, [to];\n"
-	"	cvta.to.global.u64 %from, %from;\n"
-	"	cvta.to.global.u64 %to, %to;\n"
-	"	ld.global.u64 %value, [%from];\n"
-	"	st.global.u64 [%to], %value;\n"
-	"	ret;\n"
-	"}\n";
+static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+			  ".visible .entry peek(.param .u64 from, .param .u64 to)\n"
+			  "{\n"
+			  "	.reg .b64 %from, %to, %value;\n"
+			  "	ld.param.u64 %from, [from];\n"
+			  "	ld.param.u64 %to, [to];\n"
+			  "	cvta.to.global.u64 %from, %from;\n"
+			  "	cvta.to.global.u64 %to, %to;\n"
+			  "	ld.global.u64 %value, [%from];\n"
+			  "	st.global.u64 [%to], %value;\n"
+			  "	ret;\n"
+			  "}\n";
 
 static struct sgpu_device *device;
 static struct sgpu_stream *stream;
@@ -56,18 +54,21 @@ static void close_all(void)
 
 static bool make_room(struct room *room, uint64_t pages)
 {
-	return sgpu_space_create(device, pages * info.small, &room->space, &room->base, &error) == SGPU_OK &&
+	return sgpu_space_create(device, pages * info.small, &room->space, &room->base, &error) ==
+		       SGPU_OK &&
 	       sgpu_space_access(room->space, true, &error) == SGPU_OK;
 }
 
 static bool map_one(struct room *room, uint64_t page, uint32_t frame)
 {
-	return sgpu_page_map(room->space, page * info.small, &frame, 1, info.small, &error) == SGPU_OK;
+	return sgpu_page_map(room->space, page * info.small, &frame, 1, info.small, &error) ==
+	       SGPU_OK;
 }
 
 static bool put(sgpu_devptr to, uint64_t value)
 {
-	return sgpu_copy_in(stream, to, &value, sizeof(value), NULL) == SGPU_OK && sgpu_stream_sync(stream, &error) == SGPU_OK;
+	return sgpu_copy_in(stream, to, &value, sizeof(value), NULL) == SGPU_OK &&
+	       sgpu_stream_sync(stream, &error) == SGPU_OK;
 }
 
 static bool holds(sgpu_devptr from, uint64_t value)
@@ -79,7 +80,8 @@ static bool holds(sgpu_devptr from, uint64_t value)
 }
 
 /* ---- children ---- */
-/* The page of `room` is at 0, of frame 1, that of `other` at 0, of frame 2; both hold the secret and are reachable. */
+/* The page of `room` is at 0, of frame 1, that of `other` at 0, of frame 2; both hold the secret
+ * and are reachable. */
 typedef bool (*arrange_fn)(struct room *room, struct room *other, sgpu_devptr *target);
 enum { DELIVERED = 42, FAULTED = 43, ARRANGED_WRONG = 44, TOLD_WRONG = 45 };
 
@@ -97,7 +99,8 @@ static int peek(sgpu_devptr target)
 
 	if (sgpu_device_alloc(device, 8, &to, &error) != SGPU_OK ||
 	    sgpu_device_module_load(device, ptx, sizeof(ptx) - 1, &module, &error) != SGPU_OK ||
-	    sgpu_device_module_launch_on(stream, module, "peek", &shape, args, sizes, 2, NULL, &task) != SGPU_OK) {
+	    sgpu_device_module_launch_on(stream, module, "peek", &shape, args, sizes, 2, NULL,
+					 &task) != SGPU_OK) {
 		return ARRANGED_WRONG;
 	}
 	synced = sgpu_stream_sync(stream, &error);
@@ -107,7 +110,8 @@ static int peek(sgpu_devptr target)
 	printf("# the kernel's end: %s\n", task.error.text);
 	/* A device that met a fault gives nothing out any more. */
 	if (task.code != SGPU_EDEVICE || synced != SGPU_EDEVICE ||
-	    sgpu_copy_out(stream, &value, to, sizeof(value), &copied) != SGPU_EDEVICE || value != UNTOUCHED) {
+	    sgpu_copy_out(stream, &value, to, sizeof(value), &copied) != SGPU_EDEVICE ||
+	    value != UNTOUCHED) {
 		return TOLD_WRONG;
 	}
 	sgpu_device_module_free(&module);
@@ -127,8 +131,9 @@ static int in_child(arrange_fn arrange)
 		if (!open_all()) {
 			_exit(77);
 		}
-		if (make_room(&room, 8) && make_room(&other, 8) && map_one(&room, 0, 1) && map_one(&other, 0, 2) &&
-		    put(room.base, SECRET) && put(other.base, SECRET) && arrange(&room, &other, &target)) {
+		if (make_room(&room, 8) && make_room(&other, 8) && map_one(&room, 0, 1) &&
+		    map_one(&other, 0, 2) && put(room.base, SECRET) && put(other.base, SECRET) &&
+		    arrange(&room, &other, &target)) {
 			result = peek(target);
 		} else {
 			printf("# %s\n", error.text);
@@ -158,7 +163,8 @@ static bool inactive(struct room *room, struct room *other, sgpu_devptr *target)
 
 static bool active_again(struct room *room, struct room *other, sgpu_devptr *target)
 {
-	return inactive(room, other, target) && sgpu_space_access(other->space, true, &error) == SGPU_OK;
+	return inactive(room, other, target) &&
+	       sgpu_space_access(other->space, true, &error) == SGPU_OK;
 }
 
 static bool unmapped(struct room *room, struct room *other, sgpu_devptr *target)
@@ -180,13 +186,15 @@ static bool moved_away(struct room *room, struct room *other, sgpu_devptr *targe
 {
 	*target = other->base + info.small;
 	return sgpu_space_access(other->space, false, &error) == SGPU_OK &&
-	       sgpu_page_unmap(room->space, 0, info.small, &error) == SGPU_OK && map_one(other, 1, 1);
+	       sgpu_page_unmap(room->space, 0, info.small, &error) == SGPU_OK &&
+	       map_one(other, 1, 1);
 }
 
 static bool moved_here(struct room *room, struct room *other, sgpu_devptr *target)
 {
 	*target = room->base + 3 * info.small;
-	return sgpu_page_unmap(other->space, 0, info.small, &error) == SGPU_OK && map_one(room, 3, 2);
+	return sgpu_page_unmap(other->space, 0, info.small, &error) == SGPU_OK &&
+	       map_one(room, 3, 2);
 }
 
 static bool space_is_gone(struct room *room, struct room *other, sgpu_devptr *target)
@@ -252,19 +260,24 @@ UNIT_TEST(pages_are_zero_for_whoever_comes_next)
 		}
 		REQUIRE(sgpu_page_map(room.space, 0, frames, 4, info.small, &error) == SGPU_OK);
 		for (i = 0; i < 4; i++) {
-			CHECK(holds(room.base + i * info.small, 0) && holds(room.base + (i + 1) * info.small - 8, 0));
-			CHECK(put(room.base + i * info.small, SECRET) && put(room.base + (i + 1) * info.small - 8, SECRET));
+			CHECK(holds(room.base + i * info.small, 0) &&
+			      holds(room.base + (i + 1) * info.small - 8, 0));
+			CHECK(put(room.base + i * info.small, SECRET) &&
+			      put(room.base + (i + 1) * info.small - 8, SECRET));
 		}
 		CHECK(sgpu_page_unmap(room.space, 0, 4 * info.small, &error) == SGPU_OK);
 		/* The same frames as a big page: other memory. */
-		REQUIRE(sgpu_page_map(room.space, info.big, frames, 1, info.big, &error) == SGPU_OK);
+		REQUIRE(sgpu_page_map(room.space, info.big, frames, 1, info.big, &error) ==
+			SGPU_OK);
 		for (i = 0; i < each; i++) {
 			CHECK(holds(room.base + info.big + i * info.small, 0));
 		}
 		CHECK(put(room.base + 2 * info.big - 8, SECRET));
 		CHECK(sgpu_page_unmap(room.space, info.big, info.big, &error) == SGPU_OK);
-		REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ each - 1 }, 1, info.small, &error) == SGPU_OK);
-		CHECK(holds(room.base, 0) && holds(room.base + info.small - 8, 0) && put(room.base, SECRET));
+		REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ each - 1 }, 1, info.small,
+				      &error) == SGPU_OK);
+		CHECK(holds(room.base, 0) && holds(room.base + info.small - 8, 0) &&
+		      put(room.base, SECRET));
 		close_all();
 	}
 }
@@ -286,8 +299,8 @@ UNIT_TEST(all_memory_can_be_pages)
 		frames[i] = i * each;
 	}
 	CHECK(sgpu_page_map(room.space, 0, frames, count, info.big, &error) == SGPU_OK);
-	printf("# %llu MiB in %u pages of %llu MiB\n", (unsigned long long)(info.total >> 20), count,
-	       (unsigned long long)(info.big >> 20));
+	printf("# %llu MiB in %u pages of %llu MiB\n", (unsigned long long)(info.total >> 20),
+	       count, (unsigned long long)(info.big >> 20));
 	for (i = 0; i < count; i++) {
 		CHECK(put(room.base + i * info.big, i));
 	}
@@ -333,7 +346,8 @@ UNIT_TEST(a_report_comes_in_confidential_computing_mode_alone)
 		CHECK(code != SGPU_OK || strstr((char *)evidence.chain, "BEGIN CERTIFICATE"));
 	} else if (strcmp(about.confidential, "off") == 0) {
 		printf("# %s\n", error.text);
-		CHECK(code == SGPU_EUNAVAILABLE && error.text[0] && !evidence.report && !evidence.chain);
+		CHECK(code == SGPU_EUNAVAILABLE && error.text[0] && !evidence.report &&
+		      !evidence.chain);
 	}
 	sgpu_device_evidence_clear(&evidence);
 	close_all();
@@ -373,8 +387,9 @@ static void time_pages(const char *what, uint64_t page_size, uint32_t count)
 	bad += sgpu_space_access(room.space, true, &error) != SGPU_OK;
 	on = since(begin);
 	CHECK(bad == 0);
-	printf("# %u %s: first map %.0f us, unmap %.0f us, map again %.0f us, access off %.0f us, on %.0f us\n", count, what,
-	       first, unmapped_in, again, off, on);
+	printf("# %u %s: first map %.0f us, unmap %.0f us, map again %.0f us, access off %.0f us, "
+	       "on %.0f us\n",
+	       count, what, first, unmapped_in, again, off, on);
 	sgpu_space_free(&room.space);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs of sessions on a GPU, which are recorded when they come again over the same buffers: what they compute, and what of
- * them fails.
+ * Jobs of sessions on a GPU, which are recorded when they come again over the same buffers: what
+ * they compute, and what of them fails.
  */
 #include <sgpu/ops.h>
 
@@ -10,31 +10,40 @@
 
 enum { N = 3000, BYTES = 4 * N, STEP = 3 * PAGE, SETS = RECORDED_MAX + 2 };
 
-#define SEGMENT(id, direction) \
-	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction "\",\"data_location_client\":\"" \
-	id "\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[3000]}}"
-#define ADD(id, a, b, output) \
-	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"vector_add\",\"arguments\":{\"a\":\"" a "\",\"b\":\"" b \
-	"\",\"output\":\"" output "\"}}"
+#define SEGMENT(id, direction)                                                                 \
+	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction \
+	"\",\"data_location_client\":\"" id                                                    \
+	"\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[3000]}}"
+#define ADD(id, a, b, output)                                                                  \
+	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"vector_add\",\"arguments\":{\"a\":\"" a \
+	"\",\"b\":\"" b "\",\"output\":\"" output "\"}}"
 /* sum = x + y, and then twice = sum + sum */
 static const char adding[] =
-	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":["
-	SEGMENT("x", "INPUT") "," SEGMENT("y", "INPUT") "," SEGMENT("sum", "OUTPUT") "," SEGMENT("twice", "OUTPUT")
-	"],\"operations\":["
-	ADD("FIRST", "x", "y", "sum") "," ADD("DOUBLE", "sum", "sum", "twice") "]}";
+	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":[" SEGMENT("x", "INPUT") "," SEGMENT(
+		"y",
+		"INPUT") "," SEGMENT("sum",
+				     "OUTPUT") "," SEGMENT("twice",
+							   "OUTPUT") "],\"operations\":"
+								     "[" ADD("FIRST", "x", "y",
+									     "sum") "," ADD("DOUBL"
+											    "E",
+											    "sum",
+											    "sum",
+											    "twice") "]}";
 
 static struct inside in;
 static struct sgpu_job *job;
 static struct sgpu_error error;
-static struct bump tally;              /* of the runs of a step that counts them */
-static int unrecorded_runs;            /* of a step that is not recorded */
+static struct bump tally;   /* of the runs of a step that counts them */
+static int unrecorded_runs; /* of a step that is not recorded */
 
 static bool load_adding(void)
 {
 	uint64_t bytes = 0;
 	void *loaded = NULL;
 	bool done = begin_with_kernel() && enter(&in, NULL) &&
-		    sgpu_remote_jobs.load(in.device, adding, strlen(adding), 1 << 20, &loaded, &bytes, &error) == SGPU_OK;
+		    sgpu_remote_jobs.load(in.device, adding, strlen(adding), 1 << 20, &loaded,
+					  &bytes, &error) == SGPU_OK;
 
 	job = loaded;
 	return done && job->step_count == 2 && job->range_count == 4;
@@ -79,7 +88,8 @@ static bool holds_result(sgpu_devptr buffer, int seed)
 		     sgpu_stream_sync(in.stream, NULL) == SGPU_OK;
 
 	for (int i = 0; i < N; i++) {
-		right = right && sum[i] == (float)(i + 4 * seed) && twice[i] == (float)(2 * (i + 4 * seed));
+		right = right && sum[i] == (float)(i + 4 * seed) &&
+			twice[i] == (float)(2 * (i + 4 * seed));
 	}
 	return right;
 }
@@ -100,7 +110,8 @@ static int run_over(sgpu_devptr buffer)
 
 static bool computes(sgpu_devptr buffer, int seed)
 {
-	return fill_buffer(buffer, seed) == SGPU_OK && run_over(buffer) == SGPU_OK && holds_result(buffer, seed);
+	return fill_buffer(buffer, seed) == SGPU_OK && run_over(buffer) == SGPU_OK &&
+	       holds_result(buffer, seed);
 }
 
 static int recordings(void)
@@ -149,9 +160,11 @@ UNIT_TEST(a_job_over_more_buffers_than_it_remembers_computes_what_is_in_each)
 
 		CHECK(fill_buffer(buffer[SETS - 1], seed) == SGPU_OK);
 		CHECK(sgpu_remote_jobs.start(job, in.stream, ranges, 4, &run, &error) == SGPU_OK);
-		CHECK(sgpu_stream_sync(in.stream, NULL) == SGPU_OK && sgpu_remote_jobs.end(&run, &error) == SGPU_OK);
+		CHECK(sgpu_stream_sync(in.stream, NULL) == SGPU_OK &&
+		      sgpu_remote_jobs.end(&run, &error) == SGPU_OK);
 		CHECK(sgpu_copy_out(in.stream, sum, ranges[2].address, BYTES, NULL) == SGPU_OK);
-		CHECK(sgpu_stream_sync(in.stream, NULL) == SGPU_OK && sum[7] == (float)(7 + 4 * seed));
+		CHECK(sgpu_stream_sync(in.stream, NULL) == SGPU_OK &&
+		      sum[7] == (float)(7 + 4 * seed));
 		CHECK(computes(buffer[SETS - 1], ++seed));
 	}
 	for (int i = 0; i < SETS; i++) {
@@ -174,7 +187,8 @@ UNIT_TEST(a_job_that_is_started_twice_over_the_same_buffers_runs_twice)
 		CHECK(fill_buffer(buffer, round) == SGPU_OK);
 		/* The recording runs once; what else was started goes step by step. */
 		for (int i = 0; i < 3; i++) {
-			CHECK(sgpu_remote_jobs.start(job, in.stream, ranges, 4, &runs[i], &error) == SGPU_OK);
+			CHECK(sgpu_remote_jobs.start(job, in.stream, ranges, 4, &runs[i], &error) ==
+			      SGPU_OK);
 			CHECK((((struct sgpu_job_run *)runs[i])->recorded != NULL) == (i == 0));
 		}
 		CHECK(sgpu_stream_sync(in.stream, NULL) == SGPU_OK);
@@ -229,14 +243,17 @@ UNIT_TEST(a_recorded_job_does_not_run_over_a_buffer_that_was_freed)
 	sgpu_devptr buffer = 0, freed;
 
 	REQUIRE(load_adding() && sgpu_device_alloc(in.device, 4 * STEP, &buffer, NULL) == SGPU_OK);
-	CHECK(computes(buffer, 1) && computes(buffer, 2) && computes(buffer, 3) && recordings() == 1);
+	CHECK(computes(buffer, 1) && computes(buffer, 2) && computes(buffer, 3) &&
+	      recordings() == 1);
 	for (int i = 0; i < 5; i++) {
 		freed = buffer;
 		sgpu_device_free(in.device, &buffer, 4 * STEP);
 		CHECK(run_over(freed) == SGPU_EUSAGE && error.text[0]);
-		/* The next buffer may have the same addresses: the recording is good for that, too. */
+		/* The next buffer may have the same addresses: the recording is good for that, too.
+		 */
 		REQUIRE(sgpu_device_alloc(in.device, 4 * STEP, &buffer, NULL) == SGPU_OK);
-		CHECK(computes(buffer, 10 + i) && computes(buffer, 20 + i) && computes(buffer, 30 + i));
+		CHECK(computes(buffer, 10 + i) && computes(buffer, 20 + i) &&
+		      computes(buffer, 30 + i));
 	}
 	sgpu_device_free(in.device, &buffer, 4 * STEP);
 	unload_adding();

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Recordings on a GPU, which are CUDA graphs: what they compute, what of them fails and how that is told, and what they may
- * reach when they run; on the device and in secure contexts.
+ * Recordings on a GPU, which are CUDA graphs: what they compute, what of them fails and how that is
+ * told, and what they may reach when they run; on the device and in secure contexts.
  */
 #include "recording_harness.h"
 
 /* ---- what is recorded ---- */
 struct plan {
-	int count;                     /* launches, all over the words of steps[i % 4] */
+	int count; /* launches, all over the words of steps[i % 4] */
 	struct bump steps[4];
-	int refused_at;                /* the launch of this number says that it cannot be recorded; -1: none does */
-	int forbidden_at;              /* this one does what ends a capture; -1: none does */
-	sgpu_devptr elsewhere;         /* the last launch says that it touches this, unless 0 */
-	int told;                      /* what the launch that failed returned */
+	int refused_at; /* the launch of this number says that it cannot be recorded; -1: none does
+			 */
+	int forbidden_at;      /* this one does what ends a capture; -1: none does */
+	sgpu_devptr elsewhere; /* the last launch says that it touches this, unless 0 */
+	int told;	       /* what the launch that failed returned */
 };
 
 static int launch_step(struct sgpu_launch *launch, void *argument)
@@ -30,7 +31,8 @@ static int refuse_step(struct sgpu_launch *launch, void *argument)
 static int wait_in_step(struct sgpu_launch *launch, void *argument)
 {
 	(void)argument;
-	CHECK(driver.synchronize(launch->native) != 0); /* the driver refuses it, and ends the capture */
+	CHECK(driver.synchronize(launch->native) !=
+	      0); /* the driver refuses it, and ends the capture */
 	return SGPU_OK;
 }
 
@@ -40,8 +42,12 @@ static int record_plan(struct sgpu_stream *recorder, void *argument, struct sgpu
 
 	for (int i = 0; i < p->count; i++) {
 		struct bump *step = &p->steps[i % 4];
-		sgpu_launch_fn function = i == p->refused_at ? refuse_step : i == p->forbidden_at ? wait_in_step : launch_step;
-		struct sgpu_device_range range = { i == p->count - 1 && p->elsewhere ? p->elsewhere : step->word, 4 };
+		sgpu_launch_fn function = i == p->refused_at	 ? refuse_step
+					  : i == p->forbidden_at ? wait_in_step
+								 : launch_step;
+		struct sgpu_device_range range = { i == p->count - 1 && p->elsewhere ? p->elsewhere
+										     : step->word,
+						   4 };
 		struct sgpu_task task = { 0 };
 
 		p->told = sgpu_device_launch_on(recorder, function, step, &range, 1, &task);
@@ -64,7 +70,8 @@ static struct plan plan_of(sgpu_devptr words, int count)
 }
 
 /* Enqueues a run and waits for it. */
-static int run_recording(struct sgpu_stream *on, struct sgpu_recording *recording, struct sgpu_task *task)
+static int run_recording(struct sgpu_stream *on, struct sgpu_recording *recording,
+			 struct sgpu_task *task)
 {
 	int rc;
 
@@ -87,10 +94,12 @@ UNIT_TEST(the_first_launch_that_failed_is_named_and_the_next_run_starts_anew)
 	p = plan_of(words, 4);
 	p.steps[1].limit = 5; /* the word is 1 here in the first run, and 5 in the second */
 	p.steps[2] = (struct bump){ words, 6, SGPU_ENOMEM };
-	REQUIRE(sgpu_device_record(device, record_plan, &p, &recording, NULL) == SGPU_OK && recording);
+	REQUIRE(sgpu_device_record(device, record_plan, &p, &recording, NULL) == SGPU_OK &&
+		recording);
 	CHECK(word_at(stream, words) == 0); /* recording carries out nothing */
 	CHECK(run_recording(stream, recording, &task) == SGPU_OK && word_at(stream, words) == 4);
-	CHECK(run_recording(stream, recording, &task) == SGPU_EINVALID && task.actual == 1 && task.error.text[0]);
+	CHECK(run_recording(stream, recording, &task) == SGPU_EINVALID && task.actual == 1 &&
+	      task.error.text[0]);
 	CHECK(word_at(stream, words) == 8); /* what stands behind it was enqueued with it */
 	for (int i = 0; i < 50; i++) {
 		CHECK(sgpu_device_clear(stream, words, PAGE, NULL) == SGPU_OK);
@@ -100,9 +109,11 @@ UNIT_TEST(the_first_launch_that_failed_is_named_and_the_next_run_starts_anew)
 	/* Timed as well, and with nobody who asks for the outcome. */
 	CHECK(sgpu_device_clear(stream, words, PAGE, NULL) == SGPU_OK);
 	task = (struct sgpu_task){ 0 };
-	CHECK(sgpu_recording_launch(stream, recording, &task) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	CHECK(sgpu_recording_launch(stream, recording, &task) == SGPU_OK &&
+	      sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	CHECK(task.code == SGPU_OK && task.end_ns >= task.begin_ns && task.begin_ns > 0);
-	CHECK(sgpu_recording_launch(stream, recording, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	CHECK(sgpu_recording_launch(stream, recording, NULL) == SGPU_OK &&
+	      sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	CHECK(word_at(stream, words) == 8);
 	sgpu_recording_free(&recording);
 	CHECK(recording == NULL);
@@ -124,7 +135,8 @@ UNIT_TEST(one_run_of_a_recording_at_a_time_and_none_while_the_device_is_cancelle
 	for (int i = 0; i < 20; i++) {
 		/* Until somebody has waited for the first run, it has not ended. */
 		REQUIRE(sgpu_recording_launch(stream, recording, &first) == SGPU_OK);
-		CHECK(sgpu_recording_launch(i % 2 ? other : stream, recording, &second) == SGPU_ERETRY);
+		CHECK(sgpu_recording_launch(i % 2 ? other : stream, recording, &second) ==
+		      SGPU_ERETRY);
 		CHECK(second.code == SGPU_ERETRY && second.error.text[0]);
 		CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && first.code == SGPU_OK);
 		CHECK(run_recording(other, recording, &task) == SGPU_OK);
@@ -132,7 +144,8 @@ UNIT_TEST(one_run_of_a_recording_at_a_time_and_none_while_the_device_is_cancelle
 	CHECK(word_at(stream, words) == 20 * 6);
 	for (int i = 0; i < 20; i++) {
 		sgpu_device_cancel(device, true);
-		CHECK(run_recording(stream, recording, &task) == SGPU_ECANCELED && task.error.text[0]);
+		CHECK(run_recording(stream, recording, &task) == SGPU_ECANCELED &&
+		      task.error.text[0]);
 		CHECK(word_at(stream, words) == (uint32_t)(20 * 6 + 3 * i));
 		sgpu_device_cancel(device, false);
 		CHECK(run_recording(stream, recording, &task) == SGPU_OK);
@@ -187,7 +200,9 @@ UNIT_TEST(what_cannot_be_recorded_leaves_the_device_as_it_was)
 		error = (struct sgpu_error){ 0 };
 		CHECK(sgpu_device_record(device, record_plan, &p, &recording, &error) != SGPU_OK);
 		CHECK(recording == NULL && error.text[0]);
-		CHECK(p.told == (i % 4 == 2 ? p.told : i % 4 == 3 ? SGPU_EUSAGE : SGPU_EUNAVAILABLE));
+		CHECK(p.told == (i % 4 == 2   ? p.told
+				 : i % 4 == 3 ? SGPU_EUSAGE
+					      : SGPU_EUNAVAILABLE));
 		if (i < 4) {
 			printf("# %s\n", error.text);
 		}
@@ -221,27 +236,33 @@ UNIT_TEST(a_context_runs_its_own_recordings_over_its_own_memory)
 	for (int i = 0; i < 2; i++) {
 		words[i] = cleared_words(in[i].device, in[i].stream);
 		p = plan_of(words[i], 2 + i);
-		REQUIRE(sgpu_device_record(in[i].device, record_plan, &p, &recording[i], NULL) == SGPU_OK);
+		REQUIRE(sgpu_device_record(in[i].device, record_plan, &p, &recording[i], NULL) ==
+			SGPU_OK);
 	}
 	p = plan_of(words[0], 2);
 	struct sgpu_recording *foreign = NULL;
-	CHECK(sgpu_device_record(in[1].device, record_plan, &p, &foreign, NULL) == SGPU_EUSAGE && !foreign);
+	CHECK(sgpu_device_record(in[1].device, record_plan, &p, &foreign, NULL) == SGPU_EUSAGE &&
+	      !foreign);
 	/* Each run makes its context the one that kernels reach. */
 	for (int i = 0; i < 20; i++) {
 		CHECK(run_recording(in[i % 2].stream, recording[i % 2], &task) == SGPU_OK);
-		CHECK(run_recording(in[i % 2].stream, recording[1 - i % 2], &task) == SGPU_EPOLICY && task.error.text[0]);
+		CHECK(run_recording(in[i % 2].stream, recording[1 - i % 2], &task) ==
+			      SGPU_EPOLICY &&
+		      task.error.text[0]);
 	}
 	CHECK(word_at(in[0].stream, words[0]) == 20 && word_at(in[1].stream, words[1]) == 30);
 	sgpu_recording_free(&recording[1]);
 
-	/* The page of what is freed stays mapped; the context knows all the same that nobody has it. */
+	/* The page of what is freed stays mapped; the context knows all the same that nobody has
+	 * it. */
 	gone = cleared_words(in[1].device, in[1].stream);
 	p = plan_of(words[1], 2);
 	p.steps[1].word = gone;
 	REQUIRE(sgpu_device_record(in[1].device, record_plan, &p, &recording[1], NULL) == SGPU_OK);
 	CHECK(run_recording(in[1].stream, recording[1], &task) == SGPU_OK);
 	sgpu_device_free(in[1].device, &gone, PAGE);
-	CHECK(run_recording(in[1].stream, recording[1], &task) == SGPU_EUSAGE && task.error.text[0]);
+	CHECK(run_recording(in[1].stream, recording[1], &task) == SGPU_EUSAGE &&
+	      task.error.text[0]);
 	CHECK(word_at(in[1].stream, words[1]) == 31);
 	for (int i = 1; i >= 0; i--) {
 		sgpu_recording_free(&recording[i]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches that bring their own kernel, on a GPU, from the sealed PTX to the sealed result; and what a run says when
- * such a kernel does not fit, or traps.
- * No threads of its kernels share memory: racecheck has nothing to find.
+ * Batches that bring their own kernel, on a GPU, from the sealed PTX to the sealed result; and what
+ * a run says when such a kernel does not fit, or traps. No threads of its kernels share memory:
+ * racecheck has nothing to find.
  */
 #include <sys/wait.h>
 
@@ -12,35 +12,39 @@ enum { SIZE = 1 << 20 };
 
 /* scan is the module; half = copy of bias; result = half + more by it; bias_copy = copy of bias. */
 #define U8 "\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1048576]}"
-#define MANIFEST \
-	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":[" \
-	"{\"segment_id\":\"scan\",\"data_location_client\":\"s\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INPUT\"}," \
-	"{\"segment_id\":\"bias\",\"data_location_client\":\"b\",\"sensitivity_level\":\"LOW\",\"direction\":\"INPUT\"," \
-	U8 "}," \
+#define MANIFEST                                                                                   \
+	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":["                                      \
+	"{\"segment_id\":\"scan\",\"data_location_client\":\"s\",\"sensitivity_level\":\"HIGH\","  \
+	"\"direction\":\"INPUT\"},"                                                                \
+	"{\"segment_id\":\"bias\",\"data_location_client\":\"b\",\"sensitivity_level\":\"LOW\","   \
+	"\"direction\":\"INPUT\"," U8 "},"                                                         \
 	"{\"segment_id\":\"half\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INTERMEDIATE\"}," \
-	"{\"segment_id\":\"result\",\"data_location_client\":\"r\",\"sensitivity_level\":\"HIGH\",\"direction\":\"OUTPUT\"," \
-	U8 "}," \
-	"{\"segment_id\":\"bias_copy\",\"data_location_client\":\"c\",\"sensitivity_level\":\"LOW\"," \
-	"\"direction\":\"OUTPUT\"}]," \
-	"\"operations\":[" \
-	"{\"gpu_operation_id\":\"FIRST\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"bias\",\"output\":\"half\"}}," \
+	"{\"segment_id\":\"result\",\"data_location_client\":\"r\",\"sensitivity_level\":"         \
+	"\"HIGH\",\"direction\":\"OUTPUT\"," U8 "},"                                               \
+	"{\"segment_id\":\"bias_copy\",\"data_location_client\":\"c\",\"sensitivity_level\":"      \
+	"\"LOW\","                                                                                 \
+	"\"direction\":\"OUTPUT\"}],"                                                              \
+	"\"operations\":["                                                                         \
+	"{\"gpu_operation_id\":\"FIRST\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"bias\","   \
+	"\"output\":\"half\"}},"                                                                   \
 	"{\"gpu_operation_id\":\"SECOND\",\"kernel\":\"module:scan:%s\",\"module_digest\":\"%s\"," \
-	"\"grid\":[4096],\"block\":[128,2]," \
-	"\"arguments\":{\"input\":\"half\",\"output\":\"result\"},\"params\":%s}," \
-	"{\"gpu_operation_id\":\"THIRD\",\"kernel\":\"copy\"," \
+	"\"grid\":[4096],\"block\":[128,2],"                                                       \
+	"\"arguments\":{\"input\":\"half\",\"output\":\"result\"},\"params\":%s},"                 \
+	"{\"gpu_operation_id\":\"THIRD\",\"kernel\":\"copy\","                                     \
 	"\"arguments\":{\"input\":\"bias\",\"output\":\"bias_copy\"}}]}"
 #define PARAMS "[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":5}]"
 
 static const char ptx[] =
 	".version 7.0\n.target sm_80\n.address_size 64\n"
-	".visible .entry add(.param .u64 output, .param .u64 input, .param .u64 n, .param .u32 more)\n"
+	".visible .entry add(.param .u64 output, .param .u64 input, .param .u64 n, .param .u32 "
+	"more)\n"
 	"{\n"
 	"	.reg .pred %done;\n"
 	"	.reg .b32 %a, %b, %value, %more;\n"
 	"	.reg .b64 %i, %n, %from, %to;\n"
 	"	mov.u32 %a, %ntid.x;\n"
 	"	mov.u32 %b, %ntid.y;\n"
-	"	mul.lo.u32 %a, %a, %b;\n"       /* threads of a block */
+	"	mul.lo.u32 %a, %a, %b;\n" /* threads of a block */
 	"	mov.u32 %b, %ctaid.x;\n"
 	"	mul.lo.u32 %a, %a, %b;\n"
 	"	mov.u32 %b, %tid.x;\n"
@@ -111,7 +115,8 @@ UNIT_TEST(a_sealed_kernel_computes)
 
 	make_module_job(&job, "add", PARAMS);
 	CHECK(run_job(&job, &owner, &out) == SGPU_OK);
-	CHECK(read_answer(out, job.key, &answer) && is_sum(&answer, &job, 0, 5) && is_sum(&answer, &job, 1, 0));
+	CHECK(read_answer(out, job.key, &answer) && is_sum(&answer, &job, 0, 5) &&
+	      is_sum(&answer, &job, 1, 0));
 	free_answer(&answer);
 	close(out);
 	free_job(&job);
@@ -141,7 +146,8 @@ UNIT_TEST(what_does_not_fit_fails_alone)
 		{ "absent", PARAMS },
 		{ "add", "[\"output\",\"input\",{\"elements\":\"input\"}]" },
 		{ "add", "[\"output\",\"input\",{\"elements\":\"input\"},{\"u64\":5}]" },
-		{ "add", "[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":5},{\"u32\":5}]" },
+		{ "add",
+		  "[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":5},{\"u32\":5}]" },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wrong); i++) {
@@ -151,7 +157,8 @@ UNIT_TEST(what_does_not_fit_fails_alone)
 
 		make_module_job(&job, wrong[i][0], wrong[i][1]);
 		CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
-		CHECK(read_answer(out, job.key, &answer) && says(&answer, 0, SGPU_EINVALID, "module 'scan'") &&
+		CHECK(read_answer(out, job.key, &answer) &&
+		      says(&answer, 0, SGPU_EINVALID, "module 'scan'") &&
 		      says(&answer, 0, SGPU_EINVALID, wrong[i][0]) && is_sum(&answer, &job, 1, 0));
 		free_answer(&answer);
 		close(out);
@@ -175,7 +182,8 @@ UNIT_TEST(a_module_that_does_not_verify_is_not_run)
 	free_job(&job);
 }
 
-/* ---- what ends the context: in processes of their own, since a GPU may not come back to the one that lost it ---- */
+/* ---- what ends the context: in processes of their own, since a GPU may not come back to the one
+ * that lost it ---- */
 static void open_cuda(void)
 {
 	struct sgpu_device_config config = { .jobs = 0 };
@@ -203,8 +211,10 @@ static void lose_context(const char *function, const char *part)
 	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_ESEGMENTS);
 	lseek(out, 0, SEEK_SET);
 	REQUIRE(read_answer(out, job.key, &answer));
-	printf("# %s: %d, %s\n", function, answer.batch->segments[0].status, answer.batch->segments[0].error_text);
-	CHECK(answer.batch->segments[0].status != SGPU_OK && strstr(answer.batch->segments[0].error_text, part));
+	printf("# %s: %d, %s\n", function, answer.batch->segments[0].status,
+	       answer.batch->segments[0].error_text);
+	CHECK(answer.batch->segments[0].status != SGPU_OK &&
+	      strstr(answer.batch->segments[0].error_text, part));
 	CHECK(answer.batch->segments[1].status != SGPU_OK || is_sum(&answer, &job, 1, 0));
 	free_answer(&answer);
 	close(in);
@@ -228,7 +238,8 @@ static bool in_child(const char *function, const char *part)
 		fflush(stdout);
 		_exit(unit_bad != 0);
 	}
-	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+	       WEXITSTATUS(status) == 0;
 }
 
 UNIT_TEST(a_kernel_that_traps_ends_the_context_and_not_the_run)
@@ -251,7 +262,8 @@ static bool is_there(void)
 		open_cuda();
 		_exit(77);
 	}
-	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 77;
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+	       WEXITSTATUS(status) == 77;
 }
 
 int main(void)

@@ -44,7 +44,8 @@ static void finish_with(void)
 	finish();
 }
 
-/* Events tell the wrong time in confidential computing mode: what is said of them there is only that it is not possible. */
+/* Events tell the wrong time in confidential computing mode: what is said of them there is only
+ * that it is not possible. */
 static bool trusts(enum sgpu_device_timer timer)
 {
 	return off || timer == SGPU_TIMER_GLOBALTIMER;
@@ -52,8 +53,8 @@ static bool trusts(enum sgpu_device_timer timer)
 
 static bool is_timed(const struct sgpu_task *task, uint64_t begin, uint64_t end)
 {
-	return task->code == SGPU_OK && !task->mistimed && task->begin_ns >= begin && task->begin_ns <= task->end_ns &&
-	       task->end_ns <= end;
+	return task->code == SGPU_OK && !task->mistimed && task->begin_ns >= begin &&
+	       task->begin_ns <= task->end_ns && task->end_ns <= end;
 }
 
 UNIT_TEST(auto_takes_events_unless_the_gpu_is_confidential)
@@ -70,8 +71,8 @@ UNIT_TEST(auto_takes_events_unless_the_gpu_is_confidential)
 	finish();
 }
 
-/* Other processes may have the GPU meanwhile, which comes between the two: then it is tried again. Under a checker kernels are
- * not as short as they are written. */
+/* Other processes may have the GPU meanwhile, which comes between the two: then it is tried again.
+ * Under a checker kernels are not as short as they are written. */
 UNIT_TEST(both_timers_tell_the_same_of_the_same_work)
 {
 	const bool checked = getenv("SGPU_TEST_SMALL") != NULL;
@@ -86,8 +87,8 @@ UNIT_TEST(both_timers_tell_the_same_of_the_same_work)
 			CHECK(c.globaltimer_ns > 1e5 && c.host_ns > 1e5);
 			same = checked || !off || fabs(c.events_ns / c.globaltimer_ns - 1) < 0.05;
 		}
-		printf("# %.0f ns by events, %.0f by %%globaltimer, %.0f on the host\n", c.events_ns, c.globaltimer_ns,
-		       c.host_ns);
+		printf("# %.0f ns by events, %.0f by %%globaltimer, %.0f on the host\n",
+		       c.events_ns, c.globaltimer_ns, c.host_ns);
 		CHECK(same);
 		CHECK(works());
 		finish_with();
@@ -147,13 +148,15 @@ UNIT_TEST(words_for_times_are_given_back)
 	for (int round = 0; round < ROUNDS / (getenv("SGPU_TEST_SMALL") ? 4 : 1); round++) {
 		memset(tasks, 0, STREAMS * MANY * sizeof(*tasks));
 		for (int i = 0; i < STREAMS * MANY; i++) {
-			bad += sgpu_device_clear(streams[i % STREAMS], memory, 16, &tasks[i]) != SGPU_OK;
+			bad += sgpu_device_clear(streams[i % STREAMS], memory, 16, &tasks[i]) !=
+			       SGPU_OK;
 		}
 		for (int i = 0; i < STREAMS; i++) {
 			CHECK(sgpu_stream_sync(streams[i], NULL) == SGPU_OK);
 		}
 		for (int i = 0; i < STREAMS * MANY; i++) {
-			bad += tasks[i].code != SGPU_OK || tasks[i].mistimed || tasks[i].end_ns < tasks[i].begin_ns;
+			bad += tasks[i].code != SGPU_OK || tasks[i].mistimed ||
+			       tasks[i].end_ns < tasks[i].begin_ns;
 		}
 		CHECK(bad == 0);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the kernels that open and seal say of their work, and whoever waits for a stream hears there without asking the driver:
- * it is heard only when all is right, and everything else ends as it does without that.
- * The kernels are those of test_cuda_aead: racecheck has nothing to find.
+ * What the kernels that open and seal say of their work, and whoever waits for a stream hears there
+ * without asking the driver: it is heard only when all is right, and everything else ends as it
+ * does without that. The kernels are those of test_cuda_aead: racecheck has nothing to find.
  */
 #include <pthread.h>
 #include <stdint.h>
@@ -13,9 +13,14 @@
 #include "bus_recorder.h"
 #include "cuda_harness.h"
 
-enum { C = SGPU_CHUNK, SIZE = 3 * C + 777, SEALED = SIZE + 4 * SGPU_TAG_SIZE, BAD = C + SGPU_TAG_SIZE + 100 };
+enum {
+	C = SGPU_CHUNK,
+	SIZE = 3 * C + 777,
+	SEALED = SIZE + 4 * SGPU_TAG_SIZE,
+	BAD = C + SGPU_TAG_SIZE + 100
+};
 
-static bool small;              /* under a checker: little of everything */
+static bool small; /* under a checker: little of everything */
 static struct sgpu_sealed_keys keys;
 static uint8_t plain[SIZE], sealed[SEALED], broken[SEALED];
 static struct sgpu_device_key *key;
@@ -24,7 +29,7 @@ static struct sgpu_device_key *key;
 struct place {
 	struct sgpu_stream *stream;
 	sgpu_devptr good, bad, out, more; /* sealed, sealed with a bit changed, and room for two */
-	uint8_t *host;                 /* pinned: the sealed bytes, and room for as many */
+	uint8_t *host;			  /* pinned: the sealed bytes, and room for as many */
 };
 
 enum way { OPEN, SEAL, OPEN_FROM, SEAL_TO, WAYS };
@@ -101,13 +106,17 @@ static int enqueue(struct place *p, enum way way, struct sgpu_task *task)
 	*task = (struct sgpu_task){ .untimed = true };
 	switch (way) {
 	case OPEN:
-		return sgpu_device_open_chunks(p->stream, key, 0, true, p->good, SEALED, p->out, task);
+		return sgpu_device_open_chunks(p->stream, key, 0, true, p->good, SEALED, p->out,
+					       task);
 	case SEAL:
-		return sgpu_device_seal_chunks(p->stream, key, 0, true, p->more, SIZE, p->out, task);
+		return sgpu_device_seal_chunks(p->stream, key, 0, true, p->more, SIZE, p->out,
+					       task);
 	case OPEN_FROM:
-		return sgpu_device_open_from(p->stream, key, 0, true, p->host, SEALED, p->out, task);
+		return sgpu_device_open_from(p->stream, key, 0, true, p->host, SEALED, p->out,
+					     task);
 	default:
-		return sgpu_device_seal_to(p->stream, key, 0, true, p->more, SIZE, p->host + SEALED, task);
+		return sgpu_device_seal_to(p->stream, key, 0, true, p->more, SIZE, p->host + SEALED,
+					   task);
 	}
 }
 
@@ -116,7 +125,8 @@ static bool holds(sgpu_devptr memory, const uint8_t *bytes, size_t size)
 {
 	static _Thread_local uint8_t got[SEALED];
 
-	return sgpu_copy_out(stream, got, memory, size, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK &&
+	return sgpu_copy_out(stream, got, memory, size, NULL) == SGPU_OK &&
+	       sgpu_stream_sync(stream, NULL) == SGPU_OK &&
 	       (bytes ? memcmp(got, bytes, size) == 0 : all_are(got, size, 0));
 }
 
@@ -132,8 +142,9 @@ static bool prepare(struct place *p, enum way way)
 
 static bool came_out(struct place *p, enum way way)
 {
-	return way == SEAL ? holds(p->out, sealed, SEALED) :
-	       way == SEAL_TO ? memcmp(p->host + SEALED, sealed, SEALED) == 0 : holds(p->out, plain, SIZE);
+	return way == SEAL	? holds(p->out, sealed, SEALED)
+	       : way == SEAL_TO ? memcmp(p->host + SEALED, sealed, SEALED) == 0
+				: holds(p->out, plain, SIZE);
 }
 
 /* Waits until the device has done everything, past the library. */
@@ -209,7 +220,8 @@ UNIT_TEST(a_chunk_that_does_not_verify_is_told_and_nothing_is_left)
 		REQUIRE(prepare(&p, OPEN));
 		/* Alone. */
 		bad = (struct sgpu_task){ .untimed = true };
-		REQUIRE(sgpu_device_open_chunks(p.stream, key, 0, true, p.bad, SEALED, p.out, &bad) == SGPU_OK);
+		REQUIRE(sgpu_device_open_chunks(p.stream, key, 0, true, p.bad, SEALED, p.out,
+						&bad) == SGPU_OK);
 		REQUIRE(!waits || device_is_done());
 		CHECK(events_of_sync(&p) == 2); /* one to wait, and one to clear what was opened */
 		CHECK(bad.code == SGPU_EAUTH && bad.bad_chunk == 1 && holds(p.out, NULL, SIZE));
@@ -218,8 +230,10 @@ UNIT_TEST(a_chunk_that_does_not_verify_is_told_and_nothing_is_left)
 		for (int k = 0; k < 2; k++) {
 			const bool this_bad = (k == 0) == bad_first;
 
-			REQUIRE(sgpu_device_open_chunks(p.stream, key, 0, true, this_bad ? p.bad : p.good, SEALED,
-							this_bad ? p.out : p.more, this_bad ? &bad : &good) == SGPU_OK);
+			REQUIRE(sgpu_device_open_chunks(p.stream, key, 0, true,
+							this_bad ? p.bad : p.good, SEALED,
+							this_bad ? p.out : p.more,
+							this_bad ? &bad : &good) == SGPU_OK);
 		}
 		REQUIRE(!waits || device_is_done());
 		CHECK(sgpu_stream_sync(p.stream, NULL) == SGPU_OK);
@@ -241,10 +255,12 @@ UNIT_TEST(only_the_last_work_of_a_stream_is_listened_to)
 		memset(got, 0, SIZE);
 		REQUIRE(enqueue(&p, OPEN, &task) == SGPU_OK);
 		REQUIRE(sgpu_copy_out(p.stream, got, p.out, SIZE, NULL) == SGPU_OK);
-		CHECK(events_of_sync(&p) == 1 && task.code == SGPU_OK && memcmp(got, plain, SIZE) == 0);
+		CHECK(events_of_sync(&p) == 1 && task.code == SGPU_OK &&
+		      memcmp(got, plain, SIZE) == 0);
 		/* Of an empty run no kernel says anything. */
 		REQUIRE(enqueue(&p, OPEN, &task) == SGPU_OK);
-		REQUIRE(sgpu_device_open_chunks(p.stream, key, 4, false, p.good, 0, p.more, &empty) == SGPU_OK);
+		REQUIRE(sgpu_device_open_chunks(p.stream, key, 4, false, p.good, 0, p.more,
+						&empty) == SGPU_OK);
 		CHECK(events_of_sync(&p) == 1 && task.code == SGPU_OK && empty.code == SGPU_OK);
 	}
 	finish_with_key(&p);
@@ -267,17 +283,19 @@ static void *use(void *argument)
 	for (int i = 0; i < u->rounds; i++) {
 		const bool bad = i % 3 == 1;
 		struct sgpu_task task = { .untimed = true };
-		bool sound = sgpu_device_clear(p->stream, p->out, SIZE, NULL) == SGPU_OK &&
-			     sgpu_stream_sync(p->stream, NULL) == SGPU_OK &&
-			     sgpu_device_open_chunks(p->stream, key, 0, true, bad ? p->bad : p->good, SEALED, p->out, &task) ==
-				     SGPU_OK &&
-			     sgpu_stream_sync(p->stream, NULL) == SGPU_OK &&
-			     sgpu_copy_out(p->stream, got, p->out, SIZE, NULL) == SGPU_OK &&
-			     sgpu_stream_sync(p->stream, NULL) == SGPU_OK;
+		bool sound =
+			sgpu_device_clear(p->stream, p->out, SIZE, NULL) == SGPU_OK &&
+			sgpu_stream_sync(p->stream, NULL) == SGPU_OK &&
+			sgpu_device_open_chunks(p->stream, key, 0, true, bad ? p->bad : p->good,
+						SEALED, p->out, &task) == SGPU_OK &&
+			sgpu_stream_sync(p->stream, NULL) == SGPU_OK &&
+			sgpu_copy_out(p->stream, got, p->out, SIZE, NULL) == SGPU_OK &&
+			sgpu_stream_sync(p->stream, NULL) == SGPU_OK;
 
 		if (sound && !bad && task.code == SGPU_OK && memcmp(got, plain, SIZE) == 0) {
 			u->right++;
-		} else if (sound && bad && task.code == SGPU_EAUTH && task.bad_chunk == 1 && all_are(got, SIZE, 0)) {
+		} else if (sound && bad && task.code == SGPU_EAUTH && task.bad_chunk == 1 &&
+			   all_are(got, SIZE, 0)) {
 			u->refused++;
 		} else if (sound && task.code == SGPU_ECANCELED && all_are(got, SIZE, 0)) {
 			u->cancelled++;
@@ -297,7 +315,8 @@ UNIT_TEST(work_that_is_cancelled_while_somebody_listens_is_right_or_did_not_happ
 	REQUIRE(begin_with_key(&p));
 	sgpu_device_cancel(device, true);
 	REQUIRE(prepare(&p, OPEN) && enqueue(&p, OPEN, &task) == SGPU_OK);
-	CHECK(sgpu_stream_sync(p.stream, NULL) == SGPU_OK && task.code == SGPU_ECANCELED && holds(p.out, NULL, SIZE));
+	CHECK(sgpu_stream_sync(p.stream, NULL) == SGPU_OK && task.code == SGPU_ECANCELED &&
+	      holds(p.out, NULL, SIZE));
 	sgpu_device_cancel(device, false);
 	for (int i = 0; i < 2; i++) {
 		REQUIRE(take_place(&users[i].place));
@@ -313,12 +332,14 @@ UNIT_TEST(work_that_is_cancelled_while_somebody_listens_is_right_or_did_not_happ
 		const struct user *u = &users[i];
 
 		pthread_join(u->thread, NULL);
-		printf("# %u right, %u refused, %u cancelled\n", u->right, u->refused, u->cancelled);
+		printf("# %u right, %u refused, %u cancelled\n", u->right, u->refused,
+		       u->cancelled);
 		CHECK(u->wrong == 0 && u->right + u->refused + u->cancelled == (unsigned)u->rounds);
 		give_place(&users[i].place);
 	}
 	REQUIRE(prepare(&p, OPEN) && enqueue(&p, OPEN, &task) == SGPU_OK);
-	CHECK(sgpu_stream_sync(p.stream, NULL) == SGPU_OK && task.code == SGPU_OK && came_out(&p, OPEN));
+	CHECK(sgpu_stream_sync(p.stream, NULL) == SGPU_OK && task.code == SGPU_OK &&
+	      came_out(&p, OPEN));
 	finish_with_key(&p);
 }
 

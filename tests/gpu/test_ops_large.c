@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations on more elements than 32 bits can count. Everything is made and looked at on the device: inputs are 0 but
- * for some elements near the places where an index would overflow, and outputs are read around them.
- * Runs alone: it takes most of the device's memory.
+ * Operations on more elements than 32 bits can count. Everything is made and looked at on the
+ * device: inputs are 0 but for some elements near the places where an index would overflow, and
+ * outputs are read around them. Runs alone: it takes most of the device's memory.
  */
 #include <sgpu/device.h>
 #include <sgpu/ops.h>
@@ -28,7 +28,8 @@ struct run {
 	struct sgpu_error error;
 };
 
-static void on_diagnostic(struct sgpu_op_report *report, const char *argument, const char *param, const char *text)
+static void on_diagnostic(struct sgpu_op_report *report, const char *argument, const char *param,
+			  const char *text)
 {
 	(void)report;
 	printf("# diagnostic: %s%s: %s\n", argument ? argument : "", param ? param : "", text);
@@ -88,7 +89,8 @@ static bool ready(struct run *run)
 	bool good = true;
 
 	for (int i = 0; run->call.op->args[i].name; i++) {
-		run->call.present[i] = run->call.present[i] || strncmp(run->call.op->args[i].name, "output", 6) == 0;
+		run->call.present[i] = run->call.present[i] ||
+				       strncmp(run->call.op->args[i].name, "output", 6) == 0;
 	}
 	run->call.op->infer(&run->call, &run->report);
 	for (int i = 0; run->call.op->args[i].name; i++) {
@@ -97,7 +99,8 @@ static bool ready(struct run *run)
 		}
 	}
 	run->scratch_size = run->call.op->scratch ? run->call.op->scratch(&run->call) : 0;
-	good = good && sgpu_device_alloc(device, run->scratch_size, &run->scratch, &run->error) == 0;
+	good = good &&
+	       sgpu_device_alloc(device, run->scratch_size, &run->scratch, &run->error) == 0;
 	run->call.scratch = (void *)(uintptr_t)run->scratch;
 	return good;
 }
@@ -107,8 +110,9 @@ static int launch(struct sgpu_launch *to, void *argument)
 	struct sgpu_op_call *call = argument;
 	sgpu_op_fn function = sgpu_device_op(device, call->op->name);
 
-	return function ? function(call, to) :
-			  sgpu_fail(to->error, SGPU_EDEVICE, "the device has no '%s'", call->op->name);
+	return function ? function(call, to)
+			: sgpu_fail(to->error, SGPU_EDEVICE, "the device has no '%s'",
+				    call->op->name);
 }
 
 static bool go(struct run *run)
@@ -116,8 +120,8 @@ static bool go(struct run *run)
 	struct sgpu_task task;
 
 	memset(&task, 0, sizeof(task));
-	if (sgpu_device_launch(stream, launch, &run->call, &task) || sgpu_stream_sync(stream, &run->error) ||
-	    task.code) {
+	if (sgpu_device_launch(stream, launch, &run->call, &task) ||
+	    sgpu_stream_sync(stream, &run->error) || task.code) {
 		printf("# %s: %s%s\n", run->call.op->name, task.error.text, run->error.text);
 		return false;
 	}
@@ -126,7 +130,8 @@ static bool go(struct run *run)
 
 static void poke(struct run *run, const char *name, uint64_t at, size_t size, const void *value)
 {
-	CHECK(sgpu_copy_in(stream, run->memory[sgpu_op_arg(run->call.op, name)] + at * size, value, size, NULL) == 0);
+	CHECK(sgpu_copy_in(stream, run->memory[sgpu_op_arg(run->call.op, name)] + at * size, value,
+			   size, NULL) == 0);
 	CHECK(sgpu_stream_sync(stream, &run->error) == 0);
 }
 
@@ -153,12 +158,12 @@ static struct sgpu_type type(enum sgpu_dtype dtype, int rank, uint64_t first, ui
 	return made;
 }
 
-#define REQUIRE_MEMORY(condition, run)                                                                       \
-	do {                                                                                                 \
-		if (!(condition)) {                                                                          \
-			end(run);                                                                            \
-			SKIP("the device has too little memory");                                            \
-		}                                                                                            \
+#define REQUIRE_MEMORY(condition, run)                            \
+	do {                                                      \
+		if (!(condition)) {                               \
+			end(run);                                 \
+			SKIP("the device has too little memory"); \
+		}                                                 \
 	} while (0)
 
 UNIT_TEST(elements_one_by_one)
@@ -166,8 +171,9 @@ UNIT_TEST(elements_one_by_one)
 	struct run run;
 
 	begin(&run, "vector_add");
-	REQUIRE_MEMORY(input(&run, "a", type(SGPU_U8, 1, COUNT, 0)) && input(&run, "b", type(SGPU_U8, 1, COUNT, 0)) &&
-		       ready(&run), &run);
+	REQUIRE_MEMORY(input(&run, "a", type(SGPU_U8, 1, COUNT, 0)) &&
+			       input(&run, "b", type(SGPU_U8, 1, COUNT, 0)) && ready(&run),
+		       &run);
 	for (int i = 0; i < SPOTS; i++) {
 		uint8_t a = (uint8_t)(i + 1), b = 100;
 
@@ -191,8 +197,9 @@ UNIT_TEST(products_of_matrices)
 	struct run run;
 
 	begin(&run, "gemm");
-	REQUIRE_MEMORY(input(&run, "a", type(SGPU_F32, 2, SIDE, 1)) && input(&run, "b", type(SGPU_F32, 2, 1, SIDE)) &&
-		       ready(&run), &run);
+	REQUIRE_MEMORY(input(&run, "a", type(SGPU_F32, 2, SIDE, 1)) &&
+			       input(&run, "b", type(SGPU_F32, 2, 1, SIDE)) && ready(&run),
+		       &run);
 	for (int i = 0; i < SIDE; i++) {
 		column[i] = (float)(i % 1000);
 	}
@@ -200,7 +207,8 @@ UNIT_TEST(products_of_matrices)
 	CHECK(sgpu_copy_in(stream, run.memory[1], column, sizeof(column), NULL) == 0);
 	CHECK(go(&run));
 	for (int i = 0; i < SPOTS; i++) {
-		CHECK(peek_f32(&run, spots[i]) == column[spots[i] / SIDE] * column[spots[i] % SIDE]);
+		CHECK(peek_f32(&run, spots[i]) ==
+		      column[spots[i] / SIDE] * column[spots[i] % SIDE]);
 	}
 	end(&run);
 }
@@ -213,8 +221,10 @@ UNIT_TEST(matrices_that_are_only_scaled)
 	begin(&run, "gemm");
 	number(&run, "alpha", 0);
 	number(&run, "beta", 3);
-	REQUIRE_MEMORY(input(&run, "a", type(SGPU_F32, 2, SIDE, 1)) && input(&run, "b", type(SGPU_F32, 2, 1, SIDE)) &&
-		       input(&run, "c", type(SGPU_F32, 2, SIDE, SIDE)) && ready(&run), &run);
+	REQUIRE_MEMORY(input(&run, "a", type(SGPU_F32, 2, SIDE, 1)) &&
+			       input(&run, "b", type(SGPU_F32, 2, 1, SIDE)) &&
+			       input(&run, "c", type(SGPU_F32, 2, SIDE, SIDE)) && ready(&run),
+		       &run);
 	for (int i = 0; i < SPOTS; i++) {
 		float value = (float)(i + 1);
 
@@ -236,7 +246,8 @@ UNIT_TEST(images)
 	float two = 2;
 
 	begin(&run, "conv2d");
-	REQUIRE_MEMORY(input(&run, "input", image) && input(&run, "weights", kernel) && ready(&run), &run);
+	REQUIRE_MEMORY(input(&run, "input", image) && input(&run, "weights", kernel) && ready(&run),
+		       &run);
 	poke(&run, "weights", 0, sizeof(two), &two);
 	for (int i = 0; i < SPOTS; i++) {
 		float value = (float)(i + 1);

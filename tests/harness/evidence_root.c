@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * In place of the library's: unit tests, and the programs in test/bin of the build, look for the kernel's files where these
- * variables say.
+ * In place of the library's: unit tests, and the programs in test/bin of the build, look for the
+ * kernel's files where these variables say.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,10 @@
 const char *sgpu_evidence_root(const char *usual)
 {
 	static const char *const named[][2] = {
-		{ SGPU_USUAL_TSM, "SGPU_TSM_ROOT" }, { SGPU_USUAL_GRAMINE, "SGPU_GRAMINE_ROOT" },
-		{ SGPU_USUAL_TDX, "SGPU_TDX_ROOT" }, { "", "SGPU_PLATFORM_ROOT" },
+		{ SGPU_USUAL_TSM, "SGPU_TSM_ROOT" },
+		{ SGPU_USUAL_GRAMINE, "SGPU_GRAMINE_ROOT" },
+		{ SGPU_USUAL_TDX, "SGPU_TDX_ROOT" },
+		{ "", "SGPU_PLATFORM_ROOT" },
 	};
 
 	for (size_t i = 0; i < sizeof(named) / sizeof(named[0]); i++) {

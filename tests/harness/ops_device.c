@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs the call of a case on the device that $SGPU_TEST_DEVICE names, unless that is the CPU device, and compares the
- * outputs with the CPU's. Afterwards the case holds the device's outputs, so that the test's own checks judge them,
- * too.
+ * Runs the call of a case on the device that $SGPU_TEST_DEVICE names, unless that is the CPU
+ * device, and compares the outputs with the CPU's. Afterwards the case holds the device's outputs,
+ * so that the test's own checks judge them, too.
  *
- * Every argument lies between guards, at an address that is a multiple of 64 and of nothing more. Outputs are
- * poisoned before, inputs are compared with what they were after, and a second run must give the same bytes.
+ * Every argument lies between guards, at an address that is a multiple of 64 and of nothing more.
+ * Outputs are poisoned before, inputs are compared with what they were after, and a second run must
+ * give the same bytes.
  */
 #include "ops_device.h"
 
@@ -95,10 +96,12 @@ static void ops_device_copy(struct ops_device_run *run, bool in)
 		struct ops_placed *one = &run->placed[i];
 
 		if (one->size && in) {
-			ops_device_must(sgpu_copy_in(ops_device.stream, one->memory, one->host, one->size, &tasks[i]),
+			ops_device_must(sgpu_copy_in(ops_device.stream, one->memory, one->host,
+						     one->size, &tasks[i]),
 					"copy in", &error);
 		} else if (one->size) {
-			ops_device_must(sgpu_copy_out(ops_device.stream, one->host, one->memory, one->size, &tasks[i]),
+			ops_device_must(sgpu_copy_out(ops_device.stream, one->host, one->memory,
+						      one->size, &tasks[i]),
 					"copy out", &error);
 		}
 	}
@@ -125,14 +128,16 @@ static void ops_device_place(struct ops_device_run *run)
 		if (!one->host) {
 			ops_die("out of memory");
 		}
-		ops_device_must(sgpu_device_alloc(ops_device.device, one->size, &one->memory, &error), "memory",
-				&error);
+		ops_device_must(
+			sgpu_device_alloc(ops_device.device, one->size, &one->memory, &error),
+			"memory", &error);
 		run->call.data[i] = (char *)(uintptr_t)one->memory + OPS_GUARD;
 	}
 	run->scratch_size = c->call.op->scratch ? c->call.op->scratch(&c->call) : 0;
 	run->call.scratch = NULL;
 	if (run->scratch_size) {
-		ops_device_must(sgpu_device_alloc(ops_device.device, run->scratch_size, &run->scratch, &error),
+		ops_device_must(sgpu_device_alloc(ops_device.device, run->scratch_size,
+						  &run->scratch, &error),
 				"scratch memory", &error);
 		run->call.scratch = (void *)(uintptr_t)run->scratch;
 	}
@@ -168,8 +173,8 @@ static bool ops_device_once(struct ops_device_run *run)
 	ops_device_copy(run, true);
 	if (sgpu_device_launch(ops_device.stream, ops_device_launch, run, &task) ||
 	    sgpu_stream_sync(ops_device.stream, &error) || task.code) {
-		printf("# '%s' on the device: code %d: %s%s\n", run->c->call.op->name, task.code, task.error.text,
-		       error.text);
+		printf("# '%s' on the device: code %d: %s%s\n", run->c->call.op->name, task.code,
+		       task.error.text, error.text);
 		return false;
 	}
 	run->call.actual = task.actual;
@@ -202,8 +207,8 @@ static bool ops_device_intact(const struct ops_device_run *run)
 }
 
 /* Element `i` as a number; both NaN, or the same bytes, or within the tolerance. */
-static bool ops_device_near(const struct ops_case *c, enum sgpu_dtype dtype, const void *got, const void *want,
-			    uint64_t i)
+static bool ops_device_near(const struct ops_case *c, enum sgpu_dtype dtype, const void *got,
+			    const void *want, uint64_t i)
 {
 	size_t size = sgpu_dtype_size(dtype);
 	const char *x = (const char *)got + i * size, *y = (const char *)want + i * size;
@@ -252,14 +257,18 @@ static bool ops_device_compare(const struct ops_device_run *run)
 		uint64_t size = sgpu_dtype_size(dtype);
 		uint64_t count = at_most ? c->call.actual : size ? c->bytes[i] / size : 0;
 
-		for (uint64_t at = 0; run->placed[i].size && ops_is_output(c, i) && at < count; at++) {
+		for (uint64_t at = 0; run->placed[i].size && ops_is_output(c, i) && at < count;
+		     at++) {
 			if (!ops_device_near(c, dtype, got, c->block[i], at)) {
 				printf("# '%s' of '%s', element %llu: not what the CPU gives:",
-				       c->call.op->args[i].name, c->call.op->name, (unsigned long long)at);
+				       c->call.op->args[i].name, c->call.op->name,
+				       (unsigned long long)at);
 				for (uint64_t b = 0; b < 2 * size; b++) {
 					printf("%s%02x", b % size ? "" : " ",
-					       b < size ? got[at * size + size - 1 - b] :
-							  ((uint8_t *)c->block[i])[at * size + 2 * size - 1 - b]);
+					       b < size ? got[at * size + size - 1 - b]
+							: ((uint8_t *)
+								   c->block[i])[at * size +
+										2 * size - 1 - b]);
 				}
 				printf("\n");
 				return false;
@@ -269,7 +278,8 @@ static bool ops_device_compare(const struct ops_device_run *run)
 	return true;
 }
 
-/* Takes the device's outputs into the case (the first run), or compares the second run's with them. */
+/* Takes the device's outputs into the case (the first run), or compares the second run's with them.
+ */
 static bool ops_device_take(const struct ops_device_run *run, bool first)
 {
 	bool same = true;
@@ -283,8 +293,8 @@ static bool ops_device_take(const struct ops_device_run *run, bool first)
 		if (first) {
 			memcpy(run->c->block[i], one->host + OPS_GUARD, run->c->bytes[i]);
 		} else if (memcmp(run->c->block[i], one->host + OPS_GUARD, run->c->bytes[i]) != 0) {
-			printf("# '%s' of '%s' differs from run to run\n", run->c->call.op->args[i].name,
-			       run->c->call.op->name);
+			printf("# '%s' of '%s' differs from run to run\n",
+			       run->c->call.op->args[i].name, run->c->call.op->name);
 			same = false;
 		}
 	}

@@ -9,14 +9,16 @@
 
 static uint64_t ops_random_state = 0x9e3779b97f4a7c15u;
 
-static void ops_on_diagnostic(struct sgpu_op_report *report, const char *argument, const char *param,
-			      const char *text)
+static void ops_on_diagnostic(struct sgpu_op_report *report, const char *argument,
+			      const char *param, const char *text)
 {
 	struct ops_case *c = (struct ops_case *)report;
 
 	if (c->diagnostics++ == 0) {
-		snprintf(c->diagnostic_argument, sizeof(c->diagnostic_argument), "%s", argument ? argument : "");
-		snprintf(c->diagnostic_param, sizeof(c->diagnostic_param), "%s", param ? param : "");
+		snprintf(c->diagnostic_argument, sizeof(c->diagnostic_argument), "%s",
+			 argument ? argument : "");
+		snprintf(c->diagnostic_param, sizeof(c->diagnostic_param), "%s",
+			 param ? param : "");
 		snprintf(c->diagnostic_text, sizeof(c->diagnostic_text), "%s", text);
 	}
 }
@@ -66,8 +68,8 @@ void *ops_alloc(size_t alignment, uint64_t bytes)
 	return memory;
 }
 
-void ops_input(struct ops_case *c, const char *name, enum sgpu_dtype dtype, int rank, const uint64_t *shape,
-	       const void *data)
+void ops_input(struct ops_case *c, const char *name, enum sgpu_dtype dtype, int rank,
+	       const uint64_t *shape, const void *data)
 {
 	int index = ops_arg(c, name);
 	struct sgpu_type *type = &c->call.type[index];
@@ -132,9 +134,9 @@ bool ops_infer(struct ops_case *c)
 			memset(&c->call.type[i], 0, sizeof(c->call.type[i]));
 		} else if (type->dtype == SGPU_NONE && !args[i].optional) {
 			ops_die("'%s' needs '%s'", c->call.op->name, args[i].name);
-		} else if (type->dtype != SGPU_NONE && (!(args[i].dtypes & SGPU_TYPE_BIT(type->dtype)) ||
-							type->rank < args[i].min_rank ||
-							type->rank > args[i].max_rank)) {
+		} else if (type->dtype != SGPU_NONE &&
+			   (!(args[i].dtypes & SGPU_TYPE_BIT(type->dtype)) ||
+			    type->rank < args[i].min_rank || type->rank > args[i].max_rank)) {
 			ops_on_diagnostic(&c->report, args[i].name, NULL, "type");
 			return false;
 		}
@@ -152,7 +154,8 @@ int ops_run_once(struct ops_case *c, unsigned jobs)
 
 	for (int i = 0; op->args[i].name; i++) {
 		if (strncmp(op->args[i].name, "output", 6) == 0 && c->call.present[i]) {
-			if (c->call.type[i].dtype == SGPU_NONE || !sgpu_type_bytes(&c->call.type[i], &c->bytes[i])) {
+			if (c->call.type[i].dtype == SGPU_NONE ||
+			    !sgpu_type_bytes(&c->call.type[i], &c->bytes[i])) {
 				ops_die("infer left '%s' open", op->args[i].name);
 			}
 			free(c->block[i]);
@@ -191,8 +194,8 @@ static bool ops_same(struct ops_case *c, void *saved[SGPU_ARGUMENTS_MAX], bool s
 			saved[i] = ops_alloc(64, c->bytes[i]);
 			memcpy(saved[i], c->block[i], c->bytes[i]);
 		} else if (memcmp(saved[i], c->block[i], c->bytes[i]) != 0) {
-			printf("# '%s' of '%s' depends on the number of workers\n", c->call.op->args[i].name,
-			       c->call.op->name);
+			printf("# '%s' of '%s' depends on the number of workers\n",
+			       c->call.op->args[i].name, c->call.op->name);
 			same = false;
 		}
 	}
@@ -218,7 +221,8 @@ bool ops_run(struct ops_case *c)
 	bool good = ops_infer(c);
 
 	if (!good) {
-		printf("# diagnostic: %s%s: %s\n", c->diagnostic_argument, c->diagnostic_param, c->diagnostic_text);
+		printf("# diagnostic: %s%s: %s\n", c->diagnostic_argument, c->diagnostic_param,
+		       c->diagnostic_text);
 	}
 	for (size_t i = 0; good && i < sizeof(jobs) / sizeof(jobs[0]); i++) {
 		if (ops_run_once(c, jobs[i])) {
@@ -279,12 +283,13 @@ double ops_uniform(double low, double high)
 	return low + (high - low) * (double)(ops_random() >> 11) * 0x1p-53;
 }
 
-bool ops_close_f32(const float *actual, const float *expected, uint64_t count, double absolute, double relative)
+bool ops_close_f32(const float *actual, const float *expected, uint64_t count, double absolute,
+		   double relative)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		if (!ops_close((double)actual[i], (double)expected[i], absolute, relative)) {
-			printf("# element %llu: %.9g, expected %.9g\n", (unsigned long long)i, (double)actual[i],
-			       (double)expected[i]);
+			printf("# element %llu: %.9g, expected %.9g\n", (unsigned long long)i,
+			       (double)actual[i], (double)expected[i]);
 			return false;
 		}
 	}
@@ -296,8 +301,8 @@ bool ops_close_f64(const double *actual, const double *expected, uint64_t count,
 {
 	for (uint64_t i = 0; i < count; i++) {
 		if (!ops_close(actual[i], expected[i], absolute, relative)) {
-			printf("# element %llu: %.17g, expected %.17g\n", (unsigned long long)i, actual[i],
-			       expected[i]);
+			printf("# element %llu: %.17g, expected %.17g\n", (unsigned long long)i,
+			       actual[i], expected[i]);
 			return false;
 		}
 	}

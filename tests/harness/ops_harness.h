@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For tests of operations: builds a call of an operation from types, data and parameters, infers its outputs, runs
- * it with pools of several sizes, and compares.
+ * For tests of operations: builds a call of an operation from types, data and parameters, infers
+ *its outputs, runs it with pools of several sizes, and compares.
  *
  *	struct ops_case c;
  *	ops_begin(&c, "gemm");
@@ -9,12 +9,11 @@
  *	ops_input(&c, "b", SGPU_F32, 2, OPS_SHAPE(4, 5), b);
  *	ops_number(&c, "alpha", 0.5);
  *	CHECK(ops_run(&c));              infers, then runs with 1, 2 and 5 workers: same bytes;
- *	                                 then on the device of $SGPU_TEST_DEVICE, as ops_device.h says
- *	const float *out = ops_data(&c, "output");
- *	ops_end(&c);
+ *	                                 then on the device of $SGPU_TEST_DEVICE, as ops_device.h
+ *says const float *out = ops_data(&c, "output"); ops_end(&c);
  *
- * Before ops_run, ops_tolerance(&c, relative, absolute) says how far another device may be from the CPU; else it must
- * give the same numbers to the last bit.
+ * Before ops_run, ops_tolerance(&c, relative, absolute) says how far another device may be from the
+ *CPU; else it must give the same numbers to the last bit.
  */
 #ifndef OPS_HARNESS_H
 #define OPS_HARNESS_H
@@ -56,8 +55,8 @@ int ops_arg(const struct ops_case *c, const char *name);
 void *ops_alloc(size_t alignment, uint64_t bytes);
 
 /* Gives an input and copies its data; data NULL leaves it to infer (types only). */
-void ops_input(struct ops_case *c, const char *name, enum sgpu_dtype dtype, int rank, const uint64_t *shape,
-	       const void *data);
+void ops_input(struct ops_case *c, const char *name, enum sgpu_dtype dtype, int rank,
+	       const uint64_t *shape, const void *data);
 
 /* NUMBER, INTEGER and BOOLEAN parameters. */
 void ops_number(struct ops_case *c, const char *name, double value);
@@ -68,13 +67,15 @@ void ops_choice(struct ops_case *c, const char *name, const char *choice);
 /* Another device may differ from the CPU by absolute + relative * |value|. */
 void ops_tolerance(struct ops_case *c, double relative, double absolute);
 
-/* Fills the types of the outputs; false when infer reported a diagnostic (c->diagnostic_text and so on). */
+/* Fills the types of the outputs; false when infer reported a diagnostic (c->diagnostic_text and so
+ * on). */
 bool ops_infer(struct ops_case *c);
 
 /* One run on outputs filled with 0xa5; the code of the operation. */
 int ops_run_once(struct ops_case *c, unsigned jobs);
 
-/* Infers, then runs with 1, 2 and 5 workers, and on the device; true when all went well and gave the same bytes. */
+/* Infers, then runs with 1, 2 and 5 workers, and on the device; true when all went well and gave
+ * the same bytes. */
 bool ops_run(struct ops_case *c);
 
 /* Of an argument. */
@@ -88,7 +89,8 @@ void ops_end(struct ops_case *c);
 /* ---- comparing ---- */
 /* Both NaN, or equal, or within absolute + relative * |expected|. */
 bool ops_close(double actual, double expected, double absolute, double relative);
-bool ops_close_f32(const float *actual, const float *expected, uint64_t count, double absolute, double relative);
+bool ops_close_f32(const float *actual, const float *expected, uint64_t count, double absolute,
+		   double relative);
 bool ops_close_f64(const double *actual, const double *expected, uint64_t count, double absolute,
 		   double relative);
 

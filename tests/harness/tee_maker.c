@@ -49,10 +49,12 @@ void tee_sign_by(X509 *certificate, EVP_PKEY *key, const EVP_MD *digest)
 	EVP_PKEY_CTX *parameters = NULL;
 	bool rsa = EVP_PKEY_is_a(key, "RSA");
 
-	tee_need(context && EVP_DigestSignInit(context, &parameters, digest, NULL, key) == 1, "signature");
+	tee_need(context && EVP_DigestSignInit(context, &parameters, digest, NULL, key) == 1,
+		 "signature");
 	if (rsa) {
 		tee_need(EVP_PKEY_CTX_set_rsa_padding(parameters, RSA_PKCS1_PSS_PADDING) == 1 &&
-			 EVP_PKEY_CTX_set_rsa_pss_saltlen(parameters, 48) == 1, "PSS");
+				 EVP_PKEY_CTX_set_rsa_pss_saltlen(parameters, 48) == 1,
+			 "PSS");
 	}
 	tee_need(X509_sign_ctx(certificate, context) > 0, "certificate");
 	EVP_MD_CTX_free(context);
@@ -63,7 +65,8 @@ void tee_sign(X509 *certificate, EVP_PKEY *key)
 	tee_sign_by(certificate, key, EVP_PKEY_is_a(key, "RSA") ? EVP_sha384() : EVP_sha256());
 }
 
-struct tee_identity tee_start(const char *name, const char *kind, const struct tee_identity *issuer, bool ca)
+struct tee_identity tee_start(const char *name, const char *kind, const struct tee_identity *issuer,
+			      bool ca)
 {
 	static long serial;
 	struct tee_identity made = { tee_key(kind), X509_new() };
@@ -71,13 +74,15 @@ struct tee_identity tee_start(const char *name, const char *kind, const struct t
 	X509 *above = issuer ? issuer->certificate : made.certificate;
 
 	tee_need(subject && X509_set_version(made.certificate, 2) &&
-		 X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, (const unsigned char *)name, -1, -1, 0),
-			 name);
+			 X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC,
+						    (const unsigned char *)name, -1, -1, 0),
+		 name);
 	tee_need(ASN1_INTEGER_set(X509_get_serialNumber(made.certificate), ++serial) &&
-		 ASN1_TIME_set(X509_getm_notBefore(made.certificate), TEE_FROM) &&
-		 ASN1_TIME_set(X509_getm_notAfter(made.certificate), TEE_TO) &&
-		 X509_set_issuer_name(made.certificate, X509_get_subject_name(above)) &&
-		 X509_set_pubkey(made.certificate, made.key), name);
+			 ASN1_TIME_set(X509_getm_notBefore(made.certificate), TEE_FROM) &&
+			 ASN1_TIME_set(X509_getm_notAfter(made.certificate), TEE_TO) &&
+			 X509_set_issuer_name(made.certificate, X509_get_subject_name(above)) &&
+			 X509_set_pubkey(made.certificate, made.key),
+		 name);
 	if (ca) {
 		tee_add(made.certificate, above, NID_basic_constraints, "critical,CA:TRUE");
 		tee_add(made.certificate, above, NID_key_usage, "critical,keyCertSign,cRLSign");
@@ -85,7 +90,8 @@ struct tee_identity tee_start(const char *name, const char *kind, const struct t
 	return made;
 }
 
-struct tee_identity tee_authority(const char *name, const char *kind, const struct tee_identity *issuer)
+struct tee_identity tee_authority(const char *name, const char *kind,
+				  const struct tee_identity *issuer)
 {
 	struct tee_identity made = tee_start(name, kind, issuer, true);
 
@@ -136,7 +142,8 @@ char *tee_pem(X509 *const *certificates, size_t count, size_t *size)
 	return copy;
 }
 
-void tee_ecdsa(EVP_PKEY *key, const EVP_MD *digest, const void *data, size_t size, uint8_t *signature, int half)
+void tee_ecdsa(EVP_PKEY *key, const EVP_MD *digest, const void *data, size_t size,
+	       uint8_t *signature, int half)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	uint8_t der[160];
@@ -144,10 +151,12 @@ void tee_ecdsa(EVP_PKEY *key, const EVP_MD *digest, const void *data, size_t siz
 	size_t length = sizeof(der);
 
 	tee_need(EVP_DigestSignInit(context, NULL, digest, NULL, key) == 1 &&
-		 EVP_DigestSign(context, der, &length, data, size) == 1, "ECDSA");
+			 EVP_DigestSign(context, der, &length, data, size) == 1,
+		 "ECDSA");
 	ECDSA_SIG *parts = d2i_ECDSA_SIG(NULL, &next, (long)length);
 	tee_need(parts && BN_bn2binpad(ECDSA_SIG_get0_r(parts), signature, half) > 0 &&
-		 BN_bn2binpad(ECDSA_SIG_get0_s(parts), signature + half, half) > 0, "ECDSA");
+			 BN_bn2binpad(ECDSA_SIG_get0_s(parts), signature + half, half) > 0,
+		 "ECDSA");
 	ECDSA_SIG_free(parts);
 	EVP_MD_CTX_free(context);
 }
@@ -168,8 +177,9 @@ void tee_put32(uint8_t *at, uint32_t value)
 static char *tee_record(const char *provider, const void *outblob, size_t size, const void *auxblob,
 			size_t auxblob_size)
 {
-	json_t *record = json_pack("{s:o, s:o, s:s}", "outblob", sgpu_json_from_bytes(outblob, size), "auxblob",
-				   sgpu_json_from_bytes(auxblob, auxblob_size), "provider", provider);
+	json_t *record = json_pack(
+		"{s:o, s:o, s:s}", "outblob", sgpu_json_from_bytes(outblob, size), "auxblob",
+		sgpu_json_from_bytes(auxblob, auxblob_size), "provider", provider);
 	char *text = json_dumps(record, JSON_COMPACT);
 
 	tee_need(text != NULL, "record");
@@ -177,9 +187,9 @@ static char *tee_record(const char *provider, const void *outblob, size_t size, 
 	return text;
 }
 
-int tee_verify(const char *provider, const void *outblob, size_t size, const void *auxblob, size_t auxblob_size,
-	       const struct sgpu_chain *given, const struct sgpu_chain *roots, int64_t now,
-	       struct sgpu_tee_report *report, struct sgpu_error *error)
+int tee_verify(const char *provider, const void *outblob, size_t size, const void *auxblob,
+	       size_t auxblob_size, const struct sgpu_chain *given, const struct sgpu_chain *roots,
+	       int64_t now, struct sgpu_tee_report *report, struct sgpu_error *error)
 {
 	char *text = tee_record(provider, outblob, size, auxblob, auxblob_size);
 

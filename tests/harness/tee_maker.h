@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys and certificates for tests of TEE reports, as the makers of processors lay theirs out: made anew in each run.
+ * Keys and certificates for tests of TEE reports, as the makers of processors lay theirs out: made
+ * anew in each run.
  */
 #ifndef TEE_MAKER_H
 #define TEE_MAKER_H
@@ -43,10 +44,12 @@ void tee_sign_by(X509 *certificate, EVP_PKEY *key, const EVP_MD *digest);
 void tee_sign(X509 *certificate, EVP_PKEY *key);
 
 /* Not signed yet. issuer NULL: its own. */
-struct tee_identity tee_start(const char *name, const char *kind, const struct tee_identity *issuer, bool ca);
+struct tee_identity tee_start(const char *name, const char *kind, const struct tee_identity *issuer,
+			      bool ca);
 
 /* A signed one that may sign others. */
-struct tee_identity tee_authority(const char *name, const char *kind, const struct tee_identity *issuer);
+struct tee_identity tee_authority(const char *name, const char *kind,
+				  const struct tee_identity *issuer);
 
 void tee_free(struct tee_identity *identity);
 
@@ -60,16 +63,17 @@ void tee_push(struct sgpu_chain *chain, X509 *certificate);
 char *tee_pem(X509 *const *certificates, size_t count, size_t *size);
 
 /* r || s, each of `half` bytes, big-endian. */
-void tee_ecdsa(EVP_PKEY *key, const EVP_MD *digest, const void *data, size_t size, uint8_t *signature, int half);
+void tee_ecdsa(EVP_PKEY *key, const EVP_MD *digest, const void *data, size_t size,
+	       uint8_t *signature, int half);
 
 /* Little-endian. */
 void tee_put16(uint8_t *at, unsigned value);
 void tee_put32(uint8_t *at, uint32_t value);
 
 /* As a host would: makes the record of such a report and has it verified. */
-int tee_verify(const char *provider, const void *outblob, size_t size, const void *auxblob, size_t auxblob_size,
-	       const struct sgpu_chain *given, const struct sgpu_chain *roots, int64_t now,
-	       struct sgpu_tee_report *report, struct sgpu_error *error);
+int tee_verify(const char *provider, const void *outblob, size_t size, const void *auxblob,
+	       size_t auxblob_size, const struct sgpu_chain *given, const struct sgpu_chain *roots,
+	       int64_t now, struct sgpu_tee_report *report, struct sgpu_error *error);
 
 /* How far apart the places are that a slow loop looks at. */
 size_t tee_step(size_t small);

@@ -18,8 +18,8 @@ void unit_run(const char *name, void (*test)(void))
 	if (unit_bad) {
 		unit_failures++;
 	}
-	printf("%sok %d - %s%s%s\n", unit_bad ? "not " : "", unit_count, name, unit_skip && !unit_bad ? " # skip " : "",
-	       unit_skip && !unit_bad ? unit_skip : "");
+	printf("%sok %d - %s%s%s\n", unit_bad ? "not " : "", unit_count, name,
+	       unit_skip && !unit_bad ? " # skip " : "", unit_skip && !unit_bad ? unit_skip : "");
 	fflush(stdout);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Unit tests that print TAP: UNIT_TEST functions call CHECK, main() runs them with UNIT_RUN and returns unit_done().
- * SKIP("reason") leaves a test and reports why.
+ * Unit tests that print TAP: UNIT_TEST functions call CHECK, main() runs them with UNIT_RUN and
+ * returns unit_done(). SKIP("reason") leaves a test and reports why.
  */
 #ifndef UNIT_H
 #define UNIT_H
@@ -14,7 +14,8 @@
 extern int unit_bad;
 extern const char *unit_skip;
 
-/* Whether a sanitizer is built in: it has an allocator, threads and mappings of its own, and calls the kernel by itself. */
+/* Whether a sanitizer is built in: it has an allocator, threads and mappings of its own, and calls
+ * the kernel by itself. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define UNIT_SANITIZED 1
 #elif defined(__has_feature)
@@ -28,28 +29,28 @@ extern const char *unit_skip;
 
 #define UNIT_TEST(name) static void name(void)
 
-#define CHECK(condition)                                                                      \
-	do {                                                                                  \
-		if (!(condition)) {                                                           \
-			printf("# %s:%d: failed: %s\n", __FILE__, __LINE__, #condition);      \
-			unit_bad++;                                                           \
-		}                                                                             \
+#define CHECK(condition)                                                                 \
+	do {                                                                             \
+		if (!(condition)) {                                                      \
+			printf("# %s:%d: failed: %s\n", __FILE__, __LINE__, #condition); \
+			unit_bad++;                                                      \
+		}                                                                        \
 	} while (0)
 
 /* Leaves the test when the condition does not hold and the rest would make no sense. */
-#define REQUIRE(condition)                                                                    \
-	do {                                                                                  \
-		if (!(condition)) {                                                           \
-			printf("# %s:%d: required: %s\n", __FILE__, __LINE__, #condition);    \
-			unit_bad++;                                                           \
-			return;                                                               \
-		}                                                                             \
+#define REQUIRE(condition)                                                                 \
+	do {                                                                               \
+		if (!(condition)) {                                                        \
+			printf("# %s:%d: required: %s\n", __FILE__, __LINE__, #condition); \
+			unit_bad++;                                                        \
+			return;                                                            \
+		}                                                                          \
 	} while (0)
 
-#define SKIP(reason)                                                                          \
-	do {                                                                                  \
-		unit_skip = (reason);                                                         \
-		return;                                                                       \
+#define SKIP(reason)                  \
+	do {                          \
+		unit_skip = (reason); \
+		return;               \
 	} while (0)
 
 void unit_run(const char *name, void (*test)(void));

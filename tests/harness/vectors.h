@@ -13,7 +13,8 @@
 /* The path of a vector file, or NULL when it cannot be read. */
 const char *vectors_path(const char *name, char *path, size_t size);
 
-/* Bytes from hexadecimal, from malloc (never NULL), and their number. Ends the program on anything else. */
+/* Bytes from hexadecimal, from malloc (never NULL), and their number. Ends the program on anything
+ * else. */
 uint8_t *vectors_hex(const char *text, size_t *size);
 
 /* The same of a member of an object. */

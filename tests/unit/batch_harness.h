@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A small batch and its response, for the tests of their format: made, signed, written and read back.
+ * A small batch and its response, for the tests of their format: made, signed, written and read
+ * back.
  */
 #ifndef SGPU_BATCH_HARNESS_H
 #define SGPU_BATCH_HARNESS_H
@@ -20,12 +21,17 @@ static struct sgpu_error error;
 
 static const char manifest_source[] =
 	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":["
-	"{\"segment_id\":\"secret\",\"data_location_client\":\"s.f32\",\"sensitivity_level\":\"HIGH\","
-	"\"direction\":\"INPUT\",\"gpu_operation_id\":\"ADD\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[4]}},"
-	"{\"segment_id\":\"public\",\"data_location_client\":\"p.f32\",\"sensitivity_level\":\"LOW\","
-	"\"direction\":\"INPUT\",\"gpu_operation_id\":\"ADD\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[4]}},"
+	"{\"segment_id\":\"secret\",\"data_location_client\":\"s.f32\",\"sensitivity_level\":"
+	"\"HIGH\","
+	"\"direction\":\"INPUT\",\"gpu_operation_id\":\"ADD\",\"data_type_info\":{\"dtype\":"
+	"\"f32\",\"shape\":[4]}},"
+	"{\"segment_id\":\"public\",\"data_location_client\":\"p.f32\",\"sensitivity_level\":"
+	"\"LOW\","
+	"\"direction\":\"INPUT\",\"gpu_operation_id\":\"ADD\",\"data_type_info\":{\"dtype\":"
+	"\"f32\",\"shape\":[4]}},"
 	"{\"segment_id\":\"sum\",\"data_location_client\":\"o.f32\",\"sensitivity_level\":\"HIGH\","
-	"\"direction\":\"OUTPUT\",\"gpu_operation_id\":\"ADD\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[4]}}],"
+	"\"direction\":\"OUTPUT\",\"gpu_operation_id\":\"ADD\",\"data_type_info\":{\"dtype\":"
+	"\"f32\",\"shape\":[4]}}],"
 	"\"operations\":[{\"gpu_operation_id\":\"ADD\",\"kernel\":\"vector_add\",\"arguments\":"
 	"{\"a\":\"secret\",\"b\":\"public\",\"output\":\"sum\"}}]}";
 
@@ -36,7 +42,8 @@ static inline char *canonical_manifest(size_t *size)
 {
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
-	if (sgpu_manifest_parse(manifest_source, strlen(manifest_source), &manifest, &diagnostics, &error) ||
+	if (sgpu_manifest_parse(manifest_source, strlen(manifest_source), &manifest, &diagnostics,
+				&error) ||
 	    diagnostics.count) {
 		fprintf(stderr, "%s\n", diagnostics.count ? diagnostics.list[0].text : error.text);
 		abort();
@@ -56,7 +63,8 @@ static inline struct sgpu_batch *empty_batch(int segments)
 	batch->segment_count = segments;
 	batch->manifest_text = canonical_manifest(&batch->manifest_size);
 	memset(batch->id, 7, sizeof(batch->id));
-	if (sgpu_sha256(batch->manifest_text, batch->manifest_size, batch->manifest_sha256, &error)) {
+	if (sgpu_sha256(batch->manifest_text, batch->manifest_size, batch->manifest_sha256,
+			&error)) {
 		abort();
 	}
 	return batch;
@@ -67,12 +75,19 @@ static inline struct sgpu_batch *packed_batch(void)
 {
 	struct sgpu_batch *batch = empty_batch(3);
 	struct sgpu_batch_segment *s = batch->segments;
-	s[0] = (struct sgpu_batch_segment){ .id = strdup("secret"), .masking = SGPU_MASKING_AES_GCM, .size = 16,
-					    .location = { .kind = SGPU_LOCATION_FILE, .file = strdup("/tmp/ä b\n"),
+	s[0] = (struct sgpu_batch_segment){ .id = strdup("secret"),
+					    .masking = SGPU_MASKING_AES_GCM,
+					    .size = 16,
+					    .location = { .kind = SGPU_LOCATION_FILE,
+							  .file = strdup("/tmp/ä b\n"),
 							  .offset = 352 } };
-	s[1] = (struct sgpu_batch_segment){ .id = strdup("public"), .size = 16, .has_kt128 = true,
+	s[1] = (struct sgpu_batch_segment){ .id = strdup("public"),
+					    .size = 16,
+					    .has_kt128 = true,
 					    .location = { .kind = SGPU_LOCATION_INLINE } };
-	s[2] = (struct sgpu_batch_segment){ .id = strdup("sum"), .masking = SGPU_MASKING_AES_GCM, .size = 16 };
+	s[2] = (struct sgpu_batch_segment){ .id = strdup("sum"),
+					    .masking = SGPU_MASKING_AES_GCM,
+					    .size = 16 };
 	sgpu_kt128(public_data, 16, NULL, 0, s[1].kt128, sizeof(s[1].kt128));
 	return batch;
 }
@@ -88,7 +103,8 @@ static inline struct sgpu_key key_of(enum sgpu_key_kind kind)
 
 static inline void sign(struct sgpu_batch *batch, const struct sgpu_key *key)
 {
-	if (sgpu_batch_wrap(batch, key, batch_key, &error) || sgpu_batch_sign(batch, batch_key, &error)) {
+	if (sgpu_batch_wrap(batch, key, batch_key, &error) ||
+	    sgpu_batch_sign(batch, batch_key, &error)) {
 		abort();
 	}
 }
@@ -110,17 +126,21 @@ static inline struct sgpu_batch *response(const struct sgpu_key *key)
 {
 	struct sgpu_batch *batch = empty_batch(1);
 	batch->response = true;
-	batch->segments[0] = (struct sgpu_batch_segment){ .id = strdup("sum"), .masking = SGPU_MASKING_AES_GCM,
-							  .actual_size = 16, .sealed = true, .sealed_size = 88,
-							  .location = { .kind = SGPU_LOCATION_INLINE } };
+	batch->segments[0] =
+		(struct sgpu_batch_segment){ .id = strdup("sum"),
+					     .masking = SGPU_MASKING_AES_GCM,
+					     .actual_size = 16,
+					     .sealed = true,
+					     .sealed_size = 88,
+					     .location = { .kind = SGPU_LOCATION_INLINE } };
 	memset(batch->response_id, 8, sizeof(batch->response_id));
 	batch->timings = json_pack("{s:i, s:i}", "open", 5, "kernel", 7);
 	sign(batch, key);
 	return batch;
 }
 
-static inline int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *unused,
-				struct sgpu_error *failed)
+static inline int write_payload(int fd, const char *name, const struct sgpu_batch *batch,
+				int segment, void *unused, struct sgpu_error *failed)
 {
 	static const uint8_t zeros[128];
 	const uint64_t size = sgpu_batch_payload_size(batch, segment);
@@ -134,7 +154,8 @@ static inline int archive(const struct sgpu_batch *batch)
 {
 	const int fd = memfd_create("batch", 0);
 
-	if (sgpu_batch_write(fd, "b", batch, write_payload, NULL, &error) || lseek(fd, 0, SEEK_SET)) {
+	if (sgpu_batch_write(fd, "b", batch, write_payload, NULL, &error) ||
+	    lseek(fd, 0, SEEK_SET)) {
 		close(fd);
 		return -1;
 	}

@@ -13,9 +13,12 @@
 
 static struct sgpu_error error;
 
-static inline struct sgpu_bench_record passed(const char *name, const char *variant, uint64_t size, double median, double mad)
+static inline struct sgpu_bench_record passed(const char *name, const char *variant, uint64_t size,
+					      double median, double mad)
 {
-	struct sgpu_bench_record r = { .unit = SGPU_BENCH_BYTES_PER_SECOND, .bytes = size, .operations = 2, .cpu_ns = 7 };
+	struct sgpu_bench_record r = {
+		.unit = SGPU_BENCH_BYTES_PER_SECOND, .bytes = size, .operations = 2, .cpu_ns = 7
+	};
 
 	snprintf(r.name, sizeof(r.name), "%s", name);
 	snprintf(r.variant, sizeof(r.variant), "%s", variant);
@@ -25,14 +28,17 @@ static inline struct sgpu_bench_record passed(const char *name, const char *vari
 	r.parameters[0].number = size;
 	snprintf(r.parameters[1].key, sizeof(r.parameters[1].key), "direction");
 	snprintf(r.parameters[1].text, sizeof(r.parameters[1].text), "h2d");
-	r.ns = (struct sgpu_bench_statistics){ 9, median - 1, median, median + 1, mad, 2 / median, 0, 0, 0 };
+	r.ns = (struct sgpu_bench_statistics){ 9,	   median - 1, median, median + 1, mad,
+					       2 / median, 0,	       0,      0 };
 	return r;
 }
 
 static inline void set_ratio(struct sgpu_bench_record *r, double ratio, double mad)
 {
 	snprintf(r->ratio_to, sizeof(r->ratio_to), "plain");
-	r->ratio = (struct sgpu_bench_statistics){ 9, ratio - 0.01, ratio, ratio + 0.01, mad, 0, 0, 0, 0 };
+	r->ratio =
+		(struct sgpu_bench_statistics){ 9, ratio - 0.01, ratio, ratio + 0.01, mad, 0, 0, 0,
+						0 };
 }
 
 static inline void add(struct sgpu_bench_results *results, struct sgpu_bench_record record)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a hostile allocator knows and says: commands drawn at random, most of them nearly right, with the owners' words
- * where it could have got them, true or bent a little.
+ * What a hostile allocator knows and says: commands drawn at random, most of them nearly right,
+ * with the owners' words where it could have got them, true or bent a little.
  */
 #ifndef CHANNEL_ATTACK_H
 #define CHANNEL_ATTACK_H
@@ -16,14 +16,14 @@ enum kind { ABSENT, BOOTSTRAP, PLAIN, SECURE };
 struct owner {
 	struct sgpu_key key;
 	struct sgpu_channel_keys keys;
-	bool has_keys;                 /* of the context that lives now */
+	bool has_keys; /* of the context that lives now */
 	int channels;
-	struct world_space *space;     /* seen when its first page was mapped */
+	struct world_space *space; /* seen when its first page was mapped */
 };
 
 struct channel {
 	enum kind kind;
-	int owner;                     /* SECURE */
+	int owner; /* SECURE */
 	uint32_t serial;
 	uint64_t authorised, submitted, reported; /* the last counters that were taken */
 	struct sgpu_aead *seal;
@@ -37,12 +37,12 @@ struct attack {
 	struct channel channels[CHANNELS];
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 	uint8_t group[256];
-	struct sgpu_command stale[16];  /* commands of before, to be sent again */
+	struct sgpu_command stale[16]; /* commands of before, to be sent again */
 	uint32_t stale_pages[16][4];
 	uint8_t stale_groups[16][64];
 	struct sgpu_command last;
 	uint64_t sent, accepted, by_refusal[SGPU_REFUSALS], by_op[8];
-	bool failing;                   /* the device fails now and then */
+	bool failing; /* the device fails now and then */
 	uint64_t failures;
 	const char *broken;
 };
@@ -70,9 +70,12 @@ static inline uint32_t some_frame(struct attack *a)
 	uint32_t draw = below(a, 100);
 
 	if (draw < 88) {
-		return WORLD_UNPROTECTED + below(a, WORLD_FRAMES - WORLD_UNPROTECTED - WORLD_HIDDEN);
+		return WORLD_UNPROTECTED +
+		       below(a, WORLD_FRAMES - WORLD_UNPROTECTED - WORLD_HIDDEN);
 	}
-	return draw < 98 ? below(a, WORLD_FRAMES) : draw == 98 ? WORLD_FRAMES + below(a, 4) : (uint32_t)world_next(&a->random);
+	return draw < 98    ? below(a, WORLD_FRAMES)
+	       : draw == 98 ? WORLD_FRAMES + below(a, 4)
+			    : (uint32_t)world_next(&a->random);
 }
 
 static inline uint32_t some_channel(struct attack *a)
@@ -96,8 +99,10 @@ static inline uint32_t some_index(struct attack *a)
 {
 	uint32_t draw = below(a, 100);
 
-	return draw < 80 ? below(a, 3) : draw < 96 ? below(a, 24) : draw < 99 ? SGPU_CHANNEL_ENTRIES - 1 + below(a, 2) :
-	       (uint32_t)world_next(&a->random);
+	return draw < 80   ? below(a, 3)
+	       : draw < 96 ? below(a, 24)
+	       : draw < 99 ? SGPU_CHANNEL_ENTRIES - 1 + below(a, 2)
+			   : (uint32_t)world_next(&a->random);
 }
 
 static inline bool exists(const struct attack *a, enum kind kind)
@@ -116,7 +121,8 @@ static inline void make_create(struct attack *a, struct sgpu_command *c)
 
 	c->op = SGPU_CH_CREATE;
 	c->create.has_key = !through_itself && often(a, 85);
-	c->create.directory = through_itself || often(a, 10) ? below(a, WORLD_UNPROTECTED) : some_frame(a);
+	c->create.directory =
+		through_itself || often(a, 10) ? below(a, WORLD_UNPROTECTED) : some_frame(a);
 	c->via = through_itself ? c->channel : c->via;
 	if (c->create.has_key) {
 		memcpy(c->create.owner_key, a->owners[below(a, OWNERS)].key.public_half, 32);
@@ -126,8 +132,8 @@ static inline void make_create(struct attack *a, struct sgpu_command *c)
 	}
 }
 
-static inline void authorise(struct attack *a, const struct sgpu_command *c, uint64_t va, uint64_t size, uint64_t *counter,
-		      uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
+static inline void authorise(struct attack *a, const struct sgpu_command *c, uint64_t va,
+			     uint64_t size, uint64_t *counter, uint8_t mac[SGPU_CHANNEL_MAC_SIZE])
 {
 	const struct channel *channel = c->channel < CHANNELS ? &a->channels[c->channel] : NULL;
 
@@ -140,7 +146,8 @@ static inline void authorise(struct attack *a, const struct sgpu_command *c, uin
 	if (c->op == SGPU_CH_DESTROY) {
 		sgpu_mac_destroy(&a->owners[channel->owner].keys, channel->serial, *counter, mac);
 	} else {
-		sgpu_mac_unmap(&a->owners[channel->owner].keys, channel->serial, *counter, va, size, mac);
+		sgpu_mac_unmap(&a->owners[channel->owner].keys, channel->serial, *counter, va, size,
+			       mac);
 	}
 	switch (below(a, 8)) { /* five of eight are right */
 	case 0:
@@ -208,7 +215,8 @@ static inline void make_submit(struct attack *a, struct sgpu_command *c)
 	memset(a->group, 0, sizeof(a->group));
 	if (right) {
 		sgpu_group_nonce(channel->serial, c->submit.counter, nonce);
-		if (sgpu_aead_seal(channel->seal, nonce, items, sizeof(items), a->group, a->group + sizeof(items)) < 0) {
+		if (sgpu_aead_seal(channel->seal, nonce, items, sizeof(items), a->group,
+				   a->group + sizeof(items)) < 0) {
 			wrong(a, "the test cannot seal");
 		}
 	}
@@ -250,7 +258,8 @@ static inline void make(struct attack *a, struct sgpu_command *c)
 	} else if (draw < 930) {
 		c->op = SGPU_CH_MEASURE;
 		c->measure.va = (uint64_t)some_index(a) * SGPU_CHANNEL_ENTRIES * WORLD_SMALL +
-				(uint64_t)below(a, 6) * WORLD_SMALL + (often(a, 10) ? below(a, WORLD_SMALL) : 0);
+				(uint64_t)below(a, 6) * WORLD_SMALL +
+				(often(a, 10) ? below(a, WORLD_SMALL) : 0);
 		c->measure.size = often(a, 97) ? below(a, 4 * WORLD_SMALL) : world_next(&a->random);
 		c->measure.keyed = often(a, 50);
 	} else if (draw < 1020) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A processor over a fake pager, with a bootstrap channel and short ways to say commands. Frames 0 to 7 are
- * unprotected, the last four hidden; small pages of 64 bytes, big ones of four.
+ * A processor over a fake pager, with a bootstrap channel and short ways to say commands. Frames 0
+ * to 7 are unprotected, the last four hidden; small pages of 64 bytes, big ones of four.
  */
 #ifndef CHANNEL_HARNESS_H
 #define CHANNEL_HARNESS_H
@@ -14,8 +14,15 @@
 #include "unit.h"
 
 enum {
-	FRAMES = 256, UNPROTECTED = 8, HIDDEN = 4, SMALL = 64, RATIO = 4, BIG = SMALL * RATIO,
-	TABLE_SPAN = SGPU_CHANNEL_ENTRIES * SMALL, SPACE = 3 * TABLE_SPAN, BOOT = 0,
+	FRAMES = 256,
+	UNPROTECTED = 8,
+	HIDDEN = 4,
+	SMALL = 64,
+	RATIO = 4,
+	BIG = SMALL * RATIO,
+	TABLE_SPAN = SGPU_CHANNEL_ENTRIES * SMALL,
+	SPACE = 3 * TABLE_SPAN,
+	BOOT = 0,
 };
 
 struct bench {
@@ -30,14 +37,16 @@ struct bench {
 	size_t items_size;
 };
 
-static inline struct sgpu_command create_command(uint32_t channel, uint32_t directory, const struct sgpu_key *owner)
+static inline struct sgpu_command create_command(uint32_t channel, uint32_t directory,
+						 const struct sgpu_key *owner)
 {
 	struct sgpu_command command = { .op = SGPU_CH_CREATE, .via = BOOT, .channel = channel };
 
 	command.create.directory = directory;
 	if (owner) {
 		command.create.has_key = true;
-		memcpy(command.create.owner_key, owner->public_half, sizeof(command.create.owner_key));
+		memcpy(command.create.owner_key, owner->public_half,
+		       sizeof(command.create.owner_key));
 	}
 	return command;
 }
@@ -55,63 +64,85 @@ static inline enum sgpu_refusal create(struct bench *b, uint32_t channel, uint32
 	return say(b, &b->command);
 }
 
-static inline enum sgpu_refusal pde(struct bench *b, uint32_t channel, uint32_t index, uint32_t table, bool big)
+static inline enum sgpu_refusal pde(struct bench *b, uint32_t channel, uint32_t index,
+				    uint32_t table, bool big)
 {
-	b->command = (struct sgpu_command){ .op = SGPU_CH_PDE, .via = BOOT, .channel = channel,
+	b->command = (struct sgpu_command){ .op = SGPU_CH_PDE,
+					    .via = BOOT,
+					    .channel = channel,
 					    .pde = { .index = index, .table = table, .big = big } };
 	return say(b, &b->command);
 }
 
-static inline enum sgpu_refusal pte(struct bench *b, uint32_t channel, uint32_t directory, uint32_t index, bool big,
-				    uint32_t count, const uint32_t *pages)
+static inline enum sgpu_refusal pte(struct bench *b, uint32_t channel, uint32_t directory,
+				    uint32_t index, bool big, uint32_t count, const uint32_t *pages)
 {
-	b->command = (struct sgpu_command){ .op = SGPU_CH_PTE, .via = BOOT, .channel = channel,
-					    .pte = { .directory_index = directory, .table_index = index, .big = big,
-						     .count = count, .pages = pages } };
+	b->command = (struct sgpu_command){ .op = SGPU_CH_PTE,
+					    .via = BOOT,
+					    .channel = channel,
+					    .pte = { .directory_index = directory,
+						     .table_index = index,
+						     .big = big,
+						     .count = count,
+						     .pages = pages } };
 	return say(b, &b->command);
 }
 
 /* With the session's word for it. */
-static inline enum sgpu_refusal pte_authorised(struct bench *b, struct sgpu_session *session, uint32_t channel,
-					       uint32_t directory, uint32_t index, bool big, uint32_t count,
-					       const uint32_t *pages)
+static inline enum sgpu_refusal pte_authorised(struct bench *b, struct sgpu_session *session,
+					       uint32_t channel, uint32_t directory, uint32_t index,
+					       bool big, uint32_t count, const uint32_t *pages)
 {
 	const uint64_t page = big ? BIG : SMALL;
 
-	b->command = (struct sgpu_command){ .op = SGPU_CH_PTE, .via = BOOT, .channel = channel,
-					    .pte = { .directory_index = directory, .table_index = index, .big = big,
-						     .has_mac = true, .count = count, .pages = pages } };
+	b->command = (struct sgpu_command){ .op = SGPU_CH_PTE,
+					    .via = BOOT,
+					    .channel = channel,
+					    .pte = { .directory_index = directory,
+						     .table_index = index,
+						     .big = big,
+						     .has_mac = true,
+						     .count = count,
+						     .pages = pages } };
 	sgpu_session_unmap(session, directory * (uint64_t)TABLE_SPAN + index * page, count * page,
 			   &b->command.pte.mac_counter, b->command.pte.mac);
 	return say(b, &b->command);
 }
 
-static inline enum sgpu_refusal measure(struct bench *b, uint32_t channel, uint64_t va, uint64_t size, bool keyed)
+static inline enum sgpu_refusal measure(struct bench *b, uint32_t channel, uint64_t va,
+					uint64_t size, bool keyed)
 {
-	b->command = (struct sgpu_command){ .op = SGPU_CH_MEASURE, .via = BOOT, .channel = channel,
+	b->command = (struct sgpu_command){ .op = SGPU_CH_MEASURE,
+					    .via = BOOT,
+					    .channel = channel,
 					    .measure = { .va = va, .size = size, .keyed = keyed } };
 	return say(b, &b->command);
 }
 
-static inline enum sgpu_refusal destroy(struct bench *b, uint32_t channel, struct sgpu_session *session)
+static inline enum sgpu_refusal destroy(struct bench *b, uint32_t channel,
+					struct sgpu_session *session)
 {
-	b->command = (struct sgpu_command){ .op = SGPU_CH_DESTROY, .via = BOOT, .channel = channel };
+	b->command =
+		(struct sgpu_command){ .op = SGPU_CH_DESTROY, .via = BOOT, .channel = channel };
 	if (session) {
 		b->command.destroy.has_mac = true;
-		sgpu_session_destroy(session, &b->command.destroy.mac_counter, b->command.destroy.mac);
+		sgpu_session_destroy(session, &b->command.destroy.mac_counter,
+				     b->command.destroy.mac);
 	}
 	return say(b, &b->command);
 }
 
-static inline enum sgpu_refusal submit(struct bench *b, uint32_t channel, const uint8_t *group, size_t size,
-				       uint64_t counter)
+static inline enum sgpu_refusal submit(struct bench *b, uint32_t channel, const uint8_t *group,
+				       size_t size, uint64_t counter)
 {
-	b->command =
-		(struct sgpu_command){ .op = SGPU_CH_SUBMIT,
-				       .via = channel,
-				       .channel = channel,
-				       .submit = { .group = group, .size = (uint32_t)size, .counter = counter } };
-	(void)sgpu_processor_open_group(b->processor, &b->command, b->items, &b->items_size, &b->reply);
+	b->command = (struct sgpu_command){
+		.op = SGPU_CH_SUBMIT,
+		.via = channel,
+		.channel = channel,
+		.submit = { .group = group, .size = (uint32_t)size, .counter = counter }
+	};
+	(void)sgpu_processor_open_group(b->processor, &b->command, b->items, &b->items_size,
+					&b->reply);
 	return b->reply.refusal;
 }
 
@@ -151,8 +182,9 @@ static inline void bench_open(struct bench *b, bool fresh)
 {
 	memset(b, 0, sizeof(*b));
 	fake_pager_init(&b->fake, FRAMES, SMALL, RATIO, fresh, &b->pager);
-	b->config = (struct sgpu_processor_config){ .frames = FRAMES, .unprotected = UNPROTECTED, .hidden = HIDDEN,
-						    .space_size = SPACE };
+	b->config = (struct sgpu_processor_config){
+		.frames = FRAMES, .unprotected = UNPROTECTED, .hidden = HIDDEN, .space_size = SPACE
+	};
 	CHECK(sgpu_processor_create(&b->pager, &b->config, &b->processor, NULL) == SGPU_OK);
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &b->owner[0], NULL) == SGPU_OK);
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &b->owner[1], NULL) == SGPU_OK);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The model that judges the command processor under attack: what each command may do, and whether what it did to memory
- * and what it told the owner is that. It knows nothing of how the processor works.
+ * The model that judges the command processor under attack: what each command may do, and whether
+ * what it did to memory and what it told the owner is that. It knows nothing of how the processor
+ * works.
  */
 #ifndef CHANNEL_MODEL_H
 #define CHANNEL_MODEL_H
@@ -12,27 +13,32 @@
 
 static inline struct owner *owner_of(struct attack *a, const struct sgpu_command *c)
 {
-	return c->channel < CHANNELS && a->channels[c->channel].kind == SECURE ?
-		       &a->owners[a->channels[c->channel].owner] : NULL;
+	return c->channel < CHANNELS && a->channels[c->channel].kind == SECURE
+		       ? &a->owners[a->channels[c->channel].owner]
+		       : NULL;
 }
 
 /* Whether the owner's word goes along, as it is now: of an old command, too. */
 static inline bool is_true(struct attack *a, const struct sgpu_command *c)
 {
 	const struct channel *channel = c->channel < CHANNELS ? &a->channels[c->channel] : NULL;
-	uint8_t mac[SGPU_CHANNEL_MAC_SIZE], nonce[SGPU_NONCE_SIZE], group[32 + SGPU_TAG_SIZE] = { 0 };
+	uint8_t mac[SGPU_CHANNEL_MAC_SIZE], nonce[SGPU_NONCE_SIZE],
+		group[32 + SGPU_TAG_SIZE] = { 0 };
 
 	if (!channel || channel->kind != SECURE) {
 		return false;
 	}
 	if (c->op == SGPU_CH_PTE && c->pte.has_mac) {
-		sgpu_mac_unmap(&a->owners[channel->owner].keys, channel->serial, c->pte.mac_counter, pte_va(c), pte_size(c),
-			       mac);
-		return c->pte.mac_counter == channel->authorised + 1 && memcmp(mac, c->pte.mac, sizeof(mac)) == 0;
+		sgpu_mac_unmap(&a->owners[channel->owner].keys, channel->serial, c->pte.mac_counter,
+			       pte_va(c), pte_size(c), mac);
+		return c->pte.mac_counter == channel->authorised + 1 &&
+		       memcmp(mac, c->pte.mac, sizeof(mac)) == 0;
 	}
 	if (c->op == SGPU_CH_DESTROY && c->destroy.has_mac) {
-		sgpu_mac_destroy(&a->owners[channel->owner].keys, channel->serial, c->destroy.mac_counter, mac);
-		return c->destroy.mac_counter == channel->authorised + 1 && memcmp(mac, c->destroy.mac, sizeof(mac)) == 0;
+		sgpu_mac_destroy(&a->owners[channel->owner].keys, channel->serial,
+				 c->destroy.mac_counter, mac);
+		return c->destroy.mac_counter == channel->authorised + 1 &&
+		       memcmp(mac, c->destroy.mac, sizeof(mac)) == 0;
 	}
 	if (c->op != SGPU_CH_SUBMIT || c->submit.size != sizeof(group) || c->via != c->channel) {
 		return false;
@@ -65,12 +71,14 @@ static inline void permit(struct attack *a, const struct sgpu_command *c, bool a
 		for (uint32_t i = 0; i < WORLD_FRAMES; i++) {
 			const struct world_space *space = a->world.frames[i].space;
 
-			a->world.locked[i] = space && (space == a->owners[0].space || space == a->owners[1].space);
+			a->world.locked[i] = space && (space == a->owners[0].space ||
+						       space == a->owners[1].space);
 		}
 	}
 }
 
-static inline void learn_create(struct attack *a, const struct sgpu_command *c, const struct sgpu_grant *grant)
+static inline void learn_create(struct attack *a, const struct sgpu_command *c,
+				const struct sgpu_grant *grant)
 {
 	struct channel *channel = &a->channels[c->channel];
 	uint8_t cek[SGPU_KEY_SIZE], bind[SGPU_GRANT_BIND_SIZE];
@@ -86,8 +94,8 @@ static inline void learn_create(struct attack *a, const struct sgpu_command *c, 
 	channel->serial = grant->serial;
 	owner = &a->owners[channel->owner];
 	sgpu_grant_bind(grant, bind);
-	if (sgpu_hpke_open(&owner->key, grant->enc, "sgpu channel v1", 15, bind, sizeof(bind), grant->sealed_cek,
-			   sizeof(grant->sealed_cek), cek, NULL) < 0) {
+	if (sgpu_hpke_open(&owner->key, grant->enc, "sgpu channel v1", 15, bind, sizeof(bind),
+			   grant->sealed_cek, sizeof(grant->sealed_cek), cek, NULL) < 0) {
 		wrong(a, "the owner cannot open the grant");
 		return;
 	}
@@ -100,7 +108,8 @@ static inline void learn_create(struct attack *a, const struct sgpu_command *c, 
 	if (owner->channels > 0 && memcmp(&keys, &owner->keys, sizeof(keys)) != 0) {
 		wrong(a, "channels of one context have different keys");
 	}
-	if (owner->channels == 0 && owner->has_keys && memcmp(&keys, &owner->keys, sizeof(keys)) == 0) {
+	if (owner->channels == 0 && owner->has_keys &&
+	    memcmp(&keys, &owner->keys, sizeof(keys)) == 0) {
 		wrong(a, "a new context has the key of one that is gone");
 	}
 	owner->keys = keys;
@@ -127,7 +136,8 @@ static inline void learn_destroy(struct attack *a, const struct sgpu_command *c)
 }
 
 /* The summary has to tell the truth, since an owner believes it. */
-static inline void judge_summary(struct attack *a, const struct sgpu_command *c, const struct sgpu_summary *summary)
+static inline void judge_summary(struct attack *a, const struct sgpu_command *c,
+				 const struct sgpu_summary *summary)
 {
 	struct channel *channel = &a->channels[c->channel];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE], hash[SGPU_CHANNEL_DIGEST_SIZE], frames[4 * 64];
@@ -153,8 +163,8 @@ static inline void judge_summary(struct attack *a, const struct sgpu_command *c,
 		wrong(a, "the MAC of a summary does not verify");
 	}
 	if (summary->va != pte_va(c) || summary->size != pte_size(c) || summary->pages != mapped ||
-	    summary->protected_pages != inside || summary->channel != c->channel || summary->serial != channel->serial ||
-	    memcmp(hash, summary->hash, sizeof(hash)) != 0) {
+	    summary->protected_pages != inside || summary->channel != c->channel ||
+	    summary->serial != channel->serial || memcmp(hash, summary->hash, sizeof(hash)) != 0) {
 		wrong(a, "a summary says something else than was mapped");
 	}
 	if (summary->counter != channel->reported + 1) {
@@ -163,7 +173,8 @@ static inline void judge_summary(struct attack *a, const struct sgpu_command *c,
 	channel->reported = summary->counter;
 }
 
-/* Every page stands where its owner's command put it, in no other's space, and nobody's page became another's. */
+/* Every page stands where its owner's command put it, in no other's space, and nobody's page became
+ * another's. */
 static inline void judge_map(struct attack *a, const struct sgpu_command *c)
 {
 	struct owner *owner = owner_of(a, c);
@@ -174,22 +185,25 @@ static inline void judge_map(struct attack *a, const struct sgpu_command *c)
 			uint32_t frame = c->pte.pages[i] + k;
 			const struct world_frame *where = &a->world.frames[frame];
 
-			if (!where->space || where->at != pte_va(c) + ((uint64_t)i * per_page + k) * WORLD_SMALL) {
+			if (!where->space ||
+			    where->at != pte_va(c) + ((uint64_t)i * per_page + k) * WORLD_SMALL) {
 				wrong(a, "a page that was mapped stands elsewhere");
 				return;
 			}
 			if (owner && !owner->space) {
 				owner->space = where->space;
 			}
-			if (owner ? where->space != owner->space :
-				    where->space == a->owners[0].space || where->space == a->owners[1].space) {
+			if (owner ? where->space != owner->space
+				  : where->space == a->owners[0].space ||
+					    where->space == a->owners[1].space) {
 				wrong(a, "a page was mapped into another's context");
 			}
 		}
 	}
 }
 
-static inline void judge_measure(struct attack *a, const struct sgpu_command *c, const struct sgpu_measurement *m)
+static inline void judge_measure(struct attack *a, const struct sgpu_command *c,
+				 const struct sgpu_measurement *m)
 {
 	struct channel *channel = &a->channels[c->channel];
 	struct owner *owner = owner_of(a, c);
@@ -212,15 +226,16 @@ static inline void judge_measure(struct attack *a, const struct sgpu_command *c,
 	}
 }
 
-static inline void judge(struct attack *a, const struct sgpu_command *c, const struct sgpu_reply *reply, bool authorised,
-		  uint64_t changes)
+static inline void judge(struct attack *a, const struct sgpu_command *c,
+			 const struct sgpu_reply *reply, bool authorised, uint64_t changes)
 {
 	struct channel *channel = c->channel < CHANNELS ? &a->channels[c->channel] : NULL;
 
 	a->by_refusal[reply->refusal]++;
 	if (reply->refusal != SGPU_REFUSED_NOT) {
 		/* Of a device that failed twice not everything can be undone. */
-		if (a->world.changes != changes && !(a->world.failed && reply->refusal == SGPU_REFUSED_DEVICE)) {
+		if (a->world.changes != changes &&
+		    !(a->world.failed && reply->refusal == SGPU_REFUSED_DEVICE)) {
 			wrong(a, "a refused command changed something");
 		}
 		if (reply->code == SGPU_OK || !reply->error.text[0]) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A scene for tests of the command processor: a bootstrap channel and channels of two owners, Alice and Bob, on a pager of
- * the test's choice, with what an owner needs to authorise, and short ways to send commands.
+ * A scene for tests of the command processor: a bootstrap channel and channels of two owners, Alice
+ * and Bob, on a pager of the test's choice, with what an owner needs to authorise, and short ways
+ * to send commands.
  */
 #ifndef CHANNEL_SCENE_H
 #define CHANNEL_SCENE_H
@@ -18,7 +19,7 @@ enum { BOOT = 0, ALICE = 1, BOB = 2, ALICE_2 = 3, SCENE_CHANNELS = 8 };
 
 struct scene_channel {
 	bool exists;
-	int owner;                     /* 0: Alice, 1: Bob */
+	int owner; /* 0: Alice, 1: Bob */
 	struct sgpu_grant grant;
 	struct sgpu_channel_keys keys;
 	uint64_t authorised, submitted;
@@ -29,7 +30,7 @@ struct scene {
 	struct sgpu_processor *processor;
 	struct sgpu_key owners[2];
 	struct scene_channel channels[SCENE_CHANNELS];
-	struct sgpu_reply reply;       /* to the last command */
+	struct sgpu_reply reply; /* to the last command */
 };
 
 static inline enum sgpu_refusal scene_send(struct scene *scene, const struct sgpu_command *command)
@@ -54,15 +55,19 @@ static inline bool scene_learn(struct scene *scene, struct scene_channel *s)
 		}
 	}
 	sgpu_grant_bind(&s->grant, bind);
-	return sgpu_hpke_open(&scene->owners[s->owner], s->grant.enc, "sgpu channel v1", 15, bind, sizeof(bind),
-			      s->grant.sealed_cek, sizeof(s->grant.sealed_cek), cek, NULL) == SGPU_OK &&
+	return sgpu_hpke_open(&scene->owners[s->owner], s->grant.enc, "sgpu channel v1", 15, bind,
+			      sizeof(bind), s->grant.sealed_cek, sizeof(s->grant.sealed_cek), cek,
+			      NULL) == SGPU_OK &&
 	       sgpu_channel_derive(cek, s->grant.processor, &s->keys, NULL) == SGPU_OK;
 }
 
 /* owner -1: without a key. */
-static inline enum sgpu_refusal scene_create(struct scene *scene, uint32_t channel, int owner, uint32_t directory)
+static inline enum sgpu_refusal scene_create(struct scene *scene, uint32_t channel, int owner,
+					     uint32_t directory)
 {
-	struct sgpu_command c = { .op = SGPU_CH_CREATE, .via = channel == BOOT ? channel : BOOT, .channel = channel };
+	struct sgpu_command c = { .op = SGPU_CH_CREATE,
+				  .via = channel == BOOT ? channel : BOOT,
+				  .channel = channel };
 	struct scene_channel *s = channel < SCENE_CHANNELS ? &scene->channels[channel] : NULL;
 	enum sgpu_refusal refusal;
 
@@ -84,26 +89,30 @@ static inline enum sgpu_refusal scene_create(struct scene *scene, uint32_t chann
 	return refusal;
 }
 
-static inline enum sgpu_refusal scene_pde(struct scene *scene, uint32_t channel, uint32_t index, uint32_t table,
-					  bool big)
+static inline enum sgpu_refusal scene_pde(struct scene *scene, uint32_t channel, uint32_t index,
+					  uint32_t table, bool big)
 {
-	struct sgpu_command c = { .op = SGPU_CH_PDE, .via = BOOT, .channel = channel,
+	struct sgpu_command c = { .op = SGPU_CH_PDE,
+				  .via = BOOT,
+				  .channel = channel,
 				  .pde = { .index = index, .table = table, .big = big } };
 
 	return scene_send(scene, &c);
 }
 
-static inline uint64_t scene_va(const struct scene *scene, uint32_t directory_index, uint32_t index, bool big)
+static inline uint64_t scene_va(const struct scene *scene, uint32_t directory_index, uint32_t index,
+				bool big)
 {
 	uint64_t small = scene->pager.info.small, page = big ? scene->pager.info.big : small;
 
 	return (uint64_t)directory_index * SGPU_CHANNEL_ENTRIES * small + index * page;
 }
 
-/* A command over `count` pages at directory entry 0; `authority`: whose MAC goes along, or -1. The counter of the authority
- * is taken when the command is carried out. */
-static inline enum sgpu_refusal scene_pte(struct scene *scene, uint32_t channel, uint32_t index, const uint32_t *pages,
-					  uint32_t count, bool big, int authority)
+/* A command over `count` pages at directory entry 0; `authority`: whose MAC goes along, or -1. The
+ * counter of the authority is taken when the command is carried out. */
+static inline enum sgpu_refusal scene_pte(struct scene *scene, uint32_t channel, uint32_t index,
+					  const uint32_t *pages, uint32_t count, bool big,
+					  int authority)
 {
 	struct sgpu_command c = { .op = SGPU_CH_PTE, .via = BOOT, .channel = channel };
 	uint64_t page = big ? scene->pager.info.big : scene->pager.info.small;
@@ -118,8 +127,8 @@ static inline enum sgpu_refusal scene_pte(struct scene *scene, uint32_t channel,
 
 		c.pte.has_mac = true;
 		c.pte.mac_counter = s->authorised + 1;
-		sgpu_mac_unmap(&s->keys, s->grant.serial, c.pte.mac_counter, scene_va(scene, 0, index, big), count * page,
-			       c.pte.mac);
+		sgpu_mac_unmap(&s->keys, s->grant.serial, c.pte.mac_counter,
+			       scene_va(scene, 0, index, big), count * page, c.pte.mac);
 	}
 	refusal = scene_send(scene, &c);
 	if (refusal == SGPU_REFUSED_NOT && authority >= 0) {
@@ -128,12 +137,14 @@ static inline enum sgpu_refusal scene_pte(struct scene *scene, uint32_t channel,
 	return refusal;
 }
 
-static inline enum sgpu_refusal scene_map(struct scene *scene, uint32_t channel, uint32_t index, uint32_t page)
+static inline enum sgpu_refusal scene_map(struct scene *scene, uint32_t channel, uint32_t index,
+					  uint32_t page)
 {
 	return scene_pte(scene, channel, index, &page, 1, false, -1);
 }
 
-static inline enum sgpu_refusal scene_unmap(struct scene *scene, uint32_t channel, uint32_t index, int authority)
+static inline enum sgpu_refusal scene_unmap(struct scene *scene, uint32_t channel, uint32_t index,
+					    int authority)
 {
 	const uint32_t none = SGPU_NO_FRAME;
 
@@ -159,16 +170,21 @@ static inline enum sgpu_refusal scene_destroy(struct scene *scene, uint32_t chan
 	return refusal;
 }
 
-static inline enum sgpu_refusal scene_measure(struct scene *scene, uint32_t channel, uint64_t va, uint64_t size)
+static inline enum sgpu_refusal scene_measure(struct scene *scene, uint32_t channel, uint64_t va,
+					      uint64_t size)
 {
-	struct sgpu_command c = { .op = SGPU_CH_MEASURE, .via = BOOT, .channel = channel,
+	struct sgpu_command c = { .op = SGPU_CH_MEASURE,
+				  .via = BOOT,
+				  .channel = channel,
 				  .measure = { .va = va, .size = size } };
 
 	return scene_send(scene, &c);
 }
 
-/* `counter` 0: the next one. The group is sealed for `sealer`, which is the channel's own when all is well. */
-static inline enum sgpu_refusal scene_submit(struct scene *scene, uint32_t channel, uint32_t sealer, uint64_t counter)
+/* `counter` 0: the next one. The group is sealed for `sealer`, which is the channel's own when all
+ * is well. */
+static inline enum sgpu_refusal scene_submit(struct scene *scene, uint32_t channel, uint32_t sealer,
+					     uint64_t counter)
 {
 	struct scene_channel *s = &scene->channels[sealer];
 	struct sgpu_command c = { .op = SGPU_CH_SUBMIT, .via = channel, .channel = channel };
@@ -195,21 +211,32 @@ static inline enum sgpu_refusal scene_submit(struct scene *scene, uint32_t chann
 }
 
 /* First frame of the protected region and beyond: one for each directory and table, then data. */
-enum { SCENE_ALICE_DIRECTORY, SCENE_ALICE_TABLE, SCENE_BOB_DIRECTORY, SCENE_BOB_TABLE, SCENE_ALICE_BIG,
-       SCENE_BOB_BIG, SCENE_SPARE, SCENE_SPARE_2, SCENE_DATA };
+enum {
+	SCENE_ALICE_DIRECTORY,
+	SCENE_ALICE_TABLE,
+	SCENE_BOB_DIRECTORY,
+	SCENE_BOB_TABLE,
+	SCENE_ALICE_BIG,
+	SCENE_BOB_BIG,
+	SCENE_SPARE,
+	SCENE_SPARE_2,
+	SCENE_DATA
+};
 
 static inline uint32_t scene_frame(const struct sgpu_processor_config *config, uint32_t number)
 {
 	return config->unprotected + number;
 }
 
-/* The processor, the bootstrap channel, and for Alice and Bob a channel with a table of small pages at entry 0. */
+/* The processor, the bootstrap channel, and for Alice and Bob a channel with a table of small pages
+ * at entry 0. */
 static inline bool scene_begin(struct scene *scene, const struct sgpu_processor_config *config)
 {
 	struct sgpu_error error = { 0 };
 
 	for (int i = 0; i < 2; i++) {
-		if (!scene->owners[i].kid[0] && sgpu_key_generate(SGPU_KEY_X25519, &scene->owners[i], NULL) < 0) {
+		if (!scene->owners[i].kid[0] &&
+		    sgpu_key_generate(SGPU_KEY_X25519, &scene->owners[i], NULL) < 0) {
 			return false;
 		}
 	}
@@ -219,10 +246,14 @@ static inline bool scene_begin(struct scene *scene, const struct sgpu_processor_
 		return false;
 	}
 	return scene_create(scene, BOOT, -1, 0) == SGPU_REFUSED_NOT &&
-	       scene_create(scene, ALICE, 0, scene_frame(config, SCENE_ALICE_DIRECTORY)) == SGPU_REFUSED_NOT &&
-	       scene_create(scene, BOB, 1, scene_frame(config, SCENE_BOB_DIRECTORY)) == SGPU_REFUSED_NOT &&
-	       scene_pde(scene, ALICE, 0, scene_frame(config, SCENE_ALICE_TABLE), false) == SGPU_REFUSED_NOT &&
-	       scene_pde(scene, BOB, 0, scene_frame(config, SCENE_BOB_TABLE), false) == SGPU_REFUSED_NOT;
+	       scene_create(scene, ALICE, 0, scene_frame(config, SCENE_ALICE_DIRECTORY)) ==
+		       SGPU_REFUSED_NOT &&
+	       scene_create(scene, BOB, 1, scene_frame(config, SCENE_BOB_DIRECTORY)) ==
+		       SGPU_REFUSED_NOT &&
+	       scene_pde(scene, ALICE, 0, scene_frame(config, SCENE_ALICE_TABLE), false) ==
+		       SGPU_REFUSED_NOT &&
+	       scene_pde(scene, BOB, 0, scene_frame(config, SCENE_BOB_TABLE), false) ==
+		       SGPU_REFUSED_NOT;
 }
 
 #endif

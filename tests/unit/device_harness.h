@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For tests of devices: they run on the device that the environment variable SGPU_TEST_DEVICE names, else on the CPU
- * device. main() begins with DEVICE_OR_SKIP().
+ * For tests of devices: they run on the device that the environment variable SGPU_TEST_DEVICE
+ * names, else on the CPU device. main() begins with DEVICE_OR_SKIP().
  */
 #ifndef DEVICE_HARNESS_H
 #define DEVICE_HARNESS_H
@@ -47,15 +47,16 @@ static inline struct sgpu_device *open_test_device(unsigned jobs, uint64_t limit
 }
 
 /* Leaves main with nothing tested where there is no such device. */
-#define DEVICE_OR_SKIP()                                                                         \
-	do {                                                                                     \
-		struct sgpu_error error_ = { 0 };                                                \
-		struct sgpu_device *device_ = NULL;                                              \
-		if (sgpu_device_open(test_device(), NULL, &device_, &error_) == SGPU_EUNAVAILABLE) { \
-			printf("1..0 # SKIP %s\n", error_.text);                                 \
-			return 0;                                                                \
-		}                                                                                \
-		sgpu_device_close(&device_);                                                     \
+#define DEVICE_OR_SKIP()                                                        \
+	do {                                                                    \
+		struct sgpu_error error_ = { 0 };                               \
+		struct sgpu_device *device_ = NULL;                             \
+		if (sgpu_device_open(test_device(), NULL, &device_, &error_) == \
+		    SGPU_EUNAVAILABLE) {                                        \
+			printf("1..0 # SKIP %s\n", error_.text);                \
+			return 0;                                               \
+		}                                                               \
+		sgpu_device_close(&device_);                                    \
 	} while (0)
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An accelerator that is a thread. Its portal is a page of ordinary memory, into whose lines descriptors are stored; or it
- * reads them from a descriptor. It copies and computes CRCs bit by bit, or does what it is told to.
+ * An accelerator that is a thread. Its portal is a page of ordinary memory, into whose lines
+ * descriptors are stored; or it reads them from a descriptor. It copies and computes CRCs bit by
+ * bit, or does what it is told to.
  */
 #ifndef DSA_HARNESS_H
 #define DSA_HARNESS_H
@@ -20,19 +21,19 @@ enum { LINES = 4096 / 64 };
 enum deed { OBEY, FAULT, BACKWARD_FAULT, STATUS, MUTE, LIE };
 struct order {
 	enum deed deed;
-	uint32_t number;      /* FAULT: bytes completed; STATUS: that */
-	void (*first)(void);  /* or NULL */
+	uint32_t number;     /* FAULT: bytes completed; STATUS: that */
+	void (*first)(void); /* or NULL */
 };
 
 struct fake_dsa {
 	_Alignas(64) _Atomic uint64_t portal[LINES][8];
-	_Atomic int from_fd;           /* descriptors come from there; -1: from the portal */
+	_Atomic int from_fd; /* descriptors come from there; -1: from the portal */
 	struct order orders[64], always;
 	unsigned order_count;
-	_Atomic unsigned taken;        /* descriptors */
-	_Atomic unsigned refusals;     /* how often the queue says that it is full */
+	_Atomic unsigned taken;	   /* descriptors */
+	_Atomic unsigned refusals; /* how often the queue says that it is full */
 	atomic_bool stopping, stopped, quit;
-	struct dsa_hw_desc seen[64];   /* the first of them */
+	struct dsa_hw_desc seen[64]; /* the first of them */
 	struct dsa_hw_desc muted[128];
 	unsigned muted_count;
 	pthread_t thread;
@@ -52,7 +53,8 @@ static uint32_t fake_crc(uint32_t seed, const uint8_t *data, uint32_t size)
 }
 
 /* The word with the status comes last. */
-static void fake_answer(const struct dsa_hw_desc *d, unsigned status, unsigned result, uint32_t completed, uint64_t crc)
+static void fake_answer(const struct dsa_hw_desc *d, unsigned status, unsigned result,
+			uint32_t completed, uint64_t crc)
 {
 	struct dsa_completion_record *record = (void *)(uintptr_t)d->completion_addr;
 
@@ -79,7 +81,8 @@ static void fake_obey(const struct dsa_hw_desc *d)
 static void fake_do(const struct dsa_hw_desc *d)
 {
 	const unsigned number = atomic_fetch_add(&fake->taken, 1);
-	const struct order *order = number < fake->order_count ? &fake->orders[number] : &fake->always;
+	const struct order *order =
+		number < fake->order_count ? &fake->orders[number] : &fake->always;
 
 	if (number < sizeof(fake->seen) / sizeof(fake->seen[0])) {
 		fake->seen[number] = *d;
@@ -93,9 +96,11 @@ static void fake_do(const struct dsa_hw_desc *d)
 		break;
 	case FAULT:
 		if (d->opcode == DSA_OPCODE_MEMMOVE && order->number < d->xfer_size) {
-			memmove((void *)(uintptr_t)d->dst_addr, (void *)(uintptr_t)d->src_addr, order->number);
+			memmove((void *)(uintptr_t)d->dst_addr, (void *)(uintptr_t)d->src_addr,
+				order->number);
 		}
-		fake_answer(d, DSA_COMP_PAGE_FAULT_NOBOF | DSA_COMP_STATUS_WRITE, 0, order->number, 0x1234);
+		fake_answer(d, DSA_COMP_PAGE_FAULT_NOBOF | DSA_COMP_STATUS_WRITE, 0, order->number,
+			    0x1234);
 		break;
 	case BACKWARD_FAULT:
 		fake_answer(d, DSA_COMP_PAGE_FAULT_NOBOF, 1, order->number, 0);
@@ -132,7 +137,8 @@ static bool fake_take(unsigned line, struct dsa_hw_desc *d)
 	return true;
 }
 
-/* Told to stop, it first does what it has, and what it was mute about: late, but before whoever stopped it goes on. */
+/* Told to stop, it first does what it has, and what it was mute about: late, but before whoever
+ * stopped it goes on. */
 static void *fake_live(void *unused)
 {
 	struct dsa_hw_desc d;
@@ -140,7 +146,8 @@ static void *fake_live(void *unused)
 
 	while (!fake->quit) {
 		if (fake->stopping && !fake->stopped) {
-			for (; fake->from_fd < 0 && fake_take(line, &d); line = (line + 1) % LINES) {
+			for (; fake->from_fd < 0 && fake_take(line, &d);
+			     line = (line + 1) % LINES) {
 				fake_obey(&d);
 			}
 			for (unsigned i = 0; i < fake->muted_count; i++) {
@@ -226,7 +233,10 @@ static inline struct sgpu_dsa *fake_open(unsigned depth)
 	if (sgpu_dsa_create(&dsa, NULL) != SGPU_OK) {
 		abort();
 	}
-	dsa->info = (struct sgpu_dsa_info){ .name = "wq7.3", .shared = true, .portal = true, .depth = depth,
+	dsa->info = (struct sgpu_dsa_info){ .name = "wq7.3",
+					    .shared = true,
+					    .portal = true,
+					    .depth = depth,
 					    .max_transfer = 1 << 20 };
 	dsa->submit = fake_submit;
 	dsa->stop = fake_stop;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For the tests of the transfer engine: an engine on the device, which may look like a GPU, and transfers whose ends can
- * be looked at.
+ * For the tests of the transfer engine: an engine on the device, which may look like a GPU, and
+ * transfers whose ends can be looked at.
  */
 #ifndef ENGINE_HARNESS_H
 #define ENGINE_HARNESS_H
@@ -13,13 +13,27 @@
 
 #include "fake_gpu.h"
 
-enum { C = SGPU_CHUNK, S = SGPU_SEALED_CHUNK, LARGEST = 400 * C + 77, ROOM = LARGEST + 2 * C + 500 * SGPU_TAG_SIZE };
+enum {
+	C = SGPU_CHUNK,
+	S = SGPU_SEALED_CHUNK,
+	LARGEST = 400 * C + 77,
+	ROOM = LARGEST + 2 * C + 500 * SGPU_TAG_SIZE
+};
 
 /* One staging buffer of each size, so that transfers wait for each other as soon as they can. */
-static const struct sgpu_engine_config scarce = { .workers = 3, .staged_run = 8 * C, .pinned_max = 1, .direct_count = 1,
-						  .direct_run = 32 * C, .first_run = C, .last_run = 2 * C };
-static const struct sgpu_engine_config several = { .workers = 4, .staged_run = 16 * C, .pinned_max = 100 * C,
-						   .direct_run = 64 * C, .first_run = 2 * C, .last_run = 4 * C };
+static const struct sgpu_engine_config scarce = { .workers = 3,
+						  .staged_run = 8 * C,
+						  .pinned_max = 1,
+						  .direct_count = 1,
+						  .direct_run = 32 * C,
+						  .first_run = C,
+						  .last_run = 2 * C };
+static const struct sgpu_engine_config several = { .workers = 4,
+						   .staged_run = 16 * C,
+						   .pinned_max = 100 * C,
+						   .direct_run = 64 * C,
+						   .first_run = 2 * C,
+						   .last_run = 4 * C };
 
 static struct sgpu_engine *engine;
 static struct sgpu_stream *stream;
@@ -78,14 +92,14 @@ struct move {
 	struct sgpu_transfer *transfer;
 	struct sgpu_transfer_result result;
 	sgpu_devptr memory;
-	uint64_t plain, bytes;         /* plaintext, and as it travels */
+	uint64_t plain, bytes; /* plaintext, and as it travels */
 	uint8_t *host;
 	int file;
 	atomic_int done;
 	/* what its source or sink does */
-	uint64_t fails_at;             /* position; UINT64_MAX: nowhere */
+	uint64_t fails_at; /* position; UINT64_MAX: nowhere */
 	unsigned nap_us;
-	int pipe[2];                   /* ordered */
+	int pipe[2]; /* ordered */
 	atomic_int calls, closed;
 	atomic_uint_fast64_t moved;
 	atomic_uint_fast64_t spans[SGPU_STEPS];
@@ -112,7 +126,8 @@ static inline void note_span(void *argument, const struct sgpu_transfer_span *sp
 	atomic_fetch_add(&move->spans[span->step], span->bytes);
 }
 
-static inline int read_some(void *context, uint64_t position, void *data, size_t size, struct sgpu_error *why)
+static inline int read_some(void *context, uint64_t position, void *data, size_t size,
+			    struct sgpu_error *why)
 {
 	struct move *move = context;
 
@@ -122,13 +137,15 @@ static inline int read_some(void *context, uint64_t position, void *data, size_t
 		usleep(move->nap_us);
 	}
 	if (position <= move->fails_at && move->fails_at < position + size) {
-		return sgpu_fail(why, SGPU_ESYSTEM, "made to fail at %llu", (unsigned long long)move->fails_at);
+		return sgpu_fail(why, SGPU_ESYSTEM, "made to fail at %llu",
+				 (unsigned long long)move->fails_at);
 	}
 	memcpy(data, move->host + position, size);
 	return SGPU_OK;
 }
 
-static inline int write_some(void *context, uint64_t position, const void *data, size_t size, struct sgpu_error *why)
+static inline int write_some(void *context, uint64_t position, const void *data, size_t size,
+			     struct sgpu_error *why)
 {
 	struct move *move = context;
 
@@ -138,7 +155,8 @@ static inline int write_some(void *context, uint64_t position, const void *data,
 		usleep(move->nap_us);
 	}
 	if (position <= move->fails_at && move->fails_at < position + size) {
-		return sgpu_fail(why, SGPU_ESYSTEM, "no space left at %llu", (unsigned long long)move->fails_at);
+		return sgpu_fail(why, SGPU_ESYSTEM, "no space left at %llu",
+				 (unsigned long long)move->fails_at);
 	}
 	memcpy(move->host + position, data, size);
 	return SGPU_OK;
@@ -174,8 +192,8 @@ static inline void from_device(void *to, sgpu_devptr memory, uint64_t size)
 }
 
 /* A transfer of `size` bytes of plaintext; what there was before in its destination is 0xee. */
-static inline void make_move(struct move *move, enum sgpu_transfer_direction direction, enum kind kind, bool sealed,
-		     uint64_t size)
+static inline void make_move(struct move *move, enum sgpu_transfer_direction direction,
+			     enum kind kind, bool sealed, uint64_t size)
 {
 	struct sgpu_transfer_request *request = &move->request;
 	bool in = direction == SGPU_TRANSFER_IN;
@@ -195,23 +213,37 @@ static inline void make_move(struct move *move, enum sgpu_transfer_direction dir
 	to_device(move->memory, in ? spoilt : plaintext, size + C);
 	memset(move->host, 0xee, move->bytes + C);
 	if (in && sealed) {
-		CHECK(sgpu_seal_chunks(aead, &keys, 0, true, plaintext, size, move->host) == SGPU_OK);
+		CHECK(sgpu_seal_chunks(aead, &keys, 0, true, plaintext, size, move->host) ==
+		      SGPU_OK);
 	} else if (in) {
 		memcpy(move->host, plaintext, size);
 	}
 	*request = (struct sgpu_transfer_request){
-		.direction = direction, .key = sealed ? key : NULL, .last = true, .memory = move->memory,
-		.size = in ? move->bytes : size, .span = note_span, .done = note_done, .argument = move,
+		.direction = direction,
+		.key = sealed ? key : NULL,
+		.last = true,
+		.memory = move->memory,
+		.size = in ? move->bytes : size,
+		.span = note_span,
+		.done = note_done,
+		.argument = move,
 	};
 	if (kind == FILE_IN_MEMORY) {
 		move->file = memfd_create("move", MFD_CLOEXEC);
 		CHECK(ftruncate(move->file, 4096 + (off_t)move->bytes) == 0);
-		CHECK(!in || pwrite(move->file, move->host, move->bytes, 4096) == (ssize_t)move->bytes);
-		CHECK(in ? sgpu_source_from_file(engine, move->file, "move", 4096, &request->source, &error) == SGPU_OK :
-			   sgpu_sink_to_file(engine, move->file, "move", 4096, &request->sink, &error) == SGPU_OK);
+		CHECK(!in ||
+		      pwrite(move->file, move->host, move->bytes, 4096) == (ssize_t)move->bytes);
+		CHECK(in ? sgpu_source_from_file(engine, move->file, "move", 4096, &request->source,
+						 &error) == SGPU_OK
+			 : sgpu_sink_to_file(engine, move->file, "move", 4096, &request->sink,
+					     &error) == SGPU_OK);
 	} else if (kind == READ) {
-		request->source = (struct sgpu_transfer_source){ .read = read_some, .close = note_close, .context = move };
-		request->sink = (struct sgpu_transfer_sink){ .write = write_some, .close = note_close, .context = move };
+		request->source = (struct sgpu_transfer_source){ .read = read_some,
+								 .close = note_close,
+								 .context = move };
+		request->sink = (struct sgpu_transfer_sink){ .write = write_some,
+							     .close = note_close,
+							     .context = move };
 	} else {
 		request->source = sgpu_source_from_memory(move->host, kind == REGISTERED);
 		request->sink = sgpu_sink_to_memory(move->host, kind == REGISTERED);
@@ -246,17 +278,21 @@ static inline void check_move(struct move *move)
 	CHECK(move->request.source.close != note_close || atomic_load(&move->closed) == 1);
 	if (move->request.direction == SGPU_TRANSFER_IN) {
 		from_device(result, move->memory, move->plain + C);
-		CHECK(memcmp(result, plaintext, move->plain) == 0 && all(result + move->plain, C, 0xee));
+		CHECK(memcmp(result, plaintext, move->plain) == 0 &&
+		      all(result + move->plain, C, 0xee));
 	} else {
 		if (move->file >= 0) {
-			CHECK(pread(move->file, move->host, move->bytes, 4096) == (ssize_t)move->bytes);
+			CHECK(pread(move->file, move->host, move->bytes, 4096) ==
+			      (ssize_t)move->bytes);
 		}
 		if (move->request.key) {
-			CHECK(sgpu_open_chunks(aead, &keys, 0, true, move->host, move->bytes, result, NULL) == SGPU_OK);
+			CHECK(sgpu_open_chunks(aead, &keys, 0, true, move->host, move->bytes,
+					       result, NULL) == SGPU_OK);
 		} else {
 			memcpy(result, move->host, move->plain);
 		}
-		CHECK(memcmp(result, plaintext, move->plain) == 0 && all(move->host + move->bytes, C, 0xee));
+		CHECK(memcmp(result, plaintext, move->plain) == 0 &&
+		      all(move->host + move->bytes, C, 0xee));
 	}
 	for (int i = 0; i < SGPU_PATHS; i++) {
 		paths += move->result.bytes[i];
@@ -270,7 +306,8 @@ static inline void check_failed(struct move *move, int code)
 {
 	uint8_t *result = malloc(ROOM);
 
-	CHECK(atomic_load(&move->done) == 1 && move->result.code == code && move->result.error.code == code);
+	CHECK(atomic_load(&move->done) == 1 && move->result.code == code &&
+	      move->result.error.code == code);
 	CHECK(move->result.error.text[0]);
 	CHECK(move->request.source.close != note_close || atomic_load(&move->closed) == 1);
 	if (move->request.direction == SGPU_TRANSFER_IN) {

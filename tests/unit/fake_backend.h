@@ -15,7 +15,8 @@ struct fake_backend {
 	struct sgpu_device_module_calls module;
 };
 
-static inline void fake_backend_copy(struct fake_backend *to, const struct sgpu_device_backend *from)
+static inline void fake_backend_copy(struct fake_backend *to,
+				     const struct sgpu_device_backend *from)
 {
 	to->table = *from;
 	to->memory = *from->memory;
@@ -28,7 +29,8 @@ static inline void fake_backend_copy(struct fake_backend *to, const struct sgpu_
 	to->table.module = &to->module;
 }
 
-/* From here on the calls of an object go to the copy: of a device, a stream, an event, a key or a module. */
+/* From here on the calls of an object go to the copy: of a device, a stream, an event, a key or a
+ * module. */
 static inline void fake_backend_give(void *object, const struct fake_backend *backend)
 {
 	((struct sgpu_device_object *)object)->backend = &backend->table;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CPU device made to look like a GPU: it pins host memory, registers what is mapped, copies beside the rest, and
- * every call may be made to fail. It tells of outcomes as late as it may, and notes what a GPU would suffer from: calls
- * out of a callback, memory that is not given back, copies from memory that is not registered any more.
+ * The CPU device made to look like a GPU: it pins host memory, registers what is mapped, copies
+ * beside the rest, and every call may be made to fail. It tells of outcomes as late as it may, and
+ * notes what a GPU would suffer from: calls out of a callback, memory that is not given back,
+ * copies from memory that is not registered any more.
  */
 #ifndef FAKE_GPU_H
 #define FAKE_GPU_H
@@ -20,27 +21,33 @@ enum { FAKE_REGISTERED_MAX = 8 };
 
 struct fake_gpu {
 	const struct sgpu_device_backend *real;
-	struct fake_backend backend;           /* its calls, with those of below */
-	bool (*fails)(void);                   /* asked at every call; NULL: none does */
+	struct fake_backend backend; /* its calls, with those of below */
+	bool (*fails)(void);	     /* asked at every call; NULL: none does */
 	/* what it is like */
-	bool plain;                            /* as the device that it is: only calls may fail */
+	bool plain; /* as the device that it is: only calls may fail */
 	uint64_t piece;
 	bool pins, registers;
-	bool no_host_memory;                   /* host_alloc fails */
+	bool no_host_memory; /* host_alloc fails */
 	void (*before_register)(const void *memory, uint64_t size);
 	void (*after_register)(uint8_t *pinned, uint64_t size);
 	void (*before_copy_in)(uint64_t size);
 	/* what it saw */
-	atomic_uint_fast64_t lent, lent_most;  /* bytes of host memory */
+	atomic_uint_fast64_t lent, lent_most; /* bytes of host memory */
 	atomic_int registered, registrations, hung, keys;
 	atomic_bool misuse, cancelled;
-	bool hangs;                            /* launches do, until they are cancelled, */
-	atomic_bool *lets_go;                  /* and this, if any, is set */
+	bool hangs;	      /* launches do, until they are cancelled, */
+	atomic_bool *lets_go; /* and this, if any, is set */
 	pthread_mutex_t lock;
-	struct { const uint8_t *memory; uint8_t *pinned; uint64_t size; } maps[FAKE_REGISTERED_MAX];
+	struct {
+		const uint8_t *memory;
+		uint8_t *pinned;
+		uint64_t size;
+	} maps[FAKE_REGISTERED_MAX];
 };
 
-static struct fake_gpu fake = { .piece = 4 << 20, .pins = true, .registers = true,
+static struct fake_gpu fake = { .piece = 4 << 20,
+				.pins = true,
+				.registers = true,
 				.lock = PTHREAD_MUTEX_INITIALIZER };
 static __thread bool fake_in_callback;
 
@@ -58,7 +65,8 @@ static inline int fake_error(struct sgpu_error *why)
 	return sgpu_fail(why, SGPU_EDEVICE, "made to fail");
 }
 
-static inline int fake_info(struct sgpu_device *on, struct sgpu_device_info *info, struct sgpu_error *why)
+static inline int fake_info(struct sgpu_device *on, struct sgpu_device_info *info,
+			    struct sgpu_error *why)
 {
 	int rc = fake.real->info(on, info, why);
 
@@ -73,9 +81,11 @@ static inline int fake_info(struct sgpu_device *on, struct sgpu_device_info *inf
 	return rc;
 }
 
-static inline int fake_alloc(struct sgpu_device *on, uint64_t size, sgpu_devptr *memory, struct sgpu_error *why)
+static inline int fake_alloc(struct sgpu_device *on, uint64_t size, sgpu_devptr *memory,
+			     struct sgpu_error *why)
 {
-	return fake_fails() ? sgpu_fail(why, SGPU_ENOMEM, "made to fail") : fake.real->memory->alloc(on, size, memory, why);
+	return fake_fails() ? sgpu_fail(why, SGPU_ENOMEM, "made to fail")
+			    : fake.real->memory->alloc(on, size, memory, why);
 }
 
 /* What a device makes goes through the table as well. */
@@ -84,7 +94,8 @@ static inline void fake_adopt(void *made)
 	fake_backend_give(made, &fake.backend);
 }
 
-static inline int fake_stream_create(struct sgpu_device *on, struct sgpu_stream **stream, struct sgpu_error *why)
+static inline int fake_stream_create(struct sgpu_device *on, struct sgpu_stream **stream,
+				     struct sgpu_error *why)
 {
 	int rc = fake_fails() ? fake_error(why) : fake.real->stream->create(on, stream, why);
 
@@ -94,7 +105,8 @@ static inline int fake_stream_create(struct sgpu_device *on, struct sgpu_stream 
 	return rc;
 }
 
-static inline int fake_event_create(struct sgpu_device *on, struct sgpu_event **event, struct sgpu_error *why)
+static inline int fake_event_create(struct sgpu_device *on, struct sgpu_event **event,
+				    struct sgpu_error *why)
 {
 	int rc = fake_fails() ? fake_error(why) : fake.real->stream->event_create(on, event, why);
 
@@ -152,14 +164,16 @@ static inline int fake_stream_wait(struct sgpu_stream *stream, struct sgpu_event
 	return fake_fails() ? SGPU_EDEVICE : fake.real->stream->wait(stream, event);
 }
 
-/* Where a device finds what was registered: in pages that it has pinned, whatever became of the mapping. */
+/* Where a device finds what was registered: in pages that it has pinned, whatever became of the
+ * mapping. */
 static inline const void *fake_pinned(const void *from)
 {
 	const uint8_t *at = from;
 
 	pthread_mutex_lock(&fake.lock);
 	for (int i = 0; i < FAKE_REGISTERED_MAX; i++) {
-		if (fake.maps[i].memory && at >= fake.maps[i].memory && at < fake.maps[i].memory + fake.maps[i].size) {
+		if (fake.maps[i].memory && at >= fake.maps[i].memory &&
+		    at < fake.maps[i].memory + fake.maps[i].size) {
 			from = fake.maps[i].pinned + (at - fake.maps[i].memory);
 			break;
 		}
@@ -168,8 +182,8 @@ static inline const void *fake_pinned(const void *from)
 	return from;
 }
 
-static inline int fake_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-			       struct sgpu_task *task)
+static inline int fake_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from,
+			       uint64_t size, struct sgpu_task *task)
 {
 	int rc = SGPU_EDEVICE;
 
@@ -178,20 +192,22 @@ static inline int fake_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const
 	}
 	fake_order(true);
 	if (!fake_fails()) {
-		rc = fake.real->memory->copy_in(stream, to, fake_pinned(from), size, fake_task_new(stream, task));
+		rc = fake.real->memory->copy_in(stream, to, fake_pinned(from), size,
+						fake_task_new(stream, task));
 	}
 	fake_order(false);
 	return rc;
 }
 
-static inline int fake_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-				struct sgpu_task *task)
+static inline int fake_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from,
+				uint64_t size, struct sgpu_task *task)
 {
 	int rc = SGPU_EDEVICE;
 
 	fake_order(true);
 	if (!fake_fails()) {
-		rc = fake.real->memory->copy_out(stream, to, from, size, fake_task_new(stream, task));
+		rc = fake.real->memory->copy_out(stream, to, from, size,
+						 fake_task_new(stream, task));
 	}
 	fake_order(false);
 	return rc;
@@ -222,34 +238,39 @@ static inline void fake_key_free(struct sgpu_device_key *key)
 	fake.real->key->free(key);
 }
 
-static inline int fake_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-				   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+static inline int fake_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
+				   uint64_t first, bool last, sgpu_devptr in, uint64_t size,
+				   sgpu_devptr out, struct sgpu_task *task)
 {
 	int rc = SGPU_EDEVICE;
 
 	fake_order(true);
 	if (!fake_fails()) {
-		rc = fake.real->key->open_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
+		rc = fake.real->key->open_chunks(stream, key, first, last, in, size, out,
+						 fake_task_new(stream, task));
 	}
 	fake_order(false);
 	return rc;
 }
 
-static inline int fake_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-				   sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+static inline int fake_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
+				   uint64_t first, bool last, sgpu_devptr in, uint64_t size,
+				   sgpu_devptr out, struct sgpu_task *task)
 {
 	int rc = SGPU_EDEVICE;
 
 	fake_order(true);
 	if (!fake_fails()) {
-		rc = fake.real->key->seal_chunks(stream, key, first, last, in, size, out, fake_task_new(stream, task));
+		rc = fake.real->key->seal_chunks(stream, key, first, last, in, size, out,
+						 fake_task_new(stream, task));
 	}
 	fake_order(false);
 	return rc;
 }
 
-static inline int fake_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
-			      size_t custom_size, uint8_t *digest, struct sgpu_task *task)
+static inline int fake_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+			      const void *custom, size_t custom_size, uint8_t *digest,
+			      struct sgpu_task *task)
 {
 	struct fake_task *late;
 	int rc = SGPU_EDEVICE;
@@ -258,14 +279,15 @@ static inline int fake_digest(struct sgpu_stream *stream, sgpu_devptr memory, ui
 	if (!fake_fails()) {
 		late = (struct fake_task *)(void *)fake_task_new(stream, task);
 		late->digest_to = digest;
-		rc = fake.real->memory->digest(stream, memory, size, custom, custom_size, late->digest, &late->real);
+		rc = fake.real->memory->digest(stream, memory, size, custom, custom_size,
+					       late->digest, &late->real);
 	}
 	fake_order(false);
 	return rc;
 }
 
-static inline int fake_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const uint8_t *key,
-			       uint8_t *digest, struct sgpu_task *task)
+static inline int fake_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+			       const uint8_t *key, uint8_t *digest, struct sgpu_task *task)
 {
 	struct fake_task *late;
 	int rc = SGPU_EDEVICE;
@@ -274,7 +296,8 @@ static inline int fake_measure(struct sgpu_stream *stream, sgpu_devptr memory, u
 	if (!fake_fails()) {
 		late = (struct fake_task *)(void *)fake_task_new(stream, task);
 		late->digest_to = digest;
-		rc = fake.real->memory->measure(stream, memory, size, key, late->digest, &late->real);
+		rc = fake.real->memory->measure(stream, memory, size, key, late->digest,
+						&late->real);
 	}
 	fake_order(false);
 	return rc;
@@ -294,14 +317,15 @@ static inline int fake_hang(struct sgpu_launch *launch, void *argument)
 }
 
 static inline int fake_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-			      const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+			      const struct sgpu_device_range *ranges, int count,
+			      struct sgpu_task *task)
 {
 	int rc = SGPU_EDEVICE;
 
 	fake_order(true);
 	if (!fake_fails()) {
-		rc = fake.real->stream->launch(stream, fake.hangs ? fake_hang : function, argument, ranges, count,
-					       fake_task_new(stream, task));
+		rc = fake.real->stream->launch(stream, fake.hangs ? fake_hang : function, argument,
+					       ranges, count, fake_task_new(stream, task));
 	}
 	fake_order(false);
 	return rc;
@@ -331,7 +355,8 @@ static inline void fake_called(void *argument)
 	fake_in_callback = false;
 }
 
-static inline int fake_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
+static inline int fake_callback(struct sgpu_stream *stream, void (*function)(void *argument),
+				void *argument)
 {
 	struct fake_call *call;
 	int rc;
@@ -354,11 +379,13 @@ static inline int fake_event_sync(struct sgpu_event *event, struct sgpu_error *w
 	int rc = fake.real->stream->event_sync(event, why);
 
 	fake_event_seen(event, true);
-	/* It has ended all the same: whoever is told that it failed must look after what it wrote. */
+	/* It has ended all the same: whoever is told that it failed must look after what it wrote.
+	 */
 	return fake_fails() ? fake_error(why) : rc;
 }
 
-static inline int fake_host_alloc(struct sgpu_device *on, uint64_t size, void **memory, struct sgpu_error *why)
+static inline int fake_host_alloc(struct sgpu_device *on, uint64_t size, void **memory,
+				  struct sgpu_error *why)
 {
 	uint64_t lent;
 	int rc;
@@ -393,7 +420,8 @@ static inline uint8_t *fake_pin(const void *memory, uint64_t size)
 	uint64_t at = 0;
 	ssize_t put;
 
-	while (file >= 0 && at < size && (put = write(file, (const uint8_t *)memory + at, size - at)) > 0) {
+	while (file >= 0 && at < size &&
+	       (put = write(file, (const uint8_t *)memory + at, size - at)) > 0) {
 		at += (uint64_t)put;
 	}
 	if (!pinned || at < size || pread(file, pinned, size, 0) != (ssize_t)size) {
@@ -404,7 +432,8 @@ static inline uint8_t *fake_pin(const void *memory, uint64_t size)
 	return pinned;
 }
 
-static inline int fake_host_register(struct sgpu_device *on, const void *memory, uint64_t size, struct sgpu_error *why)
+static inline int fake_host_register(struct sgpu_device *on, const void *memory, uint64_t size,
+				     struct sgpu_error *why)
 {
 	uint8_t *pinned;
 	int i = 0;
@@ -459,7 +488,8 @@ static inline void fake_host_unregister(struct sgpu_device *on, const void *memo
 	pthread_mutex_unlock(&fake.lock);
 }
 
-/* From here on `device`, and those beside it, look like GPUs; they must be CPU devices, unless fake.plain is set. */
+/* From here on `device`, and those beside it, look like GPUs; they must be CPU devices, unless
+ * fake.plain is set. */
 static inline void make_fake_gpu(void)
 {
 	struct sgpu_device_object *object = (struct sgpu_device_object *)(void *)device;
@@ -508,8 +538,8 @@ static inline void unmake_fake_gpu(void)
 /* Nothing of a run is left, and nothing was asked of the device out of a callback. */
 static inline bool fake_is_clean(void)
 {
-	return atomic_load(&fake.lent) == 0 && atomic_load(&fake.registered) == 0 && atomic_load(&fake.keys) == 0 &&
-	       !atomic_load(&fake.misuse);
+	return atomic_load(&fake.lent) == 0 && atomic_load(&fake.registered) == 0 &&
+	       atomic_load(&fake.keys) == 0 && !atomic_load(&fake.misuse);
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A pager over plain host memory: knows which frame is mapped where, what is reachable, what was cleared and how
- * often each call was made; finds fault with calls that no device would take; fails when it is told to. A space's
- * addresses are numbers.
+ * A pager over plain host memory: knows which frame is mapped where, what is reachable, what was
+ * cleared and how often each call was made; finds fault with calls that no device would take; fails
+ * when it is told to. A space's addresses are numbers.
  */
 #ifndef FAKE_PAGER_H
 #define FAKE_PAGER_H
@@ -15,7 +15,15 @@
 enum { FAKE_SPACES = 64, FAKE_NONE = -1 };
 #define FAKE_SPAN ((sgpu_devptr)1 << 40)
 
-enum fake_call { FAKE_MAP, FAKE_UNMAP, FAKE_CLEAR, FAKE_ACCESS, FAKE_MEASURE, FAKE_SPACE, FAKE_CALLS };
+enum fake_call {
+	FAKE_MAP,
+	FAKE_UNMAP,
+	FAKE_CLEAR,
+	FAKE_ACCESS,
+	FAKE_MEASURE,
+	FAKE_SPACE,
+	FAKE_CALLS
+};
 
 struct fake_pager;
 struct fake_space {
@@ -23,7 +31,8 @@ struct fake_space {
 	sgpu_devptr base;
 	uint64_t pages;
 	uint32_t *frames; /* of each small page, SGPU_NO_FRAME for none */
-	uint32_t *first;  /* the page that it was mapped as: its first small page, so that none is cut */
+	uint32_t *first;  /* the page that it was mapped as: its first small page, so that none is
+			     cut */
 	bool reachable;
 };
 
@@ -31,14 +40,14 @@ struct fake_pager {
 	struct sgpu_pages_info info;
 	uint32_t frames;
 	uint8_t *memory;
-	int *mapped;          /* the space in which each frame is, or FAKE_NONE */
-	uint32_t *cleared;    /* how often each frame was cleared */
+	int *mapped;	   /* the space in which each frame is, or FAKE_NONE */
+	uint32_t *cleared; /* how often each frame was cleared */
 	struct fake_space *spaces[FAKE_SPACES];
 	uint32_t calls[FAKE_CALLS];
-	uint32_t fail_in;     /* the n-th call from now fails; 0: none does */
-	bool fail_on;         /* and all after it */
-	uint32_t faults;      /* calls that no device would take */
-	const char *fault;    /* the last of them */
+	uint32_t fail_in;  /* the n-th call from now fails; 0: none does */
+	bool fail_on;	   /* and all after it */
+	uint32_t faults;   /* calls that no device would take */
+	const char *fault; /* the last of them */
 };
 
 static inline int fake_fault(struct fake_pager *fake, const char *what, struct sgpu_error *error)
@@ -48,7 +57,8 @@ static inline int fake_fault(struct fake_pager *fake, const char *what, struct s
 	return sgpu_fail(error, SGPU_EUSAGE, "%s", what);
 }
 
-static inline bool fake_fails(struct fake_pager *fake, enum fake_call call, struct sgpu_error *error)
+static inline bool fake_fails(struct fake_pager *fake, enum fake_call call,
+			      struct sgpu_error *error)
 {
 	fake->calls[call]++;
 	if (!fake->fail_in || --fake->fail_in) {
@@ -113,8 +123,8 @@ static inline void fake_space_free(void *device, void *space)
 	free(s);
 }
 
-static inline int fake_map(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count,
-			   uint64_t page_size, struct sgpu_error *error)
+static inline int fake_map(void *device, void *space, uint64_t at, const uint32_t *pages,
+			   size_t count, uint64_t page_size, struct sgpu_error *error)
 {
 	struct fake_pager *fake = device;
 	struct fake_space *s = space;
@@ -149,7 +159,8 @@ static inline bool fake_has(const struct fake_space *s, uint64_t at, uint64_t si
 {
 	const uint64_t small = s->fake->info.small;
 
-	if (!size || at > s->pages * small || size > s->pages * small - at || (reachable && !s->reachable)) {
+	if (!size || at > s->pages * small || size > s->pages * small - at ||
+	    (reachable && !s->reachable)) {
 		return false;
 	}
 	for (uint64_t i = at / small; i <= (at + size - 1) / small; i++) {
@@ -160,7 +171,8 @@ static inline bool fake_has(const struct fake_space *s, uint64_t at, uint64_t si
 	return true;
 }
 
-static inline int fake_unmap(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error)
+static inline int fake_unmap(void *device, void *space, uint64_t at, uint64_t size,
+			     struct sgpu_error *error)
 {
 	struct fake_pager *fake = device;
 	struct fake_space *s = space;
@@ -170,7 +182,8 @@ static inline int fake_unmap(void *device, void *space, uint64_t at, uint64_t si
 		return SGPU_EDEVICE;
 	}
 	if (!fake_has(s, at, size, false) || at % fake->info.small || size % fake->info.small ||
-	    s->first[from] < from || (end < s->pages && s->frames[end] != SGPU_NO_FRAME && s->first[end] < end)) {
+	    s->first[from] < from ||
+	    (end < s->pages && s->frames[end] != SGPU_NO_FRAME && s->first[end] < end)) {
 		return fake_fault(fake, "unmapping what is not mapped, or a part of a page", error);
 	}
 	for (uint64_t i = from; i < end; i++) {
@@ -181,12 +194,14 @@ static inline int fake_unmap(void *device, void *space, uint64_t at, uint64_t si
 }
 
 /* Copies between a mapped range and a buffer: to it, from it, or zeros (neither). */
-static inline void fake_move(struct fake_space *s, uint64_t at, uint8_t *to, const uint8_t *from, uint64_t size)
+static inline void fake_move(struct fake_space *s, uint64_t at, uint8_t *to, const uint8_t *from,
+			     uint64_t size)
 {
 	const uint64_t small = s->fake->info.small;
 
 	for (uint64_t done = 0, part; done < size; done += part) {
-		uint8_t *memory = s->fake->memory + s->frames[(at + done) / small] * small + (at + done) % small;
+		uint8_t *memory = s->fake->memory + s->frames[(at + done) / small] * small +
+				  (at + done) % small;
 
 		part = small - (at + done) % small;
 		part = part < size - done ? part : size - done;
@@ -201,7 +216,8 @@ static inline void fake_move(struct fake_space *s, uint64_t at, uint8_t *to, con
 	}
 }
 
-static inline int fake_clear(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error)
+static inline int fake_clear(void *device, void *space, uint64_t at, uint64_t size,
+			     struct sgpu_error *error)
 {
 	if (fake_fails(device, FAKE_CLEAR, error)) {
 		return SGPU_EDEVICE;
@@ -222,8 +238,9 @@ static inline int fake_access(void *device, void *space, bool on, struct sgpu_er
 	return SGPU_OK;
 }
 
-static inline int fake_measure(void *device, void *space, uint64_t at, uint64_t size, const uint8_t *key,
-			       uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
+static inline int fake_measure(void *device, void *space, uint64_t at, uint64_t size,
+			       const uint8_t *key, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE],
+			       struct sgpu_error *error)
 {
 	if (fake_fails(device, FAKE_MEASURE, error)) {
 		return SGPU_EDEVICE;
@@ -238,7 +255,8 @@ static inline int fake_measure(void *device, void *space, uint64_t at, uint64_t 
 	return SGPU_OK;
 }
 
-static inline int fake_read(void *device, void *space, uint64_t at, void *to, uint64_t size, struct sgpu_error *error)
+static inline int fake_read(void *device, void *space, uint64_t at, void *to, uint64_t size,
+			    struct sgpu_error *error)
 {
 	if (!fake_has(space, at, size, true)) {
 		return fake_fault(device, "reading what is not mapped or not reachable", error);
@@ -247,8 +265,8 @@ static inline int fake_read(void *device, void *space, uint64_t at, void *to, ui
 	return SGPU_OK;
 }
 
-static inline int fake_write(void *device, void *space, uint64_t at, const void *from, uint64_t size,
-			     struct sgpu_error *error)
+static inline int fake_write(void *device, void *space, uint64_t at, const void *from,
+			     uint64_t size, struct sgpu_error *error)
 {
 	if (!fake_has(space, at, size, true)) {
 		return fake_fault(device, "writing what is not mapped or not reachable", error);
@@ -257,9 +275,10 @@ static inline int fake_write(void *device, void *space, uint64_t at, const void 
 	return SGPU_OK;
 }
 
-/* Pages of `small` and of `ratio` times as many bytes. Fresh memory is zero; the other kind holds 0xa5. */
-static inline void fake_pager_init(struct fake_pager *fake, uint32_t frames, uint64_t small, uint32_t ratio,
-				   bool fresh, struct sgpu_pager *pager)
+/* Pages of `small` and of `ratio` times as many bytes. Fresh memory is zero; the other kind holds
+ * 0xa5. */
+static inline void fake_pager_init(struct fake_pager *fake, uint32_t frames, uint64_t small,
+				   uint32_t ratio, bool fresh, struct sgpu_pager *pager)
 {
 	memset(fake, 0, sizeof(*fake));
 	fake->info = (struct sgpu_pages_info){
@@ -315,7 +334,8 @@ static inline bool fake_load(struct fake_pager *fake, sgpu_devptr address, void 
 	return true;
 }
 
-static inline bool fake_store(struct fake_pager *fake, sgpu_devptr address, const void *from, uint64_t size)
+static inline bool fake_store(struct fake_pager *fake, sgpu_devptr address, const void *from,
+			      uint64_t size)
 {
 	struct fake_space *s = fake_space_at(fake, address);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Outcomes as late as a device may tell of them: the caller's task and digest are filled in only when somebody hears
- * from the very stream that the work is on: by a callback, an event of that stream that is waited for, or a
- * synchronisation. An event that another stream waits for tells nobody.
+ * Outcomes as late as a device may tell of them: the caller's task and digest are filled in only
+ * when somebody hears from the very stream that the work is on: by a callback, an event of that
+ * stream that is waited for, or a synchronisation. An event that another stream waits for tells
+ * nobody.
  */
 #ifndef FAKE_TASKS_H
 #define FAKE_TASKS_H
@@ -17,16 +18,16 @@ enum { FAKE_EVENTS_MAX = 256 };
 
 struct fake_task {
 	struct sgpu_task real;
-	struct sgpu_task *task;      /* the caller's */
+	struct sgpu_task *task; /* the caller's */
 	uint8_t digest[SGPU_DIGEST_SIZE];
-	uint8_t *digest_to;          /* the caller's memory for it, or NULL */
+	uint8_t *digest_to; /* the caller's memory for it, or NULL */
 	const struct sgpu_stream *stream;
 	uint64_t serial;
 	struct fake_task *next;
 };
 
 static struct {
-	pthread_mutex_t order;       /* of serials and of what is enqueued with them */
+	pthread_mutex_t order; /* of serials and of what is enqueued with them */
 	pthread_mutex_t lock;
 	uint64_t serial;
 	struct fake_task *list;
@@ -58,7 +59,8 @@ static inline uint64_t fake_serial(void)
 }
 
 /* A task to give to the device in place of the caller's. */
-static inline struct sgpu_task *fake_task_new(const struct sgpu_stream *stream, struct sgpu_task *task)
+static inline struct sgpu_task *fake_task_new(const struct sgpu_stream *stream,
+					      struct sgpu_task *task)
 {
 	struct fake_task *new = calloc(1, sizeof(*new));
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A world for tests with a hostile allocator: physical memory of a few frames, spaces in which they are mapped, and a
- * record of all that the processor does to them. It judges by what was done to memory, never by what the processor says
- * of itself: a page mapped at two places, a page that is mapped with contents left in it, a page unmapped although nobody
- * authorised it, two contexts reachable at once, and the host reaching a protected page each set `broken`.
+ * A world for tests with a hostile allocator: physical memory of a few frames, spaces in which they
+ * are mapped, and a record of all that the processor does to them. It judges by what was done to
+ * memory, never by what the processor says of itself: a page mapped at two places, a page that is
+ * mapped with contents left in it, a page unmapped although nobody authorised it, two contexts
+ * reachable at once, and the host reaching a protected page each set `broken`.
  */
 #ifndef HOSTILE_H
 #define HOSTILE_H
@@ -16,38 +17,46 @@
 
 #include "world_random.h"
 
-enum { WORLD_FRAMES = 64, WORLD_SMALL = 64, WORLD_RATIO = 8, WORLD_SPACES = 64, WORLD_UNPROTECTED = 8, WORLD_HIDDEN = 4 };
+enum {
+	WORLD_FRAMES = 64,
+	WORLD_SMALL = 64,
+	WORLD_RATIO = 8,
+	WORLD_SPACES = 64,
+	WORLD_UNPROTECTED = 8,
+	WORLD_HIDDEN = 4
+};
 
 struct world_space {
 	bool used, on;
-	bool of_host;                  /* the host's window */
-	bool running;                  /* kernels of the context run, since it was not taken out of reach in this command */
+	bool of_host; /* the host's window */
+	bool running; /* kernels of the context run, since it was not taken out of reach in this
+			 command */
 };
 
 struct world_frame {
-	struct world_space *space;     /* where it is mapped; NULL: nowhere */
+	struct world_space *space; /* where it is mapped; NULL: nowhere */
 	uint64_t at;
-	uint64_t command;              /* that mapped it: what it maps it may take away again */
-	bool dirty;                    /* mapped with contents in it, and not cleared yet */
-	bool soiled;                   /* the device failed to clear it */
-	bool stuck;                    /* the device did not give it back: what is in it stays */
+	uint64_t command; /* that mapped it: what it maps it may take away again */
+	bool dirty;	  /* mapped with contents in it, and not cleared yet */
+	bool soiled;	  /* the device failed to clear it */
+	bool stuck;	  /* the device did not give it back: what is in it stays */
 };
 
 struct world {
 	uint8_t memory[WORLD_FRAMES][WORLD_SMALL];
 	struct world_frame frames[WORLD_FRAMES];
 	struct world_space spaces[WORLD_SPACES];
-	uint64_t changes;              /* mappings made and taken away */
+	uint64_t changes; /* mappings made and taken away */
 	/* What the command under way may take away: a range of a space, or everything of it. */
 	struct world_space *may_unmap;
 	uint64_t may_begin, may_end;
-	bool may_all;                  /* anything, */
-	bool locked[WORLD_FRAMES];     /* but what is locked */
-	bool host;                     /* the host's own window is being used: it may reach unprotected frames alone */
-	bool fails;                    /* the device fails from now on */
-	int until, failures;           /* or: so many steps succeed, and so many then fail; until < 0: none */
-	int failed;                    /* steps that have failed in the command under way */
-	uint64_t command;              /* number of it */
+	bool may_all;		   /* anything, */
+	bool locked[WORLD_FRAMES]; /* but what is locked */
+	bool host;  /* the host's own window is being used: it may reach unprotected frames alone */
+	bool fails; /* the device fails from now on */
+	int until, failures; /* or: so many steps succeed, and so many then fail; until < 0: none */
+	int failed;	     /* steps that have failed in the command under way */
+	uint64_t command;    /* number of it */
 	const char *broken;
 };
 
@@ -73,7 +82,8 @@ static inline bool world_fails(struct world *world)
 	return now;
 }
 
-/* A command begins: `until` steps of the device succeed and `failures` fail then; kernels of the context in reach run. */
+/* A command begins: `until` steps of the device succeed and `failures` fail then; kernels of the
+ * context in reach run. */
 static inline void world_begin(struct world *world, int until, int failures)
 {
 	world->until = until;
@@ -123,7 +133,8 @@ static inline int world_space_create(void *device, uint64_t size, void **space, 
 }
 
 /* Takes away what is mapped in a range, and judges whether it may. */
-static inline void world_take(struct world *world, struct world_space *space, uint64_t at, uint64_t size)
+static inline void world_take(struct world *world, struct world_space *space, uint64_t at,
+			      uint64_t size)
 {
 	for (int i = 0; i < WORLD_FRAMES; i++) {
 		struct world_frame *frame = &world->frames[i];
@@ -134,9 +145,10 @@ static inline void world_take(struct world *world, struct world_space *space, ui
 		if (frame->command == world->command) {
 			/* Undone. One step that fails is no reason to leave something in it. */
 			frame->soiled = frame->soiled || world->failed > 1;
-		} else if (world->may_all ? world->locked[i] : !space->of_host && (world->may_unmap != space ||
-									    frame->at < world->may_begin ||
-									    frame->at >= world->may_end)) {
+		} else if (world->may_all ? world->locked[i]
+					  : !space->of_host && (world->may_unmap != space ||
+								frame->at < world->may_begin ||
+								frame->at >= world->may_end)) {
 			world_break(world, "a page was unmapped, and nobody authorised it");
 		}
 		frame->space = NULL;
@@ -146,14 +158,17 @@ static inline void world_take(struct world *world, struct world_space *space, ui
 }
 
 /* Whether all of a range is mapped. */
-static inline bool world_has(const struct world *world, const void *space, uint64_t at, uint64_t size)
+static inline bool world_has(const struct world *world, const void *space, uint64_t at,
+			     uint64_t size)
 {
 	uint64_t found = 0;
 
 	for (int i = 0; i < WORLD_FRAMES; i++) {
 		const struct world_frame *frame = &world->frames[i];
 
-		found += frame->space == space && frame->at >= at && frame->at - at < size ? WORLD_SMALL : 0;
+		found += frame->space == space && frame->at >= at && frame->at - at < size
+				 ? WORLD_SMALL
+				 : 0;
 	}
 	return found == size;
 }
@@ -164,7 +179,8 @@ static inline void world_stick(struct world *world, const void *space, uint64_t 
 	for (int i = 0; i < WORLD_FRAMES; i++) {
 		struct world_frame *frame = &world->frames[i];
 
-		if (frame->space == space && frame->at >= at && frame->at - at < size && frame->command == world->command) {
+		if (frame->space == space && frame->at >= at && frame->at - at < size &&
+		    frame->command == world->command) {
 			frame->stuck = true;
 		}
 	}
@@ -179,8 +195,8 @@ static inline void world_space_free(void *device, void *space)
 	s->used = false;
 }
 
-static inline int world_map(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count,
-			    uint64_t page_size, struct sgpu_error *error)
+static inline int world_map(void *device, void *space, uint64_t at, const uint32_t *pages,
+			    size_t count, uint64_t page_size, struct sgpu_error *error)
 {
 	static const uint8_t zeros[WORLD_SMALL];
 	struct world *world = device;
@@ -194,7 +210,8 @@ static inline int world_map(void *device, void *space, uint64_t at, const uint32
 		const struct world_frame *frame = &world->frames[i];
 
 		/* No device maps over what it did not take back. */
-		if (frame->stuck && frame->space == s && frame->at >= at && frame->at - at < count * page_size) {
+		if (frame->stuck && frame->space == s && frame->at >= at &&
+		    frame->at - at < count * page_size) {
 			world->failed++;
 			return world_fault(error);
 		}
@@ -210,14 +227,17 @@ static inline int world_map(void *device, void *space, uint64_t at, const uint32
 			if (world->frames[frame].space) {
 				world_break(world, "a page was mapped at two places");
 			}
-			bool dirty = frame >= WORLD_UNPROTECTED && memcmp(world->memory[frame], zeros, WORLD_SMALL) != 0;
+			bool dirty = frame >= WORLD_UNPROTECTED &&
+				     memcmp(world->memory[frame], zeros, WORLD_SMALL) != 0;
 
 			if (dirty && s->running) {
-				world_break(world, "a page with somebody's data in it came in sight of kernels that run");
+				world_break(world, "a page with somebody's data in it came in "
+						   "sight of kernels that run");
 			}
-			world->frames[frame] = (struct world_frame){ s, at + i * page_size + k * WORLD_SMALL,
-								     world->command, dirty, world->frames[frame].soiled,
-								     false };
+			world->frames[frame] = (struct world_frame){
+				s,     at + i * page_size + k * WORLD_SMALL, world->command,
+				dirty, world->frames[frame].soiled,	     false
+			};
 			world->changes++;
 			/* Its owner uses it at once. */
 			if (!dirty) {
@@ -228,7 +248,8 @@ static inline int world_map(void *device, void *space, uint64_t at, const uint32
 	return SGPU_OK;
 }
 
-static inline int world_unmap(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error)
+static inline int world_unmap(void *device, void *space, uint64_t at, uint64_t size,
+			      struct sgpu_error *error)
 {
 	struct world *world = device;
 
@@ -243,7 +264,8 @@ static inline int world_unmap(void *device, void *space, uint64_t at, uint64_t s
 	return SGPU_OK;
 }
 
-static inline int world_clear(void *device, void *space, uint64_t at, uint64_t size, struct sgpu_error *error)
+static inline int world_clear(void *device, void *space, uint64_t at, uint64_t size,
+			      struct sgpu_error *error)
 {
 	struct world *world = device;
 
@@ -251,7 +273,8 @@ static inline int world_clear(void *device, void *space, uint64_t at, uint64_t s
 		for (int i = 0; i < WORLD_FRAMES; i++) {
 			struct world_frame *frame = &world->frames[i];
 
-			frame->soiled = frame->soiled || (frame->space == space && frame->at >= at && frame->at - at < size);
+			frame->soiled = frame->soiled || (frame->space == space &&
+							  frame->at >= at && frame->at - at < size);
 		}
 		return world_fault(error);
 	}
@@ -259,7 +282,8 @@ static inline int world_clear(void *device, void *space, uint64_t at, uint64_t s
 		world_break(world, "what is not mapped was cleared");
 	}
 	for (int i = 0; i < WORLD_FRAMES; i++) {
-		if (world->frames[i].space == space && world->frames[i].at >= at && world->frames[i].at - at < size) {
+		if (world->frames[i].space == space && world->frames[i].at >= at &&
+		    world->frames[i].at - at < size) {
 			memset(world->memory[i], 0, WORLD_SMALL);
 			world->frames[i].dirty = world->frames[i].soiled = false;
 		}
@@ -290,7 +314,8 @@ static inline int world_access(void *device, void *space, bool on, struct sgpu_e
 static inline int world_frame_at(const struct world *world, const void *space, uint64_t at)
 {
 	for (int i = 0; i < WORLD_FRAMES; i++) {
-		if (world->frames[i].space == space && at >= world->frames[i].at && at - world->frames[i].at < WORLD_SMALL) {
+		if (world->frames[i].space == space && at >= world->frames[i].at &&
+		    at - world->frames[i].at < WORLD_SMALL) {
 			return i;
 		}
 	}
@@ -311,8 +336,9 @@ static inline uint8_t *world_byte(struct world *world, const void *space, uint64
 	return &world->memory[frame][at % WORLD_SMALL];
 }
 
-static inline int world_measure(void *device, void *space, uint64_t at, uint64_t size, const uint8_t *key,
-			       uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
+static inline int world_measure(void *device, void *space, uint64_t at, uint64_t size,
+				const uint8_t *key, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE],
+				struct sgpu_error *error)
 {
 	struct world *world = device;
 	uint8_t *copy;
@@ -335,7 +361,8 @@ static inline int world_measure(void *device, void *space, uint64_t at, uint64_t
 	return SGPU_OK;
 }
 
-static inline int world_read(void *device, void *space, uint64_t at, void *to, uint64_t size, struct sgpu_error *error)
+static inline int world_read(void *device, void *space, uint64_t at, void *to, uint64_t size,
+			     struct sgpu_error *error)
 {
 	struct world *world = device;
 
@@ -348,8 +375,8 @@ static inline int world_read(void *device, void *space, uint64_t at, void *to, u
 	return SGPU_OK;
 }
 
-static inline int world_write(void *device, void *space, uint64_t at, const void *from, uint64_t size,
-			      struct sgpu_error *error)
+static inline int world_write(void *device, void *space, uint64_t at, const void *from,
+			      uint64_t size, struct sgpu_error *error)
 {
 	struct world *world = device;
 
@@ -368,7 +395,9 @@ static inline struct sgpu_pager world_pager(struct world *world)
 {
 	return (struct sgpu_pager){
 		.device = world,
-		.info = { .small = WORLD_SMALL, .big = WORLD_SMALL * WORLD_RATIO, .total = WORLD_FRAMES * WORLD_SMALL,
+		.info = { .small = WORLD_SMALL,
+			  .big = WORLD_SMALL * WORLD_RATIO,
+			  .total = WORLD_FRAMES * WORLD_SMALL,
 			  .fresh = true },
 		.space_create = world_space_create,
 		.space_free = world_space_free,

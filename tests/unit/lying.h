@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of sgpu-run serve's two sides share: messages as a liar sends them, and descriptors that nobody should wait
- * for. It speaks the messages of wire.h and knows nothing of who receives them.
+ * What the tests of sgpu-run serve's two sides share: messages as a liar sends them, and
+ * descriptors that nobody should wait for. It speaks the messages of wire.h and knows nothing of
+ * who receives them.
  */
 #ifndef LYING_H
 #define LYING_H
@@ -28,7 +29,8 @@ static inline uint32_t drawn(struct world_random *random, uint32_t bound)
 	return world_below(random, bound);
 }
 
-/* The one of the environment, or a new one in each run, which is told, so that a failure can be had again. */
+/* The one of the environment, or a new one in each run, which is told, so that a failure can be had
+ * again. */
 static inline uint64_t fresh_seed(void)
 {
 	const char *text = getenv("SGPU_TEST_SEED");
@@ -41,10 +43,14 @@ static inline uint64_t fresh_seed(void)
 static inline size_t message_size(enum wire_kind kind)
 {
 	static const size_t sizes[WIRE_KINDS] = {
-		[WIRE_SUBMIT] = sizeof(struct wire_submit), [WIRE_ANSWER] = sizeof(struct wire_answer),
-		[WIRE_PROGRESS_IS] = sizeof(struct wire_progress), [WIRE_TAKE] = sizeof(struct wire_take),
-		[WIRE_QUOTE] = sizeof(struct wire_quote), [WIRE_LEASE] = sizeof(struct wire_lease),
-		[WIRE_LEASE_IS] = sizeof(struct wire_lease_is), [WIRE_LIMITS] = sizeof(struct wire_limits),
+		[WIRE_SUBMIT] = sizeof(struct wire_submit),
+		[WIRE_ANSWER] = sizeof(struct wire_answer),
+		[WIRE_PROGRESS_IS] = sizeof(struct wire_progress),
+		[WIRE_TAKE] = sizeof(struct wire_take),
+		[WIRE_QUOTE] = sizeof(struct wire_quote),
+		[WIRE_LEASE] = sizeof(struct wire_lease),
+		[WIRE_LEASE_IS] = sizeof(struct wire_lease_is),
+		[WIRE_LIMITS] = sizeof(struct wire_limits),
 	};
 
 	return sizes[kind] ? sizes[kind] : sizeof(struct wire_plain);
@@ -63,15 +69,26 @@ static inline void send_bytes(int socket, const void *bytes, size_t size, const 
 	if (count > 0) {
 		packet.msg_control = control.data;
 		packet.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
-		control.header = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
-						   .cmsg_len = CMSG_LEN((size_t)count * sizeof(int)) };
+		control.header =
+			(struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+					  .cmsg_type = SCM_RIGHTS,
+					  .cmsg_len = CMSG_LEN((size_t)count * sizeof(int)) };
 		memcpy(CMSG_DATA(&control.header), fds, (size_t)count * sizeof(int));
 	}
 	(void)!sendmsg(socket, &packet, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 enum odd {
-	ODD_PATH, ODD_FIFO, ODD_UNSEALED, ODD_DIRECTORY, ODD_SOCKET, ODD_DEVICE, ODD_PROC, ODD_WRITE_ONLY, ODD_EPOLL, ODD_PIPE,
+	ODD_PATH,
+	ODD_FIFO,
+	ODD_UNSEALED,
+	ODD_DIRECTORY,
+	ODD_SOCKET,
+	ODD_DEVICE,
+	ODD_PROC,
+	ODD_WRITE_ONLY,
+	ODD_EPOLL,
+	ODD_PIPE,
 	ODDS
 };
 
@@ -111,12 +128,14 @@ static inline int odd_descriptor(enum odd odd)
 	return ends[0];
 }
 
-/* A message of `kind`, mostly: as it should be but for what it says, cut, too long, of another version, of no kind, no
- * message at all, or twice; with descriptors that nobody asked for. */
+/* A message of `kind`, mostly: as it should be but for what it says, cut, too long, of another
+ * version, of no kind, no message at all, or twice; with descriptors that nobody asked for. */
 static inline void lie(struct world_random *random, int socket, enum wire_kind kind)
 {
 	static uint8_t bytes[MESSAGE_MAX];
-	struct wire_header header = { .magic = 0x53475055, .version = WIRE_VERSION, .kind = (uint16_t)kind };
+	struct wire_header header = { .magic = 0x53475055,
+				      .version = WIRE_VERSION,
+				      .kind = (uint16_t)kind };
 	size_t size = message_size(kind);
 	const int count = drawn(random, 2) ? 0 : (int)drawn(random, SENT_FDS_MAX + 1);
 	const uint32_t way = drawn(random, 12), twice = drawn(random, 4);
@@ -125,7 +144,9 @@ static inline void lie(struct world_random *random, int socket, enum wire_kind k
 	for (size_t i = 0; i < size; i++) {
 		bytes[i] = drawn(random, 3) ? (uint8_t)drawn(random, 256) : 0;
 	}
-	size = way == 0 ? drawn(random, (uint32_t)size + 1) : way == 1 ? size + 1 + drawn(random, 64) : size;
+	size = way == 0	  ? drawn(random, (uint32_t)size + 1)
+	       : way == 1 ? size + 1 + drawn(random, 64)
+			  : size;
 	header.version = (uint16_t)(header.version + (way == 2));
 	header.kind = way == 3 ? (uint16_t)(WIRE_KINDS + drawn(random, 100)) : header.kind;
 	header.zero = way == 4;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For tests of what happens when memory is out: the n-th allocation of this thread fails, the library's too. Sanitizers
- * have allocators of their own: CAN_FAIL is 0 there.
+ * For tests of what happens when memory is out: the n-th allocation of this thread fails, the
+ * library's too. Sanitizers have allocators of their own: CAN_FAIL is 0 there.
  */
 #ifndef NO_MEMORY_H
 #define NO_MEMORY_H
@@ -19,8 +19,8 @@
 #define CAN_FAIL 0
 #endif
 
-/* Allocations that still succeed; negative: all. `failed` counts those that did not: only one in a row, as of a machine
- * that has memory again. */
+/* Allocations that still succeed; negative: all. `failed` counts those that did not: only one in a
+ * row, as of a machine that has memory again. */
 static _Thread_local long allowed = -1, failed;
 
 #if CAN_FAIL

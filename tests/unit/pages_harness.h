@@ -35,7 +35,8 @@ static inline struct room make_room(uint64_t pages)
 {
 	struct room room = { 0 };
 
-	CHECK(sgpu_space_create(device, pages * info.small, &room.space, &room.base, &error) == SGPU_OK);
+	CHECK(sgpu_space_create(device, pages * info.small, &room.space, &room.base, &error) ==
+	      SGPU_OK);
 	CHECK(room.base != 0 && room.base % info.small == 0);
 	CHECK(sgpu_space_access(room.space, true, &error) == SGPU_OK);
 	return room;

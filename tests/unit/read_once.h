@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory that another side may write to, and that changes as soon as it was read: whoever looks at it a second time finds
- * something else. No other side has to write at the right moment for that: the memory is protected, and one instruction at a
- * time reads it.
+ * Memory that another side may write to, and that changes as soon as it was read: whoever looks at
+ * it a second time finds something else. No other side has to write at the right moment for that:
+ * the memory is protected, and one instruction at a time reads it.
  */
 #ifndef READ_ONCE_H
 #define READ_ONCE_H
@@ -17,8 +17,8 @@ enum { TRAP_FLAG = 0x100 };
 static struct {
 	void *base;
 	size_t size;
-	int left;                /* reads until the change */
-	void (*change)(void);    /* through another mapping */
+	int left;	      /* reads until the change */
+	void (*change)(void); /* through another mapping */
 	struct sigaction before[2];
 } read_once;
 
@@ -60,7 +60,8 @@ static void read_once_begin(void *base, size_t size, int reads, void (*change)(v
 	(void)mprotect(base, size, PROT_NONE);
 }
 
-/* How many reads were missing; less than 0: there were more. The memory is no longer watched, if it is there. */
+/* How many reads were missing; less than 0: there were more. The memory is no longer watched, if it
+ * is there. */
 static int read_once_end(void)
 {
 	(void)mprotect(read_once.base, read_once.size, PROT_READ | PROT_WRITE);

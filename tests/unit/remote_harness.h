@@ -30,10 +30,10 @@ struct worker {
 	struct sgpu_remote_ring near, far; /* the program's descriptors, and the worker's */
 	struct sgpu_remote_service *service;
 	pthread_t thread;
-	void (*begin)(void);               /* what the thread does first, or NULL */
+	void (*begin)(void); /* what the thread does first, or NULL */
 	struct sgpu_error error;
 	int rc;
-	uint64_t used;                     /* bytes of the context before */
+	uint64_t used; /* bytes of the context before */
 };
 
 static inline uint64_t used_bytes(void)
@@ -72,7 +72,8 @@ static inline void make_ends(struct worker *w)
 
 static inline bool start_service(struct worker *w)
 {
-	if (sgpu_remote_service_create(context, LIMIT, NULL, &w->far, &w->service, &error) != SGPU_OK) {
+	if (sgpu_remote_service_create(context, LIMIT, NULL, &w->far, &w->service, &error) !=
+	    SGPU_OK) {
 		printf("# %s\n", error.text);
 		return false;
 	}
@@ -135,17 +136,33 @@ static inline void close_all(void)
 }
 
 /* ---- jobs ---- */
-#define SEGMENT(id, direction, shape) \
-	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction "\",\"data_location_client\":\"" id \
+#define SEGMENT(id, direction, shape)                                                          \
+	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction \
+	"\",\"data_location_client\":\"" id                                                    \
 	"\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[" shape "]}}"
-#define OPERATION(id, kernel, arguments) \
-	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"" kernel "\",\"arguments\":{" arguments "}}"
+#define OPERATION(id, kernel, arguments)                                                           \
+	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"" kernel "\",\"arguments\":{" arguments "}" \
+	"}"
 /* sum = x + y, twice = sum + sum, of 1000 numbers each */
-#define ADDING "{\"version\":1,\"manifest_id\":\"t\",\"segments\":[" \
-	SEGMENT("x", "INPUT", "1000") "," SEGMENT("y", "INPUT", "1000") "," \
-	SEGMENT("sum", "OUTPUT", "1000") "," SEGMENT("twice", "OUTPUT", "1000") "],\"operations\":[" \
-	OPERATION("ADD", "vector_add", "\"a\":\"x\",\"b\":\"y\",\"output\":\"sum\"") "," \
-	OPERATION("DOUBLE", "vector_add", "\"a\":\"sum\",\"b\":\"sum\",\"output\":\"twice\"") "]}"
+#define ADDING                                                                                                 \
+	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":[" SEGMENT("x", "INPUT", "1000") "," SEGMENT(       \
+		"y", "INPUT",                                                                                  \
+		"1000") "," SEGMENT("sum", "OUTPUT",                                                           \
+				    "1000") "," SEGMENT("twice", "OUTPUT",                                     \
+							"1000") "],\"operations\":"                            \
+								"[" OPERATION(                                 \
+									"ADD",                                 \
+									"vector_"                              \
+									"add",                                 \
+									"\"a\":"                               \
+									"\"x\","                               \
+									"\"b\":"                               \
+									"\"y\","                               \
+									"\"output"                             \
+									"\":"                                  \
+									"\"sum\"") "," OPERATION("DOUBLE",     \
+												 "vector_add", \
+												 "\"a\":\"sum\",\"b\":\"sum\",\"output\":\"twice\"") "]}"
 
 enum { N = 1000, BYTES = 4 * N };
 
@@ -179,8 +196,12 @@ static inline int add_once(struct sgpu_remote *remote, struct adding *a, int rou
 	rc = sgpu_remote_copy_in(remote, a->buffer, 0, a->x, BYTES, &error);
 	rc = rc == SGPU_OK ? sgpu_remote_copy_in(remote, a->buffer, 4096, a->y, BYTES, &error) : rc;
 	rc = rc == SGPU_OK ? sgpu_remote_run(remote, a->job, a->ranges, 4, &error) : rc;
-	rc = rc == SGPU_OK ? sgpu_remote_copy_out_async(remote, a->sum, a->buffer, 8192, BYTES, &error) : rc;
-	rc = rc == SGPU_OK ? sgpu_remote_copy_out_async(remote, a->twice, a->buffer, 12288, BYTES, &error) : rc;
+	rc = rc == SGPU_OK
+		     ? sgpu_remote_copy_out_async(remote, a->sum, a->buffer, 8192, BYTES, &error)
+		     : rc;
+	rc = rc == SGPU_OK
+		     ? sgpu_remote_copy_out_async(remote, a->twice, a->buffer, 12288, BYTES, &error)
+		     : rc;
 	return rc == SGPU_OK ? sgpu_remote_sync(remote, &error) : rc;
 }
 
@@ -189,7 +210,8 @@ static inline bool is_added(const struct adding *a, int round)
 	bool right = true;
 
 	for (int i = 0; i < N; i++) {
-		right = right && a->sum[i] == (float)(i + 2 * round) && a->twice[i] == (float)(2 * (i + 2 * round));
+		right = right && a->sum[i] == (float)(i + 2 * round) &&
+			a->twice[i] == (float)(2 * (i + 2 * round));
 	}
 	return right;
 }

@@ -23,7 +23,7 @@ enum { HEADER = 24, RECORD = 32 };
 static struct sgpu_error error;
 static char folder[64], data[80];
 static int failing_sync; /* which of the next ones fails; 0: none */
-static bool dying;       /* and ends the process */
+static bool dying;	 /* and ends the process */
 static int synced_directories;
 
 /* In the place of the C library's. */
@@ -61,7 +61,8 @@ static inline void remove_folder(void)
 
 static inline int take_at(struct sgpu_replay *replay, unsigned id, uint64_t counter, uint64_t now)
 {
-	const uint8_t identity[SGPU_SHA256_SIZE] = { (uint8_t)id, (uint8_t)(id >> 8), (uint8_t)(id >> 16) };
+	const uint8_t identity[SGPU_SHA256_SIZE] = { (uint8_t)id, (uint8_t)(id >> 8),
+						     (uint8_t)(id >> 16) };
 
 	return sgpu_replay_take(replay, identity, counter, now, &error);
 }
@@ -89,7 +90,8 @@ static inline int take_afresh(unsigned id)
 	return code;
 }
 
-/* Puts a file of the version before there, with a record for each counter, and `torn` bytes more. */
+/* Puts a file of the version before there, with a record for each counter, and `torn` bytes more.
+ */
 static inline void write_before(uint64_t floor, const uint64_t *counters, size_t count, size_t torn)
 {
 	uint8_t digest[SGPU_SHA256_SIZE], text[256] = "sgpu rp1";

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For the tests of runs: a job as a batch in a memory file, a run of it, and its response opened. They run on the
- * device that $SGPU_TEST_DEVICE names, the CPU device when it is not set; and once more in a secure context over it. Some
- * run again on several devices: three CPU devices, or the two that $SGPU_TEST_DEVICE and $SGPU_TEST_PEER name.
+ * For the tests of runs: a job as a batch in a memory file, a run of it, and its response opened.
+ * They run on the device that $SGPU_TEST_DEVICE names, the CPU device when it is not set; and once
+ * more in a secure context over it. Some run again on several devices: three CPU devices, or the
+ * two that $SGPU_TEST_DEVICE and $SGPU_TEST_PEER name.
  */
 #ifndef RUN_HARNESS_H
 #define RUN_HARNESS_H
@@ -48,16 +49,19 @@ static inline void open_device(unsigned jobs)
 	}
 }
 
-/* Runs all tests on the device, and in a secure context over it. `prepare` and `end` put something over `device` for each
- * round, or are NULL. */
+/* Runs all tests on the device, and in a secure context over it. `prepare` and `end` put something
+ * over `device` for each round, or are NULL. */
 static bool in_secure_context;
 enum { MORE_DEVICES = 2 };
 static struct sgpu_device *more_devices[MORE_DEVICES];
 static int more_count;
 #undef UNIT_RUN
-#define UNIT_RUN(name)                                                                                            \
-	unit_run(more_count ? in_secure_context ? #name "_in_several_secure_contexts" : #name "_on_several_devices" : \
-		 in_secure_context ? #name "_in_a_secure_context" : #name, name)
+#define UNIT_RUN(name)                                                                         \
+	unit_run(more_count	     ? in_secure_context ? #name "_in_several_secure_contexts" \
+							 : #name "_on_several_devices"         \
+		 : in_secure_context ? #name "_in_a_secure_context"                            \
+				     : #name,                                                  \
+		 name)
 
 static inline void one_round(void (*prepare)(void), void (*tests)(void), void (*end)(void))
 {
@@ -88,8 +92,10 @@ static inline void run_on_both(void (*prepare)(void), void (*tests)(void), void 
 	sgpu_secure_destroy(&context);
 }
 
-/* As run_on_both, with a runner of several devices, on which a graph is spread as if moves cost nothing. */
-static __attribute__((unused)) void run_on_several(void (*prepare)(void), void (*tests)(void), void (*end)(void))
+/* As run_on_both, with a runner of several devices, on which a graph is spread as if moves cost
+ * nothing. */
+static __attribute__((unused)) void run_on_several(void (*prepare)(void), void (*tests)(void),
+						   void (*end)(void))
 {
 	const char *peer = getenv("SGPU_TEST_PEER");
 	const struct sgpu_device_config config = { .jobs = 2 };
@@ -101,7 +107,8 @@ static __attribute__((unused)) void run_on_several(void (*prepare)(void), void (
 		return;
 	}
 	for (more_count = 0; more_count < (on_cpu ? MORE_DEVICES : 1); more_count++) {
-		if (sgpu_device_open(on_cpu ? "cpu" : peer, &config, &more_devices[more_count], &error) != SGPU_OK) {
+		if (sgpu_device_open(on_cpu ? "cpu" : peer, &config, &more_devices[more_count],
+				     &error) != SGPU_OK) {
 			printf("Bail out! %s\n", error.text);
 			exit(1);
 		}
@@ -130,7 +137,8 @@ static __attribute__((unused)) void run_on_several(void (*prepare)(void), void (
 	more_count = 0;
 }
 
-/* ---- a job: scan (HIGH) and bias (LOW), u8; result = copy of scan (HIGH), bias_copy = copy of bias (LOW) ---- */
+/* ---- a job: scan (HIGH) and bias (LOW), u8; result = copy of scan (HIGH), bias_copy = copy of
+ * bias (LOW) ---- */
 struct job {
 	struct sgpu_batch *batch;
 	uint8_t key[SGPU_KEY_SIZE];
@@ -145,15 +153,24 @@ static inline char *manifest_text(uint64_t n)
 
 	if (asprintf(&text,
 		     "{\"version\":1,\"manifest_id\":\"t\",\"segments\":["
-		     "{\"segment_id\":\"scan\",\"data_location_client\":\"s\",\"sensitivity_level\":\"HIGH\","
-		     "\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[%llu]}},"
-		     "{\"segment_id\":\"bias\",\"data_location_client\":\"b\",\"sensitivity_level\":\"LOW\","
-		     "\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[%llu]}},"
-		     "{\"segment_id\":\"half\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INTERMEDIATE\"},"
-		     "{\"segment_id\":\"result\",\"data_location_client\":\"r\",\"sensitivity_level\":\"HIGH\","
-		     "\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[%llu]}},"
-		     "{\"segment_id\":\"bias_copy\",\"data_location_client\":\"c\",\"sensitivity_level\":\"LOW\","
-		     "\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[%llu]}}],"
+		     "{\"segment_id\":\"scan\",\"data_location_client\":\"s\",\"sensitivity_"
+		     "level\":\"HIGH\","
+		     "\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[%llu]"
+		     "}},"
+		     "{\"segment_id\":\"bias\",\"data_location_client\":\"b\",\"sensitivity_"
+		     "level\":\"LOW\","
+		     "\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[%llu]"
+		     "}},"
+		     "{\"segment_id\":\"half\",\"sensitivity_level\":\"HIGH\",\"direction\":"
+		     "\"INTERMEDIATE\"},"
+		     "{\"segment_id\":\"result\",\"data_location_client\":\"r\",\"sensitivity_"
+		     "level\":\"HIGH\","
+		     "\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[%"
+		     "llu]}},"
+		     "{\"segment_id\":\"bias_copy\",\"data_location_client\":\"c\",\"sensitivity_"
+		     "level\":\"LOW\","
+		     "\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[%"
+		     "llu]}}],"
 		     "\"operations\":["
 		     "{\"gpu_operation_id\":\"FIRST\",\"kernel\":\"copy\",\"arguments\":"
 		     "{\"input\":\"scan\",\"output\":\"half\"}},"
@@ -161,7 +178,8 @@ static inline char *manifest_text(uint64_t n)
 		     "{\"input\":\"half\",\"output\":\"result\"}},"
 		     "{\"gpu_operation_id\":\"THIRD\",\"kernel\":\"copy\",\"arguments\":"
 		     "{\"input\":\"bias\",\"output\":\"bias_copy\"}}]}",
-		     (unsigned long long)n, (unsigned long long)n, (unsigned long long)n, (unsigned long long)n) < 0) {
+		     (unsigned long long)n, (unsigned long long)n, (unsigned long long)n,
+		     (unsigned long long)n) < 0) {
 		abort();
 	}
 	return text;
@@ -174,7 +192,8 @@ static inline struct sgpu_batch *batch_of(char *source)
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
 
-	if (sgpu_ops_load_manifest(source, strlen(source), "test", &manifest, &diagnostics, &error) != SGPU_OK ||
+	if (sgpu_ops_load_manifest(source, strlen(source), "test", &manifest, &diagnostics,
+				   &error) != SGPU_OK ||
 	    sgpu_batch_create(manifest, &batch, &error) != SGPU_OK) {
 		printf("# %s\n", error.text);
 		abort();
@@ -197,7 +216,8 @@ static inline void remake_job(struct job *job, char *manifest)
 	}
 	job->sealed_size = job->batch->segments[0].sealed_size;
 	job->sealed = malloc(job->sealed_size);
-	if (!job->sealed || sgpu_batch_seal_payload(job->batch, job->key, 0, job->scan, job->sealed, &error) ||
+	if (!job->sealed ||
+	    sgpu_batch_seal_payload(job->batch, job->key, 0, job->scan, job->sealed, &error) ||
 	    sgpu_batch_wrap(job->batch, &owner, job->key, &error)) {
 		abort();
 	}
@@ -219,7 +239,8 @@ static inline void make_job(struct job *job, uint64_t size)
 	remake_job(job, manifest_text(size));
 }
 
-/* A folder in memory that the runs fetch from, and the path of a new file in it, which is open: it goes at the end. */
+/* A folder in memory that the runs fetch from, and the path of a new file in it, which is open: it
+ * goes at the end. */
 static struct sgpu_files *run_files;
 static char run_folder[64];
 
@@ -257,7 +278,8 @@ static inline int new_file(char **path)
 	return fd;
 }
 
-/* Moves the sealed payload into a file in memory, `offset` bytes behind its begin, whose descriptor is returned. */
+/* Moves the sealed payload into a file in memory, `offset` bytes behind its begin, whose descriptor
+ * is returned. */
 static inline int stage_scan(struct job *job, uint64_t offset)
 {
 	struct sgpu_location *location = &job->batch->segments[0].location;
@@ -267,7 +289,9 @@ static inline int stage_scan(struct job *job, uint64_t offset)
 	if (sgpu_pwrite(fd, "staged", job->sealed, job->sealed_size, offset, &error)) {
 		abort();
 	}
-	*location = (struct sgpu_location){ .kind = SGPU_LOCATION_FILE, .offset = offset, .file = path };
+	*location = (struct sgpu_location){ .kind = SGPU_LOCATION_FILE,
+					    .offset = offset,
+					    .file = path };
 	return fd;
 }
 
@@ -280,10 +304,11 @@ static inline void free_job(struct job *job)
 }
 
 /* data: the payloads by segment. */
-static inline int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *data,
-				struct sgpu_error *failed)
+static inline int write_payload(int fd, const char *name, const struct sgpu_batch *batch,
+				int segment, void *data, struct sgpu_error *failed)
 {
-	return sgpu_write(fd, name, ((const void **)data)[segment], sgpu_batch_payload_size(batch, segment), failed);
+	return sgpu_write(fd, name, ((const void **)data)[segment],
+			  sgpu_batch_payload_size(batch, segment), failed);
 }
 
 static inline void write_payloads(const struct sgpu_batch *batch, const void **data, int fd)
@@ -312,7 +337,8 @@ static inline int sign_and_write(struct job *job)
 }
 
 /* ---- runs ---- */
-/* What a test changes about the runner and the submission, and what it does with a run that has been submitted. */
+/* What a test changes about the runner and the submission, and what it does with a run that has
+ * been submitted. */
 static __attribute__((unused)) void (*prepare_runner)(struct sgpu_runner_config *config);
 static __attribute__((unused)) void (*prepare_submission)(struct sgpu_submission *submission);
 static __attribute__((unused)) void (*submitted)(struct sgpu_run *run);
@@ -322,7 +348,9 @@ static struct sgpu_runner *harness_runner;
 
 static inline int make_runner(struct sgpu_runner **runner)
 {
-	struct sgpu_runner_config config = { .device = device, .more = more_devices, .more_count = more_count };
+	struct sgpu_runner_config config = { .device = device,
+					     .more = more_devices,
+					     .more_count = more_count };
 	int rc;
 
 	if (prepare_runner) {
@@ -335,11 +363,18 @@ static inline int make_runner(struct sgpu_runner **runner)
 	return rc;
 }
 
-static inline struct sgpu_submission make_submission(const struct sgpu_key *key, int in, int out, uint64_t deadline_ns)
+static inline struct sgpu_submission make_submission(const struct sgpu_key *key, int in, int out,
+						     uint64_t deadline_ns)
 {
 	struct sgpu_submission submission = {
-		.in_fd = in, .in_name = "batch", .out_fd = out, .out_name = "response",
-		.options = { .keys = key, .key_count = key ? 1 : 0, .deadline_ns = deadline_ns, .spans = true,
+		.in_fd = in,
+		.in_name = "batch",
+		.out_fd = out,
+		.out_name = "response",
+		.options = { .keys = key,
+			     .key_count = key ? 1 : 0,
+			     .deadline_ns = deadline_ns,
+			     .spans = true,
 			     .files = run_files },
 	};
 
@@ -356,7 +391,8 @@ static inline void free_run(struct sgpu_run **run)
 }
 
 /* On a runner of its own. */
-static inline int run_with(const struct sgpu_key *key, int in, int out, uint64_t deadline_ns, struct sgpu_run **kept)
+static inline int run_with(const struct sgpu_key *key, int in, int out, uint64_t deadline_ns,
+			   struct sgpu_run **kept)
 {
 	const struct sgpu_submission submission = make_submission(key, in, out, deadline_ns);
 	struct sgpu_run *run = NULL;
@@ -390,8 +426,8 @@ static inline int run_job(struct job *job, const struct sgpu_key *key, int *out)
 	return rc;
 }
 
-/* A deadline is to pass after the batch was admitted. Whether it passed before, as it may on a slow machine: the next try
- * has more time. */
+/* A deadline is to pass after the batch was admitted. Whether it passed before, as it may on a slow
+ * machine: the next try has more time. */
 static inline bool was_too_soon(int rc, uint64_t *after_ns)
 {
 	*after_ns *= 5;
@@ -410,22 +446,25 @@ struct answer {
 	uint64_t size[2];
 };
 
-static inline bool open_payload(struct answer *answer, const uint8_t batch_key[SGPU_KEY_SIZE], int index, uint8_t *payload,
-			 uint64_t size)
+static inline bool open_payload(struct answer *answer, const uint8_t batch_key[SGPU_KEY_SIZE],
+				int index, uint8_t *payload, uint64_t size)
 {
 	answer->size[index] = size;
-	if (answer->batch->segments[index].sealed && !sgpu_sealed_plaintext_size(size, &answer->size[index])) {
+	if (answer->batch->segments[index].sealed &&
+	    !sgpu_sealed_plaintext_size(size, &answer->size[index])) {
 		return false;
 	}
 	answer->data[index] = malloc(answer->size[index] + 1);
-	if (sgpu_batch_open_payload(answer->batch, batch_key, index, payload, answer->data[index], &error)) {
+	if (sgpu_batch_open_payload(answer->batch, batch_key, index, payload, answer->data[index],
+				    &error)) {
 		return false;
 	}
 	free(payload);
 	return true;
 }
 
-static inline bool read_answer(int fd, const uint8_t batch_key[SGPU_KEY_SIZE], struct answer *answer)
+static inline bool read_answer(int fd, const uint8_t batch_key[SGPU_KEY_SIZE],
+			       struct answer *answer)
 {
 	struct sgpu_tar_reader *tar = NULL;
 	int index = 0;
@@ -435,7 +474,9 @@ static inline bool read_answer(int fd, const uint8_t batch_key[SGPU_KEY_SIZE], s
 	good = sgpu_tar_open(fd, "response", &tar, &error) == SGPU_OK &&
 	       sgpu_batch_read_head(tar, true, &answer->batch, &error) == SGPU_OK &&
 	       sgpu_batch_verify(answer->batch, batch_key, &error) == SGPU_OK;
-	while (good && (good = sgpu_batch_next_payload(tar, answer->batch, &index, &error) == SGPU_OK) && index >= 0) {
+	while (good &&
+	       (good = sgpu_batch_next_payload(tar, answer->batch, &index, &error) == SGPU_OK) &&
+	       index >= 0) {
 		uint64_t size = sgpu_batch_payload_size(answer->batch, index);
 		uint8_t *payload = malloc(size + 1);
 

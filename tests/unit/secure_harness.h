@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For tests of secure contexts, on the device that $SGPU_TEST_DEVICE names: a context, and what tests do with one.
+ * For tests of secure contexts, on the device that $SGPU_TEST_DEVICE names: a context, and what
+ * tests do with one.
  */
 #ifndef SECURE_HARNESS_H
 #define SECURE_HARNESS_H
@@ -43,10 +44,12 @@ static inline void fill(uint8_t *data, uint64_t size, unsigned seed)
 }
 
 /* Copies to the device and waits. */
-static inline __attribute__((unused)) int put(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size)
+static inline __attribute__((unused)) int put(struct sgpu_stream *stream, sgpu_devptr to,
+					      const void *from, uint64_t size)
 {
 	struct sgpu_task task = { 0 };
-	int rc = sgpu_copy_in(stream, to, from, size, &task), synced = sgpu_stream_sync(stream, &error);
+	int rc = sgpu_copy_in(stream, to, from, size, &task),
+	    synced = sgpu_stream_sync(stream, &error);
 
 	if (rc != SGPU_OK) {
 		error = task.error;
@@ -54,10 +57,12 @@ static inline __attribute__((unused)) int put(struct sgpu_stream *stream, sgpu_d
 	return rc != SGPU_OK ? rc : synced != SGPU_OK ? synced : task.code;
 }
 
-static inline __attribute__((unused)) int get(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size)
+static inline __attribute__((unused)) int get(struct sgpu_stream *stream, void *to,
+					      sgpu_devptr from, uint64_t size)
 {
 	struct sgpu_task task = { 0 };
-	int rc = sgpu_copy_out(stream, to, from, size, &task), synced = sgpu_stream_sync(stream, &error);
+	int rc = sgpu_copy_out(stream, to, from, size, &task),
+	    synced = sgpu_stream_sync(stream, &error);
 
 	if (rc != SGPU_OK) {
 		error = task.error;

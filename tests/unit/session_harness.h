@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * For tests of sessions: a worker in a process of its own that serves one session over pipes, and what the session asks.
+ * For tests of sessions: a worker in a process of its own that serves one session over pipes, and
+ * what the session asks.
  */
 #ifndef SESSION_HARNESS_H
 #define SESSION_HARNESS_H
@@ -45,8 +46,8 @@ struct sgpu_device_module {
 static struct fake_backend fake;
 static const struct sgpu_device_backend *real;
 
-static int module_load(struct sgpu_device *on, const void *image, size_t size, struct sgpu_device_module **module,
-		       struct sgpu_error *why)
+static int module_load(struct sgpu_device *on, const void *image, size_t size,
+		       struct sgpu_device_module **module, struct sgpu_error *why)
 {
 	(void)on;
 	if (size != 100 || ((const uint8_t *)image)[99] != 7) {
@@ -62,17 +63,19 @@ static void module_free(struct sgpu_device_module *module)
 	free(module);
 }
 
-static int module_launch(struct sgpu_stream *on, struct sgpu_device_module *module, const char *function,
-			 const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
+static int module_launch(struct sgpu_stream *on, struct sgpu_device_module *module,
+			 const char *function, const struct sgpu_module_shape *shape,
+			 void *const *args, const size_t *sizes, int count,
 			 const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	uint64_t address = 0;
 
 	(void)module;
 	memcpy(&address, args[0], sizeof(address));
-	if (strcmp(function, "clear") != 0 || shape->grid[0] != 3 || count != 2 || sizes[1] != 2 || memory->count != 1 ||
-	    memory->written != 1 || memory->target[0] != 0 || memory->target[1] != -1 ||
-	    address != memory->ranges[0].address || memcmp(args[1], "ab", 2) != 0) {
+	if (strcmp(function, "clear") != 0 || shape->grid[0] != 3 || count != 2 || sizes[1] != 2 ||
+	    memory->count != 1 || memory->written != 1 || memory->target[0] != 0 ||
+	    memory->target[1] != -1 || address != memory->ranges[0].address ||
+	    memcmp(args[1], "ab", 2) != 0) {
 		return SGPU_EINVALID;
 	}
 	return real->memory->clear(on, memory->ranges[0].address, memory->ranges[0].size, task);
@@ -105,11 +108,15 @@ struct worker_process {
 	struct sgpu_pipe pipe; /* this side of it */
 };
 
-/* Serves one session. Returns minus the code that serving ended with, or 100: something was left. */
+/* Serves one session. Returns minus the code that serving ended with, or 100: something was left.
+ */
 static inline int serve(const struct sgpu_pipe *pipe, bool modules)
 {
-	const struct sgpu_group_config config = { .area = area, .area_size = AREA, .memory_limit = LIMIT,
-						  .operations = operations, .modules = modules };
+	const struct sgpu_group_config config = { .area = area,
+						  .area_size = AREA,
+						  .memory_limit = LIMIT,
+						  .operations = operations,
+						  .modules = modules };
 	struct sgpu_device *device = open_test_device(1, 0);
 	struct sgpu_group_server *server = NULL;
 	struct sgpu_secure *context = NULL;
@@ -120,8 +127,9 @@ static inline int serve(const struct sgpu_pipe *pipe, bool modules)
 	pretend_modules(device);
 	rc = sgpu_secure_create(device, NULL, &context, &error);
 	/* Copies keep staging memory from the first one on. */
-	if (rc == SGPU_OK && (sgpu_secure_malloc(context, 1, &memory, &error) < 0 ||
-			      sgpu_secure_memcpy(context, &memory, memory, 1, SGPU_SECURE_TO_DEVICE, &error) < 0)) {
+	if (rc == SGPU_OK &&
+	    (sgpu_secure_malloc(context, 1, &memory, &error) < 0 ||
+	     sgpu_secure_memcpy(context, &memory, memory, 1, SGPU_SECURE_TO_DEVICE, &error) < 0)) {
 		rc = SGPU_EDEVICE;
 	}
 	if (rc == SGPU_OK) {
@@ -178,7 +186,8 @@ static inline int end_worker(struct worker_process *w)
 /* ---- what a session asks ---- */
 static struct sgpu_item_result results[SGPU_GROUP_ITEMS];
 
-static inline int send_items(struct sgpu_group_client *client, const struct sgpu_item *items, int count)
+static inline int send_items(struct sgpu_group_client *client, const struct sgpu_item *items,
+			     int count)
 {
 	int rc = SGPU_OK;
 
@@ -191,11 +200,14 @@ static inline int send_items(struct sgpu_group_client *client, const struct sgpu
 #define SEND(client, items) send_items(client, items, (int)SGPU_ARRAY_LENGTH(items))
 
 /* An item that adds `number` to the bytes of a buffer. `tail` holds 128 bytes. */
-static inline struct sgpu_item add_item(uint32_t buffer, uint64_t offset, uint64_t size, const uint8_t *number,
-					uint8_t *tail)
+static inline struct sgpu_item add_item(uint32_t buffer, uint64_t offset, uint64_t size,
+					const uint8_t *number, uint8_t *tail)
 {
-	const struct sgpu_item_call call = { .name = "add", .range_count = 1, .ranges = { { buffer, offset, size } },
-					     .arguments = number, .arguments_size = 1 };
+	const struct sgpu_item_call call = { .name = "add",
+					     .range_count = 1,
+					     .ranges = { { buffer, offset, size } },
+					     .arguments = number,
+					     .arguments_size = 1 };
 	struct sgpu_item item = { .kind = SGPU_ITEM_LAUNCH, .tail = tail };
 
 	CHECK(sgpu_item_call_encode(&call, tail, &item.tail_size, &error) == SGPU_OK);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A supervisor of sgpu-run serve whose steps are taken by a test, one at a time. The workers that it starts are the test's
- * program once more, and give away what they got; so what a worker says, and what stands in its counters, is said by the
- * test, which is its clients, too.
+ * A supervisor of sgpu-run serve whose steps are taken by a test, one at a time. The workers that
+ * it starts are the test's program once more, and give away what they got; so what a worker says,
+ * and what stands in its counters, is said by the test, which is its clients, too.
  */
 #ifndef SUPERVISION_H
 #define SUPERVISION_H
@@ -20,22 +20,30 @@
 #include "lying.h"
 #include "unit.h"
 
-enum { HONEST = 3001, LIAR = 3002, WORKERS = 3, RUNNING = 2, PUPPETS_MAX = 32, CLIENTS_MAX = 480, KEPT_MAX = 512 };
+enum {
+	HONEST = 3001,
+	LIAR = 3002,
+	WORKERS = 3,
+	RUNNING = 2,
+	PUPPETS_MAX = 32,
+	CLIENTS_MAX = 480,
+	KEPT_MAX = 512
+};
 enum { PATIENCE_S = 60, ROUNDS = 400 };
 
 /* A worker process, whose side is taken here. */
 struct puppet {
-	int line;                /* open: its process lives; -1: there is none */
+	int line; /* open: its process lives; -1: there is none */
 	int control, counters_fd;
 	struct serve_counters *counters;
-	uid_t uid;               /* whose connections it got; 0: nobody's yet */
-	bool deaf;               /* it reads nothing */
-	int kept[KEPT_MAX];      /* connections that it neither answers nor closes */
+	uid_t uid;	    /* whose connections it got; 0: nobody's yet */
+	bool deaf;	    /* it reads nothing */
+	int kept[KEPT_MAX]; /* connections that it neither answers nor closes */
 	int kept_count;
 };
 
 struct client {
-	int fd;                  /* -1: there is none */
+	int fd; /* -1: there is none */
 	uid_t uid;
 	bool answered;
 };
@@ -49,13 +57,13 @@ static struct supervision {
 	struct client clients[CLIENTS_MAX];
 	char address[64];
 	int listener, batch;
-	bool lies;               /* those of LIAR do as they like */
-	unsigned before;         /* descriptors that were open */
-	unsigned sent;           /* batches of all */
+	bool lies;		 /* those of LIAR do as they like */
+	unsigned before;	 /* descriptors that were open */
+	unsigned sent;		 /* batches of all */
 	unsigned came, answered; /* those of HONEST */
-	unsigned refused;        /* of LIAR's */
-	unsigned died;           /* workers of LIAR's */
-	bool delayed;            /* no worker may start, for a while */
+	unsigned refused;	 /* of LIAR's */
+	unsigned died;		 /* workers of LIAR's */
+	bool delayed;		 /* no worker may start, for a while */
 	bool running;
 } w;
 
@@ -71,7 +79,8 @@ static struct sockaddr_un address_of(const char *name)
 static int be_puppet(const char *name)
 {
 	const struct sockaddr_un address = address_of(name);
-	const int fds[] = { SERVE_CONTROL_FD, SERVE_COUNTERS_FD }, line = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	const int fds[] = { SERVE_CONTROL_FD, SERVE_COUNTERS_FD },
+		  line = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	char byte = 0;
 
 	if (connect(line, (const struct sockaddr *)&address, sizeof(address)) == 0) {
@@ -106,7 +115,10 @@ static void take_puppets(void)
 	struct wire_plain ready;
 	char data[CMSG_SPACE(2 * sizeof(int))] __attribute__((aligned(8))), byte;
 	struct iovec part = { .iov_base = &byte, .iov_len = 1 };
-	struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = data, .msg_controllen = sizeof(data) };
+	struct msghdr packet = { .msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = data,
+				 .msg_controllen = sizeof(data) };
 	const int line = accept4(w.listener, NULL, NULL, SOCK_CLOEXEC);
 	struct puppet *p = w.puppets;
 	int fds[2];
@@ -117,12 +129,15 @@ static void take_puppets(void)
 	while (p->line >= 0) {
 		p++;
 	}
-	CHECK(recvmsg(line, &packet, MSG_CMSG_CLOEXEC) == 1 && packet.msg_controllen == sizeof(data));
+	CHECK(recvmsg(line, &packet, MSG_CMSG_CLOEXEC) == 1 &&
+	      packet.msg_controllen == sizeof(data));
 	memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&packet)), sizeof(fds));
 	*p = (struct puppet){ .line = line, .control = fds[0], .counters_fd = fds[1] };
-	p->counters = mmap(NULL, sizeof(*p->counters), PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
+	p->counters =
+		mmap(NULL, sizeof(*p->counters), PROT_READ | PROT_WRITE, MAP_SHARED, fds[1], 0);
 	CHECK(p->counters != MAP_FAILED);
-	(void)wire_send(p->control, WIRE_READY, &ready, sizeof(ready), NULL, 0); /* unless it is to end already */
+	(void)wire_send(p->control, WIRE_READY, &ready, sizeof(ready), NULL,
+			0); /* unless it is to end already */
 }
 
 static void note(struct puppet *p)
@@ -140,7 +155,8 @@ static void answer(int connection)
 	(void)wire_send(connection, WIRE_ANSWER, &message, sizeof(message), NULL, 0);
 }
 
-/* A connection has come: the client is answered, or not, or twice, and the connection is closed, or kept. */
+/* A connection has come: the client is answered, or not, or twice, and the connection is closed, or
+ * kept. */
 static void take_connection(struct puppet *p, int connection, const struct wire_take *take)
 {
 	const bool lies = take->uid == LIAR && w.lies;
@@ -156,7 +172,8 @@ static void take_connection(struct puppet *p, int connection, const struct wire_
 	}
 	close(connection);
 	if (!lies) {
-		atomic_fetch_add(take->request ? &p->counters->requests_ended : &p->counters->ended, 1);
+		atomic_fetch_add(take->request ? &p->counters->requests_ended : &p->counters->ended,
+				 1);
 		atomic_fetch_add(&p->counters->turns_back, take->request ? 0 : 1);
 		note(p);
 	}
@@ -165,12 +182,17 @@ static void take_connection(struct puppet *p, int connection, const struct wire_
 /* As a worker does. One that is to end does. */
 static void hear_supervisor(struct puppet *p)
 {
-	static union { struct wire_take take; struct wire_limits limits; struct wire_plain plain; } message;
+	static union {
+		struct wire_take take;
+		struct wire_limits limits;
+		struct wire_plain plain;
+	} message;
 	enum wire_kind kind;
 	int connection, rc;
 
 	while ((rc = wire_peek(p->control, &kind, NULL)) == SGPU_OK) {
-		rc = wire_receive(p->control, kind, &message, message_size(kind), &connection, kind == WIRE_TAKE, NULL);
+		rc = wire_receive(p->control, kind, &message, message_size(kind), &connection,
+				  kind == WIRE_TAKE, NULL);
 		CHECK(rc == SGPU_OK);
 		if (kind == WIRE_TAKE && rc == SGPU_OK) {
 			take_connection(p, connection, &message.take);
@@ -197,7 +219,11 @@ static void set_counters(struct puppet *p, bool random, uint64_t value)
 	for (size_t i = 0; i < sizeof(*p->counters) / sizeof(*words); i++) {
 		const uint64_t any = world_next(&w.random);
 
-		words[i] = !random ? value : any % 4 == 0 ? any : any % 4 == 1 ? any % 16 : any % 4 == 2 ? 0 : UINT64_MAX;
+		words[i] = !random	  ? value
+			   : any % 4 == 0 ? any
+			   : any % 4 == 1 ? any % 16
+			   : any % 4 == 2 ? 0
+					  : UINT64_MAX;
 	}
 }
 
@@ -288,8 +314,11 @@ static struct client *connect_as(uid_t uid)
 	for (int i = 0; client && i < SUPERVISOR_CALLERS_MAX; i++) {
 		struct caller *caller = &w.s.callers[i];
 
-		if (caller->fd < 0 && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
-			*caller = (struct caller){ .fd = ends[1], .uid = uid, .since_ns = sgpu_now_ns() };
+		if (caller->fd < 0 &&
+		    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0) {
+			*caller = (struct caller){ .fd = ends[1],
+						   .uid = uid,
+						   .since_ns = sgpu_now_ns() };
 			*client = (struct client){ .fd = ends[0], .uid = uid };
 			return client;
 		}
@@ -320,7 +349,11 @@ static void leave(struct client *client)
 /* What a client is told; the last is the end of its connection. */
 static void hear_answers(void)
 {
-	static union { struct wire_header header; struct wire_answer answer; uint8_t bytes[MESSAGE_MAX]; } message;
+	static union {
+		struct wire_header header;
+		struct wire_answer answer;
+		uint8_t bytes[MESSAGE_MAX];
+	} message;
 
 	for (int i = 0; i < CLIENTS_MAX; i++) {
 		struct client *c = &w.clients[i];
@@ -352,7 +385,11 @@ static void begin(uint64_t seed, unsigned in_flight)
 	snprintf(w.address, sizeof(w.address), "sgpu-test-%d", (int)getpid());
 	address = address_of(w.address);
 	arguments[0] = arguments[1] = w.address;
-	w.server = (struct server){ .workers = WORKERS, .running = RUNNING, .submissions = 64, .argc = 2, .argv = arguments };
+	w.server = (struct server){ .workers = WORKERS,
+				    .running = RUNNING,
+				    .submissions = 64,
+				    .argc = 2,
+				    .argv = arguments };
 	w.socket.fd = -1;
 	w.batch = memfd_create("batch", MFD_CLOEXEC);
 	w.listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -362,7 +399,8 @@ static void begin(uint64_t seed, unsigned in_flight)
 	for (int i = 0; i < CLIENTS_MAX; i++) {
 		w.clients[i].fd = -1;
 	}
-	CHECK(bind(w.listener, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(w.listener, 16) == 0);
+	CHECK(bind(w.listener, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+	      listen(w.listener, 16) == 0);
 	CHECK(supervisor_begin(&w.s, &w.server, &w.socket) == 0);
 	w.s.rules.others.in_flight = in_flight;
 	w.before = count_open();
@@ -408,7 +446,8 @@ static bool has_ended(void)
 	return !w.running;
 }
 
-/* Root sees an object in which a liar has at most what was sent, whatever else it says of itself. */
+/* Root sees an object in which a liar has at most what was sent, whatever else it says of itself.
+ */
 static void check_status(void)
 {
 	char *text = supervisor_status(&w.s, 0);
@@ -416,8 +455,10 @@ static void check_status(void)
 	size_t i;
 
 	CHECK(json_is_object(status));
-	json_array_foreach(json_object_get(json_object_get(status, "status"), "tenants"), i, tenant) {
-		const json_int_t in_flight = json_integer_value(json_object_get(tenant, "in_flight")),
+	json_array_foreach (json_object_get(json_object_get(status, "status"), "tenants"), i,
+			    tenant) {
+		const json_int_t in_flight =
+					 json_integer_value(json_object_get(tenant, "in_flight")),
 				 stalled = json_integer_value(json_object_get(tenant, "stalled"));
 
 		CHECK(stalled >= 0 && stalled <= in_flight && in_flight <= w.sent);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPU's half of the agreement on a key, compiled for the host: X25519, SHA-256, HMAC, the derivation, and the opening
- * of a key that comes sealed, against published vectors and libcrypto.
+ * The GPU's half of the agreement on a key, compiled for the host: X25519, SHA-256, HMAC, the
+ * derivation, and the opening of a key that comes sealed, against published vectors and libcrypto.
  */
 #include <stdint.h>
 
@@ -62,7 +62,8 @@ UNIT_TEST(x25519_a_thousand_times_over_gives_what_rfc_7748_has)
 		memcpy(u, k, 32);
 		memcpy(k, next, 32);
 		if (i == 0) {
-			from_hex("422c8e7a6227d7bca1350b3e2bb7279f7897b87bb6854b783c60e80311ae3079", expected, 32);
+			from_hex("422c8e7a6227d7bca1350b3e2bb7279f7897b87bb6854b783c60e80311ae3079",
+				 expected, 32);
 			CHECK(memcmp(k, expected, 32) == 0);
 		}
 	}
@@ -76,7 +77,8 @@ UNIT_TEST(x25519_of_random_keys_is_libcryptos)
 	uint8_t scalar[32], other[32], point[32], expected[32], got[32];
 
 	for (int i = 0; i < rounds(1000); i++) {
-		REQUIRE(sgpu_x25519_generate(other, point, NULL) == 0 && sgpu_random(scalar, 32, NULL) == 0);
+		REQUIRE(sgpu_x25519_generate(other, point, NULL) == 0 &&
+			sgpu_random(scalar, 32, NULL) == 0);
 		REQUIRE(sgpu_x25519(scalar, point, expected, NULL) == 0);
 		CHECK(sgpu_x25519_multiply(&work, got, scalar, point));
 		CHECK(memcmp(got, expected, 32) == 0);
@@ -148,7 +150,8 @@ UNIT_TEST(hmac_is_libcryptos)
 	struct sgpu_hmac hmac;
 	uint8_t key[64], data[200], expected[32], got[32];
 
-	REQUIRE(sgpu_random(data, sizeof(data), NULL) == 0 && sgpu_random(key, sizeof(key), NULL) == 0);
+	REQUIRE(sgpu_random(data, sizeof(data), NULL) == 0 &&
+		sgpu_random(key, sizeof(key), NULL) == 0);
 	for (uint32_t size = 1; size <= 64; size++) {
 		REQUIRE(sgpu_hmac_sha256(key, size, data, 3 * size, expected, NULL) == 0);
 		sgpu_hmac_begin(&hmac, key, size);
@@ -165,14 +168,16 @@ UNIT_TEST(both_halves_derive_the_same)
 	uint8_t host_private[32], both[64], shared[32], out[64], expected[32];
 
 	for (int i = 0; i < rounds(200); i++) {
-		REQUIRE(sgpu_random(random, 32, NULL) == 0 && sgpu_random(digests, sizeof(digests), NULL) == 0);
+		REQUIRE(sgpu_random(random, 32, NULL) == 0 &&
+			sgpu_random(digests, sizeof(digests), NULL) == 0);
 		REQUIRE(sgpu_x25519_generate(host_private, both, NULL) == 0);
 		sgpu_agree_make(&work, random, digests, 7, device_private, device_public);
 		REQUIRE(sgpu_x25519_public(device_private, expected, NULL) == 0);
 		CHECK(memcmp(device_public, expected, 32) == 0);
 		memcpy(both + 32, device_public, 32);
 		REQUIRE(sgpu_x25519(host_private, device_public, shared, NULL) == 0);
-		REQUIRE(sgpu_hkdf_sha256(shared, 32, SGPU_AGREE_SALT, strlen(SGPU_AGREE_SALT), both, 64, out, 64, NULL) == 0);
+		REQUIRE(sgpu_hkdf_sha256(shared, 32, SGPU_AGREE_SALT, strlen(SGPU_AGREE_SALT), both,
+					 64, out, 64, NULL) == 0);
 		CHECK(sgpu_agree_derive(&work, device_private, both, device_public));
 		CHECK(memcmp(work.out, out, 64) == 0);
 	}
@@ -213,7 +218,8 @@ static void make_table(void)
 			inverse = product == 1 ? b : inverse;
 		}
 		for (int i = 0; i < 8; i++) {
-			uint32_t bit = inverse >> i ^ inverse >> (i + 4) % 8 ^ inverse >> (i + 5) % 8 ^ inverse >> (i + 6) % 8 ^
+			uint32_t bit = inverse >> i ^ inverse >> (i + 4) % 8 ^
+				       inverse >> (i + 5) % 8 ^ inverse >> (i + 6) % 8 ^
 				       inverse >> (i + 7) % 8 ^ 0x63 >> i;
 
 			s |= (bit & 1) << i;
@@ -230,9 +236,13 @@ UNIT_TEST(aes_256_of_a_block_is_libcryptos)
 
 	REQUIRE(context);
 	for (int i = 0; i < rounds(500); i++) {
-		REQUIRE(sgpu_random(key, sizeof(key), NULL) == 0 && sgpu_random(block, sizeof(block), NULL) == 0);
-		REQUIRE(EVP_EncryptInit_ex2(context, EVP_aes_256_ecb(), (uint8_t *)key, NULL, NULL) == 1);
-		REQUIRE(EVP_EncryptUpdate(context, (uint8_t *)expected, &size, (uint8_t *)block, 16) == 1 && size == 16);
+		REQUIRE(sgpu_random(key, sizeof(key), NULL) == 0 &&
+			sgpu_random(block, sizeof(block), NULL) == 0);
+		REQUIRE(EVP_EncryptInit_ex2(context, EVP_aes_256_ecb(), (uint8_t *)key, NULL,
+					    NULL) == 1);
+		REQUIRE(EVP_EncryptUpdate(context, (uint8_t *)expected, &size, (uint8_t *)block,
+					  16) == 1 &&
+			size == 16);
 		sgpu_aes_expand(t0, key, round_keys);
 		sgpu_aes_encipher(t0, round_keys, block, got);
 		CHECK(memcmp(got, expected, 16) == 0);
@@ -282,12 +292,14 @@ UNIT_TEST(a_delivered_key_is_opened_and_a_changed_one_is_noticed)
 		uint8_t nonce[12] = { 0 };
 		struct sgpu_aead *aead = NULL;
 
-		REQUIRE(sgpu_random(key, sizeof(key), NULL) == 0 && sgpu_random(bare, sizeof(bare), NULL) == 0);
+		REQUIRE(sgpu_random(key, sizeof(key), NULL) == 0 &&
+			sgpu_random(bare, sizeof(bare), NULL) == 0);
 		for (int k = 0; k < 8; k++) {
 			nonce[11 - k] = (uint8_t)(d.counter >> 8 * k);
 		}
 		REQUIRE(sgpu_aead_create(NULL, (uint8_t *)key, &aead, NULL) == 0);
-		REQUIRE(sgpu_aead_seal(aead, nonce, (uint8_t *)bare, sizeof(bare), (uint8_t *)d.words, (uint8_t *)d.tag) == 0);
+		REQUIRE(sgpu_aead_seal(aead, nonce, (uint8_t *)bare, sizeof(bare),
+				       (uint8_t *)d.words, (uint8_t *)d.tag) == 0);
 		sgpu_aead_free(&aead);
 		CHECK(receive(&d, key, got) && memcmp(got, bare, sizeof(bare)) == 0);
 		d.words[i % SGPU_DELIVERY_WORDS] ^= 1u << i % 32;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The accounts of a secure context's memory: no byte is given out twice, the best fit is taken, neighbours become one again.
+ * The accounts of a secure context's memory: no byte is given out twice, the best fit is taken,
+ * neighbours become one again.
  */
 #include "device/arena.h"
 
@@ -31,8 +32,10 @@ UNIT_TEST(blocks_are_whole_pages_of_a_region)
 	a = sgpu_arena_take(&arena, 1);
 	b = sgpu_arena_take(&arena, PAGE + 1);
 	REQUIRE(a && b);
-	CHECK(a->range.extent == PAGE && a->size == 1 && b->range.extent == 2 * PAGE && arena.used_bytes == 3 * PAGE);
-	CHECK(sgpu_arena_find(&arena, a->range.address + PAGE - 1) == a && sgpu_arena_find(&arena, b->range.address) == b);
+	CHECK(a->range.extent == PAGE && a->size == 1 && b->range.extent == 2 * PAGE &&
+	      arena.used_bytes == 3 * PAGE);
+	CHECK(sgpu_arena_find(&arena, a->range.address + PAGE - 1) == a &&
+	      sgpu_arena_find(&arena, b->range.address) == b);
 	CHECK(!sgpu_arena_find(&arena, 0x10000 + 16 * PAGE) && !sgpu_arena_find(&arena, 0xffff));
 	CHECK(!sgpu_arena_take(&arena, 14 * PAGE) && !sgpu_arena_is_idle(arena.regions));
 	put_back(a);
@@ -52,9 +55,11 @@ UNIT_TEST(no_address_is_in_two_regions)
 	CHECK(sgpu_arena_add(&arena, 0x10000, 4 * PAGE) == SGPU_EUSAGE);
 	CHECK(sgpu_arena_add(&arena, 0x10000 + 3 * PAGE, 4 * PAGE) == SGPU_EUSAGE);
 	CHECK(sgpu_arena_add(&arena, 0x10000 - PAGE, 16 * PAGE) == SGPU_EUSAGE);
-	CHECK(sgpu_arena_add(&arena, 0x10000 + PAGE, PAGE) == SGPU_EUSAGE && arena.mapped_bytes == 4 * PAGE);
+	CHECK(sgpu_arena_add(&arena, 0x10000 + PAGE, PAGE) == SGPU_EUSAGE &&
+	      arena.mapped_bytes == 4 * PAGE);
 	CHECK(sgpu_arena_add(&arena, 0x10000 + 4 * PAGE, PAGE) == SGPU_OK);
-	CHECK(sgpu_arena_add(&arena, 0x10000 - PAGE, PAGE) == SGPU_OK && arena.mapped_bytes == 6 * PAGE);
+	CHECK(sgpu_arena_add(&arena, 0x10000 - PAGE, PAGE) == SGPU_OK &&
+	      arena.mapped_bytes == 6 * PAGE);
 	sgpu_arena_clear(&arena);
 }
 
@@ -62,7 +67,8 @@ UNIT_TEST(a_region_that_is_withheld_is_not_given_out)
 {
 	REQUIRE(sgpu_arena_add(&arena, 0x10000, 4 * PAGE) == SGPU_OK);
 	sgpu_arena_withhold(&arena, arena.regions);
-	CHECK(!sgpu_arena_take(&arena, 1) && !sgpu_arena_is_idle(arena.regions) && arena.mapped_bytes == 4 * PAGE);
+	CHECK(!sgpu_arena_take(&arena, 1) && !sgpu_arena_is_idle(arena.regions) &&
+	      arena.mapped_bytes == 4 * PAGE);
 	CHECK(sgpu_arena_add(&arena, 0x10000, 4 * PAGE) == SGPU_EUSAGE);
 	sgpu_arena_drop(&arena, arena.regions);
 	CHECK(!arena.regions && arena.mapped_bytes == 0);
@@ -79,7 +85,8 @@ UNIT_TEST(a_block_that_is_left_is_not_given_out_before_it_is_released)
 	a = sgpu_arena_take(&arena, 10);
 	REQUIRE(a != NULL);
 	sgpu_arena_leave(&arena, a);
-	CHECK(!sgpu_arena_take(&arena, 10) && !sgpu_arena_find(&arena, 0x10000) && !sgpu_arena_is_idle(arena.regions));
+	CHECK(!sgpu_arena_take(&arena, 10) && !sgpu_arena_find(&arena, 0x10000) &&
+	      !sgpu_arena_is_idle(arena.regions));
 	sgpu_arena_release(&arena, a);
 	CHECK(sgpu_arena_take(&arena, 10) != NULL);
 	sgpu_arena_clear(&arena);
@@ -98,14 +105,18 @@ UNIT_TEST(blocks_come_back_when_their_clearing_is_over_and_no_sooner)
 		sgpu_arena_leave(&arena, blocks[i]);
 		sgpu_arena_await(&arena, blocks[i]);
 	}
-	CHECK(arena.clearing_bytes == 6 * PAGE && arena.serial == 3 && !sgpu_arena_next_cleared(&arena));
+	CHECK(arena.clearing_bytes == 6 * PAGE && arena.serial == 3 &&
+	      !sgpu_arena_next_cleared(&arena));
 	sgpu_arena_note_cleared(&arena, 2);
 	sgpu_arena_note_cleared(&arena, 1); /* comes late */
-	CHECK(sgpu_arena_next_cleared(&arena) == blocks[2] && sgpu_arena_next_cleared(&arena) == blocks[1]);
-	CHECK(!sgpu_arena_next_cleared(&arena) && arena.clearing_bytes == PAGE && !sgpu_arena_take(&arena, PAGE));
+	CHECK(sgpu_arena_next_cleared(&arena) == blocks[2] &&
+	      sgpu_arena_next_cleared(&arena) == blocks[1]);
+	CHECK(!sgpu_arena_next_cleared(&arena) && arena.clearing_bytes == PAGE &&
+	      !sgpu_arena_take(&arena, PAGE));
 	sgpu_arena_await(&arena, blocks[2]);
 	sgpu_arena_note_cleared(&arena, 4);
-	CHECK(sgpu_arena_next_cleared(&arena) == blocks[0] && sgpu_arena_next_cleared(&arena) == blocks[2]);
+	CHECK(sgpu_arena_next_cleared(&arena) == blocks[0] &&
+	      sgpu_arena_next_cleared(&arena) == blocks[2]);
 	CHECK(!sgpu_arena_next_cleared(&arena) && arena.clearing_bytes == 0);
 	sgpu_arena_clear(&arena);
 }
@@ -144,7 +155,8 @@ UNIT_TEST(no_page_is_given_out_twice_whatever_the_order)
 	int bad = 0;
 
 	for (int i = 0; i < REGIONS; i++) {
-		REQUIRE(sgpu_arena_add(&arena, base + (uint64_t)i * 2 * PAGES * PAGE, PAGES * PAGE) == SGPU_OK);
+		REQUIRE(sgpu_arena_add(&arena, base + (uint64_t)i * 2 * PAGES * PAGE,
+				       PAGES * PAGE) == SGPU_OK);
 	}
 	for (int step = 0; step < 60000; step++) {
 		struct sgpu_block **b = &live[random_below(LIVE)];
@@ -159,7 +171,8 @@ UNIT_TEST(no_page_is_given_out_twice_whatever_the_order)
 			*b = NULL;
 		} else if ((*b = sgpu_arena_take(&arena, pages * PAGE - random_below(PAGE)))) {
 			first = ((*b)->range.address - base) / PAGE;
-			bad += (*b)->range.extent != pages * PAGE || first % (2 * PAGES) + pages > PAGES;
+			bad += (*b)->range.extent != pages * PAGE ||
+			       first % (2 * PAGES) + pages > PAGES;
 			for (uint64_t i = 0; i < pages; i++) {
 				bad += taken[first + i];
 				taken[first + i] = 1;

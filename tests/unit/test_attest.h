@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of evidence share: a CA, an endorsement key, an attestation key and its chain, made anew each time.
+ * What the tests of evidence share: a CA, an endorsement key, an attestation key and its chain,
+ * made anew each time.
  */
 #ifndef TEST_ATTEST_H
 #define TEST_ATTEST_H
@@ -21,13 +22,14 @@ struct world {
 	char *eks;
 };
 
-static inline int world_certify(const struct world *world, const char *eks, const char *request, size_t size,
-				int64_t now, struct sgpu_chain *chain, struct sgpu_error *error)
+static inline int world_certify(const struct world *world, const char *eks, const char *request,
+				size_t size, int64_t now, struct sgpu_chain *chain,
+				struct sgpu_error *error)
 {
 	char *pem = NULL;
 	size_t pem_size = 0;
-	int code = sgpu_ca_certify(world->ca, &world->roots, eks, request, size, now, 30, 600, &pem, &pem_size,
-				   error);
+	int code = sgpu_ca_certify(world->ca, &world->roots, eks, request, size, now, 30, 600, &pem,
+				   &pem_size, error);
 
 	if (!code) {
 		code = sgpu_chain_parse(pem, pem_size, "chain", chain, error);
@@ -42,7 +44,8 @@ static inline int world_make(struct world *world)
 	size_t size = 0;
 
 	memset(world, 0, sizeof(*world));
-	int code = sgpu_signer_generate(false, &world->ca, NULL) || sgpu_signer_generate(false, &world->ek, NULL) ||
+	int code = sgpu_signer_generate(false, &world->ca, NULL) ||
+		   sgpu_signer_generate(false, &world->ek, NULL) ||
 		   sgpu_signer_generate(false, &world->ak, NULL) ||
 		   sgpu_ca_create(world->ca, "test CA", NOW - DAY, 365, &pem, &size, NULL) ||
 		   sgpu_chain_parse(pem, size, "root", &world->roots, NULL) ||
@@ -65,7 +68,8 @@ static inline void world_free(struct world *world)
 }
 
 /* A token of any header and payload, signed well with ES384. From malloc. */
-static inline char *sign_raw(const struct sgpu_signer *signer, const char *header, const char *payload)
+static inline char *sign_raw(const struct sgpu_signer *signer, const char *header,
+			     const char *payload)
 {
 	uint8_t signature[SGPU_ES384_SIZE];
 	char *token = malloc(2 * (strlen(header) + strlen(payload)) + 512);

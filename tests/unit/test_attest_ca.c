@@ -35,14 +35,16 @@ UNIT_TEST(the_certificate_of_an_attestation_key_names_its_machine)
 
 	REQUIRE(leaf && w.chain.count == 2 && !sgpu_signer_fingerprint(w.ek, fingerprint, NULL));
 	sgpu_hex_encode(fingerprint, sizeof(fingerprint), hex);
-	CHECK(X509_NAME_get_text_by_NID(X509_get_subject_name(leaf), NID_serialNumber, serial, sizeof(serial)) == 64);
+	CHECK(X509_NAME_get_text_by_NID(X509_get_subject_name(leaf), NID_serialNumber, serial,
+					sizeof(serial)) == 64);
 	CHECK(!strcmp(serial, hex));
 	REQUIRE(!sgpu_signer_fingerprint(w.ak, fingerprint, NULL));
 	int size = i2d_PUBKEY(X509_get0_pubkey(leaf), &spki);
 	CHECK(size > 0 && !sgpu_sha256(spki, (size_t)size, key_id, NULL) &&
 	      !memcmp(key_id, fingerprint, sizeof(key_id)));
 	OPENSSL_free(spki);
-	CHECK(X509_get_extension_flags(leaf) & EXFLAG_BCONS && !(X509_get_extension_flags(leaf) & EXFLAG_CA));
+	CHECK(X509_get_extension_flags(leaf) & EXFLAG_BCONS &&
+	      !(X509_get_extension_flags(leaf) & EXFLAG_CA));
 	CHECK(X509_get_key_usage(leaf) == KU_DIGITAL_SIGNATURE);
 	CHECK(X509_get0_subject_key_id(leaf) && X509_get0_authority_key_id(leaf));
 	X509_free(leaf);
@@ -77,9 +79,11 @@ UNIT_TEST(a_request_of_an_unknown_machine_or_an_old_one_is_refused)
 	REQUIRE(!sgpu_enroll_request(stranger, w.ak, NOW, &foreign, &size, NULL));
 	CHECK(!certify(w.eks, request, NOW, NULL) && !certify(w.eks, request, NOW + 600, NULL));
 	CHECK(certify(w.eks, request, NOW + 601, NULL) == SGPU_EEXPIRED);
-	CHECK(!certify(w.eks, request, NOW - 60, NULL) && certify(w.eks, request, NOW - 61, NULL) == SGPU_EEXPIRED);
+	CHECK(!certify(w.eks, request, NOW - 60, NULL) &&
+	      certify(w.eks, request, NOW - 61, NULL) == SGPU_EEXPIRED);
 	CHECK(certify(w.eks, foreign, NOW, &error) == SGPU_EPOLICY && strstr(error.text, "known"));
-	CHECK(certify(pem, request, NOW, NULL) == SGPU_EPOLICY && certify("", request, NOW, NULL) == SGPU_EINVALID);
+	CHECK(certify(pem, request, NOW, NULL) == SGPU_EPOLICY &&
+	      certify("", request, NOW, NULL) == SGPU_EINVALID);
 	REQUIRE(asprintf(&both, "%s%s", pem, w.eks) > 0);
 	CHECK(!certify(both, request, NOW, NULL) && !certify(both, foreign, NOW, NULL));
 	CHECK(certify(w.eks, "x", NOW, NULL) == SGPU_EINVALID);
@@ -107,7 +111,8 @@ UNIT_TEST(an_altered_request_is_refused)
 	free(request);
 }
 
-/* The request of `ak`, in a token that the EK signed although the AK did not sign what is inside. */
+/* The request of `ak`, in a token that the EK signed although the AK did not sign what is inside.
+ */
 UNIT_TEST(a_request_that_the_attestation_key_did_not_sign_is_refused)
 {
 	uint8_t fingerprint[SGPU_SHA256_SIZE];
@@ -120,7 +125,8 @@ UNIT_TEST(a_request_that_the_attestation_key_did_not_sign_is_refused)
 	free(request);
 	REQUIRE(!sgpu_signer_fingerprint(w.ek, fingerprint, NULL));
 	sgpu_base64url_encode(fingerprint, sizeof(fingerprint), kid);
-	snprintf(header, sizeof(header), "{\"alg\":\"ES384\",\"typ\":\"sgpu-enrolment+jwt\",\"kid\":\"%s\"}", kid);
+	snprintf(header, sizeof(header),
+		 "{\"alg\":\"ES384\",\"typ\":\"sgpu-enrolment+jwt\",\"kid\":\"%s\"}", kid);
 	request = sign_raw(w.ek, header, payload);
 	CHECK(!certify(w.eks, request, NOW, NULL));
 	free(request);
@@ -129,16 +135,22 @@ UNIT_TEST(a_request_that_the_attestation_key_did_not_sign_is_refused)
 	char *end = strchr(inside + 10, '"');
 	end[-12] = end[-12] == 'A' ? 'B' : 'A';
 	request = sign_raw(w.ek, header, payload);
-	CHECK(certify(w.eks, request, NOW, &error) == SGPU_ESIGNATURE && strstr(error.text, "attestation key"));
+	CHECK(certify(w.eks, request, NOW, &error) == SGPU_ESIGNATURE &&
+	      strstr(error.text, "attestation key"));
 	free(request);
-	request = sign_raw(w.ek, header, "{\"type\":\"sgpu enrolment v1\",\"iat\":1800000000,\"pkcs10\":\"AAAA\"}");
+	request =
+		sign_raw(w.ek, header,
+			 "{\"type\":\"sgpu enrolment v1\",\"iat\":1800000000,\"pkcs10\":\"AAAA\"}");
 	CHECK(certify(w.eks, request, NOW, NULL) == SGPU_EINVALID);
 	free(request);
-	request = sign_raw(w.ek, header, "{\"type\":\"sgpu enrolment v1\",\"iat\":1800000000.5,\"pkcs10\":\"AAAA\"}");
+	request = sign_raw(
+		w.ek, header,
+		"{\"type\":\"sgpu enrolment v1\",\"iat\":1800000000.5,\"pkcs10\":\"AAAA\"}");
 	CHECK(certify(w.eks, request, NOW, NULL) == SGPU_EINVALID);
 	free(request);
 	REQUIRE(!sgpu_enroll_request(w.ek, w.ek, NOW, &request, &size, NULL));
-	CHECK(certify(w.eks, request, NOW, &error) == SGPU_EINVALID && strstr(error.text, "endorsement"));
+	CHECK(certify(w.eks, request, NOW, &error) == SGPU_EINVALID &&
+	      strstr(error.text, "endorsement"));
 	free(request);
 	free(payload);
 }
@@ -213,7 +225,8 @@ UNIT_TEST(a_chain_is_believed_in_its_time_and_under_its_root_alone)
 	alone.count = 1;
 	CHECK(!sgpu_chain_verify(&alone, &w.roots, NOW, NULL));
 	/* A CA's certificate signs certificates, no evidence. */
-	CHECK(sgpu_chain_verify(&w.roots, &w.roots, NOW, &error) == SGPU_ECHAIN && strstr(error.text, "signatures"));
+	CHECK(sgpu_chain_verify(&w.roots, &w.roots, NOW, &error) == SGPU_ECHAIN &&
+	      strstr(error.text, "signatures"));
 	world_free(&other);
 }
 
@@ -265,9 +278,10 @@ static void extend(X509 *certificate, X509 *issuer, int nid, const char *value)
 
 static const EVP_MD *(*digest_of_leaf)(void) = EVP_sha384;
 
-/* What a hostile holder of a key can issue: a leaf for `key`, put before the chain that it comes from. */
-static int forge_for(const struct sgpu_signer *issuer_key, const struct sgpu_chain *above, EVP_PKEY *key,
-		     const char *usage, const char *basic, const char *purpose)
+/* What a hostile holder of a key can issue: a leaf for `key`, put before the chain that it comes
+ * from. */
+static int forge_for(const struct sgpu_signer *issuer_key, const struct sgpu_chain *above,
+		     EVP_PKEY *key, const char *usage, const char *basic, const char *purpose)
 {
 	X509 *issuer = leaf_of(above), *made = X509_new();
 	EVP_PKEY *signer = key_of(issuer_key);
@@ -304,8 +318,8 @@ static int forge_for(const struct sgpu_signer *issuer_key, const struct sgpu_cha
 	return code;
 }
 
-static int forge(const struct sgpu_signer *issuer_key, const struct sgpu_chain *above, EVP_PKEY *key, const char *usage,
-		 const char *basic)
+static int forge(const struct sgpu_signer *issuer_key, const struct sgpu_chain *above,
+		 EVP_PKEY *key, const char *usage, const char *basic)
 {
 	return forge_for(issuer_key, above, key, usage, basic, NULL);
 }
@@ -362,13 +376,19 @@ UNIT_TEST(a_chain_with_a_leaf_or_a_wrong_key_in_it_is_refused)
 
 	CHECK(!forge(w.ca, &w.roots, key, "critical,digitalSignature", "critical,CA:FALSE"));
 	/* An attestation key issues nothing. */
-	CHECK(forge(w.ak, &w.chain, key, "critical,digitalSignature", "critical,CA:FALSE") == SGPU_ECHAIN);
+	CHECK(forge(w.ak, &w.chain, key, "critical,digitalSignature", "critical,CA:FALSE") ==
+	      SGPU_ECHAIN);
 	/* Signed by somebody else than who is named. */
-	CHECK(forge(w.ek, &w.roots, key, "critical,digitalSignature", "critical,CA:FALSE") == SGPU_ECHAIN);
-	CHECK(forge(w.ca, &w.roots, small, "critical,digitalSignature", "critical,CA:FALSE") == SGPU_ECHAIN);
-	CHECK(forge(w.ca, &w.roots, key, "critical,keyAgreement", "critical,CA:FALSE") == SGPU_ECHAIN);
-	CHECK(forge(w.ca, &w.roots, key, "critical,digitalSignature,keyCertSign", "critical,CA:TRUE") == SGPU_ECHAIN);
-	CHECK(forge(w.ca, &w.roots, key, "critical,digitalSignature,cRLSign", "critical,CA:TRUE") == SGPU_ECHAIN);
+	CHECK(forge(w.ek, &w.roots, key, "critical,digitalSignature", "critical,CA:FALSE") ==
+	      SGPU_ECHAIN);
+	CHECK(forge(w.ca, &w.roots, small, "critical,digitalSignature", "critical,CA:FALSE") ==
+	      SGPU_ECHAIN);
+	CHECK(forge(w.ca, &w.roots, key, "critical,keyAgreement", "critical,CA:FALSE") ==
+	      SGPU_ECHAIN);
+	CHECK(forge(w.ca, &w.roots, key, "critical,digitalSignature,keyCertSign",
+		    "critical,CA:TRUE") == SGPU_ECHAIN);
+	CHECK(forge(w.ca, &w.roots, key, "critical,digitalSignature,cRLSign", "critical,CA:TRUE") ==
+	      SGPU_ECHAIN);
 	EVP_PKEY_free(key);
 	EVP_PKEY_free(small);
 }
@@ -379,7 +399,8 @@ UNIT_TEST(a_chain_of_a_low_security_level_is_refused)
 
 	/* Two files with one SHA-1 can be made; SHA-224 is the least that gives 112 bits. */
 	digest_of_leaf = EVP_sha1;
-	CHECK(forge(w.ca, &w.roots, key, "critical,digitalSignature", "critical,CA:FALSE") == SGPU_ECHAIN);
+	CHECK(forge(w.ca, &w.roots, key, "critical,digitalSignature", "critical,CA:FALSE") ==
+	      SGPU_ECHAIN);
 	digest_of_leaf = EVP_sha224;
 	CHECK(!forge(w.ca, &w.roots, key, "critical,digitalSignature", "critical,CA:FALSE"));
 	digest_of_leaf = EVP_sha384;
@@ -400,8 +421,10 @@ UNIT_TEST(pem_files_hold_certificates_and_nothing_else)
 	CHECK(sgpu_chain_parse("hello\n", 6, "x", &chain, NULL) == SGPU_EINVALID);
 	CHECK(sgpu_chain_parse(w.eks, strlen(w.eks), "x", &chain, NULL) == SGPU_EINVALID);
 	CHECK(sgpu_chain_parse(pem, size / 2, "x", &chain, NULL) == SGPU_EINVALID);
-	REQUIRE(asprintf(&twice, "%s%s%s%s%s%s%s%s%s", pem, pem, pem, pem, pem, pem, pem, pem, pem) > 0);
-	CHECK(sgpu_chain_parse(twice, strlen(twice), "x", &chain, NULL) == SGPU_EINVALID && !chain.count);
+	REQUIRE(asprintf(&twice, "%s%s%s%s%s%s%s%s%s", pem, pem, pem, pem, pem, pem, pem, pem,
+			 pem) > 0);
+	CHECK(sgpu_chain_parse(twice, strlen(twice), "x", &chain, NULL) == SGPU_EINVALID &&
+	      !chain.count);
 	CHECK(!sgpu_chain_parse(twice, 8 * size, "x", &chain, NULL) && chain.count == 8);
 	sgpu_chain_clear(&chain);
 	memcpy(twice + size + 100, "!!!!", 4);

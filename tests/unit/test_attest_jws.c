@@ -118,10 +118,12 @@ UNIT_TEST(only_es384_and_no_header_that_brings_a_key_is_taken)
 	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"AAA\"]}", "padding"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"A-_A\"]}", "base64"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"AAAA\"]}", "malformed"));
-	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"A\",\"A\",\"A\",\"A\",\"A\",\"A\",\"A\",\"A\",\"A\"]}",
+	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[\"A\",\"A\",\"A\",\"A\",\"A\",\"A\","
+			     "\"A\",\"A\",\"A\"]}",
 			     "'x5c'"));
 	CHECK(header_refused("{\"alg\":\"ES384\",\"x5c\":[[[[[[[[[[[[[[[[[[[["
-			     "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", "deep"));
+			     "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+			     "deep"));
 }
 
 UNIT_TEST(a_signature_has_exactly_96_bytes)
@@ -136,10 +138,11 @@ UNIT_TEST(a_signature_has_exactly_96_bytes)
 		sgpu_base64url_encode(raw, size, token + strlen(token));
 		int code = verify(token, w.eks, &error);
 		/* r and s that are zero have the right size and are no signature. */
-		CHECK(size == SGPU_ES384_SIZE ? code == SGPU_ESIGNATURE : code == SGPU_EINVALID &&
-		      strstr(error.text, "96"));
+		CHECK(size == SGPU_ES384_SIZE ? code == SGPU_ESIGNATURE
+					      : code == SGPU_EINVALID && strstr(error.text, "96"));
 	}
-	CHECK(verify("a.b", NULL, NULL) == SGPU_EINVALID && verify("", NULL, NULL) == SGPU_EINVALID);
+	CHECK(verify("a.b", NULL, NULL) == SGPU_EINVALID &&
+	      verify("", NULL, NULL) == SGPU_EINVALID);
 	CHECK(verify("....", NULL, NULL) == SGPU_EINVALID);
 	char *huge = malloc(SGPU_QUOTE_MAX + 2);
 	memset(huge, 'A', SGPU_QUOTE_MAX + 1);
@@ -152,7 +155,8 @@ static void put(const char *path, const char *text, mode_t mode)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 
-	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || fchmod(fd, mode) || close(fd)) {
+	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text) || fchmod(fd, mode) ||
+	    close(fd)) {
 		abort();
 	}
 }
@@ -196,11 +200,13 @@ UNIT_TEST(a_key_file_comes_back_as_the_same_key_and_is_refused_when_others_can_r
 	put(path, pem, 0600);
 	CHECK(load(path, &error) == SGPU_EINVALID);
 	/* P-256, made for this test with `openssl genpkey`. */
-	put(path, "-----BEGIN PRIVATE KEY-----\n"
-		  "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg/+6lSGLNNO5yhes/\n"
-		  "FmMkVvXc9e5we6eB3eP6jkaYRa+hRANCAAS1+rAIKyM1nB5ovFwZMQma81MP7dgo\n"
-		  "/DTp8fs+dBLbrvJc85qulq1hPLa3ETm+8vkwQnNlZBBKqdSCw7mk/43P\n"
-		  "-----END PRIVATE KEY-----\n", 0600);
+	put(path,
+	    "-----BEGIN PRIVATE KEY-----\n"
+	    "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg/+6lSGLNNO5yhes/\n"
+	    "FmMkVvXc9e5we6eB3eP6jkaYRa+hRANCAAS1+rAIKyM1nB5ovFwZMQma81MP7dgo\n"
+	    "/DTp8fs+dBLbrvJc85qulq1hPLa3ETm+8vkwQnNlZBBKqdSCw7mk/43P\n"
+	    "-----END PRIVATE KEY-----\n",
+	    0600);
 	CHECK(load(path, &error) == SGPU_EINVALID && strstr(error.text, "P-384"));
 	CHECK(load("/nonexistent", &error) == SGPU_ESYSTEM);
 	unlink(path);
@@ -218,7 +224,8 @@ UNIT_TEST(a_program_is_measured_as_its_file)
 
 	REQUIRE(length > 0);
 	path[length] = '\0';
-	CHECK(!sgpu_measure_file("/proc/self/exe", self, NULL, NULL) && !sgpu_measure_file(path, file, &size, NULL));
+	CHECK(!sgpu_measure_file("/proc/self/exe", self, NULL, NULL) &&
+	      !sgpu_measure_file(path, file, &size, NULL));
 	CHECK(!memcmp(self, file, sizeof(self)) && memcmp(self, zero, sizeof(self)) && size > 4096);
 	CHECK(sgpu_measure_file("/nonexistent", file, &size, NULL) == SGPU_ESYSTEM);
 	/* It has no end. */

@@ -27,13 +27,16 @@ static bool refused(const char *text, size_t size, const char *place)
 	struct sgpu_owners owners;
 	int code = sgpu_owners_parse(text, size, "owners", &owners, &error);
 
-	return code == SGPU_EINVALID && !owners.count && !owners.names && strstr(error.text, place) &&
-	       !strstr(error.text, "secret");
+	return code == SGPU_EINVALID && !owners.count && !owners.names &&
+	       strstr(error.text, place) && !strstr(error.text, "secret");
 }
 
 UNIT_TEST(anything_else_is_refused_and_not_shown)
 {
-	static const char *const wrong[] = { "secret", A "A", A " " B, "{\"kty\":\"oct\",\"k\":\"secret\"}",
+	static const char *const wrong[] = { "secret",
+					     A "A",
+					     A " " B,
+					     "{\"kty\":\"oct\",\"k\":\"secret\"}",
 					     "=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
 					     "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB" };
 

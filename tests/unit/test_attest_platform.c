@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of platforms, and the collection of their evidence from trees that stand in for the kernel's.
+ * The table of platforms, and the collection of their evidence from trees that stand in for the
+ * kernel's.
  */
 /* Of a fortified header, read is inline, and cannot be replaced. */
 #undef _FORTIFY_SOURCE
@@ -79,7 +80,8 @@ static bool absent_because(const char *name, const char *reason)
 {
 	setenv("FAKE_TSM_FAULT", name, 1);
 	const struct sgpu_record *record = collect("tsm-report");
-	bool good = !record->value && !record->size && strstr(record->absent, reason) && !entries(in_folder("tsm"));
+	bool good = !record->value && !record->size && strstr(record->absent, reason) &&
+		    !entries(in_folder("tsm"));
 
 	if (!good) {
 		printf("# %s: '%s'\n", name, record->absent);
@@ -103,8 +105,8 @@ UNIT_TEST(each_kind_has_its_name_and_word)
 static uint8_t seen_nonce[32];
 static int evidence_code;
 
-static int give_evidence(struct sgpu_device *of, const uint8_t nonce[32], struct sgpu_device_evidence *evidence,
-			 struct sgpu_error *error)
+static int give_evidence(struct sgpu_device *of, const uint8_t nonce[32],
+			 struct sgpu_device_evidence *evidence, struct sgpu_error *error)
 {
 	(void)of;
 	memcpy(seen_nonce, nonce, sizeof(seen_nonce));
@@ -119,7 +121,8 @@ static int give_evidence(struct sgpu_device *of, const uint8_t nonce[32], struct
 UNIT_TEST(evidence_of_a_gpu_is_over_a_nonce_drawn_from_the_report_data)
 {
 	/* SHAKE256 of the bytes 100 to 163, by another implementation. */
-	static const char nonce[] = "d40cb4b66f60914aad07dfa87adbb4e43d4b68863a5d6d8f5a68b93b69a93c85";
+	static const char nonce[] =
+		"d40cb4b66f60914aad07dfa87adbb4e43d4b68863a5d6d8f5a68b93b69a93c85";
 	static const struct sgpu_device_backend backend = { .evidence = give_evidence };
 	const struct sgpu_device_backend *made = &backend;
 	char hex[65], expected[512];
@@ -130,8 +133,10 @@ UNIT_TEST(evidence_of_a_gpu_is_over_a_nonce_drawn_from_the_report_data)
 	CHECK(!strcmp(hex, nonce));
 	snprintf(expected, sizeof(expected),
 		 "[{\"arch\":\"HOPPER\",\"certificate\":\"Y2hhaW4=\",\"evidence\":\"cmVwb3J0\","
-		 "\"nonce\":\"%s\"}]", nonce);
-	CHECK(record->value && !strcmp(record->value, expected) && !strcmp(record->type, SGPU_TYPE_NVIDIA));
+		 "\"nonce\":\"%s\"}]",
+		 nonce);
+	CHECK(record->value && !strcmp(record->value, expected) &&
+	      !strcmp(record->type, SGPU_TYPE_NVIDIA));
 	evidence_code = SGPU_EDEVICE;
 	record = collect("nv-gpu-evidence");
 	CHECK(!record->value && !strcmp(record->absent, "the GPU is busy"));
@@ -152,7 +157,8 @@ static void make_folders(const char *path)
 	char part[PATH_MAX];
 
 	snprintf(part, sizeof(part), "%s", in_folder(path));
-	for (char *slash = part + strlen(folder_of_test) + 1; (slash = strchr(slash, '/')); slash++) {
+	for (char *slash = part + strlen(folder_of_test) + 1; (slash = strchr(slash, '/'));
+	     slash++) {
 		*slash = '\0';
 		(void)!mkdir(part, 0700);
 		*slash = '/';
@@ -161,8 +167,10 @@ static void make_folders(const char *path)
 
 UNIT_TEST(detection_goes_by_what_only_such_a_guest_has)
 {
-	static const char gramine[] = "root/dev/attestation/attestation_type", cpuinfo[] = "root/proc/cpuinfo",
-			  vmpl[] = "root/sys/devices/system/cpu/sev/vmpl", snp[] = "root/dev/sev-guest",
+	static const char gramine[] = "root/dev/attestation/attestation_type",
+			  cpuinfo[] = "root/proc/cpuinfo",
+			  vmpl[] = "root/sys/devices/system/cpu/sev/vmpl",
+			  snp[] = "root/dev/sev-guest",
 			  reports[] = "root/sys/kernel/config/tsm/report/";
 	struct sgpu_platform platform;
 
@@ -196,7 +204,8 @@ UNIT_TEST(detection_goes_by_what_only_such_a_guest_has)
 
 UNIT_TEST(detection_waits_for_nobody)
 {
-	static const char gramine[] = "fifos/dev/attestation/attestation_type", cpuinfo[] = "fifos/proc/cpuinfo";
+	static const char gramine[] = "fifos/dev/attestation/attestation_type",
+			  cpuinfo[] = "fifos/proc/cpuinfo";
 	struct sgpu_platform platform;
 
 	make_folders(gramine);
@@ -218,11 +227,14 @@ UNIT_TEST(protection_is_never_more_than_the_platform_gives)
 
 		CHECK(sgpu_platform_protection(&platform, false, "", false)->protects == guest);
 		CHECK(sgpu_platform_protection(&platform, true, "off", false)->protects == guest);
-		CHECK(strstr(sgpu_platform_protection(&platform, true, "off", false)->bus, "the key too") != NULL);
-		CHECK(strstr(sgpu_platform_protection(&platform, true, "devtools", true)->bus, "the device made") !=
-		      NULL);
-		CHECK((strcmp(sgpu_platform_protection(&platform, true, "on", false)->bus, "nothing") == 0) == machine);
-		CHECK(strcmp(sgpu_platform_protection(&platform, true, "devtools", false)->bus, "nothing") != 0);
+		CHECK(strstr(sgpu_platform_protection(&platform, true, "off", false)->bus,
+			     "the key too") != NULL);
+		CHECK(strstr(sgpu_platform_protection(&platform, true, "devtools", true)->bus,
+			     "the device made") != NULL);
+		CHECK((strcmp(sgpu_platform_protection(&platform, true, "on", false)->bus,
+			      "nothing") == 0) == machine);
+		CHECK(strcmp(sgpu_platform_protection(&platform, true, "devtools", false)->bus,
+			     "nothing") != 0);
 	}
 }
 
@@ -246,8 +258,10 @@ UNIT_TEST(a_report_is_over_what_was_written)
 
 	REQUIRE(record->value != NULL);
 	CHECK(!strcmp(record->type, SGPU_TYPE_TSM) && !record->absent[0]);
-	REQUIRE(sgpu_json_parse(record->value, record->size, &document, NULL, NULL, NULL) == SGPU_OK);
-	CHECK(sgpu_json_bytes(document, "record", "outblob", blob, sizeof(blob), &error) == SGPU_OK);
+	REQUIRE(sgpu_json_parse(record->value, record->size, &document, NULL, NULL, NULL) ==
+		SGPU_OK);
+	CHECK(sgpu_json_bytes(document, "record", "outblob", blob, sizeof(blob), &error) ==
+	      SGPU_OK);
 	CHECK(!memcmp(blob, "a report of ", 12) && !memcmp(blob + 12, report_data, 64));
 	CHECK(sgpu_json_bytes(document, "record", "auxblob", blob, 12, &error) == SGPU_OK);
 	CHECK(!memcmp(blob, "certificates", 12));
@@ -260,7 +274,8 @@ UNIT_TEST(a_report_without_auxblob_is_whole)
 {
 	setenv("FAKE_TSM_PROVIDER", "tdx_guest", 1);
 	const struct sgpu_record *record = collect("tsm-report");
-	CHECK(record->value && strstr(record->value, "\"auxblob\":\"\"") && strstr(record->value, "tdx_guest\\n"));
+	CHECK(record->value && strstr(record->value, "\"auxblob\":\"\"") &&
+	      strstr(record->value, "tdx_guest\\n"));
 	unsetenv("FAKE_TSM_PROVIDER");
 }
 
@@ -288,7 +303,8 @@ UNIT_TEST(each_fault_of_the_kernel_has_its_own_words)
 	CHECK(absent_because("busy", "is busy"));
 	CHECK(absent_because("write-error", "cannot write"));
 	CHECK(absent_because("lost-write", "did not take the report's data: its generation is 0"));
-	CHECK(absent_because("intruder", "something else wrote to our report: its generation is 2"));
+	CHECK(absent_because("intruder",
+			     "something else wrote to our report: its generation is 2"));
 	CHECK(absent_because("late-error", "took the data and then gave no report"));
 	CHECK(absent_because("empty", "an empty report"));
 }
@@ -306,8 +322,10 @@ UNIT_TEST(a_quote_of_gramine_is_read_after_its_data_are_written)
 	CHECK(strstr(collect("gramine")->absent, "empty quote") != NULL);
 	put_file("gramine/quote", "quote", 5);
 	const struct sgpu_record *record = collect("gramine");
-	CHECK(record->value && !strcmp(record->value, "{\"attestation_type\":\"dcap\",\"quote\":\"cXVvdGU\"}"));
-	CHECK(get(in_folder("gramine"), "user_report_data", (char *)written, sizeof(written)) == 64);
+	CHECK(record->value &&
+	      !strcmp(record->value, "{\"attestation_type\":\"dcap\",\"quote\":\"cXVvdGU\"}"));
+	CHECK(get(in_folder("gramine"), "user_report_data", (char *)written, sizeof(written)) ==
+	      64);
 	CHECK(!memcmp(written, report_data, 64));
 	unlink(in_folder("gramine/user_report_data"));
 	CHECK(strstr(collect("gramine")->absent, "user_report_data") != NULL);
@@ -325,15 +343,16 @@ UNIT_TEST(a_register_is_extended_by_48_bytes)
 	setenv("SGPU_TDX_ROOT", in_folder("tdx"), 1);
 	put_file("tdx/rtmr3:sha384", "", 0);
 	CHECK(sgpu_rtmr_extend(3, digest, &error) == SGPU_OK);
-	CHECK(get(in_folder("tdx"), "rtmr3:sha384", (char *)held, sizeof(held)) == 48 && !memcmp(held, digest, 48));
-	CHECK(sgpu_rtmr_extend(2, digest, &error) == SGPU_EUNAVAILABLE && strstr(error.text, "rtmr2") &&
-	      error.hint[0]);
+	CHECK(get(in_folder("tdx"), "rtmr3:sha384", (char *)held, sizeof(held)) == 48 &&
+	      !memcmp(held, digest, 48));
+	CHECK(sgpu_rtmr_extend(2, digest, &error) == SGPU_EUNAVAILABLE &&
+	      strstr(error.text, "rtmr2") && error.hint[0]);
 	CHECK(sgpu_rtmr_extend(4, digest, &error) == SGPU_EUSAGE);
 	put_file("tdx/rtmr0:sha384", "", 0);
 	chmod(in_folder("tdx/rtmr0:sha384"), 0400);
 	if (geteuid() != 0) {
-		CHECK(sgpu_rtmr_extend(0, digest, &error) == SGPU_EUNAVAILABLE && strstr(error.text,
-											 "not for software"));
+		CHECK(sgpu_rtmr_extend(0, digest, &error) == SGPU_EUNAVAILABLE &&
+		      strstr(error.text, "not for software"));
 	}
 }
 
@@ -349,9 +368,10 @@ int main(void)
 {
 	const char *shared = getenv("TMPDIR");
 
-	snprintf(folder_of_test, sizeof(folder_of_test), "%s/sgpu-platform.XXXXXX", shared ? shared : "/tmp");
-	if (!mkdtemp(folder_of_test) || mkdir(in_folder("tsm"), 0700) || mkdir(in_folder("gramine"), 0700) ||
-	    mkdir(in_folder("tdx"), 0700)) {
+	snprintf(folder_of_test, sizeof(folder_of_test), "%s/sgpu-platform.XXXXXX",
+		 shared ? shared : "/tmp");
+	if (!mkdtemp(folder_of_test) || mkdir(in_folder("tsm"), 0700) ||
+	    mkdir(in_folder("gramine"), 0700) || mkdir(in_folder("tdx"), 0700)) {
 		abort();
 	}
 	for (size_t i = 0; i < sizeof(report_data); i++) {

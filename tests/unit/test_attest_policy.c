@@ -13,10 +13,15 @@ static const uint8_t nonce[32] = { 1, 2, 3, 4 };
 /* A verified quote of this process on the CPU device. */
 static int quote_and_verify(void)
 {
-	struct sgpu_quote_subject s = { .nonce = nonce, .nonce_size = sizeof(nonce), .recipient = &recipient,
-					.recipient_ephemeral = true, .owner_key = owner.public_half,
+	struct sgpu_quote_subject s = { .nonce = nonce,
+					.nonce_size = sizeof(nonce),
+					.recipient = &recipient,
+					.recipient_ephemeral = true,
+					.owner_key = owner.public_half,
 					.device = device };
-	struct sgpu_quote_checks c = { .roots = &w.roots, .nonce = nonce, .nonce_size = sizeof(nonce), .now = NOW };
+	struct sgpu_quote_checks c = {
+		.roots = &w.roots, .nonce = nonce, .nonce_size = sizeof(nonce), .now = NOW
+	};
 	char *quote = NULL;
 	size_t size = 0;
 	int code = sgpu_quote_create(&s, w.ak, &w.chain, NOW, &quote, &size, NULL);
@@ -28,21 +33,26 @@ static int quote_and_verify(void)
 
 static json_t *own_of(const char *submod)
 {
-	json_t *object = submod ? json_object_get(json_object_get(verified.claims, "submods"), submod) :
-		verified.claims;
+	json_t *object =
+		submod ? json_object_get(json_object_get(verified.claims, "submods"), submod)
+		       : verified.claims;
 
 	return json_object_get(object, SGPU_EAT_PROFILE);
 }
 
 /* Lets everything of this machine pass, so that a test sees what it asks for and nothing else. */
-static const char lenient[] =
-	"{\"version\":1,\"runner\":{\"digests\":\"any\",\"debug\":true,\"modules\":true,\"files\":true,"
-	"\"owners\":\"any\",\"sessions\":\"any\",\"confinement\":false,\"key\":\"stored\",\"process\":false},"
-	"\"platform\":{\"at_least\":\"plain\"}}";
+static const char lenient[] = "{\"version\":1,\"runner\":{\"digests\":\"any\",\"debug\":true,"
+			      "\"modules\":true,\"files\":true,"
+			      "\"owners\":\"any\",\"sessions\":\"any\",\"confinement\":false,"
+			      "\"key\":\"stored\",\"process\":false},"
+			      "\"platform\":{\"at_least\":\"plain\"}}";
 /* And whatever the guest. */
-#define ANY_GUEST "\"measurements\":\"any\",\"rtmr0\":\"any\",\"rtmr1\":\"any\",\"rtmr2\":\"any\",\"rtmr3\":\"any\""
+#define ANY_GUEST                                                                         \
+	"\"measurements\":\"any\",\"rtmr0\":\"any\",\"rtmr1\":\"any\",\"rtmr2\":\"any\"," \
+	"\"rtmr3\":\"any\""
 
-/* How many reasons a policy finds; -1 when it does not parse. The first reason's claim must be `claim`. */
+/* How many reasons a policy finds; -1 when it does not parse. The first reason's claim must be
+ * `claim`. */
 static int strictly(const char *text, const char *claim)
 {
 	struct sgpu_policy *policy = NULL;
@@ -65,7 +75,8 @@ static int strictly(const char *text, const char *claim)
 			count = -2;
 		}
 		const char *status = json_string_value(json_object_get(
-			json_object_get(json_object_get(appraisal.ear, "submods"), "runner"), "ear_status"));
+			json_object_get(json_object_get(appraisal.ear, "submods"), "runner"),
+			"ear_status"));
 		if (!status || (count > 0) != !strcmp(status, "contraindicated")) {
 			printf("# status '%s' with %d reasons\n", status, count);
 			count = -3;
@@ -82,9 +93,10 @@ static int reasons(const char *text, const char *claim)
 	json_t *whole = json_loads(lenient, 0, NULL), *change = json_loads(text, 0, NULL), *value;
 	const char *key;
 
-	json_object_foreach(change, key, value) {
+	json_object_foreach (change, key, value) {
 		json_t *part = json_object_get(whole, key);
-		if (!json_is_object(part) || !json_is_object(value) || json_object_update(part, value)) {
+		if (!json_is_object(part) || !json_is_object(value) ||
+		    json_object_update(part, value)) {
 			json_object_set(whole, key, value);
 		}
 	}
@@ -101,8 +113,8 @@ static int refused(const char *text)
 	struct sgpu_policy *policy = NULL;
 	struct sgpu_error error = { 0 };
 
-	return sgpu_policy_parse(text, strlen(text), "p.json", &policy, &error) == SGPU_EINVALID && !policy &&
-	       strstr(error.text, "p.json");
+	return sgpu_policy_parse(text, strlen(text), "p.json", &policy, &error) == SGPU_EINVALID &&
+	       !policy && strstr(error.text, "p.json");
 }
 
 UNIT_TEST(a_policy_from_a_quote_accepts_that_quote)
@@ -114,19 +126,23 @@ UNIT_TEST(a_policy_from_a_quote_accepts_that_quote)
 	CHECK(size == strlen(text) && strictly(text, NULL) == 0);
 	/* Another program is another digest. */
 	json_t *kept = json_incref(json_object_get(own_of("runner"), "digest"));
-	json_object_set_new(own_of("runner"), "digest", json_string("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"));
+	json_object_set_new(own_of("runner"), "digest",
+			    json_string("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"));
 	CHECK(strictly(text, "runner.digest") == 1);
 	json_object_set_new(own_of("runner"), "digest", kept);
 	CHECK(strictly(text, NULL) == 0);
 	free(text);
 	/* What the claims do not have the policy does not name, and so lets nothing of it pass. */
-	json_t *few = json_pack("{s:{s:{s:[s], s:{s:s}}}}", "submods", "runner", "swversion", "0.1.0",
-				SGPU_EAT_PROFILE, "digest", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+	json_t *few = json_pack("{s:{s:{s:[s], s:{s:s}}}}", "submods", "runner", "swversion",
+				"0.1.0", SGPU_EAT_PROFILE, "digest",
+				"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
 	REQUIRE(!sgpu_policy_from_claims(few, &text, &size, NULL));
-	CHECK(strictly(text, "runner.digest") > 1 && !strstr(text, "platform") && !strstr(text, "debug"));
+	CHECK(strictly(text, "runner.digest") > 1 && !strstr(text, "platform") &&
+	      !strstr(text, "debug"));
 	free(text);
 	json_decref(few);
-	json_t *bad = json_pack("{s:{s:{s:{s:s}}}}", "submods", "runner", SGPU_EAT_PROFILE, "key", "strange");
+	json_t *bad = json_pack("{s:{s:{s:{s:s}}}}", "submods", "runner", SGPU_EAT_PROFILE, "key",
+				"strange");
 	CHECK(sgpu_policy_from_claims(bad, &text, &size, NULL) == SGPU_EINVALID && !text);
 	json_decref(bad);
 }
@@ -181,13 +197,16 @@ UNIT_TEST(a_policy_that_does_not_ask_for_sessions_accepts_none_alone)
 	json_object_del(json_object_get(policy, "runner"), "sessions");
 	unsaid = json_dumps(policy, JSON_COMPACT);
 	CHECK(!strcmp(json_string_value(json_object_get(own, "sessions")), "none"));
-	CHECK(reasons(strict[0], NULL) == 0 && strictly(unsaid, NULL) == 0 && strictly(lenient, NULL) == 0);
+	CHECK(reasons(strict[0], NULL) == 0 && strictly(unsaid, NULL) == 0 &&
+	      strictly(lenient, NULL) == 0);
 	CHECK(strictly(strict[1], NULL) == -1);
 	json_object_set_new(own, "sessions", json_string("any"));
-	CHECK(reasons(strict[0], "runner.sessions") == 1 && strictly(unsaid, "runner.sessions") == 1);
+	CHECK(reasons(strict[0], "runner.sessions") == 1 &&
+	      strictly(unsaid, "runner.sessions") == 1);
 	CHECK(strictly(lenient, NULL) == 0);
 	json_object_del(own, "sessions");
-	CHECK(reasons(strict[0], "runner.sessions") == 1 && strictly(unsaid, "runner.sessions") == 1);
+	CHECK(reasons(strict[0], "runner.sessions") == 1 &&
+	      strictly(unsaid, "runner.sessions") == 1);
 	CHECK(strictly(lenient, NULL) == 0);
 	json_object_set_new(own, "sessions", json_string("none"));
 	free(unsaid);
@@ -219,9 +238,11 @@ UNIT_TEST(the_runner_is_judged_by_owners_files_and_confinement)
 	json_object_set_new(own, "files", json_false());
 	static const char confined[] = "{\"version\":1,\"runner\":{\"confinement\":true}}";
 	CHECK(reasons(confined, "runner.confinement") == 1);
-	json_object_set_new(own, "confinement", json_pack("{s:b, s:{s:b}}", "seccomp", 1, "modules", "process", 1));
+	json_object_set_new(own, "confinement",
+			    json_pack("{s:b, s:{s:b}}", "seccomp", 1, "modules", "process", 1));
 	CHECK(reasons(confined, NULL) == 0);
-	json_object_set_new(own, "confinement", json_pack("{s:b, s:{s:b}}", "seccomp", 1, "modules", "process", 0));
+	json_object_set_new(own, "confinement",
+			    json_pack("{s:b, s:{s:b}}", "seccomp", 1, "modules", "process", 0));
 	CHECK(reasons(confined, "runner.confinement") == 1);
 	json_object_set_new(own, "confinement", json_pack("{s:b}", "seccomp", 0));
 	CHECK(reasons(confined, "runner.confinement") == 1);
@@ -251,8 +272,8 @@ UNIT_TEST(a_recipient_of_low_order_is_refused)
 	CHECK(reasons("{\"version\":1}", NULL) == 0);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(low); i++) {
 		json_object_set_new(verified.claims, "cnf",
-				    json_pack("{s:{s:s, s:s, s:o}}", "jwk", "kty", "OKP", "crv", "X25519", "x",
-					      sgpu_json_from_bytes(low[i], 32)));
+				    json_pack("{s:{s:s, s:s, s:o}}", "jwk", "kty", "OKP", "crv",
+					      "X25519", "x", sgpu_json_from_bytes(low[i], 32)));
 		CHECK(reasons("{\"version\":1}", "cnf") == 1);
 	}
 	json_object_set_new(verified.claims, "cnf", kept);
@@ -268,9 +289,12 @@ UNIT_TEST(the_runner_is_judged_by_digest_version_debug_modules_and_key)
 	CHECK(reasons("{\"version\":1,\"runner\":{\"digests\":[]}}", "runner.digest") == 1);
 	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.1.0\"}}", NULL) == 0);
 	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.1\"}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.2.1\"}}", "runner.swversion") == 1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.2.0.1\"}}", "runner.swversion") == 1);
-	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.10\"}}", "runner.swversion") == 1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.2.1\"}}", "runner.swversion") ==
+	      1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.2.0.1\"}}", "runner.swversion") ==
+	      1);
+	CHECK(reasons("{\"version\":1,\"runner\":{\"version\":\"0.10\"}}", "runner.swversion") ==
+	      1);
 	CHECK(reasons("{\"version\":1,\"runner\":{\"debug\":false}}", "dbgstat") == 1);
 	CHECK(reasons("{\"version\":1,\"runner\":{\"debug\":true}}", NULL) == 0);
 	CHECK(reasons("{\"version\":1,\"runner\":{\"process\":true}}", NULL) == 0);
@@ -324,51 +348,64 @@ UNIT_TEST(the_device_is_judged_by_code_driver_mode_and_agreement)
 	CHECK(reasons("{\"version\":1,\"device\":{\"driver\":\"580.65\"}}", NULL) == 0);
 	CHECK(reasons("{\"version\":1,\"device\":{\"driver\":\"580.160\"}}", "device.driver") == 1);
 	json_object_del(own, "driver");
-	CHECK(reasons("{\"version\":1,\"device\":{\"confidential\":true}}", "device.confidential") == 1);
+	CHECK(reasons("{\"version\":1,\"device\":{\"confidential\":true}}",
+		      "device.confidential") == 1);
 	json_object_set_new(own, "confidential", json_string("on"));
 	CHECK(reasons("{\"version\":1,\"device\":{\"confidential\":true}}", NULL) == 0);
 	json_object_del(own, "confidential");
 	CHECK(reasons("{\"version\":1,\"device\":{\"agreement\":true}}", "device.agreed") == 1);
 	CHECK(reasons("{\"version\":1,\"device\":{\"preemption\":false}}", NULL) == 0);
 	json_object_set_new(own, "preemption", json_true());
-	CHECK(reasons("{\"version\":1,\"device\":{\"preemption\":false}}", "device.preemption") == 1);
+	CHECK(reasons("{\"version\":1,\"device\":{\"preemption\":false}}", "device.preemption") ==
+	      1);
 	json_object_set_new(own, "preemption", json_false());
 	sgpu_hex_encode(digest, sizeof(digest), hex);
 	snprintf(text, sizeof(text), "{\"version\":1,\"device\":{\"code\":[\"%s\"]}}", hex);
 	/* The CPU device's code is the runner's, a GPU has some of its own. */
-	json_t *submods = json_object_get(verified.claims, "submods"), *cpu = json_incref(json_object_get(submods, "cpu"));
+	json_t *submods = json_object_get(verified.claims, "submods"),
+	       *cpu = json_incref(json_object_get(submods, "cpu"));
 	CHECK(reasons(text, NULL) == 0);
 	json_object_del(submods, "cpu");
 	json_object_set(submods, "gpu-0", cpu);
 	/* One that names none may have any, so that no list accepts it, and none does. */
 	static const char open_gpu[] = "\"confidential\":false,\"agreement\":false";
-	const char *const lists[] = { "", "\"code\":[],", "\"code\":[\"", };
+	const char *const lists[] = {
+		"",
+		"\"code\":[],",
+		"\"code\":[\"",
+	};
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(lists); i++) {
-		snprintf(text, sizeof(text), "{\"version\":1,\"device\":{%s%s%s%s}}", lists[i], i == 2 ? hex : "",
-			 i == 2 ? "\"]," : "", open_gpu);
+		snprintf(text, sizeof(text), "{\"version\":1,\"device\":{%s%s%s%s}}", lists[i],
+			 i == 2 ? hex : "", i == 2 ? "\"]," : "", open_gpu);
 		CHECK(reasons(text, "device.code") == 1);
 	}
 	snprintf(text, sizeof(text), "{\"version\":1,\"device\":{\"code\":[\"%s\"]}}", hex);
-	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"confidential\":false,\"agreement\":false}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"agreement\":false}}", "device.confidential") == 1);
-	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"confidential\":false}}", "device.agreed") == 1);
+	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"confidential\":false,"
+		      "\"agreement\":false}}",
+		      NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"agreement\":false}}",
+		      "device.confidential") == 1);
+	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"confidential\":false}}",
+		      "device.agreed") == 1);
 	CHECK(reasons("{\"version\":1}", "device.code") == 3);
 	json_object_set_new(own, "confidential", json_string("on"));
 	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\"}}", NULL) == 0);
 	json_object_set_new(own, "preemption", json_true());
 	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\"}}", "device.preemption") == 1);
-	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"preemption\":true}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"device\":{\"code\":\"any\",\"preemption\":true}}", NULL) ==
+	      0);
 	json_object_set_new(own, "preemption", json_false());
 	json_object_del(own, "confidential");
 	json_object_del(submods, "gpu-0");
 	json_object_set(submods, "cpu", cpu);
-	json_object_set_new(own, "code", json_pack("[{s:s, s:i, s:o}]", "name", "kernels", "size", 1, "digest",
-						   sgpu_json_from_bytes(digest, sizeof(digest))));
+	json_object_set_new(own, "code",
+			    json_pack("[{s:s, s:i, s:o}]", "name", "kernels", "size", 1, "digest",
+				      sgpu_json_from_bytes(digest, sizeof(digest))));
 	CHECK(reasons(text, NULL) == 0);
 	digest[0] = 8;
 	json_array_append_new(json_object_get(own, "code"),
 			      json_pack("{s:s, s:i, s:o}", "name", "other", "size", 1, "digest",
-								      sgpu_json_from_bytes(digest, sizeof(digest))));
+					sgpu_json_from_bytes(digest, sizeof(digest))));
 	CHECK(reasons(text, "device.code other") == 1);
 	json_object_set_new(own, "code", json_array());
 	CHECK(reasons("{\"version\":1,\"device\":{\"code\":[]}}", NULL) == 0);
@@ -383,12 +420,14 @@ UNIT_TEST(a_platform_is_believed_for_its_hardware_only_with_a_verified_report)
 
 	json_object_set_new(platform, "kind", json_string("plain"));
 	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"plain\"}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"gramine-direct\"}}", "platform.kind") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"gramine-direct\"}}",
+		      "platform.kind") == 1);
 	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"}}", "platform.kind") == 2);
 	json_object_set_new(platform, "kind", json_string("tdx"));
 	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"plain\"}}", NULL) == 0);
 	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"}}", "tee") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\",\"report\":false}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\",\"report\":false}}",
+		      NULL) == 0);
 	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true}}", "tee") == 1);
 	verified.tee_present = true;
 	CHECK(reasons("{\"version\":1,\"platform\":{\"report\":true}}", "tee") == 1);
@@ -397,25 +436,33 @@ UNIT_TEST(a_platform_is_believed_for_its_hardware_only_with_a_verified_report)
 	verified.tee.tcb = 0x0304000000000102;
 	memset(verified.tee.measurement, 0xab, sizeof(verified.tee.measurement));
 	/* A report proves a guest; which one is for the policy to say. */
-	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"}}", "tee.measurement") == 5);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"," ANY_GUEST "}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0304000000000102\"," ANY_GUEST "}}", NULL) == 0);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0303000000000102\"," ANY_GUEST "}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"}}", "tee.measurement") ==
+	      5);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"at_least\":\"snp\"," ANY_GUEST "}}", NULL) ==
+	      0);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0304000000000102\"," ANY_GUEST "}}",
+		      NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0303000000000102\"," ANY_GUEST "}}",
+		      NULL) == 0);
 	/* Each byte counts by itself: a larger one does not make up for a smaller. */
-	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0203000000000103\"," ANY_GUEST "}}", "tee.tcb") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"tcb\":\"0203000000000103\"," ANY_GUEST "}}",
+		      "tee.tcb") == 1);
 	char text[512], hex[97];
 	sgpu_hex_encode(verified.tee.measurement, 48, hex);
-	snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{" ANY_GUEST ",\"measurements\":[\"%s\"]}}", hex);
+	snprintf(text, sizeof(text),
+		 "{\"version\":1,\"platform\":{" ANY_GUEST ",\"measurements\":[\"%s\"]}}", hex);
 	CHECK(reasons(text, NULL) == 0);
 	verified.tee.measurement[47] = 0;
 	CHECK(reasons(text, "tee.measurement") == 1);
 	verified.tee.rtmr[2][0] = 0xcd;
 	sgpu_hex_encode(verified.tee.rtmr[2], 48, hex);
-	snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{" ANY_GUEST ",\"rtmr2\":[\"%s\"]}}", hex);
+	snprintf(text, sizeof(text),
+		 "{\"version\":1,\"platform\":{" ANY_GUEST ",\"rtmr2\":[\"%s\"]}}", hex);
 	CHECK(reasons(text, NULL) == 0);
 	verified.tee.rtmr[2][47] = 1;
 	CHECK(reasons(text, "tee.rtmr2") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{" ANY_GUEST ",\"rtmr3\":[]}}", "tee.rtmr3") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{" ANY_GUEST ",\"rtmr3\":[]}}", "tee.rtmr3") ==
+	      1);
 	verified.tee_verified = verified.tee_present = false;
 	json_object_set_new(platform, "kind", json_string("plain"));
 	CHECK(reasons(text, "tee") == 1);
@@ -423,7 +470,8 @@ UNIT_TEST(a_platform_is_believed_for_its_hardware_only_with_a_verified_report)
 
 UNIT_TEST(lower_levels_and_migration_are_refused_unless_the_policy_allows_them)
 {
-	static const char snp[] = "{\"version\":1,\"platform\":{\"report\":true,\"measurements\":\"any\"}}";
+	static const char snp[] =
+		"{\"version\":1,\"platform\":{\"report\":true,\"measurements\":\"any\"}}";
 	static const char tdx[] = "{\"version\":1,\"platform\":{" ANY_GUEST "}}";
 
 	verified.tee_verified = verified.tee_present = true;
@@ -431,20 +479,26 @@ UNIT_TEST(lower_levels_and_migration_are_refused_unless_the_policy_allows_them)
 	CHECK(reasons(snp, NULL) == 0);
 	verified.tee.vmpl = 2;
 	CHECK(reasons(snp, "tee.vmpl") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":1,\"measurements\":\"any\"}}", "tee.vmpl") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":2,\"measurements\":\"any\"}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":1,\"measurements\":\"any\"}}",
+		      "tee.vmpl") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"vmpl\":2,\"measurements\":\"any\"}}", NULL) ==
+	      0);
 	verified.tee.vmpl = 0;
 	verified.tee.migratable = true;
 	CHECK(reasons(snp, "tee.migratable") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"migration\":false,\"measurements\":\"any\"}}", "tee.migratable") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"migration\":true,\"measurements\":\"any\"}}", NULL) == 0);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"migration\":false,\"measurements\":\"any\"}}",
+		      "tee.migratable") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"migration\":true,\"measurements\":\"any\"}}",
+		      NULL) == 0);
 	verified.tee.migratable = false;
-	CHECK(reasons("{\"version\":1,\"platform\":{\"measurements\":\"any\",\"rtmr2\":[]}}", "tee.rtmr2") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"measurements\":\"any\",\"rtmr2\":[]}}",
+		      "tee.rtmr2") == 1);
 	CHECK(reasons(tdx, NULL) == 0);
 	verified.tee.kind = SGPU_PLATFORM_TDX;
 	verified.tee.sept_ve = true;
 	CHECK(reasons(tdx, "tee.sept_ve") == 1);
-	CHECK(reasons("{\"version\":1,\"platform\":{\"sept_ve\":false," ANY_GUEST "}}", "tee.sept_ve") == 1);
+	CHECK(reasons("{\"version\":1,\"platform\":{\"sept_ve\":false," ANY_GUEST "}}",
+		      "tee.sept_ve") == 1);
 	CHECK(reasons("{\"version\":1,\"platform\":{\"sept_ve\":true," ANY_GUEST "}}", NULL) == 0);
 	verified.tee.sept_ve = false;
 	CHECK(reasons(tdx, NULL) == 0);
@@ -465,7 +519,8 @@ UNIT_TEST(any_member_about_hardware_demands_a_report)
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(members); i++) {
 		snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{%s}}", members[i]);
 		CHECK(reasons(text, "tee") == 1);
-		snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{\"report\":false,%s}}", members[i]);
+		snprintf(text, sizeof(text), "{\"version\":1,\"platform\":{\"report\":false,%s}}",
+			 members[i]);
 		CHECK(refused(text));
 	}
 }
@@ -483,10 +538,12 @@ UNIT_TEST(machine_age_and_channel_are_judged)
 	CHECK(reasons("{\"version\":1,\"channel\":false}", NULL) == 0);
 	CHECK(reasons("{\"version\":1}", NULL) == 0);
 	/* All that is wrong is listed. */
-	CHECK(strictly("{\"version\":1,\"runner\":{\"digests\":[],\"version\":\"9\",\"debug\":false},"
-		      "\"device\":{\"confidential\":true},"
-		      "\"platform\":{\"at_least\":\"snp\"},\"machines\":[],\"channel\":true,\"certificate_age\":0}",
-		      NULL) == 11);
+	CHECK(strictly("{\"version\":1,\"runner\":{\"digests\":[],\"version\":\"9\",\"debug\":"
+		       "false},"
+		       "\"device\":{\"confidential\":true},"
+		       "\"platform\":{\"at_least\":\"snp\"},\"machines\":[],\"channel\":true,"
+		       "\"certificate_age\":0}",
+		       NULL) == 11);
 }
 
 UNIT_TEST(policies_are_read_strictly)
@@ -497,7 +554,8 @@ UNIT_TEST(policies_are_read_strictly)
 	CHECK(refused("") && refused("[]") && refused("{}") && refused("{\"version\":2}") &&
 	      refused("{\"version\":\"1\"}"));
 	CHECK(refused("{\"version\":1,\"version\":1}") && refused("{\"version\":1,\"runer\":{}}"));
-	CHECK(refused("{\"version\":1,\"runner\":{\"digest\":[]}}") && refused("{\"version\":1,\"runner\":[]}"));
+	CHECK(refused("{\"version\":1,\"runner\":{\"digest\":[]}}") &&
+	      refused("{\"version\":1,\"runner\":[]}"));
 	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":[\"00\"]}}"));
 	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":[1]}}"));
 	CHECK(refused("{\"version\":1,\"runner\":{\"digests\":["
@@ -519,9 +577,12 @@ UNIT_TEST(policies_are_read_strictly)
 	      refused("{\"version\":1,\"platform\":{\"report\":false,\"rtmr3\":[]}}"));
 	CHECK(refused("{\"version\":1,\"platform\":{\"at_least\":\"sev\"}}"));
 	CHECK(refused("{\"version\":1,\"platform\":{\"tcb\":\"12\"}}"));
-	CHECK(refused("{\"version\":1,\"platform\":{\"report\":false,\"tcb\":\"0000000000000000\"}}"));
-	CHECK(refused("{\"version\":1,\"certificate_age\":-1}") && refused("{\"version\":1,\"machines\":[\"\"]}"));
-	CHECK(sgpu_policy_parse("{\n  \"version\": 1,\n}", 19, "p.json", &policy, &error) == SGPU_EINVALID &&
+	CHECK(refused(
+		"{\"version\":1,\"platform\":{\"report\":false,\"tcb\":\"0000000000000000\"}}"));
+	CHECK(refused("{\"version\":1,\"certificate_age\":-1}") &&
+	      refused("{\"version\":1,\"machines\":[\"\"]}"));
+	CHECK(sgpu_policy_parse("{\n  \"version\": 1,\n}", 19, "p.json", &policy, &error) ==
+		      SGPU_EINVALID &&
 	      strstr(error.text, "p.json:3:"));
 	char *huge = malloc((1 << 18) + 2);
 	memset(huge, ' ', (1 << 18) + 1);
@@ -545,8 +606,10 @@ UNIT_TEST(the_result_is_an_ear_that_says_what_was_judged)
 	CHECK(!strcmp(json_string_value(json_object_get(appraisal.ear, "eat_profile")),
 		      "tag:ietf.org,2026:rats/ear#03"));
 	CHECK(json_integer_value(json_object_get(appraisal.ear, "iat")) == NOW);
-	CHECK(json_equal(json_object_get(appraisal.ear, "eat_nonce"), json_object_get(verified.claims, "eat_nonce")));
-	CHECK(json_string_value(json_object_get(json_object_get(appraisal.ear, "ear_verifier_id"), "build")));
+	CHECK(json_equal(json_object_get(appraisal.ear, "eat_nonce"),
+			 json_object_get(verified.claims, "eat_nonce")));
+	CHECK(json_string_value(
+		json_object_get(json_object_get(appraisal.ear, "ear_verifier_id"), "build")));
 	CHECK(json_object_get(json_object_get(appraisal.ear, "submods"), "cpu"));
 	CHECK(json_integer_value(json_object_get(vector, "executables")) == 2);
 	CHECK(json_integer_value(json_object_get(vector, "instance-identity")) == 2);
@@ -554,14 +617,17 @@ UNIT_TEST(the_result_is_an_ear_that_says_what_was_judged)
 	CHECK(json_integer_value(json_object_get(vector, "runtime-opaque")) == 32);
 	CHECK(json_integer_value(json_object_get(vector, "hardware")) == 0);
 	CHECK(!strcmp(json_string_value(json_object_get(runner, "ear_status")), "warning"));
-	CHECK(!strncmp(json_string_value(json_array_get(json_object_get(runner, "ear_appraisal_policy_ids"), 0)),
+	CHECK(!strncmp(json_string_value(json_array_get(
+			       json_object_get(runner, "ear_appraisal_policy_ids"), 0)),
 		       "tag:sgpu.dev", 12));
 	sgpu_appraisal_clear(&appraisal);
 	struct sgpu_quote_result none = { .claims = NULL };
-	CHECK(sgpu_appraise(policy, &none, NOW, &appraisal, NULL) == SGPU_EUSAGE && !appraisal.accepted);
+	CHECK(sgpu_appraise(policy, &none, NOW, &appraisal, NULL) == SGPU_EUSAGE &&
+	      !appraisal.accepted);
 	/* Nor is one that was signed and did not verify otherwise. */
 	none.claims = verified.claims;
-	CHECK(sgpu_appraise(policy, &none, NOW, &appraisal, NULL) == SGPU_EUSAGE && !appraisal.accepted);
+	CHECK(sgpu_appraise(policy, &none, NOW, &appraisal, NULL) == SGPU_EUSAGE &&
+	      !appraisal.accepted);
 	sgpu_policy_free(&policy);
 	free(text);
 }
@@ -572,12 +638,14 @@ int main(void)
 	setenv("SGPU_GRAMINE_ROOT", "/nonexistent", 1);
 	if (world_make(&w) || sgpu_key_generate(SGPU_KEY_X25519, &recipient, NULL) ||
 	    sgpu_key_generate(SGPU_KEY_X25519, &owner, NULL) ||
-	    sgpu_device_open("cpu", &(struct sgpu_device_config){ .jobs = 1 }, &device, NULL) || quote_and_verify()) {
+	    sgpu_device_open("cpu", &(struct sgpu_device_config){ .jobs = 1 }, &device, NULL) ||
+	    quote_and_verify()) {
 		printf("Bail out! cannot make a quote\n");
 		return 1;
 	}
 	/* The tests change what the machine says of itself: they are about the policy. */
-	json_object_set_new(json_object_get(own_of(NULL), "platform"), "kind", json_string("plain"));
+	json_object_set_new(json_object_get(own_of(NULL), "platform"), "kind",
+			    json_string("plain"));
 	UNIT_RUN(a_policy_from_a_quote_accepts_that_quote);
 	UNIT_RUN(what_a_policy_does_not_name_it_refuses);
 	UNIT_RUN(a_policy_that_does_not_ask_for_sessions_accepts_none_alone);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Quotes: what is in them, what verifies, and that every alteration is refused with the code of its class.
+ * Quotes: what is in them, what verifies, and that every alteration is refused with the code of its
+ * class.
  */
 #include <sys/prctl.h>
 
@@ -14,15 +15,22 @@ static const uint8_t nonce[32] = { 1, 2, 3, 4 };
 
 static struct sgpu_quote_subject subject(void)
 {
-	return (struct sgpu_quote_subject){ .nonce = nonce, .nonce_size = sizeof(nonce), .recipient = &recipient,
-					    .recipient_ephemeral = true, .owner_key = owner.public_half,
-					    .device = device, .allows_modules = true };
+	return (struct sgpu_quote_subject){ .nonce = nonce,
+					    .nonce_size = sizeof(nonce),
+					    .recipient = &recipient,
+					    .recipient_ephemeral = true,
+					    .owner_key = owner.public_half,
+					    .device = device,
+					    .allows_modules = true };
 }
 
 static struct sgpu_quote_checks checks(void)
 {
-	return (struct sgpu_quote_checks){ .roots = &w.roots, .nonce = nonce, .nonce_size = sizeof(nonce),
-					   .owner_key = owner.public_half, .now = NOW };
+	return (struct sgpu_quote_checks){ .roots = &w.roots,
+					   .nonce = nonce,
+					   .nonce_size = sizeof(nonce),
+					   .owner_key = owner.public_half,
+					   .now = NOW };
 }
 
 static int verify(const char *quote, const struct sgpu_quote_checks *c, struct sgpu_error *error)
@@ -49,15 +57,17 @@ static char *make(int64_t now)
 }
 
 /* The claims of a quote, signed again after `edit` has changed them. */
-static char *resign(json_t *claims, const struct sgpu_signer *ak, const struct sgpu_chain *chain, const char *typ)
+static char *resign(json_t *claims, const struct sgpu_signer *ak, const struct sgpu_chain *chain,
+		    const char *typ)
 {
 	char *payload = json_dumps(claims, JSON_COMPACT), *token = NULL, *quote = NULL;
 
 	if (!payload || sgpu_jws_sign(ak, chain, typ, payload, strlen(payload), &token, NULL)) {
 		abort();
 	}
-	json_t *collection = json_pack("{s:s, s:[s, o, i]}", "__cmwc_t", SGPU_CMW_PROFILE, "eat", SGPU_TYPE_EAT,
-				       sgpu_json_from_bytes(token, strlen(token)), 4);
+	json_t *collection =
+		json_pack("{s:s, s:[s, o, i]}", "__cmwc_t", SGPU_CMW_PROFILE, "eat", SGPU_TYPE_EAT,
+			  sgpu_json_from_bytes(token, strlen(token)), 4);
 	quote = json_dumps(collection, JSON_COMPACT);
 	json_decref(collection);
 	free(payload);
@@ -100,7 +110,8 @@ UNIT_TEST(a_quote_verifies_and_says_what_it_is_of)
 	const json_t *own = json_object_get(runner, SGPU_EAT_PROFILE);
 	CHECK(!strcmp(json_string_value(json_object_get(runner, "swname")), "test_attest_quote"));
 	CHECK(!sgpu_json_bytes(own, "own", "digest", claimed, sizeof(claimed), NULL));
-	CHECK(!sgpu_measure_file("/proc/self/exe", self, NULL, NULL) && !memcmp(self, claimed, sizeof(self)));
+	CHECK(!sgpu_measure_file("/proc/self/exe", self, NULL, NULL) &&
+	      !memcmp(self, claimed, sizeof(self)));
 	CHECK(!strcmp(json_string_value(json_object_get(own, "key")), "ephemeral"));
 	CHECK(json_is_true(json_object_get(own, "modules")));
 	CHECK(strlen(json_string_value(json_object_get(own, "build_id"))) >= 16);
@@ -250,13 +261,15 @@ static void walk(json_t *claims, json_t *object, int *bad, int *seen)
 	json_t *value;
 	void *next;
 
-	json_object_foreach_safe(object, next, key, value) {
+	json_object_foreach_safe(object, next, key, value)
+	{
 		json_t *kept = json_incref(value);
 		char *name = strdup(key);
 		struct sgpu_quote_checks c = checks();
 		json_object_set_new(object, name, json_pack("{s:i}", "x", 1));
 		char *quote = resign(claims, w.ak, &w.chain, "eat+jwt");
-		*bad += verify(quote, &c, NULL) != SGPU_EINVALID && verify(quote, &c, NULL) != SGPU_EBINDING;
+		*bad += verify(quote, &c, NULL) != SGPU_EINVALID &&
+			verify(quote, &c, NULL) != SGPU_EBINDING;
 		free(quote);
 		json_object_set_new(object, name, json_integer(-1));
 		quote = resign(claims, w.ak, &w.chain, "eat+jwt");
@@ -307,8 +320,9 @@ static int raw_refused(const char *payload)
 	if (sgpu_jws_sign(w.ak, &w.chain, "eat+jwt", payload, strlen(payload), &token, NULL)) {
 		abort();
 	}
-	json_t *collection = json_pack("{s:s, s:[s, o, i]}", "__cmwc_t", SGPU_CMW_PROFILE, "eat", SGPU_TYPE_EAT,
-				       sgpu_json_from_bytes(token, strlen(token)), 4);
+	json_t *collection =
+		json_pack("{s:s, s:[s, o, i]}", "__cmwc_t", SGPU_CMW_PROFILE, "eat", SGPU_TYPE_EAT,
+			  sgpu_json_from_bytes(token, strlen(token)), 4);
 	char *quote = json_dumps(collection, JSON_COMPACT);
 	int code = verify(quote, &c, NULL);
 	json_decref(collection);
@@ -323,7 +337,8 @@ UNIT_TEST(malformed_quotes_are_refused)
 	char *quote = make(NOW), *deep = malloc(200001), *huge = malloc(SGPU_QUOTE_MAX + 2);
 
 	REQUIRE(quote);
-	CHECK(raw_refused("{}") && raw_refused("[]") && raw_refused("") && raw_refused("x") && raw_refused("null"));
+	CHECK(raw_refused("{}") && raw_refused("[]") && raw_refused("") && raw_refused("x") &&
+	      raw_refused("null"));
 	CHECK(raw_refused("{\"iat\":1,\"iat\":1}"));
 	memset(deep, '[', 200000);
 	deep[200000] = '\0';
@@ -381,11 +396,16 @@ UNIT_TEST(the_channel_of_a_quote_comes_back_and_belongs_to_its_owner)
 {
 	struct sgpu_quote_subject s = subject();
 	struct sgpu_quote_checks c = checks();
-	struct sgpu_grant grant = { .channel = 3, .serial = 77, .processor = { 5 }, .enc = { 6 },
-				    .sealed_cek = { 7 } }, back;
+	struct sgpu_grant grant = { .channel = 3,
+				    .serial = 77,
+				    .processor = { 5 },
+				    .enc = { 6 },
+				    .sealed_cek = { 7 } },
+			  back;
 	uint8_t digest[32] = { 4 };
-	json_t *measurements = json_pack("[{s:s, s:I, s:I, s:o}]", "label", "kernel", "va", (json_int_t)4096, "size",
-					 (json_int_t)100, "digest", sgpu_json_from_bytes(digest, sizeof(digest)));
+	json_t *measurements = json_pack("[{s:s, s:I, s:I, s:o}]", "label", "kernel", "va",
+					 (json_int_t)4096, "size", (json_int_t)100, "digest",
+					 sgpu_json_from_bytes(digest, sizeof(digest)));
 	struct sgpu_quote_result result;
 	char *quote = NULL, *other;
 	size_t size = 0;
@@ -396,9 +416,10 @@ UNIT_TEST(the_channel_of_a_quote_comes_back_and_belongs_to_its_owner)
 	REQUIRE(!sgpu_quote_create(&s, w.ak, &w.chain, NOW, &quote, &size, NULL));
 	REQUIRE(!sgpu_quote_verify(quote, size, &c, &result, NULL));
 	REQUIRE(!sgpu_quote_grant(result.claims, &back, NULL));
-	CHECK(back.channel == 3 && back.serial == 77 && !memcmp(back.owner_hash, grant.owner_hash, 32) &&
-	      !memcmp(back.sealed_cek, grant.sealed_cek, sizeof(back.sealed_cek)) && back.enc[0] == 6 &&
-	      back.processor[0] == 5);
+	CHECK(back.channel == 3 && back.serial == 77 &&
+	      !memcmp(back.owner_hash, grant.owner_hash, 32) &&
+	      !memcmp(back.sealed_cek, grant.sealed_cek, sizeof(back.sealed_cek)) &&
+	      back.enc[0] == 6 && back.processor[0] == 5);
 	json_t *own = json_object_get(result.claims, SGPU_EAT_PROFILE);
 	CHECK(json_equal(json_object_get(own, "measurements"), measurements));
 	json_object_set_new(json_object_get(own, "grant"), "owner_hash",
@@ -439,7 +460,8 @@ UNIT_TEST(claims_are_quoted_again_for_another_nonce)
 	c.nonce = later;
 	c.nonce_size = sizeof(later);
 	REQUIRE(!sgpu_quote_verify(quote, size, &c, &result, NULL));
-	CHECK(result.nonce_checked && !sgpu_quote_recipient(result.claims, &key, NULL) && !strcmp(key.kid, recipient.kid));
+	CHECK(result.nonce_checked && !sgpu_quote_recipient(result.claims, &key, NULL) &&
+	      !strcmp(key.kid, recipient.kid));
 	sgpu_quote_result_clear(&result);
 	free(quote);
 	/* What has changed since is said. */
@@ -452,14 +474,20 @@ UNIT_TEST(claims_are_quoted_again_for_another_nonce)
 	free(quote);
 	/* What is no nonce, no claims or another's certificate. */
 	renewal.nonce_size = SGPU_NONCE_MIN - 1;
-	CHECK(sgpu_quote_renew(claims, &renewal, w.ak, &w.chain, NOW, &quote, &size, NULL) == SGPU_EUSAGE && !quote);
+	CHECK(sgpu_quote_renew(claims, &renewal, w.ak, &w.chain, NOW, &quote, &size, NULL) ==
+		      SGPU_EUSAGE &&
+	      !quote);
 	renewal.nonce_size = sizeof(later);
 	REQUIRE(!sgpu_signer_generate(false, &other, NULL));
 	CHECK(!sgpu_quote_check_key(w.ak, &w.chain, NULL));
 	CHECK(sgpu_quote_check_key(other, &w.chain, NULL) == SGPU_EKEY);
-	CHECK(sgpu_quote_renew(claims, &renewal, other, &w.chain, NOW, &quote, &size, NULL) == SGPU_EKEY && !quote);
+	CHECK(sgpu_quote_renew(claims, &renewal, other, &w.chain, NOW, &quote, &size, NULL) ==
+		      SGPU_EKEY &&
+	      !quote);
 	json_object_set_new(claims, "unknown", json_true());
-	CHECK(sgpu_quote_renew(claims, &renewal, w.ak, &w.chain, NOW, &quote, &size, NULL) == SGPU_EINVALID && !quote);
+	CHECK(sgpu_quote_renew(claims, &renewal, w.ak, &w.chain, NOW, &quote, &size, NULL) ==
+		      SGPU_EINVALID &&
+	      !quote);
 	sgpu_signer_free(&other);
 	json_decref(before);
 	json_decref(claims);

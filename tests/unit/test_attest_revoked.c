@@ -6,9 +6,10 @@
 #include "test_attest.h"
 
 #define ZEROS "0000000000000000000000000000000000000000000000000000000000000000"
-#define LENIENT \
-	"\"runner\":{\"digests\":\"any\",\"debug\":true,\"modules\":true,\"files\":true,\"owners\":\"any\"," \
-	"\"sessions\":\"any\",\"confinement\":false,\"process\":false}," \
+#define LENIENT                                                                           \
+	"\"runner\":{\"digests\":\"any\",\"debug\":true,\"modules\":true,\"files\":true," \
+	"\"owners\":\"any\","                                                             \
+	"\"sessions\":\"any\",\"confinement\":false,\"process\":false},"                  \
 	"\"device\":{\"code\":\"any\"},\"platform\":{\"at_least\":\"plain\"}"
 enum { TEXT_MAX = 2048, HEX = 2 * SGPU_SHA256_SIZE + 1 };
 
@@ -19,8 +20,12 @@ static struct sgpu_quote_result verified;
 static int quote_and_verify(struct sgpu_device *device)
 {
 	static const uint8_t nonce[32] = { 1 };
-	const struct sgpu_quote_subject s = { .nonce = nonce, .nonce_size = sizeof(nonce), .device = device };
-	const struct sgpu_quote_checks c = { .roots = &w.roots, .nonce = nonce, .nonce_size = sizeof(nonce), .now = NOW };
+	const struct sgpu_quote_subject s = { .nonce = nonce,
+					      .nonce_size = sizeof(nonce),
+					      .device = device };
+	const struct sgpu_quote_checks c = {
+		.roots = &w.roots, .nonce = nonce, .nonce_size = sizeof(nonce), .now = NOW
+	};
 	static const uint8_t codes[2][32] = { { 7 }, { 8 } };
 	char *quote = NULL;
 	size_t size = 0;
@@ -29,10 +34,12 @@ static int quote_and_verify(struct sgpu_device *device)
 	code = code ? code : sgpu_quote_verify(quote, size, &c, &verified, NULL);
 	free(quote);
 	if (!code) {
-		json_t *list = json_object_get(sgpu_claims_own(sgpu_claims_submod(verified.claims, "cpu")), "code");
+		json_t *list = json_object_get(
+			sgpu_claims_own(sgpu_claims_submod(verified.claims, "cpu")), "code");
 		for (int i = 0; i < 2; i++) {
-			json_array_append_new(list, json_pack("{s:s, s:i, s:o}", "name", "k", "size", 1, "digest",
-							      sgpu_json_from_bytes(codes[i], sizeof(codes[i]))));
+			json_array_append_new(
+				list, json_pack("{s:s, s:i, s:o}", "name", "k", "size", 1, "digest",
+						sgpu_json_from_bytes(codes[i], sizeof(codes[i]))));
 		}
 	}
 	return code;
@@ -45,9 +52,11 @@ static struct sgpu_policy *policy_of(const char *others, const char *revoked)
 	struct sgpu_error error = { 0 };
 	char text[TEXT_MAX];
 
-	snprintf(text, sizeof(text), "{\"version\":1,%s%s\"revoked\":%s}", others, *others ? "," : "", revoked);
+	snprintf(text, sizeof(text), "{\"version\":1,%s%s\"revoked\":%s}", others,
+		 *others ? "," : "", revoked);
 	if (sgpu_policy_parse(text, strlen(text), "p.json", &policy, &error)) {
-		CHECK(error.code == SGPU_EINVALID && strstr(error.text, "p.json") && strstr(error.text, "revoked"));
+		CHECK(error.code == SGPU_EINVALID && strstr(error.text, "p.json") &&
+		      strstr(error.text, "revoked"));
 		return NULL;
 	}
 	return policy;
@@ -68,13 +77,14 @@ static int in_vector(const struct sgpu_appraisal *a, const char *submod, const c
 {
 	const json_t *one = json_object_get(json_object_get(a->ear, "submods"), submod);
 
-	return (int)json_integer_value(json_object_get(json_object_get(one, "ear_trustworthiness_vector"), part));
+	return (int)json_integer_value(
+		json_object_get(json_object_get(one, "ear_trustworthiness_vector"), part));
 }
 
 static void check_refused(const char *hex, const char *claim, const char *submod, const char *part)
 {
-	static const char *const parts[] = { "instance-identity", "configuration", "executables", "hardware",
-					     "runtime-opaque" };
+	static const char *const parts[] = { "instance-identity", "configuration", "executables",
+					     "hardware", "runtime-opaque" };
 	static const char *const all[] = { LENIENT, "" };
 	char list[512];
 
@@ -88,12 +98,18 @@ static void check_refused(const char *hex, const char *claim, const char *submod
 		CHECK(!strcmp(json_string_value(json_object_get(reason, "claim")), claim));
 		CHECK(!strcmp(json_string_value(json_object_get(reason, "got")), hex));
 		CHECK(strstr(json_string_value(json_object_get(reason, "text")), "is revoked"));
-		CHECK(json_equal(json_object_get(json_object_get(a.ear, SGPU_EAT_PROFILE), "revoked"), a.reasons));
-		CHECK(!strcmp(json_string_value(json_object_get(json_object_get(json_object_get(
-			a.ear, "submods"), "runner"), "ear_status")), "contraindicated"));
+		CHECK(json_equal(
+			json_object_get(json_object_get(a.ear, SGPU_EAT_PROFILE), "revoked"),
+			a.reasons));
+		CHECK(!strcmp(json_string_value(json_object_get(
+				      json_object_get(json_object_get(a.ear, "submods"), "runner"),
+				      "ear_status")),
+			      "contraindicated"));
 		for (size_t p = 0; p < SGPU_ARRAY_LENGTH(parts); p++) {
-			CHECK(in_vector(&a, "runner", parts[p]) == (!strcmp(submod, "runner") && !strcmp(part, parts[p]) ? 96 : 0));
-			CHECK(in_vector(&a, "cpu", parts[p]) == (!strcmp(submod, "cpu") && !strcmp(part, parts[p]) ? 96 : 0));
+			CHECK(in_vector(&a, "runner", parts[p]) ==
+			      (!strcmp(submod, "runner") && !strcmp(part, parts[p]) ? 96 : 0));
+			CHECK(in_vector(&a, "cpu", parts[p]) ==
+			      (!strcmp(submod, "cpu") && !strcmp(part, parts[p]) ? 96 : 0));
 		}
 		sgpu_appraisal_clear(&a);
 	}
@@ -111,17 +127,24 @@ UNIT_TEST(what_is_revoked_is_refused_by_name_and_before_all_else)
 	REQUIRE(!sgpu_signer_fingerprint(w.ak, hash, NULL));
 	sgpu_hex_encode(hash, sizeof(hash), hex);
 	check_refused(hex, "attestation key", "runner", "instance-identity");
-	REQUIRE(!sgpu_base64url_decode(json_string_value(json_object_get(runner, "digest")), hash, sizeof(hash), NULL));
+	REQUIRE(!sgpu_base64url_decode(json_string_value(json_object_get(runner, "digest")), hash,
+				       sizeof(hash), NULL));
 	sgpu_hex_encode(hash, sizeof(hash), hex);
 	check_refused(hex, "runner.digest", "runner", "executables");
-	check_refused("07" "00000000000000000000000000000000000000000000000000000000000000", "device.code", "cpu", "executables");
-	check_refused("08" "00000000000000000000000000000000000000000000000000000000000000", "device.code", "cpu", "executables");
+	check_refused("07"
+		      "00000000000000000000000000000000000000000000000000000000000000",
+		      "device.code", "cpu", "executables");
+	check_refused("08"
+		      "00000000000000000000000000000000000000000000000000000000000000",
+		      "device.code", "cpu", "executables");
 }
 
 UNIT_TEST(what_is_revoked_of_others_changes_nothing)
 {
-	static const char *const lists[] = { "[]", "[\"" ZEROS "\"]",
-		"[\"0700000000000000000000000000000000000000000000000000000000000001\",\"" ZEROS "\"]" };
+	static const char *const lists[] = {
+		"[]", "[\"" ZEROS "\"]",
+		"[\"0700000000000000000000000000000000000000000000000000000000000001\",\"" ZEROS "\"]"
+	};
 	struct sgpu_appraisal a;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(lists); i++) {
@@ -146,14 +169,26 @@ UNIT_TEST(all_that_is_revoked_is_listed)
 UNIT_TEST(a_list_of_what_is_revoked_is_read_strictly)
 {
 	static const char *const wrong[] = {
-		"\"any\"", "{}", "null", "[1]", "[\"\"]", "[\"" ZEROS "00\"]", "[[\"" ZEROS "\"]]",
+		"\"any\"",
+		"{}",
+		"null",
+		"[1]",
+		"[\"\"]",
+		"[\"" ZEROS "00\"]",
+		"[[\"" ZEROS "\"]]",
 		"[\"sha256:" ZEROS "\"]",
 		"[\"000000000000000000000000000000000000000000000000000000000000000\"]",
-		"[\"000000000000000000000000000000000000000000000000000000000000000A\"]", /* it would match nothing */
+		"[\"000000000000000000000000000000000000000000000000000000000000000A\"]", /* it
+											     would
+											     match
+											     nothing
+											   */
 		"[\"000000000000000000000000000000000000000000000000000000000000000g\"]",
 		"[\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\"]",
 		"[\"" ZEROS "\",\"" ZEROS "\"]",
-		"[\"" ZEROS "\",\"0000000000000000000000000000000000000000000000000000000000000001\",\"" ZEROS "\"]",
+		"[\"" ZEROS
+		"\",\"0000000000000000000000000000000000000000000000000000000000000001\",\"" ZEROS
+		"\"]",
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wrong); i++) {
@@ -169,7 +204,8 @@ int main(void)
 
 	setenv("SGPU_TSM_ROOT", "/nonexistent", 1);
 	setenv("SGPU_GRAMINE_ROOT", "/nonexistent", 1);
-	if (world_make(&w) || sgpu_device_open("cpu", &(struct sgpu_device_config){ .jobs = 1 }, &device, NULL) ||
+	if (world_make(&w) ||
+	    sgpu_device_open("cpu", &(struct sgpu_device_config){ .jobs = 1 }, &device, NULL) ||
 	    quote_and_verify(device)) {
 		printf("Bail out! cannot make a quote\n");
 		return 1;

@@ -21,9 +21,12 @@ static bool load(const char *path, struct vector *vector)
 	const char *root = json_string_value(json_object_get(vector->document, "root"));
 	const char *given = json_string_value(json_object_get(vector->document, "certificates"));
 	vector->record = json_dumps(json_object_get(vector->document, "record"), JSON_COMPACT);
-	tee_need(root && given && vector->record && !sgpu_chain_parse(root, strlen(root), path, &vector->roots,
-								      NULL), path);
-	tee_need(!*given || !sgpu_chain_parse(given, strlen(given), path, &vector->certificates, NULL), path);
+	tee_need(root && given && vector->record &&
+			 !sgpu_chain_parse(root, strlen(root), path, &vector->roots, NULL),
+		 path);
+	tee_need(!*given ||
+			 !sgpu_chain_parse(given, strlen(given), path, &vector->certificates, NULL),
+		 path);
 	return true;
 }
 
@@ -41,9 +44,8 @@ static struct sgpu_error error;
 static int verify_at(const struct vector *vector, int64_t now)
 {
 	memset(&error, 0, sizeof(error));
-	return sgpu_tsm_verify(vector->record, strlen(vector->record), &vector->certificates, &vector->roots, now,
-			       &result,
-			       &error);
+	return sgpu_tsm_verify(vector->record, strlen(vector->record), &vector->certificates,
+			       &vector->roots, now, &result, &error);
 }
 
 enum { REAL_NOW = 1795000000 /* November 2026 */ };
@@ -81,11 +83,13 @@ UNIT_TEST(a_tdx_quote_of_a_production_guest_verifies)
 	CHECK(verify_at(&vector, REAL_NOW) == SGPU_OK);
 	CHECK(result.kind == SGPU_PLATFORM_TDX && result.version == 4 && !result.debug);
 	CHECK(!result.migratable && !result.vmpl);
-	CHECK(holds(result.measurement, 48,
-		    "7357a10d2e2724dffe68813e3cc4cfcde6814d749f2fb62e3953e54f6e0b50a219786afe2cd478f6"
-		    "84b52c61837e1114"));
+	CHECK(holds(
+		result.measurement, 48,
+		"7357a10d2e2724dffe68813e3cc4cfcde6814d749f2fb62e3953e54f6e0b50a219786afe2cd478f6"
+		"84b52c61837e1114"));
 	CHECK(holds(result.rtmr[2], 48,
-		    "faf666cc4672d4d0886cee8dc310276f9f21ddf26f11aa1252fe59ce61916948211bc249ea9b54c2be03"
+		    "faf666cc4672d4d0886cee8dc310276f9f21ddf26f11aa1252fe59ce61916948211bc249ea9b54"
+		    "c2be03"
 		    "a35b4ba9a952"));
 	CHECK(verify_at(&vector, REAL_NOW - INT64_C(3) * 365 * 86400) == SGPU_EEXPIRED);
 	unload(&vector);
@@ -111,24 +115,29 @@ UNIT_TEST(roots_of_one_maker_do_not_vouch_for_the_other)
 UNIT_TEST(a_record_of_another_form_is_refused)
 {
 	static const char *const records[] = {
-		"", "[]", "{}", "{\"outblob\":\"AA\"}", "{\"outblob\":\"AA\",\"provider\":1}",
+		"",
+		"[]",
+		"{}",
+		"{\"outblob\":\"AA\"}",
+		"{\"outblob\":\"AA\",\"provider\":1}",
 		"{\"outblob\":\"AA\",\"provider\":\"arm_cca_guest\\n\"}",
 		"{\"outblob\":\"AA\",\"provider\":\"sev_guest\\n\",\"more\":1}",
 		"{\"outblob\":\"A\",\"provider\":\"sev_guest\\n\"}",
-			"{\"outblob\":\"AA==\",\"provider\":\"sev_guest\\n\"}",
-		"{\"outblob\":[],\"provider\":\"sev_guest\\n\"}", "{\"outblob\":\"\",\"provider\":\"sev_guest\\n\"}",
+		"{\"outblob\":\"AA==\",\"provider\":\"sev_guest\\n\"}",
+		"{\"outblob\":[],\"provider\":\"sev_guest\\n\"}",
+		"{\"outblob\":\"\",\"provider\":\"sev_guest\\n\"}",
 		"{\"outblob\":\"\",\"provider\":\"tdx_guest\\n\"}",
 		"{\"auxblob\":\"!\",\"outblob\":\"AA\",\"provider\":\"sev_guest\\n\"}",
 		"{\"outblob\":\"AA\",\"provider\":\"sev_guest\\n\\n\"}",
-			"{\"outblob\":\"AA\",\"provider\":\"sev_guests\"}",
+		"{\"outblob\":\"AA\",\"provider\":\"sev_guests\"}",
 	};
 	struct sgpu_chain none = { 0 };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(records); i++) {
 		memset(&error, 0, sizeof(error));
 		memset(&result, 0xff, sizeof(result));
-		CHECK(sgpu_tsm_verify(records[i], strlen(records[i]), NULL, &none, TEE_NOW, &result, &error) ==
-		      SGPU_EINVALID);
+		CHECK(sgpu_tsm_verify(records[i], strlen(records[i]), NULL, &none, TEE_NOW, &result,
+				      &error) == SGPU_EINVALID);
 		CHECK(error.text[0] && result.kind == SGPU_PLATFORM_PLAIN);
 	}
 }
@@ -138,7 +147,8 @@ UNIT_TEST(an_unknown_provider_is_named)
 	static const char record[] = "{\"outblob\":\"AA\",\"provider\":\"arm_cca_guest\\n\"}";
 	struct sgpu_chain none = { 0 };
 
-	CHECK(sgpu_tsm_verify(record, sizeof(record) - 1, NULL, &none, TEE_NOW, &result, &error) == SGPU_EINVALID);
+	CHECK(sgpu_tsm_verify(record, sizeof(record) - 1, NULL, &none, TEE_NOW, &result, &error) ==
+	      SGPU_EINVALID);
 	CHECK(strstr(error.text, "'arm_cca_guest'") != NULL);
 }
 

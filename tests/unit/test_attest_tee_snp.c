@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reports of SEV-SNP, of the right layout and signed with keys of our own: what verifies, and that nothing else does.
+ * Reports of SEV-SNP, of the right layout and signed with keys of our own: what verifies, and that
+ * nothing else does.
  */
 #include "tee_maker.h"
 
@@ -26,12 +27,14 @@ static void add_part(X509 *certificate, const char *number, uint8_t value)
 {
 	const uint8_t low[3] = { 2, 1, value }, high[4] = { 2, 2, 0, value };
 
-	tee_add_raw(certificate, number, value < 0x80 ? low : high, value < 0x80 ? sizeof(low) : sizeof(high));
+	tee_add_raw(certificate, number, value < 0x80 ? low : high,
+		    value < 0x80 ? sizeof(low) : sizeof(high));
 }
 
 static struct tee_identity make_leaf(const uint8_t tcb[8], size_t chip_size, bool is_turin)
 {
-	struct tee_identity leaf = tee_start(chip_size ? "SEV-VCEK" : "SEV-VLEK", "P-384", &ask, false);
+	struct tee_identity leaf =
+		tee_start(chip_size ? "SEV-VCEK" : "SEV-VLEK", "P-384", &ask, false);
 
 	add_part(leaf.certificate, "1.3.6.1.4.1.3704.1.3.1", tcb[is_turin ? 1 : 0]);
 	add_part(leaf.certificate, "1.3.6.1.4.1.3704.1.3.2", tcb[is_turin ? 2 : 1]);
@@ -73,11 +76,12 @@ static void sign_report(uint8_t report[REPORT], EVP_PKEY *key)
 }
 
 /* kind: 0 VCEK, 1 VLEK. */
-static void make_report(uint8_t report[REPORT], unsigned version, unsigned kind, const uint8_t tcb[8], EVP_PKEY *key)
+static void make_report(uint8_t report[REPORT], unsigned version, unsigned kind,
+			const uint8_t tcb[8], EVP_PKEY *key)
 {
 	memset(report, 0, REPORT);
 	tee_put32(report, version);
-	report[0x0a] = 3;          /* policy: SMT, and the bit that is always set */
+	report[0x0a] = 3; /* policy: SMT, and the bit that is always set */
 	tee_put32(report + 0x34, 1);
 	report[0x48] = (uint8_t)(kind << 2);
 	memset(report + 0x50, 0xd1, 64);
@@ -134,8 +138,8 @@ static struct sgpu_error error;
 
 static int verify(const uint8_t *report, size_t size)
 {
-	return tee_verify("sev_guest\n", report, size, table.data, table.used, NULL, &roots, TEE_NOW, &result,
-			  &error);
+	return tee_verify("sev_guest\n", report, size, table.data, table.used, NULL, &roots,
+			  TEE_NOW, &result, &error);
 }
 
 UNIT_TEST(versions_2_to_5_verify_and_say_what_they_hold)
@@ -144,8 +148,10 @@ UNIT_TEST(versions_2_to_5_verify_and_say_what_they_hold)
 		make_report(good, version, 0, milan_tcb, vcek.key);
 		usual_table(&table, vcek.certificate, vcek_guid);
 		CHECK(verify(good, REPORT) == SGPU_OK);
-		CHECK(result.kind == SGPU_PLATFORM_SNP && result.version == version && !result.debug);
-		CHECK(!memcmp(result.report_data, good + 0x50, 64) && !memcmp(result.measurement, good + 0x90, 48));
+		CHECK(result.kind == SGPU_PLATFORM_SNP && result.version == version &&
+		      !result.debug);
+		CHECK(!memcmp(result.report_data, good + 0x50, 64) &&
+		      !memcmp(result.measurement, good + 0x90, 48));
 		CHECK(result.tcb == UINT64_C(0xd114000000000003));
 	}
 }
@@ -182,8 +188,8 @@ UNIT_TEST(a_report_says_which_level_of_the_guest_asked_and_never_the_host)
 		make_report(good, 3, 0, milan_tcb, vcek.key);
 		tee_put32(good + 0x30, level);
 		sign_report(good, vcek.key);
-		CHECK(level == 4 ? verify(good, REPORT) == SGPU_EINVALID :
-		      verify(good, REPORT) == SGPU_OK && result.vmpl == level);
+		CHECK(level == 4 ? verify(good, REPORT) == SGPU_EINVALID
+				 : verify(good, REPORT) == SGPU_OK && result.vmpl == level);
 	}
 	tee_put32(good + 0x30, 0xffffffff);
 	sign_report(good, vcek.key);
@@ -270,12 +276,15 @@ UNIT_TEST(certificates_come_from_files_too)
 	make_report(good, 3, 0, milan_tcb, vcek.key);
 	tee_push(&given, ask.certificate);
 	tee_push(&given, vcek.certificate);
-	CHECK(tee_verify("sev_guest", good, REPORT, "", 0, &given, &roots, TEE_NOW, &result, &error) == SGPU_OK);
-	CHECK(tee_verify("sev_guest", good, REPORT, "", 0, NULL, &roots, TEE_NOW, &result, &error) == SGPU_ECHAIN);
+	CHECK(tee_verify("sev_guest", good, REPORT, "", 0, &given, &roots, TEE_NOW, &result,
+			 &error) == SGPU_OK);
+	CHECK(tee_verify("sev_guest", good, REPORT, "", 0, NULL, &roots, TEE_NOW, &result,
+			 &error) == SGPU_ECHAIN);
 	CHECK(strstr(error.text, "no VCEK") && error.hint[0]);
 	sgpu_chain_clear(&given);
 	tee_push(&given, vcek.certificate);
-	CHECK(tee_verify("sev_guest", good, REPORT, "", 0, &given, &roots, TEE_NOW, &result, &error) == SGPU_ECHAIN);
+	CHECK(tee_verify("sev_guest", good, REPORT, "", 0, &given, &roots, TEE_NOW, &result,
+			 &error) == SGPU_ECHAIN);
 	sgpu_chain_clear(&given);
 }
 
@@ -332,13 +341,14 @@ UNIT_TEST(a_chain_to_another_root_is_refused)
 	usual_table(&table, vcek.certificate, vcek_guid);
 	make_report(good, 3, 0, milan_tcb, vcek.key);
 	tee_push(&wrong, other.certificate);
-	CHECK(tee_verify("sev_guest", good, REPORT, table.data, table.used, NULL, &wrong, TEE_NOW, &result, &error) ==
-	      SGPU_ECHAIN);
-	CHECK(tee_verify("sev_guest", good, REPORT, table.data, table.used, NULL, &none, TEE_NOW, &result, &error) ==
-	      SGPU_ECHAIN);
+	CHECK(tee_verify("sev_guest", good, REPORT, table.data, table.used, NULL, &wrong, TEE_NOW,
+			 &result, &error) == SGPU_ECHAIN);
+	CHECK(tee_verify("sev_guest", good, REPORT, table.data, table.used, NULL, &none, TEE_NOW,
+			 &result, &error) == SGPU_ECHAIN);
 	/* An intermediate is no root, even where somebody put it among them. */
 	tee_push(&none, ask.certificate);
-	CHECK(tee_verify("sev_guest", good, REPORT, "", 0, NULL, &none, TEE_NOW, &result, &error) == SGPU_ECHAIN);
+	CHECK(tee_verify("sev_guest", good, REPORT, "", 0, NULL, &none, TEE_NOW, &result, &error) ==
+	      SGPU_ECHAIN);
 	sgpu_chain_clear(&wrong);
 	sgpu_chain_clear(&none);
 	tee_free(&other);
@@ -382,11 +392,10 @@ UNIT_TEST(certificates_out_of_their_time_are_expired)
 {
 	usual_table(&table, vcek.certificate, vcek_guid);
 	make_report(good, 3, 0, milan_tcb, vcek.key);
-	CHECK(tee_verify("sev_guest", good, REPORT, table.data, table.used, NULL, &roots, TEE_TO + 1, &result,
-			 &error) ==
-	      SGPU_EEXPIRED);
-	CHECK(tee_verify("sev_guest", good, REPORT, table.data, table.used, NULL, &roots, TEE_FROM - 1, &result,
-			 &error) == SGPU_EEXPIRED);
+	CHECK(tee_verify("sev_guest", good, REPORT, table.data, table.used, NULL, &roots,
+			 TEE_TO + 1, &result, &error) == SGPU_EEXPIRED);
+	CHECK(tee_verify("sev_guest", good, REPORT, table.data, table.used, NULL, &roots,
+			 TEE_FROM - 1, &result, &error) == SGPU_EEXPIRED);
 }
 
 int main(void)

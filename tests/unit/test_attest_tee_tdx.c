@@ -1,22 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TDX quotes, of the right layout and signed with keys of our own: what verifies, and that nothing else does.
+ * TDX quotes, of the right layout and signed with keys of our own: what verifies, and that nothing
+ * else does.
  */
 #include <openssl/sha.h>
 
 #include "tee_maker.h"
 
 enum {
-	QUOTE_MAX = 1 << 14, HEADER = 48, BODY = 584, BODY_15 = 648, HEAD_5 = 6, QE_REPORT = 384, QE_DATA = 32,
-	AT_BODY = HEADER, AT_LENGTH = HEADER + BODY, AT_SIGNATURE = AT_LENGTH + 4, AT_QE = AT_SIGNATURE + 64 + 64 + 6,
+	QUOTE_MAX = 1 << 14,
+	HEADER = 48,
+	BODY = 584,
+	BODY_15 = 648,
+	HEAD_5 = 6,
+	QE_REPORT = 384,
+	QE_DATA = 32,
+	AT_BODY = HEADER,
+	AT_LENGTH = HEADER + BODY,
+	AT_SIGNATURE = AT_LENGTH + 4,
+	AT_QE = AT_SIGNATURE + 64 + 64 + 6,
 	AT_CHAIN = AT_QE + QE_REPORT + 64 + 2 + QE_DATA + 6,
 };
 
 static const uint8_t vendor[16] = { 0x93, 0x9a, 0x72, 0x33, 0xf7, 0x9c, 0x4c, 0xa9,
 				    0x94, 0x0a, 0x0d, 0xb3, 0x95, 0x7f, 0x06, 0x07 };
 static const uint8_t intel[32] = {
-	0xdc, 0x9e, 0x2a, 0x7c, 0x6f, 0x94, 0x8f, 0x17, 0x47, 0x4e, 0x34, 0xa7, 0xfc, 0x43, 0xed, 0x03,
-	0x0f, 0x7c, 0x15, 0x63, 0xf1, 0xba, 0xbd, 0xdf, 0x63, 0x40, 0xc8, 0x2e, 0x0e, 0x54, 0xa8, 0xc5,
+	0xdc, 0x9e, 0x2a, 0x7c, 0x6f, 0x94, 0x8f, 0x17, 0x47, 0x4e, 0x34,
+	0xa7, 0xfc, 0x43, 0xed, 0x03, 0x0f, 0x7c, 0x15, 0x63, 0xf1, 0xba,
+	0xbd, 0xdf, 0x63, 0x40, 0xc8, 0x2e, 0x0e, 0x54, 0xa8, 0xc5,
 };
 
 static struct tee_identity root, platform_ca, pck;
@@ -29,7 +40,7 @@ static struct sgpu_chain roots;
 struct quote {
 	unsigned version, body_type; /* body_type: of version 5 */
 	uint8_t header[HEADER], body[BODY_15], qe[QE_REPORT], qe_data[QE_DATA];
-	bool keep_binding;           /* leave the enclave's report data as they are */
+	bool keep_binding; /* leave the enclave's report data as they are */
 	uint8_t bytes[QUOTE_MAX];
 	size_t size;
 };
@@ -55,13 +66,13 @@ static void start(struct quote *quote, unsigned version)
 	tee_put16(quote->header + 2, 2);
 	tee_put32(quote->header + 4, 0x81);
 	memcpy(quote->header + 12, vendor, 16);
-	memset(quote->body, 0x11, 16);         /* TCB */
-	memset(quote->body + 16, 0x22, 48);    /* the module's measurement */
-	memset(quote->body + 136, 0x33, 48);   /* MRTD */
+	memset(quote->body, 0x11, 16);	     /* TCB */
+	memset(quote->body + 16, 0x22, 48);  /* the module's measurement */
+	memset(quote->body + 136, 0x33, 48); /* MRTD */
 	for (size_t i = 0; i < 4; i++) {
 		memset(quote->body + 328 + 48 * i, (int)(0x40 + i), 48);
 	}
-	memset(quote->body + 520, 0x55, 64);   /* report data */
+	memset(quote->body + 520, 0x55, 64); /* report data */
 	quote->qe[48] = 0x15;
 	memcpy(quote->qe + 128, intel, 32);
 	tee_put16(quote->qe + 256, 2);
@@ -90,8 +101,10 @@ static void get_point(uint8_t point[64])
 	uint8_t encoded[65];
 	size_t size = 0;
 
-	tee_need(EVP_PKEY_get_octet_string_param(attestation, "pub", encoded, sizeof(encoded), &size) == 1 &&
-		 size == sizeof(encoded), "point");
+	tee_need(EVP_PKEY_get_octet_string_param(attestation, "pub", encoded, sizeof(encoded),
+						 &size) == 1 &&
+			 size == sizeof(encoded),
+		 "point");
 	memcpy(point, encoded + 1, 64);
 }
 
@@ -135,7 +148,8 @@ static struct sgpu_error error;
 
 static int verify_at(int64_t now)
 {
-	return tee_verify("tdx_guest\n", quote.bytes, quote.size, "", 0, NULL, &roots, now, &result, &error);
+	return tee_verify("tdx_guest\n", quote.bytes, quote.size, "", 0, NULL, &roots, now, &result,
+			  &error);
 }
 
 static int verify(void)
@@ -150,9 +164,10 @@ UNIT_TEST(versions_4_and_5_verify_and_say_what_they_hold)
 		quote.body_type = kind == 2 ? 3 : 2;
 		finish(&quote);
 		CHECK(verify() == SGPU_OK);
-		CHECK(result.kind == SGPU_PLATFORM_TDX && result.version == quote.version && !result.debug);
-		CHECK(!memcmp(result.report_data, quote.body + 520, 64) && !memcmp(result.measurement,
-										   quote.body + 136, 48));
+		CHECK(result.kind == SGPU_PLATFORM_TDX && result.version == quote.version &&
+		      !result.debug);
+		CHECK(!memcmp(result.report_data, quote.body + 520, 64) &&
+		      !memcmp(result.measurement, quote.body + 136, 48));
 		CHECK(!memcmp(result.rtmr, quote.body + 328, sizeof(result.rtmr)));
 		CHECK(result.tcb == UINT64_C(0x1111111111111111));
 	}
@@ -343,8 +358,8 @@ UNIT_TEST(certificates_of_another_form_are_refused)
 	tee_sign_by(weak.certificate, platform_ca.key, EVP_sha1());
 	X509 *const wider[] = { wide.certificate, platform_ca.certificate, root.certificate };
 	X509 *const weaker[] = { weak.certificate, platform_ca.certificate, root.certificate };
-	char *parts[] = { tee_pem(alone, 1, &chain_size), strdup("no certificate"), tee_pem(wider, 3, &chain_size),
-			  tee_pem(weaker, 3, &chain_size) };
+	char *parts[] = { tee_pem(alone, 1, &chain_size), strdup("no certificate"),
+			  tee_pem(wider, 3, &chain_size), tee_pem(weaker, 3, &chain_size) };
 	const int expected[] = { SGPU_ECHAIN, SGPU_EINVALID, SGPU_ECHAIN, SGPU_ECHAIN };
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(parts); i++) {
 		chain_pem = parts[i];

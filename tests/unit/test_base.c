@@ -16,8 +16,11 @@ UNIT_TEST(whole_numbers_are_checked)
 	struct sgpu_error error;
 
 	CHECK(sgpu_parse_u64("0", "n", 0, 10, &value, &error) == 0 && value == 0);
-	CHECK(sgpu_parse_u64("18446744073709551615", "n", 0, UINT64_MAX, &value, &error) == 0 && value == UINT64_MAX);
-	static const char *const bad[] = { "", " 1", "1 ", "-1", "+1", "0x10", "1.0", "18446744073709551616", "one", "1\n" };
+	CHECK(sgpu_parse_u64("18446744073709551615", "n", 0, UINT64_MAX, &value, &error) == 0 &&
+	      value == UINT64_MAX);
+	static const char *const bad[] = { "",	  " 1",	  "1 ",	 "-1",
+					   "+1",  "0x10", "1.0", "18446744073709551616",
+					   "one", "1\n" };
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
 		CHECK(sgpu_parse_u64(bad[i], "n", 0, UINT64_MAX, &value, &error) == SGPU_EUSAGE);
 	}
@@ -30,7 +33,8 @@ UNIT_TEST(sizes_have_suffixes)
 	uint64_t value = 0;
 
 	CHECK(sgpu_parse_size("3K", "s", 0, UINT64_MAX, &value, NULL) == 0 && value == 3072);
-	CHECK(sgpu_parse_size("2T", "s", 0, UINT64_MAX, &value, NULL) == 0 && value == (uint64_t)2 << 40);
+	CHECK(sgpu_parse_size("2T", "s", 0, UINT64_MAX, &value, NULL) == 0 &&
+	      value == (uint64_t)2 << 40);
 	CHECK(sgpu_parse_size("99999999999T", "s", 0, UINT64_MAX, &value, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_parse_size("1KB", "s", 0, UINT64_MAX, &value, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_parse_size("K", "s", 0, UINT64_MAX, &value, NULL) == SGPU_EUSAGE);
@@ -43,7 +47,8 @@ UNIT_TEST(durations_have_units)
 	CHECK(sgpu_parse_duration("1.5", "t", &ns, NULL) == 0 && ns == 1500000000);
 	CHECK(sgpu_parse_duration("250ms", "t", &ns, NULL) == 0 && ns == 250000000);
 	CHECK(sgpu_parse_duration("2h", "t", &ns, NULL) == 0 && ns == (uint64_t)7200 * 1000000000);
-	static const char *const bad[] = { "", "0", "-1", "inf", "nan", "0x1p3", "1e9", "1 s", "5y", "999999d", ".", "1..2" };
+	static const char *const bad[] = { "",	  "0",	 "-1", "inf",	  "nan", "0x1p3",
+					   "1e9", "1 s", "5y", "999999d", ".",	 "1..2" };
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
 		CHECK(sgpu_parse_duration(bad[i], "t", &ns, NULL) == SGPU_EUSAGE);
 	}
@@ -68,7 +73,8 @@ UNIT_TEST(encodings_take_exact_lengths)
 	sgpu_base64url_encode(bytes, 5, text);
 	CHECK(!strcmp(text, "APv_EIA"));
 	CHECK(sgpu_base64url_decode("APv_EIA=", back, 5, NULL) == SGPU_EINVALID);
-	CHECK(sgpu_base64url_decode("APv_EIB", back, 5, NULL) == SGPU_EINVALID); /* bits beyond the last byte */
+	CHECK(sgpu_base64url_decode("APv_EIB", back, 5, NULL) ==
+	      SGPU_EINVALID); /* bits beyond the last byte */
 	CHECK(sgpu_base64url_decode("APv/EIA", back, 5, NULL) == SGPU_EINVALID);
 }
 
@@ -76,11 +82,12 @@ UNIT_TEST(every_code_has_its_exit_status)
 {
 	static const struct {
 		int code, status;
-	} expected[] = { { SGPU_OK, 0 }, { SGPU_EINVALID, 1 }, { SGPU_EDIFFERS, 1 }, { SGPU_EUSAGE, 2 },
-			 { SGPU_ESYSTEM, 3 }, { SGPU_ENOMEM, 3 }, { SGPU_EDEVICE, 3 }, { SGPU_EUNAVAILABLE, 3 },
-			 { SGPU_ETIMEOUT, 3 }, { SGPU_ECANCELED, 3 }, { SGPU_EAUTH, 4 }, { SGPU_EKEY, 4 },
-			 { SGPU_EPOLICY, 4 }, { SGPU_EDEPENDENCY, 5 }, { SGPU_ESEGMENTS, 5 }, { SGPU_ENOINPUT, 6 },
-			 { SGPU_EREFUSED, 4 } };
+	} expected[] = { { SGPU_OK, 0 },	{ SGPU_EINVALID, 1 },	  { SGPU_EDIFFERS, 1 },
+			 { SGPU_EUSAGE, 2 },	{ SGPU_ESYSTEM, 3 },	  { SGPU_ENOMEM, 3 },
+			 { SGPU_EDEVICE, 3 },	{ SGPU_EUNAVAILABLE, 3 }, { SGPU_ETIMEOUT, 3 },
+			 { SGPU_ECANCELED, 3 }, { SGPU_EAUTH, 4 },	  { SGPU_EKEY, 4 },
+			 { SGPU_EPOLICY, 4 },	{ SGPU_EDEPENDENCY, 5 },  { SGPU_ESEGMENTS, 5 },
+			 { SGPU_ENOINPUT, 6 },	{ SGPU_EREFUSED, 4 } };
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(expected); i++) {
 		CHECK(sgpu_exit_status(expected[i].code) == expected[i].status);
 		CHECK(sgpu_error_by_name(sgpu_error_name(expected[i].code)) == expected[i].code);
@@ -198,7 +205,8 @@ UNIT_TEST(wiping_clears_and_frees)
 	CHECK(heap == NULL);
 	sgpu_free_wiped(&heap, 6);
 	sgpu_free_wiped(NULL, 0);
-	CHECK(sgpu_equal("abc", "abc", 3) && !sgpu_equal("abc", "abd", 3) && sgpu_equal("", "x", 0));
+	CHECK(sgpu_equal("abc", "abc", 3) && !sgpu_equal("abc", "abd", 3) &&
+	      sgpu_equal("", "x", 0));
 }
 
 int main(void)

@@ -7,7 +7,8 @@
 UNIT_TEST(batches_and_responses_come_back)
 {
 	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
-	struct sgpu_batch *packed = packed_batch(), *sealed = sealed_batch(&key), *answer = response(&key);
+	struct sgpu_batch *packed = packed_batch(), *sealed = sealed_batch(&key),
+			  *answer = response(&key);
 	CHECK(round_trip(packed) == 0);
 	CHECK(round_trip(sealed) == 0);
 	CHECK(round_trip(answer) == 0);
@@ -49,12 +50,16 @@ UNIT_TEST(a_response_is_not_a_batch)
 /* ---- the index, by text ---- */
 #define ID "BwcHBwcHBwcHBwcHBwcHBw"
 #define HASH "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-#define HEAD "{\"aead\":\"AEAD_AES_256_GCM\",\"alg\":\"c2sp.org/chunked-encryption\",\"batch_id\":\"" ID "\","
+#define HEAD                                                 \
+	"{\"aead\":\"AEAD_AES_256_GCM\",\"alg\":\"c2sp.org/" \
+	"chunked-encryption\",\"batch_id\":\"" ID "\","
 #define TAIL ",\"version\":1}"
 #define MID HEAD "\"counter\":0,\"manifest_sha256\":\"" HASH "\","
-#define SEGMENT "{\"kt128\":\"" HASH "\",\"location\":{\"inline\":true},\"masking_level\":\"MASKING_NONE\"," \
-		"\"segment_id\":\"a\",\"size\":5}"
-#define LOCATED(location, offset)                                                                              \
+#define SEGMENT                                                                 \
+	"{\"kt128\":\"" HASH                                                    \
+	"\",\"location\":{\"inline\":true},\"masking_level\":\"MASKING_NONE\"," \
+	"\"segment_id\":\"a\",\"size\":5}"
+#define LOCATED(location, offset)                                                       \
 	MID "\"segments\":[{\"kt128\":\"" HASH "\",\"location\":{" location offset "}," \
 	    "\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":5}]" TAIL
 #define MASKED(members) MID "\"segments\":[{" members "}]" TAIL
@@ -72,20 +77,26 @@ UNIT_TEST(an_index_is_strict)
 {
 	CHECK(parse(MID "\"segments\":[]" TAIL) == 0);
 	CHECK(parse(MID "\"segments\":[" SEGMENT "]" TAIL) == 0);
-	CHECK(parse(MID "\"segments\":[" SEGMENT "," SEGMENT "]" TAIL) == SGPU_EINVALID); /* twice */
+	CHECK(parse(MID "\"segments\":[" SEGMENT "," SEGMENT "]" TAIL) ==
+	      SGPU_EINVALID); /* twice */
 	CHECK(parse(MID "\"segments\":[5]" TAIL) == SGPU_EINVALID);
 	CHECK(parse(MID "\"segments\":{}" TAIL) == SGPU_EINVALID);
 	CHECK(parse(MID "\"segments\":[],\"version\":2}") == SGPU_EINVALID);
 	CHECK(parse(MID "\"segments\":[]}") == SGPU_EINVALID);
 	CHECK(parse(MID "\"segments\":[]" TAIL "\n") == SGPU_EINVALID);
 	CHECK(parse(" " MID "\"segments\":[]" TAIL) == SGPU_EINVALID); /* not canonical */
-	CHECK(parse(MID "\"segments\":[]" ",\"version\":1,\"x\":1}") == SGPU_EINVALID);
+	CHECK(parse(MID "\"segments\":[]"
+			",\"version\":1,\"x\":1}") == SGPU_EINVALID);
 	CHECK(parse(HEAD "\"counter\":0,\"segments\":[]" TAIL) == SGPU_EINVALID);
-	CHECK(parse(HEAD "\"counter\":-1,\"manifest_sha256\":\"" HASH "\",\"segments\":[]" TAIL) == SGPU_EINVALID);
-	CHECK(parse(HEAD "\"counter\":1.5,\"manifest_sha256\":\"" HASH "\",\"segments\":[]" TAIL) == SGPU_EINVALID);
-	CHECK(parse(MID "\"mac\":\"" HASH "\",\"segments\":[]" TAIL) == SGPU_EINVALID); /* without recipients */
+	CHECK(parse(HEAD "\"counter\":-1,\"manifest_sha256\":\"" HASH "\",\"segments\":[]" TAIL) ==
+	      SGPU_EINVALID);
+	CHECK(parse(HEAD "\"counter\":1.5,\"manifest_sha256\":\"" HASH "\",\"segments\":[]" TAIL) ==
+	      SGPU_EINVALID);
+	CHECK(parse(MID "\"mac\":\"" HASH "\",\"segments\":[]" TAIL) ==
+	      SGPU_EINVALID); /* without recipients */
 	CHECK(parse(MID "\"recipients\":[],\"segments\":[]" TAIL) == SGPU_EINVALID);
-	CHECK(parse("[]") == SGPU_EINVALID && parse("") == SGPU_EINVALID && parse("{}") == SGPU_EINVALID);
+	CHECK(parse("[]") == SGPU_EINVALID && parse("") == SGPU_EINVALID &&
+	      parse("{}") == SGPU_EINVALID);
 }
 
 UNIT_TEST(locations_are_strict)
@@ -98,9 +109,12 @@ UNIT_TEST(locations_are_strict)
 	CHECK(parse(LOCATED("\"inline\":false", "")) == SGPU_EINVALID);
 	CHECK(parse(LOCATED("\"inline\":true", ",\"offset\":0")) == SGPU_EINVALID);
 	CHECK(parse(LOCATED("", "")) == SGPU_EINVALID);
-	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"0123456789abcdef0123456789abcdef\"", "")) == 0);
-	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"0123456789ABCDEF0123456789abcdef\"", "")) == SGPU_EINVALID);
-	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"../../../../../../../../etc/../x\"", "")) == SGPU_EINVALID);
+	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"0123456789abcdef0123456789abcdef\"", "")) ==
+	      0);
+	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"0123456789ABCDEF0123456789abcdef\"", "")) ==
+	      SGPU_EINVALID);
+	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"../../../../../../../../etc/../x\"", "")) ==
+	      SGPU_EINVALID);
 	CHECK(parse(LOCATED("\"offset\":0,\"region\":\"0123\"", "")) == SGPU_EINVALID);
 	CHECK(parse(LOCATED("\"file\":\"x\"", ",\"offset\":9007199254740992")) == SGPU_EINVALID);
 }
@@ -111,27 +125,42 @@ UNIT_TEST(masking_and_sizes_are_strict)
 	char text[1024];
 	snprintf(text, sizeof(text), MASKED("%s\"segment_id\":\"a\",\"size\":5"), plain);
 	CHECK(parse(text) == SGPU_EPOLICY); /* a secret in the clear */
-	snprintf(text, sizeof(text), MASKED("%s\"sealed_size\":77,\"segment_id\":\"a\",\"size\":5"), plain);
+	snprintf(text, sizeof(text), MASKED("%s\"sealed_size\":77,\"segment_id\":\"a\",\"size\":5"),
+		 plain);
 	CHECK(parse(text) == SGPU_EINVALID); /* sealed, and no mac */
 	CHECK(strstr(error.text, "mac") != NULL);
-	snprintf(text, sizeof(text), MASKED("%s\"sealed_size\":78,\"segment_id\":\"a\",\"size\":5"), plain);
+	snprintf(text, sizeof(text), MASKED("%s\"sealed_size\":78,\"segment_id\":\"a\",\"size\":5"),
+		 plain);
 	CHECK(parse(text) == SGPU_EINVALID);
 	CHECK(strstr(error.text, "78") != NULL);
-	CHECK(parse(MASKED("\"masking_level\":\"NONE\",\"segment_id\":\"a\",\"size\":5")) == SGPU_EINVALID);
-	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":5")) == 0);
-	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a/b\",\"size\":5")) == SGPU_EINVALID);
-	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"\",\"size\":5")) == SGPU_EINVALID);
-	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"..\",\"size\":5")) == SGPU_EINVALID);
-	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":\"5\"")) == SGPU_EINVALID);
+	CHECK(parse(MASKED("\"masking_level\":\"NONE\",\"segment_id\":\"a\",\"size\":5")) ==
+	      SGPU_EINVALID);
+	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":5")) ==
+	      0);
+	CHECK(parse(MASKED(
+		      "\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a/b\",\"size\":5")) ==
+	      SGPU_EINVALID);
+	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"\",\"size\":5")) ==
+	      SGPU_EINVALID);
+	CHECK(parse(MASKED(
+		      "\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"..\",\"size\":5")) ==
+	      SGPU_EINVALID);
+	CHECK(parse(MASKED(
+		      "\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":\"5\"")) ==
+	      SGPU_EINVALID);
 	for (int more = 0; more < 2; more++) { /* as long as an id may be, and one more */
-		snprintf(text, sizeof(text), MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"%0*d\",\"size\":5"),
+		snprintf(text, sizeof(text),
+			 MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"%0*d\","
+				"\"size\":5"),
 			 SGPU_ID_MAX + more, 0);
 		CHECK(parse(text) == (more ? SGPU_EINVALID : 0));
 	}
-	CHECK(parse(MASKED("\"kt128\":\"" HASH "\",\"masking_level\":\"MASKING_AES_GCM\",\"segment_id\":\"a\","
+	CHECK(parse(MASKED("\"kt128\":\"" HASH
+			   "\",\"masking_level\":\"MASKING_AES_GCM\",\"segment_id\":\"a\","
 			   "\"size\":5")) == SGPU_EINVALID);
 	CHECK(strstr(error.text, "kt128") != NULL);
-	CHECK(parse(MASKED("\"location\":{\"inline\":true},\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\","
+	CHECK(parse(MASKED("\"location\":{\"inline\":true},\"masking_level\":\"MASKING_NONE\","
+			   "\"segment_id\":\"a\","
 			   "\"size\":5")) == SGPU_EINVALID); /* nothing binds it */
 }
 
@@ -140,8 +169,10 @@ static int parse_location(const char *location)
 {
 	char text[2048];
 
-	snprintf(text, sizeof(text), MASKED("\"kt128\":\"" HASH "\",\"location\":%s,\"masking_level\":\"MASKING_NONE\","
-					    "\"segment_id\":\"a\",\"size\":5"), location);
+	snprintf(text, sizeof(text),
+		 MASKED("\"kt128\":\"" HASH "\",\"location\":%s,\"masking_level\":\"MASKING_NONE\","
+			"\"segment_id\":\"a\",\"size\":5"),
+		 location);
 	return parse(text);
 }
 
@@ -152,7 +183,8 @@ UNIT_TEST(nothing_is_taken_that_the_writer_would_not_have_written)
 	CHECK(parse_location("{\"inline\":false}") == SGPU_EINVALID);
 	CHECK(parse_location("{\"inline\":true,\"offset\":0}") == SGPU_EINVALID);
 	CHECK(parse_location("{\"file\":\"x\",\"inline\":true}") == SGPU_EINVALID);
-	CHECK(parse_location("{\"file\":\"x\",\"offset\":0,\"region\":\"00000000000000000000000000000000\"}") == SGPU_EINVALID);
+	CHECK(parse_location("{\"file\":\"x\",\"offset\":0,\"region\":"
+			     "\"00000000000000000000000000000000\"}") == SGPU_EINVALID);
 	CHECK(parse_location("{\"offset\":0,\"file\":\"x\"}") == SGPU_EINVALID);
 	CHECK(parse_location("{\"file\":\"\\u0078\",\"offset\":0}") == SGPU_EINVALID);
 	CHECK(parse_location("{\"file\":\"x\",\"offset\":0,\"size\":5}") == SGPU_EINVALID);
@@ -162,14 +194,16 @@ UNIT_TEST(nothing_is_taken_that_the_writer_would_not_have_written)
 
 UNIT_TEST(a_digest_of_another_kind_or_length_is_refused_by_name)
 {
-	CHECK(parse(MASKED("\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"sha256\":\"" HASH
-			   "\",\"size\":5")) == SGPU_EINVALID);
+	CHECK(parse(MASKED(
+		      "\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"sha256\":\"" HASH
+		      "\",\"size\":5")) == SGPU_EINVALID);
 	CHECK(strstr(error.text, "sha256") != NULL);
-	CHECK(parse(MASKED("\"kt128\":\"" HASH "AA\",\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\","
+	CHECK(parse(MASKED("\"kt128\":\"" HASH
+			   "AA\",\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\","
 			   "\"size\":5")) == SGPU_EINVALID);
 	CHECK(strstr(error.text, "kt128") != NULL);
-	CHECK(parse(MASKED("\"kt128\":7,\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":5")) ==
-	      SGPU_EINVALID);
+	CHECK(parse(MASKED("\"kt128\":7,\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\","
+			   "\"size\":5")) == SGPU_EINVALID);
 }
 
 /* ---- the head against the manifest: each change to a good batch, and what it must give ---- */
@@ -201,7 +235,8 @@ UNIT_TEST(index_and_manifest_must_agree)
 	b = packed_batch();
 	free(b->segments[--b->segment_count].id);
 	CHECK(head_code(b) == SGPU_EINVALID);
-	for (int i = 0; i < SGPU_SHA256_SIZE; i += SGPU_SHA256_SIZE - 1) { /* the first byte, and the last */
+	for (int i = 0; i < SGPU_SHA256_SIZE;
+	     i += SGPU_SHA256_SIZE - 1) { /* the first byte, and the last */
 		b = packed_batch();
 		b->manifest_sha256[i] ^= 1;
 		CHECK(head_code(b) == SGPU_EAUTH);
@@ -244,9 +279,11 @@ static int two_payloads(const struct sgpu_batch *batch, int first, int second, s
 			continue;
 		}
 		char name[128];
-		const size_t size = i ? (size_t)sgpu_batch_payload_size(batch, order[i]) : first_size;
+		const size_t size =
+			i ? (size_t)sgpu_batch_payload_size(batch, order[i]) : first_size;
 		snprintf(name, sizeof(name), "segments/%s", batch->segments[order[i]].id);
-		if (sgpu_tar_header(fd, "b", name, size, &error) || sgpu_write(fd, "b", zeros, size, &error) ||
+		if (sgpu_tar_header(fd, "b", name, size, &error) ||
+		    sgpu_write(fd, "b", zeros, size, &error) ||
 		    sgpu_tar_padding(fd, "b", size, &error)) {
 			abort();
 		}
@@ -264,8 +301,8 @@ UNIT_TEST(payloads_come_once_in_order_and_whole)
 	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
 	struct sgpu_batch *b = sealed_batch(&key);
 	CHECK(two_payloads(b, 0, 1, 88) == 0);
-	CHECK(two_payloads(b, 1, 0, 16) == SGPU_EINVALID); /* swapped */
-	CHECK(two_payloads(b, 0, 0, 88) == SGPU_EINVALID); /* repeated */
+	CHECK(two_payloads(b, 1, 0, 16) == SGPU_EINVALID);  /* swapped */
+	CHECK(two_payloads(b, 0, 0, 88) == SGPU_EINVALID);  /* repeated */
 	CHECK(two_payloads(b, 0, -1, 88) == SGPU_EINVALID); /* missing */
 	CHECK(two_payloads(b, -1, 1, 16) == SGPU_EINVALID);
 	CHECK(two_payloads(b, 0, 1, 87) == SGPU_EINVALID); /* shorter */
@@ -276,7 +313,8 @@ UNIT_TEST(payloads_come_once_in_order_and_whole)
 /* ---- keys ---- */
 UNIT_TEST(each_recipient_unwraps_and_nobody_else)
 {
-	struct sgpu_key oct = key_of(SGPU_KEY_OCT), pair = key_of(SGPU_KEY_X25519), other = key_of(SGPU_KEY_OCT);
+	struct sgpu_key oct = key_of(SGPU_KEY_OCT), pair = key_of(SGPU_KEY_X25519),
+			other = key_of(SGPU_KEY_OCT);
 	struct sgpu_key public_half, foreign = key_of(SGPU_KEY_X25519);
 	uint8_t key[SGPU_KEY_SIZE];
 	struct sgpu_batch *b = sealed_batch(&oct);
@@ -284,9 +322,11 @@ UNIT_TEST(each_recipient_unwraps_and_nobody_else)
 	CHECK(sgpu_batch_wrap(b, &public_half, batch_key, &error) == 0);
 	CHECK(sgpu_batch_wrap(b, &pair, batch_key, &error) == 0); /* the same reader */
 	CHECK(json_array_size(b->recipients) == 2);
-	CHECK(sgpu_batch_unwrap(b, &oct, 1, key, &error) == 0 && !memcmp(key, batch_key, sizeof(key)));
+	CHECK(sgpu_batch_unwrap(b, &oct, 1, key, &error) == 0 &&
+	      !memcmp(key, batch_key, sizeof(key)));
 	memset(key, 0, sizeof(key));
-	CHECK(sgpu_batch_unwrap(b, &pair, 1, key, &error) == 0 && !memcmp(key, batch_key, sizeof(key)));
+	CHECK(sgpu_batch_unwrap(b, &pair, 1, key, &error) == 0 &&
+	      !memcmp(key, batch_key, sizeof(key)));
 	CHECK(sgpu_batch_unwrap(b, &other, 1, key, &error) == SGPU_EKEY);
 	CHECK(sgpu_batch_unwrap(b, &foreign, 1, key, &error) == SGPU_EKEY);
 	CHECK(sgpu_batch_unwrap(b, &public_half, 1, key, &error) == SGPU_EKEY);
@@ -308,7 +348,8 @@ UNIT_TEST(the_mac_covers_all_but_the_locations)
 	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
 	struct sgpu_batch *b = sealed_batch(&key);
 	CHECK(sgpu_batch_verify(b, batch_key, &error) == 0);
-	b->segments[1].location = (struct sgpu_location){ .kind = SGPU_LOCATION_REGION, .offset = 4096 };
+	b->segments[1].location =
+		(struct sgpu_location){ .kind = SGPU_LOCATION_REGION, .offset = 4096 };
 	memset(b->segments[1].location.region, 'a', SGPU_REGION_ID_TEXT);
 	CHECK(sgpu_batch_verify(b, batch_key, &error) == 0);
 	b->segments[1].size++;
@@ -348,13 +389,15 @@ UNIT_TEST(recipients_are_strict)
 	static const char *const kinds[] = { "rsa", "hpke" };
 	for (int i = 0; i < 2; i++) {
 		struct sgpu_batch *b = sealed_batch(&key);
-		json_object_set_new(json_array_get(b->recipients, 0), "kind", json_string(kinds[i]));
+		json_object_set_new(json_array_get(b->recipients, 0), "kind",
+				    json_string(kinds[i]));
 		CHECK(head_code(b) == SGPU_EINVALID);
 	}
 	static const char *const members[] = { "kid", "ct", "x" };
 	for (int i = 0; i < 3; i++) {
 		struct sgpu_batch *b = sealed_batch(&key);
-		json_object_set_new(json_array_get(b->recipients, 0), members[i], json_string("AAAA"));
+		json_object_set_new(json_array_get(b->recipients, 0), members[i],
+				    json_string("AAAA"));
 		CHECK(head_code(b) == SGPU_EINVALID);
 	}
 	struct sgpu_batch *b = sealed_batch(&key);
@@ -363,12 +406,14 @@ UNIT_TEST(recipients_are_strict)
 	b = sealed_batch(&key);
 	for (int i = 1; i <= SGPU_RECIPIENTS_MAX; i++) {
 		const struct sgpu_key more = key_of(SGPU_KEY_OCT);
-		CHECK(sgpu_batch_wrap(b, &more, batch_key, &error) == (i < SGPU_RECIPIENTS_MAX ? 0 : SGPU_EUSAGE));
+		CHECK(sgpu_batch_wrap(b, &more, batch_key, &error) ==
+		      (i < SGPU_RECIPIENTS_MAX ? 0 : SGPU_EUSAGE));
 	}
 	sgpu_batch_free(&b);
 }
 
-/* Whatever byte of the archive is changed, either reading or the MAC fails, or the change was to a payload. */
+/* Whatever byte of the archive is changed, either reading or the MAC fails, or the change was to a
+ * payload. */
 UNIT_TEST(every_changed_byte_is_noticed)
 {
 	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
@@ -387,8 +432,9 @@ UNIT_TEST(every_changed_byte_is_noticed)
 		int code = read_archive(dup(fd), false, &read);
 		code = code ? code : sgpu_batch_unwrap(read, &key, 1, unwrapped, &error);
 		code = code ? code : sgpu_batch_verify(read, unwrapped, &error);
-		const bool payload = at >= payloads && at < end - 1024 && (at - payloads) % 1024 >= 512 &&
-				     (at - payloads) % 1024 < ((at - payloads) < 1024 ? 512 + 88 : 512 + 16);
+		const bool payload =
+			at >= payloads && at < end - 1024 && (at - payloads) % 1024 >= 512 &&
+			(at - payloads) % 1024 < ((at - payloads) < 1024 ? 512 + 88 : 512 + 16);
 		missed += (code == 0) != payload;
 		sgpu_batch_free(&read);
 		byte ^= 0x20;
@@ -409,19 +455,24 @@ UNIT_TEST(payloads_go_sealed_or_digested_and_come_back)
 
 	memset(batch_key, 9, sizeof(batch_key));
 	memcpy(data, public_data, sizeof(data));
-	REQUIRE(sgpu_manifest_parse(manifest_source, strlen(manifest_source), &manifest, &diagnostics,
-				    &error) == SGPU_OK);
-	REQUIRE(sgpu_batch_create(manifest, &batch, &error) == SGPU_OK && batch->segment_count == 3);
+	REQUIRE(sgpu_manifest_parse(manifest_source, strlen(manifest_source), &manifest,
+				    &diagnostics, &error) == SGPU_OK);
+	REQUIRE(sgpu_batch_create(manifest, &batch, &error) == SGPU_OK &&
+		batch->segment_count == 3);
 	for (int i = 0; i < 2; i++) {
 		CHECK(sgpu_batch_set_payload(batch, i, data, sizeof(data), &error) == SGPU_OK);
-		CHECK(sgpu_batch_seal_payload(batch, batch_key, i, data, sealed, &error) == SGPU_OK);
-		CHECK(sgpu_batch_payload_size(batch, i) == (i ? 16 : 88) && (memcmp(data, sealed, 16) == 0) == (i == 1));
+		CHECK(sgpu_batch_seal_payload(batch, batch_key, i, data, sealed, &error) ==
+		      SGPU_OK);
+		CHECK(sgpu_batch_payload_size(batch, i) == (i ? 16 : 88) &&
+		      (memcmp(data, sealed, 16) == 0) == (i == 1));
 		memset(open, 0, sizeof(open));
-		CHECK(sgpu_batch_open_payload(batch, batch_key, i, sealed, open, &error) == SGPU_OK);
+		CHECK(sgpu_batch_open_payload(batch, batch_key, i, sealed, open, &error) ==
+		      SGPU_OK);
 		CHECK(!memcmp(data, open, sizeof(data)));
 		sealed[i ? 3 : 70] ^= 1;
 		memset(open, 0, sizeof(open));
-		CHECK(sgpu_batch_open_payload(batch, batch_key, i, sealed, open, &error) == SGPU_EAUTH);
+		CHECK(sgpu_batch_open_payload(batch, batch_key, i, sealed, open, &error) ==
+		      SGPU_EAUTH);
 		CHECK(memcmp(data, open, sizeof(data)));
 	}
 	CHECK(sgpu_batch_set_payload(batch, 0, data, UINT64_MAX, &error) == SGPU_EUSAGE);

@@ -35,7 +35,9 @@ static int read_back(int fd)
 	int code = sgpu_tar_open(fd, "a", &reader, &error);
 	code = code ? code : sgpu_batch_read_head(reader, true, &batch, &error);
 	CHECK(!batch);
-	code = code == SGPU_EREFUSED ? sgpu_batch_refusal_read(reader, &got, &error) : code ? code : SGPU_EUSAGE;
+	code = code == SGPU_EREFUSED ? sgpu_batch_refusal_read(reader, &got, &error)
+	       : code		     ? code
+				     : SGPU_EUSAGE;
 	sgpu_tar_close(&reader);
 	close(fd);
 	return code;
@@ -43,8 +45,8 @@ static int read_back(int fd)
 
 static void add_member(int fd, const char *name, const char *text, size_t size)
 {
-	if (sgpu_tar_header(fd, "a", name, size, &error) || sgpu_write(fd, "a", text, size, &error) ||
-	    sgpu_tar_padding(fd, "a", size, &error)) {
+	if (sgpu_tar_header(fd, "a", name, size, &error) ||
+	    sgpu_write(fd, "a", text, size, &error) || sgpu_tar_padding(fd, "a", size, &error)) {
 		abort();
 	}
 }
@@ -68,10 +70,13 @@ static int write_and_read(const struct sgpu_batch_refusal *refusal)
 
 UNIT_TEST(what_is_written_is_read)
 {
-	struct sgpu_batch_refusal refusal = { .batch_id = ID, .code = SGPU_EKEY, .text = "none of the keys fits" };
+	struct sgpu_batch_refusal refusal = { .batch_id = ID,
+					      .code = SGPU_EKEY,
+					      .text = "none of the keys fits" };
 
 	CHECK(write_and_read(&refusal) == 0);
-	CHECK(!strcmp(got.batch_id, ID) && got.code == SGPU_EKEY && !strcmp(got.text, refusal.text));
+	CHECK(!strcmp(got.batch_id, ID) && got.code == SGPU_EKEY &&
+	      !strcmp(got.text, refusal.text));
 	refusal.batch_id[0] = '\0';
 	refusal.code = SGPU_EPOLICY;
 	memset(refusal.text, '\001', sizeof(refusal.text) - 1); /* the longest there is, escaped */
@@ -82,14 +87,28 @@ UNIT_TEST(what_is_written_is_read)
 UNIT_TEST(one_text_is_a_refusal_and_all_others_are_none)
 {
 	static const char *const bad[] = {
-		"", "{", "[]", "{}", "null",
-		REFUSAL("", "OK", "x"), REFUSAL("", "EINVALID", "x"), REFUSAL("", "ESYSTEM", "x"), REFUSAL("", "ENOINPUT", "x"),
-		REFUSAL("", "EWHAT", "x"), REFUSAL("", "EKEY", "x\\u0000y"), REFUSAL("", "EKEY", "\xff"),
+		"",
+		"{",
+		"[]",
+		"{}",
+		"null",
+		REFUSAL("", "OK", "x"),
+		REFUSAL("", "EINVALID", "x"),
+		REFUSAL("", "ESYSTEM", "x"),
+		REFUSAL("", "ENOINPUT", "x"),
+		REFUSAL("", "EWHAT", "x"),
+		REFUSAL("", "EKEY", "x\\u0000y"),
+		REFUSAL("", "EKEY", "\xff"),
 		REFUSAL("", "EKEY", "x") "\n",
-		REFUSAL("\"batch_id\":\"" ID "A\",", "EKEY", "x"), REFUSAL("\"batch_id\":\"\",", "EKEY", "x"),
-		REFUSAL("\"batch_id\":1,", "EKEY", "x"), REFUSAL("\"code\":\"EAUTH\",", "EKEY", "x"),
-		REFUSAL("\"mac\":\"x\",", "EKEY", "x"), "{\"code\":\"EKEY\",\"text\":\"x\"}", "{\"code\":\"EKEY\",\"version\":1}",
-		"{\"code\":\"EKEY\",\"text\":\"x\",\"version\":2}", "{\"text\":\"x\",\"code\":\"EKEY\",\"version\":1}",
+		REFUSAL("\"batch_id\":\"" ID "A\",", "EKEY", "x"),
+		REFUSAL("\"batch_id\":\"\",", "EKEY", "x"),
+		REFUSAL("\"batch_id\":1,", "EKEY", "x"),
+		REFUSAL("\"code\":\"EAUTH\",", "EKEY", "x"),
+		REFUSAL("\"mac\":\"x\",", "EKEY", "x"),
+		"{\"code\":\"EKEY\",\"text\":\"x\"}",
+		"{\"code\":\"EKEY\",\"version\":1}",
+		"{\"code\":\"EKEY\",\"text\":\"x\",\"version\":2}",
+		"{\"text\":\"x\",\"code\":\"EKEY\",\"version\":1}",
 	};
 	static const char good[] = REFUSAL("\"batch_id\":\"" ID "\",", "EAUTH", "x");
 	static char deep[2048];
@@ -112,10 +131,13 @@ UNIT_TEST(a_text_that_is_too_long_is_refused)
 	static const char head[] = "{\"code\":\"EKEY\",\"text\":\"", tail[] = "\",\"version\":1}";
 	char text[8192];
 
-	for (size_t length = SGPU_ERROR_TEXT_MAX - 1; length < 8000; length += length < SGPU_ERROR_TEXT_MAX ? 1 : 3500) {
-		const int size = snprintf(text, sizeof(text), "%s%0*d%s", head, (int)length, 0, tail);
+	for (size_t length = SGPU_ERROR_TEXT_MAX - 1; length < 8000;
+	     length += length < SGPU_ERROR_TEXT_MAX ? 1 : 3500) {
+		const int size =
+			snprintf(text, sizeof(text), "%s%0*d%s", head, (int)length, 0, tail);
 
-		CHECK(read_text(text, (size_t)size) == (length < SGPU_ERROR_TEXT_MAX ? 0 : SGPU_EINVALID));
+		CHECK(read_text(text, (size_t)size) ==
+		      (length < SGPU_ERROR_TEXT_MAX ? 0 : SGPU_EINVALID));
 	}
 	CHECK(strstr(error.text, "larger than"));
 }
@@ -140,7 +162,8 @@ UNIT_TEST(nothing_may_follow)
 	}
 	/* One that is only said to be large costs nothing. */
 	const int fd = memory_file();
-	CHECK(sgpu_tar_header(fd, "a", SGPU_REFUSAL_MEMBER, (uint64_t)1 << 40, &error) == 0 && lseek(fd, 0, SEEK_SET) == 0);
+	CHECK(sgpu_tar_header(fd, "a", SGPU_REFUSAL_MEMBER, (uint64_t)1 << 40, &error) == 0 &&
+	      lseek(fd, 0, SEEK_SET) == 0);
 	CHECK(read(fd, header, sizeof(header)) == SGPU_TAR_BLOCK && read_back(fd) == SGPU_EINVALID);
 }
 
@@ -153,10 +176,11 @@ UNIT_TEST(it_is_taken_for_nothing_else)
 	for (int any = 0; any < 2; any++) {
 		const int fd = memory_file();
 
-		CHECK(sgpu_batch_refusal_write(fd, "a", &refusal, &error) == 0 && lseek(fd, 0, SEEK_SET) == 0);
+		CHECK(sgpu_batch_refusal_write(fd, "a", &refusal, &error) == 0 &&
+		      lseek(fd, 0, SEEK_SET) == 0);
 		CHECK(sgpu_tar_open(fd, "a", &reader, &error) == 0);
-		CHECK((any ? sgpu_batch_read_any(reader, &batch, &error) :
-			     sgpu_batch_read_head(reader, false, &batch, &error)) == SGPU_EINVALID);
+		CHECK((any ? sgpu_batch_read_any(reader, &batch, &error)
+			   : sgpu_batch_read_head(reader, false, &batch, &error)) == SGPU_EINVALID);
 		CHECK(!batch && strstr(error.text, "is a refusal, not a batch"));
 		sgpu_tar_close(&reader);
 		close(fd);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Responses: what they may say of failures, that they name no files, and that their id is in their MAC.
+ * Responses: what they may say of failures, that they name no files, and that their id is in their
+ * MAC.
  */
 #include "batch_harness.h"
 
@@ -9,7 +10,9 @@ UNIT_TEST(failures_in_a_response_are_strict)
 	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
 	struct sgpu_batch *answer = response(&key);
 	struct sgpu_batch_segment *s = &answer->segments[0];
-	*s = (struct sgpu_batch_segment){ .id = s->id, .masking = SGPU_MASKING_AES_GCM, .status = SGPU_EAUTH,
+	*s = (struct sgpu_batch_segment){ .id = s->id,
+					  .masking = SGPU_MASKING_AES_GCM,
+					  .status = SGPU_EAUTH,
 					  .error_text = strdup("chunk 3 does not verify") };
 	sign(answer, &key);
 	CHECK(round_trip(answer) == 0);
@@ -36,18 +39,21 @@ UNIT_TEST(a_response_names_no_file)
 	char *at = strstr(text, "{\"inline\":true}");
 	REQUIRE(at != NULL);
 	char changed[4096];
-	snprintf(changed, sizeof(changed), "%.*s{\"file\":\"/etc/passwd\",\"offset\":0}%s", (int)(at - text), text,
-		 at + strlen("{\"inline\":true}"));
-	CHECK(sgpu_batch_parse(changed, strlen(changed), true, &read, &error) == SGPU_EPOLICY && !read);
+	snprintf(changed, sizeof(changed), "%.*s{\"file\":\"/etc/passwd\",\"offset\":0}%s",
+		 (int)(at - text), text, at + strlen("{\"inline\":true}"));
+	CHECK(sgpu_batch_parse(changed, strlen(changed), true, &read, &error) == SGPU_EPOLICY &&
+	      !read);
 	CHECK(strstr(error.text, "'sum'") && strstr(error.text, "file"));
-	snprintf(changed, sizeof(changed), "%.*s{\"offset\":0,\"region\":\"0123456789abcdef0123456789abcdef\"}%s",
+	snprintf(changed, sizeof(changed),
+		 "%.*s{\"offset\":0,\"region\":\"0123456789abcdef0123456789abcdef\"}%s",
 		 (int)(at - text), text, at + strlen("{\"inline\":true}"));
 	CHECK(sgpu_batch_parse(changed, strlen(changed), true, &read, &error) == 0);
 	sgpu_batch_free(&read);
 	free(text);
 	answer->segments[0].location.kind = SGPU_LOCATION_FILE;
 	answer->segments[0].location.file = strdup("/etc/passwd");
-	CHECK(sgpu_batch_text(answer, &text, &size, &error) == SGPU_EPOLICY); /* nor is one written */
+	CHECK(sgpu_batch_text(answer, &text, &size, &error) ==
+	      SGPU_EPOLICY); /* nor is one written */
 	sgpu_batch_free(&answer);
 }
 
@@ -61,13 +67,16 @@ UNIT_TEST(the_id_of_a_response_is_in_its_mac)
 	sgpu_batch_free(&answer);
 }
 
-/* All its outputs have failed, so nothing in it is sealed: the manifest says that it must have a mac all the same. */
+/* All its outputs have failed, so nothing in it is sealed: the manifest says that it must have a
+ * mac all the same. */
 UNIT_TEST(a_response_of_failures_alone_needs_its_mac)
 {
 	const struct sgpu_key key = key_of(SGPU_KEY_OCT);
 	struct sgpu_batch *answer = response(&key);
 	struct sgpu_batch_segment *s = &answer->segments[0];
-	*s = (struct sgpu_batch_segment){ .id = s->id, .masking = SGPU_MASKING_AES_GCM, .status = SGPU_EAUTH,
+	*s = (struct sgpu_batch_segment){ .id = s->id,
+					  .masking = SGPU_MASKING_AES_GCM,
+					  .status = SGPU_EAUTH,
 					  .error_text = strdup("chunk 3 does not verify") };
 	sign(answer, &key);
 	CHECK(round_trip(answer) == 0);

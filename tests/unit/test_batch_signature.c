@@ -12,7 +12,8 @@ static struct sgpu_batch *signed_batch(const struct sgpu_signing_key *signer)
 {
 	struct sgpu_batch *batch = sealed_batch(&oct);
 
-	if (sgpu_batch_add_signature(batch, signer, &error) || sgpu_batch_sign(batch, batch_key, &error)) {
+	if (sgpu_batch_add_signature(batch, signer, &error) ||
+	    sgpu_batch_sign(batch, batch_key, &error)) {
 		abort();
 	}
 	return batch;
@@ -66,7 +67,8 @@ UNIT_TEST(a_signature_covers_all_but_mac_signatures_and_locations)
 {
 	struct sgpu_batch *b = signed_batch(&owner);
 
-	b->segments[1].location = (struct sgpu_location){ .kind = SGPU_LOCATION_REGION, .offset = 4096 };
+	b->segments[1].location =
+		(struct sgpu_location){ .kind = SGPU_LOCATION_REGION, .offset = 4096 };
 	memset(b->segments[1].location.region, 'a', SGPU_REGION_ID_TEXT);
 	CHECK(owner_code(b) == 0);
 	b->mac[0] ^= 1;
@@ -90,14 +92,17 @@ UNIT_TEST(a_signature_covers_all_but_mac_signatures_and_locations)
 	sgpu_batch_free(&b);
 }
 
-/* A host that was a recipient of any batch knows a batch key; it may not read the answer to another's manifest. */
+/* A host that was a recipient of any batch knows a batch key; it may not read the answer to
+ * another's manifest. */
 UNIT_TEST(a_host_cannot_put_its_own_recipient_beside_an_owners_manifest)
 {
 	struct sgpu_batch *b = signed_batch(&owner);
 	struct sgpu_key host = key_of(SGPU_KEY_OCT);
 
-	CHECK(sgpu_batch_wrap(b, &host, batch_key, &error) == 0 && sgpu_batch_sign(b, batch_key, &error) == 0);
-	CHECK(sgpu_batch_verify(b, batch_key, &error) == 0); /* the MAC alone does not hold them off */
+	CHECK(sgpu_batch_wrap(b, &host, batch_key, &error) == 0 &&
+	      sgpu_batch_sign(b, batch_key, &error) == 0);
+	CHECK(sgpu_batch_verify(b, batch_key, &error) ==
+	      0); /* the MAC alone does not hold them off */
 	CHECK(owner_code(b) == SGPU_EAUTH && strstr(error.text, owner.kid));
 	sgpu_batch_free(&b);
 	b = signed_batch(&owner);
@@ -117,16 +122,19 @@ UNIT_TEST(a_signature_of_another_batch_is_none_of_this)
 	sgpu_batch_free(&b);
 }
 
-/* The owner's and the stranger's signatures, in this order; the stranger's of another batch unless it is to verify. */
+/* The owner's and the stranger's signatures, in this order; the stranger's of another batch unless
+ * it is to verify. */
 static struct sgpu_batch *batch_of_two(bool owner_first, bool both_verify)
 {
-	struct sgpu_batch *b = signed_batch(owner_first ? &owner : &stranger), *other = sealed_batch(&oct);
+	struct sgpu_batch *b = signed_batch(owner_first ? &owner : &stranger),
+			  *other = sealed_batch(&oct);
 
 	CHECK(sgpu_batch_add_signature(b, owner_first ? &stranger : &owner, &error) == 0);
 	other->id[0] ^= 1;
 	CHECK(sgpu_batch_add_signature(other, &stranger, &error) == 0);
 	if (!both_verify) {
-		json_array_set(b->signatures, owner_first ? 1 : 0, json_array_get(other->signatures, 0));
+		json_array_set(b->signatures, owner_first ? 1 : 0,
+			       json_array_get(other->signatures, 0));
 	}
 	sgpu_batch_free(&other);
 	return b;
@@ -137,11 +145,14 @@ UNIT_TEST(each_signature_of_a_listed_owner_must_verify_and_the_first_one_names_t
 	const char *const both[] = { stranger.kid, owner.kid };
 
 	for (int owner_first = 0; owner_first < 2; owner_first++) {
-		struct sgpu_batch *good = batch_of_two(owner_first, true), *bad = batch_of_two(owner_first, false);
+		struct sgpu_batch *good = batch_of_two(owner_first, true),
+				  *bad = batch_of_two(owner_first, false);
 		char kid[SGPU_KID_SIZE + 1] = "";
 
-		CHECK(sgpu_batch_owner(good, both, 2, kid, &error) == 0 && !strcmp(kid, owner_first ? owner.kid : stranger.kid));
-		CHECK(sgpu_batch_owner(bad, both, 2, kid, &error) == SGPU_EAUTH && !kid[0] && strstr(error.text, stranger.kid));
+		CHECK(sgpu_batch_owner(good, both, 2, kid, &error) == 0 &&
+		      !strcmp(kid, owner_first ? owner.kid : stranger.kid));
+		CHECK(sgpu_batch_owner(bad, both, 2, kid, &error) == SGPU_EAUTH && !kid[0] &&
+		      strstr(error.text, stranger.kid));
 		CHECK(owner_code(bad) == 0); /* whoever is not listed counts for nothing */
 		CHECK(json_array_append_new(good->signatures, json_string("abc")) == 0);
 		CHECK(sgpu_batch_owner(good, both, 2, kid, &error) == SGPU_EINVALID && !kid[0]);
@@ -159,11 +170,11 @@ static bool is_same(const struct sgpu_batch *batch, const uint8_t identity[SGPU_
 }
 
 /* Changes a value, looks, and puts it back. */
-#define CHECK_COVERED(value) \
-	do { \
-		(value) ^= 1; \
+#define CHECK_COVERED(value)                  \
+	do {                                  \
+		(value) ^= 1;                 \
 		CHECK(!is_same(b, identity)); \
-		(value) ^= 1; \
+		(value) ^= 1;                 \
 	} while (0)
 
 UNIT_TEST(an_identity_is_of_all_that_no_rewrap_no_signer_and_no_host_changes)
@@ -177,9 +188,11 @@ UNIT_TEST(an_identity_is_of_all_that_no_rewrap_no_signer_and_no_host_changes)
 	json_array_clear(b->recipients);
 	json_array_clear(b->signatures);
 	CHECK(sgpu_batch_wrap(b, &other, batch_key, &error) == 0);
-	CHECK(sgpu_batch_add_signature(b, &stranger, &error) == 0 && sgpu_batch_sign(b, batch_key, &error) == 0);
+	CHECK(sgpu_batch_add_signature(b, &stranger, &error) == 0 &&
+	      sgpu_batch_sign(b, batch_key, &error) == 0);
 	for (int i = 0; i < 2; i++) {
-		b->segments[i].location = (struct sgpu_location){ .kind = SGPU_LOCATION_LEASE, .offset = 4096 };
+		b->segments[i].location =
+			(struct sgpu_location){ .kind = SGPU_LOCATION_LEASE, .offset = 4096 };
 		memset(b->segments[i].location.region, 'a', SGPU_REGION_ID_TEXT);
 	}
 	CHECK(is_same(b, identity));
@@ -211,7 +224,8 @@ UNIT_TEST(one_key_signs_once_and_there_is_a_most_of_signatures)
 	struct sgpu_batch *b = signed_batch(&owner);
 	struct sgpu_signing_key key;
 
-	CHECK(sgpu_batch_add_signature(b, &owner, &error) == 0 && json_array_size(b->signatures) == 1);
+	CHECK(sgpu_batch_add_signature(b, &owner, &error) == 0 &&
+	      json_array_size(b->signatures) == 1);
 	for (int i = 1; i < SGPU_SIGNATURES_MAX; i++) {
 		REQUIRE(sgpu_signing_generate(&key, &error) == 0);
 		CHECK(sgpu_batch_add_signature(b, &key, &error) == 0);
@@ -246,9 +260,11 @@ UNIT_TEST(signatures_are_texts_of_sealed_batches_alone)
 	long_text[SGPU_DETACHED_MAX + 1] = '\0';
 	CHECK(shape(json_pack("[s]", "abc")) == 0); /* what it is worth is another question */
 	CHECK(shape(json_array()) == SGPU_EINVALID && shape(json_object()) == SGPU_EINVALID);
-	CHECK(shape(json_pack("[i]", 5)) == SGPU_EINVALID && shape(json_pack("[s]", long_text)) == SGPU_EINVALID);
+	CHECK(shape(json_pack("[i]", 5)) == SGPU_EINVALID &&
+	      shape(json_pack("[s]", long_text)) == SGPU_EINVALID);
 	CHECK(shape(json_pack("[s]", long_text + 1)) == 0);
-	CHECK(shape(json_pack("[sssssssss]", "1", "2", "3", "4", "5", "6", "7", "8", "9")) == SGPU_EINVALID);
+	CHECK(shape(json_pack("[sssssssss]", "1", "2", "3", "4", "5", "6", "7", "8", "9")) ==
+	      SGPU_EINVALID);
 	answer->signatures = json_pack("[s]", "abc");
 	packed->signatures = json_pack("[s]", "abc");
 	CHECK(sgpu_batch_text(answer, &text, &size, &error) == SGPU_EINVALID);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What sgpu-batch(5) says of MAC, segment keys and contexts, computed a second time with OpenSSL alone.
+ * What sgpu-batch(5) says of MAC, segment keys and contexts, computed a second time with OpenSSL
+ * alone.
  */
 #include <stdint.h>
 
@@ -17,24 +18,31 @@ static uint8_t batch_key[SGPU_KEY_SIZE];
 #define ID "BwcHBwcHBwcHBwcHBwcHBw"
 #define HASH "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-/* The documented construction once more, with OpenSSL alone: HKDF by two HMACs, then the MAC over a text written by
- * hand. */
+/* The documented construction once more, with OpenSSL alone: HKDF by two HMACs, then the MAC over a
+ * text written by hand. */
 UNIT_TEST(the_mac_is_what_the_page_says)
 {
 	uint8_t prk[32], mac_key[32], mac[32];
 	unsigned size = 32;
-	const char text[] = "{\"aead\":\"AEAD_AES_256_GCM\",\"alg\":\"c2sp.org/chunked-encryption\",\"batch_id\":\"" ID
-			    "\",\"counter\":3,\"manifest_sha256\":\"" HASH "\",\"segments\":[{\"kt128\":\"" HASH
-			    "\",\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":5}],\"version\":1}";
+	const char text[] =
+		"{\"aead\":\"AEAD_AES_256_GCM\",\"alg\":\"c2sp.org/"
+		"chunked-encryption\",\"batch_id\":\"" ID
+		"\",\"counter\":3,\"manifest_sha256\":\"" HASH "\",\"segments\":[{\"kt128\":\"" HASH
+		"\",\"masking_level\":\"MASKING_NONE\",\"segment_id\":\"a\",\"size\":5}],"
+		"\"version\":1}";
 	struct sgpu_batch b = { .counter = 3, .segment_count = 1 };
-	struct sgpu_batch_segment segment = { .id = (char *)(uintptr_t)"a", .size = 5, .has_kt128 = true,
+	struct sgpu_batch_segment segment = { .id = (char *)(uintptr_t) "a",
+					      .size = 5,
+					      .has_kt128 = true,
 					      .location = { .kind = SGPU_LOCATION_INLINE } };
 	memset(b.id, 7, sizeof(b.id));
 	b.segments = &segment;
 	memset(batch_key, 0x42, sizeof(batch_key));
 	REQUIRE(HMAC(EVP_sha256(), b.id, sizeof(b.id), batch_key, 32, prk, &size) != NULL);
-	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 mac\1", 12, mac_key, &size) != NULL);
-	REQUIRE(HMAC(EVP_sha256(), mac_key, 32, (const uint8_t *)text, strlen(text), mac, &size) != NULL);
+	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 mac\1", 12, mac_key, &size) !=
+		NULL);
+	REQUIRE(HMAC(EVP_sha256(), mac_key, 32, (const uint8_t *)text, strlen(text), mac, &size) !=
+		NULL);
 	CHECK(sgpu_batch_sign(&b, batch_key, &error) == 0);
 	CHECK(!memcmp(mac, b.mac, 32));
 }
@@ -49,22 +57,27 @@ UNIT_TEST(segment_keys_and_contexts_are_what_the_page_says)
 	memset(b.manifest_sha256, 2, sizeof(b.manifest_sha256));
 	memset(b.response_id, 5, sizeof(b.response_id));
 	memset(batch_key, 3, sizeof(batch_key));
-	CHECK(sgpu_batch_segment_key(&b, batch_key, "scan", NULL, key, context, &size, &error) == 0);
+	CHECK(sgpu_batch_segment_key(&b, batch_key, "scan", NULL, key, context, &size, &error) ==
+	      0);
 	REQUIRE(size == 8 + 16 + 32 + 1 + 4);
 	CHECK(!memcmp(context, "sgpu v1", 8) && !memcmp(context + 8, b.id, 16));
 	CHECK(!memcmp(context + 24, b.manifest_sha256, 32) && !memcmp(context + 56, "iscan", 5));
 	REQUIRE(HMAC(EVP_sha256(), b.id, sizeof(b.id), batch_key, 32, prk, &length) != NULL);
-	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 segment in scan\1", 24, wanted, &length) != NULL);
+	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 segment in scan\1", 24,
+		     wanted, &length) != NULL);
 	CHECK(!memcmp(key, wanted, 32));
-	CHECK(sgpu_batch_segment_key(&b, batch_key, "scan", b.response_id, other, context, &size, &error) == 0);
-	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 segment out scan\1", 25, wanted, &length) != NULL);
+	CHECK(sgpu_batch_segment_key(&b, batch_key, "scan", b.response_id, other, context, &size,
+				     &error) == 0);
+	REQUIRE(HMAC(EVP_sha256(), prk, 32, (const uint8_t *)"sgpu v1 segment out scan\1", 25,
+		     wanted, &length) != NULL);
 	CHECK(!memcmp(other, wanted, 32) && context[56] == 'o');
 	REQUIRE(size == 8 + 16 + 32 + 1 + 16 + 4);
 	CHECK(!memcmp(context + 57, b.response_id, 16) && !memcmp(context + 73, "scan", 4));
 	char long_id[SGPU_ID_MAX + 2];
 	memset(long_id, 'a', sizeof(long_id));
 	long_id[SGPU_ID_MAX + 1] = '\0';
-	CHECK(sgpu_batch_segment_key(&b, batch_key, long_id, b.response_id, key, context, &size, &error) == SGPU_EINVALID);
+	CHECK(sgpu_batch_segment_key(&b, batch_key, long_id, b.response_id, key, context, &size,
+				     &error) == SGPU_EINVALID);
 	CHECK(sgpu_batch_segment_key(&b, batch_key, long_id + 1, b.response_id, key, context, &size,
 				     &error) == 0);
 	CHECK(size == SGPU_SEGMENT_CONTEXT_MAX);

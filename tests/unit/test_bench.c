@@ -29,7 +29,7 @@ struct notes {
 static struct notes notes;
 static uint64_t noted_samples; /* of the last record, and their beginning */
 static double first_samples[4];
-static char order[256];      /* which variants ran */
+static char order[256]; /* which variants ran */
 static int prepared, verified, set_up, torn_down;
 static int fail_verify_at, run_code, setup_code;
 static uint64_t point_bytes;
@@ -64,7 +64,8 @@ static int made_run(void *argument, uint64_t *ns, struct sgpu_error *e)
 	CHECK(*ns == 0);
 	*ns = (name[0] == 'a' ? 100 : 200) + (name[0] == 'a' ? 1 : 2) * (length / 2);
 	if (name[0] == 'b') {
-		sgpu_bench_give_latency(made_bench, (struct sgpu_bench_latency){ (double)length, (double)length * 2 });
+		sgpu_bench_give_latency(made_bench, (struct sgpu_bench_latency){
+							    (double)length, (double)length * 2 });
 	}
 	if (length + 1 < sizeof(order)) {
 		order[length] = name[0];
@@ -91,13 +92,23 @@ static int made_case(struct sgpu_bench *bench, struct sgpu_error *e)
 {
 	char a[] = "a", b[] = "b";
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "a", .prepare = made_prepare, .run = made_run, .verify = made_verify, .argument = a },
-		{ .name = "b", .prepare = made_prepare, .run = made_run, .verify = made_verify, .argument = b,
-		  .reference_ratio = 16, .reference = "Graviton" },
+		{ .name = "a",
+		  .prepare = made_prepare,
+		  .run = made_run,
+		  .verify = made_verify,
+		  .argument = a },
+		{ .name = "b",
+		  .prepare = made_prepare,
+		  .run = made_run,
+		  .verify = made_verify,
+		  .argument = b,
+		  .reference_ratio = 16,
+		  .reference = "Graviton" },
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "direction", "up", 0 }, { "size_bytes", NULL, 4096 } },
-		.bytes = point_bytes, .operations = 4,
+		.bytes = point_bytes,
+		.operations = 4,
 	};
 
 	made_bench = bench;
@@ -105,7 +116,8 @@ static int made_case(struct sgpu_bench *bench, struct sgpu_error *e)
 	for (int i = 0; i < 100; i++) {
 		const size_t mark = sgpu_bench_mark(bench);
 
-		CHECK(sgpu_bench_keep(bench, end_made, (uintptr_t)&set_up, (uint64_t)set_up++, e) == SGPU_OK);
+		CHECK(sgpu_bench_keep(bench, end_made, (uintptr_t)&set_up, (uint64_t)set_up++, e) ==
+		      SGPU_OK);
 		if (i % 2) {
 			sgpu_bench_release(bench, mark);
 		}
@@ -118,7 +130,10 @@ static int made_case(struct sgpu_bench *bench, struct sgpu_error *e)
 }
 
 static const struct sgpu_bench_case made = {
-	.name = "made", .help = "made up", .unit = SGPU_BENCH_BYTES_PER_SECOND, .run = made_case,
+	.name = "made",
+	.help = "made up",
+	.unit = SGPU_BENCH_BYTES_PER_SECOND,
+	.run = made_case,
 };
 
 static void reset(void)
@@ -129,7 +144,8 @@ static void reset(void)
 	point_bytes = 1000;
 }
 
-static int run_made(const struct sgpu_bench_case *row, uint64_t samples, enum sgpu_bench_status *status)
+static int run_made(const struct sgpu_bench_case *row, uint64_t samples,
+		    enum sgpu_bench_status *status)
 {
 	const struct sgpu_bench_options options = { .samples = samples };
 
@@ -146,17 +162,23 @@ UNIT_TEST(variants_are_sampled_in_turns)
 	CHECK(status == SGPU_BENCH_PASSED && notes.count == 2 && set_up == 0 && torn_down == 1);
 	CHECK(a->stopped == SGPU_BENCH_STOP_COUNT && a->bytes == 1000 && !a->bytes_formula[0]);
 	/* A warm-up, then four rounds, every other one reversed. */
-	CHECK(strcmp(order, "abab" "baab" "ba") == 0);
+	CHECK(strcmp(order, "abab"
+			    "baab"
+			    "ba") == 0);
 	CHECK(prepared == 10 && verified == 10);
-	CHECK(strcmp(a->name, "made") == 0 && strcmp(a->variant, "a") == 0 && strcmp(b->variant, "b") == 0);
+	CHECK(strcmp(a->name, "made") == 0 && strcmp(a->variant, "a") == 0 &&
+	      strcmp(b->variant, "b") == 0);
 	CHECK(a->ns.n == 4 && a->ns.min == 101 && a->ns.p95 == 104 && a->ratio_to[0] == '\0');
 	CHECK(b->ns.n == 4 && b->ns.min == 202 && strcmp(b->ratio_to, "a") == 0);
 	CHECK(b->ratio.n == 4 && near(b->ratio.median, 2) && near(b->ratio.p95, 2));
-	CHECK(noted_samples == 4 && first_samples[0] == 202 && first_samples[1] == 204 && first_samples[3] == 208);
+	CHECK(noted_samples == 4 && first_samples[0] == 202 && first_samples[1] == 204 &&
+	      first_samples[3] == 208);
 	CHECK(b->reference_ratio == 16 && strcmp(b->reference, "Graviton") == 0);
-	CHECK(a->parameter_count == 2 && strcmp(a->parameters[0].text, "up") == 0 && a->parameters[1].number == 4096);
+	CHECK(a->parameter_count == 2 && strcmp(a->parameters[0].text, "up") == 0 &&
+	      a->parameters[1].number == 4096);
 	CHECK(near(sgpu_bench_value(a), 1000 / 102.5 * 1e9));
-	/* Medians of what the samples gave, 3, 4, 7 and 8 in turns, and nothing from another variant. */
+	/* Medians of what the samples gave, 3, 4, 7 and 8 in turns, and nothing from another
+	 * variant. */
 	CHECK(a->latency.p50_ns == 0 && a->latency.p99_ns == 0);
 	CHECK(b->latency.p50_ns == 5.5 && b->latency.p99_ns == 11);
 }
@@ -177,7 +199,9 @@ static int run_said(void *argument, uint64_t *ns, struct sgpu_error *e)
 static int said_case(struct sgpu_bench *bench, struct sgpu_error *e)
 {
 	const struct sgpu_bench_variant variant = { .name = "v", .run = run_said };
-	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, 4096 } }, .bytes = 4096, .operations = 2 };
+	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, 4096 } },
+						.bytes = 4096,
+						.operations = 2 };
 
 	return sgpu_bench_measure(bench, &point, &variant, 1, e);
 }
@@ -194,7 +218,9 @@ static uint64_t scattered(int i)
 
 static void measure_said(uint64_t (*ns)(int), uint64_t time_ns, uint64_t samples)
 {
-	const struct sgpu_bench_case row = { .name = "said", .help = "", .unit = SGPU_BENCH_NS, .run = said_case };
+	const struct sgpu_bench_case row = {
+		.name = "said", .help = "", .unit = SGPU_BENCH_NS, .run = said_case
+	};
 	const struct sgpu_bench_options options = { .samples = samples, .time_ns = time_ns };
 	enum sgpu_bench_status status;
 
@@ -212,7 +238,8 @@ UNIT_TEST(sampling_stops_for_a_reason_that_is_told)
 
 	measure_said(steady, (uint64_t)3600 * 1000000000, 0);
 	CHECK(r->stopped == SGPU_BENCH_STOP_DEVIATION && r->ns.n >= 31 && r->ns.n <= 1000);
-	CHECK(r->ns.high - r->ns.low <= 0.01 * r->ns.median && strcmp(r->bytes_formula, "size_bytes") == 0);
+	CHECK(r->ns.high - r->ns.low <= 0.01 * r->ns.median &&
+	      strcmp(r->bytes_formula, "size_bytes") == 0);
 	CHECK(sgpu_rpc_measure(&costs, NULL) != SGPU_OK ||
 	      near(r->cycles, r->ns.median / 2 * (double)costs.cycles_per_second / 1e9));
 	measure_said(scattered, 150000000, 0);
@@ -249,7 +276,8 @@ static int partial_case(struct sgpu_bench *bench, struct sgpu_error *e)
 	int rc = SGPU_OK;
 
 	for (uint64_t size = 1; rc == SGPU_OK && size < 3; size++) {
-		const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } } };
+		const struct sgpu_bench_point point = { .parameters = {
+								{ "size_bytes", NULL, size } } };
 
 		rc = sgpu_bench_measure(bench, &point, variants, 4, e);
 	}
@@ -258,8 +286,11 @@ static int partial_case(struct sgpu_bench *bench, struct sgpu_error *e)
 
 UNIT_TEST(variants_that_are_not_to_be_had_are_waived_once)
 {
-	const struct sgpu_bench_case row = { .name = "partial", .help = "", .unit = SGPU_BENCH_NS, .run = partial_case };
-	static const char *const names[] = { "lacks", "lacks, too", "first", "second", "first", "second" };
+	const struct sgpu_bench_case row = {
+		.name = "partial", .help = "", .unit = SGPU_BENCH_NS, .run = partial_case
+	};
+	static const char *const names[] = { "lacks",  "lacks, too", "first",
+					     "second", "first",	     "second" };
 	enum sgpu_bench_status status;
 
 	reset();
@@ -269,9 +300,11 @@ UNIT_TEST(variants_that_are_not_to_be_had_are_waived_once)
 		const struct sgpu_bench_record *r = &notes.records[i];
 
 		CHECK(strcmp(r->variant, names[i]) == 0);
-		CHECK(i < 2 ? r->status == SGPU_BENCH_WAIVED && r->parameter_count == 0 : r->ns.min >= 2000000);
+		CHECK(i < 2 ? r->status == SGPU_BENCH_WAIVED && r->parameter_count == 0
+			    : r->ns.min >= 2000000);
 	}
-	CHECK(strcmp(notes.records[0].reason, "made to lack") == 0 && strcmp(notes.records[1].reason, "and this") == 0);
+	CHECK(strcmp(notes.records[0].reason, "made to lack") == 0 &&
+	      strcmp(notes.records[1].reason, "and this") == 0);
 	CHECK(strcmp(notes.records[3].ratio_to, "first") == 0);
 }
 
@@ -293,7 +326,8 @@ UNIT_TEST(a_wrong_result_fails_the_case)
 	fail_verify_at = 6;
 	REQUIRE(run_made(&made, 10, &status) == SGPU_OK);
 	CHECK(status == SGPU_BENCH_FAILED && notes.count == 1 && torn_down == 1);
-	CHECK(notes.records[0].status == SGPU_BENCH_FAILED && strcmp(notes.records[0].variant, "a") == 0);
+	CHECK(notes.records[0].status == SGPU_BENCH_FAILED &&
+	      strcmp(notes.records[0].variant, "a") == 0);
 	CHECK(strstr(notes.records[0].reason, "made to differ") != NULL);
 	CHECK(sgpu_bench_value(&notes.records[0]) == 0);
 }
@@ -304,8 +338,10 @@ UNIT_TEST(what_is_lacking_waives_and_what_breaks_fails)
 		int code;
 		enum sgpu_bench_status status;
 	} rows[] = {
-		{ SGPU_EUNAVAILABLE, SGPU_BENCH_WAIVED }, { SGPU_ENOMEM, SGPU_BENCH_WAIVED },
-		{ SGPU_EDEVICE, SGPU_BENCH_FAILED }, { SGPU_EAUTH, SGPU_BENCH_FAILED },
+		{ SGPU_EUNAVAILABLE, SGPU_BENCH_WAIVED },
+		{ SGPU_ENOMEM, SGPU_BENCH_WAIVED },
+		{ SGPU_EDEVICE, SGPU_BENCH_FAILED },
+		{ SGPU_EAUTH, SGPU_BENCH_FAILED },
 	};
 
 	for (size_t i = 0; i < 2 * SGPU_ARRAY_LENGTH(rows); i++) {
@@ -315,7 +351,8 @@ UNIT_TEST(what_is_lacking_waives_and_what_breaks_fails)
 		*(i % 2 ? &run_code : &setup_code) = rows[i / 2].code;
 		CHECK(run_made(&made, 3, &status) == SGPU_OK);
 		CHECK(status == rows[i / 2].status && notes.count == 1 && torn_down == 1);
-		CHECK(notes.records[0].status == rows[i / 2].status && strstr(notes.records[0].reason, "made to"));
+		CHECK(notes.records[0].status == rows[i / 2].status &&
+		      strstr(notes.records[0].reason, "made to"));
 	}
 }
 
@@ -340,14 +377,16 @@ UNIT_TEST(a_case_without_its_device_is_waived)
 	reset();
 	row.requires = SGPU_BENCH_DEVICE;
 	CHECK(sgpu_bench_run(&row, &options, NULL, note, &notes, &status, &error) == SGPU_OK);
-	CHECK(status == SGPU_BENCH_WAIVED && notes.count == 1 && strstr(notes.records[0].reason, "no device"));
+	CHECK(status == SGPU_BENCH_WAIVED && notes.count == 1 &&
+	      strstr(notes.records[0].reason, "no device"));
 	CHECK(set_up == 0 && torn_down == 0);
 	REQUIRE(sgpu_device_open("cpu", NULL, &device, &error) == SGPU_OK);
 	REQUIRE(sgpu_device_get_info(device, &info, &error) == SGPU_OK);
 	CHECK(sgpu_bench_can_run(&row, &info, &error) == SGPU_OK);
 	for (unsigned bit = SGPU_BENCH_GPU; bit <= SGPU_BENCH_OPENS_ON_DEVICE; bit *= 2) {
 		row.requires = SGPU_BENCH_DEVICE | bit;
-		CHECK(sgpu_bench_can_run(&row, &info, &error) == SGPU_EUNAVAILABLE && strstr(error.text, "'cpu'"));
+		CHECK(sgpu_bench_can_run(&row, &info, &error) == SGPU_EUNAVAILABLE &&
+		      strstr(error.text, "'cpu'"));
 	}
 	sgpu_device_close(&device);
 }
@@ -364,9 +403,11 @@ UNIT_TEST(sizes_of_a_sweep)
 	CHECK(sgpu_bench_sizes(&bench, 4096, (uint64_t)1 << 30, sizes) == 4 && sizes[0] == 65536);
 	CHECK(!sgpu_bench_wants(&bench, 65535) && sgpu_bench_wants(&bench, (uint64_t)4 << 20));
 	bench.options = (struct sgpu_bench_options){ .quick = true };
-	CHECK(sgpu_bench_sizes(&bench, 4096, (uint64_t)1 << 30, sizes) == 3 && sizes[2] == (uint64_t)64 << 20);
+	CHECK(sgpu_bench_sizes(&bench, 4096, (uint64_t)1 << 30, sizes) == 3 &&
+	      sizes[2] == (uint64_t)64 << 20);
 	CHECK(sgpu_bench_fits(&bench, 1, 0, &error) == SGPU_OK);
-	CHECK(sgpu_bench_fits(&bench, (uint64_t)1 << 60, 0, &error) == SGPU_ENOMEM && strstr(error.text, "MiB"));
+	CHECK(sgpu_bench_fits(&bench, (uint64_t)1 << 60, 0, &error) == SGPU_ENOMEM &&
+	      strstr(error.text, "MiB"));
 	CHECK(sgpu_bench_fits(&bench, UINT64_MAX, UINT64_MAX, &error) == SGPU_ENOMEM);
 }
 
@@ -379,8 +420,8 @@ struct gated {
 	struct sgpu_task tasks[STREAMS * COPIES];
 	sgpu_devptr memory;
 	uint8_t host[COPY];
-	bool early;  /* a stream had done its first copy when the last one was enqueued */
-	bool slow;   /* the work is enqueued only when the gate has opened */
+	bool early; /* a stream had done its first copy when the last one was enqueued */
+	bool slow;  /* the work is enqueued only when the gate has opened */
 	int times, code;
 };
 
@@ -394,13 +435,15 @@ static int enqueue(void *argument, struct sgpu_error *e)
 	g->times++;
 	g->early = false;
 	for (int i = 0; rc == SGPU_OK && i < STREAMS * COPIES; i++) {
-		rc = sgpu_copy_in(g->streams[i % STREAMS], g->memory + (uint64_t)i * COPY, g->host, COPY, &g->tasks[i]);
+		rc = sgpu_copy_in(g->streams[i % STREAMS], g->memory + (uint64_t)i * COPY, g->host,
+				  COPY, &g->tasks[i]);
 		if (rc == SGPU_OK && i < STREAMS) {
 			rc = sgpu_event_create(g->device, &first[i], e);
 			rc = rc == SGPU_OK ? sgpu_event_record(g->streams[i], first[i]) : rc;
 		}
 	}
-	usleep(300); /* for a stream that does not wait to begin; the longest gate lasts longer, even on a GPU */
+	usleep(300); /* for a stream that does not wait to begin; the longest gate lasts longer,
+			even on a GPU */
 	for (int i = 0; i < STREAMS; i++) {
 		bool ended = false;
 
@@ -426,8 +469,9 @@ static int gate_case(struct sgpu_bench *bench, struct sgpu_error *e)
 	for (int i = 0; rc == SGPU_OK && i < ROUNDS; i++) {
 		g.times = 0;
 		rc = sgpu_bench_enqueue(bench, g.streams, STREAMS, enqueue, &g, e);
-		/* The gate was still closed after the last call of enqueue(), so no stream had done anything by then. A
-		 * machine that is too busy to enqueue within any gate says so. */
+		/* The gate was still closed after the last call of enqueue(), so no stream had done
+		 * anything by then. A machine that is too busy to enqueue within any gate says so.
+		 */
 		CHECK(rc == SGPU_EUNAVAILABLE ? g.times == GATES : g.times >= 1 && !g.early);
 		rc = rc == SGPU_EUNAVAILABLE ? SGPU_OK : rc;
 	}
@@ -439,7 +483,8 @@ static int gate_case(struct sgpu_bench *bench, struct sgpu_error *e)
 	CHECK(sgpu_bench_span(g.tasks, STREAMS * COPIES) > 0);
 	g.times = 0;
 	g.slow = true;
-	CHECK(sgpu_bench_enqueue(bench, g.streams, STREAMS, enqueue, &g, e) == SGPU_EUNAVAILABLE && g.times == GATES);
+	CHECK(sgpu_bench_enqueue(bench, g.streams, STREAMS, enqueue, &g, e) == SGPU_EUNAVAILABLE &&
+	      g.times == GATES);
 	g.slow = false;
 	g.code = SGPU_EDEVICE;
 	CHECK(sgpu_bench_enqueue(bench, g.streams, STREAMS, enqueue, &g, e) == SGPU_EDEVICE);
@@ -452,10 +497,13 @@ static int gate_case(struct sgpu_bench *bench, struct sgpu_error *e)
 	return SGPU_OK;
 }
 
-static int run_on_device(int (*run)(struct sgpu_bench *, struct sgpu_error *), enum sgpu_bench_status *status)
+static int run_on_device(int (*run)(struct sgpu_bench *, struct sgpu_error *),
+			 enum sgpu_bench_status *status)
 {
 	const char *selector = getenv("SGPU_TEST_DEVICE") ? getenv("SGPU_TEST_DEVICE") : "cpu";
-	const struct sgpu_bench_case row = { .name = "gate", .help = "", .requires = SGPU_BENCH_DEVICE, .run = run };
+	const struct sgpu_bench_case row = {
+		.name = "gate", .help = "", .requires = SGPU_BENCH_DEVICE, .run = run
+	};
 	const struct sgpu_bench_options options = { .samples = 1 };
 	struct sgpu_device *device = NULL;
 	int rc = sgpu_device_open(selector, NULL, &device, &error);
@@ -493,7 +541,8 @@ static int launch_case(struct sgpu_bench *bench, struct sgpu_error *e)
 
 	for (int k = 0; rc == SGPU_OK && k < 3; k++) {
 		rc = sgpu_device_alloc(bench->device, sizeof(host[k]), &memory[k], e);
-		rc = rc == SGPU_OK ? sgpu_copy_in(stream, memory[k], host[k], sizeof(host[k]), NULL) : rc;
+		rc = rc == SGPU_OK ? sgpu_copy_in(stream, memory[k], host[k], sizeof(host[k]), NULL)
+				   : rc;
 		call.type[k] = (struct sgpu_type){ SGPU_F32, 1, { 4, 0, 0, 0 } };
 		call.present[k] = true;
 		call.data[k] = (void *)(uintptr_t)memory[k];
@@ -520,7 +569,8 @@ UNIT_TEST(operations_are_launched_as_the_runner_does)
 	if (rc == SGPU_EUNAVAILABLE) {
 		SKIP("no device");
 	}
-	CHECK(rc == SGPU_OK && status == SGPU_BENCH_WAIVED && notes.count == 1 && notes.records[0].reason[0]);
+	CHECK(rc == SGPU_OK && status == SGPU_BENCH_WAIVED && notes.count == 1 &&
+	      notes.records[0].reason[0]);
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two runs side by side, and the noise of several: what they say of runs that are made up, and how often it is wrong.
+ * Two runs side by side, and the noise of several: what they say of runs that are made up, and how
+ * often it is wrong.
  */
 #include <math.h>
 #include <stdint.h>
@@ -10,7 +11,8 @@
 #include "bench/private.h"
 #include "bench_records.h"
 
-static enum sgpu_bench_verdict compare_two(double a, double a_mad, double b, double b_mad, double *change)
+static enum sgpu_bench_verdict compare_two(double a, double a_mad, double b, double b_mad,
+					   double *change)
 {
 	struct sgpu_bench_results first = { 0 }, second = { 0 };
 	struct sgpu_bench_difference *d = NULL;
@@ -19,7 +21,8 @@ static enum sgpu_bench_verdict compare_two(double a, double a_mad, double b, dou
 
 	add(&first, passed("c", "v", 4096, a, a_mad));
 	add(&second, passed("c", "v", 4096, b, b_mad));
-	CHECK(sgpu_bench_compare(&first, &second, NULL, false, &d, &count, &error) == SGPU_OK && count == 1);
+	CHECK(sgpu_bench_compare(&first, &second, NULL, false, &d, &count, &error) == SGPU_OK &&
+	      count == 1);
 	if (count == 1) {
 		verdict = d[0].verdict;
 		*change = d[0].change;
@@ -36,7 +39,8 @@ UNIT_TEST(differences_count_beyond_the_noise)
 
 	CHECK(compare_two(1000, 10, 1000, 10, &change) == SGPU_BENCH_SAME && change == 0);
 	/* 2 * 1.4826 * sqrt(2) * 1 % = 4.2 %. */
-	CHECK(compare_two(1000, 10, 1040, 10, &change) == SGPU_BENCH_SAME && fabs(change - 0.04) < 1e-9);
+	CHECK(compare_two(1000, 10, 1040, 10, &change) == SGPU_BENCH_SAME &&
+	      fabs(change - 0.04) < 1e-9);
 	CHECK(compare_two(1000, 10, 1044, 10, &change) == SGPU_BENCH_SLOWER);
 	CHECK(compare_two(1000, 10, 950, 10, &change) == SGPU_BENCH_FASTER && change < 0);
 	/* Whatever the samples say, processes differ. */
@@ -44,8 +48,10 @@ UNIT_TEST(differences_count_beyond_the_noise)
 	CHECK(compare_two(1000, 0, 1025, 0, &change) == SGPU_BENCH_SLOWER);
 }
 
-static const struct sgpu_bench_difference *compare_records(struct sgpu_bench_record a, struct sgpu_bench_record b,
-							   const struct sgpu_bench_results *noise, bool ratios)
+static const struct sgpu_bench_difference *compare_records(struct sgpu_bench_record a,
+							   struct sgpu_bench_record b,
+							   const struct sgpu_bench_results *noise,
+							   bool ratios)
 {
 	static struct sgpu_bench_difference kept;
 	struct sgpu_bench_results first = { 0 }, second = { 0 };
@@ -55,7 +61,8 @@ static const struct sgpu_bench_difference *compare_records(struct sgpu_bench_rec
 	add(&first, a);
 	add(&second, b);
 	kept = (struct sgpu_bench_difference){ .verdict = SGPU_BENCH_NOT_MEASURED };
-	CHECK(sgpu_bench_compare(&first, &second, noise, ratios, &d, &count, &error) == SGPU_OK && count == 1);
+	CHECK(sgpu_bench_compare(&first, &second, noise, ratios, &d, &count, &error) == SGPU_OK &&
+	      count == 1);
 	if (count == 1) {
 		kept = d[0];
 	}
@@ -67,7 +74,8 @@ static const struct sgpu_bench_difference *compare_records(struct sgpu_bench_rec
 
 UNIT_TEST(no_gap_between_the_intervals_leaves_it_open)
 {
-	struct sgpu_bench_record a = passed("c", "v", 4096, 1000, 10), b = passed("c", "v", 4096, 1100, 10);
+	struct sgpu_bench_record a = passed("c", "v", 4096, 1000, 10),
+				 b = passed("c", "v", 4096, 1100, 10);
 	struct sgpu_bench_noise n = { .floor = 0.04, .ratio_floor = -1, .runs = 5 };
 	struct sgpu_bench_results noise = { .noise = &n, .noise_count = 1 };
 
@@ -92,7 +100,8 @@ UNIT_TEST(no_gap_between_the_intervals_leaves_it_open)
 
 UNIT_TEST(measured_noise_takes_the_place_of_the_scatter)
 {
-	struct sgpu_bench_record a = passed("c", "v", 4096, 1000, 100), b = passed("c", "v", 4096, 1100, 100);
+	struct sgpu_bench_record a = passed("c", "v", 4096, 1000, 100),
+				 b = passed("c", "v", 4096, 1100, 100);
 	struct sgpu_bench_noise n = { .floor = 0.05, .ratio_floor = -1, .runs = 5 };
 	struct sgpu_bench_results noise = { .noise = &n, .noise_count = 1 };
 
@@ -103,7 +112,8 @@ UNIT_TEST(measured_noise_takes_the_place_of_the_scatter)
 	b.ns.low = b.ns.high = 1100;
 	CHECK(compare_records(a, b, NULL, false)->verdict == SGPU_BENCH_SAME);
 	CHECK(compare_records(a, b, &noise, false)->verdict == SGPU_BENCH_SLOWER);
-	CHECK(compare_records(a, b, &noise, false)->noise_measured && compare_records(a, b, &noise, false)->noise == 0.05);
+	CHECK(compare_records(a, b, &noise, false)->noise_measured &&
+	      compare_records(a, b, &noise, false)->noise == 0.05);
 	/* Of ratios it says nothing. */
 	CHECK(compare_records(a, b, &noise, true)->verdict == SGPU_BENCH_SLOWER);
 	CHECK(!compare_records(a, b, &noise, true)->noise_measured);
@@ -170,7 +180,8 @@ static struct sgpu_bench_record made_run(double (*shift)(void), double (*scatter
 	return r;
 }
 
-/* The share of false alarms, when the noise is that of `runs` runs (0: what the samples of the two say). */
+/* The share of false alarms, when the noise is that of `runs` runs (0: what the samples of the two
+ * say). */
 static double false_alarms(int runs, double (*shift)(void), double (*scatter)(void), int trials)
 {
 	int alarms = 0;
@@ -183,10 +194,13 @@ static double false_alarms(int runs, double (*shift)(void), double (*scatter)(vo
 			add(&several[i], made_run(shift, scatter));
 		}
 		if (runs > 0) {
-			CHECK(sgpu_bench_measure_noise(several, (size_t)runs, &noise, &error) == SGPU_OK);
+			CHECK(sgpu_bench_measure_noise(several, (size_t)runs, &noise, &error) ==
+			      SGPU_OK);
 			CHECK(noise.noise_count == 1 && noise.noise[0].runs == (uint64_t)runs);
 		}
-		verdict = compare_records(made_run(shift, scatter), made_run(shift, scatter), &noise, false)->verdict;
+		verdict = compare_records(made_run(shift, scatter), made_run(shift, scatter),
+					  &noise, false)
+				  ->verdict;
 		alarms += verdict == SGPU_BENCH_FASTER || verdict == SGPU_BENCH_SLOWER;
 		for (int i = 0; i < runs; i++) {
 			sgpu_bench_results_clear(&several[i]);
@@ -210,7 +224,8 @@ UNIT_TEST(at_most_one_figure_of_20_is_a_false_alarm)
 	/* Without shifts between runs, the samples of two runs suffice. */
 	CHECK(false_alarms(0, no_shift, normal, trials) <= 0.05);
 	CHECK(false_alarms(0, no_shift, outliers, trials) <= 0.05);
-	/* With shifts that are small beside the scatter, too; of larger ones, only runs can tell. */
+	/* With shifts that are small beside the scatter, too; of larger ones, only runs can tell.
+	 */
 	CHECK(false_alarms(0, small_shift, outliers, trials) <= 0.05);
 }
 
@@ -230,7 +245,8 @@ UNIT_TEST(a_difference_beyond_the_noise_is_found)
 		slow.ns.median *= 1.2;
 		slow.ns.low *= 1.2;
 		slow.ns.high *= 1.2;
-		found += compare_records(made_run(normal_shift, outliers), slow, &noise, false)->verdict == SGPU_BENCH_SLOWER;
+		found += compare_records(made_run(normal_shift, outliers), slow, &noise, false)
+				 ->verdict == SGPU_BENCH_SLOWER;
 	}
 	CHECK(found >= 90);
 	for (int i = 0; i < 5; i++) {
@@ -242,7 +258,8 @@ UNIT_TEST(a_difference_beyond_the_noise_is_found)
 UNIT_TEST(noise_is_of_what_passed_in_all_runs)
 {
 	struct sgpu_bench_results runs[2] = { { 0 } }, noise = { 0 };
-	struct sgpu_bench_record r = passed("c", "sealed", 4096, 1000, 1), failed = passed("c", "failed", 4096, 1, 1);
+	struct sgpu_bench_record r = passed("c", "sealed", 4096, 1000, 1),
+				 failed = passed("c", "failed", 4096, 1, 1);
 
 	CHECK(sgpu_bench_measure_noise(runs, 1, &noise, &error) == SGPU_EUSAGE);
 	set_ratio(&r, 2, 0.1);
@@ -253,9 +270,11 @@ UNIT_TEST(noise_is_of_what_passed_in_all_runs)
 	r.ns.median = 1010;
 	add(&runs[1], failed);
 	add(&runs[1], r);
-	REQUIRE(sgpu_bench_measure_noise(runs, 2, &noise, &error) == SGPU_OK && noise.noise_count == 1);
+	REQUIRE(sgpu_bench_measure_noise(runs, 2, &noise, &error) == SGPU_OK &&
+		noise.noise_count == 1);
 	/* 63.66, the quantile of one degree of freedom, times the logarithm of 1.01. */
-	CHECK(fabs(noise.noise[0].floor - 63.66 * log(1.01)) < 1e-6 && noise.noise[0].ratio_floor == 0);
+	CHECK(fabs(noise.noise[0].floor - 63.66 * log(1.01)) < 1e-6 &&
+	      noise.noise[0].ratio_floor == 0);
 	CHECK(strcmp(noise.noise[0].key, "c sealed direction=h2d size_bytes=4096") == 0);
 	sgpu_bench_results_clear(&runs[0]);
 	sgpu_bench_results_clear(&runs[1]);
@@ -265,9 +284,11 @@ UNIT_TEST(noise_is_of_what_passed_in_all_runs)
 UNIT_TEST(environments_of_another_build_differ)
 {
 	json_t *a = json_pack("{s:s, s:i, s:s}", "commit", "abc", "processors", 2, "date", "today");
-	json_t *b = json_pack("{s:s, s:i, s:s}", "commit", "abc", "processors", 2, "date", "tomorrow");
+	json_t *b =
+		json_pack("{s:s, s:i, s:s}", "commit", "abc", "processors", 2, "date", "tomorrow");
 
-	CHECK(sgpu_bench_environments_differ(a, b) == NULL && sgpu_bench_environments_differ(NULL, NULL) == NULL);
+	CHECK(sgpu_bench_environments_differ(a, b) == NULL &&
+	      sgpu_bench_environments_differ(NULL, NULL) == NULL);
 	CHECK(strcmp(sgpu_bench_environments_differ(a, NULL), "processors") == 0);
 	json_object_set_new(b, "commit", json_string("abd"));
 	CHECK(strcmp(sgpu_bench_environments_differ(a, b), "commit") == 0);
@@ -287,7 +308,8 @@ UNIT_TEST(what_one_side_lacks_is_named)
 	failed.status = SGPU_BENCH_FAILED;
 	add(&second, failed);
 	add(&second, passed("c", "a", 8192, 100, 1));
-	REQUIRE(sgpu_bench_compare(&first, &second, NULL, false, &d, &count, &error) == SGPU_OK && count == 3);
+	REQUIRE(sgpu_bench_compare(&first, &second, NULL, false, &d, &count, &error) == SGPU_OK &&
+		count == 3);
 	CHECK(d[0].verdict == SGPU_BENCH_ONLY_FIRST && d[0].first && !d[0].second);
 	CHECK(d[1].verdict == SGPU_BENCH_NOT_MEASURED && d[1].second->status == SGPU_BENCH_FAILED);
 	CHECK(d[2].verdict == SGPU_BENCH_ONLY_SECOND && !d[2].first && d[2].second->bytes == 8192);
@@ -296,7 +318,9 @@ UNIT_TEST(what_one_side_lacks_is_named)
 	add(&second, failed);
 	second.records[2].parameters[0] = failed.parameters[1];
 	second.records[2].parameters[1] = failed.parameters[0];
-	CHECK(sgpu_bench_compare(&first, &second, NULL, false, &d, &count, &error) == SGPU_EINVALID && d == NULL);
+	CHECK(sgpu_bench_compare(&first, &second, NULL, false, &d, &count, &error) ==
+		      SGPU_EINVALID &&
+	      d == NULL);
 	CHECK(strstr(error.text, "twice") != NULL);
 	sgpu_bench_results_clear(&first);
 	sgpu_bench_results_clear(&second);
@@ -305,7 +329,8 @@ UNIT_TEST(what_one_side_lacks_is_named)
 UNIT_TEST(ratios_are_compared_in_place_of_times)
 {
 	struct sgpu_bench_results first = { 0 }, second = { 0 };
-	struct sgpu_bench_record slow = passed("c", "sealed", 4096, 1000, 1), fast = passed("c", "sealed", 4096, 10, 0.01);
+	struct sgpu_bench_record slow = passed("c", "sealed", 4096, 1000, 1),
+				 fast = passed("c", "sealed", 4096, 10, 0.01);
 	struct sgpu_bench_difference *d = NULL;
 	size_t count = 0;
 
@@ -315,12 +340,14 @@ UNIT_TEST(ratios_are_compared_in_place_of_times)
 	add(&first, slow);
 	add(&second, passed("c", "plain", 4096, 9, 0.01));
 	add(&second, fast);
-	REQUIRE(sgpu_bench_compare(&first, &second, NULL, true, &d, &count, &error) == SGPU_OK && count == 1);
+	REQUIRE(sgpu_bench_compare(&first, &second, NULL, true, &d, &count, &error) == SGPU_OK &&
+		count == 1);
 	CHECK(d[0].verdict == SGPU_BENCH_SAME);
 	free(d);
 	second.records[1].ratio.median = 1.2;
 	second.records[1].ratio.min = 1.19;
-	REQUIRE(sgpu_bench_compare(&first, &second, NULL, true, &d, &count, &error) == SGPU_OK && count == 1);
+	REQUIRE(sgpu_bench_compare(&first, &second, NULL, true, &d, &count, &error) == SGPU_OK &&
+		count == 1);
 	CHECK(d[0].verdict == SGPU_BENCH_SLOWER);
 	free(d);
 	sgpu_bench_results_clear(&first);

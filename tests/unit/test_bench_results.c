@@ -53,7 +53,9 @@ UNIT_TEST(records_come_back_from_their_json)
 	const struct sgpu_bench_options options = { .quick = true };
 	struct sgpu_bench_record r = passed("secure-copy", "sealed", 1 << 20, 1234.5, 3.25);
 	const double samples[9] = { 1300, 1233.5, 1234.5, 1230, 1239, 1236, 1234, 1235, 1000 };
-	const struct sgpu_bench_noise noise = { .key = "made of", .floor = 0.0125, .ratio_floor = 0.5, .runs = 5 };
+	const struct sgpu_bench_noise noise = {
+		.key = "made of", .floor = 0.0125, .ratio_floor = 0.5, .runs = 5
+	};
 	struct sgpu_bench_moment begin;
 	char key[SGPU_BENCH_KEY_MAX], *text;
 
@@ -86,16 +88,23 @@ UNIT_TEST(records_come_back_from_their_json)
 	REQUIRE(sgpu_bench_read(text, strlen(text), "run", &again, &error) == SGPU_OK);
 	REQUIRE(again.count == 2 && json_equal(again.environment, results.environment));
 	r = again.records[0];
-	CHECK(r.ns.n == 9 && r.ns.median == 1234.5 && r.ns.mad == 3.3 && r.bytes == 1 << 20 && r.operations == 2);
-	CHECK(r.ratio.median == 1.02 && strcmp(r.ratio_to, "plain") == 0 && r.reference_ratio == 16 && r.cpu_ns == 7);
+	CHECK(r.ns.n == 9 && r.ns.median == 1234.5 && r.ns.mad == 3.3 && r.bytes == 1 << 20 &&
+	      r.operations == 2);
+	CHECK(r.ratio.median == 1.02 && strcmp(r.ratio_to, "plain") == 0 &&
+	      r.reference_ratio == 16 && r.cpu_ns == 7);
 	CHECK(r.latency.p50_ns == 120.5 && r.latency.p99_ns == 900);
-	CHECK(r.ns.p99 == 1236 && r.ns.low == 1230.1 && r.ns.high == 1239 && r.ratio.low == 1.01 && r.ratio.high == 1.03);
-	CHECK(r.stopped == SGPU_BENCH_STOP_TIME && r.cycles == 2500.5 && strcmp(r.bytes_formula, "twice") == 0);
+	CHECK(r.ns.p99 == 1236 && r.ns.low == 1230.1 && r.ns.high == 1239 && r.ratio.low == 1.01 &&
+	      r.ratio.high == 1.03);
+	CHECK(r.stopped == SGPU_BENCH_STOP_TIME && r.cycles == 2500.5 &&
+	      strcmp(r.bytes_formula, "twice") == 0);
 	REQUIRE(r.samples_ns && r.samples_ns != samples);
 	CHECK(memcmp(r.samples_ns, samples, sizeof(samples)) == 0);
-	CHECK(again.noise_count == 1 && again.noise[0].floor == 0.0125 && again.noise[0].ratio_floor == 0.5);
-	CHECK(again.noise[0].runs == 5 && strcmp(again.noise[0].key, "made of") == 0 && json_is_object(again.end));
-	CHECK(again.records[1].status == SGPU_BENCH_WAIVED && strcmp(again.records[1].reason, "no GPU: \"quoted\"") == 0);
+	CHECK(again.noise_count == 1 && again.noise[0].floor == 0.0125 &&
+	      again.noise[0].ratio_floor == 0.5);
+	CHECK(again.noise[0].runs == 5 && strcmp(again.noise[0].key, "made of") == 0 &&
+	      json_is_object(again.end));
+	CHECK(again.records[1].status == SGPU_BENCH_WAIVED &&
+	      strcmp(again.records[1].reason, "no GPU: \"quoted\"") == 0);
 	sgpu_bench_key(&r, key);
 	CHECK(strcmp(key, "secure-copy sealed direction=h2d size_bytes=1048576") == 0);
 	free(text);
@@ -105,7 +114,9 @@ UNIT_TEST(records_come_back_from_their_json)
 }
 
 #define PARTS "\"record\":\"measurement\",\"case\":\"c\",\"variant\":\"v\",\"unit\":\"ns\","
-#define TIMES "\"min_ns\":1,\"p95_ns\":3,\"mad_ns\":0.5,\"spread\":1,\"cpu_median_ns\":1,\"operations\":1"
+#define TIMES                                                                        \
+	"\"min_ns\":1,\"p95_ns\":3,\"mad_ns\":0.5,\"spread\":1,\"cpu_median_ns\":1," \
+	"\"operations\":1"
 #define GOOD "{" PARTS "\"parameters\":{},\"status\":\"passed\",\"n\":3,\"median_ns\":2," TIMES "}"
 
 UNIT_TEST(hostile_files_are_refused_by_line)
@@ -160,18 +171,22 @@ UNIT_TEST(hostile_files_are_refused_by_line)
 	struct sgpu_bench_results results;
 	char text[2048];
 
-	CHECK(sgpu_bench_read(GOOD, strlen(GOOD), "run", &results, &error) == SGPU_OK && results.count == 1);
+	CHECK(sgpu_bench_read(GOOD, strlen(GOOD), "run", &results, &error) == SGPU_OK &&
+	      results.count == 1);
 	sgpu_bench_results_clear(&results);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
 		snprintf(text, sizeof(text), "%s\n\n%s\n", GOOD, bad[i]);
-		CHECK(sgpu_bench_read(text, strlen(text), "run", &results, &error) == SGPU_EINVALID);
+		CHECK(sgpu_bench_read(text, strlen(text), "run", &results, &error) ==
+		      SGPU_EINVALID);
 		if (strncmp(error.text, "run:3: ", 7) != 0) {
 			printf("# %s: %s\n", bad[i], error.text);
 		}
-		CHECK(strncmp(error.text, "run:3: ", 7) == 0 && results.records == NULL && results.count == 0);
+		CHECK(strncmp(error.text, "run:3: ", 7) == 0 && results.records == NULL &&
+		      results.count == 0);
 	}
 	CHECK(sgpu_bench_read("", 0, "run", &results, &error) == SGPU_EINVALID);
-	CHECK(sgpu_bench_read("{\"record\":\"environment\"}\n", 25, "run", &results, &error) == SGPU_EINVALID);
+	CHECK(sgpu_bench_read("{\"record\":\"environment\"}\n", 25, "run", &results, &error) ==
+	      SGPU_EINVALID);
 }
 
 static int read_text(const char *text)
@@ -188,9 +203,10 @@ UNIT_TEST(characters_that_turn_or_hide_text_are_refused)
 	static const struct {
 		unsigned first, last;
 	} refused[] = {
-		{ 0x01, 0x1f }, { 0x7f, 0x9f }, { 0xad, 0xad }, { 0x34f, 0x34f }, { 0x61c, 0x61c }, { 0x115f, 0x1160 },
-		{ 0x17b4, 0x17b5 }, { 0x180b, 0x180f }, { 0x200b, 0x200f }, { 0x2028, 0x202e }, { 0x2060, 0x206f },
-		{ 0xfe00, 0xfe0f }, { 0xfeff, 0xfeff }, { 0xffa0, 0xffa0 }, { 0xfff0, 0xfffb },
+		{ 0x01, 0x1f },	    { 0x7f, 0x9f },	{ 0xad, 0xad },	    { 0x34f, 0x34f },
+		{ 0x61c, 0x61c },   { 0x115f, 0x1160 }, { 0x17b4, 0x17b5 }, { 0x180b, 0x180f },
+		{ 0x200b, 0x200f }, { 0x2028, 0x202e }, { 0x2060, 0x206f }, { 0xfe00, 0xfe0f },
+		{ 0xfeff, 0xfeff }, { 0xffa0, 0xffa0 }, { 0xfff0, 0xfffb },
 	};
 
 	for (unsigned c = 1; c < 0x10000; c += c < 0x3000 || c >= 0xfe00 ? 1 : 0x100) {
@@ -203,38 +219,46 @@ UNIT_TEST(characters_that_turn_or_hide_text_are_refused)
 		if (c >= 0xd800 && c < 0xe000) {
 			continue;
 		}
-		snprintf(text, sizeof(text), "{" PARTS "\"parameters\":{},\"status\":\"waived\",\"reason\":\"a\\u%04xb\"}", c);
+		snprintf(text, sizeof(text),
+			 "{" PARTS
+			 "\"parameters\":{},\"status\":\"waived\",\"reason\":\"a\\u%04xb\"}",
+			 c);
 		CHECK((read_text(text) == SGPU_EINVALID) == bad);
 	}
-	CHECK(read_text("{" PARTS "\"parameters\":{},\"status\":\"waived\",\"reason\":\"\U0001f600 \U0000202e\"}") ==
-	      SGPU_EINVALID);
-	CHECK(read_text("{" PARTS "\"parameters\":{},\"status\":\"waived\",\"reason\":\"\U0001f600 \U000e2010 \U00102060\"}") ==
-	      SGPU_OK);
+	CHECK(read_text("{" PARTS "\"parameters\":{},\"status\":\"waived\",\"reason\":\"\U0001f600 "
+			"\U0000202e\"}") == SGPU_EINVALID);
+	CHECK(read_text("{" PARTS "\"parameters\":{},\"status\":\"waived\",\"reason\":\"\U0001f600 "
+			"\U000e2010 \U00102060\"}") == SGPU_OK);
 }
 
 UNIT_TEST(environments_are_limited)
 {
-	static const char *const plain[] = { "processor", "processors", "device", "device_selector", "commit", "date" };
+	static const char *const plain[] = { "processor",	"processors", "device",
+					     "device_selector", "commit",     "date" };
 	char text[8192];
 
 	for (int count = 255; count <= 256; count++) { /* and the member `record` */
 		int length = snprintf(text, sizeof(text), "{\"record\":\"environment\"");
 
 		for (int i = 0; i < count; i++) {
-			length += snprintf(text + length, sizeof(text) - (size_t)length, ",\"k%d\":%d", i, i);
+			length += snprintf(text + length, sizeof(text) - (size_t)length,
+					   ",\"k%d\":%d", i, i);
 		}
 		snprintf(text + length, sizeof(text) - (size_t)length, "}\n%s\n", GOOD);
 		CHECK(read_text(text) == (count == 255 ? SGPU_OK : SGPU_EINVALID));
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(plain); i++) {
-		static const char *const values[] = { "\"text\"", "1", "null", "{\"toString\":1,\"valueOf\":1}", "[1]" };
+		static const char *const values[] = { "\"text\"", "1", "null",
+						      "{\"toString\":1,\"valueOf\":1}", "[1]" };
 
 		for (size_t k = 0; k < SGPU_ARRAY_LENGTH(values); k++) {
-			snprintf(text, sizeof(text), "{\"record\":\"environment\",\"%s\":%s}\n%s\n", plain[i], values[k], GOOD);
+			snprintf(text, sizeof(text), "{\"record\":\"environment\",\"%s\":%s}\n%s\n",
+				 plain[i], values[k], GOOD);
 			CHECK(read_text(text) == (k < 3 ? SGPU_OK : SGPU_EINVALID));
 		}
 	}
-	snprintf(text, sizeof(text), "{\"record\":\"environment\",\"vulnerabilities\":{\"a\":\"b\"}}\n%s\n", GOOD);
+	snprintf(text, sizeof(text),
+		 "{\"record\":\"environment\",\"vulnerabilities\":{\"a\":\"b\"}}\n%s\n", GOOD);
 	CHECK(read_text(text) == SGPU_OK);
 }
 
@@ -245,8 +269,10 @@ UNIT_TEST(names_that_are_too_long_are_refused)
 
 	for (int length = SGPU_BENCH_NAME_MAX - 1; length <= SGPU_BENCH_NAME_MAX; length++) {
 		snprintf(text, sizeof(text),
-			 "{\"record\":\"measurement\",\"case\":\"%0*d\",\"variant\":\"\",\"unit\":\"ns\",\"parameters\":{},"
-			 "\"status\":\"waived\",\"reason\":\"r\"}", length, 0);
+			 "{\"record\":\"measurement\",\"case\":\"%0*d\",\"variant\":\"\",\"unit\":"
+			 "\"ns\",\"parameters\":{},"
+			 "\"status\":\"waived\",\"reason\":\"r\"}",
+			 length, 0);
 		CHECK((sgpu_bench_read(text, strlen(text), "run", &results, &error) == SGPU_OK) ==
 		      (length < SGPU_BENCH_NAME_MAX));
 		sgpu_bench_results_clear(&results);

@@ -60,9 +60,9 @@ UNIT_TEST(median_distance_of_equal_and_of_many_samples)
 UNIT_TEST(intervals_of_the_median_are_those_of_tables)
 {
 	static const int table[][2] = {
-		{ 1, 1 }, { 5, 1 }, { 6, 1 }, { 8, 1 }, { 9, 2 }, { 10, 2 }, { 11, 2 }, { 12, 3 }, { 15, 4 }, { 17, 5 }, { 20, 6 },
-		{ 25, 8 }, { 30, 10 }, { 35, 12 }, { 40, 14 }, { 50, 18 }, { 60, 22 }, { 70, 27 }, { 80, 31 }, { 90, 36 },
-		{ 100, 40 },
+		{ 1, 1 },   { 5, 1 },	{ 6, 1 },   { 8, 1 },	{ 9, 2 },   { 10, 2 },	{ 11, 2 },
+		{ 12, 3 },  { 15, 4 },	{ 17, 5 },  { 20, 6 },	{ 25, 8 },  { 30, 10 }, { 35, 12 },
+		{ 40, 14 }, { 50, 18 }, { 60, 22 }, { 70, 27 }, { 80, 31 }, { 90, 36 }, { 100, 40 },
 	};
 	double samples[2000];
 	struct sgpu_bench_statistics s;
@@ -71,7 +71,8 @@ UNIT_TEST(intervals_of_the_median_are_those_of_tables)
 		int n = table[i][0], rank = table[i][1];
 
 		for (int k = 0; k < n; k++) {
-			samples[k] = 1 + (k * 7919 + 3) % n; /* 1 ... n, if 7919 and n have no common factor */
+			samples[k] = 1 + (k * 7919 +
+					  3) % n; /* 1 ... n, if 7919 and n have no common factor */
 		}
 		sgpu_bench_summarise(samples, (uint64_t)n, &s);
 		if (s.low != rank || s.high != n + 1 - rank) {
@@ -79,7 +80,8 @@ UNIT_TEST(intervals_of_the_median_are_those_of_tables)
 		}
 		CHECK(s.low == rank && s.high == n + 1 - rank);
 	}
-	/* Of many samples as the normal distribution has it: 1000 -> (1000 - 1.96 sqrt(1000)) / 2 = 469. */
+	/* Of many samples as the normal distribution has it: 1000 -> (1000 - 1.96 sqrt(1000)) / 2 =
+	 * 469. */
 	for (int k = 0; k < 1000; k++) {
 		samples[k] = k + 1;
 	}
@@ -108,7 +110,8 @@ UNIT_TEST(patterns_differ_by_place_and_seed)
 	CHECK(sgpu_bench_check(memory, sizeof(memory), 3) == 5000);
 	/* A copy that is off by a word or by a block does not pass. */
 	sgpu_bench_fill(memory, sizeof(memory), 3);
-	CHECK(sgpu_bench_check(memory + 8, 4096, 3) < 8 && sgpu_bench_check(memory + 4096, 4096, 3) < 8);
+	CHECK(sgpu_bench_check(memory + 8, 4096, 3) < 8 &&
+	      sgpu_bench_check(memory + 4096, 4096, 3) < 8);
 }
 
 int main(void)

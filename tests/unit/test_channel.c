@@ -64,16 +64,18 @@ static void describe(const struct sgpu_command *c, char *text, size_t size)
 	switch (c->op) {
 	case SGPU_CH_CREATE:
 		sgpu_hex_encode(c->create.owner_key, 32, mac);
-		snprintf(more, sizeof(more), "%u %d %s", c->create.directory, c->create.has_key, mac);
+		snprintf(more, sizeof(more), "%u %d %s", c->create.directory, c->create.has_key,
+			 mac);
 		break;
 	case SGPU_CH_PDE:
 		snprintf(more, sizeof(more), "%u %u %d", c->pde.index, c->pde.table, c->pde.big);
 		break;
 	case SGPU_CH_PTE:
 		sgpu_hex_encode(c->pte.mac, 32, mac);
-		snprintf(more, sizeof(more), "%u %u %d %d %llu %s %u: %u %u %u", c->pte.directory_index,
-			 c->pte.table_index, c->pte.big, c->pte.has_mac, (unsigned long long)c->pte.mac_counter, mac,
-			 c->pte.count, c->pte.pages[0], c->pte.pages[1], c->pte.pages[2]);
+		snprintf(more, sizeof(more), "%u %u %d %d %llu %s %u: %u %u %u",
+			 c->pte.directory_index, c->pte.table_index, c->pte.big, c->pte.has_mac,
+			 (unsigned long long)c->pte.mac_counter, mac, c->pte.count, c->pte.pages[0],
+			 c->pte.pages[1], c->pte.pages[2]);
 		break;
 	case SGPU_CH_MEASURE:
 		snprintf(more, sizeof(more), "%llx %llx %d", (unsigned long long)c->measure.va,
@@ -85,8 +87,8 @@ static void describe(const struct sgpu_command *c, char *text, size_t size)
 			 (unsigned long long)c->destroy.mac_counter, mac);
 		break;
 	case SGPU_CH_SUBMIT:
-		snprintf(more, sizeof(more), "%llx %u %.*s", (unsigned long long)c->submit.counter, c->submit.size,
-			 (int)c->submit.size, (const char *)c->submit.group);
+		snprintf(more, sizeof(more), "%llx %u %.*s", (unsigned long long)c->submit.counter,
+			 c->submit.size, (int)c->submit.size, (const char *)c->submit.group);
 		break;
 	}
 	snprintf(text, size, "%d via %x to %x: %s", (int)c->op, c->via, c->channel, more);
@@ -101,7 +103,8 @@ UNIT_TEST(a_command_comes_back_from_its_bytes)
 			char a[512], b[512];
 			size_t size;
 
-			REQUIRE(sgpu_command_encode(&command, bytes, sizeof(bytes), &size, NULL) == SGPU_OK);
+			REQUIRE(sgpu_command_encode(&command, bytes, sizeof(bytes), &size, NULL) ==
+				SGPU_OK);
 			REQUIRE(sgpu_command_decode(bytes, size, pages, &back, NULL) == SGPU_OK);
 			describe(&command, a, sizeof(a));
 			describe(&back, b, sizeof(b));
@@ -118,17 +121,21 @@ UNIT_TEST(no_other_length_is_a_command)
 			struct sgpu_command back;
 			size_t size;
 
-			REQUIRE(sgpu_command_encode(&command, bytes, sizeof(bytes), &size, NULL) == SGPU_OK);
+			REQUIRE(sgpu_command_encode(&command, bytes, sizeof(bytes), &size, NULL) ==
+				SGPU_OK);
 			bytes[size] = 0;
-			CHECK(sgpu_command_decode(bytes, size + 1, pages, &back, NULL) == SGPU_EINVALID);
+			CHECK(sgpu_command_decode(bytes, size + 1, pages, &back, NULL) ==
+			      SGPU_EINVALID);
 			for (size_t less = 0; less < size; less++) {
 				uint8_t *exact = malloc(less + 1);
 
 				memcpy(exact, bytes, less);
-				CHECK(sgpu_command_decode(exact, less, pages, &back, NULL) == SGPU_EINVALID);
+				CHECK(sgpu_command_decode(exact, less, pages, &back, NULL) ==
+				      SGPU_EINVALID);
 				free(exact);
 			}
-			CHECK(sgpu_command_encode(&command, bytes, size - 1, &size, NULL) == SGPU_EINVALID);
+			CHECK(sgpu_command_encode(&command, bytes, size - 1, &size, NULL) ==
+			      SGPU_EINVALID);
 		}
 	}
 }
@@ -142,7 +149,8 @@ UNIT_TEST(unknown_bits_versions_and_operations_are_refused)
 	CHECK(bytes[2] == 2 && bytes[3] == 0);
 	for (int bit = 0; bit < 16; bit++) {
 		bytes[2 + bit / 8] ^= (uint8_t)(1 << bit % 8);
-		CHECK((sgpu_command_decode(bytes, size, pages, &back, NULL) == SGPU_OK) == (bit == 1));
+		CHECK((sgpu_command_decode(bytes, size, pages, &back, NULL) == SGPU_OK) ==
+		      (bit == 1));
 		bytes[2 + bit / 8] ^= (uint8_t)(1 << bit % 8);
 	}
 	bytes[0] = 2;
@@ -151,7 +159,8 @@ UNIT_TEST(unknown_bits_versions_and_operations_are_refused)
 	for (int op = 0; op < 256; op++) {
 		bytes[1] = (uint8_t)op;
 		if (op < SGPU_CH_CREATE || op > SGPU_CH_SUBMIT) {
-			CHECK(sgpu_command_decode(bytes, size, pages, &back, NULL) == SGPU_EINVALID);
+			CHECK(sgpu_command_decode(bytes, size, pages, &back, NULL) ==
+			      SGPU_EINVALID);
 		}
 	}
 }
@@ -206,7 +215,8 @@ UNIT_TEST(keys_depend_on_the_processor_and_differ_from_each_other)
 	REQUIRE(sgpu_channel_derive(cek, processor, &b, NULL) == SGPU_OK);
 	REQUIRE(sgpu_channel_derive(cek, other, &c, NULL) == SGPU_OK);
 	CHECK(!memcmp(&a, &b, sizeof(a)));
-	CHECK(memcmp(a.group, c.group, sizeof(a.group)) && memcmp(a.owner, c.owner, sizeof(a.owner)));
+	CHECK(memcmp(a.group, c.group, sizeof(a.group)) &&
+	      memcmp(a.owner, c.owner, sizeof(a.owner)));
 	for (int i = 0; i < 5; i++) {
 		for (int j = 0; j < i; j++) {
 			CHECK(memcmp(all[i], all[j], SGPU_KEY_SIZE));
@@ -216,9 +226,8 @@ UNIT_TEST(keys_depend_on_the_processor_and_differ_from_each_other)
 
 UNIT_TEST(a_nonce_is_serial_and_counter_big_endian)
 {
-	static const uint8_t expected[SGPU_NONCE_SIZE] = {
-		1, 2, 3, 4, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18
-	};
+	static const uint8_t expected[SGPU_NONCE_SIZE] = { 1,	 2,    3,    4,	   0x11, 0x12,
+							   0x13, 0x14, 0x15, 0x16, 0x17, 0x18 };
 	uint8_t nonce[SGPU_NONCE_SIZE];
 
 	sgpu_group_nonce(0x01020304, 0x1112131415161718, nonce);
@@ -294,11 +303,13 @@ UNIT_TEST(a_grant_opens_with_its_owners_key_alone)
 	bench_open(&b, true);
 	REQUIRE(create(&b, 1, 10, &b.owner[0]) == SGPU_REFUSED_NOT);
 	CHECK(b.reply.grant.channel == 1 && b.reply.grant.serial);
-	CHECK(sgpu_session_open(&b.owner[1], &b.reply.grant, &session, NULL) == SGPU_EKEY && !session);
+	CHECK(sgpu_session_open(&b.owner[1], &b.reply.grant, &session, NULL) == SGPU_EKEY &&
+	      !session);
 	for (size_t i = 0; i < sizeof(grant); i++) {
 		grant = b.reply.grant;
 		((uint8_t *)&grant)[i] ^= 1;
-		CHECK(sgpu_session_open(&b.owner[0], &grant, &session, NULL) != SGPU_OK && !session);
+		CHECK(sgpu_session_open(&b.owner[0], &grant, &session, NULL) != SGPU_OK &&
+		      !session);
 	}
 	REQUIRE(sgpu_session_open(&b.owner[0], &b.reply.grant, &session, NULL) == SGPU_OK);
 	sgpu_session_close(&session);
@@ -345,9 +356,10 @@ UNIT_TEST(what_is_too_large_for_a_group_is_not_sealed)
 	bench_open(&b, true);
 	REQUIRE(create(&b, 1, 10, &b.owner[0]) == SGPU_REFUSED_NOT);
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
-	CHECK(sgpu_session_seal(session, items, SGPU_GROUP_MAX - SGPU_TAG_SIZE + 1, group, &counter, NULL) ==
-	      SGPU_EUSAGE);
-	CHECK(sgpu_session_seal(session, items, SGPU_GROUP_MAX - SGPU_TAG_SIZE, group, &counter, NULL) == SGPU_OK);
+	CHECK(sgpu_session_seal(session, items, SGPU_GROUP_MAX - SGPU_TAG_SIZE + 1, group, &counter,
+				NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_session_seal(session, items, SGPU_GROUP_MAX - SGPU_TAG_SIZE, group, &counter,
+				NULL) == SGPU_OK);
 	CHECK(counter == 1);
 	sgpu_session_close(&session);
 	bench_close(&b);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The allocator that works: channels, memory in pages of both sizes, and back again until everything is free.
+ * The allocator that works: channels, memory in pages of both sizes, and back again until
+ * everything is free.
  */
 #include <channel/processor/request.h>
 
@@ -33,9 +34,11 @@ static void world_open(struct world *w)
 	fake_pager_init(&w->fake, MANY, SMALL, ALLOCATOR_BIG, true, &w->pager);
 	w->config = (struct sgpu_processor_config){ .frames = MANY, .unprotected = 3, .hidden = 5 };
 	CHECK(sgpu_processor_create(&w->pager, &w->config, &w->processor, NULL) == SGPU_OK);
-	CHECK(sgpu_allocator_create(&w->pager.info, &w->config, pass, w->processor, &w->allocator, NULL) == SGPU_OK);
+	CHECK(sgpu_allocator_create(&w->pager.info, &w->config, pass, w->processor, &w->allocator,
+				    NULL) == SGPU_OK);
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &w->owner, NULL) == SGPU_OK);
-	CHECK(sgpu_allocator_channel(w->allocator, w->owner.public_half, &w->grant, NULL) == SGPU_OK);
+	CHECK(sgpu_allocator_channel(w->allocator, w->owner.public_half, &w->grant, NULL) ==
+	      SGPU_OK);
 	CHECK(sgpu_session_open(&w->owner, &w->grant, &w->session, NULL) == SGPU_OK);
 }
 
@@ -87,18 +90,22 @@ UNIT_TEST(memory_comes_in_big_pages_as_far_as_they_fit)
 	uint64_t space;
 
 	world_open(&w);
-	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, size, &va, &mapped, believe, &w, NULL) == SGPU_OK);
-	CHECK(mapped == 3 * big + 2 * SMALL && va % big == 0 && w.reported == mapped && w.reports == 2);
-	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, 1, &other, &other_mapped, believe, &w, NULL) ==
-		SGPU_OK);
+	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, size, &va, &mapped, believe, &w,
+				   NULL) == SGPU_OK);
+	CHECK(mapped == 3 * big + 2 * SMALL && va % big == 0 && w.reported == mapped &&
+	      w.reports == 2);
+	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, 1, &other, &other_mapped, believe,
+				   &w, NULL) == SGPU_OK);
 	CHECK(other_mapped == SMALL && (other >= va + mapped || other + SMALL <= va));
 	REQUIRE(sgpu_processor_space(w.processor, w.grant.channel, &base, &space, NULL) == SGPU_OK);
 	CHECK(space == 2ULL * MANY * SMALL);
 	CHECK(sgpu_processor_reaches(w.processor, w.grant.channel, base + va, mapped));
-	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va, mapped, authorise, believe, &w, NULL) == SGPU_OK);
+	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va, mapped, authorise, believe, &w,
+				   NULL) == SGPU_OK);
 	CHECK(!sgpu_processor_reaches(w.processor, w.grant.channel, base + va, 1));
 	CHECK(sgpu_processor_reaches(w.processor, w.grant.channel, base + other, SMALL));
-	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va, mapped, authorise, believe, &w, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va, mapped, authorise, believe, &w,
+				   NULL) == SGPU_EUSAGE);
 	world_close(&w);
 }
 
@@ -112,10 +119,11 @@ UNIT_TEST(small_pages_stand_in_the_order_of_their_frames)
 	struct world w;
 
 	world_open(&w);
-	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, PAGES * SMALL, &va, &mapped, believe, &w, NULL) ==
-		SGPU_OK);
+	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, PAGES * SMALL, &va, &mapped,
+				   believe, &w, NULL) == SGPU_OK);
 	do {
-		REQUIRE(first < MANY && sgpu_processor_frame(w.processor, first, &about) == SGPU_OK);
+		REQUIRE(first < MANY &&
+			sgpu_processor_frame(w.processor, first, &about) == SGPU_OK);
 	} while ((!about.mapped || about.use != SGPU_FRAME_DATA) && ++first);
 	for (uint32_t i = 0; i < PAGES; i++) {
 		REQUIRE(sgpu_processor_frame(w.processor, first + i, &about) == SGPU_OK);
@@ -136,31 +144,33 @@ UNIT_TEST(what_is_given_back_comes_again_and_all_of_it_can_be_had)
 		random = random * 1664525 + 1013904223;
 		if (n < 200 && random >> 31) {
 			uint64_t size = 1 + (random >> 8) % 6000;
-			int rc = sgpu_allocator_map(w.allocator, w.grant.channel, size, &va[n], &mapped[n], believe,
-						    &w, NULL);
+			int rc = sgpu_allocator_map(w.allocator, w.grant.channel, size, &va[n],
+						    &mapped[n], believe, &w, NULL);
 
 			CHECK(rc == SGPU_OK || rc == SGPU_ENOMEM);
 			n += rc == SGPU_OK;
 		} else if (n) {
 			int i = (int)((random >> 8) % (uint32_t)n);
 
-			CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va[i], mapped[i], authorise, believe, &w,
-						   NULL) == SGPU_OK);
+			CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va[i], mapped[i],
+						   authorise, believe, &w, NULL) == SGPU_OK);
 			va[i] = va[--n];
 			mapped[i] = mapped[n];
 		}
 	}
 	CHECK(sgpu_processor_check(w.processor, NULL) == SGPU_OK);
 	while (n--) {
-		CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va[n], mapped[n], authorise, believe, &w, NULL) ==
-		      SGPU_OK);
+		CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, va[n], mapped[n],
+					   authorise, believe, &w, NULL) == SGPU_OK);
 	}
 	/* All but the regions, and what directories and tables take. */
-	for (all = MANY - 8;
-	     sgpu_allocator_map(w.allocator, w.grant.channel, all * SMALL, va, mapped, believe, &w, NULL); all--) {
+	for (all = MANY - 8; sgpu_allocator_map(w.allocator, w.grant.channel, all * SMALL, va,
+						mapped, believe, &w, NULL);
+	     all--) {
 		REQUIRE(all > MANY - 16);
 	}
-	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, 1, va, mapped, believe, &w, NULL) == SGPU_ENOMEM);
+	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, 1, va, mapped, believe, &w, NULL) ==
+	      SGPU_ENOMEM);
 	world_close(&w);
 }
 
@@ -173,25 +183,32 @@ UNIT_TEST(a_second_channel_has_what_the_first_has)
 	uint64_t va, mapped, later;
 
 	world_open(&w);
-	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, 2000, &va, &mapped, believe, &w, NULL) == SGPU_OK);
+	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, 2000, &va, &mapped, believe, &w,
+				   NULL) == SGPU_OK);
 	REQUIRE(sgpu_allocator_channel(w.allocator, w.owner.public_half, &second, NULL) == SGPU_OK);
 	CHECK(second.channel != w.grant.channel);
 	REQUIRE(sgpu_session_open(&w.owner, &second, &session, NULL) == SGPU_OK);
-	REQUIRE(sgpu_allocator_measure(w.allocator, w.grant.channel, va, 2000, true, &one, NULL) == SGPU_OK);
-	REQUIRE(sgpu_allocator_measure(w.allocator, second.channel, va, 2000, true, &two, NULL) == SGPU_OK);
+	REQUIRE(sgpu_allocator_measure(w.allocator, w.grant.channel, va, 2000, true, &one, NULL) ==
+		SGPU_OK);
+	REQUIRE(sgpu_allocator_measure(w.allocator, second.channel, va, 2000, true, &two, NULL) ==
+		SGPU_OK);
 	CHECK(sgpu_session_measurement(session, &one, NULL) == SGPU_EAUTH);
 	CHECK(sgpu_session_measurement(w.session, &one, NULL) == SGPU_OK);
 	CHECK(sgpu_session_measurement(session, &two, NULL) == SGPU_OK &&
 	      !memcmp(one.digest, two.digest, sizeof(one.digest)));
 	/* And what comes later, in a table of its own. */
-	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, 10, &later, &mapped, believe, &w, NULL) == SGPU_OK);
-	CHECK(sgpu_allocator_measure(w.allocator, second.channel, later, 10, false, &two, NULL) == SGPU_OK);
+	REQUIRE(sgpu_allocator_map(w.allocator, w.grant.channel, 10, &later, &mapped, believe, &w,
+				   NULL) == SGPU_OK);
+	CHECK(sgpu_allocator_measure(w.allocator, second.channel, later, 10, false, &two, NULL) ==
+	      SGPU_OK);
 	uint64_t counter;
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 	sgpu_session_destroy(w.session, &counter, mac);
-	CHECK(sgpu_allocator_destroy(w.allocator, w.grant.channel, counter + 1, mac, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_allocator_destroy(w.allocator, w.grant.channel, counter + 1, mac, NULL) ==
+	      SGPU_EAUTH);
 	CHECK(sgpu_allocator_destroy(w.allocator, w.grant.channel, counter, mac, NULL) == SGPU_OK);
-	CHECK(sgpu_allocator_measure(w.allocator, second.channel, va, 2000, false, &two, NULL) == SGPU_OK);
+	CHECK(sgpu_allocator_measure(w.allocator, second.channel, va, 2000, false, &two, NULL) ==
+	      SGPU_OK);
 	CHECK(sgpu_allocator_destroy(w.allocator, w.grant.channel, 0, NULL, NULL) == SGPU_EUSAGE);
 	sgpu_session_close(&session);
 	world_close(&w);
@@ -206,7 +223,8 @@ UNIT_TEST(a_failure_loses_neither_books_nor_service)
 	world_open(&w);
 	for (uint32_t n = 1; n < 4; n++) {
 		w.fake.fail_in = n;
-		int rc = sgpu_allocator_map(w.allocator, w.grant.channel, 3000, &va, &mapped, believe, &w, NULL);
+		int rc = sgpu_allocator_map(w.allocator, w.grant.channel, 3000, &va, &mapped,
+					    believe, &w, NULL);
 
 		CHECK(rc == SGPU_OK || rc == SGPU_EDEVICE);
 		failed += rc != SGPU_OK;
@@ -215,16 +233,21 @@ UNIT_TEST(a_failure_loses_neither_books_nor_service)
 	}
 	CHECK(failed > 0);
 	w.refuse = w.reports + 2;
-	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, 3000, &va, &mapped, believe, &w, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, 3000, &va, &mapped, believe, &w,
+				 NULL) == SGPU_EAUTH);
 	w.refuse = 0;
-	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, 3000, &va, &mapped, believe, &w, NULL) == SGPU_OK);
-	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, 0, &va, &mapped, believe, &w, NULL) == SGPU_ENOMEM);
-	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, UINT64_MAX, &va, &mapped, believe, &w, NULL) ==
-	      SGPU_ENOMEM);
-	CHECK(sgpu_allocator_map(w.allocator, 77, 1, &va, &mapped, believe, &w, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, 1, SMALL, authorise, believe, &w, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, SMALL, UINT64_MAX, authorise, believe, &w, NULL) ==
+	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, 3000, &va, &mapped, believe, &w,
+				 NULL) == SGPU_OK);
+	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, 0, &va, &mapped, believe, &w,
+				 NULL) == SGPU_ENOMEM);
+	CHECK(sgpu_allocator_map(w.allocator, w.grant.channel, UINT64_MAX, &va, &mapped, believe,
+				 &w, NULL) == SGPU_ENOMEM);
+	CHECK(sgpu_allocator_map(w.allocator, 77, 1, &va, &mapped, believe, &w, NULL) ==
 	      SGPU_EUSAGE);
+	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, 1, SMALL, authorise, believe, &w,
+				   NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_allocator_unmap(w.allocator, w.grant.channel, SMALL, UINT64_MAX, authorise,
+				   believe, &w, NULL) == SGPU_EUSAGE);
 	world_close(&w);
 }
 
@@ -243,16 +266,17 @@ UNIT_TEST(channels_come_and_go)
 		for (int i = 0; i < 12; i++) {
 			uint64_t va, mapped;
 
-			REQUIRE(sgpu_allocator_channel(w.allocator, keys[i % 3].public_half, &grants[i], NULL) ==
-				SGPU_OK);
+			REQUIRE(sgpu_allocator_channel(w.allocator, keys[i % 3].public_half,
+						       &grants[i], NULL) == SGPU_OK);
 			CHECK(grants[i].serial > serial);
 			serial = grants[i].serial;
-			CHECK(sgpu_allocator_map(w.allocator, grants[i].channel, 1500, &va, &mapped, NULL, NULL,
-						 NULL) == SGPU_OK);
+			CHECK(sgpu_allocator_map(w.allocator, grants[i].channel, 1500, &va, &mapped,
+						 NULL, NULL, NULL) == SGPU_OK);
 		}
 		CHECK(sgpu_processor_check(w.processor, NULL) == SGPU_OK);
 		for (int i = 0; i < 12; i++) {
-			CHECK(sgpu_allocator_destroy(w.allocator, grants[(i * 5 + round) % 12].channel, 0, NULL,
+			CHECK(sgpu_allocator_destroy(w.allocator,
+						     grants[(i * 5 + round) % 12].channel, 0, NULL,
 						     NULL) == SGPU_OK);
 			CHECK(sgpu_processor_check(w.processor, NULL) == SGPU_OK);
 		}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The attacks of the Graviton paper, each by its name, on a real device: whose memory they would reach holds a secret, and
- * what became of that is looked at through the device itself. SGPU_TEST_DEVICE names the device.
+ * The attacks of the Graviton paper, each by its name, on a real device: whose memory they would
+ * reach holds a secret, and what became of that is looked at through the device itself.
+ * SGPU_TEST_DEVICE names the device.
  */
 #include <channel/processor/request.h>
 #include <sgpu/channel.h>
@@ -104,7 +105,8 @@ static bool is_secret(struct stage *s, uint32_t channel, uint32_t place)
 {
 	static uint8_t data[SECRET_SIZE];
 
-	return read_bytes(s, channel, place, data) == SGPU_OK && memcmp(data, secret, sizeof(secret) - 1) == 0;
+	return read_bytes(s, channel, place, data) == SGPU_OK &&
+	       memcmp(data, secret, sizeof(secret) - 1) == 0;
 }
 
 static bool is_zero(struct stage *s, uint32_t channel, uint32_t place)
@@ -112,7 +114,8 @@ static bool is_zero(struct stage *s, uint32_t channel, uint32_t place)
 	static uint8_t data[SECRET_SIZE];
 	static const uint8_t zeros[SECRET_SIZE];
 
-	return read_bytes(s, channel, place, data) == SGPU_OK && memcmp(data, zeros, sizeof(zeros)) == 0;
+	return read_bytes(s, channel, place, data) == SGPU_OK &&
+	       memcmp(data, zeros, sizeof(zeros)) == 0;
 }
 
 UNIT_TEST(aliasing_a_page_of_another_context_is_refused)
@@ -139,7 +142,8 @@ UNIT_TEST(aliasing_through_a_big_page_is_refused)
 	REQUIRE(begin(&s));
 	big = 2 * s.per_big;
 	inside = big + 3;
-	CHECK(scene_pde(&s.scene, BOB, 0, scene_frame(&s.config, SCENE_BOB_BIG), true) == SGPU_REFUSED_NOT);
+	CHECK(scene_pde(&s.scene, BOB, 0, scene_frame(&s.config, SCENE_BOB_BIG), true) ==
+	      SGPU_REFUSED_NOT);
 	CHECK(scene_map(&s.scene, ALICE, 0, inside) == SGPU_REFUSED_NOT);
 	CHECK(write_secret(&s, ALICE, 0) == SGPU_OK);
 	CHECK(scene_pte(&s.scene, BOB, 1, &big, 1, true, -1) == SGPU_REFUSED_FOREIGN);
@@ -175,7 +179,8 @@ UNIT_TEST(mapping_two_pages_at_one_address_is_refused)
 	CHECK(scene_map(&s.scene, ALICE, 0, frame(&s, 0)) == SGPU_REFUSED_NOT);
 	CHECK(write_secret(&s, ALICE, 0) == SGPU_OK);
 	CHECK(scene_map(&s.scene, ALICE, 0, frame(&s, 1)) != SGPU_REFUSED_NOT);
-	CHECK(scene_pde(&s.scene, ALICE, 0, scene_frame(&s.config, SCENE_ALICE_BIG), true) == SGPU_REFUSED_NOT);
+	CHECK(scene_pde(&s.scene, ALICE, 0, scene_frame(&s.config, SCENE_ALICE_BIG), true) ==
+	      SGPU_REFUSED_NOT);
 	CHECK(scene_pte(&s.scene, ALICE, 0, &big, 1, true, -1) == SGPU_REFUSED_ALIAS);
 	CHECK(is_secret(&s, ALICE, 0));
 	end(&s);
@@ -191,7 +196,8 @@ UNIT_TEST(unmapping_without_the_owners_mac_is_refused)
 	CHECK(scene_unmap(&s.scene, ALICE, 0, -1) == SGPU_REFUSED_LOCKED);
 	CHECK(scene_unmap(&s.scene, ALICE, 0, BOB) == SGPU_REFUSED_MAC);
 	CHECK(scene_pde(&s.scene, ALICE, 0, SGPU_NO_FRAME, false) != SGPU_REFUSED_NOT);
-	CHECK(scene_pde(&s.scene, ALICE, 0, scene_frame(&s.config, SCENE_SPARE), false) != SGPU_REFUSED_NOT);
+	CHECK(scene_pde(&s.scene, ALICE, 0, scene_frame(&s.config, SCENE_SPARE), false) !=
+	      SGPU_REFUSED_NOT);
 	CHECK(is_secret(&s, ALICE, 0));
 	CHECK(scene_unmap(&s.scene, ALICE, 0, ALICE) == SGPU_REFUSED_NOT);
 	end(&s);
@@ -225,8 +231,10 @@ UNIT_TEST(stale_translations_in_a_table_are_cleared)
 	CHECK(write_secret(&s, BOB, 0) == SGPU_OK);
 	CHECK(scene_destroy(&s.scene, BOB, -1) == SGPU_REFUSED_NOT);
 	CHECK(scene_pde(&s.scene, ALICE, 0, SGPU_NO_FRAME, false) == SGPU_REFUSED_NOT);
-	CHECK(scene_pde(&s.scene, ALICE, 0, scene_frame(&s.config, SCENE_BOB_TABLE), false) == SGPU_REFUSED_NOT);
-	CHECK(scene_measure(&s.scene, ALICE, 0, s.scene.pager.info.small) == SGPU_REFUSED_NOT_MAPPED);
+	CHECK(scene_pde(&s.scene, ALICE, 0, scene_frame(&s.config, SCENE_BOB_TABLE), false) ==
+	      SGPU_REFUSED_NOT);
+	CHECK(scene_measure(&s.scene, ALICE, 0, s.scene.pager.info.small) ==
+	      SGPU_REFUSED_NOT_MAPPED);
 	CHECK(!sgpu_processor_reaches(s.scene.processor, ALICE, address(&s, ALICE, 0), 1));
 	/* Nor can a page that holds data become a table, or a directory. */
 	CHECK(scene_map(&s.scene, ALICE, 0, frame(&s, 1)) == SGPU_REFUSED_NOT);
@@ -245,7 +253,8 @@ UNIT_TEST(a_bootstrap_channel_gets_no_hold_of_protected_memory)
 	REQUIRE(begin(&s));
 	CHECK(scene_map(&s.scene, ALICE, 0, frame(&s, 0)) == SGPU_REFUSED_NOT);
 	CHECK(write_secret(&s, ALICE, 0) == SGPU_OK);
-	CHECK(scene_pde(&s.scene, BOOT, 0, scene_frame(&s.config, SCENE_SPARE), false) == SGPU_REFUSED_BOOTSTRAP);
+	CHECK(scene_pde(&s.scene, BOOT, 0, scene_frame(&s.config, SCENE_SPARE), false) ==
+	      SGPU_REFUSED_BOOTSTRAP);
 	CHECK(scene_pde(&s.scene, BOOT, 0, 2, false) == SGPU_REFUSED_BOOTSTRAP);
 	CHECK(scene_map(&s.scene, BOOT, 0, frame(&s, 0)) == SGPU_REFUSED_BOOTSTRAP);
 	CHECK(scene_map(&s.scene, BOOT, 0, frame(&s, 1)) == SGPU_REFUSED_BOOTSTRAP);
@@ -269,7 +278,8 @@ UNIT_TEST(reused_pages_hold_nothing_of_their_last_owner)
 	CHECK(scene_unmap(&s.scene, ALICE, 0, ALICE) == SGPU_REFUSED_NOT);
 	CHECK(scene_map(&s.scene, BOB, 0, frame(&s, 0)) == SGPU_REFUSED_NOT);
 	CHECK(is_zero(&s, BOB, 0));
-	/* And without: the channel is destroyed while Alice still uses it, and while Bob's context is the active one. */
+	/* And without: the channel is destroyed while Alice still uses it, and while Bob's context
+	 * is the active one. */
 	CHECK(scene_map(&s.scene, ALICE, 1, frame(&s, 1)) == SGPU_REFUSED_NOT);
 	CHECK(write_secret(&s, ALICE, 1) == SGPU_OK);
 	CHECK(sgpu_processor_activate(s.scene.processor, BOB, NULL) == SGPU_OK);
@@ -287,8 +297,10 @@ UNIT_TEST(a_big_page_is_cleared_before_another_gets_it)
 
 	REQUIRE(begin(&s));
 	big = 2 * s.per_big;
-	CHECK(scene_pde(&s.scene, ALICE, 0, scene_frame(&s.config, SCENE_ALICE_BIG), true) == SGPU_REFUSED_NOT);
-	CHECK(scene_pde(&s.scene, BOB, 0, scene_frame(&s.config, SCENE_BOB_BIG), true) == SGPU_REFUSED_NOT);
+	CHECK(scene_pde(&s.scene, ALICE, 0, scene_frame(&s.config, SCENE_ALICE_BIG), true) ==
+	      SGPU_REFUSED_NOT);
+	CHECK(scene_pde(&s.scene, BOB, 0, scene_frame(&s.config, SCENE_BOB_BIG), true) ==
+	      SGPU_REFUSED_NOT);
 	CHECK(scene_pte(&s.scene, ALICE, 0, &big, 1, true, -1) == SGPU_REFUSED_NOT);
 	CHECK(write_secret(&s, ALICE, s.per_big - 1) == SGPU_OK);
 	CHECK(scene_pte(&s.scene, ALICE, 0, &none, 1, true, ALICE) == SGPU_REFUSED_NOT);
@@ -310,16 +322,23 @@ UNIT_TEST(the_host_reaches_no_protected_page)
 	small = s.scene.pager.info.small;
 	CHECK(scene_map(&s.scene, ALICE, 0, frame(&s, 0)) == SGPU_REFUSED_NOT);
 	CHECK(write_secret(&s, ALICE, 0) == SGPU_OK);
-	CHECK(sgpu_processor_host_read(s.scene.processor, frame(&s, 0) * small, data, sizeof(data), NULL) == SGPU_EPOLICY);
-	CHECK(sgpu_processor_host_write(s.scene.processor, frame(&s, 0) * small, data, sizeof(data), NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_processor_host_read(s.scene.processor, frame(&s, 0) * small, data, sizeof(data),
+				       NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_processor_host_write(s.scene.processor, frame(&s, 0) * small, data, sizeof(data),
+					NULL) == SGPU_EPOLICY);
 	/* Not by running over the border, nor round the end of the numbers. */
-	CHECK(sgpu_processor_host_read(s.scene.processor, s.config.unprotected * small - 32, data, 64, NULL) == SGPU_EPOLICY);
-	CHECK(sgpu_processor_host_read(s.scene.processor, UINT64_MAX - 8, data, 64, NULL) == SGPU_EPOLICY);
-	CHECK(sgpu_processor_host_read(s.scene.processor, (s.config.frames - 1) * small, data, 64, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_processor_host_read(s.scene.processor, s.config.unprotected * small - 32, data,
+				       64, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_processor_host_read(s.scene.processor, UINT64_MAX - 8, data, 64, NULL) ==
+	      SGPU_EPOLICY);
+	CHECK(sgpu_processor_host_read(s.scene.processor, (s.config.frames - 1) * small, data, 64,
+				       NULL) == SGPU_EPOLICY);
 	memset(data, 0x3c, sizeof(data));
-	CHECK(sgpu_processor_host_write(s.scene.processor, small + 8, data, sizeof(data), NULL) == SGPU_OK);
+	CHECK(sgpu_processor_host_write(s.scene.processor, small + 8, data, sizeof(data), NULL) ==
+	      SGPU_OK);
 	memset(data, 0, sizeof(data));
-	CHECK(sgpu_processor_host_read(s.scene.processor, small + 8, data, sizeof(data), NULL) == SGPU_OK);
+	CHECK(sgpu_processor_host_read(s.scene.processor, small + 8, data, sizeof(data), NULL) ==
+	      SGPU_OK);
 	CHECK(data[0] == 0x3c && data[63] == 0x3c);
 	CHECK(is_secret(&s, ALICE, 0));
 	end(&s);
@@ -359,11 +378,15 @@ UNIT_TEST(a_stream_shares_pages_with_its_context_alone)
 	REQUIRE(begin(&s));
 	CHECK(scene_map(&s.scene, ALICE, 0, frame(&s, 0)) == SGPU_REFUSED_NOT);
 	CHECK(write_secret(&s, ALICE, 0) == SGPU_OK);
-	CHECK(scene_create(&s.scene, ALICE_2, 0, scene_frame(&s.config, SCENE_SPARE)) == SGPU_REFUSED_NOT);
-	CHECK(scene_pde(&s.scene, ALICE_2, 0, scene_frame(&s.config, SCENE_BOB_TABLE), false) == SGPU_REFUSED_FOREIGN);
-	CHECK(scene_pde(&s.scene, ALICE_2, 0, scene_frame(&s.config, SCENE_ALICE_TABLE), false) == SGPU_REFUSED_NOT);
+	CHECK(scene_create(&s.scene, ALICE_2, 0, scene_frame(&s.config, SCENE_SPARE)) ==
+	      SGPU_REFUSED_NOT);
+	CHECK(scene_pde(&s.scene, ALICE_2, 0, scene_frame(&s.config, SCENE_BOB_TABLE), false) ==
+	      SGPU_REFUSED_FOREIGN);
+	CHECK(scene_pde(&s.scene, ALICE_2, 0, scene_frame(&s.config, SCENE_ALICE_TABLE), false) ==
+	      SGPU_REFUSED_NOT);
 	CHECK(is_secret(&s, ALICE_2, 0));
-	CHECK(scene_pde(&s.scene, BOB, 1, scene_frame(&s.config, SCENE_ALICE_TABLE), false) == SGPU_REFUSED_FOREIGN);
+	CHECK(scene_pde(&s.scene, BOB, 1, scene_frame(&s.config, SCENE_ALICE_TABLE), false) ==
+	      SGPU_REFUSED_FOREIGN);
 	/* What one stream leaves the other keeps. */
 	CHECK(scene_destroy(&s.scene, ALICE, ALICE) == SGPU_REFUSED_NOT);
 	CHECK(is_secret(&s, ALICE_2, 0));
@@ -386,7 +409,8 @@ UNIT_TEST(a_context_does_not_reach_another_ones_addresses)
 	CHECK(sgpu_processor_activate(s.scene.processor, BOB, NULL) == SGPU_OK);
 	/* The mapping itself refuses, whoever asks. */
 	memset(data, 0x11, sizeof(data));
-	CHECK(sgpu_copy_out(s.stream, data, address(&s, ALICE, 0), sizeof(data), &task) == SGPU_EUSAGE);
+	CHECK(sgpu_copy_out(s.stream, data, address(&s, ALICE, 0), sizeof(data), &task) ==
+	      SGPU_EUSAGE);
 	CHECK(sgpu_stream_sync(s.stream, NULL) == SGPU_OK && data[0] == 0x11);
 	CHECK(is_secret(&s, ALICE, 0));
 	end(&s);

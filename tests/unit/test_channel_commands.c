@@ -13,7 +13,8 @@
 static const uint32_t none[8] = { SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME,
 				  SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME };
 
-/* Channel 1 of the first owner, with tables of small pages in frame 12 and of big pages in 13, both at index 0. */
+/* Channel 1 of the first owner, with tables of small pages in frame 12 and of big pages in 13, both
+ * at index 0. */
 static struct sgpu_session *open_channel(struct bench *b)
 {
 	CHECK(create(b, 1, 11, &b->owner[0]) == OK);
@@ -39,7 +40,8 @@ UNIT_TEST(a_channel_takes_its_directory)
 
 	bench_open(&b, true);
 	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
-	CHECK(frame(&b, 11).mapped && frame(&b, 11).locked && frame(&b, 11).use == SGPU_FRAME_DIRECTORY);
+	CHECK(frame(&b, 11).mapped && frame(&b, 11).locked &&
+	      frame(&b, 11).use == SGPU_FRAME_DIRECTORY);
 	CHECK(frame(&b, 11).owner == 1 && frame(&b, 11).references == 1);
 	CHECK(frame(&b, 0).mapped && !frame(&b, 0).locked);
 	REQUIRE(create(&b, 2, 12, NULL) == OK);
@@ -115,7 +117,8 @@ UNIT_TEST(a_table_goes_in_and_out)
 
 	bench_open(&b, true);
 	struct sgpu_session *session = open_channel(&b);
-	CHECK(frame(&b, 12).use == SGPU_FRAME_TABLE && frame(&b, 12).locked && !frame(&b, 12).entries);
+	CHECK(frame(&b, 12).use == SGPU_FRAME_TABLE && frame(&b, 12).locked &&
+	      !frame(&b, 12).entries);
 	CHECK(frame(&b, 13).big);
 	CHECK(pde(&b, 1, 0, 14, false) == OK);
 	CHECK(!frame(&b, 12).mapped && frame(&b, 14).mapped);
@@ -176,8 +179,8 @@ UNIT_TEST(pages_are_mapped_and_reported)
 	      s->protected_pages == 2);
 	CHECK(!memcmp(s->hash, hash, sizeof(hash)));
 	CHECK(sgpu_session_summary(session, s, NULL) == SGPU_OK);
-	CHECK(frame(&b, 20).va == 5 * SMALL && frame(&b, 22).va == 8 * SMALL && frame(&b, 20).locked &&
-	      frame(&b, 3).locked);
+	CHECK(frame(&b, 20).va == 5 * SMALL && frame(&b, 22).va == 8 * SMALL &&
+	      frame(&b, 20).locked && frame(&b, 3).locked);
 	CHECK(frame(&b, 12).entries == 3 && b.fake.calls[FAKE_MAP] == 2);
 	REQUIRE(pte(&b, 1, 0, 3, true, 1, big) == OK);
 	CHECK(frame(&b, 40).big && frame(&b, 43).big && frame(&b, 43).va == 3 * BIG + 3 * SMALL);
@@ -269,7 +272,8 @@ UNIT_TEST(a_page_goes_with_its_owners_word_and_is_cleared)
 	CHECK(pte_authorised(&b, session, 1, 0, 0, false, 2, none) == OK);
 	CHECK(!frame(&b, 20).mapped && !frame(&b, 21).mapped && frame(&b, 22).mapped);
 	CHECK(b.fake.cleared[20] == 1 && b.fake.cleared[22] == 0 && !b.fake.memory[20 * SMALL]);
-	CHECK(b.reply.summary.pages == 0 && sgpu_session_summary(session, &b.reply.summary, NULL) == SGPU_OK);
+	CHECK(b.reply.summary.pages == 0 &&
+	      sgpu_session_summary(session, &b.reply.summary, NULL) == SGPU_OK);
 	/* One in place of another. */
 	CHECK(pte_authorised(&b, session, 1, 0, 2, false, 1, other) == OK);
 	CHECK(b.fake.cleared[22] == 1 && frame(&b, 23).va == 2 * SMALL && !frame(&b, 22).mapped);
@@ -377,7 +381,8 @@ UNIT_TEST(a_measurement_is_of_the_contents_and_for_the_owner_alone)
 {
 	const uint32_t pages[2] = { 21, 20 };
 	const uint8_t text[2 * SMALL] = "what a page holds";
-	uint8_t plain[SGPU_CHANNEL_DIGEST_SIZE], keyed[SGPU_CHANNEL_DIGEST_SIZE], masked[SGPU_CHANNEL_DIGEST_SIZE];
+	uint8_t plain[SGPU_CHANNEL_DIGEST_SIZE], keyed[SGPU_CHANNEL_DIGEST_SIZE],
+		masked[SGPU_CHANNEL_DIGEST_SIZE];
 	struct bench b;
 
 	bench_open(&b, true);
@@ -463,7 +468,8 @@ UNIT_TEST(the_host_reads_and_writes_the_unprotected_region_alone)
 	CHECK(sgpu_processor_host_write(b.processor, end, text, 1, NULL) == SGPU_EPOLICY);
 	CHECK(sgpu_processor_host_read(b.processor, UINT64_MAX, back, 2, NULL) == SGPU_EPOLICY);
 	CHECK(sgpu_processor_host_read(b.processor, 1, back, UINT64_MAX, NULL) == SGPU_EPOLICY);
-	/* A frame that a context has is read where it stands; what the host wrote before is gone. */
+	/* A frame that a context has is read where it stands; what the host wrote before is gone.
+	 */
 	REQUIRE(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 2 }) == OK);
 	CHECK(b.fake.cleared[2] == 1);
 	REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
@@ -486,7 +492,8 @@ UNIT_TEST(a_processor_needs_sizes_that_make_sense)
 	CHECK(sgpu_processor_region(processor, 0) == SGPU_REGION_PROTECTED);
 	sgpu_processor_free(&processor);
 	config.frames = 17;
-	CHECK(sgpu_processor_create(&pager, &config, &processor, NULL) == SGPU_EUSAGE && !processor);
+	CHECK(sgpu_processor_create(&pager, &config, &processor, NULL) == SGPU_EUSAGE &&
+	      !processor);
 	config.frames = 0;
 	CHECK(sgpu_processor_create(&pager, &config, &processor, NULL) == SGPU_EUSAGE);
 	config = (struct sgpu_processor_config){ .frames = 16, .unprotected = 10, .hidden = 7 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sealed groups and their answers: their order, and what becomes of their items. Requests: which context is reachable
- * meanwhile. All of it from several threads.
+ * Sealed groups and their answers: their order, and what becomes of their items. Requests: which
+ * context is reachable meanwhile. All of it from several threads.
  */
 #include <channel/codec.h>
 #include <channel/processor/request.h>
@@ -31,8 +31,8 @@ static int request(struct bench *b, uint32_t channel)
 	return rc;
 }
 
-static enum sgpu_refusal seal_and_submit(struct bench *b, struct sgpu_session *session, uint32_t channel,
-					 const char *items)
+static enum sgpu_refusal seal_and_submit(struct bench *b, struct sgpu_session *session,
+					 uint32_t channel, const char *items)
 {
 	uint8_t group[128];
 	uint64_t counter;
@@ -52,8 +52,10 @@ UNIT_TEST(a_group_arrives_once_and_in_order)
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
 	REQUIRE(sgpu_session_seal(session, "one", 3, one, &first, NULL) == SGPU_OK && first == 1);
 	REQUIRE(sgpu_session_seal(session, "two", 3, two, &second, NULL) == SGPU_OK && second == 2);
-	CHECK(submit(&b, 1, two, 3 + SGPU_TAG_SIZE, 2) == SGPU_REFUSED_COUNTER && b.reply.code == SGPU_EAUTH);
-	CHECK(submit(&b, 1, two, 3 + SGPU_TAG_SIZE, 1) == SGPU_REFUSED_SEAL && b.reply.code == SGPU_EAUTH);
+	CHECK(submit(&b, 1, two, 3 + SGPU_TAG_SIZE, 2) == SGPU_REFUSED_COUNTER &&
+	      b.reply.code == SGPU_EAUTH);
+	CHECK(submit(&b, 1, two, 3 + SGPU_TAG_SIZE, 1) == SGPU_REFUSED_SEAL &&
+	      b.reply.code == SGPU_EAUTH);
 	one[0] ^= 1;
 	CHECK(submit(&b, 1, one, 3 + SGPU_TAG_SIZE, 1) == SGPU_REFUSED_SEAL);
 	one[0] ^= 1;
@@ -62,13 +64,15 @@ UNIT_TEST(a_group_arrives_once_and_in_order)
 	CHECK(submit(&b, 1, one, SGPU_GROUP_MAX + 1, 1) == SGPU_REFUSED_MALFORMED);
 	CHECK(submit(&b, 2, one, 3 + SGPU_TAG_SIZE, 1) == SGPU_REFUSED_NO_CHANNEL);
 	CHECK(b.items_size == 0);
-	CHECK(submit(&b, 1, one, 3 + SGPU_TAG_SIZE, 1) == OK && b.items_size == 3 && !memcmp(b.items, "one", 3));
+	CHECK(submit(&b, 1, one, 3 + SGPU_TAG_SIZE, 1) == OK && b.items_size == 3 &&
+	      !memcmp(b.items, "one", 3));
 	CHECK(submit(&b, 1, one, 3 + SGPU_TAG_SIZE, 1) == SGPU_REFUSED_COUNTER);
 	CHECK(submit(&b, 1, one, 3 + SGPU_TAG_SIZE, 2) == SGPU_REFUSED_SEAL);
 	CHECK(submit(&b, 1, two, 3 + SGPU_TAG_SIZE, 2) == OK && !memcmp(b.items, "two", 3));
 	REQUIRE(sgpu_session_seal(session, "", 0, zero, &first, NULL) == SGPU_OK);
 	b.command.via = BOOT;
-	CHECK(sgpu_processor_open_group(b.processor, &b.command, b.items, &b.items_size, &b.reply) == SGPU_EPOLICY &&
+	CHECK(sgpu_processor_open_group(b.processor, &b.command, b.items, &b.items_size,
+					&b.reply) == SGPU_EPOLICY &&
 	      b.reply.refusal == SGPU_REFUSED_BOOTSTRAP);
 	CHECK(submit(&b, 1, zero, sizeof(zero), first) == OK && b.items_size == 0);
 	sgpu_session_close(&session);
@@ -90,7 +94,8 @@ UNIT_TEST(a_group_is_for_its_own_channel_and_life)
 	CHECK(b.reply.grant.serial != serial);
 	REQUIRE(sgpu_session_seal(one, "one", 3, group, &counter, NULL) == SGPU_OK);
 	CHECK(submit(&b, 2, group, 3 + SGPU_TAG_SIZE, counter) == SGPU_REFUSED_SEAL);
-	/* The channel's number comes again, its serial does not, although the context and its key are the same. */
+	/* The channel's number comes again, its serial does not, although the context and its key
+	 * are the same. */
 	REQUIRE(destroy(&b, 1, NULL) == OK && create(&b, 1, 11, &b.owner[0]) == OK);
 	CHECK(b.reply.grant.serial > serial);
 	CHECK(submit(&b, 1, group, 3 + SGPU_TAG_SIZE, counter) == SGPU_REFUSED_SEAL);
@@ -108,14 +113,19 @@ UNIT_TEST(a_group_with_items_goes_to_nobody_as_a_command)
 	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
 	uint8_t group[1 + SGPU_TAG_SIZE];
-	struct sgpu_command command = { .op = SGPU_CH_SUBMIT, .via = 1, .channel = 1,
+	struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
+					.via = 1,
+					.channel = 1,
 					.submit = { .group = group, .size = sizeof(group) } };
-	REQUIRE(sgpu_session_seal(session, "x", 1, group, &command.submit.counter, NULL) == SGPU_OK);
+	REQUIRE(sgpu_session_seal(session, "x", 1, group, &command.submit.counter, NULL) ==
+		SGPU_OK);
 	CHECK(say(&b, &command) == SGPU_REFUSED_GROUP && b.reply.code == SGPU_EINVALID);
 	/* Its number is not used up by that. */
-	CHECK(submit(&b, 1, group, sizeof(group), 1) == OK && b.items_size == 1 && b.items[0] == 'x');
+	CHECK(submit(&b, 1, group, sizeof(group), 1) == OK && b.items_size == 1 &&
+	      b.items[0] == 'x');
 	command.submit.size = SGPU_TAG_SIZE;
-	REQUIRE(sgpu_session_seal(session, NULL, 0, group, &command.submit.counter, NULL) == SGPU_OK);
+	REQUIRE(sgpu_session_seal(session, NULL, 0, group, &command.submit.counter, NULL) ==
+		SGPU_OK);
 	CHECK(say(&b, &command) == OK);
 	CHECK(say(&b, &command) == SGPU_REFUSED_COUNTER);
 	sgpu_session_close(&session);
@@ -137,7 +147,8 @@ UNIT_TEST(a_command_as_bytes_does_the_same)
 	CHECK(sgpu_processor_execute(b.processor, bytes, sizeof(bytes), &b.reply) == SGPU_EINVALID);
 	CHECK(b.reply.refusal == SGPU_REFUSED_MALFORMED);
 	CHECK(sgpu_processor_execute(b.processor, NULL, 0, &b.reply) == SGPU_EINVALID);
-	CHECK(sgpu_processor_execute(b.processor, bytes, size, &b.reply) == SGPU_OK && b.reply.refusal == OK);
+	CHECK(sgpu_processor_execute(b.processor, bytes, size, &b.reply) == SGPU_OK &&
+	      b.reply.refusal == OK);
 	CHECK(sgpu_processor_execute(b.processor, bytes, size, &b.reply) == SGPU_EPOLICY);
 	CHECK(b.reply.refusal == SGPU_REFUSED_EXISTS);
 	bench_close(&b);
@@ -163,23 +174,34 @@ UNIT_TEST(a_group_is_answered_once_under_its_number)
 	bench_open(&b, true);
 	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
-	CHECK(sgpu_processor_answer(b.processor, 1, "answer 0", 8, first, &counter, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_processor_answer(b.processor, 1, "answer 0", 8, first, &counter, NULL) ==
+	      SGPU_EUSAGE);
 	CHECK(seal_and_submit(&b, session, 1, "one") == OK);
-	CHECK(sgpu_processor_answer(b.processor, 2, "answer 1", 8, first, &counter, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_processor_answer(b.processor, 1, first, SGPU_GROUP_MAX, first, &counter, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_processor_answer(b.processor, 1, "answer 1", 8, first, &counter, NULL) == SGPU_OK && counter == 1);
-	CHECK(sgpu_processor_answer(b.processor, 1, "answer 1", 8, second, &counter, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_processor_answer(b.processor, 2, "answer 1", 8, first, &counter, NULL) ==
+	      SGPU_EUSAGE);
+	CHECK(sgpu_processor_answer(b.processor, 1, first, SGPU_GROUP_MAX, first, &counter, NULL) ==
+	      SGPU_EUSAGE);
+	CHECK(sgpu_processor_answer(b.processor, 1, "answer 1", 8, first, &counter, NULL) ==
+		      SGPU_OK &&
+	      counter == 1);
+	CHECK(sgpu_processor_answer(b.processor, 1, "answer 1", 8, second, &counter, NULL) ==
+	      SGPU_EUSAGE);
 	CHECK(seal_and_submit(&b, session, 1, "two") == OK);
-	CHECK(sgpu_processor_answer(b.processor, 1, "answer 2", 8, second, &counter, NULL) == SGPU_OK && counter == 2);
+	CHECK(sgpu_processor_answer(b.processor, 1, "answer 2", 8, second, &counter, NULL) ==
+		      SGPU_OK &&
+	      counter == 2);
 	/* Altered, cut, of another number, ahead. */
 	second[0] ^= 1;
 	CHECK(sgpu_session_answer(session, second, sizeof(second), 2, answer, NULL) == SGPU_EAUTH);
 	second[0] ^= 1;
-	CHECK(sgpu_session_answer(session, second, sizeof(second) - 1, 2, answer, NULL) == SGPU_EAUTH);
-	CHECK(sgpu_session_answer(session, second, SGPU_TAG_SIZE - 1, 2, answer, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, second, sizeof(second) - 1, 2, answer, NULL) ==
+	      SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, second, SGPU_TAG_SIZE - 1, 2, answer, NULL) ==
+	      SGPU_EAUTH);
 	CHECK(sgpu_session_answer(session, second, sizeof(second), 1, answer, NULL) == SGPU_EAUTH);
 	CHECK(sgpu_session_answer(session, second, sizeof(second), 3, answer, NULL) == SGPU_EAUTH);
-	CHECK(sgpu_session_answer(session, first, sizeof(first), 1, answer, NULL) == SGPU_OK && !memcmp(answer, "answer 1", 8));
+	CHECK(sgpu_session_answer(session, first, sizeof(first), 1, answer, NULL) == SGPU_OK &&
+	      !memcmp(answer, "answer 1", 8));
 	CHECK(sgpu_session_answer(session, first, sizeof(first), 1, answer, NULL) == SGPU_EAUTH);
 	CHECK(sgpu_session_answer(session, second, sizeof(second), 2, answer, NULL) == SGPU_OK &&
 	      !memcmp(answer, "answer 2", 8));
@@ -222,20 +244,24 @@ UNIT_TEST(a_request_names_its_own_context_alone)
 	bench_open(&b, true);
 	open_two(&b, sessions);
 	const struct sgpu_device_range ranges[3] = {
-		{ b.fake.spaces[0]->base, SMALL }, { b.fake.spaces[1]->base, SMALL }, { b.fake.spaces[0]->base, SMALL + 1 },
+		{ b.fake.spaces[0]->base, SMALL },
+		{ b.fake.spaces[1]->base, SMALL },
+		{ b.fake.spaces[0]->base, SMALL + 1 },
 	};
 	CHECK(sgpu_processor_enter(b.processor, 1, ranges, 2, &error) == SGPU_EUSAGE);
 	CHECK(strstr(error.text, "not of this context") != NULL);
 	CHECK(sgpu_processor_enter(b.processor, 2, ranges, 2, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_processor_enter(b.processor, 1, &ranges[2], 1, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_processor_enter(b.processor, 3, ranges, 1, NULL) == SGPU_EUSAGE);
-	CHECK(b.fake.calls[FAKE_ACCESS] == 0 && !b.fake.spaces[0]->reachable && !b.fake.spaces[1]->reachable);
+	CHECK(b.fake.calls[FAKE_ACCESS] == 0 && !b.fake.spaces[0]->reachable &&
+	      !b.fake.spaces[1]->reachable);
 	/* Nothing is left behind that a command would wait for. */
 	CHECK(pte(&b, 1, 0, 1, false, 1, &(uint32_t){ 22 }) == OK);
 	CHECK(sgpu_processor_enter(b.processor, 1, &ranges[2], 1, NULL) == SGPU_OK);
 	CHECK(fake_load(&b.fake, ranges[0].address, &seen, 1));
 	sgpu_processor_leave(b.processor);
-	/* The device fails while it changes contexts: none is reachable, and the next request tries again. */
+	/* The device fails while it changes contexts: none is reachable, and the next request tries
+	 * again. */
 	CHECK(request(&b, 2) == SGPU_OK);
 	b.fake.fail_in = 2;
 	CHECK(sgpu_processor_enter(b.processor, 1, ranges, 1, NULL) < 0);
@@ -261,14 +287,18 @@ static void *send_groups(void *argument)
 	struct sgpu_reply *reply = calloc(1, sizeof(*reply));
 	uint8_t group[1 + SGPU_TAG_SIZE], items[SGPU_GROUP_MAX];
 	size_t size = 0;
-	struct sgpu_command command = { .op = SGPU_CH_SUBMIT, .via = s->channel, .channel = s->channel,
+	struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
+					.via = s->channel,
+					.channel = s->channel,
 					.submit = { .group = group, .size = sizeof(group) } };
 
 	for (uint32_t i = 0; i < s->rounds; i++) {
-		int rc = sgpu_session_seal(s->session, "n", 1, group, &command.submit.counter, NULL);
+		int rc =
+			sgpu_session_seal(s->session, "n", 1, group, &command.submit.counter, NULL);
 
 		*s->bad += rc != SGPU_OK ||
-			   sgpu_processor_open_group(s->bench->processor, &command, items, &size, reply) != SGPU_OK ||
+			   sgpu_processor_open_group(s->bench->processor, &command, items, &size,
+						     reply) != SGPU_OK ||
 			   size != 1 || items[0] != 'n';
 		*s->bad += request(s->bench, s->channel) != SGPU_OK;
 	}
@@ -287,7 +317,9 @@ static void *send_changes(void *argument)
 		struct sgpu_command command = create_command(s->channel, 29, NULL);
 
 		*s->bad += sgpu_processor_command(s->bench->processor, &command, reply) != SGPU_OK;
-		command = (struct sgpu_command){ .op = SGPU_CH_PDE, .channel = s->channel, .pde = { .table = 28 } };
+		command = (struct sgpu_command){ .op = SGPU_CH_PDE,
+						 .channel = s->channel,
+						 .pde = { .table = 28 } };
 		*s->bad += sgpu_processor_command(s->bench->processor, &command, reply) != SGPU_OK;
 		command = (struct sgpu_command){ .op = SGPU_CH_PTE,
 						 .channel = s->channel,
@@ -321,7 +353,8 @@ UNIT_TEST(channels_submit_at_once_and_each_sees_its_own_context)
 		{ &b, NULL, 9, rounds / 5, &bad },
 	};
 	for (int i = 0; i < 5; i++) {
-		REQUIRE(!pthread_create(&threads[i], NULL, i < 4 ? send_groups : send_changes, &senders[i]));
+		REQUIRE(!pthread_create(&threads[i], NULL, i < 4 ? send_groups : send_changes,
+					&senders[i]));
 	}
 	for (int i = 0; i < 5; i++) {
 		pthread_join(threads[i], NULL);

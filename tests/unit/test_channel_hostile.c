@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A hostile allocator (channel_attack.h) against the command processor: random sequences of commands, each judged by a
- * model of the four invariants (hostile.h, channel_model.h). One seed is fixed, one is new in every run and told, so that
- * a failure can be repeated:
- *   SGPU_TEST_SEED=N SGPU_TEST_SEQUENCES=N test_channel_hostile
+ * A hostile allocator (channel_attack.h) against the command processor: random sequences of
+ * commands, each judged by a model of the four invariants (hostile.h, channel_model.h). One seed is
+ * fixed, one is new in every run and told, so that a failure can be repeated: SGPU_TEST_SEED=N
+ * SGPU_TEST_SEQUENCES=N test_channel_hostile
  */
 #include <channel/processor/request.h>
 
@@ -24,7 +24,8 @@ static void send(struct attack *a, const struct sgpu_command *c)
 
 	a->last = *c;
 	permit(a, c, authorised);
-	/* Now and then the device fails: at one step, or at two in a row, of which the second may be an undoing. */
+	/* Now and then the device fails: at one step, or at two in a row, of which the second may
+	 * be an undoing. */
 	if (a->failing && often(a, 40)) {
 		world_begin(&a->world, (int)below(a, 4), 1 + (int)below(a, 3));
 	} else {
@@ -84,18 +85,21 @@ static void keep(struct attack *a, const struct sgpu_command *c)
 /* The host looks and writes through its window. */
 static void peek(struct attack *a)
 {
-	uint64_t physical = world_next(&a->random) % (WORLD_FRAMES * WORLD_SMALL), size = 1 + below(a, 2 * WORLD_SMALL);
+	uint64_t physical = world_next(&a->random) % (WORLD_FRAMES * WORLD_SMALL),
+		 size = 1 + below(a, 2 * WORLD_SMALL);
 	bool outside = physical + size > WORLD_UNPROTECTED * WORLD_SMALL;
 	uint8_t data[2 * WORLD_SMALL] = { 0 };
 	int code;
 
 	a->world.host = true;
-	code = often(a, 50) ? sgpu_processor_host_read(a->processor, physical, data, size, NULL) :
-			      sgpu_processor_host_write(a->processor, physical, data, size, NULL);
+	code = often(a, 50) ? sgpu_processor_host_read(a->processor, physical, data, size, NULL)
+			    : sgpu_processor_host_write(a->processor, physical, data, size, NULL);
 	a->world.host = false;
 	/* A frame that a failing device did not give back is gone for the host, too. */
-	if (outside ? code != SGPU_EPOLICY : code != SGPU_OK && !(a->failing && code == SGPU_EDEVICE)) {
-		wrong(a, outside ? "the host was let at protected memory" : "the host was kept from its own memory");
+	if (outside ? code != SGPU_EPOLICY
+		    : code != SGPU_OK && !(a->failing && code == SGPU_EDEVICE)) {
+		wrong(a, outside ? "the host was let at protected memory"
+				 : "the host was kept from its own memory");
 	}
 }
 
@@ -128,7 +132,8 @@ static void begin(struct attack *a, uint64_t seed)
 	REQUIRE(sgpu_processor_create(&pager, world_config(), &a->processor, NULL) == SGPU_OK);
 }
 
-/* A processor that ends may take everything away, and leaves nothing mapped and nobody's data in protected memory. */
+/* A processor that ends may take everything away, and leaves nothing mapped and nobody's data in
+ * protected memory. */
 static void end(struct attack *a)
 {
 	bool empty = true;
@@ -137,7 +142,8 @@ static void end(struct attack *a)
 	memset(a->world.locked, 0, sizeof(a->world.locked));
 	sgpu_processor_free(&a->processor);
 	for (int i = 0; i < WORLD_FRAMES; i++) {
-		const bool known = i >= WORLD_UNPROTECTED && !a->world.frames[i].stuck && !a->world.frames[i].soiled;
+		const bool known = i >= WORLD_UNPROTECTED && !a->world.frames[i].stuck &&
+				   !a->world.frames[i].soiled;
 
 		empty = empty && !a->world.frames[i].space;
 		for (int k = 0; known && k < WORLD_SMALL; k++) {
@@ -177,11 +183,14 @@ static void attack(uint64_t seed)
 			wrong(&a, error.text);
 		}
 	}
-	printf("# seed %llu: %llu sequences, %llu commands, %llu carried out (create %llu, PDE %llu, PTE %llu, measure %llu, "
-	       "destroy %llu, submit %llu)\n", (unsigned long long)seed, (unsigned long long)i,
-	       (unsigned long long)a.sent, (unsigned long long)a.accepted, (unsigned long long)a.by_op[SGPU_CH_CREATE],
+	printf("# seed %llu: %llu sequences, %llu commands, %llu carried out (create %llu, PDE "
+	       "%llu, PTE %llu, measure %llu, "
+	       "destroy %llu, submit %llu)\n",
+	       (unsigned long long)seed, (unsigned long long)i, (unsigned long long)a.sent,
+	       (unsigned long long)a.accepted, (unsigned long long)a.by_op[SGPU_CH_CREATE],
 	       (unsigned long long)a.by_op[SGPU_CH_PDE], (unsigned long long)a.by_op[SGPU_CH_PTE],
-	       (unsigned long long)a.by_op[SGPU_CH_MEASURE], (unsigned long long)a.by_op[SGPU_CH_DESTROY],
+	       (unsigned long long)a.by_op[SGPU_CH_MEASURE],
+	       (unsigned long long)a.by_op[SGPU_CH_DESTROY],
 	       (unsigned long long)a.by_op[SGPU_CH_SUBMIT]);
 	for (int k = 1; k < SGPU_REFUSALS; k++) {
 		if (a.by_refusal[k]) {
@@ -190,8 +199,8 @@ static void attack(uint64_t seed)
 		}
 	}
 	if (a.broken) {
-		printf("# in sequence %llu: %s: op %d, channel %u (kind %d)\n", (unsigned long long)i, a.broken,
-		       (int)a.last.op, a.last.channel,
+		printf("# in sequence %llu: %s: op %d, channel %u (kind %d)\n",
+		       (unsigned long long)i, a.broken, (int)a.last.op, a.last.channel,
 		       a.last.channel < CHANNELS ? (int)a.channels[a.last.channel].kind : -1);
 	}
 	CHECK(!a.broken);
@@ -200,9 +209,11 @@ static void attack(uint64_t seed)
 		CHECK(a.by_op[op] > count / 2000);
 	}
 	for (int k = SGPU_REFUSED_NO_CHANNEL; k < SGPU_REFUSALS; k++) {
-		/* One in eight worlds of 8,000 sequences never meets the rarest refusal, of a table that is not empty. */
-		CHECK(a.by_refusal[k] > 0 || (seed != FIXED_SEED && count < MANY) || k == SGPU_REFUSED_DEVICE ||
-		      k == SGPU_REFUSED_LIMIT || k == SGPU_REFUSED_GROUP);
+		/* One in eight worlds of 8,000 sequences never meets the rarest refusal, of a table
+		 * that is not empty. */
+		CHECK(a.by_refusal[k] > 0 || (seed != FIXED_SEED && count < MANY) ||
+		      k == SGPU_REFUSED_DEVICE || k == SGPU_REFUSED_LIMIT ||
+		      k == SGPU_REFUSED_GROUP);
 	}
 	end(&a);
 }
@@ -213,7 +224,8 @@ UNIT_TEST(the_invariants_hold_when_the_device_fails_and_fails_again)
 	enum { ROUND = 100 };
 	static struct attack a;
 	struct sgpu_error error = { 0 };
-	const uint64_t seed = number("SGPU_TEST_SEED", 1 + (uint64_t)time(NULL)), rounds = sequences() / 2 / ROUND;
+	const uint64_t seed = number("SGPU_TEST_SEED", 1 + (uint64_t)time(NULL)),
+		       rounds = sequences() / 2 / ROUND;
 	uint64_t failures = 0, accepted = 0;
 
 	for (uint64_t round = 0; round < rounds; round++) {
@@ -228,14 +240,16 @@ UNIT_TEST(the_invariants_hold_when_the_device_fails_and_fails_again)
 		failures += a.failures;
 		accepted += a.accepted;
 		if (a.broken) {
-			printf("# SGPU_TEST_SEED=%llu, command %llu: %s: op %d, channel %u\n", (unsigned long long)(seed + round),
-			       (unsigned long long)a.sent, a.broken, (int)a.last.op, a.last.channel);
+			printf("# SGPU_TEST_SEED=%llu, command %llu: %s: op %d, channel %u\n",
+			       (unsigned long long)(seed + round), (unsigned long long)a.sent,
+			       a.broken, (int)a.last.op, a.last.channel);
 			CHECK(!a.broken);
 			return;
 		}
 		end(&a);
 	}
-	printf("# seeds from %llu: %llu worlds, %llu commands carried out, %llu met a device that failed\n",
+	printf("# seeds from %llu: %llu worlds, %llu commands carried out, %llu met a device that "
+	       "failed\n",
 	       (unsigned long long)seed, (unsigned long long)rounds, (unsigned long long)accepted,
 	       (unsigned long long)failures);
 	CHECK(failures > rounds && accepted > 10 * rounds);
@@ -251,7 +265,8 @@ UNIT_TEST(the_invariants_hold_for_a_fresh_seed)
 	struct timespec now;
 
 	clock_gettime(CLOCK_REALTIME, &now);
-	attack(number("SGPU_TEST_SEED", (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec));
+	attack(number("SGPU_TEST_SEED",
+		      (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec));
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What one step leaves for the next: items of a group, contents of a frame, words and reports that were kept back.
+ * What one step leaves for the next: items of a group, contents of a frame, words and reports that
+ * were kept back.
  */
 #include <channel/processor/request.h>
 
@@ -30,10 +31,12 @@ UNIT_TEST(a_group_that_does_not_verify_leaves_none_of_its_items)
 	struct sgpu_session *session = session_of(&b, &b.owner[0]);
 	CHECK(sgpu_session_seal(session, items, sizeof(items), group, &counter, NULL) == SGPU_OK);
 	group[sizeof(items)] ^= 1;
-	CHECK(submit(&b, 1, group, sizeof(group), counter) == SGPU_REFUSED_SEAL && b.items_size == 0);
+	CHECK(submit(&b, 1, group, sizeof(group), counter) == SGPU_REFUSED_SEAL &&
+	      b.items_size == 0);
 	CHECK(is_zero(b.items, sizeof(items)));
 	group[sizeof(items)] ^= 1;
-	CHECK(submit(&b, 1, group, sizeof(group), counter) == OK && !memcmp(b.items, items, sizeof(items)));
+	CHECK(submit(&b, 1, group, sizeof(group), counter) == OK &&
+	      !memcmp(b.items, items, sizeof(items)));
 	sgpu_session_close(&session);
 	bench_close(&b);
 }
@@ -127,7 +130,8 @@ UNIT_TEST(what_the_host_wrote_is_cleared_before_a_context_maps_it)
 
 	/* On a device that gives clean memory, so that only what the host did makes it unclean. */
 	bench_open(&b, true);
-	CHECK(sgpu_processor_host_write(b.processor, page * SMALL, "the host's", 10, NULL) == SGPU_OK);
+	CHECK(sgpu_processor_host_write(b.processor, page * SMALL, "the host's", 10, NULL) ==
+	      SGPU_OK);
 	/* It becomes the directory of a bootstrap channel and comes back. */
 	b.command = create_command(3, page, NULL);
 	b.command.via = 3;
@@ -149,7 +153,8 @@ UNIT_TEST(the_host_sees_nothing_that_was_in_the_memory_before)
 	bench_open(&b, false); /* memory that holds something */
 	CHECK(!frame_is_zero(&b, 4));
 	memset(seen, 7, sizeof(seen));
-	CHECK(sgpu_processor_host_read(b.processor, 4 * SMALL, seen, sizeof(seen), NULL) == SGPU_OK);
+	CHECK(sgpu_processor_host_read(b.processor, 4 * SMALL, seen, sizeof(seen), NULL) ==
+	      SGPU_OK);
 	CHECK(is_zero(seen, sizeof(seen)));
 	bench_close(&b);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A bounded exhaustive search: two contexts, four pages, every sequence of commands from an alphabet up to a depth. States
- * that were seen before are not gone through again; each state is reached by carrying out its path anew, and then gets
- * every command of the alphabet. hostile.h judges what was done to memory, sgpu_processor_check what stands in the tables.
+ * A bounded exhaustive search: two contexts, four pages, every sequence of commands from an
+ * alphabet up to a depth. States that were seen before are not gone through again; each state is
+ * reached by carrying out its path anew, and then gets every command of the alphabet. hostile.h
+ * judges what was done to memory, sgpu_processor_check what stands in the tables.
  */
 #include <sgpu/channel.h>
 
@@ -10,14 +11,21 @@
 #include "channel_scene.h"
 #include "unit.h"
 
-enum { PAGES = 4, PLACES = 2, DEPTH = 6, STATES_MAX = 1 << 20, TABLE = 1 << 21, COMMANDS_MAX = 128 };
+enum {
+	PAGES = 4,
+	PLACES = 2,
+	DEPTH = 6,
+	STATES_MAX = 1 << 20,
+	TABLE = 1 << 21,
+	COMMANDS_MAX = 128
+};
 
 enum letter_kind { MAP, UNMAP, TABLE_MAP, TABLE_UNMAP, TABLE_SHARE, DESTROY, JOIN, MEASURE };
 
 struct letter {
 	enum letter_kind kind;
 	uint32_t channel, page, place;
-	int authority;                 /* channel whose MAC goes along, or -1 */
+	int authority; /* channel whose MAC goes along, or -1 */
 };
 
 struct state {
@@ -35,12 +43,12 @@ struct search {
 	uint32_t state_count;
 	uint64_t *seen;
 	uint64_t transitions, accepted, beginning;
-	bool burnt;                    /* addresses of Alice's may be unusable, which no frame shows */
+	bool burnt; /* addresses of Alice's may be unusable, which no frame shows */
 	const char *broken;
 };
 
-static void add_letter(struct search *s, enum letter_kind kind, uint32_t channel, uint32_t page, uint32_t place,
-		       int authority)
+static void add_letter(struct search *s, enum letter_kind kind, uint32_t channel, uint32_t page,
+		       uint32_t place, int authority)
 {
 	s->letters[s->letter_count++] = (struct letter){ kind, channel, page, place, authority };
 }
@@ -107,7 +115,8 @@ static void permit(struct search *s, const struct letter *l)
 static enum sgpu_refusal carry_out(struct search *s, const struct letter *l)
 {
 	struct scene *scene = &s->scene;
-	uint32_t shared = scene_frame(world_config(), l->channel == BOB ? SCENE_ALICE_TABLE : SCENE_BOB_TABLE);
+	uint32_t shared = scene_frame(world_config(),
+				      l->channel == BOB ? SCENE_ALICE_TABLE : SCENE_BOB_TABLE);
 
 	switch (l->kind) {
 	case MAP: {
@@ -124,13 +133,17 @@ static enum sgpu_refusal carry_out(struct search *s, const struct letter *l)
 	case TABLE_SHARE:
 		/* Of the other context; for Alice's second channel of her own. */
 		return scene_pde(scene, l->channel, 0,
-				 l->channel == ALICE_2 ? scene_frame(world_config(), SCENE_ALICE_TABLE) : shared, false);
+				 l->channel == ALICE_2
+					 ? scene_frame(world_config(), SCENE_ALICE_TABLE)
+					 : shared,
+				 false);
 	case DESTROY:
 		return scene_destroy(scene, l->channel, l->authority);
 	case JOIN:
 		return scene_create(scene, l->channel, 0, page_frame(l->page));
 	default:
-		return scene_measure(scene, l->channel, (uint64_t)l->place * WORLD_SMALL, WORLD_SMALL);
+		return scene_measure(scene, l->channel, (uint64_t)l->place * WORLD_SMALL,
+				     WORLD_SMALL);
 	}
 }
 
@@ -139,7 +152,8 @@ static void learn_spaces(struct search *s)
 	for (uint32_t i = 0; i < WORLD_FRAMES; i++) {
 		struct sgpu_frame frame;
 
-		if (s->world.frames[i].space && sgpu_processor_frame(s->scene.processor, i, &frame) == SGPU_OK &&
+		if (s->world.frames[i].space &&
+		    sgpu_processor_frame(s->scene.processor, i, &frame) == SGPU_OK &&
 		    frame.owner < SCENE_CHANNELS && s->scene.channels[frame.owner].exists) {
 			s->spaces[s->scene.channels[frame.owner].owner] = s->world.frames[i].space;
 		}
@@ -167,12 +181,14 @@ static enum sgpu_refusal step_failing(struct search *s, const struct letter *l, 
 	if (s->world.broken) {
 		s->broken = s->world.broken;
 	}
-	if ((refusal == SGPU_REFUSED_NOT || s->world.failed) && sgpu_processor_check(s->scene.processor, &error) < 0) {
+	if ((refusal == SGPU_REFUSED_NOT || s->world.failed) &&
+	    sgpu_processor_check(s->scene.processor, &error) < 0) {
 		printf("# %s\n", error.text);
 		s->broken = "the tables are not consistent";
 	}
 	if (refusal == SGPU_REFUSED_NOT && l->kind == DESTROY && l->authority < 0 &&
-	    (s->scene.channels[ALICE].exists || s->scene.channels[ALICE_2].exists) && l->channel != BOB) {
+	    (s->scene.channels[ALICE].exists || s->scene.channels[ALICE_2].exists) &&
+	    l->channel != BOB) {
 		s->burnt = true;
 	}
 	learn_spaces(s);
@@ -218,12 +234,15 @@ static uint64_t frame_hash(struct search *s, uint32_t number)
 	if (sgpu_processor_frame(s->scene.processor, number, &f) < 0) {
 		s->broken = "a frame cannot be asked about";
 	}
-	return mix(mix(1, (uint64_t)f.mapped | (uint64_t)f.locked << 1 | (uint64_t)f.big << 2 | (uint64_t)f.use << 3 |
-			  (uint64_t)f.owner << 8 | (uint64_t)f.references << 24 | (uint64_t)f.entries << 40), f.va);
+	return mix(mix(1, (uint64_t)f.mapped | (uint64_t)f.locked << 1 | (uint64_t)f.big << 2 |
+				  (uint64_t)f.use << 3 | (uint64_t)f.owner << 8 |
+				  (uint64_t)f.references << 24 | (uint64_t)f.entries << 40),
+		   f.va);
 }
 
-/* All that decides what commands do from here on. The four pages are alike and the alphabet says the same of each, so
- * states that differ in which of them is which are one: their hashes are added. */
+/* All that decides what commands do from here on. The four pages are alike and the alphabet says
+ * the same of each, so states that differ in which of them is which are one: their hashes are
+ * added. */
 static uint64_t signature(struct search *s)
 {
 	uint64_t hash = 1, pages = 0;
@@ -245,7 +264,9 @@ static uint64_t signature(struct search *s)
 /* Back to the beginning by what the owners may do, which is quicker than making everything anew. */
 static bool reset(struct search *s)
 {
-	static const uint32_t directories[] = { [ALICE] = SCENE_ALICE_DIRECTORY, [BOB] = SCENE_BOB_DIRECTORY };
+	static const uint32_t directories[] = {
+		[ALICE] = SCENE_ALICE_DIRECTORY, [BOB] = SCENE_BOB_DIRECTORY
+	};
 	static const uint32_t tables[] = { [ALICE] = SCENE_ALICE_TABLE, [BOB] = SCENE_BOB_TABLE };
 	struct scene *scene = &s->scene;
 
@@ -259,7 +280,8 @@ static bool reset(struct search *s)
 	s->burnt = false;
 	for (uint32_t channel = ALICE; channel <= BOB; channel++) {
 		if (!scene->channels[channel].exists) {
-			scene_create(scene, channel, (int)(channel - ALICE), scene_frame(world_config(), directories[channel]));
+			scene_create(scene, channel, (int)(channel - ALICE),
+				     scene_frame(world_config(), directories[channel]));
 		}
 		for (uint32_t place = 0; place < PLACES; place++) {
 			scene_unmap(scene, channel, place, (int)channel);
@@ -311,17 +333,20 @@ static void tell_path(const struct search *s, uint32_t state, int letter)
 	for (; letter >= 0; letter = s->states[state].depth ? s->states[state].letter : -1) {
 		const struct letter *l = &s->letters[letter];
 
-		printf(" (kind %d channel %u page %u place %u authority %d)", l->kind, l->channel, l->page, l->place,
-		       l->authority);
+		printf(" (kind %d channel %u page %u place %u authority %d)", l->kind, l->channel,
+		       l->page, l->place, l->authority);
 		if (!s->states[state].depth) {
 			break;
 		}
-		state = s->states[state].depth && letter == s->states[state].letter ? s->states[state].parent : state;
+		state = s->states[state].depth && letter == s->states[state].letter
+				? s->states[state].parent
+				: state;
 	}
 	printf("\n");
 }
 
-/* Every command from one state. A refused one leaves the state as it was, so that the next can follow. */
+/* Every command from one state. A refused one leaves the state as it was, so that the next can
+ * follow. */
 static void expand(struct search *s, uint32_t state)
 {
 	bool there = reach(s, state);
@@ -339,15 +364,16 @@ static void expand(struct search *s, uint32_t state)
 		}
 		s->accepted++;
 		if (is_new(s, signature(s)) && s->state_count < STATES_MAX) {
-			s->states[s->state_count++] = (struct state){ state, (uint8_t)i,
-								      (uint8_t)(s->states[state].depth + 1) };
+			s->states[s->state_count++] =
+				(struct state){ state, (uint8_t)i,
+						(uint8_t)(s->states[state].depth + 1) };
 		}
 		there = s->letters[i].kind == MEASURE || reach(s, state);
 	}
 }
 
-/* Every command from one state, on a device that fails at each of its steps and again at the next; after that every
- * command once more, on what is left. */
+/* Every command from one state, on a device that fails at each of its steps and again at the next;
+ * after that every command once more, on what is left. */
 static void fail_in(struct search *s, uint32_t state, uint64_t *failures)
 {
 	for (int i = 0; i < s->letter_count && !s->broken; i++) {
@@ -392,8 +418,10 @@ UNIT_TEST(no_sequence_of_commands_breaks_an_invariant)
 		fail_in(&s, at, &failures);
 	}
 	printf("# %llu times the device failed twice\n", (unsigned long long)failures);
-	printf("# alphabet of %d commands, depth %d: %u states, %llu commands in them, %llu carried out\n", s.letter_count,
-	       depth, s.state_count, (unsigned long long)s.transitions, (unsigned long long)s.accepted);
+	printf("# alphabet of %d commands, depth %d: %u states, %llu commands in them, %llu "
+	       "carried out\n",
+	       s.letter_count, depth, s.state_count, (unsigned long long)s.transitions,
+	       (unsigned long long)s.accepted);
 	if (s.broken) {
 		printf("# %s\n", s.broken);
 	}

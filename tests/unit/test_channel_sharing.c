@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Channels of one context: what they share is counted and stays until the last one goes. And a device that fails
- * at every possible moment: what was refused has changed nothing.
+ * Channels of one context: what they share is counted and stays until the last one goes. And a
+ * device that fails at every possible moment: what was refused has changed nothing.
  */
 #include <channel/processor/request.h>
 
@@ -10,7 +10,8 @@
 #define OK SGPU_REFUSED_NOT
 static const uint32_t none[4] = { SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME, SGPU_NO_FRAME };
 
-/* Channels 1 and 2 of one owner; the first has tables in frames 13 and 14, and pages 20 to 22 at entries 0 to 2. */
+/* Channels 1 and 2 of one owner; the first has tables in frames 13 and 14, and pages 20 to 22 at
+ * entries 0 to 2. */
 static void open_both(struct bench *b, struct sgpu_session *sessions[2])
 {
 	const uint32_t pages[3] = { 20, 21, 22 };
@@ -42,13 +43,15 @@ UNIT_TEST(a_table_is_shared_and_outlives_its_first_channel)
 	CHECK(measure(&b, 2, 0, 3 * SMALL, true) == OK);
 	CHECK(pde(&b, 2, 0, SGPU_NO_FRAME, false) == SGPU_REFUSED_LOCKED);
 	CHECK(destroy(&b, 1, sessions[0]) == OK && sound(&b));
-	CHECK(frame(&b, 13).references == 1 && frame(&b, 13).owner == 2 && frame(&b, 20).owner == 2);
+	CHECK(frame(&b, 13).references == 1 && frame(&b, 13).owner == 2 &&
+	      frame(&b, 20).owner == 2);
 	CHECK(frame(&b, 20).mapped && b.fake.cleared[20] == 0 && !frame(&b, 14).mapped);
 	/* Another context that gets the number 1 does not get the pages. */
 	REQUIRE(create(&b, 1, 15, &b.owner[1]) == OK && pde(&b, 1, 0, 16, false) == OK);
 	CHECK(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 20 }) == SGPU_REFUSED_FOREIGN);
 	CHECK(pde(&b, 1, 0, 13, false) == SGPU_REFUSED_FOREIGN);
-	CHECK(pte_authorised(&b, sessions[1], 2, 0, 0, false, 3, none) == OK && !frame(&b, 20).mapped);
+	CHECK(pte_authorised(&b, sessions[1], 2, 0, 0, false, 3, none) == OK &&
+	      !frame(&b, 20).mapped);
 	close_both(&b, sessions);
 }
 
@@ -65,16 +68,22 @@ UNIT_TEST(a_page_in_two_tables_is_mapped_once_and_goes_with_the_last)
 	CHECK(pte(&b, 2, 0, 0, false, 1, moved) == SGPU_REFUSED_ALIAS);
 	CHECK(pte(&b, 2, 0, 0, false, 1, other) == SGPU_REFUSED_ALIAS);
 	REQUIRE(pte(&b, 2, 0, 0, false, 3, pages) == OK);
-	CHECK(b.reply.summary.pages == 3 && sgpu_session_summary(sessions[1], &b.reply.summary, NULL) == SGPU_OK);
-	CHECK(b.fake.calls[FAKE_MAP] == maps && frame(&b, 20).references == 2 && frame(&b, 20).owner == 1);
+	CHECK(b.reply.summary.pages == 3 &&
+	      sgpu_session_summary(sessions[1], &b.reply.summary, NULL) == SGPU_OK);
+	CHECK(b.fake.calls[FAKE_MAP] == maps && frame(&b, 20).references == 2 &&
+	      frame(&b, 20).owner == 1);
 	CHECK(measure(&b, 2, 0, 3 * SMALL, false) == OK);
 	CHECK(pte_authorised(&b, sessions[0], 1, 0, 0, false, 2, none) == OK);
-	CHECK(b.fake.calls[FAKE_UNMAP] == 0 && b.fake.cleared[20] == 0 && frame(&b, 20).references == 1);
-	CHECK(measure(&b, 1, 0, SMALL, false) == SGPU_REFUSED_NOT_MAPPED && measure(&b, 2, 0, SMALL, false) == OK);
+	CHECK(b.fake.calls[FAKE_UNMAP] == 0 && b.fake.cleared[20] == 0 &&
+	      frame(&b, 20).references == 1);
+	CHECK(measure(&b, 1, 0, SMALL, false) == SGPU_REFUSED_NOT_MAPPED &&
+	      measure(&b, 2, 0, SMALL, false) == OK);
 	CHECK(sound(&b));
 	/* The first channel owned what only the second has now. */
-	CHECK(destroy(&b, 1, NULL) == OK && frame(&b, 20).owner == 2 && frame(&b, 22).references == 1 && sound(&b));
-	CHECK(pte_authorised(&b, sessions[1], 2, 0, 0, false, 1, none) == OK && b.fake.cleared[20] == 1);
+	CHECK(destroy(&b, 1, NULL) == OK && frame(&b, 20).owner == 2 &&
+	      frame(&b, 22).references == 1 && sound(&b));
+	CHECK(pte_authorised(&b, sessions[1], 2, 0, 0, false, 1, none) == OK &&
+	      b.fake.cleared[20] == 1);
 	CHECK(destroy(&b, 2, sessions[1]) == OK && b.fake.cleared[22] == 1 && !b.fake.spaces[0]);
 	close_both(&b, sessions);
 }
@@ -93,7 +102,8 @@ UNIT_TEST(one_page_in_place_of_another_only_where_nobody_else_has_it)
 	/* A refused command used no authorisation. */
 	b.command.pte.pages = none;
 	CHECK(say(&b, &b.command) == OK);
-	CHECK(pte_authorised(&b, sessions[1], 2, 0, 0, false, 1, other) == OK && b.fake.cleared[20] == 1);
+	CHECK(pte_authorised(&b, sessions[1], 2, 0, 0, false, 1, other) == OK &&
+	      b.fake.cleared[20] == 1);
 	close_both(&b, sessions);
 }
 
@@ -172,9 +182,9 @@ static bool is_same(const struct state *a, const struct state *b)
 	for (uint32_t f = 0; f < FRAMES; f++) {
 		const struct sgpu_frame *x = &a->frames[f], *y = &b->frames[f];
 
-		if (x->mapped != y->mapped || x->locked != y->locked || x->big != y->big || x->use != y->use ||
-		    x->owner != y->owner || x->references != y->references || x->entries != y->entries ||
-		    x->va != y->va || a->mapped[f] != b->mapped[f]) {
+		if (x->mapped != y->mapped || x->locked != y->locked || x->big != y->big ||
+		    x->use != y->use || x->owner != y->owner || x->references != y->references ||
+		    x->entries != y->entries || x->va != y->va || a->mapped[f] != b->mapped[f]) {
 			printf("# frame %u has changed\n", f);
 			return false;
 		}
@@ -217,8 +227,8 @@ static enum sgpu_refusal measure_first(struct bench *b, struct sgpu_session *ses
 }
 
 /* Fails at the first, second, third call of the device, until it is through. */
-static void fail_everywhere(enum sgpu_refusal (*command)(struct bench *, struct sgpu_session *), bool fresh,
-			    bool both)
+static void fail_everywhere(enum sgpu_refusal (*command)(struct bench *, struct sgpu_session *),
+			    bool fresh, bool both)
 {
 	uint32_t n = 0;
 	enum sgpu_refusal refusal = SGPU_REFUSED_DEVICE;
@@ -231,7 +241,8 @@ static void fail_everywhere(enum sgpu_refusal (*command)(struct bench *, struct 
 		bench_open(&b, fresh);
 		open_both(&b, sessions);
 		if (both) {
-			CHECK(pde(&b, 2, 0, 15, false) == OK && pte(&b, 2, 0, 1, false, 1, &(uint32_t){ 21 }) == OK);
+			CHECK(pde(&b, 2, 0, 15, false) == OK &&
+			      pte(&b, 2, 0, 1, false, 1, &(uint32_t){ 21 }) == OK);
 		} else {
 			CHECK(destroy(&b, 2, NULL) == OK);
 		}
@@ -242,7 +253,8 @@ static void fail_everywhere(enum sgpu_refusal (*command)(struct bench *, struct 
 		refusal = command(&b, sessions[0]);
 		remember(&b, &after);
 		if (refusal == SGPU_REFUSED_DEVICE) {
-			CHECK(b.reply.code == SGPU_EDEVICE && strstr(b.reply.error.text, "on purpose"));
+			CHECK(b.reply.code == SGPU_EDEVICE &&
+			      strstr(b.reply.error.text, "on purpose"));
 			/* The host's window on a frame that was to be mapped may be closed. */
 			after.mapped[3] = before.mapped[3];
 			CHECK(is_same(&before, &after));
@@ -301,8 +313,8 @@ UNIT_TEST(what_a_dead_device_does_not_give_back_nobody_gets)
 	}
 }
 
-/* Alice has left what was in her pages; none of it may be seen by Bob, though his pages are not cleared when the device
- * fails at the wrong moment and cannot be taken back either. */
+/* Alice has left what was in her pages; none of it may be seen by Bob, though his pages are not
+ * cleared when the device fails at the wrong moment and cannot be taken back either. */
 UNIT_TEST(a_context_is_shut_when_a_page_stays_in_it_uncleared)
 {
 	const uint32_t page = 24;
@@ -326,16 +338,19 @@ UNIT_TEST(a_context_is_shut_when_a_page_stays_in_it_uncleared)
 		CHECK(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
 		shut += exposed;
 		CHECK(destroy(&b, 3, NULL) == OK && sound(&b));
-		CHECK(create(&b, 3, 50, &b.owner[1]) == OK && sgpu_processor_activate(b.processor, 3, NULL) == SGPU_OK);
+		CHECK(create(&b, 3, 50, &b.owner[1]) == OK &&
+		      sgpu_processor_activate(b.processor, 3, NULL) == SGPU_OK);
 		close_both(&b, sessions);
 	}
 	CHECK(shut == 1);
 }
 
-/* After a failure and a failed undoing the device lacks pages that stand in tables. It is asked for none of them. */
+/* After a failure and a failed undoing the device lacks pages that stand in tables. It is asked for
+ * none of them. */
 UNIT_TEST(a_missing_page_is_only_taken_out)
 {
-	static enum sgpu_refusal (*const actions[])(struct bench *, struct sgpu_session *) = { change_all, destroy_first };
+	static enum sgpu_refusal (*const actions[])(
+		struct bench *, struct sgpu_session *) = { change_all, destroy_first };
 	int missing = 0;
 
 	for (uint32_t n = 0; n < 24; n++) {
@@ -353,7 +368,8 @@ UNIT_TEST(a_missing_page_is_only_taken_out)
 		b.fake.fail_on = false;
 		for (uint32_t channel = 1; channel < 3; channel++) {
 			for (uint64_t va = 0; va < 16 * SMALL; va += SMALL) {
-				const enum sgpu_refusal refusal = measure(&b, channel, va, SMALL, false);
+				const enum sgpu_refusal refusal =
+					measure(&b, channel, va, SMALL, false);
 
 				CHECK(refusal == OK || refusal == SGPU_REFUSED_NOT_MAPPED ||
 				      refusal == SGPU_REFUSED_NO_CHANNEL);
@@ -362,11 +378,13 @@ UNIT_TEST(a_missing_page_is_only_taken_out)
 		for (uint32_t f = 16; f < 48; f++) {
 			const struct sgpu_frame about = frame(&b, f);
 
-			if (about.mapped && about.use == SGPU_FRAME_DATA && b.fake.mapped[f] == FAKE_NONE) {
+			if (about.mapped && about.use == SGPU_FRAME_DATA &&
+			    b.fake.mapped[f] == FAKE_NONE) {
 				missing++;
-				CHECK(measure(&b, about.owner, about.va, SMALL, false) == SGPU_REFUSED_NOT_MAPPED);
-				CHECK(pte(&b, about.owner, 0, (uint32_t)(about.va / SMALL), false, 1, &f) ==
-				      SGPU_REFUSED_DEVICE);
+				CHECK(measure(&b, about.owner, about.va, SMALL, false) ==
+				      SGPU_REFUSED_NOT_MAPPED);
+				CHECK(pte(&b, about.owner, 0, (uint32_t)(about.va / SMALL), false,
+					  1, &f) == SGPU_REFUSED_DEVICE);
 			}
 		}
 		CHECK(sound(&b));

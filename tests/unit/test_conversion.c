@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The case conversion: its formulas against sums made by hand, and its guest, which may be missing, forbidden, emulated
- * or stuck.
+ * The case conversion: its formulas against sums made by hand, and its guest, which may be missing,
+ * forbidden, emulated or stuck.
  */
 #include <stdint.h>
 #include <sys/ioctl.h>
@@ -50,9 +50,13 @@ static int intercepted_ioctl(int fd, unsigned long request, uintptr_t argument)
 	return ioctl(fd, request, argument);
 }
 
-static const struct conversion_costs costs = { .exit_ns = 1000, .flip_ns = 500, .fault_ns = 10, .clear_ns = 3 };
+static const struct conversion_costs costs = { .exit_ns = 1000,
+					       .flip_ns = 500,
+					       .fault_ns = 10,
+					       .clear_ns = 3 };
 
-static double model(enum conversion_terms flow, bool to_private, uint64_t pages, uint64_t page_bytes)
+static double model(enum conversion_terms flow, bool to_private, uint64_t pages,
+		    uint64_t page_bytes)
 {
 	const struct conversion_call call = { to_private, pages, page_bytes };
 
@@ -78,7 +82,7 @@ UNIT_TEST(snp_leaves_the_guest_once_for_64_entries)
 	CHECK(exits(CONVERSION_SNP, 65, 4096) == 2);
 	CHECK(exits(CONVERSION_SNP, 512, 4096) == 8);
 	CHECK(exits(CONVERSION_SNP, 64, 2 << 20) == 1); /* an entry is of either size */
-	CHECK(exits(CONVERSION_SNP, 1, 1 << 30) == 8);  /* there is none of 1 GiB: 512 of 2 MiB */
+	CHECK(exits(CONVERSION_SNP, 1, 1 << 30) == 8);	/* there is none of 1 GiB: 512 of 2 MiB */
 	CHECK(exits(CONVERSION_SNP_PAPER, 512, 4096) == 0);
 }
 
@@ -96,7 +100,8 @@ UNIT_TEST(a_call_costs_the_sum_of_its_terms)
 	CHECK(equal(model(CONVERSION_SNP, true, 512, 2 << 20), 500 + 8000 + 5120));
 	CHECK(equal(model(CONVERSION_SNP_PAPER, true, 512, 4096), 500));
 	CHECK(equal(model(CONVERSION_TDX, false, 64, 4096), 500 + 2000 + 640));
-	CHECK(equal(model(CONVERSION_TDX, true, 64, 4096), 500 + 2000 + 640 + 192)); /* accepted: cleared */
+	CHECK(equal(model(CONVERSION_TDX, true, 64, 4096),
+		    500 + 2000 + 640 + 192)); /* accepted: cleared */
 	CHECK(equal(model(CONVERSION_TDX, true, 1, 1 << 30), 500 + 2000 + 10 + 3));
 }
 
@@ -178,7 +183,7 @@ UNIT_TEST(converted_pages_are_clear_when_the_guest_has_accepted_them)
 	g.to_private = true;
 	CHECK(kvm_guest_run(&g, KVM_GUEST_CONVERT, 4096, &ns, NULL) == SGPU_OK);
 	CHECK(g.shared[0] == 0 && g.shared[4095] == 0); /* given back */
-	CHECK(g.shared[4096] == 0xa5);                  /* not converted */
+	CHECK(g.shared[4096] == 0xa5);			/* not converted */
 	memset(g.shared, 0xa5, 4096);
 	g.to_private = false;
 	CHECK(kvm_guest_run(&g, KVM_GUEST_CONVERT, 2048, &ns, NULL) == SGPU_OK);

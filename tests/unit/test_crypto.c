@@ -20,19 +20,22 @@ static int equals_hex(const void *data, const char *hex)
 
 UNIT_TEST(sha256_gives_the_digests_of_abc_and_of_nothing)
 {
-	static const char abc[] = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+	static const char abc[] =
+		"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 	uint8_t digest[SGPU_SHA256_SIZE];
 
 	CHECK(sgpu_sha256("abc", 3, digest, NULL) == 0 && equals_hex(digest, abc));
 	CHECK(sgpu_sha256(NULL, 0, digest, NULL) == 0 &&
-	      equals_hex(digest, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"));
+	      equals_hex(digest,
+			 "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"));
 }
 
 UNIT_TEST(hmac_matches_rfc_4231_and_takes_empty_input)
 {
 	uint8_t mac[SGPU_SHA256_SIZE];
 
-	CHECK(sgpu_hmac_sha256((const uint8_t *)"Jefe", 4, "what do ya want for nothing?", 28, mac, NULL) == 0);
+	CHECK(sgpu_hmac_sha256((const uint8_t *)"Jefe", 4, "what do ya want for nothing?", 28, mac,
+			       NULL) == 0);
 	CHECK(equals_hex(mac, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"));
 	CHECK(sgpu_hmac_sha256(NULL, 0, NULL, 0, mac, NULL) == 0);
 	CHECK(equals_hex(mac, "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad"));
@@ -50,11 +53,14 @@ UNIT_TEST(hkdf_matches_rfc_5869_and_refuses_too_much)
 		info[i] = (uint8_t)(0xf0 + i);
 	}
 	CHECK(sgpu_hkdf_sha256(ikm, 22, salt, 13, info, 10, out, 42, NULL) == 0);
-	CHECK(equals_hex(out, "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"));
+	CHECK(equals_hex(out, "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf3400"
+			      "7208d5b887185865"));
 	CHECK(sgpu_hkdf_sha256(ikm, 22, NULL, 0, NULL, 0, out, 42, NULL) == 0);
-	CHECK(equals_hex(out, "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d201395faa4b61a96c8"));
+	CHECK(equals_hex(out, "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d20"
+			      "1395faa4b61a96c8"));
 	CHECK(sgpu_hkdf_sha256(ikm, 22, NULL, 0, NULL, 0, large, 255 * 32, NULL) == 0);
-	CHECK(sgpu_hkdf_sha256(ikm, 22, NULL, 0, NULL, 0, large, 255 * 32 + 1, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_hkdf_sha256(ikm, 22, NULL, 0, NULL, 0, large, 255 * 32 + 1, NULL) ==
+	      SGPU_EUSAGE);
 	free(large);
 }
 
@@ -67,7 +73,8 @@ UNIT_TEST(key_wrap_matches_rfc_3394_and_refuses_any_changed_byte)
 		key[i] = (uint8_t)(i < 16 ? i * 0x11 : i - 16);
 	}
 	CHECK(sgpu_wrap(kek, key, wrapped, NULL) == 0);
-	CHECK(equals_hex(wrapped, "28c9f404c4b810f4cbccb35cfb87f8263f5786e2d80ed326cbc7f0e71a99f43bfb988b9b7a02dd21"));
+	CHECK(equals_hex(wrapped, "28c9f404c4b810f4cbccb35cfb87f8263f5786e2d80ed326cbc7f0e71a99f43b"
+				  "fb988b9b7a02dd21"));
 	CHECK(sgpu_unwrap(kek, wrapped, back, NULL) == 0 && !memcmp(back, key, 32));
 	for (unsigned i = 0; i < sizeof(wrapped); i++) {
 		wrapped[i] ^= 1;
@@ -88,7 +95,8 @@ UNIT_TEST(hpke_opens_only_with_the_same_key_info_and_associated_data)
 	REQUIRE(sgpu_key_generate(SGPU_KEY_X25519, &key, NULL) == 0);
 	REQUIRE(sgpu_key_generate(SGPU_KEY_X25519, &other, NULL) == 0);
 	REQUIRE(sgpu_random(message, sizeof(message), NULL) == 0);
-	REQUIRE(sgpu_hpke_seal(key.public_half, "info", 4, "aad", 3, message, 32, enc, ct, NULL) == 0);
+	REQUIRE(sgpu_hpke_seal(key.public_half, "info", 4, "aad", 3, message, 32, enc, ct, NULL) ==
+		0);
 	CHECK(sgpu_hpke_open(&key, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == 0);
 	CHECK(!memcmp(back, message, 32));
 	CHECK(sgpu_hpke_open(&other, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
@@ -98,8 +106,10 @@ UNIT_TEST(hpke_opens_only_with_the_same_key_info_and_associated_data)
 	for (unsigned i = 0; i < 48; i++) {
 		ct[i] ^= 0x80;
 		memset(back, 0x55, sizeof(back));
-		CHECK(sgpu_hpke_open(&key, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
-		CHECK(!memcmp(back, (uint8_t[32]){ 0 }, sizeof(back))); /* GCM decrypts before it compares */
+		CHECK(sgpu_hpke_open(&key, enc, "info", 4, "aad", 3, ct, 48, back, NULL) ==
+		      SGPU_EAUTH);
+		CHECK(!memcmp(back, (uint8_t[32]){ 0 },
+			      sizeof(back))); /* GCM decrypts before it compares */
 		ct[i] ^= 0x80;
 	}
 }
@@ -127,10 +137,12 @@ UNIT_TEST(hpke_carries_an_empty_message)
 /* Each provider's output is opened by each, in place and apart. */
 static void check_pair(const char *sealer, const char *opener, size_t size)
 {
-	uint8_t key[32] = { 1 }, nonce[12] = { 2 }, tag[16], *data = malloc(size + 1), *out = malloc(size + 1);
+	uint8_t key[32] = { 1 }, nonce[12] = { 2 }, tag[16], *data = malloc(size + 1),
+		*out = malloc(size + 1);
 	struct sgpu_aead *a = NULL, *b = NULL, *copy = NULL;
 
-	REQUIRE(sgpu_aead_create(sealer, key, &a, NULL) == 0 && sgpu_aead_create(opener, key, &b, NULL) == 0);
+	REQUIRE(sgpu_aead_create(sealer, key, &a, NULL) == 0 &&
+		sgpu_aead_create(opener, key, &b, NULL) == 0);
 	REQUIRE(sgpu_aead_copy(b, &copy, NULL) == 0);
 	for (size_t i = 0; i < size; i++) {
 		data[i] = (uint8_t)(i * 7);
@@ -177,7 +189,8 @@ UNIT_TEST(the_environment_chooses_the_provider_and_an_unknown_one_is_an_error)
 	setenv("SGPU_AEAD", "rot13", 1);
 	CHECK(sgpu_aead_create(NULL, key, &aead, NULL) == SGPU_EUNAVAILABLE);
 	unsetenv("SGPU_AEAD");
-	CHECK(!strncmp(sgpu_aead_provider(), sgpu_aead_providers()[0], strlen(sgpu_aead_providers()[0])));
+	CHECK(!strncmp(sgpu_aead_provider(), sgpu_aead_providers()[0],
+		       strlen(sgpu_aead_providers()[0])));
 }
 
 int main(void)

@@ -29,7 +29,8 @@ static int refused(const char *text, const char *word)
 	static const struct sgpu_key none;
 	int code = parse(text, &key, &error);
 
-	if (code != SGPU_EINVALID || !strstr(error.text, word) || memcmp(&key, &none, sizeof(key))) {
+	if (code != SGPU_EINVALID || !strstr(error.text, word) ||
+	    memcmp(&key, &none, sizeof(key))) {
 		printf("# code %d, text '%s'\n", code, error.text);
 		return 0;
 	}
@@ -57,11 +58,15 @@ UNIT_TEST(an_x25519_key_has_both_halves_and_the_public_one_the_same_thumbprint)
 	char *text;
 	size_t size;
 
-	REQUIRE(parse("{\"crv\":\"X25519\",\"d\":\"" ALICE_D "\",\"kty\":\"OKP\",\"x\":\"" ALICE_X "\"}", &key, NULL) == 0);
+	REQUIRE(parse("{\"crv\":\"X25519\",\"d\":\"" ALICE_D "\",\"kty\":\"OKP\",\"x\":\"" ALICE_X
+		      "\"}",
+		      &key, NULL) == 0);
 	CHECK(key.kind == SGPU_KEY_X25519 && key.secret[0] == 0x77 && key.public_half[0] == 0x85);
 	REQUIRE(sgpu_key_public(&key, &half, NULL) == 0);
-	CHECK(half.kind == SGPU_KEY_X25519_PUBLIC && !strcmp(half.kid, key.kid) && half.secret[0] == 0);
-	REQUIRE(sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = half }, &text, &size, NULL) == 0);
+	CHECK(half.kind == SGPU_KEY_X25519_PUBLIC && !strcmp(half.kid, key.kid) &&
+	      half.secret[0] == 0);
+	REQUIRE(sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = half }, &text,
+				  &size, NULL) == 0);
 	CHECK(size == strlen(text) && text[size - 1] == '\n' && !strstr(text, "\"d\""));
 	CHECK(parse(text, &text_half, NULL) == 0 && !memcmp(&text_half, &half, sizeof(half)));
 	sgpu_free_wiped(&text, size);
@@ -76,10 +81,14 @@ UNIT_TEST(generated_keys_differ_and_survive_their_text)
 		char *text;
 		size_t size;
 
-		REQUIRE(sgpu_key_generate(kinds[i], &a, NULL) == 0 && sgpu_key_generate(kinds[i], &b, NULL) == 0);
-		CHECK(memcmp(a.secret, b.secret, 32) && strcmp(a.kid, b.kid) && strlen(a.kid) == SGPU_KID_SIZE);
-		REQUIRE(sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = a }, &text, &size, NULL) == 0);
-		CHECK(sgpu_key_parse(text, size, "test", &back, NULL) == 0 && !memcmp(&a, &back, sizeof(a)));
+		REQUIRE(sgpu_key_generate(kinds[i], &a, NULL) == 0 &&
+			sgpu_key_generate(kinds[i], &b, NULL) == 0);
+		CHECK(memcmp(a.secret, b.secret, 32) && strcmp(a.kid, b.kid) &&
+		      strlen(a.kid) == SGPU_KID_SIZE);
+		REQUIRE(sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = a },
+					  &text, &size, NULL) == 0);
+		CHECK(sgpu_key_parse(text, size, "test", &back, NULL) == 0 &&
+		      !memcmp(&a, &back, sizeof(a)));
 		sgpu_free_wiped(&text, size);
 	}
 	struct sgpu_key key;
@@ -90,11 +99,14 @@ UNIT_TEST(registered_optional_members_are_taken)
 {
 	struct sgpu_key key;
 
-	CHECK(parse("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"kid\":\"mine\",\"use\":\"enc\",\"alg\":\"A256KW\","
-		    "\"key_ops\":[\"wrapKey\",\"unwrapKey\"],\"ext\":true}", &key, NULL) == 0);
+	CHECK(parse("{\"kty\":\"oct\",\"k\":\"" OCT_K
+		    "\",\"kid\":\"mine\",\"use\":\"enc\",\"alg\":\"A256KW\","
+		    "\"key_ops\":[\"wrapKey\",\"unwrapKey\"],\"ext\":true}",
+		    &key, NULL) == 0);
 	CHECK(strlen(key.kid) == SGPU_KID_SIZE);
 	/* Escapes are JSON like any other. */
-	CHECK(parse("{\"kty\":\"oct\",\"k\":\"\\u0041AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\"}", &key, NULL) == 0);
+	CHECK(parse("{\"kty\":\"oct\",\"k\":\"\\u0041AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\"}",
+		    &key, NULL) == 0);
 }
 
 UNIT_TEST(what_is_no_key_is_refused_by_name)
@@ -108,7 +120,8 @@ UNIT_TEST(what_is_no_key_is_refused_by_name)
 	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"" ALICE_X "\"}", "'Ed25519'"));
 	CHECK(refused("{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"" ALICE_X "\"}", "'EC'"));
 	CHECK(refused("{\"keys\":[]}", "a set of keys"));
-	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"k\":\"" OCT_K "\"}", "not a JSON Web Key"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"k\":\"" OCT_K "\"}",
+		      "not a JSON Web Key"));
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\"} x", "not a JSON Web Key"));
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",}", "test:1:"));
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\n\"}", "not a JSON Web Key"));
@@ -120,23 +133,30 @@ UNIT_TEST(members_of_the_wrong_shape_are_refused_by_name)
 	CHECK(refused("{\"kty\":\"oct\",\"k\":5}", "'k' is not a string"));
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"AAECAwQFBgcICQoLDA0ODw\"}", "22 characters"));
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "=\"}", "44 characters"));
-	CHECK(refused("{\"kty\":\"oct\",\"k\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9\"}", "'k'"));
-	CHECK(refused("{\"kty\":\"oct\",\"k\":\"+AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\"}", "base64url"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9\"}",
+		      "'k'"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"+AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\"}",
+		      "base64url"));
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"oth\":1}", "'oth'"));
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"x\":\"" ALICE_X "\"}", "'x'"));
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"use\":\"sig\"}", "'use'"));
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"alg\":\"HS256\"}", "'HS256'"));
-	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"key_ops\":[\"a\",\"a\"]}", "'key_ops'"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"key_ops\":[\"a\",\"a\"]}",
+		      "'key_ops'"));
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"ext\":\"yes\"}", "'ext'"));
 	CHECK(refused("{\"kty\":\"oct\",\"k\":\"" OCT_K "\",\"kid\":1}", "'kid'"));
-	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"X25519\",\"d\":\"" ALICE_D "\"}", "'x' is missing"));
-	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"" ALICE_D "\",\"d\":\"" ALICE_D "\"}",
+	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"X25519\",\"d\":\"" ALICE_D "\"}",
+		      "'x' is missing"));
+	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"" ALICE_D "\",\"d\":\"" ALICE_D
+		      "\"}",
 		      "not the public key"));
 	/* Something that looks like the reader's own marks. */
-	CHECK(refused("{\"kty\":\"oct\",\"k\":\"#9#########################################\"}", "'k'"));
+	CHECK(refused("{\"kty\":\"oct\",\"k\":\"#9#########################################\"}",
+		      "'k'"));
 }
 
-/* 0, 1, two of order 8, p - 1, p, p + 1, and two of them with the bit that X25519 ignores (RFC 7748, section 5). */
+/* 0, 1, two of order 8, p - 1, p, p + 1, and two of them with the bit that X25519 ignores (RFC
+ * 7748, section 5). */
 UNIT_TEST(a_public_key_of_low_order_is_refused)
 {
 	static const char *const low[] = {
@@ -154,7 +174,8 @@ UNIT_TEST(a_public_key_of_low_order_is_refused)
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(low); i++) {
 		char text[160];
 
-		snprintf(text, sizeof(text), "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\"}", low[i]);
+		snprintf(text, sizeof(text), "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\"}",
+			 low[i]);
 		CHECK(refused(text, "'x' is a point of low order"));
 	}
 }
@@ -184,7 +205,8 @@ UNIT_TEST(a_secret_that_others_may_read_is_refused_and_a_public_key_is_not)
 
 	CHECK(load_with_mode(secret, 0600, &error) == 0);
 	CHECK(load_with_mode(secret, 0400, &error) == 0);
-	CHECK(load_with_mode(secret, 0640, &error) == SGPU_EPOLICY && strstr(error.hint, "chmod 600"));
+	CHECK(load_with_mode(secret, 0640, &error) == SGPU_EPOLICY &&
+	      strstr(error.hint, "chmod 600"));
 	CHECK(load_with_mode(secret, 0604, NULL) == SGPU_EPOLICY);
 	CHECK(load_with_mode(secret, 0602, NULL) == SGPU_EPOLICY);
 	CHECK(load_with_mode(half, 0644, &error) == 0);
@@ -193,14 +215,17 @@ UNIT_TEST(a_secret_that_others_may_read_is_refused_and_a_public_key_is_not)
 /* One entry of an access control list. */
 static size_t put_entry(uint8_t *at, unsigned tag, unsigned permissions, uint32_t id)
 {
-	const uint8_t entry[8] = { (uint8_t)tag, 0, (uint8_t)permissions, 0, (uint8_t)id, (uint8_t)(id >> 8),
-				   (uint8_t)(id >> 16), (uint8_t)(id >> 24) };
+	const uint8_t entry[8] = { (uint8_t)tag,	 0,
+				   (uint8_t)permissions, 0,
+				   (uint8_t)id,		 (uint8_t)(id >> 8),
+				   (uint8_t)(id >> 16),	 (uint8_t)(id >> 24) };
 
 	memcpy(at, entry, sizeof(entry));
 	return sizeof(entry);
 }
 
-/* -1: this file system has no lists. Else how a key loads that the list lets `user`, the group and others read. */
+/* -1: this file system has no lists. Else how a key loads that the list lets `user`, the group and
+ * others read. */
 static int load_with_list(uint32_t user, unsigned group, unsigned other)
 {
 	static const char secret[] = "{\"kty\":\"oct\",\"k\":\"" OCT_K "\"}";
@@ -215,8 +240,8 @@ static int load_with_list(uint32_t user, unsigned group, unsigned other)
 	size += put_entry(list + size, 0x04, group, UINT32_MAX);
 	size += put_entry(list + size, 0x10, 4, UINT32_MAX);
 	size += put_entry(list + size, 0x20, other, UINT32_MAX);
-	if (fd >= 0 && write(fd, secret, strlen(secret)) == (ssize_t)strlen(secret) && !fchmod(fd, 0400) &&
-	    !fsetxattr(fd, "system.posix_acl_access", list, size, 0)) {
+	if (fd >= 0 && write(fd, secret, strlen(secret)) == (ssize_t)strlen(secret) &&
+	    !fchmod(fd, 0400) && !fsetxattr(fd, "system.posix_acl_access", list, size, 0)) {
 		code = sgpu_key_load(path, &key, NULL);
 		sgpu_key_clear(&key);
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys that sign, sets of keys, and detached JWS: against RFC 8037 and RFC 7515, and what is refused.
+ * Keys that sign, sets of keys, and detached JWS: against RFC 8037 and RFC 7515, and what is
+ * refused.
  */
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,7 +19,8 @@ static struct sgpu_error error;
 #define ED_X "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"
 #define ED_KID "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k"
 #define ED_SIGNED "eyJhbGciOiJFZERTQSJ9.RXhhbXBsZSBvZiBFZDI1NTE5IHNpZ25pbmc"
-#define ED_SIGNATURE "hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg"
+#define ED_SIGNATURE \
+	"hgyY0il_MGCjP0JzlnLWG1PPOt7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg"
 #define ED_PUBLIC "{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"" ED_X "\"}"
 #define ED_SECRET "{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"d\":\"" ED_D "\",\"x\":\"" ED_X "\"}"
 
@@ -26,15 +28,21 @@ static struct sgpu_error error;
 #define EC_X "f83OJ3D2xF1Bg8vub9tLe1gHMzV76e8Tus9uPHvRVEU"
 #define EC_Y "x_FEzRu9m36HLN_tue659LNpXW6pCyStikYjKIWI5a0"
 #define EC_D "jpsQnnGQmL-YBIffH1136cspYG6-0iY7X1fCE9-E9LI"
-#define EC_SIGNED                                                                                                  \
-	"eyJhbGciOiJFUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290" \
+#define EC_SIGNED                                                                              \
+	"eyJhbGciOiJFUzI1NiJ9."                                                                \
+	"eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290" \
 	"Ijp0cnVlfQ"
-#define EC_SIGNATURE "DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q"
+#define EC_SIGNATURE \
+	"DtEhU3ljbEg8L38VWAfUAqOyKAM6-Xx-F4GawxaepmXFCgfTjDxw5djxLa8ISlSApmWQxfKTUJqPP3-Kg6NU1Q"
 #define EC_PUBLIC "{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"" EC_X "\",\"y\":\"" EC_Y "\"}"
-#define EC_SECRET "{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"" EC_X "\",\"y\":\"" EC_Y "\",\"d\":\"" EC_D "\"}"
+#define EC_SECRET                                                                               \
+	"{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"" EC_X "\",\"y\":\"" EC_Y "\",\"d\":\"" EC_D \
+	"\"}"
 
 #define OCT "{\"kty\":\"oct\",\"k\":\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\"}"
-#define X25519 "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"hSDwCYkwp1R0i33ctD73Wg2_Og0mOBr066SpjqqbTmo\"}"
+#define X25519                                                                 \
+	"{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"hSDwCYkwp1R0i33ctD73Wg2_" \
+	"Og0mOBr066SpjqqbTmo\"}"
 
 static int parse(const char *text, struct sgpu_key_set *set)
 {
@@ -47,33 +55,39 @@ static bool refused(const char *text, const char *word)
 	struct sgpu_key_set set;
 	const int code = parse(text, &set);
 
-	if (code != SGPU_EINVALID || !strstr(error.text, word) || memcmp(&set, &none, sizeof(set))) {
+	if (code != SGPU_EINVALID || !strstr(error.text, word) ||
+	    memcmp(&set, &none, sizeof(set))) {
 		printf("# code %d, text '%s'\n", code, error.text);
 		return false;
 	}
-	return !strstr(error.text, "nWGxne") && !strstr(error.text, "jpsQnn") && !strstr(error.text, "AAECAw");
+	return !strstr(error.text, "nWGxne") && !strstr(error.text, "jpsQnn") &&
+	       !strstr(error.text, "AAECAw");
 }
 
 static bool verifies(const char *jwk, const char *text, const char *signature)
 {
 	uint8_t raw[SGPU_SIGNATURE_SIZE];
 	struct sgpu_key_set set;
-	bool good = !parse(jwk, &set) && !sgpu_base64url_decode(signature, raw, sizeof(raw), &error) &&
+	bool good = !parse(jwk, &set) &&
+		    !sgpu_base64url_decode(signature, raw, sizeof(raw), &error) &&
 		    !sgpu_signing_verify(&set.signing, text, strlen(text), raw, &error);
 
 	for (size_t i = 0; good && i < sizeof(raw); i++) {
 		raw[i] ^= 1;
-		good = sgpu_signing_verify(&set.signing, text, strlen(text), raw, &error) == SGPU_EAUTH;
+		good = sgpu_signing_verify(&set.signing, text, strlen(text), raw, &error) ==
+		       SGPU_EAUTH;
 		raw[i] ^= 1;
 	}
-	return good && sgpu_signing_verify(&set.signing, text, strlen(text) - 1, raw, &error) == SGPU_EAUTH;
+	return good &&
+	       sgpu_signing_verify(&set.signing, text, strlen(text) - 1, raw, &error) == SGPU_EAUTH;
 }
 
 UNIT_TEST(published_signatures_verify_and_changed_ones_do_not)
 {
 	CHECK(verifies(ED_PUBLIC, ED_SIGNED, ED_SIGNATURE));
 	CHECK(verifies(EC_PUBLIC, EC_SIGNED, EC_SIGNATURE));
-	CHECK(!verifies(ED_PUBLIC, EC_SIGNED, ED_SIGNATURE) && !verifies(EC_PUBLIC, EC_SIGNED, ED_SIGNATURE));
+	CHECK(!verifies(ED_PUBLIC, EC_SIGNED, ED_SIGNATURE) &&
+	      !verifies(EC_PUBLIC, EC_SIGNED, ED_SIGNATURE));
 }
 
 UNIT_TEST(ed25519_signs_as_the_rfc_does_and_has_its_thumbprint)
@@ -88,7 +102,8 @@ UNIT_TEST(ed25519_signs_as_the_rfc_does_and_has_its_thumbprint)
 	sgpu_base64url_encode(raw, sizeof(raw), digits);
 	CHECK(!strcmp(digits, ED_SIGNATURE));
 	REQUIRE(sgpu_key_set_public(&set, &half, &error) == 0);
-	CHECK(!half.signing.secret_known && !half.signing.secret[0] && !strcmp(half.signing.kid, ED_KID));
+	CHECK(!half.signing.secret_known && !half.signing.secret[0] &&
+	      !strcmp(half.signing.kid, ED_KID));
 	CHECK(sgpu_signing_sign(&half.signing, "x", 1, raw, &error) == SGPU_EKEY);
 }
 
@@ -102,14 +117,20 @@ static char *text_of(const struct sgpu_key_set *set)
 	if (sgpu_key_set_text(set, &text, &size, &error)) {
 		abort();
 	}
-	CHECK(sgpu_key_set_parse(text, size, "test", &again, &error) == 0 && !memcmp(set, &again, sizeof(again)));
+	CHECK(sgpu_key_set_parse(text, size, "test", &again, &error) == 0 &&
+	      !memcmp(set, &again, sizeof(again)));
 	return text;
 }
 
 UNIT_TEST(a_set_has_one_key_of_each_use_and_survives_its_text)
 {
-	static const char *const texts[] = { OCT, X25519, ED_PUBLIC, EC_SECRET, "{\"keys\":[" OCT "]}",
-					     "{\"keys\":[" OCT "," ED_SECRET "]}", "{\"keys\":[" EC_PUBLIC "," X25519 "]}" };
+	static const char *const texts[] = { OCT,
+					     X25519,
+					     ED_PUBLIC,
+					     EC_SECRET,
+					     "{\"keys\":[" OCT "]}",
+					     "{\"keys\":[" OCT "," ED_SECRET "]}",
+					     "{\"keys\":[" EC_PUBLIC "," X25519 "]}" };
 	struct sgpu_key_set set, half;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(texts); i++) {
@@ -139,15 +160,22 @@ UNIT_TEST(what_is_no_set_of_keys_is_refused_by_name)
 	CHECK(refused("{\"keys\":[" ED_PUBLIC "," EC_SECRET "]}", "two keys to sign with"));
 	CHECK(refused("{\"keys\":[" OCT "," X25519 "," ED_PUBLIC "]}", "array of 1 to 2"));
 	CHECK(refused("{\"keys\":[{\"keys\":[" OCT "]}]}", "set of keys"));
-	CHECK(refused("{\"kty\":\"EC\",\"crv\":\"P-384\",\"x\":\"" EC_X "\",\"y\":\"" EC_Y "\"}", "P-256"));
+	CHECK(refused("{\"kty\":\"EC\",\"crv\":\"P-384\",\"x\":\"" EC_X "\",\"y\":\"" EC_Y "\"}",
+		      "P-256"));
 	CHECK(refused("{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"" EC_X "\"}", "'y' is missing"));
-	CHECK(refused("{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"" EC_X "\",\"y\":\"" EC_X "\"}", "point"));
-	CHECK(refused("{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"" EC_X "\",\"y\":\"" EC_Y "\",\"d\":\"" ED_D "\"}",
+	CHECK(refused("{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"" EC_X "\",\"y\":\"" EC_X "\"}",
+		      "point"));
+	CHECK(refused("{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"" EC_X "\",\"y\":\"" EC_Y
+		      "\",\"d\":\"" ED_D "\"}",
 		      "not the one of 'd'"));
-	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"d\":\"" EC_D "\",\"x\":\"" ED_X "\"}", "not the one of 'd'"));
-	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"use\":\"enc\",\"x\":\"" ED_X "\"}", "'use' is not 'sig'"));
-	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"alg\":\"ES256\",\"x\":\"" ED_X "\"}", "'alg' is 'ES256'"));
-	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"X25519\",\"use\":\"sig\",\"x\":\"" ED_X "\"}", "'use' is not 'enc'"));
+	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"d\":\"" EC_D "\",\"x\":\"" ED_X "\"}",
+		      "not the one of 'd'"));
+	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"use\":\"enc\",\"x\":\"" ED_X "\"}",
+		      "'use' is not 'sig'"));
+	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"alg\":\"ES256\",\"x\":\"" ED_X "\"}",
+		      "'alg' is 'ES256'"));
+	CHECK(refused("{\"kty\":\"OKP\",\"crv\":\"X25519\",\"use\":\"sig\",\"x\":\"" ED_X "\"}",
+		      "'use' is not 'enc'"));
 	CHECK(refused("{\"kty\":\"RSA\"}", "'RSA'"));
 }
 
@@ -163,14 +191,17 @@ UNIT_TEST(detached_signatures_of_both_kinds_come_back)
 		struct sgpu_key_set set;
 		char *token = NULL;
 		REQUIRE(parse(secrets[i], &set) == 0);
-		REQUIRE(sgpu_detached_sign(&set.signing, "sgpu-batch", payload, 32, &token, &error) == 0);
+		REQUIRE(sgpu_detached_sign(&set.signing, "sgpu-batch", payload, 32, &token,
+					   &error) == 0);
 		CHECK(strstr(token, "..") && strlen(token) <= SGPU_DETACHED_MAX);
 		CHECK(sgpu_detached_verify(token, "sgpu-batch", payload, 32, &named, &error) == 0);
 		CHECK(!strcmp(named.kid, set.signing.kid) && !named.secret_known);
-		CHECK(sgpu_detached_verify(token, "sgpu-batch", payload, 31, &named, &error) == SGPU_EAUTH);
-		CHECK(sgpu_detached_verify(token, "sgpu-batch", "thirty-two bytes of some digest?", 32, &named,
-					   &error) == SGPU_EAUTH);
-		CHECK(sgpu_detached_verify(token, "other", payload, 32, &named, &error) == SGPU_EINVALID);
+		CHECK(sgpu_detached_verify(token, "sgpu-batch", payload, 31, &named, &error) ==
+		      SGPU_EAUTH);
+		CHECK(sgpu_detached_verify(token, "sgpu-batch", "thirty-two bytes of some digest?",
+					   32, &named, &error) == SGPU_EAUTH);
+		CHECK(sgpu_detached_verify(token, "other", payload, 32, &named, &error) ==
+		      SGPU_EINVALID);
 		free(token);
 	}
 }
@@ -188,16 +219,20 @@ UNIT_TEST(a_detached_signature_with_any_character_changed_is_refused)
 		const char old = token[i];
 		token[i] = old == 'A' ? 'B' : 'A';
 		/* Another header may name another key; it may not be this one. */
-		missed += sgpu_detached_verify(token, "sgpu-batch", payload, 32, &named, &error) == 0;
+		missed +=
+			sgpu_detached_verify(token, "sgpu-batch", payload, 32, &named, &error) == 0;
 		token[i] = old;
 	}
 	CHECK(missed == 0);
 	const size_t length = strlen(token);
 	token[length - 1] = '\0';
-	CHECK(sgpu_detached_verify(token, "sgpu-batch", payload, 32, &named, &error) == SGPU_EINVALID);
+	CHECK(sgpu_detached_verify(token, "sgpu-batch", payload, 32, &named, &error) ==
+	      SGPU_EINVALID);
 	CHECK(sgpu_detached_verify("", "sgpu-batch", payload, 32, &named, &error) == SGPU_EINVALID);
-	CHECK(sgpu_detached_verify("..", "sgpu-batch", payload, 32, &named, &error) == SGPU_EINVALID);
-	CHECK(sgpu_detached_verify("a.b.c", "sgpu-batch", payload, 32, &named, &error) == SGPU_EINVALID);
+	CHECK(sgpu_detached_verify("..", "sgpu-batch", payload, 32, &named, &error) ==
+	      SGPU_EINVALID);
+	CHECK(sgpu_detached_verify("a.b.c", "sgpu-batch", payload, 32, &named, &error) ==
+	      SGPU_EINVALID);
 	free(token);
 }
 
@@ -209,22 +244,30 @@ static bool header_refused(const char *header)
 
 	sgpu_base64url_encode(header, strlen(header), token);
 	strcat(token, ".." ED_SIGNATURE);
-	return sgpu_detached_verify(token, "sgpu-batch", payload, 32, &named, &error) == SGPU_EINVALID &&
+	return sgpu_detached_verify(token, "sgpu-batch", payload, 32, &named, &error) ==
+		       SGPU_EINVALID &&
 	       named.kind == SGPU_SIGNING_NONE;
 }
 
 UNIT_TEST(a_header_has_one_form)
 {
 #define JWK "\"jwk\":{\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\"" ED_X "\"}"
-	CHECK(!header_refused("{\"alg\":\"EdDSA\"," JWK ",\"kid\":\"" ED_KID "\",\"typ\":\"sgpu-batch\"}")); /* EAUTH */
-	CHECK(header_refused("{\"alg\":\"none\"," JWK ",\"kid\":\"" ED_KID "\",\"typ\":\"sgpu-batch\"}"));
-	CHECK(header_refused("{\"alg\":\"ES256\"," JWK ",\"kid\":\"" ED_KID "\",\"typ\":\"sgpu-batch\"}"));
+	CHECK(!header_refused("{\"alg\":\"EdDSA\"," JWK ",\"kid\":\"" ED_KID
+			      "\",\"typ\":\"sgpu-batch\"}")); /* EAUTH */
+	CHECK(header_refused("{\"alg\":\"none\"," JWK ",\"kid\":\"" ED_KID
+			     "\",\"typ\":\"sgpu-batch\"}"));
+	CHECK(header_refused("{\"alg\":\"ES256\"," JWK ",\"kid\":\"" ED_KID
+			     "\",\"typ\":\"sgpu-batch\"}"));
 	CHECK(header_refused("{\"alg\":\"EdDSA\"," JWK ",\"typ\":\"sgpu-batch\"}"));
-	CHECK(header_refused("{\"alg\":\"EdDSA\"," JWK ",\"kid\":\"" EC_X "\",\"typ\":\"sgpu-batch\"}"));
+	CHECK(header_refused("{\"alg\":\"EdDSA\"," JWK ",\"kid\":\"" EC_X
+			     "\",\"typ\":\"sgpu-batch\"}"));
 	CHECK(header_refused("{\"alg\":\"EdDSA\"," JWK ",\"kid\":\"" ED_KID "\"}"));
-	CHECK(header_refused("{\"alg\":\"EdDSA\",\"crit\":[\"x\"]," JWK ",\"kid\":\"" ED_KID "\",\"typ\":\"sgpu-batch\"}"));
-	CHECK(header_refused("{\"alg\":\"EdDSA\",\"b64\":false," JWK ",\"kid\":\"" ED_KID "\",\"typ\":\"sgpu-batch\"}"));
-	CHECK(header_refused("{\"alg\":\"EdDSA\", " JWK ",\"kid\":\"" ED_KID "\",\"typ\":\"sgpu-batch\"}"));
+	CHECK(header_refused("{\"alg\":\"EdDSA\",\"crit\":[\"x\"]," JWK ",\"kid\":\"" ED_KID
+			     "\",\"typ\":\"sgpu-batch\"}"));
+	CHECK(header_refused("{\"alg\":\"EdDSA\",\"b64\":false," JWK ",\"kid\":\"" ED_KID
+			     "\",\"typ\":\"sgpu-batch\"}"));
+	CHECK(header_refused("{\"alg\":\"EdDSA\", " JWK ",\"kid\":\"" ED_KID
+			     "\",\"typ\":\"sgpu-batch\"}"));
 	CHECK(header_refused("{\"alg\":\"EdDSA\",\"kid\":\"" ED_KID "\",\"typ\":\"sgpu-batch\"}"));
 	CHECK(header_refused("[]") && header_refused("5") && header_refused(""));
 }
@@ -235,8 +278,8 @@ static int load_as(const char *text, mode_t mode, uid_t owner, struct sgpu_key_s
 	char path[] = "/tmp/sgpu-key-XXXXXX";
 	int fd = mkstemp(path), code = SGPU_ESYSTEM;
 
-	if (fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && !fchmod(fd, mode) &&
-	    (owner == geteuid() || !fchown(fd, owner, (gid_t)-1))) {
+	if (fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) &&
+	    !fchmod(fd, mode) && (owner == geteuid() || !fchown(fd, owner, (gid_t)-1))) {
 		code = sgpu_key_set_load(path, set, &error);
 	}
 	close(fd);
@@ -250,8 +293,10 @@ UNIT_TEST(a_key_that_signs_is_as_secret_as_any)
 	struct sgpu_key key;
 
 	CHECK(load_as(ED_SECRET, 0600, geteuid(), &set) == 0);
-	CHECK(load_as(ED_SECRET, 0604, geteuid(), &set) == SGPU_EPOLICY && set.signing.kind == SGPU_SIGNING_NONE);
-	CHECK(load_as("{\"keys\":[" X25519 "," ED_SECRET "]}", 0640, geteuid(), &set) == SGPU_EPOLICY);
+	CHECK(load_as(ED_SECRET, 0604, geteuid(), &set) == SGPU_EPOLICY &&
+	      set.signing.kind == SGPU_SIGNING_NONE);
+	CHECK(load_as("{\"keys\":[" X25519 "," ED_SECRET "]}", 0640, geteuid(), &set) ==
+	      SGPU_EPOLICY);
 	CHECK(load_as("{\"keys\":[" X25519 "," ED_PUBLIC "]}", 0644, geteuid(), &set) == 0);
 	CHECK(sgpu_key_load("/dev/null", &key, &error) == SGPU_EINVALID);
 }
@@ -263,7 +308,8 @@ UNIT_TEST(a_secret_of_another_user_is_refused)
 	if (geteuid() != 0) {
 		SKIP("needs root");
 	}
-	CHECK(load_as(OCT, 0600, 4711, &set) == SGPU_EPOLICY && strstr(error.text, "another user (4711)"));
+	CHECK(load_as(OCT, 0600, 4711, &set) == SGPU_EPOLICY &&
+	      strstr(error.text, "another user (4711)"));
 	CHECK(load_as(ED_SECRET, 0600, 4711, &set) == SGPU_EPOLICY);
 	CHECK(load_as(ED_PUBLIC, 0644, 4711, &set) == 0);
 }

@@ -16,9 +16,12 @@ static char path[4096];
 static void check_gcm(const char *provider, const json_t *test)
 {
 	size_t key_size, nonce_size, size, ct_size, tag_size;
-	uint8_t *key = vectors_member(test, "key", &key_size), *nonce = vectors_member(test, "iv", &nonce_size);
-	uint8_t *message = vectors_member(test, "msg", &size), *ct = vectors_member(test, "ct", &ct_size);
-	uint8_t *tag = vectors_member(test, "tag", &tag_size), *out = malloc(size + 1), made[SGPU_TAG_SIZE];
+	uint8_t *key = vectors_member(test, "key", &key_size),
+		*nonce = vectors_member(test, "iv", &nonce_size);
+	uint8_t *message = vectors_member(test, "msg", &size),
+		*ct = vectors_member(test, "ct", &ct_size);
+	uint8_t *tag = vectors_member(test, "tag", &tag_size), *out = malloc(size + 1),
+		made[SGPU_TAG_SIZE];
 	struct sgpu_aead *aead = NULL;
 	int valid = vectors_is(test, "result", "valid");
 
@@ -55,12 +58,12 @@ UNIT_TEST(wycheproof_aes_256_gcm_passes_with_every_provider)
 		SKIP("no wycheproof_aes_gcm_test.json in SGPU_VECTORS");
 	}
 	json_t *root = json_load_file(path, 0, NULL);
-	json_array_foreach(json_object_get(root, "testGroups"), i, group) {
+	json_array_foreach (json_object_get(root, "testGroups"), i, group) {
 		if (json_integer_value(json_object_get(group, "keySize")) != 256 ||
 		    json_integer_value(json_object_get(group, "ivSize")) != 96) {
 			continue;
 		}
-		json_array_foreach(json_object_get(group, "tests"), j, test) {
+		json_array_foreach (json_object_get(group, "tests"), j, test) {
 			if (!vectors_is(test, "aad", "")) {
 				continue;
 			}
@@ -75,15 +78,15 @@ UNIT_TEST(wycheproof_aes_256_gcm_passes_with_every_provider)
 }
 
 /* HKDF-SHA512 is there as the expand step alone; extract is an HMAC. */
-static int hkdf_sha512(const uint8_t *ikm, size_t ikm_size, const uint8_t *salt, size_t salt_size, const uint8_t *info,
-		       size_t info_size, uint8_t *out, size_t size)
+static int hkdf_sha512(const uint8_t *ikm, size_t ikm_size, const uint8_t *salt, size_t salt_size,
+		       const uint8_t *info, size_t info_size, uint8_t *out, size_t size)
 {
 	static const uint8_t zeros[64];
 	uint8_t prk[64];
 	size_t length = 0;
 
-	if (!EVP_Q_mac(NULL, "HMAC", NULL, "SHA512", NULL, salt_size ? salt : zeros, salt_size ? salt_size : 64, ikm,
-		       ikm_size, prk, sizeof(prk), &length)) {
+	if (!EVP_Q_mac(NULL, "HMAC", NULL, "SHA512", NULL, salt_size ? salt : zeros,
+		       salt_size ? salt_size : 64, ikm, ikm_size, prk, sizeof(prk), &length)) {
 		return SGPU_ESYSTEM;
 	}
 	return sgpu_hkdf_expand_sha512(prk, sizeof(prk), info, info_size, out, size, NULL);
@@ -93,11 +96,14 @@ static void check_hkdf(const json_t *test, int is_512)
 {
 	size_t ikm_size, salt_size, info_size, okm_size;
 	size_t size = (size_t)json_integer_value(json_object_get(test, "size"));
-	uint8_t *ikm = vectors_member(test, "ikm", &ikm_size), *salt = vectors_member(test, "salt", &salt_size);
-	uint8_t *info = vectors_member(test, "info", &info_size), *okm = vectors_member(test, "okm", &okm_size);
+	uint8_t *ikm = vectors_member(test, "ikm", &ikm_size),
+		*salt = vectors_member(test, "salt", &salt_size);
+	uint8_t *info = vectors_member(test, "info", &info_size),
+		*okm = vectors_member(test, "okm", &okm_size);
 	uint8_t *out = malloc(size + 1);
 	int code = is_512 ? hkdf_sha512(ikm, ikm_size, salt, salt_size, info, info_size, out, size)
-			  : sgpu_hkdf_sha256(ikm, ikm_size, salt, salt_size, info, info_size, out, size, NULL);
+			  : sgpu_hkdf_sha256(ikm, ikm_size, salt, salt_size, info, info_size, out,
+					     size, NULL);
 
 	if (vectors_is(test, "result", "valid")) {
 		CHECK(code == 0 && okm_size == size && !memcmp(out, okm, size));
@@ -121,8 +127,8 @@ static void run_hkdf(const char *name, int is_512)
 		SKIP("no such file in SGPU_VECTORS");
 	}
 	json_t *root = json_load_file(path, 0, NULL);
-	json_array_foreach(json_object_get(root, "testGroups"), i, group) {
-		json_array_foreach(json_object_get(group, "tests"), j, test) {
+	json_array_foreach (json_object_get(root, "testGroups"), i, group) {
+		json_array_foreach (json_object_get(group, "tests"), j, test) {
 			check_hkdf(test, is_512);
 			count++;
 		}
@@ -145,7 +151,8 @@ static void check_x25519(const json_t *test)
 {
 	static const uint8_t zeros[32];
 	size_t size;
-	uint8_t *private_key = vectors_member(test, "private", &size), *public_key = vectors_member(test, "public", &size);
+	uint8_t *private_key = vectors_member(test, "private", &size),
+		*public_key = vectors_member(test, "public", &size);
 	uint8_t *shared = vectors_member(test, "shared", &size), out[32];
 	int code = sgpu_x25519(private_key, public_key, out, NULL);
 
@@ -169,8 +176,8 @@ UNIT_TEST(wycheproof_x25519_passes_and_low_orders_are_refused)
 		SKIP("no wycheproof_x25519_test.json in SGPU_VECTORS");
 	}
 	json_t *root = json_load_file(path, 0, NULL);
-	json_array_foreach(json_object_get(root, "testGroups"), i, group) {
-		json_array_foreach(json_object_get(group, "tests"), j, test) {
+	json_array_foreach (json_object_get(root, "testGroups"), i, group) {
+		json_array_foreach (json_object_get(group, "tests"), j, test) {
 			check_x25519(test);
 			count++;
 		}
@@ -196,16 +203,19 @@ static void take(uint8_t **bytes, size_t *size, const char *text)
 static void check_hpke(struct hpke_file *file, const char *plaintext)
 {
 	size_t size;
-	uint8_t *expected = vectors_hex(plaintext, &size), *out = malloc(file->ct_size + 1), public_key[32];
+	uint8_t *expected = vectors_hex(plaintext, &size), *out = malloc(file->ct_size + 1),
+		public_key[32];
 
 	CHECK(file->secret_size == 32 && file->enc_size == 32 && file->ct_size == size + 16);
 	REQUIRE(sgpu_x25519_public(file->secret, public_key, NULL) == 0);
-	CHECK(sgpu_hpke_open_at(file->secret, public_key, file->enc, file->info, file->info_size, file->sequence, file->aad,
-				file->aad_size, file->ct, file->ct_size, out, NULL) == 0);
+	CHECK(sgpu_hpke_open_at(file->secret, public_key, file->enc, file->info, file->info_size,
+				file->sequence, file->aad, file->aad_size, file->ct, file->ct_size,
+				out, NULL) == 0);
 	CHECK(!memcmp(out, expected, size));
 	/* The same as another message of the context. */
-	CHECK(sgpu_hpke_open_at(file->secret, public_key, file->enc, file->info, file->info_size, file->sequence + 1, file->aad,
-				file->aad_size, file->ct, file->ct_size, out, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_hpke_open_at(file->secret, public_key, file->enc, file->info, file->info_size,
+				file->sequence + 1, file->aad, file->aad_size, file->ct,
+				file->ct_size, out, NULL) == SGPU_EAUTH);
 	file->count++;
 	free(expected);
 	free(out);
@@ -232,7 +242,8 @@ static void hpke_line(struct hpke_file *file, char *line)
 		take(&file->secret, &file->secret_size, value);
 	} else if (!strcmp(line, "pkRm")) {
 		take(&file->public_key, &file->public_size, value);
-		CHECK(sgpu_x25519_public(file->secret, derived, NULL) == 0 && !memcmp(derived, file->public_key, 32));
+		CHECK(sgpu_x25519_public(file->secret, derived, NULL) == 0 &&
+		      !memcmp(derived, file->public_key, 32));
 	} else if (!strcmp(line, "enc")) {
 		take(&file->enc, &file->enc_size, value);
 	} else if (!strcmp(line, "aad")) {

@@ -56,10 +56,12 @@ UNIT_TEST(selectors_that_name_none)
 		const char *selector;
 		int code;
 	} cases[] = {
-		{ "cuda", SGPU_EUNAVAILABLE }, { "cuda:0", SGPU_EUNAVAILABLE }, { "cuda:", SGPU_EUSAGE },
-		{ "cuda:GPU-5d0c", SGPU_EUNAVAILABLE }, { "cuda:GPU-", SGPU_EUSAGE }, { "cuda:GPU-g", SGPU_EUSAGE },
-		{ "cuda:x", SGPU_EUSAGE }, { "", SGPU_EUSAGE }, { "gpu", SGPU_EUSAGE }, { "cpux", SGPU_EUSAGE },
-		{ "CPU", SGPU_EUSAGE }, { "cpu:1", SGPU_EUNAVAILABLE },
+		{ "cuda", SGPU_EUNAVAILABLE }, { "cuda:0", SGPU_EUNAVAILABLE },
+		{ "cuda:", SGPU_EUSAGE },      { "cuda:GPU-5d0c", SGPU_EUNAVAILABLE },
+		{ "cuda:GPU-", SGPU_EUSAGE },  { "cuda:GPU-g", SGPU_EUSAGE },
+		{ "cuda:x", SGPU_EUSAGE },     { "", SGPU_EUSAGE },
+		{ "gpu", SGPU_EUSAGE },	       { "cpux", SGPU_EUSAGE },
+		{ "CPU", SGPU_EUSAGE },	       { "cpu:1", SGPU_EUNAVAILABLE },
 	};
 	struct sgpu_device *device;
 	struct sgpu_error error;
@@ -67,7 +69,8 @@ UNIT_TEST(selectors_that_name_none)
 	size_t i;
 
 	for (i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
-		if (gpu && strncmp(cases[i].selector, "cuda", 4) == 0 && cases[i].code == SGPU_EUNAVAILABLE) {
+		if (gpu && strncmp(cases[i].selector, "cuda", 4) == 0 &&
+		    cases[i].code == SGPU_EUNAVAILABLE) {
 			continue;
 		}
 		CHECK(sgpu_device_open(cases[i].selector, NULL, &device, &error) == cases[i].code);
@@ -82,7 +85,8 @@ UNIT_TEST(selectors_that_name_none)
 
 UNIT_TEST(memory_is_aligned_apart_and_clear)
 {
-	static const uint64_t sizes[] = { 0, 1, 4095, 4096, 4097, 65536, 1 << 20, (1 << 20) + 1, 3 << 20, 9 << 20 };
+	static const uint64_t sizes[] = { 0,	 1,	  4095,		 4096,	  4097,
+					  65536, 1 << 20, (1 << 20) + 1, 3 << 20, 9 << 20 };
 	sgpu_devptr memory[SGPU_ARRAY_LENGTH(sizes)];
 	struct sgpu_device *device = open_cpu(1, 0);
 	size_t i, k;
@@ -100,7 +104,8 @@ UNIT_TEST(memory_is_aligned_apart_and_clear)
 			}
 			memset((void *)(uintptr_t)memory[i], 0xa5, sizes[i]);
 			for (k = 0; k < i; k++) {
-				CHECK(memory[i] >= memory[k] + sizes[k] || memory[k] >= memory[i] + sizes[i]);
+				CHECK(memory[i] >= memory[k] + sizes[k] ||
+				      memory[k] >= memory[i] + sizes[i]);
 				CHECK(memory[i] != memory[k]);
 			}
 		}
@@ -124,7 +129,8 @@ UNIT_TEST(small_memory_is_cleared_when_it_is_freed)
 	sgpu_device_free(device, &memory, 5000);
 	REQUIRE(sgpu_device_alloc(device, 8000, &memory, NULL) == SGPU_OK);
 	CHECK(memory == again);
-	CHECK(((unsigned char *)(uintptr_t)memory)[4999] == 0 && ((unsigned char *)(uintptr_t)memory)[0] == 0);
+	CHECK(((unsigned char *)(uintptr_t)memory)[4999] == 0 &&
+	      ((unsigned char *)(uintptr_t)memory)[0] == 0);
 	sgpu_device_close(&device);
 }
 
@@ -136,14 +142,16 @@ UNIT_TEST(many_allocations)
 	int i, bad = 0;
 
 	for (i = 0; i < COUNT; i++) {
-		bad += sgpu_device_alloc(device, 1 + (uint64_t)(i * 37 % 9000), &memory[i], NULL) != SGPU_OK;
+		bad += sgpu_device_alloc(device, 1 + (uint64_t)(i * 37 % 9000), &memory[i], NULL) !=
+		       SGPU_OK;
 	}
 	CHECK(bad == 0);
 	for (i = 0; i < COUNT; i += 2) {
 		sgpu_device_free(device, &memory[i], 0);
 	}
 	for (i = 0; i < COUNT; i += 2) {
-		bad += sgpu_device_alloc(device, 1 + (uint64_t)(i * 41 % 9000), &memory[i], NULL) != SGPU_OK;
+		bad += sgpu_device_alloc(device, 1 + (uint64_t)(i * 41 % 9000), &memory[i], NULL) !=
+		       SGPU_OK;
 	}
 	CHECK(bad == 0);
 	sgpu_device_close(&device);
@@ -171,7 +179,8 @@ UNIT_TEST(the_memory_limit_holds_and_freed_memory_counts_again)
 
 UNIT_TEST(what_the_machine_cannot_back_is_refused_at_once)
 {
-	static const uint64_t sizes[] = { (uint64_t)1 << 46, (uint64_t)1 << 62, UINT64_MAX, UINT64_MAX - 4096 };
+	static const uint64_t sizes[] = { (uint64_t)1 << 46, (uint64_t)1 << 62, UINT64_MAX,
+					  UINT64_MAX - 4096 };
 	struct sgpu_device *device = open_cpu(1, 0);
 	struct sgpu_error error;
 	struct sgpu_device_info info;

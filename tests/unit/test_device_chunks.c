@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening and sealing on a device: the bytes that the host functions give, whatever the number of workers.
+ * Opening and sealing on a device: the bytes that the host functions give, whatever the number of
+ * workers.
  */
 #include <stdint.h>
 
@@ -9,7 +10,8 @@
 #include "device_harness.h"
 
 enum { C = SGPU_CHUNK, LARGEST = 100 * C + 77 };
-static const uint64_t sizes[] = { 0, 1, C - 1, C, C + 1, 7 * C, 8 * C, 8 * C + 1, 9 * C, 64 * C, LARGEST };
+static const uint64_t sizes[] = { 0,	 1,	    C - 1, C,	   C + 1,  7 * C,
+				  8 * C, 8 * C + 1, 9 * C, 64 * C, LARGEST };
 
 static const uint8_t secret[SGPU_KEY_SIZE] = { 1, 2, 3 };
 static uint8_t *plaintext, *sealed, *result;
@@ -34,11 +36,13 @@ static bool set_up(struct fixture *fixture, unsigned jobs)
 		plaintext[i] = (uint8_t)(i * 11 + i / 253);
 	}
 	fixture->device = open_test_device(jobs, 0);
-	return fixture->device && sgpu_stream_create(fixture->device, &fixture->stream, NULL) == SGPU_OK &&
+	return fixture->device &&
+	       sgpu_stream_create(fixture->device, &fixture->stream, NULL) == SGPU_OK &&
 	       sgpu_device_alloc(fixture->device, room, &fixture->in, NULL) == SGPU_OK &&
 	       sgpu_device_alloc(fixture->device, room, &fixture->out, NULL) == SGPU_OK &&
 	       sgpu_sealed_keys_new(secret, "context", 7, &fixture->keys, NULL) == SGPU_OK &&
-	       sgpu_device_key_load(fixture->stream, &fixture->keys, &fixture->key, NULL) == SGPU_OK;
+	       sgpu_device_key_load(fixture->stream, &fixture->keys, &fixture->key, NULL) ==
+		       SGPU_OK;
 }
 
 static void tear_down(struct fixture *fixture)
@@ -51,9 +55,10 @@ static void tear_down(struct fixture *fixture)
 	free(result);
 }
 
-/* Copies `from` in, runs open or seal over it, waits for its end, and copies what came out to result. */
-static int round_trip(struct fixture *f, bool open, uint64_t first, bool last, const void *from, uint64_t size,
-		      uint64_t out_size, struct sgpu_task *task)
+/* Copies `from` in, runs open or seal over it, waits for its end, and copies what came out to
+ * result. */
+static int round_trip(struct fixture *f, bool open, uint64_t first, bool last, const void *from,
+		      uint64_t size, uint64_t out_size, struct sgpu_task *task)
 {
 	int code;
 
@@ -61,8 +66,10 @@ static int round_trip(struct fixture *f, bool open, uint64_t first, bool last, c
 	memset(result, 0xee, out_size);
 	code = sgpu_copy_in(f->stream, f->in + 56, from, size, NULL);
 	if (code == SGPU_OK) {
-		code = open ? sgpu_device_open_chunks(f->stream, f->key, first, last, f->in + 56, size, f->out, task)
-			    : sgpu_device_seal_chunks(f->stream, f->key, first, last, f->in + 56, size, f->out, task);
+		code = open ? sgpu_device_open_chunks(f->stream, f->key, first, last, f->in + 56,
+						      size, f->out, task)
+			    : sgpu_device_seal_chunks(f->stream, f->key, first, last, f->in + 56,
+						      size, f->out, task);
 	}
 	if (code == SGPU_OK) {
 		code = sgpu_stream_sync(f->stream, NULL);
@@ -118,39 +125,30 @@ UNIT_TEST(several_workers_give_the_bytes_of_the_host)
 	same_bytes(5);
 }
 
-/* By another implementation: key 00 01 ..., base nonce f0 f1 ..., plaintext "sgpu". All bits of the chunk's number are in
- * its nonce, or one would come again after 1 GiB or 64 TiB. */
+/* By another implementation: key 00 01 ..., base nonce f0 f1 ..., plaintext "sgpu". All bits of the
+ * chunk's number are in its nonce, or one would come again after 1 GiB or 64 TiB. */
 static const struct {
 	uint64_t chunk;
 	uint8_t sealed[4 + SGPU_TAG_SIZE];
 } vectors[] = {
-		{ 0x0u,
-		  { 0x1a, 0x61, 0x33, 0x75, 0x9c, 0x4e, 0xe9, 0x63, 0x2d, 0xa6,
-		    0x4f, 0x51, 0x0a, 0x69, 0x52, 0xce, 0xb9, 0xf8, 0xf9, 0xf4 } },
-		{ 0x1u,
-		  { 0x70, 0x22, 0x6d, 0xbc, 0x6c, 0xdc, 0x27, 0x06, 0x0a, 0x01,
-		    0xec, 0x31, 0x9d, 0x9f, 0x28, 0x7c, 0x4a, 0x0d, 0x65, 0xdc } },
-		{ 0xffffu,
-		  { 0x5d, 0xaa, 0x41, 0x66, 0x4e, 0xd2, 0x02, 0xd0, 0x7e, 0x1f,
-		    0xd8, 0x3a, 0x1b, 0x10, 0xff, 0x46, 0xd2, 0xcc, 0x78, 0x85 } },
-		{ 0x10000u,
-		  { 0xe9, 0x9b, 0xd7, 0x8f, 0xe1, 0x0b, 0xef, 0x73, 0xdd, 0x6f,
-		    0x01, 0xc1, 0x14, 0xae, 0x27, 0xc9, 0x7a, 0xd3, 0x12, 0x6e } },
-		{ 0x10001u,
-		  { 0x59, 0x7e, 0xe0, 0x0a, 0xb1, 0x7c, 0x62, 0xaf, 0xf5, 0x15,
-		    0x64, 0x48, 0x16, 0xe1, 0xc6, 0x7c, 0xe3, 0xa2, 0xf8, 0x9f } },
-		{ 0xffffffffu,
-		  { 0x2e, 0xae, 0xa3, 0xb6, 0x53, 0xc8, 0x5c, 0x84, 0x08, 0x5c,
-		    0x3b, 0xc3, 0xc3, 0x0f, 0x85, 0x34, 0xfe, 0xfa, 0x5b, 0x30 } },
-		{ 0x100000000u,
-		  { 0x6b, 0x0d, 0xa7, 0x91, 0x4f, 0x76, 0x8a, 0xda, 0xa1, 0x2e,
-		    0xaa, 0x70, 0x15, 0x6e, 0x2c, 0x93, 0x34, 0xbc, 0x22, 0x61 } },
-		{ 0x100000001u,
-		  { 0xb4, 0x28, 0x0a, 0xc5, 0xdc, 0xbc, 0x1a, 0x02, 0x7e, 0xd2,
-		    0xd6, 0xd9, 0x81, 0xb0, 0x16, 0x6e, 0x61, 0x90, 0x43, 0x4f } },
-		{ 0x123456789abcdefu,
-		  { 0x9d, 0xfd, 0x8e, 0xa7, 0xa1, 0xf0, 0xa5, 0xe2, 0x7b, 0xde,
-		    0x24, 0x17, 0xff, 0x56, 0x9a, 0x08, 0xc9, 0x10, 0xbb, 0x46 } },
+	{ 0x0u, { 0x1a, 0x61, 0x33, 0x75, 0x9c, 0x4e, 0xe9, 0x63, 0x2d, 0xa6,
+		  0x4f, 0x51, 0x0a, 0x69, 0x52, 0xce, 0xb9, 0xf8, 0xf9, 0xf4 } },
+	{ 0x1u, { 0x70, 0x22, 0x6d, 0xbc, 0x6c, 0xdc, 0x27, 0x06, 0x0a, 0x01,
+		  0xec, 0x31, 0x9d, 0x9f, 0x28, 0x7c, 0x4a, 0x0d, 0x65, 0xdc } },
+	{ 0xffffu, { 0x5d, 0xaa, 0x41, 0x66, 0x4e, 0xd2, 0x02, 0xd0, 0x7e, 0x1f,
+		     0xd8, 0x3a, 0x1b, 0x10, 0xff, 0x46, 0xd2, 0xcc, 0x78, 0x85 } },
+	{ 0x10000u, { 0xe9, 0x9b, 0xd7, 0x8f, 0xe1, 0x0b, 0xef, 0x73, 0xdd, 0x6f,
+		      0x01, 0xc1, 0x14, 0xae, 0x27, 0xc9, 0x7a, 0xd3, 0x12, 0x6e } },
+	{ 0x10001u, { 0x59, 0x7e, 0xe0, 0x0a, 0xb1, 0x7c, 0x62, 0xaf, 0xf5, 0x15,
+		      0x64, 0x48, 0x16, 0xe1, 0xc6, 0x7c, 0xe3, 0xa2, 0xf8, 0x9f } },
+	{ 0xffffffffu, { 0x2e, 0xae, 0xa3, 0xb6, 0x53, 0xc8, 0x5c, 0x84, 0x08, 0x5c,
+			 0x3b, 0xc3, 0xc3, 0x0f, 0x85, 0x34, 0xfe, 0xfa, 0x5b, 0x30 } },
+	{ 0x100000000u, { 0x6b, 0x0d, 0xa7, 0x91, 0x4f, 0x76, 0x8a, 0xda, 0xa1, 0x2e,
+			  0xaa, 0x70, 0x15, 0x6e, 0x2c, 0x93, 0x34, 0xbc, 0x22, 0x61 } },
+	{ 0x100000001u, { 0xb4, 0x28, 0x0a, 0xc5, 0xdc, 0xbc, 0x1a, 0x02, 0x7e, 0xd2,
+			  0xd6, 0xd9, 0x81, 0xb0, 0x16, 0x6e, 0x61, 0x90, 0x43, 0x4f } },
+	{ 0x123456789abcdefu, { 0x9d, 0xfd, 0x8e, 0xa7, 0xa1, 0xf0, 0xa5, 0xe2, 0x7b, 0xde,
+				0x24, 0x17, 0xff, 0x56, 0x9a, 0x08, 0xc9, 0x10, 0xbb, 0x46 } },
 };
 
 UNIT_TEST(every_bit_of_a_chunks_number_is_in_its_nonce)
@@ -174,19 +172,23 @@ UNIT_TEST(every_bit_of_a_chunks_number_is_in_its_nonce)
 		const uint8_t *expected = vectors[i].sealed;
 		uint8_t opened[4];
 
-		CHECK(sgpu_seal_chunks(aead, &f.keys, chunk, true, (const uint8_t *)"sgpu", 4, sealed) == SGPU_OK);
+		CHECK(sgpu_seal_chunks(aead, &f.keys, chunk, true, (const uint8_t *)"sgpu", 4,
+				       sealed) == SGPU_OK);
 		CHECK(!memcmp(sealed, expected, size));
-		CHECK(sgpu_open_chunks(aead, &f.keys, chunk, true, expected, size, opened, NULL) == SGPU_OK);
+		CHECK(sgpu_open_chunks(aead, &f.keys, chunk, true, expected, size, opened, NULL) ==
+		      SGPU_OK);
 		CHECK(round_trip(&f, false, chunk, true, "sgpu", 4, size, &task) == SGPU_OK);
 		CHECK(task.code == SGPU_OK && !memcmp(result, expected, size));
 		CHECK(round_trip(&f, true, chunk, true, expected, size, 4, &task) == SGPU_OK);
 		CHECK(task.code == SGPU_OK && !memcmp(result, "sgpu", 4));
 		/* And as the second chunk of a run that begins before. */
 		if (chunk) {
-			CHECK(round_trip(&f, false, chunk - 1, true, plaintext, C + 4, C + 4 + 2 * SGPU_TAG_SIZE, &task) ==
-			      SGPU_OK);
-			CHECK(sgpu_seal_chunks(aead, &f.keys, chunk, true, plaintext + C, 4, sealed) == SGPU_OK);
-			CHECK(task.code == SGPU_OK && !memcmp(result + C + SGPU_TAG_SIZE, sealed, size));
+			CHECK(round_trip(&f, false, chunk - 1, true, plaintext, C + 4,
+					 C + 4 + 2 * SGPU_TAG_SIZE, &task) == SGPU_OK);
+			CHECK(sgpu_seal_chunks(aead, &f.keys, chunk, true, plaintext + C, 4,
+					       sealed) == SGPU_OK);
+			CHECK(task.code == SGPU_OK &&
+			      !memcmp(result + C + SGPU_TAG_SIZE, sealed, size));
 		}
 	}
 	sgpu_aead_free(&aead);
@@ -208,7 +210,8 @@ UNIT_TEST(a_failed_open_names_the_chunk_and_leaves_no_plaintext)
 			sealed[bad[i] * SGPU_SEALED_CHUNK + 20] ^= 1;
 			sealed[100 * SGPU_SEALED_CHUNK + 20] ^= 1;
 			sealed[100 * SGPU_SEALED_CHUNK + 21] ^= 1;
-			CHECK(round_trip(&f, true, 7, true, sealed, total, LARGEST, &task) == SGPU_OK);
+			CHECK(round_trip(&f, true, 7, true, sealed, total, LARGEST, &task) ==
+			      SGPU_OK);
 			CHECK(task.code == SGPU_EAUTH && task.error.code == SGPU_EAUTH);
 			CHECK(task.bad_chunk == 7 + bad[i]);
 			for (k = 0; k < LARGEST && result[k] == 0; k++) {
@@ -227,12 +230,16 @@ UNIT_TEST(the_end_mark_is_demanded_and_refused)
 
 	REQUIRE(set_up(&f, 3));
 	total = host_seal(&f, 0, true, 64 * C + 5);
-	CHECK(round_trip(&f, true, 0, false, sealed, total, 1, &task) == SGPU_OK && task.code == SGPU_EAUTH);
+	CHECK(round_trip(&f, true, 0, false, sealed, total, 1, &task) == SGPU_OK &&
+	      task.code == SGPU_EAUTH);
 	CHECK(round_trip(&f, true, 0, true, sealed, 64 * SGPU_SEALED_CHUNK, 1, &task) == SGPU_OK);
 	CHECK(task.code == SGPU_EAUTH);
-	CHECK(round_trip(&f, true, 0, true, sealed, total - 1, 1, &task) == SGPU_OK && task.code == SGPU_EAUTH);
-	CHECK(round_trip(&f, true, 0, true, sealed, 0, 0, &task) == SGPU_OK && task.code == SGPU_EAUTH);
-	CHECK(round_trip(&f, true, 0, true, sealed, 15, 0, &task) == SGPU_OK && task.code == SGPU_EAUTH);
+	CHECK(round_trip(&f, true, 0, true, sealed, total - 1, 1, &task) == SGPU_OK &&
+	      task.code == SGPU_EAUTH);
+	CHECK(round_trip(&f, true, 0, true, sealed, 0, 0, &task) == SGPU_OK &&
+	      task.code == SGPU_EAUTH);
+	CHECK(round_trip(&f, true, 0, true, sealed, 15, 0, &task) == SGPU_OK &&
+	      task.code == SGPU_EAUTH);
 	tear_down(&f);
 }
 
@@ -256,7 +263,8 @@ UNIT_TEST(a_run_that_was_cut_short_leaves_nothing_either)
 			memset(result, 0xee, size + C);
 			CHECK(sgpu_copy_in(f.stream, f.out, result, size + C, NULL) == SGPU_OK);
 			CHECK(sgpu_stream_sync(f.stream, NULL) == SGPU_OK);
-			CHECK(round_trip(&f, true, 0, last, sealed, counts[i] * SGPU_SEALED_CHUNK + rests[k], size + C,
+			CHECK(round_trip(&f, true, 0, last, sealed,
+					 counts[i] * SGPU_SEALED_CHUNK + rests[k], size + C,
 					 &task) == SGPU_OK);
 			CHECK(task.code == SGPU_EAUTH && task.bad_chunk == counts[i]);
 			for (at = 0; at < size && result[at] == 0; at++) {
@@ -274,21 +282,27 @@ UNIT_TEST(ranges_are_checked_for_what_the_chunks_need)
 
 	REQUIRE(set_up(&f, 1));
 	REQUIRE(sgpu_device_alloc(f.device, 100, &small, NULL) == SGPU_OK);
-	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, true, f.in, 85, small, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, true, f.in, 85, small, NULL) ==
+	      SGPU_EUSAGE);
 	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, true, f.in, 84, small, NULL) == SGPU_OK);
-	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, false, f.in, 84, small, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, true, f.in, UINT64_MAX, small, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, f.in, 117, small, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, small, 101, f.out, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, false, f.in, 84, small, NULL) ==
+	      SGPU_EUSAGE);
+	CHECK(sgpu_device_seal_chunks(f.stream, f.key, 0, true, f.in, UINT64_MAX, small, NULL) ==
+	      SGPU_EUSAGE);
+	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, f.in, 117, small, NULL) ==
+	      SGPU_EUSAGE);
+	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, small, 101, f.out, NULL) ==
+	      SGPU_EUSAGE);
 	/* Whole chunks are written although the rest is too short for a tag. */
 	sgpu_device_free(f.device, &small, 100);
 	REQUIRE(sgpu_device_alloc(f.device, C - 1, &small, NULL) == SGPU_OK);
-	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, f.in, SGPU_SEALED_CHUNK + 5, small, NULL) ==
-	      SGPU_EUSAGE);
+	CHECK(sgpu_device_open_chunks(f.stream, f.key, 0, true, f.in, SGPU_SEALED_CHUNK + 5, small,
+				      NULL) == SGPU_EUSAGE);
 	tear_down(&f);
 }
 
-/* Kernels reach pinned memory, where there are kernels; nothing reaches memory of the program's own. */
+/* Kernels reach pinned memory, where there are kernels; nothing reaches memory of the program's
+ * own. */
 UNIT_TEST(memory_of_the_host_is_used_in_place_where_it_is_reached)
 {
 	struct fixture f;
@@ -303,10 +317,12 @@ UNIT_TEST(memory_of_the_host_is_used_in_place_where_it_is_reached)
 	reached = sgpu_device_reaches(f.device, pinned, 116, true);
 	CHECK(!sgpu_device_reaches(f.device, own, sizeof(own), false));
 	CHECK(!sgpu_device_reaches(f.device, pinned, SGPU_REACHED_MAX + 1, false));
-	CHECK(sgpu_device_open_from(f.stream, f.key, 0, true, own, sizeof(own), f.out, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_open_from(f.stream, f.key, 0, true, own, sizeof(own), f.out, &task) ==
+	      SGPU_EUSAGE);
 	CHECK(task.code == SGPU_EUSAGE);
 	CHECK(sgpu_device_seal_to(f.stream, f.key, 0, true, f.in, 16, own, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_device_seal_to(f.stream, f.key, 0, true, f.in, 100, pinned, NULL) == (reached ? SGPU_OK : SGPU_EUSAGE));
+	CHECK(sgpu_device_seal_to(f.stream, f.key, 0, true, f.in, 100, pinned, NULL) ==
+	      (reached ? SGPU_OK : SGPU_EUSAGE));
 	CHECK(sgpu_stream_sync(f.stream, NULL) == SGPU_OK);
 	sgpu_host_free(f.device, &pinned, 4096);
 	tear_down(&f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device code in the file of the CUDA device: this program's own file stands for it, with a section of another name
- * renamed, whole, cut short and spoiled.
+ * Device code in the file of the CUDA device: this program's own file stands for it, with a section
+ * of another name renamed, whole, cut short and spoiled.
  */
 #include <elf.h>
 #include <link.h>
@@ -23,7 +23,8 @@ static char path[64];
 static struct sgpu_error error;
 
 /* In an object of its own behind the last byte, so that a checker sees a read too far. */
-static bool find_in(const uint8_t *bytes, size_t length, const char *name, struct sgpu_elf_section *section)
+static bool find_in(const uint8_t *bytes, size_t length, const char *name,
+		    struct sgpu_elf_section *section)
 {
 	uint8_t *copy = malloc(length ? length : 1);
 	bool found;
@@ -42,7 +43,8 @@ static void read_self(void)
 	FILE *file = fopen("/proc/self/exe", "rb");
 	long length;
 
-	if (!file || fseek(file, 0, SEEK_END) != 0 || (length = ftell(file)) <= 0 || fseek(file, 0, SEEK_SET) != 0) {
+	if (!file || fseek(file, 0, SEEK_END) != 0 || (length = ftell(file)) <= 0 ||
+	    fseek(file, 0, SEEK_SET) != 0) {
 		abort();
 	}
 	size = (size_t)length;
@@ -94,10 +96,12 @@ UNIT_TEST(a_section_is_found_and_digested)
 
 	CHECK(!sgpu_elf_find_section(image, size, ".nv_fatbin", &after));
 	write_file(image, size);
-	CHECK(sgpu_device_code_of_file(path, &code, &error) == SGPU_EINVALID && strstr(error.text, ".nv_fatbin"));
+	CHECK(sgpu_device_code_of_file(path, &code, &error) == SGPU_EINVALID &&
+	      strstr(error.text, ".nv_fatbin"));
 	REQUIRE(rename_section(&before));
 	REQUIRE(sgpu_elf_find_section(image, size, ".nv_fatbin", &after));
-	CHECK(before.offset == after.offset && before.size == after.size && before.address == after.address);
+	CHECK(before.offset == after.offset && before.size == after.size &&
+	      before.address == after.address);
 	write_file(image, size);
 	CHECK(sgpu_device_code_of_file(path, &code, &error) == SGPU_OK);
 	sgpu_kt128(image + after.offset, after.size, "sgpu measure v1", 15, digest, sizeof(digest));
@@ -117,12 +121,14 @@ UNIT_TEST(a_file_that_was_cut_short_has_none)
 	}
 	write_file(image, 0);
 	CHECK(sgpu_device_code_of_file(path, &code, &error) == SGPU_EINVALID);
-	CHECK(sgpu_device_code_of_file("/nonexistent/sgpu-cuda.so", &code, &error) == SGPU_ESYSTEM &&
+	CHECK(sgpu_device_code_of_file("/nonexistent/sgpu-cuda.so", &code, &error) ==
+		      SGPU_ESYSTEM &&
 	      strstr(error.text, "/nonexistent"));
 	CHECK(sgpu_device_code_of_file("/", &code, &error) < 0);
 }
 
-/* Headers with every byte of theirs at its extremes: no answer is wrong, but nothing outside is read. */
+/* Headers with every byte of theirs at its extremes: no answer is wrong, but nothing outside is
+ * read. */
 UNIT_TEST(spoiled_headers_reach_nothing_outside)
 {
 	struct sgpu_elf_section section;
@@ -139,7 +145,8 @@ UNIT_TEST(spoiled_headers_reach_nothing_outside)
 			image[at] = values[i];
 			if (sgpu_elf_find_section(image, size, ".nv_fatbin", &section)) {
 				count++;
-				CHECK(section.offset <= size && section.size <= size - section.offset && section.size > 0);
+				CHECK(section.offset <= size &&
+				      section.size <= size - section.offset && section.size > 0);
 			}
 		}
 		image[at] = kept;
@@ -157,7 +164,8 @@ UNIT_TEST(the_cpu_device_has_neither_code_nor_a_report)
 	REQUIRE(sgpu_device_open("cpu", NULL, &device, &error) == SGPU_OK);
 	CHECK(sgpu_device_code_digests(device, list, &error) == 0);
 	error.text[0] = '\0';
-	CHECK(sgpu_device_get_evidence(device, nonce, &evidence, &error) == SGPU_EUNAVAILABLE && error.text[0]);
+	CHECK(sgpu_device_get_evidence(device, nonce, &evidence, &error) == SGPU_EUNAVAILABLE &&
+	      error.text[0]);
 	CHECK(!evidence.report && !evidence.chain);
 	sgpu_device_evidence_clear(&evidence);
 	sgpu_device_close(&device);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The digest and the measure of device memory against those of host memory, on the CPU device or the one of SGPU_TEST_DEVICE.
+ * The digest and the measure of device memory against those of host memory, on the CPU device or
+ * the one of SGPU_TEST_DEVICE.
  */
 #include <sgpu/crypto.h>
 #include <sgpu/device.h>
@@ -14,7 +15,7 @@ static struct sgpu_stream *stream;
 static sgpu_devptr memory;
 static uint8_t *host; /* what is in the memory */
 static uint64_t room;
-static bool small;    /* sizes for slow tools */
+static bool small; /* sizes for slow tools */
 
 /* Whether the digest of [offset, offset + size) is the one that the host computes. */
 static bool agrees(uint64_t offset, uint64_t size, const void *custom, size_t custom_size)
@@ -23,10 +24,11 @@ static bool agrees(uint64_t offset, uint64_t size, const void *custom, size_t cu
 	struct sgpu_task task = { 0 };
 
 	sgpu_kt128(host + offset, size, custom, custom_size, expected, sizeof(expected));
-	if (sgpu_device_digest(stream, memory + offset, size, custom, custom_size, digest, &task) != SGPU_OK ||
+	if (sgpu_device_digest(stream, memory + offset, size, custom, custom_size, digest, &task) !=
+		    SGPU_OK ||
 	    sgpu_stream_sync(stream, NULL) != SGPU_OK || task.code != SGPU_OK) {
-		printf("# %llu bytes at %llu: %s\n", (unsigned long long)size, (unsigned long long)offset,
-		       task.error.text);
+		printf("# %llu bytes at %llu: %s\n", (unsigned long long)size,
+		       (unsigned long long)offset, task.error.text);
 		return false;
 	}
 	return memcmp(expected, digest, sizeof(digest)) == 0;
@@ -35,9 +37,41 @@ static bool agrees(uint64_t offset, uint64_t size, const void *custom, size_t cu
 UNIT_TEST(sizes_around_every_edge)
 {
 	static const uint64_t edges[] = {
-		0, 1, 7, 8, 9, 167, 168, 169, 335, 336, 4096, 8063, 8064, 8065, 8182, 8183, 8184, 8189, 8190, 8191, 8192,
-		8193, 8199, 8200, 2 * 8192 - 2, 2 * 8192 - 1, 2 * 8192, 2 * 8192 + 1, 3 * 8192, 33 * 8192, 64 * 8192 + 17,
-		65 * 8192 - 1, 65 * 8192, 66 * 8192 + 100, 129 * 8192,
+		0,
+		1,
+		7,
+		8,
+		9,
+		167,
+		168,
+		169,
+		335,
+		336,
+		4096,
+		8063,
+		8064,
+		8065,
+		8182,
+		8183,
+		8184,
+		8189,
+		8190,
+		8191,
+		8192,
+		8193,
+		8199,
+		8200,
+		2 * 8192 - 2,
+		2 * 8192 - 1,
+		2 * 8192,
+		2 * 8192 + 1,
+		3 * 8192,
+		33 * 8192,
+		64 * 8192 + 17,
+		65 * 8192 - 1,
+		65 * 8192,
+		66 * 8192 + 100,
+		129 * 8192,
 	};
 	size_t i;
 
@@ -72,7 +106,9 @@ UNIT_TEST(up_to_the_last_byte_of_the_allocation)
 UNIT_TEST(customisation_strings_of_every_size)
 {
 	static const size_t customs[] = { 1, 2, 5, 8, 41, 127, 128, 167, 168, 169, 254, 255, 256 };
-	static const uint64_t lengths[] = { 0, 1, 8191, 8192, 3 * 8192 - 1, 3 * 8192 - 100, 3 * 8192 - 258, 3 * 8192 + 1 };
+	static const uint64_t lengths[] = {
+		0, 1, 8191, 8192, 3 * 8192 - 1, 3 * 8192 - 100, 3 * 8192 - 258, 3 * 8192 + 1
+	};
 	uint8_t custom[SGPU_DIGEST_CUSTOM_MAX];
 	size_t i, k;
 
@@ -120,9 +156,40 @@ static bool measures(sgpu_devptr at, const uint8_t *bytes, uint64_t size, const 
 UNIT_TEST(measures_of_sizes_around_chunks_and_pages)
 {
 	static const uint64_t edges[] = {
-		0, 1, 7, 8, 168, 8141, 8142, 8143, 8174, 8175, 8176, 8191, 8192, 8193, 16383, 16384, 2 * MIB - 8193,
-		2 * MIB - 8192, 2 * MIB - 51, 2 * MIB - 50, 2 * MIB - 49, 2 * MIB - 17, 2 * MIB - 16, 2 * MIB - 1, 2 * MIB,
-		2 * MIB + 1, 2 * MIB + 8192, 3 * MIB, 4 * MIB - 1, 4 * MIB, 6 * MIB + 100, 12 * MIB - 3, 64 * MIB, 255 * MIB,
+		0,
+		1,
+		7,
+		8,
+		168,
+		8141,
+		8142,
+		8143,
+		8174,
+		8175,
+		8176,
+		8191,
+		8192,
+		8193,
+		16383,
+		16384,
+		2 * MIB - 8193,
+		2 * MIB - 8192,
+		2 * MIB - 51,
+		2 * MIB - 50,
+		2 * MIB - 49,
+		2 * MIB - 17,
+		2 * MIB - 16,
+		2 * MIB - 1,
+		2 * MIB,
+		2 * MIB + 1,
+		2 * MIB + 8192,
+		3 * MIB,
+		4 * MIB - 1,
+		4 * MIB,
+		6 * MIB + 100,
+		12 * MIB - 3,
+		64 * MIB,
+		255 * MIB,
 		600 * MIB,
 	};
 
@@ -155,7 +222,8 @@ UNIT_TEST(measures_follow_each_other_in_a_stream)
 
 	for (int i = 0; i < COUNT; i++) {
 		keys[i][0] = (uint8_t)i;
-		CHECK(sgpu_device_measure(stream, memory, sizes[i], keys[i], digests[i], &tasks[i]) == SGPU_OK);
+		CHECK(sgpu_device_measure(stream, memory, sizes[i], keys[i], digests[i],
+					  &tasks[i]) == SGPU_OK);
 		memset(keys[i], 0xff, sizeof(keys[i])); /* was copied */
 	}
 	REQUIRE(sgpu_stream_sync(stream, NULL) == SGPU_OK);
@@ -163,7 +231,8 @@ UNIT_TEST(measures_follow_each_other_in_a_stream)
 		memset(keys[i], 0, sizeof(keys[i]));
 		keys[i][0] = (uint8_t)i;
 		sgpu_measure_pages(host, sizes[i], keys[i], expected);
-		CHECK(tasks[i].code == SGPU_OK && memcmp(expected, digests[i], sizeof(expected)) == 0);
+		CHECK(tasks[i].code == SGPU_OK &&
+		      memcmp(expected, digests[i], sizeof(expected)) == 0);
 	}
 }
 
@@ -177,8 +246,8 @@ UNIT_TEST(several_streams_measure_at_once)
 
 	for (int i = 0; i < COUNT; i++) {
 		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
-		CHECK(sgpu_device_measure(streams[i], memory + (uint64_t)i, room / 2, NULL, digests[i], &tasks[i]) ==
-		      SGPU_OK);
+		CHECK(sgpu_device_measure(streams[i], memory + (uint64_t)i, room / 2, NULL,
+					  digests[i], &tasks[i]) == SGPU_OK);
 	}
 	for (int i = 0; i < COUNT; i++) {
 		CHECK(sgpu_stream_sync(streams[i], NULL) == SGPU_OK && tasks[i].code == SGPU_OK);
@@ -197,7 +266,8 @@ static void measure_copies(uint64_t copies, uint8_t digest[SGPU_DIGEST_SIZE])
 
 	REQUIRE(sgpu_kt128_create(&list, NULL) == SGPU_OK);
 	for (uint64_t at = 0; at < copies * room; at += SGPU_MEASURE_PAGE) {
-		sgpu_kt128(host + at % room, SGPU_MEASURE_PAGE, custom, sizeof(custom) - 1, page, sizeof(page));
+		sgpu_kt128(host + at % room, SGPU_MEASURE_PAGE, custom, sizeof(custom) - 1, page,
+			   sizeof(page));
 		sgpu_kt128_update(list, page, sizeof(page));
 	}
 	sgpu_kt128_finish(list, custom, sizeof(custom) - 1, digest, SGPU_DIGEST_SIZE);
@@ -222,7 +292,8 @@ UNIT_TEST(a_size_that_is_hashed_in_many_steps)
 	}
 	sgpu_kt128_finish(state, "large", 5, expected, sizeof(expected));
 	sgpu_kt128_free(&state);
-	CHECK(sgpu_device_digest(stream, large, COPIES * room - 1, "large", 5, digest, &task) == SGPU_OK);
+	CHECK(sgpu_device_digest(stream, large, COPIES * room - 1, "large", 5, digest, &task) ==
+	      SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
 	CHECK(memcmp(expected, digest, sizeof(digest)) == 0);
 	measure_copies(COPIES, expected);
@@ -232,7 +303,8 @@ UNIT_TEST(a_size_that_is_hashed_in_many_steps)
 	sgpu_device_free(device, &large, COPIES * room);
 }
 
-/* Work of one stream runs in order: the digest sees what was written before it, and not what is written after. */
+/* Work of one stream runs in order: the digest sees what was written before it, and not what is
+ * written after. */
 UNIT_TEST(a_digest_is_taken_in_the_order_of_its_stream)
 {
 	enum { COUNT = 6 };
@@ -244,7 +316,8 @@ UNIT_TEST(a_digest_is_taken_in_the_order_of_its_stream)
 
 	REQUIRE(zeros);
 	for (i = 0; i < COUNT; i++) {
-		CHECK(sgpu_device_digest(stream, memory, size, NULL, 0, digests[i], &tasks[i]) == SGPU_OK);
+		CHECK(sgpu_device_digest(stream, memory, size, NULL, 0, digests[i], &tasks[i]) ==
+		      SGPU_OK);
 		if (i % 2 == 0) {
 			CHECK(sgpu_device_clear(stream, memory, size, NULL) == SGPU_OK);
 		} else {
@@ -272,12 +345,13 @@ UNIT_TEST(several_streams_at_once)
 
 	for (i = 0; i < COUNT; i++) {
 		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
-		CHECK(sgpu_device_digest(streams[i], memory + (uint64_t)i * 13, size, &i, sizeof(i), digests[i],
-					 &tasks[i]) == SGPU_OK);
+		CHECK(sgpu_device_digest(streams[i], memory + (uint64_t)i * 13, size, &i, sizeof(i),
+					 digests[i], &tasks[i]) == SGPU_OK);
 	}
 	for (i = 0; i < COUNT; i++) {
 		CHECK(sgpu_stream_sync(streams[i], NULL) == SGPU_OK && tasks[i].code == SGPU_OK);
-		sgpu_kt128(host + (uint64_t)i * 13, size, &i, sizeof(i), expected, sizeof(expected));
+		sgpu_kt128(host + (uint64_t)i * 13, size, &i, sizeof(i), expected,
+			   sizeof(expected));
 		CHECK(memcmp(expected, digests[i], sizeof(expected)) == 0);
 		sgpu_stream_free(&streams[i]);
 	}
@@ -288,11 +362,14 @@ UNIT_TEST(what_is_refused)
 	uint8_t digest[SGPU_DIGEST_SIZE], custom[SGPU_DIGEST_CUSTOM_MAX + 1] = { 0 };
 	struct sgpu_task task = { 0 };
 
-	CHECK(sgpu_device_digest(stream, memory, room + 4096, NULL, 0, digest, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_digest(stream, memory, room + 4096, NULL, 0, digest, &task) ==
+	      SGPU_EUSAGE);
 	CHECK(task.code == SGPU_EUSAGE);
-	CHECK(sgpu_device_digest(stream, memory, 1, custom, sizeof(custom), digest, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_digest(stream, memory, 1, custom, sizeof(custom), digest, &task) ==
+	      SGPU_EUSAGE);
 	CHECK(sgpu_device_digest(stream, memory, 1, NULL, 0, digest, NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_device_measure(stream, memory + 1, room + 4096, NULL, digest, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_measure(stream, memory + 1, room + 4096, NULL, digest, &task) ==
+	      SGPU_EUSAGE);
 	CHECK(sgpu_device_measure(stream, memory, 1, NULL, digest, NULL) == SGPU_EUSAGE);
 }
 
@@ -321,7 +398,8 @@ static int set_up(void)
 		word ^= word << 17;
 		memcpy(host + i, &word, 8);
 	}
-	if (sgpu_copy_in(stream, memory, host, room, NULL) != SGPU_OK || sgpu_stream_sync(stream, &error) != SGPU_OK) {
+	if (sgpu_copy_in(stream, memory, host, room, NULL) != SGPU_OK ||
+	    sgpu_stream_sync(stream, &error) != SGPU_OK) {
 		printf("# cannot start: %s\n", error.text);
 		return 1;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages and streams of the CPU device where the kernel gives no more mappings, addresses, files or threads: what cannot be
- * done is refused and changes nothing, and what is taken away is never left within reach.
+ * Pages and streams of the CPU device where the kernel gives no more mappings, addresses, files or
+ * threads: what cannot be done is refused and changes nothing, and what is taken away is never left
+ * within reach.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -40,7 +41,8 @@ static bool use_up_mappings(void)
 	size_t i;
 
 	filler.size = ((size_t)most_mappings() + 64) * 4096;
-	filler.base = mmap(NULL, filler.size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	filler.base = mmap(NULL, filler.size, PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (filler.base == MAP_FAILED) {
 		return false;
 	}
@@ -73,14 +75,16 @@ static bool in_child(void (*what)(void))
 		fflush(stdout);
 		_exit(unit_bad != 0);
 	}
-	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	return pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+	       WEXITSTATUS(status) == 0;
 }
 
 /* Whether the kernel gives an address to somebody else, who asks for as much as fits there. */
 static bool is_given_away(const struct room *room, uint64_t page)
 {
 	const uintptr_t at = room->base + page * info.small;
-	void *taken = mmap((void *)at, info.small, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	void *taken = mmap((void *)at, info.small, PROT_NONE,
+			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 
 	return taken != MAP_FAILED || errno != EEXIST;
 }
@@ -100,8 +104,8 @@ static void work_without_mappings(void)
 	}
 	REQUIRE(use_up_mappings());
 	/* A page in the midst of others cannot even be mapped, let alone taken out of them. */
-	CHECK(sgpu_page_map(other.space, 2 * info.small, (const uint32_t[]){ 20, 30, 40 }, 3, info.small, &error) ==
-	      SGPU_ENOMEM);
+	CHECK(sgpu_page_map(other.space, 2 * info.small, (const uint32_t[]){ 20, 30, 40 }, 3,
+			    info.small, &error) == SGPU_ENOMEM);
 	CHECK(strstr(error.hint, "vm.max_map_count"));
 	CHECK(put(other.base + 2 * info.small, 1) == SGPU_EUSAGE);
 	code = sgpu_page_unmap(room.space, 2 * info.small, info.small, &error);
@@ -119,7 +123,8 @@ static void work_without_mappings(void)
 	sgpu_space_free(&other.space);
 	give_mappings_back();
 	/* Nothing of that is in the way now. */
-	CHECK(sgpu_page_map(room.space, 0, (const uint32_t[]){ 20, 30, 11 }, 3, info.small, &error) == SGPU_OK);
+	CHECK(sgpu_page_map(room.space, 0, (const uint32_t[]){ 20, 30, 11 }, 3, info.small,
+			    &error) == SGPU_OK);
 	CHECK(holds(room.base, 0) && holds(room.base + 2 * info.small, 2));
 	sgpu_space_free(&room.space);
 	close_all();
@@ -147,7 +152,8 @@ static void map_until_refused(void)
 	/* Some are to be had again. */
 	CHECK(munmap(filler.base, 101 * 4096) == 0);
 	for (i = 0; i < 4096 && code == SGPU_OK; i += 2) {
-		code = sgpu_page_map(room.space, i * info.small, (const uint32_t[]){ (uint32_t)(4096 - i) }, 1, info.small,
+		code = sgpu_page_map(room.space, i * info.small,
+				     (const uint32_t[]){ (uint32_t)(4096 - i) }, 1, info.small,
 				     &error);
 		mapped += code == SGPU_OK;
 	}
@@ -156,11 +162,14 @@ static void map_until_refused(void)
 		CHECK(put(room.base + 2 * i * info.small, i) == SGPU_OK);
 	}
 	CHECK(put(room.base + 2 * mapped * info.small, 1) == SGPU_EUSAGE);
-	CHECK(sgpu_space_access(room.space, false, &error) == SGPU_OK && get(room.base, &word) == SGPU_EUSAGE);
-	CHECK(sgpu_space_access(room.space, true, &error) == SGPU_OK && holds(room.base + 2 * info.small, 1));
+	CHECK(sgpu_space_access(room.space, false, &error) == SGPU_OK &&
+	      get(room.base, &word) == SGPU_EUSAGE);
+	CHECK(sgpu_space_access(room.space, true, &error) == SGPU_OK &&
+	      holds(room.base + 2 * info.small, 1));
 	sgpu_space_free(&room.space);
 	room = make_room(1);
-	CHECK(sgpu_page_map(room.space, 0, (const uint32_t[]){ 4094 }, 1, info.small, &error) == SGPU_OK);
+	CHECK(sgpu_page_map(room.space, 0, (const uint32_t[]){ 4094 }, 1, info.small, &error) ==
+	      SGPU_OK);
 	CHECK(holds(room.base, 1));
 	close_all();
 }
@@ -183,7 +192,8 @@ static void open_without_files(void)
 	device = open_test_device(2, 0);
 	/* What there is stays open; the next one is refused. */
 	CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
-	CHECK(sgpu_device_pages(device, &info, &error) == SGPU_ESYSTEM && strstr(error.text, "memory file"));
+	CHECK(sgpu_device_pages(device, &info, &error) == SGPU_ESYSTEM &&
+	      strstr(error.text, "memory file"));
 	CHECK(sgpu_space_create(device, 4096, &space, &base, &error) == SGPU_ESYSTEM && !space);
 	sgpu_device_close(&device);
 }
@@ -197,11 +207,15 @@ static void open_without_addresses(void)
 
 	open_all(0);
 	CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
-	CHECK(sgpu_space_create(device, (uint64_t)1 << 40, &space, &base, &error) == SGPU_ENOMEM && !space);
-	CHECK(sgpu_space_create(device, (uint64_t)INT64_MAX / 2 / 4096 * 4096, &space, &base, &error) == SGPU_ENOMEM);
-	CHECK(sgpu_space_create(device, UINT64_MAX / 4096 * 4096, &space, &base, &error) == SGPU_EUSAGE);
+	CHECK(sgpu_space_create(device, (uint64_t)1 << 40, &space, &base, &error) == SGPU_ENOMEM &&
+	      !space);
+	CHECK(sgpu_space_create(device, (uint64_t)INT64_MAX / 2 / 4096 * 4096, &space, &base,
+				&error) == SGPU_ENOMEM);
+	CHECK(sgpu_space_create(device, UINT64_MAX / 4096 * 4096, &space, &base, &error) ==
+	      SGPU_EUSAGE);
 	room = make_room(PAGES);
-	CHECK(sgpu_page_map(room.space, 0, (const uint32_t[]){ 3 }, 1, info.small, &error) == SGPU_OK);
+	CHECK(sgpu_page_map(room.space, 0, (const uint32_t[]){ 3 }, 1, info.small, &error) ==
+	      SGPU_OK);
 	CHECK(put(room.base, 7) == SGPU_OK && holds(room.base, 7));
 	sgpu_space_free(&room.space);
 	close_all();
@@ -224,7 +238,8 @@ static void open_without_threads(void)
 	/* No thread gets a stack; the thread that is there goes on. */
 	CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
 	CHECK(sgpu_stream_create(device, &other, &error) == SGPU_ENOMEM && !other);
-	CHECK(strstr(error.text, "cannot start a thread for a stream") && strstr(error.hint, "streams in use: 1"));
+	CHECK(strstr(error.text, "cannot start a thread for a stream") &&
+	      strstr(error.hint, "streams in use: 1"));
 	CHECK(sgpu_stream_sync(one, &error) == SGPU_OK);
 	sgpu_stream_free(&one);
 	CHECK(sgpu_stream_create(device, &one, &error) == SGPU_OK);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages of a device: mapping, what stays with a frame, what is refused, what is counted, what it costs.
- * Runs alone on a GPU, since it takes pages that others may have taken all of.
+ * Pages of a device: mapping, what stays with a frame, what is refused, what is counted, what it
+ * costs. Runs alone on a GPU, since it takes pages that others may have taken all of.
  */
 #include <stdatomic.h>
 #include <sys/mman.h>
@@ -53,13 +53,15 @@ UNIT_TEST(a_limit_on_the_size_of_files_bounds_the_memory)
 		open_all(0);
 		CHECK(info.total == 64 << 20);
 		room = make_room(4);
-		CHECK(sgpu_page_map(room.space, 0, (const uint32_t[]){ 16383 }, 1, info.small, &error) == SGPU_OK);
+		CHECK(sgpu_page_map(room.space, 0, (const uint32_t[]){ 16383 }, 1, info.small,
+				    &error) == SGPU_OK);
 		CHECK(put(room.base, 1) == SGPU_OK && holds(room.base, 1));
 		close_all();
 		fflush(stdout);
 		_exit(unit_bad != 0);
 	}
-	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFEXITED(status) &&
+	      WEXITSTATUS(status) == 0);
 }
 
 UNIT_TEST(contents_stay_with_the_frame)
@@ -71,16 +73,20 @@ UNIT_TEST(contents_stay_with_the_frame)
 	open_all(0);
 	first = make_room(16);
 	second = make_room(16);
-	REQUIRE(sgpu_page_map(first.space, 2 * info.small, frames, 3, info.small, &error) == SGPU_OK);
+	REQUIRE(sgpu_page_map(first.space, 2 * info.small, frames, 3, info.small, &error) ==
+		SGPU_OK);
 	for (i = 0; i < 3; i++) {
 		CHECK(holds(first.base + (2 + i) * info.small, 0));
 		CHECK(put(first.base + (2 + i) * info.small, 1000 + frames[i]) == SGPU_OK);
 		CHECK(put(first.base + (3 + i) * info.small - 8, 2000 + frames[i]) == SGPU_OK);
 	}
 	CHECK(sgpu_page_unmap(first.space, 3 * info.small, info.small, &error) == SGPU_OK);
-	REQUIRE(sgpu_page_map(second.space, 15 * info.small, third, 1, info.small, &error) == SGPU_OK);
-	CHECK(holds(second.base + 15 * info.small, 1003) && holds(second.base + 16 * info.small - 8, 2003));
-	CHECK(holds(first.base + 2 * info.small, 1007) && holds(first.base + 5 * info.small - 8, 2004));
+	REQUIRE(sgpu_page_map(second.space, 15 * info.small, third, 1, info.small, &error) ==
+		SGPU_OK);
+	CHECK(holds(second.base + 15 * info.small, 1003) &&
+	      holds(second.base + 16 * info.small - 8, 2003));
+	CHECK(holds(first.base + 2 * info.small, 1007) &&
+	      holds(first.base + 5 * info.small - 8, 2004));
 	sgpu_space_free(&first.space);
 	CHECK(first.space == NULL);
 	REQUIRE(sgpu_page_map(second.space, 0, frames + 2, 1, info.small, &error) == SGPU_OK);
@@ -103,14 +109,16 @@ static size_t pages_in_memory(sgpu_devptr memory, uint64_t size)
 	static unsigned char present[16384];
 	size_t count = 0;
 
-	CHECK(size / info.small <= sizeof(present) && mincore((void *)(uintptr_t)memory, size, present) == 0);
+	CHECK(size / info.small <= sizeof(present) &&
+	      mincore((void *)(uintptr_t)memory, size, present) == 0);
 	for (size_t i = 0; i < size / info.small; i++) {
 		count += present[i] & 1;
 	}
 	return count;
 }
 
-/* Pages that follow each other in the space and not in the device's memory, of which few are written to. */
+/* Pages that follow each other in the space and not in the device's memory, of which few are
+ * written to. */
 UNIT_TEST(clearing_reaches_all_that_was_written_and_makes_no_memory)
 {
 	enum { BIG = 16 };
@@ -128,12 +136,15 @@ UNIT_TEST(clearing_reaches_all_that_was_written_and_makes_no_memory)
 	}
 	REQUIRE(sgpu_page_map(room.space, 0, list, BIG, info.big, &error) == SGPU_OK);
 	for (at = 0; at < size; at += info.big / 2 + 3 * info.small) {
-		CHECK(put(room.base + at, ~at) == SGPU_OK && put(room.base + at + info.small - 8, ~at) == SGPU_OK);
+		CHECK(put(room.base + at, ~at) == SGPU_OK &&
+		      put(room.base + at + info.small - 8, ~at) == SGPU_OK);
 	}
-	CHECK(put(room.base + size - 16, 77) == SGPU_OK && put(room.base + size - 8, 88) == SGPU_OK);
+	CHECK(put(room.base + size - 16, 77) == SGPU_OK &&
+	      put(room.base + size - 8, 88) == SGPU_OK);
 	CHECK(sgpu_device_clear(stream, room.base + 8, size - 16, &task) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
-	CHECK(holds(room.base, ~(uint64_t)0) && holds(room.base + size - 8, 88) && holds(room.base + size - 16, 0));
+	CHECK(holds(room.base, ~(uint64_t)0) && holds(room.base + size - 8, 88) &&
+	      holds(room.base + size - 16, 0));
 	CHECK(!on_cpu() || pages_in_memory(room.base, size) < BIG * each / 2);
 	for (at = 0; at < size; at += info.big / 2 + 3 * info.small) {
 		CHECK(at == 0 || holds(room.base + at, 0));
@@ -142,7 +153,8 @@ UNIT_TEST(clearing_reaches_all_that_was_written_and_makes_no_memory)
 	close_all();
 }
 
-/* To find where data end, the kernel looks at all that follow: for each part of them anew, that is a square. */
+/* To find where data end, the kernel looks at all that follow: for each part of them anew, that is
+ * a square. */
 UNIT_TEST(clearing_much_never_asks_where_data_end)
 {
 	enum { BIG = 16 };
@@ -191,9 +203,11 @@ UNIT_TEST(a_run_of_pages_is_one_range)
 	room = make_room(9);
 	REQUIRE(sgpu_page_map(room.space, info.small, frames, 8, info.small, &error) == SGPU_OK);
 	CHECK(sgpu_copy_in(stream, room.base + info.small, in, size, &task) == SGPU_OK);
-	CHECK(sgpu_device_digest(stream, room.base + info.small, size, "x", 1, digest, &task) == SGPU_OK);
+	CHECK(sgpu_device_digest(stream, room.base + info.small, size, "x", 1, digest, &task) ==
+	      SGPU_OK);
 	CHECK(sgpu_copy_out(stream, out, room.base + info.small, size, NULL) == SGPU_OK);
-	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK && memcmp(in, out, size) == 0);
+	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK &&
+	      memcmp(in, out, size) == 0);
 	sgpu_kt128(in, size, "x", 1, again, 32);
 	CHECK(memcmp(digest, again, 32) == 0);
 	CHECK(sgpu_device_clear(stream, room.base + info.small, size - 1, &task) == SGPU_OK);
@@ -215,10 +229,11 @@ UNIT_TEST(what_does_not_fit_is_refused)
 	open_all(0);
 	far[0] = (uint32_t)(info.total / info.small);
 	room = make_room(2 * info.big / info.small);
-#define REFUSED(...) \
-	do { \
-		error.text[0] = '\0'; \
-		CHECK(sgpu_page_map(room.space, __VA_ARGS__, &error) == SGPU_EUSAGE && error.text[0]); \
+#define REFUSED(...)                                                                   \
+	do {                                                                           \
+		error.text[0] = '\0';                                                  \
+		CHECK(sgpu_page_map(room.space, __VA_ARGS__, &error) == SGPU_EUSAGE && \
+		      error.text[0]);                                                  \
 	} while (0)
 	REFUSED(info.small / 2, good, 2, info.small);
 	REFUSED(2 * info.big - info.small, good, 2, info.small);
@@ -240,14 +255,19 @@ UNIT_TEST(what_does_not_fit_is_refused)
 	CHECK(sgpu_page_unmap(room.space, info.big, 2 * info.big, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_page_unmap(room.space, 0, 2 * info.big, &error) == SGPU_OK);
 	CHECK(sgpu_page_unmap(room.space, 0, 2 * info.big, &error) == SGPU_OK);
-	REQUIRE(sgpu_page_map(room.space, info.big, (const uint32_t[]){ 0 }, 1, info.big, &error) == SGPU_OK);
+	REQUIRE(sgpu_page_map(room.space, info.big, (const uint32_t[]){ 0 }, 1, info.big, &error) ==
+		SGPU_OK);
 	CHECK(sgpu_page_unmap(room.space, info.big, info.small, &error) == SGPU_EUSAGE);
-	CHECK(sgpu_page_unmap(room.space, 2 * info.big - info.small, info.small, &error) == SGPU_EUSAGE);
+	CHECK(sgpu_page_unmap(room.space, 2 * info.big - info.small, info.small, &error) ==
+	      SGPU_EUSAGE);
 	CHECK(put(room.base + info.big, 1) == SGPU_OK);
 	sgpu_space_free(&room.space);
-	CHECK(sgpu_space_create(device, 0, &room.space, &room.base, &error) == SGPU_EUSAGE && !room.space);
-	CHECK(sgpu_space_create(device, info.small + 1, &room.space, &room.base, &error) == SGPU_EUSAGE);
-	CHECK(sgpu_space_create(device, UINT64_MAX / info.small * info.small, &room.space, &room.base, &error) < 0);
+	CHECK(sgpu_space_create(device, 0, &room.space, &room.base, &error) == SGPU_EUSAGE &&
+	      !room.space);
+	CHECK(sgpu_space_create(device, info.small + 1, &room.space, &room.base, &error) ==
+	      SGPU_EUSAGE);
+	CHECK(sgpu_space_create(device, UINT64_MAX / info.small * info.small, &room.space,
+				&room.base, &error) < 0);
 	close_all();
 }
 
@@ -269,8 +289,10 @@ UNIT_TEST(big_and_small_take_turns)
 	}
 	room = make_room(4 * each);
 	REQUIRE(sgpu_page_map(room.space, info.big, big, 2, info.big, &error) == SGPU_OK);
-	CHECK(put(room.base + info.big, 11) == SGPU_OK && put(room.base + 3 * info.big - 8, 22) == SGPU_OK);
-	CHECK(put(room.base + 2 * info.big - 4, 33) == SGPU_OK && holds(room.base + 2 * info.big - 4, 33));
+	CHECK(put(room.base + info.big, 11) == SGPU_OK &&
+	      put(room.base + 3 * info.big - 8, 22) == SGPU_OK);
+	CHECK(put(room.base + 2 * info.big - 4, 33) == SGPU_OK &&
+	      holds(room.base + 2 * info.big - 4, 33));
 	CHECK(sgpu_page_map(room.space, 0, small, 1, info.small, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_page_unmap(room.space, info.big, 2 * info.big, &error) == SGPU_OK);
 	/* As small pages... */
@@ -306,12 +328,14 @@ UNIT_TEST(memory_is_counted_once_and_for_all_kinds)
 	each = (uint32_t)(info.big / info.small);
 	before = memory_free();
 	room = make_room(8 * each);
-	REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ 0, each }, 2, info.big, &error) == SGPU_OK);
+	REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ 0, each }, 2, info.big, &error) ==
+		SGPU_OK);
 	left = memory_free();
 	CHECK(before >= left + 2 * info.big || before < limit);
 	/* Mapped again, it is not counted again. */
 	CHECK(sgpu_page_unmap(room.space, 0, 2 * info.big, &error) == SGPU_OK);
-	REQUIRE(sgpu_page_map(room.space, 4 * info.big, (const uint32_t[]){ each, 0 }, 2, info.big, &error) == SGPU_OK);
+	REQUIRE(sgpu_page_map(room.space, 4 * info.big, (const uint32_t[]){ each, 0 }, 2, info.big,
+			      &error) == SGPU_OK);
 	REQUIRE(sgpu_device_alloc(device, 2 * info.big - info.small, &memory, &error) == SGPU_OK);
 	/* One small page is left. */
 	frame = 2 * each;
@@ -323,7 +347,8 @@ UNIT_TEST(memory_is_counted_once_and_for_all_kinds)
 	CHECK(sgpu_page_map(room.space, info.small, &last, 1, info.small, &error) == SGPU_ENOMEM);
 	sgpu_device_free(device, &memory, 2 * info.big - info.small);
 	CHECK(sgpu_page_map(room.space, info.small, &last, 1, info.small, &error) == SGPU_OK);
-	CHECK(put(room.base + info.small, 3) == SGPU_OK && put(room.base + 4 * info.big, 4) == SGPU_OK);
+	CHECK(put(room.base + info.small, 3) == SGPU_OK &&
+	      put(room.base + 4 * info.big, 4) == SGPU_OK);
 	sgpu_space_free(&room.space);
 	close_all();
 }
@@ -337,14 +362,16 @@ UNIT_TEST(many_spaces)
 	open_all(0);
 	for (i = 0; i < SPACES; i++) {
 		rooms[i] = make_room(4);
-		REQUIRE(sgpu_page_map(rooms[i].space, info.small, &i, 1, info.small, &error) == SGPU_OK);
+		REQUIRE(sgpu_page_map(rooms[i].space, info.small, &i, 1, info.small, &error) ==
+			SGPU_OK);
 		bad += put(rooms[i].base + info.small, i) != SGPU_OK;
 	}
 	for (i = 0; i < SPACES; i += 2) {
 		sgpu_space_free(&rooms[i].space);
 	}
 	for (i = 0; i < SPACES; i++) {
-		bad += i % 2 ? !holds(rooms[i].base + info.small, i) : put(rooms[i].base + info.small, 1) != SGPU_EUSAGE;
+		bad += i % 2 ? !holds(rooms[i].base + info.small, i)
+			     : put(rooms[i].base + info.small, 1) != SGPU_EUSAGE;
 	}
 	CHECK(bad == 0);
 	close_all();
@@ -369,22 +396,26 @@ UNIT_TEST(the_pager_works_on_the_device)
 	memset(bytes, 0xa7, size);
 	REQUIRE(pager.space_create(pager.device, 8 * info.small, &space, &base, &error) == SGPU_OK);
 	CHECK(pager.access(pager.device, space, true, &error) == SGPU_OK);
-	CHECK(pager.map(pager.device, space, info.small, (const uint32_t[]){ 3, 1 }, 2, info.small, &error) == SGPU_OK);
+	CHECK(pager.map(pager.device, space, info.small, (const uint32_t[]){ 3, 1 }, 2, info.small,
+			&error) == SGPU_OK);
 	CHECK(pager.write(pager.device, space, info.small, bytes, size, &error) == SGPU_OK);
 	CHECK(pager.read(pager.device, space, info.small, back, size, &error) == SGPU_OK &&
 	      memcmp(bytes, back, size) == 0);
-	CHECK(pager.measure(pager.device, space, info.small, size, NULL, digest, &error) == SGPU_OK);
+	CHECK(pager.measure(pager.device, space, info.small, size, NULL, digest, &error) ==
+	      SGPU_OK);
 	sgpu_measure_pages(bytes, size, NULL, expected);
 	CHECK(memcmp(digest, expected, 32) == 0);
 	CHECK(pager.clear(pager.device, space, 2 * info.small, info.small, &error) == SGPU_OK);
 	CHECK(pager.read(pager.device, space, info.small, back, size, &error) == SGPU_OK);
 	CHECK(back[info.small - 1] == 0xa7 && back[info.small] == 0 && back[size - 1] == 0);
 	error.text[0] = '\0';
-	CHECK(pager.read(pager.device, space, 0, back, size, &error) == SGPU_EUSAGE && error.text[0]);
+	CHECK(pager.read(pager.device, space, 0, back, size, &error) == SGPU_EUSAGE &&
+	      error.text[0]);
 	CHECK(pager.access(pager.device, space, false, &error) == SGPU_OK);
 	CHECK(pager.write(pager.device, space, info.small, bytes, 1, &error) == SGPU_EUSAGE);
 	CHECK(pager.clear(pager.device, space, info.small, 1, &error) == SGPU_EUSAGE);
-	CHECK(pager.measure(pager.device, space, info.small, 1, NULL, digest, &error) == SGPU_EUSAGE);
+	CHECK(pager.measure(pager.device, space, info.small, 1, NULL, digest, &error) ==
+	      SGPU_EUSAGE);
 	CHECK(pager.unmap(pager.device, space, info.small, size, &error) == SGPU_OK);
 	pager.space_free(pager.device, space);
 	sgpu_pager_close(&pager);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages of the CPU device when the kernel refuses to change mappings: an error and never an exit, what others may not
- * see is out of sight, and no frame is given to somebody else while it can still be reached.
+ * Pages of the CPU device when the kernel refuses to change mappings: an error and never an exit,
+ * what others may not see is out of sight, and no frame is given to somebody else while it can
+ * still be reached.
  */
 #include <errno.h>
 #include <sys/mman.h>
@@ -26,7 +27,9 @@ static bool refused(int *left)
 /* In place of libc's, for the library too. */
 void *mmap(void *start, size_t size, int protection, int flags, int fd, off_t offset)
 {
-	return refused(&maps) ? MAP_FAILED : (void *)syscall(SYS_mmap, start, size, protection, flags, fd, offset);
+	return refused(&maps)
+		       ? MAP_FAILED
+		       : (void *)syscall(SYS_mmap, start, size, protection, flags, fd, offset);
 }
 
 int mprotect(void *start, size_t size, int protection)
@@ -58,7 +61,8 @@ static bool in_sight(sgpu_devptr address)
 	if (pipe(pipes) != 0) {
 		return true;
 	}
-	seen = write(pipes[1], (const void *)(uintptr_t)address, 1) == 1; /* EFAULT where it cannot */
+	seen = write(pipes[1], (const void *)(uintptr_t)address, 1) ==
+	       1; /* EFAULT where it cannot */
 	close(pipes[0]);
 	close(pipes[1]);
 	return seen;
@@ -68,16 +72,19 @@ static bool is_lost(struct room *room)
 {
 	uint64_t value;
 
-	return map_page(room, 3, 9) == SGPU_EDEVICE && sgpu_page_unmap(room->space, 0, info.small, &error) == SGPU_EDEVICE &&
+	return map_page(room, 3, 9) == SGPU_EDEVICE &&
+	       sgpu_page_unmap(room->space, 0, info.small, &error) == SGPU_EDEVICE &&
 	       sgpu_space_access(room->space, true, &error) == SGPU_EDEVICE &&
-	       sgpu_space_access(room->space, false, &error) == SGPU_EDEVICE && get(room->base, &value) != SGPU_OK;
+	       sgpu_space_access(room->space, false, &error) == SGPU_EDEVICE &&
+	       get(room->base, &value) != SGPU_OK;
 }
 
 UNIT_TEST(access_that_cannot_be_taken_away_is_an_error_and_out_of_sight)
 {
 	struct room room = make_room(8);
 
-	REQUIRE(map_page(&room, 0, 1) == SGPU_OK && map_page(&room, 2, 4) == SGPU_OK && put(room.base, 7) == SGPU_OK);
+	REQUIRE(map_page(&room, 0, 1) == SGPU_OK && map_page(&room, 2, 4) == SGPU_OK &&
+		put(room.base, 7) == SGPU_OK);
 	CHECK(in_sight(room.base));
 	protects = 1; /* the second run of pages */
 	CHECK(sgpu_space_access(room.space, false, &error) == SGPU_EDEVICE);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sealed copies between two devices: what arrives, what passes between, and what a change there leaves. On two CPU
- * devices, or on the two that SGPU_TEST_DEVICE and SGPU_TEST_PEER name.
+ * Sealed copies between two devices: what arrives, what passes between, and what a change there
+ * leaves. On two CPU devices, or on the two that SGPU_TEST_DEVICE and SGPU_TEST_PEER name.
  */
 #include <stdint.h>
 
@@ -12,7 +12,8 @@
 #include "fake_backend.h"
 
 enum { C = SGPU_CHUNK, RUN = 4 * C, LARGEST = 50 * RUN + 77, SEEN = 4096 };
-static const uint64_t sizes[] = { 0, 1, C - 1, C, C + 1, RUN - 1, RUN, RUN + 1, 9 * RUN, 9 * RUN + C, 40 * RUN - 5, LARGEST };
+static const uint64_t sizes[] = { 0,   1,	C - 1,	 C,	      C + 1,	    RUN - 1,
+				  RUN, RUN + 1, 9 * RUN, 9 * RUN + C, 40 * RUN - 5, LARGEST };
 static const enum sgpu_peer_path paths[] = { SGPU_PEER_STORED, SGPU_PEER_COPIED, SGPU_PEER_HOST };
 
 struct fixture {
@@ -34,8 +35,10 @@ static bool set_up(struct fixture *f)
 		f->plain[i] = (uint8_t)(i * 7 + i / 251);
 	}
 	f->from = open_test_device(2, 0);
-	return f->from && sgpu_device_open(second ? second : "cpu", &config, &f->to, NULL) == SGPU_OK &&
-	       sgpu_stream_create(f->from, &f->in, NULL) == SGPU_OK && sgpu_stream_create(f->to, &f->out, NULL) == SGPU_OK &&
+	return f->from &&
+	       sgpu_device_open(second ? second : "cpu", &config, &f->to, NULL) == SGPU_OK &&
+	       sgpu_stream_create(f->from, &f->in, NULL) == SGPU_OK &&
+	       sgpu_stream_create(f->to, &f->out, NULL) == SGPU_OK &&
 	       sgpu_device_alloc(f->from, LARGEST, &f->source, NULL) == SGPU_OK &&
 	       sgpu_device_alloc(f->to, LARGEST, &f->target, NULL) == SGPU_OK &&
 	       sgpu_copy_in(f->in, f->source, f->plain, LARGEST, NULL) == SGPU_OK &&
@@ -58,16 +61,19 @@ static void tear_down(struct fixture *f)
 static bool spoil(struct fixture *f)
 {
 	memset(f->result, 0xa5, LARGEST);
-	return sgpu_copy_in(f->out, f->target, f->result, LARGEST, NULL) == SGPU_OK && sgpu_stream_sync(f->out, NULL) == SGPU_OK;
+	return sgpu_copy_in(f->out, f->target, f->result, LARGEST, NULL) == SGPU_OK &&
+	       sgpu_stream_sync(f->out, NULL) == SGPU_OK;
 }
 
 static bool fetch(struct fixture *f)
 {
 	memset(f->result, 0x5a, LARGEST);
-	return sgpu_copy_out(f->out, f->result, f->target, LARGEST, NULL) == SGPU_OK && sgpu_stream_sync(f->out, NULL) == SGPU_OK;
+	return sgpu_copy_out(f->out, f->result, f->target, LARGEST, NULL) == SGPU_OK &&
+	       sgpu_stream_sync(f->out, NULL) == SGPU_OK;
 }
 
-/* Whether the first `size` bytes of the target are those of `expected` (NULL: zeros), and no other was touched. */
+/* Whether the first `size` bytes of the target are those of `expected` (NULL: zeros), and no other
+ * was touched. */
 static bool holds(struct fixture *f, const uint8_t *expected, uint64_t size)
 {
 	bool right = fetch(f);
@@ -115,8 +121,8 @@ struct between {
 	struct fixture *fixture;
 	uint8_t seen[SEEN][32];
 	unsigned count, runs;
-	uint64_t bad_run, bad_byte;     /* bad_run UINT64_MAX: none */
-	uint64_t replayed;              /* run that is put in the place of the next; UINT64_MAX: none */
+	uint64_t bad_run, bad_byte; /* bad_run UINT64_MAX: none */
+	uint64_t replayed;	    /* run that is put in the place of the next; UINT64_MAX: none */
 	uint8_t *kept;
 	uint64_t kept_size;
 };
@@ -127,7 +133,8 @@ static void look_between(void *argument, uint64_t run, sgpu_devptr sealed, uint6
 	struct sgpu_stream *stream = b->fixture->out;
 	uint8_t *bytes = malloc(size);
 
-	CHECK(sgpu_copy_out(stream, bytes, sealed, size, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	CHECK(sgpu_copy_out(stream, bytes, sealed, size, NULL) == SGPU_OK &&
+	      sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	for (uint64_t at = 0; at + 32 <= size && b->count < SEEN; at += SGPU_SEALED_CHUNK) {
 		memcpy(b->seen[b->count++], bytes + at, 32);
 	}
@@ -144,7 +151,8 @@ static void look_between(void *argument, uint64_t run, sgpu_devptr sealed, uint6
 	if (b->kept && run == b->replayed + 1 && size == b->kept_size) {
 		memcpy(bytes, b->kept, size);
 	}
-	CHECK(sgpu_copy_in(stream, sealed, bytes, size, NULL) == SGPU_OK && sgpu_stream_sync(stream, NULL) == SGPU_OK);
+	CHECK(sgpu_copy_in(stream, sealed, bytes, size, NULL) == SGPU_OK &&
+	      sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	free(bytes);
 }
 
@@ -156,7 +164,9 @@ static int compare(const void *one, const void *other)
 UNIT_TEST(no_two_chunks_are_sealed_under_the_same_key_and_nonce)
 {
 	static struct between b;
-	struct sgpu_peer_config config = { .run = RUN, .key_chunks = 50, .between = look_between, .argument = &b };
+	struct sgpu_peer_config config = {
+		.run = RUN, .key_chunks = 50, .between = look_between, .argument = &b
+	};
 	struct sgpu_peer *peer = NULL;
 	unsigned changes = 0;
 	struct fixture f;
@@ -164,14 +174,16 @@ UNIT_TEST(no_two_chunks_are_sealed_under_the_same_key_and_nonce)
 	b = (struct between){ .fixture = &f, .bad_run = UINT64_MAX, .replayed = UINT64_MAX };
 	CHECK(set_up(&f));
 	/* Equal plaintext everywhere: what the same key and nonce seal is equal, too. */
-	CHECK(sgpu_device_clear(f.in, f.source, LARGEST, NULL) == SGPU_OK && sgpu_stream_sync(f.in, NULL) == SGPU_OK);
+	CHECK(sgpu_device_clear(f.in, f.source, LARGEST, NULL) == SGPU_OK &&
+	      sgpu_stream_sync(f.in, NULL) == SGPU_OK);
 	CHECK(sgpu_peer_open(f.from, f.to, &config, &peer, NULL) == SGPU_OK);
 	for (int i = 0; peer && i < 6; i++) {
 		const uint64_t size = i % 2 ? LARGEST : 3 * RUN + 40;
 
 		/* Also behind a copy that fails, which has used its numbers. */
 		b.bad_run = i == 2 || i == 3 ? 2 : UINT64_MAX;
-		CHECK(sgpu_peer_copy(peer, f.target, f.source, size, NULL) == (b.bad_run == 2 ? SGPU_EAUTH : SGPU_OK));
+		CHECK(sgpu_peer_copy(peer, f.target, f.source, size, NULL) ==
+		      (b.bad_run == 2 ? SGPU_EAUTH : SGPU_OK));
 	}
 	CHECK(b.count > 400);
 	qsort(b.seen, b.count, sizeof(b.seen[0]), compare);
@@ -187,8 +199,8 @@ UNIT_TEST(no_two_chunks_are_sealed_under_the_same_key_and_nonce)
 static const struct sgpu_device_key_calls *real_keys;
 static unsigned loads, loads_until_failure;
 
-static int count_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
-		      struct sgpu_error *error)
+static int count_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
+		      struct sgpu_device_key **key, struct sgpu_error *error)
 {
 	if (++loads == loads_until_failure) {
 		return sgpu_fail(error, SGPU_ENOMEM, "no memory for a key");
@@ -219,7 +231,8 @@ UNIT_TEST(a_key_is_replaced_before_it_has_sealed_too_much)
 	/* Where there is no fresh key, nothing more is sealed under the old one. */
 	loads_until_failure = 7;
 	CHECK(spoil(&f));
-	CHECK(sgpu_peer_copy(peer, f.target, f.source, LARGEST, &error) == SGPU_ENOMEM && loads == 7);
+	CHECK(sgpu_peer_copy(peer, f.target, f.source, LARGEST, &error) == SGPU_ENOMEM &&
+	      loads == 7);
 	CHECK(strstr(error.text, "no memory for a key"));
 	CHECK(holds(&f, NULL, LARGEST));
 	CHECK(sgpu_peer_copy(peer, f.target, f.source, LARGEST, &error) == SGPU_OK && loads == 12);
@@ -230,23 +243,28 @@ UNIT_TEST(a_key_is_replaced_before_it_has_sealed_too_much)
 
 UNIT_TEST(what_was_changed_on_its_way_is_refused_and_nothing_of_it_is_left)
 {
-	static const uint64_t runs[] = { 0, 5, 12, 50 }, bytes[] = { 0, 2 * SGPU_SEALED_CHUNK + 77, UINT64_MAX };
+	static const uint64_t runs[] = { 0, 5, 12, 50 },
+			      bytes[] = { 0, 2 * SGPU_SEALED_CHUNK + 77, UINT64_MAX };
 	struct sgpu_error error = { 0 };
 	struct fixture f;
 
 	CHECK(set_up(&f));
 	for (size_t p = 0; p < SGPU_ARRAY_LENGTH(paths); p++) {
 		static struct between b;
-		const struct sgpu_peer_config config = { .path = paths[p], .run = RUN, .between = look_between, .argument = &b };
+		const struct sgpu_peer_config config = {
+			.path = paths[p], .run = RUN, .between = look_between, .argument = &b
+		};
 		struct sgpu_peer *peer = NULL;
 
 		b = (struct between){ .fixture = &f, .replayed = UINT64_MAX };
 		CHECK(sgpu_peer_open(f.from, f.to, &config, &peer, NULL) == SGPU_OK);
-		for (size_t i = 0; peer && i < SGPU_ARRAY_LENGTH(runs) * SGPU_ARRAY_LENGTH(bytes); i++) {
+		for (size_t i = 0; peer && i < SGPU_ARRAY_LENGTH(runs) * SGPU_ARRAY_LENGTH(bytes);
+		     i++) {
 			b.bad_run = runs[i / SGPU_ARRAY_LENGTH(bytes)];
 			b.bad_byte = bytes[i % SGPU_ARRAY_LENGTH(bytes)];
 			CHECK(spoil(&f));
-			CHECK(sgpu_peer_copy(peer, f.target, f.source, LARGEST, &error) == SGPU_EAUTH);
+			CHECK(sgpu_peer_copy(peer, f.target, f.source, LARGEST, &error) ==
+			      SGPU_EAUTH);
 			CHECK(strstr(error.text, "do not verify"));
 			CHECK(holds(&f, NULL, LARGEST));
 		}
@@ -262,7 +280,9 @@ UNIT_TEST(what_was_changed_on_its_way_is_refused_and_nothing_of_it_is_left)
 UNIT_TEST(a_chunk_run_in_the_place_of_another_is_refused)
 {
 	static struct between b;
-	const struct sgpu_peer_config config = { .run = RUN, .between = look_between, .argument = &b };
+	const struct sgpu_peer_config config = { .run = RUN,
+						 .between = look_between,
+						 .argument = &b };
 	struct sgpu_peer *peer = NULL;
 	struct fixture f;
 
@@ -306,7 +326,8 @@ UNIT_TEST(a_copy_needs_two_devices_and_ranges_of_theirs)
 	sgpu_peer_close(&peer);
 	/* Memory that both reach is the second's no more once it is freed. */
 	CHECK(sgpu_shared_alloc(f.from, f.to, C, &shared, &error) == SGPU_OK);
-	CHECK(sgpu_device_clear(f.out, shared, C, NULL) == SGPU_OK && sgpu_stream_sync(f.out, NULL) == SGPU_OK);
+	CHECK(sgpu_device_clear(f.out, shared, C, NULL) == SGPU_OK &&
+	      sgpu_stream_sync(f.out, NULL) == SGPU_OK);
 	CHECK(sgpu_device_clear(f.out, shared, C + 1, NULL) == SGPU_EUSAGE);
 	{
 		const sgpu_devptr before = shared;
@@ -329,20 +350,30 @@ UNIT_TEST(a_copy_past_either_end_begins_with_no_run)
 	CHECK(set_up(&f));
 	CHECK(sgpu_device_alloc(f.from, WHOLE / 2, &source, NULL) == SGPU_OK);
 	CHECK(sgpu_device_alloc(f.to, WHOLE / 2, &target, NULL) == SGPU_OK);
-	CHECK(sgpu_copy_in(f.in, source, f.plain, WHOLE / 2, NULL) == SGPU_OK && sgpu_stream_sync(f.in, NULL) == SGPU_OK);
+	CHECK(sgpu_copy_in(f.in, source, f.plain, WHOLE / 2, NULL) == SGPU_OK &&
+	      sgpu_stream_sync(f.in, NULL) == SGPU_OK);
 	for (size_t p = 0; p < SGPU_ARRAY_LENGTH(paths); p++) {
-		const struct sgpu_peer_config config = { .path = paths[p], .run = RUN, .between = look_between, .argument = &b };
+		const struct sgpu_peer_config config = {
+			.path = paths[p], .run = RUN, .between = look_between, .argument = &b
+		};
 		struct sgpu_peer *peer = NULL;
 
-		b = (struct between){ .fixture = &f, .bad_run = UINT64_MAX, .replayed = UINT64_MAX };
+		b = (struct between){ .fixture = &f,
+				      .bad_run = UINT64_MAX,
+				      .replayed = UINT64_MAX };
 		CHECK(sgpu_peer_open(f.from, f.to, &config, &peer, NULL) == SGPU_OK);
 		/* Too short a target keeps what it has. */
 		memset(f.result, 0xa5, WHOLE);
 		CHECK(sgpu_copy_in(f.out, target, f.result, WHOLE / 2, NULL) == SGPU_OK);
 		CHECK(sgpu_stream_sync(f.out, NULL) == SGPU_OK);
-		CHECK(peer && sgpu_peer_copy(peer, target, f.source, WHOLE, &error) == SGPU_EUSAGE && b.runs == 0);
+		CHECK(peer &&
+		      sgpu_peer_copy(peer, target, f.source, WHOLE, &error) == SGPU_EUSAGE &&
+		      b.runs == 0);
 		CHECK(strstr(error.text, "are not allocated"));
-		CHECK(peer && sgpu_peer_copy(peer, target, f.source, WHOLE / 2 + 1, &error) == SGPU_EUSAGE && b.runs == 0);
+		CHECK(peer &&
+		      sgpu_peer_copy(peer, target, f.source, WHOLE / 2 + 1, &error) ==
+			      SGPU_EUSAGE &&
+		      b.runs == 0);
 		memset(f.result, 0, WHOLE);
 		CHECK(sgpu_copy_out(f.out, f.result, target, WHOLE / 2, NULL) == SGPU_OK);
 		CHECK(sgpu_stream_sync(f.out, NULL) == SGPU_OK);
@@ -351,12 +382,16 @@ UNIT_TEST(a_copy_past_either_end_begins_with_no_run)
 		}
 		/* Too short a source: the target is cleared. */
 		CHECK(spoil(&f));
-		CHECK(peer && sgpu_peer_copy(peer, f.target, source, WHOLE, &error) == SGPU_EUSAGE && b.runs == 0);
+		CHECK(peer &&
+		      sgpu_peer_copy(peer, f.target, source, WHOLE, &error) == SGPU_EUSAGE &&
+		      b.runs == 0);
 		CHECK(strstr(error.text, "are not allocated"));
 		CHECK(holds(&f, NULL, WHOLE));
 		/* What fits goes on to arrive. */
 		CHECK(spoil(&f));
-		CHECK(peer && sgpu_peer_copy(peer, f.target, source, WHOLE / 2, &error) == SGPU_OK && b.runs == 10);
+		CHECK(peer &&
+		      sgpu_peer_copy(peer, f.target, source, WHOLE / 2, &error) == SGPU_OK &&
+		      b.runs == 10);
 		CHECK(holds(&f, f.plain, WHOLE / 2));
 		sgpu_peer_close(&peer);
 	}
@@ -367,7 +402,8 @@ UNIT_TEST(a_copy_past_either_end_begins_with_no_run)
 
 UNIT_TEST(a_copy_from_one_secure_context_to_another_goes_through_the_host)
 {
-	const struct sgpu_peer_config config = { .run = RUN }, stored = { .path = SGPU_PEER_STORED };
+	const struct sgpu_peer_config config = { .run = RUN },
+				      stored = { .path = SGPU_PEER_STORED };
 	struct sgpu_secure *one = NULL, *other = NULL;
 	struct sgpu_peer *peer = NULL;
 	sgpu_devptr source = 0, target = 0;
@@ -375,16 +411,21 @@ UNIT_TEST(a_copy_from_one_secure_context_to_another_goes_through_the_host)
 
 	CPU_ONLY("contexts of two GPUs take all of their memory");
 	CHECK(set_up(&f));
-	CHECK(sgpu_secure_create(f.from, NULL, &one, NULL) == SGPU_OK && sgpu_secure_create(f.to, NULL, &other, NULL) == SGPU_OK);
+	CHECK(sgpu_secure_create(f.from, NULL, &one, NULL) == SGPU_OK &&
+	      sgpu_secure_create(f.to, NULL, &other, NULL) == SGPU_OK);
 	CHECK(sgpu_secure_malloc(one, LARGEST, &source, NULL) == SGPU_OK);
 	CHECK(sgpu_secure_malloc(other, LARGEST, &target, NULL) == SGPU_OK);
-	CHECK(sgpu_secure_memcpy(one, f.plain, source, LARGEST, SGPU_SECURE_TO_DEVICE, NULL) == SGPU_OK);
-	CHECK(sgpu_peer_open(sgpu_secure_device(one), sgpu_secure_device(other), &stored, &peer, NULL) == SGPU_EUNAVAILABLE);
-	CHECK(sgpu_peer_open(sgpu_secure_device(one), sgpu_secure_device(other), &config, &peer, NULL) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(one, f.plain, source, LARGEST, SGPU_SECURE_TO_DEVICE, NULL) ==
+	      SGPU_OK);
+	CHECK(sgpu_peer_open(sgpu_secure_device(one), sgpu_secure_device(other), &stored, &peer,
+			     NULL) == SGPU_EUNAVAILABLE);
+	CHECK(sgpu_peer_open(sgpu_secure_device(one), sgpu_secure_device(other), &config, &peer,
+			     NULL) == SGPU_OK);
 	CHECK(peer && sgpu_peer_get_path(peer) == SGPU_PEER_HOST);
 	CHECK(peer && sgpu_peer_copy(peer, target, source, LARGEST, NULL) == SGPU_OK);
 	memset(f.result, 0, LARGEST);
-	CHECK(sgpu_secure_memcpy(other, f.result, target, LARGEST, SGPU_SECURE_TO_HOST, NULL) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(other, f.result, target, LARGEST, SGPU_SECURE_TO_HOST, NULL) ==
+	      SGPU_OK);
 	CHECK(memcmp(f.result, f.plain, LARGEST) == 0);
 	/* Addresses of the devices are none of the contexts'. */
 	CHECK(peer && sgpu_peer_copy(peer, target, f.source, C, NULL) == SGPU_EUSAGE);

@@ -31,13 +31,13 @@ static int count_taken(sgpu_devptr address, sgpu_devptr good, struct sgpu_device
 
 	ran = false;
 	memset(tasks, 0, sizeof(tasks));
-#define TRY(call) \
-	do { \
-		int code_ = call; \
+#define TRY(call)                                                                                  \
+	do {                                                                                       \
+		int code_ = call;                                                                  \
 		CHECK(code_ == SGPU_OK || (code_ == SGPU_EUSAGE && tasks[n].code == SGPU_EUSAGE && \
-					   tasks[n].error.text[0])); \
-		taken += code_ == SGPU_OK; \
-		n++; \
+					   tasks[n].error.text[0]));                               \
+		taken += code_ == SGPU_OK;                                                         \
+		n++;                                                                               \
 	} while (0)
 	TRY(sgpu_copy_in(stream, address, &word, 8, &tasks[n]));
 	TRY(sgpu_copy_out(stream, &word, address, 8, &tasks[n]));
@@ -45,7 +45,8 @@ static int count_taken(sgpu_devptr address, sgpu_devptr good, struct sgpu_device
 	TRY(sgpu_device_digest(stream, address, 8, "", 0, digest, &tasks[n]));
 	TRY(sgpu_device_measure(stream, address, 8, NULL, digest, &tasks[n]));
 	TRY(sgpu_device_seal_chunks(stream, key, 0, true, address, 8, good, &tasks[n]));
-	TRY(sgpu_device_open_chunks(stream, key, 0, true, good, 8 + SGPU_TAG_SIZE, address, &tasks[n]));
+	TRY(sgpu_device_open_chunks(stream, key, 0, true, good, 8 + SGPU_TAG_SIZE, address,
+				    &tasks[n]));
 	TRY(sgpu_device_launch_on(stream, never, &ran, ranges, 2, &tasks[n]));
 #undef TRY
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
@@ -65,8 +66,10 @@ UNIT_TEST(only_what_is_mapped_is_reached)
 	REQUIRE(sgpu_device_key_load(stream, &material, &key, &error) == SGPU_OK);
 	room = make_room(8);
 	other = make_room(8);
-	REQUIRE(sgpu_page_map(room.space, info.small, (const uint32_t[]){ 4, 9 }, 2, info.small, &error) == SGPU_OK);
-	REQUIRE(sgpu_page_map(other.space, 0, (const uint32_t[]){ 5 }, 1, info.small, &error) == SGPU_OK);
+	REQUIRE(sgpu_page_map(room.space, info.small, (const uint32_t[]){ 4, 9 }, 2, info.small,
+			      &error) == SGPU_OK);
+	REQUIRE(sgpu_page_map(other.space, 0, (const uint32_t[]){ 5 }, 1, info.small, &error) ==
+		SGPU_OK);
 	CHECK(count_taken(room.base + info.small, good, key) == REQUESTS);
 	CHECK(count_taken(room.base + 2 * info.small - 4, good, key) == REQUESTS);
 	CHECK(count_taken(room.base + 3 * info.small - 8, good, key) == REQUESTS);
@@ -84,14 +87,16 @@ UNIT_TEST(only_what_is_mapped_is_reached)
 	CHECK(sgpu_space_access(room.space, false, &error) == SGPU_OK);
 	CHECK(sgpu_space_access(room.space, false, &error) == SGPU_OK);
 	CHECK(count_taken(room.base + 2 * info.small, good, key) == 0);
-	REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ 20 }, 1, info.small, &error) == SGPU_OK);
+	REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ 20 }, 1, info.small, &error) ==
+		SGPU_OK);
 	CHECK(count_taken(room.base, good, key) == 0);
 	CHECK(count_taken(other.base, good, key) == REQUESTS);
 	CHECK(sgpu_space_access(room.space, true, &error) == SGPU_OK);
 	CHECK(holds(room.base + 2 * info.small, 77) && holds(room.base, 0));
 	CHECK(put(room.base, 5) == SGPU_OK && holds(room.base, 5));
 	sgpu_space_free(&room.space);
-	CHECK(count_taken(room.base, good, key) == 0 && count_taken(other.base, good, key) == REQUESTS);
+	CHECK(count_taken(room.base, good, key) == 0 &&
+	      count_taken(other.base, good, key) == REQUESTS);
 	sgpu_device_key_free(&key);
 	sgpu_space_free(&other.space);
 	sgpu_device_free(device, &good, 4096);
@@ -140,7 +145,8 @@ UNIT_TEST(access_is_taken_away_from_nothing_that_runs)
 	CPU_ONLY("the kernel is native code");
 	open_all(0);
 	room = make_room(1);
-	REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ 0 }, 1, info.small, &error) == SGPU_OK);
+	REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ 0 }, 1, info.small, &error) ==
+		SGPU_OK);
 	slow.word = (uint64_t *)(uintptr_t)room.base;
 	CHECK(sgpu_device_launch(stream, run_slowly, &slow, &task) == SGPU_OK);
 	CHECK(sgpu_space_access(room.space, false, &error) == SGPU_OK);
@@ -205,15 +211,18 @@ static void *work(void *argument)
 			frames[k] = first + (k * 3 + (uint32_t)round) % 4;
 		}
 		worker->bad += sgpu_space_access(space, true, NULL) != SGPU_OK;
-		worker->bad += sgpu_page_map(space, 4 * info.small, frames, 4, info.small, NULL) != SGPU_OK;
+		worker->bad += sgpu_page_map(space, 4 * info.small, frames, 4, info.small, NULL) !=
+			       SGPU_OK;
 		value = (uint64_t)round << 8 | worker->number;
 		worker->bad += sgpu_copy_in(own, base + 5 * info.small, &value, 8, NULL) != SGPU_OK;
-		worker->bad += sgpu_copy_out(own, &found, base + 5 * info.small, 8, NULL) != SGPU_OK;
+		worker->bad +=
+			sgpu_copy_out(own, &found, base + 5 * info.small, 8, NULL) != SGPU_OK;
 		worker->bad += sgpu_stream_sync(own, NULL) != SGPU_OK || found != value;
 		if (round % 3 == 0) {
 			worker->bad += sgpu_space_access(space, false, NULL) != SGPU_OK;
 		}
-		worker->bad += sgpu_page_unmap(space, 4 * info.small, 4 * info.small, NULL) != SGPU_OK;
+		worker->bad +=
+			sgpu_page_unmap(space, 4 * info.small, 4 * info.small, NULL) != SGPU_OK;
 	}
 	sgpu_stream_free(&own);
 	sgpu_space_free(&space);
@@ -228,7 +237,9 @@ UNIT_TEST(threads_map_beside_one_another)
 
 	open_all(0);
 	for (i = 0; i < THREADS; i++) {
-		workers[i] = (struct worker){ .number = i, .rounds = getenv("SGPU_TEST_SMALL") || !on_cpu() ? 50 : 500 };
+		workers[i] = (struct worker){
+			.number = i, .rounds = getenv("SGPU_TEST_SMALL") || !on_cpu() ? 50 : 500
+		};
 		REQUIRE(pthread_create(&threads[i], NULL, work, &workers[i]) == 0);
 	}
 	for (i = 0; i < THREADS; i++) {
@@ -261,7 +272,8 @@ static void child(void (*arrange)(struct room *room, struct room *other, sgpu_de
 	room = make_room(4);
 	other = make_room(4);
 	if (sgpu_page_map(room.space, 0, (const uint32_t[]){ 1 }, 1, info.small, NULL) != SGPU_OK ||
-	    sgpu_page_map(other.space, 0, (const uint32_t[]){ 2 }, 1, info.small, NULL) != SGPU_OK ||
+	    sgpu_page_map(other.space, 0, (const uint32_t[]){ 2 }, 1, info.small, NULL) !=
+		    SGPU_OK ||
 	    put(room.base, 0x5ec2e7) != SGPU_OK || put(other.base, 0x5ec2e7) != SGPU_OK) {
 		_exit(2);
 	}
@@ -319,7 +331,8 @@ static void mapped_while_inactive(struct room *room, struct room *other, sgpu_de
 {
 	if (sgpu_space_access(other->space, false, NULL) != SGPU_OK ||
 	    sgpu_page_unmap(room->space, 0, info.small, NULL) != SGPU_OK ||
-	    sgpu_page_map(other->space, info.small, (const uint32_t[]){ 1 }, 1, info.small, NULL) != SGPU_OK) {
+	    sgpu_page_map(other->space, info.small, (const uint32_t[]){ 1 }, 1, info.small, NULL) !=
+		    SGPU_OK) {
 		_exit(5);
 	}
 	*target = other->base + info.small;
@@ -352,7 +365,8 @@ UNIT_TEST(children_do_not_inherit_pages)
 	CPU_ONLY("device memory is no memory of a process");
 	open_all(0);
 	room = make_room(1);
-	REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ 0 }, 1, info.small, &error) == SGPU_OK);
+	REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ 0 }, 1, info.small, &error) ==
+		SGPU_OK);
 	CHECK(put(room.base, 9) == SGPU_OK);
 	fflush(stdout);
 	pid = fork();
@@ -363,7 +377,8 @@ UNIT_TEST(children_do_not_inherit_pages)
 		signal(SIGSEGV, SIG_DFL);
 		_exit((int)*(volatile uint64_t *)(uintptr_t)room.base);
 	}
-	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+	CHECK(pid > 0 && waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) &&
+	      WTERMSIG(status) == SIGSEGV);
 	close_all();
 }
 

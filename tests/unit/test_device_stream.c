@@ -26,9 +26,11 @@ static int note(struct sgpu_launch *launch, void *argument)
 {
 	struct entry *entry = argument;
 
-	CHECK(launch->device == device && launch->error && (on_cpu() ? launch->pool != NULL : launch->native != NULL));
+	CHECK(launch->device == device && launch->error &&
+	      (on_cpu() ? launch->pool != NULL : launch->native != NULL));
 	entry->log->order[atomic_fetch_add(&entry->log->count, 1)] = entry->value;
-	return entry->code ? sgpu_fail(launch->error, entry->code, "entry %d fails", entry->value) : SGPU_OK;
+	return entry->code ? sgpu_fail(launch->error, entry->code, "entry %d fails", entry->value)
+			   : SGPU_OK;
 }
 
 static void note_call(void *argument)
@@ -53,7 +55,8 @@ UNIT_TEST(work_of_a_stream_runs_in_order)
 		if (i % 3 == 0) {
 			REQUIRE(sgpu_stream_callback(stream, note_call, &entries[i]) == SGPU_OK);
 		} else {
-			REQUIRE(sgpu_device_launch(stream, note, &entries[i], &tasks[i]) == SGPU_OK);
+			REQUIRE(sgpu_device_launch(stream, note, &entries[i], &tasks[i]) ==
+				SGPU_OK);
 		}
 	}
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
@@ -171,7 +174,8 @@ UNIT_TEST(events_order_work_across_streams)
 	atomic_int gate = 0;
 
 	device = open_test_device(4, 0);
-	REQUIRE(sgpu_stream_create(device, &a, NULL) == SGPU_OK && sgpu_stream_create(device, &b, NULL) == SGPU_OK &&
+	REQUIRE(sgpu_stream_create(device, &a, NULL) == SGPU_OK &&
+		sgpu_stream_create(device, &b, NULL) == SGPU_OK &&
 		sgpu_stream_create(device, &c, NULL) == SGPU_OK);
 	REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK);
 	CHECK(sgpu_stream_wait(b, event) == SGPU_EUSAGE);
@@ -216,9 +220,10 @@ static void hear(void *argument)
 	atomic_fetch_add(heard->count, 1);
 }
 
-/* Enqueues a copy and a callback behind it on each of a row of streams, which wait for the one before. */
-static void enqueue_row(struct sgpu_stream **streams, int count, sgpu_devptr memory, struct sgpu_task *tasks,
-			struct heard *heard)
+/* Enqueues a copy and a callback behind it on each of a row of streams, which wait for the one
+ * before. */
+static void enqueue_row(struct sgpu_stream **streams, int count, sgpu_devptr memory,
+			struct sgpu_task *tasks, struct heard *heard)
 {
 	static uint8_t bytes[4096];
 	struct sgpu_event *event;
@@ -256,7 +261,8 @@ UNIT_TEST(who_waits_for_a_stream_has_waited_for_what_it_waited_for)
 			heard[i] = (struct heard){ &count, &tasks[i], false };
 		}
 		enqueue_row(streams, STREAMS, memory, tasks, heard);
-		CHECK((settle ? sgpu_device_synchronize(device, NULL) : sgpu_stream_sync(streams[STREAMS - 1], NULL)) == SGPU_OK);
+		CHECK((settle ? sgpu_device_synchronize(device, NULL)
+			      : sgpu_stream_sync(streams[STREAMS - 1], NULL)) == SGPU_OK);
 		CHECK(atomic_load(&count) == STREAMS);
 		for (int i = 0; i < STREAMS; i++) {
 			CHECK(heard[i].ended && tasks[i].end_ns != 0 && tasks[i].code == SGPU_OK);
@@ -301,7 +307,8 @@ UNIT_TEST(streams_that_wait_for_one_another_are_waited_for_at_once)
 	for (int round = 0; round < ROUNDS; round++) {
 		atomic_store(&pair.calls, 0);
 		for (int i = 0; i < STEPS; i++) {
-			CHECK(sgpu_stream_callback(pair.streams[i % 2], tick, &pair.calls) == SGPU_OK);
+			CHECK(sgpu_stream_callback(pair.streams[i % 2], tick, &pair.calls) ==
+			      SGPU_OK);
 			REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK);
 			CHECK(sgpu_event_record(pair.streams[i % 2], event) == SGPU_OK);
 			CHECK(sgpu_stream_wait(pair.streams[(i + 1) % 2], event) == SGPU_OK);
@@ -317,7 +324,8 @@ UNIT_TEST(streams_that_wait_for_one_another_are_waited_for_at_once)
 	sgpu_device_close(&device);
 }
 
-/* A lattice: stream i at step k waits for stream i - 1 at step k. With an error in the waiting, sums differ. */
+/* A lattice: stream i at step k waits for stream i - 1 at step k. With an error in the waiting,
+ * sums differ. */
 static int add_left(struct sgpu_launch *launch, void *argument)
 {
 	uint64_t *cell = argument;
@@ -343,7 +351,8 @@ UNIT_TEST(many_streams_and_many_events)
 	for (k = 0; k < STEPS; k++) {
 		for (i = 0; i < STREAMS; i++) {
 			bad += event && sgpu_stream_wait(streams[i], event) != SGPU_OK;
-			bad += sgpu_device_launch(streams[i], add_left, &cell[i + 1], NULL) != SGPU_OK;
+			bad += sgpu_device_launch(streams[i], add_left, &cell[i + 1], NULL) !=
+			       SGPU_OK;
 			bad += sgpu_event_create(device, &next, NULL) != SGPU_OK;
 			bad += sgpu_event_record(streams[i], next) != SGPU_OK;
 			sgpu_event_free(&event);
@@ -407,7 +416,8 @@ UNIT_TEST(ranges_that_are_not_allocated_are_refused)
 	device = open_test_device(1, 0);
 	REQUIRE(sgpu_stream_create(device, &stream, NULL) == SGPU_OK);
 	REQUIRE(sgpu_device_alloc(device, 64, &memory, NULL) == SGPU_OK);
-	CHECK(sgpu_copy_in(stream, memory + 1, host, 64, &task) == SGPU_EUSAGE && task.code == SGPU_EUSAGE);
+	CHECK(sgpu_copy_in(stream, memory + 1, host, 64, &task) == SGPU_EUSAGE &&
+	      task.code == SGPU_EUSAGE);
 	CHECK(sgpu_copy_in(stream, 0, host, 1, &task) == SGPU_EUSAGE);
 	CHECK(sgpu_copy_in(stream, (uintptr_t)host, host, 1, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_copy_out(stream, host, memory + 65, 0, NULL) == SGPU_EUSAGE);
@@ -477,13 +487,15 @@ UNIT_TEST(a_stream_waits_for_words_of_the_host_and_writes_some)
 	int code;
 
 	device = open_test_device(2, 0);
-	REQUIRE(sgpu_stream_create(device, &stream, NULL) == SGPU_OK && sgpu_event_create(device, &event, NULL) == SGPU_OK);
+	REQUIRE(sgpu_stream_create(device, &stream, NULL) == SGPU_OK &&
+		sgpu_event_create(device, &event, NULL) == SGPU_OK);
 	REQUIRE(sgpu_host_alloc(device, 4096, (void **)(uintptr_t)&words, NULL) == SGPU_OK);
 	memset((void *)(uintptr_t)words, 0, 4096);
 	/* Not memory of the pool, and no whole word. */
 	CHECK(sgpu_stream_write_word(stream, own, 1) == SGPU_EUNAVAILABLE);
 	CHECK(sgpu_stream_wait_word(stream, own, 0) == SGPU_EUNAVAILABLE);
-	CHECK(sgpu_stream_write_word(stream, (volatile uint32_t *)((uintptr_t)words + 2), 1) == SGPU_EUNAVAILABLE);
+	CHECK(sgpu_stream_write_word(stream, (volatile uint32_t *)((uintptr_t)words + 2), 1) ==
+	      SGPU_EUNAVAILABLE);
 	code = sgpu_stream_wait_word(stream, &words[0], 7);
 	CHECK(code == SGPU_OK || code == SGPU_EUNAVAILABLE);
 	CHECK(!on_cpu() || code == SGPU_EUNAVAILABLE);

@@ -72,12 +72,14 @@ UNIT_TEST(streams_without_number_are_refused)
 
 	CPU_ONLY("a GPU's streams have no threads");
 	device = open_test_device(2, 0);
-	while (made < STREAMS && (rc = sgpu_stream_create(device, &streams[made], &error)) == SGPU_OK) {
+	while (made < STREAMS &&
+	       (rc = sgpu_stream_create(device, &streams[made], &error)) == SGPU_OK) {
 		made++;
 	}
 	/* What the machine allows, or what the device does. */
 	CHECK(made >= 64 && made < STREAMS && rc == SGPU_ENOMEM && !streams[made]);
-	CHECK(strstr(error.text, "streams in use") || strstr(error.text, "cannot start a thread for a stream"));
+	CHECK(strstr(error.text, "streams in use") ||
+	      strstr(error.text, "cannot start a thread for a stream"));
 	for (i = 0; i < made; i++) {
 		CHECK(sgpu_stream_callback(streams[i], tick, &calls) == SGPU_OK);
 	}
@@ -98,7 +100,8 @@ UNIT_TEST(a_device_that_is_closed_ends_the_work_of_its_streams_first)
 
 	CPU_ONLY("a GPU's streams are freed before it is closed");
 	device = open_test_device(2, 0);
-	REQUIRE(sgpu_stream_create(device, &a, NULL) == SGPU_OK && sgpu_stream_create(device, &b, NULL) == SGPU_OK);
+	REQUIRE(sgpu_stream_create(device, &a, NULL) == SGPU_OK &&
+		sgpu_stream_create(device, &b, NULL) == SGPU_OK);
 	REQUIRE(sgpu_event_create(device, &event, NULL) == SGPU_OK);
 	for (int i = 0; i < 1000; i++) {
 		CHECK(sgpu_stream_callback(b, tick, &calls) == SGPU_OK);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs on a work queue of an accelerator, over a portal in ordinary memory: the descriptors' layout, faults, refusals, and
- * a device that lies or does not answer.
+ * Jobs on a work queue of an accelerator, over a portal in ordinary memory: the descriptors'
+ * layout, faults, refusals, and a device that lies or does not answer.
  */
 #include <stddef.h>
 #include <sys/mman.h>
@@ -25,19 +25,25 @@ static void fill(void)
 UNIT_TEST(a_descriptor_has_the_bytes_that_the_device_reads)
 {
 	struct sgpu_dsa *dsa = fake_open(4);
-	struct sgpu_dsa_job jobs[] = { { .from = from, .to = to, .size = 1000 }, { .from = from + 5, .size = 77 } };
+	struct sgpu_dsa_job jobs[] = { { .from = from, .to = to, .size = 1000 },
+				       { .from = from + 5, .size = 77 } };
 	uint8_t bytes[64];
 	uint64_t word;
 	uint32_t half;
 
-	_Static_assert(sizeof(struct dsa_hw_desc) == 64 && sizeof(struct dsa_completion_record) == 32, "sizes");
-	_Static_assert(offsetof(struct dsa_completion_record, bytes_completed) == 4, "bytes completed");
+	_Static_assert(sizeof(struct dsa_hw_desc) == 64 &&
+			       sizeof(struct dsa_completion_record) == 32,
+		       "sizes");
+	_Static_assert(offsetof(struct dsa_completion_record, bytes_completed) == 4,
+		       "bytes completed");
 	_Static_assert(offsetof(struct dsa_completion_record, crc_val) == 16, "CRC");
 	fill();
 	CHECK(sgpu_dsa_run(dsa, jobs, 2, 1, false, &error) == SGPU_OK);
 	memcpy(bytes, &fake->seen[0], sizeof(bytes));
-	CHECK(bytes[0] == 0 && bytes[1] == 0 && bytes[2] == 0 && bytes[3] == 0); /* PASID: the CPU's or the kernel's */
-	CHECK(bytes[4] == 0x0c && bytes[5] == 0 && bytes[6] == 0 && bytes[7] == 3); /* record wanted; memory move */
+	CHECK(bytes[0] == 0 && bytes[1] == 0 && bytes[2] == 0 &&
+	      bytes[3] == 0); /* PASID: the CPU's or the kernel's */
+	CHECK(bytes[4] == 0x0c && bytes[5] == 0 && bytes[6] == 0 &&
+	      bytes[7] == 3); /* record wanted; memory move */
 	memcpy(&word, bytes + 8, 8);
 	CHECK(word % 32 == 0 && word == (uintptr_t)&dsa->slots[0].record);
 	memcpy(&word, bytes + 16, 8);
@@ -90,14 +96,17 @@ UNIT_TEST(many_jobs_of_any_size_are_done_at_every_depth)
 		for (unsigned i = 0, at = 0; i < JOBS; i++) {
 			uint64_t size = i % 7 == 0 ? 0 : i * 5 % 1400;
 
-			jobs[i] = (struct sgpu_dsa_job){ .from = from + at, .to = i % 3 ? to + at : NULL, .size = size };
+			jobs[i] = (struct sgpu_dsa_job){ .from = from + at,
+							 .to = i % 3 ? to + at : NULL,
+							 .size = size };
 			at += (unsigned)size;
 		}
 		CHECK(sgpu_dsa_run(dsa, jobs, JOBS, depth, false, &error) == SGPU_OK);
 		for (unsigned i = 0; i < JOBS; i++) {
 			CHECK(jobs[i].done == jobs[i].size);
-			CHECK(jobs[i].to ? memcmp(jobs[i].from, jobs[i].to, jobs[i].size) == 0 :
-			      jobs[i].crc == sgpu_crc32c(0, jobs[i].from, jobs[i].size));
+			CHECK(jobs[i].to
+				      ? memcmp(jobs[i].from, jobs[i].to, jobs[i].size) == 0
+				      : jobs[i].crc == sgpu_crc32c(0, jobs[i].from, jobs[i].size));
 		}
 		fake_close(&dsa);
 	}
@@ -106,7 +115,8 @@ UNIT_TEST(many_jobs_of_any_size_are_done_at_every_depth)
 UNIT_TEST(a_job_larger_than_a_transfer_takes_several_and_a_crc_goes_on_from_its_seed)
 {
 	struct sgpu_dsa *dsa = fake_open(4);
-	struct sgpu_dsa_job jobs[] = { { .from = from, .to = to, .size = SIZE }, { .from = from, .size = SIZE } };
+	struct sgpu_dsa_job jobs[] = { { .from = from, .to = to, .size = SIZE },
+				       { .from = from, .size = SIZE } };
 
 	fill();
 	dsa->info.max_transfer = 70000;
@@ -123,7 +133,9 @@ UNIT_TEST(a_dedicated_queue_never_gets_more_than_it_holds)
 
 	fill();
 	for (int i = 0; i < 20; i++) {
-		jobs[i] = (struct sgpu_dsa_job){ .from = from + i * 100, .to = to + i * 100, .size = 100 };
+		jobs[i] = (struct sgpu_dsa_job){ .from = from + i * 100,
+						 .to = to + i * 100,
+						 .size = 100 };
 	}
 	fake->always = (struct order){ .deed = MUTE };
 	fake_be_impatient(dsa);
@@ -141,7 +153,8 @@ UNIT_TEST(umwait_gives_the_same_where_the_cpu_has_it)
 	fill();
 	sgpu_dsa_cpu_detect(&cpu);
 	dsa->info.umwait = cpu.waitpkg; /* without it, asking for it is the same as not asking */
-	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, true, &error) == SGPU_OK && memcmp(from, to, SIZE) == 0);
+	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, true, &error) == SGPU_OK &&
+	      memcmp(from, to, SIZE) == 0);
 	fake->orders[1] = (struct order){ .deed = MUTE };
 	fake->order_count = 2;
 	fake_be_impatient(dsa);
@@ -162,7 +175,8 @@ UNIT_TEST(movdir64b_puts_a_descriptor_into_the_portal)
 	dsa = fake_open(4);
 	dsa->submit = sgpu_dsa_submit_movdir64b;
 	fill();
-	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, false, &error) == SGPU_OK && memcmp(from, to, SIZE) == 0);
+	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, false, &error) == SGPU_OK &&
+	      memcmp(from, to, SIZE) == 0);
 	fake_close(&dsa);
 }
 
@@ -174,7 +188,9 @@ UNIT_TEST(a_full_queue_is_asked_again)
 
 	fill();
 	for (int i = 0; i < JOBS; i++) {
-		jobs[i] = (struct sgpu_dsa_job){ .from = from + i * 1000, .to = to + i * 1000, .size = 1000 };
+		jobs[i] = (struct sgpu_dsa_job){ .from = from + i * 1000,
+						 .to = to + i * 1000,
+						 .size = 1000 };
 	}
 	fake->refusals = 100;
 	CHECK(sgpu_dsa_run(dsa, jobs, JOBS, 8, false, &error) == SGPU_OK);
@@ -185,7 +201,8 @@ UNIT_TEST(a_full_queue_is_asked_again)
 UNIT_TEST(a_queue_that_stays_full_is_left_to_others_and_may_be_tried_again)
 {
 	struct sgpu_dsa *dsa = fake_open(8);
-	struct sgpu_dsa_job jobs[] = { { .from = from, .to = to, .size = 10 }, { .from = from, .to = to, .size = 20 } };
+	struct sgpu_dsa_job jobs[] = { { .from = from, .to = to, .size = 10 },
+				       { .from = from, .to = to, .size = 20 } };
 
 	fill();
 	fake_be_impatient(dsa);
@@ -210,7 +227,8 @@ UNIT_TEST(a_copy_goes_on_where_a_page_was_missing)
 	fake_order((struct order){ .deed = FAULT, .number = 12345 });
 	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, false, &error) == SGPU_OK);
 	CHECK(job.done == SIZE && memcmp(from, to, SIZE) == 0 && fake->taken == 4);
-	CHECK(fake->seen[3].src_addr == (uintptr_t)from + 16441 && fake->seen[3].dst_addr == (uintptr_t)to + 16441);
+	CHECK(fake->seen[3].src_addr == (uintptr_t)from + 16441 &&
+	      fake->seen[3].dst_addr == (uintptr_t)to + 16441);
 	CHECK(fake->seen[3].xfer_size == SIZE - 16441);
 	fake_close(&dsa);
 }
@@ -218,7 +236,8 @@ UNIT_TEST(a_copy_goes_on_where_a_page_was_missing)
 UNIT_TEST(the_page_that_was_missing_is_made_present)
 {
 	struct sgpu_dsa *dsa = fake_open(4);
-	uint8_t *fresh = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *fresh =
+		mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct sgpu_dsa_job job = { .from = from, .to = fresh, .size = SIZE };
 	unsigned char there[SIZE / 4096 + 1] = { 0 };
 
@@ -234,7 +253,8 @@ UNIT_TEST(the_page_that_was_missing_is_made_present)
 UNIT_TEST(a_crc_begins_again_after_a_fault_and_a_backward_copy_too)
 {
 	struct sgpu_dsa *dsa = fake_open(4);
-	struct sgpu_dsa_job jobs[] = { { .from = from, .size = SIZE }, { .from = from, .to = to, .size = SIZE } };
+	struct sgpu_dsa_job jobs[] = { { .from = from, .size = SIZE },
+				       { .from = from, .to = to, .size = SIZE } };
 
 	fill();
 	fake_order((struct order){ .deed = FAULT, .number = 8192 });
@@ -257,7 +277,8 @@ UNIT_TEST(memory_that_is_not_there_is_an_error_and_no_signal)
 	fake_order((struct order){ .deed = FAULT, .number = 0 });
 	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, false, &error) == SGPU_ESYSTEM);
 	job.from = from; /* the device is not at fault */
-	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, false, &error) == SGPU_OK && memcmp(from, to, 8192) == 0);
+	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, false, &error) == SGPU_OK &&
+	      memcmp(from, to, 8192) == 0);
 	munmap(none, 8192);
 	fake_close(&dsa);
 }
@@ -281,10 +302,14 @@ static void check_ends(struct order order, bool always, const char *text)
 
 UNIT_TEST(a_device_that_claims_more_bytes_than_it_got_is_not_used_again)
 {
-	check_ends((struct order){ .deed = FAULT, .number = 5000 }, false, "claims 5000 of 5000 bytes");
-	check_ends((struct order){ .deed = FAULT, .number = 5001 }, false, "claims 5001 of 5000 bytes");
-	check_ends((struct order){ .deed = FAULT, .number = UINT32_MAX }, false, "claims 4294967295 of 5000 bytes");
-	check_ends((struct order){ .deed = BACKWARD_FAULT, .number = UINT32_MAX }, false, "claims 4294967295");
+	check_ends((struct order){ .deed = FAULT, .number = 5000 }, false,
+		   "claims 5000 of 5000 bytes");
+	check_ends((struct order){ .deed = FAULT, .number = 5001 }, false,
+		   "claims 5001 of 5000 bytes");
+	check_ends((struct order){ .deed = FAULT, .number = UINT32_MAX }, false,
+		   "claims 4294967295 of 5000 bytes");
+	check_ends((struct order){ .deed = BACKWARD_FAULT, .number = UINT32_MAX }, false,
+		   "claims 4294967295");
 }
 
 UNIT_TEST(faults_without_end_end)
@@ -294,10 +319,14 @@ UNIT_TEST(faults_without_end_end)
 
 UNIT_TEST(every_status_is_a_sentence_or_unknown)
 {
-	check_ends((struct order){ .deed = STATUS, .number = 0x10 }, false, "0x10: the queue does not have the operation");
-	check_ends((struct order){ .deed = STATUS, .number = 0x7f }, false, "0x7f: a status that this version");
-	check_ends((struct order){ .deed = STATUS, .number = 0x80 }, false, "0x00: an answer without a status");
-	check_ends((struct order){ .deed = STATUS, .number = 0x0100 }, false, "0x00: an answer without a status");
+	check_ends((struct order){ .deed = STATUS, .number = 0x10 }, false,
+		   "0x10: the queue does not have the operation");
+	check_ends((struct order){ .deed = STATUS, .number = 0x7f }, false,
+		   "0x7f: a status that this version");
+	check_ends((struct order){ .deed = STATUS, .number = 0x80 }, false,
+		   "0x00: an answer without a status");
+	check_ends((struct order){ .deed = STATUS, .number = 0x0100 }, false,
+		   "0x00: an answer without a status");
 	for (unsigned status = 0; status < 256; status++) {
 		CHECK(sgpu_dsa_status_text(status)[0] != '\0');
 	}
@@ -317,7 +346,8 @@ UNIT_TEST(a_device_that_lies_about_its_work_does_not_pass_the_proof)
 	fake_close(&dsa);
 }
 
-/* The late copy comes while the queue is stopped, which is before the call returns; nothing comes after that. */
+/* The late copy comes while the queue is stopped, which is before the call returns; nothing comes
+ * after that. */
 UNIT_TEST(a_device_that_does_not_answer_is_stopped_and_writes_nothing_afterwards)
 {
 	struct sgpu_dsa *dsa = fake_open(4);
@@ -326,7 +356,9 @@ UNIT_TEST(a_device_that_does_not_answer_is_stopped_and_writes_nothing_afterwards
 
 	fill();
 	for (int i = 0; i < 12; i++) {
-		jobs[i] = (struct sgpu_dsa_job){ .from = from, .to = memory + i * 1000, .size = 1000 };
+		jobs[i] = (struct sgpu_dsa_job){ .from = from,
+						 .to = memory + i * 1000,
+						 .size = 1000 };
 	}
 	fake_be_impatient(dsa);
 	fake->order_count = 6;
@@ -334,7 +366,8 @@ UNIT_TEST(a_device_that_does_not_answer_is_stopped_and_writes_nothing_afterwards
 	CHECK(sgpu_dsa_run(dsa, jobs, 12, 4, false, &error) == SGPU_ETIMEOUT);
 	CHECK(strstr(error.text, "wq7.3 did not answer") && fake->stopped);
 	for (int i = 0; i < 12; i++) {
-		CHECK(jobs[i].done == 0 || (i < 5 && jobs[i].done == 1000 && memcmp(from, jobs[i].to, 1000) == 0));
+		CHECK(jobs[i].done == 0 ||
+		      (i < 5 && jobs[i].done == 1000 && memcmp(from, jobs[i].to, 1000) == 0));
 	}
 	memset(memory, 0x77, 12 * 1000); /* what a core does then is not overwritten */
 	CHECK(sgpu_dsa_run(dsa, jobs, 12, 4, false, &error) == SGPU_EUNAVAILABLE);
@@ -357,7 +390,8 @@ static void *run_one(void *argument)
 		struct sgpu_dsa_job job = { .from = from + i, .to = mine, .size = 20000 };
 
 		memset(mine, 0, 20000);
-		if (sgpu_dsa_run(dsa, &job, 1, 2, false, NULL) != SGPU_OK || memcmp(from + i, mine, 20000) != 0) {
+		if (sgpu_dsa_run(dsa, &job, 1, 2, false, NULL) != SGPU_OK ||
+		    memcmp(from + i, mine, 20000) != 0) {
 			return argument;
 		}
 	}

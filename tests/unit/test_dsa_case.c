@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The case dsa of sgpu-bench over an accelerator that is a thread: what it measures, verifies and waives. The figures mean
- * nothing. sgpu_dsa_open is the test's own; the library's stands in a file of its own, which is then not linked.
+ * The case dsa of sgpu-bench over an accelerator that is a thread: what it measures, verifies and
+ * waives. The figures mean nothing. sgpu_dsa_open is the test's own; the library's stands in a file
+ * of its own, which is then not linked.
  */
 #include "../../tools/sgpu-bench/case_dsa.c"
 #include "../../tools/sgpu-bench/made.c"
@@ -35,7 +36,8 @@ static void take(void *argument, const struct sgpu_bench_record *record)
 		crcs += strcmp(record->parameters[i].text, "crc") == 0;
 	}
 	if (record->status == SGPU_BENCH_PASSED) {
-		CHECK(record->ns.median > 0 && record->bytes > 0 && record->bytes % record->operations == 0);
+		CHECK(record->ns.median > 0 && record->bytes > 0 &&
+		      record->bytes % record->operations == 0);
 	} else {
 		snprintf(reason, sizeof(reason), "%s", record->reason);
 	}
@@ -43,7 +45,9 @@ static void take(void *argument, const struct sgpu_bench_record *record)
 
 static enum sgpu_bench_status run_case(void)
 {
-	const struct sgpu_bench_options options = { .quick = true, .samples = 3, .size_max = 4096, .jobs = 1 };
+	const struct sgpu_bench_options options = {
+		.quick = true, .samples = 3, .size_max = 4096, .jobs = 1
+	};
 	enum sgpu_bench_status status = SGPU_BENCH_FAILED;
 
 	passed = waived = failed = umwaits = crcs = 0;
@@ -57,7 +61,8 @@ UNIT_TEST(every_size_and_depth_is_measured_for_copies_and_crcs)
 	depth = 32;
 	always = (struct order){ .deed = OBEY };
 	CHECK(run_case() == SGPU_BENCH_PASSED);
-	/* 64 B and 4 KiB, three depths that the queue holds, two operations; the fourth depth is waived, and UMWAIT once. */
+	/* 64 B and 4 KiB, three depths that the queue holds, two operations; the fourth depth is
+	 * waived, and UMWAIT once. */
 	CHECK(passed == 2 * 3 * 2 * 2 && failed == 0 && umwaits == 1 && waived == umwaits + 2 * 2);
 	CHECK(crcs == (passed + waived - umwaits) / 2);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding a work queue: what /sys says is hostile text; the ways to the device, of which one is a write to its node. A
- * terminal stands in for the node: a device that takes what is written to it.
+ * Finding a work queue: what /sys says is hostile text; the ways to the device, of which one is a
+ * write to its node. A terminal stands in for the node: a device that takes what is written to it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -87,8 +87,11 @@ static void *map_fails(int fd)
 static int open_with(struct sgpu_dsa_cpu cpu, unsigned modes, struct sgpu_dsa **dsa)
 {
 	char devices[128], nodes[128];
-	const struct sgpu_dsa_place place = { .devices = devices, .nodes = nodes, .cpu = cpu, .map = map_fails,
-					       .timeout_ns = 60000000000ull };
+	const struct sgpu_dsa_place place = { .devices = devices,
+					      .nodes = nodes,
+					      .cpu = cpu,
+					      .map = map_fails,
+					      .timeout_ns = 60000000000ull };
 
 	snprintf(devices, sizeof(devices), "%s/sys", folder);
 	snprintf(nodes, sizeof(nodes), "%s/dev", folder);
@@ -100,7 +103,8 @@ static void check_refused(const char *text)
 {
 	struct sgpu_dsa *dsa = NULL;
 
-	CHECK(open_with((struct sgpu_dsa_cpu){ 0 }, SGPU_DSA_SHARED | SGPU_DSA_DEDICATED, &dsa) == SGPU_EUNAVAILABLE);
+	CHECK(open_with((struct sgpu_dsa_cpu){ 0 }, SGPU_DSA_SHARED | SGPU_DSA_DEDICATED, &dsa) ==
+	      SGPU_EUNAVAILABLE);
 	CHECK(dsa == NULL);
 	if (!strstr(error.text, text)) {
 		printf("# '%s' is not in '%s'\n", text, error.text);
@@ -111,10 +115,14 @@ static void check_refused(const char *text)
 UNIT_TEST(a_machine_without_queues_says_so)
 {
 	struct sgpu_dsa *dsa = NULL;
-	const struct sgpu_dsa_place nowhere = { .devices = "/nonexistent", .nodes = "/nonexistent", .map = map_fails };
+	const struct sgpu_dsa_place nowhere = { .devices = "/nonexistent",
+						.nodes = "/nonexistent",
+						.map = map_fails };
 
 	CHECK(sgpu_dsa_open_in(&nowhere, SGPU_DSA_SHARED, &dsa, &error) == SGPU_EUNAVAILABLE);
-	CHECK(strstr(error.text, "no work queue of a Data Streaming Accelerator is configured ('/nonexistent')"));
+	CHECK(strstr(
+		error.text,
+		"no work queue of a Data Streaming Accelerator is configured ('/nonexistent')"));
 }
 
 UNIT_TEST(this_machine_has_an_accelerator_that_works_or_a_reason)
@@ -126,7 +134,8 @@ UNIT_TEST(this_machine_has_an_accelerator_that_works_or_a_reason)
 	CHECK(code == SGPU_OK || (code == SGPU_EUNAVAILABLE && error.text[0] && !dsa));
 	if (code == SGPU_OK) {
 		sgpu_dsa_describe(dsa, &info);
-		CHECK(info.shared && info.depth > 0 && info.max_transfer > 0 && sgpu_dsa_prove(dsa, &error) == SGPU_OK);
+		CHECK(info.shared && info.depth > 0 && info.max_transfer > 0 &&
+		      sgpu_dsa_prove(dsa, &error) == SGPU_OK);
 	}
 	sgpu_dsa_close(&dsa);
 }
@@ -134,7 +143,8 @@ UNIT_TEST(this_machine_has_an_accelerator_that_works_or_a_reason)
 /* What only such a guest has: the file that tells the level of SEV-SNP. */
 UNIT_TEST(a_confidential_guest_opens_none)
 {
-	static const char *const parts[] = { "sys/devices", "sys/devices/system", "sys/devices/system/cpu",
+	static const char *const parts[] = { "sys/devices", "sys/devices/system",
+					     "sys/devices/system/cpu",
 					     "sys/devices/system/cpu/sev" };
 	struct sgpu_dsa *dsa = NULL;
 
@@ -193,7 +203,8 @@ UNIT_TEST(a_queue_without_the_pages_of_its_process_is_not_opened)
 
 UNIT_TEST(a_name_that_is_no_queue_is_passed_over)
 {
-	static const char *const names[] = { "wq0.1x", "wq1", "wq00.1", "wq0.01", "wq12345.1", "wq-1.1", "wq0.1.2", "xwq0.1" };
+	static const char *const names[] = { "wq0.1x",	  "wq1",    "wq00.1",  "wq0.01",
+					     "wq12345.1", "wq-1.1", "wq0.1.2", "xwq0.1" };
 	char path[128];
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -225,8 +236,10 @@ UNIT_TEST(a_portal_that_cannot_be_mapped_is_a_reason_unless_the_kernel_wants_to_
 	set_up();
 	link_node("wq0.1", "/dev/zero");
 	map_errno = ENODEV;
-	CHECK(open_with(able, SGPU_DSA_SHARED, &dsa) == SGPU_EUNAVAILABLE && strstr(error.text, "cannot map '"));
-	CHECK(open_with(able, SGPU_DSA_DEDICATED, &dsa) == SGPU_EUNAVAILABLE && strstr(error.text, "none has the mode"));
+	CHECK(open_with(able, SGPU_DSA_SHARED, &dsa) == SGPU_EUNAVAILABLE &&
+	      strstr(error.text, "cannot map '"));
+	CHECK(open_with(able, SGPU_DSA_DEDICATED, &dsa) == SGPU_EUNAVAILABLE &&
+	      strstr(error.text, "none has the mode"));
 	/* Not every kernel has write(2): /dev/full has none either. */
 	link_node("wq0.1", "/dev/full");
 	map_errno = EPERM;
@@ -265,8 +278,10 @@ static void check_written(struct sgpu_dsa_cpu cpu, unsigned mode)
 	memset(to, 0, sizeof(to));
 	REQUIRE(open_with(cpu, mode, &dsa) == SGPU_OK);
 	sgpu_dsa_describe(dsa, &info);
-	CHECK(!info.portal && strcmp(info.name, "wq0.1") == 0 && info.depth == 16 && info.max_transfer == 2097152);
-	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, false, &error) == SGPU_OK && memcmp(from, to, sizeof(from)) == 0);
+	CHECK(!info.portal && strcmp(info.name, "wq0.1") == 0 && info.depth == 16 &&
+	      info.max_transfer == 2097152);
+	CHECK(sgpu_dsa_run(dsa, &job, 1, 1, false, &error) == SGPU_OK &&
+	      memcmp(from, to, sizeof(from)) == 0);
 	sgpu_dsa_close(&dsa);
 }
 
@@ -299,7 +314,9 @@ UNIT_TEST(the_kernel_submits_where_the_portal_is_refused_or_the_instruction_is_m
 UNIT_TEST(of_devices_that_do_not_answer_one_is_waited_for)
 {
 	char devices[128], nodes[128];
-	const struct sgpu_dsa_place place = { .devices = devices, .nodes = nodes, .map = map_fails, .timeout_ns = 50000000 };
+	const struct sgpu_dsa_place place = {
+		.devices = devices, .nodes = nodes, .map = map_fails, .timeout_ns = 50000000
+	};
 	struct sgpu_dsa *dsa = NULL;
 
 #if defined(__SANITIZE_THREAD__)
@@ -308,8 +325,10 @@ UNIT_TEST(of_devices_that_do_not_answer_one_is_waited_for)
 	set_up();
 	make("sys/wq0.2");
 	for (int i = 0; i < 5; i++) {
-		static const char *const names[] = { "state", "type", "mode", "size", "max_transfer_size" },
-				  *const texts[] = { "enabled\n", "user\n", "shared\n", "16\n", "4096\n" };
+		static const char *const names[] = { "state", "type", "mode", "size",
+						     "max_transfer_size" },
+					 *const texts[] = { "enabled\n", "user\n", "shared\n",
+							    "16\n", "4096\n" };
 		char name[64];
 
 		snprintf(name, sizeof(name), "sys/wq0.2/%s", names[i]);
@@ -323,7 +342,8 @@ UNIT_TEST(of_devices_that_do_not_answer_one_is_waited_for)
 	snprintf(devices, sizeof(devices), "%s/sys", folder);
 	snprintf(nodes, sizeof(nodes), "%s/dev", folder);
 	CHECK(sgpu_dsa_open_in(&place, SGPU_DSA_SHARED, &dsa, &error) == SGPU_EUNAVAILABLE && !dsa);
-	CHECK(strstr(error.text, "wq0.1 did not answer in 50 ms") && fake->taken <= 2); /* the proof has two jobs */
+	CHECK(strstr(error.text, "wq0.1 did not answer in 50 ms") &&
+	      fake->taken <= 2); /* the proof has two jobs */
 	close(fake->from_fd);
 	fake_end();
 	tear_down();
@@ -359,7 +379,8 @@ int main(void)
 	UNIT_RUN(a_queue_without_the_pages_of_its_process_is_not_opened);
 	UNIT_RUN(a_name_that_is_no_queue_is_passed_over);
 	UNIT_RUN(the_node_must_be_a_device_that_may_be_opened);
-	UNIT_RUN(a_portal_that_cannot_be_mapped_is_a_reason_unless_the_kernel_wants_to_submit_itself);
+	UNIT_RUN(
+		a_portal_that_cannot_be_mapped_is_a_reason_unless_the_kernel_wants_to_submit_itself);
 	UNIT_RUN(the_kernel_submits_where_the_portal_is_refused_or_the_instruction_is_missing);
 	UNIT_RUN(of_devices_that_do_not_answer_one_is_waited_for);
 	UNIT_RUN(instructions_that_the_cpu_lacks_are_known);

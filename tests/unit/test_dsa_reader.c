@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files by the accelerator: the bytes are those that pread(2) gives, whatever the device does, also of a file that is cut
- * short meanwhile.
+ * Files by the accelerator: the bytes are those that pread(2) gives, whatever the device does, also
+ * of a file that is cut short meanwhile.
  */
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -57,7 +57,7 @@ UNIT_TEST(large_pieces_are_read_by_the_device_at_any_offset)
 	sgpu_dsa_reader_figures(reader, &figures);
 	/* Whether the device went on is a matter of time; what was decided is told. */
 	CHECK(figures.why[0] == '\0' ? figures.bytes > SIZE * SGPU_DSA_TRIALS / 2
-				      : strstr(figures.why, "a core is faster") != NULL);
+				     : strstr(figures.why, "a core is faster") != NULL);
 	sgpu_dsa_reader_free(&reader);
 	CHECK(reader == NULL);
 	close(fd);
@@ -138,7 +138,8 @@ static void cut_short(void)
 
 UNIT_TEST(a_file_that_is_cut_short_is_a_short_read_and_no_signal)
 {
-	struct sgpu_dsa *dsa = fake_open(1); /* one job after the other, so that the device touches nothing that has gone */
+	struct sgpu_dsa *dsa = fake_open(
+		1); /* one job after the other, so that the device touches nothing that has gone */
 	struct sgpu_dsa_reader *reader = NULL;
 	struct sgpu_dsa_figures figures;
 	size_t got = 0;
@@ -146,15 +147,19 @@ UNIT_TEST(a_file_that_is_cut_short_is_a_short_read_and_no_signal)
 	make_file();
 	REQUIRE(sgpu_dsa_reader_create(dsa, &reader, &error) == SGPU_OK);
 	fake_order((struct order){ .deed = FAULT, .number = 0, .first = cut_short });
-	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, 0, &got, &error) == SGPU_OK && got == 1000);
+	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, 0, &got, &error) == SGPU_OK &&
+	      got == 1000);
 	/* Cut within a page that stays, after the copy: zeros would be there. */
 	CHECK(pwrite(fd, content, SIZE, 0) == SIZE);
 	fake->order_count = fake->taken + SIZE / (128 << 10);
 	fake->orders[fake->order_count - 1] = (struct order){ .deed = LIE, .first = cut_short };
-	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, 0, &got, &error) == SGPU_OK && got == 1000);
+	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, 0, &got, &error) == SGPU_OK &&
+	      got == 1000);
 	/* Beyond the end from the start. */
-	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, 500, &got, &error) == SGPU_OK && got == 500);
-	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, UINT64_MAX - 5, &got, &error) < 0);
+	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, 500, &got, &error) == SGPU_OK &&
+	      got == 500);
+	CHECK(sgpu_dsa_pread(reader, fd, "file", read_back, SIZE, UINT64_MAX - 5, &got, &error) <
+	      0);
 	sgpu_dsa_reader_figures(reader, &figures);
 	CHECK(figures.bytes == 0 && figures.why[0] == '\0');
 	sgpu_dsa_reader_free(&reader);
@@ -172,7 +177,9 @@ static void *read_some(void *argument)
 	for (int i = 0; i < 10; i++) {
 		size_t size = SIZE - (size_t)i * 999;
 
-		if (!own || sgpu_dsa_pread(shared, fd, "file", own, size, (uint64_t)i * 999, &got, NULL) != SGPU_OK ||
+		if (!own ||
+		    sgpu_dsa_pread(shared, fd, "file", own, size, (uint64_t)i * 999, &got, NULL) !=
+			    SGPU_OK ||
 		    got != size || memcmp(own, content + (size_t)i * 999, size) != 0) {
 			free(own);
 			return argument;

@@ -14,8 +14,8 @@ static void many_at_once(const struct sgpu_engine_config *config)
 
 	REQUIRE(set_up(config));
 	for (int i = 0; i < COUNT; i++) {
-		make_move(&moves[i], i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, (enum kind)(i / 4 % KINDS), i & 2,
-			 sizes[i / 4 / KINDS]);
+		make_move(&moves[i], i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT,
+			  (enum kind)(i / 4 % KINDS), i & 2, sizes[i / 4 / KINDS]);
 	}
 	for (int i = 0; i < COUNT; i++) {
 		start(&moves[i]);
@@ -40,7 +40,8 @@ UNIT_TEST(many_transfers_share_a_single_staging_buffer)
 	many_at_once(&scarce);
 }
 
-/* Each of its chunk runs waits for the small transfers, for a while: were it served first, it would end before them. */
+/* Each of its chunk runs waits for the small transfers, for a while: were it served first, it would
+ * end before them. */
 struct patient {
 	struct move *large;
 	struct move small[4];
@@ -72,9 +73,11 @@ UNIT_TEST(a_large_transfer_does_not_hold_up_a_small_one)
 
 	REQUIRE(set_up(&scarce));
 	make_move(&large, SGPU_TRANSFER_IN, READ, true, LARGEST);
-	large.request.source = (struct sgpu_transfer_source){ .read = read_when_small_ones_are_done, .context = &p };
+	large.request.source = (struct sgpu_transfer_source){ .read = read_when_small_ones_are_done,
+							      .context = &p };
 	for (int i = 0; i < 4; i++) {
-		make_move(&p.small[i], i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, READ, i & 2, 9 * C);
+		make_move(&p.small[i], i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, READ, i & 2,
+			  9 * C);
 	}
 	start(&large);
 	for (int i = 0; i < 4; i++) {
@@ -95,14 +98,16 @@ UNIT_TEST(a_large_transfer_does_not_hold_up_a_small_one)
 	tear_down();
 }
 
-/* A source that notes when it is read; the first reading of one of them waits for the others to be started. */
+/* A source that notes when it is read; the first reading of one of them waits for the others to be
+ * started. */
 struct ranked {
 	struct move move;
-	char name, *log;               /* of the one worker */
+	char name, *log; /* of the one worker */
 	atomic_bool *begun, *go;
 };
 
-static int read_ranked(void *context, uint64_t position, void *data, size_t size, struct sgpu_error *why)
+static int read_ranked(void *context, uint64_t position, void *data, size_t size,
+		       struct sgpu_error *why)
 {
 	struct ranked *r = context;
 
@@ -149,19 +154,28 @@ UNIT_TEST(a_queue_is_in_the_order_of_ranks)
 	for (int i = 1; i >= 0; i--) {
 		sgpu_transfer_append(&list[i], &head, &tail);
 	}
-	CHECK(head == &list[1] && head->next == &list[0] && list[0].next == &list[2] && list[2].next == &list[3]);
+	CHECK(head == &list[1] && head->next == &list[0] && list[0].next == &list[2] &&
+	      list[2].next == &list[3]);
 	sgpu_transfer_append(&list[2], &head, &tail);
-	CHECK(list[0].next == &list[2] && list[2].next == &list[3] && list[3].before == &list[2] && tail == &list[MANY - 1]);
+	CHECK(list[0].next == &list[2] && list[2].next == &list[3] && list[3].before == &list[2] &&
+	      tail == &list[MANY - 1]);
 	list[MANY - 1].request.rank = 0;
 	sgpu_transfer_append(&list[MANY - 1], &head, &tail);
-	CHECK(list[0].next == &list[MANY - 1] && list[MANY - 1].next == &list[2] && tail == &list[MANY - 2]);
+	CHECK(list[0].next == &list[MANY - 1] && list[MANY - 1].next == &list[2] &&
+	      tail == &list[MANY - 2]);
 }
 
 UNIT_TEST(transfers_of_a_lower_rank_go_first)
 {
-	const struct sgpu_engine_config config = { .workers = 1, .staged_run = 8 * C, .pinned_max = 100 * C, .first_run = C,
+	const struct sgpu_engine_config config = { .workers = 1,
+						   .staged_run = 8 * C,
+						   .pinned_max = 100 * C,
+						   .first_run = C,
 						   .last_run = 2 * C };
-	static const struct { char name; uint64_t rank; } wanted[] = { { 'c', 3 }, { 'b', 2 }, { 'a', 1 } };
+	static const struct {
+		char name;
+		uint64_t rank;
+	} wanted[] = { { 'c', 3 }, { 'b', 2 }, { 'a', 1 } };
 	struct ranked ranked[SGPU_ARRAY_LENGTH(wanted)];
 	char log[100] = "";
 	atomic_bool begun = false, go = false;
@@ -175,7 +189,8 @@ UNIT_TEST(transfers_of_a_lower_rank_go_first)
 		r->log = log;
 		r->begun = &begun;
 		r->go = &go;
-		r->move.request.source = (struct sgpu_transfer_source){ .read = read_ranked, .context = r };
+		r->move.request.source =
+			(struct sgpu_transfer_source){ .read = read_ranked, .context = r };
 		r->move.request.rank = wanted[i].rank;
 		start(&r->move);
 		while (!atomic_load(&begun)) {
@@ -195,12 +210,14 @@ UNIT_TEST(transfers_of_a_lower_rank_go_first)
 	}
 	/* The one that was alone at first, then the lowest: there are staging buffers for both. */
 	printf("# %s\n", log);
-	CHECK(log[0] == 'c' && log[1] == 'a' && strrchr(log, 'a') == log + strspn(log + 1, "a") && strchr(log, 'b'));
+	CHECK(log[0] == 'c' && log[1] == 'a' && strrchr(log, 'a') == log + strspn(log + 1, "a") &&
+	      strchr(log, 'b'));
 	tear_down();
 }
 
 /* ---- ordered ones ---- */
-static int read_pipe(void *context, uint64_t position, void *data, size_t size, struct sgpu_error *why)
+static int read_pipe(void *context, uint64_t position, void *data, size_t size,
+		     struct sgpu_error *why)
 {
 	struct move *move = context;
 
@@ -217,7 +234,8 @@ static int read_pipe(void *context, uint64_t position, void *data, size_t size, 
 	return SGPU_OK;
 }
 
-static int write_pipe(void *context, uint64_t position, const void *data, size_t size, struct sgpu_error *why)
+static int write_pipe(void *context, uint64_t position, const void *data, size_t size,
+		      struct sgpu_error *why)
 {
 	struct move *move = context;
 
@@ -235,12 +253,17 @@ static int write_pipe(void *context, uint64_t position, const void *data, size_t
 	return SGPU_OK;
 }
 
-static void make_ordered(struct move *move, enum sgpu_transfer_direction direction, bool sealed, uint64_t size)
+static void make_ordered(struct move *move, enum sgpu_transfer_direction direction, bool sealed,
+			 uint64_t size)
 {
 	make_move(move, direction, READ, sealed, size);
 	CHECK(pipe(move->pipe) == 0);
-	move->request.source = (struct sgpu_transfer_source){ .read = read_pipe, .ordered = true, .context = move };
-	move->request.sink = (struct sgpu_transfer_sink){ .write = write_pipe, .ordered = true, .context = move };
+	move->request.source = (struct sgpu_transfer_source){ .read = read_pipe,
+							      .ordered = true,
+							      .context = move };
+	move->request.sink = (struct sgpu_transfer_sink){ .write = write_pipe,
+							  .ordered = true,
+							  .context = move };
 }
 
 static void *pump(void *argument)
@@ -258,8 +281,8 @@ static void *other_end(void *argument)
 	ssize_t count;
 
 	while (at < move->bytes) {
-		count = in ? write(move->pipe[1], move->host + at, move->bytes - at) :
-			     read(move->pipe[0], move->host + at, move->bytes - at);
+		count = in ? write(move->pipe[1], move->host + at, move->bytes - at)
+			   : read(move->pipe[0], move->host + at, move->bytes - at);
 		if (count <= 0) {
 			break;
 		}
@@ -277,13 +300,15 @@ UNIT_TEST(pipes_that_block_hold_up_nobody)
 
 	REQUIRE(set_up(&scarce));
 	for (int i = 0; i < COUNT; i++) {
-		make_ordered(&blocked[i], i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, i & 2, i < 4 ? LARGEST : 3 * C);
+		make_ordered(&blocked[i], i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, i & 2,
+			     i < 4 ? LARGEST : 3 * C);
 		start(&blocked[i]);
 		CHECK(pthread_create(&pumps[i], NULL, pump, &blocked[i]) == 0);
 	}
 	usleep(20000);
 	for (int i = 0; i < 4; i++) {
-		make_move(&other, i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, READ, i & 2, 60 * C);
+		make_move(&other, i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, READ, i & 2,
+			  60 * C);
 		start(&other);
 		CHECK(finish(&other) == SGPU_OK);
 		check_move(&other);
@@ -331,7 +356,8 @@ UNIT_TEST(a_pipe_that_ends_early_fails_its_transfer)
 		CHECK(write(move.pipe[1], move.host, 2 * C) == 2 * C && close(move.pipe[1]) == 0);
 		move.pipe[1] = -1;
 		start(&move);
-		CHECK(sgpu_transfer_pump(move.transfer, &error) == SGPU_ESYSTEM && strstr(error.text, "too early"));
+		CHECK(sgpu_transfer_pump(move.transfer, &error) == SGPU_ESYSTEM &&
+		      strstr(error.text, "too early"));
 		CHECK(finish(&move) == SGPU_ESYSTEM);
 		check_failed(&move, SGPU_ESYSTEM);
 		free_move(&move);
@@ -343,12 +369,15 @@ UNIT_TEST(a_pipe_that_ends_early_fails_its_transfer)
 UNIT_TEST(a_transfer_can_be_cancelled_at_any_time)
 {
 	struct move move;
-	const int step = getenv("SGPU_TEST_SMALL") ? 5 : 1; /* odd: both directions and all kinds still come */
+	const int step = getenv("SGPU_TEST_SMALL")
+				 ? 5
+				 : 1; /* odd: both directions and all kinds still come */
 	int cancelled = 0;
 
 	REQUIRE(set_up(&scarce));
 	for (int i = 0; i < 120; i += step) {
-		make_move(&move, i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, (enum kind)(i / 4 % KINDS), i & 2, LARGEST);
+		make_move(&move, i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT,
+			  (enum kind)(i / 4 % KINDS), i & 2, LARGEST);
 		move.nap_us = 300;
 		start(&move);
 		usleep((useconds_t)(i / 8 * 200));
@@ -366,17 +395,19 @@ UNIT_TEST(a_transfer_can_be_cancelled_at_any_time)
 	tear_down();
 }
 
-/* Without order between the threads, so that the thread checker sees what looks at a request that is being made. */
+/* Without order between the threads, so that the thread checker sees what looks at a request that
+ * is being made. */
 struct slow_preparation {
 	struct move move;
 	struct sgpu_transfer_source source;
 	atomic_bool begun, cancelled;
 };
 
-static int prepare_slowly(void *argument, struct sgpu_stream *unused, struct sgpu_transfer_request *request,
-			  struct sgpu_error *why)
+static int prepare_slowly(void *argument, struct sgpu_stream *unused,
+			  struct sgpu_transfer_request *request, struct sgpu_error *why)
 {
-	struct slow_preparation *slow = (struct slow_preparation *)argument; /* the move comes first */
+	struct slow_preparation *slow =
+		(struct slow_preparation *)argument; /* the move comes first */
 
 	(void)unused, (void)why;
 	atomic_store_explicit(&slow->begun, true, memory_order_relaxed);
@@ -493,10 +524,12 @@ UNIT_TEST(a_request_without_sense_is_refused)
 	REQUIRE(set_up(&several));
 	make_move(&move, SGPU_TRANSFER_IN, READ, true, C);
 	CHECK(sgpu_engine_create(NULL, &several, &host, &error) == SGPU_OK);
-	CHECK(sgpu_transfer_start(host, &move.request, &move.transfer, &error) == SGPU_EUSAGE && !move.transfer);
+	CHECK(sgpu_transfer_start(host, &move.request, &move.transfer, &error) == SGPU_EUSAGE &&
+	      !move.transfer);
 	sgpu_engine_free(&host);
 	move.request.source.read = NULL;
-	CHECK(sgpu_transfer_start(engine, &move.request, &move.transfer, &error) == SGPU_EUSAGE && !move.transfer);
+	CHECK(sgpu_transfer_start(engine, &move.request, &move.transfer, &error) == SGPU_EUSAGE &&
+	      !move.transfer);
 	free_move(&move);
 	make_move(&move, SGPU_TRANSFER_OUT, READ, true, C + 1);
 	move.request.last = false;

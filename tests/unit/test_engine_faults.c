@@ -14,7 +14,8 @@ UNIT_TEST(a_source_that_fails_leaves_nothing)
 		make_move(&move, SGPU_TRANSFER_IN, READ, i & 1, i & 2 ? LARGEST : 3 * C);
 		move.fails_at = i & 4 ? move.bytes - 1 : move.bytes / 2;
 		start(&move);
-		CHECK(finish(&move) == SGPU_ESYSTEM && strstr(move.result.error.text, "made to fail"));
+		CHECK(finish(&move) == SGPU_ESYSTEM &&
+		      strstr(move.result.error.text, "made to fail"));
 		check_failed(&move, SGPU_ESYSTEM);
 		free_move(&move);
 	}
@@ -33,7 +34,8 @@ UNIT_TEST(a_file_that_was_cut_short_fails_and_leaves_nothing)
 		make_move(&move, SGPU_TRANSFER_IN, FILE_IN_MEMORY, i & 1, i & 2 ? LARGEST : 3 * C);
 		CHECK(ftruncate(move.file, 4096 + (off_t)move.bytes - 1) == 0);
 		start(&move);
-		CHECK(finish(&move) == SGPU_ESYSTEM && strstr(move.result.error.text, "ends too early"));
+		CHECK(finish(&move) == SGPU_ESYSTEM &&
+		      strstr(move.result.error.text, "ends too early"));
 		check_failed(&move, SGPU_ESYSTEM);
 		free_move(&move);
 	}
@@ -51,7 +53,8 @@ UNIT_TEST(a_sink_that_is_full_fails_its_transfer_alone)
 		move.fails_at = move.bytes / 2;
 		start(&move);
 		start(&other);
-		CHECK(finish(&move) == SGPU_ESYSTEM && strstr(move.result.error.text, "no space left"));
+		CHECK(finish(&move) == SGPU_ESYSTEM &&
+		      strstr(move.result.error.text, "no space left"));
 		check_failed(&move, SGPU_ESYSTEM);
 		CHECK(finish(&other) == SGPU_OK);
 		check_move(&other);
@@ -178,7 +181,8 @@ UNIT_TEST(a_device_that_fails_at_any_call_leaves_nothing)
 	for (int i = 0; i < 4 * KINDS; i++) {
 		for (int after = i % step; after < 30; after += step) {
 			REQUIRE(set_up(&several));
-			make_move(&move, i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, (enum kind)(i / 4), i & 2, 100 * C + 5);
+			make_move(&move, i & 1 ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT,
+				  (enum kind)(i / 4), i & 2, 100 * C + 5);
 			atomic_store(&calls_left, after);
 			fake.fails = fails_later;
 			start(&move);
@@ -197,7 +201,8 @@ UNIT_TEST(a_device_that_fails_at_any_call_leaves_nothing)
 	CHECK(failed > 50 / step);
 }
 
-/* What was to be sealed then is not, and what the staging memory held must not go to the host in its place. */
+/* What was to be sealed then is not, and what the staging memory held must not go to the host in
+ * its place. */
 UNIT_TEST(a_copy_whose_sealing_was_cancelled_fails)
 {
 	struct move move;
@@ -209,7 +214,8 @@ UNIT_TEST(a_copy_whose_sealing_was_cancelled_fails)
 		start(&move);
 		CHECK(finish(&move) == SGPU_ECANCELED);
 		sgpu_device_cancel(device, false);
-		CHECK(kind == FILE_IN_MEMORY || all(move.host, move.bytes, kind == READ ? 0xee : 0));
+		CHECK(kind == FILE_IN_MEMORY ||
+		      all(move.host, move.bytes, kind == READ ? 0xee : 0));
 		free_move(&move);
 	}
 	make_move(&move, SGPU_TRANSFER_OUT, MEMORY, true, LARGEST);
@@ -299,7 +305,8 @@ UNIT_TEST(many_workers_write_the_pages_of_a_file_without_a_name)
 
 		make_move(&move, SGPU_TRANSFER_OUT, FILE_IN_MEMORY, true, LARGEST);
 		/* Without its pages it grows as it is written. */
-		CHECK((has_room ? fallocate(move.file, 0, 0, 4096 + (off_t)move.bytes) : ftruncate(move.file, 0)) == 0);
+		CHECK((has_room ? fallocate(move.file, 0, 0, 4096 + (off_t)move.bytes)
+				: ftruncate(move.file, 0)) == 0);
 		before = written();
 		start(&move);
 		CHECK(finish(&move) == SGPU_OK);
@@ -328,10 +335,12 @@ static void make_region_move(struct move *move, int region, enum sgpu_transfer_d
 	if (direction == SGPU_TRANSFER_IN) {
 		request->source.close(request->source.context);
 		CHECK(pwrite(region, move->host, move->bytes, 4096) == (ssize_t)move->bytes);
-		CHECK(sgpu_source_from_region(engine, region, "region", 4096, &request->source, &error) == SGPU_OK);
+		CHECK(sgpu_source_from_region(engine, region, "region", 4096, &request->source,
+					      &error) == SGPU_OK);
 	} else {
 		request->sink.close(request->sink.context);
-		CHECK(sgpu_sink_to_region(engine, region, "region", 4096, &request->sink, &error) == SGPU_OK);
+		CHECK(sgpu_sink_to_region(engine, region, "region", 4096, &request->sink, &error) ==
+		      SGPU_OK);
 		close(move->file);
 		move->file = dup(region);
 	}
@@ -368,9 +377,11 @@ UNIT_TEST(a_region_that_is_used_again_stays_registered_while_it_has_a_name)
 		REQUIRE(set_up(&many));
 		REQUIRE(region >= 0 && ftruncate(region, 4096 + (off_t)bytes) == 0);
 		before = atomic_load(&fake.registrations);
-		CHECK(use_region(region, direction) == 0 && atomic_load(&fake.registrations) == before);
+		CHECK(use_region(region, direction) == 0 &&
+		      atomic_load(&fake.registrations) == before);
 		CHECK(use_region(region, direction) == bytes && atomic_load(&fake.registered) == 1);
-		CHECK(use_region(region, direction) == bytes && use_region(region, direction) == bytes);
+		CHECK(use_region(region, direction) == bytes &&
+		      use_region(region, direction) == bytes);
 		CHECK(atomic_load(&fake.registrations) == before + 1);
 		CHECK(unlink(region_name) == 0);
 		CHECK(use_region(region, direction) == 0);
@@ -407,7 +418,8 @@ UNIT_TEST(regions_share_what_may_stay_registered)
 	tear_down();
 }
 
-/* Its owner may cut it while the device uses it: an error of the transfer, or what the device still has, and no fault. */
+/* Its owner may cut it while the device uses it: an error of the transfer, or what the device still
+ * has, and no fault. */
 UNIT_TEST(a_region_that_is_cut_short_is_no_fault)
 {
 	const uint64_t bytes = sealed_bytes(LARGEST);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Files whose descriptors other processes hold: they may be cut short at any time, so no processor touches a mapping of
- * one. A limit on the size of files, which a mapping does not know, tells how something is written.
+ * Files whose descriptors other processes hold: they may be cut short at any time, so no processor
+ * touches a mapping of one. A limit on the size of files, which a mapping does not know, tells how
+ * something is written.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -15,7 +16,8 @@
 
 enum { SIZE = 2 << 20 };
 
-/* What a write to a file in memory without a name returns while files may not grow beyond nothing. */
+/* What a write to a file in memory without a name returns while files may not grow beyond nothing.
+ */
 static int write_under_limit(bool shared)
 {
 	const struct sgpu_engine_config config = { .workers = 8, .shared_files = shared };
@@ -27,7 +29,8 @@ static int write_under_limit(bool shared)
 	int rc = 1;
 
 	signal(SIGXFSZ, SIG_IGN);
-	if (data && fd >= 0 && posix_fallocate(fd, 0, SIZE) == 0 && getrlimit(RLIMIT_FSIZE, &before) == 0 &&
+	if (data && fd >= 0 && posix_fallocate(fd, 0, SIZE) == 0 &&
+	    getrlimit(RLIMIT_FSIZE, &before) == 0 &&
 	    sgpu_engine_create(NULL, &config, &engine, NULL) == SGPU_OK &&
 	    sgpu_sink_to_file(engine, fd, "output", 0, &sink, NULL) == SGPU_OK) {
 		none = (struct rlimit){ .rlim_cur = 0, .rlim_max = before.rlim_max };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Health tests of noise sources: cutoffs that others publish, sequences made to fail each test, and the counts that a
- * device makes, compiled for the host.
+ * Health tests of noise sources: cutoffs that others publish, sequences made to fail each test, and
+ * the counts that a device makes, compiled for the host.
  */
 #include <math.h>
 #include <stdint.h>
@@ -96,7 +96,8 @@ UNIT_TEST(a_stuck_source_fails)
 
 	memset(samples, 0x5a, SIZE);
 	counts = counted();
-	CHECK(counts.longest_run == SIZE && counts.most_in_window == SGPU_ENTROPY_WINDOW && counts.most_common == SIZE);
+	CHECK(counts.longest_run == SIZE && counts.most_in_window == SGPU_ENTROPY_WINDOW &&
+	      counts.most_common == SIZE);
 	CHECK(sgpu_entropy_estimate(&counts) == 0);
 	CHECK(!passes(0.01, 1));
 }
@@ -166,7 +167,9 @@ UNIT_TEST(what_repeats_itself_has_no_entropy)
 /* As 6.3.1 counts it, by hand: 40 of 1024. */
 UNIT_TEST(the_estimate_is_the_standards)
 {
-	struct sgpu_entropy_counts counts = { .samples = 1024, .most_common = 40, .most_at_lag = 0 };
+	struct sgpu_entropy_counts counts = { .samples = 1024,
+					      .most_common = 40,
+					      .most_at_lag = 0 };
 	double p = 40.0 / 1024, upper = p + 2.576 * sqrt(p * (1 - p) / 1023);
 
 	CHECK(fabs(sgpu_entropy_estimate(&counts) - -log2(upper)) < 1e-9);
@@ -178,12 +181,9 @@ UNIT_TEST(the_estimate_is_the_standards)
 UNIT_TEST(counts_that_cannot_be_are_worth_nothing)
 {
 	static const struct sgpu_entropy_counts wrong[] = {
-		{ 0, 0, 0, 0, 0 },
-		{ 1024, 1, 1, 0, 0 },
-		{ 1024, 1, 1, 1025, 0 },
-		{ 1024, 1, 1, 10, 1000 },
-		{ 129, 1, 1, 1, 0 },
-		{ 1023, 2, 5, 20, 20 }, /* fine but too few */
+		{ 0, 0, 0, 0, 0 },	 { 1024, 1, 1, 0, 0 },
+		{ 1024, 1, 1, 1025, 0 }, { 1024, 1, 1, 10, 1000 },
+		{ 129, 1, 1, 1, 0 },	 { 1023, 2, 5, 20, 20 }, /* fine but too few */
 	};
 	struct sgpu_entropy_verdict verdict;
 
@@ -206,9 +206,11 @@ UNIT_TEST(half_of_the_sources_must_pass)
 			counts[i].longest_run = i < bad ? 61 : counts[i].longest_run;
 		}
 		memset(&error, 0, sizeof(error));
-		CHECK(sgpu_entropy_judge(counts, SOURCES, 0.5, 2, 1, &verdict, &error) == (bad <= SOURCES / 2 ? 0 : SGPU_EDEVICE));
+		CHECK(sgpu_entropy_judge(counts, SOURCES, 0.5, 2, 1, &verdict, &error) ==
+		      (bad <= SOURCES / 2 ? 0 : SGPU_EDEVICE));
 		CHECK(verdict.sources == SOURCES && verdict.sound == (unsigned)(SOURCES - bad));
-		CHECK(bad <= SOURCES / 2 || strstr(error.text, "repetition count, 61.00 against 61.00"));
+		CHECK(bad <= SOURCES / 2 ||
+		      strstr(error.text, "repetition count, 61.00 against 61.00"));
 	}
 	CHECK(sgpu_entropy_judge(counts, 0, 0.5, 2, 0, &verdict, NULL) == SGPU_EDEVICE);
 }
@@ -233,18 +235,22 @@ UNIT_TEST(the_device_counts_the_same)
 
 		noise();
 		for (int i = 0; i < SIZE; i++) {
-			samples[i] = round % 4 == 1 ? samples[i] & 1 : round % 4 == 2 ? (uint8_t)(i / 100) : samples[i];
+			samples[i] = round % 4 == 1   ? samples[i] & 1
+				     : round % 4 == 2 ? (uint8_t)(i / 100)
+						      : samples[i];
 			samples[i] = round % 4 == 3 && samples[i] < 200 ? 9 : samples[i];
 		}
 		counts = counted();
 		sgpu_entropy_walk(samples, SIZE, &device.longest_run, &device.most_in_window);
 		for (uint32_t i = 0; i < 256; i++) {
 			times = sgpu_entropy_times(samples, SIZE, i);
-			device.most_common = times > device.most_common ? times : device.most_common;
+			device.most_common =
+				times > device.most_common ? times : device.most_common;
 		}
 		for (uint32_t i = 1; i <= SGPU_ENTROPY_LAGS; i++) {
 			times = sgpu_entropy_again(samples, SIZE, i);
-			device.most_at_lag = times > device.most_at_lag ? times : device.most_at_lag;
+			device.most_at_lag =
+				times > device.most_at_lag ? times : device.most_at_lag;
 		}
 		CHECK(memcmp(&counts, &device, sizeof(counts)) == 0);
 	}

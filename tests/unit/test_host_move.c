@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Moves on the host: the order in which chunk runs of several parts are claimed. test_seal_stream.c has what becomes of them.
+ * Moves on the host: the order in which chunk runs of several parts are claimed. test_seal_stream.c
+ * has what becomes of them.
  */
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +16,8 @@ struct written {
 	char *log, name;
 };
 
-static int log_written(void *context, uint64_t position, const void *data, size_t size, struct sgpu_error *error)
+static int log_written(void *context, uint64_t position, const void *data, size_t size,
+		       struct sgpu_error *error)
 {
 	struct written *part = context;
 
@@ -29,7 +31,9 @@ static int log_written(void *context, uint64_t position, const void *data, size_
 
 static struct sgpu_host_part copied(const uint8_t *data, size_t size, struct written *to)
 {
-	return (struct sgpu_host_part){ .action = SGPU_HOST_COPY, .name = "data", .size = size,
+	return (struct sgpu_host_part){ .action = SGPU_HOST_COPY,
+					.name = "data",
+					.size = size,
 					.source = sgpu_source_from_memory(data, false),
 					.sink = { .write = log_written, .context = to } };
 }
@@ -41,9 +45,12 @@ UNIT_TEST(parts_with_sinks_of_their_own_take_turns)
 	uint8_t *data = calloc(1, SIZE);
 	char log[32] = "";
 	struct written a = { log, 'a' }, b = { log, 'b' }, c = { log, 'c' };
-	struct sgpu_host_part apart[] = { copied(data, SIZE, &a), copied(data, SIZE, &b), copied(data, 1, &c) };
-	struct sgpu_host_part same[] = { copied(data, SIZE, &a), copied(data, SIZE, &a), copied(data, 1, &c) };
-	struct sgpu_host_part ordered[] = { copied(data, SIZE, &a), copied(data, SIZE, &b), copied(data, SIZE, &c) };
+	struct sgpu_host_part apart[] = { copied(data, SIZE, &a), copied(data, SIZE, &b),
+					  copied(data, 1, &c) };
+	struct sgpu_host_part same[] = { copied(data, SIZE, &a), copied(data, SIZE, &a),
+					 copied(data, 1, &c) };
+	struct sgpu_host_part ordered[] = { copied(data, SIZE, &a), copied(data, SIZE, &b),
+					    copied(data, SIZE, &c) };
 	struct sgpu_host_move move = { .parts = apart, .count = 3, .jobs = 1 };
 
 	REQUIRE(data);
@@ -61,7 +68,8 @@ UNIT_TEST(parts_with_sinks_of_their_own_take_turns)
 	free(data);
 }
 
-static int interrupt(void *context, uint64_t position, const void *data, size_t size, struct sgpu_error *error)
+static int interrupt(void *context, uint64_t position, const void *data, size_t size,
+		     struct sgpu_error *error)
 {
 	(void)context;
 	(void)position;
@@ -79,7 +87,9 @@ UNIT_TEST(a_signal_after_the_last_write_fails_nothing)
 
 	const pid_t pid = fork(); /* nothing takes a signal back */
 	if (pid == 0) {
-		struct sgpu_host_part part = { .action = SGPU_HOST_COPY, .name = "data", .size = 1,
+		struct sgpu_host_part part = { .action = SGPU_HOST_COPY,
+					       .name = "data",
+					       .size = 1,
 					       .source = sgpu_source_from_memory(&byte, false),
 					       .sink = { .write = interrupt } };
 		struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = 1 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Writes to a pipe under a guard: who reads slowly has time, who reads nothing has it until the deadline.
+ * Writes to a pipe under a guard: who reads slowly has time, who reads nothing has it until the
+ * deadline.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,10 +27,12 @@ static int goes_on(void *unused)
 	return SGPU_OK;
 }
 
-/* Writes everything within a guard whose deadline is in `deadline` ms and whose stall is `stall` ms. */
+/* Writes everything within a guard whose deadline is in `deadline` ms and whose stall is `stall`
+ * ms. */
 static int write_guarded(int fd, uint64_t deadline, uint64_t stall)
 {
-	const struct sgpu_io_guard guard = { .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .ended = goes_on,
+	const struct sgpu_io_guard guard = { .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK),
+					     .ended = goes_on,
 					     .deadline_ns = sgpu_now_ns() + deadline * millisecond,
 					     .stall_ns = stall * millisecond };
 	int rc;
@@ -54,7 +57,8 @@ struct slow_reader {
 	useconds_t pause;
 };
 
-/* Takes all of it in portions, each some time after the one before; or what there is until the writer has given up. */
+/* Takes all of it in portions, each some time after the one before; or what there is until the
+ * writer has given up. */
 static void *read_slowly(void *argument)
 {
 	const struct slow_reader *reader = argument;
@@ -63,7 +67,8 @@ static void *read_slowly(void *argument)
 		ssize_t count;
 
 		usleep(reader->pause);
-		count = read(reader->end, got + used, sizeof(got) - used < PORTION ? sizeof(got) - used : PORTION);
+		count = read(reader->end, got + used,
+			     sizeof(got) - used < PORTION ? sizeof(got) - used : PORTION);
 		if (count <= 0) {
 			break;
 		}
@@ -78,7 +83,8 @@ UNIT_TEST(a_write_that_nobody_reads_ends_at_the_deadline)
 	int ends[2];
 
 	make_pipe(ends);
-	CHECK(write_guarded(ends[1], 400, 100) == SGPU_ETIMEOUT && strstr(error.text, "deadline passed before 'pipe'"));
+	CHECK(write_guarded(ends[1], 400, 100) == SGPU_ETIMEOUT &&
+	      strstr(error.text, "deadline passed before 'pipe'"));
 	taken = sgpu_now_ns() - begin;
 	CHECK(taken >= 400 * millisecond && taken < 20000 * millisecond);
 	close(ends[0]);
@@ -98,8 +104,8 @@ UNIT_TEST(a_write_that_begins_after_the_deadline_waits_for_its_reader)
 	close(ends[1]);
 }
 
-/* The reader takes longer in all than the stall, which is far longer than each of its pauses. Where it was put aside for as
- * long as that, both are longer the next time. */
+/* The reader takes longer in all than the stall, which is far longer than each of its pauses. Where
+ * it was put aside for as long as that, both are longer the next time. */
 UNIT_TEST(a_slow_reader_gets_everything_after_the_deadline)
 {
 	struct slow_reader slow = { .pause = 50000 };

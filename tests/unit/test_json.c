@@ -14,8 +14,10 @@ static int parse(const char *text, json_t **value)
 
 UNIT_TEST(strict_parsing_refuses_what_is_ambiguous)
 {
-	static const char *const bad[] = { "", "{", "{\"a\":1,\"a\":2}", "{} x", "[1,]", "{'a':1}", "\xff\xfe",
-					   "[\"\\ud800\"]", "{\"a\":01}", "nul" };
+	static const char *const bad[] = {
+		"",	   "{",	       "{\"a\":1,\"a\":2}", "{} x",	  "[1,]",
+		"{'a':1}", "\xff\xfe", "[\"\\ud800\"]",	    "{\"a\":01}", "nul"
+	};
 	json_t *value = NULL;
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
 		CHECK(parse(bad[i], &value) == SGPU_EINVALID);
@@ -38,7 +40,9 @@ UNIT_TEST(depth_is_bounded)
 	memset(text, '[', 65);
 	memset(text + 65, ']', 65);
 	CHECK(parse(text, &value) == SGPU_EINVALID);
-	CHECK(parse("[\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"]", &value) == 0);
+	CHECK(parse("[\"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[["
+		    "\"]",
+		    &value) == 0);
 	json_decref(value);
 }
 
@@ -58,16 +62,20 @@ static void check_canonical(const char *text, const char *expected)
 UNIT_TEST(canonical_form_follows_rfc_8785)
 {
 	/* Section 3.2.2's example. */
-	check_canonical("{\"numbers\":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001],"
-			"\"string\":\"\\u20ac$\\u000F\\u000aA'\\u0042\\u0022\\u005c\\\\\\\"\\/\","
-			"\"literals\":[null,true,false]}",
-			"{\"literals\":[null,true,false],\"numbers\":[333333333.3333333,1e+30,4.5,0.002,1e-27],"
-			"\"string\":\"\xe2\x82\xac$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\"}");
+	check_canonical(
+		"{\"numbers\":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001],"
+		"\"string\":\"\\u20ac$\\u000F\\u000aA'\\u0042\\u0022\\u005c\\\\\\\"\\/\","
+		"\"literals\":[null,true,false]}",
+		"{\"literals\":[null,true,false],\"numbers\":[333333333.3333333,1e+30,4.5,0.002,1e-"
+		"27],"
+		"\"string\":\"\xe2\x82\xac$\\u000f\\nA'B\\\"\\\\\\\\\\\"/\"}");
 	/* Section 3.2.3: by UTF-16 code units. */
-	check_canonical("{\"\\u20ac\":1,\"\\r\":2,\"\\ufb33\":3,\"1\":4,\"\\ud83d\\ude00\":5,\"\\u0080\":6,\"\\u00f6\":7}",
+	check_canonical("{\"\\u20ac\":1,\"\\r\":2,\"\\ufb33\":3,\"1\":4,\"\\ud83d\\ude00\":5,"
+			"\"\\u0080\":6,\"\\u00f6\":7}",
 			"{\"\\r\":2,\"1\":4,\"\xc2\x80\":6,\"\xc3\xb6\":7,\"\xe2\x82\xac\":1,"
 			"\"\xf0\x9f\x98\x80\":5,\"\xef\xac\xb3\":3}");
-	check_canonical("[0.5,0.1,-0.0,1.0,100,1e20,1e21,1e-6,1e-7,5e-324,1.7976931348623157e308,-12.25,0.05]",
+	check_canonical("[0.5,0.1,-0.0,1.0,100,1e20,1e21,1e-6,1e-7,5e-324,1.7976931348623157e308,-"
+			"12.25,0.05]",
 			"[0.5,0.1,0,1,100,100000000000000000000,1e+21,0.000001,1e-7,5e-324,"
 			"1.7976931348623157e+308,-12.25,0.05]");
 	json_t *value = NULL;
@@ -78,7 +86,8 @@ UNIT_TEST(canonical_form_follows_rfc_8785)
 	json_decref(value);
 }
 
-static void check_place(const struct sgpu_json_index *index, const char *pointer, int line, int column)
+static void check_place(const struct sgpu_json_index *index, const char *pointer, int line,
+			int column)
 {
 	int found_line = 0, found_column = 0;
 
@@ -91,7 +100,8 @@ static void check_place(const struct sgpu_json_index *index, const char *pointer
 
 UNIT_TEST(positions_are_found_by_pointer)
 {
-	const char *text = "{ \"a\": [1,\n   {\"b\\u002f~\": \"x\\\"]\", \"c\" : [ ] }, true],\n\"d\":{}}";
+	const char *text =
+		"{ \"a\": [1,\n   {\"b\\u002f~\": \"x\\\"]\", \"c\" : [ ] }, true],\n\"d\":{}}";
 	struct sgpu_json_index *index = NULL;
 	json_t *value = NULL;
 
@@ -123,14 +133,19 @@ UNIT_TEST(member_readers_name_the_member)
 
 	REQUIRE(parse("{\"s\":\"x\",\"n\":9007199254740991,\"b\":\"AP8\"}", &value) == 0);
 	CHECK(sgpu_json_string(value, "t", "s", &text, NULL) == 0 && !strcmp(text, "x"));
-	CHECK(sgpu_json_u64(value, "t", "n", &number, NULL) == 0 && number == SGPU_JSON_INTEGER_MAX - 1);
+	CHECK(sgpu_json_u64(value, "t", "n", &number, NULL) == 0 &&
+	      number == SGPU_JSON_INTEGER_MAX - 1);
 	CHECK(sgpu_json_bytes(value, "t", "b", bytes, 2, NULL) == 0 && bytes[1] == 0xff);
-	CHECK(sgpu_json_bytes(value, "t", "b", bytes, 1, &error) == SGPU_EINVALID && strstr(error.text, "'b'"));
-	CHECK(sgpu_json_string(value, "t", "n", &text, &error) == SGPU_EINVALID && strstr(error.text, "'n'"));
-	CHECK(sgpu_json_u64(value, "t", "zz", &number, &error) == SGPU_EINVALID && strstr(error.text, "missing"));
+	CHECK(sgpu_json_bytes(value, "t", "b", bytes, 1, &error) == SGPU_EINVALID &&
+	      strstr(error.text, "'b'"));
+	CHECK(sgpu_json_string(value, "t", "n", &text, &error) == SGPU_EINVALID &&
+	      strstr(error.text, "'n'"));
+	CHECK(sgpu_json_u64(value, "t", "zz", &number, &error) == SGPU_EINVALID &&
+	      strstr(error.text, "missing"));
 	CHECK(sgpu_json_only(value, "t", known, NULL) == 0);
 	json_object_set_new(value, "odd", json_null());
-	CHECK(sgpu_json_only(value, "t", known, &error) == SGPU_EINVALID && strstr(error.text, "'odd'"));
+	CHECK(sgpu_json_only(value, "t", known, &error) == SGPU_EINVALID &&
+	      strstr(error.text, "'odd'"));
 	json_object_set_new(value, "n", json_integer(-1));
 	CHECK(sgpu_json_u64(value, "t", "n", &number, NULL) == SGPU_EINVALID);
 	json_decref(value);
@@ -155,7 +170,8 @@ UNIT_TEST(values_are_counted_before_a_tree_is_made)
 	CHECK(sgpu_json_parse(text, at + 2, &value, NULL, NULL, NULL) == SGPU_EINVALID && !value);
 	/* What is no JSON at all is refused for its number before anything else is looked at. */
 	memset(text, '{', 2 * SGPU_JSON_VALUES_MAX);
-	CHECK(sgpu_json_parse(text, 2 * SGPU_JSON_VALUES_MAX, &value, NULL, NULL, NULL) == SGPU_EINVALID);
+	CHECK(sgpu_json_parse(text, 2 * SGPU_JSON_VALUES_MAX, &value, NULL, NULL, NULL) ==
+	      SGPU_EINVALID);
 	CHECK(sgpu_json_parse_most("[1,2]", 5, 2, &value, NULL, NULL, NULL) == SGPU_EINVALID);
 	CHECK(sgpu_json_parse_most("[1,2]", 5, 3, &value, NULL, NULL, NULL) == SGPU_OK);
 	json_decref(value);
@@ -165,7 +181,8 @@ UNIT_TEST(values_are_counted_before_a_tree_is_made)
 /* Splits at "a" and "b" and puts the whole together again. NULL: refused. */
 static json_t *split_and_join(const char *text, int *line, int *column)
 {
-	struct sgpu_json_list lists[] = { { .key = "a", .count_max = 4, .part_max = 20 }, { .key = "b", .count_max = 2 } };
+	struct sgpu_json_list lists[] = { { .key = "a", .count_max = 4, .part_max = 20 },
+					  { .key = "b", .count_max = 2 } };
 	json_t *whole = NULL, *item = NULL;
 	int rc = sgpu_json_split(text, strlen(text), lists, 2, 100, &whole, line, column, NULL);
 
@@ -173,7 +190,8 @@ static json_t *split_and_join(const char *text, int *line, int *column)
 		CHECK(json_array_size(json_object_get(whole, lists[i].key)) == 0);
 		for (size_t k = 0; rc == SGPU_OK && k < lists[i].count; k++) {
 			CHECK(json_array_size(json_object_get(whole, lists[i].key)) == k);
-			rc = sgpu_json_part_parse(&lists[i].parts[k], text, &item, line, column, NULL);
+			rc = sgpu_json_part_parse(&lists[i].parts[k], text, &item, line, column,
+						  NULL);
 			if (rc == SGPU_OK) {
 				json_array_append_new(json_object_get(whole, lists[i].key), item);
 			}
@@ -191,18 +209,43 @@ static json_t *split_and_join(const char *text, int *line, int *column)
 UNIT_TEST(a_document_in_parts_is_the_same_document)
 {
 	static const char *const good[] = {
-		"{\"a\":[]}", "{}", "[]", "{ \"a\" : [ ] , \"b\" : [ 1 , \"],[\" ] }", "{\"a\":[{\"a\":[1,2,3]},[[]],\"\\\"]\"]}",
-		"{\"c\":{\"a\":[1,2,3,4,5,6]},\"b\":[{\"x\":\"a\"}]}", "{\"c\":\"a\",\"a\":[1,2]}", "{\"c\":[\"a\",[1]],\"a\":7}",
-		"{\"\\u0061\":[1,2],\"d\":3}", "[\"a\",[1,2,3,4,5,6,7]]", "{\"a\":{\"b\":[1]},\"b\":[\"\\\\\"]}",
+		"{\"a\":[]}",
+		"{}",
+		"[]",
+		"{ \"a\" : [ ] , \"b\" : [ 1 , \"],[\" ] }",
+		"{\"a\":[{\"a\":[1,2,3]},[[]],\"\\\"]\"]}",
+		"{\"c\":{\"a\":[1,2,3,4,5,6]},\"b\":[{\"x\":\"a\"}]}",
+		"{\"c\":\"a\",\"a\":[1,2]}",
+		"{\"c\":[\"a\",[1]],\"a\":7}",
+		"{\"\\u0061\":[1,2],\"d\":3}",
+		"[\"a\",[1,2,3,4,5,6,7]]",
+		"{\"a\":{\"b\":[1]},\"b\":[\"\\\\\"]}",
 	};
 	static const char *const bad[] = {
-		"", "{\"a\":[", "{\"a\":[1,]}", "{\"a\":[,1]}", "{\"a\":[1 2]}", "{\"a\":[1}", "{\"a\":[{]}",
-		"{\"a\":[1]]}", "{\"a\":[1],\"a\":[]}", "{\"a\":[],\"a\":[1]}", "{\"a\":[],\"a\":[]}",
-		"{\"a\"[1]}", "{\"a\":[1]} x", "{\"a\":[\"]}",
-		"{\"a\":[{\"x\":1,\"x\":2}]}", "{\"a\":[1],}", "{\"a\":[1]\"b\":[]}", "{\"a\":[(]}", "{\"a\":[1)]}",
+		"",
+		"{\"a\":[",
+		"{\"a\":[1,]}",
+		"{\"a\":[,1]}",
+		"{\"a\":[1 2]}",
+		"{\"a\":[1}",
+		"{\"a\":[{]}",
+		"{\"a\":[1]]}",
+		"{\"a\":[1],\"a\":[]}",
+		"{\"a\":[],\"a\":[1]}",
+		"{\"a\":[],\"a\":[]}",
+		"{\"a\"[1]}",
+		"{\"a\":[1]} x",
+		"{\"a\":[\"]}",
+		"{\"a\":[{\"x\":1,\"x\":2}]}",
+		"{\"a\":[1],}",
+		"{\"a\":[1]\"b\":[]}",
+		"{\"a\":[(]}",
+		"{\"a\":[1)]}",
 		"{\"a\":[1,2,3,4,5]}", /* limits: elements, their length, and the rest */
 		"{\"a\":[\"0123456789012345678\"]}",
-		"{\"c\":\"0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\"}",
+		"{\"c\":"
+		"\"01234567890123456789012345678901234567890123456789012345678901234567890123456789"
+		"01234567890123456789\"}",
 	};
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(good); i++) {
 		json_t *whole = NULL, *joined = split_and_join(good[i], NULL, NULL);
@@ -245,12 +288,14 @@ UNIT_TEST(a_list_can_be_written_an_element_at_a_time)
 {
 	json_t *frame = json_pack("{s:i, s:s, s:[]}", "z", 1, "list", "whatever", "empty");
 	int none = -1, fails = 2;
-	struct sgpu_json_items items[] = { { "list", 3, numbered, &none }, { "empty", 0, numbered, &none } };
+	struct sgpu_json_items items[] = { { "list", 3, numbered, &none },
+					   { "empty", 0, numbered, &none } };
 	char *text = NULL;
 	size_t size = 0;
 
 	CHECK(sgpu_json_canonical_items(frame, items, 2, &text, &size, NULL) == SGPU_OK);
-	CHECK(text && !strcmp(text, "{\"empty\":[],\"list\":[0,1,2],\"z\":1}") && size == strlen(text));
+	CHECK(text && !strcmp(text, "{\"empty\":[],\"list\":[0,1,2],\"z\":1}") &&
+	      size == strlen(text));
 	free(text);
 	items[0].argument = &fails;
 	CHECK(sgpu_json_canonical_items(frame, items, 2, &text, &size, NULL) == SGPU_ENOMEM);

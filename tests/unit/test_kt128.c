@@ -33,39 +33,26 @@ static const struct {
 	size_t message, custom, size;
 	const char *end;
 } vectors[] = {
-	{ false, 0, 0, 32,
-	  "1ac2d450fc3b4205d19da7bfca1b37513c0803577ac7167f06fe2ce1f0ef39e5" },
+	{ false, 0, 0, 32, "1ac2d450fc3b4205d19da7bfca1b37513c0803577ac7167f06fe2ce1f0ef39e5" },
 	{ false, 0, 0, 64,
 	  "1ac2d450fc3b4205d19da7bfca1b37513c0803577ac7167f06fe2ce1f0ef39e5"
 	  "4269c056b8c82e48276038b6d292966cc07a3d4645272e31ff38508139eb0a71" },
-	{ false, 0, 0, 10032,
-	  "e8dc563642f7228c84684c898405d3a834799158c079b12880277a1d28e2ff6d" },
-	{ false, 1, 0, 32,
-	  "2bda92450e8b147f8a7cb629e784a058efca7cf7d8218e02d345dfaa65244a1f" },
-	{ false, 17, 0, 32,
-	  "6bf75fa2239198db4772e36478f8e19b0f371205f6a9a93a273f51df37122888" },
-	{ false, 289, 0, 32,
-	  "0c315ebcdedbf61426de7dcf8fb725d1e74675d7f5327a5067f367b108ecb67c" },
-	{ false, 4913, 0, 32,
-	  "cb552e2ec77d9910701d578b457ddf772c12e322e4ee7fe417f92c758f0d59d0" },
-	{ false, 83521, 0, 32,
-	  "8701045e22205345ff4dda05555cbb5c3af1a771c2b89baef37db43d9998b9fe" },
+	{ false, 0, 0, 10032, "e8dc563642f7228c84684c898405d3a834799158c079b12880277a1d28e2ff6d" },
+	{ false, 1, 0, 32, "2bda92450e8b147f8a7cb629e784a058efca7cf7d8218e02d345dfaa65244a1f" },
+	{ false, 17, 0, 32, "6bf75fa2239198db4772e36478f8e19b0f371205f6a9a93a273f51df37122888" },
+	{ false, 289, 0, 32, "0c315ebcdedbf61426de7dcf8fb725d1e74675d7f5327a5067f367b108ecb67c" },
+	{ false, 4913, 0, 32, "cb552e2ec77d9910701d578b457ddf772c12e322e4ee7fe417f92c758f0d59d0" },
+	{ false, 83521, 0, 32, "8701045e22205345ff4dda05555cbb5c3af1a771c2b89baef37db43d9998b9fe" },
 	{ false, 1419857, 0, 32,
 	  "844d610933b1b9963cbdeb5ae3b6b05cc7cbd67ceedf883eb678a0a8e0371682" },
 	{ false, 24137569, 0, 32,
 	  "3c390782a8a4e89fa6367f72feaaf13255c8d95878481d3cd8ce85f58e880af8" },
-	{ false, 0, 1, 32,
-	  "fab658db63e94a246188bf7af69a133045f46ee984c56e3c3328caaf1aa1a583" },
-	{ true, 1, 41, 32,
-	  "d848c5068ced736f4462159b9867fd4c20b808acc3d5bc48e0b06ba0a3762ec4" },
-	{ true, 3, 1681, 32,
-	  "c389e5009ae57120854c2e8c64670ac01358cf4c1baf89447a724234dc7ced74" },
-	{ true, 7, 68921, 32,
-	  "75d2f86a2e644566726b4fbcfc5657b9dbcf070c7b0dca06450ab291d7443bcf" },
-	{ false, 8191, 0, 32,
-	  "1b577636f723643e990cc7d6a659837436fd6a103626600eb8301cd1dbe553d6" },
-	{ false, 8192, 0, 32,
-	  "48f256f6772f9edfb6a8b661ec92dc93b95ebd05a08a17b39ae3490870c926c3" },
+	{ false, 0, 1, 32, "fab658db63e94a246188bf7af69a133045f46ee984c56e3c3328caaf1aa1a583" },
+	{ true, 1, 41, 32, "d848c5068ced736f4462159b9867fd4c20b808acc3d5bc48e0b06ba0a3762ec4" },
+	{ true, 3, 1681, 32, "c389e5009ae57120854c2e8c64670ac01358cf4c1baf89447a724234dc7ced74" },
+	{ true, 7, 68921, 32, "75d2f86a2e644566726b4fbcfc5657b9dbcf070c7b0dca06450ab291d7443bcf" },
+	{ false, 8191, 0, 32, "1b577636f723643e990cc7d6a659837436fd6a103626600eb8301cd1dbe553d6" },
+	{ false, 8192, 0, 32, "48f256f6772f9edfb6a8b661ec92dc93b95ebd05a08a17b39ae3490870c926c3" },
 	{ false, 8192, 8189, 32,
 	  "3ed12f70fb05ddb58689510ab3e4d23c6c6033849aa01e1d8c220a297fedcd0b" },
 	{ false, 8192, 8190, 32,
@@ -77,10 +64,13 @@ UNIT_TEST(rfc_9861_vectors)
 	size_t i, end_size;
 
 	for (i = 0; i < SGPU_ARRAY_LENGTH(vectors); i++) {
-		uint8_t *data = message(vectors[i].ones, vectors[i].message), *custom = message(false, vectors[i].custom);
-		uint8_t *end = vectors_hex(vectors[i].end, &end_size), *digest = malloc(vectors[i].size);
+		uint8_t *data = message(vectors[i].ones, vectors[i].message),
+			*custom = message(false, vectors[i].custom);
+		uint8_t *end = vectors_hex(vectors[i].end, &end_size),
+			*digest = malloc(vectors[i].size);
 		REQUIRE(data && custom && digest);
-		sgpu_kt128(data, vectors[i].message, custom, vectors[i].custom, digest, vectors[i].size);
+		sgpu_kt128(data, vectors[i].message, custom, vectors[i].custom, digest,
+			   vectors[i].size);
 		CHECK(memcmp(digest + vectors[i].size - end_size, end, end_size) == 0);
 		free(data);
 		free(custom);
@@ -89,10 +79,36 @@ UNIT_TEST(rfc_9861_vectors)
 	}
 }
 
-/* Sizes around everything that has an edge: a block, a chunk, as many leaves as are hashed at once. */
+/* Sizes around everything that has an edge: a block, a chunk, as many leaves as are hashed at once.
+ */
 static const size_t sizes[] = {
-	0, 1, 7, 8, 167, 168, 169, 8189, 8190, 8191, 8192, 8193, 16383, 16384, 16385, 5 * 8192, 9 * 8192 - 1, 9 * 8192,
-	65535, 65536, 65537, 17 * 8192 + 5, 66 * 8192 + 8191, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (5 << 20) - 3,
+	0,
+	1,
+	7,
+	8,
+	167,
+	168,
+	169,
+	8189,
+	8190,
+	8191,
+	8192,
+	8193,
+	16383,
+	16384,
+	16385,
+	5 * 8192,
+	9 * 8192 - 1,
+	9 * 8192,
+	65535,
+	65536,
+	65537,
+	17 * 8192 + 5,
+	66 * 8192 + 8191,
+	(1 << 20) - 1,
+	1 << 20,
+	(1 << 20) + 1,
+	(5 << 20) - 3,
 	(33 << 20) + 8191, /* more than the workers compute at once */
 };
 
@@ -134,7 +150,8 @@ UNIT_TEST(workers_give_the_same_digest)
 		REQUIRE(data);
 		sgpu_kt128(data, sizes[i], NULL, 0, one, sizeof(one));
 		sgpu_pool_enter(pool);
-		CHECK(sgpu_kt128_shared(pool, data, sizes[i], NULL, 0, several, sizeof(several), NULL) == SGPU_OK);
+		CHECK(sgpu_kt128_shared(pool, data, sizes[i], NULL, 0, several, sizeof(several),
+					NULL) == SGPU_OK);
 		sgpu_pool_leave(pool);
 		CHECK(memcmp(one, several, sizeof(one)) == 0);
 		free(data);
@@ -169,7 +186,8 @@ UNIT_TEST(workers_take_pieces_of_any_size)
 			if (random % 8 == 0) {
 				sgpu_kt128_update(state, data + at, now);
 			} else {
-				CHECK(sgpu_kt128_update_shared(state, pool, data + at, now, NULL) == SGPU_OK);
+				CHECK(sgpu_kt128_update_shared(state, pool, data + at, now, NULL) ==
+				      SGPU_OK);
 			}
 		}
 		sgpu_kt128_finish(state, custom, sizeof(custom), pieces, sizeof(pieces));
@@ -187,7 +205,8 @@ static int file_of(const uint8_t *data, size_t size, size_t before)
 {
 	int fd = memfd_create("digest", MFD_CLOEXEC);
 
-	if (fd < 0 || ftruncate(fd, (off_t)before) < 0 || pwrite(fd, data, size, (off_t)before) != (ssize_t)size) {
+	if (fd < 0 || ftruncate(fd, (off_t)before) < 0 ||
+	    pwrite(fd, data, size, (off_t)before) != (ssize_t)size) {
 		abort();
 	}
 	return fd;
@@ -209,7 +228,8 @@ static void check_file(unsigned jobs, size_t size, uint64_t *random)
 		sgpu_pool_enter(pool);
 	}
 	for (size_t at = 0, now; at < size; at += now) {
-		const struct sgpu_file_place from = { fd, "file", BEFORE + at }, copy = { copy_fd, "copy", COPY_BEFORE + at };
+		const struct sgpu_file_place from = { fd, "file", BEFORE + at },
+					     copy = { copy_fd, "copy", COPY_BEFORE + at };
 
 		now = random_step(random) + 1;
 		now = now < size - at ? now : size - at;
@@ -221,7 +241,8 @@ static void check_file(unsigned jobs, size_t size, uint64_t *random)
 	sgpu_kt128_finish(state, NULL, 0, digest, sizeof(digest));
 	sgpu_kt128(data, size, NULL, 0, whole, sizeof(whole));
 	CHECK(memcmp(whole, digest, sizeof(whole)) == 0);
-	CHECK(sgpu_pread(copy_fd, "copy", copied, size + 1, COPY_BEFORE, &got, NULL) == SGPU_OK && got == size);
+	CHECK(sgpu_pread(copy_fd, "copy", copied, size + 1, COPY_BEFORE, &got, NULL) == SGPU_OK &&
+	      got == size);
 	CHECK(memcmp(data, copied, size) == 0);
 	sgpu_kt128_free(&state);
 	sgpu_pool_free(&pool);
@@ -244,7 +265,8 @@ UNIT_TEST(a_file_has_the_digest_of_its_bytes_and_its_copy_has_the_bytes)
 static int digest_file(size_t size, int copy_fd, bool cancelled, struct sgpu_error *error)
 {
 	uint8_t *data = message(false, 3 << 20);
-	const struct sgpu_file_place from = { file_of(data, 3 << 20, 0), "file", 0 }, copy = { copy_fd, "copy", 0 };
+	const struct sgpu_file_place from = { file_of(data, 3 << 20, 0), "file", 0 },
+				     copy = { copy_fd, "copy", 0 };
 	struct sgpu_pool *pool = NULL;
 	struct sgpu_kt128 *state = NULL;
 	int rc;
@@ -273,8 +295,10 @@ UNIT_TEST(a_file_that_cannot_be_read_or_copied_has_no_digest)
 		CHECK(digest_file(beyond[i], -1, false, &error) == SGPU_ESYSTEM);
 		CHECK(strstr(error.text, "'file' changed while it was read"));
 	}
-	CHECK(digest_file(3 << 20, closed, false, &error) == SGPU_ESYSTEM && strstr(error.text, "'copy'"));
-	CHECK(digest_file(3 << 20, -1, true, &error) == SGPU_ECANCELED && strstr(error.text, "cancelled"));
+	CHECK(digest_file(3 << 20, closed, false, &error) == SGPU_ESYSTEM &&
+	      strstr(error.text, "'copy'"));
+	CHECK(digest_file(3 << 20, -1, true, &error) == SGPU_ECANCELED &&
+	      strstr(error.text, "cancelled"));
 	CHECK(digest_file(3 << 20, -1, false, &error) == SGPU_OK);
 	close(closed);
 }
@@ -285,7 +309,8 @@ UNIT_TEST(an_interruption_ends_the_digest_of_a_file)
 	struct sgpu_error error = { 0 };
 
 	sgpu_io_interrupt();
-	CHECK(digest_file(3 << 20, -1, false, &error) == SGPU_ECANCELED && strstr(error.text, "interrupted"));
+	CHECK(digest_file(3 << 20, -1, false, &error) == SGPU_ECANCELED &&
+	      strstr(error.text, "interrupted"));
 }
 
 UNIT_TEST(a_pool_that_was_cancelled_gives_no_digest)
@@ -297,7 +322,8 @@ UNIT_TEST(a_pool_that_was_cancelled_gives_no_digest)
 	REQUIRE(data && sgpu_pool_create(2, &pool, NULL) == SGPU_OK);
 	sgpu_pool_enter(pool);
 	sgpu_pool_cancel(pool, true);
-	CHECK(sgpu_kt128_shared(pool, data, 4 << 20, NULL, 0, digest, sizeof(digest), &error) == SGPU_ECANCELED);
+	CHECK(sgpu_kt128_shared(pool, data, 4 << 20, NULL, 0, digest, sizeof(digest), &error) ==
+	      SGPU_ECANCELED);
 	CHECK(strstr(error.text, "cancelled"));
 	sgpu_pool_leave(pool);
 	sgpu_pool_free(&pool);

@@ -33,7 +33,8 @@ int fstatfs(int fd, struct statfs *about)
 
 enum { MIB = 1 << 20 };
 /* They differ in their last byte alone. */
-static const uint8_t mine[SGPU_BATCH_ID_SIZE] = { 1 }, foreign[SGPU_BATCH_ID_SIZE] = { 1, [SGPU_BATCH_ID_SIZE - 1] = 1 };
+static const uint8_t mine[SGPU_BATCH_ID_SIZE] = { 1 },
+		     foreign[SGPU_BATCH_ID_SIZE] = { 1, [SGPU_BATCH_ID_SIZE - 1] = 1 };
 static const char nobody[] = "0123456789abcdef0123456789abcdef";
 
 static atomic_uint leases;
@@ -48,7 +49,9 @@ static void count(void *argument, unsigned now, uint64_t of)
 
 static struct sgpu_lease_pool *new_pool(uint64_t size, uint64_t life_ns)
 {
-	const struct sgpu_lease_pool_config config = { .size = size, .life_ns = life_ns, .changed = count };
+	const struct sgpu_lease_pool_config config = { .size = size,
+						       .life_ns = life_ns,
+						       .changed = count };
 	struct sgpu_lease_pool *pool = NULL;
 
 	return sgpu_lease_pool_create(&config, &pool, NULL) == SGPU_OK ? pool : NULL;
@@ -73,23 +76,29 @@ UNIT_TEST(a_lease_is_filled_offered_taken_and_ended)
 	CHECK(info.size == 4 * MIB && info.fd >= 0 && info.memory);
 	CHECK((~fcntl(info.fd, F_GET_SEALS) & (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)) == 0);
 	REQUIRE(sgpu_lease_create(pool, mine, false, 5000, &lease, NULL) == SGPU_OK);
-	CHECK(lease.size == 5000 && strlen(lease.id) == 32 && atomic_load(&leases) == 1 && atomic_load(&bytes) >= 5000);
+	CHECK(lease.size == 5000 && strlen(lease.id) == 32 && atomic_load(&leases) == 1 &&
+	      atomic_load(&bytes) >= 5000);
 	memset(info.memory + lease.offset, 'x', lease.size);
 	/* Nobody has it before it is offered. */
-	CHECK(sgpu_lease_take(pool, lease.id, mine, false, &taken, &error) == SGPU_ESYSTEM && strstr(error.text, "in use"));
+	CHECK(sgpu_lease_take(pool, lease.id, mine, false, &taken, &error) == SGPU_ESYSTEM &&
+	      strstr(error.text, "in use"));
 	sgpu_lease_offer(pool, lease.id);
 	sgpu_lease_end(pool, lease.id); /* nobody holds it: nothing ends */
 	usleep(100000);
 	CHECK(sgpu_lease_take(pool, lease.id, foreign, false, &taken, &error) == SGPU_EPOLICY);
 	CHECK(strstr(error.text, "another batch's") && strstr(error.text, lease.id));
-	CHECK(sgpu_lease_take(pool, lease.id, mine, true, &taken, NULL) == SGPU_ESYSTEM); /* the other way */
+	CHECK(sgpu_lease_take(pool, lease.id, mine, true, &taken, NULL) ==
+	      SGPU_ESYSTEM); /* the other way */
 	CHECK(sgpu_lease_take(pool, nobody, mine, false, &taken, NULL) == SGPU_ESYSTEM);
 	REQUIRE(sgpu_lease_take(pool, lease.id, mine, false, &taken, NULL) == SGPU_OK);
-	CHECK(taken.offset == lease.offset && taken.size == 5000 && strcmp(taken.id, lease.id) == 0);
-	CHECK(sgpu_lease_take(pool, lease.id, mine, false, &taken, NULL) == SGPU_ESYSTEM); /* once */
+	CHECK(taken.offset == lease.offset && taken.size == 5000 &&
+	      strcmp(taken.id, lease.id) == 0);
+	CHECK(sgpu_lease_take(pool, lease.id, mine, false, &taken, NULL) ==
+	      SGPU_ESYSTEM); /* once */
 	CHECK(info.memory[lease.offset] == 'x');
 	sgpu_lease_end(pool, lease.id);
-	CHECK(sgpu_lease_take(pool, lease.id, mine, false, &taken, &error) == SGPU_ESYSTEM && strstr(error.text, lease.id));
+	CHECK(sgpu_lease_take(pool, lease.id, mine, false, &taken, &error) == SGPU_ESYSTEM &&
+	      strstr(error.text, lease.id));
 	wait_until_none();
 	CHECK(atomic_load(&bytes) == 0);
 	for (int i = 0; i < 5000; i++) {
@@ -138,16 +147,19 @@ UNIT_TEST(a_pool_that_is_full_says_so_and_a_range_that_is_cleared_is_waited_for)
 	CHECK(sgpu_lease_create(pool, mine, false, UINT64_MAX, &first, NULL) == SGPU_EUSAGE);
 	/* A large one begins at a huge page. */
 	REQUIRE(sgpu_lease_create(pool, mine, false, 1, &first, NULL) == SGPU_OK);
-	REQUIRE(sgpu_lease_create(pool, mine, false, 2 * MIB, &second, NULL) == SGPU_OK && second.offset == 2 * MIB);
+	REQUIRE(sgpu_lease_create(pool, mine, false, 2 * MIB, &second, NULL) == SGPU_OK &&
+		second.offset == 2 * MIB);
 	sgpu_lease_end(pool, first.id);
 	sgpu_lease_end(pool, second.id);
 	REQUIRE(sgpu_lease_create(pool, mine, false, 8 * MIB, &first, NULL) == SGPU_OK);
-	CHECK(sgpu_lease_create(pool, mine, false, 1, &second, &error) == SGPU_ERETRY && strstr(error.text, "no room"));
+	CHECK(sgpu_lease_create(pool, mine, false, 1, &second, &error) == SGPU_ERETRY &&
+	      strstr(error.text, "no room"));
 	for (int i = 0; i < 20; i++) {
 		memset(info.memory, 'x', 8 * MIB);
 		sgpu_lease_end(pool, first.id);
 		REQUIRE(sgpu_lease_create(pool, mine, false, 8 * MIB, &first, NULL) == SGPU_OK);
-		CHECK(info.memory[0] == 0 && info.memory[4 * MIB] == 0 && info.memory[8 * MIB - 1] == 0);
+		CHECK(info.memory[0] == 0 && info.memory[4 * MIB] == 0 &&
+		      info.memory[8 * MIB - 1] == 0);
 	}
 	sgpu_lease_end(pool, first.id);
 	sgpu_lease_pool_free(&pool);
@@ -162,12 +174,15 @@ UNIT_TEST(there_are_so_many_leases_and_no_more)
 
 	REQUIRE(pool);
 	for (int i = 0; i < SGPU_LEASES_MAX; i++) {
-		REQUIRE(sgpu_lease_create(pool, mine, i % 2, 1 + (uint64_t)i, &all[i], NULL) == SGPU_OK);
+		REQUIRE(sgpu_lease_create(pool, mine, i % 2, 1 + (uint64_t)i, &all[i], NULL) ==
+			SGPU_OK);
 		for (int k = 0; k < i; k++) {
-			CHECK(all[k].offset >= all[i].offset + all[i].size || all[i].offset >= all[k].offset + all[k].size);
+			CHECK(all[k].offset >= all[i].offset + all[i].size ||
+			      all[i].offset >= all[k].offset + all[k].size);
 		}
 	}
-	CHECK(sgpu_lease_create(pool, mine, false, 1, &one, &error) == SGPU_ERETRY && strstr(error.text, "limit"));
+	CHECK(sgpu_lease_create(pool, mine, false, 1, &one, &error) == SGPU_ERETRY &&
+	      strstr(error.text, "limit"));
 	sgpu_lease_end(pool, all[500].id);
 	REQUIRE(sgpu_lease_create(pool, mine, false, 1, &one, NULL) == SGPU_OK);
 	sgpu_lease_pool_free(&pool); /* with all that are in it */
@@ -228,13 +243,15 @@ UNIT_TEST(a_client_refuses_what_is_no_lease)
 	struct sgpu_lease_pool_info info;
 	struct sgpu_lease good, bad;
 	int ends[2], file = memfd_create("unsealed", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int device = open("/dev/zero", O_RDWR | O_CLOEXEC), other = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+	int device = open("/dev/zero", O_RDWR | O_CLOEXEC),
+	    other = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
 
 	REQUIRE(pool && pipe(ends) == 0 && file >= 0 && ftruncate(file, 4 * MIB) == 0);
 	sgpu_lease_pool_get_info(pool, &info);
 	REQUIRE(sgpu_lease_create(pool, mine, false, 4096, &good, NULL) == SGPU_OK);
 	CHECK(sgpu_lease_check(file, 4 * MIB, &good, NULL) == SGPU_EPOLICY);
-	CHECK(fcntl(file, F_ADD_SEALS, F_SEAL_GROW) == 0 && sgpu_lease_check(file, 4 * MIB, &good, NULL) == SGPU_EPOLICY);
+	CHECK(fcntl(file, F_ADD_SEALS, F_SEAL_GROW) == 0 &&
+	      sgpu_lease_check(file, 4 * MIB, &good, NULL) == SGPU_EPOLICY);
 	/* A file system may never answer: it is asked about no file but one that is in memory. */
 	asked = 0;
 	CHECK(sgpu_lease_check(ends[0], 4 * MIB, &good, NULL) == SGPU_EINVALID);
@@ -242,7 +259,8 @@ UNIT_TEST(a_client_refuses_what_is_no_lease)
 	CHECK(sgpu_lease_check(other, 4 * MIB, &good, NULL) == SGPU_EINVALID);
 	CHECK(sgpu_lease_check(-1, 4 * MIB, &good, NULL) == SGPU_ESYSTEM);
 	CHECK(asked == 0);
-	CHECK(sgpu_lease_check(info.fd, info.size, &good, NULL) == SGPU_OK && asked == 2); /* here it is, and counted */
+	CHECK(sgpu_lease_check(info.fd, info.size, &good, NULL) == SGPU_OK &&
+	      asked == 2); /* here it is, and counted */
 	CHECK(sgpu_lease_check(info.fd, 2 * MIB, &good, NULL) == SGPU_EINVALID);
 	bad = good;
 	bad.size = 4 * MIB + 1;
@@ -281,7 +299,8 @@ static void *use_leases(void *argument)
 	struct sgpu_lease lease;
 
 	for (int i = 0; i < ROUNDS; i++) {
-		const uint64_t size = 1 + ((uint64_t)client->byte * 7919 + (uint64_t)i * 104729) % (3 * MIB);
+		const uint64_t size =
+			1 + ((uint64_t)client->byte * 7919 + (uint64_t)i * 104729) % (3 * MIB);
 		const bool results = i % 2;
 		uint8_t *memory;
 
@@ -293,8 +312,10 @@ static void *use_leases(void *argument)
 		client->wrong += memory[0] != 0 || memory[size / 2] != 0 || memory[size - 1] != 0;
 		memset(memory, client->byte, size);
 		sgpu_lease_offer(client->pool, lease.id);
-		if (i % 3 != 0 && sgpu_lease_take(client->pool, lease.id, mine, results, &lease, NULL) == SGPU_OK) {
-			client->wrong += memory[0] != client->byte || memory[size - 1] != client->byte;
+		if (i % 3 != 0 && sgpu_lease_take(client->pool, lease.id, mine, results, &lease,
+						  NULL) == SGPU_OK) {
+			client->wrong +=
+				memory[0] != client->byte || memory[size - 1] != client->byte;
 			sgpu_lease_end(client->pool, lease.id);
 		}
 	}
@@ -311,7 +332,9 @@ UNIT_TEST(clients_on_many_threads_never_share_a_range)
 	REQUIRE(pool);
 	sgpu_lease_pool_get_info(pool, &info);
 	for (int i = 0; i < THREADS; i++) {
-		clients[i] = (struct client){ .pool = pool, .memory = info.memory, .byte = (uint8_t)(i + 1) };
+		clients[i] = (struct client){ .pool = pool,
+					      .memory = info.memory,
+					      .byte = (uint8_t)(i + 1) };
 		REQUIRE(pthread_create(&clients[i].thread, NULL, use_leases, &clients[i]) == 0);
 	}
 	for (int i = 0; i < THREADS; i++) {

@@ -24,12 +24,14 @@ UNIT_TEST(what_is_above_the_limit_is_refused_and_the_text_says_which)
 {
 	sgpu_limit_set(SGPU_DEVICE_MEMORY, 3 * PAGE);
 	CHECK(sgpu_limit_take(SGPU_DEVICE_MEMORY, 3 * PAGE + 1, &error) == SGPU_ENOMEM);
-	CHECK(strstr(error.text, "12289 bytes of device memory are needed, and the limit is 12288") != NULL);
+	CHECK(strstr(error.text,
+		     "12289 bytes of device memory are needed, and the limit is 12288") != NULL);
 	CHECK(sgpu_limit_take(SGPU_DEVICE_MEMORY, UINT64_MAX, &error) == SGPU_ENOMEM);
 	CHECK(sgpu_limit_take(SGPU_DEVICE_MEMORY, 1, &error) == SGPU_OK);
 	CHECK(sgpu_limit_left(SGPU_DEVICE_MEMORY) == 2 * PAGE);
 	CHECK(sgpu_limit_take(SGPU_DEVICE_MEMORY, 2 * PAGE + 1, &error) == SGPU_ENOMEM);
-	CHECK(strstr(error.text, "8193 bytes of device memory are needed, and 8192 of the limit of 12288 are free") != NULL);
+	CHECK(strstr(error.text, "8193 bytes of device memory are needed, and 8192 of the limit of "
+				 "12288 are free") != NULL);
 	CHECK(sgpu_limit_take(SGPU_DEVICE_MEMORY, 2 * PAGE, &error) == SGPU_OK);
 	CHECK(sgpu_limit_left(SGPU_DEVICE_MEMORY) == 0);
 	CHECK(sgpu_limit_take(SGPU_HOST_MEMORY, 5 * PAGE, &error) == SGPU_OK); /* another limit */

@@ -20,7 +20,8 @@ static inline void parse(struct parsed *p, const char *text, unsigned options)
 	struct sgpu_error error = { 0 };
 
 	memset(p, 0, sizeof(*p));
-	p->code = sgpu_manifest_parse_options(text, strlen(text), options, &p->manifest, &p->diagnostics, &error);
+	p->code = sgpu_manifest_parse_options(text, strlen(text), options, &p->manifest,
+					      &p->diagnostics, &error);
 	if (sgpu_diagnostics_locate(&p->diagnostics, text, strlen(text), &error)) {
 		p->code = SGPU_ENOMEM;
 	}
@@ -32,28 +33,35 @@ static inline void done(struct parsed *p)
 	sgpu_diagnostics_clear(&p->diagnostics);
 }
 
-static inline const struct sgpu_diagnostic *find(const struct parsed *p, const char *pointer, const char *part)
+static inline const struct sgpu_diagnostic *find(const struct parsed *p, const char *pointer,
+						 const char *part)
 {
 	for (size_t i = 0; i < p->diagnostics.count; i++) {
-		if (strcmp(p->diagnostics.list[i].pointer, pointer) == 0 && strstr(p->diagnostics.list[i].text,
-										   part)) {
+		if (strcmp(p->diagnostics.list[i].pointer, pointer) == 0 &&
+		    strstr(p->diagnostics.list[i].text, part)) {
 			return &p->diagnostics.list[i];
 		}
 	}
 	for (size_t i = 0; i < p->diagnostics.count; i++) {
-		printf("# have %s: %s\n", p->diagnostics.list[i].pointer, p->diagnostics.list[i].text);
+		printf("# have %s: %s\n", p->diagnostics.list[i].pointer,
+		       p->diagnostics.list[i].text);
 	}
 	printf("# want %s: %s\n", pointer, part);
 	return NULL;
 }
 
-#define IN(id, more) "{\"segment_id\":\"" id "\",\"sensitivity_level\":\"LOW\",\"direction\":\"INPUT\"" more "}"
-#define OUT(id, more) "{\"segment_id\":\"" id "\",\"sensitivity_level\":\"LOW\",\"direction\":\"OUTPUT\"" more "}"
-#define SEGMENT(id, level, direction, more) \
-	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"" level "\",\"direction\":\"" direction "\"" more "}"
-#define OP(id, args, more) "{\"gpu_operation_id\":\"" id "\",\"kernel\":\"k\",\"arguments\":{" args "}" more "}"
-#define MANIFEST(segments, operations) \
-	"{\"version\":1,\"manifest_id\":\"m\",\"segments\":[" segments "],\"operations\":[" operations "]}"
+#define IN(id, more) \
+	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"LOW\",\"direction\":\"INPUT\"" more "}"
+#define OUT(id, more) \
+	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"LOW\",\"direction\":\"OUTPUT\"" more "}"
+#define SEGMENT(id, level, direction, more)                         \
+	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"" level \
+	"\",\"direction\":\"" direction "\"" more "}"
+#define OP(id, args, more) \
+	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"k\",\"arguments\":{" args "}" more "}"
+#define MANIFEST(segments, operations)                                 \
+	"{\"version\":1,\"manifest_id\":\"m\",\"segments\":[" segments \
+	"],\"operations\":[" operations "]}"
 #define A_TO_B "\"input\":\"a\",\"output\":\"b\""
 
 /* One diagnostic and no other. */
@@ -76,7 +84,8 @@ static inline void accept(const char *text, int line)
 	struct parsed p;
 
 	parse(&p, text, SGPU_MANIFEST_INSIDE);
-	if (p.code || p.diagnostics.count || !p.manifest || !p.manifest->order || !p.manifest->canonical) {
+	if (p.code || p.diagnostics.count || !p.manifest || !p.manifest->order ||
+	    !p.manifest->canonical) {
 		printf("# %s:%d: not accepted\n", __FILE__, line);
 		find(&p, "", "no diagnostic");
 		unit_bad++;

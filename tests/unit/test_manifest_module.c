@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Operations whose kernel a segment brings: their diagnostics, their parameters, their edges, what flows through
- * them, and their types.
+ * Operations whose kernel a segment brings: their diagnostics, their parameters, their edges, what
+ * flows through them, and their types.
  */
 #include "test_manifest.h"
 
@@ -9,10 +9,13 @@
 #include <sgpu/ops.h>
 
 #define TYPE(dtype, shape) ",\"data_type_info\":{\"dtype\":\"" dtype "\",\"shape\":" shape "}"
-#define MOD(id, kernel, args, params, more) \
-	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"" kernel "\",\"arguments\":{" args "},\"params\":" params more "}"
-#define SEGMENTS SEGMENT("m", "LOW", "INPUT", "") "," SEGMENT("a", "LOW", "INPUT", TYPE("f32", "[3,5]")) "," \
-		 SEGMENT("b", "LOW", "OUTPUT", TYPE("i16", "[2]"))
+#define MOD(id, kernel, args, params, more)                                               \
+	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"" kernel "\",\"arguments\":{" args \
+	"},\"params\":" params more "}"
+#define SEGMENTS                                                                                 \
+	SEGMENT("m", "LOW", "INPUT", "")                                                         \
+	"," SEGMENT("a", "LOW", "INPUT", TYPE("f32", "[3,5]")) "," SEGMENT("b", "LOW", "OUTPUT", \
+									   TYPE("i16", "[2]"))
 #define PARAMS "[\"input\",\"output\"]"
 #define JOB(kernel, params, more) MANIFEST(SEGMENTS, MOD("X", kernel, A_TO_B, params, more))
 
@@ -29,13 +32,16 @@ UNIT_TEST(a_segment_or_function_that_cannot_be_is_a_diagnostic)
 
 	/* Of the first, the segment is not to be told, and so no operation's. */
 	enum { WITHOUT_SEGMENT = 4 };
-	static const char *const wrong[] = { "module:", "module::", "module:m", "module::f", "module:m:", "module:m:1f",
-					     "module:m:f g", "module:m:f:g", "module:m:f-g", "module:m:\\u00e9" };
+	static const char *const wrong[] = { "module:",		"module::",	"module:m",
+					     "module::f",	"module:m:",	"module:m:1f",
+					     "module:m:f g",	"module:m:f:g", "module:m:f-g",
+					     "module:m:\\u00e9" };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wrong); i++) {
 		char text[1024];
 
-		snprintf(text, sizeof(text), MANIFEST(SEGMENTS, MOD("X", "%s", A_TO_B, PARAMS, "")), wrong[i]);
+		snprintf(text, sizeof(text), MANIFEST(SEGMENTS, MOD("X", "%s", A_TO_B, PARAMS, "")),
+			 wrong[i]);
 		parse(&p, text, 0);
 		CHECK(p.diagnostics.count == (i < WITHOUT_SEGMENT ? 2 : 1));
 		CHECK(find(&p, "/operations/0/kernel", "") != NULL);
@@ -54,9 +60,11 @@ UNIT_TEST(names_of_functions_have_a_limit)
 	struct parsed p;
 
 	memset(name, 'f', sizeof(name));
-	for (size_t length = SGPU_MODULE_FUNCTION_MAX; length <= SGPU_MODULE_FUNCTION_MAX + 1; length++) {
+	for (size_t length = SGPU_MODULE_FUNCTION_MAX; length <= SGPU_MODULE_FUNCTION_MAX + 1;
+	     length++) {
 		name[length] = '\0';
-		snprintf(text, sizeof(text), MANIFEST(SEGMENTS, MOD("X", "module:m:%s", A_TO_B, PARAMS, "")), name);
+		snprintf(text, sizeof(text),
+			 MANIFEST(SEGMENTS, MOD("X", "module:m:%s", A_TO_B, PARAMS, "")), name);
 		parse(&p, text, 0);
 		CHECK((p.diagnostics.count == 0) == (length == SGPU_MODULE_FUNCTION_MAX));
 		done(&p);
@@ -68,36 +76,49 @@ UNIT_TEST(grid_and_block_keep_to_the_limits)
 {
 	struct parsed p;
 
-	parse(&p, JOB("module:m:f", PARAMS, ",\"grid\":[7,65535],\"block\":[4,4,64],\"shared_bytes\":232448"), 0);
+	parse(&p,
+	      JOB("module:m:f", PARAMS,
+		  ",\"grid\":[7,65535],\"block\":[4,4,64],\"shared_bytes\":232448"),
+	      0);
 	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	const struct sgpu_module_call *module = p.manifest->operations[0].module;
 	CHECK(module->grid[0] == 7 && module->grid[1] == 65535 && module->grid[2] == 1);
 	CHECK(module->block[0] == 4 && module->block[1] == 4 && module->block[2] == 64);
-	CHECK(module->shared_bytes == 232448 && module->segment == 0 && strcmp(module->function, "f") == 0);
+	CHECK(module->shared_bytes == 232448 && module->segment == 0 &&
+	      strcmp(module->function, "f") == 0);
 	done(&p);
 	ACCEPT(JOB("module:m:f", PARAMS, ",\"grid\":[2147483647],\"block\":[1024]"));
-	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[2147483648]"), "/operations/0/grid/0", "from 1 to 2147483647");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[1,65536]"), "/operations/0/grid/1", "from 1 to 65535");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[1,1,0]"), "/operations/0/grid/2", "from 1 to 65535");
+	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[2147483648]"), "/operations/0/grid/0",
+	       "from 1 to 2147483647");
+	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[1,65536]"), "/operations/0/grid/1",
+	       "from 1 to 65535");
+	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[1,1,0]"), "/operations/0/grid/2",
+	       "from 1 to 65535");
 	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[-1]"), "/operations/0/grid/0", "whole number");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[1.5]"), "/operations/0/grid/0", "whole number");
+	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[1.5]"), "/operations/0/grid/0",
+	       "whole number");
 	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[]"), "/operations/0/grid", "1 to 3 numbers");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[1,1,1,1]"), "/operations/0/grid", "1 to 3 numbers");
+	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":[1,1,1,1]"), "/operations/0/grid",
+	       "1 to 3 numbers");
 	EXPECT(JOB("module:m:f", PARAMS, ",\"grid\":4"), "/operations/0/grid", "1 to 3 numbers");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"block\":[1025]"), "/operations/0/block/0", "from 1 to 1024");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"block\":[1,1,65]"), "/operations/0/block/2", "from 1 to 64");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"block\":[33,32]"), "/operations/0/block", "1056 threads");
-	EXPECT(JOB("module:m:f", PARAMS, ",\"shared_bytes\":232449"), "/operations/0/shared_bytes", "232448");
+	EXPECT(JOB("module:m:f", PARAMS, ",\"block\":[1025]"), "/operations/0/block/0",
+	       "from 1 to 1024");
+	EXPECT(JOB("module:m:f", PARAMS, ",\"block\":[1,1,65]"), "/operations/0/block/2",
+	       "from 1 to 64");
+	EXPECT(JOB("module:m:f", PARAMS, ",\"block\":[33,32]"), "/operations/0/block",
+	       "1056 threads");
+	EXPECT(JOB("module:m:f", PARAMS, ",\"shared_bytes\":232449"), "/operations/0/shared_bytes",
+	       "232448");
 }
 
 UNIT_TEST(what_belongs_to_modules_is_a_diagnostic_elsewhere)
 {
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"grid\":[1]")), "/operations/0/grid",
-	       "is for a module");
+	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"grid\":[1]")),
+	       "/operations/0/grid", "is for a module");
 	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"shared_bytes\":1")),
 	       "/operations/0/shared_bytes", "is for a module");
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"params\":[]")), "/operations/0/params",
-	       "is not an object");
+	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"params\":[]")),
+	       "/operations/0/params", "is not an object");
 	EXPECT(JOB("module:m:f", "{}", ""), "/operations/0/params", "is not an array");
 	EXPECT(MANIFEST(SEGMENTS, OP("X", A_TO_B, "")), "/segments/0", "no operation's argument");
 }
@@ -108,7 +129,13 @@ UNIT_TEST(what_belongs_to_modules_is_a_diagnostic_elsewhere)
 UNIT_TEST(a_digest_is_32_bytes_in_base64url)
 {
 	static const char *const wrong[] = {
-		"\"\"", "\"AAECAw\"", "\"" DIGEST "A\"", "\"" DIGEST "=\"", "5", "null", "[]",
+		"\"\"",
+		"\"AAECAw\"",
+		"\"" DIGEST "A\"",
+		"\"" DIGEST "=\"",
+		"5",
+		"null",
+		"[]",
 		"\"AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh9\"", /* bits beyond the 32 bytes */
 		"\"+AECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\"", /* base64, not base64url */
 		"\"000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f\"",
@@ -121,7 +148,8 @@ UNIT_TEST(a_digest_is_32_bytes_in_base64url)
 	for (int i = 0; i < 32; i++) {
 		CHECK(p.manifest->operations[0].module->digest[i] == i);
 	}
-	CHECK(strstr(p.manifest->canonical, "\"module_digest\":\"" DIGEST "\"")); /* what is hashed and sealed has it */
+	CHECK(strstr(p.manifest->canonical,
+		     "\"module_digest\":\"" DIGEST "\"")); /* what is hashed and sealed has it */
 	done(&p);
 	parse(&p, JOB("module:m:f", PARAMS, ""), 0);
 	REQUIRE(p.manifest && p.diagnostics.count == 0);
@@ -130,11 +158,13 @@ UNIT_TEST(a_digest_is_32_bytes_in_base64url)
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wrong); i++) {
 		char text[1024];
 
-		snprintf(text, sizeof(text), JOB("module:m:f", PARAMS, ",\"module_digest\":%s"), wrong[i]);
-		expect(text, "/operations/0/module_digest", i < 4 || i > 6 ? "is not 32 bytes in base64url" : "is not a",
-		       __LINE__);
+		snprintf(text, sizeof(text), JOB("module:m:f", PARAMS, ",\"module_digest\":%s"),
+			 wrong[i]);
+		expect(text, "/operations/0/module_digest",
+		       i < 4 || i > 6 ? "is not 32 bytes in base64url" : "is not a", __LINE__);
 	}
-	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""), OP("X", A_TO_B, ",\"module_digest\":\"" DIGEST "\"")),
+	EXPECT(MANIFEST(IN("a", "") "," OUT("b", ""),
+			OP("X", A_TO_B, ",\"module_digest\":\"" DIGEST "\"")),
 	       "/operations/0/module_digest", "is for a module");
 }
 
@@ -143,7 +173,10 @@ UNIT_TEST(another_digest_is_another_manifest)
 	struct parsed p, q;
 
 	parse(&p, JOB("module:m:f", PARAMS, ",\"module_digest\":\"" DIGEST "\""), 0);
-	parse(&q, JOB("module:m:f", PARAMS, ",\"module_digest\":\"BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\""), 0);
+	parse(&q,
+	      JOB("module:m:f", PARAMS,
+		  ",\"module_digest\":\"BAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8\""),
+	      0);
 	REQUIRE(p.manifest && q.manifest && p.diagnostics.count + q.diagnostics.count == 0);
 	CHECK(memcmp(p.manifest->sha256, q.manifest->sha256, sizeof(p.manifest->sha256)) != 0);
 	done(&p);
@@ -156,23 +189,37 @@ UNIT_TEST(parameters_are_checked)
 	static const struct {
 		const char *params, *pointer, *part;
 	} wrong[] = {
-		{ "[\"input\",\"output\",5]", "/operations/0/params/2", "neither an argument's name nor an object" },
+		{ "[\"input\",\"output\",5]", "/operations/0/params/2",
+		  "neither an argument's name nor an object" },
 		{ "[\"input\",\"output\",null]", "/operations/0/params/2", "neither" },
-		{ "[\"inptu\",\"output\"]", "/operations/0/params/0", "'inptu' is not an argument" },
+		{ "[\"inptu\",\"output\"]", "/operations/0/params/0",
+		  "'inptu' is not an argument" },
 		{ "[\"input\",\"output\",{}]", "/operations/0/params/2", "0 members" },
-		{ "[\"input\",\"output\",{\"u32\":1,\"i32\":2}]", "/operations/0/params/2", "2 members" },
-		{ "[\"input\",\"output\",{\"u31\":1}]", "/operations/0/params/2/u31", "unknown field 'u31'" },
-		{ "[\"input\",\"output\",{\"u32\":-1}]", "/operations/0/params/2", "from 0 to 4294967295" },
-		{ "[\"input\",\"output\",{\"u32\":4294967296}]", "/operations/0/params/2", "from 0" },
-		{ "[\"input\",\"output\",{\"i32\":2147483648}]", "/operations/0/params/2", "from -2147483648" },
-		{ "[\"input\",\"output\",{\"i32\":0.5}]", "/operations/0/params/2", "whole number" },
-		{ "[\"input\",\"output\",{\"i32\":\"1\"}]", "/operations/0/params/2", "not a number" },
-		{ "[\"input\",\"output\",{\"u64\":9007199254740992}]", "/operations/0/params/2", "2^53" },
-		{ "[\"input\",\"output\",{\"f32\":1e39}]", "/operations/0/params/2", "too large for f32" },
-		{ "[\"input\",\"output\",{\"elements\":\"scan\"}]", "/operations/0/params/2", "not an argument" },
-		{ "[\"input\",\"output\",{\"bytes\":3}]", "/operations/0/params/2", "not a string" },
+		{ "[\"input\",\"output\",{\"u32\":1,\"i32\":2}]", "/operations/0/params/2",
+		  "2 members" },
+		{ "[\"input\",\"output\",{\"u31\":1}]", "/operations/0/params/2/u31",
+		  "unknown field 'u31'" },
+		{ "[\"input\",\"output\",{\"u32\":-1}]", "/operations/0/params/2",
+		  "from 0 to 4294967295" },
+		{ "[\"input\",\"output\",{\"u32\":4294967296}]", "/operations/0/params/2",
+		  "from 0" },
+		{ "[\"input\",\"output\",{\"i32\":2147483648}]", "/operations/0/params/2",
+		  "from -2147483648" },
+		{ "[\"input\",\"output\",{\"i32\":0.5}]", "/operations/0/params/2",
+		  "whole number" },
+		{ "[\"input\",\"output\",{\"i32\":\"1\"}]", "/operations/0/params/2",
+		  "not a number" },
+		{ "[\"input\",\"output\",{\"u64\":9007199254740992}]", "/operations/0/params/2",
+		  "2^53" },
+		{ "[\"input\",\"output\",{\"f32\":1e39}]", "/operations/0/params/2",
+		  "too large for f32" },
+		{ "[\"input\",\"output\",{\"elements\":\"scan\"}]", "/operations/0/params/2",
+		  "not an argument" },
+		{ "[\"input\",\"output\",{\"bytes\":3}]", "/operations/0/params/2",
+		  "not a string" },
 		{ "[\"input\"]", "/operations/0/arguments/output", "not among the params" },
-		{ "[\"output\",{\"bytes\":\"input\"}]", "/operations/0/arguments/input", "not among the params" },
+		{ "[\"output\",{\"bytes\":\"input\"}]", "/operations/0/arguments/input",
+		  "not among the params" },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wrong); i++) {
@@ -181,7 +228,8 @@ UNIT_TEST(parameters_are_checked)
 		snprintf(text, sizeof(text), JOB("module:m:f", "%s", ""), wrong[i].params);
 		expect(text, wrong[i].pointer, wrong[i].part, __LINE__);
 	}
-	EXPECT(MANIFEST(SEGMENTS, "{\"gpu_operation_id\":\"X\",\"kernel\":\"module:m:f\",\"arguments\":{" A_TO_B "}}"),
+	EXPECT(MANIFEST(SEGMENTS, "{\"gpu_operation_id\":\"X\",\"kernel\":\"module:m:f\","
+				  "\"arguments\":{" A_TO_B "}}"),
 	       "/operations/0", "missing field 'params'");
 }
 
@@ -214,8 +262,11 @@ static bool holds(const struct sgpu_module_param *param, const void *value, unsi
 UNIT_TEST(parameters_hold_what_was_written)
 {
 	static const char text[] = JOB("module:m:f",
-		"[\"output\",{\"elements\":\"input\"},\"input\",{\"bytes\":\"output\"},{\"i32\":-2},{\"u32\":4294967295},"
-		"{\"i64\":-9007199254740991},{\"u64\":5.0},{\"f32\":0.1},{\"f64\":0.1},{\"f32\":7}]", "");
+				       "[\"output\",{\"elements\":\"input\"},\"input\",{\"bytes\":"
+				       "\"output\"},{\"i32\":-2},{\"u32\":4294967295},"
+				       "{\"i64\":-9007199254740991},{\"u64\":5.0},{\"f32\":0.1},{"
+				       "\"f64\":0.1},{\"f32\":7}]",
+				       "");
 	int32_t i32 = -2;
 	uint32_t u32 = UINT32_MAX;
 	int64_t i64 = -9007199254740991;
@@ -230,10 +281,12 @@ UNIT_TEST(parameters_hold_what_was_written)
 	const struct sgpu_module_param *param = module->params;
 	const struct sgpu_operation *operation = &p.manifest->operations[0];
 	REQUIRE(module->param_count == 11);
-	CHECK(param[0].kind == SGPU_MODULE_POINTER && operation->args[param[0].argument].output && param[0].size == 8);
+	CHECK(param[0].kind == SGPU_MODULE_POINTER && operation->args[param[0].argument].output &&
+	      param[0].size == 8);
 	CHECK(param[1].kind == SGPU_MODULE_ELEMENTS && !operation->args[param[1].argument].output);
 	CHECK(param[2].kind == SGPU_MODULE_POINTER && !operation->args[param[2].argument].output);
-	CHECK(param[3].kind == SGPU_MODULE_BYTES && operation->args[param[3].argument].output && param[3].size == 8);
+	CHECK(param[3].kind == SGPU_MODULE_BYTES && operation->args[param[3].argument].output &&
+	      param[3].size == 8);
 	CHECK(holds(&param[4], &i32, 4) && holds(&param[5], &u32, 4) && holds(&param[6], &i64, 8));
 	CHECK(holds(&param[7], &u64, 8) && holds(&param[8], &f32, 4) && holds(&param[9], &f64, 8));
 	CHECK(holds(&param[10], &seven, 4));
@@ -244,13 +297,21 @@ UNIT_TEST(spelling_makes_no_difference_to_the_hash)
 {
 	struct parsed p, q;
 
-	parse(&p, JOB("module:m:f", "[\"input\",\"output\",{\"f32\":1.0},{\"u64\":2}]", ",\"grid\":[4],\"block\":[2]"), 0);
-	parse(&q, JOB("module:m:f", "[ \"input\", \"output\", {\"f32\": 1}, {\"u64\":2.0} ]", ",\"block\":[2],\"grid\":[4]"),
+	parse(&p,
+	      JOB("module:m:f", "[\"input\",\"output\",{\"f32\":1.0},{\"u64\":2}]",
+		  ",\"grid\":[4],\"block\":[2]"),
+	      0);
+	parse(&q,
+	      JOB("module:m:f", "[ \"input\", \"output\", {\"f32\": 1}, {\"u64\":2.0} ]",
+		  ",\"block\":[2],\"grid\":[4]"),
 	      0);
 	REQUIRE(p.manifest && q.manifest && p.diagnostics.count == 0 && q.diagnostics.count == 0);
 	CHECK(memcmp(p.manifest->sha256, q.manifest->sha256, 32) == 0);
 	done(&q);
-	parse(&q, JOB("module:m:f", "[\"output\",\"input\",{\"f32\":1},{\"u64\":2}]", ",\"grid\":[4],\"block\":[2]"), 0);
+	parse(&q,
+	      JOB("module:m:f", "[\"output\",\"input\",{\"f32\":1},{\"u64\":2}]",
+		  ",\"grid\":[4],\"block\":[2]"),
+	      0);
 	REQUIRE(q.manifest && q.diagnostics.count == 0);
 	CHECK(memcmp(p.manifest->sha256, q.manifest->sha256, 32) != 0);
 	done(&p);
@@ -260,25 +321,32 @@ UNIT_TEST(spelling_makes_no_difference_to_the_hash)
 /* ---- graph and flow ---- */
 UNIT_TEST(a_module_is_an_input_of_its_operations)
 {
-	static const char text[] = MANIFEST(SEGMENTS "," SEGMENT("c", "LOW", "OUTPUT", TYPE("u8", "[1]")),
-		MOD("X", "module:m:f", A_TO_B, PARAMS, "") ","
-		MOD("Y", "module:m:g", "\"input\":\"m\",\"output\":\"c\"", PARAMS, ""));
+	static const char text[] = MANIFEST(
+		SEGMENTS "," SEGMENT("c", "LOW", "OUTPUT", TYPE("u8", "[1]")),
+		MOD("X", "module:m:f", A_TO_B, PARAMS,
+		    "") "," MOD("Y", "module:m:g", "\"input\":\"m\",\"output\":\"c\"", PARAMS, ""));
 	struct parsed p;
 
 	parse(&p, text, 0);
 	REQUIRE(p.manifest && p.diagnostics.count == 0);
 	/* Y reads it twice, and counts once. */
-	CHECK(p.manifest->segments[0].reader_count == 2 && p.manifest->segments[0].readers[0] == 0 &&
-	      p.manifest->segments[0].readers[1] == 1);
-	CHECK(p.manifest->segments[1].reader_count == 1 && p.manifest->operations[0].before_count == 0);
+	CHECK(p.manifest->segments[0].reader_count == 2 &&
+	      p.manifest->segments[0].readers[0] == 0 && p.manifest->segments[0].readers[1] == 1);
+	CHECK(p.manifest->segments[1].reader_count == 1 &&
+	      p.manifest->operations[0].before_count == 0);
 	done(&p);
-	ACCEPT(MANIFEST(SEGMENT("m", "LOW", "INPUT", ",\"gpu_operation_id\":\"X\"") "," SEGMENT("a", "LOW", "INPUT", "")
-			"," OUT("b", ""), MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
+	ACCEPT(MANIFEST(SEGMENT("m", "LOW", "INPUT", ",\"gpu_operation_id\":\"X\"") "," SEGMENT(
+				"a", "LOW", "INPUT", "") "," OUT("b", ""),
+			MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
 	/* What the module waits for, its operation waits for. */
-	parse(&p, MANIFEST(SEGMENT("m", "LOW", "INPUT", ",\"dependencies\":[\"Y\"]") "," IN("a", "") "," OUT("b", "") ","
-			   OUT("c", ""), MOD("X", "module:m:f", A_TO_B, PARAMS, "") "," LINK("Y", "a", "c", "")), 0);
+	parse(&p,
+	      MANIFEST(SEGMENT("m", "LOW", "INPUT", ",\"dependencies\":[\"Y\"]") "," IN(
+			       "a", "") "," OUT("b", "") "," OUT("c", ""),
+		       MOD("X", "module:m:f", A_TO_B, PARAMS, "") "," LINK("Y", "a", "c", "")),
+	      0);
 	REQUIRE(p.manifest && p.diagnostics.count == 0);
-	CHECK(p.manifest->operations[0].before_count == 1 && p.manifest->operations[0].before[0] == 1);
+	CHECK(p.manifest->operations[0].before_count == 1 &&
+	      p.manifest->operations[0].before[0] == 1);
 	done(&p);
 }
 
@@ -287,20 +355,25 @@ UNIT_TEST(a_module_arrives_as_bytes)
 	EXPECT(MANIFEST(SEGMENT("m", "LOW", "INTERMEDIATE", "") "," IN("a", "") "," OUT("b", ""),
 			LINK("W", "a", "m", "") "," MOD("X", "module:m:f", A_TO_B, PARAMS, "")),
 	       "/operations/1/kernel", "a module must be INPUT");
-	EXPECT(MANIFEST(SEGMENT("m", "LOW", "INPUT", TYPE("f32", "[4]")) "," IN("a", "") "," OUT("b", ""),
+	EXPECT(MANIFEST(SEGMENT("m", "LOW", "INPUT",
+				TYPE("f32", "[4]")) "," IN("a", "") "," OUT("b", ""),
 			MOD("X", "module:m:f", A_TO_B, PARAMS, "")),
 	       "/operations/0/kernel", "a module is u8 of rank 1");
-	EXPECT(MANIFEST(SEGMENT("m", "LOW", "INPUT", TYPE("u8", "[2,2]")) "," IN("a", "") "," OUT("b", ""),
+	EXPECT(MANIFEST(SEGMENT("m", "LOW", "INPUT",
+				TYPE("u8", "[2,2]")) "," IN("a", "") "," OUT("b", ""),
 			MOD("X", "module:m:f", A_TO_B, PARAMS, "")),
 	       "/operations/0/kernel", "is u8[2,2]");
-	ACCEPT(MANIFEST(SEGMENT("m", "LOW", "INPUT", TYPE("u8", "[4]")) "," IN("a", "") "," OUT("b", ""),
-			MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
+	ACCEPT(MANIFEST(
+		SEGMENT("m", "LOW", "INPUT", TYPE("u8", "[4]")) "," IN("a", "") "," OUT("b", ""),
+		MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
 }
 
 UNIT_TEST(what_a_high_module_makes_is_high)
 {
-#define HIGH_MODULE(level, more) MANIFEST(SEGMENT("m", "HIGH", "INPUT", "") "," IN("a", "") "," \
-	SEGMENT("b", level, "OUTPUT", ""), MOD("X", "module:m:f", A_TO_B, PARAMS, more))
+#define HIGH_MODULE(level, more)                                                              \
+	MANIFEST(SEGMENT("m", "HIGH", "INPUT", "") "," IN("a", "") "," SEGMENT("b", level,    \
+									       "OUTPUT", ""), \
+		 MOD("X", "module:m:f", A_TO_B, PARAMS, more))
 	EXPECT(HIGH_MODULE("LOW", ""), "/segments/2/sensitivity_level", "m -> X -> b");
 	ACCEPT(HIGH_MODULE("HIGH", ""));
 	ACCEPT(HIGH_MODULE("LOW", ",\"declassify\":true"));
@@ -321,19 +394,24 @@ UNIT_TEST(nothing_is_inferred_about_a_module)
 {
 	struct parsed p;
 
-	check(&p, MANIFEST(IN("m", "") "," IN("a", "") "," OUT("b", ""), MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
+	check(&p, MANIFEST(IN("m", "") "," IN("a", "") "," OUT("b", ""),
+			   MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
 	CHECK(p.diagnostics.count == 2);
-	CHECK(find(&p, "/segments/1", "'a' needs data_type_info") && find(&p, "/segments/2", "'b' needs data_type_info"));
+	CHECK(find(&p, "/segments/1", "'a' needs data_type_info") &&
+	      find(&p, "/segments/2", "'b' needs data_type_info"));
 	done(&p);
-	check(&p, MANIFEST(IN("m", ",\"data_location_client\":\"-\"") "," IN("a", TYPE("u8", "[1]")) ","
-			   OUT("b", TYPE("u8", "[1]")), MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
+	check(&p, MANIFEST(IN("m", ",\"data_location_client\":\"-\"") "," IN(
+				   "a", TYPE("u8", "[1]")) "," OUT("b", TYPE("u8", "[1]")),
+			   MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
 	CHECK(p.diagnostics.count == 1 && find(&p, "/segments/0", "'m' needs data_type_info"));
 	done(&p);
 	/* An input that another operation made has the type that this one gave it. */
-	check(&p, MANIFEST(IN("m", "") "," IN("a", TYPE("u8", "[6]")) "," SEGMENT("t", "LOW", "INTERMEDIATE", "") ","
-			   OUT("b", TYPE("u8", "[1]")),
-			   MOD("X", "module:m:f", "\"input\":\"t\",\"output\":\"b\"", PARAMS, "") ","
-			   "{\"gpu_operation_id\":\"C\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"a\",\"output\":\"t\"}}"));
+	check(&p, MANIFEST(IN("m", "") "," IN("a", TYPE("u8", "[6]")) "," SEGMENT(
+				   "t", "LOW", "INTERMEDIATE", "") "," OUT("b", TYPE("u8", "[1]")),
+			   MOD("X", "module:m:f", "\"input\":\"t\",\"output\":\"b\"", PARAMS,
+			       "") ","
+				   "{\"gpu_operation_id\":\"C\",\"kernel\":\"copy\",\"arguments\":{"
+				   "\"input\":\"a\",\"output\":\"t\"}}"));
 	CHECK(p.diagnostics.count == 0 && p.manifest->segments[2].type.shape[0] == 6);
 	done(&p);
 }
@@ -353,10 +431,12 @@ UNIT_TEST(a_module_is_as_large_as_its_file)
 	CHECK(sgpu_type_bytes(&p.manifest->segments[0].type, &bytes) && bytes == 77);
 	REQUIRE(sgpu_ops_prepare(p.manifest, 0, &call, &error) == 0);
 	CHECK(call.op == &sgpu_op_module && !call.op->infer && !sgpu_op_find("module"));
-	CHECK(call.type[0].dtype == SGPU_F32 && call.type[1].dtype == SGPU_I16 && call.type[2].dtype == SGPU_NONE);
+	CHECK(call.type[0].dtype == SGPU_F32 && call.type[1].dtype == SGPU_I16 &&
+	      call.type[2].dtype == SGPU_NONE);
 	done(&p);
 	/* Stated, it is what it says. */
-	check(&p, MANIFEST(IN("m", TYPE("u8", "[9]")) "," IN("a", TYPE("u8", "[1]")) "," OUT("b", TYPE("u8", "[1]")),
+	check(&p, MANIFEST(IN("m", TYPE("u8", "[9]")) "," IN("a", TYPE("u8", "[1]")) "," OUT(
+				   "b", TYPE("u8", "[1]")),
 			   MOD("X", "module:m:f", A_TO_B, PARAMS, "")));
 	CHECK(p.diagnostics.count == 0 && !p.manifest->segments[0].size_of_file);
 	done(&p);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The measure of memory: known answers of another implementation, and one measure however it is computed.
+ * The measure of memory: known answers of another implementation, and one measure however it is
+ * computed.
  */
 #include <sgpu/digest.h>
 
@@ -45,7 +46,8 @@ UNIT_TEST(known_answers)
 		{ PAGE - 1, "9e0a90ebc606a2d15a807a4b0716b7c426f9f51132b5c717df47fa1c51336397" },
 		{ PAGE, "25d1dca97e9be3191c7673cced2d8ed6e597f2cccf776045ef93fc49193e4575" },
 		{ PAGE + 1, "b24bb75034a919b4e5fec17b9863c4c49d1bcc8d32d7def04eaa10be3361d212" },
-		{ 5 * MIB + 12345, "8dacc710a3eb98a895776a681f05095e5a1af5b825753f8546f08fc43c3becc6" },
+		{ 5 * MIB + 12345,
+		  "8dacc710a3eb98a895776a681f05095e5a1af5b825753f8546f08fc43c3becc6" },
 	};
 	uint8_t *data = message(6 * MIB), digest[SGPU_KT128_SIZE], key[SGPU_KEY_SIZE];
 
@@ -70,17 +72,22 @@ static void by_definition(const uint8_t *data, size_t size, uint8_t digest[SGPU_
 
 	REQUIRE(list);
 	for (size_t i = 0; i < pages; i++) {
-		sgpu_kt128(data + i * PAGE, i + 1 < pages ? PAGE : size - i * PAGE, SGPU_MEASURE_CUSTOM,
-			   strlen(SGPU_MEASURE_CUSTOM), list + i * SGPU_KT128_SIZE, SGPU_KT128_SIZE);
+		sgpu_kt128(data + i * PAGE, i + 1 < pages ? PAGE : size - i * PAGE,
+			   SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM),
+			   list + i * SGPU_KT128_SIZE, SGPU_KT128_SIZE);
 	}
-	sgpu_kt128(list, pages * SGPU_KT128_SIZE, SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), digest, SGPU_KT128_SIZE);
+	sgpu_kt128(list, pages * SGPU_KT128_SIZE, SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM),
+		   digest, SGPU_KT128_SIZE);
 	free(list);
 }
 
 UNIT_TEST(workers_give_the_same_measure)
 {
-	/* A few pages, of which the leaves are shared; more, which are; more than the list takes at once. */
-	static const size_t sizes[] = { 0, 5, PAGE, 3 * PAGE + 1, 70 * PAGE - 1, 300 * (size_t)PAGE + 8193 };
+	/* A few pages, of which the leaves are shared; more, which are; more than the list takes at
+	 * once. */
+	static const size_t sizes[] = {
+		0, 5, PAGE, 3 * PAGE + 1, 70 * PAGE - 1, 300 * (size_t)PAGE + 8193
+	};
 	const size_t most = getenv("SGPU_TEST_SMALL") ? 5 * PAGE : SIZE_MAX;
 	uint8_t one[SGPU_KT128_SIZE], several[SGPU_KT128_SIZE];
 	struct sgpu_pool *pool;
@@ -91,7 +98,8 @@ UNIT_TEST(workers_give_the_same_measure)
 		uint8_t *data = message(sizes[i]);
 		REQUIRE(data);
 		sgpu_measure_pages(data, sizes[i], NULL, one);
-		CHECK(sgpu_measure_pages_shared(pool, data, sizes[i], NULL, several, NULL) == SGPU_OK);
+		CHECK(sgpu_measure_pages_shared(pool, data, sizes[i], NULL, several, NULL) ==
+		      SGPU_OK);
 		CHECK(memcmp(one, several, sizeof(one)) == 0);
 		by_definition(data, sizes[i], several);
 		CHECK(memcmp(one, several, sizeof(one)) == 0);
@@ -104,7 +112,8 @@ UNIT_TEST(workers_give_the_same_measure)
 /* Each of these is another message to at least one page or to the list. */
 UNIT_TEST(every_byte_the_size_the_order_of_pages_and_the_key_count)
 {
-	uint8_t *data = message(3 * PAGE), *moved = malloc(3 * PAGE), digests[7][SGPU_KT128_SIZE], list[SGPU_KT128_SIZE];
+	uint8_t *data = message(3 * PAGE), *moved = malloc(3 * PAGE), digests[7][SGPU_KT128_SIZE],
+		list[SGPU_KT128_SIZE];
 	uint8_t key[SGPU_KEY_SIZE] = { 0 };
 	size_t i, k;
 
@@ -131,7 +140,8 @@ UNIT_TEST(every_byte_the_size_the_order_of_pages_and_the_key_count)
 	sgpu_kt128(data, 100, SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), list, sizeof(list));
 	sgpu_measure_pages(data, 100, NULL, digests[0]);
 	CHECK(memcmp(list, digests[0], sizeof(list)) != 0);
-	sgpu_kt128(list, sizeof(list), SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), digests[1], sizeof(digests[1]));
+	sgpu_kt128(list, sizeof(list), SGPU_MEASURE_CUSTOM, strlen(SGPU_MEASURE_CUSTOM), digests[1],
+		   sizeof(digests[1]));
 	CHECK(memcmp(digests[1], digests[0], sizeof(list)) == 0);
 	free(data);
 	free(moved);
@@ -147,8 +157,10 @@ UNIT_TEST(a_cancelled_pool_measures_nothing)
 	REQUIRE(data && sgpu_pool_create(2, &pool, NULL) == SGPU_OK);
 	sgpu_pool_enter(pool);
 	sgpu_pool_cancel(pool, true);
-	CHECK(sgpu_measure_pages_shared(pool, data, size, NULL, digest, &error) == SGPU_ECANCELED && error.text[0]);
-	CHECK(sgpu_measure_pages_shared(pool, data, 4 * PAGE, NULL, digest, &error) == SGPU_ECANCELED);
+	CHECK(sgpu_measure_pages_shared(pool, data, size, NULL, digest, &error) == SGPU_ECANCELED &&
+	      error.text[0]);
+	CHECK(sgpu_measure_pages_shared(pool, data, 4 * PAGE, NULL, digest, &error) ==
+	      SGPU_ECANCELED);
 	sgpu_pool_leave(pool);
 	sgpu_pool_free(&pool);
 	free(data);

@@ -31,7 +31,8 @@ UNIT_TEST(the_memory_file_is_the_program_and_cannot_be_changed)
 	void *memory;
 	int fd = -1;
 
-	CHECK(sgpu_elf_is_shared(sgpu_module_host_image, size) && sgpu_elf_is_native(sgpu_module_host_image));
+	CHECK(sgpu_elf_is_shared(sgpu_module_host_image, size) &&
+	      sgpu_elf_is_native(sgpu_module_host_image));
 	CHECK(sgpu_elf_is_whole(sgpu_module_host_image, size));
 	if (!memory_file(&fd, &error) && error.code == SGPU_EUNAVAILABLE) {
 		SKIP("memory files may not be executed here");
@@ -88,7 +89,8 @@ UNIT_TEST(it_starts_whichever_descriptors_are_free)
 	}
 	CHECK(code == SGPU_OK);
 	CHECK(said && hello.kind == SGPU_HOST_HELLO && hello.confinement.process);
-	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0); /* it ends when its socket is closed */
+	CHECK(WIFEXITED(status) &&
+	      WEXITSTATUS(status) == 0); /* it ends when its socket is closed */
 }
 
 int main(void)

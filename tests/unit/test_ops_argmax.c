@@ -75,7 +75,8 @@ static void check_rows(enum sgpu_dtype dtype, uint64_t rows, uint64_t count, uin
 	ops_input(&c, "input", dtype, 2, OPS_SHAPE(rows, count), data);
 	CHECK(ops_run(&c) && ops_type_is(&c, "output", SGPU_I32, 1, OPS_SHAPE(rows)));
 	for (uint64_t row = 0; row < rows; row++) {
-		bad += ((int32_t *)ops_data(&c, "output"))[row] != reference(dtype, data, row * count, count);
+		bad += ((int32_t *)ops_data(&c, "output"))[row] !=
+		       reference(dtype, data, row * count, count);
 	}
 	CHECK(bad == 0);
 	ops_end(&c);
@@ -100,8 +101,8 @@ UNIT_TEST(the_first_of_the_largest_in_rows_of_any_length)
 
 UNIT_TEST(nan_counts_as_the_largest_and_infinities_in_order)
 {
-	static const float input[] = { 1, NAN, INFINITY, -INFINITY, -INFINITY, -INFINITY,
-				       NAN, NAN, 1, 2, INFINITY, 3 };
+	static const float input[] = { 1,   NAN, INFINITY, -INFINITY, -INFINITY, -INFINITY,
+				       NAN, NAN, 1,	   2,	      INFINITY,	 3 };
 	struct ops_case c;
 	const int32_t *out;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * black_scholes: against the formula with erfc in long double, the limits, and the functions of math64.h.
+ * black_scholes: against the formula with erfc in long double, the limits, and the functions of
+ * math64.h.
  */
 #include "ops/cpu/math64.h"
 #include "ops_device.h"
@@ -12,11 +13,13 @@ static long double normal(long double x)
 	return erfcl(-x / sqrtl(2.0L)) / 2.0L;
 }
 
-static void naive(double price, double strike, double years, double rate, double volatility, double out[2])
+static void naive(double price, double strike, double years, double rate, double volatility,
+		  double out[2])
 {
 	long double s = (long double)price, t = (long double)years, v = (long double)volatility;
 	long double present = (long double)strike * expl(-(long double)rate * t);
-	long double d1 = (logl(s / present) + v * v / 2 * t) / (v * sqrtl(t)), d2 = d1 - v * sqrtl(t);
+	long double d1 = (logl(s / present) + v * v / 2 * t) / (v * sqrtl(t)),
+		    d2 = d1 - v * sqrtl(t);
 
 	out[0] = (double)(s * normal(d1) - present * normal(d2));
 	out[1] = (double)(present * normal(-d2) - s * normal(-d1));
@@ -27,8 +30,8 @@ static void naive(double price, double strike, double years, double rate, double
 #define ABSOLUTE 1e-6
 #define PRICE_MAX 150
 
-static bool run(struct ops_case *c, uint64_t count, const float *price, const float *strike, const float *years,
-		double rate, double volatility)
+static bool run(struct ops_case *c, uint64_t count, const float *price, const float *strike,
+		const float *years, double rate, double volatility)
 {
 	ops_begin(c, "black_scholes");
 	ops_input(c, "price", SGPU_F32, 1, OPS_SHAPE(count), price);
@@ -37,7 +40,8 @@ static bool run(struct ops_case *c, uint64_t count, const float *price, const fl
 	ops_number(c, "rate", rate);
 	ops_number(c, "volatility", volatility);
 	ops_tolerance(c, RELATIVE, ABSOLUTE * PRICE_MAX);
-	c->call.present[ops_arg(c, "output_call")] = c->call.present[ops_arg(c, "output_put")] = true;
+	c->call.present[ops_arg(c, "output_call")] = c->call.present[ops_arg(c, "output_put")] =
+		true;
 	return ops_run(c);
 }
 
@@ -66,7 +70,8 @@ UNIT_TEST(prices_are_the_formula)
 		for (int i = 0; i < COUNT; i++) {
 			double bound = absolute * (double)fmaxf(price[i], strike[i]), expected[2];
 
-			naive((double)price[i], (double)strike[i], (double)years[i], rates[set], volatilities[set], expected);
+			naive((double)price[i], (double)strike[i], (double)years[i], rates[set],
+			      volatilities[set], expected);
 			wrong += !ops_close((double)call[i], expected[0], bound, relative);
 			wrong += !ops_close((double)put[i], expected[1], bound, relative);
 		}
@@ -77,10 +82,13 @@ UNIT_TEST(prices_are_the_formula)
 
 UNIT_TEST(limits)
 {
-	/* no time left: in, at and out of the money; worthless shares; a free option; no price at all */
-	const float price[] = { 12, 10, 7, 0, 10, -1, 10, NAN, 0 }, strike[] = { 10, 10, 10, 10, 0, 10, 10, 10, 0 };
+	/* no time left: in, at and out of the money; worthless shares; a free option; no price at
+	 * all */
+	const float price[] = { 12, 10, 7, 0, 10, -1, 10, NAN, 0 },
+		    strike[] = { 10, 10, 10, 10, 0, 10, 10, 10, 0 };
 	const float years[] = { 0, 0, 0, 1, 1, 1, -1, 1, 1 };
-	const float calls[] = { 2, 0, 0, 0, 10, NAN, NAN, NAN, 0 }, puts[] = { 0, 0, 3, 10, 0, NAN, NAN, NAN, 0 };
+	const float calls[] = { 2, 0, 0, 0, 10, NAN, NAN, NAN, 0 },
+		    puts[] = { 0, 0, 3, 10, 0, NAN, NAN, NAN, 0 };
 	struct ops_case c;
 
 	for (int set = 0; set < 2; set++) {
@@ -91,8 +99,8 @@ UNIT_TEST(limits)
 	}
 }
 
-/* Around the bounds of what a device may compute in f32: from one price to another ten orders apart, from hours to
- * centuries, with rates of either sign. */
+/* Around the bounds of what a device may compute in f32: from one price to another ten orders
+ * apart, from hours to centuries, with rates of either sign. */
 UNIT_TEST(options_out_of_the_ordinary)
 {
 	enum { COUNT = 20000 };
@@ -108,7 +116,9 @@ UNIT_TEST(options_out_of_the_ordinary)
 
 		for (int i = 0; i < COUNT; i++) {
 			price[i] = (float)exp(ops_uniform(-6, 5));
-			strike[i] = fminf(price[i] * (float)exp(ops_uniform(-1, 1) * ops_uniform(0, 20)), PRICE_MAX);
+			strike[i] = fminf(
+				price[i] * (float)exp(ops_uniform(-1, 1) * ops_uniform(0, 20)),
+				PRICE_MAX);
 			years[i] = (float)exp(ops_uniform(-7, 4));
 		}
 		REQUIRE(run(&c, COUNT, price, strike, years, rate, volatility));
@@ -117,7 +127,8 @@ UNIT_TEST(options_out_of_the_ordinary)
 		for (int i = 0; i < COUNT; i++) {
 			double bound = absolute * (double)fmaxf(price[i], strike[i]), expected[2];
 
-			naive((double)price[i], (double)strike[i], (double)years[i], rate, volatility, expected);
+			naive((double)price[i], (double)strike[i], (double)years[i], rate,
+			      volatility, expected);
 			wrong += !ops_close((double)call[i], expected[0], bound, relative);
 			wrong += !ops_close((double)put[i], expected[1], bound, relative);
 		}
@@ -142,8 +153,9 @@ UNIT_TEST(one_output_is_enough_and_none_is_a_diagnostic)
 		if (given) {
 			ops_tolerance(&c, RELATIVE, ABSOLUTE * PRICE_MAX);
 			REQUIRE(ops_run(&c));
-			CHECK(ops_close((double)*(float *)ops_data(&c, "output_put"), 5.573526022256971,
-					ops_device_wanted() ? ABSOLUTE * 100 : 0, 6e-8));
+			CHECK(ops_close((double)*(float *)ops_data(&c, "output_put"),
+					5.573526022256971, ops_device_wanted() ? ABSOLUTE * 100 : 0,
+					6e-8));
 		} else {
 			CHECK(!ops_infer(&c));
 		}
@@ -156,13 +168,18 @@ UNIT_TEST(functions_are_close_to_those_of_libm)
 	double worst_exp = 0, worst_log = 0, worst_tail = 0;
 
 	for (int i = 0; i < 200000; i++) {
-		double x = ops_uniform(-700, 700), y = exp(ops_uniform(-300, 300)), z = ops_uniform(0, 7);
+		double x = ops_uniform(-700, 700), y = exp(ops_uniform(-300, 300)),
+		       z = ops_uniform(0, 7);
 		long double tail = normal(-(long double)z);
 
 		y = i % 2 ? y : ops_uniform(0.5, 2);
-		worst_exp = fmax(worst_exp, (double)fabsl((long double)sgpu_math_exp(x) / expl(x) - 1));
-		worst_log = fmax(worst_log, (double)(fabsl((long double)sgpu_math_log(y) - logl(y)) / fabsl(logl(y))));
-		worst_tail = fmax(worst_tail, (double)fabsl((long double)sgpu_math_normal_tail(z) / tail - 1));
+		worst_exp =
+			fmax(worst_exp, (double)fabsl((long double)sgpu_math_exp(x) / expl(x) - 1));
+		worst_log =
+			fmax(worst_log, (double)(fabsl((long double)sgpu_math_log(y) - logl(y)) /
+						 fabsl(logl(y))));
+		worst_tail = fmax(worst_tail,
+				  (double)fabsl((long double)sgpu_math_normal_tail(z) / tail - 1));
 	}
 	CHECK(worst_exp < 2.3e-16);
 	CHECK(worst_log < 4.5e-16);

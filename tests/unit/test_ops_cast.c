@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cast: every pair of element types against a slow conversion by the mathematical library, and binary16 wholly.
+ * cast: every pair of element types against a slow conversion by the mathematical library, and
+ * binary16 wholly.
  */
 #include "ops_harness.h"
 #include "unit.h"
@@ -10,8 +11,9 @@ static const char *const names[] = { "none", "f32", "f64", "i32", "u8", "i16", "
 static double half_value(uint16_t half)
 {
 	int exponent = half >> 10 & 31, fraction = half & 1023;
-	double size = exponent == 31 ? (fraction ? (double)NAN : (double)INFINITY) :
-		      exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, exponent - 25);
+	double size = exponent == 31  ? (fraction ? (double)NAN : (double)INFINITY)
+		      : exponent == 0 ? ldexp(fraction, -24)
+				      : ldexp(1024 + fraction, exponent - 25);
 
 	return half >> 15 ? -size : size;
 }
@@ -78,11 +80,47 @@ static bool same(double a, double b)
 }
 
 static const double edges[] = {
-	0.0, -0.0, 0.5, -0.5, 1.5, 2.5, 254.5, 255.5, 256, -1, -0.49999999999999994, 32767.5, -32768.5, 65503.99,
-	65504, 65519.99999, 65520, 65536, 1e-8, 2.98e-8, 5.960464477539063e-8, 6.097555160522461e-5, 6.1e-5,
-	2147483646.5, 2147483647.5, 2147483648.0, -2147483648.5, -2147483649.0, 4294967296.0, 1e10, -1e10, 1e38, 1e39,
+	0.0,
+	-0.0,
+	0.5,
+	-0.5,
+	1.5,
+	2.5,
+	254.5,
+	255.5,
+	256,
+	-1,
+	-0.49999999999999994,
+	32767.5,
+	-32768.5,
+	65503.99,
+	65504,
+	65519.99999,
+	65520,
+	65536,
+	1e-8,
+	2.98e-8,
+	5.960464477539063e-8,
+	6.097555160522461e-5,
+	6.1e-5,
+	2147483646.5,
+	2147483647.5,
+	2147483648.0,
+	-2147483648.5,
+	-2147483649.0,
+	4294967296.0,
+	1e10,
+	-1e10,
+	1e38,
+	1e39,
 	-1e300,
-	1.0000000596046448, 1.00048828125, 1.0004882812500002, 1.00146484375, 1.0014648437499998, 2049, 2051,
+	1.0000000596046448,
+	1.00048828125,
+	1.0004882812500002,
+	1.00146484375,
+	1.0014648437499998,
+	2049,
+	2051,
 };
 
 static void put(enum sgpu_dtype dtype, void *data, uint64_t i, double x)
@@ -114,7 +152,8 @@ static void fill(enum sgpu_dtype dtype, void *data, uint64_t count)
 		if (i < edge) {
 			put(dtype, data, i, edges[i]);
 		} else if (i < edge + 3) {
-			put(dtype, data, i, i == edge ? (double)NAN : (i == edge + 1 ? 1 : -1) * HUGE_VAL);
+			put(dtype, data, i,
+			    i == edge ? (double)NAN : (i == edge + 1 ? 1 : -1) * HUGE_VAL);
 		} else if (i % 2) {
 			put(dtype, data, i, ops_uniform(-1, 1) * pow(10, ops_uniform(-9, 11)));
 		}
@@ -135,10 +174,13 @@ static void check_pair(enum sgpu_dtype from, enum sgpu_dtype to, uint64_t count)
 	CHECK(ops_run(&c));
 	CHECK(ops_type_is(&c, "output", to, 1, OPS_SHAPE(count)));
 	for (uint64_t i = 0; i < count && bad < 3; i++) {
-		double in = get(from, data, i), out = get(to, ops_data(&c, "output"), i), want = expected(to, in);
+		double in = get(from, data, i), out = get(to, ops_data(&c, "output"), i),
+		       want = expected(to, in);
 
-		if (!same(out, to == SGPU_F32 || to == SGPU_F64 || to == SGPU_F16 ? want : want + 0.0)) {
-			printf("# %s to %s: %.17g gives %.17g, not %.17g\n", names[from], names[to], in, out, want);
+		if (!same(out,
+			  to == SGPU_F32 || to == SGPU_F64 || to == SGPU_F16 ? want : want + 0.0)) {
+			printf("# %s to %s: %.17g gives %.17g, not %.17g\n", names[from], names[to],
+			       in, out, want);
 			bad++;
 		}
 	}
@@ -178,12 +220,15 @@ UNIT_TEST(every_binary16_survives_the_way_there_and_back)
 		REQUIRE(ops_run(&there));
 		ops_begin(&again, "cast");
 		ops_choice(&again, "dtype", "f16");
-		ops_input(&again, "input", ways[w], 2, OPS_SHAPE(256, 256), ops_data(&there, "output"));
+		ops_input(&again, "input", ways[w], 2, OPS_SHAPE(256, 256),
+			  ops_data(&there, "output"));
 		REQUIRE(ops_run(&again));
 		back = ops_data(&again, "output");
 		for (int i = 0; i < 65536; i++) {
-			bad += !same(get(ways[w], ops_data(&there, "output"), (uint64_t)i), half_value((uint16_t)i));
-			bad += isnan(half_value((uint16_t)i)) ? !isnan(half_value(back[i])) : back[i] != i;
+			bad += !same(get(ways[w], ops_data(&there, "output"), (uint64_t)i),
+				     half_value((uint16_t)i));
+			bad += isnan(half_value((uint16_t)i)) ? !isnan(half_value(back[i]))
+							      : back[i] != i;
 		}
 		ops_end(&there);
 		ops_end(&again);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The check of manifests against the table: every kind of diagnostic, inference, and prepared calls.
+ * The check of manifests against the table: every kind of diagnostic, inference, and prepared
+ * calls.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,14 +23,16 @@ static void clear(void)
 	sgpu_diagnostics_clear(&diagnostics);
 }
 
-/* Parses and checks segments and operations written with ' for "; the number of diagnostics, or -1. */
+/* Parses and checks segments and operations written with ' for "; the number of diagnostics, or -1.
+ */
 static int check_parts(const char *segments, const char *operations)
 {
 	struct sgpu_error error;
 
 	clear();
-	snprintf(document, sizeof(document), "{'version':1,'manifest_id':'m','segments':[%s],'operations':[%s]}",
-		 segments, operations);
+	snprintf(document, sizeof(document),
+		 "{'version':1,'manifest_id':'m','segments':[%s],'operations':[%s]}", segments,
+		 operations);
 	for (char *p = document; *p; p++) {
 		*p = *p == '\'' ? '"' : *p;
 	}
@@ -49,7 +52,8 @@ static void print_diagnostics(void)
 	}
 }
 
-/* Whether there is an error at the pointer with these words in its text and, unless NULL, its hint. */
+/* Whether there is an error at the pointer with these words in its text and, unless NULL, its hint.
+ */
 static bool diagnostic(const char *pointer, const char *text, const char *hint)
 {
 	for (size_t i = 0; i < diagnostics.count; i++) {
@@ -88,8 +92,10 @@ UNIT_TEST(the_table_is_sorted_and_sound)
 		for (i = 0; op->args[i].name; i++) {
 			CHECK(sgpu_op_arg(op, op->args[i].name) == i);
 			CHECK(op->args[i].dtypes && op->args[i].help);
-			CHECK(op->args[i].min_rank <= op->args[i].max_rank && op->args[i].max_rank <= SGPU_RANK_MAX);
-			CHECK(!output || strncmp(op->args[i].name, "output", 6) == 0); /* inputs first */
+			CHECK(op->args[i].min_rank <= op->args[i].max_rank &&
+			      op->args[i].max_rank <= SGPU_RANK_MAX);
+			CHECK(!output ||
+			      strncmp(op->args[i].name, "output", 6) == 0); /* inputs first */
 			output |= strncmp(op->args[i].name, "output", 6) == 0;
 		}
 		CHECK(output && i <= SGPU_ARGUMENTS_MAX);
@@ -105,28 +111,40 @@ UNIT_TEST(the_table_is_sorted_and_sound)
 		CHECK(sgpu_op_arg(op, "nothing") == -1 && sgpu_op_param(op, "nothing") == -1);
 	}
 	CHECK(count == 25);
-	CHECK(!sgpu_op_find("") && !sgpu_op_find("zzz") && !sgpu_op_find("copy2") && !sgpu_op_find(NULL));
+	CHECK(!sgpu_op_find("") && !sgpu_op_find("zzz") && !sgpu_op_find("copy2") &&
+	      !sgpu_op_find(NULL));
 }
 
 UNIT_TEST(types_follow_the_graph_whatever_the_order_of_the_document)
 {
-	CHECK(check_parts(SEGMENT("y", "OUTPUT", "") "," SEGMENT("t", "INTERMEDIATE", "") "," SEGMENT(
-				  "x", "INPUT", TYPED("i16", "[3,5]")),
-			  OPERATION("SECOND", "argmax", ",'arguments':{'input':'t','output':'y'}") "," OPERATION(
-				  "FIRST", "scale", ",'arguments':{'input':'x','output':'t'}")) == 0);
+	CHECK(check_parts(
+		      SEGMENT("y", "OUTPUT", "") "," SEGMENT("t", "INTERMEDIATE", "") "," SEGMENT(
+			      "x", "INPUT", TYPED("i16", "[3,5]")),
+		      OPERATION(
+			      "SECOND", "argmax",
+			      ",'arguments':{'input':'t','output':'y'}") "," OPERATION("FIRST",
+										       "scale",
+										       ",'"
+										       "arguments':"
+										       "{'input':'"
+										       "x','output'"
+										       ":'t'}")) ==
+	      0);
 	print_diagnostics();
 	REQUIRE(manifest);
 	CHECK(manifest->segments[1].type.dtype == SGPU_F32 && manifest->segments[1].type.rank == 2);
-	CHECK(manifest->segments[0].type.dtype == SGPU_I32 && manifest->segments[0].type.rank == 1 &&
-	      manifest->segments[0].type.shape[0] == 3);
+	CHECK(manifest->segments[0].type.dtype == SGPU_I32 &&
+	      manifest->segments[0].type.rank == 1 && manifest->segments[0].type.shape[0] == 3);
 	CHECK(!manifest->segments[0].type_stated && !manifest->segments[0].at_most);
 }
 
 UNIT_TEST(an_unknown_kernel_is_named_with_the_nearest)
 {
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "vector_ad", X_TO_Y)) == 1);
-	CHECK(diagnostic("/operations/0/kernel", "'vector_ad' is not an operation", "did you mean 'vector_add'?"));
-	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "quicksort_everything", X_TO_Y)) == 1);
+	CHECK(diagnostic("/operations/0/kernel", "'vector_ad' is not an operation",
+			 "did you mean 'vector_add'?"));
+	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y,
+			  OPERATION("A", "quicksort_everything", X_TO_Y)) == 1);
 	CHECK(diagnostic("/operations/0/kernel", "is not an operation", "sgpu-manifest ops"));
 }
 
@@ -134,10 +152,12 @@ UNIT_TEST(arguments_must_be_known_and_all_there)
 {
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y,
 			  OPERATION("A", "copy", ",'arguments':{'imput':'x','output':'y'}")) == 2);
-	CHECK(diagnostic("/operations/0/arguments/imput", "'imput' is not an argument of 'copy'", "mean 'input'?"));
+	CHECK(diagnostic("/operations/0/arguments/imput", "'imput' is not an argument of 'copy'",
+			 "mean 'input'?"));
 	CHECK(diagnostic("/operations/0/arguments", "'copy' needs the argument 'input'", NULL));
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y,
-			  OPERATION("A", "copy", ",'arguments':{'input':'x','output':'y','a/b~c':'x'}")) == 1);
+			  OPERATION("A", "copy",
+				    ",'arguments':{'input':'x','output':'y','a/b~c':'x'}")) == 1);
 	CHECK(diagnostic("/operations/0/arguments/a~1b~0c", "'a/b~c' is not an argument", NULL));
 	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y,
 			  OPERATION("A", "copy", ",'arguments':{'input':'x','output2':'y'}")) == 2);
@@ -157,8 +177,10 @@ UNIT_TEST(structural_diagnostics_have_no_followers)
 	for (size_t i = 0; i < diagnostics.count; i++) {
 		CHECK(!strstr(diagnostics.list[i].text, "needs the argument"));
 	}
-	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "copy", X_TO_Y ",'params':[1]")) == 1);
-	CHECK(check_parts(SEGMENT("x", "INPUT", TYPED("f99", "[4]")) "," OUT_Y, OPERATION("A", "copy", X_TO_Y)) == 1);
+	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y,
+			  OPERATION("A", "copy", X_TO_Y ",'params':[1]")) == 1);
+	CHECK(check_parts(SEGMENT("x", "INPUT", TYPED("f99", "[4]")) "," OUT_Y,
+			  OPERATION("A", "copy", X_TO_Y)) == 1);
 	CHECK(check_parts("{},3", "{},4,{'kernel':5}") > 0);
 	CHECK(check_parts("", "") > 0);
 }
@@ -166,15 +188,21 @@ UNIT_TEST(structural_diagnostics_have_no_followers)
 UNIT_TEST(element_types_and_ranks_are_checked)
 {
 	CHECK(check_parts(IN_X("u8", "[4,4]") OUT_Y, OPERATION("A", "softmax", X_TO_Y)) == 1);
-	CHECK(diagnostic("/operations/0/arguments/input", "is u8, but 'softmax' takes f32, f64", NULL));
+	CHECK(diagnostic("/operations/0/arguments/input", "is u8, but 'softmax' takes f32, f64",
+			 NULL));
 	CHECK(check_parts(IN_X("f32", "[]") OUT_Y, OPERATION("A", "softmax", X_TO_Y)) == 1);
-	CHECK(diagnostic("/operations/0/arguments/input", "has rank 0, but 'softmax' takes ranks 1 to 4", NULL));
-	CHECK(check_parts(IN_X("f32", "[2,2,2]") SEGMENT("w", "INPUT", TYPED("f32", "[2,2]")) "," OUT_Y,
-			  OPERATION("A", "dense", ",'arguments':{'input':'x','weights':'w','output':'y'}")) == 1);
-	CHECK(diagnostic("/operations/0/arguments/input", "has rank 3, but 'dense' takes rank 2", NULL));
+	CHECK(diagnostic("/operations/0/arguments/input",
+			 "has rank 0, but 'softmax' takes ranks 1 to 4", NULL));
+	CHECK(check_parts(IN_X("f32", "[2,2,2]")
+				  SEGMENT("w", "INPUT", TYPED("f32", "[2,2]")) "," OUT_Y,
+			  OPERATION("A", "dense",
+				    ",'arguments':{'input':'x','weights':'w','output':'y'}")) == 1);
+	CHECK(diagnostic("/operations/0/arguments/input", "has rank 3, but 'dense' takes rank 2",
+			 NULL));
 	/* no output: the diagnostic of the parser alone */
-	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "copy", ",'arguments':{'input':'x'}") "," OPERATION(
-			  "B", "copy", X_TO_Y)) == 1);
+	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y,
+			  OPERATION("A", "copy", ",'arguments':{'input':'x'}") "," OPERATION(
+				  "B", "copy", X_TO_Y)) == 1);
 }
 
 UNIT_TEST(parameters_are_checked)
@@ -185,50 +213,64 @@ UNIT_TEST(parameters_are_checked)
 	CHECK(diagnostic("/operations/0", "'cast' needs the parameter 'dtype'", NULL));
 	CHECK(check_parts(segments, OPERATION("A", "cast", X_TO_Y ",'params':{}")) == 1);
 	CHECK(diagnostic("/operations/0/params", "'cast' needs the parameter 'dtype'", NULL));
-	CHECK(check_parts(segments, OPERATION("A", "cast", X_TO_Y ",'params':{'dtype':'f23'}")) == 1);
-	CHECK(diagnostic("/operations/0/params/dtype", "'f23' is not one of f32, f64, i32, u8, i16, f16", NULL));
-	CHECK(check_parts(segments, OPERATION("A", "cast", X_TO_Y ",'params':{'dtype':'Float16'}")) == 1);
-	CHECK(diagnostic("/operations/0/params/dtype", "'Float16' is not one of", "did you mean 'f16'?"));
+	CHECK(check_parts(segments, OPERATION("A", "cast", X_TO_Y ",'params':{'dtype':'f23'}")) ==
+	      1);
+	CHECK(diagnostic("/operations/0/params/dtype",
+			 "'f23' is not one of f32, f64, i32, u8, i16, f16", NULL));
+	CHECK(check_parts(segments,
+			  OPERATION("A", "cast", X_TO_Y ",'params':{'dtype':'Float16'}")) == 1);
+	CHECK(diagnostic("/operations/0/params/dtype", "'Float16' is not one of",
+			 "did you mean 'f16'?"));
 	CHECK(check_parts(segments, OPERATION("A", "cast", X_TO_Y ",'params':{'dtype':7}")) == 1);
-	CHECK(diagnostic("/operations/0/params/dtype", "is a number, must be one of the strings", NULL));
+	CHECK(diagnostic("/operations/0/params/dtype", "is a number, must be one of the strings",
+			 NULL));
 	CHECK(check_parts(segments, OPERATION("A", "scale", X_TO_Y ",'params':{'gian':7}")) == 1);
 	CHECK(diagnostic("/operations/0/params/gian", "'gian' is not a parameter of 'scale'",
 			 "did you mean 'gain'?"));
 	CHECK(check_parts(segments, OPERATION("A", "copy", X_TO_Y ",'params':{'x/y':null}")) == 1);
 	CHECK(diagnostic("/operations/0/params/x~1y", "'x/y' is not a parameter of 'copy'", NULL));
-	CHECK(check_parts(segments, OPERATION("A", "scale", X_TO_Y ",'params':{'gain':'1','bias':null}")) == 2);
+	CHECK(check_parts(segments, OPERATION("A", "scale",
+					      X_TO_Y ",'params':{'gain':'1','bias':null}")) == 2);
 	CHECK(diagnostic("/operations/0/params/gain", "is a string, must be a number", NULL));
 	CHECK(diagnostic("/operations/0/params/bias", "is null, must be a number", NULL));
-	CHECK(check_parts(segments, OPERATION("A", "scale", X_TO_Y ",'params':{'gain':{},'bias':[]}")) == 2);
+	CHECK(check_parts(segments,
+			  OPERATION("A", "scale", X_TO_Y ",'params':{'gain':{},'bias':[]}")) == 2);
 	CHECK(diagnostic("/operations/0/params/gain", "is an object", NULL));
 	CHECK(diagnostic("/operations/0/params/bias", "is an array", NULL));
 }
 
-#define IN_AB(a, b) SEGMENT("a", "INPUT", TYPED("f32", a)) "," SEGMENT("b", "INPUT", TYPED("f32", b)) ","
+#define IN_AB(a, b) \
+	SEGMENT("a", "INPUT", TYPED("f32", a)) "," SEGMENT("b", "INPUT", TYPED("f32", b)) ","
 #define AB_TO_Y ",'arguments':{'a':'a','b':'b','output':'y'}"
 
 UNIT_TEST(booleans_are_not_numbers)
 {
 	CHECK(check_parts(IN_AB("[2,3]", "[3,4]") OUT_Y,
-			  OPERATION("A", "gemm", AB_TO_Y ",'params':{'transpose_a':1,'alpha':true}")) == 2);
-	CHECK(diagnostic("/operations/0/params/transpose_a", "is a number, must be true or false", NULL));
+			  OPERATION("A", "gemm",
+				    AB_TO_Y ",'params':{'transpose_a':1,'alpha':true}")) == 2);
+	CHECK(diagnostic("/operations/0/params/transpose_a", "is a number, must be true or false",
+			 NULL));
 	CHECK(diagnostic("/operations/0/params/alpha", "is a boolean, must be a number", NULL));
 	CHECK(check_parts(IN_AB("[2,3]", "[2,4]") OUT_Y,
 			  OPERATION("A", "gemm", AB_TO_Y ",'params':{'transpose_a':true}")) == 0);
 	CHECK(check_parts(IN_AB("[2,3]", "[2,4]") OUT_Y,
 			  OPERATION("A", "gemm", AB_TO_Y ",'params':{'alpha':1e39}")) == 1);
-	CHECK(diagnostic("/operations/0/params/alpha", "is 1e+39, must be from -3.40282346638529e+38 to", NULL));
+	CHECK(diagnostic("/operations/0/params/alpha",
+			 "is 1e+39, must be from -3.40282346638529e+38 to", NULL));
 }
 
 UNIT_TEST(integers_have_no_fraction_and_a_range)
 {
 	const char *segments = SEGMENT("x", "INPUT", TYPED("u8", "[4,4,4]")) "," OUT_Y;
 
-	CHECK(check_parts(segments, OPERATION("A", "morphology3d", X_TO_Y ",'params':{'erode':1.5}")) == 1);
+	CHECK(check_parts(segments,
+			  OPERATION("A", "morphology3d", X_TO_Y ",'params':{'erode':1.5}")) == 1);
 	CHECK(diagnostic("/operations/0/params/erode", "is 1.5, must be an integer", NULL));
-	CHECK(check_parts(segments, OPERATION("A", "morphology3d", X_TO_Y ",'params':{'erode':-1}")) == 1);
+	CHECK(check_parts(segments,
+			  OPERATION("A", "morphology3d", X_TO_Y ",'params':{'erode':-1}")) == 1);
 	CHECK(diagnostic("/operations/0/params/erode", "is -1, must be", NULL));
-	CHECK(check_parts(segments, OPERATION("A", "morphology3d", X_TO_Y ",'params':{'erode':2.0}")) == 0);
+	CHECK(check_parts(segments,
+			  OPERATION("A", "morphology3d", X_TO_Y ",'params':{'erode':2.0}")) == 0);
 	print_diagnostics();
 }
 
@@ -245,7 +287,8 @@ UNIT_TEST(a_stated_output_must_agree)
 {
 	CHECK(check_parts(IN_AB("[4,2]", "[2,8]") SEGMENT("y", "OUTPUT", TYPED("f32", "[4,4]")),
 			  OPERATION("A", "gemm", AB_TO_Y)) == 1);
-	CHECK(diagnostic("/segments/2/data_type_info", "is f32[4,4], but 'gemm' makes f32[4,8]", NULL));
+	CHECK(diagnostic("/segments/2/data_type_info", "is f32[4,4], but 'gemm' makes f32[4,8]",
+			 NULL));
 	CHECK(check_parts(IN_AB("[4,2]", "[2,8]") SEGMENT("y", "OUTPUT", TYPED("f32", "[4,8]")),
 			  OPERATION("A", "gemm", AB_TO_Y)) == 0);
 	CHECK(manifest && manifest->segments[2].type_stated);
@@ -259,21 +302,37 @@ UNIT_TEST(a_stated_output_must_agree)
 
 UNIT_TEST(an_input_needs_a_type_unless_the_operation_knows_it)
 {
-	const char *scale = OPERATION("A", "scale", ",'arguments':{'input':'x','calibration':'k','output':'y'}");
+	const char *scale = OPERATION("A", "scale",
+				      ",'arguments':{'input':'x','calibration':'k','output':'y'}");
 
-	CHECK(check_parts(SEGMENT("x", "INPUT", "") "," OUT_Y, OPERATION("A", "copy", X_TO_Y)) == 1);
+	CHECK(check_parts(SEGMENT("x", "INPUT", "") "," OUT_Y, OPERATION("A", "copy", X_TO_Y)) ==
+	      1);
 	CHECK(diagnostic("/segments/0", "'x' needs data_type_info", NULL));
 	CHECK(check_parts(IN_X("i16", "[4]") SEGMENT("k", "INPUT", "") "," OUT_Y, scale) == 0);
 	print_diagnostics();
 	REQUIRE(manifest);
-	CHECK(manifest->segments[1].type.dtype == SGPU_F32 && manifest->segments[1].type.rank == 1 &&
-	      manifest->segments[1].type.shape[0] == 2);
-	CHECK(check_parts(IN_X("i16", "[4]") SEGMENT("k", "INPUT", TYPED("f32", "[3]")) "," OUT_Y, scale) == 1);
-	CHECK(diagnostic("/operations/0/arguments/calibration", "has 3 elements, must have 2", NULL));
-	/* filled for one operation, but another that needs it came first: a diagnostic all the same */
-	CHECK(check_parts(SEGMENT("z", "OUTPUT", "") "," IN_X("i16", "[4]") SEGMENT("k", "INPUT", "") "," OUT_Y,
-			  OPERATION("B", "copy", ",'arguments':{'input':'k','output':'z'}") "," OPERATION(
-				  "A", "scale", ",'arguments':{'input':'x','calibration':'k','output':'y'}")) == 1);
+	CHECK(manifest->segments[1].type.dtype == SGPU_F32 &&
+	      manifest->segments[1].type.rank == 1 && manifest->segments[1].type.shape[0] == 2);
+	CHECK(check_parts(IN_X("i16", "[4]") SEGMENT("k", "INPUT", TYPED("f32", "[3]")) "," OUT_Y,
+			  scale) == 1);
+	CHECK(diagnostic("/operations/0/arguments/calibration", "has 3 elements, must have 2",
+			 NULL));
+	/* filled for one operation, but another that needs it came first: a diagnostic all the same
+	 */
+	CHECK(check_parts(
+		      SEGMENT("z", "OUTPUT", "") "," IN_X("i16", "[4]")
+			      SEGMENT("k", "INPUT", "") "," OUT_Y,
+		      OPERATION(
+			      "B", "copy",
+			      ",'arguments':{'input':'k','output':'z'}") "," OPERATION("A", "scale",
+										       ",'"
+										       "arguments':"
+										       "{'input':'"
+										       "x','"
+										       "calibration"
+										       "':'k','"
+										       "output':'y'"
+										       "}")) == 1);
 	CHECK(diagnostic("/segments/2", "'k' needs data_type_info", NULL));
 	CHECK(check_parts(SEGMENT("x", "INPUT_OUTPUT", ""),
 			  OPERATION("A", "scale", ",'arguments':{'input':'x','output':'x'}")) == 1);
@@ -289,12 +348,16 @@ UNIT_TEST(an_output_of_unknown_size_cannot_be_read)
 	CHECK(check_parts(IN_X("f32", "[2,3]") OUT_Y, operations) == 0);
 	REQUIRE(manifest);
 	CHECK(manifest->segments[1].at_most && manifest->segments[1].type.shape[0] == 6);
-	CHECK(check_parts(IN_X("f32", "[2,3]") SEGMENT("y", "OUTPUT", TYPED("i32", "[4]")), operations) == 1);
-	CHECK(diagnostic("/segments/1/data_type_info", "is i32[4], but 'threshold' makes i32[6]", NULL));
+	CHECK(check_parts(IN_X("f32", "[2,3]") SEGMENT("y", "OUTPUT", TYPED("i32", "[4]")),
+			  operations) == 1);
+	CHECK(diagnostic("/segments/1/data_type_info", "is i32[4], but 'threshold' makes i32[6]",
+			 NULL));
 	snprintf(operations, sizeof(operations),
 		 OPERATION("A", "threshold", X_TO_Y "%s") "," OPERATION(
-			 "B", "copy", ",'arguments':{'input':'y','output':'z'}"), indices);
-	CHECK(check_parts(IN_X("f32", "[2,3]") SEGMENT("y", "INTERMEDIATE", "") "," SEGMENT("z", "OUTPUT", ""),
+			 "B", "copy", ",'arguments':{'input':'y','output':'z'}"),
+		 indices);
+	CHECK(check_parts(IN_X("f32", "[2,3]")
+				  SEGMENT("y", "INTERMEDIATE", "") "," SEGMENT("z", "OUTPUT", ""),
 			  operations) == 1);
 	CHECK(diagnostic("/operations/0/arguments/output", "no operation can read 'y'", NULL));
 	CHECK(check_parts(IN_X("f32", "[2,3]") OUT_Y, OPERATION("A", "threshold", X_TO_Y)) == 0);
@@ -304,28 +367,46 @@ UNIT_TEST(an_output_of_unknown_size_cannot_be_read)
 UNIT_TEST(calibration_is_given_once)
 {
 	CHECK(check_parts(IN_X("i16", "[4]") SEGMENT("k", "INPUT", "") "," OUT_Y,
-			  OPERATION("A", "scale", ",'arguments':{'input':'x','calibration':'k','output':'y'},"
-						  "'params':{'gain':2}")) == 1);
+			  OPERATION("A", "scale",
+				    ",'arguments':{'input':'x','calibration':'k','output':'y'},"
+				    "'params':{'gain':2}")) == 1);
 	CHECK(diagnostic("/operations/0/params/gain", "'calibration' gives this already", NULL));
 }
 
 UNIT_TEST(one_mistake_is_one_diagnostic_and_all_mistakes_are_found)
 {
-	CHECK(check_parts(IN_X("f32", "[4]") SEGMENT("t", "INTERMEDIATE", "") "," SEGMENT(
-				  "u", "INTERMEDIATE", "") "," OUT_Y,
-			  OPERATION("A", "cpoy", ",'arguments':{'input':'x','output':'t'}") "," OPERATION(
-				  "B", "scale", ",'arguments':{'input':'t','output':'u'}") "," OPERATION(
-				  "C", "cast", ",'params':{'dtype':'q'},'arguments':{'input':'u',"
-					       "'output':'y'}")) == 2);
+	CHECK(check_parts(
+		      IN_X("f32", "[4]") SEGMENT("t", "INTERMEDIATE",
+						 "") "," SEGMENT("u", "INTERMEDIATE", "") "," OUT_Y,
+		      OPERATION("A", "cpoy", ",'arguments':{'input':'x','output':'t'}") "," OPERATION(
+			      "B", "scale",
+			      ",'arguments':{'input':'t','output':'u'}") "," OPERATION("C", "cast",
+										       ",'params':{"
+										       "'dtype':'q'"
+										       "},'"
+										       "arguments':"
+										       "{'input':'"
+										       "u',"
+										       "'output':'"
+										       "y'}")) ==
+	      2);
 	CHECK(diagnostic("/operations/0/kernel", "'cpoy' is not an operation", "copy"));
 	CHECK(diagnostic("/operations/2/params/dtype", "'q' is not one of", NULL));
 }
 
 UNIT_TEST(a_cycle_is_survived)
 {
-	CHECK(check_parts(SEGMENT("t", "INTERMEDIATE", "") "," SEGMENT("u", "INTERMEDIATE", ""),
-			  OPERATION("A", "copy", ",'arguments':{'input':'t','output':'u'}") "," OPERATION(
-				  "B", "cpoy", ",'arguments':{'input':'u','output':'t'}")) >= 2);
+	CHECK(check_parts(
+		      SEGMENT("t", "INTERMEDIATE", "") "," SEGMENT("u", "INTERMEDIATE", ""),
+		      OPERATION(
+			      "A", "copy",
+			      ",'arguments':{'input':'t','output':'u'}") "," OPERATION("B", "cpoy",
+										       ",'"
+										       "arguments':"
+										       "{'input':'"
+										       "u','output'"
+										       ":'t'}")) >=
+	      2);
 	CHECK(diagnostic("/operations/1/kernel", "'cpoy' is not an operation", "copy"));
 }
 
@@ -337,12 +418,14 @@ UNIT_TEST(an_output_that_is_too_large_is_refused)
 	CHECK(check_parts(IN_X("u8", "[2000000000000000]") OUT_Y,
 			  OPERATION("A", "cast", X_TO_Y ",'params':{'dtype':'f64'}")) == 1);
 	CHECK(diagnostic("/operations/0/arguments/output", "too large", NULL));
-	CHECK(check_parts(IN_X("u8", "[9007199254740992]") OUT_Y, OPERATION("A", "copy", X_TO_Y)) >= 1);
+	CHECK(check_parts(IN_X("u8", "[9007199254740992]") OUT_Y, OPERATION("A", "copy", X_TO_Y)) >=
+	      1);
 }
 
 UNIT_TEST(text_from_outside_cannot_carry_control_characters)
 {
-	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "co\\u001b[31mpy", X_TO_Y)) == 1);
+	CHECK(check_parts(IN_X("f32", "[4]") OUT_Y, OPERATION("A", "co\\u001b[31mpy", X_TO_Y)) ==
+	      1);
 	for (size_t i = 0; i < diagnostics.count; i++) {
 		CHECK(!strchr(diagnostics.list[i].text, 033));
 	}
@@ -355,21 +438,28 @@ static int load(const char *text, struct sgpu_error *error)
 	for (char *p = document; *p; p++) {
 		*p = *p == '\'' ? '"' : *p;
 	}
-	return sgpu_ops_load_manifest(document, strlen(document), "job.json", &manifest, &diagnostics, error);
+	return sgpu_ops_load_manifest(document, strlen(document), "job.json", &manifest,
+				      &diagnostics, error);
 }
 
 UNIT_TEST(loading_says_where)
 {
 	struct sgpu_error error = { 0 };
 
-	CHECK(load("{'version':1,'manifest_id':'m','segments':[\n" IN_X("f32", "[4]") OUT_Y "],\n'operations':[\n"
-		   "  " OPERATION("A", "cpoy", X_TO_Y) "]}", &error) == SGPU_EINVALID);
-	CHECK(!manifest && diagnostics.count == 1 && diagnostics.list[0].line == 4 && error.code == SGPU_EINVALID);
-	CHECK(strstr(error.text, "job.json:4:") && strstr(error.text, "/operations/0/kernel: 'cpoy'"));
+	CHECK(load("{'version':1,'manifest_id':'m','segments':[\n" IN_X("f32", "[4]") OUT_Y
+		   "],\n'operations':[\n"
+		   "  " OPERATION("A", "cpoy", X_TO_Y) "]}",
+		   &error) == SGPU_EINVALID);
+	CHECK(!manifest && diagnostics.count == 1 && diagnostics.list[0].line == 4 &&
+	      error.code == SGPU_EINVALID);
+	CHECK(strstr(error.text, "job.json:4:") &&
+	      strstr(error.text, "/operations/0/kernel: 'cpoy'"));
 	CHECK(strstr(error.hint, "copy"));
-	CHECK(load("{'version':1,", &error) == SGPU_EINVALID && !manifest && diagnostics.count == 1);
-	CHECK(load("{'version':1,'manifest_id':'m','segments':[" IN_X("f32", "[4]") OUT_Y "],'operations':["
-		   OPERATION("A", "copy", X_TO_Y) "]}", &error) == 0);
+	CHECK(load("{'version':1,", &error) == SGPU_EINVALID && !manifest &&
+	      diagnostics.count == 1);
+	CHECK(load("{'version':1,'manifest_id':'m','segments':[" IN_X("f32", "[4]") OUT_Y
+		   "],'operations':[" OPERATION("A", "copy", X_TO_Y) "]}",
+		   &error) == 0);
 	CHECK(manifest && diagnostics.count == 0 && manifest->canonical);
 }
 
@@ -379,7 +469,8 @@ UNIT_TEST(a_prepared_call_holds_types_and_parameters)
 	struct sgpu_error error;
 
 	CHECK(check_parts(IN_AB("[4,2]", "[8,2]") OUT_Y,
-			  OPERATION("A", "gemm", AB_TO_Y ",'params':{'transpose_b':true,'alpha':0.5}")) == 0);
+			  OPERATION("A", "gemm",
+				    AB_TO_Y ",'params':{'transpose_b':true,'alpha':0.5}")) == 0);
 	REQUIRE(manifest);
 	REQUIRE(sgpu_ops_prepare(manifest, 0, &call, &error) == 0);
 	CHECK(call.op == sgpu_op_find("gemm"));
@@ -403,29 +494,37 @@ UNIT_TEST(ten_thousand_operations_are_checked_at_once)
 	uint64_t begin, parsed, checked;
 
 	REQUIRE(text);
-	end += sprintf(end, "{\"version\":1,\"manifest_id\":\"m\",\"segments\":[{\"segment_id\":\"s0\","
-			    "\"sensitivity_level\":\"LOW\",\"direction\":\"INPUT\","
-			    "\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[4]}}");
+	end += sprintf(end,
+		       "{\"version\":1,\"manifest_id\":\"m\",\"segments\":[{\"segment_id\":\"s0\","
+		       "\"sensitivity_level\":\"LOW\",\"direction\":\"INPUT\","
+		       "\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[4]}}");
 	for (int i = 1; i <= COUNT; i++) {
-		end += sprintf(end, ",{\"segment_id\":\"s%d\",\"sensitivity_level\":\"LOW\",\"direction\":\"%s\"}", i,
-			       i == COUNT ? "OUTPUT" : "INTERMEDIATE");
+		end += sprintf(end,
+			       ",{\"segment_id\":\"s%d\",\"sensitivity_level\":\"LOW\","
+			       "\"direction\":\"%s\"}",
+			       i, i == COUNT ? "OUTPUT" : "INTERMEDIATE");
 	}
 	end += sprintf(end, "],\"operations\":[");
 	for (int i = 1; i <= COUNT; i++) {
-		end += sprintf(end, "%s{\"gpu_operation_id\":\"o%d\",\"kernel\":\"scale\",\"params\":{\"gain\":2},"
-				    "\"arguments\":{\"input\":\"s%d\",\"output\":\"s%d\"}}",
+		end += sprintf(end,
+			       "%s{\"gpu_operation_id\":\"o%d\",\"kernel\":\"scale\",\"params\":{"
+			       "\"gain\":2},"
+			       "\"arguments\":{\"input\":\"s%d\",\"output\":\"s%d\"}}",
 			       i > 1 ? "," : "", i, i - 1, i);
 	}
 	end += sprintf(end, "]}");
 	clear();
 	begin = sgpu_now_ns();
-	CHECK(sgpu_manifest_parse(text, (size_t)(end - text), &manifest, &diagnostics, &error) == 0);
+	CHECK(sgpu_manifest_parse(text, (size_t)(end - text), &manifest, &diagnostics, &error) ==
+	      0);
 	parsed = sgpu_now_ns();
 	CHECK(manifest && sgpu_ops_check(manifest, &diagnostics, &error) == 0);
 	checked = sgpu_now_ns();
 	print_diagnostics();
-	CHECK(diagnostics.count == 0 && manifest && manifest->segments[COUNT].type.dtype == SGPU_F32);
-	printf("# parse %.1f ms, check %.1f ms\n", (double)(parsed - begin) / 1e6, (double)(checked - parsed) / 1e6);
+	CHECK(diagnostics.count == 0 && manifest &&
+	      manifest->segments[COUNT].type.dtype == SGPU_F32);
+	printf("# parse %.1f ms, check %.1f ms\n", (double)(parsed - begin) / 1e6,
+	       (double)(checked - parsed) / 1e6);
 	free(text);
 }
 

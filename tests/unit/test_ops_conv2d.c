@@ -19,7 +19,8 @@ static float *random_floats(int count)
 	return data;
 }
 
-static float naive(const struct shape *s, const float *in, const float *weights, float sum, int n, int o, int y, int x)
+static float naive(const struct shape *s, const float *in, const float *weights, float sum, int n,
+		   int o, int y, int x)
 {
 	for (int c = 0; c < s->c; c++) {
 		for (int ky = 0; ky < s->kh; ky++) {
@@ -27,8 +28,10 @@ static float naive(const struct shape *s, const float *in, const float *weights,
 				int iy = y * s->stride - s->padding + ky * s->dilation;
 				int ix = x * s->stride - s->padding + kx * s->dilation;
 				bool inside = iy >= 0 && iy < s->h && ix >= 0 && ix < s->w;
-				float value = inside ? in[((n * s->c + c) * s->h + iy) * s->w + ix] : 0.0f;
-				float product = value * weights[((o * s->c + c) * s->kh + ky) * s->kw + kx];
+				float value = inside ? in[((n * s->c + c) * s->h + iy) * s->w + ix]
+						     : 0.0f;
+				float product =
+					value * weights[((o * s->c + c) * s->kh + ky) * s->kw + kx];
 
 				sum = sum + product;
 			}
@@ -47,9 +50,11 @@ static void compare(const struct shape *s, bool with_bias)
 	int wrong = 0;
 
 	ops_begin(&c, "conv2d");
-	ops_input(&c, "input", SGPU_F32, 4, OPS_SHAPE((uint64_t)s->n, (uint64_t)s->c, (uint64_t)s->h, (uint64_t)s->w), in);
+	ops_input(&c, "input", SGPU_F32, 4,
+		  OPS_SHAPE((uint64_t)s->n, (uint64_t)s->c, (uint64_t)s->h, (uint64_t)s->w), in);
 	ops_input(&c, "weights", SGPU_F32, 4,
-		  OPS_SHAPE((uint64_t)s->o, (uint64_t)s->c, (uint64_t)s->kh, (uint64_t)s->kw), weights);
+		  OPS_SHAPE((uint64_t)s->o, (uint64_t)s->c, (uint64_t)s->kh, (uint64_t)s->kw),
+		  weights);
 	if (with_bias) {
 		ops_input(&c, "bias", SGPU_F32, 1, OPS_SHAPE((uint64_t)s->o), bias);
 	}
@@ -75,10 +80,11 @@ static void compare(const struct shape *s, bool with_bias)
 UNIT_TEST(every_kind_of_window)
 {
 	static const struct shape shapes[] = {
-		{ 1, 1, 1, 1, 1, 1, 1, 1, 0, 1 }, { 2, 3, 11, 13, 5, 3, 3, 1, 1, 1 }, { 1, 2, 9, 100, 4, 3, 5, 1, 0, 1 },
-		{ 1, 3, 16, 70, 8, 3, 3, 2, 1, 1 }, { 1, 2, 15, 75, 7, 2, 3, 3, 4, 2 }, { 3, 1, 5, 6, 1, 5, 6, 1, 0, 1 },
-		{ 1, 1, 2, 2, 2, 3, 3, 1, 3, 1 },   { 1, 4, 20, 65, 6, 1, 1, 1, 0, 1 }, { 1, 2, 7, 33, 9, 3, 3, 1, 2, 3 },
-		{ 2, 17, 12, 14, 70, 3, 3, 1, 1, 1 },
+		{ 1, 1, 1, 1, 1, 1, 1, 1, 0, 1 },   { 2, 3, 11, 13, 5, 3, 3, 1, 1, 1 },
+		{ 1, 2, 9, 100, 4, 3, 5, 1, 0, 1 }, { 1, 3, 16, 70, 8, 3, 3, 2, 1, 1 },
+		{ 1, 2, 15, 75, 7, 2, 3, 3, 4, 2 }, { 3, 1, 5, 6, 1, 5, 6, 1, 0, 1 },
+		{ 1, 1, 2, 2, 2, 3, 3, 1, 3, 1 },   { 1, 4, 20, 65, 6, 1, 1, 1, 0, 1 },
+		{ 1, 2, 7, 33, 9, 3, 3, 1, 2, 3 },  { 2, 17, 12, 14, 70, 3, 3, 1, 1, 1 },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(shapes); i++) {
@@ -90,7 +96,8 @@ UNIT_TEST(every_kind_of_window)
 UNIT_TEST(activations)
 {
 	static const char *const names[] = { "none", "relu", "sigmoid", "tanh", "gelu" };
-	float *in = random_floats(2 * 3 * 9 * 11), *weights = random_floats(5 * 3 * 3 * 3), plain[2 * 5 * 9 * 11];
+	float *in = random_floats(2 * 3 * 9 * 11), *weights = random_floats(5 * 3 * 3 * 3),
+	      plain[2 * 5 * 9 * 11];
 
 	for (int k = 0; k < 5; k++) {
 		struct ops_case c;
@@ -105,7 +112,8 @@ UNIT_TEST(activations)
 		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(plain); i++) {
 			float got = ((float *)ops_data(&c, "output"))[i];
 			double x = k ? (double)plain[i] : 0;
-			double wanted[] = { (double)got, fmax(x, 0), 1 / (1 + exp(-x)), tanh(x), x * erfc(-x * M_SQRT1_2) / 2 };
+			double wanted[] = { (double)got, fmax(x, 0), 1 / (1 + exp(-x)), tanh(x),
+					    x * erfc(-x * M_SQRT1_2) / 2 };
 
 			plain[i] = k ? plain[i] : got;
 			wrong += !ops_close((double)got, wanted[k], 1e-7, 1e-7);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d_gradient: against loops over all products in f64, against differences of conv2d itself, and to the last bit
- * against the order of additions that the page states.
+ * conv2d_gradient: against loops over all products in f64, against differences of conv2d itself,
+ * and to the last bit against the order of additions that the page states.
  */
 #include "ops_harness.h"
 #include "unit.h"
@@ -11,17 +11,18 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-	{ 1, 1, 1, 1, 1, 1, 1, 1, 0, 1 }, { 2, 3, 11, 13, 5, 3, 3, 1, 1, 1 }, { 70, 1, 6, 5, 7, 5, 5, 1, 2, 1 },
-	{ 1, 2, 9, 40, 4, 3, 5, 1, 0, 1 }, { 1, 3, 16, 30, 8, 3, 3, 2, 1, 1 }, { 3, 2, 15, 17, 7, 2, 3, 3, 4, 2 },
-	{ 3, 1, 5, 6, 1, 5, 6, 1, 0, 1 }, { 130, 7, 4, 4, 13, 3, 3, 1, 2, 3 }, { 1, 2, 12, 12, 3, 9, 9, 1, 4, 1 },
-	{ 2, 3, 10, 10, 40, 4, 4, 4, 1, 1 },
+	{ 1, 1, 1, 1, 1, 1, 1, 1, 0, 1 },   { 2, 3, 11, 13, 5, 3, 3, 1, 1, 1 },
+	{ 70, 1, 6, 5, 7, 5, 5, 1, 2, 1 },  { 1, 2, 9, 40, 4, 3, 5, 1, 0, 1 },
+	{ 1, 3, 16, 30, 8, 3, 3, 2, 1, 1 }, { 3, 2, 15, 17, 7, 2, 3, 3, 4, 2 },
+	{ 3, 1, 5, 6, 1, 5, 6, 1, 0, 1 },   { 130, 7, 4, 4, 13, 3, 3, 1, 2, 3 },
+	{ 1, 2, 12, 12, 3, 9, 9, 1, 4, 1 }, { 2, 3, 10, 10, 40, 4, 4, 4, 1, 1 },
 };
 
 struct arrays {
 	struct shape s;
 	int oh, ow, in_count, weight_count, out_count;
 	float *in, *weights, *gradient;
-	double *by_in, *by_weights, *by_bias; /* sums of products */
+	double *by_in, *by_weights, *by_bias;	    /* sums of products */
 	double *size_in, *size_weights, *size_bias; /* sums of their absolute values */
 };
 
@@ -35,23 +36,26 @@ static float *random_floats(int count)
 	return data;
 }
 
-/* Calls f for all pairs of an element of the input and of the output that a weight connects: indexes, or -1 in the
- * padding. */
-static void each_product(struct arrays *a, void (*f)(struct arrays *a, int in, int weight, int out, int bias))
+/* Calls f for all pairs of an element of the input and of the output that a weight connects:
+ * indexes, or -1 in the padding. */
+static void each_product(struct arrays *a,
+			 void (*f)(struct arrays *a, int in, int weight, int out, int bias))
 {
 	const struct shape *s = &a->s;
 
 	for (int out = 0; out < a->out_count; out++) {
-		int x = out % a->ow, y = out / a->ow % a->oh, o = out / a->ow / a->oh % s->o, n = out / a->ow / a->oh / s->o;
+		int x = out % a->ow, y = out / a->ow % a->oh, o = out / a->ow / a->oh % s->o,
+		    n = out / a->ow / a->oh / s->o;
 
 		for (int weight = 0; weight < s->c * s->kh * s->kw; weight++) {
-			int kx = weight % s->kw, ky = weight / s->kw % s->kh, c = weight / s->kw / s->kh;
+			int kx = weight % s->kw, ky = weight / s->kw % s->kh,
+			    c = weight / s->kw / s->kh;
 			int iy = y * s->stride - s->padding + ky * s->dilation;
 			int ix = x * s->stride - s->padding + kx * s->dilation;
 			bool inside = iy >= 0 && iy < s->h && ix >= 0 && ix < s->w;
 
-			f(a, inside ? ((n * s->c + c) * s->h + iy) * s->w + ix : -1, o * s->c * s->kh * s->kw + weight, out,
-			  weight ? -1 : o);
+			f(a, inside ? ((n * s->c + c) * s->h + iy) * s->w + ix : -1,
+			  o * s->c * s->kh * s->kw + weight, out, weight ? -1 : o);
 		}
 	}
 }
@@ -111,8 +115,10 @@ static void begin(struct ops_case *c, const char *operation, const struct arrays
 	const struct shape *s = &a->s;
 
 	ops_begin(c, operation);
-	ops_input(c, "input", SGPU_F32, 4, OPS_SHAPE((uint64_t)s->n, (uint64_t)s->c, (uint64_t)s->h, (uint64_t)s->w), a->in);
-	ops_input(c, "weights", SGPU_F32, 4, OPS_SHAPE((uint64_t)s->o, (uint64_t)s->c, (uint64_t)s->kh, (uint64_t)s->kw),
+	ops_input(c, "input", SGPU_F32, 4,
+		  OPS_SHAPE((uint64_t)s->n, (uint64_t)s->c, (uint64_t)s->h, (uint64_t)s->w), a->in);
+	ops_input(c, "weights", SGPU_F32, 4,
+		  OPS_SHAPE((uint64_t)s->o, (uint64_t)s->c, (uint64_t)s->kh, (uint64_t)s->kw),
 		  a->weights);
 	ops_number(c, "stride", s->stride);
 	ops_number(c, "padding", s->padding);
@@ -124,12 +130,14 @@ static void begin_gradient(struct ops_case *c, const struct arrays *a)
 	const struct shape *s = &a->s;
 
 	begin(c, "conv2d_gradient", a);
-	ops_input(c, "gradient", SGPU_F32, 4, OPS_SHAPE((uint64_t)s->n, (uint64_t)s->o, (uint64_t)a->oh, (uint64_t)a->ow),
+	ops_input(c, "gradient", SGPU_F32, 4,
+		  OPS_SHAPE((uint64_t)s->n, (uint64_t)s->o, (uint64_t)a->oh, (uint64_t)a->ow),
 		  a->gradient);
 }
 
 /* The tolerance of the page, for k products. */
-static void check_close(const char *name, const float *got, const double *sums, const double *sizes, int count, double k)
+static void check_close(const char *name, const float *got, const double *sums, const double *sizes,
+			int count, double k)
 {
 	int wrong = 0;
 
@@ -155,10 +163,12 @@ UNIT_TEST(every_kind_of_window)
 			c.call.present[k] = true;
 		}
 		CHECK(ops_run(&c));
-		check_close("input", ops_data(&c, "output_input"), a.by_in, a.size_in, a.in_count, s->o * s->kh * s->kw);
-		check_close("weights", ops_data(&c, "output_weights"), a.by_weights, a.size_weights, a.weight_count,
+		check_close("input", ops_data(&c, "output_input"), a.by_in, a.size_in, a.in_count,
+			    s->o * s->kh * s->kw);
+		check_close("weights", ops_data(&c, "output_weights"), a.by_weights, a.size_weights,
+			    a.weight_count, s->n * a.oh * a.ow);
+		check_close("bias", ops_data(&c, "output_bias"), a.by_bias, a.size_bias, s->o,
 			    s->n * a.oh * a.ow);
-		check_close("bias", ops_data(&c, "output_bias"), a.by_bias, a.size_bias, s->o, s->n * a.oh * a.ow);
 		ops_end(&c);
 		free_arrays(&a);
 	}
@@ -181,7 +191,8 @@ UNIT_TEST(outputs_one_by_one)
 		begin_gradient(&one, &a);
 		one.call.present[ops_arg(&one, names[i])] = true;
 		CHECK(ops_run(&one));
-		CHECK(memcmp(ops_data(&one, names[i]), ops_data(&all, names[i]), all.bytes[ops_arg(&all, names[i])]) == 0);
+		CHECK(memcmp(ops_data(&one, names[i]), ops_data(&all, names[i]),
+			     all.bytes[ops_arg(&all, names[i])]) == 0);
 		ops_end(&one);
 	}
 	ops_end(&all);
@@ -239,7 +250,8 @@ static double loss(const struct arrays *a, const float *bias)
 }
 
 /* (loss(x + h) - loss(x - h)) / 2h; the loss is linear, so h may be large. */
-static void check_differences(const struct arrays *a, float *values, int count, const float *bias, const float *gradient)
+static void check_differences(const struct arrays *a, float *values, int count, const float *bias,
+			      const float *gradient)
 {
 	int wrong = 0;
 
@@ -292,8 +304,9 @@ UNIT_TEST(diagnostics)
 		bool output;
 		const char *argument;
 	} cases[] = {
-		{ 4, 3, 3, true, "weights" }, { 3, 6, 3, true, "weights" }, { 3, 0, 3, true, "weights" },
-		{ 3, 3, 4, true, "gradient" }, { 3, 3, 3, false, "" },
+		{ 4, 3, 3, true, "weights" }, { 3, 6, 3, true, "weights" },
+		{ 3, 0, 3, true, "weights" }, { 3, 3, 4, true, "gradient" },
+		{ 3, 3, 3, false, "" },
 	};
 	struct ops_case c;
 
@@ -322,12 +335,14 @@ UNIT_TEST(no_images)
 		c.call.present[k] = true;
 	}
 	CHECK(ops_run(&c));
-	CHECK(((float *)ops_data(&c, "output_weights"))[53] == 0.0f && ((float *)ops_data(&c, "output_bias"))[1] == 0.0f);
+	CHECK(((float *)ops_data(&c, "output_weights"))[53] == 0.0f &&
+	      ((float *)ops_data(&c, "output_bias"))[1] == 0.0f);
 	ops_end(&c);
 }
 
 /* No memory bounds the extents beside one that is 0: an empty output takes no work. */
-static void run_empty(const uint64_t *input, const uint64_t *weights, const uint64_t *gradient, const char *output)
+static void run_empty(const uint64_t *input, const uint64_t *weights, const uint64_t *gradient,
+		      const char *output)
 {
 	struct ops_case c;
 
@@ -346,12 +361,15 @@ UNIT_TEST(extents_of_empty_outputs)
 	const char *const outputs[] = { "output_input", "output_weights", "output_bias" };
 
 	for (int i = 0; i < 3; i++) {
-		run_empty(OPS_SHAPE(1, 0, side, side), OPS_SHAPE(0, 0, 1, 1), OPS_SHAPE(1, 0, side, side), outputs[i]);
+		run_empty(OPS_SHAPE(1, 0, side, side), OPS_SHAPE(0, 0, 1, 1),
+			  OPS_SHAPE(1, 0, side, side), outputs[i]);
 	}
-	run_empty(OPS_SHAPE(0, 0, 1, 1), OPS_SHAPE(many, 0, 1, 1), OPS_SHAPE(0, many, 1, 1), "output_weights");
+	run_empty(OPS_SHAPE(0, 0, 1, 1), OPS_SHAPE(many, 0, 1, 1), OPS_SHAPE(0, many, 1, 1),
+		  "output_weights");
 }
 
-/* The gradient by the bias needs no weights: without channels, a kernel of 2^64 of them takes no memory. */
+/* The gradient by the bias needs no weights: without channels, a kernel of 2^64 of them takes no
+ * memory. */
 UNIT_TEST(bias_without_channels)
 {
 	const uint64_t side = (uint64_t)1 << 32;

@@ -23,9 +23,11 @@ static double activate(int activation, double x)
 	}
 }
 
-static void check_layer(uint64_t n, uint64_t k, uint64_t m, int activation, bool bias, bool transpose)
+static void check_layer(uint64_t n, uint64_t k, uint64_t m, int activation, bool bias,
+			bool transpose)
 {
-	float *input = malloc((n * k + 1) * 4), *weights = malloc((k * m + 1) * 4), *add = malloc((m + 1) * 4);
+	float *input = malloc((n * k + 1) * 4), *weights = malloc((k * m + 1) * 4),
+	      *add = malloc((m + 1) * 4);
 	float *want = malloc((n * m + 1) * 4);
 	struct ops_case c;
 
@@ -44,7 +46,8 @@ static void check_layer(uint64_t n, uint64_t k, uint64_t m, int activation, bool
 
 		for (uint64_t p = 0; p < k; p++) {
 			sum += (double)input[i / m * k + p] *
-			       (double)(transpose ? weights[i % m * k + p] : weights[p * m + i % m]);
+			       (double)(transpose ? weights[i % m * k + p]
+						  : weights[p * m + i % m]);
 		}
 		want[i] = (float)activate(activation, sum);
 	}
@@ -52,7 +55,8 @@ static void check_layer(uint64_t n, uint64_t k, uint64_t m, int activation, bool
 	ops_choice(&c, "activation", activations[activation]);
 	ops_number(&c, "transpose_weights", transpose);
 	ops_input(&c, "input", SGPU_F32, 2, OPS_SHAPE(n, k), input);
-	ops_input(&c, "weights", SGPU_F32, 2, transpose ? OPS_SHAPE(m, k) : OPS_SHAPE(k, m), weights);
+	ops_input(&c, "weights", SGPU_F32, 2, transpose ? OPS_SHAPE(m, k) : OPS_SHAPE(k, m),
+		  weights);
 	if (bias) {
 		ops_input(&c, "bias", SGPU_F32, 1, OPS_SHAPE(m), add);
 	}
@@ -68,14 +72,16 @@ static void check_layer(uint64_t n, uint64_t k, uint64_t m, int activation, bool
 
 UNIT_TEST(layers_of_odd_and_empty_sizes)
 {
-	static const uint64_t sizes[][3] = { { 1, 1, 1 }, { 7, 33, 10 }, { 100, 50, 1 }, { 3, 20, 401 }, { 0, 4, 4 },
-					     { 4, 0, 5 }, { 4, 4, 0 }, { 201, 200, 150 } };
+	static const uint64_t sizes[][3] = { { 1, 1, 1 },    { 7, 33, 10 },    { 100, 50, 1 },
+					     { 3, 20, 401 }, { 0, 4, 4 },      { 4, 0, 5 },
+					     { 4, 4, 0 },    { 201, 200, 150 } };
 
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		const uint64_t *s = sizes[i];
 
 		for (int activation = 0; activation < 5; activation++) {
-			check_layer(s[0], s[1], s[2], activation, activation % 2, activation / 2 % 2);
+			check_layer(s[0], s[1], s[2], activation, activation % 2,
+				    activation / 2 % 2);
 			check_layer(s[0], s[1], s[2], activation, true, false);
 		}
 	}
@@ -92,7 +98,8 @@ UNIT_TEST(activations_are_precise_over_the_whole_range)
 	REQUIRE(x && want);
 	for (int activation = 0; activation < 5; activation++) {
 		for (int i = 0; i < COUNT; i++) {
-			x[i] = i < 2000 ? (i - 1000) * 0.006 : ops_uniform(-1, 1) * pow(10, ops_uniform(-12, 2));
+			x[i] = i < 2000 ? (i - 1000) * 0.006
+					: ops_uniform(-1, 1) * pow(10, ops_uniform(-12, 2));
 		}
 		x[0] = (double)INFINITY;
 		x[1] = -(double)INFINITY;
@@ -109,8 +116,8 @@ UNIT_TEST(activations_are_precise_over_the_whole_range)
 		ops_input(&c, "weights", SGPU_F64, 2, OPS_SHAPE(1, 1), &one);
 		CHECK(ops_run(&c));
 		printf("# %s\n", activations[activation]);
-		CHECK(ops_close_f64(ops_data(&c, "output"), want, COUNT, activation == 4 ? 1e-10 : 1e-300,
-				    tolerance[activation]));
+		CHECK(ops_close_f64(ops_data(&c, "output"), want, COUNT,
+				    activation == 4 ? 1e-10 : 1e-300, tolerance[activation]));
 		ops_end(&c);
 	}
 	free(x);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gaussian3d: against the three-dimensional sum in long double, with odd shapes and kernels wider than the volume.
+ * gaussian3d: against the three-dimensional sum in long double, with odd shapes and kernels wider
+ * than the volume.
  */
 #include "ops_harness.h"
 #include "unit.h"
@@ -11,16 +12,19 @@ static uint64_t clamp(int64_t at, uint64_t length)
 }
 
 /* The naive sum: the product of three weights for every voxel of the cube. */
-static long double naive(const double *in, const uint64_t shape[3], const uint64_t at[3], double sigma, int radius)
+static long double naive(const double *in, const uint64_t shape[3], const uint64_t at[3],
+			 double sigma, int radius)
 {
 	long double sum = 0, total = 0;
 
 	for (int z = -radius; z <= radius; z++) {
 		for (int y = -radius; y <= radius; y++) {
 			for (int x = -radius; x <= radius; x++) {
-				long double weight = expl(-0.5L * (x * x + y * y + z * z) / ((long double)sigma * sigma));
+				long double weight = expl(-0.5L * (x * x + y * y + z * z) /
+							  ((long double)sigma * sigma));
 				uint64_t place = (clamp((int64_t)at[0] + z, shape[0]) * shape[1] +
-						  clamp((int64_t)at[1] + y, shape[1])) * shape[2] +
+						  clamp((int64_t)at[1] + y, shape[1])) *
+							 shape[2] +
 						 clamp((int64_t)at[2] + x, shape[2]);
 
 				sum += weight * (long double)in[place];
@@ -31,7 +35,8 @@ static long double naive(const double *in, const uint64_t shape[3], const uint64
 	return sum / total;
 }
 
-static void compare(enum sgpu_dtype dtype, const uint64_t shape[3], double sigma, double truncate, double tolerance)
+static void compare(enum sgpu_dtype dtype, const uint64_t shape[3], double sigma, double truncate,
+		    double tolerance)
 {
 	uint64_t count = shape[0] * shape[1] * shape[2];
 	double *values = ops_alloc(64, count * sizeof(double));
@@ -51,11 +56,14 @@ static void compare(enum sgpu_dtype dtype, const uint64_t shape[3], double sigma
 	CHECK(ops_run(&c));
 	CHECK(ops_type_is(&c, "output", dtype, 3, shape));
 	for (uint64_t i = 0; i < count; i += 7) {
-		const uint64_t at[3] = { i / shape[2] / shape[1], i / shape[2] % shape[1], i % shape[2] };
+		const uint64_t at[3] = { i / shape[2] / shape[1], i / shape[2] % shape[1],
+					 i % shape[2] };
 		const void *out = ops_data(&c, "output");
-		double got = dtype == SGPU_F32 ? (double)((const float *)out)[i] : ((const double *)out)[i];
+		double got = dtype == SGPU_F32 ? (double)((const float *)out)[i]
+					       : ((const double *)out)[i];
 
-		wrong += !ops_close(got, (double)naive(values, shape, at, sigma, radius), tolerance, 0);
+		wrong += !ops_close(got, (double)naive(values, shape, at, sigma, radius), tolerance,
+				    0);
 	}
 	CHECK(wrong == 0);
 	ops_end(&c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gemm: both element types, transposes, factors, batches, odd and empty sizes, against three plain loops; with the
- * built-in kernel, and with a BLAS where there is one.
+ * gemm: both element types, transposes, factors, batches, odd and empty sizes, against three plain
+ * loops; with the built-in kernel, and with a BLAS where there is one.
  */
 #include <float.h>
 #include <sys/wait.h>
@@ -41,8 +41,8 @@ static void *random_data(enum sgpu_dtype dtype, uint64_t count)
 	return data;
 }
 
-static void give(struct ops_case *c, const char *name, enum sgpu_dtype dtype, uint64_t batch, uint64_t rows,
-		 uint64_t columns)
+static void give(struct ops_case *c, const char *name, enum sgpu_dtype dtype, uint64_t batch,
+		 uint64_t rows, uint64_t columns)
 {
 	uint64_t shape[] = { batch, rows, columns };
 	void *data = random_data(dtype, (batch ? batch : 1) * rows * columns);
@@ -52,8 +52,8 @@ static void give(struct ops_case *c, const char *name, enum sgpu_dtype dtype, ui
 }
 
 /* Whether one element lies within the error bound of any order of summation. */
-static bool right(const struct ops_case *c, enum sgpu_dtype dtype, const struct sizes *s, const struct factors *f,
-		  uint64_t z, uint64_t i, uint64_t j)
+static bool right(const struct ops_case *c, enum sgpu_dtype dtype, const struct sizes *s,
+		  const struct factors *f, uint64_t z, uint64_t i, uint64_t j)
 {
 	const void *a = ops_data(c, "a"), *b = ops_data(c, "b");
 	uint64_t at = (z * s->m + i) * s->n + j;
@@ -62,8 +62,10 @@ static bool right(const struct ops_case *c, enum sgpu_dtype dtype, const struct 
 	double unit = dtype == SGPU_F32 ? (double)FLT_EPSILON : DBL_EPSILON;
 
 	for (uint64_t p = 0; p < s->k; p++) {
-		double x = get(dtype, a, z * s->m * s->k + (f->transpose_a ? p * s->m + i : i * s->k + p));
-		double y = get(dtype, b, z * s->n * s->k + (f->transpose_b ? j * s->k + p : p * s->n + j));
+		double x = get(dtype, a,
+			       z * s->m * s->k + (f->transpose_a ? p * s->m + i : i * s->k + p));
+		double y = get(dtype, b,
+			       z * s->n * s->k + (f->transpose_b ? j * s->k + p : p * s->n + j));
 
 		sum += x * y;
 		size += fabs(x * y);
@@ -73,8 +75,8 @@ static bool right(const struct ops_case *c, enum sgpu_dtype dtype, const struct 
 	if (fabs(got - sum) <= unit * (double)(s->k + 4) * size) {
 		return true;
 	}
-	printf("# [%llu,%llu,%llu]: %.17g, not %.17g\n", (unsigned long long)z, (unsigned long long)i,
-	       (unsigned long long)j, got, sum);
+	printf("# [%llu,%llu,%llu]: %.17g, not %.17g\n", (unsigned long long)z,
+	       (unsigned long long)i, (unsigned long long)j, got, sum);
 	return false;
 }
 
@@ -94,8 +96,9 @@ static void check_product(enum sgpu_dtype dtype, struct sizes s, struct factors 
 		give(&c, "c", dtype, s.batch, s.m, s.n);
 	}
 	/* elements are below 1: the largest sum of absolute products is k */
-	ops_tolerance(&c, 0, (double)(s.k + 4) * (dtype == SGPU_F32 ? (double)FLT_EPSILON : DBL_EPSILON) *
-			     (fabs(f.alpha) * (double)s.k + fabs(f.beta)));
+	ops_tolerance(&c, 0,
+		      (double)(s.k + 4) * (dtype == SGPU_F32 ? (double)FLT_EPSILON : DBL_EPSILON) *
+			      (fabs(f.alpha) * (double)s.k + fabs(f.beta)));
 	good = ops_run(&c);
 	CHECK(good);
 	/* all elements, or of many some, and those at the end */
@@ -108,8 +111,9 @@ static void check_product(enum sgpu_dtype dtype, struct sizes s, struct factors 
 	}
 	CHECK(good);
 	if (!good) {
-		printf("# batch %d, %d x %d x %d, transposes %d %d, c %d, %s\n", (int)s.batch, (int)s.m, (int)s.n,
-		       (int)s.k, f.transpose_a, f.transpose_b, f.with_c, sgpu_dtype_name(dtype));
+		printf("# batch %d, %d x %d x %d, transposes %d %d, c %d, %s\n", (int)s.batch,
+		       (int)s.m, (int)s.n, (int)s.k, f.transpose_a, f.transpose_b, f.with_c,
+		       sgpu_dtype_name(dtype));
 	}
 	ops_end(&c);
 }
@@ -119,7 +123,8 @@ static void check_all(const struct sizes *sizes, int count, int step)
 {
 	for (int i = 0; i < count; i++) {
 		for (int bits = 0; bits < 8; bits += step) {
-			struct factors f = { bits & 1, bits & 2, bits & 4, bits & 4 ? 0.75 : 1, bits & 1 ? -0.5 : 1 };
+			struct factors f = { bits & 1, bits & 2, bits & 4, bits & 4 ? 0.75 : 1,
+					     bits & 1 ? -0.5 : 1 };
 
 			check_product(SGPU_F32, sizes[i], f);
 			check_product(SGPU_F64, sizes[i], f);
@@ -130,10 +135,10 @@ static void check_all(const struct sizes *sizes, int count, int step)
 UNIT_TEST(odd_and_empty_sizes)
 {
 	static const struct sizes sizes[] = {
-		{ 0, 1, 1, 1 }, { 0, 6, 16, 256 }, { 0, 7, 17, 257 }, { 0, 5, 1, 300 }, { 0, 1, 33, 3 },
-		{ 0, 97, 513, 2 },
-		{ 0, 13, 40, 513 }, { 0, 0, 5, 5 }, { 0, 5, 0, 5 }, { 0, 5, 5, 0 }, { 3, 7, 9, 11 }, { 1, 2, 2, 2 },
-		{ 2, 3, 3, 0 }, { 20, 1, 1, 5 },
+		{ 0, 1, 1, 1 },	 { 0, 6, 16, 256 }, { 0, 7, 17, 257 },	{ 0, 5, 1, 300 },
+		{ 0, 1, 33, 3 }, { 0, 97, 513, 2 }, { 0, 13, 40, 513 }, { 0, 0, 5, 5 },
+		{ 0, 5, 0, 5 },	 { 0, 5, 5, 0 },    { 3, 7, 9, 11 },	{ 1, 2, 2, 2 },
+		{ 2, 3, 3, 0 },	 { 20, 1, 1, 5 },
 	};
 
 	check_all(sizes, sizeof(sizes) / sizeof(sizes[0]), getenv("SGPU_TEST_SMALL") ? 3 : 1);
@@ -141,7 +146,9 @@ UNIT_TEST(odd_and_empty_sizes)
 
 static void check_large(void)
 {
-	static const struct sizes sizes[] = { { 40, 130, 140, 19 }, { 0, 389, 1051, 171 }, { 2, 130, 140, 3701 } };
+	static const struct sizes sizes[] = { { 40, 130, 140, 19 },
+					      { 0, 389, 1051, 171 },
+					      { 2, 130, 140, 3701 } };
 
 	check_all(sizes, getenv("SGPU_TEST_SMALL") ? 1 : 3, 3);
 }
@@ -175,8 +182,11 @@ UNIT_TEST(large_sizes_by_the_library)
 /* Sizes from which a GPU has a library compute them. */
 UNIT_TEST(larger_sizes_on_a_device)
 {
-	static const struct sizes sizes[] = { { 0, 1031, 1040, 1021 }, { 0, 33, 35, 60000 }, { 3, 33, 35, 20000 } };
-	static const struct factors plain = { .alpha = 1, .beta = 1 }, all = { true, true, true, 0.75, -0.5 };
+	static const struct sizes sizes[] = { { 0, 1031, 1040, 1021 },
+					      { 0, 33, 35, 60000 },
+					      { 3, 33, 35, 20000 } };
+	static const struct factors plain = { .alpha = 1, .beta = 1 },
+				    all = { true, true, true, 0.75, -0.5 };
 
 	if (!ops_device_wanted()) {
 		SKIP("for devices: SGPU_TEST_DEVICE names none");
@@ -266,7 +276,8 @@ UNIT_TEST(shapes_that_do_not_fit_are_diagnostics)
 
 int main(void)
 {
-	UNIT_RUN(large_sizes_by_the_built_in_kernel); /* first: the child must not find a library loaded */
+	UNIT_RUN(large_sizes_by_the_built_in_kernel); /* first: the child must not find a library
+							 loaded */
 	UNIT_RUN(odd_and_empty_sizes);
 	UNIT_RUN(large_sizes_by_the_library);
 	UNIT_RUN(larger_sizes_on_a_device);

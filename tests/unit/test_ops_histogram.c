@@ -23,14 +23,15 @@ static int naive_bin(double value, int bins, double min, double max)
 	return bins - 1;
 }
 
-static void compare(enum sgpu_dtype dtype, uint64_t count, const void *data, int bins, double min, double max)
+static void compare(enum sgpu_dtype dtype, uint64_t count, const void *data, int bins, double min,
+		    double max)
 {
 	double *values = ops_alloc(64, count * sizeof(double));
 	int32_t *expected = calloc((size_t)bins, sizeof(*expected));
 	struct ops_case c;
 
 	for (uint64_t i = 0; i < count; i++) {
-		values[i] = dtype == SGPU_F32   ? (double)((const float *)data)[i]
+		values[i] = dtype == SGPU_F32	? (double)((const float *)data)[i]
 			    : dtype == SGPU_F64 ? ((const double *)data)[i]
 			    : dtype == SGPU_I32 ? ((const int32_t *)data)[i]
 			    : dtype == SGPU_I16 ? ((const int16_t *)data)[i]
@@ -131,10 +132,13 @@ UNIT_TEST(few_and_very_many_bins)
 	free(values);
 }
 
-/* Bins that are narrower than the steps between numbers, or nearly as small and large as numbers get. */
+/* Bins that are narrower than the steps between numbers, or nearly as small and large as numbers
+ * get. */
 UNIT_TEST(widths_at_the_limits)
 {
-	static const double bounds[][2] = { { 1e16, 1e16 + 20 }, { 0, 1e-300 }, { -1e300, 1e300 }, { 0, 5e-324 } };
+	static const double bounds[][2] = {
+		{ 1e16, 1e16 + 20 }, { 0, 1e-300 }, { -1e300, 1e300 }, { 0, 5e-324 }
+	};
 	enum { COUNT = 4001 };
 	double *values = ops_alloc(64, COUNT * sizeof(double));
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cross_entropy and squared_error: against their definitions in f64, and the gradients against differences of the losses.
+ * cross_entropy and squared_error: against their definitions in f64, and the gradients against
+ * differences of the losses.
  */
 #include "ops_harness.h"
 #include "unit.h"
@@ -9,11 +10,12 @@ enum { ROWS_MAX = 300 };
 
 static double element(const struct ops_case *c, const char *name, uint64_t i)
 {
-	return ops_type(c, name)->dtype == SGPU_F32 ? (double)((float *)ops_data(c, name))[i] :
-						      ((double *)ops_data(c, name))[i];
+	return ops_type(c, name)->dtype == SGPU_F32 ? (double)((float *)ops_data(c, name))[i]
+						    : ((double *)ops_data(c, name))[i];
 }
 
-static void give(struct ops_case *c, const char *name, enum sgpu_dtype dtype, uint64_t n, uint64_t m, const double *values)
+static void give(struct ops_case *c, const char *name, enum sgpu_dtype dtype, uint64_t n,
+		 uint64_t m, const double *values)
 {
 	ops_input(c, name, dtype, 2, OPS_SHAPE(n, m), NULL);
 	for (uint64_t i = 0; i < n * m; i++) {
@@ -41,7 +43,8 @@ static double *random_doubles(uint64_t count, double size)
 	return data;
 }
 
-static void entropy(enum sgpu_dtype dtype, enum sgpu_dtype label_dtype, uint64_t n, uint64_t m, double size)
+static void entropy(enum sgpu_dtype dtype, enum sgpu_dtype label_dtype, uint64_t n, uint64_t m,
+		    double size)
 {
 	double *x = random_doubles(n * m, size), close = dtype == SGPU_F32 ? 2e-7 : 1e-14;
 	int32_t labels[ROWS_MAX];
@@ -54,7 +57,8 @@ static void entropy(enum sgpu_dtype dtype, enum sgpu_dtype label_dtype, uint64_t
 	}
 	ops_begin(&c, "cross_entropy");
 	give(&c, "input", dtype, n, m, x);
-	ops_input(&c, "labels", label_dtype, 1, OPS_SHAPE(n), label_dtype == SGPU_U8 ? (void *)bytes : labels);
+	ops_input(&c, "labels", label_dtype, 1, OPS_SHAPE(n),
+		  label_dtype == SGPU_U8 ? (void *)bytes : labels);
 	want(&c);
 	CHECK(ops_run(&c));
 	CHECK(ops_type_is(&c, "output_loss", dtype, 1, OPS_SHAPE(n)));
@@ -68,11 +72,15 @@ static void entropy(enum sgpu_dtype dtype, enum sgpu_dtype label_dtype, uint64_t
 		for (uint64_t k = 0; k < m; k++) {
 			sum += exp(x[i * m + k] - top);
 		}
-		CHECK(ops_close(element(&c, "output_loss", i), log(sum) + top - x[i * m + (uint64_t)labels[i]], close, close));
+		CHECK(ops_close(element(&c, "output_loss", i),
+				log(sum) + top - x[i * m + (uint64_t)labels[i]], close, close));
 		for (uint64_t k = 0; k < m; k++) {
-			double wanted = (exp(x[i * m + k] - top) / sum - (k == (uint64_t)labels[i])) / (double)n;
+			double wanted =
+				(exp(x[i * m + k] - top) / sum - (k == (uint64_t)labels[i])) /
+				(double)n;
 
-			CHECK(ops_close(element(&c, "output_gradient", i * m + k), wanted, close / (double)n, close));
+			CHECK(ops_close(element(&c, "output_gradient", i * m + k), wanted,
+					close / (double)n, close));
 		}
 	}
 	ops_end(&c);
@@ -91,7 +99,8 @@ UNIT_TEST(cross_entropy_by_its_definition)
 
 static void squared(enum sgpu_dtype dtype, uint64_t n, uint64_t m)
 {
-	double *x = random_doubles(n * m, 1), *t = random_doubles(n * m, 1), close = dtype == SGPU_F32 ? 2e-7 : 1e-14;
+	double *x = random_doubles(n * m, 1), *t = random_doubles(n * m, 1),
+	       close = dtype == SGPU_F32 ? 2e-7 : 1e-14;
 	struct ops_case c;
 
 	ops_begin(&c, "squared_error");
@@ -104,7 +113,8 @@ static void squared(enum sgpu_dtype dtype, uint64_t n, uint64_t m)
 
 		for (uint64_t k = i * m; k < (i + 1) * m; k++) {
 			sum += (x[k] - t[k]) * (x[k] - t[k]);
-			CHECK(ops_close(element(&c, "output_gradient", k), 2 * (x[k] - t[k]) / (double)(n * m), 0, close));
+			CHECK(ops_close(element(&c, "output_gradient", k),
+					2 * (x[k] - t[k]) / (double)(n * m), 0, close));
 		}
 		CHECK(ops_close(element(&c, "output_loss", i), sum / (double)m, 100 * close, 0));
 	}

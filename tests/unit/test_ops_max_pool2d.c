@@ -10,8 +10,9 @@ struct shape {
 };
 
 static const struct shape shapes[] = {
-	{ 1, 1, 1, 1, 1, 1, 0 }, { 2, 3, 8, 10, 2, 2, 0 }, { 3, 2, 28, 28, 3, 2, 1 }, { 1, 5, 7, 9, 3, 1, 2 },
-	{ 2, 1, 13, 6, 4, 5, 3 }, { 1, 2, 3, 40, 3, 3, 0 }, { 4, 7, 5, 5, 5, 1, 4 },
+	{ 1, 1, 1, 1, 1, 1, 0 }, { 2, 3, 8, 10, 2, 2, 0 }, { 3, 2, 28, 28, 3, 2, 1 },
+	{ 1, 5, 7, 9, 3, 1, 2 }, { 2, 1, 13, 6, 4, 5, 3 }, { 1, 2, 3, 40, 3, 3, 0 },
+	{ 4, 7, 5, 5, 5, 1, 4 },
 };
 
 /* Few values, so that many are equal; and some NaN. */
@@ -32,10 +33,12 @@ static int largest(const struct shape *s, const float *plane, int oy, int ox)
 	int best = -1;
 
 	for (int y = oy * s->stride - s->padding; y < oy * s->stride - s->padding + s->size; y++) {
-		for (int x = ox * s->stride - s->padding; x < ox * s->stride - s->padding + s->size; x++) {
+		for (int x = ox * s->stride - s->padding; x < ox * s->stride - s->padding + s->size;
+		     x++) {
 			int at = y * s->w + x;
 
-			if (y < 0 || y >= s->h || x < 0 || x >= s->w || (best >= 0 && isnan(plane[best]))) {
+			if (y < 0 || y >= s->h || x < 0 || x >= s->w ||
+			    (best >= 0 && isnan(plane[best]))) {
 				continue;
 			}
 			best = best < 0 || isnan(plane[at]) || plane[at] > plane[best] ? at : best;
@@ -47,7 +50,8 @@ static int largest(const struct shape *s, const float *plane, int oy, int ox)
 static void begin(struct ops_case *c, const char *name, const struct shape *s, const float *in)
 {
 	ops_begin(c, name);
-	ops_input(c, "input", SGPU_F32, 4, OPS_SHAPE((uint64_t)s->n, (uint64_t)s->c, (uint64_t)s->h, (uint64_t)s->w), in);
+	ops_input(c, "input", SGPU_F32, 4,
+		  OPS_SHAPE((uint64_t)s->n, (uint64_t)s->c, (uint64_t)s->h, (uint64_t)s->w), in);
 	ops_number(c, "size", s->size);
 	ops_number(c, "stride", s->stride);
 	ops_number(c, "padding", s->padding);
@@ -55,7 +59,8 @@ static void begin(struct ops_case *c, const char *name, const struct shape *s, c
 
 static void compare(const struct shape *s, int values)
 {
-	int oh = (s->h + 2 * s->padding - s->size) / s->stride + 1, ow = (s->w + 2 * s->padding - s->size) / s->stride + 1;
+	int oh = (s->h + 2 * s->padding - s->size) / s->stride + 1,
+	    ow = (s->w + 2 * s->padding - s->size) / s->stride + 1;
 	int in_count = s->n * s->c * s->h * s->w, out_count = s->n * s->c * oh * ow, wrong = 0;
 	float *in = random_floats(in_count, values), *gradient = random_floats(out_count, 1000);
 	float *back = calloc((size_t)in_count, sizeof(float));
@@ -66,7 +71,8 @@ static void compare(const struct shape *s, int values)
 	CHECK(ops_type_is(&c, "output", SGPU_F32, 4,
 			  OPS_SHAPE((uint64_t)s->n, (uint64_t)s->c, (uint64_t)oh, (uint64_t)ow)));
 	for (int i = 0; back && i < out_count; i++) {
-		int plane = i / ow / oh * s->h * s->w, at = plane + largest(s, in + plane, i / ow % oh, i % ow);
+		int plane = i / ow / oh * s->h * s->w,
+		    at = plane + largest(s, in + plane, i / ow % oh, i % ow);
 		float got = ((float *)ops_data(&c, "output"))[i];
 
 		gradient[i] *= 0.0625f;
@@ -76,8 +82,8 @@ static void compare(const struct shape *s, int values)
 	CHECK(wrong == 0);
 	ops_end(&c);
 	begin(&c, "max_pool2d_gradient", s, in);
-	ops_input(&c, "gradient", SGPU_F32, 4, OPS_SHAPE((uint64_t)s->n, (uint64_t)s->c, (uint64_t)oh, (uint64_t)ow),
-		  gradient);
+	ops_input(&c, "gradient", SGPU_F32, 4,
+		  OPS_SHAPE((uint64_t)s->n, (uint64_t)s->c, (uint64_t)oh, (uint64_t)ow), gradient);
 	CHECK(ops_run(&c));
 	CHECK(back && memcmp(ops_data(&c, "output"), back, (size_t)in_count * sizeof(float)) == 0);
 	ops_end(&c);
@@ -96,7 +102,8 @@ UNIT_TEST(every_kind_of_window)
 
 UNIT_TEST(diagnostics)
 {
-	const struct shape small = { 1, 1, 2, 2, 3, 1, 0 }, padded = { 1, 1, 5, 5, 3, 1, 3 }, empty = { 1, 1, 0, 5, 2, 1, 1 };
+	const struct shape small = { 1, 1, 2, 2, 3, 1, 0 }, padded = { 1, 1, 5, 5, 3, 1, 3 },
+			   empty = { 1, 1, 0, 5, 2, 1, 1 };
 	const struct shape good = { 1, 1, 5, 5, 3, 2, 1 };
 	struct ops_case c;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * morphology3d: erosion and dilation against the definition by balls, components against a flood fill.
+ * morphology3d: erosion and dilation against the definition by balls, components against a flood
+ * fill.
  */
 #include "ops_harness.h"
 #include "unit.h"
@@ -40,7 +41,8 @@ static bool meets(const struct volume *v, int64_t z, int64_t y, int64_t x, int64
 		for (int64_t dy = -r; dy <= r; dy++) {
 			for (int64_t dx = -r; dx <= r; dx++) {
 				if (dz * dz + dy * dy + dx * dx <= r * r &&
-				    (inside(v, z + dz, y + dy, x + dx) && *voxel(v, z + dz, y + dy, x + dx)) == value) {
+				    (inside(v, z + dz, y + dy, x + dx) &&
+				     *voxel(v, z + dz, y + dy, x + dx)) == value) {
 					return true;
 				}
 			}
@@ -64,21 +66,26 @@ static void naive_ball(struct volume *v, int radius, bool erode)
 	v->data = out.data;
 }
 
-static uint64_t flood(const struct volume *v, uint64_t start, uint32_t *label, uint32_t name, uint64_t *stack)
+static uint64_t flood(const struct volume *v, uint64_t start, uint32_t *label, uint32_t name,
+		      uint64_t *stack)
 {
-	static const int step[6][3] = { { 1, 0, 0 }, { -1, 0, 0 }, { 0, 1, 0 }, { 0, -1, 0 }, { 0, 0, 1 }, { 0, 0, -1 } };
+	static const int step[6][3] = { { 1, 0, 0 },  { -1, 0, 0 }, { 0, 1, 0 },
+					{ 0, -1, 0 }, { 0, 0, 1 },  { 0, 0, -1 } };
 	uint64_t depth = 0, count = 0;
 
 	stack[depth++] = start;
 	label[start] = name;
 	while (depth > 0) {
-		int64_t at = (int64_t)stack[--depth], x = at % v->shape[2], y = at / v->shape[2] % v->shape[1];
+		int64_t at = (int64_t)stack[--depth], x = at % v->shape[2],
+			y = at / v->shape[2] % v->shape[1];
 		int64_t z = at / v->shape[2] / v->shape[1];
 
 		count++;
 		for (int i = 0; i < 6; i++) {
 			int64_t nz = z + step[i][0], ny = y + step[i][1], nx = x + step[i][2];
-			uint64_t next = inside(v, nz, ny, nx) ? (uint64_t)(voxel(v, nz, ny, nx) - v->data) : 0;
+			uint64_t next = inside(v, nz, ny, nx)
+						? (uint64_t)(voxel(v, nz, ny, nx) - v->data)
+						: 0;
 
 			if (inside(v, nz, ny, nx) && v->data[next] && !label[next]) {
 				label[next] = name;
@@ -115,7 +122,8 @@ static void naive_largest(struct volume *v)
 /* Runs the operation on v, then compares it with the naive steps; v ends as the result. */
 static void compare(struct volume *v, int erode, bool largest, int dilate)
 {
-	const uint64_t shape[3] = { (uint64_t)v->shape[0], (uint64_t)v->shape[1], (uint64_t)v->shape[2] };
+	const uint64_t shape[3] = { (uint64_t)v->shape[0], (uint64_t)v->shape[1],
+				    (uint64_t)v->shape[2] };
 	struct ops_case c;
 
 	ops_begin(&c, "morphology3d");
@@ -156,7 +164,10 @@ UNIT_TEST(no_step_makes_zeros_and_ones)
 
 UNIT_TEST(erosion_is_the_definition)
 {
-	static const struct { int radius; double density; } cases[] = { { 1, 0.95 }, { 2, 0.99 }, { 3, 0.999 }, { 5, 0.9999 } };
+	static const struct {
+		int radius;
+		double density;
+	} cases[] = { { 1, 0.95 }, { 2, 0.99 }, { 3, 0.999 }, { 5, 0.9999 } };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
 		struct volume v = noise(19, 23, 37, cases[i].density);
@@ -168,7 +179,10 @@ UNIT_TEST(erosion_is_the_definition)
 
 UNIT_TEST(dilation_is_the_definition)
 {
-	static const struct { int radius; double density; } cases[] = { { 1, 0.05 }, { 2, 0.01 }, { 3, 0.002 }, { 7, 0.0002 } };
+	static const struct {
+		int radius;
+		double density;
+	} cases[] = { { 1, 0.05 }, { 2, 0.01 }, { 3, 0.002 }, { 7, 0.0002 } };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
 		struct volume v = noise(19, 23, 37, cases[i].density);
@@ -178,7 +192,8 @@ UNIT_TEST(dilation_is_the_definition)
 	}
 }
 
-/* One voxel becomes the ball of radius 16, and of a full volume its erosion leaves what is 16 away from every side. */
+/* One voxel becomes the ball of radius 16, and of a full volume its erosion leaves what is 16 away
+ * from every side. */
 UNIT_TEST(the_largest_radius)
 {
 	struct volume dot = make(35, 36, 1060), full = make(35, 36, 37);
@@ -208,14 +223,16 @@ UNIT_TEST(the_largest_radius)
 UNIT_TEST(the_largest_component_is_kept)
 {
 	for (int i = 0; i < 6; i++) {
-		struct volume v = noise(35, 21, 1 + 13 * i, 0.2 + 0.05 * i); /* around the percolation threshold */
+		struct volume v = noise(35, 21, 1 + 13 * i,
+					0.2 + 0.05 * i); /* around the percolation threshold */
 
 		compare(&v, 0, true, 0);
 		free(v.data);
 	}
 }
 
-/* Wider than the words and tiles of any device, and with more than half inside, so that the largest is nearly all. */
+/* Wider than the words and tiles of any device, and with more than half inside, so that the largest
+ * is nearly all. */
 UNIT_TEST(components_of_a_larger_volume)
 {
 	bool small = getenv("SGPU_TEST_SMALL");

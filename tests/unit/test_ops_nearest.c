@@ -54,8 +54,8 @@ static int naive_vote(const struct near *sorted, int k, const int32_t *labels)
 
 enum labels { NO_LABELS, I32_LABELS, U8_LABELS };
 
-static void check(const struct ops_case *c, const float *a, const float *b, int n, int m, int d, int k,
-		  enum labels kind, const int32_t *labels)
+static void check(const struct ops_case *c, const float *a, const float *b, int n, int m, int d,
+		  int k, enum labels kind, const int32_t *labels)
 {
 	struct near *sorted = calloc((size_t)m, sizeof(*sorted));
 	const int32_t *out = ops_data(c, "output");
@@ -78,16 +78,19 @@ static void check(const struct ops_case *c, const float *a, const float *b, int 
 /* levels 0: any value; else integers, so that many distances are equal. */
 static void compare(int n, int m, int d, int k, int levels, enum labels kind)
 {
-	float *a = ops_alloc(64, (uint64_t)(n * d) * sizeof(float)), *b = ops_alloc(64, (uint64_t)(m * d) * sizeof(float));
+	float *a = ops_alloc(64, (uint64_t)(n * d) * sizeof(float)),
+	      *b = ops_alloc(64, (uint64_t)(m * d) * sizeof(float));
 	int32_t *labels = ops_alloc(64, (uint64_t)m * sizeof(int32_t));
 	uint8_t *bytes = ops_alloc(64, (uint64_t)m);
 	struct ops_case c;
 
 	for (int i = 0; i < n * d; i++) {
-		a[i] = levels ? (float)(ops_random() % (uint64_t)levels) : (float)ops_uniform(-1, 1);
+		a[i] = levels ? (float)(ops_random() % (uint64_t)levels)
+			      : (float)ops_uniform(-1, 1);
 	}
 	for (int i = 0; i < m * d; i++) {
-		b[i] = levels ? (float)(ops_random() % (uint64_t)levels) : (float)ops_uniform(-1, 1);
+		b[i] = levels ? (float)(ops_random() % (uint64_t)levels)
+			      : (float)ops_uniform(-1, 1);
 	}
 	for (int i = 0; i < m; i++) {
 		bytes[i] = (uint8_t)(250 + ops_random() % 6);
@@ -97,12 +100,13 @@ static void compare(int n, int m, int d, int k, int levels, enum labels kind)
 	ops_input(&c, "a", SGPU_F32, 2, OPS_SHAPE((uint64_t)n, (uint64_t)d), a);
 	ops_input(&c, "b", SGPU_F32, 2, OPS_SHAPE((uint64_t)m, (uint64_t)d), b);
 	if (kind != NO_LABELS) {
-		ops_input(&c, "labels", kind == U8_LABELS ? SGPU_U8 : SGPU_I32, 1, OPS_SHAPE((uint64_t)m),
-			  kind == U8_LABELS ? (const void *)bytes : labels);
+		ops_input(&c, "labels", kind == U8_LABELS ? SGPU_U8 : SGPU_I32, 1,
+			  OPS_SHAPE((uint64_t)m), kind == U8_LABELS ? (const void *)bytes : labels);
 	}
 	ops_number(&c, "k", k);
 	CHECK(ops_run(&c));
-	CHECK(ops_type_is(&c, "output", SGPU_I32, kind == NO_LABELS ? 2 : 1, OPS_SHAPE((uint64_t)n, (uint64_t)k)));
+	CHECK(ops_type_is(&c, "output", SGPU_I32, kind == NO_LABELS ? 2 : 1,
+			  OPS_SHAPE((uint64_t)n, (uint64_t)k)));
 	check(&c, a, b, n, m, d, k, kind, labels);
 	ops_end(&c);
 	free(bytes);

@@ -5,7 +5,9 @@
 #include "ops_harness.h"
 #include "unit.h"
 
-static const enum sgpu_dtype dtypes[] = { SGPU_F32, SGPU_F64, SGPU_I32, SGPU_U8, SGPU_I16, SGPU_F16 };
+static const enum sgpu_dtype dtypes[] = {
+	SGPU_F32, SGPU_F64, SGPU_I32, SGPU_U8, SGPU_I16, SGPU_F16
+};
 static const char *const operations[] = { "sum", "min", "max", "mean" };
 
 /* A random element, and its value. */
@@ -23,7 +25,8 @@ static double fill(enum sgpu_dtype dtype, void *data, uint64_t i)
 	case SGPU_U8:
 		return ((uint8_t *)data)[i] = (uint8_t)(ops_random() & 255);
 	default:
-		((uint16_t *)data)[i] = (uint16_t)(0x5400 + (ops_random() & 0x3ff)); /* 64 ... 128 by 1/16 */
+		((uint16_t *)data)[i] =
+			(uint16_t)(0x5400 + (ops_random() & 0x3ff)); /* 64 ... 128 by 1/16 */
 		return 64.0 + (double)(((uint16_t *)data)[i] & 0x3ff) / 16.0;
 	}
 }
@@ -46,7 +49,8 @@ static double element(const struct ops_case *c, uint64_t i)
 	}
 }
 
-static double naive(const double *values, uint64_t first, uint64_t step, uint64_t count, const char *operation)
+static double naive(const double *values, uint64_t first, uint64_t step, uint64_t count,
+		    const char *operation)
 {
 	long double sum = 0, least = INFINITY, greatest = -INFINITY;
 
@@ -71,7 +75,8 @@ static enum sgpu_dtype expected_dtype(enum sgpu_dtype dtype, bool additive)
 }
 
 /* axis -1: all. */
-static void compare(enum sgpu_dtype dtype, int rank, const uint64_t *shape, int axis, const char *operation)
+static void compare(enum sgpu_dtype dtype, int rank, const uint64_t *shape, int axis,
+		    const char *operation)
 {
 	uint64_t count = 1, inner = 1, length, wrong = 0;
 	bool additive = strcmp(operation, "sum") == 0 || strcmp(operation, "mean") == 0;
@@ -98,9 +103,11 @@ static void compare(enum sgpu_dtype dtype, int rank, const uint64_t *shape, int 
 	CHECK(ops_type(&c, "output")->dtype == expected_dtype(dtype, additive));
 	CHECK(ops_type(&c, "output")->rank == (axis >= 0 && rank > 1 ? rank - 1 : 1));
 	for (uint64_t i = 0; i < count / length; i++) {
-		double expected = naive(values, i / inner * inner * length + i % inner, inner, length, operation);
+		double expected = naive(values, i / inner * inner * length + i % inner, inner,
+					length, operation);
 
-		wrong += !ops_close(element(&c, i), expected, additive ? tolerance * (double)length : 0, tolerance);
+		wrong += !ops_close(element(&c, i), expected,
+				    additive ? tolerance * (double)length : 0, tolerance);
 	}
 	CHECK(wrong == 0);
 	ops_end(&c);
@@ -181,11 +188,13 @@ UNIT_TEST(nan_and_signed_zeros)
 		ops_end(&c);
 		for (int strided = 0; strided < 2; strided++) {
 			ops_begin(&c, "reduce");
-			ops_input(&c, "input", SGPU_F32, 2, strided ? OPS_SHAPE(3, 1) : OPS_SHAPE(1, 3), one_nan);
+			ops_input(&c, "input", SGPU_F32, 2,
+				  strided ? OPS_SHAPE(3, 1) : OPS_SHAPE(1, 3), one_nan);
 			ops_choice(&c, "operation", min_max[i]);
 			ops_number(&c, "axis", !strided);
 			REQUIRE(ops_run(&c));
-			CHECK(memcmp(ops_data(&c, "output"), ((const uint8_t[]){ 0, 0, 0xc0, 0x7f }), 4) == 0);
+			CHECK(memcmp(ops_data(&c, "output"),
+				     ((const uint8_t[]){ 0, 0, 0xc0, 0x7f }), 4) == 0);
 			ops_end(&c);
 		}
 	}

@@ -31,13 +31,17 @@ UNIT_TEST(reshape_keeps_the_elements)
 		c.call.param[i].number = 1;
 	}
 	CHECK(ops_run(&c));
-	CHECK(ops_type_is(&c, "output", SGPU_F64, 4, OPS_SHAPE(1, 1, 1, 1)) && *(double *)ops_data(&c, "output") == 2.5);
+	CHECK(ops_type_is(&c, "output", SGPU_F64, 4, OPS_SHAPE(1, 1, 1, 1)) &&
+	      *(double *)ops_data(&c, "output") == 2.5);
 	ops_end(&c);
 }
 
 UNIT_TEST(reshape_refuses_another_number_of_elements)
 {
-	static const double dims[][4] = { { 211 }, { 10, 20 }, { 0x1p53, 0x1p53 }, { 0x1p32, 0x1p32, 0x1p32, 0x1p32 },
+	static const double dims[][4] = { { 211 },
+					  { 10, 20 },
+					  { 0x1p53, 0x1p53 },
+					  { 0x1p32, 0x1p32, 0x1p32, 0x1p32 },
 					  { 0, 210 } };
 	struct ops_case c;
 

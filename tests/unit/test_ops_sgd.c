@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgd and activation_gradient: by their formulas, to the last bit, and slopes against differences of dense's activations.
+ * sgd and activation_gradient: by their formulas, to the last bit, and slopes against differences
+ * of dense's activations.
  */
 #include "ops_harness.h"
 #include "unit.h"
@@ -34,7 +35,8 @@ static double rounded(enum sgpu_dtype dtype, double value)
 static void step(enum sgpu_dtype dtype, bool with_velocity, bool gives_velocity)
 {
 	const double rate = 0.0625, momentum = 0.9;
-	void *weights = random_values(dtype, 1), *gradient = random_values(dtype, 10), *velocity = random_values(dtype, 1);
+	void *weights = random_values(dtype, 1), *gradient = random_values(dtype, 10),
+	     *velocity = random_values(dtype, 1);
 	struct ops_case c;
 	int wrong = 0;
 
@@ -53,7 +55,8 @@ static void step(enum sgpu_dtype dtype, bool with_velocity, bool gives_velocity)
 		double now = rounded(dtype, before + at(gradient, dtype, i));
 		double moved = rate * now;
 
-		wrong += at(ops_data(&c, "output"), dtype, i) != rounded(dtype, at(weights, dtype, i) - moved);
+		wrong += at(ops_data(&c, "output"), dtype, i) !=
+			 rounded(dtype, at(weights, dtype, i) - moved);
 		wrong += gives_velocity && at(ops_data(&c, "output_velocity"), dtype, i) != now;
 	}
 	CHECK(wrong == 0);
@@ -114,7 +117,8 @@ UNIT_TEST(slopes_are_differences_of_activations)
 	static const char *const names[] = { "relu", "sigmoid", "tanh" };
 	enum { POINTS = 801 };
 	const double h = 1e-6;
-	static double x[POINTS], low[POINTS], high[POINTS], y[POINTS], up[POINTS], down[POINTS], g[POINTS];
+	static double x[POINTS], low[POINTS], high[POINTS], y[POINTS], up[POINTS], down[POINTS],
+		g[POINTS];
 
 	for (int i = 0; i < POINTS; i++) {
 		x[i] = (i - 400) / 50.0 + 0.001; /* not 0, where relu has no slope */

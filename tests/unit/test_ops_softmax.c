@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax: against the definition in the precision of the mathematical library; extremes, infinities, NaN.
+ * softmax: against the definition in the precision of the mathematical library; extremes,
+ * infinities, NaN.
  */
 #include "ops_harness.h"
 #include "unit.h"
@@ -20,7 +21,8 @@ static void reference(const double *x, double *want, uint64_t count)
 	}
 }
 
-static void check_rows(enum sgpu_dtype dtype, uint64_t rows, uint64_t count, double low, double high)
+static void check_rows(enum sgpu_dtype dtype, uint64_t rows, uint64_t count, double low,
+		       double high)
 {
 	uint64_t all = rows * count;
 	double *x = malloc(all * 8 + 8), *want = malloc(all * 8 + 8);
@@ -39,7 +41,8 @@ static void check_rows(enum sgpu_dtype dtype, uint64_t rows, uint64_t count, dou
 		want_single[i] = (float)want[i];
 	}
 	ops_begin(&c, "softmax");
-	ops_input(&c, "input", dtype, 2, OPS_SHAPE(rows, count), dtype == SGPU_F32 ? (void *)single : (void *)x);
+	ops_input(&c, "input", dtype, 2, OPS_SHAPE(rows, count),
+		  dtype == SGPU_F32 ? (void *)single : (void *)x);
 	ops_tolerance(&c, dtype == SGPU_F32 ? 3e-7 : 4e-15, dtype == SGPU_F32 ? 2e-44 : 2e-307);
 	CHECK(ops_run(&c) && ops_type_is(&c, "output", dtype, 2, OPS_SHAPE(rows, count)));
 	if (dtype == SGPU_F32) {
@@ -76,7 +79,8 @@ UNIT_TEST(large_values_do_not_overflow)
 
 UNIT_TEST(a_row_with_nan_or_infinity_is_nan_alone)
 {
-	static const float input[] = { 0, 1, NAN, 0, INFINITY, 1, -INFINITY, 0, 0, -INFINITY, -INFINITY, -INFINITY };
+	static const float input[] = { 0,	  1, NAN, 0,	     INFINITY,	1,
+				       -INFINITY, 0, 0,	  -INFINITY, -INFINITY, -INFINITY };
 	struct ops_case c;
 	const float *out;
 

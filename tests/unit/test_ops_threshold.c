@@ -7,7 +7,9 @@
 
 enum { COUNT = 70001 }; /* more than one piece, and an odd rest */
 
-static const enum sgpu_dtype dtypes[] = { SGPU_F32, SGPU_F64, SGPU_I32, SGPU_U8, SGPU_I16, SGPU_F16 };
+static const enum sgpu_dtype dtypes[] = {
+	SGPU_F32, SGPU_F64, SGPU_I32, SGPU_U8, SGPU_I16, SGPU_F16
+};
 
 /* Element i of each type; halves are integers up to 31 * 64, built from their bits. */
 static double fill(enum sgpu_dtype dtype, void *data, uint64_t i)
@@ -26,7 +28,8 @@ static double fill(enum sgpu_dtype dtype, void *data, uint64_t i)
 	case SGPU_U8:
 		return ((uint8_t *)data)[i] = (uint8_t)(ops_random() & 255);
 	default:
-		((uint16_t *)data)[i] = (uint16_t)(0x5400 + (ops_random() & 0x3ff)); /* 64 ... 128 by 1/16 */
+		((uint16_t *)data)[i] =
+			(uint16_t)(0x5400 + (ops_random() & 0x3ff)); /* 64 ... 128 by 1/16 */
 		return 64.0 + (double)(((uint16_t *)data)[i] & 0x3ff) / 16.0;
 	}
 }
@@ -105,7 +108,9 @@ UNIT_TEST(indices_of_a_long_array)
 	int wrong = 0;
 
 	for (uint64_t i = 0; i < count; i++) {
-		values[i] = i / 50000 % 3 == 0 ? 0 : i / 50000 % 3 == 1 ? 1 : (float)ops_uniform(0, 1);
+		values[i] = i / 50000 % 3 == 0	 ? 0
+			    : i / 50000 % 3 == 1 ? 1
+						 : (float)ops_uniform(0, 1);
 	}
 	ops_begin(&c, "threshold");
 	ops_input(&c, "input", SGPU_F32, 1, OPS_SHAPE(count), values);
@@ -127,7 +132,13 @@ UNIT_TEST(indices_of_a_long_array)
 /* Bounds that no f32 or u8 equals still include exactly the values between them. */
 UNIT_TEST(bounds_between_values_are_exact)
 {
-	const float values[] = { 0.1f, nextafterf(0.1f, 0.0f), nextafterf(0.1f, 1.0f), -0.0f, NAN, INFINITY, -INFINITY,
+	const float values[] = { 0.1f,
+				 nextafterf(0.1f, 0.0f),
+				 nextafterf(0.1f, 1.0f),
+				 -0.0f,
+				 NAN,
+				 INFINITY,
+				 -INFINITY,
 				 -3.4e38f };
 	const uint8_t bytes[] = { 0, 1, 2, 254, 255 };
 	struct ops_case c;

@@ -16,18 +16,22 @@ static bool right(enum sgpu_dtype dtype, const void *a, const void *b, const voi
 		got = ((const float *)sum)[i];
 		return isnan(want) ? isnan(got) : want == got;
 	case SGPU_F64:
-		return ops_close(((const double *)sum)[i], ((const double *)a)[i] + ((const double *)b)[i], 0, 0);
+		return ops_close(((const double *)sum)[i],
+				 ((const double *)a)[i] + ((const double *)b)[i], 0, 0);
 	case SGPU_I32:
-		return ((const uint32_t *)sum)[i] == ((const uint32_t *)a)[i] + ((const uint32_t *)b)[i];
+		return ((const uint32_t *)sum)[i] ==
+		       ((const uint32_t *)a)[i] + ((const uint32_t *)b)[i];
 	case SGPU_U8:
-		return ((const uint8_t *)sum)[i] == (((const uint8_t *)a)[i] + ((const uint8_t *)b)[i]) % 256;
+		return ((const uint8_t *)sum)[i] ==
+		       (((const uint8_t *)a)[i] + ((const uint8_t *)b)[i]) % 256;
 	case SGPU_I16:
-		return ((const uint16_t *)sum)[i] == (((const uint16_t *)a)[i] + ((const uint16_t *)b)[i]) % 65536;
+		return ((const uint16_t *)sum)[i] ==
+		       (((const uint16_t *)a)[i] + ((const uint16_t *)b)[i]) % 65536;
 	default:
 		/* The sum of two halves is exact in double: one rounding. */
-		want = sgpu_half_to_float(
-			sgpu_half_from_double((double)sgpu_half_to_float(((const uint16_t *)a)[i]) +
-					      (double)sgpu_half_to_float(((const uint16_t *)b)[i])));
+		want = sgpu_half_to_float(sgpu_half_from_double(
+			(double)sgpu_half_to_float(((const uint16_t *)a)[i]) +
+			(double)sgpu_half_to_float(((const uint16_t *)b)[i])));
 		got = sgpu_half_to_float(((const uint16_t *)sum)[i]);
 		return isnan(want) ? isnan(got) : want == got;
 	}
@@ -49,7 +53,8 @@ static void check_sum(enum sgpu_dtype dtype, uint64_t count)
 	ops_input(&c, "b", dtype, 1, OPS_SHAPE(count), b);
 	CHECK(ops_run(&c) && ops_type_is(&c, "output", dtype, 1, OPS_SHAPE(count)));
 	for (uint64_t i = 0; i < count; i++) {
-		bad += !right(dtype, ops_data(&c, "a"), ops_data(&c, "b"), ops_data(&c, "output"), i);
+		bad += !right(dtype, ops_data(&c, "a"), ops_data(&c, "b"), ops_data(&c, "output"),
+			      i);
 	}
 	CHECK(bad == 0);
 	ops_end(&c);

@@ -58,8 +58,8 @@ static int content_is(const char *name, const char *text)
 {
 	char *data = NULL;
 	size_t size = 0;
-	int same = sgpu_read_file(in_folder(name), 1 << 20, &data, &size, NULL) == 0 && size == strlen(text) &&
-		   !memcmp(data, text, size);
+	int same = sgpu_read_file(in_folder(name), 1 << 20, &data, &size, NULL) == 0 &&
+		   size == strlen(text) && !memcmp(data, text, size);
 
 	free(data);
 	return same;
@@ -119,7 +119,8 @@ static int as_another_user(int (*body)(void))
 	int status = 0;
 
 	if (child == 0) {
-		_exit(setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534) ? 99 : body());
+		_exit(setresgid(65534, 65534, 65534) || setresuid(65534, 65534, 65534) ? 99
+										       : body());
 	}
 	return waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : 98;
 }
@@ -150,8 +151,9 @@ static int refused(const char *name)
 
 UNIT_TEST(what_another_user_planted_is_refused)
 {
-	static const char *const planted[] = { "shared/file", "shared/link", "shared/up/x", "shared/pipe",
-					       "shared/folder/x", "open/pipe", "open/link" };
+	static const char *const planted[] = { "shared/file", "shared/link",	 "shared/up/x",
+					       "shared/pipe", "shared/folder/x", "open/pipe",
+					       "open/link" };
 
 	if (geteuid() != 0) {
 		return; /* only root can be two users */
@@ -163,8 +165,10 @@ UNIT_TEST(what_another_user_planted_is_refused)
 	for (size_t i = 0; i < sizeof(planted) / sizeof(*planted); i++) {
 		CHECK(refused(planted[i]));
 	}
-	CHECK(access(in_folder("shared/target"), F_OK) != 0 && access(in_folder("open/elsewhere"), F_OK) != 0);
-	/* Nor is a link followed that is the user's own, but lies where others could have moved it. */
+	CHECK(access(in_folder("shared/target"), F_OK) != 0 &&
+	      access(in_folder("open/elsewhere"), F_OK) != 0);
+	/* Nor is a link followed that is the user's own, but lies where others could have moved it.
+	 */
 	REQUIRE(symlink("target", in_folder("shared/own")) == 0);
 	CHECK(refused("shared/own"));
 	remove_tree("shared");
@@ -184,7 +188,8 @@ UNIT_TEST(a_file_of_another_user_does_not_choose_the_mode)
 	umask(022);
 	REQUIRE(sgpu_output_open(&output, in_folder("theirs"), 0644, NULL) == 0);
 	CHECK(sgpu_output_commit(&output, NULL) == 0);
-	CHECK(stat(in_folder("theirs"), &status) == 0 && (status.st_mode & 0777) == 0644 && status.st_uid == 0);
+	CHECK(stat(in_folder("theirs"), &status) == 0 && (status.st_mode & 0777) == 0644 &&
+	      status.st_uid == 0);
 	unlink(in_folder("theirs"));
 }
 
@@ -315,7 +320,8 @@ UNIT_TEST(reading_is_bounded)
 	struct sgpu_error error;
 
 	write_file("c", "12345", 0644);
-	CHECK(sgpu_read_file(in_folder("c"), 5, &data, &size, NULL) == 0 && size == 5 && data[5] == 0);
+	CHECK(sgpu_read_file(in_folder("c"), 5, &data, &size, NULL) == 0 && size == 5 &&
+	      data[5] == 0);
 	free(data);
 	CHECK(sgpu_read_file(in_folder("c"), 4, &data, &size, &error) == SGPU_EINVALID);
 	CHECK(sgpu_read_file("/dev/zero", 1 << 20, &data, &size, &error) == SGPU_EINVALID);

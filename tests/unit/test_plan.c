@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan: streams of chains and diamonds, and, by brute force on random graphs, that no buffer is given away while
- * anything may still touch its tenant.
+ * The plan: streams of chains and diamonds, and, by brute force on random graphs, that no buffer is
+ * given away while anything may still touch its tenant.
  */
 #include <stdarg.h>
 #include <stdbool.h>
@@ -35,15 +35,17 @@ static void SGPU_PRINTF(2, 3) add(struct text *text, const char *format, ...)
 	text->size += (size_t)wrote;
 }
 
-static void add_segment(struct text *text, const char *id, int number, const char *direction, const char *dtype,
-			bool first)
+static void add_segment(struct text *text, const char *id, int number, const char *direction,
+			const char *dtype, bool first)
 {
 	add(text, "%s{\"segment_id\":\"%s%d\",", first ? "" : ",", id, number);
 	if (strcmp(direction, "INTERMEDIATE") != 0) {
 		add(text, "\"data_location_client\":\"%s%d.bin\",", id, number);
 	}
-	add(text, "\"sensitivity_level\":\"LOW\",\"direction\":\"%s\","
-	    "\"data_type_info\":{\"dtype\":\"%s\",\"shape\":[8,8,16]}}", direction, dtype);
+	add(text,
+	    "\"sensitivity_level\":\"LOW\",\"direction\":\"%s\","
+	    "\"data_type_info\":{\"dtype\":\"%s\",\"shape\":[8,8,16]}}",
+	    direction, dtype);
 }
 
 static struct sgpu_manifest *load(struct text *text)
@@ -52,7 +54,8 @@ static struct sgpu_manifest *load(struct text *text)
 	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_error error = { 0 };
 
-	if (sgpu_ops_load_manifest(text->data, text->size, "test", &manifest, &diagnostics, &error) != SGPU_OK) {
+	if (sgpu_ops_load_manifest(text->data, text->size, "test", &manifest, &diagnostics,
+				   &error) != SGPU_OK) {
 		printf("# %s\n", diagnostics.count ? diagnostics.list[0].text : error.text);
 	}
 	sgpu_diagnostics_clear(&diagnostics);
@@ -64,8 +67,8 @@ static struct sgpu_manifest *load(struct text *text)
 /* ---- the brute force ---- */
 struct touch {
 	bool stays;
-	int order;        /* of the operation that makes it, -1: arrives */
-	int ops[4096];    /* whoever touches it */
+	int order;     /* of the operation that makes it, -1: arrives */
+	int ops[4096]; /* whoever touches it */
 	int count;
 };
 
@@ -89,14 +92,16 @@ static bool *ancestors_of(const struct sgpu_manifest *m)
 	return before;
 }
 
-/* What moves into a buffer when the operation `order` has ended, or when it has arrived, and is read there. */
-static int moved_tenants(const struct sgpu_manifest *m, const struct sgpu_plan *p, int segment, int buffer, int order,
-			 struct touch *list)
+/* What moves into a buffer when the operation `order` has ended, or when it has arrived, and is
+ * read there. */
+static int moved_tenants(const struct sgpu_manifest *m, const struct sgpu_plan *p, int segment,
+			 int buffer, int order, struct touch *list)
 {
 	const struct sgpu_segment *s = &m->segments[segment];
 	int count = 0;
 
-	for (int i = p->first_move[segment]; i >= 0 && sgpu_segment_is_input(s) == (order < 0); i = p->moves[i].next) {
+	for (int i = p->first_move[segment]; i >= 0 && sgpu_segment_is_input(s) == (order < 0);
+	     i = p->moves[i].next) {
 		if (p->moves[i].to_buffer != buffer) {
 			continue;
 		}
@@ -112,7 +117,8 @@ static int moved_tenants(const struct sgpu_manifest *m, const struct sgpu_plan *
 }
 
 /* Everything that lives in a buffer, in the order in which it moves in. */
-static int tenants_of(const struct sgpu_manifest *m, const struct sgpu_plan *p, int buffer, struct touch *list)
+static int tenants_of(const struct sgpu_manifest *m, const struct sgpu_plan *p, int buffer,
+		      struct touch *list)
 {
 	int count = 0;
 
@@ -120,7 +126,8 @@ static int tenants_of(const struct sgpu_manifest *m, const struct sgpu_plan *p, 
 		if (p->in_buffer[s] == buffer) {
 			struct touch *t = &list[count++];
 
-			*t = (struct touch){ .order = -1, .stays = m->segments[s].reader_count == 0 };
+			*t = (struct touch){ .order = -1,
+					     .stays = m->segments[s].reader_count == 0 };
 			for (int k = 0; k < m->segments[s].reader_count; k++) {
 				t->ops[t->count++] = m->segments[s].readers[k];
 			}
@@ -134,7 +141,9 @@ static int tenants_of(const struct sgpu_manifest *m, const struct sgpu_plan *p, 
 			if (m->segments[s].writer == op && p->out_buffer[s] == buffer) {
 				struct touch *t = &list[count++];
 
-				*t = (struct touch){ .order = op, .stays = sgpu_segment_is_output(&m->segments[s]) };
+				*t = (struct touch){ .order = op,
+						     .stays = sgpu_segment_is_output(
+							     &m->segments[s]) };
 				t->ops[t->count++] = op;
 				for (int k = 0; k < m->segments[s].reader_count; k++) {
 					t->ops[t->count++] = m->segments[s].readers[k];
@@ -166,7 +175,8 @@ static bool plan_is_legal(const struct sgpu_manifest *m, const struct sgpu_plan 
 			for (int earlier = 0; earlier < later; earlier++) {
 				legal = legal && !list[earlier].stays && list[later].order >= 0;
 				for (int k = 0; k < list[earlier].count && legal; k++) {
-					legal = before[(size_t)list[later].order * n + (size_t)list[earlier].ops[k]];
+					legal = before[(size_t)list[later].order * n +
+						       (size_t)list[earlier].ops[k]];
 				}
 			}
 		}
@@ -186,9 +196,12 @@ static bool plan_is_complete(const struct sgpu_manifest *m, const struct sgpu_pl
 		int in = p->in_buffer[s], out = p->out_buffer[s];
 
 		complete = complete && sgpu_type_bytes(&m->segments[s].type, &size);
-		complete = complete && (in >= 0) == sgpu_segment_is_input(&m->segments[s]) && in < p->buffer_count;
-		complete = complete && (out >= 0) == (m->segments[s].writer >= 0) && out < p->buffer_count;
-		complete = complete && (in < 0 || p->buffers[in].size >= size) && (in < 0 || in != out);
+		complete = complete && (in >= 0) == sgpu_segment_is_input(&m->segments[s]) &&
+			   in < p->buffer_count;
+		complete = complete && (out >= 0) == (m->segments[s].writer >= 0) &&
+			   out < p->buffer_count;
+		complete = complete && (in < 0 || p->buffers[in].size >= size) &&
+			   (in < 0 || in != out);
 		complete = complete && (out < 0 || p->buffers[out].size >= size);
 	}
 	for (int b = 0; b < p->buffer_count; b++) {
@@ -197,7 +210,8 @@ static bool plan_is_complete(const struct sgpu_manifest *m, const struct sgpu_pl
 	for (int i = 0; i < m->operation_count; i++) {
 		complete = complete && p->stream[i] >= 0 && p->stream[i] < p->stream_count;
 	}
-	return complete && sum == p->bytes && p->bytes <= p->bytes_unshared && p->stream_count <= SGPU_PLAN_STREAMS_MAX;
+	return complete && sum == p->bytes && p->bytes <= p->bytes_unshared &&
+	       p->stream_count <= SGPU_PLAN_STREAMS_MAX;
 }
 
 static int buffer_device(const struct sgpu_plan *p, int buffer)
@@ -205,7 +219,8 @@ static int buffer_device(const struct sgpu_plan *p, int buffer)
 	return buffer < 0 || buffer >= p->buffer_count ? -1 : p->buffers[buffer].device;
 }
 
-/* Each operation has all of its buffers on its own device, and what it reads from another one is moved there once. */
+/* Each operation has all of its buffers on its own device, and what it reads from another one is
+ * moved there once. */
 static bool devices_are_right(const struct sgpu_manifest *m, const struct sgpu_plan *p)
 {
 	bool right = true;
@@ -214,11 +229,15 @@ static bool devices_are_right(const struct sgpu_manifest *m, const struct sgpu_p
 		const struct sgpu_operation *op = &m->operations[i];
 		const int device = p->device[i];
 
-		right = right && device >= 0 && device < p->device_count && p->stream[i] % p->device_count == device;
-		right = right && (p->scratch_buffer[i] < 0 || buffer_device(p, p->scratch_buffer[i]) == device);
+		right = right && device >= 0 && device < p->device_count &&
+			p->stream[i] % p->device_count == device;
+		right = right && (p->scratch_buffer[i] < 0 ||
+				  buffer_device(p, p->scratch_buffer[i]) == device);
 		for (int k = 0; k < op->arg_count; k++) {
 			int segment = op->args[k].segment;
-			int buffer = op->args[k].output ? p->out_buffer[segment] : sgpu_plan_read_buffer(p, m, segment, device);
+			int buffer = op->args[k].output
+					     ? p->out_buffer[segment]
+					     : sgpu_plan_read_buffer(p, m, segment, device);
 
 			right = right && buffer_device(p, buffer) == device;
 		}
@@ -228,14 +247,18 @@ static bool devices_are_right(const struct sgpu_manifest *m, const struct sgpu_p
 		const struct sgpu_segment *s = &m->segments[move->segment];
 		bool read = false;
 
-		right = right && move->from != move->to && buffer_device(p, move->from_buffer) == move->from &&
+		right = right && move->from != move->to &&
+			buffer_device(p, move->from_buffer) == move->from &&
 			buffer_device(p, move->to_buffer) == move->to;
-		right = right && move->from_buffer == (sgpu_segment_is_input(s) ? p->in_buffer : p->out_buffer)[move->segment];
+		right = right && move->from_buffer == (sgpu_segment_is_input(s)
+							       ? p->in_buffer
+							       : p->out_buffer)[move->segment];
 		for (int k = 0; k < s->reader_count; k++) {
 			read = read || p->device[s->readers[k]] == move->to;
 		}
 		for (int k = 0; k < i; k++) {
-			right = right && (p->moves[k].segment != move->segment || p->moves[k].to != move->to);
+			right = right && (p->moves[k].segment != move->segment ||
+					  p->moves[k].to != move->to);
 		}
 		right = right && read;
 	}
@@ -256,9 +279,12 @@ static struct sgpu_manifest *chain(int length)
 	add_segment(&text, "out", 0, "OUTPUT", "f32", false);
 	add(&text, "],\"operations\":[");
 	for (int i = 0; i < length; i++) {
-		add(&text, "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"copy\",\"arguments\":{\"input\":", i ? "," : "", i);
+		add(&text,
+		    "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"copy\",\"arguments\":{\"input\":",
+		    i ? "," : "", i);
 		add(&text, i ? "\"t%d\"" : "\"in%d\"", i ? i - 1 : 0);
-		add(&text, i == length - 1 ? ",\"output\":\"out%d\"}}" : ",\"output\":\"t%d\"}}", i == length - 1 ? 0 : i);
+		add(&text, i == length - 1 ? ",\"output\":\"out%d\"}}" : ",\"output\":\"t%d\"}}",
+		    i == length - 1 ? 0 : i);
 	}
 	add(&text, "]}");
 	return load(&text);
@@ -274,7 +300,8 @@ UNIT_TEST(chains_share_one_stream_and_three_buffers)
 	REQUIRE(m != NULL);
 	REQUIRE(sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
 	CHECK(p->stream_count == 1);
-	/* The input's buffer and one more take turns: O1 may write over the input, which O0 has read. */
+	/* The input's buffer and one more take turns: O1 may write over the input, which O0 has
+	 * read. */
 	CHECK(p->buffer_count <= 3);
 	CHECK(p->bytes_unshared == 21 * 4096);
 	CHECK(p->bytes <= 3 * 4096);
@@ -299,11 +326,14 @@ UNIT_TEST(a_diamond_has_two_streams_and_keeps_what_both_sides_read)
 	}
 	add_segment(&text, "out", 0, "OUTPUT", "f32", false);
 	add(&text, "],\"operations\":["
-	    "{\"gpu_operation_id\":\"TOP\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"in0\",\"output\":\"t0\"}},"
-	    "{\"gpu_operation_id\":\"LEFT\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"t0\",\"output\":\"t1\"}},"
-	    "{\"gpu_operation_id\":\"RIGHT\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"t0\",\"output\":\"t2\"}},");
+		   "{\"gpu_operation_id\":\"TOP\",\"kernel\":\"copy\",\"arguments\":{\"input\":"
+		   "\"in0\",\"output\":\"t0\"}},"
+		   "{\"gpu_operation_id\":\"LEFT\",\"kernel\":\"copy\",\"arguments\":{\"input\":"
+		   "\"t0\",\"output\":\"t1\"}},"
+		   "{\"gpu_operation_id\":\"RIGHT\",\"kernel\":\"copy\",\"arguments\":{\"input\":"
+		   "\"t0\",\"output\":\"t2\"}},");
 	add(&text, "{\"gpu_operation_id\":\"JOIN\",\"kernel\":\"vector_add\",\"arguments\":"
-	    "{\"a\":\"t1\",\"b\":\"t2\",\"output\":\"out0\"}}]}");
+		   "{\"a\":\"t1\",\"b\":\"t2\",\"output\":\"out0\"}}]}");
 	m = load(&text);
 	REQUIRE(m != NULL);
 	REQUIRE(sgpu_plan_create(m, 1, &p, &error) == SGPU_OK);
@@ -335,7 +365,8 @@ static struct sgpu_manifest *random_graph(int operations, int window)
 		wide[i] = random_below(2);
 	}
 	for (int i = 0; i < operations; i++) {
-		int from = values > window ? values - window : 0, a = from + random_below(values - from), b = a;
+		int from = values > window ? values - window : 0,
+		    a = from + random_below(values - from), b = a;
 
 		read[a] = true;
 		add(&ops, "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":", i ? "," : "", i);
@@ -344,15 +375,21 @@ static struct sgpu_manifest *random_graph(int operations, int window)
 		}
 		if (b == a || wide[b] != wide[a]) {
 			wide[values] = !wide[a];
-			add(&ops, "\"cast\",\"params\":{\"dtype\":\"%s\"},\"arguments\":{\"input\":\"v%d\",",
+			add(&ops,
+			    "\"cast\",\"params\":{\"dtype\":\"%s\"},\"arguments\":{\"input\":\"v%"
+			    "d\",",
 			    wide[a] ? "f32" : "f64", a);
 		} else if (!wide[a] && random_below(3) == 0) { /* needs scratch memory */
 			wide[values] = wide[a];
-			add(&ops, "\"gaussian3d\",\"params\":{\"sigma\":1},\"arguments\":{\"input\":\"v%d\",", a);
+			add(&ops,
+			    "\"gaussian3d\",\"params\":{\"sigma\":1},\"arguments\":{\"input\":\"v%"
+			    "d\",",
+			    a);
 		} else {
 			read[b] = true;
 			wide[values] = wide[a];
-			add(&ops, "\"vector_add\",\"arguments\":{\"a\":\"v%d\",\"b\":\"v%d\",", a, b);
+			add(&ops, "\"vector_add\",\"arguments\":{\"a\":\"v%d\",\"b\":\"v%d\",", a,
+			    b);
 		}
 		add(&ops, "\"output\":\"v%d\"}}", values++);
 	}
@@ -361,7 +398,10 @@ static struct sgpu_manifest *random_graph(int operations, int window)
 		bool leaves = !read[i] || random_below(5) == 0;
 
 		if (i >= arrived || read[i]) {
-			add_segment(&text, "v", i, i < arrived ? "INPUT" : leaves ? "OUTPUT" : "INTERMEDIATE",
+			add_segment(&text, "v", i,
+				    i < arrived ? "INPUT"
+				    : leaves	? "OUTPUT"
+						: "INTERMEDIATE",
 				    wide[i] ? "f64" : "f32", first);
 			first = 0;
 		}
@@ -391,7 +431,8 @@ UNIT_TEST(no_buffer_is_reused_while_it_may_be_touched)
 		CHECK(plan_is_legal(m, p, &shared));
 		sgpu_plan_free(&p);
 		/* The same as if there were too many of them to look at the whole graph. */
-		REQUIRE(sgpu_plan_create_limited(m, 1, &SGPU_SPREAD_COSTS, 0, &p, &error) == SGPU_OK);
+		REQUIRE(sgpu_plan_create_limited(m, 1, &SGPU_SPREAD_COSTS, 0, &p, &error) ==
+			SGPU_OK);
 		CHECK(plan_is_complete(m, p));
 		CHECK(plan_is_legal(m, p, &shared_by_chains));
 		sgpu_plan_free(&p);
@@ -417,9 +458,12 @@ UNIT_TEST(on_several_devices_everything_is_where_it_is_read_and_no_buffer_is_reu
 
 		REQUIRE(m != NULL);
 		for (int i = 0; i < 3; i++) {
-			REQUIRE(sgpu_plan_create_limited(m, 2 + random_below(4), i ? &nothing : &SGPU_SPREAD_COSTS,
-							 i < 2 ? SGPU_REACH_OPERATIONS_MAX : 0, &p, &error) == SGPU_OK);
-			CHECK(plan_is_complete(m, p) && devices_are_right(m, p) && plan_is_legal(m, p, &shared));
+			REQUIRE(sgpu_plan_create_limited(m, 2 + random_below(4),
+							 i ? &nothing : &SGPU_SPREAD_COSTS,
+							 i < 2 ? SGPU_REACH_OPERATIONS_MAX : 0, &p,
+							 &error) == SGPU_OK);
+			CHECK(plan_is_complete(m, p) && devices_are_right(m, p) &&
+			      plan_is_legal(m, p, &shared));
 			moves += p->move_count;
 			sgpu_plan_free(&p);
 		}
@@ -440,7 +484,8 @@ UNIT_TEST(devices_are_one_to_sixteen)
 
 	REQUIRE(m != NULL);
 	CHECK(sgpu_plan_create(m, 0, &p, &error) == SGPU_EUSAGE && p == NULL);
-	CHECK(sgpu_plan_create(m, SGPU_RUN_DEVICES_MAX + 1, &p, &error) == SGPU_EUSAGE && p == NULL);
+	CHECK(sgpu_plan_create(m, SGPU_RUN_DEVICES_MAX + 1, &p, &error) == SGPU_EUSAGE &&
+	      p == NULL);
 	REQUIRE(sgpu_plan_create(m, SGPU_RUN_DEVICES_MAX, &p, &error) == SGPU_OK);
 	CHECK(p->move_count == 0 && devices_are_right(m, p));
 	sgpu_plan_free(&p);
@@ -479,8 +524,10 @@ UNIT_TEST(an_input_that_nothing_reads_keeps_its_buffer)
 	}
 	add(&text, "],\"operations\":[");
 	for (int i = 0; i < 6; i++) {
-		add(&text, "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"copy\",\"arguments\":", i ? "," : "", i);
-		add(&text, "{\"input\":\"%s%d\",\"output\":\"t%d\"}}", i ? "t" : "in", i ? i - 1 : 0, i);
+		add(&text, "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"copy\",\"arguments\":",
+		    i ? "," : "", i);
+		add(&text, "{\"input\":\"%s%d\",\"output\":\"t%d\"}}", i ? "t" : "in",
+		    i ? i - 1 : 0, i);
 	}
 	add(&text, "]}");
 	m = load(&text);
@@ -509,8 +556,10 @@ UNIT_TEST(streams_are_bounded)
 	}
 	add(&text, "],\"operations\":[");
 	for (int i = 0; i < 200; i++) {
-		add(&text, "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"copy\",\"arguments\":"
-		    "{\"input\":\"in0\",\"output\":\"out%d\"}}", i ? "," : "", i, i);
+		add(&text,
+		    "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"copy\",\"arguments\":"
+		    "{\"input\":\"in0\",\"output\":\"out%d\"}}",
+		    i ? "," : "", i, i);
 	}
 	add(&text, "]}");
 	m = load(&text);
@@ -528,7 +577,8 @@ int main(void)
 	UNIT_RUN(chains_share_one_stream_and_three_buffers);
 	UNIT_RUN(a_diamond_has_two_streams_and_keeps_what_both_sides_read);
 	UNIT_RUN(no_buffer_is_reused_while_it_may_be_touched);
-	UNIT_RUN(on_several_devices_everything_is_where_it_is_read_and_no_buffer_is_reused_too_early);
+	UNIT_RUN(
+		on_several_devices_everything_is_where_it_is_read_and_no_buffer_is_reused_too_early);
 	UNIT_RUN(devices_are_one_to_sixteen);
 	UNIT_RUN(a_chain_of_ten_thousand_operations_needs_three_buffers);
 	UNIT_RUN(an_input_that_nothing_reads_keeps_its_buffer);

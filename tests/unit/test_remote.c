@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sessions of programs with a worker in another process: memory, bulk data, jobs, what is refused; and somebody between who
- * alters, cuts and invents messages.
+ * Sessions of programs with a worker in another process: memory, bulk data, jobs, what is refused;
+ * and somebody between who alters, cuts and invents messages.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -26,15 +26,15 @@ static struct sgpu_key owner;
 struct relay {
 	pthread_t thread;
 	int from, to;
-	uint64_t flip;                 /* the byte that is altered, from 1; 0: none */
-	bool impatient;                /* ends when nothing comes for a second */
-	uint64_t end;                  /* bytes after which nothing more is passed on; 0: never */
+	uint64_t flip;	/* the byte that is altered, from 1; 0: none */
+	bool impatient; /* ends when nothing comes for a second */
+	uint64_t end;	/* bytes after which nothing more is passed on; 0: never */
 	_Atomic uint64_t passed;
 };
 
 struct worker {
 	pid_t pid;
-	int socket;                    /* the program's end */
+	int socket; /* the program's end */
 	struct relay up, down;
 	bool relayed;
 };
@@ -52,7 +52,8 @@ static void *pass_on(void *argument)
 	static _Thread_local uint8_t data[1 << 16];
 	ssize_t size;
 
-	/* A size that was made larger is waited for: so somebody who alters things hangs up in the end. */
+	/* A size that was made larger is waited for: so somebody who alters things hangs up in the
+	 * end. */
 	while (wait_for_more(r) && (size = read(r->from, data, sizeof(data))) > 0) {
 		const uint64_t before = atomic_fetch_add(&r->passed, (uint64_t)size);
 
@@ -93,12 +94,14 @@ static int serve(int socket)
 }
 
 /* The relays point into it. */
-static void start_worker(struct worker *to, bool relayed, uint64_t flip_up, uint64_t flip_down, uint64_t end_up,
-			 uint64_t end_down)
+static void start_worker(struct worker *to, bool relayed, uint64_t flip_up, uint64_t flip_down,
+			 uint64_t end_up, uint64_t end_down)
 {
 	const bool impatient = flip_up || flip_down;
-	struct worker w = { .relayed = relayed, .up = { .flip = flip_up, .end = end_up, .impatient = impatient },
-			    .down = { .flip = flip_down, .end = end_down, .impatient = impatient } };
+	struct worker w = { .relayed = relayed,
+			    .up = { .flip = flip_up, .end = end_up, .impatient = impatient },
+			    .down = {
+				    .flip = flip_down, .end = end_down, .impatient = impatient } };
 	int near[2], far[2];
 
 	fflush(stdout);
@@ -151,7 +154,9 @@ static int end_worker(struct worker *w)
 
 static struct sgpu_remote *open_remote(const struct worker *w)
 {
-	const struct sgpu_remote_config config = { .in = w->socket, .out = w->socket, .owner = &owner };
+	const struct sgpu_remote_config config = { .in = w->socket,
+						   .out = w->socket,
+						   .owner = &owner };
 	struct sgpu_remote *remote = NULL;
 
 	if (sgpu_remote_open(&config, &remote, &error) != SGPU_OK) {
@@ -170,8 +175,10 @@ static void fill(uint8_t *data, size_t size, unsigned seed)
 /* ---- memory ---- */
 UNIT_TEST(data_of_all_sizes_go_to_the_device_and_come_back)
 {
-	static const size_t sizes[] = { 1, 100, 8 << 10, (8 << 10) + 1, SGPU_CHUNK, (1 << 20) - 1, 1 << 20, (1 << 20) + 1,
-					(3 << 20) + 777 };
+	static const size_t sizes[] = {
+		1,	 100,		8 << 10,	(8 << 10) + 1, SGPU_CHUNK, (1 << 20) - 1,
+		1 << 20, (1 << 20) + 1, (3 << 20) + 777
+	};
 	enum { MOST = (3 << 20) + 2048 };
 	static uint8_t data[MOST], back[MOST], expected[MOST];
 	struct worker w;
@@ -187,16 +194,19 @@ UNIT_TEST(data_of_all_sizes_go_to_the_device_and_come_back)
 
 		fill(data, sizes[i], (unsigned)i);
 		memcpy(expected + offset, data, sizes[i]);
-		CHECK(sgpu_remote_copy_in(remote, buffer, offset, data, sizes[i], &error) == SGPU_OK);
+		CHECK(sgpu_remote_copy_in(remote, buffer, offset, data, sizes[i], &error) ==
+		      SGPU_OK);
 		memset(data, 0, sizes[i]); /* it was taken */
-		CHECK(sgpu_remote_copy_out(remote, back, buffer, offset, sizes[i], &error) == SGPU_OK);
+		CHECK(sgpu_remote_copy_out(remote, back, buffer, offset, sizes[i], &error) ==
+		      SGPU_OK);
 		CHECK(memcmp(back, expected + offset, sizes[i]) == 0);
 	}
 	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, MOST, &error) == SGPU_OK);
 	CHECK(memcmp(back, expected, MOST) == 0);
 	CHECK(sgpu_remote_clear(remote, buffer, 10, 1000, &error) == SGPU_OK);
 	CHECK(sgpu_remote_copy_out(remote, back, buffer, 9, 1002, &error) == SGPU_OK);
-	CHECK(back[0] == expected[9] && back[1] == 0 && back[1000] == 0 && back[1001] == expected[1010]);
+	CHECK(back[0] == expected[9] && back[1] == 0 && back[1000] == 0 &&
+	      back[1001] == expected[1010]);
 	CHECK(sgpu_remote_free(remote, buffer, &error) == SGPU_OK);
 	CHECK(sgpu_remote_alloc(remote, MOST, &buffer, &error) == SGPU_OK);
 	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, MOST, &error) == SGPU_OK);
@@ -218,7 +228,8 @@ UNIT_TEST(what_is_no_memory_of_the_session_is_refused)
 	start_worker(&w, false, 0, 0, 0, 0);
 	remote = open_remote(&w);
 	REQUIRE(remote);
-	while (count <= SGPU_REMOTE_BUFFERS_MAX && sgpu_remote_alloc(remote, 64, &buffers[count], &error) == SGPU_OK) {
+	while (count <= SGPU_REMOTE_BUFFERS_MAX &&
+	       sgpu_remote_alloc(remote, 64, &buffers[count], &error) == SGPU_OK) {
 		count++;
 	}
 	CHECK(count == SGPU_REMOTE_BUFFERS_MAX && error.code == SGPU_EUSAGE);
@@ -226,11 +237,13 @@ UNIT_TEST(what_is_no_memory_of_the_session_is_refused)
 	CHECK(sgpu_remote_copy_in(remote, 255, 0, &byte, 1, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_remote_copy_in(remote, 1000, 0, &byte, 1, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_remote_copy_in(remote, buffers[0], 64, &byte, 1, &error) == SGPU_EUSAGE);
-	CHECK(sgpu_remote_copy_out(remote, &byte, buffers[0], UINT64_MAX, 1, &error) == SGPU_EUSAGE);
+	CHECK(sgpu_remote_copy_out(remote, &byte, buffers[0], UINT64_MAX, 1, &error) ==
+	      SGPU_EUSAGE);
 	CHECK(sgpu_remote_free(remote, buffers[3], &error) == SGPU_OK);
 	CHECK(sgpu_remote_free(remote, buffers[3], &error) == SGPU_EUSAGE);
 	CHECK(sgpu_remote_alloc(remote, LIMIT, &large, &error) == SGPU_ENOMEM);
-	CHECK(sgpu_remote_alloc(remote, LIMIT / 2, &large, &error) == SGPU_OK && large == buffers[3]);
+	CHECK(sgpu_remote_alloc(remote, LIMIT / 2, &large, &error) == SGPU_OK &&
+	      large == buffers[3]);
 	CHECK(sgpu_remote_copy_in(remote, large, 5, &byte, 1, &error) == SGPU_OK);
 	byte = 0;
 	CHECK(sgpu_remote_copy_out(remote, &byte, large, 5, 1, &error) == SGPU_OK && byte == 7);
@@ -239,22 +252,31 @@ UNIT_TEST(what_is_no_memory_of_the_session_is_refused)
 }
 
 /* ---- jobs ---- */
-#define SEGMENT(id, direction, shape) \
-	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction "\",\"data_location_client\":\"" id \
+#define SEGMENT(id, direction, shape)                                                          \
+	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction \
+	"\",\"data_location_client\":\"" id                                                    \
 	"\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[" shape "]}}"
-#define BETWEEN(id) "{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INTERMEDIATE\"}"
-#define OPERATION(id, kernel, arguments) \
-	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"" kernel "\",\"arguments\":{" arguments "}}"
-#define JOB(segments, operations) \
-	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":[" segments "],\"operations\":[" operations "]}"
+#define BETWEEN(id)                                                                \
+	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":" \
+	"\"INTERMEDIATE\"}"
+#define OPERATION(id, kernel, arguments)                                                           \
+	"{\"gpu_operation_id\":\"" id "\",\"kernel\":\"" kernel "\",\"arguments\":{" arguments "}" \
+	"}"
+#define JOB(segments, operations)                                      \
+	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":[" segments \
+	"],\"operations\":[" operations "]}"
 
 /* sum += x + x; twice = x + x */
 static const char summing[] = JOB(
-	SEGMENT("x", "INPUT", "1000") "," SEGMENT("sum", "INPUT_OUTPUT", "1000") "," BETWEEN("both") ","
-	SEGMENT("twice", "OUTPUT", "1000"),
-	OPERATION("DOUBLE", "vector_add", "\"a\":\"x\",\"b\":\"x\",\"output\":\"both\"") ","
-	OPERATION("ADD", "vector_add", "\"a\":\"sum\",\"b\":\"both\",\"output\":\"sum\"") ","
-	OPERATION("COPY", "copy", "\"input\":\"both\",\"output\":\"twice\""));
+	SEGMENT("x", "INPUT", "1000") "," SEGMENT("sum", "INPUT_OUTPUT", "1000") "," BETWEEN(
+		"both") "," SEGMENT("twice", "OUTPUT", "1000"),
+	OPERATION("DOUBLE", "vector_add", "\"a\":\"x\",\"b\":\"x\",\"output\":\"both\"") "," OPERATION(
+		"ADD", "vector_add",
+		"\"a\":\"sum\",\"b\":\"both\",\"output\":\"sum\"") "," OPERATION("COPY", "copy",
+										 "\"input\":"
+										 "\"both\","
+										 "\"output\":"
+										 "\"twice\""));
 
 UNIT_TEST(a_job_runs_again_and_again_over_buffers_of_the_session)
 {
@@ -274,7 +296,9 @@ UNIT_TEST(a_job_runs_again_and_again_over_buffers_of_the_session)
 	}
 	REQUIRE(sgpu_remote_load(remote, summing, strlen(summing), &job, &error) == SGPU_OK);
 	REQUIRE(sgpu_remote_alloc(remote, 3 * 4096, &data, &error) == SGPU_OK);
-	const struct sgpu_remote_range ranges[] = { { data, 0, BYTES }, { data, 4096, BYTES }, { data, 8192, BYTES } };
+	const struct sgpu_remote_range ranges[] = { { data, 0, BYTES },
+						    { data, 4096, BYTES },
+						    { data, 8192, BYTES } };
 	CHECK(sgpu_remote_copy_in(remote, data, 0, x, BYTES, &error) == SGPU_OK);
 	CHECK(sgpu_remote_copy_in(remote, data, 4096, sum, BYTES, &error) == SGPU_OK);
 	for (int i = 0; i < ROUNDS; i++) {
@@ -293,7 +317,8 @@ UNIT_TEST(a_job_runs_again_and_again_over_buffers_of_the_session)
 	CHECK(end_worker(&w) == SGPU_OK);
 }
 
-/* What is enqueued over the same buffers again may be recorded: it is theirs alone, and goes with them. */
+/* What is enqueued over the same buffers again may be recorded: it is theirs alone, and goes with
+ * them. */
 UNIT_TEST(a_job_that_runs_over_many_buffers_in_turn_computes_what_is_in_each)
 {
 	enum { N = 1000, BYTES = 4 * N, SETS = 6, ROUNDS = 5 };
@@ -304,11 +329,13 @@ UNIT_TEST(a_job_that_runs_over_many_buffers_in_turn_computes_what_is_in_each)
 
 	start_worker(&w, false, 0, 0, 0, 0);
 	remote = open_remote(&w);
-	REQUIRE(remote && sgpu_remote_load(remote, summing, strlen(summing), &job, &error) == SGPU_OK);
+	REQUIRE(remote &&
+		sgpu_remote_load(remote, summing, strlen(summing), &job, &error) == SGPU_OK);
 	memset(sum, 0, sizeof(sum));
 	for (int round = 0; round < ROUNDS; round++) {
 		for (int set = 0; set < SETS; set++) {
-			/* Some come back after each round, some after each run, and some are other memory by then. */
+			/* Some come back after each round, some after each run, and some are other
+			 * memory by then. */
 			const int k = round % 2 ? set / 2 : set;
 			bool right = true;
 
@@ -317,9 +344,11 @@ UNIT_TEST(a_job_that_runs_over_many_buffers_in_turn_computes_what_is_in_each)
 				data[k] = 0;
 			}
 			if (!data[k]) {
-				REQUIRE(sgpu_remote_alloc(remote, 3 * 4096, &data[k], &error) == SGPU_OK);
+				REQUIRE(sgpu_remote_alloc(remote, 3 * 4096, &data[k], &error) ==
+					SGPU_OK);
 			}
-			const struct sgpu_remote_range ranges[] = { { data[k], 0, BYTES }, { data[k], 4096, BYTES },
+			const struct sgpu_remote_range ranges[] = { { data[k], 0, BYTES },
+								    { data[k], 4096, BYTES },
 								    { data[k], 8192, BYTES } };
 
 			for (int i = 0; i < N; i++) {
@@ -327,12 +356,16 @@ UNIT_TEST(a_job_that_runs_over_many_buffers_in_turn_computes_what_is_in_each)
 				sum[i] = (float)set;
 			}
 			CHECK(sgpu_remote_copy_in(remote, data[k], 0, x, BYTES, &error) == SGPU_OK);
-			CHECK(sgpu_remote_copy_in(remote, data[k], 4096, sum, BYTES, &error) == SGPU_OK);
+			CHECK(sgpu_remote_copy_in(remote, data[k], 4096, sum, BYTES, &error) ==
+			      SGPU_OK);
 			CHECK(sgpu_remote_run(remote, job, ranges, 3, &error) == SGPU_OK);
-			CHECK(sgpu_remote_copy_out(remote, sum, data[k], 4096, BYTES, &error) == SGPU_OK);
-			CHECK(sgpu_remote_copy_out(remote, twice, data[k], 8192, BYTES, &error) == SGPU_OK);
+			CHECK(sgpu_remote_copy_out(remote, sum, data[k], 4096, BYTES, &error) ==
+			      SGPU_OK);
+			CHECK(sgpu_remote_copy_out(remote, twice, data[k], 8192, BYTES, &error) ==
+			      SGPU_OK);
 			for (int i = 0; i < N; i++) {
-				right = right && twice[i] == 2 * x[i] && sum[i] == (float)set + 2 * x[i];
+				right = right && twice[i] == 2 * x[i] &&
+					sum[i] == (float)set + 2 * x[i];
 			}
 			CHECK(right);
 		}
@@ -362,20 +395,29 @@ UNIT_TEST(manifests_that_are_no_jobs_are_refused)
 	CHECK(load(remote, "") == SGPU_EUSAGE);
 	CHECK(load(remote, large) == SGPU_EUSAGE);
 	CHECK(load(remote, "{") == SGPU_EINVALID);
-	CHECK(load(remote, JOB(SEGMENT("x", "INPUT", "8"), OPERATION("A", "no_such", "\"input\":\"x\""))) == SGPU_EINVALID);
+	CHECK(load(remote, JOB(SEGMENT("x", "INPUT", "8"),
+			       OPERATION("A", "no_such", "\"input\":\"x\""))) == SGPU_EINVALID);
 	CHECK(strstr(error.text, "no_such") != NULL);
-	CHECK(load(remote, JOB(SEGMENT("x", "INPUT", "8") "," SEGMENT("y", "OUTPUT", "8"), "")) != SGPU_OK);
+	CHECK(load(remote, JOB(SEGMENT("x", "INPUT", "8") "," SEGMENT("y", "OUTPUT", "8"), "")) !=
+	      SGPU_OK);
 	CHECK(load(remote, JOB(SEGMENT("x", "INPUT", "8") "," SEGMENT("y", "OUTPUT", "9"),
-			       OPERATION("C", "copy", "\"input\":\"x\",\"output\":\"y\""))) == SGPU_EINVALID);
+			       OPERATION("C", "copy", "\"input\":\"x\",\"output\":\"y\""))) ==
+	      SGPU_EINVALID);
 	/* 64 MiB between are more than the session may have. */
-	CHECK(load(remote, JOB(SEGMENT("x", "INPUT", "16777216") "," BETWEEN("b") "," SEGMENT("y", "OUTPUT", "16777216"),
-			       OPERATION("C", "copy", "\"input\":\"x\",\"output\":\"b\"") ","
-			       OPERATION("D", "copy", "\"input\":\"b\",\"output\":\"y\""))) == SGPU_ENOMEM);
-	CHECK(load(remote, JOB("{\"segment_id\":\"m\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INPUT\","
-			       "\"data_location_client\":\"m\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[8]}},"
-			       SEGMENT("x", "INPUT", "8") "," SEGMENT("y", "OUTPUT", "8"),
-			       "{\"gpu_operation_id\":\"F\",\"kernel\":\"module:m:f\",\"grid\":[1],\"block\":[1],"
-			       "\"arguments\":{\"in\":\"x\",\"output\":\"y\"},\"params\":[\"in\",\"output\"]}")) < 0);
+	CHECK(load(remote,
+		   JOB(SEGMENT("x", "INPUT", "16777216") "," BETWEEN("b") "," SEGMENT("y", "OUTPUT",
+										      "16777216"),
+		       OPERATION("C", "copy", "\"input\":\"x\",\"output\":\"b\"") "," OPERATION(
+			       "D", "copy", "\"input\":\"b\",\"output\":\"y\""))) == SGPU_ENOMEM);
+	CHECK(load(remote, JOB("{\"segment_id\":\"m\",\"sensitivity_level\":\"HIGH\",\"direction\":"
+			       "\"INPUT\","
+			       "\"data_location_client\":\"m\",\"data_type_info\":{\"dtype\":"
+			       "\"u8\",\"shape\":[8]}}," SEGMENT("x", "INPUT", "8") "," SEGMENT(
+				       "y", "OUTPUT", "8"),
+			       "{\"gpu_operation_id\":\"F\",\"kernel\":\"module:m:f\",\"grid\":[1],"
+			       "\"block\":[1],"
+			       "\"arguments\":{\"in\":\"x\",\"output\":\"y\"},\"params\":[\"in\","
+			       "\"output\"]}")) < 0);
 	CHECK(load(remote, summing) == SGPU_OK);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
@@ -410,14 +452,19 @@ UNIT_TEST(a_job_gets_exactly_its_ranges)
 	/* clang-format on */
 	REQUIRE(d == 1);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wrong); i++) {
-		CHECK(sgpu_remote_run(remote, job, wrong[i].ranges, wrong[i].count, &error) == SGPU_OK);
-		CHECK(sgpu_remote_sync(remote, &error) == SGPU_EUSAGE && strstr(error.text, wrong[i].text) != NULL);
+		CHECK(sgpu_remote_run(remote, job, wrong[i].ranges, wrong[i].count, &error) ==
+		      SGPU_OK);
+		CHECK(sgpu_remote_sync(remote, &error) == SGPU_EUSAGE &&
+		      strstr(error.text, wrong[i].text) != NULL);
 	}
-	const struct sgpu_remote_range right[] = { { 1, 0, BYTES }, { 1, 4096, BYTES }, { 1, 8192, BYTES } };
+	const struct sgpu_remote_range right[] = { { 1, 0, BYTES },
+						   { 1, 4096, BYTES },
+						   { 1, 8192, BYTES } };
 	CHECK(sgpu_remote_run(remote, job, right, -1, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_remote_run(remote, job, right, 65, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_remote_run(remote, job + 1, right, 3, &error) == SGPU_EUSAGE);
-	CHECK(sgpu_remote_run(remote, job, right, 3, &error) == SGPU_OK && sgpu_remote_sync(remote, &error) == SGPU_OK);
+	CHECK(sgpu_remote_run(remote, job, right, 3, &error) == SGPU_OK &&
+	      sgpu_remote_sync(remote, &error) == SGPU_OK);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -441,7 +488,9 @@ static int whole_session(const struct worker *w)
 	rc = rc == SGPU_OK ? sgpu_remote_copy_in(remote, buffer, 0, data, LARGE, &error) : rc;
 	rc = rc == SGPU_OK ? sgpu_remote_copy_out(remote, back, buffer, 0, LARGE, &error) : rc;
 	CHECK(rc != SGPU_OK || memcmp(data, back, LARGE) == 0);
-	const struct sgpu_remote_range ranges[] = { { buffer, 0, BYTES }, { buffer, 4096, BYTES }, { buffer, 8192, BYTES } };
+	const struct sgpu_remote_range ranges[] = { { buffer, 0, BYTES },
+						    { buffer, 4096, BYTES },
+						    { buffer, 8192, BYTES } };
 	rc = rc == SGPU_OK ? sgpu_remote_load(remote, summing, strlen(summing), &job, &error) : rc;
 	rc = rc == SGPU_OK ? sgpu_remote_copy_in(remote, buffer, 0, x, BYTES, &error) : rc;
 	rc = rc == SGPU_OK ? sgpu_remote_copy_in(remote, buffer, 4096, sum, BYTES, &error) : rc;
@@ -472,7 +521,8 @@ UNIT_TEST(who_alters_messages_gets_nothing_done_and_nothing_wrong)
 		start_worker(&w, true, upwards ? flip : 0, upwards ? 0 : flip, 0, 0);
 		failed += whole_session(&w) != SGPU_OK;
 		served = end_worker(&w);
-		CHECK(served == SGPU_OK || served == SGPU_EINVALID || served == SGPU_ESYSTEM || served == SGPU_EAUTH);
+		CHECK(served == SGPU_OK || served == SGPU_EINVALID || served == SGPU_ESYSTEM ||
+		      served == SGPU_EAUTH);
 	}
 	/* What was refused is sent again, so some sessions go on. */
 	printf("# %d of 60 sessions failed\n", failed);
@@ -506,16 +556,19 @@ UNIT_TEST(a_worker_that_is_stopped_is_waited_for_as_long_as_the_program_says)
 		start_worker(&w, false, 0, 0, 0, 0);
 		remote = open_remote(&w);
 		REQUIRE(remote && sgpu_remote_alloc(remote, LARGE, &buffer, &error) == SGPU_OK);
-		REQUIRE(kill(w.pid, SIGSTOP) == 0 && waitpid(w.pid, &status, WUNTRACED) == w.pid && WIFSTOPPED(status));
+		REQUIRE(kill(w.pid, SIGSTOP) == 0 && waitpid(w.pid, &status, WUNTRACED) == w.pid &&
+			WIFSTOPPED(status));
 		sgpu_remote_set_patience(remote, 50000000);
-		/* While it writes, where more comes than a socket holds, or while it waits for an answer. */
-		int rc = large ? sgpu_remote_copy_in(remote, buffer, 0, data, LARGE, &error) :
-				 sgpu_remote_clear(remote, buffer, 0, 1, &error);
+		/* While it writes, where more comes than a socket holds, or while it waits for an
+		 * answer. */
+		int rc = large ? sgpu_remote_copy_in(remote, buffer, 0, data, LARGE, &error)
+			       : sgpu_remote_clear(remote, buffer, 0, 1, &error);
 
 		rc = rc == SGPU_OK ? sgpu_remote_sync(remote, &error) : rc;
 		CHECK(rc == SGPU_ETIMEOUT && strstr(error.text, "does not answer"));
 		CHECK(large || (sgpu_remote_clear(remote, buffer, 0, 1, &error) == SGPU_OK &&
-				sgpu_remote_sync(remote, &error) == SGPU_EAUTH)); /* it is of no use any more */
+				sgpu_remote_sync(remote, &error) ==
+					SGPU_EAUTH)); /* it is of no use any more */
 		kill(w.pid, SIGCONT);
 		sgpu_remote_close(&remote);
 		CHECK(end_worker(&w) > -1000);
@@ -532,7 +585,8 @@ UNIT_TEST(the_longest_patience_is_no_short_one)
 	remote = open_remote(&w);
 	REQUIRE(remote);
 	sgpu_remote_set_patience(remote, UINT64_MAX);
-	CHECK(sgpu_remote_alloc(remote, 4096, &buffer, &error) == SGPU_OK && sgpu_remote_sync(remote, &error) == SGPU_OK);
+	CHECK(sgpu_remote_alloc(remote, 4096, &buffer, &error) == SGPU_OK &&
+	      sgpu_remote_sync(remote, &error) == SGPU_OK);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -572,7 +626,8 @@ UNIT_TEST(what_is_no_message_ends_the_session)
 int main(void)
 {
 	if (!on_cpu()) {
-		printf("1..0 # SKIP a process that has opened a GPU does not fork: tests/gpu/session.bats has another\n");
+		printf("1..0 # SKIP a process that has opened a GPU does not fork: "
+		       "tests/gpu/session.bats has another\n");
 		return 0;
 	}
 	signal(SIGPIPE, SIG_IGN);

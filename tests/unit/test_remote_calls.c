@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an operation of a session over a ring costs beside the work itself: no allocation, no thread, and while both sides are
- * awake no system call. The CPU device has a thread for a stream, and calls the kernel to wake it and to wait for it: of a
- * group that is for the device, those futex calls are left.
+ * What an operation of a session over a ring costs beside the work itself: no allocation, no
+ * thread, and while both sides are awake no system call. The CPU device has a thread for a stream,
+ * and calls the kernel to wake it and to wait for it: of a group that is for the device, those
+ * futex calls are left.
  */
 #include "remote_harness.h"
 
@@ -97,8 +98,8 @@ static void note_call(int signal, siginfo_t *info, void *machine)
 	atomic_fetch_add(&calls, 1); /* it was not made */
 }
 
-/* From here on a system call of this thread, or of all, is counted and not made, but for giving way in a spin and for the one
- * named. */
+/* From here on a system call of this thread, or of all, is counted and not made, but for giving way
+ * in a spin and for the one named. */
 static void trap_calls(unsigned also, unsigned flags)
 {
 	struct sock_filter filter[] = {
@@ -125,7 +126,8 @@ static void note_thread(void)
 	atomic_store(&worker_thread, gettid());
 }
 
-/* Whether all threads but the two of the session sleep, which those of the device do soon when it has nothing to do. */
+/* Whether all threads but the two of the session sleep, which those of the device do soon when it
+ * has nothing to do. */
 static bool others_sleep(void)
 {
 	DIR *threads = opendir("/proc/self/task");
@@ -140,7 +142,8 @@ static bool others_sleep(void)
 		if (thread > 0 && thread != gettid() && thread != atomic_load(&worker_thread)) {
 			snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)thread);
 			file = fopen(path, "r");
-			sleep = file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1 && state == 'S';
+			sleep = file && fscanf(file, "%*d (%*[^)]) %c", &state) == 1 &&
+				state == 'S';
 		}
 		if (file) {
 			fclose(file);
@@ -152,7 +155,8 @@ static bool others_sleep(void)
 	return sleep;
 }
 
-/* In a process of its own, which cannot do anything else afterwards. Returns the calls of both sides, 200 at most. */
+/* In a process of its own, which cannot do anything else afterwards. Returns the calls of both
+ * sides, 200 at most. */
 static int run_trapped(bool with_work)
 {
 	const struct sigaction action = { .sa_sigaction = note_call, .sa_flags = SA_SIGINFO };
@@ -183,7 +187,8 @@ static int run_trapped(bool with_work)
 	trap_calls(with_work ? SYS_futex : SYS_sched_yield, SECCOMP_FILTER_FLAG_TSYNC);
 	trap_calls(SYS_sched_yield, 0);
 	for (int i = 0; i < ROUNDS; i++) {
-		struct sgpu_item wait = { .kind = SGPU_ITEM_KEY_FREE, .object = 63 }; /* there is no such key */
+		struct sgpu_item wait = { .kind = SGPU_ITEM_KEY_FREE,
+					  .object = 63 }; /* there is no such key */
 
 		if (with_work) {
 			good = good && add_once(remote, &a, i) == SGPU_OK && is_added(&a, i);
@@ -225,7 +230,8 @@ UNIT_TEST(an_operation_makes_no_system_call_but_those_of_the_device)
 int main(void)
 {
 	if (UNIT_SANITIZED || !on_cpu()) {
-		printf("1..0 # SKIP the instrumentation calls the kernel by itself, and so does a GPU's driver\n");
+		printf("1..0 # SKIP the instrumentation calls the kernel by itself, and so does a "
+		       "GPU's driver\n");
 		return 0;
 	}
 	UNIT_RUN(an_operation_makes_no_system_call_but_those_of_the_device);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sessions with a server: what a program makes of servers that are none. With arguments it is the program that
- * tests/bats/serve-session.bats has sessions for; it becomes user SERVE_UID before it connects. SERVE_WORKER: the file of the
- * key that a quote named, to which sessions are bound.
+ * Sessions with a server: what a program makes of servers that are none. With arguments it is the
+ * program that tests/bats/serve-session.bats has sessions for; it becomes user SERVE_UID before it
+ * connects. SERVE_WORKER: the file of the key that a quote named, to which sessions are bound.
  *
  *   run ROUNDS     one session, which works
  *   piped ROUNDS   the same with a worker on standard input and output; what becomes of it is
@@ -28,12 +28,22 @@
 #include "remote/greeting.h"
 
 /* ---- servers that are none ---- */
-enum { HANGS_UP, SAYS_NOTHING_OF_USE, SAYS_TOO_LITTLE, ANOTHER_KIND, REFUSES, REFUSES_BY_NO_CODE, TAKES_AND_GOES, SERVERS };
+enum {
+	HANGS_UP,
+	SAYS_NOTHING_OF_USE,
+	SAYS_TOO_LITTLE,
+	ANOTHER_KIND,
+	REFUSES,
+	REFUSES_BY_NO_CODE,
+	TAKES_AND_GOES,
+	SERVERS
+};
 
 /* A forked process that takes one connection. */
 static pid_t start_server(int listening, int how)
 {
-	struct sgpu_refusal_of_session answer = { .greeting = { .magic = SGPU_GREETING_MAGIC, .version = SGPU_GREETING_VERSION,
+	struct sgpu_refusal_of_session answer = { .greeting = { .magic = SGPU_GREETING_MAGIC,
+								.version = SGPU_GREETING_VERSION,
 								.kind = SGPU_GREETING_REFUSED } };
 	size_t size = sizeof(answer);
 	char asked[4096];
@@ -76,8 +86,9 @@ static pid_t start_server(int listening, int how)
 UNIT_TEST(servers_that_are_none_are_told)
 {
 	static const int expected[SERVERS] = {
-		[HANGS_UP] = SGPU_ESYSTEM, [SAYS_NOTHING_OF_USE] = SGPU_ESYSTEM, [SAYS_TOO_LITTLE] = SGPU_ESYSTEM,
-		[ANOTHER_KIND] = SGPU_ESYSTEM, [REFUSES] = SGPU_ERETRY, [REFUSES_BY_NO_CODE] = SGPU_ESYSTEM,
+		[HANGS_UP] = SGPU_ESYSTEM,	  [SAYS_NOTHING_OF_USE] = SGPU_ESYSTEM,
+		[SAYS_TOO_LITTLE] = SGPU_ESYSTEM, [ANOTHER_KIND] = SGPU_ESYSTEM,
+		[REFUSES] = SGPU_ERETRY,	  [REFUSES_BY_NO_CODE] = SGPU_ESYSTEM,
 		[TAKES_AND_GOES] = SGPU_ESYSTEM,
 	};
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -87,12 +98,15 @@ UNIT_TEST(servers_that_are_none_are_told)
 	REQUIRE(mkdtemp(folder));
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/s", folder);
 	listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	REQUIRE(bind(listening, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(listening, 1) == 0);
+	REQUIRE(bind(listening, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+		listen(listening, 1) == 0);
 	for (int how = 0; how < SERVERS; how++) {
 		const pid_t server = start_server(listening, how);
 		struct sgpu_remote *remote = NULL;
 
-		CHECK(sgpu_remote_connect(address.sun_path, &owner, NULL, &remote, &error) == expected[how] && !remote);
+		CHECK(sgpu_remote_connect(address.sun_path, &owner, NULL, &remote, &error) ==
+			      expected[how] &&
+		      !remote);
 		for (const char *c = error.text; *c; c++) {
 			CHECK(*c >= ' ' && *c <= '~');
 		}
@@ -109,7 +123,8 @@ static void interrupt(int number)
 	sgpu_io_interrupt();
 }
 
-/* The kernel takes the connection of a server that then does nothing. A process stays interrupted, so another one is. */
+/* The kernel takes the connection of a server that then does nothing. A process stays interrupted,
+ * so another one is. */
 UNIT_TEST(waiting_for_a_mute_server_can_be_interrupted)
 {
 	const struct sigaction action = { .sa_handler = interrupt };
@@ -121,7 +136,8 @@ UNIT_TEST(waiting_for_a_mute_server_can_be_interrupted)
 	REQUIRE(mkdtemp(folder));
 	snprintf(address.sun_path, sizeof(address.sun_path), "%s/s", folder);
 	listening = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	REQUIRE(bind(listening, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(listening, 1) == 0);
+	REQUIRE(bind(listening, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+		listen(listening, 1) == 0);
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
@@ -130,8 +146,11 @@ UNIT_TEST(waiting_for_a_mute_server_can_be_interrupted)
 
 		sigaction(SIGALRM, &action, NULL);
 		alarm(1);
-		_exit(sgpu_remote_connect(address.sun_path, &owner, NULL, &remote, &error) == SGPU_ECANCELED &&
-		      sgpu_now_ns() - begin < UINT64_C(30000000000) ? 0 : 1);
+		_exit(sgpu_remote_connect(address.sun_path, &owner, NULL, &remote, &error) ==
+					      SGPU_ECANCELED &&
+				      sgpu_now_ns() - begin < UINT64_C(30000000000)
+			      ? 0
+			      : 1);
 	}
 	CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 	close(listening);
@@ -144,13 +163,16 @@ UNIT_TEST(where_there_is_no_server_the_program_hears_it)
 	struct sgpu_remote *remote = NULL;
 	char name[200];
 
-	CHECK(sgpu_remote_connect("/tmp/there/is/none", &owner, NULL, &remote, &error) == SGPU_EUNAVAILABLE && !remote);
+	CHECK(sgpu_remote_connect("/tmp/there/is/none", &owner, NULL, &remote, &error) ==
+		      SGPU_EUNAVAILABLE &&
+	      !remote);
 	memset(name, 'x', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
 	CHECK(sgpu_remote_connect(name, &owner, NULL, &remote, &error) == SGPU_EUSAGE && !remote);
 	unsetenv("SGPU_SOCKET");
 	setenv("XDG_RUNTIME_DIR", "/tmp/there/is/none", 1);
-	CHECK(sgpu_remote_connect(NULL, &owner, NULL, &remote, &error) == SGPU_EUNAVAILABLE && !remote);
+	CHECK(sgpu_remote_connect(NULL, &owner, NULL, &remote, &error) == SGPU_EUNAVAILABLE &&
+	      !remote);
 	setenv("SGPU_SOCKET", "/dev/null", 1);
 	CHECK(sgpu_remote_connect(NULL, &owner, NULL, &remote, &error) == SGPU_ESYSTEM && !remote);
 }
@@ -173,10 +195,12 @@ static bool work(struct held *h, int round)
 
 static bool open_session(struct held *h, bool piped)
 {
-	const struct sgpu_remote_config config = { .in = STDIN_FILENO, .out = STDOUT_FILENO, .owner = &owner, .worker = quoted };
+	const struct sgpu_remote_config config = {
+		.in = STDIN_FILENO, .out = STDOUT_FILENO, .owner = &owner, .worker = quoted
+	};
 
-	return (piped ? sgpu_remote_open(&config, &h->remote, &error) :
-			sgpu_remote_connect(NULL, &owner, quoted, &h->remote, &error)) == SGPU_OK &&
+	return (piped ? sgpu_remote_open(&config, &h->remote, &error)
+		      : sgpu_remote_connect(NULL, &owner, quoted, &h->remote, &error)) == SGPU_OK &&
 	       load_adding(h->remote, &h->a) == SGPU_OK && work(h, 7);
 }
 
@@ -250,18 +274,23 @@ static int take_memory(uint64_t size, bool keep)
 	return rc != SGPU_OK;
 }
 
-/* Asks for a session with these files, `count` of them. The connection, which is open when the session was taken. */
+/* Asks for a session with these files, `count` of them. The connection, which is open when the
+ * session was taken. */
 static int ask(const int *files, int count)
 {
-	struct sgpu_greeting greeting = { .magic = SGPU_GREETING_MAGIC, .version = SGPU_GREETING_VERSION,
-					  .kind = SGPU_GREETING_SESSION, .size = sizeof(greeting) };
+	struct sgpu_greeting greeting = { .magic = SGPU_GREETING_MAGIC,
+					  .version = SGPU_GREETING_VERSION,
+					  .kind = SGPU_GREETING_SESSION,
+					  .size = sizeof(greeting) };
 	struct sgpu_refusal_of_session answer = { .greeting = { .kind = 0 } };
 	union {
 		struct cmsghdr header;
 		char data[CMSG_SPACE(4 * sizeof(int))];
 	} control = { .data = { 0 } };
 	struct iovec part = { &greeting, sizeof(greeting) };
-	struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.data,
+	struct msghdr packet = { .msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control.data,
 				 .msg_controllen = CMSG_SPACE((size_t)count * sizeof(int)) };
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -291,7 +320,10 @@ static int memory_file(size_t size, int seals)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	return fd >= 0 && ftruncate(fd, (off_t)size) == 0 && (!seals || fcntl(fd, F_ADD_SEALS, seals) == 0) ? fd : -1;
+	return fd >= 0 && ftruncate(fd, (off_t)size) == 0 &&
+			       (!seals || fcntl(fd, F_ADD_SEALS, seals) == 0)
+		       ? fd
+		       : -1;
 }
 
 /* A session that was taken, and then is given nonsense; and one that is left at once. */
@@ -305,7 +337,8 @@ static void talk_nonsense(int memory, int area)
 	uint8_t *shared = NULL, byte;
 	size_t count;
 
-	if (sgpu_ring_client_open(memory, &config, &ring, &error) == SGPU_OK && sgpu_link_map(area, &shared, &error) == SGPU_OK) {
+	if (sgpu_ring_client_open(memory, &config, &ring, &error) == SGPU_OK &&
+	    sgpu_link_map(area, &shared, &error) == SGPU_OK) {
 		for (int i = 0; i < 1000; i++) {
 			fill(shared + SGPU_AREA_SIZE, 100, (unsigned)i);
 			(void)!sgpu_ring_submit(ring, &descriptor, NULL, &error);
@@ -331,8 +364,12 @@ static int be_hostile(void)
 	enum { SIZE = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 	int memory = -1, area = -1, pipes[2] = { -1, -1 };
 	bool good = pipe(pipes) == 0 && sgpu_remote_ring_create(&memory, &area, &error) == SGPU_OK;
-	const int bad[] = { pipes[0], open("/dev/zero", O_RDWR | O_CLOEXEC), memory_file(LINK_SIZE, 0),
-			    memory_file(LINK_SIZE, SIZE | F_SEAL_WRITE), memory_file(4096, SIZE), area };
+	const int bad[] = { pipes[0],
+			    open("/dev/zero", O_RDWR | O_CLOEXEC),
+			    memory_file(LINK_SIZE, 0),
+			    memory_file(LINK_SIZE, SIZE | F_SEAL_WRITE),
+			    memory_file(4096, SIZE),
+			    area };
 
 	for (size_t i = 0; good && i < SGPU_ARRAY_LENGTH(bad); i++) {
 		(void)ask((const int[]){ bad[i], area }, 2);

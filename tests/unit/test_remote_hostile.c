@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sessions over rings whose other side is hostile: to the worker, to the program, and both while somebody writes to what they
- * share.
+ * Sessions over rings whose other side is hostile: to the worker, to the program, and both while
+ * somebody writes to what they share.
  */
 #include "remote_harness.h"
 
@@ -30,7 +30,8 @@ static void close_attacker(struct attacker *a)
 	sgpu_link_unmap(&a->area);
 }
 
-static int ask(struct attacker *a, const struct sgpu_ring_descriptor *d, struct sgpu_ring_result *result)
+static int ask(struct attacker *a, const struct sgpu_ring_descriptor *d,
+	       struct sgpu_ring_result *result)
 {
 	size_t count = 0;
 	int rc = sgpu_ring_submit(a->ring, d, NULL, &error);
@@ -84,13 +85,19 @@ UNIT_TEST(messages_that_are_none_are_refused_and_the_session_goes_on)
 	for (unsigned i = 0; i < 60; i++) {
 		d.length = sizes[i % SGPU_ARRAY_LENGTH(sizes)];
 		fill(a.area + SGPU_AREA_SIZE, (size_t)d.length, i);
-		CHECK(ask(&a, &d, &result) == SGPU_OK && result.status == SGPU_OK && result.value == 9);
+		CHECK(ask(&a, &d, &result) == SGPU_OK && result.status == SGPU_OK &&
+		      result.value == 9);
 		CHECK(memcmp(a.area + SGPU_AREA_SIZE, "\0\0\0\0\0\0\0\0", 8) == 0);
 	}
 	/* What the ring answers by itself; batches name no memory here. */
-	CHECK(ask(&a, &(struct sgpu_ring_descriptor){ .opcode = SGPU_RING_NOP }, &result) == SGPU_OK && result.status == 0);
-	CHECK(ask(&a, &(struct sgpu_ring_descriptor){ .opcode = SGPU_RING_DRAIN }, &result) == SGPU_OK && result.status == 0);
-	CHECK(ask(&a, &(struct sgpu_ring_descriptor){ .opcode = SGPU_RING_BATCH, .length = 64 }, &result) == SGPU_OK);
+	CHECK(ask(&a, &(struct sgpu_ring_descriptor){ .opcode = SGPU_RING_NOP }, &result) ==
+		      SGPU_OK &&
+	      result.status == 0);
+	CHECK(ask(&a, &(struct sgpu_ring_descriptor){ .opcode = SGPU_RING_DRAIN }, &result) ==
+		      SGPU_OK &&
+	      result.status == 0);
+	CHECK(ask(&a, &(struct sgpu_ring_descriptor){ .opcode = SGPU_RING_BATCH, .length = 64 },
+		  &result) == SGPU_OK);
 	CHECK(result.status == SGPU_EUNAVAILABLE);
 	/* A grant may be had all the same. */
 	memcpy(a.area + SGPU_AREA_SIZE, owner.public_half, 32);
@@ -114,7 +121,8 @@ UNIT_TEST(a_flood_of_messages_does_not_keep_a_session_from_being_stopped)
 	for (int i = 0; i < 20000 && (rc == SGPU_OK || rc == SGPU_ERETRY); i++) {
 		rc = sgpu_ring_submit(a.ring, &d, NULL, &error);
 		if (rc == SGPU_OK || rc == SGPU_ERETRY) {
-			CHECK(sgpu_ring_reap(a.ring, results, LINK_ENTRIES, &count, &error) == SGPU_OK);
+			CHECK(sgpu_ring_reap(a.ring, results, LINK_ENTRIES, &count, &error) ==
+			      SGPU_OK);
 		}
 		if (i == 10000) {
 			sgpu_remote_service_stop(w.service);
@@ -129,7 +137,8 @@ static int memory_file(size_t size, int seals)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
-	if (fd < 0 || ftruncate(fd, (off_t)size) != 0 || (seals && fcntl(fd, F_ADD_SEALS, seals) != 0)) {
+	if (fd < 0 || ftruncate(fd, (off_t)size) != 0 ||
+	    (seals && fcntl(fd, F_ADD_SEALS, seals) != 0)) {
 		abort();
 	}
 	return fd;
@@ -161,11 +170,15 @@ UNIT_TEST(files_that_could_change_or_are_none_are_refused)
 	make_ends(&w);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
 		for (int which = 0; which < 2; which++) {
-			const struct sgpu_remote_ring far = { .bell = w.far.bell, .area = which ? w.far.area : bad[i].fd,
-							      .memory = which ? bad[i].fd : w.far.memory };
+			const struct sgpu_remote_ring far = {
+				.bell = w.far.bell,
+				.area = which ? w.far.area : bad[i].fd,
+				.memory = which ? bad[i].fd : w.far.memory
+			};
 			const struct sgpu_remote_config config = { .ring = &far, .owner = &owner };
 			struct sgpu_remote *remote = NULL;
-			int rc = sgpu_remote_service_create(context, LIMIT, NULL, &far, &w.service, &error);
+			int rc = sgpu_remote_service_create(context, LIMIT, NULL, &far, &w.service,
+							    &error);
 
 			CHECK(!w.service && (rc == bad[i].rc || (which && rc < 0)));
 			rc = sgpu_remote_open(&config, &remote, &error);
@@ -200,9 +213,15 @@ static void *answer_badly(void *argument)
 		if (rc == SGPU_OK && event == SGPU_RING_IDLE) {
 			rc = sgpu_ring_worker_wait(h->ring, 0, NULL);
 		} else if (rc == SGPU_OK && event == SGPU_RING_START) {
-			static const struct { int status; uint64_t value; } answers[ANSWERS] = {
-				[TOO_LONG] = { 0, SGPU_MESSAGE_MAX + 1 }, [GARBAGE] = { 0, SGPU_GRANT_SIZE },
-				[NEGATIVE] = { SGPU_ECANCELED, 0 }, [SHORT] = { 0, 3 }, [ENORMOUS] = { 0, UINT64_MAX },
+			static const struct {
+				int status;
+				uint64_t value;
+			} answers[ANSWERS] = {
+				[TOO_LONG] = { 0, SGPU_MESSAGE_MAX + 1 },
+				[GARBAGE] = { 0, SGPU_GRANT_SIZE },
+				[NEGATIVE] = { SGPU_ECANCELED, 0 },
+				[SHORT] = { 0, 3 },
+				[ENORMOUS] = { 0, UINT64_MAX },
 				[REFUSED] = { 0, 9 },
 			};
 
@@ -212,7 +231,8 @@ static void *answer_badly(void *argument)
 				h->w.far.bell = -1;
 				return NULL;
 			}
-			rc = sgpu_ring_finish(h->ring, operation.ticket, answers[h->how].status, answers[h->how].value, NULL);
+			rc = sgpu_ring_finish(h->ring, operation.ticket, answers[h->how].status,
+					      answers[h->how].value, NULL);
 		}
 	}
 	return NULL;
@@ -231,12 +251,14 @@ UNIT_TEST(a_program_believes_no_worker)
 		make_ends(&h.w);
 		config.doorbell = h.w.far.bell;
 		config.members[LINK_MESSAGE] = SGPU_RING_KNOWN | SGPU_RING_LENGTH;
-		REQUIRE(sgpu_ring_worker_open(h.w.far.memory, &config, &h.ring, &error) == SGPU_OK &&
+		REQUIRE(sgpu_ring_worker_open(h.w.far.memory, &config, &h.ring, &error) ==
+				SGPU_OK &&
 			sgpu_link_map(h.w.far.area, &h.area, &error) == SGPU_OK);
 		REQUIRE(pthread_create(&thread, NULL, answer_badly, &h) == 0);
 		open.ring = &h.w.near;
 		rc = sgpu_remote_open(&open, &remote, &error);
-		CHECK(!remote && (rc == SGPU_EAUTH || rc == SGPU_EINVALID || rc == SGPU_ESYSTEM || rc == SGPU_EKEY));
+		CHECK(!remote && (rc == SGPU_EAUTH || rc == SGPU_EINVALID || rc == SGPU_ESYSTEM ||
+				  rc == SGPU_EKEY));
 		close(h.w.near.bell);
 		pthread_join(thread, NULL);
 		sgpu_ring_worker_close(&h.ring);
@@ -275,7 +297,8 @@ static void *scribble(void *argument)
 
 	while (!atomic_load_explicit(&s->stop, memory_order_relaxed)) {
 		x = x * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-		__atomic_fetch_xor(&s->at[(x >> 33) % s->size], (uint8_t)(1u << (x >> 29 & 7)), __ATOMIC_RELAXED);
+		__atomic_fetch_xor(&s->at[(x >> 33) % s->size], (uint8_t)(1u << (x >> 29 & 7)),
+				   __ATOMIC_RELAXED);
 		for (int i = 0; i < 200; i++) {
 			sgpu_pause();
 		}
@@ -296,12 +319,14 @@ UNIT_TEST(a_program_that_goes_on_with_a_session_that_broke_stays_in_its_memory)
 	remote = open_remote(&w);
 	REQUIRE(data && remote && sgpu_remote_alloc(remote, MOST, &buffer, &error) == SGPU_OK);
 	REQUIRE(sgpu_remote_copy_in(remote, buffer, 0, data, MOST, &error) == SGPU_OK);
-	REQUIRE(sgpu_remote_copy_out(remote, data, buffer, 0, 1, &error) == SGPU_OK); /* both keys are there */
+	REQUIRE(sgpu_remote_copy_out(remote, data, buffer, 0, 1, &error) ==
+		SGPU_OK); /* both keys are there */
 	sgpu_remote_service_stop(w.service);
 	pthread_join(w.thread, NULL);
 	sgpu_remote_service_free(&w.service);
 	for (int i = 0; i < ROUNDS; i++) {
-		int rc = sgpu_remote_copy_in(remote, buffer, 0, i % 3 ? data : small, i % 3 ? MOST : sizeof(small), &error);
+		int rc = sgpu_remote_copy_in(remote, buffer, 0, i % 3 ? data : small,
+					     i % 3 ? MOST : sizeof(small), &error);
 
 		CHECK(rc != SGPU_OK || sgpu_remote_sync(remote, &error) != SGPU_OK);
 		CHECK(sgpu_remote_load(remote, ADDING, strlen(ADDING), &job, &error) != SGPU_OK);
@@ -315,9 +340,12 @@ UNIT_TEST(a_program_that_goes_on_with_a_session_that_broke_stays_in_its_memory)
 
 UNIT_TEST(what_is_changed_while_it_is_read_gives_errors_and_nothing_wrong)
 {
-	static const struct { uint64_t offset; size_t size; } places[] = {
-		{ 0, 3 * 4096 + 100 },             /* what is sealed */
-		{ SGPU_AREA_SIZE, 2000 },          /* messages */
+	static const struct {
+		uint64_t offset;
+		size_t size;
+	} places[] = {
+		{ 0, 3 * 4096 + 100 },	  /* what is sealed */
+		{ SGPU_AREA_SIZE, 2000 }, /* messages */
 		{ 0, LINK_SIZE },
 	};
 	struct scribbler s;
@@ -331,11 +359,15 @@ UNIT_TEST(what_is_changed_while_it_is_read_gives_errors_and_nothing_wrong)
 
 		start_worker(&w);
 		remote = open_remote(&w);
-		REQUIRE(remote && load_adding(remote, &a) == SGPU_OK && add_once(remote, &a, 1) == SGPU_OK);
+		REQUIRE(remote && load_adding(remote, &a) == SGPU_OK &&
+			add_once(remote, &a, 1) == SGPU_OK);
 		REQUIRE(sgpu_link_map(w.near.area, &area, &error) == SGPU_OK);
-		s = (struct scribbler){ .at = area + places[i % 3].offset, .size = places[i % 3].size, .seed = i };
+		s = (struct scribbler){ .at = area + places[i % 3].offset,
+					.size = places[i % 3].size,
+					.seed = i };
 		REQUIRE(pthread_create(&s.thread, NULL, scribble, &s) == 0);
-		for (int round = 0; round < 50 && (rc == SGPU_OK || strstr(error.text, "verify")); round++) {
+		for (int round = 0; round < 50 && (rc == SGPU_OK || strstr(error.text, "verify"));
+		     round++) {
 			rc = add_once(remote, &a, round);
 			CHECK(rc != SGPU_OK || is_added(&a, round));
 			CHECK(rc == SGPU_OK || rc == SGPU_EAUTH || rc == SGPU_EINVALID);

@@ -14,18 +14,20 @@ static struct {
 	void (*on_message)(void);
 } between;
 
-static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t *answer, size_t *answer_size,
-		    struct sgpu_error *why)
+static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t *answer,
+		    size_t *answer_size, struct sgpu_error *why)
 {
 	(void)argument;
 	between.exchanges++;
 	if (between.on_message) {
 		between.on_message();
 	}
-	return between.inner->calls->exchange(between.inner, message, size, answer, answer_size, why);
+	return between.inner->calls->exchange(between.inner, message, size, answer, answer_size,
+					      why);
 }
 
-static int put(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *bytes, size_t size, struct sgpu_error *why)
+static int put(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *bytes, size_t size,
+	       struct sgpu_error *why)
 {
 	static uint8_t copy[SGPU_REMOTE_SEALED];
 
@@ -38,7 +40,8 @@ static int put(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *byt
 	return between.inner->calls->put(between.inner, offset, copy, size, why);
 }
 
-static int get(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size, struct sgpu_error *why)
+static int get(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size,
+	       struct sgpu_error *why)
 {
 	int rc = between.inner->calls->get(between.inner, offset, bytes, size, why);
 
@@ -73,8 +76,15 @@ static struct sgpu_remote *open_between(const struct worker *w)
 /* ---- what they do ---- */
 UNIT_TEST(data_of_all_sizes_go_there_and_come_back)
 {
-	static const size_t sizes[] = { 1, 100, SGPU_CHUNK - 1, SGPU_CHUNK, SGPU_CHUNK + 1, SGPU_REMOTE_PIECE - 1,
-					SGPU_REMOTE_PIECE, SGPU_REMOTE_PIECE + 1, (9 << 20) + 777 };
+	static const size_t sizes[] = { 1,
+					100,
+					SGPU_CHUNK - 1,
+					SGPU_CHUNK,
+					SGPU_CHUNK + 1,
+					SGPU_REMOTE_PIECE - 1,
+					SGPU_REMOTE_PIECE,
+					SGPU_REMOTE_PIECE + 1,
+					(9 << 20) + 777 };
 	enum { MOST = (9 << 20) + 2048 };
 	static uint8_t data[MOST], back[MOST], expected[MOST];
 	struct sgpu_remote *remote;
@@ -91,9 +101,11 @@ UNIT_TEST(data_of_all_sizes_go_there_and_come_back)
 
 		fill(data, sizes[i], (unsigned)i);
 		memcpy(expected + offset, data, sizes[i]);
-		CHECK(sgpu_remote_copy_in(remote, buffer, offset, data, sizes[i], &error) == SGPU_OK);
+		CHECK(sgpu_remote_copy_in(remote, buffer, offset, data, sizes[i], &error) ==
+		      SGPU_OK);
 		memset(data, 0, sizes[i]); /* it was taken */
-		CHECK(sgpu_remote_copy_out(remote, back, buffer, offset, sizes[i], &error) == SGPU_OK);
+		CHECK(sgpu_remote_copy_out(remote, back, buffer, offset, sizes[i], &error) ==
+		      SGPU_OK);
 		CHECK(memcmp(back, expected + offset, sizes[i]) == 0);
 	}
 	CHECK(sgpu_remote_copy_in(remote, buffer, 0, data, 0, &error) == SGPU_OK);
@@ -138,12 +150,15 @@ UNIT_TEST(many_small_copies_fill_groups_and_the_area_again_and_again)
 	REQUIRE(remote && sgpu_remote_alloc(remote, sizeof(data), &buffer, &error) == SGPU_OK);
 	fill(data, sizeof(data), 9);
 	for (uint64_t i = 0; i < COPIES; i++) {
-		good = good && sgpu_remote_copy_in(remote, buffer, i * EACH, data + i * EACH, EACH, &error) == SGPU_OK;
+		good = good && sgpu_remote_copy_in(remote, buffer, i * EACH, data + i * EACH, EACH,
+						   &error) == SGPU_OK;
 	}
 	for (uint64_t i = 0; i < COPIES; i++) {
-		good = good && sgpu_remote_copy_out_async(remote, back + i * EACH, buffer, i * EACH, EACH, &error) == SGPU_OK;
+		good = good && sgpu_remote_copy_out_async(remote, back + i * EACH, buffer, i * EACH,
+							  EACH, &error) == SGPU_OK;
 	}
-	CHECK(good && sgpu_remote_sync(remote, &error) == SGPU_OK && memcmp(data, back, sizeof(data)) == 0);
+	CHECK(good && sgpu_remote_sync(remote, &error) == SGPU_OK &&
+	      memcmp(data, back, sizeof(data)) == 0);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -189,7 +204,8 @@ static struct sgpu_remote *open_keeping(struct worker *w, uint32_t *buffer)
 	remote = open_between(w);
 	kept_count = 0;
 	replaced = -1;
-	return remote && sgpu_remote_alloc(remote, 4 * PIECE, buffer, &error) == SGPU_OK ? remote : NULL;
+	return remote && sgpu_remote_alloc(remote, 4 * PIECE, buffer, &error) == SGPU_OK ? remote
+											 : NULL;
 }
 
 UNIT_TEST(equal_data_are_never_sealed_alike)
@@ -241,9 +257,11 @@ UNIT_TEST(an_old_piece_does_not_verify_on_the_way_in)
 	/* Nothing of them is there, and the session goes on. */
 	replaced = -1;
 	memset(last, 0, sizeof(last));
-	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, PIECE, &error) == SGPU_OK && memcmp(back, last, PIECE) == 0);
+	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, PIECE, &error) == SGPU_OK &&
+	      memcmp(back, last, PIECE) == 0);
 	CHECK(sgpu_remote_copy_in(remote, buffer, 0, data, PIECE, &error) == SGPU_OK);
-	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, PIECE, &error) == SGPU_OK && memcmp(back, data, PIECE) == 0);
+	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, PIECE, &error) == SGPU_OK &&
+	      memcmp(back, data, PIECE) == 0);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -268,7 +286,8 @@ UNIT_TEST(an_old_piece_does_not_verify_on_the_way_out)
 		CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, PIECE, &error) == SGPU_EAUTH);
 	}
 	replaced = -1;
-	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, PIECE, &error) == SGPU_OK && memcmp(back, data, PIECE) == 0);
+	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, PIECE, &error) == SGPU_OK &&
+	      memcmp(back, data, PIECE) == 0);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -289,7 +308,8 @@ UNIT_TEST(pieces_that_are_exchanged_do_not_verify)
 	CHECK(sgpu_remote_sync(remote, &error) == SGPU_OK);
 	between.on_message = swap_pieces;
 	for (int i = 0; i < 2; i++) {
-		CHECK(sgpu_remote_copy_in(remote, buffer, (uint64_t)i * PIECE, data[i], PIECE, &error) == SGPU_OK);
+		CHECK(sgpu_remote_copy_in(remote, buffer, (uint64_t)i * PIECE, data[i], PIECE,
+					  &error) == SGPU_OK);
 	}
 	in_area = area;
 	CHECK(sgpu_remote_sync(remote, &error) == SGPU_EAUTH);
@@ -332,7 +352,8 @@ UNIT_TEST(a_piece_under_an_old_key_does_not_verify)
 	}
 	between.on_get = NULL;
 	CHECK(sgpu_remote_copy_in(remote, buffer, 0, data, PIECE, &error) == SGPU_OK);
-	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, PIECE, &error) == SGPU_OK && memcmp(back, data, PIECE) == 0);
+	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, PIECE, &error) == SGPU_OK &&
+	      memcmp(back, data, PIECE) == 0);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -388,7 +409,8 @@ UNIT_TEST(a_session_that_is_stopped_says_so_and_leaves_nothing)
 	remote = open_remote(&w);
 	REQUIRE(remote && load_adding(remote, &a) == SGPU_OK && add_once(remote, &a, 1) == SGPU_OK);
 	sgpu_remote_service_stop(w.service);
-	CHECK(add_once(remote, &a, 2) == SGPU_ESYSTEM && strstr(error.text, "worker of the session has ended"));
+	CHECK(add_once(remote, &a, 2) == SGPU_ESYSTEM &&
+	      strstr(error.text, "worker of the session has ended"));
 	CHECK(add_once(remote, &a, 3) < 0);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The cache of batches that were taken: each once, by whoever asks, and whatever is left of the file.
+ * The cache of batches that were taken: each once, by whoever asks, and whatever is left of the
+ * file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,13 +24,15 @@ UNIT_TEST(a_batch_is_taken_once_in_memory_and_in_a_folder)
 		REQUIRE(sgpu_replay_create(in_file ? folder : NULL, WINDOW, &replay, &error) == 0);
 		CHECK(take(replay, 1) == 0 && take(replay, 2) == 0);
 		CHECK(take(replay, 1) == SGPU_EPOLICY && strstr(error.text, "taken before"));
-		CHECK(take_at(replay, 1, NOW + SECOND, NOW) == SGPU_EPOLICY); /* the identity counts */
+		CHECK(take_at(replay, 1, NOW + SECOND, NOW) ==
+		      SGPU_EPOLICY); /* the identity counts */
 		CHECK(sgpu_replay_take(replay, last_of_key, NOW, NOW, &error) == 0);
 		CHECK(sgpu_replay_take(replay, last_of_key, NOW, NOW, &error) == SGPU_EPOLICY);
 		sgpu_replay_free(&replay);
 		CHECK(!replay);
 	}
-	CHECK(take_afresh(2) == SGPU_EPOLICY && take_afresh(3) == 0 && take_afresh(3) == SGPU_EPOLICY);
+	CHECK(take_afresh(2) == SGPU_EPOLICY && take_afresh(3) == 0 &&
+	      take_afresh(3) == SGPU_EPOLICY);
 	remove_folder();
 }
 
@@ -85,7 +88,8 @@ UNIT_TEST(a_batch_that_cannot_be_written_was_not_taken)
 		CHECK(take_within(replay, 1, most) == SGPU_ESYSTEM);
 		CHECK(size_of_data() < 0 && access(left, F_OK) != 0);
 	}
-	CHECK(take_within(replay, 1, HEADER + RECORD - 1) == SGPU_ESYSTEM && size_of_data() == HEADER);
+	CHECK(take_within(replay, 1, HEADER + RECORD - 1) == SGPU_ESYSTEM &&
+	      size_of_data() == HEADER);
 	check_free(replay, 1, true);
 	/* Every part of the record of another. */
 	for (unsigned part = 0; part < RECORD; part++) {
@@ -102,7 +106,8 @@ UNIT_TEST(a_batch_that_cannot_be_written_was_not_taken)
 	sgpu_replay_free(&replay);
 	REQUIRE(sgpu_replay_create(folder, WINDOW / 4, &replay, &error) == 0);
 	size = size_of_data();
-	CHECK(take_within(replay, 500, HEADER + 20 * RECORD) == SGPU_ESYSTEM && size_of_data() == size);
+	CHECK(take_within(replay, 500, HEADER + 20 * RECORD) == SGPU_ESYSTEM &&
+	      size_of_data() == size);
 	CHECK(access(left, F_OK) != 0);
 	check_free(replay, 500, false);
 	CHECK(size_of_data() == HEADER + (1 + RECORD + 1) * RECORD);
@@ -165,8 +170,10 @@ UNIT_TEST(what_is_too_old_or_from_the_future_is_refused_and_not_remembered)
 	const uint64_t ahead = SGPU_REPLAY_AHEAD_SECONDS * SECOND;
 
 	REQUIRE(sgpu_replay_create(NULL, WINDOW, &replay, &error) == 0);
-	CHECK(take_at(replay, 1, NOW - WINDOW - 1, NOW) == SGPU_EPOLICY && strstr(error.text, "too old"));
-	CHECK(take_at(replay, 1, NOW + ahead + 1, NOW) == SGPU_EPOLICY && strstr(error.text, "future"));
+	CHECK(take_at(replay, 1, NOW - WINDOW - 1, NOW) == SGPU_EPOLICY &&
+	      strstr(error.text, "too old"));
+	CHECK(take_at(replay, 1, NOW + ahead + 1, NOW) == SGPU_EPOLICY &&
+	      strstr(error.text, "future"));
 	CHECK(take_at(replay, 1, 0, NOW) == SGPU_EPOLICY);
 	CHECK(take_at(replay, 1, NOW - WINDOW, NOW) == 0);
 	CHECK(take_at(replay, 2, NOW + ahead, NOW) == 0);
@@ -181,14 +188,17 @@ UNIT_TEST(what_a_crash_cut_short_is_no_record_and_damage_is_told)
 	new_folder();
 	CHECK(take_afresh(1) == 0 && take_afresh(2) == 0 && take_afresh(3) == 0);
 	REQUIRE(stat(data, &status) == 0 && status.st_size == HEADER + 3 * RECORD);
-	for (off_t cut = 1; cut < RECORD; cut += 10) { /* of the last record some bytes are there: it never ran */
+	for (off_t cut = 1; cut < RECORD;
+	     cut += 10) { /* of the last record some bytes are there: it never ran */
 		REQUIRE(truncate(data, HEADER + 2 * RECORD + cut) == 0);
-		CHECK(take_afresh(1) == SGPU_EPOLICY && take_afresh(2) == SGPU_EPOLICY && take_afresh(3) == 0);
+		CHECK(take_afresh(1) == SGPU_EPOLICY && take_afresh(2) == SGPU_EPOLICY &&
+		      take_afresh(3) == 0);
 		CHECK(take_afresh(3) == SGPU_EPOLICY);
 	}
 	const int fd = open(data, O_RDWR);
 	REQUIRE(fd >= 0);
-	CHECK(pwrite(fd, &byte, 1, HEADER + 3 * RECORD - 1) == 1); /* its blocks came in another order */
+	CHECK(pwrite(fd, &byte, 1, HEADER + 3 * RECORD - 1) ==
+	      1); /* its blocks came in another order */
 	CHECK(take_afresh(3) == 0 && take_afresh(3) == SGPU_EPOLICY);
 	CHECK(pread(fd, &byte, 1, HEADER + 3) == 1);
 	byte ^= 1;
@@ -219,8 +229,8 @@ UNIT_TEST(old_records_go_and_a_clock_that_is_set_back_brings_none_again)
 	remove_folder();
 }
 
-/* Each of several processes tries to take the same batches; each batch goes to one of them, whoever of them takes the record
- * of the version before over. */
+/* Each of several processes tries to take the same batches; each batch goes to one of them, whoever
+ * of them takes the record of the version before over. */
 UNIT_TEST(of_many_processes_one_takes_a_batch)
 {
 	enum { PROCESSES = 4, BATCHES = 40 };
@@ -250,7 +260,8 @@ UNIT_TEST(of_many_processes_one_takes_a_batch)
 	remove_folder();
 }
 
-/* What one of them takes, another one that had read the record before knows at once: of each batch, exactly one take. */
+/* What one of them takes, another one that had read the record before knows at once: of each batch,
+ * exactly one take. */
 UNIT_TEST(processes_that_keep_the_record_see_what_the_others_append)
 {
 	enum { PROCESSES = 3, BATCHES = 600 };
@@ -265,7 +276,8 @@ UNIT_TEST(processes_that_keep_the_record_see_what_the_others_append)
 			int mine = 0;
 
 			close(first[1]);
-			if (read(first[0], &byte, 1) != 0 || sgpu_replay_create(folder, WINDOW, &replay, &error) != 0) {
+			if (read(first[0], &byte, 1) != 0 ||
+			    sgpu_replay_create(folder, WINDOW, &replay, &error) != 0) {
 				_exit(255);
 			}
 			for (unsigned id = 0; id < BATCHES; id++) {
@@ -273,7 +285,8 @@ UNIT_TEST(processes_that_keep_the_record_see_what_the_others_append)
 				const int code = take(replay, i ? BATCHES - 1 - id : id);
 
 				mine += code == 0;
-				if (code != 0 && (code != SGPU_EPOLICY || !strstr(error.text, "taken before"))) {
+				if (code != 0 &&
+				    (code != SGPU_EPOLICY || !strstr(error.text, "taken before"))) {
 					_exit(255);
 				}
 			}
@@ -295,8 +308,8 @@ UNIT_TEST(processes_that_keep_the_record_see_what_the_others_append)
 	remove_folder();
 }
 
-/* Two records of one process, as two processes have them: each sees what the other one appended, left half done, dropped,
- * or put in the place of the file. */
+/* Two records of one process, as two processes have them: each sees what the other one appended,
+ * left half done, dropped, or put in the place of the file. */
 UNIT_TEST(a_record_that_is_kept_follows_the_file)
 {
 	struct sgpu_replay *one = NULL, *two = NULL;
@@ -309,7 +322,8 @@ UNIT_TEST(a_record_that_is_kept_follows_the_file)
 	CHECK(take(one, 1) == 0 && take(two, 1) == SGPU_EPOLICY);
 	CHECK(take(two, 2) == 0 && take(two, 3) == 0);
 	CHECK(take(one, 3) == SGPU_EPOLICY && take(one, 2) == SGPU_EPOLICY);
-	/* A writer that was killed: of its record a part is there, or all but with other bytes. It never ran. */
+	/* A writer that was killed: of its record a part is there, or all but with other bytes. It
+	 * never ran. */
 	fd = open(data, O_RDWR);
 	REQUIRE(fd >= 0);
 	CHECK(pwrite(fd, "half", 4, HEADER + 3 * RECORD) == 4);
@@ -346,7 +360,8 @@ UNIT_TEST(a_record_that_is_kept_follows_the_file)
 	remove_folder();
 }
 
-/* Killed at any moment, a writer leaves a record that others go on with, and all that it said it took is in it. */
+/* Killed at any moment, a writer leaves a record that others go on with, and all that it said it
+ * took is in it. */
 UNIT_TEST(a_writer_that_is_killed_leaves_what_it_took)
 {
 	enum { ROUNDS = 12, BATCHES = 100000 };
@@ -369,7 +384,8 @@ UNIT_TEST(a_writer_that_is_killed_leaves_what_it_took)
 				_exit(1);
 			}
 			for (unsigned id = begin; id < begin + BATCHES; id++) {
-				if (take(own, id) != 0 || write(said[1], &id, sizeof(id)) != sizeof(id)) {
+				if (take(own, id) != 0 ||
+				    write(said[1], &id, sizeof(id)) != sizeof(id)) {
 					_exit(1);
 				}
 			}
@@ -412,11 +428,13 @@ UNIT_TEST(of_many_records_each_is_known)
 	for (unsigned id = BATCHES; id < 2 * BATCHES; id++) {
 		REQUIRE(take_at(replay, id, NOW + WINDOW, NOW + WINDOW) == 0);
 	}
-	CHECK(take_at(replay, 3 * BATCHES, NOW + WINDOW + WINDOW / 2, NOW + WINDOW + WINDOW / 2) == 0);
+	CHECK(take_at(replay, 3 * BATCHES, NOW + WINDOW + WINDOW / 2, NOW + WINDOW + WINDOW / 2) ==
+	      0);
 	for (unsigned id = BATCHES; id < 2 * BATCHES; id++) {
 		REQUIRE(take_at(replay, id, NOW + WINDOW, NOW + WINDOW) == SGPU_EPOLICY);
 	}
-	CHECK(take_at(replay, 1, NOW, NOW + WINDOW) == SGPU_EPOLICY && strstr(error.text, "too old"));
+	CHECK(take_at(replay, 1, NOW, NOW + WINDOW) == SGPU_EPOLICY &&
+	      strstr(error.text, "too old"));
 	sgpu_replay_free(&replay);
 }
 

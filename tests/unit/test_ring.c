@@ -204,7 +204,9 @@ UNIT_TEST(one_call_of_next_does_a_bounded_amount_of_work)
 
 UNIT_TEST(a_submission_is_cancelled_by_its_id)
 {
-	const struct sgpu_ring_descriptor held = { .opcode = OP_ANY, .flags = SGPU_RING_FENCE, .cookie = 2 };
+	const struct sgpu_ring_descriptor held = { .opcode = OP_ANY,
+						   .flags = SGPU_RING_FENCE,
+						   .cookie = 2 };
 	struct sgpu_ring_result result;
 	uint32_t ticket;
 	uint64_t id;
@@ -227,10 +229,14 @@ UNIT_TEST(a_submission_is_cancelled_by_its_id)
 
 UNIT_TEST(a_batch_crosses_the_ring_as_one_submission)
 {
-	const struct sgpu_ring_descriptor batch = { .opcode = SGPU_RING_BATCH, .cookie = 9, .handle = 5, .offset = 64,
-						    .length = 3 * 64 };
-	const struct sgpu_ring_descriptor elsewhere = { .opcode = SGPU_RING_BATCH, .cookie = 10, .handle = 5,
-							.offset = sizeof(r.area), .length = 64 };
+	const struct sgpu_ring_descriptor batch = {
+		.opcode = SGPU_RING_BATCH, .cookie = 9, .handle = 5, .offset = 64, .length = 3 * 64
+	};
+	const struct sgpu_ring_descriptor elsewhere = { .opcode = SGPU_RING_BATCH,
+							.cookie = 10,
+							.handle = 5,
+							.offset = sizeof(r.area),
+							.length = 64 };
 	struct sgpu_ring_result result;
 
 	REQUIRE(ring_open(&r, 4, 8, false, false));
@@ -241,8 +247,10 @@ UNIT_TEST(a_batch_crosses_the_ring_as_one_submission)
 	CHECK(sgpu_ring_submit(r.client, &elsewhere, NULL, &ring_error) == SGPU_OK);
 	for (uint64_t i = 0; i < 3; i++) {
 		CHECK(ring_next(&r, &operation) == SGPU_RING_START);
-		CHECK(operation.descriptor.argument == i && operation.descriptor.client == RING_CLIENT_ID);
-		CHECK(sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &ring_error) == SGPU_OK);
+		CHECK(operation.descriptor.argument == i &&
+		      operation.descriptor.client == RING_CLIENT_ID);
+		CHECK(sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &ring_error) ==
+		      SGPU_OK);
 	}
 	CHECK(ring_next(&r, &operation) == SGPU_RING_IDLE);
 	result = ring_reap(&r);

@@ -15,9 +15,9 @@ static struct sgpu_ring_calls *calls;
 
 static bool open_calls(uint32_t entries, bool doorbell)
 {
-	const bool good = ring_open(&r, entries, entries, true, doorbell) &&
-			  sgpu_ring_calls_open(r.client, r.client_end, &calls, &ring_error) ==
-				  SGPU_OK;
+	const bool good =
+		ring_open(&r, entries, entries, true, doorbell) &&
+		sgpu_ring_calls_open(r.client, r.client_end, &calls, &ring_error) == SGPU_OK;
 
 	CHECK(good);
 	return good;
@@ -31,7 +31,8 @@ static void close_calls(void)
 
 static int call(uint64_t argument, struct sgpu_ring_result *result)
 {
-	const struct sgpu_ring_descriptor descriptor = { .opcode = OP_ANY, .cookie = 99,
+	const struct sgpu_ring_descriptor descriptor = { .opcode = OP_ANY,
+							 .cookie = 99,
 							 .argument = argument };
 
 	return sgpu_ring_call(calls, &descriptor, result, &ring_error);
@@ -83,8 +84,8 @@ static void *call_often(void *argument)
 	struct sgpu_ring_result result;
 
 	for (uint64_t i = first; i < first + CALLS; i++) {
-		if (call(i, &result) != SGPU_OK || result.status != SGPU_OK ||
-		    result.cookie != 0 || result.value != answer_to(i)) {
+		if (call(i, &result) != SGPU_OK || result.status != SGPU_OK || result.cookie != 0 ||
+		    result.value != answer_to(i)) {
 			return &r;
 		}
 	}
@@ -259,7 +260,8 @@ UNIT_TEST(a_worker_that_goes_ends_all_calls)
 	close_calls();
 }
 
-/* Wakes the client. A client that was awake has perhaps seen the completions by now, and has left. */
+/* Wakes the client. A client that was awake has perhaps seen the completions by now, and has left.
+ */
 static void ring_bell(void)
 {
 	CHECK(send(r.worker_end, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1 || errno == EPIPE);

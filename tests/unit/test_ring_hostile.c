@@ -10,7 +10,9 @@
 #include "ring_harness.h"
 
 #define SECOND 1000000000u
-#define SLOW (5 * (uint64_t)SECOND) /* a loaded machine; who is not woken waits for 10 seconds, and ends otherwise */
+#define SLOW                                                                                   \
+	(5 * (uint64_t)SECOND) /* a loaded machine; who is not woken waits for 10 seconds, and \
+				  ends otherwise */
 
 static struct ring r;
 static struct sgpu_ring_operation operation;
@@ -33,8 +35,8 @@ static uint32_t generation_of(uint64_t position, uint32_t count)
 
 static void write_submission(uint64_t position, struct sgpu_ring_descriptor d)
 {
-	_Atomic uint64_t *place = r.raw.submissions +
-				  position % r.raw.submission_count * SGPU_DESCRIPTOR_WORDS;
+	_Atomic uint64_t *place =
+		r.raw.submissions + position % r.raw.submission_count * SGPU_DESCRIPTOR_WORDS;
 	uint64_t words[SGPU_DESCRIPTOR_WORDS];
 
 	d.generation += generation_of(position, r.raw.submission_count);
@@ -46,8 +48,8 @@ static void write_submission(uint64_t position, struct sgpu_ring_descriptor d)
 
 static void write_completion(uint64_t position, struct sgpu_ring_completion c)
 {
-	_Atomic uint64_t *place = r.raw.completions +
-				  position % r.raw.completion_count * SGPU_COMPLETION_WORDS;
+	_Atomic uint64_t *place =
+		r.raw.completions + position % r.raw.completion_count * SGPU_COMPLETION_WORDS;
 	uint64_t words[SGPU_COMPLETION_WORDS];
 
 	c.generation += generation_of(position, r.raw.completion_count);
@@ -308,8 +310,8 @@ static void use_both(void)
 UNIT_TEST(every_byte_can_have_any_value_at_any_time)
 {
 	static const uint8_t masks[] = { 0x01, 0x80, 0xff };
-	size_t used = SGPU_RING_PAGE + 4 * SGPU_RING_DESCRIPTOR_SIZE +
-		      8 * SGPU_RING_COMPLETION_SIZE;
+	size_t used =
+		SGPU_RING_PAGE + 4 * SGPU_RING_DESCRIPTOR_SIZE + 8 * SGPU_RING_COMPLETION_SIZE;
 	volatile uint8_t *bytes;
 
 	for (size_t i = 0; i < used && !unit_bad; i++) {
@@ -334,8 +336,8 @@ static _Atomic uint64_t scribbled; /* bytes */
 static void *scribble(void *argument)
 {
 	volatile uint8_t *bytes = (volatile uint8_t *)r.raw.header;
-	const size_t used = SGPU_RING_PAGE + 4 * SGPU_RING_DESCRIPTOR_SIZE +
-			    8 * SGPU_RING_COMPLETION_SIZE;
+	const size_t used =
+		SGPU_RING_PAGE + 4 * SGPU_RING_DESCRIPTOR_SIZE + 8 * SGPU_RING_COMPLETION_SIZE;
 
 	for (uint64_t i = 0; !atomic_load(&over); i++) {
 		const uint64_t number = random_number() + (uintptr_t)argument;
@@ -344,8 +346,8 @@ static void *scribble(void *argument)
 				       ? 256 + 128 * (number / 8 % 4) + number / 64 % 8
 				       : SGPU_RING_PAGE + number / 8 % (used - SGPU_RING_PAGE);
 
-		bytes[place] = number % 16 == 0 ? (uint8_t)(number >> 20)
-						: (uint8_t)(number >> 20 & 1);
+		bytes[place] =
+			number % 16 == 0 ? (uint8_t)(number >> 20) : (uint8_t)(number >> 20 & 1);
 		atomic_fetch_add(&scribbled, 1);
 	}
 	return NULL;

@@ -52,8 +52,10 @@ static int memory_file(const char *name, size_t size, const void *begin, size_t 
 
 static struct sgpu_ring_header good_header(void)
 {
-	struct sgpu_ring_header header = { .magic = SGPU_RING_MAGIC, .version = SGPU_RING_VERSION,
-					   .submissions = SUBMISSIONS, .completions = COMPLETIONS };
+	struct sgpu_ring_header header = { .magic = SGPU_RING_MAGIC,
+					   .version = SGPU_RING_VERSION,
+					   .submissions = SUBMISSIONS,
+					   .completions = COMPLETIONS };
 
 	return header;
 }
@@ -237,7 +239,8 @@ UNIT_TEST(a_header_is_read_once)
 	watches = true;
 	CHECK(sgpu_ring_map(fd, &memory, &error) == SGPU_OK);
 	watches = false;
-	CHECK(read_once_end() == 0 && memory.submission_count == SUBMISSIONS && memory.completion_count == COMPLETIONS);
+	CHECK(read_once_end() == 0 && memory.submission_count == SUBMISSIONS &&
+	      memory.completion_count == COMPLETIONS);
 	sgpu_ring_unmap(&memory);
 	munmap(theirs, FILE_SIZE);
 	close(fd);

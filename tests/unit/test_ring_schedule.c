@@ -10,7 +10,10 @@
 enum { ROOM = 64, OP = 16, POSTS = 4096 };
 
 static struct {
-	struct { uint64_t cookie, value; int status; } done[POSTS];
+	struct {
+		uint64_t cookie, value;
+		int status;
+	} done[POSTS];
 	int count;
 	struct sgpu_ring_descriptor area[SGPU_RING_BATCH_MAX];
 	int read_result, post_result;
@@ -516,8 +519,8 @@ UNIT_TEST(random_operations_follow_the_rules)
 			p->flags = p->opcode == OP && !random_below(4) ? SGPU_RING_FENCE : 0;
 			add(p->opcode, p->flags, p->cookie, p->opcode == OP ? p->cookie : 0);
 		} else if (what == 4 && plain_count) {
-			plain[plain_count++] = (struct plain){ .cookie = cookie++,
-							       .opcode = SGPU_RING_CANCEL };
+			plain[plain_count++] =
+				(struct plain){ .cookie = cookie++, .opcode = SGPU_RING_CANCEL };
 			add(SGPU_RING_CANCEL, 0, cookie - 1, cookie - 1 - random_below(20));
 		} else if (what < 8) {
 			index = may_start();

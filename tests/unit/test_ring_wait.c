@@ -24,7 +24,7 @@ enum { COUNT = 4, WORDS = 4, TRIPS = 20000 };
 struct fixture {
 	_Alignas(64) _Atomic uint64_t entries[2][COUNT * WORDS];
 	struct sgpu_ring_side sides[2];
-	struct sgpu_producer producers[2];  /* of side 0, of side 1 */
+	struct sgpu_producer producers[2]; /* of side 0, of side 1 */
 	struct sgpu_consumer consumers[2];
 	struct sgpu_sleeper sleepers[2];
 	int ends[2];
@@ -94,7 +94,7 @@ UNIT_TEST(spinning_doubles_when_it_would_have_helped_and_halves_when_idle)
 	sgpu_spin_time_adapt(&t, 1000000,
 			     true); /* it came, but long after any spinning had ended */
 	CHECK(t.ns == 5000);
-	sgpu_spin_time_adapt(&t, 2000, false);   /* nothing came */
+	sgpu_spin_time_adapt(&t, 2000, false); /* nothing came */
 	CHECK(t.ns == 2500);
 	for (int i = 0; i < 5; i++) {
 		sgpu_spin_time_adapt(&t, 10000, true);

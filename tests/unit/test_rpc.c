@@ -147,7 +147,8 @@ UNIT_TEST(each_way_makes_several_calls_in_order)
 		close(closed[1]);
 		for (int i = 0; i < COUNT; i++) {
 			bytes[i] = (unsigned char)i;
-			ios[i] = (struct sgpu_rpc_io){ .fd = ends[0], .data = &bytes[i], .size = 1 };
+			ios[i] =
+				(struct sgpu_rpc_io){ .fd = ends[0], .data = &bytes[i], .size = 1 };
 		}
 		CHECK(sgpu_rpc_send_all(rpc, ios, COUNT, &error) == SGPU_OK);
 		CHECK(sgpu_rpc_count(rpc) == COUNT);

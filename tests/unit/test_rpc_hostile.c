@@ -31,10 +31,10 @@ struct outside {
 	pthread_t thread;
 	/* What it answers. */
 	int64_t value;
-	int64_t second;      /* the second call's; 0: as the others */
+	int64_t second; /* the second call's; 0: as the others */
 	int status;
-	short revents[2];    /* of a poll */
-	unsigned leaves_at;  /* the call at which it goes away; 0: never */
+	short revents[2];   /* of a poll */
+	unsigned leaves_at; /* the call at which it goes away; 0: never */
 	/* Called before a poll is answered, or NULL. */
 	void (*watch)(struct outside *o, const struct sgpu_ring_descriptor *d);
 };
@@ -65,9 +65,9 @@ static void *answer(void *argument)
 			if (o->watch) {
 				o->watch(o, &operation.descriptor);
 			}
-			rc = sgpu_ring_finish(o->worker, operation.ticket, o->status,
-					      (uint64_t)(count == 2 && o->second ? o->second : o->value),
-					      &error);
+			rc = sgpu_ring_finish(
+				o->worker, operation.ticket, o->status,
+				(uint64_t)(count == 2 && o->second ? o->second : o->value), &error);
 		}
 	}
 	(void)shutdown(o->shared->outside, SHUT_RDWR);
@@ -153,7 +153,8 @@ UNIT_TEST(a_wrong_length_of_one_of_several_ends_the_queue)
 {
 	struct outside o = { .value = 17 };
 	char data[2][SIZE];
-	struct sgpu_rpc_io ios[2] = { { .data = data[0], .size = 17 }, { .data = data[1], .size = 16 } };
+	struct sgpu_rpc_io ios[2] = { { .data = data[0], .size = 17 },
+				      { .data = data[1], .size = 16 } };
 
 	memset(data, 0x5a, sizeof(data));
 	REQUIRE(open_outside(&o));
@@ -283,8 +284,8 @@ static void *change(void *argument)
 {
 	const struct outside *o = argument;
 	const size_t size = o->shared->area_size;
-	volatile char *area = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, o->shared->area,
-				   0);
+	volatile char *area =
+		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, o->shared->area, 0);
 
 	for (size_t i = 0; atomic_load_explicit(&changing, memory_order_relaxed); i += 2) {
 		area[i % size] ^= POLLIN;
@@ -414,8 +415,9 @@ struct inside {
 /* The threads outside are real, and the client of the ring is the test's. */
 static bool open_inside(struct inside *in)
 {
-	const struct sgpu_rpc_config config = { .way = SGPU_RPC_QUEUE, .bytes = SIZE, .calls = 8,
-						.threads = 3 };
+	const struct sgpu_rpc_config config = {
+		.way = SGPU_RPC_QUEUE, .bytes = SIZE, .calls = 8, .threads = 3
+	};
 	struct sgpu_ring_client_config client = { 0 };
 	bool good = sgpu_rpc_open_inside(&config, &in->rpc, &in->shared, &error) == SGPU_OK;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs, from memory file to memory file, on the device that $SGPU_TEST_DEVICE names: results, sizes at the edges of
- * chunks and pieces, what is refused, what fails alone, deadlines and cancellation.
+ * Runs, from memory file to memory file, on the device that $SGPU_TEST_DEVICE names: results, sizes
+ * at the edges of chunks and pieces, what is refused, what fails alone, deadlines and cancellation.
  */
 #include <pthread.h>
 #include <sys/ioctl.h>
@@ -32,8 +32,11 @@ static void check_size(uint64_t size)
 
 UNIT_TEST(sizes_at_the_edges_of_chunks_and_pieces_come_back)
 {
-	static const uint64_t sizes[] = { 1, 15, 16383, 16384, 16385, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, 2 << 20,
-					  (5 << 20) + 12345 };
+	static const uint64_t sizes[] = { 1,	   15,
+					  16383,   16384,
+					  16385,   (1 << 20) - 1,
+					  1 << 20, (1 << 20) + 1,
+					  2 << 20, (5 << 20) + 12345 };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
 		check_size(sizes[i]);
@@ -61,9 +64,11 @@ UNIT_TEST(spans_totals_and_progress_tell_what_was_done)
 	in = sign_and_write(&job);
 	CHECK(run_with(&owner, in, out, 0, &run) == SGPU_OK);
 	sgpu_run_get_progress(run, &progress);
-	CHECK(progress.operations_done == 3 && progress.operations_failed == 0 && progress.operations == 3);
+	CHECK(progress.operations_done == 3 && progress.operations_failed == 0 &&
+	      progress.operations == 3);
 	CHECK(progress.operations_running == 0);
-	CHECK(progress.bytes_in == job.size + job.sealed_size && progress.bytes_out == progress.bytes_in);
+	CHECK(progress.bytes_in == job.size + job.sealed_size &&
+	      progress.bytes_out == progress.bytes_in);
 	sgpu_run_get_totals(run, totals);
 	CHECK(totals[SGPU_SPAN_KERNEL].count == 3);
 	CHECK(totals[SGPU_SPAN_OPEN].count > 1 && totals[SGPU_SPAN_SEAL].count > 1);
@@ -77,8 +82,10 @@ UNIT_TEST(spans_totals_and_progress_tell_what_was_done)
 	sgpu_run_get_rows(run, &rows);
 	sgpu_run_get_spans(run, &spans, &count);
 	for (size_t i = 0; i < count; i++) {
-		CHECK(spans[i].end_ns >= spans[i].begin_ns && (i == 0 || spans[i].begin_ns >= spans[i - 1].begin_ns));
-		CHECK(spans[i].stream >= -1 && spans[i].stream < rows.operations + rows.inputs + rows.outputs);
+		CHECK(spans[i].end_ns >= spans[i].begin_ns &&
+		      (i == 0 || spans[i].begin_ns >= spans[i - 1].begin_ns));
+		CHECK(spans[i].stream >= -1 &&
+		      spans[i].stream < rows.operations + rows.inputs + rows.outputs);
 		kernels += spans[i].kind == SGPU_SPAN_KERNEL;
 	}
 	CHECK(kernels == 3);
@@ -105,7 +112,8 @@ static void check_move(uint64_t from_a, uint64_t to_a, uint64_t from_b, uint64_t
 	CHECK(sgpu_pwrite(fd, "moved", before, FILE_SIZE, 0, &error) == SGPU_OK);
 	CHECK(sgpu_place_move(fd, "moved", list, 2, &error) == SGPU_OK);
 	CHECK(sgpu_pread(fd, "moved", after, FILE_SIZE, 0, &got, &error) == SGPU_OK);
-	CHECK(!memcmp(after + to_a, before + from_a, SIZE) && !memcmp(after + to_b, before + from_b, SIZE));
+	CHECK(!memcmp(after + to_a, before + from_a, SIZE) &&
+	      !memcmp(after + to_b, before + from_b, SIZE));
 	free(before);
 	free(after);
 	close(fd);
@@ -140,7 +148,8 @@ UNIT_TEST(a_response_is_right_whatever_becomes_of_its_first_result)
 	}
 }
 
-/* A shell opens what it redirects to for writing alone: there results cannot be moved once they are written. */
+/* A shell opens what it redirects to for writing alone: there results cannot be moved once they are
+ * written. */
 UNIT_TEST(a_response_is_right_in_a_file_that_can_only_be_written)
 {
 	for (int bad = 0; bad < 2; bad++) {
@@ -181,7 +190,8 @@ UNIT_TEST(a_response_replaces_what_stood_in_its_file)
 	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_OK);
 	lseek(out, 0, SEEK_SET);
 	REQUIRE(read_answer(out, job.key, &answer)); /* to its end */
-	CHECK(!memcmp(answer.data[0], job.scan, job.size) && !memcmp(answer.data[1], job.bias, job.size));
+	CHECK(!memcmp(answer.data[0], job.scan, job.size) &&
+	      !memcmp(answer.data[1], job.bias, job.size));
 	free_answer(&answer);
 	free_job(&job);
 	close(in);
@@ -197,7 +207,8 @@ UNIT_TEST(a_file_that_cannot_be_written_ends_the_run_and_stays_empty)
 
 		make_job(&job, 2 << 20);
 		in = sign_and_write(&job);
-		REQUIRE(ftruncate(out, fits * (3 << 20)) == 0 && fcntl(out, F_ADD_SEALS, F_SEAL_GROW) == 0);
+		REQUIRE(ftruncate(out, fits * (3 << 20)) == 0 &&
+			fcntl(out, F_ADD_SEALS, F_SEAL_GROW) == 0);
 		CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_ESYSTEM);
 		CHECK(strstr(error.text, "cannot write 'response'") != NULL);
 		CHECK(is_empty(out));
@@ -285,7 +296,8 @@ UNIT_TEST(a_payload_in_a_file_is_refused_in_a_batch_without_a_mac)
 	s = job.batch->segments;
 	scan = s[0];
 	s[0] = s[1]; /* it is looked at first */
-	s[0].location = (struct sgpu_location){ .kind = SGPU_LOCATION_FILE, .file = strdup(scan.location.file) };
+	s[0].location = (struct sgpu_location){ .kind = SGPU_LOCATION_FILE,
+						.file = strdup(scan.location.file) };
 	s[1] = scan;
 	s[1].sealed = false;
 	json_decref(job.batch->recipients);
@@ -309,7 +321,8 @@ UNIT_TEST(an_archive_that_is_cut_short_is_refused_wherever_it_is_cut)
 	in = sign_and_write(&job);
 	size = lseek(in, 0, SEEK_END);
 	for (off_t cut = 0; cut < size; cut += cut < 4096 ? 512 : 16411) {
-		int out = memfd_create("response", MFD_CLOEXEC), part = memfd_create("part", MFD_CLOEXEC);
+		int out = memfd_create("response", MFD_CLOEXEC),
+		    part = memfd_create("part", MFD_CLOEXEC);
 		char *data = mmap(NULL, (size_t)size, PROT_READ, MAP_SHARED, in, 0);
 
 		if (data == MAP_FAILED || sgpu_write(part, "part", data, (size_t)cut, &error)) {
@@ -340,8 +353,10 @@ UNIT_TEST(a_changed_high_payload_fails_what_depends_on_it)
 		job.sealed[at[i]] ^= 1;
 		CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
 		REQUIRE(read_answer(out, job.key, &answer));
-		CHECK(says(&answer, 0, SGPU_EAUTH, "operation 'SECOND' was not run: segment 'scan' failed: "));
-		CHECK(says(&answer, 1, SGPU_OK, NULL) && !memcmp(answer.data[1], job.bias, job.size));
+		CHECK(says(&answer, 0, SGPU_EAUTH,
+			   "operation 'SECOND' was not run: segment 'scan' failed: "));
+		CHECK(says(&answer, 1, SGPU_OK, NULL) &&
+		      !memcmp(answer.data[1], job.bias, job.size));
 		free_answer(&answer);
 		free_job(&job);
 		close(out);
@@ -359,7 +374,8 @@ UNIT_TEST(a_changed_low_payload_fails_what_depends_on_it)
 	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
 	REQUIRE(read_answer(out, job.key, &answer));
 	CHECK(says(&answer, 0, SGPU_OK, NULL) && !memcmp(answer.data[0], job.scan, job.size));
-	CHECK(says(&answer, 1, SGPU_EAUTH, "operation 'THIRD' was not run: segment 'bias' failed: "));
+	CHECK(says(&answer, 1, SGPU_EAUTH,
+		   "operation 'THIRD' was not run: segment 'bias' failed: "));
 	CHECK(says(&answer, 1, SGPU_EAUTH, "its kt128 is not the one"));
 	free_answer(&answer);
 	free_job(&job);
@@ -376,7 +392,8 @@ UNIT_TEST(a_digest_is_compared_to_its_last_byte)
 	job.batch->segments[1].kt128[SGPU_KT128_SIZE - 1] ^= 1;
 	CHECK(run_job(&job, &owner, &out) == SGPU_ESEGMENTS);
 	REQUIRE(read_answer(out, job.key, &answer));
-	CHECK(says(&answer, 0, SGPU_OK, NULL) && says(&answer, 1, SGPU_EAUTH, "its kt128 is not the one"));
+	CHECK(says(&answer, 0, SGPU_OK, NULL) &&
+	      says(&answer, 1, SGPU_EAUTH, "its kt128 is not the one"));
 	free_answer(&answer);
 	free_job(&job);
 	close(out);
@@ -400,7 +417,8 @@ UNIT_TEST(payloads_in_files_are_fetched_and_missing_ones_fail_alone)
 			abort();
 		}
 		job.batch->segments[0].location = (struct sgpu_location){
-			.kind = SGPU_LOCATION_FILE, .file = strdup(path), .offset = 100 };
+			.kind = SGPU_LOCATION_FILE, .file = strdup(path), .offset = 100
+		};
 		if (missing) {
 			unlink(path);
 		}
@@ -408,9 +426,11 @@ UNIT_TEST(payloads_in_files_are_fetched_and_missing_ones_fail_alone)
 		CHECK(rc == (missing ? SGPU_ESEGMENTS : SGPU_OK));
 		REQUIRE(read_answer(out, job.key, &answer));
 		if (missing) {
-			CHECK(says(&answer, 0, SGPU_EDEPENDENCY, "segment 'scan' failed: cannot open"));
+			CHECK(says(&answer, 0, SGPU_EDEPENDENCY,
+				   "segment 'scan' failed: cannot open"));
 		} else {
-			CHECK(says(&answer, 0, SGPU_OK, NULL) && !memcmp(answer.data[0], job.scan, job.size));
+			CHECK(says(&answer, 0, SGPU_OK, NULL) &&
+			      !memcmp(answer.data[0], job.scan, job.size));
 		}
 		CHECK(says(&answer, 1, SGPU_OK, NULL));
 		free_answer(&answer);
@@ -437,7 +457,8 @@ UNIT_TEST(a_payload_in_a_file_is_refused_where_no_folder_is_open)
 	prepare_submission = without_files;
 	CHECK(run_with(&owner, in, out, 0, NULL) == SGPU_EPOLICY);
 	prepare_submission = NULL;
-	CHECK(strstr(error.text, "segment 'scan' is in a file") && strstr(error.hint, "sgpu-stage load"));
+	CHECK(strstr(error.text, "segment 'scan' is in a file") &&
+	      strstr(error.hint, "sgpu-stage load"));
 	CHECK(is_empty(out));
 	free_job(&job);
 	close(in);
@@ -464,7 +485,8 @@ UNIT_TEST(a_silent_sender_does_not_hold_the_run_past_its_deadline)
 
 	make_job(&job, 40000);
 	in = sign_and_write(&job);
-	REQUIRE(pipe2(ends, O_CLOEXEC) == 0 && read(in, head, sizeof(head)) == (ssize_t)sizeof(head));
+	REQUIRE(pipe2(ends, O_CLOEXEC) == 0 &&
+		read(in, head, sizeof(head)) == (ssize_t)sizeof(head));
 	do {
 		REQUIRE(write(ends[1], head, sizeof(head)) == (ssize_t)sizeof(head));
 		rc = run_with(&owner, ends[0], out, sgpu_now_ns() + after, NULL);
@@ -473,7 +495,8 @@ UNIT_TEST(a_silent_sender_does_not_hold_the_run_past_its_deadline)
 	CHECK(rc == SGPU_ESEGMENTS);
 	lseek(out, 0, SEEK_SET);
 	REQUIRE(read_answer(out, job.key, &answer));
-	CHECK(says(&answer, 0, SGPU_ETIMEOUT, "deadline") && says(&answer, 1, SGPU_ETIMEOUT, "deadline"));
+	CHECK(says(&answer, 0, SGPU_ETIMEOUT, "deadline") &&
+	      says(&answer, 1, SGPU_ETIMEOUT, "deadline"));
 	free_answer(&answer);
 	CHECK(ftruncate(out, 0) == 0);
 	/* Not even the head. */
@@ -552,7 +575,8 @@ UNIT_TEST(a_batch_comes_through_a_pipe)
 	pthread_join(thread, NULL);
 	lseek(out, 0, SEEK_SET);
 	REQUIRE(read_answer(out, job.key, &answer));
-	CHECK(!memcmp(answer.data[0], job.scan, job.size) && !memcmp(answer.data[1], job.bias, job.size));
+	CHECK(!memcmp(answer.data[0], job.scan, job.size) &&
+	      !memcmp(answer.data[1], job.bias, job.size));
 	free_answer(&answer);
 	free_job(&job);
 	close(in);
@@ -587,7 +611,8 @@ static void all_tests(void)
 int main(void)
 {
 	open_device(2);
-	if (sgpu_key_generate(SGPU_KEY_OCT, &owner, &error) || sgpu_key_generate(SGPU_KEY_OCT, &stranger, &error)) {
+	if (sgpu_key_generate(SGPU_KEY_OCT, &owner, &error) ||
+	    sgpu_key_generate(SGPU_KEY_OCT, &stranger, &error)) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs on a device of which one call fails, the first, the second, and so on until none is left to fail: each run
- * must come to its end, and what it calls done must be right. On the device that $SGPU_TEST_DEVICE names, and on one
- * that is made to look like a GPU.
- * Its kernels are those of other tests: racecheck has nothing to find.
+ * Runs on a device of which one call fails, the first, the second, and so on until none is left to
+ * fail: each run must come to its end, and what it calls done must be right. On the device that
+ * $SGPU_TEST_DEVICE names, and on one that is made to look like a GPU. Its kernels are those of
+ * other tests: racecheck has nothing to find.
  */
 #include <unistd.h>
 
@@ -36,9 +36,11 @@ static bool is_right(const struct job *job, int fd)
 		const uint8_t *wanted = i ? job->bias : job->scan;
 
 		if (answer.batch->segments[i].status == SGPU_OK) {
-			right = answer.size[i] == job->size && memcmp(answer.data[i], wanted, job->size) == 0;
+			right = answer.size[i] == job->size &&
+				memcmp(answer.data[i], wanted, job->size) == 0;
 		} else {
-			right = answer.batch->segments[i].error_text && answer.batch->segments[i].error_text[0];
+			right = answer.batch->segments[i].error_text &&
+				answer.batch->segments[i].error_text[0];
 		}
 	}
 	free_answer(&answer);
@@ -59,8 +61,8 @@ static void add_edge(struct job *job)
 	remake_job(job, text);
 }
 
-/* The calls of a run differ a little from one to the next, so all is over when none was left to fail. Under checkers, which
- * make a run many times as long, every third. */
+/* The calls of a run differ a little from one to the next, so all is over when none was left to
+ * fail. Under checkers, which make a run many times as long, every third. */
 static void fail_each_call(struct job *job)
 {
 	const int step = getenv("SGPU_TEST_SMALL") ? 3 : 1;
@@ -75,7 +77,8 @@ static void fail_each_call(struct job *job)
 		rc = run_job(job, &owner, &out);
 		failed += rc != SGPU_OK;
 		/* A call for which there is another way may fail without harm. */
-		if ((rc != SGPU_OK && rc != SGPU_ESEGMENTS) || !is_right(job, out) || !fake_is_clean()) {
+		if ((rc != SGPU_OK && rc != SGPU_ESEGMENTS) || !is_right(job, out) ||
+		    !fake_is_clean()) {
 			printf("# call %d: %d, %s%s\n", n, rc, error.text,
 			       fake_is_clean() ? "" : "; something was left");
 			good = false;
@@ -166,7 +169,8 @@ UNIT_TEST(no_kernel_runs_on_what_a_failed_one_left)
 	fake.backend.table.op = op;
 	CHECK(atomic_load(&kernels) == 2); /* FIRST and THIRD */
 	REQUIRE(read_answer(out, job.key, &answer));
-	CHECK(answer.batch->segments[0].status == SGPU_EDEPENDENCY || answer.batch->segments[0].status == SGPU_EDEVICE);
+	CHECK(answer.batch->segments[0].status == SGPU_EDEPENDENCY ||
+	      answer.batch->segments[0].status == SGPU_EDEVICE);
 	CHECK(answer.batch->segments[1].status != SGPU_OK && !answer.data[0] && !answer.data[1]);
 	CHECK(fake_is_clean());
 	free_answer(&answer);

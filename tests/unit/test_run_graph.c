@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs of graphs: random ones against sums made here, with buffers that change hands and inputs that fail; both values
- * of an INPUT_OUTPUT segment, sizes that are only known afterwards, regions, and memory that does not suffice. On the
- * device that $SGPU_TEST_DEVICE names.
+ * Runs of graphs: random ones against sums made here, with buffers that change hands and inputs
+ * that fail; both values of an INPUT_OUTPUT segment, sizes that are only known afterwards, regions,
+ * and memory that does not suffice. On the device that $SGPU_TEST_DEVICE names.
  */
 #include <sgpu/stage.h>
 
@@ -16,7 +16,8 @@ struct graph {
 	int inputs, values;
 	int a[VALUES_MAX], b[VALUES_MAX];
 	bool read[VALUES_MAX], leaves[VALUES_MAX];
-	float scale[VALUES_MAX]; /* every element of value v is scale[v] * (1 + its index modulo 7) */
+	float scale[VALUES_MAX]; /* every element of value v is scale[v] * (1 + its index modulo 7)
+				  */
 };
 
 static uint32_t random_state = 3;
@@ -62,13 +63,18 @@ static char *graph_text(const struct graph *g)
 		if (v < g->inputs || g->leaves[v]) {
 			fprintf(out, "\"data_location_client\":\"v%d\",", v);
 		}
-		fprintf(out, "\"sensitivity_level\":\"LOW\",\"direction\":\"%s\",\"data_type_info\":"
+		fprintf(out,
+			"\"sensitivity_level\":\"LOW\",\"direction\":\"%s\",\"data_type_info\":"
 			"{\"dtype\":\"f32\",\"shape\":[%d]}}",
-			v < g->inputs ? "INPUT" : g->leaves[v] ? "OUTPUT" : "INTERMEDIATE", ELEMENTS);
+			v < g->inputs  ? "INPUT"
+			: g->leaves[v] ? "OUTPUT"
+				       : "INTERMEDIATE",
+			ELEMENTS);
 	}
 	fprintf(out, "],\"operations\":[");
 	for (int v = g->inputs; v < g->values; v++) {
-		fprintf(out, "%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"vector_add\",\"arguments\":"
+		fprintf(out,
+			"%s{\"gpu_operation_id\":\"O%d\",\"kernel\":\"vector_add\",\"arguments\":"
 			"{\"a\":\"v%d\",\"b\":\"v%d\",\"output\":\"v%d\"}}",
 			v > g->inputs ? "," : "", v, g->a[v], g->b[v], v);
 	}
@@ -94,11 +100,14 @@ static struct sgpu_batch *plain_batch(char *manifest, const struct payload *payl
 	for (int i = 0; i < count; i++) {
 		struct sgpu_batch_segment *s = &batch->segments[i];
 
-		if (payloads[i].input && sgpu_batch_set_payload(batch, i, payloads[i].data, payloads[i].size, &error)) {
+		if (payloads[i].input &&
+		    sgpu_batch_set_payload(batch, i, payloads[i].data, payloads[i].size, &error)) {
 			abort();
 		}
 		s->size = payloads[i].size;
-		s->location = payloads[i].location.kind == SGPU_LOCATION_NONE ? s->location : payloads[i].location;
+		s->location = payloads[i].location.kind == SGPU_LOCATION_NONE
+				      ? s->location
+				      : payloads[i].location;
 		s->kt128[0] ^= payloads[i].damaged;
 	}
 	return batch;
@@ -128,7 +137,8 @@ static int run_plain(char *manifest, const struct payload *payloads, int count, 
 }
 
 /* Calls `check` with each output of the response: data is NULL for one that failed. */
-typedef void (*output_fn)(void *argument, const struct sgpu_batch_segment *segment, const void *data);
+typedef void (*output_fn)(void *argument, const struct sgpu_batch_segment *segment,
+			  const void *data);
 
 static void each_output(int out, output_fn check, void *argument)
 {
@@ -201,17 +211,22 @@ static void run_graph(const struct graph *g, bool damaged)
 				data[v][i] = g->scale[v] * (float)(1 + i % 7);
 			}
 			expected.bad[v] = damaged && v == 0;
-			payloads[count++] = (struct payload){ .id = ids[v], .data = data[v], .size = sizeof(data[v]),
-							      .input = true, .damaged = expected.bad[v] };
+			payloads[count++] = (struct payload){ .id = ids[v],
+							      .data = data[v],
+							      .size = sizeof(data[v]),
+							      .input = true,
+							      .damaged = expected.bad[v] };
 			continue;
 		}
 		expected.bad[v] = expected.bad[g->a[v]] || expected.bad[g->b[v]];
 		if (g->leaves[v]) {
-			payloads[count++] = (struct payload){ .id = ids[v], .size = sizeof(data[0]) };
+			payloads[count++] =
+				(struct payload){ .id = ids[v], .size = sizeof(data[0]) };
 			outputs++;
 		}
 	}
-	CHECK(run_plain(graph_text(g), payloads, count, &out) == (damaged ? SGPU_ESEGMENTS : SGPU_OK));
+	CHECK(run_plain(graph_text(g), payloads, count, &out) ==
+	      (damaged ? SGPU_ESEGMENTS : SGPU_OK));
 	each_output(out, check_value, &expected);
 	CHECK(expected.seen == outputs);
 }
@@ -265,23 +280,31 @@ static void check_in_out(void *argument, const struct sgpu_batch_segment *segmen
 UNIT_TEST(an_input_output_segment_is_read_as_it_arrived)
 {
 	static const float x[2] = { 2, 3 };
-	struct payload payloads[] = { { .id = "x", .data = x, .size = 8, .input = true }, { .id = "y", .size = 8 } };
+	struct payload payloads[] = { { .id = "x", .data = x, .size = 8, .input = true },
+				      { .id = "y", .size = 8 } };
 	int out;
 
 	CHECK(run_plain(strdup("{\"version\":1,\"manifest_id\":\"io\",\"segments\":["
-			       "{\"segment_id\":\"x\",\"data_location_client\":\"x\",\"sensitivity_level\":\"LOW\","
-			       "\"direction\":\"INPUT_OUTPUT\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[2]}},"
-			       "{\"segment_id\":\"y\",\"data_location_client\":\"y\",\"sensitivity_level\":\"LOW\","
-			       "\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[2]}}],"
+			       "{\"segment_id\":\"x\",\"data_location_client\":\"x\",\"sensitivity_"
+			       "level\":\"LOW\","
+			       "\"direction\":\"INPUT_OUTPUT\",\"data_type_info\":{\"dtype\":"
+			       "\"f32\",\"shape\":[2]}},"
+			       "{\"segment_id\":\"y\",\"data_location_client\":\"y\",\"sensitivity_"
+			       "level\":\"LOW\","
+			       "\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"f32\","
+			       "\"shape\":[2]}}],"
 			       "\"operations\":["
-			       "{\"gpu_operation_id\":\"TWICE\",\"kernel\":\"vector_add\",\"arguments\":"
+			       "{\"gpu_operation_id\":\"TWICE\",\"kernel\":\"vector_add\","
+			       "\"arguments\":"
 			       "{\"a\":\"x\",\"b\":\"x\",\"output\":\"x\"}},"
 			       "{\"gpu_operation_id\":\"COPY\",\"kernel\":\"copy\",\"arguments\":"
-			       "{\"input\":\"x\",\"output\":\"y\"}}]}"), payloads, 2, &out) == SGPU_OK);
+			       "{\"input\":\"x\",\"output\":\"y\"}}]}"),
+			payloads, 2, &out) == SGPU_OK);
 	each_output(out, check_in_out, NULL);
 }
 
-static void check_indices(void *argument, const struct sgpu_batch_segment *segment, const void *data)
+static void check_indices(void *argument, const struct sgpu_batch_segment *segment,
+			  const void *data)
 {
 	const int32_t *index = data;
 
@@ -299,13 +322,17 @@ UNIT_TEST(an_output_of_unknown_size_carries_what_there_is)
 	int out;
 
 	CHECK(run_plain(strdup("{\"version\":1,\"manifest_id\":\"some\",\"segments\":["
-			       "{\"segment_id\":\"x\",\"data_location_client\":\"x\",\"sensitivity_level\":\"LOW\","
-			       "\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[6]}},"
-			       "{\"segment_id\":\"y\",\"data_location_client\":\"y\",\"sensitivity_level\":\"LOW\","
+			       "{\"segment_id\":\"x\",\"data_location_client\":\"x\",\"sensitivity_"
+			       "level\":\"LOW\","
+			       "\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"f32\","
+			       "\"shape\":[6]}},"
+			       "{\"segment_id\":\"y\",\"data_location_client\":\"y\",\"sensitivity_"
+			       "level\":\"LOW\","
 			       "\"direction\":\"OUTPUT\"}],\"operations\":["
 			       "{\"gpu_operation_id\":\"FIND\",\"kernel\":\"threshold\",\"params\":"
 			       "{\"low\":4,\"high\":8,\"mode\":\"indices\"},\"arguments\":"
-			       "{\"input\":\"x\",\"output\":\"y\"}}]}"), payloads, 2, &out) == SGPU_OK);
+			       "{\"input\":\"x\",\"output\":\"y\"}}]}"),
+			payloads, 2, &out) == SGPU_OK);
 	each_output(out, check_indices, NULL);
 }
 
@@ -338,12 +365,14 @@ struct seen {
 	int count;
 };
 
-static void check_failure(void *argument, const struct sgpu_batch_segment *segment, const void *data)
+static void check_failure(void *argument, const struct sgpu_batch_segment *segment,
+			  const void *data)
 {
 	struct seen *seen = argument;
 
 	seen->count++;
-	CHECK(segment->status == seen->code && !data && segment->error_text && strstr(segment->error_text, seen->text));
+	CHECK(segment->status == seen->code && !data && segment->error_text &&
+	      strstr(segment->error_text, seen->text));
 }
 
 UNIT_TEST(an_operation_that_reports_more_than_fits_has_no_output)
@@ -390,29 +419,35 @@ static int fail_copy(struct sgpu_launch *launch, void *argument)
 }
 
 /* Of the very copies out: their tasks tell of it, nothing else does. */
-static int failing_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+static int failing_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+			    struct sgpu_task *task)
 {
 	(void)to;
 	(void)from;
 	(void)size;
-	return fake.real->stream->launch(stream, fail_copy, NULL, NULL, 0, fake_task_new(stream, task));
+	return fake.real->stream->launch(stream, fail_copy, NULL, NULL, 0,
+					 fake_task_new(stream, task));
 }
 
 static char *copy_manifest(void)
 {
-	return strdup("{\"version\":1,\"manifest_id\":\"copy\",\"segments\":["
-		      "{\"segment_id\":\"x\",\"data_location_client\":\"x\",\"sensitivity_level\":\"LOW\","
-		      "\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[4096]}},"
-		      "{\"segment_id\":\"y\",\"data_location_client\":\"y\",\"sensitivity_level\":\"LOW\","
-		      "\"direction\":\"OUTPUT\"}],\"operations\":["
-		      "{\"gpu_operation_id\":\"COPY\",\"kernel\":\"copy\",\"arguments\":"
-		      "{\"input\":\"x\",\"output\":\"y\"}}]}");
+	return strdup(
+		"{\"version\":1,\"manifest_id\":\"copy\",\"segments\":["
+		"{\"segment_id\":\"x\",\"data_location_client\":\"x\",\"sensitivity_level\":"
+		"\"LOW\","
+		"\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[4096]}},"
+		"{\"segment_id\":\"y\",\"data_location_client\":\"y\",\"sensitivity_level\":"
+		"\"LOW\","
+		"\"direction\":\"OUTPUT\"}],\"operations\":["
+		"{\"gpu_operation_id\":\"COPY\",\"kernel\":\"copy\",\"arguments\":"
+		"{\"input\":\"x\",\"output\":\"y\"}}]}");
 }
 
 UNIT_TEST(an_output_whose_copy_fails_is_not_given)
 {
 	uint8_t x[4096] = { 1 };
-	struct payload p[2] = { { .id = "x", .data = x, .size = 4096, .input = true }, { .id = "y", .size = 4096 } };
+	struct payload p[2] = { { .id = "x", .data = x, .size = 4096, .input = true },
+				{ .id = "y", .size = 4096 } };
 	struct seen seen = { SGPU_EDEVICE, "segment 'y' failed: made to fail", 0 };
 	uint64_t after = 200000000;
 	int out, rc;
@@ -424,7 +459,8 @@ UNIT_TEST(an_output_whose_copy_fails_is_not_given)
 	fake.backend.memory.copy_out = failing_copy_out;
 	CHECK(run_plain(copy_manifest(), p, 2, &out) == SGPU_ESEGMENTS);
 	each_output(out, check_failure, &seen);
-	/* One that fails because it is late says so. A machine may be too slow to begin with it before the deadline. */
+	/* One that fails because it is late says so. A machine may be too slow to begin with it
+	 * before the deadline. */
 	seen = (struct seen){ SGPU_ETIMEOUT, "segment 'y' failed: the deadline passed", 0 };
 	atomic_store(&waits_for_stop, true);
 	submitted = keep_run;
@@ -454,8 +490,10 @@ static void check_copy(void *argument, const struct sgpu_batch_segment *segment,
 UNIT_TEST(an_input_that_fails_is_told_of_though_nothing_reads_it)
 {
 	uint8_t x[4096] = { 1 };
-	struct payload p[2] = { { .id = "x", .data = x, .size = 4096, .input = true },
-				{ .id = "y", .data = x, .size = 4096, .input = true, .damaged = true } };
+	struct payload p[2] = {
+		{ .id = "x", .data = x, .size = 4096, .input = true },
+		{ .id = "y", .data = x, .size = 4096, .input = true, .damaged = true }
+	};
 	json_t *json = json_loads("{\"dtype\":\"u8\",\"shape\":[4096]}", 0, NULL), *manifest;
 	char *text = copy_manifest();
 	int out, seen = 0;
@@ -464,7 +502,8 @@ UNIT_TEST(an_input_that_fails_is_told_of_though_nothing_reads_it)
 	free(text);
 	json_object_set_new(json_array_get(json_object_get(manifest, "segments"), 1), "direction",
 			    json_string("INPUT_OUTPUT"));
-	json_object_set_new(json_array_get(json_object_get(manifest, "segments"), 1), "data_type_info", json);
+	json_object_set_new(json_array_get(json_object_get(manifest, "segments"), 1),
+			    "data_type_info", json);
 	text = json_dumps(manifest, 0);
 	json_decref(manifest);
 	CHECK(run_plain(text, p, 2, &out) == SGPU_ESEGMENTS);
@@ -477,8 +516,8 @@ static void make_region(const void *data, bool keep, struct sgpu_region *region)
 {
 	struct sgpu_region_options options = { .numa_node = -1, .no_huge = true, .keep = keep };
 
-	if (sgpu_region_create(8192, &options, region, &error) || sgpu_region_back(region, 0, 8192, &error)) {
-		
+	if (sgpu_region_create(8192, &options, region, &error) ||
+	    sgpu_region_back(region, 0, 8192, &error)) {
 		abort();
 	}
 	memcpy(region->data + 100, data, 4096);
@@ -487,10 +526,12 @@ static void make_region(const void *data, bool keep, struct sgpu_region *region)
 	}
 }
 
-static void count_regions(void *argument, const struct sgpu_batch_segment *segment, const void *data)
+static void count_regions(void *argument, const struct sgpu_batch_segment *segment,
+			  const void *data)
 {
 	(void)data;
-	*(int *)argument += segment->status == SGPU_OK && segment->location.kind == SGPU_LOCATION_REGION;
+	*(int *)argument +=
+		segment->status == SGPU_OK && segment->location.kind == SGPU_LOCATION_REGION;
 }
 
 UNIT_TEST(payloads_come_from_regions_and_go_to_those_that_are_kept)
@@ -508,7 +549,8 @@ UNIT_TEST(payloads_come_from_regions_and_go_to_those_that_are_kept)
 		int out, placed = 0;
 
 		make_region(x, keep, &region);
-		p[0].location = (struct sgpu_location){ .kind = SGPU_LOCATION_REGION, .offset = 100 };
+		p[0].location =
+			(struct sgpu_location){ .kind = SGPU_LOCATION_REGION, .offset = 100 };
 		memcpy(p[0].location.region, region.id, sizeof(region.id));
 		p[1].location = p[0].location;
 		p[1].location.offset = 4096;
@@ -518,8 +560,10 @@ UNIT_TEST(payloads_come_from_regions_and_go_to_those_that_are_kept)
 		if (keep) {
 			size_t got = 0;
 
-			REQUIRE(sgpu_source_open(&p[1].location, 4096, false, &source, &error) == SGPU_OK);
-			CHECK(sgpu_pread(source.fd, "y", y, 4096, source.offset, &got, &error) == SGPU_OK);
+			REQUIRE(sgpu_source_open(&p[1].location, 4096, false, &source, &error) ==
+				SGPU_OK);
+			CHECK(sgpu_pread(source.fd, "y", y, 4096, source.offset, &got, &error) ==
+			      SGPU_OK);
 			CHECK(got == 4096 && !memcmp(x, y, 4096));
 			sgpu_source_close(&source);
 			CHECK(sgpu_region_release(region.id, &error) == SGPU_OK);
@@ -531,7 +575,8 @@ UNIT_TEST(payloads_come_from_regions_and_go_to_those_that_are_kept)
 
 UNIT_TEST(a_batch_that_does_not_fit_the_device_is_refused)
 {
-	struct sgpu_device_config config = { .jobs = 1, .memory_limit = in_secure_context ? 16 << 20 : 6000 };
+	struct sgpu_device_config config = { .jobs = 1,
+					     .memory_limit = in_secure_context ? 16 << 20 : 6000 };
 	struct sgpu_device *whole = device, *small = NULL;
 	struct sgpu_secure *context = NULL;
 	struct sgpu_device_info info;

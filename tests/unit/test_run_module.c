@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs with modules, on a CPU device whose modules are pretended: what is loaded, when and how often; that it is given
- * back; and that a run ends well whichever call of the device fails.
+ * Runs with modules, on a CPU device whose modules are pretended: what is loaded, when and how
+ * often; that it is given back; and that a run ends well whichever call of the device fails.
  */
 #include <sgpu/channel.h>
 
@@ -9,25 +9,31 @@
 
 enum { SIZE = 1500000 };
 
-/* scan is the module; half = copy of bias; result = half + 1 and bias_copy = bias + 1 by it. Each of its operations names
- * its digest, or not. */
-#define MANIFEST \
-	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":[" \
-	"{\"segment_id\":\"scan\",\"data_location_client\":\"s\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INPUT\"}," \
-	"{\"segment_id\":\"bias\",\"data_location_client\":\"b\",\"sensitivity_level\":\"LOW\",\"direction\":\"INPUT\"," \
-	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}}," \
+/* scan is the module; half = copy of bias; result = half + 1 and bias_copy = bias + 1 by it. Each
+ * of its operations names its digest, or not. */
+#define MANIFEST                                                                                   \
+	"{\"version\":1,\"manifest_id\":\"t\",\"segments\":["                                      \
+	"{\"segment_id\":\"scan\",\"data_location_client\":\"s\",\"sensitivity_level\":\"HIGH\","  \
+	"\"direction\":\"INPUT\"},"                                                                \
+	"{\"segment_id\":\"bias\",\"data_location_client\":\"b\",\"sensitivity_level\":\"LOW\","   \
+	"\"direction\":\"INPUT\","                                                                 \
+	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}},"                              \
 	"{\"segment_id\":\"half\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INTERMEDIATE\"}," \
-	"{\"segment_id\":\"result\",\"data_location_client\":\"r\",\"sensitivity_level\":\"HIGH\",\"direction\":\"OUTPUT\"," \
-	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}}," \
-	"{\"segment_id\":\"bias_copy\",\"data_location_client\":\"c\",\"sensitivity_level\":\"LOW\"," \
-	"\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}}]," \
-	"\"operations\":[" \
-	"{\"gpu_operation_id\":\"FIRST\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"bias\",\"output\":\"half\"}}," \
-	"{\"gpu_operation_id\":\"SECOND\",\"kernel\":\"module:scan:add\",%s\"grid\":[3,2],\"block\":[5],\"shared_bytes\":7," \
-	"\"arguments\":{\"input\":\"half\",\"output\":\"result\"}," \
-	"\"params\":[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":1}]}," \
-	"{\"gpu_operation_id\":\"THIRD\",\"kernel\":\"module:scan:add\",%s\"declassify\":true," \
-	"\"arguments\":{\"input\":\"bias\",\"output\":\"bias_copy\"}," \
+	"{\"segment_id\":\"result\",\"data_location_client\":\"r\",\"sensitivity_level\":"         \
+	"\"HIGH\",\"direction\":\"OUTPUT\","                                                       \
+	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}},"                              \
+	"{\"segment_id\":\"bias_copy\",\"data_location_client\":\"c\",\"sensitivity_level\":"      \
+	"\"LOW\","                                                                                 \
+	"\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1500000]}}],"    \
+	"\"operations\":["                                                                         \
+	"{\"gpu_operation_id\":\"FIRST\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"bias\","   \
+	"\"output\":\"half\"}},"                                                                   \
+	"{\"gpu_operation_id\":\"SECOND\",\"kernel\":\"module:scan:add\",%s\"grid\":[3,2],"        \
+	"\"block\":[5],\"shared_bytes\":7,"                                                        \
+	"\"arguments\":{\"input\":\"half\",\"output\":\"result\"},"                                \
+	"\"params\":[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":1}]},"                 \
+	"{\"gpu_operation_id\":\"THIRD\",\"kernel\":\"module:scan:add\",%s\"declassify\":true,"    \
+	"\"arguments\":{\"input\":\"bias\",\"output\":\"bias_copy\"},"                             \
 	"\"params\":[\"output\",\"input\",{\"elements\":\"input\"},{\"u32\":1}]}]}"
 
 struct sgpu_device_module {
@@ -43,8 +49,8 @@ static bool fails(void)
 	return atomic_fetch_add(&calls, 1) == atomic_load(&fail_at);
 }
 
-static int module_load(struct sgpu_device *on, const void *image, size_t size, struct sgpu_device_module **module,
-		       struct sgpu_error *why)
+static int module_load(struct sgpu_device *on, const void *image, size_t size,
+		       struct sgpu_device_module **module, struct sgpu_error *why)
 {
 	(void)on;
 	if (fake_fails()) {
@@ -89,9 +95,9 @@ static int add(struct sgpu_launch *launch, void *argument)
 	return SGPU_OK;
 }
 
-static int start_add(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-		     const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
-		     struct sgpu_task *task)
+static int start_add(struct sgpu_stream *stream, struct sgpu_device_module *module,
+		     const char *function, const struct sgpu_module_shape *shape, void *const *args,
+		     const size_t *sizes, int count, struct sgpu_task *task)
 {
 	struct add *a;
 	bool second = shape->shared_bytes == 7;
@@ -100,9 +106,10 @@ static int start_add(struct sgpu_stream *stream, struct sgpu_device_module *modu
 		return fake_error(&task->error);
 	}
 	atomic_fetch_add(&started, 1);
-	if (!module || strcmp(function, "add") != 0 || count != 4 || sizes[0] != 8 || sizes[1] != 8 || sizes[2] != 8 ||
-	    sizes[3] != 4 || shape->grid[0] != (second ? 3 : 1) || shape->grid[1] != (second ? 2 : 1) ||
-	    shape->grid[2] != 1 || shape->block[0] != (second ? 5 : 1) || shape->block[1] != 1) {
+	if (!module || strcmp(function, "add") != 0 || count != 4 || sizes[0] != 8 ||
+	    sizes[1] != 8 || sizes[2] != 8 || sizes[3] != 4 || shape->grid[0] != (second ? 3 : 1) ||
+	    shape->grid[1] != (second ? 2 : 1) || shape->grid[2] != 1 ||
+	    shape->block[0] != (second ? 5 : 1) || shape->block[1] != 1) {
 		atomic_fetch_add(&wrong, 1);
 	}
 	a = malloc(sizeof(*a));
@@ -114,8 +121,9 @@ static int start_add(struct sgpu_stream *stream, struct sgpu_device_module *modu
 }
 
 /* It is told of both arguments, and which of them it writes. */
-static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-			 const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
+static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
+			 const char *function, const struct sgpu_module_shape *shape,
+			 void *const *args, const size_t *sizes, int count,
 			 const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	const int *target = memory->target;
@@ -123,16 +131,17 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 
 	memcpy(&output, args[0], 8);
 	memcpy(&input, args[1], 8);
-	if (memory->count != 2 || target[0] < 0 || target[1] != 1 - target[0] || target[2] != -1 || target[3] != -1 ||
-	    memory->ranges[target[0]].address != output || memory->ranges[target[1]].address != input ||
-	    memory->ranges[0].size != job.size || memory->ranges[1].size != job.size ||
-	    memory->written != (uint64_t)1 << target[0]) {
+	if (memory->count != 2 || target[0] < 0 || target[1] != 1 - target[0] || target[2] != -1 ||
+	    target[3] != -1 || memory->ranges[target[0]].address != output ||
+	    memory->ranges[target[1]].address != input || memory->ranges[0].size != job.size ||
+	    memory->ranges[1].size != job.size || memory->written != (uint64_t)1 << target[0]) {
 		atomic_fetch_add(&wrong, 1);
 	}
 	return start_add(stream, module, function, shape, args, sizes, count, task);
 }
 
-static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		 struct sgpu_task *task)
 {
 	return fake_fails() ? SGPU_EDEVICE : fake.real->memory->clear(stream, memory, size, task);
 }
@@ -147,8 +156,10 @@ static int fail_at_last(struct sgpu_launch *launch, void *argument)
 static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 		  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
-	return fake_fails() ? SGPU_EDEVICE : fake.real->stream->launch(stream, first_fails ? fail_at_last : function,
-								       argument, ranges, count, task);
+	return fake_fails()
+		       ? SGPU_EDEVICE
+		       : fake.real->stream->launch(stream, first_fails ? fail_at_last : function,
+						   argument, ranges, count, task);
 }
 
 static void prepare(struct sgpu_submission *submission)
@@ -205,7 +216,8 @@ static int right(int fd)
 
 	for (int i = 0; good && i < 2; i++) {
 		if (answer.batch->segments[i].status != SGPU_OK) {
-			good = answer.batch->segments[i].error_text && answer.batch->segments[i].error_text[0];
+			good = answer.batch->segments[i].error_text &&
+			       answer.batch->segments[i].error_text[0];
 			continue;
 		}
 		done++;
@@ -215,7 +227,8 @@ static int right(int fd)
 		}
 	}
 	free_answer(&answer);
-	return good && atomic_load(&wrong) == 0 && atomic_load(&loads) == atomic_load(&freed) ? done : -1;
+	return good && atomic_load(&wrong) == 0 && atomic_load(&loads) == atomic_load(&freed) ? done
+											      : -1;
 }
 
 UNIT_TEST(a_module_is_loaded_once_and_given_back)
@@ -281,11 +294,13 @@ UNIT_TEST(a_module_runs_only_where_its_digest_is_named_and_right)
 	check_refused((const bool[2]){ false, true }, "it names no digest of its module", 1);
 	no_digest = false;
 	bad_digest = true;
-	check_refused((const bool[2]){ true, true }, "the module is not the one whose digest is named", 0);
+	check_refused((const bool[2]){ true, true },
+		      "the module is not the one whose digest is named", 0);
 	bad_digest = false;
 }
 
-/* SECOND names another digest than THIRD, of one segment: whichever comes first decides, and the wrong one never runs. */
+/* SECOND names another digest than THIRD, of one segment: whichever comes first decides, and the
+ * wrong one never runs. */
 UNIT_TEST(two_digests_of_one_module_are_not_both_right)
 {
 	struct answer answer;
@@ -300,7 +315,8 @@ UNIT_TEST(two_digests_of_one_module_are_not_both_right)
 	first = says(&answer, 0, SGPU_OK, NULL);
 	second = says(&answer, 1, SGPU_OK, NULL);
 	CHECK(!first && atomic_load(&loads) == second && atomic_load(&ran) == second);
-	CHECK(says(&answer, second ? 0 : 1, SGPU_EPOLICY, "operations name different digests of it"));
+	CHECK(says(&answer, second ? 0 : 1, SGPU_EPOLICY,
+		   "operations name different digests of it"));
 	free_answer(&answer);
 	close(out);
 	free_job(&job);
@@ -370,7 +386,8 @@ int main(void)
 {
 	struct sgpu_device_config config = { .jobs = 2 };
 
-	if (sgpu_device_open("cpu", &config, &device, &error) || sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
+	if (sgpu_device_open("cpu", &config, &device, &error) ||
+	    sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Segments that move between the devices of a runner: what passes between them, what a move that fails or is changed on its
- * way takes along, and runs that end in the middle of one. On three CPU devices.
+ * Segments that move between the devices of a runner: what passes between them, what a move that
+ * fails or is changed on its way takes along, and runs that end in the middle of one. On three CPU
+ * devices.
  */
 #include "fake_backend.h"
 #include "run_harness.h"
 
 enum { SIZE = 3000000, SAMPLE = 64, SEEN = 64 };
 
-/* Chunks of HIGH inputs are opened on the first device alone, where they arrive: what is opened on another has moved. */
+/* Chunks of HIGH inputs are opened on the first device alone, where they arrive: what is opened on
+ * another has moved. */
 static struct fake_backend backend;
 static const struct sgpu_device_backend *real;
 static struct sgpu_stream *_Atomic elsewhere[SEEN]; /* streams of the devices behind the first */
 static atomic_int streams, opened;
 static int (*before_open)(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t size);
 
-static int create_stream(struct sgpu_device *on, struct sgpu_stream **stream, struct sgpu_error *why)
+static int create_stream(struct sgpu_device *on, struct sgpu_stream **stream,
+			 struct sgpu_error *why)
 {
 	int rc = real->stream->create(on, stream, why);
 
@@ -38,8 +41,9 @@ static bool is_elsewhere(const struct sgpu_stream *stream)
 	return false;
 }
 
-static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, sgpu_devptr in,
-		       uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+		       struct sgpu_task *task)
 {
 	int rc = SGPU_OK;
 
@@ -47,11 +51,12 @@ static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, 
 		atomic_fetch_add(&opened, 1);
 		rc = before_open ? before_open(stream, in, size) : SGPU_OK;
 	}
-	return rc == SGPU_OK ? real->key->open_chunks(stream, key, first, last, in, size, out, task) : rc;
+	return rc == SGPU_OK ? real->key->open_chunks(stream, key, first, last, in, size, out, task)
+			     : rc;
 }
 
-static int load_key(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
-		    struct sgpu_error *why)
+static int load_key(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
+		    struct sgpu_device_key **key, struct sgpu_error *why)
 {
 	int rc = real->key->load(stream, keys, key, why);
 
@@ -96,7 +101,8 @@ static void take_off(void)
 }
 
 /* ---- a job of which half moves ---- */
-/* half = copy of scan, HIGH, on the first device; result = copy of it there, and bias_copy = half + bias on the second. */
+/* half = copy of scan, HIGH, on the first device; result = copy of it there, and bias_copy = half +
+ * bias on the second. */
 static char *moving_manifest(uint64_t n)
 {
 	char *text = manifest_text(n), *end;
@@ -105,7 +111,9 @@ static char *moving_manifest(uint64_t n)
 
 	free(text);
 	json_object_set_new(operation, "kernel", json_string("vector_add"));
-	json_object_set_new(operation, "arguments", json_pack("{s:s, s:s, s:s}", "a", "half", "b", "bias", "output", "bias_copy"));
+	json_object_set_new(
+		operation, "arguments",
+		json_pack("{s:s, s:s, s:s}", "a", "half", "b", "bias", "output", "bias_copy"));
 	json_object_set_new(operation, "declassify", json_true());
 	end = json_dumps(json, 0);
 	json_decref(json);
@@ -159,14 +167,18 @@ UNIT_TEST(a_segment_that_is_read_elsewhere_moves_there_once_and_the_result_is_th
 	CHECK(moved_bytes(run) == SIZE && atomic_load(&opened) > 0);
 	sgpu_run_get_spans(run, &spans, &count);
 	for (size_t i = 0; i < count; i++) {
-		const char *row = spans[i].stream < 0 ? "host" : sgpu_run_row_name(run, spans[i].stream, &number, &on);
+		const char *row = spans[i].stream < 0
+					  ? "host"
+					  : sgpu_run_row_name(run, spans[i].stream, &number, &on);
 
 		if (spans[i].kind == SGPU_SPAN_MOVE) {
-			CHECK(strcmp(row, "move to device") == 0 && on == 0 && number == 1 && strcmp(spans[i].label, "half") == 0);
+			CHECK(strcmp(row, "move to device") == 0 && on == 0 && number == 1 &&
+			      strcmp(spans[i].label, "half") == 0);
 			seen |= 1;
 		}
 		if (spans[i].kind == SGPU_SPAN_KERNEL) {
-			CHECK(strcmp(row, "stream") == 0 && on == (strcmp(spans[i].label, "THIRD") == 0));
+			CHECK(strcmp(row, "stream") == 0 &&
+			      on == (strcmp(spans[i].label, "THIRD") == 0));
 			seen |= 2;
 		}
 	}
@@ -188,7 +200,8 @@ static const uint8_t *secret;
 static uint64_t passed;
 static bool in_the_clear;
 
-static int fetch_sealed(struct sgpu_stream *stream, uint8_t *data, sgpu_devptr sealed, uint64_t size)
+static int fetch_sealed(struct sgpu_stream *stream, uint8_t *data, sgpu_devptr sealed,
+			uint64_t size)
 {
 	int rc = sgpu_stream_sync(stream, NULL); /* it waits for the other device */
 
@@ -248,7 +261,8 @@ static int change(struct sgpu_stream *stream, sgpu_devptr sealed, uint64_t size)
 	return rc;
 }
 
-/* What depends on the move fails, with `code`; nothing else does; and the next batch of the runner is none the worse. */
+/* What depends on the move fails, with `code`; nothing else does; and the next batch of the runner
+ * is none the worse. */
 static void fail_the_move(int (*how)(struct sgpu_stream *, sgpu_devptr, uint64_t), int code)
 {
 	struct sgpu_runner *runner = NULL;
@@ -264,14 +278,17 @@ static void fail_the_move(int (*how)(struct sgpu_stream *, sgpu_devptr, uint64_t
 		struct answer answer;
 
 		before_open = fails ? how : NULL;
-		REQUIRE(sgpu_runner_submit(runner, &submission, NULL, NULL, &run, &error) == SGPU_OK);
+		REQUIRE(sgpu_runner_submit(runner, &submission, NULL, NULL, &run, &error) ==
+			SGPU_OK);
 		CHECK(sgpu_run_wait(run, &error) == (fails ? SGPU_ESEGMENTS : SGPU_OK));
 		sgpu_run_free(&run);
 		lseek(out, 0, SEEK_SET);
 		REQUIRE(read_answer(out, job.key, &answer));
 		CHECK(says(&answer, 0, SGPU_OK, NULL) && !memcmp(answer.data[0], job.scan, SIZE));
 		if (fails) {
-			CHECK(says(&answer, 1, code, "operation 'THIRD' was not run: segment 'half' was not moved from device 0 to "
+			CHECK(says(&answer, 1, code,
+				   "operation 'THIRD' was not run: segment 'half' was not moved "
+				   "from device 0 to "
 				   "device 1: "));
 			CHECK(answer.data[1] == NULL);
 		} else {
@@ -364,7 +381,8 @@ UNIT_TEST(a_deadline_that_passes_while_a_segment_moves_fails_what_waits_for_it)
 		until_ns = sgpu_now_ns() + after_ns;
 		rc = run_with(&owner, in, out, until_ns, NULL);
 		close(in);
-	} while ((rc != SGPU_ESEGMENTS || atomic_load(&opened) == 0) && was_too_soon(SGPU_ETIMEOUT, &after_ns) && close(out) == 0);
+	} while ((rc != SGPU_ESEGMENTS || atomic_load(&opened) == 0) &&
+		 was_too_soon(SGPU_ETIMEOUT, &after_ns) && close(out) == 0);
 	CHECK(rc == SGPU_ESEGMENTS && atomic_load(&opened) > 0);
 	lseek(out, 0, SEEK_SET);
 	REQUIRE(read_answer(out, job.key, &answer));
@@ -398,9 +416,12 @@ static char *following_manifest(uint64_t n)
 	json_t *third = json_array_get(operations, 2);
 
 	free(text);
-	json_object_set_new(json_array_get(operations, 1), "dependencies", json_pack("[s]", "THIRD"));
+	json_object_set_new(json_array_get(operations, 1), "dependencies",
+			    json_pack("[s]", "THIRD"));
 	json_object_set_new(third, "kernel", json_string("vector_add"));
-	json_object_set_new(third, "arguments", json_pack("{s:s, s:s, s:s}", "a", "bias", "b", "bias", "output", "bias_copy"));
+	json_object_set_new(
+		third, "arguments",
+		json_pack("{s:s, s:s, s:s}", "a", "bias", "b", "bias", "output", "bias_copy"));
 	end = json_dumps(json, 0);
 	json_decref(json);
 	return end;
@@ -426,7 +447,8 @@ UNIT_TEST(an_operation_waits_for_what_is_before_it_on_another_device)
 		if (spans[i].kind == SGPU_SPAN_KERNEL && strcmp(spans[i].label, "SECOND") == 0) {
 			second = spans[i].begin_ns;
 			(void)sgpu_run_row_name(run, spans[i].stream, &number, &on_second);
-		} else if (spans[i].kind == SGPU_SPAN_KERNEL && strcmp(spans[i].label, "THIRD") == 0) {
+		} else if (spans[i].kind == SGPU_SPAN_KERNEL &&
+			   strcmp(spans[i].label, "THIRD") == 0) {
 			third = spans[i].end_ns;
 			(void)sgpu_run_row_name(run, spans[i].stream, &number, &on_third);
 		}
@@ -450,7 +472,8 @@ UNIT_TEST(a_batch_whose_share_does_not_fit_one_of_the_devices_is_refused)
 	if (in_secure_context) {
 		SKIP("the small device has none");
 	}
-	make_job(&job, SIZE); /* scan and what is made of it on the first device, bias and its copy on the second */
+	make_job(&job, SIZE); /* scan and what is made of it on the first device, bias and its copy
+				 on the second */
 	REQUIRE(sgpu_device_open("cpu", &config, &small, &error) == SGPU_OK);
 	more_devices[0] = small;
 	CHECK(run_job(&job, &owner, &out) == SGPU_ENOMEM);
@@ -496,9 +519,11 @@ UNIT_TEST(batches_at_the_same_time_begin_on_different_devices)
 		const struct sgpu_submission other = make_submission(&owner, ends[0], nothing, 0);
 
 		if (round == 1) {
-			REQUIRE(sgpu_runner_submit(runner, &other, NULL, NULL, &silent, &error) == SGPU_OK);
+			REQUIRE(sgpu_runner_submit(runner, &other, NULL, NULL, &silent, &error) ==
+				SGPU_OK);
 		}
-		REQUIRE(sgpu_runner_submit(runner, &submission, NULL, NULL, &run, &error) == SGPU_OK);
+		REQUIRE(sgpu_runner_submit(runner, &submission, NULL, NULL, &run, &error) ==
+			SGPU_OK);
 		CHECK(sgpu_run_wait(run, &error) == SGPU_OK);
 		CHECK(first_device_of(run) == round);
 		sgpu_run_free(&run);
@@ -534,7 +559,8 @@ int main(void)
 		printf("1..0 # SKIP on CPU devices alone: tests/gpu/peers.bats has two GPUs\n");
 		return 0;
 	}
-	if (sgpu_device_open("cpu", &config, &device, &error) || sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
+	if (sgpu_device_open("cpu", &config, &device, &error) ||
+	    sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A runner keeps parsed manifests. That saves time and changes nothing else: a batch of a manifest that it knows meets the
- * same checks as the first one.
+ * A runner keeps parsed manifests. That saves time and changes nothing else: a batch of a manifest
+ * that it knows meets the same checks as the first one.
  */
 #include "run_harness.h"
 
@@ -38,9 +38,11 @@ static bool runs(uint64_t size)
 	bool good;
 
 	make_job(&job, size);
-	good = run_file(sign_and_write(&job), &out) == SGPU_OK && read_answer(out, job.key, &answer) &&
-	       says(&answer, 0, SGPU_OK, NULL) && answer.size[0] == size && memcmp(answer.data[0], job.scan, size) == 0 &&
-	       says(&answer, 1, SGPU_OK, NULL) && answer.size[1] == size && memcmp(answer.data[1], job.bias, size) == 0;
+	good = run_file(sign_and_write(&job), &out) == SGPU_OK &&
+	       read_answer(out, job.key, &answer) && says(&answer, 0, SGPU_OK, NULL) &&
+	       answer.size[0] == size && memcmp(answer.data[0], job.scan, size) == 0 &&
+	       says(&answer, 1, SGPU_OK, NULL) && answer.size[1] == size &&
+	       memcmp(answer.data[1], job.bias, size) == 0;
 	free_answer(&answer);
 	free_job(&job);
 	close(out);
@@ -79,7 +81,8 @@ UNIT_TEST(another_text_under_a_known_hash_is_refused)
 	CHECK(runs(500));
 	make_job(&job, 500);
 	const int whole = sign_and_write(&job);
-	uint8_t *data = bytes_of(whole, &size), *text = memmem(data, size, job.batch->manifest_text, job.batch->manifest_size);
+	uint8_t *data = bytes_of(whole, &size),
+		*text = memmem(data, size, job.batch->manifest_text, job.batch->manifest_size);
 
 	REQUIRE(text);
 	for (size_t i = 0; i < job.batch->manifest_size; i += 37) {
@@ -197,7 +200,8 @@ static struct sgpu_prepared *job_of(const char *text)
 	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_prepared *job;
 
-	if (sgpu_ops_load_manifest(text, strlen(text), "test", &manifest, &diagnostics, &error) != SGPU_OK) {
+	if (sgpu_ops_load_manifest(text, strlen(text), "test", &manifest, &diagnostics, &error) !=
+	    SGPU_OK) {
 		printf("# %s\n", error.text);
 		abort();
 	}
@@ -278,10 +282,12 @@ static const char text_with_module[] =
 	"\"direction\":\"INPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[8]}},"
 	"{\"segment_id\":\"b\",\"data_location_client\":\"b\",\"sensitivity_level\":\"LOW\","
 	"\"direction\":\"OUTPUT\",\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[8]}}],"
-	"\"operations\":[{\"gpu_operation_id\":\"F\",\"kernel\":\"module:code:f\",\"grid\":[1],\"block\":[1],"
+	"\"operations\":[{\"gpu_operation_id\":\"F\",\"kernel\":\"module:code:f\",\"grid\":[1],"
+	"\"block\":[1],"
 	"\"arguments\":{\"in\":\"a\",\"output\":\"b\"},\"params\":[\"in\",\"output\"]}]}";
 
-/* The size of a module may be the batch's to say, so what was planned for one batch is not right for the next. */
+/* The size of a module may be the batch's to say, so what was planned for one batch is not right
+ * for the next. */
 UNIT_TEST(jobs_that_depend_on_their_batch_are_not_kept)
 {
 	struct sgpu_prepared_table *table = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who may stop the device: a run that is on it, and none that has left, however late the loop sees that it was stopped.
+ * Who may stop the device: a run that is on it, and none that has left, however late the loop sees
+ * that it was stopped.
  */
 #include <pthread.h>
 #include <string.h>
@@ -51,7 +52,8 @@ UNIT_TEST(a_run_that_has_left_stops_nothing_of_the_one_that_stays)
 	REQUIRE(enter(&first) && enter(&second));
 	CHECK(sgpu_presence_leave(&presence, &first));
 	CHECK(sgpu_presence_stop(&presence, &first, 1) == 0 && stops == 0 && !presence.cancelling);
-	CHECK(sgpu_presence_leave(&presence, &second) && presence.count == 0 && stops == 0 && goes == 0);
+	CHECK(sgpu_presence_leave(&presence, &second) && presence.count == 0 && stops == 0 &&
+	      goes == 0);
 	sgpu_presence_clear(&presence);
 }
 
@@ -76,7 +78,8 @@ UNIT_TEST(leaving_twice_counts_once)
 	begin();
 	CHECK(!sgpu_presence_leave(&presence, &first) && presence.count == 0);
 	REQUIRE(enter(&first) && enter(&second));
-	CHECK(sgpu_presence_leave(&presence, &first) && !sgpu_presence_leave(&presence, &first) && presence.count == 1);
+	CHECK(sgpu_presence_leave(&presence, &first) && !sgpu_presence_leave(&presence, &first) &&
+	      presence.count == 1);
 	CHECK(sgpu_presence_leave(&presence, &second) && presence.count == 0);
 	sgpu_presence_clear(&presence);
 }
@@ -100,8 +103,10 @@ UNIT_TEST(beside_others_a_run_waits_for_its_kernels_and_not_for_ever)
 
 	begin();
 	REQUIRE(enter(&first) && enter(&second));
-	CHECK(sgpu_presence_stop(&presence, &first, now + hour) == now + hour + SGPU_RUN_GRACE_NS && stops == 0);
-	CHECK(sgpu_presence_stop(&presence, &first, 0) == 0 && stops == 1); /* the time is long over */
+	CHECK(sgpu_presence_stop(&presence, &first, now + hour) == now + hour + SGPU_RUN_GRACE_NS &&
+	      stops == 0);
+	CHECK(sgpu_presence_stop(&presence, &first, 0) == 0 &&
+	      stops == 1); /* the time is long over */
 	CHECK(sgpu_presence_leave(&presence, &first) && goes == 1);
 	CHECK(sgpu_presence_leave(&presence, &second) && goes == 1);
 	sgpu_presence_clear(&presence);
@@ -120,7 +125,8 @@ static void *stop_it(void *base)
 	return NULL;
 }
 
-/* Whoever sees the code sees the time as well: 0 would be long ago, and end the kernels of all others at once. */
+/* Whoever sees the code sees the time as well: 0 would be long ago, and end the kernels of all
+ * others at once. */
 UNIT_TEST(a_run_that_was_stopped_says_since_when)
 {
 	const struct sgpu_loop_config config = { .tick = never };
@@ -142,7 +148,8 @@ UNIT_TEST(a_run_that_was_stopped_says_since_when)
 		timeless += first == 0;
 		sgpu_run_stop(&base, SGPU_ETIMEOUT);
 		pthread_join(thread, NULL);
-		changed += atomic_load(&base.stop) != SGPU_ECANCELED || atomic_load(&base.stop_ns) != first;
+		changed += atomic_load(&base.stop) != SGPU_ECANCELED ||
+			   atomic_load(&base.stop_ns) != first;
 	}
 	CHECK(timeless == 0 && changed == 0);
 	sgpu_loop_free(&base.loop);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a runner that lives on keeps of a batch that has ended: neither keys nor plaintext of a HIGH segment,
- * anywhere in the memory of its process, the stacks of its threads included. A batch comes from another process,
- * and what is looked for is known here by its complement, so that nothing else can be found.
+ * What a runner that lives on keeps of a batch that has ended: neither keys nor plaintext of a HIGH
+ * segment, anywhere in the memory of its process, the stacks of its threads included. A batch comes
+ * from another process, and what is looked for is known here by its complement, so that nothing
+ * else can be found.
  */
 #include <sys/wait.h>
 
@@ -11,8 +12,9 @@
 #include "run_harness.h"
 
 enum { NEEDLE = 16, BEGIN = 0, MIDDLE, END, BATCH_KEY, SEGMENT_KEY, CHUNK_KEY, NEEDLES };
-static const char *const names[NEEDLES] = { "the plaintext's begin", "the plaintext's middle", "the plaintext's end",
-					    "the batch key", "a segment's key", "the key of its chunks" };
+static const char *const names[NEEDLES] = { "the plaintext's begin", "the plaintext's middle",
+					    "the plaintext's end",   "the batch key",
+					    "a segment's key",	     "the key of its chunks" };
 static uint8_t (*complements)[NEEDLE]; /* shared with the processes that make batches */
 
 static void learn(int which, const uint8_t *bytes)
@@ -45,7 +47,8 @@ static void make_secret_batch(int fd, uint64_t size, bool damaged)
 		abort();
 	}
 	remake_job(&job, manifest_text(size));
-	if (sgpu_batch_segment_key(job.batch, job.key, "scan", NULL, key, context, &context_size, &error) ||
+	if (sgpu_batch_segment_key(job.batch, job.key, "scan", NULL, key, context, &context_size,
+				   &error) ||
 	    sgpu_sealed_keys_open(key, context, context_size, job.sealed, &chunks, &error)) {
 		abort();
 	}
@@ -103,7 +106,8 @@ static int look_through(int memory, uint64_t begin, uint64_t end, const char *li
 		for (ssize_t i = 0; i + NEEDLE <= got; i++) {
 			for (int which = 0; begins[piece[i]] && which < NEEDLES; which++) {
 				if (is_needle(piece + i, which)) {
-					printf("# %s, at %#llx of %s", names[which], (unsigned long long)at + (size_t)i, line);
+					printf("# %s, at %#llx of %s", names[which],
+					       (unsigned long long)at + (size_t)i, line);
 					found++;
 				}
 			}
@@ -143,7 +147,8 @@ static void check_run(uint64_t size, bool damaged)
 	REQUIRE(make_runner(&runner) == SGPU_OK);
 	REQUIRE(sgpu_runner_submit(runner, &submission, NULL, NULL, &run, &error) == SGPU_OK);
 	CHECK(sgpu_run_wait(run, &error) == (damaged ? SGPU_ESEGMENTS : SGPU_OK));
-	CHECK(sgpu_device_synchronize(device, &error) == SGPU_OK); /* a secure context clears behind the run's back */
+	CHECK(sgpu_device_synchronize(device, &error) ==
+	      SGPU_OK); /* a secure context clears behind the run's back */
 	CHECK(count_secrets() == 0);
 	sgpu_run_free(&run);
 	sgpu_runner_free(&runner);
@@ -151,11 +156,11 @@ static void check_run(uint64_t size, bool damaged)
 	close(out);
 }
 
-#define NEEDS_PLAIN_PROCESS()                                                             \
-	do {                                                                              \
-		if (UNIT_SANITIZED || strcmp(device_name(), "cpu") != 0) {                    \
+#define NEEDS_PLAIN_PROCESS()                                                                  \
+	do {                                                                                   \
+		if (UNIT_SANITIZED || strcmp(device_name(), "cpu") != 0) {                     \
 			SKIP("the memory of a sanitizer, or of a GPU's driver, is too large"); \
-		}                                                                         \
+		}                                                                              \
 	} while (0)
 
 UNIT_TEST(what_is_there_is_found)
@@ -199,7 +204,8 @@ static void all_tests(void)
 
 int main(void)
 {
-	complements = mmap(NULL, NEEDLES * NEEDLE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	complements = mmap(NULL, NEEDLES * NEEDLE, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	open_device(2);
 	if (complements == MAP_FAILED || sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
 		printf("Bail out! %s\n", error.text);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One runner and many batches: one after another they make nothing anew, and several at once leave each other alone,
- * whatever becomes of one of them. On the device that $SGPU_TEST_DEVICE names, and on one that is made to look like a GPU.
- * Its kernels are those of other tests: racecheck has nothing to find.
+ * One runner and many batches: one after another they make nothing anew, and several at once leave
+ * each other alone, whatever becomes of one of them. On the device that $SGPU_TEST_DEVICE names,
+ * and on one that is made to look like a GPU. Its kernels are those of other tests: racecheck has
+ * nothing to find.
  */
 #include <dirent.h>
 #include <unistd.h>
@@ -13,13 +14,15 @@ static struct sgpu_runner *runner;
 static bool faked;
 static atomic_int streams, allocations;
 
-static int counted_stream(struct sgpu_device *on, struct sgpu_stream **stream, struct sgpu_error *why)
+static int counted_stream(struct sgpu_device *on, struct sgpu_stream **stream,
+			  struct sgpu_error *why)
 {
 	atomic_fetch_add(&streams, 1);
 	return fake_stream_create(on, stream, why);
 }
 
-static int counted_alloc(struct sgpu_device *on, uint64_t size, void **memory, struct sgpu_error *why)
+static int counted_alloc(struct sgpu_device *on, uint64_t size, void **memory,
+			 struct sgpu_error *why)
 {
 	atomic_fetch_add(&allocations, 1);
 	return fake_host_alloc(on, size, memory, why);
@@ -27,7 +30,8 @@ static int counted_alloc(struct sgpu_device *on, uint64_t size, void **memory, s
 
 static atomic_llong device_bytes;
 
-static int counted_memory(struct sgpu_device *on, uint64_t size, sgpu_devptr *memory, struct sgpu_error *why)
+static int counted_memory(struct sgpu_device *on, uint64_t size, sgpu_devptr *memory,
+			  struct sgpu_error *why)
 {
 	int rc = fake_alloc(on, size, memory, why);
 
@@ -62,11 +66,14 @@ struct batch {
 	struct sgpu_run *run;
 };
 
-static void submit(struct batch *batch, int in, uint64_t deadline_ns, sgpu_run_done_fn done, void *argument)
+static void submit(struct batch *batch, int in, uint64_t deadline_ns, sgpu_run_done_fn done,
+		   void *argument)
 {
-	const struct sgpu_submission submission = make_submission(&owner, in, batch->out, deadline_ns);
+	const struct sgpu_submission submission =
+		make_submission(&owner, in, batch->out, deadline_ns);
 
-	CHECK(sgpu_runner_submit(runner, &submission, done, argument, &batch->run, &error) == SGPU_OK);
+	CHECK(sgpu_runner_submit(runner, &submission, done, argument, &batch->run, &error) ==
+	      SGPU_OK);
 }
 
 static void make_batch(struct batch *batch, uint64_t size)
@@ -112,8 +119,10 @@ static void fill_pipe(struct pipe *pipe, const struct batch *batch, size_t kept)
 	off_t size = lseek(batch->in, 0, SEEK_END) - (off_t)kept;
 	char *data = malloc((size_t)size);
 
-	if (!data || pipe2(pipe->ends, O_CLOEXEC) || fcntl(pipe->ends[1], F_SETPIPE_SZ, 1 << 20) < size ||
-	    pread(batch->in, data, (size_t)size, 0) != size || write(pipe->ends[1], data, (size_t)size) != size ||
+	if (!data || pipe2(pipe->ends, O_CLOEXEC) ||
+	    fcntl(pipe->ends[1], F_SETPIPE_SZ, 1 << 20) < size ||
+	    pread(batch->in, data, (size_t)size, 0) != size ||
+	    write(pipe->ends[1], data, (size_t)size) != size ||
 	    pread(batch->in, pipe->rest, kept, size) != (ssize_t)kept) {
 		abort();
 	}
@@ -155,16 +164,18 @@ struct made {
 
 static struct made what_there_is(void)
 {
-	return (struct made){ entries("/proc/self/task"), entries("/proc/self/fd"), atomic_load(&streams),
-			      atomic_load(&device_bytes) };
+	return (struct made){ entries("/proc/self/task"), entries("/proc/self/fd"),
+			      atomic_load(&streams), atomic_load(&device_bytes) };
 }
 
 static bool are_same(const struct made *a, const struct made *b)
 {
-	return a->threads == b->threads && a->files == b->files && a->streams == b->streams && a->bytes == b->bytes;
+	return a->threads == b->threads && a->files == b->files && a->streams == b->streams &&
+	       a->bytes == b->bytes;
 }
 
-/* How many of its streams and buffers a batch uses is a matter of its timing, so the first few may still make some. */
+/* How many of its streams and buffers a batch uses is a matter of its timing, so the first few may
+ * still make some. */
 UNIT_TEST(batches_after_the_first_few_make_nothing_anew)
 {
 	struct made before, after = { 0 };
@@ -177,9 +188,11 @@ UNIT_TEST(batches_after_the_first_few_make_nothing_anew)
 			run_one(3 << 20);
 		}
 		after = what_there_is();
-	} while ((!are_same(&before, &after) || atomic_load(&allocations) > 8 * 2) && ++rounds < 64);
+	} while ((!are_same(&before, &after) || atomic_load(&allocations) > 8 * 2) &&
+		 ++rounds < 64);
 	CHECK(are_same(&before, &after));
-	/* Results have memory of their own until the response is written; nothing else is asked for. */
+	/* Results have memory of their own until the response is written; nothing else is asked
+	 * for. */
 	CHECK(atomic_load(&allocations) <= 8 * 2);
 	CHECK(!faked || (atomic_load(&fake.keys) == 0 && !atomic_load(&fake.misuse)));
 }
@@ -197,7 +210,8 @@ UNIT_TEST(a_failed_batch_leaves_nothing_to_the_next_one)
 		submit(&bad, bad.in, 0, NULL, NULL);
 		CHECK(sgpu_run_wait(bad.run, &error) == SGPU_ESEGMENTS);
 		lseek(bad.out, 0, SEEK_SET);
-		CHECK(read_answer(bad.out, bad.job.key, &answer) && says(&answer, 0, SGPU_EAUTH, "'scan'"));
+		CHECK(read_answer(bad.out, bad.job.key, &answer) &&
+		      says(&answer, 0, SGPU_EAUTH, "'scan'"));
 		free_answer(&answer);
 		free_batch(&bad);
 		run_one(100000);
@@ -226,7 +240,8 @@ UNIT_TEST(many_batches_at_once_are_each_answered)
 			lseek(batches[k].out, 0, SEEK_SET);
 			CHECK(read_answer(batches[i].out, batches[i].job.key, &a));
 			CHECK(read_answer(batches[k].out, batches[k].job.key, &b));
-			CHECK(memcmp(a.batch->response_id, b.batch->response_id, SGPU_RESPONSE_ID_SIZE) != 0);
+			CHECK(memcmp(a.batch->response_id, b.batch->response_id,
+				     SGPU_RESPONSE_ID_SIZE) != 0);
 			free_answer(&a);
 			free_answer(&b);
 		}
@@ -256,7 +271,8 @@ UNIT_TEST(a_batch_runs_while_the_pipe_of_another_is_silent)
 	free_batch(&quick);
 }
 
-/* It waits for a batch with the deadline that its pipe does not meet; sends it again if it was not even admitted by then. */
+/* It waits for a batch with the deadline that its pipe does not meet; sends it again if it was not
+ * even admitted by then. */
 static int wait_for_late(struct batch *batch, struct pipe *pipe, uint64_t after_ns)
 {
 	int rc = sgpu_run_wait(batch->run, &error);
@@ -271,7 +287,8 @@ static int wait_for_late(struct batch *batch, struct pipe *pipe, uint64_t after_
 	return rc;
 }
 
-/* One fails, one is cancelled, one is late, one is refused: that with the silent pipe, which sees all of it, is unharmed. */
+/* One fails, one is cancelled, one is late, one is refused: that with the silent pipe, which sees
+ * all of it, is unharmed. */
 UNIT_TEST(what_becomes_of_others_does_no_harm)
 {
 	const uint64_t after = 100000000;
@@ -346,8 +363,10 @@ UNIT_TEST(done_is_called_once_before_a_wait_returns_and_may_submit)
 	make_batch(&second, 1000);
 	submit(&first, first.in, 0, tell, &told);
 	CHECK(sgpu_run_wait(first.run, &error) == SGPU_OK);
-	CHECK(atomic_load(&told.calls) == 1 && atomic_load(&told.code) == SGPU_OK && told.run == first.run);
-	CHECK(sgpu_run_wait(second.run, &error) == SGPU_OK && is_whole(&second) && is_whole(&first));
+	CHECK(atomic_load(&told.calls) == 1 && atomic_load(&told.code) == SGPU_OK &&
+	      told.run == first.run);
+	CHECK(sgpu_run_wait(second.run, &error) == SGPU_OK && is_whole(&second) &&
+	      is_whole(&first));
 	free_batch(&first);
 	free_batch(&second);
 }
@@ -362,7 +381,8 @@ UNIT_TEST(a_run_that_is_freed_early_is_cancelled)
 	fill_pipe(&pipe, &batch, 3000);
 	submit(&batch, pipe.ends[0], 0, tell, &told);
 	sgpu_run_free(&batch.run);
-	CHECK(atomic_load(&told.calls) == 1 && atomic_load(&told.code) == SGPU_ECANCELED && is_empty(batch.out));
+	CHECK(atomic_load(&told.calls) == 1 && atomic_load(&told.code) == SGPU_ECANCELED &&
+	      is_empty(batch.out));
 	close_pipe(&pipe);
 	free_batch(&batch);
 }
@@ -425,10 +445,10 @@ UNIT_TEST(a_response_goes_through_a_pipe_whole)
 static atomic_bool hang_next;
 
 static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-		     const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
+		  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
-	return fake_launch(stream, atomic_exchange(&hang_next, false) ? fake_hang : function, argument, ranges, count,
-			      task);
+	return fake_launch(stream, atomic_exchange(&hang_next, false) ? fake_hang : function,
+			   argument, ranges, count, task);
 }
 
 UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwards)
@@ -444,7 +464,8 @@ UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwar
 	make_batch(&other, 60000);
 	fill_pipe(&pipe, &other, 3000);
 	submit(&other, pipe.ends[0], 0, NULL, NULL);
-	while (progress.operations_done < 2) { /* what of it can run has run, the rest comes with the pipe's */
+	while (progress.operations_done <
+	       2) { /* what of it can run has run, the rest comes with the pipe's */
 		usleep(1000);
 		sgpu_run_get_progress(other.run, &progress);
 	}
@@ -473,7 +494,8 @@ UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwar
 static atomic_bool copies_slowly;
 static atomic_int copies;
 
-static int counted_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+static int counted_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+			    struct sgpu_task *task)
 {
 	atomic_fetch_add(&copies, 1);
 	if (atomic_load(&copies_slowly)) {
@@ -581,7 +603,7 @@ int main(void)
 	if (faked) {
 		in_secure_context = false;
 		run_on_both(begin, all_tests, end);
-	run_on_several(begin, all_tests, end);
+		run_on_several(begin, all_tests, end);
 	}
 	sgpu_device_close(&device);
 	return unit_done();

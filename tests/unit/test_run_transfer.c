@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How payloads get to a device that copies beside the rest, and back: pieces, the transfer paths and its bounds, and
- * what a hostile owner of a file may do meanwhile. On the device that $SGPU_TEST_DEVICE names, or on one that is made
- * to look like a GPU. Its kernels are those of test_cuda_aead: racecheck has nothing to find.
+ * How payloads get to a device that copies beside the rest, and back: pieces, the transfer paths
+ * and its bounds, and what a hostile owner of a file may do meanwhile. On the device that
+ * $SGPU_TEST_DEVICE names, or on one that is made to look like a GPU. Its kernels are those of
+ * test_cuda_aead: racecheck has nothing to find.
  */
 #include <fcntl.h>
 #include <linux/magic.h>
@@ -28,7 +29,8 @@ static void prepare(struct sgpu_runner_config *config)
 	config->pinned_max = pinned_max;
 }
 
-/* ---- a batch through a pipe, so that which path its payloads take does not depend on its file ---- */
+/* ---- a batch through a pipe, so that which path its payloads take does not depend on its file
+ * ---- */
 static struct feeder {
 	pthread_t thread;
 	int from, to;
@@ -105,8 +107,10 @@ static void check_answer(const struct answer *answer, const struct job *job)
 	CHECK(answer->size[0] == job->size && !memcmp(answer->data[0], job->scan, job->size));
 	CHECK(answer->size[1] == job->size && !memcmp(answer->data[1], job->bias, job->size));
 	CHECK(totals[SGPU_SPAN_OPEN].bytes == chunks && totals[SGPU_SPAN_SEAL].bytes == chunks);
-	CHECK(totals[SGPU_SPAN_COPY_IN].bytes == copied || totals[SGPU_SPAN_COPY_IN].bytes == uncopied);
-	CHECK(totals[SGPU_SPAN_COPY_OUT].bytes == copied || totals[SGPU_SPAN_COPY_OUT].bytes == uncopied);
+	CHECK(totals[SGPU_SPAN_COPY_IN].bytes == copied ||
+	      totals[SGPU_SPAN_COPY_IN].bytes == uncopied);
+	CHECK(totals[SGPU_SPAN_COPY_OUT].bytes == copied ||
+	      totals[SGPU_SPAN_COPY_OUT].bytes == uncopied);
 	CHECK(!faked || fake_is_clean());
 }
 
@@ -139,7 +143,13 @@ static unsigned fewest_cores(void)
 
 UNIT_TEST(payloads_of_any_size_come_and_go_through_pinned_memory)
 {
-	static const uint64_t sizes[] = { 1, 16384, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (4 << 20) + 16384, 12 << 20,
+	static const uint64_t sizes[] = { 1,
+					  16384,
+					  (1 << 20) - 1,
+					  1 << 20,
+					  (1 << 20) + 1,
+					  (4 << 20) + 16384,
+					  12 << 20,
 					  (21 << 20) + 4711 };
 	const size_t count = SGPU_ARRAY_LENGTH(sizes) - (getenv("SGPU_TEST_SMALL") ? 2 : 0);
 
@@ -151,10 +161,14 @@ UNIT_TEST(payloads_of_any_size_come_and_go_through_pinned_memory)
 			run_whole(sizes[i]);
 			REQUIRE(sgpu_sealed_size(sizes[i], &sealed));
 			if (faked) {
-				CHECK(paths.in[SGPU_PATH_PINNED] == sealed - SGPU_SEALED_HEADER + sizes[i]);
-				CHECK(paths.out[SGPU_PATH_PINNED] + paths.out[SGPU_PATH_REGISTERED] ==
+				CHECK(paths.in[SGPU_PATH_PINNED] ==
 				      sealed - SGPU_SEALED_HEADER + sizes[i]);
-				CHECK(paths.in[SGPU_PATH_PAGEABLE] + paths.out[SGPU_PATH_PAGEABLE] == 0);
+				CHECK(paths.out[SGPU_PATH_PINNED] +
+					      paths.out[SGPU_PATH_REGISTERED] ==
+				      sealed - SGPU_SEALED_HEADER + sizes[i]);
+				CHECK(paths.in[SGPU_PATH_PAGEABLE] +
+					      paths.out[SGPU_PATH_PAGEABLE] ==
+				      0);
 			}
 		}
 	}
@@ -175,7 +189,9 @@ UNIT_TEST(payloads_of_a_batch_in_a_file_are_read_there)
 			if (faked) {
 				/* Its file is in memory. */
 				CHECK(paths.in[SGPU_PATH_REGISTERED] ==
-				      (many == 1 && sizes[i] > 9 << 20 ? sealed - SGPU_SEALED_HEADER + sizes[i] : 0));
+				      (many == 1 && sizes[i] > 9 << 20
+					       ? sealed - SGPU_SEALED_HEADER + sizes[i]
+					       : 0));
 				CHECK(paths.in[SGPU_PATH_PAGEABLE] == 0);
 			}
 		}
@@ -193,7 +209,8 @@ UNIT_TEST(results_beyond_the_pinned_limit_are_drained)
 			run_whole((12 << 20) + 777);
 			if (faked) {
 				/* A loader has four slots at least, and the drain three. */
-				CHECK(atomic_load(&fake.lent_most) <= limits[i] + 7 * ((4 << 20) + (8 << 10)));
+				CHECK(atomic_load(&fake.lent_most) <=
+				      limits[i] + 7 * ((4 << 20) + (8 << 10)));
 				CHECK(paths.out[SGPU_PATH_PAGEABLE] == 0);
 			}
 		}
@@ -221,7 +238,8 @@ UNIT_TEST(without_pinned_memory_everything_is_pageable)
 		fake.pins = way == 0;
 		run_whole(9 << 20);
 		CHECK(paths.in[SGPU_PATH_PINNED] + paths.out[SGPU_PATH_PINNED] == 0);
-		CHECK(paths.in[SGPU_PATH_PAGEABLE] > 18 << 20 && paths.out[SGPU_PATH_PAGEABLE] > 18 << 20);
+		CHECK(paths.in[SGPU_PATH_PAGEABLE] > 18 << 20 &&
+		      paths.out[SGPU_PATH_PAGEABLE] > 18 << 20);
 	}
 	fake.no_host_memory = false;
 	fake.pins = true;
@@ -298,8 +316,8 @@ UNIT_TEST(a_file_in_memory_is_registered_when_one_core_would_have_to_copy_it)
 static void name_file(struct job *job, int segment, const char *path)
 {
 	free(job->batch->segments[segment].location.file);
-	job->batch->segments[segment].location = (struct sgpu_location){ .kind = SGPU_LOCATION_FILE,
-									 .file = strdup(path) };
+	job->batch->segments[segment].location =
+		(struct sgpu_location){ .kind = SGPU_LOCATION_FILE, .file = strdup(path) };
 }
 
 UNIT_TEST(small_payloads_and_files_on_a_disk_are_not_registered)
@@ -321,7 +339,8 @@ UNIT_TEST(small_payloads_and_files_on_a_disk_are_not_registered)
 	make_job(&job, 9 << 20);
 	staged = new_file(&memory);
 	REQUIRE(sgpu_pwrite(staged, memory, job.bias, job.size, 0, &error) == SGPU_OK);
-	REQUIRE(disk >= 0 && sgpu_pwrite(disk, path, job.sealed, job.sealed_size, 0, &error) == SGPU_OK);
+	REQUIRE(disk >= 0 &&
+		sgpu_pwrite(disk, path, job.sealed, job.sealed_size, 0, &error) == SGPU_OK);
 	name_file(&job, 0, path);
 	name_file(&job, 1, memory);
 	CHECK(run_noted(&job, &answer) == SGPU_OK);
@@ -338,7 +357,8 @@ UNIT_TEST(small_payloads_and_files_on_a_disk_are_not_registered)
 	free(memory);
 }
 
-static void check_scan_failed(int rc, struct job *job, struct answer *answer, int code, const char *part)
+static void check_scan_failed(int rc, struct job *job, struct answer *answer, int code,
+			      const char *part)
 {
 	CHECK(rc == SGPU_ESEGMENTS);
 	REQUIRE(answer->batch != NULL);
@@ -351,9 +371,10 @@ static void expect_scan_failed(struct job *job, struct answer *answer, int code,
 	check_scan_failed(run_noted(job, answer), job, answer, code, part);
 }
 
-/* The file is spoiled as the first of it goes to the device. When cores had read all of it by then it comes whole, and that
- * is tried again. */
-static void expect_scan_spoiled(unsigned many, uint64_t size, void (*spoil)(uint64_t size), int code, const char *part)
+/* The file is spoiled as the first of it goes to the device. When cores had read all of it by then
+ * it comes whole, and that is tried again. */
+static void expect_scan_spoiled(unsigned many, uint64_t size, void (*spoil)(uint64_t size),
+				int code, const char *part)
 {
 	struct answer answer;
 	struct job job;
@@ -415,7 +436,8 @@ UNIT_TEST(a_file_that_is_cut_short_is_an_error_of_its_segment_and_no_fault)
 	unstage(&job, &answer);
 	/* While cores copy from it. */
 	for (unsigned many = 3; many <= 16; many += 13) {
-		expect_scan_spoiled(many, 9 << 20, cut_after_a_piece, SGPU_EDEPENDENCY, "ends too early");
+		expect_scan_spoiled(many, 9 << 20, cut_after_a_piece, SGPU_EDEPENDENCY,
+				    "ends too early");
 	}
 }
 
@@ -428,7 +450,8 @@ static void change_file(uint64_t size)
 {
 	static const char zeros[100000];
 
-	if (is_sealed(size) && sgpu_pwrite(staged, "staged", zeros, sizeof(zeros), AT + 15000000, &error)) {
+	if (is_sealed(size) &&
+	    sgpu_pwrite(staged, "staged", zeros, sizeof(zeros), AT + 15000000, &error)) {
 		abort();
 	}
 }
@@ -523,7 +546,8 @@ UNIT_TEST(a_kernel_that_hangs_is_given_up_at_the_deadline_and_on_request)
 	CHECK(rc == SGPU_ESEGMENTS);
 	lseek(out, 0, SEEK_SET);
 	REQUIRE(read_answer(out, job.key, &answer));
-	CHECK(says(&answer, 0, SGPU_ETIMEOUT, "deadline") && says(&answer, 1, SGPU_ETIMEOUT, "deadline"));
+	CHECK(says(&answer, 0, SGPU_ETIMEOUT, "deadline") &&
+	      says(&answer, 1, SGPU_ETIMEOUT, "deadline"));
 	free_answer(&answer);
 	CHECK(fake_is_clean());
 	atomic_store(&fake.hung, 0);

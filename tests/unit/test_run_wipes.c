@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a run gives back to the C library's memory: neither plaintext of a HIGH segment nor a key of the batch, whether it
- * ends well, is refused, fails or is cancelled.
+ * What a run gives back to the C library's memory: neither plaintext of a HIGH segment nor a key of
+ * the batch, whether it ends well, is refused, fails or is cancelled.
  */
 #include <malloc.h>
 #include <pthread.h>
@@ -12,8 +12,8 @@
 #include "run_harness.h"
 
 enum { NEEDLE = 16, PLAINTEXT = 0, BATCH_KEY, OWNER_KEY, SEGMENT_KEY, CHUNK_KEY, NEEDLES };
-static const char *const names[NEEDLES] = { "plaintext", "the batch key", "the owner's key", "a segment's key",
-					    "the key of its chunks" };
+static const char *const names[NEEDLES] = { "plaintext", "the batch key", "the owner's key",
+					    "a segment's key", "the key of its chunks" };
 static uint8_t needles[NEEDLES][NEEDLE];
 static unsigned found[NEEDLES], freed;
 static bool watching;
@@ -42,7 +42,8 @@ static void learn(const struct job *job)
 	struct sgpu_sealed_keys chunks;
 	size_t size = 0;
 
-	if (sgpu_batch_segment_key(job->batch, job->key, "scan", NULL, key, context, &size, &error) ||
+	if (sgpu_batch_segment_key(job->batch, job->key, "scan", NULL, key, context, &size,
+				   &error) ||
 	    sgpu_sealed_keys_open(key, context, size, job->sealed, &chunks, &error)) {
 		abort();
 	}
@@ -97,11 +98,11 @@ static void run_watched(struct job *job, int in, int code)
 	wipe_and_free(job);
 }
 
-#define NEEDS_OWN_FREE()                                                    \
-	do {                                                                \
-		if (UNIT_SANITIZED) {                                            \
-			SKIP("the sanitizer has an allocator of its own");  \
-		}                                                           \
+#define NEEDS_OWN_FREE()                                                   \
+	do {                                                               \
+		if (UNIT_SANITIZED) {                                      \
+			SKIP("the sanitizer has an allocator of its own"); \
+		}                                                          \
 	} while (0)
 
 UNIT_TEST(the_watch_finds_what_was_not_wiped)
@@ -116,7 +117,10 @@ UNIT_TEST(the_watch_finds_what_was_not_wiped)
 
 		REQUIRE(memory);
 		memcpy(memory + 100, needles[i], NEEDLE);
-		__asm__ volatile("" : : "r"(memory) : "memory"); /* stores before a free count as dead otherwise */
+		__asm__ volatile(""
+				 :
+				 : "r"(memory)
+				 : "memory"); /* stores before a free count as dead otherwise */
 		watch(true);
 		free(memory);
 		watch(false);
@@ -198,9 +202,11 @@ UNIT_TEST(nor_does_one_that_is_cancelled)
 	lseek(batch, 0, SEEK_SET);
 	for (off_t done = 0; done < size;) {
 		char block[4096];
-		const size_t want = size - done < (off_t)sizeof(block) ? (size_t)(size - done) : sizeof(block);
+		const size_t want =
+			size - done < (off_t)sizeof(block) ? (size_t)(size - done) : sizeof(block);
 
-		REQUIRE(read(batch, block, want) == (ssize_t)want && write(ends[1], block, want) == (ssize_t)want);
+		REQUIRE(read(batch, block, want) == (ssize_t)want &&
+			write(ends[1], block, want) == (ssize_t)want);
 		done += (off_t)want;
 	}
 	close(batch);

@@ -28,7 +28,8 @@ static const json_t *at(const json_t *value, const char *path)
 	for (size_t length; *path; path += length, path += *path == '/') {
 		length = strcspn(path, "/");
 		snprintf(name, sizeof(name), "%.*s", (int)length, path);
-		value = json_is_array(value) ? json_array_get(value, (size_t)atoi(name)) : json_object_get(value, name);
+		value = json_is_array(value) ? json_array_get(value, (size_t)atoi(name))
+					     : json_object_get(value, name);
 	}
 	return value;
 }
@@ -45,7 +46,8 @@ UNIT_TEST(the_limits_of_the_schema_are_those_of_the_library)
 		{ "properties/manifest_id/maxLength", SGPU_MANIFEST_ID_MAX },
 		{ "properties/segments/maxItems", SGPU_MANIFEST_SEGMENTS_MAX },
 		{ "properties/operations/maxItems", SGPU_MANIFEST_OPERATIONS_MAX },
-		{ "properties/segments/items/properties/data_location_client/maxLength", SGPU_LOCATION_MAX },
+		{ "properties/segments/items/properties/data_location_client/maxLength",
+		  SGPU_LOCATION_MAX },
 		{ OPERATION "arguments/maxProperties", SGPU_ARGUMENTS_MAX },
 		{ OPERATION "grid/prefixItems/0/maximum", SGPU_MODULE_GRID_X_MAX },
 		{ OPERATION "grid/prefixItems/1/maximum", SGPU_MODULE_GRID_YZ_MAX },
@@ -54,7 +56,8 @@ UNIT_TEST(the_limits_of_the_schema_are_those_of_the_library)
 		{ OPERATION "block/prefixItems/1/maximum", SGPU_MODULE_BLOCK_MAX },
 		{ OPERATION "block/prefixItems/2/maximum", SGPU_MODULE_BLOCK_Z_MAX },
 		{ OPERATION "shared_bytes/maximum", SGPU_MODULE_SHARED_MAX },
-		{ "properties/operations/items/allOf/0/then/properties/params/maxItems", SGPU_MODULE_PARAMS_MAX },
+		{ "properties/operations/items/allOf/0/then/properties/params/maxItems",
+		  SGPU_MODULE_PARAMS_MAX },
 		{ NUMBERS "i32/minimum", INT32_MIN },
 		{ NUMBERS "i32/maximum", INT32_MAX },
 		{ NUMBERS "u32/maximum", UINT32_MAX },
@@ -76,10 +79,13 @@ UNIT_TEST(the_limits_of_the_schema_are_those_of_the_library)
 		CHECK(json_is_integer(number) && json_integer_value(number) == limits[i].value);
 	}
 	/* Ids and functions are one byte and then at most so many. */
-	snprintf(pattern, sizeof(pattern), "^module:[A-Za-z0-9_][A-Za-z0-9_.-]{0,%d}:[A-Za-z_][A-Za-z0-9_]{0,%d}$",
+	snprintf(pattern, sizeof(pattern),
+		 "^module:[A-Za-z0-9_][A-Za-z0-9_.-]{0,%d}:[A-Za-z_][A-Za-z0-9_]{0,%d}$",
 		 SGPU_ID_MAX - 1, SGPU_MODULE_FUNCTION_MAX - 1);
 	CHECK(!strcmp(json_string_value(at(schema, OPERATION "kernel/anyOf/1/pattern")), pattern));
-	CHECK(!strcmp(json_string_value(at(schema, "properties/operations/items/allOf/0/if/properties/kernel/pattern")),
+	CHECK(!strcmp(json_string_value(at(
+			      schema,
+			      "properties/operations/items/allOf/0/if/properties/kernel/pattern")),
 		      pattern));
 	json_decref(schema);
 }

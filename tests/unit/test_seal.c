@@ -24,16 +24,23 @@ UNIT_TEST(lengths_follow_the_chunks_and_back)
 	static const struct {
 		uint64_t size, sealed;
 	} cases[] = {
-		{ 0, 72 }, { 1, 73 }, { 16383, 16455 }, { 16384, 56 + 16400 + 16 }, { 16385, 56 + 16400 + 17 },
-		{ 1 << 20, 56 + 64 * 16400 + 16 }, { ((uint64_t)1 << 52) - 1, 56 + (((uint64_t)1 << 38) * 16400) - 1 },
+		{ 0, 72 },
+		{ 1, 73 },
+		{ 16383, 16455 },
+		{ 16384, 56 + 16400 + 16 },
+		{ 16385, 56 + 16400 + 17 },
+		{ 1 << 20, 56 + 64 * 16400 + 16 },
+		{ ((uint64_t)1 << 52) - 1, 56 + (((uint64_t)1 << 38) * 16400) - 1 },
 	};
 	uint64_t value;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
 		CHECK(sgpu_sealed_size(cases[i].size, &value) && value == cases[i].sealed);
-		CHECK(sgpu_sealed_plaintext_size(cases[i].sealed, &value) && value == cases[i].size);
+		CHECK(sgpu_sealed_plaintext_size(cases[i].sealed, &value) &&
+		      value == cases[i].size);
 	}
-	CHECK(!sgpu_sealed_size((uint64_t)1 << 52, &value) && !sgpu_sealed_size(UINT64_MAX, &value));
+	CHECK(!sgpu_sealed_size((uint64_t)1 << 52, &value) &&
+	      !sgpu_sealed_size(UINT64_MAX, &value));
 	for (uint64_t bad = 0; bad < 72; bad++) {
 		CHECK(!sgpu_sealed_plaintext_size(bad, &value));
 	}
@@ -63,8 +70,10 @@ static void check_vector(const char *provider, const json_t *vector)
 	sgpu_sealed_header(&keys, sealed);
 	CHECK(!memcmp(sealed, header, SGPU_SEALED_HEADER));
 	CHECK(sgpu_seal_chunks(aead, &keys, 0, true, data, size, sealed + SGPU_SEALED_HEADER) == 0);
-	CHECK(sgpu_sha256(sealed, sealed_size, digest, NULL) == 0 && !memcmp(digest, expected, sizeof(digest)));
-	CHECK(sgpu_open_memory(input_key, context, context_size, sealed, sealed_size, back, NULL) == 0);
+	CHECK(sgpu_sha256(sealed, sealed_size, digest, NULL) == 0 &&
+	      !memcmp(digest, expected, sizeof(digest)));
+	CHECK(sgpu_open_memory(input_key, context, context_size, sealed, sealed_size, back, NULL) ==
+	      0);
 	CHECK(!memcmp(back, data, size));
 	sgpu_aead_free(&aead);
 	free(input_key);
@@ -84,7 +93,7 @@ UNIT_TEST(the_vectors_of_the_python_implementation_match_with_every_provider)
 	if (!root) {
 		SKIP("tests/vectors/sealed.json: not run in the source tree");
 	}
-	json_array_foreach(json_object_get(root, "vectors"), i, vector) {
+	json_array_foreach (json_object_get(root, "vectors"), i, vector) {
 		for (const char *const *name = sgpu_aead_providers(); *name; name++) {
 			check_vector(*name, vector);
 		}
@@ -101,11 +110,14 @@ UNIT_TEST(every_size_opens_to_what_was_sealed_and_no_two_seals_are_alike)
 		size_t size = sizes[i];
 		uint64_t sealed_size = 0;
 		CHECK(sgpu_sealed_size(size, &sealed_size));
-		uint8_t *data = pattern(size), *a = malloc(sealed_size), *b = malloc(sealed_size), *back = malloc(size + 1);
+		uint8_t *data = pattern(size), *a = malloc(sealed_size), *b = malloc(sealed_size),
+			*back = malloc(size + 1);
 		CHECK(sgpu_seal_memory(key, "c", 1, data, size, a, NULL) == 0);
 		CHECK(sgpu_seal_memory(key, "c", 1, data, size, b, NULL) == 0);
-		CHECK(memcmp(a, b, SGPU_SALT_SIZE) && memcmp(a + 24, b + 24, 32) && memcmp(a + 56, b + 56, 16));
-		CHECK(sgpu_open_memory(key, "c", 1, a, sealed_size, back, NULL) == 0 && !memcmp(back, data, size));
+		CHECK(memcmp(a, b, SGPU_SALT_SIZE) && memcmp(a + 24, b + 24, 32) &&
+		      memcmp(a + 56, b + 56, 16));
+		CHECK(sgpu_open_memory(key, "c", 1, a, sealed_size, back, NULL) == 0 &&
+		      !memcmp(back, data, size));
 		free(data);
 		free(a);
 		free(b);
@@ -116,7 +128,8 @@ UNIT_TEST(every_size_opens_to_what_was_sealed_and_no_two_seals_are_alike)
 UNIT_TEST(runs_of_chunks_may_be_sealed_and_opened_in_any_order)
 {
 	enum { CHUNKS = 5, SIZE = CHUNKS * SGPU_CHUNK + 100 };
-	uint8_t *data = pattern(SIZE), *sealed = malloc(SIZE + 16 * (CHUNKS + 1)), *back = malloc(SIZE);
+	uint8_t *data = pattern(SIZE), *sealed = malloc(SIZE + 16 * (CHUNKS + 1)),
+		*back = malloc(SIZE);
 	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead = NULL;
 	uint64_t bad = 99;
@@ -127,15 +140,21 @@ UNIT_TEST(runs_of_chunks_may_be_sealed_and_opened_in_any_order)
 			       sealed + 3 * SGPU_SEALED_CHUNK) == 0);
 	CHECK(sgpu_seal_chunks(aead, &keys, 0, false, data, 3 * SGPU_CHUNK, sealed) == 0);
 	CHECK(sgpu_seal_chunks(aead, &keys, 0, false, data, 100, sealed) == SGPU_EUSAGE);
-	CHECK(sgpu_open_chunks(aead, &keys, 2, true, sealed + 2 * SGPU_SEALED_CHUNK, 3 * SGPU_SEALED_CHUNK + 116,
-			       back + 2 * SGPU_CHUNK, &bad) == 0);
-	CHECK(sgpu_open_chunks(aead, &keys, 0, false, sealed, 2 * SGPU_SEALED_CHUNK, back, &bad) == 0);
+	CHECK(sgpu_open_chunks(aead, &keys, 2, true, sealed + 2 * SGPU_SEALED_CHUNK,
+			       3 * SGPU_SEALED_CHUNK + 116, back + 2 * SGPU_CHUNK, &bad) == 0);
+	CHECK(sgpu_open_chunks(aead, &keys, 0, false, sealed, 2 * SGPU_SEALED_CHUNK, back, &bad) ==
+	      0);
 	CHECK(!memcmp(back, data, SIZE) && bad == 99);
 	/* The wrong place, the end mark where none may be, none where one must be. */
-	CHECK(sgpu_open_chunks(aead, &keys, 1, false, sealed, SGPU_SEALED_CHUNK, back, &bad) == SGPU_EAUTH && bad == 1);
-	CHECK(sgpu_open_chunks(aead, &keys, 5, false, sealed + 5 * SGPU_SEALED_CHUNK, 116, back, &bad) == SGPU_EAUTH);
+	CHECK(sgpu_open_chunks(aead, &keys, 1, false, sealed, SGPU_SEALED_CHUNK, back, &bad) ==
+		      SGPU_EAUTH &&
+	      bad == 1);
+	CHECK(sgpu_open_chunks(aead, &keys, 5, false, sealed + 5 * SGPU_SEALED_CHUNK, 116, back,
+			       &bad) == SGPU_EAUTH);
 	CHECK(bad == 5);
-	CHECK(sgpu_open_chunks(aead, &keys, 0, true, sealed, 2 * SGPU_SEALED_CHUNK, back, &bad) == SGPU_EAUTH && bad == 2);
+	CHECK(sgpu_open_chunks(aead, &keys, 0, true, sealed, 2 * SGPU_SEALED_CHUNK, back, &bad) ==
+		      SGPU_EAUTH &&
+	      bad == 2);
 	sgpu_aead_free(&aead);
 	free(data);
 	free(sealed);
@@ -145,7 +164,8 @@ UNIT_TEST(runs_of_chunks_may_be_sealed_and_opened_in_any_order)
 UNIT_TEST(any_changed_byte_and_any_other_length_is_refused_and_nothing_remains)
 {
 	enum { SIZE = 2 * SGPU_CHUNK + 50, SEALED = 56 + SIZE + 48 };
-	uint8_t *data = pattern(SIZE), *sealed = malloc(SEALED + 16400), *back = malloc(SIZE + SGPU_CHUNK);
+	uint8_t *data = pattern(SIZE), *sealed = malloc(SEALED + 16400),
+		*back = malloc(SIZE + SGPU_CHUNK);
 	struct sgpu_error error;
 
 	REQUIRE(sgpu_seal_memory(key, NULL, 0, data, SIZE, sealed, NULL) == 0);
@@ -160,11 +180,14 @@ UNIT_TEST(any_changed_byte_and_any_other_length_is_refused_and_nothing_remains)
 		sealed[at] ^= 0x10;
 	}
 	memset(sealed + SEALED, 0, 16400);
-	for (size_t size = 0; size < SEALED + 16400; size += size < 80 || size > SEALED - 30 ? 1 : 101) {
-		CHECK(sgpu_open_memory(key, NULL, 0, sealed, size, back, NULL) == (size == SEALED ? 0 : SGPU_EAUTH));
+	for (size_t size = 0; size < SEALED + 16400;
+	     size += size < 80 || size > SEALED - 30 ? 1 : 101) {
+		CHECK(sgpu_open_memory(key, NULL, 0, sealed, size, back, NULL) ==
+		      (size == SEALED ? 0 : SGPU_EAUTH));
 	}
 	for (size_t chunks = 0; chunks <= 2; chunks++) {
-		CHECK(sgpu_open_memory(key, NULL, 0, sealed, 56 + chunks * 16400, back, NULL) == SGPU_EAUTH);
+		CHECK(sgpu_open_memory(key, NULL, 0, sealed, 56 + chunks * 16400, back, NULL) ==
+		      SGPU_EAUTH);
 	}
 	/* Two chunks in each other's place. */
 	uint8_t *swap = malloc(16400);
@@ -194,7 +217,8 @@ UNIT_TEST(another_key_or_context_is_told_from_damage)
 	CHECK(sgpu_open_memory(key, NULL, 0, sealed, 80, back, NULL) == SGPU_EKEY);
 	CHECK(sgpu_seal_memory(key, long_context, SGPU_CONTEXT_MAX, "1", 1, sealed, NULL) == 0);
 	CHECK(sgpu_open_memory(key, long_context, SGPU_CONTEXT_MAX, sealed, 73, back, NULL) == 0);
-	CHECK(sgpu_seal_memory(key, long_context, SGPU_CONTEXT_MAX + 1, "1", 1, sealed, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_seal_memory(key, long_context, SGPU_CONTEXT_MAX + 1, "1", 1, sealed, NULL) ==
+	      SGPU_EUSAGE);
 }
 
 int main(void)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sealing and opening between descriptors: files and pipes on either end, one thread and several, damage, sizes that
- * are not what they were said to be.
+ * Sealing and opening between descriptors: files and pipes on either end, one thread and several,
+ * damage, sizes that are not what they were said to be.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -46,7 +46,9 @@ static int file_with(const void *data, size_t size)
 
 static struct sgpu_seal_job job_for(int in, int out, unsigned jobs)
 {
-	struct sgpu_seal_job job = { .key = key, .context = "ctx", .context_size = 3, .size = SGPU_SIZE_UNKNOWN };
+	struct sgpu_seal_job job = {
+		.key = key, .context = "ctx", .context_size = 3, .size = SGPU_SIZE_UNKNOWN
+	};
 
 	sgpu_descriptor_from_fd(in, "in", &job.in);
 	sgpu_descriptor_from_fd(out, "out", &job.out);
@@ -84,13 +86,15 @@ UNIT_TEST(files_round_trip_with_any_number_of_threads)
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
 		for (unsigned jobs = 1; jobs <= 3; jobs++) {
 			uint8_t *data = pattern(sizes[i]);
-			int in = file_with(data, sizes[i]), middle = file_with("", 0), out = file_with("", 0);
+			int in = file_with(data, sizes[i]), middle = file_with("", 0),
+			    out = file_with("", 0);
 			struct sgpu_seal_job seal = job_for(in, middle, jobs);
 			uint64_t expected = 0;
 			CHECK(seal.in.positioned && seal.out.positioned);
 			CHECK(sgpu_seal_stream(&seal, NULL) == 0);
 			CHECK(sgpu_sealed_size(sizes[i], &expected) && seal.bytes_out == expected);
-			CHECK(seal.bytes_in == sizes[i] && seal.out.offset == expected && seal.in.offset == sizes[i]);
+			CHECK(seal.bytes_in == sizes[i] && seal.out.offset == expected &&
+			      seal.in.offset == sizes[i]);
 			struct sgpu_seal_job open = job_for(middle, out, jobs);
 			CHECK(sgpu_open_stream(&open, NULL) == 0);
 			CHECK(open.bytes_in == expected && open.bytes_out == sizes[i]);
@@ -114,7 +118,8 @@ static void *run(void *argument)
 {
 	struct runner *runner = argument;
 
-	runner->code = runner->opening ? sgpu_open_stream(&runner->job, NULL) : sgpu_seal_stream(&runner->job, NULL);
+	runner->code = runner->opening ? sgpu_open_stream(&runner->job, NULL)
+				       : sgpu_seal_stream(&runner->job, NULL);
 	close(runner->job.out.fd);
 	return NULL;
 }
@@ -208,8 +213,8 @@ UNIT_TEST(the_lowest_bad_chunk_is_the_one_that_is_reported)
 }
 
 /* What a stream has got when opening ends. */
-static void check_prefix(const uint8_t *sealed, size_t size, const uint8_t *data, size_t good_chunks, unsigned jobs,
-			 int from_file)
+static void check_prefix(const uint8_t *sealed, size_t size, const uint8_t *data,
+			 size_t good_chunks, unsigned jobs, int from_file)
 {
 	size_t got = 0;
 	uint8_t *back = malloc(101 * SGPU_CHUNK);
@@ -228,7 +233,8 @@ static void check_prefix(const uint8_t *sealed, size_t size, const uint8_t *data
 		}
 		close(feed[1]);
 	}
-	struct runner open = { .job = job_for(from_file ? file : feed[0], drain[1], jobs), .opening = 1 };
+	struct runner open = { .job = job_for(from_file ? file : feed[0], drain[1], jobs),
+			       .opening = 1 };
 	REQUIRE(pthread_create(&open.thread, NULL, run, &open) == 0);
 	CHECK(sgpu_read(drain[0], "pipe", back, 101 * SGPU_CHUNK, &got, NULL) == 0);
 	pthread_join(open.thread, NULL);
@@ -270,12 +276,15 @@ UNIT_TEST(lengths_that_no_sealed_file_has_are_refused_before_anything_is_written
 {
 	size_t size, got;
 	uint8_t *data, *sealed = sealed_file(20, &size, &data);
-	static const size_t cut[] = { 0, 1, 55, 56, 71, 56 + 16400, 56 + 16400 + 15, 56 + 20 * 16400 };
+	static const size_t cut[] = {
+		0, 1, 55, 56, 71, 56 + 16400, 56 + 16400 + 15, 56 + 20 * 16400
+	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cut); i++) {
 		int in = file_with(sealed, cut[i]), out = file_with("", 0);
 		struct sgpu_seal_job job = job_for(in, out, 2);
-		CHECK(sgpu_open_stream(&job, NULL) == SGPU_EAUTH && job.bad_chunk == SGPU_SIZE_UNKNOWN);
+		CHECK(sgpu_open_stream(&job, NULL) == SGPU_EAUTH &&
+		      job.bad_chunk == SGPU_SIZE_UNKNOWN);
 		free(contents(out, &got));
 		CHECK(got == 0);
 		close(in);
@@ -293,7 +302,8 @@ UNIT_TEST(a_known_size_takes_that_much_and_no_more)
 
 	job.in.offset = 1000;
 	job.size = 600000;
-	CHECK(sgpu_seal_stream(&job, NULL) == 0 && job.bytes_in == 600000 && job.in.offset == 601000);
+	CHECK(sgpu_seal_stream(&job, NULL) == 0 && job.bytes_in == 600000 &&
+	      job.in.offset == 601000);
 	struct sgpu_seal_job open = job_for(out, back, 2);
 	open.size = job.bytes_out;
 	CHECK(sgpu_open_stream(&open, NULL) == 0 && holds(back, data + 1000, 600000));
@@ -301,7 +311,8 @@ UNIT_TEST(a_known_size_takes_that_much_and_no_more)
 	job = job_for(in, out, 2);
 	job.size = 700001;
 	struct sgpu_error error;
-	CHECK(sgpu_seal_stream(&job, &error) == SGPU_ESYSTEM && strstr(error.text, "changed while it was read"));
+	CHECK(sgpu_seal_stream(&job, &error) == SGPU_ESYSTEM &&
+	      strstr(error.text, "changed while it was read"));
 	/* From a stream: what follows must be left in it. */
 	REQUIRE(pipe(pipes) == 0);
 	REQUIRE(write(pipes[1], "0123456789", 10) == 10);
@@ -336,7 +347,8 @@ UNIT_TEST(runs_of_zeros_become_holes_when_asked)
 	job.out.sparse = true;
 	CHECK(sgpu_open_stream(&job, NULL) == 0);
 	CHECK(holds(out, data, SIZE));
-	CHECK(fstat(out, &status) == 0 && status.st_size == SIZE && status.st_blocks * 512 < 200000);
+	CHECK(fstat(out, &status) == 0 && status.st_size == SIZE &&
+	      status.st_blocks * 512 < 200000);
 	close(in);
 	close(middle);
 	close(out);
@@ -346,7 +358,8 @@ UNIT_TEST(runs_of_zeros_become_holes_when_asked)
 UNIT_TEST(a_file_that_appends_is_a_stream)
 {
 	char path[] = "/tmp/sgpu-append-XXXXXX";
-	int made = mkstemp(path), in = file_with("0123456789", 10), out = open(path, O_RDWR | O_APPEND);
+	int made = mkstemp(path), in = file_with("0123456789", 10),
+	    out = open(path, O_RDWR | O_APPEND);
 	struct sgpu_seal_job job = job_for(in, out, 2);
 
 	REQUIRE(made >= 0 && out >= 0 && write(made, "head", 4) == 4);
@@ -354,7 +367,8 @@ UNIT_TEST(a_file_that_appends_is_a_stream)
 	size_t size;
 	uint8_t *all = contents(out, &size), back[10];
 	CHECK(size == 4 + 82 && !memcmp(all, "head", 4));
-	CHECK(sgpu_open_memory(key, "ctx", 3, all + 4, 82, back, NULL) == 0 && !memcmp(back, "0123456789", 10));
+	CHECK(sgpu_open_memory(key, "ctx", 3, all + 4, 82, back, NULL) == 0 &&
+	      !memcmp(back, "0123456789", 10));
 	free(all);
 	unlink(path);
 	close(made);
@@ -444,7 +458,8 @@ static int interrupted_child(unsigned jobs, int writing)
 		return 1;
 	}
 	/* A pipe that nobody feeds, or that nobody drains. */
-	struct sgpu_seal_job job = job_for(writing ? zeros : stuck[0], writing ? stuck[1] : null, jobs);
+	struct sgpu_seal_job job =
+		job_for(writing ? zeros : stuck[0], writing ? stuck[1] : null, jobs);
 	ualarm(100000, 0);
 	return sgpu_seal_stream(&job, NULL) == SGPU_ECANCELED ? 0 : 2;
 }
@@ -458,7 +473,8 @@ UNIT_TEST(an_interrupt_ends_a_transfer_that_waits_for_a_stream)
 			if (child == 0) {
 				_exit(interrupted_child(jobs, writing));
 			}
-			CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+			CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+			      WEXITSTATUS(status) == 0);
 		}
 	}
 }
@@ -479,7 +495,8 @@ UNIT_TEST(a_reader_that_goes_away_is_an_error)
 
 UNIT_TEST(a_copy_has_the_digest_of_all_its_bytes_or_fails)
 {
-	static const size_t copied[] = { 0, 1, 8191, 8192, 8193, 16384, 262143, 262144, 262145, 270336, 700000 };
+	static const size_t copied[] = { 0,	 1,	 8191,	 8192,	 8193,	16384,
+					 262143, 262144, 262145, 270336, 700000 };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(copied); i++) {
 		for (unsigned jobs = 1; jobs <= 3; jobs++) {
@@ -489,9 +506,13 @@ UNIT_TEST(a_copy_has_the_digest_of_all_its_bytes_or_fails)
 			struct sgpu_error error;
 			sgpu_descriptor_from_fd(fd, "out", &out);
 			sgpu_kt128(data, copied[i], NULL, 0, digest, sizeof(digest));
-			struct sgpu_host_part part = { .action = SGPU_HOST_COPY, .name = "data", .size = copied[i],
-						       .source = sgpu_source_from_memory(data, false),
-						       .sink = sgpu_sink_to_descriptor(&out), .digest = digest };
+			struct sgpu_host_part part = { .action = SGPU_HOST_COPY,
+						       .name = "data",
+						       .size = copied[i],
+						       .source =
+							       sgpu_source_from_memory(data, false),
+						       .sink = sgpu_sink_to_descriptor(&out),
+						       .digest = digest };
 			struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = jobs };
 			CHECK(sgpu_host_move(&move, NULL) == 0 && holds(fd, data, copied[i]));
 			digest[31] ^= 1;
@@ -516,7 +537,8 @@ static void flip(int fd, uint64_t at)
 	}
 }
 
-/* Parts that are sealed in the middle, copied around it, from memory to one file, then opened out of it to two. */
+/* Parts that are sealed in the middle, copied around it, from memory to one file, then opened out
+ * of it to two. */
 UNIT_TEST(parts_of_a_move_come_where_they_belong)
 {
 	enum { FIRST = 600000, SECOND = 12345, THIRD = 3 * 262144 };
@@ -533,19 +555,47 @@ UNIT_TEST(parts_of_a_move_come_where_they_belong)
 		const struct sgpu_transfer_source source = sgpu_source_from_memory(data, false);
 		const struct sgpu_transfer_sink sink = sgpu_sink_to_descriptor(&all);
 		struct sgpu_host_part in[] = {
-			{ .action = SGPU_HOST_COPY, .name = "a", .size = 100, .source = source, .sink = sink },
-			{ .action = SGPU_HOST_SEAL, .name = "b", .size = FIRST, .source = source, .sink = sink,
-			  .from = 7, .to = 100, .key = key },
-			{ .action = SGPU_HOST_COPY, .name = "c", .size = THIRD, .source = source, .sink = sink,
+			{ .action = SGPU_HOST_COPY,
+			  .name = "a",
+			  .size = 100,
+			  .source = source,
+			  .sink = sink },
+			{ .action = SGPU_HOST_SEAL,
+			  .name = "b",
+			  .size = FIRST,
+			  .source = source,
+			  .sink = sink,
+			  .from = 7,
+			  .to = 100,
+			  .key = key },
+			{ .action = SGPU_HOST_COPY,
+			  .name = "c",
+			  .size = THIRD,
+			  .source = source,
+			  .sink = sink,
 			  .to = 100 + sealed[0] },
-			{ .action = SGPU_HOST_SEAL, .name = "d", .size = SECOND, .source = source, .sink = sink,
-			  .to = 100 + sealed[0] + THIRD, .key = key },
+			{ .action = SGPU_HOST_SEAL,
+			  .name = "d",
+			  .size = SECOND,
+			  .source = source,
+			  .sink = sink,
+			  .to = 100 + sealed[0] + THIRD,
+			  .key = key },
 		};
 		struct sgpu_host_part out[] = {
-			{ .action = SGPU_HOST_OPEN, .name = "b", .size = sealed[0], .from = 100, .key = key,
-			  .source = sgpu_source_from_descriptor(&all), .sink = sgpu_sink_to_descriptor(&back[0]) },
-			{ .action = SGPU_HOST_OPEN, .name = "d", .size = sealed[1], .from = 100 + sealed[0] + THIRD,
-			  .source = sgpu_source_from_descriptor(&all), .sink = sgpu_sink_to_descriptor(&back[1]),
+			{ .action = SGPU_HOST_OPEN,
+			  .name = "b",
+			  .size = sealed[0],
+			  .from = 100,
+			  .key = key,
+			  .source = sgpu_source_from_descriptor(&all),
+			  .sink = sgpu_sink_to_descriptor(&back[0]) },
+			{ .action = SGPU_HOST_OPEN,
+			  .name = "d",
+			  .size = sealed[1],
+			  .from = 100 + sealed[0] + THIRD,
+			  .source = sgpu_source_from_descriptor(&all),
+			  .sink = sgpu_sink_to_descriptor(&back[1]),
 			  .key = key },
 		};
 		struct sgpu_host_move seal = { .parts = in, .count = 4, .jobs = jobs };

@@ -91,7 +91,8 @@ UNIT_TEST(many_objects_of_all_sizes_do_not_overlap)
 		memset(objects[i], (int)(i % 251 + 1), sizes[i % kinds]);
 	}
 	for (size_t i = 0; i < MANY; i++) {
-		good &= objects[i][0] == i % 251 + 1 && objects[i][sizes[i % kinds] - 1] == i % 251 + 1;
+		good &= objects[i][0] == i % 251 + 1 &&
+			objects[i][sizes[i % kinds] - 1] == i % 251 + 1;
 		sgpu_secret_free(objects[i], sizes[i % kinds]);
 	}
 	CHECK(good);
@@ -225,14 +226,19 @@ static int in_child(int (*body)(void *argument), void *argument)
 	if (child == 0) {
 		_exit(body(argument));
 	}
-	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)
+		       ? WEXITSTATUS(status)
+		       : -1;
 }
 
 static int is_unmapped(void *argument)
 {
 	unsigned char resident;
 
-	return mincore((void *)((uintptr_t)argument & ~(uintptr_t)4095), 4096, &resident) < 0 && errno == ENOMEM ? 0 : 1;
+	return mincore((void *)((uintptr_t)argument & ~(uintptr_t)4095), 4096, &resident) < 0 &&
+			       errno == ENOMEM
+		       ? 0
+		       : 1;
 }
 
 static int takes_its_own(void *argument)
@@ -290,7 +296,8 @@ UNIT_TEST(without_leave_to_lock_it_works_and_says_so)
 
 int main(void)
 {
-	UNIT_RUN(without_leave_to_lock_it_works_and_says_so); /* first: the child has tried nothing yet */
+	UNIT_RUN(without_leave_to_lock_it_works_and_says_so); /* first: the child has tried nothing
+								 yet */
 	UNIT_RUN(memory_comes_zeroed_and_aligned);
 	UNIT_RUN(freed_memory_is_wiped);
 	UNIT_RUN(what_is_no_secret_memory_is_wiped_and_left_alone);

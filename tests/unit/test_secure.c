@@ -27,7 +27,8 @@ UNIT_TEST(it_tells_what_it_is)
 
 	REQUIRE(sgpu_device_get_info(inner, &plain, &error) == SGPU_OK);
 	REQUIRE(sgpu_device_get_info(device, &info, &error) == SGPU_OK);
-	CHECK(!plain.secure && info.secure && !strcmp(plain.name, info.name) && !strcmp(plain.selector, info.selector));
+	CHECK(!plain.secure && info.secure && !strcmp(plain.name, info.name) &&
+	      !strcmp(plain.selector, info.selector));
 	CHECK(info.memory_total > 0 && info.memory_total <= plain.memory_total);
 	CHECK(s.streams == 1 && s.commands > 0 && s.refused == 0);
 }
@@ -41,7 +42,8 @@ UNIT_TEST(bytes_come_back_by_one_request_each)
 	fill(data, 3 * MIB + 5, 1);
 	REQUIRE(sgpu_device_alloc(device, 3 * MIB + 5, &memory, &error) == SGPU_OK);
 	CHECK(memory % 4096 == 0);
-	CHECK(put(stream, memory, data, 3 * MIB + 5) == SGPU_OK && get(stream, back, memory, 3 * MIB + 5) == SGPU_OK);
+	CHECK(put(stream, memory, data, 3 * MIB + 5) == SGPU_OK &&
+	      get(stream, back, memory, 3 * MIB + 5) == SGPU_OK);
 	CHECK(!memcmp(data, back, 3 * MIB + 5));
 	CHECK(stats().requests == before + 2);
 	sgpu_device_free(device, &memory, 3 * MIB + 5);
@@ -58,7 +60,8 @@ UNIT_TEST(what_is_not_one_allocation_is_refused_at_once)
 	uint64_t before = stats().requests;
 
 	REQUIRE(sgpu_device_alloc(device, 100, &a, &error) == SGPU_OK);
-	CHECK(sgpu_copy_in(stream, a + 50, byte, 51, &task) == SGPU_EUSAGE && strstr(task.error.text, "not allocated"));
+	CHECK(sgpu_copy_in(stream, a + 50, byte, 51, &task) == SGPU_EUSAGE &&
+	      strstr(task.error.text, "not allocated"));
 	CHECK(sgpu_copy_in(stream, a + 101, byte, 0, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_copy_out(stream, byte, a - 1, 2, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_copy_out(stream, byte, a, UINT64_MAX, NULL) == SGPU_EUSAGE);
@@ -66,7 +69,8 @@ UNIT_TEST(what_is_not_one_allocation_is_refused_at_once)
 	range = (struct sgpu_device_range){ a, 101 };
 	CHECK(sgpu_device_launch_on(stream, NULL, NULL, &range, 1, &task) == SGPU_EUSAGE);
 	CHECK(stats().requests == before);
-	CHECK(sgpu_copy_in(stream, a + 36, byte, 64, NULL) == SGPU_OK && sgpu_stream_sync(stream, &error) == SGPU_OK);
+	CHECK(sgpu_copy_in(stream, a + 36, byte, 64, NULL) == SGPU_OK &&
+	      sgpu_stream_sync(stream, &error) == SGPU_OK);
 	sgpu_device_free(device, &a, 100);
 	CHECK(sgpu_copy_in(stream, a, byte, 1, NULL) == SGPU_EUSAGE);
 }
@@ -82,7 +86,8 @@ UNIT_TEST(memory_is_zero_when_it_is_given_out_again)
 			sgpu_devptr memory = 0;
 
 			REQUIRE(sgpu_device_alloc(device, sizes[i], &memory, &error) == SGPU_OK);
-			CHECK(get(stream, data, memory, sizes[i]) == SGPU_OK && all_zero(data, sizes[i]));
+			CHECK(get(stream, data, memory, sizes[i]) == SGPU_OK &&
+			      all_zero(data, sizes[i]));
 			memset(data, 0xa5, sizes[i]);
 			CHECK(put(stream, memory, data, sizes[i]) == SGPU_OK);
 			sgpu_device_free(device, &memory, sizes[i]);
@@ -114,9 +119,11 @@ UNIT_TEST(no_bytes_are_memory_as_well)
 {
 	sgpu_devptr a = 0, b = 0;
 
-	CHECK(sgpu_device_alloc(device, 0, &a, &error) == SGPU_OK && sgpu_device_alloc(device, 0, &b, &error) == SGPU_OK);
+	CHECK(sgpu_device_alloc(device, 0, &a, &error) == SGPU_OK &&
+	      sgpu_device_alloc(device, 0, &b, &error) == SGPU_OK);
 	CHECK(a != 0 && b != 0 && a != b);
-	CHECK(sgpu_copy_in(stream, a, "", 0, NULL) == SGPU_OK && sgpu_copy_in(stream, a, "x", 1, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_copy_in(stream, a, "", 0, NULL) == SGPU_OK &&
+	      sgpu_copy_in(stream, a, "x", 1, NULL) == SGPU_EUSAGE);
 	sgpu_device_free(device, &a, 0);
 	sgpu_device_free(device, &b, 0);
 }
@@ -128,8 +135,10 @@ UNIT_TEST(too_much_is_out_of_memory_and_leaves_the_rest_as_it_was)
 
 	REQUIRE(sgpu_device_get_info(device, &info, &error) == SGPU_OK);
 	CHECK(sgpu_device_alloc(device, UINT64_MAX, &memory, &error) == SGPU_ENOMEM);
-	CHECK(strstr(error.text, "out of device memory: 18446744073709551615 bytes asked for") != NULL);
-	CHECK(sgpu_device_alloc(device, 2 * info.memory_total, &memory, &error) == SGPU_ENOMEM && memory == 0);
+	CHECK(strstr(error.text, "out of device memory: 18446744073709551615 bytes asked for") !=
+	      NULL);
+	CHECK(sgpu_device_alloc(device, 2 * info.memory_total, &memory, &error) == SGPU_ENOMEM &&
+	      memory == 0);
 	CHECK(strstr(error.text, "out of device memory") != NULL);
 	CHECK(sgpu_device_alloc(device, 100, &memory, &error) == SGPU_OK);
 	sgpu_device_free(device, &memory, 100);
@@ -188,7 +197,8 @@ UNIT_TEST(trimming_gives_pages_back_and_they_come_again_as_zero)
 	before = stats();
 	CHECK(sgpu_secure_trim(context, &error) == SGPU_OK);
 	after = stats();
-	CHECK(after.mapped_bytes < before.mapped_bytes && after.commands > before.commands && after.refused == 0);
+	CHECK(after.mapped_bytes < before.mapped_bytes && after.commands > before.commands &&
+	      after.refused == 0);
 	CHECK(sgpu_secure_trim(context, &error) == SGPU_OK);
 	REQUIRE(sgpu_device_alloc(device, 8 * MIB, &memory, &error) == SGPU_OK);
 	CHECK(get(stream, data, memory, 8 * MIB) == SGPU_OK && all_zero(data, 8 * MIB));
@@ -220,8 +230,10 @@ UNIT_TEST(a_launch_names_what_it_touches)
 	fill(data, 1000, 3);
 	REQUIRE(sgpu_device_alloc(device, 1000, &range.address, &error) == SGPU_OK);
 	CHECK(put(stream, range.address, data, 1000) == SGPU_OK);
-	CHECK(sgpu_device_launch_on(stream, add_one, (void *)(uintptr_t)range.address, &range, 1, &task) == SGPU_OK);
-	CHECK(get(stream, back, range.address, 1000) == SGPU_OK && task.code == SGPU_OK && task.actual == 77);
+	CHECK(sgpu_device_launch_on(stream, add_one, (void *)(uintptr_t)range.address, &range, 1,
+				    &task) == SGPU_OK);
+	CHECK(get(stream, back, range.address, 1000) == SGPU_OK && task.code == SGPU_OK &&
+	      task.actual == 77);
 	for (int i = 0; i < 1000; i++) {
 		CHECK(back[i] == (uint8_t)(data[i] + 1));
 	}
@@ -231,7 +243,8 @@ UNIT_TEST(a_launch_names_what_it_touches)
 UNIT_TEST(sealed_data_open_on_the_device_and_seal_again)
 {
 	enum { SIZE = 5 * SGPU_CHUNK + 100 };
-	static uint8_t plain[SIZE], sealed[SIZE + 6 * SGPU_TAG_SIZE], back[SIZE + 6 * SGPU_TAG_SIZE];
+	static uint8_t plain[SIZE], sealed[SIZE + 6 * SGPU_TAG_SIZE],
+		back[SIZE + 6 * SGPU_TAG_SIZE];
 	struct sgpu_task task = { 0 }, again = { 0 };
 	struct sgpu_sealed_keys keys;
 	struct sgpu_device_key *key = NULL;
@@ -247,17 +260,23 @@ UNIT_TEST(sealed_data_open_on_the_device_and_seal_again)
 	REQUIRE(sgpu_device_alloc(device, SIZE, &out, &error) == SGPU_OK);
 	REQUIRE(sgpu_device_key_load(stream, &keys, &key, &error) == SGPU_OK);
 	CHECK(put(stream, in, sealed, sizeof(sealed)) == SGPU_OK);
-	CHECK(sgpu_device_open_chunks(stream, key, 0, true, in, sizeof(sealed), out, &task) == SGPU_OK);
-	CHECK(get(stream, back, out, SIZE) == SGPU_OK && task.code == SGPU_OK && !memcmp(back, plain, SIZE));
+	CHECK(sgpu_device_open_chunks(stream, key, 0, true, in, sizeof(sealed), out, &task) ==
+	      SGPU_OK);
+	CHECK(get(stream, back, out, SIZE) == SGPU_OK && task.code == SGPU_OK &&
+	      !memcmp(back, plain, SIZE));
 	CHECK(sgpu_device_clear(stream, in, sizeof(sealed), NULL) == SGPU_OK);
 	CHECK(sgpu_device_seal_chunks(stream, key, 0, true, out, SIZE, in, &again) == SGPU_OK);
-	CHECK(get(stream, back, in, sizeof(sealed)) == SGPU_OK && !memcmp(back, sealed, sizeof(sealed)));
+	CHECK(get(stream, back, in, sizeof(sealed)) == SGPU_OK &&
+	      !memcmp(back, sealed, sizeof(sealed)));
 	/* One that does not verify is told as on every device. */
 	sealed[3 * SGPU_SEALED_CHUNK + 5] ^= 1;
 	CHECK(put(stream, in, sealed, sizeof(sealed)) == SGPU_OK);
-	CHECK(sgpu_device_open_chunks(stream, key, 0, true, in, sizeof(sealed), out, &task) == SGPU_OK);
-	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_EAUTH && task.bad_chunk == 3);
-	CHECK(sgpu_device_open_chunks(stream, key, 0, true, in, sizeof(sealed) + 1, out, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_open_chunks(stream, key, 0, true, in, sizeof(sealed), out, &task) ==
+	      SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_EAUTH &&
+	      task.bad_chunk == 3);
+	CHECK(sgpu_device_open_chunks(stream, key, 0, true, in, sizeof(sealed) + 1, out, &task) ==
+	      SGPU_EUSAGE);
 	CHECK(sgpu_device_seal_chunks(stream, key, 0, false, out, SIZE, in, &task) == SGPU_EUSAGE);
 	sgpu_device_key_free(&key);
 	sgpu_aead_free(&aead);
@@ -276,11 +295,14 @@ UNIT_TEST(digests_and_measures_are_those_of_the_bytes)
 	sgpu_kt128(data, sizeof(data), "custom", 6, here, sizeof(here));
 	REQUIRE(sgpu_device_alloc(device, sizeof(data), &memory, &error) == SGPU_OK);
 	CHECK(put(stream, memory, data, sizeof(data)) == SGPU_OK);
-	CHECK(sgpu_device_digest(stream, memory, sizeof(data), "custom", 6, there, &task) == SGPU_OK);
-	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_OK && !memcmp(here, there, sizeof(here)));
+	CHECK(sgpu_device_digest(stream, memory, sizeof(data), "custom", 6, there, &task) ==
+	      SGPU_OK);
+	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_OK &&
+	      !memcmp(here, there, sizeof(here)));
 	sgpu_measure_pages(data, sizeof(data), data, here);
 	CHECK(sgpu_device_measure(stream, memory, sizeof(data), data, there, &task) == SGPU_OK);
-	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_OK && !memcmp(here, there, sizeof(here)));
+	CHECK(sgpu_stream_sync(stream, &error) == SGPU_OK && task.code == SGPU_OK &&
+	      !memcmp(here, there, sizeof(here)));
 	sgpu_device_free(device, &memory, sizeof(data));
 }
 
@@ -320,8 +342,10 @@ UNIT_TEST(events_and_callbacks_are_the_devices_own)
 	REQUIRE(sgpu_stream_create(device, &other, &error) == SGPU_OK);
 	REQUIRE(sgpu_event_create(device, &event, &error) == SGPU_OK);
 	CHECK(sgpu_stream_callback(stream, count, &called) == SGPU_OK);
-	CHECK(sgpu_event_record(stream, event) == SGPU_OK && sgpu_stream_wait(other, event) == SGPU_OK);
-	CHECK(sgpu_stream_callback(other, count, &called) == SGPU_OK && sgpu_stream_sync(other, &error) == SGPU_OK);
+	CHECK(sgpu_event_record(stream, event) == SGPU_OK &&
+	      sgpu_stream_wait(other, event) == SGPU_OK);
+	CHECK(sgpu_stream_callback(other, count, &called) == SGPU_OK &&
+	      sgpu_stream_sync(other, &error) == SGPU_OK);
 	CHECK(called == 2 && sgpu_event_query(event, &done, &error) == SGPU_OK && done);
 	CHECK(sgpu_event_sync(event, &error) == SGPU_OK);
 	sgpu_event_free(&event);

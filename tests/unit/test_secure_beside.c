@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two secure contexts of one device: neither reaches the other, whatever its requests name; both keep what is theirs while they
- * take turns; and what one gives back is zero when the other gets it.
+ * Two secure contexts of one device: neither reaches the other, whatever its requests name; both
+ * keep what is theirs while they take turns; and what one gives back is zero when the other gets
+ * it.
  */
 #include <channel/processor/request.h>
 
@@ -23,7 +24,8 @@ static uint8_t our_data[SIZE], their_data[SIZE], back[SIZE];
 static bool theirs_is_whole(void)
 {
 	memset(back, 0, SIZE);
-	return get(their_stream, back, their_memory, SIZE) == SGPU_OK && !memcmp(back, their_data, SIZE);
+	return get(their_stream, back, their_memory, SIZE) == SGPU_OK &&
+	       !memcmp(back, their_data, SIZE);
 }
 
 static int never(struct sgpu_launch *launch, void *argument)
@@ -56,14 +58,20 @@ static void ask_for_theirs(const char *reason)
 	before = requests();
 	CHECK(sgpu_copy_in(our_stream, their_memory, data, 1000, &task) == SGPU_EUSAGE);
 	CHECK(task.code == SGPU_EUSAGE && strstr(task.error.text, reason) != NULL);
-	CHECK(sgpu_copy_out(our_stream, data, their_memory, 1000, NULL) == SGPU_EUSAGE && data[0] == 1);
+	CHECK(sgpu_copy_out(our_stream, data, their_memory, 1000, NULL) == SGPU_EUSAGE &&
+	      data[0] == 1);
 	CHECK(sgpu_device_clear(our_stream, their_memory, SIZE, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_device_launch_on(our_stream, never, &ran, ranges, 2, &task) == SGPU_EUSAGE);
-	CHECK(sgpu_device_digest(our_stream, their_memory, SIZE, NULL, 0, result, &task) == SGPU_EUSAGE);
-	CHECK(sgpu_device_measure(our_stream, their_memory, SIZE, NULL, result, &task) == SGPU_EUSAGE);
-	CHECK(sgpu_device_open_chunks(our_stream, key, 0, true, our_memory, 1000, their_memory, &task) == SGPU_EUSAGE);
-	CHECK(sgpu_device_seal_chunks(our_stream, key, 0, true, their_memory, 1000, our_memory, &task) == SGPU_EUSAGE);
-	CHECK(sgpu_device_seal_chunks(our_stream, key, 0, true, our_memory, 1000, their_memory, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_digest(our_stream, their_memory, SIZE, NULL, 0, result, &task) ==
+	      SGPU_EUSAGE);
+	CHECK(sgpu_device_measure(our_stream, their_memory, SIZE, NULL, result, &task) ==
+	      SGPU_EUSAGE);
+	CHECK(sgpu_device_open_chunks(our_stream, key, 0, true, our_memory, 1000, their_memory,
+				      &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_seal_chunks(our_stream, key, 0, true, their_memory, 1000, our_memory,
+				      &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_seal_chunks(our_stream, key, 0, true, our_memory, 1000, their_memory,
+				      &task) == SGPU_EUSAGE);
 	CHECK(requests() == before && sgpu_stream_sync(our_stream, &error) == SGPU_OK && ran == 0);
 	sgpu_device_key_free(&key);
 	CHECK(theirs_is_whole());
@@ -99,11 +107,11 @@ UNIT_TEST(a_key_of_another_context_opens_nothing)
 	uint64_t before = requests();
 
 	REQUIRE(sgpu_device_key_load(their_stream, &keys, &their_key, &error) == SGPU_OK);
-	CHECK(sgpu_device_open_chunks(our_stream, their_key, 0, true, our_memory, 1000, our_memory + 8192, &task) ==
-	      SGPU_EPOLICY);
+	CHECK(sgpu_device_open_chunks(our_stream, their_key, 0, true, our_memory, 1000,
+				      our_memory + 8192, &task) == SGPU_EPOLICY);
 	CHECK(task.code == SGPU_EPOLICY && strstr(task.error.text, "not of this context") != NULL);
-	CHECK(sgpu_device_seal_chunks(our_stream, their_key, 0, true, our_memory, 1000, our_memory + 8192, &task) ==
-	      SGPU_EPOLICY);
+	CHECK(sgpu_device_seal_chunks(our_stream, their_key, 0, true, our_memory, 1000,
+				      our_memory + 8192, &task) == SGPU_EPOLICY);
 	CHECK(requests() == before);
 	sgpu_device_key_free(&their_key);
 }
@@ -115,19 +123,24 @@ UNIT_TEST(a_module_of_another_context_does_not_run)
 	const struct sgpu_module_shape shape = { { 1, 1, 1 }, { 1, 1, 1 }, 0 };
 	struct sgpu_task task = { 0 };
 
-	CHECK(sgpu_device_module_launch_on(our_stream, (struct sgpu_device_module *)(void *)&theirs_alone, "f", &shape,
-					   NULL, NULL, 0, &memory, &task) == SGPU_EPOLICY);
+	CHECK(sgpu_device_module_launch_on(our_stream,
+					   (struct sgpu_device_module *)(void *)&theirs_alone, "f",
+					   &shape, NULL, NULL, 0, &memory, &task) == SGPU_EPOLICY);
 	CHECK(task.code == SGPU_EPOLICY && strstr(task.error.text, "not of this context") != NULL);
 }
 
-/* While a request of one is being enqueued, nothing of the other is reachable, and it waits for its turn. */
+/* While a request of one is being enqueued, nothing of the other is reachable, and it waits for its
+ * turn. */
 static void *enter_theirs(void *argument)
 {
 	atomic_int *entered = argument;
 	struct sgpu_error why;
 
 	*entered = sgpu_processor_enter(theirs->ground->processor, theirs->grant.channel,
-					&(struct sgpu_device_range){ their_memory, SIZE }, 1, &why) == SGPU_OK ? 1 : -1;
+					&(struct sgpu_device_range){ their_memory, SIZE }, 1,
+					&why) == SGPU_OK
+			   ? 1
+			   : -1;
 	if (*entered == 1) {
 		sgpu_processor_leave(theirs->ground->processor);
 	}
@@ -157,9 +170,11 @@ UNIT_TEST(a_context_waits_while_a_request_of_another_is_enqueued)
 	CHECK(sgpu_copy_out(plain, back, our_memory, 1, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_processor_enter(processor, SGPU_CHANNEL_MAX, NULL, 0, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_processor_enter(processor, ours->grant.channel,
-				   &(struct sgpu_device_range){ ours->base, UINT64_MAX }, 1, &error) == SGPU_EUSAGE);
+				   &(struct sgpu_device_range){ ours->base, UINT64_MAX }, 1,
+				   &error) == SGPU_EUSAGE);
 	CHECK(sgpu_processor_enter(processor, ours->grant.channel,
-				   &(struct sgpu_device_range){ ours->base - 1, 1 }, 1, &error) == SGPU_EUSAGE);
+				   &(struct sgpu_device_range){ ours->base - 1, 1 }, 1,
+				   &error) == SGPU_EUSAGE);
 	sgpu_stream_free(&plain);
 }
 
@@ -170,11 +185,13 @@ UNIT_TEST(another_contexts_memory_is_not_measured)
 	struct sgpu_ground *ground = ours->ground;
 
 	CHECK(sgpu_secure_measure(ours, their_memory, SIZE, false, digest, &error) == SGPU_EUSAGE);
-	CHECK(sgpu_secure_memcpy(ours, back, their_memory, SIZE, SGPU_SECURE_TO_HOST, &error) == SGPU_EUSAGE);
+	CHECK(sgpu_secure_memcpy(ours, back, their_memory, SIZE, SGPU_SECURE_TO_HOST, &error) ==
+	      SGPU_EUSAGE);
 	/* And the processor refuses, too. */
 	ground->sender = ours;
-	CHECK(sgpu_allocator_measure(ground->allocator, ours->grant.channel, their_memory - ours->base, SIZE, false,
-				     &measurement, &error) != SGPU_OK);
+	CHECK(sgpu_allocator_measure(ground->allocator, ours->grant.channel,
+				     their_memory - ours->base, SIZE, false, &measurement,
+				     &error) != SGPU_OK);
 	CHECK(sgpu_secure_measure(theirs, their_memory, SIZE, false, digest, &error) == SGPU_OK);
 	sgpu_measure_pages(their_data, SIZE, NULL, expected);
 	CHECK(!memcmp(digest, expected, sizeof(digest)));
@@ -187,7 +204,8 @@ UNIT_TEST(contexts_take_turns_and_keep_what_is_theirs)
 		CHECK(put(our_stream, our_memory, our_data, SIZE) == SGPU_OK);
 		fill(their_data, SIZE, (unsigned)i + 100);
 		CHECK(put(their_stream, their_memory, their_data, SIZE) == SGPU_OK);
-		CHECK(get(our_stream, back, our_memory, SIZE) == SGPU_OK && !memcmp(back, our_data, SIZE));
+		CHECK(get(our_stream, back, our_memory, SIZE) == SGPU_OK &&
+		      !memcmp(back, our_data, SIZE));
 		CHECK(theirs_is_whole());
 	}
 }
@@ -214,8 +232,8 @@ static void *work(void *argument)
 		w->bad += sgpu_device_alloc(device, SIZE, &memory, &why) != SGPU_OK ||
 			  sgpu_copy_in(stream, memory, data, SIZE, &tasks[0]) != SGPU_OK ||
 			  sgpu_copy_out(stream, again, memory, SIZE, &tasks[1]) != SGPU_OK ||
-			  sgpu_stream_sync(stream, &why) != SGPU_OK || tasks[0].code || tasks[1].code ||
-			  memcmp(data, again, SIZE) != 0;
+			  sgpu_stream_sync(stream, &why) != SGPU_OK || tasks[0].code ||
+			  tasks[1].code || memcmp(data, again, SIZE) != 0;
 		sgpu_device_free(device, &memory, SIZE);
 	}
 	sgpu_stream_free(&stream);
@@ -269,7 +287,8 @@ UNIT_TEST(a_context_that_ends_leaves_the_other_as_it_is)
 
 	REQUIRE(third != NULL);
 	CHECK(sgpu_secure_malloc(third, 1 << 20, &memory, &error) == SGPU_OK);
-	CHECK(sgpu_secure_memcpy(third, our_data, memory, SIZE, SGPU_SECURE_TO_DEVICE, &error) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(third, our_data, memory, SIZE, SGPU_SECURE_TO_DEVICE, &error) ==
+	      SGPU_OK);
 	sgpu_secure_destroy(&third);
 	CHECK(theirs_is_whole());
 	CHECK(sgpu_processor_check(sgpu_secure_processor(ours), &error) == SGPU_OK);
@@ -282,11 +301,14 @@ int main(void)
 	DEVICE_OR_SKIP();
 	fill(our_data, SIZE, 1);
 	fill(their_data, SIZE, 2);
-	if (!open_inner() || !(config.sibling = ours = make_context(NULL)) || !(theirs = make_context(&config)) ||
+	if (!open_inner() || !(config.sibling = ours = make_context(NULL)) ||
+	    !(theirs = make_context(&config)) ||
 	    sgpu_stream_create(sgpu_secure_device(ours), &our_stream, &error) ||
 	    sgpu_stream_create(sgpu_secure_device(theirs), &their_stream, &error) ||
-	    sgpu_secure_malloc(ours, SIZE, &our_memory, &error) || sgpu_secure_malloc(theirs, SIZE, &their_memory, &error) ||
-	    put(our_stream, our_memory, our_data, SIZE) || put(their_stream, their_memory, their_data, SIZE)) {
+	    sgpu_secure_malloc(ours, SIZE, &our_memory, &error) ||
+	    sgpu_secure_malloc(theirs, SIZE, &their_memory, &error) ||
+	    put(our_stream, our_memory, our_data, SIZE) ||
+	    put(their_stream, their_memory, their_data, SIZE)) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}

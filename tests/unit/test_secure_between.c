@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An attacker between the allocator of a secure context and the command processor, who alters commands and replies, keeps
- * them back, and lies about them. Nothing that they make of a message is believed where it matters.
+ * An attacker between the allocator of a secure context and the command processor, who alters
+ * commands and replies, keeps them back, and lies about them. Nothing that they make of a message
+ * is believed where it matters.
  */
 #include <channel/keys.h>
 
@@ -13,12 +14,14 @@ enum attack { NONE, DROP, LIE };
 
 static struct {
 	struct sgpu_secure *context;
-	struct sgpu_key owner, other;  /* of the context, and of those beside it; the public halves are known to the attacker */
+	struct sgpu_key owner, other; /* of the context, and of those beside it; the public halves
+					 are known to the attacker */
 	void (*meddle)(struct sgpu_command *command); /* with commands of the allocator */
 	void (*forge)(struct sgpu_reply *reply);      /* with what CH_PTE answers */
 	void (*forge_grant)(struct sgpu_grant *grant);
-	uint32_t created;              /* the last channel that was made */
-	enum attack word;              /* DROP or LIE: what becomes of the owner's authorisation to unmap pages; */
+	uint32_t created; /* the last channel that was made */
+	enum attack
+		word; /* DROP or LIE: what becomes of the owner's authorisation to unmap pages; */
 	struct sgpu_command word_command; /* the first one is kept */
 	uint32_t word_pages[SGPU_CHANNEL_PAGES_MAX];
 } he;
@@ -48,7 +51,8 @@ static int between(void *argument, const struct sgpu_command *command, struct sg
 	if (he.word != NONE && command->op == SGPU_CH_PTE && command->pte.has_mac) {
 		if (he.word_command.op == 0) {
 			he.word_command = *command;
-			memcpy(he.word_pages, command->pte.pages, command->pte.count * sizeof(*he.word_pages));
+			memcpy(he.word_pages, command->pte.pages,
+			       command->pte.count * sizeof(*he.word_pages));
 			he.word_command.pte.pages = he.word_pages;
 		}
 		return lose(he.word, reply);
@@ -79,7 +83,8 @@ static bool works(void)
 
 	fill(data, sizeof(data), 9);
 	good = sgpu_device_alloc(device, sizeof(data), &memory, &error) == SGPU_OK &&
-	       put(stream, memory, data, sizeof(data)) == SGPU_OK && get(stream, back, memory, sizeof(data)) == SGPU_OK &&
+	       put(stream, memory, data, sizeof(data)) == SGPU_OK &&
+	       get(stream, back, memory, sizeof(data)) == SGPU_OK &&
 	       !memcmp(data, back, sizeof(data));
 	sgpu_device_free(device, &memory, sizeof(data));
 	return good;
@@ -90,7 +95,8 @@ static void unprotected_page(struct sgpu_command *command)
 {
 	static uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 
-	if (command->op == SGPU_CH_PTE && !command->pte.big && command->pte.pages[0] != SGPU_NO_FRAME) {
+	if (command->op == SGPU_CH_PTE && !command->pte.big &&
+	    command->pte.pages[0] != SGPU_NO_FRAME) {
 		memcpy(pages, command->pte.pages, command->pte.count * sizeof(*pages));
 		pages[0] = 1;
 		command->pte.pages = pages;
@@ -101,7 +107,8 @@ static void swapped_pages(struct sgpu_command *command)
 {
 	static uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 
-	if (command->op == SGPU_CH_PTE && command->pte.count > 1 && command->pte.pages[0] != SGPU_NO_FRAME) {
+	if (command->op == SGPU_CH_PTE && command->pte.count > 1 &&
+	    command->pte.pages[0] != SGPU_NO_FRAME) {
 		memcpy(pages, command->pte.pages, command->pte.count * sizeof(*pages));
 		pages[0] = command->pte.pages[1];
 		pages[1] = command->pte.pages[0];
@@ -149,7 +156,8 @@ static void forge_number(struct sgpu_reply *reply)
 }
 
 /* A context of its own, since memory that was mapped by a lie is not used again. */
-static void lie_about_pages(void (*meddle)(struct sgpu_command *), void (*forge)(struct sgpu_reply *), uint64_t size)
+static void lie_about_pages(void (*meddle)(struct sgpu_command *),
+			    void (*forge)(struct sgpu_reply *), uint64_t size)
 {
 	struct sgpu_secure_config config = { .between = between, .sibling = he.context };
 	struct sgpu_secure *kept = he.context, *other = make_context(&config);
@@ -199,7 +207,8 @@ UNIT_TEST(a_page_that_the_host_reads_is_not_taken)
 	CHECK(sgpu_secure_create(small, &between_config, &he.context, &error) == SGPU_OK);
 	he.meddle = unprotected_page;
 	/* More than the big pages: some come as small ones. */
-	CHECK(sgpu_secure_malloc(he.context, (9 << 20) / 2, &memory, &error) == SGPU_EAUTH && memory == 0);
+	CHECK(sgpu_secure_malloc(he.context, (9 << 20) / 2, &memory, &error) == SGPU_EAUTH &&
+	      memory == 0);
 	CHECK(strstr(error.text, "protected") != NULL);
 	he.meddle = NULL;
 	sgpu_secure_destroy(&he.context);
@@ -224,7 +233,8 @@ UNIT_TEST(pages_go_back_with_the_owners_word_alone)
 	CHECK(works());
 }
 
-/* He keeps the owner's word back, and takes the pages away with it when they are, so he hopes, in use again. */
+/* He keeps the owner's word back, and takes the pages away with it when they are, so he hopes, in
+ * use again. */
 static void keep_a_word(enum attack word)
 {
 	const uint64_t size = 16 << 20; /* what one command maps */
@@ -246,12 +256,15 @@ static void keep_a_word(enum attack word)
 	/* An allocator that was told that the pages are free again gives them again. */
 	CHECK(word != LIE || sgpu_secure_malloc(other, size, &memory, &error) == SGPU_EAUTH);
 	CHECK(sgpu_secure_malloc(other, size, &memory, &error) == SGPU_OK);
-	CHECK(sgpu_secure_memcpy(other, data, memory, size, SGPU_SECURE_TO_DEVICE, &error) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(other, data, memory, size, SGPU_SECURE_TO_DEVICE, &error) ==
+	      SGPU_OK);
 	CHECK(he.word_command.op == SGPU_CH_PTE && forward(&he.word_command, &reply) == SGPU_OK);
-	CHECK(sgpu_secure_memcpy(other, seen, memory, size, SGPU_SECURE_TO_HOST, &error) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(other, seen, memory, size, SGPU_SECURE_TO_HOST, &error) ==
+	      SGPU_OK);
 	CHECK(memcmp(data, seen, size) == 0);
 	sgpu_secure_free(other, &memory);
-	/* Where pages are large, copies still have a part of that one: this one is all free again. */
+	/* Where pages are large, copies still have a part of that one: this one is all free again.
+	 */
 	CHECK(sgpu_device_pages(inner, &pages, &error) == SGPU_OK);
 	CHECK(sgpu_secure_malloc(other, pages.big, &memory, &error) == SGPU_OK);
 	sgpu_secure_free(other, &memory);
@@ -290,7 +303,8 @@ static void false_channel(struct sgpu_grant *grant)
 	grant->channel = he.context->grant.channel;
 }
 
-/* The grant of another channel of the same owner: all of it is true, and a second session would share its keys. */
+/* The grant of another channel of the same owner: all of it is true, and a second session would
+ * share its keys. */
 static void old_grant(struct sgpu_grant *grant)
 {
 	*grant = he.context->grant;
@@ -303,8 +317,8 @@ static void own_key(struct sgpu_grant *grant)
 	uint8_t bind[SGPU_GRANT_BIND_SIZE];
 
 	sgpu_grant_bind(grant, bind);
-	CHECK(sgpu_hpke_seal(he.other.public_half, "sgpu channel v1", 15, bind, sizeof(bind), key, sizeof(key), grant->enc,
-			     grant->sealed_cek, NULL) == SGPU_OK);
+	CHECK(sgpu_hpke_seal(he.other.public_half, "sgpu channel v1", 15, bind, sizeof(bind), key,
+			     sizeof(key), grant->enc, grant->sealed_cek, NULL) == SGPU_OK);
 }
 
 UNIT_TEST(a_grant_that_was_altered_is_refused)
@@ -313,13 +327,16 @@ UNIT_TEST(a_grant_that_was_altered_is_refused)
 		void (*forge)(struct sgpu_grant *grant);
 		bool own, stays;
 	} cases[] = {
-		{ false_key, false, false }, { false_owner, false, false }, { false_serial, false, false },
-		{ own_key, false, false }, { false_channel, false, true }, { old_grant, true, true },
+		{ false_key, false, false },	{ false_owner, false, false },
+		{ false_serial, false, false }, { own_key, false, false },
+		{ false_channel, false, true }, { old_grant, true, true },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
-		struct sgpu_secure_config config = { .between = between, .sibling = he.context,
-						     .owner = cases[i].own ? &he.owner : &he.other };
+		struct sgpu_secure_config config = { .between = between,
+						     .sibling = he.context,
+						     .owner =
+							     cases[i].own ? &he.owner : &he.other };
 		struct sgpu_command nowhere = { .op = SGPU_CH_PDE, .pde = { .index = UINT32_MAX } };
 		struct sgpu_reply reply = { .refusal = SGPU_REFUSED_NOT };
 		struct sgpu_secure *other = NULL;
@@ -332,7 +349,8 @@ UNIT_TEST(a_grant_that_was_altered_is_refused)
 		(void)forward(&nowhere, &reply);
 		CHECK((reply.refusal == SGPU_REFUSED_NO_CHANNEL) == !cases[i].stays);
 	}
-	CHECK(works() && sgpu_processor_check(sgpu_secure_processor(he.context), &error) == SGPU_OK);
+	CHECK(works() &&
+	      sgpu_processor_check(sgpu_secure_processor(he.context), &error) == SGPU_OK);
 }
 
 int main(void)
@@ -343,7 +361,8 @@ int main(void)
 	if (!open_inner() || sgpu_key_generate(SGPU_KEY_X25519, &he.owner, &error) != SGPU_OK ||
 	    sgpu_key_generate(SGPU_KEY_X25519, &he.other, &error) != SGPU_OK ||
 	    sgpu_secure_create(inner, &config, &he.context, &error) != SGPU_OK ||
-	    sgpu_stream_create(device = sgpu_secure_device(he.context), &stream, &error) != SGPU_OK) {
+	    sgpu_stream_create(device = sgpu_secure_device(he.context), &stream, &error) !=
+		    SGPU_OK) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Secure copies, measures of device memory, and modules that are loaded by their measure: on a device whose copies may be
- * seen and changed on the way, and whose modules are pretended.
+ * Secure copies, measures of device memory, and modules that are loaded by their measure: on a
+ * device whose copies may be seen and changed on the way, and whose modules are pretended.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -26,7 +26,8 @@ static void look_for_plaintext(const uint8_t *data, uint64_t size)
 	pthread_mutex_unlock(&bus);
 }
 
-static int copy_in(struct sgpu_stream *on, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+static int copy_in(struct sgpu_stream *on, sgpu_devptr to, const void *from, uint64_t size,
+		   struct sgpu_task *task)
 {
 	uint8_t *changed = (uint8_t *)(uintptr_t)from;
 	int rc;
@@ -41,7 +42,8 @@ static int copy_in(struct sgpu_stream *on, sgpu_devptr to, const void *from, uin
 	return real->stream->sync(on, NULL) == SGPU_OK ? rc : SGPU_EDEVICE;
 }
 
-static int copy_out(struct sgpu_stream *on, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+static int copy_out(struct sgpu_stream *on, void *to, sgpu_devptr from, uint64_t size,
+		    struct sgpu_task *task)
 {
 	int rc = real->memory->copy_out(on, to, from, size, task);
 
@@ -58,14 +60,16 @@ static void flip_on_device(struct sgpu_stream *on, sgpu_devptr at)
 	struct sgpu_task out = { 0 }, in = { 0 };
 	uint8_t byte = 0;
 
-	CHECK(real->memory->copy_out(on, &byte, at, 1, &out) == SGPU_OK && real->stream->sync(on, NULL) == SGPU_OK);
+	CHECK(real->memory->copy_out(on, &byte, at, 1, &out) == SGPU_OK &&
+	      real->stream->sync(on, NULL) == SGPU_OK);
 	byte ^= 1;
-	CHECK(real->memory->copy_in(on, at, &byte, 1, &in) == SGPU_OK && real->stream->sync(on, NULL) == SGPU_OK);
+	CHECK(real->memory->copy_in(on, at, &byte, 1, &in) == SGPU_OK &&
+	      real->stream->sync(on, NULL) == SGPU_OK);
 }
 
 /* Alters device memory in place, before it is measured. */
-static int measure(struct sgpu_stream *on, sgpu_devptr memory, uint64_t size, const uint8_t *key, uint8_t *result,
-		   struct sgpu_task *task)
+static int measure(struct sgpu_stream *on, sgpu_devptr memory, uint64_t size, const uint8_t *key,
+		   uint8_t *result, struct sgpu_task *task)
 {
 	if (flip_there) {
 		flip_on_device(on, memory + size / 2);
@@ -81,8 +85,8 @@ struct sgpu_device_module {
 static int loads, freed, launches;
 static uint8_t loaded_digest[SGPU_CHANNEL_DIGEST_SIZE], argument_seen[24];
 
-static int module_load(struct sgpu_device *on, const void *image, size_t size, struct sgpu_device_module **module,
-		       struct sgpu_error *why)
+static int module_load(struct sgpu_device *on, const void *image, size_t size,
+		       struct sgpu_device_module **module, struct sgpu_error *why)
 {
 	(void)on;
 	(void)why;
@@ -99,15 +103,15 @@ static void module_free(struct sgpu_device_module *module)
 	free(module);
 }
 
-static int start_function(struct sgpu_stream *on, struct sgpu_device_module *module, const char *function,
-			  const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
-			  struct sgpu_task *task)
+static int start_function(struct sgpu_stream *on, struct sgpu_device_module *module,
+			  const char *function, const struct sgpu_module_shape *shape,
+			  void *const *args, const size_t *sizes, int count, struct sgpu_task *task)
 {
 	(void)on;
 	(void)module;
 	(void)task;
-	launches += !strcmp(function, "f") && shape->grid[0] == 3 && shape->block[2] == 5 && count == 3 && sizes[0] == 8 &&
-		    sizes[1] == 3 && sizes[2] == 8;
+	launches += !strcmp(function, "f") && shape->grid[0] == 3 && shape->block[2] == 5 &&
+		    count == 3 && sizes[0] == 8 && sizes[1] == 3 && sizes[2] == 8;
 	memcpy(argument_seen, args[0], 8);
 	memcpy(argument_seen + 8, args[1], 3);
 	memcpy(argument_seen + 16, args[2], 8);
@@ -118,14 +122,17 @@ static struct sgpu_device_range range_seen;
 static uint64_t written_seen;
 static int target_seen[3];
 
-static int module_launch(struct sgpu_stream *on, struct sgpu_device_module *module, const char *function,
-			 const struct sgpu_module_shape *shape, void *const *args, const size_t *sizes, int count,
+static int module_launch(struct sgpu_stream *on, struct sgpu_device_module *module,
+			 const char *function, const struct sgpu_module_shape *shape,
+			 void *const *args, const size_t *sizes, int count,
 			 const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	range_seen = memory->ranges[0];
 	written_seen = memory->written;
 	memcpy(target_seen, memory->target, sizeof(target_seen));
-	return memory->count != 1 ? SGPU_EDEVICE : start_function(on, module, function, shape, args, sizes, count, task);
+	return memory->count != 1
+		       ? SGPU_EDEVICE
+		       : start_function(on, module, function, shape, args, sizes, count, task);
 }
 
 static void listen_on_the_bus(void)
@@ -166,13 +173,16 @@ static void copy_both_ways(uint64_t size)
 		memcpy(data + at, needle, 64);
 	}
 	REQUIRE(sgpu_secure_malloc(context, size, &memory, &error) == SGPU_OK);
-	CHECK(sgpu_secure_memcpy(context, data, memory, size, SGPU_SECURE_TO_DEVICE, &error) == SGPU_OK);
-	CHECK(sgpu_secure_memcpy(context, back, memory, size, SGPU_SECURE_TO_HOST, &error) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(context, data, memory, size, SGPU_SECURE_TO_DEVICE, &error) ==
+	      SGPU_OK);
+	CHECK(sgpu_secure_memcpy(context, back, memory, size, SGPU_SECURE_TO_HOST, &error) ==
+	      SGPU_OK);
 	same = !memcmp(data, back, size) && back[size] == 0;
 	CHECK(same && seen == 0);
 	if (size > 100) {
 		/* What arrived is what lies there. */
-		CHECK(get(stream, back, memory + 50, size - 100) == SGPU_OK && !memcmp(back, data + 50, size - 100));
+		CHECK(get(stream, back, memory + 50, size - 100) == SGPU_OK &&
+		      !memcmp(back, data + 50, size - 100));
 	}
 	seen = 0;
 	sgpu_secure_free(context, &memory);
@@ -182,7 +192,11 @@ static void copy_both_ways(uint64_t size)
 
 UNIT_TEST(copies_of_any_size_arrive_and_pass_as_ciphertext)
 {
-	static const uint64_t sizes[] = { 0, 1, 63, 16383, 16384, 16385, 300000, (2 << 20) - 1, 2 << 20, (2 << 20) + 1,
+	static const uint64_t sizes[] = { 0,	   1,
+					  63,	   16383,
+					  16384,   16385,
+					  300000,  (2 << 20) - 1,
+					  2 << 20, (2 << 20) + 1,
 					  4 << 20, (7 << 20) + 12345 };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
@@ -209,16 +223,21 @@ UNIT_TEST(a_copy_that_is_altered_on_its_way_is_refused)
 	fill(data, size, 4);
 	REQUIRE(sgpu_secure_malloc(context, size, &memory, &error) == SGPU_OK);
 	flip_in = 1;
-	CHECK(sgpu_secure_memcpy(context, data, memory, size, SGPU_SECURE_TO_DEVICE, &error) == SGPU_EAUTH);
-	CHECK(sgpu_secure_memcpy(context, data, memory, size, SGPU_SECURE_TO_DEVICE, &error) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(context, data, memory, size, SGPU_SECURE_TO_DEVICE, &error) ==
+	      SGPU_EAUTH);
+	CHECK(sgpu_secure_memcpy(context, data, memory, size, SGPU_SECURE_TO_DEVICE, &error) ==
+	      SGPU_OK);
 	flip_out = 1;
 	memset(back, 1, size);
-	CHECK(sgpu_secure_memcpy(context, back, memory, size, SGPU_SECURE_TO_HOST, &error) == SGPU_EAUTH);
+	CHECK(sgpu_secure_memcpy(context, back, memory, size, SGPU_SECURE_TO_HOST, &error) ==
+	      SGPU_EAUTH);
 	CHECK(strstr(error.text, "does not verify") && all_zero(back, size));
 	flip_out = 0;
-	CHECK(sgpu_secure_memcpy(context, back, memory, size, SGPU_SECURE_TO_HOST, &error) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(context, back, memory, size, SGPU_SECURE_TO_HOST, &error) ==
+	      SGPU_OK);
 	CHECK(!memcmp(data, back, size));
-	CHECK(sgpu_secure_memcpy(context, back, memory + 1, size, SGPU_SECURE_TO_HOST, &error) == SGPU_EUSAGE);
+	CHECK(sgpu_secure_memcpy(context, back, memory + 1, size, SGPU_SECURE_TO_HOST, &error) ==
+	      SGPU_EUSAGE);
 	sgpu_secure_free(context, &memory);
 	free(data);
 	free(back);
@@ -228,18 +247,21 @@ UNIT_TEST(a_copy_that_is_altered_on_its_way_is_refused)
 UNIT_TEST(a_measure_is_of_what_lies_on_the_device)
 {
 	static uint8_t data[100000];
-	uint8_t here[SGPU_CHANNEL_DIGEST_SIZE], there[SGPU_CHANNEL_DIGEST_SIZE], keyed[SGPU_CHANNEL_DIGEST_SIZE];
+	uint8_t here[SGPU_CHANNEL_DIGEST_SIZE], there[SGPU_CHANNEL_DIGEST_SIZE],
+		keyed[SGPU_CHANNEL_DIGEST_SIZE];
 	sgpu_devptr memory = 0;
 
 	fill(data, sizeof(data), 6);
 	REQUIRE(sgpu_secure_malloc(context, sizeof(data), &memory, &error) == SGPU_OK);
-	CHECK(sgpu_secure_memcpy(context, data, memory, sizeof(data), SGPU_SECURE_TO_DEVICE, &error) == SGPU_OK);
+	CHECK(sgpu_secure_memcpy(context, data, memory, sizeof(data), SGPU_SECURE_TO_DEVICE,
+				 &error) == SGPU_OK);
 	CHECK(sgpu_secure_measure(context, memory + 3, 9000, false, there, &error) == SGPU_OK);
 	sgpu_measure_pages(data + 3, 9000, NULL, here);
 	CHECK(!memcmp(here, there, sizeof(here)));
 	CHECK(sgpu_secure_measure(context, memory + 3, 9000, true, keyed, &error) == SGPU_OK);
 	CHECK(memcmp(keyed, there, sizeof(keyed)) != 0);
-	CHECK(sgpu_secure_measure(context, memory, sizeof(data) + 1, false, there, &error) == SGPU_EUSAGE);
+	CHECK(sgpu_secure_measure(context, memory, sizeof(data) + 1, false, there, &error) ==
+	      SGPU_EUSAGE);
 	sgpu_secure_free(context, &memory);
 }
 
@@ -253,11 +275,15 @@ UNIT_TEST(a_module_is_loaded_by_its_measure_alone)
 	fill(image, sizeof(image), 8);
 	sgpu_measure_pages(image, sizeof(image), NULL, digest);
 	digest[31] ^= 1;
-	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest, &module, &error) == SGPU_EPOLICY);
+	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest, &module, &error) ==
+	      SGPU_EPOLICY);
 	CHECK(!module && loads == 0);
 	digest[31] ^= 1;
-	CHECK(sgpu_device_module_load(device, image, sizeof(image), &module, &error) == SGPU_EPOLICY && loads == 0);
-	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest, &module, &error) == SGPU_OK);
+	CHECK(sgpu_device_module_load(device, image, sizeof(image), &module, &error) ==
+		      SGPU_EPOLICY &&
+	      loads == 0);
+	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest, &module, &error) ==
+	      SGPU_OK);
 	CHECK(loads == 1 && !memcmp(loaded_digest, digest, sizeof(digest)));
 	sgpu_device_module_free(&module);
 	CHECK(freed == 1 && !module && seen == 0);
@@ -274,13 +300,17 @@ UNIT_TEST(a_module_is_not_loaded_when_one_of_its_copies_differs)
 	fill(image, sizeof(image), 9);
 	sgpu_measure_pages(image, sizeof(image), NULL, digest_of_it);
 	flip_there = 1; /* the device's alone */
-	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest_of_it, &module, &error) == SGPU_EPOLICY);
-	image[sizeof(image) / 2] ^= 1; /* the host's alone: the device's is flipped back before it is measured */
-	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest_of_it, &module, &error) == SGPU_EPOLICY);
+	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest_of_it, &module,
+				      &error) == SGPU_EPOLICY);
+	image[sizeof(image) / 2] ^=
+		1; /* the host's alone: the device's is flipped back before it is measured */
+	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest_of_it, &module,
+				      &error) == SGPU_EPOLICY);
 	CHECK(!module && loads == before);
 	flip_there = 0;
 	image[sizeof(image) / 2] ^= 1;
-	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest_of_it, &module, &error) == SGPU_OK);
+	CHECK(sgpu_secure_module_load(context, image, sizeof(image), digest_of_it, &module,
+				      &error) == SGPU_OK);
 	sgpu_device_module_free(&module);
 }
 
@@ -290,7 +320,7 @@ UNIT_TEST(a_module_says_what_it_touches)
 	struct sgpu_module_shape shape = { .grid = { 3, 1, 1 }, .block = { 1, 1, 5 } };
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], expected[24] = { 0 };
 	uint64_t first = 0x1122334455667788, third = 99;
-	void *args[3] = { &first, (void *)(uintptr_t)"abc", &third };
+	void *args[3] = { &first, (void *)(uintptr_t) "abc", &third };
 	size_t sizes[3] = { 8, 3, 8 };
 	struct sgpu_device_range range = { 0, 1000 };
 	const int target[3] = { -1, -1, 0 };
@@ -300,9 +330,11 @@ UNIT_TEST(a_module_says_what_it_touches)
 	struct sgpu_task task = { 0 };
 
 	sgpu_measure_pages(image, sizeof(image), NULL, digest);
-	REQUIRE(sgpu_secure_module_load(context, image, sizeof(image), digest, &module, &error) == SGPU_OK);
+	REQUIRE(sgpu_secure_module_load(context, image, sizeof(image), digest, &module, &error) ==
+		SGPU_OK);
 	REQUIRE(sgpu_secure_malloc(context, 1000, &range.address, &error) == SGPU_OK);
-	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, &memory, &task) == SGPU_OK);
+	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, &memory,
+					   &task) == SGPU_OK);
 	memcpy(expected, &first, 8);
 	memcpy(expected + 8, "abc", 3);
 	memcpy(expected + 16, &third, 8);
@@ -310,10 +342,13 @@ UNIT_TEST(a_module_says_what_it_touches)
 	CHECK(range_seen.address == range.address && range_seen.size == 1000 && written_seen == 1);
 	CHECK(!memcmp(target_seen, target, sizeof(target)));
 	range.size = 1001;
-	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, &memory, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, &memory,
+					   &task) == SGPU_EUSAGE);
 	range.size = 10;
-	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, &many, &task) == SGPU_EUSAGE);
-	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, NULL, &task) == SGPU_EPOLICY);
+	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, &many,
+					   &task) == SGPU_EUSAGE);
+	CHECK(sgpu_device_module_launch_on(stream, module, "f", &shape, args, sizes, 3, NULL,
+					   &task) == SGPU_EPOLICY);
 	CHECK(launches == 1 && strstr(task.error.text, "ranges") != NULL);
 	sgpu_device_module_free(&module);
 	sgpu_secure_free(context, &range.address);
@@ -329,7 +364,8 @@ int main(void)
 	}
 	listen_on_the_bus();
 	fake.stream.create = stream_create;
-	if (!(context = make_context(NULL)) || sgpu_stream_create(sgpu_secure_device(context), &stream, &error)) {
+	if (!(context = make_context(NULL)) ||
+	    sgpu_stream_create(sgpu_secure_device(context), &stream, &error)) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A secure context while memory is out: each allocation fails once in turn. What fails says that memory is out, never
- * that somebody is an attacker, and leaves no page behind that nobody gets any more.
+ * A secure context while memory is out: each allocation fails once in turn. What fails says that
+ * memory is out, never that somebody is an attacker, and leaves no page behind that nobody gets any
+ * more.
  */
 #include "no_memory.h"
 #include "secure_harness.h"
@@ -23,8 +24,8 @@ static int blocks_left(struct sgpu_secure *context)
 	sgpu_devptr memory[MEMORY / BLOCK];
 	int count = 0;
 
-	while (count < MEMORY / BLOCK &&
-	       sgpu_device_alloc(sgpu_secure_device(context), BLOCK, &memory[count], &error) == SGPU_OK) {
+	while (count < MEMORY / BLOCK && sgpu_device_alloc(sgpu_secure_device(context), BLOCK,
+							   &memory[count], &error) == SGPU_OK) {
 		count++;
 	}
 	for (int i = 0; i < count; i++) {
@@ -102,7 +103,8 @@ UNIT_TEST(a_context_that_cannot_be_made_is_told_as_that)
 				break;
 			}
 		} else {
-			CHECK(!context && rc != SGPU_EAUTH && rc != SGPU_EPOLICY && rc != SGPU_EINVALID);
+			CHECK(!context && rc != SGPU_EAUTH && rc != SGPU_EPOLICY &&
+			      rc != SGPU_EINVALID);
 			if (rc == SGPU_EAUTH) {
 				printf("# allocation %ld: %s\n", n, error.text);
 			}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker of sgpu-run serve with clients and a supervisor that lie. The worker is this program once more, confined as it
- * always is; both its sides are taken here. Whatever comes, it counts each connection as ended once it has gone, and runs
- * the batch of an honest client; what no supervisor says ends it.
- *   SGPU_TEST_SEED=N test_serve_worker
+ * A worker of sgpu-run serve with clients and a supervisor that lie. The worker is this program
+ * once more, confined as it always is; both its sides are taken here. Whatever comes, it counts
+ * each connection as ended once it has gone, and runs the batch of an honest client; what no
+ * supervisor says ends it. SGPU_TEST_SEED=N test_serve_worker
  */
 #include <poll.h>
 #include <sys/resource.h>
@@ -36,7 +36,7 @@ int fstatfs(int fd, struct statfs *about)
 static struct work {
 	struct process process;
 	struct world_random random;
-	int held[HELD_MAX];      /* clients' ends of connections */
+	int held[HELD_MAX]; /* clients' ends of connections */
 	unsigned at;
 	int batch;
 	char *key;
@@ -61,8 +61,9 @@ static bool is_idle(void)
 	const struct process *p = &w.process;
 
 	hear_notes();
-	return process_in_flight(p) == 0 && process_requests(p) == 0 && p->said.turns_back == p->handed + p->resumes &&
-	       p->said.wanted == p->resumes && p->said.ended == p->handed && p->said.requests_ended == p->requests;
+	return process_in_flight(p) == 0 && process_requests(p) == 0 &&
+	       p->said.turns_back == p->handed + p->resumes && p->said.wanted == p->resumes &&
+	       p->said.ended == p->handed && p->said.requests_ended == p->requests;
 }
 
 static bool until_idle(void)
@@ -75,7 +76,8 @@ static bool until_idle(void)
 
 static void begin(uint64_t seed)
 {
-	static char *arguments[] = { "worker", "-k", NULL, "--leases", "1M", "--submissions", "8", "-q" };
+	static char *arguments[] = { "worker",	      "-k", NULL, "--leases", "1M",
+				     "--submissions", "8",  "-q" };
 	static struct server server;
 	const struct tenant_rule rule = { .sessions = TENANT_SESSIONS_MAX };
 	struct wire_plain ready;
@@ -88,8 +90,10 @@ static void begin(uint64_t seed)
 		w.held[i] = -1;
 	}
 	CHECK(process_start(&server, &w.process, &error) == SGPU_OK);
-	CHECK(poll(&(struct pollfd){ .fd = w.process.control, .events = POLLIN }, 1, PATIENCE_MS) == 1);
-	CHECK(wire_receive(w.process.control, WIRE_READY, &ready, sizeof(ready), NULL, 0, NULL) == SGPU_OK);
+	CHECK(poll(&(struct pollfd){ .fd = w.process.control, .events = POLLIN }, 1, PATIENCE_MS) ==
+	      1);
+	CHECK(wire_receive(w.process.control, WIRE_READY, &ready, sizeof(ready), NULL, 0, NULL) ==
+	      SGPU_OK);
 	CHECK(process_limit(&w.process, &rule));
 }
 
@@ -130,11 +134,14 @@ static void end(void)
 /* One that is not a connection, too. It is closed here. */
 static void hand_over(int connection, uint64_t uid, bool request)
 {
-	struct wire_take take = { .uid = uid, .since_ns = drawn(&w.random, 8) ? sgpu_now_ns() : world_next(&w.random),
+	struct wire_take take = { .uid = uid,
+				  .since_ns = drawn(&w.random, 8) ? sgpu_now_ns()
+								  : world_next(&w.random),
 				  .request = request };
 
 	while (!wire_send(w.process.control, WIRE_TAKE, &take, sizeof(take), &connection, 1)) {
-		REQUIRE(poll(&(struct pollfd){ .fd = w.process.control, .events = POLLOUT }, 1, PATIENCE_MS) == 1);
+		REQUIRE(poll(&(struct pollfd){ .fd = w.process.control, .events = POLLOUT }, 1,
+			     PATIENCE_MS) == 1);
 		hear_notes();
 	}
 	*(request ? &w.process.requests : &w.process.handed) += 1;
@@ -142,7 +149,8 @@ static void hand_over(int connection, uint64_t uid, bool request)
 }
 
 /* ---- the clients' side ---- */
-/* The client's end is held until so many others have come, or it is let go of; `far` is the worker's. */
+/* The client's end is held until so many others have come, or it is let go of; `far` is the
+ * worker's. */
 static int *connect_client(int *far)
 {
 	int *held = &w.held[w.at++ % HELD_MAX], ends[2] = { -1, -1 };
@@ -167,13 +175,17 @@ static void send_submission(int client, int in, int out)
 {
 	static struct wire_submit message;
 
-	(void)wire_send(client, WIRE_SUBMIT, &message, sizeof(message), (const int[]){ in, out }, 2);
+	(void)wire_send(client, WIRE_SUBMIT, &message, sizeof(message), (const int[]){ in, out },
+			2);
 }
 
 /* A batch as it should be: it is answered, once, and has a response. */
 static void submit_honestly(void)
 {
-	static union { struct wire_header header; struct wire_answer answer; } message;
+	static union {
+		struct wire_header header;
+		struct wire_answer answer;
+	} message;
 	const int in = open_batch(), out = memfd_create("response", MFD_CLOEXEC);
 	int far, answers = 0, *client = connect_client(&far);
 
@@ -183,7 +195,8 @@ static void submit_honestly(void)
 	       recv(*client, &message, sizeof(message), 0) > 0) {
 		answers += message.header.kind == WIRE_ANSWER;
 	}
-	CHECK(answers == 1 && message.answer.error.code == SGPU_OK && lseek(out, 0, SEEK_END) > BATCH_BYTES);
+	CHECK(answers == 1 && message.answer.error.code == SGPU_OK &&
+	      lseek(out, 0, SEEK_END) > BATCH_BYTES);
 	let_go(client);
 	close(in);
 	close(out);
@@ -194,7 +207,8 @@ static void submit_oddly(int client)
 {
 	const bool odd_in = drawn(&w.random, 2), odd_out = !odd_in || drawn(&w.random, 2);
 	const int in = odd_in ? odd_descriptor(drawn(&w.random, ODDS)) : open_batch(),
-		  out = odd_out ? odd_descriptor(drawn(&w.random, ODDS)) : memfd_create("response", MFD_CLOEXEC);
+		  out = odd_out ? odd_descriptor(drawn(&w.random, ODDS))
+				: memfd_create("response", MFD_CLOEXEC);
 
 	send_submission(client, in, out);
 	close(in);
@@ -230,7 +244,8 @@ static void lie_as_client(void)
 /* What a supervisor may say at any time, though none would. */
 static void lie_as_supervisor(void)
 {
-	struct tenant_rule rule = { .device_memory = world_next(&w.random), .host_memory = 1 + world_next(&w.random) % 2,
+	struct tenant_rule rule = { .device_memory = world_next(&w.random),
+				    .host_memory = 1 + world_next(&w.random) % 2,
 				    .sessions = drawn(&w.random, 100) };
 	struct wire_plain press;
 	int far, *client;
@@ -242,7 +257,8 @@ static void lie_as_supervisor(void)
 		hand_over(far, geteuid(), drawn(&w.random, 2));
 		break;
 	case 1:
-		hand_over(odd_descriptor(drawn(&w.random, ODDS)), world_next(&w.random), drawn(&w.random, 2));
+		hand_over(odd_descriptor(drawn(&w.random, ODDS)), world_next(&w.random),
+			  drawn(&w.random, 2));
 		break;
 	case 2:
 		CHECK(process_resume(&w.process));
@@ -273,8 +289,10 @@ UNIT_TEST(a_message_that_no_client_begins_with_is_refused_and_disturbs_nobody)
 	for (int kind = 1; kind < WIRE_KINDS; kind++) {
 		for (int request = 0; request < 2; request++) {
 			static uint8_t bytes[MESSAGE_MAX];
-			const struct wire_header header = { .magic = 0x53475055, .version = WIRE_VERSION,
-							    .kind = (uint16_t)kind, .size = (uint32_t)message_size(kind) };
+			const struct wire_header header = { .magic = 0x53475055,
+							    .version = WIRE_VERSION,
+							    .kind = (uint16_t)kind,
+							    .size = (uint32_t)message_size(kind) };
 			int far, *client = connect_client(&far);
 
 			memcpy(bytes, &header, sizeof(header));
@@ -309,7 +327,8 @@ UNIT_TEST(a_message_whose_descriptors_do_not_all_come_is_refused)
 	int ends[2], fds[2], fd = -1, taken[HIGHEST], count = 0;
 
 	REQUIRE(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
-	CHECK(wire_send(ends[0], WIRE_PROGRESS, &message, sizeof(message), (const int[]){ w.batch, w.batch, w.batch }, 3));
+	CHECK(wire_send(ends[0], WIRE_PROGRESS, &message, sizeof(message),
+			(const int[]){ w.batch, w.batch, w.batch }, 3));
 	while (fd < HIGHEST && count < HIGHEST) {
 		fd = taken[count++] = dup(w.batch);
 	}
@@ -318,7 +337,8 @@ UNIT_TEST(a_message_whose_descriptors_do_not_all_come_is_refused)
 	less = before;
 	less.rlim_cur = (rlim_t)fd + 2;
 	CHECK(setrlimit(RLIMIT_NOFILE, &less) == 0);
-	CHECK(wire_receive(ends[1], WIRE_PROGRESS, &message, sizeof(message), fds, 2, &error) == SGPU_EINVALID);
+	CHECK(wire_receive(ends[1], WIRE_PROGRESS, &message, sizeof(message), fds, 2, &error) ==
+	      SGPU_EINVALID);
 	CHECK(strstr(error.text, "another number of descriptors"));
 	CHECK(dup(w.batch) == fd); /* none is left open */
 	CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -356,15 +376,18 @@ UNIT_TEST(what_no_supervisor_says_ends_the_worker)
 {
 	for (int kind = 1; kind < WIRE_KINDS; kind++) {
 		static uint8_t bytes[MESSAGE_MAX];
-		const bool known = kind == WIRE_TAKE || kind == WIRE_DRAIN || kind == WIRE_PRESS || kind == WIRE_RESUME ||
-				   kind == WIRE_LIMITS;
-		struct wire_header header = { .magic = 0x53475055, .version = WIRE_VERSION, .kind = (uint16_t)kind,
+		const bool known = kind == WIRE_TAKE || kind == WIRE_DRAIN || kind == WIRE_PRESS ||
+				   kind == WIRE_RESUME || kind == WIRE_LIMITS;
+		struct wire_header header = { .magic = 0x53475055,
+					      .version = WIRE_VERSION,
+					      .kind = (uint16_t)kind,
 					      .size = (uint32_t)message_size(kind) };
 
 		begin(LYING_SEED);
 		memset(bytes, 0, sizeof(bytes));
 		memcpy(bytes, &header, sizeof(header));
-		send_bytes(w.process.control, bytes, header.size, (const int[]){ w.batch, w.batch }, known ? 2 : 0);
+		send_bytes(w.process.control, bytes, header.size, (const int[]){ w.batch, w.batch },
+			   known ? 2 : 0);
 		check_end();
 	}
 }
@@ -412,7 +435,9 @@ static void attack(uint64_t seed)
 /* ---- what a client makes of an answer ---- */
 UNIT_TEST(an_answer_whose_code_is_none_is_an_error_of_the_system)
 {
-	static const int codes[] = { INT_MIN, SGPU_EREFUSED - 1, SGPU_EREFUSED, SGPU_EINVALID, SGPU_OK, 1, INT_MAX };
+	static const int codes[] = { INT_MIN,	    SGPU_EREFUSED - 1, SGPU_EREFUSED,
+				     SGPU_EINVALID, SGPU_OK,	       1,
+				     INT_MAX };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(codes); i++) {
 		static struct wire_answer answer;
@@ -435,9 +460,11 @@ UNIT_TEST(what_a_server_said_is_heard_though_it_closed_before_it_had_read_all)
 	sgpu_fail(&error, SGPU_ERETRY, "no place");
 	wire_refuse(ends[1], &error);
 	close(ends[1]);
-	CHECK(wire_receive(ends[0], WIRE_ANSWER, &answer, sizeof(answer), NULL, 0, NULL) == SGPU_OK);
+	CHECK(wire_receive(ends[0], WIRE_ANSWER, &answer, sizeof(answer), NULL, 0, NULL) ==
+	      SGPU_OK);
 	CHECK(answer.error.code == SGPU_ERETRY);
-	CHECK(wire_receive(ends[0], WIRE_ANSWER, &answer, sizeof(answer), NULL, 0, NULL) == SGPU_ECANCELED);
+	CHECK(wire_receive(ends[0], WIRE_ANSWER, &answer, sizeof(answer), NULL, 0, NULL) ==
+	      SGPU_ECANCELED);
 	close(ends[0]);
 }
 
@@ -461,7 +488,9 @@ static void prepare(void)
 	sgpu_base64url_encode(owner.public_half, sizeof(owner.public_half), x);
 	sgpu_base64url_encode(owner.secret, sizeof(owner.secret), d);
 	file = fdopen(new_file(&w.key), "w");
-	CHECK(file && fprintf(file, "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\",\"d\":\"%s\"}", x, d) > 0 &&
+	CHECK(file &&
+	      fprintf(file, "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\",\"d\":\"%s\"}", x,
+		      d) > 0 &&
 	      fclose(file) == 0);
 	make_job(&job, BATCH_BYTES);
 	w.batch = sign_and_write(&job);
@@ -470,8 +499,12 @@ static void prepare(void)
 
 int main(int argc, char **argv)
 {
-	static const struct cli_verb verbs[] = { { "serve", "", "a worker", serve_options, verb_serve }, { .name = NULL } };
-	static const struct cli_tool tool = { .name = "worker", .summary = "a worker", .verbs = verbs };
+	static const struct cli_verb verbs[] = {
+		{ "serve", "", "a worker", serve_options, verb_serve }, { .name = NULL }
+	};
+	static const struct cli_tool tool = { .name = "worker",
+					      .summary = "a worker",
+					      .verbs = verbs };
 
 	if (argc > 1) {
 		return cli_main(&tool, argc, argv);

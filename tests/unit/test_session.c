@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sessions with a worker in another process, over a pipe: what they can ask, what of it is refused, and what comes of either
- * side's end.
+ * Sessions with a worker in another process, over a pipe: what they can ask, what of it is refused,
+ * and what comes of either side's end.
  */
 #include "session_harness.h"
 
@@ -11,7 +11,8 @@ static struct sgpu_group_client *open_client(struct worker_process *w)
 {
 	struct sgpu_group_client *client = NULL;
 
-	CHECK(sgpu_group_client_open(&owner, NULL, sgpu_pipe_exchange, &w->pipe, &client, &error) == SGPU_OK);
+	CHECK(sgpu_group_client_open(&owner, NULL, sgpu_pipe_exchange, &w->pipe, &client, &error) ==
+	      SGPU_OK);
 	return client;
 }
 
@@ -48,8 +49,10 @@ UNIT_TEST(bytes_go_to_another_process_and_come_back)
 		data[i] = (uint8_t)(data[i] + 3);
 	}
 	sgpu_kt128(data, sizeof(data), "c", 1, digest, sizeof(digest));
-	CHECK(results[3].size == 5001 && results[3].bytes[0] == 0 && !memcmp(results[3].bytes + 1, data, sizeof(data)));
-	CHECK(results[4].size == sizeof(digest) && !memcmp(results[4].bytes, digest, sizeof(digest)));
+	CHECK(results[3].size == 5001 && results[3].bytes[0] == 0 &&
+	      !memcmp(results[3].bytes + 1, data, sizeof(data)));
+	CHECK(results[4].size == sizeof(digest) &&
+	      !memcmp(results[4].bytes, digest, sizeof(digest)));
 	/* Buffers stay from group to group, and other streams wait for the first. */
 	/* clang-format off */
 	const struct sgpu_item second[] = {
@@ -62,9 +65,12 @@ UNIT_TEST(bytes_go_to_another_process_and_come_back)
 	};
 	/* clang-format on */
 	CHECK(SEND(client, second) == SGPU_OK);
-	CHECK(results[2].size == 3 && results[2].bytes[0] == 3 && results[2].bytes[2] == (uint8_t)(data[2] + 3));
-	CHECK(results[5].size == 3 && !results[5].bytes[0] && !results[5].bytes[1] && !results[5].bytes[2]);
-	CHECK(SEND(client, ((struct sgpu_item[]){ { .kind = SGPU_ITEM_FREE, .buffer = 200 } })) == SGPU_OK);
+	CHECK(results[2].size == 3 && results[2].bytes[0] == 3 &&
+	      results[2].bytes[2] == (uint8_t)(data[2] + 3));
+	CHECK(results[5].size == 3 && !results[5].bytes[0] && !results[5].bytes[1] &&
+	      !results[5].bytes[2]);
+	CHECK(SEND(client, ((struct sgpu_item[]){ { .kind = SGPU_ITEM_FREE, .buffer = 200 } })) ==
+	      SGPU_OK);
 	sgpu_group_client_close(&client);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -104,12 +110,17 @@ UNIT_TEST(sealed_data_pass_through_the_shared_area)
 	CHECK(SEND(client, items) == SGPU_OK);
 	CHECK(!memcmp(area + AREA - SEALED, sealed, SEALED));
 	CHECK(results[6].size == 10 && !memcmp(results[6].bytes, plain + SIZE - 10, 10));
-	/* What was altered there does not open, and nothing that follows reads what it left, but other data that are opened. */
+	/* What was altered there does not open, and nothing that follows reads what it left, but
+	 * other data that are opened. */
 	area[1000 + 2 * SGPU_SEALED_CHUNK + 5] ^= 1;
-	CHECK(send_items(client, &items[2], 5) == SGPU_EAUTH && strstr(error.text, "chunk 2") != NULL);
-	CHECK(results[0].code == SGPU_EAUTH && results[1].code == SGPU_EAUTH && results[2].code == SGPU_EDEPENDENCY);
-	CHECK(results[3].code == SGPU_EDEPENDENCY && results[4].code == SGPU_EDEPENDENCY && results[4].size == 0);
-	CHECK(SEND(client, ((struct sgpu_item[]){ { .kind = SGPU_ITEM_KEY_FREE, .object = 3 } })) == SGPU_OK);
+	CHECK(send_items(client, &items[2], 5) == SGPU_EAUTH &&
+	      strstr(error.text, "chunk 2") != NULL);
+	CHECK(results[0].code == SGPU_EAUTH && results[1].code == SGPU_EAUTH &&
+	      results[2].code == SGPU_EDEPENDENCY);
+	CHECK(results[3].code == SGPU_EDEPENDENCY && results[4].code == SGPU_EDEPENDENCY &&
+	      results[4].size == 0);
+	CHECK(SEND(client, ((struct sgpu_item[]){ { .kind = SGPU_ITEM_KEY_FREE, .object = 3 } })) ==
+	      SGPU_OK);
 	CHECK(send_items(client, &items[5], 1) == SGPU_EUSAGE);
 	sgpu_group_client_close(&client);
 	CHECK(end_worker(&w) == SGPU_OK);
@@ -119,9 +130,14 @@ UNIT_TEST(a_module_is_brought_through_the_area_by_its_digest)
 {
 	struct worker_process w = start_worker(true);
 	struct sgpu_group_client *client = open_client(&w);
-	const struct sgpu_item_call call = { .name = "clear", .range_count = 1, .ranges = { { 5, 10, 20 } }, .written = 1,
+	const struct sgpu_item_call call = { .name = "clear",
+					     .range_count = 1,
+					     .ranges = { { 5, 10, 20 } },
+					     .written = 1,
 					     .shape = { { 3, 1, 1 }, { 1, 1, 1 }, 0 },
-					     .arguments = (const uint8_t *)"\x00\x08\xff\x02" "ab", .arguments_size = 6 };
+					     .arguments = (const uint8_t *)"\x00\x08\xff\x02"
+									   "ab",
+					     .arguments_size = 6 };
 	struct sgpu_item_call bad = call;
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], tail[256], data[30];
 
@@ -167,7 +183,8 @@ UNIT_TEST(a_module_is_brought_through_the_area_by_its_digest)
 		bad.arguments = (const uint8_t *)arguments[i].bytes;
 		bad.arguments_size = arguments[i].size;
 		REQUIRE(sgpu_item_call_encode(&bad, tail, &run.tail_size, &error) == SGPU_OK);
-		CHECK(send_items(client, &run, 1) == SGPU_EINVALID && strstr(error.text, "malformed") != NULL);
+		CHECK(send_items(client, &run, 1) == SGPU_EINVALID &&
+		      strstr(error.text, "malformed") != NULL);
 	}
 	bad = call;
 	bad.shape.block[1] = 0;
@@ -180,7 +197,8 @@ UNIT_TEST(a_module_is_brought_through_the_area_by_its_digest)
 	bad = call;
 	bad.arguments_size = SGPU_GROUP_BYTES;
 	CHECK(sgpu_item_call_encode(&bad, tail, &run.tail_size, &error) == SGPU_EUSAGE);
-	CHECK(SEND(client, ((struct sgpu_item[]){ { .kind = SGPU_ITEM_MODULE_FREE, .object = 2 } })) == SGPU_OK);
+	CHECK(SEND(client, ((struct sgpu_item[]){
+				   { .kind = SGPU_ITEM_MODULE_FREE, .object = 2 } })) == SGPU_OK);
 	sgpu_group_client_close(&client);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -261,8 +279,9 @@ UNIT_TEST(every_handle_size_and_offset_is_checked)
 		/* clang-format on */
 		int rc = SEND(client, items);
 
-		if ((rc != SGPU_EUSAGE && rc != SGPU_ENOMEM) || results[0].code != SGPU_OK || results[1].code != rc ||
-		    results[1].size == 0 || results[2].code != SGPU_EDEPENDENCY) {
+		if ((rc != SGPU_EUSAGE && rc != SGPU_ENOMEM) || results[0].code != SGPU_OK ||
+		    results[1].code != rc || results[1].size == 0 ||
+		    results[2].code != SGPU_EDEPENDENCY) {
 			printf("# item %zu: %d '%s'\n", i, rc, error.text);
 			CHECK(!"it was refused, and what follows not carried out");
 		}
@@ -272,9 +291,11 @@ UNIT_TEST(every_handle_size_and_offset_is_checked)
 	struct sgpu_item call = { .kind = SGPU_ITEM_LAUNCH, .tail = tails[0] };
 
 	CHECK(sgpu_item_call_encode(&none, tails[0], &call.tail_size, &error) == SGPU_OK);
-	CHECK(send_items(client, &call, 1) == SGPU_EUSAGE && strstr(error.text, "no operation 'ad'") != NULL);
+	CHECK(send_items(client, &call, 1) == SGPU_EUSAGE &&
+	      strstr(error.text, "no operation 'ad'") != NULL);
 	CHECK(sgpu_item_call_encode(&odd, tails[0], &call.tail_size, &error) == SGPU_OK);
-	CHECK(send_items(client, &call, 1) == SGPU_EUSAGE && strstr(error.text, "add takes") != NULL);
+	CHECK(send_items(client, &call, 1) == SGPU_EUSAGE &&
+	      strstr(error.text, "add takes") != NULL);
 	CHECK(send_items(client, NULL, 0) == SGPU_OK);
 	CHECK(send_items(client, &(struct sgpu_item){ .kind = SGPU_ITEM_FREE }, 1) == SGPU_OK);
 	sgpu_group_client_close(&client);
@@ -305,15 +326,25 @@ UNIT_TEST(an_item_that_is_none_is_not_sent)
 /* ---- the end of either side ---- */
 UNIT_TEST(a_message_that_is_cut_or_no_message_ends_the_worker_and_leaves_nothing)
 {
-	static const struct { const char *bytes; size_t size; int code; } cases[] = {
-		{ "", 0, SGPU_OK }, { "\x20", 1, SGPU_EINVALID }, { "\x20\0\0\0abc", 7, SGPU_EINVALID },
-		{ "\0\0\0\0", 4, SGPU_EINVALID }, { "\xff\xff\xff\xff", 4, SGPU_EINVALID }, { "\x41\x40\0\0", 4, SGPU_EINVALID },
+	static const struct {
+		const char *bytes;
+		size_t size;
+		int code;
+	} cases[] = {
+		{ "", 0, SGPU_OK },
+		{ "\x20", 1, SGPU_EINVALID },
+		{ "\x20\0\0\0abc", 7, SGPU_EINVALID },
+		{ "\0\0\0\0", 4, SGPU_EINVALID },
+		{ "\xff\xff\xff\xff", 4, SGPU_EINVALID },
+		{ "\x41\x40\0\0", 4, SGPU_EINVALID },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
 		struct worker_process w = start_worker(false);
 		struct sgpu_group_client *client = open_client(&w);
-		const struct sgpu_item alloc = { .kind = SGPU_ITEM_ALLOC, .buffer = 1, .size = 1000 };
+		const struct sgpu_item alloc = { .kind = SGPU_ITEM_ALLOC,
+						 .buffer = 1,
+						 .size = 1000 };
 
 		CHECK(client && send_items(client, &alloc, 1) == SGPU_OK);
 		CHECK(write(w.pipe.out, cases[i].bytes, cases[i].size) == (ssize_t)cases[i].size);
@@ -328,7 +359,8 @@ static void die_in_the_middle(struct worker_process *w)
 	struct sgpu_group_client *client = open_client(w);
 	const struct sgpu_item alloc = { .kind = SGPU_ITEM_ALLOC, .buffer = 1, .size = 1000 };
 
-	if (client && send_items(client, &alloc, 1) == SGPU_OK && write(w->pipe.out, "\0\x10\0\0 half a group", 17) == 17) {
+	if (client && send_items(client, &alloc, 1) == SGPU_OK &&
+	    write(w->pipe.out, "\0\x10\0\0 half a group", 17) == 17) {
 		kill(getpid(), SIGKILL);
 	}
 	_exit(1);
@@ -345,7 +377,8 @@ UNIT_TEST(a_session_that_is_killed_ends_its_worker_and_leaves_nothing)
 	if (pid == 0) {
 		die_in_the_middle(&w);
 	}
-	CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+	CHECK(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) &&
+	      WTERMSIG(status) == SIGKILL);
 	CHECK(end_worker(&w) == SGPU_EINVALID);
 }
 

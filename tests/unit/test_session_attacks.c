@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An attacker between a session and its worker, who loses, doubles, reorders, cuts, alters and replays messages in both
- * directions, and lies. What they make of a message is refused; the true one, sent again, does its work, and does it once.
- * And a session whose groups are malformed inside.
+ * An attacker between a session and its worker, who loses, doubles, reorders, cuts, alters and
+ * replays messages in both directions, and lies. What they make of a message is refused; the true
+ * one, sent again, does its work, and does it once. And a session whose groups are malformed
+ * inside.
  */
 #include <channel/codec.h>
 #include <channel/processor/request.h>
@@ -15,8 +16,25 @@
 #include "session_harness.h"
 
 enum attack {
-	NONE, DROP, LIE, LOSE_ANSWER, OLD_ANSWER, OTHER_NUMBER, ALTER_ANSWER, CUT_ANSWER, EMPTY_ANSWER, DOUBLE, OLD, AHEAD, CUT,
-	EMPTY, LONGER, ALTER, OTHER_OP, OTHER_CHANNEL, FROM_ELSEWHERE,
+	NONE,
+	DROP,
+	LIE,
+	LOSE_ANSWER,
+	OLD_ANSWER,
+	OTHER_NUMBER,
+	ALTER_ANSWER,
+	CUT_ANSWER,
+	EMPTY_ANSWER,
+	DOUBLE,
+	OLD,
+	AHEAD,
+	CUT,
+	EMPTY,
+	LONGER,
+	ALTER,
+	OTHER_OP,
+	OTHER_CHANNEL,
+	FROM_ELSEWHERE,
 };
 
 static struct sgpu_key owner;
@@ -24,8 +42,8 @@ static struct sgpu_key owner;
 static struct {
 	struct worker_process worker;
 	enum attack attack;
-	int at;                        /* the message that it happens to; each is attacked once */
-	int position;                  /* which byte, from the beginning, or before the end */
+	int at;	      /* the message that it happens to; each is attacked once */
+	int position; /* which byte, from the beginning, or before the end */
 	int messages, refused, done;
 	bool drop_all;
 	uint8_t last[SGPU_MESSAGE_MAX], last_answer[SGPU_MESSAGE_MAX], elsewhere[SGPU_MESSAGE_MAX];
@@ -46,7 +64,8 @@ static void send_false(const uint8_t *message, size_t size)
 	they.done++;
 	if (forward(message, size, answer, &answer_size) == SGPU_OK) {
 		they.refused += (answer_size == 9 && answer[8] != SGPU_REFUSED_NOT) ||
-				(answer_size == they.last_answer_size && !memcmp(answer, they.last_answer, answer_size));
+				(answer_size == they.last_answer_size &&
+				 !memcmp(answer, they.last_answer, answer_size));
 	}
 }
 
@@ -94,7 +113,8 @@ static void send_changed(const uint8_t *message, size_t size)
 	send_false(changed, size);
 }
 
-static void change_answer(const uint8_t *before, size_t before_size, uint8_t *answer, size_t *answer_size)
+static void change_answer(const uint8_t *before, size_t before_size, uint8_t *answer,
+			  size_t *answer_size)
 {
 	switch (they.attack) {
 	case LOSE_ANSWER:
@@ -115,17 +135,19 @@ static void change_answer(const uint8_t *before, size_t before_size, uint8_t *an
 		*answer_size = before_size;
 		break;
 	case ALTER_ANSWER:
-		answer[they.position >= 0 ? they.position : (int)*answer_size + they.position] ^= 0x10;
+		answer[they.position >= 0 ? they.position : (int)*answer_size + they.position] ^=
+			0x10;
 		break;
 	default:
 		return;
 	}
 	they.done++;
-	they.refused++; /* if the client believes it, the count of what was carried out or answered will not fit */
+	they.refused++; /* if the client believes it, the count of what was carried out or answered
+			   will not fit */
 }
 
-static int between(void *argument, const uint8_t *message, size_t size, uint8_t *answer, size_t *answer_size,
-		   struct sgpu_error *why)
+static int between(void *argument, const uint8_t *message, size_t size, uint8_t *answer,
+		   size_t *answer_size, struct sgpu_error *why)
 {
 	static uint8_t before[SGPU_MESSAGE_MAX];
 	size_t before_size = they.last_answer_size;
@@ -193,7 +215,8 @@ static bool count_once(void)
 					   { .kind = SGPU_ITEM_COPY_OUT, .buffer = 0, .size = 1 } };
 
 	counted++;
-	return SEND(client, items) == SGPU_OK && results[1].size == 1 && results[1].bytes[0] == counted;
+	return SEND(client, items) == SGPU_OK && results[1].size == 1 &&
+	       results[1].bytes[0] == counted;
 }
 
 static void attack_groups(enum attack attack, int position)
@@ -207,8 +230,8 @@ static void attack_groups(enum attack attack, int position)
 	for (int i = 0; i < 3; i++) {
 		they.messages = they.done = they.refused = they.at = 0;
 		if (!count_once() || they.done != 1 || they.refused != 1) {
-			printf("# attack %d at %d on group %d: %d done, %d refused: %s\n", (int)attack, position, i, they.done,
-			       they.refused, error.text);
+			printf("# attack %d at %d on group %d: %d done, %d refused: %s\n",
+			       (int)attack, position, i, they.done, they.refused, error.text);
 			bad++;
 		}
 	}
@@ -241,8 +264,10 @@ UNIT_TEST(a_group_of_another_size_is_refused)
 
 UNIT_TEST(a_group_that_was_altered_is_refused_wherever_that_was)
 {
-	/* Version, operation, flags, via, channel, counter, size; kind of the first item, its buffer, offset, tail; the tag. */
-	static const int positions[] = { 0, 1, 2, 4, 8, 12, 19, 20, 24, 28, 40, 76, -40, -17, -16, -1 };
+	/* Version, operation, flags, via, channel, counter, size; kind of the first item, its
+	 * buffer, offset, tail; the tag. */
+	static const int positions[] = { 0,  1,	 2,  4,	 8,   12,  19,	20,
+					 24, 28, 40, 76, -40, -17, -16, -1 };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(positions); i++) {
 		attack_groups(ALTER, positions[i]);
@@ -279,7 +304,8 @@ UNIT_TEST(a_group_that_never_comes_through_breaks_its_session)
 	REQUIRE(begin_counting() && count_once());
 	they.messages = 0;
 	they.drop_all = true;
-	CHECK(!count_once() && error.code == SGPU_EAUTH && strstr(error.text, "did not get through") != NULL);
+	CHECK(!count_once() && error.code == SGPU_EAUTH &&
+	      strstr(error.text, "did not get through") != NULL);
 	CHECK(they.messages == SGPU_GROUP_SENDS);
 	they.drop_all = false;
 	CHECK(!count_once() && error.code == SGPU_EAUTH && strstr(error.text, "broken") != NULL);
@@ -296,7 +322,8 @@ UNIT_TEST(a_grant_that_was_altered_opens_no_session)
 		they.position = positions[i];
 		they.messages = they.at = 0;
 		/* The channel's serial and number are bound to the key: it does not open. */
-		CHECK(sgpu_group_client_open(&owner, NULL, between, NULL, &client, &error) < 0 && !client);
+		CHECK(sgpu_group_client_open(&owner, NULL, between, NULL, &client, &error) < 0 &&
+		      !client);
 		CHECK(end_worker(&they.worker) == SGPU_OK);
 	}
 	they.attack = NONE;
@@ -306,7 +333,8 @@ UNIT_TEST(a_grant_that_was_altered_opens_no_session)
 struct raw {
 	struct sgpu_grant grant;
 	struct sgpu_session *session;
-	uint8_t group[SGPU_GROUP_MAX], message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX], opened[SGPU_GROUP_BYTES];
+	uint8_t group[SGPU_GROUP_MAX], message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX],
+		opened[SGPU_GROUP_BYTES];
 };
 static struct raw raw;
 
@@ -314,7 +342,8 @@ static bool raw_open(struct worker_process *w)
 {
 	size_t size = 0;
 
-	if (sgpu_pipe_exchange(&w->pipe, owner.public_half, 32, raw.answer, &size, &error) < 0 || size != SGPU_GRANT_SIZE) {
+	if (sgpu_pipe_exchange(&w->pipe, owner.public_half, 32, raw.answer, &size, &error) < 0 ||
+	    size != SGPU_GRANT_SIZE) {
 		return false;
 	}
 	sgpu_grant_decode(raw.answer, &raw.grant);
@@ -324,15 +353,22 @@ static bool raw_open(struct worker_process *w)
 /* The code of the group; 1: it was not answered as it should be. */
 static int raw_send(struct worker_process *w, const uint8_t *items, size_t size)
 {
-	struct sgpu_command command = { .op = SGPU_CH_SUBMIT, .via = raw.grant.channel, .channel = raw.grant.channel,
-					.submit = { .group = raw.group, .size = (uint32_t)size + SGPU_TAG_SIZE } };
+	struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
+					.via = raw.grant.channel,
+					.channel = raw.grant.channel,
+					.submit = { .group = raw.group,
+						    .size = (uint32_t)size + SGPU_TAG_SIZE } };
 	struct sgpu_reader reader = { .next = raw.opened, .left = 4 };
 	size_t message_size, answer_size = 0;
 
-	if (sgpu_session_seal(raw.session, items, size, raw.group, &command.submit.counter, &error) < 0 ||
-	    sgpu_command_encode(&command, raw.message, sizeof(raw.message), &message_size, &error) < 0 ||
-	    sgpu_pipe_exchange(&w->pipe, raw.message, message_size, raw.answer, &answer_size, &error) < 0 ||
-	    sgpu_session_answer(raw.session, raw.answer + 8, answer_size - 8, command.submit.counter, raw.opened, &error) < 0) {
+	if (sgpu_session_seal(raw.session, items, size, raw.group, &command.submit.counter,
+			      &error) < 0 ||
+	    sgpu_command_encode(&command, raw.message, sizeof(raw.message), &message_size, &error) <
+		    0 ||
+	    sgpu_pipe_exchange(&w->pipe, raw.message, message_size, raw.answer, &answer_size,
+			       &error) < 0 ||
+	    sgpu_session_answer(raw.session, raw.answer + 8, answer_size - 8,
+				command.submit.counter, raw.opened, &error) < 0) {
 		return 1;
 	}
 	return (int)sgpu_take_u32(&reader);
@@ -346,9 +382,26 @@ UNIT_TEST(a_group_that_is_malformed_inside_is_refused_as_a_whole)
 			       clear = { .kind = SGPU_ITEM_CLEAR, .buffer = 0, .size = 9000 },
 			       out = { .kind = SGPU_ITEM_COPY_OUT, .buffer = 0, .size = 9000 };
 	/* Where a byte of the second item is changed, and to what. */
-	static const struct { int at; uint8_t value; } cases[] = {
-		{ 0, 0 }, { 0, SGPU_ITEM_KINDS }, { 0, 255 }, { 0, SGPU_ITEM_FREE }, { 0, SGPU_ITEM_KEY_LOAD }, { 1, 8 }, { 2, 1 },
-		{ 2, 2 }, { 3, 1 }, { 5, 1 }, { 8, 1 }, { 12, 1 }, { 24, 1 }, { 40, 1 }, { 48, 1 }, { 51, 255 },
+	static const struct {
+		int at;
+		uint8_t value;
+	} cases[] = {
+		{ 0, 0 },
+		{ 0, SGPU_ITEM_KINDS },
+		{ 0, 255 },
+		{ 0, SGPU_ITEM_FREE },
+		{ 0, SGPU_ITEM_KEY_LOAD },
+		{ 1, 8 },
+		{ 2, 1 },
+		{ 2, 2 },
+		{ 3, 1 },
+		{ 5, 1 },
+		{ 8, 1 },
+		{ 12, 1 },
+		{ 24, 1 },
+		{ 40, 1 },
+		{ 48, 1 },
+		{ 51, 255 },
 	};
 	size_t size = 0;
 
@@ -372,26 +425,30 @@ UNIT_TEST(a_group_that_is_malformed_inside_is_refused_as_a_whole)
 	CHECK(raw_send(&w, items, size) == SGPU_OK && raw_send(&w, items, 0) == SGPU_OK);
 	/* More than can be answered, and more than may be asked. */
 	size = 0;
-	CHECK(sgpu_item_encode(&out, items, &size, &error) == SGPU_OK && raw_send(&w, items, size) == SGPU_OK);
-	CHECK(sgpu_item_encode(&out, items, &size, &error) == SGPU_OK && raw_send(&w, items, size) == SGPU_EINVALID);
+	CHECK(sgpu_item_encode(&out, items, &size, &error) == SGPU_OK &&
+	      raw_send(&w, items, size) == SGPU_OK);
+	CHECK(sgpu_item_encode(&out, items, &size, &error) == SGPU_OK &&
+	      raw_send(&w, items, size) == SGPU_EINVALID);
 	size = 0;
 	for (int i = 0; i < SGPU_GROUP_ITEMS; i++) {
 		CHECK(sgpu_item_encode(&clear, items, &size, &error) == SGPU_OK);
 	}
 	CHECK(raw_send(&w, items, size) == SGPU_OK);
-	CHECK(sgpu_item_encode(&clear, items, &size, &error) == SGPU_OK && raw_send(&w, items, size) == SGPU_EINVALID);
+	CHECK(sgpu_item_encode(&clear, items, &size, &error) == SGPU_OK &&
+	      raw_send(&w, items, size) == SGPU_EINVALID);
 	sgpu_session_close(&raw.session);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
 
 /* ---- two sessions of one worker ---- */
-static int handle(void *server, const uint8_t *message, size_t size, uint8_t *answer, size_t *answer_size,
-		  struct sgpu_error *why)
+static int handle(void *server, const uint8_t *message, size_t size, uint8_t *answer,
+		  size_t *answer_size, struct sgpu_error *why)
 {
 	memcpy(they.last, message, size);
 	they.last_size = size;
-	return they.drop_all ? SGPU_ESYSTEM :
-			       sgpu_group_server_handle(server, message, size, answer, answer_size, why);
+	return they.drop_all
+		       ? SGPU_ESYSTEM
+		       : sgpu_group_server_handle(server, message, size, answer, answer_size, why);
 }
 
 UNIT_TEST(two_sessions_of_one_worker_do_not_reach_each_other)
@@ -412,31 +469,38 @@ UNIT_TEST(two_sessions_of_one_worker_do_not_reach_each_other)
 	REQUIRE(sgpu_secure_create(device, NULL, &context, &error) == SGPU_OK);
 	for (int i = 0; i < 2; i++) {
 		REQUIRE(sgpu_group_server_create(context, &config, &servers[i], &error) == SGPU_OK);
-		REQUIRE(sgpu_group_client_open(&owner, NULL, handle, servers[i], &clients[i], &error) == SGPU_OK);
-		CHECK(sgpu_processor_vouch(sgpu_secure_processor(context), sgpu_group_client_grant(clients[i]), NULL) == SGPU_OK);
+		REQUIRE(sgpu_group_client_open(&owner, NULL, handle, servers[i], &clients[i],
+					       &error) == SGPU_OK);
+		CHECK(sgpu_processor_vouch(sgpu_secure_processor(context),
+					   sgpu_group_client_grant(clients[i]), NULL) == SGPU_OK);
 	}
 	CHECK(send_items(clients[0], &alloc, 1) == SGPU_OK);
 	CHECK(send_items(clients[1], &out, 1) == SGPU_EUSAGE);
 	/* A group of the one at the server of the other. */
 	CHECK(send_items(clients[0], &out, 1) == SGPU_OK);
-	CHECK(sgpu_group_server_handle(servers[1], they.last, they.last_size, answer, &size, &error) == SGPU_OK);
+	CHECK(sgpu_group_server_handle(servers[1], they.last, they.last_size, answer, &size,
+				       &error) == SGPU_OK);
 	CHECK(size == 9 && answer[8] == SGPU_REFUSED_NO_CHANNEL);
 	they.last[4] = they.last[8] = (uint8_t)sgpu_group_client_grant(clients[1])->channel;
-	CHECK(sgpu_group_server_handle(servers[1], they.last, they.last_size, answer, &size, &error) == SGPU_OK);
+	CHECK(sgpu_group_server_handle(servers[1], they.last, they.last_size, answer, &size,
+				       &error) == SGPU_OK);
 	CHECK(size == 9 && answer[8] != SGPU_REFUSED_NOT);
 	/* A key where a group belongs, and a group where a key does. */
-	CHECK(sgpu_group_server_handle(servers[1], owner.public_half, 32, answer, &size, &error) == SGPU_OK);
+	CHECK(sgpu_group_server_handle(servers[1], owner.public_half, 32, answer, &size, &error) ==
+	      SGPU_OK);
 	CHECK(size == 9 && answer[8] == SGPU_REFUSED_MALFORMED);
 	/* The end of the one leaves the other as it is. */
 	sgpu_group_client_close(&clients[0]);
 	sgpu_group_server_free(&servers[0]);
-	CHECK(send_items(clients[1], &alloc, 1) == SGPU_OK && send_items(clients[1], &out, 1) == SGPU_OK);
+	CHECK(send_items(clients[1], &alloc, 1) == SGPU_OK &&
+	      send_items(clients[1], &out, 1) == SGPU_OK);
 	/* A group that comes by another way than the server is carried out by nobody. */
 	they.drop_all = true;
 	CHECK(send_items(clients[1], &out, 1) == SGPU_ESYSTEM);
 	they.drop_all = false;
 	CHECK(sgpu_command_decode(they.last, they.last_size, pages, &command, &error) == SGPU_OK);
-	CHECK(sgpu_processor_command(sgpu_secure_processor(context), &command, &reply) == SGPU_EINVALID);
+	CHECK(sgpu_processor_command(sgpu_secure_processor(context), &command, &reply) ==
+	      SGPU_EINVALID);
 	CHECK(reply.refusal == SGPU_REFUSED_GROUP);
 	CHECK(sgpu_processor_check(sgpu_secure_processor(context), &error) == SGPU_OK);
 	sgpu_group_client_close(&clients[1]);
@@ -457,7 +521,8 @@ static bool is_zero(const void *data, size_t size)
 
 static bool is_clean(const struct sgpu_group_server *server)
 {
-	return is_zero(server->text, sizeof(*server->text)) && is_zero(server->worker->results, SGPU_GROUP_BYTES);
+	return is_zero(server->text, sizeof(*server->text)) &&
+	       is_zero(server->worker->results, SGPU_GROUP_BYTES);
 }
 
 UNIT_TEST(a_server_keeps_neither_the_items_of_a_group_nor_what_it_answered)
@@ -468,9 +533,11 @@ UNIT_TEST(a_server_keeps_neither_the_items_of_a_group_nor_what_it_answered)
 	struct sgpu_group_client *sender = NULL;
 	struct sgpu_secure *context = NULL;
 	static const uint8_t secret[8] = "secrets";
-	const struct sgpu_item items[] = { { .kind = SGPU_ITEM_ALLOC, .buffer = 4, .size = 8 },
-					   { .kind = SGPU_ITEM_COPY_IN, .buffer = 4, .tail = secret, .tail_size = 8 },
-					   { .kind = SGPU_ITEM_COPY_OUT, .buffer = 4, .size = 8 } };
+	const struct sgpu_item items[] = {
+		{ .kind = SGPU_ITEM_ALLOC, .buffer = 4, .size = 8 },
+		{ .kind = SGPU_ITEM_COPY_IN, .buffer = 4, .tail = secret, .tail_size = 8 },
+		{ .kind = SGPU_ITEM_COPY_OUT, .buffer = 4, .size = 8 }
+	};
 	const struct sgpu_item late[] = { items[2], items[0] };
 
 	REQUIRE(sgpu_secure_create(device, NULL, &context, &error) == SGPU_OK);
@@ -493,7 +560,8 @@ UNIT_TEST(a_server_keeps_neither_the_items_of_a_group_nor_what_it_answered)
 static const uint8_t secret_bytes[32] = "a secret of thirty-two bytes...";
 static bool has_bus, crossed;
 
-static int info_of_bus(struct sgpu_device *on, struct sgpu_device_info *about, struct sgpu_error *why)
+static int info_of_bus(struct sgpu_device *on, struct sgpu_device_info *about,
+		       struct sgpu_error *why)
 {
 	int rc = real->info(on, about, why);
 
@@ -501,13 +569,15 @@ static int info_of_bus(struct sgpu_device *on, struct sgpu_device_info *about, s
 	return rc;
 }
 
-static int watched_in(struct sgpu_stream *on, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+static int watched_in(struct sgpu_stream *on, sgpu_devptr to, const void *from, uint64_t size,
+		      struct sgpu_task *task)
 {
 	crossed = crossed || memmem(from, (size_t)size, secret_bytes, sizeof(secret_bytes)) != NULL;
 	return real->memory->copy_in(on, to, from, size, task);
 }
 
-static int watched_out(struct sgpu_stream *on, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+static int watched_out(struct sgpu_stream *on, void *to, sgpu_devptr from, uint64_t size,
+		       struct sgpu_task *task)
 {
 	int rc = real->memory->copy_out(on, to, from, size, task);
 
@@ -520,9 +590,14 @@ UNIT_TEST(what_a_group_brings_does_not_cross_a_bus_in_the_clear)
 {
 	const struct sgpu_group_config config = { .operations = operations };
 	const struct sgpu_item alloc = { .kind = SGPU_ITEM_ALLOC, .buffer = 4, .size = 100 };
-	const struct sgpu_item in = { .kind = SGPU_ITEM_COPY_IN, .buffer = 4, .offset = 5, .tail = secret_bytes,
+	const struct sgpu_item in = { .kind = SGPU_ITEM_COPY_IN,
+				      .buffer = 4,
+				      .offset = 5,
+				      .tail = secret_bytes,
 				      .tail_size = sizeof(secret_bytes) };
-	const struct sgpu_item out = { .kind = SGPU_ITEM_COPY_OUT, .buffer = 4, .offset = 5, .size = sizeof(secret_bytes) };
+	const struct sgpu_item out = {
+		.kind = SGPU_ITEM_COPY_OUT, .buffer = 4, .offset = 5, .size = sizeof(secret_bytes)
+	};
 
 	for (int bus = 0; bus < 2; bus++) {
 		struct sgpu_device *device = open_test_device(1, 0);
@@ -537,13 +612,16 @@ UNIT_TEST(what_a_group_brings_does_not_cross_a_bus_in_the_clear)
 		has_bus = bus;
 		REQUIRE(sgpu_secure_create(device, NULL, &context, &error) == SGPU_OK);
 		REQUIRE(sgpu_group_server_create(context, &config, &server, &error) == SGPU_OK);
-		REQUIRE(sgpu_group_client_open(&owner, NULL, handle, server, &sender, &error) == SGPU_OK);
+		REQUIRE(sgpu_group_client_open(&owner, NULL, handle, server, &sender, &error) ==
+			SGPU_OK);
 		CHECK(send_items(sender, &alloc, 1) == SGPU_OK);
 		for (int way = 0; way < 2; way++) {
 			crossed = false;
-			CHECK(send_items(sender, way ? &out : &in, 1) == SGPU_OK && crossed == !bus);
+			CHECK(send_items(sender, way ? &out : &in, 1) == SGPU_OK &&
+			      crossed == !bus);
 		}
-		CHECK(results[0].size == sizeof(secret_bytes) && !memcmp(results[0].bytes, secret_bytes, sizeof(secret_bytes)));
+		CHECK(results[0].size == sizeof(secret_bytes) &&
+		      !memcmp(results[0].bytes, secret_bytes, sizeof(secret_bytes)));
 		sgpu_group_client_close(&sender);
 		sgpu_group_server_free(&server);
 		sgpu_secure_destroy(&context);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sessions that are bound to the worker of a quote, and somebody between who tries to be that worker: another worker, one
- * that answers in its place, handshakes that are replayed, altered, or made into those of sessions that are not bound.
+ * Sessions that are bound to the worker of a quote, and somebody between who tries to be that
+ * worker: another worker, one that answers in its place, handshakes that are replayed, altered, or
+ * made into those of sessions that are not bound.
  */
 #include <channel/codec.h>
 #include <channel/processor/request.h>
@@ -20,16 +21,16 @@ static struct sgpu_secure *context;
 /* Who is between a session and its worker. */
 static struct {
 	struct sgpu_group_server *server;
-	bool unbound;                  /* the worker gets the hello of a session that is not bound */
-	int alter_sent, alter_answer;  /* a bit of the message `at`, or -1 */
+	bool unbound;		      /* the worker gets the hello of a session that is not bound */
+	int alter_sent, alter_answer; /* a bit of the message `at`, or -1 */
 	int at, messages;
-	bool replays;                  /* what was answered before is answered again, and the worker hears nothing */
+	bool replays; /* what was answered before is answered again, and the worker hears nothing */
 	uint8_t sent[MESSAGES_MAX][SGPU_MESSAGE_MAX], answers[MESSAGES_MAX][SGPU_MESSAGE_MAX];
 	size_t sent_size[MESSAGES_MAX], answer_size[MESSAGES_MAX];
 } they;
 
-static int between(void *argument, const uint8_t *message, size_t size, uint8_t *answer, size_t *answer_size,
-		   struct sgpu_error *why)
+static int between(void *argument, const uint8_t *message, size_t size, uint8_t *answer,
+		   size_t *answer_size, struct sgpu_error *why)
 {
 	static uint8_t changed[SGPU_MESSAGE_MAX];
 	const int number = they.messages++;
@@ -45,7 +46,8 @@ static int between(void *argument, const uint8_t *message, size_t size, uint8_t 
 		*answer_size = they.answer_size[number];
 		return number < MESSAGES_MAX ? SGPU_OK : SGPU_ESYSTEM;
 	}
-	rc = sgpu_group_server_handle(they.server, changed, number == 0 && they.unbound ? 32 : size, answer, answer_size, why);
+	rc = sgpu_group_server_handle(they.server, changed, number == 0 && they.unbound ? 32 : size,
+				      answer, answer_size, why);
 	if (number == they.at && they.alter_answer >= 0) {
 		answer[they.alter_answer / 8] ^= (uint8_t)(1 << they.alter_answer % 8);
 	}
@@ -90,9 +92,10 @@ static struct sgpu_group_client *open_bound_session(void)
 static bool is_refused(void)
 {
 	struct sgpu_group_client *client = open_bound_session();
-	const bool refused = !client && error.code == SGPU_EAUTH &&
-			     strstr(error.text, "does not have the key of the worker that was quoted") &&
-			     strstr(error.hint, "ask for a new quote");
+	const bool refused =
+		!client && error.code == SGPU_EAUTH &&
+		strstr(error.text, "does not have the key of the worker that was quoted") &&
+		strstr(error.hint, "ask for a new quote");
 
 	if (!refused) {
 		printf("# %s: %d %s\n", client ? "opened" : "not refused", error.code, error.text);
@@ -130,7 +133,8 @@ UNIT_TEST(a_session_with_the_worker_that_was_quoted_works)
 	end_worker_of_it();
 	/* The same worker has sessions that are not bound. */
 	start_with(&quoted);
-	REQUIRE(sgpu_group_client_open(&owner, NULL, between, NULL, &client, &error) == SGPU_OK && they.messages == 1);
+	REQUIRE(sgpu_group_client_open(&owner, NULL, between, NULL, &client, &error) == SGPU_OK &&
+		they.messages == 1);
 	CHECK(send_items(client, &alloc, 1) == SGPU_OK);
 	sgpu_group_client_close(&client);
 	end_worker_of_it();
@@ -161,7 +165,8 @@ UNIT_TEST(a_hello_that_was_made_into_one_that_is_not_bound_opens_no_session)
 		they.unbound = true;
 		CHECK(is_refused());
 		/* A grant came, and what the program sent then opened nowhere. */
-		CHECK(they.answer_size[0] == SGPU_GRANT_SIZE && they.messages == 1 + SGPU_GROUP_SENDS);
+		CHECK(they.answer_size[0] == SGPU_GRANT_SIZE &&
+		      they.messages == 1 + SGPU_GROUP_SENDS);
 		CHECK(they.answer_size[1] == 9 && they.answers[1][8] == SGPU_REFUSED_SEAL);
 		end_worker_of_it();
 	}
@@ -169,8 +174,10 @@ UNIT_TEST(a_hello_that_was_made_into_one_that_is_not_bound_opens_no_session)
 
 UNIT_TEST(who_has_the_owners_key_but_not_the_workers_reads_nothing)
 {
-	static uint8_t group[SGPU_GROUP_MAX], message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX], opened[SGPU_GROUP_BYTES];
-	struct sgpu_command command = { .op = SGPU_CH_SUBMIT, .submit = { .group = group, .size = SGPU_TAG_SIZE } };
+	static uint8_t group[SGPU_GROUP_MAX], message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX],
+		opened[SGPU_GROUP_BYTES];
+	struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
+					.submit = { .group = group, .size = SGPU_TAG_SIZE } };
 	struct sgpu_session *session = NULL;
 	struct sgpu_group_client *client;
 	struct sgpu_grant grant;
@@ -180,24 +187,31 @@ UNIT_TEST(who_has_the_owners_key_but_not_the_workers_reads_nothing)
 	client = open_bound_session();
 	REQUIRE(client);
 	sgpu_grant_decode(they.answers[0], &grant);
-	REQUIRE(sgpu_session_open(&owner, &grant, &session, &error) == SGPU_OK); /* it has the key of the grant */
+	REQUIRE(sgpu_session_open(&owner, &grant, &session, &error) ==
+		SGPU_OK); /* it has the key of the grant */
 	CHECK(sgpu_session_seal(session, "", 0, group, &command.submit.counter, &error) == SGPU_OK);
-	CHECK(sgpu_session_answer(session, they.answers[1] + 8, they.answer_size[1] - 8, 1, opened, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_session_answer(session, they.answers[1] + 8, they.answer_size[1] - 8, 1, opened,
+				  NULL) == SGPU_EAUTH);
 	CHECK(sgpu_session_seal(session, "", 0, group, &command.submit.counter, &error) == SGPU_OK);
 	command.via = command.channel = grant.channel;
-	REQUIRE(sgpu_command_encode(&command, message, sizeof(message), &message_size, &error) == SGPU_OK);
-	CHECK(sgpu_group_server_handle(they.server, message, message_size, answer, &size, &error) == SGPU_OK);
+	REQUIRE(sgpu_command_encode(&command, message, sizeof(message), &message_size, &error) ==
+		SGPU_OK);
+	CHECK(sgpu_group_server_handle(they.server, message, message_size, answer, &size, &error) ==
+	      SGPU_OK);
 	CHECK(size == 9 && answer[8] == SGPU_REFUSED_SEAL);
 	sgpu_session_close(&session);
 	sgpu_group_client_close(&client);
 	end_worker_of_it();
 }
 
-/* What channel/bind.h says, done by hand: of the secret, the channel's key and both messages, none may be left out. */
+/* What channel/bind.h says, done by hand: of the secret, the channel's key and both messages, none
+ * may be left out. */
 UNIT_TEST(the_keys_of_a_bound_session_come_from_all_that_they_should)
 {
-	static const char grant_info[] = "sgpu channel v1", hello_info[] = "sgpu session v1", info[] = "sgpu session answer";
-	uint8_t cek[32], both[64], salt[32], key[32], nonce[SGPU_NONCE_SIZE], bind[SGPU_GRANT_BIND_SIZE], opened[64];
+	static const char grant_info[] = "sgpu channel v1", hello_info[] = "sgpu session v1",
+			  info[] = "sgpu session answer";
+	uint8_t cek[32], both[64], salt[32], key[32], nonce[SGPU_NONCE_SIZE],
+		bind[SGPU_GRANT_BIND_SIZE], opened[64];
 	uint8_t messages[SGPU_HELLO_SIZE + SGPU_GRANT_SIZE];
 	const uint8_t *const hello = they.sent[0], *const answer = they.answers[1] + 8;
 	struct sgpu_group_client *client;
@@ -208,23 +222,27 @@ UNIT_TEST(the_keys_of_a_bound_session_come_from_all_that_they_should)
 
 	start_with(&quoted);
 	client = open_bound_session();
-	REQUIRE(client && they.sent_size[0] == SGPU_HELLO_SIZE && they.answer_size[0] == SGPU_GRANT_SIZE);
+	REQUIRE(client && they.sent_size[0] == SGPU_HELLO_SIZE &&
+		they.answer_size[0] == SGPU_GRANT_SIZE);
 	sgpu_grant_decode(they.answers[0], &grant);
 	sgpu_grant_bind(&grant, bind);
-	REQUIRE(sgpu_hpke_open(&owner, grant.enc, grant_info, strlen(grant_info), bind, sizeof(bind), grant.sealed_cek,
-			       sizeof(grant.sealed_cek), cek, &error) == SGPU_OK);
+	REQUIRE(sgpu_hpke_open(&owner, grant.enc, grant_info, strlen(grant_info), bind,
+			       sizeof(bind), grant.sealed_cek, sizeof(grant.sealed_cek), cek,
+			       &error) == SGPU_OK);
 	REQUIRE(sgpu_channel_derive(cek, grant.processor, &keys, &error) == SGPU_OK);
-	REQUIRE(sgpu_hpke_open(&quoted, hello + 32, hello_info, strlen(hello_info), hello, 32, hello + 64, 48, both, &error) ==
-		SGPU_OK);
+	REQUIRE(sgpu_hpke_open(&quoted, hello + 32, hello_info, strlen(hello_info), hello, 32,
+			       hello + 64, 48, both, &error) == SGPU_OK);
 	memcpy(both + 32, keys.answer, 32);
 	memcpy(messages, hello, SGPU_HELLO_SIZE);
 	memcpy(messages + SGPU_HELLO_SIZE, they.answers[0], SGPU_GRANT_SIZE);
 	REQUIRE(sgpu_sha256(messages, sizeof(messages), salt, &error) == SGPU_OK);
-	REQUIRE(sgpu_hkdf_sha256(both, sizeof(both), salt, sizeof(salt), info, strlen(info), key, sizeof(key), &error) == SGPU_OK);
+	REQUIRE(sgpu_hkdf_sha256(both, sizeof(both), salt, sizeof(salt), info, strlen(info), key,
+				 sizeof(key), &error) == SGPU_OK);
 	REQUIRE(sgpu_aead_create(NULL, key, &aead, &error) == SGPU_OK);
 	size = they.answer_size[1] - 8 - SGPU_TAG_SIZE;
 	sgpu_group_nonce(grant.serial, 1, nonce);
-	CHECK(size <= sizeof(opened) && sgpu_aead_open(aead, nonce, answer, size, opened, answer + size) == SGPU_OK);
+	CHECK(size <= sizeof(opened) &&
+	      sgpu_aead_open(aead, nonce, answer, size, opened, answer + size) == SGPU_OK);
 	sgpu_aead_free(&aead);
 	sgpu_group_client_close(&client);
 	end_worker_of_it();
@@ -247,11 +265,15 @@ UNIT_TEST(a_handshake_that_was_recorded_is_of_no_use)
 	CHECK(is_refused());
 	/* To the worker, which makes a channel of it that takes no group from before. */
 	sgpu_group_server_free(&they.server);
-	REQUIRE(sgpu_group_server_create(context, &(struct sgpu_group_config){ .key = &quoted }, &they.server, &error) == SGPU_OK);
-	CHECK(sgpu_group_server_handle(they.server, they.sent[0], they.sent_size[0], answer, &size, &error) == SGPU_OK);
+	REQUIRE(sgpu_group_server_create(context, &(struct sgpu_group_config){ .key = &quoted },
+					 &they.server, &error) == SGPU_OK);
+	CHECK(sgpu_group_server_handle(they.server, they.sent[0], they.sent_size[0], answer, &size,
+				       &error) == SGPU_OK);
 	REQUIRE(size == SGPU_GRANT_SIZE);
-	sgpu_put_u32(sgpu_put_u32(they.sent[1] + 4, answer[0]), answer[0]); /* the number of this channel */
-	CHECK(sgpu_group_server_handle(they.server, they.sent[1], they.sent_size[1], answer, &size, &error) == SGPU_OK);
+	sgpu_put_u32(sgpu_put_u32(they.sent[1] + 4, answer[0]),
+		     answer[0]); /* the number of this channel */
+	CHECK(sgpu_group_server_handle(they.server, they.sent[1], they.sent_size[1], answer, &size,
+				       &error) == SGPU_OK);
 	CHECK(size == 9 && answer[8] == SGPU_REFUSED_SEAL);
 	end_worker_of_it();
 }
@@ -284,7 +306,8 @@ UNIT_TEST(a_hello_of_another_length_is_none)
 		size_t answered = 0;
 
 		if (size != 32) {
-			CHECK(sgpu_group_server_handle(they.server, message, size, answer, &answered, &error) == SGPU_OK &&
+			CHECK(sgpu_group_server_handle(they.server, message, size, answer,
+						       &answered, &error) == SGPU_OK &&
 			      answered == 9 && answer[8] != SGPU_REFUSED_NOT);
 		}
 	}
@@ -302,15 +325,20 @@ UNIT_TEST(a_session_is_bound_once_and_to_a_key_that_a_quote_can_name)
 
 	REQUIRE(sgpu_key_generate(SGPU_KEY_OCT, &symmetric, &error) == SGPU_OK);
 	start_with(&quoted);
-	CHECK(sgpu_group_client_open(&owner, &symmetric, between, NULL, &client, &error) == SGPU_EUSAGE && !client);
-	CHECK(sgpu_group_client_open(&owner, &low, between, NULL, &client, &error) == SGPU_EINVALID && !client);
+	CHECK(sgpu_group_client_open(&owner, &symmetric, between, NULL, &client, &error) ==
+		      SGPU_EUSAGE &&
+	      !client);
+	CHECK(sgpu_group_client_open(&owner, &low, between, NULL, &client, &error) ==
+		      SGPU_EINVALID &&
+	      !client);
 	CHECK(they.messages == 0);
 	client = open_bound_session();
 	REQUIRE(client);
-	CHECK(sgpu_group_server_handle(they.server, they.sent[0], they.sent_size[0], answer, &size, &error) == SGPU_OK);
+	CHECK(sgpu_group_server_handle(they.server, they.sent[0], they.sent_size[0], answer, &size,
+				       &error) == SGPU_OK);
 	CHECK(size == 9 && answer[8] == SGPU_REFUSED_MALFORMED);
-	CHECK(sgpu_processor_bind(sgpu_secure_processor(context), sgpu_group_client_grant(client), &binding, &error) ==
-	      SGPU_EUSAGE);
+	CHECK(sgpu_processor_bind(sgpu_secure_processor(context), sgpu_group_client_grant(client),
+				  &binding, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_group_client_send(client, NULL, &error) == SGPU_OK);
 	sgpu_group_client_close(&client);
 	end_worker_of_it();

@@ -21,7 +21,8 @@ static void *copy(void *argument)
 	return NULL;
 }
 
-/* Nothing is called behind what fails, and the end of a thread does not reach so far: all of its stack is as it was left. */
+/* Nothing is called behind what fails, and the end of a thread does not reach so far: all of its
+ * stack is as it was left. */
 static void *copy_to_nobody(void *argument)
 {
 	char room[STACK / 4];
@@ -53,21 +54,23 @@ static int run_on(uint8_t *stack, void *(*part)(void *))
 
 	pthread_attr_init(&attributes);
 	CHECK(pthread_attr_setstack(&attributes, stack, STACK) == 0 &&
-	      pthread_create(&thread, &attributes, part, &rc) == 0 && pthread_join(thread, NULL) == 0);
+	      pthread_create(&thread, &attributes, part, &rc) == 0 &&
+	      pthread_join(thread, NULL) == 0);
 	pthread_attr_destroy(&attributes);
 	return rc;
 }
 
-#define NEEDS_OWN_STACK()                                           \
-	do {                                                        \
-		if (UNIT_SANITIZED) {                               \
-			SKIP("a sanitizer has stacks of its own");  \
-		}                                                   \
+#define NEEDS_OWN_STACK()                                          \
+	do {                                                       \
+		if (UNIT_SANITIZED) {                              \
+			SKIP("a sanitizer has stacks of its own"); \
+		}                                                  \
 	} while (0)
 
 static uint8_t *begin(struct worker *w)
 {
-	uint8_t *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *stack =
+		mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	CHECK(stack != MAP_FAILED && open_all());
 	fill(data, SIZE, 1);

@@ -10,7 +10,8 @@ enum { MS = 1000000 };
 
 static struct shares s;
 
-/* Tenants with work, by number; how long a turn of each takes, and how many batches each has left (-1: no end). */
+/* Tenants with work, by number; how long a turn of each takes, and how many batches each has left
+ * (-1: no end). */
 static struct scene {
 	unsigned count;
 	uint64_t turn_ns[SHARES_MAX], end_ns[SHARES_MAX][8];
@@ -41,7 +42,8 @@ static void tell(unsigned i)
 	shares_set(&s, i, waiting(i), s.of[i].turns);
 }
 
-/* Grants what can be granted, then goes on to the end of the turn that ends first. Returns the last tenant that got one. */
+/* Grants what can be granted, then goes on to the end of the turn that ends first. Returns the last
+ * tenant that got one. */
 static int step(unsigned running)
 {
 	uint64_t first = UINT64_MAX;
@@ -65,7 +67,9 @@ static int step(unsigned running)
 	}
 	for (unsigned i = 0; i < scene.count; i++) {
 		for (unsigned slot = 0; slot < 8; slot++) {
-			first = scene.end_ns[i][slot] && scene.end_ns[i][slot] < first ? scene.end_ns[i][slot] : first;
+			first = scene.end_ns[i][slot] && scene.end_ns[i][slot] < first
+					? scene.end_ns[i][slot]
+					: first;
 		}
 	}
 	if (first == UINT64_MAX) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What files are, by their first bytes; and that sealed data, which are random, are never taken for anything else.
+ * What files are, by their first bytes; and that sealed data, which are random, are never taken for
+ * anything else.
  */
 #include <stdlib.h>
 #include <fcntl.h>
@@ -38,11 +39,16 @@ UNIT_TEST(known_beginnings_are_named)
 	CHECK(!strcmp(WHAT("{\n \"keys\": [ {\"kty\": \"OKP\"} ] }"), "a set of JSON Web Keys"));
 	CHECK(!strcmp(WHAT("\n {\"version\":1,\"manifest_id\":\"a\"}"), "a manifest"));
 	CHECK(!strcmp(WHAT("[1, 2]"), "JSON text"));
-	CHECK(!strcmp(WHAT("-----BEGIN PRIVATE KEY-----\nMC4CAQAw"), "a key or another thing in PEM"));
+	CHECK(!strcmp(WHAT("-----BEGIN PRIVATE KEY-----\nMC4CAQAw"),
+		      "a key or another thing in PEM"));
 	CHECK(!strcmp(WHAT("\x1f\x8b\x08\x00"), "gzip data"));
-	CHECK(!strcmp(WHAT("\x7f" "ELF\2"), "an ELF program or module"));
+	CHECK(!strcmp(WHAT("\x7f"
+			   "ELF\2"),
+		      "an ELF program or module"));
 	CHECK(!strcmp(WHAT("two words\n"), "text"));
-	CHECK(!strcmp(WHAT("gr\xc3\xbc\xc3\x9f" "e an alle\n"), "text"));
+	CHECK(!strcmp(WHAT("gr\xc3\xbc\xc3\x9f"
+			   "e an alle\n"),
+		      "text"));
 	CHECK(sgpu_sniff("", 0, NULL) == SGPU_SNIFFED_EMPTY);
 	memset(block, 7, sizeof(block));
 	CHECK(sgpu_sniff(block, sizeof(block), NULL) == SGPU_SNIFFED_UNEVEN);
@@ -78,16 +84,19 @@ UNIT_TEST(nothing_on_standard_input_is_no_input)
 		const bool is_pipe = i < 2;
 		int ends[2] = { -1, -1 };
 
-		CHECK(i == 0 ? !pipe(ends) : i == 1 ? !socketpair(AF_UNIX, SOCK_STREAM, 0, ends) :
-		      (ends[0] = open("/dev/null", O_RDONLY)) >= 0);
+		CHECK(i == 0   ? !pipe(ends)
+		      : i == 1 ? !socketpair(AF_UNIX, SOCK_STREAM, 0, ends)
+			       : (ends[0] = open("/dev/null", O_RDONLY)) >= 0);
 		CHECK(sgpu_fail_sniffed(&error, ends[0], "standard input", "", 0, "x") ==
 		      (is_pipe ? SGPU_ENOINPUT : SGPU_EINVALID));
 		CHECK(sgpu_fail_sniffed(&error, ends[0], "a", "", 0, "x") == SGPU_EINVALID);
-		CHECK(sgpu_fail_sniffed(&error, ends[0], "standard input", "x", 1, "x") == SGPU_EINVALID);
+		CHECK(sgpu_fail_sniffed(&error, ends[0], "standard input", "x", 1, "x") ==
+		      SGPU_EINVALID);
 		close(ends[0]);
 		close(ends[1]);
 	}
-	CHECK(sgpu_fail_sniffed(&error, -1, "a", "", 0, "a batch") == SGPU_EINVALID && !strcmp(error.text, "'a' is empty"));
+	CHECK(sgpu_fail_sniffed(&error, -1, "a", "", 0, "a batch") == SGPU_EINVALID &&
+	      !strcmp(error.text, "'a' is empty"));
 	CHECK(sgpu_fail_sniffed(&error, -1, "a", "\x1f\x8b\x08", 3, "a batch") == SGPU_EINVALID);
 	CHECK(!strcmp(error.text, "'a' is gzip data, not a batch") && error.hint[0]);
 	CHECK(sgpu_fail_sniffed(NULL, -1, "a", "x", 1, "a batch") == SGPU_EINVALID);

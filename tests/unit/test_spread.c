@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which device an operation goes to: chains, branches, diamonds, ties, sizes of nothing and of more than can be counted.
+ * Which device an operation goes to: chains, branches, diamonds, ties, sizes of nothing and of more
+ * than can be counted.
  */
 #include <stdarg.h>
 
@@ -12,8 +13,9 @@
 
 enum { DEVICES = 3 };
 
-/* Lines of "NAME = KERNEL READS...": each is operation op_NAME and the segment NAME, which it writes. What is read and not
- * written is an input, what is written and not read an output, and each has this many elements. */
+/* Lines of "NAME = KERNEL READS...": each is operation op_NAME and the segment NAME, which it
+ * writes. What is read and not written is an input, what is written and not read an output, and
+ * each has this many elements. */
 struct job {
 	struct sgpu_manifest *manifest;
 	struct sgpu_spread spread;
@@ -48,7 +50,8 @@ static bool is_among(const char *const *list, int count, const char *name)
 
 enum { NAMES_MAX = 200 };
 
-static bool spread_out(struct job *job, const char *text, uint64_t elements, int devices, const struct sgpu_spread_costs *costs)
+static bool spread_out(struct job *job, const char *text, uint64_t elements, int devices,
+		       const struct sgpu_spread_costs *costs)
 {
 	char *copy = strdup(text), *line_end = NULL, *json = NULL;
 	const char *written[NAMES_MAX], *read[NAMES_MAX];
@@ -61,12 +64,14 @@ static bool spread_out(struct job *job, const char *text, uint64_t elements, int
 	struct sgpu_error error = { 0 };
 	bool good;
 
-	for (char *line = strtok_r(copy, ";", &line_end); line; line = strtok_r(NULL, ";", &line_end)) {
-		char *word_end = NULL, *name = strtok_r(line, " =", &word_end), *kernel = strtok_r(NULL, " =", &word_end);
+	for (char *line = strtok_r(copy, ";", &line_end); line;
+	     line = strtok_r(NULL, ";", &line_end)) {
+		char *word_end = NULL, *name = strtok_r(line, " =", &word_end),
+		     *kernel = strtok_r(NULL, " =", &word_end);
 		char *a = strtok_r(NULL, " ", &word_end), *b = strtok_r(NULL, " ", &word_end);
 
-		fprintf(ops, "%s{\"gpu_operation_id\":\"op_%s\",\"kernel\":\"%s\",\"arguments\":{", writes ? "," : "", name,
-			kernel);
+		fprintf(ops, "%s{\"gpu_operation_id\":\"op_%s\",\"kernel\":\"%s\",\"arguments\":{",
+			writes ? "," : "", name, kernel);
 		fprintf(ops, b ? "\"a\":\"%s\",\"b\":\"%s\"," : "\"input\":\"%s\",", a, b);
 		fprintf(ops, "\"output\":\"%s\"}}", name);
 		written[writes++] = name;
@@ -82,22 +87,28 @@ static bool spread_out(struct job *job, const char *text, uint64_t elements, int
 	for (int i = 0; i < writes + reads; i++) {
 		const bool writer = i < writes;
 		const char *name = writer ? written[i] : read[i - writes];
-		const char *direction = !writer ? "INPUT" : is_among(read, reads, name) ? "INTERMEDIATE" : "OUTPUT";
+		const char *direction = !writer			      ? "INPUT"
+					: is_among(read, reads, name) ? "INTERMEDIATE"
+								      : "OUTPUT";
 
 		if (!writer && is_among(written, writes, name)) {
 			continue;
 		}
-		fprintf(out, "%s{\"segment_id\":\"%s\",\"sensitivity_level\":\"LOW\",\"direction\":\"%s\"", i ? "," : "", name,
-			direction);
+		fprintf(out,
+			"%s{\"segment_id\":\"%s\",\"sensitivity_level\":\"LOW\",\"direction\":\"%"
+			"s\"",
+			i ? "," : "", name, direction);
 		if (strcmp(direction, "INTERMEDIATE") != 0) {
 			fprintf(out, ",\"data_location_client\":\"%s\"", name);
 		}
-		fprintf(out, ",\"data_type_info\":{\"dtype\":\"f64\",\"shape\":[%llu]}}", (unsigned long long)elements);
+		fprintf(out, ",\"data_type_info\":{\"dtype\":\"f64\",\"shape\":[%llu]}}",
+			(unsigned long long)elements);
 	}
 	fprintf(out, "],\"operations\":[%s]}", ops_json);
 	fclose(out);
 	*job = (struct job){ NULL, { NULL, NULL } };
-	good = sgpu_ops_load_manifest(json, size, "test", &job->manifest, &diagnostics, &error) == SGPU_OK &&
+	good = sgpu_ops_load_manifest(json, size, "test", &job->manifest, &diagnostics, &error) ==
+		       SGPU_OK &&
 	       sgpu_spread_create(job->manifest, devices, costs, &job->spread, &error) == SGPU_OK;
 	if (!good) {
 		printf("# %s\n", diagnostics.count ? diagnostics.list[0].text : error.text);
@@ -132,7 +143,8 @@ UNIT_TEST(a_chain_stays_on_one_device_whatever_its_size)
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
 		struct job job;
 
-		REQUIRE(spread_out(&job, "a=copy x;b=copy a;c=copy b;d=copy c;e=copy d", sizes[i], DEVICES, &SGPU_SPREAD_COSTS));
+		REQUIRE(spread_out(&job, "a=copy x;b=copy a;c=copy b;d=copy c;e=copy d", sizes[i],
+				   DEVICES, &SGPU_SPREAD_COSTS));
 		CHECK(all_on(&job, 0) && home_of(&job, "x") == 0 && home_of(&job, "d") == 0);
 		drop(&job);
 	}
@@ -142,9 +154,12 @@ UNIT_TEST(branches_that_share_nothing_go_to_different_devices)
 {
 	struct job job;
 
-	REQUIRE(spread_out(&job, "a=copy x;b=copy a;c=copy y;d=copy c;e=copy z;f=copy e", 1000, DEVICES, &SGPU_SPREAD_COSTS));
+	REQUIRE(spread_out(&job, "a=copy x;b=copy a;c=copy y;d=copy c;e=copy z;f=copy e", 1000,
+			   DEVICES, &SGPU_SPREAD_COSTS));
 	for (int i = 0; i < 3; i++) {
-		static const char *const names[][4] = { { "a", "b", "x", "a" }, { "c", "d", "y", "c" }, { "e", "f", "z", "e" } };
+		static const char *const names[][4] = { { "a", "b", "x", "a" },
+							{ "c", "d", "y", "c" },
+							{ "e", "f", "z", "e" } };
 
 		CHECK(device_of(&job, names[i][0]) == i && device_of(&job, names[i][1]) == i);
 		CHECK(home_of(&job, names[i][2]) == i && home_of(&job, names[i][3]) == i);
@@ -153,12 +168,15 @@ UNIT_TEST(branches_that_share_nothing_go_to_different_devices)
 }
 
 /* x, two branches over it, and what joins them. */
-#define DIAMOND "t=copy x;l1=copy t;l2=copy l1;l3=copy l2;r1=copy t;r2=copy r1;r3=copy r2;j=vector_add l3 r3"
+#define DIAMOND                                                                                  \
+	"t=copy x;l1=copy t;l2=copy l1;l3=copy l2;r1=copy t;r2=copy r1;r3=copy r2;j=vector_add " \
+	"l3 r3"
 
 UNIT_TEST(a_diamond_is_split_only_when_its_branches_are_worth_the_move)
 {
 	/* A branch of three copies is work on 6 times the bytes of a segment. */
-	const struct sgpu_spread_costs below = { .travel = 5, .move = 0 }, above = { .travel = 7, .move = 0 };
+	const struct sgpu_spread_costs below = { .travel = 5, .move = 0 },
+				       above = { .travel = 7, .move = 0 };
 	struct job job;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
@@ -172,8 +190,10 @@ UNIT_TEST(a_diamond_is_split_only_when_its_branches_are_worth_the_move)
 	REQUIRE(spread_out(&job, DIAMOND, 1000, 2, &below));
 	CHECK(device_of(&job, "t") == 0);
 	CHECK(device_of(&job, "l1") != device_of(&job, "r1"));
-	CHECK(device_of(&job, "l1") == device_of(&job, "l2") && device_of(&job, "l2") == device_of(&job, "l3"));
-	CHECK(device_of(&job, "r1") == device_of(&job, "r2") && device_of(&job, "r2") == device_of(&job, "r3"));
+	CHECK(device_of(&job, "l1") == device_of(&job, "l2") &&
+	      device_of(&job, "l2") == device_of(&job, "l3"));
+	CHECK(device_of(&job, "r1") == device_of(&job, "r2") &&
+	      device_of(&job, "r2") == device_of(&job, "r3"));
 	drop(&job);
 }
 
@@ -194,10 +214,11 @@ UNIT_TEST(an_operation_goes_where_most_of_what_it_reads_is)
 {
 	struct job job;
 
-	/* The sum reads one branch's result and another's: it is as near to either, and goes to the first. The next one reads
-	 * what is there and what is elsewhere. */
-	REQUIRE(spread_out(&job, "a=copy x;b=copy y;s=vector_add a b;u=vector_add s a;v=vector_add s b", 1000, 2,
-			   &SGPU_SPREAD_COSTS));
+	/* The sum reads one branch's result and another's: it is as near to either, and goes to the
+	 * first. The next one reads what is there and what is elsewhere. */
+	REQUIRE(spread_out(&job,
+			   "a=copy x;b=copy y;s=vector_add a b;u=vector_add s a;v=vector_add s b",
+			   1000, 2, &SGPU_SPREAD_COSTS));
 	CHECK(device_of(&job, "a") == 0 && device_of(&job, "b") == 1 && device_of(&job, "s") == 0);
 	CHECK(device_of(&job, "u") == 0);
 	CHECK(device_of(&job, "v") == 0); /* b was moved there for s */
@@ -209,10 +230,12 @@ UNIT_TEST(among_equals_the_first_device_is_taken)
 	const struct sgpu_spread_costs nothing = { 0, 0 };
 	struct job job;
 
-	REQUIRE(spread_out(&job, "a=copy x;b=copy y;c=copy z;d=vector_add a b", 0, DEVICES, &SGPU_SPREAD_COSTS));
+	REQUIRE(spread_out(&job, "a=copy x;b=copy y;c=copy z;d=vector_add a b", 0, DEVICES,
+			   &SGPU_SPREAD_COSTS));
 	CHECK(all_on(&job, 0) && home_of(&job, "y") == 0);
 	drop(&job);
-	REQUIRE(spread_out(&job, "a=copy x;b=copy a;c=copy b", 1000, DEVICES, &nothing)); /* each could be anywhere */
+	REQUIRE(spread_out(&job, "a=copy x;b=copy a;c=copy b", 1000, DEVICES,
+			   &nothing)); /* each could be anywhere */
 	CHECK(all_on(&job, 0));
 	drop(&job);
 }
@@ -237,27 +260,36 @@ UNIT_TEST(the_same_manifest_gives_the_same_devices)
 
 	REQUIRE(spread_out(&one, "a=copy x;b=copy y;c=copy a;" DIAMOND, 5000, DEVICES, &cheap));
 	REQUIRE(spread_out(&other, "a=copy x;b=copy y;c=copy a;" DIAMOND, 5000, DEVICES, &cheap));
-	CHECK(!memcmp(one.spread.device, other.spread.device, (size_t)one.manifest->operation_count * sizeof(int)));
-	CHECK(!memcmp(one.spread.home, other.spread.home, (size_t)one.manifest->segment_count * sizeof(int)));
+	CHECK(!memcmp(one.spread.device, other.spread.device,
+		      (size_t)one.manifest->operation_count * sizeof(int)));
+	CHECK(!memcmp(one.spread.home, other.spread.home,
+		      (size_t)one.manifest->segment_count * sizeof(int)));
 	drop(&one);
 	drop(&other);
 }
 
 static const char module_text[] =
 	"{\"version\":1,\"manifest_id\":\"m\",\"segments\":["
-	"{\"segment_id\":\"code\",\"data_location_client\":\"c\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INPUT\","
+	"{\"segment_id\":\"code\",\"data_location_client\":\"c\",\"sensitivity_level\":\"HIGH\","
+	"\"direction\":\"INPUT\","
 	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[100]}},"
-	"{\"segment_id\":\"x\",\"data_location_client\":\"x\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INPUT\","
+	"{\"segment_id\":\"x\",\"data_location_client\":\"x\",\"sensitivity_level\":\"HIGH\","
+	"\"direction\":\"INPUT\","
 	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1000000]}},"
-	"{\"segment_id\":\"y\",\"data_location_client\":\"y\",\"sensitivity_level\":\"HIGH\",\"direction\":\"INPUT\","
+	"{\"segment_id\":\"y\",\"data_location_client\":\"y\",\"sensitivity_level\":\"HIGH\","
+	"\"direction\":\"INPUT\","
 	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1000000]}},"
-	"{\"segment_id\":\"p\",\"data_location_client\":\"p\",\"sensitivity_level\":\"HIGH\",\"direction\":\"OUTPUT\","
+	"{\"segment_id\":\"p\",\"data_location_client\":\"p\",\"sensitivity_level\":\"HIGH\","
+	"\"direction\":\"OUTPUT\","
 	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1000000]}},"
-	"{\"segment_id\":\"q\",\"data_location_client\":\"q\",\"sensitivity_level\":\"HIGH\",\"direction\":\"OUTPUT\","
+	"{\"segment_id\":\"q\",\"data_location_client\":\"q\",\"sensitivity_level\":\"HIGH\","
+	"\"direction\":\"OUTPUT\","
 	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1000000]}},"
-	"{\"segment_id\":\"r\",\"data_location_client\":\"r\",\"sensitivity_level\":\"HIGH\",\"direction\":\"OUTPUT\","
+	"{\"segment_id\":\"r\",\"data_location_client\":\"r\",\"sensitivity_level\":\"HIGH\","
+	"\"direction\":\"OUTPUT\","
 	"\"data_type_info\":{\"dtype\":\"u8\",\"shape\":[1000000]}}],\"operations\":["
-	"{\"gpu_operation_id\":\"op_P\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"x\",\"output\":\"p\"}},"
+	"{\"gpu_operation_id\":\"op_P\",\"kernel\":\"copy\",\"arguments\":{\"input\":\"x\","
+	"\"output\":\"p\"}},"
 	"{\"gpu_operation_id\":\"op_Q\",\"kernel\":\"module:code:f\",\"module_digest\":"
 	"\"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\",\"grid\":[1,1,1],\"block\":[1,1,1],"
 	"\"arguments\":{\"input\":\"y\",\"output\":\"q\"},\"params\":[\"input\",\"output\"]},"
@@ -270,16 +302,18 @@ UNIT_TEST(all_operations_of_a_module_go_where_its_image_is)
 	struct sgpu_diagnostics diagnostics = { 0 };
 	struct sgpu_error error = { 0 };
 	struct job job = { NULL, { NULL, NULL } };
-	bool good = sgpu_ops_load_manifest(module_text, sizeof(module_text) - 1, "test", &job.manifest, &diagnostics, &error) ==
-		    SGPU_OK;
+	bool good = sgpu_ops_load_manifest(module_text, sizeof(module_text) - 1, "test",
+					   &job.manifest, &diagnostics, &error) == SGPU_OK;
 
 	if (!good) {
 		printf("# %s\n", diagnostics.count ? diagnostics.list[0].text : error.text);
 	}
 	sgpu_diagnostics_clear(&diagnostics);
-	REQUIRE(good && sgpu_spread_create(job.manifest, 2, &SGPU_SPREAD_COSTS, &job.spread, &error) == SGPU_OK);
+	REQUIRE(good && sgpu_spread_create(job.manifest, 2, &SGPU_SPREAD_COSTS, &job.spread,
+					   &error) == SGPU_OK);
 	CHECK(device_of(&job, "P") == 0 && device_of(&job, "Q") == 1 && home_of(&job, "code") == 1);
-	CHECK(device_of(&job, "R") == 1 && home_of(&job, "x") == 0); /* though it reads what is on the other */
+	CHECK(device_of(&job, "R") == 1 &&
+	      home_of(&job, "x") == 0); /* though it reads what is on the other */
 	drop(&job);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Staged regions: what creating one promises, and that every rule on using one refuses when it is broken.
+ * Staged regions: what creating one promises, and that every rule on using one refuses when it is
+ * broken.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,7 +21,9 @@ static char runtime[64], folder[80];
 
 static int publish(uint64_t size, bool keep, uint64_t lifetime, char id[SGPU_REGION_ID_TEXT + 1])
 {
-	struct sgpu_region_options options = { .numa_node = -1, .keep = keep, .lifetime_ns = lifetime };
+	struct sgpu_region_options options = { .numa_node = -1,
+					       .keep = keep,
+					       .lifetime_ns = lifetime };
 	struct sgpu_region region;
 	uint64_t i;
 	int code = sgpu_region_create(size, &options, &region, NULL);
@@ -76,7 +79,8 @@ UNIT_TEST(the_folder_is_made_for_its_user_alone)
 
 	REQUIRE(sgpu_stage_directory(&path, NULL) == SGPU_OK);
 	CHECK(strcmp(path, folder) == 0);
-	CHECK(stat(path, &status) == 0 && S_ISDIR(status.st_mode) && (status.st_mode & 07777) == 0700);
+	CHECK(stat(path, &status) == 0 && S_ISDIR(status.st_mode) &&
+	      (status.st_mode & 07777) == 0700);
 	free(path);
 }
 
@@ -119,13 +123,16 @@ static int as_another_user(void)
 	char *path = NULL, *again = NULL;
 	struct stat status;
 
-	if (setresgid(54321, 54321, 54321) || setresuid(54321, 54321, 54321) || unsetenv("XDG_RUNTIME_DIR")) {
+	if (setresgid(54321, 54321, 54321) || setresuid(54321, 54321, 54321) ||
+	    unsetenv("XDG_RUNTIME_DIR")) {
 		return 1;
 	}
-	if (sgpu_stage_directory(&path, NULL) != SGPU_OK || sgpu_stage_directory(&again, NULL) != SGPU_OK) {
+	if (sgpu_stage_directory(&path, NULL) != SGPU_OK ||
+	    sgpu_stage_directory(&again, NULL) != SGPU_OK) {
 		return 2;
 	}
-	if (strncmp(path, "/dev/shm/sgpu-54321-", 20) || strcmp(path, again) || !sgpu_stage_directory_is_fallback(path)) {
+	if (strncmp(path, "/dev/shm/sgpu-54321-", 20) || strcmp(path, again) ||
+	    !sgpu_stage_directory_is_fallback(path)) {
 		return 3;
 	}
 	if (stat(path, &status) || status.st_uid != 54321 || (status.st_mode & 07777) != 0700) {
@@ -164,17 +171,21 @@ UNIT_TEST(a_region_keeps_what_was_put_into_it)
 	for (i = 0; i < 5; i++) {
 		REQUIRE(publish(sizes[i], true, 0, id) == SGPU_OK);
 		REQUIRE(sgpu_region_open(id, false, &region, NULL) == SGPU_OK);
-		CHECK(strcmp(region.id, id) == 0 && region.size == sizes[i] && region.owner == geteuid());
+		CHECK(strcmp(region.id, id) == 0 && region.size == sizes[i] &&
+		      region.owner == geteuid());
 		CHECK(region.maker == getpid() && region.keep && region.usable && !region.expired);
-		CHECK(region.expires - region.created == 3600 && region.numa_node == -1 && region.data == NULL);
-		CHECK(sgpu_pread(region.fd, "region", bytes, sizes[i], SGPU_REGION_HEADER, &got, NULL) == SGPU_OK);
+		CHECK(region.expires - region.created == 3600 && region.numa_node == -1 &&
+		      region.data == NULL);
+		CHECK(sgpu_pread(region.fd, "region", bytes, sizes[i], SGPU_REGION_HEADER, &got,
+				 NULL) == SGPU_OK);
 		for (k = 0; k < got && bytes[k] == (uint8_t)(k * 3 + 1); k++) {
 		}
 		CHECK(got == sizes[i] && k == got);
 		CHECK(write(region.fd, "x", 1) < 0);
 		sgpu_region_close(&region);
 		path_of(id, path);
-		CHECK(stat(path, &status) == 0 && (status.st_mode & 07777) == 0600 && status.st_nlink == 1);
+		CHECK(stat(path, &status) == 0 && (status.st_mode & 07777) == 0600 &&
+		      status.st_nlink == 1);
 		CHECK(sgpu_region_release(id, NULL) == SGPU_OK);
 		CHECK(stat(path, &status) != 0);
 		CHECK(sgpu_region_release(id, NULL) == SGPU_ESYSTEM);
@@ -217,9 +228,14 @@ UNIT_TEST(what_is_not_published_has_no_name)
 
 UNIT_TEST(ids_of_another_form_are_refused)
 {
-	static const char *const bad[] = { "", "a", "0123456789abcdef0123456789abcde", "0123456789abcdef0123456789abcdef0",
-					   "0123456789ABCDEF0123456789abcdef", "../../../../../../../../../etc/pas",
-					   "0123456789abcdef0123456789abcde/", "0123456789abcdef\n123456789abcdef" };
+	static const char *const bad[] = { "",
+					   "a",
+					   "0123456789abcdef0123456789abcde",
+					   "0123456789abcdef0123456789abcdef0",
+					   "0123456789ABCDEF0123456789abcdef",
+					   "../../../../../../../../../etc/pas",
+					   "0123456789abcdef0123456789abcde/",
+					   "0123456789abcdef\n123456789abcdef" };
 	struct sgpu_region region;
 	size_t i;
 
@@ -299,8 +315,9 @@ static int with_metadata(const char *text, size_t extra, char byte)
 	return code;
 }
 
-#define META(id, owner, size, created, expires, more) \
-	"{\"created\":" created ",\"expires\":" expires ",\"keep\":true,\"locked\":true,\"maker\":1," \
+#define META(id, owner, size, created, expires, more)                     \
+	"{\"created\":" created ",\"expires\":" expires                   \
+	",\"keep\":true,\"locked\":true,\"maker\":1,"                     \
 	"\"owner\":" owner ",\"pages\":\"normal\",\"region\":\"" id "\"," \
 	"\"sealed\":false,\"size\":" size ",\"version\":1" more "}\n"
 
@@ -308,19 +325,25 @@ UNIT_TEST(hostile_metadata_are_refused)
 {
 	static const char good[] = META("%s", "%ld", "10", "1000", "4000000000", "");
 	static const char *const bad[] = {
-		META("%s", "%ld", "10", "1000", "2000", ""),               /* expired; and the rest are worse */
+		META("%s", "%ld", "10", "1000", "2000", ""), /* expired; and the rest are worse */
 		META("%s", "%ld", "5000", "3900000000", "4000000000", ""), /* size */
 		META("%s", "%ld", "-1", "3900000000", "4000000000", ""),
 		META("%s", "%ld", "18446744073709551615", "3900000000", "4000000000", ""),
 		META("%s", "%ld", "9007199254740993", "3900000000", "4000000000", ""),
 		META("%s", "%ld", "\"10\"", "3900000000", "4000000000", ""),
-		META("%s", "%ld1", "10", "3900000000", "4000000000", ""),  /* owner */
-		META("%s", "%ld", "10", "4000000000", "4000000000", ""),   /* dies when it is born */
+		META("%s", "%ld1", "10", "3900000000", "4000000000", ""), /* owner */
+		META("%s", "%ld", "10", "4000000000", "4000000000", ""),  /* dies when it is born */
 		META("%s", "%ld", "10", "3900000000", "4000000000", ",\"more\":1"),
 		META("%s", "%ld", "10", "3900000000", "4000000000", ",\"size\":10"),
 		META("0%s", "%ld", "10", "3900000000", "4000000000", ""),
 		META("", "0", "10", "3900000000", "4000000000", ""),
-		"", "\n", "{}\n", "[]\n", "{", "null\n", "no JSON\n",
+		"",
+		"\n",
+		"{}\n",
+		"[]\n",
+		"{",
+		"null\n",
+		"no JSON\n",
 	};
 	size_t i;
 
@@ -329,8 +352,10 @@ UNIT_TEST(hostile_metadata_are_refused)
 		CHECK(with_metadata(bad[i], 0, 0) == SGPU_EPOLICY);
 	}
 	/* The text that they differ from is taken, and nothing may follow it. */
-	CHECK(with_metadata(META("%s", "%ld", "10", "3900000000", "4000000000", ""), 0, 0) == SGPU_OK);
-	CHECK(with_metadata(META("%s", "%ld", "10", "3900000000", "4000000000", ""), 4095, 1) == SGPU_EPOLICY);
+	CHECK(with_metadata(META("%s", "%ld", "10", "3900000000", "4000000000", ""), 0, 0) ==
+	      SGPU_OK);
+	CHECK(with_metadata(META("%s", "%ld", "10", "3900000000", "4000000000", ""), 4095, 1) ==
+	      SGPU_EPOLICY);
 	CHECK(with_metadata(good, 0, 0) == SGPU_EPOLICY); /* lives too long */
 }
 
@@ -466,8 +491,8 @@ UNIT_TEST(release_overwrites_with_zeros)
 
 UNIT_TEST(what_does_not_fit_is_refused_at_once)
 {
-	static const uint64_t sizes[] = { (uint64_t)1 << 50, (uint64_t)1 << 53, ((uint64_t)1 << 53) + 1, UINT64_MAX,
-					  UINT64_MAX - 4096 };
+	static const uint64_t sizes[] = { (uint64_t)1 << 50, (uint64_t)1 << 53,
+					  ((uint64_t)1 << 53) + 1, UINT64_MAX, UINT64_MAX - 4096 };
 	struct sgpu_region region;
 	size_t i;
 	int code;

@@ -53,12 +53,15 @@ UNIT_TEST(a_file_is_opened_within_its_bounds)
 	REQUIRE(fd >= 0 && write(fd, "0123456789", 10) == 10);
 	close(fd);
 	REQUIRE(sgpu_source_open(&location, 7, true, &source, NULL) == SGPU_OK);
-	CHECK(source.owned && source.offset == 3 && source.size == 7 && strcmp(source.name, file) == 0);
-	CHECK(pread(source.fd, bytes, 7, (off_t)source.offset) == 7 && memcmp(bytes, "3456789", 7) == 0);
+	CHECK(source.owned && source.offset == 3 && source.size == 7 &&
+	      strcmp(source.name, file) == 0);
+	CHECK(pread(source.fd, bytes, 7, (off_t)source.offset) == 7 &&
+	      memcmp(bytes, "3456789", 7) == 0);
 	sgpu_source_close(&source);
 	CHECK(source.fd == -1);
 	sgpu_source_close(&source);
-	CHECK(sgpu_source_open(&location, 8, false, &source, &error) == SGPU_EINVALID && source.fd == -1);
+	CHECK(sgpu_source_open(&location, 8, false, &source, &error) == SGPU_EINVALID &&
+	      source.fd == -1);
 	CHECK(strstr(error.text, file));
 	CHECK(sgpu_source_open(&location, UINT64_MAX, false, &source, NULL) == SGPU_EINVALID);
 	location.offset = 10;
@@ -98,7 +101,8 @@ UNIT_TEST(a_slice_must_lie_in_its_region)
 	CHECK(pread(source.fd, &byte, 1, (off_t)source.offset) == 1 && byte == 'r');
 	CHECK(strstr(source.name, location.region));
 	sgpu_source_close(&source);
-	CHECK(sgpu_source_open(&location, 2, false, &source, NULL) == SGPU_EPOLICY && source.fd == -1);
+	CHECK(sgpu_source_open(&location, 2, false, &source, NULL) == SGPU_EPOLICY &&
+	      source.fd == -1);
 	CHECK(sgpu_source_open(&location, UINT64_MAX, false, &source, NULL) == SGPU_EPOLICY);
 	location.offset = 101;
 	CHECK(sgpu_source_open(&location, 0, false, &source, NULL) == SGPU_EPOLICY);
@@ -114,7 +118,8 @@ UNIT_TEST(leases_take_a_region_once_and_share_it)
 	struct sgpu_source a, b;
 
 	REQUIRE(publish(100, false, &location) == SGPU_OK);
-	REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK && sgpu_leases_create(NULL, &others, NULL) == SGPU_OK);
+	REQUIRE(sgpu_leases_create(NULL, &leases, NULL) == SGPU_OK &&
+		sgpu_leases_create(NULL, &others, NULL) == SGPU_OK);
 	CHECK(there(&location));
 	REQUIRE(sgpu_leases_source(leases, &location, 10, false, &a, NULL) == SGPU_OK);
 	CHECK(!there(&location));
@@ -209,21 +214,26 @@ UNIT_TEST(a_file_is_fetched_from_beneath_its_folder_and_by_no_other_way)
 	make_file(file);
 	make_file(inside);
 	make_file(twin);
-	REQUIRE(sgpu_files_create(&files, NULL) == SGPU_OK && sgpu_files_allow(files, deep, NULL) == SGPU_OK);
+	REQUIRE(sgpu_files_create(&files, NULL) == SGPU_OK &&
+		sgpu_files_allow(files, deep, NULL) == SGPU_OK);
 	CHECK(fetch(files, inside, NULL) == SGPU_OK);
 	CHECK(fetch(files, "inside", NULL) == SGPU_OK && fetch(files, "./inside", NULL) == SGPU_OK);
-	CHECK(fetch(files, file, &error) == SGPU_EPOLICY && strstr(error.text, "not in a directory"));
-	CHECK(fetch(files, twin, NULL) == SGPU_EPOLICY); /* the folder's name is no prefix of letters */
+	CHECK(fetch(files, file, &error) == SGPU_EPOLICY &&
+	      strstr(error.text, "not in a directory"));
+	CHECK(fetch(files, twin, NULL) ==
+	      SGPU_EPOLICY); /* the folder's name is no prefix of letters */
 	CHECK(fetch(files, up, &error) == SGPU_EPOLICY && strstr(error.text, "'..'"));
 	CHECK(fetch(files, "../file", NULL) == SGPU_EPOLICY);
 	CHECK(fetch(files, link, &error) == SGPU_EPOLICY && strstr(error.text, "link"));
 	CHECK(fetch(files, "link", NULL) == SGPU_EPOLICY);
-	CHECK(fetch(files, pipe, NULL) == SGPU_EINVALID && fetch(files, deep, NULL) == SGPU_EPOLICY);
+	CHECK(fetch(files, pipe, NULL) == SGPU_EINVALID &&
+	      fetch(files, deep, NULL) == SGPU_EPOLICY);
 	CHECK(fetch(files, "missing", NULL) == SGPU_ESYSTEM);
 	/* A link on the way is one, too, and so is one that the kernel makes. */
 	snprintf(up, sizeof(up), "%s/way", deep);
 	REQUIRE(symlink("..", up) == 0);
-	CHECK(fetch(files, through, NULL) == SGPU_EPOLICY && fetch(files, "/proc/self/fd/0", NULL) == SGPU_EPOLICY);
+	CHECK(fetch(files, through, NULL) == SGPU_EPOLICY &&
+	      fetch(files, "/proc/self/fd/0", NULL) == SGPU_EPOLICY);
 	sgpu_files_free(&files);
 	unlink(up);
 	unlink(link);
@@ -249,12 +259,15 @@ UNIT_TEST(what_is_private_is_not_fetched_whatever_its_name)
 	REQUIRE(sgpu_files_allow(files, runtime, NULL) == SGPU_OK);
 	CHECK(fetch(files, first, NULL) == SGPU_OK);
 	REQUIRE(sgpu_files_except(files, &status, NULL) == SGPU_OK);
-	CHECK(fetch(files, first, &error) == SGPU_EPOLICY && strstr(error.text, "private to the runner"));
+	CHECK(fetch(files, first, &error) == SGPU_EPOLICY &&
+	      strstr(error.text, "private to the runner"));
 	REQUIRE(rename(first, second) == 0 && link(second, first) == 0);
-	CHECK(fetch(files, "second", NULL) == SGPU_EPOLICY && fetch(files, "first", NULL) == SGPU_EPOLICY);
+	CHECK(fetch(files, "second", NULL) == SGPU_EPOLICY &&
+	      fetch(files, "first", NULL) == SGPU_EPOLICY);
 	CHECK(fetch(files, file, NULL) == SGPU_OK);
 	CHECK(sgpu_files_above(files, first) && !strcmp(sgpu_files_above(files, first), runtime));
-	CHECK(!sgpu_files_above(files, "/etc/passwd") && !sgpu_files_above(files, "/nonexistent/x"));
+	CHECK(!sgpu_files_above(files, "/etc/passwd") &&
+	      !sgpu_files_above(files, "/nonexistent/x"));
 	sgpu_files_free(&files);
 	unlink(first);
 	unlink(second);
@@ -269,10 +282,12 @@ UNIT_TEST(folders_of_the_kernel_are_no_folders_of_files)
 
 	REQUIRE(sgpu_files_create(&files, NULL) == SGPU_OK);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(refused); i++) {
-		CHECK(sgpu_files_allow(files, refused[i], &error) == SGPU_EPOLICY && strstr(error.text, refused[i]));
+		CHECK(sgpu_files_allow(files, refused[i], &error) == SGPU_EPOLICY &&
+		      strstr(error.text, refused[i]));
 	}
 	make_file(file);
-	CHECK(sgpu_files_allow(files, file, NULL) == SGPU_ESYSTEM && sgpu_files_allow(files, "/nonexistent", NULL) < 0);
+	CHECK(sgpu_files_allow(files, file, NULL) == SGPU_ESYSTEM &&
+	      sgpu_files_allow(files, "/nonexistent", NULL) < 0);
 	CHECK(sgpu_files_count(files) == 0 && sgpu_files_count(NULL) == 0);
 	sgpu_files_free(&files);
 	unlink(file);

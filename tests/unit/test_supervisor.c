@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The supervisor of sgpu-run serve with workers and clients that lie. Honest users beside liars must get turns and answers.
- *   SGPU_TEST_SEED=N test_supervisor
+ * The supervisor of sgpu-run serve with workers and clients that lie. Honest users beside liars
+ * must get turns and answers. SGPU_TEST_SEED=N test_supervisor
  */
 #include <pthread.h>
 
@@ -47,7 +47,8 @@ UNIT_TEST(a_worker_cannot_take_its_counters_away)
 	end();
 }
 
-/* It says that it waits for its clients, gets more, and then that it does not, and has them all under way. */
+/* It says that it waits for its clients, gets more, and then that it does not, and has them all
+ * under way. */
 UNIT_TEST(a_worker_that_gave_turns_back_has_them_no_more_whatever_it_says)
 {
 	struct puppet *p = begin_lying(64);
@@ -128,7 +129,8 @@ UNIT_TEST(a_worker_that_changes_its_counters_all_the_time_disturbs_nobody)
 	REQUIRE(pthread_create(&thread, NULL, flip, p) == 0);
 	for (int i = 0; i < ROUNDS; i++) {
 		(void)submit_as(LIAR);
-		if (w.came - w.answered < 32) { /* on a busy machine more would wait than one user may have */
+		if (w.came - w.answered <
+		    32) { /* on a busy machine more would wait than one user may have */
 			(void)submit_as(HONEST);
 		}
 		step();
@@ -146,13 +148,16 @@ UNIT_TEST(a_worker_that_says_what_none_says_ends_and_nobody_else)
 		for (int count = 0; count < 2; count++) {
 			static uint8_t bytes[MESSAGE_MAX];
 			struct puppet *p = begin_lying(1);
-			const struct wire_header header = { .magic = 0x53475055, .version = WIRE_VERSION,
-							    .kind = (uint16_t)kind, .size = (uint32_t)message_size(kind) };
+			const struct wire_header header = { .magic = 0x53475055,
+							    .version = WIRE_VERSION,
+							    .kind = (uint16_t)kind,
+							    .size = (uint32_t)message_size(kind) };
 
 			memcpy(bytes, &header, sizeof(header));
 			send_bytes(p->control, bytes, header.size, &w.batch, count);
 			CHECK(submit_as(HONEST) && until(all_are_answered));
-			CHECK(kind == WIRE_NOTE && count == 0 ? liar_has_a_worker() : until(liar_has_none));
+			CHECK(kind == WIRE_NOTE && count == 0 ? liar_has_a_worker()
+							      : until(liar_has_none));
 			end();
 		}
 	}
@@ -181,7 +186,8 @@ UNIT_TEST(a_worker_that_dies_at_its_start_delays_its_own_tenant_alone)
 	for (int i = 0; i < 4; i++) {
 		REQUIRE(submit_as(LIAR) && until(liar_has_a_worker));
 		forget_puppet(puppet_of(LIAR));
-		CHECK(until(liar_has_lost_it)); /* or the next one goes to a worker that is about to end */
+		CHECK(until(liar_has_lost_it)); /* or the next one goes to a worker that is about to
+						   end */
 	}
 	CHECK(submit_as(LIAR) && submit_as(HONEST) && until(all_are_answered));
 	CHECK(!liar_has_a_worker() && !w.delayed);
@@ -215,7 +221,8 @@ UNIT_TEST(what_workers_have_done_is_not_forgotten_with_them)
 		CHECK(submit_as(LIAR) && until(liar_has_a_worker));
 		puppet_of(LIAR)->counters->sums[SERVE_DONE] = 5;
 		forget_puppet(puppet_of(LIAR));
-		for (int k = 0; k < ROUNDS && tenant_of(LIAR)->sums[SERVE_DONE] < UINT64_C(5) * i; k++) {
+		for (int k = 0; k < ROUNDS && tenant_of(LIAR)->sums[SERVE_DONE] < UINT64_C(5) * i;
+		     k++) {
 			step();
 		}
 		CHECK(tenant_of(LIAR)->sums[SERVE_DONE] == UINT64_C(5) * i);
@@ -262,25 +269,33 @@ UNIT_TEST(a_user_has_so_many_requests_and_no_more)
 	end();
 }
 
-/* All places are taken: of the silent, who came first goes; of those who wait, who came last of the user who has most. */
+/* All places are taken: of the silent, who came first goes; of those who wait, who came last of the
+ * user who has most. */
 UNIT_TEST(a_connection_without_a_place_gets_that_of_another)
 {
 	for (int waits = 0; waits < 2; waits++) {
-		struct sockaddr_un address = address_of(waits ? "sgpu-test-waiting" : "sgpu-test-silent");
-		const int listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+		struct sockaddr_un address =
+			address_of(waits ? "sgpu-test-waiting" : "sgpu-test-silent");
+		const int listener =
+			socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 		const int client = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 		struct caller *expected = NULL, *accepted = NULL;
 
-		CHECK(bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0 && listen(listener, 1) == 0);
+		CHECK(bind(listener, (struct sockaddr *)&address, sizeof(address)) == 0 &&
+		      listen(listener, 1) == 0);
 		CHECK(connect(client, (struct sockaddr *)&address, sizeof(address)) == 0);
 		begin(LYING_SEED, 1);
 		for (unsigned i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 			struct caller *c = &w.s.callers[i];
 			const unsigned number = (i * 37 + 100) % SUPERVISOR_CALLERS_MAX;
 
-			*c = (struct caller){ .fd = dup(w.batch), .uid = LIAR, .since_ns = number + 1, .order = number };
+			*c = (struct caller){ .fd = dup(w.batch),
+					      .uid = LIAR,
+					      .since_ns = number + 1,
+					      .order = number };
 			c->tenant = waits ? &w.s.tenants[i % 3 != 0] : NULL;
-			if (waits ? i % 3 && (!expected || number > expected->order) : number == 0) {
+			if (waits ? i % 3 && (!expected || number > expected->order)
+				  : number == 0) {
 				expected = c;
 			}
 		}
@@ -383,8 +398,8 @@ UNIT_TEST(a_map_with_a_gap_or_none_is_not_whole)
 		"\n",
 		"0 2001 1\n",
 		"0 0 65536\n",
-		"0 0 4294967294\n",                         /* without the last user */
-		"1 1 4294967294\n",                         /* without the first */
+		"0 0 4294967294\n", /* without the last user */
+		"1 1 4294967294\n", /* without the first */
 		"0 0 1000\n1001 1001 4294966294\n",
 		"0 0 1000\n1000 1000\n",
 		"0 0 1000\n\n2000 0 4294965295\n",

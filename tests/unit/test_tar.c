@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ustar reader and writer: what is written is read, by us and in the layout of the standard; all else is refused.
+ * The ustar reader and writer: what is written is read, by us and in the layout of the standard;
+ * all else is refused.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -15,13 +16,27 @@
 static struct sgpu_error error;
 
 /* Offsets in a header, from the standard and not from our struct. */
-enum { NAME = 0, MODE = 100, SIZE = 124, MTIME = 136, SUM = 148, TYPE = 156, LINK = 157, MAGIC = 257, VERSION = 263,
-       USER = 265, MAJOR = 329, PREFIX = 345, REST = 500 };
+enum {
+	NAME = 0,
+	MODE = 100,
+	SIZE = 124,
+	MTIME = 136,
+	SUM = 148,
+	TYPE = 156,
+	LINK = 157,
+	MAGIC = 257,
+	VERSION = 263,
+	USER = 265,
+	MAJOR = 329,
+	PREFIX = 345,
+	REST = 500
+};
 
 static int memory_file(const void *data, size_t size)
 {
 	const int fd = memfd_create("tar", 0);
-	if (fd < 0 || (size && write(fd, data, size) != (ssize_t)size) || lseek(fd, 0, SEEK_SET) < 0) {
+	if (fd < 0 || (size && write(fd, data, size) != (ssize_t)size) ||
+	    lseek(fd, 0, SEEK_SET) < 0) {
 		abort();
 	}
 	return fd;
@@ -53,7 +68,8 @@ static int write_archive(const size_t *sizes, int count)
 		char name[32];
 		snprintf(name, sizeof(name), "segments/%d", i);
 		if (sgpu_tar_header(fd, "a", name, sizes[i], &error) ||
-		    sgpu_write(fd, "a", data, sizes[i], &error) || sgpu_tar_padding(fd, "a", sizes[i], &error)) {
+		    sgpu_write(fd, "a", data, sizes[i], &error) ||
+		    sgpu_tar_padding(fd, "a", sizes[i], &error)) {
 			abort();
 		}
 	}
@@ -107,14 +123,18 @@ UNIT_TEST(payloads_that_are_not_read_are_skipped)
 	uint64_t size = 0;
 	uint8_t data[700];
 	REQUIRE(sgpu_tar_open(fd, "a", &reader, &error) == 0);
-	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && !strcmp(name, "segments/0") && size == 700);
+	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && !strcmp(name, "segments/0") &&
+	      size == 700);
 	CHECK(sgpu_tar_read(reader, data, 10, &error) == 0);
-	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && !strcmp(name, "segments/1") && size == 513);
+	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && !strcmp(name, "segments/1") &&
+	      size == 513);
 	/* Read past our back, in the two ways that bulk readers have. */
 	CHECK(sgpu_tar_fd(reader) == fd);
-	CHECK(pread(fd, data, 513, lseek(fd, 0, SEEK_CUR)) == 513 && data[0] == 1 && data[512] == (uint8_t)(512 * 7 + 1));
+	CHECK(pread(fd, data, 513, lseek(fd, 0, SEEK_CUR)) == 513 && data[0] == 1 &&
+	      data[512] == (uint8_t)(512 * 7 + 1));
 	sgpu_tar_consumed(reader, 513);
-	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && !strcmp(name, "segments/2") && size == 1);
+	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && !strcmp(name, "segments/2") &&
+	      size == 1);
 	CHECK(read(sgpu_tar_fd(reader), data, 1) == 1 && data[0] == 1);
 	sgpu_tar_consumed(reader, 1);
 	CHECK(sgpu_tar_next(reader, &name, &size, &error) == 0 && !name);
@@ -139,7 +159,8 @@ UNIT_TEST(members_larger_than_what_is_read_ahead_come_back)
 	lseek(fd, 6, SEEK_SET);
 	for (int i = 0; i < MEMBERS; i++) {
 		const size_t bytes = i % 3 ? (size_t)i * 31 : LARGE - (size_t)i;
-		REQUIRE(sgpu_tar_header(fd, "a", "m", bytes, &error) == 0 && sgpu_write(fd, "a", data, bytes, &error) == 0 &&
+		REQUIRE(sgpu_tar_header(fd, "a", "m", bytes, &error) == 0 &&
+			sgpu_write(fd, "a", data, bytes, &error) == 0 &&
 			sgpu_tar_padding(fd, "a", bytes, &error) == 0);
 	}
 	REQUIRE(sgpu_tar_end(fd, "a", &error) == 0);
@@ -147,13 +168,15 @@ UNIT_TEST(members_larger_than_what_is_read_ahead_come_back)
 	lseek(fd, 6, SEEK_SET);
 	REQUIRE(sgpu_tar_open(fd, "a", &reader, &error) == 0);
 	for (int i = 0; i < MEMBERS; i++) {
-		const size_t bytes = i % 3 ? (size_t)i * 31 : LARGE - (size_t)i, first = bytes / (size_t)(i % 7 + 1);
+		const size_t bytes = i % 3 ? (size_t)i * 31 : LARGE - (size_t)i,
+			     first = bytes / (size_t)(i % 7 + 1);
 
 		REQUIRE(sgpu_tar_next(reader, &name, &size, &error) == 0 && name && size == bytes);
 		memset(got, 0, sizeof(got));
 		REQUIRE(sgpu_tar_read(reader, got, first, &error) == 0);
 		if (i % 2) {
-			CHECK(read(sgpu_tar_fd(reader), got + first, bytes - first) == (ssize_t)(bytes - first));
+			CHECK(read(sgpu_tar_fd(reader), got + first, bytes - first) ==
+			      (ssize_t)(bytes - first));
 			sgpu_tar_consumed(reader, bytes - first);
 		} else if (i % 5) {
 			CHECK(sgpu_tar_read(reader, got + first, bytes - first, &error) == 0);
@@ -193,8 +216,17 @@ UNIT_TEST(the_header_is_that_of_the_standard)
 	const int fd = write_archive(sizes, 1);
 	REQUIRE(pread(fd, header, 512, 0) == 512);
 	CHECK(!memcmp(header + NAME, "segments/0\0", 11));
-	CHECK(!memcmp(header + MODE, "0000644\0" "0000000\0" "0000000\0" "00000000005\0" "00000000000\0", 48));
-	CHECK(header[TYPE] == '0' && !memcmp(header + MAGIC, "ustar\0" "00", 8));
+	CHECK(!memcmp(header + MODE,
+		      "0000644\0"
+		      "0000000\0"
+		      "0000000\0"
+		      "00000000005\0"
+		      "00000000000\0",
+		      48));
+	CHECK(header[TYPE] == '0' && !memcmp(header + MAGIC,
+					     "ustar\0"
+					     "00",
+					     8));
 	uint8_t copy[512];
 	memcpy(copy, header, 512);
 	fix_checksum(copy);
@@ -204,7 +236,8 @@ UNIT_TEST(the_header_is_that_of_the_standard)
 
 UNIT_TEST(sizes_beyond_eight_gibibytes_are_base_256)
 {
-	static const uint64_t sizes[] = { 077777777777, 0100000000000, ((uint64_t)1 << 52) + 3, (uint64_t)1 << 62 };
+	static const uint64_t sizes[] = { 077777777777, 0100000000000, ((uint64_t)1 << 52) + 3,
+					  (uint64_t)1 << 62 };
 	for (int i = 0; i < 4; i++) {
 		const int fd = memory_file(NULL, 0);
 		uint8_t header[512];
@@ -253,7 +286,7 @@ UNIT_TEST(whatever_a_batch_does_not_need_is_refused)
 	for (int i = 0; i < 16; i++) {
 		CHECK(read_changed(TYPE, types + i, 1) == SGPU_EINVALID);
 	}
-	CHECK(read_changed(MAGIC, "ustar  ", 8) == SGPU_EINVALID); /* GNU */
+	CHECK(read_changed(MAGIC, "ustar  ", 8) == SGPU_EINVALID);	    /* GNU */
 	CHECK(read_changed(MAGIC, "\0\0\0\0\0\0\0\0", 8) == SGPU_EINVALID); /* v7 */
 	CHECK(read_changed(VERSION, "01", 2) == SGPU_EINVALID);
 	CHECK(read_changed(PREFIX, "a", 1) == SGPU_EINVALID);
@@ -275,8 +308,10 @@ UNIT_TEST(sizes_that_are_not_numbers_are_refused)
 	CHECK(read_changed(SIZE, "\0\0\0\0\0\0\0\0\0\0\0\0", 12) == SGPU_EINVALID);
 	CHECK(read_changed(SIZE, "         5 ", 12) == SGPU_EINVALID);
 	CHECK(read_changed(SIZE, "00000000008", 12) == SGPU_EINVALID);
-	CHECK(read_changed(SIZE, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12) == SGPU_EINVALID);
-	CHECK(read_changed(SIZE, "\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff", 12) == SGPU_EINVALID);
+	CHECK(read_changed(SIZE, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 12) ==
+	      SGPU_EINVALID);
+	CHECK(read_changed(SIZE, "\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff", 12) ==
+	      SGPU_EINVALID);
 	CHECK(read_changed(SIZE, "\x80\0\0\1\0\0\0\0\0\0\0\5", 12) == SGPU_EINVALID);
 	CHECK(read_changed(SIZE, "\x80\0\0\0\0\0\0\0\0\0\0\5", 12) == 0);
 	CHECK(read_changed(SIZE, "000000000005", 12) == 0); /* twelve digits */
@@ -348,7 +383,8 @@ UNIT_TEST(blocks_of_zeros_may_follow_up_to_a_limit)
 	CHECK(read_all(fd, &members) == 0);
 	REQUIRE(ftruncate(fd, 4 << 20) == 0 && lseek(fd, 0, SEEK_SET) == 0);
 	CHECK(read_all(fd, &members) == SGPU_EINVALID);
-	REQUIRE(ftruncate(fd, 9000) == 0 && pwrite(fd, "x", 1, 8999) == 1 && lseek(fd, 0, SEEK_SET) == 0);
+	REQUIRE(ftruncate(fd, 9000) == 0 && pwrite(fd, "x", 1, 8999) == 1 &&
+		lseek(fd, 0, SEEK_SET) == 0);
 	CHECK(read_all(fd, &members) == SGPU_EINVALID);
 	close(fd);
 }
@@ -383,7 +419,8 @@ UNIT_TEST(names_that_do_not_fit_are_refused)
 	uint64_t size = 0;
 	CHECK(sgpu_tar_header(fd, "a", name, 0, &error) == 0);
 	REQUIRE(lseek(fd, 0, SEEK_SET) == 0 && sgpu_tar_open(fd, "a", &reader, &error) == 0);
-	CHECK(sgpu_tar_next(reader, &member, &size, &error) == 0 && member && !strcmp(member, name));
+	CHECK(sgpu_tar_next(reader, &member, &size, &error) == 0 && member &&
+	      !strcmp(member, name));
 	sgpu_tar_close(&reader);
 	close(fd);
 }

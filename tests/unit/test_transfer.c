@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Secure copies, on the device that SGPU_TEST_DEVICE names: the bytes that arrive, what is left of a copy that fails,
- * and that the engine works afterwards. Its kernels are those of test_cuda_aead: racecheck has nothing to find.
+ * Secure copies, on the device that SGPU_TEST_DEVICE names: the bytes that arrive, what is left of
+ * a copy that fails, and that the engine works afterwards. Its kernels are those of test_cuda_aead:
+ * racecheck has nothing to find.
  */
 #include <stdint.h>
 
@@ -11,16 +12,27 @@
 #include "unit.h"
 
 enum { C = SGPU_CHUNK, LARGEST = 900 * C + 77, OFFSET = 3 };
-static const uint64_t sizes[] = { 0, 1, 16, C - 1, C, C + 1, 2 * C, 5 * C + 3, 32 * C, 33 * C - 1, 64 * C, 129 * C,
-				  300 * C + 5, LARGEST };
+static const uint64_t sizes[] = { 0,	  1,	   16,		C - 1,	C,
+				  C + 1,  2 * C,   5 * C + 3,	32 * C, 33 * C - 1,
+				  64 * C, 129 * C, 300 * C + 5, LARGEST };
 
 /* Small chunk runs, so that there are many of them. */
-static const struct sgpu_engine_config small = { .workers = 3, .direct_run = 64 * C, .direct_count = 2,
-						 .staged_run = 40 * C, .live_buffers = 3, .first_run = 4 * C,
-						 .last_run = 8 * C, .pinned_max = 256 * C };
-static const struct sgpu_engine_config alone = { .workers = 1, .direct_run = 16 * C, .direct_count = 1,
-						 .staged_run = 8 * C, .live_buffers = 1, .first_run = C,
-						 .last_run = C, .pinned_max = C };
+static const struct sgpu_engine_config small = { .workers = 3,
+						 .direct_run = 64 * C,
+						 .direct_count = 2,
+						 .staged_run = 40 * C,
+						 .live_buffers = 3,
+						 .first_run = 4 * C,
+						 .last_run = 8 * C,
+						 .pinned_max = 256 * C };
+static const struct sgpu_engine_config alone = { .workers = 1,
+						 .direct_run = 16 * C,
+						 .direct_count = 1,
+						 .staged_run = 8 * C,
+						 .live_buffers = 1,
+						 .first_run = C,
+						 .last_run = C,
+						 .pinned_max = C };
 
 static const uint8_t secret[SGPU_KEY_SIZE] = { 7, 7, 1 };
 
@@ -117,27 +129,40 @@ static bool all(const uint8_t *data, uint64_t size, uint8_t value)
 /* On the host, with the library's own function. */
 static uint64_t seal(struct fixture *f, uint64_t first, bool last, uint64_t size)
 {
-	CHECK(sgpu_seal_chunks(f->aead, &f->keys, first, last, f->plaintext, size, f->sealed) == SGPU_OK);
+	CHECK(sgpu_seal_chunks(f->aead, &f->keys, first, last, f->plaintext, size, f->sealed) ==
+	      SGPU_OK);
 	return size + (size / C + last) * SGPU_TAG_SIZE;
 }
 
 /* Sealed at rest, from and to memory that the device reaches by itself. */
-static int in_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key, uint64_t first, bool last,
-			const void *sealed, uint64_t size, sgpu_devptr to, struct sgpu_transfer_result *result)
+static int in_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key, uint64_t first,
+			bool last, const void *sealed, uint64_t size, sgpu_devptr to,
+			struct sgpu_transfer_result *result)
 {
 	const struct sgpu_transfer_request request = {
-		.direction = SGPU_TRANSFER_IN, .key = key, .first = first, .last = last, .memory = to, .size = size,
+		.direction = SGPU_TRANSFER_IN,
+		.key = key,
+		.first = first,
+		.last = last,
+		.memory = to,
+		.size = size,
 		.source = sgpu_source_from_memory(sealed, true),
 	};
 
 	return sgpu_transfer_sync(engine, &request, result);
 }
 
-static int out_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key, uint64_t first, bool last,
-			 sgpu_devptr from, uint64_t size, void *sealed, struct sgpu_transfer_result *result)
+static int out_sealed_at(struct sgpu_engine *engine, struct sgpu_device_key *key, uint64_t first,
+			 bool last, sgpu_devptr from, uint64_t size, void *sealed,
+			 struct sgpu_transfer_result *result)
 {
 	const struct sgpu_transfer_request request = {
-		.direction = SGPU_TRANSFER_OUT, .key = key, .first = first, .last = last, .memory = from, .size = size,
+		.direction = SGPU_TRANSFER_OUT,
+		.key = key,
+		.first = first,
+		.last = last,
+		.memory = from,
+		.size = size,
 		.sink = sgpu_sink_to_memory(sealed, true),
 	};
 
@@ -159,7 +184,8 @@ static void in_sealed(struct fixture *f, uint64_t first, bool last, uint64_t siz
 	uint64_t total = seal(f, first, last, size);
 
 	spoil(f);
-	int code = in_sealed_at(f->engine, f->key, first, last, f->sealed, total, f->memory + OFFSET, &task);
+	int code = in_sealed_at(f->engine, f->key, first, last, f->sealed, total,
+				f->memory + OFFSET, &task);
 
 	check_in(f, code, size);
 	CHECK(task.code == SGPU_OK && task.begin_ns > 0 && task.end_ns >= task.begin_ns);
@@ -171,7 +197,8 @@ static void out_sealed(struct fixture *f, uint64_t first, bool last, uint64_t si
 
 	to_device(f, f->plaintext, size);
 	memset(f->sealed_again, 0xee, f->room);
-	CHECK(out_sealed_at(f->engine, f->key, first, last, f->memory, size, f->sealed_again, NULL) == 0);
+	CHECK(out_sealed_at(f->engine, f->key, first, last, f->memory, size, f->sealed_again,
+			    NULL) == 0);
 	CHECK(memcmp(f->sealed, f->sealed_again, total) == 0);
 	CHECK(all((uint8_t *)f->sealed_again + total, f->room - total, 0xee));
 }
@@ -181,7 +208,9 @@ static void in_live(struct fixture *f, enum sgpu_transfer_stage stage, uint64_t 
 	struct sgpu_transfer_result task;
 
 	spoil(f);
-	check_in(f, sgpu_live_in_stages(f->engine, f->live, stage, f->plaintext, size, f->memory + OFFSET, &task),
+	check_in(f,
+		 sgpu_live_in_stages(f->engine, f->live, stage, f->plaintext, size,
+				     f->memory + OFFSET, &task),
 		 size);
 	CHECK(task.code == SGPU_OK && task.begin_ns > 0 && task.end_ns >= task.begin_ns);
 }
@@ -190,7 +219,8 @@ static void out_live(struct fixture *f, uint64_t size, unsigned offset)
 {
 	to_device(f, f->plaintext, size);
 	memset(f->result, 0xee, f->room);
-	CHECK(sgpu_live_out(f->engine, f->live, f->memory, size, f->result + offset, NULL) == SGPU_OK);
+	CHECK(sgpu_live_out(f->engine, f->live, f->memory, size, f->result + offset, NULL) ==
+	      SGPU_OK);
 	CHECK(all(f->result, offset, 0xee));
 	CHECK(memcmp(f->result + offset, f->plaintext, size) == 0);
 	CHECK(all(f->result + offset + size, f->room - offset - size, 0xee));
@@ -266,12 +296,13 @@ UNIT_TEST(what_is_sealed_live_arrives_with_the_standard_sizes)
 UNIT_TEST(each_stage_of_a_live_copy_ends)
 {
 	struct fixture f;
-	enum sgpu_transfer_stage stages[] = { SGPU_TRANSFER_STAGE, SGPU_TRANSFER_ENCRYPT, SGPU_TRANSFER_AUTHENTICATE,
-					      SGPU_TRANSFER_OPEN };
+	enum sgpu_transfer_stage stages[] = { SGPU_TRANSFER_STAGE, SGPU_TRANSFER_ENCRYPT,
+					      SGPU_TRANSFER_AUTHENTICATE, SGPU_TRANSFER_OPEN };
 
 	REQUIRE(set_up(&f, &small));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(stages); i++) {
-		CHECK(sgpu_live_in_stages(f.engine, f.live, stages[i], f.plaintext, LARGEST, f.memory, NULL) == 0);
+		CHECK(sgpu_live_in_stages(f.engine, f.live, stages[i], f.plaintext, LARGEST,
+					  f.memory, NULL) == 0);
 		from_device(&f, LARGEST);
 		/* Plaintext where nothing protects it, and at the end. */
 		bool plain = memcmp(f.result, f.plaintext, LARGEST) == 0;
@@ -297,8 +328,10 @@ UNIT_TEST(a_bad_chunk_is_named_and_leaves_nothing)
 		((uint8_t *)f.sealed)[bad[i] * SGPU_SEALED_CHUNK + 20] ^= 1;
 		((uint8_t *)f.sealed)[total - 1] ^= 2;
 		spoil(&f);
-		CHECK(in_sealed_at(f.engine, f.key, 7, true, f.sealed, total, f.memory, &task) == SGPU_EAUTH);
-		CHECK(task.code == SGPU_EAUTH && task.error.code == SGPU_EAUTH && task.error.text[0]);
+		CHECK(in_sealed_at(f.engine, f.key, 7, true, f.sealed, total, f.memory, &task) ==
+		      SGPU_EAUTH);
+		CHECK(task.code == SGPU_EAUTH && task.error.code == SGPU_EAUTH &&
+		      task.error.text[0]);
 		CHECK(task.bad_chunk == 7 + bad[i]);
 		from_device(&f, f.room);
 		CHECK(all(f.result, LARGEST, 0));
@@ -316,19 +349,22 @@ UNIT_TEST(the_end_mark_is_demanded_and_refused)
 
 	REQUIRE(set_up(&f, &small));
 	total = seal(&f, 0, true, 200 * C + 9);
-	CHECK(in_sealed_at(f.engine, f.key, 0, false, f.sealed, total, f.memory, &task) == SGPU_EAUTH);
-	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK, f.memory, &task) ==
+	CHECK(in_sealed_at(f.engine, f.key, 0, false, f.sealed, total, f.memory, &task) ==
 	      SGPU_EAUTH);
-	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, total - 1, f.memory, &task) == SGPU_EAUTH);
+	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK, f.memory,
+			   &task) == SGPU_EAUTH);
+	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, total - 1, f.memory, &task) ==
+	      SGPU_EAUTH);
 	/* Cut short within the tag of the last chunk, after whole ones that verify. */
 	spoil(&f);
-	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK + 5, f.memory,
-				      &task) == SGPU_EAUTH);
+	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, 200 * SGPU_SEALED_CHUNK + 5,
+			   f.memory, &task) == SGPU_EAUTH);
 	from_device(&f, f.room);
 	CHECK(all(f.result, 200 * C, 0) && f.result[200 * C] == 0xee);
 	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, 0, f.memory, &task) == SGPU_EAUTH);
 	CHECK(in_sealed_at(f.engine, f.key, 0, false, f.sealed, 0, f.memory, &task) == SGPU_OK);
-	CHECK(out_sealed_at(f.engine, f.key, 0, false, f.memory, C + 1, f.sealed, &task) == SGPU_EUSAGE);
+	CHECK(out_sealed_at(f.engine, f.key, 0, false, f.memory, C + 1, f.sealed, &task) ==
+	      SGPU_EUSAGE);
 	tear_down(&f);
 }
 
@@ -342,7 +378,8 @@ static void be_wrong(void *object)
 	fake_backend_give(object, &wrong);
 }
 
-static int alter_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+static int alter_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+		    struct sgpu_task *task)
 {
 	if (countdown-- == 0 && size > 0) {
 		((uint8_t *)(uintptr_t)from)[size / 2] ^= 0x10;
@@ -350,12 +387,14 @@ static int alter_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from
 	return real->memory->copy_in(stream, to, from, size, task);
 }
 
-static int alter_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+static int alter_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+		     struct sgpu_task *task)
 {
 	if (countdown-- == 0 && size > 0) {
 		/* Sealed data are altered before they leave the device. */
 		uint8_t other[8] = { 5, 5 };
-		int code = real->memory->copy_in(stream, from + size / 2, other, sizeof(other), NULL);
+		int code =
+			real->memory->copy_in(stream, from + size / 2, other, sizeof(other), NULL);
 
 		if (code == SGPU_OK) {
 			code = real->stream->sync(stream, NULL);
@@ -367,7 +406,8 @@ static int alter_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uin
 	return real->memory->copy_out(stream, to, from, size, task);
 }
 
-static int refuse_event(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
+static int refuse_event(struct sgpu_device *device, struct sgpu_event **event,
+			struct sgpu_error *error)
 {
 	if (countdown-- == 0) {
 		return sgpu_fail(error, SGPU_ENOMEM, "no more events");
@@ -386,7 +426,8 @@ static bool set_up_wrong(struct fixture *f)
 	for (int i = 0; i < SGPU_ENGINE_STREAMS; i++) {
 		struct sgpu_stream *stream;
 
-		if (sgpu_engine_get_stream(f->engine, (enum sgpu_engine_stream)i, &stream, NULL) != SGPU_OK) {
+		if (sgpu_engine_get_stream(f->engine, (enum sgpu_engine_stream)i, &stream, NULL) !=
+		    SGPU_OK) {
 			return false;
 		}
 		be_wrong(stream);
@@ -404,8 +445,10 @@ UNIT_TEST(what_is_altered_on_the_bus_is_found)
 		wrong.memory.copy_in = alter_in;
 		spoil(&f);
 		countdown = after;
-		CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST, f.memory, &task) == SGPU_EAUTH);
-		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk == 2) && task.error.text[0]);
+		CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST, f.memory, &task) ==
+		      SGPU_EAUTH);
+		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk == 2) &&
+		      task.error.text[0]);
 		wrong.memory.copy_in = real->memory->copy_in;
 		from_device(&f, f.room);
 		CHECK(all(f.result, LARGEST, 0) && all(f.result + LARGEST, f.room - LARGEST, 0xee));
@@ -413,8 +456,10 @@ UNIT_TEST(what_is_altered_on_the_bus_is_found)
 		memset(f.result, 0xee, f.room);
 		wrong.memory.copy_out = alter_out;
 		countdown = after;
-		CHECK(sgpu_live_out(f.engine, f.live, f.memory, LARGEST, f.result, &task) == SGPU_EAUTH);
-		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk == 2) && task.error.text[0]);
+		CHECK(sgpu_live_out(f.engine, f.live, f.memory, LARGEST, f.result, &task) ==
+		      SGPU_EAUTH);
+		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk == 2) &&
+		      task.error.text[0]);
 		CHECK(all(f.result, LARGEST, 0) && all(f.result + LARGEST, f.room - LARGEST, 0xee));
 		wrong.memory.copy_out = real->memory->copy_out;
 	}
@@ -449,10 +494,12 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 		CHECK(all(f.result, LARGEST, 0));
 		countdown = after;
 		memset(f.sealed_again, 0xee, f.room);
-		code[3] = out_sealed_at(f.engine, f.key, 0, true, f.memory, LARGEST, f.sealed_again, &task);
+		code[3] = out_sealed_at(f.engine, f.key, 0, true, f.memory, LARGEST, f.sealed_again,
+					&task);
 		CHECK(all(f.sealed_again, total, 0));
 		wrong.stream.event_create = real->stream->event_create;
-		CHECK(code[0] == SGPU_ENOMEM && code[1] == SGPU_ENOMEM && code[2] == SGPU_ENOMEM && code[3] == SGPU_ENOMEM);
+		CHECK(code[0] == SGPU_ENOMEM && code[1] == SGPU_ENOMEM && code[2] == SGPU_ENOMEM &&
+		      code[3] == SGPU_ENOMEM);
 	}
 	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
 	tear_down(&f);
@@ -463,7 +510,7 @@ enum { CAUGHT = 6 };
 static uint8_t caught[CAUGHT][256];
 static int caught_count;
 
-static void catch(const void *from, uint64_t size)
+static void catch (const void *from, uint64_t size)
 {
 	if (caught_count >= 0 && size >= sizeof(caught[0])) {
 		memcpy(caught[caught_count], from, sizeof(caught[0]));
@@ -471,17 +518,19 @@ static void catch(const void *from, uint64_t size)
 	}
 }
 
-static int catch_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+static int catch_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+		    struct sgpu_task *task)
 {
-	catch(from, size);
+	catch (from, size);
 	return real->memory->copy_in(stream, to, from, size, task);
 }
 
 /* Where kernels reach the host's memory, little is opened from there without a copy. */
-static int catch_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, const void *in,
-		      uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+static int catch_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		      bool last, const void *in, uint64_t size, sgpu_devptr out,
+		      struct sgpu_task *task)
 {
-	catch(in, size);
+	catch (in, size);
 	return real->key->open_from(stream, key, first, last, in, size, out, task);
 }
 
@@ -496,12 +545,14 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 	for (int i = 0; i < CAUGHT; i++) {
 		caught_count = i;
 		if (i == 2) { /* one that fails has used its nonces, too */
-			CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST, f.memory + f.room - C, NULL) ==
-			      SGPU_EUSAGE);
+			CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST,
+					   f.memory + f.room - C, NULL) == SGPU_EUSAGE);
 		} else {
-			CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, 3 * C, f.memory, NULL) == SGPU_OK);
+			CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, 3 * C, f.memory, NULL) ==
+			      SGPU_OK);
 		}
-		CHECK(sgpu_live_out(f.engine, f.live, f.memory, (uint64_t)i * C, f.result, NULL) == SGPU_OK);
+		CHECK(sgpu_live_out(f.engine, f.live, f.memory, (uint64_t)i * C, f.result, NULL) ==
+		      SGPU_OK);
 		for (int k = 0; k < i; k++) {
 			CHECK(memcmp(caught[k], caught[i], sizeof(caught[0])) != 0);
 		}
@@ -519,10 +570,10 @@ UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 
 	REQUIRE(set_up(&f, &small));
 	total = seal(&f, 0, true, LARGEST);
-	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, total, f.memory + f.room - 5 * C, NULL) ==
-	      SGPU_EUSAGE);
-	CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST, f.memory + f.room - 5 * C, NULL) ==
-	      SGPU_EUSAGE);
+	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, total, f.memory + f.room - 5 * C,
+			   NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST, f.memory + f.room - 5 * C,
+			   NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_live_out(f.engine, f.live, f.memory + f.room - 5 * C, LARGEST, f.result, NULL) ==
 	      SGPU_EUSAGE);
 	in_sealed(&f, 0, true, LARGEST);
@@ -536,7 +587,8 @@ UNIT_TEST(the_key_of_another_engine_is_refused)
 	struct sgpu_transfer_result task;
 	struct fixture f;
 
-	REQUIRE(set_up(&f, &alone) && sgpu_engine_create(f.device, &small, &other, NULL) == SGPU_OK);
+	REQUIRE(set_up(&f, &alone) &&
+		sgpu_engine_create(f.device, &small, &other, NULL) == SGPU_OK);
 	CHECK(sgpu_live_in(other, f.live, f.plaintext, LARGEST, f.memory, &task) == SGPU_EUSAGE);
 	CHECK(task.code == SGPU_EUSAGE && task.error.text[0]);
 	CHECK(sgpu_live_out(other, f.live, f.memory, LARGEST, f.result, NULL) == SGPU_EUSAGE);
@@ -547,8 +599,10 @@ UNIT_TEST(the_key_of_another_engine_is_refused)
 
 UNIT_TEST(a_config_without_sense_is_refused)
 {
-	struct sgpu_engine_config configs[] = { { .staged_run = 100 }, { .direct_run = (uint64_t)1 << 40 },
-						{ .workers = 100000 }, { .live_buffers = 65 },
+	struct sgpu_engine_config configs[] = { { .staged_run = 100 },
+						{ .direct_run = (uint64_t)1 << 40 },
+						{ .workers = 100000 },
+						{ .live_buffers = 65 },
 						{ .direct_count = 5000 } };
 	struct sgpu_engine *engine;
 	struct sgpu_error error;
@@ -556,7 +610,8 @@ UNIT_TEST(a_config_without_sense_is_refused)
 
 	REQUIRE(set_up(&f, &small));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(configs); i++) {
-		CHECK(sgpu_engine_create(f.device, &configs[i], &engine, &error) == SGPU_EUSAGE && !engine);
+		CHECK(sgpu_engine_create(f.device, &configs[i], &engine, &error) == SGPU_EUSAGE &&
+		      !engine);
 	}
 	tear_down(&f);
 }

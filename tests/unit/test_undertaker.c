@@ -37,10 +37,12 @@ static unsigned count_descriptors(void)
 /* A socket whose closing blocks: its peer does not take what was sent. */
 static int make_lingering(int *peer)
 {
-	struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
+	struct sockaddr_in address = { .sin_family = AF_INET,
+				       .sin_addr = { htonl(INADDR_LOOPBACK) } };
 	const struct linger linger = { 1, LINGER_S };
 	socklen_t size = sizeof(address);
-	const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0),
+		  fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	static char full[65536];
 
 	CHECK(bind(listener, (struct sockaddr *)&address, size) == 0 && listen(listener, 1) == 0);
@@ -96,7 +98,8 @@ static void what_cannot_be_closed_at_once_keeps_nothing_waiting(void)
 	const int lingering = make_lingering(&peer), own = line;
 
 	CHECK(make_connection(blocked) == 0 && make_connection(other) == 0);
-	line = blocked[1]; /* as if it were the line: a message with a descriptor, which nobody receives */
+	line = blocked[1]; /* as if it were the line: a message with a descriptor, which nobody
+			      receives */
 	CHECK(send_line(&lingering, 1));
 	line = own;
 	close(lingering);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the library leaves behind when it fails, and in the memory that it gives back: no key, no plaintext.
+ * What the library leaves behind when it fails, and in the memory that it gives back: no key, no
+ * plaintext.
  */
 #include <malloc.h>
 #include <stdbool.h>
@@ -17,7 +18,8 @@
 
 static const uint8_t zero[4096];
 static const char marker[] = "plaintext-that-nobody-may-find-again";
-/* Begins what must not be found: plaintext, or a key, whose bytes are also the first of its schedule. */
+/* Begins what must not be found: plaintext, or a key, whose bytes are also the first of its
+ * schedule. */
 enum { NEEDLE = 16 };
 
 #if !UNIT_SANITIZED
@@ -50,7 +52,8 @@ static int memory_file(const void *data, size_t size)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC);
 
-	if (fd < 0 || (size && write(fd, data, size) != (ssize_t)size) || lseek(fd, 0, SEEK_SET) != 0) {
+	if (fd < 0 || (size && write(fd, data, size) != (ssize_t)size) ||
+	    lseek(fd, 0, SEEK_SET) != 0) {
 		abort();
 	}
 	return fd;
@@ -71,7 +74,10 @@ UNIT_TEST(the_watch_finds_what_was_not_wiped)
 
 	REQUIRE(memory);
 	fill(memory, 200);
-	__asm__ volatile("" : : "r"(memory) : "memory"); /* stores before a free count as dead otherwise */
+	__asm__ volatile(""
+			 :
+			 : "r"(memory)
+			 : "memory"); /* stores before a free count as dead otherwise */
 	watch(true);
 	free(memory);
 	watch(false);
@@ -86,7 +92,8 @@ UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 #if !UNIT_SANITIZED
 	enum { SIZE = 3 << 20 };
 	static const uint8_t key[SGPU_KEY_SIZE] = { 1 };
-	uint8_t *data = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	uint8_t *data =
+		mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	REQUIRE(data != MAP_FAILED);
 	fill(data, SIZE);
@@ -129,7 +136,8 @@ UNIT_TEST(streams_give_back_no_memory_with_plaintext)
 UNIT_TEST(key_schedules_are_wiped_before_they_are_given_back)
 {
 #if !UNIT_SANITIZED
-	uint8_t data[64] = { 0 }, nonce[SGPU_NONCE_SIZE] = { 1 }, tag[SGPU_TAG_SIZE], key[SGPU_KEY_SIZE];
+	uint8_t data[64] = { 0 }, nonce[SGPU_NONCE_SIZE] = { 1 }, tag[SGPU_TAG_SIZE],
+		key[SGPU_KEY_SIZE];
 	const char *const *names = sgpu_aead_providers();
 
 	fill(key, sizeof(key));
@@ -137,7 +145,8 @@ UNIT_TEST(key_schedules_are_wiped_before_they_are_given_back)
 		struct sgpu_aead *aead = NULL, *copy = NULL;
 
 		watch(true);
-		REQUIRE(sgpu_aead_create(names[i], key, &aead, NULL) == 0 && sgpu_aead_copy(aead, &copy, NULL) == 0);
+		REQUIRE(sgpu_aead_create(names[i], key, &aead, NULL) == 0 &&
+			sgpu_aead_copy(aead, &copy, NULL) == 0);
 		CHECK(sgpu_aead_seal(copy, nonce, data, sizeof(data), data, tag) == 0);
 		CHECK(sgpu_aead_open(aead, nonce, data, sizeof(data), data, tag) == 0);
 		sgpu_aead_free(&copy);
@@ -181,7 +190,8 @@ UNIT_TEST(an_hpke_message_that_does_not_verify_leaves_nothing)
 
 	memset(message, 7, sizeof(message));
 	REQUIRE(sgpu_key_generate(SGPU_KEY_X25519, &key, NULL) == 0);
-	REQUIRE(sgpu_hpke_seal(key.public_half, "info", 4, "aad", 3, message, 32, enc, ct, NULL) == 0);
+	REQUIRE(sgpu_hpke_seal(key.public_half, "info", 4, "aad", 3, message, 32, enc, ct, NULL) ==
+		0);
 	ct[47] ^= 1;
 	memset(back, 9, sizeof(back));
 	CHECK(sgpu_hpke_open(&key, enc, "info", 4, "aad", 3, ct, 48, back, NULL) == SGPU_EAUTH);
@@ -200,7 +210,8 @@ UNIT_TEST(memory_that_does_not_open_is_cleared)
 	REQUIRE(sgpu_seal_memory(key, NULL, 0, plain, sizeof(plain), sealed, NULL) == 0);
 	sealed[sealed_size - 1] ^= 1; /* the last chunk's tag: two have verified by then */
 	memset(back, 9, sizeof(back));
-	CHECK(sgpu_open_memory(key, NULL, 0, sealed, (size_t)sealed_size, back, NULL) == SGPU_EAUTH);
+	CHECK(sgpu_open_memory(key, NULL, 0, sealed, (size_t)sealed_size, back, NULL) ==
+	      SGPU_EAUTH);
 	for (size_t i = 0; i < sizeof(back); i++) {
 		REQUIRE(back[i] == 0);
 	}

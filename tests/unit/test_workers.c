@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Workers: every call is answered, whether they look, sleep, or are about to; and none looks for ever.
+ * Workers: every call is answered, whether they look, sleep, or are about to; and none looks for
+ * ever.
  */
 #include <sched.h>
 #include <stdatomic.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verbs from a table: dispatch, --help, --version, and the listing of options that the completions and the check of
- * the man pages are made from.
+ * Verbs from a table: dispatch, --help, --version, and the listing of options that the completions
+ * and the check of the man pages are made from.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,8 +39,9 @@ static void print_verb_help(void)
 {
 	bool is_default = tool->default_verb && !strcmp(tool->default_verb, verb->name);
 
-	printf("Usage: %s %s%s%s [OPTION]... %s\n\n%s\n\nOptions:\n", tool->name, is_default ? "[" : "", verb->name,
-	       is_default ? "]" : "", verb->arguments, verb->help);
+	printf("Usage: %s %s%s%s [OPTION]... %s\n\n%s\n\nOptions:\n", tool->name,
+	       is_default ? "[" : "", verb->name, is_default ? "]" : "", verb->arguments,
+	       verb->help);
 	for (const struct cli_option *option = verb->options; option->name; option++) {
 		cli_print_option(option);
 	}
@@ -49,12 +50,16 @@ static void print_verb_help(void)
 
 static void print_tool_help(FILE *out)
 {
-	fprintf(out, "Usage: %s VERB [OPTION]... [ARGUMENT]...\n\n%s\n\nVerbs:\n", tool->name, tool->summary);
+	fprintf(out, "Usage: %s VERB [OPTION]... [ARGUMENT]...\n\n%s\n\nVerbs:\n", tool->name,
+		tool->summary);
 	for (const struct cli_verb *v = tool->verbs; v->name; v++) {
 		fprintf(out, "  %-10s  %s%s\n", v->name, v->help,
-			tool->default_verb && !strcmp(tool->default_verb, v->name) ? " (the default)" : "");
+			tool->default_verb && !strcmp(tool->default_verb, v->name)
+				? " (the default)"
+				: "");
 	}
-	fprintf(out, "\n'%s VERB --help' lists a verb's options. See %s(1).\n", tool->name, tool->name);
+	fprintf(out, "\n'%s VERB --help' lists a verb's options. See %s(1).\n", tool->name,
+		tool->name);
 }
 
 /* Tab-separated: verb, long, short, argument, help; first a line for the verb itself. */
@@ -63,7 +68,8 @@ static void list_options(void)
 	for (const struct cli_verb *v = tool->verbs; v->name; v++) {
 		printf("%s\t\t\t%s\t%s\n", v->name, v->arguments, v->help);
 		for (const struct cli_option *option = v->options; option->name; option++) {
-			printf("%s\t%s\t%.1s\t%s\t%s\n", v->name, option->name, (char[]){ option->letter, '\0' },
+			printf("%s\t%s\t%.1s\t%s\t%s\n", v->name, option->name,
+			       (char[]){ option->letter, '\0' },
 			       option->argument ? option->argument : "", option->help);
 		}
 	}
@@ -84,8 +90,10 @@ static bool open_standard(void)
 {
 	for (int fd = 0; fd <= 2; fd++) {
 		if (fcntl(fd, F_GETFD) < 0) {
-			/* Nothing that is written to 1 may seem to have arrived, also by who opens it again by a name. */
-			if (open(fd == 1 ? "/dev/full" : "/dev/null", fd < 2 ? O_RDONLY : O_WRONLY) != fd) {
+			/* Nothing that is written to 1 may seem to have arrived, also by who opens
+			 * it again by a name. */
+			if (open(fd == 1 ? "/dev/full" : "/dev/null",
+				 fd < 2 ? O_RDONLY : O_WRONLY) != fd) {
 				return false;
 			}
 		}
@@ -93,7 +101,8 @@ static bool open_standard(void)
 	return true;
 }
 
-/* Buffered output that could not be written is a failure, also where the verb says no, or that some parts failed. */
+/* Buffered output that could not be written is a failure, also where the verb says no, or that some
+ * parts failed. */
 static int flush_output(int status)
 {
 	const bool has_answered = !status || status == sgpu_exit_status(SGPU_EDIFFERS) ||
@@ -136,7 +145,8 @@ void cli_command_text(char *text, size_t size)
 	size_t length = (size_t)snprintf(text, size, "%s", cli_tool_name());
 
 	for (char **word = words; word && *word && length < size; word++) {
-		length += (size_t)snprintf(text + length, size - length, strpbrk(*word, " \t'\"\\$`") ? " '%s'" : " %s", *word);
+		length += (size_t)snprintf(text + length, size - length,
+					   strpbrk(*word, " \t'\"\\$`") ? " '%s'" : " %s", *word);
 	}
 	for (char *c = text; *c; c++) {
 		*c = *c < ' ' || *c > '~' ? '?' : *c;
@@ -154,11 +164,13 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 	/* Errors of write, with a message and an end in order, and not the death of the process. */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
-	/* A parent that ignored this one would have the kernel reap the processes that a tool starts and waits for. */
+	/* A parent that ignored this one would have the kernel reap the processes that a tool
+	 * starts and waits for. */
 	signal(SIGCHLD, SIG_DFL);
 	cli_progress_on_signal();
 	if (argc >= 2) {
-		if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+		if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") ||
+		    !strcmp(argv[1], "help")) {
 			const bool of_verb = argc > 2 && *argv[2] != '-';
 
 			verb = of_verb ? find_verb(argv[2]) : NULL;

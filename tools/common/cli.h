@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What all tools share: verbs and options as tables (which also make --help, the shell completions and the check of
- * the man pages), and the one place that prints messages.
+ * What all tools share: verbs and options as tables (which also make --help, the shell completions
+ * and the check of the man pages), and the one place that prints messages.
  */
 #ifndef SGPU_CLI_H
 #define SGPU_CLI_H
@@ -16,18 +16,28 @@
 #include <sgpu/error.h>
 #include <sgpu/io.h>
 
-/* One option of a verb: a row of its table, which CLI_END ends. The last members say what becomes of the value. They come
- * from one of the macros below, which name a member of the struct that the verb gives to cli_read(). */
+/* One option of a verb: a row of its table, which CLI_END ends. The last members say what becomes
+ * of the value. They come from one of the macros below, which name a member of the struct that the
+ * verb gives to cli_read(). */
 struct cli_option {
 	const char *name;     /* long name without the dashes */
-	char letter;          /* its short form, or 0 */
-	const char *argument; /* "FILE", or NULL when it takes none; "FILE", "DIR", "KEY" complete as paths */
+	char letter;	      /* its short form, or 0 */
+	const char *argument; /* "FILE", or NULL when it takes none; "FILE", "DIR", "KEY" complete
+				 as paths */
 	const char *help;     /* one line, lower case, no full stop */
 	enum {
-		CLI_IS_COMMON, CLI_IS_FLAG, CLI_IS_TEXT, CLI_IS_INPUT, CLI_IS_LIST, CLI_IS_NUMBER, CLI_IS_SIZE, CLI_IS_DURATION,
-		CLI_IS_BYTES, CLI_IS_TAKEN
+		CLI_IS_COMMON,
+		CLI_IS_FLAG,
+		CLI_IS_TEXT,
+		CLI_IS_INPUT,
+		CLI_IS_LIST,
+		CLI_IS_NUMBER,
+		CLI_IS_SIZE,
+		CLI_IS_DURATION,
+		CLI_IS_BYTES,
+		CLI_IS_TAKEN
 	} kind;
-	size_t offset, size;  /* of the member */
+	size_t offset, size; /* of the member */
 	uint64_t min, max;
 	int (*take)(void *values, const char *value);
 };
@@ -49,142 +59,168 @@ struct cli_bytes {
 #define CLI_FLAG(type, member) CLI_MEMBER(type, member, bool, CLI_IS_FLAG)
 /* const char *: the text as given. */
 #define CLI_TEXT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_TEXT)
-/* The same for the path of a file that is read: no output may take its place, see cli_remember_input(). */
+/* The same for the path of a file that is read: no output may take its place, see
+ * cli_remember_input(). */
 #define CLI_INPUT(type, member) CLI_MEMBER(type, member, const char *, CLI_IS_INPUT)
 /* struct cli_list. */
 #define CLI_LIST(type, member) CLI_MEMBER(type, member, struct cli_list, CLI_IS_LIST)
-/* unsigned or uint64_t: a whole number from `least` to `most`, or a size in bytes with K, M, G or T. */
-#define CLI_NUMBER(type, member, least, most)                                                          \
-	.kind = _Generic(((type *)0)->member, unsigned: CLI_IS_NUMBER, uint64_t: CLI_IS_NUMBER),       \
-	.offset = offsetof(type, member), .size = sizeof(((type *)0)->member), .min = (least), .max = (most)
+/* unsigned or uint64_t: a whole number from `least` to `most`, or a size in bytes with K, M, G or
+ * T. */
+#define CLI_NUMBER(type, member, least, most)                                                  \
+	.kind = _Generic(((type *)0)->member, unsigned                                         \
+			 : CLI_IS_NUMBER, uint64_t                                             \
+			 : CLI_IS_NUMBER),                                                     \
+	.offset = offsetof(type, member), .size = sizeof(((type *)0)->member), .min = (least), \
+	.max = (most)
 #define CLI_SIZE(type, member, least, most) \
 	CLI_MEMBER(type, member, uint64_t, CLI_IS_SIZE), .min = (least), .max = (most)
 /* uint64_t: nanoseconds, at least so many; sgpu_parse_duration(). */
-#define CLI_DURATION(type, member, least) CLI_MEMBER(type, member, uint64_t, CLI_IS_DURATION), .min = (least)
+#define CLI_DURATION(type, member, least) \
+	CLI_MEMBER(type, member, uint64_t, CLI_IS_DURATION), .min = (least)
 /* struct cli_bytes: from `least` to `most` bytes. */
 #define CLI_BYTES(type, member, least, most) \
 	CLI_MEMBER(type, member, struct cli_bytes, CLI_IS_BYTES), .min = (least), .max = (most)
-/* Anything else: a function that stores the value, and returns 0 or the exit status after a message. */
+/* Anything else: a function that stores the value, and returns 0 or the exit status after a
+ * message. */
 #define CLI_TAKE(function) .kind = CLI_IS_TAKEN, .take = (function)
 
-#define CLI_MEMBER(type, member, wanted, its_kind)                           \
-	.kind = _Generic(((type *)0)->member, wanted: its_kind),             \
+#define CLI_MEMBER(type, member, wanted, its_kind)   \
+	.kind = _Generic(((type *)0)->member, wanted \
+			 : its_kind),                \
 	.offset = offsetof(type, member), .size = sizeof(((type *)0)->member)
 
-/* The options that every verb has, to be put first in its table. cli_read() handles them by itself. */
-#define CLI_COMMON \
-	{ "help", 'h', NULL, "show this help", .kind = CLI_IS_COMMON },                     \
-	{ "version", 'V', NULL, "show the version", .kind = CLI_IS_COMMON },                \
-	{ "quiet", 'q', NULL, "no progress, no notes", .kind = CLI_IS_COMMON },             \
-	{ "verbose", 'v', NULL, "say more", .kind = CLI_IS_COMMON },                        \
-	{ "json", 0, NULL, "results and errors as JSON", .kind = CLI_IS_COMMON }
-#define CLI_END { .name = NULL }
+/* The options that every verb has, to be put first in its table. cli_read() handles them by itself.
+ */
+#define CLI_COMMON                                                                      \
+	{ "help", 'h', NULL, "show this help", .kind = CLI_IS_COMMON },                 \
+		{ "version", 'V', NULL, "show the version", .kind = CLI_IS_COMMON },    \
+		{ "quiet", 'q', NULL, "no progress, no notes", .kind = CLI_IS_COMMON }, \
+		{ "verbose", 'v', NULL, "say more", .kind = CLI_IS_COMMON },            \
+	{                                                                               \
+		"json", 0, NULL, "results and errors as JSON", .kind = CLI_IS_COMMON    \
+	}
+#define CLI_END              \
+	{                    \
+		.name = NULL \
+	}
 
 struct cli_verb {
 	const char *name;
-	const char *arguments; /* "[BATCH]", "FIRST SECOND", "[REGION...]": cli_read() checks their number by it */
+	const char *arguments; /* "[BATCH]", "FIRST SECOND", "[REGION...]": cli_read() checks their
+				  number by it */
 	const char *help;      /* one line */
 	const struct cli_option *options;
 	int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit status */
 };
 
 struct cli_tool {
-	const char *name;        /* "sgpu-seal" */
-	const char *summary;     /* one line */
+	const char *name;	      /* "sgpu-seal" */
+	const char *summary;	      /* one line */
 	const struct cli_verb *verbs; /* ends with a NULL name */
-	bool holds_secrets;      /* keys or plaintext: cli_harden() before any verb */
-	const char *default_verb; /* taken when the first argument is no verb, or NULL */
+	bool holds_secrets;	      /* keys or plaintext: cli_harden() before any verb */
+	const char *default_verb;     /* taken when the first argument is no verb, or NULL */
 };
 
 /* Dispatch: what main() returns. Makes sure that descriptors 0 to 2 are open. A write to a pipe
- * that nobody reads any more is an error, of which nothing is said; after clean-up the process dies by SIGPIPE. */
+ * that nobody reads any more is an error, of which nothing is said; after clean-up the process dies
+ * by SIGPIPE. */
 int cli_main(const struct cli_tool *tool, int argc, char **argv);
 
-/* Reads the options of the running verb into `values`; *arguments: the positional arguments, of which there are as many as
- * the verb's row says, then NULL. Returns 0, or the exit status after a message: then what was read until the
- * fault stands in `values`, and all paths. -h and -V print and exit. */
+/* Reads the options of the running verb into `values`; *arguments: the positional arguments, of
+ * which there are as many as the verb's row says, then NULL. Returns 0, or the exit status after a
+ * message: then what was read until the fault stands in `values`, and all paths. -h and -V print
+ * and exit. */
 int cli_read(int argc, char **argv, void *values, char ***arguments);
 
 extern bool cli_quiet, cli_verbose, cli_json;
 
-/* Adds what a record of figures says of the program: commit, tree ("clean", "modified", "unknown"), compiler and flags, those of
- * CUDA or null, and what is built in; and `command`, the command line. */
+/* Adds what a record of figures says of the program: commit, tree ("clean", "modified", "unknown"),
+ * compiler and flags, those of CUDA or null, and what is built in; and `command`, the command line.
+ */
 void cli_describe_build(json_t *object);
 
 /* ---- messages, on standard error: rules in message.c ---- */
 /* The descriptors of results and messages: 1 and 2, until cli_silence() has moved them. */
 extern int cli_output_fd, cli_error_fd;
-/* Lays /dev/null in the place of descriptors 1 and 2, so that what a driver, a library or a kernel prints goes nowhere. An
- * output that is open stays what it is. */
+/* Lays /dev/null in the place of descriptors 1 and 2, so that what a driver, a library or a kernel
+ * prints goes nowhere. An output that is open stays what it is. */
 SGPU_MUST_CHECK int cli_silence(struct sgpu_error *error);
-/* `TOOL: error: TEXT`, the hint on its own line; with --json one object {"error":{"code","text","hint"}}.
- * Returns the exit status for error->code. */
+/* `TOOL: error: TEXT`, the hint on its own line; with --json one object
+ * {"error":{"code","text","hint"}}. Returns the exit status for error->code. */
 int cli_error(const struct sgpu_error *error);
-int cli_fail(int code, const char *format, ...) SGPU_PRINTF(2, 3);  /* the same from a format */
-int cli_usage(const char *format, ...) SGPU_PRINTF(1, 2);           /* adds "try 'TOOL VERB --help'"; returns 2 */
+int cli_fail(int code, const char *format, ...) SGPU_PRINTF(2, 3); /* the same from a format */
+int cli_usage(const char *format, ...)
+	SGPU_PRINTF(1, 2); /* adds "try 'TOOL VERB --help'"; returns 2 */
 void cli_warning(const char *format, ...) SGPU_PRINTF(1, 2);
-void cli_note(const char *format, ...) SGPU_PRINTF(1, 2);           /* unless -q */
-void cli_detail(const char *format, ...) SGPU_PRINTF(1, 2);         /* with -v */
+void cli_note(const char *format, ...) SGPU_PRINTF(1, 2);   /* unless -q */
+void cli_detail(const char *format, ...) SGPU_PRINTF(1, 2); /* with -v */
 
-/* Text from outside, as it may reach a terminal: see sgpu_escape. Nothing from outside is printed otherwise, but as JSON.
- * The first is from malloc, NULL when memory is out. */
+/* Text from outside, as it may reach a terminal: see sgpu_escape. Nothing from outside is printed
+ * otherwise, but as JSON. The first is from malloc, NULL when memory is out. */
 char *cli_shown(const char *text);
-void cli_print_text(FILE *file, const char *text); /* nothing for NULL */
+void cli_print_text(FILE *file, const char *text);			    /* nothing for NULL */
 void cli_print_line(FILE *file, const char *format, ...) SGPU_PRINTF(2, 3); /* adds the line feed */
 
 /* ---- progress ----
- * A line on standard error if that is a terminal, not with -q and --json, and without escapes where TERM is "dumb"; and
- * one wherever it goes on SIGUSR1, which ends no tool. `label`: static memory. */
+ * A line on standard error if that is a terminal, not with -q and --json, and without escapes where
+ * TERM is "dumb"; and one wherever it goes on SIGUSR1, which ends no tool. `label`: static memory.
+ */
 void cli_progress_begin(const char *label, uint64_t total_bytes); /* total 0: unknown */
-void cli_progress(void *unused, uint64_t bytes);                  /* fits sgpu_seal_job.progress */
+void cli_progress(void *unused, uint64_t bytes);		  /* fits sgpu_seal_job.progress */
 void cli_progress_end(void);
-/* For who makes the line by themselves: whether it is time for one, ten times a second; and the line. */
+/* For who makes the line by themselves: whether it is time for one, ten times a second; and the
+ * line. */
 bool cli_progress_due(void);
 void cli_progress_line(const char *text);
 /* Removes the line, before something else is printed. */
 void cli_progress_pause(void);
-/* What is left, in ns, when `done` of `total` took that long; 0: not known. It falls as time goes by, unless it has
- * been too short. */
+/* What is left, in ns, when `done` of `total` took that long; 0: not known. It falls as time goes
+ * by, unless it has been too short. */
 uint64_t cli_progress_left(uint64_t elapsed_ns, uint64_t done, uint64_t total);
 
 /* Refuses to write binary data to a terminal: prints and returns false. */
 bool cli_binary_output(int fd);
 
-/* Refuses to write a secret to a terminal: prints and returns false. path "-" or NULL: standard output. */
+/* Refuses to write a secret to a terminal: prints and returns false. path "-" or NULL: standard
+ * output. */
 bool cli_secret_output(const char *path);
-/* Writes a secret to a new file of mode 0600, or to standard output. A file that exists is never overwritten. */
-SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t size, struct sgpu_error *error);
+/* Writes a secret to a new file of mode 0600, or to standard output. A file that exists is never
+ * overwritten. */
+SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t size,
+				     struct sgpu_error *error);
 
-/* Opens an input ("-" or NULL: standard input; a terminal there is refused). Returns 0, or the exit status after a
- * message, with *fd -1. *name is what messages call it. */
+/* Opens an input ("-" or NULL: standard input; a terminal there is refused). Returns 0, or the exit
+ * status after a message, with *fd -1. *name is what messages call it. */
 int cli_input(const char *path, const char **name, int *fd);
 /* Closes it, unless it is standard input. Accepts -1. */
 void cli_input_close(int fd);
 
 /* ---- no output may take the place of what is read ----
- * Remembers a file that the verb reads (cli_input does so by itself): a path, "-" or NULL for standard input, or a
- * key's "fd:N". What is no regular file needs no remembering. */
+ * Remembers a file that the verb reads (cli_input does so by itself): a path, "-" or NULL for
+ * standard input, or a key's "fd:N". What is no regular file needs no remembering. */
 void cli_remember_input(const char *path);
 struct stat;
 void cli_remember_file(const struct stat *status); /* by what it is */
-/* Whether `path`, an output ("-" or NULL: standard output), is a remembered input; the second prints that, too, and
- * returns false. */
+/* Whether `path`, an output ("-" or NULL: standard output), is a remembered input; the second
+ * prints that, too, and returns false. */
 bool cli_is_input(const char *path);
 bool cli_output_apart(const char *path);
 /* The same for binary data, which standard output does not take if it is a terminal. */
 bool cli_binary_apart(const char *path);
-/* Whether two outputs ("-" or NULL: standard output) end up in two files, however their names are spelt; prints when they
- * do not. What is no regular file takes both, but for standard output. `what` and `other` are for the message: "the key". */
-bool cli_outputs_apart(const char *what, const char *path, const char *other, const char *other_path);
+/* Whether two outputs ("-" or NULL: standard output) end up in two files, however their names are
+ * spelt; prints when they do not. What is no regular file takes both, but for standard output.
+ * `what` and `other` are for the message: "the key". */
+bool cli_outputs_apart(const char *what, const char *path, const char *other,
+		       const char *other_path);
 /* Whether a path stands for standard input or output: "-" or NULL. */
 bool cli_is_standard(const char *path);
 
-/* Says that there is no such thing, and the nearest of the names in place of the hint to --help: "unknown verb 'sael'". Ends
- * with 2. */
+/* Says that there is no such thing, and the nearest of the names in place of the hint to --help:
+ * "unknown verb 'sael'". Ends with 2. */
 int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names);
 
-/* The operation of that name; prints, with the nearest name, and returns NULL when there is none (then 2 is the exit
- * status). */
+/* The operation of that name; prints, with the nearest name, and returns NULL when there is none
+ * (then 2 is the exit status). */
 struct sgpu_op;
 const struct sgpu_op *cli_find_op(const char *name);
 struct sgpu_op_argument;
@@ -194,44 +230,51 @@ enum { CLI_OP_TEXT_MAX = 160 };
 const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[CLI_OP_TEXT_MAX]);
 
 /* ---- outputs that are opened before the input is read ----
- * Opens what will be written to `path` much later, so that a place that cannot be is told at once: 0, or the exit status
- * after a message. Standard output and pipes wait until they are taken. The path must stay. */
+ * Opens what will be written to `path` much later, so that a place that cannot be is told at once:
+ * 0, or the exit status after a message. Standard output and pipes wait until they are taken. The
+ * path must stay. */
 int cli_output_prepare(const char *path, mode_t mode, bool is_new);
 /* That output, which is the caller's from now on; or opens it ("-" or NULL: standard output). */
 SGPU_MUST_CHECK int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
 				    struct sgpu_error *error);
 
 /* ---- results ----
- * One JSON value and a line feed, in ASCII; takes the reference, and NULL is out of memory. Returns an exit status. */
+ * One JSON value and a line feed, in ASCII; takes the reference, and NULL is out of memory. Returns
+ * an exit status. */
 int cli_print_json(json_t *value, FILE *out, size_t flags);
-/* A new JSON string of a text that need not be UTF-8, as names of files: what is not ASCII in such a one becomes '?'. NULL
- * for NULL. */
+/* A new JSON string of a text that need not be UTF-8, as names of files: what is not ASCII in such
+ * a one becomes '?'. NULL for NULL. */
 json_t *cli_json_text(const char *text);
-/* An aligned table: rows of texts, the first of which are the headings. NULL and "" are empty cells. */
+/* An aligned table: rows of texts, the first of which are the headings. NULL and "" are empty
+ * cells. */
 struct cli_table {
 	size_t columns, count; /* cells */
 	char **cells;
 	bool failed;
 };
-#define cli_row(table, ...)                                                                                  \
-	cli_table_row(table, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *),            \
+#define cli_row(table, ...)                                                                       \
+	cli_table_row(table, sizeof((const char *const[]){ __VA_ARGS__ }) / sizeof(const char *), \
 		      (const char *const[]){ __VA_ARGS__ })
 void cli_table_row(struct cli_table *table, size_t columns, const char *const *cells);
-/* Prints it to standard output, two blanks between the columns, and frees it. Returns an exit status. */
+/* Prints it to standard output, two blanks between the columns, and frees it. Returns an exit
+ * status. */
 int cli_table_print(struct cli_table *table);
 /* A whole text to a file that appears when it is complete, or to standard output ("-" or NULL). */
 SGPU_MUST_CHECK int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 				   struct sgpu_error *error);
-/* The same for a JSON value, indented, and a line feed; takes the reference, and NULL is out of memory. */
-SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value, struct sgpu_error *error);
+/* The same for a JSON value, indented, and a line feed; takes the reference, and NULL is out of
+ * memory. */
+SGPU_MUST_CHECK int cli_write_json(const char *path, mode_t mode, json_t *value,
+				   struct sgpu_error *error);
 
 /* ---- signals: SIGINT and SIGTERM ----
- * The handler calls `stop` (async-signal-safe, may be NULL) and sgpu_io_interrupt(); a second one kills. */
+ * The handler calls `stop` (async-signal-safe, may be NULL) and sgpu_io_interrupt(); a second one
+ * kills. */
 void cli_signals(void (*stop)(void));
 /* The same without sgpu_io_interrupt(), for a verb that ends what it has begun. */
 void cli_signals_gently(void (*stop)(void));
-/* After clean-up: dies by the signal that came, if one did, or by SIGPIPE when whoever read an output has gone; else
- * returns status. */
+/* After clean-up: dies by the signal that came, if one did, or by SIGPIPE when whoever read an
+ * output has gone; else returns status. */
 int cli_finish(int status);
 
 #endif

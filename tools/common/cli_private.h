@@ -24,7 +24,8 @@ int cli_unknown_option(const struct cli_option *options, const char *given);
 /* Whether the first argument of a tool with a default verb is no file, but nearly a verb. */
 bool cli_meant_verb(const struct cli_tool *tool, const char *given);
 
-/* The command line as a shell shows it, cut to `size`, in printable ASCII; for people, not for a shell. */
+/* The command line as a shell shows it, cut to `size`, in printable ASCII; for people, not for a
+ * shell. */
 void cli_command_text(char *text, size_t size);
 
 /* version.c: the lines of --version. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Who holds keys and plaintext leaves no core file, lets no other process of the same user attach, and nothing that it
- * starts gains rights.
+ * Who holds keys and plaintext leaves no core file, lets no other process of the same user attach,
+ * and nothing that it starts gains rights.
  */
 #include "cli_harden.h"
 
@@ -38,7 +38,8 @@ void cli_harden(void)
 
 #ifndef SANITIZED
 	if (cli_harden_off()) {
-		cli_warning("%s: others can attach to this process and read all that it holds", cli_harden_off());
+		cli_warning("%s: others can attach to this process and read all that it holds",
+			    cli_harden_off());
 		return;
 	}
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What --help prints of an option, within 80 columns, and what was meant by a verb or an option that there is not.
+ * What --help prints of an option, within 80 columns, and what was meant by a verb or an option
+ * that there is not.
  */
 #include <string.h>
 #include <unistd.h>
@@ -39,8 +40,8 @@ void cli_print_option(const struct cli_option *option)
 	if (option->letter) {
 		snprintf(short_form, sizeof(short_form), "-%c, ", option->letter);
 	}
-	snprintf(left, sizeof(left), "%s--%s%s%s", short_form, option->name, option->argument ? " " : "",
-		 option->argument ? option->argument : "");
+	snprintf(left, sizeof(left), "%s--%s%s%s", short_form, option->name,
+		 option->argument ? " " : "", option->argument ? option->argument : "");
 	if (strlen(left) > LEFT - 4) {
 		printf("  %s\n%*s", left, LEFT, "");
 	} else {
@@ -86,7 +87,8 @@ bool cli_meant_verb(const struct cli_tool *tool, const char *given)
 	const char *names[NAMES_MAX];
 
 	verb_names(tool, names);
-	return *given != '-' && !strpbrk(given, "/.") && access(given, F_OK) && sgpu_nearest_name(given, names);
+	return *given != '-' && !strpbrk(given, "/.") && access(given, F_OK) &&
+	       sgpu_nearest_name(given, names);
 }
 
 int cli_unknown_option(const struct cli_option *options, const char *given)

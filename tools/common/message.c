@@ -2,11 +2,14 @@
  *
  * The one place that prints messages. The rules:
  * - everything goes to standard error; data go to standard output and never here;
- * - `sgpu-seal: error: cannot open 'x': No such file or directory`: lower case, the value quoted, no full stop;
+ * - `sgpu-seal: error: cannot open 'x': No such file or directory`: lower case, the value quoted,
+ * no full stop;
  * - a hint stands on a line of its own, indented by four;
  * - what is quoted is short unless it is a name: sgpu_vfail sees to it;
- * - what a terminal obeys is escaped, and where the locale is not of UTF-8, so is all that is not ASCII;
- * - with --json every message is one object on one line: {"error":{...}}, {"warning":{...}}, {"note":{...}};
+ * - what a terminal obeys is escaped, and where the locale is not of UTF-8, so is all that is not
+ * ASCII;
+ * - with --json every message is one object on one line: {"error":{...}}, {"warning":{...}},
+ * {"note":{...}};
  * - one write a message, so that messages of several processes do not mix.
  */
 #include <stdarg.h>
@@ -50,12 +53,13 @@ char *cli_shown(const char *text)
 
 static void emit(const char *kind, const char *text, const char *hint)
 {
-	char shown[4 * SGPU_ERROR_TEXT_MAX], hinted[4 * SGPU_ERROR_HINT_MAX], line[sizeof(shown) + sizeof(hinted) + 128];
+	char shown[4 * SGPU_ERROR_TEXT_MAX], hinted[4 * SGPU_ERROR_HINT_MAX],
+		line[sizeof(shown) + sizeof(hinted) + 128];
 
 	sgpu_escape(text, strlen(text), shown, sizeof(shown), is_utf8());
 	sgpu_escape(hint, strlen(hint), hinted, sizeof(hinted), is_utf8());
-	int size = snprintf(line, sizeof(line), "%s: %s%s%s%s%s\n", cli_tool_name(), kind, shown, *hint ? "\n    " : "",
-			    *hint ? "hint: " : "", hinted);
+	int size = snprintf(line, sizeof(line), "%s: %s%s%s%s%s\n", cli_tool_name(), kind, shown,
+			    *hint ? "\n    " : "", *hint ? "hint: " : "", hinted);
 
 	if (size > (int)sizeof(line) - 1) {
 		size = (int)sizeof(line) - 1;
@@ -66,7 +70,8 @@ static void emit(const char *kind, const char *text, const char *hint)
 
 static void emit_json(const char *kind, const struct sgpu_error *message)
 {
-	json_t *object = json_pack("{s:{s:o, s:s}}", kind, "text", cli_json_text(message->text), "tool", cli_tool_name());
+	json_t *object = json_pack("{s:{s:o, s:s}}", kind, "text", cli_json_text(message->text),
+				   "tool", cli_tool_name());
 	json_t *inner = json_object_get(object, kind);
 
 	if (object && message->code != SGPU_OK) {
@@ -75,23 +80,29 @@ static void emit_json(const char *kind, const struct sgpu_error *message)
 	if (object && *message->hint) {
 		json_object_set_new(inner, "hint", cli_json_text(message->hint));
 	}
-	char *line = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII) : NULL;
+	char *line = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII)
+			    : NULL;
 	cli_progress_pause();
 	/* Without memory, too, whoever parses the lines gets one. */
-	dprintf(cli_error_fd, "%s\n", line ? line : "{\"error\":{\"code\":\"ENOMEM\",\"text\":\"out of memory\"}}");
+	dprintf(cli_error_fd, "%s\n",
+		line ? line : "{\"error\":{\"code\":\"ENOMEM\",\"text\":\"out of memory\"}}");
 	free(line);
 	json_decref(object);
 }
 
-/* Memory, or addresses, ran out where the shell said so; to map none is EDEVICE on the CPU device. */
+/* Memory, or addresses, ran out where the shell said so; to map none is EDEVICE on the CPU device.
+ */
 static void explain_limit(struct sgpu_error *error)
 {
 	struct rlimit limit;
 
 	if ((error->code == SGPU_ENOMEM || error->code == SGPU_EDEVICE) && !error->hint[0] &&
 	    getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-		sgpu_hint(error, "'ulimit -v' leaves %llu MiB of addresses; a run reserves more than the machine has memory, "
-			  "and uses little of it: limit memory by a cgroup instead", (unsigned long long)limit.rlim_cur >> 20);
+		sgpu_hint(error,
+			  "'ulimit -v' leaves %llu MiB of addresses; a run reserves more than the "
+			  "machine has memory, "
+			  "and uses little of it: limit memory by a cgroup instead",
+			  (unsigned long long)limit.rlim_cur >> 20);
 	}
 }
 
@@ -139,7 +150,8 @@ int cli_usage(const char *format, ...)
 }
 
 /* kind: the member's name with --json; prefix: what stands before the text without. */
-static void SGPU_PRINTF(3, 0) print_line(const char *kind, const char *prefix, const char *format, va_list arguments)
+static void SGPU_PRINTF(3, 0)
+	print_line(const char *kind, const char *prefix, const char *format, va_list arguments)
 {
 	struct sgpu_error line = { .code = SGPU_OK };
 

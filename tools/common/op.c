@@ -38,7 +38,8 @@ const char *cli_op_arguments(const struct sgpu_op *op, bool outputs, char text[C
 	text[0] = '\0';
 	for (int i = 0; op->args[i].name && used < CLI_OP_TEXT_MAX; i++) {
 		if (cli_op_is_output(&op->args[i]) == outputs) {
-			used += (size_t)snprintf(text + used, CLI_OP_TEXT_MAX - used, op->args[i].optional ? "%s[%s]" : "%s%s",
+			used += (size_t)snprintf(text + used, CLI_OP_TEXT_MAX - used,
+						 op->args[i].optional ? "%s[%s]" : "%s%s",
 						 used ? " " : "", op->args[i].name);
 		}
 	}

@@ -14,7 +14,8 @@
 
 enum { OPTIONS_MAX = 48 };
 
-/* getopt_long returns the letter of a short option, and this plus the row's number for a long one. */
+/* getopt_long returns the letter of a short option, and this plus the row's number for a long one.
+ */
 enum { ROW = 256 };
 
 /* False when there are more options than the tables hold. */
@@ -30,8 +31,9 @@ static bool fill_tables(const struct cli_option *options, struct option longs[OP
 		if (row == OPTIONS_MAX) {
 			return false;
 		}
-		longs[row] = (struct option){ option->name, option->argument ? required_argument : no_argument, NULL,
-					      ROW + row };
+		longs[row] = (struct option){ option->name,
+					      option->argument ? required_argument : no_argument,
+					      NULL, ROW + row };
 		if (option->letter) {
 			*shorts++ = option->letter;
 			if (option->argument) {
@@ -59,7 +61,9 @@ static const struct cli_option *find_row(const struct cli_option *options, int k
 static int refuse_option(const struct cli_option *options, const char *text, int kind)
 {
 	if (optopt > 0 && optopt < ROW && strncmp(text, "--", 2)) {
-		return cli_usage(kind == ':' ? "option '-%c' needs an argument" : "unknown option '-%c'", optopt);
+		return cli_usage(kind == ':' ? "option '-%c' needs an argument"
+					     : "unknown option '-%c'",
+				 optopt);
 	}
 	if (kind == ':') {
 		return cli_usage("option '%s' needs an argument", SGPU_EXCERPT(text));
@@ -71,7 +75,8 @@ static int refuse_option(const struct cli_option *options, const char *text, int
 }
 
 /* A number, a size or a duration, by the rules of sgpu/base.h. */
-static int store_number(const struct cli_option *option, void *to, const char *value, const char *name)
+static int store_number(const struct cli_option *option, void *to, const char *value,
+			const char *name)
 {
 	struct sgpu_error error = { 0 };
 	uint64_t number = 0;
@@ -80,8 +85,8 @@ static int store_number(const struct cli_option *option, void *to, const char *v
 	if (option->kind == CLI_IS_DURATION) {
 		rc = sgpu_parse_duration(value, name, &number, &error);
 		if (rc == SGPU_OK && number < option->min) {
-			rc = sgpu_fail(&error, SGPU_EUSAGE, "%s '%s' is less than %" PRIu64 " s", name,
-				       SGPU_EXCERPT(value), option->min / 1000000000);
+			rc = sgpu_fail(&error, SGPU_EUSAGE, "%s '%s' is less than %" PRIu64 " s",
+				       name, SGPU_EXCERPT(value), option->min / 1000000000);
 		}
 	} else if (option->kind == CLI_IS_SIZE) {
 		rc = sgpu_parse_size(value, name, option->min, option->max, &number, &error);
@@ -99,7 +104,8 @@ static int store_number(const struct cli_option *option, void *to, const char *v
 	return 0;
 }
 
-static int store_bytes(const struct cli_option *option, struct cli_bytes *to, const char *value, const char *name)
+static int store_bytes(const struct cli_option *option, struct cli_bytes *to, const char *value,
+		       const char *name)
 {
 	const size_t digits = strlen(value);
 	char least[32] = "";
@@ -109,8 +115,9 @@ static int store_bytes(const struct cli_option *option, struct cli_bytes *to, co
 		if (option->min < option->max) {
 			snprintf(least, sizeof(least), "%" PRIu64 " to ", option->min);
 		}
-		return cli_usage("%s is %s%" PRIu64 " bytes in hexadecimal, two digits each, not these %zu characters", name,
-				 least, option->max, digits);
+		return cli_usage("%s is %s%" PRIu64
+				 " bytes in hexadecimal, two digits each, not these %zu characters",
+				 name, least, option->max, digits);
 	}
 	to->size = digits / 2;
 	return 0;
@@ -119,7 +126,9 @@ static int store_bytes(const struct cli_option *option, struct cli_bytes *to, co
 static int store_item(struct cli_list *list, const char *value, int argc)
 {
 	if (!list->items) {
-		list->items = calloc((size_t)argc, sizeof(*list->items)); /* no option is given more often than that */
+		list->items =
+			calloc((size_t)argc,
+			       sizeof(*list->items)); /* no option is given more often than that */
 	}
 	if (!list->items) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
@@ -175,12 +184,14 @@ static int store_value(const struct cli_option *option, void *values, const char
 	}
 }
 
-/* As many as the usage line names: words in brackets may be left out, and dots allow any number. Returns an exit status. */
+/* As many as the usage line names: words in brackets may be left out, and dots allow any number.
+ * Returns an exit status. */
 static int check_arguments(const struct cli_verb *verb, int count)
 {
 	int least = 0, most = 0;
 
-	for (const char *word = verb->arguments; *word; word += strcspn(word, " "), word += strspn(word, " ")) {
+	for (const char *word = verb->arguments; *word;
+	     word += strcspn(word, " "), word += strspn(word, " ")) {
 		most++;
 		least += *word != '[';
 	}
@@ -202,17 +213,19 @@ int cli_read(int argc, char **argv, void *values, char ***arguments)
 
 	*arguments = argv + argc;
 	if (!fill_tables(verb->options, longs, shorts)) {
-		return cli_fail(SGPU_ENOMEM, "'%s' has more than %d options", verb->name, OPTIONS_MAX);
+		return cli_fail(SGPU_ENOMEM, "'%s' has more than %d options", verb->name,
+				OPTIONS_MAX);
 	}
 	opterr = 0;
 	while ((key = getopt_long(argc, argv, shorts, longs, NULL)) != -1) {
 		const bool known = key != '?' && key != ':';
 		const struct cli_option *option = known ? find_row(verb->options, key) : NULL;
 
-		/* After the first fault only paths still count: appraise removes what an earlier run left there. */
+		/* After the first fault only paths still count: appraise removes what an earlier
+		 * run left there. */
 		if (status == 0) {
-			status = known ? store_value(option, values, optarg, argc) :
-				 refuse_option(verb->options, argv[optind - 1], key);
+			status = known ? store_value(option, values, optarg, argc)
+				       : refuse_option(verb->options, argv[optind - 1], key);
 		} else if (known && (option->kind == CLI_IS_TEXT || option->kind == CLI_IS_INPUT)) {
 			store_value(option, values, optarg, argc);
 		}

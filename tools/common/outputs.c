@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Outputs that are opened before the input is read, however much later they are written: a place that cannot be is told
- * before a long job has run.
+ * Outputs that are opened before the input is read, however much later they are written: a place
+ * that cannot be is told before a long job has run.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 static struct prepared {
 	const char *path;
 	struct sgpu_output output;
-} *prepared;
+} * prepared;
 static size_t prepared_count;
 
 /* To open one waits for its reader, who may wait for something else of ours. */
@@ -39,15 +39,16 @@ int cli_output_prepare(const char *path, mode_t mode, bool is_new)
 	prepared = grown;
 	grown += prepared_count;
 	grown->path = path;
-	if (is_new ? sgpu_output_open_new(&grown->output, path, mode, &error) :
-		     sgpu_output_open(&grown->output, path, mode, &error)) {
+	if (is_new ? sgpu_output_open_new(&grown->output, path, mode, &error)
+		   : sgpu_output_open(&grown->output, path, mode, &error)) {
 		return cli_error(&error);
 	}
 	prepared_count++;
 	return 0;
 }
 
-int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode, struct sgpu_error *error)
+int cli_output_take(struct sgpu_output *output, const char *path, mode_t mode,
+		    struct sgpu_error *error)
 {
 	for (size_t i = 0; !cli_is_standard(path) && i < prepared_count; i++) {
 		if (prepared[i].path && !strcmp(prepared[i].path, path)) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How far a program is: a line on a terminal, at most ten times a second, and one on SIGUSR1 wherever standard error
- * goes. That one is written by the handler itself, which may come at any time: so it reads atomics alone, and makes its
- * text without stdio.
+ * How far a program is: a line on a terminal, at most ten times a second, and one on SIGUSR1
+ * wherever standard error goes. That one is written by the handler itself, which may come at any
+ * time: so it reads atomics alone, and makes its text without stdio.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,24 +23,27 @@ enum { LINE_MAX_LENGTH = 256 };
 static struct {
 	pthread_mutex_t lock;
 	bool terminal, active, plain; /* plain: no escapes */
-	size_t shown;            /* columns that are there now */
+	size_t shown;		      /* columns that are there now */
 	uint64_t last_ns;
 } line = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* What a handler may read. */
 static struct {
 	_Atomic(const char *) label; /* NULL: none of the verb's long steps is under way */
-	atomic_uint_least64_t done, total, begin_ns, start_ns, end_ns; /* end: as was last foreseen */
+	atomic_uint_least64_t done, total, begin_ns, start_ns,
+		end_ns; /* end: as was last foreseen */
 } state;
 
-/* Whoever draws on a terminal has a lock of it, which the kernel takes back at the latest when the process ends: so
- * of those that share one, as in a pipe, one draws at a time. False: another has it. */
+/* Whoever draws on a terminal has a lock of it, which the kernel takes back at the latest when the
+ * process ends: so of those that share one, as in a pipe, one draws at a time. False: another has
+ * it. */
 static bool lock_terminal(int command, short type)
 {
 	struct flock lock = { .l_type = type, .l_whence = SEEK_SET };
 
-	return fcntl(cli_error_fd, command, &lock) == 0 ? command != F_GETLK || lock.l_type == F_UNLCK :
-							  errno != EAGAIN && errno != EACCES;
+	return fcntl(cli_error_fd, command, &lock) == 0
+		       ? command != F_GETLK || lock.l_type == F_UNLCK
+		       : errno != EAGAIN && errno != EACCES;
 }
 
 void cli_progress_begin(const char *label, uint64_t total_bytes)
@@ -114,8 +117,9 @@ void cli_progress_line(const char *text)
 uint64_t cli_progress_left(uint64_t elapsed_ns, uint64_t done, uint64_t total)
 {
 	const uint64_t now = sgpu_now_ns(), before = atomic_load(&state.end_ns);
-	uint64_t end = done && total > done ?
-		       now + (uint64_t)((double)elapsed_ns / (double)done * (double)(total - done)) : before;
+	uint64_t end = done && total > done ? now + (uint64_t)((double)elapsed_ns / (double)done *
+							       (double)(total - done))
+					    : before;
 
 	end = before > now && before < end ? before : end;
 	atomic_store(&state.end_ns, end);
@@ -129,16 +133,18 @@ void cli_progress(void *unused, uint64_t bytes)
 	if (!cli_progress_due()) {
 		return;
 	}
-	const uint64_t total = atomic_load(&state.total), elapsed = sgpu_now_ns() - atomic_load(&state.begin_ns);
+	const uint64_t total = atomic_load(&state.total),
+		       elapsed = sgpu_now_ns() - atomic_load(&state.begin_ns);
 	const double mib = (double)bytes / (1 << 20), seconds = (double)elapsed / 1e9;
 	char text[LINE_MAX_LENGTH], share[16] = "", left[32] = "";
 
 	if (total && bytes <= total) {
 		snprintf(share, sizeof(share), " %3.0f %%,", 100.0 * (double)bytes / (double)total);
-		snprintf(left, sizeof(left), ", %.0f s left", (double)cli_progress_left(elapsed, bytes, total) / 1e9);
+		snprintf(left, sizeof(left), ", %.0f s left",
+			 (double)cli_progress_left(elapsed, bytes, total) / 1e9);
 	}
-	snprintf(text, sizeof(text), "%s:%s %.0f MiB, %.0f MiB/s%s", atomic_load(&state.label), share, mib,
-		 seconds > 0 ? mib / seconds : 0.0, left);
+	snprintf(text, sizeof(text), "%s:%s %.0f MiB, %.0f MiB/s%s", atomic_load(&state.label),
+		 share, mib, seconds > 0 ? mib / seconds : 0.0, left);
 	cli_progress_line(text);
 }
 
@@ -197,7 +203,8 @@ static void put_seconds(struct writer *w, uint64_t ns)
 	put(w, " s");
 }
 
-static void put_json(struct writer *w, const char *label, uint64_t done, uint64_t total, uint64_t elapsed, uint64_t left)
+static void put_json(struct writer *w, const char *label, uint64_t done, uint64_t total,
+		     uint64_t elapsed, uint64_t left)
 {
 	put(w, "{\"progress\":{\"bytes\":");
 	put_number(w, done);
@@ -220,7 +227,8 @@ static void put_json(struct writer *w, const char *label, uint64_t done, uint64_
 	put(w, "\"}}\n");
 }
 
-static void put_text(struct writer *w, const char *label, uint64_t done, uint64_t total, uint64_t elapsed, uint64_t left)
+static void put_text(struct writer *w, const char *label, uint64_t done, uint64_t total,
+		     uint64_t elapsed, uint64_t left)
 {
 	put(w, cli_tool_name());
 	put(w, ": ");
@@ -248,8 +256,10 @@ static void on_usr1(int number)
 	const int saved = errno;
 	struct writer w = { .used = 0 };
 	const char *label = atomic_load(&state.label);
-	const uint64_t done = label ? atomic_load(&state.done) : 0, total = label ? atomic_load(&state.total) : 0;
-	const uint64_t elapsed = sgpu_now_ns() - atomic_load(label ? &state.begin_ns : &state.start_ns);
+	const uint64_t done = label ? atomic_load(&state.done) : 0,
+		       total = label ? atomic_load(&state.total) : 0;
+	const uint64_t elapsed =
+		sgpu_now_ns() - atomic_load(label ? &state.begin_ns : &state.start_ns);
 	const uint64_t left = cli_progress_left(elapsed, done, total);
 
 	(void)number;

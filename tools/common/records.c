@@ -9,7 +9,8 @@
 
 int cli_print_json(json_t *value, FILE *out, size_t flags)
 {
-	char *line = value ? json_dumps(value, flags | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9)) : NULL;
+	char *line = value ? json_dumps(value, flags | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(9))
+			   : NULL;
 	const int fd = out == stdout ? cli_output_fd : out == stderr ? cli_error_fd : -1;
 	const size_t size = line ? strlen(line) : 0;
 	struct sgpu_error error;
@@ -43,13 +44,15 @@ json_t *cli_json_text(const char *text)
 	return string;
 }
 
-int cli_write_text(const char *path, mode_t mode, const char *text, size_t size, struct sgpu_error *error)
+int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
+		   struct sgpu_error *error)
 {
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	int rc = cli_output_take(&output, path, mode, error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_write(output.fd, cli_is_standard(path) ? "standard output" : path, text, size, error);
+		rc = sgpu_write(output.fd, cli_is_standard(path) ? "standard output" : path, text,
+				size, error);
 	}
 	rc = rc ? rc : sgpu_output_commit(&output, error);
 	sgpu_output_close(&output);

@@ -19,8 +19,10 @@ static int create_file(const char *path, const char *text, size_t size, struct s
 	struct stat status;
 
 	if (lstat(path, &status) == 0) {
-		(void)sgpu_fail(error, SGPU_ESYSTEM, "'%s' exists; a key is never overwritten", path);
-		return sgpu_hint(error, "choose another name, or remove the file if nothing depends on it");
+		(void)sgpu_fail(error, SGPU_ESYSTEM, "'%s' exists; a key is never overwritten",
+				path);
+		return sgpu_hint(
+			error, "choose another name, or remove the file if nothing depends on it");
 	}
 	int code = sgpu_output_open_new(&output, path, 0600, error);
 	code = code ? code : sgpu_output_set_mode(&output, 0600, error);
@@ -35,9 +37,12 @@ static void warn_of_readers(void)
 {
 	struct stat status;
 
-	if (fstat(STDOUT_FILENO, &status) == 0 && S_ISREG(status.st_mode) && (status.st_mode & (S_IRWXG | S_IRWXO))) {
-		cli_warning("others can read the file that the key goes to (mode %04o), so it will be refused as a key: "
-			    "chmod it to 600, or use -o", (unsigned)status.st_mode & 07777u);
+	if (fstat(STDOUT_FILENO, &status) == 0 && S_ISREG(status.st_mode) &&
+	    (status.st_mode & (S_IRWXG | S_IRWXO))) {
+		cli_warning("others can read the file that the key goes to (mode %04o), so it will "
+			    "be refused as a key: "
+			    "chmod it to 600, or use -o",
+			    (unsigned)status.st_mode & 07777u);
 	}
 }
 

@@ -29,12 +29,14 @@ int cli_silence(struct sgpu_error *error)
 	struct stat status;
 
 	/* Another file in its place would be read by who laid it there. */
-	if (nowhere >= 0 && (fstat(nowhere, &status) != 0 || !S_ISCHR(status.st_mode) || status.st_rdev != makedev(1, 3))) {
+	if (nowhere >= 0 && (fstat(nowhere, &status) != 0 || !S_ISCHR(status.st_mode) ||
+			     status.st_rdev != makedev(1, 3))) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "'/dev/null' is not the null device");
 	}
 	if (output < 0 || messages < 0 || fflush(stdout) != 0 || dup2(nowhere, STDOUT_FILENO) < 0 ||
 	    dup2(nowhere, STDERR_FILENO) < 0) {
-		return sgpu_fail_errno(error, "cannot lay '/dev/null' in the place of standard output and error");
+		return sgpu_fail_errno(
+			error, "cannot lay '/dev/null' in the place of standard output and error");
 	}
 	close(nowhere);
 	cli_output_fd = output;
@@ -60,7 +62,7 @@ bool cli_is_standard(const char *path)
 static struct {
 	dev_t device;
 	ino_t inode;
-} *inputs;
+} * inputs;
 static size_t input_count;
 
 void cli_remember_file(const struct stat *status)
@@ -109,7 +111,8 @@ bool cli_is_input(const char *path)
 bool cli_output_apart(const char *path)
 {
 	if (cli_is_input(path)) {
-		cli_usage("'%s' is both input and output", cli_is_standard(path) ? "standard output" : path);
+		cli_usage("'%s' is both input and output",
+			  cli_is_standard(path) ? "standard output" : path);
 		return false;
 	}
 	return true;
@@ -117,7 +120,8 @@ bool cli_output_apart(const char *path)
 
 bool cli_binary_apart(const char *path)
 {
-	return cli_output_apart(path) && (!cli_is_standard(path) || cli_binary_output(STDOUT_FILENO));
+	return cli_output_apart(path) &&
+	       (!cli_is_standard(path) || cli_binary_output(STDOUT_FILENO));
 }
 
 /* The file that has this name or will have it: that of its folder while there is none. */
@@ -135,23 +139,27 @@ static bool find_file(const char *path, struct stat *status, const char **name)
 	}
 	slash = strrchr(path, '/');
 	*name = slash ? slash + 1 : path;
-	return snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(*name - path) : 1, slash ? path : ".") <
-	       (int)sizeof(folder) && stat(folder, status) == 0;
+	return snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(*name - path) : 1,
+			slash ? path : ".") < (int)sizeof(folder) &&
+	       stat(folder, status) == 0;
 }
 
-bool cli_outputs_apart(const char *what, const char *path, const char *other, const char *other_path)
+bool cli_outputs_apart(const char *what, const char *path, const char *other,
+		       const char *other_path)
 {
 	const char *name, *other_name;
 	struct stat status, other_status;
 	bool standard = cli_is_standard(path) && cli_is_standard(other_path);
 
-	if (!standard && (!find_file(path, &status, &name) || !find_file(other_path, &other_status, &other_name) ||
-	    status.st_dev != other_status.st_dev || status.st_ino != other_status.st_ino ||
-	    strcmp(name, other_name) != 0 || (!*name && !S_ISREG(status.st_mode)))) {
+	if (!standard &&
+	    (!find_file(path, &status, &name) ||
+	     !find_file(other_path, &other_status, &other_name) ||
+	     status.st_dev != other_status.st_dev || status.st_ino != other_status.st_ino ||
+	     strcmp(name, other_name) != 0 || (!*name && !S_ISREG(status.st_mode)))) {
 		return true;
 	}
-	cli_usage("%s and %s cannot both go to '%s'", what, other, cli_is_standard(other_path) ? "standard output" :
-		  other_path);
+	cli_usage("%s and %s cannot both go to '%s'", what, other,
+		  cli_is_standard(other_path) ? "standard output" : other_path);
 	return false;
 }
 
@@ -163,7 +171,8 @@ int cli_input(const char *path, const char **name, int *fd)
 	if (cli_is_standard(path)) {
 		*name = "standard input";
 		if (isatty(STDIN_FILENO)) {
-			return cli_usage("refusing to read binary data from a terminal; name a file or redirect");
+			return cli_usage("refusing to read binary data from a terminal; name a "
+					 "file or redirect");
 		}
 		cli_remember_input(NULL);
 		*fd = STDIN_FILENO;
@@ -173,8 +182,9 @@ int cli_input(const char *path, const char **name, int *fd)
 	*fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (*fd < 0) {
 		/* A signal may have come while a pipe had no writer: nothing is wrong with it. */
-		return sgpu_io_interrupted() ? sgpu_exit_status(SGPU_ESYSTEM) :
-		       cli_fail(SGPU_ESYSTEM, "cannot open '%s': %s", path, strerror(errno));
+		return sgpu_io_interrupted() ? sgpu_exit_status(SGPU_ESYSTEM)
+					     : cli_fail(SGPU_ESYSTEM, "cannot open '%s': %s", path,
+							strerror(errno));
 	}
 	if (fstat(*fd, &status) == 0) {
 		if (S_ISDIR(status.st_mode)) {
@@ -221,7 +231,8 @@ static void handle_signals(void (*handler)(int), void (*stop)(void))
 	for (size_t i = 0; i < 3; i++) {
 		static const int numbers[] = { SIGINT, SIGTERM, SIGHUP };
 		struct sigaction before;
-		/* A shell starts background jobs with SIGINT ignored, nohup with SIGHUP: leave them so. */
+		/* A shell starts background jobs with SIGINT ignored, nohup with SIGHUP: leave them
+		 * so. */
 		if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN) {
 			sigaction(numbers[i], &action, NULL);
 		}
@@ -243,12 +254,15 @@ bool cli_reader_gone(void)
 	struct pollfd out = { .fd = cli_output_fd, .events = POLLOUT };
 
 	/* What stdio could not write has left no errno behind. */
-	return sgpu_io_reader_gone() || (ferror(stdout) && poll(&out, 1, 0) == 1 && (out.revents & POLLERR));
+	return sgpu_io_reader_gone() ||
+	       (ferror(stdout) && poll(&out, 1, 0) == 1 && (out.revents & POLLERR));
 }
 
 int cli_finish(int status)
 {
-	const int number = caught ? caught : status == sgpu_exit_status(SGPU_ESYSTEM) && cli_reader_gone() ? SIGPIPE : 0;
+	const int number = caught							   ? caught
+			   : status == sgpu_exit_status(SGPU_ESYSTEM) && cli_reader_gone() ? SIGPIPE
+											   : 0;
 
 	cli_outputs_close();
 	if (number) {

@@ -11,11 +11,13 @@
 
 #include "cli.h"
 
-/* The columns that the text takes, where a character of East Asia takes two and an accent of its own none. */
+/* The columns that the text takes, where a character of East Asia takes two and an accent of its
+ * own none. */
 static size_t width_of(const char *text)
 {
 	const size_t size = strlen(text) + 1;
-	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0), before = utf8 ? uselocale(utf8) : (locale_t)0;
+	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0),
+		 before = utf8 ? uselocale(utf8) : (locale_t)0;
 	wchar_t *wide = calloc(size, sizeof(*wide));
 	const size_t length = wide ? mbstowcs(wide, text, size) : (size_t)-1;
 	const int columns = length == (size_t)-1 ? -1 : wcswidth(wide, length);
@@ -60,7 +62,9 @@ int cli_table_print(struct cli_table *table)
 
 		if (!failed) {
 			printf("%s%*s", table->cells[i],
-			       last ? 0 : (int)(widths[i % columns] - width_of(table->cells[i])) + 2, last ? "\n" : "");
+			       last ? 0
+				    : (int)(widths[i % columns] - width_of(table->cells[i])) + 2,
+			       last ? "\n" : "");
 		}
 		free(table->cells[i]);
 	}

@@ -12,7 +12,8 @@
 #include "cli.h"
 #include "cli_private.h"
 
-/* The Makefile gives these to this file alone: the commit, and its variables that built something in, or did not. */
+/* The Makefile gives these to this file alone: the commit, and its variables that built something
+ * in, or did not. */
 #ifndef SGPU_COMMIT
 #define SGPU_COMMIT "unknown"
 #define SGPU_WITH ""
@@ -37,12 +38,16 @@ void cli_describe_build(json_t *object)
 
 	cli_command_text(command, sizeof(command));
 	json_object_set_new(object, "commit", json_stringn(SGPU_COMMIT, strcspn(SGPU_COMMIT, "-")));
-	json_object_set_new(object, "tree", json_string(dirty ? "modified" : strcmp(SGPU_COMMIT, "unknown") == 0 ? "unknown" :
-							"clean"));
+	json_object_set_new(object, "tree",
+			    json_string(dirty				      ? "modified"
+					: strcmp(SGPU_COMMIT, "unknown") == 0 ? "unknown"
+									      : "clean"));
 	json_object_set_new(object, "compiler", json_string(COMPILER));
 	json_object_set_new(object, "compiler_flags", json_string(SGPU_FLAGS));
-	json_object_set_new(object, "cuda_compiler", cuda_compiler ? json_string(cuda_compiler) : json_null());
-	json_object_set_new(object, "cuda_flags", cuda_flags ? json_string(cuda_flags) : json_null());
+	json_object_set_new(object, "cuda_compiler",
+			    cuda_compiler ? json_string(cuda_compiler) : json_null());
+	json_object_set_new(object, "cuda_flags",
+			    cuda_flags ? json_string(cuda_flags) : json_null());
 	json_object_set_new(object, "built_with", json_string(SGPU_WITH));
 	json_object_set_new(object, "command", json_string(command));
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The system calls of a worker: what computing code makes is listed, and all else is refused. A call that is refused is not
- * made: the process waits in it until the host, which listens, has noted the call and killed the process. Without a listener
- * the kernel does, and the call has no name. No signal handler is involved, so none can be taken away.
+ * The system calls of a worker: what computing code makes is listed, and all else is refused. A
+ * call that is refused is not made: the process waits in it until the host, which listens, has
+ * noted the call and killed the process. Without a listener the kernel does, and the call has no
+ * name. No signal handler is involved, so none can be taken away.
  */
 #include "host.h"
 
@@ -36,11 +37,11 @@ static const char *const computing[] = {
 };
 /* clang-format on */
 
-/* By the loader, besides openat() for reading and mmap() of code, which is that of a file and of nobody else's making: what is
- * shared, or in no file, could be written by another name. */
+/* By the loader, besides openat() for reading and mmap() of code, which is that of a file and of
+ * nobody else's making: what is shared, or in no file, could be written by another name. */
 static const char *const opening[] = { "open", "openat" };
-static const char *const loading[] = { "readlink", "readlinkat", "access", "faccessat", "faccessat2",
-				       "getcwd", "statfs", "fstatfs" };
+static const char *const loading[] = { "readlink",   "readlinkat", "access", "faccessat",
+				       "faccessat2", "getcwd",	   "statfs", "fstatfs" };
 static const char *const in_passing[] = { "newfstatat", "statx", "stat", "lstat" };
 
 static int add(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned count,
@@ -67,13 +68,19 @@ struct rule {
 	struct scmp_arg_cmp condition;
 };
 
-#define BITS(argument, mask, value) { argument, SCMP_CMP_MASKED_EQ, mask, value }
-#define EQUAL(argument, value) { argument, SCMP_CMP_EQ, value, 0 }
+#define BITS(argument, mask, value)                       \
+	{                                                 \
+		argument, SCMP_CMP_MASKED_EQ, mask, value \
+	}
+#define EQUAL(argument, value)                  \
+	{                                       \
+		argument, SCMP_CMP_EQ, value, 0 \
+	}
 #define WRITING (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND)
 #define CODE_FLAGS (MAP_TYPE | MAP_ANONYMOUS)
 
-/* Memory without code, threads but no processes, an end by abort(), its own signals, names of threads, limits to be read,
- * messages to those who wait for them. */
+/* Memory without code, threads but no processes, an end by abort(), its own signals, names of
+ * threads, limits to be read, messages to those who wait for them. */
 static int add_conditions(scmp_filter_ctx filter, int channel, int handoff)
 {
 	const struct rule rules[] = {
@@ -90,7 +97,8 @@ static int add_conditions(scmp_filter_ctx filter, int channel, int handoff)
 		{ "sendmsg", EQUAL(0, (scmp_datum_t)channel) },
 		{ "sendmsg", EQUAL(0, (scmp_datum_t)handoff) },
 	};
-	const struct scmp_arg_cmp own_abort[] = { EQUAL(0, (scmp_datum_t)getpid()), EQUAL(2, SIGABRT) };
+	const struct scmp_arg_cmp own_abort[] = { EQUAL(0, (scmp_datum_t)getpid()),
+						  EQUAL(2, SIGABRT) };
 	int rc = add(filter, SCMP_ACT_ALLOW, "tgkill", 2, own_abort);
 
 	for (size_t i = 0; rc == 0 && i < COUNT(rules); i++) {
@@ -99,11 +107,12 @@ static int add_conditions(scmp_filter_ctx filter, int channel, int handoff)
 	return rc;
 }
 
-/* Without a listener the filter itself has to know the loader's calls, the one that tightens it, and what it takes from the
- * device. */
+/* Without a listener the filter itself has to know the loader's calls, the one that tightens it,
+ * and what it takes from the device. */
 static int add_loader(scmp_filter_ctx filter, int channel)
 {
-	const struct scmp_arg_cmp code[] = { BITS(2, PROT_EXEC | PROT_WRITE, PROT_EXEC), BITS(3, CODE_FLAGS, MAP_PRIVATE) };
+	const struct scmp_arg_cmp code[] = { BITS(2, PROT_EXEC | PROT_WRITE, PROT_EXEC),
+					     BITS(3, CODE_FLAGS, MAP_PRIVATE) };
 	const struct rule rules[] = {
 		{ "recvmsg", EQUAL(0, (scmp_datum_t)channel) },
 		{ "openat", BITS(2, WRITING, 0) },
@@ -125,7 +134,8 @@ static bool load(scmp_filter_ctx filter, int rc)
 {
 	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
 	if (rc == 0) {
-		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* of libseccomp 2.5 on */
+		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE,
+				       2); /* of libseccomp 2.5 on */
 		rc = seccomp_load(filter);
 	}
 	return rc == 0;
@@ -140,7 +150,8 @@ static bool install(bool listening, int channel, int handoff, int *listener)
 	*listener = -1;
 	rc = rc ? rc : add_all(filter, SCMP_ACT_ALLOW, computing, COUNT(computing));
 	rc = rc ? rc : add_conditions(filter, channel, handoff);
-	/* For the first, clone() serves, whose flags a filter can see; what is open here is no terminal. */
+	/* For the first, clone() serves, whose flags a filter can see; what is open here is no
+	 * terminal. */
 	rc = rc ? rc : add(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
 	rc = rc ? rc : add(filter, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
 	if (rc == 0 && !listening) {
@@ -158,7 +169,8 @@ static bool install(bool listening, int channel, int handoff, int *listener)
 
 bool filter_install(int channel, int handoff, int *listener)
 {
-	return install(true, channel, handoff, listener) || install(false, channel, handoff, listener);
+	return install(true, channel, handoff, listener) ||
+	       install(false, channel, handoff, listener);
 }
 
 bool filter_tighten(void)
@@ -171,7 +183,9 @@ bool filter_tighten(void)
 	rc = rc ? rc : add_all(filter, SCMP_ACT_ERRNO(EPERM), in_passing, COUNT(in_passing));
 	rc = rc ? rc : add(filter, SCMP_ACT_KILL_PROCESS, "seccomp", 0, NULL);
 	rc = rc ? rc : add(filter, SCMP_ACT_KILL_PROCESS, "mmap", 1, &code);
-	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1); /* threads that a constructor started, too */
+	rc = rc ? rc
+		: seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC,
+				   1); /* threads that a constructor started, too */
 	return load(filter, rc);
 }
 
@@ -189,13 +203,16 @@ enum host_verdict filter_verdict(int number, const uint64_t arguments[6], int ch
 {
 	if (number == seccomp_syscall_resolve_name("mmap")) {
 		return (arguments[2] & (PROT_EXEC | PROT_WRITE)) == PROT_EXEC &&
-		       (arguments[3] & CODE_FLAGS) == MAP_PRIVATE ? HOST_LOAD : HOST_REFUSE;
+				       (arguments[3] & CODE_FLAGS) == MAP_PRIVATE
+			       ? HOST_LOAD
+			       : HOST_REFUSE;
 	}
 	if (number == seccomp_syscall_resolve_name("recvmsg")) {
 		return arguments[0] == (uint64_t)channel ? HOST_SERVE : HOST_REFUSE;
 	}
 	if (is_one_of(number, opening, COUNT(opening))) {
-		const uint64_t flags = arguments[number == seccomp_syscall_resolve_name("openat") ? 2 : 1];
+		const uint64_t flags =
+			arguments[number == seccomp_syscall_resolve_name("openat") ? 2 : 1];
 
 		return flags & WRITING ? HOST_REFUSE : HOST_LOAD;
 	}

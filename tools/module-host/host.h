@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-module-host: the process that modules of the CPU device run in. The library has the program inside itself and
- * starts it, with nothing but a socket; it holds no key and no data but those of a launch. It stays behind as the parent of
- * workers, one a module, which are confined before they load anything.
+ * sgpu-module-host: the process that modules of the CPU device run in. The library has the program
+ * inside itself and starts it, with nothing but a socket; it holds no key and no data but those of
+ * a launch. It stays behind as the parent of workers, one a module, which are confined before they
+ * load anything.
  */
 #ifndef SGPU_MODULE_HOST_H
 #define SGPU_MODULE_HOST_H
@@ -16,32 +17,37 @@
 enum { HOST_IMAGE_PATH = 64 };
 
 /* ---- root.c: what holds for the host and all of its workers ---- */
-/* New namespaces, as many as there are to be had; the process that returns is the first of its process namespace, and the one
- * that was started waits for it and ends as it does. */
+/* New namespaces, as many as there are to be had; the process that returns is the first of its
+ * process namespace, and the one that was started waits for it and ends as it does. */
 void root_enter(struct sgpu_module_confinement *confinement);
 /* In a new mount namespace: a root with the libraries in it and nothing else. */
 void root_change(struct sgpu_module_confinement *confinement);
 /* No capability, for good. False: some are left. */
 bool root_drop(void);
 /* Puts the image where the loader finds it: a file of the new root, or the descriptor itself. */
-bool root_place(const struct sgpu_module_confinement *confinement, int fd, unsigned number, char path[HOST_IMAGE_PATH]);
+bool root_place(const struct sgpu_module_confinement *confinement, int fd, unsigned number,
+		char path[HOST_IMAGE_PATH]);
 void root_remove(const struct sgpu_module_confinement *confinement, const char *path);
 
 /* ---- landlock.c ---- */
-/* From here on the calling process reads the libraries and the image (a path, or NULL: it is open), and reaches no other
- * file, no network, and no process outside. The version, or 0: the kernel has none. */
+/* From here on the calling process reads the libraries and the image (a path, or NULL: it is open),
+ * and reaches no other file, no network, and no process outside. The version, or 0: the kernel has
+ * none. */
 int landlock_libraries(const char *image);
 
 /* ---- filter.c ---- */
 enum host_verdict {
-	HOST_LOAD,      /* the loader makes it; once all is loaded it is refused */
-	HOST_LOAD_SOFT, /* likewise, but then it fails: the C library makes it in passing, and does without */
-	HOST_SERVE,     /* once all is loaded it takes what the device passes; before, memory that is shared could become code */
+	HOST_LOAD,	/* the loader makes it; once all is loaded it is refused */
+	HOST_LOAD_SOFT, /* likewise, but then it fails: the C library makes it in passing, and does
+			   without */
+	HOST_SERVE, /* once all is loaded it takes what the device passes; before, memory that is
+		       shared could become code */
 	HOST_REFUSE,
 };
-/* Puts the calling process under the filter, for good. What computing code needs is allowed; what else it calls is for a
- * listener to decide, whose descriptor comes back in *listener; where the kernel gives none (-1), the loader's calls are
- * allowed and others end the process. `channel` and `handoff` are sockets that it goes on using. False: no filter. */
+/* Puts the calling process under the filter, for good. What computing code needs is allowed; what
+ * else it calls is for a listener to decide, whose descriptor comes back in *listener; where the
+ * kernel gives none (-1), the loader's calls are allowed and others end the process. `channel` and
+ * `handoff` are sockets that it goes on using. False: no filter. */
 bool filter_install(int channel, int handoff, int *listener);
 /* Where there is no listener: from now on the loader's calls end the process, too. */
 bool filter_tighten(void);
@@ -49,15 +55,16 @@ bool filter_tighten(void);
 enum host_verdict filter_verdict(int number, const uint64_t arguments[6], int channel);
 /* "": there is none of that number. */
 void filter_name(int number, char *name, size_t size);
-/* The first argument of prctl() by which a worker says that all is loaded; the listener answers 0. */
+/* The first argument of prctl() by which a worker says that all is loaded; the listener answers 0.
+ */
 enum { HOST_ALL_LOADED = 0x73677075 };
 
 /* ---- worker.c ---- */
 struct worker_start {
-	int channel, handoff;           /* to the device; to the host, for the listener */
-	int image;                      /* or -1 */
-	bool in_root;                   /* the path is one of the new root, not of a descriptor */
-	char path[HOST_IMAGE_PATH];     /* "": there is no image, this is a trial of the confinement */
+	int channel, handoff;	    /* to the device; to the host, for the listener */
+	int image;		    /* or -1 */
+	bool in_root;		    /* the path is one of the new root, not of a descriptor */
+	char path[HOST_IMAGE_PATH]; /* "": there is no image, this is a trial of the confinement */
 };
 /* What a worker tells the host, with the listener if there is one. */
 struct worker_confined {

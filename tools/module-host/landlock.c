@@ -41,8 +41,9 @@ static size_t attributes_for(int version, struct attributes *attributes)
 	if (version >= 6) {
 		attributes->scoped = 3; /* abstract sockets, signals */
 	}
-	return version >= 6 ? sizeof(*attributes) : version >= 4 ? offsetof(struct attributes, scoped) :
-	       offsetof(struct attributes, net);
+	return version >= 6   ? sizeof(*attributes)
+	       : version >= 4 ? offsetof(struct attributes, scoped)
+			      : offsetof(struct attributes, net);
 }
 
 static bool allow(int ruleset, const char *path, uint64_t rights)
@@ -61,8 +62,8 @@ static bool allow(int ruleset, const char *path, uint64_t rights)
 
 int landlock_libraries(const char *image)
 {
-	static const char *const folders[] = { "/lib", "/lib64", "/lib32", "/libx32", "/usr/lib", "/usr/lib64",
-					       "/usr/local/lib" };
+	static const char *const folders[] = { "/lib",	   "/lib64",	 "/lib32",	  "/libx32",
+					       "/usr/lib", "/usr/lib64", "/usr/local/lib" };
 	int version = (int)syscall(CREATE_RULESET, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 	struct attributes attributes;
 	size_t size;

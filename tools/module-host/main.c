@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-module-host: makes workers for the device that started it, watches them, and tells how each ended.
+ * sgpu-module-host: makes workers for the device that started it, watches them, and tells how each
+ * ended.
  */
 #include "host.h"
 
@@ -27,11 +28,11 @@
 enum { WORKERS = SGPU_HOST_WORKERS, PLACES = 2 + 2 * WORKERS, DESCRIPTORS = 1024 };
 
 struct worker {
-	pid_t pid;                 /* 0: the place is free */
-	int report, listener;      /* to the device: how it ended; of its filter; or -1 */
+	pid_t pid;	      /* 0: the place is free */
+	int report, listener; /* to the device: how it ended; of its filter; or -1 */
 	bool loaded;
-	int call;                  /* that was refused, or -1 */
-	int channel;               /* the worker's number of it */
+	int call;    /* that was refused, or -1 */
+	int channel; /* the worker's number of it */
 	char path[HOST_IMAGE_PATH];
 };
 
@@ -55,7 +56,8 @@ static _Noreturn void become_worker(const struct worker_start *start)
 	sigset_t none;
 
 	for (int fd = STDERR_FILENO + 1; fd < DESCRIPTORS; fd++) {
-		if (fd != start->channel && fd != start->handoff && (start->in_root || fd != start->image)) {
+		if (fd != start->channel && fd != start->handoff &&
+		    (start->in_root || fd != start->image)) {
 			close(fd);
 		}
 	}
@@ -65,9 +67,12 @@ static _Noreturn void become_worker(const struct worker_start *start)
 }
 
 /* Waits until the worker is confined, which takes no longer than it lives. */
-static bool start_worker(struct worker *worker, int channel, int image, struct worker_confined *confined)
+static bool start_worker(struct worker *worker, int channel, int image,
+			 struct worker_confined *confined)
 {
-	struct worker_start start = { .channel = channel, .image = image, .in_root = confinement.root };
+	struct worker_start start = { .channel = channel,
+				      .image = image,
+				      .in_root = confinement.root };
 	int handoff[2];
 	bool good;
 
@@ -102,7 +107,8 @@ static void tell_end(struct worker *worker, int status)
 		filter_name(worker->call, answer.text, sizeof(answer.text));
 	}
 	if (worker->report >= 0) {
-		(void)sgpu_host_send(worker->report, &answer, sizeof(answer), -1); /* the only message over it */
+		(void)sgpu_host_send(worker->report, &answer, sizeof(answer),
+				     -1); /* the only message over it */
 	}
 	root_remove(&confinement, worker->path);
 	forget_descriptor(&worker->report);
@@ -129,11 +135,13 @@ static void reap(void)
 /* ---- refused calls ---- */
 #if SGPU_SECCOMP
 /* Kills what is not to go on: the call is never made, since the process waits in it. */
-static void decide(struct worker *worker, const struct seccomp_notif *request, struct seccomp_notif_resp *response)
+static void decide(struct worker *worker, const struct seccomp_notif *request,
+		   struct seccomp_notif_resp *response)
 {
-	enum host_verdict verdict = filter_verdict(request->data.nr, (const uint64_t *)request->data.args,
-						    worker->channel);
-	const bool now = worker->loaded ? verdict == HOST_SERVE : verdict == HOST_LOAD || verdict == HOST_LOAD_SOFT;
+	enum host_verdict verdict = filter_verdict(
+		request->data.nr, (const uint64_t *)request->data.args, worker->channel);
+	const bool now = worker->loaded ? verdict == HOST_SERVE
+					: verdict == HOST_LOAD || verdict == HOST_LOAD_SOFT;
 
 	response->id = request->id;
 	if (request->data.nr == SYS_prctl && request->data.args[0] == HOST_ALL_LOADED) {
@@ -245,16 +253,19 @@ static void serve(void)
 	struct pollfd fds[PLACES];
 
 	for (;;) {
-		nfds_t count = 2; /* poll takes no more places than this process may have descriptors */
+		nfds_t count =
+			2; /* poll takes no more places than this process may have descriptors */
 
 		fds[0] = (struct pollfd){ .fd = SGPU_HOST_CONTROL, .events = POLLIN };
 		fds[1] = (struct pollfd){ .fd = ended_fd, .events = POLLIN };
 		for (int i = 0; i < WORKERS; i++) {
 			bool there = workers[i].pid > 0;
 
-			/* That its other end is closed: the device has no use for the worker any more. */
+			/* That its other end is closed: the device has no use for the worker any
+			 * more. */
 			fds[2 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].report : -1 };
-			fds[3 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].listener : -1, .events = POLLIN };
+			fds[3 + 2 * i] = (struct pollfd){ .fd = there ? workers[i].listener : -1,
+							  .events = POLLIN };
 			count = there ? 4 + 2 * (nfds_t)i : count;
 		}
 		if (poll(fds, count, -1) < 0 && errno != EINTR) {
@@ -328,12 +339,16 @@ int main(int argc, char **argv)
 	sigset_t ended;
 
 	(void)argv;
-	if (argc != 1 || getsockopt(SGPU_HOST_CONTROL, SOL_SOCKET, SO_TYPE, &kind, &size) != 0 || kind != SOCK_SEQPACKET) {
-		fputs("sgpu-module-host runs modules of the CPU device; libsgpu starts it, nobody else does\n", stderr);
+	if (argc != 1 || getsockopt(SGPU_HOST_CONTROL, SOL_SOCKET, SO_TYPE, &kind, &size) != 0 ||
+	    kind != SOCK_SEQPACKET) {
+		fputs("sgpu-module-host runs modules of the CPU device; libsgpu starts it, nobody "
+		      "else does\n",
+		      stderr);
 		return 2;
 	}
 	prctl(PR_SET_NAME, SGPU_HOST_PROGRAM);
-	prctl(PR_SET_DUMPABLE, 0); /* where it was not started so, as for root, who reads every file */
+	prctl(PR_SET_DUMPABLE,
+	      0); /* where it was not started so, as for root, who reads every file */
 	close_all_but_control();
 	root_enter(&confinement);
 	root_change(&confinement);

@@ -50,8 +50,9 @@ static bool make_user_namespace(void)
 	return true;
 }
 
-/* Only a process that others of the same user can look into writes the maps of its namespace. So one that has nothing makes it
- * and this one, which is closed to them from its first moment on, enters. */
+/* Only a process that others of the same user can look into writes the maps of its namespace. So
+ * one that has nothing makes it and this one, which is closed to them from its first moment on,
+ * enters. */
 static bool enter_user_namespace(void)
 {
 	char byte = 0, path[32];
@@ -110,7 +111,8 @@ static void enter_pid_namespace(struct sgpu_module_confinement *confinement)
 	}
 	child = fork();
 	if (child < 0) {
-		_exit(1); /* children of this process can only be had in a namespace that has no first one */
+		_exit(1); /* children of this process can only be had in a namespace that has no
+			     first one */
 	}
 	if (child > 0) {
 		close(ends[0]);
@@ -131,8 +133,10 @@ void root_enter(struct sgpu_module_confinement *confinement)
 	const struct {
 		int flag;
 		uint8_t *done;
-	} kinds[] = { { CLONE_NEWNS, &confinement->mount }, { CLONE_NEWNET, &confinement->net },
-		      { CLONE_NEWIPC, &confinement->ipc }, { CLONE_NEWUTS, &confinement->uts } };
+	} kinds[] = { { CLONE_NEWNS, &confinement->mount },
+		      { CLONE_NEWNET, &confinement->net },
+		      { CLONE_NEWIPC, &confinement->ipc },
+		      { CLONE_NEWUTS, &confinement->uts } };
 
 	confinement->process = 1;
 	confinement->user = enter_user_namespace();
@@ -143,15 +147,16 @@ void root_enter(struct sgpu_module_confinement *confinement)
 }
 
 /* ---- root ---- */
-static const char *const libraries[] = { "/lib", "/lib64", "/lib32", "/libx32", "/usr/lib", "/usr/lib64", "/usr/local/lib",
-					 NULL };
+static const char *const libraries[] = { "/lib",     "/lib64",	   "/lib32",	     "/libx32",
+					 "/usr/lib", "/usr/lib64", "/usr/local/lib", NULL };
 
 static bool make_folders(const char *path)
 {
 	char part[256];
 
 	for (const char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
-		snprintf(part, sizeof(part), "%.*s", slash ? (int)(slash - path) : (int)strlen(path), path);
+		snprintf(part, sizeof(part), "%.*s",
+			 slash ? (int)(slash - path) : (int)strlen(path), path);
 		if (mkdir(part, 0755) != 0 && errno != EEXIST) {
 			return false;
 		}
@@ -193,7 +198,8 @@ static bool bring(const char *path)
 static bool build_root(void)
 {
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-	    mount("none", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0700") != 0 || chdir("/tmp") != 0) {
+	    mount("none", "/tmp", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0700") != 0 ||
+	    chdir("/tmp") != 0) {
 		return false;
 	}
 	for (int i = 0; libraries[i]; i++) {
@@ -205,7 +211,8 @@ static bool build_root(void)
 		return false;
 	}
 	/* The old root lies on the new one for a moment, and is taken off. */
-	return syscall(SYS_pivot_root, ".", ".") == 0 && umount2(".", MNT_DETACH) == 0 && chdir("/") == 0;
+	return syscall(SYS_pivot_root, ".", ".") == 0 && umount2(".", MNT_DETACH) == 0 &&
+	       chdir("/") == 0;
 }
 
 void root_change(struct sgpu_module_confinement *confinement)
@@ -242,7 +249,8 @@ static bool copy_image(int from, int to)
 	return true;
 }
 
-bool root_place(const struct sgpu_module_confinement *confinement, int fd, unsigned number, char path[HOST_IMAGE_PATH])
+bool root_place(const struct sgpu_module_confinement *confinement, int fd, unsigned number,
+		char path[HOST_IMAGE_PATH])
 {
 	bool good;
 	int to;

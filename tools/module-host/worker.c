@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker: it is confined, loads one module, and runs its functions on the memory that the device passes. From the moment
- * that the module is loaded all of this may be told what to do by it.
+ * A worker: it is confined, loads one module, and runs its functions on the memory that the device
+ * passes. From the moment that the module is loaded all of this may be told what to do by it.
  */
 #include "host.h"
 
@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 /* ---- confinement ---- */
-/* What the kernel has of it. Without a filter it goes on: the host has said so, and what the device makes of it is the
- * device's affair. */
+/* What the kernel has of it. Without a filter it goes on: the host has said so, and what the device
+ * makes of it is the device's affair. */
 static struct worker_confined confine(const struct worker_start *start, int *listener)
 {
 	struct worker_confined confined = { 0, 0 };
@@ -46,7 +46,8 @@ static void say(int channel, uint32_t kind, int code, const char *text)
 	}
 }
 
-/* A function of the module itself; the look-up would also find those of the libraries that it uses. */
+/* A function of the module itself; the look-up would also find those of the libraries that it uses.
+ */
 static sgpu_module_fn find_function(void *handle, const char *name)
 {
 	void *address = dlsym(handle, name);
@@ -65,7 +66,8 @@ static sgpu_module_fn find_function(void *handle, const char *name)
 	return function;
 }
 
-/* The head is the device's; a module that runs beside may change it, and then meets what it has made itself. */
+/* The head is the device's; a module that runs beside may change it, and then meets what it has
+ * made itself. */
 static void run_function(int channel, void *handle, char *memory)
 {
 	static struct sgpu_host_launch launch;
@@ -90,7 +92,8 @@ static void run_function(int channel, void *handle, char *memory)
 		}
 		arguments[i] = &values[i];
 	}
-	say(channel, SGPU_HOST_RAN, function(&launch.shape, arguments, (int)launch.argument_count), NULL);
+	say(channel, SGPU_HOST_RAN, function(&launch.shape, arguments, (int)launch.argument_count),
+	    NULL);
 }
 
 static void serve(int channel, void *handle)
@@ -131,7 +134,8 @@ void worker_run(const struct worker_start *start)
 	}
 	handle = dlopen(start->path, RTLD_NOW | RTLD_LOCAL);
 	/* What a constructor did before is bounded by the calls of the loader. */
-	if (listener >= 0 ? prctl(HOST_ALL_LOADED, 0, 0, 0, 0) != 0 : confined.seccomp && !filter_tighten()) {
+	if (listener >= 0 ? prctl(HOST_ALL_LOADED, 0, 0, 0, 0) != 0
+			  : confined.seccomp && !filter_tighten()) {
 		_exit(1);
 	}
 	why = handle ? NULL : dlerror();

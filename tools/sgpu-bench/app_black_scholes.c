@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * black_scholes as Graviton ran it (Volos, Vaswani, Bruno, OSDI 2018): batches of 4 million options, one after another.
+ * black_scholes as Graviton ran it (Volos, Vaswani, Bruno, OSDI 2018): batches of 4 million
+ * options, one after another.
  */
 #include <math.h>
 #include <string.h>
@@ -20,24 +21,30 @@ static double normal(double x)
 static double call_price(double price, double strike, double years)
 {
 	double deviation = volatility * sqrt(years);
-	double d1 = (log(price / strike) + (rate + volatility * volatility / 2) * years) / deviation;
+	double d1 =
+		(log(price / strike) + (rate + volatility * volatility / 2) * years) / deviation;
 
 	return price * normal(d1) - strike * exp(-rate * years) * normal(d1 - deviation);
 }
 
 /* Some of the calls by the formula, and all puts by the parity of calls and puts. */
-static int check_prices(const struct job_side *side, const void *results, uint64_t size, struct sgpu_error *error)
+static int check_prices(const struct job_side *side, const void *results, uint64_t size,
+			struct sgpu_error *error)
 {
 	const uint64_t count = size / sizeof(float) / 2;
 	const float *price = side->data, *strike = price + count, *years = strike + count;
 	const float *call = results, *put = call + count;
 
 	for (uint64_t i = 0; i < count; i++) {
-		double parity = (double)call[i] - price[i] + strike[i] * exp(-rate * (double)years[i]) - put[i];
-		double wanted = i % (count / CHECKED) == 0 ? call_price(price[i], strike[i], years[i]) : call[i];
+		double parity = (double)call[i] - price[i] +
+				strike[i] * exp(-rate * (double)years[i]) - put[i];
+		double wanted = i % (count / CHECKED) == 0
+					? call_price(price[i], strike[i], years[i])
+					: call[i];
 
 		if (!(fabs(parity) < 1e-3 && fabs(wanted - call[i]) < 1e-3)) {
-			return sgpu_fail(error, SGPU_EDIFFERS, "option %llu has the prices %g and %g",
+			return sgpu_fail(error, SGPU_EDIFFERS,
+					 "option %llu has the prices %g and %g",
 					 (unsigned long long)i, (double)call[i], (double)put[i]);
 		}
 	}
@@ -71,12 +78,13 @@ static void add(struct job *job, const struct job_side *side)
 	job_segment(job, JOB_OUTPUT, "call", type, NULL);
 	job_segment(job, JOB_OUTPUT, "put", type, NULL);
 	job_operation(job, "PRICE", "black_scholes",
-		      json_pack("{s:s, s:s, s:s, s:s, s:s}", "price", "price", "strike", "strike", "years", "years",
-				"output_call", "call", "output_put", "put"),
+		      json_pack("{s:s, s:s, s:s, s:s, s:s}", "price", "price", "strike", "strike",
+				"years", "years", "output_call", "call", "output_put", "put"),
 		      json_pack("{s:f, s:f}", "rate", rate, "volatility", volatility), NULL);
 }
 
-static int new_bare(struct sgpu_bench *bench, const struct job_side *side, struct bare **bare, struct sgpu_error *error)
+static int new_bare(struct sgpu_bench *bench, const struct job_side *side, struct bare **bare,
+		    struct sgpu_error *error)
 {
 	int rc = bare_new(bench, "black_scholes", side->size, bare, error);
 
@@ -84,7 +92,8 @@ static int new_bare(struct sgpu_bench *bench, const struct job_side *side, struc
 		struct sgpu_op_call *call = &(*bare)->call;
 
 		call->param[sgpu_op_param(call->op, "rate")] = (struct sgpu_op_value){ true, rate };
-		call->param[sgpu_op_param(call->op, "volatility")] = (struct sgpu_op_value){ true, volatility };
+		call->param[sgpu_op_param(call->op, "volatility")] =
+			(struct sgpu_op_value){ true, volatility };
 		memcpy((*bare)->host[PRICE], side->data, INPUTS * side->size);
 	}
 	return rc;
@@ -97,9 +106,14 @@ int app_black_scholes(struct sgpu_bench *bench, struct app *app, struct sgpu_err
 	void *inputs = NULL;
 	int rc = sgpu_bench_new(bench, INPUTS * size, &inputs, error);
 
-	*app = (struct app){ .name = "black_scholes", .batch_bytes = VECTORS * size,
-			     .side = { .batches = quick ? BATCHES_QUICK : BATCHES, .add = add, .new_bare = new_bare,
-				       .check = check_prices, .data = inputs, .size = size } };
+	*app = (struct app){ .name = "black_scholes",
+			     .batch_bytes = VECTORS * size,
+			     .side = { .batches = quick ? BATCHES_QUICK : BATCHES,
+				       .add = add,
+				       .new_bare = new_bare,
+				       .check = check_prices,
+				       .data = inputs,
+				       .size = size } };
 	if (rc == SGPU_OK) {
 		fill_options(inputs, count);
 	}

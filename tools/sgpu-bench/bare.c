@@ -7,7 +7,8 @@
 #include "bare.h"
 #include "memory.h"
 
-int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size, struct bare **bare, struct sgpu_error *error)
+int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size, struct bare **bare,
+	     struct sgpu_error *error)
 {
 	void *memory = NULL, *host = NULL;
 	int rc = sgpu_bench_new(bench, sizeof(**bare), &memory, error);
@@ -16,16 +17,20 @@ int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size, struct bar
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	*b = (struct bare){ .bench = bench, .size = size, .launches = 1, .call = { .op = sgpu_op_find(op) } };
+	*b = (struct bare){
+		.bench = bench, .size = size, .launches = 1, .call = { .op = sgpu_op_find(op) }
+	};
 	while (b->call.op->args[b->vectors].name) {
-		b->inputs += strncmp(b->call.op->args[b->vectors++].name, "output", strlen("output")) != 0;
+		b->inputs += strncmp(b->call.op->args[b->vectors++].name, "output",
+				     strlen("output")) != 0;
 	}
 	rc = sgpu_bench_new_stream(bench, bench->device, &b->stream, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, (uint64_t)b->vectors * size, &host, error);
 	for (int k = 0; rc == SGPU_OK && k < b->vectors; k++) {
 		rc = sgpu_bench_new_device_memory(bench, size, &b->memory[k], error);
 		b->host[k] = (float *)((uint8_t *)host + (uint64_t)k * size);
-		b->call.type[k] = (struct sgpu_type){ SGPU_F32, 1, { size / sizeof(float), 0, 0, 0 } };
+		b->call.type[k] =
+			(struct sgpu_type){ SGPU_F32, 1, { size / sizeof(float), 0, 0, 0 } };
 		b->call.present[k] = true;
 		b->call.data[k] = (void *)(uintptr_t)b->memory[k];
 	}
@@ -54,8 +59,10 @@ int bare_verify(void *argument, struct sgpu_error *error)
 	float *got = b->host[b->inputs];
 	int rc = bench_from_device(b->stream, got, b->memory[b->inputs], b->size, error);
 
-	return rc || memcmp(got, b->wanted, b->size) == 0 ? rc :
-	       sgpu_fail(error, SGPU_EDIFFERS, "what '%s' gave is not what it should be", b->call.op->name);
+	return rc || memcmp(got, b->wanted, b->size) == 0
+		       ? rc
+		       : sgpu_fail(error, SGPU_EDIFFERS, "what '%s' gave is not what it should be",
+				   b->call.op->name);
 }
 
 int bare_launch(struct bare *b, int first, int count, struct sgpu_error *error)
@@ -63,7 +70,8 @@ int bare_launch(struct bare *b, int first, int count, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	for (int i = first; rc == SGPU_OK && i < first + count; i++) {
-		rc = sgpu_bench_launch(b->bench, b->stream, i ? &b->next : &b->call, &b->tasks[b->vectors + i], error);
+		rc = sgpu_bench_launch(b->bench, b->stream, i ? &b->next : &b->call,
+				       &b->tasks[b->vectors + i], error);
 	}
 	return rc;
 }
@@ -89,5 +97,7 @@ int bare_end(struct bare *b, struct sgpu_error *error)
 	const bool busy = b->busy;
 
 	b->busy = false;
-	return busy ? bench_finish(b->stream, SGPU_OK, b->tasks, b->vectors + b->launches, "run a batch", error) : SGPU_OK;
+	return busy ? bench_finish(b->stream, SGPU_OK, b->tasks, b->vectors + b->launches,
+				   "run a batch", error)
+		    : SGPU_OK;
 }

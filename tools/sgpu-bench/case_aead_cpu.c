@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * aead-cpu: AES-256-GCM on the CPU, in chunks of the sealed format: one core in cache, and all cores on memory.
+ * aead-cpu: AES-256-GCM on the CPU, in chunks of the sealed format: one core in cache, and all
+ * cores on memory.
  */
 #include <string.h>
 
@@ -8,7 +9,11 @@
 #include "made.h"
 #include "memory.h"
 
-enum { CHUNKS = 64, SEED = 1, PARTS_A_THREAD = 4 }; /* a sample of one core: 1 MiB, all in one chunk's memory */
+enum {
+	CHUNKS = 64,
+	SEED = 1,
+	PARTS_A_THREAD = 4
+}; /* a sample of one core: 1 MiB, all in one chunk's memory */
 
 static const uint8_t key[SGPU_KEY_SIZE] = { 1 };
 
@@ -17,7 +22,9 @@ static const char *const work_names[WORKS] = { "copy", "seal", "open" };
 
 static int told(int rc, enum work work, struct sgpu_error *error)
 {
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot %s: %s", work_names[work], sgpu_strerror(rc));
+	return rc == SGPU_OK
+		       ? rc
+		       : sgpu_fail(error, rc, "cannot %s: %s", work_names[work], sgpu_strerror(rc));
 }
 
 /* ---- one core: the same chunk again and again ---- */
@@ -33,8 +40,10 @@ static int run_core(struct core *c, enum work work, int times, struct sgpu_error
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < times; i++) {
-		rc = work == OPEN ? sgpu_aead_open(c->aead, c->nonce, c->sealed, SGPU_CHUNK, c->opened, c->tag) :
-				    sgpu_aead_seal(c->aead, c->nonce, c->in, SGPU_CHUNK, c->sealed, c->tag);
+		rc = work == OPEN ? sgpu_aead_open(c->aead, c->nonce, c->sealed, SGPU_CHUNK,
+						   c->opened, c->tag)
+				  : sgpu_aead_seal(c->aead, c->nonce, c->in, SGPU_CHUNK, c->sealed,
+						   c->tag);
 	}
 	return told(rc, work, error);
 }
@@ -71,7 +80,8 @@ static int order_providers(const char *names[PROVIDERS_MAX])
 {
 	int count = 0;
 
-	for (const char *const *name = sgpu_aead_providers(); *name && count < PROVIDERS_MAX; name++) {
+	for (const char *const *name = sgpu_aead_providers(); *name && count < PROVIDERS_MAX;
+	     name++) {
 		names[count++] = *name;
 		if (strcmp(*name, "openssl") == 0) {
 			names[count - 1] = names[0];
@@ -92,15 +102,20 @@ static int measure_core(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct core *cores = memory;
 
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		variants[i] = (struct sgpu_bench_variant){ .name = names[i], .prepare = prepare_core, .work = work_core,
-							   .verify = verify_core, .argument = &cores[i] };
+		variants[i] = (struct sgpu_bench_variant){ .name = names[i],
+							   .prepare = prepare_core,
+							   .work = work_core,
+							   .verify = verify_core,
+							   .argument = &cores[i] };
 		rc = bench_new_aead(bench, names[i], key, &cores[i].aead, error);
 	}
 	for (enum work work = SEAL; rc == SGPU_OK && work <= OPEN; work++) {
 		const struct sgpu_bench_point point = {
-			.parameters = { { "direction", work_names[work], 0 }, { "threads", NULL, 1 },
+			.parameters = { { "direction", work_names[work], 0 },
+					{ "threads", NULL, 1 },
 					{ "size_bytes", NULL, SGPU_CHUNK } },
-			.bytes = (uint64_t)CHUNKS * SGPU_CHUNK, .operations = CHUNKS,
+			.bytes = (uint64_t)CHUNKS * SGPU_CHUNK,
+			.operations = CHUNKS,
 			.bytes_formula = "operations * size_bytes",
 		};
 
@@ -113,7 +128,8 @@ static int measure_core(struct sgpu_bench *bench, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- all cores: a segment in memory, cut into runs of chunks, each with an expanded key of its own ---- */
+/* ---- all cores: a segment in memory, cut into runs of chunks, each with an expanded key of its
+ * own ---- */
 struct part {
 	struct sgpu_aead *aead;
 	int rc;
@@ -138,13 +154,15 @@ static void work_parts(void *argument, uint64_t begin, uint64_t end)
 		struct part *p = &a->parts[i];
 		const uint64_t chunks = a->size / SGPU_CHUNK, first = chunks * i / a->count;
 		const uint64_t size = (chunks * (i + 1) / a->count - first) * SGPU_CHUNK;
-		uint8_t *plain = (uint8_t *)a->plain + first * SGPU_CHUNK, *opened = (uint8_t *)a->opened + first * SGPU_CHUNK;
+		uint8_t *plain = (uint8_t *)a->plain + first * SGPU_CHUNK,
+			*opened = (uint8_t *)a->opened + first * SGPU_CHUNK;
 		uint8_t *sealed = (uint8_t *)a->sealed + first * SGPU_SEALED_CHUNK;
 
 		if (a->work == COPY) {
 			memcpy(opened, plain, size);
 		} else if (a->work == SEAL) {
-			p->rc = sgpu_seal_chunks(p->aead, &a->keys, first, false, plain, size, sealed);
+			p->rc = sgpu_seal_chunks(p->aead, &a->keys, first, false, plain, size,
+						 sealed);
 		} else {
 			p->rc = sgpu_open_chunks(p->aead, &a->keys, first, false, sealed,
 						 sgpu_run_sealed_size(size, false), opened, NULL);
@@ -196,7 +214,8 @@ static int make_all(struct all *a, uint64_t size, struct sgpu_error *error)
 
 	a->size = size;
 	a->count = chunks < threads * PARTS_A_THREAD ? (unsigned)chunks : threads * PARTS_A_THREAD;
-	rc = rc ? rc : sgpu_bench_new(a->bench, a->count * sizeof(*a->parts), (void **)&a->parts, error);
+	rc = rc ? rc
+		: sgpu_bench_new(a->bench, a->count * sizeof(*a->parts), (void **)&a->parts, error);
 	rc = rc ? rc : sgpu_bench_new(a->bench, size, &a->plain, error);
 	rc = rc ? rc : sgpu_bench_new(a->bench, chunks * SGPU_SEALED_CHUNK, &a->sealed, error);
 	rc = rc ? rc : sgpu_bench_new(a->bench, size, &a->opened, error);
@@ -215,16 +234,20 @@ static int measure_all(void *argument, uint64_t size, struct sgpu_error *error)
 	struct all *a = argument, works[WORKS];
 	struct sgpu_bench_variant variants[WORKS];
 	const struct sgpu_bench_point point = {
-		.parameters = { { "threads", NULL, a->bench->options.jobs }, { "size_bytes", NULL, size } },
+		.parameters = { { "threads", NULL, a->bench->options.jobs },
+				{ "size_bytes", NULL, size } },
 		.bytes = size,
 	};
 	const int rc = make_all(a, size, error);
 
-	for (int work = COPY; work < WORKS; work++) { /* a copy first: what the memory can do; then what is opened is sealed */
+	for (int work = COPY; work < WORKS;
+	     work++) { /* a copy first: what the memory can do; then what is opened is sealed */
 		works[work] = *a;
 		works[work].work = (enum work)work;
-		variants[work] = (struct sgpu_bench_variant){ .name = work_names[work], .prepare = prepare_all,
-							      .work = work_all, .verify = verify_all,
+		variants[work] = (struct sgpu_bench_variant){ .name = work_names[work],
+							      .prepare = prepare_all,
+							      .work = work_all,
+							      .verify = verify_all,
 							      .argument = &works[work] };
 	}
 	return rc ? rc : sgpu_bench_measure(a->bench, &point, variants, WORKS, error);
@@ -235,13 +258,15 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct all a = { .bench = bench };
 	const int rc = sgpu_bench_wants(bench, SGPU_CHUNK) ? measure_core(bench, error) : SGPU_OK;
 
-	return rc ? rc : bench_sweep(bench, (uint64_t)1 << 20, (uint64_t)1 << 30, (struct bench_need){ 3, 0, 0 },
-				     measure_all, &a, error);
+	return rc ? rc
+		  : bench_sweep(bench, (uint64_t)1 << 20, (uint64_t)1 << 30,
+				(struct bench_need){ 3, 0, 0 }, measure_all, &a, error);
 }
 
 const struct sgpu_bench_case case_aead_cpu = {
 	.name = "aead-cpu",
-	.help = "AES-256-GCM on the CPU: its providers on one core in cache; all cores against a copy",
+	.help = "AES-256-GCM on the CPU: its providers on one core in cache; all cores against a "
+		"copy",
 	.unit = SGPU_BENCH_BYTES_PER_SECOND,
 	.run = run,
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * aead-gpu: AES-256-GCM on the device, in chunks of the sealed format, in the device's memory: several calls back to
- * back, timed by the device.
+ * aead-gpu: AES-256-GCM on the device, in chunks of the sealed format, in the device's memory:
+ * several calls back to back, timed by the device.
  */
 #include <string.h>
 
@@ -21,7 +21,7 @@ struct aead {
 	struct bench_sealed host;
 	sgpu_devptr plain_in, sealed_in, out;
 	int calls;
-	bool opens;                /* or else it seals */
+	bool opens; /* or else it seals */
 	struct sgpu_task tasks[CALLS_MAX];
 };
 
@@ -35,9 +35,10 @@ static int enqueue(void *argument, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < a->calls; i++) {
 		struct sgpu_task *task = &a->tasks[i];
 
-		rc = a->opens ?
-			sgpu_device_open_chunks(a->stream, h->key, 0, true, a->sealed_in, h->sealed_size, a->out, task) :
-			sgpu_device_seal_chunks(a->stream, h->key, 0, true, a->plain_in, h->size, a->out, task);
+		rc = a->opens ? sgpu_device_open_chunks(a->stream, h->key, 0, true, a->sealed_in,
+							h->sealed_size, a->out, task)
+			      : sgpu_device_seal_chunks(a->stream, h->key, 0, true, a->plain_in,
+							h->size, a->out, task);
 	}
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot enqueue: %s", sgpu_strerror(rc));
 }
@@ -93,14 +94,26 @@ static int make(struct aead *a, uint64_t size, struct sgpu_error *error)
 static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct aead *a = argument, opening;
-	const uint64_t calls = SAMPLE / size < 1 ? 1 : SAMPLE / size > CALLS_MAX ? CALLS_MAX : SAMPLE / size;
+	const uint64_t calls = SAMPLE / size < 1	   ? 1
+			       : SAMPLE / size > CALLS_MAX ? CALLS_MAX
+							   : SAMPLE / size;
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "open", .prepare = prepare, .run = run_calls, .verify = verify_open, .argument = &opening },
-		{ .name = "seal", .prepare = prepare, .run = run_calls, .verify = verify_seal, .argument = a },
+		{ .name = "open",
+		  .prepare = prepare,
+		  .run = run_calls,
+		  .verify = verify_open,
+		  .argument = &opening },
+		{ .name = "seal",
+		  .prepare = prepare,
+		  .run = run_calls,
+		  .verify = verify_seal,
+		  .argument = a },
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "size_bytes", NULL, size } },
-		.bytes = size * calls, .operations = calls, .bytes_formula = "operations * size_bytes",
+		.bytes = size * calls,
+		.operations = calls,
+		.bytes_formula = "operations * size_bytes",
 	};
 	int rc = make(a, size, error);
 
@@ -115,7 +128,9 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct aead a = { .bench = bench };
 	const int rc = sgpu_bench_new_stream(bench, bench->device, &a.stream, error);
 
-	return rc ? rc : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 4, 4, 0 }, measure, &a, error);
+	return rc ? rc
+		  : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 4, 4, 0 },
+				measure, &a, error);
 }
 
 const struct sgpu_bench_case case_aead_gpu = {

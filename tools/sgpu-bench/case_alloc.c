@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * alloc: what it takes to get memory and to give it back: of the device, and of its pool on the host.
+ * alloc: what it takes to get memory and to give it back: of the device, and of its pool on the
+ * host.
  */
 #include "cases.h"
 #include "made.h"
@@ -47,7 +48,8 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	return bench_sweep(bench, PAGE, (uint64_t)1 << 30, (struct bench_need){ 1, 1, 0 }, measure, bench, error);
+	return bench_sweep(bench, PAGE, (uint64_t)1 << 30, (struct bench_need){ 1, 1, 0 }, measure,
+			   bench, error);
 }
 
 const struct sgpu_bench_case case_alloc = {

@@ -1,39 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * app: whole applications, from the batch to its response: sealed and in a secure context, as sgpu-run runs them, and
- * unsealed on the plain device.
+ * app: whole applications, from the batch to its response: sealed and in a secure context, as
+ * sgpu-run runs them, and unsealed on the plain device.
  */
 #include "app.h"
 #include "cases.h"
 
-/* A way to have a device and to bring payloads. What Graviton compares is the application with its whole protection, and
- * without any: next to bare calls, one batch after the other, and several at once, which a runner that stays is for. */
+/* A way to have a device and to bring payloads. What Graviton compares is the application with its
+ * whole protection, and without any: next to bare calls, one batch after the other, and several at
+ * once, which a runner that stays is for. */
 struct way {
 	bool opens, staged;
-	int at_once;             /* batches; 0: not next to bare calls */
+	int at_once; /* batches; 0: not next to bare calls */
 };
-static const struct way ways[] = { { false, false, 0 }, { false, false, 1 }, { false, true, 0 }, { false, true, 1 },
-				   { false, true, JOB_AT_ONCE_MAX }, { true, false, 0 } };
+static const struct way ways[] = { { false, false, 0 },
+				   { false, false, 1 },
+				   { false, true, 0 },
+				   { false, true, 1 },
+				   { false, true, JOB_AT_ONCE_MAX },
+				   { true, false, 0 } };
 
 enum { BARE, UNSEALED, SEALED, NO_CONTEXT, SIDES };
-static const char *const names[SIDES] = { "bare calls", "unsealed", "sealed", "sealed, no context" };
+static const char *const names[SIDES] = { "bare calls", "unsealed", "sealed",
+					  "sealed, no context" };
 
-static int measure_way(struct sgpu_bench *bench, const struct job_place *place, const struct app *app,
-		       const struct way *way, struct sgpu_error *error)
+static int measure_way(struct sgpu_bench *bench, const struct job_place *place,
+		       const struct app *app, const struct way *way, struct sgpu_error *error)
 {
 	const struct job_place bare_place = { .plain = place->plain };
 	const uint64_t batches = (uint64_t)app->side.batches;
 	struct job_side sides[SIDES];
 	struct sgpu_bench_point point = {
-		.parameters = { { "app", app->name, 0 }, { "device", job_device_text(way->opens), 0 },
-				{ "payloads", way->staged ? "staged" : "inline", 0 }, { "batches", NULL, batches },
+		.parameters = { { "app", app->name, 0 },
+				{ "device", job_device_text(way->opens), 0 },
+				{ "payloads", way->staged ? "staged" : "inline", 0 },
+				{ "batches", NULL, batches },
 				{ "batch_bytes", NULL, app->batch_bytes } },
-		.bytes = batches * app->batch_bytes, .operations = batches, .bytes_formula = "batches * batch_bytes",
+		.bytes = batches * app->batch_bytes,
+		.operations = batches,
+		.bytes_formula = "batches * batch_bytes",
 	};
 
 	if (way->at_once) {
 		point.parameters[5] = (struct sgpu_bench_parameter){ "against", "bare calls", 0 };
-		point.parameters[6] = (struct sgpu_bench_parameter){ "at_once", NULL, (uint64_t)way->at_once };
+		point.parameters[6] =
+			(struct sgpu_bench_parameter){ "at_once", NULL, (uint64_t)way->at_once };
 	}
 	for (int i = 0; i < SIDES; i++) {
 		sides[i] = app->side;
@@ -50,8 +61,10 @@ static int measure_way(struct sgpu_bench *bench, const struct job_place *place, 
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	static int (*const apps[])(struct sgpu_bench *bench, struct app *app, struct sgpu_error *error) = {
-		app_black_scholes, app_fashion_knn,
+	static int (*const apps[])(struct sgpu_bench * bench, struct app * app,
+				   struct sgpu_error * error) = {
+		app_black_scholes,
+		app_fashion_knn,
 	};
 	struct job_place *place = NULL;
 	int rc = job_new_place(bench, bench->device, true, &place, error);

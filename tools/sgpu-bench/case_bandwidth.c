@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * bandwidth: plain copies between host memory and the device, one direction or both at once. Pinned: memory of the
- * device's pool. Registered: the process's own, registered with the device. Pageable: the process's own as it is. Many
- * copies are enqueued back to back and timed by the device; "one by one" waits for each and is timed by the host.
+ * bandwidth: plain copies between host memory and the device, one direction or both at once.
+ * Pinned: memory of the device's pool. Registered: the process's own, registered with the device.
+ * Pageable: the process's own as it is. Many copies are enqueued back to back and timed by the
+ * device; "one by one" waits for each and is timed by the host.
  */
 #include <string.h>
 
@@ -32,9 +33,9 @@ struct memories {
 struct bandwidth {
 	struct sgpu_bench *bench;
 	struct sgpu_stream *streams[WAYS];
-	sgpu_devptr to, from;                     /* on the device */
+	sgpu_devptr to, from; /* on the device */
 	struct memories pinned, registered, pageable;
-	uint64_t size, room;                      /* bytes of a copy, and of each memory: all copies of a sample */
+	uint64_t size, room; /* bytes of a copy, and of each memory: all copies of a sample */
 	int copies;
 };
 
@@ -43,23 +44,26 @@ struct variant {
 	struct bandwidth *b;
 	const struct memories *memories;
 	const struct direction *direction;
-	struct sgpu_task tasks[2 * WAYS];         /* of the first copy of each way, and of the last */
+	struct sgpu_task tasks[2 * WAYS]; /* of the first copy of each way, and of the last */
 	int count;
 };
 
-static int copy_one(const struct variant *v, enum way way, int i, struct sgpu_task *task, struct sgpu_error *error)
+static int copy_one(const struct variant *v, enum way way, int i, struct sgpu_task *task,
+		    struct sgpu_error *error)
 {
 	const struct bandwidth *b = v->b;
 	const uint64_t at = (uint64_t)i * b->size;
-	const int rc = way == H2D ?
-		sgpu_copy_in(b->streams[H2D], b->to + at, (const uint8_t *)v->memories->in + at, b->size, task) :
-		sgpu_copy_out(b->streams[D2H], (uint8_t *)v->memories->out + at, b->from + at, b->size, task);
+	const int rc = way == H2D
+			       ? sgpu_copy_in(b->streams[H2D], b->to + at,
+					      (const uint8_t *)v->memories->in + at, b->size, task)
+			       : sgpu_copy_out(b->streams[D2H], (uint8_t *)v->memories->out + at,
+					       b->from + at, b->size, task);
 
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot copy: %s", sgpu_strerror(rc));
 }
 
-/* The ways in turns, so that both have something to do from the start. Nobody wants to know the times of the copies between:
- * to take them takes time. */
+/* The ways in turns, so that both have something to do from the start. Nobody wants to know the
+ * times of the copies between: to take them takes time. */
 static int enqueue(void *argument, struct sgpu_error *error)
 {
 	struct variant *v = argument;
@@ -70,7 +74,8 @@ static int enqueue(void *argument, struct sgpu_error *error)
 	for (int i = 0; rc == SGPU_OK && i < v->b->copies; i++) {
 		const bool timed = i == 0 || i + 1 == v->b->copies;
 
-		for (enum way way = v->direction->first; rc == SGPU_OK && way < v->direction->end; way++) {
+		for (enum way way = v->direction->first; rc == SGPU_OK && way < v->direction->end;
+		     way++) {
 			rc = copy_one(v, way, i, timed ? &v->tasks[v->count++] : NULL, error);
 		}
 	}
@@ -81,12 +86,15 @@ static int run_enqueued(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct variant *v = argument;
 	const struct direction *d = v->direction;
-	int rc = sgpu_bench_enqueue(v->b->bench, &v->b->streams[d->first], (int)(d->end - d->first), enqueue, v, error);
+	int rc = sgpu_bench_enqueue(v->b->bench, &v->b->streams[d->first], (int)(d->end - d->first),
+				    enqueue, v, error);
 
 	rc = rc ? rc : sgpu_bench_tasks(v->tasks, v->count, error);
 	*ns = sgpu_bench_span(v->tasks, v->count);
-	return rc == SGPU_OK && *ns == 0 ?
-		       sgpu_fail(error, SGPU_EUNAVAILABLE, "the device's timer told no time between two copies") : rc;
+	return rc == SGPU_OK && *ns == 0
+		       ? sgpu_fail(error, SGPU_EUNAVAILABLE,
+				   "the device's timer told no time between two copies")
+		       : rc;
 }
 
 /* Waits for each copy. With pageable memory that is what happens anyway. */
@@ -115,7 +123,8 @@ static int prepare(void *argument, struct sgpu_error *error)
 	if (v->direction->end == WAYS) {
 		bench_spoil(v->memories->out, b->room);
 	}
-	return v->direction->first == H2D ? bench_clear(b->streams[H2D], b->to, b->room, error) : SGPU_OK;
+	return v->direction->first == H2D ? bench_clear(b->streams[H2D], b->to, b->room, error)
+					  : SGPU_OK;
 }
 
 static int verify(void *argument, struct sgpu_error *error)
@@ -128,33 +137,54 @@ static int verify(void *argument, struct sgpu_error *error)
 		rc = bench_verify(v->memories->out, b->room, SEED, error);
 	}
 	if (rc == SGPU_OK && v->direction->first == H2D) {
-		rc = bench_verify_device(b->streams[D2H], b->to, b->room, SEED, b->pageable.out, error);
+		rc = bench_verify_device(b->streams[D2H], b->to, b->room, SEED, b->pageable.out,
+					 error);
 	}
 	return rc;
 }
 
 /* ---- points ---- */
-static int measure_direction(struct bandwidth *b, const struct direction *direction, struct sgpu_error *error)
+static int measure_direction(struct bandwidth *b, const struct direction *direction,
+			     struct sgpu_error *error)
 {
 	const bool both = direction->end - direction->first > 1;
 	const uint64_t operations = (uint64_t)b->copies * (both ? 2 : 1);
 	const struct sgpu_bench_point point = {
-		.parameters = { { "direction", direction->name, 0 }, { "size_bytes", NULL, b->size } },
-		.bytes = b->size * operations, .operations = operations,
-		.bytes_formula = both ? "operations * size_bytes, both directions" : "operations * size_bytes",
+		.parameters = { { "direction", direction->name, 0 },
+				{ "size_bytes", NULL, b->size } },
+		.bytes = b->size * operations,
+		.operations = operations,
+		.bytes_formula = both ? "operations * size_bytes, both directions"
+				      : "operations * size_bytes",
 	};
 	const char *const no_pinned = b->pinned.lack.code ? b->pinned.lack.text : NULL;
 	const char *const no_registered = b->registered.lack.code ? b->registered.lack.text : NULL;
-	struct variant pinned = { .b = b, .memories = &b->pinned, .direction = direction }, registered = pinned,
-		       pageable = pinned;
+	struct variant pinned = { .b = b, .memories = &b->pinned, .direction = direction },
+		       registered = pinned, pageable = pinned;
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "pinned", .prepare = prepare, .run = run_enqueued, .verify = verify, .argument = &pinned,
+		{ .name = "pinned",
+		  .prepare = prepare,
+		  .run = run_enqueued,
+		  .verify = verify,
+		  .argument = &pinned,
 		  .why = no_pinned },
-		{ .name = "pinned, one by one", .prepare = prepare, .work = copy_one_by_one, .verify = verify,
-		  .argument = &pinned, .why = no_pinned },
-		{ .name = "registered", .prepare = prepare, .run = run_enqueued, .verify = verify, .argument = &registered,
+		{ .name = "pinned, one by one",
+		  .prepare = prepare,
+		  .work = copy_one_by_one,
+		  .verify = verify,
+		  .argument = &pinned,
+		  .why = no_pinned },
+		{ .name = "registered",
+		  .prepare = prepare,
+		  .run = run_enqueued,
+		  .verify = verify,
+		  .argument = &registered,
 		  .why = no_registered },
-		{ .name = "pageable", .prepare = prepare, .work = copy_one_by_one, .verify = verify, .argument = &pageable },
+		{ .name = "pageable",
+		  .prepare = prepare,
+		  .work = copy_one_by_one,
+		  .verify = verify,
+		  .argument = &pageable },
 	};
 
 	registered.memories = &b->registered;
@@ -162,16 +192,19 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 	return sgpu_bench_measure(b->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
-static int make_memories(struct bandwidth *b, enum bench_way way, struct memories *memories, struct sgpu_error *error)
+static int make_memories(struct bandwidth *b, enum bench_way way, struct memories *memories,
+			 struct sgpu_error *error)
 {
 	void **const ends[] = { &memories->in, &memories->out };
 	int rc = SGPU_OK;
 
 	memories->lack.code = SGPU_OK;
 	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		rc = bench_new_source(b->bench, way, BENCH_PAGES_ANY, -1, b->room, SEED, ends[i], error);
+		rc = bench_new_source(b->bench, way, BENCH_PAGES_ANY, -1, b->room, SEED, ends[i],
+				      error);
 	}
-	if (rc == SGPU_EUNAVAILABLE || (rc != SGPU_OK && way == BENCH_REGISTERED)) { /* which has limits of its own */
+	if (rc == SGPU_EUNAVAILABLE ||
+	    (rc != SGPU_OK && way == BENCH_REGISTERED)) { /* which has limits of its own */
 		memories->lack = *error;
 		rc = SGPU_OK;
 	}
@@ -194,11 +227,16 @@ static int make(struct bandwidth *b, struct sgpu_error *error)
 static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct bandwidth *b = argument;
-	const uint64_t copies = SAMPLE / size < 1 ? 1 : SAMPLE / size > COPIES_MAX ? COPIES_MAX : SAMPLE / size;
+	const uint64_t copies = SAMPLE / size < 1	     ? 1
+				: SAMPLE / size > COPIES_MAX ? COPIES_MAX
+							     : SAMPLE / size;
 	int rc;
 
 	b->size = size;
-	b->copies = sgpu_bench_fits(b->bench, MEMORIES * size * copies, 2 * size * copies, NULL) == SGPU_OK ? (int)copies : 1;
+	b->copies = sgpu_bench_fits(b->bench, MEMORIES * size * copies, 2 * size * copies, NULL) ==
+				    SGPU_OK
+			    ? (int)copies
+			    : 1;
 	b->room = size * (uint64_t)b->copies;
 	rc = make(b, error);
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(directions); i++) {
@@ -213,8 +251,9 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	int rc = sgpu_bench_new_stream(bench, bench->device, &b.streams[H2D], error);
 
 	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &b.streams[D2H], error);
-	return rc ? rc : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ MEMORIES, 2, 0 }, measure_size, &b,
-				     error);
+	return rc ? rc
+		  : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST,
+				(struct bench_need){ MEMORIES, 2, 0 }, measure_size, &b, error);
 }
 
 const struct sgpu_bench_case case_bandwidth = {

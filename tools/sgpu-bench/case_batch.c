@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * batch: what it saves to put small segments into one batch, and independent chains of operations on several streams.
+ * batch: what it saves to put small segments into one batch, and independent chains of operations
+ * on several streams.
  */
 #include "cases.h"
 #include "job.h"
 
-enum { SEED = 11, SMALL = 1024, CHAIN = 8, EDGE = 512, COUNT = EDGE * EDGE, CHAIN_BYTES = COUNT * 4 };
+enum {
+	SEED = 11,
+	SMALL = 1024,
+	CHAIN = 8,
+	EDGE = 512,
+	COUNT = EDGE * EDGE,
+	CHAIN_BYTES = COUNT * 4
+};
 
 static void add_copies(struct job *job, const struct job_side *side)
 {
@@ -13,17 +21,26 @@ static void add_copies(struct job *job, const struct job_side *side)
 }
 
 /* Copies in batches of their own, and in one batch. */
-static int measure_segments(struct sgpu_bench *bench, const struct job_place *place, int n, bool opens,
-			    struct sgpu_error *error)
+static int measure_segments(struct sgpu_bench *bench, const struct job_place *place, int n,
+			    bool opens, struct sgpu_error *error)
 {
 	uint8_t data[SMALL];
-	const struct job_side one = { .name = "one batch", .place = place, .sealed = true, .opens = opens, .add = add_copies,
-				      .count = n, .check = job_check_same, .data = data, .size = SMALL };
+	const struct job_side one = { .name = "one batch",
+				      .place = place,
+				      .sealed = true,
+				      .opens = opens,
+				      .add = add_copies,
+				      .count = n,
+				      .check = job_check_same,
+				      .data = data,
+				      .size = SMALL };
 	struct job_side sides[] = { one, one };
 	const struct sgpu_bench_point point = {
-		.parameters = { { "device", job_device_text(opens), 0 }, { "segments", NULL, (uint64_t)n },
+		.parameters = { { "device", job_device_text(opens), 0 },
+				{ "segments", NULL, (uint64_t)n },
 				{ "segment_bytes", NULL, SMALL } },
-		.bytes = (uint64_t)n * SMALL, .operations = (uint64_t)n,
+		.bytes = (uint64_t)n * SMALL,
+		.operations = (uint64_t)n,
 		.bytes_formula = "segments * segment_bytes",
 	};
 
@@ -43,15 +60,22 @@ static void add_chains(struct job *job, const struct job_side *side)
 	job_chains(job, side->count, CHAIN, type, sum + COUNT, sum + 2 * COUNT, side->in_a_row);
 }
 
-static int measure_chains(struct sgpu_bench *bench, const struct job_place *place, int chains, const float *sum,
-			  struct sgpu_error *error)
+static int measure_chains(struct sgpu_bench *bench, const struct job_place *place, int chains,
+			  const float *sum, struct sgpu_error *error)
 {
-	const struct job_side at_once = { .name = "at once", .place = place, .add = add_chains, .count = chains,
-					  .check = job_check_same, .data = sum, .size = CHAIN_BYTES };
+	const struct job_side at_once = { .name = "at once",
+					  .place = place,
+					  .add = add_chains,
+					  .count = chains,
+					  .check = job_check_same,
+					  .data = sum,
+					  .size = CHAIN_BYTES };
 	struct job_side sides[] = { at_once, at_once };
 	const struct sgpu_bench_point point = {
-		.parameters = { { "streams", NULL, (uint64_t)chains }, { "operations_a_stream", NULL, CHAIN } },
-		.bytes = (uint64_t)chains * CHAIN_BYTES, .operations = (uint64_t)chains * CHAIN,
+		.parameters = { { "streams", NULL, (uint64_t)chains },
+				{ "operations_a_stream", NULL, CHAIN } },
+		.bytes = (uint64_t)chains * CHAIN_BYTES,
+		.operations = (uint64_t)chains * CHAIN,
 		.bytes_formula = "streams * 1 MiB, one matrix a stream",
 	};
 
@@ -74,10 +98,14 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 		b[i] = (float)(i % 31);
 		sum[i] = a[i] + CHAIN * b[i]; /* small integers: exact */
 	}
-	for (size_t i = 0; rc == SGPU_OK && sgpu_bench_wants(bench, SMALL) && i < 2 * SGPU_ARRAY_LENGTH(segments); i++) {
+	for (size_t i = 0;
+	     rc == SGPU_OK && sgpu_bench_wants(bench, SMALL) && i < 2 * SGPU_ARRAY_LENGTH(segments);
+	     i++) {
 		rc = measure_segments(bench, place, segments[i / 2], i % 2 == 1, error);
 	}
-	for (size_t i = 0; rc == SGPU_OK && sgpu_bench_wants(bench, CHAIN_BYTES) && i < SGPU_ARRAY_LENGTH(chains); i++) {
+	for (size_t i = 0;
+	     rc == SGPU_OK && sgpu_bench_wants(bench, CHAIN_BYTES) && i < SGPU_ARRAY_LENGTH(chains);
+	     i++) {
 		rc = measure_chains(bench, place, chains[i], sum, error);
 	}
 	return rc;

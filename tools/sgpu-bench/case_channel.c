@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * channel: the commands of secure channels, beside what plain memory of the same size costs. The allocator gives them
- * to the processor, as it does for a context; a point is about one kind, and the others in a sample do not count.
+ * channel: the commands of secure channels, beside what plain memory of the same size costs. The
+ * allocator gives them to the processor, as it does for a context; a point is about one kind, and
+ * the others in a sample do not count.
  */
 #include "cases.h"
 
-/* Big pages: an unprotected one, those that are mapped, and one of frames for small pages, directories and tables. */
+/* Big pages: an unprotected one, those that are mapped, and one of frames for small pages,
+ * directories and tables. */
 enum { PAGES = 8, BIG_PAGES = 1 + PAGES + 1 };
 
 struct row {
-	const char *command, *pages;    /* pages: of a point with a variant that only maps */
+	const char *command, *pages; /* pages: of a point with a variant that only maps */
 	enum sgpu_channel_op op;
-	unsigned big, small;            /* pages that a channel maps and unmaps */
-	bool ends;                      /* what counts is not how they come, but how they go */
+	unsigned big, small; /* pages that a channel maps and unmaps */
+	bool ends;	     /* what counts is not how they come, but how they go */
 };
 
 static const struct row rows[] = {
@@ -28,19 +30,21 @@ static const struct row rows[] = {
 
 struct scene {
 	struct sgpu_bench *bench;
-	struct bench_channel *channel;  /* one that stands all the time */
-	struct sgpu_key owner;          /* of those that come and go with pages, so that they share no tables */
-	void *space;                    /* of nobody's: for pages that are mapped without a channel */
+	struct bench_channel *channel; /* one that stands all the time */
+	struct sgpu_key
+		owner; /* of those that come and go with pages, so that they share no tables */
+	void *space;   /* of nobody's: for pages that are mapped without a channel */
 	const struct row *row;
-	uint64_t sizes[2];              /* bytes in big and in small pages */
-	struct sgpu_summary summary;    /* of the last CH_PTE of the standing channel */
+	uint64_t sizes[2];	     /* bytes in big and in small pages */
+	struct sgpu_summary summary; /* of the last CH_PTE of the standing channel */
 };
 
 /* A channel from CH_CREATE to CH_DESTROY. */
 static int run_life(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	const struct scene *s = argument;
-	const struct sgpu_key *owner = s->row->op == SGPU_CH_CREATE ? &s->channel->owner : &s->owner;
+	const struct sgpu_key *owner =
+		s->row->op == SGPU_CH_CREATE ? &s->channel->owner : &s->owner;
 	struct sgpu_allocator *allocator = s->channel->allocator;
 	uint64_t *spent_ns = &s->channel->spent_ns[s->row->op], counter, va, mapped;
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
@@ -52,8 +56,9 @@ static int run_life(void *argument, uint64_t *ns, struct sgpu_error *error)
 	rc = sgpu_allocator_channel(allocator, owner->public_half, &grant, error);
 	rc = rc ? rc : sgpu_session_open(owner, &grant, &session, error);
 	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		rc = s->sizes[i] == 0 ? SGPU_OK :
-		     sgpu_allocator_map(allocator, grant.channel, s->sizes[i], &va, &mapped, NULL, NULL, error);
+		rc = s->sizes[i] == 0 ? SGPU_OK
+				      : sgpu_allocator_map(allocator, grant.channel, s->sizes[i],
+							   &va, &mapped, NULL, NULL, error);
 	}
 	if (rc == SGPU_OK) {
 		sgpu_session_destroy(session, &counter, mac);
@@ -85,18 +90,22 @@ static int run_pages(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct scene *s = argument;
 	const struct bench_channel *channel = s->channel;
-	uint64_t *spent_ns = &s->channel->spent_ns[SGPU_CH_PTE], size = s->sizes[0] + s->sizes[1], va, mapping_ns;
+	uint64_t *spent_ns = &s->channel->spent_ns[SGPU_CH_PTE], size = s->sizes[0] + s->sizes[1],
+		 va, mapping_ns;
 	int rc;
 
 	*spent_ns = 0;
-	rc = sgpu_allocator_map(channel->allocator, channel->number, size, &va, &size, hear, s, error);
+	rc = sgpu_allocator_map(channel->allocator, channel->number, size, &va, &size, hear, s,
+				error);
 	if (rc == SGPU_OK && (s->summary.pages != PAGES || s->summary.protected_pages != PAGES)) {
-		rc = sgpu_fail(error, SGPU_EDIFFERS, "%u pages are mapped, %u of them protected, in place of %d",
+		rc = sgpu_fail(error, SGPU_EDIFFERS,
+			       "%u pages are mapped, %u of them protected, in place of %d",
 			       s->summary.pages, s->summary.protected_pages, PAGES);
 	}
 	mapping_ns = *spent_ns;
 	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_unmap(channel->allocator, channel->number, va, size, authorise, hear, s, error);
+		rc = sgpu_allocator_unmap(channel->allocator, channel->number, va, size, authorise,
+					  hear, s, error);
 	}
 	*ns = s->row->ends ? *spent_ns - mapping_ns : mapping_ns;
 	return rc;
@@ -108,7 +117,8 @@ static int run_mapping(void *argument, uint64_t *ns, struct sgpu_error *error)
 	const struct scene *s = argument;
 	const struct sgpu_pager *pager = &s->channel->pager;
 	const uint64_t page = s->row->big ? pager->info.big : pager->info.small;
-	const uint64_t first = s->row->big ? 1 : BIG_PAGES - 1; /* so that no page is of both sizes in turn */
+	const uint64_t first =
+		s->row->big ? 1 : BIG_PAGES - 1; /* so that no page is of both sizes in turn */
 	uint64_t begin, between;
 	uint32_t pages[PAGES];
 	int rc, ended;
@@ -123,7 +133,8 @@ static int run_mapping(void *argument, uint64_t *ns, struct sgpu_error *error)
 	}
 	between = sgpu_now_ns();
 	rc = pager->clear(pager->device, s->space, 0, PAGES * page, error);
-	ended = pager->unmap(pager->device, s->space, 0, PAGES * page, rc == SGPU_OK ? error : NULL);
+	ended = pager->unmap(pager->device, s->space, 0, PAGES * page,
+			     rc == SGPU_OK ? error : NULL);
 	*ns = s->row->ends ? sgpu_now_ns() - between : between - begin;
 	return rc == SGPU_OK ? ended : rc;
 }
@@ -160,7 +171,8 @@ static int measure(struct scene *s, const struct row *row, struct sgpu_error *er
 	s->sizes[0] = row->big * info->big;
 	s->sizes[1] = row->small * info->small;
 	if (has_plain) {
-		point.parameters[1] = (struct sgpu_bench_parameter){ "size_bytes", NULL, s->sizes[0] + s->sizes[1] };
+		point.parameters[1] = (struct sgpu_bench_parameter){ "size_bytes", NULL,
+								     s->sizes[0] + s->sizes[1] };
 	}
 	if (row->pages) {
 		point.parameters[2] = (struct sgpu_bench_parameter){ "pages", row->pages, 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conversion: pages between private and shared, by the hardware, by a minimal guest and by a model, never in one figure;
- * and what that does to streaming.
+ * conversion: pages between private and shared, by the hardware, by a minimal guest and by a model,
+ * never in one figure; and what that does to streaming.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,8 @@
 #include "memory.h"
 
 enum { SEED = 12 };
-static const uint64_t guest_room = (uint64_t)128 << 20, stream_sizes[] = { (uint64_t)2 << 20, (uint64_t)64 << 20 };
+static const uint64_t guest_room = (uint64_t)128 << 20,
+		      stream_sizes[] = { (uint64_t)2 << 20, (uint64_t)64 << 20 };
 
 const uint64_t conversion_batches[CONVERSION_BATCHES] = { 1, 8, 64, 512 };
 
@@ -30,7 +31,8 @@ static int run_way(void *argument, uint64_t *ns, struct sgpu_error *error)
 		if (w->detail < 0) {
 			memcpy(w->c->pool, w->c->private, w->copied);
 		}
-		rc = bench_to_device(w->c->stream, w->c->device_memory, w->c->pool, w->copied, error);
+		rc = bench_to_device(w->c->stream, w->c->device_memory, w->c->pool, w->copied,
+				     error);
 		total = (double)(sgpu_now_ns() - begin);
 	}
 	for (int i = w->copied ? 0 : 1; rc == SGPU_OK && w->convert && i < 2; i++) {
@@ -58,8 +60,9 @@ static int verify_copy(void *argument, struct sgpu_error *error)
 	return rc ? rc : bench_verify(w->c->pool, w->copied, SEED, error);
 }
 
-static int measure(struct conversion *c, const struct sgpu_bench_point *point, const struct conversion_call *call,
-		   struct conversion_way *ways, int count, struct sgpu_error *error)
+static int measure(struct conversion *c, const struct sgpu_bench_point *point,
+		   const struct conversion_call *call, struct conversion_way *ways, int count,
+		   struct sgpu_error *error)
 {
 	struct sgpu_bench_variant variants[SGPU_BENCH_VARIANTS_MAX];
 
@@ -68,19 +71,26 @@ static int measure(struct conversion *c, const struct sgpu_bench_point *point, c
 		ways[i].call = *call;
 		ways[i].copied = point->bytes;
 		ways[i].least_ns = 0;
-		variants[i] = (struct sgpu_bench_variant){ .name = ways[i].name, .run = run_way, .argument = &ways[i],
-							   .prepare = point->bytes ? spoil_copy : NULL,
-							   .verify = point->bytes ? verify_copy : NULL };
+		variants[i] =
+			(struct sgpu_bench_variant){ .name = ways[i].name,
+						     .run = run_way,
+						     .argument = &ways[i],
+						     .prepare = point->bytes ? spoil_copy : NULL,
+						     .verify = point->bytes ? verify_copy : NULL };
 	}
 	return sgpu_bench_measure(c->bench, point, variants, count, error);
 }
 
-int conversion_measure(struct conversion *c, const char *what, const char *source, const struct conversion_call *call,
-		       unsigned threads, struct conversion_way *ways, int count, struct sgpu_error *error)
+int conversion_measure(struct conversion *c, const char *what, const char *source,
+		       const struct conversion_call *call, unsigned threads,
+		       struct conversion_way *ways, int count, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = {
-		.parameters = { { "what", what, 0 }, { "source", source, 0 }, { "page_bytes", NULL, call->page_bytes },
-				{ "pages", NULL, call->pages }, { "threads", NULL, threads },
+		.parameters = { { "what", what, 0 },
+				{ "source", source, 0 },
+				{ "page_bytes", NULL, call->page_bytes },
+				{ "pages", NULL, call->pages },
+				{ "threads", NULL, threads },
 				{ strcmp(what, "conversion") == 0 ? "direction" : NULL,
 				  call->to_private ? "to private" : "to shared", 0 } },
 		.operations = call->pages,
@@ -89,11 +99,12 @@ int conversion_measure(struct conversion *c, const char *what, const char *sourc
 	return measure(c, &point, call, ways, count, error);
 }
 
-int conversion_stream(struct conversion *c, const char *source, uint64_t page_bytes, const struct conversion_way *ways,
-		      int count, struct sgpu_error *error)
+int conversion_stream(struct conversion *c, const char *source, uint64_t page_bytes,
+		      const struct conversion_way *ways, int count, struct sgpu_error *error)
 {
-	struct conversion_way all[SGPU_BENCH_VARIANTS_MAX] = { { .name = "pool" },
-							       { .name = "pool, filled", .detail = -1 } };
+	struct conversion_way all[SGPU_BENCH_VARIANTS_MAX] = {
+		{ .name = "pool" }, { .name = "pool, filled", .detail = -1 }
+	};
 	int rc = SGPU_OK;
 
 	memcpy(all + 2, ways, (size_t)count * sizeof(*ways));
@@ -101,7 +112,9 @@ int conversion_stream(struct conversion *c, const char *source, uint64_t page_by
 		const uint64_t size = stream_sizes[i];
 		const struct conversion_call call = { false, size / page_bytes, page_bytes };
 		const struct sgpu_bench_point point = {
-			.parameters = { { "what", "stream", 0 }, { "source", source, 0 }, { "size_bytes", NULL, size },
+			.parameters = { { "what", "stream", 0 },
+					{ "source", source, 0 },
+					{ "size_bytes", NULL, size },
 					{ "page_bytes", NULL, page_bytes } },
 			.bytes = size,
 		};
@@ -111,8 +124,10 @@ int conversion_stream(struct conversion *c, const char *source, uint64_t page_by
 		}
 		rc = measure(c, &point, &call, all, count + 2, error);
 		for (int j = 0; rc == SGPU_OK && j < count + 2; j++) {
-			cli_note("conversion: %s, streaming %2llu MiB, pages of %4llu KiB: %5.1f GB/s: %s", source,
-				 (unsigned long long)size >> 20, (unsigned long long)page_bytes >> 10,
+			cli_note("conversion: %s, streaming %2llu MiB, pages of %4llu KiB: %5.1f "
+				 "GB/s: %s",
+				 source, (unsigned long long)size >> 20,
+				 (unsigned long long)page_bytes >> 10,
 				 (double)size / all[j].least_ns, all[j].name);
 		}
 	}
@@ -124,8 +139,10 @@ static int make(struct conversion *c, struct sgpu_error *error)
 	struct sgpu_bench *bench = c->bench;
 	int rc = sgpu_bench_fits(bench, 2 * c->room + 2 * guest_room, c->room, error);
 
-	rc = rc ? rc : bench_new_pages(bench, CONVERSION_HUGE, BENCH_PAGES_ANY, -1, &c->huge, error);
-	rc = rc ? rc : bench_new_pages(bench, CONVERSION_HUGE, BENCH_PAGES_SMALL, -1, &c->small, error);
+	rc = rc ? rc
+		: bench_new_pages(bench, CONVERSION_HUGE, BENCH_PAGES_ANY, -1, &c->huge, error);
+	rc = rc ? rc
+		: bench_new_pages(bench, CONVERSION_HUGE, BENCH_PAGES_SMALL, -1, &c->small, error);
 	rc = rc ? rc : bench_new_pages(bench, c->room, BENCH_PAGES_ANY, -1, &c->private, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, c->room, &c->pool, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, c->room, &c->device_memory, error);
@@ -139,7 +156,8 @@ static int make(struct conversion *c, struct sgpu_error *error)
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	struct conversion c = { .bench = bench, .room = stream_sizes[bench->options.quick ? 0 : 1] };
+	struct conversion c = { .bench = bench,
+				.room = stream_sizes[bench->options.quick ? 0 : 1] };
 	int rc = make(&c, error);
 
 	c.has_guest = kvm_guest_open(&c.guest, KVM_GUEST_DEVICE, guest_room, &c.why) == SGPU_OK;
@@ -155,7 +173,8 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 
 const struct sgpu_bench_case case_conversion = {
 	.name = "conversion",
-	.help = "pages between private and shared: hardware, a minimal guest, a model; streaming with it",
+	.help = "pages between private and shared: hardware, a minimal guest, a model; streaming "
+		"with it",
 	.unit = SGPU_BENCH_NS,
 	.requires = SGPU_BENCH_DEVICE,
 	.run = run,

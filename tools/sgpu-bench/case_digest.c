@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * digest, measure: KangarooTwelve of device memory where it lies, in one tree or in one a page, and on a GPU next to
- * it the CPU's.
+ * digest, measure: KangarooTwelve of device memory where it lies, in one tree or in one a page, and
+ * on a GPU next to it the CPU's.
  */
 #include <string.h>
 
@@ -19,11 +19,11 @@ static const char custom[] = "sgpu bench";
 struct digest {
 	struct sgpu_bench *bench;
 	struct sgpu_stream *stream;
-	struct sgpu_pool *pool;    /* of the CPU */
-	void *pattern;             /* on the host, and in the device's memory */
+	struct sgpu_pool *pool; /* of the CPU */
+	void *pattern;		/* on the host, and in the device's memory */
 	sgpu_devptr memory;
 	uint64_t size;
-	bool pages;                /* the measure */
+	bool pages; /* the measure */
 	struct sgpu_task task;
 	uint8_t digest[SGPU_DIGEST_SIZE], expected[SGPU_DIGEST_SIZE];
 };
@@ -35,8 +35,10 @@ static int enqueue(void *argument, struct sgpu_error *error)
 
 	memset(&d->task, 0, sizeof(d->task));
 	memset(d->digest, 0, sizeof(d->digest));
-	rc = d->pages ? sgpu_device_measure(d->stream, d->memory, d->size, NULL, d->digest, &d->task) :
-			sgpu_device_digest(d->stream, d->memory, d->size, custom, sizeof(custom) - 1, d->digest, &d->task);
+	rc = d->pages
+		     ? sgpu_device_measure(d->stream, d->memory, d->size, NULL, d->digest, &d->task)
+		     : sgpu_device_digest(d->stream, d->memory, d->size, custom, sizeof(custom) - 1,
+					  d->digest, &d->task);
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot digest: %s", sgpu_strerror(rc));
 }
 
@@ -65,9 +67,10 @@ static int digest_on_cpu(void *argument, struct sgpu_error *error)
 	int rc;
 
 	sgpu_pool_enter(d->pool);
-	rc = d->pages ? sgpu_measure_pages_shared(d->pool, d->pattern, d->size, NULL, d->digest, error) :
-			sgpu_kt128_shared(d->pool, d->pattern, d->size, custom, sizeof(custom) - 1, d->digest,
-					  sizeof(d->digest), error);
+	rc = d->pages ? sgpu_measure_pages_shared(d->pool, d->pattern, d->size, NULL, d->digest,
+						  error)
+		      : sgpu_kt128_shared(d->pool, d->pattern, d->size, custom, sizeof(custom) - 1,
+					  d->digest, sizeof(d->digest), error);
 	sgpu_pool_leave(d->pool);
 	return rc;
 }
@@ -76,8 +79,9 @@ static int verify(void *argument, struct sgpu_error *error)
 {
 	const struct digest *d = argument;
 
-	return memcmp(d->digest, d->expected, sizeof(d->digest)) == 0 ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the CPU");
+	return memcmp(d->digest, d->expected, sizeof(d->digest)) == 0
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the CPU");
 }
 
 static int make(struct digest *d, struct sgpu_error *error)
@@ -99,11 +103,15 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct digest *d = argument;
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "device", .work = d->pages ? measure_on_device : NULL,
-		  .run = d->pages ? NULL : digest_on_device, .verify = verify, .argument = d },
+		{ .name = "device",
+		  .work = d->pages ? measure_on_device : NULL,
+		  .run = d->pages ? NULL : digest_on_device,
+		  .verify = verify,
+		  .argument = d },
 		{ .name = "CPU", .work = digest_on_cpu, .verify = verify, .argument = d },
 	};
-	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } }, .bytes = size };
+	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } },
+						.bytes = size };
 	const bool is_cpu = strcmp(d->bench->info.selector, "cpu") == 0;
 	int rc;
 
@@ -118,7 +126,9 @@ static int run_sizes(struct sgpu_bench *bench, bool pages, struct sgpu_error *er
 	int rc = sgpu_bench_new_stream(bench, bench->device, &d.stream, error);
 
 	rc = rc ? rc : bench_new_pool(bench, &d.pool, error);
-	return rc ? rc : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 1, 1, 0 }, measure_size, &d, error);
+	return rc ? rc
+		  : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 1, 1, 0 },
+				measure_size, &d, error);
 }
 
 static int run_digests(struct sgpu_bench *bench, struct sgpu_error *error)

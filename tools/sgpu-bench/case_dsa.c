@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dsa: copies and CRCs by Intel's Data Streaming Accelerator against those of a core, by size and by how many are under way.
+ * dsa: copies and CRCs by Intel's Data Streaming Accelerator against those of a core, by size and
+ * by how many are under way.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,9 @@
 #include "memory.h"
 
 enum { SEED = 11, JOBS_MAX = 4096 };
-#define WORK ((uint64_t)4 << 20) /* bytes of a sample, unless the jobs that are under way together have more */
+#define WORK         \
+	((uint64_t)4 \
+	 << 20) /* bytes of a sample, unless the jobs that are under way together have more */
 
 struct work {
 	struct sgpu_bench *bench;
@@ -31,8 +34,10 @@ static int prepare(void *argument, struct sgpu_error *error)
 
 	(void)error;
 	for (uint64_t i = 0; i < w->count; i++) {
-		w->jobs[i] = (struct sgpu_dsa_job){ .from = (uint8_t *)w->from + i * w->size, .size = w->size,
-						    .to = w->crc ? NULL : (uint8_t *)w->to + i * w->size };
+		w->jobs[i] = (struct sgpu_dsa_job){ .from = (uint8_t *)w->from + i * w->size,
+						    .size = w->size,
+						    .to = w->crc ? NULL
+								 : (uint8_t *)w->to + i * w->size };
 	}
 	memset(w->to, 0, w->crc ? 0 : w->count * w->size);
 	return SGPU_OK;
@@ -44,7 +49,8 @@ static int verify(void *argument, struct sgpu_error *error)
 
 	for (uint64_t i = 0; w->crc && i < w->count; i++) {
 		if (w->jobs[i].crc != sgpu_crc32c(0, w->jobs[i].from, w->size)) {
-			return sgpu_fail(error, SGPU_EDIFFERS, "CRC %llu is wrong", (unsigned long long)i);
+			return sgpu_fail(error, SGPU_EDIFFERS, "CRC %llu is wrong",
+					 (unsigned long long)i);
 		}
 	}
 	return w->crc ? SGPU_OK : bench_verify(w->to, w->count * w->size, SEED, error);
@@ -77,22 +83,38 @@ static int measure_point(struct work *w, struct sgpu_error *error)
 {
 	struct work waits = *w;
 	const struct sgpu_bench_point point = {
-		.parameters = { { "operation", w->crc ? "crc" : "copy", 0 }, { "size_bytes", NULL, w->size },
-				{ "depth", NULL, w->depth }, { "queue", w->info.shared ? "shared" : "dedicated", 0 },
+		.parameters = { { "operation", w->crc ? "crc" : "copy", 0 },
+				{ "size_bytes", NULL, w->size },
+				{ "depth", NULL, w->depth },
+				{ "queue", w->info.shared ? "shared" : "dedicated", 0 },
 				{ "submission", w->info.portal ? "portal" : "write", 0 } },
-		.bytes = w->count * w->size, .operations = w->count,
+		.bytes = w->count * w->size,
+		.operations = w->count,
 		.bytes_formula = "operations * size_bytes",
 	};
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "core", .prepare = prepare, .work = run_core, .verify = verify, .argument = w },
-		{ .name = "poll", .prepare = prepare, .work = run_device, .verify = verify, .argument = w },
-		{ .name = "umwait", .prepare = prepare, .work = run_device, .verify = verify, .argument = &waits,
+		{ .name = "core",
+		  .prepare = prepare,
+		  .work = run_core,
+		  .verify = verify,
+		  .argument = w },
+		{ .name = "poll",
+		  .prepare = prepare,
+		  .work = run_device,
+		  .verify = verify,
+		  .argument = w },
+		{ .name = "umwait",
+		  .prepare = prepare,
+		  .work = run_device,
+		  .verify = verify,
+		  .argument = &waits,
 		  .why = w->info.umwait ? NULL : "this CPU does not have UMWAIT (CPUID: WAITPKG)" },
 	};
 
 	waits.umwait = true;
 	if (w->depth > w->info.depth) {
-		sgpu_bench_waive(w->bench, &point, NULL, "%s holds %u descriptors", w->info.name, w->info.depth);
+		sgpu_bench_waive(w->bench, &point, NULL, "%s holds %u descriptors", w->info.name,
+				 w->info.depth);
 		return SGPU_OK;
 	}
 	return sgpu_bench_measure(w->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
@@ -122,7 +144,8 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	static const uint64_t sizes[] = { 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 2 << 20 };
+	static const uint64_t sizes[] = { 64,	    1 << 10,   4 << 10, 16 << 10,
+					  64 << 10, 256 << 10, 1 << 20, 2 << 20 };
 	static const uint64_t quick_sizes[] = { 64, 4 << 10, 64 << 10, 1 << 20 };
 	static struct sgpu_dsa_job jobs[JOBS_MAX];
 	const bool quick = bench->options.quick;
@@ -131,8 +154,10 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 
 	if (code == SGPU_OK) {
 		sgpu_dsa_describe(w.dsa, &w.info);
-		code = bench_each_size(bench, quick ? quick_sizes : sizes, quick ? SGPU_ARRAY_LENGTH(quick_sizes) :
-				       SGPU_ARRAY_LENGTH(sizes), (struct bench_need){ 2 * SGPU_DSA_DEPTH_MAX, 0, 2 * WORK },
+		code = bench_each_size(bench, quick ? quick_sizes : sizes,
+				       quick ? SGPU_ARRAY_LENGTH(quick_sizes)
+					     : SGPU_ARRAY_LENGTH(sizes),
+				       (struct bench_need){ 2 * SGPU_DSA_DEPTH_MAX, 0, 2 * WORK },
 				       measure_size, &w, error);
 	}
 	sgpu_dsa_close(&w.dsa);

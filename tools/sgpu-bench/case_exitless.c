@@ -32,15 +32,15 @@ enum {
 
 /* One of the ways, with a server of its own. */
 struct way {
-	const char *name, *lacks;   /* lacks: why this machine cannot have it, or NULL */
+	const char *name, *lacks; /* lacks: why this machine cannot have it, or NULL */
 	struct sgpu_rpc_config config;
 	struct sgpu_rpc *rpc;
 	struct parameters_model *model;
 	int servers[CONNECTIONS], clients[CONNECTIONS]; /* descriptors, or -1 */
-	double sum;                 /* of the weights, as it must be */
-	struct parameters_load load; /* of a sample */
+	double sum;					/* of the weights, as it must be */
+	struct parameters_load load;			/* of a sample */
 	struct sgpu_bench *bench;
-	pthread_t thread;           /* serves clients, when `serves` */
+	pthread_t thread; /* serves clients, when `serves` */
 	bool serves;
 	int code;
 	struct sgpu_error error;
@@ -70,9 +70,11 @@ static int prepare_alone(void *argument, struct sgpu_error *error)
 	unsigned char request[PARAMETERS_REQUEST_MAX];
 
 	for (uint64_t i = 0; i < way->load.requests; i++) {
-		const size_t size = parameters_make_request(request, way->load.items, &way->load.seed, &way->sum);
+		const size_t size = parameters_make_request(request, way->load.items,
+							    &way->load.seed, &way->sum);
 
-		if (send(way->clients[i % CONNECTIONS], request, size, MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)size) {
+		if (send(way->clients[i % CONNECTIONS], request, size,
+			 MSG_DONTWAIT | MSG_NOSIGNAL) != (ssize_t)size) {
 			return sgpu_fail_errno(error, "cannot put a request into a socket");
 		}
 	}
@@ -82,8 +84,11 @@ static int prepare_alone(void *argument, struct sgpu_error *error)
 static int run_alone(void *argument, struct sgpu_error *error)
 {
 	struct way *way = argument;
-	const struct parameters_service service = { .rpc = way->rpc, .model = way->model, .sockets = way->servers,
-						    .count = CONNECTIONS, .read_max = request_size(way->load.items),
+	const struct parameters_service service = { .rpc = way->rpc,
+						    .model = way->model,
+						    .sockets = way->servers,
+						    .count = CONNECTIONS,
+						    .read_max = request_size(way->load.items),
 						    .requests_max = way->load.requests };
 	uint64_t served;
 
@@ -92,7 +97,8 @@ static int run_alone(void *argument, struct sgpu_error *error)
 
 static int check_sum(const struct way *way, double sum, struct sgpu_error *error)
 {
-	return sum == way->sum ? SGPU_OK : sgpu_fail(error, SGPU_EDIFFERS, "the model lacks changes");
+	return sum == way->sum ? SGPU_OK
+			       : sgpu_fail(error, SGPU_EDIFFERS, "the model lacks changes");
 }
 
 /* All answers have come, and every change is in the model. */
@@ -103,7 +109,8 @@ static int verify_alone(void *argument, struct sgpu_error *error)
 	const ssize_t size = (ssize_t)(way->load.items * sizeof(double));
 
 	for (uint64_t i = 0; i < way->load.requests; i++) {
-		if (recv(way->clients[i % CONNECTIONS], weights, (size_t)size, MSG_WAITALL) != size) {
+		if (recv(way->clients[i % CONNECTIONS], weights, (size_t)size, MSG_WAITALL) !=
+		    size) {
 			return sgpu_fail(error, SGPU_EDIFFERS, "an answer is missing");
 		}
 	}
@@ -114,8 +121,9 @@ static int verify_alone(void *argument, struct sgpu_error *error)
 static void *serve(void *argument)
 {
 	struct way *way = argument;
-	const struct parameters_service service = { .rpc = way->rpc, .model = way->model, .sockets = way->servers,
-						    .count = CONNECTIONS };
+	const struct parameters_service service = {
+		.rpc = way->rpc, .model = way->model, .sockets = way->servers, .count = CONNECTIONS
+	};
 	uint64_t served;
 
 	way->code = parameters_serve(&service, &served, &way->error);
@@ -188,7 +196,8 @@ static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_va
 		variants[count] = work;
 		variants[count].name = way->name;
 		variants[count].argument = way;
-		if (way->config.exit_cycles == SGPU_RPC_EXIT_CYCLES && !ways[0].lacks && load.items > 0) {
+		if (way->config.exit_cycles == SGPU_RPC_EXIT_CYCLES && !ways[0].lacks &&
+		    load.items > 0) {
 			variants[count].reference_ratio = 3.7;
 			variants[count].reference = "SGXIO, figure 1: up to";
 		}
@@ -199,11 +208,13 @@ static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_va
 
 static int measure_alone(struct way ways[WAYS], unsigned items, struct sgpu_error *error)
 {
-	const struct sgpu_bench_variant alone = { .prepare = prepare_alone, .work = run_alone,
+	const struct sgpu_bench_variant alone = { .prepare = prepare_alone,
+						  .work = run_alone,
 						  .verify = verify_alone };
 	const uint64_t most = WAITING_BYTES / request_size(items);
 	const struct parameters_load load = {
-		.items = items, .requests = CONNECTIONS * (most < WAITING_REQUESTS ? most : WAITING_REQUESTS),
+		.items = items,
+		.requests = CONNECTIONS * (most < WAITING_REQUESTS ? most : WAITING_REQUESTS),
 	};
 
 	return measure(ways, "server alone", alone, load, error);
@@ -211,12 +222,16 @@ static int measure_alone(struct way ways[WAYS], unsigned items, struct sgpu_erro
 
 /* rate: requests a second, or 0: each connection sends when it has its answer. Threads of clients
  * take processors that servers do not need, if there are any. */
-static int measure_clients(struct way ways[WAYS], uint64_t rate, uint64_t requests, struct sgpu_error *error)
+static int measure_clients(struct way ways[WAYS], uint64_t rate, uint64_t requests,
+			   struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant work = { .run = run_clients, .verify = verify_clients };
 	const unsigned processors = sgpu_cpu_count(), spare = processors > 3 ? processors - 2 : 1;
-	const struct parameters_load load = { .threads = spare < 4 ? spare : 4, .items = 1, .requests = requests,
-					      .rate = (double)rate, .seed = requests + rate };
+	const struct parameters_load load = { .threads = spare < 4 ? spare : 4,
+					      .items = 1,
+					      .requests = requests,
+					      .rate = (double)rate,
+					      .seed = requests + rate };
 
 	return measure(ways, "clients", work, load, error);
 }
@@ -289,12 +304,15 @@ static int open_ways(struct sgpu_bench *bench, struct way ways[WAYS], struct sgp
 	}
 	ways[0] = (struct way){ .name = "queue", .config.way = SGPU_RPC_QUEUE };
 	ways[1] = (struct way){ .name = "direct", .config.way = SGPU_RPC_DIRECT };
-	ways[2] = (struct way){ .name = "exit, the paper's", .config.way = SGPU_RPC_EXIT,
+	ways[2] = (struct way){ .name = "exit, the paper's",
+				.config.way = SGPU_RPC_EXIT,
 				.config.exit_cycles = SGPU_RPC_EXIT_CYCLES };
-	ways[3] = (struct way){ .name = "exit, this VM's", .config.way = SGPU_RPC_EXIT,
+	ways[3] = (struct way){ .name = "exit, this VM's",
+				.config.way = SGPU_RPC_EXIT,
 				.config.exit_cycles = costs.guest_exit_cycles };
 	if (sgpu_cpu_count() == 1) {
-		ways[0].lacks = "one processor: the thread outside would run in place of its caller, not beside it";
+		ways[0].lacks = "one processor: the thread outside would run in place of its "
+				"caller, not beside it";
 	}
 	if (costs.guest_exit_cycles == 0) {
 		ways[3].lacks = "the processor says that this is no virtual machine";
@@ -311,7 +329,9 @@ static int start_server(struct way *way, struct sgpu_error *error)
 	const int failed = way->lacks ? 0 : pthread_create(&way->thread, NULL, serve, way);
 
 	way->serves = !way->lacks && !failed;
-	return failed ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start a server: %s", strerror(failed)) : SGPU_OK;
+	return failed ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start a server: %s",
+				  strerror(failed))
+		      : SGPU_OK;
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
@@ -323,8 +343,9 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct way *ways = memory;
 
 	rc = rc ? rc : open_ways(bench, ways, error);
-	rc = rc ? rc : measure(ways, "empty call", (struct sgpu_bench_variant){ .work = run_empty },
-			       (struct parameters_load){ .requests = EMPTY_CALLS }, error);
+	rc = rc ? rc
+		: measure(ways, "empty call", (struct sgpu_bench_variant){ .work = run_empty },
+			  (struct parameters_load){ .requests = EMPTY_CALLS }, error);
 	rc = rc ? rc : measure_alone(ways, 1, error);
 	rc = rc || quick ? rc : measure_alone(ways, 64, error);
 	for (int i = 0; rc == SGPU_OK && i < WAYS; i++) {

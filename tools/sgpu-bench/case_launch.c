@@ -63,10 +63,20 @@ static int back_to_back(void *argument, uint64_t *ns, struct sgpu_error *error)
 static int measure_plain(struct sgpu_bench *bench, struct bare *b, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "enqueue", .prepare = bare_prepare, .run = enqueue_only, .verify = bare_verify, .argument = b },
-		{ .name = "launch and wait", .prepare = bare_prepare, .work = launch_and_wait, .verify = bare_verify,
+		{ .name = "enqueue",
+		  .prepare = bare_prepare,
+		  .run = enqueue_only,
+		  .verify = bare_verify,
 		  .argument = b },
-		{ .name = "back to back", .prepare = bare_prepare, .run = back_to_back, .verify = bare_verify,
+		{ .name = "launch and wait",
+		  .prepare = bare_prepare,
+		  .work = launch_and_wait,
+		  .verify = bare_verify,
+		  .argument = b },
+		{ .name = "back to back",
+		  .prepare = bare_prepare,
+		  .run = back_to_back,
+		  .verify = bare_verify,
 		  .argument = b },
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "launches", NULL, LAUNCHES } },
@@ -83,19 +93,32 @@ static void add_chain(struct job *job, const struct job_side *side)
 {
 	const struct bare *b = side->state;
 
-	job_chains(job, 1, side->count, (struct job_type){ "f32", { ELEMENTS } }, b->host[A], b->host[B], false);
+	job_chains(job, 1, side->count, (struct job_type){ "f32", { ELEMENTS } }, b->host[A],
+		   b->host[B], false);
 }
 
-static int measure_chain(struct sgpu_bench *bench, const struct job_place *place, struct bare *b, int count,
-			 struct sgpu_error *error)
+static int measure_chain(struct sgpu_bench *bench, const struct job_place *place, struct bare *b,
+			 int count, struct sgpu_error *error)
 {
 	float sum[ELEMENTS];
-	const struct job_side runner = { .name = "runner", .place = place, .add = add_chain, .count = count,
-					 .check = job_check_same, .data = sum, .size = BYTES, .state = b };
-	struct job_side sides[] = { { .name = "bare calls", .bare = { b }, .check = job_check_same, .data = sum,
-				      .size = BYTES }, runner, runner };
+	const struct job_side runner = { .name = "runner",
+					 .place = place,
+					 .add = add_chain,
+					 .count = count,
+					 .check = job_check_same,
+					 .data = sum,
+					 .size = BYTES,
+					 .state = b };
+	struct job_side sides[] = { { .name = "bare calls",
+				      .bare = { b },
+				      .check = job_check_same,
+				      .data = sum,
+				      .size = BYTES },
+				    runner,
+				    runner };
 	const struct sgpu_bench_point point = {
-		.parameters = { { "operations", NULL, (uint64_t)count } }, .operations = (uint64_t)count,
+		.parameters = { { "operations", NULL, (uint64_t)count } },
+		.operations = (uint64_t)count,
 	};
 
 	expect(b, count, sum);

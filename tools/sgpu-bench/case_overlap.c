@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * overlap: two equal operations that do not wait for each other, on a CPU device with one worker and with two.
+ * overlap: two equal operations that do not wait for each other, on a CPU device with one worker
+ * and with two.
  */
 #include "cases.h"
 #include "job.h"
@@ -22,7 +23,8 @@ static void add_products(struct job *job, const struct job_side *side)
 
 		job_segment(job, JOB_OUTPUT, to, type, NULL);
 		job_operation(job, i ? "MUL1" : "MUL0", "gemm",
-			      json_pack("{s:s, s:s, s:s}", "a", "a", "b", "b", "output", to), NULL, NULL);
+			      json_pack("{s:s, s:s, s:s}", "a", "a", "b", "b", "output", to), NULL,
+			      NULL);
 	}
 }
 
@@ -31,7 +33,8 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	const int edge = bench->options.quick ? EDGE_QUICK : EDGE, count = edge * edge;
 	struct job_side sides[2];
 	const struct sgpu_bench_point point = { .parameters = { { "operation", "gemm", 0 },
-								{ "edge", NULL, (uint64_t)edge } }, .operations = 2 };
+								{ "edge", NULL, (uint64_t)edge } },
+						.operations = 2 };
 	float *product;
 	void *state = NULL;
 	int rc;
@@ -54,8 +57,12 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 		with.options.jobs = i + 1;
 		rc = bench_new_device(&with, "cpu", &device, error);
 		rc = rc ? rc : job_new_place(bench, device, false, &place, error);
-		sides[i] = (struct job_side){ .name = i ? "two workers" : "one worker", .place = place, .add = add_products,
-					      .count = edge, .check = job_check_same, .data = product,
+		sides[i] = (struct job_side){ .name = i ? "two workers" : "one worker",
+					      .place = place,
+					      .add = add_products,
+					      .count = edge,
+					      .check = job_check_same,
+					      .data = product,
 					      .size = (uint64_t)count * sizeof(float) };
 	}
 	return rc ? rc : job_measure(bench, &point, sides, 2, error);

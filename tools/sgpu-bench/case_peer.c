@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * peer: copies from the device to a second one, plain and sealed, by each way that ciphertext can take, in one run. Times
- * are the host's, from the call to its end.
+ * peer: copies from the device to a second one, plain and sealed, by each way that ciphertext can
+ * take, in one run. Times are the host's, from the call to its end.
  */
 #include <string.h>
 
@@ -13,21 +13,22 @@ enum { SEED = 11, PATHS = 3 };
 #define MIB ((uint64_t)1 << 20)
 #define SIZE_LARGEST (1024 * MIB)
 static const uint64_t sizes[] = { 4 * MIB, 64 * MIB, SIZE_LARGEST };
-static const enum sgpu_peer_path paths[PATHS] = { SGPU_PEER_STORED, SGPU_PEER_COPIED, SGPU_PEER_HOST };
+static const enum sgpu_peer_path paths[PATHS] = { SGPU_PEER_STORED, SGPU_PEER_COPIED,
+						  SGPU_PEER_HOST };
 /* Chunks a multiprocessor in a chunk run; the library's own choice is 8. */
 static const unsigned depths[] = { 4, 8, 16, 32 };
 
 struct state {
 	struct sgpu_bench *bench;
 	struct sgpu_device *second;
-	struct sgpu_device_info info;            /* of the second */
-	struct sgpu_stream *out, *in;            /* of the first, of the second */
+	struct sgpu_device_info info; /* of the second */
+	struct sgpu_stream *out, *in; /* of the first, of the second */
 	sgpu_devptr from, to;
-	sgpu_devptr sealed, arrived;             /* ciphertext in each */
+	sgpu_devptr sealed, arrived; /* ciphertext in each */
 	void *host;
 	struct sgpu_device_key *seal_key, *open_key;
 	uint64_t size;
-	struct sgpu_peer *peers[PATHS], *peer;   /* by path; the one that is measured */
+	struct sgpu_peer *peers[PATHS], *peer; /* by path; the one that is measured */
 };
 
 BENCH_ENDING(end_peer, struct sgpu_peer, sgpu_peer_close)
@@ -57,7 +58,8 @@ static int verify(void *argument, struct sgpu_error *error)
 }
 
 /* ---- what is timed ---- */
-static int copy(const struct state *s, sgpu_devptr to, sgpu_devptr from, uint64_t size, struct sgpu_error *error)
+static int copy(const struct state *s, sgpu_devptr to, sgpu_devptr from, uint64_t size,
+		struct sgpu_error *error)
 {
 	struct sgpu_task task = { 0 };
 	const int rc = sgpu_shared_copy(s->out, to, from, size, &task);
@@ -83,7 +85,8 @@ static int seal_alone(void *argument, struct sgpu_error *error)
 {
 	const struct state *s = argument;
 	struct sgpu_task task = { 0 };
-	const int rc = sgpu_device_seal_chunks(s->out, s->seal_key, 0, false, s->from, s->size, s->sealed, &task);
+	const int rc = sgpu_device_seal_chunks(s->out, s->seal_key, 0, false, s->from, s->size,
+					       s->sealed, &task);
 
 	return bench_finish(s->out, rc, &task, 1, "seal", error);
 }
@@ -92,7 +95,8 @@ static int open_alone(void *argument, struct sgpu_error *error)
 {
 	const struct state *s = argument;
 	struct sgpu_task task = { 0 };
-	const int rc = sgpu_device_open_chunks(s->in, s->open_key, 0, false, s->arrived, sealed_size(s->size), s->to, &task);
+	const int rc = sgpu_device_open_chunks(s->in, s->open_key, 0, false, s->arrived,
+					       sealed_size(s->size), s->to, &task);
 
 	return bench_finish(s->in, rc, &task, 1, "open", error);
 }
@@ -100,11 +104,20 @@ static int open_alone(void *argument, struct sgpu_error *error)
 /* ---- points ---- */
 static int measure(struct state *s, struct sgpu_error *error)
 {
-	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } }, .bytes = s->size };
+	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } },
+						.bytes = s->size };
 	struct sgpu_bench_variant variants[PATHS + 3] = {
-		{ .name = "plain", .prepare = prepare, .work = copy_plain, .verify = verify, .argument = s },
+		{ .name = "plain",
+		  .prepare = prepare,
+		  .work = copy_plain,
+		  .verify = verify,
+		  .argument = s },
 		[PATHS + 1] = { .name = "seal alone", .work = seal_alone, .argument = s },
-		{ .name = "open alone", .prepare = prepare, .work = open_alone, .verify = verify, .argument = s },
+		{ .name = "open alone",
+		  .prepare = prepare,
+		  .work = open_alone,
+		  .verify = verify,
+		  .argument = s },
 	};
 	struct state sealed[PATHS];
 	int rc = seal_alone(s, error);
@@ -112,15 +125,24 @@ static int measure(struct state *s, struct sgpu_error *error)
 	for (int i = 0; i < PATHS; i++) {
 		sealed[i] = *s;
 		sealed[i].peer = s->peers[i];
-		variants[1 + i] = (struct sgpu_bench_variant){ .name = sgpu_peer_path_name(paths[i]), .prepare = prepare,
-							       .work = copy_sealed, .verify = verify, .argument = &sealed[i] };
+		variants[1 + i] =
+			(struct sgpu_bench_variant){ .name = sgpu_peer_path_name(paths[i]),
+						     .prepare = prepare,
+						     .work = copy_sealed,
+						     .verify = verify,
+						     .argument = &sealed[i] };
 	}
-	rc = rc ? rc : copy(s, s->arrived, s->sealed, sealed_size(s->size), error); /* what opening alone opens */
-	return rc ? rc : sgpu_bench_measure(s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+	rc = rc ? rc
+		: copy(s, s->arrived, s->sealed, sealed_size(s->size),
+		       error); /* what opening alone opens */
+	return rc ? rc
+		  : sgpu_bench_measure(s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants),
+				       error);
 }
 
 /* run: 0 for the library's choice. */
-static int open_peer(struct state *s, enum sgpu_peer_path path, uint64_t run, struct sgpu_error *error)
+static int open_peer(struct state *s, enum sgpu_peer_path path, uint64_t run,
+		     struct sgpu_error *error)
 {
 	const struct sgpu_peer_config config = { .path = path, .run = run };
 	const int rc = sgpu_peer_open(s->bench->device, s->second, &config, &s->peer, error);
@@ -136,19 +158,35 @@ static int measure_runs(struct state *s, struct sgpu_error *error)
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(depths); i++) {
 		const uint64_t run = (uint64_t)s->info.compute_units * depths[i] * SGPU_CHUNK;
 		const struct sgpu_bench_point point = {
-			.parameters = { { "size_bytes", NULL, s->size }, { "run_bytes", NULL, run } }, .bytes = s->size,
+			.parameters = { { "size_bytes", NULL, s->size },
+					{ "run_bytes", NULL, run } },
+			.bytes = s->size,
 		};
 		struct state stored = *s, copied = *s;
 		const struct sgpu_bench_variant variants[] = {
-			{ .name = "plain", .prepare = prepare, .work = copy_plain, .verify = verify, .argument = s },
-			{ .name = "stored", .prepare = prepare, .work = copy_sealed, .verify = verify, .argument = &stored },
-			{ .name = "copied", .prepare = prepare, .work = copy_sealed, .verify = verify, .argument = &copied },
+			{ .name = "plain",
+			  .prepare = prepare,
+			  .work = copy_plain,
+			  .verify = verify,
+			  .argument = s },
+			{ .name = "stored",
+			  .prepare = prepare,
+			  .work = copy_sealed,
+			  .verify = verify,
+			  .argument = &stored },
+			{ .name = "copied",
+			  .prepare = prepare,
+			  .work = copy_sealed,
+			  .verify = verify,
+			  .argument = &copied },
 		};
 		const size_t mark = sgpu_bench_mark(s->bench);
 
 		rc = open_peer(&stored, SGPU_PEER_STORED, run, error);
 		rc = rc ? rc : open_peer(&copied, SGPU_PEER_COPIED, run, error);
-		rc = rc ? rc : sgpu_bench_measure(s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+		rc = rc ? rc
+			: sgpu_bench_measure(s->bench, &point, variants,
+					     SGPU_ARRAY_LENGTH(variants), error);
 		sgpu_bench_release(s->bench, mark);
 	}
 	return rc;
@@ -159,7 +197,8 @@ static int new_shared(struct state *s, uint64_t size, sgpu_devptr *memory, struc
 {
 	const int rc = sgpu_shared_alloc(s->second, s->bench->device, size, memory, error);
 
-	return rc ? rc : sgpu_bench_keep(s->bench, end_shared, *memory, (uintptr_t)s->second, error);
+	return rc ? rc
+		  : sgpu_bench_keep(s->bench, end_shared, *memory, (uintptr_t)s->second, error);
 }
 
 static int make(struct state *s, uint64_t size, struct sgpu_error *error)
@@ -185,7 +224,9 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	int rc = make(s, size, error);
 
 	rc = rc ? rc : measure(s, error);
-	return rc == SGPU_OK && size == SIZE_LARGEST && s->info.opens_on_device ? measure_runs(s, error) : rc;
+	return rc == SGPU_OK && size == SIZE_LARGEST && s->info.opens_on_device
+		       ? measure_runs(s, error)
+		       : rc;
 }
 
 /* Another device of the kind: a second CPU device, or the first GPU with another index. */
@@ -193,7 +234,10 @@ static int open_second(struct state *s, struct sgpu_error *error)
 {
 	const char *first = s->bench->info.selector;
 	const bool is_gpu = s->bench->info.opens_on_device;
-	int rc = bench_new_device(s->bench, !is_gpu ? "cpu" : strcmp(first, "cuda:0") == 0 ? "cuda:1" : "cuda:0",
+	int rc = bench_new_device(s->bench,
+				  !is_gpu			 ? "cpu"
+				  : strcmp(first, "cuda:0") == 0 ? "cuda:1"
+								 : "cuda:0",
 				  &s->second, error);
 
 	if (rc == SGPU_EUNAVAILABLE && is_gpu) {
@@ -226,7 +270,9 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	const int count = bench->options.quick ? 1 : SGPU_ARRAY_LENGTH(sizes);
 	const int rc = open_all(&s, error);
 
-	return rc ? rc : bench_each_size(bench, sizes, count, (struct bench_need){ 2, 2, 768 * MIB }, measure_size, &s, error);
+	return rc ? rc
+		  : bench_each_size(bench, sizes, count, (struct bench_need){ 2, 2, 768 * MIB },
+				    measure_size, &s, error);
 }
 
 const struct sgpu_bench_case case_peer = {

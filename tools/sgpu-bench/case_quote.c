@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * quote: what proving costs. A quote is collected, verified and appraised, as sgpu-measure does it, with a
- * certificate authority made for it; then the parts of collecting by themselves; and keys are agreed with the device.
+ * quote: what proving costs. A quote is collected, verified and appraised, as sgpu-measure does it,
+ * with a certificate authority made for it; then the parts of collecting by themselves; and keys
+ * are agreed with the device.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,12 @@ struct proof {
 	struct sgpu_bench *bench;
 	struct sgpu_signer *ca, *ek, *ak;
 	struct sgpu_chain roots, chain;
-	char *eks;                 /* public PEM */
+	char *eks; /* public PEM */
 	struct sgpu_key recipient;
 	uint8_t nonce[32];
 	int64_t now;
 	uint8_t program[SGPU_CHANNEL_DIGEST_SIZE];
-	char *quote;               /* the last one that was collected */
+	char *quote; /* the last one that was collected */
 	size_t quote_size;
 	struct sgpu_quote_result result; /* of the last one that was verified */
 	struct sgpu_policy *policy;
@@ -38,8 +39,8 @@ static int certify(struct proof *p, struct sgpu_error *error)
 	int rc = sgpu_enroll_request(p->ek, p->ak, p->now, &request, &request_size, error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_ca_certify(p->ca, &p->roots, p->eks, request, request_size, p->now, DAYS, REQUEST_AGE,
-				     &pem, &size, error);
+		rc = sgpu_ca_certify(p->ca, &p->roots, p->eks, request, request_size, p->now, DAYS,
+				     REQUEST_AGE, &pem, &size, error);
 	}
 	rc = rc ? rc : sgpu_chain_parse(pem, size, "certificate", &p->chain, error);
 	free(request);
@@ -56,7 +57,8 @@ static int make_authority(struct proof *p, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_signer_generate(false, &p->ek, error);
 	rc = rc ? rc : sgpu_signer_generate(false, &p->ak, error);
 	rc = rc ? rc : sgpu_signer_public_pem(p->ek, &p->eks, &size, error);
-	rc = rc ? rc : sgpu_ca_create(p->ca, "sgpu-bench", p->now - DAY, DAYS + 1, &pem, &size, error);
+	rc = rc ? rc
+		: sgpu_ca_create(p->ca, "sgpu-bench", p->now - DAY, DAYS + 1, &pem, &size, error);
 	rc = rc ? rc : sgpu_chain_parse(pem, size, "authority", &p->roots, error);
 	free(pem);
 	return rc == SGPU_OK ? certify(p, error) : rc;
@@ -65,8 +67,10 @@ static int make_authority(struct proof *p, struct sgpu_error *error)
 /* ---- collect, verify, appraise ---- */
 static struct sgpu_quote_subject subject_of(const struct proof *p)
 {
-	return (struct sgpu_quote_subject){ .nonce = p->nonce, .nonce_size = sizeof(p->nonce),
-					    .recipient = &p->recipient, .recipient_ephemeral = true,
+	return (struct sgpu_quote_subject){ .nonce = p->nonce,
+					    .nonce_size = sizeof(p->nonce),
+					    .recipient = &p->recipient,
+					    .recipient_ephemeral = true,
 					    .device = p->bench->device };
 }
 
@@ -76,21 +80,25 @@ static int collect(void *argument, struct sgpu_error *error)
 	const struct sgpu_quote_subject subject = subject_of(p);
 
 	free(p->quote);
-	return sgpu_quote_create(&subject, p->ak, &p->chain, p->now, &p->quote, &p->quote_size, error);
+	return sgpu_quote_create(&subject, p->ak, &p->chain, p->now, &p->quote, &p->quote_size,
+				 error);
 }
 
 static int verify(void *argument, struct sgpu_error *error)
 {
 	struct proof *p = argument;
-	const struct sgpu_quote_checks checks = { .roots = &p->roots, .nonce = p->nonce,
-						  .nonce_size = sizeof(p->nonce), .now = p->now };
+	const struct sgpu_quote_checks checks = {
+		.roots = &p->roots, .nonce = p->nonce, .nonce_size = sizeof(p->nonce), .now = p->now
+	};
 
 	int rc;
 
 	sgpu_quote_result_clear(&p->result);
 	rc = sgpu_quote_verify(p->quote, p->quote_size, &checks, &p->result, error);
-	return rc || (p->result.claims && p->result.nonce_checked) ? rc :
-	       sgpu_fail(error, SGPU_EDIFFERS, "the quote was not verified with its nonce");
+	return rc || (p->result.claims && p->result.nonce_checked)
+		       ? rc
+		       : sgpu_fail(error, SGPU_EDIFFERS,
+				   "the quote was not verified with its nonce");
 }
 
 static int appraise(void *argument, struct sgpu_error *error)
@@ -100,7 +108,8 @@ static int appraise(void *argument, struct sgpu_error *error)
 	int rc = sgpu_appraise(p->policy, &p->result, p->now, &appraisal, error);
 
 	if (rc == SGPU_OK && !appraisal.accepted) {
-		rc = sgpu_fail(error, SGPU_EDIFFERS, "the quote was refused by the policy made from it");
+		rc = sgpu_fail(error, SGPU_EDIFFERS,
+			       "the quote was refused by the policy made from it");
 	}
 	sgpu_appraisal_clear(&appraisal);
 	return rc;
@@ -138,11 +147,14 @@ static int digest_program(void *argument, struct sgpu_error *error)
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
 	int rc = sgpu_measure_file("/proc/self/exe", digest, NULL, error);
 
-	return rc || memcmp(digest, p->program, sizeof(digest)) == 0 ? rc :
-	       sgpu_fail(error, SGPU_EDIFFERS, "the program has another digest than before");
+	return rc || memcmp(digest, p->program, sizeof(digest)) == 0
+		       ? rc
+		       : sgpu_fail(error, SGPU_EDIFFERS,
+				   "the program has another digest than before");
 }
 
-/* What the platform and the device have to say by themselves; what is absent is found out as well. */
+/* What the platform and the device have to say by themselves; what is absent is found out as well.
+ */
 static int collect_records(void *argument, struct sgpu_error *error)
 {
 	const struct proof *p = argument;
@@ -179,7 +191,8 @@ static int measure_steps(struct proof *p, struct sgpu_error *error)
 	const struct sgpu_bench_point of_parts = { .parameters = { { "what", "parts", 0 } } };
 	const int rc = sgpu_bench_measure(p->bench, &quote, whole, SGPU_ARRAY_LENGTH(whole), error);
 
-	return rc ? rc : sgpu_bench_measure(p->bench, &of_parts, parts, SGPU_ARRAY_LENGTH(parts), error);
+	return rc ? rc
+		  : sgpu_bench_measure(p->bench, &of_parts, parts, SGPU_ARRAY_LENGTH(parts), error);
 }
 
 /* ---- keys agreed with the device ---- */
@@ -188,11 +201,13 @@ struct agreeing {
 	bool bare;
 };
 
-/* A device is opened until a segment's key is on it, which goes there bare, or sealed to a key of the device. */
+/* A device is opened until a segment's key is on it, which goes there bare, or sealed to a key of
+ * the device. */
 static int open_with_key(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	const struct agreeing *a = argument;
-	const struct sgpu_device_config config = { .jobs = a->bench->options.jobs, .bare_keys = a->bare };
+	const struct sgpu_device_config config = { .jobs = a->bench->options.jobs,
+						   .bare_keys = a->bare };
 	const struct sgpu_sealed_keys keys = { .key = { 1 } }; /* nothing is sealed with it */
 	struct sgpu_device *device = NULL;
 	struct sgpu_stream *stream = NULL;
@@ -225,7 +240,8 @@ static int measure_agreeing(struct sgpu_bench *bench, struct sgpu_error *error)
 		sgpu_bench_waive(bench, &point, NULL, "%s", agreement.text);
 		return SGPU_OK;
 	}
-	return rc ? rc : sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+	return rc ? rc
+		  : sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
 /* ---- the case ---- */
@@ -259,7 +275,8 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 
 const struct sgpu_bench_case case_quote = {
 	.name = "quote",
-	.help = "evidence: collected, verified, appraised, by its parts; keys agreed with the device",
+	.help = "evidence: collected, verified, appraised, by its parts; keys agreed with the "
+		"device",
 	.unit = SGPU_BENCH_NS,
 	.requires = SGPU_BENCH_DEVICE,
 	.run = run,

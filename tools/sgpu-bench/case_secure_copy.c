@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * secure-copy: what it costs that nothing but sealed data cross the bus, next to a plain copy of the same size from
- * pinned memory in the same run. At rest: the host's memory holds sealed data. Live: it holds plaintext, ordinary
- * memory. Times are the host's, from the call to its end.
+ * secure-copy: what it costs that nothing but sealed data cross the bus, next to a plain copy of
+ * the same size from pinned memory in the same run. At rest: the host's memory holds sealed data.
+ * Live: it holds plaintext, ordinary memory. Times are the host's, from the call to its end.
  */
 #include <string.h>
 
@@ -24,13 +24,13 @@ struct copy {
 	struct sgpu_stream *stream;
 	struct sgpu_engine *engine;
 	struct sgpu_live_key *live;
-	struct bench_sealed host;        /* pinned; what is sealed at rest */
-	void *memory, *memory_result;    /* ordinary */
+	struct bench_sealed host;     /* pinned; what is sealed at rest */
+	void *memory, *memory_result; /* ordinary */
 	sgpu_devptr device;
 	uint64_t size;
-	uint64_t next;                   /* chunk number that was not used with the key at rest */
-	uint64_t first;                  /* of the last copy out */
-	enum sgpu_transfer_stage last;   /* of a live copy up */
+	uint64_t next;		       /* chunk number that was not used with the key at rest */
+	uint64_t first;		       /* of the last copy out */
+	enum sgpu_transfer_stage last; /* of a live copy up */
 };
 
 BENCH_ENDING(end_engine, struct sgpu_engine, sgpu_engine_free)
@@ -68,8 +68,12 @@ static int up_at_rest(void *argument, struct sgpu_error *error)
 	struct copy *c = argument;
 	struct sgpu_transfer_result result;
 	const struct sgpu_transfer_request request = {
-		.direction = SGPU_TRANSFER_IN, .key = c->host.key, .last = true, .memory = c->device,
-		.size = c->host.sealed_size, .source = sgpu_source_from_memory(c->host.sealed, true),
+		.direction = SGPU_TRANSFER_IN,
+		.key = c->host.key,
+		.last = true,
+		.memory = c->device,
+		.size = c->host.sealed_size,
+		.source = sgpu_source_from_memory(c->host.sealed, true),
 	};
 
 	return outcome(sgpu_transfer_sync(c->engine, &request, &result), &result, error);
@@ -79,7 +83,8 @@ static int up_live(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 	struct sgpu_transfer_result result;
-	const int rc = sgpu_live_in_stages(c->engine, c->live, c->last, c->memory, c->size, c->device, &result);
+	const int rc = sgpu_live_in_stages(c->engine, c->live, c->last, c->memory, c->size,
+					   c->device, &result);
 
 	return outcome(rc, &result, error);
 }
@@ -114,7 +119,9 @@ static int down_live(void *argument, struct sgpu_error *error)
 	struct copy *c = argument;
 	struct sgpu_transfer_result result;
 
-	return outcome(sgpu_live_out(c->engine, c->live, c->device, c->size, c->memory_result, &result), &result, error);
+	return outcome(
+		sgpu_live_out(c->engine, c->live, c->device, c->size, c->memory_result, &result),
+		&result, error);
 }
 
 static int verify_down_live(void *argument, struct sgpu_error *error)
@@ -129,8 +136,13 @@ static int down_at_rest(void *argument, struct sgpu_error *error)
 	struct copy *c = argument;
 	struct sgpu_transfer_result result;
 	const struct sgpu_transfer_request request = {
-		.direction = SGPU_TRANSFER_OUT, .key = c->host.key, .first = c->next, .last = true, .memory = c->device,
-		.size = c->size, .sink = sgpu_sink_to_memory(c->host.result, true),
+		.direction = SGPU_TRANSFER_OUT,
+		.key = c->host.key,
+		.first = c->next,
+		.last = true,
+		.memory = c->device,
+		.size = c->size,
+		.sink = sgpu_sink_to_memory(c->host.result, true),
 	};
 
 	c->first = c->next;
@@ -142,19 +154,23 @@ static int verify_down_at_rest(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 	uint64_t bad = 0;
-	int rc = sgpu_open_chunks(c->host.aead, &c->host.keys, c->first, true, c->host.result, c->host.sealed_size,
-				  c->memory_result, &bad);
+	int rc = sgpu_open_chunks(c->host.aead, &c->host.keys, c->first, true, c->host.result,
+				  c->host.sealed_size, c->memory_result, &bad);
 
-	return rc == SGPU_OK ? verify_down_live(c, error) :
-	       sgpu_fail(error, rc, "what the device sealed does not open at chunk %llu", (unsigned long long)bad);
+	return rc == SGPU_OK
+		       ? verify_down_live(c, error)
+		       : sgpu_fail(error, rc, "what the device sealed does not open at chunk %llu",
+				   (unsigned long long)bad);
 }
 
 /* ---- points ---- */
-static int measure_direction(struct copy *c, const char *direction, const struct sgpu_bench_variant *variants, int count,
+static int measure_direction(struct copy *c, const char *direction,
+			     const struct sgpu_bench_variant *variants, int count,
 			     struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = {
-		.parameters = { { "direction", direction, 0 }, { "size_bytes", NULL, c->size } }, .bytes = c->size,
+		.parameters = { { "direction", direction, 0 }, { "size_bytes", NULL, c->size } },
+		.bytes = c->size,
 	};
 
 	return sgpu_bench_measure(c->bench, &point, variants, count, error);
@@ -178,7 +194,8 @@ static int measure_both(struct copy *c, struct sgpu_error *error)
 	return rc ? rc : measure_direction(c, "down", down, SGPU_ARRAY_LENGTH(down), error);
 }
 
-/* That of Graviton's paper (table 2): each variant does all that the one before does, and one thing more. */
+/* That of Graviton's paper (table 2): each variant does all that the one before does, and one thing
+ * more. */
 static int measure_breakdown(struct copy *c, struct sgpu_error *error)
 {
 	struct copy staged = *c, encrypted = *c, authenticated = *c;
@@ -206,7 +223,8 @@ static int make(struct copy *c, uint64_t size, struct sgpu_error *error)
 	c->last = SGPU_TRANSFER_OPEN;
 	rc = rc ? rc : sgpu_bench_new_device_memory(c->bench, size, &c->device, error);
 	rc = rc ? rc : bench_new_pages(c->bench, size, BENCH_PAGES_ANY, -1, &c->memory, error);
-	rc = rc ? rc : bench_new_pages(c->bench, size, BENCH_PAGES_ANY, -1, &c->memory_result, error);
+	rc = rc ? rc
+		: bench_new_pages(c->bench, size, BENCH_PAGES_ANY, -1, &c->memory_result, error);
 	if (rc == SGPU_OK) {
 		memcpy(c->memory, c->host.plain, size);
 	}
@@ -238,8 +256,11 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_sealed_keys_new(secret, "", 0, &keys, error);
 	rc = rc ? rc : sgpu_live_key_load(c.engine, &keys, &c.live, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_live_key, (uintptr_t)c.live, 0, error);
-	return rc ? rc : bench_each_size(bench, quick ? quick_sizes : sizes, quick ? SGPU_ARRAY_LENGTH(quick_sizes) :
-					 SGPU_ARRAY_LENGTH(sizes), (struct bench_need){ 6, 2, 0 }, measure, &c, error);
+	return rc ? rc
+		  : bench_each_size(bench, quick ? quick_sizes : sizes,
+				    quick ? SGPU_ARRAY_LENGTH(quick_sizes)
+					  : SGPU_ARRAY_LENGTH(sizes),
+				    (struct bench_need){ 6, 2, 0 }, measure, &c, error);
 }
 
 const struct sgpu_bench_case case_secure_copy = {

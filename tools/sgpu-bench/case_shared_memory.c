@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * shared-memory: what it costs a kernel to read a word of each page of the host's memory: copied to the device before, read
- * in place over the bus, and where the GPU reads ordinary memory by itself (HMM, ATS), by page faults and prefetched.
+ * shared-memory: what it costs a kernel to read a word of each page of the host's memory: copied to
+ * the device before, read in place over the bus, and where the GPU reads ordinary memory by itself
+ * (HMM, ATS), by page faults and prefetched.
  */
 #include <string.h>
 
@@ -16,11 +17,14 @@ static const uint64_t sizes[] = { 4 << 10, 64 << 10, 2 << 20 };
 static const char kernel[] =
 	".version 7.0\n.target sm_80\n.address_size 64\n"
 	".visible .entry touch(.param .u64 memory, .param .u64 pages, .param .u64 result)\n"
-	"{\n\t.reg .pred %end;\n\t.reg .b32 %thread;\n\t.reg .b64 %memory, %pages, %result, %page, %at, %word, %sum;\n"
-	"\tld.param.u64 %memory, [memory];\n\tld.param.u64 %pages, [pages];\n\tld.param.u64 %result, [result];\n"
+	"{\n\t.reg .pred %end;\n\t.reg .b32 %thread;\n\t.reg .b64 %memory, %pages, %result, %page, "
+	"%at, %word, %sum;\n"
+	"\tld.param.u64 %memory, [memory];\n\tld.param.u64 %pages, [pages];\n\tld.param.u64 "
+	"%result, [result];\n"
 	"\tmov.u32 %thread, %tid.x;\n\tcvt.u64.u32 %page, %thread;\n\tmov.u64 %sum, 0;\n"
 	"next:\n\tsetp.ge.u64 %end, %page, %pages;\n\t@%end bra done;\n"
-	"\tshl.b64 %at, %page, 12;\n\tadd.u64 %at, %at, %memory;\n\tld.u64 %word, [%at];\n\tadd.u64 %sum, %sum, %word;\n"
+	"\tshl.b64 %at, %page, 12;\n\tadd.u64 %at, %at, %memory;\n\tld.u64 %word, "
+	"[%at];\n\tadd.u64 %sum, %sum, %word;\n"
 	"\tadd.u64 %page, %page, 512;\n\tbra next;\n"
 	"done:\n\tred.global.add.u64 [%result], %sum;\n\tret;\n}\n";
 
@@ -37,7 +41,7 @@ BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
 
 struct variant {
 	struct shared *s;
-	void **memory;           /* of the host, that is read */
+	void **memory; /* of the host, that is read */
 	enum { IN_PLACE, COPIED, PREFETCHED } how;
 };
 
@@ -48,7 +52,8 @@ static int touch(struct shared *s, uint64_t memory, struct sgpu_task *task)
 	void *const args[] = { &memory, &pages, &s->result };
 	const size_t arg_sizes[] = { 8, 8, 8 };
 
-	return sgpu_device_module_launch_on(s->stream, s->module, "touch", &shape, args, arg_sizes, 3, NULL, task);
+	return sgpu_device_module_launch_on(s->stream, s->module, "touch", &shape, args, arg_sizes,
+					    3, NULL, task);
 }
 
 static int read_pages(void *argument, struct sgpu_error *error)
@@ -88,17 +93,23 @@ static int verify(void *argument, struct sgpu_error *error)
 		memcpy(&word, (const uint8_t *)*v->memory + at, sizeof(word));
 		expected += word;
 	}
-	return rc == SGPU_OK && sum != expected ? sgpu_fail(error, SGPU_EDIFFERS, "the kernel read other words") : rc;
+	return rc == SGPU_OK && sum != expected
+		       ? sgpu_fail(error, SGPU_EDIFFERS, "the kernel read other words")
+		       : rc;
 }
 
 static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 {
 	struct shared *s = argument;
 	/* No bytes: a rate would say that pages were read of which one word was. */
-	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } }, .operations = size / PAGE };
-	struct variant arguments[] = { { s, &s->pinned, COPIED }, { s, &s->pinned, IN_PLACE },
-				       { s, &s->pageable, IN_PLACE }, { s, &s->pageable, PREFETCHED } };
-	static const char *const names[] = { "pinned, copied", "pinned, in place", "page faults", "prefetched" };
+	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } },
+						.operations = size / PAGE };
+	struct variant arguments[] = { { s, &s->pinned, COPIED },
+				       { s, &s->pinned, IN_PLACE },
+				       { s, &s->pageable, IN_PLACE },
+				       { s, &s->pageable, PREFETCHED } };
+	static const char *const names[] = { "pinned, copied", "pinned, in place", "page faults",
+					     "prefetched" };
 	struct sgpu_bench_variant variants[SGPU_ARRAY_LENGTH(names)];
 	struct sgpu_bench *bench = s->bench;
 	int rc = sgpu_bench_new_device_memory(bench, size, &s->copy, error);
@@ -107,13 +118,18 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &s->pinned, error);
 	rc = rc ? rc : bench_new_pages(bench, size, BENCH_PAGES_SMALL, -1, &s->pageable, error);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(names); i++) {
-		variants[i] = (struct sgpu_bench_variant){ .name = names[i], .prepare = prepare, .work = read_pages,
-							   .verify = verify, .argument = &arguments[i] };
+		variants[i] = (struct sgpu_bench_variant){ .name = names[i],
+							   .prepare = prepare,
+							   .work = read_pages,
+							   .verify = verify,
+							   .argument = &arguments[i] };
 		if (arguments[i].memory == &s->pageable && !bench->info.reads_pageable) {
-			variants[i].why = "the GPU does not read ordinary memory by itself (neither HMM nor ATS)";
+			variants[i].why = "the GPU does not read ordinary memory by itself "
+					  "(neither HMM nor ATS)";
 		}
 	}
-	return rc ? rc : sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+	return rc ? rc
+		  : sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
@@ -121,11 +137,13 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	struct shared s = { .bench = bench };
 	int rc = sgpu_bench_new_stream(bench, bench->device, &s.stream, error);
 
-	rc = rc ? rc : sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &s.module, error);
+	rc = rc ? rc
+		: sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &s.module, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)s.module, 0, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, sizeof(uint64_t), &s.result, error);
-	return rc ? rc : bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes), (struct bench_need){ 2, 1, 0 }, measure, &s,
-					 error);
+	return rc ? rc
+		  : bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes),
+				    (struct bench_need){ 2, 1, 0 }, measure, &s, error);
 }
 
 const struct sgpu_bench_case case_shared_memory = {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * staging: what it costs to bring 4 KiB of the host's memory to the device, by the kind of memory, the number of threads that
- * ask for it, and the NUMA node that it is on; and to register 4 KiB with the device and to let them go. All figures are in
- * the same unit, so that they can be added.
+ * staging: what it costs to bring 4 KiB of the host's memory to the device, by the kind of memory,
+ * the number of threads that ask for it, and the NUMA node that it is on; and to register 4 KiB
+ * with the device and to let them go. All figures are in the same unit, so that they can be added.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -13,7 +13,13 @@
 #include "made.h"
 #include "memory.h"
 
-enum { PAGE = 4096, SEED = 7, WAYS = 7, FIRST_PAGEABLE = 1, FIRST_REGISTERED = 4 }; /* of the same pages */
+enum {
+	PAGE = 4096,
+	SEED = 7,
+	WAYS = 7,
+	FIRST_PAGEABLE = 1,
+	FIRST_REGISTERED = 4
+}; /* of the same pages */
 #define SIZE_LARGEST ((uint64_t)64 << 20)
 static const uint64_t sizes[] = { (uint64_t)4 << 20, SIZE_LARGEST };
 
@@ -36,21 +42,21 @@ struct staging;
 struct source {
 	struct staging *s;
 	void *memory;
-	bool unregisters;              /* what is timed of its registration: the end */
+	bool unregisters; /* what is timed of its registration: the end */
 	int failed;
-	struct sgpu_error lack;        /* why it is not to be had, if that has a code */
+	struct sgpu_error lack; /* why it is not to be had, if that has a code */
 };
 
 struct staging {
 	struct sgpu_bench *bench;
 	struct sgpu_pool *pool;
-	struct sgpu_stream **streams;  /* one a thread */
+	struct sgpu_stream **streams; /* one a thread */
 	sgpu_devptr to;
 	void *check;
 	uint64_t size;
 	unsigned threads;
 	struct source sources[WAYS];
-	int near, far;                 /* nodes; -1: there is none */
+	int near, far; /* nodes; -1: there is none */
 };
 
 /* ---- copies ---- */
@@ -66,7 +72,8 @@ static void copy_shares(void *argument, uint64_t begin, uint64_t end)
 
 	for (uint64_t i = begin; i < end; i++) {
 		const uint64_t at = share_at(s, i);
-		int rc = sgpu_copy_in(s->streams[i], s->to + at, (const uint8_t *)source->memory + at, share_at(s, i + 1) - at,
+		int rc = sgpu_copy_in(s->streams[i], s->to + at,
+				      (const uint8_t *)source->memory + at, share_at(s, i + 1) - at,
 				      NULL);
 
 		rc = rc == SGPU_OK ? sgpu_stream_sync(s->streams[i], NULL) : rc;
@@ -86,7 +93,9 @@ static int copy_all(void *argument, struct sgpu_error *error)
 	rc = sgpu_pool_for(s->pool, s->threads, 1, copy_shares, source);
 	sgpu_pool_leave(s->pool);
 	rc = rc == SGPU_OK ? source->failed : rc;
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot copy to the device: %s", sgpu_strerror(rc));
+	return rc == SGPU_OK
+		       ? rc
+		       : sgpu_fail(error, rc, "cannot copy to the device: %s", sgpu_strerror(rc));
 }
 
 static int clear_device(void *argument, struct sgpu_error *error)
@@ -123,24 +132,32 @@ static int time_registration(void *argument, uint64_t *ns, struct sgpu_error *er
 static int measure_copies(struct staging *s, int node, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = {
-		.parameters = { { "size_bytes", NULL, s->size }, { "threads", NULL, s->threads },
+		.parameters = { { "size_bytes", NULL, s->size },
+				{ "threads", NULL, s->threads },
 				{ "memory_node", node == s->near ? "near" : "far", 0 } },
-		.bytes = s->size, .operations = s->size / PAGE,
+		.bytes = s->size,
+		.operations = s->size / PAGE,
 	};
 	struct sgpu_bench_variant variants[WAYS];
 
 	for (int i = 0; i < WAYS; i++) {
 		struct source *source = &s->sources[i];
 
-		variants[i] = (struct sgpu_bench_variant){ .name = kinds[i].name, .prepare = clear_device, .work = copy_all,
-							   .verify = verify_device, .argument = source,
-							   .why = source->lack.code ? source->lack.text : NULL };
+		variants[i] =
+			(struct sgpu_bench_variant){ .name = kinds[i].name,
+						     .prepare = clear_device,
+						     .work = copy_all,
+						     .verify = verify_device,
+						     .argument = source,
+						     .why = source->lack.code ? source->lack.text
+									      : NULL };
 	}
 	return sgpu_bench_measure(s->bench, &point, variants, WAYS, error);
 }
 
 /* Of memory that is not registered, as the kind has it that is. */
-static int measure_registration(struct source *memory, const struct kind *kind, struct sgpu_error *error)
+static int measure_registration(struct source *memory, const struct kind *kind,
+				struct sgpu_error *error)
 {
 	struct source first = *memory, last = *memory;
 	const struct sgpu_bench_variant variants[] = {
@@ -148,12 +165,14 @@ static int measure_registration(struct source *memory, const struct kind *kind, 
 		{ .name = "unregister", .run = time_registration, .argument = &last },
 	};
 	const struct sgpu_bench_point point = {
-		.parameters = { { "size_bytes", NULL, memory->s->size }, { "memory", kind->name, 0 } },
+		.parameters = { { "size_bytes", NULL, memory->s->size },
+				{ "memory", kind->name, 0 } },
 		.operations = memory->s->size / PAGE,
 	};
 
 	last.unregisters = true;
-	return sgpu_bench_measure(memory->s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+	return sgpu_bench_measure(memory->s->bench, &point, variants, SGPU_ARRAY_LENGTH(variants),
+				  error);
 }
 
 static int measure_node(struct staging *s, int node, struct sgpu_error *error)
@@ -166,7 +185,8 @@ static int measure_node(struct staging *s, int node, struct sgpu_error *error)
 		struct source *source = &s->sources[i];
 
 		*source = (struct source){ .s = s };
-		rc = bench_new_source(s->bench, kinds[i].way, kinds[i].pages, node, s->size, SEED, &source->memory, error);
+		rc = bench_new_source(s->bench, kinds[i].way, kinds[i].pages, node, s->size, SEED,
+				      &source->memory, error);
 		if (rc == SGPU_EUNAVAILABLE) {
 			source->lack = *error;
 			rc = SGPU_OK;
@@ -209,7 +229,9 @@ static int choose_nodes(struct staging *s, struct sgpu_error *error)
 	if (rc == SGPU_OK && count > 0) {
 		s->near = s->bench->info.numa_node >= 0 ? s->bench->info.numa_node : nodes[0].node;
 		for (int i = 0; i < count; i++) {
-			s->far = nodes[i].node != s->near && nodes[i].free > 8 * SIZE_LARGEST ? nodes[i].node : s->far;
+			s->far = nodes[i].node != s->near && nodes[i].free > 8 * SIZE_LARGEST
+					 ? nodes[i].node
+					 : s->far;
 		}
 		rc = sgpu_numa_run(s->near, error);
 	}
@@ -223,12 +245,14 @@ static int measure_sizes(struct staging *s, struct sgpu_error *error)
 	int rc = choose_nodes(s, error);
 
 	rc = rc ? rc : bench_new_pool(s->bench, &s->pool, error);
-	rc = rc ? rc : sgpu_bench_new(s->bench, jobs * sizeof(*s->streams), (void **)&s->streams, error);
+	rc = rc ? rc
+		: sgpu_bench_new(s->bench, jobs * sizeof(*s->streams), (void **)&s->streams, error);
 	for (unsigned i = 0; rc == SGPU_OK && i < jobs; i++) {
 		rc = sgpu_bench_new_stream(s->bench, s->bench->device, &s->streams[i], error);
 	}
-	return rc ? rc : bench_each_size(s->bench, sizes, SGPU_ARRAY_LENGTH(sizes), (struct bench_need){ WAYS + 1, 1, 0 },
-					 measure_size, s, error);
+	return rc ? rc
+		  : bench_each_size(s->bench, sizes, SGPU_ARRAY_LENGTH(sizes),
+				    (struct bench_need){ WAYS + 1, 1, 0 }, measure_size, s, error);
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
@@ -250,7 +274,8 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 
 const struct sgpu_bench_case case_staging = {
 	.name = "staging",
-	.help = "4 KiB from each kind of host memory to the device, by threads and NUMA node, and registered",
+	.help = "4 KiB from each kind of host memory to the device, by threads and NUMA node, and "
+		"registered",
 	.unit = SGPU_BENCH_NS,
 	.requires = SGPU_BENCH_DEVICE,
 	.run = run,

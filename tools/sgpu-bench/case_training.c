@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * training: the networks of examples/fashion-train, each trained for some steps in one batch: pictures and first
- * parameters go in, losses and last parameters come out, and what is between stays on the device. Sealed and in a secure
- * context next to unsealed on the plain device, which stays open.
+ * training: the networks of examples/fashion-train, each trained for some steps in one batch:
+ * pictures and first parameters go in, losses and last parameters come out, and what is between
+ * stays on the device. Sealed and in a secure context next to unsealed on the plain device, which
+ * stays open.
  */
 #include <string.h>
 
@@ -13,10 +14,10 @@
 
 struct trained {
 	struct training t;
-	bool found;                    /* the pictures are Fashion-MNIST's */
-	uint8_t *images, *labels;      /* those of the test come last */
+	bool found;		  /* the pictures are Fashion-MNIST's */
+	uint8_t *images, *labels; /* those of the test come last */
 	float *values[NETWORK_PARAMETERS_MAX];
-	void *first;                   /* the results of the first sample, which all others have to give */
+	void *first; /* the results of the first sample, which all others have to give */
 };
 
 /* Tells how good the network has become; it has to be better than at first. */
@@ -31,18 +32,22 @@ static int judge(const struct trained *d, struct sgpu_error *error)
 	for (uint64_t i = 0; i < tested; i++) {
 		right += classes[i] == wanted[i];
 	}
-	cli_note("training: %s: loss %.6f before, %.6f after %llu steps", d->t.network->name, (double)loss[0],
-		 (double)loss[1], (unsigned long long)d->t.steps);
+	cli_note("training: %s: loss %.6f before, %.6f after %llu steps", d->t.network->name,
+		 (double)loss[0], (double)loss[1], (unsigned long long)d->t.steps);
 	if (tested > 0) {
-		cli_note("training: %s: accuracy %.4f (%llu of %llu)", d->t.network->name, (double)right / (double)tested,
-			 (unsigned long long)right, (unsigned long long)tested);
+		cli_note("training: %s: accuracy %.4f (%llu of %llu)", d->t.network->name,
+			 (double)right / (double)tested, (unsigned long long)right,
+			 (unsigned long long)tested);
 	}
-	return loss[1] < loss[0] ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EDIFFERS, "the loss has gone from %g to %g", (double)loss[0], (double)loss[1]);
+	return loss[1] < loss[0]
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EDIFFERS, "the loss has gone from %g to %g",
+				   (double)loss[0], (double)loss[1]);
 }
 
 /* Every training gives the bytes of the first one, sealed or not. */
-static int check_training(const struct job_side *s, const void *results, uint64_t size, struct sgpu_error *error)
+static int check_training(const struct job_side *s, const void *results, uint64_t size,
+			  struct sgpu_error *error)
 {
 	struct trained *d = s->state;
 
@@ -55,8 +60,10 @@ static int check_training(const struct job_side *s, const void *results, uint64_
 		memcpy(d->first, results, size);
 		return judge(d, error);
 	}
-	return memcmp(results, d->first, size) == 0 ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EDIFFERS, "two trainings of '%s' differ", d->t.network->name);
+	return memcmp(results, d->first, size) == 0
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EDIFFERS, "two trainings of '%s' differ",
+				   d->t.network->name);
 }
 
 static void add(struct job *job, const struct job_side *side)
@@ -86,7 +93,8 @@ static int make_data(struct sgpu_bench *bench, struct trained *d, struct sgpu_er
 	for (int i = 0; rc == SGPU_OK && i < d->t.parameter_count; i++) {
 		void *values = NULL;
 
-		rc = sgpu_bench_new(bench, d->t.parameters[i].count * sizeof(float), &values, error);
+		rc = sgpu_bench_new(bench, d->t.parameters[i].count * sizeof(float), &values,
+				    error);
 		d->values[i] = values;
 		if (rc == SGPU_OK) {
 			network_start(&d->t, i, values);
@@ -105,25 +113,42 @@ static int measure(struct sgpu_bench *bench, struct trained *d, const struct job
 {
 	const struct training *t = &d->t;
 	struct job_side sides[] = {
-		{ .name = "unsealed", .place = place, .add = add, .check = check_training, .state = d },
-		{ .name = "sealed", .sealed = true, .place = place, .add = add, .check = check_training, .state = d },
+		{ .name = "unsealed",
+		  .place = place,
+		  .add = add,
+		  .check = check_training,
+		  .state = d },
+		{ .name = "sealed",
+		  .sealed = true,
+		  .place = place,
+		  .add = add,
+		  .check = check_training,
+		  .state = d },
 	};
 	const struct sgpu_bench_point point = {
-		.parameters = { { "network", t->network->name, 0 }, { "data", d->found ? "fashion-mnist" : "made", 0 },
-				{ "steps", NULL, t->steps }, { "pictures", NULL, t->batch } },
+		.parameters = { { "network", t->network->name, 0 },
+				{ "data", d->found ? "fashion-mnist" : "made", 0 },
+				{ "steps", NULL, t->steps },
+				{ "pictures", NULL, t->batch } },
 		.operations = t->steps,
 	};
 
 	return job_measure(bench, &point, sides, 2, error);
 }
 
-/* As many pictures a step as Graviton took, but on the CPU device, where the first network would need seconds for it. */
-static int train(struct sgpu_bench *bench, const char *name, const struct job_place *place, struct sgpu_error *error)
+/* As many pictures a step as Graviton took, but on the CPU device, where the first network would
+ * need seconds for it. */
+static int train(struct sgpu_bench *bench, const char *name, const struct job_place *place,
+		 struct sgpu_error *error)
 {
 	const struct network *network = network_find(name);
 	const bool quick = bench->options.quick, gpu = bench->info.opens_on_device;
-	struct trained d = { .t = { .network = network, .batch = gpu && !quick ? network->batch : 32,
-				    .steps = quick ? 5 : gpu ? 40 : 10, .tested = quick ? 32 : network->tested } };
+	struct trained d = { .t = { .network = network,
+				    .batch = gpu && !quick ? network->batch : 32,
+				    .steps = quick ? 5
+					     : gpu ? 40
+						   : 10,
+				    .tested = quick ? 32 : network->tested } };
 	const size_t mark = sgpu_bench_mark(bench);
 	int rc;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * transition: what it costs to cross a border and to come back: between functions, processes, the kernel, and what lies
- * beneath it. A part for each kind of border.
+ * transition: what it costs to cross a border and to come back: between functions, processes, the
+ * kernel, and what lies beneath it. A part for each kind of border.
  */
 #include "cases.h"
 #include "made.h"
@@ -44,16 +44,18 @@ static int size_block(struct block *b, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-int bench_cross(struct sgpu_bench *bench, struct sgpu_bench_point point, const struct crossing *crossing,
-		struct sgpu_error *error)
+int bench_cross(struct sgpu_bench *bench, struct sgpu_bench_point point,
+		const struct crossing *crossing, struct sgpu_error *error)
 {
 	struct block block = { .crossing = crossing };
-	const struct sgpu_bench_variant variant = { .name = crossing->name, .run = run_block, .argument = &block };
+	const struct sgpu_bench_variant variant = { .name = crossing->name,
+						    .run = run_block,
+						    .argument = &block };
 	const int rc = size_block(&block, error);
 
 	point.operations = block.count;
-	return rc == SGPU_OK ? sgpu_bench_measure(bench, &point, &variant, 1, error) :
-			       bench_or_waive(bench, &point, crossing->name, rc, error);
+	return rc == SGPU_OK ? sgpu_bench_measure(bench, &point, &variant, 1, error)
+			     : bench_or_waive(bench, &point, crossing->name, rc, error);
 }
 
 static int run(struct sgpu_bench *bench, struct sgpu_error *error)
@@ -68,7 +70,8 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 
 const struct sgpu_bench_case case_transition = {
 	.name = "transition",
-	.help = "crossing a border and back: calls, the kernel, other processes, the hypervisor, reports",
+	.help = "crossing a border and back: calls, the kernel, other processes, the hypervisor, "
+		"reports",
 	.unit = SGPU_BENCH_NS,
 	.requires = SGPU_BENCH_DEVICE, /* of the part for GPUs */
 	.run = run,

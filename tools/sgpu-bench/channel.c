@@ -21,8 +21,12 @@ static int open_channel(struct bench_channel *channel, const struct sgpu_process
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &channel->owner, error);
 
 	rc = rc ? rc : sgpu_processor_create(&channel->pager, config, &channel->processor, error);
-	rc = rc ? rc : sgpu_allocator_create(&channel->pager.info, config, send, channel, &channel->allocator, error);
-	rc = rc ? rc : sgpu_allocator_channel(channel->allocator, channel->owner.public_half, &grant, error);
+	rc = rc ? rc
+		: sgpu_allocator_create(&channel->pager.info, config, send, channel,
+					&channel->allocator, error);
+	rc = rc ? rc
+		: sgpu_allocator_channel(channel->allocator, channel->owner.public_half, &grant,
+					 error);
 	rc = rc ? rc : sgpu_session_open(&channel->owner, &grant, &channel->session, error);
 	channel->number = grant.channel;
 	return rc;

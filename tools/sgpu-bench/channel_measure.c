@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_MEASURE of the case channel: the measure of a channel's memory, beside that of plain memory of the device.
+ * CH_MEASURE of the case channel: the measure of a channel's memory, beside that of plain memory of
+ * the device.
  */
 #include <string.h>
 
@@ -39,7 +40,8 @@ static int run_channel(void *argument, uint64_t *ns, struct sgpu_error *error)
 	int rc;
 
 	channel->spent_ns[SGPU_CH_MEASURE] = 0;
-	rc = sgpu_allocator_measure(channel->allocator, channel->number, d->va, d->size, false, &measured, error);
+	rc = sgpu_allocator_measure(channel->allocator, channel->number, d->va, d->size, false,
+				    &measured, error);
 	rc = rc ? rc : sgpu_session_measurement(channel->session, &measured, error);
 	memcpy(d->digest, measured.digest, sizeof(d->digest));
 	*ns = channel->spent_ns[SGPU_CH_MEASURE];
@@ -50,8 +52,9 @@ static int verify(void *argument, struct sgpu_error *error)
 {
 	const struct digested *d = argument;
 
-	return memcmp(d->digest, d->expected, sizeof(d->digest)) == 0 ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the bytes");
+	return memcmp(d->digest, d->expected, sizeof(d->digest)) == 0
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the bytes");
 }
 
 /* The same bytes into plain memory and into the channel's. */
@@ -63,7 +66,8 @@ static int fill(struct digested *d, struct sgpu_error *error)
 	uint64_t space;
 	int rc = sgpu_bench_new_pinned(d->bench, d->size, &pattern, error);
 
-	rc = rc ? rc : sgpu_processor_space(channel->processor, channel->number, &base, &space, error);
+	rc = rc ? rc
+		: sgpu_processor_space(channel->processor, channel->number, &base, &space, error);
 	rc = rc ? rc : sgpu_processor_activate(channel->processor, channel->number, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(pattern, d->size, SEED);
@@ -88,10 +92,12 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	int rc = sgpu_device_pages(d->bench->device, &pages, error);
 
 	d->size = size;
-	rc = rc ? rc : bench_new_channel(d->bench, size / pages.big + SPARE_PAGES + 1, &d->channel, error);
+	rc = rc ? rc
+		: bench_new_channel(d->bench, size / pages.big + SPARE_PAGES + 1, &d->channel,
+				    error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_map(d->channel->allocator, d->channel->number, size, &d->va, &mapped, NULL, NULL,
-					error);
+		rc = sgpu_allocator_map(d->channel->allocator, d->channel->number, size, &d->va,
+					&mapped, NULL, NULL, error);
 	}
 	rc = rc ? rc : sgpu_bench_new_device_memory(d->bench, size, &d->plain, error);
 	rc = rc ? rc : sgpu_bench_new_stream(d->bench, d->bench->device, &d->stream, error);

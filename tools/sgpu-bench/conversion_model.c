@@ -78,7 +78,8 @@ static int by_model(const struct conversion_way *w, const struct conversion_call
 		    struct sgpu_error *error)
 {
 	const unsigned terms = (unsigned)w->detail;
-	struct conversion_costs costs = { .exit_ns = time_exit(w->c), .flip_ns = time_flip(w->c, call->pages) };
+	struct conversion_costs costs = { .exit_ns = time_exit(w->c),
+					  .flip_ns = time_flip(w->c, call->pages) };
 
 	if (costs.exit_ns <= 0 && conversion_exits(terms, call) > 0) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no exit can be timed any more");
@@ -89,7 +90,8 @@ static int by_model(const struct conversion_way *w, const struct conversion_call
 }
 
 /* Both directions of all batches, and lines of the table for each batch. */
-static int measure_sweep(struct conversion *c, unsigned threads, uint64_t page_bytes, struct sgpu_error *error)
+static int measure_sweep(struct conversion *c, unsigned threads, uint64_t page_bytes,
+			 struct sgpu_error *error)
 {
 	struct conversion_way ways[] = {
 		{ .name = "snp, exit-free", .convert = by_model, .detail = CONVERSION_SNP_PAPER },
@@ -103,24 +105,33 @@ static int measure_sweep(struct conversion *c, unsigned threads, uint64_t page_b
 	int rc = SGPU_OK;
 
 	for (int i = is_giant; rc == SGPU_OK && i < 2 * batches; i++) {
-		const struct conversion_call call = { i % 2, conversion_batches[i / 2], page_bytes };
+		const struct conversion_call call = { i % 2, conversion_batches[i / 2],
+						      page_bytes };
 		const bool is_told = has_exits && call.to_private && threads == 1;
 
 		rc = conversion_measure(c, "conversion", "model", &call, threads, ways,
-					is_told ? SGPU_ARRAY_LENGTH(ways) : has_exits ? FLOWS : 1, error);
+					is_told	    ? SGPU_ARRAY_LENGTH(ways)
+					: has_exits ? FLOWS
+						    : 1,
+					error);
 		for (int flow = 0; rc == SGPU_OK && is_told && flow < FLOWS; flow++) {
-			const double exits = flow ? ways[FLOWS - 1 + flow].least_ns / ways[flow].least_ns : 0;
+			const double exits =
+				flow ? ways[FLOWS - 1 + flow].least_ns / ways[flow].least_ns : 0;
 
-			cli_note("conversion: model, to private, pages of %7llu KiB, %3llu a call: %8.0f ns a page, "
-				 "exits %4.1f %%%s: %s", (unsigned long long)page_bytes >> 10,
-				 (unsigned long long)call.pages, ways[flow].least_ns / (double)call.pages, 100 * exits,
+			cli_note("conversion: model, to private, pages of %7llu KiB, %3llu a call: "
+				 "%8.0f ns a page, "
+				 "exits %4.1f %%%s: %s",
+				 (unsigned long long)page_bytes >> 10,
+				 (unsigned long long)call.pages,
+				 ways[flow].least_ns / (double)call.pages, 100 * exits,
 				 exits < 0.05 ? ", under 5 %" : "", ways[flow].name);
 		}
 	}
 	return rc;
 }
 
-static int measure_terms(struct conversion *c, unsigned threads, uint64_t page_bytes, struct sgpu_error *error)
+static int measure_terms(struct conversion *c, unsigned threads, uint64_t page_bytes,
+			 struct sgpu_error *error)
 {
 	struct conversion_way ways[] = {
 		{ .name = "flip", .convert = by_model, .detail = CONVERSION_FLIP },
@@ -130,7 +141,8 @@ static int measure_terms(struct conversion *c, unsigned threads, uint64_t page_b
 	};
 	const struct conversion_call call = { false, FAULTS, page_bytes };
 
-	return conversion_measure(c, "terms", "primitives", &call, threads, ways, time_exit(c) > 0 ? 4 : 3, error);
+	return conversion_measure(c, "terms", "primitives", &call, threads, ways,
+				  time_exit(c) > 0 ? 4 : 3, error);
 }
 
 static atomic_bool is_over;
@@ -154,8 +166,8 @@ static int measure_threads(struct conversion *c, unsigned threads, struct sgpu_e
 	while (started < threads && pthread_create(&busy[started], NULL, keep_busy, NULL) == 0) {
 		started++;
 	}
-	rc = started < threads ? sgpu_fail(error, SGPU_ENOMEM, "cannot start %u threads", threads) :
-				 measure_terms(c, threads, CONVERSION_SMALL, error);
+	rc = started < threads ? sgpu_fail(error, SGPU_ENOMEM, "cannot start %u threads", threads)
+			       : measure_terms(c, threads, CONVERSION_SMALL, error);
 	rc = rc ? rc : measure_sweep(c, threads, CONVERSION_SMALL, error);
 	atomic_store(&is_over, true);
 	while (started > 1) {
@@ -167,7 +179,9 @@ static int measure_threads(struct conversion *c, unsigned threads, struct sgpu_e
 int conversion_by_model(struct conversion *c, struct sgpu_error *error)
 {
 	const struct conversion_way ways[] = {
-		{ .name = "converted, snp, exit-free", .convert = by_model, .detail = CONVERSION_SNP_PAPER },
+		{ .name = "converted, snp, exit-free",
+		  .convert = by_model,
+		  .detail = CONVERSION_SNP_PAPER },
 		{ .name = "converted, snp", .convert = by_model, .detail = CONVERSION_SNP },
 		{ .name = "converted, tdx", .convert = by_model, .detail = CONVERSION_TDX },
 	};
@@ -176,7 +190,8 @@ int conversion_by_model(struct conversion *c, struct sgpu_error *error)
 	int rc = measure_threads(c, 1, error);
 
 	if (count == 1) {
-		sgpu_bench_waive(c->bench, &point, "exits", "this is no virtual machine whose exits can be timed; %s",
+		sgpu_bench_waive(c->bench, &point, "exits",
+				 "this is no virtual machine whose exits can be timed; %s",
 				 c->why.text);
 	}
 	rc = rc ? rc : measure_terms(c, 1, CONVERSION_HUGE, error);

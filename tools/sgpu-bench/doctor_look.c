@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the doctor looks: at the kernel's files, and by asking the library, or the kernel by its calls.
+ * How the doctor looks: at the kernel's files, and by asking the library, or the kernel by its
+ * calls.
  */
 #include <errno.h>
 #include <glob.h>
@@ -106,24 +107,28 @@ void doctor_look(const struct doctor_check *check, struct doctor_finding *findin
 	}
 	ok = counts[1] > 0 && (!check->every || counts[0] == 0);
 	doctor_say(finding, ok ? DOCTOR_OK : DOCTOR_WRONG,
-		   found.gl_pathc == 1 ? "%s" : "%s (as wanted in %zu of %zu places)", lines[ok], counts[1],
-		   found.gl_pathc);
+		   found.gl_pathc == 1 ? "%s" : "%s (as wanted in %zu of %zu places)", lines[ok],
+		   counts[1], found.gl_pathc);
 	globfree(&found);
 }
 
 /* Whether a device to swap to is memory with no disk behind it, or a mapping that dm-crypt made. */
 static bool is_safe(const char *place)
 {
-	const char *name = strncmp(place, "/dev/", 5) == 0 && !strchr(place + 5, '/') ? place + 5 : "";
+	const char *name =
+		strncmp(place, "/dev/", 5) == 0 && !strchr(place + 5, '/') ? place + 5 : "";
 	const bool is_zram = strncmp(name, "zram", 4) == 0;
 	char path[PATH_MAX], line[LINE];
 
-	snprintf(path, sizeof(path), "%s/sys/block/%s/%s", root(), name, is_zram ? "backing_dev" : "dm/uuid");
+	snprintf(path, sizeof(path), "%s/sys/block/%s/%s", root(), name,
+		 is_zram ? "backing_dev" : "dm/uuid");
 	if (sgpu_peek_line(path, line, LINE)) {
-		return is_zram ? strcmp(line, "none") == 0 :
-		       strncmp(line, "CRYPT-LUKS", 10) == 0 || strncmp(line, "CRYPT-PLAIN-", 12) == 0;
+		return is_zram ? strcmp(line, "none") == 0
+			       : strncmp(line, "CRYPT-LUKS", 10) == 0 ||
+					 strncmp(line, "CRYPT-PLAIN-", 12) == 0;
 	}
-	*strrchr(path, '/') = '\0'; /* a kernel that puts no disk behind zram has the device, and no such file */
+	*strrchr(path, '/') =
+		'\0'; /* a kernel that puts no disk behind zram has the device, and no such file */
 	return is_zram && errno == ENOENT && access(path, F_OK) == 0;
 }
 
@@ -135,7 +140,8 @@ void doctor_look_swap(const struct doctor_check *check, struct doctor_finding *f
 	snprintf(path, sizeof(path), "%s%s", root(), check->path);
 	if (!sgpu_peek(path, text, sizeof(text)) || strlen(text) == sizeof(text) - 1 ||
 	    strncmp(text, "Filename", 8) != 0 || text[strlen(text) - 1] != '\n') {
-		doctor_say(finding, DOCTOR_MISSING, "unknown: %s cannot be read to its end, or has no headings",
+		doctor_say(finding, DOCTOR_MISSING,
+			   "unknown: %s cannot be read to its end, or has no headings",
 			   check->path);
 		return;
 	}
@@ -143,8 +149,8 @@ void doctor_look_swap(const struct doctor_check *check, struct doctor_finding *f
 	(void)strtok_r(text, "\n", &rest); /* the headings */
 	while (finding->status == DOCTOR_OK && (line = strtok_r(NULL, "\n", &rest))) {
 		char place[LINE] = "", type[LINE] = "";
-		const bool safe = sscanf(line, "%95s %95s", place, type) == 2 && strcmp(type, "partition") == 0 &&
-				  is_safe(place);
+		const bool safe = sscanf(line, "%95s %95s", place, type) == 2 &&
+				  strcmp(type, "partition") == 0 && is_safe(place);
 
 		doctor_say(finding, safe ? DOCTOR_OK : DOCTOR_WRONG, "%s%s", place,
 			   safe ? ", encrypted or in memory" : ", of which no encryption is seen");
@@ -157,9 +163,11 @@ void doctor_ask_platform(const struct doctor_check *check, struct doctor_finding
 	struct sgpu_platform platform;
 
 	sgpu_platform_detect(&platform);
-	doctor_say(finding, strstr(check->wanted, sgpu_platform_word(platform.kind)) ? DOCTOR_OK : DOCTOR_MISSING,
-		   "%s%s (%s)", sgpu_platform_name(platform.kind), platform.virtual_machine ? ", virtual" : "",
-		   platform.seen);
+	doctor_say(finding,
+		   strstr(check->wanted, sgpu_platform_word(platform.kind)) ? DOCTOR_OK
+									    : DOCTOR_MISSING,
+		   "%s%s (%s)", sgpu_platform_name(platform.kind),
+		   platform.virtual_machine ? ", virtual" : "", platform.seen);
 }
 
 /* The GPU that "cuda" means, and with `wanted` its mode. */
@@ -177,8 +185,11 @@ void doctor_ask_gpu(const struct doctor_check *check, struct doctor_finding *fin
 	if (check->wanted) {
 		const char *state = opens ? info.confidential : "unknown: no GPU could be opened";
 
-		doctor_say(finding, strcmp(state, check->wanted) == 0 ? DOCTOR_OK :
-			   strcmp(state, "devtools") == 0 ? DOCTOR_WRONG : DOCTOR_MISSING, "%s", state);
+		doctor_say(finding,
+			   strcmp(state, check->wanted) == 0 ? DOCTOR_OK
+			   : strcmp(state, "devtools") == 0  ? DOCTOR_WRONG
+							     : DOCTOR_MISSING,
+			   "%s", state);
 	} else if (opens) {
 		doctor_say(finding, DOCTOR_OK, "%s, %s", info.name, info.driver);
 	} else {
@@ -204,7 +215,8 @@ static uint64_t lock_limit(void)
 	if (file) {
 		fclose(file);
 	}
-	if (effective >> 14 & 1 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+	if (effective >> 14 & 1 || getrlimit(RLIMIT_MEMLOCK, &limit) != 0 ||
+	    limit.rlim_cur == RLIM_INFINITY) {
 		return UINT64_MAX;
 	}
 	return limit.rlim_cur;
@@ -218,14 +230,15 @@ void doctor_ask_lock_limit(const struct doctor_check *check, struct doctor_findi
 		   limit == UINT64_MAX ? "no limit" : "%" PRIu64 " KiB", limit >> 10);
 }
 
-/* The calls change nothing: landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION), and memfd_secret(0),
- * which takes no second argument and no third. */
+/* The calls change nothing: landlock_create_ruleset(NULL, 0, LANDLOCK_CREATE_RULESET_VERSION), and
+ * memfd_secret(0), which takes no second argument and no third. */
 void doctor_ask_call(const struct doctor_check *check, struct doctor_finding *finding)
 {
 	const long got = syscall((long)check->least, NULL, (size_t)0, 1u);
 
 	if (got < 0) {
-		doctor_say(finding, errno == ENOSYS ? DOCTOR_MISSING : DOCTOR_WRONG, "%s", strerror(errno));
+		doctor_say(finding, errno == ENOSYS ? DOCTOR_MISSING : DOCTOR_WRONG, "%s",
+			   strerror(errno));
 		return;
 	}
 	if (!check->wanted) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A job for the cases that measure whole batches: made once, outside of what is timed, and run again and again.
+ * A job for the cases that measure whole batches: made once, outside of what is timed, and run
+ * again and again.
  */
 #ifndef BENCH_JOB_H
 #define BENCH_JOB_H
@@ -13,16 +14,16 @@
 #include "bare.h"
 
 struct job {
-	bool sealed;                      /* segments that are added are HIGH; else LOW. It runs as it is at the end */
-	bool staged;                      /* set before job_finish: payloads and results in a region, not inline */
+	bool sealed; /* segments that are added are HIGH; else LOW. It runs as it is at the end */
+	bool staged; /* set before job_finish: payloads and results in a region, not inline */
 	char region[SGPU_REGION_ID_TEXT + 1];
-	json_t *segments, *operations;    /* of the manifest, until job_finish */
-	json_t *inputs;                   /* the addresses of their data, by id */
+	json_t *segments, *operations; /* of the manifest, until job_finish */
+	json_t *inputs;		       /* the addresses of their data, by id */
 	struct sgpu_key owner;
 	uint8_t key[SGPU_KEY_SIZE];
 	struct sgpu_batch *batch;
-	uint64_t result_size;             /* bytes of all outputs together */
-	int batch_fd, response_fd;        /* memory files */
+	uint64_t result_size;	   /* bytes of all outputs together */
+	int batch_fd, response_fd; /* memory files */
 };
 
 /* shape: two extents, the second 0 for rank 1. */
@@ -33,55 +34,69 @@ struct job_type {
 enum job_kind { JOB_INPUT, JOB_BETWEEN, JOB_OUTPUT };
 
 /* Kept until the case ends, or the part of it. */
-SGPU_MUST_CHECK int job_new(struct sgpu_bench *bench, bool sealed, struct job **job, struct sgpu_error *error);
-/* A segment. What is between has a type that follows; only an input has data, which are borrowed. */
-void job_segment(struct job *job, enum job_kind kind, const char *id, struct job_type type, const void *data);
+SGPU_MUST_CHECK int job_new(struct sgpu_bench *bench, bool sealed, struct job **job,
+			    struct sgpu_error *error);
+/* A segment. What is between has a type that follows; only an input has data, which are borrowed.
+ */
+void job_segment(struct job *job, enum job_kind kind, const char *id, struct job_type type,
+		 const void *data);
 /* The data of an input that is in job->segments already. */
 void job_data(struct job *job, const char *id, const void *data);
-/* Takes the references to arguments and params (NULL: none). after: the operation that it waits for, or NULL. */
-void job_operation(struct job *job, const char *id, const char *kernel, json_t *arguments, json_t *params,
-		   const char *after);
+/* Takes the references to arguments and params (NULL: none). after: the operation that it waits
+ * for, or NULL. */
+void job_operation(struct job *job, const char *id, const char *kernel, json_t *arguments,
+		   json_t *params, const char *after);
 /* Independent copies of `size` bytes: inputs, operations and outputs. */
 void job_copies(struct job *job, int count, uint64_t size, const void *data);
-/* Chains of additions: each adds the input b to the input a so many times, and gives an output. in_a_row: a chain waits for
- * the one before it. */
-void job_chains(struct job *job, int chains, int length, struct job_type type, const float *a, const float *b,
-		bool in_a_row);
+/* Chains of additions: each adds the input b to the input a so many times, and gives an output.
+ * in_a_row: a chain waits for the one before it. */
+void job_chains(struct job *job, int chains, int length, struct job_type type, const float *a,
+		const float *b, bool in_a_row);
 /* The manifest's text, from malloc; NULL when out of memory. */
 char *job_manifest(const struct job *job);
-/* Makes the batch: sealed or with digests, signed, its payloads inline in a memory file or staged. */
+/* Makes the batch: sealed or with digests, signed, its payloads inline in a memory file or staged.
+ */
 SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
 
-/* Where jobs run: a secure context over a device, in which sealed jobs run as sgpu-run has them run, and a runner for each
- * of the two. */
+/* Where jobs run: a secure context over a device, in which sealed jobs run as sgpu-run has them
+ * run, and a runner for each of the two. */
 struct job_place {
-	struct sgpu_secure *context;   /* NULL when the device maps no pages */
-	struct sgpu_runner *plain, *sealed; /* sealed: NULL without a context; then sealed jobs run on the device, too */
+	struct sgpu_secure *context;	    /* NULL when the device maps no pages */
+	struct sgpu_runner *plain, *sealed; /* sealed: NULL without a context; then sealed jobs run
+					       on the device, too */
 };
 /* Over a device, until the case ends. */
-SGPU_MUST_CHECK int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool with_context,
-				  struct job_place **place, struct sgpu_error *error);
+SGPU_MUST_CHECK int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device,
+				  bool with_context, struct job_place **place,
+				  struct sgpu_error *error);
 /* From the batch to its response. */
-SGPU_MUST_CHECK int job_run(struct job *job, const struct job_place *place, struct sgpu_error *error);
-/* The plaintext of all outputs of the response, authenticated, one after the other as in the manifest: result_size bytes.
- * Once after each run. Errors: SGPU_EDIFFERS for another size, and what reading and opening gives. */
+SGPU_MUST_CHECK int job_run(struct job *job, const struct job_place *place,
+			    struct sgpu_error *error);
+/* The plaintext of all outputs of the response, authenticated, one after the other as in the
+ * manifest: result_size bytes. Once after each run. Errors: SGPU_EDIFFERS for another size, and
+ * what reading and opening gives. */
 SGPU_MUST_CHECK int job_read(struct job *job, void *results, struct sgpu_error *error);
 
 /* ---- variants that run jobs, or the bare calls that they come down to ---- */
 enum { JOB_SIDES_MAX = 3, JOB_AT_ONCE_MAX = 4 };
 struct job_side {
-	const char *name;        /* of the variant */
+	const char *name;	       /* of the variant */
 	const struct job_place *place; /* on a device that stays open */
-	bool opens;              /* the device for every batch, as a process of its own would; what that takes counts */
-	bool sealed, staged;     /* as in struct job */
-	int batches;             /* of a sample; 0 counts as 1 */
-	int at_once;             /* so many of them are under way at once: one is begun when the oldest has ended. 0 counts as 1 */
-	/* What is run: jobs, to which this adds segments and operations; or bare calls, which this makes, or which are set. */
+	bool opens; /* the device for every batch, as a process of its own would; what that takes
+		       counts */
+	bool sealed, staged; /* as in struct job */
+	int batches;	     /* of a sample; 0 counts as 1 */
+	int at_once; /* so many of them are under way at once: one is begun when the oldest has
+			ended. 0 counts as 1 */
+	/* What is run: jobs, to which this adds segments and operations; or bare calls, which this
+	 * makes, or which are set. */
 	void (*add)(struct job *job, const struct job_side *side);
-	int (*new_bare)(struct sgpu_bench *bench, const struct job_side *side, struct bare **bare, struct sgpu_error *error);
+	int (*new_bare)(struct sgpu_bench *bench, const struct job_side *side, struct bare **bare,
+			struct sgpu_error *error);
 	struct bare *bare[JOB_AT_ONCE_MAX];
 	/* Checks what came out of the last batch of those that are under way at once. */
-	int (*check)(const struct job_side *side, const void *results, uint64_t size, struct sgpu_error *error);
+	int (*check)(const struct job_side *side, const void *results, uint64_t size,
+		     struct sgpu_error *error);
 	/* For these functions. data and size: of one output, for job_check_same. */
 	const void *data;
 	uint64_t size;
@@ -97,8 +112,9 @@ const char *job_device_text(bool opens);
 /* A check: every output is the data. */
 SGPU_MUST_CHECK int job_check_same(const struct job_side *side, const void *results, uint64_t size,
 				   struct sgpu_error *error);
-/* Makes the jobs of at most JOB_SIDES_MAX sides, measures each side as a variant of the point, and ends the jobs. */
-SGPU_MUST_CHECK int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point, struct job_side *sides,
-				int count, struct sgpu_error *error);
+/* Makes the jobs of at most JOB_SIDES_MAX sides, measures each side as a variant of the point, and
+ * ends the jobs. */
+SGPU_MUST_CHECK int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+				struct job_side *sides, int count, struct sgpu_error *error);
 
 #endif

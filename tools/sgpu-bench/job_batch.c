@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Batches and responses in memory files: what sgpu-seal and sgpu-stage do, without the processes between.
+ * Batches and responses in memory files: what sgpu-seal and sgpu-stage do, without the processes
+ * between.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,9 @@ static int load_manifest(struct job *job, struct sgpu_manifest **manifest, struc
 {
 	struct sgpu_diagnostics diagnostics = { 0 };
 	char *text = job_manifest(job);
-	int rc = text ? sgpu_ops_load_manifest(text, strlen(text), "bench", manifest, &diagnostics, error) :
-		 sgpu_fail_nomem(error);
+	int rc = text ? sgpu_ops_load_manifest(text, strlen(text), "bench", manifest, &diagnostics,
+					       error)
+		      : sgpu_fail_nomem(error);
 
 	sgpu_diagnostics_clear(&diagnostics);
 	free(text);
@@ -33,13 +35,15 @@ static const void *data_of(const struct job *job, int segment)
 	return (const void *)(uintptr_t)json_integer_value(address);
 }
 
-static int make_payload(const struct job *job, int segment, uint8_t *payload, struct sgpu_error *error)
+static int make_payload(const struct job *job, int segment, uint8_t *payload,
+			struct sgpu_error *error)
 {
-	return sgpu_batch_seal_payload(job->batch, job->key, segment, data_of(job, segment), payload, error);
+	return sgpu_batch_seal_payload(job->batch, job->key, segment, data_of(job, segment),
+				       payload, error);
 }
 
-static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *job,
-			 struct sgpu_error *error)
+static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment,
+			 void *job, struct sgpu_error *error)
 {
 	const uint64_t size = sgpu_batch_payload_size(batch, segment);
 	uint8_t *payload = malloc(size + 1);
@@ -148,7 +152,8 @@ int job_finish(struct job *job, struct sgpu_error *error)
 }
 
 /* ---- the response ---- */
-static int read_region(const struct sgpu_batch_segment *s, uint8_t *payload, uint64_t size, struct sgpu_error *error)
+static int read_region(const struct sgpu_batch_segment *s, uint8_t *payload, uint64_t size,
+		       struct sgpu_error *error)
 {
 	struct sgpu_source source;
 	size_t got = 0;
@@ -158,12 +163,15 @@ static int read_region(const struct sgpu_batch_segment *s, uint8_t *payload, uin
 		rc = sgpu_pread(source.fd, source.name, payload, size, source.offset, &got, error);
 		sgpu_source_close(&source);
 	}
-	return rc == SGPU_OK && got < size ? sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is cut short", s->id) : rc;
+	return rc == SGPU_OK && got < size
+		       ? sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is cut short", s->id)
+		       : rc;
 }
 
 /* Those that travel inline have the order of the index. */
-static int read_output(const struct job *job, struct sgpu_tar_reader *tar, const struct sgpu_batch *response,
-		       int index, void *data, struct sgpu_error *error)
+static int read_output(const struct job *job, struct sgpu_tar_reader *tar,
+		       const struct sgpu_batch *response, int index, void *data,
+		       struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &response->segments[index];
 	const uint64_t size = sgpu_batch_payload_size(response, index);
@@ -184,8 +192,9 @@ static int read_output(const struct job *job, struct sgpu_tar_reader *tar, const
 	return rc;
 }
 
-static int read_outputs(const struct job *job, struct sgpu_tar_reader *tar, const struct sgpu_batch *response,
-			uint8_t *results, struct sgpu_error *error)
+static int read_outputs(const struct job *job, struct sgpu_tar_reader *tar,
+			const struct sgpu_batch *response, uint8_t *results,
+			struct sgpu_error *error)
 {
 	uint64_t left = job->result_size;
 	int rc = SGPU_OK;
@@ -210,7 +219,8 @@ int job_read(struct job *job, void *results, struct sgpu_error *error)
 	struct sgpu_batch *response = NULL;
 	int rc;
 
-	if (end < 0 || ftruncate(job->response_fd, end) != 0 || lseek(job->response_fd, 0, SEEK_SET) != 0) {
+	if (end < 0 || ftruncate(job->response_fd, end) != 0 ||
+	    lseek(job->response_fd, 0, SEEK_SET) != 0) {
 		return sgpu_fail_errno(error, "cannot cut the response off");
 	}
 	rc = sgpu_tar_open(job->response_fd, "response", &tar, error);

@@ -20,8 +20,8 @@ static void end_place(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	sgpu_runner_free(&place->plain);
 }
 
-int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool with_context, struct job_place **place,
-		  struct sgpu_error *error)
+int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool with_context,
+		  struct job_place **place, struct sgpu_error *error)
 {
 	struct sgpu_runner_config config = { .device = device };
 	void *memory = NULL;
@@ -42,11 +42,16 @@ int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device, bool wit
 }
 
 /* ---- runs ---- */
-/* The response's file keeps its memory from run to run: to get fresh pages would cost more than some jobs. */
-static int submit(struct job *job, const struct job_place *place, struct sgpu_run **run, struct sgpu_error *error)
+/* The response's file keeps its memory from run to run: to get fresh pages would cost more than
+ * some jobs. */
+static int submit(struct job *job, const struct job_place *place, struct sgpu_run **run,
+		  struct sgpu_error *error)
 {
 	const struct sgpu_submission submission = {
-		.in_fd = job->batch_fd, .in_name = "batch", .out_fd = job->response_fd, .out_name = "response",
+		.in_fd = job->batch_fd,
+		.in_name = "batch",
+		.out_fd = job->response_fd,
+		.out_name = "response",
 		.options = { .keys = &job->owner, .key_count = 1 },
 	};
 	struct sgpu_runner *runner = job->sealed && place->sealed ? place->sealed : place->plain;
@@ -120,8 +125,8 @@ static int work(void *argument, struct sgpu_error *error)
 
 		rc = side->bare[k] ? bare_end(side->bare[k], error) : wait_for(&runs[k], error);
 		if (rc == SGPU_OK && i < side->batches) {
-			rc = side->bare[k] ? bare_begin(side->bare[k], error) :
-			     submit(side->jobs[k], side->place, &runs[k], error);
+			rc = side->bare[k] ? bare_begin(side->bare[k], error)
+					   : submit(side->jobs[k], side->place, &runs[k], error);
 		}
 	}
 	for (int k = 0; k < JOB_AT_ONCE_MAX; k++) {
@@ -148,8 +153,9 @@ static int verify(void *argument, struct sgpu_error *error)
 	for (int k = 0; rc == SGPU_OK && k < side->at_once && k < side->batches; k++) {
 		const struct bare *b = side->bare[k];
 
-		rc = !b ? verify_job(side, side->jobs[k], error) :
-		     side->check(side, b->host[b->inputs], (uint64_t)(b->vectors - b->inputs) * b->size, error);
+		rc = !b ? verify_job(side, side->jobs[k], error)
+			: side->check(side, b->host[b->inputs],
+				      (uint64_t)(b->vectors - b->inputs) * b->size, error);
 	}
 	return rc;
 }
@@ -161,7 +167,8 @@ static int make(struct job_side *side, int k, struct sgpu_error *error)
 	int rc;
 
 	if (!side->add) {
-		return side->new_bare ? side->new_bare(side->bench, side, &side->bare[k], error) : SGPU_OK;
+		return side->new_bare ? side->new_bare(side->bench, side, &side->bare[k], error)
+				      : SGPU_OK;
 	}
 	rc = job_new(side->bench, side->sealed, job, error);
 	if (rc != SGPU_OK) {
@@ -172,8 +179,8 @@ static int make(struct job_side *side, int k, struct sgpu_error *error)
 	return job_finish(*job, error);
 }
 
-int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point, struct job_side *sides, int count,
-		struct sgpu_error *error)
+int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+		struct job_side *sides, int count, struct sgpu_error *error)
 {
 	const size_t mark = sgpu_bench_mark(bench);
 	struct sgpu_bench_variant variants[JOB_SIDES_MAX];
@@ -188,19 +195,24 @@ int job_measure(struct sgpu_bench *bench, const struct sgpu_bench_point *point, 
 		for (int k = 0; rc == SGPU_OK && k < s->at_once; k++) {
 			rc = make(s, k, error);
 		}
-		variants[i] = (struct sgpu_bench_variant){ .name = s->name, .prepare = prepare, .work = work,
-							   .verify = verify, .argument = s };
+		variants[i] = (struct sgpu_bench_variant){ .name = s->name,
+							   .prepare = prepare,
+							   .work = work,
+							   .verify = verify,
+							   .argument = s };
 	}
 	rc = rc ? rc : sgpu_bench_measure(bench, point, variants, count, error);
 	sgpu_bench_release(bench, mark);
 	return rc;
 }
 
-int job_check_same(const struct job_side *side, const void *results, uint64_t size, struct sgpu_error *error)
+int job_check_same(const struct job_side *side, const void *results, uint64_t size,
+		   struct sgpu_error *error)
 {
 	for (uint64_t at = 0; at < size; at += side->size) {
 		if (memcmp((const uint8_t *)results + at, side->data, side->size) != 0) {
-			return sgpu_fail(error, SGPU_EDIFFERS, "output %llu is not what it should be",
+			return sgpu_fail(error, SGPU_EDIFFERS,
+					 "output %llu is not what it should be",
 					 (unsigned long long)(at / side->size));
 		}
 	}

@@ -4,21 +4,23 @@
  */
 #include "made.h"
 
-int bench_each_size(struct sgpu_bench *bench, const uint64_t *sizes, int count, struct bench_need need,
-		    bench_size_fn measure, void *argument, struct sgpu_error *error)
+int bench_each_size(struct sgpu_bench *bench, const uint64_t *sizes, int count,
+		    struct bench_need need, bench_size_fn measure, void *argument,
+		    struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, sizes[i] } } };
+		const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL,
+									  sizes[i] } } };
 		const size_t mark = sgpu_bench_mark(bench);
 		struct sgpu_error lack;
 
 		if (!sgpu_bench_wants(bench, sizes[i])) {
 			continue;
 		}
-		if (sgpu_bench_fits(bench, need.host * sizes[i] + need.more, need.device * sizes[i] + need.more, &lack) !=
-		    SGPU_OK) {
+		if (sgpu_bench_fits(bench, need.host * sizes[i] + need.more,
+				    need.device * sizes[i] + need.more, &lack) != SGPU_OK) {
 			sgpu_bench_waive(bench, &point, NULL, "%s", lack.text);
 			continue;
 		}
@@ -28,8 +30,8 @@ int bench_each_size(struct sgpu_bench *bench, const uint64_t *sizes, int count, 
 	return rc;
 }
 
-int bench_sweep(struct sgpu_bench *bench, uint64_t min, uint64_t max, struct bench_need need, bench_size_fn measure,
-		void *argument, struct sgpu_error *error)
+int bench_sweep(struct sgpu_bench *bench, uint64_t min, uint64_t max, struct bench_need need,
+		bench_size_fn measure, void *argument, struct sgpu_error *error)
 {
 	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
 	const int count = sgpu_bench_sizes(bench, min, max, sizes);
@@ -37,8 +39,8 @@ int bench_sweep(struct sgpu_bench *bench, uint64_t min, uint64_t max, struct ben
 	return bench_each_size(bench, sizes, count, need, measure, argument, error);
 }
 
-int bench_or_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point, const char *variant, int rc,
-		   const struct sgpu_error *error)
+int bench_or_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+		   const char *variant, int rc, const struct sgpu_error *error)
 {
 	if (rc == SGPU_EUNAVAILABLE) {
 		sgpu_bench_waive(bench, point, variant, "%s", error->text);
@@ -56,7 +58,8 @@ BENCH_ENDING(end_device_key, struct sgpu_device_key, sgpu_device_key_free)
 int bench_new_device(struct sgpu_bench *bench, const char *selector, struct sgpu_device **device,
 		     struct sgpu_error *error)
 {
-	const struct sgpu_device_config config = { .jobs = bench->options.jobs, .timer = bench->options.timer };
+	const struct sgpu_device_config config = { .jobs = bench->options.jobs,
+						   .timer = bench->options.timer };
 	const int rc = sgpu_device_open(selector, &config, device, error);
 
 	return rc ? rc : sgpu_bench_keep(bench, end_device, (uintptr_t)*device, 0, error);
@@ -77,16 +80,17 @@ int bench_new_aead(struct sgpu_bench *bench, const char *provider, const uint8_t
 	return rc ? rc : sgpu_bench_keep(bench, end_aead, (uintptr_t)*aead, 0, error);
 }
 
-int bench_new_device_key(struct sgpu_bench *bench, struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
-			 struct sgpu_device_key **key, struct sgpu_error *error)
+int bench_new_device_key(struct sgpu_bench *bench, struct sgpu_stream *stream,
+			 const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
+			 struct sgpu_error *error)
 {
 	const int rc = sgpu_device_key_load(stream, keys, key, error);
 
 	return rc ? rc : sgpu_bench_keep(bench, end_device_key, (uintptr_t)*key, 0, error);
 }
 
-int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream, uint64_t size, uint64_t seed,
-		     struct bench_sealed *sealed, struct sgpu_error *error)
+int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream, uint64_t size,
+		     uint64_t seed, struct bench_sealed *sealed, struct sgpu_error *error)
 {
 	const uint8_t secret[SGPU_KEY_SIZE] = { 9 };
 	int rc = sgpu_sealed_keys_new(secret, "", 0, &sealed->keys, error);
@@ -100,8 +104,10 @@ int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream, uint6
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, sealed->sealed_size, &sealed->result, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(sealed->plain, size, seed);
-		rc = sgpu_seal_chunks(sealed->aead, &sealed->keys, 0, true, sealed->plain, size, sealed->sealed);
-		rc = rc == SGPU_OK ? rc : sgpu_fail(error, rc, "cannot seal: %s", sgpu_strerror(rc));
+		rc = sgpu_seal_chunks(sealed->aead, &sealed->keys, 0, true, sealed->plain, size,
+				      sealed->sealed);
+		rc = rc == SGPU_OK ? rc
+				   : sgpu_fail(error, rc, "cannot seal: %s", sgpu_strerror(rc));
 	}
 	return rc;
 }

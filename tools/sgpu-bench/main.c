@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-bench: what protection costs, as ratios of things that are timed in one run. See sgpu-bench(1).
+ * sgpu-bench: what protection costs, as ratios of things that are timed in one run. See
+ * sgpu-bench(1).
  */
 #include <signal.h>
 
@@ -9,13 +10,19 @@
 static const struct cli_verb verbs[] = {
 	{ "run", "[CASE...]", "measure, all cases or those that are named", run_options, verb_run },
 	{ "list", "", "list the cases and whether they can run here", list_options, verb_list },
-	{ "compare", "FIRST SECOND", "say where two runs differ by more than noise", compare_options, verb_compare },
-	{ "aa", "[CASE...]", "say how far runs of this build lie apart: the noise", aa_options, verb_aa },
+	{ "compare", "FIRST SECOND", "say where two runs differ by more than noise",
+	  compare_options, verb_compare },
+	{ "aa", "[CASE...]", "say how far runs of this build lie apart: the noise", aa_options,
+	  verb_aa },
 	{ "table", "RESULTS", "show a run's results as Markdown", table_options, verb_table },
-	{ "report", "RESULTS...", "draw and compare results on a page for a browser", report_options, verb_report },
-	{ "graviton", "RESULTS...", "show results beside the paper on Graviton", graviton_options, verb_graviton },
-	{ "doctor", "", "say what this machine lacks for confidential work on a GPU", doctor_options, verb_doctor },
-	{ "open", "", "open a device as the first of a process, and say how long it took", open_options, verb_open },
+	{ "report", "RESULTS...", "draw and compare results on a page for a browser",
+	  report_options, verb_report },
+	{ "graviton", "RESULTS...", "show results beside the paper on Graviton", graviton_options,
+	  verb_graviton },
+	{ "doctor", "", "say what this machine lacks for confidential work on a GPU",
+	  doctor_options, verb_doctor },
+	{ "open", "", "open a device as the first of a process, and say how long it took",
+	  open_options, verb_open },
 	{ .name = NULL },
 };
 
@@ -29,7 +36,8 @@ int main(int argc, char **argv)
 {
 	sigset_t own;
 
-	/* It sends these to itself, to be timed and to end a guest that hangs. A parent may have blocked them. */
+	/* It sends these to itself, to be timed and to end a guest that hangs. A parent may have
+	 * blocked them. */
 	sigemptyset(&own);
 	sigaddset(&own, SIGURG);
 	sigaddset(&own, SIGALRM);

@@ -40,25 +40,31 @@ static void end_pages(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	munmap((void *)what, size);
 }
 
-int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages, int node, void **memory,
-		    struct sgpu_error *error)
+int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages, int node,
+		    void **memory, struct sgpu_error *error)
 {
 	const size_t mark = sgpu_bench_mark(bench);
 	const bool reserved = pages == BENCH_PAGES_HUGE;
-	/* Whole huge pages. Only where all are huge does the mapping begin at the beginning of one. */
-	const uint64_t extent = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE, room = extent + (reserved ? 0 : HUGE_PAGE);
-	void *mapped = mmap(NULL, room, PROT_READ | PROT_WRITE,
-			    MAP_PRIVATE | MAP_ANONYMOUS | (reserved ? MAP_HUGETLB : MAP_NORESERVE), -1, 0);
-	volatile uint8_t *at = (uint8_t *)(((uintptr_t)mapped + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+	/* Whole huge pages. Only where all are huge does the mapping begin at the beginning of one.
+	 */
+	const uint64_t extent = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE,
+		       room = extent + (reserved ? 0 : HUGE_PAGE);
+	void *mapped =
+		mmap(NULL, room, PROT_READ | PROT_WRITE,
+		     MAP_PRIVATE | MAP_ANONYMOUS | (reserved ? MAP_HUGETLB : MAP_NORESERVE), -1, 0);
+	volatile uint8_t *at =
+		(uint8_t *)(((uintptr_t)mapped + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
 	int rc;
 
 	if (mapped == MAP_FAILED) {
-		return reserved ? sgpu_fail(error, SGPU_EUNAVAILABLE, "too few huge pages are reserved (vm.nr_hugepages)") :
-				  sgpu_fail_nomem(error);
+		return reserved ? sgpu_fail(error, SGPU_EUNAVAILABLE,
+					    "too few huge pages are reserved (vm.nr_hugepages)")
+				: sgpu_fail_nomem(error);
 	}
 	*memory = (void *)(uintptr_t)at;
 	if (!reserved) {
-		(void)madvise(*memory, extent, pages == BENCH_PAGES_SMALL ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
+		(void)madvise(*memory, extent,
+			      pages == BENCH_PAGES_SMALL ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
 	}
 	rc = sgpu_bench_keep(bench, end_pages, (uintptr_t)mapped, room, error);
 	if (rc == SGPU_OK && node >= 0) {
@@ -67,8 +73,10 @@ int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pa
 	for (uint64_t i = 0; rc == SGPU_OK && i < size; i += PAGE) {
 		at[i] = 1;
 	}
-	if (rc == SGPU_OK && pages == BENCH_PAGES_TRANSPARENT && huge_bytes(*memory) < size / 10 * 9) {
-		rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "the kernel gave no transparent huge pages");
+	if (rc == SGPU_OK && pages == BENCH_PAGES_TRANSPARENT &&
+	    huge_bytes(*memory) < size / 10 * 9) {
+		rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
+			       "the kernel gave no transparent huge pages");
 	}
 	if (rc != SGPU_OK) {
 		sgpu_bench_release(bench, mark);
@@ -76,20 +84,23 @@ int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pa
 	return rc;
 }
 
-int bench_new_source(struct sgpu_bench *bench, enum bench_way way, enum bench_pages pages, int node, uint64_t size,
-		     uint64_t seed, void **memory, struct sgpu_error *error)
+int bench_new_source(struct sgpu_bench *bench, enum bench_way way, enum bench_pages pages, int node,
+		     uint64_t size, uint64_t seed, void **memory, struct sgpu_error *error)
 {
 	int rc;
 
-	if (way == BENCH_PINNED ? !bench->info.pins_host_memory : way == BENCH_REGISTERED && !bench->info.registers) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "not to be had with device '%s'", bench->info.selector);
+	if (way == BENCH_PINNED ? !bench->info.pins_host_memory
+				: way == BENCH_REGISTERED && !bench->info.registers) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "not to be had with device '%s'",
+				 bench->info.selector);
 	}
-	rc = way == BENCH_PINNED ? sgpu_bench_new_pinned(bench, size, memory, error) :
-				   bench_new_pages(bench, size, pages, node, memory, error);
+	rc = way == BENCH_PINNED ? sgpu_bench_new_pinned(bench, size, memory, error)
+				 : bench_new_pages(bench, size, pages, node, memory, error);
 	if (rc == SGPU_OK) {
 		sgpu_bench_fill(*memory, size, seed);
 	}
-	return rc || way != BENCH_REGISTERED ? rc : sgpu_bench_register(bench, *memory, size, error);
+	return rc || way != BENCH_REGISTERED ? rc
+					     : sgpu_bench_register(bench, *memory, size, error);
 }
 
 void bench_spoil(void *memory, uint64_t size)
@@ -105,12 +116,13 @@ int bench_verify(const void *memory, uint64_t size, uint64_t seed, struct sgpu_e
 {
 	uint64_t at = sgpu_bench_check(memory, size, seed);
 
-	return at == size ? SGPU_OK : sgpu_fail(error, SGPU_EDIFFERS, "byte %llu of %llu did not arrive",
-						(unsigned long long)at, (unsigned long long)size);
+	return at == size ? SGPU_OK
+			  : sgpu_fail(error, SGPU_EDIFFERS, "byte %llu of %llu did not arrive",
+				      (unsigned long long)at, (unsigned long long)size);
 }
 
-int bench_finish(struct sgpu_stream *stream, int rc, const struct sgpu_task *tasks, int count, const char *what,
-		 struct sgpu_error *error)
+int bench_finish(struct sgpu_stream *stream, int rc, const struct sgpu_task *tasks, int count,
+		 const char *what, struct sgpu_error *error)
 {
 	const int waited = sgpu_stream_sync(stream, error);
 
@@ -129,7 +141,8 @@ int bench_to_device(struct sgpu_stream *stream, sgpu_devptr to, const void *from
 	return bench_finish(stream, rc, &task, 1, "copy to the device", error);
 }
 
-int bench_from_device(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_error *error)
+int bench_from_device(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+		      struct sgpu_error *error)
 {
 	struct sgpu_task task = { 0 };
 	const int rc = sgpu_copy_out(stream, to, from, size, &task);
@@ -137,7 +150,8 @@ int bench_from_device(struct sgpu_stream *stream, void *to, sgpu_devptr from, ui
 	return bench_finish(stream, rc, &task, 1, "copy from the device", error);
 }
 
-int bench_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_error *error)
+int bench_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		struct sgpu_error *error)
 {
 	struct sgpu_task task = { 0 };
 	const int rc = sgpu_device_clear(stream, memory, size, &task);
@@ -145,8 +159,8 @@ int bench_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, s
 	return bench_finish(stream, rc, &task, 1, "clear device memory", error);
 }
 
-int bench_verify_device(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, uint64_t seed, void *scratch,
-			struct sgpu_error *error)
+int bench_verify_device(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+			uint64_t seed, void *scratch, struct sgpu_error *error)
 {
 	int rc;
 

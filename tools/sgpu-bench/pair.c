@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The other process is a fork: it shares the descriptors and the memory, and makes nothing of its own.
+ * The other process is a fork: it shares the descriptors and the memory, and makes nothing of its
+ * own.
  */
 #include "pair.h"
 
@@ -17,7 +18,8 @@
 
 #include "base/cores.h"
 
-/* If the other process dies, this thread answers in its place: so no wait has to look for that, which would take time. */
+/* If the other process dies, this thread answers in its place: so no wait has to look for that,
+ * which would take time. */
 static void *watch(void *argument)
 {
 	struct pair *pair = argument;
@@ -39,10 +41,13 @@ static int open_way(struct pair *pair, struct sgpu_error *error)
 	struct sgpu_platform platform;
 
 	sgpu_platform_detect(&platform);
-	if (platform.kind == SGPU_PLATFORM_GRAMINE_SGX || platform.kind == SGPU_PLATFORM_GRAMINE_DIRECT) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "two processes share no memory under Gramine");
+	if (platform.kind == SGPU_PLATFORM_GRAMINE_SGX ||
+	    platform.kind == SGPU_PLATFORM_GRAMINE_DIRECT) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "two processes share no memory under Gramine");
 	}
-	pair->words = mmap(NULL, sizeof(*pair->words), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	pair->words = mmap(NULL, sizeof(*pair->words), PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (pair->words == MAP_FAILED) {
 		pair->words = NULL;
 		return sgpu_fail_nomem(error);
@@ -55,20 +60,21 @@ static int open_way(struct pair *pair, struct sgpu_error *error)
 	return pair->way->open ? pair->way->open(pair, error) : SGPU_OK;
 }
 
-static _Noreturn void run_child(struct pair *pair, const int *cpus, void (*serve)(struct pair *pair), pid_t parent)
+static _Noreturn void run_child(struct pair *pair, const int *cpus,
+				void (*serve)(struct pair *pair), pid_t parent)
 {
 	sigset_t all;
 
 	sigfillset(&all); /* the parent says when it ends */
-	if (sigprocmask(SIG_BLOCK, &all, NULL) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent &&
-	    (!cpus || sgpu_bind_to_cpu(cpus[1]))) {
+	if (sigprocmask(SIG_BLOCK, &all, NULL) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
+	    getppid() == parent && (!cpus || sgpu_bind_to_cpu(cpus[1]))) {
 		serve(pair);
 	}
 	_exit(1);
 }
 
-int pair_start(struct pair *pair, const struct pair_way *way, const int *cpus, void (*serve)(struct pair *pair),
-	       struct sgpu_error *error)
+int pair_start(struct pair *pair, const struct pair_way *way, const int *cpus,
+	       void (*serve)(struct pair *pair), struct sgpu_error *error)
 {
 	const pid_t parent = getpid();
 	int rc, failed;
@@ -79,7 +85,8 @@ int pair_start(struct pair *pair, const struct pair_way *way, const int *cpus, v
 	if (rc < 0) {
 		return rc;
 	}
-	if (cpus && (sched_getaffinity(0, sizeof(pair->before), &pair->before) != 0 || !sgpu_bind_to_cpu(cpus[0]))) {
+	if (cpus && (sched_getaffinity(0, sizeof(pair->before), &pair->before) != 0 ||
+		     !sgpu_bind_to_cpu(cpus[0]))) {
 		return sgpu_fail_errno(error, "cannot bind to processor %d", cpus[0]);
 	}
 	pair->child = fork();
@@ -91,7 +98,9 @@ int pair_start(struct pair *pair, const struct pair_way *way, const int *cpus, v
 	}
 	failed = pthread_create(&pair->watcher, NULL, watch, pair);
 	pair->is_watched = failed == 0;
-	return failed ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start a thread: %s", strerror(failed)) : SGPU_OK;
+	return failed ? sgpu_fail(error, SGPU_ESYSTEM, "cannot start a thread: %s",
+				  strerror(failed))
+		      : SGPU_OK;
 }
 
 void pair_end(struct pair *pair)
@@ -118,8 +127,10 @@ void pair_end(struct pair *pair)
 
 int pair_trip(struct pair *pair, struct sgpu_error *error)
 {
-	if (!pair->way->send(pair, PAIR_THERE) || !pair->way->await(pair, PAIR_BACK) || pair->is_dead) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "%s: no answer of the other process", pair->way->name);
+	if (!pair->way->send(pair, PAIR_THERE) || !pair->way->await(pair, PAIR_BACK) ||
+	    pair->is_dead) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "%s: no answer of the other process",
+				 pair->way->name);
 	}
 	return SGPU_OK;
 }

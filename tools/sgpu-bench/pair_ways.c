@@ -73,14 +73,17 @@ static bool await_word(struct pair *pair, enum pair_direction direction)
 static int find_umwait(struct pair *pair, struct sgpu_error *error)
 {
 	(void)pair;
-	return sgpu_has_umwait() ? SGPU_OK : sgpu_fail(error, SGPU_EUNAVAILABLE, "this processor has no UMWAIT (WAITPKG)");
+	return sgpu_has_umwait() ? SGPU_OK
+				 : sgpu_fail(error, SGPU_EUNAVAILABLE,
+					     "this processor has no UMWAIT (WAITPKG)");
 }
 
 /* ---- rings ---- */
 static int open_ring(struct pair *pair, struct sgpu_error *error)
 {
 	struct sgpu_ring_client_config client = { .wait = pair->way->wait };
-	struct sgpu_ring_worker_config worker = { .members[SGPU_RING_OPCODE_SERVICE] = SGPU_RING_KNOWN,
+	struct sgpu_ring_worker_config worker = { .members[SGPU_RING_OPCODE_SERVICE] =
+							  SGPU_RING_KNOWN,
 						  .wait = pair->way->wait };
 	int memory = -1, rc;
 
@@ -102,8 +105,9 @@ static bool send_ring(struct pair *pair, enum pair_direction direction)
 {
 	static const struct sgpu_ring_descriptor empty = { .opcode = SGPU_RING_OPCODE_SERVICE };
 
-	return direction == PAIR_THERE ? sgpu_ring_submit(pair->client, &empty, NULL, NULL) == SGPU_OK :
-					 sgpu_ring_finish(pair->worker, pair->ticket, SGPU_OK, 0, NULL) == SGPU_OK;
+	return direction == PAIR_THERE
+		       ? sgpu_ring_submit(pair->client, &empty, NULL, NULL) == SGPU_OK
+		       : sgpu_ring_finish(pair->worker, pair->ticket, SGPU_OK, 0, NULL) == SGPU_OK;
 }
 
 static bool await_ring(struct pair *pair, enum pair_direction direction)
@@ -116,7 +120,9 @@ static bool await_ring(struct pair *pair, enum pair_direction direction)
 
 	while (direction == PAIR_THERE && rc == SGPU_OK && event != SGPU_RING_START) {
 		rc = sgpu_ring_next(pair->worker, &operation, &event, NULL);
-		rc = rc == SGPU_OK && event == SGPU_RING_IDLE ? sgpu_ring_worker_wait(pair->worker, 0, NULL) : rc;
+		rc = rc == SGPU_OK && event == SGPU_RING_IDLE
+			     ? sgpu_ring_worker_wait(pair->worker, 0, NULL)
+			     : rc;
 	}
 	while (direction == PAIR_BACK && rc == SGPU_OK && count == 0) {
 		rc = sgpu_ring_client_wait(pair->client, 0, NULL);
@@ -129,7 +135,8 @@ static bool await_ring(struct pair *pair, enum pair_direction direction)
 /* ---- the table ---- */
 #define BYTES .send = send_bytes, .await = await_bytes
 #define RING .open = open_ring, .send = send_ring, .await = await_ring
-/* Longer than a process is idle here; one that sleeps after it can be told that the other one has gone. */
+/* Longer than a process is idle here; one that sleeps after it can be told that the other one has
+ * gone. */
 #define LONG_NS ((uint64_t)500000000)
 
 const struct pair_way pair_ways[] = {
@@ -138,7 +145,8 @@ const struct pair_way pair_ways[] = {
 	[PAIR_EVENTFD] = { "eventfd", .make = make_eventfd, BYTES },
 	[PAIR_FUTEX] = { "futex", .send = send_word, .await = await_word },
 	[PAIR_SPIN] = { "spin", true, .send = send_word, .await = await_word },
-	[PAIR_UMWAIT] = { "umwait", true, .open = find_umwait, .send = send_word, .await = await_word },
+	[PAIR_UMWAIT] = { "umwait", true, .open = find_umwait, .send = send_word,
+			  .await = await_word },
 	[PAIR_RING_SPIN] = { "ring, spin", true, { LONG_NS, LONG_NS, false }, RING },
 	[PAIR_RING_WAIT] = { "ring, wait", true, { 0, 0, false }, RING },
 	[PAIR_RING_SLEEP] = { "ring, sleep", false, { 0, 0, true }, RING },

@@ -22,15 +22,29 @@ static void point_text(const struct sgpu_bench_record *record, char label[LABEL_
 		const struct sgpu_bench_record_parameter *p = &record->parameters[i];
 		bool named = p->is_number && !strstr(p->key, "bytes");
 
-		length += snprintf(label + length, (size_t)(LABEL_MAX - length), "%s%s%s%s", length ? ", " : "",
-				   named ? p->key : "", named ? " " : "", parameter_text(p, value));
+		length += snprintf(label + length, (size_t)(LABEL_MAX - length), "%s%s%s%s",
+				   length ? ", " : "", named ? p->key : "", named ? " " : "",
+				   parameter_text(p, value));
 	}
 }
 
 /* What people want to know of a measurement. */
-enum column { VARIANT, RESULT, MEDIAN, P95, EACH_P50, EACH_P99, SPREAD, CPU_TIME, N, RATIO, COLUMNS };
-static const char headings[COLUMNS][CELL_MAX] = { "variant", "result", "median", "p95", "each p50", "each p99", "spread",
-						  "CPU time", "n", "ratio" };
+enum column {
+	VARIANT,
+	RESULT,
+	MEDIAN,
+	P95,
+	EACH_P50,
+	EACH_P99,
+	SPREAD,
+	CPU_TIME,
+	N,
+	RATIO,
+	COLUMNS
+};
+static const char headings[COLUMNS][CELL_MAX] = { "variant",  "result",	  "median", "p95",
+						  "each p50", "each p99", "spread", "CPU time",
+						  "n",	      "ratio" };
 
 /* One that did not pass has its status, and the reason in the next cell. */
 static void fill_cells(const struct sgpu_bench_record *record, char cells[COLUMNS][CELL_MAX])
@@ -55,10 +69,11 @@ static void fill_cells(const struct sgpu_bench_record *record, char cells[COLUMN
 	time_text(record->cpu_ns, cells[CPU_TIME]);
 	snprintf(cells[N], CELL_MAX, "%" PRIu64, record->ns.n);
 	if (record->ratio_to[0]) {
-		length = snprintf(cells[RATIO], CELL_MAX, "%.3f x %s", rounded(record->ratio.median, 3), record->ratio_to);
+		length = snprintf(cells[RATIO], CELL_MAX, "%.3f x %s",
+				  rounded(record->ratio.median, 3), record->ratio_to);
 		if (record->reference_ratio > 0) {
-			snprintf(cells[RATIO] + length, (size_t)(CELL_MAX - length), " (%s: %.3g x)", record->reference,
-				 record->reference_ratio);
+			snprintf(cells[RATIO] + length, (size_t)(CELL_MAX - length),
+				 " (%s: %.3g x)", record->reference, record->reference_ratio);
 		}
 	}
 }
@@ -75,7 +90,8 @@ void print_record(FILE *out, const struct sgpu_bench_record *record)
 		return;
 	}
 	fprintf(out, "%12s  min %8s  median %8s  p95 %8s  CPU %8s  n %-5s", cells[RESULT],
-		time_text(record->ns.min, least), cells[MEDIAN], cells[P95], cells[CPU_TIME], cells[N]);
+		time_text(record->ns.min, least), cells[MEDIAN], cells[P95], cells[CPU_TIME],
+		cells[N]);
 	if (cells[EACH_P50][0]) {
 		fprintf(out, "  each p50 %8s  p99 %8s", cells[EACH_P50], cells[EACH_P99]);
 	}
@@ -95,12 +111,15 @@ static void csv_text(FILE *out, const char *text)
 	fputs(quote, out);
 }
 
-/* A member of the record's JSON, but for parameters, which are one text, and the value. NULL behind the last one. */
+/* A member of the record's JSON, but for parameters, which are one text, and the value. NULL behind
+ * the last one. */
 static const char *csv_column(size_t i)
 {
-	static const char *const first[] = { "case", "variant", "parameters", "status", "reason", "unit", "value" };
+	static const char *const first[] = { "case",   "variant", "parameters", "status",
+					     "reason", "unit",	  "value" };
 
-	return i < SGPU_ARRAY_LENGTH(first) ? first[i] : sgpu_bench_members[i - SGPU_ARRAY_LENGTH(first)].key;
+	return i < SGPU_ARRAY_LENGTH(first) ? first[i]
+					    : sgpu_bench_members[i - SGPU_ARRAY_LENGTH(first)].key;
 }
 
 void print_csv(FILE *out, const struct sgpu_bench_record *record)
@@ -110,7 +129,8 @@ void print_csv(FILE *out, const struct sgpu_bench_record *record)
 
 	if (record) {
 		sgpu_bench_add_parameters(record, ' ', parameters);
-		json_object_set_new(object, "parameters", json_string(parameters + (parameters[0] == ' ')));
+		json_object_set_new(object, "parameters",
+				    json_string(parameters + (parameters[0] == ' ')));
 	}
 	if (record && record->status == SGPU_BENCH_PASSED) {
 		json_object_set_new(object, "value", json_real(sgpu_bench_value(record)));
@@ -177,25 +197,29 @@ static void print_cells(FILE *out, const char (*cells)[CELL_MAX], bool latencies
 	fputs("|\n", out);
 }
 
-static void markdown_row(FILE *out, const struct sgpu_bench_record *record, json_t *keys, bool latencies)
+static void markdown_row(FILE *out, const struct sgpu_bench_record *record, json_t *keys,
+			 bool latencies)
 {
 	char text[TEXT_MAX], cells[COLUMNS][CELL_MAX];
 	const char *key;
 	json_t *unused;
 
-	json_object_foreach(keys, key, unused) {
+	json_object_foreach (keys, key, unused) {
 		int i = 0;
 
 		while (i < record->parameter_count && strcmp(record->parameters[i].key, key) != 0) {
 			i++;
 		}
-		print_cell(out, i < record->parameter_count ? parameter_text(&record->parameters[i], text) : "");
+		print_cell(out, i < record->parameter_count
+					? parameter_text(&record->parameters[i], text)
+					: "");
 	}
 	fill_cells(record, cells);
 	print_cells(out, cells, latencies);
 }
 
-/* The value of a key, which is `fresh` if there was none. Keys keep the order in which they first come. */
+/* The value of a key, which is `fresh` if there was none. Keys keep the order in which they first
+ * come. */
 static json_t *find_or_add(json_t *object, const char *key, json_t *fresh)
 {
 	if (!json_object_get(object, key)) {
@@ -205,14 +229,16 @@ static json_t *find_or_add(json_t *object, const char *key, json_t *fresh)
 	return json_object_get(object, key);
 }
 
-/* The columns are the parameters of all points, in the order in which they first come, and the figures. */
-static bool markdown_case(FILE *out, const struct sgpu_bench_record *records, const char *name, const json_t *numbers)
+/* The columns are the parameters of all points, in the order in which they first come, and the
+ * figures. */
+static bool markdown_case(FILE *out, const struct sgpu_bench_record *records, const char *name,
+			  const json_t *numbers)
 {
 	json_t *keys = json_object(), *number;
 	bool latencies = false, good = true;
 	size_t i;
 
-	json_array_foreach(numbers, i, number) {
+	json_array_foreach (numbers, i, number) {
 		const struct sgpu_bench_record *record = &records[json_integer_value(number)];
 
 		latencies = latencies || record->latency.p50_ns > 0;
@@ -223,7 +249,7 @@ static bool markdown_case(FILE *out, const struct sgpu_bench_record *records, co
 	fputs("\n## ", out);
 	print_plain(out, name);
 	fputs("\n\n", out);
-	json_object_foreach(keys, name, number) {
+	json_object_foreach (keys, name, number) {
 		head_cell(out, name);
 	}
 	print_cells(out, headings, latencies);
@@ -231,7 +257,7 @@ static bool markdown_case(FILE *out, const struct sgpu_bench_record *records, co
 		fputs("|---", out);
 	}
 	fputs("|\n", out);
-	json_array_foreach(numbers, i, number) {
+	json_array_foreach (numbers, i, number) {
 		markdown_row(out, &records[json_integer_value(number)], keys, latencies);
 	}
 	json_decref(keys);
@@ -244,8 +270,10 @@ static void markdown_environment(FILE *out, const json_t *environment)
 	json_t *value;
 
 	fputs("| | |\n|---|---|\n", out);
-	json_object_foreach((json_t *)environment, key, value) {
-		char *text = json_is_string(value) ? NULL : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+	json_object_foreach ((json_t *)environment, key, value) {
+		char *text = json_is_string(value)
+				     ? NULL
+				     : json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
 		const char *shown = json_is_string(value) ? json_string_value(value) : text;
 
 		if (strcmp(key, "record") != 0 && shown && shown[0] && !json_is_null(value)) {
@@ -270,7 +298,7 @@ int print_markdown(FILE *out, const struct sgpu_bench_results *results)
 		numbers = find_or_add(cases, results->records[i].name, json_array());
 		good = json_array_append_new(numbers, json_integer((json_int_t)i)) == 0 && good;
 	}
-	json_object_foreach(cases, name, numbers) {
+	json_object_foreach (cases, name, numbers) {
 		good = markdown_case(out, results->records, name, numbers) && good;
 	}
 	json_decref(cases);

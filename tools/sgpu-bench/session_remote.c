@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Work of the case session for another process: sessions of programs (sgpu/remote.h) over a pipe, over a ring, and,
- * where SGPU_SOCKET names a server, with that; and messages that are not sealed. Beside them, in this process: bare
- * calls of the device, and direct calls of a secure context.
+ * Work of the case session for another process: sessions of programs (sgpu/remote.h) over a pipe,
+ * over a ring, and, where SGPU_SOCKET names a server, with that; and messages that are not sealed.
+ * Beside them, in this process: bare calls of the device, and direct calls of a secure context.
  *
- * An empty group is a message that asks for nothing. An operation takes 4 KiB to the device, runs a job that was
- * loaded before over them, and takes 4 KiB back. A launch runs that job alone, and is waited for: one kernel, and its
- * sealed command. A request clears 4 KiB.
+ * An empty group is a message that asks for nothing. An operation takes 4 KiB to the device, runs a
+ * job that was loaded before over them, and takes 4 KiB back. A launch runs that job alone, and is
+ * waited for: one kernel, and its sealed command. A request clears 4 KiB.
  */
 #include <stdlib.h>
 
@@ -22,17 +22,21 @@
 
 enum { BYTES = 4096, NUMBERS = BYTES / sizeof(float), ROUNDS = 100, REQUESTS = 64, LAUNCHES = 64 };
 
-#define SEGMENT(id, direction) "{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction \
-	"\",\"data_location_client\":\"" id "\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[1024]}}"
+#define SEGMENT(id, direction)                                                                 \
+	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction \
+	"\",\"data_location_client\":\"" id                                                    \
+	"\",\"data_type_info\":{\"dtype\":\"f32\",\"shape\":[1024]}}"
 /* out = in + in */
-static const char job_text[] = "{\"version\":1,\"manifest_id\":\"bench\",\"segments\":[" SEGMENT("in", "INPUT") ","
-	SEGMENT("out", "OUTPUT") "],\"operations\":[{\"gpu_operation_id\":\"DOUBLE\",\"kernel\":\"vector_add\",\"arguments\":"
-	"{\"a\":\"in\",\"b\":\"in\",\"output\":\"out\"}}]}";
+static const char job_text[] = "{\"version\":1,\"manifest_id\":\"bench\",\"segments\":[" SEGMENT(
+	"in", "INPUT") "," SEGMENT("out",
+				   "OUTPUT") "],\"operations\":[{\"gpu_operation_id\":\"DOUBLE\","
+					     "\"kernel\":\"vector_add\",\"arguments\":"
+					     "{\"a\":\"in\",\"b\":\"in\",\"output\":\"out\"}}]}";
 
 enum { BARE, DIRECT, PLAIN, PIPE, RING, SERVICE, SIDES };
 
 struct side {
-	float *in;                     /* NUMBERS that go there, and those that come back; of bare calls: pinned */
+	float *in; /* NUMBERS that go there, and those that come back; of bare calls: pinned */
 	int requests;
 	/* of sessions */
 	struct sgpu_remote *remote;
@@ -60,13 +64,16 @@ static int run_empty(void *argument, struct sgpu_error *error)
 static int run_operations(void *argument, struct sgpu_error *error)
 {
 	struct side *s = argument;
-	const struct sgpu_remote_range ranges[] = { { s->buffer, 0, BYTES }, { s->buffer, BYTES, BYTES } };
+	const struct sgpu_remote_range ranges[] = { { s->buffer, 0, BYTES },
+						    { s->buffer, BYTES, BYTES } };
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < ROUNDS; i++) {
 		rc = sgpu_remote_copy_in(s->remote, s->buffer, 0, s->in, BYTES, error);
 		rc = rc ? rc : sgpu_remote_run(s->remote, s->job, ranges, 2, error);
-		rc = rc ? rc : sgpu_remote_copy_out(s->remote, s->in + NUMBERS, s->buffer, BYTES, BYTES, error);
+		rc = rc ? rc
+			: sgpu_remote_copy_out(s->remote, s->in + NUMBERS, s->buffer, BYTES, BYTES,
+					       error);
 	}
 	return rc;
 }
@@ -74,7 +81,8 @@ static int run_operations(void *argument, struct sgpu_error *error)
 static int run_launches(void *argument, struct sgpu_error *error)
 {
 	struct side *s = argument;
-	const struct sgpu_remote_range ranges[] = { { s->buffer, 0, BYTES }, { s->buffer, BYTES, BYTES } };
+	const struct sgpu_remote_range ranges[] = { { s->buffer, 0, BYTES },
+						    { s->buffer, BYTES, BYTES } };
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < LAUNCHES; i++) {
@@ -124,7 +132,8 @@ static int run_plain(void *argument, struct sgpu_error *error)
 static int run_bare(void *argument, struct sgpu_error *error)
 {
 	struct side *s = argument;
-	const struct sgpu_device_range ranges[] = { { s->memory, BYTES }, { s->memory + BYTES, BYTES } };
+	const struct sgpu_device_range ranges[] = { { s->memory, BYTES },
+						    { s->memory + BYTES, BYTES } };
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < ROUNDS; i++) {
@@ -133,8 +142,11 @@ static int run_bare(void *argument, struct sgpu_error *error)
 		int ended;
 
 		rc = sgpu_copy_in(s->stream, s->memory, s->in, BYTES, &tasks[0]);
-		rc = rc ? rc : sgpu_remote_jobs.start(s->local_job, s->stream, ranges, 2, &run, error);
-		rc = rc ? rc : sgpu_copy_out(s->stream, s->in + NUMBERS, s->memory + BYTES, BYTES, &tasks[1]);
+		rc = rc ? rc
+			: sgpu_remote_jobs.start(s->local_job, s->stream, ranges, 2, &run, error);
+		rc = rc ? rc
+			: sgpu_copy_out(s->stream, s->in + NUMBERS, s->memory + BYTES, BYTES,
+					&tasks[1]);
 		rc = bench_finish(s->stream, rc, tasks, 2, "run an operation", error);
 		ended = sgpu_remote_jobs.end(&run, rc == SGPU_OK ? error : NULL);
 		rc = rc ? rc : ended;
@@ -186,7 +198,8 @@ static int is_doubled(void *argument, struct sgpu_error *error)
 
 	for (int i = 0; i < (int)NUMBERS; i++) {
 		if (out[i] != (float)(2 * i)) {
-			return sgpu_fail(error, SGPU_EDIFFERS, "number %d is %g, not %d", i, (double)out[i], 2 * i);
+			return sgpu_fail(error, SGPU_EDIFFERS, "number %d is %g, not %d", i,
+					 (double)out[i], 2 * i);
 		}
 	}
 	return SGPU_OK;
@@ -198,7 +211,8 @@ static int bring_numbers(void *argument, struct sgpu_error *error)
 	struct side *s = argument;
 	int rc = spoil(s, error);
 
-	rc = rc ? rc : sgpu_remote_copy_in(s->remote, s->buffer, 0, s->in, (uint64_t)2 * BYTES, error);
+	rc = rc ? rc
+		: sgpu_remote_copy_in(s->remote, s->buffer, 0, s->in, (uint64_t)2 * BYTES, error);
 	return rc ? rc : sgpu_remote_sync(s->remote, error);
 }
 
@@ -211,17 +225,25 @@ static int fetch_doubled(void *argument, struct sgpu_error *error)
 }
 
 /* ---- the points ---- */
-static int measure_sessions(struct sgpu_bench *bench, struct side sides[SIDES], struct sgpu_error *error)
+static int measure_sessions(struct sgpu_bench *bench, struct side sides[SIDES],
+			    struct sgpu_error *error)
 {
-	static const char *const names[SIDES] = { [PIPE] = "pipe", [RING] = "ring", [SERVICE] = "service" };
+	static const char *const names[SIDES] = {
+		[PIPE] = "pipe", [RING] = "ring", [SERVICE] = "service"
+	};
 	const struct sgpu_bench_point empty_group = {
-		.parameters = { { "what", "empty group", 0 } }, .operations = ROUNDS,
+		.parameters = { { "what", "empty group", 0 } },
+		.operations = ROUNDS,
 	};
 	const struct sgpu_bench_point operation = {
-		.parameters = { { "what", "operation", 0 }, { "size_bytes", NULL, BYTES } }, .operations = ROUNDS,
+		.parameters = { { "what", "operation", 0 }, { "size_bytes", NULL, BYTES } },
+		.operations = ROUNDS,
 	};
-	struct sgpu_bench_variant variant = { .name = "bare calls", .prepare = spoil, .work = run_bare,
-					      .verify = is_doubled, .argument = &sides[BARE] };
+	struct sgpu_bench_variant variant = { .name = "bare calls",
+					      .prepare = spoil,
+					      .work = run_bare,
+					      .verify = is_doubled,
+					      .argument = &sides[BARE] };
 	struct sgpu_bench_variant empty[SIDES], whole[SIDES] = { variant };
 	int count = 0, rc;
 
@@ -229,23 +251,35 @@ static int measure_sessions(struct sgpu_bench *bench, struct side sides[SIDES], 
 	for (int i = PIPE; i < SIDES && sides[i].remote; i++) {
 		variant.name = names[i];
 		variant.argument = &sides[i];
-		empty[count++] = (struct sgpu_bench_variant){ names[i], .work = run_empty, .argument = &sides[i] };
+		empty[count++] = (struct sgpu_bench_variant){ names[i], .work = run_empty,
+							      .argument = &sides[i] };
 		whole[count] = variant;
 	}
 	rc = sgpu_bench_measure(bench, &empty_group, empty, count, error);
 	return rc ? rc : sgpu_bench_measure(bench, &operation, whole, count + 1, error);
 }
 
-static int measure_launches(struct sgpu_bench *bench, struct side sides[SIDES], struct sgpu_error *error)
+static int measure_launches(struct sgpu_bench *bench, struct side sides[SIDES],
+			    struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = {
-		.parameters = { { "what", "launch", 0 }, { "launches", NULL, LAUNCHES } }, .operations = LAUNCHES,
+		.parameters = { { "what", "launch", 0 }, { "launches", NULL, LAUNCHES } },
+		.operations = LAUNCHES,
 	};
 	struct sgpu_bench_variant variants[] = {
-		{ .name = "bare launch", .prepare = bare_prepare, .work = launch_bare, .verify = bare_verify },
-		{ .name = "sealed, pipe", .prepare = bring_numbers, .work = run_launches, .verify = fetch_doubled,
+		{ .name = "bare launch",
+		  .prepare = bare_prepare,
+		  .work = launch_bare,
+		  .verify = bare_verify },
+		{ .name = "sealed, pipe",
+		  .prepare = bring_numbers,
+		  .work = run_launches,
+		  .verify = fetch_doubled,
 		  .argument = &sides[PIPE] },
-		{ .name = "sealed, ring", .prepare = bring_numbers, .work = run_launches, .verify = fetch_doubled,
+		{ .name = "sealed, ring",
+		  .prepare = bring_numbers,
+		  .work = run_launches,
+		  .verify = fetch_doubled,
 		  .argument = &sides[RING] },
 	};
 	float doubled[NUMBERS];
@@ -264,7 +298,8 @@ static int measure_launches(struct sgpu_bench *bench, struct side sides[SIDES], 
 	return sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
-static int measure_requests(struct sgpu_bench *bench, struct side sides[SIDES], struct sgpu_error *error)
+static int measure_requests(struct sgpu_bench *bench, struct side sides[SIDES],
+			    struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "direct call", .work = run_direct, .argument = &sides[DIRECT] },
@@ -275,7 +310,8 @@ static int measure_requests(struct sgpu_bench *bench, struct side sides[SIDES], 
 
 	for (int requests = 1; rc == SGPU_OK && requests <= REQUESTS; requests *= REQUESTS) {
 		const struct sgpu_bench_point point = { .parameters = { { "what", "pipe", 0 },
-									{ "requests", NULL, (uint64_t)requests } } };
+									{ "requests", NULL,
+									  (uint64_t)requests } } };
 
 		sides[DIRECT].requests = sides[PLAIN].requests = sides[PIPE].requests = requests;
 		rc = sgpu_bench_measure(bench, &point, variants, 3, error);
@@ -287,8 +323,8 @@ static int measure_requests(struct sgpu_bench *bench, struct side sides[SIDES], 
 BENCH_ENDING(end_remote, struct sgpu_remote, sgpu_remote_close)
 BENCH_ENDING(end_local_job, void, sgpu_remote_jobs.free)
 
-static int open_here(struct sgpu_bench *bench, struct sgpu_device *inside, struct side *bare, struct side *direct,
-		     struct sgpu_error *error)
+static int open_here(struct sgpu_bench *bench, struct sgpu_device *inside, struct side *bare,
+		     struct side *direct, struct sgpu_error *error)
 {
 	uint64_t bytes = 0;
 	void *memory = NULL;
@@ -296,12 +332,16 @@ static int open_here(struct sgpu_bench *bench, struct sgpu_device *inside, struc
 
 	bare->in = memory;
 	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &bare->stream, error);
-	rc = rc ? rc : sgpu_bench_new_device_memory(bench, (uint64_t)2 * BYTES, &bare->memory, error);
-	rc = rc ? rc : sgpu_remote_jobs.load(bench->device, job_text, sizeof(job_text) - 1, UINT64_MAX,
-					     &bare->local_job, &bytes, error);
+	rc = rc ? rc
+		: sgpu_bench_new_device_memory(bench, (uint64_t)2 * BYTES, &bare->memory, error);
+	rc = rc ? rc
+		: sgpu_remote_jobs.load(bench->device, job_text, sizeof(job_text) - 1, UINT64_MAX,
+					&bare->local_job, &bytes, error);
 	rc = rc ? rc : sgpu_bench_keep(bench, end_local_job, (uintptr_t)bare->local_job, 0, error);
 	rc = rc ? rc : sgpu_bench_new_stream(bench, inside, &direct->stream, error);
-	return rc ? rc : sgpu_device_alloc(inside, BYTES, &direct->memory, error); /* ends with the context */
+	return rc ? rc
+		  : sgpu_device_alloc(inside, BYTES, &direct->memory,
+				      error); /* ends with the context */
 }
 
 /* A session that was just opened. */
@@ -312,12 +352,13 @@ static int prepare_session(struct sgpu_bench *bench, struct side *side, struct s
 
 	rc = rc ? rc : sgpu_bench_new(bench, (size_t)2 * BYTES, &memory, error);
 	side->in = memory;
-	rc = rc ? rc : sgpu_remote_load(side->remote, job_text, sizeof(job_text) - 1, &side->job, error);
+	rc = rc ? rc
+		: sgpu_remote_load(side->remote, job_text, sizeof(job_text) - 1, &side->job, error);
 	return rc ? rc : sgpu_remote_alloc(side->remote, (uint64_t)2 * BYTES, &side->buffer, error);
 }
 
-static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *owner, struct side sides[SIDES],
-			 struct sgpu_error *error)
+static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *owner,
+			 struct side sides[SIDES], struct sgpu_error *error)
 {
 	struct sgpu_remote_config config = { .owner = owner };
 	struct sgpu_remote_ring ring;
@@ -343,14 +384,17 @@ static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *owner,
 	return rc;
 }
 
-int bench_session_remote(struct sgpu_bench *bench, struct sgpu_secure *context, struct sgpu_error *error)
+int bench_session_remote(struct sgpu_bench *bench, struct sgpu_secure *context,
+			 struct sgpu_error *error)
 {
 	const size_t mark = sgpu_bench_mark(bench);
 	struct side sides[SIDES] = { { .requests = 0 } };
 	struct sgpu_key owner;
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, error);
 
-	rc = rc ? rc : open_here(bench, sgpu_secure_device(context), &sides[BARE], &sides[DIRECT], error);
+	rc = rc ? rc
+		: open_here(bench, sgpu_secure_device(context), &sides[BARE], &sides[DIRECT],
+			    error);
 	rc = rc ? rc : open_sessions(bench, &owner, sides, error);
 	sgpu_key_clear(&owner);
 	rc = rc ? rc : measure_sessions(bench, sides, error);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The worker of the case session: another sgpu-bench with the verb `open`, how it is started, and what it serves.
+ * The worker of the case session: another sgpu-bench with the verb `open`, how it is started, and
+ * what it serves.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -50,7 +51,9 @@ static int serve_session(struct sgpu_secure *context, struct sgpu_error *error)
 
 static int serve_ring(struct sgpu_secure *context, struct sgpu_error *error)
 {
-	const struct sgpu_remote_ring ring = { .memory = MEMORY_FD, .area = AREA_FD, .bell = STDIN_FILENO };
+	const struct sgpu_remote_ring ring = { .memory = MEMORY_FD,
+					       .area = AREA_FD,
+					       .bell = STDIN_FILENO };
 	struct sgpu_remote_service *service = NULL;
 	int rc = sgpu_remote_service_create(context, 0, NULL, &ring, &service, error);
 
@@ -64,7 +67,9 @@ int bench_serve(const char *selector, const char *what, struct sgpu_error *error
 	static const struct {
 		const char *what;
 		int (*serve)(struct sgpu_secure *context, struct sgpu_error *error);
-	} services[] = { { "plain", serve_plain }, { "session", serve_session }, { "ring", serve_ring } };
+	} services[] = { { "plain", serve_plain },
+			 { "session", serve_session },
+			 { "ring", serve_ring } };
 	struct sgpu_secure *context = NULL;
 	struct sgpu_device *device = NULL;
 	size_t i = 0;
@@ -74,7 +79,8 @@ int bench_serve(const char *selector, const char *what, struct sgpu_error *error
 		i++;
 	}
 	if (i == SGPU_ARRAY_LENGTH(services)) {
-		return sgpu_fail(error, SGPU_EUSAGE, "--serve '%s' is none of 'plain', 'session' and 'ring'",
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "--serve '%s' is none of 'plain', 'session' and 'ring'",
 				 SGPU_EXCERPT(what));
 	}
 	rc = sgpu_device_open(selector, NULL, &device, error);
@@ -126,8 +132,8 @@ static int new_worker(struct sgpu_bench *bench, struct worker **worker, struct s
 	return rc;
 }
 
-/* The child does not outlive this process. Until it runs the program, both have one memory, and so one errno.
- * fork() would copy the tables of all memory. */
+/* The child does not outlive this process. Until it runs the program, both have one memory, and so
+ * one errno. fork() would copy the tables of all memory. */
 static __attribute__((noinline)) pid_t start(const char *const *words, const int *high, int count)
 {
 	const pid_t parent = getpid(), child = vfork();
@@ -146,8 +152,10 @@ static __attribute__((noinline)) pid_t start(const char *const *words, const int
 	_exit(sgpu_exit_status(SGPU_ESYSTEM));
 }
 
-/* The caller's descriptors are copied to higher numbers first, so that none is in the place of another one. */
-int bench_spawn(const char *const *words, const int *given, int count, pid_t *child, struct sgpu_error *error)
+/* The caller's descriptors are copied to higher numbers first, so that none is in the place of
+ * another one. */
+int bench_spawn(const char *const *words, const int *given, int count, pid_t *child,
+		struct sgpu_error *error)
 {
 	int high[GIVEN_MAX], failed = 0;
 
@@ -159,14 +167,16 @@ int bench_spawn(const char *const *words, const int *given, int count, pid_t *ch
 	*child = failed ? 0 : start(words, high, count);
 	failed = errno;
 	close_all(high, count);
-	return failed == 0 ? SGPU_OK :
-	       sgpu_fail(error, SGPU_ESYSTEM, "cannot start another sgpu-bench: %s", strerror(failed));
+	return failed == 0 ? SGPU_OK
+			   : sgpu_fail(error, SGPU_ESYSTEM, "cannot start another sgpu-bench: %s",
+				       strerror(failed));
 }
 
-int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *value, struct sgpu_pipe *ends,
-		     struct sgpu_error *error)
+int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *value,
+		     struct sgpu_pipe *ends, struct sgpu_error *error)
 {
-	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector, option, value, NULL };
+	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector,
+				      option,	    value,  NULL };
 	int to[2] = { -1, -1 }, from[2] = { -1, -1 };
 	struct worker *worker;
 	int rc = new_worker(bench, &worker, error);
@@ -184,10 +194,11 @@ int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *v
 	return rc;
 }
 
-int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring, struct sgpu_error *error)
+int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
+		     struct sgpu_error *error)
 {
-	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector, "--serve", "ring",
-				      NULL };
+	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector,
+				      "--serve",    "ring", NULL };
 	int bells[2] = { -1, -1 };
 	struct worker *worker;
 	int rc = new_worker(bench, &worker, error);
@@ -200,9 +211,12 @@ int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring, st
 		rc = sgpu_fail_errno(error, "cannot make a pair of sockets");
 	}
 	worker->held[2] = bells[0];
-	*ring = (struct sgpu_remote_ring){ .memory = worker->held[0], .area = worker->held[1], .bell = bells[0] };
+	*ring = (struct sgpu_remote_ring){ .memory = worker->held[0],
+					   .area = worker->held[1],
+					   .bell = bells[0] };
 	if (rc == SGPU_OK) {
-		const int given[] = { bells[1], STDOUT_FILENO, STDERR_FILENO, ring->memory, ring->area };
+		const int given[] = { bells[1], STDOUT_FILENO, STDERR_FILENO, ring->memory,
+				      ring->area };
 
 		rc = bench_spawn(words, given, SGPU_ARRAY_LENGTH(given), &worker->pid, error);
 	}

@@ -34,10 +34,12 @@ void timer_compare(struct sgpu_device *device, json_t *environment)
 		return;
 	}
 	difference = times.globaltimer_ns > 0 ? times.events_ns / times.globaltimer_ns - 1 : NAN;
-	cli_detail("the same work: %.3f ms by events, %.3f ms by %%globaltimer, %.3f ms with what the host adds",
+	cli_detail("the same work: %.3f ms by events, %.3f ms by %%globaltimer, %.3f ms with what "
+		   "the host adds",
 		   times.events_ns / 1e6, times.globaltimer_ns / 1e6, times.host_ns / 1e6);
 	if (!(fabs(difference) <= suspicious)) {
-		cli_warning("the device's timers differ: the same work took %.3f ms by events and %.3f ms by %%globaltimer",
+		cli_warning("the device's timers differ: the same work took %.3f ms by events and "
+			    "%.3f ms by %%globaltimer",
 			    times.events_ns / 1e6, times.globaltimer_ns / 1e6);
 	}
 	if (isfinite(difference)) {

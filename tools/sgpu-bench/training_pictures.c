@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pictures to train on: those of Fashion-MNIST (Xiao, Rasul, Vollgraf, 2017) from the files of Debian's package
- * dataset-fashion-mnist, which gzip unpacks, or made ones of as many classes.
+ * Pictures to train on: those of Fashion-MNIST (Xiao, Rasul, Vollgraf, 2017) from the files of
+ * Debian's package dataset-fashion-mnist, which gzip unpacks, or made ones of as many classes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -9,18 +9,23 @@
 #include "../../examples/fashion-train/network.h"
 #include "cases.h"
 
-/* The shell, and not a string made here, puts the folder into the command: no name of it can be more than a name. */
-#define UNPACK(file) \
-	"exec gzip -dcq -- \"${SGPU_FASHION_MNIST:-/usr/share/datasets/fashion-mnist}/" file "\" 2>/dev/null"
+/* The shell, and not a string made here, puts the folder into the command: no name of it can be
+ * more than a name. */
+#define UNPACK(file)                                                                         \
+	"exec gzip -dcq -- \"${SGPU_FASHION_MNIST:-/usr/share/datasets/fashion-mnist}/" file \
+	"\" 2>/dev/null"
 
 /* The first `size` bytes of items behind a header, which tells what they are. */
-static bool read_items(const char *command, const char *header, size_t header_size, uint8_t *items, size_t size)
+static bool read_items(const char *command, const char *header, size_t header_size, uint8_t *items,
+		       size_t size)
 {
 	uint8_t head[16];
 	FILE *from = popen(command, "re");
 	/* Bytes 4 to 7 are the number of items: if there are too few, the file ends too soon. */
-	bool right = from && fread(head, header_size, 1, from) == 1 && memcmp(head, header, 4) == 0 &&
-		     memcmp(head + 8, header + 8, header_size - 8) == 0 && fread(items, size, 1, from) == 1;
+	bool right = from && fread(head, header_size, 1, from) == 1 &&
+		     memcmp(head, header, 4) == 0 &&
+		     memcmp(head + 8, header + 8, header_size - 8) == 0 &&
+		     fread(items, size, 1, from) == 1;
 
 	if (from) {
 		pclose(from); /* gzip ends, as the pipe does */
@@ -40,9 +45,10 @@ void bench_draw(uint8_t *picture, uint64_t class, uint64_t number)
 
 bool bench_pictures(uint8_t *images, uint8_t *labels, size_t count)
 {
-	bool found = read_items(UNPACK("train-images-idx3-ubyte.gz"), "\0\0\10\3----\0\0\0\34\0\0\0\34", 16, images,
-				count * NETWORK_PIXELS) &&
-		     read_items(UNPACK("train-labels-idx1-ubyte.gz"), "\0\0\10\1----", 8, labels, count);
+	bool found =
+		read_items(UNPACK("train-images-idx3-ubyte.gz"), "\0\0\10\3----\0\0\0\34\0\0\0\34",
+			   16, images, count * NETWORK_PIXELS) &&
+		read_items(UNPACK("train-labels-idx1-ubyte.gz"), "\0\0\10\1----", 8, labels, count);
 
 	for (size_t i = 0; found && i < count; i++) {
 		found = labels[i] < NETWORK_CLASSES;

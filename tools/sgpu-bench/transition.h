@@ -8,17 +8,17 @@
 #include <sgpu/bench.h>
 
 struct crossing {
-	const char *name;  /* of the variant */
-	/* Crosses and comes back `count` times, and verifies that it did, if that takes no time. SGPU_EUNAVAILABLE waives the
-	 * point, with the error's text. */
+	const char *name; /* of the variant */
+	/* Crosses and comes back `count` times, and verifies that it did, if that takes no time.
+	 * SGPU_EUNAVAILABLE waives the point, with the error's text. */
 	int (*cross)(void *argument, uint64_t count, struct sgpu_error *error);
 	void *argument;
-	bool single;       /* every sample is one crossing, however short */
+	bool single; /* every sample is one crossing, however short */
 };
-/* Measures a crossing as the only variant of a point, whose `operations` are chosen: the fewest, of the powers of two, that
- * take 5 us together. */
-SGPU_MUST_CHECK int bench_cross(struct sgpu_bench *bench, struct sgpu_bench_point point, const struct crossing *crossing,
-				struct sgpu_error *error);
+/* Measures a crossing as the only variant of a point, whose `operations` are chosen: the fewest, of
+ * the powers of two, that take 5 us together. */
+SGPU_MUST_CHECK int bench_cross(struct sgpu_bench *bench, struct sgpu_bench_point point,
+				const struct crossing *crossing, struct sgpu_error *error);
 
 /* Executes CPUID, for which a virtual machine is left. */
 void bench_leave_guest(void);

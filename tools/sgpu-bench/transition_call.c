@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Crossings of one thread: calls of functions and of the kernel, a signal, and the exits from a virtual machine and from an
- * enclave. What the loop itself costs is in the figures.
+ * Crossings of one thread: calls of functions and of the kernel, a signal, and the exits from a
+ * virtual machine and from an enclave. What the loop itself costs is in the figures.
  */
 #include <sched.h>
 #include <signal.h>
@@ -44,15 +44,15 @@ void bench_leave_guest(void)
 }
 
 /* A function that does the work `count` times. */
-#define LOOP(name, work) \
+#define LOOP(name, work)                                                          \
 	static int name(void *argument, uint64_t count, struct sgpu_error *error) \
-	{ \
-		(void)argument; \
-		(void)error; \
-		for (uint64_t i = 0; i < count; i++) { \
-			work; \
-		} \
-		return SGPU_OK; \
+	{                                                                         \
+		(void)argument;                                                   \
+		(void)error;                                                      \
+		for (uint64_t i = 0; i < count; i++) {                            \
+			work;                                                     \
+		}                                                                 \
+		return SGPU_OK;                                                   \
 	}
 
 LOOP(do_nothing, )
@@ -69,20 +69,25 @@ static int signal_itself(void *argument, uint64_t count, struct sgpu_error *erro
 {
 	handled = 0;
 	(void)send_signals(argument, count, error);
-	return (uint64_t)handled == count ? SGPU_OK : sgpu_fail(error, SGPU_EDIFFERS, "a signal was not handled");
+	return (uint64_t)handled == count
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EDIFFERS, "a signal was not handled");
 }
 
 static int leave_guests(void *argument, uint64_t count, struct sgpu_error *error)
 {
-	return platform.virtual_machine ? run_cpuid(argument, count, error) :
-	       sgpu_fail(error, SGPU_EUNAVAILABLE, "this is no virtual machine: CPUID leaves nothing");
+	return platform.virtual_machine
+		       ? run_cpuid(argument, count, error)
+		       : sgpu_fail(error, SGPU_EUNAVAILABLE,
+				   "this is no virtual machine: CPUID leaves nothing");
 }
 
 static int leave_enclave(void *argument, uint64_t count, struct sgpu_error *error)
 {
-	return platform.kind == SGPU_PLATFORM_GRAMINE_SGX ? yield(argument, count, error) :
-	       sgpu_fail(error, SGPU_EUNAVAILABLE, "not in an enclave: %s, by %s", sgpu_platform_name(platform.kind),
-			 platform.seen);
+	return platform.kind == SGPU_PLATFORM_GRAMINE_SGX
+		       ? yield(argument, count, error)
+		       : sgpu_fail(error, SGPU_EUNAVAILABLE, "not in an enclave: %s, by %s",
+				   sgpu_platform_name(platform.kind), platform.seen);
 }
 
 int bench_transition_call(struct sgpu_bench *bench, struct sgpu_error *error)
@@ -106,7 +111,8 @@ int bench_transition_call(struct sgpu_bench *bench, struct sgpu_error *error)
 	process = getpid();
 	sgpu_platform_detect(&platform);
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(rows); i++) {
-		const struct sgpu_bench_point point = { .parameters = { { "what", rows[i].what, 0 } } };
+		const struct sgpu_bench_point point = { .parameters = {
+								{ "what", rows[i].what, 0 } } };
 
 		rc = bench_cross(bench, point, &rows[i].crossing, error);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * From the host to a GPU and back: a launch, a launch of a graph, waiting, and words that the stream itself writes or waits
- * for. Every sample is one of these.
+ * From the host to a GPU and back: a launch, a launch of a graph, waiting, and words that the
+ * stream itself writes or waits for. Every sample is one of these.
  */
 #include <string.h>
 
@@ -17,10 +17,10 @@ enum { ELEMENTS = 256, BYTES = ELEMENTS * 4, LINE = 64 };
 struct gpu {
 	struct sgpu_bench *bench;
 	struct sgpu_stream *stream;
-	struct bare *bare;               /* adds vectors of 1 and 2 */
-	float sum[ELEMENTS];             /* what comes out */
+	struct bare *bare;   /* adds vectors of 1 and 2 */
+	float sum[ELEMENTS]; /* what comes out */
 	struct sgpu_recording *recording;
-	volatile uint32_t *words;        /* what the host writes, and in another line what the GPU does */
+	volatile uint32_t *words; /* what the host writes, and in another line what the GPU does */
 	uint32_t turn;
 	struct sgpu_task task;
 };
@@ -67,7 +67,8 @@ static int graph_and_wait(void *argument, struct sgpu_error *error)
 	struct gpu *g = argument;
 	int rc = sgpu_recording_launch(g->stream, g->recording, &g->task);
 
-	return rc == SGPU_OK ? sgpu_stream_sync(g->stream, error) : sgpu_fail(error, rc, "%s", sgpu_strerror(rc));
+	return rc == SGPU_OK ? sgpu_stream_sync(g->stream, error)
+			     : sgpu_fail(error, rc, "%s", sgpu_strerror(rc));
 }
 
 static int synchronize(void *argument, struct sgpu_error *error)
@@ -78,7 +79,9 @@ static int synchronize(void *argument, struct sgpu_error *error)
 /* ---- words ---- */
 static int refuse_word(int rc, struct sgpu_error *error)
 {
-	return sgpu_fail(error, rc, "no stream of this device writes words of the host or waits for them: %s", sgpu_strerror(rc));
+	return sgpu_fail(error, rc,
+			 "no stream of this device writes words of the host or waits for them: %s",
+			 sgpu_strerror(rc));
 }
 
 static int see_word(struct gpu *g, struct sgpu_error *error)
@@ -107,7 +110,8 @@ static int enqueue_answer(void *argument, struct sgpu_error *error)
 	struct gpu *g = argument;
 	int rc = sgpu_stream_sync(g->stream, error);
 
-	if (rc == SGPU_OK && (rc = sgpu_stream_wait_word(g->stream, &g->words[0], ++g->turn)) == SGPU_OK) {
+	if (rc == SGPU_OK &&
+	    (rc = sgpu_stream_wait_word(g->stream, &g->words[0], ++g->turn)) == SGPU_OK) {
 		rc = sgpu_stream_write_word(g->stream, &g->words[LINE / 4], g->turn);
 	}
 	return rc == SGPU_OK ? rc : refuse_word(rc, error);
@@ -143,15 +147,22 @@ static int open_gpu(struct gpu *g, struct sgpu_error *error)
 		g->sum[i] = 3;
 	}
 	rc = sgpu_device_record(g->bench->device, launch_on, g, &g->recording, error);
-	return rc ? rc : sgpu_bench_keep(g->bench, end_recording, (uintptr_t)g->recording, 0, error);
+	return rc ? rc
+		  : sgpu_bench_keep(g->bench, end_recording, (uintptr_t)g->recording, 0, error);
 }
 
 int bench_transition_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const struct sgpu_bench_variant variants[] = {
 		{ .name = "launch", .prepare = clear_sum, .work = launch, .verify = verify_sum },
-		{ .name = "launch and wait", .prepare = clear_sum, .work = launch_and_wait, .verify = verify_sum },
-		{ .name = "graph launch and wait", .prepare = clear_sum, .work = graph_and_wait, .verify = verify_sum },
+		{ .name = "launch and wait",
+		  .prepare = clear_sum,
+		  .work = launch_and_wait,
+		  .verify = verify_sum },
+		{ .name = "graph launch and wait",
+		  .prepare = clear_sum,
+		  .work = graph_and_wait,
+		  .verify = verify_sum },
 		{ .name = "synchronise, idle", .work = synchronize },
 		{ .name = "stream writes a word", .work = write_word },
 		{ .name = "word to the stream and back", .prepare = enqueue_answer, .work = ask },
@@ -162,7 +173,8 @@ int bench_transition_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	if (strcmp(bench->info.selector, "cpu") == 0) {
-		sgpu_bench_waive(bench, &point, NULL, "no GPU: the device is '%s'", bench->info.selector);
+		sgpu_bench_waive(bench, &point, NULL, "no GPU: the device is '%s'",
+				 bench->info.selector);
 		return SGPU_OK;
 	}
 	rc = open_gpu(&g, error);

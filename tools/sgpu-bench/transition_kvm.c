@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leaving a guest of this machine's own: for the kernel, which answers CPUID, and for this process, as a device does that
- * is written in user space.
+ * Leaving a guest of this machine's own: for the kernel, which answers CPUID, and for this process,
+ * as a device does that is written in user space.
  */
 #include "kvm_guest.h"
 #include "made.h"
@@ -27,14 +27,16 @@ int bench_transition_kvm(struct sgpu_bench *bench, struct sgpu_error *error)
 		{ .name = "kvm, process", .run = leave_for_process, .argument = &guest },
 	};
 	const struct sgpu_bench_point point = {
-		.parameters = { { "what", "exit", 0 }, { "source", "kvm", 0 } }, .operations = EXITS,
+		.parameters = { { "what", "exit", 0 }, { "source", "kvm", 0 } },
+		.operations = EXITS,
 	};
 	int rc = kvm_guest_open(&guest, KVM_GUEST_DEVICE, PAGE, error);
 
 	if (rc == SGPU_OK) {
 		rc = kvm_guest_check_speed(&guest, error);
 		if (rc == SGPU_OK) {
-			rc = sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
+			rc = sgpu_bench_measure(bench, &point, variants,
+						SGPU_ARRAY_LENGTH(variants), error);
 			kvm_guest_close(&guest);
 			return rc == SGPU_EUNAVAILABLE ? SGPU_OK : rc; /* its record says why */
 		}

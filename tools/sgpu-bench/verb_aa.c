@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-bench aa: one build against itself. Each run is a process of its own, as the runs that compare pairs are: where its
- * memory lies, and what the driver and the pools have in store, is drawn anew.
+ * sgpu-bench aa: one build against itself. Each run is a process of its own, as the runs that
+ * compare pairs are: where its memory lies, and what the driver and the pools have in store, is
+ * drawn anew.
  */
 #include <errno.h>
 #include <signal.h>
@@ -21,11 +22,13 @@ struct request {
 	const char *output, *passed[5]; /* what goes to the runs as it is */
 };
 
-static const char *const passed_options[] = { "--device", "--jobs", "--samples", "--time", "--size" };
+static const char *const passed_options[] = { "--device", "--jobs", "--samples", "--time",
+					      "--size" };
 
 const struct cli_option aa_options[] = {
 	CLI_COMMON,
-	{ "runs", 'n', "N", "so many runs (default: 5)", CLI_NUMBER(struct request, runs, 2, SGPU_BENCH_RUNS_MAX) },
+	{ "runs", 'n', "N", "so many runs (default: 5)",
+	  CLI_NUMBER(struct request, runs, 2, SGPU_BENCH_RUNS_MAX) },
 	{ "output", 'o', "FILE", "write the records there", CLI_TEXT(struct request, output) },
 	{ "quick", 0, NULL, "as for run", CLI_FLAG(struct request, quick) },
 	{ "device", 0, "DEVICE", "as for run", CLI_TEXT(struct request, passed[0]) },
@@ -77,7 +80,9 @@ static int wait_for(pid_t child)
 	if (sgpu_io_interrupted()) {
 		return sgpu_exit_status(SGPU_ECANCELED);
 	}
-	return WIFEXITED(status) ? WEXITSTATUS(status) : cli_fail(SGPU_ESYSTEM, "a run died of signal %d", WTERMSIG(status));
+	return WIFEXITED(status)
+		       ? WEXITSTATUS(status)
+		       : cli_fail(SGPU_ESYSTEM, "a run died of signal %d", WTERMSIG(status));
 }
 
 /* One run; 5, for failed cases, is no reason to stop. */
@@ -116,7 +121,8 @@ static void print_table(const struct sgpu_bench_results *noise)
 }
 
 static int write_records(const char *path, const struct sgpu_bench_results *first,
-			 const struct sgpu_bench_results *noise, const struct sgpu_bench_moment *begin)
+			 const struct sgpu_bench_results *noise,
+			 const struct sgpu_bench_moment *begin)
 {
 	struct sgpu_error error = { 0 };
 	char *text = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-bench doctor: what this machine has and lacks for confidential work on a GPU, and how to get it.
+ * sgpu-bench doctor: what this machine has and lacks for confidential work on a GPU, and how to get
+ * it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,9 +18,11 @@ static int take_need(void *values, const char *text)
 	struct request *request = values;
 	char names[1024] = "";
 
-	for (size_t length = strcspn(text, ","), i; ; text += length + 1, length = strcspn(text, ",")) {
+	for (size_t length = strcspn(text, ","), i;;
+	     text += length + 1, length = strcspn(text, ",")) {
 		for (i = 0; doctor_checks[i].name; i++) {
-			if (strlen(doctor_checks[i].name) == length && memcmp(doctor_checks[i].name, text, length) == 0) {
+			if (strlen(doctor_checks[i].name) == length &&
+			    memcmp(doctor_checks[i].name, text, length) == 0) {
 				break;
 			}
 		}
@@ -34,7 +37,8 @@ static int take_need(void *values, const char *text)
 	for (const struct doctor_check *check = doctor_checks; check->name; check++) {
 		snprintf(names + strlen(names), sizeof(names) - strlen(names), " %s", check->name);
 	}
-	return cli_usage("--need: there is no check '%.*s', but these:%s", (int)strcspn(text, ","), text, names);
+	return cli_usage("--need: there is no check '%.*s', but these:%s", (int)strcspn(text, ","),
+			 text, names);
 }
 
 const struct cli_option doctor_options[] = {
@@ -49,8 +53,10 @@ static int print_finding(const struct doctor_check *check, const struct doctor_f
 	const char *fix = finding->status == DOCTOR_OK ? NULL : check->fix;
 
 	if (cli_json) {
-		return cli_print_json(json_pack("{s:s, s:s, s:s, s:s, s:s?}", "name", check->name, "serves", check->serves,
-						"status", words[finding->status], "found", finding->found, "fix", fix),
+		return cli_print_json(json_pack("{s:s, s:s, s:s, s:s, s:s?}", "name", check->name,
+						"serves", check->serves, "status",
+						words[finding->status], "found", finding->found,
+						"fix", fix),
 				      stdout, JSON_COMPACT);
 	}
 	printf("%-17s  %-7s  %s\n", check->name, words[finding->status], finding->found);
@@ -72,8 +78,10 @@ int verb_doctor(int argc, char **argv)
 		doctor_checks[i].look(&doctor_checks[i], &finding);
 		status = print_finding(&doctor_checks[i], &finding);
 		if (finding.status != DOCTOR_OK && request.needed[i]) {
-			snprintf(lacking + strlen(lacking), sizeof(lacking) - strlen(lacking), " %s", doctor_checks[i].name);
+			snprintf(lacking + strlen(lacking), sizeof(lacking) - strlen(lacking),
+				 " %s", doctor_checks[i].name);
 		}
 	}
-	return status || !lacking[0] ? status : cli_fail(SGPU_EDIFFERS, "needed, and not ok:%s", lacking);
+	return status || !lacking[0] ? status
+				     : cli_fail(SGPU_EDIFFERS, "needed, and not ok:%s", lacking);
 }

@@ -10,7 +10,8 @@ struct request {
 
 const struct cli_option list_options[] = {
 	CLI_COMMON,
-	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
+	  CLI_TEXT(struct request, device) },
 	CLI_END,
 };
 
@@ -22,8 +23,8 @@ static void requires_text(unsigned bits, char text[TEXT_MAX * 2])
 	text[0] = '\0';
 	for (unsigned bit = 0; sgpu_bench_requirement(bit); bit++) {
 		if (bits >> bit & 1) {
-			length += snprintf(text + length, (size_t)(TEXT_MAX * 2 - length), "%s%s", length ? ", " : "",
-					   sgpu_bench_requirement(bit));
+			length += snprintf(text + length, (size_t)(TEXT_MAX * 2 - length), "%s%s",
+					   length ? ", " : "", sgpu_bench_requirement(bit));
 		}
 	}
 }
@@ -36,13 +37,15 @@ static int print_row(const struct sgpu_bench_case *row, const struct sgpu_device
 
 	requires_text(row->requires, needs);
 	if (cli_json) {
-		return cli_print_json(json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "case", row->name, "help", row->help,
-						"unit", sgpu_bench_unit_name(row->unit), "requires", needs, "can_run",
-						can, "reason", error.text),
+		return cli_print_json(json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "case", row->name,
+						"help", row->help, "unit",
+						sgpu_bench_unit_name(row->unit), "requires", needs,
+						"can_run", can, "reason", error.text),
 				      stdout, JSON_COMPACT);
 	}
-	printf("%-13s %s\n%-13s %s%s%s%s%s\n", row->name, row->help, "", sgpu_bench_unit_name(row->unit),
-	       needs[0] ? "; needs: " : "", needs, can ? "" : "; not here: ", can ? "" : error.text);
+	printf("%-13s %s\n%-13s %s%s%s%s%s\n", row->name, row->help, "",
+	       sgpu_bench_unit_name(row->unit), needs[0] ? "; needs: " : "", needs,
+	       can ? "" : "; not here: ", can ? "" : error.text);
 	return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-bench open: what it takes to open a device in a process that has none yet, or the worker of sessions. The case session
- * starts it.
+ * sgpu-bench open: what it takes to open a device in a process that has none yet, or the worker of
+ * sessions. The case session starts it.
  */
 #include <inttypes.h>
 
@@ -15,10 +15,12 @@ struct request {
 
 const struct cli_option open_options[] = {
 	CLI_COMMON,
-	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
+	  CLI_TEXT(struct request, device) },
 	{ "secure", 0, NULL, "with a secure context for an owner whose key is known",
 	  CLI_FLAG(struct request, secure) },
-	{ "serve", 0, "WHAT", "serve on standard input and output: plain requests, a session, or one over a ring",
+	{ "serve", 0, "WHAT",
+	  "serve on standard input and output: plain requests, a session, or one over a ring",
 	  CLI_TEXT(struct request, serve) },
 	CLI_END,
 };
@@ -35,12 +37,16 @@ int verb_open(int argc, char **argv)
 		return rc;
 	}
 	if (request.serve) {
-		return bench_serve(request.device, request.serve, &error) == SGPU_OK ? 0 : cli_error(&error);
+		return bench_serve(request.device, request.serve, &error) == SGPU_OK
+			       ? 0
+			       : cli_error(&error);
 	}
-	if (bench_open(request.device, 0, request.secure ? BENCH_SECURE : BENCH_PLAIN, ns, &error) != SGPU_OK) {
+	if (bench_open(request.device, 0, request.secure ? BENCH_SECURE : BENCH_PLAIN, ns,
+		       &error) != SGPU_OK) {
 		return cli_error(&error);
 	}
-	printf(cli_json ? "{\"opening_ns\":%" PRIu64 ",\"closing_ns\":%" PRIu64 "}\n" : "%" PRIu64 " %" PRIu64 "\n",
+	printf(cli_json ? "{\"opening_ns\":%" PRIu64 ",\"closing_ns\":%" PRIu64 "}\n"
+			: "%" PRIu64 " %" PRIu64 "\n",
 	       ns[0], ns[1]);
 	return 0;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-bench report: results as a page for a browser. The page has the records as they are and draws by itself; what
- * differs between runs is judged here, as `compare` does. scripts/report-page.sh makes everything else of the page.
+ * sgpu-bench report: results as a page for a browser. The page has the records as they are and
+ * draws by itself; what differs between runs is judged here, as `compare` does.
+ * scripts/report-page.sh makes everything else of the page.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@ struct request {
 
 const struct cli_option report_options[] = {
 	CLI_COMMON,
-	{ "output", 'o', "FILE", "write the page there, not to standard output", CLI_TEXT(struct request, output) },
+	{ "output", 'o', "FILE", "write the page there, not to standard output",
+	  CLI_TEXT(struct request, output) },
 	CLI_END,
 };
 
@@ -25,7 +27,8 @@ struct file {
 };
 
 /* What stands before the data, which are one JSON value, and after them. */
-extern const char page_head[] __attribute__((visibility("hidden"))), page_tail[] __attribute__((visibility("hidden")));
+extern const char page_head[] __attribute__((visibility("hidden"))),
+	page_tail[] __attribute__((visibility("hidden")));
 __asm__(".pushsection .rodata\n"
 	".globl page_head, page_tail\n"
 	".hidden page_head, page_tail\n"
@@ -46,7 +49,8 @@ static int find_noise(const struct file *files, int count, const struct file *of
 {
 	for (int i = 0; i < count; i++) {
 		if (files[i].results.noise_count > 0 &&
-		    !sgpu_bench_environments_differ(files[i].results.environment, of->results.environment)) {
+		    !sgpu_bench_environments_differ(files[i].results.environment,
+						    of->results.environment)) {
 			return i;
 		}
 	}
@@ -56,25 +60,33 @@ static int find_noise(const struct file *files, int count, const struct file *of
 static json_t *file_json(const struct file *file, int noise)
 {
 	const char *slash = strrchr(file->path, '/');
-	const char *name = cli_is_standard(file->path) ? "standard input" : slash ? slash + 1 : file->path;
+	const char *name = cli_is_standard(file->path) ? "standard input"
+			   : slash		       ? slash + 1
+						       : file->path;
 
-	return json_pack("{s:o, s:i, s:s}", "name", cli_json_text(name), "noise", noise, "text", file->text);
+	return json_pack("{s:o, s:i, s:s}", "name", cli_json_text(name), "noise", noise, "text",
+			 file->text);
 }
 
-/* What two files have in common: [file, measurement, file, measurement, verdict, change, noise, noise was measured]. */
-static int add_differences(json_t *all, const struct file *files, int a, int b, int noise, struct sgpu_error *error)
+/* What two files have in common: [file, measurement, file, measurement, verdict, change, noise,
+ * noise was measured]. */
+static int add_differences(json_t *all, const struct file *files, int a, int b, int noise,
+			   struct sgpu_error *error)
 {
 	const struct sgpu_bench_results *first = &files[a].results, *second = &files[b].results;
 	struct sgpu_bench_difference *d = NULL;
 	size_t count = 0;
-	int rc = sgpu_bench_compare(first, second, noise < 0 ? NULL : &files[noise].results, false, &d, &count, error);
+	int rc = sgpu_bench_compare(first, second, noise < 0 ? NULL : &files[noise].results, false,
+				    &d, &count, error);
 
 	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
 		if (d[i].verdict <= SGPU_BENCH_AMBIGUOUS &&
-		    json_array_append_new(all, json_pack("[i, I, i, I, s, f, f, b]", a, (json_int_t)(d[i].first - first->records),
-							 b, (json_int_t)(d[i].second - second->records),
-							 sgpu_bench_verdict_name(d[i].verdict), d[i].change, d[i].noise,
-							 d[i].noise_measured)) != 0) {
+		    json_array_append_new(
+			    all, json_pack("[i, I, i, I, s, f, f, b]", a,
+					   (json_int_t)(d[i].first - first->records), b,
+					   (json_int_t)(d[i].second - second->records),
+					   sgpu_bench_verdict_name(d[i].verdict), d[i].change,
+					   d[i].noise, d[i].noise_measured)) != 0) {
 			rc = sgpu_fail_nomem(error);
 		}
 	}
@@ -89,10 +101,13 @@ static int make_data(const struct file *files, int count, json_t **data, struct 
 
 	*data = json_pack("{s:o, s:o}", "files", all, "differences", differences);
 	for (int b = 0; rc == SGPU_OK && b < count; b++) {
-		rc = json_array_append_new(all, file_json(&files[b], find_noise(files, count, &files[b]))) == 0 ? SGPU_OK :
-		     sgpu_fail_nomem(error);
+		rc = json_array_append_new(
+			     all, file_json(&files[b], find_noise(files, count, &files[b]))) == 0
+			     ? SGPU_OK
+			     : sgpu_fail_nomem(error);
 		for (int a = 0; rc == SGPU_OK && a < b; a++) {
-			rc = add_differences(differences, files, a, b, find_noise(files, count, &files[a]), error);
+			rc = add_differences(differences, files, a, b,
+					     find_noise(files, count, &files[a]), error);
 		}
 	}
 	return rc;

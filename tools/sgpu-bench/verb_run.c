@@ -20,9 +20,9 @@ struct run {
 	const struct sgpu_bench_case *cases[CASES_MAX];
 	int case_count;
 	struct sgpu_output output;
-	FILE *out;      /* to it */
-	int fault; /* errno of the first record that could not be written */
-	int counts[3];  /* cases by status */
+	FILE *out;     /* to it */
+	int fault;     /* errno of the first record that could not be written */
+	int counts[3]; /* cases by status */
 	struct sgpu_bench_moment begin;
 };
 
@@ -34,12 +34,15 @@ static int take_size(void *values, const char *value)
 	struct sgpu_error error = { 0 };
 	const char *colon = strchr(value, ':');
 	char least[32];
-	const bool is_short = (size_t)snprintf(least, sizeof(least), "%.*s", (int)strcspn(value, ":"), value) < sizeof(least);
-	int rc = sgpu_parse_size(is_short ? least : value, "--size", 1, UINT64_MAX / 2, &options->size_min, &error);
+	const bool is_short = (size_t)snprintf(least, sizeof(least), "%.*s",
+					       (int)strcspn(value, ":"), value) < sizeof(least);
+	int rc = sgpu_parse_size(is_short ? least : value, "--size", 1, UINT64_MAX / 2,
+				 &options->size_min, &error);
 
 	options->size_max = options->size_min;
 	if (rc == SGPU_OK && colon) {
-		rc = sgpu_parse_size(colon + 1, "--size", 1, UINT64_MAX / 2, &options->size_max, &error);
+		rc = sgpu_parse_size(colon + 1, "--size", 1, UINT64_MAX / 2, &options->size_max,
+				     &error);
 	}
 	if (rc == SGPU_OK && options->size_min > options->size_max) {
 		rc = sgpu_fail(&error, SGPU_EUSAGE, "--size: '%s' ends before it begins", value);
@@ -54,16 +57,19 @@ static int take_timer(void *values, const char *value)
 
 const struct cli_option run_options[] = {
 	CLI_COMMON,
-	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct run, device) },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
+	  CLI_TEXT(struct run, device) },
 	{ "jobs", 'j', "N", "threads of the host (default: one a processor)",
 	  CLI_NUMBER(struct run, options.jobs, 1, SGPU_POOL_JOBS_MAX) },
-	{ "quick", 0, NULL, "fewer sizes and samples: a test, not for figures", CLI_FLAG(struct run, options.quick) },
+	{ "quick", 0, NULL, "fewer sizes and samples: a test, not for figures",
+	  CLI_FLAG(struct run, options.quick) },
 	{ "samples", 0, "N", "samples of each measurement, whatever the time",
 	  CLI_NUMBER(struct run, options.samples, 1, SAMPLES_LIMIT) },
 	{ "time", 0, "DURATION", "the most time for each measurement: 500ms, 2s (default: 300ms)",
 	  CLI_DURATION(struct run, options.time_ns, 0) },
 	{ "size", 0, "SIZE", "only this size, or MIN:MAX: 64M, 4K:1G", CLI_TAKE(take_size) },
-	{ "timer", 0, "TIMER", "what times a GPU's work: auto (the default), events or globaltimer", CLI_TAKE(take_timer) },
+	{ "timer", 0, "TIMER", "what times a GPU's work: auto (the default), events or globaltimer",
+	  CLI_TAKE(take_timer) },
 	{ "csv", 0, NULL, "records as CSV", CLI_FLAG(struct run, csv) },
 	{ "output", 'o', "FILE", "write the records there, not to standard output",
 	  CLI_TEXT(struct run, path) },
@@ -124,7 +130,8 @@ static void note_fault(struct run *r, bool has_failed)
 
 static void write_json(struct run *r, json_t *object)
 {
-	note_fault(r, json_dumpf(object, r->out, JSON_COMPACT | JSON_REAL_PRECISION(12)) != 0 || fputc('\n', r->out) == EOF);
+	note_fault(r, json_dumpf(object, r->out, JSON_COMPACT | JSON_REAL_PRECISION(12)) != 0 ||
+			      fputc('\n', r->out) == EOF);
 	json_decref(object);
 }
 
@@ -147,7 +154,8 @@ static void take_record(void *argument, const struct sgpu_bench_record *record)
 	}
 }
 
-static void write_head(struct run *r, struct sgpu_device *device, const struct sgpu_device_info *info)
+static void write_head(struct run *r, struct sgpu_device *device,
+		       const struct sgpu_device_info *info)
 {
 	json_t *environment = sgpu_bench_environment(info, &r->options);
 
@@ -160,7 +168,8 @@ static void write_head(struct run *r, struct sgpu_device *device, const struct s
 		print_csv(r->out, NULL);
 	}
 	json_decref(environment);
-	cli_note("device '%s': %s%s%s", info->selector, info->name, info->driver[0] ? ", " : "", info->driver);
+	cli_note("device '%s': %s%s%s", info->selector, info->name, info->driver[0] ? ", " : "",
+		 info->driver);
 }
 
 /* Whether all could be written so far. */
@@ -168,8 +177,9 @@ static int check_output(struct run *r, struct sgpu_error *error)
 {
 	note_fault(r, fflush(r->out) != 0 || ferror(r->out));
 	errno = r->fault;
-	return !r->fault ? SGPU_OK :
-	       sgpu_fail_write(error, cli_is_standard(r->path) ? "standard output" : r->path);
+	return !r->fault ? SGPU_OK
+			 : sgpu_fail_write(error,
+					   cli_is_standard(r->path) ? "standard output" : r->path);
 }
 
 static int run_cases(struct run *r, struct sgpu_device *device, struct sgpu_error *error)
@@ -180,7 +190,8 @@ static int run_cases(struct run *r, struct sgpu_device *device, struct sgpu_erro
 	for (int i = 0; rc == SGPU_OK && i < r->case_count; i++) {
 		cli_note("%s: %s", r->cases[i]->name, r->cases[i]->help);
 		cli_progress_begin(r->cases[i]->name, 0); /* for SIGUSR1 */
-		rc = sgpu_bench_run(r->cases[i], &r->options, device, take_record, r, &status, error);
+		rc = sgpu_bench_run(r->cases[i], &r->options, device, take_record, r, &status,
+				    error);
 		cli_progress_end();
 		if (rc == SGPU_OK) {
 			r->counts[status]++;
@@ -207,10 +218,11 @@ static int measure(struct run *r, struct sgpu_device *device)
 	rc = rc ? rc : check_output(r, &error);
 	rc = rc ? rc : sgpu_output_commit(&r->output, &error);
 	if (rc != SGPU_OK) {
-		return rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) : cli_error(&error);
+		return rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
+								     : cli_error(&error);
 	}
-	cli_note("%d passed, %d waived, %d failed", r->counts[SGPU_BENCH_PASSED], r->counts[SGPU_BENCH_WAIVED],
-		 r->counts[SGPU_BENCH_FAILED]);
+	cli_note("%d passed, %d waived, %d failed", r->counts[SGPU_BENCH_PASSED],
+		 r->counts[SGPU_BENCH_WAIVED], r->counts[SGPU_BENCH_FAILED]);
 	return r->counts[SGPU_BENCH_FAILED] ? sgpu_exit_status(SGPU_ESEGMENTS) : 0;
 }
 
@@ -227,11 +239,12 @@ int verb_run(int argc, char **argv)
 	cli_signals(NULL);
 	rc = sgpu_output_open(&r.output, r.path ? r.path : "-", 0666, &error);
 	if (rc == SGPU_OK) {
-		const struct sgpu_device_config config = { .jobs = r.options.jobs, .timer = r.options.timer };
+		const struct sgpu_device_config config = { .jobs = r.options.jobs,
+							   .timer = r.options.timer };
 
 		r.out = fdopen(dup(r.output.fd), "w");
-		rc = r.out ? sgpu_device_open(r.device, &config, &device, &error) :
-			     sgpu_fail_errno(&error, "cannot write the records");
+		rc = r.out ? sgpu_device_open(r.device, &config, &device, &error)
+			   : sgpu_fail_errno(&error, "cannot write the records");
 	}
 	status = rc == SGPU_OK ? measure(&r, device) : cli_error(&error);
 	if (r.out) {

@@ -21,7 +21,8 @@ int read_results_text(const char *path, char **text, struct sgpu_bench_results *
 	cli_remember_input(path);
 	rc = sgpu_read_file(path, RESULTS_SIZE_MAX, text, &size, &error);
 	if (rc == SGPU_OK && size == 0) {
-		rc = sgpu_fail_sniffed(&error, STDIN_FILENO, cli_is_standard(path) ? "standard input" : path, *text, size,
+		rc = sgpu_fail_sniffed(&error, STDIN_FILENO,
+				       cli_is_standard(path) ? "standard input" : path, *text, size,
 				       "results");
 	}
 	rc = rc ? rc : sgpu_bench_read(*text, size, path, results, &error);

@@ -13,8 +13,8 @@
 #include "cases.h"
 #include "cli.h"
 
-extern const struct cli_option aa_options[], list_options[], run_options[], compare_options[], table_options[],
-	report_options[], doctor_options[], graviton_options[], open_options[];
+extern const struct cli_option aa_options[], list_options[], run_options[], compare_options[],
+	table_options[], report_options[], doctor_options[], graviton_options[], open_options[];
 int verb_aa(int argc, char **argv);
 int verb_list(int argc, char **argv);
 int verb_run(int argc, char **argv);
@@ -28,24 +28,26 @@ int verb_open(int argc, char **argv);
 enum { RESULTS_SIZE_MAX = 64 << 20 };
 /* The value of --timer: 0, or the exit status. */
 int timer_take(enum sgpu_device_timer *timer, const char *name);
-/* Compares both timers of a GPU, and adds their difference to the description of the environment, as a part of the time by
- * %globaltimer. */
+/* Compares both timers of a GPU, and adds their difference to the description of the environment,
+ * as a part of the time by %globaltimer. */
 void timer_compare(struct sgpu_device *device, json_t *environment);
 
-/* Reads a file of results; prints and returns an exit status when it cannot. The second has the file, too, in *text, which the
- * caller frees in any case. */
+/* Reads a file of results; prints and returns an exit status when it cannot. The second has the
+ * file, too, in *text, which the caller frees in any case. */
 int read_results(const char *path, struct sgpu_bench_results *results);
 int read_results_text(const char *path, char **text, struct sgpu_bench_results *results);
 
 /* ---- formats ---- */
 enum { TEXT_MAX = 64 };
 /* "12.3 us", "55.3 GB/s", "64 MiB": three digits and a unit. */
-/* Ties go away from 0, as in decimals, and not by what binary fractions make of them: others can recompute a table. */
+/* Ties go away from 0, as in decimals, and not by what binary fractions make of them: others can
+ * recompute a table. */
 double rounded(double value, int digits);
 const char *time_text(double ns, char text[TEXT_MAX]);
 const char *value_text(const struct sgpu_bench_record *record, char text[TEXT_MAX]);
 /* A parameter's value; sizes in bytes with a unit. */
-const char *parameter_text(const struct sgpu_bench_record_parameter *parameter, char text[TEXT_MAX]);
+const char *parameter_text(const struct sgpu_bench_record_parameter *parameter,
+			   char text[TEXT_MAX]);
 
 /* For people: a line a record. */
 void print_record(FILE *out, const struct sgpu_bench_record *record);

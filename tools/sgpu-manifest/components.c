@@ -16,7 +16,8 @@ static int find(int *parent, int i)
 	return i;
 }
 
-/* The smaller index is the root, so that parts are numbered in the order of their first operation. */
+/* The smaller index is the root, so that parts are numbered in the order of their first operation.
+ */
 static void join(int *parent, int a, int b)
 {
 	a = find(parent, a);
@@ -30,7 +31,8 @@ static void join(int *parent, int a, int b)
 
 static bool is_single(const struct sgpu_segment *segment)
 {
-	if (segment->direction == SGPU_INPUT_OUTPUT || (segment->location && strcmp(segment->location, "-") == 0)) {
+	if (segment->direction == SGPU_INPUT_OUTPUT ||
+	    (segment->location && strcmp(segment->location, "-") == 0)) {
 		return true;
 	}
 	for (int i = 0; i < SGPU_DMA_VARS; i++) {
@@ -53,7 +55,9 @@ static void join_all(const struct sgpu_manifest *manifest, int *parent)
 	}
 	for (int i = 0; i < manifest->segment_count; i++) {
 		const struct sgpu_segment *segment = &manifest->segments[i];
-		int first = segment->writer >= 0 ? segment->writer : segment->reader_count ? segment->readers[0] : -1;
+		int first = segment->writer >= 0    ? segment->writer
+			    : segment->reader_count ? segment->readers[0]
+						    : -1;
 
 		for (int k = 0; k < segment->reader_count && is_single(segment); k++) {
 			join(parent, first, segment->readers[k]);
@@ -76,8 +80,10 @@ static int by_size(const void *a, const void *b)
 	return x->number < y->number ? -1 : x->number > y->number;
 }
 
-/* Each segment counts once for every part that it is in. `last` remembers the last segment counted for a part. */
-static void weigh(const struct sgpu_manifest *manifest, const int *part_of, struct part *parts, int *last)
+/* Each segment counts once for every part that it is in. `last` remembers the last segment counted
+ * for a part. */
+static void weigh(const struct sgpu_manifest *manifest, const int *part_of, struct part *parts,
+		  int *last)
 {
 	for (int i = 0; i < manifest->segment_count; i++) {
 		const struct sgpu_segment *segment = &manifest->segments[i];
@@ -97,7 +103,8 @@ static void weigh(const struct sgpu_manifest *manifest, const int *part_of, stru
 	}
 }
 
-/* Shards and parts are at most 65536 each; a linear search for the lightest would be their product, so a heap. */
+/* Shards and parts are at most 65536 each; a linear search for the lightest would be their product,
+ * so a heap. */
 static void sift_down(int *heap, int count, const uint64_t *bytes)
 {
 	int i = 0;
@@ -122,7 +129,8 @@ static void sift_down(int *heap, int count, const uint64_t *bytes)
 	}
 }
 
-static void share(struct part *parts, int part_count, int *shard_of, int *heap, struct components *components)
+static void share(struct part *parts, int part_count, int *shard_of, int *heap,
+		  struct components *components)
 {
 	if (components->shard_count == part_count) {
 		for (int i = 0; i < part_count; i++) {
@@ -146,7 +154,8 @@ static void share(struct part *parts, int part_count, int *shard_of, int *heap, 
 	}
 }
 
-bool components_find(const struct sgpu_manifest *manifest, uint64_t wanted, struct components *components)
+bool components_find(const struct sgpu_manifest *manifest, uint64_t wanted,
+		     struct components *components)
 {
 	size_t count = (size_t)manifest->operation_count + 1;
 	int *parent = calloc(count, sizeof(int)), *part_of = calloc(count, sizeof(int));
@@ -158,7 +167,8 @@ bool components_find(const struct sgpu_manifest *manifest, uint64_t wanted, stru
 	memset(components, 0, sizeof(*components));
 	components->shard = calloc(count, sizeof(int));
 	components->bytes = calloc(count, sizeof(uint64_t));
-	if (!parent || !part_of || !last || !shard_of || !parts || !components->shard || !components->bytes) {
+	if (!parent || !part_of || !last || !shard_of || !parts || !components->shard ||
+	    !components->bytes) {
 		goto out;
 	}
 	join_all(manifest, parent);
@@ -174,7 +184,8 @@ bool components_find(const struct sgpu_manifest *manifest, uint64_t wanted, stru
 	}
 	weigh(manifest, part_of, parts, last);
 	components->part_count = part_count;
-	components->shard_count = !wanted || wanted > (uint64_t)part_count ? part_count : (int)wanted;
+	components->shard_count =
+		!wanted || wanted > (uint64_t)part_count ? part_count : (int)wanted;
 	share(parts, part_count, shard_of, last, components);
 	for (int i = 0; i < manifest->operation_count; i++) {
 		components->shard[i] = shard_of[part_of[i]];

@@ -23,7 +23,8 @@ static int check(struct document *document, unsigned options)
 {
 	struct sgpu_error error = { 0 };
 	int code = sgpu_manifest_parse_options(document->text, document->size,
-					       (options & ~(unsigned)DOCUMENT_RECORDS_ARE_RESULT) | SGPU_MANIFEST_WHOLE,
+					       (options & ~(unsigned)DOCUMENT_RECORDS_ARE_RESULT) |
+						       SGPU_MANIFEST_WHOLE,
 					       &document->manifest, &document->diagnostics, &error);
 
 	code = code ? code : sgpu_ops_check(document->manifest, &document->diagnostics, &error);
@@ -31,7 +32,8 @@ static int check(struct document *document, unsigned options)
 	if (code && !(code == SGPU_EINVALID && document->diagnostics.count)) {
 		return cli_error(&error);
 	}
-	code = sgpu_diagnostics_locate(&document->diagnostics, document->text, document->size, &error);
+	code = sgpu_diagnostics_locate(&document->diagnostics, document->text, document->size,
+				       &error);
 	if (!code && document->diagnostics.out_of_memory) {
 		code = sgpu_fail_nomem(&error);
 	}
@@ -55,16 +57,19 @@ int document_load(const char *path, unsigned options, struct document *document)
 	document->path = path ? path : "-";
 	document->name = cli_is_standard(path) ? "standard input" : path;
 	if (cli_is_standard(path) && isatty(STDIN_FILENO)) {
-		return cli_usage("refusing to read a manifest from a terminal; name a file or redirect");
+		return cli_usage(
+			"refusing to read a manifest from a terminal; name a file or redirect");
 	}
-	code = sgpu_read_file(document->path, SGPU_MANIFEST_SIZE_MAX, &document->text, &document->size, &error);
+	code = sgpu_read_file(document->path, SGPU_MANIFEST_SIZE_MAX, &document->text,
+			      &document->size, &error);
 	if (!code && !document->size) {
 		code = sgpu_fail_sniffed(&error, STDIN_FILENO, document->name, "", 0, "a manifest");
 	}
 	return code ? cli_error(&error) : check(document, options);
 }
 
-int document_check(const char *text, size_t size, const char *name, unsigned options, struct document *document)
+int document_check(const char *text, size_t size, const char *name, unsigned options,
+		   struct document *document)
 {
 	struct sgpu_error error = { 0 };
 
@@ -89,7 +94,8 @@ void document_free(struct document *document)
 	document->text = NULL;
 }
 
-int document_each(int argc, char **argv, unsigned options, int (*one)(const char *path, unsigned options))
+int document_each(int argc, char **argv, unsigned options,
+		  int (*one)(const char *path, unsigned options))
 {
 	struct document_request request = { 0 };
 	char **paths;
@@ -118,8 +124,8 @@ bool output_differs(const char *output, const char *input)
 		return true;
 	}
 	if (stat(output, &a) == 0 && S_ISREG(a.st_mode) &&
-	    (strcmp(input, "-") == 0 ? fstat(STDIN_FILENO, &b) : stat(input, &b)) == 0 && a.st_dev == b.st_dev &&
-	    a.st_ino == b.st_ino) {
+	    (strcmp(input, "-") == 0 ? fstat(STDIN_FILENO, &b) : stat(input, &b)) == 0 &&
+	    a.st_dev == b.st_dev && a.st_ino == b.st_ino) {
 		cli_usage("the output '%s' is an input, too", output);
 		return false;
 	}

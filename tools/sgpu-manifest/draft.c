@@ -20,7 +20,7 @@ static bool has_id(const json_t *list, const char *member, const char *id)
 	size_t i;
 	json_t *entry;
 
-	json_array_foreach(list, i, entry) {
+	json_array_foreach (list, i, entry) {
 		if (strcmp(json_string_value(json_object_get(entry, member)), id) == 0) {
 			return true;
 		}
@@ -41,7 +41,8 @@ void draft_make_id(const struct draft *draft, const char *text, char id[SGPU_ID_
 	memmove(id, text, used);
 	id[used] = '\0';
 	for (int number = 2; !used || id_taken(draft, id); number++) {
-		snprintf(id + used, (size_t)(SGPU_ID_MAX + 1) - used, "%s%d", used ? "_" : "input", number);
+		snprintf(id + used, (size_t)(SGPU_ID_MAX + 1) - used, "%s%d", used ? "_" : "input",
+			 number);
 	}
 }
 
@@ -53,13 +54,15 @@ static void stem_of_file(const char *path, char stem[DRAFT_STEM_MAX + 1])
 	size_t length = strcspn(name, ".");
 
 	length = length ? length : strlen(name);
-	for (length = length < DRAFT_STEM_MAX ? length : DRAFT_STEM_MAX; length && (name[length] & 0xc0) == 0x80;) {
+	for (length = length < DRAFT_STEM_MAX ? length : DRAFT_STEM_MAX;
+	     length && (name[length] & 0xc0) == 0x80;) {
 		length--;
 	}
 	snprintf(stem, DRAFT_STEM_MAX + 1, "%.*s", (int)length, name);
 }
 
-/* Ids are ASCII: other characters become their numbers, as JSON has them, so that two names are two ids. */
+/* Ids are ASCII: other characters become their numbers, as JSON has them, so that two names are two
+ * ids. */
 static void id_of_stem(const struct draft *draft, const char *stem, char id[SGPU_ID_MAX + 1])
 {
 	json_t *text = json_string(stem);
@@ -83,19 +86,20 @@ bool draft_is_low(const struct draft *draft, const char *argument, const char *i
 	size_t i;
 	json_t *name;
 
-	json_array_foreach(draft->low, i, name) {
-		if (strcmp(json_string_value(name), argument) == 0 || strcmp(json_string_value(name), id) == 0) {
+	json_array_foreach (draft->low, i, name) {
+		if (strcmp(json_string_value(name), argument) == 0 ||
+		    strcmp(json_string_value(name), id) == 0) {
 			return true;
 		}
 	}
 	return false;
 }
 
-int draft_add_segment(struct draft *draft, const char *id, const char *direction, bool low, json_t *location,
-		      json_t *type)
+int draft_add_segment(struct draft *draft, const char *id, const char *direction, bool low,
+		      json_t *location, json_t *type)
 {
-	json_t *segment = json_pack("{s:s, s:s, s:s}", "segment_id", id, "sensitivity_level", low ? "LOW" : "HIGH",
-				    "direction", direction);
+	json_t *segment = json_pack("{s:s, s:s, s:s}", "segment_id", id, "sensitivity_level",
+				    low ? "LOW" : "HIGH", "direction", direction);
 	int failed = !segment;
 
 	if (location) {
@@ -106,8 +110,9 @@ int draft_add_segment(struct draft *draft, const char *id, const char *direction
 	}
 	json_decref(location);
 	json_decref(type);
-	return json_array_append_new(draft->segments, segment) || failed ?
-	       cli_fail(SGPU_EINVALID, "a file's name is not UTF-8") : 0;
+	return json_array_append_new(draft->segments, segment) || failed
+		       ? cli_fail(SGPU_EINVALID, "a file's name is not UTF-8")
+		       : 0;
 }
 
 static json_t *type_json(const struct file_spec *spec)
@@ -154,7 +159,8 @@ int draft_add_file(struct draft *draft, const char *text)
 		return cli_usage("'%s' has no input for '%s'", draft->op->name, text);
 	}
 	if (draft->used[spec->argument] || cli_op_is_output(&draft->op->args[spec->argument])) {
-		return cli_usage("'%s' is given twice or is an output", draft->op->args[spec->argument].name);
+		return cli_usage("'%s' is given twice or is an output",
+				 draft->op->args[spec->argument].name);
 	}
 	draft->used[spec->argument] = true;
 	return 0;
@@ -163,7 +169,8 @@ int draft_add_file(struct draft *draft, const char *text)
 static int add_input(struct draft *draft, const struct file_spec *spec)
 {
 	const char *argument = draft->op->args[spec->argument].name;
-	char id[SGPU_ID_MAX + 1], stem[DRAFT_STEM_MAX + 1], *location = file_spec_location(spec->path, draft->folder);
+	char id[SGPU_ID_MAX + 1], stem[DRAFT_STEM_MAX + 1],
+		*location = file_spec_location(spec->path, draft->folder);
 	json_t *name;
 	bool low;
 	int status;
@@ -179,12 +186,13 @@ static int add_input(struct draft *draft, const struct file_spec *spec)
 	}
 	low = draft_is_low(draft, argument, id);
 	if (!low && strcmp(location, "-") == 0) {
-		cli_warning("'pack' takes nothing HIGH from standard input: put it into a file, or lower it with --low %s",
+		cli_warning("'pack' takes nothing HIGH from standard input: put it into a file, or "
+			    "lower it with --low %s",
 			    argument);
 	}
 	name = json_string(location);
-	status = name ? draft_add_segment(draft, id, "INPUT", low, name, type_json(spec)) :
-			cli_fail(SGPU_EINVALID, "a file's name is not UTF-8");
+	status = name ? draft_add_segment(draft, id, "INPUT", low, name, type_json(spec))
+		      : cli_fail(SGPU_EINVALID, "a file's name is not UTF-8");
 	status = status ? status : draft_convert(draft, spec, low, id);
 	json_object_set_new(draft->arguments, argument, json_string(id));
 	free(location);
@@ -206,7 +214,8 @@ static int add_outputs(struct draft *draft)
 
 		if (cli_op_is_output(argument) && (!needed || !argument->optional)) {
 			draft_make_id(draft, argument->name, id);
-			status = draft_add_segment(draft, id, "OUTPUT", draft_is_low(draft, argument->name, id),
+			status = draft_add_segment(draft, id, "OUTPUT",
+						   draft_is_low(draft, argument->name, id),
 						   json_string(id), NULL);
 			json_object_set_new(draft->arguments, argument->name, json_string(id));
 		}
@@ -226,7 +235,8 @@ static void fill_params(struct draft *draft)
 		}
 		param.required = false;
 		/* A range from 0 to 0 holds nothing. */
-		param.standard = param.standard == 0 && strcmp(param.name, "max") == 0 ? 1 : param.standard;
+		param.standard =
+			param.standard == 0 && strcmp(param.name, "max") == 0 ? 1 : param.standard;
 		op_default_text(&param, text);
 		json_object_set_new(draft->params, param.name, op_default_json(&param));
 		cli_note("the parameter '%s' is needed and was set to %s", param.name, text);
@@ -239,7 +249,7 @@ static bool is_file(const struct draft *draft, const char *id)
 	size_t i;
 	json_t *segment;
 
-	json_array_foreach(draft->segments, i, segment) {
+	json_array_foreach (draft->segments, i, segment) {
 		if (json_object_get(segment, "data_location_client") &&
 		    strcmp(json_string_value(json_object_get(segment, "segment_id")), id) == 0) {
 			return true;
@@ -254,14 +264,15 @@ static int check_low(const struct draft *draft)
 	size_t i;
 	json_t *name;
 
-	json_array_foreach(draft->low, i, name) {
+	json_array_foreach (draft->low, i, name) {
 		const char *text = json_string_value(name);
 		struct sgpu_error error = { 0 };
 
 		if (json_object_get(draft->arguments, text) || is_file(draft, text)) {
 			continue;
 		}
-		sgpu_fail(&error, SGPU_EUSAGE, "--low: '%s' is neither an argument of '%s' nor a segment", text,
+		sgpu_fail(&error, SGPU_EUSAGE,
+			  "--low: '%s' is neither an argument of '%s' nor a segment", text,
 			  draft->op->name);
 		sgpu_hint(&error, "'sgpu-manifest ops %s' shows the arguments", draft->op->name);
 		return cli_error(&error);
@@ -287,15 +298,18 @@ int draft_build(struct draft *draft)
 		return status;
 	}
 	fill_params(draft);
-	entry = json_pack("{s:s, s:s, s:O}", "gpu_operation_id", draft->operation, "kernel", draft->op->name,
-			  "arguments", draft->arguments);
+	entry = json_pack("{s:s, s:s, s:O}", "gpu_operation_id", draft->operation, "kernel",
+			  draft->op->name, "arguments", draft->arguments);
 	if (entry && json_object_size(draft->params)) {
 		json_object_set(entry, "params", draft->params);
 	}
-	return json_array_append_new(draft->operations, entry) ? cli_fail(SGPU_ENOMEM, "out of memory") : 0;
+	return json_array_append_new(draft->operations, entry)
+		       ? cli_fail(SGPU_ENOMEM, "out of memory")
+		       : 0;
 }
 
-/* Outputs are called after the first input, the operation and their element type, which is known now. */
+/* Outputs are called after the first input, the operation and their element type, which is known
+ * now. */
 static void name_outputs(struct draft *draft, const struct sgpu_manifest *checked)
 {
 	for (int i = 0; i < checked->segment_count; i++) {
@@ -306,10 +320,11 @@ static void name_outputs(struct draft *draft, const struct sgpu_manifest *checke
 		if (segment->direction != SGPU_OUTPUT) {
 			continue;
 		}
-		snprintf(location, sizeof(location), "%s.%s%s%s.%s", *draft->stem ? draft->stem : "output",
-			 draft->op->name, part ? "." : "", part ? part + 1 : "", sgpu_dtype_name(segment->type.dtype));
-		json_object_set_new(json_array_get(draft->segments, (size_t)i), "data_location_client",
-				    json_string(location));
+		snprintf(location, sizeof(location), "%s.%s%s%s.%s",
+			 *draft->stem ? draft->stem : "output", draft->op->name, part ? "." : "",
+			 part ? part + 1 : "", sgpu_dtype_name(segment->type.dtype));
+		json_object_set_new(json_array_get(draft->segments, (size_t)i),
+				    "data_location_client", json_string(location));
 	}
 }
 
@@ -319,12 +334,13 @@ int draft_finish(struct draft *draft, json_t **manifest)
 	char *text;
 	int status;
 
-	*manifest = json_pack("{s:i, s:s, s:O, s:O}", "version", (int)SGPU_MANIFEST_VERSION, "manifest_id",
-			      draft->id ? draft->id : draft->op->name, "segments", draft->segments, "operations",
-			      draft->operations);
+	*manifest = json_pack("{s:i, s:s, s:O, s:O}", "version", (int)SGPU_MANIFEST_VERSION,
+			      "manifest_id", draft->id ? draft->id : draft->op->name, "segments",
+			      draft->segments, "operations", draft->operations);
 	text = *manifest ? pretty_json(*manifest, 2, false) : NULL;
-	status = text ? document_check(text, strlen(text), "the manifest that init made", 0, &document) :
-			cli_fail(SGPU_EINVALID, "the manifest_id is not UTF-8");
+	status = text ? document_check(text, strlen(text), "the manifest that init made", 0,
+				       &document)
+		      : cli_fail(SGPU_EINVALID, "the manifest_id is not UTF-8");
 	if (!status) {
 		name_outputs(draft, document.manifest);
 	}

@@ -43,11 +43,12 @@ static int parse_shape(char **text, struct sgpu_type *type, struct sgpu_error *e
 		int code;
 
 		if (type->rank == SGPU_RANK_MAX) {
-			return sgpu_fail(error, SGPU_EUSAGE, "a shape has at most %d extents", (int)SGPU_RANK_MAX);
+			return sgpu_fail(error, SGPU_EUSAGE, "a shape has at most %d extents",
+					 (int)SGPU_RANK_MAX);
 		}
 		(*text)[length] = '\0';
-		code = sgpu_parse_u64(*text, "an extent", 0, SGPU_JSON_INTEGER_MAX - 1, &type->shape[type->rank++],
-				      error);
+		code = sgpu_parse_u64(*text, "an extent", 0, SGPU_JSON_INTEGER_MAX - 1,
+				      &type->shape[type->rank++], error);
 		(*text)[length] = next;
 		if (code) {
 			return code;
@@ -61,7 +62,8 @@ static int parse_shape(char **text, struct sgpu_type *type, struct sgpu_error *e
 }
 
 /* "DTYPE:SHAPE[:OFFSET]" behind a path */
-static int parse_type(const char *text, enum sgpu_dtype dtype, struct file_spec *spec, struct sgpu_error *error)
+static int parse_type(const char *text, enum sgpu_dtype dtype, struct file_spec *spec,
+		      struct sgpu_error *error)
 {
 	char *copy = strdup(text + strlen(sgpu_dtype_name(dtype)) + 1), *rest = copy;
 	uint64_t bytes;
@@ -74,7 +76,8 @@ static int parse_type(const char *text, enum sgpu_dtype dtype, struct file_spec 
 	code = parse_shape(&rest, &spec->type, error);
 	if (!code && *rest == ':') {
 		spec->has_offset = true;
-		code = sgpu_parse_u64(rest + 1, "an offset", 0, SGPU_JSON_INTEGER_MAX - 1, &spec->offset, error);
+		code = sgpu_parse_u64(rest + 1, "an offset", 0, SGPU_JSON_INTEGER_MAX - 1,
+				      &spec->offset, error);
 	}
 	if (!code && !sgpu_type_bytes(&spec->type, &bytes)) {
 		code = sgpu_fail(error, SGPU_EUSAGE, "the type '%s' is too large", text);
@@ -83,7 +86,8 @@ static int parse_type(const char *text, enum sgpu_dtype dtype, struct file_spec 
 	return code;
 }
 
-/* A path may hold '=', but "NAME=" before a file that is not there is the name of an argument, misspelt. */
+/* A path may hold '=', but "NAME=" before a file that is not there is the name of an argument,
+ * misspelt. */
 static int check_name(const char *path, const struct sgpu_op *op, struct sgpu_error *error)
 {
 	size_t length = strcspn(path, "=/");
@@ -96,7 +100,8 @@ static int check_name(const char *path, const struct sgpu_op *op, struct sgpu_er
 	return sgpu_hint(error, "'sgpu-manifest ops %s' shows the arguments", op->name);
 }
 
-/* The last ":WORD" of the text behind which nothing or ":SHAPE[:OFFSET]" stands: what was meant as a type. */
+/* The last ":WORD" of the text behind which nothing or ":SHAPE[:OFFSET]" stands: what was meant as
+ * a type. */
 static const char *find_word(const char *text, size_t *length)
 {
 	const char *found = NULL;
@@ -105,7 +110,8 @@ static const char *find_word(const char *text, size_t *length)
 		size_t size = strcspn(colon + 1, ":");
 		const char *rest = colon + 1 + size;
 
-		if (isalpha((unsigned char)colon[1]) && size < TYPE_WORD_MAX && !rest[strspn(rest, ":,0123456789")]) {
+		if (isalpha((unsigned char)colon[1]) && size < TYPE_WORD_MAX &&
+		    !rest[strspn(rest, ":,0123456789")]) {
 			found = colon + 1;
 			*length = size;
 		}
@@ -128,16 +134,20 @@ static int check_type_name(const char *path, struct sgpu_error *error)
 	near = sgpu_dtype_near(name);
 	if (sgpu_dtype_parse(name) != SGPU_NONE) {
 		sgpu_fail(error, SGPU_EUSAGE, "'%s' has a type without a shape", path);
-		return sgpu_hint(error, "FILE:DTYPE:SHAPE, SHAPE as in 181,217,181, and nothing for one element");
+		return sgpu_hint(
+			error,
+			"FILE:DTYPE:SHAPE, SHAPE as in 181,217,181, and nothing for one element");
 	}
 	if (!near && !word[length]) {
 		return SGPU_OK; /* the end of a name with a colon */
 	}
-	sgpu_fail(error, SGPU_EUSAGE, "'%s' is not one of the types f32, f64, i32, u8, i16, f16", name);
+	sgpu_fail(error, SGPU_EUSAGE, "'%s' is not one of the types f32, f64, i32, u8, i16, f16",
+		  name);
 	return near ? sgpu_hint(error, "did you mean '%s'?", near) : error->code;
 }
 
-int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec *spec, struct sgpu_error *error)
+int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec *spec,
+		    struct sgpu_error *error)
 {
 	enum sgpu_dtype dtype = SGPU_NONE;
 	struct header header = { 0 };
@@ -174,7 +184,9 @@ int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec
 	code = code ? code : header_read(spec->path, &header, error);
 	if (!code && !header.known) {
 		sgpu_fail(error, SGPU_EUSAGE, "'%s' does not say what it holds", spec->path);
-		sgpu_hint(error, "%s:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16, SHAPE as in 181,217,181",
+		sgpu_hint(error,
+			  "%s:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16, SHAPE as in "
+			  "181,217,181",
 			  spec->path);
 		return SGPU_EUSAGE;
 	}
@@ -197,10 +209,13 @@ void file_spec_clear(struct file_spec *spec)
 static char *absolute(const char *path)
 {
 	const char *slash = strrchr(path, '/');
-	char *folder = !slash ? strdup(".") : slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
+	char *folder = !slash	       ? strdup(".")
+		       : slash == path ? strdup("/")
+				       : strndup(path, (size_t)(slash - path));
 	char *real = folder ? realpath(folder, NULL) : NULL, *joined = NULL;
 
-	if (real && asprintf(&joined, "%s/%s", strcmp(real, "/") ? real : "", slash ? slash + 1 : path) < 0) {
+	if (real && asprintf(&joined, "%s/%s", strcmp(real, "/") ? real : "",
+			     slash ? slash + 1 : path) < 0) {
 		joined = NULL;
 	}
 	free(real);

@@ -19,8 +19,8 @@ struct header {
 	double gain, bias;
 };
 
-/* Reads the file's header. Errors: SGPU_ESYSTEM; SGPU_EINVALID when the header promises what the file does not hold, or
- * what no manifest can say. */
+/* Reads the file's header. Errors: SGPU_ESYSTEM; SGPU_EINVALID when the header promises what the
+ * file does not hold, or what no manifest can say. */
 SGPU_MUST_CHECK int header_read(const char *path, struct header *header, struct sgpu_error *error);
 
 #endif

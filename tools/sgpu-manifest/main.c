@@ -6,16 +6,21 @@
 
 static const struct cli_verb verbs[] = {
 	{ "check", "[MANIFEST...]", "report every error of manifests", check_options, verb_check },
-	{ "show", "[MANIFEST]", "show segments, operations and the graph", show_options, verb_show },
+	{ "show", "[MANIFEST]", "show segments, operations and the graph", show_options,
+	  verb_show },
 	{ "canon", "[MANIFEST]", "write the canonical form", canon_options, verb_canon },
-	{ "hash", "[MANIFEST...]", "print the SHA-256 of the canonical form", hash_options, verb_hash },
+	{ "hash", "[MANIFEST...]", "print the SHA-256 of the canonical form", hash_options,
+	  verb_hash },
 	{ "schema", "", "write the JSON Schema of manifests", schema_options, verb_schema },
-	{ "init", "[ARGUMENT=]FILE[:DTYPE:SHAPE[:OFFSET]]...", "write a manifest for an operation and its files",
-	  init_options, verb_init },
+	{ "init", "[ARGUMENT=]FILE[:DTYPE:SHAPE[:OFFSET]]...",
+	  "write a manifest for an operation and its files", init_options, verb_init },
 	{ "pack", "[MANIFEST]", "write the batch of a manifest", pack_options, verb_pack },
-	{ "split", "[MANIFEST]", "write manifests of the independent parts", split_options, verb_split },
-	{ "merge", "RESPONSE...", "report on the responses of the parts together", merge_options, verb_merge },
-	{ "ops", "[OPERATION]", "list the operations, their arguments and parameters", ops_options, verb_ops },
+	{ "split", "[MANIFEST]", "write manifests of the independent parts", split_options,
+	  verb_split },
+	{ "merge", "RESPONSE...", "report on the responses of the parts together", merge_options,
+	  verb_merge },
+	{ "ops", "[OPERATION]", "list the operations, their arguments and parameters", ops_options,
+	  verb_ops },
 	{ .name = NULL },
 };
 

@@ -23,11 +23,13 @@ static bool has_file(const struct sgpu_segment *segment)
 	return segment->location && strcmp(segment->location, "-") != 0;
 }
 
-static int measure(const struct payload_folder *folder, const struct sgpu_segment *segment, struct image *image,
-		   struct sgpu_error *error)
+static int measure(const struct payload_folder *folder, const struct sgpu_segment *segment,
+		   struct image *image, struct sgpu_error *error)
 {
 	uint8_t digest[32];
-	int code = has_file(segment) && !image->measured ? payload_measure(folder, segment, digest, error) : SGPU_OK;
+	int code = has_file(segment) && !image->measured
+			   ? payload_measure(folder, segment, digest, error)
+			   : SGPU_OK;
 
 	if (has_file(segment) && !image->measured && !code) {
 		sgpu_base64url_encode(digest, sizeof(digest), image->digest);
@@ -46,8 +48,9 @@ static int compare(const struct sgpu_operation *operation, const struct sgpu_seg
 	if (!image->there || strcmp(stated, image->digest) == 0) {
 		return 0;
 	}
-	return cli_fail(SGPU_EDIFFERS, "operation '%s': module_digest is '%s', but that of '%s' is '%s'", operation->id,
-			stated, segment->location, image->digest);
+	return cli_fail(SGPU_EDIFFERS,
+			"operation '%s': module_digest is '%s', but that of '%s' is '%s'",
+			operation->id, stated, segment->location, image->digest);
 }
 
 int module_digests_compare(const struct document *document, const struct payload_folder *folder)
@@ -65,10 +68,13 @@ int module_digests_compare(const struct document *document, const struct payload
 		if (!module || !module->has_digest) {
 			continue;
 		}
-		if (measure(folder, &manifest->segments[module->segment], &images[module->segment], &error)) {
-			cli_detail("%s: not compared with module_digest: %s", document->name, error.text);
+		if (measure(folder, &manifest->segments[module->segment], &images[module->segment],
+			    &error)) {
+			cli_detail("%s: not compared with module_digest: %s", document->name,
+				   error.text);
 		}
-		differs = compare(operation, &manifest->segments[module->segment], &images[module->segment]);
+		differs = compare(operation, &manifest->segments[module->segment],
+				  &images[module->segment]);
 		status = status ? status : differs;
 	}
 	free(images);
@@ -76,8 +82,8 @@ int module_digests_compare(const struct document *document, const struct payload
 }
 
 /* The digests into the document's JSON; *added counts those that were absent. */
-static int fill(const struct sgpu_manifest *manifest, const struct payload_folder *folder, struct image *images,
-		int *added)
+static int fill(const struct sgpu_manifest *manifest, const struct payload_folder *folder,
+		struct image *images, int *added)
 {
 	json_t *operations = json_object_get(manifest->json, "operations");
 	int status = 0;
@@ -99,8 +105,10 @@ static int fill(const struct sgpu_manifest *manifest, const struct payload_folde
 		} else if (operation->module->has_digest) {
 			failed = compare(operation, segment, image);
 		} else if (!has_file(segment)) {
-			cli_warning("operation '%s': no file to take a module_digest from, and no runner takes a module "
-				    "without one", operation->id);
+			cli_warning("operation '%s': no file to take a module_digest from, and no "
+				    "runner takes a module "
+				    "without one",
+				    operation->id);
 		} else if (image->there) {
 			json_object_set_new(json_array_get(operations, (size_t)i), "module_digest",
 					    json_string(image->digest));
@@ -111,7 +119,8 @@ static int fill(const struct sgpu_manifest *manifest, const struct payload_folde
 	return status;
 }
 
-int module_digests_fill(struct document *document, const struct payload_folder *folder, unsigned options)
+int module_digests_fill(struct document *document, const struct payload_folder *folder,
+			unsigned options)
 {
 	struct image *images = calloc((size_t)document->manifest->segment_count, sizeof(*images));
 	struct sgpu_error error = { 0 };
@@ -120,7 +129,8 @@ int module_digests_fill(struct document *document, const struct payload_folder *
 	size_t size = 0;
 	int added = 0, status;
 
-	status = images ? fill(document->manifest, folder, images, &added) : cli_fail(SGPU_ENOMEM, "out of memory");
+	status = images ? fill(document->manifest, folder, images, &added)
+			: cli_fail(SGPU_ENOMEM, "out of memory");
 	free(images);
 	if (status || !added) {
 		return status;

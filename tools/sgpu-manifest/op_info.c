@@ -33,7 +33,8 @@ void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX])
 	text[0] = '\0';
 	for (int i = SGPU_NONE + 1; i < SGPU_DTYPE_COUNT; i++) {
 		if (dtypes & SGPU_TYPE_BIT(i)) {
-			used += (size_t)snprintf(text + used, OP_TEXT_MAX - used, "%s%s", used ? " " : "",
+			used += (size_t)snprintf(text + used, OP_TEXT_MAX - used, "%s%s",
+						 used ? " " : "",
 						 sgpu_dtype_name((enum sgpu_dtype)i));
 		}
 	}
@@ -41,8 +42,8 @@ void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX])
 
 void op_ranks_text(const struct sgpu_op_argument *argument, char text[OP_TEXT_MAX])
 {
-	snprintf(text, OP_TEXT_MAX, argument->min_rank == argument->max_rank ? "%d" : "%d to %d", argument->min_rank,
-		 argument->max_rank);
+	snprintf(text, OP_TEXT_MAX, argument->min_rank == argument->max_rank ? "%d" : "%d to %d",
+		 argument->min_rank, argument->max_rank);
 }
 
 void op_range_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
@@ -55,8 +56,8 @@ void op_range_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
 		snprintf(text, OP_TEXT_MAX, "true or false");
 	} else if (param->kind == SGPU_PARAM_CHOICE) {
 		for (int i = 0; param->choices[i] && used < OP_TEXT_MAX; i++) {
-			used += (size_t)snprintf(text + used, OP_TEXT_MAX - used, "%s%s", i ? ", " : "",
-						 param->choices[i]);
+			used += (size_t)snprintf(text + used, OP_TEXT_MAX - used, "%s%s",
+						 i ? ", " : "", param->choices[i]);
 		}
 	} else if (low && high) {
 		snprintf(text, OP_TEXT_MAX, "%.10g to %.10g", param->min, param->max);

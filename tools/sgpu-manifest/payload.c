@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Finding, measuring and hashing payloads. HIGH data are never read here, only their files are looked at; but for the
- * images of modules, whose digests the manifest names.
+ * Finding, measuring and hashing payloads. HIGH data are never read here, only their files are
+ * looked at; but for the images of modules, whose digests the manifest names.
  */
 #include "payload.h"
 
@@ -29,12 +29,14 @@ enum {
 	WINDOW = 32 << 20,    /* between two looks at the progress */
 };
 
-int payload_folder_open(const char *manifest_path, struct payload_folder *folder, struct sgpu_error *error)
+int payload_folder_open(const char *manifest_path, struct payload_folder *folder,
+			struct sgpu_error *error)
 {
 	const char *slash = strcmp(manifest_path, "-") ? strrchr(manifest_path, '/') : NULL;
-	char *text = !slash		     ? strdup(".") :
-		     slash == manifest_path ? strdup("/") :
-					       strndup(manifest_path, (size_t)(slash - manifest_path));
+	char *text = !slash ? strdup(".")
+		     : slash == manifest_path
+			     ? strdup("/")
+			     : strndup(manifest_path, (size_t)(slash - manifest_path));
 
 	folder->spool = -1;
 	if (!text) {
@@ -62,31 +64,36 @@ void payload_folder_close(struct payload_folder *folder)
 	folder->path = NULL;
 }
 
-/* "/" is above everything; any other folder needs the slash, so that /data is not above /database. */
+/* "/" is above everything; any other folder needs the slash, so that /data is not above /database.
+ */
 static bool is_below(const char *folder, const char *path)
 {
 	size_t length = strlen(folder);
 
-	return strcmp(folder, "/") == 0 || (strncmp(folder, path, length) == 0 && path[length] == '/');
+	return strcmp(folder, "/") == 0 ||
+	       (strncmp(folder, path, length) == 0 && path[length] == '/');
 }
 
 /* The real path behind a location, all symbolic links followed; it must stay below the folder. */
-static int resolve(const struct payload_folder *folder, const struct sgpu_segment *segment, char **path,
-		   struct sgpu_error *error)
+static int resolve(const struct payload_folder *folder, const struct sgpu_segment *segment,
+		   char **path, struct sgpu_error *error)
 {
 	char *joined = NULL;
 	bool absolute = *segment->location == '/';
 
-	if (asprintf(&joined, "%s%s%s", absolute ? "" : folder->path, absolute ? "" : "/", segment->location) < 0) {
+	if (asprintf(&joined, "%s%s%s", absolute ? "" : folder->path, absolute ? "" : "/",
+		     segment->location) < 0) {
 		return sgpu_fail_nomem(error);
 	}
 	*path = realpath(joined, NULL);
 	free(joined);
 	if (!*path) {
-		return sgpu_fail_errno(error, "segment '%s': cannot open '%s'", segment->id, segment->location);
+		return sgpu_fail_errno(error, "segment '%s': cannot open '%s'", segment->id,
+				       segment->location);
 	}
 	if (!folder->allow_outside && !is_below(folder->path, *path)) {
-		sgpu_fail(error, SGPU_EPOLICY, "segment '%s': '%s' leads outside the manifest's directory, to '%s'",
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "segment '%s': '%s' leads outside the manifest's directory, to '%s'",
 			  segment->id, segment->location, *path);
 		sgpu_hint(error, "--allow-outside permits it");
 		free(*path);
@@ -104,47 +111,57 @@ static int check_output(const struct payload_folder *folder, const struct sgpu_s
 
 	if (folder->output && stat(folder->output, &output) == 0 && output.st_dev == file->st_dev &&
 	    output.st_ino == file->st_ino) {
-		return sgpu_fail(error, SGPU_EUSAGE, "the output '%s' is the payload of segment '%s'", folder->output,
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "the output '%s' is the payload of segment '%s'", folder->output,
 				 segment->id);
 	}
 	return SGPU_OK;
 }
 
-/* Opens without following a link and without waiting for a pipe: the path was resolved, so either is a surprise. */
-static int open_payload(const struct payload_folder *folder, const struct sgpu_segment *segment, const char *path,
-			int *fd, struct stat *status, struct sgpu_error *error)
+/* Opens without following a link and without waiting for a pipe: the path was resolved, so either
+ * is a surprise. */
+static int open_payload(const struct payload_folder *folder, const struct sgpu_segment *segment,
+			const char *path, int *fd, struct stat *status, struct sgpu_error *error)
 {
 	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (*fd < 0) {
 		return sgpu_fail_errno(error, "segment '%s': cannot open '%s'", segment->id, path);
 	}
 	if (fstat(*fd, status)) {
-		return sgpu_fail_errno(error, "segment '%s': cannot look at '%s'", segment->id, path);
+		return sgpu_fail_errno(error, "segment '%s': cannot look at '%s'", segment->id,
+				       path);
 	}
 	if (!S_ISREG(status->st_mode)) {
 		int code = segment->sensitivity == SGPU_HIGH ? SGPU_EPOLICY : SGPU_EINVALID;
 
-		sgpu_fail(error, code, "segment '%s': '%s' is not a regular file", segment->id, path);
-		return code == SGPU_EINVALID ? sgpu_hint(error, "\"data_location_client\": \"-\" takes a LOW segment "
-						       "from standard input") : code;
+		sgpu_fail(error, code, "segment '%s': '%s' is not a regular file", segment->id,
+			  path);
+		return code == SGPU_EINVALID
+			       ? sgpu_hint(error,
+					   "\"data_location_client\": \"-\" takes a LOW segment "
+					   "from standard input")
+			       : code;
 	}
 	return check_output(folder, segment, status, error);
 }
 
-/* Without an offset the file is the payload and nothing else; with one the payload is a window of it. */
-static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint64_t size, struct sgpu_error *error)
+/* Without an offset the file is the payload and nothing else; with one the payload is a window of
+ * it. */
+static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint64_t size,
+		      struct sgpu_error *error)
 {
 	char type[SGPU_TYPE_TEXT_MAX];
 
 	sgpu_type_text(&segment->type, type);
 	if (!segment->has_offset && size != wanted) {
 		return sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s': '%s' has %" PRIu64 " bytes, %s needs %" PRIu64, segment->id,
-				 segment->location, size, type, wanted);
+				 "segment '%s': '%s' has %" PRIu64 " bytes, %s needs %" PRIu64,
+				 segment->id, segment->location, size, type, wanted);
 	}
 	if (segment->has_offset && (segment->offset > size || size - segment->offset < wanted)) {
 		return sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s': '%s' has %" PRIu64 " bytes, %s at offset %" PRIu64 " needs %" PRIu64,
+				 "segment '%s': '%s' has %" PRIu64 " bytes, %s at offset %" PRIu64
+				 " needs %" PRIu64,
 				 segment->id, segment->location, size, type, segment->offset,
 				 segment->offset + wanted);
 	}
@@ -232,9 +249,10 @@ static int open_spool(struct payload_folder *folder, struct sgpu_error *error)
 	return folder->spool < 0 ? SGPU_ESYSTEM : SGPU_OK;
 }
 
-/* At most one byte more than the payload is read: that the input goes on is all that there is to know. */
-static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *segment, uint64_t wanted,
-		      struct sgpu_error *error)
+/* At most one byte more than the payload is read: that the input goes on is all that there is to
+ * know. */
+static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *segment,
+		      uint64_t wanted, struct sgpu_error *error)
 {
 	uint8_t *buffer = malloc(BUFFER_SIZE);
 	uint64_t limit = segment->has_offset ? segment->offset + wanted : wanted + 1, total = 0;
@@ -245,7 +263,8 @@ static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *
 		size_t piece = limit - total < BUFFER_SIZE ? (size_t)(limit - total) : BUFFER_SIZE;
 
 		if (!code) {
-			code = sgpu_read(STDIN_FILENO, "standard input", buffer, piece, &got, error);
+			code = sgpu_read(STDIN_FILENO, "standard input", buffer, piece, &got,
+					 error);
 		}
 		if (!code) {
 			code = sgpu_write(folder->spool, "temporary file", buffer, got, error);
@@ -261,7 +280,8 @@ static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *
 
 		sgpu_type_text(&segment->type, type);
 		return sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s': standard input has more than the %" PRIu64 " bytes of %s",
+				 "segment '%s': standard input has more than the %" PRIu64
+				 " bytes of %s",
 				 segment->id, wanted, type);
 	}
 	return code ? code : check_size(segment, wanted, total, error);
@@ -274,18 +294,21 @@ static int take_standard_input(struct payload_folder *folder, const struct sgpu_
 
 	if (segment->sensitivity == SGPU_HIGH) {
 		sgpu_fail(error, SGPU_EPOLICY,
-			  "segment '%s' is HIGH and comes from standard input: the batch would carry it in the clear",
+			  "segment '%s' is HIGH and comes from standard input: the batch would "
+			  "carry it in the clear",
 			  segment->id);
 		sgpu_hint(error, "put it into a file, which sgpu-seal reads when it seals");
 		return SGPU_EPOLICY;
 	}
 	if (folder->standard_input) {
-		return sgpu_fail(error, SGPU_EUSAGE, "segment '%s' and the manifest both come from standard input",
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "segment '%s' and the manifest both come from standard input",
 				 segment->id);
 	}
 	code = fill_spool(folder, segment, entry->size, error);
 	if (!code) {
-		code = hash_window(folder, folder->spool, "temporary file", segment->offset, entry, error);
+		code = hash_window(folder, folder->spool, "temporary file", segment->offset, entry,
+				   error);
 	}
 	if (!code && lseek(folder->spool, (off_t)segment->offset, SEEK_SET) < 0) {
 		code = sgpu_fail_errno(error, "cannot read a temporary file");
@@ -294,11 +317,12 @@ static int take_standard_input(struct payload_folder *folder, const struct sgpu_
 	return code;
 }
 
-int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment, struct sgpu_batch_segment *entry,
-		 struct sgpu_error *error)
+int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
+		 struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
 	if (!segment->location) {
-		sgpu_fail(error, SGPU_EINVALID, "segment '%s' is %s and has no data_location_client", segment->id,
+		sgpu_fail(error, SGPU_EINVALID,
+			  "segment '%s' is %s and has no data_location_client", segment->id,
 			  sgpu_direction_name(segment->direction));
 		return sgpu_hint(error, "a batch needs a file for every input");
 	}
@@ -308,12 +332,13 @@ int payload_take(struct payload_folder *folder, const struct sgpu_segment *segme
 	return take_file(folder, segment, entry, error);
 }
 
-static int measure_window(int fd, const char *name, uint64_t offset, uint64_t size, uint8_t digest[32],
-			  struct sgpu_error *error)
+static int measure_window(int fd, const char *name, uint64_t offset, uint64_t size,
+			  uint8_t digest[32], struct sgpu_error *error)
 {
 	uint8_t *image = malloc(size ? size : 1);
 	size_t got = 0;
-	int code = image ? sgpu_pread(fd, name, image, size, offset, &got, error) : sgpu_fail_nomem(error);
+	int code = image ? sgpu_pread(fd, name, image, size, offset, &got, error)
+			 : sgpu_fail_nomem(error);
 
 	if (!code && got < size) {
 		code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
@@ -325,8 +350,8 @@ static int measure_window(int fd, const char *name, uint64_t offset, uint64_t si
 	return code;
 }
 
-int payload_measure(const struct payload_folder *folder, const struct sgpu_segment *segment, uint8_t digest[32],
-		    struct sgpu_error *error)
+int payload_measure(const struct payload_folder *folder, const struct sgpu_segment *segment,
+		    uint8_t digest[32], struct sgpu_error *error)
 {
 	struct stat status;
 	uint64_t size = 0;
@@ -343,7 +368,8 @@ int payload_measure(const struct payload_folder *folder, const struct sgpu_segme
 		code = check_size(segment, size, (uint64_t)status.st_size, error);
 	}
 	if (!code && size > SGPU_MODULE_SIZE_MAX) {
-		code = sgpu_fail(error, SGPU_EINVALID, "segment '%s': '%s' has %" PRIu64 " bytes, a module has 1 to %d",
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "segment '%s': '%s' has %" PRIu64 " bytes, a module has 1 to %d",
 				 segment->id, segment->location, size, (int)SGPU_MODULE_SIZE_MAX);
 	}
 	if (!code) {
@@ -356,7 +382,8 @@ int payload_measure(const struct payload_folder *folder, const struct sgpu_segme
 	return code;
 }
 
-int payload_copy(int from, const char *from_name, uint64_t size, int to, const char *to_name, struct sgpu_error *error)
+int payload_copy(int from, const char *from_name, uint64_t size, int to, const char *to_name,
+		 struct sgpu_error *error)
 {
 	uint8_t *buffer = malloc(BUFFER_SIZE);
 	int code = buffer ? SGPU_OK : sgpu_fail_nomem(error);
@@ -365,7 +392,8 @@ int payload_copy(int from, const char *from_name, uint64_t size, int to, const c
 		piece = size < BUFFER_SIZE ? (size_t)size : BUFFER_SIZE;
 		code = sgpu_read(from, from_name, buffer, piece, &got, error);
 		if (!code && got < piece) {
-			code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", from_name);
+			code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
+					 from_name);
 		}
 		code = code ? code : sgpu_write(to, to_name, buffer, got, error);
 	}

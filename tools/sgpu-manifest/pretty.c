@@ -56,7 +56,8 @@ static int shorten(FILE *out, const char *text)
 
 char *pretty_json(const json_t *value, size_t indent, bool ascii)
 {
-	size_t flags = (indent ? JSON_INDENT(indent) : JSON_COMPACT) | (ascii ? JSON_ENSURE_ASCII : 0);
+	size_t flags =
+		(indent ? JSON_INDENT(indent) : JSON_COMPACT) | (ascii ? JSON_ENSURE_ASCII : 0);
 	char *dump = json_dumps(value, flags | JSON_ENCODE_ANY), *text = NULL;
 	size_t size = 0;
 	FILE *out = dump ? open_memstream(&text, &size) : NULL;

@@ -10,8 +10,9 @@
 
 #include <jansson.h>
 
-/* Indented by so many blanks, or on one line with 0. Numbers are the shortest that mean the same: 0.58, and not all the
- * digits of its f64. With `ascii`, other characters are escaped, as \u202e. From malloc; NULL when out of memory. */
+/* Indented by so many blanks, or on one line with 0. Numbers are the shortest that mean the same:
+ * 0.58, and not all the digits of its f64. With `ascii`, other characters are escaped, as \u202e.
+ * From malloc; NULL when out of memory. */
 char *pretty_json(const json_t *value, size_t indent, bool ascii);
 
 #endif

@@ -27,10 +27,10 @@ static void print_diagnostic(FILE *file, const char *name, const struct sgpu_dia
 
 static void print_record(FILE *file, const char *name, const struct sgpu_diagnostic *diagnostic)
 {
-	json_t *record =
-		json_pack("{s:o, s:i, s:i, s:o, s:o}", "file", cli_json_text(name), "line", diagnostic->line,
-			  "column", diagnostic->column, "pointer", cli_json_text(diagnostic->pointer), "text",
-			  cli_json_text(diagnostic->text));
+	json_t *record = json_pack("{s:o, s:i, s:i, s:o, s:o}", "file", cli_json_text(name), "line",
+				   diagnostic->line, "column", diagnostic->column, "pointer",
+				   cli_json_text(diagnostic->pointer), "text",
+				   cli_json_text(diagnostic->text));
 
 	if (record && diagnostic->hint) {
 		json_object_set_new(record, "hint", cli_json_text(diagnostic->hint));
@@ -53,7 +53,8 @@ void report_diagnostics(const struct document *document, FILE *records)
 		if (cli_json) {
 			print_record(file ? file : messages, document->name, &diagnostics->list[i]);
 		} else {
-			print_diagnostic(file ? file : messages, document->name, &diagnostics->list[i]);
+			print_diagnostic(file ? file : messages, document->name,
+					 &diagnostics->list[i]);
 		}
 	}
 	/* One write for all: standard error has no buffer of its own. */

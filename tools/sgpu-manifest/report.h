@@ -9,7 +9,8 @@
 
 #include "document.h"
 
-/* One line a diagnostic on standard error, hints below it; with --json one record a line to `records`. */
+/* One line a diagnostic on standard error, hints below it; with --json one record a line to
+ * `records`. */
 void report_diagnostics(const struct document *document, FILE *records);
 
 #endif

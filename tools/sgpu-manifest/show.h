@@ -13,7 +13,8 @@
 void show_type(const struct sgpu_segment *segment, char text[SGPU_TYPE_TEXT_MAX]);
 /* Operations step by step: those of one step can run at the same time. */
 void show_steps(const struct sgpu_manifest *manifest, const int *level, int last);
-/* Graphviz: segments as ellipses, HIGH ones filled, operations as boxes, order without data dashed. */
+/* Graphviz: segments as ellipses, HIGH ones filled, operations as boxes, order without data dashed.
+ */
 void show_dot(const struct sgpu_manifest *manifest);
 json_t *show_json(const struct sgpu_manifest *manifest);
 

@@ -13,9 +13,8 @@ struct request {
 	bool outside;
 };
 
-const struct cli_option canon_options[] = {
-	CLI_COMMON, OPTION_OUTPUT(struct request), OPTION_OUTSIDE(struct request), CLI_END
-};
+const struct cli_option canon_options[] = { CLI_COMMON, OPTION_OUTPUT(struct request),
+					    OPTION_OUTSIDE(struct request), CLI_END };
 
 int verb_canon(int argc, char **argv)
 {

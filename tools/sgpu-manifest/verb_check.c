@@ -7,15 +7,18 @@
 #include "module_digest.h"
 #include "verbs.h"
 
-const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct document_request), CLI_END };
+const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct document_request),
+					    CLI_END };
 
-/* The last one is left to the end of the process: to free a large manifest piece by piece takes a tenth of the time. */
+/* The last one is left to the end of the process: to free a large manifest piece by piece takes a
+ * tenth of the time. */
 static struct document document;
 
 /* What the manifest says of files that it is not alone with. */
 static int compare_modules(unsigned options)
 {
-	struct payload_folder folder = { .allow_outside = !(options & SGPU_MANIFEST_INSIDE), .spool = -1 };
+	struct payload_folder folder = { .allow_outside = !(options & SGPU_MANIFEST_INSIDE),
+					 .spool = -1 };
 	struct sgpu_error error = { 0 };
 	int status = 0;
 
@@ -42,5 +45,6 @@ static int check_one(const char *path, unsigned options)
 
 int verb_check(int argc, char **argv)
 {
-	return document_each(argc, argv, SGPU_MANIFEST_UNHASHED | DOCUMENT_RECORDS_ARE_RESULT, check_one);
+	return document_each(argc, argv, SGPU_MANIFEST_UNHASHED | DOCUMENT_RECORDS_ARE_RESULT,
+			     check_one);
 }

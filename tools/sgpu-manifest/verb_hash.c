@@ -9,7 +9,8 @@
 #include "document.h"
 #include "verbs.h"
 
-const struct cli_option hash_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct document_request), CLI_END };
+const struct cli_option hash_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct document_request),
+					   CLI_END };
 
 static int hash_one(const char *path, unsigned options)
 {
@@ -21,8 +22,9 @@ static int hash_one(const char *path, unsigned options)
 		sgpu_hex_encode(document.manifest->sha256, sizeof(document.manifest->sha256), hex);
 		if (cli_json) {
 			status = json_write(NULL, NULL,
-					    json_pack("{s:s, s:o, s:s}", "sha256", hex, "file", cli_json_text(document.path),
-						      "manifest_id", document.manifest->id),
+					    json_pack("{s:s, s:o, s:s}", "sha256", hex, "file",
+						      cli_json_text(document.path), "manifest_id",
+						      document.manifest->id),
 					    0);
 		} else {
 			printf("%s  %s\n", hex, document.path);

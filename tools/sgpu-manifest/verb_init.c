@@ -41,8 +41,9 @@ static int take_op(void *values, const char *name)
 
 static int take_low(void *values, const char *name)
 {
-	return json_array_append_new(((struct draft *)values)->low, json_string(name)) ?
-	       cli_usage("--low: '%s' is not UTF-8", name) : 0;
+	return json_array_append_new(((struct draft *)values)->low, json_string(name))
+		       ? cli_usage("--low: '%s' is not UTF-8", name)
+		       : 0;
 }
 
 static int take_param(void *values, const char *text)
@@ -65,9 +66,12 @@ const struct cli_option init_options[] = {
 	CLI_COMMON,
 	{ "op", 0, "OPERATION", "the operation", CLI_TAKE(take_op) },
 	{ "low", 0, "NAME", "this argument is LOW, not HIGH; may be repeated", CLI_TAKE(take_low) },
-	{ "id", 0, "ID", "the manifest_id (default: the operation's name)", CLI_TEXT(struct draft, id) },
-	{ "param", 0, "NAME=VALUE", "a parameter of the operation; may be repeated", CLI_TAKE(take_param) },
-	{ "output", 'o', "FILE", "write to this new file, not to standard output", CLI_TEXT(struct draft, output) },
+	{ "id", 0, "ID", "the manifest_id (default: the operation's name)",
+	  CLI_TEXT(struct draft, id) },
+	{ "param", 0, "NAME=VALUE", "a parameter of the operation; may be repeated",
+	  CLI_TAKE(take_param) },
+	{ "output", 'o', "FILE", "write to this new file, not to standard output",
+	  CLI_TEXT(struct draft, output) },
 	CLI_END
 };
 
@@ -76,7 +80,8 @@ static bool is_special(const char *path)
 {
 	struct stat status;
 
-	return !path || strcmp(path, "-") == 0 || (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
+	return !path || strcmp(path, "-") == 0 ||
+	       (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
 }
 
 /* A manifest that stands there may have been edited: it is never replaced. */
@@ -120,7 +125,8 @@ static int make_manifest(struct draft *draft, char **files)
 	status = status ? status : draft_finish(draft, &manifest);
 	status = status ? status : json_write(output, NULL, json_incref(manifest), 2);
 	if (!status && draft->outside) {
-		cli_warning("a file is outside the manifest's directory: pack it with --allow-outside");
+		cli_warning(
+			"a file is outside the manifest's directory: pack it with --allow-outside");
 	}
 	json_decref(manifest);
 	payload_folder_close(&folder);
@@ -129,8 +135,11 @@ static int make_manifest(struct draft *draft, char **files)
 
 int verb_init(int argc, char **argv)
 {
-	struct draft draft = { .params = json_object(), .low = json_array(), .segments = json_array(),
-			       .arguments = json_object(), .operations = json_array() };
+	struct draft draft = { .params = json_object(),
+			       .low = json_array(),
+			       .segments = json_array(),
+			       .arguments = json_object(),
+			       .operations = json_array() };
 	char **files;
 	int status = cli_read(argc, argv, &draft, &files);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest merge: the responses of shards, looked at together. Each has a key of its own, so their payloads stay
- * in their containers; what can be merged is what they report, and a container around them.
+ * sgpu-manifest merge: the responses of shards, looked at together. Each has a key of its own, so
+ * their payloads stay in their containers; what can be merged is what they report, and a container
+ * around them.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -27,32 +28,35 @@ const struct cli_option merge_options[] = {
 	CLI_COMMON,
 	{ "manifest", 'm', "FILE", "the manifest that was split: all its outputs must be there",
 	  CLI_TEXT(struct request, manifest) },
-	{ "output", 'o', "FILE", "write the responses there as one tar archive", CLI_TEXT(struct request, output) },
+	{ "output", 'o', "FILE", "write the responses there as one tar archive",
+	  CLI_TEXT(struct request, output) },
 	CLI_END
 };
 
 struct merger {
-	json_t *segments;  /* records, in the order of the responses */
-	json_t *ids;       /* segment id to the name of the response that has it */
+	json_t *segments; /* records, in the order of the responses */
+	json_t *ids;	  /* segment id to the name of the response that has it */
 	json_t *responses;
-	json_t *missing;   /* ids of outputs that no response has */
+	json_t *missing; /* ids of outputs that no response has */
 	int failed;
 };
 
-static int add_segment(struct merger *merger, const struct sgpu_batch_segment *segment, const char *name)
+static int add_segment(struct merger *merger, const struct sgpu_batch_segment *segment,
+		       const char *name)
 {
 	const json_t *other = json_object_get(merger->ids, segment->id);
 	json_t *record;
 
 	if (other) {
-		return cli_fail(SGPU_EINVALID, "'%s' and '%s' both have the output '%s'", json_string_value(other),
-				name, segment->id);
+		return cli_fail(SGPU_EINVALID, "'%s' and '%s' both have the output '%s'",
+				json_string_value(other), name, segment->id);
 	}
-	record = json_pack("{s:s, s:s, s:I, s:s, s:o}", "segment_id", segment->id, "status",
-			   segment->status ? sgpu_error_name(segment->status) : "OK", "bytes",
-			   (json_int_t)(segment->status ? 0 : segment->actual_size), "masking_level",
-			   segment->masking == SGPU_MASKING_NONE ? "MASKING_NONE" : "MASKING_AES_GCM", "response",
-			   cli_json_text(name));
+	record = json_pack(
+		"{s:s, s:s, s:I, s:s, s:o}", "segment_id", segment->id, "status",
+		segment->status ? sgpu_error_name(segment->status) : "OK", "bytes",
+		(json_int_t)(segment->status ? 0 : segment->actual_size), "masking_level",
+		segment->masking == SGPU_MASKING_NONE ? "MASKING_NONE" : "MASKING_AES_GCM",
+		"response", cli_json_text(name));
 	if (record && segment->error_text) {
 		json_object_set_new(record, "error", cli_json_text(segment->error_text));
 	}
@@ -65,7 +69,8 @@ static int add_segment(struct merger *merger, const struct sgpu_batch_segment *s
 }
 
 /* Reads a response to its end, so that one cut short is noticed. */
-static int read_response(int fd, const char *name, struct sgpu_batch **batch, struct sgpu_error *error)
+static int read_response(int fd, const char *name, struct sgpu_batch **batch,
+			 struct sgpu_error *error)
 {
 	struct sgpu_tar_reader *reader = NULL;
 	int segment = 0;
@@ -99,8 +104,9 @@ static int add_response(struct merger *merger, const char *path)
 	if (!status) {
 		sgpu_hex_encode(batch->id, sizeof(batch->id), id);
 		sgpu_hex_encode(batch->manifest_sha256, sizeof(batch->manifest_sha256), hash);
-		json_array_append_new(merger->responses, json_pack("{s:o, s:s, s:s}", "file", cli_json_text(name), "batch_id", id,
-								   "manifest_sha256", hash));
+		json_array_append_new(merger->responses,
+				      json_pack("{s:o, s:s, s:s}", "file", cli_json_text(name),
+						"batch_id", id, "manifest_sha256", hash));
 	}
 	sgpu_batch_free(&batch);
 	cli_input_close(fd);
@@ -135,22 +141,23 @@ static int print_table(const struct merger *merger)
 	size_t i;
 
 	cli_row(&table, "SEGMENT", "STATUS", "BYTES", "RESPONSE", "ERROR");
-	json_array_foreach(merger->segments, i, record) {
+	json_array_foreach (merger->segments, i, record) {
 		char bytes[24];
 
 		snprintf(bytes, sizeof(bytes), "%" JSON_INTEGER_FORMAT,
 			 json_integer_value(json_object_get(record, "bytes")));
-		cli_row(&table, text_of(record, "segment_id"), text_of(record, "status"), bytes, text_of(record, "response"),
-			text_of(record, "error"));
+		cli_row(&table, text_of(record, "segment_id"), text_of(record, "status"), bytes,
+			text_of(record, "response"), text_of(record, "error"));
 	}
-	json_array_foreach(merger->missing, i, record) {
+	json_array_foreach (merger->missing, i, record) {
 		cli_row(&table, json_string_value(record), "MISSING", NULL, NULL, NULL);
 	}
 	return cli_table_print(&table);
 }
 
 /* One response as a member; it was read before and found to be whole. */
-static int copy_response(const char *path, size_t number, const char *output, int out, struct sgpu_error *error)
+static int copy_response(const char *path, size_t number, const char *output, int out,
+			 struct sgpu_error *error)
 {
 	char member[48];
 	struct stat status;
@@ -161,7 +168,8 @@ static int copy_response(const char *path, size_t number, const char *output, in
 		goto out;
 	}
 	if (!S_ISREG(status.st_mode)) {
-		code = sgpu_fail(error, SGPU_EUSAGE, "'%s' is not a regular file and cannot go into an archive", path);
+		code = sgpu_fail(error, SGPU_EUSAGE,
+				 "'%s' is not a regular file and cannot go into an archive", path);
 		goto out;
 	}
 	snprintf(member, sizeof(member), "shard-%03zu.response", number);
@@ -207,14 +215,17 @@ static int report(const struct merger *merger, bool to_standard_output)
 
 	/* An archive on standard output leaves no room for a table. */
 	if (to_standard_output && cli_json) {
-		status = json_write(NULL, NULL, json_pack("{s:O, s:O, s:O, s:i}", "responses", merger->responses,
-							  "segments", merger->segments, "missing", merger->missing,
-							  "failed", merger->failed), 2);
+		status = json_write(NULL, NULL,
+				    json_pack("{s:O, s:O, s:O, s:i}", "responses",
+					      merger->responses, "segments", merger->segments,
+					      "missing", merger->missing, "failed", merger->failed),
+				    2);
 	} else if (to_standard_output) {
 		status = print_table(merger);
 	}
 	if (!status && (merger->failed || missing)) {
-		status = cli_fail(SGPU_ESEGMENTS, "%d of %zu outputs failed, %d are missing", merger->failed,
+		status = cli_fail(SGPU_ESEGMENTS, "%d of %zu outputs failed, %d are missing",
+				  merger->failed,
 				  json_array_size(merger->segments) + (size_t)missing, missing);
 	}
 	return status;
@@ -222,7 +233,9 @@ static int report(const struct merger *merger, bool to_standard_output)
 
 static int merge(char **responses, const char *manifest, const char *output)
 {
-	struct merger merger = { .segments = json_array(), .ids = json_object(), .responses = json_array(),
+	struct merger merger = { .segments = json_array(),
+				 .ids = json_object(),
+				 .responses = json_array(),
 				 .missing = json_array() };
 	int status = 0;
 

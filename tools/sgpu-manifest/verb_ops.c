@@ -17,18 +17,21 @@ static json_t *argument_json(const struct sgpu_op_argument *argument)
 
 	for (int i = SGPU_NONE + 1; i < SGPU_DTYPE_COUNT; i++) {
 		if (argument->dtypes & SGPU_TYPE_BIT(i)) {
-			json_array_append_new(dtypes, json_string(sgpu_dtype_name((enum sgpu_dtype)i)));
+			json_array_append_new(dtypes,
+					      json_string(sgpu_dtype_name((enum sgpu_dtype)i)));
 		}
 	}
 	return json_pack("{s:s, s:b, s:b, s:o, s:i, s:i, s:s}", "name", argument->name, "output",
-			 cli_op_is_output(argument), "optional", argument->optional, "dtypes", dtypes,
-			 "min_rank", argument->min_rank, "max_rank", argument->max_rank, "help", argument->help);
+			 cli_op_is_output(argument), "optional", argument->optional, "dtypes",
+			 dtypes, "min_rank", argument->min_rank, "max_rank", argument->max_rank,
+			 "help", argument->help);
 }
 
 static json_t *param_json(const struct sgpu_op_param *param)
 {
-	json_t *object = json_pack("{s:s, s:s, s:b, s:s}", "name", param->name, "kind", op_param_kind(param->kind),
-				   "required", param->required, "help", param->help);
+	json_t *object = json_pack("{s:s, s:s, s:b, s:s}", "name", param->name, "kind",
+				   op_param_kind(param->kind), "required", param->required, "help",
+				   param->help);
 
 	if (param->kind == SGPU_PARAM_NUMBER || param->kind == SGPU_PARAM_INTEGER) {
 		json_object_set_new(object, "min", op_number_json(param->min));
@@ -56,8 +59,8 @@ static json_t *op_json(const struct sgpu_op *op)
 	for (int i = 0; op->params && op->params[i].name; i++) {
 		json_array_append_new(params, param_json(&op->params[i]));
 	}
-	return json_pack("{s:s, s:s, s:o, s:o}", "name", op->name, "help", op->help, "arguments", arguments, "params",
-			 params);
+	return json_pack("{s:s, s:s, s:o, s:o}", "name", op->name, "help", op->help, "arguments",
+			 arguments, "params", params);
 }
 
 static int print_all(void)
@@ -68,8 +71,8 @@ static int print_all(void)
 	for (const struct sgpu_op *const *op = sgpu_ops(); *op; op++) {
 		char inputs[CLI_OP_TEXT_MAX], outputs[CLI_OP_TEXT_MAX];
 
-		cli_row(&table, (*op)->name, cli_op_arguments(*op, false, inputs), cli_op_arguments(*op, true, outputs),
-			(*op)->help);
+		cli_row(&table, (*op)->name, cli_op_arguments(*op, false, inputs),
+			cli_op_arguments(*op, true, outputs), (*op)->help);
 	}
 	return cli_table_print(&table);
 }
@@ -101,7 +104,8 @@ static int print_params(const struct sgpu_op *op)
 	for (const struct sgpu_op_param *param = op->params; param->name; param++) {
 		op_default_text(param, standard);
 		op_range_text(param, range);
-		cli_row(&table, param->name, op_param_kind(param->kind), standard, range, param->help);
+		cli_row(&table, param->name, op_param_kind(param->kind), standard, range,
+			param->help);
 	}
 	return cli_table_print(&table);
 }

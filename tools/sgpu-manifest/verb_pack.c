@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest pack: a batch whose payloads are references to the files. Everything is checked before a byte is
- * written.
+ * sgpu-manifest pack: a batch whose payloads are references to the files. Everything is checked
+ * before a byte is written.
  */
 #include <string.h>
 
@@ -18,12 +18,12 @@ struct request {
 	bool outside;
 };
 
-const struct cli_option pack_options[] = {
-	CLI_COMMON, OPTION_OUTPUT(struct request), OPTION_OUTSIDE(struct request), CLI_END
-};
+const struct cli_option pack_options[] = { CLI_COMMON, OPTION_OUTPUT(struct request),
+					   OPTION_OUTSIDE(struct request), CLI_END };
 
 /* Finds the payload of each input. Each diagnostic is printed; the status is that of the first. */
-static int find_payloads(const struct sgpu_manifest *manifest, struct payload_folder *folder, struct sgpu_batch *batch)
+static int find_payloads(const struct sgpu_manifest *manifest, struct payload_folder *folder,
+			 struct sgpu_batch *batch)
 {
 	int status = 0, next = 0;
 
@@ -34,7 +34,8 @@ static int find_payloads(const struct sgpu_manifest *manifest, struct payload_fo
 		if (segment->direction == SGPU_INTERMEDIATE) {
 			continue;
 		}
-		if (sgpu_segment_is_input(segment) && payload_take(folder, segment, &batch->segments[next], &error)) {
+		if (sgpu_segment_is_input(segment) &&
+		    payload_take(folder, segment, &batch->segments[next], &error)) {
 			int failed = cli_error(&error);
 
 			status = status ? status : failed;
@@ -60,14 +61,15 @@ static uint64_t open_bytes(const struct sgpu_manifest *manifest)
 	return total;
 }
 
-static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment, void *folder,
-			 struct sgpu_error *error)
+static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment,
+			 void *folder, struct sgpu_error *error)
 {
-	return payload_copy(((struct payload_folder *)folder)->spool, "temporary file", batch->segments[segment].size, fd, name,
-			    error);
+	return payload_copy(((struct payload_folder *)folder)->spool, "temporary file",
+			    batch->segments[segment].size, fd, name, error);
 }
 
-static int write_batch(struct payload_folder *folder, const struct sgpu_batch *batch, const char *path)
+static int write_batch(struct payload_folder *folder, const struct sgpu_batch *batch,
+		       const char *path)
 {
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	struct sgpu_error error = { 0 };

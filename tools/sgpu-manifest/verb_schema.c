@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest schema: JSON Schema 2020-12, from schema.json and the table of operations. It tells what an editor can
- * tell while somebody types; references, the graph and the flow of information are for check.
+ * sgpu-manifest schema: JSON Schema 2020-12, from schema.json and the table of operations. It tells
+ * what an editor can tell while somebody types; references, the graph and the flow of information
+ * are for check.
  */
 #include <stdint.h>
 #include <string.h>
@@ -10,7 +11,8 @@
 #include "op_info.h"
 #include "verbs.h"
 
-/* What does not depend on the operations, as bytes of the program. tests/unit/test_schema.c compares its limits. */
+/* What does not depend on the operations, as bytes of the program. tests/unit/test_schema.c
+ * compares its limits. */
 extern const char schema_text[] __attribute__((visibility("hidden")));
 extern const char schema_end[] __attribute__((visibility("hidden")));
 __asm__(".pushsection .rodata\n"
@@ -71,8 +73,8 @@ static json_t *arguments_schema(const struct sgpu_op *op)
 			json_array_append_new(required, json_string(op->args[i].name));
 		}
 	}
-	return json_pack("{s:o, s:o, s:b}", "properties", properties, "required", required, "additionalProperties",
-			 false);
+	return json_pack("{s:o, s:o, s:b}", "properties", properties, "required", required,
+			 "additionalProperties", false);
 }
 
 /* if the kernel is this one, then these arguments and parameters */
@@ -89,10 +91,11 @@ static json_t *op_rule(const struct sgpu_op *op)
 	if (json_array_size(needed)) {
 		json_array_append_new(required, json_string("params"));
 	}
-	return json_pack("{s:{s:{s:{s:s}}, s:[s]}, s:{s:{s:o, s:{s:o, s:o, s:b}}, s:o}}", "if", "properties",
-			 "kernel", "const", op->name, "required", "kernel", "then", "properties", "arguments",
-			 arguments_schema(op), "params", "properties", params, "required", needed,
-			 "additionalProperties", false, "required", required);
+	return json_pack("{s:{s:{s:{s:s}}, s:[s]}, s:{s:{s:o, s:{s:o, s:o, s:b}}, s:o}}", "if",
+			 "properties", "kernel", "const", op->name, "required", "kernel", "then",
+			 "properties", "arguments", arguments_schema(op), "params", "properties",
+			 params, "required", needed, "additionalProperties", false, "required",
+			 required);
 }
 
 /* The operations that a kernel can be, and what each of them takes. */
@@ -101,7 +104,9 @@ static json_t *manifest_schema(void)
 	json_t *schema = json_loadb(schema_text, (size_t)(schema_end - schema_text), 0, NULL);
 	json_t *operation = NULL, *forms = NULL;
 
-	if (schema && json_unpack(schema, "{s:{s:{s:o}}}", "properties", "operations", "items", &operation) == 0 &&
+	if (schema &&
+	    json_unpack(schema, "{s:{s:{s:o}}}", "properties", "operations", "items", &operation) ==
+		    0 &&
 	    json_unpack(operation, "{s:{s:{s:o}}}", "properties", "kernel", "anyOf", &forms) == 0) {
 		json_t *names = json_object_get(json_array_get(forms, 0), "enum");
 

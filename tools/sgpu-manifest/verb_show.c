@@ -19,18 +19,18 @@ struct request {
 	bool dot, outside;
 };
 
-const struct cli_option show_options[] = {
-	CLI_COMMON,
-	{ "dot", 0, NULL, "the graph in Graphviz's language", CLI_FLAG(struct request, dot) },
-	OPTION_OUTSIDE(struct request),
-	CLI_END
-};
+const struct cli_option show_options[] = { CLI_COMMON,
+					   { "dot", 0, NULL, "the graph in Graphviz's language",
+					     CLI_FLAG(struct request, dot) },
+					   OPTION_OUTSIDE(struct request),
+					   CLI_END };
 
 static int print_segments(const struct sgpu_manifest *manifest)
 {
 	struct cli_table table = { 0 };
 
-	cli_row(&table, "SEGMENT", "LEVEL", "DIRECTION", "TYPE", "BYTES", "LOCATION", "WRITTEN BY", "READ BY");
+	cli_row(&table, "SEGMENT", "LEVEL", "DIRECTION", "TYPE", "BYTES", "LOCATION", "WRITTEN BY",
+		"READ BY");
 	for (int i = 0; i < manifest->segment_count; i++) {
 		const struct sgpu_segment *segment = &manifest->segments[i];
 		char type[SGPU_TYPE_TEXT_MAX], bytes[48] = "", readers[160] = "";
@@ -38,30 +38,34 @@ static int print_segments(const struct sgpu_manifest *manifest)
 
 		show_type(segment, type);
 		if (!segment->size_of_file && sgpu_type_bytes(&segment->type, &size)) {
-			snprintf(bytes, sizeof(bytes), "%s%" PRIu64, segment->at_most ? "at most " : "", size);
+			snprintf(bytes, sizeof(bytes), "%s%" PRIu64,
+				 segment->at_most ? "at most " : "", size);
 		}
 		if (segment->reader_count) {
 			const char *first = manifest->operations[segment->readers[0]].id;
 
-			snprintf(readers, sizeof(readers), segment->reader_count > 1 ? "%s, %d more" : "%s", first,
+			snprintf(readers, sizeof(readers),
+				 segment->reader_count > 1 ? "%s, %d more" : "%s", first,
 				 segment->reader_count - 1);
 		}
 		cli_row(&table, segment->id, sgpu_sensitivity_name(segment->sensitivity),
 			sgpu_direction_name(segment->direction), type, bytes, segment->location,
-			segment->writer < 0 ? NULL : manifest->operations[segment->writer].id, readers);
+			segment->writer < 0 ? NULL : manifest->operations[segment->writer].id,
+			readers);
 	}
 	return cli_table_print(&table);
 }
 
 /* "input=scan output=smoothed" */
-static void arguments_text(const struct sgpu_manifest *manifest, const struct sgpu_operation *operation, char *text,
-			   size_t size)
+static void arguments_text(const struct sgpu_manifest *manifest,
+			   const struct sgpu_operation *operation, char *text, size_t size)
 {
 	size_t used = 0;
 
 	text[0] = '\0';
 	for (int k = 0; k < operation->arg_count && used < size; k++) {
-		used += (size_t)snprintf(text + used, size - used, "%s%s=%s", k ? " " : "", operation->args[k].name,
+		used += (size_t)snprintf(text + used, size - used, "%s%s=%s", k ? " " : "",
+					 operation->args[k].name,
 					 manifest->segments[operation->args[k].segment].id);
 	}
 }
@@ -75,9 +79,9 @@ static void options_text(const struct sgpu_operation *operation, char *text, siz
 
 	free(params);
 	if (module && used < size) {
-		used += (size_t)snprintf(text + used, size - used, " grid %u,%u,%u block %u,%u,%u", module->grid[0],
-					 module->grid[1], module->grid[2], module->block[0], module->block[1],
-					 module->block[2]);
+		used += (size_t)snprintf(text + used, size - used, " grid %u,%u,%u block %u,%u,%u",
+					 module->grid[0], module->grid[1], module->grid[2],
+					 module->block[0], module->block[1], module->block[2]);
 	}
 	if (module && module->has_digest && used < size) {
 		char digest[SGPU_BASE64URL_MAX(sizeof(module->digest))];
@@ -104,7 +108,8 @@ static int print_operations(const struct sgpu_manifest *manifest)
 		options_text(operation, options, sizeof(options));
 		arguments_text(manifest, operation, arguments, sizeof(arguments));
 		for (int k = 0; k < operation->before_count && k < AFTER_MAX; k++) {
-			used += (size_t)snprintf(after + used, sizeof(after) - used, "%s%s", k ? " " : "",
+			used += (size_t)snprintf(after + used, sizeof(after) - used, "%s%s",
+						 k ? " " : "",
 						 manifest->operations[operation->before[k]].id);
 		}
 		if (operation->before_count > AFTER_MAX) {
@@ -116,7 +121,8 @@ static int print_operations(const struct sgpu_manifest *manifest)
 	return cli_table_print(&table);
 }
 
-/* The longest chain of operations up to and with each, by which the graph is drawn: one line a step. */
+/* The longest chain of operations up to and with each, by which the graph is drawn: one line a
+ * step. */
 static int print_graph(const struct sgpu_manifest *manifest)
 {
 	int *level = calloc((size_t)manifest->operation_count + 1, sizeof(*level)), last = 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest split: manifests of the independent parts of one, each to be packed and run by itself.
+ * sgpu-manifest split: manifests of the independent parts of one, each to be packed and run by
+ * itself.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -26,7 +27,8 @@ struct request {
 
 const struct cli_option split_options[] = {
 	CLI_COMMON,
-	{ "shards", 'n', "NUMBER", "at most this many shards, balanced by bytes (default: one for each part)",
+	{ "shards", 'n', "NUMBER",
+	  "at most this many shards, balanced by bytes (default: one for each part)",
 	  CLI_NUMBER(struct request, wanted, 1, SGPU_MANIFEST_OPERATIONS_MAX) },
 	{ "directory", 'C', "DIR", "write them there, not into the manifest's directory",
 	  CLI_TEXT(struct request, directory) },
@@ -37,10 +39,10 @@ const struct cli_option split_options[] = {
 struct splitter {
 	const struct document *document;
 	struct components components;
-	const char *directory;  /* as given, or own */
-	char *own;              /* the manifest's folder as its path has it */
-	char *from, *to;        /* real paths of the manifest's folder and of the directory */
-	json_t *shards;         /* the manifests */
+	const char *directory; /* as given, or own */
+	char *own;	       /* the manifest's folder as its path has it */
+	char *from, *to;       /* real paths of the manifest's folder and of the directory */
+	json_t *shards;	       /* the manifests */
 	bool outside;
 };
 
@@ -50,7 +52,7 @@ static void filter_dependencies(json_t *entry, const json_t *ids)
 	json_t *kept = json_array(), *item;
 	size_t i;
 
-	json_array_foreach(json_object_get(entry, "dependencies"), i, item) {
+	json_array_foreach (json_object_get(entry, "dependencies"), i, item) {
 		if (json_object_get(ids, json_string_value(item))) {
 			json_array_append(kept, item);
 		}
@@ -64,12 +66,14 @@ static void filter_dependencies(json_t *entry, const json_t *ids)
 }
 
 /* Locations of inputs are relative to the manifest's folder, which is another one now. */
-static int move_location(struct splitter *splitter, const struct sgpu_segment *segment, json_t *entry)
+static int move_location(struct splitter *splitter, const struct sgpu_segment *segment,
+			 json_t *entry)
 {
 	char *path = NULL, *location;
 
-	if (!segment->location || !sgpu_segment_is_input(segment) || sgpu_segment_is_output(segment) ||
-	    strcmp(segment->location, "-") == 0 || strcmp(splitter->from, splitter->to) == 0) {
+	if (!segment->location || !sgpu_segment_is_input(segment) ||
+	    sgpu_segment_is_output(segment) || strcmp(segment->location, "-") == 0 ||
+	    strcmp(splitter->from, splitter->to) == 0) {
 		return 0;
 	}
 	if (*segment->location == '/') {
@@ -93,7 +97,8 @@ static json_t *entry_of(const struct sgpu_manifest *manifest, const char *list, 
 	return json_array_get(json_object_get(manifest->json, list), (size_t)index);
 }
 
-/* Takes a segment into every shard that has one of its operations. `last` is the last segment that a shard took. */
+/* Takes a segment into every shard that has one of its operations. `last` is the last segment that
+ * a shard took. */
 static int take_segment(struct splitter *splitter, int index, json_t **ids, int *last)
 {
 	const struct sgpu_manifest *manifest = splitter->document->manifest;
@@ -110,13 +115,16 @@ static int take_segment(struct splitter *splitter, int index, json_t **ids, int 
 		}
 		last[shard] = index + 1;
 		entry = json_deep_copy(entry_of(manifest, "segments", index));
-		if (segment->operation >= 0 && splitter->components.shard[segment->operation] != shard) {
+		if (segment->operation >= 0 &&
+		    splitter->components.shard[segment->operation] != shard) {
 			json_object_del(entry, "gpu_operation_id");
 		}
 		json_object_set_new(ids[shard], segment->id, json_true());
 		status = move_location(splitter, segment, entry);
-		json_array_append_new(json_object_get(json_array_get(splitter->shards, (size_t)shard), "segments"),
-				      entry);
+		json_array_append_new(
+			json_object_get(json_array_get(splitter->shards, (size_t)shard),
+					"segments"),
+			entry);
 	}
 	return status;
 }
@@ -128,7 +136,7 @@ static void filter_shard(json_t *shard, const json_t *ids)
 	size_t k;
 
 	for (int i = 0; i < 2; i++) {
-		json_array_foreach(json_object_get(shard, lists[i]), k, entry) {
+		json_array_foreach (json_object_get(shard, lists[i]), k, entry) {
 			filter_dependencies(entry, ids);
 		}
 	}
@@ -144,13 +152,15 @@ static int fill_shards(struct splitter *splitter, json_t **ids, int *last)
 
 		snprintf(id, sizeof(id), "%s.%d", manifest->id, i);
 		ids[i] = json_object();
-		json_array_append_new(splitter->shards, json_pack("{s:i, s:s, s:[], s:[]}", "version",
-								  (int)SGPU_MANIFEST_VERSION, "manifest_id", id,
-								  "segments", "operations"));
+		json_array_append_new(splitter->shards,
+				      json_pack("{s:i, s:s, s:[], s:[]}", "version",
+						(int)SGPU_MANIFEST_VERSION, "manifest_id", id,
+						"segments", "operations"));
 	}
 	for (int i = 0; i < manifest->operation_count; i++) {
 		int shard = splitter->components.shard[i];
-		json_t *list = json_object_get(json_array_get(splitter->shards, (size_t)shard), "operations");
+		json_t *list = json_object_get(json_array_get(splitter->shards, (size_t)shard),
+					       "operations");
 
 		json_object_set_new(ids[shard], manifest->operations[i].id, json_true());
 		json_array_append_new(list, json_deep_copy(entry_of(manifest, "operations", i)));
@@ -172,8 +182,8 @@ static int make_shards(struct splitter *splitter)
 	int status;
 
 	splitter->shards = json_array();
-	status = ids && last && splitter->shards ? fill_shards(splitter, ids, last) :
-						    cli_fail(SGPU_ENOMEM, "out of memory");
+	status = ids && last && splitter->shards ? fill_shards(splitter, ids, last)
+						 : cli_fail(SGPU_ENOMEM, "out of memory");
 	for (size_t i = 0; ids && i < count; i++) {
 		json_decref(ids[i]);
 	}
@@ -182,18 +192,20 @@ static int make_shards(struct splitter *splitter)
 	return status;
 }
 
-/* A shard with an error would be an error of this program, but none is written before all are known to be good. */
+/* A shard with an error would be an error of this program, but none is written before all are known
+ * to be good. */
 static int check_shards(const struct splitter *splitter)
 {
 	json_t *shard;
 	size_t i;
 
-	json_array_foreach(splitter->shards, i, shard) {
+	json_array_foreach (splitter->shards, i, shard) {
 		char *text = pretty_json(shard, 1, false);
 		struct document document = { 0 };
-		int status = !text ? cli_fail(SGPU_ENOMEM, "out of memory") :
-				     document_check(text, strlen(text), "a manifest that split made", SGPU_MANIFEST_UNHASHED,
-						    &document);
+		int status =
+			!text ? cli_fail(SGPU_ENOMEM, "out of memory")
+			      : document_check(text, strlen(text), "a manifest that split made",
+					       SGPU_MANIFEST_UNHASHED, &document);
 
 		document_free(&document);
 		free(text);
@@ -210,20 +222,23 @@ static int write_shards(const struct splitter *splitter)
 	int status = 0;
 	size_t i;
 
-	json_array_foreach(splitter->shards, i, shard) {
+	json_array_foreach (splitter->shards, i, shard) {
 		char *path = NULL;
 
 		if (asprintf(&path, "%s/shard-%03zu.json", splitter->directory, i) < 0) {
 			path = NULL;
 		}
-		status = !path ? cli_fail(SGPU_ENOMEM, "out of memory") :
-				 json_write(path, splitter->document->path, json_incref(shard), 2);
+		status = !path ? cli_fail(SGPU_ENOMEM, "out of memory")
+			       : json_write(path, splitter->document->path, json_incref(shard), 2);
 		if (!status && cli_json) {
-			json_array_append_new(list,
-					      json_pack("{s:o, s:O, s:i, s:I}", "file", cli_json_text(path), "manifest_id",
-							json_object_get(shard, "manifest_id"), "operations",
-							(int)json_array_size(json_object_get(shard, "operations")),
-							"bytes", (json_int_t)splitter->components.bytes[i]));
+			json_array_append_new(
+				list,
+				json_pack(
+					"{s:o, s:O, s:i, s:I}", "file", cli_json_text(path),
+					"manifest_id", json_object_get(shard, "manifest_id"),
+					"operations",
+					(int)json_array_size(json_object_get(shard, "operations")),
+					"bytes", (json_int_t)splitter->components.bytes[i]));
 		} else if (!status) {
 			printf("%s\n", path);
 		}
@@ -250,19 +265,21 @@ static int open_folders(struct splitter *splitter, struct payload_folder *folder
 	if (!splitter->directory) {
 		const char *path = splitter->document->path, *slash = strrchr(path, '/');
 
-		splitter->own = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+		splitter->own = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path))
+				      : strdup(".");
 		splitter->directory = splitter->own;
 	}
 	if (!splitter->directory) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
 	if (mkdir(splitter->directory, 0777) && errno != EEXIST) {
-		return cli_fail(SGPU_ESYSTEM, "cannot make the directory '%s': %s", splitter->directory,
-				strerror(errno));
+		return cli_fail(SGPU_ESYSTEM, "cannot make the directory '%s': %s",
+				splitter->directory, strerror(errno));
 	}
 	splitter->to = realpath(splitter->directory, NULL);
-	return splitter->to ? 0 : cli_fail(SGPU_ESYSTEM, "cannot find the directory '%s': %s", splitter->directory,
-					   strerror(errno));
+	return splitter->to ? 0
+			    : cli_fail(SGPU_ESYSTEM, "cannot find the directory '%s': %s",
+				       splitter->directory, strerror(errno));
 }
 
 static int split(const struct document *document, const char *directory, uint64_t wanted)
@@ -275,17 +292,19 @@ static int split(const struct document *document, const char *directory, uint64_
 		return cli_fail(SGPU_EINVALID, "the manifest_id '%s' is too long to be numbered",
 				document->manifest->id);
 	}
-	status = components_find(document->manifest, wanted, &splitter.components) ?
-			 open_folders(&splitter, &folder) :
-			 cli_fail(SGPU_ENOMEM, "out of memory");
+	status = components_find(document->manifest, wanted, &splitter.components)
+			 ? open_folders(&splitter, &folder)
+			 : cli_fail(SGPU_ENOMEM, "out of memory");
 	status = status ? status : make_shards(&splitter);
 	status = status ? status : check_shards(&splitter);
 	status = status ? status : write_shards(&splitter);
 	if (!status && wanted > (uint64_t)splitter.components.part_count) {
-		cli_note("there are no more than %d independent parts", splitter.components.part_count);
+		cli_note("there are no more than %d independent parts",
+			 splitter.components.part_count);
 	}
 	if (!status && splitter.outside) {
-		cli_warning("inputs are outside '%s': pack the shards with --allow-outside", splitter.directory);
+		cli_warning("inputs are outside '%s': pack the shards with --allow-outside",
+			    splitter.directory);
 	}
 	json_decref(splitter.shards);
 	free(splitter.to);
@@ -308,7 +327,8 @@ int verb_split(int argc, char **argv)
 		return status;
 	}
 	/* Before the manifest is read, so that a folder that cannot be made is reported at once. */
-	if (request.directory && sgpu_output_directory_open(&folder, request.directory, 0777, &error)) {
+	if (request.directory &&
+	    sgpu_output_directory_open(&folder, request.directory, 0777, &error)) {
 		return cli_error(&error);
 	}
 	status = document_load(paths[0], request.outside ? 0 : SGPU_MANIFEST_INSIDE, &document);

@@ -23,9 +23,15 @@ MANIFEST_VERB(merge);
 MANIFEST_VERB(ops);
 
 /* Rows that several verbs have. */
-#define OPTION_OUTSIDE(type) \
-	{ "allow-outside", 0, NULL, "let inputs lie outside the manifest's directory", CLI_FLAG(type, outside) }
-#define OPTION_OUTPUT(type) \
-	{ "output", 'o', "FILE", "write there, not to standard output", CLI_TEXT(type, output) }
+#define OPTION_OUTSIDE(type)                                                                 \
+	{                                                                                    \
+		"allow-outside", 0, NULL, "let inputs lie outside the manifest's directory", \
+			CLI_FLAG(type, outside)                                              \
+	}
+#define OPTION_OUTPUT(type)                                                   \
+	{                                                                     \
+		"output", 'o', "FILE", "write there, not to standard output", \
+			CLI_TEXT(type, output)                                \
+	}
 
 #endif

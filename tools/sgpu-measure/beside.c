@@ -15,7 +15,8 @@ int measure_runner_path(char *path, size_t size, struct sgpu_error *error)
 	const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
 
 	if (length < 0) {
-		return sgpu_fail_errno(error, "cannot tell where this program is, from '/proc/self/exe'");
+		return sgpu_fail_errno(error,
+				       "cannot tell where this program is, from '/proc/self/exe'");
 	}
 	self[length] = '\0';
 	char *slash = strrchr(self, '/');

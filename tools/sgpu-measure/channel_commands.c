@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The commands of a script: what each line says, made into a command and sent. sgpu-measure(1) has the language.
+ * The commands of a script: what each line says, made into a command and sent. sgpu-measure(1) has
+ * the language.
  */
 #include <string.h>
 
@@ -14,8 +15,8 @@ static struct sgpu_session *session_of(const struct script *script, uint64_t cha
 }
 
 /* What the owner makes of the answer. */
-static int learn(struct script *script, const struct sgpu_command *c, const struct script_owner *owner,
-		 struct sgpu_error *error)
+static int learn(struct script *script, const struct sgpu_command *c,
+		 const struct script_owner *owner, struct sgpu_error *error)
 {
 	struct sgpu_session *session = session_of(script, c->channel);
 
@@ -26,18 +27,20 @@ static int learn(struct script *script, const struct sgpu_command *c, const stru
 		sgpu_session_close(&script->channels[c->channel].session);
 	}
 	if (c->op == SGPU_CH_CREATE && owner) {
-		return sgpu_session_open(&owner->key, &script->reply.grant, &script->channels[c->channel].session, error);
+		return sgpu_session_open(&owner->key, &script->reply.grant,
+					 &script->channels[c->channel].session, error);
 	}
 	if (c->op == SGPU_CH_PTE && session) {
 		return sgpu_session_summary(session, &script->reply.summary, error);
 	}
-	return c->op == SGPU_CH_MEASURE && session ?
-	       sgpu_session_measurement(session, &script->reply.measurement, error) : SGPU_OK;
+	return c->op == SGPU_CH_MEASURE && session
+		       ? sgpu_session_measurement(session, &script->reply.measurement, error)
+		       : SGPU_OK;
 }
 
 /* Sends the command, and prints what it came to. owner: of a channel that is made, or NULL. */
-static int carry_out(struct script *script, const struct sgpu_command *c, const struct script_owner *owner,
-		     struct sgpu_error *error)
+static int carry_out(struct script *script, const struct sgpu_command *c,
+		     const struct script_owner *owner, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
@@ -51,7 +54,8 @@ static int carry_out(struct script *script, const struct sgpu_command *c, const 
 	return rc;
 }
 
-static int take_u32(struct script *script, const char *what, uint32_t *number, struct sgpu_error *error)
+static int take_u32(struct script *script, const char *what, uint32_t *number,
+		    struct sgpu_error *error)
 {
 	uint64_t value = 0;
 	int rc = script_number(script, what, UINT32_MAX, &value, error);
@@ -89,12 +93,15 @@ static int do_owner(struct script *script, struct sgpu_error *error)
 	int rc;
 
 	if (!is_name(name)) {
-		return script_fault(script, error, "an owner needs a name of at most %d visible characters of ASCII",
-				    SCRIPT_NAME - 1);
+		return script_fault(
+			script, error,
+			"an owner needs a name of at most %d visible characters of ASCII",
+			SCRIPT_NAME - 1);
 	}
 	for (int i = 0; i < script->owner_count; i++) {
 		if (strcmp(script->owners[i].name, name) == 0) {
-			return script_fault(script, error, "there is an owner %s", script_shown(name, shown));
+			return script_fault(script, error, "there is an owner %s",
+					    script_shown(name, shown));
 		}
 	}
 	if (script->owner_count == SCRIPT_OWNERS) {
@@ -109,7 +116,8 @@ static int do_owner(struct script *script, struct sgpu_error *error)
 	return rc;
 }
 
-static int find_owner(struct script *script, const struct script_owner **owner, struct sgpu_error *error)
+static int find_owner(struct script *script, const struct script_owner **owner,
+		      struct sgpu_error *error)
 {
 	const char *name = script->at < script->count ? script->words[script->at++] : "";
 	char shown[SCRIPT_SHOWN];
@@ -131,7 +139,8 @@ static int do_create(struct script *script, struct sgpu_error *error)
 	int rc = take_u32(script, "channel", &c.channel, error);
 
 	if (rc == SGPU_OK && !script_word(script, "directory")) {
-		rc = script_fault(script, error, "create CHANNEL directory FRAME [owner NAME] [via CHANNEL]");
+		rc = script_fault(script, error,
+				  "create CHANNEL directory FRAME [owner NAME] [via CHANNEL]");
 	}
 	rc = rc ? rc : script_frame(script, "frame", &c.create.directory, error);
 	if (rc == SGPU_OK && script_word(script, "owner")) {
@@ -162,7 +171,8 @@ static int do_pde(struct script *script, struct sgpu_error *error)
 	return rc ? rc : carry_out(script, &c, NULL, error);
 }
 
-/* ---- pte CHANNEL DIRECTORY-INDEX TABLE-INDEX FRAME|none... [big] [mac [CHANNEL]] [via CHANNEL] ---- */
+/* ---- pte CHANNEL DIRECTORY-INDEX TABLE-INDEX FRAME|none... [big] [mac [CHANNEL]] [via CHANNEL]
+ * ---- */
 static bool is_page(const struct script *script)
 {
 	const char *word = script->at < script->count ? script->words[script->at] : "";
@@ -179,7 +189,8 @@ static int take_authority(struct script *script, uint32_t channel, struct sgpu_s
 
 	*session = session_of(script, whose);
 	if (rc == SGPU_OK && !*session) {
-		rc = script_fault(script, error, "channel %u has no owner who could authorise anything", whose);
+		rc = script_fault(script, error,
+				  "channel %u has no owner who could authorise anything", whose);
 	}
 	return rc;
 }
@@ -192,12 +203,14 @@ static int take_pages(struct script *script, struct sgpu_command *c, struct sgpu
 		rc = script_frame(script, "frame", &script->pages[c->pte.count++], error);
 	}
 	c->pte.pages = script->pages;
-	return rc == SGPU_OK && c->pte.count == 0 ? script_fault(script, error, "no page is named") : rc;
+	return rc == SGPU_OK && c->pte.count == 0 ? script_fault(script, error, "no page is named")
+						  : rc;
 }
 
 static int authorise_pte(struct script *script, struct sgpu_command *c, struct sgpu_error *error)
 {
-	uint64_t small = script->pager.info.small, page = c->pte.big ? script->pager.info.big : small, va, size;
+	uint64_t small = script->pager.info.small,
+		 page = c->pte.big ? script->pager.info.big : small, va, size;
 	struct sgpu_session *session;
 	int rc = take_authority(script, c->channel, &session, error);
 
@@ -303,7 +316,9 @@ static int do_host(struct script *script, struct sgpu_error *error)
 	}
 	if (sgpu_processor_host_read(script->processor, physical, data, size, &refusal) < 0) {
 		script_print_text(script, "host: refused: %s", refusal.text);
-		return refusal.code == SGPU_EPOLICY ? SGPU_OK : sgpu_fail(error, refusal.code, "%s", refusal.text);
+		return refusal.code == SGPU_EPOLICY
+			       ? SGPU_OK
+			       : sgpu_fail(error, refusal.code, "%s", refusal.text);
 	}
 	script_print_text(script, "host: read %llu bytes", (unsigned long long)size);
 	return SGPU_OK;
@@ -340,7 +355,8 @@ static int do_expect(struct script *script, struct sgpu_error *error)
 	if (!script->has_reply) {
 		return script_fault(script, error, "no command came before");
 	}
-	is = script->reply.refusal == SGPU_REFUSED_NOT ? "done" : sgpu_refusal_name(script->reply.refusal);
+	is = script->reply.refusal == SGPU_REFUSED_NOT ? "done"
+						       : sgpu_refusal_name(script->reply.refusal);
 	if (strcmp(is, word) != 0) {
 		script_print_text(script, "not as expected: it is '%s', not '%s'", is, word);
 		script->unexpected++;
@@ -362,9 +378,10 @@ static const struct {
 	const char *name;
 	int (*run)(struct script *script, struct sgpu_error *error);
 } commands[] = {
-	{ "owner", do_owner }, { "create", do_create }, { "pde", do_pde }, { "pte", do_pte },
-	{ "measure", do_measure }, { "destroy", do_destroy }, { "submit", do_submit }, { "host", do_host },
-	{ "frame", do_frame }, { "expect", do_expect }, { "check", do_check },
+	{ "owner", do_owner },	 { "create", do_create },   { "pde", do_pde },
+	{ "pte", do_pte },	 { "measure", do_measure }, { "destroy", do_destroy },
+	{ "submit", do_submit }, { "host", do_host },	    { "frame", do_frame },
+	{ "expect", do_expect }, { "check", do_check },
 };
 
 int script_line(struct script *script, char *line, struct sgpu_error *error)
@@ -375,7 +392,8 @@ int script_line(struct script *script, char *line, struct sgpu_error *error)
 	script->count = 0;
 	script->at = 1;
 	line[strcspn(line, "#")] = '\0';
-	for (char *word = strtok_r(line, " \t\r\n", &rest); word; word = strtok_r(NULL, " \t\r\n", &rest)) {
+	for (char *word = strtok_r(line, " \t\r\n", &rest); word;
+	     word = strtok_r(NULL, " \t\r\n", &rest)) {
 		if (script->count == SCRIPT_WORDS) {
 			return script_fault(script, error, "more than %d words", SCRIPT_WORDS);
 		}
@@ -387,12 +405,15 @@ int script_line(struct script *script, char *line, struct sgpu_error *error)
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(commands); i++) {
 		if (strcmp(commands[i].name, script->words[0]) == 0) {
 			rc = commands[i].run(script, error);
-			return rc == SGPU_OK && script->at < script->count ?
-				       script_fault(script, error, "%s is too much",
-						    script_shown(script->words[script->at], shown)) : rc;
+			return rc == SGPU_OK && script->at < script->count
+				       ? script_fault(
+						 script, error, "%s is too much",
+						 script_shown(script->words[script->at], shown))
+				       : rc;
 		}
 	}
-	return script_fault(script, error, "%s is no command", script_shown(script->words[0], shown));
+	return script_fault(script, error, "%s is no command",
+			    script_shown(script->words[0], shown));
 }
 
 void script_end(struct script *script)

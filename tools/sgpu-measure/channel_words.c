@@ -20,10 +20,12 @@ int script_fault(struct script *script, struct sgpu_error *error, const char *fo
 	return sgpu_fail(error, SGPU_EINVALID, "%s:%u: %s", script->name, script->line, text);
 }
 
-/* A word of a script is shown when it looks like one: what was given in place of a script may be a key. */
+/* A word of a script is shown when it looks like one: what was given in place of a script may be a
+ * key. */
 const char *script_shown(const char *word, char text[SCRIPT_SHOWN])
 {
-	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+	static const char plain[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
 	size_t length = strlen(word);
 
 	if (length <= SCRIPT_SHOWN_WORD && strspn(word, plain) == length) {
@@ -64,7 +66,8 @@ static bool parse(const char *text, uint64_t max, uint64_t *value)
 		const char *set = "0123456789abcdef", *found = strchr(set, *digits);
 		uint64_t base = hex ? 16 : 10;
 
-		if (!found || (uint64_t)(found - set) >= base || !sgpu_mul_u64(number, base, &number) ||
+		if (!found || (uint64_t)(found - set) >= base ||
+		    !sgpu_mul_u64(number, base, &number) ||
 		    !sgpu_add_u64(number, (uint64_t)(found - set), &number)) {
 			return false;
 		}
@@ -73,7 +76,8 @@ static bool parse(const char *text, uint64_t max, uint64_t *value)
 	return number <= max;
 }
 
-int script_number(struct script *script, const char *what, uint64_t max, uint64_t *value, struct sgpu_error *error)
+int script_number(struct script *script, const char *what, uint64_t max, uint64_t *value,
+		  struct sgpu_error *error)
 {
 	const char *word = next(script);
 	char shown[SCRIPT_SHOWN];
@@ -82,8 +86,8 @@ int script_number(struct script *script, const char *what, uint64_t max, uint64_
 		return script_fault(script, error, "%s is missing", what);
 	}
 	if (!parse(word, max, value)) {
-		return script_fault(script, error, "%s is no %s from 0 to %llu", script_shown(word, shown), what,
-				    (unsigned long long)max);
+		return script_fault(script, error, "%s is no %s from 0 to %llu",
+				    script_shown(word, shown), what, (unsigned long long)max);
 	}
 	script->at++;
 	return SGPU_OK;

@@ -26,7 +26,8 @@ static int load_roots(const char *path, struct sgpu_chain *chain, struct sgpu_er
 	if (!path) {
 		return 0;
 	}
-	int code = sgpu_read_trusted_file(path, "says whose quotes are believed", ROOTS_MAX, &text, &size, error);
+	int code = sgpu_read_trusted_file(path, "says whose quotes are believed", ROOTS_MAX, &text,
+					  &size, error);
 	code = code ? code : sgpu_chain_parse(text, size, path, chain, error);
 	free(text);
 	return code;
@@ -52,8 +53,11 @@ static int demand_report(const struct measure_checks *checks, struct sgpu_error 
 	if (!checks->tee_roots_path || checks->result.tee_verified) {
 		return 0;
 	}
-	sgpu_fail(error, SGPU_EPOLICY, "the quote has no report of the hardware that could be verified");
-	return sgpu_hint(error, "--tee-roots asks for one; without it the quote is verified as far as it goes");
+	sgpu_fail(error, SGPU_EPOLICY,
+		  "the quote has no report of the hardware that could be verified");
+	return sgpu_hint(
+		error,
+		"--tee-roots asks for one; without it the quote is verified as far as it goes");
 }
 
 static int verify(struct measure_checks *checks, struct sgpu_error *error)
@@ -63,20 +67,22 @@ static int verify(struct measure_checks *checks, struct sgpu_error *error)
 		.nonce = checks->nonce.size ? checks->nonce.data : NULL,
 		.nonce_size = checks->nonce.size,
 		.owner_key = checks->owner_path ? checks->owner.public_half : NULL,
-		.tee_certificates = checks->tee_certificates_path ? &checks->tee_certificates : NULL,
+		.tee_certificates =
+			checks->tee_certificates_path ? &checks->tee_certificates : NULL,
 		.tee_roots = checks->tee_roots_path ? &checks->tee_roots : NULL,
 		.now = measure_now(),
 		.max_age = (int64_t)(checks->max_age_ns / MEASURE_SECOND),
 	};
-	const int code = sgpu_quote_verify(checks->quote, checks->quote_size, &wanted, &checks->result, error);
+	const int code = sgpu_quote_verify(checks->quote, checks->quote_size, &wanted,
+					   &checks->result, error);
 
 	return code ? code : demand_report(checks, error);
 }
 
 static int check_options(const struct measure_checks *checks, const char *quote_path)
 {
-	const char *const paths[] = { checks->roots_path, checks->owner_path, checks->tee_roots_path,
-				      checks->tee_certificates_path };
+	const char *const paths[] = { checks->roots_path, checks->owner_path,
+				      checks->tee_roots_path, checks->tee_certificates_path };
 
 	if (!checks->roots_path) {
 		return cli_usage("the trusted certificates are missing, with --roots");
@@ -86,13 +92,15 @@ static int check_options(const struct measure_checks *checks, const char *quote_
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(paths); i++) {
 		if (paths[i] && !strcmp(paths[i], "-") && cli_is_standard(quote_path)) {
-			return cli_usage("standard input cannot be both the quote and what it is checked with");
+			return cli_usage("standard input cannot be both the quote and what it is "
+					 "checked with");
 		}
 	}
 	return 0;
 }
 
-int measure_run_checks(struct measure_checks *checks, const char *quote_path, struct sgpu_error *error)
+int measure_run_checks(struct measure_checks *checks, const char *quote_path,
+		       struct sgpu_error *error)
 {
 	int status = check_options(checks, quote_path);
 
@@ -105,7 +113,9 @@ int measure_run_checks(struct measure_checks *checks, const char *quote_path, st
 	if (measure_read_input(quote_path, &checks->quote, &checks->quote_size, &status)) {
 		return status;
 	}
-	return verify(checks, error) ? measure_quote_error(quote_path, checks->quote, checks->quote_size, error) : 0;
+	return verify(checks, error)
+		       ? measure_quote_error(quote_path, checks->quote, checks->quote_size, error)
+		       : 0;
 }
 
 void measure_checks_clear(struct measure_checks *checks)

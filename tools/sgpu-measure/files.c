@@ -18,7 +18,8 @@ int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_erro
 	int code = sgpu_key_load(path, &loaded, error);
 
 	if (!code && loaded.kind == SGPU_KEY_OCT) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is a symmetric key; an X25519 key is needed", path);
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "'%s' is a symmetric key; an X25519 key is needed", path);
 	}
 	code = code ? code : sgpu_key_public(&loaded, key, error);
 	sgpu_key_clear(&loaded);
@@ -61,8 +62,8 @@ int measure_quote_error(const char *path, const char *text, size_t size, struct 
 }
 
 /* The public part waits, complete, until the key is there. */
-static int write_both(const char *path, const char *pem, size_t pem_size, const char *text, size_t size,
-		      const char *public_path, struct sgpu_error *error)
+static int write_both(const char *path, const char *pem, size_t pem_size, const char *text,
+		      size_t size, const char *public_path, struct sgpu_error *error)
 {
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	int code = sgpu_output_open(&output, public_path, 0644, error);
@@ -81,8 +82,8 @@ static int write_both(const char *path, const char *pem, size_t pem_size, const 
 	return code;
 }
 
-int measure_write_key(const struct sgpu_signer *signer, const char *path, const char *text, size_t size,
-		      const char *public_path, struct sgpu_error *error)
+int measure_write_key(const struct sgpu_signer *signer, const char *path, const char *text,
+		      size_t size, const char *public_path, struct sgpu_error *error)
 {
 	size_t pem_size = 0;
 	char *pem = NULL;

@@ -17,8 +17,8 @@ struct measure_grant {
 };
 
 /* Errors: SGPU_EUNAVAILABLE where the device maps no pages. */
-SGPU_MUST_CHECK int measure_grant_open(struct sgpu_device *device, const uint8_t owner_key[32], struct measure_grant *grant,
-				       struct sgpu_error *error);
+SGPU_MUST_CHECK int measure_grant_open(struct sgpu_device *device, const uint8_t owner_key[32],
+				       struct measure_grant *grant, struct sgpu_error *error);
 void measure_grant_close(struct measure_grant *grant);
 
 #endif

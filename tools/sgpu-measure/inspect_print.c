@@ -53,17 +53,19 @@ static const char *first_of(const json_t *object, const char *key)
 }
 
 /* Adds the names that are true, or the others, to a list in words. */
-static void list_truths(const json_t *object, bool wanted, const char *within, char *text, size_t size)
+static void list_truths(const json_t *object, bool wanted, const char *within, char *text,
+			size_t size)
 {
 	const char *name = NULL;
 	json_t *value = NULL;
 
-	json_object_foreach((json_t *)(uintptr_t)object, name, value) {
+	json_object_foreach ((json_t *)(uintptr_t)object, name, value) {
 		const size_t used = strlen(text);
 		if (json_is_object(value)) {
 			list_truths(value, wanted, name, text, size);
 		} else if (json_is_true(value) == wanted) {
-			snprintf(text + used, size - used, "%s%s%s%s", used ? ", " : "", within, *within ? " " : "", name);
+			snprintf(text + used, size - used, "%s%s%s%s", used ? ", " : "", within,
+				 *within ? " " : "", name);
 		}
 	}
 }
@@ -79,7 +81,8 @@ static void print_confinement(const json_t *own)
 	}
 	list_truths(confinement, true, "", has, sizeof(has));
 	list_truths(confinement, false, "", lacks, sizeof(lacks));
-	line("", "confined by %s%s%s", has[0] ? has : "nothing", lacks[0] ? "; not by " : "", lacks);
+	line("", "confined by %s%s%s", has[0] ? has : "nothing", lacks[0] ? "; not by " : "",
+	     lacks);
 }
 
 static void print_owners(const json_t *own)
@@ -91,28 +94,36 @@ static void print_owners(const json_t *own)
 	if (!owners) {
 		line("", "work is taken of anyone");
 	}
-	json_array_foreach(owners, i, item) {
-		line("", "work is taken of %s", json_string_value(item) ? json_string_value(item) : "");
+	json_array_foreach (owners, i, item) {
+		line("", "work is taken of %s",
+		     json_string_value(item) ? json_string_value(item) : "");
 	}
-	line("", "sessions are taken of %s", !sessions[0] ? "whom is not said" : !strcmp(sessions, "any") ? "anyone" : "nobody");
+	line("", "sessions are taken of %s",
+	     !sessions[0]		? "whom is not said"
+	     : !strcmp(sessions, "any") ? "anyone"
+					: "nobody");
 }
 
 static void print_runner(const json_t *claims)
 {
-	const json_t *runner = json_object_get(json_object_get(claims, "submods"), "runner"), *own = own_of(runner);
+	const json_t *runner = json_object_get(json_object_get(claims, "submods"), "runner"),
+		     *own = own_of(runner);
 	const json_t *jwk = json_object_get(json_object_get(claims, "cnf"), "jwk");
 	const char *key = text_of(own, "key");
 	char hex[2 * BYTES_MAX + 1];
 
-	line("runner", "%s %s, measured as %s", text_of(runner, "swname"), first_of(runner, "swversion"),
-	     !strcmp(text_of(own, "measured"), "process") ? "the process that made the quote" : "a file");
+	line("runner", "%s %s, measured as %s", text_of(runner, "swname"),
+	     first_of(runner, "swversion"),
+	     !strcmp(text_of(own, "measured"), "process") ? "the process that made the quote"
+							  : "a file");
 	line("", "digest %s", hex_of(own, "digest", hex));
 	if (text_of(own, "build_id")[0]) {
 		line("", "build id %s", text_of(own, "build_id"));
 	}
 	line("", "debugging %s; kernels that batches bring are %s", text_of(runner, "dbgstat"),
 	     is_true(own, "modules") ? "run" : "refused");
-	line("", "files of the machine are %s batches", is_true(own, "files") ? "open to" : "closed to");
+	line("", "files of the machine are %s batches",
+	     is_true(own, "files") ? "open to" : "closed to");
 	print_owners(own);
 	print_confinement(own);
 	if (!jwk) {
@@ -120,8 +131,10 @@ static void print_runner(const json_t *claims)
 		return;
 	}
 	line("recipient", "%s", text_of(jwk, "kid")[0] ? text_of(jwk, "kid") : text_of(jwk, "x"));
-	line("", "%s", !strcmp(key, "ephemeral") ? "made by the process that made the quote, and nowhere else" :
-	     "stored: from a file, by the word of whoever runs the machine");
+	line("", "%s",
+	     !strcmp(key, "ephemeral")
+		     ? "made by the process that made the quote, and nowhere else"
+		     : "stored: from a file, by the word of whoever runs the machine");
 }
 
 static void print_owner(const json_t *own)
@@ -135,7 +148,8 @@ static void print_owner(const json_t *own)
 		line("owner", "none named");
 	}
 	if (grant) {
-		line("channel", "%lld, serial %lld", (long long)json_integer_value(json_object_get(grant, "channel")),
+		line("channel", "%lld, serial %lld",
+		     (long long)json_integer_value(json_object_get(grant, "channel")),
 		     (long long)json_integer_value(json_object_get(grant, "serial")));
 		line("", "processor %s", hex_of(grant, "processor", hex));
 	}
@@ -147,18 +161,19 @@ static void print_device(const char *name, const json_t *device)
 	char hex[2 * BYTES_MAX + 1];
 	size_t i = 0;
 
-	line("device", "%s: %s%s%s", name, text_of(own, "name"), text_of(own, "uuid")[0] ? ", " : "",
-	     text_of(own, "uuid"));
+	line("device", "%s: %s%s%s", name, text_of(own, "name"),
+	     text_of(own, "uuid")[0] ? ", " : "", text_of(own, "uuid"));
 	if (text_of(own, "driver")[0]) {
 		line("", "%s", text_of(own, "driver"));
 	}
 	line("", "debugging %s%s%s", text_of(device, "dbgstat"),
-	     text_of(own, "confidential")[0] ? "; confidential computing " : "", text_of(own, "confidential"));
+	     text_of(own, "confidential")[0] ? "; confidential computing " : "",
+	     text_of(own, "confidential"));
 	line("", "keys: %s", text_of(own, "agreement"));
 	if (is_true(own, "preemption")) {
 		line("", "work of others may run between that of the runner");
 	}
-	json_array_foreach(json_object_get(own, "code"), i, code) {
+	json_array_foreach (json_object_get(own, "code"), i, code) {
 		line("device code", "%s  %s", hex_of(code, "digest", hex), text_of(code, "name"));
 	}
 }
@@ -181,29 +196,35 @@ static void print_measurements(const json_t *own)
 	char hex[2 * BYTES_MAX + 1];
 	size_t i = 0;
 
-	json_array_foreach(json_object_get(own, "measurements"), i, item) {
-		line("memory", "%s  %s, %lld bytes", hex_of(item, "digest", hex), text_of(item, "label"),
+	json_array_foreach (json_object_get(own, "measurements"), i, item) {
+		line("memory", "%s  %s, %lld bytes", hex_of(item, "digest", hex),
+		     text_of(item, "label"),
 		     (long long)json_integer_value(json_object_get(item, "size")));
 	}
 }
 
-void inspecting_print(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records, int count)
+void inspecting_print(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records,
+		      int count)
 {
 	const json_t *own = own_of(claims), *submod = NULL;
 	char hex[2 * BYTES_MAX + 1], moment[MEASURE_TIME_MAX];
 	const char *name = NULL;
 
 	printf("Nothing below was verified: it is what the quote says, whoever wrote it.\n\n");
-	line("made", "%s", measure_time_text((int64_t)json_integer_value(json_object_get(claims, "iat")), moment));
+	line("made", "%s",
+	     measure_time_text((int64_t)json_integer_value(json_object_get(claims, "iat")),
+			       moment));
 	line("nonce", "%s", hex_of(claims, "eat_nonce", hex));
 	/* As a policy's `machines` has it: behind the byte that says what kind of number it is. */
-	line("machine", "%s", text_of(claims, "ueid")[0] ? hex_of(claims, "ueid", hex) + 2 : "not named");
+	line("machine", "%s",
+	     text_of(claims, "ueid")[0] ? hex_of(claims, "ueid", hex) + 2 : "not named");
 	sgpu_hex_encode(ak, SGPU_SHA256_SIZE, hex);
 	line("attestation key", "%s", hex);
 	line("software", "%s %s", text_of(claims, "swname"), first_of(claims, "swversion"));
 	print_runner(claims);
 	print_owner(own);
-	json_object_foreach((json_t *)(uintptr_t)json_object_get(claims, "submods"), name, submod) {
+	json_object_foreach ((json_t *)(uintptr_t)json_object_get(claims, "submods"), name,
+			     submod) {
 		if (strcmp(name, "runner")) {
 			print_device(name, submod);
 		}
@@ -212,7 +233,8 @@ void inspecting_print(const json_t *claims, const uint8_t *ak, const struct sgpu
 	print_measurements(own);
 	for (int i = 0; i < count; i++) {
 		if (records[i].value) {
-			line("record", "%s, %zu bytes: %s", records[i].label, records[i].size, records[i].type);
+			line("record", "%s, %zu bytes: %s", records[i].label, records[i].size,
+			     records[i].type);
 		} else {
 			line("record", "%s is absent: %s", records[i].label, records[i].absent);
 		}

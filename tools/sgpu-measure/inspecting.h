@@ -8,6 +8,7 @@
 #include "parts.h"
 
 /* On standard output; nothing of it reaches a terminal as it stands. */
-void inspecting_print(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records, int count);
+void inspecting_print(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records,
+		      int count);
 
 #endif

@@ -7,18 +7,27 @@
 #include "verbs.h"
 
 static const struct cli_verb verbs[] = {
-	{ "provision", "", "make the endorsement key of a machine", provision_options, verb_provision },
-	{ "enroll", "", "make an attestation key, and a request to certify it", enroll_options, verb_enroll },
-	{ "ca", "init|sign [REQUEST]", "make a certificate authority; answer a request", ca_options, verb_ca },
+	{ "provision", "", "make the endorsement key of a machine", provision_options,
+	  verb_provision },
+	{ "enroll", "", "make an attestation key, and a request to certify it", enroll_options,
+	  verb_enroll },
+	{ "ca", "init|sign [REQUEST]", "make a certificate authority; answer a request", ca_options,
+	  verb_ca },
 	{ "quote", "", "sign what runs here, for a verifier's nonce", quote_options, verb_quote },
-	{ "verify", "[QUOTE]", "check signature, chain, time, nonce and binding", verify_options, verb_verify },
-	{ "appraise", "[QUOTE]", "verify, then judge by a policy", appraise_options, verb_appraise },
-	{ "policy", "[QUOTE]", "write a policy that accepts a quote, or a build", policy_options, verb_policy },
-	{ "inspect", "[QUOTE]", "show the content of a quote, verifying nothing", inspect_options, verb_inspect },
-	{ "extend", "[FILE]", "extend a run-time measurement register of TDX", extend_options, verb_extend },
+	{ "verify", "[QUOTE]", "check signature, chain, time, nonce and binding", verify_options,
+	  verb_verify },
+	{ "appraise", "[QUOTE]", "verify, then judge by a policy", appraise_options,
+	  verb_appraise },
+	{ "policy", "[QUOTE]", "write a policy that accepts a quote, or a build", policy_options,
+	  verb_policy },
+	{ "inspect", "[QUOTE]", "show the content of a quote, verifying nothing", inspect_options,
+	  verb_inspect },
+	{ "extend", "[FILE]", "extend a run-time measurement register of TDX", extend_options,
+	  verb_extend },
 	{ "info", "", "what this machine can prove, and what is missing", info_options, verb_info },
 	{ "memory", "[FILE]", "measure memory of a device", memory_options, verb_memory },
-	{ "channel", "[SCRIPT]", "carry out channel commands, one on each line", channel_options, verb_channel },
+	{ "channel", "[SCRIPT]", "carry out channel commands, one on each line", channel_options,
+	  verb_channel },
 	{ .name = NULL },
 };
 
@@ -31,7 +40,8 @@ static const struct cli_tool tool = {
 
 int main(int argc, char **argv)
 {
-	/* The libraries of the TPM report each attempt on standard error, where messages are ours. */
+	/* The libraries of the TPM report each attempt on standard error, where messages are ours.
+	 */
 	setenv("TSS2_LOG", "all+NONE", 0);
 	return cli_main(&tool, argc, argv);
 }

@@ -35,10 +35,13 @@ static int authenticate(struct reading *reading, struct sgpu_error *error)
 	int loaded = 0, code = 0;
 
 	if (!reading->batch->has_mac) {
-		return task->keys.count ? sgpu_fail(error, SGPU_EPOLICY, "the batch has no mac, so no key fits it") : 0;
+		return task->keys.count ? sgpu_fail(error, SGPU_EPOLICY,
+						    "the batch has no mac, so no key fits it")
+					: 0;
 	}
 	if (!task->keys.count) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a key that opens the batch is missing, with -k");
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "a key that opens the batch is missing, with -k");
 	}
 	keys = calloc((size_t)task->keys.count, sizeof(*keys));
 	code = keys ? 0 : sgpu_fail_nomem(error);
@@ -46,14 +49,16 @@ static int authenticate(struct reading *reading, struct sgpu_error *error)
 		code = sgpu_key_load_private(task->keys.items[loaded], &keys[loaded], error);
 	}
 	if (!code) {
-		code = sgpu_batch_unwrap(reading->batch, keys, task->keys.count, reading->batch_key, error);
+		code = sgpu_batch_unwrap(reading->batch, keys, task->keys.count, reading->batch_key,
+					 error);
 	}
 	code = code ? code : sgpu_batch_verify(reading->batch, reading->batch_key, error);
 	sgpu_free_wiped(&keys, (size_t)task->keys.count * sizeof(*keys));
 	return code;
 }
 
-static int measure_segment(struct reading *reading, int i, struct memory_payload *payload, struct sgpu_error *error)
+static int measure_segment(struct reading *reading, int i, struct memory_payload *payload,
+			   struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = reading->batch;
 	const struct sgpu_batch_segment *s = &batch->segments[i];
@@ -66,8 +71,9 @@ static int measure_segment(struct reading *reading, int i, struct memory_payload
 	payload->kt128 = !s->sealed && s->has_kt128 ? s->kt128 : NULL;
 	if (s->sealed) {
 		code = sgpu_batch_segment_key(batch, reading->batch_key, s->id,
-					      batch->response ? batch->response_id : NULL, payload->key,
-					      payload->context, &payload->context_size, error);
+					      batch->response ? batch->response_id : NULL,
+					      payload->key, payload->context,
+					      &payload->context_size, error);
 	}
 	code = code ? code : memory_load(reading->task, payload, &memory, error);
 	sgpu_wipe(payload->key, sizeof(payload->key));
@@ -90,9 +96,11 @@ static int measure_all(struct reading *reading, struct sgpu_error *error)
 		if (!wanted(reading, i) || s->location.kind == SGPU_LOCATION_INLINE) {
 			continue;
 		}
-		code = sgpu_source_open(&s->location, sgpu_batch_payload_size(reading->batch, i), false, &source, error);
+		code = sgpu_source_open(&s->location, sgpu_batch_payload_size(reading->batch, i),
+					false, &source, error);
 		if (!code) {
-			struct memory_payload payload = { .fd = source.fd, .offset = source.offset };
+			struct memory_payload payload = { .fd = source.fd,
+							  .offset = source.offset };
 			code = measure_segment(reading, i, &payload, error);
 			sgpu_source_close(&source);
 		}
@@ -115,8 +123,8 @@ static int check_segment(const struct reading *reading, struct sgpu_error *error
 		return sgpu_fail(error, SGPU_EUSAGE, "there is no segment '%s'", id);
 	}
 	if (!reading->measured) {
-		return id ? sgpu_fail(error, SGPU_EINVALID, "segment '%s' has no payload", id) :
-		       sgpu_fail(error, SGPU_EINVALID, "no segment has a payload");
+		return id ? sgpu_fail(error, SGPU_EINVALID, "segment '%s' has no payload", id)
+			  : sgpu_fail(error, SGPU_EINVALID, "no segment has a payload");
 	}
 	return 0;
 }

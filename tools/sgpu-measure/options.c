@@ -16,7 +16,8 @@ const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX])
 	const time_t moment = (time_t)seconds;
 	struct tm parts;
 
-	if (!gmtime_r(&moment, &parts) || !strftime(text, MEASURE_TIME_MAX, "%Y-%m-%dT%H:%M:%SZ", &parts)) {
+	if (!gmtime_r(&moment, &parts) ||
+	    !strftime(text, MEASURE_TIME_MAX, "%Y-%m-%dT%H:%M:%SZ", &parts)) {
 		snprintf(text, MEASURE_TIME_MAX, "%lld", (long long)seconds);
 	}
 	return text;

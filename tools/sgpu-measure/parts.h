@@ -25,40 +25,50 @@ enum { MEASURE_TIME_MAX = 32 };
 const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX]);
 
 /* ---- files ---- */
-/* The public half of an X25519 key file, private or public. Errors: as sgpu_key_load, SGPU_EINVALID for another kind. */
-SGPU_MUST_CHECK int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_error *error);
-/* At most SGPU_QUOTE_MAX bytes from a file or standard input; *text from malloc. *status: the exit status of what was printed. */
+/* The public half of an X25519 key file, private or public. Errors: as sgpu_key_load, SGPU_EINVALID
+ * for another kind. */
+SGPU_MUST_CHECK int measure_load_x25519(const char *path, struct sgpu_key *key,
+					struct sgpu_error *error);
+/* At most SGPU_QUOTE_MAX bytes from a file or standard input; *text from malloc. *status: the exit
+ * status of what was printed. */
 int measure_read_input(const char *path, char **text, size_t *size, int *status);
-/* Reports why that quote is none, by the file's name, or what sgpu_quote_verify found. Returns an exit status. */
+/* Reports why that quote is none, by the file's name, or what sgpu_quote_verify found. Returns an
+ * exit status. */
 int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error);
 /* The sgpu-run beside this program. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int measure_runner_path(char *path, size_t size, struct sgpu_error *error);
-/* A private key to a new file, and what goes with it to others (NULL: nothing) to `public_path`: both, or neither. */
-SGPU_MUST_CHECK int measure_write_key(const struct sgpu_signer *signer, const char *path, const char *text, size_t size,
-				      const char *public_path, struct sgpu_error *error);
+/* A private key to a new file, and what goes with it to others (NULL: nothing) to `public_path`:
+ * both, or neither. */
+SGPU_MUST_CHECK int measure_write_key(const struct sgpu_signer *signer, const char *path,
+				      const char *text, size_t size, const char *public_path,
+				      struct sgpu_error *error);
 
 /* ---- reports ---- */
-/* One line of ASCII; to standard error when `data` went to standard output. Takes the reference. Returns an exit status. */
+/* One line of ASCII; to standard error when `data` went to standard output. Takes the reference.
+ * Returns an exit status. */
 int measure_print_record(json_t *record, bool data_on_stdout);
 /* What may be said of a new key: a record with --json, else a detail. Returns an exit status. */
-int measure_report_key(const char *kind, const struct sgpu_signer *signer, const char *path, const char *public_path);
+int measure_report_key(const char *kind, const struct sgpu_signer *signer, const char *path,
+		       const char *public_path);
 /* Bytes as hexadecimal, as a new JSON string. */
 json_t *measure_hex(const void *data, size_t size);
 
 /* ---- what verify and appraise share ---- */
-#define MEASURE_CHECK_OPTIONS(type, checks)                                                              \
-	{ "roots", 0, "FILE", "trusted certificates for the attestation key",                   \
-	  CLI_INPUT(type, checks roots_path) },                                                          \
-	{ "nonce", 0, "HEX", "the nonce that the quote was asked for with",                              \
-	  CLI_BYTES(type, checks nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },                               \
-	{ "owner", 0, "KEY", "the owner's X25519 key that the quote must be bound to",                   \
-	  CLI_INPUT(type, checks owner_path) },                                                          \
-	{ "tee-roots", 0, "FILE", "trusted certificates for the hardware's report",             \
-	  CLI_INPUT(type, checks tee_roots_path) },                                                      \
-	{ "tee-certificates", 0, "FILE", "certificates between the report and those",                    \
-	  CLI_INPUT(type, checks tee_certificates_path) },                                               \
-	{ "max-age", 0, "DURATION", "how old a quote may be (default: 1h)",                              \
-	  CLI_DURATION(type, checks max_age_ns, MEASURE_SECOND) }
+#define MEASURE_CHECK_OPTIONS(type, checks)                                                    \
+	{ "roots", 0, "FILE", "trusted certificates for the attestation key",                  \
+	  CLI_INPUT(type, checks roots_path) },                                                \
+		{ "nonce", 0, "HEX", "the nonce that the quote was asked for with",            \
+		  CLI_BYTES(type, checks nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },             \
+		{ "owner", 0, "KEY", "the owner's X25519 key that the quote must be bound to", \
+		  CLI_INPUT(type, checks owner_path) },                                        \
+		{ "tee-roots", 0, "FILE", "trusted certificates for the hardware's report",    \
+		  CLI_INPUT(type, checks tee_roots_path) },                                    \
+		{ "tee-certificates", 0, "FILE", "certificates between the report and those",  \
+		  CLI_INPUT(type, checks tee_certificates_path) },                             \
+	{                                                                                      \
+		"max-age", 0, "DURATION", "how old a quote may be (default: 1h)",              \
+			CLI_DURATION(type, checks max_age_ns, MEASURE_SECOND)                  \
+	}
 
 struct measure_checks {
 	const char *roots_path, *owner_path, *tee_roots_path, *tee_certificates_path;
@@ -70,10 +80,13 @@ struct measure_checks {
 	size_t quote_size;
 	struct sgpu_quote_result result;
 };
-/* Loads what the options name, reads the quote, and verifies it. Returns an exit status; everything was printed. */
-int measure_run_checks(struct measure_checks *checks, const char *quote_path, struct sgpu_error *error);
+/* Loads what the options name, reads the quote, and verifies it. Returns an exit status; everything
+ * was printed. */
+int measure_run_checks(struct measure_checks *checks, const char *quote_path,
+		       struct sgpu_error *error);
 void measure_checks_clear(struct measure_checks *checks);
-/* What was checked, one line each on standard output; or as a new object {"signature": "verified", ...}. */
+/* What was checked, one line each on standard output; or as a new object {"signature": "verified",
+ * ...}. */
 void measure_print_checks(const struct measure_checks *checks);
 json_t *measure_checks_json(const struct measure_checks *checks);
 /* What a verified report of the hardware says, as a policy has it; NULL when none was verified. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure appraise: verifies a quote, and judges what it says by a policy. Only a quote that the policy accepts gives
- * the key to seal to.
+ * sgpu-measure appraise: verifies a quote, and judges what it says by a policy. Only a quote that
+ * the policy accepts gives the key to seal to.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +24,15 @@ struct task {
 
 const struct cli_option appraise_options[] = {
 	CLI_COMMON,
-	{ "policy", 'p', "POLICY", "the policy, sgpu-policy(5)", CLI_INPUT(struct task, policy_path) },
+	{ "policy", 'p', "POLICY", "the policy, sgpu-policy(5)",
+	  CLI_INPUT(struct task, policy_path) },
 	MEASURE_CHECK_OPTIONS(struct task, checks.),
 	{ "recipient", 0, "FILE", "write the runner's public key there, if the quote is accepted",
 	  CLI_TEXT(struct task, recipient_path) },
-	{ "no-nonce", 0, NULL, "write it also without --nonce: the quote may be an old one", CLI_FLAG(struct task, no_nonce) },
-	{ "output", 'o', "FILE", "write the result there, as EAR claims", CLI_TEXT(struct task, ear_path) },
+	{ "no-nonce", 0, NULL, "write it also without --nonce: the quote may be an old one",
+	  CLI_FLAG(struct task, no_nonce) },
+	{ "output", 'o', "FILE", "write the result there, as EAR claims",
+	  CLI_TEXT(struct task, ear_path) },
 	CLI_END,
 };
 
@@ -37,7 +40,8 @@ static int load_policy(struct task *task, struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
-	int code = sgpu_read_trusted_file(task->policy_path, "says what is accepted", POLICY_MAX, &text, &size, error);
+	int code = sgpu_read_trusted_file(task->policy_path, "says what is accepted", POLICY_MAX,
+					  &text, &size, error);
 
 	code = code ? code : sgpu_policy_parse(text, size, task->policy_path, &task->policy, error);
 	free(text);
@@ -51,7 +55,9 @@ static int write_recipient(const struct task *task, struct sgpu_error *error)
 	size_t size = 0;
 	int code = sgpu_quote_recipient(task->checks.result.claims, &key, error);
 
-	code = code ? code : sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = key }, &text, &size, error);
+	code = code ? code
+		    : sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = key },
+					&text, &size, error);
 	code = code ? code : cli_write_text(task->recipient_path, 0644, text, size, error);
 	free(text);
 	return code;
@@ -59,11 +65,13 @@ static int write_recipient(const struct task *task, struct sgpu_error *error)
 
 static int judge(struct task *task, struct sgpu_error *error)
 {
-	int code = sgpu_appraise(task->policy, &task->checks.result, measure_now(), &task->appraisal, error);
+	int code = sgpu_appraise(task->policy, &task->checks.result, measure_now(),
+				 &task->appraisal, error);
 
 	/* Written whatever it says. */
 	if (!code && task->ear_path) {
-		code = cli_write_json(task->ear_path, 0644, json_incref(task->appraisal.ear), error);
+		code = cli_write_json(task->ear_path, 0644, json_incref(task->appraisal.ear),
+				      error);
 	}
 	if (!code && task->appraisal.accepted && task->recipient_path) {
 		code = write_recipient(task, error);
@@ -96,9 +104,10 @@ static int refuse(const struct task *task)
 		return cli_fail(SGPU_EPOLICY, "the policy does not accept the quote: %zu reasons",
 				json_array_size(task->appraisal.reasons));
 	}
-	json_array_foreach(task->appraisal.reasons, i, reason) {
-		status = cli_fail(SGPU_EPOLICY, "%s: '%s' is '%s', and '%s' is wanted", text_of(reason, "text"),
-				  text_of(reason, "claim"), text_of(reason, "got"), text_of(reason, "expected"));
+	json_array_foreach (task->appraisal.reasons, i, reason) {
+		status = cli_fail(SGPU_EPOLICY, "%s: '%s' is '%s', and '%s' is wanted",
+				  text_of(reason, "text"), text_of(reason, "claim"),
+				  text_of(reason, "got"), text_of(reason, "expected"));
 	}
 	return status ? status : cli_fail(SGPU_EPOLICY, "the policy does not accept the quote");
 }
@@ -109,9 +118,11 @@ static int report(const struct task *task)
 	int status = 0;
 
 	if (cli_json) {
-		status = measure_print_record(json_pack("{s:b, s:O, s:o, s:O}", "accepted", a->accepted, "reasons", a->reasons,
-							"checks", measure_checks_json(&task->checks), "ear", a->ear),
-					      data_on_stdout(task));
+		status = measure_print_record(
+			json_pack("{s:b, s:O, s:o, s:O}", "accepted", a->accepted, "reasons",
+				  a->reasons, "checks", measure_checks_json(&task->checks), "ear",
+				  a->ear),
+			data_on_stdout(task));
 	} else if (!data_on_stdout(task)) {
 		measure_print_checks(&task->checks);
 		printf("policy         %s\n", a->accepted ? "accepted" : "not accepted");
@@ -127,15 +138,18 @@ static int check_paths(const struct task *task)
 	if (task->no_nonce && task->checks.nonce.size) {
 		return cli_usage("--nonce and --no-nonce exclude each other");
 	}
-	/* The key of a quote that was kept is one of a process that has ended, or of another owner's. */
+	/* The key of a quote that was kept is one of a process that has ended, or of another
+	 * owner's. */
 	if (task->recipient_path && !task->checks.nonce.size && !task->no_nonce) {
-		return cli_usage("--recipient needs --nonce, which alone shows that the quote is new; --no-nonce does without");
+		return cli_usage("--recipient needs --nonce, which alone shows that the quote is "
+				 "new; --no-nonce does without");
 	}
 	if (!strcmp(task->policy_path, "-") && cli_is_standard(task->quote_path)) {
 		return cli_usage("the policy and the quote cannot both come from standard input");
 	}
 	if (task->ear_path && task->recipient_path &&
-	    !cli_outputs_apart("the result", task->ear_path, "the recipient", task->recipient_path)) {
+	    !cli_outputs_apart("the result", task->ear_path, "the recipient",
+			       task->recipient_path)) {
 		return 2;
 	}
 	return 0;
@@ -156,8 +170,8 @@ static int remove_older(const char *path)
 	return sgpu_output_remove(path, &error) ? cli_error(&error) : 0;
 }
 
-/* The key and the result of another quote: whoever does not look at the exit status would take them for those of this
- * one. So they go before anything is read or judged, whatever comes of it. */
+/* The key and the result of another quote: whoever does not look at the exit status would take them
+ * for those of this one. So they go before anything is read or judged, whatever comes of it. */
 static int remove_both(const struct task *task)
 {
 	const int first = remove_older(task->recipient_path), second = remove_older(task->ear_path);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure ca: a small certificate authority, which knows the EKs of machines and certifies the AKs that these vouch
- * for.
+ * sgpu-measure ca: a small certificate authority, which knows the EKs of machines and certifies the
+ * AKs that these vouch for.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +31,12 @@ const struct cli_option ca_options[] = {
 	  CLI_INPUT(struct task, key_path) },
 	{ "certificate", 0, "FILE", "the authority's certificate: init writes it, sign reads it",
 	  CLI_TEXT(struct task, certificate_path) },
-	{ "name", 0, "NAME", "init: the name of the authority (default: sgpu CA)", CLI_TEXT(struct task, name) },
+	{ "name", 0, "NAME", "init: the name of the authority (default: sgpu CA)",
+	  CLI_TEXT(struct task, name) },
 	{ "days", 0, "N", "how long the certificate is valid (default: init 3650, sign 30)",
 	  CLI_NUMBER(struct task, days, 1, MEASURE_DAYS_MAX) },
-	{ "ek", 0, "FILE", "sign: public endorsement keys of known machines, PEM; may be given again",
+	{ "ek", 0, "FILE",
+	  "sign: public endorsement keys of known machines, PEM; may be given again",
 	  CLI_LIST(struct task, eks_paths) },
 	{ "max-age", 0, "DURATION", "sign: how old the request may be (default: 1d)",
 	  CLI_DURATION(struct task, max_age_ns, MEASURE_SECOND) },
@@ -55,10 +57,12 @@ static int init(struct task *task)
 		return cli_usage("-k, --ek and --max-age belong to 'ca sign'");
 	}
 	if (!task->out_path || !task->certificate_path) {
-		return cli_usage("%s is missing", task->out_path ? "--certificate, where the certificate goes," :
-				 "-o, where the authority's key goes,");
+		return cli_usage("%s is missing",
+				 task->out_path ? "--certificate, where the certificate goes,"
+						: "-o, where the authority's key goes,");
 	}
-	if (!cli_outputs_apart("the key", task->out_path, "the certificate", task->certificate_path) ||
+	if (!cli_outputs_apart("the key", task->out_path, "the certificate",
+			       task->certificate_path) ||
 	    !cli_secret_output(task->out_path)) {
 		return 2;
 	}
@@ -68,10 +72,12 @@ static int init(struct task *task)
 				      task->days ? task->days : ROOT_DAYS, &pem, &size, &error);
 	}
 	if (!code) {
-		code = measure_write_key(task->ca, task->out_path, pem, size, task->certificate_path, &error);
+		code = measure_write_key(task->ca, task->out_path, pem, size,
+					 task->certificate_path, &error);
 	}
 	free(pem);
-	return code ? cli_error(&error) : measure_report_key("CA", task->ca, task->out_path, task->certificate_path);
+	return code ? cli_error(&error)
+		    : measure_report_key("CA", task->ca, task->out_path, task->certificate_path);
 }
 
 /* ---- sign ---- */
@@ -84,10 +90,12 @@ static int read_eks(struct task *task, struct sgpu_error *error)
 	for (int i = 0; !code && i < task->eks_paths.count; i++) {
 		char *text = NULL, *grown = NULL;
 		size_t size = 0;
-		code = sgpu_read_trusted_file(task->eks_paths.items[i], "says which machines are known", EKS_MAX, &text, &size,
-					      error);
+		code = sgpu_read_trusted_file(task->eks_paths.items[i],
+					      "says which machines are known", EKS_MAX, &text,
+					      &size, error);
 		if (!code && memchr(text, '\0', size)) {
-			code = sgpu_fail(error, SGPU_EINVALID, "'%s' is not PEM text", task->eks_paths.items[i]);
+			code = sgpu_fail(error, SGPU_EINVALID, "'%s' is not PEM text",
+					 task->eks_paths.items[i]);
 		}
 		if (!code && !(grown = realloc(task->eks, total + size + 2))) {
 			code = sgpu_fail_nomem(error);
@@ -113,10 +121,12 @@ static int sign(struct task *task, struct sgpu_error *error)
 	code = code ? code : sgpu_chain_load(task->certificate_path, &task->chain, error);
 	code = code ? code : read_eks(task, error);
 	if (!code) {
-		code = sgpu_ca_certify(task->ca, &task->chain, task->eks, task->request, task->request_size,
-				       measure_now(), task->days ? task->days : LEAF_DAYS,
-				       task->max_age_ns ? (unsigned)(task->max_age_ns / MEASURE_SECOND) :
-				       REQUEST_AGE, &pem, &size, error);
+		code = sgpu_ca_certify(
+			task->ca, &task->chain, task->eks, task->request, task->request_size,
+			measure_now(), task->days ? task->days : LEAF_DAYS,
+			task->max_age_ns ? (unsigned)(task->max_age_ns / MEASURE_SECOND)
+					 : REQUEST_AGE,
+			&pem, &size, error);
 	}
 	code = code ? code : cli_write_text(task->out_path, 0644, pem, size, error);
 	free(pem);
@@ -132,9 +142,11 @@ static int verb_sign(struct task *task)
 		return cli_usage("--name belongs to 'ca init'");
 	}
 	if (!task->key_path || !task->certificate_path || !task->eks_paths.count) {
-		return cli_usage("%s is missing", !task->key_path ? "the authority's key, -k," : task->eks_paths.count ?
-				 "the authority's certificate, --certificate," :
-				 "a known endorsement key, --ek,");
+		return cli_usage("%s is missing",
+				 !task->key_path ? "the authority's key, -k,"
+				 : task->eks_paths.count
+					 ? "the authority's certificate, --certificate,"
+					 : "a known endorsement key, --ek,");
 	}
 	if (!strcmp(task->key_path, "-") && cli_is_standard(task->request_path)) {
 		return cli_usage("the key and the request cannot both come from standard input");
@@ -165,7 +177,9 @@ static int dispatch(struct task *task, int argc, char **argv)
 		return status;
 	}
 	if (!strcmp(arguments[0], "init")) {
-		return arguments[1] ? cli_usage("'ca init' takes no argument, not '%s'", arguments[1]) : init(task);
+		return arguments[1]
+			       ? cli_usage("'ca init' takes no argument, not '%s'", arguments[1])
+			       : init(task);
 	}
 	if (!strcmp(arguments[0], "sign")) {
 		task->request_path = arguments[1];

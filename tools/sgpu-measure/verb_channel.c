@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure channel: carries out a script of channel commands, one a line, and prints summaries, measurements and
- * refusals: for tests, for teaching, and to compare other implementations with.
+ * sgpu-measure channel: carries out a script of channel commands, one a line, and prints summaries,
+ * measurements and refusals: for tests, for teaching, and to compare other implementations with.
  */
 #include <unistd.h>
 
@@ -19,7 +19,8 @@ struct request {
 
 const struct cli_option channel_options[] = {
 	CLI_COMMON,
-	{ "device", 0, "DEVICE", "cpu (the default), cuda, cuda:N", CLI_TEXT(struct request, device) },
+	{ "device", 0, "DEVICE", "cpu (the default), cuda, cuda:N",
+	  CLI_TEXT(struct request, device) },
 	{ "frames", 0, "N", "small pages of physical memory (1024)",
 	  CLI_NUMBER(struct request, frames, 0, FRAMES_MAX) },
 	{ "unprotected", 0, "N", "of them at the beginning for the host (16)",
@@ -38,9 +39,10 @@ static int begin(struct script *script, const struct request *r, struct sgpu_err
 		return rc;
 	}
 	if (r->frames > script->pager.info.total / script->pager.info.small) {
-		return sgpu_fail(error, SGPU_ENOMEM, "%llu frames of %llu bytes: the device has %llu",
-				 (unsigned long long)r->frames, (unsigned long long)script->pager.info.small,
-				 (unsigned long long)(script->pager.info.total / script->pager.info.small));
+		return sgpu_fail(
+			error, SGPU_ENOMEM, "%llu frames of %llu bytes: the device has %llu",
+			(unsigned long long)r->frames, (unsigned long long)script->pager.info.small,
+			(unsigned long long)(script->pager.info.total / script->pager.info.small));
 	}
 	script->config.frames = (uint32_t)r->frames;
 	script->config.unprotected = (uint32_t)r->unprotected;
@@ -49,7 +51,8 @@ static int begin(struct script *script, const struct request *r, struct sgpu_err
 }
 
 /* A line without its end; *more is false when there is none. */
-static int next_line(struct script *script, FILE *file, char *line, bool *more, struct sgpu_error *error)
+static int next_line(struct script *script, FILE *file, char *line, bool *more,
+		     struct sgpu_error *error)
 {
 	size_t length = 0;
 	int c;
@@ -60,7 +63,8 @@ static int next_line(struct script *script, FILE *file, char *line, bool *more, 
 			return script_fault(script, error, "a zero byte");
 		}
 		if (length == SCRIPT_LINE - 1) {
-			return script_fault(script, error, "a line of more than %d bytes", SCRIPT_LINE - 1);
+			return script_fault(script, error, "a line of more than %d bytes",
+					    SCRIPT_LINE - 1);
 		}
 		line[length++] = (char)c;
 	}
@@ -110,8 +114,10 @@ static int run(const struct request *r, const char *path)
 	if (rc != SGPU_OK) {
 		return cli_error(&error);
 	}
-	return script.unexpected ? cli_fail(SGPU_EDIFFERS, "%u of the commands came out otherwise than expected",
-					    script.unexpected) : 0;
+	return script.unexpected ? cli_fail(SGPU_EDIFFERS,
+					    "%u of the commands came out otherwise than expected",
+					    script.unexpected)
+				 : 0;
 }
 
 int verb_channel(int argc, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure extend: adds a digest to a run-time measurement register (RTMR) of a TDX guest, so that every later report of
- * the hardware says that it was there.
+ * sgpu-measure extend: adds a digest to a run-time measurement register (RTMR) of a TDX guest, so
+ * that every later report of the hardware says that it was there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,13 +31,16 @@ const struct cli_option extend_options[] = {
 	CLI_END,
 };
 
-static int digest_file(int fd, const char *name, uint8_t digest[SHA384_SIZE], struct sgpu_error *error)
+static int digest_file(int fd, const char *name, uint8_t digest[SHA384_SIZE],
+		       struct sgpu_error *error)
 {
 	static uint8_t piece[PIECE];
 	EVP_MD_CTX *state = EVP_MD_CTX_new();
 	size_t got = sizeof(piece);
-	int code = state && EVP_DigestInit_ex(state, EVP_sha384(), NULL) == 1 ? 0 :
-		   sgpu_fail(error, SGPU_ESYSTEM, "SHA-384 is not to be had from OpenSSL");
+	int code =
+		state && EVP_DigestInit_ex(state, EVP_sha384(), NULL) == 1
+			? 0
+			: sgpu_fail(error, SGPU_ESYSTEM, "SHA-384 is not to be had from OpenSSL");
 
 	while (!code && got == sizeof(piece)) {
 		code = sgpu_read(fd, name, piece, sizeof(piece), &got, error);
@@ -58,7 +61,8 @@ static int report(unsigned rtmr, const uint8_t digest[SHA384_SIZE])
 
 	sgpu_hex_encode(digest, SHA384_SIZE, hex);
 	if (cli_json) {
-		return measure_print_record(json_pack("{s:i, s:s}", "rtmr", (int)rtmr, "digest", hex), false);
+		return measure_print_record(
+			json_pack("{s:i, s:s}", "rtmr", (int)rtmr, "digest", hex), false);
 	}
 	cli_detail("RTMR %u extended by %s", rtmr, hex);
 	return 0;

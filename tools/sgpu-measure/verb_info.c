@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure info: what this machine can prove, what is missing and why, and what the runner here would claim.
+ * sgpu-measure info: what this machine can prove, what is missing and why, and what the runner here
+ * would claim.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -18,7 +19,8 @@ struct request {
 
 const struct cli_option info_options[] = {
 	CLI_COMMON,
-	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct request, device) },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
+	  CLI_TEXT(struct request, device) },
 	CLI_END,
 };
 
@@ -44,8 +46,10 @@ static void look_at_device(struct found *found, const char *name)
 	struct sgpu_device_agreement agreement = { 0 };
 	struct sgpu_pager pager;
 
-	found->has_device = sgpu_device_open(name, NULL, &found->device, &found->device_missing) == SGPU_OK &&
-			    sgpu_device_get_info(found->device, &found->info, &found->device_missing) == SGPU_OK;
+	found->has_device =
+		sgpu_device_open(name, NULL, &found->device, &found->device_missing) == SGPU_OK &&
+		sgpu_device_get_info(found->device, &found->info, &found->device_missing) ==
+			SGPU_OK;
 	if (!found->has_device) {
 		return;
 	}
@@ -145,16 +149,19 @@ static void print_protection(const struct sgpu_protection *p)
 	printf("  may the host read the runner's memory?   %s\n", p->enclave_memory);
 	printf("  may the host read the device's memory?   %s\n", p->device_memory);
 	printf("  what a recorder on the bus sees          %s\n", p->bus);
-	printf("This is what the machine sees of itself. It proves nothing to anybody until a quote was verified.\n");
+	printf("This is what the machine sees of itself. It proves nothing to anybody until a "
+	       "quote was verified.\n");
 }
 
 static void print_text(const struct found *found)
 {
-	printf("platform         %s (%s)%s\n", sgpu_platform_name(found->platform.kind), found->platform.seen,
+	printf("platform         %s (%s)%s\n", sgpu_platform_name(found->platform.kind),
+	       found->platform.seen,
 	       found->platform.virtual_machine ? ", in a virtual machine" : "");
 	for (int i = 0; i < found->record_count; i++) {
 		const struct sgpu_record *r = &found->records[i];
-		printf("%-16s %s%s\n", r->label, r->value ? "there, " : "absent: ", r->value ? r->type : r->absent);
+		printf("%-16s %s%s\n", r->label,
+		       r->value ? "there, " : "absent: ", r->value ? r->type : r->absent);
 	}
 	printf("TPM              %s%s\n", found->tpm ? "keys can be kept in it" : "absent: ",
 	       found->tpm ? "" : found->tpm_missing.text);
@@ -173,8 +180,10 @@ static json_t *records_json(const struct found *found)
 
 	for (int i = 0; i < found->record_count; i++) {
 		const struct sgpu_record *r = &found->records[i];
-		json_object_set_new(object, r->label, r->value ? json_pack("{s:b, s:s}", "found", 1, "type", r->type) :
-				    json_pack("{s:b, s:o}", "found", 0, "missing", cli_json_text(r->absent)));
+		json_object_set_new(object, r->label,
+				    r->value ? json_pack("{s:b, s:s}", "found", 1, "type", r->type)
+					     : json_pack("{s:b, s:o}", "found", 0, "missing",
+							 cli_json_text(r->absent)));
 	}
 	return object;
 }
@@ -182,12 +191,13 @@ static json_t *records_json(const struct found *found)
 static json_t *device_json(const struct found *found)
 {
 	if (!found->has_device) {
-		return json_pack("{s:b, s:s, s:s}", "available", 0, "missing", found->device_missing.text, "hint",
-				 found->device_missing.hint);
+		return json_pack("{s:b, s:s, s:s}", "available", 0, "missing",
+				 found->device_missing.text, "hint", found->device_missing.hint);
 	}
-	return json_pack("{s:b, s:s, s:s, s:s, s:b, s:b, s:s}", "available", 1, "selector", found->info.selector, "name",
-			 found->info.name, "confidential_computing", found->info.confidential, "channels", found->pages,
-			 "keys_agreed", found->agreed, "keys", found->agreement);
+	return json_pack("{s:b, s:s, s:s, s:s, s:b, s:b, s:s}", "available", 1, "selector",
+			 found->info.selector, "name", found->info.name, "confidential_computing",
+			 found->info.confidential, "channels", found->pages, "keys_agreed",
+			 found->agreed, "keys", found->agreement);
 }
 
 static json_t *code_json(const struct found *found)
@@ -195,9 +205,11 @@ static json_t *code_json(const struct found *found)
 	json_t *list = json_array();
 
 	for (int i = 0; i < found->code_count; i++) {
-		json_array_append_new(list, json_pack("{s:s, s:I, s:o}", "name", found->code[i].name, "size",
-						      (json_int_t)found->code[i].size, "digest",
-						      measure_hex(found->code[i].digest, SGPU_CHANNEL_DIGEST_SIZE)));
+		json_array_append_new(
+			list,
+			json_pack("{s:s, s:I, s:o}", "name", found->code[i].name, "size",
+				  (json_int_t)found->code[i].size, "digest",
+				  measure_hex(found->code[i].digest, SGPU_CHANNEL_DIGEST_SIZE)));
 	}
 	return list;
 }
@@ -205,21 +217,27 @@ static json_t *code_json(const struct found *found)
 static int print_json(const struct found *found)
 {
 	const struct sgpu_protection *p = found->protection;
-	json_t *tpm = found->tpm ? json_pack("{s:b}", "found", 1) :
-		      json_pack("{s:b, s:s, s:s}", "found", 0, "missing", found->tpm_missing.text, "hint",
-				found->tpm_missing.hint);
-	json_t *runner = found->runner_missing.code ? json_pack("{s:o}", "missing", cli_json_text(found->runner_missing.text)) :
-			 json_pack("{s:o, s:o}", "path", cli_json_text(found->runner_path), "digest",
-				   measure_hex(found->runner, sizeof(found->runner)));
+	json_t *tpm = found->tpm
+			      ? json_pack("{s:b}", "found", 1)
+			      : json_pack("{s:b, s:s, s:s}", "found", 0, "missing",
+					  found->tpm_missing.text, "hint", found->tpm_missing.hint);
+	json_t *runner =
+		found->runner_missing.code
+			? json_pack("{s:o}", "missing", cli_json_text(found->runner_missing.text))
+			: json_pack("{s:o, s:o}", "path", cli_json_text(found->runner_path),
+				    "digest", measure_hex(found->runner, sizeof(found->runner)));
 
-	return measure_print_record(json_pack("{s:{s:s, s:s, s:b}, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:s, s:s, s:s}}",
-					      "platform", "kind", sgpu_platform_word(found->platform.kind), "seen",
-					      found->platform.seen, "virtual_machine", found->platform.virtual_machine,
-					      "records", records_json(found), "tpm", tpm, "device", device_json(found),
-					      "runner", runner, "device_code", code_json(found), "protection", "row",
-					      p->row, "protects_runner_memory", p->protects, "host_reads_runner_memory",
-					      p->enclave_memory, "host_reads_device_memory", p->device_memory,
-					      "bus_recorder_sees", p->bus), false);
+	return measure_print_record(
+		json_pack(
+			"{s:{s:s, s:s, s:b}, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:s, s:s, s:s}}",
+			"platform", "kind", sgpu_platform_word(found->platform.kind), "seen",
+			found->platform.seen, "virtual_machine", found->platform.virtual_machine,
+			"records", records_json(found), "tpm", tpm, "device", device_json(found),
+			"runner", runner, "device_code", code_json(found), "protection", "row",
+			p->row, "protects_runner_memory", p->protects, "host_reads_runner_memory",
+			p->enclave_memory, "host_reads_device_memory", p->device_memory,
+			"bus_recorder_sees", p->bus),
+		false);
 }
 
 int verb_info(int argc, char **argv)

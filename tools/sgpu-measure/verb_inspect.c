@@ -21,20 +21,24 @@ static json_t *record_json(const struct sgpu_record *record)
 		return NULL;
 	}
 	sgpu_base64url_encode(record->value, record->size, text);
-	json_t *object = json_pack("{s:s, s:s, s:s}", "label", record->label, "type", record->type, "value", text);
+	json_t *object = json_pack("{s:s, s:s, s:s}", "label", record->label, "type", record->type,
+				   "value", text);
 	free(text);
 	return object;
 }
 
-static int print_json(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records, int count)
+static int print_json(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records,
+		      int count)
 {
 	json_t *list = json_array();
 
 	for (int i = 0; i < count; i++) {
 		json_array_append_new(list, record_json(&records[i]));
 	}
-	return measure_print_record(json_pack("{s:b, s:o, s:O, s:o}", "verified", 0, "attestation_key",
-					      measure_hex(ak, SGPU_SHA256_SIZE), "claims", claims, "records", list), false);
+	return measure_print_record(json_pack("{s:b, s:o, s:O, s:o}", "verified", 0,
+					      "attestation_key", measure_hex(ak, SGPU_SHA256_SIZE),
+					      "claims", claims, "records", list),
+				    false);
 }
 
 int verb_inspect(int argc, char **argv)

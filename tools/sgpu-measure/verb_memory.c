@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure memory: brings data into a secure context on a device and measures them there, as CH_MEASURE does.
+ * sgpu-measure memory: brings data into a secure context on a device and measures them there, as
+ * CH_MEASURE does.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,14 +26,16 @@ const struct cli_option memory_options[] = {
 	{ "keyed", 0, NULL, "digests with the context's key, which only this run can compare",
 	  CLI_FLAG(struct memory_task, keyed) },
 	{ "expect", 0, "DIGEST", "the expected digest; the exit status is 1 if it differs",
-	  CLI_BYTES(struct memory_task, expected, SGPU_CHANNEL_DIGEST_SIZE, SGPU_CHANNEL_DIGEST_SIZE) },
+	  CLI_BYTES(struct memory_task, expected, SGPU_CHANNEL_DIGEST_SIZE,
+		    SGPU_CHANNEL_DIGEST_SIZE) },
 	{ "offset", 0, "N", "measure from this byte on: 4096, 64K",
 	  CLI_SIZE(struct memory_task, offset, 0, MEMORY_MAX) },
 	{ "size", 0, "N", "measure this many bytes (default: to the end)",
 	  CLI_SIZE(struct memory_task, size, 1, MEMORY_MAX) },
 	{ "batch", 0, "BATCH", "the segments of a batch or a response, not a file",
 	  CLI_TEXT(struct memory_task, batch_path) },
-	{ "key", 'k', "KEY", "a key that opens the batch; may be given again", CLI_LIST(struct memory_task, keys) },
+	{ "key", 'k', "KEY", "a key that opens the batch; may be given again",
+	  CLI_LIST(struct memory_task, keys) },
 	{ "segment", 0, "ID", "only this segment", CLI_TEXT(struct memory_task, segment) },
 	CLI_END,
 };
@@ -41,13 +44,17 @@ int memory_measure(struct memory_task *task, const char *label, sgpu_devptr memo
 		   struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
-	const uint64_t size = task->size ? task->size : total - (task->offset < total ? task->offset : total);
+	const uint64_t size =
+		task->size ? task->size : total - (task->offset < total ? task->offset : total);
 
 	if (!size || task->offset > total || size > total - task->offset) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' has %" PRIu64 " bytes: there is nothing to measure at %" PRIu64
-				 " for %" PRIu64, label, total, task->offset, size);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "'%s' has %" PRIu64
+				 " bytes: there is nothing to measure at %" PRIu64 " for %" PRIu64,
+				 label, total, task->offset, size);
 	}
-	const int code = sgpu_secure_measure(task->context, memory + task->offset, size, task->keyed, digest, error);
+	const int code = sgpu_secure_measure(task->context, memory + task->offset, size,
+					     task->keyed, digest, error);
 	if (code) {
 		return code;
 	}
@@ -58,7 +65,8 @@ int memory_measure(struct memory_task *task, const char *label, sgpu_devptr memo
 }
 
 /* ---- a file ---- */
-static int measure_file(struct memory_task *task, int fd, const char *name, struct sgpu_error *error)
+static int measure_file(struct memory_task *task, int fd, const char *name,
+			struct sgpu_error *error)
 {
 	struct memory_payload payload = { .name = name, .fd = fd };
 	const off_t position = lseek(fd, 0, SEEK_CUR);
@@ -69,7 +77,8 @@ static int measure_file(struct memory_task *task, int fd, const char *name, stru
 	int code = 0;
 
 	if (fstat(fd, &status) || S_ISCHR(status.st_mode)) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' is a device, which may have no end", name);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is a device, which may have no end",
+				 name);
 	}
 	if (position >= 0 && S_ISREG(status.st_mode) && status.st_size >= position) {
 		payload.offset = (uint64_t)position;
@@ -79,14 +88,16 @@ static int measure_file(struct memory_task *task, int fd, const char *name, stru
 		payload.size = size;
 	}
 	if (!code && !payload.size) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is empty: there is nothing to measure", name);
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is empty: there is nothing to measure",
+				 name);
 	}
 	if (!code && !data) {
 		code = memory_load(task, &payload, &memory, error);
 	} else if (!code) {
 		code = sgpu_secure_malloc(task->context, size, &memory, error);
 		if (!code) {
-			code = sgpu_secure_memcpy(task->context, data, memory, size, SGPU_SECURE_TO_DEVICE, error);
+			code = sgpu_secure_memcpy(task->context, data, memory, size,
+						  SGPU_SECURE_TO_DEVICE, error);
 		}
 	}
 	code = code ? code : memory_measure(task, name, memory, payload.size, error);
@@ -104,10 +115,12 @@ static int in_context(struct memory_task *task, int fd, const char *name, struct
 
 	code = code ? code : sgpu_secure_create(task->device, NULL, &task->context, error);
 	if (!code) {
-		code = sgpu_engine_create(sgpu_secure_device(task->context), NULL, &task->engine, error);
+		code = sgpu_engine_create(sgpu_secure_device(task->context), NULL, &task->engine,
+					  error);
 	}
 	if (!code) {
-		code = task->batch_path ? memory_batch(task, fd, name, error) : measure_file(task, fd, name, error);
+		code = task->batch_path ? memory_batch(task, fd, name, error)
+					: measure_file(task, fd, name, error);
 	}
 	sgpu_engine_free(&task->engine);
 	sgpu_secure_destroy(&task->context);
@@ -122,11 +135,14 @@ static int report(const struct memory_task *task)
 	size_t i = 0;
 
 	if (cli_json) {
-		return measure_print_record(json_pack("{s:s, s:b, s:O}", "algorithm", SGPU_MEASURE_CUSTOM, "keyed", task->keyed,
-						      "measurements", task->results), false);
+		return measure_print_record(json_pack("{s:s, s:b, s:O}", "algorithm",
+						      SGPU_MEASURE_CUSTOM, "keyed", task->keyed,
+						      "measurements", task->results),
+					    false);
 	}
-	json_array_foreach(task->results, i, result) {
-		cli_print_line(stdout, "%s  %s", json_string_value(json_object_get(result, "digest")),
+	json_array_foreach (task->results, i, result) {
+		cli_print_line(stdout, "%s  %s",
+			       json_string_value(json_object_get(result, "digest")),
 			       json_string_value(json_object_get(result, "label")));
 	}
 	return 0;
@@ -142,7 +158,8 @@ static int compare(const struct memory_task *task)
 	sgpu_hex_encode(task->expected.data, task->expected.size, expected);
 	if (!got || strcmp(got, expected)) {
 		return cli_fail(SGPU_EDIFFERS, "the digest of '%s' is %s, not %s",
-				json_string_value(json_object_get(result, "label")), got ? got : "unknown", expected);
+				json_string_value(json_object_get(result, "label")),
+				got ? got : "unknown", expected);
 	}
 	return 0;
 }
@@ -157,14 +174,17 @@ static int check_options(const struct memory_task *task)
 		return cli_usage("-k and --segment need --batch");
 	}
 	if (task->keyed && task->expected.size) {
-		return cli_usage("--keyed and --expect exclude each other: the key is new in every run");
+		return cli_usage(
+			"--keyed and --expect exclude each other: the key is new in every run");
 	}
-	if (task->batch_path && !task->segment && (task->expected.size || task->size || task->offset)) {
+	if (task->batch_path && !task->segment &&
+	    (task->expected.size || task->size || task->offset)) {
 		return cli_usage("--expect, --offset and --size need one --segment of the batch");
 	}
 	for (int i = 0; i < task->keys.count; i++) {
 		if (!strcmp(task->keys.items[i], "-") && cli_is_standard(task->batch_path)) {
-			return cli_usage("the key and the batch cannot both come from standard input");
+			return cli_usage(
+				"the key and the batch cannot both come from standard input");
 		}
 	}
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure policy: a policy, or bare reference values, from a quote that is trusted or from the files of a build.
+ * sgpu-measure policy: a policy, or bare reference values, from a quote that is trusted or from the
+ * files of a build.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -25,23 +26,30 @@ const struct cli_option policy_options[] = {
 	CLI_COMMON,
 	{ "reference-values", 0, NULL, "only digests, as {\"name\": [\"hex\", ...]}",
 	  CLI_FLAG(struct task, reference_values) },
-	{ "build", 0, "DIR", "from the files of a build, not from a quote", CLI_TEXT(struct task, build_path) },
-	{ "owners", 0, "FILE", "with --build: whose batches the runner may take, a thumbprint a line; or 'any'",
+	{ "build", 0, "DIR", "from the files of a build, not from a quote",
+	  CLI_TEXT(struct task, build_path) },
+	{ "owners", 0, "FILE",
+	  "with --build: whose batches the runner may take, a thumbprint a line; or 'any'",
 	  CLI_TEXT(struct task, owners_path) },
-	{ "at-least", 0, "KIND", "with --build: plain, gramine-direct, sgx, tdx or snp (default: what a report proves)",
+	{ "at-least", 0, "KIND",
+	  "with --build: plain, gramine-direct, sgx, tdx or snp (default: what a report proves)",
 	  CLI_TEXT(struct task, at_least) },
-	{ "output", 'o', "FILE", "where it goes (default: standard output)", CLI_TEXT(struct task, out_path) },
+	{ "output", 'o', "FILE", "where it goes (default: standard output)",
+	  CLI_TEXT(struct task, out_path) },
 	CLI_END,
 };
 
-/* On these the host reads what the runner has, so that a GPU that it reads, too, makes it no worse. */
+/* On these the host reads what the runner has, so that a GPU that it reads, too, makes it no worse.
+ */
 static bool is_open(const struct task *task)
 {
-	return task->at_least && (!strcmp(task->at_least, "plain") || !strcmp(task->at_least, "gramine-direct"));
+	return task->at_least &&
+	       (!strcmp(task->at_least, "plain") || !strcmp(task->at_least, "gramine-direct"));
 }
 
-/* ---- claims as a quote of that build should have them: digests from files, and what makes these worth something, that the
- * quote is of the process that has the key, into which nobody looks, and which runs no other code ---- */
+/* ---- claims as a quote of that build should have them: digests from files, and what makes these
+ * worth something, that the quote is of the process that has the key, into which nobody looks, and
+ * which runs no other code ---- */
 /* NULL: anybody's, or out of memory. */
 static json_t *owner_claims(const struct task *task)
 {
@@ -53,7 +61,8 @@ static json_t *owner_claims(const struct task *task)
 	return list;
 }
 
-static int build_runner(const struct task *task, const char *folder, json_t **runner, struct sgpu_error *error)
+static int build_runner(const struct task *task, const char *folder, json_t **runner,
+			struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
 	char path[PATH_MAX];
@@ -65,26 +74,32 @@ static int build_runner(const struct task *task, const char *folder, json_t **ru
 	cli_remember_input(path);
 	const int code = sgpu_measure_file(path, digest, &size, error);
 	if (!code) {
-		*runner = json_pack("{s:s, s:s, s:{s:o, s:I, s:s, s:b, s:b, s:o*, s:s, s:{s:b}, s:s}}", "swname",
-				    "sgpu-run", "dbgstat", "disabled", SGPU_EAT_PROFILE, "digest",
-				    sgpu_json_from_bytes(digest, sizeof(digest)), "size", (json_int_t)size, "measured",
-				    "process", "modules", 0, "files", 0, "owners", owner_claims(task), "sessions",
-				    task->owners.count ? "none" : "any", "confinement", "all", 1, "key", "ephemeral");
+		*runner = json_pack(
+			"{s:s, s:s, s:{s:o, s:I, s:s, s:b, s:b, s:o*, s:s, s:{s:b}, s:s}}",
+			"swname", "sgpu-run", "dbgstat", "disabled", SGPU_EAT_PROFILE, "digest",
+			sgpu_json_from_bytes(digest, sizeof(digest)), "size", (json_int_t)size,
+			"measured", "process", "modules", 0, "files", 0, "owners",
+			owner_claims(task), "sessions", task->owners.count ? "none" : "any",
+			"confinement", "all", 1, "key", "ephemeral");
 	}
 	return code || *runner ? code : sgpu_fail_nomem(error);
 }
 
 /* A build without the CUDA device has no code for one, and quotes with any are to be refused. */
-static int build_device(const struct task *task, const char *folder, json_t **device, struct sgpu_error *error)
+static int build_device(const struct task *task, const char *folder, json_t **device,
+			struct sgpu_error *error)
 {
 	struct sgpu_device_code found;
 	char path[PATH_MAX];
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/lib/sgpu/sgpu-cuda.so", folder) >= sizeof(path)) {
+	if ((size_t)snprintf(path, sizeof(path), "%s/lib/sgpu/sgpu-cuda.so", folder) >=
+	    sizeof(path)) {
 		return sgpu_fail(error, SGPU_EUSAGE, "the path of the build is too long");
 	}
 	if (access(path, F_OK)) {
-		cli_note("the build has no '%s': quotes of machines with a GPU will not be accepted", path);
+		cli_note(
+			"the build has no '%s': quotes of machines with a GPU will not be accepted",
+			path);
 		*device = json_pack("{s:{s:[]}}", SGPU_EAT_PROFILE, "code");
 		return *device ? 0 : sgpu_fail_nomem(error);
 	}
@@ -92,10 +107,11 @@ static int build_device(const struct task *task, const char *folder, json_t **de
 	const int code = sgpu_device_code_of_file(path, &found, error);
 	if (!code) {
 		/* Nothing keeps the work of others from a GPU. */
-		*device = json_pack("{s:{s:[{s:s, s:I, s:o}], s:b, s:s*}}", SGPU_EAT_PROFILE, "code", "name",
-				    found.name, "size", (json_int_t)found.size, "digest",
-				    sgpu_json_from_bytes(found.digest, sizeof(found.digest)), "preemption", 1,
-				    "confidential", is_open(task) ? "off" : NULL);
+		*device =
+			json_pack("{s:{s:[{s:s, s:I, s:o}], s:b, s:s*}}", SGPU_EAT_PROFILE, "code",
+				  "name", found.name, "size", (json_int_t)found.size, "digest",
+				  sgpu_json_from_bytes(found.digest, sizeof(found.digest)),
+				  "preemption", 1, "confidential", is_open(task) ? "off" : NULL);
 	}
 	return code || *device ? code : sgpu_fail_nomem(error);
 }
@@ -103,15 +119,19 @@ static int build_device(const struct task *task, const char *folder, json_t **de
 static int claims_of_build(struct task *task, struct sgpu_error *error)
 {
 	json_t *runner = NULL, *device = NULL;
-	int code = task->owners_path && strcmp(task->owners_path, "any") ?
-		   sgpu_owners_load(task->owners_path, &task->owners, error) : 0;
+	int code = task->owners_path && strcmp(task->owners_path, "any")
+			   ? sgpu_owners_load(task->owners_path, &task->owners, error)
+			   : 0;
 
 	code = code ? code : build_runner(task, task->build_path, &runner, error);
 	code = code ? code : build_device(task, task->build_path, &device, error);
 	if (!code) {
-		json_t *platform = task->at_least ? json_pack("{s:{s:s}}", "platform", "kind", task->at_least) : json_object();
-		task->claims = json_pack("{s:s, s:{s:O, s:O}, s:o}", "dbgstat", "disabled", "submods", "runner", runner,
-					 "gpu-0", device, SGPU_EAT_PROFILE, platform);
+		json_t *platform =
+			task->at_least ? json_pack("{s:{s:s}}", "platform", "kind", task->at_least)
+				       : json_object();
+		task->claims =
+			json_pack("{s:s, s:{s:O, s:O}, s:o}", "dbgstat", "disabled", "submods",
+				  "runner", runner, "gpu-0", device, SGPU_EAT_PROFILE, platform);
 		code = task->claims ? 0 : sgpu_fail_nomem(error);
 	}
 	json_decref(runner);
@@ -120,20 +140,24 @@ static int claims_of_build(struct task *task, struct sgpu_error *error)
 }
 
 /* ---- reference values ---- */
-static int add_digest(json_t *values, const json_t *name, const json_t *digest, struct sgpu_error *error)
+static int add_digest(json_t *values, const json_t *name, const json_t *digest,
+		      struct sgpu_error *error)
 {
 	const char *key = json_string_value(name), *text = json_string_value(digest);
 	uint8_t bytes[SGPU_CHANNEL_DIGEST_SIZE];
 
 	if (!key || !text || sgpu_base64url_decode(text, bytes, sizeof(bytes), NULL)) {
-		return sgpu_fail(error, SGPU_EINVALID, "the quote has a digest without a name, or of another length");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "the quote has a digest without a name, or of another length");
 	}
 	json_t *list = json_object_get(values, key);
 	if (!list) {
 		list = json_array();
 		json_object_set_new(values, key, list);
 	}
-	return json_array_append_new(list, measure_hex(bytes, sizeof(bytes))) ? sgpu_fail_nomem(error) : 0;
+	return json_array_append_new(list, measure_hex(bytes, sizeof(bytes)))
+		       ? sgpu_fail_nomem(error)
+		       : 0;
 }
 
 static int reference_values(const json_t *claims, json_t **list, struct sgpu_error *error)
@@ -143,16 +167,17 @@ static int reference_values(const json_t *claims, json_t **list, struct sgpu_err
 	const char *name = NULL;
 	int code = values ? 0 : sgpu_fail_nomem(error);
 
-	json_object_foreach((json_t *)(uintptr_t)submods, name, submod) {
+	json_object_foreach ((json_t *)(uintptr_t)submods, name, submod) {
 		const json_t *own = json_object_get(submod, SGPU_EAT_PROFILE);
 		size_t i = 0;
 		if (!code && json_object_get(own, "digest")) {
-			code = add_digest(values, json_object_get(submod, "swname"), json_object_get(own, "digest"), error);
+			code = add_digest(values, json_object_get(submod, "swname"),
+					  json_object_get(own, "digest"), error);
 		}
-		json_array_foreach(json_object_get(own, "code"), i, item) {
+		json_array_foreach (json_object_get(own, "code"), i, item) {
 			if (!code) {
-				code = add_digest(values, json_object_get(item, "name"), json_object_get(item, "digest"),
-						  error);
+				code = add_digest(values, json_object_get(item, "name"),
+						  json_object_get(item, "digest"), error);
 			}
 		}
 	}
@@ -169,7 +194,8 @@ static int write_policy(const struct task *task, struct sgpu_error *error)
 
 	if (task->reference_values) {
 		code = reference_values(task->claims, &values, error);
-		code = code ? code : cli_write_json(task->out_path, 0644, json_incref(values), error);
+		code = code ? code
+			    : cli_write_json(task->out_path, 0644, json_incref(values), error);
 	} else {
 		code = sgpu_policy_from_claims(task->claims, &text, &size, error);
 		code = code ? code : cli_write_text(task->out_path, 0644, text, size, error);
@@ -194,7 +220,8 @@ static int read_quote(struct task *task, struct sgpu_error *error, int *status)
 	sgpu_records_clear(records, count);
 	free(text);
 	if (!code) {
-		cli_note("nothing of the quote was verified: it must be one of a machine that you trust");
+		cli_note("nothing of the quote was verified: it must be one of a machine that you "
+			 "trust");
 	}
 	return code;
 }
@@ -202,10 +229,12 @@ static int read_quote(struct task *task, struct sgpu_error *error, int *status)
 /* What only a report of the hardware says is neither in a quote's claims nor in a build. */
 static bool guest_missing(const struct task *task)
 {
-	const char *kind = json_string_value(json_object_get(json_object_get(json_object_get(task->claims, SGPU_EAT_PROFILE),
-									     "platform"), "kind"));
+	const char *kind = json_string_value(json_object_get(
+		json_object_get(json_object_get(task->claims, SGPU_EAT_PROFILE), "platform"),
+		"kind"));
 
-	return !task->reference_values && (!kind || (strcmp(kind, "plain") && strcmp(kind, "gramine-direct")));
+	return !task->reference_values &&
+	       (!kind || (strcmp(kind, "plain") && strcmp(kind, "gramine-direct")));
 }
 
 static int run(struct task *task)
@@ -230,7 +259,8 @@ static int run(struct task *task)
 		return 2;
 	}
 	if (guest_missing(task)) {
-		cli_note("the policy accepts no guest before its 'platform' has the 'measurements' of one");
+		cli_note("the policy accepts no guest before its 'platform' has the 'measurements' "
+			 "of one");
 	}
 	return write_policy(task, &error) ? cli_error(&error) : 0;
 }
@@ -250,11 +280,13 @@ static int check_options(const struct task *task)
 		return cli_usage("a quote and --build exclude each other");
 	}
 	if (!task->build_path && (task->owners_path || task->at_least)) {
-		return cli_usage("%s is for a policy with --build", task->owners_path ? "--owners" : "--at-least");
+		return cli_usage("%s is for a policy with --build",
+				 task->owners_path ? "--owners" : "--at-least");
 	}
 	/* A policy that names no owners accepts no runner. */
 	if (task->build_path && !task->owners_path && !task->reference_values) {
-		return cli_usage("the file of owners is missing, with --owners; '--owners any' accepts a runner that takes "
+		return cli_usage("the file of owners is missing, with --owners; '--owners any' "
+				 "accepts a runner that takes "
 				 "work of anybody");
 	}
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure provision: the endorsement key (EK) of a machine, which stands for it for as long as it lives.
+ * sgpu-measure provision: the endorsement key (EK) of a machine, which stands for it for as long as
+ * it lives.
  */
 #include <stdlib.h>
 
@@ -14,8 +15,10 @@ struct request {
 
 const struct cli_option provision_options[] = {
 	CLI_COMMON,
-	{ "tpm", 0, NULL, "keep the private half in the TPM 2.0 of this machine", CLI_FLAG(struct request, tpm) },
-	{ "output", 'o', "FILE", "new file for the key (default: standard output)", CLI_TEXT(struct request, path) },
+	{ "tpm", 0, NULL, "keep the private half in the TPM 2.0 of this machine",
+	  CLI_FLAG(struct request, tpm) },
+	{ "output", 'o', "FILE", "new file for the key (default: standard output)",
+	  CLI_TEXT(struct request, path) },
 	{ "public", 0, "FILE", "also write the public half there, for the certificate authority",
 	  CLI_TEXT(struct request, public_path) },
 	CLI_END,
@@ -42,8 +45,10 @@ int verb_provision(int argc, char **argv)
 	if (!code && request.public_path) {
 		code = sgpu_signer_public_pem(ek, &pem, &size, &error);
 	}
-	code = code ? code : measure_write_key(ek, request.path, pem, size, request.public_path, &error);
-	status = code ? cli_error(&error) : measure_report_key("EK", ek, request.path, request.public_path);
+	code = code ? code
+		    : measure_write_key(ek, request.path, pem, size, request.public_path, &error);
+	status = code ? cli_error(&error)
+		      : measure_report_key("EK", ek, request.path, request.public_path);
 	free(pem);
 	sgpu_signer_free(&ek);
 	return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure quote: collects what can be said of the runner, the device and the platform, and signs it for a verifier's
- * nonce.
+ * sgpu-measure quote: collects what can be said of the runner, the device and the platform, and
+ * signs it for a verifier's nonce.
  */
 #include <limits.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@
 #include "verbs.h"
 
 struct task {
-	const char *key_path, *certificate_path, *owner_path, *recipient_path, *device_name, *runner_path, *out_path;
+	const char *key_path, *certificate_path, *owner_path, *recipient_path, *device_name,
+		*runner_path, *out_path;
 	char runner_beside[PATH_MAX];
 	struct cli_bytes nonce;
 	struct sgpu_signer *ak;
@@ -33,13 +34,17 @@ const struct cli_option quote_options[] = {
 	  CLI_INPUT(struct task, certificate_path) },
 	{ "nonce", 0, "HEX", "what the verifier sent: 8 to 64 bytes",
 	  CLI_BYTES(struct task, nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },
-	{ "owner", 0, "KEY", "the owner's X25519 key: a channel is made for it", CLI_INPUT(struct task, owner_path) },
+	{ "owner", 0, "KEY", "the owner's X25519 key: a channel is made for it",
+	  CLI_INPUT(struct task, owner_path) },
 	{ "recipient", 0, "KEY", "the runner's X25519 key, to which batches are to be sealed",
 	  CLI_INPUT(struct task, recipient_path) },
-	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct task, device_name) },
-	{ "runner", 0, "PROGRAM", "the program that is measured (default: the sgpu-run beside this one)",
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
+	  CLI_TEXT(struct task, device_name) },
+	{ "runner", 0, "PROGRAM",
+	  "the program that is measured (default: the sgpu-run beside this one)",
 	  CLI_INPUT(struct task, runner_path) },
-	{ "output", 'o', "FILE", "where the quote goes (default: standard output)", CLI_TEXT(struct task, out_path) },
+	{ "output", 'o', "FILE", "where the quote goes (default: standard output)",
+	  CLI_TEXT(struct task, out_path) },
 	CLI_END,
 };
 
@@ -77,7 +82,9 @@ static int collect(struct task *task, char **quote, size_t *size, struct sgpu_er
 		.preemption = !code && strncmp(info.selector, "cpu", 3) != 0,
 	};
 
-	return code ? code : sgpu_quote_create(&subject, task->ak, &task->chain, measure_now(), quote, size, error);
+	return code ? code
+		    : sgpu_quote_create(&subject, task->ak, &task->chain, measure_now(), quote,
+					size, error);
 }
 
 static int run(struct task *task, struct sgpu_error *error)
@@ -88,7 +95,8 @@ static int run(struct task *task, struct sgpu_error *error)
 
 	code = code ? code : sgpu_device_open(task->device_name, NULL, &task->device, error);
 	if (!code && task->owner_path) {
-		code = measure_grant_open(task->device, task->owner.public_half, &task->grant, error);
+		code = measure_grant_open(task->device, task->owner.public_half, &task->grant,
+					  error);
 	}
 	code = code ? code : collect(task, &quote, &size, error);
 	code = code ? code : cli_write_text(task->out_path, 0644, quote, size, error);
@@ -98,12 +106,17 @@ static int run(struct task *task, struct sgpu_error *error)
 
 static int check_options(const struct task *task)
 {
-	const char *const inputs[] = { task->key_path, task->certificate_path, task->owner_path, task->recipient_path };
+	const char *const inputs[] = { task->key_path, task->certificate_path, task->owner_path,
+				       task->recipient_path };
 	int standard = 0;
 
 	if (!task->key_path || !task->certificate_path || !task->nonce.size) {
-		return cli_usage("%s is missing", !task->key_path ? "the attestation key, -k," : task->certificate_path ?
-				 "the verifier's nonce, --nonce," : "the certificate of the attestation key, --certificate,");
+		return cli_usage(
+			"%s is missing",
+			!task->key_path ? "the attestation key, -k,"
+			: task->certificate_path
+				? "the verifier's nonce, --nonce,"
+				: "the certificate of the attestation key, --certificate,");
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(inputs); i++) {
 		standard += inputs[i] && !strcmp(inputs[i], "-");

@@ -7,15 +7,15 @@
 #include "parts.h"
 #include "verbs.h"
 
-const struct cli_option verify_options[] = {
-	CLI_COMMON, MEASURE_CHECK_OPTIONS(struct measure_checks, ), CLI_END
-};
+const struct cli_option verify_options[] = { CLI_COMMON,
+					     MEASURE_CHECK_OPTIONS(struct measure_checks, ),
+					     CLI_END };
 
 static int report(const struct measure_checks *checks)
 {
 	if (cli_json) {
-		return measure_print_record(json_pack("{s:b, s:o, s:o*, s:O}", "verified", 1, "checks",
-						      measure_checks_json(checks), "tee",
+		return measure_print_record(json_pack("{s:b, s:o, s:o*, s:O}", "verified", 1,
+						      "checks", measure_checks_json(checks), "tee",
 						      measure_tee_json(&checks->result), "claims",
 						      checks->result.claims),
 					    false);

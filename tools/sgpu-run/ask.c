@@ -19,8 +19,9 @@ enum { LOOK_MS = 1000 };
 static int receive_error(int connection, struct sgpu_error *error)
 {
 	struct wire_answer *answer = calloc(1, sizeof(*answer));
-	int rc = answer ? wire_receive(connection, WIRE_ANSWER, answer, sizeof(*answer), NULL, 0, error) :
-		 sgpu_fail_nomem(error);
+	int rc = answer ? wire_receive(connection, WIRE_ANSWER, answer, sizeof(*answer), NULL, 0,
+				       error)
+			: sgpu_fail_nomem(error);
 
 	if (rc == SGPU_OK) {
 		wire_clean(answer);
@@ -28,13 +29,15 @@ static int receive_error(int connection, struct sgpu_error *error)
 		if (error) {
 			*error = answer->error;
 		}
-		rc = rc < 0 ? rc : sgpu_fail(error, SGPU_ESYSTEM, "the server answers something else");
+		rc = rc < 0 ? rc
+			    : sgpu_fail(error, SGPU_ESYSTEM, "the server answers something else");
 	}
 	free(answer);
 	return rc;
 }
 
-int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size, int *connection, struct sgpu_error *error)
+int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size, int *connection,
+	     struct sgpu_error *error)
 {
 	struct service_path path;
 	int rc = service_find(socket, &path, error);
@@ -69,13 +72,17 @@ int ask_wait(int connection, unsigned patience_s, struct sgpu_error *error)
 	if (rc == SGPU_ETIMEOUT) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");
 	}
-	return rc == SGPU_ECANCELED ? sgpu_fail(error, SGPU_ESYSTEM, "the server, or its worker, has ended") : rc;
+	return rc == SGPU_ECANCELED
+		       ? sgpu_fail(error, SGPU_ESYSTEM, "the server, or its worker, has ended")
+		       : rc;
 }
 
-int ask_server(const char *socket, const struct ask *ask, char **text, size_t *size, struct sgpu_error *error)
+int ask_server(const char *socket, const struct ask *ask, char **text, size_t *size,
+	       struct sgpu_error *error)
 {
 	struct wire_plain message;
-	int connection = -1, file = -1, rc = ask_open(socket, ask->kind, ask->message, ask->size, &connection, error);
+	int connection = -1, file = -1,
+	    rc = ask_open(socket, ask->kind, ask->message, ask->size, &connection, error);
 
 	*text = NULL;
 	*size = 0;
@@ -84,14 +91,16 @@ int ask_server(const char *socket, const struct ask *ask, char **text, size_t *s
 	}
 	rc = ask_wait(connection, ask->patience_s, error);
 	if (rc == SGPU_OK) {
-		rc = wire_receive(connection, ask->expected, &message, sizeof(message), &file, 1, error);
+		rc = wire_receive(connection, ask->expected, &message, sizeof(message), &file, 1,
+				  error);
 	}
 	close(connection);
 	if (rc < 0) {
 		return rc;
 	}
 	*text = calloc(1, ask->most + 1);
-	rc = *text ? wire_read_text(file, "the server's answer", *text, ask->most, size, error) : sgpu_fail_nomem(error);
+	rc = *text ? wire_read_text(file, "the server's answer", *text, ask->most, size, error)
+		   : sgpu_fail_nomem(error);
 	close(file);
 	if (rc < 0) {
 		free(*text);

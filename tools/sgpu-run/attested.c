@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The evidence of a run or a session. The private half of the key that it names never leaves this process and goes with it:
- * a batch that is sealed to it opens in the program that was measured, or nowhere, and so does a session that is bound to it.
+ * The evidence of a run or a session. The private half of the key that it names never leaves this
+ * process and goes with it: a batch that is sealed to it opens in the program that was measured, or
+ * nowhere, and so does a session that is bound to it.
  */
 #include "attested.h"
 
@@ -10,7 +11,6 @@
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
-
 
 /* What the parts are loaded into. */
 struct parts {
@@ -24,8 +24,10 @@ bool attested_check(const struct attested *options, bool dry_run)
 	const struct {
 		const char *name;
 		bool given;
-	} needed[] = { { "--nonce", options->nonce.size > 0 }, { "--attestation-key", options->key != NULL },
-		       { "--certificate", options->certificate != NULL }, { "--owner", options->owner != NULL } };
+	} needed[] = { { "--nonce", options->nonce.size > 0 },
+		       { "--attestation-key", options->key != NULL },
+		       { "--certificate", options->certificate != NULL },
+		       { "--owner", options->owner != NULL } };
 	const size_t optional = SGPU_ARRAY_LENGTH(needed) - 1;
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needed); i++) {
@@ -58,7 +60,9 @@ static int load(const struct attested *options, struct parts *parts, struct sgpu
 		code = sgpu_key_load(options->owner, &parts->owner, error);
 	}
 	if (!code && options->owner && parts->owner.kind == SGPU_KEY_OCT) {
-		code = sgpu_fail(error, SGPU_EKEY, "'%s' is a symmetric key, the owner's is an X25519 key", options->owner);
+		code = sgpu_fail(error, SGPU_EKEY,
+				 "'%s' is a symmetric key, the owner's is an X25519 key",
+				 options->owner);
 	}
 	return code;
 }
@@ -77,11 +81,13 @@ int attested_quote(const struct attested *options, struct worker *w, struct sgpu
 	code = code ? code : sgpu_key_public(key, &public_half, error);
 	if (!code) {
 		w->key_count++;
-		subject.recipient = &public_half; /* what signs has no business with the other half */
+		subject.recipient =
+			&public_half; /* what signs has no business with the other half */
 		subject.nonce = options->nonce.data;
 		subject.nonce_size = options->nonce.size;
 		subject.owner_key = options->owner ? parts.owner.public_half : NULL;
-		code = sgpu_quote_create(&subject, parts.ak, &parts.chain, time(NULL), &quote, &size, error);
+		code = sgpu_quote_create(&subject, parts.ak, &parts.chain, time(NULL), &quote,
+					 &size, error);
 	}
 	code = code ? code : cli_write_text(options->quote, 0666, quote, size, error);
 	free(quote);

@@ -22,7 +22,8 @@
 enum { BOOT_SIZE = 8, HOST_MAX = 64, NAMES_TRIED = 100 };
 static const char lock_suffix[] = ".lock";
 
-/* Digits of the id that the kernel drew when it started; "unknown" where there is none, which fits no other. */
+/* Digits of the id that the kernel drew when it started; "unknown" where there is none, which fits
+ * no other. */
 static const char *boot_id(void)
 {
 	static char id[BOOT_SIZE + 1];
@@ -34,7 +35,8 @@ static const char *boot_id(void)
 		return id;
 	}
 	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	if (fd >= 0 && sgpu_read(fd, "boot_id", text, sizeof(text), &got, NULL) == SGPU_OK && got >= BOOT_SIZE) {
+	if (fd >= 0 && sgpu_read(fd, "boot_id", text, sizeof(text), &got, NULL) == SGPU_OK &&
+	    got >= BOOT_SIZE) {
 		memcpy(id, text, BOOT_SIZE);
 	} else {
 		snprintf(id, sizeof(id), "unknown");
@@ -89,15 +91,16 @@ static bool is_of_this_boot(const char *name)
 {
 	const char *boot = strchr(name, '.');
 
-	return boot && strncmp(boot + 1, boot_id(), BOOT_SIZE) == 0 && boot[1 + strlen(boot_id())] == '.' &&
-	       strcmp(boot_id(), "unknown") != 0;
+	return boot && strncmp(boot + 1, boot_id(), BOOT_SIZE) == 0 &&
+	       boot[1 + strlen(boot_id())] == '.' && strcmp(boot_id(), "unknown") != 0;
 }
 
 /* Opens and locks; -1 with errno, EWOULDBLOCK when somebody holds it. */
 static int open_lock(int root, const char *lock, int flags)
 {
 	/* For writing, since the locks of NFS need that. */
-	const int fd = openat(root, lock, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0600);
+	const int fd = openat(
+		root, lock, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | flags, 0600);
 	int saved;
 
 	if (fd < 0 || (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_same(root, lock, fd))) {
@@ -114,9 +117,11 @@ static int make_lock(int root, const char *lock, bool *warned)
 {
 	int fd = open_lock(root, lock, O_CREAT | O_EXCL);
 
-	if (fd < 0 && errno != EEXIST && errno != EWOULDBLOCK && faccessat(root, lock, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+	if (fd < 0 && errno != EEXIST && errno != EWOULDBLOCK &&
+	    faccessat(root, lock, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
 		if (!*warned) {
-			cli_warning("no locks here: %s; what this worker has claimed if it is killed, only --reclaim takes back",
+			cli_warning("no locks here: %s; what this worker has claimed if it is "
+				    "killed, only --reclaim takes back",
 				    strerror(errno));
 		}
 		*warned = true;
@@ -139,8 +144,8 @@ int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 		if (rc != SGPU_OK) {
 			return rc;
 		}
-		snprintf(claims->name, sizeof(claims->name), "%s.%s.%ld.%08llx", host, boot_id(), (long)getpid(),
-			 (unsigned long long)random & 0xffffffff);
+		snprintf(claims->name, sizeof(claims->name), "%s.%s.%ld.%08llx", host, boot_id(),
+			 (long)getpid(), (unsigned long long)random & 0xffffffff);
 		if (!lock_name(claims->name, lock)) {
 			return sgpu_fail(error, SGPU_ESYSTEM, "the host's name is too long");
 		}
@@ -153,7 +158,8 @@ int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 		return sgpu_fail_errno(error, "cannot make '" CLAIMS_DIRECTORY "/%s'", lock);
 	}
 	if (mkdirat(root, claims->name, 0777) == 0) {
-		claims->directory = openat(root, claims->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		claims->directory =
+			openat(root, claims->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	}
 	if (claims->directory < 0) {
 		rc = sgpu_fail_errno(error, "cannot make '" CLAIMS_DIRECTORY "/%s'", claims->name);

@@ -13,14 +13,15 @@ static const char *lacking(const struct sgpu_module_confinement *m, char list[NA
 	const struct {
 		const char *name;
 		bool there;
-	} kinds[] = { { "user", m->user }, { "mount", m->mount }, { "process", m->pid }, { "network", m->net },
-		      { "IPC", m->ipc }, { "host name", m->uts } };
+	} kinds[] = { { "user", m->user },   { "mount", m->mount }, { "process", m->pid },
+		      { "network", m->net }, { "IPC", m->ipc },	    { "host name", m->uts } };
 	size_t used = 0;
 
 	list[0] = '\0';
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
 		if (!kinds[i].there) {
-			used += (size_t)snprintf(list + used, NAMESPACES_SIZE - used, "%s%s", used ? ", " : "", kinds[i].name);
+			used += (size_t)snprintf(list + used, NAMESPACES_SIZE - used, "%s%s",
+						 used ? ", " : "", kinds[i].name);
 		}
 	}
 	return list;
@@ -31,14 +32,16 @@ static void warn_of_namespaces(const struct sgpu_module_confinement *m)
 	char list[NAMESPACES_SIZE];
 
 	if (*lacking(m, list)) {
-		cli_warning("modules run without a namespace of their own of these kinds: %s", list);
+		cli_warning("modules run without a namespace of their own of these kinds: %s",
+			    list);
 	}
 	if (m->mount && !m->root) {
 		cli_warning("modules run without a root directory of their own");
 	}
 }
 
-int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confinement *modules, struct sgpu_error *error)
+int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confinement *modules,
+			   struct sgpu_error *error)
 {
 	int code = sgpu_device_module_confinement(device, modules, error);
 
@@ -47,8 +50,11 @@ int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confin
 	}
 	warn_of_namespaces(modules);
 	if (!modules->landlock) {
-		cli_warning("modules run without Landlock: %s", modules->root ? "only their root directory keeps files from them" :
-			    "while one is loaded it can read the files that this user can");
+		cli_warning(
+			"modules run without Landlock: %s",
+			modules->root
+				? "only their root directory keeps files from them"
+				: "while one is loaded it can read the files that this user can");
 	}
 	if (!modules->seccomp) {
 		cli_warning("modules run without a filter of system calls: %s",
@@ -59,7 +65,8 @@ int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confin
 #endif
 		);
 	} else if (!modules->named) {
-		cli_warning("a system call that is refused to a module is not named: the kernel gives no listener");
+		cli_warning("a system call that is refused to a module is not named: the kernel "
+			    "gives no listener");
 	}
 	if (!modules->capabilities) {
 		cli_warning("modules keep the capabilities of this process");
@@ -67,7 +74,8 @@ int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confin
 	return code;
 }
 
-json_t *confinement_claim(bool filtered, bool confined, const struct sgpu_module_confinement *modules)
+json_t *confinement_claim(bool filtered, bool confined,
+			  const struct sgpu_module_confinement *modules)
 {
 	json_t *claim = json_pack("{s:b, s:b}", "seccomp", filtered, "landlock", confined);
 	const struct sgpu_module_confinement *m = modules;
@@ -77,8 +85,9 @@ json_t *confinement_claim(bool filtered, bool confined, const struct sgpu_module
 		return claim;
 	}
 	own = json_pack("{s:b, s:b, s:b, s:b, s:b, s:b}", "process", m->process, "namespaces",
-			m->user && m->mount && m->pid && m->net && m->ipc && m->uts, "root", m->root, "landlock",
-			m->landlock != 0, "seccomp", m->seccomp, "no_capabilities", m->capabilities);
+			m->user && m->mount && m->pid && m->net && m->ipc && m->uts, "root",
+			m->root, "landlock", m->landlock != 0, "seccomp", m->seccomp,
+			"no_capabilities", m->capabilities);
 	if (!own || json_object_set_new(claim, "modules", own) != 0) {
 		json_decref(claim);
 		return NULL;
@@ -87,12 +96,14 @@ json_t *confinement_claim(bool filtered, bool confined, const struct sgpu_module
 }
 
 /* ---- for info ---- */
-static void note(struct harden_finding *finding, const char *name, const char *title, bool holds, const char *text)
+static void note(struct harden_finding *finding, const char *name, const char *title, bool holds,
+		 const char *text)
 {
 	finding->name = name;
 	finding->title = title;
 	finding->holds = holds;
-	snprintf(finding->text, sizeof(finding->text), "%.*s", (int)sizeof(finding->text) - 1, text);
+	snprintf(finding->text, sizeof(finding->text), "%.*s", (int)sizeof(finding->text) - 1,
+		 text);
 }
 
 static void note_all(struct harden_finding *findings, const struct sgpu_module_confinement *m)
@@ -102,18 +113,24 @@ static void note_all(struct harden_finding *findings, const struct sgpu_module_c
 	note(&findings[0], "process", "process", m->process,
 	     "each in one of its own, without keys, of a program that is part of this one");
 	snprintf(text, sizeof(text), "none of its own of these kinds: %s", lacking(m, list));
-	note(&findings[1], "namespaces", "namespaces", !*list, *list ? text : "its own of every kind");
-	note(&findings[2], "root", "root directory", m->root, m->root ? "one with libraries in it, and nothing else" :
-	     "that of this machine");
-	note(&findings[3], "landlock", "files", m->landlock != 0, m->landlock ? "it reads libraries alone (Landlock)" :
-	     m->root ? "only its root directory keeps files from it: this kernel has no Landlock, or it is off" :
-	     "while it is loaded it can read the files that this user can: this kernel has no Landlock, or it is off");
+	note(&findings[1], "namespaces", "namespaces", !*list,
+	     *list ? text : "its own of every kind");
+	note(&findings[2], "root", "root directory", m->root,
+	     m->root ? "one with libraries in it, and nothing else" : "that of this machine");
+	note(&findings[3], "landlock", "files", m->landlock != 0,
+	     m->landlock ? "it reads libraries alone (Landlock)"
+	     : m->root	 ? "only its root directory keeps files from it: this kernel has no "
+			   "Landlock, or it is off"
+		       : "while it is loaded it can read the files that this user can: this kernel "
+			 "has no Landlock, or it is off");
 	note(&findings[4], "seccomp", "system calls", m->seccomp,
-	     !m->seccomp ? "all are possible: the kernel has no seccomp or forbids it, or this build has no libseccomp" :
-	     m->named ? "those of computing code; another ends it and the run, by name" :
-	     "those of computing code; another ends it and the run, but is not named: the kernel gives no listener");
-	note(&findings[5], "no_capabilities", "capabilities", m->capabilities, m->capabilities ? "none" :
-	     "those of this process");
+	     !m->seccomp ? "all are possible: the kernel has no seccomp or forbids it, or this "
+			   "build has no libseccomp"
+	     : m->named	 ? "those of computing code; another ends it and the run, by name"
+			: "those of computing code; another ends it and the run, but is not named: "
+			  "the kernel gives no listener");
+	note(&findings[5], "no_capabilities", "capabilities", m->capabilities,
+	     m->capabilities ? "none" : "those of this process");
 }
 
 void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS])
@@ -128,7 +145,8 @@ void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS])
 	} else {
 		note_all(findings, &modules); /* the names */
 		for (int i = 0; i < CONFINEMENT_FINDINGS; i++) {
-			note(&findings[i], findings[i].name, findings[i].title, false, i ? "no module is run" : error.text);
+			note(&findings[i], findings[i].name, findings[i].title, false,
+			     i ? "no module is run" : error.text);
 		}
 	}
 	sgpu_device_close(&device);

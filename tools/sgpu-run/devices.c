@@ -27,14 +27,17 @@ static int check(const struct device_list *list, struct sgpu_error *error)
 	for (int i = 1; i < list->count; i++) {
 		const char *name = list->names[i];
 
-		if (kind_length(name) != kind_length(first) || strncmp(name, first, kind_length(first)) != 0 ||
-		    strcmp(name, "auto") == 0) {
-			return sgpu_fail(error, SGPU_EUSAGE, "--device: '%s' and '%s' are not of one kind", first, name);
+		if (kind_length(name) != kind_length(first) ||
+		    strncmp(name, first, kind_length(first)) != 0 || strcmp(name, "auto") == 0) {
+			return sgpu_fail(error, SGPU_EUSAGE,
+					 "--device: '%s' and '%s' are not of one kind", first,
+					 name);
 		}
 		for (int k = 0; k < i; k++) {
 			/* The CPU device can be opened several times: for tests. */
 			if (strcmp(list->names[k], name) == 0 && strcmp(name, "cpu") != 0) {
-				return sgpu_fail(error, SGPU_EUSAGE, "--device: '%s' is named twice", name);
+				return sgpu_fail(error, SGPU_EUSAGE,
+						 "--device: '%s' is named twice", name);
 			}
 		}
 	}
@@ -55,16 +58,22 @@ int devices_parse(const char *selector, struct device_list *list, struct sgpu_er
 		const size_t length = strcspn(from, ",");
 
 		if (list->count == WORKER_DEVICES_MAX) {
-			return sgpu_fail(error, SGPU_EUSAGE, "--device: more than %d devices", WORKER_DEVICES_MAX);
+			return sgpu_fail(error, SGPU_EUSAGE, "--device: more than %d devices",
+					 WORKER_DEVICES_MAX);
 		}
 		if (length == 0) {
-			return sgpu_fail(error, SGPU_EUSAGE, "--device: '%s' names no device at one place", selector);
+			return sgpu_fail(error, SGPU_EUSAGE,
+					 "--device: '%s' names no device at one place", selector);
 		}
 		size = snprintf(list->names[list->count], sizeof(list->names[0]), "%s%.*s",
-				list->count > 0 && lacks_kind(from) && strncmp(list->names[0], "cuda:", 5) == 0 ? "cuda:" : "",
+				list->count > 0 && lacks_kind(from) &&
+						strncmp(list->names[0], "cuda:", 5) == 0
+					? "cuda:"
+					: "",
 				(int)length, from);
 		if (size < 0 || (size_t)size >= sizeof(list->names[0])) {
-			return sgpu_fail(error, SGPU_EUSAGE, "--device: a name in '%s' is too long", selector);
+			return sgpu_fail(error, SGPU_EUSAGE, "--device: a name in '%s' is too long",
+					 selector);
 		}
 		list->count++;
 		from += length;

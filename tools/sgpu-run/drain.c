@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See drain.h. The calling thread claims batches and submits them; the runner calls when one has ended; a second thread, the
- * closer, brings the responses that have come meanwhile to the disk together, names them, and puts their batches away:
+ * See drain.h. The calling thread claims batches and submits them; the runner calls when one has
+ * ended; a second thread, the closer, brings the responses that have come meanwhile to the disk
+ * together, names them, and puts their batches away:
  *
  *   spool_next -> under way -> ended -> closed
  */
@@ -26,14 +27,18 @@
 #include "drain_private.h"
 
 enum {
-	UNDER_WAY_MIN = 8, UNDER_WAY_MAX = 64, UNDER_WAY_A_JOB = 8,
-	UNCLOSED_MAX = 128,        /* batches that wait for the disk, beyond those under way */
-	ASIDE_MAX = 16,            /* batches that wait because their responses found no space */
-	DESCRIPTORS = 6,           /* that one of them has open */
-	LOOK_AGAIN_MS = 1000,      /* at a directory in which nothing was left, while batches are under way */
-	NEWS_MS = 2,               /* what has ended is seen after this, if too few have ended to wake anybody */
-	MEMORY_PART = 8,           /* of the device's free memory: what the files of batches under way may come to */
-	BIG_PART = 8,              /* of that: a larger file is big, and one big one is under way at a time */
+	UNDER_WAY_MIN = 8,
+	UNDER_WAY_MAX = 64,
+	UNDER_WAY_A_JOB = 8,
+	UNCLOSED_MAX = 128, /* batches that wait for the disk, beyond those under way */
+	ASIDE_MAX = 16,	    /* batches that wait because their responses found no space */
+	DESCRIPTORS = 6,    /* that one of them has open */
+	LOOK_AGAIN_MS =
+		1000, /* at a directory in which nothing was left, while batches are under way */
+	NEWS_MS = 2,  /* what has ended is seen after this, if too few have ended to wake anybody */
+	MEMORY_PART = 8, /* of the device's free memory: what the files of batches under way may
+			    come to */
+	BIG_PART = 8,	 /* of that: a larger file is big, and one big one is under way at a time */
 };
 static const uint64_t memory_least = 64 << 20;
 static const uint64_t long_ns = 10000000; /* a batch that takes longer is not waited for */
@@ -98,7 +103,10 @@ static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 {
 	struct spool_batch *batch = flight->batch;
 	struct sgpu_submission submission = {
-		.in_fd = batch->fd, .in_name = batch->shown, .out_fd = batch->response.fd, .out_name = batch->response.path,
+		.in_fd = batch->fd,
+		.in_name = batch->shown,
+		.out_fd = batch->response.fd,
+		.out_name = batch->response.path,
 		.options = worker_run_options(drain->worker),
 	};
 
@@ -116,14 +124,18 @@ static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 	lane->bytes += flight->size;
 	lane->big = lane->big || flight->big;
 	drain->alone = flight->alone;
-	/* A signature does not cover where a payload lies, so it takes both: a listed owner's, and a file of the user. */
-	submission.options.refuse_regions = drain->worker->owners.count == 0 ? "this worker has no --owners" :
-					    batch->foreign ? "others can write the file of this batch" : NULL;
-	submission.options.deadline_ns = drain->timeout_ns ? flight->begin_ns + drain->timeout_ns : 0;
+	/* A signature does not cover where a payload lies, so it takes both: a listed owner's, and
+	 * a file of the user. */
+	submission.options.refuse_regions =
+		drain->worker->owners.count == 0 ? "this worker has no --owners"
+		: batch->foreign		 ? "others can write the file of this batch"
+						 : NULL;
+	submission.options.deadline_ns =
+		drain->timeout_ns ? flight->begin_ns + drain->timeout_ns : 0;
 	if (batch->answered || batch->error.code != SGPU_OK) {
 		hand_over(flight);
-	} else if (sgpu_runner_submit(lane->device->runner, &submission, run_ended, flight, &flight->run, &batch->error) !=
-		   SGPU_OK) {
+	} else if (sgpu_runner_submit(lane->device->runner, &submission, run_ended, flight,
+				      &flight->run, &batch->error) != SGPU_OK) {
 		hand_over(flight);
 	}
 }
@@ -199,7 +211,8 @@ static int claim(struct drain *drain, struct flight **flight, struct sgpu_error 
 static bool fits(const struct drain *drain, const struct lane *lane, const struct flight *flight)
 {
 	return lane->flights == 0 ||
-	       (flight->big ? !lane->big : lane->big || lane->bytes + flight->size <= drain->bytes_most);
+	       (flight->big ? !lane->big
+			    : lane->big || lane->bytes + flight->size <= drain->bytes_most);
 }
 
 static bool is_idler(const struct lane *one, const struct lane *other)
@@ -250,7 +263,8 @@ static int start_more(struct drain *drain, struct sgpu_error *error)
 		if (!drain->held && drain->again.head && drain->flights == 0) {
 			drain->held = drain->again.head;
 			drain->again.head = drain->held->next;
-			drain->again.tail = drain->again.head ? drain->again.tail : &drain->again.head;
+			drain->again.tail =
+				drain->again.head ? drain->again.tail : &drain->again.head;
 		}
 		if (!drain->held && !drain->again.head && !drain->dry) {
 			rc = claim(drain, &drain->held, error);
@@ -274,14 +288,17 @@ static void print_progress(struct drain *drain)
 	const struct drain_counts c = drain->counts;
 	pthread_mutex_unlock(&drain->mutex);
 	const uint64_t ns = sgpu_now_ns() - drain->begin_ns;
-	size = cli_json ? snprintf(line, sizeof(line),
-			"{\"progress\":{\"answered\":%" PRIu64 ",\"segments_failed\":%" PRIu64 ",\"failed\":%" PRIu64
-			",\"under_way\":%u,\"elapsed_ns\":%" PRIu64 "}}\n",
-			c.answered, c.partly, c.failed, drain->flights, ns) :
-			snprintf(line, sizeof(line),
-			"sgpu-run: %" PRIu64 " batches answered, %" PRIu64 " of them with failed segments, %" PRIu64
-			" failed, %u under way; %.1f s\n",
-			c.answered, c.partly, c.failed, drain->flights, (double)ns / 1e9);
+	size = cli_json
+		       ? snprintf(line, sizeof(line),
+				  "{\"progress\":{\"answered\":%" PRIu64
+				  ",\"segments_failed\":%" PRIu64 ",\"failed\":%" PRIu64
+				  ",\"under_way\":%u,\"elapsed_ns\":%" PRIu64 "}}\n",
+				  c.answered, c.partly, c.failed, drain->flights, ns)
+		       : snprintf(line, sizeof(line),
+				  "sgpu-run: %" PRIu64 " batches answered, %" PRIu64
+				  " of them with failed segments, %" PRIu64
+				  " failed, %u under way; %.1f s\n",
+				  c.answered, c.partly, c.failed, drain->flights, (double)ns / 1e9);
 	(void)!write(cli_error_fd, line, (size_t)size);
 }
 
@@ -304,8 +321,8 @@ static void look_after_runs(struct drain *drain)
 	}
 }
 
-/* Threads are woken for many batches at once: when half of those have ended that are not long under way. The closer gets
- * what has ended so far. Returns whether so many have ended by now. */
+/* Threads are woken for many batches at once: when half of those have ended that are not long under
+ * way. The closer gets what has ended so far. Returns whether so many have ended by now. */
 static bool expect_news(struct drain *drain)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -325,10 +342,12 @@ static bool expect_news(struct drain *drain)
 	return is_late;
 }
 
-/* Until enough has ended, a signal has come, or it is time to look again: soon after the last news, then less often. */
+/* Until enough has ended, a signal has come, or it is time to look again: soon after the last news,
+ * then less often. */
 static void wait_for_news(struct drain *drain, int signals)
 {
-	struct pollfd fds[2] = { { .fd = wake_fd, .events = POLLIN }, { .fd = signals, .events = POLLIN } };
+	struct pollfd fds[2] = { { .fd = wake_fd, .events = POLLIN },
+				 { .fd = signals, .events = POLLIN } };
 	struct signalfd_siginfo signal;
 	uint64_t count;
 	bool late;
@@ -339,14 +358,16 @@ static void wait_for_news(struct drain *drain, int signals)
 	if (ready > 0 && fds[0].revents) {
 		(void)!read(wake_fd, &count, sizeof(count));
 	}
-	if (ready > 0 && fds[1].revents && read(signals, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
+	if (ready > 0 && fds[1].revents &&
+	    read(signals, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
 		print_progress(drain);
 	}
 	if (ready == 0 && drain->patience_ms == LOOK_AGAIN_MS) {
 		drain->dry = false;
 	}
-	drain->patience_ms = ready != 0 || late ? NEWS_MS :
-			     2 * drain->patience_ms < LOOK_AGAIN_MS ? 2 * drain->patience_ms : LOOK_AGAIN_MS;
+	drain->patience_ms = ready != 0 || late			      ? NEWS_MS
+			     : 2 * drain->patience_ms < LOOK_AGAIN_MS ? 2 * drain->patience_ms
+								      : LOOK_AGAIN_MS;
 	if (drain->worker->on_gpu) {
 		look_after_runs(drain);
 	}
@@ -375,7 +396,8 @@ static void run_all(struct drain *drain, int signals)
 			ending = true;
 		}
 		if (drain->flights == 0) {
-			const bool none = drain->dry && drain->looked && !drain->held && !drain->again.head;
+			const bool none =
+				drain->dry && drain->looked && !drain->held && !drain->again.head;
 
 			if (ending || (none && !drain->aside.head)) {
 				break;
@@ -406,7 +428,8 @@ static void set_limits(struct drain *drain)
 	struct rlimit limit = { .rlim_cur = 1024 };
 
 	(void)getrlimit(RLIMIT_NOFILE, &limit);
-	drain->most = UNDER_WAY_A_JOB * jobs < UNDER_WAY_MAX ? UNDER_WAY_A_JOB * jobs : UNDER_WAY_MAX;
+	drain->most =
+		UNDER_WAY_A_JOB * jobs < UNDER_WAY_MAX ? UNDER_WAY_A_JOB * jobs : UNDER_WAY_MAX;
 	if (limit.rlim_cur / DESCRIPTORS < drain->most * (unsigned)w->device_count + UNCLOSED_MAX) {
 		drain->most = UNDER_WAY_MIN;
 	}
@@ -416,13 +439,15 @@ static void set_limits(struct drain *drain)
 		if (sgpu_device_get_info(w->devices[i].device, &info, NULL) != SGPU_OK) {
 			info.memory_free = 0;
 		}
-		drain->bytes_most = info.memory_free / MEMORY_PART < drain->bytes_most ? info.memory_free / MEMORY_PART :
-				    drain->bytes_most;
+		drain->bytes_most = info.memory_free / MEMORY_PART < drain->bytes_most
+					    ? info.memory_free / MEMORY_PART
+					    : drain->bytes_most;
 	}
 	drain->bytes_most = drain->bytes_most < memory_least ? memory_least : drain->bytes_most;
 }
 
-int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns, struct drain_counts *counts)
+int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
+	  struct drain_counts *counts)
 {
 	static struct drain d;
 	struct sgpu_error error = { 0 };
@@ -430,8 +455,12 @@ int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 	pthread_t closer;
 	int signals, rc = SGPU_OK;
 
-	d = (struct drain){ .worker = worker, .spool = spool, .timeout_ns = timeout_ns, .begin_ns = sgpu_now_ns(),
-			    .mutex = PTHREAD_MUTEX_INITIALIZER, .filled = PTHREAD_COND_INITIALIZER };
+	d = (struct drain){ .worker = worker,
+			    .spool = spool,
+			    .timeout_ns = timeout_ns,
+			    .begin_ns = sgpu_now_ns(),
+			    .mutex = PTHREAD_MUTEX_INITIALIZER,
+			    .filled = PTHREAD_COND_INITIALIZER };
 	d.again.tail = &d.again.head;
 	d.aside.tail = &d.aside.head;
 	d.ended.tail = &d.ended.head;
@@ -445,7 +474,8 @@ int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	if (signals < 0 || wake_fd < 0 || (errno = pthread_create(&closer, NULL, drain_close, &d)) != 0) {
+	if (signals < 0 || wake_fd < 0 ||
+	    (errno = pthread_create(&closer, NULL, drain_close, &d)) != 0) {
 		rc = sgpu_fail_errno(&error, "cannot start a worker's thread");
 	}
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -460,13 +490,15 @@ int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 		drain_break_off(&d, &error);
 	}
 	for (int i = 0; i < d.lane_count && d.lane_count > 1; i++) {
-		cli_detail("device %d of %d, '%s', was given %" PRIu64 " batches", i + 1, d.lane_count,
-			   d.lanes[i].device->selector, d.lanes[i].started);
+		cli_detail("device %d of %d, '%s', was given %" PRIu64 " batches", i + 1,
+			   d.lane_count, d.lanes[i].device->selector, d.lanes[i].started);
 	}
 	*counts = d.counts;
 	spool_left(spool, &counts->left, &counts->others);
 	if (counts->others > 0 && d.counts.answered + d.counts.failed == 0 && d.status == 0) {
 		d.status = EX_TEMPFAIL; /* nothing here is for this worker */
 	}
-	return d.broken ? cli_error(&d.error) : counts->left ? drain_graver(d.status, sgpu_exit_status(SGPU_EINVALID)) : d.status;
+	return d.broken	      ? cli_error(&d.error)
+	       : counts->left ? drain_graver(d.status, sgpu_exit_status(SGPU_EINVALID))
+			      : d.status;
 }

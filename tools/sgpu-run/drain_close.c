@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The closer: brings the responses that have come since it last looked to the disk together, names them, and puts their
- * batches away.
+ * The closer: brings the responses that have come since it last looked to the disk together, names
+ * them, and puts their batches away.
  */
 #include <fcntl.h>
 #include <string.h>
@@ -67,11 +67,12 @@ static bool has_response(const struct flight *flight)
 	return flight->code == SGPU_OK || flight->code == SGPU_ESEGMENTS;
 }
 
-/* It is the machine that failed, not the batch: another worker, or the same one later, may run it. */
+/* It is the machine that failed, not the batch: another worker, or the same one later, may run it.
+ */
 static bool is_of_machine(int code)
 {
-	return code == SGPU_ESYSTEM || code == SGPU_EDEVICE || code == SGPU_EUNAVAILABLE || code == SGPU_ECANCELED ||
-	       code == SGPU_ENOSPACE;
+	return code == SGPU_ESYSTEM || code == SGPU_EDEVICE || code == SGPU_EUNAVAILABLE ||
+	       code == SGPU_ECANCELED || code == SGPU_ENOSPACE;
 }
 
 /* Files from the beginning, and the response gives its space back now. */
@@ -83,17 +84,20 @@ static bool rewind_files(const struct flight *flight)
 	       lseek(batch->response.fd, 0, SEEK_SET) == 0;
 }
 
-/* Whether the file system as a whole has less than the response needs, whatever else is removed from it. */
+/* Whether the file system as a whole has less than the response needs, whatever else is removed
+ * from it. */
 static bool never_fits(const struct flight *flight)
 {
 	struct statfs about;
 
-	return flight->full && fstatfs(flight->batch->response.fd, &about) == 0 && about.f_blocks > 0 && about.f_bsize > 0 &&
+	return flight->full && fstatfs(flight->batch->response.fd, &about) == 0 &&
+	       about.f_blocks > 0 && about.f_bsize > 0 &&
 	       about.f_blocks < flight->needs / (uint64_t)about.f_bsize;
 }
 
-/* Whether, and when, a batch is to run once more. One that finds too little memory or space beside others runs alone; one
- * whose response finds no space then, once more after others have been tried. */
+/* Whether, and when, a batch is to run once more. One that finds too little memory or space beside
+ * others runs alone; one whose response finds no space then, once more after others have been
+ * tried. */
 static int once_more(struct flight *flight)
 {
 	const bool no_space = flight->full;
@@ -101,19 +105,22 @@ static int once_more(struct flight *flight)
 	if (never_fits(flight)) {
 		return ONCE;
 	}
-	if ((flight->code != SGPU_ENOMEM && !no_space) || flight->last || (flight->alone && !no_space)) {
+	if ((flight->code != SGPU_ENOMEM && !no_space) || flight->last ||
+	    (flight->alone && !no_space)) {
 		return ONCE;
 	}
 	if (!rewind_files(flight)) {
-		flight->code = sgpu_fail_errno(&flight->error, "cannot begin again with '%s'", flight->batch->shown);
+		flight->code = sgpu_fail_errno(&flight->error, "cannot begin again with '%s'",
+					       flight->batch->shown);
 		return ONCE;
 	}
 	flight->no_space = no_space;
 	return flight->alone ? AGAIN_LAST : AGAIN_ALONE;
 }
 
-/* Of one that ran alone after others: either the disk is full, or its response is too large for what is left of it. It is
- * the response if the largest of those that were written would find space once more, or if there never was so much. */
+/* Of one that ran alone after others: either the disk is full, or its response is too large for
+ * what is left of it. It is the response if the largest of those that were written would find space
+ * once more, or if there never was so much. */
 static bool is_too_large(const struct drain *drain, const struct flight *flight)
 {
 	if (never_fits(flight)) {
@@ -162,7 +169,8 @@ static void sync_responses(struct drain *drain, struct flight *first)
 	}
 	for (struct flight *f = first; f; f = f->next) {
 		if (is_to_be_named(f) && fsync(f->batch->response.fd) != 0) {
-			f->code = sgpu_fail_errno(&f->error, "cannot write '%s'", f->batch->response.path);
+			f->code = sgpu_fail_errno(&f->error, "cannot write '%s'",
+						  f->batch->response.path);
 			f->full = f->code == SGPU_ENOSPACE;
 			f->again = once_more(f);
 		}
@@ -180,8 +188,10 @@ static void name_responses(struct drain *drain, struct flight *first)
 		if (!is_to_be_named(f)) {
 			continue;
 		}
-		drain->largest = fstat(f->batch->response.fd, &status) == 0 && (uint64_t)status.st_size > drain->largest ?
-				 (uint64_t)status.st_size : drain->largest;
+		drain->largest = fstat(f->batch->response.fd, &status) == 0 &&
+						 (uint64_t)status.st_size > drain->largest
+					 ? (uint64_t)status.st_size
+					 : drain->largest;
 		rc = spool_answer(drain->spool, f->batch, &f->error);
 		if (rc == SGPU_OK && f->batch->error.code != SGPU_OK) {
 			f->error = f->batch->error;
@@ -192,7 +202,8 @@ static void name_responses(struct drain *drain, struct flight *first)
 		any = any || rc == SGPU_OK;
 	}
 	if (any) {
-		(void)!fsync(spool_output(drain->spool)); /* a file system that cannot is no reason to fail */
+		(void)!fsync(spool_output(
+			drain->spool)); /* a file system that cannot is no reason to fail */
 	}
 }
 
@@ -202,14 +213,17 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 
 	if ((flight->batch->resumed || flight->no_space) && reason->code == SGPU_EPOLICY) {
 		/* It may have been taken, and recorded, before. */
-		sgpu_fail(&shown, reason->code, "%s (%s)", reason->text, flight->no_space ?
-			  "its response had found no space" : "a worker that was killed had it");
+		sgpu_fail(&shown, reason->code, "%s (%s)", reason->text,
+			  flight->no_space ? "its response had found no space"
+					   : "a worker that was killed had it");
 		memcpy(reason->text, shown.text, sizeof(reason->text));
 	}
 	if (reason->code == SGPU_ENOSPACE) {
-		(void)sgpu_hint(reason, never_fits(flight) ?
-				"the whole file system has less than it needs: give another with -o, and move the batch back" :
-				"those of others find space: make room for this one, and move the batch back");
+		(void)sgpu_hint(reason, never_fits(flight)
+						? "the whole file system has less than it needs: "
+						  "give another with -o, and move the batch back"
+						: "those of others find space: make room for this "
+						  "one, and move the batch back");
 	}
 	if (strstr(reason->text, flight->batch->shown)) {
 		sgpu_fail(&shown, reason->code, "%s", reason->text);
@@ -225,8 +239,8 @@ static void fail_batch(struct drain *drain, struct flight *flight)
 	cli_error(&shown);
 }
 
-/* Whether it was the device alone that failed, and others go on. The batch is in the directory again, for whoever takes
- * it; of a list, it has no response. */
+/* Whether it was the device alone that failed, and others go on. The batch is in the directory
+ * again, for whoever takes it; of a list, it has no response. */
 static bool is_of_device(struct drain *drain, struct flight *flight)
 {
 	bool others = false, first;
@@ -244,8 +258,8 @@ static bool is_of_device(struct drain *drain, struct flight *flight)
 	pthread_mutex_unlock(&drain->mutex);
 	if (others && first) {
 		cli_warning("device %d of %d, '%s', failed and gets no more batches: %s",
-			    (int)(flight->lane - drain->lanes) + 1, drain->lane_count, flight->lane->device->selector,
-			    flight->error.text);
+			    (int)(flight->lane - drain->lanes) + 1, drain->lane_count,
+			    flight->lane->device->selector, flight->error.text);
 	}
 	return others;
 }
@@ -261,7 +275,8 @@ static void put_away(struct drain *drain, struct flight *flight)
 		} else {
 			count_batch(drain, flight->code, true);
 		}
-	} else if (is_of_machine(flight->code) && flight->batch->response.fd >= 0 && !is_too_large(drain, flight)) {
+	} else if (is_of_machine(flight->code) && flight->batch->response.fd >= 0 &&
+		   !is_too_large(drain, flight)) {
 		spool_give_back(drain->spool, &flight->batch);
 		flight->given_back = is_of_device(drain, flight);
 		if (!flight->given_back) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * By the signal with which the C library changes the user id of all threads. It never lets a thread block that one, as a
- * library's own threads do with all others, and nothing here changes its user id. The handler is set for this alone.
+ * By the signal with which the C library changes the user id of all threads. It never lets a thread
+ * block that one, as a library's own threads do with all others, and nothing here changes its user
+ * id. The handler is set for this alone.
  */
 #include "every_thread.h"
 
@@ -17,7 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SETXID = 33, THREADS_MAX = 8192, LOOKS = 20, MOMENT_MIN_NS = 20000, MOMENT_MAX_NS = 1000000 };
+enum {
+	SETXID = 33,
+	THREADS_MAX = 8192,
+	LOOKS = 20,
+	MOMENT_MIN_NS = 20000,
+	MOMENT_MAX_NS = 1000000
+};
 #define PATIENCE_NS ((uint64_t)10000000000)
 
 /* The kernel's, which is not the C library's. */
@@ -94,7 +101,8 @@ static bool wait_for(int index)
 			return true;
 		}
 		nanosleep(&moment, NULL);
-		moment.tv_nsec = moment.tv_nsec < MOMENT_MAX_NS ? 2 * moment.tv_nsec : MOMENT_MAX_NS;
+		moment.tv_nsec =
+			moment.tv_nsec < MOMENT_MAX_NS ? 2 * moment.tv_nsec : MOMENT_MAX_NS;
 	}
 	return false;
 }
@@ -116,8 +124,8 @@ static bool call(pid_t thread)
 	return true;
 }
 
-/* All that have not been called, and then waits for them; *any tells whether there were any. *failure: an errno, if they
- * cannot be listed. */
+/* All that have not been called, and then waits for them; *any tells whether there were any.
+ * *failure: an errno, if they cannot be listed. */
 static bool call_new_ones(bool *any, int *failure)
 {
 	const pid_t self = (pid_t)syscall(SYS_gettid);
@@ -161,7 +169,8 @@ int every_thread(bool (*body)(void), struct sgpu_error *error)
 	atomic_store(&called_count, 0);
 	to_call = body;
 	if (syscall(SYS_rt_sigaction, SETXID, &action, &before, sizeof(uint64_t)) != 0) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "threads of this process cannot be told what they may open");
+		return sgpu_fail(error, SGPU_ESYSTEM,
+				 "threads of this process cannot be told what they may open");
 	}
 	while (good && any) {
 		good = call_new_ones(&any, &failure);
@@ -169,11 +178,15 @@ int every_thread(bool (*body)(void), struct sgpu_error *error)
 	(void)syscall(SYS_rt_sigaction, SETXID, &before, NULL, sizeof(uint64_t));
 	if (failure != 0) {
 		errno = failure;
-		sgpu_fail_errno(error, "files are not confined: the threads of this process cannot be listed");
+		sgpu_fail_errno(
+			error,
+			"files are not confined: the threads of this process cannot be listed");
 		return failure == ENOENT ? sgpu_hint(error, "mount /proc") : SGPU_ESYSTEM;
 	}
 	if (!good || !body()) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "files are not confined: not every thread of this process follows");
+		return sgpu_fail(
+			error, SGPU_ESYSTEM,
+			"files are not confined: not every thread of this process follows");
 	}
 	return SGPU_OK;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The filter of system calls, through libseccomp. A call that no runner needs is trapped: the handler says which one it was
- * and ends the process. One that is merely not on a list of what is allowed fails with ENOSYS, for which libraries have
- * another way. Modules, which could take the handler away, are not in this process.
+ * The filter of system calls, through libseccomp. A call that no runner needs is trapped: the
+ * handler says which one it was and ends the process. One that is merely not on a list of what is
+ * allowed fails with ENOSYS, for which libraries have another way. Modules, which could take the
+ * handler away, are not in this process.
  */
 #include "filter_calls.h"
 #include "harden.h"
@@ -41,20 +42,35 @@ struct rule {
 };
 
 /* Of an argument that the kernel takes as an int it sees the low half, and so does this. */
-#define INT(index, value) { index, SCMP_CMP_MASKED_EQ, 0xffffffffU, (uint32_t)(value) }
-#define BITS(index, mask, value) { index, SCMP_CMP_MASKED_EQ, mask, value }
-#define OTHER(index, value) { index, SCMP_CMP_NE, (scmp_datum_t)(value), 0 }
-#define EQUAL(index, value) { index, SCMP_CMP_EQ, (scmp_datum_t)(value), 0 }
+#define INT(index, value)                                                 \
+	{                                                                 \
+		index, SCMP_CMP_MASKED_EQ, 0xffffffffU, (uint32_t)(value) \
+	}
+#define BITS(index, mask, value)                       \
+	{                                              \
+		index, SCMP_CMP_MASKED_EQ, mask, value \
+	}
+#define OTHER(index, value)                                  \
+	{                                                    \
+		index, SCMP_CMP_NE, (scmp_datum_t)(value), 0 \
+	}
+#define EQUAL(index, value)                                  \
+	{                                                    \
+		index, SCMP_CMP_EQ, (scmp_datum_t)(value), 0 \
+	}
 
 /* The first failure stays. */
-static void add(scmp_filter_ctx filter, int *rc, uint32_t action, unsigned number, const struct scmp_arg_cmp *argument)
+static void add(scmp_filter_ctx filter, int *rc, uint32_t action, unsigned number,
+		const struct scmp_arg_cmp *argument)
 {
 	if (*rc == 0) {
-		*rc = seccomp_rule_add_array(filter, action, (int)number, argument ? 1 : 0, argument);
+		*rc = seccomp_rule_add_array(filter, action, (int)number, argument ? 1 : 0,
+					     argument);
 	}
 }
 
-static void add_all(scmp_filter_ctx filter, int *rc, uint32_t action, const struct filter_call *calls)
+static void add_all(scmp_filter_ctx filter, int *rc, uint32_t action,
+		    const struct filter_call *calls)
 {
 	for (; calls->name; calls++) {
 		add(filter, rc, action, calls->number, NULL);
@@ -68,12 +84,14 @@ static void add_rules(scmp_filter_ctx filter, int *rc, const struct rule *rules,
 	}
 }
 
-/* Threads, but no processes; signals to itself; names of threads; what a terminal is, but nothing typed into it; limits may
- * be read; no signal for others by way of a descriptor, no memory that is code and can be written. */
+/* Threads, but no processes; signals to itself; names of threads; what a terminal is, but nothing
+ * typed into it; limits may be read; no signal for others by way of a descriptor, no memory that is
+ * code and can be written. */
 static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 {
 	const struct rule rules[] = {
-		/* Not trapped: the C library blocks signals around these, and the trap would kill without a word. */
+		/* Not trapped: the C library blocks signals around these, and the trap would kill
+		   without a word. */
 		{ FORBID, SYS_clone, BITS(0, CLONE_THREAD, 0) },
 		{ SCMP_ACT_ALLOW, SYS_clone, BITS(0, CLONE_THREAD, CLONE_THREAD) },
 		{ SCMP_ACT_ALLOW, SYS_tgkill, EQUAL(0, getpid()) },
@@ -100,10 +118,13 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 		{ SCMP_ACT_ALLOW, SYS_mprotect, BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE) },
 		{ TRAP, SYS_mprotect, BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE | PROT_EXEC) },
 	};
-	/* F_DUPFD to F_SETLKW, F_DUPFD_CLOEXEC, pipes, seals; none of F_SETOWN, F_SETSIG, F_SETOWN_EX. */
-	static const int controls[] = { F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_GETLK, F_SETLK, F_SETLKW,
-					F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_DUPFD_CLOEXEC, F_SETPIPE_SZ,
-					F_GETPIPE_SZ, F_ADD_SEALS, F_GET_SEALS, F_SETLEASE };
+	/* F_DUPFD to F_SETLKW, F_DUPFD_CLOEXEC, pipes, seals; none of F_SETOWN, F_SETSIG,
+	 * F_SETOWN_EX. */
+	static const int controls[] = { F_DUPFD,      F_GETFD,	    F_SETFD,	  F_GETFL,
+					F_SETFL,      F_GETLK,	    F_SETLK,	  F_SETLKW,
+					F_OFD_GETLK,  F_OFD_SETLK,  F_OFD_SETLKW, F_DUPFD_CLOEXEC,
+					F_SETPIPE_SZ, F_GETPIPE_SZ, F_ADD_SEALS,  F_GET_SEALS,
+					F_SETLEASE };
 	static const unsigned others[] = { SYS_socketpair, SYS_tkill };
 	static const struct scmp_arg_cmp unix_only = INT(0, AF_UNIX);
 
@@ -136,7 +157,8 @@ static void add_signer_calls(scmp_filter_ctx filter, int *rc)
 		{ SCMP_ACT_ALLOW, SYS_mprotect, BITS(2, PROT_EXEC, 0) },
 		{ TRAP, SYS_mprotect, BITS(2, PROT_EXEC, PROT_EXEC) },
 	};
-	static const unsigned others[] = { SYS_socket, SYS_socketpair, SYS_kill, SYS_tkill, SYS_tgkill };
+	static const unsigned others[] = { SYS_socket, SYS_socketpair, SYS_kill, SYS_tkill,
+					   SYS_tgkill };
 
 	add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
@@ -147,8 +169,9 @@ static void add_signer_calls(scmp_filter_ctx filter, int *rc)
 
 static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 {
-	static const unsigned long namespaces[] = { CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC, CLONE_NEWUSER,
-						    CLONE_NEWPID, CLONE_NEWNET };
+	static const unsigned long namespaces[] = { CLONE_NEWNS,  CLONE_NEWCGROUP, CLONE_NEWUTS,
+						    CLONE_NEWIPC, CLONE_NEWUSER,   CLONE_NEWPID,
+						    CLONE_NEWNET };
 	static const struct rule rules[] = {
 		{ FORBID, SYS_socket, OTHER(0, AF_UNIX) },
 		{ FORBID, SYS_ioctl, INT(1, TIOCSTI) },
@@ -175,8 +198,8 @@ static int load(enum harden_kind kind)
 	int rc = filter ? 0 : -ENOMEM;
 
 	if (kind == HARDEN_GPU) {
-		/* Its flags lie in memory, where a filter cannot look: clone() does the same, and is what the C library takes
-		 * then. For the others it is unknown as all else is. */
+		/* Its flags lie in memory, where a filter cannot look: clone() does the same, and
+		 * is what the C library takes then. For the others it is unknown as all else is. */
 		add(filter, &rc, UNKNOWN, CLONE3, NULL);
 		add_gpu_calls(filter, &rc);
 	} else if (kind == HARDEN_SIGNER) {
@@ -188,7 +211,8 @@ static int load(enum harden_kind kind)
 	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, TRAP);
 	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 	if (rc == 0) {
-		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2); /* of libseccomp 2.5 on */
+		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE,
+				       2); /* of libseccomp 2.5 on */
 		rc = seccomp_load(filter);
 	}
 	seccomp_release(filter);
@@ -201,8 +225,14 @@ static uint32_t native; /* the architecture */
 static const char *name_of(unsigned number)
 {
 	static const struct filter_call others[] = {
-		{ "clone", SYS_clone }, { "socket", SYS_socket }, { "socketpair", SYS_socketpair }, { "kill", SYS_kill },
-		{ "tkill", SYS_tkill }, { "tgkill", SYS_tgkill }, { "mmap", SYS_mmap }, { "mprotect", SYS_mprotect },
+		{ "clone", SYS_clone },
+		{ "socket", SYS_socket },
+		{ "socketpair", SYS_socketpair },
+		{ "kill", SYS_kill },
+		{ "tkill", SYS_tkill },
+		{ "tgkill", SYS_tgkill },
+		{ "mmap", SYS_mmap },
+		{ "mprotect", SYS_mprotect },
 		{ NULL, 0 },
 	};
 	const struct filter_call *const tables[] = { filter_refused, others };
@@ -227,9 +257,10 @@ static void on_refused(int signal, siginfo_t *info, void *context)
 	(void)signal;
 	(void)context;
 	size = snprintf(line, sizeof(line),
-			cli_json ? "{\"error\":{\"code\":\"%s\",\"text\":\"system call %u (%s) refused: no runner needs it\","
-				   "\"tool\":\"sgpu-run\"}}\n" :
-				   "%ssystem call %u (%s) refused: no runner needs it\n",
+			cli_json ? "{\"error\":{\"code\":\"%s\",\"text\":\"system call %u (%s) "
+				   "refused: no runner needs it\","
+				   "\"tool\":\"sgpu-run\"}}\n"
+				 : "%ssystem call %u (%s) refused: no runner needs it\n",
 			cli_json ? sgpu_error_name(SGPU_EPOLICY) : "sgpu-run: error: ", number,
 			info->si_arch == native ? name_of(number) : "not one of this architecture");
 	if (size > 0) {
@@ -252,17 +283,20 @@ static int install(enum harden_kind kind, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	if (rc != -ECANCELED && rc != -ESRCH) {
-		return sgpu_fail(error, SGPU_ENOMEM, "system calls are not filtered: %s", sgpu_strerror(SGPU_ENOMEM));
+		return sgpu_fail(error, SGPU_ENOMEM, "system calls are not filtered: %s",
+				 sgpu_strerror(SGPU_ENOMEM));
 	}
 	return sgpu_fail(error, SGPU_EUNAVAILABLE,
-			 "system calls are not filtered: the kernel has no seccomp, forbids it, or a thread has a filter of its "
+			 "system calls are not filtered: the kernel has no seccomp, forbids it, or "
+			 "a thread has a filter of its "
 			 "own");
 }
 #else
 static int install(enum harden_kind kind, struct sgpu_error *error)
 {
 	(void)kind;
-	return sgpu_fail(error, SGPU_EUNAVAILABLE, "system calls are not filtered: this build has no libseccomp");
+	return sgpu_fail(error, SGPU_EUNAVAILABLE,
+			 "system calls are not filtered: this build has no libseccomp");
 }
 #endif
 

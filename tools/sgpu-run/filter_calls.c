@@ -7,9 +7,16 @@
 #include <stddef.h>
 #include <sys/syscall.h>
 
-#define CALL(name) { #name, SYS_##name }
-/* From 424 on, a call has the same number on every architecture; the headers that this is built with may be older. */
-#define NEW(name, number) { #name, number }
+#define CALL(name)                \
+	{                         \
+#name, SYS_##name \
+	}
+/* From 424 on, a call has the same number on every architecture; the headers that this is built
+ * with may be older. */
+#define NEW(name, number)     \
+	{                     \
+#name, number \
+	}
 
 /* Packed by hand: a call a line would take 300 of them. */
 /* clang-format off */

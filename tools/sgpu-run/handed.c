@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Even fstat and fstatfs ask the server behind a FUSE file. So a file is first told by what the kernel knows by itself.
+ * Even fstat and fstatfs ask the server behind a FUSE file. So a file is first told by what the
+ * kernel knows by itself.
  */
 #include "handed.h"
 
@@ -56,7 +57,8 @@ static bool has_mode(int fd, bool writes)
 	const int flags = fcntl(fd, F_GETFL);
 
 	return flags >= 0 && !(flags & (O_PATH | O_DIRECT)) &&
-	       ((flags & O_ACCMODE) == O_RDWR || (flags & O_ACCMODE) == (writes ? O_WRONLY : O_RDONLY)) &&
+	       ((flags & O_ACCMODE) == O_RDWR ||
+		(flags & O_ACCMODE) == (writes ? O_WRONLY : O_RDONLY)) &&
 	       !(writes && (flags & O_APPEND));
 }
 
@@ -64,7 +66,8 @@ bool handed_batch_is_taken(int fd)
 {
 	struct statx status;
 
-	return has_mode(fd, false) && look(fd, &status) && (is_memory_or_disk(fd, &status) || is_pipe(&status));
+	return has_mode(fd, false) && look(fd, &status) &&
+	       (is_memory_or_disk(fd, &status) || is_pipe(&status));
 }
 
 bool handed_response_is_taken(int fd)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tries the protections of the runner on this machine: each in a child that takes them and then does what they are to stop.
+ * Tries the protections of the runner on this machine: each in a child that takes them and then
+ * does what they are to stop.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +60,8 @@ static int dump_core(int fd)
 
 	(void)fd;
 	if (getrlimit(RLIMIT_CORE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max; /* else the shell's limit would be what was tried */
+		limit.rlim_cur =
+			limit.rlim_max; /* else the shell's limit would be what was tried */
 		(void)setrlimit(RLIMIT_CORE, &limit);
 	}
 	cli_harden();
@@ -100,7 +102,8 @@ static pid_t victim;
 static int read_it(int fd)
 {
 	char copy[sizeof(held)];
-	const struct iovec here = { copy, sizeof(copy) }, there = { (void *)(uintptr_t)held, sizeof(held) };
+	const struct iovec here = { copy, sizeof(copy) },
+			   there = { (void *)(uintptr_t)held, sizeof(held) };
 
 	(void)fd;
 	drop_capabilities();
@@ -157,7 +160,8 @@ static void *read_later(void *opened)
 {
 	char go;
 
-	*(bool *)opened = read(confined_ends[0], &go, 1) != 1 || open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0;
+	*(bool *)opened = read(confined_ends[0], &go, 1) != 1 ||
+			  open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0;
 	return NULL;
 }
 
@@ -172,11 +176,13 @@ static int open_what_is_not_ours(int fd)
 	cli_harden();
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	if (cli_harden_off() || pipe(confined_ends) != 0 || pthread_create(&thread, NULL, read_later, &opened) != 0) {
+	if (cli_harden_off() || pipe(confined_ends) != 0 ||
+	    pthread_create(&thread, NULL, read_later, &opened) != 0) {
 		return 1;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (landlock_confine(&none, NULL) != SGPU_OK || open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0 ||
+	if (landlock_confine(&none, NULL) != SGPU_OK ||
+	    open("/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0 ||
 	    open("/proc/self/root/etc/passwd", O_RDONLY | O_CLOEXEC) >= 0 ||
 	    open("/dev/null", O_RDONLY | O_CLOEXEC) < 0 || write(confined_ends[1], "", 1) != 1) {
 		return 1;
@@ -192,16 +198,16 @@ static bool exits_with(int (*body)(int), int argument, int wanted)
 	return status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == wanted;
 }
 
-static void note(struct harden_finding *finding, const char *name, const char *title, bool holds, const char *good,
-		 const char *bad)
+static void note(struct harden_finding *finding, const char *name, const char *title, bool holds,
+		 const char *good, const char *bad)
 {
 	const char *off = cli_harden_off();
 
 	finding->name = name;
 	finding->title = title;
 	finding->holds = holds;
-	snprintf(finding->text, sizeof(finding->text), "%s%s%s", holds ? good : bad, !holds && off ? ": " : "",
-		 !holds && off ? off : "");
+	snprintf(finding->text, sizeof(finding->text), "%s%s%s", holds ? good : bad,
+		 !holds && off ? ": " : "", !holds && off ? off : "");
 }
 
 void harden_try(struct harden_finding findings[HARDEN_FINDINGS])
@@ -210,7 +216,8 @@ void harden_try(struct harden_finding findings[HARDEN_FINDINGS])
 	const char *kind = sgpu_secret_kind();
 	const bool secret = strcmp(kind, "memfd_secret") == 0, locked = strcmp(kind, "mlock") == 0;
 
-	note(&findings[0], "no_core", "core files", leaves_no_core(), "none is written, whatever core_pattern says",
+	note(&findings[0], "no_core", "core files", leaves_no_core(),
+	     "none is written, whatever core_pattern says",
 	     "a crash may write one, with all that the runner held");
 	note(&findings[1], "no_attaching", "attaching", lets_none_attach(),
 	     "other processes of the same user are refused; root is not",
@@ -219,13 +226,16 @@ void harden_try(struct harden_finding findings[HARDEN_FINDINGS])
 	     "no set-user-ID program gives it more rights than it has",
 	     "a program that it starts may have more rights than it has");
 	note(&findings[3], "filtered_system_calls", "system calls",
-	     exits_with(run_another_program, HARDEN_CPU, refused) && exits_with(run_another_program, HARDEN_GPU, refused),
-	     "CPU device: those that it needs, no others; GPU: all but those that no runner needs", "all are possible");
+	     exits_with(run_another_program, HARDEN_CPU, refused) &&
+		     exits_with(run_another_program, HARDEN_GPU, refused),
+	     "CPU device: those that it needs, no others; GPU: all but those that no runner needs",
+	     "all are possible");
 	note(&findings[4], "confined_files", "files", exits_with(open_what_is_not_ours, -1, 0),
-	     "a run opens none but the system's, those of --files, regions and its outputs (Landlock)",
+	     "a run opens none but the system's, those of --files, regions and its outputs "
+	     "(Landlock)",
 	     "a run can open all that its user can: this kernel has no Landlock, or it is off");
 	note(&findings[5], "secret_memory", "keys", secret || locked,
-	     secret ? "in memory that the kernel itself does not map (memfd_secret)" :
-		      "in locked memory (mlock), which root and the kernel can read",
+	     secret ? "in memory that the kernel itself does not map (memfd_secret)"
+		    : "in locked memory (mlock), which root and the kernel can read",
 	     "in ordinary memory, which may be swapped: RLIMIT_MEMLOCK leaves no room");
 }

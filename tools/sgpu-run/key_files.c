@@ -25,43 +25,52 @@ static int descriptor_of(const char *key)
 	if (strcmp(key, "-") == 0) {
 		return STDIN_FILENO;
 	}
-	return strncmp(key, "fd:", 3) == 0 && sgpu_parse_u64(key + 3, "descriptor", 0, INT_MAX, &number, NULL) == SGPU_OK ?
-		       (int)number : -1;
+	return strncmp(key, "fd:", 3) == 0 && sgpu_parse_u64(key + 3, "descriptor", 0, INT_MAX,
+							     &number, NULL) == SGPU_OK
+		       ? (int)number
+		       : -1;
 }
 
-int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *files, const char *state,
-		   struct sgpu_error *error)
+int key_files_note(struct key_files *keys, const char *key, struct sgpu_files *files,
+		   const char *state, struct sgpu_error *error)
 {
 	const int fd = descriptor_of(key);
 	const char *above;
 	struct stat status;
 
 	if ((fd >= 0 ? fstat(fd, &status) : stat(key, &status)) != 0) {
-		return SGPU_OK; /* none of a file system: it is for whoever loads it to say what it is */
+		return SGPU_OK; /* none of a file system: it is for whoever loads it to say what it
+				   is */
 	}
 	if (keys->count == KEY_FILES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys", KEY_FILES_MAX);
 	}
-	above = fd < 0 && S_ISREG(status.st_mode) && landlock_version() ? landlock_above(key, state) : NULL;
+	above = fd < 0 && S_ISREG(status.st_mode) && landlock_version() ? landlock_above(key, state)
+									: NULL;
 	if (above) {
-		sgpu_fail(error, SGPU_EPOLICY, "key '%s' lies in '%s', which a run must be able to read", key, above);
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "key '%s' lies in '%s', which a run must be able to read", key, above);
 		return sgpu_hint(error, "move the key to a directory of its own");
 	}
 	above = files && fd < 0 && S_ISREG(status.st_mode) ? sgpu_files_above(files, key) : NULL;
 	if (above) {
-		sgpu_fail(error, SGPU_EUSAGE, "key '%s' lies in '%s', from which batches fetch", key, above);
+		sgpu_fail(error, SGPU_EUSAGE, "key '%s' lies in '%s', from which batches fetch",
+			  key, above);
 		return sgpu_hint(error, "move the key, or name another directory with --files");
 	}
 	keys->list[keys->count].status = status;
-	keys->list[keys->count].path = fd < 0 && S_ISREG(status.st_mode) ? realpath(key, NULL) : NULL;
+	keys->list[keys->count].path =
+		fd < 0 && S_ISREG(status.st_mode) ? realpath(key, NULL) : NULL;
 	keys->count++;
-	return files && S_ISREG(status.st_mode) ? sgpu_files_except(files, &status, error) : SGPU_OK;
+	return files && S_ISREG(status.st_mode) ? sgpu_files_except(files, &status, error)
+						: SGPU_OK;
 }
 
 bool key_files_have(const struct key_files *keys, const struct stat *status)
 {
 	for (int i = 0; i < keys->count; i++) {
-		if (status->st_dev == keys->list[i].status.st_dev && status->st_ino == keys->list[i].status.st_ino) {
+		if (status->st_dev == keys->list[i].status.st_dev &&
+		    status->st_ino == keys->list[i].status.st_ino) {
 			return true;
 		}
 	}
@@ -107,7 +116,9 @@ void key_files_close(const struct key_files *keys, int kept)
 
 	if (open_ones) {
 		while ((entry = readdir(open_ones))) {
-			if (sgpu_parse_u64(entry->d_name, "descriptor", 0, INT_MAX, &fd, NULL) == SGPU_OK && (int)fd != kept) {
+			if (sgpu_parse_u64(entry->d_name, "descriptor", 0, INT_MAX, &fd, NULL) ==
+				    SGPU_OK &&
+			    (int)fd != kept) {
 				close_noted(keys, (int)fd);
 			}
 		}
@@ -115,7 +126,8 @@ void key_files_close(const struct key_files *keys, int kept)
 		return;
 	}
 	/* Without /proc all numbers are tried, up to the limit of today. */
-	end = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536 ? (int)limit.rlim_cur : 65536;
+	end = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 65536 ? (int)limit.rlim_cur
+									      : 65536;
 	for (int i = 0; i < end; i++) {
 		if (i != kept) {
 			close_noted(keys, i);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Landlock by its system calls: the C library has no functions for them. The rules are kept to the rights that the
- * kernel's version knows.
+ * Landlock by its system calls: the C library has no functions for them. The rules are kept to the
+ * rights that the kernel's version knows.
  */
 #include "landlock.h"
 
@@ -38,7 +38,8 @@ enum { CREATE_RULESET = 444, ADD_RULE = 445, RESTRICT_SELF = 446 };
 #define NAME (LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
 #define MOVE (REFER | LANDLOCK_ACCESS_FS_REMOVE_DIR)
 #define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | IOCTL_DEV)
-/* The kernel's files of a report come and go with a folder that is made; where a test's do, they are ordinary ones. */
+/* The kernel's files of a report come and go with a folder that is made; where a test's do, they
+ * are ordinary ones. */
 #define REPORT (READ | WRITE | NAME | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR)
 /* What there is for a file that is no folder. */
 #define OF_FILES (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | WRITE | IOCTL_DEV)
@@ -48,35 +49,57 @@ struct rule {
 	uint64_t rights;
 };
 
-/* Folders in which libraries, and what they read of the machine, are: a key in one of them could be read. */
+/* Folders in which libraries, and what they read of the machine, are: a key in one of them could be
+ * read. */
 static const struct rule folders[] = {
-	{ "/usr", RUN }, { "/lib", RUN }, { "/lib32", RUN }, { "/lib64", RUN }, { "/libx32", RUN },
-	{ "/etc/ld.so.conf.d", READ }, { "/proc/self", READ }, { "/proc/sys", READ }, { "/proc/driver", READ },
-	{ "/sys/devices", READ }, { "/sys/bus", READ }, { "/sys/class", READ }, { "/sys/module", READ },
-	{ "/sys/kernel/mm", READ }, { "/sys/fs/cgroup", READ },
+	{ "/usr", RUN },
+	{ "/lib", RUN },
+	{ "/lib32", RUN },
+	{ "/lib64", RUN },
+	{ "/libx32", RUN },
+	{ "/etc/ld.so.conf.d", READ },
+	{ "/proc/self", READ },
+	{ "/proc/sys", READ },
+	{ "/proc/driver", READ },
+	{ "/sys/devices", READ },
+	{ "/sys/bus", READ },
+	{ "/sys/class", READ },
+	{ "/sys/module", READ },
+	{ "/sys/kernel/mm", READ },
+	{ "/sys/fs/cgroup", READ },
 };
 
 static const struct rule single_files[] = {
-	{ "/etc/ld.so.cache", READ }, { "/etc/ld.so.conf", READ }, { "/etc/ld.so.preload", READ },
-	{ "/etc/localtime", READ }, { "/etc/ssl/openssl.cnf", READ }, { "/proc/meminfo", READ },
-	{ "/proc/cpuinfo", READ }, { "/proc/stat", READ }, { "/proc/filesystems", READ }, { "/proc/devices", READ },
-	{ "/proc/version", READ }, { "/proc/modules", READ }, { "/dev/null", DEVICE }, { "/dev/zero", DEVICE },
-	{ "/dev/full", DEVICE }, { "/dev/random", DEVICE }, { "/dev/urandom", DEVICE },
+	{ "/etc/ld.so.cache", READ },	  { "/etc/ld.so.conf", READ },
+	{ "/etc/ld.so.preload", READ },	  { "/etc/localtime", READ },
+	{ "/etc/ssl/openssl.cnf", READ }, { "/proc/meminfo", READ },
+	{ "/proc/cpuinfo", READ },	  { "/proc/stat", READ },
+	{ "/proc/filesystems", READ },	  { "/proc/devices", READ },
+	{ "/proc/version", READ },	  { "/proc/modules", READ },
+	{ "/dev/null", DEVICE },	  { "/dev/zero", DEVICE },
+	{ "/dev/full", DEVICE },	  { "/dev/random", DEVICE },
+	{ "/dev/urandom", DEVICE },
 };
 
 static const struct rule of_tpms[] = {
-	{ "/dev/tpm*", DEVICE }, { NULL, 0 },
+	{ "/dev/tpm*", DEVICE },
+	{ NULL, 0 },
 };
 
 /* Patterns of what NVIDIA's driver opens. */
 static const struct rule of_gpus[] = {
-	{ "/dev/nvidia*", DEVICE | READ }, { "/etc/nvidia*", READ }, { "/run/nvidia-*", DEVICE | READ },
-	{ "/dev/dri/renderD*", DEVICE }, { NULL, 0 },
+	{ "/dev/nvidia*", DEVICE | READ },
+	{ "/etc/nvidia*", READ },
+	{ "/run/nvidia-*", DEVICE | READ },
+	{ "/dev/dri/renderD*", DEVICE },
+	{ NULL, 0 },
 };
 
 int landlock_version(void)
 {
-	long version = cli_harden_off() ? 0 : syscall(CREATE_RULESET, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	long version = cli_harden_off()
+			       ? 0
+			       : syscall(CREATE_RULESET, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 
 	return version < 1 ? 0 : (int)version;
 }
@@ -103,7 +126,8 @@ static bool is_same(const char *path, const struct stat *folder)
 {
 	struct stat status;
 
-	return path && stat(path, &status) == 0 && status.st_dev == folder->st_dev && status.st_ino == folder->st_ino;
+	return path && stat(path, &status) == 0 && status.st_dev == folder->st_dev &&
+	       status.st_ino == folder->st_ino;
 }
 
 static const char *readable(const struct stat *folder, const char *state)
@@ -154,13 +178,15 @@ struct ruleset {
 
 static void allow_descriptor(struct ruleset *rules, int fd, uint64_t rights)
 {
-	struct landlock_path_beneath_attr rule = { .allowed_access = rights & rules->known, .parent_fd = fd };
+	struct landlock_path_beneath_attr rule = { .allowed_access = rights & rules->known,
+						   .parent_fd = fd };
 	struct stat status;
 
 	if (fstat(fd, &status) == 0 && !S_ISDIR(status.st_mode)) {
 		rule.allowed_access &= OF_FILES;
 	}
-	if (rule.allowed_access && syscall(ADD_RULE, rules->fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) {
+	if (rule.allowed_access &&
+	    syscall(ADD_RULE, rules->fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) {
 		rules->failure = rules->failure ? rules->failure : errno;
 	}
 }
@@ -282,7 +308,8 @@ static int make_ruleset(int version, uint64_t *known)
 	attributes.net = version >= 4 ? 3 : 0; /* bind, connect: TCP */
 	*known = attributes.files;
 	return (int)syscall(CREATE_RULESET, &attributes,
-			    version >= 4 ? sizeof(attributes) : offsetof(struct attributes, net), 0);
+			    version >= 4 ? sizeof(attributes) : offsetof(struct attributes, net),
+			    0);
 }
 
 static int ruleset_to_enter = -1;
@@ -312,11 +339,14 @@ int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *erro
 		return SGPU_OK;
 	}
 	if (version == 0) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "files are not confined: this kernel has no Landlock, or it is off");
+		return sgpu_fail(
+			error, SGPU_EUNAVAILABLE,
+			"files are not confined: this kernel has no Landlock, or it is off");
 	}
 	if (version < MOVES_VERSION && needs_moves(needs)) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "files are not confined: this kernel's Landlock forbids every move between directories");
+				 "files are not confined: this kernel's Landlock forbids every "
+				 "move between directories");
 	}
 	rules.fd = make_ruleset(version, &rules.known);
 	if (rules.fd >= 0) {
@@ -326,7 +356,8 @@ int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *erro
 	}
 	if (rules.failure != 0) {
 		errno = rules.failure;
-		code = sgpu_fail_errno(error, "files are not confined: no ruleset of Landlock can be made");
+		code = sgpu_fail_errno(
+			error, "files are not confined: no ruleset of Landlock can be made");
 	} else {
 		ruleset_to_enter = rules.fd;
 		code = every_thread(enter, error);

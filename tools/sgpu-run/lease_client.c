@@ -11,10 +11,12 @@
 
 enum { PATIENCE_S = 90 }; /* the server may have to start a worker */
 
-static int receive_lease(struct lease_client *client, const char *id, uint64_t size, struct sgpu_error *error)
+static int receive_lease(struct lease_client *client, const char *id, uint64_t size,
+			 struct sgpu_error *error)
 {
 	struct wire_lease_is answer;
-	int rc = wire_receive(client->connection, WIRE_LEASE_IS, &answer, sizeof(answer), &client->pool, 1, error);
+	int rc = wire_receive(client->connection, WIRE_LEASE_IS, &answer, sizeof(answer),
+			      &client->pool, 1, error);
 
 	if (rc < 0) {
 		client->pool = -1;
@@ -22,15 +24,17 @@ static int receive_lease(struct lease_client *client, const char *id, uint64_t s
 	}
 	answer.lease.id[SGPU_REGION_ID_TEXT] = '\0';
 	if ((id && strcmp(answer.lease.id, id) != 0) || (!id && answer.lease.size != size)) {
-		return sgpu_fail(error, SGPU_EINVALID, "the server gives another lease than the one that was asked for");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "the server gives another lease than the one that was asked for");
 	}
 	rc = sgpu_lease_check(client->pool, answer.pool_size, &answer.lease, error);
 	client->lease = answer.lease;
 	return rc;
 }
 
-int lease_client_open(const char *socket, const uint8_t batch_id[SGPU_BATCH_ID_SIZE], const char *id, uint64_t size,
-		      struct lease_client *client, struct sgpu_error *error)
+int lease_client_open(const char *socket, const uint8_t batch_id[SGPU_BATCH_ID_SIZE],
+		      const char *id, uint64_t size, struct lease_client *client,
+		      struct sgpu_error *error)
 {
 	struct wire_lease asked = { .size = size };
 	int rc;
@@ -61,7 +65,8 @@ int lease_client_done(struct lease_client *client, struct sgpu_error *error)
 	(void)wire_send(client->connection, WIRE_LEASE_DONE, &done, sizeof(done), NULL, 0);
 	rc = ask_wait(client->connection, PATIENCE_S, error);
 	if (rc == SGPU_OK) {
-		rc = wire_receive(client->connection, WIRE_LEASE_DONE, &done, sizeof(done), NULL, 0, error);
+		rc = wire_receive(client->connection, WIRE_LEASE_DONE, &done, sizeof(done), NULL, 0,
+				  error);
 	}
 	lease_client_close(client);
 	return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The plan of a batch, for --dry-run: what would run where and in which memory. Nothing is authenticated, since only
- * the head is read and no key is asked for.
+ * The plan of a batch, for --dry-run: what would run where and in which memory. Nothing is
+ * authenticated, since only the head is read and no key is asked for.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +21,8 @@ struct planned {
 	struct sgpu_plan *plan;
 };
 
-static int read_plan(int fd, const char *name, int devices, struct planned *p, struct sgpu_error *error)
+static int read_plan(int fd, const char *name, int devices, struct planned *p,
+		     struct sgpu_error *error)
 {
 	struct sgpu_tar_reader *tar = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
@@ -29,8 +30,8 @@ static int read_plan(int fd, const char *name, int devices, struct planned *p, s
 
 	rc = rc ? rc : sgpu_batch_read_head(tar, false, &p->batch, error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_ops_load_manifest(p->batch->manifest_text, p->batch->manifest_size, "manifest.json",
-					    &p->manifest, &diagnostics, error);
+		rc = sgpu_ops_load_manifest(p->batch->manifest_text, p->batch->manifest_size,
+					    "manifest.json", &p->manifest, &diagnostics, error);
 	}
 	if (rc == SGPU_OK) {
 		sgpu_plan_sizes(p->manifest, p->batch);
@@ -47,7 +48,8 @@ typedef void (*tenant_fn)(void *argument, int buffer, const char *kind, const ch
 static void each_move(const struct planned *p, int segment, tenant_fn call, void *argument)
 {
 	for (int i = p->plan->first_move[segment]; i >= 0; i = p->plan->moves[i].next) {
-		call(argument, p->plan->moves[i].to_buffer, "moved", p->manifest->segments[segment].id);
+		call(argument, p->plan->moves[i].to_buffer, "moved",
+		     p->manifest->segments[segment].id);
 	}
 }
 
@@ -96,11 +98,13 @@ static json_t *operations_json(const struct planned *p)
 		json_t *after = json_array();
 
 		for (int k = 0; k < op->before_count; k++) {
-			json_array_append_new(after, json_string(p->manifest->operations[op->before[k]].id));
+			json_array_append_new(
+				after, json_string(p->manifest->operations[op->before[k]].id));
 		}
-		json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:i, s:o}", "gpu_operation_id", op->id, "kernel",
-						      op->kernel, "device", p->plan->device[index], "stream",
-						      p->plan->stream[index], "after", after));
+		json_array_append_new(
+			list, json_pack("{s:s, s:s, s:i, s:i, s:o}", "gpu_operation_id", op->id,
+					"kernel", op->kernel, "device", p->plan->device[index],
+					"stream", p->plan->stream[index], "after", after));
 	}
 	return list;
 }
@@ -119,7 +123,8 @@ static json_t *moves_json(const struct planned *p)
 	for (int i = 0; i < p->plan->move_count; i++) {
 		const struct sgpu_plan_move *move = &p->plan->moves[i];
 
-		json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:I}", "segment_id", p->manifest->segments[move->segment].id,
+		json_array_append_new(list, json_pack("{s:s, s:i, s:i, s:I}", "segment_id",
+						      p->manifest->segments[move->segment].id,
 						      "from", move->from, "to", move->to, "bytes",
 						      (json_int_t)bytes_of(p, move->segment)));
 	}
@@ -131,14 +136,17 @@ static void print_json(FILE *out, const struct planned *p)
 	json_t *buffers = json_array(), *object;
 
 	for (int i = 0; i < p->plan->buffer_count; i++) {
-		json_array_append_new(buffers, json_pack("{s:I, s:i, s:o}", "size", (json_int_t)p->plan->buffers[i].size,
-							 "device", p->plan->buffers[i].device, "tenants", json_array()));
+		json_array_append_new(buffers, json_pack("{s:I, s:i, s:o}", "size",
+							 (json_int_t)p->plan->buffers[i].size,
+							 "device", p->plan->buffers[i].device,
+							 "tenants", json_array()));
 	}
 	each_tenant(p, add_json, buffers);
-	object = json_pack("{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices", p->plan->device_count, "streams",
-			   p->plan->stream_count, "operations", operations_json(p), "moves", moves_json(p), "buffers", buffers,
-			   "device_memory_bytes", (json_int_t)p->plan->bytes,
-			   "device_memory_bytes_unshared", (json_int_t)p->plan->bytes_unshared);
+	object = json_pack("{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices", p->plan->device_count,
+			   "streams", p->plan->stream_count, "operations", operations_json(p),
+			   "moves", moves_json(p), "buffers", buffers, "device_memory_bytes",
+			   (json_int_t)p->plan->bytes, "device_memory_bytes_unshared",
+			   (json_int_t)p->plan->bytes_unshared);
 	json_dumpf(object, out, JSON_INDENT(2));
 	fputc('\n', out);
 	json_decref(object);
@@ -161,15 +169,18 @@ static void add_text(void *argument, int buffer, const char *kind, const char *i
 	}
 	if (t->out[buffer]) {
 		fprintf(t->out[buffer], "%s%s%s%s", t->count[buffer]++ ? ", then " : "",
-			kind[0] == 's' ? "scratch of " : "", id, kind[0] == 'a' ? " (arrives)" : kind[0] == 'm' ? " (moved)" : "");
+			kind[0] == 's' ? "scratch of " : "", id,
+			kind[0] == 'a'	 ? " (arrives)"
+			: kind[0] == 'm' ? " (moved)"
+					 : "");
 	}
 }
 
 static void print_buffers(FILE *out, const struct planned *p)
 {
 	size_t n = (size_t)p->plan->buffer_count + 1;
-	struct texts t = { calloc(n, sizeof(*t.out)), calloc(n, sizeof(*t.text)), calloc(n, sizeof(*t.size)),
-			   calloc(n, sizeof(*t.count)) };
+	struct texts t = { calloc(n, sizeof(*t.out)), calloc(n, sizeof(*t.text)),
+			   calloc(n, sizeof(*t.size)), calloc(n, sizeof(*t.count)) };
 
 	if (t.out && t.text && t.size && t.count) {
 		each_tenant(p, add_text, &t);
@@ -177,7 +188,8 @@ static void print_buffers(FILE *out, const struct planned *p)
 			if (t.out[i]) {
 				fclose(t.out[i]);
 			}
-			fprintf(out, "%6d %16" PRIu64 "  %s\n", i, p->plan->buffers[i].size, t.text[i] ? t.text[i] : "");
+			fprintf(out, "%6d %16" PRIu64 "  %s\n", i, p->plan->buffers[i].size,
+				t.text[i] ? t.text[i] : "");
 			free(t.text[i]);
 		}
 	}
@@ -194,7 +206,8 @@ static void print_moves(FILE *out, const struct planned *p)
 	for (int i = 0; i < p->plan->move_count; i++) {
 		const struct sgpu_plan_move *move = &p->plan->moves[i];
 
-		fprintf(out, "%-24s %4d %4d %16" PRIu64 "\n", p->manifest->segments[move->segment].id, move->from, move->to,
+		fprintf(out, "%-24s %4d %4d %16" PRIu64 "\n",
+			p->manifest->segments[move->segment].id, move->from, move->to,
 			bytes_of(p, move->segment));
 	}
 	fprintf(out, "\n%6s %16s\n", "DEVICE", "BYTES");
@@ -213,8 +226,8 @@ static void print_text(FILE *out, const struct planned *p)
 {
 	const int devices = p->plan->device_count;
 
-	fprintf(out, "%5s %s%6s  %-24s %-16s %s\n", "ORDER", devices > 1 ? "DEVICE " : "", "STREAM", "OPERATION", "KERNEL",
-		"AFTER");
+	fprintf(out, "%5s %s%6s  %-24s %-16s %s\n", "ORDER", devices > 1 ? "DEVICE " : "", "STREAM",
+		"OPERATION", "KERNEL", "AFTER");
 	for (int i = 0; i < p->manifest->operation_count; i++) {
 		int index = p->manifest->order[i];
 		const struct sgpu_operation *op = &p->manifest->operations[index];
@@ -223,10 +236,11 @@ static void print_text(FILE *out, const struct planned *p)
 		if (devices > 1) {
 			fprintf(out, "%6d ", p->plan->device[index]);
 		}
-		fprintf(out, "%6d  %-24s %-16s%s", p->plan->stream[index] / devices, op->id, op->kernel,
-			op->before_count ? " " : "");
+		fprintf(out, "%6d  %-24s %-16s%s", p->plan->stream[index] / devices, op->id,
+			op->kernel, op->before_count ? " " : "");
 		for (int k = 0; k < op->before_count; k++) {
-			fprintf(out, "%s%s", k ? ", " : "", p->manifest->operations[op->before[k]].id);
+			fprintf(out, "%s%s", k ? ", " : "",
+				p->manifest->operations[op->before[k]].id);
 		}
 		fputc('\n', out);
 	}
@@ -234,13 +248,18 @@ static void print_text(FILE *out, const struct planned *p)
 	print_buffers(out, p);
 	if (devices > 1) {
 		print_moves(out, p);
-		fprintf(out, "\ndevices: %d, moves: %d, buffers: %d, device memory: %" PRIu64 " bytes (%" PRIu64
-			" without reuse)\n", devices, p->plan->move_count, p->plan->buffer_count, p->plan->bytes,
+		fprintf(out,
+			"\ndevices: %d, moves: %d, buffers: %d, device memory: %" PRIu64
+			" bytes (%" PRIu64 " without reuse)\n",
+			devices, p->plan->move_count, p->plan->buffer_count, p->plan->bytes,
 			p->plan->bytes_unshared);
 		return;
 	}
-	fprintf(out, "\nstreams: %d, buffers: %d, device memory: %" PRIu64 " bytes (%" PRIu64 " without reuse)\n",
-		p->plan->stream_count, p->plan->buffer_count, p->plan->bytes, p->plan->bytes_unshared);
+	fprintf(out,
+		"\nstreams: %d, buffers: %d, device memory: %" PRIu64 " bytes (%" PRIu64
+		" without reuse)\n",
+		p->plan->stream_count, p->plan->buffer_count, p->plan->bytes,
+		p->plan->bytes_unshared);
 }
 
 static int print_plan(const struct planned *p, const char *path, struct sgpu_error *error)

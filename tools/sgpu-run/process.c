@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Worker processes: started as this program anew, so that nothing of the supervisor's memory is in them.
+ * Worker processes: started as this program anew, so that nothing of the supervisor's memory is in
+ * them.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,14 +28,15 @@ enum { CLOSE_RANGE = 436 };
 enum { GIVE_WAY_NICE = 10, NICE_MAX = 19 };
 
 const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES] = {
-	1000000, 3000000, 10000000, 30000000, 100000000, 300000000, 1000000000, 3000000000, 10000000000, 30000000000,
-	100000000000, UINT64_MAX,
+	1000000,    3000000,	10000000,    30000000,	  100000000,	300000000,
+	1000000000, 3000000000, 10000000000, 30000000000, 100000000000, UINT64_MAX,
 };
 
 /* Its memory stays as large as it is, whatever the other side does. */
 static int make_counters(struct process *process, int *fd, struct sgpu_error *error)
 {
-	int rc = sgpu_memory_file_create("sgpu-run counters", sizeof(struct serve_counters), true, false, fd, error);
+	int rc = sgpu_memory_file_create("sgpu-run counters", sizeof(struct serve_counters), true,
+					 false, fd, error);
 	void *memory;
 
 	if (rc < 0) {
@@ -52,18 +54,21 @@ static int make_counters(struct process *process, int *fd, struct sgpu_error *er
 static void become_worker(const struct server *server, int control, int counters)
 {
 	char **argv = calloc((size_t)server->argc + 4, sizeof(*argv));
-	const int ends[] = { fcntl(control, F_DUPFD, 10), fcntl(counters, F_DUPFD, 10), open("/dev/null", O_RDONLY) };
+	const int ends[] = { fcntl(control, F_DUPFD, 10), fcntl(counters, F_DUPFD, 10),
+			     open("/dev/null", O_RDONLY) };
 	sigset_t none;
 	int count = 0;
 
-	if (!argv || ends[0] < 0 || ends[1] < 0 || ends[2] < 0 || dup2(ends[0], SERVE_CONTROL_FD) < 0 ||
-	    dup2(ends[1], SERVE_COUNTERS_FD) < 0 || dup2(ends[2], STDIN_FILENO) < 0) {
+	if (!argv || ends[0] < 0 || ends[1] < 0 || ends[2] < 0 ||
+	    dup2(ends[0], SERVE_CONTROL_FD) < 0 || dup2(ends[1], SERVE_COUNTERS_FD) < 0 ||
+	    dup2(ends[2], STDIN_FILENO) < 0) {
 		return;
 	}
-	(void)syscall(CLOSE_RANGE, SERVE_COUNTERS_FD + 1, ~0U, 0); /* what a parent of ours left open */
-	argv[count++] = (char *)(uintptr_t)"sgpu-run";
-	argv[count++] = (char *)(uintptr_t)"serve";
-	argv[count++] = (char *)(uintptr_t)"--as-worker";
+	(void)syscall(CLOSE_RANGE, SERVE_COUNTERS_FD + 1, ~0U,
+		      0); /* what a parent of ours left open */
+	argv[count++] = (char *)(uintptr_t) "sgpu-run";
+	argv[count++] = (char *)(uintptr_t) "serve";
+	argv[count++] = (char *)(uintptr_t) "--as-worker";
 	for (int i = 1; i < server->argc; i++) {
 		argv[count++] = server->argv[i];
 	}
@@ -150,14 +155,16 @@ uint64_t process_requests(const struct process *process)
 
 uint64_t process_stalled(const struct process *process)
 {
-	const uint64_t turns = process->handed + process->resumes - process->turns_back, all = process_in_flight(process);
+	const uint64_t turns = process->handed + process->resumes - process->turns_back,
+		       all = process_in_flight(process);
 
 	return turns < all ? all - turns : 0;
 }
 
 uint64_t process_wanting(const struct process *process)
 {
-	const uint64_t stalled = process_stalled(process), wanted = process->said.wanted, resumes = process->resumes;
+	const uint64_t stalled = process_stalled(process), wanted = process->said.wanted,
+		       resumes = process->resumes;
 
 	return wanted < resumes ? 0 : wanted - resumes < stalled ? wanted - resumes : stalled;
 }
@@ -166,7 +173,8 @@ bool process_resume(struct process *process)
 {
 	struct wire_plain resume;
 
-	if (process->control < 0 || !wire_send(process->control, WIRE_RESUME, &resume, sizeof(resume), NULL, 0)) {
+	if (process->control < 0 ||
+	    !wire_send(process->control, WIRE_RESUME, &resume, sizeof(resume), NULL, 0)) {
 		return false;
 	}
 	process->resumes++;
@@ -175,10 +183,12 @@ bool process_resume(struct process *process)
 
 bool process_limit(const struct process *process, const struct tenant_rule *rule)
 {
-	struct wire_limits limits = { .device_memory = rule->device_memory, .host_memory = rule->host_memory,
+	struct wire_limits limits = { .device_memory = rule->device_memory,
+				      .host_memory = rule->host_memory,
 				      .sessions = rule->sessions };
 
-	return process->control >= 0 && wire_send(process->control, WIRE_LIMITS, &limits, sizeof(limits), NULL, 0);
+	return process->control >= 0 &&
+	       wire_send(process->control, WIRE_LIMITS, &limits, sizeof(limits), NULL, 0);
 }
 
 void process_drain(struct process *process, uint64_t deadline_ns)
@@ -186,7 +196,8 @@ void process_drain(struct process *process, uint64_t deadline_ns)
 	struct wire_plain drain;
 
 	if (process->draining) {
-		process->deadline_ns = deadline_ns < process->deadline_ns ? deadline_ns : process->deadline_ns;
+		process->deadline_ns =
+			deadline_ns < process->deadline_ns ? deadline_ns : process->deadline_ns;
 		return;
 	}
 	process->draining = true;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How far a run is: a line on a terminal, and one on SIGUSR1. A thread reads the signal from a descriptor, so that
- * printing needs no care for what a handler may do. The same thread sees when a run does not end that was told to: a GPU
- * gives up on its kernels in a few seconds, but a call of its driver may wait for a kernel that never ends; and a module
- * on the CPU device is not to be stopped at all.
+ * How far a run is: a line on a terminal, and one on SIGUSR1. A thread reads the signal from a
+ * descriptor, so that printing needs no care for what a handler may do. The same thread sees when a
+ * run does not end that was told to: a GPU gives up on its kernels in a few seconds, but a call of
+ * its driver may wait for a kernel that never ends; and a module on the CPU device is not to be
+ * stopped at all.
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -40,15 +41,16 @@ uint64_t report_bytes_in_all(const struct sgpu_run *run)
 
 enum { WHOLE = 1 << 20 };
 
-/* How much is done of WHOLE: a third of the way is bytes, one is operations, and one the response. 0 before the
- * batch's head has come. */
+/* How much is done of WHOLE: a third of the way is bytes, one is operations, and one the response.
+ * 0 before the batch's head has come. */
 static uint64_t share_done(const struct sgpu_run_progress *p, uint64_t all)
 {
 	if (!p->operations) {
 		return 0;
 	}
 	const double bytes = all ? (double)p->bytes_in / (double)all : 1;
-	const double operations = (double)(p->operations_done + p->operations_failed) / p->operations;
+	const double operations =
+		(double)(p->operations_done + p->operations_failed) / p->operations;
 
 	return (uint64_t)((bytes + operations) / 3 * WHOLE);
 }
@@ -65,16 +67,18 @@ void report_progress_print(const struct sgpu_run_progress *p, uint64_t all)
 		snprintf(left, sizeof(left), ", about %.1f s left", (double)ns / 1e9);
 	}
 	size = cli_json ? snprintf(line, sizeof(line),
-			"{\"progress\":{\"operations_done\":%d,\"operations_failed\":%d,\"operations\":%d,"
-			"\"bytes_in\":%" PRIu64 ",\"bytes_in_all\":%" PRIu64 ",\"bytes_out\":%" PRIu64
-			",\"elapsed_ns\":%" PRIu64 "%s}}\n",
-			p->operations_done, p->operations_failed, p->operations, p->bytes_in, all, p->bytes_out,
-			p->elapsed_ns, left) :
-			snprintf(line, sizeof(line),
-			"sgpu-run: %d operations done, %d failed, %d in all; %" PRIu64 " of %" PRIu64 " bytes in, %" PRIu64
-			" bytes out; %.1f s%s\n",
-			p->operations_done, p->operations_failed, p->operations, p->bytes_in, all, p->bytes_out,
-			(double)p->elapsed_ns / 1e9, left);
+				   "{\"progress\":{\"operations_done\":%d,\"operations_failed\":%d,"
+				   "\"operations\":%d,"
+				   "\"bytes_in\":%" PRIu64 ",\"bytes_in_all\":%" PRIu64
+				   ",\"bytes_out\":%" PRIu64 ",\"elapsed_ns\":%" PRIu64 "%s}}\n",
+				   p->operations_done, p->operations_failed, p->operations,
+				   p->bytes_in, all, p->bytes_out, p->elapsed_ns, left)
+			: snprintf(line, sizeof(line),
+				   "sgpu-run: %d operations done, %d failed, %d in all; %" PRIu64
+				   " of %" PRIu64 " bytes in, %" PRIu64 " bytes out; %.1f s%s\n",
+				   p->operations_done, p->operations_failed, p->operations,
+				   p->bytes_in, all, p->bytes_out, (double)p->elapsed_ns / 1e9,
+				   left);
 	if (size > 0) {
 		cli_progress_pause();
 		(void)!write(cli_error_fd, line, (size_t)size);
@@ -94,9 +98,10 @@ void report_progress_show(const struct sgpu_run_progress *p, uint64_t all)
 	if (ns) {
 		snprintf(left, sizeof(left), ", %.0f s left", (double)ns / 1e9);
 	}
-	snprintf(line, sizeof(line), "running: %3.0f %%, %d of %d operations, %.0f of %.0f MiB in%s",
-		 100.0 * (double)done / WHOLE, p->operations_done + p->operations_failed, p->operations,
-		 (double)p->bytes_in / (1 << 20), (double)all / (1 << 20), left);
+	snprintf(line, sizeof(line),
+		 "running: %3.0f %%, %d of %d operations, %.0f of %.0f MiB in%s",
+		 100.0 * (double)done / WHOLE, p->operations_done + p->operations_failed,
+		 p->operations, (double)p->bytes_in / (1 << 20), (double)all / (1 << 20), left);
 	cli_progress_line(line);
 }
 
@@ -113,10 +118,13 @@ static void look_after_run(void)
 static void *wait_for_signal(void *argument)
 {
 	struct signalfd_siginfo signal;
-	struct pollfd fds[2] = { { .fd = signal_fd, .events = POLLIN }, { .fd = end_fd, .events = POLLIN } };
+	struct pollfd fds[2] = { { .fd = signal_fd, .events = POLLIN },
+				 { .fd = end_fd, .events = POLLIN } };
 
 	(void)argument;
-	const int wait_ms = isatty(cli_error_fd) && !cli_quiet && !cli_json ? 100 : when_stuck ? 1000 : -1;
+	const int wait_ms = isatty(cli_error_fd) && !cli_quiet && !cli_json ? 100
+			    : when_stuck				    ? 1000
+									    : -1;
 
 	while (poll(fds, 2, wait_ms) >= 0 && !fds[1].revents) {
 		struct sgpu_run_progress p;
@@ -124,15 +132,16 @@ static void *wait_for_signal(void *argument)
 		look_after_run();
 		sgpu_run_get_progress(shown, &p);
 		report_progress_show(&p, report_bytes_in_all(shown));
-		if (fds[0].revents && read(signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
+		if (fds[0].revents &&
+		    read(signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
 			report_progress_print(&p, report_bytes_in_all(shown));
 		}
 	}
 	return NULL;
 }
 
-/* The caller has blocked SIGUSR1 in every thread. Without descriptors or thread there is no progress to see, which
- * is no reason not to run. */
+/* The caller has blocked SIGUSR1 in every thread. Without descriptors or thread there is no
+ * progress to see, which is no reason not to run. */
 void report_progress_begin(const struct sgpu_run *run, void (*give_up)(void))
 {
 	sigset_t all, old, usr1;

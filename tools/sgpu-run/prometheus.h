@@ -7,8 +7,8 @@
 
 #include <jansson.h>
 
-/* `status` as supervisor_status() makes it, without its outer object; what is missing is left out. To standard output.
- * Returns an exit status. */
+/* `status` as supervisor_status() makes it, without its outer object; what is missing is left out.
+ * To standard output. Returns an exit status. */
 int prometheus_print(const json_t *status);
 /* verb_status.c: the member at the end of a path such as "limits.host_memory", or NULL. */
 const json_t *status_find(const json_t *object, const char *path);

@@ -28,7 +28,8 @@
 
 /* ---- both sides ---- */
 /* As wire_receive, but waits. The other has gone: SGPU_ECANCELED. */
-static int receive(int fd, enum wire_kind kind, void *message, size_t size, int *fds, int count, struct sgpu_error *error)
+static int receive(int fd, enum wire_kind kind, void *message, size_t size, int *fds, int count,
+		   struct sgpu_error *error)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
 	int rc;
@@ -41,7 +42,8 @@ static int receive(int fd, enum wire_kind kind, void *message, size_t size, int 
 }
 
 /* Text in a memory file, which goes with the message. */
-static int send_text(int fd, enum wire_kind kind, const char *text, size_t size, struct sgpu_error *error)
+static int send_text(int fd, enum wire_kind kind, const char *text, size_t size,
+		     struct sgpu_error *error)
 {
 	struct wire_plain message;
 	const int file = memfd_create("sgpu-run quote", MFD_CLOEXEC);
@@ -59,7 +61,8 @@ static int send_text(int fd, enum wire_kind kind, const char *text, size_t size,
 }
 
 /* ---- the child ---- */
-_Static_assert(sizeof(((struct wire_quote *)0)->nonce) == SGPU_NONCE_MAX, "sgpu_quote_renew takes no larger one");
+_Static_assert(sizeof(((struct wire_quote *)0)->nonce) == SGPU_NONCE_MAX,
+	       "sgpu_quote_renew takes no larger one");
 
 static int receive_claims(int fd, json_t **claims, struct sgpu_error *error)
 {
@@ -72,7 +75,8 @@ static int receive_claims(int fd, json_t **claims, struct sgpu_error *error)
 		return rc;
 	}
 	text = calloc(1, SGPU_QUOTE_MAX + 1);
-	rc = text ? sgpu_pread(file, "the claims", text, SGPU_QUOTE_MAX, 0, &size, error) : sgpu_fail_nomem(error);
+	rc = text ? sgpu_pread(file, "the claims", text, SGPU_QUOTE_MAX, 0, &size, error)
+		  : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		rc = sgpu_json_parse(text, size, claims, NULL, NULL, error);
 	}
@@ -81,10 +85,12 @@ static int receive_claims(int fd, json_t **claims, struct sgpu_error *error)
 	return rc;
 }
 
-static int make_quote(int fd, const struct wire_quote *asked, const json_t *claims, const struct sgpu_signer *ak,
-		      const struct sgpu_chain *chain, struct sgpu_error *error)
+static int make_quote(int fd, const struct wire_quote *asked, const json_t *claims,
+		      const struct sgpu_signer *ak, const struct sgpu_chain *chain,
+		      struct sgpu_error *error)
 {
-	const struct sgpu_quote_renewal renewal = { .nonce = asked->nonce, .nonce_size = asked->nonce_size,
+	const struct sgpu_quote_renewal renewal = { .nonce = asked->nonce,
+						    .nonce_size = asked->nonce_size,
 						    .debugged = asked->debugged != 0 };
 	char *quote = NULL;
 	size_t size = 0;
@@ -114,17 +120,22 @@ static void serve_quotes(int fd, const struct sgpu_signer *ak, const struct sgpu
 	json_decref(claims);
 }
 
-/* Leaves it its socket and the platform's reports. A key in a TPM is used through files and libraries of the system. The
- * worker warns of what this machine lacks, and the quote says so; all else that goes wrong is an error. */
+/* Leaves it its socket and the platform's reports. A key in a TPM is used through files and
+ * libraries of the system. The worker warns of what this machine lacks, and the quote says so; all
+ * else that goes wrong is an error. */
 static int confine(const struct sgpu_signer *ak, struct sgpu_error *error)
 {
 	const bool tpm = sgpu_signer_in_tpm(ak);
-	const struct landlock_needs needs = { .bare = !tpm, .tpm = tpm,
-					      .reports = { sgpu_evidence_root(SGPU_USUAL_TSM),
-							   sgpu_evidence_root(SGPU_USUAL_GRAMINE) } };
+	const struct landlock_needs needs = { .bare = !tpm,
+					      .tpm = tpm,
+					      .reports = {
+						      sgpu_evidence_root(SGPU_USUAL_TSM),
+						      sgpu_evidence_root(SGPU_USUAL_GRAMINE) } };
 	int rc = landlock_version() > 0 ? landlock_confine(&needs, error) : SGPU_OK;
 
-	return rc < 0 || !harden_filters() ? rc : harden_filter(tpm ? HARDEN_TPM_SIGNER : HARDEN_SIGNER, error);
+	return rc < 0 || !harden_filters()
+		       ? rc
+		       : harden_filter(tpm ? HARDEN_TPM_SIGNER : HARDEN_SIGNER, error);
 }
 
 static _Noreturn void run_child(int fd, pid_t worker, const char *key, const char *certificate)
@@ -181,14 +192,17 @@ static int hear_child(int fd, enum wire_kind kind, int *file, struct sgpu_error 
 	}
 	if (rc == SGPU_OK) {
 		answer = calloc(1, sizeof(*answer));
-		rc = answer ? wire_receive(fd, got, answer, sizeof(*answer), NULL, 0, error) : sgpu_fail_nomem(error);
+		rc = answer ? wire_receive(fd, got, answer, sizeof(*answer), NULL, 0, error)
+			    : sgpu_fail_nomem(error);
 		if (rc == SGPU_OK) {
 			*error = answer->error;
 			rc = error->code < 0 ? error->code : SGPU_ESYSTEM;
 		}
 		free(answer);
 	}
-	return rc == SGPU_ECANCELED ? sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended") : rc;
+	return rc == SGPU_ECANCELED
+		       ? sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended")
+		       : rc;
 }
 
 int quoter_start(const char *key, const char *certificate, int *fd, struct sgpu_error *error)

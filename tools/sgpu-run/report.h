@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What sgpu-run says about a run besides the response: trace, statistics, progress, and the plan of a dry run.
+ * What sgpu-run says about a run besides the response: trace, statistics, progress, and the plan of
+ * a dry run.
  */
 #ifndef SGPU_RUN_REPORT_H
 #define SGPU_RUN_REPORT_H
@@ -9,50 +10,56 @@
 #include <sgpu/io.h>
 
 /* trace.c: Chrome trace format, a row a stream. Writes, and leaves the commit to the caller. */
-SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output, struct sgpu_error *error);
+SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
+				 struct sgpu_error *error);
 
 /* What came of a run, without pointers, so that it can come from another process. */
 enum { REPORT_NAME_MAX = 256, REPORT_USER_MAX = 33 };
 struct report {
 	char batch_id[REPORT_NAME_MAX]; /* "": what came is no batch */
-	char manifest_id[REPORT_NAME_MAX], kid[REPORT_NAME_MAX], owner[REPORT_NAME_MAX], aead[REPORT_NAME_MAX];
+	char manifest_id[REPORT_NAME_MAX], kid[REPORT_NAME_MAX], owner[REPORT_NAME_MAX],
+		aead[REPORT_NAME_MAX];
 	struct sgpu_run_progress progress;
 	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
 	struct sgpu_run_paths paths;
 	struct sgpu_device_info device; /* the first */
 	int devices;
 };
-/* log.c: of a run that has ended. `keys` are those that it had. device: NULL where the device is not asked for. One thread
- * at a time. */
+/* log.c: of a run that has ended. `keys` are those that it had. device: NULL where the device is
+ * not asked for. One thread at a time. */
 /* The one of these keys that a batch was opened with, or can be; "" without. */
 const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count);
-void report_collect(const struct sgpu_run *run, struct sgpu_device *device, const struct sgpu_key *keys, int count,
-		    struct report *report);
+void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
+		    const struct sgpu_key *keys, int count, struct report *report);
 
 /* stats.c: times and bytes by stage, on standard error. */
 void report_stats(const struct report *report);
 /* What a device's compute units are called. */
 const char *report_units(const struct sgpu_device_info *info);
 
-/* log.c: one line on standard error, unless -q: which batch, whose, which of the keys, how much, how long, the code. file: the
- * batch's, or NULL. by: whose batch it was and what they were told, for the log of a server; else NULL. */
+/* log.c: one line on standard error, unless -q: which batch, whose, which of the keys, how much,
+ * how long, the code. file: the batch's, or NULL. by: whose batch it was and what they were told,
+ * for the log of a server; else NULL. */
 struct report_user {
 	uint64_t uid;
 	const char *name, *reason; /* may be "" */
 };
-void report_batch(const struct report *report, const char *file, int code, const struct report_user *by);
+void report_batch(const struct report *report, const char *file, int code,
+		  const struct report_user *by);
 
-/* progress.c: from begin to end, SIGUSR1 prints one line on standard error, and when the device does not let go of a
- * run that was told to stop, `give_up` is called, which may be NULL. */
+/* progress.c: from begin to end, SIGUSR1 prints one line on standard error, and when the device
+ * does not let go of a run that was told to stop, `give_up` is called, which may be NULL. */
 void report_progress_begin(const struct sgpu_run *run, void (*give_up)(void));
 void report_progress_end(void);
-/* What these print, for a run in another process: the line on a terminal, and the one at SIGUSR1. all: bytes of the
- * payloads that come in, 0 while nobody knows. */
+/* What these print, for a run in another process: the line on a terminal, and the one at SIGUSR1.
+ * all: bytes of the payloads that come in, 0 while nobody knows. */
 void report_progress_show(const struct sgpu_run_progress *progress, uint64_t all);
 void report_progress_print(const struct sgpu_run_progress *progress, uint64_t all);
 uint64_t report_bytes_in_all(const struct sgpu_run *run);
 
-/* plan.c: devices, streams, buffers, order and memory of the batch in `fd`, to `path`. Reads only the head. */
-SGPU_MUST_CHECK int report_plan(int fd, const char *name, int devices, const char *path, struct sgpu_error *error);
+/* plan.c: devices, streams, buffers, order and memory of the batch in `fd`, to `path`. Reads only
+ * the head. */
+SGPU_MUST_CHECK int report_plan(int fd, const char *name, int devices, const char *path,
+				struct sgpu_error *error);
 
 #endif

@@ -2,9 +2,10 @@
  *
  * sgpu-run serve: what its verb, the supervisor and the worker processes share.
  *
- * The supervisor has neither keys nor a device. It takes connections, asks the kernel whose they are, and hands each to
- * the worker process of that user, its tenant. Workers are the same program, started anew: they share no memory with the
- * supervisor but a page of counters, which they only write.
+ * The supervisor has neither keys nor a device. It takes connections, asks the kernel whose they
+ * are, and hands each to the worker process of that user, its tenant. Workers are the same program,
+ * started anew: they share no memory with the supervisor but a page of counters, which they only
+ * write.
  */
 #ifndef SGPU_RUN_SERVE_H
 #define SGPU_RUN_SERVE_H
@@ -17,25 +18,27 @@
 #include "worker.h"
 
 enum {
-	SERVE_CONTROL_FD = 3, SERVE_COUNTERS_FD = 4, /* a worker's, when it starts */
-	SERVE_WORKERS_MAX = 256, SERVE_SUBMISSIONS_MAX = 1024,
+	SERVE_CONTROL_FD = 3,
+	SERVE_COUNTERS_FD = 4, /* a worker's, when it starts */
+	SERVE_WORKERS_MAX = 256,
+	SERVE_SUBMISSIONS_MAX = 1024,
 };
 
 struct server {
-	struct worker worker;    /* of a worker process; the supervisor only checks the options */
+	struct worker worker; /* of a worker process; the supervisor only checks the options */
 	const char *socket;
-	const char *tenants;     /* the file of their rules, or NULL */
+	const char *tenants;			   /* the file of their rules, or NULL */
 	const char *attestation_key, *certificate; /* for quotes; both or neither */
-	const char *sessions;    /* whose are taken: "none" or "any"; NULL: as owners say */
+	const char *sessions; /* whose are taken: "none" or "any"; NULL: as owners say */
 	bool everybody, as_worker;
 	unsigned workers, ahead, submissions, running;
-	uint64_t leases;         /* bytes of each worker's pool of leases; 0: none */
-	uint64_t lease_ns;       /* how long a lease stays that nobody holds; 0: the default */
+	uint64_t leases;   /* bytes of each worker's pool of leases; 0: none */
+	uint64_t lease_ns; /* how long a lease stays that nobody holds; 0: the default */
 	uint64_t drain_ns;
-	uint64_t stall_ns;       /* how long a batch may wait for its client, or a session have nothing to do, while others wait for
-	                            a worker */
+	uint64_t stall_ns; /* how long a batch may wait for its client, or a session have nothing to
+			      do, while others wait for a worker */
 	uint64_t session_memory; /* bytes of the device that a session may have; 0: all */
-	int argc;                /* as given, for the workers */
+	int argc;		 /* as given, for the workers */
 	char **argv;
 };
 
@@ -43,30 +46,45 @@ struct server {
 enum { SERVE_LATENCIES = 12 };
 extern const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES];
 
-/* Sums over batches. The first ones count what became of them: only SERVE_FAILED is a fault of this machine, and no user may
- * be able to raise it. The latencies count those up to each bound that are above the one before. */
+/* Sums over batches. The first ones count what became of them: only SERVE_FAILED is a fault of this
+ * machine, and no user may be able to raise it. The latencies count those up to each bound that are
+ * above the one before. */
 enum serve_sum {
-	SERVE_DONE, SERVE_SOME_FAILED, SERVE_REFUSED, SERVE_REPLAYED, SERVE_OVER_QUOTA, SERVE_CANCELLED, SERVE_FAILED,
-	SERVE_RESULTS, SERVE_BYTES_IN = SERVE_RESULTS, SERVE_BYTES_OUT, SERVE_LATENCY_NS, SERVE_LATENCY,
+	SERVE_DONE,
+	SERVE_SOME_FAILED,
+	SERVE_REFUSED,
+	SERVE_REPLAYED,
+	SERVE_OVER_QUOTA,
+	SERVE_CANCELLED,
+	SERVE_FAILED,
+	SERVE_RESULTS,
+	SERVE_BYTES_IN = SERVE_RESULTS,
+	SERVE_BYTES_OUT,
+	SERVE_LATENCY_NS,
+	SERVE_LATENCY,
 	SERVE_SUMS = SERVE_LATENCY + SERVE_LATENCIES
 };
 
-/* Written by the worker alone, which sends WIRE_NOTE when one of the first four has changed. A worker may lie. */
+/* Written by the worker alone, which sends WIRE_NOTE when one of the first four has changed. A
+ * worker may lie. */
 struct serve_counters {
-	_Atomic uint64_t ended;   /* connections that it has closed */
-	_Atomic uint64_t requests_ended; /* connections of requests that it has closed; requests.h */
-	_Atomic uint64_t turns_back; /* turns that it has given back, of batches that have ended or wait for their clients */
-	_Atomic uint64_t wanted;  /* turns that it has asked for again: there is more to read */
-	_Atomic uint64_t quoted_ns; /* when it gave its last quote, or 0 */
-	_Atomic uint64_t leases, leased_bytes, pool_bytes; /* leases that there are, and of how much */
+	_Atomic uint64_t ended; /* connections that it has closed */
+	_Atomic uint64_t
+		requests_ended;	     /* connections of requests that it has closed; requests.h */
+	_Atomic uint64_t turns_back; /* turns that it has given back, of batches that have ended or
+					wait for their clients */
+	_Atomic uint64_t wanted;     /* turns that it has asked for again: there is more to read */
+	_Atomic uint64_t quoted_ns;  /* when it gave its last quote, or 0 */
+	_Atomic uint64_t leases, leased_bytes,
+		pool_bytes; /* leases that there are, and of how much */
 	_Atomic uint64_t sums[SERVE_SUMS];
-	_Atomic uint64_t sessions; /* that programs have now */
+	_Atomic uint64_t sessions;		   /* that programs have now */
 	_Atomic uint64_t device_bytes, host_bytes; /* that it has of what base/limit.h counts */
 };
 
 /* serve_count.c: counts a batch of a client that connected then. run: NULL if it never began. */
-void serve_count(struct serve_counters *counters, const struct sgpu_run *run, int code, uint64_t since_ns,
-		 const struct sgpu_run_progress *progress);
+void serve_count(struct serve_counters *counters, const struct sgpu_run *run, int code,
+		 uint64_t since_ns, const struct sgpu_run_progress *progress);
 
 /* supervisor.c: until a signal ends it. An exit status. */
 int supervise(const struct server *server, struct service_socket *socket);
@@ -77,25 +95,31 @@ int serve_as_worker(struct server *server);
 /* process.c: a worker process, as the supervisor sees it. */
 struct process {
 	pid_t pid;
-	int control;             /* closed by us: it gives up what it runs, and ends */
+	int control; /* closed by us: it gives up what it runs, and ends */
 	const struct serve_counters *counters;
-	unsigned generation;     /* of keys: goes up with each reload */
+	unsigned generation; /* of keys: goes up with each reload */
 	uint64_t started_ns;
-	uint64_t given_ns;       /* when it became its tenant's */
+	uint64_t given_ns; /* when it became its tenant's */
 	bool ready, draining;
-	uint64_t deadline_ns;    /* while it drains: when `control` is closed; then: when it is killed */
-	struct tenant *tenant;   /* or NULL: it is spare */
-	/* What the supervisor gave: connections of batches and of requests, and turns for batches that had given theirs back. */
+	uint64_t deadline_ns;  /* while it drains: when `control` is closed; then: when it is killed
+				*/
+	struct tenant *tenant; /* or NULL: it is spare */
+	/* What the supervisor gave: connections of batches and of requests, and turns for batches
+	 * that had given theirs back. */
 	uint64_t handed, requests, resumes;
-	/* Of these, what the worker says has ended: no more than there was, and what has ended once stays so. */
+	/* Of these, what the worker says has ended: no more than there was, and what has ended once
+	 * stays so. */
 	uint64_t ended, requests_ended, turns_back;
 	struct serve_counters said; /* what it said when it was last looked at */
 };
-SGPU_MUST_CHECK int process_start(const struct server *server, struct process *process, struct sgpu_error *error);
-/* Takes what the worker says now, each counter once: all else here, and in the supervisor, goes by that. */
+SGPU_MUST_CHECK int process_start(const struct server *server, struct process *process,
+				  struct sgpu_error *error);
+/* Takes what the worker says now, each counter once: all else here, and in the supervisor, goes by
+ * that. */
 void process_look(struct process *process);
-/* Connections that it has not closed yet; those of them that gave their turns back; and those of these that want one. What
- * was given to one of them counts at once. In flight less stalled are the turns that it has: no lie makes these more. */
+/* Connections that it has not closed yet; those of them that gave their turns back; and those of
+ * these that want one. What was given to one of them counts at once. In flight less stalled are the
+ * turns that it has: no lie makes these more. */
 uint64_t process_in_flight(const struct process *process);
 uint64_t process_stalled(const struct process *process);
 uint64_t process_wanting(const struct process *process);
@@ -106,7 +130,8 @@ struct tenant_rule;
 bool process_limit(const struct process *process, const struct tenant_rule *rule);
 /* Requests that it has not ended yet. */
 uint64_t process_requests(const struct process *process);
-/* For its whole life, the kernel prefers other processes to it. Once it is ready: threads that it starts later do so, too. */
+/* For its whole life, the kernel prefers other processes to it. Once it is ready: threads that it
+ * starts later do so, too. */
 void process_give_way(const struct process *process);
 /* It takes no more, and ends when its work has, at the latest then. */
 void process_drain(struct process *process, uint64_t deadline_ns);

@@ -7,8 +7,8 @@
 
 #include "serve.h"
 
-/* A batch that needs more than its user may have, or than is free, is no fault of the machine; nor is one that the client's
- * own files do not give, or whose response they do not take. */
+/* A batch that needs more than its user may have, or than is free, is no fault of the machine; nor
+ * is one that the client's own files do not give, or whose response they do not take. */
 static enum serve_sum result_of(const struct sgpu_run *run, int code)
 {
 	switch (code) {
@@ -32,8 +32,8 @@ static enum serve_sum result_of(const struct sgpu_run *run, int code)
 	}
 }
 
-void serve_count(struct serve_counters *counters, const struct sgpu_run *run, int code, uint64_t since_ns,
-		 const struct sgpu_run_progress *progress)
+void serve_count(struct serve_counters *counters, const struct sgpu_run *run, int code,
+		 uint64_t since_ns, const struct sgpu_run_progress *progress)
 {
 	const uint64_t latency = sgpu_now_ns() - since_ns;
 	int i = 0;

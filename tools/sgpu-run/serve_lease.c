@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leases of a worker process: its pool, and the requests for them. A request has a thread, which waits for the client: a
- * lease is its client's while it is filled or read, and that is while the connection is open.
+ * Leases of a worker process: its pool, and the requests for them. A request has a thread, which
+ * waits for the client: a lease is its client's while it is filled or read, and that is while the
+ * connection is open.
  */
 #include <errno.h>
 #include <poll.h>
@@ -22,8 +23,8 @@ enum { LOOK_MS = 250, POOL_PAGE = 2 << 20 };
 static struct {
 	struct sgpu_lease_pool *pool; /* NULL: none was asked for */
 	struct sgpu_lease_pool_info info;
-	struct sgpu_device *device;   /* with which it is registered, or NULL */
-	bool used;                    /* by a lease or a run */
+	struct sgpu_device *device; /* with which it is registered, or NULL */
+	bool used;		    /* by a lease or a run */
 	const struct server *server;
 	struct serve_counters *counters;
 } l;
@@ -37,7 +38,9 @@ static void count_leases(void *argument, unsigned leases, uint64_t bytes)
 
 static int make_pool(uint64_t size, struct sgpu_error *error)
 {
-	const struct sgpu_lease_pool_config config = { .size = size, .life_ns = l.server->lease_ns, .changed = count_leases };
+	const struct sgpu_lease_pool_config config = { .size = size,
+						       .life_ns = l.server->lease_ns,
+						       .changed = count_leases };
 	struct sgpu_device *device = l.server->worker.devices[0].device;
 	struct sgpu_error why = { 0 };
 	int rc = sgpu_lease_pool_create(&config, &l.pool, error);
@@ -55,12 +58,14 @@ static int make_pool(uint64_t size, struct sgpu_error *error)
 	if (sgpu_host_register(device, l.info.memory, l.info.size, &why) == SGPU_OK) {
 		l.device = device;
 	}
-	cli_detail("a pool of %llu MiB for leases, %s pages, %s", (unsigned long long)(l.info.size >> 20),
-		   sgpu_page_kind_name(l.info.pages), l.device ? "registered with the device" : why.text);
+	cli_detail("a pool of %llu MiB for leases, %s pages, %s",
+		   (unsigned long long)(l.info.size >> 20), sgpu_page_kind_name(l.info.pages),
+		   l.device ? "registered with the device" : why.text);
 	return SGPU_OK;
 }
 
-int serve_lease_open(const struct server *server, struct serve_counters *counters, struct sgpu_error *error)
+int serve_lease_open(const struct server *server, struct serve_counters *counters,
+		     struct sgpu_error *error)
 {
 	l.server = server;
 	l.counters = counters;
@@ -80,7 +85,8 @@ void serve_lease_close(void)
 	sgpu_lease_pool_free(&l.pool);
 }
 
-/* Clients have the file of a pool for as long as they like, so one that is too large is replaced by another. */
+/* Clients have the file of a pool for as long as they like, so one that is too large is replaced by
+ * another. */
 void serve_lease_shrink(uint64_t most)
 {
 	const uint64_t size = most / POOL_PAGE * POOL_PAGE;
@@ -128,7 +134,8 @@ static bool wait_for_client(const struct request *request)
 			return false;
 		}
 		if (poll(&client, 1, LOOK_MS) > 0) {
-			rc = wire_receive(request->connection, WIRE_LEASE_DONE, &done, sizeof(done), NULL, 0, NULL);
+			rc = wire_receive(request->connection, WIRE_LEASE_DONE, &done, sizeof(done),
+					  NULL, 0, NULL);
 		}
 	}
 	return rc == SGPU_OK;
@@ -151,7 +158,8 @@ static void *hold_lease(void *argument)
 	struct wire_lease asked;
 	struct wire_plain done;
 	struct sgpu_error error = { 0 };
-	int rc = wire_receive(request->connection, WIRE_LEASE, &asked, sizeof(asked), NULL, 0, &error);
+	int rc = wire_receive(request->connection, WIRE_LEASE, &asked, sizeof(asked), NULL, 0,
+			      &error);
 	bool results, is_done;
 
 	memset(&answer, 0, sizeof(answer));
@@ -164,14 +172,17 @@ static void *hold_lease(void *argument)
 	}
 	asked.id[SGPU_REGION_ID_TEXT] = '\0';
 	results = asked.id[0] != '\0';
-	rc = results ? sgpu_lease_take(l.pool, asked.id, asked.batch_id, true, &answer.lease, &error) :
-		       sgpu_lease_create(l.pool, asked.batch_id, false, asked.size, &answer.lease, &error);
+	rc = results ? sgpu_lease_take(l.pool, asked.id, asked.batch_id, true, &answer.lease,
+				       &error)
+		     : sgpu_lease_create(l.pool, asked.batch_id, false, asked.size, &answer.lease,
+					 &error);
 	if (rc != SGPU_OK) {
 		requests_refuse(request->connection, &error);
 		goto out;
 	}
 	answer.pool_size = l.info.size;
-	is_done = wire_send(request->connection, WIRE_LEASE_IS, &answer, sizeof(answer), &l.info.fd, 1) &&
+	is_done = wire_send(request->connection, WIRE_LEASE_IS, &answer, sizeof(answer), &l.info.fd,
+			    1) &&
 		  wait_for_client(request);
 	let_go(&answer.lease, results, is_done);
 	if (is_done) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See serve_quote.h. One thread asks the process that signs, since the platform may take its time for a report. Requests
- * wait for it in a queue that is short: whoever asks for many quotes is told to come again.
+ * See serve_quote.h. One thread asks the process that signs, since the platform may take its time
+ * for a report. Requests wait for it in a queue that is short: whoever asks for many quotes is told
+ * to come again.
  */
 #include "serve_quote.h"
 
@@ -25,18 +26,20 @@ struct question {
 };
 
 static struct {
-	int fd;                  /* of the process that signs; -1: there is none, and no quotes */
+	int fd; /* of the process that signs; -1: there is none, and no quotes */
 	const struct sgpu_key *key; /* what quotes name: the worker's */
 	struct serve_counters *counters;
 	pthread_mutex_t mutex;
 	pthread_cond_t asked;
 	struct question waiting[WAITING_MAX];
-	unsigned first, count;   /* the first may be under way */
+	unsigned first, count; /* the first may be under way */
 } q = { .fd = -1, .mutex = PTHREAD_MUTEX_INITIALIZER, .asked = PTHREAD_COND_INITIALIZER };
 
 int serve_quote_begin(const struct server *server, struct sgpu_error *error)
 {
-	return server->attestation_key ? quoter_start(server->attestation_key, server->certificate, &q.fd, error) : SGPU_OK;
+	return server->attestation_key
+		       ? quoter_start(server->attestation_key, server->certificate, &q.fd, error)
+		       : SGPU_OK;
 }
 
 int serve_quote_claim(struct server *server, struct sgpu_error *error)
@@ -124,7 +127,8 @@ static void *watch_signer(void *unused)
 	(void)unused;
 	while (poll(&signer, 1, -1) <= 0) {
 	}
-	cli_warning("the process that signs quotes has ended: another worker takes the place of this one");
+	cli_warning("the process that signs quotes has ended: another worker takes the place of "
+		    "this one");
 	requests_wear_out();
 	return NULL;
 }
@@ -135,7 +139,8 @@ static int start_thread(void *(*function)(void *), struct sgpu_error *error)
 	pthread_t thread;
 
 	sigfillset(&all);
-	sigdelset(&all, SIGSYS); /* blocked, a refused system call would end the process without a message */
+	sigdelset(&all, SIGSYS); /* blocked, a refused system call would end the process without a
+				    message */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	errno = pthread_create(&thread, NULL, function, NULL);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -178,17 +183,22 @@ void serve_quote(const struct request *request)
 {
 	struct question question = { .connection = request->connection };
 	struct sgpu_error error = { 0 };
-	int rc = wire_receive(request->connection, WIRE_QUOTE, &question.message, sizeof(question.message), NULL, 0, &error);
+	int rc = wire_receive(request->connection, WIRE_QUOTE, &question.message,
+			      sizeof(question.message), NULL, 0, &error);
 
 	if (rc == SGPU_OK && q.fd < 0) {
-		sgpu_fail(&error, SGPU_EUNAVAILABLE, "this server gives no quotes: it has no attestation key");
+		sgpu_fail(&error, SGPU_EUNAVAILABLE,
+			  "this server gives no quotes: it has no attestation key");
 		rc = sgpu_hint(&error, "'sgpu-run serve --attestation-key' gives it one");
 	}
-	if (rc == SGPU_OK && (question.message.nonce_size < SGPU_NONCE_MIN || question.message.nonce_size > SGPU_NONCE_MAX)) {
-		rc = sgpu_fail(&error, SGPU_EINVALID, "a nonce has %d to %d bytes", SGPU_NONCE_MIN, SGPU_NONCE_MAX);
+	if (rc == SGPU_OK && (question.message.nonce_size < SGPU_NONCE_MIN ||
+			      question.message.nonce_size > SGPU_NONCE_MAX)) {
+		rc = sgpu_fail(&error, SGPU_EINVALID, "a nonce has %d to %d bytes", SGPU_NONCE_MIN,
+			       SGPU_NONCE_MAX);
 	}
 	if (rc == SGPU_OK && !add_question(&question)) {
-		rc = sgpu_fail(&error, SGPU_ERETRY, "%d quotes are asked for already, which is the limit", WAITING_MAX);
+		rc = sgpu_fail(&error, SGPU_ERETRY,
+			       "%d quotes are asked for already, which is the limit", WAITING_MAX);
 	}
 	if (rc == SGPU_ECANCELED || rc == SGPU_ETIMEOUT) {
 		requests_end(request->connection);
@@ -205,7 +215,8 @@ const struct sgpu_key *serve_quote_key(void)
 void serve_quote_explain(struct sgpu_error *error)
 {
 	if (q.fd >= 0 && error->code == SGPU_EKEY) {
-		(void)sgpu_hint(error, "if it is sealed to the key of a quote, the worker that gave the quote has ended: "
+		(void)sgpu_hint(error, "if it is sealed to the key of a quote, the worker that "
+				       "gave the quote has ended: "
 				       "ask for a new one with 'sgpu-run quote'");
 	}
 }

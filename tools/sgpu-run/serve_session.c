@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See serve_session.h. A client brings the memory of a ring and an area as descriptors, and the connection is the bell of both
- * sides. From the moment at which a session is taken its thread alone deals with it, also with what a client may make wait:
- * the loop of the worker only tells it to end.
+ * See serve_session.h. A client brings the memory of a ring and an area as descriptors, and the
+ * connection is the bell of both sides. From the moment at which a session is taken its thread
+ * alone deals with it, also with what a client may make wait: the loop of the worker only tells it
+ * to end.
  */
 #include "serve_session.h"
 
@@ -18,16 +19,19 @@
 #include "tenants.h"
 #include "serve_quote.h"
 
-_Static_assert((int)SGPU_GREETING_VERSION == (int)WIRE_VERSION && (int)SGPU_GREETING_SESSION == (int)WIRE_SESSION &&
-		       (int)SGPU_GREETING_TAKEN == (int)WIRE_TAKEN && (int)SGPU_GREETING_REFUSED == (int)WIRE_ANSWER &&
+_Static_assert((int)SGPU_GREETING_VERSION == (int)WIRE_VERSION &&
+		       (int)SGPU_GREETING_SESSION == (int)WIRE_SESSION &&
+		       (int)SGPU_GREETING_TAKEN == (int)WIRE_TAKEN &&
+		       (int)SGPU_GREETING_REFUSED == (int)WIRE_ANSWER &&
 		       sizeof(struct sgpu_greeting) == sizeof(struct wire_plain) &&
-		       offsetof(struct sgpu_refusal_of_session, error) == offsetof(struct wire_answer, error),
+		       offsetof(struct sgpu_refusal_of_session, error) ==
+			       offsetof(struct wire_answer, error),
 	       "what the library knows of these messages");
 
 struct session {
 	bool used;
 	struct request request;
-	int fds[2];              /* the ring's memory, and the area */
+	int fds[2];			     /* the ring's memory, and the area */
 	struct sgpu_remote_service *service; /* while it runs; under the lock */
 };
 
@@ -48,7 +52,9 @@ static struct session *find_place(const struct request *request, const int fds[2
 	}
 	place = used < most ? place : NULL;
 	if (place) {
-		*place = (struct session){ .used = true, .request = *request, .fds = { fds[0], fds[1] } };
+		*place = (struct session){ .used = true,
+					   .request = *request,
+					   .fds = { fds[0], fds[1] } };
 	}
 	pthread_mutex_unlock(&lock);
 	return place;
@@ -63,18 +69,24 @@ static void leave_place(struct session *s)
 	pthread_mutex_unlock(&lock);
 }
 
-static int open_service(struct session *s, struct sgpu_remote_service **service, struct sgpu_error *error)
+static int open_service(struct session *s, struct sgpu_remote_service **service,
+			struct sgpu_error *error)
 {
-	const struct sgpu_remote_ring ring = { .memory = s->fds[0], .area = s->fds[1], .bell = s->request.connection };
+	const struct sgpu_remote_ring ring = { .memory = s->fds[0],
+					       .area = s->fds[1],
+					       .bell = s->request.connection };
 	struct sgpu_secure *context = s->request.server->worker.devices[0].context;
 	struct wire_plain taken;
 	int rc;
 
 	if (!context) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the server's device has no secure contexts, which sessions need");
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "the server's device has no secure contexts, which sessions need");
 	}
-	rc = sgpu_remote_service_create(context, s->request.server->session_memory, serve_quote_key(), &ring, service, error);
-	if (rc == SGPU_OK && !wire_send(s->request.connection, WIRE_TAKEN, &taken, sizeof(taken), NULL, 0)) {
+	rc = sgpu_remote_service_create(context, s->request.server->session_memory,
+					serve_quote_key(), &ring, service, error);
+	if (rc == SGPU_OK &&
+	    !wire_send(s->request.connection, WIRE_TAKEN, &taken, sizeof(taken), NULL, 0)) {
 		rc = SGPU_ECANCELED;
 	}
 	if (rc == SGPU_OK) {
@@ -120,7 +132,8 @@ static int start_thread(struct session *s, struct sgpu_error *error)
 	pthread_t thread;
 
 	sigfillset(&all);
-	sigdelset(&all, SIGSYS); /* if it were blocked, a refused system call would end the process without a message */
+	sigdelset(&all, SIGSYS); /* if it were blocked, a refused system call would end the process
+				    without a message */
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	errno = pthread_create(&thread, NULL, run_session, s);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -137,17 +150,21 @@ void session_take(const struct request *request)
 	struct session *s = NULL;
 	struct wire_plain asked;
 	int fds[2] = { -1, -1 };
-	int rc = wire_receive(request->connection, WIRE_SESSION, &asked, sizeof(asked), fds, 2, &error);
+	int rc = wire_receive(request->connection, WIRE_SESSION, &asked, sizeof(asked), fds, 2,
+			      &error);
 
 	/* Nothing in it says whose program it is, so no owner can be asked for. */
 	if (rc == SGPU_OK && !request->server->worker.sessions) {
-		sgpu_fail(&error, SGPU_EPOLICY, "this server takes no sessions, which anybody could open");
-		rc = sgpu_hint(&error, "'sgpu-run serve --sessions any' takes them of whoever may connect");
+		sgpu_fail(&error, SGPU_EPOLICY,
+			  "this server takes no sessions, which anybody could open");
+		rc = sgpu_hint(&error,
+			       "'sgpu-run serve --sessions any' takes them of whoever may connect");
 	}
 	if (rc == SGPU_OK) {
 		s = find_place(request, fds);
-		rc = s ? start_thread(s, &error) :
-			 sgpu_fail(&error, SGPU_ERETRY, "user %lu has %u sessions, which is the limit",
+		rc = s ? start_thread(s, &error)
+		       : sgpu_fail(&error, SGPU_ERETRY,
+				   "user %lu has %u sessions, which is the limit",
 				   (unsigned long)request->uid, most); /* this thread sets it */
 	}
 	if (rc == SGPU_OK) {
@@ -174,7 +191,8 @@ void sessions_end(uint64_t idle_ns)
 {
 	pthread_mutex_lock(&lock);
 	for (int i = 0; i < TENANT_SESSIONS_MAX; i++) {
-		if (sessions[i].service && sgpu_remote_service_idle(sessions[i].service) >= idle_ns) {
+		if (sessions[i].service &&
+		    sgpu_remote_service_idle(sessions[i].service) >= idle_ns) {
 			sgpu_remote_service_stop(sessions[i].service);
 		}
 	}

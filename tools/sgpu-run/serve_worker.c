@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A worker process of sgpu-run serve: runs what its tenant's clients submit. One thread, in one loop, takes connections
- * from the supervisor, submits, sees who hangs up, and answers; the runner's threads do the work. Nothing that a client
- * sends or omits makes the loop wait.
+ * A worker process of sgpu-run serve: runs what its tenant's clients submit. One thread, in one
+ * loop, takes connections from the supervisor, submits, sees who hangs up, and answers; the
+ * runner's threads do the work. Nothing that a client sends or omits makes the loop wait.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -34,39 +34,42 @@ enum { LOOK_MS = 100, STUCK_LOOK_MS = 1000, PRESS_MS = 1000, FIXED_FDS = 3, GRAC
 /* What comes in smaller parts, with waiting in between, is waited for. */
 enum { STALL_BYTES = 1 << 16 };
 
-/* STALLED: the batch gave its turn back, and is held. WANTS: the same, and there is more to read by now. */
+/* STALLED: the batch gave its turn back, and is held. WANTS: the same, and there is more to read by
+ * now. */
 enum turn { RUNS, STALLED, WANTS };
 
 /* A connection: from the moment it is taken to the moment it is closed. */
 struct work {
-	int connection;          /* -1: the client has hung up */
+	int connection; /* -1: the client has hung up */
 	int in_fd, out_fd;
-	uint64_t uid, since_ns;  /* since_ns: when the client connected */
+	uint64_t uid, since_ns; /* since_ns: when the client connected */
 	char user[REPORT_USER_MAX];
-	uint64_t bytes_ns;       /* when the client was last seen not to be waited for */
+	uint64_t bytes_ns;	      /* when the client was last seen not to be waited for */
 	uint64_t bytes_in, bytes_out; /* and how much there was then */
 	enum turn turn;
-	uint64_t wants_ns;       /* since then */
+	uint64_t wants_ns; /* since then */
 	struct wire_submit request;
 	struct sgpu_run *run;
-	atomic_bool ended;       /* set by a thread of the runner, as its last deed */
+	atomic_bool ended; /* set by a thread of the runner, as its last deed */
 };
 
 static struct tending {
 	struct server *server;
 	struct serve_counters *counters;
 	int wake_fd, signal_fd;
-	struct work **work;      /* `count` of them */
+	struct work **work; /* `count` of them */
 	struct pollfd *fds;
 	unsigned count;
-	uint64_t looked_ns, stuck_looked_ns; /* when clients, and runs that do not end, were last looked at */
-	uint64_t press_ns;       /* until then others wait for a worker */
-	bool draining;           /* takes no more, and ends with the last */
-	uint64_t drain_ns;       /* since when */
-	bool left;               /* the supervisor has closed: nothing is to go on */
+	uint64_t looked_ns,
+		stuck_looked_ns; /* when clients, and runs that do not end, were last looked at */
+	uint64_t press_ns;	 /* until then others wait for a worker */
+	bool draining;		 /* takes no more, and ends with the last */
+	uint64_t drain_ns;	 /* since when */
+	bool left;		 /* the supervisor has closed: nothing is to go on */
 } t;
 
-/* The supervisor counts by itself. It need not hear of each: if its socket is full, it has not looked yet. */
+/* The supervisor counts by itself. It need not hear of each: if its socket is full, it has not
+ * looked yet. */
 static void send_note(void)
 {
 	struct wire_plain note;
@@ -75,12 +78,14 @@ static void send_note(void)
 }
 
 /* ---- one submission ---- */
-/* What has more to read than was seen takes its turn back; the supervisor does not hear of that, but goes by the most that
- * was ever given back. */
+/* What has more to read than was seen takes its turn back; the supervisor does not hear of that,
+ * but goes by the most that was ever given back. */
 static void count_turn(struct work *work, enum turn turn)
 {
-	atomic_fetch_add(&t.counters->turns_back, (uint64_t)(work->turn == RUNS) - (uint64_t)(turn == RUNS));
-	atomic_fetch_add(&t.counters->wanted, (uint64_t)(turn == WANTS) - (uint64_t)(work->turn == WANTS));
+	atomic_fetch_add(&t.counters->turns_back,
+			 (uint64_t)(work->turn == RUNS) - (uint64_t)(turn == RUNS));
+	atomic_fetch_add(&t.counters->wanted,
+			 (uint64_t)(turn == WANTS) - (uint64_t)(work->turn == WANTS));
 	work->turn = turn;
 }
 
@@ -122,18 +127,25 @@ static int spare_payloads(const struct work *work, struct sgpu_error *error)
 	struct stat status;
 
 	for (int i = 0; i < batch->segment_count; i++) {
-		if (work->request.replaced_inode != 0 && batch->segments[i].location.kind == SGPU_LOCATION_FILE &&
-		    sgpu_files_look(t.server->worker.files, batch->segments[i].location.file, &status, NULL) == SGPU_OK &&
-		    status.st_dev == work->request.replaced_device && status.st_ino == work->request.replaced_inode) {
-			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch", work->request.out_name);
+		if (work->request.replaced_inode != 0 &&
+		    batch->segments[i].location.kind == SGPU_LOCATION_FILE &&
+		    sgpu_files_look(t.server->worker.files, batch->segments[i].location.file,
+				    &status, NULL) == SGPU_OK &&
+		    status.st_dev == work->request.replaced_device &&
+		    status.st_ino == work->request.replaced_inode) {
+			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch",
+					 work->request.out_name);
 		}
 	}
 	return SGPU_OK;
 }
 
-static void log_work(const struct work *work, const struct sgpu_error *error, const struct report *report)
+static void log_work(const struct work *work, const struct sgpu_error *error,
+		     const struct report *report)
 {
-	const struct report_user by = { .uid = work->uid, .name = work->user, .reason = error->text };
+	const struct report_user by = { .uid = work->uid,
+					.name = work->user,
+					.reason = error->text };
 
 	report_batch(report, NULL, error->code, &by);
 }
@@ -168,17 +180,22 @@ static void answer_work(struct work *work)
 
 static int start_run(struct work *work, struct sgpu_error *error)
 {
-	struct sgpu_submission submission = { .in_fd = work->in_fd, .in_name = work->request.in_name,
-					      .out_fd = work->out_fd, .out_name = work->request.out_name,
+	struct sgpu_submission submission = { .in_fd = work->in_fd,
+					      .in_name = work->request.in_name,
+					      .out_fd = work->out_fd,
+					      .out_name = work->request.out_name,
 					      .options = worker_run_options(&t.server->worker) };
 	const uint64_t timeout = work->request.timeout_ns, since = work->since_ns;
 	const int rc = serve_lease_options(work->request.lease, &submission.options, error);
 
-	submission.options.refuse_regions = work->uid == geteuid() ? NULL : "regions of this runner belong to another user";
-	submission.options.deadline_ns = timeout == 0 ? 0 : timeout < UINT64_MAX - since ? since + timeout :
-					 UINT64_MAX;
-	return rc < 0 ? rc : sgpu_runner_submit(t.server->worker.devices[0].runner, &submission, run_ended, work,
-						&work->run, error);
+	submission.options.refuse_regions =
+		work->uid == geteuid() ? NULL : "regions of this runner belong to another user";
+	submission.options.deadline_ns = timeout == 0			? 0
+					 : timeout < UINT64_MAX - since ? since + timeout
+									: UINT64_MAX;
+	return rc < 0 ? rc
+		      : sgpu_runner_submit(t.server->worker.devices[0].runner, &submission,
+					   run_ended, work, &work->run, error);
 }
 
 /* Reads what the client has sent, which is there already, and begins. */
@@ -194,12 +211,15 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 		work->out_fd = fds[1];
 		request->in_name[sizeof(request->in_name) - 1] = '\0';
 		request->out_name[sizeof(request->out_name) - 1] = '\0';
-		if (!handed_batch_is_taken(work->in_fd) || !handed_response_is_taken(work->out_fd)) {
-			rc = sgpu_fail(error, SGPU_EPOLICY, "the %s is not a descriptor that a server takes",
+		if (!handed_batch_is_taken(work->in_fd) ||
+		    !handed_response_is_taken(work->out_fd)) {
+			rc = sgpu_fail(error, SGPU_EPOLICY,
+				       "the %s is not a descriptor that a server takes",
 				       handed_batch_is_taken(work->in_fd) ? "response" : "batch");
 		}
 	}
-	if (rc == SGPU_OK && !wire_send(work->connection, WIRE_TAKEN, &taken, sizeof(taken), NULL, 0)) {
+	if (rc == SGPU_OK &&
+	    !wire_send(work->connection, WIRE_TAKEN, &taken, sizeof(taken), NULL, 0)) {
 		rc = SGPU_ECANCELED;
 	}
 	return rc == SGPU_OK ? start_run(work, error) : rc;
@@ -226,7 +246,8 @@ static void take_batch(int connection, const struct wire_take *take)
 	work->since_ns = take->since_ns;
 	work->bytes_ns = sgpu_now_ns();
 	if (t.count == t.server->submissions) {
-		rc = sgpu_fail(&error, SGPU_ERETRY, "%u submissions are under way, which is the limit", t.count);
+		rc = sgpu_fail(&error, SGPU_ERETRY,
+			       "%u submissions are under way, which is the limit", t.count);
 	} else {
 		rc = begin_work(work, &error);
 	}
@@ -245,7 +266,10 @@ static void take_batch(int connection, const struct wire_take *take)
 
 static void take_connection(int connection, const struct wire_take *take)
 {
-	struct request request = { .server = t.server, .counters = t.counters, .connection = connection, .uid = take->uid,
+	struct request request = { .server = t.server,
+				   .counters = t.counters,
+				   .connection = connection,
+				   .uid = take->uid,
 				   .since_ns = take->since_ns };
 
 	if (take->request) {
@@ -272,7 +296,8 @@ static void tell_progress(const struct work *work)
 static void hear_client(struct work *work)
 {
 	struct wire_plain asked;
-	int rc = wire_receive(work->connection, WIRE_PROGRESS, &asked, sizeof(asked), NULL, 0, NULL);
+	int rc =
+		wire_receive(work->connection, WIRE_PROGRESS, &asked, sizeof(asked), NULL, 0, NULL);
 
 	if (rc == SGPU_OK) {
 		tell_progress(work);
@@ -312,17 +337,17 @@ static bool is_pipe_empty(const struct work *work)
 	return poll(&(struct pollfd){ .fd = work->in_fd, .events = POLLIN }, 1, 0) == 0;
 }
 
-/* A batch gives its turn back when the device has nothing of it and it reads from a pipe that has been empty for long: then
- * it is the client that is waited for, even if nothing but the end of the batch is missing. From then on it leaves the pipe
- * alone until it has a turn again. */
+/* A batch gives its turn back when the device has nothing of it and it reads from a pipe that has
+ * been empty for long: then it is the client that is waited for, even if nothing but the end of the
+ * batch is missing. From then on it leaves the pipe alone until it has a turn again. */
 static void look_at_client(struct work *work, uint64_t now)
 {
 	struct sgpu_run_progress progress;
 	bool reads, waits;
 
 	sgpu_run_get_progress(work->run, &progress);
-	reads = work->connection >= 0 && progress.operations_running == 0 && progress.bytes_out == work->bytes_out &&
-		sgpu_run_awaits_batch(work->run);
+	reads = work->connection >= 0 && progress.operations_running == 0 &&
+		progress.bytes_out == work->bytes_out && sgpu_run_awaits_batch(work->run);
 	waits = reads && is_pipe_empty(work);
 	if (work->turn != RUNS && reads) {
 		if (work->turn == STALLED && !waits) {
@@ -337,12 +362,15 @@ static void look_at_client(struct work *work, uint64_t now)
 	} else if (now - work->bytes_ns >= LOOK_MS * MS) {
 		set_turn(work, STALLED);
 	}
-	if (work->turn == STALLED && now < t.press_ns && now - work->bytes_ns >= t.server->stall_ns) {
-		cancel_work(work, SGPU_ETIMEOUT, "the batch did not come while others waited for a worker");
+	if (work->turn == STALLED && now < t.press_ns &&
+	    now - work->bytes_ns >= t.server->stall_ns) {
+		cancel_work(work, SGPU_ETIMEOUT,
+			    "the batch did not come while others waited for a worker");
 	}
 }
 
-/* A turn has come, for the one that has wanted it for longest. If that has ended meanwhile, the turn goes back. */
+/* A turn has come, for the one that has wanted it for longest. If that has ended meanwhile, the
+ * turn goes back. */
 static void resume_work(void)
 {
 	struct work *first = NULL;
@@ -353,7 +381,8 @@ static void resume_work(void)
 		}
 	}
 	if (first) {
-		first->bytes_ns += sgpu_now_ns() - first->wants_ns; /* that was not the client's time */
+		first->bytes_ns +=
+			sgpu_now_ns() - first->wants_ns; /* that was not the client's time */
 		set_turn(first, RUNS);
 	}
 	atomic_fetch_add(&t.counters->wanted, 1);
@@ -376,8 +405,8 @@ static void look_at_clients(void)
 
 /* ---- the loop ---- */
 
-/* The supervisor hands over a connection, or wants an end. One that has gone takes its clients along: nobody would know of
- * the worker any more. */
+/* The supervisor hands over a connection, or wants an end. One that has gone takes its clients
+ * along: nobody would know of the worker any more. */
 static void hear_supervisor(void)
 {
 	struct wire_take take;
@@ -389,23 +418,31 @@ static void hear_supervisor(void)
 		return;
 	}
 	if (rc == SGPU_OK && kind == WIRE_TAKE &&
-	    wire_receive(SERVE_CONTROL_FD, kind, &take, sizeof(take), &connection, 1, NULL) == SGPU_OK) {
+	    wire_receive(SERVE_CONTROL_FD, kind, &take, sizeof(take), &connection, 1, NULL) ==
+		    SGPU_OK) {
 		take_connection(connection, &take);
 	} else if (rc == SGPU_OK && kind == WIRE_DRAIN &&
-		   wire_receive(SERVE_CONTROL_FD, kind, &word, sizeof(word), NULL, 0, NULL) == SGPU_OK) {
+		   wire_receive(SERVE_CONTROL_FD, kind, &word, sizeof(word), NULL, 0, NULL) ==
+			   SGPU_OK) {
 		t.draining = true;
 		t.drain_ns = sgpu_now_ns();
 	} else if (rc == SGPU_OK && kind == WIRE_PRESS &&
-		   wire_receive(SERVE_CONTROL_FD, kind, &word, sizeof(word), NULL, 0, NULL) == SGPU_OK) {
+		   wire_receive(SERVE_CONTROL_FD, kind, &word, sizeof(word), NULL, 0, NULL) ==
+			   SGPU_OK) {
 		t.press_ns = sgpu_now_ns() + PRESS_MS * MS;
 		requests_press(t.press_ns);
-		/* One that is to make room ends its sessions after that time, whatever goes on in them. */
-		sessions_end(t.draining && sgpu_now_ns() - t.drain_ns >= t.server->stall_ns ? 0 :
-			     t.server->stall_ns > 0 ? t.server->stall_ns : 1);
+		/* One that is to make room ends its sessions after that time, whatever goes on in
+		 * them. */
+		sessions_end(t.draining && sgpu_now_ns() - t.drain_ns >= t.server->stall_ns ? 0
+			     : t.server->stall_ns > 0 ? t.server->stall_ns
+						      : 1);
 	} else if (rc == SGPU_OK && kind == WIRE_RESUME &&
-		   wire_receive(SERVE_CONTROL_FD, kind, &word, sizeof(word), NULL, 0, NULL) == SGPU_OK) {
+		   wire_receive(SERVE_CONTROL_FD, kind, &word, sizeof(word), NULL, 0, NULL) ==
+			   SGPU_OK) {
 		resume_work();
-	} else if (!(rc == SGPU_OK && kind == WIRE_LIMITS && serve_limits_take(&t.server->worker)) && !t.left) {
+	} else if (!(rc == SGPU_OK && kind == WIRE_LIMITS &&
+		     serve_limits_take(&t.server->worker)) &&
+		   !t.left) {
 		t.draining = t.left = true;
 		sessions_end(0);
 		for (unsigned i = 0; i < t.count; i++) {
@@ -460,7 +497,9 @@ static void take_events(void)
 		const struct work *work = t.work[i];
 
 		t.fds[FIXED_FDS + i] = (struct pollfd){ .fd = work->connection, .events = POLLIN };
-		t.fds[FIXED_FDS + count + i] = (struct pollfd){ .fd = work->turn == STALLED ? work->in_fd : -1, .events = POLLIN };
+		t.fds[FIXED_FDS + count + i] =
+			(struct pollfd){ .fd = work->turn == STALLED ? work->in_fd : -1,
+					 .events = POLLIN };
 	}
 	const int ready = poll(t.fds, FIXED_FDS + 2 * count, count > 0 ? LOOK_MS : -1);
 
@@ -477,7 +516,8 @@ static void take_events(void)
 			look_at_client(t.work[i], sgpu_now_ns());
 		}
 	}
-	if (t.fds[2].revents && read(t.signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
+	if (t.fds[2].revents &&
+	    read(t.signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
 		t.draining = true;
 	}
 	if (t.fds[1].revents && read(t.wake_fd, &ended, sizeof(ended)) == (ssize_t)sizeof(ended)) {
@@ -491,11 +531,12 @@ static void take_events(void)
 /* What the supervisor has handed over is run, also by a worker that was told by a signal to end. */
 static bool is_handed_more(void)
 {
-	return !t.left && poll(&(struct pollfd){ .fd = SERVE_CONTROL_FD, .events = POLLIN }, 1, 0) > 0;
+	return !t.left &&
+	       poll(&(struct pollfd){ .fd = SERVE_CONTROL_FD, .events = POLLIN }, 1, 0) > 0;
 }
 
-/* Nobody would end a worker that waits for something in a system call when its supervisor has gone: a client may send a
- * descriptor whose closing takes as long as the client likes. */
+/* Nobody would end a worker that waits for something in a system call when its supervisor has gone:
+ * a client may send a descriptor whose closing takes as long as the client likes. */
 static void *end_without_supervisor(void *argument)
 {
 	struct pollfd control = { .fd = SERVE_CONTROL_FD };
@@ -560,8 +601,10 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 		rc = worker_start(&server->worker, &needs, server->attestation_key != NULL, error);
 	}
 	rc = rc == SGPU_OK ? serve_quote_start(t.counters, error) : rc;
-	if (rc == SGPU_OK && wire_send(SERVE_CONTROL_FD, WIRE_READY, &ready, sizeof(ready), NULL, 0)) {
-		while (!(t.draining |= requests_worn_out()) || t.count > 0 || requests_under_way() > 0 || is_handed_more()) {
+	if (rc == SGPU_OK &&
+	    wire_send(SERVE_CONTROL_FD, WIRE_READY, &ready, sizeof(ready), NULL, 0)) {
+		while (!(t.draining |= requests_worn_out()) || t.count > 0 ||
+		       requests_under_way() > 0 || is_handed_more()) {
 			take_events();
 		}
 	}
@@ -578,13 +621,15 @@ int serve_as_worker(struct server *server)
 
 	t = (struct tending){ .server = server, .wake_fd = -1, .signal_fd = -1 };
 	(void)fcntl(SERVE_CONTROL_FD, F_SETFD, FD_CLOEXEC);
-	t.counters = mmap(NULL, sizeof(*t.counters), PROT_READ | PROT_WRITE, MAP_SHARED, SERVE_COUNTERS_FD, 0);
+	t.counters = mmap(NULL, sizeof(*t.counters), PROT_READ | PROT_WRITE, MAP_SHARED,
+			  SERVE_COUNTERS_FD, 0);
 	if (t.counters == MAP_FAILED) {
 		return cli_usage("--as-worker is for 'sgpu-run serve' alone");
 	}
 	close(SERVE_COUNTERS_FD);
 	serve_limits_open(t.counters);
-	/* A terminal's signals are for the supervisor, which tells its workers; SIGTERM is for this one alone. */
+	/* A terminal's signals are for the supervisor, which tells its workers; SIGTERM is for this
+	 * one alone. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGTTOU, SIG_IGN); /* it is no part of the terminal's group, and says things there */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See service.h. A lock on the directory makes sure that of two servers that start at once only one replaces a dead one's
- * socket.
+ * See service.h. A lock on the directory makes sure that of two servers that start at once only one
+ * replaces a dead one's socket.
  */
 #include "service.h"
 
@@ -25,7 +25,8 @@ static const char default_name[] = "sgpu/run.sock";
 
 int service_find(const char *given, struct service_path *path, struct sgpu_error *error)
 {
-	const char *runtime = getenv("XDG_RUNTIME_DIR"), *named = given ? given : getenv("SGPU_SOCKET");
+	const char *runtime = getenv("XDG_RUNTIME_DIR"),
+		   *named = given ? given : getenv("SGPU_SOCKET");
 	int length = 0;
 
 	memset(path, 0, sizeof(*path));
@@ -39,7 +40,8 @@ int service_find(const char *given, struct service_path *path, struct sgpu_error
 	}
 	if (length >= (int)sizeof(path->text)) {
 		if (path->named) {
-			return sgpu_fail(error, SGPU_EUSAGE, "the path of a socket has at most %d bytes, '%s' has more",
+			return sgpu_fail(error, SGPU_EUSAGE,
+					 "the path of a socket has at most %d bytes, '%s' has more",
 					 (int)sizeof(path->text) - 1, named);
 		}
 		path->text[0] = '\0'; /* nobody can have made it */
@@ -89,7 +91,8 @@ int service_connect(const struct service_path *path, int *fd, struct sgpu_error 
 {
 	*fd = -1;
 	if (!path->text[0]) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE, "neither SGPU_SOCKET nor XDG_RUNTIME_DIR says where a server is");
+		sgpu_fail(error, SGPU_EUNAVAILABLE,
+			  "neither SGPU_SOCKET nor XDG_RUNTIME_DIR says where a server is");
 		return sgpu_hint(error, "name its socket with --socket");
 	}
 	*fd = connect_to(path->text);
@@ -97,11 +100,14 @@ int service_connect(const struct service_path *path, int *fd, struct sgpu_error 
 		return SGPU_OK;
 	}
 	if (errno == ENOENT || errno == ENOTDIR) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no server at '%s'", path->text);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no server at '%s'",
+				 path->text);
 	}
 	if (errno == ECONNREFUSED || errno == EAGAIN) {
-		sgpu_fail(error, SGPU_ESYSTEM, errno == EAGAIN ? "the server at '%s' does not answer" :
-			  "the server at '%s' has gone", path->text);
+		sgpu_fail(error, SGPU_ESYSTEM,
+			  errno == EAGAIN ? "the server at '%s' does not answer"
+					  : "the server at '%s' has gone",
+			  path->text);
 	} else {
 		sgpu_fail_errno(error, "cannot connect to '%s'", path->text);
 	}
@@ -113,23 +119,30 @@ int service_connect(const struct service_path *path, int *fd, struct sgpu_error 
 static int adopt(struct service_socket *made, struct sgpu_error *error)
 {
 	const char *count = getenv("LISTEN_FDS"), *pid = getenv("LISTEN_PID");
-	const struct { int name, value; } wanted[] = { { SO_DOMAIN, AF_UNIX }, { SO_TYPE, SOCK_SEQPACKET },
-						       { SO_ACCEPTCONN, 1 } };
+	const struct {
+		int name, value;
+	} wanted[] = { { SO_DOMAIN, AF_UNIX }, { SO_TYPE, SOCK_SEQPACKET }, { SO_ACCEPTCONN, 1 } };
 	uint64_t sockets = 0, process = 0;
 
-	if (!count || !pid || sgpu_parse_u64(pid, "LISTEN_PID", 0, INT32_MAX, &process, NULL) != SGPU_OK ||
+	if (!count || !pid ||
+	    sgpu_parse_u64(pid, "LISTEN_PID", 0, INT32_MAX, &process, NULL) != SGPU_OK ||
 	    process != (uint64_t)getpid()) {
 		return 0;
 	}
-	if (sgpu_parse_u64(count, "LISTEN_FDS", 0, 1024, &sockets, NULL) != SGPU_OK || sockets != 1) {
-		return sgpu_fail(error, SGPU_EUSAGE, "the service manager passes '%s' sockets, not one", count);
+	if (sgpu_parse_u64(count, "LISTEN_FDS", 0, 1024, &sockets, NULL) != SGPU_OK ||
+	    sockets != 1) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "the service manager passes '%s' sockets, not one", count);
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wanted); i++) {
 		socklen_t size = sizeof(int);
 		int value = -1;
 
-		if (getsockopt(MANAGED_FD, SOL_SOCKET, wanted[i].name, &value, &size) != 0 || value != wanted[i].value) {
-			sgpu_fail(error, SGPU_EUSAGE, "the service manager's socket is not a listening unix socket of packets");
+		if (getsockopt(MANAGED_FD, SOL_SOCKET, wanted[i].name, &value, &size) != 0 ||
+		    value != wanted[i].value) {
+			sgpu_fail(error, SGPU_EUSAGE,
+				  "the service manager's socket is not a listening unix socket of "
+				  "packets");
 			return sgpu_hint(error, "its unit has ListenSequentialPacket=");
 		}
 	}
@@ -139,8 +152,8 @@ static int adopt(struct service_socket *made, struct sgpu_error *error)
 	return 1;
 }
 
-/* Anybody who can open the directory can hold its lock, so it is not waited for long: two servers that start at once are
- * the operator's own. */
+/* Anybody who can open the directory can hold its lock, so it is not waited for long: two servers
+ * that start at once are the operator's own. */
 static void lock_briefly(int directory)
 {
 	for (int i = 0; i < LOCK_TRIES && flock(directory, LOCK_EX | LOCK_NB) != 0; i++) {
@@ -148,7 +161,8 @@ static void lock_briefly(int directory)
 	}
 }
 
-/* The directory of the socket, locked: only root and this user may write to it, or remove what others put there. */
+/* The directory of the socket, locked: only root and this user may write to it, or remove what
+ * others put there. */
 static int open_directory(const char *path, bool everybody, struct sgpu_error *error)
 {
 	char directory[sizeof(((struct sockaddr_un *)0)->sun_path)];
@@ -156,7 +170,8 @@ static int open_directory(const char *path, bool everybody, struct sgpu_error *e
 	struct stat status;
 	int fd;
 
-	snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
+	snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path) : 1,
+		 slash ? path : ".");
 	if (slash == path) {
 		snprintf(directory, sizeof(directory), "/");
 	}
@@ -170,8 +185,10 @@ static int open_directory(const char *path, bool everybody, struct sgpu_error *e
 	}
 	if ((status.st_uid != geteuid() && status.st_uid != 0) ||
 	    ((status.st_mode & (S_IWGRP | S_IWOTH)) && !(status.st_mode & S_ISVTX))) {
-		sgpu_fail(error, SGPU_EPOLICY, "others could replace a socket in directory '%s' (user %lu, mode %04o)",
-			  directory, (unsigned long)status.st_uid, (unsigned)status.st_mode & 07777u);
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "others could replace a socket in directory '%s' (user %lu, mode %04o)",
+			  directory, (unsigned long)status.st_uid,
+			  (unsigned)status.st_mode & 07777u);
 		goto fail;
 	}
 	lock_briefly(fd);
@@ -189,7 +206,8 @@ static int remove_dead(const char *path, struct sgpu_error *error)
 	int fd;
 
 	if (lstat(path, &status) != 0) {
-		return errno == ENOENT ? SGPU_OK : sgpu_fail_errno(error, "cannot inspect '%s'", path);
+		return errno == ENOENT ? SGPU_OK
+				       : sgpu_fail_errno(error, "cannot inspect '%s'", path);
 	}
 	if (!S_ISSOCK(status.st_mode)) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "'%s' exists and is no socket", path);
@@ -201,10 +219,12 @@ static int remove_dead(const char *path, struct sgpu_error *error)
 		}
 		return sgpu_fail(error, SGPU_ESYSTEM, "a server listens at '%s' already", path);
 	}
-	return unlink(path) == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot remove the socket '%s'", path);
+	return unlink(path) == 0 ? SGPU_OK
+				 : sgpu_fail_errno(error, "cannot remove the socket '%s'", path);
 }
 
-static int bind_and_listen(const char *path, bool everybody, struct service_socket *made, struct sgpu_error *error)
+static int bind_and_listen(const char *path, bool everybody, struct service_socket *made,
+			   struct sgpu_error *error)
 {
 	struct sockaddr_un address;
 	const socklen_t size = make_address(path, &address);
@@ -243,7 +263,9 @@ int service_listen(const struct service_path *path, bool everybody, struct servi
 		return rc > 0 ? SGPU_OK : rc;
 	}
 	if (!path->text[0]) {
-		sgpu_fail(error, SGPU_EUSAGE, "there is no place for a socket: neither SGPU_SOCKET nor XDG_RUNTIME_DIR is set");
+		sgpu_fail(error, SGPU_EUSAGE,
+			  "there is no place for a socket: neither SGPU_SOCKET nor XDG_RUNTIME_DIR "
+			  "is set");
 		return sgpu_hint(error, "name one with --socket");
 	}
 	directory = open_directory(path->text, everybody, error);
@@ -279,7 +301,8 @@ void service_notify(const char *state)
 	const size_t length = path ? strlen(path) : 0;
 	int fd;
 
-	if (length == 0 || length >= sizeof(address.sun_path) || (path[0] != '/' && path[0] != '@')) {
+	if (length == 0 || length >= sizeof(address.sun_path) ||
+	    (path[0] != '/' && path[0] != '@')) {
 		return;
 	}
 	memcpy(address.sun_path, path, length);

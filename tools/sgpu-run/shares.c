@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See shares.h. After start-time fair queueing (Goyal, Vin and Cheng 1996), with turns that are charged while they last.
+ * See shares.h. After start-time fair queueing (Goyal, Vin and Cheng 1996), with turns that are
+ * charged while they last.
  */
 #include "shares.h"
 
@@ -11,10 +12,12 @@ static bool is_earlier(uint64_t a, uint64_t b)
 
 static bool is_busy(const struct share *share)
 {
-	return share->weight > 0 && (share->waiting > 0 || share->turns > 0 || share->held || share->lacks);
+	return share->weight > 0 &&
+	       (share->waiting > 0 || share->turns > 0 || share->held || share->lacks);
 }
 
-/* To the least pass of those that are busy; with nobody busy, to the greatest of all: then all begin anew. */
+/* To the least pass of those that are busy; with nobody busy, to the greatest of all: then all
+ * begin anew. */
 static void set_clock(struct shares *s, bool high)
 {
 	uint64_t *clock = &s->clock[high], least = 0;

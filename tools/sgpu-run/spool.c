@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See spool.h: the directories, and which batch is next. The directory is looked through from its beginning to its end
- * until nothing more is found in it; then the claims of dead workers are, so that a batch that kills its worker keeps no
- * other waiting.
+ * See spool.h: the directories, and which batch is next. The directory is looked through from its
+ * beginning to its end until nothing more is found in it; then the claims of dead workers are, so
+ * that a batch that kills its worker keeps no other waiting.
  */
 #include "spool.h"
 
@@ -22,19 +22,21 @@
 
 enum {
 	NAMES_AT_ONCE = 4096,
-	CLAIMS_MAX = 65536,    /* entries; more are seen when these have gone */
-	MISSES_MAX = 16,       /* others work here: the names that were read are old */
+	CLAIMS_MAX = 65536, /* entries; more are seen when these have gone */
+	MISSES_MAX = 16,    /* others work here: the names that were read are old */
 	WARNINGS_MAX = 10,
 };
 
 /* ---- opening ---- */
-static int make_directory(const struct spool *spool, const char *name, int *fd, struct sgpu_error *error)
+static int make_directory(const struct spool *spool, const char *name, int *fd,
+			  struct sgpu_error *error)
 {
 	if (mkdirat(spool->directory, name, 0777) != 0 && errno != EEXIST) {
 		return sgpu_fail_errno(error, "cannot make directory '%s/%s'", spool->shown, name);
 	}
 	*fd = openat(spool->directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return *fd < 0 ? sgpu_fail_errno(error, "cannot open directory '%s/%s'", spool->shown, name) : SGPU_OK;
+	return *fd < 0 ? sgpu_fail_errno(error, "cannot open directory '%s/%s'", spool->shown, name)
+		       : SGPU_OK;
 }
 
 /* No key may lie where the process reads from now on. */
@@ -52,7 +54,9 @@ static int check_keys(const struct spool *spool, struct sgpu_error *error)
 		const char *above = path ? sgpu_files_above(files, path) : NULL;
 
 		if (above) {
-			sgpu_fail(error, SGPU_EUSAGE, "key '%s' lies in '%s', where batches or responses are", path, above);
+			sgpu_fail(error, SGPU_EUSAGE,
+				  "key '%s' lies in '%s', where batches or responses are", path,
+				  above);
 			rc = sgpu_hint(error, "move the key to a directory of its own");
 		}
 	}
@@ -101,7 +105,8 @@ int spool_open(const struct spool_options *options, struct spool **spool, struct
 		rc = check_keys(s, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = options->path ? make_directories(s, error) : spool_names_list(options->nul, &s->names, error);
+		rc = options->path ? make_directories(s, error)
+				   : spool_names_list(options->nul, &s->names, error);
 	}
 out:
 	if (rc != SGPU_OK) {
@@ -145,9 +150,11 @@ void spool_close(struct spool **spool)
 
 void spool_need(const struct spool *spool, struct landlock_needs *needs)
 {
-	needs->directories[needs->directory_count++] = (struct landlock_directory){ spool->output, false };
+	needs->directories[needs->directory_count++] =
+		(struct landlock_directory){ spool->output, false };
 	if (spool->directory >= 0) {
-		needs->directories[needs->directory_count++] = (struct landlock_directory){ spool->directory, true };
+		needs->directories[needs->directory_count++] =
+			(struct landlock_directory){ spool->directory, true };
 	} else {
 		needs->inputs = spool->names.items;
 		needs->input_count = spool->names.count;
@@ -166,8 +173,8 @@ void spool_left(const struct spool *spool, unsigned *alone, unsigned *others)
 }
 
 /* ---- which is next ---- */
-/* EEXIST: one of the same name is under way. Only this thread puts files there, so that two calls do where the file system
- * has no such rename. */
+/* EEXIST: one of the same name is under way. Only this thread puts files there, so that two calls
+ * do where the file system has no such rename. */
 static int take_over(const struct spool *spool, int from, const char *name)
 {
 	if (renameat2(from, name, spool->own.directory, name, RENAME_NOREPLACE) == 0) {
@@ -184,7 +191,8 @@ static int take_over(const struct spool *spool, int from, const char *name)
 }
 
 /* Claims `name`. *batch stays NULL when somebody else was faster. */
-static int claim(struct spool *spool, int from, const char *name, struct spool_batch **batch, struct sgpu_error *error)
+static int claim(struct spool *spool, int from, const char *name, struct spool_batch **batch,
+		 struct sgpu_error *error)
 {
 	struct spool_batch *b;
 	struct stat status;
@@ -194,13 +202,16 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 	if (take_over(spool, from, name) != 0) {
 		const int saved = errno;
 
-		if (saved == ENOENT && fstat(spool->own.directory, &status) == 0 && status.st_nlink == 0) {
-			return sgpu_fail(error, SGPU_ESYSTEM, "somebody has removed '%s/" CLAIMS_DIRECTORY "/%s'",
+		if (saved == ENOENT && fstat(spool->own.directory, &status) == 0 &&
+		    status.st_nlink == 0) {
+			return sgpu_fail(error, SGPU_ESYSTEM,
+					 "somebody has removed '%s/" CLAIMS_DIRECTORY "/%s'",
 					 spool->shown, spool->own.name);
 		}
 		spool->misses += saved == ENOENT;
 		if (saved == ENOENT || saved == EEXIST ||
-		    fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(status.st_mode)) {
+		    fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
+		    !S_ISREG(status.st_mode)) {
 			return SGPU_OK;
 		}
 		errno = saved;
@@ -242,8 +253,9 @@ static int read_claims(struct spool *spool, struct sgpu_error *error)
 	return rc;
 }
 
-/* What is looked through next: the directory, until nothing moved in a look; then what each dead worker had, unless somebody
- * else takes that. When nothing moved in all of this it has ended, and begins anew at the next call. */
+/* What is looked through next: the directory, until nothing moved in a look; then what each dead
+ * worker had, unless somebody else takes that. When nothing moved in all of this it has ended, and
+ * begins anew at the next call. */
 static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 {
 	char name[NAME_MAX + 1];
@@ -266,9 +278,11 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 		}
 	}
 	while (spool->workers.at < spool->workers.count) {
-		if (claims_of(spool->workers.items[spool->workers.at++], name) && strcmp(name, spool->own.name) != 0 &&
+		if (claims_of(spool->workers.items[spool->workers.at++], name) &&
+		    strcmp(name, spool->own.name) != 0 &&
 		    claims_take(spool->claimed, name, spool->options.reclaim, &spool->dead)) {
-			return spool_stream(spool->dead.directory, CLAIMS_DIRECTORY, &spool->stream, error);
+			return spool_stream(spool->dead.directory, CLAIMS_DIRECTORY, &spool->stream,
+					    error);
 		}
 	}
 	*more = spool->moved_at_all;
@@ -294,10 +308,13 @@ static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
 		}
 	}
 	if (rc == SGPU_OK && names->at < names->count) {
-		/* Workers that read the same names take them in different orders; a list is one worker's. */
+		/* Workers that read the same names take them in different orders; a list is one
+		 * worker's. */
 		char **next = names->items + names->at, **any = next;
 
-		any += spool->directory >= 0 ? (size_t)rand_r(&spool->seed) % (names->count - names->at) : 0;
+		any += spool->directory >= 0
+			       ? (size_t)rand_r(&spool->seed) % (names->count - names->at)
+			       : 0;
 		*name = *any;
 		*any = *next;
 		*next = NULL;
@@ -309,8 +326,8 @@ static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
 	return rc;
 }
 
-/* Names that were read are old where others work, too: after some misses in a row they are read again, unless that was of
- * no use before. */
+/* Names that were read are old where others work, too: after some misses in a row they are read
+ * again, unless that was of no use before. */
 static void see_misses(struct spool *spool, bool claimed)
 {
 	spool->claimed_since = spool->claimed_since || claimed;
@@ -323,17 +340,18 @@ static void see_misses(struct spool *spool, bool claimed)
 	}
 }
 
-static int open_of_list(struct spool *spool, const char *name, struct spool_batch **batch, struct sgpu_error *error)
+static int open_of_list(struct spool *spool, const char *name, struct spool_batch **batch,
+			struct sgpu_error *error)
 {
 	int rc = spool_batch_make(spool, name, batch, error);
 
 	return rc == SGPU_OK ? spool_batch_open(spool, AT_FDCWD, *batch, error) : rc;
 }
 
-/* One name: *batch stays NULL when it is none of a batch, too large now, or somebody else's. What is too large is found again in
- * the next look. */
-static int take(struct spool *spool, const char *name, uint64_t size_max, struct spool_batch **batch,
-		struct sgpu_error *error)
+/* One name: *batch stays NULL when it is none of a batch, too large now, or somebody else's. What
+ * is too large is found again in the next look. */
+static int take(struct spool *spool, const char *name, uint64_t size_max,
+		struct spool_batch **batch, struct sgpu_error *error)
 {
 	const int from = spool->dead.directory >= 0 ? spool->dead.directory : spool->directory;
 	const char *why;
@@ -363,7 +381,8 @@ static int take(struct spool *spool, const char *name, uint64_t size_max, struct
 	return rc;
 }
 
-int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch, struct sgpu_error *error)
+int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch,
+	       struct sgpu_error *error)
 {
 	struct stat status;
 	char *name;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One batch of a spool: it is opened with its response, and put where it belongs when that is known.
+ * One batch of a spool: it is opened with its response, and put where it belongs when that is
+ * known.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,9 +18,12 @@
 #include "spool_private.h"
 
 enum { NUMBERS = 1000, NAMES_TRIED = NUMBERS + 16 };
-enum { RESULT_MODE = 0644 }; /* whatever the umask: another could put a batch into a file of ours, and name our regions */
+enum {
+	RESULT_MODE = 0644
+}; /* whatever the umask: another could put a batch into a file of ours, and name our regions */
 
-int spool_batch_make(const struct spool *spool, const char *name, struct spool_batch **batch, struct sgpu_error *error)
+int spool_batch_make(const struct spool *spool, const char *name, struct spool_batch **batch,
+		     struct sgpu_error *error)
 {
 	struct spool_batch *b = calloc(1, sizeof(*b));
 
@@ -30,10 +34,12 @@ int spool_batch_make(const struct spool *spool, const char *name, struct spool_b
 	b->fd = -1;
 	b->response = (struct sgpu_output)SGPU_OUTPUT_INIT;
 	b->name = strdup(name);
-	if (!b->name || asprintf(&b->response_name, "%s" SPOOL_RESPONSE, spool_base_name(name)) < 0) {
+	if (!b->name ||
+	    asprintf(&b->response_name, "%s" SPOOL_RESPONSE, spool_base_name(name)) < 0) {
 		b->response_name = NULL;
 	}
-	if (spool->shown ? asprintf(&b->shown, "%s/%s", spool->shown, name) < 0 : !(b->shown = strdup(name))) {
+	if (spool->shown ? asprintf(&b->shown, "%s/%s", spool->shown, name) < 0
+			 : !(b->shown = strdup(name))) {
 		b->shown = NULL;
 	}
 	if (!b->name || !b->response_name || !b->shown) {
@@ -47,23 +53,27 @@ int spool_batch_make(const struct spool *spool, const char *name, struct spool_b
 	return SGPU_OK;
 }
 
-/* Whether nobody but the user can have written the file, or can while it is read. The kernel gives no lease while anybody has
- * it open for writing. */
+/* Whether nobody but the user can have written the file, or can while it is read. The kernel gives
+ * no lease while anybody has it open for writing. */
 static bool is_users_alone(int fd, const struct stat *status)
 {
-	return status->st_uid == geteuid() && !(status->st_mode & (S_IWGRP | S_IWOTH)) && status->st_nlink == 1 &&
-	       fcntl(fd, F_SETLEASE, F_RDLCK) == 0 && fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
+	return status->st_uid == geteuid() && !(status->st_mode & (S_IWGRP | S_IWOTH)) &&
+	       status->st_nlink == 1 && fcntl(fd, F_SETLEASE, F_RDLCK) == 0 &&
+	       fcntl(fd, F_SETLEASE, F_UNLCK) == 0;
 }
 
-/* No waiting for a pipe, and no effect on a device: whatever it is now, and whoever put it there. */
-static int open_file(const struct spool *spool, int directory, struct spool_batch *b, struct sgpu_error *error)
+/* No waiting for a pipe, and no effect on a device: whatever it is now, and whoever put it there.
+ */
+static int open_file(const struct spool *spool, int directory, struct spool_batch *b,
+		     struct sgpu_error *error)
 {
 	const int links = spool->directory >= 0 ? O_NOFOLLOW : 0;
 	struct stat status;
 
 	b->fd = openat(directory, b->name, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | links);
 	if (b->fd < 0 && errno == EWOULDBLOCK) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' is under a lease of another program", b->shown);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is under a lease of another program",
+				 b->shown);
 	}
 	if (b->fd < 0 || fstat(b->fd, &status) != 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", b->shown);
@@ -79,15 +89,17 @@ static int open_file(const struct spool *spool, int directory, struct spool_batc
 	return SGPU_OK;
 }
 
-/* The index of a batch, or of a response, if it is one; NULL otherwise. Nothing in it is authenticated: the worst that comes of
- * it is that a batch counts as answered by what lies in the place of its response, or waits for another worker. The manifest is
- * not looked at, since that takes long, and what is for others comes again in each look. */
+/* The index of a batch, or of a response, if it is one; NULL otherwise. Nothing in it is
+ * authenticated: the worst that comes of it is that a batch counts as answered by what lies in the
+ * place of its response, or waits for another worker. The manifest is not looked at, since that
+ * takes long, and what is for others comes again in each look. */
 static struct sgpu_batch *read_index(int fd, const char *shown, bool response)
 {
 	struct sgpu_tar_reader *tar = NULL;
 	struct sgpu_batch *batch = NULL;
 
-	if (sgpu_tar_open(fd, shown, &tar, NULL) != SGPU_OK || sgpu_batch_read_index(tar, response, &batch, NULL) != SGPU_OK) {
+	if (sgpu_tar_open(fd, shown, &tar, NULL) != SGPU_OK ||
+	    sgpu_batch_read_index(tar, response, &batch, NULL) != SGPU_OK) {
 		batch = NULL;
 	}
 	sgpu_tar_close(&tar);
@@ -111,8 +123,8 @@ static void compare_response(const struct spool *spool, struct spool_batch *b)
 	struct sgpu_batch *batch = NULL, *response = NULL;
 	struct stat status;
 
-	if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && !key_files_have(spool->options.keys, &status) &&
-	    lseek(b->fd, 0, SEEK_SET) == 0) {
+	if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+	    !key_files_have(spool->options.keys, &status) && lseek(b->fd, 0, SEEK_SET) == 0) {
 		response = read_index(fd, b->response_name, true);
 		batch = read_index(b->fd, b->shown, false);
 	}
@@ -121,7 +133,8 @@ static void compare_response(const struct spool *spool, struct spool_batch *b)
 	sgpu_batch_free(&response);
 	spool_close_file(fd);
 	if (!b->answered) {
-		sgpu_fail(&b->error, SGPU_EPOLICY, "'%s/%s' is there already, and is no response to this batch",
+		sgpu_fail(&b->error, SGPU_EPOLICY,
+			  "'%s/%s' is there already, and is no response to this batch",
 			  spool->options.output, b->response_name);
 		sgpu_hint(&b->error, "move it away, or give the batch another name");
 	}
@@ -132,7 +145,8 @@ static bool response_is_there(const struct spool *spool, const struct spool_batc
 	return faccessat(spool->output, b->response_name, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-int spool_batch_open(struct spool *spool, int directory, struct spool_batch *b, struct sgpu_error *error)
+int spool_batch_open(struct spool *spool, int directory, struct spool_batch *b,
+		     struct sgpu_error *error)
 {
 	char *shown = NULL;
 	int rc = open_file(spool, directory, b, &b->error);
@@ -143,7 +157,8 @@ int spool_batch_open(struct spool *spool, int directory, struct spool_batch *b, 
 	if (asprintf(&shown, "%s/%s", spool->options.output, b->response_name) < 0) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = sgpu_output_open_beneath(&b->response, spool->output, b->response_name, shown, RESULT_MODE, true, error);
+	rc = sgpu_output_open_beneath(&b->response, spool->output, b->response_name, shown,
+				      RESULT_MODE, true, error);
 	free(shown);
 	b->response.unsynced = true; /* many are brought to the disk at once */
 	if (rc != SGPU_OK && response_is_there(spool, b)) {
@@ -191,14 +206,15 @@ int spool_move_new(int from, const char *name, int to, const char *new_name)
 	/* NFS has no such rename. A kill between these two leaves two names of one file. */
 	if (linkat(from, name, to, new_name, 0) != 0 &&
 	    (errno != EEXIST || fstatat(from, name, &here, AT_SYMLINK_NOFOLLOW) != 0 ||
-	     fstatat(to, new_name, &there, AT_SYMLINK_NOFOLLOW) != 0 || here.st_dev != there.st_dev ||
-	     here.st_ino != there.st_ino)) {
+	     fstatat(to, new_name, &there, AT_SYMLINK_NOFOLLOW) != 0 ||
+	     here.st_dev != there.st_dev || here.st_ino != there.st_ino)) {
 		return -1;
 	}
 	return unlinkat(from, name, 0);
 }
 
-/* "NAME", or "NAME.1" and so on if that is taken, in the end any number. A name that is taken has room for that. */
+/* "NAME", or "NAME.1" and so on if that is taken, in the end any number. A name that is taken has
+ * room for that. */
 static void number_name(const char *name, int attempt, char numbered[NAME_MAX + 1])
 {
 	if (attempt == 0) {
@@ -235,13 +251,15 @@ int spool_done(struct spool *spool, struct spool_batch **batch, struct sgpu_erro
 }
 
 /* Before the batch is there: a failed batch always has its reason. */
-static int write_reason(struct spool *spool, const char *name, const struct sgpu_error *reason, struct sgpu_error *error)
+static int write_reason(struct spool *spool, const char *name, const struct sgpu_error *reason,
+			struct sgpu_error *error)
 {
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	char file[NAME_MAX + 1], line[SGPU_ERROR_TEXT_MAX + SGPU_ERROR_HINT_MAX + 16];
 	int rc;
 
-	snprintf(file, sizeof(file), "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON), name);
+	snprintf(file, sizeof(file), "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON),
+		 name);
 	snprintf(line, sizeof(line), "%s: %s%s%s\n", sgpu_error_name(reason->code), reason->text,
 		 reason->hint[0] ? "; " : "", reason->hint);
 	rc = sgpu_output_open_beneath(&output, spool->failed, file, file, RESULT_MODE, true, error);
@@ -259,12 +277,14 @@ static bool is_free(int directory, const char *name)
 {
 	char reason[NAME_MAX + 1];
 
-	snprintf(reason, sizeof(reason), "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON), name);
+	snprintf(reason, sizeof(reason), "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON),
+		 name);
 	return faccessat(directory, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
 	       faccessat(directory, reason, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
 }
 
-int spool_failed(struct spool *spool, struct spool_batch **batch, const struct sgpu_error *reason, struct sgpu_error *error)
+int spool_failed(struct spool *spool, struct spool_batch **batch, const struct sgpu_error *reason,
+		 struct sgpu_error *error)
 {
 	const struct spool_batch *b = *batch;
 	char name[NAME_MAX + 1];
@@ -275,7 +295,8 @@ int spool_failed(struct spool *spool, struct spool_batch **batch, const struct s
 			number_name(b->name, i, name);
 		} while (++i < NAMES_TRIED && !is_free(spool->failed, name));
 		rc = write_reason(spool, name, reason, error);
-		if (rc == SGPU_OK && spool_move_new(spool->own.directory, b->name, spool->failed, name) != 0 &&
+		if (rc == SGPU_OK &&
+		    spool_move_new(spool->own.directory, b->name, spool->failed, name) != 0 &&
 		    errno != ENOENT) {
 			rc = sgpu_fail_errno(error, "cannot put '%s' away", b->shown);
 		}
@@ -292,7 +313,8 @@ int spool_failed(struct spool *spool, struct spool_batch **batch, const struct s
 void spool_give_back(struct spool *spool, struct spool_batch **batch)
 {
 	if (spool->directory >= 0) {
-		(void)!spool_move_new(spool->own.directory, (*batch)->name, spool->directory, (*batch)->name);
+		(void)!spool_move_new(spool->own.directory, (*batch)->name, spool->directory,
+				      (*batch)->name);
 	}
 	free_batch(batch);
 }

@@ -18,15 +18,16 @@
 enum { NAMES_AT_ONCE = 4096 };
 
 /* NULL is no member. Takes the reference to `alive`. */
-static int add(json_t *missing, const char *batch, const char *state, const char *worker, json_t *alive, const char *reason,
-	       struct sgpu_error *error)
+static int add(json_t *missing, const char *batch, const char *state, const char *worker,
+	       json_t *alive, const char *reason, struct sgpu_error *error)
 {
 	json_t *one = json_object();
 	int failed = !one || json_object_set_new(one, "batch", cli_json_text(batch)) ||
 		     json_object_set_new(one, "state", json_string(state));
 
 	if (!failed && worker) {
-		failed = json_object_set_new(one, "worker", cli_json_text(worker)) || json_object_set(one, "alive", alive);
+		failed = json_object_set_new(one, "worker", cli_json_text(worker)) ||
+			 json_object_set(one, "alive", alive);
 	}
 	if (!failed && reason) {
 		failed = json_object_set_new(one, "reason", cli_json_text(reason));
@@ -39,13 +40,15 @@ static int add(json_t *missing, const char *batch, const char *state, const char
 static int open_part(int directory, const char *name, int *fd, struct sgpu_error *error)
 {
 	*fd = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return *fd < 0 && errno != ENOENT ? sgpu_fail_errno(error, "cannot open directory '%s'", name) : SGPU_OK;
+	return *fd < 0 && errno != ENOENT
+		       ? sgpu_fail_errno(error, "cannot open directory '%s'", name)
+		       : SGPU_OK;
 }
 
 /* Calls `see` for all names of a directory. */
 static int each_name(int directory, const char *shown, json_t *missing,
-		     int (*see)(json_t *missing, int directory, const char *name, const void *argument,
-				struct sgpu_error *error),
+		     int (*see)(json_t *missing, int directory, const char *name,
+				const void *argument, struct sgpu_error *error),
 		     const void *argument, struct sgpu_error *error)
 {
 	struct spool_names names = { 0 };
@@ -65,13 +68,16 @@ static int each_name(int directory, const char *shown, json_t *missing,
 	return rc;
 }
 
-static int see_waiting(json_t *missing, int directory, const char *name, const void *argument, struct sgpu_error *error)
+static int see_waiting(json_t *missing, int directory, const char *name, const void *argument,
+		       struct sgpu_error *error)
 {
 	struct stat status;
 	const char *why;
 	const bool waits = spool_is_batch(argument, directory, name, &status, &why);
 
-	return waits || why ? add(missing, name, waits ? "waiting" : "left alone", NULL, NULL, why, error) : SGPU_OK;
+	return waits || why ? add(missing, name, waits ? "waiting" : "left alone", NULL, NULL, why,
+				  error)
+			    : SGPU_OK;
 }
 
 struct holder {
@@ -79,19 +85,24 @@ struct holder {
 	enum claims_life life;
 };
 
-static int see_claimed(json_t *missing, int directory, const char *name, const void *argument, struct sgpu_error *error)
+static int see_claimed(json_t *missing, int directory, const char *name, const void *argument,
+		       struct sgpu_error *error)
 {
 	const struct holder *holder = argument;
 
 	(void)directory;
 	return add(missing, name, "claimed", holder->name,
-		   holder->life == CLAIMS_UNKNOWN ? json_null() : json_boolean(holder->life == CLAIMS_ALIVE), NULL, error);
+		   holder->life == CLAIMS_UNKNOWN ? json_null()
+						  : json_boolean(holder->life == CLAIMS_ALIVE),
+		   NULL, error);
 }
 
-static int see_worker(json_t *missing, int directory, const char *name, const void *argument, struct sgpu_error *error)
+static int see_worker(json_t *missing, int directory, const char *name, const void *argument,
+		      struct sgpu_error *error)
 {
 	const int claims = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	const struct holder holder = { name, claims >= 0 ? claims_look(directory, name) : CLAIMS_UNKNOWN };
+	const struct holder holder = { name, claims >= 0 ? claims_look(directory, name)
+							 : CLAIMS_UNKNOWN };
 	int rc = SGPU_OK;
 
 	(void)argument;
@@ -110,7 +121,8 @@ static void read_reason(int directory, const char *name, char *text, size_t room
 	int fd;
 
 	text[0] = '\0';
-	snprintf(file, sizeof(file), "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON), name);
+	snprintf(file, sizeof(file), "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON),
+		 name);
 	fd = spool_open_file(directory, file);
 	if (fd >= 0) {
 		if (sgpu_pread(fd, file, text, room - 1, 0, &got, NULL) != SGPU_OK) {
@@ -134,7 +146,8 @@ static bool is_reason(int directory, const char *name)
 	return faccessat(directory, batch, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static int see_failed(json_t *missing, int directory, const char *name, const void *argument, struct sgpu_error *error)
+static int see_failed(json_t *missing, int directory, const char *name, const void *argument,
+		      struct sgpu_error *error)
 {
 	char text[SGPU_ERROR_TEXT_MAX + SGPU_ERROR_HINT_MAX + 16];
 
@@ -147,8 +160,9 @@ static int see_failed(json_t *missing, int directory, const char *name, const vo
 }
 
 static int look_at_part(int directory, const char *part, json_t *missing,
-			int (*see)(json_t *missing, int directory, const char *name, const void *argument,
-				   struct sgpu_error *error), struct sgpu_error *error)
+			int (*see)(json_t *missing, int directory, const char *name,
+				   const void *argument, struct sgpu_error *error),
+			struct sgpu_error *error)
 {
 	int fd, rc = open_part(directory, part, &fd, error);
 
@@ -159,7 +173,8 @@ static int look_at_part(int directory, const char *part, json_t *missing,
 	return rc;
 }
 
-static int look_at_directory(const struct spool_options *options, json_t *missing, struct sgpu_error *error)
+static int look_at_directory(const struct spool_options *options, json_t *missing,
+			     struct sgpu_error *error)
 {
 	const int directory = open(options->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int rc;
@@ -179,17 +194,20 @@ static int look_at_directory(const struct spool_options *options, json_t *missin
 }
 
 /* Those without a response. */
-static int look_at_list(const struct spool_options *options, json_t *missing, struct sgpu_error *error)
+static int look_at_list(const struct spool_options *options, json_t *missing,
+			struct sgpu_error *error)
 {
 	struct spool_names names = { 0 };
 	const int output = open(options->output, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int rc = output < 0 && errno != ENOENT ? sgpu_fail_errno(error, "cannot open directory '%s'", options->output) :
-						 spool_names_list(options->nul, &names, error);
+	int rc = output < 0 && errno != ENOENT
+			 ? sgpu_fail_errno(error, "cannot open directory '%s'", options->output)
+			 : spool_names_list(options->nul, &names, error);
 
 	for (size_t i = 0; rc == SGPU_OK && i < names.count; i++) {
 		char response[NAME_MAX + sizeof(SPOOL_RESPONSE)];
 
-		snprintf(response, sizeof(response), "%s" SPOOL_RESPONSE, spool_base_name(names.items[i]));
+		snprintf(response, sizeof(response), "%s" SPOOL_RESPONSE,
+			 spool_base_name(names.items[i]));
 		if (output < 0 || faccessat(output, response, F_OK, AT_SYMLINK_NOFOLLOW) != 0) {
 			rc = add(missing, names.items[i], "waiting", NULL, NULL, NULL, error);
 		}
@@ -209,7 +227,8 @@ int spool_missing(const struct spool_options *options, json_t **missing, struct 
 	if (!*missing) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = options->path ? look_at_directory(options, *missing, error) : look_at_list(options, *missing, error);
+	rc = options->path ? look_at_directory(options, *missing, error)
+			   : look_at_list(options, *missing, error);
 	if (rc != SGPU_OK) {
 		json_decref(*missing);
 		*missing = NULL;

@@ -53,7 +53,9 @@ int spool_names_read(DIR *stream, size_t most, struct spool_names *names, struct
 		errno = 0;
 		entry = readdir(stream);
 		if (!entry) {
-			return errno ? sgpu_fail_errno(error, "cannot read the directory of the batches") : SGPU_OK;
+			return errno ? sgpu_fail_errno(error,
+						       "cannot read the directory of the batches")
+				     : SGPU_OK;
 		}
 		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
 			names->items[names->count] = strdup(entry->d_name);
@@ -92,7 +94,8 @@ int spool_names_list(bool nul, struct spool_names *names, struct sgpu_error *err
 			*line_end = '\0';
 		}
 		if (memchr(at, '\0', (size_t)(next - at) - (line_end ? 1 : 0))) {
-			sgpu_fail(error, SGPU_EINVALID, "the list on standard input has a NUL in a name");
+			sgpu_fail(error, SGPU_EINVALID,
+				  "the list on standard input has a NUL in a name");
 			rc = sgpu_hint(error, "-0 takes names that end with NUL");
 		} else if (*at) {
 			names->items[names->count] = strdup(at);
@@ -123,7 +126,8 @@ static bool ends_with(const char *name, size_t length, const char *suffix)
 	return length >= strlen(suffix) && strcmp(name + length - strlen(suffix), suffix) == 0;
 }
 
-/* Before it is claimed. A batch says in plain text which keys open it: one that names a key of the worker needs no parsing. */
+/* Before it is claimed. A batch says in plain text which keys open it: one that names a key of the
+ * worker needs no parsing. */
 static const char *look_inside(const struct spool_options *options, int directory, const char *name)
 {
 	const int fd = spool_open_file(directory, name);
@@ -136,23 +140,26 @@ static const char *look_inside(const struct spool_options *options, int director
 		const enum sgpu_sniffed kind = sgpu_sniff(first, got, NULL);
 
 		for (int i = 0; !names_ours && i < options->opening_count; i++) {
-			names_ours = memmem(first, got, options->opening[i].kid, SGPU_KID_SIZE) != NULL;
+			names_ours =
+				memmem(first, got, options->opening[i].kid, SGPU_KID_SIZE) != NULL;
 		}
-		why = kind == SGPU_SNIFFED_KEY || kind == SGPU_SNIFFED_PEM ? "is a key" :
-		      !names_ours && spool_is_for_others(options, fd, name) ? spool_for_other_keys : NULL;
+		why = kind == SGPU_SNIFFED_KEY || kind == SGPU_SNIFFED_PEM    ? "is a key"
+		      : !names_ours && spool_is_for_others(options, fd, name) ? spool_for_other_keys
+									      : NULL;
 	}
 	spool_close_file(fd);
 	return why;
 }
 
-bool spool_is_batch(const struct spool_options *options, int directory, const char *name, struct stat *status,
-		    const char **why)
+bool spool_is_batch(const struct spool_options *options, int directory, const char *name,
+		    struct stat *status, const char **why)
 {
 	const size_t length = strlen(name);
 
 	*why = NULL;
 	if (name[0] == '.' || ends_with(name, length, SPOOL_RESPONSE) ||
-	    fstatat(directory, name, status, AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(status->st_mode)) {
+	    fstatat(directory, name, status, AT_SYMLINK_NOFOLLOW) != 0 ||
+	    S_ISDIR(status->st_mode)) {
 		return false;
 	}
 	if (!S_ISREG(status->st_mode)) {

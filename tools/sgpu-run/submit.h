@@ -11,24 +11,25 @@
 #include "worker.h"
 
 struct request {
-	struct worker worker;                   /* the key of an attested run is the last of its keys */
+	struct worker worker; /* the key of an attested run is the last of its keys */
 	struct attested attested;
-	int in_fd;                              /* the batch; -1 while it is not open */
+	int in_fd; /* the batch; -1 while it is not open */
 	const char *in_name;
 	const char *trace, *output, *batch;
 	uint64_t timeout_ns;
-	bool stats, dry_run, lease;             /* lease: results are to be left in one */
+	bool stats, dry_run, lease; /* lease: results are to be left in one */
 	const char *socket;
 	struct service_path service;
-	bool local, remote;                     /* remote: a server runs the batch */
+	bool local, remote; /* remote: a server runs the batch */
 };
 
 struct outputs {
 	struct sgpu_output response, trace;
 };
 
-/* When a run has ended without a response: if the batch was refused, whoever reads `fd` is told by a refusal. A regular file
- * that -o names is not shown then, so what has the name of a response is one. */
+/* When a run has ended without a response: if the batch was refused, whoever reads `fd` is told by
+ * a refusal. A regular file that -o names is not shown then, so what has the name of a response is
+ * one. */
 void submit_refuse(int fd, const struct report *report, const struct sgpu_error *why);
 /* On standard error, after all is written. */
 void submit_tell(const struct request *r, const struct report *report, int code);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A submission to a server: it gets the descriptors of the batch and of the place for the response, and says what came of
- * it. The response is shown here, as that of a runner in this process is, and only once the server has said that it is
- * complete.
+ * A submission to a server: it gets the descriptors of the batch and of the place for the response,
+ * and says what came of it. The response is shown here, as that of a runner in this process is, and
+ * only once the server has said that it is complete.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -37,9 +37,11 @@ struct remote {
 	const struct request *request;
 	int connection, signal_fd;
 	struct sgpu_output response;
-	int memory_fd;           /* the response in memory, where its place is none that a server takes; or -1 */
-	bool queued, taken;      /* queued: it waits for a turn */
-	uint64_t heard_ns, asked_ns; /* when the worker last said something, and was last asked whether it is late */
+	int memory_fd; /* the response in memory, where its place is none that a server takes; or -1
+			*/
+	bool queued, taken;	     /* queued: it waits for a turn */
+	uint64_t heard_ns, asked_ns; /* when the worker last said something, and was last asked
+					whether it is late */
 	struct wire_answer answer;
 };
 
@@ -59,12 +61,14 @@ static void *relay_bytes(void *argument)
 	int rc = buffer ? SGPU_OK : sgpu_fail_nomem(&relay->error);
 
 	while (rc == SGPU_OK && got > 0) {
-		got = read(relay->from, buffer, COPY_SIZE); /* what is there: the server need not wait for more */
+		got = read(relay->from, buffer,
+			   COPY_SIZE); /* what is there: the server need not wait for more */
 		if (got < 0 && errno != EINTR) {
 			rc = sgpu_fail_errno(&relay->error, "cannot read '%s'", relay->name);
 		} else if (got < 0) {
 			got = 1;
-		} else if (sgpu_write(relay->to, "the server", buffer, (size_t)got, NULL) != SGPU_OK) {
+		} else if (sgpu_write(relay->to, "the server", buffer, (size_t)got, NULL) !=
+			   SGPU_OK) {
 			got = 0; /* the server wants no more, and says why */
 		}
 	}
@@ -75,7 +79,8 @@ static void *relay_bytes(void *argument)
 }
 
 /* It ends with the process at the latest: what it reads from may never end. */
-static int start_relay(struct relay *relay, const struct request *r, int *fd, struct sgpu_error *error)
+static int start_relay(struct relay *relay, const struct request *r, int *fd,
+		       struct sgpu_error *error)
 {
 	sigset_t all, old;
 	pthread_t thread;
@@ -121,10 +126,13 @@ static int copy_response(const struct remote *m, struct sgpu_error *error)
 	int rc = buffer ? SGPU_OK : sgpu_fail_nomem(error);
 
 	while (rc == SGPU_OK && got == COPY_SIZE) {
-		rc = sgpu_pread(m->memory_fd, "the response", buffer, COPY_SIZE, position, &got, error);
+		rc = sgpu_pread(m->memory_fd, "the response", buffer, COPY_SIZE, position, &got,
+				error);
 		if (rc == SGPU_OK) {
-			rc = sgpu_write(m->response.fd, cli_is_standard(m->request->output) ? "standard output" :
-					m->request->output, buffer, got, error);
+			rc = sgpu_write(m->response.fd,
+					cli_is_standard(m->request->output) ? "standard output"
+									    : m->request->output,
+					buffer, got, error);
 		}
 		position += got;
 	}
@@ -174,7 +182,8 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 	int rc = wire_peek(m->connection, &kind, error);
 
 	if (rc == SGPU_OK && kind == WIRE_ANSWER) {
-		rc = wire_receive(m->connection, kind, &m->answer, sizeof(m->answer), NULL, 0, error);
+		rc = wire_receive(m->connection, kind, &m->answer, sizeof(m->answer), NULL, 0,
+				  error);
 		wire_clean(&m->answer);
 		return rc == SGPU_OK ? 1 : rc;
 	}
@@ -196,14 +205,17 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 		m->taken = m->taken || rc == SGPU_OK;
 	}
 	if (rc == SGPU_ECANCELED) {
-		sgpu_fail(error, SGPU_ESYSTEM, m->taken ? "the worker that ran the batch has ended" :
-			  "the server at '%s' has ended", m->request->service.text);
+		sgpu_fail(error, SGPU_ESYSTEM,
+			  m->taken ? "the worker that ran the batch has ended"
+				   : "the server at '%s' has ended",
+			  m->request->service.text);
 		return SGPU_ESYSTEM;
 	}
 	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
 }
 
-/* A worker ends what is late, which may take it a while; one that is stopped or hangs does not, and has no word for us. */
+/* A worker ends what is late, which may take it a while; one that is stopped or hangs does not, and
+ * has no word for us. */
 static int check_late(struct remote *m, uint64_t late_ns, struct sgpu_error *error)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -211,7 +223,9 @@ static int check_late(struct remote *m, uint64_t late_ns, struct sgpu_error *err
 
 	m->heard_ns = m->heard_ns < late_ns ? late_ns : m->heard_ns;
 	if (now > m->heard_ns && now - m->heard_ns > SILENCE_NS) {
-		return sgpu_fail(error, SGPU_ETIMEOUT, "the deadline passed, and the worker that runs the batch does not answer");
+		return sgpu_fail(
+			error, SGPU_ETIMEOUT,
+			"the deadline passed, and the worker that runs the batch does not answer");
 	}
 	if (now > late_ns && now - m->asked_ns > ASK_NS) {
 		(void)wire_send(m->connection, WIRE_PROGRESS, &progress, sizeof(progress), NULL, 0);
@@ -226,7 +240,8 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 	const bool on_terminal = isatty(cli_error_fd) && !cli_quiet && !cli_json;
 	const uint64_t begin = sgpu_now_ns(), timeout = m->request->timeout_ns;
 	const uint64_t late_ns = timeout < UINT64_MAX - begin ? begin + timeout : UINT64_MAX;
-	struct pollfd fds[2] = { { .fd = m->connection, .events = POLLIN }, { .fd = m->signal_fd, .events = POLLIN } };
+	struct pollfd fds[2] = { { .fd = m->connection, .events = POLLIN },
+				 { .fd = m->signal_fd, .events = POLLIN } };
 	struct signalfd_siginfo signal;
 	struct wire_plain progress;
 	bool asked = false, wanted = false;
@@ -235,26 +250,31 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 	while (rc == SGPU_OK) {
 		/* A question that came before the run was taken is asked now. */
 		if (m->taken && (wanted || (on_terminal && cli_progress_due()))) {
-			(void)wire_send(m->connection, WIRE_PROGRESS, &progress, sizeof(progress), NULL, 0);
+			(void)wire_send(m->connection, WIRE_PROGRESS, &progress, sizeof(progress),
+					NULL, 0);
 			wanted = false;
 		}
 		if (sgpu_io_interrupted()) {
 			return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
 		}
 		if (!m->taken && !m->queued && sgpu_now_ns() - begin > PATIENCE_NS) {
-			return sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' does not answer", m->request->service.text);
+			return sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' does not answer",
+					 m->request->service.text);
 		}
 		if (!m->taken && timeout != 0 && sgpu_now_ns() - begin > timeout) {
-			return sgpu_fail(error, SGPU_ETIMEOUT, "the server gave the batch no turn before the deadline");
+			return sgpu_fail(error, SGPU_ETIMEOUT,
+					 "the server gave the batch no turn before the deadline");
 		}
 		if (m->taken && timeout != 0) {
 			rc = check_late(m, late_ns, error);
 		}
 		fds[0].revents = fds[1].revents = 0;
-		if (rc < 0 || poll(fds, 2, m->taken && !on_terminal && timeout == 0 ? -1 : SHOW_MS) < 0) {
+		if (rc < 0 ||
+		    poll(fds, 2, m->taken && !on_terminal && timeout == 0 ? -1 : SHOW_MS) < 0) {
 			continue; /* a signal */
 		}
-		if (fds[1].revents && read(m->signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
+		if (fds[1].revents &&
+		    read(m->signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
 			asked = wanted = true;
 		}
 		if (fds[0].revents) {
@@ -310,7 +330,10 @@ static int exchange(struct remote *m, struct sgpu_error *error)
 
 int submit_remote(const struct request *r)
 {
-	struct remote m = { .request = r, .connection = -1, .signal_fd = -1, .memory_fd = -1,
+	struct remote m = { .request = r,
+			    .connection = -1,
+			    .signal_fd = -1,
+			    .memory_fd = -1,
 			    .response = SGPU_OUTPUT_INIT };
 	struct sgpu_error error = { 0 };
 	sigset_t usr1;
@@ -341,6 +364,7 @@ int submit_remote(const struct request *r)
 			close(fd);
 		}
 	}
-	return rc == SGPU_OK ? 0 : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) :
-	       cli_error(&error);
+	return rc == SGPU_OK				       ? 0
+	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
+							       : cli_error(&error);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One loop over the listening socket, connections that no worker has yet, and workers. Nothing in it blocks, and none of
- * what clients send is read but the first bytes of a message, which say what is asked for.
+ * One loop over the listening socket, connections that no worker has yet, and workers. Nothing in
+ * it blocks, and none of what clients send is read but the first bytes of a message, which say what
+ * is asked for.
  */
 #include "supervisor.h"
 
@@ -20,9 +21,9 @@
 #include "wire.h"
 
 #define SECOND UINT64_C(1000000000)
-#define SPEAK_NS (10 * SECOND)   /* for a connection to say what it wants */
-#define WAIT_NS (60 * SECOND)    /* for a worker; not for a turn */
-#define GIVE_UP_NS (5 * SECOND)  /* for a worker to wipe and end */
+#define SPEAK_NS (10 * SECOND)	/* for a connection to say what it wants */
+#define WAIT_NS (60 * SECOND)	/* for a worker; not for a turn */
+#define GIVE_UP_NS (5 * SECOND) /* for a worker to wipe and end */
 #define BURY_PAUSE_NS (SECOND / 10)
 #define LACK_LOOK_NS (SECOND / 4) /* how often is looked for a worker, while some have none */
 
@@ -63,7 +64,8 @@ static void hear(struct supervisor *s, struct caller *caller)
 	} else if (rc != SGPU_OK) {
 		callers_refuse_by(caller, &error);
 	} else {
-		callers_refuse(caller, SGPU_EINVALID, "the message is none that a client begins with");
+		callers_refuse(caller, SGPU_EINVALID,
+			       "the message is none that a client begins with");
 	}
 }
 
@@ -130,7 +132,8 @@ static void reload_rules(struct supervisor *s)
 		turns_apply_rules(s);
 		cli_note("what users get is read again from '%s'", s->server->tenants);
 	} else {
-		cli_warning("%s: the limits and shares that were read before stay in force", error.text);
+		cli_warning("%s: the limits and shares that were read before stay in force",
+			    error.text);
 	}
 }
 
@@ -150,7 +153,8 @@ static void take_signal(struct supervisor *s)
 			}
 			break;
 		default:
-			cli_note("%s", s->stopping ? "what runs is stopped" : "no new work is taken; what is here may end");
+			cli_note("%s", s->stopping ? "what runs is stopped"
+						   : "no new work is taken; what is here may end");
 			stop(s);
 		}
 	}
@@ -174,7 +178,8 @@ static uint64_t check_deadlines(struct supervisor *s)
 	next = s->stopping && !s->ending ? sooner(next, s->stop_ns) : next;
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		struct caller *c = &s->callers[i];
-		const uint64_t end = !c->tenant ? c->since_ns + SPEAK_NS : c->tenant->lacks_ns + WAIT_NS;
+		const uint64_t end =
+			!c->tenant ? c->since_ns + SPEAK_NS : c->tenant->lacks_ns + WAIT_NS;
 
 		if (c->fd < 0 || (c->tenant && c->tenant->lacks_ns == 0)) {
 			continue;
@@ -215,7 +220,13 @@ static bool any_process(const struct supervisor *s)
 	return false;
 }
 
-enum { SIGNALS, LISTENER, WORKERS, CALLERS = WORKERS + SERVE_WORKERS_MAX, FDS = CALLERS + SUPERVISOR_CALLERS_MAX };
+enum {
+	SIGNALS,
+	LISTENER,
+	WORKERS,
+	CALLERS = WORKERS + SERVE_WORKERS_MAX,
+	FDS = CALLERS + SUPERVISOR_CALLERS_MAX
+};
 
 /* Those of -1 are left out: poll takes no more places than this process may have descriptors. */
 static void poll_some(struct pollfd fds[FDS], int timeout)
@@ -239,7 +250,8 @@ static void poll_some(struct pollfd fds[FDS], int timeout)
 }
 
 /* A descriptor of -1 is none that is waited for. */
-static void wait_for_events(struct supervisor *s, uint64_t next, int most_ms, struct pollfd fds[FDS])
+static void wait_for_events(struct supervisor *s, uint64_t next, int most_ms,
+			    struct pollfd fds[FDS])
 {
 	const uint64_t now = sgpu_now_ns();
 	int timeout = -1;
@@ -254,20 +266,27 @@ static void wait_for_events(struct supervisor *s, uint64_t next, int most_ms, st
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		/* Of one that waits only its end is heard. */
-		fds[CALLERS + i] = (struct pollfd){ .fd = s->callers[i].fd, .events = s->callers[i].tenant ? 0 : POLLIN };
+		fds[CALLERS + i] = (struct pollfd){ .fd = s->callers[i].fd,
+						    .events = s->callers[i].tenant ? 0 : POLLIN };
 	}
 	if (next != 0) {
-		timeout = next > now ? (int)((next - now) / 1000000 < 3600000 ? (next - now) / 1000000 + 1 : 3600000) : 0;
+		timeout = next > now ? (int)((next - now) / 1000000 < 3600000
+						     ? (next - now) / 1000000 + 1
+						     : 3600000)
+				     : 0;
 	}
 	poll_some(fds, most_ms >= 0 && (timeout < 0 || timeout > most_ms) ? most_ms : timeout);
 }
 
-/* Most have said what they want by the time at which they are taken, and need not wait for the next look. */
+/* Most have said what they want by the time at which they are taken, and need not wait for the next
+ * look. */
 static void accept_callers(struct supervisor *s)
 {
 	struct caller *caller;
 
-	for (int i = 0; i < SUPERVISOR_ACCEPT_AT_ONCE && s->socket->fd >= 0 && callers_accept(s, &caller); i++) {
+	for (int i = 0;
+	     i < SUPERVISOR_ACCEPT_AT_ONCE && s->socket->fd >= 0 && callers_accept(s, &caller);
+	     i++) {
 		if (caller) {
 			hear(s, caller);
 		}
@@ -298,13 +317,16 @@ static void serve_events(struct supervisor *s, const struct pollfd fds[FDS])
 	}
 }
 
-int supervisor_begin(struct supervisor *s, const struct server *server, struct service_socket *socket)
+int supervisor_begin(struct supervisor *s, const struct server *server,
+		     struct service_socket *socket)
 {
 	const int numbers[] = { SIGINT, SIGTERM, SIGHUP, SIGCHLD };
 	struct sgpu_error error = { 0 };
 	sigset_t set;
 
-	*s = (struct supervisor){ .server = server, .socket = socket, .started_ns = sgpu_now_ns(),
+	*s = (struct supervisor){ .server = server,
+				  .socket = socket,
+				  .started_ns = sgpu_now_ns(),
 				  .unmapped = callers_unmapped_uid() };
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		s->callers[i].fd = -1;
@@ -321,7 +343,9 @@ int supervisor_begin(struct supervisor *s, const struct server *server, struct s
 	if (s->signal_fd < 0) {
 		return cli_fail(SGPU_ESYSTEM, "cannot wait for signals: %s", strerror(errno));
 	}
-	return undertaker_start() ? 0 : cli_fail(SGPU_ESYSTEM, "cannot start a process: %s", strerror(errno));
+	return undertaker_start()
+		       ? 0
+		       : cli_fail(SGPU_ESYSTEM, "cannot start a process: %s", strerror(errno));
 }
 
 bool supervisor_step(struct supervisor *s, int most_ms)

@@ -11,11 +11,12 @@
 #include "tenants.h"
 
 enum {
-	SUPERVISOR_TENANTS_MAX = SHARES_MAX, /* remembered with their sums; the one that was here longest ago goes first */
-	SUPERVISOR_CALLERS_MAX = 512,        /* connections that no worker has yet */
-	SUPERVISOR_SILENT_MAX = 64,          /* of one user, that have not said what they want */
-	SUPERVISOR_ACCEPT_AT_ONCE = 64,      /* before others are heard */
-	SUPERVISOR_REQUESTS_MAX = 64,        /* of one user at a time */
+	SUPERVISOR_TENANTS_MAX = SHARES_MAX, /* remembered with their sums; the one that was here
+						longest ago goes first */
+	SUPERVISOR_CALLERS_MAX = 512,	     /* connections that no worker has yet */
+	SUPERVISOR_SILENT_MAX = 64,	     /* of one user, that have not said what they want */
+	SUPERVISOR_ACCEPT_AT_ONCE = 64,	     /* before others are heard */
+	SUPERVISOR_REQUESTS_MAX = 64,	     /* of one user at a time */
 };
 
 /* Its share of the turns is the one of the same number in struct supervisor. */
@@ -24,26 +25,28 @@ struct tenant {
 	uid_t uid;
 	char user[REPORT_USER_MAX]; /* its name; "": it has none */
 	struct tenant_rule rule;
-	uint64_t last_ns;        /* when it last sent something */
-	uint64_t lacks_ns;       /* since when it waits and has no worker; 0: it does not */
-	uint64_t start_ns;       /* it gets no worker before, its last one having died */
-	unsigned deaths;         /* of its workers in a row, soon after it got them */
-	bool awaits;             /* it waits for a worker, and gets none yet: its own that leaves has not gone, or start_ns */
-	uint64_t sums[SERVE_SUMS]; /* by workers that are buried, and of those that were refused for a limit */
+	uint64_t last_ns;  /* when it last sent something */
+	uint64_t lacks_ns; /* since when it waits and has no worker; 0: it does not */
+	uint64_t start_ns; /* it gets no worker before, its last one having died */
+	unsigned deaths;   /* of its workers in a row, soon after it got them */
+	bool awaits; /* it waits for a worker, and gets none yet: its own that leaves has not gone,
+			or start_ns */
+	uint64_t sums[SERVE_SUMS]; /* by workers that are buried, and of those that were refused for
+				      a limit */
 	unsigned waiting, in_flight, stalled; /* as turns_give counted them last */
-	unsigned wanting;        /* of those that stalled: these want a turn again */
+	unsigned wanting;		      /* of those that stalled: these want a turn again */
 	unsigned asking, requests; /* requests that wait for a worker, and that workers have */
-	struct process *process; /* takes its work, or NULL */
+	struct process *process;   /* takes its work, or NULL */
 };
 
 struct caller {
-	int fd;                  /* -1: free */
+	int fd; /* -1: free */
 	uid_t uid;
 	uint64_t since_ns;
-	uint64_t order;          /* in which those that wait have come */
-	struct tenant *tenant;   /* it has spoken, and waits for a turn; NULL: it has not */
-	bool request;            /* what waits is no batch, and needs a worker, but no turn */
-	bool queued;             /* and was told so */
+	uint64_t order;	       /* in which those that wait have come */
+	struct tenant *tenant; /* it has spoken, and waits for a turn; NULL: it has not */
+	bool request;	       /* what waits is no batch, and needs a worker, but no turn */
+	bool queued;	       /* and was told so */
 };
 
 struct supervisor {
@@ -55,47 +58,52 @@ struct supervisor {
 	struct caller callers[SUPERVISOR_CALLERS_MAX];
 	struct tenant_rules rules;
 	struct shares shares;
-	uint64_t spoken;         /* how many callers ever have */
-	unsigned lacking;        /* tenants that wait and have no worker */
-	unsigned awaiting;       /* those that wait for their own to go */
+	uint64_t spoken;   /* how many callers ever have */
+	unsigned lacking;  /* tenants that wait and have no worker */
+	unsigned awaiting; /* those that wait for their own to go */
 	uint64_t started_ns;
-	uid_t unmapped;          /* whoever has this one may be any of several users */
-	unsigned generation;     /* of those that get new work */
-	unsigned newest;         /* of those that start; another one while keys are read again */
-	unsigned last;           /* that ever was */
-	bool served;             /* a worker was ready once */
+	uid_t unmapped;	     /* whoever has this one may be any of several users */
+	unsigned generation; /* of those that get new work */
+	unsigned newest;     /* of those that start; another one while keys are read again */
+	unsigned last;	     /* that ever was */
+	bool served;	     /* a worker was ready once */
 	bool stopping;
-	bool ending;             /* and no batch waits any more: workers end with what they have */
-	uint64_t stop_ns;        /* when what still runs is given up */
-	unsigned failures;       /* starts of workers in a row that failed */
-	uint64_t start_ns;       /* no worker is started before */
-	uint64_t evict_ns;       /* no worker that is busy is taken from its tenant before */
-	uint64_t press_ns;       /* nor is one told again that others wait */
-	uint64_t accept_ns;      /* no connection is taken before: descriptors ran out */
-	int status;              /* of the server: not 0 once its first worker did not start */
+	bool ending;	    /* and no batch waits any more: workers end with what they have */
+	uint64_t stop_ns;   /* when what still runs is given up */
+	unsigned failures;  /* starts of workers in a row that failed */
+	uint64_t start_ns;  /* no worker is started before */
+	uint64_t evict_ns;  /* no worker that is busy is taken from its tenant before */
+	uint64_t press_ns;  /* nor is one told again that others wait */
+	uint64_t accept_ns; /* no connection is taken before: descriptors ran out */
+	int status;	    /* of the server: not 0 once its first worker did not start */
 };
 
 /* supervisor.c: what supervise() is made of. */
 /* An exit status. */
-int supervisor_begin(struct supervisor *supervisor, const struct server *server, struct service_socket *socket);
-/* Waits for something to do, or for so long (-1: for ever), and does it; false: it has come to its end. */
+int supervisor_begin(struct supervisor *supervisor, const struct server *server,
+		     struct service_socket *socket);
+/* Waits for something to do, or for so long (-1: for ever), and does it; false: it has come to its
+ * end. */
 bool supervisor_step(struct supervisor *supervisor, int most_ms);
 
 /* supervisor_callers.c: connections that no worker has yet. */
-/* The uid by which the kernel calls all users whom this user namespace does not map; (uid_t)-1: it maps all there are. */
+/* The uid by which the kernel calls all users whom this user namespace does not map; (uid_t)-1: it
+ * maps all there are. */
 uid_t callers_unmapped_uid(void);
 /* Whether a /proc/PID/uid_map maps all users. */
 bool callers_are_mapped(const char *map);
 void callers_hang_up(struct caller *caller);
 void callers_refuse_by(struct caller *caller, const struct sgpu_error *error);
 void callers_refuse(struct caller *caller, int code, const char *format, ...) SGPU_PRINTF(3, 4);
-/* Takes a connection; *accepted: its caller, or NULL if it was refused. false: there is none, or it has to wait. */
+/* Takes a connection; *accepted: its caller, or NULL if it was refused. false: there is none, or it
+ * has to wait. */
 bool callers_accept(struct supervisor *supervisor, struct caller **accepted);
 
 /* supervisor_workers.c. */
 /* Starts as many as are wanted now, or has one leave. */
 void workers_keep(struct supervisor *supervisor);
-/* Gives those that are ready and nobody's to tenants that wait and have none, whose they are from then on. */
+/* Gives those that are ready and nobody's to tenants that wait and have none, whose they are from
+ * then on. */
 void workers_give(struct supervisor *supervisor);
 /* Starts some that read the keys again, and take over once one of them is ready. */
 void workers_reload(struct supervisor *supervisor);
@@ -107,7 +115,8 @@ void workers_hear(struct supervisor *supervisor, struct process *process);
 void workers_reap(struct supervisor *supervisor);
 
 /* supervisor_turns.c: whose batches and requests go to workers, and when. */
-/* The caller wants to submit a batch, or has a request: it waits for a turn or for a worker, or is refused. */
+/* The caller wants to submit a batch, or has a request: it waits for a turn or for a worker, or is
+ * refused. */
 void turns_ask(struct supervisor *supervisor, struct caller *caller, bool request);
 /* Gives the turns that are free; who gets none is told, or refused for a limit. */
 void turns_give(struct supervisor *supervisor);

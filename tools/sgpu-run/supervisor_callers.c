@@ -25,7 +25,9 @@ bool callers_are_mapped(const char *map)
 
 	do {
 		before = known;
-		for (const char *line = map; sscanf(line, "%10llu %*u %10llu%n", &first, &count, &length) == 2; line += length) {
+		for (const char *line = map;
+		     sscanf(line, "%10llu %*u %10llu%n", &first, &count, &length) == 2;
+		     line += length) {
 			known = first <= known && known < first + count ? first + count : known;
 		}
 	} while (known != before && known < UINT32_MAX);
@@ -81,8 +83,8 @@ static unsigned count_silent(const struct supervisor *s, uid_t uid)
 	return count;
 }
 
-/* The silent one that came first; of those that wait, the last one of the user who has most. Who speaks at once is heard
- * before it is their turn. */
+/* The silent one that came first; of those that wait, the last one of the user who has most. Who
+ * speaks at once is heard before it is their turn. */
 static struct caller *find_dispensable(struct supervisor *s)
 {
 	unsigned of_tenant[SUPERVISOR_TENANTS_MAX] = { 0 }, most = 1;
@@ -105,7 +107,8 @@ static struct caller *find_dispensable(struct supervisor *s)
 	for (int i = 0; most > 1 && i < SUPERVISOR_CALLERS_MAX; i++) {
 		struct caller *c = &s->callers[i];
 
-		if (of_tenant[c->tenant - s->tenants] == most && (!found || c->order > found->order)) {
+		if (of_tenant[c->tenant - s->tenants] == most &&
+		    (!found || c->order > found->order)) {
 			found = c;
 		}
 	}
@@ -142,25 +145,30 @@ bool callers_accept(struct supervisor *s, struct caller **accepted)
 	*accepted = NULL;
 	caller.fd = room ? accept4(s->socket->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
 	if (caller.fd < 0) {
-		if (!room || errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+		if (!room || errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+		    errno == ENOBUFS) {
 			s->accept_ns = sgpu_now_ns() + ACCEPT_PAUSE_NS;
 		}
 		return false;
 	}
-	if (getsockopt(caller.fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || size != sizeof(peer)) {
+	if (getsockopt(caller.fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 ||
+	    size != sizeof(peer)) {
 		callers_hang_up(&caller);
 		return true;
 	}
 	caller.uid = peer.uid;
 	caller.since_ns = sgpu_now_ns();
 	if (peer.uid == s->unmapped) {
-		callers_refuse(&caller, SGPU_EPOLICY, "the kernel does not say whose this connection is: the server's user "
-			       "namespace does not map its user, and calls all such users %lu",
-			       (unsigned long)peer.uid);
+		callers_refuse(
+			&caller, SGPU_EPOLICY,
+			"the kernel does not say whose this connection is: the server's user "
+			"namespace does not map its user, and calls all such users %lu",
+			(unsigned long)peer.uid);
 		return true;
 	}
 	if (count_silent(s, peer.uid) >= SUPERVISOR_SILENT_MAX) {
-		callers_refuse(&caller, SGPU_ERETRY, "user %lu has %d connections that wait, which is the limit",
+		callers_refuse(&caller, SGPU_ERETRY,
+			       "user %lu has %d connections that wait, which is the limit",
 			       (unsigned long)peer.uid, SUPERVISOR_SILENT_MAX);
 		return true;
 	}

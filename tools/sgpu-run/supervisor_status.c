@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the supervisor tells of itself. Root and the server's own user see all of it, others what is theirs.
+ * What the supervisor tells of itself. Root and the server's own user see all of it, others what is
+ * theirs.
  */
 #include "supervisor.h"
 
@@ -19,8 +20,12 @@ static const char *state_of(const struct process *p)
 static void describe_results(json_t *object, const uint64_t sums[SERVE_SUMS])
 {
 	static const char *const names[SERVE_RESULTS] = {
-		[SERVE_DONE] = "done", [SERVE_SOME_FAILED] = "some_failed", [SERVE_REFUSED] = "refused",
-		[SERVE_REPLAYED] = "replayed", [SERVE_OVER_QUOTA] = "over_quota", [SERVE_CANCELLED] = "cancelled",
+		[SERVE_DONE] = "done",
+		[SERVE_SOME_FAILED] = "some_failed",
+		[SERVE_REFUSED] = "refused",
+		[SERVE_REPLAYED] = "replayed",
+		[SERVE_OVER_QUOTA] = "over_quota",
+		[SERVE_CANCELLED] = "cancelled",
 		[SERVE_FAILED] = "failed",
 	};
 
@@ -32,11 +37,13 @@ static void describe_results(json_t *object, const uint64_t sums[SERVE_SUMS])
 static json_t *describe_process(const struct process *p, uint64_t now)
 {
 	const struct serve_counters *c = &p->said;
-	json_t *object = json_pack("{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "pid", (int)p->pid, "state",
-				   state_of(p), "in_flight", (json_int_t)process_in_flight(p), "done",
-				   (json_int_t)c->sums[SERVE_DONE], "failed", (json_int_t)c->sums[SERVE_FAILED], "uptime_ns",
-				   (json_int_t)(now - p->started_ns), "leases", (json_int_t)c->leases, "leased_bytes",
-				   (json_int_t)c->leased_bytes, "pool_bytes", (json_int_t)c->pool_bytes);
+	json_t *object = json_pack(
+		"{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "pid", (int)p->pid, "state",
+		state_of(p), "in_flight", (json_int_t)process_in_flight(p), "done",
+		(json_int_t)c->sums[SERVE_DONE], "failed", (json_int_t)c->sums[SERVE_FAILED],
+		"uptime_ns", (json_int_t)(now - p->started_ns), "leases", (json_int_t)c->leases,
+		"leased_bytes", (json_int_t)c->leased_bytes, "pool_bytes",
+		(json_int_t)c->pool_bytes);
 
 	if (object && p->tenant) {
 		json_object_set_new(object, "uid", json_integer((json_int_t)p->tenant->uid));
@@ -54,11 +61,14 @@ static json_t *describe_latency(const uint64_t sums[SERVE_SUMS])
 		const uint64_t bound = serve_latency_bounds_ns[i];
 
 		count += sums[SERVE_LATENCY + i];
-		json_array_append_new(buckets, json_pack("{s:o, s:I}", "le_ns", bound == UINT64_MAX ? json_null() :
-							 json_integer((json_int_t)bound), "count", (json_int_t)count));
+		json_array_append_new(buckets, json_pack("{s:o, s:I}", "le_ns",
+							 bound == UINT64_MAX
+								 ? json_null()
+								 : json_integer((json_int_t)bound),
+							 "count", (json_int_t)count));
 	}
-	return json_pack("{s:I, s:I, s:o}", "sum_ns", (json_int_t)sums[SERVE_LATENCY_NS], "count", (json_int_t)count,
-			 "buckets", buckets);
+	return json_pack("{s:I, s:I, s:o}", "sum_ns", (json_int_t)sums[SERVE_LATENCY_NS], "count",
+			 (json_int_t)count, "buckets", buckets);
 }
 
 /* 0: none. */
@@ -69,9 +79,11 @@ static json_t *describe_bytes(uint64_t limit)
 
 static json_t *describe_limits(const struct tenant_rule *rule)
 {
-	return json_pack("{s:I, s:I, s:I, s:o, s:o}", "in_flight", (json_int_t)rule->in_flight, "waiting",
-			 (json_int_t)rule->waiting, "sessions", (json_int_t)rule->sessions, "device_memory",
-			 describe_bytes(rule->device_memory), "host_memory", describe_bytes(rule->host_memory));
+	return json_pack("{s:I, s:I, s:I, s:o, s:o}", "in_flight", (json_int_t)rule->in_flight,
+			 "waiting", (json_int_t)rule->waiting, "sessions",
+			 (json_int_t)rule->sessions, "device_memory",
+			 describe_bytes(rule->device_memory), "host_memory",
+			 describe_bytes(rule->host_memory));
 }
 
 /* With all its workers, also those that drain. */
@@ -79,7 +91,8 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 {
 	const struct share *share = &s->shares.of[t - s->tenants];
 	json_t *tenant;
-	uint64_t sums[SERVE_SUMS], in_flight = 0, stalled = 0, waiting = 0, sessions = 0, device = 0, host = 0;
+	uint64_t sums[SERVE_SUMS], in_flight = 0, stalled = 0, waiting = 0, sessions = 0,
+				   device = 0, host = 0;
 
 	for (int k = 0; k < SERVE_SUMS; k++) {
 		sums[k] = t->sums[k];
@@ -103,14 +116,16 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		waiting += s->callers[i].tenant == t && !s->callers[i].request;
 	}
-	tenant = json_pack("{s:I, s:o, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "uid",
-			   (json_int_t)t->uid, "user", cli_json_text(t->user), "weight", (json_int_t)t->rule.weight,
-			   "priority", t->rule.high ? "high" : "normal", "limits", describe_limits(&t->rule), "waiting",
-			   (json_int_t)waiting, "in_flight", (json_int_t)in_flight, "stalled", (json_int_t)stalled,
-			   "sessions", (json_int_t)sessions, "device_bytes", (json_int_t)device, "host_bytes",
-			   (json_int_t)host, "bytes_in", (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
-			   (json_int_t)sums[SERVE_BYTES_OUT], "busy_ns", (json_int_t)share->used_ns, "latency",
-			   describe_latency(sums));
+	tenant = json_pack(
+		"{s:I, s:o, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+		"uid", (json_int_t)t->uid, "user", cli_json_text(t->user), "weight",
+		(json_int_t)t->rule.weight, "priority", t->rule.high ? "high" : "normal", "limits",
+		describe_limits(&t->rule), "waiting", (json_int_t)waiting, "in_flight",
+		(json_int_t)in_flight, "stalled", (json_int_t)stalled, "sessions",
+		(json_int_t)sessions, "device_bytes", (json_int_t)device, "host_bytes",
+		(json_int_t)host, "bytes_in", (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
+		(json_int_t)sums[SERVE_BYTES_OUT], "busy_ns", (json_int_t)share->used_ns, "latency",
+		describe_latency(sums));
 	describe_results(tenant, sums);
 	return tenant;
 }
@@ -139,9 +154,10 @@ char *supervisor_status(struct supervisor *s, uid_t uid)
 			json_array_append_new(tenants, describe_tenant(s, t));
 		}
 	}
-	status = json_pack("{s:{s:i, s:s, s:I, s:I, s:o, s:o}}", "status", "pid", (int)getpid(), "version", SGPU_VERSION,
-			   "uptime_ns", (json_int_t)(now - s->started_ns), "running", (json_int_t)s->server->running, "workers",
-			   workers, "tenants", tenants);
+	status = json_pack("{s:{s:i, s:s, s:I, s:I, s:o, s:o}}", "status", "pid", (int)getpid(),
+			   "version", SGPU_VERSION, "uptime_ns", (json_int_t)(now - s->started_ns),
+			   "running", (json_int_t)s->server->running, "workers", workers, "tenants",
+			   tenants);
 	text = status ? json_dumps(status, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
 	json_decref(status);
 	return text;

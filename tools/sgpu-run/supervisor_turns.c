@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns: how many batches run at once is limited, and shares.h says whose is next. A batch has a turn from the moment at
- * which its connection is handed over until its worker has closed it, but not while its worker says that it waits for its
- * client: it reads nothing more then until it has a turn again. A worker that says something else than is true does so for
- * its own tenant alone. Requests need a worker, but no turn.
+ * Turns: how many batches run at once is limited, and shares.h says whose is next. A batch has a
+ * turn from the moment at which its connection is handed over until its worker has closed it, but
+ * not while its worker says that it waits for its client: it reads nothing more then until it has a
+ * turn again. A worker that says something else than is true does so for its own tenant alone.
+ * Requests need a worker, but no turn.
  */
 #include "supervisor.h"
 
@@ -35,15 +36,16 @@ static bool is_dispensable(const struct supervisor *s, const struct tenant *tena
 	return !has_process(s, tenant);
 }
 
-/* Root, the server's user, and those whom the file of tenants names. Nobody has such users at will, as one who may map a
- * range of others has. */
+/* Root, the server's user, and those whom the file of tenants names. Nobody has such users at will,
+ * as one who may map a range of others has. */
 static bool is_known(const struct supervisor *s, uid_t uid)
 {
-	return uid == 0 || uid == geteuid() || tenant_rules_find(&s->rules, uid) != &s->rules.others;
+	return uid == 0 || uid == geteuid() ||
+	       tenant_rules_find(&s->rules, uid) != &s->rules.others;
 }
 
-/* For a user who is known: the tenant who is not, and has nothing but batches that wait, and came last. They are refused.
- * NULL: there is none. */
+/* For a user who is known: the tenant who is not, and has nothing but batches that wait, and came
+ * last. They are refused. NULL: there is none. */
 static struct tenant *displace_tenant(struct supervisor *s)
 {
 	struct tenant *last = NULL;
@@ -51,14 +53,18 @@ static struct tenant *displace_tenant(struct supervisor *s)
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		struct tenant *t = &s->tenants[i];
 
-		if (!is_known(s, t->uid) && !has_process(s, t) && (!last || t->last_ns > last->last_ns)) {
+		if (!is_known(s, t->uid) && !has_process(s, t) &&
+		    (!last || t->last_ns > last->last_ns)) {
 			last = t;
 		}
 	}
 	for (int i = 0; last && i < SUPERVISOR_CALLERS_MAX; i++) {
 		if (s->callers[i].tenant == last) {
-			callers_refuse(&s->callers[i], SGPU_ERETRY, "the server gives the place of user %lu to one whom it knows: "
-				       "%d users wait, which is the limit", (unsigned long)last->uid, SUPERVISOR_TENANTS_MAX);
+			callers_refuse(
+				&s->callers[i], SGPU_ERETRY,
+				"the server gives the place of user %lu to one whom it knows: "
+				"%d users wait, which is the limit",
+				(unsigned long)last->uid, SUPERVISOR_TENANTS_MAX);
 		}
 	}
 	return last;
@@ -91,9 +97,12 @@ static struct tenant *find_tenant(struct supervisor *s, uid_t uid)
 		oldest = displace_tenant(s);
 	}
 	if (oldest) {
-		*oldest = (struct tenant){ .used = true, .uid = uid, .rule = *tenant_rules_find(&s->rules, uid) };
+		*oldest = (struct tenant){ .used = true,
+					   .uid = uid,
+					   .rule = *tenant_rules_find(&s->rules, uid) };
 		tenant_user_name(uid, oldest->user, sizeof(oldest->user));
-		shares_add(&s->shares, (unsigned)(oldest - s->tenants), oldest->rule.weight, oldest->rule.high);
+		shares_add(&s->shares, (unsigned)(oldest - s->tenants), oldest->rule.weight,
+			   oldest->rule.high);
 	}
 	return oldest;
 }
@@ -114,14 +123,16 @@ void turns_apply_rules(struct supervisor *s)
 }
 
 /* ---- what there is ---- */
-/* A tenant's batches that wait count only as far as its limit lets them begin. Without a worker that takes them, those that
- * have begun already can have a turn, and no others. */
+/* A tenant's batches that wait count only as far as its limit lets them begin. Without a worker
+ * that takes them, those that have begun already can have a turn, and no others. */
 static void tell_shares(struct supervisor *s, const struct tenant *t)
 {
-	const unsigned room = t->in_flight < t->rule.in_flight ? t->rule.in_flight - t->in_flight : 0;
+	const unsigned room =
+		t->in_flight < t->rule.in_flight ? t->rule.in_flight - t->in_flight : 0;
 	const unsigned i = (unsigned)(t - s->tenants);
 
-	shares_set(&s->shares, i, (t->waiting < room ? t->waiting : room) + t->wanting, t->in_flight - t->stalled);
+	shares_set(&s->shares, i, (t->waiting < room ? t->waiting : room) + t->wanting,
+		   t->in_flight - t->stalled);
 	s->shares.of[i].barred = !t->process && t->wanting == 0;
 }
 
@@ -138,12 +149,15 @@ static bool keeps_worker(const struct supervisor *s, const struct tenant *t)
 	return keeps && t->in_flight == t->stalled;
 }
 
-/* It has a worker that leaves, and limits that hold for all of its workers together; or its last one died just now. */
+/* It has a worker that leaves, and limits that hold for all of its workers together; or its last
+ * one died just now. */
 static bool awaits_end(const struct supervisor *s, const struct tenant *t, uint64_t now)
 {
-	const bool limited = t->rule.device_memory || t->rule.host_memory || t->rule.sessions < TENANT_SESSIONS_MAX;
+	const bool limited = t->rule.device_memory || t->rule.host_memory ||
+			     t->rule.sessions < TENANT_SESSIONS_MAX;
 
-	return !t->process && t->waiting + t->asking > 0 && ((limited && has_process(s, t)) || now < t->start_ns);
+	return !t->process && t->waiting + t->asking > 0 &&
+	       ((limited && has_process(s, t)) || now < t->start_ns);
 }
 
 static void count_all(struct supervisor *s)
@@ -183,7 +197,9 @@ static void count_all(struct supervisor *s)
 		if (t->used) {
 			tell_shares(s, t);
 			t->awaits = awaits_end(s, t, now);
-			t->lacks_ns = t->process || t->awaits || t->waiting + t->asking == 0 ? 0 : t->lacks_ns ? t->lacks_ns : now;
+			t->lacks_ns = t->process || t->awaits || t->waiting + t->asking == 0 ? 0
+				      : t->lacks_ns ? t->lacks_ns
+						    : now;
 			s->lacking += t->lacks_ns != 0;
 			s->awaiting += t->awaits;
 		}
@@ -191,7 +207,8 @@ static void count_all(struct supervisor *s)
 	for (unsigned i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		const struct tenant *t = &s->tenants[i];
 
-		shares_hold(&s->shares, i, s->lacking > 0 && t->used && keeps_worker(s, t), t->lacks_ns != 0);
+		shares_hold(&s->shares, i, s->lacking > 0 && t->used && keeps_worker(s, t),
+			    t->lacks_ns != 0);
 	}
 }
 
@@ -215,13 +232,15 @@ static struct caller *find_first_caller(struct supervisor *s, const struct tenan
 static bool hand_over(struct caller *caller)
 {
 	struct tenant *tenant = caller->tenant;
-	struct wire_take take = { .uid = caller->uid, .since_ns = caller->since_ns,
+	struct wire_take take = { .uid = caller->uid,
+				  .since_ns = caller->since_ns,
 				  .request = caller->request };
 
 	memcpy(take.user, tenant->user, sizeof(take.user));
 	if (!wire_send(tenant->process->control, WIRE_TAKE, &take, sizeof(take), &caller->fd, 1)) {
 		tenant->sums[SERVE_OVER_QUOTA]++;
-		callers_refuse(caller, SGPU_ERETRY, "the worker of user %lu takes no more", (unsigned long)tenant->uid);
+		callers_refuse(caller, SGPU_ERETRY, "the worker of user %lu takes no more",
+			       (unsigned long)tenant->uid);
 		return false;
 	}
 	callers_hang_up(caller);
@@ -287,14 +306,16 @@ static struct caller *find_newest(struct supervisor *s, const struct tenant *ten
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		struct caller *c = &s->callers[i];
 
-		if (c->tenant == tenant && !c->request && !c->queued && (!newest || c->order > newest->order)) {
+		if (c->tenant == tenant && !c->request && !c->queued &&
+		    (!newest || c->order > newest->order)) {
 			newest = c;
 		}
 	}
 	return newest;
 }
 
-/* Who came just now, and did not get a turn: more than may wait are refused, and the others are told. */
+/* Who came just now, and did not get a turn: more than may wait are refused, and the others are
+ * told. */
 static void settle_new(struct supervisor *s)
 {
 	struct wire_plain queued;
@@ -306,8 +327,10 @@ static void settle_new(struct supervisor *s)
 		while (t->used && t->waiting > t->rule.waiting && (newest = find_newest(s, t))) {
 			t->waiting--;
 			t->sums[SERVE_OVER_QUOTA]++;
-			callers_refuse(newest, SGPU_ERETRY, "user %lu has %u batches that wait, which is the limit 'waiting'",
-				       (unsigned long)t->uid, t->rule.waiting);
+			callers_refuse(
+				newest, SGPU_ERETRY,
+				"user %lu has %u batches that wait, which is the limit 'waiting'",
+				(unsigned long)t->uid, t->rule.waiting);
 		}
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
@@ -341,7 +364,8 @@ void turns_ask(struct supervisor *s, struct caller *caller, bool request)
 	struct tenant *tenant = find_tenant(s, caller->uid);
 
 	if (!tenant) {
-		callers_refuse(caller, SGPU_ERETRY, "%d users have batches under way, which is the limit",
+		callers_refuse(caller, SGPU_ERETRY,
+			       "%d users have batches under way, which is the limit",
 			       SUPERVISOR_TENANTS_MAX);
 		return;
 	}
@@ -349,13 +373,15 @@ void turns_ask(struct supervisor *s, struct caller *caller, bool request)
 	count_all(s);
 	if (request && tenant->asking + tenant->requests >= SUPERVISOR_REQUESTS_MAX) {
 		tenant->sums[SERVE_OVER_QUOTA]++;
-		callers_refuse(caller, SGPU_ERETRY, "user %lu has %d requests under way, which is the limit",
+		callers_refuse(caller, SGPU_ERETRY,
+			       "user %lu has %d requests under way, which is the limit",
 			       (unsigned long)caller->uid, SUPERVISOR_REQUESTS_MAX);
 		return;
 	}
 	if (!request && tenant->waiting + tenant->in_flight >= s->server->submissions) {
 		tenant->sums[SERVE_OVER_QUOTA]++;
-		callers_refuse(caller, SGPU_ERETRY, "user %lu has %u submissions under way, which is the limit",
+		callers_refuse(caller, SGPU_ERETRY,
+			       "user %lu has %u submissions under way, which is the limit",
 			       (unsigned long)caller->uid, s->server->submissions);
 		return;
 	}

@@ -14,10 +14,15 @@
 
 #define START_PAUSE_NS UINT64_C(100000000)
 #define SHORT_LIFE_NS UINT64_C(1000000000) /* one that ends sooner is not replaced at once */
-#define TENURE_NS UINT64_C(1000000000)     /* a worker is its tenant's for so long, whoever waits for one */
+#define TENURE_NS \
+	UINT64_C(1000000000) /* a worker is its tenant's for so long, whoever waits for one */
 #define PRESS_PAUSE_NS UINT64_C(250000000)
-#define QUOTE_KEPT_NS UINT64_C(60000000000)  /* after a quote, the batch for its key is on its way */
-#define QUOTE_YIELD_NS UINT64_C(10000000000) /* but nobody waits longer than this for such a worker, or one with leases */
+#define QUOTE_KEPT_NS                                                               \
+	UINT64_C(60000000000) /* after a quote, the batch for its key is on its way \
+			       */
+#define QUOTE_YIELD_NS                                                                            \
+	UINT64_C(10000000000) /* but nobody waits longer than this for such a worker, or one with \
+				 leases */
 enum { START_PAUSES_MAX = 8, NOTES_AT_ONCE = 64 };
 
 static bool is_reloading(const struct supervisor *s)
@@ -38,7 +43,8 @@ static struct process *find_spare(struct supervisor *s)
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		struct process *p = &s->processes[i];
 
-		if (p->pid && p->ready && !p->draining && !p->tenant && p->generation == s->generation) {
+		if (p->pid && p->ready && !p->draining && !p->tenant &&
+		    p->generation == s->generation) {
 			return p;
 		}
 	}
@@ -50,8 +56,8 @@ static bool is_idle(const struct process *p)
 	return process_in_flight(p) == 0 && process_requests(p) == 0;
 }
 
-/* What is sealed to the key of a quote no other worker opens. The counter is the worker's: it says what it likes, and a
- * time to come is as good as none. */
+/* What is sealed to the key of a quote no other worker opens. The counter is the worker's: it says
+ * what it likes, and a time to come is as good as none. */
 static bool was_just_quoted(const struct process *p, uint64_t now)
 {
 	const uint64_t quoted = p->said.quoted_ns;
@@ -59,7 +65,8 @@ static bool was_just_quoted(const struct process *p, uint64_t now)
 	return quoted != 0 && now - quoted < QUOTE_KEPT_NS;
 }
 
-/* Whether somebody has waited for a worker for so long that quotes and leases no longer keep one from them. */
+/* Whether somebody has waited for a worker for so long that quotes and leases no longer keep one
+ * from them. */
 static bool takes_kept(const struct supervisor *s, uint64_t now)
 {
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
@@ -87,7 +94,8 @@ static struct process *find_idle(struct supervisor *s, uint64_t now)
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		struct process *p = &s->processes[i];
 
-		if (p->pid && !p->draining && p->tenant && is_idle(p) && p->tenant->waiting + p->tenant->asking == 0 &&
+		if (p->pid && !p->draining && p->tenant && is_idle(p) &&
+		    p->tenant->waiting + p->tenant->asking == 0 &&
 		    (kept_too || (!was_just_quoted(p, now) && !keeps_leases(p))) &&
 		    (!idle || p->tenant->last_ns < idle->tenant->last_ns)) {
 			idle = p;
@@ -109,7 +117,8 @@ static struct tenant *find_needy(struct supervisor *s)
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		struct tenant *t = &s->tenants[i];
 
-		if (t->lacks_ns && (!needy || share_is_before(share_of(s, t), share_of(s, needy)))) {
+		if (t->lacks_ns &&
+		    (!needy || share_is_before(share_of(s, t), share_of(s, needy)))) {
 			needy = t;
 		}
 	}
@@ -138,7 +147,8 @@ void workers_give(struct supervisor *s)
 	}
 }
 
-/* Of the tenant that has had most for its weight, if that is more than the one has had that waits for a worker. */
+/* Of the tenant that has had most for its weight, if that is more than the one has had that waits
+ * for a worker. */
 static struct process *find_busy(struct supervisor *s, uint64_t now)
 {
 	const struct tenant *needy = find_needy(s);
@@ -157,7 +167,8 @@ static struct process *find_busy(struct supervisor *s, uint64_t now)
 	return busy;
 }
 
-/* Batches that have waited for their clients for long, and sessions that have had nothing to do for long, end. */
+/* Batches that have waited for their clients for long, and sessions that have had nothing to do for
+ * long, end. */
 static void press(struct supervisor *s, uint64_t now)
 {
 	struct wire_plain others_wait;
@@ -170,15 +181,17 @@ static void press(struct supervisor *s, uint64_t now)
 		struct process *p = &s->processes[i];
 		const bool wanted = s->lacking > 0 || (p->tenant && p->tenant->awaits);
 
-		if (p->pid && p->control >= 0 && wanted && (process_stalled(p) > 0 || process_requests(p) > 0 ||
-						  p->said.sessions > 0)) {
-			(void)wire_send(p->control, WIRE_PRESS, &others_wait, sizeof(others_wait), NULL, 0);
+		if (p->pid && p->control >= 0 && wanted &&
+		    (process_stalled(p) > 0 || process_requests(p) > 0 || p->said.sessions > 0)) {
+			(void)wire_send(p->control, WIRE_PRESS, &others_wait, sizeof(others_wait),
+					NULL, 0);
 		}
 	}
 }
 
-/* For tenants that wait for a worker when there are as many as may be. One that is busy ends what it has begun first, and
- * its tenant's next batches wait for a worker as others do. `leaving`: workers that drain, and have nothing else to do. */
+/* For tenants that wait for a worker when there are as many as may be. One that is busy ends what
+ * it has begun first, and its tenant's next batches wait for a worker as others do. `leaving`:
+ * workers that drain, and have nothing else to do. */
 static void make_room(struct supervisor *s, unsigned leaving)
 {
 	const uint64_t now = sgpu_now_ns();
@@ -216,7 +229,8 @@ static struct census count_processes(const struct supervisor *s)
 		c.all += p->pid != 0;
 		c.leaving += p->pid && p->draining && is_idle(p);
 		c.coming += p->pid && !p->draining && !p->ready && p->generation == wanted;
-		c.spare += p->pid && !p->draining && p->ready && !p->tenant && p->generation == wanted;
+		c.spare +=
+			p->pid && !p->draining && p->ready && !p->tenant && p->generation == wanted;
 	}
 	return c;
 }
@@ -238,8 +252,8 @@ static void start_worker(struct supervisor *s)
 	p->generation = s->newest;
 }
 
-/* As many spare ones as the options say, and one for each tenant that waits and has none, within the limit. While keys are
- * read anew, one more may be there. */
+/* As many spare ones as the options say, and one for each tenant that waits and has none, within
+ * the limit. While keys are read anew, one more may be there. */
 void workers_keep(struct supervisor *s)
 {
 	const struct census c = count_processes(s);
@@ -253,7 +267,8 @@ void workers_keep(struct supervisor *s)
 	}
 	wanted = wanted ? wanted : is_reloading(s) || !s->served;
 	for (unsigned coming = c.coming + c.spare; coming < wanted; coming++) {
-		if (all >= s->server->workers + (is_reloading(s) && coming == 0) || all >= SERVE_WORKERS_MAX) {
+		if (all >= s->server->workers + (is_reloading(s) && coming == 0) ||
+		    all >= SERVE_WORKERS_MAX) {
 			if (c.coming + c.spare < s->lacking) {
 				make_room(s, c.leaving);
 			}
@@ -330,7 +345,9 @@ static void lose(struct process *p)
 void workers_hear(struct supervisor *s, struct process *p)
 {
 	struct wire_plain ready;
-	int rc = p->ready ? take_notes(p) : wire_receive(p->control, WIRE_READY, &ready, sizeof(ready), NULL, 0, NULL);
+	int rc = p->ready ? take_notes(p)
+			  : wire_receive(p->control, WIRE_READY, &ready, sizeof(ready), NULL, 0,
+					 NULL);
 
 	if (rc == SGPU_ETIMEOUT || (rc == SGPU_OK && p->ready)) {
 		return;
@@ -347,7 +364,8 @@ void workers_hear(struct supervisor *s, struct process *p)
 	if (!s->served) {
 		s->served = true;
 		service_notify("READY=1");
-		cli_note("serving at '%s'", s->socket->path[0] ? s->socket->path : "the service manager's socket");
+		cli_note("serving at '%s'",
+			 s->socket->path[0] ? s->socket->path : "the service manager's socket");
 	}
 	if (is_reloading(s) && p->generation == s->newest) {
 		finish_reload(s);
@@ -362,15 +380,17 @@ static void lament(struct supervisor *s, const struct process *p, int status)
 		return;
 	}
 	if (WIFSIGNALED(status)) {
-		cli_warning("worker %d was ended by signal %d; submissions that failed with it: %llu", (int)p->pid,
-			    WTERMSIG(status), (unsigned long long)lost);
+		cli_warning(
+			"worker %d was ended by signal %d; submissions that failed with it: %llu",
+			(int)p->pid, WTERMSIG(status), (unsigned long long)lost);
 	} else {
-		cli_warning("worker %d ended with status %d; submissions that failed with it: %llu", (int)p->pid,
-			    WEXITSTATUS(status), (unsigned long long)lost);
+		cli_warning("worker %d ended with status %d; submissions that failed with it: %llu",
+			    (int)p->pid, WEXITSTATUS(status), (unsigned long long)lost);
 	}
 }
 
-/* One that was nobody's, and ended soon, delays all that are to start: what it failed for is not a tenant's. */
+/* One that was nobody's, and ended soon, delays all that are to start: what it failed for is not a
+ * tenant's. */
 static void bury(struct supervisor *s, struct process *p, int status)
 {
 	struct tenant *tenant = p->tenant;
@@ -383,12 +403,14 @@ static void bury(struct supervisor *s, struct process *p, int status)
 		}
 		tenant->sums[SERVE_FAILED] += process_in_flight(p);
 		lose(p);
-	} else if (!p->draining && !s->ending && (!p->ready || sgpu_now_ns() - p->started_ns < SHORT_LIFE_NS)) {
+	} else if (!p->draining && !s->ending &&
+		   (!p->ready || sgpu_now_ns() - p->started_ns < SHORT_LIFE_NS)) {
 		s->start_ns = sgpu_now_ns() + pause_after(s->failures++);
 		if (!s->served) {
 			/* It has said why. */
-			s->status = WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) :
-				    sgpu_exit_status(SGPU_ESYSTEM);
+			s->status = WIFEXITED(status) && WEXITSTATUS(status)
+					    ? WEXITSTATUS(status)
+					    : sgpu_exit_status(SGPU_ESYSTEM);
 		} else if (is_reloading(s) && p->generation == s->newest) {
 			give_up_reload(s);
 		}

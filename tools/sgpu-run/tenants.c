@@ -20,8 +20,10 @@
 
 enum { FILE_MAX = 1 << 18, LINE_MAX_BYTES = 512 };
 
-static const struct tenant_rule default_rule = { .weight = 1, .in_flight = TENANT_BATCHES_MAX, .waiting = 64,
-						.sessions = TENANT_SESSIONS_MAX };
+static const struct tenant_rule default_rule = { .weight = 1,
+						 .in_flight = TENANT_BATCHES_MAX,
+						 .waiting = 64,
+						 .sessions = TENANT_SESSIONS_MAX };
 
 enum { NO_UID = -1 };
 
@@ -32,7 +34,8 @@ struct place {
 	bool again; /* the file was read before */
 };
 
-static int SGPU_PRINTF(3, 4) fail_line(struct sgpu_error *error, const struct place *place, const char *format, ...)
+static int SGPU_PRINTF(3, 4)
+	fail_line(struct sgpu_error *error, const struct place *place, const char *format, ...)
 {
 	char text[LINE_MAX_BYTES + 128];
 	va_list arguments;
@@ -43,15 +46,17 @@ static int SGPU_PRINTF(3, 4) fail_line(struct sgpu_error *error, const struct pl
 	return sgpu_fail(error, SGPU_EINVALID, "'%s', line %d: %s", place->path, place->line, text);
 }
 
-/* A user who is there no more is no reason to do without the rest of the file: *uid is NO_UID. Where it cannot be known
- * whether there is such a user, that is another matter. */
-static int read_uid(const char *word, const struct place *place, uid_t *uid, struct sgpu_error *error)
+/* A user who is there no more is no reason to do without the rest of the file: *uid is NO_UID.
+ * Where it cannot be known whether there is such a user, that is another matter. */
+static int read_uid(const char *word, const struct place *place, uid_t *uid,
+		    struct sgpu_error *error)
 {
 	const struct passwd *user;
 	uint64_t number;
 
 	if (word[strspn(word, "0123456789")] == '\0') {
-		if (sgpu_parse_u64(word, "a user id", 0, UINT32_MAX - 1, &number, NULL) != SGPU_OK) {
+		if (sgpu_parse_u64(word, "a user id", 0, UINT32_MAX - 1, &number, NULL) !=
+		    SGPU_OK) {
 			return fail_line(error, place, "'%s' is no user id", word);
 		}
 		*uid = (uid_t)number;
@@ -60,7 +65,8 @@ static int read_uid(const char *word, const struct place *place, uid_t *uid, str
 	errno = 0;
 	user = getpwnam(word);
 	if (!user && place->again && (errno == 0 || errno == ENOENT || errno == ESRCH)) {
-		cli_warning("'%s', line %d: there is no user '%s': the line is left out", place->path, place->line, word);
+		cli_warning("'%s', line %d: there is no user '%s': the line is left out",
+			    place->path, place->line, word);
 		*uid = (uid_t)NO_UID;
 		return SGPU_OK;
 	}
@@ -72,10 +78,15 @@ static int read_uid(const char *word, const struct place *place, uid_t *uid, str
 }
 
 /* One word "name=value"; `given` has a bit for each name that the line has had. */
-static int read_setting(char *word, const struct place *place, struct tenant_rule *rule, unsigned *given,
-			struct sgpu_error *error)
+static int read_setting(char *word, const struct place *place, struct tenant_rule *rule,
+			unsigned *given, struct sgpu_error *error)
 {
-	const struct { const char *name; unsigned *number, most; uint64_t *size; unsigned least; } settings[] = {
+	const struct {
+		const char *name;
+		unsigned *number, most;
+		uint64_t *size;
+		unsigned least;
+	} settings[] = {
 		{ "weight", &rule->weight, SHARE_WEIGHT_MAX, NULL, 1 },
 		{ "in-flight", &rule->in_flight, TENANT_BATCHES_MAX, NULL, 1 },
 		{ "waiting", &rule->waiting, TENANT_BATCHES_MAX, NULL, 1 },
@@ -96,34 +107,42 @@ static int read_setting(char *word, const struct place *place, struct tenant_rul
 	}
 	if (!value || i == SGPU_ARRAY_LENGTH(settings)) {
 		fail_line(error, place, "'%s' is no setting", word);
-		return sgpu_hint(error, "weight=N, priority=high or normal, in-flight=N, waiting=N, sessions=N, "
-				 "device-memory=SIZE, host-memory=SIZE");
+		return sgpu_hint(
+			error,
+			"weight=N, priority=high or normal, in-flight=N, waiting=N, sessions=N, "
+			"device-memory=SIZE, host-memory=SIZE");
 	}
 	if (*given & 1u << i) {
 		return fail_line(error, place, "%s is set twice", word);
 	}
 	*given |= 1u << i;
 	if (settings[i].size) {
-		return sgpu_parse_size(value, word, settings[i].least, INT64_MAX, settings[i].size, NULL) == SGPU_OK ? SGPU_OK :
-		       fail_line(error, place, "%s is a size from %u bytes on, such as 512M, not '%s'", word,
-				 settings[i].least, value);
+		return sgpu_parse_size(value, word, settings[i].least, INT64_MAX, settings[i].size,
+				       NULL) == SGPU_OK
+			       ? SGPU_OK
+			       : fail_line(error, place,
+					   "%s is a size from %u bytes on, such as 512M, not '%s'",
+					   word, settings[i].least, value);
 	}
 	if (!settings[i].number) {
 		rule->high = strcmp(value, "high") == 0;
-		return rule->high || strcmp(value, "normal") == 0 ? SGPU_OK :
-		       fail_line(error, place, "a priority is high or normal, not '%s'", value);
+		return rule->high || strcmp(value, "normal") == 0
+			       ? SGPU_OK
+			       : fail_line(error, place, "a priority is high or normal, not '%s'",
+					   value);
 	}
-	if (sgpu_parse_u64(value, word, settings[i].least, settings[i].most, &number, NULL) != SGPU_OK) {
-		return fail_line(error, place, "%s is a number from %u to %u, not '%s'", word, settings[i].least,
-				 settings[i].most, value);
+	if (sgpu_parse_u64(value, word, settings[i].least, settings[i].most, &number, NULL) !=
+	    SGPU_OK) {
+		return fail_line(error, place, "%s is a number from %u to %u, not '%s'", word,
+				 settings[i].least, settings[i].most, value);
 	}
 	*settings[i].number = (unsigned)number;
 	return SGPU_OK;
 }
 
 /* `line` is cut up. others: whether there was a line for "*". */
-static int read_line(char *line, const struct place *place, struct tenant_rules *rules, bool *others,
-		     struct sgpu_error *error)
+static int read_line(char *line, const struct place *place, struct tenant_rules *rules,
+		     bool *others, struct sgpu_error *error)
 {
 	struct tenant_rule rule = default_rule;
 	char *rest = NULL, *user, *word;
@@ -157,11 +176,13 @@ static int read_line(char *line, const struct place *place, struct tenant_rules 
 	}
 	for (unsigned i = 0; i < rules->count; i++) {
 		if (rules->named[i].uid == uid) {
-			return fail_line(error, place, "there are two lines for user %lu", (unsigned long)uid);
+			return fail_line(error, place, "there are two lines for user %lu",
+					 (unsigned long)uid);
 		}
 	}
 	if (rules->count == TENANTS_NAMED_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' has more than %d users", place->path, TENANTS_NAMED_MAX);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' has more than %d users", place->path,
+				 TENANTS_NAMED_MAX);
 	}
 	rules->any_high = rules->any_high || rule.high;
 	rules->named[rules->count].uid = uid;
@@ -169,8 +190,8 @@ static int read_line(char *line, const struct place *place, struct tenant_rules 
 	return SGPU_OK;
 }
 
-static int read_lines(const char *path, bool again, char *text, size_t size, struct tenant_rules *rules,
-		      struct sgpu_error *error)
+static int read_lines(const char *path, bool again, char *text, size_t size,
+		      struct tenant_rules *rules, struct sgpu_error *error)
 {
 	struct place place = { .path = path, .line = 1, .again = again };
 	bool others = false;
@@ -181,7 +202,9 @@ static int read_lines(const char *path, bool again, char *text, size_t size, str
 		const size_t length = end ? (size_t)(end - text) - at : size - at;
 
 		if (length >= sizeof(line) || memchr(text + at, '\0', length)) {
-			return fail_line(error, &place, "this is no line of text of at most %d bytes", LINE_MAX_BYTES - 1);
+			return fail_line(error, &place,
+					 "this is no line of text of at most %d bytes",
+					 LINE_MAX_BYTES - 1);
 		}
 		memcpy(line, text + at, length);
 		line[length] = '\0';
@@ -191,7 +214,8 @@ static int read_lines(const char *path, bool again, char *text, size_t size, str
 	return rc;
 }
 
-int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules, struct sgpu_error *error)
+int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules,
+		      struct sgpu_error *error)
 {
 	struct tenant_rules *read = calloc(1, sizeof(*read));
 	char *text = NULL;
@@ -203,7 +227,8 @@ int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules, 
 	}
 	read->others = default_rule;
 	if (path) {
-		rc = sgpu_read_trusted_file(path, "says what users get", FILE_MAX, &text, &size, error);
+		rc = sgpu_read_trusted_file(path, "says what users get", FILE_MAX, &text, &size,
+					    error);
 		rc = rc == SGPU_OK ? read_lines(path, again, text, size, read, error) : rc;
 	}
 	if (rc == SGPU_OK) {

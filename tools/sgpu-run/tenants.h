@@ -24,24 +24,30 @@ struct tenant_rule {
 	unsigned weight;
 	bool high;
 	unsigned in_flight, waiting, sessions; /* at most */
-	uint64_t device_memory, host_memory; /* bytes, at most; 0: no limit */
+	uint64_t device_memory, host_memory;   /* bytes, at most; 0: no limit */
 };
 
 struct tenant_rules {
 	struct tenant_rule others;
-	struct { uid_t uid; struct tenant_rule rule; } named[TENANTS_NAMED_MAX];
+	struct {
+		uid_t uid;
+		struct tenant_rule rule;
+	} named[TENANTS_NAMED_MAX];
 	unsigned count;
 	bool any_high;
 };
 
-/* Without a file (path NULL) the default holds for everybody. Errors: SGPU_EINVALID with the line; SGPU_EPOLICY: others may
- * write to the file; what reading gives. Then *rules is as it was. again: the file was read before;
- * a user of whom it is certain that they are there no more is left out, with a warning. */
-SGPU_MUST_CHECK int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules, struct sgpu_error *error);
+/* Without a file (path NULL) the default holds for everybody. Errors: SGPU_EINVALID with the line;
+ * SGPU_EPOLICY: others may write to the file; what reading gives. Then *rules is as it was. again:
+ * the file was read before; a user of whom it is certain that they are there no more is left out,
+ * with a warning. */
+SGPU_MUST_CHECK int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules,
+				      struct sgpu_error *error);
 
 const struct tenant_rule *tenant_rules_find(const struct tenant_rules *rules, uid_t uid);
 
-/* The user's name by /etc/passwd alone, "" where that has none: another source could take its time. */
+/* The user's name by /etc/passwd alone, "" where that has none: another source could take its time.
+ */
 void tenant_user_name(uid_t uid, char *name, size_t size);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trace: Chrome's trace event format, complete events ("X") in microseconds, a row (tid) for the host, for
- * each stream and for moves between two devices, named by metadata events. Labels are ids, which need no escaping.
+ * The trace: Chrome's trace event format, complete events ("X") in microseconds, a row (tid) for
+ * the host, for each stream and for moves between two devices, named by metadata events. Labels are
+ * ids, which need no escaping.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,9 +12,11 @@
 
 #include "report.h"
 
-static void print_name(FILE *out, const char *kind, int tid, int device, const char *name, int number)
+static void print_name(FILE *out, const char *kind, int tid, int device, const char *name,
+		       int number)
 {
-	fprintf(out, "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"", kind, tid);
+	fprintf(out, "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"",
+		kind, tid);
 	if (device >= 0) {
 		fprintf(out, "device %d, ", device);
 	}
@@ -23,13 +26,16 @@ static void print_name(FILE *out, const char *kind, int tid, int device, const c
 	}
 	fprintf(out, "\"}},\n");
 	if (kind[0] == 't') {
-		fprintf(out, "{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
-			"\"args\":{\"sort_index\":%d}},\n", tid, tid);
+		fprintf(out,
+			"{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
+			"\"args\":{\"sort_index\":%d}},\n",
+			tid, tid);
 	}
 }
 
 /* Rows without a span stay unnamed: the streams are only made when they are used. */
-static void print_rows(FILE *out, const struct sgpu_run *run, const struct sgpu_span *spans, size_t count)
+static void print_rows(FILE *out, const struct sgpu_run *run, const struct sgpu_span *spans,
+		       size_t count)
 {
 	struct sgpu_run_rows rows;
 	int total;
@@ -59,10 +65,10 @@ static void print_span(FILE *out, const struct sgpu_span *span, uint64_t zero)
 	uint64_t begin = span->begin_ns - zero, length = span->end_ns - span->begin_ns;
 	const char *kind = sgpu_span_name(span->kind);
 
-	fprintf(out, "{\"name\":\"%s %s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,", kind, span->label, kind,
-		span->stream + 1);
-	fprintf(out, "\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64 ".%03" PRIu64 ",", begin / 1000, begin % 1000,
-		length / 1000, length % 1000);
+	fprintf(out, "{\"name\":\"%s %s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,", kind,
+		span->label, kind, span->stream + 1);
+	fprintf(out, "\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64 ".%03" PRIu64 ",",
+		begin / 1000, begin % 1000, length / 1000, length % 1000);
 	fprintf(out, "\"args\":{\"%s\":\"%s\",\"bytes\":%" PRIu64 "}},\n",
 		span->kind == SGPU_SPAN_KERNEL ? "operation" : "segment", span->label, span->bytes);
 }
@@ -79,10 +85,12 @@ static void print_trace(FILE *out, const struct sgpu_run *run)
 		print_span(out, &spans[i], spans[0].begin_ns);
 	}
 	/* A last event that needs no comma behind it. */
-	fprintf(out, "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":1,\"args\":{\"sort_index\":0}}\n]}\n");
+	fprintf(out, "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":1,\"args\":{\"sort_"
+		     "index\":0}}\n]}\n");
 }
 
-int report_trace(const struct sgpu_run *run, const struct sgpu_output *output, struct sgpu_error *error)
+int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
+		 struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;

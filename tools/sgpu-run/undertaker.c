@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See undertaker.h. Descriptors go to a process that ends in one message; the next message says that the supervisor has
- * closed its own, and only then it ends.
+ * See undertaker.h. Descriptors go to a process that ends in one message; the next message says
+ * that the supervisor has closed its own, and only then it ends.
  */
 #include "undertaker.h"
 
@@ -17,18 +17,18 @@
 
 #include <sgpu/base.h>
 
-/* CLOSE_RANGE: the same on all architectures; the headers that this is built with may be older. AT_ONCE: as many as the
- * kernel sends in a message. */
+/* CLOSE_RANGE: the same on all architectures; the headers that this is built with may be older.
+ * AT_ONCE: as many as the kernel sends in a message. */
 enum { CLOSE_RANGE = 436, AT_ONCE = 253, LINE = STDERR_FILENO + 1, NICE_MOST = 19 };
 #define PAUSE_NS UINT64_C(100000000)
 
-static int line = -1;            /* to the process that starts the others */
+static int line = -1; /* to the process that starts the others */
 static int taken[UNDERTAKER_ROOM];
 static unsigned count;
 static uint64_t due_ns;
 
 union control {
-	struct cmsghdr header;   /* aligns it */
+	struct cmsghdr header; /* aligns it */
 	char bytes[CMSG_SPACE(AT_ONCE * sizeof(int))];
 };
 
@@ -39,7 +39,9 @@ static unsigned receive(int fds[AT_ONCE])
 	union control control;
 	char byte;
 	struct iovec part = { .iov_base = &byte, .iov_len = 1 };
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = &control,
+	struct msghdr message = { .msg_iov = &part,
+				  .msg_iovlen = 1,
+				  .msg_control = &control,
 				  .msg_controllen = sizeof(control) };
 	const struct cmsghdr *header;
 	ssize_t got;
@@ -57,8 +59,8 @@ static unsigned receive(int fds[AT_ONCE])
 	return (unsigned)(size / sizeof(int));
 }
 
-/* What nobody has sent anything to closes at once: so what blocks keeps none of these open. The rest ends with the process.
- * `told` is written to when it needs no message any more. */
+/* What nobody has sent anything to closes at once: so what blocks keeps none of these open. The
+ * rest ends with the process. `told` is written to when it needs no message any more. */
 static void end_with_them(int told)
 {
 	struct pollfd closed[AT_ONCE];
@@ -133,7 +135,8 @@ bool undertaker_start(void)
 		close(ends[0]);
 		return false;
 	}
-	/* It closes what it has inherited, and must not be the last to: another process may let go meanwhile. */
+	/* It closes what it has inherited, and must not be the last to: another process may let go
+	 * meanwhile. */
 	(void)!recv(ends[0], &byte, 1, 0);
 	line = ends[0];
 	return true;
@@ -169,7 +172,8 @@ static bool send_line(const int *fds, unsigned number)
 		memset(&control, 0, sizeof(control));
 		message.msg_control = &control;
 		message.msg_controllen = CMSG_SPACE(number * sizeof(int));
-		control.header = (struct cmsghdr){ .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS,
+		control.header = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+						   .cmsg_type = SCM_RIGHTS,
 						   .cmsg_len = CMSG_LEN(number * sizeof(int)) };
 		memcpy(CMSG_DATA(&control.header), fds, number * sizeof(int));
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-run info: devices, what is missing and how to get it, and what this platform protects. It claims nothing that
- * the platform does not give.
+ * sgpu-run info: devices, what is missing and how to get it, and what this platform protects. It
+ * claims nothing that the platform does not give.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,8 +22,8 @@ const struct cli_option info_options[] = { CLI_COMMON, CLI_END };
 enum { DEVICES_MAX = 66, SELECTOR = 24 };
 
 struct found {
-	char selector[SELECTOR];    /* as it was asked for */
-	bool available, standard;   /* standard: the one that "cuda" means */
+	char selector[SELECTOR];  /* as it was asked for */
+	bool available, standard; /* standard: the one that "cuda" means */
 	struct sgpu_device_info info;
 	struct sgpu_device_agreement agreement;
 	struct sgpu_error missing;
@@ -80,7 +80,8 @@ static void look_at_all(struct inventory *all)
 {
 	memset(all, 0, sizeof(*all));
 	harden_try(all->hardening); /* first: it forks, and devices start threads */
-	confinement_try(all->modules); /* it starts a process, which takes long once a GPU is open */
+	confinement_try(
+		all->modules); /* it starts a process, which takes long once a GPU is open */
 	look_for_gpus(all);
 	look("cpu", &all->devices[all->device_count++]);
 	all->part_count = sgpu_device_parts(all->parts);
@@ -104,16 +105,20 @@ static void print_gpu(const struct found *found)
 {
 	const struct sgpu_device_info *info = &found->info;
 
-	printf("              %s, compute capability %s, %s\n", info->uuid, info->capability, info->driver);
-	printf("              %u multiprocessors, %" PRIu64 " MiB of memory, %" PRIu64 " MiB free, ", info->compute_units,
-	       info->memory_total >> 20, info->memory_free >> 20);
+	printf("              %s, compute capability %s, %s\n", info->uuid, info->capability,
+	       info->driver);
+	printf("              %u multiprocessors, %" PRIu64 " MiB of memory, %" PRIu64
+	       " MiB free, ",
+	       info->compute_units, info->memory_total >> 20, info->memory_free >> 20);
 	if (info->numa_node >= 0) {
 		printf("NUMA node %d\n", info->numa_node);
 	} else {
 		printf("no NUMA node\n");
 	}
-	printf("              confidential computing %s; host memory is %s and can%s be registered\n", info->confidential,
-	       info->pins_host_memory ? "pinned" : "not pinned", info->registers ? "" : "not");
+	printf("              confidential computing %s; host memory is %s and can%s be "
+	       "registered\n",
+	       info->confidential, info->pins_host_memory ? "pinned" : "not pinned",
+	       info->registers ? "" : "not");
 	printf("              %s\n", found->agreement.text);
 }
 
@@ -137,33 +142,39 @@ static void print_device(const struct found *found)
 		print_gpu(found);
 		return;
 	}
-	printf("              %u workers, %" PRIu64 " MiB of memory, %" PRIu64 " MiB free\n", info->compute_units,
-	       info->memory_total >> 20, info->memory_free >> 20);
+	printf("              %u workers, %" PRIu64 " MiB of memory, %" PRIu64 " MiB free\n",
+	       info->compute_units, info->memory_total >> 20, info->memory_free >> 20);
 }
 
 static void print_findings(const struct harden_finding *findings, int count)
 {
 	for (int i = 0; i < count; i++) {
-		printf("  %-14s  %s%s\n", findings[i].title, findings[i].holds ? "" : "NOT: ", findings[i].text);
+		printf("  %-14s  %s%s\n", findings[i].title,
+		       findings[i].holds ? "" : "NOT: ", findings[i].text);
 	}
 }
 
-static void print_platform(const struct sgpu_platform *platform, const struct sgpu_protection *protection)
+static void print_platform(const struct sgpu_platform *platform,
+			   const struct sgpu_protection *protection)
 {
 	printf("platform      %s (%s)%s\n", sgpu_platform_name(platform->kind), platform->seen,
 	       platform->virtual_machine ? ", in a virtual machine" : "");
-	printf("reports       %s\n", platform->reports ? "the kernel gives attestation reports (configfs tsm)" :
-	       "none: the kernel has no provider of attestation reports");
-	printf("GPU           %s\n", platform->gpu ? "an NVIDIA driver is loaded" : "no NVIDIA driver is loaded");
+	printf("reports       %s\n",
+	       platform->reports ? "the kernel gives attestation reports (configfs tsm)"
+				 : "none: the kernel has no provider of attestation reports");
+	printf("GPU           %s\n",
+	       platform->gpu ? "an NVIDIA driver is loaded" : "no NVIDIA driver is loaded");
 	printf("\nprotection    %s\n", protection->row);
 	printf("  may the host read the runner's memory?  %s\n", protection->enclave_memory);
 	printf("  may the host read the device's memory?  %s\n", protection->device_memory);
 	printf("  what a recorder on the bus sees         %s\n", protection->bus);
 	if (protection->protects) {
-		printf("This is what the runner sees of itself. A host that lies could make it see that too: only\n"
+		printf("This is what the runner sees of itself. A host that lies could make it see "
+		       "that too: only\n"
 		       "attested evidence proves it to the owner of the data.\n");
 	} else {
-		printf("On this platform whoever controls the host can read the data while they are processed.\n"
+		printf("On this platform whoever controls the host can read the data while they "
+		       "are processed.\n"
 		       "Payloads are protected on their way to the runner and back, not in it.\n");
 	}
 }
@@ -175,22 +186,24 @@ static json_t *device_json(const struct found *found)
 	json_t *object;
 
 	if (!found->available) {
-		return json_pack("{s:s, s:b, s:s, s:s}", "selector", found->selector, "available", 0, "missing",
-				 found->missing.text, "hint", found->missing.hint);
+		return json_pack("{s:s, s:b, s:s, s:s}", "selector", found->selector, "available",
+				 0, "missing", found->missing.text, "hint", found->missing.hint);
 	}
-	object = json_pack("{s:s, s:b, s:s, s:i, s:I, s:I, s:b, s:b, s:b, s:I, s:o}", "selector", info->selector,
-			   "available", 1, "name", info->name, "compute_units", (int)info->compute_units,
-			   "memory_total_bytes", (json_int_t)info->memory_total, "memory_free_bytes",
-			   (json_int_t)info->memory_free, "opens_on_device", info->opens_on_device, "pins_host_memory",
-			   info->pins_host_memory, "registers_host_memory", info->registers, "piece_bytes",
-			   (json_int_t)info->piece, "numa_node",
+	object = json_pack("{s:s, s:b, s:s, s:i, s:I, s:I, s:b, s:b, s:b, s:I, s:o}", "selector",
+			   info->selector, "available", 1, "name", info->name, "compute_units",
+			   (int)info->compute_units, "memory_total_bytes",
+			   (json_int_t)info->memory_total, "memory_free_bytes",
+			   (json_int_t)info->memory_free, "opens_on_device", info->opens_on_device,
+			   "pins_host_memory", info->pins_host_memory, "registers_host_memory",
+			   info->registers, "piece_bytes", (json_int_t)info->piece, "numa_node",
 			   info->numa_node >= 0 ? json_integer(info->numa_node) : json_null());
 	if (info->uuid[0] && object) {
-		json_t *more = json_pack("{s:s, s:s, s:s, s:s, s:b, s:{s:b, s:s}}", "uuid", info->uuid,
-					 "compute_capability", info->capability, "driver", info->driver,
-					 "confidential_computing", info->confidential, "default", found->standard,
-					 "key_agreement", "agreed", found->agreement.agreed, "text",
-					 found->agreement.text);
+		json_t *more =
+			json_pack("{s:s, s:s, s:s, s:s, s:b, s:{s:b, s:s}}", "uuid", info->uuid,
+				  "compute_capability", info->capability, "driver", info->driver,
+				  "confidential_computing", info->confidential, "default",
+				  found->standard, "key_agreement", "agreed",
+				  found->agreement.agreed, "text", found->agreement.text);
 
 		json_object_update(object, more);
 		json_decref(more);
@@ -204,7 +217,8 @@ static json_t *findings_json(const struct harden_finding *findings, int count)
 
 	for (int i = 0; i < count; i++) {
 		json_object_set_new(object, findings[i].name,
-				    json_pack("{s:b, s:s}", "holds", findings[i].holds, "text", findings[i].text));
+				    json_pack("{s:b, s:s}", "holds", findings[i].holds, "text",
+					      findings[i].text));
 	}
 	return object;
 }
@@ -221,22 +235,25 @@ static int print_json(const struct inventory *all, const struct sgpu_platform *p
 	for (int i = 0; i < all->part_count; i++) {
 		const struct sgpu_device_part *part = &all->parts[i];
 
-		json_array_append_new(parts, json_pack("{s:s, s:b, s:s, s:s}", "name", part->name, "found", part->found,
-						       "text", part->text, "hint", part->hint));
+		json_array_append_new(parts, json_pack("{s:s, s:b, s:s, s:s}", "name", part->name,
+						       "found", part->found, "text", part->text,
+						       "hint", part->hint));
 	}
 	for (int i = 0; names[i]; i++) {
 		json_array_append_new(providers, json_string(names[i]));
 	}
-	object = json_pack("{s:o, s:o, s:{s:s, s:o}, s:{s:s, s:s, s:b, s:b, s:b}, s:{s:s, s:b, s:s, s:s, s:s}, s:o, s:o}",
-			   "devices", devices, "cuda", parts, "aead", "provider", sgpu_aead_provider(), "available",
-			   providers, "platform", "kind", sgpu_platform_name(platform->kind), "seen", platform->seen,
-			   "virtual_machine", platform->virtual_machine, "attestation_reports", platform->reports,
-			   "nvidia_driver", platform->gpu, "protection", "row", protection->row,
-			   "protects_runner_memory", protection->protects, "host_reads_runner_memory",
-			   protection->enclave_memory, "host_reads_device_memory", protection->device_memory,
-			   "bus_recorder_sees", protection->bus, "hardening",
-			   findings_json(all->hardening, HARDEN_FINDINGS), "modules",
-			   findings_json(all->modules, CONFINEMENT_FINDINGS));
+	object = json_pack(
+		"{s:o, s:o, s:{s:s, s:o}, s:{s:s, s:s, s:b, s:b, s:b}, s:{s:s, s:b, s:s, s:s, "
+		"s:s}, s:o, s:o}",
+		"devices", devices, "cuda", parts, "aead", "provider", sgpu_aead_provider(),
+		"available", providers, "platform", "kind", sgpu_platform_name(platform->kind),
+		"seen", platform->seen, "virtual_machine", platform->virtual_machine,
+		"attestation_reports", platform->reports, "nvidia_driver", platform->gpu,
+		"protection", "row", protection->row, "protects_runner_memory",
+		protection->protects, "host_reads_runner_memory", protection->enclave_memory,
+		"host_reads_device_memory", protection->device_memory, "bus_recorder_sees",
+		protection->bus, "hardening", findings_json(all->hardening, HARDEN_FINDINGS),
+		"modules", findings_json(all->modules, CONFINEMENT_FINDINGS));
 	return cli_print_json(object, stdout, JSON_INDENT(2));
 }
 
@@ -278,8 +295,8 @@ int verb_info(int argc, char **argv)
 	look_at_all(&all);
 	taken = automatic(&all);
 	sgpu_platform_detect(&platform);
-	protection = sgpu_platform_protection(&platform, taken->info.uuid[0] != '\0', taken->info.confidential,
-					      taken->agreement.agreed);
+	protection = sgpu_platform_protection(&platform, taken->info.uuid[0] != '\0',
+					      taken->info.confidential, taken->agreement.agreed);
 	if (cli_json) {
 		return print_json(&all, &platform, protection);
 	}

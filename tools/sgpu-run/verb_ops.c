@@ -17,7 +17,8 @@ const struct cli_option ops_options[] = { CLI_COMMON, CLI_END };
 
 static bool implemented(const struct sgpu_op *op, const char *kind)
 {
-	return strcmp(kind, "cpu") == 0 ? op->cpu != NULL : sgpu_device_kind_op(kind, op->name) != NULL;
+	return strcmp(kind, "cpu") == 0 ? op->cpu != NULL
+					: sgpu_device_kind_op(kind, op->name) != NULL;
 }
 
 static json_t *op_json(const struct sgpu_op *op)
@@ -26,15 +27,16 @@ static json_t *op_json(const struct sgpu_op *op)
 	const char *kind;
 
 	for (int i = 0; op->args[i].name; i++) {
-		json_array_append_new(cli_op_is_output(&op->args[i]) ? outputs : inputs, json_string(op->args[i].name));
+		json_array_append_new(cli_op_is_output(&op->args[i]) ? outputs : inputs,
+				      json_string(op->args[i].name));
 	}
 	for (int i = 0; (kind = sgpu_device_kind(i)); i++) {
 		if (implemented(op, kind)) {
 			json_array_append_new(devices, json_string(kind));
 		}
 	}
-	return json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", op->name, "help", op->help, "inputs", inputs, "outputs",
-			 outputs, "devices", devices);
+	return json_pack("{s:s, s:s, s:o, s:o, s:o}", "name", op->name, "help", op->help, "inputs",
+			 inputs, "outputs", outputs, "devices", devices);
 }
 
 static int print_json(const struct sgpu_op *only)
@@ -61,7 +63,8 @@ static int print_table(const struct sgpu_op *only)
 			const size_t used = strlen(devices);
 
 			if (implemented(*op, kind)) {
-				snprintf(devices + used, sizeof(devices) - used, "%s%s", used ? " " : "", kind);
+				snprintf(devices + used, sizeof(devices) - used, "%s%s",
+					 used ? " " : "", kind);
 			}
 		}
 		if (!only || only == *op) {

@@ -22,12 +22,15 @@ const struct cli_option quote_options[] = {
 	CLI_COMMON,
 	{ "nonce", 0, "HEX", "what the verifier sent for the quote: 8 to 64 bytes",
 	  CLI_BYTES(struct values, nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },
-	{ "output", 'o', "FILE", "write the quote there, not to standard output", CLI_TEXT(struct values, output) },
-	{ "socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)", CLI_TEXT(struct values, socket) },
+	{ "output", 'o', "FILE", "write the quote there, not to standard output",
+	  CLI_TEXT(struct values, output) },
+	{ "socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)",
+	  CLI_TEXT(struct values, socket) },
 	CLI_END,
 };
 
-/* Whether it proves anything is for the owner to say; but what is no quote at all is not passed on. */
+/* Whether it proves anything is for the owner to say; but what is no quote at all is not passed on.
+ */
 static int check_quote(const char *quote, size_t size, struct sgpu_error *error)
 {
 	struct sgpu_record records[SGPU_RECORDS_MAX];
@@ -44,8 +47,12 @@ static int check_quote(const char *quote, size_t size, struct sgpu_error *error)
 static int fetch_quote(const struct values *v, struct sgpu_error *error)
 {
 	struct wire_quote message = { .nonce_size = (uint32_t)v->nonce.size };
-	const struct ask ask = { .kind = WIRE_QUOTE, .message = &message, .size = sizeof(message),
-				 .expected = WIRE_QUOTE_IS, .most = SGPU_QUOTE_MAX, .patience_s = PATIENCE_S };
+	const struct ask ask = { .kind = WIRE_QUOTE,
+				 .message = &message,
+				 .size = sizeof(message),
+				 .expected = WIRE_QUOTE_IS,
+				 .most = SGPU_QUOTE_MAX,
+				 .patience_s = PATIENCE_S };
 	char *quote = NULL;
 	size_t size = 0;
 	int rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-run serve: a service that takes batches from the users of this machine. The supervisor is here and in supervisor.c;
- * what it starts comes by here, too, and goes to serve_worker.c.
+ * sgpu-run serve: a service that takes batches from the users of this machine. The supervisor is
+ * here and in supervisor.c; what it starts comes by here, too, and goes to serve_worker.c.
  */
 #include <string.h>
 #include <unistd.h>
@@ -15,12 +15,19 @@
 
 static const uint64_t DEFAULT_DRAIN_NS = UINT64_C(30000000000);
 static const uint64_t DEFAULT_STALL_NS = UINT64_C(10000000000);
-enum { DEFAULT_WORKERS = 8, DEFAULT_AHEAD = 1, DEFAULT_SUBMISSIONS = 64, DEFAULT_RUNNING_MIN = 4, RUNNING_MAX = 1024 };
+enum {
+	DEFAULT_WORKERS = 8,
+	DEFAULT_AHEAD = 1,
+	DEFAULT_SUBMISSIONS = 64,
+	DEFAULT_RUNNING_MIN = 4,
+	RUNNING_MAX = 1024
+};
 
 const struct cli_option serve_options[] = {
 	CLI_COMMON,
 	WORKER_OPTIONS(struct server, worker),
-	{ "socket", 0, "PATH", "where clients connect (default: see SGPU_SOCKET)", CLI_TEXT(struct server, socket) },
+	{ "socket", 0, "PATH", "where clients connect (default: see SGPU_SOCKET)",
+	  CLI_TEXT(struct server, socket) },
 	{ "everybody", 0, NULL, "let all users of this machine connect, not this one alone",
 	  CLI_FLAG(struct server, everybody) },
 	{ "workers", 0, "N", "at most so many worker processes (default: 8)",
@@ -29,26 +36,34 @@ const struct cli_option serve_options[] = {
 	  CLI_NUMBER(struct server, ahead, 0, SERVE_WORKERS_MAX) },
 	{ "submissions", 0, "N", "most batches of one user at a time (default: 64)",
 	  CLI_NUMBER(struct server, submissions, 1, SERVE_SUBMISSIONS_MAX) },
-	{ "running", 0, "N", "batches of all users that run at once (default: one a processor, at least 4)",
+	{ "running", 0, "N",
+	  "batches of all users that run at once (default: one a processor, at least 4)",
 	  CLI_NUMBER(struct server, running, 1, RUNNING_MAX) },
-	{ "sessions", 0, "WHOSE", "take sessions of programs: none or any (default: any; with --owners none)",
+	{ "sessions", 0, "WHOSE",
+	  "take sessions of programs: none or any (default: any; with --owners none)",
 	  CLI_TEXT(struct server, sessions) },
-	{ "session-memory", 0, "SIZE", "device memory that a session of a program may have (default: all that is free)",
+	{ "session-memory", 0, "SIZE",
+	  "device memory that a session of a program may have (default: all that is free)",
 	  CLI_SIZE(struct server, session_memory, 1, UINT64_MAX) },
-	{ "tenants", 0, "FILE", "what each user may have: weight, priority and limits", CLI_INPUT(struct server, tenants) },
-	{ "attestation-key", 0, "KEY", "the key that signs quotes of the workers; see the verb quote",
+	{ "tenants", 0, "FILE", "what each user may have: weight, priority and limits",
+	  CLI_INPUT(struct server, tenants) },
+	{ "attestation-key", 0, "KEY",
+	  "the key that signs quotes of the workers; see the verb quote",
 	  CLI_INPUT(struct server, attestation_key) },
 	{ "certificate", 0, "FILE", "certificate chain of that key, up to the authority",
 	  CLI_INPUT(struct server, certificate) },
-	{ "leases", 0, "SIZE", "memory of each worker for payloads and results beside the pipe (default: none)",
+	{ "leases", 0, "SIZE",
+	  "memory of each worker for payloads and results beside the pipe (default: none)",
 	  CLI_SIZE(struct server, leases, 1, SGPU_LEASE_POOL_MAX) },
 	{ "lease-life", 0, "DURATION", "how long a lease stays that nobody uses (default: 1m)",
 	  CLI_DURATION(struct server, lease_ns, 0) },
-	{ "stall", 0, "DURATION", "how long a batch may wait for its client while others lack a worker (default: 10s)",
+	{ "stall", 0, "DURATION",
+	  "how long a batch may wait for its client while others lack a worker (default: 10s)",
 	  CLI_DURATION(struct server, stall_ns, 0) },
 	{ "drain", 0, "DURATION", "how long work may go on after SIGTERM (default: 30s)",
 	  CLI_DURATION(struct server, drain_ns, 0) },
-	{ "as-worker", 0, NULL, "what the server starts its workers with", CLI_FLAG(struct server, as_worker) },
+	{ "as-worker", 0, NULL, "what the server starts its workers with",
+	  CLI_FLAG(struct server, as_worker) },
 	CLI_END,
 };
 
@@ -60,7 +75,8 @@ static bool is_descriptor(const char *key)
 static int check_server(const struct server *server)
 {
 	const struct worker *w = &server->worker;
-	bool descriptors = is_descriptor(server->attestation_key) || is_descriptor(server->certificate);
+	bool descriptors =
+		is_descriptor(server->attestation_key) || is_descriptor(server->certificate);
 
 	for (int i = 0; i < w->key_paths.count; i++) {
 		descriptors = descriptors || is_descriptor(w->key_paths.items[i]);
@@ -68,15 +84,19 @@ static int check_server(const struct server *server)
 	if (descriptors) {
 		return cli_usage("a server's keys are files, since each of its workers reads them");
 	}
-	if (server->sessions && strcmp(server->sessions, "none") && strcmp(server->sessions, "any")) {
-		return cli_usage("--sessions is none or any, not '%s'", SGPU_EXCERPT(server->sessions));
+	if (server->sessions && strcmp(server->sessions, "none") &&
+	    strcmp(server->sessions, "any")) {
+		return cli_usage("--sessions is none or any, not '%s'",
+				 SGPU_EXCERPT(server->sessions));
 	}
 	if (!server->attestation_key != !server->certificate) {
-		return cli_usage("%s needs %s", server->certificate ? "--certificate" : "--attestation-key",
+		return cli_usage("%s needs %s",
+				 server->certificate ? "--certificate" : "--attestation-key",
 				 server->certificate ? "--attestation-key" : "--certificate");
 	}
 	if (w->owners.count > 0 && !w->state) {
-		return cli_usage("a server with --owners needs --state, where its workers record what they took");
+		return cli_usage("a server with --owners needs --state, where its workers record "
+				 "what they took");
 	}
 	return worker_check(w);
 }
@@ -86,8 +106,9 @@ static unsigned choose_running(void)
 {
 	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
 
-	return processors <= DEFAULT_RUNNING_MIN ? DEFAULT_RUNNING_MIN :
-	       processors >= RUNNING_MAX ? RUNNING_MAX : (unsigned)processors;
+	return processors <= DEFAULT_RUNNING_MIN ? DEFAULT_RUNNING_MIN
+	       : processors >= RUNNING_MAX	 ? RUNNING_MAX
+						 : (unsigned)processors;
 }
 
 /* Owners would hear of it only when their batches are refused, or never. */
@@ -96,9 +117,11 @@ static void warn_of_keys(const struct server *server)
 	const bool keys = server->worker.key_paths.count > 0;
 
 	if (!keys && !server->attestation_key) {
-		cli_warning("no key, with -k, and no --attestation-key: sealed batches will be refused");
+		cli_warning("no key, with -k, and no --attestation-key: sealed batches will be "
+			    "refused");
 	} else if (keys && server->attestation_key) {
-		cli_warning("quotes name the workers' own keys and none of -k: no policy speaks of batches that are sealed to "
+		cli_warning("quotes name the workers' own keys and none of -k: no policy speaks of "
+			    "batches that are sealed to "
 			    "those");
 	}
 }
@@ -122,7 +145,9 @@ static int serve(struct server *server)
 
 int verb_serve(int argc, char **argv)
 {
-	static struct server server = { .worker = WORKER_INIT, .workers = DEFAULT_WORKERS, .ahead = DEFAULT_AHEAD,
+	static struct server server = { .worker = WORKER_INIT,
+					.workers = DEFAULT_WORKERS,
+					.ahead = DEFAULT_AHEAD,
 					.submissions = DEFAULT_SUBMISSIONS };
 	char **none;
 	int status;
@@ -133,13 +158,15 @@ int verb_serve(int argc, char **argv)
 	server.argc = argc;
 	server.argv = argv;
 	status = cli_read(argc, argv, &server, &none);
-	server.worker.sessions = server.sessions ? !strcmp(server.sessions, "any") : server.worker.owners.count == 0;
+	server.worker.sessions =
+		server.sessions ? !strcmp(server.sessions, "any") : server.worker.owners.count == 0;
 	server.worker.spread = server.attestation_key ? WORKER_ONE : WORKER_GRAPHS;
 	if (status == 0) {
 		status = check_server(&server);
 	}
 	if (status == 0) {
-		worker_raise_descriptors(); /* each connection that waits takes one, each worker two */
+		worker_raise_descriptors(); /* each connection that waits takes one, each worker two
+					     */
 		if (server.as_worker) {
 			status = serve_as_worker(&server);
 		} else {

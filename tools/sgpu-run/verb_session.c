@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-run session: a worker for one session of a program (sgpu/remote.h), on standard input and output.
+ * sgpu-run session: a worker for one session of a program (sgpu/remote.h), on standard input and
+ * output.
  */
 #include <unistd.h>
 
@@ -18,10 +19,12 @@ struct values {
 
 const struct cli_option session_options[] = {
 	CLI_COMMON,
-	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)", CLI_TEXT(struct values, worker.selector) },
+	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
+	  CLI_TEXT(struct values, worker.selector) },
 	{ "jobs", 'j', "N", "workers of the CPU device (default: one a processor)",
 	  CLI_NUMBER(struct values, worker.config.jobs, 1, SGPU_POOL_JOBS_MAX) },
-	{ "memory", 0, "SIZE", "device memory that the session may have (default: all that is free)",
+	{ "memory", 0, "SIZE",
+	  "device memory that the session may have (default: all that is free)",
 	  CLI_SIZE(struct values, memory, 1, UINT64_MAX) },
 	ATTESTED_OPTIONS(struct values, attested, "session"),
 	CLI_END,
@@ -43,9 +46,13 @@ static int serve(struct values *v, struct sgpu_error *error)
 		rc = worker_start(w, &needs, key != NULL, error);
 	}
 	if (rc == SGPU_OK && !w->devices[0].context) {
-		rc = sgpu_fail(error, SGPU_EUNAVAILABLE, "device '%s' has no secure contexts, which sessions need", w->selector);
+		rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
+			       "device '%s' has no secure contexts, which sessions need",
+			       w->selector);
 	}
-	return rc < 0 ? rc : sgpu_remote_serve(w->devices[0].context, v->memory, key, STDIN_FILENO, cli_output_fd, error);
+	return rc < 0 ? rc
+		      : sgpu_remote_serve(w->devices[0].context, v->memory, key, STDIN_FILENO,
+					  cli_output_fd, error);
 }
 
 int verb_session(int argc, char **argv)
@@ -57,7 +64,8 @@ int verb_session(int argc, char **argv)
 	int status = cli_read(argc, argv, &v, &paths), fd = -1;
 
 	v.worker.sessions = true; /* this one, of whoever is at the other end */
-	if (status == 0 && (!attested_check(&v.attested, false) || (v.attested.quote && !cli_output_apart(v.attested.quote)))) {
+	if (status == 0 && (!attested_check(&v.attested, false) ||
+			    (v.attested.quote && !cli_output_apart(v.attested.quote)))) {
 		status = 2;
 	}
 	if (status == 0) {
@@ -70,7 +78,9 @@ int verb_session(int argc, char **argv)
 		status = worker_begin(&v.worker, NULL);
 	}
 	if (status == 0 && serve(&v, &error) != SGPU_OK) {
-		status = error.code == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(error.code) : cli_error(&error);
+		status = error.code == SGPU_ECANCELED && sgpu_io_interrupted()
+				 ? sgpu_exit_status(error.code)
+				 : cli_error(&error);
 	}
 	worker_stop(&v.worker);
 	return worker_end(&v.worker, status);

@@ -21,8 +21,10 @@ struct question {
 
 const struct cli_option status_options[] = {
 	CLI_COMMON,
-	{ "socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)", CLI_TEXT(struct question, socket) },
-	{ "prometheus", 0, NULL, "in the text format of Prometheus", CLI_FLAG(struct question, prometheus) },
+	{ "socket", 0, "PATH", "of the server (default: see SGPU_SOCKET)",
+	  CLI_TEXT(struct question, socket) },
+	{ "prometheus", 0, NULL, "in the text format of Prometheus",
+	  CLI_FLAG(struct question, prometheus) },
 	CLI_END,
 };
 
@@ -30,8 +32,12 @@ const struct cli_option status_options[] = {
 static int ask_status(const char *socket, json_t **status, struct sgpu_error *error)
 {
 	struct wire_plain question;
-	const struct ask ask = { .kind = WIRE_STATUS, .message = &question, .size = sizeof(question),
-				 .expected = WIRE_STATUS_IS, .most = WIRE_TEXT_MAX, .patience_s = PATIENCE_S };
+	const struct ask ask = { .kind = WIRE_STATUS,
+				 .message = &question,
+				 .size = sizeof(question),
+				 .expected = WIRE_STATUS_IS,
+				 .most = WIRE_TEXT_MAX,
+				 .patience_s = PATIENCE_S };
 	char *text = NULL;
 	size_t size = 0;
 	int rc = ask_server(socket, &ask, &text, &size, error);
@@ -62,30 +68,50 @@ struct column {
 };
 
 static const struct column worker_columns[] = {
-	{ "WORKER", "pid", NULL, PLAIN }, { "STATE", "state", NULL, PLAIN }, { "USER", "uid", NULL, PLAIN },
-	{ "IN FLIGHT", "in_flight", NULL, PLAIN }, { "DONE", "done", NULL, PLAIN }, { "FAILED", "failed", NULL, PLAIN },
-	{ "LEASES", "leases", NULL, PLAIN }, { "OF MIB", "leased_bytes", "pool_bytes", MIB }, { .title = NULL },
+	{ "WORKER", "pid", NULL, PLAIN },
+	{ "STATE", "state", NULL, PLAIN },
+	{ "USER", "uid", NULL, PLAIN },
+	{ "IN FLIGHT", "in_flight", NULL, PLAIN },
+	{ "DONE", "done", NULL, PLAIN },
+	{ "FAILED", "failed", NULL, PLAIN },
+	{ "LEASES", "leases", NULL, PLAIN },
+	{ "OF MIB", "leased_bytes", "pool_bytes", MIB },
+	{ .title = NULL },
 };
 static const struct column tenant_columns[] = {
-	{ "USER", "uid", NULL, PLAIN }, { "WAITING", "waiting", NULL, PLAIN }, { "IN FLIGHT", "in_flight", NULL, PLAIN },
-	{ "DONE", "done", NULL, PLAIN }, { "FAILED", "failed", NULL, PLAIN }, { "PARTLY", "some_failed", NULL, PLAIN },
-	{ "REFUSED", "refused", NULL, PLAIN }, { "REPLAYED", "replayed", NULL, PLAIN },
-	{ "OVER QUOTA", "over_quota", NULL, PLAIN }, { "CANCELLED", "cancelled", NULL, PLAIN },
-	{ "NAME", "user", NULL, PLAIN }, { .title = NULL },
+	{ "USER", "uid", NULL, PLAIN },
+	{ "WAITING", "waiting", NULL, PLAIN },
+	{ "IN FLIGHT", "in_flight", NULL, PLAIN },
+	{ "DONE", "done", NULL, PLAIN },
+	{ "FAILED", "failed", NULL, PLAIN },
+	{ "PARTLY", "some_failed", NULL, PLAIN },
+	{ "REFUSED", "refused", NULL, PLAIN },
+	{ "REPLAYED", "replayed", NULL, PLAIN },
+	{ "OVER QUOTA", "over_quota", NULL, PLAIN },
+	{ "CANCELLED", "cancelled", NULL, PLAIN },
+	{ "NAME", "user", NULL, PLAIN },
+	{ .title = NULL },
 };
 static const struct column share_columns[] = {
-	{ "USER", "uid", NULL, PLAIN }, { "BUSY S", "busy_ns", NULL, SECONDS }, { "WEIGHT", "weight", NULL, PLAIN },
-	{ "PRIORITY", "priority", NULL, PLAIN }, { "DEVICE MIB", "device_bytes", "limits.device_memory", MIB },
-	{ "HOST MIB", "host_bytes", "limits.host_memory", MIB }, { "SESSIONS", "sessions", NULL, PLAIN }, { .title = NULL },
+	{ "USER", "uid", NULL, PLAIN },
+	{ "BUSY S", "busy_ns", NULL, SECONDS },
+	{ "WEIGHT", "weight", NULL, PLAIN },
+	{ "PRIORITY", "priority", NULL, PLAIN },
+	{ "DEVICE MIB", "device_bytes", "limits.device_memory", MIB },
+	{ "HOST MIB", "host_bytes", "limits.host_memory", MIB },
+	{ "SESSIONS", "sessions", NULL, PLAIN },
+	{ .title = NULL },
 };
 
 static const char *cell_of(const json_t *row, const struct column *column, char text[CELL_MAX])
 {
-	const json_t *value = status_find(row, column->path), *limit = column->limit ? status_find(row, column->limit) : NULL;
+	const json_t *value = status_find(row, column->path),
+		     *limit = column->limit ? status_find(row, column->limit) : NULL;
 	const json_int_t number = json_integer_value(value);
 
 	if (json_is_integer(limit)) {
-		snprintf(text, CELL_MAX, "%lld/%lld", number >> 20, json_integer_value(limit) >> 20);
+		snprintf(text, CELL_MAX, "%lld/%lld", number >> 20,
+			 json_integer_value(limit) >> 20);
 	} else if (json_is_integer(value) && column->unit == SECONDS) {
 		snprintf(text, CELL_MAX, "%.1f", (double)number / 1e9);
 	} else if (json_is_integer(value)) {
@@ -108,7 +134,7 @@ static int print_rows(const json_t *rows, const struct column *columns)
 		cells[count] = columns[count].title;
 	}
 	cli_table_row(&table, count, cells);
-	json_array_foreach(rows, i, row) {
+	json_array_foreach (rows, i, row) {
 		for (size_t k = 0; k < count; k++) {
 			cells[k] = cell_of(row, &columns[k], texts[k]);
 		}
@@ -124,8 +150,10 @@ static int print_status(const json_t *status)
 	const json_t *tenants = json_object_get(status, "tenants");
 	int exit_status;
 
-	cli_print_line(stdout, "server %lld, version %s, up %.0f s", json_integer_value(json_object_get(status, "pid")),
-		       version ? version : "unknown", (double)json_integer_value(json_object_get(status, "uptime_ns")) / 1e9);
+	cli_print_line(stdout, "server %lld, version %s, up %.0f s",
+		       json_integer_value(json_object_get(status, "pid")),
+		       version ? version : "unknown",
+		       (double)json_integer_value(json_object_get(status, "uptime_ns")) / 1e9);
 	exit_status = print_rows(json_object_get(status, "workers"), worker_columns);
 	exit_status = exit_status ? exit_status : print_rows(tenants, tenant_columns);
 	return exit_status ? exit_status : print_rows(tenants, share_columns);
@@ -151,8 +179,8 @@ int verb_status(int argc, char **argv)
 	if (cli_json) {
 		return cli_print_json(status, stdout, JSON_COMPACT);
 	}
-	exit_status = question.prometheus ? prometheus_print(json_object_get(status, "status")) :
-		      print_status(json_object_get(status, "status"));
+	exit_status = question.prometheus ? prometheus_print(json_object_get(status, "status"))
+					  : print_status(json_object_get(status, "status"));
 	json_decref(status);
 	return exit_status;
 }

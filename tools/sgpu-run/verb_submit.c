@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-run submit: a batch in, a response out. The response appears only when the run came to its end.
+ * sgpu-run submit: a batch in, a response out. The response appears only when the run came to its
+ * end.
  */
 #include <string.h>
 #include <sys/stat.h>
@@ -29,34 +30,46 @@ const struct cli_option submit_options[] = {
 	WORKER_OPTIONS(struct request, worker),
 	{ "timeout", 0, "DURATION", "fail unfinished work after this time: 90, 500ms, 5m",
 	  CLI_DURATION(struct request, timeout_ns, 0) },
-	{ "trace", 0, "FILE", "write a trace that Perfetto and Chrome open", CLI_TEXT(struct request, trace) },
-	{ "stats", 0, NULL, "times and bytes by stage, on standard error", CLI_FLAG(struct request, stats) },
+	{ "trace", 0, "FILE", "write a trace that Perfetto and Chrome open",
+	  CLI_TEXT(struct request, trace) },
+	{ "stats", 0, NULL, "times and bytes by stage, on standard error",
+	  CLI_FLAG(struct request, stats) },
 	ATTESTED_OPTIONS(struct request, attested, "run"),
 	{ "owner", 0, "KEY", "the owner's X25519 public key, to be bound into the quote",
 	  CLI_INPUT(struct request, attested.owner) },
-	{ "dry-run", 0, NULL, "show the plan and run nothing; needs no key", CLI_FLAG(struct request, dry_run) },
+	{ "dry-run", 0, NULL, "show the plan and run nothing; needs no key",
+	  CLI_FLAG(struct request, dry_run) },
 	{ "output", 'o', "FILE", "write the response there, not to standard output",
 	  CLI_TEXT(struct request, output) },
 	{ "socket", 0, "PATH", "let the server there run the batch (default: see SGPU_SOCKET)",
 	  CLI_TEXT(struct request, socket) },
-	{ "lease", 0, NULL, "leave results in memory of the server, for 'sgpu-seal open'", CLI_FLAG(struct request, lease) },
-	{ "local", 0, NULL, "run the batch in this process, even where a server is", CLI_FLAG(struct request, local) },
+	{ "lease", 0, NULL, "leave results in memory of the server, for 'sgpu-seal open'",
+	  CLI_FLAG(struct request, lease) },
+	{ "local", 0, NULL, "run the batch in this process, even where a server is",
+	  CLI_FLAG(struct request, local) },
 	CLI_END,
 };
 
-/* An option that is about the runner and not about the batch: with one of these the runner is this process, since a server
- * has keys, rules and a device of its own. NULL: there is none. */
+/* An option that is about the runner and not about the batch: with one of these the runner is this
+ * process, since a server has keys, rules and a device of its own. NULL: there is none. */
 static const char *find_runner_option(const struct request *r)
 {
 	const struct worker *w = &r->worker;
 	const struct {
 		const char *name;
 		bool given;
-	} options[] = { { "--key", w->key_paths.count > 0 }, { "--device", strcmp(w->selector, "auto") != 0 },
-			{ "--jobs", w->config.jobs > 0 }, { "--owners", w->owners.count > 0 }, { "--state", w->state != NULL },
-			{ "--replay-window", w->window_ns > 0 }, { "--files", w->files != NULL },
-			{ "--allow-modules", w->allow_modules }, { "--quote", r->attested.quote != NULL },
-			{ "--trace", r->trace != NULL }, { "--dry-run", r->dry_run }, { "--local", r->local } };
+	} options[] = { { "--key", w->key_paths.count > 0 },
+			{ "--device", strcmp(w->selector, "auto") != 0 },
+			{ "--jobs", w->config.jobs > 0 },
+			{ "--owners", w->owners.count > 0 },
+			{ "--state", w->state != NULL },
+			{ "--replay-window", w->window_ns > 0 },
+			{ "--files", w->files != NULL },
+			{ "--allow-modules", w->allow_modules },
+			{ "--quote", r->attested.quote != NULL },
+			{ "--trace", r->trace != NULL },
+			{ "--dry-run", r->dry_run },
+			{ "--local", r->local } };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(options); i++) {
 		if (options[i].given) {
@@ -73,10 +86,14 @@ static int choose_runner(struct request *r)
 	struct sgpu_error error = { 0 };
 
 	if (option && r->socket) {
-		return cli_usage("%s is about a runner in this process, and --socket about one in another", option);
+		return cli_usage(
+			"%s is about a runner in this process, and --socket about one in another",
+			option);
 	}
 	if (option && r->lease) {
-		return cli_usage("%s is about a runner in this process, and --lease about one in another", option);
+		return cli_usage(
+			"%s is about a runner in this process, and --lease about one in another",
+			option);
 	}
 	if (option) {
 		return 0;
@@ -85,7 +102,10 @@ static int choose_runner(struct request *r)
 		return cli_error(&error);
 	}
 	r->remote = r->service.named || service_is_there(&r->service);
-	return r->lease && !r->remote ? cli_usage("--lease needs a server, and there is none at '%s'", r->service.text) : 0;
+	return r->lease && !r->remote
+		       ? cli_usage("--lease needs a server, and there is none at '%s'",
+				   r->service.text)
+		       : 0;
 }
 
 /* What makes no sense together. */
@@ -96,15 +116,18 @@ static int check_request(const struct request *r)
 
 	for (int i = 0; status == 0 && i < keys->count; i++) {
 		if (cli_is_standard(keys->items[i]) && cli_is_standard(r->batch)) {
-			return cli_usage("the key and the batch cannot both come from standard input");
+			return cli_usage(
+				"the key and the batch cannot both come from standard input");
 		}
 	}
 	if (status) {
 		return status;
 	}
 	if ((r->trace && !cli_outputs_apart("the trace", r->trace, "the response", r->output)) ||
-	    (r->attested.quote && !cli_outputs_apart("the quote", r->attested.quote, "the response", r->output)) ||
-	    (r->attested.quote && r->trace && !cli_outputs_apart("the quote", r->attested.quote, "the trace", r->trace))) {
+	    (r->attested.quote &&
+	     !cli_outputs_apart("the quote", r->attested.quote, "the response", r->output)) ||
+	    (r->attested.quote && r->trace &&
+	     !cli_outputs_apart("the quote", r->attested.quote, "the trace", r->trace))) {
 		return 2;
 	}
 	if (r->trace && r->dry_run) {
@@ -114,7 +137,8 @@ static int check_request(const struct request *r)
 }
 
 /* Only the batch says in which files payloads are, and none of them may be replaced. */
-static int spare_payloads(const struct request *r, const struct sgpu_run *run, struct sgpu_error *error)
+static int spare_payloads(const struct request *r, const struct sgpu_run *run,
+			  struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
 	const char *const outputs[] = { r->output, r->trace };
@@ -122,21 +146,23 @@ static int spare_payloads(const struct request *r, const struct sgpu_run *run, s
 
 	for (int i = 0; i < batch->segment_count; i++) {
 		if (batch->segments[i].location.kind == SGPU_LOCATION_FILE &&
-		    sgpu_files_look(r->worker.files, batch->segments[i].location.file, &status, NULL) == SGPU_OK) {
+		    sgpu_files_look(r->worker.files, batch->segments[i].location.file, &status,
+				    NULL) == SGPU_OK) {
 			cli_remember_file(&status);
 		}
 	}
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(outputs); i++) {
 		if (!cli_is_standard(outputs[i]) && cli_is_input(outputs[i])) {
-			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch", outputs[i]);
+			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is a payload of the batch",
+					 outputs[i]);
 		}
 	}
 	return SGPU_OK;
 }
 
 /* Both appear, or none: the trace is written before the response is shown. */
-static int show_outputs(const struct request *r, const struct sgpu_run *run, struct outputs *outputs,
-			struct sgpu_error *error)
+static int show_outputs(const struct request *r, const struct sgpu_run *run,
+			struct outputs *outputs, struct sgpu_error *error)
 {
 	int rc = spare_payloads(r, run, error);
 
@@ -157,9 +183,11 @@ void submit_refuse(int fd, const struct report *report, const struct sgpu_error 
 	struct sgpu_batch_refusal refusal = { .code = why->code };
 
 	if (sgpu_exit_status(why->code) == sgpu_exit_status(SGPU_EREFUSED)) {
-		snprintf(refusal.batch_id, sizeof(refusal.batch_id), "%.*s", SGPU_BATCH_ID_TEXT, report->batch_id);
+		snprintf(refusal.batch_id, sizeof(refusal.batch_id), "%.*s", SGPU_BATCH_ID_TEXT,
+			 report->batch_id);
 		snprintf(refusal.text, sizeof(refusal.text), "%s", why->text);
-		(void)!sgpu_batch_refusal_write(fd, "the response", &refusal, NULL); /* the status says the same */
+		(void)!sgpu_batch_refusal_write(fd, "the response", &refusal,
+						NULL); /* the status says the same */
 	}
 }
 
@@ -169,13 +197,16 @@ void submit_tell(const struct request *r, const struct report *report, int code)
 		report_stats(report);
 	}
 	/* If the reader of the response has ended, nothing of ours has failed. */
-	report_batch(report, NULL, code == SGPU_ESYSTEM && sgpu_io_reader_gone() ? SGPU_ECANCELED : code, NULL);
+	report_batch(report, NULL,
+		     code == SGPU_ESYSTEM && sgpu_io_reader_gone() ? SGPU_ECANCELED : code, NULL);
 }
 
 static int run_batch(struct request *r, struct outputs *outputs, struct sgpu_error *error)
 {
 	struct sgpu_submission submission = {
-		.in_fd = r->in_fd, .in_name = r->in_name, .out_fd = outputs->response.fd,
+		.in_fd = r->in_fd,
+		.in_name = r->in_name,
+		.out_fd = outputs->response.fd,
 		.out_name = cli_is_standard(r->output) ? "standard output" : r->output,
 		.options = worker_run_options(&r->worker),
 	};
@@ -208,7 +239,8 @@ static int run_batch(struct request *r, struct outputs *outputs, struct sgpu_err
 		*error = other;
 		rc = other.code;
 	}
-	/* The user waits until all that the run used is cleared, so the time that is told ends there. */
+	/* The user waits until all that the run used is cleared, so the time that is told ends
+	 * there. */
 	ended_ns = sgpu_now_ns();
 	sgpu_run_free(&run);
 	worker_stop(&r->worker);
@@ -238,8 +270,8 @@ static int open_batch(struct request *r)
 	return cli_output_apart(r->output) && (!r->trace || cli_output_apart(r->trace)) ? 0 : 2;
 }
 
-/* The evidence comes first: whoever sends the batch waits for it, and if that is a pipe, not even its name can be opened
- * before. An exit status. */
+/* The evidence comes first: whoever sends the batch waits for it, and if that is a pipe, not even
+ * its name can be opened before. An exit status. */
 static int prove(struct request *r)
 {
 	struct sgpu_error error = { 0 };
@@ -247,14 +279,16 @@ static int prove(struct request *r)
 	if (attested_quote(&r->attested, &r->worker, &error) != SGPU_OK) {
 		return cli_error(&error);
 	}
-	cli_detail("'%s' is written; batches for this run are sealed to the key in it", r->attested.quote);
+	cli_detail("'%s' is written; batches for this run are sealed to the key in it",
+		   r->attested.quote);
 	return open_batch(r);
 }
 
 /* With everything open: what runs from here on runs under the filter. */
 static int run_filtered(struct request *r, struct outputs *outputs)
 {
-	struct landlock_needs needs = { .output_count = 2, .outputs = { &outputs->response, &outputs->trace } };
+	struct landlock_needs needs = { .output_count = 2,
+					.outputs = { &outputs->response, &outputs->trace } };
 	struct sgpu_error error = { 0 };
 	int rc = open_outputs(r, outputs, &error);
 
@@ -267,8 +301,9 @@ static int run_filtered(struct request *r, struct outputs *outputs)
 	if (rc == SGPU_OK) {
 		rc = run_batch(r, outputs, &error);
 	}
-	return rc == SGPU_OK ? 0 : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc) :
-	       cli_error(&error);
+	return rc == SGPU_OK				       ? 0
+	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
+							       : cli_error(&error);
 }
 
 static int submit(struct request *r)
@@ -298,7 +333,8 @@ static int dry_run(const struct request *r)
 	int devices = 1, rc = worker_count_devices(&r->worker, &devices, &error);
 
 	if (rc == SGPU_OK) {
-		rc = report_plan(r->in_fd, r->in_name, devices, r->output ? r->output : "-", &error);
+		rc = report_plan(r->in_fd, r->in_name, devices, r->output ? r->output : "-",
+				 &error);
 	}
 	return rc == SGPU_OK ? 0 : cli_error(&error);
 }

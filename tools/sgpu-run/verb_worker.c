@@ -27,10 +27,12 @@ const struct cli_option worker_options[] = {
 	  CLI_DURATION(struct request, timeout_ns, 0) },
 	{ "output", 'o', "DIR", "write the responses there (default: beside the batches)",
 	  CLI_TEXT(struct request, spool.output) },
-	{ "remove", 0, NULL, "remove batches that are done, do not keep them", CLI_FLAG(struct request, spool.remove) },
+	{ "remove", 0, NULL, "remove batches that are done, do not keep them",
+	  CLI_FLAG(struct request, spool.remove) },
 	{ "reclaim", 0, NULL, "take over the claims of workers of other hosts: they are gone",
 	  CLI_FLAG(struct request, spool.reclaim) },
-	{ "missing", 0, NULL, "list what is left to do, and run nothing", CLI_FLAG(struct request, missing) },
+	{ "missing", 0, NULL, "list what is left to do, and run nothing",
+	  CLI_FLAG(struct request, missing) },
 	{ "null", '0', NULL, "names in the list end with NUL, not with a line feed",
 	  CLI_FLAG(struct request, spool.nul) },
 	CLI_END,
@@ -47,14 +49,16 @@ static int check_request(const struct request *r)
 		return cli_usage("a list needs --output: where the responses go");
 	}
 	if (!r->spool.path && (r->spool.remove || r->spool.reclaim)) {
-		return cli_usage("%s is for a directory, not for a list", r->spool.remove ? "--remove" : "--reclaim");
+		return cli_usage("%s is for a directory, not for a list",
+				 r->spool.remove ? "--remove" : "--reclaim");
 	}
 	if (r->spool.path && r->spool.nul) {
 		return cli_usage("-0 is for a list, not for a directory");
 	}
 	for (int i = 0; !r->spool.path && i < r->worker.key_paths.count; i++) {
 		if (cli_is_standard(r->worker.key_paths.items[i])) {
-			return cli_usage("the key and the list cannot both come from standard input");
+			return cli_usage(
+				"the key and the list cannot both come from standard input");
 		}
 	}
 	return 0;
@@ -65,14 +69,17 @@ static int say_what_was_done(const struct drain_counts *c, int status)
 	int printed = 0;
 
 	if (cli_json) {
-		printed = cli_print_json(json_pack("{s:I, s:I, s:I, s:i, s:i}", "answered", (json_int_t)c->answered,
-						   "segments_failed", (json_int_t)c->partly, "failed",
-						   (json_int_t)c->failed, "left_alone", (int)c->left, "for_others",
-						   (int)c->others),
+		printed = cli_print_json(json_pack("{s:I, s:I, s:I, s:i, s:i}", "answered",
+						   (json_int_t)c->answered, "segments_failed",
+						   (json_int_t)c->partly, "failed",
+						   (json_int_t)c->failed, "left_alone",
+						   (int)c->left, "for_others", (int)c->others),
 					 stdout, JSON_COMPACT);
 	} else {
-		cli_note("%" PRIu64 " batches answered, %" PRIu64 " of them with failed segments; %" PRIu64 " failed, %u for other "
-			 "keys", c->answered, c->partly, c->failed, c->others);
+		cli_note("%" PRIu64 " batches answered, %" PRIu64
+			 " of them with failed segments; %" PRIu64 " failed, %u for other "
+			 "keys",
+			 c->answered, c->partly, c->failed, c->others);
 	}
 	return status ? status : printed;
 }
@@ -121,7 +128,7 @@ static int print_missing(json_t *missing)
 	if (cli_json) {
 		return cli_print_json(missing, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
 	}
-	json_array_foreach(missing, i, one) {
+	json_array_foreach (missing, i, one) {
 		const json_t *alive = json_object_get(one, "alive");
 		const char *state = json_string_value(json_object_get(one, "state"));
 		const char *why = json_string_value(json_object_get(one, "reason"));
@@ -131,8 +138,11 @@ static int print_missing(json_t *missing)
 			cli_row(&table, "BATCH", "STATE", "WHY");
 		}
 		cli_row(&table, json_string_value(json_object_get(one, "batch")),
-			!worker ? state : json_is_true(alive) ? "claimed" : json_is_false(alive) ? "claimed, dead" :
-			"claimed, unknown", worker ? worker : why);
+			!worker		       ? state
+			: json_is_true(alive)  ? "claimed"
+			: json_is_false(alive) ? "claimed, dead"
+					       : "claimed, unknown",
+			worker ? worker : why);
 	}
 	json_decref(missing);
 	return cli_table_print(&table);

@@ -7,8 +7,8 @@
 
 #include "cli.h"
 
-extern const struct cli_option submit_options[], worker_options[], serve_options[], status_options[],
-	session_options[], quote_options[], info_options[], ops_options[];
+extern const struct cli_option submit_options[], worker_options[], serve_options[],
+	status_options[], session_options[], quote_options[], info_options[], ops_options[];
 int verb_submit(int argc, char **argv);
 int verb_worker(int argc, char **argv);
 int verb_serve(int argc, char **argv);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See wire.h. Every byte that comes in is hostile: sizes are exact, and what is too much is no message.
+ * See wire.h. Every byte that comes in is hostile: sizes are exact, and what is too much is no
+ * message.
  */
 #include "wire.h"
 
@@ -21,7 +22,8 @@ union control {
 	char data[CMSG_SPACE(RECEIVED_FDS * sizeof(int))];
 };
 
-bool wire_send(int socket, enum wire_kind kind, void *message, size_t size, const int *fds, int count)
+bool wire_send(int socket, enum wire_kind kind, void *message, size_t size, const int *fds,
+	       int count)
 {
 	struct wire_header *header = message;
 	struct iovec part = { .iov_base = message, .iov_len = size };
@@ -29,7 +31,9 @@ bool wire_send(int socket, enum wire_kind kind, void *message, size_t size, cons
 	union control control;
 	ssize_t sent;
 
-	*header = (struct wire_header){ .magic = MAGIC, .version = WIRE_VERSION, .kind = (uint16_t)kind,
+	*header = (struct wire_header){ .magic = MAGIC,
+					.version = WIRE_VERSION,
+					.kind = (uint16_t)kind,
 					.size = (uint32_t)size };
 	if (count > 0) {
 		memset(&control, 0, sizeof(control));
@@ -46,16 +50,18 @@ bool wire_send(int socket, enum wire_kind kind, void *message, size_t size, cons
 	return sent == (ssize_t)size;
 }
 
-/* All descriptors of a packet, however many control messages bring them; those beyond `most` are closed. Returns their
- * number. */
+/* All descriptors of a packet, however many control messages bring them; those beyond `most` are
+ * closed. Returns their number. */
 static int take_descriptors(struct msghdr *packet, int *fds, int most)
 {
 	int count = 0;
 
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(packet); c; c = CMSG_NXTHDR(packet, c)) {
-		const size_t here = c->cmsg_len < CMSG_LEN(0) ? 0 : (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		const size_t here =
+			c->cmsg_len < CMSG_LEN(0) ? 0 : (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
-		for (size_t i = 0; c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && i < here; i++) {
+		for (size_t i = 0;
+		     c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && i < here; i++) {
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
@@ -76,12 +82,14 @@ static int receive(int socket, struct msghdr *packet, int flags, ssize_t *size)
 	bool reset = false;
 
 	for (;;) {
-		*size = recvmsg(socket, packet, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
+		*size = recvmsg(socket, packet,
+				flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC | MSG_TRUNC);
 		if (*size > 0) {
 			return SGPU_OK;
 		}
 		if (*size < 0 && errno == ECONNRESET && !reset) {
-			reset = true; /* the peer closed before it had read all: what it sent is still there */
+			reset = true; /* the peer closed before it had read all: what it sent is
+					 still there */
 			continue;
 		}
 		if (*size == 0 || (errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)) {
@@ -99,9 +107,11 @@ static int check_header(const struct wire_header *header, ssize_t size, struct s
 		return sgpu_fail(error, SGPU_EINVALID, "the message is none of this protocol");
 	}
 	if (header->version != WIRE_VERSION) {
-		return sgpu_fail(error, SGPU_EINVALID, "client and server are of different versions");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "client and server are of different versions");
 	}
-	if (header->kind == 0 || header->kind >= WIRE_KINDS || header->size != (size_t)size || header->zero != 0) {
+	if (header->kind == 0 || header->kind >= WIRE_KINDS || header->size != (size_t)size ||
+	    header->zero != 0) {
 		return sgpu_fail(error, SGPU_EINVALID, "the message is malformed");
 	}
 	return SGPU_OK;
@@ -113,7 +123,9 @@ int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, in
 	const struct wire_header *header = message;
 	struct iovec part = { .iov_base = message, .iov_len = size };
 	union control control;
-	struct msghdr packet = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.data,
+	struct msghdr packet = { .msg_iov = &part,
+				 .msg_iovlen = 1,
+				 .msg_control = control.data,
 				 .msg_controllen = sizeof(control.data) };
 	int received[RECEIVED_FDS], got, rc;
 	ssize_t bytes;
@@ -128,7 +140,8 @@ int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, in
 		rc = sgpu_fail(error, SGPU_EINVALID, "the message is not the one that is expected");
 	}
 	if (rc == SGPU_OK && (got != count || (packet.msg_flags & MSG_CTRUNC))) {
-		rc = sgpu_fail(error, SGPU_EINVALID, "the message has another number of descriptors than %d", count);
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "the message has another number of descriptors than %d", count);
 	}
 	for (int i = 0; i < got && i < RECEIVED_FDS; i++) {
 		if (rc == SGPU_OK) {
@@ -140,7 +153,8 @@ int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, in
 	return rc;
 }
 
-int wire_read_text(int fd, const char *name, char *text, size_t most, size_t *size, struct sgpu_error *error)
+int wire_read_text(int fd, const char *name, char *text, size_t most, size_t *size,
+		   struct sgpu_error *error)
 {
 	*size = 0;
 	/* The kernel tells by itself whether a file has seals. */

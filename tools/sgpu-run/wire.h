@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The messages of sgpu-run serve: one packet of a SOCK_SEQPACKET socket each, of a fixed size, in the byte order of the
- * machine. Client and server are programs of one machine; a client of another version is refused.
+ * The messages of sgpu-run serve: one packet of a SOCK_SEQPACKET socket each, of a fixed size, in
+ * the byte order of the machine. Client and server are programs of one machine; a client of another
+ * version is refused.
  *
  *   client -> server    WIRE_STATUS, answered with WIRE_STATUS_IS; or WIRE_SUBMIT, which the
  *                       server does not read:
@@ -37,14 +38,27 @@
 #include "report.h"
 
 enum wire_kind {
-	WIRE_STATUS = 1, WIRE_SUBMIT, WIRE_PROGRESS,
-	WIRE_STATUS_IS, WIRE_TAKEN, WIRE_ANSWER, WIRE_PROGRESS_IS,
-	WIRE_READY, WIRE_TAKE, WIRE_DRAIN,
-	WIRE_QUEUED, WIRE_NOTE, WIRE_PRESS,
-	WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE,
-	WIRE_QUOTE_IS, WIRE_CLAIMS,
+	WIRE_STATUS = 1,
+	WIRE_SUBMIT,
+	WIRE_PROGRESS,
+	WIRE_STATUS_IS,
+	WIRE_TAKEN,
+	WIRE_ANSWER,
+	WIRE_PROGRESS_IS,
+	WIRE_READY,
+	WIRE_TAKE,
+	WIRE_DRAIN,
+	WIRE_QUEUED,
+	WIRE_NOTE,
+	WIRE_PRESS,
+	WIRE_LEASE,
+	WIRE_SESSION,
+	WIRE_QUOTE,
+	WIRE_QUOTE_IS,
+	WIRE_CLAIMS,
 	WIRE_RESUME,
-	WIRE_LEASE_IS, WIRE_LEASE_DONE,
+	WIRE_LEASE_IS,
+	WIRE_LEASE_DONE,
 	WIRE_LIMITS,
 	WIRE_KINDS
 };
@@ -54,16 +68,17 @@ enum { WIRE_TEXT_MAX = 1 << 20, WIRE_VERSION = 5 };
 struct wire_header {
 	uint32_t magic;
 	uint16_t version, kind;
-	uint32_t size;          /* of the whole message */
+	uint32_t size; /* of the whole message */
 	uint32_t zero;
 };
 
 /* What its two descriptors are: the batch, then the response. */
 struct wire_submit {
 	struct wire_header header;
-	uint64_t timeout_ns;    /* 0: none */
-	uint64_t lease;         /* 1: results are to be left in a lease */
-	uint64_t replaced_device, replaced_inode; /* the file whose place the response takes; 0: none */
+	uint64_t timeout_ns; /* 0: none */
+	uint64_t lease;	     /* 1: results are to be left in a lease */
+	uint64_t replaced_device,
+		replaced_inode; /* the file whose place the response takes; 0: none */
 	char in_name[PATH_MAX], out_name[PATH_MAX]; /* for messages */
 };
 
@@ -96,9 +111,9 @@ struct wire_progress {
 
 struct wire_take {
 	struct wire_header header;
-	uint64_t uid;           /* of the client, as the kernel says */
-	uint64_t since_ns;      /* when it connected */
-	uint64_t request;       /* 1: it is counted as a request; 0: as a batch */
+	uint64_t uid;		    /* of the client, as the kernel says */
+	uint64_t since_ns;	    /* when it connected */
+	uint64_t request;	    /* 1: it is counted as a request; 0: as a batch */
 	char user[REPORT_USER_MAX]; /* the client's name, for the log; "": it has none */
 };
 
@@ -106,38 +121,44 @@ struct wire_take {
 struct wire_limits {
 	struct wire_header header;
 	uint64_t device_memory, host_memory;
-	uint64_t sessions;      /* how many programs may have; not 0 for no limit */
+	uint64_t sessions; /* how many programs may have; not 0 for no limit */
 };
 
 /* For the worker; and from there, to the process that signs. */
 struct wire_quote {
 	struct wire_header header;
-	uint32_t nonce_size;    /* bytes of `nonce` */
-	uint32_t debugged;      /* of the worker alone: somebody can look into it */
+	uint32_t nonce_size; /* bytes of `nonce` */
+	uint32_t debugged;   /* of the worker alone: somebody can look into it */
 	uint8_t nonce[64];
 };
 
-/* Any message without a body: status, progress, queued, taken, ready, note, drain, press, resume, lease done; and the
- * status, whose descriptor is a memory file of JSON, at most WIRE_TEXT_MAX bytes. WIRE_QUOTE_IS, and WIRE_CLAIMS
- * from the worker to the process that signs, have such a file, too. */
+/* Any message without a body: status, progress, queued, taken, ready, note, drain, press, resume,
+ * lease done; and the status, whose descriptor is a memory file of JSON, at most WIRE_TEXT_MAX
+ * bytes. WIRE_QUOTE_IS, and WIRE_CLAIMS from the worker to the process that signs, have such a
+ * file, too. */
 struct wire_plain {
 	struct wire_header header;
 };
 
-/* Fills in the header and sends all of the message, never blocking; false: the peer has gone, or takes no more. */
-bool wire_send(int socket, enum wire_kind kind, void *message, size_t size, const int *fds, int count);
+/* Fills in the header and sends all of the message, never blocking; false: the peer has gone, or
+ * takes no more. */
+bool wire_send(int socket, enum wire_kind kind, void *message, size_t size, const int *fds,
+	       int count);
 
-/* Receives one message of `kind`, whose whole size is `size`, never blocking, and exactly `count` descriptors with it, to
- * be closed by the caller. Returns 0; SGPU_ECANCELED when the peer has gone; SGPU_ETIMEOUT when there is nothing;
- * SGPU_EINVALID for anything else, of which no descriptor is left. */
-SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, int *fds, int count,
-				 struct sgpu_error *error);
+/* Receives one message of `kind`, whose whole size is `size`, never blocking, and exactly `count`
+ * descriptors with it, to be closed by the caller. Returns 0; SGPU_ECANCELED when the peer has
+ * gone; SGPU_ETIMEOUT when there is nothing; SGPU_EINVALID for anything else, of which no
+ * descriptor is left. */
+SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message, size_t size,
+				 int *fds, int count, struct sgpu_error *error);
 
-/* Reads the text that came with a message, at most `most` bytes. It is in a memory file: any other may be of a file system that
- * never answers. Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int wire_read_text(int fd, const char *name, char *text, size_t most, size_t *size, struct sgpu_error *error);
+/* Reads the text that came with a message, at most `most` bytes. It is in a memory file: any other
+ * may be of a file system that never answers. Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int wire_read_text(int fd, const char *name, char *text, size_t most, size_t *size,
+				   struct sgpu_error *error);
 
-/* The kind of the message that comes next, which stays where it is, as do its descriptors. Returns as wire_receive. */
+/* The kind of the message that comes next, which stays where it is, as do its descriptors. Returns
+ * as wire_receive. */
 SGPU_MUST_CHECK int wire_peek(int socket, enum wire_kind *kind, struct sgpu_error *error);
 
 /* Whether such a message is a request to a worker. */

@@ -23,7 +23,10 @@
 #include "worker.h"
 
 enum { KEYS_SIZE = (WORKER_KEYS_MAX + 1) * sizeof(struct sgpu_key) };
-enum { KEPT_BLOCK = 4 << 20, KEPT_HEAP = 8 << 20 }; /* bytes: as one block, and unused at the end of one heap */
+enum {
+	KEPT_BLOCK = 4 << 20,
+	KEPT_HEAP = 8 << 20
+}; /* bytes: as one block, and unused at the end of one heap */
 
 static const uint64_t DEFAULT_WINDOW_US = SGPU_REPLAY_WINDOW_DAYS * UINT64_C(86400000000);
 
@@ -59,7 +62,8 @@ static int parse_devices(const struct worker *w, struct device_list *list, struc
 	int rc = devices_parse(w->selector, list, error);
 
 	if (rc == SGPU_OK && (list->count > 1 || list->all) && w->spread == WORKER_ONE) {
-		sgpu_fail(error, SGPU_EUSAGE, "--device: '%s' names several devices, and this takes one", w->selector);
+		sgpu_fail(error, SGPU_EUSAGE,
+			  "--device: '%s' names several devices, and this takes one", w->selector);
 		rc = sgpu_hint(error, "a quote names one device, and a session has one");
 	}
 	return rc;
@@ -71,8 +75,12 @@ int worker_count_devices(const struct worker *w, int *count, struct sgpu_error *
 	int rc = parse_devices(w, &list, error);
 
 	*count = list.count;
-	return rc == SGPU_OK && list.all ? sgpu_fail(error, SGPU_EUSAGE, "--device: how many '%s' are, only the machine knows: "
-						     "name them", w->selector) : rc;
+	return rc == SGPU_OK && list.all
+		       ? sgpu_fail(error, SGPU_EUSAGE,
+				   "--device: how many '%s' are, only the machine knows: "
+				   "name them",
+				   w->selector)
+		       : rc;
 }
 
 int worker_check(const struct worker *w)
@@ -87,17 +95,19 @@ int worker_check(const struct worker *w)
 		return cli_usage("more than %d keys", WORKER_KEYS_MAX);
 	}
 	if (w->files && w->owners.count == 0) {
-		return cli_usage("--files needs --owners: whoever makes a batch chooses what is read there");
+		return cli_usage(
+			"--files needs --owners: whoever makes a batch chooses what is read there");
 	}
 	if ((w->state || w->window_ns) && w->owners.count == 0) {
-		return cli_usage("%s needs --owners: anybody could use up the ids of others' batches",
-				 w->state ? "--state" : "--replay-window");
+		return cli_usage(
+			"%s needs --owners: anybody could use up the ids of others' batches",
+			w->state ? "--state" : "--replay-window");
 	}
 	return 0;
 }
 
-/* The memory of one batch is that of the next. The C library would give it back to the kernel after each batch of some ten
- * KiB, and fault it in again; it learns not to from larger ones alone. */
+/* The memory of one batch is that of the next. The C library would give it back to the kernel after
+ * each batch of some ten KiB, and fault it in again; it learns not to from larger ones alone. */
 static void keep_memory(void)
 {
 #if defined(M_TRIM_THRESHOLD) && defined(M_MMAP_THRESHOLD)
@@ -122,7 +132,8 @@ int worker_begin(struct worker *w, void (*stop)(void))
 	}
 	sigemptyset(&usr1);
 	sigaddset(&usr1, SIGUSR1);
-	sigprocmask(SIG_BLOCK, &usr1, NULL); /* before any thread: only the one that waits for it gets it */
+	sigprocmask(SIG_BLOCK, &usr1,
+		    NULL); /* before any thread: only the one that waits for it gets it */
 	cli_signals(stop);
 	return 0;
 }
@@ -143,7 +154,8 @@ static int load_keys(struct worker *w, const char *extra, struct sgpu_error *err
 	int rc = extra ? key_files_note(&w->key_files, extra, w->files, w->state, error) : SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < w->key_paths.count; i++) {
-		rc = key_files_note(&w->key_files, w->key_paths.items[i], w->files, w->state, error);
+		rc = key_files_note(&w->key_files, w->key_paths.items[i], w->files, w->state,
+				    error);
 	}
 	for (int i = 0; rc == SGPU_OK && i < w->key_paths.count; i++) {
 		rc = sgpu_key_load_private(w->key_paths.items[i], &w->keys[i], error);
@@ -161,18 +173,20 @@ static void describe(struct sgpu_device *device)
 		return;
 	}
 	if (!info.opens_on_device) {
-		cli_detail("device '%s': %s, %u %s; AES-GCM by %s", info.selector, info.name, info.compute_units,
-			   report_units(&info), sgpu_aead_provider());
+		cli_detail("device '%s': %s, %u %s; AES-GCM by %s", info.selector, info.name,
+			   info.compute_units, report_units(&info), sgpu_aead_provider());
 		return;
 	}
-	cli_detail("device '%s': %s, %s, %u %s; confidential computing: %s", info.selector, info.name, info.driver,
-		   info.compute_units, report_units(&info), info.confidential);
+	cli_detail("device '%s': %s, %s, %u %s; confidential computing: %s", info.selector,
+		   info.name, info.driver, info.compute_units, report_units(&info),
+		   info.confidential);
 	if (sgpu_device_agree(device, &agreement, NULL) == SGPU_OK) {
 		cli_detail("%s", agreement.text);
 	}
 }
 
-/* An implementation that is not there would otherwise fail every sealed segment, one after the other. */
+/* An implementation that is not there would otherwise fail every sealed segment, one after the
+ * other. */
 static int check_aead(struct sgpu_error *error)
 {
 	static const uint8_t key[SGPU_KEY_SIZE];
@@ -217,7 +231,8 @@ static int check_distinct(const struct worker *w, struct sgpu_error *error)
 				return SGPU_EDEVICE;
 			}
 			if (one.uuid[0] && strcmp(one.uuid, other.uuid) == 0) {
-				return sgpu_fail(error, SGPU_EUSAGE, "--device: '%s' and '%s' are the same GPU",
+				return sgpu_fail(error, SGPU_EUSAGE,
+						 "--device: '%s' and '%s' are the same GPU",
 						 w->devices[k].selector, w->devices[i].selector);
 			}
 		}
@@ -264,20 +279,28 @@ int worker_open(struct worker *w, const char *extra_key, struct sgpu_error *erro
 
 json_t *worker_confinement(const struct worker *w)
 {
-	return confinement_claim(harden_filters(), landlock_version() > 0, w->modules.process ? &w->modules : NULL);
+	return confinement_claim(harden_filters(), landlock_version() > 0,
+				 w->modules.process ? &w->modules : NULL);
 }
 
 struct sgpu_quote_subject worker_subject(const struct worker *w, json_t *confinement)
 {
-	return (struct sgpu_quote_subject){ .recipient_ephemeral = true, .device = w->devices[0].device, .preemption = w->on_gpu,
-					    .allows_modules = w->allow_modules, .files = w->files != NULL,
-					    .sessions = w->sessions, .owners = (const char *const *)w->owners.names,
-					    .owner_count = w->owners.count, .confinement = confinement };
+	return (struct sgpu_quote_subject){ .recipient_ephemeral = true,
+					    .device = w->devices[0].device,
+					    .preemption = w->on_gpu,
+					    .allows_modules = w->allow_modules,
+					    .files = w->files != NULL,
+					    .sessions = w->sessions,
+					    .owners = (const char *const *)w->owners.names,
+					    .owner_count = w->owners.count,
+					    .confinement = confinement };
 }
 
-/* Opens nothing else from here on, and asks nothing else of the kernel. What the kernel or this build lacks is warned about,
- * unless it is strict: a quote may not say otherwise. All else that goes wrong is an error. */
-static int confine(const struct worker *w, struct landlock_needs *needs, bool strict, struct sgpu_error *error)
+/* Opens nothing else from here on, and asks nothing else of the kernel. What the kernel or this
+ * build lacks is warned about, unless it is strict: a quote may not say otherwise. All else that
+ * goes wrong is an error. */
+static int confine(const struct worker *w, struct landlock_needs *needs, bool strict,
+		   struct sgpu_error *error)
 {
 	int rc;
 
@@ -301,11 +324,14 @@ static int confine(const struct worker *w, struct landlock_needs *needs, bool st
 	return rc;
 }
 
-int worker_start(struct worker *w, struct landlock_needs *needs, bool strict, struct sgpu_error *error)
+int worker_start(struct worker *w, struct landlock_needs *needs, bool strict,
+		 struct sgpu_error *error)
 {
-	struct sgpu_runner_config config = { .shared_files = w->shared_files, .many_runs = w->many_runs };
+	struct sgpu_runner_config config = { .shared_files = w->shared_files,
+					     .many_runs = w->many_runs };
 	struct sgpu_device *more[WORKER_DEVICES_MAX];
-	int rc = cli_harden_off() ? SGPU_OK : cli_silence(error); /* what kernels print may be HIGH, and the host reads it */
+	int rc = cli_harden_off() ? SGPU_OK : cli_silence(error); /* what kernels print may be HIGH,
+								     and the host reads it */
 
 	for (int i = 0; rc == SGPU_OK && i < w->device_count; i++) {
 		rc = sgpu_secure_create(w->devices[i].device, NULL, &w->devices[i].context, error);
@@ -330,10 +356,13 @@ int worker_start(struct worker *w, struct landlock_needs *needs, bool strict, st
 
 struct sgpu_run_options worker_run_options(const struct worker *w)
 {
-	return (struct sgpu_run_options){ .keys = w->keys, .key_count = w->key_count, .files = w->files,
+	return (struct sgpu_run_options){ .keys = w->keys,
+					  .key_count = w->key_count,
+					  .files = w->files,
 					  .allow_modules = w->allow_modules,
 					  .owners = (const char *const *)w->owners.names,
-					  .owner_count = w->owners.count, .replay = w->replay };
+					  .owner_count = w->owners.count,
+					  .replay = w->replay };
 }
 
 static void describe_context(struct sgpu_secure *context)
@@ -342,9 +371,11 @@ static void describe_context(struct sgpu_secure *context)
 
 	if (cli_verbose && context) {
 		sgpu_secure_get_stats(context, &stats);
-		cli_detail("secure context: %" PRIu64 " MiB of pages, %" PRIu64 " commands, %" PRIu64 " refused, %" PRIu64
-			   " requests in %" PRIu64 " streams", stats.mapped_bytes >> 20, stats.commands, stats.refused,
-			   stats.requests, stats.streams);
+		cli_detail("secure context: %" PRIu64 " MiB of pages, %" PRIu64
+			   " commands, %" PRIu64 " refused, %" PRIu64 " requests in %" PRIu64
+			   " streams",
+			   stats.mapped_bytes >> 20, stats.commands, stats.refused, stats.requests,
+			   stats.streams);
 	}
 }
 
@@ -353,7 +384,8 @@ void worker_stop(struct worker *w)
 	for (int i = 0; i < w->device_count; i++) {
 		struct worker_device *d = &w->devices[i];
 
-		sgpu_runner_free(&d->runner); /* the first one may have all devices, which are open until then */
+		sgpu_runner_free(&d->runner); /* the first one may have all devices, which are open
+						 until then */
 		describe_context(d->context);
 		sgpu_secure_destroy(&d->context);
 		sgpu_device_close(&d->device);
@@ -372,8 +404,8 @@ int worker_end(struct worker *w, int status)
 	key_files_clear(&w->key_files);
 	status = cli_finish(status);
 	if (w->on_gpu) {
-		/* All is closed, and nothing waits to be flushed on standard output. What a GPU's driver does at an
-		 * exit would wait for a kernel that never ends. */
+		/* All is closed, and nothing waits to be flushed on standard output. What a GPU's
+		 * driver does at an exit would wait for a kernel that never ends. */
 		fflush(stderr);
 		_exit(status);
 	}

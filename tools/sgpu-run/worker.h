@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A process that runs batches: its keys, what it accepts, its device, and the runner. The verbs that run batches share
- * its options and its life:
- *   worker_check, worker_begin, worker_open, (quote,) worker_start, batches, worker_stop, worker_end
+ * A process that runs batches: its keys, what it accepts, its device, and the runner. The verbs
+ * that run batches share its options and its life: worker_check, worker_begin, worker_open,
+ * (quote,) worker_start, batches, worker_stop, worker_end
  */
 #ifndef SGPU_RUN_WORKER_H
 #define SGPU_RUN_WORKER_H
@@ -24,81 +24,97 @@ enum { WORKER_KEYS_MAX = 64, WORKER_DEVICES_MAX = 16 };
 struct worker_device {
 	char selector[80];
 	struct sgpu_device *device;
-	struct sgpu_secure *context;            /* NULL on a device that maps no pages */
-	struct sgpu_runner *runner;             /* NULL where the first device's runner has them all */
+	struct sgpu_secure *context; /* NULL on a device that maps no pages */
+	struct sgpu_runner *runner;  /* NULL where the first device's runner has them all */
 };
 
 /* What a verb does with several devices. */
 enum worker_spread {
-	WORKER_ONE,                             /* it takes one */
-	WORKER_BATCHES,                         /* each device has a runner, and batches of its own */
-	WORKER_GRAPHS,                          /* one runner has them all, and spreads the operations of each batch */
+	WORKER_ONE,	/* it takes one */
+	WORKER_BATCHES, /* each device has a runner, and batches of its own */
+	WORKER_GRAPHS,	/* one runner has them all, and spreads the operations of each batch */
 };
 
 /* The first member of a verb's values. */
 struct worker {
 	struct cli_list key_paths;
-	struct sgpu_key *keys;                  /* in memory for secrets, with room for one more than WORKER_KEYS_MAX */
+	struct sgpu_key
+		*keys; /* in memory for secrets, with room for one more than WORKER_KEYS_MAX */
 	int key_count;
-	struct key_files key_files;             /* where keys and the attestation key are */
-	struct sgpu_owners owners;              /* whose batches are taken; none: anybody's */
-	const char *state;                      /* directory of the replay record; NULL: in memory */
+	struct key_files key_files; /* where keys and the attestation key are */
+	struct sgpu_owners owners;  /* whose batches are taken; none: anybody's */
+	const char *state;	    /* directory of the replay record; NULL: in memory */
 	uint64_t window_ns;
-	struct sgpu_replay *replay;             /* NULL without owners */
-	struct sgpu_files *files;               /* where payloads may be; NULL: nowhere */
-	const char *selector;                   /* of the device; of several where the verb takes that */
+	struct sgpu_replay *replay; /* NULL without owners */
+	struct sgpu_files *files;   /* where payloads may be; NULL: nowhere */
+	const char *selector;	    /* of the device; of several where the verb takes that */
 	enum worker_spread spread;
 	struct sgpu_device_config config;
 	bool allow_modules;
-	bool sessions;                          /* anybody may open one */
-	bool shared_files;                      /* clients hold the descriptors of batches and responses */
-	struct sgpu_module_confinement modules; /* once the device is open */
+	bool sessions;	   /* anybody may open one */
+	bool shared_files; /* clients hold the descriptors of batches and responses */
+	struct sgpu_module_confinement modules;		  /* once the device is open */
 	struct worker_device devices[WORKER_DEVICES_MAX]; /* all of one kind; most verbs have one */
 	int device_count;
 	bool on_gpu;
-	bool many_runs;                         /* as of struct sgpu_runner_config */
+	bool many_runs; /* as of struct sgpu_runner_config */
 };
 
-#define WORKER_INIT { .selector = "auto" }
+#define WORKER_INIT                \
+	{                          \
+		.selector = "auto" \
+	}
 
 int worker_take_files(void *values, const char *directory);
 int worker_take_owners(void *values, const char *path);
 
-/* Rows of a verb's table of options. `type` is the struct of its values, whose first member is `member`. */
-#define WORKER_OPTIONS(type, member)                                                                              \
-	{ "key", 'k', "KEY", "a key that opens the batch; may be given several times",                            \
-	  CLI_LIST(type, member.key_paths) },                                                                     \
-	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N, cuda:N,M or auto (the default)", CLI_TEXT(type, member.selector) },    \
-	{ "jobs", 'j', "N", "workers of the CPU device (default: one a processor)",                               \
-	  CLI_NUMBER(type, member.config.jobs, 1, SGPU_POOL_JOBS_MAX) },                                          \
-	{ "owners", 0, "FILE", "take only batches that one of these keys signed: thumbprints, one a line",        \
-	  CLI_TAKE(worker_take_owners) },                                                                         \
-	{ "state", 0, "DIR", "record the batches there, so that none runs twice", CLI_TEXT(type, member.state) }, \
-	{ "replay-window", 0, "DURATION", "how old a batch may be (default: 7d)",                                 \
-	  CLI_DURATION(type, member.window_ns, 0) },                                                              \
-	{ "files", 0, "DIR", "let batches name payloads in files of this directory; may be repeated",             \
-	  CLI_TAKE(worker_take_files) },                                                                          \
-	{ "allow-modules", 0, NULL, "run kernels that the batch brings along", CLI_FLAG(type, member.allow_modules) }
+/* Rows of a verb's table of options. `type` is the struct of its values, whose first member is
+ * `member`. */
+#define WORKER_OPTIONS(type, member)                                                          \
+	{ "key", 'k', "KEY", "a key that opens the batch; may be given several times",        \
+	  CLI_LIST(type, member.key_paths) },                                                 \
+		{ "device", 0, "DEVICE", "cpu, cuda, cuda:N, cuda:N,M or auto (the default)", \
+		  CLI_TEXT(type, member.selector) },                                          \
+		{ "jobs", 'j', "N", "workers of the CPU device (default: one a processor)",   \
+		  CLI_NUMBER(type, member.config.jobs, 1, SGPU_POOL_JOBS_MAX) },              \
+		{ "owners", 0, "FILE",                                                        \
+		  "take only batches that one of these keys signed: thumbprints, one a line", \
+		  CLI_TAKE(worker_take_owners) },                                             \
+		{ "state", 0, "DIR", "record the batches there, so that none runs twice",     \
+		  CLI_TEXT(type, member.state) },                                             \
+		{ "replay-window", 0, "DURATION", "how old a batch may be (default: 7d)",     \
+		  CLI_DURATION(type, member.window_ns, 0) },                                  \
+		{ "files", 0, "DIR",                                                          \
+		  "let batches name payloads in files of this directory; may be repeated",    \
+		  CLI_TAKE(worker_take_files) },                                              \
+	{                                                                                     \
+		"allow-modules", 0, NULL, "run kernels that the batch brings along",          \
+			CLI_FLAG(type, member.allow_modules)                                  \
+	}
 
 /* Whether the options belong together: 0, or the exit status after a message. */
 int worker_check(const struct worker *worker);
-/* How many devices the option names; none is opened. Errors: SGPU_EUSAGE: only the machine knows. */
-SGPU_MUST_CHECK int worker_count_devices(const struct worker *worker, int *count, struct sgpu_error *error);
+/* How many devices the option names; none is opened. Errors: SGPU_EUSAGE: only the machine knows.
+ */
+SGPU_MUST_CHECK int worker_count_devices(const struct worker *worker, int *count,
+					 struct sgpu_error *error);
 
-/* Before any thread and any secret: no core files, SIGUSR1 blocked for the thread that waits for it, and `stop` at
- * SIGINT and SIGTERM (see cli_signals()). Returns 0, or the exit status after a message. */
+/* Before any thread and any secret: no core files, SIGUSR1 blocked for the thread that waits for
+ * it, and `stop` at SIGINT and SIGTERM (see cli_signals()). Returns 0, or the exit status after a
+ * message. */
 int worker_begin(struct worker *worker, void (*stop)(void));
 /* As many as there may be: a batch that is under way has several open. */
 void worker_raise_descriptors(void);
-/* Loads the keys and opens the replay record and the device. `extra_key` (or NULL) is the file of another secret, which
- * no batch may get at. */
-SGPU_MUST_CHECK int worker_open(struct worker *worker, const char *extra_key, struct sgpu_error *error);
-/* What a quote of this worker says of it, but for the nonce and the recipient, a key of the worker's own. confinement: from
- * worker_confinement, NULL: out of memory. */
+/* Loads the keys and opens the replay record and the device. `extra_key` (or NULL) is the file of
+ * another secret, which no batch may get at. */
+SGPU_MUST_CHECK int worker_open(struct worker *worker, const char *extra_key,
+				struct sgpu_error *error);
+/* What a quote of this worker says of it, but for the nonce and the recipient, a key of the
+ * worker's own. confinement: from worker_confinement, NULL: out of memory. */
 json_t *worker_confinement(const struct worker *worker);
 struct sgpu_quote_subject worker_subject(const struct worker *worker, json_t *confinement);
-/* Makes the secure context, confines the process to what `needs` and the options name, and makes the runner. strict:
- * what cannot be confined is an error; otherwise a warning. */
+/* Makes the secure context, confines the process to what `needs` and the options name, and makes
+ * the runner. strict: what cannot be confined is an error; otherwise a warning. */
 SGPU_MUST_CHECK int worker_start(struct worker *worker, struct landlock_needs *needs, bool strict,
 				 struct sgpu_error *error);
 /* What is seen as the device by what runs there: the secure context, where there is one. */
@@ -110,11 +126,14 @@ static inline struct sgpu_device *worker_secure_device(const struct worker_devic
 struct sgpu_run_options worker_run_options(const struct worker *worker);
 /* Frees the runner, the context and the device. Its runs have been freed. */
 void worker_stop(struct worker *worker);
-/* Wipes and frees all, and returns the exit status: `status`, or a signal's. On a GPU it ends the process. */
+/* Wipes and frees all, and returns the exit status: `status`, or a signal's. On a GPU it ends the
+ * process. */
 int worker_end(struct worker *worker, int status);
-/* How long a device may take to let go of a run that was stopped: three times what a GPU takes to give up on a kernel. */
+/* How long a device may take to let go of a run that was stopped: three times what a GPU takes to
+ * give up on a kernel. */
 #define WORKER_STUCK_NS UINT64_C(15000000000)
-/* For a device that does not let go of a run: wipes the keys and ends the process with status 3. Async-signal-unsafe. */
+/* For a device that does not let go of a run: wipes the keys and ends the process with status 3.
+ * Async-signal-unsafe. */
 void worker_give_up(void);
 
 #endif

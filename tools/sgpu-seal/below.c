@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Outputs below a folder. Where an output goes is said by the manifest, which may be somebody else's: a path must not
- * lead out of the folder, by its text or through a link that lies in the way.
+ * Outputs below a folder. Where an output goes is said by the manifest, which may be somebody
+ * else's: a path must not lead out of the folder, by its text or through a link that lies in the
+ * way.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -14,9 +15,12 @@
 
 int seal_refuse_name(const char *place, struct sgpu_error *error)
 {
-	sgpu_fail(error, SGPU_EPOLICY, "'%s' is on a file system where every file has a name: if this was killed, "
-		  "plaintext would be left there", place);
-	return sgpu_hint(error, "choose another place, or accept that with --allow-named-temporary");
+	sgpu_fail(error, SGPU_EPOLICY,
+		  "'%s' is on a file system where every file has a name: if this was killed, "
+		  "plaintext would be left there",
+		  place);
+	return sgpu_hint(error,
+			 "choose another place, or accept that with --allow-named-temporary");
 }
 
 static int leaves(const char *folder, const char *path, struct sgpu_error *error)
@@ -25,8 +29,9 @@ static int leaves(const char *folder, const char *path, struct sgpu_error *error
 	return sgpu_hint(error, "take it by itself with --only ID and -o FILE");
 }
 
-/* Appends the parts of a path but empty ones and ".", and takes one away for "..", as the check of manifests reads them:
- * by their text alone. False when one leads out. `clean` holds strlen(path) + 1 bytes. */
+/* Appends the parts of a path but empty ones and ".", and takes one away for "..", as the check of
+ * manifests reads them: by their text alone. False when one leads out. `clean` holds strlen(path) +
+ * 1 bytes. */
 static bool join_parts(const char *path, char *clean)
 {
 	size_t used = 0;
@@ -73,7 +78,8 @@ static int clean_path(const char *folder, const char *path, char **clean, struct
 	return 0;
 }
 
-int seal_below_check(const struct seal_below *below, const char *path, bool replace, struct sgpu_error *error)
+int seal_below_check(const struct seal_below *below, const char *path, bool replace,
+		     struct sgpu_error *error)
 {
 	struct stat status;
 	char *clean = NULL, *place = NULL;
@@ -84,7 +90,8 @@ int seal_below_check(const struct seal_below *below, const char *path, bool repl
 		code = sgpu_fail_nomem(error);
 	}
 	if (!code && cli_is_input(place)) {
-		code = sgpu_fail(error, SGPU_EUSAGE, "output '%s' below '%s' would replace a file that is read", clean,
+		code = sgpu_fail(error, SGPU_EUSAGE,
+				 "output '%s' below '%s' would replace a file that is read", clean,
 				 below->name);
 	} else if (!code && !replace && lstat(place, &status) == 0 && S_ISREG(status.st_mode)) {
 		(void)sgpu_fail(error, SGPU_ESYSTEM, "'%s/%s' exists", below->name, clean);
@@ -106,7 +113,8 @@ int seal_below_output(const struct seal_below *below, const char *path, mode_t m
 		code = sgpu_fail_nomem(error);
 	}
 	if (!code) {
-		code = sgpu_output_open_beneath(output, below->folder.fd, clean, shown, mode, !replace, error);
+		code = sgpu_output_open_beneath(output, below->folder.fd, clean, shown, mode,
+						!replace, error);
 	}
 	free(shown);
 	free(clean);

@@ -29,13 +29,15 @@ static int print_keys(const struct sgpu_key_set *set, struct sgpu_error *error)
 	}
 	puts("key");
 	for (int i = 0; i < count; i++) {
-		printf("%-10s  %s, %s\nkid         %s\n", lines[i].signs ? "signature" : "encryption", lines[i].kind,
+		printf("%-10s  %s, %s\nkid         %s\n",
+		       lines[i].signs ? "signature" : "encryption", lines[i].kind,
 		       lines[i].secret ? "secret" : "public", lines[i].kid);
 	}
 	return 0;
 }
 
-int inspect_key(int in, const char *name, const uint8_t *first, size_t first_size, struct sgpu_error *error)
+int inspect_key(int in, const char *name, const uint8_t *first, size_t first_size,
+		struct sgpu_error *error)
 {
 	char text[KEY_FILE_MAX + 1];
 	struct sgpu_key_set set;

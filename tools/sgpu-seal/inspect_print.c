@@ -47,16 +47,20 @@ static const struct sgpu_segment *in_manifest(const struct inspected *inspected,
 	return at < 0 ? NULL : &inspected->manifest->segments[at];
 }
 
-static void print_segment(const struct inspected *inspected, const struct sgpu_batch_segment *s, int width)
+static void print_segment(const struct inspected *inspected, const struct sgpu_batch_segment *s,
+			  int width)
 {
 	const bool response = inspected->batch->response;
 	const struct sgpu_segment *m = in_manifest(inspected, s->id);
-	const char *state = response ? sgpu_error_name(s->status)
-				     : s->sealed ? "sealed" : s->masking == SGPU_MASKING_NONE ? "plain" : "unsealed";
+	const char *state = response			      ? sgpu_error_name(s->status)
+			    : s->sealed			      ? "sealed"
+			    : s->masking == SGPU_MASKING_NONE ? "plain"
+							      : "unsealed";
 	if (!response && !s->input) {
 		state = "-";
 	}
-	printf("%-*s  %-12s  %-5s  %-9s  %15llu  ", width, s->id, m ? sgpu_direction_name(m->direction) : "-",
+	printf("%-*s  %-12s  %-5s  %-9s  %15llu  ", width, s->id,
+	       m ? sgpu_direction_name(m->direction) : "-",
 	       m ? sgpu_sensitivity_name(m->sensitivity) : "-", state,
 	       (unsigned long long)(response ? s->actual_size : s->size));
 	if (s->status != SGPU_OK && s->error_text) {
@@ -71,20 +75,24 @@ static void print_recipients(const struct inspected *inspected)
 {
 	size_t i = 0;
 	json_t *recipient = NULL;
-	json_array_foreach(inspected->batch->recipients, i, recipient) {
+	json_array_foreach (inspected->batch->recipients, i, recipient) {
 		const char *kid = json_string_value(json_object_get(recipient, "kid"));
-		cli_print_line(stdout, "recipient   %s  %s%s", kid, json_string_value(json_object_get(recipient, "kind")),
-			       inspected->kid && !strcmp(inspected->kid, kid) ? "  (the key given)" : "");
+		cli_print_line(stdout, "recipient   %s  %s%s", kid,
+			       json_string_value(json_object_get(recipient, "kind")),
+			       inspected->kid && !strcmp(inspected->kid, kid) ? "  (the key given)"
+									      : "");
 	}
 }
 
-/* A signature stands for itself: it needs no key to be verified, and says nothing of whether its key is trusted. */
+/* A signature stands for itself: it needs no key to be verified, and says nothing of whether its
+ * key is trusted. */
 static void print_signatures(const struct sgpu_batch *batch)
 {
 	for (size_t i = 0; i < json_array_size(batch->signatures); i++) {
 		struct sgpu_signing_key key;
 		const int code = sgpu_batch_signature(batch, (int)i, &key, NULL);
-		cli_print_line(stdout, "signature   %s  %s, %s", key.kind == SGPU_SIGNING_NONE ? "-" : key.kid,
+		cli_print_line(stdout, "signature   %s  %s, %s",
+			       key.kind == SGPU_SIGNING_NONE ? "-" : key.kid,
 			       sgpu_signing_name(key.kind), code ? "does not verify" : "verified");
 	}
 }
@@ -95,8 +103,9 @@ static json_t *signatures_json(const struct sgpu_batch *batch)
 	for (size_t i = 0; i < json_array_size(batch->signatures); i++) {
 		struct sgpu_signing_key key;
 		const int code = sgpu_batch_signature(batch, (int)i, &key, NULL);
-		json_array_append_new(list, json_pack("{s:s, s:s, s:b}", "kid", key.kid, "kind", sgpu_signing_name(key.kind),
-						      "verified", code == 0));
+		json_array_append_new(list, json_pack("{s:s, s:s, s:b}", "kid", key.kid, "kind",
+						      sgpu_signing_name(key.kind), "verified",
+						      code == 0));
 	}
 	return list;
 }
@@ -118,7 +127,8 @@ static void print_archive(const struct inspected *inspected)
 	char id[SGPU_BASE64URL_MAX(SGPU_BATCH_ID_SIZE)], hash[2 * SGPU_SHA256_SIZE + 1];
 	encode(batch->id, sizeof(batch->id), id);
 	sgpu_hex_encode(batch->manifest_sha256, sizeof(batch->manifest_sha256), hash);
-	printf("%s\nbatch id    %s\nmanifest    %s\n            sha256 %s\n", batch->response ? "response" : "batch", id,
+	printf("%s\nbatch id    %s\nmanifest    %s\n            sha256 %s\n",
+	       batch->response ? "response" : "batch", id,
 	       inspected->manifest->id ? inspected->manifest->id : "-", hash);
 	if (!batch->response && batch->counter) {
 		print_counter(batch->counter);
@@ -131,7 +141,8 @@ static void print_archive(const struct inspected *inspected)
 		const int length = (int)strlen(batch->segments[i].id);
 		width = length > width ? length : width;
 	}
-	printf("\n%-*s  %-12s  %-5s  %-9s  %15s  %s\n", width, "segment", "direction", "level", "state", "bytes", "location");
+	printf("\n%-*s  %-12s  %-5s  %-9s  %15s  %s\n", width, "segment", "direction", "level",
+	       "state", "bytes", "location");
 	for (int i = 0; i < batch->segment_count; i++) {
 		print_segment(inspected, &batch->segments[i], width);
 	}
@@ -146,9 +157,11 @@ void inspected_print(const struct inspected *inspected)
 	char salt[2 * SGPU_SALT_SIZE + 1], commitment[2 * SGPU_COMMITMENT_SIZE + 1];
 	sgpu_hex_encode(inspected->header, SGPU_SALT_SIZE, salt);
 	sgpu_hex_encode(inspected->header + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE, commitment);
-	printf("%s\nbytes       %llu, of plaintext %llu\nchunks      %llu\nsalt        %s\ncommitment  %s\n",
-	       inspected->key_fits ? "sealed data, and the key and context fit" :
-				     "likely sealed data: random, without a mark, of a length that fits",
+	printf("%s\nbytes       %llu, of plaintext %llu\nchunks      %llu\nsalt        "
+	       "%s\ncommitment  %s\n",
+	       inspected->key_fits
+		       ? "sealed data, and the key and context fit"
+		       : "likely sealed data: random, without a mark, of a length that fits",
 	       (unsigned long long)inspected->sealed_size, (unsigned long long)inspected->size,
 	       (unsigned long long)(inspected->size / SGPU_CHUNK + 1), salt, commitment);
 }
@@ -160,11 +173,14 @@ static json_t *location_json(const struct sgpu_location *location)
 	case SGPU_LOCATION_INLINE:
 		return json_pack("{s:b}", "inline", 1);
 	case SGPU_LOCATION_FILE:
-		return json_pack("{s:s, s:I}", "file", location->file, "offset", (json_int_t)location->offset);
+		return json_pack("{s:s, s:I}", "file", location->file, "offset",
+				 (json_int_t)location->offset);
 	case SGPU_LOCATION_REGION:
-		return json_pack("{s:s, s:I}", "region", location->region, "offset", (json_int_t)location->offset);
+		return json_pack("{s:s, s:I}", "region", location->region, "offset",
+				 (json_int_t)location->offset);
 	case SGPU_LOCATION_LEASE:
-		return json_pack("{s:s, s:I}", "lease", location->region, "offset", (json_int_t)location->offset);
+		return json_pack("{s:s, s:I}", "lease", location->region, "offset",
+				 (json_int_t)location->offset);
 	default:
 		return json_null();
 	}
@@ -174,22 +190,25 @@ static json_t *segment_json(const struct inspected *inspected, const struct sgpu
 {
 	const bool response = inspected->batch->response;
 	const struct sgpu_segment *m = in_manifest(inspected, s->id);
-	json_t *json = json_pack("{s:s, s:s, s:s, s:s, s:I, s:o}", "segment_id", s->id, "direction",
-				 m ? sgpu_direction_name(m->direction) : "", "sensitivity_level",
-				 m ? sgpu_sensitivity_name(m->sensitivity) : "", "masking_level",
-				 s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
-				 response ? "actual_output_data_size_bytes" : "size",
-				 (json_int_t)(response ? s->actual_size : s->size), "location",
-				 location_json(&s->location));
+	json_t *json =
+		json_pack("{s:s, s:s, s:s, s:s, s:I, s:o}", "segment_id", s->id, "direction",
+			  m ? sgpu_direction_name(m->direction) : "", "sensitivity_level",
+			  m ? sgpu_sensitivity_name(m->sensitivity) : "", "masking_level",
+			  s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
+			  response ? "actual_output_data_size_bytes" : "size",
+			  (json_int_t)(response ? s->actual_size : s->size), "location",
+			  location_json(&s->location));
 	if (json && s->sealed) {
 		json_object_set_new(json, "sealed_size", json_integer((json_int_t)s->sealed_size));
 	}
 	if (json && response) {
-		json_object_set_new(json, "status", json_string(s->status == SGPU_OK ? "OK" : "FAILED"));
+		json_object_set_new(json, "status",
+				    json_string(s->status == SGPU_OK ? "OK" : "FAILED"));
 	}
 	if (json && s->status != SGPU_OK) {
-		json_object_set_new(json, "error", json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status), "text",
-							     s->error_text));
+		json_object_set_new(json, "error",
+				    json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status),
+					      "text", s->error_text));
 	}
 	return json;
 }
@@ -204,16 +223,20 @@ static json_t *archive_json(const struct inspected *inspected)
 	for (int k = 0; k < batch->segment_count; k++) {
 		json_array_append_new(segments, segment_json(inspected, &batch->segments[k]));
 	}
-	json_array_foreach(batch->recipients, i, recipient) {
-		json_array_append_new(recipients, json_pack("{s:O, s:O}", "kind", json_object_get(recipient, "kind"),
-							    "kid", json_object_get(recipient, "kid")));
+	json_array_foreach (batch->recipients, i, recipient) {
+		json_array_append_new(recipients,
+				      json_pack("{s:O, s:O}", "kind",
+						json_object_get(recipient, "kind"), "kid",
+						json_object_get(recipient, "kid")));
 	}
 	char hash[2 * SGPU_SHA256_SIZE + 1];
 	sgpu_hex_encode(batch->manifest_sha256, sizeof(batch->manifest_sha256), hash);
-	json_t *json = json_pack("{s:s, s:o, s:s?, s:s, s:s, s:o, s:o}", "kind", batch->response ? "response" : "batch",
-				 "batch_id", sgpu_json_from_bytes(batch->id, sizeof(batch->id)), "manifest_id",
-				 inspected->manifest->id, "manifest_sha256", hash, "mac", mac_names[inspected->mac],
-				 "recipients", recipients, "segments", segments);
+	json_t *json = json_pack("{s:s, s:o, s:s?, s:s, s:s, s:o, s:o}", "kind",
+				 batch->response ? "response" : "batch", "batch_id",
+				 sgpu_json_from_bytes(batch->id, sizeof(batch->id)), "manifest_id",
+				 inspected->manifest->id, "manifest_sha256", hash, "mac",
+				 mac_names[inspected->mac], "recipients", recipients, "segments",
+				 segments);
 	if (json && !batch->response) {
 		json_object_set_new(json, "signatures", signatures_json(batch));
 		json_object_set_new(json, "counter", json_integer((json_int_t)batch->counter));
@@ -231,9 +254,10 @@ static json_t *sealed_json(const struct inspected *inspected)
 	sgpu_hex_encode(inspected->header + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE, commitment);
 	/* A key that does not fit ends in an error, so it is true or nobody looked. */
 	return json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "kind", "sealed", "sealed_size",
-			 (json_int_t)inspected->sealed_size, "size", (json_int_t)inspected->size, "chunks",
-			 (json_int_t)(inspected->size / SGPU_CHUNK + 1), "salt", salt, "commitment", commitment,
-			 "key_fits", inspected->key_fits ? json_true() : json_null());
+			 (json_int_t)inspected->sealed_size, "size", (json_int_t)inspected->size,
+			 "chunks", (json_int_t)(inspected->size / SGPU_CHUNK + 1), "salt", salt,
+			 "commitment", commitment, "key_fits",
+			 inspected->key_fits ? json_true() : json_null());
 }
 
 int inspected_print_json(const struct inspected *inspected, struct sgpu_error *error)

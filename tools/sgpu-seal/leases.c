@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See leases.h. Other processes of this user may write to a lease at any time. What is sealed into one is written and never
- * read again; what is opened from one is copied first.
+ * See leases.h. Other processes of this user may write to a lease at any time. What is sealed into
+ * one is written and never read again; what is opened from one is copied first.
  */
 #include "leases.h"
 
@@ -15,7 +15,8 @@
 enum { LINE = 64 }; /* payloads begin at multiples of it */
 
 /* ---- sealing into one ---- */
-int seal_lease_place(struct seal_lease *lease, uint64_t size, struct sgpu_location *location, struct sgpu_error *error)
+int seal_lease_place(struct seal_lease *lease, uint64_t size, struct sgpu_location *location,
+		     struct sgpu_error *error)
 {
 	uint64_t end;
 
@@ -44,7 +45,8 @@ int seal_lease_open(struct seal_lease *lease, struct sgpu_batch *batch, struct s
 	return sgpu_lease_map(lease->client.pool, &lease->client.lease, &lease->mapping, error);
 }
 
-static int write_leased(void *context, uint64_t position, const void *data, size_t size, struct sgpu_error *error)
+static int write_leased(void *context, uint64_t position, const void *data, size_t size,
+			struct sgpu_error *error)
 {
 	const struct seal_lease *lease = context;
 
@@ -53,9 +55,12 @@ static int write_leased(void *context, uint64_t position, const void *data, size
 	return 0;
 }
 
-void seal_lease_sink(struct seal_lease *lease, const struct sgpu_location *location, struct sgpu_host_part *part)
+void seal_lease_sink(struct seal_lease *lease, const struct sgpu_location *location,
+		     struct sgpu_host_part *part)
 {
-	part->sink = (struct sgpu_transfer_sink){ .write = write_leased, .parallel = true, .context = lease };
+	part->sink = (struct sgpu_transfer_sink){ .write = write_leased,
+						  .parallel = true,
+						  .context = lease };
 	part->to = location->offset;
 }
 
@@ -81,7 +86,8 @@ static const struct lease_client *find_lease(const struct open_leases *leases, c
 	return NULL;
 }
 
-static int get_one(struct open_leases *leases, const struct sgpu_batch *response, int i, struct sgpu_error *error)
+static int get_one(struct open_leases *leases, const struct sgpu_batch *response, int i,
+		   struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &response->segments[i];
 	const struct lease_client *client = find_lease(leases, s->location.region);
@@ -89,24 +95,28 @@ static int get_one(struct open_leases *leases, const struct sgpu_batch *response
 	int code;
 
 	if (!client && leases->count == OPEN_LEASES_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "the response names more than %d leases", OPEN_LEASES_MAX);
+		return sgpu_fail(error, SGPU_EINVALID, "the response names more than %d leases",
+				 OPEN_LEASES_MAX);
 	}
 	if (!client) {
-		code = lease_client_open(leases->socket, response->id, s->location.region, 0, &leases->list[leases->count],
-					 error);
+		code = lease_client_open(leases->socket, response->id, s->location.region, 0,
+					 &leases->list[leases->count], error);
 		if (code) {
 			return code;
 		}
 		client = &leases->list[leases->count++];
 	}
-	if (!sgpu_add_u64(s->location.offset, sgpu_batch_payload_size(response, i), &end) || end > client->lease.size) {
-		return sgpu_fail(error, SGPU_EINVALID, "output '%s' does not lie in lease '%s'", s->id, client->lease.id);
+	if (!sgpu_add_u64(s->location.offset, sgpu_batch_payload_size(response, i), &end) ||
+	    end > client->lease.size) {
+		return sgpu_fail(error, SGPU_EINVALID, "output '%s' does not lie in lease '%s'",
+				 s->id, client->lease.id);
 	}
 	return 0;
 }
 
 int open_leases_get(struct open_leases *leases, const struct sgpu_batch *response,
-		    bool (*is_wanted)(const void *argument, int segment), const void *argument, struct sgpu_error *error)
+		    bool (*is_wanted)(const void *argument, int segment), const void *argument,
+		    struct sgpu_error *error)
 {
 	int code = 0;
 
@@ -124,13 +134,14 @@ int open_leases_get(struct open_leases *leases, const struct sgpu_batch *respons
 	return code;
 }
 
-void open_leases_source(const struct open_leases *leases, const struct sgpu_batch *response, int segment,
-			struct sgpu_source *source)
+void open_leases_source(const struct open_leases *leases, const struct sgpu_batch *response,
+			int segment, struct sgpu_source *source)
 {
 	const struct sgpu_location *location = &response->segments[segment].location;
 	const struct lease_client *client = find_lease(leases, location->region);
 
-	*source = (struct sgpu_source){ .fd = client->pool, .offset = client->lease.offset + location->offset,
+	*source = (struct sgpu_source){ .fd = client->pool,
+					.offset = client->lease.offset + location->offset,
 					.size = sgpu_batch_payload_size(response, segment) };
 	snprintf(source->name, sizeof(source->name), "lease %s", client->lease.id);
 }
@@ -141,7 +152,8 @@ void open_leases_release(struct open_leases *leases)
 
 	for (int i = 0; leases->read_all && i < leases->count; i++) {
 		if (lease_client_done(&leases->list[i], &error)) {
-			cli_detail("a lease was not given back: %s", error.text); /* its time will be over */
+			cli_detail("a lease was not given back: %s",
+				   error.text); /* its time will be over */
 		}
 	}
 }

@@ -7,13 +7,18 @@
 static const struct cli_verb verbs[] = {
 	{ "keygen", "", "make a secret key", keygen_options, verb_keygen },
 	{ "pubkey", "[KEY]", "write the public halves of a key file", pubkey_options, verb_pubkey },
-	{ "keyinfo", "[KEY]", "say what is in a key file, but nothing secret", keyinfo_options, verb_keyinfo },
+	{ "keyinfo", "[KEY]", "say what is in a key file, but nothing secret", keyinfo_options,
+	  verb_keyinfo },
 	{ "seal", "[BATCH]", "seal the secret payloads of a batch", seal_options, verb_seal },
 	{ "open", "[RESPONSE]", "verify a response and open its outputs", open_options, verb_open },
-	{ "seal-file", "[IN [OUT]]", "seal one file in the bare sealed format", seal_file_options, verb_seal_file },
-	{ "open-file", "[IN [OUT]]", "open one file in the bare sealed format", open_file_options, verb_open_file },
-	{ "inspect", "[FILE]", "say what a batch, a response or a sealed file is", inspect_options, verb_inspect },
-	{ "rewrap", "[FILE]", "change who can open a batch or a response", rewrap_options, verb_rewrap },
+	{ "seal-file", "[IN [OUT]]", "seal one file in the bare sealed format", seal_file_options,
+	  verb_seal_file },
+	{ "open-file", "[IN [OUT]]", "open one file in the bare sealed format", open_file_options,
+	  verb_open_file },
+	{ "inspect", "[FILE]", "say what a batch, a response or a sealed file is", inspect_options,
+	  verb_inspect },
+	{ "rewrap", "[FILE]", "change who can open a batch or a response", rewrap_options,
+	  verb_rewrap },
 	{ .name = NULL },
 };
 

@@ -16,7 +16,8 @@
 
 enum { SPARE_DESCRIPTORS = 64, DESCRIPTORS_AN_OUTPUT = 3, NAMES_SHOWN = 400 };
 
-static int read_batch(const struct opening *opening, struct sgpu_batch **batch, struct sgpu_error *error)
+static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
+		      struct sgpu_error *error)
 {
 	struct sgpu_tar_reader *reader = NULL;
 	const int fd = open(opening->batch_path, O_RDONLY | O_CLOEXEC);
@@ -24,8 +25,10 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch, 
 		return sgpu_fail_errno(error, "cannot open '%s'", opening->batch_path);
 	}
 	/* Without a key to verify it with, it is believed. */
-	int code = opening->keys.signer_count ? 0 :
-		   sgpu_check_trusted(fd, opening->batch_path, "says which response is wanted", error);
+	int code = opening->keys.signer_count
+			   ? 0
+			   : sgpu_check_trusted(fd, opening->batch_path,
+						"says which response is wanted", error);
 	code = code ? code : sgpu_tar_open(fd, opening->batch_path, &reader, error);
 	code = code ? code : sgpu_batch_read_head(reader, false, batch, error);
 	sgpu_tar_close(&reader);
@@ -34,7 +37,8 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch, 
 }
 
 /* One of the keys that sign has signed the batch. */
-static int check_signature(const struct opening *opening, const struct sgpu_batch *batch, struct sgpu_error *error)
+static int check_signature(const struct opening *opening, const struct sgpu_batch *batch,
+			   struct sgpu_error *error)
 {
 	bool is_signed = !opening->keys.signer_count;
 	int code = 0;
@@ -43,15 +47,17 @@ static int check_signature(const struct opening *opening, const struct sgpu_batc
 		code = sgpu_batch_signed_by(batch, opening->keys.signers[i].kid, &is_signed, error);
 	}
 	if (!code && !is_signed) {
-		sgpu_fail(error, SGPU_EAUTH, "'%s' is not signed by a key of yours: anyone could have written it",
+		sgpu_fail(error, SGPU_EAUTH,
+			  "'%s' is not signed by a key of yours: anyone could have written it",
 			  opening->batch_path);
-		return sgpu_hint(error, "if another owner sealed it, give the public half of their signing key with -k, too");
+		return sgpu_hint(error, "if another owner sealed it, give the public half of their "
+					"signing key with -k, too");
 	}
 	return code;
 }
 
-/* An X25519 key proves nothing about who wrapped the batch key, and an old response verifies too: only the batch
- * itself says which response belongs to it. */
+/* An X25519 key proves nothing about who wrapped the batch key, and an old response verifies too:
+ * only the batch itself says which response belongs to it. */
 static int compare_batch(const struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
@@ -59,15 +65,17 @@ static int compare_batch(const struct opening *opening, struct sgpu_error *error
 	uint8_t key[SGPU_KEY_SIZE];
 	int code = read_batch(opening, &batch, error);
 	if (!code) {
-		code = sgpu_batch_unwrap(batch, opening->keys.list, opening->keys.count, key, error);
+		code = sgpu_batch_unwrap(batch, opening->keys.list, opening->keys.count, key,
+					 error);
 	}
 	code = code ? code : sgpu_batch_verify(batch, key, error);
 	code = code ? code : check_signature(opening, batch, error);
-	if (!code && (!opening->has_key || !sgpu_equal(key, opening->batch_key, sizeof(key)) ||
-		      !sgpu_equal(batch->id, response->id, sizeof(batch->id)) ||
-		      !sgpu_equal(batch->manifest_sha256, response->manifest_sha256, SGPU_SHA256_SIZE))) {
-		code = sgpu_fail(error, SGPU_EAUTH, "'%s' is not the response to '%s'", opening->in_name,
-				 opening->batch_path);
+	if (!code &&
+	    (!opening->has_key || !sgpu_equal(key, opening->batch_key, sizeof(key)) ||
+	     !sgpu_equal(batch->id, response->id, sizeof(batch->id)) ||
+	     !sgpu_equal(batch->manifest_sha256, response->manifest_sha256, SGPU_SHA256_SIZE))) {
+		code = sgpu_fail(error, SGPU_EAUTH, "'%s' is not the response to '%s'",
+				 opening->in_name, opening->batch_path);
 	}
 	sgpu_wipe(key, sizeof(key));
 	sgpu_batch_free(&batch);
@@ -79,14 +87,18 @@ int opening_authenticate(struct opening *opening, struct sgpu_error *error)
 	const struct sgpu_batch *response = opening->response;
 	int code = 0;
 	if (!response->has_mac && opening->keys.count) {
-		sgpu_fail(error, SGPU_EAUTH, "'%s' has no mac: anyone could have written it", opening->in_name);
-		return sgpu_hint(error, "if the batch was not sealed, open its response without -k");
+		sgpu_fail(error, SGPU_EAUTH, "'%s' has no mac: anyone could have written it",
+			  opening->in_name);
+		return sgpu_hint(error,
+				 "if the batch was not sealed, open its response without -k");
 	}
 	if (response->has_mac && !opening->keys.count) {
-		return sgpu_fail(error, SGPU_EUSAGE, "'%s' is sealed: a key is needed, with -k", opening->in_name);
+		return sgpu_fail(error, SGPU_EUSAGE, "'%s' is sealed: a key is needed, with -k",
+				 opening->in_name);
 	}
 	if (response->has_mac) {
-		code = sgpu_batch_unwrap(response, opening->keys.list, opening->keys.count, opening->batch_key, error);
+		code = sgpu_batch_unwrap(response, opening->keys.list, opening->keys.count,
+					 opening->batch_key, error);
 		opening->has_key = code == 0;
 		code = code ? code : sgpu_batch_verify(response, opening->batch_key, error);
 	} else {
@@ -121,8 +133,8 @@ static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 	for (int i = 0; i < opening->only.count; i++) {
 		const int segment = sgpu_batch_segment(response, opening->only.items[i]);
 		if (segment < 0) {
-			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is not an output; there are: %s", opening->only.items[i],
-					 names);
+			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is not an output; there are: %s",
+					 opening->only.items[i], names);
 		}
 		wanted += !opening->targets[segment].wanted;
 		opening->targets[segment].wanted = true;
@@ -166,7 +178,8 @@ static int check_distinct(const struct opening *opening, struct sgpu_error *erro
 	return code;
 }
 
-static int take_paths(struct opening *opening, const struct sgpu_manifest *manifest, struct sgpu_error *error)
+static int take_paths(struct opening *opening, const struct sgpu_manifest *manifest,
+		      struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
 	for (int i = 0; i < response->segment_count; i++) {
@@ -197,8 +210,9 @@ static void raise_limits(struct opening *opening)
 	}
 	const rlim_t most = SGPU_MANIFEST_SEGMENTS_MAX * DESCRIPTORS_AN_OUTPUT + SPARE_DESCRIPTORS;
 	const rlim_t usable = limit.rlim_cur < most ? limit.rlim_cur : most;
-	opening->pending_max = usable > 2 * SPARE_DESCRIPTORS ?
-				       (int)((usable - SPARE_DESCRIPTORS) / DESCRIPTORS_AN_OUTPUT) : 1;
+	opening->pending_max = usable > 2 * SPARE_DESCRIPTORS
+				       ? (int)((usable - SPARE_DESCRIPTORS) / DESCRIPTORS_AN_OUTPUT)
+				       : 1;
 }
 
 int opening_choose(struct opening *opening, struct sgpu_error *error)
@@ -218,11 +232,13 @@ int opening_choose(struct opening *opening, struct sgpu_error *error)
 		return code;
 	}
 	raise_limits(opening);
-	code = sgpu_manifest_parse(response->manifest_text, response->manifest_size, &manifest, &diagnostics, error);
+	code = sgpu_manifest_parse(response->manifest_text, response->manifest_size, &manifest,
+				   &diagnostics, error);
 	code = code ? code : take_paths(opening, manifest, error);
 	for (int i = 0; !code && i < response->segment_count; i++) {
 		if (opening->targets[i].path) {
-			code = seal_below_check(&opening->below, opening->targets[i].path, opening->force, error);
+			code = seal_below_check(&opening->below, opening->targets[i].path,
+						opening->force, error);
 		}
 	}
 	sgpu_manifest_free(&manifest);

@@ -21,7 +21,8 @@ static int prepare_folder(struct opening *opening, struct sgpu_error *error)
 	if (code) {
 		return code;
 	}
-	const int nameless = openat(opening->below.folder.fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	const int nameless =
+		openat(opening->below.folder.fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (nameless >= 0) {
 		close(nameless);
 		return 0;
@@ -34,8 +35,9 @@ static int prepare_folder(struct opening *opening, struct sgpu_error *error)
 
 static int prepare_file(struct opening *opening, struct sgpu_error *error)
 {
-	int code = opening->force ? sgpu_output_open(&opening->out, opening->out_path, 0600, error)
-				  : sgpu_output_open_new(&opening->out, opening->out_path, 0600, error);
+	int code = opening->force
+			   ? sgpu_output_open(&opening->out, opening->out_path, 0600, error)
+			   : sgpu_output_open_new(&opening->out, opening->out_path, 0600, error);
 	if (code == SGPU_ESYSTEM && !opening->force && access(opening->out_path, F_OK) == 0) {
 		return sgpu_hint(error, "--force replaces a file that exists");
 	}
@@ -57,7 +59,8 @@ int opening_target_open(struct opening *opening, int i, struct sgpu_error *error
 	const mode_t mode = secret ? 0600 : 0644;
 	int code = 0;
 	if (target->path) {
-		code = seal_below_output(&opening->below, target->path, mode, opening->force, &target->output, error);
+		code = seal_below_output(&opening->below, target->path, mode, opening->force,
+					 &target->output, error);
 	} else {
 		target->output = opening->out;
 		opening->out = (struct sgpu_output)SGPU_OUTPUT_INIT;

@@ -37,8 +37,8 @@ static int open_spool(struct sgpu_error *error)
 }
 
 /* From the file in which it has verified. */
-static int copy_verified(const struct opening *opening, uint64_t size, const struct sgpu_output *output,
-			 struct sgpu_error *error)
+static int copy_verified(const struct opening *opening, uint64_t size,
+			 const struct sgpu_output *output, struct sgpu_error *error)
 {
 	struct sgpu_descriptor in, out;
 
@@ -46,8 +46,11 @@ static int copy_verified(const struct opening *opening, uint64_t size, const str
 	sgpu_descriptor_from_fd(output->fd, output->path, &out);
 	in.offset = 0;
 	out.positioned = false;
-	struct sgpu_host_part part = { .action = SGPU_HOST_COPY, .name = in.name, .size = size,
-				       .source = sgpu_source_from_descriptor(&in), .sink = sgpu_sink_to_descriptor(&out) };
+	struct sgpu_host_part part = { .action = SGPU_HOST_COPY,
+				       .name = in.name,
+				       .size = size,
+				       .source = sgpu_source_from_descriptor(&in),
+				       .sink = sgpu_sink_to_descriptor(&out) };
 	struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = opening->meter.jobs };
 	const int code = sgpu_host_move(&move, error);
 	sgpu_descriptor_close(&out);
@@ -73,7 +76,8 @@ static void take_back(int fd, off_t end)
 	}
 }
 
-/* Many files go to the disk by one sync of the file system: a sync of each would take longer than all the rest. */
+/* Many files go to the disk by one sync of the file system: a sync of each would take longer than
+ * all the rest. */
 static bool sync_at_once(const struct opening *opening)
 {
 	int waiting = 0;
@@ -93,8 +97,8 @@ static bool is_on(const struct stat *root, int fd)
 static void sync_names(int *last, struct stat *last_status, int folder)
 {
 	struct stat status = { 0 };
-	if (folder >= 0 && *last >= 0 && fstat(folder, &status) == 0 && status.st_dev == last_status->st_dev &&
-	    status.st_ino == last_status->st_ino) {
+	if (folder >= 0 && *last >= 0 && fstat(folder, &status) == 0 &&
+	    status.st_dev == last_status->st_dev && status.st_ino == last_status->st_ino) {
 		return;
 	}
 	if (*last >= 0) {
@@ -114,8 +118,10 @@ static int commit_one(struct opening *opening, int i, struct sgpu_error *error)
 	struct sgpu_error fault = { 0 };
 	const int code = sgpu_output_commit(&target->output, &fault);
 	if (code) {
-		(void)sgpu_fail(error, code, "output '%s': %s", opening->response->segments[i].id, fault.text);
-		return target->output.is_new ? sgpu_hint(error, "--force replaces files that exist") : code;
+		(void)sgpu_fail(error, code, "output '%s': %s", opening->response->segments[i].id,
+				fault.text);
+		return target->output.is_new ? sgpu_hint(error, "--force replaces files that exist")
+					     : code;
 	}
 	target->written = false;
 	opening->opened++;
@@ -126,7 +132,8 @@ static int commit(struct opening *opening, struct sgpu_error *error)
 {
 	struct stat root, last_status;
 	int last = -1, code = 0;
-	const bool at_once = opening->folder && sync_at_once(opening) && fstat(opening->below.folder.fd, &root) == 0;
+	const bool at_once = opening->folder && sync_at_once(opening) &&
+			     fstat(opening->below.folder.fd, &root) == 0;
 	if (at_once && syncfs(opening->below.folder.fd)) {
 		return sgpu_fail_errno(error, "cannot write to '%s'", opening->folder);
 	}
@@ -153,15 +160,16 @@ static int find_in_archive(struct opening *opening, int i, struct sgpu_error *er
 		code = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
 	} while (!code && segment >= 0 && segment < i);
 	if (!code && segment != i) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s': a payload is not where it belongs", opening->in_name);
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s': a payload is not where it belongs",
+				 opening->in_name);
 	}
 	return code;
 }
 
-/* Where the part's bytes go. What is written elsewhere than to a new file stays even if a later chunk fails: then it
- * must be a prefix, without gaps. */
-static int prepare_sink(struct opening *opening, struct seal_payload *payload, struct sgpu_host_part *part,
-			struct sgpu_error *error)
+/* Where the part's bytes go. What is written elsewhere than to a new file stays even if a later
+ * chunk fails: then it must be a prefix, without gaps. */
+static int prepare_sink(struct opening *opening, struct seal_payload *payload,
+			struct sgpu_host_part *part, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &opening->response->segments[payload->segment];
 	const struct sgpu_output *output = &opening->targets[payload->segment].output;
@@ -181,7 +189,8 @@ static int prepare_sink(struct opening *opening, struct seal_payload *payload, s
 	part->sink = sgpu_sink_to_descriptor(&payload->out);
 	if (part->action == SGPU_HOST_OPEN && payload->out.positioned) {
 		payload->out.sparse = true;
-		if (sgpu_sealed_plaintext_size(s->sealed_size, &size) && ftruncate(output->fd, (off_t)size)) {
+		if (sgpu_sealed_plaintext_size(s->sealed_size, &size) &&
+		    ftruncate(output->fd, (off_t)size)) {
 			return sgpu_fail_errno(error, "cannot write '%s'", output->path);
 		}
 	}
@@ -202,7 +211,8 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 			seal_payload_from_archive(payload, part);
 		}
 	} else if (s->location.kind == SGPU_LOCATION_LEASE) {
-		open_leases_source(&opening->leases, opening->response, payload->segment, &payload->region);
+		open_leases_source(&opening->leases, opening->response, payload->segment,
+				   &payload->region);
 		seal_payload_from_source(payload, part);
 		code = 0;
 	} else {
@@ -212,8 +222,8 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 	code = code ? code : prepare_sink(opening, payload, part, error);
 	if (!code && part->action == SGPU_HOST_OPEN) {
 		code = sgpu_batch_segment_key(opening->response, opening->batch_key, s->id,
-					      opening->response->response_id, secret->key, secret->context,
-					      &secret->context_size, error);
+					      opening->response->response_id, secret->key,
+					      secret->context, &secret->context_size, error);
 		part->key = secret->key;
 		part->context = secret->context;
 		part->context_size = secret->context_size;
@@ -222,7 +232,8 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 }
 
 /* Adds the outputs from *next on that are wanted, as many as may wait. */
-static int add_outputs(struct opening *opening, struct seal_moves *moves, int *next, struct sgpu_error *error)
+static int add_outputs(struct opening *opening, struct seal_moves *moves, int *next,
+		       struct sgpu_error *error)
 {
 	for (; *next < opening->response->segment_count; ++*next) {
 		const struct sgpu_batch_segment *s = &opening->response->segments[*next];
@@ -235,16 +246,20 @@ static int add_outputs(struct opening *opening, struct seal_moves *moves, int *n
 			opening->failed++;
 			continue;
 		}
-		if (!is_inline && s->location.kind != SGPU_LOCATION_REGION && s->location.kind != SGPU_LOCATION_LEASE) {
+		if (!is_inline && s->location.kind != SGPU_LOCATION_REGION &&
+		    s->location.kind != SGPU_LOCATION_LEASE) {
 			/* Whoever made the response could have named one of the owner's. */
-			return sgpu_fail(error, SGPU_EINVALID, "'%s': output '%s' is in a file, which no response may refer to",
-					 opening->in_name, s->id);
+			return sgpu_fail(
+				error, SGPU_EINVALID,
+				"'%s': output '%s' is in a file, which no response may refer to",
+				opening->in_name, s->id);
 		}
 		if (moves->payload_count == opening->pending_max) {
 			break;
 		}
 		seal_moves_add(moves, high ? SGPU_HOST_OPEN : SGPU_HOST_COPY, *next,
-			       sgpu_batch_payload_size(opening->response, *next), s->id, prepare_output);
+			       sgpu_batch_payload_size(opening->response, *next), s->id,
+			       prepare_output);
 		moves->parts[moves->count - 1].digest = high ? NULL : s->kt128;
 	}
 	return 0;
@@ -257,7 +272,8 @@ static int move_outputs(struct opening *opening, struct seal_moves *moves, struc
 
 	if (code == SGPU_EKEY && failed) {
 		/* Key and context follow from an index that has verified. */
-		code = sgpu_fail(error, SGPU_EAUTH, "output '%s' was altered, or is not of this response",
+		code = sgpu_fail(error, SGPU_EAUTH,
+				 "output '%s' was altered, or is not of this response",
 				 opening->response->segments[failed->segment].id);
 	}
 	for (int i = 0; !code && i < moves->payload_count; i++) {
@@ -273,15 +289,18 @@ static int move_outputs(struct opening *opening, struct seal_moves *moves, struc
 	return code;
 }
 
-/* A file of an earlier response, in the place of an output that has failed, must not pass for a result of this one. */
+/* A file of an earlier response, in the place of an output that has failed, must not pass for a
+ * result of this one. */
 static int remove_older(struct opening *opening, int i, struct sgpu_error *error)
 {
-	struct sgpu_output below = SGPU_OUTPUT_INIT, *output = opening->folder ? &below : &opening->out;
+	struct sgpu_output below = SGPU_OUTPUT_INIT,
+			   *output = opening->folder ? &below : &opening->out;
 	bool removed = false;
 	int code = 0;
 
 	if (opening->folder) {
-		code = seal_below_output(&opening->below, opening->targets[i].path, 0600, opening->force, output, error);
+		code = seal_below_output(&opening->below, opening->targets[i].path, 0600,
+					 opening->force, output, error);
 	}
 	code = code ? code : sgpu_output_remove_older(output, &removed, error);
 	if (removed) {
@@ -297,7 +316,8 @@ static int remove_all_older(struct opening *opening, struct sgpu_error *error)
 	int code = 0;
 
 	for (int i = 0; !code && opening->force && i < opening->response->segment_count; i++) {
-		if (opening->targets[i].wanted && opening->response->segments[i].status != SGPU_OK) {
+		if (opening->targets[i].wanted &&
+		    opening->response->segments[i].status != SGPU_OK) {
 			code = remove_older(opening, i, error);
 		}
 	}
@@ -308,7 +328,8 @@ static bool is_wanted(const void *argument, int segment)
 {
 	const struct opening *opening = argument;
 
-	return opening->targets[segment].wanted && opening->response->segments[segment].status == SGPU_OK;
+	return opening->targets[segment].wanted &&
+	       opening->response->segments[segment].status == SGPU_OK;
 }
 
 int opening_write(struct opening *opening, struct sgpu_error *error)
@@ -321,7 +342,9 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 
 	moves.reader = opening->reader;
 	moves.owner = opening;
-	code = code ? code : open_leases_get(&opening->leases, opening->response, is_wanted, opening, error);
+	code = code ? code
+		    : open_leases_get(&opening->leases, opening->response, is_wanted, opening,
+				      error);
 	while (!code && next < opening->response->segment_count) {
 		moves.count = 0;
 		moves.payload_count = 0;

@@ -17,23 +17,28 @@
 struct seal_keys {
 	struct sgpu_key *list;
 	int count;
-	struct sgpu_signing_key *signers; /* those of the owner that can sign; for SEAL_OPENER also public halves */
+	struct sgpu_signing_key
+		*signers; /* those of the owner that can sign; for SEAL_OPENER also public halves */
 	int signer_count;
 	bool standard_input; /* one of them was read from there */
 };
-/* What a key is for: to be sealed to; to be sealed to and sign; to open; to open and verify; to open and sign. */
+/* What a key is for: to be sealed to; to be sealed to and sign; to open; to open and verify; to
+ * open and sign. */
 enum seal_use { SEAL_RECIPIENT, SEAL_OWNER, SEAL_READER, SEAL_OPENER, SEAL_CHANGER };
 /* For the row of an option: returns 0, or the exit status after a message. */
 int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use);
 void seal_keys_clear(struct seal_keys *keys);
 /* -j, for a struct with a meter. */
-#define SEAL_JOBS(type)                                                                \
-	{ "jobs", 'j', "N", "threads; as many as there are processors by default",     \
-	  CLI_NUMBER(type, meter.jobs, 1, SGPU_POOL_JOBS_MAX) }
+#define SEAL_JOBS(type)                                                                  \
+	{                                                                                \
+		"jobs", 'j', "N", "threads; as many as there are processors by default", \
+			CLI_NUMBER(type, meter.jobs, 1, SGPU_POOL_JOBS_MAX)              \
+	}
 /* As cli_input, and refuses to read both a key and the input from standard input. */
 int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *in);
 
-/* What may be said of the keys in a file: at most one that encrypts and one that signs. Returns their number. */
+/* What may be said of the keys in a file: at most one that encrypts and one that signs. Returns
+ * their number. */
 enum { SEAL_KEY_LINES = 2 };
 struct seal_key_line {
 	const char *kind;
@@ -46,7 +51,7 @@ json_t *seal_keys_json(const struct sgpu_key_set *set);
 /* ---- payloads ---- */
 /* Counts bytes over all payloads of a run, for the progress line and the report. */
 struct seal_meter {
-	uint64_t done;     /* of the payloads before the current one */
+	uint64_t done; /* of the payloads before the current one */
 	uint64_t begin_ns;
 	unsigned jobs;
 };
@@ -73,58 +78,74 @@ struct seal_moves {
 	size_t count;
 	struct seal_payload *payloads;
 	int payload_count;
-	uint8_t (*blocks)[2 * SGPU_TAR_BLOCK]; /* what stands before each payload of an archive that is written */
-	struct sgpu_tar_reader *reader; /* where payloads come from that are in an archive */
+	uint8_t (*blocks)[2 * SGPU_TAR_BLOCK]; /* what stands before each payload of an archive that
+						  is written */
+	struct sgpu_tar_reader *reader;	       /* where payloads come from that are in an archive */
 	const struct sgpu_batch *batch;
 	void *owner;
-	struct sgpu_descriptor out;     /* where all go to one archive */
-	uint64_t at;                    /* its size so far */
+	struct sgpu_descriptor out; /* where all go to one archive */
+	uint64_t at;		    /* its size so far */
 };
-#define SEAL_MOVES_INIT { .out = { .fd = -1, .pipe = -1 } }
-SGPU_MUST_CHECK int seal_moves_create(struct seal_moves *moves, int payloads, struct sgpu_error *error);
-void seal_moves_clear(struct seal_moves *moves);
-/* The part of a payload. `prepare` gets the payload, gives it its source, and its sink unless seal_moves_place did. */
-struct seal_payload *seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action, int segment,
-				    uint64_t size, const char *name,
-				    int (*prepare)(void *payload, struct sgpu_host_part *part, struct sgpu_error *error));
-/* What comes before a payload in `out`: the padding of the one before, and the header. Before the payload is added. */
-SGPU_MUST_CHECK int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch, int segment,
+#define SEAL_MOVES_INIT                        \
+	{                                      \
+		.out = {.fd = -1, .pipe = -1 } \
+	}
+SGPU_MUST_CHECK int seal_moves_create(struct seal_moves *moves, int payloads,
 				      struct sgpu_error *error);
+void seal_moves_clear(struct seal_moves *moves);
+/* The part of a payload. `prepare` gets the payload, gives it its source, and its sink unless
+ * seal_moves_place did. */
+struct seal_payload *seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action,
+				    int segment, uint64_t size, const char *name,
+				    int (*prepare)(void *payload, struct sgpu_host_part *part,
+						   struct sgpu_error *error));
+/* What comes before a payload in `out`: the padding of the one before, and the header. Before the
+ * payload is added. */
+SGPU_MUST_CHECK int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch,
+				      int segment, struct sgpu_error *error);
 /* The payload that was added last goes to `out`, where it will have `size` bytes. */
 void seal_moves_place(struct seal_moves *moves, uint64_t size);
 /* The current member of the archive, or what is at a location, as the source of a payload. */
 void seal_payload_from_archive(struct seal_payload *payload, struct sgpu_host_part *part);
 SGPU_MUST_CHECK int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,
-				      const struct sgpu_location *location, struct sgpu_error *error);
+				      const struct sgpu_location *location,
+				      struct sgpu_error *error);
 /* payload->region, which is open, as the source. */
 void seal_payload_from_source(struct seal_payload *payload, struct sgpu_host_part *part);
-/* Moves all that was added. The position of `out` ends behind the last payload. *failed: the payload of an error. */
+/* Moves all that was added. The position of `out` ends behind the last payload. *failed: the
+ * payload of an error. */
 SGPU_MUST_CHECK int seal_moves_run(struct seal_moves *moves, struct seal_meter *meter,
 				   const struct seal_payload **failed, struct sgpu_error *error);
 /* Copies the payloads that follow in the archive, all of them, unchanged. */
-SGPU_MUST_CHECK int seal_pass_through(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch, int fd,
-				      const char *name, struct seal_meter *meter, struct sgpu_error *error);
+SGPU_MUST_CHECK int seal_pass_through(struct sgpu_tar_reader *reader,
+				      const struct sgpu_batch *batch, int fd, const char *name,
+				      struct seal_meter *meter, struct sgpu_error *error);
 
 /* ---- outputs ---- */
-/* A process that is killed must leave no plaintext: what has not verified as a whole may stand under no name. */
+/* A process that is killed must leave no plaintext: what has not verified as a whole may stand
+ * under no name. */
 SGPU_MUST_CHECK int seal_refuse_name(const char *place, struct sgpu_error *error);
 struct seal_below {
 	struct sgpu_output_directory folder;
 	const char *name;
 };
-/* What can be said about an output before there is one: its path stays below the folder by its text, it is no file that
- * is read, and it exists only if it may be replaced. */
+/* What can be said about an output before there is one: its path stays below the folder by its
+ * text, it is no file that is read, and it exists only if it may be replaced. */
 SGPU_MUST_CHECK int seal_below_check(const struct seal_below *below, const char *path, bool replace,
 				     struct sgpu_error *error);
-/* An output at a relative path that does not leave the folder, neither by its text nor through a link. */
-SGPU_MUST_CHECK int seal_below_output(const struct seal_below *below, const char *path, mode_t mode, bool replace,
-				      struct sgpu_output *output, struct sgpu_error *error);
+/* An output at a relative path that does not leave the folder, neither by its text nor through a
+ * link. */
+SGPU_MUST_CHECK int seal_below_output(const struct seal_below *below, const char *path, mode_t mode,
+				      bool replace, struct sgpu_output *output,
+				      struct sgpu_error *error);
 
 /* ---- reports ---- */
 /* -v: "sealed 1.0 GiB in 0.31 s, 3.46 GB/s, ipsec-mb (VAES), 2 threads". */
 void seal_detail(const char *what, uint64_t bytes, const struct seal_meter *meter);
-/* --json: adds the rate's members and prints one line on standard error. Takes the reference; NULL is accepted. */
-void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out, const struct seal_meter *meter);
+/* --json: adds the rate's members and prints one line on standard error. Takes the reference; NULL
+ * is accepted. */
+void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out,
+		 const struct seal_meter *meter);
 /* The kids of the recipients as a new array. */
 json_t *seal_recipient_kids(const struct sgpu_batch *batch);
 /* And those of the keys that sign. */

@@ -37,30 +37,41 @@ static void end_payload(void *context)
 	sgpu_wipe(&payload->secret, sizeof(payload->secret));
 }
 
-struct seal_payload *seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action, int segment,
-				    uint64_t size, const char *name,
-				    int (*prepare)(void *payload, struct sgpu_host_part *part, struct sgpu_error *error))
+struct seal_payload *seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action,
+				    int segment, uint64_t size, const char *name,
+				    int (*prepare)(void *payload, struct sgpu_host_part *part,
+						   struct sgpu_error *error))
 {
 	struct seal_payload *payload = &moves->payloads[moves->payload_count++];
 
-	*payload = (struct seal_payload){ .moves = moves, .segment = segment, .region = { .fd = -1 },
+	*payload = (struct seal_payload){ .moves = moves,
+					  .segment = segment,
+					  .region = { .fd = -1 },
 					  .out = { .fd = -1, .pipe = -1 } };
 	moves->parts[moves->count++] = (struct sgpu_host_part){
-		.action = action, .name = name, .size = size, .prepare = prepare, .argument = payload,
+		.action = action,
+		.name = name,
+		.size = size,
+		.prepare = prepare,
+		.argument = payload,
 		.source = { .close = end_payload, .context = payload },
 	};
 	return payload;
 }
 
-int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch, int segment, struct sgpu_error *error)
+int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch, int segment,
+		      struct sgpu_error *error)
 {
 	uint8_t *block = moves->blocks[moves->payload_count];
 	const size_t padding = (size_t)(-moves->at % SGPU_TAR_BLOCK);
 	const int code = sgpu_batch_payload_header(batch, segment, block + padding, error);
 
 	moves->parts[moves->count++] = (struct sgpu_host_part){
-		.action = SGPU_HOST_COPY, .name = "a header", .size = padding + SGPU_TAR_BLOCK,
-		.source = sgpu_source_from_memory(block, false), .sink = sgpu_sink_to_descriptor(&moves->out),
+		.action = SGPU_HOST_COPY,
+		.name = "a header",
+		.size = padding + SGPU_TAR_BLOCK,
+		.source = sgpu_source_from_memory(block, false),
+		.sink = sgpu_sink_to_descriptor(&moves->out),
 		.to = moves->at,
 	};
 	moves->at += padding + SGPU_TAR_BLOCK;
@@ -94,14 +105,17 @@ void seal_payload_from_archive(struct seal_payload *payload, struct sgpu_host_pa
 
 void seal_payload_from_source(struct seal_payload *payload, struct sgpu_host_part *part)
 {
-	payload->in = (struct sgpu_descriptor){ .fd = payload->region.fd, .name = payload->region.name,
-						.positioned = true, .offset = payload->region.offset, .pipe = -1 };
+	payload->in = (struct sgpu_descriptor){ .fd = payload->region.fd,
+						.name = payload->region.name,
+						.positioned = true,
+						.offset = payload->region.offset,
+						.pipe = -1 };
 	part->name = payload->region.name;
 	read_from(payload, part);
 }
 
-int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part, const struct sgpu_location *location,
-		      struct sgpu_error *error)
+int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,
+		      const struct sgpu_location *location, struct sgpu_error *error)
 {
 	const int code = sgpu_source_open(location, part->size, false, &payload->region, error);
 
@@ -120,9 +134,10 @@ static void progress(void *argument, uint64_t bytes)
 	cli_progress(NULL, meter->done + bytes);
 }
 
-/* A stream that ends inside a payload was cut, whatever the seal says of what is there: behind a payload there is
- * always more of an archive. */
-static int blame_archive(const struct seal_payload *payload, const char *name, int code, struct sgpu_error *error)
+/* A stream that ends inside a payload was cut, whatever the seal says of what is there: behind a
+ * payload there is always more of an archive. */
+static int blame_archive(const struct seal_payload *payload, const char *name, int code,
+			 struct sgpu_error *error)
 {
 	uint8_t byte = 0;
 	size_t got = 1;
@@ -134,11 +149,14 @@ static int blame_archive(const struct seal_payload *payload, const char *name, i
 	return sgpu_fail(error, SGPU_EINVALID, "'%s' is cut short", name);
 }
 
-int seal_moves_run(struct seal_moves *moves, struct seal_meter *meter, const struct seal_payload **failed,
-		   struct sgpu_error *error)
+int seal_moves_run(struct seal_moves *moves, struct seal_meter *meter,
+		   const struct seal_payload **failed, struct sgpu_error *error)
 {
-	struct sgpu_host_move move = { .parts = moves->parts, .count = moves->count, .jobs = meter->jobs,
-				       .progress = progress, .progress_argument = meter };
+	struct sgpu_host_move move = { .parts = moves->parts,
+				       .count = moves->count,
+				       .jobs = meter->jobs,
+				       .progress = progress,
+				       .progress_argument = meter };
 	int code = sgpu_host_move(&move, error);
 
 	for (size_t i = 0; i < moves->count; i++) {
@@ -160,7 +178,8 @@ static int prepare_pass(void *argument, struct sgpu_host_part *part, struct sgpu
 {
 	struct seal_payload *payload = argument;
 	int segment = -1;
-	const int code = sgpu_batch_next_payload(payload->moves->reader, payload->moves->batch, &segment, error);
+	const int code = sgpu_batch_next_payload(payload->moves->reader, payload->moves->batch,
+						 &segment, error);
 
 	if (!code) {
 		seal_payload_from_archive(payload, part);
@@ -168,8 +187,8 @@ static int prepare_pass(void *argument, struct sgpu_host_part *part, struct sgpu
 	return code;
 }
 
-int seal_pass_through(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch, int fd, const char *name,
-		      struct seal_meter *meter, struct sgpu_error *error)
+int seal_pass_through(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch, int fd,
+		      const char *name, struct seal_meter *meter, struct sgpu_error *error)
 {
 	struct seal_moves moves = SEAL_MOVES_INIT;
 	const struct seal_payload *failed = NULL;
@@ -184,7 +203,8 @@ int seal_pass_through(struct sgpu_tar_reader *reader, const struct sgpu_batch *b
 			continue;
 		}
 		code = seal_moves_member(&moves, batch, i, error);
-		seal_moves_add(&moves, SGPU_HOST_COPY, i, sgpu_batch_payload_size(batch, i), s->id, prepare_pass);
+		seal_moves_add(&moves, SGPU_HOST_COPY, i, sgpu_batch_payload_size(batch, i), s->id,
+			       prepare_pass);
 		moves.parts[moves.count - 1].digest = s->has_kt128 ? s->kt128 : NULL;
 		seal_moves_place(&moves, sgpu_batch_payload_size(batch, i));
 	}

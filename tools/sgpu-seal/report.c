@@ -24,18 +24,20 @@ void seal_detail(const char *what, uint64_t bytes, const struct seal_meter *mete
 {
 	const double seconds = seconds_since(meter);
 	cli_detail("%s %llu bytes in %.3f s, %.2f GB/s, AES-256-GCM by %s, up to %u threads", what,
-		   (unsigned long long)bytes, seconds, (double)bytes / seconds / 1e9, sgpu_aead_provider(),
-		   threads(meter));
+		   (unsigned long long)bytes, seconds, (double)bytes / seconds / 1e9,
+		   sgpu_aead_provider(), threads(meter));
 }
 
-void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out, const struct seal_meter *meter)
+void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out,
+		 const struct seal_meter *meter)
 {
 	if (cli_json && record) {
 		const double seconds = seconds_since(meter);
 		json_object_set_new(record, "bytes_in", json_integer((json_int_t)bytes_in));
 		json_object_set_new(record, "bytes_out", json_integer((json_int_t)bytes_out));
 		json_object_set_new(record, "seconds", json_real(seconds));
-		json_object_set_new(record, "bytes_per_second", json_real((double)bytes_in / seconds));
+		json_object_set_new(record, "bytes_per_second",
+				    json_real((double)bytes_in / seconds));
 		json_object_set_new(record, "provider", json_string(sgpu_aead_provider()));
 		json_object_set_new(record, "jobs", json_integer(threads(meter)));
 		cli_print_json(json_incref(record), stderr, JSON_COMPACT);
@@ -48,7 +50,7 @@ json_t *seal_recipient_kids(const struct sgpu_batch *batch)
 	json_t *kids = json_array();
 	size_t i = 0;
 	json_t *recipient = NULL;
-	json_array_foreach(batch->recipients, i, recipient) {
+	json_array_foreach (batch->recipients, i, recipient) {
 		json_array_append(kids, json_object_get(recipient, "kid"));
 	}
 	return kids;

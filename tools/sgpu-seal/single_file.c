@@ -48,7 +48,8 @@ static int read_options(int argc, char **argv, struct single_file *options)
 	options->in = paths[0];
 	if (paths[0] && paths[1]) {
 		if (options->out) {
-			return cli_usage("the output is given twice, as '%s' and with -o", paths[1]);
+			return cli_usage("the output is given twice, as '%s' and with -o",
+					 paths[1]);
 		}
 		options->out = paths[1];
 	}
@@ -70,7 +71,8 @@ static int load_key(const char *path, struct work *work)
 		return cli_error(&error);
 	}
 	if (work->key.kind != SGPU_KEY_OCT) {
-		(void)sgpu_fail(&error, SGPU_EUSAGE, "'%s' is an X25519 key; a single file takes a symmetric (oct) one",
+		(void)sgpu_fail(&error, SGPU_EUSAGE,
+				"'%s' is an X25519 key; a single file takes a symmetric (oct) one",
 				path);
 		(void)sgpu_hint(&error, "make one with 'sgpu-seal keygen -o FILE'");
 		return cli_error(&error);
@@ -87,7 +89,8 @@ static int open_output(const struct single_file *options, struct work *work)
 	if (!cli_binary_apart(path)) {
 		return 2;
 	}
-	/* What was sealed is nobody else's business; a file of the user's own keeps the mode that they gave it. */
+	/* What was sealed is nobody else's business; a file of the user's own keeps the mode that
+	 * they gave it. */
 	int code = sgpu_output_open(&work->out, path, work->opening ? 0600 : 0666, &error);
 	if (!code && work->opening && work->out.kept_mode >= 0) {
 		code = sgpu_output_set_mode(&work->out, 0666, &error);
@@ -101,7 +104,8 @@ static int open_output(const struct single_file *options, struct work *work)
 	sgpu_descriptor_from_fd(work->out.fd, work->out.path, &work->job.out);
 	work->job.out.sparse = work->opening && work->out.regular;
 	if (work->opening && !work->out.regular) {
-		/* A redirection keeps what is written even if we fail: then it must be a prefix, without gaps. */
+		/* A redirection keeps what is written even if we fail: then it must be a prefix,
+		 * without gaps. */
 		work->job.out.positioned = false;
 	}
 	return 0;
@@ -129,11 +133,14 @@ static int report(const struct single_file *options, const struct work *work, do
 	if (!cli_json) {
 		return 0;
 	}
-	json_t *record = json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f}", "verb", work->opening ? "open-file" : "seal-file",
-				   "alg", "c2sp.org/chunked-encryption", "aead", "AEAD_AES_256_GCM", "provider",
-				   sgpu_aead_provider(), "bytes_in", (json_int_t)job->bytes_in, "bytes_out",
-				   (json_int_t)job->bytes_out, "seconds", seconds);
-	return cli_print_json(record, cli_is_standard(options->out) ? stderr : stdout, JSON_COMPACT);
+	json_t *record =
+		json_pack("{s:s, s:s, s:s, s:s, s:I, s:I, s:f}", "verb",
+			  work->opening ? "open-file" : "seal-file", "alg",
+			  "c2sp.org/chunked-encryption", "aead", "AEAD_AES_256_GCM", "provider",
+			  sgpu_aead_provider(), "bytes_in", (json_int_t)job->bytes_in, "bytes_out",
+			  (json_int_t)job->bytes_out, "seconds", seconds);
+	return cli_print_json(record, cli_is_standard(options->out) ? stderr : stdout,
+			      JSON_COMPACT);
 }
 
 static int transfer(struct work *work, double *seconds)
@@ -146,7 +153,8 @@ static int transfer(struct work *work, double *seconds)
 		     (uint64_t)status.st_size > work->job.in.offset;
 	cli_progress_begin(work->opening ? "opening" : "sealing",
 			   sized ? (uint64_t)status.st_size - work->job.in.offset : 0);
-	int code = work->opening ? sgpu_open_stream(&work->job, &error) : sgpu_seal_stream(&work->job, &error);
+	int code = work->opening ? sgpu_open_stream(&work->job, &error)
+				 : sgpu_seal_stream(&work->job, &error);
 	cli_progress_end();
 	if (!code) {
 		move_positions(work);

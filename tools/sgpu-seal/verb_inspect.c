@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal inspect: says what a batch, a response, a bare sealed file or a key is, and of others that they are none.
+ * sgpu-seal inspect: says what a batch, a response, a bare sealed file or a key is, and of others
+ * that they are none.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,8 @@ static int take_key(void *values, const char *path)
 
 const struct cli_option inspect_options[] = {
 	CLI_COMMON,
-	{ "key", 'k', "KEY", "also check the mac, or the commitment, with this key", CLI_TAKE(take_key) },
+	{ "key", 'k', "KEY", "also check the mac, or the commitment, with this key",
+	  CLI_TAKE(take_key) },
 	{ "context", 0, "HEX", "the context of a bare sealed file",
 	  CLI_BYTES(struct task, context, 0, SGPU_CONTEXT_MAX) },
 	CLI_END,
@@ -43,7 +45,8 @@ static int show(const struct inspected *inspected, struct sgpu_error *error)
 	return 0;
 }
 
-static int authenticate(const struct task *task, struct inspected *inspected, struct sgpu_error *error)
+static int authenticate(const struct task *task, struct inspected *inspected,
+			struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = inspected->batch;
 	uint8_t batch_key[SGPU_KEY_SIZE];
@@ -77,8 +80,8 @@ static int inspect_archive(const struct task *task, int in, struct sgpu_error *e
 	int code = sgpu_tar_open_block(in, task->in_name, task->first, &reader, error);
 	code = code ? code : sgpu_batch_read_any(reader, &batch, error);
 	if (!code) {
-		code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &manifest, &diagnostics,
-					   error);
+		code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &manifest,
+					   &diagnostics, error);
 	}
 	while (!code && segment >= 0) {
 		code = sgpu_batch_next_payload(reader, batch, &segment, error);
@@ -102,7 +105,8 @@ static int whole_size(const struct task *task, int in, uint64_t *size, struct sg
 	struct stat status;
 	const off_t position = lseek(in, 0, SEEK_CUR);
 	*size = task->first_size;
-	if (position >= 0 && fstat(in, &status) == 0 && S_ISREG(status.st_mode) && status.st_size >= position) {
+	if (position >= 0 && fstat(in, &status) == 0 && S_ISREG(status.st_mode) &&
+	    status.st_size >= position) {
 		*size += (uint64_t)(status.st_size - position);
 		return 0;
 	}
@@ -124,19 +128,22 @@ static int try_keys(const struct task *task, struct inspected *inspected, struct
 
 	for (int i = 0; i < task->keys.count && !inspected->key_fits; i++) {
 		if (task->keys.list[i].kind != SGPU_KEY_OCT) {
-			code = sgpu_fail(error, SGPU_EKEY, "only an oct key can fit a bare sealed file");
+			code = sgpu_fail(error, SGPU_EKEY,
+					 "only an oct key can fit a bare sealed file");
 			continue;
 		}
-		code = sgpu_sealed_keys_open(task->keys.list[i].secret, task->context.data, task->context.size,
-					     inspected->header, &keys, error);
+		code = sgpu_sealed_keys_open(task->keys.list[i].secret, task->context.data,
+					     task->context.size, inspected->header, &keys, error);
 		sgpu_wipe(&keys, sizeof(keys));
 		inspected->key_fits = code == 0;
 	}
 	return code;
 }
 
-/* Sealed data are random bytes, with no mark. Without a key that fits, only what is nothing else is taken for some. */
-static int inspect_sealed(const struct task *task, int in, enum sgpu_sniffed kind, struct sgpu_error *error)
+/* Sealed data are random bytes, with no mark. Without a key that fits, only what is nothing else is
+ * taken for some. */
+static int inspect_sealed(const struct task *task, int in, enum sgpu_sniffed kind,
+			  struct sgpu_error *error)
 {
 	struct inspected inspected = { 0 };
 	int code = whole_size(task, in, &inspected.sealed_size, error);
@@ -158,7 +165,8 @@ static int inspect_sealed(const struct task *task, int in, enum sgpu_sniffed kin
 
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
-	const int code = sgpu_read(in, task->in_name, task->first, sizeof(task->first), &task->first_size, error);
+	const int code = sgpu_read(in, task->in_name, task->first, sizeof(task->first),
+				   &task->first_size, error);
 	if (code) {
 		return code;
 	}
@@ -167,8 +175,10 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 	case SGPU_SNIFFED_BATCH:
 	case SGPU_SNIFFED_RESPONSE:
 	case SGPU_SNIFFED_TAR:
-		return task->first_size == sizeof(task->first) ? inspect_archive(task, in, error) :
-		       sgpu_fail(error, SGPU_EINVALID, "'%s' is cut short", task->in_name);
+		return task->first_size == sizeof(task->first)
+			       ? inspect_archive(task, in, error)
+			       : sgpu_fail(error, SGPU_EINVALID, "'%s' is cut short",
+					   task->in_name);
 	case SGPU_SNIFFED_KEY:
 		return inspect_key(in, task->in_name, task->first, task->first_size, error);
 	default:

@@ -24,8 +24,10 @@ const struct cli_option keygen_options[] = {
 	  CLI_FLAG(struct request, x25519) },
 	{ "sign", 0, NULL, "also an Ed25519 key to sign batches (default without --x25519)",
 	  CLI_FLAG(struct request, sign) },
-	{ "no-sign", 0, NULL, "no signing key: for a key that is shared", CLI_FLAG(struct request, no_sign) },
-	{ "output", 'o', "FILE", "new file for the key (default: standard output)", CLI_TEXT(struct request, path) },
+	{ "no-sign", 0, NULL, "no signing key: for a key that is shared",
+	  CLI_FLAG(struct request, no_sign) },
+	{ "output", 'o', "FILE", "new file for the key (default: standard output)",
+	  CLI_TEXT(struct request, path) },
 	CLI_END,
 };
 
@@ -38,12 +40,13 @@ static int report(const struct sgpu_key_set *keys, const char *path)
 	if (!cli_json) {
 		cli_note("%s key %s", kind, keys->key.kid);
 		if (signs) {
-			cli_note("%s key %s, which signs", sgpu_signing_name(keys->signing.kind), keys->signing.kid);
+			cli_note("%s key %s, which signs", sgpu_signing_name(keys->signing.kind),
+				 keys->signing.kid);
 		}
 		return 0;
 	}
-	json_t *record = json_pack("{s:s, s:s, s:s*, s:s*}", "kid", keys->key.kid, "kind", kind, "signing_kid",
-				   signs ? keys->signing.kid : NULL, "file", path);
+	json_t *record = json_pack("{s:s, s:s, s:s*, s:s*}", "kid", keys->key.kid, "kind", kind,
+				   "signing_kid", signs ? keys->signing.kid : NULL, "file", path);
 	return cli_print_json(record, path ? stdout : stderr, JSON_COMPACT);
 }
 
@@ -66,7 +69,8 @@ int verb_keygen(int argc, char **argv)
 	if (!cli_secret_output(path)) {
 		return 2;
 	}
-	int code = sgpu_key_generate(request.x25519 ? SGPU_KEY_X25519 : SGPU_KEY_OCT, &keys.key, &error);
+	int code = sgpu_key_generate(request.x25519 ? SGPU_KEY_X25519 : SGPU_KEY_OCT, &keys.key,
+				     &error);
 	if (!code && (request.sign || (!request.x25519 && !request.no_sign))) {
 		code = sgpu_signing_generate(&keys.signing, &error);
 	}

@@ -23,7 +23,8 @@ const struct cli_option keyinfo_options[] = {
 	CLI_COMMON,
 	{ "owner", 0, NULL, "only the id of the signing key: a line for sgpu-run --owners",
 	  CLI_FLAG(struct request, owner) },
-	{ "output", 'o', "FILE", "write there, not to standard output", CLI_TEXT(struct request, output) },
+	{ "output", 'o', "FILE", "write there, not to standard output",
+	  CLI_TEXT(struct request, output) },
 	CLI_END,
 };
 
@@ -33,20 +34,23 @@ static int print(const struct sgpu_key_set *keys, bool owner, FILE *to)
 	const int count = seal_key_lines(keys, lines);
 
 	if (!owner && cli_json) {
-		return cli_print_json(json_pack("{s:o}", "keys", seal_keys_json(keys)), to, JSON_COMPACT);
+		return cli_print_json(json_pack("{s:o}", "keys", seal_keys_json(keys)), to,
+				      JSON_COMPACT);
 	}
 	if (owner) {
 		fprintf(to, "%s\n", keys->signing.kid);
 	}
 	for (int i = 0; i < count && !owner; i++) {
-		fprintf(to, "%-7s  %-10s  %-6s  %s\n", lines[i].kind, lines[i].signs ? "signature" : "encryption",
+		fprintf(to, "%-7s  %-10s  %-6s  %s\n", lines[i].kind,
+			lines[i].signs ? "signature" : "encryption",
 			lines[i].secret ? "secret" : "public", lines[i].kid);
 	}
 	return 0;
 }
 
 /* A file of owners decides whose work is taken: whatever the umask, nobody else may write to it. */
-static int write_info(const struct sgpu_key_set *keys, const char *path, const struct request *request)
+static int write_info(const struct sgpu_key_set *keys, const char *path,
+		      const struct request *request)
 {
 	struct sgpu_error error = { 0 };
 	char *text = NULL;
@@ -65,7 +69,8 @@ static int write_info(const struct sgpu_key_set *keys, const char *path, const s
 	if (fclose(to) != 0) {
 		status = cli_fail(SGPU_ENOMEM, "out of memory");
 	}
-	if (status == 0 && cli_write_text(request->output ? request->output : "-", 0644, text, size, &error)) {
+	if (status == 0 &&
+	    cli_write_text(request->output ? request->output : "-", 0644, text, size, &error)) {
 		status = cli_error(&error);
 	}
 	free(text);
@@ -91,7 +96,8 @@ int verb_keyinfo(int argc, char **argv)
 	if (!cli_is_standard(request.output) && !cli_output_apart(request.output)) {
 		return 2;
 	}
-	status = sgpu_key_set_load(path, &keys, &error) ? cli_error(&error) : write_info(&keys, path, &request);
+	status = sgpu_key_set_load(path, &keys, &error) ? cli_error(&error)
+							: write_info(&keys, path, &request);
 	sgpu_key_set_clear(&keys);
 	return status;
 }

@@ -19,15 +19,18 @@ static int take_key(void *values, const char *path)
 const struct cli_option open_options[] = {
 	CLI_COMMON,
 	{ "key", 'k', "KEY", "your own key, to which the batch was sealed", CLI_TAKE(take_key) },
-	{ "directory", 'C', "DIR", "write every output below this directory, where the manifest says",
+	{ "directory", 'C', "DIR",
+	  "write every output below this directory, where the manifest says",
 	  CLI_TEXT(struct opening, folder) },
 	{ "output", 'o', "FILE", "write the one output there", CLI_TEXT(struct opening, out_path) },
 	{ "only", 0, "ID", "this output; may be given again", CLI_LIST(struct opening, only) },
-	{ "batch", 0, "FILE", "demand that it answers this batch", CLI_INPUT(struct opening, batch_path) },
+	{ "batch", 0, "FILE", "demand that it answers this batch",
+	  CLI_INPUT(struct opening, batch_path) },
 	{ "force", 0, NULL, "replace existing files", CLI_FLAG(struct opening, force) },
 	{ "allow-named-temporary", 0, NULL, "write even where a killed run would leave plaintext",
 	  CLI_FLAG(struct opening, named) },
-	{ "socket", 0, "PATH", "of the server that has results in leases (default: see SGPU_SOCKET)",
+	{ "socket", 0, "PATH",
+	  "of the server that has results in leases (default: see SGPU_SOCKET)",
 	  CLI_TEXT(struct opening, leases.socket) },
 	SEAL_JOBS(struct opening),
 	CLI_END,
@@ -60,21 +63,24 @@ static int fail_refused(struct opening *opening, struct sgpu_error *error)
 		return code;
 	}
 	if (cli_json) {
-		cli_print_json(json_pack("{s:{s:s, s:s, s:o}}", "refusal", "batch_id", refusal.batch_id, "code",
-					 sgpu_error_name(refusal.code), "text", cli_json_text(refusal.text)), stderr, JSON_COMPACT);
+		cli_print_json(json_pack("{s:{s:s, s:s, s:o}}", "refusal", "batch_id",
+					 refusal.batch_id, "code", sgpu_error_name(refusal.code),
+					 "text", cli_json_text(refusal.text)),
+			       stderr, JSON_COMPACT);
 	}
 	return sgpu_fail(error, SGPU_EREFUSED, "not authenticated: the runner's side says %s: %s",
 			 sgpu_error_name(refusal.code), refusal.text);
 }
 
-/* Whoever writes the response has done their part: that we end before it does is no fault of theirs. What was not begun is
- * left for whoever reads it next. */
+/* Whoever writes the response has done their part: that we end before it does is no fault of
+ * theirs. What was not begun is left for whoever reads it next. */
 static void drain(int in, const char *name)
 {
 	static char buffer[1 << 16];
 	size_t got = lseek(in, 0, SEEK_CUR) < 0 ? sizeof(buffer) : 0;
 
-	while (got == sizeof(buffer) && sgpu_read(in, name, buffer, sizeof(buffer), &got, NULL) == SGPU_OK) {
+	while (got == sizeof(buffer) &&
+	       sgpu_read(in, name, buffer, sizeof(buffer), &got, NULL) == SGPU_OK) {
 	}
 }
 
@@ -91,7 +97,8 @@ static int run(struct opening *opening, int in, struct sgpu_error *error)
 	}
 	uint64_t total = 0;
 	for (int i = 0; i < opening->response->segment_count; i++) {
-		total += opening->targets[i].wanted ? sgpu_batch_payload_size(opening->response, i) : 0;
+		total += opening->targets[i].wanted ? sgpu_batch_payload_size(opening->response, i)
+						    : 0;
 	}
 	cli_progress_begin("opening", total);
 	code = opening_write(opening, error);
@@ -108,24 +115,29 @@ static int report(const struct opening *opening)
 		if (!opening->targets[i].wanted || s->status == SGPU_OK) {
 			continue;
 		}
-		json_array_append_new(failures, json_pack("{s:s, s:s, s:s}", "segment_id", s->id, "code",
-							  sgpu_error_name(s->status), "text", s->error_text));
+		json_array_append_new(failures,
+				      json_pack("{s:s, s:s, s:s}", "segment_id", s->id, "code",
+						sgpu_error_name(s->status), "text", s->error_text));
 		if (!cli_json) {
-			cli_warning("output '%s' has failed: %s (%s)", s->id, s->error_text, sgpu_error_name(s->status));
+			cli_warning("output '%s' has failed: %s (%s)", s->id, s->error_text,
+				    sgpu_error_name(s->status));
 		}
 	}
 	seal_detail("opened", opening->bytes_in, &opening->meter);
 	seal_record(json_pack("{s:s, s:o, s:i, s:o}", "verb", "open", "batch_id",
-			      sgpu_json_from_bytes(opening->response->id, sizeof(opening->response->id)), "opened",
-			      opening->opened, "failed", failures),
+			      sgpu_json_from_bytes(opening->response->id,
+						   sizeof(opening->response->id)),
+			      "opened", opening->opened, "failed", failures),
 		    opening->bytes_in, opening->bytes_out, &opening->meter);
 	return opening->failed ? sgpu_exit_status(SGPU_ESEGMENTS) : 0;
 }
 
 int verb_open(int argc, char **argv)
 {
-	struct opening opening = { .below = { .folder = SGPU_OUTPUT_DIRECTORY_INIT }, .out = SGPU_OUTPUT_INIT,
-				   .spool = -1, .pending_max = 1 };
+	struct opening opening = { .below = { .folder = SGPU_OUTPUT_DIRECTORY_INIT },
+				   .out = SGPU_OUTPUT_INIT,
+				   .spool = -1,
+				   .pending_max = 1 };
 	struct sgpu_error error = { 0 };
 	char **paths;
 	int in = -1, status = read_options(&opening, argc, argv, &paths);

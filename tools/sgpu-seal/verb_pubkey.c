@@ -28,7 +28,8 @@ static int take_key(void *values, const char *path)
 
 const struct cli_option pubkey_options[] = {
 	CLI_COMMON,
-	{ "key", 'k', "KEY", "the key file (- standard input, fd:N a descriptor)", CLI_TAKE(take_key) },
+	{ "key", 'k', "KEY", "the key file (- standard input, fd:N a descriptor)",
+	  CLI_TAKE(take_key) },
 	{ "output", 'o', "FILE", "where the public key goes (default: standard output)",
 	  CLI_TEXT(struct request, path) },
 	CLI_END,

@@ -13,7 +13,7 @@
 
 struct task {
 	struct seal_keys keys, added;
-	struct cli_list removed; /* key ids */
+	struct cli_list removed;		 /* key ids */
 	bool signed_before[SGPU_SIGNATURES_MAX]; /* of keys.signers */
 	bool only;
 	const char *out_path, *in_name;
@@ -39,8 +39,10 @@ const struct cli_option rewrap_options[] = {
 	{ "key", 'k', "KEY", "a key that is a recipient now", CLI_TAKE(take_key) },
 	{ "recipient", 'r', "FILE", "add this recipient", CLI_TAKE(take_recipient) },
 	{ "add", 0, "FILE", "the same", CLI_TAKE(take_recipient) },
-	{ "remove", 0, "KID", "remove the recipient with this key id", CLI_LIST(struct task, removed) },
-	{ "only", 0, NULL, "remove all recipients except those added", CLI_FLAG(struct task, only) },
+	{ "remove", 0, "KID", "remove the recipient with this key id",
+	  CLI_LIST(struct task, removed) },
+	{ "only", 0, NULL, "remove all recipients except those added",
+	  CLI_FLAG(struct task, only) },
 	{ "output", 'o', "FILE", "write the result there", CLI_TEXT(struct task, out_path) },
 	CLI_END,
 };
@@ -49,7 +51,7 @@ static int remove_kid(struct sgpu_batch *batch, const char *kid, struct sgpu_err
 {
 	size_t i = 0;
 	json_t *recipient = NULL;
-	json_array_foreach(batch->recipients, i, recipient) {
+	json_array_foreach (batch->recipients, i, recipient) {
 		const char *candidate = json_string_value(json_object_get(recipient, "kid"));
 		if (candidate && !strcmp(candidate, kid)) {
 			return json_array_remove(batch->recipients, i) ? sgpu_fail_nomem(error) : 0;
@@ -75,10 +77,12 @@ static int sign_again(struct task *task, struct sgpu_error *error)
 		left = left || !task->signed_before[i];
 	}
 	if (!code && before && !batch->signatures) {
-		cli_warning("the batch is not signed any more: its signature was over the old recipients, and no key given "
+		cli_warning("the batch is not signed any more: its signature was over the old "
+			    "recipients, and no key given "
 			    "had made one");
 	} else if (!code && left) {
-		cli_warning("a key given had not signed the batch, and signs nothing that it has not sealed");
+		cli_warning("a key given had not signed the batch, and signs nothing that it has "
+			    "not sealed");
 	}
 	return code;
 }
@@ -86,12 +90,15 @@ static int sign_again(struct task *task, struct sgpu_error *error)
 static int change(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
-	int code = sgpu_batch_unwrap(batch, task->keys.list, task->keys.count, task->batch_key, error);
+	int code =
+		sgpu_batch_unwrap(batch, task->keys.list, task->keys.count, task->batch_key, error);
 	code = code ? code : sgpu_batch_verify(batch, task->batch_key, error);
-	/* Which of the keys that sign have signed the batch as it was read. Anybody who knows the batch key, as recipients do,
-	 * makes another batch and a MAC for it: so a MAC that verifies says nothing of who wrote what is signed anew. */
+	/* Which of the keys that sign have signed the batch as it was read. Anybody who knows the
+	 * batch key, as recipients do, makes another batch and a MAC for it: so a MAC that verifies
+	 * says nothing of who wrote what is signed anew. */
 	for (int i = 0; !code && !batch->response && i < task->keys.signer_count; i++) {
-		code = sgpu_batch_signed_by(batch, task->keys.signers[i].kid, &task->signed_before[i], error);
+		code = sgpu_batch_signed_by(batch, task->keys.signers[i].kid,
+					    &task->signed_before[i], error);
 	}
 	for (int i = 0; !code && i < task->removed.count; i++) {
 		code = remove_kid(batch, task->removed.items[i], error);
@@ -114,7 +121,8 @@ static int write_all(struct task *task, struct sgpu_error *error)
 	int code = sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
 	if (!code) {
 		cli_progress_begin("copying", 0);
-		code = seal_pass_through(task->reader, task->batch, task->out.fd, task->out.path, &task->meter, error);
+		code = seal_pass_through(task->reader, task->batch, task->out.fd, task->out.path,
+					 &task->meter, error);
 		cli_progress_end();
 	}
 	code = code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
@@ -132,8 +140,8 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 		return code;
 	}
 	seal_record(json_pack("{s:s, s:o, s:o}", "verb", "rewrap", "batch_id",
-			      sgpu_json_from_bytes(task->batch->id, sizeof(task->batch->id)), "recipients",
-			      seal_recipient_kids(task->batch)),
+			      sgpu_json_from_bytes(task->batch->id, sizeof(task->batch->id)),
+			      "recipients", seal_recipient_kids(task->batch)),
 		    task->meter.done, task->meter.done, &task->meter);
 	return 0;
 }
@@ -168,7 +176,9 @@ static void clear(struct task *task)
 
 int verb_rewrap(int argc, char **argv)
 {
-	struct task task = { .out_path = "-", .out = SGPU_OUTPUT_INIT, .meter = { .begin_ns = sgpu_now_ns() } };
+	struct task task = { .out_path = "-",
+			     .out = SGPU_OUTPUT_INIT,
+			     .meter = { .begin_ns = sgpu_now_ns() } };
 	struct sgpu_error error = { 0 };
 	char **paths;
 	int in = -1, status = read_options(&task, argc, argv, &paths);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal seal: a filter on a batch that seals its secret payloads from their files and takes the others along, in the
- * stream or in a lease.
+ * sgpu-seal seal: a filter on a batch that seals its secret payloads from their files and takes the
+ * others along, in the stream or in a lease.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +23,7 @@ struct task {
 	const char *in_name;
 	struct sgpu_tar_reader *reader;
 	struct sgpu_batch *batch;
-	struct sgpu_location *from;   /* where each payload was, by segment */
+	struct sgpu_location *from; /* where each payload was, by segment */
 	uint8_t batch_key[SGPU_KEY_SIZE];
 	struct seal_lease lease;
 	struct sgpu_output out;
@@ -48,14 +48,17 @@ static int take_recipient(void *values, const char *path)
 const struct cli_option seal_options[] = {
 	CLI_COMMON,
 	{ "key", 'k', "KEY", "your own key, to open the response later", CLI_TAKE(take_own_key) },
-	{ "recipient", 'r', "FILE", "the runner's public key, or a key shared with it", CLI_TAKE(take_recipient) },
+	{ "recipient", 'r', "FILE", "the runner's public key, or a key shared with it",
+	  CLI_TAKE(take_recipient) },
 	{ "output", 'o', "FILE", "write the sealed batch there", CLI_TEXT(struct task, out_path) },
 	{ "by-reference", 0, NULL, "leave LOW payloads in their files and regions",
 	  CLI_FLAG(struct task, by_reference) },
 	{ "lease", 0, NULL, "put payloads into memory of the server that will run the batch",
 	  CLI_FLAG(struct task, lease.wanted) },
-	{ "socket", 0, "PATH", "of that server (default: see SGPU_SOCKET)", CLI_TEXT(struct task, lease.socket) },
-	{ "require-high", 0, NULL, "refuse a batch without HIGH segments", CLI_FLAG(struct task, require_high) },
+	{ "socket", 0, "PATH", "of that server (default: see SGPU_SOCKET)",
+	  CLI_TEXT(struct task, lease.socket) },
+	{ "require-high", 0, NULL, "refuse a batch without HIGH segments",
+	  CLI_FLAG(struct task, require_high) },
 	SEAL_JOBS(struct task),
 	CLI_END,
 };
@@ -72,14 +75,17 @@ static bool is_high_input(const struct sgpu_batch_segment *s)
 	return s->input && s->masking == SGPU_MASKING_AES_GCM;
 }
 
-/* A payload's source must be there before the first byte is written: afterwards only a broken output can say so. */
+/* A payload's source must be there before the first byte is written: afterwards only a broken
+ * output can say so. */
 static int check_source(const struct task *task, int i, struct sgpu_error *error)
 {
 	struct sgpu_source source;
-	if (task->from[i].kind != SGPU_LOCATION_FILE && task->from[i].kind != SGPU_LOCATION_REGION) {
+	if (task->from[i].kind != SGPU_LOCATION_FILE &&
+	    task->from[i].kind != SGPU_LOCATION_REGION) {
 		return 0;
 	}
-	const int code = sgpu_source_open(&task->from[i], task->batch->segments[i].size, false, &source, error);
+	const int code = sgpu_source_open(&task->from[i], task->batch->segments[i].size, false,
+					  &source, error);
 	if (!code) {
 		sgpu_source_close(&source);
 	}
@@ -87,18 +93,22 @@ static int check_source(const struct task *task, int i, struct sgpu_error *error
 }
 
 /* The output may not take the place of a file that a payload is in. */
-static int check_output(const struct task *task, const struct sgpu_batch_segment *s, struct sgpu_error *error)
+static int check_output(const struct task *task, const struct sgpu_batch_segment *s,
+			struct sgpu_error *error)
 {
 	struct stat payload, output;
 	if (s->location.kind != SGPU_LOCATION_FILE || stat(s->location.file, &payload) ||
-	    (strcmp(task->out_path, "-") ? stat(task->out_path, &output) : fstat(STDOUT_FILENO, &output)) ||
+	    (strcmp(task->out_path, "-") ? stat(task->out_path, &output)
+					 : fstat(STDOUT_FILENO, &output)) ||
 	    payload.st_dev != output.st_dev || payload.st_ino != output.st_ino) {
 		return 0;
 	}
-	return sgpu_fail(error, SGPU_EUSAGE, "'%s', the payload of '%s', is the output, too", s->location.file, s->id);
+	return sgpu_fail(error, SGPU_EUSAGE, "'%s', the payload of '%s', is the output, too",
+			 s->location.file, s->id);
 }
 
-/* Turns the packed segment into the one that will be written, and keeps where its payload is now. */
+/* Turns the packed segment into the one that will be written, and keeps where its payload is now.
+ */
 static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 {
 	struct sgpu_batch_segment *s = &task->batch->segments[i];
@@ -126,7 +136,8 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 		task->payload_bytes += s->size;
 	}
 	if (task->lease.wanted && s->location.kind == SGPU_LOCATION_INLINE) {
-		const int placed = seal_lease_place(&task->lease, sgpu_batch_payload_size(task->batch, i), &s->location, error);
+		const int placed = seal_lease_place(
+			&task->lease, sgpu_batch_payload_size(task->batch, i), &s->location, error);
 		if (placed) {
 			return placed;
 		}
@@ -143,10 +154,12 @@ static int check_high(const struct task *task, struct sgpu_error *error)
 		}
 	}
 	if (task->require_high) {
-		return sgpu_fail(error, SGPU_EPOLICY, "no segment of '%s' is HIGH, which --require-high asks for",
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "no segment of '%s' is HIGH, which --require-high asks for",
 				 task->in_name);
 	}
-	cli_warning("no segment of '%s' is HIGH: everything in it travels in the clear", task->in_name);
+	cli_warning("no segment of '%s' is HIGH: everything in it travels in the clear",
+		    task->in_name);
 	return 0;
 }
 
@@ -169,7 +182,8 @@ static int plan(struct task *task, struct sgpu_error *error)
 	for (int i = 0; !code && i < batch->segment_count; i++) {
 		code = plan_segment(task, i, error);
 	}
-	/* What is sealed twice are two batches: a runner takes each once, and their keys and contexts have nothing in common. */
+	/* What is sealed twice are two batches: a runner takes each once, and their keys and
+	 * contexts have nothing in common. */
 	code = code ? code : sgpu_random(batch->id, sizeof(batch->id), error);
 	code = code ? code : sgpu_random(task->batch_key, sizeof(task->batch_key), error);
 	for (int i = 0; !code && i < task->keys.count; i++) {
@@ -182,17 +196,19 @@ static int plan(struct task *task, struct sgpu_error *error)
 	return code ? code : sgpu_batch_sign(batch, task->batch_key, error);
 }
 
-/* The next payload of the incoming archive, which is the one of segment i or the archive is at fault. The reader
- * goes by the locations that the batch had when it came. */
+/* The next payload of the incoming archive, which is the one of segment i or the archive is at
+ * fault. The reader goes by the locations that the batch had when it came. */
 static int find_in_archive(struct task *task, int i, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &task->batch->segments[i];
 	const char *member = NULL;
 	uint64_t size = 0;
 	int code = sgpu_tar_next(task->reader, &member, &size, error);
-	if (!code && (!member || strncmp(member, "segments/", 9) || strcmp(member + 9, s->id) || size != s->size)) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s': the payload of '%s' is not where it belongs",
-				 task->in_name, s->id);
+	if (!code && (!member || strncmp(member, "segments/", 9) || strcmp(member + 9, s->id) ||
+		      size != s->size)) {
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "'%s': the payload of '%s' is not where it belongs", task->in_name,
+				 s->id);
 	}
 	return code;
 }
@@ -215,8 +231,9 @@ static int prepare_payload(void *argument, struct sgpu_host_part *part, struct s
 		}
 	}
 	if (!code && s->sealed) {
-		code = sgpu_batch_segment_key(task->batch, task->batch_key, s->id, NULL, secret->key, secret->context,
-					      &secret->context_size, error);
+		code = sgpu_batch_segment_key(task->batch, task->batch_key, s->id, NULL,
+					      secret->key, secret->context, &secret->context_size,
+					      error);
 		part->key = secret->key;
 		part->context = secret->context;
 		part->context_size = secret->context_size;
@@ -239,10 +256,12 @@ static int move_payloads(struct task *task, struct seal_moves *moves, struct sgp
 			continue;
 		}
 		code = leased ? 0 : seal_moves_member(moves, task->batch, i, error);
-		seal_moves_add(moves, s->sealed ? SGPU_HOST_SEAL : SGPU_HOST_COPY, i, s->size, s->id, prepare_payload);
+		seal_moves_add(moves, s->sealed ? SGPU_HOST_SEAL : SGPU_HOST_COPY, i, s->size,
+			       s->id, prepare_payload);
 		moves->parts[moves->count - 1].digest = s->sealed ? NULL : s->kt128;
 		if (leased) {
-			seal_lease_sink(&task->lease, &s->location, &moves->parts[moves->count - 1]);
+			seal_lease_sink(&task->lease, &s->location,
+					&moves->parts[moves->count - 1]);
 		} else {
 			seal_moves_place(moves, sgpu_batch_payload_size(task->batch, i));
 		}
@@ -255,11 +274,13 @@ static int check_end(struct task *task, struct sgpu_error *error)
 	const char *member = NULL;
 	uint64_t size = 0;
 	const int code = sgpu_tar_next(task->reader, &member, &size, error);
-	return code || !member ? code :
-	       sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' does not belong there", task->in_name, member);
+	return code || !member ? code
+			       : sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' does not belong there",
+					   task->in_name, member);
 }
 
-/* The batch that names a lease is not there before the lease is filled: then nobody can be early. */
+/* The batch that names a lease is not there before the lease is filled: then nobody can be early.
+ */
 static int write_leased_batch(struct task *task, struct sgpu_error *error)
 {
 	struct seal_moves moves = SEAL_MOVES_INIT;
@@ -267,7 +288,8 @@ static int write_leased_batch(struct task *task, struct sgpu_error *error)
 	code = code ? code : move_payloads(task, &moves, error);
 	code = code ? code : check_end(task, error);
 	code = code ? code : seal_lease_filled(&task->lease, error);
-	code = code ? code : sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
+	code = code ? code
+		    : sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
 	seal_moves_clear(&moves);
 	return code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
 }
@@ -309,9 +331,10 @@ static int report(const struct task *task)
 	}
 	seal_detail("sealed", task->sealed_bytes, &task->meter);
 	seal_record(json_pack("{s:s, s:o, s:I, s:i, s:i, s:o, s:o}", "verb", "seal", "batch_id",
-			      sgpu_json_from_bytes(task->batch->id, sizeof(task->batch->id)), "counter",
-			      (json_int_t)task->batch->counter, "segments", task->batch->segment_count, "sealed",
-			      task->sealed_count, "recipients", seal_recipient_kids(task->batch), "signed_by",
+			      sgpu_json_from_bytes(task->batch->id, sizeof(task->batch->id)),
+			      "counter", (json_int_t)task->batch->counter, "segments",
+			      task->batch->segment_count, "sealed", task->sealed_count,
+			      "recipients", seal_recipient_kids(task->batch), "signed_by",
 			      seal_signer_kids(&task->keys)),
 		    task->payload_bytes, bytes_out, &task->meter);
 	return 0;
@@ -353,7 +376,9 @@ static int read_options(struct task *task, int argc, char **argv, char ***paths)
 
 int verb_seal(int argc, char **argv)
 {
-	struct task task = { .out_path = "-", .out = SGPU_OUTPUT_INIT, .lease = SEAL_LEASE_INIT,
+	struct task task = { .out_path = "-",
+			     .out = SGPU_OUTPUT_INIT,
+			     .lease = SEAL_LEASE_INIT,
 			     .meter = { .begin_ns = sgpu_now_ns() } };
 	struct sgpu_error error = { 0 };
 	char **paths;

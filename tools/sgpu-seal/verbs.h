@@ -7,7 +7,7 @@
 
 #include "cli.h"
 
-#define SEAL_VERB(name)                            \
+#define SEAL_VERB(name)                                  \
 	extern const struct cli_option name##_options[]; \
 	int verb_##name(int argc, char **argv)
 

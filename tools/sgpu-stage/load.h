@@ -13,9 +13,9 @@
 
 /* What is done with one segment of the batch. */
 struct load_slice {
-	bool staged;                /* it has a place in the region */
-	uint64_t offset, size;      /* of that place */
-	struct sgpu_location from;  /* where the payload was; kind NONE: an output's place */
+	bool staged;		   /* it has a place in the region */
+	uint64_t offset, size;	   /* of that place */
+	struct sgpu_location from; /* where the payload was; kind NONE: an output's place */
 };
 
 struct load {
@@ -27,14 +27,14 @@ struct load {
 	struct sgpu_tar_reader *reader;
 	struct sgpu_batch *batch;
 	struct sgpu_manifest *manifest;
-	struct load_slice *slices;  /* by segment of the batch */
-	uint64_t total;             /* bytes of the region */
-	uint64_t payload;           /* bytes to copy */
-	int staged, outputs, left;  /* segments */
+	struct load_slice *slices; /* by segment of the batch */
+	uint64_t total;		   /* bytes of the region */
+	uint64_t payload;	   /* bytes to copy */
+	int staged, outputs, left; /* segments */
 	struct sgpu_region region;
 	struct sgpu_pool *pool;
 	struct sgpu_dsa_reader *files_reader; /* of payloads in files */
-	uint64_t done;              /* bytes, for the progress line */
+	uint64_t done;			      /* bytes, for the progress line */
 };
 
 /* ---- load_plan.c: which payloads get which slice; needs batch and manifest ---- */

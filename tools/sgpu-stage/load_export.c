@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shell assignments for the variables that a manifest names. A manifest comes from outside and a shell evaluates
- * this, so nothing of it is printed but names that are looked at once more here; what is assigned is a handle that a
- * runner validates, never a pointer.
+ * Shell assignments for the variables that a manifest names. A manifest comes from outside and a
+ * shell evaluates this, so nothing of it is printed but names that are looked at once more here;
+ * what is assigned is a handle that a runner validates, never a pointer.
  */
 #include <stdio.h>
 #include <string.h>
@@ -22,7 +22,8 @@ static int print_handle(const struct load *load, const struct load_slice *slice,
 			struct sgpu_error *error)
 {
 	if (!is_name(name)) {
-		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is not the name of a shell variable", name);
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is not the name of a shell variable",
+				 name);
 	}
 	printf("%s='sgpu:%s:%llu:%llu'\n", name, load->region.id, (unsigned long long)slice->offset,
 	       (unsigned long long)slice->size);
@@ -33,7 +34,8 @@ static int print_handle(const struct load *load, const struct load_slice *slice,
 static int print_size(const struct load_slice *slice, const char *name, struct sgpu_error *error)
 {
 	if (!is_name(name)) {
-		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is not the name of a shell variable", name);
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is not the name of a shell variable",
+				 name);
 	}
 	printf("%s='%llu'\n", name, (unsigned long long)slice->size);
 	return SGPU_OK;
@@ -47,13 +49,15 @@ static int export_segment(const struct load *load, int i, const struct sgpu_segm
 
 	for (which = 0; code == SGPU_OK && which < SGPU_DMA_VARS; which++) {
 		const char *name = segment->dma_var[which];
-		const bool of_output = which == SGPU_DMA_OUTPUT_HOST || which == SGPU_DMA_OUTPUT_SIZE;
+		const bool of_output =
+			which == SGPU_DMA_OUTPUT_HOST || which == SGPU_DMA_OUTPUT_SIZE;
 
 		if (!name) {
 			continue;
 		}
 		if (!slice->staged || of_output == (slice->from.kind != SGPU_LOCATION_NONE)) {
-			cli_note("segment '%s' has no place in the region: '%s' is not set", segment->id, name);
+			cli_note("segment '%s' has no place in the region: '%s' is not set",
+				 segment->id, name);
 		} else if (which == SGPU_DMA_OUTPUT_SIZE) {
 			code = print_size(slice, name, error);
 		} else {
@@ -73,5 +77,6 @@ int load_export(const struct load *load, struct sgpu_error *error)
 			code = export_segment(load, i, &load->manifest->segments[index], error);
 		}
 	}
-	return code == SGPU_OK && fflush(stdout) != 0 ? sgpu_fail_write(error, "standard output") : code;
+	return code == SGPU_OK && fflush(stdout) != 0 ? sgpu_fail_write(error, "standard output")
+						      : code;
 }

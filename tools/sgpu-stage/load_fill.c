@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Payloads into the region. Memory is asked for piece by piece, as data arrive: a batch that only claims to be large
- * gets none. What is LOW is held against its digest in the region itself, in the very bytes that a runner will read.
+ * Payloads into the region. Memory is asked for piece by piece, as data arrive: a batch that only
+ * claims to be large gets none. What is LOW is held against its digest in the region itself, in the
+ * very bytes that a runner will read.
  */
 #include <pthread.h>
 #include <sys/stat.h>
@@ -21,9 +22,9 @@ struct copy {
 	const struct load_slice *slice;
 	int fd;
 	const char *name;
-	uint64_t offset;        /* in fd */
+	uint64_t offset; /* in fd */
 	pthread_mutex_t lock;
-	int code;               /* of the first piece that failed */
+	int code; /* of the first piece that failed */
 	struct sgpu_error error;
 };
 
@@ -40,8 +41,9 @@ static int copy_range(struct copy *copy, uint64_t begin, uint64_t end, struct sg
 
 	code = code ? code : sgpu_region_back(&copy->load->region, at, end - begin, error);
 	if (code == SGPU_OK) {
-		code = sgpu_dsa_pread(copy->load->files_reader, copy->fd, copy->name, copy->load->region.data + at,
-				      end - begin, copy->offset + begin, &got, error);
+		code = sgpu_dsa_pread(copy->load->files_reader, copy->fd, copy->name,
+				      copy->load->region.data + at, end - begin,
+				      copy->offset + begin, &got, error);
 	}
 	if (code == SGPU_OK && got != end - begin) {
 		code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", copy->name);
@@ -67,10 +69,12 @@ static void copy_piece(void *argument, uint64_t begin, uint64_t end)
 }
 
 /* From a regular file, anywhere in it, by as many threads as there are. */
-static int fill_positioned(struct load *load, const struct load_slice *slice, int fd, const char *name,
-			   uint64_t offset, struct sgpu_error *error)
+static int fill_positioned(struct load *load, const struct load_slice *slice, int fd,
+			   const char *name, uint64_t offset, struct sgpu_error *error)
 {
-	struct copy copy = { .load = load, .slice = slice, .fd = fd, .name = name, .offset = offset };
+	struct copy copy = {
+		.load = load, .slice = slice, .fd = fd, .name = name, .offset = offset
+	};
 	int code;
 
 	if (pthread_mutex_init(&copy.lock, NULL) != 0) {
@@ -98,7 +102,8 @@ static int fill_stream(struct load *load, const struct load_slice *slice, struct
 		piece = slice->size - done < PIECE ? slice->size - done : PIECE;
 		code = sgpu_region_back(&load->region, slice->offset + done, piece, error);
 		if (code == SGPU_OK) {
-			code = sgpu_tar_read(load->reader, load->region.data + slice->offset + done, piece, error);
+			code = sgpu_tar_read(load->reader, load->region.data + slice->offset + done,
+					     piece, error);
 		}
 		load->done += piece;
 		cli_progress(NULL, load->done);
@@ -127,7 +132,8 @@ static int fill_file(struct load *load, int segment, struct sgpu_error *error)
 {
 	const struct load_slice *slice = &load->slices[segment];
 	struct sgpu_source source;
-	int code = sgpu_leases_source(load->leases, &slice->from, slice->size, false, &source, error);
+	int code =
+		sgpu_leases_source(load->leases, &slice->from, slice->size, false, &source, error);
 
 	if (code < 0) {
 		return code;
@@ -148,11 +154,12 @@ static int check_digest(const struct load *load, int segment, struct sgpu_error 
 		return SGPU_OK;
 	}
 	sgpu_pool_enter(load->pool);
-	code = sgpu_kt128_shared(load->pool, load->region.data + slice->offset, slice->size, NULL, 0, digest,
-				 sizeof(digest), error);
+	code = sgpu_kt128_shared(load->pool, load->region.data + slice->offset, slice->size, NULL,
+				 0, digest, sizeof(digest), error);
 	sgpu_pool_leave(load->pool);
 	if (code == SGPU_OK && !sgpu_equal(digest, s->kt128, sizeof(digest))) {
-		code = sgpu_fail(error, SGPU_EAUTH, "the kt128 of segment '%s' does not match", s->id);
+		code = sgpu_fail(error, SGPU_EAUTH, "the kt128 of segment '%s' does not match",
+				 s->id);
 	}
 	return code;
 }
@@ -190,8 +197,8 @@ static void close_accelerator(struct load *load, struct sgpu_dsa **dsa)
 
 	if (load->files_reader && *dsa) {
 		sgpu_dsa_reader_figures(load->files_reader, &figures);
-		cli_detail("an accelerator copied %s%s%s", stage_bytes(figures.bytes, size), figures.why[0] ? ": " : "",
-			   figures.why);
+		cli_detail("an accelerator copied %s%s%s", stage_bytes(figures.bytes, size),
+			   figures.why[0] ? ": " : "", figures.why);
 	}
 	sgpu_dsa_reader_free(&load->files_reader);
 	sgpu_dsa_close(dsa);
@@ -209,9 +216,11 @@ int load_fill(struct load *load, struct sgpu_error *error)
 		if (load->slices[i].from.kind == SGPU_LOCATION_FILE) {
 			code = fill_file(load, i, error);
 			code = code ? code : check_digest(load, i, error);
-		} else if (load->slices[i].staged && load->slices[i].from.kind == SGPU_LOCATION_NONE) {
+		} else if (load->slices[i].staged &&
+			   load->slices[i].from.kind == SGPU_LOCATION_NONE) {
 			/* Now, so that a runner never finds the memory gone. */
-			code = sgpu_region_back(&load->region, load->slices[i].offset, load->slices[i].size, error);
+			code = sgpu_region_back(&load->region, load->slices[i].offset,
+						load->slices[i].size, error);
 		}
 	}
 	close_accelerator(load, &dsa);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * This machine, as far as it matters to staging. Of GPUs only what sysfs says: nothing of NVIDIA is needed.
+ * This machine, as far as it matters to staging. Of GPUs only what sysfs says: nothing of NVIDIA is
+ * needed.
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -60,7 +61,8 @@ static bool is_gpu(const char *address)
 
 static int by_address(const void *a, const void *b)
 {
-	return strcmp(((const struct machine_gpu *)a)->address, ((const struct machine_gpu *)b)->address);
+	return strcmp(((const struct machine_gpu *)a)->address,
+		      ((const struct machine_gpu *)b)->address);
 }
 
 static void look_for_gpus(struct machine *machine)
@@ -121,11 +123,12 @@ int machine_look(struct machine *machine, struct sgpu_error *error)
 	look_for_gpus(machine);
 	code = sgpu_stage_directory(&machine->folder, error);
 	if (code == SGPU_OK) {
-		code = sgpu_stage_file_system(machine->folder, &machine->file_system, &machine->in_memory, &machine->room,
-					      error);
+		code = sgpu_stage_file_system(machine->folder, &machine->file_system,
+					      &machine->in_memory, &machine->room, error);
 	}
 	if (code == SGPU_OK) {
-		machine->transparent = sgpu_shmem_huge(machine->folder, machine->transparent_setting);
+		machine->transparent =
+			sgpu_shmem_huge(machine->folder, machine->transparent_setting);
 		code = sgpu_huge_mounts(&machine->mounts, &machine->mount_count, error);
 	}
 	code = code ? code : sgpu_numa_nodes(&machine->nodes, &machine->node_count, error);
@@ -154,18 +157,23 @@ enum sgpu_page_kind machine_pages(const struct machine *machine, const char **wh
 		writable = writable || machine->mounts[i].writable;
 		if (machine->mounts[i].writable && machine->mounts[i].free > 0 &&
 		    machine->mounts[i].page_size == (uint64_t)2 << 20) {
-			*why = "a hugetlbfs is writable and has free pages; a region that does not fit there, or that is "
+			*why = "a hugetlbfs is writable and has free pages; a region that does not "
+			       "fit there, or that is "
 			       "written by the runner, gets others";
 			return SGPU_PAGES_HUGE;
 		}
 	}
 	if (machine->transparent && machine->in_memory) {
-		*why = !mounted ? "no hugetlbfs is mounted; the directory's tmpfs gives huge pages on request" :
-		       writable ? "no hugetlbfs has free pages; the directory's tmpfs gives huge pages on request" :
-				  "no hugetlbfs is writable; the directory's tmpfs gives huge pages on request";
+		*why = !mounted ? "no hugetlbfs is mounted; the directory's tmpfs gives huge pages "
+				  "on request"
+		       : writable ? "no hugetlbfs has free pages; the directory's tmpfs gives huge "
+				    "pages on request"
+				  : "no hugetlbfs is writable; the directory's tmpfs gives huge "
+				    "pages on request";
 		return SGPU_PAGES_TRANSPARENT;
 	}
-	*why = machine->in_memory ? "no hugetlbfs has free pages, and the directory's tmpfs is mounted without huge=advise"
+	*why = machine->in_memory ? "no hugetlbfs has free pages, and the directory's tmpfs is "
+				    "mounted without huge=advise"
 				  : "the directory is not in memory";
 	return SGPU_PAGES_NORMAL;
 }
@@ -175,11 +183,13 @@ int machine_node(const struct machine *machine, const char **why)
 	int i, node = -1;
 
 	if (machine->node_count <= 1) {
-		*why = machine->node_count == 1 ? "there is one node" : "this build or this kernel knows no NUMA nodes";
+		*why = machine->node_count == 1 ? "there is one node"
+						: "this build or this kernel knows no NUMA nodes";
 		return -1;
 	}
 	for (i = 0; i < machine->gpu_count; i++) {
-		if (machine->gpus[i].numa_node < 0 || (node >= 0 && machine->gpus[i].numa_node != node)) {
+		if (machine->gpus[i].numa_node < 0 ||
+		    (node >= 0 && machine->gpus[i].numa_node != node)) {
 			*why = "the GPUs are on several nodes, or the kernel does not say where";
 			return -1;
 		}

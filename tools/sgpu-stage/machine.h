@@ -10,19 +10,19 @@
 enum { MACHINE_GPUS_MAX = 64 };
 
 struct machine_gpu {
-	char address[32];  /* of the PCI bus, "0000:3b:00.0" */
-	char device[8];    /* PCI device id, "0x2335" */
-	int numa_node;     /* -1: the kernel does not say */
-	char driver[32];   /* bound to it, or "" */
+	char address[32]; /* of the PCI bus, "0000:3b:00.0" */
+	char device[8];	  /* PCI device id, "0x2335" */
+	int numa_node;	  /* -1: the kernel does not say */
+	char driver[32];  /* bound to it, or "" */
 };
 
 struct machine {
 	char *folder;
 	const char *file_system;
 	bool in_memory;
-	uint64_t room;                       /* bytes, of that file system */
-	uint64_t page_size, huge_page_size;  /* bytes */
-	uint64_t huge_total, huge_free;      /* pages of huge_page_size */
+	uint64_t room;			    /* bytes, of that file system */
+	uint64_t page_size, huge_page_size; /* bytes */
+	uint64_t huge_total, huge_free;	    /* pages of huge_page_size */
 	bool transparent;
 	char transparent_setting[32];
 	struct sgpu_huge_mount *mounts;

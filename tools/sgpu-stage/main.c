@@ -9,7 +9,8 @@
 static const struct cli_verb verbs[] = {
 	{ "load", "[BATCH]", "stage the payloads of a batch", load_options, verb_load },
 	{ "list", "", "list the staged regions", list_options, verb_list },
-	{ "release", "[REGION...]", "overwrite and remove staged regions", release_options, verb_release },
+	{ "release", "[REGION...]", "overwrite and remove staged regions", release_options,
+	  verb_release },
 	{ "info", "", "say what this machine offers for staging", info_options, verb_info },
 	{ .name = NULL },
 };

@@ -41,16 +41,20 @@ static void print_text(const struct sgpu_region *list, int count)
 	int i;
 
 	if (count > 0) {
-		printf("%-32s  %10s  %5s  %7s  %-16s  %4s  %s\n", "REGION", "SIZE", "AGE", "EXPIRES", "PAGES", "NODE",
-		       "STATE");
+		printf("%-32s  %10s  %5s  %7s  %-16s  %4s  %s\n", "REGION", "SIZE", "AGE",
+		       "EXPIRES", "PAGES", "NODE", "STATE");
 	}
 	for (i = 0; i < count; i++) {
 		span(now - list[i].created, age);
 		span(list[i].expires - now, left);
 		snprintf(node, sizeof(node), list[i].numa_node < 0 ? "-" : "%d", list[i].numa_node);
-		printf("%-32s  %10s  %5s  %7s  %-16s  %4s  %s\n", list[i].id, stage_bytes(list[i].size, size), age, left,
-		       list[i].owner || list[i].usable ? sgpu_page_kind_name(list[i].pages) : "-", node,
-		       list[i].usable ? list[i].keep ? "kept" : "once" : list[i].expired ? "expired" : "refused");
+		printf("%-32s  %10s  %5s  %7s  %-16s  %4s  %s\n", list[i].id,
+		       stage_bytes(list[i].size, size), age, left,
+		       list[i].owner || list[i].usable ? sgpu_page_kind_name(list[i].pages) : "-",
+		       node,
+		       list[i].usable	 ? list[i].keep ? "kept" : "once"
+		       : list[i].expired ? "expired"
+					 : "refused");
 		if (!list[i].usable && !list[i].expired) {
 			cli_note("%s", list[i].why);
 		}
@@ -59,18 +63,21 @@ static void print_text(const struct sgpu_region *list, int count)
 
 static json_t *to_json(const struct sgpu_region *region)
 {
-	json_t *object = json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "region",
-				   region->id, "path", region->path, "size", (json_int_t)region->size, "owner",
-				   (json_int_t)region->owner, "maker", (json_int_t)region->maker, "created",
-				   (json_int_t)region->created, "expires", (json_int_t)region->expires, "pages",
-				   sgpu_page_kind_name(region->pages), "locked", region->pages == SGPU_PAGES_HUGE, "sealed",
-				   region->sealed, "keep", region->keep, "usable", region->usable, "expired",
-				   region->expired);
+	json_t *object = json_pack(
+		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "region",
+		region->id, "path", region->path, "size", (json_int_t)region->size, "owner",
+		(json_int_t)region->owner, "maker", (json_int_t)region->maker, "created",
+		(json_int_t)region->created, "expires", (json_int_t)region->expires, "pages",
+		sgpu_page_kind_name(region->pages), "locked", region->pages == SGPU_PAGES_HUGE,
+		"sealed", region->sealed, "keep", region->keep, "usable", region->usable, "expired",
+		region->expired);
 
 	if (object) {
 		json_object_set_new(object, "numa_node",
-				    region->numa_node < 0 ? json_null() : json_integer(region->numa_node));
-		json_object_set_new(object, "why", region->why[0] ? json_string(region->why) : json_null());
+				    region->numa_node < 0 ? json_null()
+							  : json_integer(region->numa_node));
+		json_object_set_new(object, "why",
+				    region->why[0] ? json_string(region->why) : json_null());
 	}
 	return object;
 }
@@ -93,11 +100,13 @@ static void warn_of_folder(void)
 	uint64_t room;
 
 	if (sgpu_stage_directory(&folder, NULL) == SGPU_OK &&
-	    sgpu_stage_file_system(folder, &kind, &in_memory, &room, NULL) == SGPU_OK && !in_memory) {
+	    sgpu_stage_file_system(folder, &kind, &in_memory, &room, NULL) == SGPU_OK &&
+	    !in_memory) {
 		cli_warning("'%s' is not in memory (%s)", folder, kind);
 	}
 	if (folder && sgpu_stage_directory_is_fallback(folder)) {
-		cli_warning("another user has taken the usual directory: regions are in '%s'", folder);
+		cli_warning("another user has taken the usual directory: regions are in '%s'",
+			    folder);
 	}
 	free(folder);
 }

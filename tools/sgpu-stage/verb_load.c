@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-stage load: a filter on a batch that puts its payloads into one staged region and refers to them there.
+ * sgpu-stage load: a filter on a batch that puts its payloads into one staged region and refers to
+ * them there.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,11 +47,13 @@ static int take_node(void *values, const char *text)
 const struct cli_option load_options[] = {
 	CLI_COMMON,
 	{ "output", 'o', "FILE", "write the staged batch there", CLI_TEXT(struct task, out_path) },
-	{ "files", 0, "DIR", "let the batch name payloads in files of this directory; may be repeated",
+	{ "files", 0, "DIR",
+	  "let the batch name payloads in files of this directory; may be repeated",
 	  CLI_TAKE(take_files) },
 	{ "keep", 0, NULL, "let the region stay until it is released or expires",
 	  CLI_FLAG(struct task, load.options.keep) },
-	{ "lifetime", 0, "DURATION", "time until the region expires: 90s, 30m, 2h, 1d (default: 1h)",
+	{ "lifetime", 0, "DURATION",
+	  "time until the region expires: 90s, 30m, 2h, 1d (default: 1h)",
 	  CLI_DURATION(struct task, load.options.lifetime_ns, 0) },
 	{ "node", 0, "N", "bind the region to this NUMA node", CLI_TAKE(take_node) },
 	{ "no-huge", 0, NULL, "normal pages only", CLI_FLAG(struct task, load.options.no_huge) },
@@ -69,12 +72,15 @@ static int check_payloads(const struct task *task, struct sgpu_error *error)
 
 	for (int i = 0; task->load.files && i < batch->segment_count; i++) {
 		if (batch->segments[i].location.kind == SGPU_LOCATION_FILE &&
-		    sgpu_files_look(task->load.files, batch->segments[i].location.file, &status, NULL) == SGPU_OK) {
+		    sgpu_files_look(task->load.files, batch->segments[i].location.file, &status,
+				    NULL) == SGPU_OK) {
 			cli_remember_file(&status);
 		}
 	}
-	return cli_is_input(task->out_path) ?
-		       sgpu_fail(error, SGPU_EUSAGE, "'%s' holds a payload of the batch", task->out_path) : 0;
+	return cli_is_input(task->out_path)
+		       ? sgpu_fail(error, SGPU_EUSAGE, "'%s' holds a payload of the batch",
+				   task->out_path)
+		       : 0;
 }
 
 static int read_head(struct load *load, int in, struct sgpu_error *error)
@@ -84,12 +90,13 @@ static int read_head(struct load *load, int in, struct sgpu_error *error)
 
 	code = code ? code : sgpu_batch_read_head(load->reader, false, &load->batch, error);
 	if (code == SGPU_OK) {
-		code = sgpu_manifest_parse(load->batch->manifest_text, load->batch->manifest_size, &load->manifest,
-					   &diagnostics, error);
+		code = sgpu_manifest_parse(load->batch->manifest_text, load->batch->manifest_size,
+					   &load->manifest, &diagnostics, error);
 	}
 	if (code == SGPU_OK && diagnostics.count > 0) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s': the manifest is at fault: %s: %s", load->in_name,
-				 diagnostics.list[0].pointer, diagnostics.list[0].text);
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s': the manifest is at fault: %s: %s",
+				 load->in_name, diagnostics.list[0].pointer,
+				 diagnostics.list[0].text);
 	}
 	sgpu_diagnostics_clear(&diagnostics);
 	return code;
@@ -105,14 +112,17 @@ static void tell_region(const struct load *load)
 	uint64_t room;
 
 	if (sgpu_stage_directory_is_fallback(region->path)) {
-		cli_warning("another user has taken the usual directory: the region is in '%s'", region->path);
+		cli_warning("another user has taken the usual directory: the region is in '%s'",
+			    region->path);
 	}
 	cli_detail("region %s: %s for %d payloads and %d outputs, %s pages%s", region->id,
-		   stage_bytes(region->size, size), load->staged, load->outputs, sgpu_page_kind_name(region->pages),
-		   region->keep ? ", kept" : "");
-	if (sgpu_stage_file_system(region->path, &kind, &in_memory, &room, NULL) == SGPU_OK && !in_memory) {
-		cli_warning("'%s' is not in memory (%s): LOW payloads are written to it as they are", region->path,
-			    kind);
+		   stage_bytes(region->size, size), load->staged, load->outputs,
+		   sgpu_page_kind_name(region->pages), region->keep ? ", kept" : "");
+	if (sgpu_stage_file_system(region->path, &kind, &in_memory, &room, NULL) == SGPU_OK &&
+	    !in_memory) {
+		cli_warning(
+			"'%s' is not in memory (%s): LOW payloads are written to it as they are",
+			region->path, kind);
 	}
 }
 
@@ -161,13 +171,15 @@ static void record(const struct load *load)
 	if (!cli_json) {
 		return;
 	}
-	cli_print_json(json_pack("{s:s, s:s?, s:i, s:i, s:i, s:I, s:I, s:s, s:b, s:b, s:b, s:I}", "verb", "load", "region",
-			   load->region.fd >= 0 ? load->region.id : NULL, "staged", load->staged, "outputs",
-			   load->outputs, "left", load->left, "bytes", (json_int_t)load->payload, "region_bytes",
-			   (json_int_t)load->region.size, "pages", sgpu_page_kind_name(load->region.pages), "locked",
-			   load->region.pages == SGPU_PAGES_HUGE, "sealed", load->region.sealed, "keep",
-			   load->region.keep, "expires", (json_int_t)load->region.expires),
-		       stderr, JSON_COMPACT);
+	cli_print_json(
+		json_pack("{s:s, s:s?, s:i, s:i, s:i, s:I, s:I, s:s, s:b, s:b, s:b, s:I}", "verb",
+			  "load", "region", load->region.fd >= 0 ? load->region.id : NULL, "staged",
+			  load->staged, "outputs", load->outputs, "left", load->left, "bytes",
+			  (json_int_t)load->payload, "region_bytes", (json_int_t)load->region.size,
+			  "pages", sgpu_page_kind_name(load->region.pages), "locked",
+			  load->region.pages == SGPU_PAGES_HUGE, "sealed", load->region.sealed,
+			  "keep", load->region.keep, "expires", (json_int_t)load->region.expires),
+		stderr, JSON_COMPACT);
 }
 
 static int run(struct task *task, int in, struct sgpu_error *error)
@@ -211,7 +223,8 @@ static void clear(struct task *task)
 
 int verb_load(int argc, char **argv)
 {
-	struct task task = { .load = { .options = { .numa_node = -1 }, .region = { .fd = -1 } }, .out_path = "-",
+	struct task task = { .load = { .options = { .numa_node = -1 }, .region = { .fd = -1 } },
+			     .out_path = "-",
 			     .out = SGPU_OUTPUT_INIT };
 	struct sgpu_error error = { 0 };
 	char **arguments;
@@ -219,7 +232,8 @@ int verb_load(int argc, char **argv)
 
 	task.load.options.keep = task.load.options.keep || task.export;
 	if (status == 0 && task.export && strcmp(task.out_path, "-") == 0) {
-		status = cli_usage("--export writes to standard output, so the batch needs a file: -o FILE");
+		status = cli_usage(
+			"--export writes to standard output, so the batch needs a file: -o FILE");
 	}
 	status = status ? status : cli_input(*arguments, &task.load.in_name, &in);
 	status = status ? status : cli_binary_apart(task.out_path) ? 0 : 2;

@@ -7,7 +7,7 @@
 
 #include "cli.h"
 
-#define STAGE_VERB(name)                           \
+#define STAGE_VERB(name)                                 \
 	extern const struct cli_option name##_options[]; \
 	int verb_##name(int argc, char **argv)
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ../scale.ptx does, for the CPU device: cc -shared -fPIC -o scale.so scale.c, with sgpu's headers in -I.
+ * What ../scale.ptx does, for the CPU device: cc -shared -fPIC -o scale.so scale.c, with sgpu's
+ * headers in -I.
  */
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Appraisal: verified claims against a policy. All differences from the policy are listed, not only the first, so
- * that a reader sees everything to change.
+ * Appraisal: verified claims against a policy. All differences from the policy are listed, not only
+ * the first, so that a reader sees everything to change.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,38 +16,47 @@ static void machine_of(const struct sgpu_judging *s, char hex[SGPU_HEX_SIZE])
 {
 	uint8_t bytes[SGPU_UEID_SIZE] = { 0 };
 
-	if (sgpu_base64url_decode(sgpu_judge_text(s->result->claims, "ueid", ""), bytes, sizeof(bytes), NULL)) {
+	if (sgpu_base64url_decode(sgpu_judge_text(s->result->claims, "ueid", ""), bytes,
+				  sizeof(bytes), NULL)) {
 		snprintf(hex, SGPU_HEX_SIZE, "none");
 		return;
 	}
 	sgpu_hex_encode(bytes + 1, SGPU_SHA256_SIZE, hex);
 }
 
-static void judge_revoked(struct sgpu_judging *s, enum sgpu_finding *part, const char *claim, const char *hex,
-			  const char *text)
+static void judge_revoked(struct sgpu_judging *s, enum sgpu_finding *part, const char *claim,
+			  const char *hex, const char *text)
 {
 	if (sgpu_judge_in(json_object_get(s->policy, "revoked"), hex)) {
 		sgpu_judge_note(s, part, false, claim, "one that is not revoked", hex, text);
 	}
 }
 
-/* Whether something of the quote is in the policy's list, whatever else the policy would say of it. */
+/* Whether something of the quote is in the policy's list, whatever else the policy would say of it.
+ */
 static bool is_revoked(struct sgpu_judging *s)
 {
-	const json_t *claims = s->result->claims, *runner = sgpu_claims_own(sgpu_claims_submod(claims, "runner"));
-	const json_t *code = json_object_get(sgpu_claims_own(sgpu_claims_device_of(claims, NULL)), "code"), *item;
+	const json_t *claims = s->result->claims,
+		     *runner = sgpu_claims_own(sgpu_claims_submod(claims, "runner"));
+	const json_t *code = json_object_get(sgpu_claims_own(sgpu_claims_device_of(claims, NULL)),
+					     "code"),
+		     *item;
 	char hex[SGPU_HEX_SIZE];
 	size_t i;
 
 	machine_of(s, hex);
-	judge_revoked(s, &s->findings.identity, "ueid", hex, "the machine's endorsement key is revoked");
+	judge_revoked(s, &s->findings.identity, "ueid", hex,
+		      "the machine's endorsement key is revoked");
 	sgpu_hex_encode(s->result->ak, sizeof(s->result->ak), hex);
-	judge_revoked(s, &s->findings.identity, "attestation key", hex, "the attestation key is revoked");
+	judge_revoked(s, &s->findings.identity, "attestation key", hex,
+		      "the attestation key is revoked");
 	sgpu_judge_listed(NULL, json_object_get(runner, "digest"), hex);
-	judge_revoked(s, &s->findings.executables, "runner.digest", hex, "the runner's program is revoked");
-	json_array_foreach((json_t *)code, i, item) {
+	judge_revoked(s, &s->findings.executables, "runner.digest", hex,
+		      "the runner's program is revoked");
+	json_array_foreach ((json_t *)code, i, item) {
 		sgpu_judge_listed(NULL, json_object_get(item, "digest"), hex);
-		judge_revoked(s, &s->findings.device_executables, "device.code", hex, "code on the device is revoked");
+		judge_revoked(s, &s->findings.device_executables, "device.code", hex,
+			      "code on the device is revoked");
 	}
 	return s->failed || json_array_size(s->reasons) > 0;
 }
@@ -55,7 +64,7 @@ static bool is_revoked(struct sgpu_judging *s)
 static void judge_machine(struct sgpu_judging *s)
 {
 	const json_t *machines = json_object_get(s->policy, "machines"),
-		*age = json_object_get(s->policy, "certificate_age");
+		     *age = json_object_get(s->policy, "certificate_age");
 	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE], got[SGPU_REASON_SIZE];
 
 	if (machines) {
@@ -68,10 +77,13 @@ static void judge_machine(struct sgpu_judging *s)
 		sgpu_judge_note(s, &s->findings.identity, true, "ueid", "", "", "");
 	}
 	if (age) {
-		snprintf(expected, sizeof(expected), "at most %" PRId64 " s", (int64_t)json_integer_value(age));
+		snprintf(expected, sizeof(expected), "at most %" PRId64 " s",
+			 (int64_t)json_integer_value(age));
 		snprintf(got, sizeof(got), "%" PRId64 " s", s->result->certificate_age);
-		sgpu_judge_note(s, &s->findings.identity, s->result->certificate_age <= json_integer_value(age),
-				"certificate age", expected, got, "the attestation key was certified too long ago");
+		sgpu_judge_note(s, &s->findings.identity,
+				s->result->certificate_age <= json_integer_value(age),
+				"certificate age", expected, got,
+				"the attestation key was certified too long ago");
 	}
 	if (json_is_true(json_object_get(s->policy, "channel"))) {
 		bool has = json_object_get(sgpu_claims_own(s->result->claims), "grant") != NULL;
@@ -90,14 +102,17 @@ static void judge_recipient(struct sgpu_judging *s)
 	}
 	bool good = !sgpu_quote_recipient(s->result->claims, &key, NULL);
 
-	sgpu_judge_note(s, &s->findings.configuration, good, "cnf", "a key of full order", "one of low order",
+	sgpu_judge_note(s, &s->findings.configuration, good, "cnf", "a key of full order",
+			"one of low order",
 			"anybody could open what is sealed to the recipient's key");
 }
 
-int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_result *result, int64_t now,
-		  struct sgpu_appraisal *appraisal, struct sgpu_error *error)
+int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_result *result,
+		  int64_t now, struct sgpu_appraisal *appraisal, struct sgpu_error *error)
 {
-	struct sgpu_judging state = { .result = result, .policy = policy->document, .reasons = json_array() };
+	struct sgpu_judging state = { .result = result,
+				      .policy = policy->document,
+				      .reasons = json_array() };
 
 	memset(appraisal, 0, sizeof(*appraisal));
 	if (!result->claims || !result->verified) {
@@ -114,10 +129,13 @@ int sgpu_appraise(const struct sgpu_policy *policy, const struct sgpu_quote_resu
 	}
 	/* What cannot be listed is not accepted. */
 	bool accepted = state.reasons && !state.failed && json_array_size(state.reasons) == 0;
-	json_t *ear = state.failed ? NULL : sgpu_ear_claims(policy, result, &state.findings, accepted, now);
+	json_t *ear = state.failed
+			      ? NULL
+			      : sgpu_ear_claims(policy, result, &state.findings, accepted, now);
 	/* The result has the names of what was revoked. */
 	if (!state.reasons || !ear ||
-	    (revoked && json_object_set_new(ear, SGPU_OWN, json_pack("{s:O}", "revoked", state.reasons)))) {
+	    (revoked &&
+	     json_object_set_new(ear, SGPU_OWN, json_pack("{s:O}", "revoked", state.reasons)))) {
 		json_decref(state.reasons);
 		json_decref(ear);
 		return sgpu_fail_nomem(error);

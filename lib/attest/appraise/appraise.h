@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the files of the appraisal. Each file judges one part of the claims, and notes the differences from
- * the policy. What a missing member of the policy would permit is refused.
+ * Shared by the files of the appraisal. Each file judges one part of the claims, and notes the
+ * differences from the policy. What a missing member of the policy would permit is refused.
  */
 #ifndef SGPU_ATTEST_APPRAISE_APPRAISE_H
 #define SGPU_ATTEST_APPRAISE_APPRAISE_H
@@ -15,7 +15,7 @@ struct sgpu_judging {
 	const json_t *policy;
 	json_t *reasons;
 	struct sgpu_findings findings;
-	bool failed;                     /* memory is out */
+	bool failed; /* memory is out */
 };
 
 /* Notes the result of one demand; the status of a part is its worst result. */
@@ -27,8 +27,8 @@ const char *sgpu_judge_text(const json_t *object, const char *key, const char *o
 bool sgpu_judge_any(const json_t *list);
 /* Whether a text is in a list, which may be missing. */
 bool sgpu_judge_in(const json_t *list, const char *text);
-/* Whether a digest in base64url is in a list in hexadecimal, or the list accepts any. `hex` receives the digest in
- * hexadecimal. */
+/* Whether a digest in base64url is in a list in hexadecimal, or the list accepts any. `hex`
+ * receives the digest in hexadecimal. */
 bool sgpu_judge_listed(const json_t *list, const json_t *digest, char hex[SGPU_HEX_SIZE]);
 /* "one of 3 digests", or the one that there is, or "none". */
 const char *sgpu_judge_expected(const json_t *list, char text[SGPU_REASON_SIZE]);

@@ -27,13 +27,14 @@ static bool tcb_at_least(uint64_t got, const char *wanted_hex)
 }
 
 /* A measurement or a register against its list. */
-static void judge_register(struct sgpu_judging *s, const json_t *list, const uint8_t value[48], const char *claim,
-			   const char *text)
+static void judge_register(struct sgpu_judging *s, const json_t *list, const uint8_t value[48],
+			   const char *claim, const char *text)
 {
 	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE];
 
 	sgpu_hex_encode(value, 48, hex);
-	sgpu_judge_note(s, &s->findings.executables, sgpu_judge_any(list) || sgpu_judge_in(list, hex), claim,
+	sgpu_judge_note(s, &s->findings.executables,
+			sgpu_judge_any(list) || sgpu_judge_in(list, hex), claim,
 			sgpu_judge_expected(list, expected), hex, text);
 }
 
@@ -42,8 +43,8 @@ static void judge_measured(struct sgpu_judging *s, const json_t *wanted)
 {
 	const struct sgpu_tee_report *tee = &s->result->tee;
 
-	judge_register(s, json_object_get(wanted, "measurements"), tee->measurement, "tee.measurement",
-		       "the guest is not one that the policy knows");
+	judge_register(s, json_object_get(wanted, "measurements"), tee->measurement,
+		       "tee.measurement", "the guest is not one that the policy knows");
 	for (unsigned i = 0; i < SGPU_POLICY_RTMRS; i++) {
 		char key[8], claim[16];
 		snprintf(key, sizeof(key), "rtmr%u", i);
@@ -53,8 +54,9 @@ static void judge_measured(struct sgpu_judging *s, const json_t *wanted)
 			judge_register(s, list, tee->rtmr[i], claim,
 				       "the guest has measured what the policy does not know");
 		} else if (list && !sgpu_judge_any(list)) {
-			sgpu_judge_note(s, &s->findings.executables, false, claim, "a register of TDX",
-					sgpu_platform_word(tee->kind), "the platform has no such register");
+			sgpu_judge_note(s, &s->findings.executables, false, claim,
+					"a register of TDX", sgpu_platform_word(tee->kind),
+					"the platform has no such register");
 		}
 	}
 }
@@ -63,24 +65,28 @@ static void judge_measured(struct sgpu_judging *s, const json_t *wanted)
 static void judge_guest(struct sgpu_judging *s, const json_t *wanted)
 {
 	const struct sgpu_tee_report *tee = &s->result->tee;
-	const int64_t most = json_integer_value(json_object_get(wanted, "vmpl")); /* 0 when it is missing */
+	const int64_t most =
+		json_integer_value(json_object_get(wanted, "vmpl")); /* 0 when it is missing */
 	char got[32], expected[32];
 
 	judge_measured(s, wanted);
 	/* A migration agent has the guest's memory, and the host chooses the agent. */
 	if (!json_is_true(json_object_get(wanted, "migration"))) {
-		sgpu_judge_note(s, &s->findings.hardware, !tee->migratable, "tee.migratable", "no", "yes",
-				"the host may have the guest moved by one of its own");
+		sgpu_judge_note(s, &s->findings.hardware, !tee->migratable, "tee.migratable", "no",
+				"yes", "the host may have the guest moved by one of its own");
 	}
 	if (tee->kind == SGPU_PLATFORM_TDX && !json_is_true(json_object_get(wanted, "sept_ve"))) {
 		sgpu_judge_note(s, &s->findings.hardware, !tee->sept_ve, "tee.sept_ve", "off", "on",
-				"the host may interrupt the guest by taking pages away from it (SEPT_VE_DISABLE is off)");
+				"the host may interrupt the guest by taking pages away from it "
+				"(SEPT_VE_DISABLE is off)");
 	}
 	if (tee->kind == SGPU_PLATFORM_SNP) {
 		snprintf(got, sizeof(got), "%" PRIu32, tee->vmpl);
 		snprintf(expected, sizeof(expected), "at most %" PRId64, most);
-		sgpu_judge_note(s, &s->findings.executables, tee->vmpl <= most, "tee.vmpl", expected, got,
-				"the report was asked for by software that another in the guest can change");
+		sgpu_judge_note(s, &s->findings.executables, tee->vmpl <= most, "tee.vmpl",
+				expected, got,
+				"the report was asked for by software that another in the guest "
+				"can change");
 	}
 }
 
@@ -89,7 +95,8 @@ static void judge_report(struct sgpu_judging *s, const json_t *wanted)
 	const char *tcb = json_string_value(json_object_get(wanted, "tcb"));
 	char hex[SGPU_HEX_SIZE], expected[SGPU_REASON_SIZE];
 
-	sgpu_judge_note(s, &s->findings.hardware, s->result->tee_verified, "tee", "a report that was verified",
+	sgpu_judge_note(s, &s->findings.hardware, s->result->tee_verified, "tee",
+			"a report that was verified",
 			s->result->tee_present ? "a report that was not verified" : "none",
 			"no report of the TEE proves the platform");
 	if (!s->result->tee_verified) {
@@ -99,27 +106,32 @@ static void judge_report(struct sgpu_judging *s, const json_t *wanted)
 	if (tcb) {
 		snprintf(hex, sizeof(hex), "%016" PRIx64, s->result->tee.tcb);
 		snprintf(expected, sizeof(expected), "at least %s, byte by byte", tcb);
-		sgpu_judge_note(s, &s->findings.hardware, tcb_at_least(s->result->tee.tcb, tcb), "tee.tcb", expected,
-				hex, "the platform's firmware is older than the policy wants");
+		sgpu_judge_note(s, &s->findings.hardware, tcb_at_least(s->result->tee.tcb, tcb),
+				"tee.tcb", expected, hex,
+				"the platform's firmware is older than the policy wants");
 	}
 }
 
 void sgpu_judge_platform(struct sgpu_judging *s)
 {
-	const json_t *wanted = json_object_get(s->policy, "platform"), *report = json_object_get(wanted, "report");
+	const json_t *wanted = json_object_get(s->policy, "platform"),
+		     *report = json_object_get(wanted, "report");
 	const char *named = json_string_value(json_object_get(wanted, "at_least"));
-	/* All platforms that protect the runner from its host have one rank, so any of them represents them. */
+	/* All platforms that protect the runner from its host have one rank, so any of them
+	 * represents them. */
 	const char *least = named ? named : sgpu_platform_word(SGPU_PLATFORM_TDX);
-	const char *got = sgpu_judge_text(json_object_get(sgpu_claims_own(s->result->claims), "platform"), "kind",
-					  "none");
+	const char *got = sgpu_judge_text(
+		json_object_get(sgpu_claims_own(s->result->claims), "platform"), "kind", "none");
 	char expected[SGPU_REASON_SIZE];
 
 	snprintf(expected, sizeof(expected), "at least %s", named ? named : "sgx, tdx or snp");
-	sgpu_judge_note(s, &s->findings.runtime, sgpu_platform_rank(got) >= sgpu_platform_rank(least),
-			"platform.kind", expected, got,
+	sgpu_judge_note(s, &s->findings.runtime,
+			sgpu_platform_rank(got) >= sgpu_platform_rank(least), "platform.kind",
+			expected, got,
 			"the platform protects the runner less than the policy wants");
 	/* Only the hardware's own report proves the claims about it. */
-	if (json_is_true(report) || sgpu_policy_needs_report(wanted) || (!report && sgpu_platform_is_tee(least))) {
+	if (json_is_true(report) || sgpu_policy_needs_report(wanted) ||
+	    (!report && sgpu_platform_is_tee(least))) {
 		judge_report(s, wanted);
 	}
 }

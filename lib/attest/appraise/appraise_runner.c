@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Appraisal of the runner: its program, who can look into it, what it takes from batches, and from whom.
+ * Appraisal of the runner: its program, who can look into it, what it takes from batches, and from
+ * whom.
  */
 #include <stdio.h>
 #include <string.h>
@@ -19,13 +20,16 @@ static void judge_program(struct sgpu_judging *s, const json_t *wanted, const js
 	sgpu_judge_note(s, part, good, "runner.digest", sgpu_judge_expected(digests, expected), hex,
 			"the runner is not a program that the policy knows");
 	if (version) {
-		const char *got = json_string_value(json_array_get(json_object_get(runner, "swversion"), 0));
+		const char *got =
+			json_string_value(json_array_get(json_object_get(runner, "swversion"), 0));
 		snprintf(expected, sizeof(expected), "at least %s", version);
-		sgpu_judge_note(s, part, got && sgpu_version_compare(got, version) >= 0, "runner.swversion", expected,
-				got ? got : "none", "the runner is older than the policy wants");
+		sgpu_judge_note(s, part, got && sgpu_version_compare(got, version) >= 0,
+				"runner.swversion", expected, got ? got : "none",
+				"the runner is older than the policy wants");
 	}
 	if (!json_is_false(json_object_get(wanted, "process"))) {
-		sgpu_judge_note(s, part, !strcmp(measured, "process"), "runner.measured", "process", measured,
+		sgpu_judge_note(s, part, !strcmp(measured, "process"), "runner.measured", "process",
+				measured,
 				"the digest is of a file, not of the process that signed");
 	}
 }
@@ -35,50 +39,57 @@ static void judge_debug(struct sgpu_judging *s, const json_t *runner)
 {
 	const char *whole = sgpu_judge_text(s->result->claims, "dbgstat", "none");
 	const char *got = sgpu_judge_text(runner, "dbgstat", "none");
-	const char *mode = sgpu_judge_text(sgpu_claims_own(sgpu_claims_device_of(s->result->claims, NULL)),
-					   "confidential", "off");
+	const char *mode =
+		sgpu_judge_text(sgpu_claims_own(sgpu_claims_device_of(s->result->claims, NULL)),
+				"confidential", "off");
 	enum sgpu_finding *part = &s->findings.configuration;
 
-	sgpu_judge_note(s, part, !strcmp(whole, "disabled") && !strcmp(got, "disabled"), "dbgstat", "disabled",
-			strcmp(whole, "disabled") ? whole : got, "the runner may be looked into by a debugger");
+	sgpu_judge_note(s, part, !strcmp(whole, "disabled") && !strcmp(got, "disabled"), "dbgstat",
+			"disabled", strcmp(whole, "disabled") ? whole : got,
+			"the runner may be looked into by a debugger");
 	if (s->result->tee_verified) {
 		sgpu_judge_note(s, part, !s->result->tee.debug, "tee.debug", "off", "on",
 				"the guest was started with debugging on");
 	}
-	sgpu_judge_note(s, part, strcmp(mode, "devtools") != 0, "device.confidential", "off or on", mode,
-			"the GPU is in its development mode");
+	sgpu_judge_note(s, part, strcmp(mode, "devtools") != 0, "device.confidential", "off or on",
+			mode, "the GPU is in its development mode");
 }
 
 /* All that the runner takes work of must be owners that the policy names. */
 static void judge_owners(struct sgpu_judging *s, const json_t *wanted, const json_t *own)
 {
-	const json_t *named = json_object_get(wanted, "owners"), *owners = json_object_get(own, "owners"), *item;
+	const json_t *named = json_object_get(wanted, "owners"),
+		     *owners = json_object_get(own, "owners"), *item;
 	enum sgpu_finding *part = &s->findings.configuration;
-	const char *expected = sgpu_judge_any(named) ? "anybody" : json_array_size(named) ? "owners of the policy" :
-			       "owners that the policy names";
+	const char *expected = sgpu_judge_any(named)	? "anybody"
+			       : json_array_size(named) ? "owners of the policy"
+							: "owners that the policy names";
 	size_t i;
 
 	if (!json_array_size(owners)) {
-		sgpu_judge_note(s, part, sgpu_judge_any(named), "runner.owners", expected, "anybody",
-				"the runner takes work of anybody");
+		sgpu_judge_note(s, part, sgpu_judge_any(named), "runner.owners", expected,
+				"anybody", "the runner takes work of anybody");
 		return;
 	}
-	json_array_foreach((json_t *)owners, i, item) {
-		sgpu_judge_note(s, part, sgpu_judge_any(named) || sgpu_judge_in(named, json_string_value(item)),
+	json_array_foreach ((json_t *)owners, i, item) {
+		sgpu_judge_note(s, part,
+				sgpu_judge_any(named) ||
+					sgpu_judge_in(named, json_string_value(item)),
 				"runner.owners", expected, json_string_value(item),
 				"the runner takes work of an owner that the policy does not know");
 	}
 }
 
-/* Whoever opens a session runs work without an owner. A quote that does not say whether it can is one of a runner from
- * before sessions were said. */
+/* Whoever opens a session runs work without an owner. A quote that does not say whether it can is
+ * one of a runner from before sessions were said. */
 static void judge_sessions(struct sgpu_judging *s, const json_t *wanted, const json_t *own)
 {
 	const char *got = sgpu_judge_text(own, "sessions", "not said");
 	bool any = !strcmp(sgpu_judge_text(wanted, "sessions", "none"), "any");
 
-	sgpu_judge_note(s, &s->findings.configuration, any || !strcmp(got, "none"), "runner.sessions",
-			any ? "any" : "none", got, "the runner takes sessions of anybody");
+	sgpu_judge_note(s, &s->findings.configuration, any || !strcmp(got, "none"),
+			"runner.sessions", any ? "any" : "none", got,
+			"the runner takes sessions of anybody");
 }
 
 /* The first member that is not true, or NULL. */
@@ -87,7 +98,7 @@ static const char *first_lack(const json_t *object, char text[SGPU_REASON_SIZE])
 	const char *name;
 	json_t *value;
 
-	json_object_foreach((json_t *)object, name, value) {
+	json_object_foreach ((json_t *)object, name, value) {
 		char inner[SGPU_REASON_SIZE];
 		const char *lack = json_is_object(value) ? first_lack(value, inner) : NULL;
 		if (lack) {
@@ -106,33 +117,40 @@ static void judge_confinement(struct sgpu_judging *s, const json_t *own)
 {
 	const json_t *confinement = json_object_get(own, "confinement");
 	char text[SGPU_REASON_SIZE];
-	const char *lack = json_object_size(confinement) ? first_lack(confinement, text) : "nothing";
+	const char *lack =
+		json_object_size(confinement) ? first_lack(confinement, text) : "nothing";
 
-	sgpu_judge_note(s, &s->findings.configuration, !lack, "runner.confinement", "all that there is",
-			lack ? lack : "", "the kernel does not confine the runner in full");
+	sgpu_judge_note(s, &s->findings.configuration, !lack, "runner.confinement",
+			"all that there is", lack ? lack : "",
+			"the kernel does not confine the runner in full");
 }
 
 void sgpu_judge_runner(struct sgpu_judging *s)
 {
 	const json_t *wanted = json_object_get(s->policy, "runner"),
-		*runner = sgpu_claims_submod(s->result->claims, "runner");
+		     *runner = sgpu_claims_submod(s->result->claims, "runner");
 	const json_t *own = sgpu_claims_own(runner);
-	const char *key = sgpu_judge_text(wanted, "key", ""), *got = sgpu_judge_text(own, "key", "none");
+	const char *key = sgpu_judge_text(wanted, "key", ""),
+		   *got = sgpu_judge_text(own, "key", "none");
 	enum sgpu_finding *part = &s->findings.configuration;
-	/* A key that nobody keeps is better than one in a file; where there is none, nothing can be sealed to it. */
-	bool good = !strcmp(got, "ephemeral") || !strcmp(got, key) || (!*key && !strcmp(got, "none"));
+	/* A key that nobody keeps is better than one in a file; where there is none, nothing can be
+	 * sealed to it. */
+	bool good =
+		!strcmp(got, "ephemeral") || !strcmp(got, key) || (!*key && !strcmp(got, "none"));
 
 	judge_program(s, wanted, runner);
 	if (!json_is_true(json_object_get(wanted, "debug"))) {
 		judge_debug(s, runner);
 	}
 	if (!json_is_true(json_object_get(wanted, "modules"))) {
-		sgpu_judge_note(s, part, json_is_false(json_object_get(own, "modules")), "runner.modules",
-				"not allowed", "allowed", "the runner loads modules that a batch brings");
+		sgpu_judge_note(s, part, json_is_false(json_object_get(own, "modules")),
+				"runner.modules", "not allowed", "allowed",
+				"the runner loads modules that a batch brings");
 	}
 	if (!json_is_true(json_object_get(wanted, "files"))) {
-		sgpu_judge_note(s, part, json_is_false(json_object_get(own, "files")), "runner.files", "closed",
-				"open", "the runner opens files that a batch names");
+		sgpu_judge_note(s, part, json_is_false(json_object_get(own, "files")),
+				"runner.files", "closed", "open",
+				"the runner opens files that a batch names");
 	}
 	judge_owners(s, wanted, own);
 	judge_sessions(s, wanted, own);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The result of an appraisal as EAT Attestation Results (draft-ietf-rats-ear), whose vector is that of AR4SI: 0 says
- * nothing, 2 affirms, 32 warns, 96 is against it.
+ * The result of an appraisal as EAT Attestation Results (draft-ietf-rats-ear), whose vector is that
+ * of AR4SI: 0 says nothing, 2 affirms, 32 warns, 96 is against it.
  */
 #include <string.h>
 
@@ -14,7 +14,9 @@ enum { NONE = 0, AFFIRMING = 2, WARNING = 32, CONTRAINDICATED = 96 };
 
 static int value_of(enum sgpu_finding finding)
 {
-	return finding == SGPU_AFFIRMED ? AFFIRMING : finding == SGPU_REFUSED ? CONTRAINDICATED : NONE;
+	return finding == SGPU_AFFIRMED	 ? AFFIRMING
+	       : finding == SGPU_REFUSED ? CONTRAINDICATED
+					 : NONE;
 }
 
 /* The tier of a part is the worst of its vector; without a demand, there is none. */
@@ -25,28 +27,34 @@ static const char *status_of(const int *values, size_t count)
 	for (size_t i = 0; i < count; i++) {
 		worst = values[i] > worst ? values[i] : worst;
 	}
-	return worst == CONTRAINDICATED ? "contraindicated" : worst == WARNING ? "warning" :
-	       worst == AFFIRMING ? "affirming" : "none";
+	return worst == CONTRAINDICATED ? "contraindicated"
+	       : worst == WARNING	? "warning"
+	       : worst == AFFIRMING	? "affirming"
+					: "none";
 }
 
-/* That memory is encrypted only a verified report affirms: without one the platform is what the runner says it is. */
+/* That memory is encrypted only a verified report affirms: without one the platform is what the
+ * runner says it is. */
 static int runtime_value(const struct sgpu_findings *findings, bool tee_verified)
 {
-	return findings->runtime == SGPU_AFFIRMED && !tee_verified ? WARNING : value_of(findings->runtime);
+	return findings->runtime == SGPU_AFFIRMED && !tee_verified ? WARNING
+								   : value_of(findings->runtime);
 }
 
-static json_t *runner_result(const struct sgpu_policy *policy, const struct sgpu_findings *f, bool accepted,
-			     bool tee_verified)
+static json_t *runner_result(const struct sgpu_policy *policy, const struct sgpu_findings *f,
+			     bool accepted, bool tee_verified)
 {
-	const int v[] = { value_of(f->identity), value_of(f->configuration), value_of(f->executables),
-			  value_of(f->hardware), runtime_value(f, tee_verified) };
+	const int v[] = { value_of(f->identity), value_of(f->configuration),
+			  value_of(f->executables), value_of(f->hardware),
+			  runtime_value(f, tee_verified) };
 	const char *status = status_of(v, sizeof(v) / sizeof(v[0]));
 
 	/* A refusal anywhere is one of the runner, which is what the answer is about. */
 	return json_pack("{s:s, s:{s:i, s:i, s:i, s:i, s:i}, s:[s]}", "ear_status",
-			 accepted ? status : "contraindicated", "ear_trustworthiness_vector", "instance-identity",
-			 v[0], "configuration", v[1], "executables", v[2], "hardware", v[3], "runtime-opaque", v[4],
-			 "ear_appraisal_policy_ids", policy->id);
+			 accepted ? status : "contraindicated", "ear_trustworthiness_vector",
+			 "instance-identity", v[0], "configuration", v[1], "executables", v[2],
+			 "hardware", v[3], "runtime-opaque", v[4], "ear_appraisal_policy_ids",
+			 policy->id);
 }
 
 static json_t *device_result(const struct sgpu_policy *policy, const struct sgpu_findings *f)
@@ -54,8 +62,9 @@ static json_t *device_result(const struct sgpu_policy *policy, const struct sgpu
 	const int v[] = { value_of(f->device_configuration), value_of(f->device_executables),
 			  value_of(f->device_hardware) };
 
-	return json_pack("{s:s, s:{s:i, s:i, s:i}, s:[s]}", "ear_status", status_of(v, sizeof(v) / sizeof(v[0])),
-			 "ear_trustworthiness_vector", "configuration", v[0], "executables", v[1], "hardware", v[2],
+	return json_pack("{s:s, s:{s:i, s:i, s:i}, s:[s]}", "ear_status",
+			 status_of(v, sizeof(v) / sizeof(v[0])), "ear_trustworthiness_vector",
+			 "configuration", v[0], "executables", v[1], "hardware", v[2],
 			 "ear_appraisal_policy_ids", policy->id);
 }
 
@@ -65,17 +74,22 @@ json_t *sgpu_ear_claims(const struct sgpu_policy *policy, const struct sgpu_quot
 	const char *device = NULL;
 	json_t *submods = json_object();
 	bool has_device = sgpu_claims_device_of(result->claims, &device) != NULL;
-	bool made = submods && json_object_set_new(submods, "runner", runner_result(policy, findings, accepted,
-							 result->tee_verified)) == 0 &&
-		    (!has_device || json_object_set_new(submods, device, device_result(policy, findings)) == 0);
+	bool made = submods &&
+		    json_object_set_new(
+			    submods, "runner",
+			    runner_result(policy, findings, accepted, result->tee_verified)) == 0 &&
+		    (!has_device ||
+		     json_object_set_new(submods, device, device_result(policy, findings)) == 0);
 
 	if (!made) {
 		json_decref(submods);
 		return NULL;
 	}
 	/* The nonce only when it was compared: else it says nothing about freshness. */
-	return json_pack("{s:s, s:I, s:{s:s, s:s}, s:O*, s:o}", "eat_profile", EAR_PROFILE, "iat", (json_int_t)now,
-			 "ear_verifier_id", "developer", "https://sgpu.dev", "build", "sgpu " SGPU_VERSION,
-			 "eat_nonce", result->nonce_checked ? json_object_get(result->claims, "eat_nonce") : NULL,
+	return json_pack("{s:s, s:I, s:{s:s, s:s}, s:O*, s:o}", "eat_profile", EAR_PROFILE, "iat",
+			 (json_int_t)now, "ear_verifier_id", "developer", "https://sgpu.dev",
+			 "build", "sgpu " SGPU_VERSION, "eat_nonce",
+			 result->nonce_checked ? json_object_get(result->claims, "eat_nonce")
+					       : NULL,
 			 "submods", submods);
 }

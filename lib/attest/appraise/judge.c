@@ -17,8 +17,8 @@ void sgpu_judge_note(struct sgpu_judging *s, enum sgpu_finding *part, bool good,
 		return;
 	}
 	*part = SGPU_REFUSED;
-	json_t *reason = json_pack("{s:s, s:s, s:s, s:s}", "claim", claim, "expected", expected, "got", got, "text",
-				   text);
+	json_t *reason = json_pack("{s:s, s:s, s:s, s:s}", "claim", claim, "expected", expected,
+				   "got", got, "text", text);
 	s->failed |= !reason || json_array_append_new(s->reasons, reason) != 0;
 }
 
@@ -39,7 +39,7 @@ bool sgpu_judge_in(const json_t *list, const char *text)
 	const json_t *item;
 	size_t i;
 
-	json_array_foreach((json_t *)list, i, item) {
+	json_array_foreach ((json_t *)list, i, item) {
 		if (!strcmp(json_string_value(item), text)) {
 			return true;
 		}
@@ -51,7 +51,8 @@ bool sgpu_judge_listed(const json_t *list, const json_t *digest, char hex[SGPU_H
 {
 	uint8_t bytes[SGPU_CHANNEL_DIGEST_SIZE] = { 0 };
 
-	if (!json_is_string(digest) || sgpu_base64url_decode(json_string_value(digest), bytes, sizeof(bytes), NULL)) {
+	if (!json_is_string(digest) ||
+	    sgpu_base64url_decode(json_string_value(digest), bytes, sizeof(bytes), NULL)) {
 		snprintf(hex, SGPU_HEX_SIZE, "none");
 		return sgpu_judge_any(list);
 	}

@@ -15,7 +15,8 @@
 enum { TEXT_SIZE_MAX = 1 << 18, DIGESTS_MAX = 1024, VERSION = 1, VMPL_MAX = 3 };
 
 static const struct sgpu_member runner_members[] = {
-	{ "digests", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = SGPU_CHANNEL_DIGEST_SIZE },
+	{ "digests", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX,
+	  .digits = SGPU_CHANNEL_DIGEST_SIZE },
 	{ "version", SGPU_MEMBER_TEXT, .optional = true, .min = 1, .max = 64 },
 	{ "debug", SGPU_MEMBER_TRUTH, .optional = true },
 	{ "modules", SGPU_MEMBER_TRUTH, .optional = true },
@@ -28,7 +29,8 @@ static const struct sgpu_member runner_members[] = {
 	{ .name = NULL },
 };
 static const struct sgpu_member device_members[] = {
-	{ "code", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = SGPU_CHANNEL_DIGEST_SIZE },
+	{ "code", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX,
+	  .digits = SGPU_CHANNEL_DIGEST_SIZE },
 	{ "driver", SGPU_MEMBER_TEXT, .optional = true, .min = 1, .max = 64 },
 	{ "confidential", SGPU_MEMBER_TRUTH, .optional = true },
 	{ "agreement", SGPU_MEMBER_TRUTH, .optional = true },
@@ -56,9 +58,11 @@ static const struct sgpu_member policy_members[] = {
 	{ "device", SGPU_MEMBER_OBJECT, .optional = true, .inside = device_members },
 	{ "platform", SGPU_MEMBER_OBJECT, .optional = true, .inside = platform_members },
 	{ "channel", SGPU_MEMBER_TRUTH, .optional = true },
-	{ "machines", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = SGPU_SHA256_SIZE },
+	{ "machines", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX,
+	  .digits = SGPU_SHA256_SIZE },
 	{ "certificate_age", SGPU_MEMBER_INTEGER, .optional = true },
-	{ "revoked", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX, .digits = SGPU_SHA256_SIZE },
+	{ "revoked", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX,
+	  .digits = SGPU_SHA256_SIZE },
 	{ .name = NULL },
 };
 
@@ -66,7 +70,11 @@ static const struct sgpu_member policy_members[] = {
 static const struct {
 	const char *word;
 	int rank;
-} platforms[] = { { "plain", 0 }, { "gramine-direct", 1 }, { "sgx", 2 }, { "tdx", 2 }, { "snp", 2 } };
+} platforms[] = { { "plain", 0 },
+		  { "gramine-direct", 1 },
+		  { "sgx", 2 },
+		  { "tdx", 2 },
+		  { "snp", 2 } };
 
 int sgpu_platform_rank(const char *word)
 {
@@ -85,8 +93,9 @@ bool sgpu_platform_is_tee(const char *word)
 
 bool sgpu_policy_needs_report(const json_t *platform)
 {
-	static const char *const of_report[] = { "measurements", "rtmr0", "rtmr1", "rtmr2", "rtmr3", "tcb", "vmpl",
-						 "migration", "sept_ve" };
+	static const char *const of_report[] = { "measurements", "rtmr0",     "rtmr1",
+						 "rtmr2",	 "rtmr3",     "tcb",
+						 "vmpl",	 "migration", "sept_ve" };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(of_report); i++) {
 		if (json_object_get(platform, of_report[i])) {
@@ -134,9 +143,10 @@ static int check_owners(const json_t *owners, const char *name, struct sgpu_erro
 	const json_t *item;
 	size_t i;
 
-	json_array_foreach((json_t *)owners, i, item) {
+	json_array_foreach ((json_t *)owners, i, item) {
 		if (sgpu_base64url_decode(json_string_value(item), hash, sizeof(hash), NULL)) {
-			return sgpu_fail(error, SGPU_EINVALID, "%s/runner/owners/%zu is no thumbprint of a key", name, i);
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "%s/runner/owners/%zu is no thumbprint of a key", name, i);
 		}
 	}
 	return 0;
@@ -148,7 +158,8 @@ static int check_revoked(const json_t *revoked, const char *name, struct sgpu_er
 	for (size_t i = 0; i < json_array_size(revoked); i++) {
 		for (size_t j = 0; j < i; j++) {
 			if (json_equal(json_array_get(revoked, i), json_array_get(revoked, j))) {
-				return sgpu_fail(error, SGPU_EINVALID, "%s/revoked/%zu stands there twice", name, i);
+				return sgpu_fail(error, SGPU_EINVALID,
+						 "%s/revoked/%zu stands there twice", name, i);
 			}
 		}
 	}
@@ -159,8 +170,11 @@ static int check_revoked(const json_t *revoked, const char *name, struct sgpu_er
 static int check_values(const json_t *document, const char *name, struct sgpu_error *error)
 {
 	static const char *const kinds[] = { "plain", "gramine-direct", "sgx", "tdx", "snp", NULL };
-	static const char *const keys[] = { "stored", "ephemeral", NULL }, *const sessions[] = { "none", "any", NULL };
-	const json_t *runner = json_object_get(document, "runner"), *platform = json_object_get(document, "platform");
+	static const char *const keys[] = { "stored", "ephemeral", NULL }, *const sessions[] = {
+		"none", "any", NULL
+	};
+	const json_t *runner = json_object_get(document, "runner"),
+		     *platform = json_object_get(document, "platform");
 	const json_t *device = json_object_get(document, "device");
 	const char *version = json_string_value(json_object_get(runner, "version"));
 	const char *driver = json_string_value(json_object_get(device, "driver"));
@@ -180,14 +194,18 @@ static int check_values(const json_t *document, const char *name, struct sgpu_er
 	}
 	if (!code && ((version && !is_version(version)) || (driver && !is_version(driver)))) {
 		code = sgpu_fail(error, SGPU_EINVALID,
-				 "%s: 'version' or 'driver' is not numbers with dots between them", name);
+				 "%s: 'version' or 'driver' is not numbers with dots between them",
+				 name);
 	}
 	if (!code && json_integer_value(json_object_get(platform, "vmpl")) > VMPL_MAX) {
 		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'vmpl' is not 0 to %d", name, VMPL_MAX);
 	}
-	if (!code && json_is_false(json_object_get(platform, "report")) && sgpu_policy_needs_report(platform)) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'platform' asks for what only a report has, and 'report' "
-				 "is false", name);
+	if (!code && json_is_false(json_object_get(platform, "report")) &&
+	    sgpu_policy_needs_report(platform)) {
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "%s: 'platform' asks for what only a report has, and 'report' "
+				 "is false",
+				 name);
 	}
 	code = code ? code : check_revoked(json_object_get(document, "revoked"), name, error);
 	return code ? code : check_owners(json_object_get(runner, "owners"), name, error);
@@ -204,11 +222,12 @@ int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sg
 
 	*policy = NULL;
 	if (size > TEXT_SIZE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: longer than %d bytes, so not a policy", name,
-				 TEXT_SIZE_MAX);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: longer than %d bytes, so not a policy",
+				 name, TEXT_SIZE_MAX);
 	}
 	if (sgpu_json_parse(text, size, &document, &line, &column, &inner)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s", name, line, column, inner.text);
+		return sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s", name, line, column,
+				 inner.text);
 	}
 	int code = sgpu_members_check(document, name, policy_members, error);
 	code = code ? code : check_values(document, name, error);

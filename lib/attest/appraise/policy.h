@@ -10,8 +10,8 @@
 enum { SGPU_POLICY_ID_SIZE = 160, SGPU_POLICY_RTMRS = 4 };
 
 struct sgpu_policy {
-	json_t *document;                /* well formed */
-	char id[SGPU_POLICY_ID_SIZE];    /* a URI with the hash of the policy's text */
+	json_t *document;	      /* well formed */
+	char id[SGPU_POLICY_ID_SIZE]; /* a URI with the hash of the policy's text */
 };
 
 /* Whether a policy names a platform that only its hardware can prove. */
@@ -20,11 +20,12 @@ bool sgpu_platform_is_tee(const char *word);
 int sgpu_platform_rank(const char *word);
 /* Whether the policy's platform has a member about what only a report of the hardware tells. */
 bool sgpu_policy_needs_report(const json_t *platform);
-/* Compares versions by their numbers, from the first digit on: "driver 580.65.06" and "580.65". A text without a
- * number is less than any. */
+/* Compares versions by their numbers, from the first digit on: "driver 580.65.06" and "580.65". A
+ * text without a number is less than any. */
 int sgpu_version_compare(const char *a, const char *b);
 
-/* The result of an appraisal for each part: whether the policy demanded something, and whether the demand was met. */
+/* The result of an appraisal for each part: whether the policy demanded something, and whether the
+ * demand was met. */
 enum sgpu_finding { SGPU_NOT_ASKED, SGPU_AFFIRMED, SGPU_REFUSED };
 struct sgpu_findings {
 	enum sgpu_finding identity, configuration, executables, hardware, runtime;

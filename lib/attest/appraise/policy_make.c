@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A policy from claims: it accepts equal claims, as a start for the owner to read and change. It does not name
- * what the claims lack, and so refuses what a missing member would permit.
+ * A policy from claims: it accepts equal claims, as a start for the owner to read and change. It
+ * does not name what the claims lack, and so refuses what a missing member would permit.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,8 @@ static json_t *hex_of(const json_t *text)
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
 	char hex[2 * SGPU_CHANNEL_DIGEST_SIZE + 1];
 
-	if (!json_is_string(text) || sgpu_base64url_decode(json_string_value(text), digest, sizeof(digest), NULL)) {
+	if (!json_is_string(text) ||
+	    sgpu_base64url_decode(json_string_value(text), digest, sizeof(digest), NULL)) {
 		return NULL;
 	}
 	sgpu_hex_encode(digest, sizeof(digest), hex);
@@ -44,7 +45,7 @@ static bool all_true(const json_t *object)
 	const char *name;
 	json_t *value;
 
-	json_object_foreach((json_t *)object, name, value) {
+	json_object_foreach ((json_t *)object, name, value) {
 		if (!json_is_true(value) && !(json_is_object(value) && all_true(value))) {
 			return false;
 		}
@@ -52,23 +53,28 @@ static bool all_true(const json_t *object)
 	return json_object_size(object) > 0;
 }
 
-/* What whole claims of a runner have, though by leaving it out: whose work is taken, and what confines it. */
+/* What whole claims of a runner have, though by leaving it out: whose work is taken, and what
+ * confines it. */
 static bool add_limits(json_t *made, const json_t *own)
 {
-	const json_t *files = json_object_get(own, "files"), *owners = json_object_get(own, "owners");
+	const json_t *files = json_object_get(own, "files"),
+		     *owners = json_object_get(own, "owners");
 
-	return !files || (put(made, "files", json_boolean(json_is_true(files))) &&
-			  put(made, "owners", owners ? json_deep_copy(owners) : json_string("any")) &&
-			  put(made, "sessions", json_deep_copy(json_object_get(own, "sessions"))) &&
-			  put(made, "confinement", json_boolean(all_true(json_object_get(own, "confinement")))));
+	return !files ||
+	       (put(made, "files", json_boolean(json_is_true(files))) &&
+		put(made, "owners", owners ? json_deep_copy(owners) : json_string("any")) &&
+		put(made, "sessions", json_deep_copy(json_object_get(own, "sessions"))) &&
+		put(made, "confinement",
+		    json_boolean(all_true(json_object_get(own, "confinement")))));
 }
 
 static bool add_runner(json_t *policy, const json_t *claims)
 {
 	const json_t *runner = sgpu_claims_submod(claims, "runner"), *own = sgpu_claims_own(runner);
 	const json_t *digest = json_object_get(own, "digest"),
-		*version = json_array_get(json_object_get(runner, "swversion"), 0);
-	const json_t *debug = json_object_get(claims, "dbgstat"), *modules = json_object_get(own, "modules");
+		     *version = json_array_get(json_object_get(runner, "swversion"), 0);
+	const json_t *debug = json_object_get(claims, "dbgstat"),
+		     *modules = json_object_get(own, "modules");
 	const json_t *measured = json_object_get(own, "measured");
 	const char *key = json_string_value(json_object_get(own, "key"));
 	json_t *made = json_object();
@@ -80,10 +86,14 @@ static bool add_runner(json_t *policy, const json_t *claims)
 	return put(policy, "runner", made) && made &&
 	       put(made, "digests", digest ? json_pack("[o]", hex_of(digest)) : NULL) &&
 	       put(made, "version", first_version(json_string_value(version))) &&
-	       put(made, "debug", debug ? json_boolean(strcmp(json_string_value(debug), "disabled") != 0) : NULL) &&
-	       put(made, "modules", modules ? json_boolean(json_is_true(modules)) : NULL) && add_limits(made, own) &&
+	       put(made, "debug",
+		   debug ? json_boolean(strcmp(json_string_value(debug), "disabled") != 0)
+			 : NULL) &&
+	       put(made, "modules", modules ? json_boolean(json_is_true(modules)) : NULL) &&
+	       add_limits(made, own) &&
 	       put(made, "key", key && strcmp(key, "none") ? json_string(key) : NULL) &&
-	       put(made, "process", measured ? json_boolean(!strcmp(json_string_value(measured), "process")) : NULL);
+	       put(made, "process",
+		   measured ? json_boolean(!strcmp(json_string_value(measured), "process")) : NULL);
 }
 
 static json_t *code_digests(const json_t *list)
@@ -92,7 +102,8 @@ static json_t *code_digests(const json_t *list)
 	json_t *digests = json_is_array(list) ? json_array() : NULL;
 
 	for (size_t i = 0; digests && i < json_array_size(list); i++) {
-		if (json_array_append_new(digests, hex_of(json_object_get(json_array_get(list, i), "digest")))) {
+		if (json_array_append_new(
+			    digests, hex_of(json_object_get(json_array_get(list, i), "digest")))) {
 			json_decref(digests);
 			return NULL;
 		}
@@ -105,25 +116,34 @@ static bool add_device(json_t *policy, const json_t *claims)
 	const char *name = "";
 	const json_t *own = sgpu_claims_own(sgpu_claims_device_of(claims, &name));
 	const char *confidential = json_string_value(json_object_get(own, "confidential"));
-	const json_t *agreed = json_object_get(own, "agreed"), *preemption = json_object_get(own, "preemption");
-	bool on = confidential && !strcmp(confidential, "on"), whole_gpu = agreed && strcmp(name, "cpu") != 0;
+	const json_t *agreed = json_object_get(own, "agreed"),
+		     *preemption = json_object_get(own, "preemption");
+	bool on = confidential && !strcmp(confidential, "on"),
+	     whole_gpu = agreed && strcmp(name, "cpu") != 0;
 	json_t *made = json_object();
 
 	if (!own) {
 		json_decref(made);
 		return true;
 	}
-	/* Neither is demanded of the CPU device; a GPU may leave out a mode that it does not have. */
-	return put(policy, "device", made) && made && put(made, "code", code_digests(json_object_get(own, "code"))) &&
-	       put(made, "driver", first_version(json_string_value(json_object_get(own, "driver")))) &&
+	/* Neither is demanded of the CPU device; a GPU may leave out a mode that it does not have.
+	 */
+	return put(policy, "device", made) && made &&
+	       put(made, "code", code_digests(json_object_get(own, "code"))) &&
+	       put(made, "driver",
+		   first_version(json_string_value(json_object_get(own, "driver")))) &&
 	       put(made, "confidential", confidential || whole_gpu ? json_boolean(on) : NULL) &&
-	       put(made, "agreement", json_is_true(agreed) ? json_true() : whole_gpu && !on ? json_false() : NULL) &&
+	       put(made, "agreement",
+		   json_is_true(agreed) ? json_true()
+		   : whole_gpu && !on	? json_false()
+					: NULL) &&
 	       put(made, "preemption", preemption ? json_boolean(json_is_true(preemption)) : NULL);
 }
 
 static bool add_rest(json_t *policy, const json_t *claims)
 {
-	const json_t *kind = json_object_get(json_object_get(sgpu_claims_own(claims), "platform"), "kind");
+	const json_t *kind =
+		json_object_get(json_object_get(sgpu_claims_own(claims), "platform"), "kind");
 	const char *ueid = json_string_value(json_object_get(claims, "ueid"));
 	uint8_t machine[SGPU_UEID_SIZE];
 	char hex[2 * SGPU_SHA256_SIZE + 1] = "";
@@ -131,12 +151,15 @@ static bool add_rest(json_t *policy, const json_t *claims)
 	if (ueid && !sgpu_base64url_decode(ueid, machine, sizeof(machine), NULL)) {
 		sgpu_hex_encode(machine + 1, SGPU_SHA256_SIZE, hex);
 	}
-	return put(policy, "platform", kind ? json_pack("{s:s}", "at_least", json_string_value(kind)) : NULL) &&
-	       put(policy, "channel", json_object_get(sgpu_claims_own(claims), "grant") ? json_true() : NULL) &&
+	return put(policy, "platform",
+		   kind ? json_pack("{s:s}", "at_least", json_string_value(kind)) : NULL) &&
+	       put(policy, "channel",
+		   json_object_get(sgpu_claims_own(claims), "grant") ? json_true() : NULL) &&
 	       put(policy, "machines", hex[0] ? json_pack("[s]", hex) : NULL);
 }
 
-int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size, struct sgpu_error *error)
+int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size,
+			    struct sgpu_error *error)
 {
 	json_t *document = json_pack("{s:i}", "version", 1);
 	struct sgpu_policy *check = NULL;
@@ -144,7 +167,7 @@ int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size, str
 	*text = NULL;
 	*size = 0;
 	bool made = document && add_runner(document, claims) && add_device(document, claims) &&
-		add_rest(document, claims);
+		    add_rest(document, claims);
 	char *lines = made ? json_dumps(document, JSON_INDENT(2)) : NULL;
 	char *whole = NULL;
 	json_decref(document);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collects what this machine can state about itself. Nothing is judged here; missing records are named.
+ * Collects what this machine can state about itself. Nothing is judged here; missing records are
+ * named.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +12,14 @@
 #include "attest/collect/evidence.h"
 
 static const struct sgpu_evidence_source *const sources[] = {
-	&sgpu_evidence_tsm, &sgpu_evidence_gramine, &sgpu_evidence_nvidia,
+	&sgpu_evidence_tsm,
+	&sgpu_evidence_gramine,
+	&sgpu_evidence_nvidia,
 };
 _Static_assert(SGPU_ARRAY_LENGTH(sources) <= SGPU_RECORDS_MAX, "a record for each source");
 
-int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device, struct sgpu_record *records)
+int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device,
+			  struct sgpu_record *records)
 {
 	int count = (int)SGPU_ARRAY_LENGTH(sources);
 
@@ -26,7 +30,8 @@ int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *dev
 
 		snprintf(record->label, sizeof(record->label), "%s", sources[i]->label);
 		record->type = sources[i]->type;
-		int rc = sources[i]->collect(report_data, device, &record->value, &record->size, &error);
+		int rc = sources[i]->collect(report_data, device, &record->value, &record->size,
+					     &error);
 		if (rc != SGPU_OK) {
 			record->value = NULL;
 			record->size = 0;

@@ -15,10 +15,12 @@
 
 #include "attest/collect/evidence.h"
 
-static int path_of(const char *root, const char *name, char path[PATH_MAX], struct sgpu_error *error)
+static int path_of(const char *root, const char *name, char path[PATH_MAX],
+		   struct sgpu_error *error)
 {
-	return snprintf(path, PATH_MAX, "%s/%s", root, name) < PATH_MAX ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", root);
+	return snprintf(path, PATH_MAX, "%s/%s", root, name) < PATH_MAX
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", root);
 }
 
 bool sgpu_evidence_has(const char *root, const char *name)
@@ -38,7 +40,8 @@ int sgpu_evidence_read(const char *root, const char *name, size_t limit, char **
 	return rc < 0 ? rc : sgpu_read_file(path, limit, data, size, error);
 }
 
-int sgpu_evidence_write(const char *root, const char *name, const uint8_t report_data[64], struct sgpu_error *error)
+int sgpu_evidence_write(const char *root, const char *name, const uint8_t report_data[64],
+			struct sgpu_error *error)
 {
 	char path[PATH_MAX];
 	int fd, rc = path_of(root, name, path, error);
@@ -52,8 +55,9 @@ int sgpu_evidence_write(const char *root, const char *name, const uint8_t report
 	}
 	rc = sgpu_write(fd, path, report_data, 64, error);
 	if (close(fd) && rc == SGPU_OK) {
-		rc = errno == EBUSY ? sgpu_fail(error, SGPU_EUNAVAILABLE, "the driver of '%s' is busy", root) :
-				      sgpu_fail_errno(error, "cannot write '%s'", path);
+		rc = errno == EBUSY ? sgpu_fail(error, SGPU_EUNAVAILABLE,
+						"the driver of '%s' is busy", root)
+				    : sgpu_fail_errno(error, "cannot write '%s'", path);
 	}
 	return rc;
 }

@@ -9,31 +9,37 @@
 
 struct sgpu_evidence_source {
 	const char *label, *type;
-	/* *value comes from malloc. After any failure, the error's text is the reason why the record is absent. */
-	int (*collect)(const uint8_t report_data[64], struct sgpu_device *device, char **value, size_t *size,
-		       struct sgpu_error *error);
+	/* *value comes from malloc. After any failure, the error's text is the reason why the
+	 * record is absent. */
+	int (*collect)(const uint8_t report_data[64], struct sgpu_device *device, char **value,
+		       size_t *size, struct sgpu_error *error);
 };
 
-extern const struct sgpu_evidence_source sgpu_evidence_tsm, sgpu_evidence_gramine, sgpu_evidence_nvidia;
+extern const struct sgpu_evidence_source sgpu_evidence_tsm, sgpu_evidence_gramine,
+	sgpu_evidence_nvidia;
 
 /* The JSON text of an object or array that is taken over; NULL is SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_evidence_text(json_t *document, char **value, size_t *size, struct sgpu_error *error);
-/* Where the kernel shows its interfaces; "" is the root of all others. In tests they may be elsewhere. */
+SGPU_MUST_CHECK int sgpu_evidence_text(json_t *document, char **value, size_t *size,
+				       struct sgpu_error *error);
+/* Where the kernel shows its interfaces; "" is the root of all others. In tests they may be
+ * elsewhere. */
 #define SGPU_USUAL_TSM "/sys/kernel/config/tsm/report"
 #define SGPU_USUAL_GRAMINE "/dev/attestation"
 #define SGPU_USUAL_TDX "/sys/devices/virtual/misc/tdx_guest/measurements"
 const char *sgpu_evidence_root(const char *usual);
-/* Files of the interface, beneath its root. Nothing is believed to be taken before the file was closed. Errors: SGPU_ESYSTEM,
- * SGPU_EUSAGE (the path is too long), SGPU_EUNAVAILABLE (the driver is busy). *data from malloc. */
+/* Files of the interface, beneath its root. Nothing is believed to be taken before the file was
+ * closed. Errors: SGPU_ESYSTEM, SGPU_EUSAGE (the path is too long), SGPU_EUNAVAILABLE (the driver
+ * is busy). *data from malloc. */
 bool sgpu_evidence_has(const char *root, const char *name);
-SGPU_MUST_CHECK int sgpu_evidence_read(const char *root, const char *name, size_t limit, char **data, size_t *size,
-				       struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_evidence_write(const char *root, const char *name, const uint8_t report_data[64],
-					struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_evidence_read(const char *root, const char *name, size_t limit,
+				       char **data, size_t *size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_evidence_write(const char *root, const char *name,
+					const uint8_t report_data[64], struct sgpu_error *error);
 
-/* The nonce for a GPU's own report, which has room for 32 bytes: drawn from report data by SHAKE256. */
+/* The nonce for a GPU's own report, which has room for 32 bytes: drawn from report data by
+ * SHAKE256. */
 enum { SGPU_GPU_NONCE_SIZE = 32 };
-SGPU_MUST_CHECK int sgpu_gpu_nonce(const uint8_t report_data[64], uint8_t nonce[SGPU_GPU_NONCE_SIZE],
-				   struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_gpu_nonce(const uint8_t report_data[64],
+				   uint8_t nonce[SGPU_GPU_NONCE_SIZE], struct sgpu_error *error);
 
 #endif

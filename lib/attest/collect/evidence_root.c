@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Alone in its file, so that programs for tests can be linked with another one (tests/harness): in those that are
- * installed, no variable of the environment says where evidence comes from.
+ * Alone in its file, so that programs for tests can be linked with another one (tests/harness): in
+ * those that are installed, no variable of the environment says where evidence comes from.
  */
 #include "attest/collect/evidence.h"
 

@@ -20,8 +20,8 @@ static int digest_place(const struct sgpu_file_place *program, uint64_t size,
 		rc = sgpu_kt128_update_file(state, NULL, program, NULL, size, error);
 	}
 	if (rc == SGPU_OK) {
-		sgpu_kt128_finish(state, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1, digest,
-				  SGPU_CHANNEL_DIGEST_SIZE);
+		sgpu_kt128_finish(state, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1,
+				  digest, SGPU_CHANNEL_DIGEST_SIZE);
 	}
 	sgpu_kt128_free(&state);
 	return rc;
@@ -30,8 +30,11 @@ static int digest_place(const struct sgpu_file_place *program, uint64_t size,
 int sgpu_measure_file(const char *path, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], uint64_t *size,
 		      struct sgpu_error *error)
 {
-	/* A pipe that nobody writes to, or a device, may block or never end: neither is a program. */
-	const struct sgpu_file_place program = { open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), path, 0 };
+	/* A pipe that nobody writes to, or a device, may block or never end: neither is a program.
+	 */
+	const struct sgpu_file_place program = {
+		open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), path, 0
+	};
 	struct stat status;
 	int rc;
 
@@ -39,7 +42,8 @@ int sgpu_measure_file(const char *path, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE]
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
 	if (fstat(program.fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-		rc = sgpu_fail(error, SGPU_ESYSTEM, "cannot measure '%s': it is no regular file", path);
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "cannot measure '%s': it is no regular file",
+			       path);
 	} else {
 		rc = digest_place(&program, (uint64_t)status.st_size, digest, error);
 	}

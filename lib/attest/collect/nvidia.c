@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPU's own evidence: an SPDM report that the GPU signs, with its certificates. It has room for a nonce of 32
- * bytes, which are drawn from our 64 by SHAKE256, as other collectors of such evidence do.
+ * The GPU's own evidence: an SPDM report that the GPU signs, with its certificates. It has room for
+ * a nonce of 32 bytes, which are drawn from our 64 by SHAKE256, as other collectors of such
+ * evidence do.
  */
 #include <stdlib.h>
 
@@ -13,7 +14,8 @@
 #include "attest/internal.h"
 #include "crypto/internal.h"
 
-int sgpu_gpu_nonce(const uint8_t report_data[64], uint8_t nonce[SGPU_GPU_NONCE_SIZE], struct sgpu_error *error)
+int sgpu_gpu_nonce(const uint8_t report_data[64], uint8_t nonce[SGPU_GPU_NONCE_SIZE],
+		   struct sgpu_error *error)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	int done = context && EVP_DigestInit_ex(context, EVP_shake256(), NULL) == 1 &&
@@ -25,7 +27,8 @@ int sgpu_gpu_nonce(const uint8_t report_data[64], uint8_t nonce[SGPU_GPU_NONCE_S
 }
 
 /* An array, one object a GPU, as Veraison's nvidia-gpu-evidence has it. */
-static json_t *to_json(const struct sgpu_device_evidence *evidence, const uint8_t nonce[SGPU_GPU_NONCE_SIZE])
+static json_t *to_json(const struct sgpu_device_evidence *evidence,
+		       const uint8_t nonce[SGPU_GPU_NONCE_SIZE])
 {
 	char hex[2 * SGPU_GPU_NONCE_SIZE + 1];
 	char *chain = sgpu_encode_base64(evidence->chain, evidence->chain_size);
@@ -34,16 +37,16 @@ static json_t *to_json(const struct sgpu_device_evidence *evidence, const uint8_
 
 	sgpu_hex_encode(nonce, SGPU_GPU_NONCE_SIZE, hex);
 	if (chain && report) {
-		document = json_pack("[{s:s, s:s, s:s, s:s}]", "arch", evidence->architecture, "certificate", chain,
-				     "evidence", report, "nonce", hex);
+		document = json_pack("[{s:s, s:s, s:s, s:s}]", "arch", evidence->architecture,
+				     "certificate", chain, "evidence", report, "nonce", hex);
 	}
 	free(chain);
 	free(report);
 	return document;
 }
 
-static int collect(const uint8_t report_data[64], struct sgpu_device *device, char **value, size_t *size,
-		   struct sgpu_error *error)
+static int collect(const uint8_t report_data[64], struct sgpu_device *device, char **value,
+		   size_t *size, struct sgpu_error *error)
 {
 	struct sgpu_device_evidence evidence = { 0 };
 	uint8_t nonce[SGPU_GPU_NONCE_SIZE];
@@ -63,4 +66,5 @@ static int collect(const uint8_t report_data[64], struct sgpu_device *device, ch
 	return rc;
 }
 
-const struct sgpu_evidence_source sgpu_evidence_nvidia = { "nv-gpu-evidence", SGPU_TYPE_NVIDIA, collect };
+const struct sgpu_evidence_source sgpu_evidence_nvidia = { "nv-gpu-evidence", SGPU_TYPE_NVIDIA,
+							   collect };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What kind of machine this process sees itself on, from what needs no privileges, the more specific first; and the
- * table of what each protects. It decides nothing: a host that lies could make it say anything, and only evidence
- * that somebody else verified proves it.
+ * What kind of machine this process sees itself on, from what needs no privileges, the more
+ * specific first; and the table of what each protects. It decides nothing: a host that lies could
+ * make it say anything, and only evidence that somebody else verified proves it.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -61,8 +61,8 @@ static bool first_line(const char *path, char *line, size_t size)
 	return got;
 }
 
-/* A word among the flags of the first processor, whose lines are the first ones. sev_snp is no use here: hosts show it
- * too. */
+/* A word among the flags of the first processor, whose lines are the first ones. sev_snp is no use
+ * here: hosts show it too. */
 static bool cpu_flag(const char *word)
 {
 	char text[16384], whole[PATH_MAX], *line = NULL, *rest = NULL;
@@ -76,7 +76,8 @@ static bool cpu_flag(const char *word)
 	}
 	line += *line == '\n';
 	line[strcspn(line, "\n")] = '\0';
-	for (char *flag = strtok_r(line, " \t:", &rest); flag; flag = strtok_r(NULL, " \t:", &rest)) {
+	for (char *flag = strtok_r(line, " \t:", &rest); flag;
+	     flag = strtok_r(NULL, " \t:", &rest)) {
 		if (strcmp(flag, word) == 0) {
 			return true;
 		}
@@ -109,7 +110,8 @@ static void detect_kind(struct sgpu_platform *platform)
 
 	if (first_line(GRAMINE_TYPE, line, sizeof(line))) {
 		platform->seen = GRAMINE_TYPE;
-		platform->kind = strcmp(line, "none") == 0 ? SGPU_PLATFORM_GRAMINE_DIRECT : SGPU_PLATFORM_GRAMINE_SGX;
+		platform->kind = strcmp(line, "none") == 0 ? SGPU_PLATFORM_GRAMINE_DIRECT
+							   : SGPU_PLATFORM_GRAMINE_SGX;
 	} else if (exists(SNP_VMPL) || exists(SNP_DEVICE)) {
 		platform->seen = exists(SNP_VMPL) ? SNP_VMPL : SNP_DEVICE;
 		platform->kind = SGPU_PLATFORM_SNP;
@@ -157,32 +159,43 @@ const char *sgpu_platform_word(enum sgpu_platform_kind kind)
 #define KEY_CROSSES "ciphertext; the key too, which was not agreed with the device"
 #define KEY_AGREED "ciphertext; keys sealed to a key that the device made"
 
-/* On the CPU device nothing crosses a bus; on a GPU the second row of a pair is that of agreed keys. */
+/* On the CPU device nothing crosses a bus; on a GPU the second row of a pair is that of agreed
+ * keys. */
 static const struct sgpu_protection plain_cpu = {
-	"plain machine, CPU device", "yes (development only)", "yes, it is a part of the runner's memory",
-	"nothing crosses a bus", false,
+	"plain machine, CPU device",
+	"yes (development only)",
+	"yes, it is a part of the runner's memory",
+	"nothing crosses a bus",
+	false,
 };
 static const struct sgpu_protection plain_gpu[] = {
-	{ "plain machine, GPU", "yes (development only)", "through the driver, yes", KEY_CROSSES, false },
-	{ "plain machine, GPU", "yes (development only)", "through the driver, yes", KEY_AGREED, false },
+	{ "plain machine, GPU", "yes (development only)", "through the driver, yes", KEY_CROSSES,
+	  false },
+	{ "plain machine, GPU", "yes (development only)", "through the driver, yes", KEY_AGREED,
+	  false },
 };
 static const struct sgpu_protection guest_cpu = {
-	"SGX by Gramine, TDX or SEV-SNP guest, CPU device", "no", "no, it is a part of the runner's memory",
-	"nothing crosses a bus", true,
+	"SGX by Gramine, TDX or SEV-SNP guest, CPU device",
+	"no",
+	"no, it is a part of the runner's memory",
+	"nothing crosses a bus",
+	true,
 };
 static const struct sgpu_protection guest_gpu[] = {
-	{ "SGX by Gramine, TDX or SEV-SNP guest, GPU without confidential computing", "no", "through the driver, yes",
-	  KEY_CROSSES, true },
-	{ "SGX by Gramine, TDX or SEV-SNP guest, GPU without confidential computing", "no", "through the driver, yes",
-	  KEY_AGREED, true },
+	{ "SGX by Gramine, TDX or SEV-SNP guest, GPU without confidential computing", "no",
+	  "through the driver, yes", KEY_CROSSES, true },
+	{ "SGX by Gramine, TDX or SEV-SNP guest, GPU without confidential computing", "no",
+	  "through the driver, yes", KEY_AGREED, true },
 };
 static const struct sgpu_protection guest_confidential = {
 	"TDX or SEV-SNP guest, GPU in CC mode", "no", "no", "nothing", true,
 };
 
-/* With its development tools on, a GPU's confidential mode protects nothing: its word is then not "on". */
-const struct sgpu_protection *sgpu_platform_protection(const struct sgpu_platform *platform, bool on_gpu,
-						       const char *confidential, bool keys_agreed)
+/* With its development tools on, a GPU's confidential mode protects nothing: its word is then not
+ * "on". */
+const struct sgpu_protection *sgpu_platform_protection(const struct sgpu_platform *platform,
+						       bool on_gpu, const char *confidential,
+						       bool keys_agreed)
 {
 	bool machine = platform->kind == SGPU_PLATFORM_TDX || platform->kind == SGPU_PLATFORM_SNP;
 	bool guest = machine || platform->kind == SGPU_PLATFORM_GRAMINE_SGX;

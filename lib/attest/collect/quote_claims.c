@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Claims about this process, its device and its platform. Nothing proves them here; a verifier sees who signed them.
+ * Claims about this process, its device and its platform. Nothing proves them here; a verifier sees
+ * who signed them.
  */
 #include <string.h>
 
@@ -17,39 +18,46 @@ static bool put(json_t *object, const char *key, json_t *value)
 
 static json_t *grant_claims(const struct sgpu_grant *grant)
 {
-	return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "channel", (json_int_t)grant->channel, "serial",
-			 (json_int_t)grant->serial, "owner_hash",
-			 sgpu_json_from_bytes(grant->owner_hash, sizeof(grant->owner_hash)), "processor",
+	return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "channel", (json_int_t)grant->channel,
+			 "serial", (json_int_t)grant->serial, "owner_hash",
+			 sgpu_json_from_bytes(grant->owner_hash, sizeof(grant->owner_hash)),
+			 "processor",
 			 sgpu_json_from_bytes(grant->processor, sizeof(grant->processor)), "enc",
 			 sgpu_json_from_bytes(grant->enc, sizeof(grant->enc)), "sealed_cek",
 			 sgpu_json_from_bytes(grant->sealed_cek, sizeof(grant->sealed_cek)));
 }
 
-static json_t *platform_claims(const struct sgpu_device_info *info, const struct sgpu_device_agreement *agreement)
+static json_t *platform_claims(const struct sgpu_device_info *info,
+			       const struct sgpu_device_agreement *agreement)
 {
 	struct sgpu_platform platform;
 	bool on_gpu = info->selector[0] && strncmp(info->selector, "cpu", 3) != 0;
 
 	sgpu_platform_detect(&platform);
-	const struct sgpu_protection *row = sgpu_platform_protection(&platform, on_gpu, info->confidential,
-								     agreement->agreed);
-	return json_pack("{s:s, s:s, s:b, s:b, s:s, s:s, s:s, s:s, s:b}", "kind", sgpu_platform_word(platform.kind),
-			 "seen", platform.seen, "virtual_machine", platform.virtual_machine, "reports",
-			 platform.reports, "row", row->row, "enclave_memory", row->enclave_memory, "device_memory",
+	const struct sgpu_protection *row =
+		sgpu_platform_protection(&platform, on_gpu, info->confidential, agreement->agreed);
+	return json_pack("{s:s, s:s, s:b, s:b, s:s, s:s, s:s, s:s, s:b}", "kind",
+			 sgpu_platform_word(platform.kind), "seen", platform.seen,
+			 "virtual_machine", platform.virtual_machine, "reports", platform.reports,
+			 "row", row->row, "enclave_memory", row->enclave_memory, "device_memory",
 			 row->device_memory, "bus", row->bus, "protects", row->protects);
 }
 
-static int owner_claims(const struct sgpu_quote_subject *subject, json_t *own, struct sgpu_error *error)
+static int owner_claims(const struct sgpu_quote_subject *subject, json_t *own,
+			struct sgpu_error *error)
 {
 	uint8_t hash[SGPU_SHA256_SIZE] = { 0 };
 	int code = 0;
 
 	if (subject->owner_key) {
 		code = sgpu_sha256(subject->owner_key, 32, hash, error);
-		if (!code && subject->grant && !sgpu_equal(subject->grant->owner_hash, hash, sizeof(hash))) {
-			code = sgpu_fail(error, SGPU_EBINDING, "the channel was made for another owner's key");
+		if (!code && subject->grant &&
+		    !sgpu_equal(subject->grant->owner_hash, hash, sizeof(hash))) {
+			code = sgpu_fail(error, SGPU_EBINDING,
+					 "the channel was made for another owner's key");
 		}
-		if (!code && !put(own, "owner_key_hash", sgpu_json_from_bytes(hash, sizeof(hash)))) {
+		if (!code &&
+		    !put(own, "owner_key_hash", sgpu_json_from_bytes(hash, sizeof(hash)))) {
 			code = sgpu_fail_nomem(error);
 		}
 	}
@@ -60,15 +68,19 @@ static int owner_claims(const struct sgpu_quote_subject *subject, json_t *own, s
 }
 
 static int own_claims(const struct sgpu_quote_subject *subject, const struct sgpu_device_info *info,
-		      const struct sgpu_device_agreement *agreement, json_t **claims, struct sgpu_error *error)
+		      const struct sgpu_device_agreement *agreement, json_t **claims,
+		      struct sgpu_error *error)
 {
 	json_t *own = json_object();
-	int code = own && put(own, "platform", platform_claims(info, agreement)) ? 0 : sgpu_fail_nomem(error);
+	int code = own && put(own, "platform", platform_claims(info, agreement))
+			   ? 0
+			   : sgpu_fail_nomem(error);
 
 	if (!code) {
 		code = owner_claims(subject, own, error);
 	}
-	if (!code && subject->measurements && !put(own, "measurements", json_deep_copy(subject->measurements))) {
+	if (!code && subject->measurements &&
+	    !put(own, "measurements", json_deep_copy(subject->measurements))) {
 		code = sgpu_fail_nomem(error);
 	}
 	if (code) {
@@ -83,14 +95,15 @@ static int own_claims(const struct sgpu_quote_subject *subject, const struct sgp
 static json_t *recipient_claims(const struct sgpu_key *key)
 {
 	return json_pack("{s:{s:s, s:s, s:o, s:s}}", "jwk", "kty", "OKP", "crv", "X25519", "x",
-			 sgpu_json_from_bytes(key->public_half, sizeof(key->public_half)), "kid", key->kid);
+			 sgpu_json_from_bytes(key->public_half, sizeof(key->public_half)), "kid",
+			 key->kid);
 }
 
 int sgpu_quote_check_nonce(const uint8_t *nonce, size_t size, struct sgpu_error *error)
 {
 	if (!nonce || size < SGPU_NONCE_MIN || size > SGPU_NONCE_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a nonce has %d to %d bytes, not %zu", SGPU_NONCE_MIN,
-				 SGPU_NONCE_MAX, nonce ? size : 0);
+		return sgpu_fail(error, SGPU_EUSAGE, "a nonce has %d to %d bytes, not %zu",
+				 SGPU_NONCE_MIN, SGPU_NONCE_MAX, nonce ? size : 0);
 	}
 	return SGPU_OK;
 }
@@ -103,7 +116,8 @@ static int check_subject(const struct sgpu_quote_subject *subject, struct sgpu_e
 		return rc;
 	}
 	if (subject->recipient && subject->recipient->kind == SGPU_KEY_OCT) {
-		return sgpu_fail(error, SGPU_EUSAGE, "batches are sealed to an X25519 key, not to a symmetric one");
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "batches are sealed to an X25519 key, not to a symmetric one");
 	}
 	return 0;
 }
@@ -130,13 +144,17 @@ int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, jso
 	if (!code) {
 		bool whole = json_object_set(submods, "runner", runner) == 0 &&
 			     (!device || json_object_set(submods, device_name, device) == 0);
-		made = whole ? json_pack("{s:s, s:I, s:o, s:s, s:[s], s:s, s:o*, s:O, s:O}", "eat_profile",
-					 SGPU_EAT_PROFILE, "iat", (json_int_t)now, "eat_nonce",
-					 sgpu_json_from_bytes(subject->nonce, subject->nonce_size), "swname", "sgpu",
-					 "swversion", SGPU_VERSION, "dbgstat",
-					 json_string_value(json_object_get(runner, "dbgstat")), "cnf",
-					 subject->recipient ? recipient_claims(subject->recipient) : NULL, "submods",
-					 submods, SGPU_OWN, own) : NULL;
+		made = whole ? json_pack("{s:s, s:I, s:o, s:s, s:[s], s:s, s:o*, s:O, s:O}",
+					 "eat_profile", SGPU_EAT_PROFILE, "iat", (json_int_t)now,
+					 "eat_nonce",
+					 sgpu_json_from_bytes(subject->nonce, subject->nonce_size),
+					 "swname", "sgpu", "swversion", SGPU_VERSION, "dbgstat",
+					 json_string_value(json_object_get(runner, "dbgstat")),
+					 "cnf",
+					 subject->recipient ? recipient_claims(subject->recipient)
+							    : NULL,
+					 "submods", submods, SGPU_OWN, own)
+			     : NULL;
 		code = made ? sgpu_claims_check(made, error) : sgpu_fail_nomem(error);
 	}
 	json_decref(runner);

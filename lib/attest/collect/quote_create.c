@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A quote: claims and the platform's records, bound to each other both ways. The records carry a hash of the claims
- * and the AK; the token, which the AK signs, names each record by its hash.
+ * A quote: claims and the platform's records, bound to each other both ways. The records carry a
+ * hash of the claims and the AK; the token, which the AK signs, names each record by its hash.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +17,15 @@
 static bool named_ek(X509 *leaf, uint8_t fingerprint[SGPU_SHA256_SIZE])
 {
 	char hex[2 * SGPU_SHA256_SIZE + 2] = "";
-	int length = X509_NAME_get_text_by_NID(X509_get_subject_name(leaf), NID_serialNumber, hex, sizeof(hex));
+	int length = X509_NAME_get_text_by_NID(X509_get_subject_name(leaf), NID_serialNumber, hex,
+					       sizeof(hex));
 
-	return length == 2 * SGPU_SHA256_SIZE && !sgpu_hex_decode(hex, fingerprint, SGPU_SHA256_SIZE, NULL);
+	return length == 2 * SGPU_SHA256_SIZE &&
+	       !sgpu_hex_decode(hex, fingerprint, SGPU_SHA256_SIZE, NULL);
 }
 
-int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid[SGPU_UEID_SIZE], struct sgpu_error *error)
+int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid[SGPU_UEID_SIZE],
+		    struct sgpu_error *error)
 {
 	X509 *leaf = chain->count ? sgpu_certificate_parse(chain->der[0], chain->size[0]) : NULL;
 	EVP_PKEY *key = leaf ? X509_get0_pubkey(leaf) : NULL;
@@ -30,7 +33,8 @@ int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid[SGPU_UEID_SIZE]
 
 	ueid[0] = SGPU_UEID_RAND;
 	if (!key) {
-		code = sgpu_fail(error, SGPU_EINVALID, "the attestation key's certificate is malformed");
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "the attestation key's certificate is malformed");
 	} else if (!named_ek(leaf, ueid + 1)) {
 		code = sgpu_key_fingerprint(key, ueid + 1, error);
 	}
@@ -46,9 +50,11 @@ static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain
 	EVP_PKEY *key = NULL;
 
 	if (!chain->count) {
-		return sgpu_fail(error, SGPU_EUSAGE, "there is no certificate of the attestation key");
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "there is no certificate of the attestation key");
 	}
-	int code = sgpu_certificate_key(chain->der[0], chain->size[0], "certificate 1 of the chain", &key, error);
+	int code = sgpu_certificate_key(chain->der[0], chain->size[0], "certificate 1 of the chain",
+					&key, error);
 	if (!code) {
 		code = sgpu_key_fingerprint(key, certified, error);
 	}
@@ -57,12 +63,14 @@ static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain
 	}
 	EVP_PKEY_free(key);
 	if (!code && !sgpu_equal(certified, fingerprint, sizeof(certified))) {
-		code = sgpu_fail(error, SGPU_EKEY, "the certificate is not that of the attestation key");
+		code = sgpu_fail(error, SGPU_EKEY,
+				 "the certificate is not that of the attestation key");
 	}
 	return code;
 }
 
-int sgpu_quote_check_key(const struct sgpu_signer *ak, const struct sgpu_chain *ak_chain, struct sgpu_error *error)
+int sgpu_quote_check_key(const struct sgpu_signer *ak, const struct sgpu_chain *ak_chain,
+			 struct sgpu_error *error)
 {
 	uint8_t fingerprint[SGPU_SHA256_SIZE];
 
@@ -70,15 +78,19 @@ int sgpu_quote_check_key(const struct sgpu_signer *ak, const struct sgpu_chain *
 }
 
 /* "records" and "absent" in the claims. */
-static int claim_records(json_t *claims, const struct sgpu_record *records, int count, struct sgpu_error *error)
+static int claim_records(json_t *claims, const struct sgpu_record *records, int count,
+			 struct sgpu_error *error)
 {
-	json_t *own = json_object_get(claims, SGPU_OWN), *present = json_object(), *absent = json_object();
+	json_t *own = json_object_get(claims, SGPU_OWN), *present = json_object(),
+	       *absent = json_object();
 	uint8_t hash[SGPU_SHA512_SIZE];
-	int code = 0, bad = json_object_set_new(own, "records", present) | json_object_set_new(own, "absent", absent);
+	int code = 0, bad = json_object_set_new(own, "records", present) |
+			    json_object_set_new(own, "absent", absent);
 
 	for (int i = 0; i < count && !bad && !code; i++) {
 		if (!records[i].value) {
-			bad = json_object_set_new(absent, records[i].label, json_string(records[i].absent));
+			bad = json_object_set_new(absent, records[i].label,
+						  json_string(records[i].absent));
 			continue;
 		}
 		code = sgpu_sha512(records[i].value, records[i].size, hash, error);
@@ -89,14 +101,17 @@ static int claim_records(json_t *claims, const struct sgpu_record *records, int 
 	return code ? code : bad ? sgpu_fail_nomem(error) : 0;
 }
 
-/* The collected records must belong to this quote. *debug: whether one says that the platform can be debugged. */
-static int check_records(const struct sgpu_record *records, int count, const uint8_t report_data[64], bool *debug,
-			 struct sgpu_error *error)
+/* The collected records must belong to this quote. *debug: whether one says that the platform can
+ * be debugged. */
+static int check_records(const struct sgpu_record *records, int count,
+			 const uint8_t report_data[64], bool *debug, struct sgpu_error *error)
 {
 	*debug = false;
 	for (int i = 0; i < count; i++) {
 		bool one = false;
-		int code = records[i].value ? sgpu_record_check(&records[i], report_data, &one, error) : 0;
+		int code = records[i].value
+				   ? sgpu_record_check(&records[i], report_data, &one, error)
+				   : 0;
 		if (code) {
 			return code;
 		}
@@ -108,7 +123,8 @@ static int check_records(const struct sgpu_record *records, int count, const uin
 /* Whether the claims say already that the process may be debugged. */
 static bool says_debug(const json_t *claims)
 {
-	const json_t *submods = json_object_get(claims, "submods"), *cpu = json_object_get(submods, "cpu");
+	const json_t *submods = json_object_get(claims, "submods"),
+		     *cpu = json_object_get(submods, "cpu");
 	const json_t *const parts[] = { claims, json_object_get(submods, "runner"), cpu };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(parts); i++) {
@@ -123,9 +139,11 @@ static bool says_debug(const json_t *claims)
 /* A platform that may be debugged makes the process so. */
 static int say_debug(json_t *claims, struct sgpu_error *error)
 {
-	json_t *submods = json_object_get(claims, "submods"), *cpu = json_object_get(submods, "cpu");
+	json_t *submods = json_object_get(claims, "submods"),
+	       *cpu = json_object_get(submods, "cpu");
 	int bad = json_object_set_new(claims, "dbgstat", json_string("enabled")) |
-		  json_object_set_new(json_object_get(submods, "runner"), "dbgstat", json_string("enabled"));
+		  json_object_set_new(json_object_get(submods, "runner"), "dbgstat",
+				      json_string("enabled"));
 
 	bad |= cpu ? json_object_set_new(cpu, "dbgstat", json_string("enabled")) : 0;
 	return bad ? sgpu_fail_nomem(error) : 0;
@@ -159,8 +177,8 @@ static json_t *cmw_record(const char *type, const void *value, size_t size)
 }
 
 /* The collection (RFC 9999) as one line. */
-static int write_quote(const char *token, const struct sgpu_record *records, int count, char **quote, size_t *size,
-		       struct sgpu_error *error)
+static int write_quote(const char *token, const struct sgpu_record *records, int count,
+		       char **quote, size_t *size, struct sgpu_error *error)
 {
 	json_t *collection = json_pack("{s:s, s:o}", "__cmwc_t", SGPU_CMW_PROFILE, "eat",
 				       cmw_record(SGPU_TYPE_EAT, token, strlen(token)));
@@ -169,14 +187,17 @@ static int write_quote(const char *token, const struct sgpu_record *records, int
 	int bad = !collection;
 
 	for (int i = 0; i < count && !bad; i++) {
-		bad = records[i].value && json_object_set_new(collection, records[i].label,
-							      cmw_record(records[i].type, records[i].value,
-									 records[i].size));
+		bad = records[i].value &&
+		      json_object_set_new(
+			      collection, records[i].label,
+			      cmw_record(records[i].type, records[i].value, records[i].size));
 	}
-	int code = bad ? sgpu_fail_nomem(error) : sgpu_json_canonical(collection, &text, &length, error);
+	int code = bad ? sgpu_fail_nomem(error)
+		       : sgpu_json_canonical(collection, &text, &length, error);
 	json_decref(collection);
 	if (!code && length >= SGPU_QUOTE_MAX) {
-		code = sgpu_fail(error, SGPU_EINVALID, "the quote would have %zu bytes, and %d are read", length,
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "the quote would have %zu bytes, and %d are read", length,
 				 SGPU_QUOTE_MAX);
 	}
 	if (!code) {
@@ -200,12 +221,14 @@ static int add_machine(json_t *claims, const struct sgpu_chain *chain, struct sg
 	uint8_t ueid[SGPU_UEID_SIZE];
 	int code = sgpu_quote_ueid(chain, ueid, error);
 
-	return code ? code : json_object_set_new(claims, "ueid", sgpu_json_from_bytes(ueid, sizeof(ueid))) ?
-	       sgpu_fail_nomem(error) : 0;
+	return code ? code
+	       : json_object_set_new(claims, "ueid", sgpu_json_from_bytes(ueid, sizeof(ueid)))
+		       ? sgpu_fail_nomem(error)
+		       : 0;
 }
 
-static int sign_claims(json_t *claims, const struct sgpu_signer *ak, const struct sgpu_chain *chain, char **token,
-		       struct sgpu_error *error)
+static int sign_claims(json_t *claims, const struct sgpu_signer *ak, const struct sgpu_chain *chain,
+		       char **token, struct sgpu_error *error)
 {
 	char *payload = NULL;
 	size_t size = 0;
@@ -219,7 +242,8 @@ static int sign_claims(json_t *claims, const struct sgpu_signer *ak, const struc
 
 /* Of claims that lack nothing but the machine, the records and the signature. */
 static int finish(json_t *claims, struct sgpu_device *device, const struct sgpu_signer *ak,
-		  const struct sgpu_chain *ak_chain, char **quote, size_t *size, struct sgpu_error *error)
+		  const struct sgpu_chain *ak_chain, char **quote, size_t *size,
+		  struct sgpu_error *error)
 {
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 };
@@ -266,8 +290,9 @@ int sgpu_quote_create(const struct sgpu_quote_subject *subject, const struct sgp
 	return rc;
 }
 
-int sgpu_quote_renew(const json_t *claims, const struct sgpu_quote_renewal *renewal, const struct sgpu_signer *ak,
-		     const struct sgpu_chain *ak_chain, int64_t now, char **quote, size_t *size, struct sgpu_error *error)
+int sgpu_quote_renew(const json_t *claims, const struct sgpu_quote_renewal *renewal,
+		     const struct sgpu_signer *ak, const struct sgpu_chain *ak_chain, int64_t now,
+		     char **quote, size_t *size, struct sgpu_error *error)
 {
 	json_t *renewed;
 	int rc;
@@ -283,7 +308,8 @@ int sgpu_quote_renew(const json_t *claims, const struct sgpu_quote_renewal *rene
 	}
 	renewed = json_deep_copy(claims);
 	if (!renewed || json_object_set_new(renewed, "iat", json_integer((json_int_t)now)) ||
-	    json_object_set_new(renewed, "eat_nonce", sgpu_json_from_bytes(renewal->nonce, renewal->nonce_size))) {
+	    json_object_set_new(renewed, "eat_nonce",
+				sgpu_json_from_bytes(renewal->nonce, renewal->nonce_size))) {
 		rc = sgpu_fail_nomem(error);
 	}
 	if (rc == SGPU_OK && renewal->debugged) {

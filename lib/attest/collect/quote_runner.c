@@ -50,8 +50,9 @@ static bool find_build_id(const uint8_t *notes, size_t size, size_t align, char 
 		if (name > size - at || body > size - at - name) {
 			return false;
 		}
-		if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 && !memcmp(notes + at, "GNU", 4) &&
-		    header.n_descsz && header.n_descsz <= BUILD_ID_MAX) {
+		if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 &&
+		    !memcmp(notes + at, "GNU", 4) && header.n_descsz &&
+		    header.n_descsz <= BUILD_ID_MAX) {
 			sgpu_hex_encode(notes + at + name, header.n_descsz, hex);
 			return true;
 		}
@@ -64,14 +65,17 @@ static bool notes_of(int fd, const Elf64_Phdr *segment, char *hex)
 {
 	uint8_t *notes = segment->p_filesz <= NOTES_MAX ? malloc(segment->p_filesz + 1) : NULL;
 	size_t got = 0;
-	bool found = notes && !sgpu_pread(fd, "notes", notes, segment->p_filesz, segment->p_offset, &got, NULL) &&
-		     got == segment->p_filesz && find_build_id(notes, got, segment->p_align, hex);
+	bool found =
+		notes &&
+		!sgpu_pread(fd, "notes", notes, segment->p_filesz, segment->p_offset, &got, NULL) &&
+		got == segment->p_filesz && find_build_id(notes, got, segment->p_align, hex);
 
 	free(notes);
 	return found;
 }
 
-/* "" for a file that has none, or is no ELF file of 64 bits: a build id is a help to find sources, no proof. */
+/* "" for a file that has none, or is no ELF file of 64 bits: a build id is a help to find sources,
+ * no proof. */
 static void build_id(const char *path, char hex[2 * BUILD_ID_MAX + 1])
 {
 	Elf64_Ehdr header;
@@ -83,12 +87,13 @@ static void build_id(const char *path, char hex[2 * BUILD_ID_MAX + 1])
 	if (fd < 0) {
 		return;
 	}
-	bool elf = !sgpu_pread(fd, path, &header, sizeof(header), 0, &got, NULL) && got == sizeof(header) &&
-		   !memcmp(header.e_ident, ELFMAG, SELFMAG) && header.e_ident[EI_CLASS] == ELFCLASS64 &&
+	bool elf = !sgpu_pread(fd, path, &header, sizeof(header), 0, &got, NULL) &&
+		   got == sizeof(header) && !memcmp(header.e_ident, ELFMAG, SELFMAG) &&
+		   header.e_ident[EI_CLASS] == ELFCLASS64 &&
 		   header.e_phentsize == sizeof(segment) && header.e_phnum <= HEADERS_MAX;
 	for (unsigned i = 0; elf && i < header.e_phnum; i++) {
-		if (sgpu_pread(fd, path, &segment, sizeof(segment), header.e_phoff + i * sizeof(segment), &got,
-			       NULL) ||
+		if (sgpu_pread(fd, path, &segment, sizeof(segment),
+			       header.e_phoff + i * sizeof(segment), &got, NULL) ||
 		    got != sizeof(segment)) {
 			break;
 		}
@@ -109,7 +114,8 @@ static void base_name(const char *path, char name[PATH_SIZE])
 		ssize_t length = readlink("/proc/self/exe", link, sizeof(link) - 1);
 		path = length > 0 ? link : "unknown";
 		/* The kernel's mark for a program whose file was replaced since. */
-		if (length > (ssize_t)strlen(deleted) && !strcmp(link + length - strlen(deleted), deleted)) {
+		if (length > (ssize_t)strlen(deleted) &&
+		    !strcmp(link + length - strlen(deleted), deleted)) {
 			link[length - (ssize_t)strlen(deleted)] = '\0';
 		}
 	}
@@ -123,7 +129,8 @@ static int by_text(const void *a, const void *b)
 }
 
 /* The owners whose batches are taken, sorted. */
-static int add_owners(const struct sgpu_quote_subject *subject, json_t *own, struct sgpu_error *error)
+static int add_owners(const struct sgpu_quote_subject *subject, json_t *own,
+		      struct sgpu_error *error)
 {
 	const size_t count = (size_t)subject->owner_count;
 	const char **sorted = calloc(count, sizeof(*sorted));
@@ -144,7 +151,8 @@ static int add_owners(const struct sgpu_quote_subject *subject, json_t *own, str
 }
 
 /* What only the process itself can say. */
-static int add_process(const struct sgpu_quote_subject *subject, json_t *own, struct sgpu_error *error)
+static int add_process(const struct sgpu_quote_subject *subject, json_t *own,
+		       struct sgpu_error *error)
 {
 	int code = subject->owner_count > 0 ? add_owners(subject, own, error) : 0;
 
@@ -155,11 +163,15 @@ static int add_process(const struct sgpu_quote_subject *subject, json_t *own, st
 	return code;
 }
 
-int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims, struct sgpu_error *error)
+int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims,
+		       struct sgpu_error *error)
 {
 	const char *path = subject->runner_path ? subject->runner_path : "/proc/self/exe";
-	const char *key = !subject->recipient ? "none" : subject->recipient_ephemeral ? "ephemeral" : "stored";
-	/* Of a program that is not this process nobody here knows who looks into it, and how it will be run. */
+	const char *key = !subject->recipient		 ? "none"
+			  : subject->recipient_ephemeral ? "ephemeral"
+							 : "stored";
+	/* Of a program that is not this process nobody here knows who looks into it, and how it
+	 * will be run. */
 	const bool file = subject->runner_path != NULL;
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE] = { 0 };
 	char name[PATH_SIZE], id[2 * BUILD_ID_MAX + 1];
@@ -172,15 +184,19 @@ int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims
 	base_name(subject->runner_path, name);
 	build_id(path, id);
 	json_t *own = json_pack("{s:o, s:I, s:s, s:s*, s:b, s:b, s:s, s:s}", "digest",
-				sgpu_json_from_bytes(digest, sizeof(digest)), "size", (json_int_t)size, "measured",
-				file ? "file" : "process", "build_id", id[0] ? id : NULL, "modules",
-				file || subject->allows_modules, "files", file || subject->files, "sessions",
+				sgpu_json_from_bytes(digest, sizeof(digest)), "size",
+				(json_int_t)size, "measured", file ? "file" : "process", "build_id",
+				id[0] ? id : NULL, "modules", file || subject->allows_modules,
+				"files", file || subject->files, "sessions",
 				file || subject->sessions ? "any" : "none", "key", key);
 	code = !own ? sgpu_fail_nomem(error) : file ? 0 : add_process(subject, own, error);
-	json_t *made = code ? NULL : json_pack("{s:s, s:[s], s:s, s:O}", "swname", name, "swversion", SGPU_VERSION,
-					       "dbgstat", file ? "enabled" : sgpu_debug_status(), SGPU_OWN, own);
+	json_t *made = code ? NULL
+			    : json_pack("{s:s, s:[s], s:s, s:O}", "swname", name, "swversion",
+					SGPU_VERSION, "dbgstat",
+					file ? "enabled" : sgpu_debug_status(), SGPU_OWN, own);
 	json_decref(own);
 	*claims = made;
-	return code || made ? code :
-	       sgpu_fail(error, SGPU_EINVALID, "the program's name is not UTF-8, or memory is out");
+	return code || made ? code
+			    : sgpu_fail(error, SGPU_EINVALID,
+					"the program's name is not UTF-8, or memory is out");
 }

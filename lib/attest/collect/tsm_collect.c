@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The kernel's reports of TDX and SEV-SNP guests: configfs-tsm (Documentation/ABI/testing/configfs-tsm-report). A
- * directory that is made under the root is a report: what is written to its inblob is what the report is over. The
- * kernel takes it when the file is closed, and close() does not say whether it did. So the counter of accepted writes
- * is compared before and after; a directory of our own keeps others from writing in between, and the counter would show
- * it.
+ * The kernel's reports of TDX and SEV-SNP guests: configfs-tsm
+ * (Documentation/ABI/testing/configfs-tsm-report). A directory that is made under the root is a
+ * report: what is written to its inblob is what the report is over. The kernel takes it when the
+ * file is closed, and close() does not say whether it did. So the counter of accepted writes is
+ * compared before and after; a directory of our own keeps others from writing in between, and the
+ * counter would show it.
  */
 #include <errno.h>
 #include <limits.h>
@@ -30,15 +31,18 @@ struct report {
 };
 
 /* How many writes were accepted. */
-static int read_generation(const struct report *report, uint64_t *generation, struct sgpu_error *error)
+static int read_generation(const struct report *report, uint64_t *generation,
+			   struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
-	int rc = sgpu_evidence_read(report->directory, "generation", LINE_MAX_SIZE, &text, &size, error);
+	int rc = sgpu_evidence_read(report->directory, "generation", LINE_MAX_SIZE, &text, &size,
+				    error);
 
 	if (rc == SGPU_OK) {
 		text[strcspn(text, "\n")] = '\0';
-		rc = sgpu_parse_u64(text, "the report's generation", 0, UINT64_MAX - 1, generation, error);
+		rc = sgpu_parse_u64(text, "the report's generation", 0, UINT64_MAX - 1, generation,
+				    error);
 	}
 	free(text);
 	return rc;
@@ -55,12 +59,12 @@ static int make_directory(struct report *report, struct sgpu_error *error)
 		return rc;
 	}
 	if (stat(report->root, &status) || !S_ISDIR(status.st_mode)) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "this kernel gives no reports: there is no '%s'",
-				 report->root);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "this kernel gives no reports: there is no '%s'", report->root);
 	}
 	sgpu_hex_encode(random, sizeof(random), word);
-	if (snprintf(report->directory, sizeof(report->directory), "%s/sgpu.%ld.%s", report->root, (long)getpid(), word) >=
-	    (int)sizeof(report->directory)) {
+	if (snprintf(report->directory, sizeof(report->directory), "%s/sgpu.%ld.%s", report->root,
+		     (long)getpid(), word) >= (int)sizeof(report->directory)) {
 		report->directory[0] = '\0';
 		return sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", report->root);
 	}
@@ -70,10 +74,13 @@ static int make_directory(struct report *report, struct sgpu_error *error)
 	report->directory[0] = '\0';
 	switch (errno) {
 	case ENXIO:
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no driver gives reports in '%s': this is no TDX or "
-				 "SEV-SNP guest, or its driver is not loaded", report->root);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "no driver gives reports in '%s': this is no TDX or "
+				 "SEV-SNP guest, or its driver is not loaded",
+				 report->root);
 	case EBUSY:
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the driver of '%s' is busy", report->root);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the driver of '%s' is busy",
+				 report->root);
 	default:
 		return sgpu_fail_errno(error, "cannot make a report in '%s'", report->root);
 	}
@@ -88,36 +95,43 @@ static int check_generation(const struct report *report, uint64_t expected, cons
 	if (rc != SGPU_OK || generation == expected) {
 		return rc;
 	}
-	return sgpu_fail(error, SGPU_EDEVICE, generation < expected ?
-			 "the driver did not take the report's data: its generation is %llu %s, not %llu" :
-			 "something else wrote to our report: its generation is %llu %s, not %llu",
-			 (unsigned long long)generation, when, (unsigned long long)expected);
+	return sgpu_fail(
+		error, SGPU_EDEVICE,
+		generation < expected
+			? "the driver did not take the report's data: its generation is %llu %s, "
+			  "not %llu"
+			: "something else wrote to our report: its generation is %llu %s, not %llu",
+		(unsigned long long)generation, when, (unsigned long long)expected);
 }
 
 /* TDX has no auxblob: its certificates are in the quote. */
 static int read_blobs(struct report *report, struct sgpu_error *error)
 {
 	struct sgpu_error fault = { 0 };
-	int rc = sgpu_evidence_read(report->directory, "outblob", BLOB_MAX, &report->outblob, &report->outblob_size, &fault);
+	int rc = sgpu_evidence_read(report->directory, "outblob", BLOB_MAX, &report->outblob,
+				    &report->outblob_size, &fault);
 
 	if (rc != SGPU_OK) {
 		return sgpu_fail(error, rc == SGPU_ESYSTEM ? SGPU_EDEVICE : rc,
-				 "the driver took the data and then gave no report: %s", fault.text);
+				 "the driver took the data and then gave no report: %s",
+				 fault.text);
 	}
 	if (!report->outblob_size) {
 		return sgpu_fail(error, SGPU_EDEVICE, "the driver gave an empty report");
 	}
 	if (sgpu_evidence_has(report->directory, "auxblob")) {
-		rc = sgpu_evidence_read(report->directory, "auxblob", BLOB_MAX, &report->auxblob, &report->auxblob_size, error);
+		rc = sgpu_evidence_read(report->directory, "auxblob", BLOB_MAX, &report->auxblob,
+					&report->auxblob_size, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_evidence_read(report->directory, "provider", LINE_MAX_SIZE, &report->provider, &report->provider_size,
-					error);
+		rc = sgpu_evidence_read(report->directory, "provider", LINE_MAX_SIZE,
+					&report->provider, &report->provider_size, error);
 	}
 	return rc;
 }
 
-static int make_report(struct report *report, const uint8_t report_data[64], struct sgpu_error *error)
+static int make_report(struct report *report, const uint8_t report_data[64],
+		       struct sgpu_error *error)
 {
 	uint64_t before = 0;
 	int rc = read_generation(report, &before, error);
@@ -135,12 +149,14 @@ static int make_report(struct report *report, const uint8_t report_data[64], str
 }
 
 /* "auxblob", "outblob" and "provider", as Veraison's tsm-report has them. */
-static int to_json(const struct report *report, char **value, size_t *size, struct sgpu_error *error)
+static int to_json(const struct report *report, char **value, size_t *size,
+		   struct sgpu_error *error)
 {
-	json_t *document = json_pack("{s:o, s:o, s:s%}", "auxblob",
-				     sgpu_json_from_bytes(report->auxblob, report->auxblob_size), "outblob",
-				     sgpu_json_from_bytes(report->outblob, report->outblob_size), "provider",
-				     report->provider, report->provider_size);
+	json_t *document =
+		json_pack("{s:o, s:o, s:s%}", "auxblob",
+			  sgpu_json_from_bytes(report->auxblob, report->auxblob_size), "outblob",
+			  sgpu_json_from_bytes(report->outblob, report->outblob_size), "provider",
+			  report->provider, report->provider_size);
 
 	if (!document) {
 		return sgpu_fail(error, SGPU_EDEVICE, "the report's provider is no text");
@@ -148,8 +164,8 @@ static int to_json(const struct report *report, char **value, size_t *size, stru
 	return sgpu_evidence_text(document, value, size, error);
 }
 
-static int collect(const uint8_t report_data[64], struct sgpu_device *device, char **value, size_t *size,
-		   struct sgpu_error *error)
+static int collect(const uint8_t report_data[64], struct sgpu_device *device, char **value,
+		   size_t *size, struct sgpu_error *error)
 {
 	struct report report = { .root = sgpu_evidence_root(SGPU_USUAL_TSM) };
 	int rc = make_directory(&report, error);
@@ -157,7 +173,8 @@ static int collect(const uint8_t report_data[64], struct sgpu_device *device, ch
 	(void)device;
 	if (rc == SGPU_OK) {
 		rc = make_report(&report, report_data, error);
-		/* A remaining directory would keep the driver in memory, but there is nothing more to try. */
+		/* A remaining directory would keep the driver in memory, but there is nothing more
+		 * to try. */
 		(void)rmdir(report.directory);
 	}
 	if (rc == SGPU_OK) {

@@ -36,7 +36,8 @@ X509 *sgpu_certificate_parse(const uint8_t *der, size_t size)
 	return certificate;
 }
 
-int sgpu_certificate_key(const uint8_t *der, size_t size, const char *what, EVP_PKEY **key, struct sgpu_error *error)
+int sgpu_certificate_key(const uint8_t *der, size_t size, const char *what, EVP_PKEY **key,
+			 struct sgpu_error *error)
 {
 	X509 *certificate = sgpu_certificate_parse(der, size);
 
@@ -62,21 +63,23 @@ void sgpu_chain_clear(struct sgpu_chain *chain)
 	memset(chain, 0, sizeof(*chain));
 }
 
-/* One block of a PEM text; anything but a certificate is refused, so that a private key in the file does not go
- * unseen. */
-static int add_block(const char *type, const uint8_t *data, size_t size, const char *name, struct sgpu_chain *chain,
-		     struct sgpu_error *error)
+/* One block of a PEM text; anything but a certificate is refused, so that a private key in the file
+ * does not go unseen. */
+static int add_block(const char *type, const uint8_t *data, size_t size, const char *name,
+		     struct sgpu_chain *chain, struct sgpu_error *error)
 {
 	if (strcmp(type, PEM_STRING_X509)) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' holds a '%s', where only certificates belong", name,
-				 type);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "'%s' holds a '%s', where only certificates belong", name, type);
 	}
 	if (chain->count == SGPU_CHAIN_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' holds more than %d certificates", name, SGPU_CHAIN_MAX);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' holds more than %d certificates", name,
+				 SGPU_CHAIN_MAX);
 	}
 	X509 *certificate = sgpu_certificate_parse(data, size);
 	if (!certificate) {
-		return sgpu_fail(error, SGPU_EINVALID, "certificate %d of '%s' is malformed", chain->count + 1, name);
+		return sgpu_fail(error, SGPU_EINVALID, "certificate %d of '%s' is malformed",
+				 chain->count + 1, name);
 	}
 	X509_free(certificate);
 	uint8_t *copy = malloc(size);
@@ -100,7 +103,8 @@ int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu
 
 	memset(chain, 0, sizeof(*chain));
 	if (!bio) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' is longer than %d bytes", name, PEM_MAX);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is longer than %d bytes", name,
+				 PEM_MAX);
 	}
 	while (!code && PEM_read_bio(bio, &type, &header, &data, &length) == 1) {
 		code = add_block(type, data, (size_t)length, name, chain, error);
@@ -108,10 +112,11 @@ int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu
 		OPENSSL_free(header);
 		OPENSSL_clear_free(data, (size_t)length);
 	}
-	/* OpenSSL reports the end of the text as an error, too: no more lines that start a block. */
+	/* OpenSSL reports the end of the text as an error, too: no more lines that start a block.
+	 */
 	if (!code && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is malformed PEM after certificate %d", name,
-				 chain->count);
+		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is malformed PEM after certificate %d",
+				 name, chain->count);
 	}
 	if (!code && !chain->count) {
 		code = sgpu_fail(error, SGPU_EINVALID, "'%s' holds no certificate in PEM", name);
@@ -139,8 +144,8 @@ int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_erro
 }
 
 /* ---- verification ---- */
-int sgpu_chain_push(const struct sgpu_chain *chain, int first, STACK_OF(X509) *stack, const char *what,
-		    struct sgpu_error *error)
+int sgpu_chain_push(const struct sgpu_chain *chain, int first, STACK_OF(X509) * stack,
+		    const char *what, struct sgpu_error *error)
 {
 	for (int i = first; i < chain->count; i++) {
 		X509 *certificate = sgpu_certificate_parse(chain->der[i], chain->size[i]);
@@ -158,15 +163,18 @@ int sgpu_chain_push(const struct sgpu_chain *chain, int first, STACK_OF(X509) *s
 
 static int fail_chain(const X509_STORE_CTX *context, const char *owner, struct sgpu_error *error)
 {
-	int reason = X509_STORE_CTX_get_error(context), depth = X509_STORE_CTX_get_error_depth(context);
-	bool expired = reason == X509_V_ERR_CERT_HAS_EXPIRED || reason == X509_V_ERR_CERT_NOT_YET_VALID;
+	int reason = X509_STORE_CTX_get_error(context),
+	    depth = X509_STORE_CTX_get_error_depth(context);
+	bool expired =
+		reason == X509_V_ERR_CERT_HAS_EXPIRED || reason == X509_V_ERR_CERT_NOT_YET_VALID;
 
-	return sgpu_fail(error, expired ? SGPU_EEXPIRED : SGPU_ECHAIN, "certificate %d of the %s%schain: %s", depth + 1,
-			 owner, *owner ? "'s " : "", X509_verify_cert_error_string(reason));
+	return sgpu_fail(error, expired ? SGPU_EEXPIRED : SGPU_ECHAIN,
+			 "certificate %d of the %s%schain: %s", depth + 1, owner,
+			 *owner ? "'s " : "", X509_verify_cert_error_string(reason));
 }
 
-int sgpu_chain_check(X509 *leaf, STACK_OF(X509) *others, const struct sgpu_chain *roots, int64_t now, bool strict,
-		     const char *owner, struct sgpu_error *error)
+int sgpu_chain_check(X509 *leaf, STACK_OF(X509) * others, const struct sgpu_chain *roots,
+		     int64_t now, bool strict, const char *owner, struct sgpu_error *error)
 {
 	X509_STORE_CTX *context = X509_STORE_CTX_new();
 	STACK_OF(X509) *trusted = sk_X509_new_null();
@@ -190,10 +198,12 @@ int sgpu_chain_check(X509 *leaf, STACK_OF(X509) *others, const struct sgpu_chain
 	if (!code) {
 		X509_VERIFY_PARAM *parameters = X509_STORE_CTX_get0_param(context);
 
-		X509_STORE_CTX_set0_trusted_stack(context, trusted); /* the system's roots are not asked */
+		X509_STORE_CTX_set0_trusted_stack(context,
+						  trusted); /* the system's roots are not asked */
 		X509_VERIFY_PARAM_set_time(parameters, (time_t)now);
-		X509_VERIFY_PARAM_set_flags(parameters, X509_V_FLAG_CHECK_SS_SIGNATURE |
-					    (strict ? X509_V_FLAG_X509_STRICT : 0));
+		X509_VERIFY_PARAM_set_flags(parameters,
+					    X509_V_FLAG_CHECK_SS_SIGNATURE |
+						    (strict ? X509_V_FLAG_X509_STRICT : 0));
 		X509_VERIFY_PARAM_set_auth_level(parameters, AUTH_LEVEL);
 		X509_VERIFY_PARAM_set_depth(parameters, strict ? SGPU_CHAIN_MAX : LOOSE_DEPTH);
 		if (X509_verify_cert(context) != 1) {
@@ -214,16 +224,19 @@ static int check_leaf(X509 *leaf, struct sgpu_error *error)
 
 	ERR_clear_error();
 	if (!key || !sgpu_is_p384(key)) {
-		return sgpu_fail(error, SGPU_ECHAIN, "certificate 1 of the chain has no key on the curve P-384");
+		return sgpu_fail(error, SGPU_ECHAIN,
+				 "certificate 1 of the chain has no key on the curve P-384");
 	}
-	if (flags & (EXFLAG_CA | EXFLAG_INVALID) || !(flags & EXFLAG_KUSAGE) || !(usage & KU_DIGITAL_SIGNATURE) ||
-	    usage & KU_KEY_CERT_SIGN) {
-		return sgpu_fail(error, SGPU_ECHAIN, "certificate 1 of the chain is not one for signatures");
+	if (flags & (EXFLAG_CA | EXFLAG_INVALID) || !(flags & EXFLAG_KUSAGE) ||
+	    !(usage & KU_DIGITAL_SIGNATURE) || usage & KU_KEY_CERT_SIGN) {
+		return sgpu_fail(error, SGPU_ECHAIN,
+				 "certificate 1 of the chain is not one for signatures");
 	}
 	/* An authority may also certify servers and people, which may not sign evidence. */
 	if (flags & EXFLAG_XKUSAGE && !(X509_get_extended_key_usage(leaf) & XKU_ANYEKU)) {
 		return sgpu_fail(error, SGPU_ECHAIN,
-				 "certificate 1 of the chain is for certain purposes, and evidence is none of them");
+				 "certificate 1 of the chain is for certain purposes, and evidence "
+				 "is none of them");
 	}
 	return 0;
 }
@@ -231,15 +244,17 @@ static int check_leaf(X509 *leaf, struct sgpu_error *error)
 int sgpu_chain_verify(const struct sgpu_chain *chain, const struct sgpu_chain *roots, int64_t now,
 		      struct sgpu_error *error)
 {
-	X509 *leaf = chain->count > 0 ? sgpu_certificate_parse(chain->der[0], chain->size[0]) : NULL;
+	X509 *leaf =
+		chain->count > 0 ? sgpu_certificate_parse(chain->der[0], chain->size[0]) : NULL;
 	STACK_OF(X509) *others = sk_X509_new_null();
 	int code = 0;
 
 	if (!others) {
 		code = sgpu_fail_nomem(error);
 	} else if (!leaf) {
-		code = sgpu_fail(error, SGPU_ECHAIN, chain->count ? "certificate 1 of the chain is malformed" :
-				 "there is no certificate");
+		code = sgpu_fail(error, SGPU_ECHAIN,
+				 chain->count ? "certificate 1 of the chain is malformed"
+					      : "there is no certificate");
 	} else {
 		code = sgpu_chain_push(chain, 1, others, "certificate", error);
 	}

@@ -10,8 +10,8 @@
 
 #include "attest/internal.h"
 
-static int header_text(const struct sgpu_chain *chain, const char *typ, const char *kid, char **text, size_t *size,
-		       struct sgpu_error *error)
+static int header_text(const struct sgpu_chain *chain, const char *typ, const char *kid,
+		       char **text, size_t *size, struct sgpu_error *error)
 {
 	json_t *header = json_pack("{s:s, s:s*, s:s*}", "alg", "ES384", "typ", typ, "kid", kid);
 	json_t *x5c = header && chain && chain->count ? json_array() : NULL;
@@ -30,8 +30,9 @@ static int header_text(const struct sgpu_chain *chain, const char *typ, const ch
 	return code;
 }
 
-int sgpu_jws_make(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ, const char *kid,
-		  const void *payload, size_t size, char **token, struct sgpu_error *error)
+int sgpu_jws_make(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ,
+		  const char *kid, const void *payload, size_t size, char **token,
+		  struct sgpu_error *error)
 {
 	uint8_t signature[SGPU_ES384_SIZE] = { 0 };
 	char *header = NULL, *made = NULL;

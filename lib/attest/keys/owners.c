@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A file of owners: whose batches a runner takes. One thumbprint a line, in the order that quotes have them.
+ * A file of owners: whose batches a runner takes. One thumbprint a line, in the order that quotes
+ * have them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,21 +31,24 @@ static int by_text(const void *a, const void *b)
 /* Takes a name over, or frees it. */
 static int add(struct sgpu_owners *owners, char *name, const char *path, struct sgpu_error *error)
 {
-	char **more = name ? realloc(owners->names, ((size_t)owners->count + 1) * sizeof(*more)) : NULL;
+	char **more =
+		name ? realloc(owners->names, ((size_t)owners->count + 1) * sizeof(*more)) : NULL;
 
 	owners->names = more ? more : owners->names;
 	if (!more || owners->count == SGPU_QUOTE_OWNERS_MAX) {
 		free(name);
-		return !more ? sgpu_fail_nomem(error) :
-		       sgpu_fail(error, SGPU_EINVALID, "'%s' names more than %d owners", path, SGPU_QUOTE_OWNERS_MAX);
+		return !more ? sgpu_fail_nomem(error)
+			     : sgpu_fail(error, SGPU_EINVALID, "'%s' names more than %d owners",
+					 path, SGPU_QUOTE_OWNERS_MAX);
 	}
 	owners->names[owners->count++] = name;
 	return 0;
 }
 
-/* A line without its comment: a thumbprint, or blank. Messages do not show the line, since it may be a key. */
-static int read_line(const char *line, size_t length, int number, const char *path, struct sgpu_owners *owners,
-		     struct sgpu_error *error)
+/* A line without its comment: a thumbprint, or blank. Messages do not show the line, since it may
+ * be a key. */
+static int read_line(const char *line, size_t length, int number, const char *path,
+		     struct sgpu_owners *owners, struct sgpu_error *error)
 {
 	uint8_t hash[SGPU_SHA256_SIZE];
 	const char *comment = memchr(line, '#', length);
@@ -61,10 +65,13 @@ static int read_line(const char *line, size_t length, int number, const char *pa
 		return 0;
 	}
 	char *name = memchr(line, '\0', length) ? NULL : strndup(line, length);
-	if (!name || length != THUMBPRINT_LENGTH || sgpu_base64url_decode(name, hash, sizeof(hash), NULL)) {
+	if (!name || length != THUMBPRINT_LENGTH ||
+	    sgpu_base64url_decode(name, hash, sizeof(hash), NULL)) {
 		free(name);
-		return sgpu_fail(error, SGPU_EINVALID, "'%s':%d: no thumbprint of a key, as 'sgpu-seal keyinfo --owner' "
-				 "prints it", path, number);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "'%s':%d: no thumbprint of a key, as 'sgpu-seal keyinfo --owner' "
+				 "prints it",
+				 path, number);
 	}
 	return add(owners, name, path, error);
 }
@@ -107,7 +114,8 @@ int sgpu_owners_load(const char *path, struct sgpu_owners *owners, struct sgpu_e
 	size_t size = 0;
 
 	memset(owners, 0, sizeof(*owners));
-	int code = sgpu_read_trusted_file(path, "says whose work is taken", FILE_MAX, &text, &size, error);
+	int code = sgpu_read_trusted_file(path, "says whose work is taken", FILE_MAX, &text, &size,
+					  error);
 	code = code ? code : sgpu_owners_parse(text, size, path, owners, error);
 	sgpu_free_wiped(&text, size); /* it may be a key that was given in its place */
 	return code;

@@ -21,29 +21,36 @@ bool sgpu_is_p384(const EVP_PKEY *key)
 	size_t length = 0;
 	int is_explicit = 0;
 
-	if (!EVP_PKEY_is_a(key, "EC") || EVP_PKEY_get_group_name(key, group, sizeof(group), &length) != 1) {
+	if (!EVP_PKEY_is_a(key, "EC") ||
+	    EVP_PKEY_get_group_name(key, group, sizeof(group), &length) != 1) {
 		ERR_clear_error();
 		return false;
 	}
-	/* A curve with explicit parameters may differ from the named one. A key in a TPM has no such parameter. */
-	if (EVP_PKEY_get_int_param(key, OSSL_PKEY_PARAM_EC_DECODED_FROM_EXPLICIT_PARAMS, &is_explicit) != 1) {
+	/* A curve with explicit parameters may differ from the named one. A key in a TPM has no
+	 * such parameter. */
+	if (EVP_PKEY_get_int_param(key, OSSL_PKEY_PARAM_EC_DECODED_FROM_EXPLICIT_PARAMS,
+				   &is_explicit) != 1) {
 		ERR_clear_error();
 	}
 	return !is_explicit && (!strcmp(group, "secp384r1") || !strcmp(group, "P-384"));
 }
 
-int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE], struct sgpu_error *error)
+int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
+		struct sgpu_error *error)
 {
-	return EVP_Digest(size ? data : "", size, digest, NULL, EVP_sha512(), NULL) == 1 ? 0 :
-	       sgpu_crypto_fail(error, "SHA-512");
+	return EVP_Digest(size ? data : "", size, digest, NULL, EVP_sha512(), NULL) == 1
+		       ? 0
+		       : sgpu_crypto_fail(error, "SHA-512");
 }
 
 int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
 	unsigned char *der = NULL;
 
-	/* One key has one: it may have been read from a short form of its point. A key in a TPM has no other form. */
-	(void)EVP_PKEY_set_utf8_string_param(key, OSSL_PKEY_PARAM_EC_POINT_CONVERSION_FORMAT, "uncompressed");
+	/* One key has one: it may have been read from a short form of its point. A key in a TPM has
+	 * no other form. */
+	(void)EVP_PKEY_set_utf8_string_param(key, OSSL_PKEY_PARAM_EC_POINT_CONVERSION_FORMAT,
+					     "uncompressed");
 	ERR_clear_error();
 	int size = i2d_PUBKEY(key, &der);
 
@@ -60,7 +67,8 @@ static int generate(EVP_PKEY **key, struct sgpu_error *error)
 	/* In memory even where the TPM's provider was loaded before. */
 	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "EC", "provider!=tpm2");
 	int done = context && EVP_PKEY_keygen_init(context) == 1 &&
-		   EVP_PKEY_CTX_set_group_name(context, "P-384") == 1 && EVP_PKEY_generate(context, key) == 1;
+		   EVP_PKEY_CTX_set_group_name(context, "P-384") == 1 &&
+		   EVP_PKEY_generate(context, key) == 1;
 
 	EVP_PKEY_CTX_free(context);
 	return done ? 0 : sgpu_crypto_fail(error, "making a P-384 key");
@@ -115,26 +123,30 @@ static int take_text(BIO *bio, char **text, size_t *size, struct sgpu_error *err
 	return 0;
 }
 
-int sgpu_signer_private_pem(const struct sgpu_signer *signer, char **pem, size_t *size, struct sgpu_error *error)
+int sgpu_signer_private_pem(const struct sgpu_signer *signer, char **pem, size_t *size,
+			    struct sgpu_error *error)
 {
 	BIO *bio = BIO_new(BIO_s_secmem());
 
 	*pem = NULL;
 	*size = 0;
-	int code = bio && PEM_write_bio_PrivateKey(bio, signer->key, NULL, NULL, 0, NULL, NULL) == 1 ?
-		   take_text(bio, pem, size, error) : sgpu_crypto_fail(error, "writing a private key");
+	int code = bio && PEM_write_bio_PrivateKey(bio, signer->key, NULL, NULL, 0, NULL, NULL) == 1
+			   ? take_text(bio, pem, size, error)
+			   : sgpu_crypto_fail(error, "writing a private key");
 	BIO_free(bio);
 	return code;
 }
 
-int sgpu_signer_public_pem(const struct sgpu_signer *signer, char **pem, size_t *size, struct sgpu_error *error)
+int sgpu_signer_public_pem(const struct sgpu_signer *signer, char **pem, size_t *size,
+			   struct sgpu_error *error)
 {
 	BIO *bio = BIO_new(BIO_s_mem());
 
 	*pem = NULL;
 	*size = 0;
-	int code = bio && PEM_write_bio_PUBKEY(bio, signer->key) == 1 ? take_text(bio, pem, size, error) :
-		   sgpu_crypto_fail(error, "writing a public key");
+	int code = bio && PEM_write_bio_PUBKEY(bio, signer->key) == 1
+			   ? take_text(bio, pem, size, error)
+			   : sgpu_crypto_fail(error, "writing a public key");
 	BIO_free(bio);
 	return code;
 }
@@ -150,7 +162,8 @@ EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer)
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 
 	if (context && EVP_DigestSignInit_ex(context, NULL, "SHA384", NULL,
-					     signer->in_tpm ? SGPU_TPM_PROPERTIES : NULL, signer->key, NULL) != 1) {
+					     signer->in_tpm ? SGPU_TPM_PROPERTIES : NULL,
+					     signer->key, NULL) != 1) {
 		EVP_MD_CTX_free(context);
 		context = NULL;
 	}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Private keys from PEM files. The first line tells the kind, so that a TPM is used only if it is needed.
+ * Private keys from PEM files. The first line tells the kind, so that a TPM is used only if it is
+ * needed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,15 +24,18 @@ static const char tpm_mark[] = "-----BEGIN TSS2 PRIVATE KEY-----";
 static int refuse_other(const char *name, const char *text, struct sgpu_error *error)
 {
 	if (strstr(text, "-----BEGIN ENCRYPTED PRIVATE KEY-----")) {
-		(void)sgpu_fail(error, SGPU_EINVALID, "private key '%s' is encrypted with a passphrase", name);
+		(void)sgpu_fail(error, SGPU_EINVALID,
+				"private key '%s' is encrypted with a passphrase", name);
 		return sgpu_hint(error, "openssl pkcs8 -in '%s' writes it without", name);
 	}
 	if (strstr(text, "-----BEGIN EC PRIVATE KEY-----")) {
 		(void)sgpu_fail(error, SGPU_EINVALID, "private key '%s' is not in PKCS#8", name);
-		return sgpu_hint(error, "openssl pkcs8 -topk8 -nocrypt -in '%s' writes it so", name);
+		return sgpu_hint(error, "openssl pkcs8 -topk8 -nocrypt -in '%s' writes it so",
+				 name);
 	}
 	if (strstr(text, "-----BEGIN PUBLIC KEY-----")) {
-		return sgpu_fail(error, SGPU_EINVALID, "'%s' is a public key, not a private one", name);
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is a public key, not a private one",
+				 name);
 	}
 	return sgpu_fail(error, SGPU_EINVALID, "'%s' is no private key in PEM", name);
 }
@@ -40,19 +44,23 @@ static int decode(const char *name, const char *text, size_t size, struct sgpu_s
 		  struct sgpu_error *error)
 {
 	const unsigned char *data = (const unsigned char *)text;
-	OSSL_DECODER_CTX *context = OSSL_DECODER_CTX_new_for_pkey(&signer->key, "PEM", NULL, "EC", EVP_PKEY_KEYPAIR,
-								 NULL, signer->in_tpm ? "provider=tpm2" : NULL);
+	OSSL_DECODER_CTX *context =
+		OSSL_DECODER_CTX_new_for_pkey(&signer->key, "PEM", NULL, "EC", EVP_PKEY_KEYPAIR,
+					      NULL, signer->in_tpm ? "provider=tpm2" : NULL);
 	int done = context && OSSL_DECODER_from_data(context, &data, &size) == 1;
 
 	OSSL_DECODER_CTX_free(context);
 	if (!done) {
 		ERR_clear_error();
-		return sgpu_fail(error, SGPU_EINVALID, signer->in_tpm ?
-				 "private key '%s' cannot be loaded into this TPM" :
-				 "private key '%s' cannot be read, or is no key on an elliptic curve", name);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 signer->in_tpm ? "private key '%s' cannot be loaded into this TPM"
+						: "private key '%s' cannot be read, or is no key "
+						  "on an elliptic curve",
+				 name);
 	}
 	if (!sgpu_is_p384(signer->key)) {
-		return sgpu_fail(error, SGPU_EINVALID, "private key '%s' is not on the curve P-384", name);
+		return sgpu_fail(error, SGPU_EINVALID, "private key '%s' is not on the curve P-384",
+				 name);
 	}
 	return 0;
 }
@@ -60,7 +68,8 @@ static int decode(const char *name, const char *text, size_t size, struct sgpu_s
 /* Whether both halves are there and belong together. */
 static int check_pair(const char *name, const struct sgpu_signer *signer, struct sgpu_error *error)
 {
-	EVP_PKEY_CTX *context = signer->in_tpm ? NULL : EVP_PKEY_CTX_new_from_pkey(NULL, signer->key, NULL);
+	EVP_PKEY_CTX *context =
+		signer->in_tpm ? NULL : EVP_PKEY_CTX_new_from_pkey(NULL, signer->key, NULL);
 
 	if (signer->in_tpm) {
 		return 0;
@@ -69,7 +78,8 @@ static int check_pair(const char *name, const struct sgpu_signer *signer, struct
 	EVP_PKEY_CTX_free(context);
 	if (!done) {
 		ERR_clear_error();
-		return sgpu_fail(error, SGPU_EINVALID, "private key '%s': its public half is not its own", name);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "private key '%s': its public half is not its own", name);
 	}
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * OpenSSL's provider for TPM 2.0. This library cannot suppress the messages of the provider's own library on
- * standard error; TSS2_LOG=all+NONE in the environment silences it.
+ * OpenSSL's provider for TPM 2.0. This library cannot suppress the messages of the provider's own
+ * library on standard error; TSS2_LOG=all+NONE in the environment silences it.
  */
 #include <pthread.h>
 
@@ -21,15 +21,18 @@ static int unavailable(struct sgpu_error *error, const char *what)
 	unsigned long reason = ERR_peek_error();
 	const char *text = reason ? ERR_reason_error_string(reason) : NULL;
 
-	(void)sgpu_fail(error, SGPU_EUNAVAILABLE, "%s%s%s", what, text ? ": " : "", text ? text : "");
+	(void)sgpu_fail(error, SGPU_EUNAVAILABLE, "%s%s%s", what, text ? ": " : "",
+			text ? text : "");
 	ERR_clear_error();
-	(void)sgpu_hint(error, "this needs the package tpm2-openssl and a TPM 2.0 that this user may open; "
-			"TPM2OPENSSL_TCTI names another one, as in 'device:/dev/tpmrm0'");
+	(void)sgpu_hint(
+		error, "this needs the package tpm2-openssl and a TPM 2.0 that this user may open; "
+		       "TPM2OPENSSL_TCTI names another one, as in 'device:/dev/tpmrm0'");
 	return SGPU_EUNAVAILABLE;
 }
 
-/* A provider that is loaded by name switches the default one off, unless that one is loaded by name too. Both stay
- * for the life of the process: keys refer to them, and without the default one nothing else would work. */
+/* A provider that is loaded by name switches the default one off, unless that one is loaded by name
+ * too. Both stay for the life of the process: keys refer to them, and without the default one
+ * nothing else would work. */
 int sgpu_tpm_provider(struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -58,7 +61,8 @@ int sgpu_tpm_generate(EVP_PKEY **key, struct sgpu_error *error)
 		return rc;
 	}
 	context = EVP_PKEY_CTX_new_from_name(NULL, "EC", "provider=tpm2");
-	if (!context || EVP_PKEY_keygen_init(context) <= 0 || EVP_PKEY_CTX_set_group_name(context, "P-384") <= 0 ||
+	if (!context || EVP_PKEY_keygen_init(context) <= 0 ||
+	    EVP_PKEY_CTX_set_group_name(context, "P-384") <= 0 ||
 	    EVP_PKEY_generate(context, key) <= 0) {
 		*key = NULL;
 		rc = unavailable(error, "the TPM makes no signing key on P-384");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks that claims have exactly the members, types and sizes of sgpu-quote(5). Claims to be signed, and claims
- * that somebody else has signed, are both checked here.
+ * Checks that claims have exactly the members, types and sizes of sgpu-quote(5). Claims to be
+ * signed, and claims that somebody else has signed, are both checked here.
  */
 #include <string.h>
 
@@ -49,7 +49,8 @@ static const struct sgpu_member runner_own_members[] = {
 	{ .name = "modules", .kind = SGPU_MEMBER_TRUTH },
 	{ .name = "files", .kind = SGPU_MEMBER_TRUTH },
 	{ "owners", SGPU_MEMBER_ARRAY, .optional = true, .min = 1, .max = SGPU_QUOTE_OWNERS_MAX },
-	{ "sessions", SGPU_MEMBER_TEXT, .optional = true, .max = 16 }, /* runners did not say it at first */
+	{ "sessions", SGPU_MEMBER_TEXT, .optional = true,
+	  .max = 16 }, /* runners did not say it at first */
 	{ "confinement", SGPU_MEMBER_OBJECT, .optional = true },
 	{ "key", SGPU_MEMBER_TEXT, .max = 16 },
 	{ .name = NULL },
@@ -100,7 +101,8 @@ static const struct sgpu_member own_members[] = {
 	{ "platform", SGPU_MEMBER_OBJECT, .inside = platform_members },
 	{ "owner_key_hash", SGPU_MEMBER_BYTES, .optional = true, .min = 32, .max = 32 },
 	{ "grant", SGPU_MEMBER_OBJECT, .optional = true, .inside = grant_members },
-	{ "measurements", SGPU_MEMBER_ARRAY, .optional = true, .max = LIST_MAX, .inside = measurement_members },
+	{ "measurements", SGPU_MEMBER_ARRAY, .optional = true, .max = LIST_MAX,
+	  .inside = measurement_members },
 	{ "records", SGPU_MEMBER_OBJECT, .optional = true },
 	{ "absent", SGPU_MEMBER_OBJECT, .optional = true },
 	{ .name = NULL },
@@ -109,7 +111,8 @@ static const struct sgpu_member top_members[] = {
 	{ "eat_profile", SGPU_MEMBER_TEXT, .max = 128 },
 	{ .name = "iat", .kind = SGPU_MEMBER_INTEGER },
 	{ "eat_nonce", SGPU_MEMBER_BYTES, .min = SGPU_NONCE_MIN, .max = SGPU_NONCE_MAX },
-	{ "ueid", SGPU_MEMBER_BYTES, .optional = true, .min = SGPU_UEID_SIZE, .max = SGPU_UEID_SIZE },
+	{ "ueid", SGPU_MEMBER_BYTES, .optional = true, .min = SGPU_UEID_SIZE,
+	  .max = SGPU_UEID_SIZE },
 	{ "swname", SGPU_MEMBER_TEXT, .max = 64 },
 	{ "swversion", SGPU_MEMBER_ARRAY, .min = 1, .max = 1 },
 	{ "dbgstat", SGPU_MEMBER_TEXT, .max = 32 },
@@ -130,24 +133,35 @@ static int check_words(const json_t *claims, struct sgpu_error *error)
 	static const char *const measured[] = { "process", "file", NULL };
 	static const char *const keys[] = { "none", "stored", "ephemeral", NULL };
 	static const char *const sessions[] = { "none", "any", NULL };
-	static const char *const profile[] = { SGPU_EAT_PROFILE, NULL }, *const software[] = { "sgpu", NULL };
-	static const char *const platforms[] = { "plain", "gramine-direct", "sgx", "tdx", "snp", NULL };
-	const json_t *runner = sgpu_claims_submod(claims, "runner"), *device = sgpu_claims_device_of(claims, NULL);
+	static const char *const profile[] = { SGPU_EAT_PROFILE, NULL }, *const software[] = {
+		"sgpu", NULL
+	};
+	static const char *const platforms[] = { "plain", "gramine-direct", "sgx", "tdx", "snp",
+						 NULL };
+	const json_t *runner = sgpu_claims_submod(claims, "runner"),
+		     *device = sgpu_claims_device_of(claims, NULL);
 	int code = sgpu_members_word(claims, "claims", "eat_profile", profile, error);
 
 	code = code ? code : sgpu_members_word(claims, "claims", "swname", software, error);
 	code = code ? code : sgpu_members_word(claims, "claims", "dbgstat", debug, error);
-	code = code ? code : sgpu_members_word(runner, "claims/submods/runner", "dbgstat", debug, error);
-	code = code ? code : sgpu_members_word(sgpu_claims_own(runner), "claims/submods/runner", "measured", measured,
-					       error);
-	code = code ? code : sgpu_members_word(sgpu_claims_own(runner), "claims/submods/runner", "key", keys, error);
+	code = code ? code
+		    : sgpu_members_word(runner, "claims/submods/runner", "dbgstat", debug, error);
+	code = code ? code
+		    : sgpu_members_word(sgpu_claims_own(runner), "claims/submods/runner",
+					"measured", measured, error);
+	code = code ? code
+		    : sgpu_members_word(sgpu_claims_own(runner), "claims/submods/runner", "key",
+					keys, error);
 	if (!code && json_object_get(sgpu_claims_own(runner), "sessions")) {
-		code = sgpu_members_word(sgpu_claims_own(runner), "claims/submods/runner", "sessions", sessions, error);
+		code = sgpu_members_word(sgpu_claims_own(runner), "claims/submods/runner",
+					 "sessions", sessions, error);
 	}
-	code = code ? code : sgpu_members_word(json_object_get(sgpu_claims_own(claims), "platform"),
-					       "claims: platform", "kind",
-					platforms, error);
-	return code || !device ? code : sgpu_members_word(device, "claims: device", "dbgstat", debug, error);
+	code = code ? code
+		    : sgpu_members_word(json_object_get(sgpu_claims_own(claims), "platform"),
+					"claims: platform", "kind", platforms, error);
+	return code || !device
+		       ? code
+		       : sgpu_members_word(device, "claims: device", "dbgstat", debug, error);
 }
 
 /* Thumbprints, in order, each once: one set of owners has one text. */
@@ -158,10 +172,12 @@ static int check_owners(const json_t *runner, struct sgpu_error *error)
 	uint8_t hash[SGPU_SHA256_SIZE];
 	size_t i;
 
-	json_array_foreach((json_t *)owners, i, item) {
+	json_array_foreach ((json_t *)owners, i, item) {
 		const char *text = json_string_value(item);
-		if (sgpu_base64url_decode(text, hash, sizeof(hash), NULL) || strcmp(before, text) >= 0) {
-			return sgpu_fail(error, SGPU_EINVALID, "claims: 'owners' is no sorted list of thumbprints");
+		if (sgpu_base64url_decode(text, hash, sizeof(hash), NULL) ||
+		    strcmp(before, text) >= 0) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "claims: 'owners' is no sorted list of thumbprints");
 		}
 		before = text;
 	}
@@ -176,14 +192,17 @@ static int check_truths(const json_t *object, bool nested, struct sgpu_error *er
 	int code = 0;
 
 	if (json_object_size(object) > CONFINEMENT_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "claims: 'confinement' has more than %d members", CONFINEMENT_MAX);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "claims: 'confinement' has more than %d members", CONFINEMENT_MAX);
 	}
-	json_object_foreach((json_t *)object, name, value) {
+	json_object_foreach ((json_t *)object, name, value) {
 		if (nested && json_is_object(value)) {
 			code = check_truths(value, false, error);
 		} else if (!json_is_boolean(value) || strlen(name) > CONFINEMENT_NAME) {
-			code = sgpu_fail(error, SGPU_EINVALID, "claims: confinement: '%.32s' is neither true nor "
-					 "false, or too long", name);
+			code = sgpu_fail(error, SGPU_EINVALID,
+					 "claims: confinement: '%.32s' is neither true nor "
+					 "false, or too long",
+					 name);
 		}
 		if (code) {
 			break;
@@ -196,22 +215,26 @@ static int check_truths(const json_t *object, bool nested, struct sgpu_error *er
 static int check_records(const json_t *claims, struct sgpu_error *error)
 {
 	const json_t *own = sgpu_claims_own(claims);
-	const json_t *records = json_object_get(own, "records"), *absent = json_object_get(own, "absent");
+	const json_t *records = json_object_get(own, "records"),
+		     *absent = json_object_get(own, "absent");
 	const char *label;
 	json_t *value;
 
-	if (json_object_size(records) > SGPU_RECORDS_MAX || json_object_size(absent) > SGPU_RECORDS_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "claims: more than %d records", SGPU_RECORDS_MAX);
+	if (json_object_size(records) > SGPU_RECORDS_MAX ||
+	    json_object_size(absent) > SGPU_RECORDS_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "claims: more than %d records",
+				 SGPU_RECORDS_MAX);
 	}
-	json_object_foreach((json_t *)records, label, value) {
+	json_object_foreach ((json_t *)records, label, value) {
 		int code = sgpu_members_check(value, "claims: records", record_members, error);
 		if (code) {
 			return code;
 		}
 	}
-	json_object_foreach((json_t *)absent, label, value) {
+	json_object_foreach ((json_t *)absent, label, value) {
 		if (!json_is_string(value) || json_object_get(records, label)) {
-			return sgpu_fail(error, SGPU_EINVALID, "claims: absent: '%.32s' is no reason, or it is there",
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "claims: absent: '%.32s' is no reason, or it is there",
 					 label);
 		}
 	}
@@ -224,21 +247,26 @@ static int check_whole(const json_t *claims, struct sgpu_error *error)
 	const json_t *device = sgpu_claims_own(sgpu_claims_device_of(claims, NULL));
 	const json_t *runner = sgpu_claims_own(sgpu_claims_submod(claims, "runner"));
 	const json_t *submods = json_object_get(claims, "submods"),
-		*grant = json_object_get(sgpu_claims_own(claims), "grant");
+		     *grant = json_object_get(sgpu_claims_own(claims), "grant");
 	bool key = strcmp(json_string_value(json_object_get(runner, "key")), "none") != 0;
 
 	if (json_object_get(submods, "gpu-0") && json_object_get(submods, "cpu")) {
 		return sgpu_fail(error, SGPU_EINVALID, "claims: there are two devices");
 	}
-	if (device && json_is_true(json_object_get(device, "agreed")) != !!json_object_get(device, "agreement_key")) {
-		return sgpu_fail(error, SGPU_EINVALID, "claims: 'agreed' and 'agreement_key' do not belong together");
+	if (device && json_is_true(json_object_get(device, "agreed")) !=
+			      !!json_object_get(device, "agreement_key")) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "claims: 'agreed' and 'agreement_key' do not belong together");
 	}
 	if (key != !!json_object_get(claims, "cnf")) {
-		return sgpu_fail(error, SGPU_EINVALID, "claims: 'cnf' and the runner's 'key' do not belong together");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "claims: 'cnf' and the runner's 'key' do not belong together");
 	}
-	if (grant && ((uint64_t)json_integer_value(json_object_get(grant, "channel")) > UINT32_MAX ||
-		      (uint64_t)json_integer_value(json_object_get(grant, "serial")) > UINT32_MAX)) {
-		return sgpu_fail(error, SGPU_EINVALID, "claims: the channel's numbers are too large");
+	if (grant &&
+	    ((uint64_t)json_integer_value(json_object_get(grant, "channel")) > UINT32_MAX ||
+	     (uint64_t)json_integer_value(json_object_get(grant, "serial")) > UINT32_MAX)) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "claims: the channel's numbers are too large");
 	}
 	return 0;
 }
@@ -251,8 +279,13 @@ int sgpu_claims_check(const json_t *claims, struct sgpu_error *error)
 	code = code ? code : check_words(claims, error);
 	code = code ? code : check_records(claims, error);
 	code = code ? code : check_whole(claims, error);
-	code = code ? code : check_owners(sgpu_claims_own(sgpu_claims_submod(claims, "runner")), error);
-	code = code ? code : check_truths(json_object_get(sgpu_claims_own(sgpu_claims_submod(claims, "runner")),
-							  "confinement"), true, error);
-	return code || !json_object_get(claims, "cnf") ? code : sgpu_quote_recipient(claims, &key, error);
+	code = code ? code
+		    : check_owners(sgpu_claims_own(sgpu_claims_submod(claims, "runner")), error);
+	code = code ? code
+		    : check_truths(
+			      json_object_get(sgpu_claims_own(sgpu_claims_submod(claims, "runner")),
+					      "confinement"),
+			      true, error);
+	return code || !json_object_get(claims, "cnf") ? code
+						       : sgpu_quote_recipient(claims, &key, error);
 }

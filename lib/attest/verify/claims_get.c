@@ -41,13 +41,15 @@ int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key, struct sgpu
 
 	memset(key, 0, sizeof(*key));
 	if (!confirmation) {
-		return sgpu_fail(error, SGPU_EINVALID, "the quote names no key that batches can be sealed to");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "the quote names no key that batches can be sealed to");
 	}
 	int code = sgpu_json_only(confirmation, "claims: 'cnf'", members, error);
 	if (code) {
 		return code;
 	}
-	char *text = json_dumps(json_object_get(confirmation, "jwk"), JSON_COMPACT | JSON_ENCODE_ANY);
+	char *text =
+		json_dumps(json_object_get(confirmation, "jwk"), JSON_COMPACT | JSON_ENCODE_ANY);
 	if (!text) {
 		return sgpu_fail(error, SGPU_EINVALID, "claims: 'cnf' has no 'jwk'");
 	}
@@ -74,13 +76,17 @@ int sgpu_quote_grant(const json_t *claims, struct sgpu_grant *grant, struct sgpu
 	}
 	int code = sgpu_json_u64(object, where, "channel", &channel, error);
 	code = code ? code : sgpu_json_u64(object, where, "serial", &serial, error);
-	code = code ? code : sgpu_json_bytes(object, where, "owner_hash", grant->owner_hash,
-					     sizeof(grant->owner_hash), error);
-	code = code ? code : sgpu_json_bytes(object, where, "processor", grant->processor, sizeof(grant->processor),
-					     error);
-	code = code ? code : sgpu_json_bytes(object, where, "enc", grant->enc, sizeof(grant->enc), error);
-	code = code ? code : sgpu_json_bytes(object, where, "sealed_cek", grant->sealed_cek,
-					     sizeof(grant->sealed_cek), error);
+	code = code ? code
+		    : sgpu_json_bytes(object, where, "owner_hash", grant->owner_hash,
+				      sizeof(grant->owner_hash), error);
+	code = code ? code
+		    : sgpu_json_bytes(object, where, "processor", grant->processor,
+				      sizeof(grant->processor), error);
+	code = code ? code
+		    : sgpu_json_bytes(object, where, "enc", grant->enc, sizeof(grant->enc), error);
+	code = code ? code
+		    : sgpu_json_bytes(object, where, "sealed_cek", grant->sealed_cek,
+				      sizeof(grant->sealed_cek), error);
 	if (!code && (channel > UINT32_MAX || serial > UINT32_MAX)) {
 		code = sgpu_fail(error, SGPU_EINVALID, "%s: its numbers are too large", where);
 	}

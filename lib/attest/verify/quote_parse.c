@@ -29,28 +29,29 @@ void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts)
 }
 
 /* [type, value, 4] of a type that is known beforehand. */
-static int read_cmw(const json_t *record, const char *label, const char *type, char **value, size_t *size,
-		    struct sgpu_error *error)
+static int read_cmw(const json_t *record, const char *label, const char *type, char **value,
+		    size_t *size, struct sgpu_error *error)
 {
 	const json_t *name = json_array_get(record, 0), *text = json_array_get(record, 1),
-		*what = json_array_get(record, 2);
+		     *what = json_array_get(record, 2);
 	char where[64];
 
 	if (!json_is_array(record) || json_array_size(record) != 3 || !json_is_string(name) ||
 	    !json_is_string(text) || !json_is_integer(what)) {
-		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' is not a record of type, value and indicator",
-				 label);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "quote: '%s' is not a record of type, value and indicator", label);
 	}
 	if (strcmp(json_string_value(name), type)) {
-		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' has the type '%.80s', not '%s'", label,
-				 json_string_value(name), type);
+		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' has the type '%.80s', not '%s'",
+				 label, json_string_value(name), type);
 	}
 	if (json_integer_value(what) != SGPU_CMW_EVIDENCE) {
-		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' is not marked as evidence", label);
+		return sgpu_fail(error, SGPU_EINVALID, "quote: '%s' is not marked as evidence",
+				 label);
 	}
 	snprintf(where, sizeof(where), "quote: '%s'", label);
-	return sgpu_decode_base64url(json_string_value(text), json_string_length(text), where, (uint8_t **)value,
-				     size, error);
+	return sgpu_decode_base64url(json_string_value(text), json_string_length(text), where,
+				     (uint8_t **)value, size, error);
 }
 
 static int read_record(const char *label, const json_t *value, struct sgpu_quote_parts *parts,
@@ -63,7 +64,8 @@ static int read_record(const char *label, const json_t *value, struct sgpu_quote
 			memset(record, 0, sizeof(*record));
 			snprintf(record->label, sizeof(record->label), "%s", label);
 			record->type = known_records[i].type;
-			int code = read_cmw(value, label, record->type, &record->value, &record->size, error);
+			int code = read_cmw(value, label, record->type, &record->value,
+					    &record->size, error);
 			parts->count += !code;
 			return code;
 		}
@@ -71,18 +73,19 @@ static int read_record(const char *label, const json_t *value, struct sgpu_quote
 	return sgpu_fail(error, SGPU_EINVALID, "quote: unknown record '%.64s'", label);
 }
 
-static int read_collection(const json_t *collection, struct sgpu_quote_parts *parts, struct sgpu_error *error)
+static int read_collection(const json_t *collection, struct sgpu_quote_parts *parts,
+			   struct sgpu_error *error)
 {
 	const char *profile = json_string_value(json_object_get(collection, "__cmwc_t")), *label;
 	json_t *value;
 
 	if (!json_is_object(collection) || !profile || strcmp(profile, SGPU_CMW_PROFILE)) {
-		return sgpu_fail(error, SGPU_EINVALID, "quote: not a collection of the profile '%s'",
-				 SGPU_CMW_PROFILE);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "quote: not a collection of the profile '%s'", SGPU_CMW_PROFILE);
 	}
 	int code = read_cmw(json_object_get(collection, "eat"), "eat", SGPU_TYPE_EAT, &parts->token,
 			    &parts->token_size, error);
-	json_object_foreach((json_t *)collection, label, value) {
+	json_object_foreach ((json_t *)collection, label, value) {
 		if (!code && strcmp(label, "__cmwc_t") && strcmp(label, "eat")) {
 			code = read_record(label, value, parts, error);
 		}
@@ -104,17 +107,20 @@ static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
 	if (!parts->jws.chain.count) {
 		return sgpu_fail(error, SGPU_EINVALID, "token: it has no 'x5c'");
 	}
-	if (sgpu_json_parse(parts->jws.payload, parts->jws.payload_size, &parts->claims, NULL, NULL, &inner)) {
+	if (sgpu_json_parse(parts->jws.payload, parts->jws.payload_size, &parts->claims, NULL, NULL,
+			    &inner)) {
 		parts->claims = NULL;
 		return sgpu_fail(error, SGPU_EINVALID, "claims: %s", inner.text);
 	}
 	code = sgpu_claims_check(parts->claims, error);
-	code = code ? code : sgpu_certificate_key(parts->jws.chain.der[0], parts->jws.chain.size[0],
-						  "certificate 1 of 'x5c'", &parts->key, error);
+	code = code ? code
+		    : sgpu_certificate_key(parts->jws.chain.der[0], parts->jws.chain.size[0],
+					   "certificate 1 of 'x5c'", &parts->key, error);
 	return code ? code : sgpu_key_fingerprint(parts->key, parts->ak, error);
 }
 
-int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *parts, struct sgpu_error *error)
+int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *parts,
+		     struct sgpu_error *error)
 {
 	struct sgpu_error inner = { 0 };
 	json_t *collection = NULL;
@@ -122,7 +128,8 @@ int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *pa
 
 	memset(parts, 0, sizeof(*parts));
 	if (size > SGPU_QUOTE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "quote: longer than %d bytes", SGPU_QUOTE_MAX);
+		return sgpu_fail(error, SGPU_EINVALID, "quote: longer than %d bytes",
+				 SGPU_QUOTE_MAX);
 	}
 	if (sgpu_json_parse(quote, size, &collection, &line, &column, &inner)) {
 		return sgpu_fail(error, SGPU_EINVALID, "quote:%d:%d: %s", line, column, inner.text);
@@ -146,15 +153,18 @@ static void add_absent(const json_t *claims, struct sgpu_record *records, int *c
 		if (reason && *count < SGPU_RECORDS_MAX) {
 			struct sgpu_record *record = &records[(*count)++];
 			memset(record, 0, sizeof(*record));
-			snprintf(record->label, sizeof(record->label), "%s", known_records[i].label);
+			snprintf(record->label, sizeof(record->label), "%s",
+				 known_records[i].label);
 			record->type = known_records[i].type;
-			snprintf(record->absent, sizeof(record->absent), "%s", json_string_value(reason));
+			snprintf(record->absent, sizeof(record->absent), "%s",
+				 json_string_value(reason));
 		}
 	}
 }
 
-int sgpu_quote_parse(const char *quote, size_t size, json_t **claims, struct sgpu_record records[SGPU_RECORDS_MAX],
-		     int *count, uint8_t *ak, struct sgpu_error *error)
+int sgpu_quote_parse(const char *quote, size_t size, json_t **claims,
+		     struct sgpu_record records[SGPU_RECORDS_MAX], int *count, uint8_t *ak,
+		     struct sgpu_error *error)
 {
 	struct sgpu_quote_parts parts;
 	int code = sgpu_quote_split(quote, size, &parts, error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verification of a quote: signature, chain, time, nonce, binding, in this order, each failure with a code of its
- * own. appraise.c judges the content.
+ * Verification of a quote: signature, chain, time, nonce, binding, in this order, each failure with
+ * a code of its own. appraise.c judges the content.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,29 +21,33 @@ void sgpu_quote_result_clear(struct sgpu_quote_result *result)
 	memset(result, 0, sizeof(*result));
 }
 
-static int check_time(const json_t *claims, const struct sgpu_quote_checks *checks, struct sgpu_error *error)
+static int check_time(const json_t *claims, const struct sgpu_quote_checks *checks,
+		      struct sgpu_error *error)
 {
 	int64_t made = json_integer_value(json_object_get(claims, "iat"));
 	int64_t max_age = checks->max_age > 0 ? checks->max_age : MAX_AGE;
 
 	if (made > checks->now + SKEW) {
-		return sgpu_fail(error, SGPU_EEXPIRED, "the quote was made %lld s in the future: is a clock wrong?",
+		return sgpu_fail(error, SGPU_EEXPIRED,
+				 "the quote was made %lld s in the future: is a clock wrong?",
 				 (long long)(made - checks->now));
 	}
 	if (checks->now - made > max_age) {
-		return sgpu_fail(error, SGPU_EEXPIRED, "the quote is %lld s old, and %lld are allowed",
+		return sgpu_fail(error, SGPU_EEXPIRED,
+				 "the quote is %lld s old, and %lld are allowed",
 				 (long long)(checks->now - made), (long long)max_age);
 	}
 	return 0;
 }
 
-static int check_nonce(const json_t *claims, const struct sgpu_quote_checks *checks, struct sgpu_error *error)
+static int check_nonce(const json_t *claims, const struct sgpu_quote_checks *checks,
+		       struct sgpu_error *error)
 {
 	const json_t *text = json_object_get(claims, "eat_nonce");
 	uint8_t *nonce = NULL;
 	size_t size = 0;
-	int code = sgpu_decode_base64url(json_string_value(text), json_string_length(text), "claims: 'eat_nonce'",
-					 &nonce, &size, error);
+	int code = sgpu_decode_base64url(json_string_value(text), json_string_length(text),
+					 "claims: 'eat_nonce'", &nonce, &size, error);
 
 	if (!code && (size != checks->nonce_size || !sgpu_equal(nonce, checks->nonce, size))) {
 		code = sgpu_fail(error, SGPU_ENONCE, "the quote was made for another nonce");
@@ -53,7 +57,8 @@ static int check_nonce(const json_t *claims, const struct sgpu_quote_checks *che
 }
 
 /* Whether there is an equal member of 32 bytes. */
-static bool same_hash(const json_t *object, const char *key, const uint8_t expected[SGPU_SHA256_SIZE])
+static bool same_hash(const json_t *object, const char *key,
+		      const uint8_t expected[SGPU_SHA256_SIZE])
 {
 	uint8_t got[SGPU_SHA256_SIZE];
 
@@ -67,7 +72,8 @@ static int check_owner(const json_t *claims, const uint8_t *owner_key, struct sg
 	uint8_t expected[SGPU_SHA256_SIZE] = { 0 };
 
 	if (json_object_get(own, "owner_key_hash") && grant &&
-	    !json_equal(json_object_get(own, "owner_key_hash"), json_object_get(grant, "owner_hash"))) {
+	    !json_equal(json_object_get(own, "owner_key_hash"),
+			json_object_get(grant, "owner_hash"))) {
 		return sgpu_fail(error, SGPU_EBINDING,
 				 "the quote's channel was made for another owner than the quote");
 	}
@@ -76,7 +82,8 @@ static int check_owner(const json_t *claims, const uint8_t *owner_key, struct sg
 	}
 	int code = sgpu_sha256(owner_key, 32, expected, error);
 	if (!code && !same_hash(own, "owner_key_hash", expected)) {
-		code = sgpu_fail(error, SGPU_EBINDING, "the quote is not bound to this owner's key");
+		code = sgpu_fail(error, SGPU_EBINDING,
+				 "the quote is not bound to this owner's key");
 	}
 	/* And so the grant's is: it equals that one. */
 	return code;
@@ -87,55 +94,66 @@ static int check_machine(const struct sgpu_quote_parts *parts, struct sgpu_error
 	uint8_t expected[SGPU_UEID_SIZE], got[SGPU_UEID_SIZE] = { 0 };
 	int code = sgpu_quote_ueid(&parts->jws.chain, expected, error);
 
-	code = code ? code : sgpu_json_bytes(parts->claims, "claims", "ueid", got, sizeof(got), error);
+	code = code ? code
+		    : sgpu_json_bytes(parts->claims, "claims", "ueid", got, sizeof(got), error);
 	if (!code && !sgpu_equal(expected, got, sizeof(got))) {
-		code = sgpu_fail(error, SGPU_EBINDING, "'ueid' names another machine than the certificate");
+		code = sgpu_fail(error, SGPU_EBINDING,
+				 "'ueid' names another machine than the certificate");
 	}
 	return code;
 }
 
-/* The claims name each record by its hash, and the record carries the hash of the other claims and the AK. */
-static int check_record(const json_t *claims, const struct sgpu_record *record, const uint8_t report_data[64],
-			struct sgpu_error *error)
+/* The claims name each record by its hash, and the record carries the hash of the other claims and
+ * the AK. */
+static int check_record(const json_t *claims, const struct sgpu_record *record,
+			const uint8_t report_data[64], struct sgpu_error *error)
 {
-	const json_t *named = json_object_get(json_object_get(sgpu_claims_own(claims), "records"), record->label);
+	const json_t *named =
+		json_object_get(json_object_get(sgpu_claims_own(claims), "records"), record->label);
 	uint8_t expected[SGPU_SHA512_SIZE] = { 0 }, got[SGPU_SHA512_SIZE] = { 0 };
 	const char *debug = json_string_value(json_object_get(claims, "dbgstat"));
 	bool debugged = false;
 
 	if (!named || strcmp(json_string_value(json_object_get(named, "type")), record->type)) {
-		return sgpu_fail(error, SGPU_EBINDING, "the record '%s' is not among those that the claims name",
+		return sgpu_fail(error, SGPU_EBINDING,
+				 "the record '%s' is not among those that the claims name",
 				 record->label);
 	}
-	int code = sgpu_json_bytes(named, "claims: records", "sha512", expected, sizeof(expected), error);
+	int code = sgpu_json_bytes(named, "claims: records", "sha512", expected, sizeof(expected),
+				   error);
 	code = code ? code : sgpu_sha512(record->value, record->size, got, error);
 	if (!code && !sgpu_equal(expected, got, sizeof(got))) {
-		code = sgpu_fail(error, SGPU_EBINDING, "the record '%s' is not the one that the claims name",
+		code = sgpu_fail(error, SGPU_EBINDING,
+				 "the record '%s' is not the one that the claims name",
 				 record->label);
 	}
 	code = code ? code : sgpu_record_check(record, report_data, &debugged, error);
 	if (!code && debugged && strcmp(debug, "enabled")) {
-		code = sgpu_fail(error, SGPU_EBINDING,
-				 "the record '%s' says that debugging is on, and the claims that it is not",
-				 record->label);
+		code = sgpu_fail(
+			error, SGPU_EBINDING,
+			"the record '%s' says that debugging is on, and the claims that it is not",
+			record->label);
 	}
 	return code;
 }
 
-static int verify_tsm(const struct sgpu_record *record, const struct sgpu_quote_checks *checks, const json_t *claims,
-		      const uint8_t report_data[64], struct sgpu_quote_result *result, struct sgpu_error *error)
+static int verify_tsm(const struct sgpu_record *record, const struct sgpu_quote_checks *checks,
+		      const json_t *claims, const uint8_t report_data[64],
+		      struct sgpu_quote_result *result, struct sgpu_error *error)
 {
-	const char *kind = json_string_value(json_object_get(json_object_get(sgpu_claims_own(claims), "platform"),
-							     "kind"));
+	const char *kind = json_string_value(
+		json_object_get(json_object_get(sgpu_claims_own(claims), "platform"), "kind"));
 	struct sgpu_tee_report tee;
-	int code = sgpu_tsm_verify(record->value, record->size, checks->tee_certificates, checks->tee_roots,
-				   checks->now, &tee, error);
+	int code = sgpu_tsm_verify(record->value, record->size, checks->tee_certificates,
+				   checks->tee_roots, checks->now, &tee, error);
 
 	if (!code && !sgpu_equal(tee.report_data, report_data, sizeof(tee.report_data))) {
-		code = sgpu_fail(error, SGPU_EBINDING, "the TEE's report was made for other claims or another key");
+		code = sgpu_fail(error, SGPU_EBINDING,
+				 "the TEE's report was made for other claims or another key");
 	}
 	if (!code && strcmp(sgpu_platform_word(tee.kind), kind)) {
-		code = sgpu_fail(error, SGPU_EBINDING, "the TEE's report is of '%s', and the claims say '%s'",
+		code = sgpu_fail(error, SGPU_EBINDING,
+				 "the TEE's report is of '%s', and the claims say '%s'",
 				 sgpu_platform_word(tee.kind), kind);
 	}
 	if (!code) {
@@ -145,14 +163,16 @@ static int verify_tsm(const struct sgpu_record *record, const struct sgpu_quote_
 	return code;
 }
 
-static int check_records(const struct sgpu_quote_parts *parts, const struct sgpu_quote_checks *checks,
-			 const uint8_t report_data[64], struct sgpu_quote_result *result, struct sgpu_error *error)
+static int check_records(const struct sgpu_quote_parts *parts,
+			 const struct sgpu_quote_checks *checks, const uint8_t report_data[64],
+			 struct sgpu_quote_result *result, struct sgpu_error *error)
 {
 	const json_t *named = json_object_get(sgpu_claims_own(parts->claims), "records");
 	int code = 0;
 
 	if (json_object_size(named) != (size_t)parts->count) {
-		return sgpu_fail(error, SGPU_EBINDING, "the claims name %zu records, and the quote has %d",
+		return sgpu_fail(error, SGPU_EBINDING,
+				 "the claims name %zu records, and the quote has %d",
 				 json_object_size(named), parts->count);
 	}
 	for (int i = 0; i < parts->count && !code; i++) {
@@ -162,7 +182,8 @@ static int check_records(const struct sgpu_quote_parts *parts, const struct sgpu
 		result->tee_present |= tsm && !code;
 		result->gpu_evidence_present |= !strcmp(record->label, "nv-gpu-evidence") && !code;
 		if (!code && tsm && checks->tee_roots) {
-			code = verify_tsm(record, checks, parts->claims, report_data, result, error);
+			code = verify_tsm(record, checks, parts->claims, report_data, result,
+					  error);
 		}
 	}
 	return code;
@@ -177,8 +198,9 @@ static int64_t age_of(const struct sgpu_chain *chain, int64_t now)
 	return age;
 }
 
-static int verify_parts(const struct sgpu_quote_parts *parts, const struct sgpu_quote_checks *checks,
-			struct sgpu_quote_result *result, struct sgpu_error *error)
+static int verify_parts(const struct sgpu_quote_parts *parts,
+			const struct sgpu_quote_checks *checks, struct sgpu_quote_result *result,
+			struct sgpu_error *error)
 {
 	uint8_t report_data[64] = { 0 };
 	int code = sgpu_jws_check(&parts->jws, parts->key, error);
@@ -210,7 +232,8 @@ int sgpu_quote_verify(const char *quote, size_t size, const struct sgpu_quote_ch
 
 	memset(result, 0, sizeof(*result));
 	if (!checks->roots) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a quote cannot be verified without a root that is trusted");
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "a quote cannot be verified without a root that is trusted");
 	}
 	int code = sgpu_quote_split(quote, size, &parts, error);
 	if (code) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The ATTESTATION_REPORT of SEV-SNP (AMD publication 56860, "SEV Secure Nested Paging Firmware ABI Specification",
- * table of the same name). What is not checked here: AMD's revocation list, which nobody fetched, and whether the
- * security version is recent enough, which a policy decides from `tcb`.
+ * The ATTESTATION_REPORT of SEV-SNP (AMD publication 56860, "SEV Secure Nested Paging Firmware ABI
+ * Specification", table of the same name). What is not checked here: AMD's revocation list, which
+ * nobody fetched, and whether the security version is recent enough, which a policy decides from
+ * `tcb`.
  */
 #include <string.h>
 
@@ -13,13 +14,26 @@
 #include "crypto/internal.h"
 
 enum {
-	REPORT_SIZE = 0x4a0, SIGNED_SIZE = 0x2a0,
-	AT_VERSION = 0x000, AT_POLICY = 0x008, AT_VMPL = 0x030, AT_ALGORITHM = 0x034, AT_KEY = 0x048, AT_REPORT_DATA = 0x050,
-	AT_MEASUREMENT = 0x090, AT_REPORTED_TCB = 0x180, AT_CHIP_ID = 0x1a0, AT_SIGNATURE = 0x2a0,
-	VERSION_MIN = 2, VERSION_MAX = 5, VMPL_MAX = 3,
+	REPORT_SIZE = 0x4a0,
+	SIGNED_SIZE = 0x2a0,
+	AT_VERSION = 0x000,
+	AT_POLICY = 0x008,
+	AT_VMPL = 0x030,
+	AT_ALGORITHM = 0x034,
+	AT_KEY = 0x048,
+	AT_REPORT_DATA = 0x050,
+	AT_MEASUREMENT = 0x090,
+	AT_REPORTED_TCB = 0x180,
+	AT_CHIP_ID = 0x1a0,
+	AT_SIGNATURE = 0x2a0,
+	VERSION_MIN = 2,
+	VERSION_MAX = 5,
+	VMPL_MAX = 3,
 	ECDSA_P384_SHA384 = 1,
-	PART_SIZE = 72, HALF = 48, /* r and s, little-endian, zeros above */
-	KEY_VCEK = 0, KEY_VLEK = 1,
+	PART_SIZE = 72,
+	HALF = 48, /* r and s, little-endian, zeros above */
+	KEY_VCEK = 0,
+	KEY_VLEK = 1,
 };
 #define POLICY_MIGRATE (UINT64_C(1) << 18)
 #define POLICY_DEBUG (UINT64_C(1) << 19)
@@ -29,37 +43,44 @@ static int check_shape(struct sgpu_bytes blob, struct sgpu_error *error)
 	const uint8_t *tail = blob.data + AT_SIGNATURE + 2 * PART_SIZE;
 
 	if (blob.size != REPORT_SIZE) {
-		return sgpu_fail(error, SGPU_EINVALID, "SNP report: %zu bytes, not %d", blob.size, REPORT_SIZE);
+		return sgpu_fail(error, SGPU_EINVALID, "SNP report: %zu bytes, not %d", blob.size,
+				 REPORT_SIZE);
 	}
-	uint32_t version = sgpu_le32(blob.data + AT_VERSION), algorithm = sgpu_le32(blob.data + AT_ALGORITHM);
+	uint32_t version = sgpu_le32(blob.data + AT_VERSION),
+		 algorithm = sgpu_le32(blob.data + AT_ALGORITHM);
 	if (version < VERSION_MIN || version > VERSION_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "SNP report: version %u is unknown, %d to %d are known",
-				 version,
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "SNP report: version %u is unknown, %d to %d are known", version,
 				 VERSION_MIN, VERSION_MAX);
 	}
 	if (algorithm != ECDSA_P384_SHA384) {
-		return sgpu_fail(error, SGPU_EINVALID, "SNP report: signature algorithm %u is unknown", algorithm);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "SNP report: signature algorithm %u is unknown", algorithm);
 	}
 	/* The host can ask for reports of a guest, too; those have another number here. */
 	if (sgpu_le32(blob.data + AT_VMPL) > VMPL_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "SNP report: its VMPL is %#x: the guest did not ask for it",
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "SNP report: its VMPL is %#x: the guest did not ask for it",
 				 sgpu_le32(blob.data + AT_VMPL));
 	}
 	/* It is not signed, so nothing may hide there. */
 	if (!sgpu_all_zero(tail, (size_t)(blob.data + REPORT_SIZE - tail))) {
-		return sgpu_fail(error, SGPU_EINVALID, "SNP report: there are bytes behind the signature");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "SNP report: there are bytes behind the signature");
 	}
 	return SGPU_OK;
 }
 
 /* Little-endian parts to big-endian r || s. */
-static int read_signature(const uint8_t *field, uint8_t signature[2 * HALF], struct sgpu_error *error)
+static int read_signature(const uint8_t *field, uint8_t signature[2 * HALF],
+			  struct sgpu_error *error)
 {
 	for (size_t part = 0; part < 2; part++) {
 		const uint8_t *number = field + part * PART_SIZE;
 
 		if (!sgpu_all_zero(number + HALF, PART_SIZE - HALF)) {
-			return sgpu_fail(error, SGPU_ESIGNATURE, "SNP report: its signature is no number of 384 "
+			return sgpu_fail(error, SGPU_ESIGNATURE,
+					 "SNP report: its signature is no number of 384 "
 					 "bits");
 		}
 		for (size_t i = 0; i < HALF; i++) {
@@ -79,8 +100,8 @@ static bool signs(X509 *certificate, struct sgpu_bytes blob, const uint8_t signa
 }
 
 /* The certificate whose key signed: the table's, or one that was given. */
-static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificates *certificates, const char *name,
-		       X509 *of_table, X509 **signer, struct sgpu_error *error)
+static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificates *certificates,
+		       const char *name, X509 *of_table, X509 **signer, struct sgpu_error *error)
 {
 	uint8_t signature[2 * HALF];
 	bool any = of_table != NULL;
@@ -104,13 +125,14 @@ static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 		return SGPU_OK;
 	}
 	if (any) {
-		return sgpu_fail(error, SGPU_ESIGNATURE, "SNP report: its signature does not verify with the %s",
-				 name);
+		return sgpu_fail(error, SGPU_ESIGNATURE,
+				 "SNP report: its signature does not verify with the %s", name);
 	}
-	(void)sgpu_fail(error, SGPU_ECHAIN, "SNP report: there is no %s certificate with it, and none was given",
-			name);
-	return sgpu_hint(error, "fetch it for this chip and TCB from AMD's key distribution service, and give it in "
-			 "PEM");
+	(void)sgpu_fail(error, SGPU_ECHAIN,
+			"SNP report: there is no %s certificate with it, and none was given", name);
+	return sgpu_hint(error, "fetch it for this chip and TCB from AMD's key distribution "
+				"service, and give it in "
+				"PEM");
 }
 
 static int verify_with(struct sgpu_bytes blob, const struct sgpu_snp_certificates *certificates,
@@ -121,21 +143,26 @@ static int verify_with(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 	X509 *signer = NULL;
 
 	if (kind != KEY_VCEK && kind != KEY_VLEK) {
-		return sgpu_fail(error, SGPU_EINVALID, "SNP report: signed with key %u, which is neither VCEK nor "
-				 "VLEK", kind);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "SNP report: signed with key %u, which is neither VCEK nor "
+				 "VLEK",
+				 kind);
 	}
-	int rc = find_signer(blob, certificates, name, kind == KEY_VCEK ? certificates->vcek : certificates->vlek,
-			     &signer,
+	int rc = find_signer(blob, certificates, name,
+			     kind == KEY_VCEK ? certificates->vcek : certificates->vlek, &signer,
 			     error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_chain_check(signer, certificates->others, trust->roots, trust->now, false, name, error);
+		rc = sgpu_chain_check(signer, certificates->others, trust->roots, trust->now, false,
+				      name, error);
 	}
 	return rc == SGPU_OK ? sgpu_snp_match(signer, kind == KEY_VLEK, blob.data + AT_REPORTED_TCB,
-					      blob.data + AT_CHIP_ID, error) : rc;
+					      blob.data + AT_CHIP_ID, error)
+			     : rc;
 }
 
-int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table, const struct sgpu_tsm_trust *trust,
-		    struct sgpu_tee_report *report, struct sgpu_error *error)
+int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,
+		    const struct sgpu_tsm_trust *trust, struct sgpu_tee_report *report,
+		    struct sgpu_error *error)
 {
 	struct sgpu_snp_certificates certificates = { 0 };
 	int rc = check_shape(blob, error);
@@ -154,8 +181,10 @@ int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table, const struc
 		report->migratable = sgpu_le64(blob.data + AT_POLICY) & POLICY_MIGRATE;
 		report->tcb = sgpu_le64(blob.data + AT_REPORTED_TCB);
 		report->vmpl = sgpu_le32(blob.data + AT_VMPL);
-		memcpy(report->report_data, blob.data + AT_REPORT_DATA, sizeof(report->report_data));
-		memcpy(report->measurement, blob.data + AT_MEASUREMENT, sizeof(report->measurement));
+		memcpy(report->report_data, blob.data + AT_REPORT_DATA,
+		       sizeof(report->report_data));
+		memcpy(report->measurement, blob.data + AT_MEASUREMENT,
+		       sizeof(report->measurement));
 	}
 	return rc;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Certificates of SEV-SNP: the table that a host hands to its guests (GHCB specification, SNP Extended Guest
- * Request), and what a VCEK or VLEK certificate says of the chip that it was made for (AMD publication 57230, "VCEK
- * Certificate and KDS Interface Specification"). Hosts fill the table with DER or with PEM.
+ * Certificates of SEV-SNP: the table that a host hands to its guests (GHCB specification, SNP
+ * Extended Guest Request), and what a VCEK or VLEK certificate says of the chip that it was made
+ * for (AMD publication 57230, "VCEK Certificate and KDS Interface Specification"). Hosts fill the
+ * table with DER or with PEM.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,33 +31,44 @@ static const uint8_t guid_ark[GUID_SIZE] = { 0xc0, 0xb4, 0x06, 0xa4, 0xa8, 0x03,
 static const struct {
 	const uint8_t *guid;
 	const char *name;
-} guids[] = { { guid_vcek, "VCEK" }, { guid_vlek, "VLEK" }, { guid_ask, "ASK" }, { guid_ark, "ARK" } };
+} guids[] = { { guid_vcek, "VCEK" },
+	      { guid_vlek, "VLEK" },
+	      { guid_ask, "ASK" },
+	      { guid_ark, "ARK" } };
 
-static int read_certificate(struct sgpu_bytes data, const char *name, X509 **certificate, struct sgpu_error *error)
+static int read_certificate(struct sgpu_bytes data, const char *name, X509 **certificate,
+			    struct sgpu_error *error)
 {
 	struct sgpu_chain chain = { 0 };
 
 	*certificate = NULL;
 	if (data.size && data.data[0] == 0x30) {
 		*certificate = sgpu_certificate_parse(data.data, data.size);
-	} else if (sgpu_chain_parse((const char *)data.data, data.size, name, &chain, NULL) == SGPU_OK &&
+	} else if (sgpu_chain_parse((const char *)data.data, data.size, name, &chain, NULL) ==
+			   SGPU_OK &&
 		   chain.count == 1) {
 		*certificate = sgpu_certificate_parse(chain.der[0], chain.size[0]);
 	}
 	sgpu_chain_clear(&chain);
-	return *certificate ? SGPU_OK : sgpu_fail(error, SGPU_EINVALID, "SNP certificates: the %s is no certificate, "
-						  "in DER or in PEM", name);
+	return *certificate ? SGPU_OK
+			    : sgpu_fail(error, SGPU_EINVALID,
+					"SNP certificates: the %s is no certificate, "
+					"in DER or in PEM",
+					name);
 }
 
 /* Takes the certificate over, also when it fails. */
 static int keep(struct sgpu_snp_certificates *certificates, const uint8_t *guid, X509 *certificate,
 		struct sgpu_error *error)
 {
-	X509 **leaf = guid == guid_vcek ? &certificates->vcek : guid == guid_vlek ? &certificates->vlek : NULL;
+	X509 **leaf = guid == guid_vcek	  ? &certificates->vcek
+		      : guid == guid_vlek ? &certificates->vlek
+					  : NULL;
 
 	if (leaf && *leaf) {
 		X509_free(certificate);
-		return sgpu_fail(error, SGPU_EINVALID, "SNP certificates: there is more than one %s",
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "SNP certificates: there is more than one %s",
 				 guid == guid_vcek ? "VCEK" : "VLEK");
 	}
 	if (leaf) {
@@ -68,8 +80,8 @@ static int keep(struct sgpu_snp_certificates *certificates, const uint8_t *guid,
 	return SGPU_OK;
 }
 
-static int read_entry(struct sgpu_bytes table, const uint8_t *entry, struct sgpu_snp_certificates *certificates,
-		      struct sgpu_error *error)
+static int read_entry(struct sgpu_bytes table, const uint8_t *entry,
+		      struct sgpu_snp_certificates *certificates, struct sgpu_error *error)
 {
 	uint32_t offset = sgpu_le32(entry + AT_OFFSET), length = sgpu_le32(entry + AT_LENGTH);
 
@@ -80,27 +92,32 @@ static int read_entry(struct sgpu_bytes table, const uint8_t *entry, struct sgpu
 			continue;
 		}
 		if (offset > table.size || length > table.size - offset) {
-			return sgpu_fail(error, SGPU_EINVALID, "SNP certificates: the %s at %u, of %u bytes, is "
-					 "outside of the table's %zu", guids[i].name, offset, length, table.size);
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "SNP certificates: the %s at %u, of %u bytes, is "
+					 "outside of the table's %zu",
+					 guids[i].name, offset, length, table.size);
 		}
-		int rc = read_certificate((struct sgpu_bytes){ table.data + offset, length }, guids[i].name,
-					  &certificate, error);
+		int rc = read_certificate((struct sgpu_bytes){ table.data + offset, length },
+					  guids[i].name, &certificate, error);
 		return rc == SGPU_OK ? keep(certificates, guids[i].guid, certificate, error) : rc;
 	}
 	return SGPU_OK; /* something else, such as a revocation list */
 }
 
-static int read_table(struct sgpu_bytes table, struct sgpu_snp_certificates *certificates, struct sgpu_error *error)
+static int read_table(struct sgpu_bytes table, struct sgpu_snp_certificates *certificates,
+		      struct sgpu_error *error)
 {
 	for (size_t at = 0; table.size; at += ENTRY_SIZE) {
 		if (table.size - at < ENTRY_SIZE) {
-			return sgpu_fail(error, SGPU_EINVALID, "SNP certificates: the table has no end");
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "SNP certificates: the table has no end");
 		}
 		if (sgpu_all_zero(table.data + at, ENTRY_SIZE)) {
 			break;
 		}
 		if (at / ENTRY_SIZE == SGPU_CHAIN_MAX) {
-			return sgpu_fail(error, SGPU_EINVALID, "SNP certificates: more than %d", SGPU_CHAIN_MAX);
+			return sgpu_fail(error, SGPU_EINVALID, "SNP certificates: more than %d",
+					 SGPU_CHAIN_MAX);
 		}
 		int rc = read_entry(table, table.data + at, certificates, error);
 		if (rc != SGPU_OK) {
@@ -115,13 +132,15 @@ int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *give
 {
 	memset(certificates, 0, sizeof(*certificates));
 	certificates->others = sk_X509_new_null();
-	int rc = certificates->others ? read_table(table, certificates, error) : sgpu_fail_nomem(error);
+	int rc = certificates->others ? read_table(table, certificates, error)
+				      : sgpu_fail_nomem(error);
 
 	for (int i = 0; rc == SGPU_OK && given && i < given->count; i++) {
 		X509 *certificate = sgpu_certificate_parse(given->der[i], given->size[i]);
 
-		rc = certificate ? keep(certificates, NULL, certificate, error) :
-		     sgpu_fail(error, SGPU_EINVALID, "certificate %d for TEE reports is malformed", i + 1);
+		rc = certificate ? keep(certificates, NULL, certificate, error)
+				 : sgpu_fail(error, SGPU_EINVALID,
+					     "certificate %d for TEE reports is malformed", i + 1);
 	}
 	return rc;
 }
@@ -140,7 +159,8 @@ static struct sgpu_bytes extension(const X509 *certificate, const char *number)
 {
 	ASN1_OBJECT *object = OBJ_txt2obj(number, 1);
 	int at = object ? X509_get_ext_by_OBJ(certificate, object, -1) : -1;
-	const ASN1_OCTET_STRING *value = at >= 0 ? X509_EXTENSION_get_data(X509_get_ext(certificate, at)) : NULL;
+	const ASN1_OCTET_STRING *value =
+		at >= 0 ? X509_EXTENSION_get_data(X509_get_ext(certificate, at)) : NULL;
 	struct sgpu_bytes found = { NULL, 0 };
 
 	if (value) {
@@ -159,14 +179,16 @@ static bool small_number(struct sgpu_bytes der, uint8_t *number)
 		*number = der.data[2];
 		return true;
 	}
-	if (der.size == 4 && der.data[0] == 2 && der.data[1] == 2 && !der.data[2] && der.data[3] >= 0x80) {
+	if (der.size == 4 && der.data[0] == 2 && der.data[1] == 2 && !der.data[2] &&
+	    der.data[3] >= 0x80) {
 		*number = der.data[3];
 		return true;
 	}
 	return false;
 }
 
-/* Where each part of a TCB stands in its 8 bytes: up to Genoa, and from Turin on, whose certificates have an FMC. */
+/* Where each part of a TCB stands in its 8 bytes: up to Genoa, and from Turin on, whose
+ * certificates have an FMC. */
 struct tcb_part {
 	const char *number, *name;
 	int at, at_turin;
@@ -179,16 +201,21 @@ static const struct tcb_part tcb_parts[] = {
 };
 static const struct tcb_part fmc_part = { "1.3.6.1.4.1.3704.1.3.9", "FMC", -1, 0 };
 
-static int match_part(const X509 *leaf, const struct tcb_part *part, uint8_t reported, struct sgpu_error *error)
+static int match_part(const X509 *leaf, const struct tcb_part *part, uint8_t reported,
+		      struct sgpu_error *error)
 {
 	uint8_t number = 0;
 
 	if (!small_number(extension(leaf, part->number), &number)) {
-		return sgpu_fail(error, SGPU_EBINDING, "SNP report: its certificate names no version of the %s",
+		return sgpu_fail(error, SGPU_EBINDING,
+				 "SNP report: its certificate names no version of the %s",
 				 part->name);
 	}
-	return number == reported ? SGPU_OK : sgpu_fail(error, SGPU_EBINDING, "SNP report: made with %s %u, its "
-							"certificate is for %u", part->name, reported, number);
+	return number == reported ? SGPU_OK
+				  : sgpu_fail(error, SGPU_EBINDING,
+					      "SNP report: made with %s %u, its "
+					      "certificate is for %u",
+					      part->name, reported, number);
 }
 
 static int match_tcb(const X509 *leaf, const uint8_t tcb[8], struct sgpu_error *error)
@@ -205,13 +232,15 @@ static int match_tcb(const X509 *leaf, const uint8_t tcb[8], struct sgpu_error *
 		seen[at] = tcb[at];
 	}
 	if (rc == SGPU_OK && memcmp(seen, tcb, sizeof(seen))) {
-		rc = sgpu_fail(error, SGPU_EBINDING, "SNP report: its TCB has parts that its certificate does not "
+		rc = sgpu_fail(error, SGPU_EBINDING,
+			       "SNP report: its TCB has parts that its certificate does not "
 			       "name");
 	}
 	return rc;
 }
 
-/* Turin's certificates hold the 8 bytes that its chips have; the report's field is then filled up with zeros. */
+/* Turin's certificates hold the 8 bytes that its chips have; the report's field is then filled up
+ * with zeros. */
 static int match_chip(const X509 *leaf, const uint8_t chip[64], struct sgpu_error *error)
 {
 	struct sgpu_bytes identity = extension(leaf, "1.3.6.1.4.1.3704.1.4");
@@ -219,13 +248,16 @@ static int match_chip(const X509 *leaf, const uint8_t chip[64], struct sgpu_erro
 	if (identity.size != 64 && identity.size != 8) {
 		return sgpu_fail(error, SGPU_EBINDING, "SNP report: its certificate names no chip");
 	}
-	return !memcmp(identity.data, chip, identity.size) && sgpu_all_zero(chip + identity.size,
-									    64 - identity.size) ?
-	       SGPU_OK : sgpu_fail(error, SGPU_EBINDING, "SNP report: its certificate is for another chip");
+	return !memcmp(identity.data, chip, identity.size) &&
+			       sgpu_all_zero(chip + identity.size, 64 - identity.size)
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EBINDING,
+				   "SNP report: its certificate is for another chip");
 }
 
 /* A VLEK belongs to a cloud provider and names no chip. */
-int sgpu_snp_match(X509 *leaf, bool is_vlek, const uint8_t tcb[8], const uint8_t chip[64], struct sgpu_error *error)
+int sgpu_snp_match(X509 *leaf, bool is_vlek, const uint8_t tcb[8], const uint8_t chip[64],
+		   struct sgpu_error *error)
 {
 	int rc = match_tcb(leaf, tcb, error);
 

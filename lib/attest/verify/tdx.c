@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Verifying a TDX quote: the TD's report is signed by an attestation key, which a quoting enclave made and names in
- * its own report, which is signed by the platform's key (PCK), which Intel certified. The PCK signs for whatever
- * enclave may use it, and an owner of a machine can run one of their own; so it has to be Intel's quoting enclave for
- * TDX.
+ * Verifying a TDX quote: the TD's report is signed by an attestation key, which a quoting enclave
+ * made and names in its own report, which is signed by the platform's key (PCK), which Intel
+ * certified. The PCK signs for whatever enclave may use it, and an owner of a machine can run one
+ * of their own; so it has to be Intel's quoting enclave for TDX.
  *
- * What is not checked: Intel's revocation lists, its TCB info (whether the platform, its module and the quoting
- * enclave are recent enough) and the revision of the enclave that its QE identity asks for. Those change and would
- * have to be fetched.
+ * What is not checked: Intel's revocation lists, its TCB info (whether the platform, its module and
+ * the quoting enclave are recent enough) and the revision of the enclave that its QE identity asks
+ * for. Those change and would have to be fetched.
  */
 #include <string.h>
 
@@ -24,23 +24,35 @@
 
 /* Offsets in a TD's report. */
 enum {
-	AT_TCB = 0, AT_SIGNER_SEAM = 64, AT_SEAM_ATTRIBUTES = 112, AT_TD_ATTRIBUTES = 120, AT_MRTD = 136,
-	AT_RTMR = 328, AT_REPORT_DATA = 520, REGISTER = 48,
+	AT_TCB = 0,
+	AT_SIGNER_SEAM = 64,
+	AT_SEAM_ATTRIBUTES = 112,
+	AT_TD_ATTRIBUTES = 120,
+	AT_MRTD = 136,
+	AT_RTMR = 328,
+	AT_REPORT_DATA = 520,
+	REGISTER = 48,
 };
 /* Offsets in an enclave's report. */
 enum {
-	AT_MISC = 16, AT_ATTRIBUTES = 48, AT_MRSIGNER = 128, AT_PRODUCT = 256, AT_QE_REPORT_DATA = 320,
+	AT_MISC = 16,
+	AT_ATTRIBUTES = 48,
+	AT_MRSIGNER = 128,
+	AT_PRODUCT = 256,
+	AT_QE_REPORT_DATA = 320,
 	MRSIGNER_SIZE = 32,
 };
 
 #define TD_SEPT_VE_DISABLE (UINT64_C(1) << 28)
 #define TD_MIGRATABLE (UINT64_C(1) << 29)
 
-/* Intel's QE identity for TDX ("TD_QE"): who signed the enclave, which product it is, and its attributes:
- * initialised, with the provisioning key, no debugging; that it is of 64 bits may be set or not. */
+/* Intel's QE identity for TDX ("TD_QE"): who signed the enclave, which product it is, and its
+ * attributes: initialised, with the provisioning key, no debugging; that it is of 64 bits may be
+ * set or not. */
 static const uint8_t qe_signer[MRSIGNER_SIZE] = {
-	0xdc, 0x9e, 0x2a, 0x7c, 0x6f, 0x94, 0x8f, 0x17, 0x47, 0x4e, 0x34, 0xa7, 0xfc, 0x43, 0xed, 0x03,
-	0x0f, 0x7c, 0x15, 0x63, 0xf1, 0xba, 0xbd, 0xdf, 0x63, 0x40, 0xc8, 0x2e, 0x0e, 0x54, 0xa8, 0xc5,
+	0xdc, 0x9e, 0x2a, 0x7c, 0x6f, 0x94, 0x8f, 0x17, 0x47, 0x4e, 0x34,
+	0xa7, 0xfc, 0x43, 0xed, 0x03, 0x0f, 0x7c, 0x15, 0x63, 0xf1, 0xba,
+	0xbd, 0xdf, 0x63, 0x40, 0xc8, 0x2e, 0x0e, 0x54, 0xa8, 0xc5,
 };
 enum { QE_PRODUCT = 2 };
 #define QE_ATTRIBUTES UINT64_C(0x11)
@@ -51,7 +63,8 @@ static bool is_p256(const EVP_PKEY *key)
 	char group[32] = "";
 	size_t length = 0;
 	bool good = key && EVP_PKEY_is_a(key, "EC") &&
-		    EVP_PKEY_get_group_name(key, group, sizeof(group), &length) == 1 && !strcmp(group, "prime256v1");
+		    EVP_PKEY_get_group_name(key, group, sizeof(group), &length) == 1 &&
+		    !strcmp(group, "prime256v1");
 
 	ERR_clear_error();
 	return good;
@@ -83,12 +96,14 @@ static EVP_PKEY *point_key(const uint8_t *coordinates)
 static int check_td_signature(const struct sgpu_tdx_quote *quote, struct sgpu_error *error)
 {
 	EVP_PKEY *key = point_key(quote->attestation_key.data);
-	bool good = key && sgpu_ecdsa_verifies(key, "SHA256", quote->head.data, quote->head.size, quote->signature,
-					       SGPU_TDX_HALF);
+	bool good = key && sgpu_ecdsa_verifies(key, "SHA256", quote->head.data, quote->head.size,
+					       quote->signature, SGPU_TDX_HALF);
 
 	EVP_PKEY_free(key);
-	return good ? SGPU_OK : sgpu_fail(error, SGPU_ESIGNATURE, key ? "TDX quote: its signature does not verify" :
-					  "TDX quote: its attestation key is no point of P-256");
+	return good ? SGPU_OK
+		    : sgpu_fail(error, SGPU_ESIGNATURE,
+				key ? "TDX quote: its signature does not verify"
+				    : "TDX quote: its attestation key is no point of P-256");
 }
 
 /* Whether the enclave made this attestation key, and is Intel's. */
@@ -98,7 +113,8 @@ static int check_enclave(const struct sgpu_tdx_quote *quote, struct sgpu_error *
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 	uint8_t digest[SGPU_SHA256_SIZE];
 	bool done = context && EVP_DigestInit_ex2(context, EVP_sha256(), NULL) == 1 &&
-		    EVP_DigestUpdate(context, quote->attestation_key.data, quote->attestation_key.size) == 1 &&
+		    EVP_DigestUpdate(context, quote->attestation_key.data,
+				     quote->attestation_key.size) == 1 &&
 		    EVP_DigestUpdate(context, quote->qe_data.data, quote->qe_data.size) == 1 &&
 		    EVP_DigestFinal_ex(context, digest, NULL) == 1;
 
@@ -108,23 +124,28 @@ static int check_enclave(const struct sgpu_tdx_quote *quote, struct sgpu_error *
 	}
 	if (!sgpu_equal(digest, report + AT_QE_REPORT_DATA, sizeof(digest)) ||
 	    !sgpu_all_zero(report + AT_QE_REPORT_DATA + sizeof(digest), 64 - sizeof(digest))) {
-		return sgpu_fail(error, SGPU_EBINDING, "TDX quote: its attestation key is not the one that the "
+		return sgpu_fail(error, SGPU_EBINDING,
+				 "TDX quote: its attestation key is not the one that the "
 				 "quoting enclave made");
 	}
 	if (memcmp(report + AT_MRSIGNER, qe_signer, sizeof(qe_signer)) ||
 	    sgpu_le16(report + AT_PRODUCT) != QE_PRODUCT) {
-		return sgpu_fail(error, SGPU_EPOLICY, "TDX quote: made by another enclave than Intel's for TDX");
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "TDX quote: made by another enclave than Intel's for TDX");
 	}
 	if ((sgpu_le64(report + AT_ATTRIBUTES) & QE_ATTRIBUTES_MASK) != QE_ATTRIBUTES ||
 	    sgpu_le32(report + AT_MISC)) {
-		return sgpu_fail(error, SGPU_EPOLICY, "TDX quote: its quoting enclave has attributes %#llx, as one "
-				 "under a debugger may have", (unsigned long long)sgpu_le64(report + AT_ATTRIBUTES));
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "TDX quote: its quoting enclave has attributes %#llx, as one "
+				 "under a debugger may have",
+				 (unsigned long long)sgpu_le64(report + AT_ATTRIBUTES));
 	}
 	return SGPU_OK;
 }
 
 /* Fills the pool with all but the first, which is the platform's key. */
-static int load_chain(struct sgpu_bytes pem, STACK_OF(X509) *others, X509 **leaf, struct sgpu_error *error)
+static int load_chain(struct sgpu_bytes pem, STACK_OF(X509) * others, X509 **leaf,
+		      struct sgpu_error *error)
 {
 	struct sgpu_chain chain = { 0 };
 	struct sgpu_error inner = { 0 };
@@ -138,7 +159,8 @@ static int load_chain(struct sgpu_bytes pem, STACK_OF(X509) *others, X509 **leaf
 		return sgpu_fail(error, SGPU_EINVALID, "TDX quote: %s", inner.text);
 	}
 	*leaf = sgpu_certificate_parse(chain.der[0], chain.size[0]);
-	rc = *leaf ? sgpu_chain_push(&chain, 1, others, "TDX quote: certificate", error) : sgpu_fail_nomem(error);
+	rc = *leaf ? sgpu_chain_push(&chain, 1, others, "TDX quote: certificate", error)
+		   : sgpu_fail_nomem(error);
 	sgpu_chain_clear(&chain);
 	return rc;
 }
@@ -156,9 +178,11 @@ static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_
 	if (rc == SGPU_OK) {
 		rc = sgpu_chain_check(leaf, others, trust->roots, trust->now, false, "PCK", error);
 	}
-	if (rc == SGPU_OK && !sgpu_ecdsa_verifies(X509_get0_pubkey(leaf), "SHA256", quote->qe_report.data,
-						  quote->qe_report.size, quote->qe_signature, SGPU_TDX_HALF)) {
-		rc = sgpu_fail(error, SGPU_ESIGNATURE, "TDX quote: the signature of its quoting enclave does not "
+	if (rc == SGPU_OK &&
+	    !sgpu_ecdsa_verifies(X509_get0_pubkey(leaf), "SHA256", quote->qe_report.data,
+				 quote->qe_report.size, quote->qe_signature, SGPU_TDX_HALF)) {
+		rc = sgpu_fail(error, SGPU_ESIGNATURE,
+			       "TDX quote: the signature of its quoting enclave does not "
 			       "verify");
 	}
 	ERR_clear_error();
@@ -171,9 +195,11 @@ static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_
 static int check_module(const struct sgpu_tdx_quote *quote, struct sgpu_error *error)
 {
 	return sgpu_all_zero(quote->body.data + AT_SIGNER_SEAM, REGISTER) &&
-	       !sgpu_le64(quote->body.data + AT_SEAM_ATTRIBUTES) ? SGPU_OK :
-	       sgpu_fail(error, SGPU_EPOLICY, "TDX quote: the TDX module is not one of Intel's, or is under a "
-			 "debugger");
+			       !sgpu_le64(quote->body.data + AT_SEAM_ATTRIBUTES)
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EPOLICY,
+				   "TDX quote: the TDX module is not one of Intel's, or is under a "
+				   "debugger");
 }
 
 static void fill(const struct sgpu_tdx_quote *quote, struct sgpu_tee_report *report)
@@ -193,8 +219,8 @@ static void fill(const struct sgpu_tdx_quote *quote, struct sgpu_tee_report *rep
 	}
 }
 
-int sgpu_tdx_verify(struct sgpu_bytes blob, const struct sgpu_tsm_trust *trust, struct sgpu_tee_report *report,
-		    struct sgpu_error *error)
+int sgpu_tdx_verify(struct sgpu_bytes blob, const struct sgpu_tsm_trust *trust,
+		    struct sgpu_tee_report *report, struct sgpu_error *error)
 {
 	struct sgpu_tdx_quote quote;
 	int rc = sgpu_tdx_parse(blob, &quote, error);

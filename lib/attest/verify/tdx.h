@@ -13,17 +13,19 @@ enum { SGPU_TDX_DEBUG = 0xff };
 
 struct sgpu_tdx_quote {
 	uint16_t version;
-	struct sgpu_bytes head;            /* header and body: what the attestation key signs */
-	struct sgpu_bytes body;            /* the TD's report */
-	const uint8_t *signature;          /* r || s */
+	struct sgpu_bytes head;		   /* header and body: what the attestation key signs */
+	struct sgpu_bytes body;		   /* the TD's report */
+	const uint8_t *signature;	   /* r || s */
 	struct sgpu_bytes attestation_key; /* x || y */
-	struct sgpu_bytes qe_report;       /* of the quoting enclave, and its signature by the platform's key (PCK) */
+	struct sgpu_bytes qe_report; /* of the quoting enclave, and its signature by the platform's
+					key (PCK) */
 	const uint8_t *qe_signature;
-	struct sgpu_bytes qe_data;         /* hashed into the enclave's report beside the key */
-	struct sgpu_bytes chain;           /* the PCK's certificates in PEM */
+	struct sgpu_bytes qe_data; /* hashed into the enclave's report beside the key */
+	struct sgpu_bytes chain;   /* the PCK's certificates in PEM */
 };
 
 /* Checks only the layout. Errors: SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_tdx_parse(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_tdx_parse(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote,
+				   struct sgpu_error *error);
 
 #endif

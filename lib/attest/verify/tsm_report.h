@@ -25,24 +25,25 @@ struct sgpu_tsm_trust {
 
 /* Errors as sgpu_tsm_verify. *report is filled on success alone. */
 SGPU_MUST_CHECK int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,
-				    const struct sgpu_tsm_trust *trust, struct sgpu_tee_report *report,
-				    struct sgpu_error *error);
+				    const struct sgpu_tsm_trust *trust,
+				    struct sgpu_tee_report *report, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_tdx_verify(struct sgpu_bytes quote, const struct sgpu_tsm_trust *trust,
 				    struct sgpu_tee_report *report, struct sgpu_error *error);
 
 /* The certificates of an SNP report. */
 struct sgpu_snp_certificates {
-	X509 *vcek, *vlek;               /* from the table, or NULL */
-	STACK_OF(X509) *others;          /* the rest of the table, and those given */
+	X509 *vcek, *vlek;	 /* from the table, or NULL */
+	STACK_OF(X509) * others; /* the rest of the table, and those given */
 };
 /* Takes the table apart that a host gives with a report; it may be empty. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *given,
-					  struct sgpu_snp_certificates *certificates, struct sgpu_error *error);
+					  struct sgpu_snp_certificates *certificates,
+					  struct sgpu_error *error);
 void sgpu_snp_certificates_clear(struct sgpu_snp_certificates *certificates);
-/* Whether a VCEK or VLEK was made for this security version (TCB) and, if it is a VCEK, this chip. Errors:
- * SGPU_EBINDING. */
-SGPU_MUST_CHECK int sgpu_snp_match(X509 *leaf, bool is_vlek, const uint8_t tcb[8], const uint8_t chip[64],
-				   struct sgpu_error *error);
+/* Whether a VCEK or VLEK was made for this security version (TCB) and, if it is a VCEK, this chip.
+ * Errors: SGPU_EBINDING. */
+SGPU_MUST_CHECK int sgpu_snp_match(X509 *leaf, bool is_vlek, const uint8_t tcb[8],
+				   const uint8_t chip[64], struct sgpu_error *error);
 
 static inline uint16_t sgpu_le16(const uint8_t *data)
 {
@@ -66,15 +67,17 @@ static inline bool sgpu_all_zero(const uint8_t *data, size_t size)
 	return !any;
 }
 
-/* Verifies the signature and certificate chain of a TSM record, up to one of `roots` (self-signed: AMD's ARK or Intel's
- * SGX Root CA). An SNP report has version 2 to 5; its VCEK or VLEK, ASK and ARK come from auxblob or `certificates` and
- * must fit this chip and TCB. A TDX quote has version 4 or 5, holds its PCK chain, and must come from Intel's quoting
- * enclave and module. Revocation lists, Intel's TCB info and the least revision of its enclave are not checked, since
- * they would have to be fetched; a policy can demand a TCB. The report says whether debugging is on. Errors:
- * SGPU_EINVALID (unknown version named), SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_EBINDING (of another chip,
- * TCB or key), SGPU_EPOLICY (another enclave or module than Intel's). */
-SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size, const struct sgpu_chain *certificates,
-				    const struct sgpu_chain *roots, int64_t now, struct sgpu_tee_report *report,
-				    struct sgpu_error *error);
+/* Verifies the signature and certificate chain of a TSM record, up to one of `roots` (self-signed:
+ * AMD's ARK or Intel's SGX Root CA). An SNP report has version 2 to 5; its VCEK or VLEK, ASK and
+ * ARK come from auxblob or `certificates` and must fit this chip and TCB. A TDX quote has version 4
+ * or 5, holds its PCK chain, and must come from Intel's quoting enclave and module. Revocation
+ * lists, Intel's TCB info and the least revision of its enclave are not checked, since they would
+ * have to be fetched; a policy can demand a TCB. The report says whether debugging is on. Errors:
+ * SGPU_EINVALID (unknown version named), SGPU_ESIGNATURE, SGPU_ECHAIN, SGPU_EEXPIRED, SGPU_EBINDING
+ * (of another chip, TCB or key), SGPU_EPOLICY (another enclave or module than Intel's). */
+SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size,
+				    const struct sgpu_chain *certificates,
+				    const struct sgpu_chain *roots, int64_t now,
+				    struct sgpu_tee_report *report, struct sgpu_error *error);
 
 #endif

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Which context kernels reach: one at a time, since the device's own contexts share every mapping. A request that wants
- * another one waits in a queue, so that a busy context does not keep the rest out, and until no request is being enqueued.
- * The pager waits for what they enqueued before it takes access away.
+ * Which context kernels reach: one at a time, since the device's own contexts share every mapping.
+ * A request that wants another one waits in a queue, so that a busy context does not keep the rest
+ * out, and until no request is being enqueued. The pager waits for what they enqueued before it
+ * takes access away.
  */
 #include "channel/processor/activate.h"
 #include "channel/processor/frames.h"
 #include "channel/processor/request.h"
 
 /* With `activation` locked, or as a writer. When it fails, no context is reachable. */
-static int replace(struct sgpu_processor *processor, struct sgpu_context *context, struct sgpu_error *error)
+static int replace(struct sgpu_processor *processor, struct sgpu_context *context,
+		   struct sgpu_error *error)
 {
 	const struct sgpu_pager *pager = &processor->pager;
 	int rc = SGPU_OK;
@@ -37,7 +39,8 @@ static int replace(struct sgpu_processor *processor, struct sgpu_context *contex
 	return rc;
 }
 
-int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *context, struct sgpu_error *error)
+int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *context,
+		      struct sgpu_error *error)
 {
 	pthread_mutex_lock(&processor->activation);
 	int rc = replace(processor, context, error);
@@ -53,7 +56,9 @@ static int activate(struct sgpu_processor *processor, struct sgpu_context *conte
 	int rc;
 
 	if (context->faulted) {
-		return sgpu_fail(error, SGPU_EDEVICE, "the context has faulted: the device did not take a page of it back");
+		return sgpu_fail(
+			error, SGPU_EDEVICE,
+			"the context has faulted: the device did not take a page of it back");
 	}
 	pthread_mutex_lock(&processor->activation);
 	ticket = processor->tickets++;
@@ -82,8 +87,9 @@ static void release(struct sgpu_processor *processor)
 
 static struct sgpu_context *context_of(const struct sgpu_processor *processor, uint32_t channel)
 {
-	return channel < SGPU_CHANNEL_MAX && processor->channels[channel] ? processor->channels[channel]->context
-									  : NULL;
+	return channel < SGPU_CHANNEL_MAX && processor->channels[channel]
+		       ? processor->channels[channel]->context
+		       : NULL;
 }
 
 static int no_space(uint32_t channel, struct sgpu_error *error)
@@ -91,7 +97,8 @@ static int no_space(uint32_t channel, struct sgpu_error *error)
 	return sgpu_fail(error, SGPU_EUSAGE, "channel %u has no address space", channel);
 }
 
-int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel, struct sgpu_error *error)
+int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel,
+			    struct sgpu_error *error)
 {
 	struct sgpu_context *context;
 	int rc;
@@ -110,23 +117,28 @@ static int check_ranges(const struct sgpu_processor *processor, const struct sgp
 		const struct sgpu_device_range *r = &ranges[i];
 
 		if (r->size != 0 && (r->address < context->base ||
-				     !sgpu_range_is_mapped(processor, context, NULL, r->address - context->base, r->size))) {
-			return sgpu_fail(error, SGPU_EUSAGE, "%llu bytes at device address %#llx are not of this context",
-					 (unsigned long long)r->size, (unsigned long long)r->address);
+				     !sgpu_range_is_mapped(processor, context, NULL,
+							   r->address - context->base, r->size))) {
+			return sgpu_fail(
+				error, SGPU_EUSAGE,
+				"%llu bytes at device address %#llx are not of this context",
+				(unsigned long long)r->size, (unsigned long long)r->address);
 		}
 	}
 	return SGPU_OK;
 }
 
-int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel, const struct sgpu_device_range *ranges,
-			 int count, struct sgpu_error *error)
+int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
+			 const struct sgpu_device_range *ranges, int count,
+			 struct sgpu_error *error)
 {
 	struct sgpu_context *context;
 	int rc;
 
 	sgpu_tables_enter(processor);
 	context = context_of(processor, channel);
-	rc = context ? check_ranges(processor, context, ranges, count, error) : no_space(channel, error);
+	rc = context ? check_ranges(processor, context, ranges, count, error)
+		     : no_space(channel, error);
 	if (rc == SGPU_OK) {
 		rc = activate(processor, context, true, error);
 	}
@@ -142,21 +154,23 @@ void sgpu_processor_leave(struct sgpu_processor *processor)
 	sgpu_tables_leave(processor);
 }
 
-bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address, uint64_t size)
+bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address,
+			    uint64_t size)
 {
 	bool does = false;
 
 	sgpu_tables_enter(processor);
 	const struct sgpu_context *context = context_of(processor, channel);
 	if (context && address >= context->base) {
-		does = sgpu_range_is_mapped(processor, context, NULL, address - context->base, size);
+		does = sgpu_range_is_mapped(processor, context, NULL, address - context->base,
+					    size);
 	}
 	sgpu_tables_leave(processor);
 	return does;
 }
 
-int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr *base, uint64_t *size,
-			 struct sgpu_error *error)
+int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr *base,
+			 uint64_t *size, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 

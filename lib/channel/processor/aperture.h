@@ -8,6 +8,7 @@
 #include "channel/processor/processor.h"
 
 /* Frames that are to be mapped in a context leave it. */
-int sgpu_aperture_drop(struct sgpu_processor *processor, uint32_t first, uint32_t count, struct sgpu_error *error);
+int sgpu_aperture_drop(struct sgpu_processor *processor, uint32_t first, uint32_t count,
+		       struct sgpu_error *error);
 
 #endif

@@ -12,14 +12,16 @@
 
 bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id)
 {
-	return id < SGPU_CHANNEL_MAX && processor->channels[id] && !processor->channels[id]->context;
+	return id < SGPU_CHANNEL_MAX && processor->channels[id] &&
+	       !processor->channels[id]->context;
 }
 
 struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_t via, uint32_t id,
 				       struct sgpu_reply *reply)
 {
 	if (!sgpu_is_bootstrap(processor, via)) {
-		(void)sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "channel %u is no bootstrap channel", via);
+		(void)sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
+				  "channel %u is no bootstrap channel", via);
 		return NULL;
 	}
 	if (id >= SGPU_CHANNEL_MAX || !processor->channels[id]) {
@@ -27,7 +29,8 @@ struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_
 		return NULL;
 	}
 	if (!processor->channels[id]->context) {
-		(void)sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "channel %u is a bootstrap channel", id);
+		(void)sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
+				  "channel %u is a bootstrap channel", id);
 		return NULL;
 	}
 	return processor->channels[id];
@@ -35,15 +38,20 @@ struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_
 
 int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counter,
 			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE],
-			     const uint8_t expected[SGPU_CHANNEL_MAC_SIZE], struct sgpu_reply *reply)
+			     const uint8_t expected[SGPU_CHANNEL_MAC_SIZE],
+			     struct sgpu_reply *reply)
 {
-	if (!channel->context || !channel->context->keys || counter != channel->authorisations + 1) {
-		return sgpu_refuse(reply, SGPU_REFUSED_MAC, "authorisation %llu of channel %u is not the next one",
+	if (!channel->context || !channel->context->keys ||
+	    counter != channel->authorisations + 1) {
+		return sgpu_refuse(reply, SGPU_REFUSED_MAC,
+				   "authorisation %llu of channel %u is not the next one",
 				   (unsigned long long)counter, channel->id);
 	}
-	return sgpu_equal(expected, mac, SGPU_CHANNEL_MAC_SIZE) ? SGPU_OK :
-	       sgpu_refuse(reply, SGPU_REFUSED_MAC, "authorisation %llu of channel %u does not verify",
-			   (unsigned long long)counter, channel->id);
+	return sgpu_equal(expected, mac, SGPU_CHANNEL_MAC_SIZE)
+		       ? SGPU_OK
+		       : sgpu_refuse(reply, SGPU_REFUSED_MAC,
+				     "authorisation %llu of channel %u does not verify",
+				     (unsigned long long)counter, channel->id);
 }
 
 void sgpu_channel_free(struct sgpu_channel *channel)

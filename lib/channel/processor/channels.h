@@ -10,10 +10,12 @@
 /* The channel that `id` names and that can be configured through `via`; NULL: refused. */
 struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_t via, uint32_t id,
 				       struct sgpu_reply *reply);
-/* Whether an authorisation is the next one of the channel, which has a key, and its MAC is as `expected`. */
+/* Whether an authorisation is the next one of the channel, which has a key, and its MAC is as
+ * `expected`. */
 int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counter,
 			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE],
-			     const uint8_t expected[SGPU_CHANNEL_MAC_SIZE], struct sgpu_reply *reply);
+			     const uint8_t expected[SGPU_CHANNEL_MAC_SIZE],
+			     struct sgpu_reply *reply);
 bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id);
 
 void sgpu_channel_free(struct sgpu_channel *channel);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks everything that the processor keeps and counts anew what the table of pages says of it. For tests: it
- * shares nothing with the code that makes the entries.
+ * Walks everything that the processor keeps and counts anew what the table of pages says of it. For
+ * tests: it shares nothing with the code that makes the entries.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -51,14 +51,15 @@ static int check_use(const struct walk *walk, uint32_t frame, const struct sgpu_
 		return broken(walk, frame, "a directory or table that the host can write");
 	}
 	if (entry.aperture && (frame >= p->config.unprotected || use == SGPU_FRAME_DATA)) {
-		return broken(walk, frame, "mapped for the host while it is protected or in a context");
+		return broken(walk, frame,
+			      "mapped for the host while it is protected or in a context");
 	}
 	walk->seen[frame]++;
 	return SGPU_OK;
 }
 
-static int check_data(const struct walk *walk, const struct sgpu_context *context, uint32_t directory, uint32_t index,
-		      int kind, uint32_t page)
+static int check_data(const struct walk *walk, const struct sgpu_context *context,
+		      uint32_t directory, uint32_t index, int kind, uint32_t page)
 {
 	const struct sgpu_processor *p = walk->processor;
 	const uint32_t ratio = p->frames_of[SGPU_BIG], count = p->frames_of[kind];
@@ -73,7 +74,8 @@ static int check_data(const struct walk *walk, const struct sgpu_context *contex
 		if (check_use(walk, f, context, SGPU_FRAME_DATA) != SGPU_OK) {
 			return SGPU_EINVALID;
 		}
-		if (entry.big != (kind == SGPU_BIG) || entry.directory != directory || entry.index != index) {
+		if (entry.big != (kind == SGPU_BIG) || entry.directory != directory ||
+		    entry.index != index) {
 			return broken(walk, f, "its entry names another address or size");
 		}
 		if ((f < p->config.unprotected) != (page < p->config.unprotected)) {
@@ -83,14 +85,15 @@ static int check_data(const struct walk *walk, const struct sgpu_context *contex
 	if (!window->entries[kind] || window->entries[kind][index] != page) {
 		return broken(walk, page, "in a table, and the context has something else there");
 	}
-	if (kind == SGPU_SMALL && window->used[SGPU_BIG] && window->entries[SGPU_BIG][index / ratio] != SGPU_NO_FRAME) {
+	if (kind == SGPU_SMALL && window->used[SGPU_BIG] &&
+	    window->entries[SGPU_BIG][index / ratio] != SGPU_NO_FRAME) {
 		return broken(walk, page, "a small and a big page at one address");
 	}
 	return SGPU_OK;
 }
 
-static int check_table(const struct walk *walk, const struct sgpu_context *context, uint32_t directory, int kind,
-		       const struct sgpu_table *table)
+static int check_table(const struct walk *walk, const struct sgpu_context *context,
+		       uint32_t directory, int kind, const struct sgpu_table *table)
 {
 	const struct sgpu_processor *p = walk->processor;
 	uint32_t used = 0;
@@ -103,20 +106,22 @@ static int check_table(const struct walk *walk, const struct sgpu_context *conte
 		}
 	}
 	const struct sgpu_frame_entry entry = p->frames[table->frame];
-	if (rc == SGPU_OK &&
-	    (entry.index != used || entry.directory != directory || entry.big != (kind == SGPU_BIG))) {
-		rc = broken(walk, table->frame, "a table whose entries are not as many or not where it says");
+	if (rc == SGPU_OK && (entry.index != used || entry.directory != directory ||
+			      entry.big != (kind == SGPU_BIG))) {
+		rc = broken(walk, table->frame,
+			    "a table whose entries are not as many or not where it says");
 	}
 	return rc;
 }
 
 /* Whether a channel before this one in the context has the table, so that it was walked already. */
-static bool walked(const struct sgpu_context *context, const struct sgpu_channel *channel, uint32_t directory,
-		   int kind)
+static bool walked(const struct sgpu_context *context, const struct sgpu_channel *channel,
+		   uint32_t directory, int kind)
 {
 	const struct sgpu_channel *other = context->channels;
 
-	while (other != channel && other->tables[directory][kind] != channel->tables[directory][kind]) {
+	while (other != channel &&
+	       other->tables[directory][kind] != channel->tables[directory][kind]) {
 		other = other->next;
 	}
 	return other != channel;
@@ -130,7 +135,8 @@ static int check_channel(const struct walk *walk, const struct sgpu_context *con
 
 	if (rc == SGPU_OK && (p->channels[channel->id] != channel || channel->serial > p->serials ||
 			      p->frames[channel->directory].owner != channel->id)) {
-		rc = broken(walk, channel->directory, "the directory of a channel that is not entered");
+		rc = broken(walk, channel->directory,
+			    "the directory of a channel that is not entered");
 	}
 	for (uint32_t d = 0; rc == SGPU_OK && context && d < p->directory_entries; d++) {
 		for (int kind = 0; rc == SGPU_OK && kind < SGPU_KINDS; kind++) {
@@ -165,8 +171,10 @@ static int check_windows(const struct walk *walk, const struct sgpu_context *con
 				if (entries[i] == SGPU_POISONED_FRAME) {
 					continue;
 				}
-				if (!walk->seen[entries[i]] || sgpu_frame_context(p, entries[i]) != context) {
-					return broken(walk, entries[i], "mapped on the device, and in no table");
+				if (!walk->seen[entries[i]] ||
+				    sgpu_frame_context(p, entries[i]) != context) {
+					return broken(walk, entries[i],
+						      "mapped on the device, and in no table");
 				}
 			}
 			if (used != context->windows[d].used[kind]) {
@@ -184,7 +192,8 @@ static int check_context(const struct walk *walk, const struct sgpu_context *con
 	int rc = SGPU_OK;
 
 	if (!context->channels || (!context->keys && context->channels->next)) {
-		return sgpu_fail(walk->error, SGPU_EINVALID, "a context without channels, or several without a key");
+		return sgpu_fail(walk->error, SGPU_EINVALID,
+				 "a context without channels, or several without a key");
 	}
 	for (const struct sgpu_context *other = context->next; other; other = other->next) {
 		if (context->keys && other->keys &&
@@ -194,8 +203,10 @@ static int check_context(const struct walk *walk, const struct sgpu_context *con
 	}
 	for (const struct sgpu_channel *channel = context->channels; rc == SGPU_OK && channel;
 	     channel = channel->next) {
-		rc = channel->context == context ? check_channel(walk, context, channel) :
-			sgpu_fail(walk->error, SGPU_EINVALID, "channel %u is in two contexts", channel->id);
+		rc = channel->context == context
+			     ? check_channel(walk, context, channel)
+			     : sgpu_fail(walk->error, SGPU_EINVALID,
+					 "channel %u is in two contexts", channel->id);
 	}
 	return rc == SGPU_OK ? check_windows(walk, context) : rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_CREATE: a channel, and with the first one of an owner its context: keys, a space of addresses, nothing
- * mapped. What can fail is done before anything is entered.
+ * CH_CREATE: a channel, and with the first one of an owner its context: keys, a space of addresses,
+ * nothing mapped. What can fail is done before anything is entered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,8 @@ static int make_keys(const struct sgpu_processor *processor, struct sgpu_context
 		rc = sgpu_random(context->keys->cek, sizeof(context->keys->cek), error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_channel_derive(context->keys->cek, processor->id, &context->keys->derived, error);
+		rc = sgpu_channel_derive(context->keys->cek, processor->id, &context->keys->derived,
+					 error);
 	}
 	return rc;
 }
@@ -44,15 +45,16 @@ static struct sgpu_context *make_context(struct sgpu_processor *processor, const
 	struct sgpu_context *context = calloc(1, sizeof(*context));
 	int rc = SGPU_OK;
 
-	if (!context || !(context->windows = calloc(processor->directory_entries, sizeof(*context->windows)))) {
+	if (!context ||
+	    !(context->windows = calloc(processor->directory_entries, sizeof(*context->windows)))) {
 		rc = sgpu_fail_nomem(error);
 	}
 	if (rc == SGPU_OK && owner_key) {
 		rc = make_keys(processor, context, owner_key, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = pager->space_create(pager->device, processor->config.space_size, &context->space, &context->base,
-					 error);
+		rc = pager->space_create(pager->device, processor->config.space_size,
+					 &context->space, &context->base, error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_context_free(processor, context);
@@ -61,8 +63,10 @@ static struct sgpu_context *make_context(struct sgpu_processor *processor, const
 	return context;
 }
 
-static struct sgpu_channel *make_channel(const struct sgpu_processor *processor, struct sgpu_context *context,
-					 const struct sgpu_command *command, struct sgpu_error *error)
+static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
+					 struct sgpu_context *context,
+					 const struct sgpu_command *command,
+					 struct sgpu_error *error)
 {
 	struct sgpu_channel *channel = calloc(1, sizeof(*channel));
 	int rc = SGPU_OK;
@@ -76,14 +80,16 @@ static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
 	channel->id = command->channel;
 	channel->serial = processor->serials + 1;
 	channel->directory = command->create.directory;
-	if (context && !(channel->tables = calloc(processor->directory_entries, sizeof(*channel->tables)))) {
+	if (context &&
+	    !(channel->tables = calloc(processor->directory_entries, sizeof(*channel->tables)))) {
 		rc = sgpu_fail_nomem(error);
 	}
 	if (rc == SGPU_OK && context && context->keys) {
 		rc = sgpu_aead_create(NULL, context->keys->derived.group, &channel->aead, error);
 	}
 	if (rc == SGPU_OK && channel->aead) {
-		rc = sgpu_aead_create(NULL, context->keys->derived.answer, &channel->answer_aead, error);
+		rc = sgpu_aead_create(NULL, context->keys->derived.answer, &channel->answer_aead,
+				      error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_channel_free(channel);
@@ -100,7 +106,8 @@ static void digest_grant(const struct sgpu_grant *grant, uint8_t digest[SGPU_CHA
 	sgpu_kt128(bytes, sizeof(bytes), NULL, 0, digest, SGPU_CHANNEL_DIGEST_SIZE);
 }
 
-int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant, struct sgpu_error *error)
+int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant,
+			 struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
 	const struct sgpu_channel *channel;
@@ -112,12 +119,13 @@ int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_gra
 	made = channel && channel->context && channel->context->keys &&
 	       sgpu_equal(channel->grant_digest, digest, sizeof(digest));
 	sgpu_tables_leave(processor);
-	return made ? SGPU_OK : sgpu_fail(error, SGPU_EAUTH, "the grant of channel %u is not the processor's",
-					  (unsigned)grant->channel);
+	return made ? SGPU_OK
+		    : sgpu_fail(error, SGPU_EAUTH, "the grant of channel %u is not the processor's",
+				(unsigned)grant->channel);
 }
 
-static int make_grant(const struct sgpu_processor *processor, struct sgpu_channel *channel, struct sgpu_grant *grant,
-		      struct sgpu_error *error)
+static int make_grant(const struct sgpu_processor *processor, struct sgpu_channel *channel,
+		      struct sgpu_grant *grant, struct sgpu_error *error)
 {
 	const struct sgpu_context *context = channel->context;
 	uint8_t bind[SGPU_GRANT_BIND_SIZE];
@@ -130,16 +138,19 @@ static int make_grant(const struct sgpu_processor *processor, struct sgpu_channe
 	memcpy(grant->processor, processor->id, sizeof(grant->processor));
 	sgpu_grant_bind(grant, bind);
 	rc = sgpu_hpke_seal(context->owner_key, GRANT_INFO, strlen(GRANT_INFO), bind, sizeof(bind),
-			    context->keys->cek, sizeof(context->keys->cek), grant->enc, grant->sealed_cek, error);
+			    context->keys->cek, sizeof(context->keys->cek), grant->enc,
+			    grant->sealed_cek, error);
 	digest_grant(grant, channel->grant_digest);
 	return rc;
 }
 
-static struct sgpu_context *find_context(const struct sgpu_processor *processor, const uint8_t owner_key[32])
+static struct sgpu_context *find_context(const struct sgpu_processor *processor,
+					 const uint8_t owner_key[32])
 {
 	struct sgpu_context *context = processor->contexts;
 
-	while (context && !(context->keys && sgpu_equal(context->owner_key, owner_key, sizeof(context->owner_key)))) {
+	while (context && !(context->keys && sgpu_equal(context->owner_key, owner_key,
+							sizeof(context->owner_key)))) {
 		context = context->next;
 	}
 	return context;
@@ -159,18 +170,19 @@ static void enter(struct sgpu_processor *processor, struct sgpu_channel *channel
 	}
 	processor->channels[channel->id] = channel;
 	processor->serials = channel->serial;
-	sgpu_page_take(processor, channel->directory, SGPU_SMALL, (struct sgpu_frame_entry){
-		.owner = channel->id,
-		.use = SGPU_FRAME_DIRECTORY,
-		.locked = context && context->keys,
-		.clean = processor->frames[channel->directory].clean,
-		.stale = processor->frames[channel->directory].stale,
-		.aperture = processor->frames[channel->directory].aperture,
-	});
+	sgpu_page_take(processor, channel->directory, SGPU_SMALL,
+		       (struct sgpu_frame_entry){
+			       .owner = channel->id,
+			       .use = SGPU_FRAME_DIRECTORY,
+			       .locked = context && context->keys,
+			       .clean = processor->frames[channel->directory].clean,
+			       .stale = processor->frames[channel->directory].stale,
+			       .aperture = processor->frames[channel->directory].aperture,
+		       });
 }
 
-static int create(struct sgpu_processor *processor, const struct sgpu_command *command, bool bootstrap,
-		  struct sgpu_reply *reply)
+static int create(struct sgpu_processor *processor, const struct sgpu_command *command,
+		  bool bootstrap, struct sgpu_reply *reply)
 {
 	const uint8_t *owner_key = command->create.has_key ? command->create.owner_key : NULL;
 	struct sgpu_context *context = owner_key ? find_context(processor, owner_key) : NULL;
@@ -178,7 +190,8 @@ static int create(struct sgpu_processor *processor, const struct sgpu_command *c
 	bool is_first = !context;
 	int rc = SGPU_OK;
 
-	if (!context && !bootstrap && !(context = make_context(processor, owner_key, &reply->error))) {
+	if (!context && !bootstrap &&
+	    !(context = make_context(processor, owner_key, &reply->error))) {
 		return sgpu_refuse_device(reply, SGPU_ENOMEM, "cannot make a context");
 	}
 	channel = make_channel(processor, context, command, &reply->error);
@@ -190,40 +203,48 @@ static int create(struct sgpu_processor *processor, const struct sgpu_command *c
 		if (is_first) {
 			sgpu_context_free(processor, context);
 		}
-		return rc == SGPU_EINVALID ? sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "not a public key of X25519")
-					   : sgpu_refuse_device(reply, SGPU_ENOMEM, "cannot make a channel");
+		return rc == SGPU_EINVALID
+			       ? sgpu_refuse(reply, SGPU_REFUSED_MALFORMED,
+					     "not a public key of X25519")
+			       : sgpu_refuse_device(reply, SGPU_ENOMEM, "cannot make a channel");
 	}
 	enter(processor, channel, is_first);
 	return SGPU_OK;
 }
 
-int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *command,
+		   struct sgpu_reply *reply)
 {
 	const uint32_t frame = command->create.directory, id = command->channel;
 	enum sgpu_frame_region region;
 
 	if (id >= SGPU_CHANNEL_MAX || frame >= processor->config.frames) {
-		return sgpu_refuse(reply, SGPU_REFUSED_RANGE, "channel %u with its directory in frame %u", id, frame);
+		return sgpu_refuse(reply, SGPU_REFUSED_RANGE,
+				   "channel %u with its directory in frame %u", id, frame);
 	}
 	region = sgpu_processor_region(processor, frame);
 	const bool bootstrap = !command->create.has_key && region == SGPU_REGION_UNPROTECTED;
 
 	if (!bootstrap && !sgpu_is_bootstrap(processor, command->via)) {
-		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "channel %u is no bootstrap channel", command->via);
+		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
+				   "channel %u is no bootstrap channel", command->via);
 	}
 	if (processor->channels[id]) {
 		return sgpu_refuse(reply, SGPU_REFUSED_EXISTS, "channel %u exists", id);
 	}
 	if (!bootstrap && region != SGPU_REGION_PROTECTED) {
 		return sgpu_refuse(reply, SGPU_REFUSED_REGION,
-				   "frame %u, for the directory of channel %u, is not protected", frame, id);
+				   "frame %u, for the directory of channel %u, is not protected",
+				   frame, id);
 	}
 	if (!sgpu_page_is_free(processor, frame, SGPU_SMALL)) {
 		return sgpu_refuse(reply, SGPU_REFUSED_NOT_FREE,
-				   "frame %u, for the directory of channel %u, is in use", frame, id);
+				   "frame %u, for the directory of channel %u, is in use", frame,
+				   id);
 	}
 	if (processor->serials == UINT32_MAX) {
-		return sgpu_refuse(reply, SGPU_REFUSED_LIMIT, "this processor has made all the channels it can");
+		return sgpu_refuse(reply, SGPU_REFUSED_LIMIT,
+				   "this processor has made all the channels it can");
 	}
 	return create(processor, command, bootstrap, reply);
 }

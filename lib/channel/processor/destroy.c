@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_DESTROY: a channel with what it alone has mapped. With or without the owner's authorisation everything is cleared
- * before it is free; the MAC only says that the owner wanted it. With the last channel goes the context, and its key with
- * it.
+ * CH_DESTROY: a channel with what it alone has mapped. With or without the owner's authorisation
+ * everything is cleared before it is free; the MAC only says that the owner wanted it. With the
+ * last channel goes the context, and its key with it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,14 +34,16 @@ static int clear_run(const struct destruction *job, const struct page_run *run)
 {
 	const struct sgpu_pager *pager = &job->processor->pager;
 
-	return pager->clear(pager->device, job->channel->context->space, run->va, run->size, job->error);
+	return pager->clear(pager->device, job->channel->context->space, run->va, run->size,
+			    job->error);
 }
 
 static int unmap_run(const struct destruction *job, const struct page_run *run)
 {
 	const struct sgpu_pager *pager = &job->processor->pager;
 
-	return pager->unmap(pager->device, job->channel->context->space, run->va, run->size, job->error);
+	return pager->unmap(pager->device, job->channel->context->space, run->va, run->size,
+			    job->error);
 }
 
 static int map_run(const struct destruction *job, const struct page_run *run)
@@ -78,8 +80,8 @@ static bool leaves(const struct destruction *job, const struct sgpu_table *table
 }
 
 /* The runs of one table; `limit` counts runs down, at 0 it ends. */
-static int each_run_of(const struct destruction *job, uint32_t directory, int kind, run_fn run, uint64_t *limit,
-		       uint64_t *done)
+static int each_run_of(const struct destruction *job, uint32_t directory, int kind, run_fn run,
+		       uint64_t *limit, uint64_t *done)
 {
 	const struct sgpu_processor *processor = job->processor;
 	const struct sgpu_table *table = job->channel->tables[directory][kind];
@@ -190,15 +192,16 @@ static void leave_table(const struct destruction *job, uint32_t directory, int k
 }
 
 /* The id may soon be another context's, so what stays gets an owner among those who have it. */
-static void inherit_page(struct sgpu_processor *processor, const struct sgpu_context *context, uint32_t from,
-			 uint32_t directory, uint32_t index, int kind)
+static void inherit_page(struct sgpu_processor *processor, const struct sgpu_context *context,
+			 uint32_t from, uint32_t directory, uint32_t index, int kind)
 {
 	const uint32_t page = context->windows[directory].entries[kind][index];
 
 	if (page >= SGPU_POISONED_FRAME || processor->frames[page].owner != from) {
 		return;
 	}
-	for (const struct sgpu_channel *channel = context->channels; channel; channel = channel->next) {
+	for (const struct sgpu_channel *channel = context->channels; channel;
+	     channel = channel->next) {
 		const struct sgpu_table *table = channel->tables[directory][kind];
 
 		if (table && table->entries[index] == page) {
@@ -210,7 +213,8 @@ static void inherit_page(struct sgpu_processor *processor, const struct sgpu_con
 	}
 }
 
-static void inherit(struct sgpu_processor *processor, const struct sgpu_context *context, uint32_t from)
+static void inherit(struct sgpu_processor *processor, const struct sgpu_context *context,
+		    uint32_t from)
 {
 	for (uint32_t d = 0; d < processor->directory_entries; d++) {
 		for (int kind = 0; kind < SGPU_KINDS; kind++) {
@@ -222,7 +226,9 @@ static void inherit(struct sgpu_processor *processor, const struct sgpu_context 
 					processor->frames[table->frame].owner = channel->id;
 				}
 			}
-			for (uint32_t i = 0; context->windows[d].used[kind] && i < processor->entries_of[kind]; i++) {
+			for (uint32_t i = 0;
+			     context->windows[d].used[kind] && i < processor->entries_of[kind];
+			     i++) {
 				inherit_page(processor, context, from, d, i, kind);
 			}
 		}
@@ -242,7 +248,9 @@ static void remove_context(struct sgpu_processor *processor, struct sgpu_context
 
 static void leave(struct sgpu_processor *processor, struct sgpu_channel *channel, bool authorised)
 {
-	const struct destruction job = { .processor = processor, .channel = channel, .poisons = !authorised };
+	const struct destruction job = { .processor = processor,
+					 .channel = channel,
+					 .poisons = !authorised };
 	struct sgpu_context *context = channel->context;
 
 	for (uint32_t d = 0; context && d < processor->directory_entries; d++) {
@@ -289,7 +297,8 @@ void sgpu_destroy_by_force(struct sgpu_processor *processor, struct sgpu_channel
 	leave(processor, channel, false);
 }
 
-static int check_mac(const struct sgpu_channel *channel, const struct sgpu_command *command, struct sgpu_reply *reply)
+static int check_mac(const struct sgpu_channel *channel, const struct sgpu_command *command,
+		     struct sgpu_reply *reply)
 {
 	const struct sgpu_context_keys *keys = channel->context ? channel->context->keys : NULL;
 	const uint64_t counter = command->destroy.mac_counter;
@@ -306,13 +315,15 @@ static int check_mac(const struct sgpu_channel *channel, const struct sgpu_comma
 	return reply->code;
 }
 
-int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command *command,
+		    struct sgpu_reply *reply)
 {
 	const uint32_t id = command->channel;
 	struct sgpu_channel *channel;
 
 	if (!sgpu_is_bootstrap(processor, command->via)) {
-		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "channel %u is no bootstrap channel", command->via);
+		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
+				   "channel %u is no bootstrap channel", command->via);
 	}
 	channel = id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
 	if (!channel) {
@@ -322,7 +333,9 @@ int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command 
 		return reply->code;
 	}
 	if (channel->context) {
-		const struct destruction job = { .processor = processor, .channel = channel, .error = &reply->error };
+		const struct destruction job = { .processor = processor,
+						 .channel = channel,
+						 .error = &reply->error };
 		int rc = leave_device(&job);
 
 		if (rc != SGPU_OK) {

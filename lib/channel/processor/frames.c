@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of pages: 8 bytes for each frame say whose it is, where it stands and what it needs before somebody else
- * gets it. A page of several frames is entered in each of them.
+ * The table of pages: 8 bytes for each frame say whose it is, where it stands and what it needs
+ * before somebody else gets it. A page of several frames is entered in each of them.
  */
 #include "channel/processor/frames.h"
 
@@ -23,7 +23,8 @@ enum sgpu_refusal sgpu_page_place(const struct sgpu_processor *processor, uint32
 		return SGPU_REFUSED_RANGE;
 	}
 	*region = sgpu_processor_region(processor, first);
-	if (*region == SGPU_REGION_HIDDEN || sgpu_processor_region(processor, first + count - 1) != *region) {
+	if (*region == SGPU_REGION_HIDDEN ||
+	    sgpu_processor_region(processor, first + count - 1) != *region) {
 		return SGPU_REFUSED_REGION;
 	}
 	return SGPU_REFUSED_NOT;
@@ -49,7 +50,8 @@ bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t firs
 	return false;
 }
 
-void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind, struct sgpu_frame_entry entry)
+void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,
+		    struct sgpu_frame_entry entry)
 {
 	entry.mapped = 1;
 	entry.references = 1;
@@ -108,13 +110,14 @@ void sgpu_page_soil(struct sgpu_processor *processor, uint32_t first, int kind)
 struct sgpu_context *sgpu_frame_context(const struct sgpu_processor *processor, uint32_t frame)
 {
 	const struct sgpu_frame_entry *entry = &processor->frames[frame];
-	const struct sgpu_channel *channel = entry->mapped ? processor->channels[entry->owner] : NULL;
+	const struct sgpu_channel *channel =
+		entry->mapped ? processor->channels[entry->owner] : NULL;
 
 	return channel ? channel->context : NULL;
 }
 
-static const uint32_t *entries_at(const struct sgpu_context *context, const struct sgpu_channel *channel,
-				uint32_t directory, int kind)
+static const uint32_t *entries_at(const struct sgpu_context *context,
+				  const struct sgpu_channel *channel, uint32_t directory, int kind)
 {
 	if (!channel) {
 		return context->windows[directory].entries[kind];
@@ -122,8 +125,9 @@ static const uint32_t *entries_at(const struct sgpu_context *context, const stru
 	return channel->tables[directory][kind] ? channel->tables[directory][kind]->entries : NULL;
 }
 
-bool sgpu_range_is_mapped(const struct sgpu_processor *processor, const struct sgpu_context *context,
-			  const struct sgpu_channel *channel, uint64_t at, uint64_t size)
+bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
+			  const struct sgpu_context *context, const struct sgpu_channel *channel,
+			  uint64_t at, uint64_t size)
 {
 	const uint64_t window = SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL];
 	uint64_t end;
@@ -139,7 +143,8 @@ bool sgpu_range_is_mapped(const struct sgpu_processor *processor, const struct s
 			const uint32_t *entries = entries_at(context, channel, directory, kind);
 
 			const uint32_t page =
-				entries ? entries[at % window / processor->page_size[kind]] : SGPU_NO_FRAME;
+				entries ? entries[at % window / processor->page_size[kind]]
+					: SGPU_NO_FRAME;
 
 			/* No frame, no poisoned one, and none that the device has not. */
 			if (page < SGPU_POISONED_FRAME && !processor->frames[page].missing) {

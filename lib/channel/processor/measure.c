@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_MEASURE: a digest of what is mapped in a channel, for its owner. It goes through the hands of the untrusted
- * side, which also chooses the range: so that it learns nothing from it, the digest is masked.
+ * CH_MEASURE: a digest of what is mapped in a channel, for its owner. It goes through the hands of
+ * the untrusted side, which also chooses the range: so that it learns nothing from it, the digest
+ * is masked.
  */
 #include <string.h>
 
@@ -13,9 +14,11 @@
 #include "channel/processor/frames.h"
 #include "channel/processor/refuse.h"
 
-int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command *command,
+		    struct sgpu_reply *reply)
 {
-	struct sgpu_channel *channel = sgpu_configurable(processor, command->via, command->channel, reply);
+	struct sgpu_channel *channel =
+		sgpu_configurable(processor, command->via, command->channel, reply);
 	const uint64_t va = command->measure.va, size = command->measure.size;
 	struct sgpu_measurement *measurement = &reply->measurement;
 	const struct sgpu_pager *pager = &processor->pager;
@@ -24,18 +27,19 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 	if (!channel) {
 		return reply->code;
 	}
-	if (!size || va > processor->config.space_size || size > processor->config.space_size - va) {
-		return sgpu_refuse(reply, SGPU_REFUSED_RANGE, "%llu bytes at 0x%llx", (unsigned long long)size,
-				   (unsigned long long)va);
+	if (!size || va > processor->config.space_size ||
+	    size > processor->config.space_size - va) {
+		return sgpu_refuse(reply, SGPU_REFUSED_RANGE, "%llu bytes at 0x%llx",
+				   (unsigned long long)size, (unsigned long long)va);
 	}
 	if (command->measure.keyed && !channel->context->keys) {
-		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "channel %u has no key to measure with",
-				   channel->id);
+		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED,
+				   "channel %u has no key to measure with", channel->id);
 	}
 	if (!sgpu_range_is_mapped(processor, channel->context, channel, va, size)) {
 		return sgpu_refuse(reply, SGPU_REFUSED_NOT_MAPPED,
-				   "%llu bytes at 0x%llx are not all mapped in channel %u", (unsigned long long)size,
-				   (unsigned long long)va, channel->id);
+				   "%llu bytes at 0x%llx are not all mapped in channel %u",
+				   (unsigned long long)size, (unsigned long long)va, channel->id);
 	}
 	*measurement = (struct sgpu_measurement){
 		.channel = channel->id,
@@ -48,8 +52,9 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 	rc = sgpu_activate_now(processor, channel->context, &reply->error);
 	if (rc == SGPU_OK) {
 		rc = pager->measure(pager->device, channel->context->space, va, size,
-				    measurement->keyed ? channel->context->keys->derived.measure : NULL, measurement->digest,
-				    &reply->error);
+				    measurement->keyed ? channel->context->keys->derived.measure
+						       : NULL,
+				    measurement->digest, &reply->error);
 	}
 	if (rc != SGPU_OK) {
 		memset(measurement, 0, sizeof(*measurement));
@@ -58,7 +63,8 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 	channel->reports++;
 	if (channel->context->keys) {
 		sgpu_mask_measurement(&channel->context->keys->derived, measurement);
-		sgpu_mac_measurement(&channel->context->keys->derived, measurement, measurement->mac);
+		sgpu_mac_measurement(&channel->context->keys->derived, measurement,
+				     measurement->mac);
 	}
 	return SGPU_OK;
 }

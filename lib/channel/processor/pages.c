@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the device does for CH_PTE: pages are mapped where nothing is, pages that go are cleared and unmapped, and
- * where one takes another's place it comes last. A step that fails is undone with all before it. When that fails as well,
- * a page that the device does not give back is retired: nobody gets it any more; and one that it does not map again is
- * missing: it stands in its tables until it is taken out, and nothing reaches for it on the device.
+ * What the device does for CH_PTE: pages are mapped where nothing is, pages that go are cleared and
+ * unmapped, and where one takes another's place it comes last. A step that fails is undone with all
+ * before it. When that fails as well, a page that the device does not give back is retired: nobody
+ * gets it any more; and one that it does not map again is missing: it stands in its tables until it
+ * is taken out, and nothing reaches for it on the device.
  */
 #include "channel/processor/activate.h"
 #include "channel/processor/aperture.h"
@@ -33,8 +34,9 @@ static int map(const struct work *work, const uint32_t *pages, uint32_t first, u
 {
 	const struct sgpu_pager *pager = &work->processor->pager;
 
-	return pager->map(pager->device, work->change->context->space, at(work, first), pages + first, count,
-			  work->processor->page_size[work->change->kind], error);
+	return pager->map(pager->device, work->change->context->space, at(work, first),
+			  pages + first, count, work->processor->page_size[work->change->kind],
+			  error);
 }
 
 static int unmap(const struct work *work, uint32_t first, uint32_t count, struct sgpu_error *error)
@@ -55,7 +57,8 @@ static int unmap_old(const struct work *work, uint32_t first, uint32_t count)
 	return unmap(work, first, count, work->error);
 }
 
-static int clear_and_tell(const struct work *work, uint32_t first, uint32_t count, struct sgpu_error *error)
+static int clear_and_tell(const struct work *work, uint32_t first, uint32_t count,
+			  struct sgpu_error *error)
 {
 	const struct sgpu_pager *pager = &work->processor->pager;
 
@@ -77,7 +80,8 @@ static int clear_new(const struct work *work, uint32_t first, uint32_t count)
 		uint32_t last = first;
 
 		while (last < end &&
-		       sgpu_page_needs_clear(work->processor, work->change->after[last], work->change->kind)) {
+		       sgpu_page_needs_clear(work->processor, work->change->after[last],
+					     work->change->kind)) {
 			last++;
 		}
 		rc = last > first ? clear(work, first, last - first) : SGPU_OK;
@@ -96,7 +100,8 @@ static int undo_map(const struct work *work, uint32_t first, uint32_t count)
 	if (unmap(work, first, count, NULL) != SGPU_OK) {
 		work->change->context->faulted = true;
 		for (uint32_t i = first; i < first + count; i++) {
-			sgpu_page_retire(work->processor, work->change->after[i], work->change->kind);
+			sgpu_page_retire(work->processor, work->change->after[i],
+					 work->change->kind);
 		}
 		return SGPU_OK;
 	}
@@ -110,7 +115,8 @@ static int undo_unmap(const struct work *work, uint32_t first, uint32_t count)
 {
 	if (map(work, work->change->before, first, count, NULL) != SGPU_OK) {
 		for (uint32_t i = first; i < first + count; i++) {
-			sgpu_page_miss(work->processor, work->change->before[i], work->change->kind);
+			sgpu_page_miss(work->processor, work->change->before[i],
+				       work->change->kind);
 		}
 	}
 	return SGPU_OK;
@@ -120,12 +126,14 @@ static int undo_unmap(const struct work *work, uint32_t first, uint32_t count)
 static bool is_for(const struct work *work, unsigned actions, uint32_t index)
 {
 	return actions >> work->change->actions[index] & 1 &&
-	       !(actions == DROPPED && work->processor->frames[work->change->before[index]].missing);
+	       !(actions == DROPPED &&
+		 work->processor->frames[work->change->before[index]].missing);
 }
 
-/* Calls the step for every run of pages whose action is among `actions`, up to index `end`; *failed is where it
- * failed. */
-static int each_run(const struct work *work, unsigned actions, step_fn step, uint32_t end, uint32_t *failed)
+/* Calls the step for every run of pages whose action is among `actions`, up to index `end`; *failed
+ * is where it failed. */
+static int each_run(const struct work *work, unsigned actions, step_fn step, uint32_t end,
+		    uint32_t *failed)
 {
 	for (uint32_t first = 0; first < end;) {
 		uint32_t last = first;
@@ -167,9 +175,10 @@ static int prepare(const struct work *work)
 
 		drops = drops || DROPPED >> action & 1;
 		if (action == SGPU_PAGE_ADD || action == SGPU_PAGE_SWAP) {
-			rc = sgpu_aperture_drop(processor, change->after[i], processor->frames_of[change->kind],
-					      work->error);
-			unclear = unclear || sgpu_page_needs_clear(processor, change->after[i], change->kind);
+			rc = sgpu_aperture_drop(processor, change->after[i],
+						processor->frames_of[change->kind], work->error);
+			unclear = unclear ||
+				  sgpu_page_needs_clear(processor, change->after[i], change->kind);
 		}
 	}
 	if (rc == SGPU_OK && unclear) {

@@ -14,10 +14,10 @@ struct sgpu_page_change {
 	uint64_t va;
 	uint32_t count;
 	const uint32_t *before, *after; /* `count` pages each */
-	const uint8_t *actions;         /* what becomes of each on the device */
+	const uint8_t *actions;		/* what becomes of each on the device */
 };
-/* All of it or, when the device fails, none of it; only that what was to be dropped may be clear then, and, when the
- * device fails again, missing. */
+/* All of it or, when the device fails, none of it; only that what was to be dropped may be clear
+ * then, and, when the device fails again, missing. */
 int sgpu_pages_change(struct sgpu_processor *processor, const struct sgpu_page_change *change,
 		      struct sgpu_error *error);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The command processor: made, fed with commands, and ended. What a command does stands in a file of its own.
+ * The command processor: made, fed with commands, and ended. What a command does stands in a file
+ * of its own.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,17 +19,21 @@ static int check_config(const struct sgpu_pager *pager, const struct sgpu_proces
 	const struct sgpu_pages_info *info = &pager->info;
 
 	if (!info->small || !info->big || info->big % info->small ||
-	    info->big / info->small > SGPU_CHANNEL_ENTRIES || SGPU_CHANNEL_ENTRIES % (info->big / info->small)) {
-		return sgpu_fail(error, SGPU_EUSAGE, "pages of %llu and %llu bytes do not go together",
+	    info->big / info->small > SGPU_CHANNEL_ENTRIES ||
+	    SGPU_CHANNEL_ENTRIES % (info->big / info->small)) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "pages of %llu and %llu bytes do not go together",
 				 (unsigned long long)info->small, (unsigned long long)info->big);
 	}
-	if (!config->frames || config->frames >= SGPU_NO_FRAME || config->frames > info->total / info->small) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%u frames: the device has %llu", config->frames,
-				 (unsigned long long)(info->total / info->small));
+	if (!config->frames || config->frames >= SGPU_NO_FRAME ||
+	    config->frames > info->total / info->small) {
+		return sgpu_fail(error, SGPU_EUSAGE, "%u frames: the device has %llu",
+				 config->frames, (unsigned long long)(info->total / info->small));
 	}
-	if (config->unprotected > config->frames || config->hidden > config->frames - config->unprotected) {
-		return sgpu_fail(error, SGPU_EUSAGE, "%u unprotected and %u hidden frames of %u", config->unprotected,
-				 config->hidden, config->frames);
+	if (config->unprotected > config->frames ||
+	    config->hidden > config->frames - config->unprotected) {
+		return sgpu_fail(error, SGPU_EUSAGE, "%u unprotected and %u hidden frames of %u",
+				 config->unprotected, config->hidden, config->frames);
 	}
 	return SGPU_OK;
 }
@@ -36,7 +41,8 @@ static int check_config(const struct sgpu_pager *pager, const struct sgpu_proces
 static void set_sizes(struct sgpu_processor *processor)
 {
 	const struct sgpu_pages_info *info = &processor->pager.info;
-	const uint64_t window = SGPU_CHANNEL_ENTRIES * info->small, most = SGPU_CHANNEL_ENTRIES * window;
+	const uint64_t window = SGPU_CHANNEL_ENTRIES * info->small,
+		       most = SGPU_CHANNEL_ENTRIES * window;
 	uint64_t size = processor->config.space_size;
 
 	processor->page_size[SGPU_SMALL] = info->small;
@@ -53,14 +59,16 @@ static void set_sizes(struct sgpu_processor *processor)
 	processor->directory_entries = (uint32_t)((size + window - 1) / window);
 }
 
-/* Writers first: a flood of groups does not keep the allocator out. No thread reads twice at once. */
+/* Writers first: a flood of groups does not keep the allocator out. No thread reads twice at once.
+ */
 static int init_locks(struct sgpu_processor *processor)
 {
 	pthread_rwlockattr_t attributes;
 	int bad = pthread_rwlockattr_init(&attributes);
 
 	if (!bad) {
-		(void)pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+		(void)pthread_rwlockattr_setkind_np(&attributes,
+						    PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
 		bad = pthread_rwlock_init(&processor->tables, &attributes);
 		(void)pthread_rwlockattr_destroy(&attributes);
 	}
@@ -71,7 +79,8 @@ static int init_locks(struct sgpu_processor *processor)
 	return bad;
 }
 
-int sgpu_processor_create(const struct sgpu_pager *pager, const struct sgpu_processor_config *config,
+int sgpu_processor_create(const struct sgpu_pager *pager,
+			  const struct sgpu_processor_config *config,
 			  struct sgpu_processor **processor, struct sgpu_error *error)
 {
 	struct sgpu_processor *made;
@@ -83,7 +92,8 @@ int sgpu_processor_create(const struct sgpu_pager *pager, const struct sgpu_proc
 	}
 	made = calloc(1, sizeof(*made));
 	/* Untouched entries cost nothing. */
-	if (!made || !(made->frames = calloc(config->frames, sizeof(*made->frames))) || init_locks(made)) {
+	if (!made || !(made->frames = calloc(config->frames, sizeof(*made->frames))) ||
+	    init_locks(made)) {
 		free(made ? made->frames : NULL);
 		free(made);
 		return sgpu_fail_nomem(error);
@@ -149,7 +159,8 @@ static int change_tables(struct sgpu_processor *processor, const struct sgpu_com
 	case SGPU_CH_DESTROY:
 		return sgpu_do_destroy(processor, command, reply);
 	default:
-		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "unknown operation %d", (int)command->op);
+		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "unknown operation %d",
+				   (int)command->op);
 	}
 }
 
@@ -185,7 +196,8 @@ int sgpu_processor_execute(struct sgpu_processor *processor, const uint8_t *byte
 
 	begin(reply);
 	if (size > sizeof(own)) {
-		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "a command of %zu bytes; at most %d are one", size,
+		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED,
+				   "a command of %zu bytes; at most %d are one", size,
 				   (int)SGPU_COMMAND_SIZE_MAX);
 	}
 	/* The sender may change its own while it is looked at. */

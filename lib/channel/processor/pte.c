@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_PTE: pages into a page table, or out of it. Everything is checked first, against the table of pages and
- * against what the context has mapped; then the device does its part; then it is entered.
+ * CH_PTE: pages into a page table, or out of it. Everything is checked first, against the table of
+ * pages and against what the context has mapped; then the device does its part; then it is entered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,14 +23,14 @@ struct job {
 	int kind;
 	uint64_t va, size;
 	struct sgpu_reply *reply;
-	uint32_t *entries;           /* of the context's directory window, from `index` on */
+	uint32_t *entries; /* of the context's directory window, from `index` on */
 	uint32_t protected_pages, pages;
 	bool authorised;
 };
 
 /* Entries of a directory window, made when there are none; NULL: no memory. */
-static uint32_t *window_entries(const struct sgpu_processor *processor, struct sgpu_context *context, uint32_t directory,
-				int kind)
+static uint32_t *window_entries(const struct sgpu_processor *processor,
+				struct sgpu_context *context, uint32_t directory, int kind)
 {
 	uint32_t **entries = &context->windows[directory].entries[kind];
 
@@ -67,16 +67,18 @@ static bool overlaps(const struct job *job, uint32_t index)
 	return false;
 }
 
-/* Page `i` of the command is in use: it may be shared if it is this context's, at this very address. */
+/* Page `i` of the command is in use: it may be shared if it is this context's, at this very
+ * address. */
 static int check_shared(struct job *job, uint32_t i, uint32_t page)
 {
 	const struct sgpu_processor *processor = job->processor;
 	const struct sgpu_frame_entry *entry = &processor->frames[page];
 
 	for (uint32_t f = page; f < page + processor->frames_of[job->kind]; f++) {
-		if (processor->frames[f].mapped && sgpu_frame_context(processor, f) != job->channel->context) {
-			return sgpu_refuse(job->reply, SGPU_REFUSED_FOREIGN, "frame %u belongs to another context",
-					   f);
+		if (processor->frames[f].mapped &&
+		    sgpu_frame_context(processor, f) != job->channel->context) {
+			return sgpu_refuse(job->reply, SGPU_REFUSED_FOREIGN,
+					   "frame %u belongs to another context", f);
 		}
 	}
 	if (entry->marked) {
@@ -87,7 +89,8 @@ static int check_shared(struct job *job, uint32_t i, uint32_t page)
 	}
 	if (entry->big != (job->kind == SGPU_BIG) || entry->directory != job->directory ||
 	    entry->index != job->index + i) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS, "page %u stands at another address", page);
+		return sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS,
+				   "page %u stands at another address", page);
 	}
 	return SGPU_OK;
 }
@@ -99,13 +102,15 @@ static int check_new(struct job *job, uint32_t i, uint32_t page, uint32_t old)
 	enum sgpu_refusal refusal = sgpu_page_place(processor, page, job->kind, &region);
 
 	if (refusal != SGPU_REFUSED_NOT) {
-		return sgpu_refuse(job->reply, refusal, "page %u: %s", page, sgpu_refusal_text(refusal));
+		return sgpu_refuse(job->reply, refusal, "page %u: %s", page,
+				   sgpu_refusal_text(refusal));
 	}
 	job->pages++;
 	job->protected_pages += region == SGPU_REGION_PROTECTED;
 	if (processor->frames[page].missing) {
 		return sgpu_refuse(job->reply, SGPU_REFUSED_DEVICE,
-				   "the device has not page %u any more: it can only be taken out", page);
+				   "the device has not page %u any more: it can only be taken out",
+				   page);
 	}
 	if (page == old) {
 		return SGPU_OK;
@@ -117,12 +122,14 @@ static int check_new(struct job *job, uint32_t i, uint32_t page, uint32_t old)
 		/* It stands in the context's directory window here, so nothing else does. */
 		return SGPU_OK;
 	}
-	/* Free: nothing else may stand there once this command has taken out what is in the table. */
+	/* Free: nothing else may stand there once this command has taken out what is in the table.
+	 */
 	const bool vacant = job->entries[i] == SGPU_NO_FRAME ||
 			    (old != SGPU_NO_FRAME && processor->frames[old].references == 1);
 	if (!vacant || overlaps(job, job->index + i)) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS, "another page than %u is mapped at 0x%llx", page,
-				   (unsigned long long)(job->va + i * processor->page_size[job->kind]));
+		return sgpu_refuse(
+			job->reply, SGPU_REFUSED_ALIAS, "another page than %u is mapped at 0x%llx",
+			page, (unsigned long long)(job->va + i * processor->page_size[job->kind]));
 	}
 	processor->frames[page].marked = 1;
 	processor->actions[i] = old == SGPU_NO_FRAME ? SGPU_PAGE_ADD : SGPU_PAGE_SWAP;
@@ -137,8 +144,10 @@ static int check_entry(struct job *job, uint32_t i)
 	processor->actions[i] = SGPU_PAGE_NONE;
 	if (old != SGPU_NO_FRAME && old != page) {
 		if (processor->frames[old].locked && !job->authorised) {
-			return sgpu_refuse(job->reply, SGPU_REFUSED_LOCKED, "page %u at 0x%llx is locked", old,
-					   (unsigned long long)(job->va + i * processor->page_size[job->kind]));
+			return sgpu_refuse(
+				job->reply, SGPU_REFUSED_LOCKED, "page %u at 0x%llx is locked", old,
+				(unsigned long long)(job->va +
+						     i * processor->page_size[job->kind]));
 		}
 		if (page == SGPU_NO_FRAME && processor->frames[old].references == 1) {
 			processor->actions[i] = SGPU_PAGE_DROP;
@@ -174,9 +183,11 @@ static int check_mac(struct job *job, const struct sgpu_command *command)
 		return SGPU_OK;
 	}
 	if (keys) {
-		sgpu_mac_unmap(&keys->derived, job->channel->serial, counter, job->va, job->size, expected);
+		sgpu_mac_unmap(&keys->derived, job->channel->serial, counter, job->va, job->size,
+			       expected);
 	}
-	job->authorised = sgpu_check_authorisation(job->channel, counter, command->pte.mac, expected, job->reply) == SGPU_OK;
+	job->authorised = sgpu_check_authorisation(job->channel, counter, command->pte.mac,
+						   expected, job->reply) == SGPU_OK;
 	sgpu_wipe(expected, sizeof(expected));
 	return job->reply->code;
 }
@@ -186,23 +197,29 @@ static int check_place(struct job *job, const struct sgpu_command *command)
 	const struct sgpu_processor *processor = job->processor;
 
 	if (job->count < 1 || job->count > SGPU_CHANNEL_PAGES_MAX) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_MALFORMED, "%u pages in one command", job->count);
+		return sgpu_refuse(job->reply, SGPU_REFUSED_MALFORMED, "%u pages in one command",
+				   job->count);
 	}
-	if (job->directory >= processor->directory_entries || job->index >= processor->entries_of[job->kind] ||
+	if (job->directory >= processor->directory_entries ||
+	    job->index >= processor->entries_of[job->kind] ||
 	    job->count > processor->entries_of[job->kind] - job->index) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE, "%u pages at entry %u of the table at index %u",
-				   job->count, command->pte.table_index, command->pte.directory_index);
+		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE,
+				   "%u pages at entry %u of the table at index %u", job->count,
+				   command->pte.table_index, command->pte.directory_index);
 	}
 	job->va = sgpu_page_va(processor, job->directory, job->index, job->kind);
 	job->size = job->count * processor->page_size[job->kind];
-	if (job->va > processor->config.space_size || job->size > processor->config.space_size - job->va) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE, "0x%llx lies beyond the space of a context",
+	if (job->va > processor->config.space_size ||
+	    job->size > processor->config.space_size - job->va) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_RANGE,
+				   "0x%llx lies beyond the space of a context",
 				   (unsigned long long)(job->va + job->size));
 	}
 	job->table = job->channel->tables[job->directory][job->kind];
 	if (!job->table) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_NO_TABLE, "no table at index %u of channel %u",
-				   job->directory, job->channel->id);
+		return sgpu_refuse(job->reply, SGPU_REFUSED_NO_TABLE,
+				   "no table at index %u of channel %u", job->directory,
+				   job->channel->id);
 	}
 	job->entries = window_entries(processor, job->channel->context, job->directory, job->kind);
 	if (!job->entries) {
@@ -234,14 +251,15 @@ static void put_in(struct job *job, uint32_t i, uint32_t page)
 		sgpu_page_refer(processor, page, job->kind, 1);
 		return;
 	}
-	sgpu_page_take(processor, page, job->kind, (struct sgpu_frame_entry){
-		.owner = job->channel->id,
-		.use = SGPU_FRAME_DATA,
-		.locked = job->channel->context->keys != NULL,
-		.clean = 1,
-		.directory = job->directory,
-		.index = job->index + i,
-	});
+	sgpu_page_take(processor, page, job->kind,
+		       (struct sgpu_frame_entry){
+			       .owner = job->channel->id,
+			       .use = SGPU_FRAME_DATA,
+			       .locked = job->channel->context->keys != NULL,
+			       .clean = 1,
+			       .directory = job->directory,
+			       .index = job->index + i,
+		       });
 	job->entries[i] = page;
 	job->channel->context->windows[job->directory].used[job->kind]++;
 }
@@ -312,10 +330,12 @@ static int change_device(struct job *job)
 	};
 	int rc = sgpu_pages_change(job->processor, &change, &job->reply->error);
 
-	return rc == SGPU_OK ? SGPU_OK : sgpu_refuse_device(job->reply, rc, "cannot change mappings");
+	return rc == SGPU_OK ? SGPU_OK
+			     : sgpu_refuse_device(job->reply, rc, "cannot change mappings");
 }
 
-int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *command,
+		struct sgpu_reply *reply)
 {
 	struct job job = {
 		.processor = processor,
@@ -327,7 +347,8 @@ int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *com
 		.reply = reply,
 	};
 
-	if (!job.channel || check_place(&job, command) != SGPU_OK || check_mac(&job, command) != SGPU_OK) {
+	if (!job.channel || check_place(&job, command) != SGPU_OK ||
+	    check_mac(&job, command) != SGPU_OK) {
 		return reply->code;
 	}
 	/* The sender may change its own while it is looked at. */

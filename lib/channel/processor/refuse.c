@@ -14,18 +14,24 @@ static const struct {
 	[SGPU_REFUSED_MALFORMED] = { "malformed", "the command is malformed" },
 	[SGPU_REFUSED_NO_CHANNEL] = { "no-channel", "there is no such channel" },
 	[SGPU_REFUSED_EXISTS] = { "exists", "the channel exists" },
-	[SGPU_REFUSED_RANGE] = { "range", "a frame, an index, an address or a size is out of range or not aligned" },
+	[SGPU_REFUSED_RANGE] = { "range", "a frame, an index, an address or a size is out of range "
+					  "or not aligned" },
 	[SGPU_REFUSED_REGION] = { "region", "the page lies in the wrong region of memory" },
 	[SGPU_REFUSED_NOT_FREE] = { "not-free", "the page is in use" },
 	[SGPU_REFUSED_FOREIGN] = { "foreign", "the page belongs to another context" },
-	[SGPU_REFUSED_LOCKED] = { "locked", "the page is locked, and its owner did not authorise this" },
-	[SGPU_REFUSED_MAC] = { "mac", "the authorisation does not verify, or its counter is not the next one" },
-	[SGPU_REFUSED_ALIAS] = { "alias", "the page stands at another address, or another page at this one" },
+	[SGPU_REFUSED_LOCKED] = { "locked",
+				  "the page is locked, and its owner did not authorise this" },
+	[SGPU_REFUSED_MAC] = { "mac", "the authorisation does not verify, or its counter is not "
+				      "the next one" },
+	[SGPU_REFUSED_ALIAS] = { "alias", "the page stands at another address, or another page at "
+					  "this one" },
 	[SGPU_REFUSED_NO_TABLE] = { "no-table", "no page table is mapped there" },
 	[SGPU_REFUSED_NOT_EMPTY] = { "not-empty", "the page table has entries" },
 	[SGPU_REFUSED_NOT_MAPPED] = { "not-mapped", "the range is not mapped in this channel" },
-	[SGPU_REFUSED_BOOTSTRAP] = { "bootstrap", "only a bootstrap channel does this, and none has it done to it" },
-	[SGPU_REFUSED_COUNTER] = { "counter", "the group is not the next one: dropped, replayed or reordered" },
+	[SGPU_REFUSED_BOOTSTRAP] = { "bootstrap", "only a bootstrap channel does this, and none "
+						  "has it done to it" },
+	[SGPU_REFUSED_COUNTER] = { "counter", "the group is not the next one: dropped, replayed or "
+					      "reordered" },
 	[SGPU_REFUSED_SEAL] = { "seal", "the group does not verify under the channel's key" },
 	[SGPU_REFUSED_GROUP] = { "group", "the group has items, and came where nobody takes them" },
 	[SGPU_REFUSED_LIMIT] = { "limit", "too many channels, references or entries" },
@@ -89,6 +95,8 @@ int sgpu_refuse_device(struct sgpu_reply *reply, int code, const char *what)
 {
 	char text[SGPU_ERROR_TEXT_MAX];
 
-	snprintf(text, sizeof(text), "%s", reply->error.text[0] ? reply->error.text : sgpu_strerror(code));
-	return sgpu_refuse(reply, SGPU_REFUSED_DEVICE, "%s: %.*s", what, SGPU_ERROR_TEXT_MAX / 2, text);
+	snprintf(text, sizeof(text), "%s",
+		 reply->error.text[0] ? reply->error.text : sgpu_strerror(code));
+	return sgpu_refuse(reply, SGPU_REFUSED_DEVICE, "%s: %.*s", what, SGPU_ERROR_TEXT_MAX / 2,
+			   text);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_SUBMIT: a sealed command group, and the sealed answer to it. A group's number must be the channel's next one and its
- * tag must verify; then the number is used up, whatever becomes of the items. A group is answered once, under its number.
- * Items go only to trusted code that asks for them; a group that comes as a command has none.
+ * CH_SUBMIT: a sealed command group, and the sealed answer to it. A group's number must be the
+ * channel's next one and its tag must verify; then the number is used up, whatever becomes of the
+ * items. A group is answered once, under its number. Items go only to trusted code that asks for
+ * them; a group that comes as a command has none.
  */
 #include <string.h>
 
@@ -12,8 +13,8 @@
 #include "channel/processor/refuse.h"
 #include "channel/processor/request.h"
 
-static int open_group(struct sgpu_channel *channel, const struct sgpu_command *command, uint8_t *items,
-		      struct sgpu_reply *reply)
+static int open_group(struct sgpu_channel *channel, const struct sgpu_command *command,
+		      uint8_t *items, struct sgpu_reply *reply)
 {
 	const uint32_t size = command->submit.size;
 	uint8_t nonce[SGPU_NONCE_SIZE];
@@ -27,8 +28,10 @@ static int open_group(struct sgpu_channel *channel, const struct sgpu_command *c
 	/* What is authenticated must be what is decrypted, while the sender may be writing. */
 	memcpy(items, command->submit.group, size);
 	sgpu_group_nonce(channel->serial, command->submit.counter, nonce);
-	if (sgpu_aead_open(channel->aead, nonce, items, size - SGPU_TAG_SIZE, items, items + size - SGPU_TAG_SIZE) != SGPU_OK) {
-		return sgpu_refuse(reply, SGPU_REFUSED_SEAL, "group %llu of channel %u does not verify",
+	if (sgpu_aead_open(channel->aead, nonce, items, size - SGPU_TAG_SIZE, items,
+			   items + size - SGPU_TAG_SIZE) != SGPU_OK) {
+		return sgpu_refuse(reply, SGPU_REFUSED_SEAL,
+				   "group %llu of channel %u does not verify",
 				   (unsigned long long)command->submit.counter, channel->id);
 	}
 	channel->groups++;
@@ -36,8 +39,8 @@ static int open_group(struct sgpu_channel *channel, const struct sgpu_command *c
 }
 
 /* `items` has room for the group. */
-static int submit(struct sgpu_processor *processor, const struct sgpu_command *command, uint8_t *items,
-		  struct sgpu_reply *reply)
+static int submit(struct sgpu_processor *processor, const struct sgpu_command *command,
+		  uint8_t *items, struct sgpu_reply *reply)
 {
 	const uint32_t id = command->channel;
 	struct sgpu_channel *channel = id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
@@ -46,14 +49,17 @@ static int submit(struct sgpu_processor *processor, const struct sgpu_command *c
 		return sgpu_refuse(reply, SGPU_REFUSED_NO_CHANNEL, "there is no channel %u", id);
 	}
 	if (!channel->context || command->via != id) {
-		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP, "a group for channel %u came through channel %u",
-				   id, command->via);
+		return sgpu_refuse(reply, SGPU_REFUSED_BOOTSTRAP,
+				   "a group for channel %u came through channel %u", id,
+				   command->via);
 	}
 	if (command->submit.size < SGPU_TAG_SIZE || command->submit.size > SGPU_GROUP_MAX) {
-		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "a group of %u bytes", command->submit.size);
+		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "a group of %u bytes",
+				   command->submit.size);
 	}
 	if (!channel->aead) {
-		return sgpu_refuse(reply, SGPU_REFUSED_SEAL, "channel %u has no key and takes no groups", id);
+		return sgpu_refuse(reply, SGPU_REFUSED_SEAL,
+				   "channel %u has no key and takes no groups", id);
 	}
 	pthread_mutex_lock(&channel->lock);
 	(void)open_group(channel, command, items, reply);
@@ -61,17 +67,20 @@ static int submit(struct sgpu_processor *processor, const struct sgpu_command *c
 	return reply->code;
 }
 
-int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *command, struct sgpu_reply *reply)
+int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *command,
+		   struct sgpu_reply *reply)
 {
 	uint8_t tag[SGPU_TAG_SIZE];
 
-	return command->submit.size <= sizeof(tag) ? submit(processor, command, tag, reply) :
-	       sgpu_refuse(reply, SGPU_REFUSED_GROUP, "a group of %u bytes, and nobody takes its items",
-			   command->submit.size);
+	return command->submit.size <= sizeof(tag)
+		       ? submit(processor, command, tag, reply)
+		       : sgpu_refuse(reply, SGPU_REFUSED_GROUP,
+				     "a group of %u bytes, and nobody takes its items",
+				     command->submit.size);
 }
 
-int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_grant *grant, const struct sgpu_binding *binding,
-			struct sgpu_error *error)
+int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_grant *grant,
+			const struct sgpu_binding *binding, struct sgpu_error *error)
 {
 	const uint32_t id = grant->channel;
 	struct sgpu_channel_keys keys;
@@ -114,8 +123,8 @@ int sgpu_processor_open_group(struct sgpu_processor *processor, const struct sgp
 	return reply->code;
 }
 
-int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t id, const void *answer, size_t size, uint8_t *sealed,
-			  uint64_t *counter, struct sgpu_error *error)
+int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t id, const void *answer,
+			  size_t size, uint8_t *sealed, uint64_t *counter, struct sgpu_error *error)
 {
 	uint8_t nonce[SGPU_NONCE_SIZE];
 	struct sgpu_channel *channel;
@@ -124,7 +133,8 @@ int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t id, const v
 	sgpu_tables_enter(processor);
 	channel = id < SGPU_CHANNEL_MAX ? processor->channels[id] : NULL;
 	if (!channel || !channel->answer_aead || size > SGPU_GROUP_MAX - SGPU_TAG_SIZE) {
-		rc = sgpu_fail(error, SGPU_EUSAGE, "channel %u takes no answer of %zu bytes", id, size);
+		rc = sgpu_fail(error, SGPU_EUSAGE, "channel %u takes no answer of %zu bytes", id,
+			       size);
 		goto out;
 	}
 	pthread_mutex_lock(&channel->lock);
@@ -132,7 +142,8 @@ int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t id, const v
 		/* Used up before anything is sealed with it, as the session does. */
 		*counter = channel->answers = channel->groups;
 		sgpu_group_nonce(channel->serial, *counter, nonce);
-		rc = sgpu_aead_seal(channel->answer_aead, nonce, answer, size, sealed, sealed + size);
+		rc = sgpu_aead_seal(channel->answer_aead, nonce, answer, size, sealed,
+				    sealed + size);
 	} else {
 		rc = sgpu_fail(error, SGPU_EUSAGE, "no group of channel %u is left to answer", id);
 	}

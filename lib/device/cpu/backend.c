@@ -39,14 +39,15 @@ static void make_lock(pthread_mutex_t *lock)
 	pthread_mutexattr_destroy(&attributes);
 }
 
-static int open_device(const char *selector, const struct sgpu_device_config *config, struct sgpu_device **device,
-		       struct sgpu_error *error)
+static int open_device(const char *selector, const struct sgpu_device_config *config,
+		       struct sgpu_device **device, struct sgpu_error *error)
 {
 	struct sgpu_device *new;
 	int code;
 
 	if (strcmp(selector, "cpu") != 0) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no device '%s': there is one CPU device, 'cpu'", selector);
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "no device '%s': there is one CPU device, 'cpu'", selector);
 	}
 	new = calloc(1, sizeof(*new));
 	if (!new) {
@@ -70,7 +71,8 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	return SGPU_OK;
 }
 
-static int info(struct sgpu_device *device, struct sgpu_device_info *about, struct sgpu_error *error)
+static int info(struct sgpu_device *device, struct sgpu_device_info *about,
+		struct sgpu_error *error)
 {
 	char processor[96];
 

@@ -2,8 +2,9 @@
  *
  * The CPU device: what its files share.
  *
- * A stream is a queue and a thread that runs its items in order; it sleeps while there are none. Work that
- * computes holds a token of the pool, which bounds the processors in use whatever the number of streams.
+ * A stream is a queue and a thread that runs its items in order; it sleeps while there are none.
+ * Work that computes holds a token of the pool, which bounds the processors in use whatever the
+ * number of streams.
  */
 #ifndef SGPU_DEVICE_CPU_CPU_H
 #define SGPU_DEVICE_CPU_CPU_H
@@ -17,26 +18,26 @@
 
 enum {
 	SGPU_CPU_PAGE = 4096,
-	SGPU_CPU_CLASSES = 9,     /* small blocks: 4 KiB to 1 MiB, powers of two */
+	SGPU_CPU_CLASSES = 9,	  /* small blocks: 4 KiB to 1 MiB, powers of two */
 	SGPU_CPU_STREAMS = 2048,  /* in use at once, at most: each has a thread */
 	SGPU_CPU_PIECE = 1 << 20, /* plaintext bytes that are best moved at once */
 };
 
 /* ---- memory.c ---- */
 struct sgpu_cpu_block {
-	struct sgpu_range range;       /* its mapping */
-	uint64_t size;                 /* as asked for */
-	struct sgpu_cpu_block *next;   /* idle: of its class */
+	struct sgpu_range range;     /* its mapping */
+	uint64_t size;		     /* as asked for */
+	struct sgpu_cpu_block *next; /* idle: of its class */
 };
 
 struct sgpu_cpu_memory {
 	pthread_mutex_t lock;
-	void *live;                    /* blocks in use */
-	void *shared;                  /* ranges of other devices that this one reaches, too */
+	void *live;   /* blocks in use */
+	void *shared; /* ranges of other devices that this one reaches, too */
 	struct sgpu_cpu_block *idle[SGPU_CPU_CLASSES]; /* cleared */
-	uint64_t limit;                /* ours; UINT64_MAX: none */
-	uint64_t budget;               /* what the machine could give when nothing was allocated */
-	uint64_t looked_ns;            /* when that was read */
+	uint64_t limit;				       /* ours; UINT64_MAX: none */
+	uint64_t budget;    /* what the machine could give when nothing was allocated */
+	uint64_t looked_ns; /* when that was read */
 	uint64_t used;
 };
 
@@ -46,34 +47,38 @@ void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory);
 SGPU_MUST_CHECK int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
 				   struct sgpu_error *error);
 void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-/* Refuses a range that is not in one allocation: a kernel or a copy past its end would reach another's data. */
-SGPU_MUST_CHECK int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size,
-					 struct sgpu_task *task);
+/* Refuses a range that is not in one allocation: a kernel or a copy past its end would reach
+ * another's data. */
+SGPU_MUST_CHECK int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address,
+					 uint64_t size, struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
 					struct sgpu_error *error);
 void sgpu_cpu_host_free(struct sgpu_device *device, void *memory, uint64_t size);
-SGPU_MUST_CHECK int sgpu_cpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
-					   struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cpu_host_register(struct sgpu_device *device, const void *memory,
+					   uint64_t size, struct sgpu_error *error);
 void sgpu_cpu_host_unregister(struct sgpu_device *device, const void *memory);
 void sgpu_cpu_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available);
 /* Counts bytes as in use, for good. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size,
+					    struct sgpu_error *error);
 /* What can be given out in all. */
 uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory);
 
 /* Memory of `device` that `peer` reaches, too. */
-SGPU_MUST_CHECK int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
-					  sgpu_devptr *memory, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
+					  uint64_t size, sgpu_devptr *memory,
+					  struct sgpu_error *error);
 void sgpu_cpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory);
 
 /* ---- pages.c ---- */
 struct sgpu_cpu_pages {
-	struct sgpu_frames frames;     /* its lock guards all of this */
-	int fd;                        /* physical memory; once the frames are opened */
-	uint64_t *made;                /* a bit a frame: it counts as memory in use */
+	struct sgpu_frames frames; /* its lock guards all of this */
+	int fd;			   /* physical memory; once the frames are opened */
+	uint64_t *made;		   /* a bit a frame: it counts as memory in use */
 };
-/* Sets bytes to zero, but makes next to none of the memory that nobody has written to yet: it is zero. */
+/* Sets bytes to zero, but makes next to none of the memory that nobody has written to yet: it is
+ * zero. */
 void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
 /* Frees everything. What was to be cleared was so before it was unmapped. */
 void sgpu_cpu_pages_close(struct sgpu_device *device);
@@ -82,23 +87,25 @@ extern const struct sgpu_device_page_calls sgpu_cpu_page_calls;
 /* ---- module_host.c: the process that modules run in ---- */
 struct sgpu_host_answer;
 struct sgpu_cpu_host {
-	pthread_mutex_t lock;          /* one request at a time */
-	int control;                   /* -1: it is not started */
+	pthread_mutex_t lock; /* one request at a time */
+	int control;	      /* -1: it is not started */
 	pid_t pid;
 	struct sgpu_module_confinement confinement;
-	atomic_bool broke_rules;       /* a module did what is refused */
+	atomic_bool broke_rules; /* a module did what is refused */
 };
 /* Does nothing when it runs. */
 SGPU_MUST_CHECK int sgpu_cpu_host_start(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cpu_host_stop(struct sgpu_device *device);
-/* A worker that loads this image: its answers come over *channel, how it ended over *report, and it ends when that is
- * closed. */
-SGPU_MUST_CHECK int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size, int *channel, int *report,
-					 struct sgpu_error *error);
+/* A worker that loads this image: its answers come over *channel, how it ended over *report, and it
+ * ends when that is closed. */
+SGPU_MUST_CHECK int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size,
+					 int *channel, int *report, struct sgpu_error *error);
 /* Fills *error with how a worker ended and returns its code, which is never SGPU_OK. */
-int sgpu_cpu_host_ended(struct sgpu_device *device, struct sgpu_host_answer *answer, struct sgpu_error *error);
+int sgpu_cpu_host_ended(struct sgpu_device *device, struct sgpu_host_answer *answer,
+			struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cpu_module_confinement(struct sgpu_device *device,
-						struct sgpu_module_confinement *confinement, struct sgpu_error *error);
+						struct sgpu_module_confinement *confinement,
+						struct sgpu_error *error);
 bool sgpu_cpu_module_broke_rules(struct sgpu_device *device);
 
 /* ---- stream.c ---- */
@@ -108,31 +115,32 @@ enum sgpu_cpu_kind { SGPU_CPU_WORK, SGPU_CPU_CALL, SGPU_CPU_RECORD, SGPU_CPU_WAI
 struct sgpu_cpu_item {
 	enum sgpu_cpu_kind kind;
 	/* WORK: performs the item; its result becomes the task's code */
-	int (*work)(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task);
-	bool moves;                    /* it computes nothing */
-	struct sgpu_task *task;        /* or NULL */
+	int (*work)(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+		    struct sgpu_task *task);
+	bool moves;		/* it computes nothing */
+	struct sgpu_task *task; /* or NULL */
 	void *to;
 	const void *from;
-	uint64_t size;                 /* bytes */
-	struct sgpu_device_key *key;   /* open and seal: */
-	uint64_t first;                /* the first chunk's index, */
-	bool last;                     /* and whether the last chunk ends the segment */
+	uint64_t size;		     /* bytes */
+	struct sgpu_device_key *key; /* open and seal: */
+	uint64_t first;		     /* the first chunk's index, */
+	bool last;		     /* and whether the last chunk ends the segment */
 	sgpu_launch_fn launch;
-	void (*call)(void *argument);  /* CALL */
-	void *argument;                /* of launch, of call; a digest's customisation */
-	struct sgpu_event *event;      /* RECORD, WAIT: holds a reference */
+	void (*call)(void *argument); /* CALL */
+	void *argument;		      /* of launch, of call; a digest's customisation */
+	struct sgpu_event *event;     /* RECORD, WAIT: holds a reference */
 };
 
 struct sgpu_stream {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	pthread_t thread;
-	struct sgpu_cpu_item *items;   /* the queue, a ring: item n is at n % capacity */
-	uint64_t capacity;             /* a power of two */
-	uint64_t enqueued, ended;      /* items, so far */
-	pthread_cond_t work;           /* an item was enqueued */
-	pthread_cond_t progress;       /* an item ended */
-	struct sgpu_stream *next;      /* all of the device */
+	struct sgpu_cpu_item *items; /* the queue, a ring: item n is at n % capacity */
+	uint64_t capacity;	     /* a power of two */
+	uint64_t enqueued, ended;    /* items, so far */
+	pthread_cond_t work;	     /* an item was enqueued */
+	pthread_cond_t progress;     /* an item ended */
+	struct sgpu_stream *next;    /* all of the device */
 	struct sgpu_stream *next_spare;
 };
 
@@ -151,9 +159,9 @@ struct sgpu_device {
 	struct sgpu_cpu_memory memory;
 	struct sgpu_cpu_pages pages;
 	struct sgpu_cpu_host host;
-	pthread_mutex_t lock;          /* everything below, streams and events */
-	struct sgpu_stream *streams;   /* all, until the device is closed */
-	struct sgpu_stream *spare;     /* those that were freed */
+	pthread_mutex_t lock;	     /* everything below, streams and events */
+	struct sgpu_stream *streams; /* all, until the device is closed */
+	struct sgpu_stream *spare;   /* those that were freed */
 	unsigned stream_count;
 };
 
@@ -165,9 +173,11 @@ void sgpu_cpu_streams_close(struct sgpu_device *device);
 /* Enqueues a copy of *item. */
 SGPU_MUST_CHECK int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item);
 
-SGPU_MUST_CHECK int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-				    const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument);
+SGPU_MUST_CHECK int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function,
+				    void *argument, const struct sgpu_device_range *ranges,
+				    int count, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument),
+				      void *argument);
 /* Waits for an event of another device. */
 SGPU_MUST_CHECK int sgpu_cpu_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 extern const struct sgpu_device_stream_calls sgpu_cpu_stream_calls;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of sealed segments on the CPU device, and opening and sealing chunk runs with them. A key is the key
- * schedule and a cipher made from it. The workers of the pool share a run, each with a copy of the cipher.
+ * Keys of sealed segments on the CPU device, and opening and sealing chunk runs with them. A key is
+ * the key schedule and a cipher made from it. The workers of the pool share a run, each with a copy
+ * of the cipher.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 struct sgpu_device_key {
 	struct sgpu_device_object object;
 	struct sgpu_sealed_keys keys;
-	struct sgpu_aead *model;     /* only copied from */
+	struct sgpu_aead *model; /* only copied from */
 };
 
 static void key_free(struct sgpu_device_key *key)
@@ -20,8 +21,8 @@ static void key_free(struct sgpu_device_key *key)
 	sgpu_free_wiped(&key, sizeof(*key));
 }
 
-static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys, struct sgpu_device_key **key,
-		    struct sgpu_error *error)
+static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
+		    struct sgpu_device_key **key, struct sgpu_error *error)
 {
 	struct sgpu_device_key *new = calloc(1, sizeof(*new));
 	int code;
@@ -41,15 +42,16 @@ static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *k
 }
 
 /* ---- chunk runs ---- */
-/* Chunks: up to INLINE_CHUNKS one worker is faster than several; a worker takes GRAIN_MIN to GRAIN_MAX at once. */
+/* Chunks: up to INLINE_CHUNKS one worker is faster than several; a worker takes GRAIN_MIN to
+ * GRAIN_MAX at once. */
 enum { INLINE_CHUNKS = 8, GRAIN_MIN = 8, GRAIN_MAX = 64 };
 
 struct run {
 	const struct sgpu_cpu_item *item;
 	bool open;
-	uint64_t count;              /* chunks */
-	pthread_mutex_t lock;        /* everything below */
-	struct sgpu_aead **idle;     /* ciphers that no worker uses now */
+	uint64_t count;		 /* chunks */
+	pthread_mutex_t lock;	 /* everything below */
+	struct sgpu_aead **idle; /* ciphers that no worker uses now */
 	unsigned idle_count;
 	int code;
 	uint64_t bad_chunk;
@@ -89,7 +91,8 @@ static void give_aead(struct run *run, struct sgpu_aead *aead, int code, uint64_
 }
 
 /* Chunks [begin, end) of the run. */
-static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t begin, uint64_t end, uint64_t *bad_chunk)
+static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t begin, uint64_t end,
+		       uint64_t *bad_chunk)
 {
 	const struct sgpu_cpu_item *item = run->item;
 	uint64_t in_chunk = run->open ? SGPU_SEALED_CHUNK : SGPU_CHUNK;
@@ -101,7 +104,8 @@ static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t b
 
 	*bad_chunk = item->first + begin;
 	if (run->open) {
-		return sgpu_open_chunks(aead, &item->key->keys, item->first + begin, last, in, size, out, bad_chunk);
+		return sgpu_open_chunks(aead, &item->key->keys, item->first + begin, last, in, size,
+					out, bad_chunk);
 	}
 	return sgpu_seal_chunks(aead, &item->key->keys, item->first + begin, last, in, size, out);
 }
@@ -174,7 +178,8 @@ static int enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item,
 	return code == SGPU_OK ? sgpu_cpu_enqueue(stream, item) : code;
 }
 
-static int open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
+static int open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+		    struct sgpu_task *task)
 {
 	struct run run = { .item = item, .open = true };
 	int code;
@@ -192,17 +197,25 @@ static int open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item
 	return code;
 }
 
-static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+		       struct sgpu_task *task)
 {
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = open_run, .key = key, .first = first,
-					    .last = last, .from = (const void *)(uintptr_t)in, .size = size,
-					    .to = (void *)(uintptr_t)out, .task = task };
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
+					    .work = open_run,
+					    .key = key,
+					    .first = first,
+					    .last = last,
+					    .from = (const void *)(uintptr_t)in,
+					    .size = size,
+					    .to = (void *)(uintptr_t)out,
+					    .task = task };
 
 	return enqueue(stream, &item, sgpu_opened_size(size));
 }
 
-static int seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
+static int seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+		    struct sgpu_task *task)
 {
 	struct run run = { .item = item, .count = item->size / SGPU_CHUNK + item->last };
 	uint64_t unused;
@@ -211,12 +224,19 @@ static int seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item
 	return run_chunks(device, &run, &unused);
 }
 
-static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-		       sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+		       struct sgpu_task *task)
 {
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = seal_run, .key = key, .first = first,
-					    .last = last, .from = (const void *)(uintptr_t)in, .size = size,
-					    .to = (void *)(uintptr_t)out, .task = task };
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
+					    .work = seal_run,
+					    .key = key,
+					    .first = first,
+					    .last = last,
+					    .from = (const void *)(uintptr_t)in,
+					    .size = size,
+					    .to = (void *)(uintptr_t)out,
+					    .task = task };
 
 	if (!last && size % SGPU_CHUNK != 0) {
 		return SGPU_EUSAGE;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device memory of the CPU device. A block has a mapping of its own, on huge pages where the kernel has them;
- * small blocks are kept when they are freed, and given out again. Blocks in use are in a tree, so that
- * addresses can be checked and nothing is left behind. None of the memory is dumped with a core or inherited
- * by a child.
+ * Device memory of the CPU device. A block has a mapping of its own, on huge pages where the kernel
+ * has them; small blocks are kept when they are freed, and given out again. Blocks in use are in a
+ * tree, so that addresses can be checked and nothing is left behind. None of the memory is dumped
+ * with a core or inherited by a child.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,8 @@
 /* How long a reading of the available memory stays valid. */
 #define LOOK_NS ((uint64_t)1000000000)
 
-/* AddressSanitizer finds a kernel that leaves its block: the slack behind a block is poisoned, and so are idle
- * blocks. */
+/* AddressSanitizer finds a kernel that leaves its block: the slack behind a block is poisoned, and
+ * so are idle blocks. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define SGPU_ASAN 1
@@ -52,12 +52,13 @@ static uint64_t round_up(uint64_t size, uint64_t multiple)
 	return (size + multiple - 1) / multiple * multiple;
 }
 
-/* Clears what was ever touched. A small block is cleared whole: it is given out again, and a page of it may be
- * swapped out. A large one goes back to the kernel, so only its pages that are in memory are cleared: to clear
- * the others would make them. */
+/* Clears what was ever touched. A small block is cleared whole: it is given out again, and a page
+ * of it may be swapped out. A large one goes back to the kernel, so only its pages that are in
+ * memory are cleared: to clear the others would make them. */
 static void clear(const struct sgpu_cpu_block *block)
 {
-	uint64_t address = block->range.address, size = round_up(block->size, SGPU_CPU_PAGE), done, length, page;
+	uint64_t address = block->range.address, size = round_up(block->size, SGPU_CPU_PAGE), done,
+		 length, page;
 	unsigned char present[256];
 
 	UNPOISON(pointer(address), block->range.extent);
@@ -67,13 +68,15 @@ static void clear(const struct sgpu_cpu_block *block)
 	}
 	for (done = 0; done < size; done += length) {
 		length = size - done;
-		length = length < sizeof(present) * SGPU_CPU_PAGE ? length : sizeof(present) * SGPU_CPU_PAGE;
+		length = length < sizeof(present) * SGPU_CPU_PAGE ? length
+								  : sizeof(present) * SGPU_CPU_PAGE;
 		if (mincore(pointer(address + done), length, present) != 0) {
 			memset(present, 1, sizeof(present));
 		}
 		for (page = 0; page * SGPU_CPU_PAGE < length; page++) {
 			if (present[page] & 1) {
-				sgpu_wipe(pointer(address + done + page * SGPU_CPU_PAGE), SGPU_CPU_PAGE);
+				sgpu_wipe(pointer(address + done + page * SGPU_CPU_PAGE),
+					  SGPU_CPU_PAGE);
 			}
 		}
 	}
@@ -115,13 +118,14 @@ void sgpu_cpu_memory_open(struct sgpu_cpu_memory *memory, uint64_t limit)
 
 static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
 {
-	return sgpu_fail(error, SGPU_ENOMEM, "out of device memory: %llu bytes asked for, %llu available",
+	return sgpu_fail(error, SGPU_ENOMEM,
+			 "out of device memory: %llu bytes asked for, %llu available",
 			 (unsigned long long)size, (unsigned long long)left);
 }
 
-/* Memory is touched long after it was promised, and a kill for lack of memory comes too late to tell anyone. So
- * all promises together are compared with what the machine had when there were none, and a large request with
- * what it has now as well. */
+/* Memory is touched long after it was promised, and a kill for lack of memory comes too late to
+ * tell anyone. So all promises together are compared with what the machine had when there were
+ * none, and a large request with what it has now as well. */
 static int admit(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error)
 {
 	uint64_t available = UINT64_MAX, left, now = sgpu_now_ns();
@@ -174,7 +178,7 @@ static int class_of(uint64_t size)
 	int class = 0;
 
 	while (((uint64_t)SGPU_CPU_PAGE << class) < size) {
-		class++;
+		class ++;
 	}
 	return class;
 }
@@ -182,7 +186,8 @@ static int class_of(uint64_t size)
 /* A block of pages for `size` bytes, or NULL; the lock is held. */
 static struct sgpu_cpu_block *take_block(struct sgpu_cpu_memory *memory, uint64_t size)
 {
-	struct sgpu_cpu_block **idle = size <= SMALL_MAX ? &memory->idle[class_of(size)] : NULL, *block;
+	struct sgpu_cpu_block **idle = size <= SMALL_MAX ? &memory->idle[class_of(size)] : NULL,
+			      *block;
 	bool huge = size >= HUGE_PAGE;
 
 	if (idle && *idle) {
@@ -194,8 +199,8 @@ static struct sgpu_cpu_block *take_block(struct sgpu_cpu_memory *memory, uint64_
 	if (!block) {
 		return NULL;
 	}
-	block->range.extent = idle ? (uint64_t)SGPU_CPU_PAGE << class_of(size) :
-				     round_up(size, huge ? HUGE_PAGE : SGPU_CPU_PAGE);
+	block->range.extent = idle ? (uint64_t)SGPU_CPU_PAGE << class_of(size)
+				   : round_up(size, huge ? HUGE_PAGE : SGPU_CPU_PAGE);
 	block->range.address = (uintptr_t)map(block->range.extent, huge);
 	if (block->range.address == 0) {
 		free(block);
@@ -227,7 +232,8 @@ static void give_block(struct sgpu_cpu_memory *memory, struct sgpu_cpu_block *bl
 	*idle = block;
 }
 
-int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address, struct sgpu_error *error)
+int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address,
+		   struct sgpu_error *error)
 {
 	struct sgpu_cpu_memory *memory = &device->memory;
 	struct sgpu_cpu_block *block = NULL;
@@ -281,8 +287,8 @@ void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr address, uint64_t siz
 }
 
 /* ---- memory that two devices reach ---- */
-int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size, sgpu_devptr *address,
-			  struct sgpu_error *error)
+int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
+			  sgpu_devptr *address, struct sgpu_error *error)
 {
 	struct sgpu_range *range = calloc(1, sizeof(*range));
 	bool entered;
@@ -336,14 +342,16 @@ static bool is_allocated(struct sgpu_cpu_memory *memory, sgpu_devptr address, ui
 	return inside;
 }
 
-int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
+int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size,
+			 struct sgpu_task *task)
 {
 	if (is_allocated(&stream->device->memory, address, size) ||
 	    sgpu_frames_reach(&stream->device->pages.frames, address, size)) {
 		return SGPU_OK;
 	}
 	if (task) {
-		task->code = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes at device address %#llx are not allocated",
+		task->code = sgpu_fail(&task->error, SGPU_EUSAGE,
+				       "%llu bytes at device address %#llx are not allocated",
 				       (unsigned long long)size, (unsigned long long)address);
 	}
 	return SGPU_EUSAGE;
@@ -373,7 +381,7 @@ void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory)
 		clear(block);
 		unmap_block(block);
 	}
-	for (class = 0; class < SGPU_CPU_CLASSES; class++) {
+	for (class = 0; class < SGPU_CPU_CLASSES; class ++) {
 		while ((block = memory->idle[class])) {
 			memory->idle[class] = block->next;
 			unmap_block(block);
@@ -382,7 +390,8 @@ void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory)
 	pthread_mutex_destroy(&memory->lock);
 }
 
-int sgpu_cpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory, struct sgpu_error *error)
+int sgpu_cpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
+			struct sgpu_error *error)
 {
 	(void)device;
 	if (size > SIZE_MAX - SGPU_CPU_PAGE) {
@@ -399,7 +408,8 @@ void sgpu_cpu_host_free(struct sgpu_device *device, void *memory, uint64_t size)
 	free(memory);
 }
 
-int sgpu_cpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error)
+int sgpu_cpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
+			   struct sgpu_error *error)
 {
 	(void)device;
 	(void)memory;

@@ -27,7 +27,8 @@ static inline bool sgpu_host_send(int socket, const void *data, size_t size, int
 
 	if (fd >= 0) {
 		memset(&ancillary, 0, sizeof(ancillary));
-		ancillary.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(fd)), .cmsg_level = SOL_SOCKET,
+		ancillary.head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(fd)),
+						   .cmsg_level = SOL_SOCKET,
 						   .cmsg_type = SCM_RIGHTS };
 		memcpy(CMSG_DATA(&ancillary.head), &fd, sizeof(fd));
 		message.msg_control = &ancillary;
@@ -39,13 +40,15 @@ static inline bool sgpu_host_send(int socket, const void *data, size_t size, int
 	return sent == (ssize_t)size;
 }
 
-/* False: it has another size, or the other end is closed. `fd` may be NULL: descriptors that come are dropped
- * then. */
+/* False: it has another size, or the other end is closed. `fd` may be NULL: descriptors that come
+ * are dropped then. */
 static inline bool sgpu_host_receive(int socket, void *data, size_t size, int *fd)
 {
 	struct iovec part = { data, size };
 	union sgpu_host_ancillary ancillary;
-	struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = fd ? &ancillary : NULL,
+	struct msghdr message = { .msg_iov = &part,
+				  .msg_iovlen = 1,
+				  .msg_control = fd ? &ancillary : NULL,
 				  .msg_controllen = fd ? sizeof(ancillary) : 0 };
 	const struct cmsghdr *head;
 	ssize_t got;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Starts the program that modules run in: from a sealed memory file, by its descriptor. No path is looked up, so that
- * nobody who can replace a file, or /proc, has another program run in its place.
+ * Starts the program that modules run in: from a sealed memory file, by its descriptor. No path is
+ * looked up, so that nobody who can replace a file, or /proc, has another program run in its place.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,13 +27,15 @@
 /* What the child has, all of it above the descriptors that it is to take. */
 struct start {
 	int image, control, nothing;
-	int report;                    /* to here: why it could not be started */
+	int report; /* to here: why it could not be started */
 };
 
 static int not_executable(struct sgpu_error *error)
 {
-	sgpu_fail(error, SGPU_EUNAVAILABLE, "modules cannot be run: memory files may not be executed here");
-	return sgpu_hint(error, "the setting 'vm.memfd_noexec' of the kernel, which has to be 0 or 1, or a security policy "
+	sgpu_fail(error, SGPU_EUNAVAILABLE,
+		  "modules cannot be run: memory files may not be executed here");
+	return sgpu_hint(error, "the setting 'vm.memfd_noexec' of the kernel, which has to be 0 or "
+				"1, or a security policy "
 				"forbids it");
 }
 
@@ -47,18 +49,23 @@ int sgpu_module_host_file(int *fd, struct sgpu_error *error)
 		*fd = memfd_create(SGPU_HOST_PROGRAM, flags);
 	}
 	if (*fd < 0) {
-		return errno == EACCES ? not_executable(error) :
-		       sgpu_fail_errno(error, "cannot make a memory file for the process that modules run in");
+		return errno == EACCES ? not_executable(error)
+				       : sgpu_fail_errno(error, "cannot make a memory file for the "
+								"process that modules run in");
 	}
 	code = sgpu_write(*fd, "memory file", sgpu_module_host_image,
 			  (size_t)(sgpu_module_host_image_end - sgpu_module_host_image), error);
-	/* Of a program that one may not read, one may not look into the process either: from its first moment on. */
+	/* Of a program that one may not read, one may not look into the process either: from its
+	 * first moment on. */
 	if (code == SGPU_OK && fchmod(*fd, S_IXUSR) != 0) {
-		code = sgpu_fail_errno(error, "cannot set the mode of the memory file of the process that modules run in");
+		code = sgpu_fail_errno(error, "cannot set the mode of the memory file of the "
+					      "process that modules run in");
 	}
 	if (code == SGPU_OK &&
-	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
-		code = sgpu_fail_errno(error, "cannot seal the memory file of the process that modules run in");
+	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) !=
+		    0) {
+		code = sgpu_fail_errno(
+			error, "cannot seal the memory file of the process that modules run in");
 	}
 	if (code != SGPU_OK) {
 		close(*fd);
@@ -67,8 +74,9 @@ int sgpu_module_host_file(int *fd, struct sgpu_error *error)
 	return code;
 }
 
-/* In the child, which has the memory of this process until it runs the program, and stops it meanwhile. A
- * session of its own: what a terminal sends is for the runner, which ends the host when it ends. */
+/* In the child, which has the memory of this process until it runs the program, and stops it
+ * meanwhile. A session of its own: what a terminal sends is for the runner, which ends the host
+ * when it ends. */
 static _Noreturn void become_host(const struct start *start)
 {
 	static char name[] = SGPU_HOST_PROGRAM;
@@ -82,7 +90,8 @@ static _Noreturn void become_host(const struct start *start)
 	}
 	setsid();
 	if (dup2(start->nothing, STDIN_FILENO) >= 0 && dup2(start->nothing, STDOUT_FILENO) >= 0 &&
-	    dup2(start->nothing, STDERR_FILENO) >= 0 && dup2(start->control, SGPU_HOST_CONTROL) >= 0) {
+	    dup2(start->nothing, STDERR_FILENO) >= 0 &&
+	    dup2(start->control, SGPU_HOST_CONTROL) >= 0) {
 		sigemptyset(&none);
 		sigprocmask(SIG_SETMASK, &none, NULL);
 		syscall(SYS_execveat, start->image, "", words, environment, AT_EMPTY_PATH);
@@ -92,8 +101,8 @@ static _Noreturn void become_host(const struct start *start)
 	_exit(1);
 }
 
-/* vfork(): fork() would copy the tables of all memory. Why the child ended, or 0; a sanitizer may fork in its
- * place, so it says that over a pipe. */
+/* vfork(): fork() would copy the tables of all memory. Why the child ended, or 0; a sanitizer may
+ * fork in its place, so it says that over a pipe. */
 static __attribute__((noinline)) pid_t make_child(const struct start *start)
 {
 	pid_t child = vfork();
@@ -132,7 +141,8 @@ static int run(struct start *start, pid_t *pid, struct sgpu_error *error)
 		return not_executable(error);
 	}
 	errno = code;
-	return code == 0 ? SGPU_OK : sgpu_fail_errno(error, "cannot start the process that modules run in");
+	return code == 0 ? SGPU_OK
+			 : sgpu_fail_errno(error, "cannot start the process that modules run in");
 }
 
 /* Of the machine's, not of whoever has laid a file there to read what modules print. */
@@ -141,7 +151,8 @@ static int open_nothing(void)
 	int fd = open("/dev/null", O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	struct stat status;
 
-	if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISCHR(status.st_mode) || status.st_rdev != makedev(1, 3))) {
+	if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISCHR(status.st_mode) ||
+			status.st_rdev != makedev(1, 3))) {
 		close(fd);
 		errno = ENODEV;
 		return -1;
@@ -149,7 +160,8 @@ static int open_nothing(void)
 	return fd;
 }
 
-/* `fd`, or another for it, out of the way of those that the child takes. Closes `fd` in any case. */
+/* `fd`, or another for it, out of the way of those that the child takes. Closes `fd` in any case.
+ */
 static int above(int fd)
 {
 	int other = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, SGPU_HOST_CONTROL + 1);
@@ -177,10 +189,16 @@ int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error)
 	if (code == SGPU_OK) {
 		start.image = above(start.image);
 		start.nothing = start.image < 0 ? -1 : above(open_nothing());
-		start.control = start.nothing < 0 ? -1 : fcntl(control, F_DUPFD_CLOEXEC, SGPU_HOST_CONTROL + 1);
-		code = start.control >= 0 ? run(&start, pid, error) :
-		       sgpu_fail_errno(error, start.image >= 0 && start.nothing < 0 ? "cannot open '/dev/null' for modules" :
-				       "cannot start the process that modules run in");
+		start.control = start.nothing < 0
+					? -1
+					: fcntl(control, F_DUPFD_CLOEXEC, SGPU_HOST_CONTROL + 1);
+		code = start.control >= 0
+			       ? run(&start, pid, error)
+			       : sgpu_fail_errno(
+					 error,
+					 start.image >= 0 && start.nothing < 0
+						 ? "cannot open '/dev/null' for modules"
+						 : "cannot start the process that modules run in");
 	}
 	forget(start.image);
 	forget(start.nothing);

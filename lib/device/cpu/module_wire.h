@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What passes between a process with a CPU device and sgpu-module-host, the process that its modules run in.
- * All of it are messages of fixed size over sockets that keep their boundaries, and memory files.
+ * What passes between a process with a CPU device and sgpu-module-host, the process that its
+ * modules run in. All of it are messages of fixed size over sockets that keep their boundaries, and
+ * memory files.
  *
  *   control   the device asks for a worker and passes the image; the host answers twice, with
  *             that worker's channel and with its report. First of all, unasked, it says how it is
@@ -11,9 +12,9 @@
  *   report    one a worker, which does not have it: the host says how the worker ended. When the
  *             device closes it, the host ends the worker.
  *
- * A worker runs code that nobody here wrote, so the device believes nothing that comes over a channel: an
- * answer ends the launch, no more, and of its memory the device reads the bytes alone that the function was
- * to write.
+ * A worker runs code that nobody here wrote, so the device believes nothing that comes over a
+ * channel: an answer ends the launch, no more, and of its memory the device reads the bytes alone
+ * that the function was to write.
  */
 #ifndef SGPU_DEVICE_CPU_MODULE_WIRE_H
 #define SGPU_DEVICE_CPU_MODULE_WIRE_H
@@ -25,19 +26,25 @@
 #define SGPU_HOST_PROGRAM "sgpu-module-host"
 
 enum {
-	SGPU_HOST_CONTROL = 3,         /* descriptor of the control socket in the host */
+	SGPU_HOST_CONTROL = 3, /* descriptor of the control socket in the host */
 	SGPU_HOST_VERSION = 1,
-	SGPU_HOST_WORKERS = 256,       /* modules at once; one more is answered with EUSERS */
+	SGPU_HOST_WORKERS = 256, /* modules at once; one more is answered with EUSERS */
 	SGPU_HOST_TEXT = 240,
 	SGPU_HOST_ARGUMENTS = 256,
-	SGPU_HOST_VALUE = 16,          /* bytes of an argument, at most */
+	SGPU_HOST_VALUE = 16, /* bytes of an argument, at most */
 	SGPU_HOST_FUNCTION = 256,
-	SGPU_HOST_ALIGN = 4096,        /* of the bytes that an argument points at */
+	SGPU_HOST_ALIGN = 4096, /* of the bytes that an argument points at */
 };
 
 /* ---- control ---- */
-enum sgpu_host_kind { SGPU_HOST_HELLO = 1, SGPU_HOST_STARTED, SGPU_HOST_LOADED, SGPU_HOST_RAN, SGPU_HOST_NO_FUNCTION,
-		      SGPU_HOST_ENDED };
+enum sgpu_host_kind {
+	SGPU_HOST_HELLO = 1,
+	SGPU_HOST_STARTED,
+	SGPU_HOST_LOADED,
+	SGPU_HOST_RAN,
+	SGPU_HOST_NO_FUNCTION,
+	SGPU_HOST_ENDED
+};
 
 /* From the device: load this image, whose descriptor comes along. */
 struct sgpu_host_request {
@@ -48,22 +55,23 @@ struct sgpu_host_request {
 /* From the host, or from a worker. */
 struct sgpu_host_answer {
 	uint32_t kind;
-	int32_t code;                  /* STARTED: an errno; LOADED: 0, or not; RAN: what the function returned */
-	int32_t status;                /* ENDED: as waitpid() gives it */
-	int32_t call;                  /* ENDED: the number of the system call that was refused, or -1 */
+	int32_t code;	/* STARTED: an errno; LOADED: 0, or not; RAN: what the function returned */
+	int32_t status; /* ENDED: as waitpid() gives it */
+	int32_t call;	/* ENDED: the number of the system call that was refused, or -1 */
 	struct sgpu_module_confinement confinement; /* HELLO */
-	char text[SGPU_HOST_TEXT];     /* LOADED: why not; ENDED: the name of that call, "" when it has none */
+	char text[SGPU_HOST_TEXT]; /* LOADED: why not; ENDED: the name of that call, "" when it has
+				      none */
 };
 
 /* ---- channel ---- */
 /* From the device: run what this memory says, whose descriptor comes along. */
 struct sgpu_host_call {
-	uint64_t size;                 /* of the memory */
+	uint64_t size; /* of the memory */
 };
 
 struct sgpu_host_argument {
-	uint32_t size;                 /* of the value */
-	uint32_t points;               /* the value is `at` from where the memory begins */
+	uint32_t size;	 /* of the value */
+	uint32_t points; /* the value is `at` from where the memory begins */
 	uint64_t at;
 	uint8_t value[SGPU_HOST_VALUE];
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Modules of the CPU device: ELF shared objects, passed as sealed memory files to a process of their own
- * (module_wire.h). A launch copies what its function reads into memory that both share, and what the function
- * writes out of it.
+ * Modules of the CPU device: ELF shared objects, passed as sealed memory files to a process of
+ * their own (module_wire.h). A launch copies what its function reads into memory that both share,
+ * and what the function writes out of it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,15 +33,15 @@ enum { LOOK_MS = 50 };
 struct sgpu_device_module {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
-	pthread_mutex_t lock;          /* one launch at a time */
-	int image;                     /* sealed */
+	pthread_mutex_t lock; /* one launch at a time */
+	int image;	      /* sealed */
 	uint64_t size;
-	int channel, report;           /* to its worker, and of how that ended; -1: it has none */
+	int channel, report; /* to its worker, and of how that ended; -1: it has none */
 };
 
 struct module_range {
 	char *memory;
-	uint64_t size, at;             /* where it lies in the shared memory */
+	uint64_t size, at; /* where it lies in the shared memory */
 	bool written;
 };
 
@@ -51,7 +51,7 @@ struct module_launch {
 	struct sgpu_host_launch head;
 	int range_count;
 	struct module_range ranges[SGPU_MODULE_RANGES_MAX];
-	uint64_t size;                 /* of the shared memory */
+	uint64_t size; /* of the shared memory */
 };
 
 /* ---- its process ---- */
@@ -66,7 +66,8 @@ static void close_channel(struct sgpu_device_module *module)
 	module->channel = module->report = -1;
 }
 
-/* Whether there is a message, not the end of them; of the latter another look a little later says why. */
+/* Whether there is a message, not the end of them; of the latter another look a little later says
+ * why. */
 static bool peek(int socket)
 {
 	char byte;
@@ -78,17 +79,22 @@ static bool peek(int socket)
 	return false;
 }
 
-/* Waits for the worker's answer to what it was told; after anything else it has no process any more. */
-static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *answer, struct sgpu_error *error)
+/* Waits for the worker's answer to what it was told; after anything else it has no process any
+ * more. */
+static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *answer,
+		    struct sgpu_error *error)
 {
-	struct pollfd look[2] = { { .fd = module->channel, .events = POLLIN }, { .fd = module->report, .events = POLLIN } };
+	struct pollfd look[2] = { { .fd = module->channel, .events = POLLIN },
+				  { .fd = module->report, .events = POLLIN } };
 	int code;
 
 	/* A worker that ended closes its channel before the host knows. */
-	while (poll(look, 2, LOOK_MS) <= 0 || (!look[1].revents && !(look[0].revents & POLLIN && peek(module->channel)))) {
+	while (poll(look, 2, LOOK_MS) <= 0 ||
+	       (!look[1].revents && !(look[0].revents & POLLIN && peek(module->channel)))) {
 		if (sgpu_pool_cancelled(module->device->pool)) {
 			close_channel(module);
-			return sgpu_fail(error, SGPU_ECANCELED, "%s", sgpu_strerror(SGPU_ECANCELED));
+			return sgpu_fail(error, SGPU_ECANCELED, "%s",
+					 sgpu_strerror(SGPU_ECANCELED));
 		}
 	}
 	if (!look[1].revents && sgpu_host_receive(module->channel, answer, sizeof(*answer), NULL)) {
@@ -107,15 +113,16 @@ static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *
 static int load_in_process(struct sgpu_device_module *module, struct sgpu_error *error)
 {
 	struct sgpu_host_answer answer;
-	int code = sgpu_cpu_host_worker(module->device, module->image, module->size, &module->channel, &module->report,
-					error);
+	int code = sgpu_cpu_host_worker(module->device, module->image, module->size,
+					&module->channel, &module->report, error);
 
 	if (code == SGPU_OK) {
 		code = wait_for(module, &answer, error);
 	}
 	if (code == SGPU_OK && (answer.kind != SGPU_HOST_LOADED || answer.code != 0)) {
 		answer.text[sizeof(answer.text) - 1] = '\0';
-		code = sgpu_fail(error, SGPU_EINVALID, "the module cannot be loaded: %s", answer.text);
+		code = sgpu_fail(error, SGPU_EINVALID, "the module cannot be loaded: %s",
+				 answer.text);
 		close_channel(module);
 	}
 	return code;
@@ -140,7 +147,8 @@ static int write_image(const void *image, size_t size, int *fd, struct sgpu_erro
 	}
 	code = sgpu_write(*fd, "memory file", image, size, error);
 	if (code == SGPU_OK &&
-	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
+	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) !=
+		    0) {
 		code = sgpu_fail_errno(error, "cannot seal the memory file of a module");
 	}
 	return code;
@@ -150,13 +158,16 @@ static int check_image(const void *image, size_t size, struct sgpu_error *error)
 {
 	if (!sgpu_elf_is_shared(image, size)) {
 		sgpu_fail(error, SGPU_EINVALID, "the module is not an ELF shared object");
-		return sgpu_hint(error, "on the CPU device a module is what 'cc -shared -fPIC' makes");
+		return sgpu_hint(error,
+				 "on the CPU device a module is what 'cc -shared -fPIC' makes");
 	}
 	if (!sgpu_elf_is_native(image)) {
-		return sgpu_fail(error, SGPU_EINVALID, "the module is an ELF shared object for another processor");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "the module is an ELF shared object for another processor");
 	}
 	if (!sgpu_elf_is_whole(image, size)) {
-		return sgpu_fail(error, SGPU_EINVALID, "the module is an ELF shared object that was cut short");
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "the module is an ELF shared object that was cut short");
 	}
 	return SGPU_OK;
 }
@@ -168,7 +179,8 @@ static void look_back(struct sgpu_device_module *module)
 	struct sgpu_host_answer answer;
 
 	if (module->report >= 0 && poll(&look, 1, 0) > 0 &&
-	    sgpu_host_receive(module->report, &answer, sizeof(answer), NULL) && answer.kind == SGPU_HOST_ENDED) {
+	    sgpu_host_receive(module->report, &answer, sizeof(answer), NULL) &&
+	    answer.kind == SGPU_HOST_ENDED) {
 		(void)sgpu_cpu_host_ended(module->device, &answer, NULL);
 	}
 }
@@ -184,8 +196,8 @@ static void module_free(struct sgpu_device_module *module)
 	free(module);
 }
 
-static int module_load(struct sgpu_device *device, const void *image, size_t size, struct sgpu_device_module **module,
-		       struct sgpu_error *error)
+static int module_load(struct sgpu_device *device, const void *image, size_t size,
+		       struct sgpu_device_module **module, struct sgpu_error *error)
 {
 	struct sgpu_device_module *new;
 	int code = check_image(image, size, error);
@@ -253,7 +265,8 @@ static int run_in_process(struct module_launch *l, int fd, struct sgpu_error *er
 		return code;
 	}
 	if (answer.kind == SGPU_HOST_NO_FUNCTION) {
-		return sgpu_fail(error, SGPU_EINVALID, "the module has no function '%s'", l->head.function);
+		return sgpu_fail(error, SGPU_EINVALID, "the module has no function '%s'",
+				 l->head.function);
 	}
 	if (answer.kind != SGPU_HOST_RAN || answer.code != 0) {
 		return sgpu_fail(error, SGPU_EDEVICE, "the function returned %d", answer.code);
@@ -269,8 +282,8 @@ static void copy_ranges(const struct module_launch *l, char *memory, bool writte
 		if (range->written != written) {
 			continue;
 		}
-		memcpy(written ? range->memory : memory + range->at, written ? memory + range->at : range->memory,
-		       range->size);
+		memcpy(written ? range->memory : memory + range->at,
+		       written ? memory + range->at : range->memory, range->size);
 	}
 }
 
@@ -301,7 +314,8 @@ static int run_function(struct sgpu_launch *launch, void *argument)
 	return code;
 }
 
-/* The launch is freed by a callback behind it, which is called even when the launch is cancelled. */
+/* The launch is freed by a callback behind it, which is called even when the launch is cancelled.
+ */
 static int enqueue(struct sgpu_stream *stream, struct module_launch *l, struct sgpu_task *task)
 {
 	int code = sgpu_cpu_launch(stream, run_function, l, NULL, 0, task);
@@ -330,7 +344,8 @@ static uint64_t aligned(uint64_t size)
 	return (size + SGPU_HOST_ALIGN - 1) / SGPU_HOST_ALIGN * SGPU_HOST_ALIGN;
 }
 
-/* What the launch shares: the head, then each range from a multiple of SGPU_HOST_ALIGN. False: too much. */
+/* What the launch shares: the head, then each range from a multiple of SGPU_HOST_ALIGN. False: too
+ * much. */
 static bool place_ranges(struct module_launch *l, const struct sgpu_module_memory *memory)
 {
 	l->size = aligned(sizeof(l->head));
@@ -340,16 +355,17 @@ static bool place_ranges(struct module_launch *l, const struct sgpu_module_memor
 		if (range->size > INT64_MAX / 2 || l->size > INT64_MAX / 2) {
 			return false;
 		}
-		l->ranges[i] = (struct module_range){ (char *)(uintptr_t)range->address, range->size, l->size,
-						      memory->written >> i & 1 };
+		l->ranges[i] =
+			(struct module_range){ (char *)(uintptr_t)range->address, range->size,
+					       l->size, memory->written >> i & 1 };
 		l->size += aligned(range->size);
 		l->range_count++;
 	}
 	return true;
 }
 
-static bool place_arguments(struct module_launch *l, void *const *args, const size_t *sizes, int count,
-			    const struct sgpu_module_memory *memory)
+static bool place_arguments(struct module_launch *l, void *const *args, const size_t *sizes,
+			    int count, const struct sgpu_module_memory *memory)
 {
 	l->head.argument_count = (uint32_t)count;
 	for (int i = 0; i < count; i++) {
@@ -370,21 +386,24 @@ static bool place_arguments(struct module_launch *l, void *const *args, const si
 	return true;
 }
 
-static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-			 const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
-			 int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task)
+static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
+			 const char *function, const struct sgpu_module_shape *shape,
+			 void *const *args, const size_t *arg_sizes, int arg_count,
+			 const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	struct module_launch *l;
 	int code = SGPU_OK;
 
-	if (arg_count < 0 || arg_count > SGPU_HOST_ARGUMENTS || (memory && memory->count > SGPU_MODULE_RANGES_MAX)) {
+	if (arg_count < 0 || arg_count > SGPU_HOST_ARGUMENTS ||
+	    (memory && memory->count > SGPU_MODULE_RANGES_MAX)) {
 		return refuse(task, SGPU_EUSAGE, "a launch names too many ranges or arguments");
 	}
 	if (strlen(function) >= SGPU_HOST_FUNCTION) {
 		return refuse(task, SGPU_EINVALID, "the name of a function is too long");
 	}
 	for (int i = 0; memory && code == SGPU_OK && i < memory->count; i++) {
-		code = sgpu_cpu_check_range(stream, memory->ranges[i].address, memory->ranges[i].size, task);
+		code = sgpu_cpu_check_range(stream, memory->ranges[i].address,
+					    memory->ranges[i].size, task);
 	}
 	if (code != SGPU_OK) {
 		return code;

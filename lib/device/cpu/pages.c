@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages of the CPU device. Its physical memory is a memory file, as long as the device's memory and empty at
- * first. A space is a range of reserved addresses, over which parts of the file are mapped page by page. None
- * of it is dumped with a core or inherited by a child.
+ * Pages of the CPU device. Its physical memory is a memory file, as long as the device's memory and
+ * empty at first. A space is a range of reserved addresses, over which parts of the file are mapped
+ * page by page. None of it is dumped with a core or inherited by a child.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -40,7 +40,8 @@ static uint64_t total_size(struct sgpu_device *device)
 	uint64_t total = sgpu_cpu_memory_most(&device->memory), most = SGPU_FRAMES_MAX * SMALL;
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < total) {
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+	    limit.rlim_cur < total) {
 		total = limit.rlim_cur;
 	}
 	return (total < most ? total : most) / BIG * BIG;
@@ -58,7 +59,8 @@ static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 	}
 	total = total_size(device);
 	if (total == 0) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the device has no memory for a page of %llu bytes",
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "the device has no memory for a page of %llu bytes",
 				 (unsigned long long)BIG);
 	}
 	pages->made = calloc(total / SMALL / 64 + 1, sizeof(uint64_t));
@@ -79,7 +81,8 @@ static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 	return code;
 }
 
-static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error)
+static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
+		      struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &device->pages.frames;
 	int code;
@@ -87,8 +90,9 @@ static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info, 
 	pthread_mutex_lock(&frames->lock);
 	code = prepare(device, error);
 	if (code == SGPU_OK) {
-		*info = (struct sgpu_pages_info){ .small = SMALL, .big = BIG, .total = frames->count * SMALL,
-						  .fresh = true };
+		*info = (struct sgpu_pages_info){
+			.small = SMALL, .big = BIG, .total = frames->count * SMALL, .fresh = true
+		};
 	}
 	pthread_mutex_unlock(&frames->lock);
 	return code;
@@ -99,7 +103,8 @@ static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info, 
 static void *reserve(uint64_t size)
 {
 	uint64_t start, head, extent = (size + BIG - 1) / BIG * BIG;
-	void *memory = mmap(NULL, extent + BIG, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	void *memory = mmap(NULL, extent + BIG, PROT_NONE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (memory == MAP_FAILED) {
 		return NULL;
@@ -134,24 +139,27 @@ static int fault(struct sgpu_space *space, struct sgpu_error *error)
 {
 	space->faulted = true;
 	space->table.reachable = false;
-	return sgpu_fail(error, SGPU_EDEVICE, "the kernel changed a part of a space's mappings and refused the rest");
+	return sgpu_fail(error, SGPU_EDEVICE,
+			 "the kernel changed a part of a space's mappings and refused the rest");
 }
 
 static int check_sound(const struct sgpu_space *space, struct sgpu_error *error)
 {
-	return space->faulted ? sgpu_fail(error, SGPU_EDEVICE, "the space is faulted: its mappings could not be changed") :
-				SGPU_OK;
+	return space->faulted ? sgpu_fail(error, SGPU_EDEVICE,
+					  "the space is faulted: its mappings could not be changed")
+			      : SGPU_OK;
 }
 
-/* Replaces what is mapped by reserved addresses; where the kernel has no mapping left for that, makes it
- * unreachable. The addresses are never given back: somebody else's memory could come to lie there. False:
- * nothing has changed, since a mapping would have to be cut in two and there are too many; or the space is
- * faulted. */
+/* Replaces what is mapped by reserved addresses; where the kernel has no mapping left for that,
+ * makes it unreachable. The addresses are never given back: somebody else's memory could come to
+ * lie there. False: nothing has changed, since a mapping would have to be cut in two and there are
+ * too many; or the space is faulted. */
 static bool reserve_again(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	void *start = pointer(space->table.range.address + at);
 
-	if (mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED ||
+	if (mmap(start, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED,
+		 -1, 0) != MAP_FAILED ||
 	    mprotect(start, size, PROT_NONE) == 0) {
 		return true;
 	}
@@ -162,8 +170,8 @@ static bool reserve_again(struct sgpu_space *space, uint64_t at, uint64_t size)
 	return false;
 }
 
-static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
-			  struct sgpu_error *error)
+static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
+			sgpu_devptr *base, struct sgpu_error *error)
 {
 	struct sgpu_cpu_pages *pages = &device->pages;
 	struct sgpu_space *new = calloc(1, sizeof(*new));
@@ -182,8 +190,11 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 	}
 	if (code == SGPU_OK) {
 		memory = reserve(size);
-		code = memory ? sgpu_space_table_open(&pages->frames, &new->table, (uintptr_t)memory, size, error) :
-				sgpu_fail(error, SGPU_ENOMEM, "cannot reserve %llu bytes of addresses for the device's memory",
+		code = memory ? sgpu_space_table_open(&pages->frames, &new->table,
+						      (uintptr_t)memory, size, error)
+			      : sgpu_fail(error, SGPU_ENOMEM,
+					  "cannot reserve %llu bytes of addresses for the device's "
+					  "memory",
 					  (unsigned long long)size);
 	}
 	if (code == SGPU_OK) {
@@ -199,7 +210,8 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 	return code;
 }
 
-/* The lock is held. If the mappings cannot be removed, they stay, with their frames: nobody else gets either. */
+/* The lock is held. If the mappings cannot be removed, they stay, with their frames: nobody else
+ * gets either. */
 static void remove_space(struct sgpu_space *space)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
@@ -253,9 +265,10 @@ static int promise(struct sgpu_device *device, const uint32_t *list, size_t coun
 	return code;
 }
 
-/* One mapping for frames that follow one another. *done: bytes that are mapped, on failure as well. */
-static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count, uint64_t page_size,
-		      uint64_t *done, struct sgpu_error *error)
+/* One mapping for frames that follow one another. *done: bytes that are mapped, on failure as well.
+ */
+static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
+		      uint64_t page_size, uint64_t *done, struct sgpu_error *error)
 {
 	int protection = space->table.reachable ? PROT_READ | PROT_WRITE : PROT_NONE;
 	uint32_t each = (uint32_t)(page_size / SMALL);
@@ -266,9 +279,11 @@ static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 		*done = i * page_size;
 		for (run = 1; i + run < count && list[i + run] == list[i] + run * each; run++) {
 		}
-		if (mmap((char *)start + i * page_size, run * page_size, protection, MAP_SHARED | MAP_FIXED,
-			 space->device->pages.fd, (off_t)(list[i] * SMALL)) == MAP_FAILED) {
-			sgpu_fail_errno(error, "cannot map %zu pages of %llu bytes", count, (unsigned long long)page_size);
+		if (mmap((char *)start + i * page_size, run * page_size, protection,
+			 MAP_SHARED | MAP_FIXED, space->device->pages.fd,
+			 (off_t)(list[i] * SMALL)) == MAP_FAILED) {
+			sgpu_fail_errno(error, "cannot map %zu pages of %llu bytes", count,
+					(unsigned long long)page_size);
 			sgpu_hint(error, "see vm.max_map_count: every run of pages is a mapping");
 			return SGPU_ENOMEM;
 		}
@@ -276,7 +291,8 @@ static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 	*done = count * page_size;
 	if (madvise(start, count * page_size, MADV_DONTDUMP) != 0 ||
 	    madvise(start, count * page_size, MADV_DONTFORK) != 0) {
-		sgpu_fail_errno(error, "cannot keep %zu pages out of core dumps and children", count);
+		sgpu_fail_errno(error, "cannot keep %zu pages out of core dumps and children",
+				count);
 		return SGPU_ESYSTEM;
 	}
 	if (page_size == BIG) {
@@ -285,8 +301,8 @@ static int map_frames(struct sgpu_space *space, uint64_t at, const uint32_t *lis
 	return SGPU_OK;
 }
 
-static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count, uint64_t page_size,
-		      struct sgpu_error *error)
+static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
+		    uint64_t page_size, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
 	uint64_t done = 0;
@@ -301,7 +317,8 @@ static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
 		code = promise(space->device, list, count, (uint32_t)(page_size / SMALL), error);
 		if (code == SGPU_OK) {
 			code = map_frames(space, at, list, count, page_size, &done, error);
-			/* No mapping has to be cut for that. If it fails all the same, the frames stay where they are. */
+			/* No mapping has to be cut for that. If it fails all the same, the frames
+			 * stay where they are. */
 			if (code < 0 && done > 0 && !reserve_again(space, at, done)) {
 				code = fault(space, error);
 			}
@@ -317,7 +334,8 @@ static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
 	return code;
 }
 
-static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
+static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
+		      struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
 	bool reachable;
@@ -335,7 +353,8 @@ static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, stru
 		code = sgpu_space_check_range(frames, &space->table, at, size, error);
 	}
 	if (code == SGPU_OK && size > 0 && !reserve_again(space, at, size)) {
-		code = sgpu_fail(error, SGPU_ENOMEM, "cannot unmap %llu bytes in the midst of others",
+		code = sgpu_fail(error, SGPU_ENOMEM,
+				 "cannot unmap %llu bytes in the midst of others",
 				 (unsigned long long)size);
 		sgpu_hint(error, "see vm.max_map_count: a run of pages would become two mappings");
 	} else if (code == SGPU_OK && size > 0) {
@@ -361,7 +380,8 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 		pthread_mutex_lock(&frames->lock);
 	}
 	code = check_sound(space, error);
-	if (code == SGPU_OK && before != on && !protect(space, on ? PROT_READ | PROT_WRITE : PROT_NONE)) {
+	if (code == SGPU_OK && before != on &&
+	    !protect(space, on ? PROT_READ | PROT_WRITE : PROT_NONE)) {
 		code = sgpu_fail_errno(error, "cannot change the access to a space");
 		/* Others may not see what is mapped, so nothing stays mapped. */
 		if (!on || !protect(space, PROT_NONE)) {
@@ -376,9 +396,10 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 }
 
 /* ---- clearing ---- */
-/* Moves *at on to the next bytes before `end` that may be others than zeros; *size: how many there are, all of one
- * block. What the file never had is zeros, and what is no page of a space may be anything. Where data end is not
- * asked for: the kernel would look through all that follow to answer. */
+/* Moves *at on to the next bytes before `end` that may be others than zeros; *size: how many there
+ * are, all of one block. What the file never had is zeros, and what is no page of a space may be
+ * anything. Where data end is not asked for: the kernel would look through all that follow to
+ * answer. */
 static bool next_written(struct sgpu_cpu_pages *pages, uint64_t *at, uint64_t end, uint64_t *size)
 {
 	uint64_t place, skipped, rest;
@@ -421,7 +442,9 @@ void sgpu_cpu_pages_close(struct sgpu_device *device)
 	struct sgpu_range *range;
 
 	while ((range = sgpu_ranges_any(&pages->frames.spaces))) {
-		remove_space((struct sgpu_space *)(void *)((char *)range - offsetof(struct sgpu_space, table.range)));
+		remove_space(
+			(struct sgpu_space *)(void *)((char *)range -
+						      offsetof(struct sgpu_space, table.range)));
 	}
 	if (pages->frames.small != 0) {
 		close(pages->fd);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams and events of the CPU device. A stream is a queue and a thread that runs its items in order. One
- * lock of the device guards all queues and events; it is never held while an item runs.
+ * Streams and events of the CPU device. A stream is a queue and a thread that runs its items in
+ * order. One lock of the device guards all queues and events; it is never held while an item runs.
  *
- * A stream that is freed keeps its thread, which sleeps until the stream is given out again. The threads end
- * when the device is closed.
+ * A stream that is freed keeps its thread, which sleeps until the stream is given out again. The
+ * threads end when the device is closed.
  */
 #include <errno.h>
 #include <signal.h>
@@ -48,7 +48,8 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
 	return SGPU_OK;
 }
 
-/* After the lock was given back: the thread that wakes takes it. A stream's memory stays until the device is closed. */
+/* After the lock was given back: the thread that wakes takes it. A stream's memory stays until the
+ * device is closed. */
 static void unlock_and_wake(struct sgpu_stream *stream)
 {
 	pthread_mutex_unlock(&stream->device->lock);
@@ -69,8 +70,8 @@ int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *ite
 }
 
 /* ---- the thread ---- */
-/* Work that computes, or moves more than a little, holds a token of the pool, so that --jobs bounds the
- * processors in use whatever the number of streams. */
+/* Work that computes, or moves more than a little, holds a token of the pool, so that --jobs bounds
+ * the processors in use whatever the number of streams. */
 static void perform(struct sgpu_device *device, const struct sgpu_cpu_item *item)
 {
 	struct sgpu_task ignored, *task = item->task ? item->task : &ignored;
@@ -150,7 +151,8 @@ static int start_thread(struct sgpu_stream *stream)
 	int failure;
 
 	sigfillset(&all);
-	sigdelset(&all, SIGSYS); /* if it were blocked, a refused system call would end the process without a message */
+	sigdelset(&all, SIGSYS); /* if it were blocked, a refused system call would end the process
+				    without a message */
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	failure = pthread_create(&stream->thread, NULL, run_stream, stream);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -167,13 +169,15 @@ static void destroy_stream(struct sgpu_stream *stream)
 }
 
 /* The lock is held. */
-static int make_stream(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
+static int make_stream(struct sgpu_device *device, struct sgpu_stream **stream,
+		       struct sgpu_error *error)
 {
 	struct sgpu_stream *new;
 	int failure;
 
 	if (device->stream_count == SGPU_CPU_STREAMS) {
-		return sgpu_fail(error, SGPU_ENOMEM, "the CPU device has %d streams in use, and has no more",
+		return sgpu_fail(error, SGPU_ENOMEM,
+				 "the CPU device has %d streams in use, and has no more",
 				 SGPU_CPU_STREAMS);
 	}
 	new = calloc(1, sizeof(*new));
@@ -186,9 +190,12 @@ static int make_stream(struct sgpu_device *device, struct sgpu_stream **stream, 
 	failure = grow_queue(new) ? start_thread(new) : ENOMEM;
 	if (failure != 0) {
 		destroy_stream(new);
-		sgpu_fail(error, SGPU_ENOMEM, "cannot start a thread for a stream: %s", strerror(failure));
-		return sgpu_hint(error, "streams in use: %u; see 'ulimit -u' and the control group's pids.max",
-				 device->stream_count);
+		sgpu_fail(error, SGPU_ENOMEM, "cannot start a thread for a stream: %s",
+			  strerror(failure));
+		return sgpu_hint(
+			error,
+			"streams in use: %u; see 'ulimit -u' and the control group's pids.max",
+			device->stream_count);
 	}
 	new->next = device->streams;
 	device->streams = new;
@@ -197,7 +204,8 @@ static int make_stream(struct sgpu_device *device, struct sgpu_stream **stream, 
 	return SGPU_OK;
 }
 
-static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
+static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
+			 struct sgpu_error *error)
 {
 	int code = SGPU_OK;
 
@@ -274,10 +282,13 @@ void sgpu_cpu_streams_close(struct sgpu_device *device)
 }
 
 /* ---- launches and callbacks ---- */
-static int perform_launch(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
+static int perform_launch(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+			  struct sgpu_task *task)
 {
 	int64_t status[2] = { 0, 0 };
-	struct sgpu_launch context = { .device = device, .pool = device->pool, .error = &task->error, .status = status };
+	struct sgpu_launch context = {
+		.device = device, .pool = device->pool, .error = &task->error, .status = status
+	};
 	int code;
 
 	if (sgpu_pool_cancelled(device->pool)) {
@@ -291,8 +302,11 @@ static int perform_launch(struct sgpu_device *device, const struct sgpu_cpu_item
 int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 		    const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = perform_launch, .launch = function,
-					    .argument = argument, .task = task };
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
+					    .work = perform_launch,
+					    .launch = function,
+					    .argument = argument,
+					    .task = task };
 	int code = SGPU_OK, i;
 
 	for (i = 0; i < count && code == SGPU_OK; i++) {
@@ -303,13 +317,16 @@ int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *a
 
 int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
 {
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_CALL, .call = function, .argument = argument };
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_CALL,
+					    .call = function,
+					    .argument = argument };
 
 	return sgpu_cpu_enqueue(stream, &item);
 }
 
 /* ---- events ---- */
-static int event_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
+static int event_create(struct sgpu_device *device, struct sgpu_event **event,
+			struct sgpu_error *error)
 {
 	struct sgpu_event *new = calloc(1, sizeof(*new));
 
@@ -340,7 +357,8 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 
 	pthread_mutex_lock(&stream->device->lock);
 	if (!event->recorded && stream->enqueued == stream->ended) {
-		event->done = event->recorded = true; /* nothing is before it: no thread need wake */
+		event->done = event->recorded =
+			true; /* nothing is before it: no thread need wake */
 		pthread_mutex_unlock(&stream->device->lock);
 		return SGPU_OK;
 	}
@@ -399,7 +417,8 @@ int sgpu_cpu_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 
 static int check_recorded(const struct sgpu_event *event, struct sgpu_error *error)
 {
-	return event->recorded ? SGPU_OK : sgpu_fail(error, SGPU_EUSAGE, "the event was not recorded");
+	return event->recorded ? SGPU_OK
+			       : sgpu_fail(error, SGPU_EUSAGE, "the event was not recorded");
 }
 
 static int event_sync(struct sgpu_event *event, struct sgpu_error *error)

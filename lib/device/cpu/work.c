@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies, clears and digests of the CPU device's memory: each request is checked and enqueued here, and
- * performed here on the stream's thread.
+ * Copies, clears and digests of the CPU device's memory: each request is checked and enqueued here,
+ * and performed here on the stream's thread.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,14 +28,16 @@ static void copy_bytes(void *argument, uint64_t begin, uint64_t end)
 	memcpy((char *)item->to + begin, (const char *)item->from + begin, end - begin);
 }
 
-static int perform_copy(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
+static int perform_copy(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+			struct sgpu_task *task)
 {
 	(void)task;
 	if (item->size < SHARED_BYTES) {
 		copy_bytes((void *)(uintptr_t)item, 0, item->size);
 		return SGPU_OK;
 	}
-	return sgpu_pool_for(device->pool, item->size, GRAIN_BYTES, copy_bytes, (void *)(uintptr_t)item);
+	return sgpu_pool_for(device->pool, item->size, GRAIN_BYTES, copy_bytes,
+			     (void *)(uintptr_t)item);
 }
 
 struct clearing {
@@ -51,7 +53,8 @@ static void clear_bytes(void *argument, uint64_t begin, uint64_t end)
 }
 
 /* What is large may have been asked for and never written to. */
-static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
+static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+			 struct sgpu_task *task)
 {
 	struct clearing clearing = { device, item };
 
@@ -64,29 +67,38 @@ static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item 
 }
 
 /* Without a source it clears. */
-static int enqueue_move(struct sgpu_stream *stream, void *to, const void *from, uint64_t size, struct sgpu_task *task)
+static int enqueue_move(struct sgpu_stream *stream, void *to, const void *from, uint64_t size,
+			struct sgpu_task *task)
 {
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = from ? perform_copy : perform_clear,
-					    .moves = true, .to = to, .from = from, .size = size, .task = task };
+	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
+					    .work = from ? perform_copy : perform_clear,
+					    .moves = true,
+					    .to = to,
+					    .from = from,
+					    .size = size,
+					    .task = task };
 
 	return sgpu_cpu_enqueue(stream, &item);
 }
 
-static int copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size, struct sgpu_task *task)
+static int copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+		   struct sgpu_task *task)
 {
 	int code = sgpu_cpu_check_range(stream, to, size, task);
 
 	return code < 0 ? code : enqueue_move(stream, pointer(to), from, size, task);
 }
 
-static int copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+static int copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+		    struct sgpu_task *task)
 {
 	int code = sgpu_cpu_check_range(stream, from, size, task);
 
 	return code < 0 ? code : enqueue_move(stream, to, pointer(from), size, task);
 }
 
-static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		 struct sgpu_task *task)
 {
 	int code = sgpu_cpu_check_range(stream, memory, size, task);
 
@@ -106,37 +118,45 @@ static void free_custom(struct custom *custom)
 	free(custom);
 }
 
-static int perform_digest(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
+static int perform_digest(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+			  struct sgpu_task *task)
 {
 	struct custom *custom = item->argument;
 	int code = SGPU_ECANCELED;
 
 	if (!sgpu_pool_cancelled(device->pool)) {
-		code = sgpu_kt128_shared(device->pool, item->from, item->size, custom->bytes, custom->size, item->to,
-					 SGPU_DIGEST_SIZE, &task->error);
+		code = sgpu_kt128_shared(device->pool, item->from, item->size, custom->bytes,
+					 custom->size, item->to, SGPU_DIGEST_SIZE, &task->error);
 	}
 	free_custom(custom);
 	return code;
 }
 
-static int perform_measure(struct sgpu_device *device, const struct sgpu_cpu_item *item, struct sgpu_task *task)
+static int perform_measure(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+			   struct sgpu_task *task)
 {
 	struct custom *key = item->argument;
 	int code = SGPU_ECANCELED;
 
 	if (!sgpu_pool_cancelled(device->pool)) {
-		code = sgpu_measure_pages_shared(device->pool, item->from, item->size, key->size > 0 ? key->bytes : NULL,
-						 item->to, &task->error);
+		code = sgpu_measure_pages_shared(device->pool, item->from, item->size,
+						 key->size > 0 ? key->bytes : NULL, item->to,
+						 &task->error);
 	}
 	free_custom(key);
 	return code;
 }
 
-static int enqueue_digest(struct sgpu_stream *stream, bool pages, sgpu_devptr memory, uint64_t size, const void *custom,
-			  size_t custom_size, uint8_t *result, struct sgpu_task *task)
+static int enqueue_digest(struct sgpu_stream *stream, bool pages, sgpu_devptr memory, uint64_t size,
+			  const void *custom, size_t custom_size, uint8_t *result,
+			  struct sgpu_task *task)
 {
-	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK, .work = pages ? perform_measure : perform_digest, .to = result,
-				      .from = pointer(memory), .size = size, .task = task };
+	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
+				      .work = pages ? perform_measure : perform_digest,
+				      .to = result,
+				      .from = pointer(memory),
+				      .size = size,
+				      .task = task };
 	struct custom *copy;
 	int code = sgpu_cpu_check_range(stream, memory, size, task);
 
@@ -164,14 +184,16 @@ static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 	return enqueue_digest(stream, false, memory, size, custom, custom_size, result, task);
 }
 
-static int measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const uint8_t *key, uint8_t *result,
-		   struct sgpu_task *task)
+static int measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		   const uint8_t *key, uint8_t *result, struct sgpu_task *task)
 {
-	return enqueue_digest(stream, true, memory, size, key, key ? SGPU_KEY_SIZE : 0, result, task);
+	return enqueue_digest(stream, true, memory, size, key, key ? SGPU_KEY_SIZE : 0, result,
+			      task);
 }
 
 /* ---- two devices ---- */
-static int copy_between(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+static int copy_between(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
+			struct sgpu_task *task)
 {
 	int code = sgpu_cpu_check_range(stream, to, size, task);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The end of work: what the device left in its words becomes the task's outcome, in order, by whoever learns first
- * that the device has passed it.
+ * The end of work: what the device left in its words becomes the task's outcome, in order, by
+ * whoever learns first that the device has passed it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,10 @@ int sgpu_cuda_code_from(int64_t word)
 	return word <= 0 && word >= SGPU_ESEGMENTS ? (int)word : SGPU_EDEVICE;
 }
 
-/* All must be done and nothing bad: what no kernel has looked at is not right. What failed leaves nothing of its
- * output, and nobody hears of it before. */
-static int end_chunks(struct sgpu_device *device, struct sgpu_cuda_record *record, struct sgpu_task *task)
+/* All must be done and nothing bad: what no kernel has looked at is not right. What failed leaves
+ * nothing of its output, and nobody hears of it before. */
+static int end_chunks(struct sgpu_device *device, struct sgpu_cuda_record *record,
+		      struct sgpu_task *task)
 {
 	const volatile struct sgpu_cuda_verdict *verdict =
 		(const volatile struct sgpu_cuda_verdict *)(uintptr_t)record->status->host;
@@ -29,19 +30,22 @@ static int end_chunks(struct sgpu_device *device, struct sgpu_cuda_record *recor
 	}
 	sgpu_cuda_clear_now(device, record->out, record->out_size);
 	if (verdict->refused != 0) {
-		return sgpu_fail(&task->error, SGPU_EAUTH, "the key did not come to the device as it was sent");
+		return sgpu_fail(&task->error, SGPU_EAUTH,
+				 "the key did not come to the device as it was sent");
 	}
 	if (bad != UINT64_MAX) {
 		task->bad_chunk = bad;
-		return sgpu_fail(&task->error, SGPU_EAUTH, "sealed data do not verify at chunk %llu",
+		return sgpu_fail(&task->error, SGPU_EAUTH,
+				 "sealed data do not verify at chunk %llu",
 				 (unsigned long long)bad);
 	}
 	return sgpu_fail(&task->error, SGPU_EDEVICE, "the device %s %llu chunks of %llu",
-			 record->kind == SGPU_CUDA_OPEN ? "opened" : "sealed", (unsigned long long)done,
-			 (unsigned long long)record->expected);
+			 record->kind == SGPU_CUDA_OPEN ? "opened" : "sealed",
+			 (unsigned long long)done, (unsigned long long)record->expected);
 }
 
-static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record, struct sgpu_task *task)
+static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record,
+		   struct sgpu_task *task)
 {
 	int code = record->code;
 
@@ -68,14 +72,17 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record, 
 		return end_chunks(device, record, task);
 	default:
 		if (record->digest) {
-			memcpy(record->digest, (const void *)(uintptr_t)record->status->host, SGPU_DIGEST_SIZE);
+			memcpy(record->digest, (const void *)(uintptr_t)record->status->host,
+			       SGPU_DIGEST_SIZE);
 		}
 		return SGPU_OK;
 	}
 }
 
-/* Ends one record; nobody else has it. Not inlined: what is below calls itself, and so needs little of the stack. */
-static __attribute__((noinline)) void end(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
+/* Ends one record; nobody else has it. Not inlined: what is below calls itself, and so needs little
+ * of the stack. */
+static __attribute__((noinline)) void end(struct sgpu_stream *stream,
+					  struct sgpu_cuda_record *record)
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_task ignored = { 0 }, *task = record->task ? record->task : &ignored;
@@ -110,7 +117,8 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream, struct sgp
 	sgpu_cuda_unmark(device, record);
 }
 
-/* Everything before the one that is taken has ended, even what came to no record. The queue's lock is held. */
+/* Everything before the one that is taken has ended, even what came to no record. The queue's lock
+ * is held. */
 static struct sgpu_cuda_record *take(struct sgpu_stream *stream, uint64_t serial)
 {
 	struct sgpu_cuda_record *record = stream->head;
@@ -126,9 +134,10 @@ static struct sgpu_cuda_record *take(struct sgpu_stream *stream, uint64_t serial
 	return record;
 }
 
-/* Threads that advance streams which waited for one another do not wait for one another in a circle: a thread waits
- * for what was enqueued before the record that it is at, and hears of every record's end. For the same reason it goes
- * into no stream a second time, so that it calls itself once a stream at most. */
+/* Threads that advance streams which waited for one another do not wait for one another in a
+ * circle: a thread waits for what was enqueued before the record that it is at, and hears of every
+ * record's end. For the same reason it goes into no stream a second time, so that it calls itself
+ * once a stream at most. */
 void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
 {
 	struct sgpu_cuda_record *record;
@@ -145,7 +154,8 @@ void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
 	while ((record = take(stream, serial))) {
 		pthread_mutex_unlock(&stream->queue);
 		if (record->kind == SGPU_CUDA_WAIT) {
-			/* The device has passed what was waited for, on another stream: that ends first. */
+			/* The device has passed what was waited for, on another stream: that ends
+			 * first. */
 			sgpu_cuda_advance(record->other, record->other_serial);
 			sgpu_cuda_stream_drop(record->other);
 		} else {

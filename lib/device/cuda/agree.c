@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The agreement on a session key, once a device, before its first key of a segment: the device makes an X25519 key
- * from entropy of its own and shows the public half; from there on keys of segments travel sealed. Whoever only
- * listens on the bus then learns no key. Whoever can change what crosses it can take the device's place.
+ * The agreement on a session key, once a device, before its first key of a segment: the device
+ * makes an X25519 key from entropy of its own and shows the public half; from there on keys of
+ * segments travel sealed. Whoever only listens on the bus then learns no key. Whoever can change
+ * what crosses it can take the device's place.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,8 +16,9 @@
 #include <device/cuda/gpu.h>
 #include <sgpu/entropy.h>
 
-/* Bits that are claimed of a sample; how many times as much its estimate must be; bits that are needed in all. What a
- * source really has is not known: so little is claimed that even sources that depend on one another have enough. */
+/* Bits that are claimed of a sample; how many times as much its estimate must be; bits that are
+ * needed in all. What a source really has is not known: so little is claimed that even sources that
+ * depend on one another have enough. */
 static const double claimed = 0.5, margin = 2, needed = 1024;
 
 /* One agreement under way. */
@@ -26,8 +28,8 @@ struct agreement {
 	CUdeviceptr room;
 	struct sgpu_cuda_status *status;
 	struct sgpu_entropy_verdict verdict;
-	uint8_t both[64];               /* public keys: the host's, the device's */
-	uint8_t private_key[32];        /* the host's */
+	uint8_t both[64];	 /* public keys: the host's, the device's */
+	uint8_t private_key[32]; /* the host's */
 	uint8_t out[SGPU_AGREE_KEY + SGPU_AGREE_PROOF];
 };
 
@@ -48,15 +50,16 @@ static int gather(struct agreement *a, struct sgpu_error *error)
 	}
 	result = (CUresult)sgpu_cuda_agree_gather(stream_of(a), a->room, a->sources, 0);
 	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuMemcpyDtoHAsync(counts, sgpu_cuda_agree_counts(a->room, a->sources), size,
-						   stream_of(a));
+		result = sgpu_cu.cuMemcpyDtoHAsync(
+			counts, sgpu_cuda_agree_counts(a->room, a->sources), size, stream_of(a));
 	}
 	code = sgpu_cuda_check(a->device, result, "cannot gather entropy on the device", error);
 	if (code == SGPU_OK) {
 		code = sgpu_cuda_sync_internal(a->device, error);
 	}
 	if (code == SGPU_OK) {
-		code = sgpu_entropy_judge(counts, a->sources, claimed, margin, needed, &a->verdict, error);
+		code = sgpu_entropy_judge(counts, a->sources, claimed, margin, needed, &a->verdict,
+					  error);
 	}
 	free(counts);
 	return code;
@@ -65,8 +68,10 @@ static int gather(struct agreement *a, struct sgpu_error *error)
 /* Waits for an answer into `bytes`. */
 static int hear(struct agreement *a, CUresult result, uint8_t bytes[32], struct sgpu_error *error)
 {
-	const struct sgpu_cuda_answer *answer = (const struct sgpu_cuda_answer *)(uintptr_t)a->status->host;
-	int code = sgpu_cuda_check(a->device, result, "cannot agree on a key with the device", error);
+	const struct sgpu_cuda_answer *answer =
+		(const struct sgpu_cuda_answer *)(uintptr_t)a->status->host;
+	int code =
+		sgpu_cuda_check(a->device, result, "cannot agree on a key with the device", error);
 
 	if (code == SGPU_OK) {
 		code = sgpu_cuda_sync_internal(a->device, error);
@@ -80,9 +85,11 @@ static int hear(struct agreement *a, CUresult result, uint8_t bytes[32], struct 
 	case SGPU_CUDA_AGREE_DONE:
 		break;
 	case SGPU_CUDA_AGREE_ZERO:
-		return sgpu_fail(error, SGPU_EDEVICE, "the device finds that the shared secret is zero");
+		return sgpu_fail(error, SGPU_EDEVICE,
+				 "the device finds that the shared secret is zero");
 	default:
-		return sgpu_fail(error, SGPU_EDEVICE, "the device was asked for a key and gave none");
+		return sgpu_fail(error, SGPU_EDEVICE,
+				 "the device was asked for a key and gave none");
 	}
 	memset((void *)(uintptr_t)a->status->host, 0, sizeof(*answer));
 	return SGPU_OK;
@@ -95,8 +102,10 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 	int code = sgpu_random(random, sizeof(random), error);
 
 	if (code == SGPU_OK) {
-		code = hear(a, (CUresult)sgpu_cuda_agree_make(stream_of(a), a->room, a->sources, random,
-							      a->status->device), a->both + 32, error);
+		code = hear(a,
+			    (CUresult)sgpu_cuda_agree_make(stream_of(a), a->room, a->sources,
+							   random, a->status->device),
+			    a->both + 32, error);
 	}
 	if (code == SGPU_OK) {
 		code = sgpu_x25519_generate(a->private_key, a->both, error);
@@ -104,17 +113,21 @@ static int exchange(struct agreement *a, struct sgpu_error *error)
 	if (code == SGPU_OK) {
 		code = sgpu_x25519(a->private_key, a->both + 32, shared, error);
 		if (code == SGPU_EAUTH) {
-			code = sgpu_fail(error, SGPU_EDEVICE, "the device's public key has low order");
+			code = sgpu_fail(error, SGPU_EDEVICE,
+					 "the device's public key has low order");
 		}
 	}
 	if (code == SGPU_OK) {
-		code = sgpu_hkdf_sha256(shared, sizeof(shared), SGPU_AGREE_SALT, strlen(SGPU_AGREE_SALT), a->both,
-					sizeof(a->both), a->out, sizeof(a->out), error);
+		code = sgpu_hkdf_sha256(shared, sizeof(shared), SGPU_AGREE_SALT,
+					strlen(SGPU_AGREE_SALT), a->both, sizeof(a->both), a->out,
+					sizeof(a->out), error);
 	}
 	sgpu_wipe(shared, sizeof(shared));
 	if (code == SGPU_OK) {
-		code = hear(a, (CUresult)sgpu_cuda_agree_finish(stream_of(a), a->room, a->sources, a->both,
-								a->status->device), proof, error);
+		code = hear(a,
+			    (CUresult)sgpu_cuda_agree_finish(stream_of(a), a->room, a->sources,
+							     a->both, a->status->device),
+			    proof, error);
 	}
 	if (code == SGPU_OK && !sgpu_equal(proof, a->out + SGPU_AGREE_KEY, sizeof(proof))) {
 		code = sgpu_fail(error, SGPU_EDEVICE, "the device came to another session key");
@@ -132,10 +145,12 @@ static int keep(struct agreement *a, struct sgpu_error *error)
 	if (code < 0) {
 		return code;
 	}
-	result = sgpu_cu.cuMemsetD8Async(trust->session, 0, a->device->keys.size, a->device->internal);
+	result = sgpu_cu.cuMemsetD8Async(trust->session, 0, a->device->keys.size,
+					 a->device->internal);
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_key_setup(stream_of(a), sgpu_cuda_agree_material(a->room, a->sources),
-						       trust->session);
+		result = (CUresult)sgpu_cuda_key_setup(
+			stream_of(a), sgpu_cuda_agree_material(a->room, a->sources),
+			trust->session);
 	}
 	code = sgpu_cuda_check(a->device, result, "cannot set up the session key", error);
 	if (code == SGPU_OK) {
@@ -167,8 +182,10 @@ static int agree(struct sgpu_device *device, struct sgpu_error *error)
 		trust->told.agreed = true;
 		memcpy(trust->told.public_key, a.both + 32, 32);
 		snprintf(trust->told.text, sizeof(trust->told.text),
-			 "X25519 key made on the device; entropy: %u of %u sources, at least %.1f bits a sample, "
-			 "%.1f counted, health tests passed", a.verdict.sound, a.verdict.sources, a.verdict.least, claimed);
+			 "X25519 key made on the device; entropy: %u of %u sources, at least %.1f "
+			 "bits a sample, "
+			 "%.1f counted, health tests passed",
+			 a.verdict.sound, a.verdict.sources, a.verdict.least, claimed);
 	}
 	sgpu_cuda_status_give(device, a.status);
 	sgpu_cuda_private_free(device, a.room);
@@ -186,7 +203,8 @@ static bool bus_is_bare(struct sgpu_device *device)
 		return true;
 	}
 	if (device->keys.bare) {
-		snprintf(told->text, sizeof(told->text), "keys cross the bus as they are, as was asked for");
+		snprintf(told->text, sizeof(told->text),
+			 "keys cross the bus as they are, as was asked for");
 		return true;
 	}
 	return false;
@@ -195,7 +213,8 @@ static bool bus_is_bare(struct sgpu_device *device)
 /* The lock of the trust is held. */
 static int establish(struct sgpu_device *device, struct sgpu_error *error)
 {
-	int code = sgpu_cuda_check(device, (CUresult)sgpu_cuda_aead_prepare(), "cannot load the kernels for AES-GCM", error);
+	int code = sgpu_cuda_check(device, (CUresult)sgpu_cuda_aead_prepare(),
+				   "cannot load the kernels for AES-GCM", error);
 
 	device->keys.size = (sgpu_cuda_key_size() + 255) / 256 * 256;
 	if (code == SGPU_OK) {
@@ -242,7 +261,8 @@ int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error)
 	return code;
 }
 
-int sgpu_cuda_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement, struct sgpu_error *error)
+int sgpu_cuda_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
+		    struct sgpu_error *error)
 {
 	int code = sgpu_cuda_enter(device, error);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening and closing a GPU, and what is known about it. The device uses the primary context, which the kernels'
- * runtime shares.
+ * Opening and closing a GPU, and what is known about it. The device uses the primary context, which
+ * the kernels' runtime shares.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -19,7 +19,8 @@ static int attribute(struct sgpu_device *device, CUdevice_attribute which)
 {
 	int value = 0;
 
-	return sgpu_cu.cuDeviceGetAttribute(&value, which, device->handle) == CUDA_SUCCESS ? value : 0;
+	return sgpu_cu.cuDeviceGetAttribute(&value, which, device->handle) == CUDA_SUCCESS ? value
+											   : 0;
 }
 
 static int read_node(CUdevice handle)
@@ -52,9 +53,9 @@ static void describe_driver(struct sgpu_device *device)
 	char version[40];
 
 	sgpu_cuda_driver_version(version, sizeof(version));
-	snprintf(device->driver, sizeof(device->driver), "%s%.31s%sCUDA %u.%u", version[0] ? "driver " : "",
-		 version, version[0] ? ", " : "", (unsigned)sgpu_cu.version / 1000 % 1000,
-		 (unsigned)sgpu_cu.version % 1000 / 10);
+	snprintf(device->driver, sizeof(device->driver), "%s%.31s%sCUDA %u.%u",
+		 version[0] ? "driver " : "", version, version[0] ? ", " : "",
+		 (unsigned)sgpu_cu.version / 1000 % 1000, (unsigned)sgpu_cu.version % 1000 / 10);
 }
 
 static int look(struct sgpu_device *device, struct sgpu_error *error)
@@ -62,7 +63,8 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	CUresult result = sgpu_cu.cuDeviceGet(&device->handle, device->ordinal);
 
 	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuDeviceGetName(device->name, sizeof(device->name), device->handle);
+		result =
+			sgpu_cu.cuDeviceGetName(device->name, sizeof(device->name), device->handle);
 	}
 	if (result != CUDA_SUCCESS) {
 		return sgpu_cuda_fail(error, result, "cannot look at the GPU");
@@ -71,12 +73,15 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	snprintf(device->capability, sizeof(device->capability), "%u.%u",
 		 (unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) % 1000,
 		 (unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR) % 1000);
-	device->multiprocessors = (unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+	device->multiprocessors =
+		(unsigned)attribute(device, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
 	device->registers = attribute(device, CU_DEVICE_ATTRIBUTE_HOST_REGISTER_SUPPORTED) != 0;
-	device->registers_read_only = attribute(device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
+	device->registers_read_only =
+		attribute(device, CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED) != 0;
 	device->reads_pageable = attribute(device, CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS) != 0;
 	if (!attribute(device, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU '%s' has no memory pools, which sgpu needs",
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "the GPU '%s' has no memory pools, which sgpu needs",
 				 device->name);
 	}
 	return sgpu_cuda_uuid(device->ordinal, device->uuid, sizeof(device->uuid), error);
@@ -84,7 +89,8 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 
 static bool in_confidential_mode(const struct sgpu_device *device)
 {
-	return strcmp(device->confidential, "on") == 0 || strcmp(device->confidential, "devtools") == 0;
+	return strcmp(device->confidential, "on") == 0 ||
+	       strcmp(device->confidential, "devtools") == 0;
 }
 
 /* What NVML knows. */
@@ -93,10 +99,11 @@ static void look_closer(struct sgpu_device *device)
 	sgpu_cuda_confidential(device->confidential, sizeof(device->confidential));
 	sgpu_cuda_vbios(device->uuid, device->vbios, sizeof(device->vbios));
 	describe_driver(device);
-	/* In confidential computing mode the driver manages pinned memory, which the device then cannot write words to
-	 * by itself. */
-	device->memory_operations = attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0 &&
-				    strcmp(device->confidential, "off") == 0;
+	/* In confidential computing mode the driver manages pinned memory, which the device then
+	 * cannot write words to by itself. */
+	device->memory_operations =
+		attribute(device, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS) != 0 &&
+		strcmp(device->confidential, "off") == 0;
 	if (in_confidential_mode(device)) {
 		device->registers = false;
 	}
@@ -115,11 +122,13 @@ static int take_context(struct sgpu_device *device, struct sgpu_error *error)
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuCtxSetCurrent(device->context);
 	}
-	return result == CUDA_SUCCESS ? SGPU_OK : sgpu_cuda_fail(error, result, "cannot make a context on the GPU");
+	return result == CUDA_SUCCESS
+		       ? SGPU_OK
+		       : sgpu_cuda_fail(error, result, "cannot make a context on the GPU");
 }
 
-/* A sound context stays to the end of the process: libraries that computed in it keep handles of it, and the next
- * device need not wait for another. */
+/* A sound context stays to the end of the process: libraries that computed in it keep handles of
+ * it, and the next device need not wait for another. */
 static void let_context_go(struct sgpu_device *device)
 {
 	struct sgpu_device *other;
@@ -138,7 +147,8 @@ static void let_context_go(struct sgpu_device *device)
 }
 
 /* In the order in which closing undoes them. */
-static int set_up(struct sgpu_device *device, const struct sgpu_device_config *config, struct sgpu_error *error)
+static int set_up(struct sgpu_device *device, const struct sgpu_device_config *config,
+		  struct sgpu_error *error)
 {
 	int code;
 
@@ -265,7 +275,8 @@ int sgpu_cuda_device_open(const char *selector, const struct sgpu_device_config 
 	return SGPU_OK;
 }
 
-int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info, struct sgpu_error *error)
+int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info,
+		   struct sgpu_error *error)
 {
 	snprintf(info->name, sizeof(info->name), "%s", device->name);
 	snprintf(info->selector, sizeof(info->selector), "cuda:%d", device->ordinal);
@@ -281,7 +292,8 @@ int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info, st
 	info->registers = device->registers;
 	info->reads_pageable = device->reads_pageable;
 	snprintf(info->timer, sizeof(info->timer), "%s",
-		 sgpu_device_timer_name(device->stamps_time ? SGPU_TIMER_GLOBALTIMER : SGPU_TIMER_EVENTS));
+		 sgpu_device_timer_name(device->stamps_time ? SGPU_TIMER_GLOBALTIMER
+							    : SGPU_TIMER_EVENTS));
 	info->piece = SGPU_CUDA_PIECE;
 	if (sgpu_cuda_enter(device, error) == SGPU_OK) {
 		sgpu_cuda_memory_figures(device, &info->memory_total, &info->memory_free);

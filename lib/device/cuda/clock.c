@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CUDA events, kept for reuse, the device's clock against the host's, and the times of work by either timer.
+ * CUDA events, kept for reuse, the device's clock against the host's, and the times of work by
+ * either timer.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -9,11 +10,11 @@
 #include <device/cuda/moment.h>
 #include <device/cuda/timer.h>
 
-/* The two clocks drift apart by some 10 us a second, and times that a float counts from a base that is a second ago
- * are good to 0.1 us. */
+/* The two clocks drift apart by some 10 us a second, and times that a float counts from a base that
+ * is a second ago are good to 0.1 us. */
 #define BASE_NS ((uint64_t)1000000000)
-/* What there should be between the times before and after a base; what there may be; for the first one, which loads a
- * kernel. */
+/* What there should be between the times before and after a base; what there may be; for the first
+ * one, which loads a kernel. */
 #define CLOSE_NS ((uint64_t)50000)
 #define PATIENCE_NS ((uint64_t)3000000)
 #define FIRST_NS ((uint64_t)10000000000)
@@ -31,7 +32,8 @@ CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *e
 	}
 	pthread_mutex_unlock(&device->pool_lock);
 	return found ? CUDA_SUCCESS
-		     : sgpu_cu.cuEventCreate(event, timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
+		     : sgpu_cu.cuEventCreate(event,
+					     timed ? CU_EVENT_DEFAULT : CU_EVENT_DISABLE_TIMING);
 }
 
 void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
@@ -43,7 +45,8 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 		return; /* it goes with the context */
 	}
 	pthread_mutex_lock(&device->pool_lock);
-	if (idle->count == idle->room && (more = realloc(idle->list, (idle->room * 2 + 64) * sizeof(CUevent)))) {
+	if (idle->count == idle->room &&
+	    (more = realloc(idle->list, (idle->room * 2 + 64) * sizeof(CUevent)))) {
 		idle->list = more;
 		idle->room = idle->room * 2 + 64;
 	}
@@ -57,16 +60,18 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 	}
 }
 
-/* What tells the time on the clock's stream, and the times of the host around it. The stream is empty, but the GPU may be at
- * the work of another process, or full of kernels: then it takes longer, and after a while there is no base this time. */
+/* What tells the time on the clock's stream, and the times of the host around it. The stream is
+ * empty, but the GPU may be at the work of another process, or full of kernels: then it takes
+ * longer, and after a while there is no base this time. */
 static bool take_moment(struct sgpu_device *device, struct sgpu_cuda_base *base)
 {
 	const uint64_t before = sgpu_now_ns(), patience = device->base ? PATIENCE_NS : FIRST_NS;
 	CUresult result = sgpu_cu.cuStreamQuery(device->clock);
 
 	if (result == CUDA_SUCCESS) {
-		result = device->stamps_time ? (CUresult)sgpu_cuda_store_time(device->clock, device->stamps.memory) :
-					       sgpu_cu.cuEventRecord(base->event, device->clock);
+		result = device->stamps_time ? (CUresult)sgpu_cuda_store_time(device->clock,
+									      device->stamps.memory)
+					     : sgpu_cu.cuEventRecord(base->event, device->clock);
 	}
 	if (result == CUDA_SUCCESS) {
 		do {
@@ -87,13 +92,15 @@ static struct sgpu_cuda_base *make_base(struct sgpu_device *device)
 		return NULL;
 	}
 	base->references = 1;
-	taken = device->stamps_time || sgpu_cuda_event_take(device, true, &base->event) == CUDA_SUCCESS;
+	taken = device->stamps_time ||
+		sgpu_cuda_event_take(device, true, &base->event) == CUDA_SUCCESS;
 	base->error_ns = UINT64_MAX;
 	for (int i = 0; taken && i < TRIES && base->error_ns > CLOSE_NS; i++) {
 		taken = take_moment(device, base);
 	}
 	if (taken && device->stamps_time) {
-		taken = sgpu_cuda_stamp_read(device, device->stamps.memory, &base->device_ns) == CUDA_SUCCESS;
+		taken = sgpu_cuda_stamp_read(device, device->stamps.memory, &base->device_ns) ==
+			CUDA_SUCCESS;
 	}
 	if (!taken) {
 		sgpu_cuda_event_give(device, true, base->event);
@@ -154,7 +161,8 @@ CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *rec
 		return sgpu_cuda_stamp(device, stream->native, &record->stamp);
 	}
 	result = sgpu_cuda_event_take(device, true, &record->event);
-	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(record->event, stream->native) : result;
+	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(record->event, stream->native)
+				      : result;
 }
 
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record)
@@ -164,7 +172,8 @@ void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *recor
 	sgpu_cuda_base_give(device, record->base);
 }
 
-bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record, uint64_t from, uint64_t *time)
+bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
+		       uint64_t from, uint64_t *time)
 {
 	const uint64_t now = sgpu_now_ns();
 	double since_ns = NAN;
@@ -183,10 +192,11 @@ bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record
 	sgpu_cuda_note(device, result);
 	since_ns = result == CUDA_SUCCESS ? since_ns : NAN;
 	pthread_mutex_lock(&device->pool_lock);
-	possible = sgpu_cuda_moment(record->base->host_ns, record->base->error_ns, since_ns, from, now, time);
+	possible = sgpu_cuda_moment(record->base->host_ns, record->base->error_ns, since_ns, from,
+				    now, time);
 	if (possible) {
-		/* A time that was moved to where it can be shows where the base is. The later times move with it, so that the
-		 * lengths between them stay true. */
+		/* A time that was moved to where it can be shows where the base is. The later times
+		 * move with it, so that the lengths between them stay true. */
 		record->base->host_ns = *time - (uint64_t)(int64_t)since_ns;
 	}
 	pthread_mutex_unlock(&device->pool_lock);

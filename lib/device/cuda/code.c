@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Digest of the kernels that this shared object brings: of their images as they lie in this process's memory, from
- * where the driver takes them. The file only says where they lie. Once they are on the device, neither kernels nor
- * copies can read them.
+ * Digest of the kernels that this shared object brings: of their images as they lie in this
+ * process's memory, from where the driver takes them. The file only says where they lie. Once they
+ * are on the device, neither kernels nor copies can read them.
  */
 #include <dlfcn.h>
 #include <link.h>

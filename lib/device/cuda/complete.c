@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Callbacks, and the completer: a thread of the device that calls them, unless somebody else looks for them sooner,
- * ends what is pending when the device is faulted, and gives up on what goes on after it was cancelled. As the device
- * passes a callback it writes the callback's serial into a word of host memory, so that looking costs no call of the
- * driver; where it cannot, an event is asked.
+ * Callbacks, and the completer: a thread of the device that calls them, unless somebody else looks
+ * for them sooner, ends what is pending when the device is faulted, and gives up on what goes on
+ * after it was cancelled. As the device passes a callback it writes the callback's serial into a
+ * word of host memory, so that looking costs no call of the driver; where it cannot, an event is
+ * asked.
  */
 #include <errno.h>
 #include <signal.h>
@@ -14,7 +15,8 @@
 
 #include <device/cuda/gpu.h>
 
-/* Looks without pause for about as long as a short kernel takes, then in steps that grow with the time waited. */
+/* Looks without pause for about as long as a short kernel takes, then in steps that grow with the
+ * time waited. */
 #define SPIN_NS ((uint64_t)100000)
 #define STEP_MIN_NS ((uint64_t)5000)
 #define STEP_MAX_NS ((uint64_t)200000)
@@ -25,7 +27,9 @@
 int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
 {
 	struct sgpu_device *device = stream->device;
-	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_CALL, .call = function, .argument = argument };
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_CALL,
+					   .call = function,
+					   .argument = argument };
 	int code = sgpu_cuda_begin(stream, NULL);
 	CUresult result;
 
@@ -35,7 +39,8 @@ int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argume
 	if (device->memory_operations) {
 		/* Only this thread appends: it holds `order`. */
 		result = sgpu_cu.cuStreamWriteValue32(stream->native, stream->passed->device,
-						      (cuuint32_t)(stream->serial + 1), CU_STREAM_WRITE_VALUE_DEFAULT);
+						      (cuuint32_t)(stream->serial + 1),
+						      CU_STREAM_WRITE_VALUE_DEFAULT);
 	} else {
 		result = sgpu_cuda_event_take(device, false, &record.event);
 		if (result == CUDA_SUCCESS) {
@@ -66,11 +71,16 @@ static uint64_t passed(struct sgpu_stream *stream)
 	if (!stream->advancing) {
 		if (stream->device->memory_operations) {
 			ahead = (uint32_t)stream->passed->host[0] - (uint32_t)stream->done;
-			serial = ahead != 0 && ahead <= stream->serial - stream->done ? stream->done + ahead : 0;
+			serial = ahead != 0 && ahead <= stream->serial - stream->done
+					 ? stream->done + ahead
+					 : 0;
 		} else {
-			for (record = stream->head; record && record->kind != SGPU_CUDA_CALL; record = record->next) {
+			for (record = stream->head; record && record->kind != SGPU_CUDA_CALL;
+			     record = record->next) {
 			}
-			serial = record && sgpu_cu.cuEventQuery(record->event) == CUDA_SUCCESS ? record->serial : 0;
+			serial = record && sgpu_cu.cuEventQuery(record->event) == CUDA_SUCCESS
+					 ? record->serial
+					 : 0;
 		}
 	}
 	pthread_mutex_unlock(&stream->queue);
@@ -79,8 +89,8 @@ static uint64_t passed(struct sgpu_stream *stream)
 	return serial;
 }
 
-/* Goes through the streams: where look() gives something, act() is called with it, without the device's lock, which
- * is held before and after. Whether there was anything. */
+/* Goes through the streams: where look() gives something, act() is called with it, without the
+ * device's lock, which is held before and after. Whether there was anything. */
 static bool visit(struct sgpu_device *device, uint64_t (*look)(struct sgpu_stream *),
 		  void (*act)(struct sgpu_stream *, uint64_t))
 {
@@ -126,7 +136,8 @@ static uint64_t every(struct sgpu_stream *stream)
 }
 
 /* ---- faults and kernels that do not end ---- */
-/* busy: the stream has not passed everything. What has no event may be what it is at, unless the cancellation refused it. */
+/* busy: the stream has not passed everything. What has no event may be what it is at, unless the
+ * cancellation refused it. */
 static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before)
 {
 	struct sgpu_cuda_record *record;
@@ -134,9 +145,10 @@ static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before
 
 	pthread_mutex_lock(&stream->queue);
 	for (record = stream->head;
-	     record && (record->event ? sgpu_cu.cuEventQuery(record->event) != CUDA_ERROR_NOT_READY :
-					!busy || record->kind == SGPU_CUDA_CALL || record->kind == SGPU_CUDA_WAIT ||
-					(record->code != SGPU_OK && !record->status));
+	     record && (record->event ? sgpu_cu.cuEventQuery(record->event) != CUDA_ERROR_NOT_READY
+				      : !busy || record->kind == SGPU_CUDA_CALL ||
+						record->kind == SGPU_CUDA_WAIT ||
+						(record->code != SGPU_OK && !record->status));
 	     record = record->next) {
 	}
 	/* One that looked just before the cancellation has its time from a little after it. */
@@ -160,18 +172,20 @@ static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 		sgpu_cuda_note(device, result);
 	}
 	if (result == CUDA_SUCCESS) {
-		sgpu_cuda_advance(stream, serial); /* so that what has ended does not look as if it went on */
+		sgpu_cuda_advance(
+			stream, serial); /* so that what has ended does not look as if it went on */
 	}
 	if (cancelled != 0 && sgpu_now_ns() > cancelled + SGPU_CUDA_GRACE_NS &&
 	    pending_since(stream, result == CUDA_ERROR_NOT_READY, cancelled)) {
-		sgpu_cuda_fault(device, SGPU_ECANCELED, true, "work went on long after it was cancelled");
+		sgpu_cuda_fault(device, SGPU_ECANCELED, true,
+				"work went on long after it was cancelled");
 	}
 }
 
 /* ---- the thread ---- */
 /* What it keeps in mind; its own. */
 struct mind {
-	uint64_t idle_ns;   /* since when there was nothing to do */
+	uint64_t idle_ns;    /* since when there was nothing to do */
 	uint64_t pulse_ns;   /* when it last asked whether the device lives */
 	uint64_t watched_ns; /* the cancellation that has been seen through */
 };
@@ -185,15 +199,16 @@ void sgpu_cuda_completer_wake(struct sgpu_device *device)
 	}
 }
 
-/* Sleeps until it is woken, or for so long unless 0; not when there are other calls or another cancellation than the
- * caller has seen. The lock is held. */
+/* Sleeps until it is woken, or for so long unless 0; not when there are other calls or another
+ * cancellation than the caller has seen. The lock is held. */
 static void sleep_for(struct sgpu_device *device, uint64_t ns, unsigned calls, uint64_t cancelled)
 {
 	struct timespec until;
 	uint64_t end;
 
 	atomic_store(&device->completer_sleeps, true);
-	/* Who adds a callback, cancels or faults the device says so first and looks for a sleeper then. */
+	/* Who adds a callback, cancels or faults the device says so first and looks for a sleeper
+	 * then. */
 	if (atomic_load(&device->calls) == calls && atomic_load(&device->cancel_ns) == cancelled &&
 	    atomic_load(&device->faulted) == 0 && !device->stopping) {
 		if (ns == 0) {
@@ -228,7 +243,9 @@ static void one_round(struct sgpu_device *device, struct mind *mind)
 	if (now - mind->pulse_ns > PULSE_NS && (calls > 0 || watching)) {
 		mind->pulse_ns = now;
 		visit(device, every, feel_pulse);
-		mind->watched_ns = watching && now > cancelled + SGPU_CUDA_GRACE_NS ? cancelled : mind->watched_ns;
+		mind->watched_ns = watching && now > cancelled + SGPU_CUDA_GRACE_NS
+					   ? cancelled
+					   : mind->watched_ns;
 	} else if (device->may_spin && now - mind->idle_ns < SPIN_NS) {
 		pthread_mutex_unlock(&device->lock);
 		SGPU_CUDA_PAUSE();
@@ -281,8 +298,8 @@ int sgpu_cuda_completer_start(struct sgpu_device *device, struct sgpu_error *err
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	device->completer_started = failure == 0;
 	return failure == 0 ? SGPU_OK
-			    : sgpu_fail(error, failure == EAGAIN ? SGPU_ENOMEM : SGPU_ESYSTEM, "cannot start a thread: %s",
-					strerror(failure));
+			    : sgpu_fail(error, failure == EAGAIN ? SGPU_ENOMEM : SGPU_ESYSTEM,
+					"cannot start a thread: %s", strerror(failure));
 }
 
 void sgpu_cuda_completer_stop(struct sgpu_device *device)

@@ -19,8 +19,9 @@ static struct sgpu_cuda_digests *digests_of(struct sgpu_device *device)
 	return digests;
 }
 
-int sgpu_cuda_digest_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
-			    size_t custom_size, uint8_t *digest, struct sgpu_task *task)
+int sgpu_cuda_digest_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+			    const void *custom, size_t custom_size, uint8_t *digest,
+			    struct sgpu_task *task)
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_record record = { .task = task, .digest = digest };
@@ -41,8 +42,9 @@ int sgpu_cuda_digest_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint
 		record.status = sgpu_cuda_status_take(device, 0);
 	}
 	if (record.status) {
-		result = (CUresult)sgpu_cuda_digest_enqueue(digests, stream->native, memory, size, custom, custom_size,
-							    record.status->host, record.status->device);
+		result = (CUresult)sgpu_cuda_digest_enqueue(
+			digests, stream->native, memory, size, custom, custom_size,
+			record.status->host, record.status->device);
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot digest on the device");
 }

@@ -38,7 +38,9 @@ const char *sgpu_cuda_text(CUresult result)
 {
 	const char *text = NULL;
 
-	return error_string && error_string(result, &text) == CUDA_SUCCESS && text ? text : "no text for it";
+	return error_string && error_string(result, &text) == CUDA_SUCCESS && text
+		       ? text
+		       : "no text for it";
 }
 
 bool sgpu_cuda_sticky(CUresult result)
@@ -72,11 +74,12 @@ bool sgpu_cuda_sticky(CUresult result)
 
 int sgpu_cuda_fail(struct sgpu_error *error, CUresult result, const char *what)
 {
-	int code = result == CUDA_ERROR_OUT_OF_MEMORY ? SGPU_ENOMEM
+	int code = result == CUDA_ERROR_OUT_OF_MEMORY	? SGPU_ENOMEM
 		   : result == CUDA_ERROR_NOT_SUPPORTED ? SGPU_EUNAVAILABLE
 							: SGPU_EDEVICE;
 
-	return sgpu_fail(error, code, "%s: %s (%s)", what, sgpu_cuda_name(result), sgpu_cuda_text(result));
+	return sgpu_fail(error, code, "%s: %s (%s)", what, sgpu_cuda_name(result),
+			 sgpu_cuda_text(result));
 }
 
 /* The library is there, but no driver behind it answers, or no device. */
@@ -86,22 +89,29 @@ static int init_failed(CUresult result, struct sgpu_error *error)
 
 	if (result == CUDA_ERROR_NO_DEVICE) {
 		if (visible) {
-			sgpu_fail(error, SGPU_EUNAVAILABLE, "no GPU is visible: CUDA_VISIBLE_DEVICES is '%s'", visible);
-			return sgpu_hint(error, "unset CUDA_VISIBLE_DEVICES or name a GPU in it, or use the device 'cpu'");
+			sgpu_fail(error, SGPU_EUNAVAILABLE,
+				  "no GPU is visible: CUDA_VISIBLE_DEVICES is '%s'", visible);
+			return sgpu_hint(error, "unset CUDA_VISIBLE_DEVICES or name a GPU in it, "
+						"or use the device 'cpu'");
 		}
 		sgpu_fail(error, SGPU_EUNAVAILABLE, "the NVIDIA driver shows no GPU");
-		return sgpu_hint(error, "see nvidia-smi -L; a container needs the GPU passed into it (--gpus all); or use "
+		return sgpu_hint(error, "see nvidia-smi -L; a container needs the GPU passed into "
+					"it (--gpus all); or use "
 					"the device 'cpu'");
 	}
-	sgpu_fail(error, SGPU_EUNAVAILABLE, "CUDA cannot be initialised: %s (%s)", sgpu_cuda_name(result),
-		  sgpu_cuda_text(result));
+	sgpu_fail(error, SGPU_EUNAVAILABLE, "CUDA cannot be initialised: %s (%s)",
+		  sgpu_cuda_name(result), sgpu_cuda_text(result));
 	if (access("/dev/nvidiactl", F_OK) != 0) {
-		return sgpu_hint(error, "the NVIDIA driver's kernel module is not loaded (there is no /dev/nvidiactl): load "
+		return sgpu_hint(error, "the NVIDIA driver's kernel module is not loaded (there is "
+					"no /dev/nvidiactl): load "
 					"it, or use the device 'cpu'");
 	}
 	if (result == CUDA_ERROR_SYSTEM_NOT_READY) {
-		return sgpu_hint(error, "a machine with NVSwitch needs nvidia-fabricmanager, and one in confidential "
-					"computing mode nvidia-smi conf-compute -srs 1; or use the device 'cpu'");
+		return sgpu_hint(
+			error,
+			"a machine with NVSwitch needs nvidia-fabricmanager, and one in "
+			"confidential "
+			"computing mode nvidia-smi conf-compute -srs 1; or use the device 'cpu'");
 	}
 	return sgpu_hint(error, "see nvidia-smi and the kernel's log, or use the device 'cpu'");
 }
@@ -122,9 +132,9 @@ static int find_all(void *library, struct sgpu_error *error)
 {
 	const char *missing = NULL;
 
-#define FIND(name) \
+#define FIND(name)                                       \
 	if (!find(library, TEXT(name), &sgpu_cu.name)) { \
-		missing = TEXT(name); \
+		missing = TEXT(name);                    \
 	}
 	SGPU_CUDA_FUNCTIONS(FIND)
 #undef FIND
@@ -132,7 +142,8 @@ static int find_all(void *library, struct sgpu_error *error)
 	SGPU_CUDA_PAGE_FUNCTIONS(FIND)
 #undef FIND
 	if (missing) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE, "the NVIDIA driver's libcuda.so.1 has no '%s'", missing);
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "the NVIDIA driver's libcuda.so.1 has no '%s'",
+			  missing);
 		return sgpu_hint(error, "install a newer NVIDIA driver, or use the device 'cpu'");
 	}
 	return SGPU_OK;
@@ -142,25 +153,33 @@ static int start(struct sgpu_error *error)
 {
 	__typeof__(cuDriverGetVersion) *version = NULL;
 	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-	const int needed = CUDA_VERSION / 1000 * 1000; /* any driver of the same major version serves it */
+	const int needed =
+		CUDA_VERSION / 1000 * 1000; /* any driver of the same major version serves it */
 	CUresult result;
 	int code;
 
 	if (!library) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE, "the NVIDIA driver's libcuda.so.1 cannot be loaded");
-		return sgpu_hint(error, "install the NVIDIA driver (Debian: nvidia-driver), pass the GPU into the container "
+		sgpu_fail(error, SGPU_EUNAVAILABLE,
+			  "the NVIDIA driver's libcuda.so.1 cannot be loaded");
+		return sgpu_hint(error, "install the NVIDIA driver (Debian: nvidia-driver), pass "
+					"the GPU into the container "
 					"(--gpus all), or use the device 'cpu'");
 	}
 	(void)find(library, "cuGetErrorName", &error_name);
 	(void)find(library, "cuGetErrorString", &error_string);
-	if (!find(library, "cuDriverGetVersion", &version) || version(&sgpu_cu.version) != CUDA_SUCCESS) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE, "libcuda.so.1 is no NVIDIA driver's: it tells no version");
+	if (!find(library, "cuDriverGetVersion", &version) ||
+	    version(&sgpu_cu.version) != CUDA_SUCCESS) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE,
+			  "libcuda.so.1 is no NVIDIA driver's: it tells no version");
 		return sgpu_hint(error, "install the NVIDIA driver, or use the device 'cpu'");
 	}
 	if (sgpu_cu.version < needed) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE, "the NVIDIA driver is too old: it serves CUDA %d.%d, sgpu needs %d.%d",
-			  sgpu_cu.version / 1000, sgpu_cu.version % 1000 / 10, needed / 1000, needed % 1000 / 10);
-		return sgpu_hint(error, "update the NVIDIA driver, build sgpu with an older CUDA (NVCC=), or use the "
+		sgpu_fail(error, SGPU_EUNAVAILABLE,
+			  "the NVIDIA driver is too old: it serves CUDA %d.%d, sgpu needs %d.%d",
+			  sgpu_cu.version / 1000, sgpu_cu.version % 1000 / 10, needed / 1000,
+			  needed % 1000 / 10);
+		return sgpu_hint(error, "update the NVIDIA driver, build sgpu with an older CUDA "
+					"(NVCC=), or use the "
 					"device 'cpu'");
 	}
 	code = find_all(library, error);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The CUDA Driver API, from the libcuda.so.1 that the machine's driver brings, loaded when it is first needed.
+ * The CUDA Driver API, from the libcuda.so.1 that the machine's driver brings, loaded when it is
+ * first needed.
  */
 #ifndef SGPU_DEVICE_CUDA_DRIVER_H
 #define SGPU_DEVICE_CUDA_DRIVER_H
@@ -51,10 +52,12 @@ struct sgpu_cuda_driver {
 /* Filled once sgpu_cuda_driver_load has succeeded. */
 extern struct sgpu_cuda_driver sgpu_cu;
 
-/* Loads and initialises it once. Errors: SGPU_EUNAVAILABLE with what is missing and how to get it. From any thread. */
+/* Loads and initialises it once. Errors: SGPU_EUNAVAILABLE with what is missing and how to get it.
+ * From any thread. */
 SGPU_MUST_CHECK int sgpu_cuda_driver_load(struct sgpu_error *error);
 
-/* SGPU_ENOMEM, SGPU_EUNAVAILABLE or SGPU_EDEVICE for a result, with "what: CUDA_ERROR_... (its text)". */
+/* SGPU_ENOMEM, SGPU_EUNAVAILABLE or SGPU_EDEVICE for a result, with "what: CUDA_ERROR_... (its
+ * text)". */
 int sgpu_cuda_fail(struct sgpu_error *error, CUresult result, const char *what);
 /* Its name, or its number; valid until the next call in this thread. */
 const char *sgpu_cuda_name(CUresult result);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Events of the CUDA device. One is recorded once; who learns that it has completed ends what stands before it in its
- * stream.
+ * Events of the CUDA device. One is recorded once; who learns that it has completed ends what
+ * stands before it in its stream.
  */
 #include <stdlib.h>
 
 #include <device/cuda/gpu.h>
 
-int sgpu_cuda_event_create(struct sgpu_device *device, struct sgpu_event **event, struct sgpu_error *error)
+int sgpu_cuda_event_create(struct sgpu_device *device, struct sgpu_event **event,
+			   struct sgpu_error *error)
 {
 	struct sgpu_event *new;
 	int code = sgpu_cuda_enter(device, error);
@@ -19,8 +20,8 @@ int sgpu_cuda_event_create(struct sgpu_device *device, struct sgpu_event **event
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &new->native), "cannot create an event",
-			       error);
+	code = sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &new->native),
+			       "cannot create an event", error);
 	if (code < 0) {
 		free(new);
 		return code;
@@ -57,7 +58,8 @@ int sgpu_cuda_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 	if (event->stream) {
 		code = SGPU_EUSAGE;
 	} else {
-		code = sgpu_cuda_check(device, sgpu_cu.cuEventRecord(event->native, stream->native), "", NULL);
+		code = sgpu_cuda_check(device, sgpu_cu.cuEventRecord(event->native, stream->native),
+				       "", NULL);
 	}
 	if (code == SGPU_OK) {
 		pthread_mutex_lock(&stream->queue);
@@ -99,9 +101,12 @@ int sgpu_cuda_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 		return code;
 	}
 	stream->operations++;
-	code = sgpu_cuda_check(stream->device, sgpu_cu.cuStreamWaitEvent(stream->native, event->native, 0), "", NULL);
+	code = sgpu_cuda_check(stream->device,
+			       sgpu_cu.cuStreamWaitEvent(stream->native, event->native, 0), "",
+			       NULL);
 	if (code == SGPU_OK && other != stream) {
-		/* Who waits for this stream has waited for what the other one did before the event, callbacks included. */
+		/* Who waits for this stream has waited for what the other one did before the event,
+		 * callbacks included. */
 		record.other_serial = event->serial;
 		sgpu_cuda_stream_hold(other);
 		code = sgpu_cuda_append(stream, &record);
@@ -111,7 +116,9 @@ int sgpu_cuda_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	}
 	pthread_mutex_unlock(&stream->order);
 	if (atomic_load(&stream->device->faulted) != 0) {
-		sgpu_cuda_advance(stream, UINT64_MAX); /* whoever ended what was pending may not have seen this */
+		sgpu_cuda_advance(
+			stream,
+			UINT64_MAX); /* whoever ended what was pending may not have seen this */
 	}
 	return code;
 }
@@ -134,7 +141,8 @@ int sgpu_cuda_event_sync(struct sgpu_event *event, struct sgpu_error *error)
 	int code;
 
 	if (!stream) {
-		return sgpu_fail(error, SGPU_EUSAGE, "an event was waited for that was not recorded");
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "an event was waited for that was not recorded");
 	}
 	if (atomic_load(&event->done)) {
 		return SGPU_OK;
@@ -153,7 +161,8 @@ int sgpu_cuda_event_query(struct sgpu_event *event, bool *done, struct sgpu_erro
 	int code;
 
 	if (!stream) {
-		return sgpu_fail(error, SGPU_EUSAGE, "an event was asked for that was not recorded");
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "an event was asked for that was not recorded");
 	}
 	*done = atomic_load(&event->done);
 	if (*done) {

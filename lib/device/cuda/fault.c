@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What goes wrong: program errors, device errors, and those after which the context is of no use. The last fault the
- * device: whatever is pending ends with them, no more CUDA calls are made, and host data are untouched. The driver
- * gives a process that met such a fault no other context either, on whatever GPU: it has to be started again.
+ * What goes wrong: program errors, device errors, and those after which the context is of no use.
+ * The last fault the device: whatever is pending ends with them, no more CUDA calls are made, and
+ * host data are untouched. The driver gives a process that met such a fault no other context
+ * either, on whatever GPU: it has to be started again.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,8 +12,8 @@
 
 #include <device/cuda/gpu.h>
 
-/* A waiting thread looks without pause for as long as most pieces take, then in steps that are short against the
- * time that it has waited. */
+/* A waiting thread looks without pause for as long as most pieces take, then in steps that are
+ * short against the time that it has waited. */
 #define SPIN_NS ((uint64_t)2000000)
 #define STEP_MIN_NS ((uint64_t)10000)
 #define STEP_MAX_NS ((uint64_t)100000)
@@ -36,7 +37,8 @@ int sgpu_cuda_process_sound(struct sgpu_error *error)
 
 	pthread_mutex_lock(&process_lock);
 	if (process_fault[0] != '\0') {
-		code = sgpu_fail(error, SGPU_EDEVICE, "this process can use no GPU any more, after a fault: %s",
+		code = sgpu_fail(error, SGPU_EDEVICE,
+				 "this process can use no GPU any more, after a fault: %s",
 				 process_fault);
 		sgpu_hint(error, "start the program again");
 	}
@@ -88,7 +90,8 @@ int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error)
 	return sgpu_cuda_check(device, result, "cannot use the device's context", error);
 }
 
-int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what, struct sgpu_error *error)
+int sgpu_cuda_check(struct sgpu_device *device, CUresult result, const char *what,
+		    struct sgpu_error *error)
 {
 	char text[256];
 
@@ -117,7 +120,8 @@ static void pause_for(uint64_t ns)
 	nanosleep(&time, NULL);
 }
 
-/* Sleeps until the event completes. The kernel rounds sleeps up by the thread's slack, 50 us, unless told otherwise. */
+/* Sleeps until the event completes. The kernel rounds sleeps up by the thread's slack, 50 us,
+ * unless told otherwise. */
 static CUresult sleep_until(struct sgpu_device *device, CUevent event, uint64_t begin)
 {
 	int slack = prctl(PR_GET_TIMERSLACK);
@@ -125,7 +129,8 @@ static CUresult sleep_until(struct sgpu_device *device, CUevent event, uint64_t 
 	uint64_t step;
 
 	(void)prctl(PR_SET_TIMERSLACK, 1000UL);
-	while ((result = sgpu_cu.cuEventQuery(event)) == CUDA_ERROR_NOT_READY && atomic_load(&device->faulted) == 0) {
+	while ((result = sgpu_cu.cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
+	       atomic_load(&device->faulted) == 0) {
 		step = (sgpu_now_ns() - begin) / 64;
 		step = step < STEP_MIN_NS ? STEP_MIN_NS : step;
 		pause_for(step > STEP_MAX_NS ? STEP_MAX_NS : step);
@@ -141,7 +146,8 @@ int sgpu_cuda_wait(struct sgpu_device *device, CUevent event, struct sgpu_error 
 	uint64_t begin = sgpu_now_ns();
 	CUresult result;
 
-	while ((result = sgpu_cu.cuEventQuery(event)) == CUDA_ERROR_NOT_READY && atomic_load(&device->faulted) == 0) {
+	while ((result = sgpu_cu.cuEventQuery(event)) == CUDA_ERROR_NOT_READY &&
+	       atomic_load(&device->faulted) == 0) {
 		if (!device->may_spin || sgpu_now_ns() - begin > SPIN_NS) {
 			result = sleep_until(device, event, begin);
 			break;

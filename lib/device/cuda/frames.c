@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of a GPU's pages: an allocation for each page, made when it is first mapped and kept. What was used is
- * cleared before it goes back to the driver, mapped for that at an address of its own.
+ * Memory of a GPU's pages: an allocation for each page, made when it is first mapped and kept. What
+ * was used is cleared before it goes back to the driver, mapped for that at an address of its own.
  */
 #include <stdlib.h>
 
@@ -36,22 +36,27 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 	int supported = 0;
 	CUresult result;
 
-	if (!sgpu_cu.cuMemCreate || !sgpu_cu.cuMemRelease || !sgpu_cu.cuMemMap || !sgpu_cu.cuMemUnmap ||
-	    !sgpu_cu.cuMemSetAccess || !sgpu_cu.cuMemAddressReserve || !sgpu_cu.cuMemAddressFree ||
-	    !sgpu_cu.cuMemGetAllocationGranularity) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the NVIDIA driver maps no pages: it has no cuMemMap");
+	if (!sgpu_cu.cuMemCreate || !sgpu_cu.cuMemRelease || !sgpu_cu.cuMemMap ||
+	    !sgpu_cu.cuMemUnmap || !sgpu_cu.cuMemSetAccess || !sgpu_cu.cuMemAddressReserve ||
+	    !sgpu_cu.cuMemAddressFree || !sgpu_cu.cuMemGetAllocationGranularity) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "the NVIDIA driver maps no pages: it has no cuMemMap");
 	}
-	result = sgpu_cu.cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
-					      device->handle);
+	result = sgpu_cu.cuDeviceGetAttribute(
+		&supported, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED,
+		device->handle);
 	if (result == CUDA_SUCCESS && !supported) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU '%s' maps no pages: it has no virtual memory management",
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "the GPU '%s' maps no pages: it has no virtual memory management",
 				 device->name);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuMemGetAllocationGranularity(&granularity, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+		result = sgpu_cu.cuMemGetAllocationGranularity(&granularity, &prop,
+							       CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 	}
 	if (result == CUDA_SUCCESS && (granularity == 0 || SGPU_CUDA_SMALL % granularity != 0)) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU '%s' maps pages of %zu bytes, not of %llu", device->name,
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "the GPU '%s' maps pages of %zu bytes, not of %llu", device->name,
 				 granularity, (unsigned long long)SGPU_CUDA_SMALL);
 	}
 	return sgpu_cuda_check(device, result, "cannot tell the size of the device's pages", error);
@@ -73,17 +78,21 @@ int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *erro
 	total = sgpu_cuda_memory_spare(device, SPARE) / SGPU_CUDA_BIG * SGPU_CUDA_BIG;
 	if (total == 0) {
 		sgpu_cuda_memory_figures(device, &all, &left);
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "the device has no memory for a page of %llu bytes: %llu are left",
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "the device has no memory for a page of %llu bytes: %llu are left",
 				 (unsigned long long)SGPU_CUDA_BIG, (unsigned long long)left);
 	}
 	pages->list = calloc(total / SGPU_CUDA_SMALL, sizeof(*pages->list));
 	if (!pages->list) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_cuda_check(device, sgpu_cu.cuMemAddressReserve(&pages->scratch, SGPU_CUDA_BIG, SGPU_CUDA_SMALL, 0, 0),
-			       "cannot reserve addresses", error);
+	code = sgpu_cuda_check(
+		device,
+		sgpu_cu.cuMemAddressReserve(&pages->scratch, SGPU_CUDA_BIG, SGPU_CUDA_SMALL, 0, 0),
+		"cannot reserve addresses", error);
 	if (code == SGPU_OK) {
-		code = sgpu_frames_open(&pages->frames, SGPU_CUDA_SMALL, SGPU_CUDA_BIG, total / SGPU_CUDA_SMALL, error);
+		code = sgpu_frames_open(&pages->frames, SGPU_CUDA_SMALL, SGPU_CUDA_BIG,
+					total / SGPU_CUDA_SMALL, error);
 		if (code < 0) {
 			(void)sgpu_cu.cuMemAddressFree(pages->scratch, SGPU_CUDA_BIG);
 		}
@@ -96,7 +105,8 @@ int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *erro
 }
 
 /* ---- giving back ---- */
-static CUresult clear_handle(struct sgpu_device *device, const struct sgpu_cuda_frame *frame, uint64_t size)
+static CUresult clear_handle(struct sgpu_device *device, const struct sgpu_cuda_frame *frame,
+			     uint64_t size)
 {
 	CUdeviceptr at = device->pages.scratch;
 	CUmemAccessDesc access = {
@@ -139,7 +149,8 @@ static CUresult give_back(struct sgpu_device *device, struct sgpu_cuda_frame *fr
 /* What the frames of a page of the other size have. */
 static CUresult give_back_others(struct sgpu_device *device, uint32_t frame, bool big)
 {
-	struct sgpu_cuda_frame *list = device->pages.list, *first = &list[frame / PER_BIG * PER_BIG];
+	struct sgpu_cuda_frame *list = device->pages.list,
+			       *first = &list[frame / PER_BIG * PER_BIG];
 	CUresult result = CUDA_SUCCESS;
 	int i;
 
@@ -169,7 +180,8 @@ int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t number, uint64_t
 {
 	struct sgpu_cuda_frame *frame = &device->pages.list[number];
 	bool big = page_size == SGPU_CUDA_BIG;
-	int code = sgpu_cuda_check(device, give_back_others(device, number, big), "cannot give pages back", error);
+	int code = sgpu_cuda_check(device, give_back_others(device, number, big),
+				   "cannot give pages back", error);
 	CUresult result;
 
 	if (code == SGPU_OK && !frame->made) {

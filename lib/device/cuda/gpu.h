@@ -2,14 +2,15 @@
  *
  * The CUDA device: what its files share.
  *
- * A stream is a CUDA stream and a queue of records, one for each piece of work whose outcome somebody wants to know.
- * A record ends when somebody learns that the device has passed it: a thread that waits (stream_sync, event_sync,
- * event_query, stream_free), or the completer, a thread of the device that serves callbacks. Whoever it is fills in
- * the tasks in order (sgpu_cuda_advance), so no outcome is seen before the work that it tells of has been looked at.
+ * A stream is a CUDA stream and a queue of records, one for each piece of work whose outcome
+ * somebody wants to know. A record ends when somebody learns that the device has passed it: a
+ * thread that waits (stream_sync, event_sync, event_query, stream_free), or the completer, a thread
+ * of the device that serves callbacks. Whoever it is fills in the tasks in order
+ * (sgpu_cuda_advance), so no outcome is seen before the work that it tells of has been looked at.
  *
- * Locks, in the order in which they are taken: a stream's `order` (held while work is enqueued, so that the queue
- * has the order of the CUDA stream), an event's and the keys', the device's `lock`, a stream's `queue`; then at most
- * one of the others.
+ * Locks, in the order in which they are taken: a stream's `order` (held while work is enqueued, so
+ * that the queue has the order of the CUDA stream), an event's and the keys', the device's `lock`,
+ * a stream's `queue`; then at most one of the others.
  */
 #ifndef SGPU_DEVICE_CUDA_GPU_H
 #define SGPU_DEVICE_CUDA_GPU_H
@@ -24,10 +25,10 @@
 
 enum {
 	SGPU_CUDA_PAGE = 4096,
-	SGPU_CUDA_PIECE = 16 << 20,      /* plaintext bytes that are best moved at once */
-	SGPU_CUDA_COUNTER_SETS = 64,     /* launches between two clearings of a stream's counters */
+	SGPU_CUDA_PIECE = 16 << 20,  /* plaintext bytes that are best moved at once */
+	SGPU_CUDA_COUNTER_SETS = 64, /* launches between two clearings of a stream's counters */
 	SGPU_CUDA_COUNTER_BYTES = SGPU_CUDA_COUNTER_SETS * SGPU_LAUNCH_COUNTERS * 4,
-	SGPU_CUDA_NATIVES = 64,          /* idle ones that are kept */
+	SGPU_CUDA_NATIVES = 64, /* idle ones that are kept */
 };
 /* How long work may go on after it was cancelled before it is given up. */
 #define SGPU_CUDA_GRACE_NS ((uint64_t)5000000000)
@@ -36,24 +37,24 @@ extern const struct sgpu_device_backend sgpu_cuda_backend;
 
 /* A line of pinned host memory, for status words that the device writes. */
 struct sgpu_cuda_status {
-	volatile int64_t *host;          /* 8 words */
+	volatile int64_t *host; /* 8 words */
 	CUdeviceptr device;
 	struct sgpu_cuda_status *next;
 };
 
-/* A moment on both clocks: the device's times are counted from one that is not long ago, since those of events come as
- * floats, and the clocks drift apart. */
+/* A moment on both clocks: the device's times are counted from one that is not long ago, since
+ * those of events come as floats, and the clocks drift apart. */
 struct sgpu_cuda_base {
-	CUevent event;                   /* NULL: */
-	uint64_t device_ns;              /* %globaltimer */
-	uint64_t host_ns, error_ns;      /* the second: how far the first may be from it */
+	CUevent event;		    /* NULL: */
+	uint64_t device_ns;	    /* %globaltimer */
+	uint64_t host_ns, error_ns; /* the second: how far the first may be from it */
 	unsigned references;
 };
 
 /* Words for times of %globaltimer. */
 struct sgpu_cuda_stamps {
 	CUdeviceptr memory;
-	uint32_t *idle;                  /* indexes, and how many of them */
+	uint32_t *idle; /* indexes, and how many of them */
 	uint32_t count;
 };
 
@@ -63,7 +64,12 @@ struct sgpu_cuda_events {
 };
 
 enum sgpu_cuda_kind {
-	SGPU_CUDA_PLAIN, SGPU_CUDA_LAUNCH, SGPU_CUDA_OPEN, SGPU_CUDA_SEAL, SGPU_CUDA_CALL, SGPU_CUDA_WAIT,
+	SGPU_CUDA_PLAIN,
+	SGPU_CUDA_LAUNCH,
+	SGPU_CUDA_OPEN,
+	SGPU_CUDA_SEAL,
+	SGPU_CUDA_CALL,
+	SGPU_CUDA_WAIT,
 	SGPU_CUDA_GRAPH,
 };
 
@@ -76,54 +82,58 @@ enum sgpu_cuda_kind {
 struct sgpu_cuda_record {
 	enum sgpu_cuda_kind kind;
 	uint64_t serial;
-	uint64_t operation;              /* its number among all that were enqueued */
-	struct sgpu_task *task;          /* or NULL */
-	int code;                        /* known when it was enqueued: the text is in the task */
+	uint64_t operation;	/* its number among all that were enqueued */
+	struct sgpu_task *task; /* or NULL */
+	int code;		/* known when it was enqueued: the text is in the task */
 	uint64_t enqueue_ns;
-	CUevent event;                   /* behind the work; NULL: none */
-	CUdeviceptr stamp;               /* where the time behind the work is stored, in place of an event; or 0 */
-	struct sgpu_cuda_base *base;     /* of the event or the stamp */
-	struct sgpu_cuda_status *status; /* LAUNCH: its words; OPEN, SEAL: struct sgpu_cuda_verdict */
-	struct sgpu_device_key *key;     /* OPEN, SEAL */
-	CUdeviceptr out;                 /* what to clear of them */
+	CUevent event; /* behind the work; NULL: none */
+	CUdeviceptr
+		stamp; /* where the time behind the work is stored, in place of an event; or 0 */
+	struct sgpu_cuda_base *base; /* of the event or the stamp */
+	struct sgpu_cuda_status
+		*status;	     /* LAUNCH: its words; OPEN, SEAL: struct sgpu_cuda_verdict */
+	struct sgpu_device_key *key; /* OPEN, SEAL */
+	CUdeviceptr out;	     /* what to clear of them */
 	uint64_t out_size;
-	uint64_t expected;               /* OPEN, SEAL: chunks that must be done */
-	uint8_t *digest;                 /* where a digest goes from the status words, or NULL */
-	struct sgpu_recording *graph;        /* GRAPH */
+	uint64_t expected;		   /* OPEN, SEAL: chunks that must be done */
+	uint8_t *digest;		   /* where a digest goes from the status words, or NULL */
+	struct sgpu_recording *graph;	   /* GRAPH */
 	struct sgpu_cuda_measure *measure; /* that is under way, or NULL */
-	void (*call)(void *argument);    /* CALL */
+	void (*call)(void *argument);	   /* CALL */
 	void *argument;
-	struct sgpu_stream *other;       /* WAIT: the stream of the event, a reference, */
-	uint64_t other_serial;           /* and the last record before the event */
+	struct sgpu_stream *other; /* WAIT: the stream of the event, a reference, */
+	uint64_t other_serial;	   /* and the last record before the event */
 	struct sgpu_cuda_record *next;
 };
 
 /* A native stream, kept for the next stream when its own is freed. */
 struct sgpu_cuda_native {
 	CUstream native;
-	CUdeviceptr counters;            /* sets of words for launches; 0: none yet */
+	CUdeviceptr counters; /* sets of words for launches; 0: none yet */
 	unsigned counters_used;
-	CUdeviceptr scratch;             /* for measures; 0: none yet */
+	CUdeviceptr scratch; /* for measures; 0: none yet */
 };
 
 struct sgpu_stream {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
-	struct sgpu_recording *recording;    /* NULL: it carries out what it is given; else it only has `native` */
-	CUstream native;                 /* of `kept` */
+	struct sgpu_recording
+		*recording; /* NULL: it carries out what it is given; else it only has `native` */
+	CUstream native;    /* of `kept` */
 	struct sgpu_cuda_native kept;
 	pthread_mutex_t order;
-	uint64_t operations, seen;       /* enqueued, and of these known to be over; under `order` */
-	struct sgpu_cuda_status *passed; /* the device writes the serials of callbacks here as it passes them */
-	pthread_mutex_t queue;           /* everything below */
+	uint64_t operations, seen; /* enqueued, and of these known to be over; under `order` */
+	struct sgpu_cuda_status
+		*passed; /* the device writes the serials of callbacks here as it passes them */
+	pthread_mutex_t queue; /* everything below */
 	pthread_cond_t progress;
 	struct sgpu_cuda_record *head, *tail, *spare;
-	uint64_t serial, done;           /* of the last record appended, of the last one ended */
-	bool advancing;                  /* one thread ends records */
-	uint64_t end_ns;                 /* of the record ended last */
-	atomic_uint calls;               /* callbacks among the records */
-	unsigned references;             /* under the device's lock */
-	bool listed;                     /* this and the next two: under the device's lock */
+	uint64_t serial, done; /* of the last record appended, of the last one ended */
+	bool advancing;	       /* one thread ends records */
+	uint64_t end_ns;       /* of the record ended last */
+	atomic_uint calls;     /* callbacks among the records */
+	unsigned references;   /* under the device's lock */
+	bool listed;	       /* this and the next two: under the device's lock */
 	struct sgpu_stream *previous, *next; /* all streams of the device */
 };
 
@@ -132,9 +142,9 @@ struct sgpu_event {
 	struct sgpu_device *device;
 	CUevent native;
 	pthread_mutex_t lock;
-	struct sgpu_stream *stream;      /* where it was recorded, a reference; NULL: not yet */
-	uint64_t serial;                 /* of the last record before it */
-	atomic_bool done;                /* completed, and all before it has ended */
+	struct sgpu_stream *stream; /* where it was recorded, a reference; NULL: not yet */
+	uint64_t serial;	    /* of the last record before it */
+	atomic_bool done;	    /* completed, and all before it has ended */
 };
 
 /* ---- memory.c ---- */
@@ -146,35 +156,38 @@ struct sgpu_cuda_cuts {
 struct sgpu_cuda_memory {
 	pthread_mutex_t lock;
 	struct sgpu_cuda_cuts blocks, own; /* given out; of the device's own: no copy reaches it */
-	void *shared;                    /* ranges that another device reaches, too (peer.c) */
+	void *shared;			   /* ranges that another device reaches, too (peer.c) */
 	CUmemoryPool pool;
 	uint64_t used, limit, total;
 };
-SGPU_MUST_CHECK int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit,
+					  struct sgpu_error *error);
 /* Clears and frees what is left; without the device's help when it is faulted. */
 void sgpu_cuda_memory_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
 				    struct sgpu_error *error);
 void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
 /* SGPU_EUSAGE, also in the task, when the range is not inside one allocation. */
-SGPU_MUST_CHECK int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size,
-					  struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address,
+					  uint64_t size, struct sgpu_task *task);
 void sgpu_cuda_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint64_t *available);
 /* Device memory of our own: no copy reaches it. It may wait. Not cleared. */
-SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size, CUdeviceptr *memory,
-					    struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size,
+					    CUdeviceptr *memory, struct sgpu_error *error);
 /* Clears and frees, in the order of the internal stream; 0: nothing. */
 void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr memory);
 /* Waits until the internal stream has done what it was asked for. */
 SGPU_MUST_CHECK int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error);
 /* Counts bytes that are had otherwise against the limit. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_memory_count(struct sgpu_device *device, uint64_t size,
+					   struct sgpu_error *error);
 void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size);
 /* Gives the driver back what the pool keeps. */
 SGPU_MUST_CHECK int sgpu_cuda_memory_trim(struct sgpu_device *device);
 /* Says why `size` bytes could not be had. */
-int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size, struct sgpu_error *error);
+int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size,
+			    struct sgpu_error *error);
 /* What may be had and leaves so much to others. */
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare);
 /* Clears and waits. */
@@ -182,42 +195,46 @@ void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_
 
 /* ---- pages.c, frames.c ---- */
 struct sgpu_cuda_pages {
-	struct sgpu_frames frames;       /* its lock guards all of this; taken before the device's, after a stream's order */
-	struct sgpu_cuda_frame *list;    /* of every frame */
-	CUdeviceptr scratch;             /* addresses at which pages are cleared */
-	uint32_t raw;                    /* pages whose memory is as the driver gave it */
+	struct sgpu_frames frames; /* its lock guards all of this; taken before the device's, after
+				      a stream's order */
+	struct sgpu_cuda_frame *list; /* of every frame */
+	CUdeviceptr scratch;	      /* addresses at which pages are cleared */
+	uint32_t raw;		      /* pages whose memory is as the driver gave it */
 };
 SGPU_MUST_CHECK int sgpu_cuda_pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
 					 struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cuda_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
-					   sgpu_devptr *base, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_space_create(struct sgpu_device *device, uint64_t size,
+					   struct sgpu_space **space, sgpu_devptr *base,
+					   struct sgpu_error *error);
 void sgpu_cuda_space_free(struct sgpu_space *space);
-SGPU_MUST_CHECK int sgpu_cuda_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
-				       uint64_t page_size, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
+				       size_t count, uint64_t page_size, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cuda_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
 					 struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cuda_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_space_access(struct sgpu_space *space, bool on,
+					   struct sgpu_error *error);
 /* Unmaps, clears and frees everything; without the device's help when it is faulted. */
 void sgpu_cuda_pages_close(struct sgpu_device *device);
 
 /* ---- peer.c: memory that two GPUs reach ---- */
-SGPU_MUST_CHECK int sgpu_cuda_peer_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
-					 sgpu_devptr *memory, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_peer_alloc(struct sgpu_device *device, struct sgpu_device *peer,
+					 uint64_t size, sgpu_devptr *memory,
+					 struct sgpu_error *error);
 void sgpu_cuda_peer_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory);
-SGPU_MUST_CHECK int sgpu_cuda_peer_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
-					struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_peer_copy(struct sgpu_stream *stream, sgpu_devptr to,
+					sgpu_devptr from, uint64_t size, struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cuda_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 
 /* ---- pinned.c: pinned host memory ---- */
 struct sgpu_cuda_host {
 	pthread_mutex_t lock;
-	struct sgpu_arena arena;         /* what is lent, and what can be */
+	struct sgpu_arena arena; /* what is lent, and what can be */
 	struct sgpu_cuda_step *steps;
 	struct sgpu_cuda_registered *registered;
-	uint64_t step;                   /* bytes of the next one */
-	bool pins;                       /* none had to come from elsewhere */
+	uint64_t step; /* bytes of the next one */
+	bool pins;     /* none had to come from elsewhere */
 	struct sgpu_cuda_status *idle;
-	struct sgpu_cuda_slab *slabs;    /* what they are cut from */
+	struct sgpu_cuda_slab *slabs; /* what they are cut from */
 };
 bool sgpu_cuda_host_pins(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error);
@@ -233,74 +250,86 @@ struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device, int64
 void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *status);
 
 /* ---- registered.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
-					    struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory,
+					    uint64_t size, struct sgpu_error *error);
 void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory);
 /* Where kernels reach host memory, or 0: they do not. */
-CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
+CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint64_t size,
+			    bool write);
 bool sgpu_cuda_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
 void sgpu_cuda_registered_close(struct sgpu_device *device);
 
 /* ---- graph.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_graph_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,
-					   struct sgpu_recording **graph, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_graph_record(struct sgpu_device *device, sgpu_record_fn function,
+					   void *argument, struct sgpu_recording **graph,
+					   struct sgpu_error *error);
 void sgpu_cuda_graph_free(struct sgpu_recording *graph);
 SGPU_MUST_CHECK int sgpu_cuda_graph_launch(struct sgpu_stream *stream, struct sgpu_recording *graph,
 					   struct sgpu_task *task);
 /* A launch on a stream that records. */
-SGPU_MUST_CHECK int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function, void *argument,
-					const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
-/* The run that the device has passed, or that is given up, is over; the code of its first launch that failed. */
+SGPU_MUST_CHECK int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function,
+					void *argument, const struct sgpu_device_range *ranges,
+					int count, struct sgpu_task *task);
+/* The run that the device has passed, or that is given up, is over; the code of its first launch
+ * that failed. */
 int sgpu_cuda_graph_end(struct sgpu_recording *graph, struct sgpu_task *task);
 
 /* ---- keys.c ---- */
 struct sgpu_cuda_key_state {
-	CUdeviceptr address;             /* memory of the device's own */
+	CUdeviceptr address; /* memory of the device's own */
 	struct sgpu_cuda_key_state *next;
 };
 /* What holds between the host and the device before any key goes there. */
 struct sgpu_cuda_trust {
-	pthread_mutex_t lock;            /* held while it is established; before that of the keys */
+	pthread_mutex_t lock; /* held while it is established; before that of the keys */
 	atomic_bool ready;
-	struct sgpu_error error;         /* why it cannot be, for good */
+	struct sgpu_error error; /* why it cannot be, for good */
 	struct sgpu_device_agreement told;
-	CUdeviceptr session;             /* the session key's state, when told.agreed */
-	struct sgpu_aead *aead;          /* the same on the host; this and the counter: under the lock of the keys */
+	CUdeviceptr session; /* the session key's state, when told.agreed */
+	struct sgpu_aead
+		*aead; /* the same on the host; this and the counter: under the lock of the keys */
 	uint64_t counter;
 };
 struct sgpu_cuda_keys {
 	pthread_mutex_t lock;
-	bool bare;                       /* they cross the bus as they are */
+	bool bare; /* they cross the bus as they are */
 	struct sgpu_cuda_trust trust;
-	size_t size;                     /* of a state */
-	struct sgpu_cuda_key_state *idle; /* states that are clear, */
+	size_t size;			      /* of a state */
+	struct sgpu_cuda_key_state *idle;     /* states that are clear, */
 	struct sgpu_cuda_key_state *clearing; /* and those of which nobody knows yet */
-	CUevent cleared;                 /* behind the clearing of all of these, */
-	bool marked;                     /* once it is recorded */
-	struct sgpu_device_key *setting_up, *last_setting_up; /* whose material may not have been read yet, oldest first */
+	CUevent cleared;		      /* behind the clearing of all of these, */
+	bool marked;			      /* once it is recorded */
+	struct sgpu_device_key *setting_up,
+		*last_setting_up; /* whose material may not have been read yet, oldest first */
 };
 SGPU_MUST_CHECK int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_keys_close(struct sgpu_device *device);
-SGPU_MUST_CHECK int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
+SGPU_MUST_CHECK int sgpu_cuda_key_load(struct sgpu_stream *stream,
+				       const struct sgpu_sealed_keys *keys,
 				       struct sgpu_device_key **key, struct sgpu_error *error);
 void sgpu_cuda_key_free(struct sgpu_device_key *key);
 /* Work with the key has ended, and its set-up before that. */
 void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
 /* The state's address, once work of `stream` enqueued from here on finds it ready. */
-CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key, CUdeviceptr *state);
+CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,
+			   CUdeviceptr *state);
 
 /* ---- agree.c, kat.c ---- */
 struct sgpu_cuda_delivery;
-/* On the first call the known answer and the agreement, later what came of them. The device was entered. */
+/* On the first call the known answer and the agreement, later what came of them. The device was
+ * entered. */
 SGPU_MUST_CHECK int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cuda_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
+SGPU_MUST_CHECK int sgpu_cuda_agree(struct sgpu_device *device,
+				    struct sgpu_device_agreement *agreement,
 				    struct sgpu_error *error);
 /* Seals a key for the device; the lock of the keys is held. */
-SGPU_MUST_CHECK int sgpu_cuda_seal_key(struct sgpu_device *device, const struct sgpu_sealed_keys *material,
+SGPU_MUST_CHECK int sgpu_cuda_seal_key(struct sgpu_device *device,
+				       const struct sgpu_sealed_keys *material,
 				       struct sgpu_cuda_delivery *delivery);
 void sgpu_cuda_trust_close(struct sgpu_device *device);
 /* With a key that is sealed under the session key, or one that crosses the bus. */
-SGPU_MUST_CHECK int sgpu_cuda_known_answer(struct sgpu_device *device, bool sealed, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_known_answer(struct sgpu_device *device, bool sealed,
+					   struct sgpu_error *error);
 
 /* ---- the device ---- */
 struct sgpu_device {
@@ -311,45 +340,47 @@ struct sgpu_device {
 	char name[128], uuid[64], driver[64], vbios[32], capability[16], confidential[32];
 	int numa_node;
 	unsigned multiprocessors;
-	bool memory_operations;          /* the device may write words into host memory in a stream's order */
+	bool memory_operations; /* the device may write words into host memory in a stream's order
+				 */
 	bool registers, registers_read_only;
 	bool may_spin;
-	bool stamps_time;                /* %globaltimer, not events, times tasks */
+	bool stamps_time; /* %globaltimer, not events, times tasks */
 	bool reads_pageable;
-	CUstream internal;               /* clears and frees */
-	CUstream clock;                  /* nothing but bases */
+	CUstream internal; /* clears and frees */
+	CUstream clock;	   /* nothing but bases */
 
-	atomic_int faulted;              /* 0, or the code that everything ends with */
+	atomic_int faulted; /* 0, or the code that everything ends with */
 	pthread_mutex_t fault_lock;
 	struct sgpu_error fault;
-	bool hung;                       /* faulted with a kernel that does not end */
+	bool hung; /* faulted with a kernel that does not end */
 
 	struct sgpu_cuda_memory memory;
 	struct sgpu_cuda_pages pages;
 	struct sgpu_cuda_host host;
 	struct sgpu_cuda_keys keys;
 
-	pthread_mutex_t pool_lock;       /* events, stamps, native streams, the base, whether there are digests or kernels loaded */
-	bool kernels_loaded;             /* all of them */
-	struct sgpu_cuda_digests *digests; /* or NULL */
-	struct sgpu_cuda_events idle_events[2]; /* without times, with times */
+	pthread_mutex_t pool_lock; /* events, stamps, native streams, the base, whether there are
+				      digests or kernels loaded */
+	bool kernels_loaded;	   /* all of them */
+	struct sgpu_cuda_digests *digests;		    /* or NULL */
+	struct sgpu_cuda_events idle_events[2];		    /* without times, with times */
 	struct sgpu_cuda_native natives[SGPU_CUDA_NATIVES]; /* idle */
 	unsigned native_count;
 	struct sgpu_cuda_base *base;
-	uint64_t base_tried_ns;          /* when a new one was last wanted */
+	uint64_t base_tried_ns; /* when a new one was last wanted */
 	struct sgpu_cuda_stamps stamps;
 
-	atomic_uint_fast64_t cancel_ns;  /* 0, or since when everything is to stop */
+	atomic_uint_fast64_t cancel_ns; /* 0, or since when everything is to stop */
 
-	pthread_mutex_t lock;            /* everything below */
+	pthread_mutex_t lock; /* everything below */
 	struct sgpu_stream *streams;
 	pthread_t completer;
 	bool completer_started, stopping;
-	atomic_bool completer_sleeps;    /* written under the lock */
+	atomic_bool completer_sleeps; /* written under the lock */
 	pthread_cond_t work;
-	atomic_uint calls;               /* callbacks that have not been called; not under the lock */
+	atomic_uint calls; /* callbacks that have not been called; not under the lock */
 
-	struct sgpu_device *next_open;   /* all open devices of the process */
+	struct sgpu_device *next_open; /* all open devices of the process */
 };
 
 /* ---- select.c ---- */
@@ -360,7 +391,8 @@ SGPU_MUST_CHECK int sgpu_cuda_select(const char *selector, int *ordinal, struct 
 SGPU_MUST_CHECK int sgpu_cuda_uuid(int ordinal, char *text, size_t size, struct sgpu_error *error);
 
 /* ---- backend.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_device_open(const char *selector, const struct sgpu_device_config *config,
+SGPU_MUST_CHECK int sgpu_cuda_device_open(const char *selector,
+					  const struct sgpu_device_config *config,
 					  struct sgpu_device **device, struct sgpu_error *error);
 void sgpu_cuda_device_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info,
@@ -383,7 +415,8 @@ int sgpu_cuda_faulted(struct sgpu_device *device, struct sgpu_error *error);
 /* SGPU_EDEVICE when a fault has ended CUDA in this process. */
 SGPU_MUST_CHECK int sgpu_cuda_process_sound(struct sgpu_error *error);
 /* Waits until an event has completed. */
-SGPU_MUST_CHECK int sgpu_cuda_wait(struct sgpu_device *device, CUevent event, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_wait(struct sgpu_device *device, CUevent event,
+				   struct sgpu_error *error);
 
 /* ---- clock.c ---- */
 SGPU_MUST_CHECK int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error);
@@ -395,8 +428,10 @@ void sgpu_cuda_base_give(struct sgpu_device *device, struct sgpu_cuda_base *base
 /* Enqueues what tells the record's time. */
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record);
-/* When the work before the mark ended, on the host's clock, between `from` and now. Returns whether the device told it. */
-bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record, uint64_t from, uint64_t *time);
+/* When the work before the mark ended, on the host's clock, between `from` and now. Returns whether
+ * the device told it. */
+bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
+		       uint64_t from, uint64_t *time);
 
 /* ---- timer.c ---- */
 SGPU_MUST_CHECK int sgpu_cuda_stamps_open(struct sgpu_device *device, struct sgpu_error *error);
@@ -406,7 +441,8 @@ CUresult sgpu_cuda_stamp(struct sgpu_device *device, CUstream native, CUdevicept
 /* Accepts 0. */
 void sgpu_cuda_stamp_give(struct sgpu_device *device, CUdeviceptr stamp);
 CUresult sgpu_cuda_stamp_read(struct sgpu_device *device, CUdeviceptr stamp, uint64_t *time);
-SGPU_MUST_CHECK int sgpu_cuda_compare_timers(struct sgpu_device *device, struct sgpu_timer_comparison *comparison,
+SGPU_MUST_CHECK int sgpu_cuda_compare_timers(struct sgpu_device *device,
+					     struct sgpu_timer_comparison *comparison,
 					     struct sgpu_error *error);
 
 /* ---- stream.c, event.c, advance.c, complete.c ---- */
@@ -416,13 +452,16 @@ void sgpu_cuda_stream_free(struct sgpu_stream *stream);
 SGPU_MUST_CHECK int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 				       void *argument);
-SGPU_MUST_CHECK int sgpu_cuda_word(struct sgpu_stream *stream, const volatile uint32_t *word, uint32_t value, bool write);
-/* Waits until every stream has passed what was enqueued on it, and ends that. Fails only when the device is faulted. */
+SGPU_MUST_CHECK int sgpu_cuda_word(struct sgpu_stream *stream, const volatile uint32_t *word,
+				   uint32_t value, bool write);
+/* Waits until every stream has passed what was enqueued on it, and ends that. Fails only when the
+ * device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error);
 void sgpu_cuda_poll(struct sgpu_device *device); /* complete.c */
 void sgpu_cuda_stream_hold(struct sgpu_stream *stream);
 void sgpu_cuda_stream_drop(struct sgpu_stream *stream);
-/* Waits for the stream without an event, which may be what could not be had; no longer than until a fault. */
+/* Waits for the stream without an event, which may be what could not be had; no longer than until a
+ * fault. */
 void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream);
 /* Destroys the native streams that are kept. */
 void sgpu_cuda_natives_close(struct sgpu_device *device);
@@ -430,21 +469,25 @@ SGPU_MUST_CHECK int sgpu_cuda_event_create(struct sgpu_device *device, struct sg
 					   struct sgpu_error *error);
 void sgpu_cuda_event_free(struct sgpu_event *event);
 SGPU_MUST_CHECK int sgpu_cuda_event_sync(struct sgpu_event *event, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cuda_event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_event_query(struct sgpu_event *event, bool *done,
+					  struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cuda_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
 SGPU_MUST_CHECK int sgpu_cuda_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 
-/* Work is enqueued between begin and commit. Begin takes `order`; commit gives it back. A record is a copy. */
+/* Work is enqueued between begin and commit. Begin takes `order`; commit gives it back. A record is
+ * a copy. */
 SGPU_MUST_CHECK int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task *task);
 /* `result` is what enqueueing gave, named by `what` in the error. */
-SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result,
-				     const char *what);
+SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record,
+				     CUresult result, const char *what);
 /* Puts a record behind the others; `order` is held. */
-SGPU_MUST_CHECK int sgpu_cuda_append(struct sgpu_stream *stream, const struct sgpu_cuda_record *record);
+SGPU_MUST_CHECK int sgpu_cuda_append(struct sgpu_stream *stream,
+				     const struct sgpu_cuda_record *record);
 
 /* The code that a kernel left in a word. */
 int sgpu_cuda_code_from(int64_t word);
-/* Ends every record up to this serial, which the device has passed, or all the same when the device is faulted. */
+/* Ends every record up to this serial, which the device has passed, or all the same when the device
+ * is faulted. */
 void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial);
 
 SGPU_MUST_CHECK int sgpu_cuda_completer_start(struct sgpu_device *device, struct sgpu_error *error);
@@ -452,40 +495,43 @@ void sgpu_cuda_completer_stop(struct sgpu_device *device);
 void sgpu_cuda_completer_wake(struct sgpu_device *device);
 
 /* ---- digest.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_digest_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-					    const void *custom, size_t custom_size, uint8_t *digest,
-					    struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_digest_memory(struct sgpu_stream *stream, sgpu_devptr memory,
+					    uint64_t size, const void *custom, size_t custom_size,
+					    uint8_t *digest, struct sgpu_task *task);
 
 /* ---- measure.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_measure_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-					     const uint8_t *key, uint8_t *digest, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_measure_memory(struct sgpu_stream *stream, sgpu_devptr memory,
+					     uint64_t size, const uint8_t *key, uint8_t *digest,
+					     struct sgpu_task *task);
 /* Makes the result, once the device has passed it. */
 void sgpu_cuda_measure_finish(const struct sgpu_cuda_measure *measure);
 /* Accepts a pointer to NULL; clears it. */
 void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure **measure);
 
 /* ---- work.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-				      struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-				       struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_prefetch(struct sgpu_stream *stream, const void *memory, uint64_t size, bool to_device,
-				       struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from,
+				      uint64_t size, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from,
+				       uint64_t size, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_prefetch(struct sgpu_stream *stream, const void *memory,
+				       uint64_t size, bool to_device, struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 				    struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-					  bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-					  struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-					bool last, const void *in, uint64_t size, sgpu_devptr out,
-					struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-				      bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-					  bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-					  struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-				     const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
+					  uint64_t first, bool last, sgpu_devptr in, uint64_t size,
+					  sgpu_devptr out, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key,
+					uint64_t first, bool last, const void *in, uint64_t size,
+					sgpu_devptr out, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key,
+				      uint64_t first, bool last, sgpu_devptr in, uint64_t size,
+				      void *out, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
+					  uint64_t first, bool last, sgpu_devptr in, uint64_t size,
+					  sgpu_devptr out, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function,
+				     void *argument, const struct sgpu_device_range *ranges,
+				     int count, struct sgpu_task *task);
 /* Whether new kernels are to end with SGPU_ECANCELED at once. */
 bool sgpu_cuda_cancelled(const struct sgpu_device *device);
 
@@ -494,13 +540,16 @@ bool sgpu_cuda_cancelled(const struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_load_kernels(struct sgpu_device *device, struct sgpu_error *error);
 
 /* ---- module.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_module_load(struct sgpu_device *device, const void *image, size_t size,
-					  struct sgpu_device_module **module, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_cuda_module_load(struct sgpu_device *device, const void *image,
+					  size_t size, struct sgpu_device_module **module,
+					  struct sgpu_error *error);
 void sgpu_cuda_module_free(struct sgpu_device_module *module);
-SGPU_MUST_CHECK int sgpu_cuda_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
-					    const char *function, const struct sgpu_module_shape *shape,
-					    void *const *args, const size_t *arg_sizes, int arg_count,
-					    const struct sgpu_module_memory *memory, struct sgpu_task *task);
+SGPU_MUST_CHECK int sgpu_cuda_module_launch(struct sgpu_stream *stream,
+					    struct sgpu_device_module *module, const char *function,
+					    const struct sgpu_module_shape *shape,
+					    void *const *args, const size_t *arg_sizes,
+					    int arg_count, const struct sgpu_module_memory *memory,
+					    struct sgpu_task *task);
 
 /* ---- nvml.c: what NVIDIA's management library knows, where it is there ---- */
 /* Loads it in a thread, for the caller to join; false: what needs it loads it. */
@@ -512,7 +561,8 @@ bool sgpu_cuda_nvml_found(void);
 /* Version of the GPU's firmware, "" when it is not known. */
 void sgpu_cuda_vbios(const char *uuid, char *version, size_t size);
 SGPU_MUST_CHECK int sgpu_cuda_evidence(struct sgpu_device *device, const uint8_t nonce[32],
-				       struct sgpu_device_evidence *evidence, struct sgpu_error *error);
+				       struct sgpu_device_evidence *evidence,
+				       struct sgpu_error *error);
 
 /* ---- code.c ---- */
 SGPU_MUST_CHECK int sgpu_cuda_code(struct sgpu_device *device, struct sgpu_device_code *list);

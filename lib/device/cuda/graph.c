@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Graphs: launches are captured once, on a native stream of their own, and enqueued again with one call of the driver.
- * Each launch keeps its words, which the host clears before a run and looks at after it; the counters of all are cleared
- * by the graph itself.
+ * Graphs: launches are captured once, on a native stream of their own, and enqueued again with one
+ * call of the driver. Each launch keeps its words, which the host clears before a run and looks at
+ * after it; the counters of all are cleared by the graph itself.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@ struct sgpu_recording {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	CUgraphExec native;
-	CUdeviceptr counters;            /* a set for each launch */
+	CUdeviceptr counters; /* a set for each launch */
 	int launches;
 	struct sgpu_cuda_status *status[SGPU_RECORDING_LAUNCHES_MAX];
 	int range_count;
@@ -37,14 +37,18 @@ int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function, v
 {
 	struct sgpu_recording *g = recorder->recording;
 	struct sgpu_task ignored = { 0 }, *heard = task ? task : &ignored;
-	struct sgpu_launch launch = { .device = g->device, .native = recorder->native, .error = &heard->error,
+	struct sgpu_launch launch = { .device = g->device,
+				      .native = recorder->native,
+				      .error = &heard->error,
 				      .recorded = true };
 
 	if (g->launches == SGPU_RECORDING_LAUNCHES_MAX || count > RANGES_MAX - g->range_count) {
-		return refuse(heard, SGPU_EUNAVAILABLE, "a graph of so many launches is not recorded");
+		return refuse(heard, SGPU_EUNAVAILABLE,
+			      "a graph of so many launches is not recorded");
 	}
 	for (int i = 0; i < count; i++) {
-		int code = sgpu_cuda_check_range(g->device, ranges[i].address, ranges[i].size, heard);
+		int code =
+			sgpu_cuda_check_range(g->device, ranges[i].address, ranges[i].size, heard);
 
 		if (code < 0) {
 			return code;
@@ -56,20 +60,24 @@ int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function, v
 		return refuse(heard, SGPU_ENOMEM, "out of memory");
 	}
 	launch.status = (int64_t *)(uintptr_t)g->status[g->launches]->device;
-	launch.counters = (unsigned *)(uintptr_t)g->counters + (size_t)g->launches * SGPU_LAUNCH_COUNTERS;
+	launch.counters =
+		(unsigned *)(uintptr_t)g->counters + (size_t)g->launches * SGPU_LAUNCH_COUNTERS;
 	g->launches++;
 	heard->code = function(&launch, argument);
 	return heard->code;
 }
 
 /* What `function` enqueues, between the begin and the end of a capture. */
-static int capture(struct sgpu_recording *g, CUstream native, sgpu_record_fn function, void *argument, CUgraph *captured,
-		   struct sgpu_error *error)
+static int capture(struct sgpu_recording *g, CUstream native, sgpu_record_fn function,
+		   void *argument, CUgraph *captured, struct sgpu_error *error)
 {
-	struct sgpu_stream recorder = { .object.backend = &sgpu_cuda_backend, .device = g->device, .recording = g,
+	struct sgpu_stream recorder = { .object.backend = &sgpu_cuda_backend,
+					.device = g->device,
+					.recording = g,
 					.native = native };
 	const size_t bytes = (size_t)SGPU_RECORDING_LAUNCHES_MAX * SGPU_LAUNCH_COUNTERS * 4;
-	CUresult result = sgpu_cu.cuStreamBeginCapture(native, CU_STREAM_CAPTURE_MODE_RELAXED), ended;
+	CUresult result = sgpu_cu.cuStreamBeginCapture(native, CU_STREAM_CAPTURE_MODE_RELAXED),
+		 ended;
 	int code;
 
 	if (result != CUDA_SUCCESS) {
@@ -80,11 +88,12 @@ static int capture(struct sgpu_recording *g, CUstream native, sgpu_record_fn fun
 	code = code == SGPU_OK ? function(&recorder, argument, error) : code;
 	/* Also of what cannot be recorded: the stream stays in the capture otherwise. */
 	ended = sgpu_cu.cuStreamEndCapture(native, captured);
-	return code == SGPU_OK ? sgpu_cuda_check(g->device, ended, "cannot record a graph", error) : code;
+	return code == SGPU_OK ? sgpu_cuda_check(g->device, ended, "cannot record a graph", error)
+			       : code;
 }
 
-int sgpu_cuda_graph_record(struct sgpu_device *device, sgpu_record_fn function, void *argument, struct sgpu_recording **graph,
-			   struct sgpu_error *error)
+int sgpu_cuda_graph_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,
+			   struct sgpu_recording **graph, struct sgpu_error *error)
 {
 	const size_t bytes = (size_t)SGPU_RECORDING_LAUNCHES_MAX * SGPU_LAUNCH_COUNTERS * 4;
 	struct sgpu_recording *g;
@@ -103,14 +112,16 @@ int sgpu_cuda_graph_record(struct sgpu_device *device, sgpu_record_fn function, 
 	g->device = device;
 	code = sgpu_cuda_private_alloc(device, bytes, &g->counters, error);
 	if (code == SGPU_OK) {
-		code = sgpu_cuda_check(device, sgpu_cu.cuStreamCreate(&native, CU_STREAM_NON_BLOCKING),
+		code = sgpu_cuda_check(device,
+				       sgpu_cu.cuStreamCreate(&native, CU_STREAM_NON_BLOCKING),
 				       "cannot create a stream", error);
 	}
 	if (code == SGPU_OK) {
 		code = capture(g, native, function, argument, &captured, error);
 	}
 	if (code == SGPU_OK) {
-		code = sgpu_cuda_check(device, sgpu_cu.cuGraphInstantiateWithFlags(&g->native, captured, 0),
+		code = sgpu_cuda_check(device,
+				       sgpu_cu.cuGraphInstantiateWithFlags(&g->native, captured, 0),
 				       "cannot make a graph", error);
 	}
 	if (captured) {
@@ -139,7 +150,8 @@ void sgpu_cuda_graph_free(struct sgpu_recording *graph)
 	free(graph);
 }
 
-int sgpu_cuda_graph_launch(struct sgpu_stream *stream, struct sgpu_recording *graph, struct sgpu_task *task)
+int sgpu_cuda_graph_launch(struct sgpu_stream *stream, struct sgpu_recording *graph,
+			   struct sgpu_task *task)
 {
 	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_GRAPH, .task = task, .graph = graph };
 	int code = SGPU_OK;
@@ -148,7 +160,8 @@ int sgpu_cuda_graph_launch(struct sgpu_stream *stream, struct sgpu_recording *gr
 		return refuse(task, SGPU_EUSAGE, "the graph is of another device");
 	}
 	for (int i = 0; i < graph->range_count && code == SGPU_OK; i++) {
-		code = sgpu_cuda_check_range(graph->device, graph->ranges[i].address, graph->ranges[i].size, task);
+		code = sgpu_cuda_check_range(graph->device, graph->ranges[i].address,
+					     graph->ranges[i].size, task);
 	}
 	if (code < 0) {
 		return code;
@@ -169,7 +182,9 @@ int sgpu_cuda_graph_launch(struct sgpu_stream *stream, struct sgpu_recording *gr
 		graph->status[i]->host[0] = graph->status[i]->host[1] = 0;
 	}
 	atomic_thread_fence(memory_order_seq_cst);
-	return sgpu_cuda_commit(stream, &record, sgpu_cu.cuGraphLaunch(graph->native, stream->native), "cannot launch a graph");
+	return sgpu_cuda_commit(stream, &record,
+				sgpu_cu.cuGraphLaunch(graph->native, stream->native),
+				"cannot launch a graph");
 }
 
 int sgpu_cuda_graph_end(struct sgpu_recording *graph, struct sgpu_task *task)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A known answer of the kernels that set up keys and open: what was loaded as code cannot be read back from a device,
- * so before the first key goes there each kernel that opens has to open one chunk right, and to refuse it when one bit
- * of it, or of its key, was changed. A device that fails is not used any more.
+ * A known answer of the kernels that set up keys and open: what was loaded as code cannot be read
+ * back from a device, so before the first key goes there each kernel that opens has to open one
+ * chunk right, and to refuse it when one bit of it, or of its key, was changed. A device that fails
+ * is not used any more.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +17,11 @@ struct test {
 	struct sgpu_device *device;
 	CUdeviceptr room, state, sealed, plain;
 	struct sgpu_cuda_status *status;
-	uint8_t *bytes;                 /* a sealed chunk, then what was opened */
+	uint8_t *bytes; /* a sealed chunk, then what was opened */
 };
 
-/* Key 00 01 02 ..., base nonce 80 81 82 ..., plaintext i * 131 >> 3: the tag that AES-256-GCM gives. */
+/* Key 00 01 02 ..., base nonce 80 81 82 ..., plaintext i * 131 >> 3: the tag that AES-256-GCM
+ * gives. */
 static const uint8_t known_tag[SGPU_TAG_SIZE] = {
 	0x97, 0xe1, 0xfe, 0xca, 0x28, 0xb0, 0x8c, 0x7c,
 	0x75, 0x1c, 0x95, 0xd9, 0x61, 0x89, 0x15, 0x19,
@@ -59,9 +61,11 @@ static int make_chunk(struct test *t, struct sgpu_error *error)
 	}
 	code = sgpu_aead_create(NULL, keys.key, &aead, error);
 	if (code == SGPU_OK) {
-		code = sgpu_aead_seal(aead, keys.base_nonce, t->bytes, SGPU_CHUNK, t->bytes, t->bytes + SGPU_CHUNK);
+		code = sgpu_aead_seal(aead, keys.base_nonce, t->bytes, SGPU_CHUNK, t->bytes,
+				      t->bytes + SGPU_CHUNK);
 		if (code < 0 || memcmp(t->bytes + SGPU_CHUNK, known_tag, SGPU_TAG_SIZE) != 0) {
-			code = sgpu_fail(error, SGPU_EDEVICE, "AES-256-GCM of the host fails its known answer");
+			code = sgpu_fail(error, SGPU_EDEVICE,
+					 "AES-256-GCM of the host fails its known answer");
 		}
 	}
 	sgpu_aead_free(&aead);
@@ -74,7 +78,8 @@ static int load(struct test *t, bool sealed, bool change, struct sgpu_error *err
 	struct sgpu_cuda_keys *all = &t->device->keys;
 	struct sgpu_cuda_delivery delivery;
 	struct sgpu_sealed_keys keys;
-	CUresult result = sgpu_cu.cuMemsetD8Async(t->room, 0, COUNTER + all->size, t->device->internal);
+	CUresult result =
+		sgpu_cu.cuMemsetD8Async(t->room, 0, COUNTER + all->size, t->device->internal);
 	int code = SGPU_OK;
 
 	known_keys(&keys);
@@ -87,14 +92,17 @@ static int load(struct test *t, bool sealed, bool change, struct sgpu_error *err
 		}
 		delivery.words[3] ^= change ? 0x100 : 0;
 		if (result == CUDA_SUCCESS) {
-			result = (CUresult)sgpu_cuda_key_deliver(t->device->internal, &delivery, t->state);
+			result = (CUresult)sgpu_cuda_key_deliver(t->device->internal, &delivery,
+								 t->state);
 		}
 	} else {
 		memcpy((void *)(uintptr_t)t->status->host, keys.key, SGPU_KEY_SIZE);
-		memcpy((uint8_t *)(uintptr_t)t->status->host + SGPU_KEY_SIZE, keys.base_nonce, SGPU_NONCE_SIZE);
+		memcpy((uint8_t *)(uintptr_t)t->status->host + SGPU_KEY_SIZE, keys.base_nonce,
+		       SGPU_NONCE_SIZE);
 		atomic_thread_fence(memory_order_seq_cst);
 		if (result == CUDA_SUCCESS) {
-			result = (CUresult)sgpu_cuda_key_setup(t->device->internal, t->status->device, t->state);
+			result = (CUresult)sgpu_cuda_key_setup(t->device->internal,
+							       t->status->device, t->state);
 		}
 	}
 	code = sgpu_cuda_check(t->device, result, "cannot set up a key on the device", error);
@@ -102,7 +110,8 @@ static int load(struct test *t, bool sealed, bool change, struct sgpu_error *err
 }
 
 /* Opens the chunk. */
-static int open_chunk(struct test *t, enum sgpu_cuda_kernel kernel, struct sgpu_cuda_verdict *verdict, struct sgpu_error *error)
+static int open_chunk(struct test *t, enum sgpu_cuda_kernel kernel,
+		      struct sgpu_cuda_verdict *verdict, struct sgpu_error *error)
 {
 	CUstream stream = t->device->internal;
 	struct sgpu_cuda_report report = { .verdict = t->status->device, .counter = t->room };
@@ -120,11 +129,13 @@ static int open_chunk(struct test *t, enum sgpu_cuda_kernel kernel, struct sgpu_
 		result = sgpu_cu.cuMemsetD8Async(t->plain, 0, SGPU_CHUNK, stream);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_open(stream, t->state, 0, false, t->sealed, SGPU_SEALED_CHUNK, t->plain,
-						  kernel, &report, &expected);
+		result = (CUresult)sgpu_cuda_open(stream, t->state, 0, false, t->sealed,
+						  SGPU_SEALED_CHUNK, t->plain, kernel, &report,
+						  &expected);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuMemcpyDtoHAsync(t->bytes + SGPU_SEALED_CHUNK, t->plain, SGPU_CHUNK, stream);
+		result = sgpu_cu.cuMemcpyDtoHAsync(t->bytes + SGPU_SEALED_CHUNK, t->plain,
+						   SGPU_CHUNK, stream);
 	}
 	code = sgpu_cuda_check(t->device, result, "cannot open on the device", error);
 	if (code == SGPU_OK) {
@@ -167,7 +178,9 @@ static const char *run_kernel(struct test *t, enum sgpu_cuda_kernel kernel, bool
 	}
 	*code = load(t, true, true, error);
 	*code = *code == SGPU_OK ? open_chunk(t, kernel, &verdict, error) : *code;
-	return *code == SGPU_OK && verdict.refused == 1 && verdict.done == 0 ? NULL : "it takes a key that was changed";
+	return *code == SGPU_OK && verdict.refused == 1 && verdict.done == 0
+		       ? NULL
+		       : "it takes a key that was changed";
 }
 
 static const char *run(struct test *t, bool sealed, int *code, struct sgpu_error *error)
@@ -196,8 +209,10 @@ int sgpu_cuda_known_answer(struct sgpu_device *device, bool sealed, struct sgpu_
 		t.plain = t.sealed + SGPU_SEALED_CHUNK;
 		wrong = run(&t, sealed, &code, error);
 		if (code == SGPU_OK && wrong) {
-			sgpu_cuda_fault(device, SGPU_EDEVICE, false, "it fails the known answer of AES-256-GCM");
-			code = sgpu_fail(error, SGPU_EDEVICE, "the device fails the known answer of AES-256-GCM: %s",
+			sgpu_cuda_fault(device, SGPU_EDEVICE, false,
+					"it fails the known answer of AES-256-GCM");
+			code = sgpu_fail(error, SGPU_EDEVICE,
+					 "the device fails the known answer of AES-256-GCM: %s",
 					 wrong);
 		}
 	}

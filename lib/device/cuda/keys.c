@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Keys of sealed segments on the GPU. They go there sealed under the session key (agree.c), as parameters of the
- * kernel that makes the key's state. Where they go bare, the key and the nonce go into one line of pinned memory; the
- * kernel reads them there once and clears them. So they are nowhere else: not in the driver's command buffers, nor in
- * a second place on the device. States live where no copy reaches them, and are cleared when a key is freed.
+ * Keys of sealed segments on the GPU. They go there sealed under the session key (agree.c), as
+ * parameters of the kernel that makes the key's state. Where they go bare, the key and the nonce go
+ * into one line of pinned memory; the kernel reads them there once and clears them. So they are
+ * nowhere else: not in the driver's command buffers, nor in a second place on the device. States
+ * live where no copy reaches them, and are cleared when a key is freed.
  *
- * Nothing of a key waits for more than its own set-up: the event is recorded right behind that, since later work of the
- * stream may be anybody's and may take for ever.
+ * Nothing of a key waits for more than its own set-up: the event is recorded right behind that,
+ * since later work of the stream may be anybody's and may take for ever.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,12 +19,12 @@ struct sgpu_device_key {
 	struct sgpu_device_object object;
 	struct sgpu_device *device;
 	struct sgpu_cuda_key_state *state;
-	struct sgpu_stream *stream;      /* where it is set up; a reference */
-	atomic_bool done;                /* it is known to be */
+	struct sgpu_stream *stream; /* where it is set up; a reference */
+	atomic_bool done;	    /* it is known to be */
 	/* While it is set up; under the lock of the keys. */
 	struct sgpu_cuda_status *material; /* where it goes bare */
-	CUevent ready;                   /* behind the set-up */
-	struct sgpu_device_key *next;    /* among those that go bare */
+	CUevent ready;			   /* behind the set-up */
+	struct sgpu_device_key *next;	   /* among those that go bare */
 };
 
 int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
@@ -70,7 +71,8 @@ static int add_state(struct sgpu_device *device, struct sgpu_error *error)
 		return code;
 	}
 	/* A state that no kernel made is not usable: it must not look like one. */
-	code = sgpu_cuda_check(device, clear_state(device, state), "cannot clear device memory", error);
+	code = sgpu_cuda_check(device, clear_state(device, state), "cannot clear device memory",
+			       error);
 	if (code < 0) {
 		keys->clearing = state->next;
 		state->next = NULL;
@@ -79,7 +81,8 @@ static int add_state(struct sgpu_device *device, struct sgpu_error *error)
 	return code;
 }
 
-/* Makes the stream wait until the states that are being cleared are so, unless they are. The lock is held. */
+/* Makes the stream wait until the states that are being cleared are so, unless they are. The lock
+ * is held. */
 static CUresult wait_until_clear(struct sgpu_stream *stream)
 {
 	struct sgpu_cuda_keys *keys = &stream->device->keys;
@@ -103,7 +106,8 @@ static CUresult wait_until_clear(struct sgpu_stream *stream)
 }
 
 /* A state that is clear before what the stream does next. The lock is held. */
-static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **state, struct sgpu_error *error)
+static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **state,
+		      struct sgpu_error *error)
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_keys *keys = &device->keys;
@@ -111,7 +115,8 @@ static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **s
 	int code = keys->idle || keys->clearing ? SGPU_OK : add_state(device, error);
 
 	if (code == SGPU_OK && !keys->idle) {
-		code = sgpu_cuda_check(device, wait_until_clear(stream), "cannot wait for device memory", error);
+		code = sgpu_cuda_check(device, wait_until_clear(stream),
+				       "cannot wait for device memory", error);
 	}
 	if (code == SGPU_OK) {
 		list = keys->idle ? &keys->idle : &keys->clearing;
@@ -123,7 +128,9 @@ static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **s
 
 static bool is_set_up(const struct sgpu_device_key *key)
 {
-	CUresult result = atomic_load(&key->device->faulted) != 0 ? CUDA_SUCCESS : sgpu_cu.cuEventQuery(key->ready);
+	CUresult result = atomic_load(&key->device->faulted) != 0
+				  ? CUDA_SUCCESS
+				  : sgpu_cu.cuEventQuery(key->ready);
 
 	if (result == CUDA_ERROR_NOT_READY) {
 		return false;
@@ -136,7 +143,8 @@ static CUresult mark_setup(struct sgpu_device_key *key)
 {
 	CUresult result = sgpu_cuda_event_take(key->device, false, &key->ready);
 
-	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(key->ready, key->stream->native) : result;
+	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(key->ready, key->stream->native)
+				      : result;
 }
 
 /* Takes back the line of a key that is set up; the lock is held. */
@@ -158,8 +166,8 @@ static void end_setup(struct sgpu_device_key *key)
 	key->ready = NULL;
 }
 
-/* The oldest are ready first, but for those of other streams: to ask for each would cost a call of the driver. The lock is
- * held. */
+/* The oldest are ready first, but for those of other streams: to ask for each would cost a call of
+ * the driver. The lock is held. */
 static void reap(struct sgpu_device *device)
 {
 	while (device->keys.setting_up && is_set_up(device->keys.setting_up)) {
@@ -175,7 +183,8 @@ static CUresult set_up_bare(struct sgpu_stream *stream, struct sgpu_device_key *
 	memcpy(words, material->key, SGPU_KEY_SIZE);
 	memcpy(words + SGPU_KEY_SIZE, material->base_nonce, SGPU_NONCE_SIZE);
 	atomic_thread_fence(memory_order_seq_cst);
-	return (CUresult)sgpu_cuda_key_setup(stream->native, key->material->device, key->state->address);
+	return (CUresult)sgpu_cuda_key_setup(stream->native, key->material->device,
+					     key->state->address);
 }
 
 static CUresult set_up_sealed(struct sgpu_stream *stream, struct sgpu_device_key *key,
@@ -193,7 +202,8 @@ static CUresult set_up_sealed(struct sgpu_stream *stream, struct sgpu_device_key
 static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 		       const struct sgpu_sealed_keys *material)
 {
-	CUresult result = key->material ? set_up_bare(stream, key, material) : set_up_sealed(stream, key, material);
+	CUresult result = key->material ? set_up_bare(stream, key, material)
+					: set_up_sealed(stream, key, material);
 
 	return result == CUDA_SUCCESS ? mark_setup(key) : result;
 }
@@ -217,7 +227,8 @@ static int obtain(struct sgpu_device_key *key, struct sgpu_error *error)
 	return code;
 }
 
-/* Gives a state back, cleared; `usable`: the device was entered and is not faulted. The lock of the keys is held. */
+/* Gives a state back, cleared; `usable`: the device was entered and is not faulted. The lock of the
+ * keys is held. */
 static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state, bool usable)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
@@ -227,7 +238,8 @@ static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state
 		return;
 	}
 	if (atomic_load(&device->faulted) == 0) {
-		free(state); /* nobody knows what becomes of its memory, which is given back when the device is closed */
+		free(state); /* nobody knows what becomes of its memory, which is given back when
+				the device is closed */
 		return;
 	}
 	state->next = keys->clearing; /* of a faulted device nothing is used any more */
@@ -235,7 +247,8 @@ static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state
 }
 
 /* What was enqueued of it may have made the state all the same. The lock of the keys is held. */
-static void give_up(struct sgpu_device *device, struct sgpu_stream *stream, struct sgpu_device_key *key)
+static void give_up(struct sgpu_device *device, struct sgpu_stream *stream,
+		    struct sgpu_device_key *key)
 {
 	bool usable = atomic_load(&device->faulted) == 0;
 
@@ -273,17 +286,21 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	if (code < 0) {
 		sgpu_cuda_stream_drop(stream);
 		free(new);
-		return sgpu_cuda_faulted(device, error) ? code : sgpu_fail(error, code, "cannot use the device");
+		return sgpu_cuda_faulted(device, error)
+			       ? code
+			       : sgpu_fail(error, code, "cannot use the device");
 	}
 	pthread_mutex_lock(&keys->lock);
 	reap(device);
 	code = obtain(new, error);
 	if (code == SGPU_OK) {
-		code = sgpu_cuda_check(device, set_up(stream, new, material), "cannot bring a key to the device", error);
+		code = sgpu_cuda_check(device, set_up(stream, new, material),
+				       "cannot bring a key to the device", error);
 		if (code < 0) {
 			give_up(device, stream, new);
 		} else if (new->material) {
-			*(keys->setting_up ? &keys->last_setting_up->next : &keys->setting_up) = new;
+			*(keys->setting_up ? &keys->last_setting_up->next : &keys->setting_up) =
+				new;
 			keys->last_setting_up = new;
 		}
 	}
@@ -299,7 +316,8 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	return SGPU_OK;
 }
 
-CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key, CUdeviceptr *state)
+CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,
+			   CUdeviceptr *state)
 {
 	CUresult result = CUDA_SUCCESS;
 
@@ -320,10 +338,12 @@ void sgpu_cuda_key_was_used(struct sgpu_device_key *key)
 	atomic_store(&key->done, true);
 }
 
-/* Waits until the key is set up; false when it will never be known to be. A fault ends the set-up, too. */
+/* Waits until the key is set up; false when it will never be known to be. A fault ends the set-up,
+ * too. */
 static bool ends_setup(struct sgpu_device_key *key)
 {
-	return (atomic_load(&key->done) || is_set_up(key) || sgpu_cuda_wait(key->device, key->ready, NULL) == SGPU_OK) &&
+	return (atomic_load(&key->done) || is_set_up(key) ||
+		sgpu_cuda_wait(key->device, key->ready, NULL) == SGPU_OK) &&
 	       atomic_load(&key->device->faulted) == 0;
 }
 
@@ -334,7 +354,8 @@ void sgpu_cuda_key_free(struct sgpu_device_key *key)
 	struct sgpu_cuda_keys *keys = &device->keys;
 	bool usable = sgpu_cuda_enter(device, NULL) == SGPU_OK;
 
-	/* Without the lock, which others need meanwhile. A key that goes bare may be reaped by them. */
+	/* Without the lock, which others need meanwhile. A key that goes bare may be reaped by
+	 * them. */
 	if (usable && keys->trust.told.agreed) {
 		usable = ends_setup(key);
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading all kernels. CUDA loads one when it is first used, which keeps a start short, but may wait for kernels that
- * run. Those of the operations end by themselves. One of a module may not, and would then hold up the first use of
- * others, out of the reach of any deadline: so before there is a module, everything is loaded.
+ * Loading all kernels. CUDA loads one when it is first used, which keeps a start short, but may
+ * wait for kernels that run. Those of the operations end by themselves. One of a module may not,
+ * and would then hold up the first use of others, out of the reach of any deadline: so before there
+ * is a module, everything is loaded.
  *
  * The linker leads the runtime's registration of each kernel here (--wrap, in the Makefile).
  */
@@ -13,18 +14,21 @@
 #include <device/cuda/gpu.h>
 
 /* As compiled objects call it: crt/host_runtime.h. */
-void __real___cudaRegisterFunction(void **image, const char *kernel, char *function, const char *name, int limit,
-				   void *thread, void *block, void *block_size, void *grid_size, int *warp);
-void __wrap___cudaRegisterFunction(void **image, const char *kernel, char *function, const char *name, int limit,
-				   void *thread, void *block, void *block_size, void *grid_size, int *warp);
+void __real___cudaRegisterFunction(void **image, const char *kernel, char *function,
+				   const char *name, int limit, void *thread, void *block,
+				   void *block_size, void *grid_size, int *warp);
+void __wrap___cudaRegisterFunction(void **image, const char *kernel, char *function,
+				   const char *name, int limit, void *thread, void *block,
+				   void *block_size, void *grid_size, int *warp);
 
 /* Filled while the shared object is loaded. */
 static const void **kernels;
 static size_t count, room;
 static bool incomplete;
 
-void __wrap___cudaRegisterFunction(void **image, const char *kernel, char *function, const char *name, int limit,
-				   void *thread, void *block, void *block_size, void *grid_size, int *warp)
+void __wrap___cudaRegisterFunction(void **image, const char *kernel, char *function,
+				   const char *name, int limit, void *thread, void *block,
+				   void *block_size, void *grid_size, int *warp)
 {
 	const void **more;
 
@@ -38,7 +42,8 @@ void __wrap___cudaRegisterFunction(void **image, const char *kernel, char *funct
 	} else {
 		incomplete = true;
 	}
-	__real___cudaRegisterFunction(image, kernel, function, name, limit, thread, block, block_size, grid_size, warp);
+	__real___cudaRegisterFunction(image, kernel, function, name, limit, thread, block,
+				      block_size, grid_size, warp);
 }
 
 int sgpu_cuda_load_kernels(struct sgpu_device *device, struct sgpu_error *error)

@@ -11,7 +11,7 @@
 struct sgpu_cuda_measure {
 	struct sgpu_measure_custom custom;
 	uint64_t pages;
-	void *digests;                   /* of the pages; from the device's host memory */
+	void *digests; /* of the pages; from the device's host memory */
 	uint8_t *result;
 };
 
@@ -22,8 +22,8 @@ static uint64_t digests_size(const struct sgpu_cuda_measure *measure)
 
 void sgpu_cuda_measure_finish(const struct sgpu_cuda_measure *measure)
 {
-	sgpu_kt128(measure->digests, digests_size(measure), measure->custom.bytes, measure->custom.size, measure->result,
-		   SGPU_DIGEST_SIZE);
+	sgpu_kt128(measure->digests, digests_size(measure), measure->custom.bytes,
+		   measure->custom.size, measure->result, SGPU_DIGEST_SIZE);
 }
 
 void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure **measure)
@@ -34,8 +34,8 @@ void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure
 	sgpu_free_wiped(measure, sizeof(**measure));
 }
 
-static struct sgpu_cuda_measure *create(struct sgpu_device *device, uint64_t size, const uint8_t *key,
-					uint8_t *result)
+static struct sgpu_cuda_measure *create(struct sgpu_device *device, uint64_t size,
+					const uint8_t *key, uint8_t *result)
 {
 	struct sgpu_cuda_measure *new = calloc(1, sizeof(*new));
 
@@ -51,21 +51,23 @@ static struct sgpu_cuda_measure *create(struct sgpu_device *device, uint64_t siz
 }
 
 /* A stream has scratch memory of its own from its first measure on: its work runs in order. */
-static CUresult enqueue(struct sgpu_stream *stream, const struct sgpu_cuda_measure *measure, sgpu_devptr memory,
-			uint64_t size)
+static CUresult enqueue(struct sgpu_stream *stream, const struct sgpu_cuda_measure *measure,
+			sgpu_devptr memory, uint64_t size)
 {
 	struct sgpu_device *device = stream->device;
 	CUdeviceptr *scratch = &stream->kept.scratch;
 
-	if (!*scratch && sgpu_cuda_private_alloc(device, sgpu_cuda_measure_scratch(), scratch, NULL) < 0) {
+	if (!*scratch &&
+	    sgpu_cuda_private_alloc(device, sgpu_cuda_measure_scratch(), scratch, NULL) < 0) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	return (CUresult)sgpu_cuda_measure_enqueue(stream->native, memory, size, &measure->custom, device->multiprocessors,
-						   *scratch, measure->digests);
+	return (CUresult)sgpu_cuda_measure_enqueue(stream->native, memory, size, &measure->custom,
+						   device->multiprocessors, *scratch,
+						   measure->digests);
 }
 
-int sgpu_cuda_measure_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const uint8_t *key,
-			     uint8_t *digest, struct sgpu_task *task)
+int sgpu_cuda_measure_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+			     const uint8_t *key, uint8_t *digest, struct sgpu_task *task)
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_record record = { .task = task };

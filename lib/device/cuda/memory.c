@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Device memory: regions of a pool of our own that keeps what was freed, in the order of one internal stream. Host
- * threads wait for that stream before they are given a region, so that every stream may use it. A large block is a
- * region; small ones are cut from regions, without a call of the driver. Memory is cleared as it is freed. Every block
- * in use is known to the arena, so that addresses can be checked and nothing is left behind.
+ * Device memory: regions of a pool of our own that keeps what was freed, in the order of one
+ * internal stream. Host threads wait for that stream before they are given a region, so that every
+ * stream may use it. A large block is a region; small ones are cut from regions, without a call of
+ * the driver. Memory is cleared as it is freed. Every block in use is known to the arena, so that
+ * addresses can be checked and nothing is left behind.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include <device/cuda/gpu.h>
 
-/* Small blocks have at most so many bytes; regions that they are cut from; the first region of memory of our own. */
+/* Small blocks have at most so many bytes; regions that they are cut from; the first region of
+ * memory of our own. */
 #define SMALL_MAX ((uint64_t)1 << 20)
 #define REGION ((uint64_t)32 << 20)
 #define FIRST_OWN ((uint64_t)2 << 20)
 #define ASKED_FIRST ((uint64_t)256 << 20)
 
 struct sgpu_cuda_region {
-	CUdeviceptr start;             /* as the driver gave it */
+	CUdeviceptr start; /* as the driver gave it */
 	uint64_t extent;
 	bool of_pool;
 	struct sgpu_cuda_region *next;
@@ -36,10 +38,12 @@ static bool enter_region(struct sgpu_cuda_cuts *cuts, struct sgpu_cuda_region *r
 
 	region->next = cuts->regions;
 	cuts->regions = region;
-	return sgpu_arena_add(&cuts->arena, first, (end - first) / SGPU_CUDA_PAGE * SGPU_CUDA_PAGE) == SGPU_OK;
+	return sgpu_arena_add(&cuts->arena, first,
+			      (end - first) / SGPU_CUDA_PAGE * SGPU_CUDA_PAGE) == SGPU_OK;
 }
 
-/* Now that nothing runs: cuMemAlloc may wait for what does. It takes a moment, the first memory of a pool much longer. */
+/* Now that nothing runs: cuMemAlloc may wait for what does. It takes a moment, the first memory of
+ * a pool much longer. */
 static CUresult add_first_own(struct sgpu_cuda_memory *memory)
 {
 	struct sgpu_cuda_region *region = calloc(1, sizeof(*region));
@@ -78,7 +82,8 @@ int sgpu_cuda_memory_open(struct sgpu_device *device, uint64_t limit, struct sgp
 		result = sgpu_cu.cuMemPoolCreate(&memory->pool, &properties);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = sgpu_cu.cuMemPoolSetAttribute(memory->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
+		result = sgpu_cu.cuMemPoolSetAttribute(memory->pool,
+						       CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep);
 	}
 	if (result == CUDA_SUCCESS) {
 		result = add_first_own(memory);
@@ -106,7 +111,8 @@ int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error
 
 static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
 {
-	return sgpu_fail(error, SGPU_ENOMEM, "out of device memory: %llu bytes asked for, %llu available",
+	return sgpu_fail(error, SGPU_ENOMEM,
+			 "out of device memory: %llu bytes asked for, %llu available",
 			 (unsigned long long)size, (unsigned long long)left);
 }
 
@@ -121,8 +127,10 @@ static uint64_t unused(struct sgpu_device *device)
 		return 0;
 	}
 	/* What the pool keeps is there for us. */
-	if (sgpu_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) == CUDA_SUCCESS &&
-	    sgpu_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) == CUDA_SUCCESS &&
+	if (sgpu_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ==
+		    CUDA_SUCCESS &&
+	    sgpu_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) ==
+		    CUDA_SUCCESS &&
 	    reserved > used) {
 		free_bytes += reserved - used;
 	}
@@ -140,8 +148,9 @@ static uint64_t available(struct sgpu_device *device)
 	return free_bytes < left ? free_bytes : left;
 }
 
-/* Once more after the pool gave back what it keeps in pieces too small. The driver takes what there is before it says that
- * there is not enough, and other processes lack it meanwhile: for much memory it is asked first whether there is. */
+/* Once more after the pool gave back what it keeps in pieces too small. The driver takes what there
+ * is before it says that there is not enough, and other processes lack it meanwhile: for much
+ * memory it is asked first whether there is. */
 static CUresult obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr *start)
 {
 	CUmemoryPool pool = device->memory.pool;
@@ -152,14 +161,16 @@ static CUresult obtain(struct sgpu_device *device, uint64_t size, CUdeviceptr *s
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	result = sgpu_cu.cuMemAllocFromPoolAsync(start, size, pool, device->internal);
-	if (result == CUDA_ERROR_OUT_OF_MEMORY && sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
+	if (result == CUDA_ERROR_OUT_OF_MEMORY &&
+	    sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
 		(void)sgpu_cu.cuMemPoolTrimTo(pool, 0);
 		result = sgpu_cu.cuMemAllocFromPoolAsync(start, size, pool, device->internal);
 	}
 	return result;
 }
 
-int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size, struct sgpu_error *error)
+int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size,
+			    struct sgpu_error *error)
 {
 	if (result == CUDA_ERROR_OUT_OF_MEMORY) {
 		return out_of_memory(size, available(device), error);
@@ -179,9 +190,10 @@ static struct sgpu_block *take(struct sgpu_cuda_cuts *cuts, uint64_t size)
 	return sgpu_arena_take(&cuts->arena, size);
 }
 
-/* Memory of the pool that every stream may use: to cut small blocks from, then it is clear, or for a large one. What
- * the driver gives may begin at any multiple of 512. */
-static CUresult obtain_region(struct sgpu_device *device, uint64_t size, struct sgpu_cuda_region *region)
+/* Memory of the pool that every stream may use: to cut small blocks from, then it is clear, or for
+ * a large one. What the driver gives may begin at any multiple of 512. */
+static CUresult obtain_region(struct sgpu_device *device, uint64_t size,
+			      struct sgpu_cuda_region *region)
 {
 	CUresult result;
 
@@ -197,7 +209,8 @@ static CUresult obtain_region(struct sgpu_device *device, uint64_t size, struct 
 		return result;
 	}
 	if (size <= SMALL_MAX) {
-		result = sgpu_cu.cuMemsetD8Async(region->start, 0, region->extent, device->internal);
+		result =
+			sgpu_cu.cuMemsetD8Async(region->start, 0, region->extent, device->internal);
 	}
 	if (result == CUDA_SUCCESS && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
 		result = CUDA_ERROR_UNKNOWN;
@@ -231,8 +244,8 @@ static int add_region(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, u
 }
 
 /* A block that is clear, unless it is one of our own, and that every stream may use. */
-static int cut(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t size, struct sgpu_block **block,
-	       struct sgpu_error *error)
+static int cut(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t size,
+	       struct sgpu_block **block, struct sgpu_error *error)
 {
 	struct sgpu_cuda_memory *memory = &device->memory;
 	uint64_t serial;
@@ -250,11 +263,13 @@ static int cut(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, uint64_t
 	return *block ? SGPU_OK : add_region(device, cuts, size, block, error);
 }
 
-/* Clears a block of a device that is not faulted, to be given out again when that is over. Memory that cannot be cleared
- * is not given to anybody. The lock is held. */
-static CUresult give(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts, struct sgpu_block *block)
+/* Clears a block of a device that is not faulted, to be given out again when that is over. Memory
+ * that cannot be cleared is not given to anybody. The lock is held. */
+static CUresult give(struct sgpu_device *device, struct sgpu_cuda_cuts *cuts,
+		     struct sgpu_block *block)
 {
-	CUresult result = sgpu_cu.cuMemsetD8Async(block->range.address, 0, block->range.extent, device->internal);
+	CUresult result = sgpu_cu.cuMemsetD8Async(block->range.address, 0, block->range.extent,
+						  device->internal);
 
 	sgpu_arena_leave(&cuts->arena, block);
 	if (result == CUDA_SUCCESS) {
@@ -275,7 +290,8 @@ static struct sgpu_cuda_region *take_out(struct sgpu_cuda_cuts *cuts, struct sgp
 	struct sgpu_arena_region *whole = block->region;
 	struct sgpu_cuda_region **link = &cuts->regions, *region;
 
-	while (whole->address < (*link)->start || whole->address - (*link)->start >= (*link)->extent) {
+	while (whole->address < (*link)->start ||
+	       whole->address - (*link)->start >= (*link)->extent) {
 		link = &(*link)->next;
 	}
 	region = *link;
@@ -286,17 +302,19 @@ static struct sgpu_cuda_region *take_out(struct sgpu_cuda_cuts *cuts, struct sgp
 	return region;
 }
 
-/* Clears before it frees. Memory that cannot be cleared is not given to anybody. Of a faulted device it goes with the
- * context. */
+/* Clears before it frees. Memory that cannot be cleared is not given to anybody. Of a faulted
+ * device it goes with the context. */
 static void release(struct sgpu_device *device, struct sgpu_cuda_region *region)
 {
 	CUresult result = CUDA_SUCCESS;
 
 	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
-		result = sgpu_cu.cuMemsetD8Async(region->start, 0, region->extent, device->internal);
+		result =
+			sgpu_cu.cuMemsetD8Async(region->start, 0, region->extent, device->internal);
 		if (result == CUDA_SUCCESS && region->of_pool) {
 			result = sgpu_cu.cuMemFreeAsync(region->start, device->internal);
-		} else if (result == CUDA_SUCCESS && sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
+		} else if (result == CUDA_SUCCESS &&
+			   sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
 			result = sgpu_cu.cuMemFree(region->start);
 		}
 		sgpu_cuda_note(device, result);
@@ -308,7 +326,8 @@ static void release(struct sgpu_device *device, struct sgpu_cuda_region *region)
 /* Counts so many bytes, unless that is more than there may be. The lock is held. */
 static bool admit(struct sgpu_cuda_memory *memory, uint64_t pages)
 {
-	bool fits = pages <= memory->total && pages <= memory->limit && memory->used <= memory->limit - pages;
+	bool fits = pages <= memory->total && pages <= memory->limit &&
+		    memory->used <= memory->limit - pages;
 
 	memory->used += fits ? pages : 0;
 	return fits;
@@ -338,7 +357,8 @@ void sgpu_cuda_memory_uncount(struct sgpu_device *device, uint64_t size)
 	pthread_mutex_unlock(&device->memory.lock);
 }
 
-int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address, struct sgpu_error *error)
+int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *address,
+		    struct sgpu_error *error)
 {
 	uint64_t pages = size > INT64_MAX ? UINT64_MAX : sgpu_arena_extent(size);
 	struct sgpu_cuda_memory *memory = &device->memory;
@@ -359,8 +379,8 @@ int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addr
 		return out_of_memory(size, available(device), error);
 	}
 	if (!block) {
-		code = size > SMALL_MAX ? add_region(device, &memory->blocks, size, &block, error) :
-					  cut(device, &memory->blocks, size, &block, error);
+		code = size > SMALL_MAX ? add_region(device, &memory->blocks, size, &block, error)
+					: cut(device, &memory->blocks, size, &block, error);
 	}
 	if (code < 0) {
 		sgpu_cuda_memory_uncount(device, pages);
@@ -398,7 +418,8 @@ void sgpu_cuda_free(struct sgpu_device *device, sgpu_devptr address, uint64_t si
 	}
 }
 
-int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
+int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size,
+			  struct sgpu_task *task)
 {
 	const struct sgpu_block *block;
 	const struct sgpu_range *shared;
@@ -415,7 +436,8 @@ int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint6
 		return SGPU_OK;
 	}
 	if (task) {
-		task->code = sgpu_fail(&task->error, SGPU_EUSAGE, "%llu bytes at device address %#llx are not allocated",
+		task->code = sgpu_fail(&task->error, SGPU_EUSAGE,
+				       "%llu bytes at device address %#llx are not allocated",
 				       (unsigned long long)size, (unsigned long long)address);
 	}
 	return SGPU_EUSAGE;
@@ -425,7 +447,10 @@ int sgpu_cuda_memory_trim(struct sgpu_device *device)
 {
 	int code = sgpu_cuda_sync_internal(device, NULL);
 
-	return code == SGPU_OK ? sgpu_cuda_check(device, sgpu_cu.cuMemPoolTrimTo(device->memory.pool, 0), "", NULL) : code;
+	return code == SGPU_OK
+		       ? sgpu_cuda_check(device, sgpu_cu.cuMemPoolTrimTo(device->memory.pool, 0),
+					 "", NULL)
+		       : code;
 }
 
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare)
@@ -450,7 +475,8 @@ void sgpu_cuda_memory_figures(struct sgpu_device *device, uint64_t *total, uint6
 	*free_bytes = *free_bytes < *total ? *free_bytes : *total;
 }
 
-int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size, CUdeviceptr *start, struct sgpu_error *error)
+int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size, CUdeviceptr *start,
+			    struct sgpu_error *error)
 {
 	struct sgpu_block *block;
 	int code = cut(device, &device->memory.own, size, &block, error);
@@ -505,7 +531,8 @@ void sgpu_cuda_memory_close(struct sgpu_device *device)
 
 	close_cuts(device, &memory->blocks);
 	close_cuts(device, &memory->own);
-	if (sgpu_cuda_enter(device, NULL) != SGPU_OK || (device->internal && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK)) {
+	if (sgpu_cuda_enter(device, NULL) != SGPU_OK ||
+	    (device->internal && sgpu_cuda_sync_internal(device, NULL) != SGPU_OK)) {
 		return;
 	}
 	if (memory->pool) {

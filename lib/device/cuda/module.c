@@ -15,8 +15,8 @@ struct sgpu_device_module {
 	CUmodule native;
 };
 
-/* The driver reads PTX up to a zero byte, and a cubin as far as its headers say: both within a copy that ends with
- * zeros. */
+/* The driver reads PTX up to a zero byte, and a cubin as far as its headers say: both within a copy
+ * that ends with zeros. */
 static CUresult load(const void *image, size_t size, CUmodule *module, char log[LOG])
 {
 	CUjit_option options[] = { CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES };
@@ -42,7 +42,8 @@ static CUresult load_functions(CUmodule module)
 
 	if (result == CUDA_SUCCESS && count > 0) {
 		functions = calloc(count, sizeof(CUfunction));
-		result = functions ? sgpu_cu.cuModuleEnumerateFunctions(functions, count, module) : CUDA_ERROR_OUT_OF_MEMORY;
+		result = functions ? sgpu_cu.cuModuleEnumerateFunctions(functions, count, module)
+				   : CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	for (i = 0; i < count && result == CUDA_SUCCESS; i++) {
 		result = sgpu_cu.cuFuncLoad(functions[i]);
@@ -54,7 +55,8 @@ static CUresult load_functions(CUmodule module)
 static int refused(CUresult result, char *log, struct sgpu_error *error)
 {
 	log[strcspn(log, "\n")] = '\0';
-	return sgpu_fail(error, SGPU_EINVALID, "the module is nothing that this device takes: %s%s%s",
+	return sgpu_fail(error, SGPU_EINVALID,
+			 "the module is nothing that this device takes: %s%s%s",
 			 sgpu_cuda_name(result), log[0] ? ": " : "", log);
 }
 
@@ -116,25 +118,31 @@ void sgpu_cuda_module_free(struct sgpu_device_module *module)
 	free(module);
 }
 
-/* The parameters must be those that the caller gives: a kernel that reads past them reads what lies behind. */
-static int check_args(CUfunction function, const char *name, const size_t *sizes, int count, struct sgpu_error *error)
+/* The parameters must be those that the caller gives: a kernel that reads past them reads what lies
+ * behind. */
+static int check_args(CUfunction function, const char *name, const size_t *sizes, int count,
+		      struct sgpu_error *error)
 {
 	size_t offset, size;
 	int i;
 
 	for (i = 0; i < count; i++) {
-		if (sgpu_cu.cuFuncGetParamInfo(function, (size_t)i, &offset, &size) != CUDA_SUCCESS) {
-			return sgpu_fail(error, SGPU_EINVALID, "function '%s' of the module takes %d arguments, not %d", name, i,
-					 count);
+		if (sgpu_cu.cuFuncGetParamInfo(function, (size_t)i, &offset, &size) !=
+		    CUDA_SUCCESS) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "function '%s' of the module takes %d arguments, not %d",
+					 name, i, count);
 		}
 		if (size != sizes[i]) {
-			return sgpu_fail(error, SGPU_EINVALID,
-					 "argument %d of function '%s' of the module has %zu bytes, not %zu", i, name, size,
-					 sizes[i]);
+			return sgpu_fail(
+				error, SGPU_EINVALID,
+				"argument %d of function '%s' of the module has %zu bytes, not %zu",
+				i, name, size, sizes[i]);
 		}
 	}
 	if (sgpu_cu.cuFuncGetParamInfo(function, (size_t)count, &offset, &size) == CUDA_SUCCESS) {
-		return sgpu_fail(error, SGPU_EINVALID, "function '%s' of the module takes more than %d arguments", name,
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "function '%s' of the module takes more than %d arguments", name,
 				 count);
 	}
 	return SGPU_OK;
@@ -146,12 +154,14 @@ static CUresult allow_shared(CUfunction function, unsigned bytes)
 	if (bytes <= SHARED_STANDARD) {
 		return CUDA_SUCCESS;
 	}
-	return sgpu_cu.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes);
+	return sgpu_cu.cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+					  (int)bytes);
 }
 
 /* Finds the function and checks the call; the context is current. */
-static int prepare(struct sgpu_device_module *module, const char *name, const struct sgpu_module_shape *shape,
-		   const size_t *sizes, int count, CUfunction *function, struct sgpu_error *error)
+static int prepare(struct sgpu_device_module *module, const char *name,
+		   const struct sgpu_module_shape *shape, const size_t *sizes, int count,
+		   CUfunction *function, struct sgpu_error *error)
 {
 	CUresult result = sgpu_cu.cuModuleGetFunction(function, module->native, name);
 	int code;
@@ -159,37 +169,42 @@ static int prepare(struct sgpu_device_module *module, const char *name, const st
 	if (result == CUDA_ERROR_NOT_FOUND) {
 		return sgpu_fail(error, SGPU_EINVALID, "the module has no function '%s'", name);
 	}
-	code = sgpu_cuda_check(module->device, result, "cannot find a function in the module", error);
+	code = sgpu_cuda_check(module->device, result, "cannot find a function in the module",
+			       error);
 	if (code == SGPU_OK) {
 		code = check_args(*function, name, sizes, count, error);
 	}
 	if (code == SGPU_OK && (shape->shared_bytes > INT32_MAX ||
 				allow_shared(*function, shape->shared_bytes) != CUDA_SUCCESS)) {
-		code = sgpu_fail(error, SGPU_EINVALID, "function '%s' of the module cannot have %u bytes of shared memory",
-				 name, shape->shared_bytes);
+		code = sgpu_fail(
+			error, SGPU_EINVALID,
+			"function '%s' of the module cannot have %u bytes of shared memory", name,
+			shape->shared_bytes);
 	}
 	return code;
 }
 
-static CUresult start(struct sgpu_stream *stream, CUfunction function, const struct sgpu_module_shape *shape,
-		      void *const *args, int count)
+static CUresult start(struct sgpu_stream *stream, CUfunction function,
+		      const struct sgpu_module_shape *shape, void *const *args, int count)
 {
 	void **values = malloc(((size_t)count + 1) * sizeof(void *));
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (values) {
 		memcpy(values, args, (size_t)count * sizeof(void *));
-		result = sgpu_cu.cuLaunchKernel(function, shape->grid[0], shape->grid[1], shape->grid[2], shape->block[0],
-						shape->block[1], shape->block[2], shape->shared_bytes, stream->native,
-						values, NULL);
+		result = sgpu_cu.cuLaunchKernel(function, shape->grid[0], shape->grid[1],
+						shape->grid[2], shape->block[0], shape->block[1],
+						shape->block[2], shape->shared_bytes,
+						stream->native, values, NULL);
 	}
 	free(values);
 	return result;
 }
 
-int sgpu_cuda_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module, const char *function,
-			    const struct sgpu_module_shape *shape, void *const *args, const size_t *arg_sizes,
-			    int arg_count, const struct sgpu_module_memory *memory, struct sgpu_task *task)
+int sgpu_cuda_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
+			    const char *function, const struct sgpu_module_shape *shape,
+			    void *const *args, const size_t *arg_sizes, int arg_count,
+			    const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_record record = { .task = task };
@@ -217,8 +232,10 @@ int sgpu_cuda_module_launch(struct sgpu_stream *stream, struct sgpu_device_modul
 	result = start(stream, native, shape, args, arg_count);
 	if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES) {
 		pthread_mutex_unlock(&stream->order);
-		code = sgpu_fail(error, SGPU_EINVALID, "function '%s' of the module cannot run with this grid and block: %s",
-				 function, sgpu_cuda_name(result));
+		code = sgpu_fail(
+			error, SGPU_EINVALID,
+			"function '%s' of the module cannot run with this grid and block: %s",
+			function, sgpu_cuda_name(result));
 		if (task) {
 			task->code = code;
 		}

@@ -9,15 +9,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What both clocks differ by at most, apart from the error of the base: they drift apart by some 10 us a second, of which
- * twice as much is allowed. Events have steps of half a microsecond, and the host's own clock is read between other things. */
+/* What both clocks differ by at most, apart from the error of the base: they drift apart by some 10
+ * us a second, of which twice as much is allowed. Events have steps of half a microsecond, and the
+ * host's own clock is read between other things. */
 #define SGPU_CUDA_STEP_NS ((uint64_t)20000)
 #define SGPU_CUDA_DRIFT 50000
 
-/* Work ended `since_ns` after the moment `base` of the host, which is known to within `error_ns`, as the device told. It
- * cannot have ended before `from`, nor after `now`: *moment stays between these. Returns whether what was told is possible. */
-static inline bool sgpu_cuda_moment(uint64_t base, uint64_t error_ns, double since_ns, uint64_t from, uint64_t now,
-				    uint64_t *moment)
+/* Work ended `since_ns` after the moment `base` of the host, which is known to within `error_ns`,
+ * as the device told. It cannot have ended before `from`, nor after `now`: *moment stays between
+ * these. Returns whether what was told is possible. */
+static inline bool sgpu_cuda_moment(uint64_t base, uint64_t error_ns, double since_ns,
+				    uint64_t from, uint64_t now, uint64_t *moment)
 {
 	int64_t told = (int64_t)base, slack;
 
@@ -28,7 +30,8 @@ static inline bool sgpu_cuda_moment(uint64_t base, uint64_t error_ns, double sin
 	}
 	told += (int64_t)since_ns;
 	*moment = told < (int64_t)from ? from : told > (int64_t)now ? now : (uint64_t)told;
-	slack = (int64_t)(error_ns + SGPU_CUDA_STEP_NS + (now > base ? (now - base) / SGPU_CUDA_DRIFT : 0));
+	slack = (int64_t)(error_ns + SGPU_CUDA_STEP_NS +
+			  (now > base ? (now - base) / SGPU_CUDA_DRIFT : 0));
 	return told >= (int64_t)from - slack && told <= (int64_t)now + slack;
 }
 

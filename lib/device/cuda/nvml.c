@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What NVIDIA's management library says, if it is there. Its header is not in every toolkit, so what is used of it is
- * declared here. A GPU without confidential computing answers that it is not supported: that is "off".
+ * What NVIDIA's management library says, if it is there. Its header is not in every toolkit, so
+ * what is used of it is declared here. A GPU without confidential computing answers that it is not
+ * supported: that is "off".
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -17,8 +18,11 @@ enum { NVML_SUCCESS = 0, NVML_NOT_SUPPORTED = 3, NVML_FEATURE_ENABLED = 1, NVML_
 /* Architectures of GPUs with confidential computing. */
 enum { NVML_HOPPER = 9, NVML_BLACKWELL = 10 };
 enum {
-	NVML_NONCE = 32, NVML_REPORT = 0x2000, NVML_CEC_REPORT = 0x1000,
-	NVML_CHAIN = 0x1000, NVML_ATTESTATION_CHAIN = 0x1400,
+	NVML_NONCE = 32,
+	NVML_REPORT = 0x2000,
+	NVML_CEC_REPORT = 0x1000,
+	NVML_CHAIN = 0x1000,
+	NVML_ATTESTATION_CHAIN = 0x1400,
 };
 
 struct nvml_report {
@@ -36,9 +40,9 @@ struct nvml_certificate {
 };
 
 struct nvml_state {
-	unsigned environment;    /* 0 unavailable, 1 simulation, 2 production */
-	unsigned feature;        /* 1: on */
-	unsigned devtools;       /* 1: on */
+	unsigned environment; /* 0 unavailable, 1 simulation, 2 production */
+	unsigned feature;     /* 1: on */
+	unsigned devtools;    /* 1: on */
 };
 
 static struct {
@@ -142,7 +146,8 @@ bool sgpu_cuda_nvml_found(void)
 void sgpu_cuda_driver_version(char *version, size_t size)
 {
 	pthread_once(&once, load);
-	if (!usable || !nvml.driver_version || nvml.driver_version(version, (unsigned)size) != NVML_SUCCESS) {
+	if (!usable || !nvml.driver_version ||
+	    nvml.driver_version(version, (unsigned)size) != NVML_SUCCESS) {
 		version[0] = '\0';
 	}
 	version[size - 1] = '\0';
@@ -159,14 +164,17 @@ void sgpu_cuda_vbios(const char *uuid, char *version, size_t size)
 {
 	void *gpu;
 
-	if (!handle_of(uuid, &gpu) || !nvml.vbios || nvml.vbios(gpu, version, (unsigned)size) != NVML_SUCCESS) {
+	if (!handle_of(uuid, &gpu) || !nvml.vbios ||
+	    nvml.vbios(gpu, version, (unsigned)size) != NVML_SUCCESS) {
 		version[0] = '\0';
 	}
 	version[size - 1] = '\0';
 }
 
-/* Out of confidential computing mode some drivers say "not supported", others that they do not know. */
-static int refused(const struct sgpu_device *device, int result, const char *what, struct sgpu_error *error)
+/* Out of confidential computing mode some drivers say "not supported", others that they do not
+ * know. */
+static int refused(const struct sgpu_device *device, int result, const char *what,
+		   struct sgpu_error *error)
 {
 	const char *text = nvml.text ? nvml.text(result) : NULL;
 	bool off = result == NVML_NOT_SUPPORTED || strcmp(device->confidential, "off") == 0;
@@ -177,7 +185,8 @@ static int refused(const struct sgpu_device *device, int result, const char *wha
 	if (!off) {
 		return sgpu_fail(error, SGPU_EDEVICE, "the GPU gives no %s: %s", what, text);
 	}
-	sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU gives no %s: it is not in confidential computing mode (NVML: %s)", what,
+	sgpu_fail(error, SGPU_EUNAVAILABLE,
+		  "the GPU gives no %s: it is not in confidential computing mode (NVML: %s)", what,
 		  text);
 	sgpu_hint(error, "see nvidia-smi conf-compute -f");
 	return SGPU_EUNAVAILABLE;
@@ -192,7 +201,8 @@ static uint8_t *copy_of(const uint8_t *bytes, size_t size)
 }
 
 static int fetch(const struct sgpu_device *device, void *gpu, const uint8_t nonce[NVML_NONCE],
-		 struct nvml_report *report, struct nvml_certificate *certificate, struct sgpu_error *error)
+		 struct nvml_report *report, struct nvml_certificate *certificate,
+		 struct sgpu_error *error)
 {
 	int result;
 
@@ -207,8 +217,10 @@ static int fetch(const struct sgpu_device *device, void *gpu, const uint8_t nonc
 	}
 	if (report->size == 0 || report->size > NVML_REPORT || certificate->attestation_size == 0 ||
 	    certificate->attestation_size > NVML_ATTESTATION_CHAIN) {
-		return sgpu_fail(error, SGPU_EDEVICE, "the GPU's report of %u bytes or its certificates of %u have no valid size",
-				 report->size, certificate->attestation_size);
+		return sgpu_fail(
+			error, SGPU_EDEVICE,
+			"the GPU's report of %u bytes or its certificates of %u have no valid size",
+			report->size, certificate->attestation_size);
 	}
 	return SGPU_OK;
 }
@@ -225,8 +237,9 @@ int sgpu_cuda_evidence(struct sgpu_device *device, const uint8_t nonce[NVML_NONC
 	if (!report || !certificate) {
 		code = sgpu_fail_nomem(error);
 	} else if (!handle_of(device->uuid, &gpu) || !nvml.report || !nvml.certificate) {
-		code = sgpu_fail(error, SGPU_EUNAVAILABLE, "the GPU gives no attestation report: libnvidia-ml.so.1 cannot be "
-							   "used or is too old");
+		code = sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "the GPU gives no attestation report: libnvidia-ml.so.1 cannot be "
+				 "used or is too old");
 	} else {
 		code = fetch(device, gpu, nonce, report, certificate, error);
 	}
@@ -235,9 +248,12 @@ int sgpu_cuda_evidence(struct sgpu_device *device, const uint8_t nonce[NVML_NONC
 			(void)nvml.architecture(gpu, &architecture);
 		}
 		snprintf(evidence->architecture, sizeof(evidence->architecture), "%s",
-			 architecture == NVML_HOPPER ? "HOPPER" : architecture == NVML_BLACKWELL ? "BLACKWELL" : "UNKNOWN");
+			 architecture == NVML_HOPPER	  ? "HOPPER"
+			 : architecture == NVML_BLACKWELL ? "BLACKWELL"
+							  : "UNKNOWN");
 		evidence->report = copy_of(report->report, report->size);
-		evidence->chain = copy_of(certificate->attestation_chain, certificate->attestation_size);
+		evidence->chain =
+			copy_of(certificate->attestation_chain, certificate->attestation_size);
 		evidence->report_size = report->size;
 		evidence->chain_size = certificate->attestation_size;
 		if (!evidence->report || !evidence->chain) {

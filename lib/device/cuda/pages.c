@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pages of a GPU: what is mapped where. A space is a reservation of addresses; a page is an allocation of its own,
- * since the driver maps those whole (frames.c makes and keeps them). The driver takes about as long to give or take
- * access for a page of 64 MiB as for one of 2 MiB, so these are the two sizes.
+ * Pages of a GPU: what is mapped where. A space is a reservation of addresses; a page is an
+ * allocation of its own, since the driver maps those whole (frames.c makes and keeps them). The
+ * driver takes about as long to give or take access for a page of 64 MiB as for one of 2 MiB, so
+ * these are the two sizes.
  */
 #include <stdlib.h>
 
@@ -15,7 +16,8 @@ struct sgpu_space {
 	struct sgpu_space_table table;
 };
 
-int sgpu_cuda_pages_info(struct sgpu_device *device, struct sgpu_pages_info *info, struct sgpu_error *error)
+int sgpu_cuda_pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
+			 struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &device->pages.frames;
 	int code = sgpu_cuda_enter(device, error);
@@ -26,8 +28,10 @@ int sgpu_cuda_pages_info(struct sgpu_device *device, struct sgpu_pages_info *inf
 	pthread_mutex_lock(&frames->lock);
 	code = sgpu_cuda_frames_prepare(device, error);
 	if (code == SGPU_OK) {
-		*info = (struct sgpu_pages_info){ .small = frames->small, .big = frames->big,
-						  .total = frames->count * frames->small, .fresh = true };
+		*info = (struct sgpu_pages_info){ .small = frames->small,
+						  .big = frames->big,
+						  .total = frames->count * frames->small,
+						  .fresh = true };
 	}
 	pthread_mutex_unlock(&frames->lock);
 	return code;
@@ -40,7 +44,8 @@ static uint64_t span_of(uint64_t size)
 }
 
 /* The lock is held. */
-static int reserve(struct sgpu_device *device, uint64_t size, struct sgpu_space *space, struct sgpu_error *error)
+static int reserve(struct sgpu_device *device, uint64_t size, struct sgpu_space *space,
+		   struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &device->pages.frames;
 	int code = sgpu_cuda_frames_prepare(device, error);
@@ -50,8 +55,10 @@ static int reserve(struct sgpu_device *device, uint64_t size, struct sgpu_space 
 		code = sgpu_space_check_size(frames, size, error);
 	}
 	if (code == SGPU_OK) {
-		code = sgpu_cuda_check(device, sgpu_cu.cuMemAddressReserve(&base, span_of(size), SGPU_CUDA_SMALL, 0, 0),
-				       "cannot reserve addresses for a space", error);
+		code = sgpu_cuda_check(
+			device,
+			sgpu_cu.cuMemAddressReserve(&base, span_of(size), SGPU_CUDA_SMALL, 0, 0),
+			"cannot reserve addresses for a space", error);
 	}
 	if (code == SGPU_OK) {
 		code = sgpu_space_table_open(frames, &space->table, base, size, error);
@@ -62,8 +69,8 @@ static int reserve(struct sgpu_device *device, uint64_t size, struct sgpu_space 
 	return code;
 }
 
-int sgpu_cuda_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space, sgpu_devptr *base,
-			   struct sgpu_error *error)
+int sgpu_cuda_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
+			   sgpu_devptr *base, struct sgpu_error *error)
 {
 	struct sgpu_cuda_pages *pages = &device->pages;
 	int code = sgpu_cuda_enter(device, error);
@@ -112,7 +119,8 @@ static bool page_at(const struct sgpu_space *space, uint64_t at, uint32_t *frame
 	return entry != 0;
 }
 
-/* Whether a new page stands there, whose memory is as the driver gave it, and how far it is to the next. */
+/* Whether a new page stands there, whose memory is as the driver gave it, and how far it is to the
+ * next. */
 static bool is_raw(const struct sgpu_space *space, uint64_t at, uint64_t *step)
 {
 	uint32_t frame;
@@ -124,7 +132,8 @@ static bool is_raw(const struct sgpu_space *space, uint64_t at, uint64_t *step)
 	return sgpu_cuda_frame_is_raw(&space->device->pages, frame);
 }
 
-/* Makes the memory of new pages zero, once it can be reached: what the driver gives is not said to be. */
+/* Makes the memory of new pages zero, once it can be reached: what the driver gives is not said to
+ * be. */
 static CUresult clear_new(const struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	struct sgpu_device *device = space->device;
@@ -136,7 +145,8 @@ static CUresult clear_new(const struct sgpu_space *space, uint64_t at, uint64_t 
 		for (stop = at; stop < end && is_raw(space, stop, &step); stop += step) {
 		}
 		if (stop > at) {
-			result = sgpu_cu.cuMemsetD8Async(space->table.range.address + at, 0, stop - at, device->internal);
+			result = sgpu_cu.cuMemsetD8Async(space->table.range.address + at, 0,
+							 stop - at, device->internal);
 			any = true;
 		} else {
 			stop += step;
@@ -205,7 +215,8 @@ static CUresult unmap_run(struct sgpu_space *space, uint64_t at, uint64_t size)
 	CUresult result = CUDA_SUCCESS, last;
 	uint64_t end = at + size, run;
 
-	for (; at < end && sgpu_space_next_run(frames, &space->table, &at, &run) && at < end; at += run) {
+	for (; at < end && sgpu_space_next_run(frames, &space->table, &at, &run) && at < end;
+	     at += run) {
 		run = run < end - at ? run : end - at;
 		last = sgpu_cu.cuMemUnmap(space->table.range.address + at, run);
 		if (last == CUDA_SUCCESS) {
@@ -218,9 +229,10 @@ static CUresult unmap_run(struct sgpu_space *space, uint64_t at, uint64_t size)
 	return result;
 }
 
-/* Pages that stand in the table already. On failure none of them is mapped, and none stands there. */
-static int map_pages(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count, uint64_t page_size,
-		     struct sgpu_error *error)
+/* Pages that stand in the table already. On failure none of them is mapped, and none stands there.
+ */
+static int map_pages(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
+		     uint64_t page_size, struct sgpu_error *error)
 {
 	struct sgpu_device *device = space->device;
 	CUmemGenericAllocationHandle handle;
@@ -231,7 +243,8 @@ static int map_pages(struct sgpu_space *space, uint64_t at, const uint32_t *list
 	for (i = 0; i < count && code == SGPU_OK && result == CUDA_SUCCESS; i++) {
 		code = sgpu_cuda_frame_handle(device, list[i], page_size, &handle, error);
 		if (code == SGPU_OK) {
-			result = sgpu_cu.cuMemMap(space->table.range.address + at + i * page_size, page_size, 0, handle, 0);
+			result = sgpu_cu.cuMemMap(space->table.range.address + at + i * page_size,
+						  page_size, 0, handle, 0);
 			done += result == CUDA_SUCCESS;
 		}
 	}
@@ -249,8 +262,8 @@ static int map_pages(struct sgpu_space *space, uint64_t at, const uint32_t *list
 	return code;
 }
 
-int sgpu_cuda_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count, uint64_t page_size,
-		       struct sgpu_error *error)
+int sgpu_cuda_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
+		       uint64_t page_size, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
 	int code = sgpu_cuda_enter(space->device, error);
@@ -276,10 +289,12 @@ static int wait_idle(struct sgpu_space *space, struct sgpu_error *error)
 	pthread_mutex_lock(&frames->lock);
 	reachable = space->table.reachable;
 	pthread_mutex_unlock(&frames->lock);
-	return reachable ? sgpu_cuda_synchronize(space->device, error) : sgpu_cuda_enter(space->device, error);
+	return reachable ? sgpu_cuda_synchronize(space->device, error)
+			 : sgpu_cuda_enter(space->device, error);
 }
 
-int sgpu_cuda_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, struct sgpu_error *error)
+int sgpu_cuda_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
+			 struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
 	int code = wait_idle(space, error);
@@ -290,7 +305,8 @@ int sgpu_cuda_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size, s
 	pthread_mutex_lock(&frames->lock);
 	code = sgpu_space_check_range(frames, &space->table, at, size, error);
 	if (code == SGPU_OK) {
-		code = sgpu_cuda_check(space->device, unmap_run(space, at, size), "cannot unmap pages", error);
+		code = sgpu_cuda_check(space->device, unmap_run(space, at, size),
+				       "cannot unmap pages", error);
 	}
 	pthread_mutex_unlock(&frames->lock);
 	return code;
@@ -332,11 +348,13 @@ int sgpu_cuda_space_access(struct sgpu_space *space, bool on, struct sgpu_error 
 	}
 	if (code == SGPU_OK && before != on) {
 		result = change_access(space, on);
-		code = sgpu_cuda_check(device, result, "cannot change the access to a space", error);
+		code = sgpu_cuda_check(device, result, "cannot change the access to a space",
+				       error);
 		if (code < 0 && sgpu_cuda_faulted(device, NULL) == 0 &&
 		    (!on || change_access(space, false) != CUDA_SUCCESS)) {
 			/* Others could reach what they may not. */
-			sgpu_cuda_fault(device, SGPU_EDEVICE, false, "the access to a space cannot be taken away");
+			sgpu_cuda_fault(device, SGPU_EDEVICE, false,
+					"the access to a space cannot be taken away");
 		}
 	}
 	space->table.reachable = code == SGPU_OK && on;
@@ -354,7 +372,8 @@ static void remove_space(struct sgpu_space *space)
 		result = unmap_run(space, 0, space->table.size);
 		if (result == CUDA_SUCCESS) {
 			sgpu_cuda_note(device,
-				       sgpu_cu.cuMemAddressFree(space->table.range.address, span_of(space->table.size)));
+				       sgpu_cu.cuMemAddressFree(space->table.range.address,
+								span_of(space->table.size)));
 		} else if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
 			/* Its pages are free from here on: others could be reached here. */
 			sgpu_cuda_fault(device, SGPU_EDEVICE, false, "a space cannot be unmapped");
@@ -381,7 +400,9 @@ void sgpu_cuda_pages_close(struct sgpu_device *device)
 	struct sgpu_range *range;
 
 	while ((range = sgpu_ranges_any(&device->pages.frames.spaces))) {
-		remove_space((struct sgpu_space *)(void *)((char *)range - offsetof(struct sgpu_space, table.range)));
+		remove_space(
+			(struct sgpu_space *)(void *)((char *)range -
+						      offsetof(struct sgpu_space, table.range)));
 	}
 	sgpu_cuda_frames_close(device);
 }

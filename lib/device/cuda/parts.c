@@ -17,9 +17,10 @@ static void driver(struct sgpu_device_part *part)
 	part->found = sgpu_cuda_driver_load(&error) == SGPU_OK;
 	if (part->found) {
 		sgpu_cuda_driver_version(version, sizeof(version));
-		snprintf(part->text, sizeof(part->text), "libcuda.so.1%s%s, serves CUDA %d.%d, shows %d GPU%s",
-			 version[0] ? ", driver " : "", version, sgpu_cu.version / 1000, sgpu_cu.version % 1000 / 10,
-			 sgpu_cu.count, sgpu_cu.count == 1 ? "" : "s");
+		snprintf(part->text, sizeof(part->text),
+			 "libcuda.so.1%s%s, serves CUDA %d.%d, shows %d GPU%s",
+			 version[0] ? ", driver " : "", version, sgpu_cu.version / 1000,
+			 sgpu_cu.version % 1000 / 10, sgpu_cu.count, sgpu_cu.count == 1 ? "" : "s");
 		return;
 	}
 	snprintf(part->text, sizeof(part->text), "%.*s", (int)sizeof(part->text) - 1, error.text);
@@ -34,9 +35,11 @@ static void management(struct sgpu_device_part *part)
 		snprintf(part->text, sizeof(part->text), "libnvidia-ml.so.1");
 		return;
 	}
-	snprintf(part->text, sizeof(part->text), "libnvidia-ml.so.1 cannot be used: whether a GPU is in confidential "
-						 "computing mode is not known");
-	snprintf(part->hint, sizeof(part->hint), "it comes with the NVIDIA driver (Debian: libnvidia-ml1)");
+	snprintf(part->text, sizeof(part->text),
+		 "libnvidia-ml.so.1 cannot be used: whether a GPU is in confidential "
+		 "computing mode is not known");
+	snprintf(part->hint, sizeof(part->hint),
+		 "it comes with the NVIDIA driver (Debian: libnvidia-ml1)");
 }
 
 static void products(struct sgpu_device_part *part)
@@ -47,7 +50,8 @@ static void products(struct sgpu_device_part *part)
 	part->found = sgpu_cuda_cublas_status(text, sizeof(text));
 	snprintf(part->text, sizeof(part->text), "%.*s", (int)sizeof(part->text) - 1, text);
 	if (!part->found) {
-		snprintf(part->hint, sizeof(part->hint), "products of matrices are computed without it, more slowly");
+		snprintf(part->hint, sizeof(part->hint),
+			 "products of matrices are computed without it, more slowly");
 	}
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Memory of one GPU that another reaches, too. Each piece is an allocation of its own, mapped for these two: access
- * between contexts (cuCtxEnablePeerAccess) would open all other memory of the GPU as well.
+ * Memory of one GPU that another reaches, too. Each piece is an allocation of its own, mapped for
+ * these two: access between contexts (cuCtxEnablePeerAccess) would open all other memory of the GPU
+ * as well.
  */
 #include <stdlib.h>
 
@@ -11,9 +12,10 @@
 
 /* One piece, in the books of both devices. */
 struct shared {
-	struct sgpu_range here;          /* of the device that has the memory; first, so that it is found by it */
-	struct sgpu_range there;         /* of the other */
-	uint64_t extent;                 /* in whole pages */
+	struct sgpu_range
+		here; /* of the device that has the memory; first, so that it is found by it */
+	struct sgpu_range there; /* of the other */
+	uint64_t extent;	 /* in whole pages */
 	CUmemGenericAllocationHandle handle;
 };
 
@@ -43,8 +45,8 @@ static CUresult map_for_both(const struct shared *new, int first, int second, sg
 }
 
 /* Memory, mapped and clear. */
-static int make(struct sgpu_device *device, struct sgpu_device *peer, struct shared *new, CUdeviceptr *address,
-		struct sgpu_error *error)
+static int make(struct sgpu_device *device, struct sgpu_device *peer, struct shared *new,
+		CUdeviceptr *address, struct sgpu_error *error)
 {
 	const CUmemAllocationProp properties = {
 		.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -59,8 +61,10 @@ static int make(struct sgpu_device *device, struct sgpu_device *peer, struct sha
 	if (result == CUDA_SUCCESS) {
 		result = map_for_both(new, device->ordinal, peer->ordinal, *address);
 		if (result == CUDA_SUCCESS) {
-			result = sgpu_cu.cuMemsetD8Async(*address, 0, new->extent, device->internal);
-			if (result == CUDA_SUCCESS && sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
+			result =
+				sgpu_cu.cuMemsetD8Async(*address, 0, new->extent, device->internal);
+			if (result == CUDA_SUCCESS &&
+			    sgpu_cuda_sync_internal(device, NULL) == SGPU_OK) {
 				return SGPU_OK;
 			}
 			(void)sgpu_cu.cuMemUnmap(*address, new->extent);
@@ -71,8 +75,8 @@ static int make(struct sgpu_device *device, struct sgpu_device *peer, struct sha
 	if (sgpu_cuda_sticky(result)) {
 		return sgpu_cuda_check(device, result, "cannot share memory", error);
 	}
-	return sgpu_fail(error, SGPU_EUNAVAILABLE, "GPU %d does not reach memory of GPU %d: %s", peer->ordinal,
-			 device->ordinal, sgpu_cuda_name(result));
+	return sgpu_fail(error, SGPU_EUNAVAILABLE, "GPU %d does not reach memory of GPU %d: %s",
+			 peer->ordinal, device->ordinal, sgpu_cuda_name(result));
 }
 
 static bool enter(struct sgpu_device *device, struct sgpu_range *range)
@@ -116,8 +120,8 @@ static void destroy(struct sgpu_device *device, struct shared *old, CUdeviceptr 
 	free(old);
 }
 
-int sgpu_cuda_peer_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size, sgpu_devptr *memory,
-			 struct sgpu_error *error)
+int sgpu_cuda_peer_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
+			 sgpu_devptr *memory, struct sgpu_error *error)
 {
 	struct shared *new;
 	CUdeviceptr address = 0;
@@ -127,9 +131,10 @@ int sgpu_cuda_peer_alloc(struct sgpu_device *device, struct sgpu_device *peer, u
 		return code;
 	}
 	if (!sgpu_cu.cuMemCreate || !sgpu_cu.cuMemSetAccess || device->ordinal == peer->ordinal ||
-	    sgpu_cu.cuDeviceCanAccessPeer(&reaches, peer->handle, device->handle) != CUDA_SUCCESS || !reaches) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "GPU %d does not reach memory of GPU %d", peer->ordinal,
-				 device->ordinal);
+	    sgpu_cu.cuDeviceCanAccessPeer(&reaches, peer->handle, device->handle) != CUDA_SUCCESS ||
+	    !reaches) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "GPU %d does not reach memory of GPU %d",
+				 peer->ordinal, device->ordinal);
 	}
 	new = calloc(1, sizeof(*new));
 	if (!new || size > INT64_MAX) {
@@ -148,7 +153,8 @@ int sgpu_cuda_peer_alloc(struct sgpu_device *device, struct sgpu_device *peer, u
 		free(new);
 		return code;
 	}
-	new->here = new->there = (struct sgpu_range){ .address = address, .extent = size ? size : 1 };
+	new->here = new->there =
+		(struct sgpu_range){ .address = address, .extent = size ? size : 1 };
 	if (!enter(device, &new->here)) {
 		destroy(device, new, address);
 		return sgpu_fail_nomem(error);
@@ -192,8 +198,8 @@ int sgpu_cuda_peer_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr 
 	return sgpu_cuda_commit(stream, &record, result, "cannot copy between devices");
 }
 
-/* No record: whoever ends what this stream did would otherwise end what another device did, with the context of this one
- * current. */
+/* No record: whoever ends what this stream did would otherwise end what another device did, with
+ * the context of this one current. */
 int sgpu_cuda_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	CUresult result;

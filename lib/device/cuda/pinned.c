@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Pinned host memory: a pool that grows in steps, from which blocks are lent; and lines of it for status words that
- * the device writes. Pinning costs more than the copies that it speeds up, so nothing is given back to the driver
- * before the device is closed.
+ * Pinned host memory: a pool that grows in steps, from which blocks are lent; and lines of it for
+ * status words that the device writes. Pinning costs more than the copies that it speeds up, so
+ * nothing is given back to the driver before the device is closed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ enum { LINE_BYTES = 64, SLAB_LINES = 1024 };
 struct sgpu_cuda_step {
 	void *memory;
 	uint64_t size;
-	CUdeviceptr address;             /* where kernels reach it, or 0 */
+	CUdeviceptr address; /* where kernels reach it, or 0 */
 	bool pinned;
 	struct sgpu_cuda_step *next;
 };
@@ -33,7 +33,8 @@ struct sgpu_cuda_slab {
 	struct sgpu_cuda_status lines[SLAB_LINES];
 };
 
-/* Pinned memory on the device's node: pages are placed while they are pinned, by the policy of this thread. */
+/* Pinned memory on the device's node: pages are placed while they are pinned, by the policy of this
+ * thread. */
 static CUresult pin(struct sgpu_device *device, uint64_t size, void **memory)
 {
 	CUresult result;
@@ -45,12 +46,15 @@ static CUresult pin(struct sgpu_device *device, uint64_t size, void **memory)
 	int node = device->numa_node, mode = MPOL_DEFAULT;
 	bool bound = false;
 
-	if (node >= 0 && node < (int)bits && numa_available() >= 0 && get_mempolicy(&mode, old, bits, NULL, 0) == 0) {
-		near[(unsigned)node / (8 * sizeof(long))] |= 1UL << ((unsigned)node % (8 * sizeof(long)));
+	if (node >= 0 && node < (int)bits && numa_available() >= 0 &&
+	    get_mempolicy(&mode, old, bits, NULL, 0) == 0) {
+		near[(unsigned)node / (8 * sizeof(long))] |=
+			1UL << ((unsigned)node % (8 * sizeof(long)));
 		bound = set_mempolicy(MPOL_PREFERRED, near, bits) == 0;
 	}
 #endif
-	result = sgpu_cu.cuMemHostAlloc(memory, size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+	result = sgpu_cu.cuMemHostAlloc(memory, size,
+					CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
 #if SGPU_NUMA
 	if (bound) {
 		(void)set_mempolicy(mode, old, bits);
@@ -78,7 +82,8 @@ static bool add_slab(struct sgpu_device *device)
 		return false;
 	}
 	for (i = 0; i < SLAB_LINES; i++) {
-		slab->lines[i].host = (volatile int64_t *)((uint8_t *)slab->memory + (size_t)i * LINE_BYTES);
+		slab->lines[i].host =
+			(volatile int64_t *)((uint8_t *)slab->memory + (size_t)i * LINE_BYTES);
 		slab->lines[i].device = address + (CUdeviceptr)i * LINE_BYTES;
 		slab->lines[i].next = host->idle;
 		host->idle = &slab->lines[i];
@@ -141,7 +146,8 @@ static bool add_step(struct sgpu_device *device, uint64_t size, bool pinned)
 		step->memory = aligned_alloc(SGPU_CUDA_PAGE, size);
 	} else if (pin(device, size, &step->memory) != CUDA_SUCCESS) {
 		step->memory = NULL;
-	} else if (sgpu_cu.cuMemHostGetDevicePointer(&step->address, step->memory, 0) != CUDA_SUCCESS) {
+	} else if (sgpu_cu.cuMemHostGetDevicePointer(&step->address, step->memory, 0) !=
+		   CUDA_SUCCESS) {
 		step->address = 0;
 	}
 	if (step->memory && (uintptr_t)step->memory % SGPU_CUDA_PAGE == 0 &&
@@ -175,7 +181,8 @@ static bool grow(struct sgpu_device *device, uint64_t size)
 	return !host->pins;
 }
 
-int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memory, struct sgpu_error *error)
+int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
+			 struct sgpu_error *error)
 {
 	struct sgpu_block *block;
 	int code;
@@ -194,7 +201,8 @@ int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memor
 	}
 	pthread_mutex_unlock(&device->host.lock);
 	if (!block) {
-		return sgpu_fail(error, SGPU_ENOMEM, "out of host memory for copies: %llu bytes asked for",
+		return sgpu_fail(error, SGPU_ENOMEM,
+				 "out of host memory for copies: %llu bytes asked for",
 				 (unsigned long long)size);
 	}
 	*memory = (void *)(uintptr_t)block->range.address;
@@ -244,7 +252,8 @@ CUdeviceptr sgpu_cuda_host_address(struct sgpu_device *device, const void *memor
 	for (const struct sgpu_cuda_step *s = device->host.steps; s && address == 0; s = s->next) {
 		const uintptr_t base = (uintptr_t)s->memory;
 
-		if (s->address != 0 && begin >= base && begin - base <= s->size && size <= s->size - (begin - base)) {
+		if (s->address != 0 && begin >= base && begin - base <= s->size &&
+		    size <= s->size - (begin - base)) {
 			address = s->address + (begin - base);
 		}
 	}
@@ -262,7 +271,8 @@ int sgpu_cuda_host_open(struct sgpu_device *device, struct sgpu_error *error)
 	pthread_mutex_lock(&device->host.lock);
 	done = add_slab(device);
 	pthread_mutex_unlock(&device->host.lock);
-	return done ? SGPU_OK : sgpu_fail(error, SGPU_ENOMEM, "no host memory can be pinned for the device");
+	return done ? SGPU_OK
+		    : sgpu_fail(error, SGPU_ENOMEM, "no host memory can be pinned for the device");
 }
 
 /* A device that hangs may still write to it. */

@@ -7,7 +7,8 @@
 #include <device/cuda/gpu.h>
 #include <device/cuda/plugin.h>
 
-static int check_range(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+static int check_range(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		       struct sgpu_task *task)
 {
 	return sgpu_cuda_check_range(stream->device, memory, size, task);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Host memory of the caller that is registered with the device, and which host memory kernels reach by themselves: that,
- * and the device's own pinned memory.
+ * Host memory of the caller that is registered with the device, and which host memory kernels reach
+ * by themselves: that, and the device's own pinned memory.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 struct sgpu_cuda_registered {
 	uintptr_t begin;
 	uint64_t size;
-	CUdeviceptr address;             /* where kernels reach it */
+	CUdeviceptr address; /* where kernels reach it */
 	bool writable;
 	struct sgpu_cuda_registered *next;
 };
@@ -21,7 +21,8 @@ static void remember(struct sgpu_device *device, const void *memory, uint64_t si
 {
 	struct sgpu_cuda_registered *new = calloc(1, sizeof(*new));
 
-	if (!new || sgpu_cu.cuMemHostGetDevicePointer(&new->address, (void *)(uintptr_t)memory, 0) != CUDA_SUCCESS) {
+	if (!new || sgpu_cu.cuMemHostGetDevicePointer(&new->address, (void *)(uintptr_t)memory,
+						      0) != CUDA_SUCCESS) {
 		free(new);
 		return;
 	}
@@ -50,7 +51,8 @@ static void forget(struct sgpu_device *device, const void *memory)
 	free(found);
 }
 
-int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint64_t size, struct sgpu_error *error)
+int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
+			    struct sgpu_error *error)
 {
 	unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
 	CUresult result = CUDA_ERROR_NOT_SUPPORTED;
@@ -63,10 +65,12 @@ int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint
 	}
 	if (device->registers) {
 		result = sgpu_cu.cuMemHostRegister(address, size, flags);
-		if (result != CUDA_SUCCESS && !sgpu_cuda_sticky(result) && device->registers_read_only) {
+		if (result != CUDA_SUCCESS && !sgpu_cuda_sticky(result) &&
+		    device->registers_read_only) {
 			/* A mapping that may only be read. */
 			writable = false;
-			result = sgpu_cu.cuMemHostRegister(address, size, flags | CU_MEMHOSTREGISTER_READ_ONLY);
+			result = sgpu_cu.cuMemHostRegister(address, size,
+							   flags | CU_MEMHOSTREGISTER_READ_ONLY);
 		}
 	}
 	if (result == CUDA_SUCCESS) {
@@ -76,12 +80,15 @@ int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint
 	if (sgpu_cuda_sticky(result)) {
 		return sgpu_cuda_check(device, result, "cannot register host memory", error);
 	}
-	if (strcmp(device->confidential, "on") == 0 || strcmp(device->confidential, "devtools") == 0) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "host memory cannot be registered: the GPU is in confidential "
-				 "computing mode, which refuses it (%s)", sgpu_cuda_name(result));
+	if (strcmp(device->confidential, "on") == 0 ||
+	    strcmp(device->confidential, "devtools") == 0) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "host memory cannot be registered: the GPU is in confidential "
+				 "computing mode, which refuses it (%s)",
+				 sgpu_cuda_name(result));
 	}
-	return sgpu_fail(error, SGPU_EUNAVAILABLE, "host memory cannot be registered: %s (%s)", sgpu_cuda_name(result),
-			 sgpu_cuda_text(result));
+	return sgpu_fail(error, SGPU_EUNAVAILABLE, "host memory cannot be registered: %s (%s)",
+			 sgpu_cuda_name(result), sgpu_cuda_text(result));
 }
 
 void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory)
@@ -92,7 +99,8 @@ void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory)
 	}
 }
 
-CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
+CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint64_t size,
+			    bool write)
 {
 	const uintptr_t begin = (uintptr_t)memory;
 	CUdeviceptr address;
@@ -103,9 +111,10 @@ CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint
 	}
 	address = sgpu_cuda_host_address(device, memory, size);
 	pthread_mutex_lock(&device->host.lock);
-	for (const struct sgpu_cuda_registered *r = device->host.registered; r && address == 0; r = r->next) {
-		if (begin >= r->begin && begin - r->begin <= r->size && size <= r->size - (begin - r->begin) &&
-		    (r->writable || !write)) {
+	for (const struct sgpu_cuda_registered *r = device->host.registered; r && address == 0;
+	     r = r->next) {
+		if (begin >= r->begin && begin - r->begin <= r->size &&
+		    size <= r->size - (begin - r->begin) && (r->writable || !write)) {
 			address = r->address + (begin - r->begin);
 		}
 	}

@@ -113,7 +113,8 @@ static struct sgpu_stream *make(struct sgpu_device *device)
 	return new;
 }
 
-int sgpu_cuda_stream_create(struct sgpu_device *device, struct sgpu_stream **stream, struct sgpu_error *error)
+int sgpu_cuda_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
+			    struct sgpu_error *error)
 {
 	int code = sgpu_cuda_enter(device, error);
 	struct sgpu_stream *new;
@@ -125,7 +126,8 @@ int sgpu_cuda_stream_create(struct sgpu_device *device, struct sgpu_stream **str
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_cuda_check(device, take_native(device, &new->kept), "cannot create a stream", error);
+	code = sgpu_cuda_check(device, take_native(device, &new->kept), "cannot create a stream",
+			       error);
 	if (code < 0) {
 		sgpu_cuda_stream_drop(new);
 		return code;
@@ -221,8 +223,9 @@ void sgpu_cuda_stream_free(struct sgpu_stream *stream)
 	sgpu_cuda_stream_drop(stream);
 }
 
-/* Whether the last of the stream's work opens or seals, and soon says that all is right: that is known sooner than an event
- * behind it, and spares the calls for one. What was enqueued before it has ended as well. `order` is held. */
+/* Whether the last of the stream's work opens or seals, and soon says that all is right: that is
+ * known sooner than an event behind it, and spares the calls for one. What was enqueued before it
+ * has ended as well. `order` is held. */
 static bool hears_verdict(struct sgpu_stream *stream)
 {
 	const volatile struct sgpu_cuda_verdict *verdict = NULL;
@@ -230,18 +233,23 @@ static bool hears_verdict(struct sgpu_stream *stream)
 	uint64_t expected = 0;
 
 	pthread_mutex_lock(&stream->queue);
-	if (stream->tail && stream->tail->operation == stream->operations && stream->tail->status && stream->tail->key) {
-		verdict = (const volatile struct sgpu_cuda_verdict *)(uintptr_t)stream->tail->status->host;
+	if (stream->tail && stream->tail->operation == stream->operations && stream->tail->status &&
+	    stream->tail->key) {
+		verdict = (const volatile struct sgpu_cuda_verdict *)(uintptr_t)
+				  stream->tail->status->host;
 		expected = stream->tail->expected;
 	}
 	pthread_mutex_unlock(&stream->queue);
 	/* Of an empty run no kernel says anything. */
-	if (!verdict || expected == 0 || !stream->device->memory_operations || !stream->device->may_spin) {
+	if (!verdict || expected == 0 || !stream->device->memory_operations ||
+	    !stream->device->may_spin) {
 		return false;
 	}
-	/* The words are lent to others only once the record has ended: then there is nothing to wait for either. */
+	/* The words are lent to others only once the record has ended: then there is nothing to
+	 * wait for either. */
 	while (verdict->done != expected && verdict->bad == UINT64_MAX && verdict->refused == 0) {
-		if (atomic_load(&stream->device->faulted) != 0 || sgpu_now_ns() - begin > VERDICT_NS) {
+		if (atomic_load(&stream->device->faulted) != 0 ||
+		    sgpu_now_ns() - begin > VERDICT_NS) {
 			return false;
 		}
 		SGPU_CUDA_PAUSE();
@@ -270,7 +278,8 @@ int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	operations = stream->operations;
 	if (operations != stream->seen && !hears_verdict(stream)) {
 		marked = sgpu_cuda_event_take(device, false, &event);
-		marked = marked == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(event, stream->native) : marked;
+		marked = marked == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(event, stream->native)
+						: marked;
 	}
 	pthread_mutex_unlock(&stream->order);
 	if (marked != CUDA_SUCCESS) {
@@ -292,12 +301,15 @@ int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	return code;
 }
 
-int sgpu_cuda_word(struct sgpu_stream *stream, const volatile uint32_t *word, uint32_t value, bool write)
+int sgpu_cuda_word(struct sgpu_stream *stream, const volatile uint32_t *word, uint32_t value,
+		   bool write)
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_record record = { .task = NULL };
-	const CUdeviceptr address = device->memory_operations && (uintptr_t)word % sizeof(*word) == 0 ?
-					    sgpu_cuda_host_address(device, (const void *)word, sizeof(*word)) : 0;
+	const CUdeviceptr address =
+		device->memory_operations && (uintptr_t)word % sizeof(*word) == 0
+			? sgpu_cuda_host_address(device, (const void *)word, sizeof(*word))
+			: 0;
 	CUresult result;
 	int code;
 
@@ -308,8 +320,10 @@ int sgpu_cuda_word(struct sgpu_stream *stream, const volatile uint32_t *word, ui
 	if (code < 0) {
 		return code;
 	}
-	result = write ? sgpu_cu.cuStreamWriteValue32(stream->native, address, value, CU_STREAM_WRITE_VALUE_DEFAULT) :
-			 sgpu_cu.cuStreamWaitValue32(stream->native, address, value, CU_STREAM_WAIT_VALUE_GEQ);
+	result = write ? sgpu_cu.cuStreamWriteValue32(stream->native, address, value,
+						      CU_STREAM_WRITE_VALUE_DEFAULT)
+		       : sgpu_cu.cuStreamWaitValue32(stream->native, address, value,
+						     CU_STREAM_WAIT_VALUE_GEQ);
 	return sgpu_cuda_commit(stream, &record, result, "cannot enqueue a word");
 }
 
@@ -374,8 +388,8 @@ static bool needs_mark(const struct sgpu_cuda_record *record)
 	return record->kind != SGPU_CUDA_CALL && record->task && !record->task->untimed;
 }
 
-/* Lets go of what a record holds. Whoever hears that its work failed gives memory back: so what was enqueued of it has
- * ended by then, and nothing that it opened is left. */
+/* Lets go of what a record holds. Whoever hears that its work failed gives memory back: so what was
+ * enqueued of it has ended by then, and nothing that it opened is left. */
 static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 {
 	struct sgpu_device *device = stream->device;
@@ -392,7 +406,8 @@ static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
 	sgpu_cuda_unmark(device, record);
 }
 
-int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result, const char *what)
+int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record, CUresult result,
+		     const char *what)
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_error error = { 0 };
@@ -404,7 +419,8 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 		result = sgpu_cuda_mark(stream, record);
 	}
 	code = sgpu_cuda_check(device, result, what, &error);
-	if (code == SGPU_OK && (record->task || record->status || record->graph || record->kind == SGPU_CUDA_CALL)) {
+	if (code == SGPU_OK &&
+	    (record->task || record->status || record->graph || record->kind == SGPU_CUDA_CALL)) {
 		code = sgpu_cuda_append(stream, record);
 		if (code < 0) {
 			sgpu_fail_nomem(&error);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Times by %globaltimer: words of device memory in which kernels of one thread store them. They are in device memory, because
- * in confidential computing mode what a kernel writes to the host's has to be moved there first, which would be counted in
- * the next task.
+ * Times by %globaltimer: words of device memory in which kernels of one thread store them. They are
+ * in device memory, because in confidential computing mode what a kernel writes to the host's has
+ * to be moved there first, which would be counted in the next task.
  */
 #include <stdlib.h>
 
@@ -10,8 +10,8 @@
 #include <device/cuda/timer.h>
 
 enum { STAMPS = 65536, ROUNDS = 21 };
-/* Rounds of the comparison are shorter than the slices of time that the GPU gives to other processes, so that most of them
- * are not interrupted. */
+/* Rounds of the comparison are shorter than the slices of time that the GPU gives to other
+ * processes, so that most of them are not interrupted. */
 #define SPIN_MS 0.5
 
 int sgpu_cuda_stamps_open(struct sgpu_device *device, struct sgpu_error *error)
@@ -26,7 +26,8 @@ int sgpu_cuda_stamps_open(struct sgpu_device *device, struct sgpu_error *error)
 	for (stamps->count = 0; stamps->count < STAMPS - 1; stamps->count++) {
 		stamps->idle[stamps->count] = STAMPS - 1 - stamps->count;
 	}
-	return sgpu_cuda_check(device, sgpu_cu.cuMemAlloc(&stamps->memory, STAMPS * sizeof(uint64_t)),
+	return sgpu_cuda_check(device,
+			       sgpu_cu.cuMemAlloc(&stamps->memory, STAMPS * sizeof(uint64_t)),
 			       "cannot allocate memory for times", error);
 }
 
@@ -43,9 +44,12 @@ CUresult sgpu_cuda_stamp(struct sgpu_device *device, CUstream native, CUdevicept
 	struct sgpu_cuda_stamps *stamps = &device->stamps;
 
 	pthread_mutex_lock(&device->pool_lock);
-	*stamp = stamps->count == 0 ? 0 : stamps->memory + sizeof(uint64_t) * stamps->idle[--stamps->count];
+	*stamp = stamps->count == 0
+			 ? 0
+			 : stamps->memory + sizeof(uint64_t) * stamps->idle[--stamps->count];
 	pthread_mutex_unlock(&device->pool_lock);
-	return *stamp == 0 ? CUDA_ERROR_OUT_OF_MEMORY : (CUresult)sgpu_cuda_store_time(native, *stamp);
+	return *stamp == 0 ? CUDA_ERROR_OUT_OF_MEMORY
+			   : (CUresult)sgpu_cuda_store_time(native, *stamp);
 }
 
 void sgpu_cuda_stamp_give(struct sgpu_device *device, CUdeviceptr stamp)
@@ -54,7 +58,8 @@ void sgpu_cuda_stamp_give(struct sgpu_device *device, CUdeviceptr stamp)
 
 	if (stamp) {
 		pthread_mutex_lock(&device->pool_lock);
-		stamps->idle[stamps->count++] = (uint32_t)((stamp - stamps->memory) / sizeof(uint64_t));
+		stamps->idle[stamps->count++] =
+			(uint32_t)((stamp - stamps->memory) / sizeof(uint64_t));
 		pthread_mutex_unlock(&device->pool_lock);
 	}
 }
@@ -77,12 +82,14 @@ static CUresult mark_both(const struct pair *pair, int i)
 {
 	CUresult result = sgpu_cu.cuEventRecord(pair->events[i], pair->stream);
 
-	return result == CUDA_SUCCESS ?
-		       (CUresult)sgpu_cuda_store_time(pair->stream, pair->stamps + (unsigned)i * sizeof(uint64_t)) :
-		       result;
+	return result == CUDA_SUCCESS
+		       ? (CUresult)sgpu_cuda_store_time(
+				 pair->stream, pair->stamps + (unsigned)i * sizeof(uint64_t))
+		       : result;
 }
 
-static CUresult time_round(const struct pair *pair, uint64_t cycles, struct sgpu_timer_comparison *times)
+static CUresult time_round(const struct pair *pair, uint64_t cycles,
+			   struct sgpu_timer_comparison *times)
 {
 	uint64_t stamps[2] = { 0 }, begin = sgpu_now_ns();
 	float elapsed = 0;
@@ -92,8 +99,11 @@ static CUresult time_round(const struct pair *pair, uint64_t cycles, struct sgpu
 	result = result ? result : mark_both(pair, 1);
 	result = result ? result : sgpu_cu.cuStreamSynchronize(pair->stream);
 	times->host_ns = (double)(sgpu_now_ns() - begin);
-	result = result ? result : sgpu_cu.cuEventElapsedTime(&elapsed, pair->events[0], pair->events[1]);
-	result = result ? result : sgpu_cu.cuMemcpyDtoHAsync(stamps, pair->stamps, sizeof(stamps), pair->stream);
+	result = result ? result
+			: sgpu_cu.cuEventElapsedTime(&elapsed, pair->events[0], pair->events[1]);
+	result = result ? result
+			: sgpu_cu.cuMemcpyDtoHAsync(stamps, pair->stamps, sizeof(stamps),
+						    pair->stream);
 	result = result ? result : sgpu_cu.cuStreamSynchronize(pair->stream);
 	times->events_ns = (double)elapsed * 1e6;
 	times->globaltimer_ns = (double)(int64_t)(stamps[1] - stamps[0]);
@@ -130,7 +140,8 @@ static void close_pair(struct sgpu_device *device, struct pair *pair)
 static int by_difference(const void *a, const void *b)
 {
 	const struct sgpu_timer_comparison *x = a, *y = b;
-	const double difference = (x->events_ns - x->globaltimer_ns) - (y->events_ns - y->globaltimer_ns);
+	const double difference =
+		(x->events_ns - x->globaltimer_ns) - (y->events_ns - y->globaltimer_ns);
 
 	return (difference > 0) - (difference < 0);
 }

@@ -20,7 +20,8 @@ bool sgpu_cuda_cancelled(const struct sgpu_device *device)
 }
 
 /* Begins work on a range of the device's memory. */
-static int begin_on(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size, struct sgpu_task *task)
+static int begin_on(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size,
+		    struct sgpu_task *task)
 {
 	int code = sgpu_cuda_check_range(stream->device, address, size, task);
 
@@ -43,7 +44,8 @@ int sgpu_cuda_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *fr
 	return sgpu_cuda_commit(stream, &record, result, "cannot copy to the device");
 }
 
-int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size, struct sgpu_task *task)
+int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+		       struct sgpu_task *task)
 {
 	struct sgpu_cuda_record record = { .task = task };
 	CUresult result = CUDA_SUCCESS;
@@ -59,20 +61,23 @@ int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, u
 }
 
 /* CUDA 13 names a place where earlier ones took a device, or CU_DEVICE_CPU. */
-static CUresult prefetch(struct sgpu_stream *stream, CUdeviceptr memory, uint64_t size, bool to_device)
+static CUresult prefetch(struct sgpu_stream *stream, CUdeviceptr memory, uint64_t size,
+			 bool to_device)
 {
 #if CUDA_VERSION >= 13000
-	const CUmemLocation place = { .type = to_device ? CU_MEM_LOCATION_TYPE_DEVICE : CU_MEM_LOCATION_TYPE_HOST,
+	const CUmemLocation place = { .type = to_device ? CU_MEM_LOCATION_TYPE_DEVICE
+							: CU_MEM_LOCATION_TYPE_HOST,
 				      .id = to_device ? stream->device->handle : 0 };
 
 	return sgpu_cu.cuMemPrefetchAsync(memory, size, place, 0, stream->native);
 #else
-	return sgpu_cu.cuMemPrefetchAsync(memory, size, to_device ? stream->device->handle : CU_DEVICE_CPU, stream->native);
+	return sgpu_cu.cuMemPrefetchAsync(
+		memory, size, to_device ? stream->device->handle : CU_DEVICE_CPU, stream->native);
 #endif
 }
 
-int sgpu_cuda_prefetch(struct sgpu_stream *stream, const void *memory, uint64_t size, bool to_device,
-		       struct sgpu_task *task)
+int sgpu_cuda_prefetch(struct sgpu_stream *stream, const void *memory, uint64_t size,
+		       bool to_device, struct sgpu_task *task)
 {
 	struct sgpu_cuda_record record = { .task = task };
 	CUresult result = CUDA_SUCCESS;
@@ -91,7 +96,8 @@ int sgpu_cuda_prefetch(struct sgpu_stream *stream, const void *memory, uint64_t 
 	return sgpu_cuda_commit(stream, &record, result, "cannot prefetch");
 }
 
-int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, struct sgpu_task *task)
+int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		    struct sgpu_task *task)
 {
 	struct sgpu_cuda_record record = { .task = task };
 	CUresult result = CUDA_SUCCESS;
@@ -113,25 +119,28 @@ static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 	CUresult result = CUDA_SUCCESS;
 
 	if (!kept->counters) {
-		if (sgpu_cuda_private_alloc(stream->device, SGPU_CUDA_COUNTER_BYTES, &kept->counters, NULL) < 0) {
+		if (sgpu_cuda_private_alloc(stream->device, SGPU_CUDA_COUNTER_BYTES,
+					    &kept->counters, NULL) < 0) {
 			return CUDA_ERROR_OUT_OF_MEMORY;
 		}
 		kept->counters_used = SGPU_CUDA_COUNTER_SETS;
 	}
 	if (kept->counters_used == SGPU_CUDA_COUNTER_SETS) {
-		result = sgpu_cu.cuMemsetD8Async(kept->counters, 0, SGPU_CUDA_COUNTER_BYTES, stream->native);
+		result = sgpu_cu.cuMemsetD8Async(kept->counters, 0, SGPU_CUDA_COUNTER_BYTES,
+						 stream->native);
 		kept->counters_used = result == CUDA_SUCCESS ? 0 : SGPU_CUDA_COUNTER_SETS;
 	}
 	if (result == CUDA_SUCCESS) {
-		*words = (unsigned *)(uintptr_t)kept->counters + (size_t)kept->counters_used * SGPU_LAUNCH_COUNTERS;
+		*words = (unsigned *)(uintptr_t)kept->counters +
+			 (size_t)kept->counters_used * SGPU_LAUNCH_COUNTERS;
 		kept->counters_used++;
 	}
 	return result;
 }
 
 /* ---- sealed chunks ---- */
-static int check_both(struct sgpu_device *device, sgpu_devptr in, uint64_t size, sgpu_devptr out, uint64_t out_size,
-		      struct sgpu_task *task)
+static int check_both(struct sgpu_device *device, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+		      uint64_t out_size, struct sgpu_task *task)
 {
 	int code = sgpu_cuda_check_range(device, in, size, task);
 
@@ -156,11 +165,15 @@ static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *
 	return result;
 }
 
-static int open_at(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, CUdeviceptr in,
-		   uint64_t size, sgpu_devptr out, enum sgpu_cuda_kernel kernel, struct sgpu_task *task)
+static int open_at(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		   bool last, CUdeviceptr in, uint64_t size, sgpu_devptr out,
+		   enum sgpu_cuda_kernel kernel, struct sgpu_task *task)
 {
 	struct sgpu_device *device = stream->device;
-	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_OPEN, .task = task, .key = key, .out = out,
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_OPEN,
+					   .task = task,
+					   .key = key,
+					   .out = out,
 					   .out_size = sgpu_opened_size(size) };
 	struct sgpu_cuda_report report;
 	CUresult result;
@@ -179,20 +192,21 @@ static int open_at(struct sgpu_stream *stream, struct sgpu_device_key *key, uint
 		result = sgpu_cuda_key_use(stream, key, &state);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_open(stream->native, state, first, last, in, size, out, kernel, &report,
-						  &record.expected);
+		result = (CUresult)sgpu_cuda_open(stream->native, state, first, last, in, size, out,
+						  kernel, &report, &record.expected);
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot open on the device");
 }
 
 /* clear_size: bytes of the device's memory that a failure clears. */
-static int seal_at(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last, sgpu_devptr in,
-		   uint64_t size, CUdeviceptr out, uint64_t clear_size, enum sgpu_cuda_kernel kernel,
-		   struct sgpu_task *task)
+static int seal_at(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		   bool last, sgpu_devptr in, uint64_t size, CUdeviceptr out, uint64_t clear_size,
+		   enum sgpu_cuda_kernel kernel, struct sgpu_task *task)
 {
 	struct sgpu_device *device = stream->device;
-	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_SEAL, .task = task, .key = key, .out = out,
-					   .out_size = clear_size };
+	struct sgpu_cuda_record record = {
+		.kind = SGPU_CUDA_SEAL, .task = task, .key = key, .out = out, .out_size = clear_size
+	};
 	struct sgpu_cuda_report report;
 	CUresult result;
 	CUdeviceptr state;
@@ -210,22 +224,26 @@ static int seal_at(struct sgpu_stream *stream, struct sgpu_device_key *key, uint
 		result = sgpu_cuda_key_use(stream, key, &state);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_seal(stream->native, state, first, last, in, size, out, kernel, &report,
-						  &record.expected);
+		result = (CUresult)sgpu_cuda_seal(stream->native, state, first, last, in, size, out,
+						  kernel, &report, &record.expected);
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot seal on the device");
 }
 
-int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			  sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			  bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+			  struct sgpu_task *task)
 {
 	int code = check_both(stream->device, in, size, out, sgpu_opened_size(size), task);
 
-	return code == SGPU_OK ? open_at(stream, key, first, last, in, size, out, SGPU_CUDA_FASTEST, task) : code;
+	return code == SGPU_OK
+		       ? open_at(stream, key, first, last, in, size, out, SGPU_CUDA_FASTEST, task)
+		       : code;
 }
 
-int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			  sgpu_devptr in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			  bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+			  struct sgpu_task *task)
 {
 	const uint64_t sealed = size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE;
 	int code;
@@ -234,19 +252,21 @@ int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *ke
 		return SGPU_EUSAGE;
 	}
 	code = check_both(stream->device, in, size, out, sealed, task);
-	return code == SGPU_OK ? seal_at(stream, key, first, last, in, size, out, sealed, SGPU_CUDA_FASTEST, task) :
-				  code;
+	return code == SGPU_OK ? seal_at(stream, key, first, last, in, size, out, sealed,
+					 SGPU_CUDA_FASTEST, task)
+			       : code;
 }
 
 /* Where kernels reach host memory for a short run; else the task fails. */
-static int find_host(struct sgpu_device *device, const void *memory, uint64_t size, bool write, CUdeviceptr *address,
-		     struct sgpu_task *task)
+static int find_host(struct sgpu_device *device, const void *memory, uint64_t size, bool write,
+		     CUdeviceptr *address, struct sgpu_task *task)
 {
 	int code = SGPU_OK;
 
 	*address = size > SGPU_REACHED_MAX ? 0 : sgpu_cuda_reach(device, memory, size, write);
 	if (*address == 0) {
-		code = sgpu_fail(task ? &task->error : NULL, SGPU_EUSAGE, "kernels do not reach %llu bytes of host memory",
+		code = sgpu_fail(task ? &task->error : NULL, SGPU_EUSAGE,
+				 "kernels do not reach %llu bytes of host memory",
 				 (unsigned long long)size);
 		if (task) {
 			task->code = code;
@@ -255,18 +275,21 @@ static int find_host(struct sgpu_device *device, const void *memory, uint64_t si
 	return code;
 }
 
-int sgpu_cuda_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-			const void *in, uint64_t size, sgpu_devptr out, struct sgpu_task *task)
+int sgpu_cuda_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			bool last, const void *in, uint64_t size, sgpu_devptr out,
+			struct sgpu_task *task)
 {
 	CUdeviceptr from;
 	int code = sgpu_cuda_check_range(stream->device, out, sgpu_opened_size(size), task);
 
 	code = code == SGPU_OK ? find_host(stream->device, in, size, false, &from, task) : code;
-	return code == SGPU_OK ? open_at(stream, key, first, last, from, size, out, SGPU_CUDA_SMALL, task) : code;
+	return code == SGPU_OK
+		       ? open_at(stream, key, first, last, from, size, out, SGPU_CUDA_SMALL, task)
+		       : code;
 }
 
-int sgpu_cuda_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first, bool last,
-		      sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
+int sgpu_cuda_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		      bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
 {
 	const uint64_t sealed = size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE;
 	CUdeviceptr to;
@@ -277,7 +300,9 @@ int sgpu_cuda_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, u
 	}
 	code = sgpu_cuda_check_range(stream->device, in, size, task);
 	code = code == SGPU_OK ? find_host(stream->device, out, sealed, true, &to, task) : code;
-	return code == SGPU_OK ? seal_at(stream, key, first, last, in, size, to, 0, SGPU_CUDA_SMALL, task) : code;
+	return code == SGPU_OK
+		       ? seal_at(stream, key, first, last, in, size, to, 0, SGPU_CUDA_SMALL, task)
+		       : code;
 }
 
 /* ---- launches ---- */
@@ -287,7 +312,8 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_LAUNCH, .task = task };
 	struct sgpu_task ignored = { 0 };
-	struct sgpu_launch launch = { .device = device, .native = stream->native,
+	struct sgpu_launch launch = { .device = device,
+				      .native = stream->native,
 				      .error = task ? &task->error : &ignored.error };
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
 	int code = SGPU_OK, i;

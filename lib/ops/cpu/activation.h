@@ -31,12 +31,14 @@ SGPU_INLINE double sgpu_tangent(double x)
 {
 	double e = sgpu_math_exp(x < 0 ? 2 * x : -2 * x), z = x * x;
 	double far = (1 - e) / (1 + e), signed_far = x < 0 ? -far : far;
-	double near = x + x * z * (-1.0 / 3 + z * (2.0 / 15 + z * (-17.0 / 315 + z * (62.0 / 2835))));
+	double near =
+		x + x * z * (-1.0 / 3 + z * (2.0 / 15 + z * (-17.0 / 315 + z * (62.0 / 2835))));
 
 	return z >= 4e-4 ? signed_far : near;
 }
 
-/* x P(X <= x) for a normal X. Below `end` the type has nothing but 0; rounding to it would be slow. */
+/* x P(X <= x) for a normal X. Below `end` the type has nothing but 0; rounding to it would be slow.
+ */
 SGPU_INLINE double sgpu_gelu(double x, double end)
 {
 	double bounded = x < end ? end : x, size = bounded < 0 ? -bounded : bounded;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * activation_gradient: the gradient before an activation, from the one behind it and from what the activation gave.
+ * activation_gradient: the gradient before an activation, from the one behind it and from what the
+ * activation gave.
  */
 #include "ops/cpu/training.h"
 
@@ -8,15 +9,20 @@ enum { ACTIVATED, GRADIENT, OUTPUT, ACTIVATION = 0, GRAIN = 1 << 16 };
 
 static const struct sgpu_op_argument args[] = {
 	{ "activated", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "what the activation gave" },
-	{ "gradient", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "of the loss by it, the type and shape of activated" },
-	{ "output", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "of the loss by what the activation got" },
+	{ "gradient", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX,
+	  "of the loss by it, the type and shape of activated" },
+	{ "output", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX,
+	  "of the loss by what the activation got" },
 	{ .name = NULL },
 };
 
 static const char *const activations[] = { "relu", "sigmoid", "tanh", NULL };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "activation", .kind = SGPU_PARAM_CHOICE, .required = true, .choices = activations,
+	{ .name = "activation",
+	  .kind = SGPU_PARAM_CHOICE,
+	  .required = true,
+	  .choices = activations,
 	  .help = "which one it was" },
 	{ .name = NULL },
 };
@@ -28,13 +34,15 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	}
 }
 
-#define SLOPES(name, type)                                                                                   \
-	SGPU_CLONES_ATTR static void name(enum sgpu_slope kind, const type *activated, const type *gradient,  \
-					  type *output, uint64_t begin, uint64_t end)                         \
-	{                                                                                                    \
-		for (uint64_t i = begin; i < end; i++) {                                                     \
-			output[i] = (type)sgpu_slope(kind, (double)activated[i], (double)gradient[i]);       \
-		}                                                                                            \
+#define SLOPES(name, type)                                                                         \
+	SGPU_CLONES_ATTR static void name(enum sgpu_slope kind, const type *activated,             \
+					  const type *gradient, type *output, uint64_t begin,      \
+					  uint64_t end)                                            \
+	{                                                                                          \
+		for (uint64_t i = begin; i < end; i++) {                                           \
+			output[i] =                                                                \
+				(type)sgpu_slope(kind, (double)activated[i], (double)gradient[i]); \
+		}                                                                                  \
 	}
 
 SLOPES(slopes_f32, float)
@@ -46,9 +54,11 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	enum sgpu_slope kind = (enum sgpu_slope)(int)call->param[ACTIVATION].number;
 
 	if (call->type[OUTPUT].dtype == SGPU_F32) {
-		slopes_f32(kind, call->data[ACTIVATED], call->data[GRADIENT], call->data[OUTPUT], begin, end);
+		slopes_f32(kind, call->data[ACTIVATED], call->data[GRADIENT], call->data[OUTPUT],
+			   begin, end);
 	} else {
-		slopes_f64(kind, call->data[ACTIVATED], call->data[GRADIENT], call->data[OUTPUT], begin, end);
+		slopes_f64(kind, call->data[ACTIVATED], call->data[GRADIENT], call->data[OUTPUT],
+			   begin, end);
 	}
 }
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * argmax: the position of the largest element of the last axis; the first of equals. A NaN counts as the largest.
+ * argmax: the position of the largest element of the last axis; the first of equals. A NaN counts
+ * as the largest.
  */
 #include "ops/ops_private.h"
 
 enum { INPUT, OUTPUT, GRAIN = 1 << 15, BLOCK = 512 };
 
 static const struct sgpu_op_argument args[] = {
-	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "rows along the last axis, which is not empty" },
+	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX,
+	  "rows along the last axis, which is not empty" },
 	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 0, SGPU_RANK_MAX - 1,
 	  "indexes from 0, the shape without the last axis" },
 	{ .name = NULL },
@@ -19,7 +21,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	uint64_t count = input->shape[input->rank - 1];
 
 	if (count == 0 || count > INT32_MAX) {
-		sgpu_op_diagnose(report, "input", NULL, "has %llu elements on its last axis, must have 1 to %d",
+		sgpu_op_diagnose(report, "input", NULL,
+				 "has %llu elements on its last axis, must have 1 to %d",
 				 (unsigned long long)count, INT32_MAX);
 		return;
 	}
@@ -79,15 +82,17 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 	const struct sgpu_type *type = &call->type[INPUT];
 	uint64_t width = type->shape[type->rank - 1];
 
-	return width > SGPU_ROW_PART ? sgpu_ops_extent(type, 0, type->rank - 1) * sgpu_ops_parts(width) * 16 : 0;
+	return width > SGPU_ROW_PART
+		       ? sgpu_ops_extent(type, 0, type->rank - 1) * sgpu_ops_parts(width) * 16
+		       : 0;
 }
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
 
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[OUTPUT]), GRAIN / type->shape[type->rank - 1] + 1, body,
-			    call, error);
+	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[OUTPUT]),
+			    GRAIN / type->shape[type->rank - 1] + 1, body, call, error);
 }
 
 const struct sgpu_op sgpu_op_argmax = {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * black_scholes: prices of European call and put options (F. Black and M. Scholes, 1973), computed in f64 and rounded
- * once to f32.
+ * black_scholes: prices of European call and put options (F. Black and M. Scholes, 1973), computed
+ * in f64 and rounded once to f32.
  */
-/* Nothing here looks at the exception flags or errno; to keep them would keep gcc from using vectors. */
+/* Nothing here looks at the exception flags or errno; to keep them would keep gcc from using
+ * vectors. */
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math", "no-math-errno")
 #endif
@@ -16,7 +17,8 @@ enum { BLOCK = 256, GRAIN = 16384 };
 
 static const struct sgpu_op_argument args[] = {
 	{ "price", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "price of the share" },
-	{ "strike", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "price at which the option is exercised" },
+	{ "strike", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX,
+	  "price at which the option is exercised" },
 	{ "years", false, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "time until then" },
 	{ "output_call", true, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "prices of the calls" },
 	{ "output_put", true, SGPU_TYPE_BIT(SGPU_F32), 1, SGPU_RANK_MAX, "prices of the puts" },
@@ -24,8 +26,10 @@ static const struct sgpu_op_argument args[] = {
 };
 
 static const struct sgpu_op_param params[] = {
-	{ "rate", SGPU_PARAM_NUMBER, true, -1.0, 1.0, 0.0, NULL, "riskless interest a year, compounded continuously" },
-	{ "volatility", SGPU_PARAM_NUMBER, true, 0.0, 100.0, 0.0, NULL, "standard deviation of the return a year" },
+	{ "rate", SGPU_PARAM_NUMBER, true, -1.0, 1.0, 0.0, NULL,
+	  "riskless interest a year, compounded continuously" },
+	{ "volatility", SGPU_PARAM_NUMBER, true, 0.0, 100.0, 0.0, NULL,
+	  "standard deviation of the return a year" },
 	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
 };
 
@@ -34,7 +38,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	sgpu_ops_same_type(call, report, PRICE, STRIKE);
 	sgpu_ops_same_type(call, report, PRICE, YEARS);
 	if (!call->present[CALL] && !call->present[PUT]) {
-		sgpu_op_diagnose(report, NULL, NULL, "one of 'output_call' and 'output_put' must be given");
+		sgpu_op_diagnose(report, NULL, NULL,
+				 "one of 'output_call' and 'output_put' must be given");
 	}
 	call->type[CALL] = call->type[PRICE];
 	call->type[PUT] = call->type[PRICE];
@@ -52,8 +57,8 @@ SGPU_CLONES_ATTR static void prepare(struct block *b, double volatility)
 	}
 }
 
-/* Without deviation (no time left, or no volatility) only the sign of the forward value counts: the bound of
- * 40 standard deviations, where the tail is 0 for certain, gives just that. */
+/* Without deviation (no time left, or no volatility) only the sign of the forward value counts: the
+ * bound of 40 standard deviations, where the tail is 0 for certain, gives just that. */
 SGPU_INLINE double bounded(double d)
 {
 	return d > 40.0 ? 40.0 : d < -40.0 ? -40.0 : d;
@@ -77,8 +82,10 @@ SGPU_CLONES_ATTR static void evaluate(struct block *b, double rate)
 		d1 = bounded(d1);
 		tail1 = sgpu_math_normal_tail(d1 < 0.0 ? -d1 : d1);
 		tail2 = sgpu_math_normal_tail(d2 < 0.0 ? -d2 : d2);
-		b->call[i] = price * (d1 < 0.0 ? tail1 : 1.0 - tail1) - discounted * (d2 < 0.0 ? tail2 : 1.0 - tail2);
-		b->put[i] = discounted * (d2 < 0.0 ? 1.0 - tail2 : tail2) - price * (d1 < 0.0 ? 1.0 - tail1 : tail1);
+		b->call[i] = price * (d1 < 0.0 ? tail1 : 1.0 - tail1) -
+			     discounted * (d2 < 0.0 ? tail2 : 1.0 - tail2);
+		b->put[i] = discounted * (d2 < 0.0 ? 1.0 - tail2 : tail2) -
+			    price * (d1 < 0.0 ? 1.0 - tail1 : tail1);
 	}
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cast: another element type. Every conversion goes through f64, which holds all types exactly, and rounds once.
+ * cast: another element type. Every conversion goes through f64, which holds all types exactly, and
+ * rounds once.
  */
 #include <string.h>
 
@@ -10,14 +11,18 @@ enum { INPUT, OUTPUT, DTYPE = 0, GRAIN = 1 << 16, BLOCK = 512 };
 
 static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "what is converted" },
-	{ "output", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "the same shape, element type 'dtype'" },
+	{ "output", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX,
+	  "the same shape, element type 'dtype'" },
 	{ .name = NULL },
 };
 
 static const char *const choices[] = { "f32", "f64", "i32", "u8", "i16", "f16", NULL };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "dtype", .kind = SGPU_PARAM_CHOICE, .required = true, .choices = choices,
+	{ .name = "dtype",
+	  .kind = SGPU_PARAM_CHOICE,
+	  .required = true,
+	  .choices = choices,
 	  .help = "element type of the output" },
 	{ .name = NULL },
 };
@@ -49,15 +54,16 @@ static void body_copy(void *argument, uint64_t begin, uint64_t end)
 	struct sgpu_op_call *call = argument;
 	size_t size = sgpu_dtype_size(call->type[INPUT].dtype);
 
-	memcpy((char *)call->data[OUTPUT] + begin * size, (const char *)call->data[INPUT] + begin * size,
-		(end - begin) * size);
+	memcpy((char *)call->data[OUTPUT] + begin * size,
+	       (const char *)call->data[INPUT] + begin * size, (end - begin) * size);
 }
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	bool same = call->type[INPUT].dtype == call->type[OUTPUT].dtype;
 
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[INPUT]), GRAIN, same ? body_copy : body, call, error);
+	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[INPUT]), GRAIN,
+			    same ? body_copy : body, call, error);
 }
 
 const struct sgpu_op sgpu_op_cast = {

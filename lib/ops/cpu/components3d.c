@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The largest connected component of a mask, neighbours sharing a face; of two equally large ones, that with the voxel
- * that comes first. Rows become runs, touching runs are joined by union-find: slabs of planes in parallel, then
- * their seams. A set's root is its lowest run, so the order of the unions leaves no trace.
+ * The largest connected component of a mask, neighbours sharing a face; of two equally large ones,
+ * that with the voxel that comes first. Rows become runs, touching runs are joined by union-find:
+ * slabs of planes in parallel, then their seams. A set's root is its lowest run, so the order of
+ * the unions leaves no trace.
  */
 #include "ops/cpu/morphology3d.h"
 
@@ -11,10 +12,10 @@ enum { SLAB = 16, GRAIN_ROWS = 512 };
 struct runs {
 	uint8_t *mask;
 	uint64_t planes, height, width;
-	uint32_t *first;         /* of each row, and one beyond: index of its first run */
-	uint32_t *begin, *end;   /* of each run: the voxels [begin, end) of its row */
+	uint32_t *first;	 /* of each row, and one beyond: index of its first run */
+	uint32_t *begin, *end;	 /* of each run: the voxels [begin, end) of its row */
 	uint32_t *parent, *size; /* of each run; size, in voxels, of roots */
-	uint32_t best;           /* root of the component to keep */
+	uint32_t best;		 /* root of the component to keep */
 };
 
 static uint64_t runs_max(const uint64_t shape[3])
@@ -55,7 +56,8 @@ static void count_body(void *argument, uint64_t begin, uint64_t end)
 	struct runs *runs = argument;
 
 	for (uint64_t row = begin; row < end; row++) {
-		runs->first[row] = find_runs(runs->mask + row * runs->width, runs->width, NULL, NULL);
+		runs->first[row] =
+			find_runs(runs->mask + row * runs->width, runs->width, NULL, NULL);
 	}
 }
 
@@ -66,7 +68,8 @@ static void list_body(void *argument, uint64_t begin, uint64_t end)
 	for (uint64_t row = begin; row < end; row++) {
 		uint32_t first = runs->first[row];
 
-		find_runs(runs->mask + row * runs->width, runs->width, runs->begin + first, runs->end + first);
+		find_runs(runs->mask + row * runs->width, runs->width, runs->begin + first,
+			  runs->end + first);
 		for (uint32_t run = first; run < runs->first[row + 1]; run++) {
 			runs->parent[run] = run;
 			runs->size[run] = 0;
@@ -153,7 +156,8 @@ static void place_runs(struct runs *runs)
 	runs->first[rows] = total;
 }
 
-/* Points every run at its root (a parent is lower, so one pass does), adds up sizes, and finds the largest. */
+/* Points every run at its root (a parent is lower, so one pass does), adds up sizes, and finds the
+ * largest. */
 static void measure(struct runs *runs)
 {
 	uint32_t total = runs->first[runs->planes * runs->height];
@@ -186,11 +190,14 @@ static void clear_body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-int sgpu_ops_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch, struct sgpu_pool *pool,
-			  struct sgpu_error *error)
+int sgpu_ops_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch,
+			  struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	uint64_t rows = shape[0] * shape[1], most = runs_max(shape);
-	struct runs runs = { .mask = mask, .planes = shape[0], .height = shape[1], .width = shape[2],
+	struct runs runs = { .mask = mask,
+			     .planes = shape[0],
+			     .height = shape[1],
+			     .width = shape[2],
 			     .first = scratch };
 	int result;
 

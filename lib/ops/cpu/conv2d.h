@@ -15,20 +15,24 @@ extern "C" {
 enum { SGPU_CONV2D_INPUT, SGPU_CONV2D_WEIGHTS };
 enum { SGPU_CONV2D_STRIDE, SGPU_CONV2D_PADDING, SGPU_CONV2D_DILATION, SGPU_CONV2D_STEP_MAX = 1024 };
 
-/* Checks weights against input, and gives the shape of what conv2d makes of them; false after a diagnostic. */
-bool sgpu_conv2d_infer(const struct sgpu_op_call *call, struct sgpu_op_report *report, struct sgpu_type *output);
+/* Checks weights against input, and gives the shape of what conv2d makes of them; false after a
+ * diagnostic. */
+bool sgpu_conv2d_infer(const struct sgpu_op_call *call, struct sgpu_op_report *report,
+		       struct sgpu_type *output);
 
 struct sgpu_conv2d {
-	uint64_t images, channels, height, width;     /* of the input */
+	uint64_t images, channels, height, width; /* of the input */
 	uint64_t outputs, out_height, out_width;
 	uint64_t kernel_height, kernel_width;
 	int64_t stride, padding, dilation;
 };
-struct sgpu_conv2d sgpu_conv2d_describe(const struct sgpu_op_call *call, const struct sgpu_type *output);
+struct sgpu_conv2d sgpu_conv2d_describe(const struct sgpu_op_call *call,
+					const struct sgpu_type *output);
 
 /* ---- the gradient ----
- * That of weights and bias is a matrix: a row for each output channel, a column for each weight of a kernel, and one more
- * column, whose factors are 1, for the bias. It is added up for parts of the images by themselves, then over the parts. */
+ * That of weights and bias is a matrix: a row for each output channel, a column for each weight of
+ * a kernel, and one more column, whose factors are 1, for the bias. It is added up for parts of the
+ * images by themselves, then over the parts. */
 enum { SGPU_CONV2D_PARTS_MAX = 64 };
 SGPU_INLINE uint64_t sgpu_conv2d_part_images(uint64_t images)
 {
@@ -45,8 +49,8 @@ SGPU_INLINE uint64_t sgpu_conv2d_columns(const struct sgpu_conv2d *c)
 	return c->channels * c->kernel_height * c->kernel_width + 1;
 }
 
-/* An output's data, or NULL if it is absent or empty. Where it is empty, the extents of the others are not bounded by
- * memory: there would be work without end for no bytes. */
+/* An output's data, or NULL if it is absent or empty. Where it is empty, the extents of the others
+ * are not bounded by memory: there would be work without end for no bytes. */
 static inline float *sgpu_conv2d_output(const struct sgpu_op_call *call, int output)
 {
 	return sgpu_ops_count(&call->type[output]) ? (float *)call->data[output] : NULL;

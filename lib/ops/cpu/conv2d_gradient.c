@@ -2,8 +2,9 @@
  *
  * conv2d_gradient: the gradients of conv2d by its input, weights and bias, on f32.
  *
- * Both are matrix products, of which the right factor is never stored as a whole: blocks of DEPTH rows and LANES columns
- * are gathered into a panel, and every row of the left factor meets the panel. Each sum is made in the order of k.
+ * Both are matrix products, of which the right factor is never stored as a whole: blocks of DEPTH
+ * rows and LANES columns are gathered into a panel, and every row of the left factor meets the
+ * panel. Each sum is made in the order of k.
  */
 #include <string.h>
 
@@ -19,7 +20,8 @@ typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
 
 static const struct sgpu_op_argument args[] = {
 	{ "input", false, F32, 4, 4, "what conv2d got: [n, channels, height, width]" },
-	{ "weights", false, F32, 4, 4, "kernels: [output channels, channels, kernel height, kernel width]" },
+	{ "weights", false, F32, 4, 4,
+	  "kernels: [output channels, channels, kernel height, kernel width]" },
 	{ "gradient", false, F32, 4, 4, "of the loss by what conv2d gave" },
 	{ "output_input", true, F32, 4, 4, "of the loss by input" },
 	{ "output_weights", true, F32, 4, 4, "of the loss by weights" },
@@ -28,10 +30,21 @@ static const struct sgpu_op_argument args[] = {
 };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "stride", .kind = SGPU_PARAM_INTEGER, .min = 1, .max = SGPU_CONV2D_STEP_MAX, .standard = 1,
+	{ .name = "stride",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .min = 1,
+	  .max = SGPU_CONV2D_STEP_MAX,
+	  .standard = 1,
 	  .help = "that of conv2d" },
-	{ .name = "padding", .kind = SGPU_PARAM_INTEGER, .max = SGPU_CONV2D_STEP_MAX, .help = "that of conv2d" },
-	{ .name = "dilation", .kind = SGPU_PARAM_INTEGER, .min = 1, .max = SGPU_CONV2D_STEP_MAX, .standard = 1,
+	{ .name = "padding",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .max = SGPU_CONV2D_STEP_MAX,
+	  .help = "that of conv2d" },
+	{ .name = "dilation",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .min = 1,
+	  .max = SGPU_CONV2D_STEP_MAX,
+	  .standard = 1,
 	  .help = "that of conv2d" },
 	{ .name = NULL },
 };
@@ -47,9 +60,11 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	if (!sgpu_type_equal(&made, &call->type[GRADIENT])) {
 		sgpu_type_text(&call->type[GRADIENT], is);
 		sgpu_type_text(&made, wanted);
-		sgpu_op_diagnose(report, "gradient", NULL, "is %s, but conv2d makes %s", is, wanted);
+		sgpu_op_diagnose(report, "gradient", NULL, "is %s, but conv2d makes %s", is,
+				 wanted);
 	}
-	if (!call->present[OUTPUT_INPUT] && !call->present[OUTPUT_WEIGHTS] && !call->present[OUTPUT_BIAS]) {
+	if (!call->present[OUTPUT_INPUT] && !call->present[OUTPUT_WEIGHTS] &&
+	    !call->present[OUTPUT_BIAS]) {
 		sgpu_op_diagnose(report, NULL, NULL, "one of the outputs must be given");
 	}
 	call->type[OUTPUT_INPUT] = call->type[INPUT];
@@ -66,8 +81,11 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 	if (!call->present[OUTPUT_WEIGHTS] && !call->present[OUTPUT_BIAS]) {
 		return 0;
 	}
-	return sgpu_mul_u64(size, sgpu_conv2d_parts(c.images), &size) && sgpu_mul_u64(size, c.outputs, &size) &&
-	       sgpu_mul_u64(size, sgpu_conv2d_columns(&c), &size) ? size : UINT64_MAX;
+	return sgpu_mul_u64(size, sgpu_conv2d_parts(c.images), &size) &&
+			       sgpu_mul_u64(size, c.outputs, &size) &&
+			       sgpu_mul_u64(size, sgpu_conv2d_columns(&c), &size)
+		       ? size
+		       : UINT64_MAX;
 }
 
 struct job {
@@ -95,7 +113,9 @@ SGPU_CLONES_ATTR static void add_products(const struct strip *s, const struct pa
 	const float *left[ROWS];
 
 	for (uint64_t r = 0; r < ROWS; r++) {
-		left[r] = s->left + (r < s->rows ? r : 0) * s->left_row; /* a row that is not there takes another's place */
+		left[r] = s->left +
+			  (r < s->rows ? r : 0) *
+				  s->left_row; /* a row that is not there takes another's place */
 		if (r < s->rows) {
 			memcpy(&sums[r], s->to + r * s->to_row, s->count * sizeof(float));
 		}
@@ -130,13 +150,15 @@ static void clear_rows(float *to, uint64_t row, uint64_t rows, uint64_t count)
 	}
 }
 
-/* Where the lanes of a panel stand: pixels of an image, or weights of a kernel with the plane of their channel. */
+/* Where the lanes of a panel stand: pixels of an image, or weights of a kernel with the plane of
+ * their channel. */
 struct stand {
 	int64_t y[LANES], x[LANES];
 	const float *plane[LANES];
 };
 
-/* ---- by input: rows are channels, columns are pixels, k is (output channel, row, column of the kernel) ---- */
+/* ---- by input: rows are channels, columns are pixels, k is (output channel, row, column of the
+ * kernel) ---- */
 /* The element of a plane of the gradient whose window, less the padding, begins at y, x; or 0. */
 SGPU_INLINE float window_at(const struct sgpu_conv2d *c, const float *plane, int64_t y, int64_t x)
 {
@@ -150,19 +172,25 @@ SGPU_INLINE float window_at(const struct sgpu_conv2d *c, const float *plane, int
 		y /= c->stride;
 		x /= c->stride;
 	}
-	return y < (int64_t)c->out_height && x < (int64_t)c->out_width ? plane[y * (int64_t)c->out_width + x] : 0.0f;
+	return y < (int64_t)c->out_height && x < (int64_t)c->out_width
+		       ? plane[y * (int64_t)c->out_width + x]
+		       : 0.0f;
 }
 
-/* The `depth` weights of a kernel from `weight` on, and the elements of the gradient that they connect to pixels. */
-static void gather_windows(const struct sgpu_conv2d *c, const float *plane, const struct stand *pixels, uint64_t weight,
-			   uint64_t depth, struct panel *panel)
+/* The `depth` weights of a kernel from `weight` on, and the elements of the gradient that they
+ * connect to pixels. */
+static void gather_windows(const struct sgpu_conv2d *c, const float *plane,
+			   const struct stand *pixels, uint64_t weight, uint64_t depth,
+			   struct panel *panel)
 {
 	for (uint64_t k = 0; k < depth; k++) {
 		int64_t down = (int64_t)((weight + k) / c->kernel_width) * c->dilation - c->padding;
-		int64_t across = (int64_t)((weight + k) % c->kernel_width) * c->dilation - c->padding;
+		int64_t across =
+			(int64_t)((weight + k) % c->kernel_width) * c->dilation - c->padding;
 
 		for (int i = 0; i < LANES; i++) {
-			panel->row[k][i] = window_at(c, plane, pixels->y[i] - down, pixels->x[i] - across);
+			panel->row[k][i] =
+				window_at(c, plane, pixels->y[i] - down, pixels->x[i] - across);
 		}
 	}
 }
@@ -181,11 +209,17 @@ static void input_tile(const struct job *job, uint64_t image, uint64_t first, st
 	}
 	clear_rows(to, pixels, c->channels, count);
 	for (uint64_t o = 0; o < c->outputs; o++) {
-		const float *plane = job->gradient + (image * c->outputs + o) * c->out_height * c->out_width;
+		const float *plane =
+			job->gradient + (image * c->outputs + o) * c->out_height * c->out_width;
 
 		for (uint64_t k = 0; k < kernel; k += DEPTH) {
-			struct strip all = { job->weights + o * c->channels * kernel + k, to, kernel, pixels, 0,
-					     kernel - k < DEPTH ? kernel - k : DEPTH, count };
+			struct strip all = { job->weights + o * c->channels * kernel + k,
+					     to,
+					     kernel,
+					     pixels,
+					     0,
+					     kernel - k < DEPTH ? kernel - k : DEPTH,
+					     count };
 
 			gather_windows(c, plane, &at, k, all.depth, panel);
 			add_panel(all, c->channels, panel);
@@ -206,7 +240,8 @@ static void input_body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(&panel, sizeof(panel));
 }
 
-/* ---- by weights and bias: rows are output channels, k is (image of the part, row, column of the output) ---- */
+/* ---- by weights and bias: rows are output channels, k is (image of the part, row, column of the
+ * output) ---- */
 /* Columns from `first` on in planes of the input; the last one, that of the bias, has no plane. */
 static struct stand find_columns(const struct job *job, uint64_t first)
 {
@@ -219,14 +254,16 @@ static struct stand find_columns(const struct job *job, uint64_t first)
 
 		at.y[i] = (int64_t)(weight / c->kernel_width) * c->dilation - c->padding;
 		at.x[i] = (int64_t)(weight % c->kernel_width) * c->dilation - c->padding;
-		at.plane[i] = channel < c->channels ? job->input + channel * c->height * c->width : NULL;
+		at.plane[i] =
+			channel < c->channels ? job->input + channel * c->height * c->width : NULL;
 	}
 	return at;
 }
 
-/* What columns meet at `depth` elements of the output from `element` on. skip: elements from the first image on. */
-static void gather_images(const struct sgpu_conv2d *c, const struct stand *columns, uint64_t skip, uint64_t element,
-			  uint64_t depth, struct panel *panel)
+/* What columns meet at `depth` elements of the output from `element` on. skip: elements from the
+ * first image on. */
+static void gather_images(const struct sgpu_conv2d *c, const struct stand *columns, uint64_t skip,
+			  uint64_t element, uint64_t depth, struct panel *panel)
 {
 	for (uint64_t k = 0; k < depth; k++) {
 		int64_t top = (int64_t)((element + k) / c->out_width) * c->stride;
@@ -234,10 +271,14 @@ static void gather_images(const struct sgpu_conv2d *c, const struct stand *colum
 
 		for (int i = 0; i < LANES; i++) {
 			int64_t y = top + columns->y[i], x = left + columns->x[i];
-			bool inside = y >= 0 && x >= 0 && y < (int64_t)c->height && x < (int64_t)c->width;
+			bool inside =
+				y >= 0 && x >= 0 && y < (int64_t)c->height && x < (int64_t)c->width;
 
-			panel->row[k][i] = !columns->plane[i] ? 1.0f :
-					   inside ? columns->plane[i][skip + (uint64_t)y * c->width + (uint64_t)x] : 0.0f;
+			panel->row[k][i] =
+				!columns->plane[i] ? 1.0f
+				: inside ? columns->plane[i][skip + (uint64_t)y * c->width +
+							     (uint64_t)x]
+					 : 0.0f;
 		}
 	}
 }
@@ -247,17 +288,21 @@ static void weights_tile(const struct job *job, uint64_t part, uint64_t first, s
 	const struct sgpu_conv2d *c = &job->c;
 	const struct stand at = find_columns(job, first);
 	uint64_t columns = sgpu_conv2d_columns(c), plane = c->out_height * c->out_width;
-	uint64_t count = columns - first < LANES ? columns - first : LANES, each = sgpu_conv2d_part_images(c->images);
+	uint64_t count = columns - first < LANES ? columns - first : LANES,
+		 each = sgpu_conv2d_part_images(c->images);
 	uint64_t end = (part + 1) * each < c->images ? (part + 1) * each : c->images;
 	float *to = job->parts + part * c->outputs * columns + first;
 
 	clear_rows(to, columns, c->outputs, count);
 	for (uint64_t n = part * each; n < end; n++) {
 		for (uint64_t k = 0; k < plane; k += DEPTH) {
-			struct strip all = { job->gradient + n * c->outputs * plane + k, to, plane, columns, 0,
-					     plane - k < DEPTH ? plane - k : DEPTH, count };
+			struct strip all = {
+				job->gradient + n * c->outputs * plane + k, to,	  plane, columns, 0,
+				plane - k < DEPTH ? plane - k : DEPTH,	    count
+			};
 
-			gather_images(c, &at, n * c->channels * c->height * c->width, k, all.depth, panel);
+			gather_images(c, &at, n * c->channels * c->height * c->width, k, all.depth,
+				      panel);
 			add_panel(all, c->outputs, panel);
 		}
 	}
@@ -306,8 +351,11 @@ static uint64_t grain(uint64_t work)
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	struct job job = {
-		.c = sgpu_conv2d_describe(call, &call->type[GRADIENT]), .input = call->data[INPUT],
-		.weights = call->data[WEIGHTS], .gradient = call->data[GRADIENT], .parts = call->scratch,
+		.c = sgpu_conv2d_describe(call, &call->type[GRADIENT]),
+		.input = call->data[INPUT],
+		.weights = call->data[WEIGHTS],
+		.gradient = call->data[GRADIENT],
+		.parts = call->scratch,
 		.output_input = sgpu_conv2d_output(call, OUTPUT_INPUT),
 		.output_weights = sgpu_conv2d_output(call, OUTPUT_WEIGHTS),
 		.output_bias = sgpu_conv2d_output(call, OUTPUT_BIAS),
@@ -319,15 +367,18 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 
 	if (job.output_input) {
 		result = sgpu_ops_for(pool, c->images * ((pixels + LANES - 1) / LANES),
-				      grain(kernel * c->outputs * c->channels * LANES), input_body, &job, error);
+				      grain(kernel * c->outputs * c->channels * LANES), input_body,
+				      &job, error);
 	}
 	if (result || (!job.output_weights && !job.output_bias)) {
 		return result;
 	}
-	result = sgpu_ops_for(pool, sgpu_conv2d_parts(c->images) * ((columns + LANES - 1) / LANES),
-			      grain(sgpu_conv2d_part_images(c->images) * plane * c->outputs * LANES), weights_body, &job,
-			      error);
-	return result ? result : sgpu_ops_for(pool, c->outputs * columns, GRAIN, finish_body, &job, error);
+	result =
+		sgpu_ops_for(pool, sgpu_conv2d_parts(c->images) * ((columns + LANES - 1) / LANES),
+			     grain(sgpu_conv2d_part_images(c->images) * plane * c->outputs * LANES),
+			     weights_body, &job, error);
+	return result ? result
+		      : sgpu_ops_for(pool, c->outputs * columns, GRAIN, finish_body, &job, error);
 }
 
 const struct sgpu_op sgpu_op_conv2d_gradient = {

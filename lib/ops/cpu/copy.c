@@ -24,12 +24,14 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 {
 	struct sgpu_op_call *call = argument;
 
-	memcpy((char *)call->data[OUTPUT] + begin, (const char *)call->data[INPUT] + begin, end - begin);
+	memcpy((char *)call->data[OUTPUT] + begin, (const char *)call->data[INPUT] + begin,
+	       end - begin);
 }
 
 int sgpu_ops_copy(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	uint64_t bytes = sgpu_ops_count(&call->type[INPUT]) * sgpu_dtype_size(call->type[INPUT].dtype);
+	uint64_t bytes =
+		sgpu_ops_count(&call->type[INPUT]) * sgpu_dtype_size(call->type[INPUT].dtype);
 
 	return sgpu_ops_for(pool, bytes, GRAIN, body, call, error);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cross_entropy: the loss of each row of scores whose class is known, after softmax, and the gradient of the mean loss.
+ * cross_entropy: the loss of each row of scores whose class is known, after softmax, and the
+ * gradient of the mean loss.
  */
 #include "ops/cpu/training.h"
 
@@ -8,7 +9,8 @@ enum { INPUT, LABELS, OUTPUT_LOSS, OUTPUT_GRADIENT, GRAIN = 1 << 13 };
 
 static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPES_FLOAT, 2, 2, "[n,m]: a score for each of m classes" },
-	{ "labels", false, SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8), 1, 1, "[n]: classes, from 0" },
+	{ "labels", false, SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8), 1, 1,
+	  "[n]: classes, from 0" },
 	{ "output_loss", true, SGPU_TYPES_FLOAT, 1, 1, "[n]: of each row" },
 	{ "output_gradient", true, SGPU_TYPES_FLOAT, 2, 2, "of the mean loss by input" },
 	{ .name = NULL },
@@ -22,11 +24,13 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		sgpu_op_diagnose(report, "input", NULL, "has no classes");
 	}
 	if (labels->shape[0] != input->shape[0]) {
-		sgpu_op_diagnose(report, "labels", NULL, "has %llu elements, but 'input' has %llu rows",
-				 (unsigned long long)labels->shape[0], (unsigned long long)input->shape[0]);
+		sgpu_op_diagnose(
+			report, "labels", NULL, "has %llu elements, but 'input' has %llu rows",
+			(unsigned long long)labels->shape[0], (unsigned long long)input->shape[0]);
 	}
 	if (!call->present[OUTPUT_LOSS] && !call->present[OUTPUT_GRADIENT]) {
-		sgpu_op_diagnose(report, NULL, NULL, "one of 'output_loss' and 'output_gradient' must be given");
+		sgpu_op_diagnose(report, NULL, NULL,
+				 "one of 'output_loss' and 'output_gradient' must be given");
 	}
 	call->type[OUTPUT_LOSS] = sgpu_ops_type(input->dtype, 1, input->shape);
 	call->type[OUTPUT_GRADIENT] = *input;
@@ -34,36 +38,37 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 
 static int64_t label_of(const struct sgpu_op_call *call, uint64_t row)
 {
-	return call->type[LABELS].dtype == SGPU_U8 ? ((const uint8_t *)call->data[LABELS])[row] :
-						     ((const int32_t *)call->data[LABELS])[row];
+	return call->type[LABELS].dtype == SGPU_U8 ? ((const uint8_t *)call->data[LABELS])[row]
+						   : ((const int32_t *)call->data[LABELS])[row];
 }
 
 /* A NaN is passed over by the comparison, and shows in the sum. */
-#define ROW(name, T)                                                                                         \
-	SGPU_CLONES_ATTR static void name(const struct sgpu_op_call *call, uint64_t row, int64_t label)      \
-	{                                                                                                    \
-		uint64_t width = call->type[INPUT].shape[1];                                                 \
-		bool fits = sgpu_label_fits(label, width);                                                   \
-		const T *input = (const T *)call->data[INPUT] + row * width;                                 \
-		T *loss = call->data[OUTPUT_LOSS], *gradient = call->data[OUTPUT_GRADIENT];                  \
-		double lanes[SGPU_LANES] = { 0 }, top = -(double)INFINITY, rows, sum;                        \
-                                                                                                             \
-		rows = fits ? (double)call->type[INPUT].shape[0] : (double)NAN;                              \
-		for (uint64_t i = 0; i < width; i++) {                                                       \
-			top = (double)input[i] > top ? (double)input[i] : top;                               \
-		}                                                                                            \
-		for (uint64_t i = 0; i < width; i++) {                                                       \
-			lanes[i % SGPU_LANES] += sgpu_math_exp((double)input[i] - top);                      \
-		}                                                                                            \
-		sum = sgpu_lanes_sum(lanes);                                                                 \
-		if (loss) {                                                                                  \
-			loss[row] = (T)(fits ? sgpu_entropy(sum, (double)input[label], top) : (double)NAN);  \
-		}                                                                                            \
-		for (uint64_t i = 0; gradient && i < width; i++) {                                           \
-			gradient[row * width + i] = (T)sgpu_entropy_gradient((double)input[i], top, sum,     \
-										fits && i == (uint64_t)label, \
-										rows);                       \
-		}                                                                                            \
+#define ROW(name, T)                                                                             \
+	SGPU_CLONES_ATTR static void name(const struct sgpu_op_call *call, uint64_t row,         \
+					  int64_t label)                                         \
+	{                                                                                        \
+		uint64_t width = call->type[INPUT].shape[1];                                     \
+		bool fits = sgpu_label_fits(label, width);                                       \
+		const T *input = (const T *)call->data[INPUT] + row * width;                     \
+		T *loss = call->data[OUTPUT_LOSS], *gradient = call->data[OUTPUT_GRADIENT];      \
+		double lanes[SGPU_LANES] = { 0 }, top = -(double)INFINITY, rows, sum;            \
+                                                                                                 \
+		rows = fits ? (double)call->type[INPUT].shape[0] : (double)NAN;                  \
+		for (uint64_t i = 0; i < width; i++) {                                           \
+			top = (double)input[i] > top ? (double)input[i] : top;                   \
+		}                                                                                \
+		for (uint64_t i = 0; i < width; i++) {                                           \
+			lanes[i % SGPU_LANES] += sgpu_math_exp((double)input[i] - top);          \
+		}                                                                                \
+		sum = sgpu_lanes_sum(lanes);                                                     \
+		if (loss) {                                                                      \
+			loss[row] = (T)(fits ? sgpu_entropy(sum, (double)input[label], top)      \
+					     : (double)NAN);                                     \
+		}                                                                                \
+		for (uint64_t i = 0; gradient && i < width; i++) {                               \
+			gradient[row * width + i] = (T)sgpu_entropy_gradient(                    \
+				(double)input[i], top, sum, fits && i == (uint64_t)label, rows); \
+		}                                                                                \
 	}
 
 ROW(row_f32, float)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * dense: activation(input weights + bias), a fully connected layer. The activation is computed in f64.
+ * dense: activation(input weights + bias), a fully connected layer. The activation is computed in
+ * f64.
  */
 /* Nothing here looks at the exception flags; to keep them would keep gcc from using vectors. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -22,9 +23,15 @@ static const struct sgpu_op_argument args[] = {
 const char *const sgpu_ops_activations[] = { "none", "relu", "sigmoid", "tanh", "gelu", NULL };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "activation", .kind = SGPU_PARAM_CHOICE, .choices = sgpu_ops_activations, .standard = SGPU_ACTIVATION_NONE,
+	{ .name = "activation",
+	  .kind = SGPU_PARAM_CHOICE,
+	  .choices = sgpu_ops_activations,
+	  .standard = SGPU_ACTIVATION_NONE,
 	  .help = "applied to every element" },
-	{ .name = "transpose_weights", .kind = SGPU_PARAM_BOOLEAN, .max = 1, .help = "the weights are stored [m,k]" },
+	{ .name = "transpose_weights",
+	  .kind = SGPU_PARAM_BOOLEAN,
+	  .max = 1,
+	  .help = "the weights are stored [m,k]" },
 	{ .name = NULL },
 };
 
@@ -32,7 +39,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	bool transpose = call->param[TRANSPOSE].number != 0;
 	const struct sgpu_type *input = &call->type[INPUT], *weights = &call->type[WEIGHTS];
-	uint64_t inner = weights->shape[transpose ? 1 : 0], width = weights->shape[transpose ? 0 : 1];
+	uint64_t inner = weights->shape[transpose ? 1 : 0],
+		 width = weights->shape[transpose ? 0 : 1];
 
 	if (!sgpu_ops_same_dtype(call, report, INPUT, WEIGHTS)) {
 		return;
@@ -50,19 +58,21 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		return;
 	}
 	if (call->present[BIAS] && call->type[BIAS].shape[0] != width) {
-		sgpu_op_diagnose(report, "bias", NULL, "has %llu elements, but the output has %llu columns",
-				 (unsigned long long)call->type[BIAS].shape[0], (unsigned long long)width);
+		sgpu_op_diagnose(
+			report, "bias", NULL, "has %llu elements, but the output has %llu columns",
+			(unsigned long long)call->type[BIAS].shape[0], (unsigned long long)width);
 		return;
 	}
-	call->type[OUTPUT] = sgpu_ops_type(input->dtype, 2, (const uint64_t[]){ input->shape[0], width });
+	call->type[OUTPUT] =
+		sgpu_ops_type(input->dtype, 2, (const uint64_t[]){ input->shape[0], width });
 }
 
-#define ACTIVATE(name, type, function)                                                                       \
-	SGPU_CLONES_ATTR static void name(type *values, uint64_t count)                                      \
-	{                                                                                                    \
-		for (uint64_t i = 0; i < count; i++) {                                                       \
-			values[i] = (type)function((double)values[i]);                                       \
-		}                                                                                            \
+#define ACTIVATE(name, type, function)                                  \
+	SGPU_CLONES_ATTR static void name(type *values, uint64_t count) \
+	{                                                               \
+		for (uint64_t i = 0; i < count; i++) {                  \
+			values[i] = (type)function((double)values[i]);  \
+		}                                                       \
 	}
 
 ACTIVATE(relu_f32, float, sgpu_relu)
@@ -77,8 +87,10 @@ ACTIVATE(gelu_f64, double, sgpu_gelu_double)
 void sgpu_ops_activate_f32(int activation, float *values, uint64_t count)
 {
 	static void (*const functions[])(float *values, uint64_t count) = {
-		[SGPU_ACTIVATION_RELU] = relu_f32, [SGPU_ACTIVATION_SIGMOID] = sigmoid_f32,
-		[SGPU_ACTIVATION_TANH] = tanh_f32, [SGPU_ACTIVATION_GELU] = gelu_f32,
+		[SGPU_ACTIVATION_RELU] = relu_f32,
+		[SGPU_ACTIVATION_SIGMOID] = sigmoid_f32,
+		[SGPU_ACTIVATION_TANH] = tanh_f32,
+		[SGPU_ACTIVATION_GELU] = gelu_f32,
 	};
 
 	if (activation != SGPU_ACTIVATION_NONE) {
@@ -89,8 +101,10 @@ void sgpu_ops_activate_f32(int activation, float *values, uint64_t count)
 static void activate_f64(enum sgpu_activation activation, double *values, uint64_t count)
 {
 	static void (*const functions[])(double *values, uint64_t count) = {
-		[SGPU_ACTIVATION_RELU] = relu_f64, [SGPU_ACTIVATION_SIGMOID] = sigmoid_f64,
-		[SGPU_ACTIVATION_TANH] = tanh_f64, [SGPU_ACTIVATION_GELU] = gelu_f64,
+		[SGPU_ACTIVATION_RELU] = relu_f64,
+		[SGPU_ACTIVATION_SIGMOID] = sigmoid_f64,
+		[SGPU_ACTIVATION_TANH] = tanh_f64,
+		[SGPU_ACTIVATION_GELU] = gelu_f64,
 	};
 
 	if (activation != SGPU_ACTIVATION_NONE) {
@@ -129,7 +143,8 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 		}
 	}
 	if (single) {
-		sgpu_ops_activate_f32(activation, (float *)output + begin * width, (end - begin) * width);
+		sgpu_ops_activate_f32(activation, (float *)output + begin * width,
+				      (end - begin) * width);
 	} else {
 		activate_f64(activation, (double *)output + begin * width, (end - begin) * width);
 	}
@@ -154,9 +169,11 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 		return 0;
 	}
 	if (output->dtype == SGPU_F32) {
-		result = sgpu_gemm_f32(&gemm, call->data[INPUT], call->data[WEIGHTS], call->data[OUTPUT], pool);
+		result = sgpu_gemm_f32(&gemm, call->data[INPUT], call->data[WEIGHTS],
+				       call->data[OUTPUT], pool);
 	} else {
-		result = sgpu_gemm_f64(&gemm, call->data[INPUT], call->data[WEIGHTS], call->data[OUTPUT], pool);
+		result = sgpu_gemm_f64(&gemm, call->data[INPUT], call->data[WEIGHTS],
+				       call->data[OUTPUT], pool);
 	}
 	if (result) {
 		return sgpu_fail(error, result, "stopped on request");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gaussian3d: smoothing of a volume by a Gaussian, one axis after the other; voxels outside count as the nearest one
- * inside. Sums are made in the element type, from the centre outwards, pairs first: c*w0 + (l1+r1)*w1 + ...
+ * gaussian3d: smoothing of a volume by a Gaussian, one axis after the other; voxels outside count
+ * as the nearest one inside. Sums are made in the element type, from the centre outwards, pairs
+ * first: c*w0 + (l1+r1)*w1 + ...
  */
 #include "ops/cpu/gaussian3d.h"
 #include "ops/cpu/math64.h"
@@ -11,8 +12,8 @@ enum { INPUT, OUTPUT };
 enum { SIGMA, TRUNCATE };
 enum {
 	RADIUS_MAX = SGPU_GAUSSIAN_RADIUS_MAX,
-	TILE = 512,       /* voxels of a row that are worked on at a time */
-	GRAIN = 1 << 15,  /* voxels of a piece, about */
+	TILE = 512,	 /* voxels of a row that are worked on at a time */
+	GRAIN = 1 << 15, /* voxels of a piece, about */
 };
 
 static const struct sgpu_op_argument args[] = {
@@ -22,7 +23,8 @@ static const struct sgpu_op_argument args[] = {
 };
 
 static const struct sgpu_op_param params[] = {
-	{ "sigma", SGPU_PARAM_NUMBER, true, 0.01, SGPU_GAUSSIAN_SIGMA_MAX, 1.0, NULL, "standard deviation in voxels" },
+	{ "sigma", SGPU_PARAM_NUMBER, true, 0.01, SGPU_GAUSSIAN_SIGMA_MAX, 1.0, NULL,
+	  "standard deviation in voxels" },
 	{ "truncate", SGPU_PARAM_NUMBER, false, 0.5, SGPU_GAUSSIAN_TRUNCATE_MAX, 4.0, NULL,
 	  "standard deviations after which the kernel ends" },
 	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
@@ -42,7 +44,7 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 
 struct job {
 	uint64_t shape[3];
-	uint64_t along, step;     /* of the axis: voxels, and elements from one to the next */
+	uint64_t along, step; /* of the axis: voxels, and elements from one to the next */
 	const void *in;
 	void *out;
 	int radius;
@@ -90,8 +92,10 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 {
 	const uint64_t *shape = call->type[INPUT].shape;
 	bool wide = call->type[INPUT].dtype == SGPU_F64;
-	uint64_t rows = shape[0] * shape[1], grain = shape[2] < GRAIN ? GRAIN / (shape[2] + 1) + 1 : 1;
-	struct job job = { .shape = { shape[0], shape[1], shape[2] }, .in = call->data[INPUT],
+	uint64_t rows = shape[0] * shape[1],
+		 grain = shape[2] < GRAIN ? GRAIN / (shape[2] + 1) + 1 : 1;
+	struct job job = { .shape = { shape[0], shape[1], shape[2] },
+			   .in = call->data[INPUT],
 			   .out = call->data[OUTPUT] };
 	int result;
 
@@ -99,7 +103,8 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 		return 0;
 	}
 	make_weights(&job, call->param[SIGMA].number, call->param[TRUNCATE].number);
-	result = sgpu_ops_for(pool, rows, grain, wide ? along_rows_f64 : along_rows_f32, &job, error);
+	result = sgpu_ops_for(pool, rows, grain, wide ? along_rows_f64 : along_rows_f32, &job,
+			      error);
 	if (result) {
 		return result;
 	}
@@ -107,7 +112,8 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	job.out = call->scratch;
 	job.along = shape[1];
 	job.step = shape[2];
-	result = sgpu_ops_for(pool, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job, error);
+	result = sgpu_ops_for(pool, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job,
+			      error);
 	if (result) {
 		return result;
 	}
@@ -115,7 +121,8 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	job.out = call->data[OUTPUT];
 	job.along = shape[0];
 	job.step = shape[1] * shape[2];
-	return sgpu_ops_for(pool, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job, error);
+	return sgpu_ops_for(pool, rows, grain, wide ? across_rows_f64 : across_rows_f32, &job,
+			    error);
 }
 
 const struct sgpu_op sgpu_op_gaussian3d = {

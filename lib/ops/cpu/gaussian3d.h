@@ -17,8 +17,10 @@ enum {
 	SGPU_GAUSSIAN_RADIUS_MAX = SGPU_GAUSSIAN_SIGMA_MAX * SGPU_GAUSSIAN_TRUNCATE_MAX,
 };
 
-/* The weights at distance 0 to the radius, which is returned. The centre and twice the others sum to 1. */
-int sgpu_ops_gaussian_weights(double sigma, double truncate, double weights[SGPU_GAUSSIAN_RADIUS_MAX + 1]);
+/* The weights at distance 0 to the radius, which is returned. The centre and twice the others sum
+ * to 1. */
+int sgpu_ops_gaussian_weights(double sigma, double truncate,
+			      double weights[SGPU_GAUSSIAN_RADIUS_MAX + 1]);
 
 #ifdef __cplusplus
 }

@@ -10,16 +10,18 @@ SGPU_INLINE void NAME(start)(REAL *restrict out, const REAL *centre, REAL weight
 	}
 }
 
-SGPU_INLINE void NAME(add_pair)(REAL *restrict out, const REAL *left, const REAL *right, REAL weight, uint64_t count)
+SGPU_INLINE void NAME(add_pair)(REAL *restrict out, const REAL *left, const REAL *right,
+				REAL weight, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		out[i] += (left[i] + right[i]) * weight;
 	}
 }
 
-/* Along the rows themselves: a piece of a row with its neighbourhood is copied, borders repeated, then summed. */
-SGPU_CLONES_ATTR static void NAME(row_tile)(const struct job *job, const REAL *row, uint64_t begin, uint64_t count,
-					    REAL *padded, REAL *out)
+/* Along the rows themselves: a piece of a row with its neighbourhood is copied, borders repeated,
+ * then summed. */
+SGPU_CLONES_ATTR static void NAME(row_tile)(const struct job *job, const REAL *row, uint64_t begin,
+					    uint64_t count, REAL *padded, REAL *out)
 {
 	uint64_t last = job->shape[2] - 1, radius = (uint64_t)job->radius;
 	const REAL *centre = padded + radius;
@@ -46,15 +48,16 @@ static void NAME(along_rows)(void *argument, uint64_t begin, uint64_t end)
 		REAL *out = (REAL *)job->out + row * width;
 
 		for (uint64_t x = 0; x < width; x += TILE) {
-			NAME(row_tile)(job, in, x, width - x < TILE ? width - x : TILE, padded, out + x);
+			NAME(row_tile)
+			(job, in, x, width - x < TILE ? width - x : TILE, padded, out + x);
 		}
 	}
 	sgpu_wipe(padded, sizeof(padded));
 }
 
 /* Along another axis: whole rows are added. `at` is the row's place on that axis. */
-SGPU_CLONES_ATTR static void NAME(across_tile)(const struct job *job, const REAL *in, uint64_t at, uint64_t count,
-					       REAL *out)
+SGPU_CLONES_ATTR static void NAME(across_tile)(const struct job *job, const REAL *in, uint64_t at,
+					       uint64_t count, REAL *out)
 {
 	uint64_t last = job->along - 1;
 
@@ -62,7 +65,8 @@ SGPU_CLONES_ATTR static void NAME(across_tile)(const struct job *job, const REAL
 	for (uint64_t k = 1; k <= (uint64_t)job->radius; k++) {
 		uint64_t before = at < k ? at : k, after = last - at < k ? last - at : k;
 
-		NAME(add_pair)(out, in - before * job->step, in + after * job->step, WEIGHT(job)[k], count);
+		NAME(add_pair)
+		(out, in - before * job->step, in + after * job->step, WEIGHT(job)[k], count);
 	}
 }
 
@@ -75,8 +79,9 @@ static void NAME(across_rows)(void *argument, uint64_t begin, uint64_t end)
 		uint64_t at = row * width / job->step % job->along;
 
 		for (uint64_t x = 0; x < width; x += TILE) {
-			NAME(across_tile)(job, (const REAL *)job->in + row * width + x, at,
-					  width - x < TILE ? width - x : TILE, (REAL *)job->out + row * width + x);
+			NAME(across_tile)
+			(job, (const REAL *)job->in + row * width + x, at,
+			 width - x < TILE ? width - x : TILE, (REAL *)job->out + row * width + x);
 		}
 	}
 }

@@ -11,18 +11,33 @@ enum { A, B, C, OUTPUT, TRANSPOSE_A = 0, TRANSPOSE_B, ALPHA, BETA, COPY_GRAIN = 
 
 static const struct sgpu_op_argument args[] = {
 	{ "a", false, SGPU_TYPES_FLOAT, 2, 3, "left matrix, [m,k]; [batch,m,k]; transposed [k,m]" },
-	{ "b", false, SGPU_TYPES_FLOAT, 2, 3, "right matrix, [k,n]; [batch,k,n]; transposed [n,k]" },
+	{ "b", false, SGPU_TYPES_FLOAT, 2, 3,
+	  "right matrix, [k,n]; [batch,k,n]; transposed [n,k]" },
 	{ "c", true, SGPU_TYPES_FLOAT, 2, 3, "what beta times is added, [m,n]; [batch,m,n]" },
 	{ "output", false, SGPU_TYPES_FLOAT, 2, 3, "[m,n]; [batch,m,n]" },
 	{ .name = NULL },
 };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "transpose_a", .kind = SGPU_PARAM_BOOLEAN, .max = 1, .help = "a is stored transposed" },
-	{ .name = "transpose_b", .kind = SGPU_PARAM_BOOLEAN, .max = 1, .help = "b is stored transposed" },
-	{ .name = "alpha", .kind = SGPU_PARAM_NUMBER, .min = -(double)FLT_MAX, .max = (double)FLT_MAX, .standard = 1,
+	{ .name = "transpose_a",
+	  .kind = SGPU_PARAM_BOOLEAN,
+	  .max = 1,
+	  .help = "a is stored transposed" },
+	{ .name = "transpose_b",
+	  .kind = SGPU_PARAM_BOOLEAN,
+	  .max = 1,
+	  .help = "b is stored transposed" },
+	{ .name = "alpha",
+	  .kind = SGPU_PARAM_NUMBER,
+	  .min = -(double)FLT_MAX,
+	  .max = (double)FLT_MAX,
+	  .standard = 1,
 	  .help = "factor of the product" },
-	{ .name = "beta", .kind = SGPU_PARAM_NUMBER, .min = -(double)FLT_MAX, .max = (double)FLT_MAX, .standard = 1,
+	{ .name = "beta",
+	  .kind = SGPU_PARAM_NUMBER,
+	  .min = -(double)FLT_MAX,
+	  .max = (double)FLT_MAX,
+	  .standard = 1,
 	  .help = "factor of c" },
 	{ .name = NULL },
 };
@@ -32,7 +47,8 @@ static bool infer_batch(struct sgpu_op_call *call, struct sgpu_op_report *report
 	const struct sgpu_type *a = &call->type[A], *b = &call->type[B];
 
 	if (a->rank != b->rank) {
-		sgpu_op_diagnose(report, "b", NULL, "has rank %d, but 'a' has rank %d", b->rank, a->rank);
+		sgpu_op_diagnose(report, "b", NULL, "has rank %d, but 'a' has rank %d", b->rank,
+				 a->rank);
 		return false;
 	}
 	if (a->rank == 3 && a->shape[0] != b->shape[0]) {
@@ -56,8 +72,10 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	}
 	if (inner_a != inner_b) {
 		sgpu_op_diagnose(report, "b", NULL, "has %llu rows%s, but 'a' has %llu columns%s",
-				 (unsigned long long)inner_b, down_b == b->rank - 1 ? " when transposed" : "",
-				 (unsigned long long)inner_a, down_a == a->rank - 1 ? " when transposed" : "");
+				 (unsigned long long)inner_b,
+				 down_b == b->rank - 1 ? " when transposed" : "",
+				 (unsigned long long)inner_a,
+				 down_a == a->rank - 1 ? " when transposed" : "");
 		return;
 	}
 	output.shape[a->rank - 2] = a->shape[down_a];
@@ -77,12 +95,14 @@ static void copy_body(void *argument, uint64_t begin, uint64_t end)
 {
 	struct sgpu_op_call *call = argument;
 
-	memcpy((char *)call->data[OUTPUT] + begin, (const char *)call->data[C] + begin, end - begin);
+	memcpy((char *)call->data[OUTPUT] + begin, (const char *)call->data[C] + begin,
+	       end - begin);
 }
 
 struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call)
 {
-	const struct sgpu_type *a = &call->type[A], *b = &call->type[B], *output = &call->type[OUTPUT];
+	const struct sgpu_type *a = &call->type[A], *b = &call->type[B],
+			       *output = &call->type[OUTPUT];
 	int row = output->rank - 2, column = output->rank - 1;
 	struct sgpu_gemm gemm = {
 		.m = output->shape[row],
@@ -121,9 +141,11 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 		return result;
 	}
 	if (call->type[OUTPUT].dtype == SGPU_F32) {
-		result = sgpu_gemm_f32(&gemm, call->data[A], call->data[B], call->data[OUTPUT], pool);
+		result = sgpu_gemm_f32(&gemm, call->data[A], call->data[B], call->data[OUTPUT],
+				       pool);
 	} else {
-		result = sgpu_gemm_f64(&gemm, call->data[A], call->data[B], call->data[OUTPUT], pool);
+		result = sgpu_gemm_f64(&gemm, call->data[A], call->data[B], call->data[OUTPUT],
+				       pool);
 	}
 	return result ? sgpu_fail(error, result, "stopped on request") : 0;
 }

@@ -2,8 +2,9 @@
  *
  * histogram: counts of values in bins of equal width between two bounds.
  *
- * Bin i holds the values v with edge(i) <= v < edge(i + 1), where edge(i) = min + i * ((max - min) / bins) in f64 and
- * edge(bins) = max, which the last bin includes. Values outside, and NaN, are not counted.
+ * Bin i holds the values v with edge(i) <= v < edge(i + 1), where edge(i) = min + i * ((max - min)
+ * / bins) in f64 and edge(bins) = max, which the last bin includes. Values outside, and NaN, are
+ * not counted.
  */
 /* Nothing here looks at the exception flags; to keep them would keep gcc from using vectors. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -18,10 +19,10 @@ enum { BINS, MIN, MAX };
 enum {
 	BINS_MAX = 65536,
 	BLOCK = 1024,
-	PIECES_MAX = 64,       /* each has its own counts */
+	PIECES_MAX = 64, /* each has its own counts */
 	PIECE_MIN = 1 << 16,
 	GRAIN_BINS = 4096,
-	TABLES = 4,            /* of the short way: adjacent elements often fall into the same bin */
+	TABLES = 4, /* of the short way: adjacent elements often fall into the same bin */
 };
 
 static const struct sgpu_op_argument args[] = {
@@ -32,18 +33,21 @@ static const struct sgpu_op_argument args[] = {
 
 static const struct sgpu_op_param params[] = {
 	{ "bins", SGPU_PARAM_INTEGER, false, 1, BINS_MAX, 256, NULL, "number of bins" },
-	{ "min", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL, "lower bound of the first bin" },
-	{ "max", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL, "upper bound of the last bin, which includes it" },
+	{ "min", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL,
+	  "lower bound of the first bin" },
+	{ "max", SGPU_PARAM_NUMBER, true, -1e300, 1e300, 0.0, NULL,
+	  "upper bound of the last bin, which includes it" },
 	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
 };
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	uint64_t bins = (uint64_t)call->param[BINS].number, count = sgpu_ops_count(&call->type[INPUT]);
+	uint64_t bins = (uint64_t)call->param[BINS].number,
+		 count = sgpu_ops_count(&call->type[INPUT]);
 
 	if (!(call->param[MIN].number < call->param[MAX].number)) {
-		sgpu_op_diagnose(report, NULL, "max", "%g is not above 'min', %g", call->param[MAX].number,
-				 call->param[MIN].number);
+		sgpu_op_diagnose(report, NULL, "max", "%g is not above 'min', %g",
+				 call->param[MAX].number, call->param[MIN].number);
 	}
 	if (count > INT32_MAX) {
 		sgpu_op_diagnose(report, "input", NULL, "has %llu elements, but counts are i32",
@@ -75,7 +79,8 @@ struct job {
 };
 
 /* The bin of each value: the quotient may be off by one, the edges decide. */
-SGPU_CLONES_ATTR static void locate(const struct job *job, const double *values, uint64_t count, int32_t *bins)
+SGPU_CLONES_ATTR static void locate(const struct job *job, const double *values, uint64_t count,
+				    int32_t *bins)
 {
 	double min = job->min, max = job->max, width = job->width, last = (double)(job->bins - 1);
 
@@ -127,7 +132,8 @@ static void count_any(const struct job *job, uint64_t begin, uint64_t end, uint3
 	for (uint64_t at = begin; at < end; at += BLOCK) {
 		uint64_t count = end - at < BLOCK ? end - at : BLOCK;
 
-		sgpu_ops_load_f64(job->call->type[INPUT].dtype, job->call->data[INPUT], at, count, values);
+		sgpu_ops_load_f64(job->call->type[INPUT].dtype, job->call->data[INPUT], at, count,
+				  values);
 		locate(job, values, count, bins);
 		for (uint64_t i = 0; i < count; i++) {
 			counts[bins[i]]++;

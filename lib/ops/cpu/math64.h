@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * exp, log and the normal distribution from additions, multiplications and divisions alone. The C library picks its
- * own by CPU, and their last bits differ; these give the same bytes everywhere, and loops over them vectorise.
- * Checked against the C library in tests/unit/test_ops_black_scholes.c.
+ * exp, log and the normal distribution from additions, multiplications and divisions alone. The C
+ * library picks its own by CPU, and their last bits differ; these give the same bytes everywhere,
+ * and loops over them vectorise. Checked against the C library in
+ * tests/unit/test_ops_black_scholes.c.
  */
 #ifndef SGPU_OPS_CPU_MATH64_H
 #define SGPU_OPS_CPU_MATH64_H
@@ -29,10 +30,12 @@ SGPU_INLINE double sgpu_math_from_bits(uint64_t bits)
 	return x;
 }
 
-/* e^x within 1 unit in the last place; 0 below -708 (no denormals), infinite above 709, NaN for NaN. */
+/* e^x within 1 unit in the last place; 0 below -708 (no denormals), infinite above 709, NaN for
+ * NaN. */
 SGPU_INLINE double sgpu_math_exp(double x)
 {
-	const double shift = 0x1.8p52; /* adding it rounds to an integer, which then stands in the low bits */
+	const double shift =
+		0x1.8p52; /* adding it rounds to an integer, which then stands in the low bits */
 	double bounded = x < -708.0 ? -708.0 : x > 709.0 ? 709.0 : x;
 	double rounded = bounded * 0x1.71547652b82fep0 + shift;
 	double n = rounded - shift;
@@ -60,7 +63,8 @@ SGPU_INLINE double sgpu_math_exp(double x)
 /* Natural logarithm of a normal, positive, finite number, within 2 units in the last place. */
 SGPU_INLINE double sgpu_math_log(double x)
 {
-	const uint64_t half_root = 0x3fe6a09e667f3bcdu; /* sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2)) */
+	const uint64_t half_root =
+		0x3fe6a09e667f3bcdu; /* sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2)) */
 	uint64_t bits = sgpu_math_bits(x);
 	uint64_t biased = (bits - half_root + ((uint64_t)1024 << 52)) >> 52; /* exponent + 1024 */
 	double e = sgpu_math_from_bits(0x4330000000000000u + biased) - (0x1p52 + 1024.0);
@@ -84,9 +88,10 @@ SGPU_INLINE double sgpu_math_log(double x)
 	return e * 0x1.62e42fefa3800p-1 + (f - (s * (f - z * p) - e * 0x1.ef35793c76730p-45));
 }
 
-/* The upper tail of the normal distribution, P(X > x) for x >= 0: Hart's rational approximation (J. F. Hart et al.,
- * Computer Approximations, 1968, number 5666, in the form of G. West, Better approximations to cumulative normal
- * functions, 2005). Relative error below 3e-9 up to x = 7, and below 4e-6 beyond, where the value is under 2e-12. */
+/* The upper tail of the normal distribution, P(X > x) for x >= 0: Hart's rational approximation (J.
+ * F. Hart et al., Computer Approximations, 1968, number 5666, in the form of G. West, Better
+ * approximations to cumulative normal functions, 2005). Relative error below 3e-9 up to x = 7, and
+ * below 4e-6 beyond, where the value is under 2e-12. */
 SGPU_INLINE double sgpu_math_normal_tail(double x)
 {
 	double up = 3.52624965998911e-02, down = 8.83883476483184e-02;

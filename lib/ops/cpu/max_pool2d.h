@@ -17,12 +17,14 @@ struct sgpu_pool2d {
 	uint64_t size, stride, padding;
 };
 
-/* Where the largest element of a window stands in its plane: the first of equals, and a NaN is the largest. Padding is
- * below size, so no window is empty. */
-SGPU_INLINE uint64_t sgpu_pool2d_place(const struct sgpu_pool2d *p, const float *plane, uint64_t out_y, uint64_t out_x)
+/* Where the largest element of a window stands in its plane: the first of equals, and a NaN is the
+ * largest. Padding is below size, so no window is empty. */
+SGPU_INLINE uint64_t sgpu_pool2d_place(const struct sgpu_pool2d *p, const float *plane,
+				       uint64_t out_y, uint64_t out_x)
 {
 	uint64_t y = out_y * p->stride, x = out_x * p->stride;
-	uint64_t top = y > p->padding ? y - p->padding : 0, left = x > p->padding ? x - p->padding : 0;
+	uint64_t top = y > p->padding ? y - p->padding : 0,
+		 left = x > p->padding ? x - p->padding : 0;
 	uint64_t bottom = y + p->size - p->padding, right = x + p->size - p->padding;
 	uint64_t place = top * p->width + left;
 
@@ -32,16 +34,19 @@ SGPU_INLINE uint64_t sgpu_pool2d_place(const struct sgpu_pool2d *p, const float 
 		for (x = left; x < right; x++) {
 			float best = plane[place], value = plane[y * p->width + x];
 
-			place = value > best || (value != value && best == best) ? y * p->width + x : place;
+			place = value > best || (value != value && best == best) ? y * p->width + x
+										 : place;
 		}
 	}
 	return place;
 }
 
-/* The extents of a call of either operation, whose input and parameters are the first ones: size, stride, padding. */
+/* The extents of a call of either operation, whose input and parameters are the first ones: size,
+ * stride, padding. */
 struct sgpu_pool2d sgpu_pool2d_describe(const struct sgpu_op_call *call);
 /* The output's type; false after a diagnostic. */
-bool sgpu_pool2d_infer(const struct sgpu_op_call *call, struct sgpu_op_report *report, struct sgpu_type *output);
+bool sgpu_pool2d_infer(const struct sgpu_op_call *call, struct sgpu_op_report *report,
+		       struct sgpu_type *output);
 extern const struct sgpu_op_param sgpu_pool2d_params[];
 
 #ifdef __cplusplus

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * morphology3d: erosion by a ball, the largest connected component, dilation by a ball, in this order.
+ * morphology3d: erosion by a ball, the largest connected component, dilation by a ball, in this
+ * order.
  *
- * A ball is a bound on the squared distance to the nearest voxel of the other kind. Distances up to the radius are
- * found axis by axis: along x by running over the row, along y and z as the least of distance + offset squared.
+ * A ball is a bound on the squared distance to the nearest voxel of the other kind. Distances up to
+ * the radius are found axis by axis: along x by running over the row, along y and z as the least of
+ * distance + offset squared.
  */
 #include "ops/cpu/morphology3d.h"
 
@@ -11,9 +13,9 @@ enum { INPUT, OUTPUT };
 enum { ERODE, LARGEST, DILATE };
 enum {
 	RADIUS_MAX = 16,
-	FAR = 1 << 10,    /* above any squared distance that matters, and 2 * FAR fits an int16_t */
+	FAR = 1 << 10, /* above any squared distance that matters, and 2 * FAR fits an int16_t */
 	TILE = 1024,
-	GRAIN = 1 << 16,  /* voxels of a piece, about */
+	GRAIN = 1 << 16, /* voxels of a piece, about */
 };
 
 static const struct sgpu_op_argument args[] = {
@@ -23,10 +25,12 @@ static const struct sgpu_op_argument args[] = {
 };
 
 static const struct sgpu_op_param params[] = {
-	{ "erode", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL, "radius of the erosion, in voxels; first step" },
+	{ "erode", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL,
+	  "radius of the erosion, in voxels; first step" },
 	{ "largest", SGPU_PARAM_BOOLEAN, false, 0, 1, 0, NULL,
 	  "keep only the largest component, by faces; second step" },
-	{ "dilate", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL, "radius of the dilation, in voxels; last step" },
+	{ "dilate", SGPU_PARAM_INTEGER, false, 0, RADIUS_MAX, 0, NULL,
+	  "radius of the dilation, in voxels; last step" },
 	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
 };
 
@@ -54,10 +58,10 @@ struct job {
 	const uint64_t *shape;
 	const uint8_t *in;
 	uint8_t *mask;
-	int16_t *first, *second;  /* squared distances within the row; within the plane */
+	int16_t *first, *second; /* squared distances within the row; within the plane */
 	int radius;
-	bool erode;               /* distances to the outside of the mask, else to its inside */
-	uint64_t along, step;     /* of the axis: voxels, and elements from one to the next */
+	bool erode;	      /* distances to the outside of the mask, else to its inside */
+	uint64_t along, step; /* of the axis: voxels, and elements from one to the next */
 };
 
 static void normalise_body(void *argument, uint64_t begin, uint64_t end)
@@ -69,7 +73,8 @@ static void normalise_body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-/* Squared distances along x. Voxels beyond the ends are outside: they are targets only of the erosion. */
+/* Squared distances along x. Voxels beyond the ends are outside: they are targets only of the
+ * erosion. */
 static void row_distances(const struct job *job, const uint8_t *in, int16_t *out)
 {
 	uint64_t width = job->shape[2];
@@ -113,9 +118,10 @@ SGPU_INLINE void at_most(int16_t *least, int bound, uint64_t count)
 	}
 }
 
-/* Squared distances along another axis, from those along the axes before; `at` is the row's place on it. */
-SGPU_CLONES_ATTR static void across(const struct job *job, const int16_t *in, uint64_t at, uint64_t count,
-				    int16_t *restrict least)
+/* Squared distances along another axis, from those along the axes before; `at` is the row's place
+ * on it. */
+SGPU_CLONES_ATTR static void across(const struct job *job, const int16_t *in, uint64_t at,
+				    uint64_t count, int16_t *restrict least)
 {
 	memcpy(least, in, count * sizeof(*least));
 	for (uint64_t k = 1; k <= (uint64_t)job->radius; k++) {
@@ -141,11 +147,13 @@ static void plane_body(void *argument, uint64_t begin, uint64_t end)
 	uint64_t width = job->shape[2];
 
 	for (uint64_t row = begin; row < end; row++) {
-		across(job, job->first + row * width, row % job->along, width, job->second + row * width);
+		across(job, job->first + row * width, row % job->along, width,
+		       job->second + row * width);
 	}
 }
 
-SGPU_CLONES_ATTR static void decide(const struct job *job, const int16_t *distances, uint64_t count, uint8_t *mask)
+SGPU_CLONES_ATTR static void decide(const struct job *job, const int16_t *distances, uint64_t count,
+				    uint8_t *mask)
 {
 	int reach = job->radius * job->radius;
 
@@ -162,7 +170,8 @@ static void volume_body(void *argument, uint64_t begin, uint64_t end)
 
 	for (uint64_t row = begin; row < end; row++) {
 		for (uint64_t x = 0; x < width; x += TILE) {
-			uint64_t count = width - x < TILE ? width - x : TILE, place = row * width + x;
+			uint64_t count = width - x < TILE ? width - x : TILE,
+				 place = row * width + x;
 
 			across(job, job->second + place, row / job->shape[1], count, least);
 			decide(job, least, count, job->mask + place);
@@ -171,7 +180,8 @@ static void volume_body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(least, sizeof(least));
 }
 
-static int ball(struct job *job, int radius, bool erode, struct sgpu_pool *pool, struct sgpu_error *error)
+static int ball(struct job *job, int radius, bool erode, struct sgpu_pool *pool,
+		struct sgpu_error *error)
 {
 	uint64_t rows = job->shape[0] * job->shape[1], grain = GRAIN / (job->shape[2] + 1) + 1;
 	int result;
@@ -197,7 +207,9 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 {
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
 	int erode = (int)call->param[ERODE].number, dilate = (int)call->param[DILATE].number;
-	struct job job = { .shape = call->type[INPUT].shape, .in = call->data[INPUT], .mask = call->data[OUTPUT],
+	struct job job = { .shape = call->type[INPUT].shape,
+			   .in = call->data[INPUT],
+			   .mask = call->data[OUTPUT],
 			   .first = call->scratch };
 	int result;
 

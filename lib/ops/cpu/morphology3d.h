@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two halves of morphology3d: balls by squared distances (morphology3d.c) and components (components3d.c).
+ * The two halves of morphology3d: balls by squared distances (morphology3d.c) and components
+ * (components3d.c).
  */
 #ifndef SGPU_OPS_CPU_MORPHOLOGY3D_H
 #define SGPU_OPS_CPU_MORPHOLOGY3D_H

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nearest: the k rows of b that are nearest to each row of a, by Euclidean distance; with labels, the label that most
- * of them have.
+ * nearest: the k rows of b that are nearest to each row of a, by Euclidean distance; with labels,
+ * the label that most of them have.
  *
- * Candidates come from |b|^2 - 2ab by a matrix product in f32, k of them and a reserve; their distances are then
- * computed anew in f64 from the differences, which decides among them: ties by the lower index.
+ * Candidates come from |b|^2 - 2ab by a matrix product in f32, k of them and a reserve; their
+ * distances are then computed anew in f64 from the differences, which decides among them: ties by
+ * the lower index.
  */
 #include <math.h>
 #include <string.h>
@@ -16,9 +17,10 @@ enum { A, B, LABELS, OUTPUT };
 enum { K };
 enum {
 	K_MAX = SGPU_NEAREST_K_MAX,
-	RESERVE = SGPU_NEAREST_RESERVE, /* candidates beyond k, since f32 cannot tell close ones apart */
+	RESERVE = SGPU_NEAREST_RESERVE, /* candidates beyond k, since f32 cannot tell close ones
+					   apart */
 	CANDIDATES_MAX = K_MAX + RESERVE,
-	QUERIES = 512,         /* rows of a and of b in a tile of products */
+	QUERIES = 512, /* rows of a and of b in a tile of products */
 	ROWS = 2048,
 	GRAIN_QUERIES = 8,
 	LANES = 8,
@@ -27,7 +29,8 @@ enum {
 static const struct sgpu_op_argument args[] = {
 	{ "a", false, SGPU_TYPE_BIT(SGPU_F32), 2, 2, "queries: [n, d]" },
 	{ "b", false, SGPU_TYPE_BIT(SGPU_F32), 2, 2, "rows to search: [m, d]" },
-	{ "labels", true, SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8), 1, 1, "labels of b: [m]" },
+	{ "labels", true, SGPU_TYPE_BIT(SGPU_I32) | SGPU_TYPE_BIT(SGPU_U8), 1, 1,
+	  "labels of b: [m]" },
 	{ "output", false, SGPU_TYPE_BIT(SGPU_I32), 1, 2,
 	  "[n, k] indexes of rows, nearest first; with labels [n], the label of the majority" },
 	{ NULL, false, 0, 0, 0, NULL },
@@ -40,7 +43,8 @@ static const struct sgpu_op_param params[] = {
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
-	const uint64_t *a = call->type[A].shape, *b = call->type[B].shape, *labels = call->type[LABELS].shape;
+	const uint64_t *a = call->type[A].shape, *b = call->type[B].shape,
+		       *labels = call->type[LABELS].shape;
 	uint64_t k = (uint64_t)call->param[K].number, shape[2] = { a[0], k };
 
 	if (a[1] != b[1]) {
@@ -48,11 +52,12 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 				 (unsigned long long)b[1], (unsigned long long)a[1]);
 	}
 	if (b[0] > INT32_MAX) {
-		sgpu_op_diagnose(report, "b", NULL, "has %llu rows, but indexes are i32", (unsigned long long)b[0]);
+		sgpu_op_diagnose(report, "b", NULL, "has %llu rows, but indexes are i32",
+				 (unsigned long long)b[0]);
 	}
 	if (k > b[0]) {
-		sgpu_op_diagnose(report, NULL, "k", "%llu neighbours, but 'b' has %llu rows", (unsigned long long)k,
-				 (unsigned long long)b[0]);
+		sgpu_op_diagnose(report, NULL, "k", "%llu neighbours, but 'b' has %llu rows",
+				 (unsigned long long)k, (unsigned long long)b[0]);
 	}
 	if (call->present[LABELS] && call->type[LABELS].dtype != SGPU_NONE && labels[0] != b[0]) {
 		sgpu_op_diagnose(report, "labels", NULL, "has %llu elements, but 'b' has %llu rows",
@@ -73,10 +78,10 @@ struct job {
 	const struct sgpu_op_call *call;
 	uint64_t d, m, k, keep;
 	const float *a, *b;
-	float *norms;                 /* [m]: |b|^2 */
-	float *products;              /* [QUERIES][ROWS]: ab */
+	float *norms;		      /* [m]: |b|^2 */
+	float *products;	      /* [QUERIES][ROWS]: ab */
 	struct candidate *candidates; /* [QUERIES][keep]: nearest first */
-	uint32_t *found;              /* [QUERIES]: candidates so far */
+	uint32_t *found;	      /* [QUERIES]: candidates so far */
 	uint64_t query, row, rows;    /* the tile */
 };
 
@@ -92,11 +97,13 @@ static uint64_t tile_queries(const struct sgpu_op_call *call)
 	return call->type[A].shape[0] < QUERIES ? call->type[A].shape[0] : QUERIES;
 }
 
-/* Products of a tile on a device with many threads: 4 MiB of them, or 16 MiB where the whole takes long. */
+/* Products of a tile on a device with many threads: 4 MiB of them, or 16 MiB where the whole takes
+ * long. */
 struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call)
 {
 	const uint64_t *a = call->type[A].shape, *b = call->type[B].shape;
-	uint64_t tile = (double)a[0] * (double)b[0] * (double)b[1] >= 0x1p32 ? 1 << 22 : 1 << 20, most;
+	uint64_t tile = (double)a[0] * (double)b[0] * (double)b[1] >= 0x1p32 ? 1 << 22 : 1 << 20,
+		 most;
 	struct sgpu_nearest_plan plan = { .queries = tile_queries(call), .keep = keep(call) };
 
 	most = tile / (plan.queries ? plan.queries : 1) / ROWS * ROWS;
@@ -110,9 +117,11 @@ struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call)
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
 	struct sgpu_nearest_plan plan = sgpu_nearest_plan(call);
-	uint64_t m = call->type[B].shape[0], lists = plan.queries * plan.parts * plan.keep * sizeof(uint64_t);
-	uint64_t here = tile_queries(call) * (keep(call) * sizeof(struct candidate) + sizeof(uint32_t) +
-					      (m < ROWS ? m : ROWS) * sizeof(float));
+	uint64_t m = call->type[B].shape[0],
+		 lists = plan.queries * plan.parts * plan.keep * sizeof(uint64_t);
+	uint64_t here =
+		tile_queries(call) * (keep(call) * sizeof(struct candidate) + sizeof(uint32_t) +
+				      (m < ROWS ? m : ROWS) * sizeof(float));
 	uint64_t device = lists + plan.queries * plan.rows * sizeof(float);
 
 	return (here > device ? here : device) + m * sizeof(float);
@@ -132,7 +141,8 @@ SGPU_CLONES_ATTR static double square(const float *row, uint64_t d)
 	for (int lane = 0; i < d; i++, lane++) {
 		lanes[lane] += (double)row[i] * (double)row[i];
 	}
-	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+	       ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
 SGPU_CLONES_ATTR static double distance(const float *a, const float *b, uint64_t d)
@@ -152,7 +162,8 @@ SGPU_CLONES_ATTR static double distance(const float *a, const float *b, uint64_t
 
 		lanes[lane] += difference * difference;
 	}
-	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+	       ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
 static void norms_body(void *argument, uint64_t begin, uint64_t end)
@@ -197,7 +208,8 @@ static void select_body(void *argument, uint64_t begin, uint64_t end)
 			double near = ordered((double)(norms[i] - 2.0f * products[i]));
 
 			if (*found < job->keep || near < list[job->keep - 1].distance) {
-				insert(list, found, job->keep, (struct candidate){ near, job->row + i });
+				insert(list, found, job->keep,
+				       (struct candidate){ near, job->row + i });
 			}
 		}
 	}
@@ -210,12 +222,14 @@ static void sort_exactly(const struct job *job, const float *query, const struct
 	uint64_t count = 0;
 
 	for (uint64_t i = 0; i < job->keep; i++) {
-		struct candidate one = { ordered(distance(query, job->b + from[i].index * job->d, job->d)),
+		struct candidate one = { ordered(distance(query, job->b + from[i].index * job->d,
+							  job->d)),
 					 from[i].index };
 		uint64_t at = count++;
 
-		while (at > 0 && (to[at - 1].distance > one.distance ||
-				  (to[at - 1].distance == one.distance && to[at - 1].index > one.index))) {
+		while (at > 0 &&
+		       (to[at - 1].distance > one.distance ||
+			(to[at - 1].distance == one.distance && to[at - 1].index > one.index))) {
 			to[at] = to[at - 1];
 			at--;
 		}
@@ -277,19 +291,24 @@ static void decide_body(void *argument, uint64_t begin, uint64_t end)
 }
 
 /* One block of queries against all rows. */
-static int search(struct job *job, uint64_t queries, struct sgpu_pool *pool, struct sgpu_error *error)
+static int search(struct job *job, uint64_t queries, struct sgpu_pool *pool,
+		  struct sgpu_error *error)
 {
 	int result;
 
 	memset(job->found, 0, queries * sizeof(*job->found));
 	for (job->row = 0; job->row < job->m; job->row += job->rows) {
-		struct sgpu_gemm gemm = { .m = queries, .k = job->d, .transpose_b = true, .lda = job->d,
-					  .ldb = job->d, .alpha = 1.0 };
+		struct sgpu_gemm gemm = { .m = queries,
+					  .k = job->d,
+					  .transpose_b = true,
+					  .lda = job->d,
+					  .ldb = job->d,
+					  .alpha = 1.0 };
 
 		job->rows = job->m - job->row < ROWS ? job->m - job->row : ROWS;
 		gemm.n = gemm.ldc = job->rows;
-		result = sgpu_gemm_f32(&gemm, job->a + job->query * job->d, job->b + job->row * job->d,
-				       job->products, pool);
+		result = sgpu_gemm_f32(&gemm, job->a + job->query * job->d,
+				       job->b + job->row * job->d, job->products, pool);
 		if (result) {
 			return sgpu_fail(error, result, "stopped on request");
 		}
@@ -304,9 +323,14 @@ static int search(struct job *job, uint64_t queries, struct sgpu_pool *pool, str
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	uint64_t n = call->type[A].shape[0], block = tile_queries(call);
-	struct job job = { .call = call, .d = call->type[A].shape[1], .m = call->type[B].shape[0],
-			   .k = (uint64_t)call->param[K].number, .keep = keep(call), .a = call->data[A],
-			   .b = call->data[B], .candidates = call->scratch };
+	struct job job = { .call = call,
+			   .d = call->type[A].shape[1],
+			   .m = call->type[B].shape[0],
+			   .k = (uint64_t)call->param[K].number,
+			   .keep = keep(call),
+			   .a = call->data[A],
+			   .b = call->data[B],
+			   .candidates = call->scratch };
 	int result;
 
 	job.found = (uint32_t *)(job.candidates + block * job.keep);

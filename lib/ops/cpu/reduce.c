@@ -2,14 +2,20 @@
  *
  * reduce: sum, least, greatest or mean of all elements or along an axis.
  *
- * Elements are worked on as f64, which holds each type exactly. The axis is cut into pieces of fixed length; a
- * contiguous piece is added in eight lanes. Pieces are combined in their order. Integer sums are exact below 2^53.
+ * Elements are worked on as f64, which holds each type exactly. The axis is cut into pieces of
+ * fixed length; a contiguous piece is added in eight lanes. Pieces are combined in their order.
+ * Integer sums are exact below 2^53.
  */
 #include "ops/cpu/reduce_loops.h"
 
 enum { INPUT, OUTPUT };
 enum { OPERATION, AXIS };
-enum { SUM = SGPU_REDUCE_SUM, MIN = SGPU_REDUCE_MIN, MAX = SGPU_REDUCE_MAX, MEAN = SGPU_REDUCE_MEAN };
+enum {
+	SUM = SGPU_REDUCE_SUM,
+	MIN = SGPU_REDUCE_MIN,
+	MAX = SGPU_REDUCE_MAX,
+	MEAN = SGPU_REDUCE_MEAN
+};
 enum { GRAIN_WORK = 65536 /* elements that make it worth to hand a piece of work out */ };
 
 static const char *const operations[] = { "sum", "min", "max", "mean", NULL };
@@ -47,11 +53,13 @@ static enum sgpu_dtype result_dtype(enum sgpu_dtype dtype, int operation)
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
-	int axis = (int)call->param[AXIS].number, operation = (int)call->param[OPERATION].number, rank = 0;
+	int axis = (int)call->param[AXIS].number, operation = (int)call->param[OPERATION].number,
+	    rank = 0;
 	uint64_t shape[SGPU_RANK_MAX] = { 1 };
 
 	if (axis >= type->rank) {
-		sgpu_op_diagnose(report, NULL, "axis", "%d is not below the rank of 'input', %d", axis, type->rank);
+		sgpu_op_diagnose(report, NULL, "axis", "%d is not below the rank of 'input', %d",
+				 axis, type->rank);
 		return;
 	}
 	for (int i = 0; axis >= 0 && i < type->rank; i++) {
@@ -59,9 +67,11 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 			shape[rank++] = type->shape[i];
 		}
 	}
-	call->type[OUTPUT] = sgpu_ops_type(result_dtype(type->dtype, operation), rank ? rank : 1, shape);
+	call->type[OUTPUT] =
+		sgpu_ops_type(result_dtype(type->dtype, operation), rank ? rank : 1, shape);
 	if (view(call).length == 0 && operation != SUM) {
-		sgpu_op_diagnose(report, "input", NULL, "holds nothing to take the %s of", operations[operation]);
+		sgpu_op_diagnose(report, "input", NULL, "holds nothing to take the %s of",
+				 operations[operation]);
 	}
 }
 
@@ -77,7 +87,7 @@ struct job {
 	struct sgpu_op_call *call;
 	struct sgpu_reduce_view v;
 	int operation;
-	uint64_t tiles;  /* of the inner extent */
+	uint64_t tiles;	 /* of the inner extent */
 	double *partial; /* [outer][pieces][inner]; NULL: pieces are the results */
 };
 
@@ -99,9 +109,11 @@ static void store(const struct job *job, uint64_t at, uint64_t count, double *va
 		values[i] /= (double)job->v.length;
 	}
 	for (uint64_t i = 0; i < count; i++) {
-		values[i] = values[i] != values[i] ? (double)NAN : values[i]; /* one NaN, on every device */
+		values[i] = values[i] != values[i] ? (double)NAN
+						   : values[i]; /* one NaN, on every device */
 	}
-	sgpu_ops_store_f64(job->call->type[OUTPUT].dtype, job->call->data[OUTPUT], at, count, values);
+	sgpu_ops_store_f64(job->call->type[OUTPUT].dtype, job->call->data[OUTPUT], at, count,
+			   values);
 }
 
 /* ---- adjacent elements ---- */
@@ -116,10 +128,12 @@ static double sum_adjacent(const struct job *job, uint64_t begin, uint64_t end, 
 		memset(block + count, 0, (BLOCK - count) * sizeof(*block));
 		add_lanes(block, lanes);
 	}
-	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
+	       ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
-static double least_adjacent(const struct job *job, uint64_t begin, uint64_t end, double block[BLOCK])
+static double least_adjacent(const struct job *job, uint64_t begin, uint64_t end,
+			     double block[BLOCK])
 {
 	int64_t lanes[LANES];
 
@@ -149,7 +163,8 @@ static void adjacent_body(void *argument, uint64_t begin, uint64_t end)
 	double block[BLOCK];
 
 	for (uint64_t item = begin; item < end; item++) {
-		uint64_t from = item % v->pieces * v->piece, to = from + v->piece < v->length ? from + v->piece : v->length;
+		uint64_t from = item % v->pieces * v->piece,
+			 to = from + v->piece < v->length ? from + v->piece : v->length;
 		uint64_t start = item / v->pieces * v->length;
 		double value = job->operation == SUM || job->operation == MEAN
 				       ? sum_adjacent(job, start + from, start + to, block)
@@ -184,7 +199,8 @@ static void strided_body(void *argument, uint64_t begin, uint64_t end)
 	for (uint64_t item = begin; item < end; item++) {
 		uint64_t tile = item % job->tiles * BLOCK, group = item / job->tiles;
 		uint64_t count = v->inner - tile < BLOCK ? v->inner - tile : BLOCK;
-		uint64_t from = group % v->pieces * v->piece, to = from + v->piece < v->length ? from + v->piece : v->length;
+		uint64_t from = group % v->pieces * v->piece,
+			 to = from + v->piece < v->length ? from + v->piece : v->length;
 		uint64_t start = group / v->pieces * v->length;
 
 		load(job, (start + from) * v->inner + tile, count, results);
@@ -193,7 +209,8 @@ static void strided_body(void *argument, uint64_t begin, uint64_t end)
 			combine(job, results, block, count);
 		}
 		if (job->partial) {
-			memcpy(job->partial + group * v->inner + tile, results, count * sizeof(*results));
+			memcpy(job->partial + group * v->inner + tile, results,
+			       count * sizeof(*results));
 		} else {
 			store(job, group * v->inner + tile, count, results);
 		}
@@ -226,7 +243,9 @@ static uint64_t grain(uint64_t work)
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	struct job job = { .call = call, .v = view(call), .operation = (int)call->param[OPERATION].number };
+	struct job job = { .call = call,
+			   .v = view(call),
+			   .operation = (int)call->param[OPERATION].number };
 	const struct sgpu_reduce_view *v = &job.v;
 	uint64_t piece = v->length < v->piece ? v->length : v->piece, groups = v->outer * v->pieces;
 	int result;
@@ -237,12 +256,14 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 		result = sgpu_ops_for(pool, groups, grain(piece), adjacent_body, &job, error);
 	} else {
 		result = sgpu_ops_for(pool, groups * job.tiles,
-				      grain(piece * (v->inner < BLOCK ? v->inner : BLOCK)), strided_body, &job, error);
+				      grain(piece * (v->inner < BLOCK ? v->inner : BLOCK)),
+				      strided_body, &job, error);
 	}
 	if (result || v->pieces == 1) {
 		return result;
 	}
-	return sgpu_ops_for(pool, v->outer * v->inner, grain(v->pieces * 8), finish_body, &job, error);
+	return sgpu_ops_for(pool, v->outer * v->inner, grain(v->pieces * 8), finish_body, &job,
+			    error);
 }
 
 const struct sgpu_op sgpu_op_reduce = {

@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How reduce sees its input, and where it cuts it: the same on every device, since sums of floats depend on it.
+ * How reduce sees its input, and where it cuts it: the same on every device, since sums of floats
+ * depend on it.
  */
 #ifndef SGPU_OPS_CPU_REDUCE_VIEW_H
 #define SGPU_OPS_CPU_REDUCE_VIEW_H
 
 #include "ops/ops_private.h"
 
-enum { SGPU_REDUCE_SUM, SGPU_REDUCE_MIN, SGPU_REDUCE_MAX, SGPU_REDUCE_MEAN }; /* the parameter `operation` */
 enum {
-	SGPU_REDUCE_PIECE = 65536,        /* elements of the axis in a piece when they are adjacent */
+	SGPU_REDUCE_SUM,
+	SGPU_REDUCE_MIN,
+	SGPU_REDUCE_MAX,
+	SGPU_REDUCE_MEAN
+}; /* the parameter `operation` */
+enum {
+	SGPU_REDUCE_PIECE = 65536, /* elements of the axis in a piece when they are adjacent */
 	SGPU_REDUCE_PIECE_STRIDED = 4096, /* rows of the axis in a piece when they are not */
-	SGPU_REDUCE_LANES = 8,            /* a piece of adjacent elements is added in; element i goes to lane i % 8 */
+	SGPU_REDUCE_LANES =
+		8, /* a piece of adjacent elements is added in; element i goes to lane i % 8 */
 };
 
 /* The input as [outer, length, inner]; `length` goes away. */

@@ -15,10 +15,23 @@ static const struct sgpu_op_argument args[] = {
 #define DIMENSION_MAX UINT32_MAX
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "dim0", .kind = SGPU_PARAM_INTEGER, .required = true, .max = DIMENSION_MAX, .help = "first dimension" },
-	{ .name = "dim1", .kind = SGPU_PARAM_INTEGER, .max = DIMENSION_MAX, .help = "second dimension" },
-	{ .name = "dim2", .kind = SGPU_PARAM_INTEGER, .max = DIMENSION_MAX, .help = "third dimension" },
-	{ .name = "dim3", .kind = SGPU_PARAM_INTEGER, .max = DIMENSION_MAX, .help = "fourth dimension" },
+	{ .name = "dim0",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .required = true,
+	  .max = DIMENSION_MAX,
+	  .help = "first dimension" },
+	{ .name = "dim1",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .max = DIMENSION_MAX,
+	  .help = "second dimension" },
+	{ .name = "dim2",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .max = DIMENSION_MAX,
+	  .help = "third dimension" },
+	{ .name = "dim3",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .max = DIMENSION_MAX,
+	  .help = "fourth dimension" },
 	{ .name = NULL },
 };
 
@@ -30,7 +43,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 
 	for (int i = 0; i < SGPU_RANK_MAX; i++) {
 		if (call->param[i].given && i > 0 && !call->param[i - 1].given) {
-			sgpu_op_diagnose(report, NULL, params[i].name, "needs the parameter '%s'", params[i - 1].name);
+			sgpu_op_diagnose(report, NULL, params[i].name, "needs the parameter '%s'",
+					 params[i - 1].name);
 			return;
 		}
 		if (call->param[i].given) {
@@ -42,7 +56,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		char text[SGPU_TYPE_TEXT_MAX];
 
 		sgpu_type_text(&output, text);
-		sgpu_op_diagnose(report, NULL, NULL, "%s does not have the %llu elements of 'input'", text,
+		sgpu_op_diagnose(report, NULL, NULL,
+				 "%s does not have the %llu elements of 'input'", text,
 				 (unsigned long long)count);
 	}
 	call->type[OUTPUT] = output;

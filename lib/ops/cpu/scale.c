@@ -10,15 +10,25 @@ enum { INPUT, CALIBRATION, OUTPUT, GAIN = 0, BIAS = 1, GRAIN = 1 << 16, BLOCK = 
 
 static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "what is calibrated" },
-	{ "calibration", true, SGPU_TYPE_BIT(SGPU_F32), 1, 1, "{ gain, bias }, in place of the parameters" },
-	{ "output", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX, "the same shape; f64 for an f64 input, else f32" },
+	{ "calibration", true, SGPU_TYPE_BIT(SGPU_F32), 1, 1,
+	  "{ gain, bias }, in place of the parameters" },
+	{ "output", false, SGPU_TYPES_FLOAT, 0, SGPU_RANK_MAX,
+	  "the same shape; f64 for an f64 input, else f32" },
 	{ .name = NULL },
 };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "gain", .kind = SGPU_PARAM_NUMBER, .min = -DBL_MAX, .max = DBL_MAX, .standard = 1,
+	{ .name = "gain",
+	  .kind = SGPU_PARAM_NUMBER,
+	  .min = -DBL_MAX,
+	  .max = DBL_MAX,
+	  .standard = 1,
 	  .help = "factor" },
-	{ .name = "bias", .kind = SGPU_PARAM_NUMBER, .min = -DBL_MAX, .max = DBL_MAX, .standard = 0,
+	{ .name = "bias",
+	  .kind = SGPU_PARAM_NUMBER,
+	  .min = -DBL_MAX,
+	  .max = DBL_MAX,
+	  .standard = 0,
 	  .help = "what is added to the product" },
 	{ .name = NULL },
 };
@@ -30,7 +40,8 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	if (call->present[CALIBRATION] && calibration->dtype == SGPU_NONE) {
 		*calibration = sgpu_ops_type(SGPU_F32, 1, (const uint64_t[]){ 2 });
 	} else if (call->present[CALIBRATION] && calibration->shape[0] != 2) {
-		sgpu_op_diagnose(report, "calibration", NULL, "has %llu elements, must have 2: gain and bias",
+		sgpu_op_diagnose(report, "calibration", NULL,
+				 "has %llu elements, must have 2: gain and bias",
 				 (unsigned long long)calibration->shape[0]);
 	}
 	for (int i = GAIN; i <= BIAS && call->present[CALIBRATION]; i++) {
@@ -73,7 +84,9 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	struct job job = { .call = call, .gain = call->param[GAIN].number, .bias = call->param[BIAS].number };
+	struct job job = { .call = call,
+			   .gain = call->param[GAIN].number,
+			   .bias = call->param[BIAS].number };
 	const float *calibration = call->data[CALIBRATION];
 
 	if (calibration) {

@@ -18,9 +18,17 @@ static const struct sgpu_op_argument args[] = {
 };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "rate", .kind = SGPU_PARAM_NUMBER, .required = true, .min = 0, .max = (double)FLT_MAX,
+	{ .name = "rate",
+	  .kind = SGPU_PARAM_NUMBER,
+	  .required = true,
+	  .min = 0,
+	  .max = (double)FLT_MAX,
 	  .help = "factor of the velocity" },
-	{ .name = "momentum", .kind = SGPU_PARAM_NUMBER, .min = 0, .max = 1, .help = "share of the velocity that stays" },
+	{ .name = "momentum",
+	  .kind = SGPU_PARAM_NUMBER,
+	  .min = 0,
+	  .max = 1,
+	  .help = "share of the velocity that stays" },
 	{ .name = NULL },
 };
 
@@ -37,23 +45,24 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 }
 
 /* The new velocity is rounded to the type before it moves the weight. */
-#define STEP(name, type)                                                                                     \
-	SGPU_CLONES_ATTR static void name(const struct sgpu_op_call *call, uint64_t begin, uint64_t end)     \
-	{                                                                                                    \
-		const type *weights = call->data[WEIGHTS], *gradient = call->data[GRADIENT];                 \
-		const type *velocity = call->data[VELOCITY];                                                 \
-		type *output = call->data[OUTPUT], *output_velocity = call->data[OUTPUT_VELOCITY];           \
-		double rate = call->param[RATE].number, momentum = call->param[MOMENTUM].number;             \
-                                                                                                             \
-		for (uint64_t i = begin; i < end; i++) {                                                     \
-			double before = velocity ? momentum * (double)velocity[i] : 0.0;                     \
-			type now = (type)(before + (double)gradient[i]);                                     \
-                                                                                                             \
-			output[i] = (type)((double)weights[i] - rate * (double)now);                         \
-			if (output_velocity) {                                                               \
-				output_velocity[i] = now;                                                    \
-			}                                                                                    \
-		}                                                                                            \
+#define STEP(name, type)                                                                           \
+	SGPU_CLONES_ATTR static void name(const struct sgpu_op_call *call, uint64_t begin,         \
+					  uint64_t end)                                            \
+	{                                                                                          \
+		const type *weights = call->data[WEIGHTS], *gradient = call->data[GRADIENT];       \
+		const type *velocity = call->data[VELOCITY];                                       \
+		type *output = call->data[OUTPUT], *output_velocity = call->data[OUTPUT_VELOCITY]; \
+		double rate = call->param[RATE].number, momentum = call->param[MOMENTUM].number;   \
+                                                                                                   \
+		for (uint64_t i = begin; i < end; i++) {                                           \
+			double before = velocity ? momentum * (double)velocity[i] : 0.0;           \
+			type now = (type)(before + (double)gradient[i]);                           \
+                                                                                                   \
+			output[i] = (type)((double)weights[i] - rate * (double)now);               \
+			if (output_velocity) {                                                     \
+				output_velocity[i] = now;                                          \
+			}                                                                          \
+		}                                                                                  \
 	}
 
 STEP(step_f32, float)

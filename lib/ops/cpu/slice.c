@@ -15,18 +15,27 @@ static const struct sgpu_op_argument args[] = {
 };
 
 static const struct sgpu_op_param params[] = {
-	{ .name = "first", .kind = SGPU_PARAM_INTEGER, .max = UINT32_MAX, .help = "first item, from 0" },
-	{ .name = "count", .kind = SGPU_PARAM_INTEGER, .required = true, .max = UINT32_MAX, .help = "number of items" },
+	{ .name = "first",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .max = UINT32_MAX,
+	  .help = "first item, from 0" },
+	{ .name = "count",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .required = true,
+	  .max = UINT32_MAX,
+	  .help = "number of items" },
 	{ .name = NULL },
 };
 
 static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *input = &call->type[INPUT];
-	uint64_t first = (uint64_t)call->param[FIRST].number, count = (uint64_t)call->param[COUNT].number;
+	uint64_t first = (uint64_t)call->param[FIRST].number,
+		 count = (uint64_t)call->param[COUNT].number;
 
 	if (first > input->shape[0] || count > input->shape[0] - first) {
-		sgpu_op_diagnose(report, NULL, "count", "%llu items from %llu on are not all among the %llu of 'input'",
+		sgpu_op_diagnose(report, NULL, "count",
+				 "%llu items from %llu on are not all among the %llu of 'input'",
 				 (unsigned long long)count, (unsigned long long)first,
 				 (unsigned long long)input->shape[0]);
 		return;
@@ -42,12 +51,14 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	uint64_t item = sgpu_ops_extent(type, 1, type->rank) * sgpu_dtype_size(type->dtype);
 	uint64_t skipped = (uint64_t)call->param[FIRST].number * item;
 
-	memcpy((char *)call->data[OUTPUT] + begin, (const char *)call->data[INPUT] + skipped + begin, end - begin);
+	memcpy((char *)call->data[OUTPUT] + begin,
+	       (const char *)call->data[INPUT] + skipped + begin, end - begin);
 }
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	uint64_t bytes = sgpu_ops_count(&call->type[OUTPUT]) * sgpu_dtype_size(call->type[OUTPUT].dtype);
+	uint64_t bytes =
+		sgpu_ops_count(&call->type[OUTPUT]) * sgpu_dtype_size(call->type[OUTPUT].dtype);
 
 	return sgpu_ops_for(pool, bytes, GRAIN, body, call, error);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * threshold: which elements lie in a band, bounds included, as a mask or as the list of their indexes.
+ * threshold: which elements lie in a band, bounds included, as a mask or as the list of their
+ * indexes.
  */
 #include <float.h>
 #include <math.h>
@@ -23,8 +24,10 @@ static const struct sgpu_op_argument args[] = {
 };
 
 static const struct sgpu_op_param params[] = {
-	{ "low", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, -DBL_MAX, NULL, "lower bound; absent: none" },
-	{ "high", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, DBL_MAX, NULL, "upper bound; absent: none" },
+	{ "low", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, -DBL_MAX, NULL,
+	  "lower bound; absent: none" },
+	{ "high", SGPU_PARAM_NUMBER, false, -DBL_MAX, DBL_MAX, DBL_MAX, NULL,
+	  "upper bound; absent: none" },
 	{ "mode", SGPU_PARAM_CHOICE, false, 0, 0, MASK, modes, "what the output holds" },
 	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
 };
@@ -38,12 +41,14 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
 
-	if (call->param[LOW].given && call->param[HIGH].given && call->param[LOW].number > call->param[HIGH].number) {
-		sgpu_op_diagnose(report, NULL, "low", "%g is above 'high', %g", call->param[LOW].number,
-				 call->param[HIGH].number);
+	if (call->param[LOW].given && call->param[HIGH].given &&
+	    call->param[LOW].number > call->param[HIGH].number) {
+		sgpu_op_diagnose(report, NULL, "low", "%g is above 'high', %g",
+				 call->param[LOW].number, call->param[HIGH].number);
 	}
 	if (!is_indices(call)) {
-		call->type[OUTPUT] = sgpu_ops_type(SGPU_U8, call->type[INPUT].rank, call->type[INPUT].shape);
+		call->type[OUTPUT] =
+			sgpu_ops_type(SGPU_U8, call->type[INPUT].rank, call->type[INPUT].shape);
 		return;
 	}
 	if (count > INT32_MAX) {
@@ -54,10 +59,12 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT] = sgpu_ops_type(SGPU_I32, 1, &count);
 }
 
-/* The number of elements inside of each piece, for the mode `indices`: pieces are GRAIN here, TILE on a GPU. */
+/* The number of elements inside of each piece, for the mode `indices`: pieces are GRAIN here, TILE
+ * on a GPU. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
-	return is_indices(call) ? (sgpu_ops_count(&call->type[INPUT]) / TILE + 1) * sizeof(uint64_t) : 0;
+	return is_indices(call) ? (sgpu_ops_count(&call->type[INPUT]) / TILE + 1) * sizeof(uint64_t)
+				: 0;
 }
 
 struct job {
@@ -84,21 +91,24 @@ static struct band narrow(double low, double high)
 	return band;
 }
 
-SGPU_CLONES_ATTR static void inside_f32(const float *in, uint64_t count, struct band band, uint8_t *out)
+SGPU_CLONES_ATTR static void inside_f32(const float *in, uint64_t count, struct band band,
+					uint8_t *out)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		out[i] = (in[i] >= band.low) & (in[i] <= band.high);
 	}
 }
 
-SGPU_CLONES_ATTR static void inside_u8(const uint8_t *in, uint64_t count, int low, int high, uint8_t *out)
+SGPU_CLONES_ATTR static void inside_u8(const uint8_t *in, uint64_t count, int low, int high,
+				       uint8_t *out)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		out[i] = (in[i] >= low) & (in[i] <= high);
 	}
 }
 
-SGPU_CLONES_ATTR static void inside_f64(const double *in, uint64_t count, double low, double high, uint8_t *out)
+SGPU_CLONES_ATTR static void inside_f64(const double *in, uint64_t count, double low, double high,
+					uint8_t *out)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		out[i] = (in[i] >= low) & (in[i] <= high);
@@ -113,11 +123,12 @@ static void mask(const struct job *job, uint64_t begin, uint64_t count, uint8_t 
 	double values[BLOCK];
 
 	if (dtype == SGPU_F32) {
-		inside_f32((const float *)call->data[INPUT] + begin, count, narrow(job->low, job->high), out);
+		inside_f32((const float *)call->data[INPUT] + begin, count,
+			   narrow(job->low, job->high), out);
 	} else if (dtype == SGPU_U8) {
 		inside_u8((const uint8_t *)call->data[INPUT] + begin, count,
-			  (int)fmin(fmax(ceil(job->low), -1.0), 256.0), (int)fmin(fmax(floor(job->high), -1.0), 256.0),
-			  out);
+			  (int)fmin(fmax(ceil(job->low), -1.0), 256.0),
+			  (int)fmin(fmax(floor(job->high), -1.0), 256.0), out);
 	} else {
 		for (uint64_t at = 0; at < count; at += BLOCK) {
 			uint64_t size = count - at < BLOCK ? count - at : BLOCK;
@@ -173,7 +184,8 @@ static void list_body(void *argument, uint64_t begin, uint64_t end)
 		uint64_t size = end - at < BLOCK ? end - at : BLOCK, found = 0;
 
 		mask(job, at, size, flags);
-		for (uint64_t i = 0; i < size; i++) { /* without a branch, which noise would make costly */
+		for (uint64_t i = 0; i < size;
+		     i++) { /* without a branch, which noise would make costly */
 			list[found] = (int32_t)(at + i);
 			found += flags[i];
 		}
@@ -185,7 +197,8 @@ static void list_body(void *argument, uint64_t begin, uint64_t end)
 }
 
 /* Counts a piece at a time, then gives each piece its place, then writes. */
-static int indices(struct job *job, uint64_t count, struct sgpu_pool *pool, struct sgpu_error *error)
+static int indices(struct job *job, uint64_t count, struct sgpu_pool *pool,
+		   struct sgpu_error *error)
 {
 	uint64_t total = 0;
 	int result = sgpu_ops_for(pool, count, GRAIN, count_body, job, error);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The arithmetic of training, in f64, the same text for every device: slopes of activations, losses, and sums over a
- * row, whose element i is added to lane i % SGPU_LANES before the lanes are added as a tree.
+ * The arithmetic of training, in f64, the same text for every device: slopes of activations,
+ * losses, and sums over a row, whose element i is added to lane i % SGPU_LANES before the lanes are
+ * added as a tree.
  */
 #ifndef SGPU_OPS_CPU_TRAINING_H
 #define SGPU_OPS_CPU_TRAINING_H
@@ -17,7 +18,8 @@ SGPU_INLINE double sgpu_slope(enum sgpu_slope kind, double activated, double gra
 	if (kind == SGPU_SLOPE_RELU) {
 		return activated > 0 ? gradient : activated == activated ? 0 : activated;
 	}
-	return gradient * (kind == SGPU_SLOPE_SIGMOID ? activated * (1 - activated) : 1 - activated * activated);
+	return gradient * (kind == SGPU_SLOPE_SIGMOID ? activated * (1 - activated)
+						      : 1 - activated * activated);
 }
 
 enum { SGPU_LANES = 32 };
@@ -33,14 +35,17 @@ SGPU_INLINE double sgpu_lanes_sum(double lanes[SGPU_LANES])
 	return lanes[0];
 }
 
-/* A row's loss from the sum of exp(x - top) and from the x of its label. sgpu_math_log takes no NaN. */
+/* A row's loss from the sum of exp(x - top) and from the x of its label. sgpu_math_log takes no
+ * NaN. */
 SGPU_INLINE double sgpu_entropy(double sum, double x, double top)
 {
 	return sum == sum ? sgpu_math_log(sum) - (x - top) : sum;
 }
 
-/* Element of the gradient: what softmax gives, less 1 where the label is, shared out among the rows. */
-SGPU_INLINE double sgpu_entropy_gradient(double x, double top, double sum, bool labelled, double rows)
+/* Element of the gradient: what softmax gives, less 1 where the label is, shared out among the
+ * rows. */
+SGPU_INLINE double sgpu_entropy_gradient(double x, double top, double sum, bool labelled,
+					 double rows)
 {
 	return (sgpu_math_exp(x - top) / sum - (labelled ? 1.0 : 0.0)) / rows;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * vector_add: a + b. Integers wrap around; f16 is added in f32 and rounded, which is the correctly rounded sum.
+ * vector_add: a + b. Integers wrap around; f16 is added in f32 and rounded, which is the correctly
+ * rounded sum.
  */
 #include "ops/half.h"
 #include "ops/ops_private.h"
@@ -27,12 +28,13 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 #define ADD_I16(x, y) ((int16_t)(uint16_t)((uint16_t)(x) + (uint16_t)(y)))
 #define ADD_F16(x, y) sgpu_half_from_float(sgpu_half_to_float(x) + sgpu_half_to_float(y))
 
-#define ADDITION(name, type, add)                                                                            \
-	SGPU_CLONES_ATTR static void name(const type *a, const type *b, type *output, uint64_t count)        \
-	{                                                                                                    \
-		for (uint64_t i = 0; i < count; i++) {                                                       \
-			output[i] = add(a[i], b[i]);                                                         \
-		}                                                                                            \
+#define ADDITION(name, type, add)                                                     \
+	SGPU_CLONES_ATTR static void name(const type *a, const type *b, type *output, \
+					  uint64_t count)                             \
+	{                                                                             \
+		for (uint64_t i = 0; i < count; i++) {                                \
+			output[i] = add(a[i], b[i]);                                  \
+		}                                                                     \
 	}
 
 ADDITION(add_f32, float, ADD_PLAIN)
@@ -46,7 +48,8 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct sgpu_op_call *call = argument;
 	size_t size = sgpu_dtype_size(call->type[A].dtype);
-	const void *a = (const char *)call->data[A] + begin * size, *b = (const char *)call->data[B] + begin * size;
+	const void *a = (const char *)call->data[A] + begin * size,
+		   *b = (const char *)call->data[B] + begin * size;
 	void *output = (char *)call->data[OUTPUT] + begin * size;
 
 	switch (call->type[A].dtype) {

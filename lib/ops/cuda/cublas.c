@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cuBLAS by dlopen. One handle a device, used under a lock: a call only enqueues. The same call gives the same bytes
- * every time: f32 is computed in f32 (no TF32), nothing is added by atomics, and the library works in memory of one
- * size that we give it.
+ * cuBLAS by dlopen. One handle a device, used under a lock: a call only enqueues. The same call
+ * gives the same bytes every time: f32 is computed in f32 (no TF32), nothing is added by atomics,
+ * and the library works in memory of one size that we give it.
  */
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
@@ -24,8 +24,9 @@ enum {
 	PEDANTIC_MATH = 2,
 };
 
-/* Multiplications that a product must have: loading the library takes longer than a hundred smaller ones. Where k is
- * long and the output small, the library shares out k, which the kernel of gemm.cu does not. */
+/* Multiplications that a product must have: loading the library takes longer than a hundred smaller
+ * ones. Where k is long and the output small, the library shares out k, which the kernel of gemm.cu
+ * does not. */
 static const double work_min = 0x1p30, long_work_min = 0x1p26;
 enum { LONG_K = 1 << 14, LONG_OUTPUT_MAX = 1 << 17 };
 
@@ -42,19 +43,22 @@ static struct {
 	int (*set_atomics)(handle_type handle, int mode);
 	int (*get_property)(int type, int *value);
 	const char *(*status_text)(int status);
-	int (*sgemm)(handle_type handle, int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k,
-		     const float *alpha, const float *a, int64_t lda, int64_t stride_a, const float *b, int64_t ldb,
-		     int64_t stride_b, const float *beta, float *c, int64_t ldc, int64_t stride_c, int64_t batch);
-	int (*dgemm)(handle_type handle, int transpose_a, int transpose_b, int64_t m, int64_t n, int64_t k,
-		     const double *alpha, const double *a, int64_t lda, int64_t stride_a, const double *b, int64_t ldb,
-		     int64_t stride_b, const double *beta, double *c, int64_t ldc, int64_t stride_c, int64_t batch);
+	int (*sgemm)(handle_type handle, int transpose_a, int transpose_b, int64_t m, int64_t n,
+		     int64_t k, const float *alpha, const float *a, int64_t lda, int64_t stride_a,
+		     const float *b, int64_t ldb, int64_t stride_b, const float *beta, float *c,
+		     int64_t ldc, int64_t stride_c, int64_t batch);
+	int (*dgemm)(handle_type handle, int transpose_a, int transpose_b, int64_t m, int64_t n,
+		     int64_t k, const double *alpha, const double *a, int64_t lda, int64_t stride_a,
+		     const double *b, int64_t ldb, int64_t stride_b, const double *beta, double *c,
+		     int64_t ldc, int64_t stride_c, int64_t batch);
 } library;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `devices` and of their handles */
 static struct {
 	handle_type handle;
-	cudaMemPool_t pool; /* keeps the workspaces that are not in use, so that a call need not wait for the driver */
+	cudaMemPool_t pool; /* keeps the workspaces that are not in use, so that a call need not
+			       wait for the driver */
 } devices[DEVICES_MAX];
 
 static bool take_symbol(void *from, const char *name, void *function_pointer)
@@ -63,8 +67,8 @@ static bool take_symbol(void *from, const char *name, void *function_pointer)
 
 	memcpy(function_pointer, &symbol, sizeof(symbol));
 	if (!symbol && !library.missing[0]) {
-		snprintf(library.missing, sizeof(library.missing), "too old, it has no '%s': 12.0 or newer is needed",
-			 name);
+		snprintf(library.missing, sizeof(library.missing),
+			 "too old, it has no '%s': 12.0 or newer is needed", name);
 	}
 	return symbol != NULL;
 }
@@ -84,7 +88,8 @@ static void *open_library(char name[128])
 		}
 		if (i / 2 == 0) {
 			snprintf(name, 128, "%s", version);
-		} else if (snprintf(name, 128, "%s/lib64/%s", i / 2 == 1 ? home : "/usr/local/cuda", version) >= 128) {
+		} else if (snprintf(name, 128, "%s/lib64/%s", i / 2 == 1 ? home : "/usr/local/cuda",
+				    version) >= 128) {
 			continue;
 		}
 		opened = dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -125,7 +130,8 @@ static void find(void)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!opened) {
 		snprintf(library.missing, sizeof(library.missing),
-			 "neither libcublas.so.13 nor .12 is in the library path, CUDA_HOME/lib64 or "
+			 "neither libcublas.so.13 nor .12 is in the library path, CUDA_HOME/lib64 "
+			 "or "
 			 "/usr/local/cuda/lib64; NVIDIA's package libcublas-13-0 has it");
 		return;
 	}
@@ -137,7 +143,8 @@ static void find(void)
 			version[i] = 0;
 		}
 	}
-	snprintf(library.found, sizeof(library.found), "%d.%d.%d, %s", version[0], version[1], version[2], name);
+	snprintf(library.found, sizeof(library.found), "%d.%d.%d, %s", version[0], version[1],
+		 version[2], name);
 }
 
 static bool there(void)
@@ -156,7 +163,8 @@ bool sgpu_cuda_cublas_status(char *text, size_t size)
 
 bool sgpu_cublas_fits(const struct sgpu_gemm *gemm)
 {
-	double outputs = (double)gemm->batch * (double)gemm->m * (double)gemm->n, work = outputs * (double)gemm->k;
+	double outputs = (double)gemm->batch * (double)gemm->m * (double)gemm->n,
+	       work = outputs * (double)gemm->k;
 	bool is_long = gemm->k >= LONG_K && outputs <= LONG_OUTPUT_MAX;
 
 	return work >= (is_long ? long_work_min : work_min) && there();
@@ -165,8 +173,9 @@ bool sgpu_cublas_fits(const struct sgpu_gemm *gemm)
 /* ---- errors ---- */
 static int check(struct sgpu_launch *launch, const char *what, int status)
 {
-	return status == 0 ? 0 : sgpu_fail(launch->error, SGPU_EDEVICE, "%s: cuBLAS: %s", what,
-					   library.status_text(status));
+	return status == 0 ? 0
+			   : sgpu_fail(launch->error, SGPU_EDEVICE, "%s: cuBLAS: %s", what,
+				       library.status_text(status));
 }
 
 static int check_cuda(struct sgpu_launch *launch, const char *what, cudaError_t code)
@@ -174,8 +183,9 @@ static int check_cuda(struct sgpu_launch *launch, const char *what, cudaError_t 
 	if (code == cudaSuccess) {
 		return 0;
 	}
-	return sgpu_fail(launch->error, code == cudaErrorMemoryAllocation ? SGPU_ENOMEM : SGPU_EDEVICE, "%s: %s (%s)",
-			 what, cudaGetErrorString(code), cudaGetErrorName(code));
+	return sgpu_fail(launch->error,
+			 code == cudaErrorMemoryAllocation ? SGPU_ENOMEM : SGPU_EDEVICE,
+			 "%s: %s (%s)", what, cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
 /* ---- a device's handle and memory; under the lock ---- */
@@ -192,8 +202,9 @@ static int make_pool(struct sgpu_launch *launch, const char *what, int device)
 	properties.location.id = device;
 	result = check_cuda(launch, what, cudaMemPoolCreate(&pool, &properties));
 	if (!result) {
-		result = check_cuda(launch, what,
-				    cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
+		result = check_cuda(
+			launch, what,
+			cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep));
 	}
 	if (result) {
 		if (pool) {
@@ -236,8 +247,9 @@ static int get_device(struct sgpu_launch *launch, const char *what, int *device)
 	int result = check_cuda(launch, what, cudaGetDevice(device));
 
 	if (!result && (*device < 0 || *device >= DEVICES_MAX)) {
-		result = sgpu_fail(launch->error, SGPU_EDEVICE, "%s: device %d is beyond the %d that are supported",
-				   what, *device, DEVICES_MAX);
+		result = sgpu_fail(launch->error, SGPU_EDEVICE,
+				   "%s: device %d is beyond the %d that are supported", what,
+				   *device, DEVICES_MAX);
 	}
 	if (!result && !devices[*device].pool) {
 		result = make_pool(launch, what, *device);
@@ -250,27 +262,32 @@ static int get_device(struct sgpu_launch *launch, const char *what, int *device)
 
 /* ---- the product ---- */
 /* The library has columns where we have rows: op(b)^T op(a)^T is the transposed product. */
-static int enqueue(struct sgpu_launch *launch, const char *what, handle_type handle, enum sgpu_dtype dtype,
-		   const struct sgpu_gemm *g, const void *a, const void *b, void *output)
+static int enqueue(struct sgpu_launch *launch, const char *what, handle_type handle,
+		   enum sgpu_dtype dtype, const struct sgpu_gemm *g, const void *a, const void *b,
+		   void *output)
 {
 	int first = g->transpose_b ? OP_T : OP_N, second = g->transpose_a ? OP_T : OP_N;
-	int64_t m = (int64_t)g->n, n = (int64_t)g->m, k = (int64_t)g->k, lda = (int64_t)g->ldb, ldb = (int64_t)g->lda;
-	int64_t step_a = (int64_t)g->stride_b, step_b = (int64_t)g->stride_a, step_c = (int64_t)g->stride_c;
+	int64_t m = (int64_t)g->n, n = (int64_t)g->m, k = (int64_t)g->k, lda = (int64_t)g->ldb,
+		ldb = (int64_t)g->lda;
+	int64_t step_a = (int64_t)g->stride_b, step_b = (int64_t)g->stride_a,
+		step_c = (int64_t)g->stride_c;
 	float alpha = (float)g->alpha, beta = (float)g->beta;
 
 	if (dtype == SGPU_F32) {
 		return check(launch, what,
-			     library.sgemm(handle, first, second, m, n, k, &alpha, b, lda, step_a, a, ldb, step_b,
-					   &beta, output, (int64_t)g->ldc, step_c, (int64_t)g->batch));
+			     library.sgemm(handle, first, second, m, n, k, &alpha, b, lda, step_a,
+					   a, ldb, step_b, &beta, output, (int64_t)g->ldc, step_c,
+					   (int64_t)g->batch));
 	}
 	return check(launch, what,
-		     library.dgemm(handle, first, second, m, n, k, &g->alpha, b, lda, step_a, a, ldb, step_b, &g->beta,
-				   output, (int64_t)g->ldc, step_c, (int64_t)g->batch));
+		     library.dgemm(handle, first, second, m, n, k, &g->alpha, b, lda, step_a, a,
+				   ldb, step_b, &g->beta, output, (int64_t)g->ldc, step_c,
+				   (int64_t)g->batch));
 }
 
 /* With the lock. The stream is set before the workspace, which setting it resets. */
-static int run(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype, const struct sgpu_gemm *gemm,
-	       const void *a, const void *b, void *output)
+static int run(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
+	       const struct sgpu_gemm *gemm, const void *a, const void *b, void *output)
 {
 	cudaStream_t stream = (cudaStream_t)launch->native;
 	void *workspace = NULL;
@@ -278,13 +295,15 @@ static int run(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dty
 
 	if (!result) {
 		result = check_cuda(launch, what,
-				    cudaMallocFromPoolAsync(&workspace, WORKSPACE, devices[device].pool, stream));
+				    cudaMallocFromPoolAsync(&workspace, WORKSPACE,
+							    devices[device].pool, stream));
 	}
 	if (!result) {
 		result = check(launch, what, library.set_stream(devices[device].handle, stream));
 	}
 	if (!result) {
-		result = check(launch, what, library.set_workspace(devices[device].handle, workspace, WORKSPACE));
+		result = check(launch, what,
+			       library.set_workspace(devices[device].handle, workspace, WORKSPACE));
 	}
 	if (!result) {
 		result = enqueue(launch, what, devices[device].handle, dtype, gemm, a, b, output);
@@ -298,19 +317,22 @@ static int run(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dty
 	return result;
 }
 
-int sgpu_cublas_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype, const struct sgpu_gemm *gemm,
-		     const void *a, const void *b, const void *c, void *output)
+int sgpu_cublas_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
+		     const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
+		     void *output)
 {
 	uint64_t elements = (gemm->batch - 1) * gemm->stride_c + gemm->m * gemm->ldc;
 	int result = 0;
 
 	if (launch->recorded) {
-		return sgpu_fail(launch->error, SGPU_EUNAVAILABLE, "%s: cuBLAS gets memory as it goes", what);
+		return sgpu_fail(launch->error, SGPU_EUNAVAILABLE,
+				 "%s: cuBLAS gets memory as it goes", what);
 	}
 	if (gemm->beta != 0) { /* c has the output's layout, without gaps */
 		result = check_cuda(launch, what,
 				    cudaMemcpyAsync(output, c, elements * sgpu_dtype_size(dtype),
-						    cudaMemcpyDeviceToDevice, (cudaStream_t)launch->native));
+						    cudaMemcpyDeviceToDevice,
+						    (cudaStream_t)launch->native));
 	}
 	if (!result) {
 		pthread_mutex_lock(&lock);

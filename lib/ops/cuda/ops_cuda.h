@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations on a CUDA device: one .cu file each, listed in table.c. An implementation enqueues its kernels on
- * launch->native and returns; nothing may wait there. common.cuh has what they share and the rules.
+ * The operations on a CUDA device: one .cu file each, listed in table.c. An implementation enqueues
+ * its kernels on launch->native and returns; nothing may wait there. common.cuh has what they share
+ * and the rules.
  */
 #ifndef SGPU_OPS_CUDA_OPS_CUDA_H
 #define SGPU_OPS_CUDA_OPS_CUDA_H
@@ -46,8 +47,8 @@ int sgpu_vector_add_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
 /* The implementation of an operation, or NULL when there is no such operation. */
 sgpu_op_fn sgpu_cuda_op(const char *name);
 
-/* Whether cuBLAS was found, which computes large products: true, with "13.1.0, libcublas.so.13" in `text`, or false,
- * with what is missing (below 160 characters). Looks for it at the first call. */
+/* Whether cuBLAS was found, which computes large products: true, with "13.1.0, libcublas.so.13" in
+ * `text`, or false, with what is missing (below 160 characters). Looks for it at the first call. */
 bool sgpu_cuda_cublas_status(char *text, size_t size);
 
 #ifdef __cplusplus

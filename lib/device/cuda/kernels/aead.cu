@@ -2,12 +2,13 @@
  *
  * AES-256-GCM over runs of chunks of the sealed format, opening and sealing, in one pass.
  *
- * A warp takes a chunk, row by row: 32 blocks of 16 bytes, one a lane. Lane l's part of GHASH is a Horner scheme in
- * H^32 over every 32nd block, its product by the constant H^32 read from tables in shared memory. At the end each
- * lane multiplies its sum once by the power of H that its place asks for, and the warp adds up.
+ * A warp takes a chunk, row by row: 32 blocks of 16 bytes, one a lane. Lane l's part of GHASH is a
+ * Horner scheme in H^32 over every 32nd block, its product by the constant H^32 read from tables in
+ * shared memory. At the end each lane multiplies its sum once by the power of H that its place asks
+ * for, and the warp adds up.
  *
- * What would leave many multiprocessors idle is split: several warps of a block share a chunk, each with some of
- * its rows. Runs of a few chunks go to aead_small.cu.
+ * What would leave many multiprocessors idle is split: several warps of a block share a chunk, each
+ * with some of its rows. Runs of a few chunks go to aead_small.cu.
  */
 #include <cuda_runtime.h>
 
@@ -24,8 +25,8 @@ enum { THREADS = 1024, WARPS = THREADS / 32 };
 /* The end of shared memory, after the tables of AES and of GHASH. */
 struct rest {
 	uint4 round_keys[sgpu_aes::ROUNDS + 1];
-	uint32_t sum[WARPS][4];         /* by chunk in work: GHASH of its parts */
-	uint32_t done[4];               /* the first: chunks that are done */
+	uint32_t sum[WARPS][4]; /* by chunk in work: GHASH of its parts */
+	uint32_t done[4];	/* the first: chunks that are done */
 };
 
 enum { SHARED_BYTES = sgpu_aes::TABLE_BYTES + HASH_BYTES + sizeof(rest) };
@@ -39,8 +40,8 @@ struct worker {
 
 /* One block of a row: deciphered or enciphered, and the ciphertext for GHASH. */
 template <bool OPEN, bool ALIGNED>
-static __device__ __forceinline__ uint4 do_block(const worker &w, const sgpu_aes::start &s, const chunk &c,
-						 int index, uint4 data)
+static __device__ __forceinline__ uint4 do_block(const worker &w, const sgpu_aes::start &s,
+						 const chunk &c, int index, uint4 data)
 {
 	uint4 other = data ^ sgpu_aes::counter_block(w.cipher, s, (uint32_t)index + 2);
 	int left = c.size - 16 * index;
@@ -54,7 +55,8 @@ static __device__ __forceinline__ uint4 do_block(const worker &w, const sgpu_aes
 	return OPEN ? data : other;
 }
 
-template <bool ALIGNED> static __device__ __forceinline__ uint4 fetch(const chunk &c, int index, int blocks)
+template <bool ALIGNED>
+static __device__ __forceinline__ uint4 fetch(const chunk &c, int index, int blocks)
 {
 	if (index < 0 || index >= blocks) {
 		return make_uint4(0, 0, 0, 0);
@@ -63,11 +65,12 @@ template <bool ALIGNED> static __device__ __forceinline__ uint4 fetch(const chun
 					 : load_part(c.in + 16 * index, c.size - 16 * index);
 }
 
-/* Rows [part * rows / split, (part + 1) * rows / split) of a chunk; the warp's share of GHASH, without the length
- * block. Rows count from the end, so that the first may begin before the chunk: such blocks are zero. */
+/* Rows [part * rows / split, (part + 1) * rows / split) of a chunk; the warp's share of GHASH,
+ * without the length block. Rows count from the end, so that the first may begin before the chunk:
+ * such blocks are zero. */
 template <bool OPEN, bool ALIGNED>
-static __device__ __forceinline__ uint4 do_rows(const worker &w, const job &j, const chunk &c, unsigned part,
-						unsigned split)
+static __device__ __forceinline__ uint4 do_rows(const worker &w, const job &j, const chunk &c,
+						unsigned part, unsigned split)
 {
 	int blocks = (c.size + 15) / 16, rows = (blocks + ROW - 1) / ROW;
 	int row = (int)(part * rows / split), end = (int)((part + 1) * rows / split);
@@ -88,12 +91,14 @@ static __device__ __forceinline__ uint4 do_rows(const worker &w, const job &j, c
 		}
 		sum = horner(w.ghash, sum, data);
 	}
-	return sum_of_warp(product(sum, __ldg(&j.state->power[ROW * (rows - end) + ROW + 1 - (int)w.lane])));
+	return sum_of_warp(
+		product(sum, __ldg(&j.state->power[ROW * (rows - end) + ROW + 1 - (int)w.lane])));
 }
 
 /* Compares or writes the tag: one lane. */
 template <bool OPEN, bool ALIGNED>
-static __device__ __forceinline__ void end_chunk(const job &j, rest *r, const chunk &c, uint64_t index, uint4 tag)
+static __device__ __forceinline__ void end_chunk(const job &j, rest *r, const chunk &c,
+						 uint64_t index, uint4 tag)
 {
 	if (OPEN) {
 		if (!is_tag(j, index, tag, load_block<false>(c.in + c.size))) {
@@ -105,11 +110,13 @@ static __device__ __forceinline__ void end_chunk(const job &j, rest *r, const ch
 	atomicAdd(&r->done[0], 1);
 }
 
-/* Whole chunks, one a warp, at a distance of all warps. The masks of up to 32 of them are made at once, one a lane. */
+/* Whole chunks, one a warp, at a distance of all warps. The masks of up to 32 of them are made at
+ * once, one a lane. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ void do_whole(const worker &w, const job &j, rest *r)
 {
-	uint64_t warps = (uint64_t)gridDim.x * WARPS, index = (threadIdx.x / 32) * (uint64_t)gridDim.x + blockIdx.x;
+	uint64_t warps = (uint64_t)gridDim.x * WARPS,
+		 index = (threadIdx.x / 32) * (uint64_t)gridDim.x + blockIdx.x;
 	uint4 masks = make_uint4(0, 0, 0, 0);
 
 	for (int turn = 0; index < j.whole; index += warps, turn = turn + 1 & 31) {
@@ -125,11 +132,13 @@ static __device__ __forceinline__ void do_whole(const worker &w, const job &j, r
 	}
 }
 
-/* The others: `split` warps of a block share a chunk. All threads of a block go through the same passes. */
+/* The others: `split` warps of a block share a chunk. All threads of a block go through the same
+ * passes. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ void do_split(const worker &w, const job &j, rest *r)
 {
-	unsigned warp = threadIdx.x / 32, part = warp % j.split, slot = warp / j.split, together = WARPS / j.split;
+	unsigned warp = threadIdx.x / 32, part = warp % j.split, slot = warp / j.split,
+		 together = WARPS / j.split;
 	uint64_t step = (uint64_t)gridDim.x * together;
 
 	for (uint64_t base = j.whole; base < j.count; base += step) {
@@ -204,7 +213,8 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 	}
 #pragma unroll
 	for (int i = 0; i < HASH_BYTES / 16 / THREADS; i++) {
-		((uint4 *)table)[i * THREADS + threadIdx.x] = __ldg(&j.state->table[i * THREADS + threadIdx.x]);
+		((uint4 *)table)[i * THREADS + threadIdx.x] =
+			__ldg(&j.state->table[i * THREADS + threadIdx.x]);
 	}
 	if (threadIdx.x <= sgpu_aes::ROUNDS) {
 		r->round_keys[threadIdx.x] = __ldg(&j.state->round_keys[threadIdx.x]);
@@ -252,20 +262,23 @@ extern "C" int sgpu_cuda_aead_prepare(void)
 		code = cudaErrorInvalidDevice;
 	}
 	if (code == cudaSuccess) {
-		code = cudaDeviceGetAttribute(&multiprocessors_of[device], cudaDevAttrMultiProcessorCount, device);
+		code = cudaDeviceGetAttribute(&multiprocessors_of[device],
+					      cudaDevAttrMultiProcessorCount, device);
 	}
 	for (int i = 0; i < 4 && code == cudaSuccess; i++) {
 		code = cudaFuncSetAttribute((const void *)choose(i / 2, i % 2),
-					    cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+					    cudaFuncAttributeMaxDynamicSharedMemorySize,
+					    SHARED_BYTES);
 	}
 	return code == cudaSuccess ? sgpu_aead_small_prepare() : code;
 }
 
-/* Clock cycles that a row and a product at the end keep a multiprocessor busy, measured on an H200. */
+/* Clock cycles that a row and a product at the end keep a multiprocessor busy, measured on an H200.
+ */
 enum { ROW_WORK = 265, END_WORK = 225 };
 
-/* One pass of a multiprocessor over `together` chunks, each split over `split` warps: with few warps, part of the
- * time nothing can be issued; a fit to measurements. */
+/* One pass of a multiprocessor over `together` chunks, each split over `split` warps: with few
+ * warps, part of the time nothing can be issued; a fit to measurements. */
 static uint64_t pass_time(uint64_t together, unsigned split)
 {
 	uint64_t warps = together * split, work = together * (ROWS * ROW_WORK + split * END_WORK);
@@ -273,17 +286,19 @@ static uint64_t pass_time(uint64_t together, unsigned split)
 	return work + work * 8 / warps;
 }
 
-/* How the chunks are shared out: as many as go evenly are done one a warp; what is left is split so that all of it
- * ends soonest. */
+/* How the chunks are shared out: as many as go evenly are done one a warp; what is left is split so
+ * that all of it ends soonest. */
 static void share_out(job *j, int multiprocessors, unsigned *blocks)
 {
-	uint64_t all = (uint64_t)multiprocessors, left = j->count % (all * WARPS), best = UINT64_MAX;
+	uint64_t all = (uint64_t)multiprocessors, left = j->count % (all * WARPS),
+		 best = UINT64_MAX;
 
 	j->whole = j->count - left;
 	j->split = 1;
 	*blocks = (unsigned)multiprocessors;
 	for (unsigned split = 1; left > 0 && split <= WARPS; split *= 2) {
-		uint64_t most = WARPS / split, each = (left + all - 1) / all, passes = (each + most - 1) / most;
+		uint64_t most = WARPS / split, each = (left + all - 1) / all,
+			 passes = (each + most - 1) / most;
 		uint64_t cost = passes * pass_time(each < most ? each : most, split);
 
 		if (cost < best) {
@@ -303,7 +318,8 @@ static int start(void *stream, job *j, bool open, enum sgpu_cuda_kernel kernel,
 	unsigned blocks;
 	bool aligned = (((uintptr_t)j->in | (uintptr_t)j->out) & 15) == 0;
 
-	if (code != cudaSuccess || device < 0 || device >= DEVICES || multiprocessors_of[device] == 0) {
+	if (code != cudaSuccess || device < 0 || device >= DEVICES ||
+	    multiprocessors_of[device] == 0) {
 		return code != cudaSuccess ? code : cudaErrorInitializationError;
 	}
 	*expected = j->count + (j->bad_end != UINT64_MAX);
@@ -315,8 +331,9 @@ static int start(void *stream, job *j, bool open, enum sgpu_cuda_kernel kernel,
 	if (kernel == SGPU_CUDA_SMALL && j->count > SGPU_CUDA_SMALL_CHUNKS) {
 		return cudaErrorInvalidValue;
 	}
-	if (j->count > 0 && (kernel == SGPU_CUDA_SMALL ||
-			     (kernel == SGPU_CUDA_FASTEST && sgpu_aead_is_small(j, multiprocessors_of[device])))) {
+	if (j->count > 0 &&
+	    (kernel == SGPU_CUDA_SMALL ||
+	     (kernel == SGPU_CUDA_FASTEST && sgpu_aead_is_small(j, multiprocessors_of[device])))) {
 		sgpu_aead_small(j, open, stream);
 		return cudaGetLastError();
 	}
@@ -325,8 +342,9 @@ static int start(void *stream, job *j, bool open, enum sgpu_cuda_kernel kernel,
 	return cudaGetLastError();
 }
 
-extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size,
-			      uint64_t out, enum sgpu_cuda_kernel kernel, const struct sgpu_cuda_report *report, uint64_t *expected)
+extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in,
+			      uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
+			      const struct sgpu_cuda_report *report, uint64_t *expected)
 {
 	uint64_t full = size / SEALED, end = size % SEALED;
 	bool has_end = last && end >= TAG;
@@ -338,13 +356,14 @@ extern "C" int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool
 	j.first = first;
 	j.count = full + has_end;
 	j.end_size = has_end ? end - TAG : CHUNK;
-	j.bad_end = last ? (has_end ? UINT64_MAX : first + full) : (end == 0 ? UINT64_MAX : first + full);
+	j.bad_end = last ? (has_end ? UINT64_MAX : first + full)
+			 : (end == 0 ? UINT64_MAX : first + full);
 	return start(stream, &j, true, kernel, report, expected);
 }
 
-extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in, uint64_t size,
-			      uint64_t out, enum sgpu_cuda_kernel kernel, const struct sgpu_cuda_report *report,
-			      uint64_t *expected)
+extern "C" int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in,
+			      uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
+			      const struct sgpu_cuda_report *report, uint64_t *expected)
 {
 	job j = {};
 

@@ -9,7 +9,8 @@
 #include <device/cuda/kernels/blocks.cuh>
 #include <device/cuda/kernels/ghash.cuh>
 
-namespace sgpu_aead {
+namespace sgpu_aead
+{
 
 using namespace sgpu_blocks;
 
@@ -17,14 +18,16 @@ struct job {
 	const key_state *state;
 	const unsigned char *in;
 	unsigned char *out;
-	uint64_t first;                 /* number of the first chunk */
-	uint64_t count;                 /* chunks in the run */
-	uint64_t end_size;              /* plaintext bytes of the last of them */
-	uint64_t bad_end;               /* chunk where the run itself is wrong, or UINT64_MAX */
+	uint64_t first;	   /* number of the first chunk */
+	uint64_t count;	   /* chunks in the run */
+	uint64_t end_size; /* plaintext bytes of the last of them */
+	uint64_t bad_end;  /* chunk where the run itself is wrong, or UINT64_MAX */
 	sgpu_cuda_verdict *verdict;
-	unsigned long long *counter;    /* blocks or chunks that have ended, above DONE_BITS, and chunks that are right */
+	unsigned long long *counter; /* blocks or chunks that have ended, above DONE_BITS, and
+					chunks that are right */
 	/* aead.cu */
-	uint64_t whole;                 /* chunks that are done one a warp; the others are split over `split` warps */
+	uint64_t whole; /* chunks that are done one a warp; the others are split over `split` warps
+			 */
 	unsigned split;
 };
 enum { DONE_BITS = 48 };
@@ -32,11 +35,12 @@ enum { DONE_BITS = 48 };
 struct chunk {
 	const unsigned char *in;
 	unsigned char *out;
-	int size;                       /* plaintext bytes */
-	uint32_t n0, n1, n2;            /* nonce */
+	int size;	     /* plaintext bytes */
+	uint32_t n0, n1, n2; /* nonce */
 };
 
-template <bool OPEN> static __device__ __forceinline__ chunk find_chunk(const job &j, uint64_t index)
+template <bool OPEN>
+static __device__ __forceinline__ chunk find_chunk(const job &j, uint64_t index)
 {
 	uint64_t number = j.first + index;
 	uint4 nonce = __ldg(&j.state->nonce);
@@ -57,8 +61,9 @@ static __device__ __forceinline__ uint4 length_part(const job &j, const chunk &c
 	if (c.size == CHUNK) {
 		return __ldg(&j.state->full_length);
 	}
-	return sgpu_ghash::product(make_uint4(0, 0, 0, sgpu_aes::permute((uint32_t)c.size * 8, 0, 0x0123)),
-				   __ldg(&j.state->power[1]));
+	return sgpu_ghash::product(
+		make_uint4(0, 0, 0, sgpu_aes::permute((uint32_t)c.size * 8, 0, 0x0123)),
+		__ldg(&j.state->power[1]));
 }
 
 /* The block that the tag is masked with: counter 1. */
@@ -73,7 +78,8 @@ static __device__ __forceinline__ bool is_tag(const job &j, uint64_t index, uint
 	uint4 d = tag ^ came;
 
 	if (d.x | d.y | d.z | d.w) {
-		atomicMin((unsigned long long *)&j.verdict->bad, (unsigned long long)(j.first + index));
+		atomicMin((unsigned long long *)&j.verdict->bad,
+			  (unsigned long long)(j.first + index));
 		return false;
 	}
 	return true;
@@ -82,14 +88,16 @@ static __device__ __forceinline__ bool is_tag(const job &j, uint64_t index, uint
 /* A store that stays although nothing reads it. */
 static __device__ __forceinline__ void wipe_block(unsigned char *at)
 {
-	asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" :: "r"((uint32_t)__cvta_generic_to_shared(at)), "r"(0)
+	asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(
+			     (uint32_t)__cvta_generic_to_shared(at)),
+		     "r"(0)
 		     : "memory");
 }
 
-} /* namespace */
+} // namespace sgpu_aead
 
-/* aead_small.cu: whether a run is small enough to be split over more multiprocessors than it has chunks, and doing so,
- * which reads each byte once. */
+/* aead_small.cu: whether a run is small enough to be split over more multiprocessors than it has
+ * chunks, and doing so, which reads each byte once. */
 bool sgpu_aead_is_small(const sgpu_aead::job *j, int multiprocessors);
 void sgpu_aead_small(const sgpu_aead::job *j, bool open, void *stream);
 int sgpu_aead_small_prepare(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A key on the device, by one block: what comes sealed is opened, then AES-256 key expansion, powers of H and the
- * tables of GHASH.
+ * A key on the device, by one block: what comes sealed is opened, then AES-256 key expansion,
+ * powers of H and the tables of GHASH.
  */
 #include <cuda_runtime.h>
 
@@ -17,8 +17,8 @@ struct scratch {
 	uint32_t t0[256];
 	uint32_t round_keys[sgpu_aes::ROUND_KEY_WORDS];
 	uint4 power[POWERS];
-	/* H^32 times x^i, as blocks, at 16 times the bit in its byte plus the byte's position: lanes want the same
-	 * bit of neighbouring positions. */
+	/* H^32 times x^i, as blocks, at 16 times the bit in its byte plus the byte's position:
+	 * lanes want the same bit of neighbouring positions. */
 	uint4 basis[128];
 	uint32_t material[SGPU_CUDA_MATERIAL / 4]; /* key, base nonce, whether they are right */
 	/* Of a delivery. */
@@ -86,11 +86,13 @@ static __device__ void receive(scratch *s, const sgpu_cuda_delivery &d)
 		uint32_t wrong;
 
 		for (int k = 0; k < SGPU_DELIVERY_TERMS; k++) {
-			tag = make_uint4(tag.x ^ s->term[k].x, tag.y ^ s->term[k].y, tag.z ^ s->term[k].z,
-					 tag.w ^ s->term[k].w);
+			tag = make_uint4(tag.x ^ s->term[k].x, tag.y ^ s->term[k].y,
+					 tag.z ^ s->term[k].z, tag.w ^ s->term[k].w);
 		}
-		wrong = (tag.x ^ d.tag[0]) | (tag.y ^ d.tag[1]) | (tag.z ^ d.tag[2]) | (tag.w ^ d.tag[3]);
-		s->material[SGPU_DELIVERY_WORDS] = wrong == 0 && session->nonce.w == USABLE ? USABLE : 0;
+		wrong = (tag.x ^ d.tag[0]) | (tag.y ^ d.tag[1]) | (tag.z ^ d.tag[2]) |
+			(tag.w ^ d.tag[3]);
+		s->material[SGPU_DELIVERY_WORDS] =
+			wrong == 0 && session->nonce.w == USABLE ? USABLE : 0;
 	}
 	if (t < SGPU_DELIVERY_WORDS) {
 		s->material[t] = d.words[t] ^ s->stream[1 + t / 4][t % 4];
@@ -99,7 +101,8 @@ static __device__ void receive(scratch *s, const sgpu_cuda_delivery &d)
 
 template <bool SEALED_KEY>
 static __global__ void __launch_bounds__(THREADS, 1)
-	set_up(const __grid_constant__ sgpu_cuda_delivery delivery, uint4 *material, key_state *state)
+	set_up(const __grid_constant__ sgpu_cuda_delivery delivery, uint4 *material,
+	       key_state *state)
 {
 	__shared__ __align__(16) scratch s;
 	int t = threadIdx.x;
@@ -134,7 +137,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
 		sgpu_aes_expand(s.t0, s.material, s.round_keys);
 		s.power[0] = make_uint4(0, 0, 0, 0);
 		/* H: the block of zeros, enciphered. */
-		sgpu_aes_encipher(s.t0, s.round_keys, (const uint32_t *)&s.power[0], (uint32_t *)&s.power[1]);
+		sgpu_aes_encipher(s.t0, s.round_keys, (const uint32_t *)&s.power[0],
+				  (uint32_t *)&s.power[1]);
 		state->nonce = ((const uint4 *)s.material)[2];
 	}
 	__syncthreads();
@@ -148,7 +152,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
 	if (t < 128) {
 		sgpu_gf::gf x = { t < 64 ? 1ull << t : 0, t < 64 ? 0 : 1ull << (t - 64) };
 
-		s.basis[16 * (7 - t % 8) + t / 8] = sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(s.power[ROW]), x));
+		s.basis[16 * (7 - t % 8) + t / 8] =
+			sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(s.power[ROW]), x));
 	}
 	if (t == THREADS - 1) {
 		/* Bits of data, big endian, in the last eight bytes. */
@@ -173,11 +178,13 @@ extern "C" int sgpu_cuda_key_setup(void *stream, uint64_t material, uint64_t sta
 {
 	const sgpu_cuda_delivery none = {};
 
-	set_up<false><<<1, THREADS, 0, (cudaStream_t)stream>>>(none, (uint4 *)material, (key_state *)state);
+	set_up<false><<<1, THREADS, 0, (cudaStream_t)stream>>>(none, (uint4 *)material,
+							       (key_state *)state);
 	return (int)cudaGetLastError();
 }
 
-extern "C" int sgpu_cuda_key_deliver(void *stream, const struct sgpu_cuda_delivery *delivery, uint64_t state)
+extern "C" int sgpu_cuda_key_deliver(void *stream, const struct sgpu_cuda_delivery *delivery,
+				     uint64_t state)
 {
 	set_up<true><<<1, THREADS, 0, (cudaStream_t)stream>>>(*delivery, NULL, (key_state *)state);
 	return (int)cudaGetLastError();

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256-GCM over a few chunks, for which the time to the end counts and not the work: the blocks of a chunk are spread
- * over several multiprocessors, one block of 16 bytes a thread, and each is multiplied by its own power of H, so that
- * the tables of GHASH are not needed. The part of a chunk that ends last has the tag.
+ * AES-256-GCM over a few chunks, for which the time to the end counts and not the work: the blocks
+ * of a chunk are spread over several multiprocessors, one block of 16 bytes a thread, and each is
+ * multiplied by its own power of H, so that the tables of GHASH are not needed. The part of a chunk
+ * that ends last has the tag.
  *
- * What is opened may be in the host's memory, and change meanwhile: each byte is read once, and what is opened is what
- * GHASH has seen.
+ * What is opened may be in the host's memory, and change meanwhile: each byte is read once, and
+ * what is opened is what GHASH has seen.
  */
 #include <cuda_runtime.h>
 
@@ -14,10 +15,10 @@
 using namespace sgpu_aead;
 
 enum {
-	PART = 128,                     /* blocks of 16 bytes of a part, one a thread; a warp more has the tag's mask */
+	PART = 128, /* blocks of 16 bytes of a part, one a thread; a warp more has the tag's mask */
 	THREADS = PART + 32,
-	PARTS = CHUNK / 16 / PART,      /* of a full chunk */
-	WORDS = 5,                      /* a chunk's: its sum, and the parts that have ended; zero at first */
+	PARTS = CHUNK / 16 / PART, /* of a full chunk */
+	WORDS = 5, /* a chunk's: its sum, and the parts that have ended; zero at first */
 };
 static_assert(2 + SGPU_CUDA_SMALL_CHUNKS * WORDS <= 64, "the counters of a launch are 64 words");
 
@@ -42,8 +43,8 @@ static __device__ __forceinline__ uint64_t join(uint64_t low, uint64_t high, uns
 	return shift == 0 ? low : low >> shift | high << (64 - shift);
 }
 
-/* The first `size` bytes of a block, the others zero. A byte over the bus takes as long as a word: so whole words are
- * read, of which some bytes may lie beside the block, but in the same page. */
+/* The first `size` bytes of a block, the others zero. A byte over the bus takes as long as a word:
+ * so whole words are read, of which some bytes may lie beside the block, but in the same page. */
 static __device__ __forceinline__ uint4 load_bytes(const unsigned char *from, int size)
 {
 	const uintptr_t base = (uintptr_t)from & ~(uintptr_t)7;
@@ -52,7 +53,9 @@ static __device__ __forceinline__ uint4 load_bytes(const unsigned char *from, in
 	uint64_t c = end > 16 ? load_word(base + 16) : 0;
 	uint64_t low = join(a, b, 8 * skew), high = join(b, c, 8 * skew);
 
-	return keep_part(make_uint4((uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high, (uint32_t)(high >> 32)), size);
+	return keep_part(make_uint4((uint32_t)low, (uint32_t)(low >> 32), (uint32_t)high,
+				    (uint32_t)(high >> 32)),
+			 size);
 }
 
 template <int MULTIPLE> static __device__ __forceinline__ uint4 load_once(const unsigned char *from)
@@ -61,12 +64,20 @@ template <int MULTIPLE> static __device__ __forceinline__ uint4 load_once(const 
 
 	if (MULTIPLE == 16) {
 		asm volatile("ld.volatile.v4.u32 {%0, %1, %2, %3}, [%4];"
-			     : "=r"(b.x), "=r"(b.y), "=r"(b.z), "=r"(b.w) : "l"(from) : "memory");
+			     : "=r"(b.x), "=r"(b.y), "=r"(b.z), "=r"(b.w)
+			     : "l"(from)
+			     : "memory");
 		return b;
 	}
 	if (MULTIPLE == 8) {
-		asm volatile("ld.volatile.v2.u32 {%0, %1}, [%2];" : "=r"(b.x), "=r"(b.y) : "l"(from) : "memory");
-		asm volatile("ld.volatile.v2.u32 {%0, %1}, [%2];" : "=r"(b.z), "=r"(b.w) : "l"(from + 8) : "memory");
+		asm volatile("ld.volatile.v2.u32 {%0, %1}, [%2];"
+			     : "=r"(b.x), "=r"(b.y)
+			     : "l"(from)
+			     : "memory");
+		asm volatile("ld.volatile.v2.u32 {%0, %1}, [%2];"
+			     : "=r"(b.z), "=r"(b.w)
+			     : "l"(from + 8)
+			     : "memory");
 		return b;
 	}
 	return load_bytes(from, 16);
@@ -85,13 +96,17 @@ template <int MULTIPLE> static __device__ __forceinline__ void store(unsigned ch
 /* ---- parts ---- */
 /* A thread's block: deciphered or enciphered; its part of GHASH. */
 template <bool OPEN, int MULTIPLE>
-static __device__ __forceinline__ uint4 do_block(const sgpu_aes::cipher &cipher, const job &j, const chunk &c, int index)
+static __device__ __forceinline__ uint4 do_block(const sgpu_aes::cipher &cipher, const job &j,
+						 const chunk &c, int index)
 {
 	int blocks = (c.size + 15) / 16, left = c.size - 16 * index;
 	uint4 data, other;
 
-	data = left >= 16 ? load_once<MULTIPLE>(c.in + 16 * index) : load_bytes(c.in + 16 * index, left);
-	other = data ^ sgpu_aes::counter_block(cipher, sgpu_aes::begin_chunk(cipher, c.n0, c.n1, c.n2), (uint32_t)index + 2);
+	data = left >= 16 ? load_once<MULTIPLE>(c.in + 16 * index)
+			  : load_bytes(c.in + 16 * index, left);
+	other = data ^ sgpu_aes::counter_block(cipher,
+					       sgpu_aes::begin_chunk(cipher, c.n0, c.n1, c.n2),
+					       (uint32_t)index + 2);
 	if (left >= 16) {
 		store<MULTIPLE>(c.out + 16 * index, other);
 	} else {
@@ -111,8 +126,8 @@ static __device__ __forceinline__ void add_to(uint32_t *sum, uint4 a)
 
 /* One thread of each part. The last of a chunk ends it, the last of all chunks tells the host. */
 template <bool OPEN>
-static __device__ __forceinline__ void end_part(const job &j, const chunk &c, uint64_t index, const uint32_t *part,
-						unsigned parts)
+static __device__ __forceinline__ void end_part(const job &j, const chunk &c, uint64_t index,
+						const uint32_t *part, unsigned parts)
 {
 	volatile uint32_t *sum = (volatile uint32_t *)(j.counter + 1) + index * WORDS;
 	unsigned long long mine = 1ull << DONE_BITS, all;
@@ -215,21 +230,25 @@ int sgpu_aead_small_prepare(void)
 
 	for (int i = 0; i < 6 && code == cudaSuccess; i++) {
 		code = cudaFuncSetAttribute((const void *)kernels[i / 3][i % 3],
-					    cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_BYTES);
+					    cudaFuncAttributeMaxDynamicSharedMemorySize,
+					    SHARED_BYTES);
 	}
 	return code;
 }
 
 bool sgpu_aead_is_small(const job *j, int multiprocessors)
 {
-	return j->count > 0 && j->count <= SGPU_CUDA_SMALL_CHUNKS && j->count * PARTS <= (uint64_t)multiprocessors;
+	return j->count > 0 && j->count <= SGPU_CUDA_SMALL_CHUNKS &&
+	       j->count * PARTS <= (uint64_t)multiprocessors;
 }
 
 void sgpu_aead_small(const job *j, bool open, void *stream)
 {
 	const uintptr_t place = (uintptr_t)j->in | (uintptr_t)j->out;
 	const kernel_fn kernel = kernels[open][place % 16 == 0 ? 2 : place % 8 == 0 ? 1 : 0];
-	const unsigned parts = j->count > 1 ? PARTS : (unsigned)((j->end_size + 16 * PART - 1) / (16 * PART));
+	const unsigned parts =
+		j->count > 1 ? PARTS : (unsigned)((j->end_size + 16 * PART - 1) / (16 * PART));
 
-	kernel<<<dim3(parts ? parts : 1, (unsigned)j->count), THREADS, SHARED_BYTES, (cudaStream_t)stream>>>(*j);
+	kernel<<<dim3(parts ? parts : 1, (unsigned)j->count), THREADS, SHARED_BYTES,
+		 (cudaStream_t)stream>>>(*j);
 }

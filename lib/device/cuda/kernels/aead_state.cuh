@@ -10,29 +10,30 @@
 #include <device/cuda/aead.h>
 #include <device/cuda/kernels/aes.cuh>
 
-namespace sgpu_aead {
+namespace sgpu_aead
+{
 
 enum {
-	ROW = 32,                       /* blocks that a warp works on at once */
+	ROW = 32, /* blocks that a warp works on at once */
 	CHUNK = 16384,
 	TAG = 16,
 	SEALED = CHUNK + TAG,
-	ROWS = CHUNK / 16 / ROW,        /* of a full chunk */
-	POWERS = ROW * ROWS + 2,        /* H^0 is not used; up to H^1025 */
+	ROWS = CHUNK / 16 / ROW, /* of a full chunk */
+	POWERS = ROW * ROWS + 2, /* H^0 is not used; up to H^1025 */
 	HASH_BYTES = 16 * 256 * 16,
-	USABLE = 0x6b657921,            /* in a state that was made; one that is cleared is not usable */
+	USABLE = 0x6b657921, /* in a state that was made; one that is cleared is not usable */
 };
 
 struct key_state {
 	uint4 round_keys[sgpu_aes::ROUNDS + 1];
-	uint4 nonce;                    /* base nonce, 12 bytes, and USABLE */
-	uint4 full_length;              /* the length block of a full chunk, times H */
-	uint4 power[POWERS];            /* powers of H, as blocks */
-	/* By byte b and position p: the block with b at p, times H^32. Rows of 256 bytes, one a byte: 8 entries for
-	 * the positions of its first half, 8 for those of its second. */
+	uint4 nonce;	     /* base nonce, 12 bytes, and USABLE */
+	uint4 full_length;   /* the length block of a full chunk, times H */
+	uint4 power[POWERS]; /* powers of H, as blocks */
+	/* By byte b and position p: the block with b at p, times H^32. Rows of 256 bytes, one a
+	 * byte: 8 entries for the positions of its first half, 8 for those of its second. */
 	uint4 table[256 * 16];
 };
 
-} /* namespace */
+} // namespace sgpu_aead
 
 #endif

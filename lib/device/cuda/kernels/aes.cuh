@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256 in counter mode on the GPU, by look-up tables in shared memory (FIPS 197; the tables combine SubBytes,
- * ShiftRows and MixColumns).
+ * AES-256 in counter mode on the GPU, by look-up tables in shared memory (FIPS 197; the tables
+ * combine SubBytes, ShiftRows and MixColumns).
  *
- * Each of the 256 entries is there once for each lane of a warp, so that no two lanes meet in a bank. Two tables
- * interleave, entry for entry, with 256 bytes from one entry to the next: then the address of a look-up is the byte
- * that is looked up, over the lane's own byte, and one byte permutation makes it.
+ * Each of the 256 entries is there once for each lane of a warp, so that no two lanes meet in a
+ * bank. Two tables interleave, entry for entry, with 256 bytes from one entry to the next: then the
+ * address of a look-up is the byte that is looked up, over the lane's own byte, and one byte
+ * permutation makes it.
  *
  * Words of the state are columns, read little-endian: row 0 is the lowest byte.
  */
@@ -14,7 +15,8 @@
 
 #include <stdint.h>
 
-namespace sgpu_aes {
+namespace sgpu_aes
+{
 
 enum { ROUNDS = 14, ROUND_KEY_WORDS = 4 * (ROUNDS + 1), TABLE_BYTES = 256 * 256 };
 
@@ -72,16 +74,17 @@ static __device__ __forceinline__ uint32_t permute(uint32_t a, uint32_t b, uint3
 	return r;
 }
 
-/* What a warp needs for its look-ups. T2 and T3 are T0 and T1 rotated by 16 bits: tables of their own were no faster
- * on an H200, and took 64 KiB more of shared memory, which an A100 lacks. */
+/* What a warp needs for its look-ups. T2 and T3 are T0 and T1 rotated by 16 bits: tables of their
+ * own were no faster on an H200, and took 64 KiB more of shared memory, which an A100 lacks. */
 struct cipher {
-	const unsigned char *tables;   /* in shared memory: TABLE_BYTES */
-	const uint4 *keys;             /* in shared memory: the round keys */
-	uint32_t lane;                 /* 4 times the number of the lane */
+	const unsigned char *tables; /* in shared memory: TABLE_BYTES */
+	const uint4 *keys;	     /* in shared memory: the round keys */
+	uint32_t lane;		     /* 4 times the number of the lane */
 
 	template <int TABLE, int BYTE> __device__ __forceinline__ uint32_t raw(uint32_t word) const
 	{
-		return *(const uint32_t *)(tables + permute(word, lane, 0x5504 | BYTE << 4) + TABLE * 128);
+		return *(const uint32_t *)(tables + permute(word, lane, 0x5504 | BYTE << 4) +
+					   TABLE * 128);
 	}
 
 	/* T_ROW of byte ROW: its part in a column. */
@@ -92,26 +95,31 @@ struct cipher {
 		return ROW < 2 ? t : permute(t, 0, 0x1032);
 	}
 
-	__device__ __forceinline__ uint32_t column(uint32_t a, uint32_t b, uint32_t c, uint32_t d, uint32_t key) const
+	__device__ __forceinline__ uint32_t column(uint32_t a, uint32_t b, uint32_t c, uint32_t d,
+						   uint32_t key) const
 	{
-		return raw<0, 0>(a) ^ raw<1, 1>(b) ^ permute(raw<0, 2>(c) ^ raw<1, 3>(d), 0, 0x1032) ^ key;
+		return raw<0, 0>(a) ^ raw<1, 1>(b) ^
+		       permute(raw<0, 2>(c) ^ raw<1, 3>(d), 0, 0x1032) ^ key;
 	}
 
-	/* The last round has no MixColumns: the bytes of the S-box, wherever the tables have them. */
-	__device__ __forceinline__ uint32_t last_column(uint32_t a, uint32_t b, uint32_t c, uint32_t d) const
+	/* The last round has no MixColumns: the bytes of the S-box, wherever the tables have them.
+	 */
+	__device__ __forceinline__ uint32_t last_column(uint32_t a, uint32_t b, uint32_t c,
+							uint32_t d) const
 	{
 		return permute(permute(raw<0, 0>(a), raw<1, 1>(b), 0x0061),
 			       permute(raw<0, 2>(c), raw<1, 3>(d), 0x0061), 0x5410);
 	}
 };
 
-/* The first two rounds of a chunk's counter blocks, as far as they do not depend on the counter: only its two lowest
- * bytes change within a chunk. */
+/* The first two rounds of a chunk's counter blocks, as far as they do not depend on the counter:
+ * only its two lowest bytes change within a chunk. */
 struct start {
 	uint32_t k0, k1, u0, u1, u2, u3;
 };
 
-static __device__ __forceinline__ start begin_chunk(const cipher &c, uint32_t n0, uint32_t n1, uint32_t n2)
+static __device__ __forceinline__ start begin_chunk(const cipher &c, uint32_t n0, uint32_t n1,
+						    uint32_t n2)
 {
 	uint4 key0 = c.keys[0], key1 = c.keys[1], key2 = c.keys[2];
 	uint32_t a0 = n0 ^ key0.x, a1 = n1 ^ key0.y, a2 = n2 ^ key0.z, a3 = key0.w, t2, t3;
@@ -129,7 +137,8 @@ static __device__ __forceinline__ start begin_chunk(const cipher &c, uint32_t n0
 }
 
 /* The key stream of counter block `counter`, below 65536. */
-static __device__ __forceinline__ uint4 counter_block(const cipher &c, const start &s, uint32_t counter)
+static __device__ __forceinline__ uint4 counter_block(const cipher &c, const start &s,
+						      uint32_t counter)
 {
 	uint32_t w3 = permute(counter, 0, 0x0123) ^ c.keys[0].w;
 	uint32_t t0 = s.k0 ^ c.part<3>(w3), t1 = s.k1 ^ c.part<2>(w3);
@@ -154,11 +163,13 @@ static __device__ __forceinline__ uint4 counter_block(const cipher &c, const sta
 		s3 = r3;
 	}
 	key = c.keys[ROUNDS];
-	return make_uint4(c.last_column(s0, s1, s2, s3) ^ key.x, c.last_column(s1, s2, s3, s0) ^ key.y,
-			  c.last_column(s2, s3, s0, s1) ^ key.z, c.last_column(s3, s0, s1, s2) ^ key.w);
+	return make_uint4(
+		c.last_column(s0, s1, s2, s3) ^ key.x, c.last_column(s1, s2, s3, s0) ^ key.y,
+		c.last_column(s2, s3, s0, s1) ^ key.z, c.last_column(s3, s0, s1, s2) ^ key.w);
 }
 
-/* Fills the tables; all THREADS threads of the block. A thread writes the copies for four lanes at once. */
+/* Fills the tables; all THREADS threads of the block. A thread writes the copies for four lanes at
+ * once. */
 template <int THREADS> static __device__ __forceinline__ void fill_tables(unsigned char *tables)
 {
 #pragma unroll
@@ -175,6 +186,6 @@ template <int THREADS> static __device__ __forceinline__ void fill_tables(unsign
 	}
 }
 
-} /* namespace */
+} // namespace sgpu_aes
 
 #endif

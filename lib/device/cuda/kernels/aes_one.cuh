@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256 (FIPS 197) by one thread: the key's expansion and single blocks, from one table of 256 entries (aes.cuh has
- * T0). Words are columns, read little-endian: row 0 is the lowest byte.
+ * AES-256 (FIPS 197) by one thread: the key's expansion and single blocks, from one table of 256
+ * entries (aes.cuh has T0). Words are columns, read little-endian: row 0 is the lowest byte.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_AES_ONE_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_AES_ONE_CUH
@@ -54,8 +54,8 @@ SGPU_ON_DEVICE uint32_t sgpu_aes_turned(const uint32_t *t0, uint32_t word, int r
 	return row ? t << 8 * row | t >> (32 - 8 * row) : t;
 }
 
-SGPU_ON_DEVICE_CALLED void sgpu_aes_encipher(const uint32_t *t0, const uint32_t *round_keys, const uint32_t in[4],
-					     uint32_t out[4])
+SGPU_ON_DEVICE_CALLED void sgpu_aes_encipher(const uint32_t *t0, const uint32_t *round_keys,
+					     const uint32_t in[4], uint32_t out[4])
 {
 	uint32_t state[4], next[4];
 

@@ -10,7 +10,8 @@
 
 using namespace sgpu_agree;
 
-static __global__ void __launch_bounds__(THREADS) agree_gather(room *r, unsigned sources, uint8_t *record)
+static __global__ void __launch_bounds__(THREADS)
+	agree_gather(room *r, unsigned sources, uint8_t *record)
 {
 	__shared__ __align__(16) source s;
 
@@ -25,7 +26,8 @@ static __global__ void agree_make(room *r, unsigned sources, const __grid_consta
 	make(&work, r, sources, random, to);
 }
 
-static __global__ void agree_finish(room *r, const __grid_constant__ bytes32 host_public, sgpu_cuda_answer *to)
+static __global__ void agree_finish(room *r, const __grid_constant__ bytes32 host_public,
+				    sgpu_cuda_answer *to)
 {
 	__shared__ __align__(16) sgpu_agree_work work;
 
@@ -48,29 +50,33 @@ extern "C" uint64_t sgpu_cuda_agree_material(uint64_t address, unsigned sources)
 	return address + offsetof(room, material);
 }
 
-extern "C" int sgpu_cuda_agree_gather(void *stream, uint64_t address, unsigned sources, uint64_t record)
+extern "C" int sgpu_cuda_agree_gather(void *stream, uint64_t address, unsigned sources,
+				      uint64_t record)
 {
-	agree_gather<<<sources, THREADS, 0, (cudaStream_t)stream>>>((room *)address, sources, (uint8_t *)record);
+	agree_gather<<<sources, THREADS, 0, (cudaStream_t)stream>>>((room *)address, sources,
+								    (uint8_t *)record);
 	return (int)cudaGetLastError();
 }
 
-extern "C" int sgpu_cuda_agree_make(void *stream, uint64_t address, unsigned sources, const uint8_t random[32],
-				    uint64_t to)
+extern "C" int sgpu_cuda_agree_make(void *stream, uint64_t address, unsigned sources,
+				    const uint8_t random[32], uint64_t to)
 {
 	bytes32 copy;
 
 	memcpy(copy.at, random, 32);
-	agree_make<<<1, 32, 0, (cudaStream_t)stream>>>((room *)address, sources, copy, (sgpu_cuda_answer *)to);
+	agree_make<<<1, 32, 0, (cudaStream_t)stream>>>((room *)address, sources, copy,
+						       (sgpu_cuda_answer *)to);
 	return (int)cudaGetLastError();
 }
 
-extern "C" int sgpu_cuda_agree_finish(void *stream, uint64_t address, unsigned sources, const uint8_t host_public[32],
-				      uint64_t to)
+extern "C" int sgpu_cuda_agree_finish(void *stream, uint64_t address, unsigned sources,
+				      const uint8_t host_public[32], uint64_t to)
 {
 	bytes32 copy;
 
 	(void)sources;
 	memcpy(copy.at, host_public, 32);
-	agree_finish<<<1, 32, 0, (cudaStream_t)stream>>>((room *)address, copy, (sgpu_cuda_answer *)to);
+	agree_finish<<<1, 32, 0, (cudaStream_t)stream>>>((room *)address, copy,
+							 (sgpu_cuda_answer *)to);
 	return (int)cudaGetLastError();
 }

@@ -2,11 +2,12 @@
  *
  * Kernels that gather entropy and agree on a key.
  *
- * A source of entropy is a multiprocessor. All of them at once add to words that they share, at places that depend on
- * what they read there, and read back past the caches; how many clock cycles that takes one thread is a sample, of
- * which the lowest eight bits count. It depends on how the requests of all multiprocessors meet in the crossbar, in
- * the second level cache and in memory, whose clocks are not those of the multiprocessors. The samples never leave
- * shared memory: out go their digest, which stays on the device, and the counts of the health tests.
+ * A source of entropy is a multiprocessor. All of them at once add to words that they share, at
+ * places that depend on what they read there, and read back past the caches; how many clock cycles
+ * that takes one thread is a sample, of which the lowest eight bits count. It depends on how the
+ * requests of all multiprocessors meet in the crossbar, in the second level cache and in memory,
+ * whose clocks are not those of the multiprocessors. The samples never leave shared memory: out go
+ * their digest, which stays on the device, and the counts of the health tests.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_AGREE_KERNELS_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_AGREE_KERNELS_CUH
@@ -15,7 +16,8 @@
 #include <device/cuda/kernels/agree_secret.cuh>
 #include <device/cuda/kernels/entropy.cuh>
 
-namespace sgpu_agree {
+namespace sgpu_agree
+{
 
 enum { THREADS = 128, WORDS = 1024, WARM_UP = 64 };
 
@@ -70,7 +72,7 @@ static __device__ void sample(source *s, uint32_t *words)
 		was = atomicAdd(word, (uint32_t)begin | 1);
 		*sink = was;
 		is = *(volatile uint32_t *)(words + (was >> 5) % WORDS);
-		*sink = is;     /* waits until it is there */
+		*sink = is; /* waits until it is there */
 		end = clock64();
 		if (threadIdx.x == 0 && i >= 0) {
 			s->samples[i] = (uint8_t)(end - begin);
@@ -84,14 +86,17 @@ static __device__ void count(source *s)
 	const unsigned t = threadIdx.x;
 
 	for (unsigned i = t; i < 256; i += THREADS) {
-		atomicMax(&s->counts.most_common, sgpu_entropy_times(s->samples, SGPU_CUDA_SAMPLES, i));
+		atomicMax(&s->counts.most_common,
+			  sgpu_entropy_times(s->samples, SGPU_CUDA_SAMPLES, i));
 	}
 	for (unsigned i = t; i < SGPU_ENTROPY_LAGS; i += THREADS) {
-		atomicMax(&s->counts.most_at_lag, sgpu_entropy_again(s->samples, SGPU_CUDA_SAMPLES, i + 1));
+		atomicMax(&s->counts.most_at_lag,
+			  sgpu_entropy_again(s->samples, SGPU_CUDA_SAMPLES, i + 1));
 	}
 	if (t == 0) {
 		s->counts.samples = SGPU_CUDA_SAMPLES;
-		sgpu_entropy_walk(s->samples, SGPU_CUDA_SAMPLES, &s->counts.longest_run, &s->counts.most_in_window);
+		sgpu_entropy_walk(s->samples, SGPU_CUDA_SAMPLES, &s->counts.longest_run,
+				  &s->counts.most_in_window);
 	}
 }
 
@@ -149,11 +154,14 @@ static __device__ void answer(sgpu_cuda_answer *to, const uint8_t *bytes, uint64
 	*(volatile uint64_t *)&to->done = done;
 }
 
-/* One block; its first thread works. The work lies in shared memory, the others only help to wipe it. */
-static __device__ void make(sgpu_agree_work *w, room *r, unsigned sources, const bytes32 &random, sgpu_cuda_answer *to)
+/* One block; its first thread works. The work lies in shared memory, the others only help to wipe
+ * it. */
+static __device__ void make(sgpu_agree_work *w, room *r, unsigned sources, const bytes32 &random,
+			    sgpu_cuda_answer *to)
 {
 	if (threadIdx.x == 0) {
-		sgpu_agree_make(w, random.at, digests_of(r), sources, r->private_key, r->public_key);
+		sgpu_agree_make(w, random.at, digests_of(r), sources, r->private_key,
+				r->public_key);
 		answer(to, r->public_key, SGPU_CUDA_AGREE_DONE);
 	}
 	__syncthreads();
@@ -163,7 +171,8 @@ static __device__ void make(sgpu_agree_work *w, room *r, unsigned sources, const
 	wipe(w);
 }
 
-static __device__ void finish(sgpu_agree_work *w, room *r, const bytes32 &host_public, sgpu_cuda_answer *to)
+static __device__ void finish(sgpu_agree_work *w, room *r, const bytes32 &host_public,
+			      sgpu_cuda_answer *to)
 {
 	if (threadIdx.x == 0) {
 		int sound = sgpu_agree_derive(w, r->private_key, host_public.at, r->public_key);
@@ -171,7 +180,8 @@ static __device__ void finish(sgpu_agree_work *w, room *r, const bytes32 &host_p
 		for (int i = 0; i < 48; i++) {
 			r->material[i] = sound && i < SGPU_AGREE_KEY ? w->out[i] : 0;
 		}
-		answer(to, w->out + SGPU_AGREE_KEY, sound ? SGPU_CUDA_AGREE_DONE : SGPU_CUDA_AGREE_ZERO);
+		answer(to, w->out + SGPU_AGREE_KEY,
+		       sound ? SGPU_CUDA_AGREE_DONE : SGPU_CUDA_AGREE_ZERO);
 	}
 	__syncthreads();
 	if (threadIdx.x < 32) {
@@ -180,6 +190,6 @@ static __device__ void finish(sgpu_agree_work *w, room *r, const bytes32 &host_p
 	wipe(w);
 }
 
-} /* namespace */
+} // namespace sgpu_agree
 
 #endif

@@ -7,14 +7,16 @@
 
 #include <stdint.h>
 
-namespace sgpu_blocks {
+namespace sgpu_blocks
+{
 
 static __device__ __forceinline__ uint4 operator^(uint4 a, uint4 b)
 {
 	return make_uint4(a.x ^ b.x, a.y ^ b.y, a.z ^ b.z, a.w ^ b.w);
 }
 
-template <bool ALIGNED> static __device__ __forceinline__ uint4 load_block(const unsigned char *from)
+template <bool ALIGNED>
+static __device__ __forceinline__ uint4 load_block(const unsigned char *from)
 {
 	if (ALIGNED) {
 		return __ldg((const uint4 *)from);
@@ -28,7 +30,8 @@ template <bool ALIGNED> static __device__ __forceinline__ uint4 load_block(const
 	return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-template <bool ALIGNED> static __device__ __forceinline__ void store_block(unsigned char *to, uint4 b)
+template <bool ALIGNED>
+static __device__ __forceinline__ void store_block(unsigned char *to, uint4 b)
 {
 	if (ALIGNED) {
 		*(uint4 *)to = b;
@@ -79,6 +82,6 @@ static __device__ __forceinline__ uint4 keep_part(uint4 b, int size)
 	return make_uint4(w[0], w[1], w[2], w[3]);
 }
 
-} /* namespace */
+} // namespace sgpu_blocks
 
 #endif

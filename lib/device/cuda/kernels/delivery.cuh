@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A key on its way to the device: AES-256 key and base nonce, 44 bytes, sealed with AES-256-GCM under the session
- * key. The nonce is four zero bytes and a counter; there are no associated data. What each thread of the kernel that
- * opens it does.
+ * A key on its way to the device: AES-256 key and base nonce, 44 bytes, sealed with AES-256-GCM
+ * under the session key. The nonce is four zero bytes and a counter; there are no associated data.
+ * What each thread of the kernel that opens it does.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_DELIVERY_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_DELIVERY_CUH
@@ -12,9 +12,9 @@
 #include <device/cuda/kernels/gf128.cuh>
 
 enum {
-	SGPU_DELIVERY_WORDS = SGPU_CUDA_DELIVERED / 4,     /* of ciphertext */
+	SGPU_DELIVERY_WORDS = SGPU_CUDA_DELIVERED / 4, /* of ciphertext */
 	SGPU_DELIVERY_BLOCKS = (SGPU_DELIVERY_WORDS + 3) / 4,
-	SGPU_DELIVERY_TERMS = SGPU_DELIVERY_BLOCKS + 1,    /* of GHASH: the blocks, and the lengths */
+	SGPU_DELIVERY_TERMS = SGPU_DELIVERY_BLOCKS + 1, /* of GHASH: the blocks, and the lengths */
 };
 
 SGPU_ON_DEVICE uint32_t sgpu_delivery_swapped(uint32_t word)
@@ -24,7 +24,8 @@ SGPU_ON_DEVICE uint32_t sgpu_delivery_swapped(uint32_t word)
 
 /* Counter block `number`, enciphered: 1 masks the tag, the next ones the blocks. */
 SGPU_ON_DEVICE void sgpu_delivery_stream(const struct sgpu_cuda_delivery *d, const uint32_t *t0,
-					 const uint32_t *round_keys, uint32_t number, uint32_t out[4])
+					 const uint32_t *round_keys, uint32_t number,
+					 uint32_t out[4])
 {
 	uint32_t block[4];
 
@@ -49,10 +50,12 @@ SGPU_ON_DEVICE uint4 sgpu_delivery_term(const struct sgpu_cuda_delivery *d, int 
 		w[3] = sgpu_delivery_swapped(SGPU_CUDA_DELIVERED * 8);
 	}
 #ifdef __cplusplus
-	return sgpu_gf::to_block(sgpu_gf::multiply(sgpu_gf::from_block(make_uint4(w[0], w[1], w[2], w[3])),
-						   sgpu_gf::from_block(power)));
+	return sgpu_gf::to_block(
+		sgpu_gf::multiply(sgpu_gf::from_block(make_uint4(w[0], w[1], w[2], w[3])),
+				  sgpu_gf::from_block(power)));
 #else
-	return to_block(multiply(from_block(make_uint4(w[0], w[1], w[2], w[3])), from_block(power)));
+	return to_block(
+		multiply(from_block(make_uint4(w[0], w[1], w[2], w[3])), from_block(power)));
 #endif
 }
 

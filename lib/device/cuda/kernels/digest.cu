@@ -6,7 +6,8 @@
 #include <device/cuda/kernels/sponge_warp.cuh>
 
 /* The state of the final node, before the block that the marker is in is permuted. */
-static __device__ __forceinline__ void put_head(const uint64_t (&a)[LANES], struct sgpu_digest_mail *mail)
+static __device__ __forceinline__ void put_head(const uint64_t (&a)[LANES],
+						struct sgpu_digest_mail *mail)
 {
 #pragma unroll
 	for (int i = 0; i < LANES; i++) {
@@ -39,14 +40,16 @@ static __device__ __noinline__ void odd_chunk(const sgpu_digest_work &work, uint
 			work.mail->head[lane] = a;
 		}
 	} else if (lane < SGPU_KT128_VALUE / 8) {
-		uint8_t *to = index == 0 ? work.result : work.mail->odd[index - work.size / SGPU_KT128_CHUNK];
+		uint8_t *to = index == 0 ? work.result
+					 : work.mail->odd[index - work.size / SGPU_KT128_CHUNK];
 
 		((uint64_t *)to)[lane] = a;
 	}
 }
 
 template <bool ALIGNED>
-static __global__ void __launch_bounds__(SGPU_DIGEST_THREADS) chunks(const __grid_constant__ sgpu_digest_work work)
+static __global__ void __launch_bounds__(SGPU_DIGEST_THREADS)
+	chunks(const __grid_constant__ sgpu_digest_work work)
 {
 	uint64_t index = (uint64_t)blockIdx.x * SGPU_DIGEST_THREADS + threadIdx.x;
 
@@ -72,7 +75,8 @@ static __global__ void __launch_bounds__(SGPU_DIGEST_THREADS) chunks(const __gri
 
 cudaError_t sgpu_digest_launch(const sgpu_digest_work &work, cudaStream_t stream)
 {
-	unsigned blocks = (unsigned)((work.count + SGPU_DIGEST_THREADS - 1) / SGPU_DIGEST_THREADS) + (work.odd ? 1 : 0);
+	unsigned blocks = (unsigned)((work.count + SGPU_DIGEST_THREADS - 1) / SGPU_DIGEST_THREADS) +
+			  (work.odd ? 1 : 0);
 
 	if ((uintptr_t)work.message % 8 == 0) {
 		chunks<true><<<blocks, SGPU_DIGEST_THREADS, 0, stream>>>(work);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A digest of device memory, slice by slice: while the GPU hashes the chunks of one, the processor absorbs the chaining
- * values of those before it, in functions that a stream beside the caller's calls.
+ * A digest of device memory, slice by slice: while the GPU hashes the chunks of one, the processor
+ * absorbs the chaining values of those before it, in functions that a stream beside the caller's
+ * calls.
  *
- * To be called takes a sleeping thread long. So there are few calls, marks: one at the first slice, at every eighth, at
- * the last. A call can rely on the slices up to its own; for a moment it also waits for later ones, which the GPU
- * counts in memory, and takes as many as come.
+ * To be called takes a sleeping thread long. So there are few calls, marks: one at the first slice,
+ * at every eighth, at the last. A call can rely on the slices up to its own; for a moment it also
+ * waits for later ones, which the GPU counts in memory, and takes as many as come.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,17 +18,17 @@
 #include <device/cuda/kernels/digest_state.cuh>
 
 enum {
-	MARK = 8,                      /* slices between two calls */
-	MARKS = 4,                     /* events of calls: more than a slot's slice lies behind */
-	PATIENCE_NS = 500000,          /* a slice takes about 120 us */
+	MARK = 8,	      /* slices between two calls */
+	MARKS = 4,	      /* events of calls: more than a slot's slice lies behind */
+	PATIENCE_NS = 500000, /* a slice takes about 120 us */
 };
 
 /* One digest in work. */
 struct job {
 	struct sgpu_cuda_digests *owner;
-	struct job *next;              /* of all */
+	struct job *next; /* of all */
 	struct job *next_idle;
-	unsigned holders;              /* who enqueues, and the processor's part; under the owner's lock */
+	unsigned holders; /* who enqueues, and the processor's part; under the owner's lock */
 	struct sgpu_digest_mail *mail;
 	cudaStream_t beside;
 	cudaEvent_t hashed, absorbed[MARKS];
@@ -109,8 +110,8 @@ static cudaError_t fill(struct job *job)
 	return result;
 }
 
-/* Streams and events are made without the lock: the driver may wait there for functions that it calls, and absorb() is
- * one of them and takes the lock. */
+/* Streams and events are made without the lock: the driver may wait there for functions that it
+ * calls, and absorb() is one of them and takes the lock. */
 static cudaError_t take(struct sgpu_cuda_digests *digests, struct job **taken)
 {
 	struct job *job;
@@ -215,7 +216,8 @@ static void CUDART_CB absorb(void *argument)
 	while (job->absorbed_slices <= certain) {
 		absorb_slice(job);
 	}
-	while (job->absorbed_slices < job->slices - 1 && job->absorbed_slices <= certain + MARK && comes(job)) {
+	while (job->absorbed_slices < job->slices - 1 && job->absorbed_slices <= certain + MARK &&
+	       comes(job)) {
 		absorb_slice(job);
 	}
 	if (certain == job->slices - 1) {
@@ -253,7 +255,8 @@ static cudaError_t enqueue_call(struct job *job, cudaStream_t stream, uint64_t c
 	if (result == cudaSuccess) {
 		result = cudaLaunchHostFunc(job->beside, absorb, job);
 	}
-	return result == cudaSuccess ? cudaEventRecord(job->absorbed[call % MARKS], job->beside) : result;
+	return result == cudaSuccess ? cudaEventRecord(job->absorbed[call % MARKS], job->beside)
+				     : result;
 }
 
 static cudaError_t enqueue_slices(struct job *job, cudaStream_t stream)
@@ -289,7 +292,8 @@ static void set_suffix(struct sgpu_digest_work *work, const void *custom, size_t
 	work->suffix_size = (unsigned)size + sgpu_kt128_length(size, work->suffix + size);
 }
 
-static cudaError_t enqueue_tree(struct sgpu_cuda_digests *digests, const struct sgpu_digest_work *work, uint64_t whole,
+static cudaError_t enqueue_tree(struct sgpu_cuda_digests *digests,
+				const struct sgpu_digest_work *work, uint64_t whole,
 				uint8_t *result, cudaStream_t stream)
 {
 	struct job *job;
@@ -302,7 +306,8 @@ static cudaError_t enqueue_tree(struct sgpu_cuda_digests *digests, const struct 
 	job->work = *work;
 	job->work.mail = job->mail;
 	job->whole = whole;
-	job->slices = whole > SGPU_DIGEST_SLICE ? (whole + SGPU_DIGEST_SLICE - 1) / SGPU_DIGEST_SLICE : 1;
+	job->slices =
+		whole > SGPU_DIGEST_SLICE ? (whole + SGPU_DIGEST_SLICE - 1) / SGPU_DIGEST_SLICE : 1;
 	job->mail->hashed = 0;
 	job->calls = 0;
 	job->absorbed_slices = 0;
@@ -321,8 +326,9 @@ static cudaError_t enqueue_tree(struct sgpu_cuda_digests *digests, const struct 
 	return code;
 }
 
-int sgpu_cuda_digest_enqueue(struct sgpu_cuda_digests *digests, void *stream, uint64_t memory, uint64_t size,
-			     const void *custom, size_t custom_size, volatile void *result, uint64_t result_address)
+int sgpu_cuda_digest_enqueue(struct sgpu_cuda_digests *digests, void *stream, uint64_t memory,
+			     uint64_t size, const void *custom, size_t custom_size,
+			     volatile void *result, uint64_t result_address)
 {
 	struct sgpu_digest_work work;
 	uint64_t total, whole = size / SGPU_KT128_CHUNK;

@@ -12,17 +12,20 @@
 #include <crypto/kt128.h>
 
 enum {
-	SGPU_DIGEST_THREADS = 64,      /* of a block */
-	SGPU_DIGEST_SLICE = 16384,     /* chunks that one kernel hashes: a warp for every scheduler of a large GPU */
-	SGPU_DIGEST_SLOTS = 16,        /* slices whose chaining values may wait for the processor */
+	SGPU_DIGEST_THREADS = 64,  /* of a block */
+	SGPU_DIGEST_SLICE = 16384, /* chunks that one kernel hashes: a warp for every scheduler of a
+				      large GPU */
+	SGPU_DIGEST_SLOTS = 16,	   /* slices whose chaining values may wait for the processor */
 	SGPU_DIGEST_SUFFIX_MAX = 256 + SGPU_KT128_LENGTH_MAX,
 };
 
 /* Pinned host memory that the GPU writes. */
 struct sgpu_digest_mail {
-	uint64_t hashed; /* slices of which the processor knows without being called; the last one is not counted */
+	uint64_t hashed; /* slices of which the processor knows without being called; the last one
+			    is not counted */
 	uint64_t head[SGPU_KECCAK_LANES];
-	alignas(16) uint8_t odd[2][SGPU_KT128_VALUE]; /* of the chunks that reach past the message */
+	alignas(16)
+		uint8_t odd[2][SGPU_KT128_VALUE]; /* of the chunks that reach past the message */
 	alignas(16) uint8_t values[SGPU_DIGEST_SLOTS][SGPU_DIGEST_SLICE * SGPU_KT128_VALUE];
 };
 
@@ -30,12 +33,12 @@ struct sgpu_digest_mail {
 struct sgpu_digest_work {
 	const uint8_t *message;
 	uint64_t size;
-	uint64_t first, count;         /* chunks that lie in the message whole */
-	uint8_t *values;               /* of these */
+	uint64_t first, count;	       /* chunks that lie in the message whole */
+	uint8_t *values;	       /* of these */
 	struct sgpu_digest_mail *mail; /* NULL: the message is one node */
-	uint8_t *result;               /* of a message that is one node */
-	unsigned odd;                  /* chunks that do not, when they are to be hashed, too */
-	unsigned suffix_size;          /* the customisation string and its length */
+	uint8_t *result;	       /* of a message that is one node */
+	unsigned odd;		       /* chunks that do not, when they are to be hashed, too */
+	unsigned suffix_size;	       /* the customisation string and its length */
 	uint8_t suffix[SGPU_DIGEST_SUFFIX_MAX];
 };
 

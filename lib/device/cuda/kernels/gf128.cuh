@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Multiplication in GHASH's field, GF(2^128) modulo x^128 + x^7 + x^2 + x + 1 (NIST SP 800-38D, section 6.3), for the
- * few products of two unknowns; the many by one constant go through tables (aead.cu).
+ * Multiplication in GHASH's field, GF(2^128) modulo x^128 + x^7 + x^2 + x + 1 (NIST SP 800-38D,
+ * section 6.3), for the few products of two unknowns; the many by one constant go through tables
+ * (aead.cu).
  *
- * A block is held as SP 800-38D has it in memory, read as four little-endian words: the leftmost bit of the first
- * byte is the coefficient of x^0. struct gf holds the same with bit i of the 128-bit number as that of x^i.
+ * A block is held as SP 800-38D has it in memory, read as four little-endian words: the leftmost
+ * bit of the first byte is the coefficient of x^0. struct gf holds the same with bit i of the
+ * 128-bit number as that of x^i.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_GF128_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_GF128_CUH
@@ -13,7 +15,8 @@
 
 /* Tests compile it as C (tests/unit/device_code.h). */
 #ifdef __cplusplus
-namespace sgpu_gf {
+namespace sgpu_gf
+{
 #endif
 
 typedef struct {
@@ -36,13 +39,14 @@ static __device__ __forceinline__ gf from_block(uint4 b)
 
 static __device__ __forceinline__ uint4 to_block(gf a)
 {
-	return make_uint4(reverse_bytes_bits((uint32_t)a.low), reverse_bytes_bits((uint32_t)(a.low >> 32)),
-			  reverse_bytes_bits((uint32_t)a.high), reverse_bytes_bits((uint32_t)(a.high >> 32)));
+	return make_uint4(
+		reverse_bytes_bits((uint32_t)a.low), reverse_bytes_bits((uint32_t)(a.low >> 32)),
+		reverse_bytes_bits((uint32_t)a.high), reverse_bytes_bits((uint32_t)(a.high >> 32)));
 }
 
-/* The carry-less product of two words by integer products: with only every fourth bit set, at most eight terms meet
- * in a place, so that no carry reaches the next place that counts. Not inlined: products are rare, and their code would
- * have to be fetched for each. */
+/* The carry-less product of two words by integer products: with only every fourth bit set, at most
+ * eight terms meet in a place, so that no carry reaches the next place that counts. Not inlined:
+ * products are rare, and their code would have to be fetched for each. */
 static __device__ __noinline__ uint64_t clmul32(uint32_t a, uint32_t b)
 {
 	const uint32_t m = 0x11111111u;
@@ -64,8 +68,10 @@ typedef struct {
 /* Three products in place of four (Karatsuba). */
 static __device__ __forceinline__ wide clmul64(uint64_t a, uint64_t b)
 {
-	uint32_t a0 = (uint32_t)a, a1 = (uint32_t)(a >> 32), b0 = (uint32_t)b, b1 = (uint32_t)(b >> 32);
-	uint64_t low = clmul32(a0, b0), high = clmul32(a1, b1), middle = clmul32(a0 ^ a1, b0 ^ b1) ^ low ^ high;
+	uint32_t a0 = (uint32_t)a, a1 = (uint32_t)(a >> 32), b0 = (uint32_t)b,
+		 b1 = (uint32_t)(b >> 32);
+	uint64_t low = clmul32(a0, b0), high = clmul32(a1, b1),
+		 middle = clmul32(a0 ^ a1, b0 ^ b1) ^ low ^ high;
 	wide r;
 
 	r.low = low ^ middle << 32;
@@ -77,7 +83,8 @@ static __device__ __noinline__ gf multiply(gf a, gf b)
 {
 	wide l = clmul64(a.low, b.low), h = clmul64(a.high, b.high);
 	wide m = clmul64(a.low ^ a.high, b.low ^ b.high);
-	uint64_t c0 = l.low, c1 = l.high ^ m.low ^ l.low ^ h.low, c2 = h.low ^ m.high ^ l.high ^ h.high, c3 = h.high;
+	uint64_t c0 = l.low, c1 = l.high ^ m.low ^ l.low ^ h.low,
+		 c2 = h.low ^ m.high ^ l.high ^ h.high, c3 = h.high;
 	uint64_t over;
 	gf r;
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GHASH (NIST SP 800-38D, section 6.4) by a warp: products by the constant H^32 from a table in shared memory.
+ * GHASH (NIST SP 800-38D, section 6.4) by a warp: products by the constant H^32 from a table in
+ * shared memory.
  *
- * The table has an entry for each byte and each of the sixteen positions of a byte in a block, so a product is
- * sixteen look-ups. Lane l begins at position l mod 8 of each half: so the eight lanes that a shared-memory
- * access of 16 bytes serves at once always want eight different positions, and positions lie in different banks.
+ * The table has an entry for each byte and each of the sixteen positions of a byte in a block, so a
+ * product is sixteen look-ups. Lane l begins at position l mod 8 of each half: so the eight lanes
+ * that a shared-memory access of 16 bytes serves at once always want eight different positions, and
+ * positions lie in different banks.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_GHASH_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_GHASH_CUH
@@ -12,12 +14,13 @@
 #include <device/cuda/kernels/aes.cuh>
 #include <device/cuda/kernels/gf128.cuh>
 
-namespace sgpu_ghash {
+namespace sgpu_ghash
+{
 
 struct hash {
-	const unsigned char *table;     /* in shared memory */
-	uint32_t places[2];             /* by step 0 to 7, a byte each: 16 times the position in the half */
-	uint32_t turn;                  /* bits to rotate by within a word */
+	const unsigned char *table; /* in shared memory */
+	uint32_t places[2]; /* by step 0 to 7, a byte each: 16 times the position in the half */
+	uint32_t turn;	    /* bits to rotate by within a word */
 	bool swap;
 };
 
@@ -40,7 +43,8 @@ static __device__ __forceinline__ hash make_hash(const unsigned char *table, uin
 template <int HALF, int STEP>
 static __device__ __forceinline__ uint4 look_up(const hash &h, uint32_t word)
 {
-	/* The address: the byte over the place; the upper bytes repeat the sign of the place, which has none. */
+	/* The address: the byte over the place; the upper bytes repeat the sign of the place, which
+	 * has none. */
 	uint32_t at = sgpu_aes::permute(word, h.places[STEP / 4],
 					4 + STEP % 4 | STEP % 4 << 4 | (12 + STEP % 4) * 0x1100);
 
@@ -56,7 +60,8 @@ static __device__ __forceinline__ void add(uint4 &sum, uint4 a, uint4 b)
 }
 
 template <int HALF>
-static __device__ __forceinline__ void half_product(const hash &h, uint32_t a, uint32_t b, uint4 &sum)
+static __device__ __forceinline__ void half_product(const hash &h, uint32_t a, uint32_t b,
+						    uint4 &sum)
 {
 	uint32_t x = h.swap ? b : a, y = h.swap ? a : b;
 	uint32_t low = __funnelshift_r(x, y, h.turn), high = __funnelshift_r(y, x, h.turn);
@@ -86,6 +91,6 @@ static __device__ __forceinline__ uint4 sum_of_warp(uint4 a)
 			  __reduce_xor_sync(0xffffffffu, a.z), __reduce_xor_sync(0xffffffffu, a.w));
 }
 
-} /* namespace */
+} // namespace sgpu_ghash
 
 #endif

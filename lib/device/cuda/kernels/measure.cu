@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * KT128 of pages of memory on the GPU: a thread a chunk, or a warp where there are few; then a warp a page, which
- * makes the final node of the chunks' chaining values.
+ * KT128 of pages of memory on the GPU: a thread a chunk, or a warp where there are few; then a warp
+ * a page, which makes the final node of the chunks' chaining values.
  */
 #include <string.h>
 
@@ -18,35 +18,42 @@ enum {
 	SUFFIX_MAX = sizeof(((struct sgpu_measure_custom *)0)->bytes) + SGPU_KT128_LENGTH_MAX,
 	THREADS = 64, /* of a block that computes chunks */
 	VALUE_WORDS = SGPU_KT128_VALUE / 8,
-	AFTER_HEAD = SGPU_KT128_CHUNK % SGPU_TURBOSHAKE_RATE / 8 + SGPU_KT128_MARKER / 8, /* word of a block */
-	SCHEDULERS = 4, /* of a multiprocessor */
-	FEW = 2,        /* chunks a scheduler for which a warp each pays */
+	AFTER_HEAD = SGPU_KT128_CHUNK % SGPU_TURBOSHAKE_RATE / 8 +
+		     SGPU_KT128_MARKER / 8, /* word of a block */
+	SCHEDULERS = 4,			    /* of a multiprocessor */
+	FEW = 2,			    /* chunks a scheduler for which a warp each pays */
 };
-static_assert(AFTER_HEAD + VALUE_WORDS == RATE_WORDS, "the first chaining value ends the head's block");
+static_assert(AFTER_HEAD + VALUE_WORDS == RATE_WORDS,
+	      "the first chaining value ends the head's block");
 
 /* Scratch memory of the device. */
 struct scratch {
-	alignas(16) uint8_t values[STEP_PAGES][PAGE_CHUNKS][SGPU_KT128_VALUE]; /* of chunks 1 and up */
-	alignas(16) uint8_t digests[STEP_PAGES][SGPU_KT128_SIZE]; /* of the pages */
-	uint64_t heads[STEP_PAGES][SGPU_KECCAK_LANES]; /* final nodes that have taken chunk 0 and the marker */
+	alignas(16)
+		uint8_t values[STEP_PAGES][PAGE_CHUNKS][SGPU_KT128_VALUE]; /* of chunks 1 and up */
+	alignas(16) uint8_t digests[STEP_PAGES][SGPU_KT128_SIZE];	   /* of the pages */
+	uint64_t heads[STEP_PAGES]
+		      [SGPU_KECCAK_LANES]; /* final nodes that have taken chunk 0 and the marker */
 };
 
 /* One step: whole pages that follow each other, and behind them at most one that is shorter. */
 struct measure_step {
 	const uint8_t *memory;
 	uint64_t size;
-	unsigned pages;                /* with the shorter one */
-	unsigned odd;                  /* chunks of the shorter one that reach past its bytes; 0: there is no such page */
+	unsigned pages; /* with the shorter one */
+	unsigned odd;	/* chunks of the shorter one that reach past its bytes; 0: there is no such
+			   page */
 	struct scratch *scratch;
-	unsigned suffix_size;          /* the customisation string and its length */
+	unsigned suffix_size; /* the customisation string and its length */
 	uint8_t suffix[SUFFIX_MAX];
-	uint64_t suffix_value[SGPU_KT128_VALUE / 8]; /* chaining value of a whole page's last chunk: the suffix alone */
+	uint64_t suffix_value[SGPU_KT128_VALUE / 8]; /* chaining value of a whole page's last chunk:
+							the suffix alone */
 };
 
 /* ---- chunks ---- */
 /* A state of chunk `index` of a page. */
-static __device__ __forceinline__ void put_chunk(const uint64_t (&a)[LANES], struct scratch *scratch,
-						 unsigned page, unsigned index)
+static __device__ __forceinline__ void put_chunk(const uint64_t (&a)[LANES],
+						 struct scratch *scratch, unsigned page,
+						 unsigned index)
 {
 	if (index > 0) {
 		put_value(a, scratch->values[page][index - 1]);
@@ -59,9 +66,11 @@ static __device__ __forceinline__ void put_chunk(const uint64_t (&a)[LANES], str
 }
 
 template <bool ALIGNED>
-static __device__ __forceinline__ void whole_chunk(const struct measure_step &work, unsigned page, unsigned index)
+static __device__ __forceinline__ void whole_chunk(const struct measure_step &work, unsigned page,
+						   unsigned index)
 {
-	const uint8_t *chunk = work.memory + ((uint64_t)page * PAGE_CHUNKS + index) * SGPU_KT128_CHUNK;
+	const uint8_t *chunk =
+		work.memory + ((uint64_t)page * PAGE_CHUNKS + index) * SGPU_KT128_CHUNK;
 	uint64_t a[LANES] = {};
 
 	absorb_whole<ALIGNED>(chunk, index == 0, a);
@@ -72,10 +81,12 @@ static __device__ __forceinline__ void whole_chunk(const struct measure_step &wo
 }
 
 /* Any chunk; all of a warp calls it. */
-static __device__ __noinline__ void warp_chunk(const struct measure_step &work, unsigned page, unsigned index)
+static __device__ __noinline__ void warp_chunk(const struct measure_step &work, unsigned page,
+					       unsigned index)
 {
 	const uint64_t begin = (uint64_t)page * SGPU_MEASURE_PAGE, left = work.size - begin;
-	const message m = { work.memory + begin, min(left, (uint64_t)SGPU_MEASURE_PAGE), work.suffix, work.suffix_size };
+	const message m = { work.memory + begin, min(left, (uint64_t)SGPU_MEASURE_PAGE),
+			    work.suffix, work.suffix_size };
 	const unsigned lane = threadIdx.x % WARP;
 	struct scratch *scratch = work.scratch;
 	uint64_t a = 0;
@@ -85,16 +96,19 @@ static __device__ __noinline__ void warp_chunk(const struct measure_step &work, 
 			scratch->heads[page][lane] = a;
 		}
 		if (lane < VALUE_WORDS && m.size == SGPU_MEASURE_PAGE) {
-			((uint64_t *)scratch->values[page][PAGE_CHUNKS - 1])[lane] = work.suffix_value[lane];
+			((uint64_t *)scratch->values[page][PAGE_CHUNKS - 1])[lane] =
+				work.suffix_value[lane];
 		}
 	} else if (lane < VALUE_WORDS) {
 		/* A chunk 0 that is no head is all of its page. */
-		((uint64_t *)(index == 0 ? scratch->digests[page] : scratch->values[page][index - 1]))[lane] = a;
+		((uint64_t *)(index == 0 ? scratch->digests[page]
+					 : scratch->values[page][index - 1]))[lane] = a;
 	}
 }
 
 template <bool ALIGNED>
-static __global__ void __launch_bounds__(THREADS) chunks(const __grid_constant__ struct measure_step work)
+static __global__ void __launch_bounds__(THREADS)
+	chunks(const __grid_constant__ struct measure_step work)
 {
 	uint64_t index = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
 
@@ -102,20 +116,24 @@ static __global__ void __launch_bounds__(THREADS) chunks(const __grid_constant__
 	if (work.odd > 0) {
 		if (blockIdx.x == 0) {
 			if (threadIdx.x / WARP < work.odd) {
-				warp_chunk(work, work.pages - 1, (unsigned)(work.size % SGPU_MEASURE_PAGE / SGPU_KT128_CHUNK) +
-					   threadIdx.x / WARP);
+				warp_chunk(work, work.pages - 1,
+					   (unsigned)(work.size % SGPU_MEASURE_PAGE /
+						      SGPU_KT128_CHUNK) +
+						   threadIdx.x / WARP);
 			}
 			return;
 		}
 		index -= THREADS;
 	}
 	if (index < work.size / SGPU_KT128_CHUNK) {
-		whole_chunk<ALIGNED>(work, (unsigned)(index / PAGE_CHUNKS), (unsigned)(index % PAGE_CHUNKS));
+		whole_chunk<ALIGNED>(work, (unsigned)(index / PAGE_CHUNKS),
+				     (unsigned)(index % PAGE_CHUNKS));
 	}
 }
 
 /* A warp for each of few chunks, odd ones or not: all would otherwise wait for one thread's. */
-static __global__ void __launch_bounds__(WARP) few_chunks(const __grid_constant__ struct measure_step work)
+static __global__ void __launch_bounds__(WARP)
+	few_chunks(const __grid_constant__ struct measure_step work)
 {
 	/* A last page that almost fills its chunks has one more than a whole one. */
 	const unsigned page = min(blockIdx.x / PAGE_CHUNKS, work.pages - 1);
@@ -124,16 +142,19 @@ static __global__ void __launch_bounds__(WARP) few_chunks(const __grid_constant_
 }
 
 /* ---- pages ---- */
-/* What ends a final node, in one word: the count's length encoding, two bytes 0xff, the domain separation byte. */
+/* What ends a final node, in one word: the count's length encoding, two bytes 0xff, the domain
+ * separation byte. */
 static __device__ __forceinline__ uint64_t end_word(unsigned count)
 {
 	uint64_t end = 0xffff | (uint64_t)SGPU_KT128_FINAL << 16;
 
-	return count < 256 ? count | 1 << 8 | end << 16 : count >> 8 | (count & 255) << 8 | 2 << 16 | end << 24;
+	return count < 256 ? count | 1 << 8 | end << 16
+			   : count >> 8 | (count & 255) << 8 | 2 << 16 | end << 24;
 }
 
 /* A warp a page: its final node takes the chaining values, word by word, and the end word. */
-static __global__ void __launch_bounds__(WARP) pages(const __grid_constant__ struct measure_step work)
+static __global__ void __launch_bounds__(WARP)
+	pages(const __grid_constant__ struct measure_step work)
 {
 	const place p;
 	const unsigned page = blockIdx.x;
@@ -158,7 +179,10 @@ static __global__ void __launch_bounds__(WARP) pages(const __grid_constant__ str
 		at += RATE_WORDS;
 		last = end > size;
 		/* The next block is on its way while this one is permuted. */
-		word = last || !rate ? 0 : at < size ? values[at] : at == size ? end_word((unsigned)count) : 0;
+		word = last || !rate ? 0
+		       : at < size   ? values[at]
+		       : at == size  ? end_word((unsigned)count)
+				     : 0;
 		a ^= last && p.index == RATE_WORDS - 1 ? (uint64_t)0x80 << 56 : 0;
 		permute_by_warp(p, a);
 	} while (!last);
@@ -168,9 +192,11 @@ static __global__ void __launch_bounds__(WARP) pages(const __grid_constant__ str
 }
 
 /* ---- the host's side ---- */
-static cudaError_t launch(const struct measure_step &work, unsigned multiprocessors, cudaStream_t stream)
+static cudaError_t launch(const struct measure_step &work, unsigned multiprocessors,
+			  cudaStream_t stream)
 {
-	unsigned count = (unsigned)(work.size / SGPU_KT128_CHUNK), most = multiprocessors * SCHEDULERS * FEW;
+	unsigned count = (unsigned)(work.size / SGPU_KT128_CHUNK),
+		 most = multiprocessors * SCHEDULERS * FEW;
 	unsigned blocks = (count + THREADS - 1) / THREADS + (work.odd > 0 ? 1 : 0);
 
 	if (count + work.odd <= most) {
@@ -190,7 +216,8 @@ static void set_suffix(struct measure_step *work, const struct sgpu_measure_cust
 	struct sgpu_turboshake leaf = {};
 
 	memcpy(work->suffix, custom->bytes, custom->size);
-	work->suffix_size = (unsigned)custom->size + sgpu_kt128_length(custom->size, work->suffix + custom->size);
+	work->suffix_size = (unsigned)custom->size +
+			    sgpu_kt128_length(custom->size, work->suffix + custom->size);
 	sgpu_turboshake_absorb(&leaf, work->suffix, work->suffix_size);
 	sgpu_turboshake_finish(&leaf, SGPU_KT128_LEAF);
 	sgpu_turboshake_squeeze(&leaf, (uint8_t *)work->suffix_value, sizeof(work->suffix_value));
@@ -200,13 +227,15 @@ static void set_suffix(struct measure_step *work, const struct sgpu_measure_cust
 /* The next step of `left` bytes. */
 static void set_step(struct measure_step *work, uint64_t left)
 {
-	const uint64_t most = (uint64_t)STEP_PAGES * SGPU_MEASURE_PAGE, page = left % SGPU_MEASURE_PAGE;
+	const uint64_t most = (uint64_t)STEP_PAGES * SGPU_MEASURE_PAGE,
+		       page = left % SGPU_MEASURE_PAGE;
 
 	work->size = left < most ? left : most;
 	work->pages = (unsigned)((work->size + SGPU_MEASURE_PAGE - 1) / SGPU_MEASURE_PAGE);
 	work->odd = 0;
 	if (left < most && page > 0) {
-		work->odd = (unsigned)((page + work->suffix_size + SGPU_KT128_CHUNK - 1) / SGPU_KT128_CHUNK -
+		work->odd = (unsigned)((page + work->suffix_size + SGPU_KT128_CHUNK - 1) /
+					       SGPU_KT128_CHUNK -
 				       page / SGPU_KT128_CHUNK);
 	}
 }
@@ -216,8 +245,9 @@ size_t sgpu_cuda_measure_scratch(void)
 	return sizeof(struct scratch);
 }
 
-int sgpu_cuda_measure_enqueue(void *native, uint64_t memory, uint64_t size, const struct sgpu_measure_custom *custom,
-			      unsigned multiprocessors, uint64_t scratch, uint8_t *digests)
+int sgpu_cuda_measure_enqueue(void *native, uint64_t memory, uint64_t size,
+			      const struct sgpu_measure_custom *custom, unsigned multiprocessors,
+			      uint64_t scratch, uint8_t *digests)
 {
 	cudaStream_t stream = (cudaStream_t)native;
 	struct measure_step work = {};
@@ -230,7 +260,8 @@ int sgpu_cuda_measure_enqueue(void *native, uint64_t memory, uint64_t size, cons
 		set_step(&work, size - done);
 		result = launch(work, multiprocessors, stream);
 		if (result == cudaSuccess) {
-			result = cudaMemcpyAsync(digests, work.scratch->digests, (size_t)work.pages * SGPU_KT128_SIZE,
+			result = cudaMemcpyAsync(digests, work.scratch->digests,
+						 (size_t)work.pages * SGPU_KT128_SIZE,
 						 cudaMemcpyDeviceToHost, stream);
 			digests += (size_t)work.pages * SGPU_KT128_SIZE;
 		}

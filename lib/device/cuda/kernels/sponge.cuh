@@ -16,7 +16,8 @@ enum {
 	LANES = SGPU_KECCAK_LANES,
 	RATE_WORDS = SGPU_TURBOSHAKE_RATE / 8,
 	BLOCKS = SGPU_KT128_CHUNK / SGPU_TURBOSHAKE_RATE,
-	REST_WORDS = SGPU_KT128_CHUNK / 8 - BLOCKS * RATE_WORDS, /* of a chunk, after its whole blocks */
+	REST_WORDS =
+		SGPU_KT128_CHUNK / 8 - BLOCKS * RATE_WORDS, /* of a chunk, after its whole blocks */
 	ROUNDS = 12,
 	UNROLL = 4, /* more of the rounds would not stay in the caches for instructions */
 };
@@ -32,7 +33,8 @@ static __device__ __forceinline__ uint64_t rotated(uint64_t v, int n)
 		low = (uint32_t)(v >> 32);
 		high = (uint32_t)v;
 	}
-	return (uint64_t)__funnelshift_l(low, high, n & 31) << 32 | __funnelshift_l(high, low, n & 31);
+	return (uint64_t)__funnelshift_l(low, high, n & 31) << 32 |
+	       __funnelshift_l(high, low, n & 31);
 }
 #define XOR3(a, b, c) ((a) ^ (b) ^ (c))
 #define CHI(a, b, c) ((a) ^ (~(b) & (c)))
@@ -48,7 +50,7 @@ static __device__ __forceinline__ void permute(uint64_t (&a)[LANES])
 /* Words of a chunk that lies in the message whole, in order, wherever it starts. */
 template <bool ALIGNED> struct reader {
 	const uint64_t *next;
-	unsigned shift;     /* bits that the chunk is behind whole words */
+	unsigned shift; /* bits that the chunk is behind whole words */
 	uint64_t held;
 
 	__device__ __forceinline__ explicit reader(const uint8_t *chunk)
@@ -98,23 +100,28 @@ static __device__ __forceinline__ void put_value(const uint64_t *a, uint8_t *val
 	((ulonglong2 *)value)[1] = make_ulonglong2(a[2], a[3]);
 }
 
-/* The words of a chunk's last block: what is left, the domain separation byte, the end of the padding. The block that
- * chunk 0 ends in goes on behind the marker. */
+/* The words of a chunk's last block: what is left, the domain separation byte, the end of the
+ * padding. The block that chunk 0 ends in goes on behind the marker. */
 template <bool ALIGNED>
-static __device__ __forceinline__ void last_block(reader<ALIGNED> &from, bool head, uint64_t (&words)[RATE_WORDS])
+static __device__ __forceinline__ void last_block(reader<ALIGNED> &from, bool head,
+						  uint64_t (&words)[RATE_WORDS])
 {
 #pragma unroll
 	for (int i = 0; i < RATE_WORDS; i++) {
-		words[i] = i < REST_WORDS - 1 ? from.word() : i == REST_WORDS - 1 ? from.last_word() : 0;
+		words[i] = i < REST_WORDS - 1	 ? from.word()
+			   : i == REST_WORDS - 1 ? from.last_word()
+						 : 0;
 	}
 	words[REST_WORDS] = head ? 0x03 : SGPU_KT128_LEAF;
 	words[RATE_WORDS - 1] = head ? 0 : (uint64_t)0x80 << 56;
 }
 
-/* A whole chunk into a state of zeros. `head`: it is chunk 0 of several, and the state is that of the final node
- * before the block that the marker is in is permuted. Otherwise the state begins with the chunk's chaining value. */
+/* A whole chunk into a state of zeros. `head`: it is chunk 0 of several, and the state is that of
+ * the final node before the block that the marker is in is permuted. Otherwise the state begins
+ * with the chunk's chaining value. */
 template <bool ALIGNED>
-static __device__ __forceinline__ void absorb_whole(const uint8_t *chunk, bool head, uint64_t (&a)[LANES])
+static __device__ __forceinline__ void absorb_whole(const uint8_t *chunk, bool head,
+						    uint64_t (&a)[LANES])
 {
 	uint64_t words[RATE_WORDS];
 	reader<ALIGNED> from(chunk);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Chunks of KT128 messages on the GPU where there are few: a warp a chunk, a lane of the state in each of its first
- * 25 threads. That takes less time than a thread alone needs, but the work of many. All threads of the warp call these
- * functions; those behind the 25th repeat what the first ones do.
+ * Chunks of KT128 messages on the GPU where there are few: a warp a chunk, a lane of the state in
+ * each of its first 25 threads. That takes less time than a thread alone needs, but the work of
+ * many. All threads of the warp call these functions; those behind the 25th repeat what the first
+ * ones do.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_SPONGE_WARP_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_SPONGE_WARP_CUH
@@ -11,7 +12,7 @@
 
 enum { WARP = 32 };
 
-static __constant__ uint8_t rotations[LANES] = { 0,  1,  62, 28, 27, 36, 44, 6,  55, 20, 3,  10, 43,
+static __constant__ uint8_t rotations[LANES] = { 0,  1,	 62, 28, 27, 36, 44, 6,	 55, 20, 3,  10, 43,
 						 25, 39, 41, 45, 15, 21, 8,  18, 2,  61, 56, 14 };
 
 static __device__ __forceinline__ uint64_t lane_of(uint64_t a, unsigned thread)
@@ -48,8 +49,8 @@ static __device__ __forceinline__ void permute_by_warp(const place &p, uint64_t 
 {
 #pragma unroll 1
 	for (int i = 0; i < ROUNDS; i++) {
-		uint64_t parity = a ^ lane_of(a, p.column[0]) ^ lane_of(a, p.column[1]) ^ lane_of(a, p.column[2]) ^
-				  lane_of(a, p.column[3]);
+		uint64_t parity = a ^ lane_of(a, p.column[0]) ^ lane_of(a, p.column[1]) ^
+				  lane_of(a, p.column[2]) ^ lane_of(a, p.column[3]);
 
 		a ^= lane_of(parity, p.left) ^ rotated(lane_of(parity, p.right), 1);
 		a = rotated(a, p.rotation);
@@ -65,8 +66,10 @@ struct message {
 	const uint8_t *suffix;
 	unsigned suffix_size;
 
-	/* Eight bytes of a chunk from byte `at` on; `domain` stands behind the chunk's last byte, and then zeros. */
-	__device__ __forceinline__ uint64_t word(uint64_t chunk, unsigned chunk_size, unsigned at, unsigned domain) const
+	/* Eight bytes of a chunk from byte `at` on; `domain` stands behind the chunk's last byte,
+	 * and then zeros. */
+	__device__ __forceinline__ uint64_t word(uint64_t chunk, unsigned chunk_size, unsigned at,
+						 unsigned domain) const
 	{
 		uint64_t all = 0;
 #pragma unroll
@@ -82,14 +85,16 @@ struct message {
 	}
 };
 
-/* Chunk `index` of a message, whole or not, into a state of zeros. True: it is chunk 0 of several, and the state is
- * that of the final node before the block that the marker is in is permuted. Otherwise the state begins with the
- * chunk's chaining value, or with the digest of a message that is one chunk. */
+/* Chunk `index` of a message, whole or not, into a state of zeros. True: it is chunk 0 of several,
+ * and the state is that of the final node before the block that the marker is in is permuted.
+ * Otherwise the state begins with the chunk's chaining value, or with the digest of a message that
+ * is one chunk. */
 static __device__ __forceinline__ bool absorb_by_warp(const message &m, uint64_t index, uint64_t &a)
 {
 	const place p;
 	uint64_t total = m.size + m.suffix_size, begin = index * SGPU_KT128_CHUNK, word;
-	unsigned size = (unsigned)min(total - begin, (uint64_t)SGPU_KT128_CHUNK), at = 8 * p.index, end = 0;
+	unsigned size = (unsigned)min(total - begin, (uint64_t)SGPU_KT128_CHUNK), at = 8 * p.index,
+		 end = 0;
 	bool head = index == 0 && total > SGPU_KT128_CHUNK, rate = p.index < RATE_WORDS, last;
 	unsigned domain = head ? 0x03 : index == 0 ? SGPU_KT128_SINGLE : SGPU_KT128_LEAF;
 

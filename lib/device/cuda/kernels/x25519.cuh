@@ -2,9 +2,10 @@
  *
  * X25519 (RFC 7748) by one thread, in constant time: no branch and no address depends on a secret.
  *
- * A number modulo p = 2^255 - 19 is ten limbs of 26 bits. They need not be reduced: what a product gives has limbs of
- * at most 2^26, sums and differences of two such go into products as they are. All that is secret is in struct
- * sgpu_x25519, which the caller has where it can be wiped: on a GPU in shared memory, not on a thread's stack.
+ * A number modulo p = 2^255 - 19 is ten limbs of 26 bits. They need not be reduced: what a product
+ * gives has limbs of at most 2^26, sums and differences of two such go into products as they are.
+ * All that is secret is in struct sgpu_x25519, which the caller has where it can be wiped: on a GPU
+ * in shared memory, not on a thread's stack.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_X25519_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_X25519_CUH
@@ -17,9 +18,9 @@ enum {
 	SGPU_FE_LIMBS = 10,
 	SGPU_FE_BITS = 26,
 	SGPU_FE_MASK = (1 << SGPU_FE_BITS) - 1,
-	SGPU_FE_FOLD = 608,        /* 2^260 modulo p */
-	SGPU_FE_TOP = 21,          /* bits of the last limb below 2^255 */
-	SGPU_FE_A24 = 121665,      /* (486662 - 2) / 4 */
+	SGPU_FE_FOLD = 608,   /* 2^260 modulo p */
+	SGPU_FE_TOP = 21,     /* bits of the last limb below 2^255 */
+	SGPU_FE_A24 = 121665, /* (486662 - 2) / 4 */
 };
 
 struct sgpu_fe {
@@ -49,7 +50,8 @@ SGPU_ON_DEVICE void sgpu_fe_carry(struct sgpu_fe *r, uint64_t c[SGPU_FE_LIMBS])
 }
 
 /* r may be a or b. Limbs of a and b are below 2^28. */
-SGPU_ON_DEVICE_CALLED void sgpu_fe_multiply(struct sgpu_fe *r, const struct sgpu_fe *a, const struct sgpu_fe *b)
+SGPU_ON_DEVICE_CALLED void sgpu_fe_multiply(struct sgpu_fe *r, const struct sgpu_fe *a,
+					    const struct sgpu_fe *b)
 {
 	uint64_t c[2 * SGPU_FE_LIMBS] = { 0 }, carry = 0;
 	struct sgpu_fe x = *a, y = *b;
@@ -95,7 +97,8 @@ SGPU_ON_DEVICE void sgpu_fe_add(struct sgpu_fe *r, const struct sgpu_fe *a, cons
 }
 
 /* Plus 64 p, of which every limb is larger than any of b. */
-SGPU_ON_DEVICE void sgpu_fe_subtract(struct sgpu_fe *r, const struct sgpu_fe *a, const struct sgpu_fe *b)
+SGPU_ON_DEVICE void sgpu_fe_subtract(struct sgpu_fe *r, const struct sgpu_fe *a,
+				     const struct sgpu_fe *b)
 {
 	SGPU_UNROLL
 	for (int i = 0; i < SGPU_FE_LIMBS; i++) {
@@ -204,8 +207,8 @@ SGPU_ON_DEVICE void sgpu_x25519_step(struct sgpu_x25519 *w)
 }
 
 /* result = scalar * point. Whether it is anything but zero. The work is not wiped. */
-SGPU_ON_DEVICE_CALLED int sgpu_x25519_multiply(struct sgpu_x25519 *w, uint8_t result[32], const uint8_t scalar[32],
-					       const uint8_t point[32])
+SGPU_ON_DEVICE_CALLED int sgpu_x25519_multiply(struct sgpu_x25519 *w, uint8_t result[32],
+					       const uint8_t scalar[32], const uint8_t point[32])
 {
 	uint32_t swapped = 0, any = 0;
 

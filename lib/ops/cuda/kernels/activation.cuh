@@ -8,7 +8,8 @@
 #include "ops/cpu/activation.h"
 #include "ops/cuda/kernels/common.cuh"
 
-static __device__ __forceinline__ double sgpu_cuda_activation(enum sgpu_activation activation, double x, bool single)
+static __device__ __forceinline__ double sgpu_cuda_activation(enum sgpu_activation activation,
+							      double x, bool single)
 {
 	switch (activation) {
 	case SGPU_ACTIVATION_RELU:
@@ -27,7 +28,9 @@ static __device__ __forceinline__ double sgpu_cuda_activation(enum sgpu_activati
 template <typename T>
 static __device__ __forceinline__ T sgpu_cuda_activate(enum sgpu_activation activation, T x)
 {
-	return activation == SGPU_ACTIVATION_NONE ? x : (T)sgpu_cuda_activation(activation, (double)x, sizeof(T) == 4);
+	return activation == SGPU_ACTIVATION_NONE
+		       ? x
+		       : (T)sgpu_cuda_activation(activation, (double)x, sizeof(T) == 4);
 }
 
 #endif

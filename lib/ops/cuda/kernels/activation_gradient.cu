@@ -7,8 +7,7 @@
 
 enum { ACTIVATED, GRADIENT, OUTPUT, ACTIVATION = 0 };
 
-template <typename T>
-struct slope {
+template <typename T> struct slope {
 	enum sgpu_slope kind;
 
 	__device__ T operator()(T activated, T gradient) const
@@ -24,8 +23,9 @@ extern "C" int sgpu_activation_gradient_cuda(struct sgpu_op_call *call, struct s
 	int result = 0;
 
 	SGPU_CUDA_FLOATS(call->type[OUTPUT].dtype, T,
-			 result = sgpu_cuda_map<16 / sizeof(T)>(launch, "activation_gradient", count, slope<T>{ kind },
-								(T *)call->data[OUTPUT], (const T *)call->data[ACTIVATED],
-								(const T *)call->data[GRADIENT]));
+			 result = sgpu_cuda_map<16 / sizeof(T)>(
+				 launch, "activation_gradient", count, slope<T>{ kind },
+				 (T *)call->data[OUTPUT], (const T *)call->data[ACTIVATED],
+				 (const T *)call->data[GRADIENT]));
 	return result;
 }

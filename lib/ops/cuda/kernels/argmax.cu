@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * argmax: a warp for a short row, a block for a long one, and several blocks for one that is longer still, whose
- * winners are compared afterwards. The order of elements is total, so that the way there does not matter.
+ * argmax: a warp for a short row, a block for a long one, and several blocks for one that is longer
+ * still, whose winners are compared afterwards. The order of elements is total, so that the way
+ * there does not matter.
  */
 #include "ops/cuda/kernels/common.cuh"
 
@@ -28,8 +29,7 @@ static __device__ __forceinline__ best nothing()
 	return { -(double)INFINITY, UINT64_MAX };
 }
 
-template <int LANES>
-static __device__ __forceinline__ best warp_best(best mine)
+template <int LANES> static __device__ __forceinline__ best warp_best(best mine)
 {
 #pragma unroll
 	for (unsigned step = 1; step < LANES; step *= 2) {
@@ -58,7 +58,8 @@ static __device__ __forceinline__ best block_best(best mine, best *shared)
 
 /* The best of elements begin + first, + step, ... below `end`. */
 template <typename T>
-static __device__ __forceinline__ best scan(const T *row, uint64_t begin, uint64_t end, unsigned first, unsigned step)
+static __device__ __forceinline__ best scan(const T *row, uint64_t begin, uint64_t end,
+					    unsigned first, unsigned step)
 {
 	best mine = nothing();
 
@@ -74,14 +75,15 @@ static __device__ __forceinline__ best scan(const T *row, uint64_t begin, uint64
 /* LANES threads for each row. */
 template <int LANES, typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-short_rows(uint64_t rows, uint64_t width, const T *input, int32_t *output)
+	short_rows(uint64_t rows, uint64_t width, const T *input, int32_t *output)
 {
 	const uint64_t at_once = SGPU_CUDA_BLOCK / LANES, step = gridDim.x * at_once;
 	unsigned lane = threadIdx.x % LANES;
 
 	for (uint64_t base = blockIdx.x * at_once; base < rows; base += step) {
 		uint64_t row = base + threadIdx.x / LANES;
-		best mine = warp_best<LANES>(scan(input + row * width, 0, row < rows ? width : 0, lane, LANES));
+		best mine = warp_best<LANES>(
+			scan(input + row * width, 0, row < rows ? width : 0, lane, LANES));
 
 		if (lane == 0 && row < rows) {
 			output[row] = (int32_t)mine.at;
@@ -90,14 +92,17 @@ short_rows(uint64_t rows, uint64_t width, const T *input, int32_t *output)
 }
 
 template <int LANES, typename T>
-static int start_lanes(struct sgpu_launch *launch, uint64_t rows, uint64_t width, const T *input, int32_t *output)
+static int start_lanes(struct sgpu_launch *launch, uint64_t rows, uint64_t width, const T *input,
+		       int32_t *output)
 {
-	return sgpu_cuda_start(launch, "argmax", short_rows<LANES, T>, sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / LANES),
-			       SGPU_CUDA_BLOCK, 0, rows, width, input, output);
+	return sgpu_cuda_start(launch, "argmax", short_rows<LANES, T>,
+			       sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / LANES), SGPU_CUDA_BLOCK, 0,
+			       rows, width, input, output);
 }
 
 template <typename T>
-static int start_short(struct sgpu_launch *launch, uint64_t rows, uint64_t width, const T *input, int32_t *output)
+static int start_short(struct sgpu_launch *launch, uint64_t rows, uint64_t width, const T *input,
+		       int32_t *output)
 {
 	switch (sgpu_cuda_row_lanes(width)) {
 	case 4:
@@ -111,17 +116,20 @@ static int start_short(struct sgpu_launch *launch, uint64_t rows, uint64_t width
 	}
 }
 
-/* Item: one of `parts` parts of a row. With one part a row, the answer; with more, what to compare in `results`. */
+/* Item: one of `parts` parts of a row. With one part a row, the answer; with more, what to compare
+ * in `results`. */
 template <typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-parts_of_rows(uint64_t rows, uint64_t parts, uint64_t width, const T *input, best *results, int32_t *output)
+	parts_of_rows(uint64_t rows, uint64_t parts, uint64_t width, const T *input, best *results,
+		      int32_t *output)
 {
 	__shared__ best shared[WARPS];
 
 	for (uint64_t item = blockIdx.x; item < rows * parts; item += gridDim.x) {
 		uint64_t begin = item % parts * SGPU_ROW_PART;
 		uint64_t end = width - begin < SGPU_ROW_PART ? width : begin + SGPU_ROW_PART;
-		best mine = scan(input + item / parts * width, begin, end, threadIdx.x, SGPU_CUDA_BLOCK);
+		best mine = scan(input + item / parts * width, begin, end, threadIdx.x,
+				 SGPU_CUDA_BLOCK);
 
 		mine = block_best(mine, shared);
 		if (threadIdx.x == 0 && parts > 1) {
@@ -134,7 +142,7 @@ parts_of_rows(uint64_t rows, uint64_t parts, uint64_t width, const T *input, bes
 }
 
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-compare_parts(uint64_t rows, uint64_t parts, const best *results, int32_t *output)
+	compare_parts(uint64_t rows, uint64_t parts, const best *results, int32_t *output)
 {
 	__shared__ best shared[WARPS];
 
@@ -155,7 +163,8 @@ compare_parts(uint64_t rows, uint64_t parts, const best *results, int32_t *outpu
 }
 
 template <typename T>
-static int start(const struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t rows, uint64_t width)
+static int start(const struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t rows,
+		 uint64_t width)
 {
 	const T *input = (const T *)call->data[INPUT];
 	int32_t *output = (int32_t *)call->data[OUTPUT];
@@ -166,13 +175,14 @@ static int start(const struct sgpu_op_call *call, struct sgpu_launch *launch, ui
 	if (width <= WARP_ROW_MAX) {
 		return start_short(launch, rows, width, input, output);
 	}
-	result = sgpu_cuda_start(launch, "argmax", parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1), SGPU_CUDA_BLOCK,
-				 0, rows, parts, width, input, results, output);
+	result =
+		sgpu_cuda_start(launch, "argmax", parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1),
+				SGPU_CUDA_BLOCK, 0, rows, parts, width, input, results, output);
 	if (result || parts == 1) {
 		return result;
 	}
-	return sgpu_cuda_start(launch, "argmax", compare_parts, sgpu_cuda_grid(rows, 1), SGPU_CUDA_BLOCK, 0, rows,
-			       parts, (const best *)results, output);
+	return sgpu_cuda_start(launch, "argmax", compare_parts, sgpu_cuda_grid(rows, 1),
+			       SGPU_CUDA_BLOCK, 0, rows, parts, (const best *)results, output);
 }
 
 extern "C" int sgpu_argmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -184,6 +194,7 @@ extern "C" int sgpu_argmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *l
 	if (rows == 0) {
 		return 0;
 	}
-	SGPU_CUDA_TYPES(type->dtype, T, result = start<T>(call, launch, rows, type->shape[type->rank - 1]));
+	SGPU_CUDA_TYPES(type->dtype, T,
+			result = start<T>(call, launch, rows, type->shape[type->rank - 1]));
 	return result;
 }

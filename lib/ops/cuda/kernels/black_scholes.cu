@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * black_scholes: within the tolerance of sgpu-ops(7) at the speed of memory. Ordinary options are computed in f32, with
- * the device's own exponential, logarithm and root; all others as cpu/black_scholes.c does.
+ * black_scholes: within the tolerance of sgpu-ops(7) at the speed of memory. Ordinary options are
+ * computed in f32, with the device's own exponential, logarithm and root; all others as
+ * cpu/black_scholes.c does.
  *
- * What f32 loses in d1 and d2 alike hardly moves the price, whose derivative by a common shift of both is 0. What
- * counts is their difference, which is the deviation itself, and the two probabilities.
+ * What f32 loses in d1 and d2 alike hardly moves the price, whose derivative by a common shift of
+ * both is 0. What counts is their difference, which is the deviation itself, and the two
+ * probabilities.
  */
 #include "ops/cpu/math64.h"
 #include "ops/cuda/kernels/common.cuh"
@@ -23,10 +25,12 @@ static __device__ double bounded(double d)
 	return d > 40.0 ? 40.0 : d < -40.0 ? -40.0 : d;
 }
 
-static __device__ __noinline__ struct option evaluate(float price_f32, float strike_f32, float years_f32, double rate,
+static __device__ __noinline__ struct option evaluate(float price_f32, float strike_f32,
+						      float years_f32, double rate,
 						      double volatility)
 {
-	double price = price_f32, strike = strike_f32, years = years_f32, deviation = volatility * sqrt(years);
+	double price = price_f32, strike = strike_f32, years = years_f32,
+	       deviation = volatility * sqrt(years);
 	double discounted = strike * sgpu_math_exp(-rate * years), ratio = price / discounted;
 	double inside = ratio > 1e-150 && ratio < 1e150 ? ratio : 1.0;
 	double moneyness = ratio > 1.0 ? 1e9 : ratio < 1.0 ? -1e9 : 0.0;
@@ -41,8 +45,10 @@ static __device__ __noinline__ struct option evaluate(float price_f32, float str
 	d1 = bounded(d1);
 	tail1 = sgpu_math_normal_tail(d1 < 0.0 ? -d1 : d1);
 	tail2 = sgpu_math_normal_tail(d2 < 0.0 ? -d2 : d2);
-	call = price * (d1 < 0.0 ? tail1 : 1.0 - tail1) - discounted * (d2 < 0.0 ? tail2 : 1.0 - tail2);
-	put = discounted * (d2 < 0.0 ? 1.0 - tail2 : tail2) - price * (d1 < 0.0 ? 1.0 - tail1 : tail1);
+	call = price * (d1 < 0.0 ? tail1 : 1.0 - tail1) -
+	       discounted * (d2 < 0.0 ? tail2 : 1.0 - tail2);
+	put = discounted * (d2 < 0.0 ? 1.0 - tail2 : tail2) -
+	      price * (d1 < 0.0 ? 1.0 - tail1 : tail1);
 	return { (float)(call < 0.0 ? 0.0 : call), (float)(put < 0.0 ? 0.0 : put) };
 }
 
@@ -71,7 +77,8 @@ static __device__ __forceinline__ float exp_2(float x)
 	return y;
 }
 
-/* e^x for |x| <= 0.5 or so, times a factor: what is added to the factor is small, and so is its error. */
+/* e^x for |x| <= 0.5 or so, times a factor: what is added to the factor is small, and so is its
+ * error. */
 static __device__ __forceinline__ float times_exp(float factor, float x)
 {
 	float p = 2.4801587e-5f;
@@ -86,8 +93,9 @@ static __device__ __forceinline__ float times_exp(float factor, float x)
 	return fmaf(factor, p, factor);
 }
 
-/* P(X > x) for x >= 0 and a normal X: the density times a polynomial in 1 / (1 + 0.45 x), fitted to within 2.2e-9 (the
- * form of M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions, 1964, 26.2.17). */
+/* P(X > x) for x >= 0 and a normal X: the density times a polynomial in 1 / (1 + 0.45 x), fitted to
+ * within 2.2e-9 (the form of M. Abramowitz and I. A. Stegun, Handbook of Mathematical Functions,
+ * 1964, 26.2.17). */
 static __device__ __forceinline__ float normal_tail(float x)
 {
 	float y = fmaf(0.45f, x, 1.0f), t = inverse(y), p = -0.094884462f;
@@ -103,14 +111,16 @@ static __device__ __forceinline__ float normal_tail(float x)
 }
 
 /* Where f32 stays within half of the tolerance; false for NaN. */
-static __device__ __forceinline__ bool ordinary(float price, float strike, float interest, float deviation)
+static __device__ __forceinline__ bool ordinary(float price, float strike, float interest,
+						float deviation)
 {
-	return price >= 1e-30f && price <= 1e30f && strike >= 1e-30f && strike <= 1e30f && fabsf(interest) <= 0.5f &&
-	       deviation >= 1e-3f && deviation <= 4.0f && price <= strike * 1e6f && strike <= price * 1e6f;
+	return price >= 1e-30f && price <= 1e30f && strike >= 1e-30f && strike <= 1e30f &&
+	       fabsf(interest) <= 0.5f && deviation >= 1e-3f && deviation <= 4.0f &&
+	       price <= strike * 1e6f && strike <= price * 1e6f;
 }
 
-static __device__ __forceinline__ struct option price_one(float price, float strike, float years, double rate,
-							  double volatility)
+static __device__ __forceinline__ struct option price_one(float price, float strike, float years,
+							  double rate, double volatility)
 {
 	float interest = (float)rate * years, deviation = (float)volatility * root(years);
 	float discounted = times_exp(strike, -interest), d1, d2, tail1, tail2, up1, up2, call, put;
@@ -118,7 +128,8 @@ static __device__ __forceinline__ struct option price_one(float price, float str
 	if (!ordinary(price, strike, interest, deviation)) {
 		return evaluate(price, strike, years, rate, volatility);
 	}
-	d1 = fmaf(0.5f, deviation, __fdividef(__log2f(__fdividef(price, discounted)) * 0.69314718f, deviation));
+	d1 = fmaf(0.5f, deviation,
+		  __fdividef(__log2f(__fdividef(price, discounted)) * 0.69314718f, deviation));
 	d2 = d1 - deviation;
 	tail1 = normal_tail(fabsf(d1));
 	tail2 = normal_tail(fabsf(d2));
@@ -136,10 +147,11 @@ struct arrays {
 };
 
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-price_all(uint64_t count, struct arrays a, double rate, double volatility)
+	price_all(uint64_t count, struct arrays a, double rate, double volatility)
 {
 	typedef sgpu_pack<float, TOGETHER> pack;
-	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
+		 step = (uint64_t)gridDim.x * blockDim.x;
 
 	for (uint64_t i = self; i < count / TOGETHER; i += step) {
 		pack price = reinterpret_cast<const pack *>(a.price)[i];
@@ -148,7 +160,8 @@ price_all(uint64_t count, struct arrays a, double rate, double volatility)
 
 #pragma unroll
 		for (int j = 0; j < TOGETHER; j++) {
-			struct option o = price_one(price.at[j], strike.at[j], years.at[j], rate, volatility);
+			struct option o =
+				price_one(price.at[j], strike.at[j], years.at[j], rate, volatility);
 
 			call.at[j] = o.call;
 			put.at[j] = o.put;
@@ -175,7 +188,8 @@ price_all(uint64_t count, struct arrays a, double rate, double volatility)
 extern "C" int sgpu_black_scholes_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t count = sgpu_ops_count(&call->type[PRICE]);
-	struct arrays arrays = { (const float *)call->data[PRICE], (const float *)call->data[STRIKE],
+	struct arrays arrays = { (const float *)call->data[PRICE],
+				 (const float *)call->data[STRIKE],
 				 (const float *)call->data[YEARS], (float *)call->data[CALL],
 				 (float *)call->data[PUT] };
 
@@ -183,6 +197,7 @@ extern "C" int sgpu_black_scholes_cuda(struct sgpu_op_call *call, struct sgpu_la
 		return 0;
 	}
 	return sgpu_cuda_start(launch, "black_scholes", price_all,
-			       dim3(sgpu_cuda_grid(count, SGPU_CUDA_BLOCK * TOGETHER)), dim3(SGPU_CUDA_BLOCK), 0, count,
-			       arrays, call->param[RATE].number, call->param[VOLATILITY].number);
+			       dim3(sgpu_cuda_grid(count, SGPU_CUDA_BLOCK * TOGETHER)),
+			       dim3(SGPU_CUDA_BLOCK), 0, count, arrays, call->param[RATE].number,
+			       call->param[VOLATILITY].number);
 }

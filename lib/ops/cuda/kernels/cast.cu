@@ -8,26 +8,25 @@
 
 enum { INPUT, OUTPUT };
 
-template <typename I, typename O>
-struct conversion {
+template <typename I, typename O> struct conversion {
 	__device__ O operator()(I value) const
 	{
 		return sgpu_cuda_narrow<O>(sgpu_cuda_widen(value));
 	}
 };
 
-/* These have an instruction of their own, which rounds once; but not for a NaN, whose bits it would not keep. */
-template <>
-struct conversion<float, sgpu_half> {
+/* These have an instruction of their own, which rounds once; but not for a NaN, whose bits it would
+ * not keep. */
+template <> struct conversion<float, sgpu_half> {
 	__device__ sgpu_half operator()(float value) const
 	{
-		return { value == value ? __half_as_ushort(__float2half_rn(value)) :
-					  sgpu_cuda_narrow<sgpu_half>(sgpu_cuda_widen(value)).bits };
+		return { value == value
+				 ? __half_as_ushort(__float2half_rn(value))
+				 : sgpu_cuda_narrow<sgpu_half>(sgpu_cuda_widen(value)).bits };
 	}
 };
 
-template <>
-struct conversion<sgpu_half, float> {
+template <> struct conversion<sgpu_half, float> {
 	__device__ float operator()(sgpu_half value) const
 	{
 		float wide = __half2float(__ushort_as_half(value.bits));
@@ -42,9 +41,9 @@ static int from(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t 
 	int result = 0;
 
 	SGPU_CUDA_TYPES(call->type[OUTPUT].dtype, O,
-			result = sgpu_cuda_map<sgpu_cuda_together<I, O>>(launch, "cast", count, conversion<I, O>(),
-									 (O *)call->data[OUTPUT],
-									 (const I *)call->data[INPUT]));
+			result = sgpu_cuda_map<sgpu_cuda_together<I, O>>(
+				launch, "cast", count, conversion<I, O>(), (O *)call->data[OUTPUT],
+				(const I *)call->data[INPUT]));
 	return result;
 }
 

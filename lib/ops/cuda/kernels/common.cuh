@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the operations' kernels share: checked launches, grids, packs of elements, conversions, reductions.
+ * What the operations' kernels share: checked launches, grids, packs of elements, conversions,
+ * reductions.
  *
  * Rules for an implementation:
- * - It enqueues on launch->native and does not wait. A call that fails ends it with the code of sgpu_cuda_check.
- * - The result depends on the inputs and parameters alone: not on the grid, the device's size, or the order in which
- *   blocks run. So sums keep one partial result for each part of a fixed size, and are added in the order of the
- *   parts; floats are never added by atomics.
- * - Kernels are compiled without contraction (-fmad=false), as the CPU's code is: a * b + c rounds twice. Where one
- *   rounding is wanted, fmaf() and fma() say so. What half.h and cpu/math64.h compute is the same bits on both.
- * - Sizes and indexes of elements are uint64_t. A grid has at most 2^31 - 1 blocks: kernels loop over the rest.
+ * - It enqueues on launch->native and does not wait. A call that fails ends it with the code of
+ * sgpu_cuda_check.
+ * - The result depends on the inputs and parameters alone: not on the grid, the device's size, or
+ * the order in which blocks run. So sums keep one partial result for each part of a fixed size, and
+ * are added in the order of the parts; floats are never added by atomics.
+ * - Kernels are compiled without contraction (-fmad=false), as the CPU's code is: a * b + c rounds
+ * twice. Where one rounding is wanted, fmaf() and fma() say so. What half.h and cpu/math64.h
+ * compute is the same bits on both.
+ * - Sizes and indexes of elements are uint64_t. A grid has at most 2^31 - 1 blocks: kernels loop
+ * over the rest.
  * - All of an output is written. Data start at multiples of 64 bytes.
- * - What is found out at run time goes to launch->status, by one thread; launch->counters are zero at the start.
+ * - What is found out at run time goes to launch->status, by one thread; launch->counters are zero
+ * at the start.
  */
 #ifndef SGPU_OPS_CUDA_KERNELS_COMMON_CUH
 #define SGPU_OPS_CUDA_KERNELS_COMMON_CUH
@@ -26,14 +31,16 @@
 enum { SGPU_CUDA_BLOCK = 256, SGPU_CUDA_WARP = 32 };
 
 /* ---- host side ---- */
-/* 0, or SGPU_ENOMEM or SGPU_EDEVICE with the text "vector_add: out of memory (cudaErrorMemoryAllocation)". */
+/* 0, or SGPU_ENOMEM or SGPU_EDEVICE with the text "vector_add: out of memory
+ * (cudaErrorMemoryAllocation)". */
 static inline int sgpu_cuda_check(struct sgpu_launch *launch, const char *what, cudaError_t code)
 {
 	if (code == cudaSuccess) {
 		return 0;
 	}
-	return sgpu_fail(launch->error, code == cudaErrorMemoryAllocation ? SGPU_ENOMEM : SGPU_EDEVICE, "%s: %s (%s)",
-			 what, cudaGetErrorString(code), cudaGetErrorName(code));
+	return sgpu_fail(launch->error,
+			 code == cudaErrorMemoryAllocation ? SGPU_ENOMEM : SGPU_EDEVICE,
+			 "%s: %s (%s)", what, cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
 static inline cudaStream_t sgpu_cuda_stream(const struct sgpu_launch *launch)
@@ -41,19 +48,22 @@ static inline cudaStream_t sgpu_cuda_stream(const struct sgpu_launch *launch)
 	return (cudaStream_t)launch->native;
 }
 
-/* Starts a kernel; `what` names it in an error. sgpu_cuda_start(launch, "scale", kernel<float>, grid, block, shared
- * bytes, arguments...). A kernel that wants more than 48 KiB of shared memory gets it. */
+/* Starts a kernel; `what` names it in an error. sgpu_cuda_start(launch, "scale", kernel<float>,
+ * grid, block, shared bytes, arguments...). A kernel that wants more than 48 KiB of shared memory
+ * gets it. */
 template <typename... P, typename... A>
-static inline int sgpu_cuda_start(struct sgpu_launch *launch, const char *what, void (*kernel)(P...), dim3 grid,
-				  dim3 block, size_t shared, A... arguments)
+static inline int sgpu_cuda_start(struct sgpu_launch *launch, const char *what,
+				  void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+				  A... arguments)
 {
 	int result = 0;
 
 	if (shared > 48 * 1024) {
-		result = sgpu_cuda_check(launch, what,
-					 cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
-							      cudaFuncAttributeMaxDynamicSharedMemorySize,
-							      (int)shared));
+		result = sgpu_cuda_check(
+			launch, what,
+			cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+					     cudaFuncAttributeMaxDynamicSharedMemorySize,
+					     (int)shared));
 	}
 	if (result) {
 		return result;
@@ -68,17 +78,19 @@ static inline unsigned sgpu_cuda_multiprocessors()
 	int device = 0, count = 0;
 
 	if (cudaGetDevice(&device) != cudaSuccess ||
-	    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess || count < 1) {
+	    cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) != cudaSuccess ||
+	    count < 1) {
 		return 1;
 	}
 	return (unsigned)count;
 }
 
-/* Blocks for a grid-stride loop over `items`, `per_block` of them at a time: at least 1, at most 16 times the
- * multiprocessors. */
+/* Blocks for a grid-stride loop over `items`, `per_block` of them at a time: at least 1, at most 16
+ * times the multiprocessors. */
 static inline unsigned sgpu_cuda_grid(uint64_t items, uint64_t per_block)
 {
-	uint64_t blocks = items / per_block + (items % per_block != 0), most = 16ull * sgpu_cuda_multiprocessors();
+	uint64_t blocks = items / per_block + (items % per_block != 0),
+		 most = 16ull * sgpu_cuda_multiprocessors();
 
 	return blocks < 1 ? 1 : (unsigned)(blocks < most ? blocks : most);
 }
@@ -89,7 +101,8 @@ static inline unsigned sgpu_cuda_row_lanes(uint64_t width)
 	return width <= 16 ? 4 : width <= 32 ? 8 : width <= 64 ? 16 : 32;
 }
 
-/* One of several: for kernels whose blocks each take an item (and the item + gridDim.x, and so on). */
+/* One of several: for kernels whose blocks each take an item (and the item + gridDim.x, and so on).
+ */
 static inline unsigned sgpu_cuda_blocks(uint64_t items)
 {
 	return items < 1 ? 1 : items < 0x7fffffffu ? (unsigned)items : 0x7fffffffu;
@@ -102,55 +115,54 @@ struct sgpu_half { /* binary16: a type of its own, apart from integers */
 
 /* Runs the statements with T naming the C type of a dtype:
  *	SGPU_CUDA_TYPES(type->dtype, T, result = start<T>(call, launch)) */
-#define SGPU_CUDA_CASE(code, type, T, ...)                                                                   \
-	case code: {                                                                                         \
-		using T = type;                                                                              \
-		__VA_ARGS__;                                                                                 \
-		break;                                                                                       \
+#define SGPU_CUDA_CASE(code, type, T, ...) \
+	case code: {                       \
+		using T = type;            \
+		__VA_ARGS__;               \
+		break;                     \
 	}
-#define SGPU_CUDA_TYPES(dtype, T, ...)                                                                       \
-	switch (dtype) {                                                                                     \
-		SGPU_CUDA_CASE(SGPU_F32, float, T, __VA_ARGS__)                                              \
-		SGPU_CUDA_CASE(SGPU_F64, double, T, __VA_ARGS__)                                             \
-		SGPU_CUDA_CASE(SGPU_I32, int32_t, T, __VA_ARGS__)                                            \
-		SGPU_CUDA_CASE(SGPU_U8, uint8_t, T, __VA_ARGS__)                                             \
-		SGPU_CUDA_CASE(SGPU_I16, int16_t, T, __VA_ARGS__)                                            \
-		SGPU_CUDA_CASE(SGPU_F16, sgpu_half, T, __VA_ARGS__)                                          \
-	default:                                                                                             \
-		break;                                                                                       \
+#define SGPU_CUDA_TYPES(dtype, T, ...)                              \
+	switch (dtype) {                                            \
+		SGPU_CUDA_CASE(SGPU_F32, float, T, __VA_ARGS__)     \
+		SGPU_CUDA_CASE(SGPU_F64, double, T, __VA_ARGS__)    \
+		SGPU_CUDA_CASE(SGPU_I32, int32_t, T, __VA_ARGS__)   \
+		SGPU_CUDA_CASE(SGPU_U8, uint8_t, T, __VA_ARGS__)    \
+		SGPU_CUDA_CASE(SGPU_I16, int16_t, T, __VA_ARGS__)   \
+		SGPU_CUDA_CASE(SGPU_F16, sgpu_half, T, __VA_ARGS__) \
+	default:                                                    \
+		break;                                              \
 	}
-#define SGPU_CUDA_FLOATS(dtype, T, ...)                                                                      \
-	switch (dtype) {                                                                                     \
-		SGPU_CUDA_CASE(SGPU_F32, float, T, __VA_ARGS__)                                              \
-		SGPU_CUDA_CASE(SGPU_F64, double, T, __VA_ARGS__)                                             \
-	default:                                                                                             \
-		break;                                                                                       \
+#define SGPU_CUDA_FLOATS(dtype, T, ...)                          \
+	switch (dtype) {                                         \
+		SGPU_CUDA_CASE(SGPU_F32, float, T, __VA_ARGS__)  \
+		SGPU_CUDA_CASE(SGPU_F64, double, T, __VA_ARGS__) \
+	default:                                                 \
+		break;                                           \
 	}
 
 /* As sgpu_ops_load_f64: exact. */
-template <typename T>
-static __device__ __forceinline__ double sgpu_cuda_f64(T value)
+template <typename T> static __device__ __forceinline__ double sgpu_cuda_f64(T value)
 {
 	return (double)value;
 }
-template <>
-__device__ __forceinline__ double sgpu_cuda_f64<sgpu_half>(sgpu_half value)
+template <> __device__ __forceinline__ double sgpu_cuda_f64<sgpu_half>(sgpu_half value)
 {
 	return (double)sgpu_half_to_float(value.bits);
 }
 
 /* ---- packs: several elements in one access ---- */
-template <typename T, int N>
-struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) sgpu_pack {
+template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) sgpu_pack {
 	T at[N];
 };
 
-/* output[i] = f(inputs[i]...), N elements at once. N is a power of 2 from 2 to 16; output may not be an input. */
+/* output[i] = f(inputs[i]...), N elements at once. N is a power of 2 from 2 to 16; output may not
+ * be an input. */
 template <int N, typename F, typename O, typename... I>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-sgpu_cuda_map_kernel(uint64_t count, F f, O *output, const I *...inputs)
+	sgpu_cuda_map_kernel(uint64_t count, F f, O *output, const I *...inputs)
 {
-	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
+		 step = (uint64_t)gridDim.x * blockDim.x;
 	auto map_pack = [&f](const sgpu_pack<I, N> &...in) {
 		sgpu_pack<O, N> out;
 #pragma unroll
@@ -171,20 +183,21 @@ sgpu_cuda_map_kernel(uint64_t count, F f, O *output, const I *...inputs)
 
 /* f: a struct with `__device__ O operator()(I...) const`. */
 template <int N, typename F, typename O, typename... I>
-static inline int sgpu_cuda_map(struct sgpu_launch *launch, const char *what, uint64_t count, F f, O *output,
-				const I *...inputs)
+static inline int sgpu_cuda_map(struct sgpu_launch *launch, const char *what, uint64_t count, F f,
+				O *output, const I *...inputs)
 {
 	if (count == 0) {
 		return 0;
 	}
 	return sgpu_cuda_start(launch, what, sgpu_cuda_map_kernel<N, F, O, I...>,
-			       sgpu_cuda_grid(count, SGPU_CUDA_BLOCK * N), SGPU_CUDA_BLOCK, 0, count, f, output,
-			       inputs...);
+			       sgpu_cuda_grid(count, SGPU_CUDA_BLOCK * N), SGPU_CUDA_BLOCK, 0,
+			       count, f, output, inputs...);
 }
 
 /* ---- reductions in a fixed order ---- */
-/* Combines the lanes of a warp, or of each group of LANES of them, as a tree: the same tree whatever the grid; every
- * lane gets the result. f(a, b) gets the lower lane's value first. The type is 4 or 8 bytes. */
+/* Combines the lanes of a warp, or of each group of LANES of them, as a tree: the same tree
+ * whatever the grid; every lane gets the result. f(a, b) gets the lower lane's value first. The
+ * type is 4 or 8 bytes. */
 template <int LANES = SGPU_CUDA_WARP, typename T, typename F>
 static __device__ __forceinline__ T sgpu_cuda_warp_reduce(T value, F f)
 {
@@ -197,8 +210,9 @@ static __device__ __forceinline__ T sgpu_cuda_warp_reduce(T value, F f)
 	return value;
 }
 
-/* The same over a block of one dimension and of a multiple of 32 threads, at most 1024; `shared` holds 32 values.
- * Every thread gets the result; threads of the block may reuse `shared` after a __syncthreads(). */
+/* The same over a block of one dimension and of a multiple of 32 threads, at most 1024; `shared`
+ * holds 32 values. Every thread gets the result; threads of the block may reuse `shared` after a
+ * __syncthreads(). */
 template <typename T, typename F>
 static __device__ __forceinline__ T sgpu_cuda_block_reduce(T value, F f, T *shared)
 {

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The largest connected component of a mask, as cpu/components3d.c. Voxels that touch are joined by union-find without
- * locks: a root is hung below a lower one by an atomic minimum, so that in the end a set's root is its first voxel
- * whatever the order (J. Jaiganesh and M. Burtscher, A High-Performance Connected Components Implementation for GPUs,
- * 2018). A warp takes 32 voxels of a row as the bits of a word, and only one voxel of a run joins. Tiles are joined in
- * shared memory first, then their faces in the other.
+ * The largest connected component of a mask, as cpu/components3d.c. Voxels that touch are joined by
+ * union-find without locks: a root is hung below a lower one by an atomic minimum, so that in the
+ * end a set's root is its first voxel whatever the order (J. Jaiganesh and M. Burtscher, A
+ * High-Performance Connected Components Implementation for GPUs, 2018). A warp takes 32 voxels of a
+ * row as the bits of a word, and only one voxel of a run joins. Tiles are joined in shared memory
+ * first, then their faces in the other.
  */
 #include "ops/cuda/kernels/volume.cuh"
 
 enum {
-	TILE = 8,                                /* rows of a tile along y and z; along x it is a word */
+	TILE = 8, /* rows of a tile along y and z; along x it is a word */
 	TILE_WORDS = TILE * TILE,
 	TILE_VOXELS = TILE_WORDS * SGPU_CUDA_WARP,
-	CHUNK = 16,                              /* words of a warp whose sizes are added up before they go to memory */
+	CHUNK = 16, /* words of a warp whose sizes are added up before they go to memory */
 };
 
-static_assert(TILE * SGPU_CUDA_WARP == SGPU_CUDA_BLOCK, "all kernels are started with the same block");
+static_assert(TILE * SGPU_CUDA_WARP == SGPU_CUDA_BLOCK,
+	      "all kernels are started with the same block");
 
 struct volume {
 	uint8_t *mask;
 	uint64_t planes, height, width, words; /* words of a row */
-	uint32_t *parent;                      /* of each voxel inside */
-	uint32_t *size;                        /* of roots, in voxels */
-	unsigned long long *best;              /* size of the largest << 32 | ~root */
+	uint32_t *parent;		       /* of each voxel inside */
+	uint32_t *size;			       /* of roots, in voxels */
+	unsigned long long *best;	       /* size of the largest << 32 | ~root */
 };
 
 /* The word of a warp: this lane's voxel, and the bits of those inside. */
@@ -82,8 +84,8 @@ static __device__ __forceinline__ uint32_t find_root(uint32_t *parent, uint32_t 
 	return node;
 }
 
-/* The root when all sets are joined. It shortens no path: that of a voxel which somebody else has pointed at its root
- * meanwhile would end before it again. */
+/* The root when all sets are joined. It shortens no path: that of a voxel which somebody else has
+ * pointed at its root meanwhile would end before it again. */
 static __device__ __forceinline__ uint32_t final_root(const uint32_t *parent, uint32_t node)
 {
 	uint32_t next;
@@ -116,7 +118,8 @@ static __device__ __forceinline__ void join(uint32_t *parent, uint32_t a, uint32
 	}
 }
 
-/* ---- within a tile, whose sets are trees of places in it; nobody shortens paths there, which are short ---- */
+/* ---- within a tile, whose sets are trees of places in it; nobody shortens paths there, which are
+ * short ---- */
 static __device__ __forceinline__ unsigned tile_root(unsigned *parent, unsigned node)
 {
 	unsigned next;
@@ -130,7 +133,8 @@ static __device__ __forceinline__ unsigned tile_root(unsigned *parent, unsigned 
 static __device__ __forceinline__ void tile_join(unsigned *parent, unsigned a, unsigned b)
 {
 	while ((a = tile_root(parent, a)) != (b = tile_root(parent, b))) {
-		unsigned high = a > b ? a : b, low = a > b ? b : a, old = atomicMin(parent + high, low);
+		unsigned high = a > b ? a : b, low = a > b ? b : a,
+			 old = atomicMin(parent + high, low);
 
 		if (old == high) {
 			return;
@@ -140,9 +144,10 @@ static __device__ __forceinline__ void tile_join(unsigned *parent, unsigned a, u
 	}
 }
 
-/* Joins the runs of a word with those of another that they touch; the first voxel of each overlap does. */
-static __device__ __forceinline__ void tile_join_words(unsigned *parent, const unsigned *bits, unsigned word,
-						       unsigned other)
+/* Joins the runs of a word with those of another that they touch; the first voxel of each overlap
+ * does. */
+static __device__ __forceinline__ void tile_join_words(unsigned *parent, const unsigned *bits,
+						       unsigned word, unsigned other)
 {
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, both = bits[word] & bits[other];
 
@@ -159,16 +164,19 @@ static __global__ void __launch_bounds__(TILE *SGPU_CUDA_WARP) join_tiles(struct
 	uint64_t across = (v.height + TILE - 1) / TILE, deep = (v.planes + TILE - 1) / TILE;
 
 	for (uint64_t item = blockIdx.x; item < deep * across * v.words; item += gridDim.x) {
-		uint64_t word, ty, tz = sgpu_cuda_split(sgpu_cuda_split(item, v.words, &word), across, &ty);
+		uint64_t word, ty,
+			tz = sgpu_cuda_split(sgpu_cuda_split(item, v.words, &word), across, &ty);
 		uint64_t x = word * 32 + lane, y = ty * TILE + own, z = tz * TILE;
 		uint64_t plane = v.height * v.width, at = z * plane + y * v.width + x;
 
 		for (unsigned i = 0; i < TILE; i++) {
 			unsigned w = i * TILE + own;
-			unsigned inside = __ballot_sync(0xffffffffu, x < v.width && y < v.height && z + i < v.planes &&
-									     v.mask[at + i * plane]);
+			unsigned inside = __ballot_sync(
+				0xffffffffu, x < v.width && y < v.height && z + i < v.planes &&
+						     v.mask[at + i * plane]);
 
-			parent[w * SGPU_CUDA_WARP + lane] = w * SGPU_CUDA_WARP + run_start(inside, lane);
+			parent[w * SGPU_CUDA_WARP + lane] =
+				w * SGPU_CUDA_WARP + run_start(inside, lane);
 			if (lane == 0) {
 				bits[w] = inside;
 			}
@@ -192,8 +200,9 @@ static __global__ void __launch_bounds__(TILE *SGPU_CUDA_WARP) join_tiles(struct
 				top = tile_root(parent, node);
 				v.parent[at + i * plane] =
 					(uint32_t)((z + top / (TILE * SGPU_CUDA_WARP)) * plane +
-						   (ty * TILE + top / SGPU_CUDA_WARP % TILE) * v.width + word * 32 +
-						   top % SGPU_CUDA_WARP);
+						   (ty * TILE + top / SGPU_CUDA_WARP % TILE) *
+							   v.width +
+						   word * 32 + top % SGPU_CUDA_WARP);
 				if (top == node) {
 					v.size[at + i * plane] = 0;
 				}
@@ -204,8 +213,10 @@ static __global__ void __launch_bounds__(TILE *SGPU_CUDA_WARP) join_tiles(struct
 }
 
 /* ---- over the faces of tiles ---- */
-/* Joins the runs of this word that touch those `back` voxels before; the first voxel of each overlap does. */
-static __device__ __forceinline__ void join_before(const struct volume &v, const struct word &w, uint64_t back)
+/* Joins the runs of this word that touch those `back` voxels before; the first voxel of each
+ * overlap does. */
+static __device__ __forceinline__ void join_before(const struct volume &v, const struct word &w,
+						   uint64_t back)
 {
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 	unsigned both = __ballot_sync(0xffffffffu, w.inside && v.mask[w.at - back]);
@@ -222,9 +233,11 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_rows(struct volum
 	uint64_t faces = (v.height - 1) / TILE;
 
 	for (uint64_t item = first_item(); item < v.planes * faces * v.words; item += item_step()) {
-		uint64_t word, face, z = sgpu_cuda_split(sgpu_cuda_split(item, v.words, &word), faces, &face);
+		uint64_t word, face,
+			z = sgpu_cuda_split(sgpu_cuda_split(item, v.words, &word), faces, &face);
 
-		join_before(v, word_at(v, (z * v.height + (face + 1) * TILE) * v.words + word), v.width);
+		join_before(v, word_at(v, (z * v.height + (face + 1) * TILE) * v.words + word),
+			    v.width);
 	}
 }
 
@@ -236,7 +249,8 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_planes(struct vol
 	for (uint64_t item = first_item(); item < faces * v.height * v.words; item += item_step()) {
 		uint64_t rest, face = sgpu_cuda_split(item, v.height * v.words, &rest);
 
-		join_before(v, word_at(v, (face + 1) * TILE * v.height * v.words + rest), v.height * v.width);
+		join_before(v, word_at(v, (face + 1) * TILE * v.height * v.words + rest),
+			    v.height * v.width);
 	}
 }
 
@@ -245,9 +259,10 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_columns(struct vo
 {
 	uint64_t faces = v.words - 1, step = (uint64_t)gridDim.x * blockDim.x;
 
-	for (uint64_t item = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; item < v.planes * v.height * faces;
-	     item += step) {
-		uint64_t face, row = sgpu_cuda_split(item, faces, &face), at = row * v.width + (face + 1) * 32;
+	for (uint64_t item = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	     item < v.planes * v.height * faces; item += step) {
+		uint64_t face, row = sgpu_cuda_split(item, faces, &face),
+			       at = row * v.width + (face + 1) * 32;
 
 		if (v.mask[at] && v.mask[at - 1]) {
 			join(v.parent, (uint32_t)at, (uint32_t)(at - 1));
@@ -268,8 +283,8 @@ static __device__ __forceinline__ void flush(const struct volume &v, const struc
 }
 
 /* Adds the runs of a word: lanes that begin one have its root and its length. */
-static __device__ __forceinline__ void add_runs(const struct volume &v, struct tally &tally, bool begins, uint32_t root,
-						unsigned length)
+static __device__ __forceinline__ void add_runs(const struct volume &v, struct tally &tally,
+						bool begins, uint32_t root, unsigned length)
 {
 	unsigned rest = __ballot_sync(0xffffffffu, begins);
 
@@ -337,7 +352,8 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) find_largest(struct vo
 
 	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
 		if (v.mask[i] && v.parent[i] == (uint32_t)i) {
-			most = larger()(most, (unsigned long long)v.size[i] << 32 | (uint32_t)~(uint32_t)i);
+			most = larger()(most, (unsigned long long)v.size[i] << 32 |
+						      (uint32_t) ~(uint32_t)i);
 		}
 	}
 	most = sgpu_cuda_block_reduce(most, larger(), shared);
@@ -358,11 +374,18 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) clear_others(struct vo
 	}
 }
 
-int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch, struct sgpu_launch *launch)
+int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch,
+			   struct sgpu_launch *launch)
 {
 	uint64_t count = shape[0] * shape[1] * shape[2];
-	struct volume v = { mask, shape[0], shape[1], shape[2], (shape[2] + 31) / 32, (uint32_t *)scratch,
-			    (uint32_t *)scratch + count, (unsigned long long *)launch->counters };
+	struct volume v = { mask,
+			    shape[0],
+			    shape[1],
+			    shape[2],
+			    (shape[2] + 31) / 32,
+			    (uint32_t *)scratch,
+			    (uint32_t *)scratch + count,
+			    (unsigned long long *)launch->counters };
 	uint64_t rows = shape[0] * shape[1], items = rows * v.words;
 	uint64_t deep = (shape[0] + TILE - 1) / TILE, across = (shape[1] + TILE - 1) / TILE;
 	unsigned warps = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d: the product of the weights, a row for each output channel, and a matrix that is never stored: a column for
- * each element of an output image, a row for each weight of a kernel. Products are added in the order channel, row,
- * column with two roundings, and what the padding stands for is multiplied as 0: the same bytes as on the CPU.
+ * conv2d: the product of the weights, a row for each output channel, and a matrix that is never
+ * stored: a column for each element of an output image, a row for each weight of a kernel. Products
+ * are added in the order channel, row, column with two roundings, and what the padding stands for
+ * is multiplied as 0: the same bytes as on the CPU.
  */
 #include "ops/cuda/kernels/activation.cuh"
 #include "ops/cuda/kernels/divisor.cuh"
@@ -22,7 +23,8 @@ struct job {
 	uint64_t kernel_height, kernel_width;
 	int64_t stride, padding, dilation;
 	enum sgpu_activation activation;
-	divisor plane, line, window, window_line; /* elements of an output image, its row, a kernel, its row */
+	divisor plane, line, window,
+		window_line; /* elements of an output image, its row, a kernel, its row */
 };
 
 /* One column of the matrix, the one that this thread copies: the same for all its elements. */
@@ -38,8 +40,7 @@ struct window {
 	{
 		return false;
 	}
-	template <bool WHOLE>
-	__device__ __forceinline__ const float *where(int, uint64_t k) const
+	template <bool WHOLE> __device__ __forceinline__ const float *where(int, uint64_t k) const
 	{
 		uint64_t rest, kx, channel, ky;
 		int64_t y, x;
@@ -51,8 +52,10 @@ struct window {
 		ky = divide(rest, j.window_line, &kx);
 		y = top + (int64_t)ky * j.dilation;
 		x = left + (int64_t)kx * j.dilation;
-		return y >= 0 && y < (int64_t)j.height && x >= 0 && x < (int64_t)j.width ?
-			       image + ((channel * j.height + (uint64_t)y) * j.width + (uint64_t)x) : NULL;
+		return y >= 0 && y < (int64_t)j.height && x >= 0 && x < (int64_t)j.width
+			       ? image + ((channel * j.height + (uint64_t)y) * j.width +
+					  (uint64_t)x)
+			       : NULL;
 	}
 };
 
@@ -70,13 +73,15 @@ static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve
 {
 	static_assert(TILE::THREADS % TILE::COLUMNS == 0, "a thread reads one column");
 	__shared__ typename TILE::buffers shared;
-	uint64_t depth = j.channels * j.kernel_height * j.kernel_width, plane = j.out_height * j.out_width;
+	uint64_t depth = j.channels * j.kernel_height * j.kernel_width,
+		 plane = j.out_height * j.out_width;
 	uint64_t pixels = j.images * plane, down = (j.outputs + TILE::ROWS - 1) / TILE::ROWS;
 	uint64_t across = (pixels + TILE::COLUMNS - 1) / TILE::COLUMNS;
 
 	for (uint64_t tile = blockIdx.x; tile < down * across; tile += gridDim.x) {
 		uint64_t row = tile % down * TILE::ROWS, column = tile / down * TILE::COLUMNS;
-		sgpu_along_k<float> weights = { j.weights + row * depth, depth, j.outputs - row, depth };
+		sgpu_along_k<float> weights = { j.weights + row * depth, depth, j.outputs - row,
+						depth };
 		window from = find_window(j, column + threadIdx.x % TILE::COLUMNS, depth);
 		float sums[TILE::DOWN][TILE::ACROSS];
 
@@ -93,7 +98,8 @@ static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve
 		sgpu_tile_product<TILE, sgpu_step_plain>(weights, from, depth, shared, sums);
 #pragma unroll
 		for (int k = 0; k < TILE::ACROSS; k++) {
-			uint64_t pixel = column + TILE::column(k), at, image = divide(pixel, j.plane, &at);
+			uint64_t pixel = column + TILE::column(k), at,
+				 image = divide(pixel, j.plane, &at);
 
 #pragma unroll
 			for (int i = 0; i < TILE::DOWN; i++) {
@@ -108,13 +114,14 @@ static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve
 	}
 }
 
-template <typename TILE>
-static int start(struct sgpu_launch *launch, const job &j)
+template <typename TILE> static int start(struct sgpu_launch *launch, const job &j)
 {
 	uint64_t pixels = j.images * j.out_height * j.out_width;
-	uint64_t tiles = ((j.outputs + TILE::ROWS - 1) / TILE::ROWS) * ((pixels + TILE::COLUMNS - 1) / TILE::COLUMNS);
+	uint64_t tiles = ((j.outputs + TILE::ROWS - 1) / TILE::ROWS) *
+			 ((pixels + TILE::COLUMNS - 1) / TILE::COLUMNS);
 
-	return sgpu_cuda_start(launch, "conv2d", convolve<TILE>, sgpu_cuda_blocks(tiles), TILE::THREADS, 0, j);
+	return sgpu_cuda_start(launch, "conv2d", convolve<TILE>, sgpu_cuda_blocks(tiles),
+			       TILE::THREADS, 0, j);
 }
 
 extern "C" int sgpu_conv2d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -126,19 +133,28 @@ extern "C" int sgpu_conv2d_cuda(struct sgpu_op_call *call, struct sgpu_launch *l
 		(const float *)call->data[WEIGHTS],
 		(const float *)call->data[BIAS],
 		(float *)call->data[OUTPUT],
-		in[0], in[1], in[2], in[3],
-		out[1], out[2], out[3],
-		kernel[2], kernel[3],
+		in[0],
+		in[1],
+		in[2],
+		in[3],
+		out[1],
+		out[2],
+		out[3],
+		kernel[2],
+		kernel[3],
 		(int64_t)call->param[STRIDE].number,
 		(int64_t)call->param[PADDING].number,
 		(int64_t)call->param[DILATION].number,
 		(enum sgpu_activation)(int)call->param[ACTIVATION].number,
-		make_divisor(out[2] * out[3]), make_divisor(out[3]),
-		make_divisor(kernel[2] * kernel[3]), make_divisor(kernel[3]),
+		make_divisor(out[2] * out[3]),
+		make_divisor(out[3]),
+		make_divisor(kernel[2] * kernel[3]),
+		make_divisor(kernel[3]),
 	};
 
 	if (sgpu_ops_count(&call->type[OUTPUT]) == 0) {
 		return 0;
 	}
-	return j.outputs <= (uint64_t)small::ROWS ? start<small>(launch, j) : start<large>(launch, j);
+	return j.outputs <= (uint64_t)small::ROWS ? start<small>(launch, j)
+						  : start<large>(launch, j);
 }

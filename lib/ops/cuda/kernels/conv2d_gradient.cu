@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conv2d_gradient: two matrix products of which one factor is never stored. Products are added in the order that
- * cpu/conv2d_gradient.c has, with two roundings, and what is not there is multiplied as 0: the same bytes.
+ * conv2d_gradient: two matrix products of which one factor is never stored. Products are added in
+ * the order that cpu/conv2d_gradient.c has, with two roundings, and what is not there is multiplied
+ * as 0: the same bytes.
  */
 #include "ops/cpu/conv2d.h"
 #include "ops/cuda/kernels/divisor.cuh"
@@ -20,10 +21,12 @@ struct job {
 	const float *input, *weights, *gradient;
 	float *output_input, *output_weights, *output_bias, *parts;
 	uint64_t part_images, part_count, columns;
-	divisor plane, line, window, window_line; /* elements of an output image, its row, a kernel, its row */
+	divisor plane, line, window,
+		window_line; /* elements of an output image, its row, a kernel, its row */
 };
 
-/* ---- by input: rows are channels, columns are pixels, k is (output channel, row, column of the kernel) ---- */
+/* ---- by input: rows are channels, columns are pixels, k is (output channel, row, column of the
+ * kernel) ---- */
 struct kernels {
 	static constexpr bool along_k = true;
 	const job &j;
@@ -36,10 +39,13 @@ struct kernels {
 	template <bool WHOLE>
 	__device__ __forceinline__ const float *where(int row, uint64_t k) const
 	{
-		uint64_t channel = first + (uint64_t)row, weight, output = divide(k, j.window, &weight);
+		uint64_t channel = first + (uint64_t)row, weight,
+			 output = divide(k, j.window, &weight);
 
-		return WHOLE || (channel < j.c.channels && k < depth) ?
-			       j.weights + ((output * j.c.channels + channel) * j.window.by + weight) : NULL;
+		return WHOLE || (channel < j.c.channels && k < depth)
+			       ? j.weights +
+					 ((output * j.c.channels + channel) * j.window.by + weight)
+			       : NULL;
 	}
 };
 
@@ -48,15 +54,14 @@ struct windows {
 	static constexpr bool along_k = false;
 	const job &j;
 	const float *gradient; /* of the image; NULL: no such column */
-	int64_t y, x;          /* of the pixel, behind the padding */
+	int64_t y, x;	       /* of the pixel, behind the padding */
 	uint64_t depth;
 
 	__device__ __forceinline__ bool inside(int) const
 	{
 		return false;
 	}
-	template <bool WHOLE>
-	__device__ __forceinline__ const float *where(int, uint64_t k) const
+	template <bool WHOLE> __device__ __forceinline__ const float *where(int, uint64_t k) const
 	{
 		uint64_t weight, output, kx, ky;
 		int64_t v, u;
@@ -78,8 +83,10 @@ struct windows {
 			v /= j.c.stride;
 			u /= j.c.stride;
 		}
-		return v < (int64_t)j.c.out_height && u < (int64_t)j.c.out_width ?
-			       gradient + (output * j.plane.by + (uint64_t)v * j.c.out_width + (uint64_t)u) : NULL;
+		return v < (int64_t)j.c.out_height && u < (int64_t)j.c.out_width
+			       ? gradient + (output * j.plane.by + (uint64_t)v * j.c.out_width +
+					     (uint64_t)u)
+			       : NULL;
 	}
 };
 
@@ -87,7 +94,8 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::RESIDENT) by_input
 {
 	__shared__ typename tile::buffers shared;
 	uint64_t depth = j.c.outputs * j.window.by, image_pixels = j.c.height * j.c.width;
-	uint64_t pixels = j.c.images * image_pixels, down = (j.c.channels + tile::ROWS - 1) / tile::ROWS;
+	uint64_t pixels = j.c.images * image_pixels,
+		 down = (j.c.channels + tile::ROWS - 1) / tile::ROWS;
 	uint64_t across = (pixels + tile::COLUMNS - 1) / tile::COLUMNS;
 
 	for (uint64_t at = blockIdx.x; at < down * across; at += gridDim.x) {
@@ -95,7 +103,8 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::RESIDENT) by_input
 		uint64_t pixel = column + threadIdx.x % tile::COLUMNS, place = pixel % image_pixels;
 		const float *image = j.gradient + pixel / image_pixels * j.c.outputs * j.plane.by;
 		kernels weights = { j, row, depth };
-		windows from = { j, pixel < pixels ? image : NULL, (int64_t)(place / j.c.width) + j.c.padding,
+		windows from = { j, pixel < pixels ? image : NULL,
+				 (int64_t)(place / j.c.width) + j.c.padding,
 				 (int64_t)(place % j.c.width) + j.c.padding, depth };
 		float sums[tile::DOWN][tile::ACROSS] = {};
 
@@ -109,7 +118,9 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::RESIDENT) by_input
 				uint64_t channel = row + tile::row(i);
 
 				if (to < pixels && channel < j.c.channels) {
-					j.output_input[(to / image_pixels * j.c.channels + channel) * image_pixels +
+					j.output_input[(to / image_pixels * j.c.channels +
+							channel) *
+							       image_pixels +
 						       to % image_pixels] = sums[i][k];
 				}
 			}
@@ -117,7 +128,8 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::RESIDENT) by_input
 	}
 }
 
-/* ---- by weights and bias: rows are output channels, k is (image of the part, row, column of the output) ---- */
+/* ---- by weights and bias: rows are output channels, k is (image of the part, row, column of the
+ * output) ---- */
 struct outputs {
 	static constexpr bool along_k = true;
 	const job &j;
@@ -131,10 +143,12 @@ struct outputs {
 	template <bool WHOLE>
 	__device__ __forceinline__ const float *where(int row, uint64_t k) const
 	{
-		uint64_t output = first + (uint64_t)row, element, image = divide(k, j.plane, &element);
+		uint64_t output = first + (uint64_t)row, element,
+			 image = divide(k, j.plane, &element);
 
-		return WHOLE || (output < j.c.outputs && k < depth) ?
-			       gradient + ((image * j.c.outputs + output) * j.plane.by + element) : NULL;
+		return WHOLE || (output < j.c.outputs && k < depth)
+			       ? gradient + ((image * j.c.outputs + output) * j.plane.by + element)
+			       : NULL;
 	}
 };
 
@@ -142,8 +156,8 @@ struct outputs {
 struct images {
 	static constexpr bool along_k = false;
 	const job &j;
-	const float *input;    /* the channel in the part's first image; NULL: no such column */
-	int64_t y, x;          /* of the weight, less the padding */
+	const float *input; /* the channel in the part's first image; NULL: no such column */
+	int64_t y, x;	    /* of the weight, less the padding */
 	uint64_t depth;
 	bool bias;
 
@@ -151,8 +165,7 @@ struct images {
 	{
 		return false;
 	}
-	template <bool WHOLE>
-	__device__ __forceinline__ const float *where(int, uint64_t k) const
+	template <bool WHOLE> __device__ __forceinline__ const float *where(int, uint64_t k) const
 	{
 		uint64_t element, image, ox, oy;
 		int64_t v, u;
@@ -164,18 +177,28 @@ struct images {
 		oy = divide(element, j.line, &ox);
 		v = (int64_t)oy * j.c.stride + y;
 		u = (int64_t)ox * j.c.stride + x;
-		return v >= 0 && u >= 0 && v < (int64_t)j.c.height && u < (int64_t)j.c.width ?
-			       input + ((image * j.c.channels * j.c.height + (uint64_t)v) * j.c.width + (uint64_t)u) : NULL;
+		return v >= 0 && u >= 0 && v < (int64_t)j.c.height && u < (int64_t)j.c.width
+			       ? input + ((image * j.c.channels * j.c.height + (uint64_t)v) *
+						  j.c.width +
+					  (uint64_t)u)
+			       : NULL;
 	}
 };
 
-static __device__ images find_column(const job &j, uint64_t column, uint64_t first_image, uint64_t depth)
+static __device__ images find_column(const job &j, uint64_t column, uint64_t first_image,
+				     uint64_t depth)
 {
-	uint64_t weight, channel = divide(column, j.window, &weight), kx, ky = divide(weight, j.window_line, &kx);
-	const float *input = j.input + (first_image * j.c.channels + channel) * j.c.height * j.c.width;
+	uint64_t weight, channel = divide(column, j.window, &weight), kx,
+			 ky = divide(weight, j.window_line, &kx);
+	const float *input =
+		j.input + (first_image * j.c.channels + channel) * j.c.height * j.c.width;
 
-	return { j, channel < j.c.channels ? input : NULL, (int64_t)ky * j.c.dilation - j.c.padding,
-		 (int64_t)kx * j.c.dilation - j.c.padding, depth, column + 1 == j.columns };
+	return { j,
+		 channel < j.c.channels ? input : NULL,
+		 (int64_t)ky * j.c.dilation - j.c.padding,
+		 (int64_t)kx * j.c.dilation - j.c.padding,
+		 depth,
+		 column + 1 == j.columns };
 }
 
 static __global__ void __launch_bounds__(tile::THREADS, tile::RESIDENT) by_weights(job j)
@@ -187,7 +210,8 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::RESIDENT) by_weigh
 	for (uint64_t at = blockIdx.x; at < j.part_count * down * across; at += gridDim.x) {
 		uint64_t part = at / (down * across), row = at % down * tile::ROWS;
 		uint64_t column = at / down % across * tile::COLUMNS, first = part * j.part_images;
-		uint64_t left = j.c.images - first, depth = (left < j.part_images ? left : j.part_images) * j.plane.by;
+		uint64_t left = j.c.images - first,
+			 depth = (left < j.part_images ? left : j.part_images) * j.plane.by;
 		outputs gradient = { j, j.gradient + first * j.c.outputs * j.plane.by, row, depth };
 		images from = find_column(j, column + threadIdx.x % tile::COLUMNS, first, depth);
 		float sums[tile::DOWN][tile::ACROSS] = {};
@@ -202,7 +226,8 @@ static __global__ void __launch_bounds__(tile::THREADS, tile::RESIDENT) by_weigh
 				uint64_t to = column + tile::column(k);
 
 				if (to < j.columns && output < j.c.outputs) {
-					j.parts[(part * j.c.outputs + output) * j.columns + to] = sums[i][k];
+					j.parts[(part * j.c.outputs + output) * j.columns + to] =
+						sums[i][k];
 				}
 			}
 		}
@@ -214,7 +239,8 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) finish(job j)
 {
 	uint64_t step = (uint64_t)gridDim.x * blockDim.x, elements = j.c.outputs * j.columns;
 
-	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < elements; i += step) {
+	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < elements;
+	     i += step) {
 		uint64_t row = i / j.columns, column = i % j.columns;
 		double sum = 0;
 
@@ -231,35 +257,49 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) finish(job j)
 
 static uint64_t count_tiles(uint64_t rows, uint64_t columns)
 {
-	return ((rows + tile::ROWS - 1) / tile::ROWS) * ((columns + tile::COLUMNS - 1) / tile::COLUMNS);
+	return ((rows + tile::ROWS - 1) / tile::ROWS) *
+	       ((columns + tile::COLUMNS - 1) / tile::COLUMNS);
 }
 
 extern "C" int sgpu_conv2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	struct sgpu_conv2d c = sgpu_conv2d_describe(call, &call->type[GRADIENT]);
 	job j = {
-		c, (const float *)call->data[INPUT], (const float *)call->data[WEIGHTS], (const float *)call->data[GRADIENT],
-		sgpu_conv2d_output(call, OUTPUT_INPUT), sgpu_conv2d_output(call, OUTPUT_WEIGHTS),
+		c,
+		(const float *)call->data[INPUT],
+		(const float *)call->data[WEIGHTS],
+		(const float *)call->data[GRADIENT],
+		sgpu_conv2d_output(call, OUTPUT_INPUT),
+		sgpu_conv2d_output(call, OUTPUT_WEIGHTS),
 		sgpu_conv2d_output(call, OUTPUT_BIAS),
-		(float *)call->scratch, sgpu_conv2d_part_images(c.images), sgpu_conv2d_parts(c.images),
-		sgpu_conv2d_columns(&c), make_divisor(c.out_height * c.out_width), make_divisor(c.out_width),
-		make_divisor(c.kernel_height * c.kernel_width), make_divisor(c.kernel_width),
+		(float *)call->scratch,
+		sgpu_conv2d_part_images(c.images),
+		sgpu_conv2d_parts(c.images),
+		sgpu_conv2d_columns(&c),
+		make_divisor(c.out_height * c.out_width),
+		make_divisor(c.out_width),
+		make_divisor(c.kernel_height * c.kernel_width),
+		make_divisor(c.kernel_width),
 	};
 	uint64_t pixels = c.images * c.height * c.width, elements = c.outputs * j.columns;
 	int result = 0;
 
 	if (j.output_input && c.channels * pixels > 0) {
 		result = sgpu_cuda_start(launch, "conv2d_gradient", by_input,
-					 sgpu_cuda_blocks(count_tiles(c.channels, pixels)), tile::THREADS, 0, j);
+					 sgpu_cuda_blocks(count_tiles(c.channels, pixels)),
+					 tile::THREADS, 0, j);
 	}
 	if (result || (!j.output_weights && !j.output_bias) || elements == 0) {
 		return result;
 	}
 	if (j.part_count > 0) {
-		result = sgpu_cuda_start(launch, "conv2d_gradient", by_weights,
-					 sgpu_cuda_blocks(j.part_count * count_tiles(c.outputs, j.columns)), tile::THREADS, 0,
-					 j);
+		result = sgpu_cuda_start(
+			launch, "conv2d_gradient", by_weights,
+			sgpu_cuda_blocks(j.part_count * count_tiles(c.outputs, j.columns)),
+			tile::THREADS, 0, j);
 	}
-	return result ? result : sgpu_cuda_start(launch, "conv2d_gradient", finish,
-						 sgpu_cuda_grid(elements, SGPU_CUDA_BLOCK), SGPU_CUDA_BLOCK, 0, j);
+	return result ? result
+		      : sgpu_cuda_start(launch, "conv2d_gradient", finish,
+					sgpu_cuda_grid(elements, SGPU_CUDA_BLOCK), SGPU_CUDA_BLOCK,
+					0, j);
 }

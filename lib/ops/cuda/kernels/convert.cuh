@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conversions between element types by way of f64, bit for bit as ../convert.c has them on the CPU: NaN included, whose
- * sign and payload the device's own conversions would not keep.
+ * Conversions between element types by way of f64, bit for bit as ../convert.c has them on the CPU:
+ * NaN included, whose sign and payload the device's own conversions would not keep.
  */
 #ifndef SGPU_OPS_CUDA_KERNELS_CONVERT_CUH
 #define SGPU_OPS_CUDA_KERNELS_CONVERT_CUH
@@ -20,29 +20,29 @@ static __device__ __forceinline__ double sgpu_cuda_quiet(double nan)
 
 static __device__ __forceinline__ double sgpu_cuda_widen_nan(uint32_t bits)
 {
-	return __longlong_as_double((long long)((uint64_t)(bits & 0x80000000u) << 32 | 0x7ff8000000000000u |
+	return __longlong_as_double((long long)((uint64_t)(bits & 0x80000000u) << 32 |
+						0x7ff8000000000000u |
 						(uint64_t)(bits & 0x007fffffu) << 29));
 }
 
 /* As sgpu_cuda_f64, and the bits of a NaN are those of a CPU. */
-template <typename T>
-static __device__ __forceinline__ double sgpu_cuda_widen(T value)
+template <typename T> static __device__ __forceinline__ double sgpu_cuda_widen(T value)
 {
 	return (double)value;
 }
-template <>
-__device__ __forceinline__ double sgpu_cuda_widen<float>(float value)
+template <> __device__ __forceinline__ double sgpu_cuda_widen<float>(float value)
 {
 	return value == value ? (double)value : sgpu_cuda_widen_nan(__float_as_uint(value));
 }
-template <>
-__device__ __forceinline__ double sgpu_cuda_widen<sgpu_half>(sgpu_half value)
+template <> __device__ __forceinline__ double sgpu_cuda_widen<sgpu_half>(sgpu_half value)
 {
 	return sgpu_cuda_widen(sgpu_half_to_float(value.bits));
 }
 
-/* Nearest integer, ties to even, in [low, high]; NaN becomes 0. Adding 1.5 * 2^52 leaves no fraction. */
-static __device__ __forceinline__ double sgpu_cuda_round_within(double value, double low, double high)
+/* Nearest integer, ties to even, in [low, high]; NaN becomes 0. Adding 1.5 * 2^52 leaves no
+ * fraction. */
+static __device__ __forceinline__ double sgpu_cuda_round_within(double value, double low,
+								double high)
 {
 	double bounded = value < low ? low : value;
 
@@ -52,41 +52,34 @@ static __device__ __forceinline__ double sgpu_cuda_round_within(double value, do
 }
 
 /* As sgpu_ops_store_f64 for one element. */
-template <typename T>
-static __device__ __forceinline__ T sgpu_cuda_narrow(double value);
-template <>
-__device__ __forceinline__ double sgpu_cuda_narrow<double>(double value)
+template <typename T> static __device__ __forceinline__ T sgpu_cuda_narrow(double value);
+template <> __device__ __forceinline__ double sgpu_cuda_narrow<double>(double value)
 {
 	return value;
 }
-template <>
-__device__ __forceinline__ float sgpu_cuda_narrow<float>(double value)
+template <> __device__ __forceinline__ float sgpu_cuda_narrow<float>(double value)
 {
 	uint64_t bits = (uint64_t)__double_as_longlong(value);
 
-	return value == value ? __double2float_rn(value) :
-				__uint_as_float((uint32_t)(bits >> 32) & 0x80000000u | 0x7fc00000u |
+	return value == value ? __double2float_rn(value)
+			      : __uint_as_float((uint32_t)(bits >> 32) & 0x80000000u | 0x7fc00000u |
 						(uint32_t)(bits >> 29) & 0x003fffffu);
 }
-template <>
-__device__ __forceinline__ sgpu_half sgpu_cuda_narrow<sgpu_half>(double value)
+template <> __device__ __forceinline__ sgpu_half sgpu_cuda_narrow<sgpu_half>(double value)
 {
 	uint16_t sign = (uint16_t)((uint64_t)__double_as_longlong(value) >> 48 & 0x8000u);
 
 	return { value == value ? sgpu_half_from_double(value) : (uint16_t)(sign | 0x7e00u) };
 }
-template <>
-__device__ __forceinline__ int32_t sgpu_cuda_narrow<int32_t>(double value)
+template <> __device__ __forceinline__ int32_t sgpu_cuda_narrow<int32_t>(double value)
 {
 	return (int32_t)sgpu_cuda_round_within(value, INT32_MIN, INT32_MAX);
 }
-template <>
-__device__ __forceinline__ uint8_t sgpu_cuda_narrow<uint8_t>(double value)
+template <> __device__ __forceinline__ uint8_t sgpu_cuda_narrow<uint8_t>(double value)
 {
 	return (uint8_t)(int32_t)sgpu_cuda_round_within(value, 0, UINT8_MAX);
 }
-template <>
-__device__ __forceinline__ int16_t sgpu_cuda_narrow<int16_t>(double value)
+template <> __device__ __forceinline__ int16_t sgpu_cuda_narrow<int16_t>(double value)
 {
 	return (int16_t)(int32_t)sgpu_cuda_round_within(value, INT16_MIN, INT16_MAX);
 }

@@ -24,16 +24,18 @@ struct sum {
 
 template <typename T, typename L>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-rows(uint64_t count, uint64_t width, const T *input, const L *labels, T *loss, T *gradient)
+	rows(uint64_t count, uint64_t width, const T *input, const L *labels, T *loss, T *gradient)
 {
-	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
+		 step = (uint64_t)gridDim.x * blockDim.x;
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 
 	for (uint64_t row = self / SGPU_CUDA_WARP; row < count; row += step / SGPU_CUDA_WARP) {
 		const T *from = input + row * width;
 		int64_t label = labels[row];
 		bool fits = sgpu_label_fits(label, width);
-		double top = -(double)INFINITY, total = 0, shared = fits ? (double)count : (double)NAN;
+		double top = -(double)INFINITY, total = 0,
+		       shared = fits ? (double)count : (double)NAN;
 
 		for (uint64_t i = lane; i < width; i += SGPU_CUDA_WARP) {
 			top = (double)from[i] > top ? (double)from[i] : top;
@@ -44,11 +46,12 @@ rows(uint64_t count, uint64_t width, const T *input, const L *labels, T *loss, T
 		}
 		total = sgpu_cuda_warp_reduce(total, sum());
 		if (loss && lane == 0) {
-			loss[row] = (T)(fits ? sgpu_entropy(total, (double)from[label], top) : (double)NAN);
+			loss[row] = (T)(fits ? sgpu_entropy(total, (double)from[label], top)
+					     : (double)NAN);
 		}
 		for (uint64_t i = lane; gradient && i < width; i += SGPU_CUDA_WARP) {
-			gradient[row * width + i] = (T)sgpu_entropy_gradient((double)from[i], top, total,
-									     fits && i == (uint64_t)label, shared);
+			gradient[row * width + i] = (T)sgpu_entropy_gradient(
+				(double)from[i], top, total, fits && i == (uint64_t)label, shared);
 		}
 	}
 }
@@ -59,9 +62,10 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
 	const uint64_t *shape = call->type[INPUT].shape;
 
 	return sgpu_cuda_start(launch, "cross_entropy", rows<T, L>,
-			       sgpu_cuda_grid(shape[0], SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), SGPU_CUDA_BLOCK, 0, shape[0],
-			       shape[1], (const T *)call->data[INPUT], (const L *)call->data[LABELS],
-			       (T *)call->data[OUTPUT_LOSS], (T *)call->data[OUTPUT_GRADIENT]);
+			       sgpu_cuda_grid(shape[0], SGPU_CUDA_BLOCK / SGPU_CUDA_WARP),
+			       SGPU_CUDA_BLOCK, 0, shape[0], shape[1], (const T *)call->data[INPUT],
+			       (const L *)call->data[LABELS], (T *)call->data[OUTPUT_LOSS],
+			       (T *)call->data[OUTPUT_GRADIENT]);
 }
 
 extern "C" int sgpu_cross_entropy_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
@@ -73,6 +77,7 @@ extern "C" int sgpu_cross_entropy_cuda(struct sgpu_op_call *call, struct sgpu_la
 		return 0;
 	}
 	SGPU_CUDA_FLOATS(call->type[INPUT].dtype, T,
-			 result = bytes ? start<T, uint8_t>(call, launch) : start<T, int32_t>(call, launch));
+			 result = bytes ? start<T, uint8_t>(call, launch)
+					: start<T, int32_t>(call, launch));
 	return result;
 }

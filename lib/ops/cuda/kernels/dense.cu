@@ -9,7 +9,8 @@ enum { INPUT, WEIGHTS, BIAS, OUTPUT, ACTIVATION = 0, TRANSPOSE };
 
 template <typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-finish(uint64_t count, uint64_t width, enum sgpu_activation activation, const T *bias, T *values)
+	finish(uint64_t count, uint64_t width, enum sgpu_activation activation, const T *bias,
+	       T *values)
 {
 	uint64_t step = (uint64_t)gridDim.x * blockDim.x;
 
@@ -42,14 +43,15 @@ extern "C" int sgpu_dense_cuda(struct sgpu_op_call *call, struct sgpu_launch *la
 	if (count == 0) {
 		return 0;
 	}
-	result = sgpu_cuda_gemm(launch, "dense", output->dtype, &gemm, call->data[INPUT], call->data[WEIGHTS], NULL,
-				call->data[OUTPUT]);
+	result = sgpu_cuda_gemm(launch, "dense", output->dtype, &gemm, call->data[INPUT],
+				call->data[WEIGHTS], NULL, call->data[OUTPUT]);
 	if (result || (!call->data[BIAS] && activation == SGPU_ACTIVATION_NONE)) {
 		return result;
 	}
 	SGPU_CUDA_FLOATS(output->dtype, T,
-			 result = sgpu_cuda_start(launch, "dense", finish<T>, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK),
-						  SGPU_CUDA_BLOCK, 0, count, gemm.n, activation,
-						  (const T *)call->data[BIAS], (T *)call->data[OUTPUT]));
+			 result = sgpu_cuda_start(
+				 launch, "dense", finish<T>, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK),
+				 SGPU_CUDA_BLOCK, 0, count, gemm.n, activation,
+				 (const T *)call->data[BIAS], (T *)call->data[OUTPUT]));
 	return result;
 }

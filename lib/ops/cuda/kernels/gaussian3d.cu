@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gaussian3d: as cpu/gaussian3d.c, along x, y and z, sums in the same order. A thread makes several neighbours along
- * the axis, so that most of what it reads serves more than one. Along x, rows pass through shared memory to keep
- * accesses to the other memory adjacent; along the other axes threads side by side do that by themselves.
+ * gaussian3d: as cpu/gaussian3d.c, along x, y and z, sums in the same order. A thread makes several
+ * neighbours along the axis, so that most of what it reads serves more than one. Along x, rows pass
+ * through shared memory to keep accesses to the other memory adjacent; along the other axes threads
+ * side by side do that by themselves.
  */
 #include "ops/cpu/gaussian3d.h"
 #include "ops/cuda/kernels/volume.cuh"
@@ -10,20 +11,19 @@
 enum { INPUT, OUTPUT };
 enum { SIGMA, TRUNCATE };
 enum {
-	EACH = 8,                            /* voxels of a thread, neighbours along the axis */
-	SMALL_RADIUS = 8,                    /* up to here all that a thread reads fits its registers */
-	ROW_TILE = EACH * SGPU_CUDA_WARP,    /* voxels of a warp along x */
+	EACH = 8,	  /* voxels of a thread, neighbours along the axis */
+	SMALL_RADIUS = 8, /* up to here all that a thread reads fits its registers */
+	ROW_TILE = EACH * SGPU_CUDA_WARP, /* voxels of a warp along x */
 	SHARED_MOST = 48 * 1024,
 };
 
-template <typename REAL>
-struct weights {
+template <typename REAL> struct weights {
 	int radius;
 	REAL at[SGPU_GAUSSIAN_RADIUS_MAX + 1];
 };
 
-/* The sums of neighbours 0 to EACH - 1; at(d) is the voxel at distance d from the first of them. It is asked from 0
- * upwards and from -1 downwards. */
+/* The sums of neighbours 0 to EACH - 1; at(d) is the voxel at distance d from the first of them. It
+ * is asked from 0 upwards and from -1 downwards. */
 template <typename REAL, typename At>
 static __device__ __forceinline__ void smooth_small(const weights<REAL> &w, At at, REAL sum[EACH])
 {
@@ -46,7 +46,8 @@ static __device__ __forceinline__ void smooth_small(const weights<REAL> &w, At a
 		if (k <= w.radius) {
 #pragma unroll
 			for (int i = 0; i < EACH; i++) {
-				sum[i] += (in[SMALL_RADIUS + i - k] + in[SMALL_RADIUS + i + k]) * w.at[k];
+				sum[i] += (in[SMALL_RADIUS + i - k] + in[SMALL_RADIUS + i + k]) *
+					  w.at[k];
 			}
 		}
 	}
@@ -89,16 +90,15 @@ static __device__ __forceinline__ void smooth(const weights<REAL> &w, At at, REA
 	}
 }
 
-/* One unused place after as many as there are banks: threads that are EACH places apart meet different banks. */
-template <typename REAL>
-static __host__ __device__ __forceinline__ unsigned place(unsigned i)
+/* One unused place after as many as there are banks: threads that are EACH places apart meet
+ * different banks. */
+template <typename REAL> static __host__ __device__ __forceinline__ unsigned place(unsigned i)
 {
 	return i + i / (unsigned)(128 / sizeof(REAL));
 }
 
 /* For a tile of a row with its neighbourhood, and for what the last thread reads beyond. */
-template <typename REAL>
-static __host__ __device__ __forceinline__ unsigned row_places(int radius)
+template <typename REAL> static __host__ __device__ __forceinline__ unsigned row_places(int radius)
 {
 	return place<REAL>(ROW_TILE + 2 * (unsigned)radius + EACH) + 1;
 }
@@ -106,15 +106,18 @@ static __host__ __device__ __forceinline__ unsigned row_places(int radius)
 /* A warp takes a tile of a row with its neighbourhood, borders repeated. */
 template <typename REAL, bool SMALL>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width, const __grid_constant__ weights<REAL> w)
+	along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width,
+		   const __grid_constant__ weights<REAL> w)
 {
 	extern __shared__ __align__(16) unsigned char memory[];
-	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, warp = threadIdx.x / SGPU_CUDA_WARP, radius = (unsigned)w.radius;
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, warp = threadIdx.x / SGPU_CUDA_WARP,
+		 radius = (unsigned)w.radius;
 	unsigned warps = blockDim.x / SGPU_CUDA_WARP;
 	REAL *padded = (REAL *)memory + warp * row_places<REAL>(w.radius);
 	uint64_t tiles = (width + ROW_TILE - 1) / ROW_TILE, step = (uint64_t)gridDim.x * warps;
 
-	for (uint64_t item = (uint64_t)blockIdx.x * warps + warp; item < rows * tiles; item += step) {
+	for (uint64_t item = (uint64_t)blockIdx.x * warps + warp; item < rows * tiles;
+	     item += step) {
 		const REAL *row = in + item / tiles * width;
 		uint64_t begin = item % tiles * ROW_TILE;
 		unsigned count = (unsigned)(width - begin < ROW_TILE ? width - begin : ROW_TILE);
@@ -127,9 +130,14 @@ along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width, const __gri
 		}
 		__syncwarp();
 		if (lane * EACH < count) {
-			smooth<REAL, SMALL>(w, [&](int d) {
-				return padded[place<REAL>(lane * EACH + radius + (unsigned)d)];
-			}, sum); /* what it reads beyond the end goes into sums that nobody wants */
+			smooth<REAL, SMALL>(
+				w,
+				[&](int d) {
+					return padded[place<REAL>(lane * EACH + radius +
+								  (unsigned)d)];
+				},
+				sum); /* what it reads beyond the end goes into sums that nobody
+					 wants */
 		}
 		__syncwarp();
 #pragma unroll
@@ -146,15 +154,16 @@ along_rows(const REAL *in, REAL *out, uint64_t rows, uint64_t width, const __gri
 	}
 }
 
-/* Voxels along an axis: goes up from the first and down from it, and stays at the last and at voxel 0. */
-template <typename REAL>
-struct walk {
+/* Voxels along an axis: goes up from the first and down from it, and stays at the last and at voxel
+ * 0. */
+template <typename REAL> struct walk {
 	const REAL *up, *down;
 	uint64_t step;
 	int top, bottom; /* distances up to which there are more */
 
-	__device__ __forceinline__ walk(const REAL *first, uint64_t at, uint64_t along, uint64_t one)
-		: up(first), down(first), step(one)
+	__device__ __forceinline__ walk(const REAL *first, uint64_t at, uint64_t along,
+					uint64_t one)
+	    : up(first), down(first), step(one)
 	{
 		const uint64_t far = SGPU_GAUSSIAN_RADIUS_MAX + EACH;
 
@@ -178,8 +187,8 @@ struct walk {
 
 template <typename REAL, bool SMALL>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-across_rows(const REAL *in, REAL *out, const struct sgpu_cuda_axis axis, uint64_t tiles,
-	    const __grid_constant__ weights<REAL> w)
+	across_rows(const REAL *in, REAL *out, const struct sgpu_cuda_axis axis, uint64_t tiles,
+		    const __grid_constant__ weights<REAL> w)
 {
 	for (uint64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
 		uint64_t first, start;
@@ -206,8 +215,9 @@ static int across(struct sgpu_launch *launch, const REAL *in, REAL *out, struct 
 {
 	uint64_t tiles = sgpu_cuda_axis_tiles(&axis);
 
-	return sgpu_cuda_start(launch, "gaussian3d", across_rows<REAL, SMALL>, dim3(sgpu_cuda_grid(tiles, 1)),
-			       dim3(SGPU_CUDA_BLOCK), 0, in, out, axis, tiles, w);
+	return sgpu_cuda_start(launch, "gaussian3d", across_rows<REAL, SMALL>,
+			       dim3(sgpu_cuda_grid(tiles, 1)), dim3(SGPU_CUDA_BLOCK), 0, in, out,
+			       axis, tiles, w);
 }
 
 template <typename REAL, bool SMALL>
@@ -224,29 +234,33 @@ static int passes(struct sgpu_op_call *call, struct sgpu_launch *launch, const w
 		warps /= 2;
 	}
 	result = sgpu_cuda_start(launch, "gaussian3d", along_rows<REAL, SMALL>,
-				 dim3(sgpu_cuda_grid(rows * tiles, warps)), dim3(warps * SGPU_CUDA_WARP),
-				 warps * shared, (const REAL *)call->data[INPUT], out, rows, shape[2], w);
+				 dim3(sgpu_cuda_grid(rows * tiles, warps)),
+				 dim3(warps * SGPU_CUDA_WARP), warps * shared,
+				 (const REAL *)call->data[INPUT], out, rows, shape[2], w);
 	if (result) {
 		return result;
 	}
-	result = across<REAL, SMALL>(launch, out, between, sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH), w);
+	result = across<REAL, SMALL>(launch, out, between,
+				     sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH), w);
 	if (result) {
 		return result;
 	}
-	return across<REAL, SMALL>(launch, between, out, sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH), w);
+	return across<REAL, SMALL>(launch, between, out,
+				   sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH), w);
 }
 
-template <typename REAL>
-static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
+template <typename REAL> static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	double wide[SGPU_GAUSSIAN_RADIUS_MAX + 1];
 	weights<REAL> w = {};
 
-	w.radius = sgpu_ops_gaussian_weights(call->param[SIGMA].number, call->param[TRUNCATE].number, wide);
+	w.radius = sgpu_ops_gaussian_weights(call->param[SIGMA].number,
+					     call->param[TRUNCATE].number, wide);
 	for (int k = 0; k <= w.radius; k++) {
 		w.at[k] = (REAL)wide[k];
 	}
-	return w.radius <= SMALL_RADIUS ? passes<REAL, true>(call, launch, w) : passes<REAL, false>(call, launch, w);
+	return w.radius <= SMALL_RADIUS ? passes<REAL, true>(call, launch, w)
+					: passes<REAL, false>(call, launch, w);
 }
 
 extern "C" int sgpu_gaussian3d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * gemm, and the matrix product that other operations use: by cuBLAS or by the kernels here. A sum is made in the order
- * of k with one rounding for each product, but for a few vectors, which thin.cu multiplies.
+ * gemm, and the matrix product that other operations use: by cuBLAS or by the kernels here. A sum
+ * is made in the order of k with one rounding for each product, but for a few vectors, which
+ * thin.cu multiplies.
  */
 #include "ops/cuda/cublas.h"
 #include "ops/cuda/kernels/gemm.cuh"
@@ -10,26 +11,27 @@
 
 enum { A, B, C, OUTPUT };
 
-/* A large tile reads less, smaller ones keep more multiprocessors busy where there are few of them. */
-template <typename T>
-struct tiles;
-template <>
-struct tiles<float> {
+/* A large tile reads less, smaller ones keep more multiprocessors busy where there are few of them.
+ */
+template <typename T> struct tiles;
+template <> struct tiles<float> {
 	using large = sgpu_tile<float, 128, 128, 8, 8, 8>;
 	using medium = sgpu_tile<float, 64, 64, 16, 4, 4>;
 	using small = sgpu_tile<float, 32, 32, 32, 2, 2>;
 };
-template <>
-struct tiles<double> {
+template <> struct tiles<double> {
 	using large = sgpu_tile<double, 64, 64, 8, 4, 4>;
 	using medium = sgpu_tile<double, 32, 64, 8, 2, 4>;
 	using small = sgpu_tile<double, 32, 32, 16, 2, 2>;
 };
 
-enum { GROUP = 8 }; /* rows of tiles that are walked together, so that the columns they share stay in the cache */
+enum {
+	GROUP = 8
+}; /* rows of tiles that are walked together, so that the columns they share stay in the cache */
 
 /* Tile `index` of one product that has `down` x `across`. */
-static __device__ void place_tile(uint64_t index, uint64_t down, uint64_t across, uint64_t *row, uint64_t *column)
+static __device__ void place_tile(uint64_t index, uint64_t down, uint64_t across, uint64_t *row,
+				  uint64_t *column)
 {
 	uint64_t group = index / (GROUP * across), within = index % (GROUP * across);
 	uint64_t rows = down - group * GROUP < GROUP ? down - group * GROUP : GROUP;
@@ -40,12 +42,13 @@ static __device__ void place_tile(uint64_t index, uint64_t down, uint64_t across
 
 template <typename TILE, typename SOURCE_A, typename SOURCE_B>
 static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT)
-product(struct sgpu_gemm gemm, const typename TILE::T *a, const typename TILE::T *b, const typename TILE::T *c,
-	typename TILE::T *output)
+	product(struct sgpu_gemm gemm, const typename TILE::T *a, const typename TILE::T *b,
+		const typename TILE::T *c, typename TILE::T *output)
 {
 	using T = typename TILE::T;
 	__shared__ typename TILE::buffers shared;
-	uint64_t down = (gemm.m + TILE::ROWS - 1) / TILE::ROWS, across = (gemm.n + TILE::COLUMNS - 1) / TILE::COLUMNS;
+	uint64_t down = (gemm.m + TILE::ROWS - 1) / TILE::ROWS,
+		 across = (gemm.n + TILE::COLUMNS - 1) / TILE::COLUMNS;
 	T alpha = (T)gemm.alpha, beta = (T)gemm.beta;
 
 	for (uint64_t tile = blockIdx.x; tile < gemm.batch * down * across; tile += gridDim.x) {
@@ -55,15 +58,18 @@ product(struct sgpu_gemm gemm, const typename TILE::T *a, const typename TILE::T
 		place_tile(tile % (down * across), down, across, &row, &column);
 		row *= TILE::ROWS;
 		column *= TILE::COLUMNS;
-		const T *at_a = a + batch * gemm.stride_a + row * (SOURCE_A::along_k ? gemm.lda : 1);
-		const T *at_b = b + batch * gemm.stride_b + column * (SOURCE_B::along_k ? gemm.ldb : 1);
+		const T *at_a =
+			a + batch * gemm.stride_a + row * (SOURCE_A::along_k ? gemm.lda : 1);
+		const T *at_b =
+			b + batch * gemm.stride_b + column * (SOURCE_B::along_k ? gemm.ldb : 1);
 		SOURCE_A from_a = { at_a, gemm.lda, gemm.m - row, gemm.k };
 		SOURCE_B from_b = { at_b, gemm.ldb, gemm.n - column, gemm.k };
 
 		sgpu_tile_product<TILE, sgpu_step_fused>(from_a, from_b, gemm.k, shared, sums);
 #pragma unroll
 		for (int i = 0; i < TILE::DOWN; i++) {
-			uint64_t y = row + TILE::row(i), line = batch * gemm.stride_c + y * gemm.ldc;
+			uint64_t y = row + TILE::row(i),
+				 line = batch * gemm.stride_c + y * gemm.ldc;
 
 #pragma unroll
 			for (int j = 0; j < TILE::ACROSS; j++) {
@@ -72,7 +78,8 @@ product(struct sgpu_gemm gemm, const typename TILE::T *a, const typename TILE::T
 				if (y < gemm.m && x < gemm.n) {
 					T product = alpha * sums[i][j];
 
-					output[line + x] = beta == 0 ? product : product + beta * c[line + x];
+					output[line + x] =
+						beta == 0 ? product : product + beta * c[line + x];
 				}
 			}
 		}
@@ -85,26 +92,27 @@ static uint64_t count_tiles(const struct sgpu_gemm *gemm, uint64_t rows, uint64_
 }
 
 template <typename TILE, typename T = typename TILE::T>
-static int start_tiles(struct sgpu_launch *launch, const char *what, const struct sgpu_gemm *gemm, const T *a,
-		       const T *b, const T *c, T *output)
+static int start_tiles(struct sgpu_launch *launch, const char *what, const struct sgpu_gemm *gemm,
+		       const T *a, const T *b, const T *c, T *output)
 {
 	void (*kernel)(struct sgpu_gemm, const T *, const T *, const T *, T *);
 
 	if (gemm->transpose_a) {
-		kernel = gemm->transpose_b ? product<TILE, sgpu_across_k<T>, sgpu_along_k<T>> :
-					     product<TILE, sgpu_across_k<T>, sgpu_across_k<T>>;
+		kernel = gemm->transpose_b ? product<TILE, sgpu_across_k<T>, sgpu_along_k<T>>
+					   : product<TILE, sgpu_across_k<T>, sgpu_across_k<T>>;
 	} else {
-		kernel = gemm->transpose_b ? product<TILE, sgpu_along_k<T>, sgpu_along_k<T>> :
-					     product<TILE, sgpu_along_k<T>, sgpu_across_k<T>>;
+		kernel = gemm->transpose_b ? product<TILE, sgpu_along_k<T>, sgpu_along_k<T>>
+					   : product<TILE, sgpu_along_k<T>, sgpu_across_k<T>>;
 	}
 	return sgpu_cuda_start(launch, what, kernel,
-			       sgpu_cuda_blocks(count_tiles(gemm, TILE::ROWS, TILE::COLUMNS)), TILE::THREADS, 0, *gemm,
-			       a, b, c, output);
+			       sgpu_cuda_blocks(count_tiles(gemm, TILE::ROWS, TILE::COLUMNS)),
+			       TILE::THREADS, 0, *gemm, a, b, c, output);
 }
 
 template <typename T>
-static int start_built_in(struct sgpu_launch *launch, const char *what, const struct sgpu_gemm *gemm, const void *a,
-			  const void *b, const void *c, void *output)
+static int start_built_in(struct sgpu_launch *launch, const char *what,
+			  const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
+			  void *output)
 {
 	using large = typename tiles<T>::large;
 	using medium = typename tiles<T>::medium;
@@ -133,7 +141,8 @@ static struct sgpu_gemm effective(const struct sgpu_gemm *gemm)
 }
 
 int sgpu_cuda_gemm_built_in(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
-			    const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c, void *output)
+			    const struct sgpu_gemm *gemm, const void *a, const void *b,
+			    const void *c, void *output)
 {
 	struct sgpu_gemm now = effective(gemm);
 	int result = 0;
@@ -148,8 +157,9 @@ int sgpu_cuda_gemm_built_in(struct sgpu_launch *launch, const char *what, enum s
 	return result;
 }
 
-int sgpu_cuda_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype, const struct sgpu_gemm *gemm,
-		   const void *a, const void *b, const void *c, void *output)
+int sgpu_cuda_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
+		   const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
+		   void *output)
 {
 	struct sgpu_gemm now = effective(gemm);
 
@@ -169,6 +179,6 @@ extern "C" int sgpu_gemm_cuda(struct sgpu_op_call *call, struct sgpu_launch *lau
 	if (sgpu_ops_count(&call->type[OUTPUT]) == 0) {
 		return 0;
 	}
-	return sgpu_cuda_gemm(launch, "gemm", call->type[OUTPUT].dtype, &gemm, call->data[A], call->data[B],
-			      call->data[C], call->data[OUTPUT]);
+	return sgpu_cuda_gemm(launch, "gemm", call->type[OUTPUT].dtype, &gemm, call->data[A],
+			      call->data[B], call->data[C], call->data[OUTPUT]);
 }

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The matrix product for operations on a CUDA device, as sgpu_gemm_f32 and sgpu_gemm_f64 are for the CPU.
+ * The matrix product for operations on a CUDA device, as sgpu_gemm_f32 and sgpu_gemm_f64 are for
+ * the CPU.
  */
 #ifndef SGPU_OPS_CUDA_KERNELS_GEMM_CUH
 #define SGPU_OPS_CUDA_KERNELS_GEMM_CUH
 
 #include "ops/cuda/kernels/common.cuh"
 
-/* output = alpha op(a) op(b) + beta c. `c` is laid out as `output` is, and read where beta is not 0. By cuBLAS where
- * that is there and the product is large enough to be worth it. */
-int sgpu_cuda_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype, const struct sgpu_gemm *gemm,
-		   const void *a, const void *b, const void *c, void *output);
+/* output = alpha op(a) op(b) + beta c. `c` is laid out as `output` is, and read where beta is not
+ * 0. By cuBLAS where that is there and the product is large enough to be worth it. */
+int sgpu_cuda_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
+		   const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
+		   void *output);
 
 /* The same by the kernel of this library, whatever the size. */
 int sgpu_cuda_gemm_built_in(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
-			    const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c, void *output);
+			    const struct sgpu_gemm *gemm, const void *a, const void *b,
+			    const void *c, void *output);
 
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * histogram: as cpu/histogram.c. Each block counts in shared memory, where few bins get a copy for each lane so that
- * equal values do not wait for each other, and adds its counts to the output. Very many bins are counted there at once.
+ * histogram: as cpu/histogram.c. Each block counts in shared memory, where few bins get a copy for
+ * each lane so that equal values do not wait for each other, and adds its counts to the output.
+ * Very many bins are counted there at once.
  */
 #include <math.h>
 
@@ -10,24 +11,25 @@
 enum { INPUT, OUTPUT };
 enum { BINS, MIN, MAX };
 enum {
-	COPIED_WORDS = 8192,          /* words of shared memory that copies may fill */
-	SMALL_BLOCK_BINS = 12288,     /* fit the shared memory of any device, in several blocks */
-	WIDE_BLOCK = 1024,            /* threads of a block that has a multiprocessor to itself */
+	COPIED_WORDS = 8192,	  /* words of shared memory that copies may fill */
+	SMALL_BLOCK_BINS = 12288, /* fit the shared memory of any device, in several blocks */
+	WIDE_BLOCK = 1024,	  /* threads of a block that has a multiprocessor to itself */
 	VALUES_U8 = 256,
-	BLOCKS_EACH = 6,              /* a multiprocessor */
+	BLOCKS_EACH = 6, /* a multiprocessor */
 };
 
 struct bins {
 	int count;
 	double min, max, width, inverse;
 	bool quick; /* the inverse gives the exact quotient */
-	/* For elements that f32 holds: bounds with the same members, and how far, in bins, a quotient in f32 may be
-	 * off; 1: too far to use. */
+	/* For elements that f32 holds: bounds with the same members, and how far, in bins, a
+	 * quotient in f32 may be off; 1: too far to use. */
 	float min_f32, low_f32, high_f32, inverse_f32, error_f32;
 };
 
-/* (value - min) / width, rounded once: from the inverse of the width, with the remainder taken twice (P. Markstein,
- * Computation of elementary functions on the IBM RISC System/6000 processor, 1990). */
+/* (value - min) / width, rounded once: from the inverse of the width, with the remainder taken
+ * twice (P. Markstein, Computation of elementary functions on the IBM RISC System/6000 processor,
+ * 1990). */
 static __device__ __forceinline__ double quotient(const struct bins &bins, double value)
 {
 	double distance = __dsub_rn(value, bins.min), near;
@@ -58,7 +60,8 @@ static __device__ __forceinline__ int locate(const struct bins &bins, double val
 	return bin;
 }
 
-/* Of an element of any type. Most that f32 holds lie so far from the edges that f32 is enough to tell. */
+/* Of an element of any type. Most that f32 holds lie so far from the edges that f32 is enough to
+ * tell. */
 template <typename T>
 static __device__ __forceinline__ int locate_element(const struct bins &bins, T element)
 {
@@ -67,12 +70,14 @@ static __device__ __forceinline__ int locate_element(const struct bins &bins, T 
 
 static __device__ __forceinline__ int locate_f32(const struct bins &bins, float value)
 {
-	float quotient = (value - bins.min_f32) * bins.inverse_f32, bin = floorf(quotient), rest = quotient - bin;
+	float quotient = (value - bins.min_f32) * bins.inverse_f32, bin = floorf(quotient),
+	      rest = quotient - bin;
 
 	if (!(value >= bins.low_f32 && value <= bins.high_f32)) {
 		return -1;
 	}
-	return rest > bins.error_f32 && rest < 1 - bins.error_f32 ? (int)bin : locate(bins, (double)value);
+	return rest > bins.error_f32 && rest < 1 - bins.error_f32 ? (int)bin
+								  : locate(bins, (double)value);
 }
 template <>
 __device__ __forceinline__ int locate_element<float>(const struct bins &bins, float element)
@@ -95,7 +100,8 @@ template <typename T, typename F>
 static __device__ __forceinline__ void for_each(const T *in, uint64_t count, F f)
 {
 	constexpr int N = 16 / sizeof(T);
-	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
+		 step = (uint64_t)gridDim.x * blockDim.x;
 
 	for (uint64_t i = self; i < count / N; i += step) {
 		sgpu_pack<T, N> pack = reinterpret_cast<const sgpu_pack<T, N> *>(in)[i];
@@ -111,7 +117,8 @@ static __device__ __forceinline__ void for_each(const T *in, uint64_t count, F f
 }
 
 /* The sum of a slot's copies; threads start at different ones, which lie in different banks. */
-static __device__ __forceinline__ unsigned slot_sum(const unsigned *table, unsigned slot, unsigned copies)
+static __device__ __forceinline__ unsigned slot_sum(const unsigned *table, unsigned slot,
+						    unsigned copies)
 {
 	unsigned sum = 0;
 
@@ -132,7 +139,7 @@ static __device__ __forceinline__ void clear(unsigned *table, unsigned words)
 /* copies: a power of 2, or 0: no table in shared memory. */
 template <typename T>
 static __global__ void __launch_bounds__(WIDE_BLOCK)
-count_any(const T *in, uint64_t count, struct bins bins, unsigned copies, int32_t *out)
+	count_any(const T *in, uint64_t count, struct bins bins, unsigned copies, int32_t *out)
 {
 	extern __shared__ unsigned table[];
 	unsigned copy = copies ? threadIdx.x % copies : 0;
@@ -167,13 +174,14 @@ count_any(const T *in, uint64_t count, struct bins bins, unsigned copies, int32_
 
 /* Bytes: counts of all values, then the bin of each. */
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-count_u8(const uint8_t *in, uint64_t count, struct bins bins, int32_t *out)
+	count_u8(const uint8_t *in, uint64_t count, struct bins bins, int32_t *out)
 {
 	__shared__ unsigned table[VALUES_U8 * SGPU_CUDA_WARP];
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 
 	clear(table, VALUES_U8 * SGPU_CUDA_WARP);
-	for_each(in, count, [&](uint8_t value) { atomicAdd(table + value * SGPU_CUDA_WARP + lane, 1); });
+	for_each(in, count,
+		 [&](uint8_t value) { atomicAdd(table + value * SGPU_CUDA_WARP + lane, 1); });
 	__syncthreads();
 	for (unsigned value = threadIdx.x; value < VALUES_U8; value += blockDim.x) {
 		unsigned sum = slot_sum(table, value, SGPU_CUDA_WARP);
@@ -191,18 +199,21 @@ static size_t shared_most()
 	int device = 0, most = 0;
 
 	if (cudaGetDevice(&device) != cudaSuccess ||
-	    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) != cudaSuccess) {
+	    cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) !=
+		    cudaSuccess) {
 		return 0;
 	}
 	return (size_t)most;
 }
 
 template <typename T>
-static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t count, struct bins bins)
+static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t count,
+		 struct bins bins)
 {
 	const T *in = (const T *)call->data[INPUT];
 	int32_t *out = (int32_t *)call->data[OUTPUT];
-	uint64_t words = (uint64_t)bins.count, most = (uint64_t)sgpu_cuda_multiprocessors() * BLOCKS_EACH, blocks;
+	uint64_t words = (uint64_t)bins.count,
+		 most = (uint64_t)sgpu_cuda_multiprocessors() * BLOCKS_EACH, blocks;
 	unsigned copies = SGPU_CUDA_WARP, block = SGPU_CUDA_BLOCK;
 
 	while (copies > 1 && words * copies > COPIED_WORDS) {
@@ -215,19 +226,22 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t
 	/* no more blocks than pay for adding their tables */
 	blocks = count / ((words + block) * 16) + 1;
 	blocks = blocks < most ? blocks : most;
-	return sgpu_cuda_start(launch, "histogram", count_any<T>, dim3((unsigned)blocks), dim3(block),
-			       words * copies * sizeof(unsigned), in, count, bins, copies, out);
+	return sgpu_cuda_start(launch, "histogram", count_any<T>, dim3((unsigned)blocks),
+			       dim3(block), words * copies * sizeof(unsigned), in, count, bins,
+			       copies, out);
 }
 
 template <>
-int start<uint8_t>(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t count, struct bins bins)
+int start<uint8_t>(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t count,
+		   struct bins bins)
 {
 	uint64_t most = (uint64_t)sgpu_cuda_multiprocessors() * BLOCKS_EACH;
 	uint64_t blocks = count / (SGPU_CUDA_BLOCK * 64) + 1;
 
 	blocks = blocks < most ? blocks : most;
-	return sgpu_cuda_start(launch, "histogram", count_u8, dim3((unsigned)blocks), dim3(SGPU_CUDA_BLOCK), 0,
-			       (const uint8_t *)call->data[INPUT], count, bins, (int32_t *)call->data[OUTPUT]);
+	return sgpu_cuda_start(launch, "histogram", count_u8, dim3((unsigned)blocks),
+			       dim3(SGPU_CUDA_BLOCK), 0, (const uint8_t *)call->data[INPUT], count,
+			       bins, (int32_t *)call->data[OUTPUT]);
 }
 
 /* The nearest f32 that is not below, and not above. */
@@ -255,7 +269,8 @@ static struct bins make_bins(int count, double min, double max)
 	bins.low_f32 = round_up(min);
 	bins.high_f32 = round_down(max);
 	bins.inverse_f32 = (float)bins.inverse;
-	/* three roundings of the quotient, and one of the lower bound, with as much again to be safe */
+	/* three roundings of the quotient, and one of the lower bound, with as much again to be
+	 * safe */
 	error = count * 0x1p-21 + size / bins.width * 0x1p-23;
 	bins.error_f32 = size < 0x1p120 && bins.width > 0x1p-100 && error < 0.25 ? (float)error : 1;
 	return bins;
@@ -264,12 +279,13 @@ static struct bins make_bins(int count, double min, double max)
 extern "C" int sgpu_histogram_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
-	struct bins bins =
-		make_bins((int)call->param[BINS].number, call->param[MIN].number, call->param[MAX].number);
+	struct bins bins = make_bins((int)call->param[BINS].number, call->param[MIN].number,
+				     call->param[MAX].number);
 	int result;
 
 	result = sgpu_cuda_check(launch, "histogram",
-				 cudaMemsetAsync(call->data[OUTPUT], 0, (size_t)bins.count * sizeof(int32_t),
+				 cudaMemsetAsync(call->data[OUTPUT], 0,
+						 (size_t)bins.count * sizeof(int32_t),
 						 sgpu_cuda_stream(launch)));
 	if (result || count == 0) {
 		return result;

@@ -7,9 +7,11 @@
 
 enum { INPUT, OUTPUT };
 
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) pool(struct sgpu_pool2d p, const float *input, float *output)
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
+	pool(struct sgpu_pool2d p, const float *input, float *output)
 {
-	uint64_t step = (uint64_t)gridDim.x * blockDim.x, count = p.planes * p.out_height * p.out_width;
+	uint64_t step = (uint64_t)gridDim.x * blockDim.x,
+		 count = p.planes * p.out_height * p.out_width;
 
 	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
 		uint64_t x = i % p.out_width, y = i / p.out_width % p.out_height;
@@ -24,7 +26,9 @@ extern "C" int sgpu_max_pool2d_cuda(struct sgpu_op_call *call, struct sgpu_launc
 	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
 	uint64_t count = sgpu_ops_count(&call->type[OUTPUT]);
 
-	return count == 0 ? 0 : sgpu_cuda_start(launch, "max_pool2d", pool, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK),
-						SGPU_CUDA_BLOCK, 0, p, (const float *)call->data[INPUT],
-						(float *)call->data[OUTPUT]);
+	return count == 0 ? 0
+			  : sgpu_cuda_start(launch, "max_pool2d", pool,
+					    sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), SGPU_CUDA_BLOCK,
+					    0, p, (const float *)call->data[INPUT],
+					    (float *)call->data[OUTPUT]);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * max_pool2d_gradient: a thread for each element of the input, which looks at the windows that it lies in, in the order
- * in which the CPU adds their gradients.
+ * max_pool2d_gradient: a thread for each element of the input, which looks at the windows that it
+ * lies in, in the order in which the CPU adds their gradients.
  */
 #include "ops/cpu/max_pool2d.h"
 #include "ops/cuda/kernels/common.cuh"
@@ -17,7 +17,7 @@ static __device__ __forceinline__ uint64_t first_window(const struct sgpu_pool2d
 }
 
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-spread(struct sgpu_pool2d p, const float *input, const float *gradient, float *output)
+	spread(struct sgpu_pool2d p, const float *input, const float *gradient, float *output)
 {
 	uint64_t step = (uint64_t)gridDim.x * blockDim.x, count = p.planes * p.height * p.width;
 
@@ -28,8 +28,10 @@ spread(struct sgpu_pool2d p, const float *input, const float *gradient, float *o
 		const float *of = gradient + plane * p.out_height * p.out_width;
 		float sum = 0;
 
-		for (uint64_t v = first_window(p, y); v < p.out_height && v * p.stride <= y + p.padding; v++) {
-			for (uint64_t u = first_window(p, x); u < p.out_width && u * p.stride <= x + p.padding; u++) {
+		for (uint64_t v = first_window(p, y);
+		     v < p.out_height && v * p.stride <= y + p.padding; v++) {
+			for (uint64_t u = first_window(p, x);
+			     u < p.out_width && u * p.stride <= x + p.padding; u++) {
 				if (sgpu_pool2d_place(&p, from, v, u) == at) {
 					sum += of[v * p.out_width + u];
 				}
@@ -44,8 +46,10 @@ extern "C" int sgpu_max_pool2d_gradient_cuda(struct sgpu_op_call *call, struct s
 	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
 	uint64_t count = sgpu_ops_count(&call->type[OUTPUT]);
 
-	return count == 0 ? 0 : sgpu_cuda_start(launch, "max_pool2d_gradient", spread,
-						sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), SGPU_CUDA_BLOCK, 0, p,
-						(const float *)call->data[INPUT], (const float *)call->data[GRADIENT],
-						(float *)call->data[OUTPUT]);
+	return count == 0 ? 0
+			  : sgpu_cuda_start(launch, "max_pool2d_gradient", spread,
+					    sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), SGPU_CUDA_BLOCK,
+					    0, p, (const float *)call->data[INPUT],
+					    (const float *)call->data[GRADIENT],
+					    (float *)call->data[OUTPUT]);
 }

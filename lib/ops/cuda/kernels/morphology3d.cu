@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * morphology3d: as cpu/morphology3d.c: squared distances up to the radius, axis by axis. Along x a warp has the voxels
- * around its own as the bits of words; along the other axes a thread makes several neighbours at once.
+ * morphology3d: as cpu/morphology3d.c: squared distances up to the radius, axis by axis. Along x a
+ * warp has the voxels around its own as the bits of words; along the other axes a thread makes
+ * several neighbours at once.
  */
 #include "ops/cuda/kernels/volume.cuh"
 
 enum { INPUT, OUTPUT };
 enum { ERODE, LARGEST, DILATE };
 enum {
-	RADIUS_MAX = 16,     /* below the bits of a word, and its square is below 2^15 */
+	RADIUS_MAX = 16, /* below the bits of a word, and its square is below 2^15 */
 	SMALL_RADIUS = 8,
-	FAR = 1 << 10,       /* above any squared distance that matters */
-	EACH = 8,            /* voxels of a thread, neighbours along the axis */
+	FAR = 1 << 10, /* above any squared distance that matters */
+	EACH = 8,      /* voxels of a thread, neighbours along the axis */
 };
 
 struct is_inside {
@@ -21,26 +22,31 @@ struct is_inside {
 	}
 };
 
-/* Squared distances along x to the nearest target: what is outside for the erosion, beyond the ends, too; else what is
- * inside. */
+/* Squared distances along x to the nearest target: what is outside for the erosion, beyond the
+ * ends, too; else what is inside. */
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t width, int radius, bool erode)
+	along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t width, int radius,
+		   bool erode)
 {
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
-	uint64_t words = (width + 31) / 32, step = (uint64_t)gridDim.x * (blockDim.x / SGPU_CUDA_WARP);
+	uint64_t words = (width + 31) / 32,
+		 step = (uint64_t)gridDim.x * (blockDim.x / SGPU_CUDA_WARP);
 	uint64_t item = ((uint64_t)blockIdx.x * blockDim.x + threadIdx.x) / SGPU_CUDA_WARP;
 
 	for (; item < rows * words; item += step) {
-		uint64_t word, row = sgpu_cuda_split(item, words, &word) * width, x = word * 32 + lane;
+		uint64_t word, row = sgpu_cuda_split(item, words, &word) * width,
+			       x = word * 32 + lane;
 		unsigned bits[3];
 		uint64_t before, after;
 		int left, right;
 
 #pragma unroll
 		for (int i = 0; i < 3; i++) {
-			uint64_t at = x + (uint64_t)(i * 32) - 32; /* wraps around before the first word */
+			uint64_t at = x + (uint64_t)(i * 32) -
+				      32; /* wraps around before the first word */
 
-			bits[i] = __ballot_sync(0xffffffffu, at < width ? (in[row + at] == 0) == erode : erode);
+			bits[i] = __ballot_sync(0xffffffffu,
+						at < width ? (in[row + at] == 0) == erode : erode);
 		}
 		before = ((uint64_t)bits[1] << 32 | bits[0]) << (31 - lane);
 		after = ((uint64_t)bits[2] << 32 | bits[1]) >> lane;
@@ -57,7 +63,8 @@ along_rows(const uint8_t *in, uint16_t *out, uint64_t rows, uint64_t width, int 
 /* Along another axis, from the distances along the axes before; the last axis makes the mask. */
 template <int RADIUS, typename OUT>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-across_rows(const uint16_t *in, OUT *out, const struct sgpu_cuda_axis axis, uint64_t tiles, int radius, bool erode)
+	across_rows(const uint16_t *in, OUT *out, const struct sgpu_cuda_axis axis, uint64_t tiles,
+		    int radius, bool erode)
 {
 	int beyond = erode ? 0 : FAR;
 
@@ -83,54 +90,62 @@ across_rows(const uint16_t *in, OUT *out, const struct sgpu_cuda_axis axis, uint
 #pragma unroll
 			for (int k = 1; k <= RADIUS; k++) {
 				if (k <= radius) {
-					least = min(least, min(near[RADIUS + i - k], near[RADIUS + i + k]) + k * k);
+					least = min(least, min(near[RADIUS + i - k],
+							       near[RADIUS + i + k]) +
+								   k * k);
 				}
 			}
 			if (i < high) {
 				out[start + (uint64_t)i * axis.inner] =
-					(OUT)(sizeof(OUT) == 1 ? (least <= radius * radius) != erode : least);
+					(OUT)(sizeof(OUT) == 1 ? (least <= radius * radius) != erode
+							       : least);
 			}
 		}
 	}
 }
 
 template <typename OUT>
-static int across(struct sgpu_launch *launch, const uint16_t *in, OUT *out, struct sgpu_cuda_axis axis, int radius,
-		  bool erode)
+static int across(struct sgpu_launch *launch, const uint16_t *in, OUT *out,
+		  struct sgpu_cuda_axis axis, int radius, bool erode)
 {
 	uint64_t tiles = sgpu_cuda_axis_tiles(&axis);
 
 	return sgpu_cuda_start(launch, "morphology3d",
-			       radius <= SMALL_RADIUS ? across_rows<SMALL_RADIUS, OUT> : across_rows<RADIUS_MAX, OUT>,
-			       dim3(sgpu_cuda_grid(tiles, 1)), dim3(SGPU_CUDA_BLOCK), 0, in, out, axis, tiles, radius,
-			       erode);
+			       radius <= SMALL_RADIUS ? across_rows<SMALL_RADIUS, OUT>
+						      : across_rows<RADIUS_MAX, OUT>,
+			       dim3(sgpu_cuda_grid(tiles, 1)), dim3(SGPU_CUDA_BLOCK), 0, in, out,
+			       axis, tiles, radius, erode);
 }
 
-static int ball(struct sgpu_launch *launch, const uint64_t shape[3], const uint8_t *in, uint8_t *out, void *scratch,
-		int radius, bool erode)
+static int ball(struct sgpu_launch *launch, const uint64_t shape[3], const uint8_t *in,
+		uint8_t *out, void *scratch, int radius, bool erode)
 {
 	uint64_t rows = shape[0] * shape[1], words = (shape[2] + 31) / 32;
 	uint16_t *first = (uint16_t *)scratch, *second = first + rows * shape[2];
 	int result;
 
-	result = sgpu_cuda_start(launch, "morphology3d", along_rows,
-				 dim3(sgpu_cuda_grid(rows * words, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP)),
-				 dim3(SGPU_CUDA_BLOCK), 0, in, first, rows, shape[2], radius, erode);
+	result = sgpu_cuda_start(
+		launch, "morphology3d", along_rows,
+		dim3(sgpu_cuda_grid(rows * words, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP)),
+		dim3(SGPU_CUDA_BLOCK), 0, in, first, rows, shape[2], radius, erode);
 	if (result) {
 		return result;
 	}
-	result = across(launch, first, second, sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH), radius, erode);
+	result = across(launch, first, second, sgpu_cuda_axis(shape[0], shape[1], shape[2], EACH),
+			radius, erode);
 	if (result) {
 		return result;
 	}
-	return across(launch, second, out, sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH), radius, erode);
+	return across(launch, second, out, sgpu_cuda_axis(1, shape[0], shape[1] * shape[2], EACH),
+		      radius, erode);
 }
 
 extern "C" int sgpu_morphology3d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const uint64_t *shape = call->type[INPUT].shape;
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
-	int erode = (int)call->param[ERODE].number, dilate = (int)call->param[DILATE].number, result;
+	int erode = (int)call->param[ERODE].number, dilate = (int)call->param[DILATE].number,
+	    result;
 	const uint8_t *in = (const uint8_t *)call->data[INPUT];
 	uint8_t *mask = (uint8_t *)call->data[OUTPUT];
 

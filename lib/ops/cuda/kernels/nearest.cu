@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * nearest: as cpu/nearest.c has it. Candidates come from |b|^2 - 2ab in f32, distances are computed anew in f64 in the
- * same order of additions, and decide.
+ * nearest: as cpu/nearest.c has it. Candidates come from |b|^2 - 2ab in f32, distances are computed
+ * anew in f64 in the same order of additions, and decide.
  *
- * A candidate is one number of 64 bits: its distance in f32, made an integer of the same order, above its index. So
- * the lists of k and a reserve hold the same candidates however the rows are shared out.
+ * A candidate is one number of 64 bits: its distance in f32, made an integer of the same order,
+ * above its index. So the lists of k and a reserve hold the same candidates however the rows are
+ * shared out.
  */
 #include "ops/cpu/nearest.h"
 #include "ops/cuda/kernels/gemm.cuh"
@@ -22,9 +23,9 @@ struct job {
 	uint64_t n, m, d, k;
 	struct sgpu_nearest_plan plan;
 	const float *a, *b;
-	float *norms, *products;             /* [m], [queries][rows of the tile] */
-	unsigned long long *lists;           /* [queries][parts][keep], ascending; all ones: none */
-	uint64_t query, queries, row, rows;  /* the tile */
+	float *norms, *products;	    /* [m], [queries][rows of the tile] */
+	unsigned long long *lists;	    /* [queries][parts][keep], ascending; all ones: none */
+	uint64_t query, queries, row, rows; /* the tile */
 };
 
 /* ---- sums in lanes: lane i has elements i, i + 8, ... ---- */
@@ -40,7 +41,8 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) compute_norms(job j)
 {
 	unsigned lane = threadIdx.x % LANES;
 
-	for (uint64_t base = (uint64_t)blockIdx.x * GROUPS; base < j.m; base += (uint64_t)gridDim.x * GROUPS) {
+	for (uint64_t base = (uint64_t)blockIdx.x * GROUPS; base < j.m;
+	     base += (uint64_t)gridDim.x * GROUPS) {
 		uint64_t row = base + threadIdx.x / LANES;
 		double mine = 0;
 
@@ -67,7 +69,8 @@ static __device__ __forceinline__ unsigned long long make_key(float near, uint64
 }
 
 /* Puts a key into the ascending list of a warp, whose last key, which is greater, falls out. */
-static __device__ void insert(unsigned long long *list, unsigned keep, unsigned long long key, unsigned lane)
+static __device__ void insert(unsigned long long *list, unsigned keep, unsigned long long key,
+			      unsigned lane)
 {
 	unsigned place = 0, base;
 
@@ -101,8 +104,8 @@ static __device__ void insert(unsigned long long *list, unsigned keep, unsigned 
 }
 
 /* Takes the keys of all lanes, ones that are too large apart; returns whether any was taken. */
-static __device__ __forceinline__ bool offer(unsigned long long *list, unsigned keep, unsigned long long key,
-					     unsigned lane)
+static __device__ __forceinline__ bool offer(unsigned long long *list, unsigned keep,
+					     unsigned long long key, unsigned lane)
 {
 	unsigned some = __ballot_sync(0xffffffffu, key < list[keep - 1]), left = some;
 
@@ -124,7 +127,8 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) select_candidates(job 
 	__shared__ unsigned long long shared[WARPS][KEEP_MAX];
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, keep = (unsigned)j.plan.keep;
 	unsigned long long *list = shared[threadIdx.x / SGPU_CUDA_WARP];
-	uint64_t share = (j.rows + j.plan.parts - 1) / j.plan.parts, step = (uint64_t)gridDim.x * WARPS;
+	uint64_t share = (j.rows + j.plan.parts - 1) / j.plan.parts,
+		 step = (uint64_t)gridDim.x * WARPS;
 	uint64_t item = (uint64_t)blockIdx.x * WARPS + threadIdx.x / SGPU_CUDA_WARP;
 
 	for (; item < j.queries * j.plan.parts; item += step) {
@@ -145,7 +149,8 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) select_candidates(job 
 
 				keys[b] = ~0ull;
 				if (i < end) {
-					keys[b] = make_key(j.norms[j.row + i] - 2.0f * products[i], j.row + i);
+					keys[b] = make_key(j.norms[j.row + i] - 2.0f * products[i],
+							   j.row + i);
 				}
 				least = keys[b] < least ? keys[b] : least;
 			}
@@ -187,7 +192,8 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) merge_parts(job j)
 			for (unsigned base = 0; base < keep && any; base += SGPU_CUDA_WARP) {
 				unsigned i = base + lane;
 
-				any = offer(list, keep, i < keep ? all[part * keep + i] : ~0ull, lane);
+				any = offer(list, keep, i < keep ? all[part * keep + i] : ~0ull,
+					    lane);
 			}
 		}
 		__syncwarp();
@@ -241,7 +247,8 @@ static __device__ void sort_candidates(const job &j, decision *shared)
 
 		for (unsigned other = 0; other < j.plan.keep; other++) {
 			place += shared->distance[other] < distance ||
-				 (shared->distance[other] == distance && shared->index[other] < index);
+				 (shared->distance[other] == distance &&
+				  shared->index[other] < index);
 		}
 		shared->sorted[place] = index;
 	}
@@ -275,7 +282,8 @@ static __device__ int32_t vote(const job &j, const T *labels, decision *shared)
 
 /* T: of the labels, which may be NULL. */
 template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) decide(job j, const T *labels, int32_t *output)
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
+	decide(job j, const T *labels, int32_t *output)
 {
 	__shared__ decision shared;
 
@@ -313,17 +321,18 @@ static int find_candidates(struct sgpu_launch *launch, job *j)
 	for (j->row = 0; !result && j->row < j->m; j->row += j->plan.rows) {
 		j->rows = j->m - j->row < j->plan.rows ? j->m - j->row : j->plan.rows;
 		gemm.n = gemm.ldc = j->rows;
-		result = sgpu_cuda_gemm_built_in(launch, "nearest", SGPU_F32, &gemm, j->a + j->query * j->d,
-						 j->b + j->row * j->d, NULL, j->products);
+		result = sgpu_cuda_gemm_built_in(launch, "nearest", SGPU_F32, &gemm,
+						 j->a + j->query * j->d, j->b + j->row * j->d, NULL,
+						 j->products);
 		if (!result) {
 			result = sgpu_cuda_start(launch, "nearest", select_candidates,
-						 sgpu_cuda_grid(j->queries * j->plan.parts, WARPS), SGPU_CUDA_BLOCK, 0,
-						 *j);
+						 sgpu_cuda_grid(j->queries * j->plan.parts, WARPS),
+						 SGPU_CUDA_BLOCK, 0, *j);
 		}
 	}
 	if (!result && j->plan.parts > 1) {
-		result = sgpu_cuda_start(launch, "nearest", merge_parts, sgpu_cuda_grid(j->queries, WARPS),
-					 SGPU_CUDA_BLOCK, 0, *j);
+		result = sgpu_cuda_start(launch, "nearest", merge_parts,
+					 sgpu_cuda_grid(j->queries, WARPS), SGPU_CUDA_BLOCK, 0, *j);
 	}
 	return result;
 }
@@ -334,8 +343,8 @@ static int start_decision(struct sgpu_launch *launch, const struct sgpu_op_call 
 	int32_t *output = (int32_t *)call->data[OUTPUT];
 
 	if (call->data[LABELS] && call->type[LABELS].dtype == SGPU_U8) {
-		return sgpu_cuda_start(launch, "nearest", decide<uint8_t>, grid, SGPU_CUDA_BLOCK, 0, *j,
-				       (const uint8_t *)call->data[LABELS], output);
+		return sgpu_cuda_start(launch, "nearest", decide<uint8_t>, grid, SGPU_CUDA_BLOCK, 0,
+				       *j, (const uint8_t *)call->data[LABELS], output);
 	}
 	return sgpu_cuda_start(launch, "nearest", decide<int32_t>, grid, SGPU_CUDA_BLOCK, 0, *j,
 			       (const int32_t *)call->data[LABELS], output);
@@ -359,7 +368,8 @@ extern "C" int sgpu_nearest_cuda(struct sgpu_op_call *call, struct sgpu_launch *
 	if (j.n == 0) {
 		return 0;
 	}
-	result = sgpu_cuda_start(launch, "nearest", compute_norms, sgpu_cuda_grid(j.m, GROUPS), SGPU_CUDA_BLOCK, 0, j);
+	result = sgpu_cuda_start(launch, "nearest", compute_norms, sgpu_cuda_grid(j.m, GROUPS),
+				 SGPU_CUDA_BLOCK, 0, j);
 	for (j.query = 0; !result && j.query < j.n; j.query += j.plan.queries) {
 		j.queries = j.n - j.query < j.plan.queries ? j.n - j.query : j.plan.queries;
 		result = find_candidates(launch, &j);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reduce: as cpu/reduce.c, and floats are added in the very same order: eight lanes for each piece of adjacent
- * elements, row after row of a piece else, then piece after piece. That leaves eight threads for a piece, each of which
- * has many loads under way. What is exact in any order, sums of integers within a piece and extremes, takes many more.
+ * reduce: as cpu/reduce.c, and floats are added in the very same order: eight lanes for each piece
+ * of adjacent elements, row after row of a piece else, then piece after piece. That leaves eight
+ * threads for a piece, each of which has many loads under way. What is exact in any order, sums of
+ * integers within a piece and extremes, takes many more.
  */
 #include "ops/cpu/reduce_view.h"
 #include "ops/cuda/kernels/reduce.cuh"
@@ -11,14 +12,14 @@ enum { INPUT, OUTPUT };
 enum { OPERATION, AXIS };
 enum {
 	LANES = SGPU_REDUCE_LANES,
-	UNROLL = 32,             /* loads of a thread that are under way */
+	UNROLL = 32, /* loads of a thread that are under way */
 	UNROLL_ROWS = 32,
-	SHORT = 64, LONG = 4096, /* pieces that are left to a few lanes; that are worth a block */
+	SHORT = 64,
+	LONG = 4096, /* pieces that are left to a few lanes; that are worth a block */
 };
 
 /* What a kernel works on. */
-template <typename T, typename O>
-struct job {
+template <typename T, typename O> struct job {
 	const T *in;
 	O *out;
 	struct sgpu_reduce_view v;
@@ -38,19 +39,20 @@ static __device__ __forceinline__ void put(const struct job<T, O> &job, uint64_t
 }
 
 /* The elements of a piece, which an item is. */
-template <typename T>
-struct piece {
+template <typename T> struct piece {
 	const T *in;
 	unsigned count;
 };
 
 template <typename T, typename O>
-static __device__ __forceinline__ struct piece<T> piece_at(const struct job<T, O> &job, uint64_t item)
-{
-	uint64_t piece, outer = sgpu_cuda_split(item, job.v.pieces, &piece), from = piece * job.v.piece;
+static __device__ __forceinline__ struct piece<T> piece_at(const struct job<T, O> &job,
+							   uint64_t item) {
+	uint64_t piece, outer = sgpu_cuda_split(item, job.v.pieces, &piece),
+			from = piece * job.v.piece;
 	uint64_t left = job.v.length - from;
 
-	return { job.in + outer * job.v.length + from, (unsigned)(left < job.v.piece ? left : job.v.piece) };
+	return { job.in + outer * job.v.length + from,
+		 (unsigned)(left < job.v.piece ? left : job.v.piece) };
 }
 
 /* ---- adjacent elements, in the CPU's order: a lane of a piece is a thread ----
@@ -58,14 +60,18 @@ static __device__ __forceinline__ struct piece<T> piece_at(const struct job<T, O
 template <typename T, typename O>
 static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T, O> job)
 {
-	uint64_t items = job.v.outer * job.v.pieces, self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	uint64_t items = job.v.outer * job.v.pieces,
+		 self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
 	uint64_t step = (uint64_t)gridDim.x * blockDim.x / LANES;
 	unsigned lane = threadIdx.x % LANES;
 
 	/* a warp stays together, for the exchange at the end */
-	for (uint64_t first = self / SGPU_CUDA_WARP * (SGPU_CUDA_WARP / LANES); first < items; first += step) {
+	for (uint64_t first = self / SGPU_CUDA_WARP * (SGPU_CUDA_WARP / LANES); first < items;
+	     first += step) {
 		uint64_t item = first + threadIdx.x % SGPU_CUDA_WARP / LANES;
-		struct piece<T> piece = { job.in, 0 };
+		struct piece<T> piece = {
+			job.in, 0
+		};
 		double sum = 0.0;
 		unsigned i = lane;
 
@@ -102,12 +108,16 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T,
 template <typename F, int GROUP, typename T, typename O>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) fold_groups(struct job<T, O> job, F f)
 {
-	uint64_t items = job.v.outer * job.v.pieces, self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
+	uint64_t items = job.v.outer * job.v.pieces,
+		 self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
 	uint64_t step = (uint64_t)gridDim.x * blockDim.x / GROUP;
 
-	for (uint64_t first = self / SGPU_CUDA_WARP * (SGPU_CUDA_WARP / GROUP); first < items; first += step) {
+	for (uint64_t first = self / SGPU_CUDA_WARP * (SGPU_CUDA_WARP / GROUP); first < items;
+	     first += step) {
 		uint64_t item = first + threadIdx.x % SGPU_CUDA_WARP / GROUP;
-		struct piece<T> piece = { job.in, 0 };
+		struct piece<T> piece = {
+			job.in, 0
+		};
 		auto folded = f.nothing();
 
 		if (item < items) {
@@ -141,7 +151,8 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) fold_blocks(struct job
 
 #pragma unroll 4
 		for (unsigned i = threadIdx.x; i < packs; i += SGPU_CUDA_BLOCK) {
-			sgpu_pack<T, N> pack = reinterpret_cast<const sgpu_pack<T, N> *>(piece.in)[i];
+			sgpu_pack<T, N> pack =
+				reinterpret_cast<const sgpu_pack<T, N> *>(piece.in)[i];
 
 #pragma unroll
 			for (int j = 0; j < N; j++) {
@@ -160,15 +171,19 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) fold_blocks(struct job
 	}
 }
 
-/* ---- elements apart: a thread goes down the rows of a piece; a block is one warp, as above ---- */
+/* ---- elements apart: a thread goes down the rows of a piece; a block is one warp, as above ----
+ */
 template <typename F, typename T, typename O>
 static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T, O> job, F f)
 {
-	uint64_t items = job.v.outer * job.v.pieces * job.v.inner, step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t items = job.v.outer * job.v.pieces * job.v.inner,
+		 step = (uint64_t)gridDim.x * blockDim.x;
 
-	for (uint64_t item = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; item < items; item += step) {
+	for (uint64_t item = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; item < items;
+	     item += step) {
 		uint64_t column, piece, inner = job.v.inner;
-		uint64_t outer = sgpu_cuda_split(sgpu_cuda_split(item, inner, &column), job.v.pieces, &piece);
+		uint64_t outer = sgpu_cuda_split(sgpu_cuda_split(item, inner, &column),
+						 job.v.pieces, &piece);
 		uint64_t from = piece * job.v.piece, left = job.v.length - from;
 		const T *in = job.in + (outer * job.v.length + from) * inner + column;
 		unsigned rows = (unsigned)(left < job.v.piece ? left : job.v.piece), row = 1;
@@ -198,12 +213,14 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) fold_rows(struct job<T,
 /* ---- pieces to results: a warp for each; lanes load, and all add one after the other ---- */
 template <typename F, typename O>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-finish(const double *partial, O *out, struct sgpu_reduce_view v, double divisor, F f)
+	finish(const double *partial, O *out, struct sgpu_reduce_view v, double divisor, F f)
 {
-	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
+		 step = (uint64_t)gridDim.x * blockDim.x;
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 
-	for (uint64_t i = self / SGPU_CUDA_WARP; i < v.outer * v.inner; i += step / SGPU_CUDA_WARP) {
+	for (uint64_t i = self / SGPU_CUDA_WARP; i < v.outer * v.inner;
+	     i += step / SGPU_CUDA_WARP) {
 		uint64_t column, outer = sgpu_cuda_split(i, v.inner, &column);
 		const double *first = partial + outer * v.pieces * v.inner + column;
 		auto folded = f.key(v.pieces ? first[0] : 0.0); /* the sum of nothing */
@@ -214,7 +231,8 @@ finish(const double *partial, O *out, struct sgpu_reduce_view v, double divisor,
 			double value = next;
 
 			next = ahead < v.pieces ? first[ahead * v.inner] : 0.0;
-			for (unsigned j = 0; j < (left < SGPU_CUDA_WARP ? (unsigned)left : SGPU_CUDA_WARP); j++) {
+			for (unsigned j = 0;
+			     j < (left < SGPU_CUDA_WARP ? (unsigned)left : SGPU_CUDA_WARP); j++) {
 				folded = f(folded, f.key(__shfl_sync(0xffffffffu, value, (int)j)));
 			}
 		}
@@ -228,19 +246,23 @@ finish(const double *partial, O *out, struct sgpu_reduce_view v, double divisor,
 template <typename T, typename O, typename F>
 static int fold_adjacent(struct sgpu_launch *launch, const struct job<T, O> &job, F f)
 {
-	uint64_t items = job.v.outer * job.v.pieces, longest = job.v.length < job.v.piece ? job.v.length : job.v.piece;
+	uint64_t items = job.v.outer * job.v.pieces,
+		 longest = job.v.length < job.v.piece ? job.v.length : job.v.piece;
 	dim3 block(SGPU_CUDA_BLOCK);
 
 	if (longest <= SHORT) {
 		return sgpu_cuda_start(launch, "reduce", fold_groups<F, 8, T, O>,
-				       dim3(sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / 8)), block, 0, job, f);
+				       dim3(sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / 8)), block, 0,
+				       job, f);
 	}
 	if (longest <= LONG) {
-		return sgpu_cuda_start(launch, "reduce", fold_groups<F, SGPU_CUDA_WARP, T, O>,
-				       dim3(sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP)), block, 0, job, f);
+		return sgpu_cuda_start(
+			launch, "reduce", fold_groups<F, SGPU_CUDA_WARP, T, O>,
+			dim3(sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP)), block, 0,
+			job, f);
 	}
-	return sgpu_cuda_start(launch, "reduce", fold_blocks<F, T, O>, dim3(sgpu_cuda_grid(items, 1)), block, 0, job,
-			       f);
+	return sgpu_cuda_start(launch, "reduce", fold_blocks<F, T, O>,
+			       dim3(sgpu_cuda_grid(items, 1)), block, 0, job, f);
 }
 
 /* The pieces; floats that are added take their own way. */
@@ -259,8 +281,8 @@ static int fold_pieces(struct sgpu_launch *launch, const struct job<T, O> &job, 
 	}
 	if constexpr (F::in_order) {
 		return sgpu_cuda_start(launch, "reduce", add_lanes<T, O>,
-				       dim3(sgpu_cuda_grid(items, SGPU_CUDA_WARP / LANES)), dim3(SGPU_CUDA_WARP), 0,
-				       job);
+				       dim3(sgpu_cuda_grid(items, SGPU_CUDA_WARP / LANES)),
+				       dim3(SGPU_CUDA_WARP), 0, job);
 	} else {
 		return fold_adjacent(launch, job, f);
 	}
@@ -270,26 +292,28 @@ static int fold_pieces(struct sgpu_launch *launch, const struct job<T, O> &job, 
 template <typename T, typename O, typename F, typename L>
 static int run(struct sgpu_op_call *call, struct sgpu_launch *launch, F f, L last)
 {
-	struct job<T, O> job = {};
+	struct job<T, O> job = {
+	};
 	int result;
 
 	job.in = (const T *)call->data[INPUT];
 	job.out = (O *)call->data[OUTPUT];
 	job.v = sgpu_reduce_view(&call->type[INPUT], (int)call->param[AXIS].number);
 	job.partial = job.v.pieces > 1 ? (double *)call->scratch : NULL;
-	job.divisor = call->param[OPERATION].number == SGPU_REDUCE_MEAN ? (double)job.v.length : 1.0;
+	job.divisor =
+		call->param[OPERATION].number == SGPU_REDUCE_MEAN ? (double)job.v.length : 1.0;
 	result = fold_pieces(launch, job, f);
 	if (result || job.v.pieces == 1 || job.v.outer * job.v.inner == 0) {
 		return result;
 	}
-	return sgpu_cuda_start(launch, "reduce", finish<L, O>,
-			       dim3(sgpu_cuda_grid(job.v.outer * job.v.inner, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP)),
-			       dim3(SGPU_CUDA_BLOCK), 0, (const double *)call->scratch, job.out, job.v, job.divisor,
-			       last);
+	return sgpu_cuda_start(
+		launch, "reduce", finish<L, O>,
+		dim3(sgpu_cuda_grid(job.v.outer * job.v.inner, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP)),
+		dim3(SGPU_CUDA_BLOCK), 0, (const double *)call->scratch, job.out, job.v,
+		job.divisor, last);
 }
 
-template <typename T>
-static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
+template <typename T> static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	typedef typename sgpu_reduce_types<T>::sum sum;
 	typedef typename sgpu_reduce_types<T>::extreme extreme;

@@ -11,17 +11,14 @@
 #include "ops/cuda/kernels/volume.cuh"
 
 /* The element types of outputs. */
-template <typename T>
-struct sgpu_reduce_types {
+template <typename T> struct sgpu_reduce_types {
 	typedef double sum;
 	typedef T extreme;
 };
-template <>
-struct sgpu_reduce_types<float> {
+template <> struct sgpu_reduce_types<float> {
 	typedef float sum, extreme;
 };
-template <>
-struct sgpu_reduce_types<sgpu_half> {
+template <> struct sgpu_reduce_types<sgpu_half> {
 	typedef float sum, extreme;
 };
 
@@ -30,12 +27,12 @@ template <typename O>
 static __device__ __forceinline__ O sgpu_reduce_result(double value, double divisor)
 {
 	value = __ddiv_rn(value, divisor);
-	return sgpu_cuda_narrow<O>(value == value ? value : __longlong_as_double(0x7ff8000000000000ll));
+	return sgpu_cuda_narrow<O>(value == value ? value
+						  : __longlong_as_double(0x7ff8000000000000ll));
 }
 
 /* ---- sums: of integers exact within a piece, in integers ---- */
-template <typename T>
-struct sgpu_reduce_sum {
+template <typename T> struct sgpu_reduce_sum {
 	static constexpr bool in_order = false;
 
 	__device__ long long nothing() const
@@ -56,8 +53,7 @@ struct sgpu_reduce_sum {
 	}
 };
 
-template <typename T>
-struct sgpu_reduce_float_sum {
+template <typename T> struct sgpu_reduce_float_sum {
 	static constexpr bool in_order = true;
 
 	__device__ double key(T element) const
@@ -73,20 +69,17 @@ struct sgpu_reduce_float_sum {
 		return key;
 	}
 };
-template <>
-struct sgpu_reduce_sum<float> : sgpu_reduce_float_sum<float> {
+template <> struct sgpu_reduce_sum<float> : sgpu_reduce_float_sum<float> {
 };
-template <>
-struct sgpu_reduce_sum<double> : sgpu_reduce_float_sum<double> {
+template <> struct sgpu_reduce_sum<double> : sgpu_reduce_float_sum<double> {
 };
-template <>
-struct sgpu_reduce_sum<sgpu_half> : sgpu_reduce_float_sum<sgpu_half> {
+template <> struct sgpu_reduce_sum<sgpu_half> : sgpu_reduce_float_sum<sgpu_half> {
 };
 
-/* ---- the least, or the greatest as the least of what is turned around: any order gives the same ----
- * Keys of floats are their bits as integers of the same order, -0 below +0, and NaN below all. */
-template <typename K, typename T>
-struct sgpu_reduce_least {
+/* ---- the least, or the greatest as the least of what is turned around: any order gives the same
+ * ---- Keys of floats are their bits as integers of the same order, -0 below +0, and NaN below all.
+ */
+template <typename K, typename T> struct sgpu_reduce_least {
 	static constexpr bool in_order = false;
 	static constexpr K low = (K)((K)1 << (sizeof(K) * 8 - 2)) * -2;
 	bool greatest;
@@ -101,8 +94,7 @@ struct sgpu_reduce_least {
 	}
 };
 
-template <typename T>
-struct sgpu_reduce_extreme : sgpu_reduce_least<int, T> {
+template <typename T> struct sgpu_reduce_extreme : sgpu_reduce_least<int, T> {
 	__device__ int key(T element) const
 	{
 		return this->greatest ? ~(int)element : (int)element;
@@ -114,14 +106,12 @@ struct sgpu_reduce_extreme : sgpu_reduce_least<int, T> {
 };
 
 /* Bits to the order of integers and back. */
-template <typename K>
-static __device__ __forceinline__ K sgpu_reduce_fold_bits(K bits)
+template <typename K> static __device__ __forceinline__ K sgpu_reduce_fold_bits(K bits)
 {
 	return bits < 0 ? (K)(bits ^ ~sgpu_reduce_least<K, float>::low) : bits;
 }
 
-template <>
-struct sgpu_reduce_extreme<float> : sgpu_reduce_least<int, float> {
+template <> struct sgpu_reduce_extreme<float> : sgpu_reduce_least<int, float> {
 	__device__ int key(float element) const
 	{
 		int bits = sgpu_reduce_fold_bits(__float_as_int(greatest ? -element : element));
@@ -132,21 +122,21 @@ struct sgpu_reduce_extreme<float> : sgpu_reduce_least<int, float> {
 	{
 		float value = __int_as_float(sgpu_reduce_fold_bits(key));
 
-		return key == low ? __longlong_as_double(0x7ff8000000000000ll) : (double)(greatest ? -value : value);
+		return key == low ? __longlong_as_double(0x7ff8000000000000ll)
+				  : (double)(greatest ? -value : value);
 	}
 };
-template <>
-struct sgpu_reduce_extreme<sgpu_half> : sgpu_reduce_extreme<float> {
+template <> struct sgpu_reduce_extreme<sgpu_half> : sgpu_reduce_extreme<float> {
 	__device__ int key(sgpu_half element) const
 	{
 		return sgpu_reduce_extreme<float>::key(sgpu_half_to_float(element.bits));
 	}
 };
-template <>
-struct sgpu_reduce_extreme<double> : sgpu_reduce_least<long long, double> {
+template <> struct sgpu_reduce_extreme<double> : sgpu_reduce_least<long long, double> {
 	__device__ long long key(double element) const
 	{
-		long long bits = sgpu_reduce_fold_bits(__double_as_longlong(greatest ? -element : element));
+		long long bits =
+			sgpu_reduce_fold_bits(__double_as_longlong(greatest ? -element : element));
 
 		return element == element ? bits : low;
 	}
@@ -154,7 +144,9 @@ struct sgpu_reduce_extreme<double> : sgpu_reduce_least<long long, double> {
 	{
 		double value = __longlong_as_double(sgpu_reduce_fold_bits(key));
 
-		return key == low ? __longlong_as_double(0x7ff8000000000000ll) : greatest ? -value : value;
+		return key == low ? __longlong_as_double(0x7ff8000000000000ll)
+		       : greatest ? -value
+				  : value;
 	}
 };
 

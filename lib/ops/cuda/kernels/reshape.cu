@@ -11,8 +11,9 @@ extern "C" int sgpu_reshape_cuda(struct sgpu_op_call *call, struct sgpu_launch *
 	const struct sgpu_type *type = &call->type[OUTPUT];
 	uint64_t bytes = sgpu_ops_count(type) * sgpu_dtype_size(type->dtype);
 
-	return bytes == 0 ? 0 :
-			    sgpu_cuda_check(launch, "reshape",
-					    cudaMemcpyAsync(call->data[OUTPUT], call->data[INPUT], bytes,
-							    cudaMemcpyDeviceToDevice, sgpu_cuda_stream(launch)));
+	return bytes == 0 ? 0
+			  : sgpu_cuda_check(launch, "reshape",
+					    cudaMemcpyAsync(call->data[OUTPUT], call->data[INPUT],
+							    bytes, cudaMemcpyDeviceToDevice,
+							    sgpu_cuda_stream(launch)));
 }

@@ -6,20 +6,22 @@
 
 enum { INPUT, CALIBRATION, OUTPUT, GAIN = 0, BIAS = 1 };
 
-/* What a CPU gives when the result is NaN: the first operand that is, made quiet, or else its own. */
+/* What a CPU gives when the result is NaN: the first operand that is, made quiet, or else its own.
+ */
 static __device__ double nan_of(double value, double gain, double bias)
 {
 	const double own = __longlong_as_double((long long)0xfff8000000000000u);
 	double product = __dmul_rn(value, gain);
 
 	if (product != product) {
-		return value != value ? sgpu_cuda_quiet(value) : gain != gain ? sgpu_cuda_quiet(gain) : own;
+		return value != value ? sgpu_cuda_quiet(value)
+		       : gain != gain ? sgpu_cuda_quiet(gain)
+				      : own;
 	}
 	return bias != bias ? sgpu_cuda_quiet(bias) : own;
 }
 
-template <typename I, typename O>
-struct affine {
+template <typename I, typename O> struct affine {
 	double gain, bias;
 	const float *calibration; /* NULL: the two above */
 
@@ -36,11 +38,14 @@ struct affine {
 template <typename I, typename O>
 static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	struct affine<I, O> f = { call->param[GAIN].number, call->param[BIAS].number,
-				  (const float *)call->data[CALIBRATION] };
+	struct affine<I, O> f = {
+		call->param[GAIN].number, call->param[BIAS].number,
+			(const float *)call->data[CALIBRATION]
+	};
 
-	return sgpu_cuda_map<sgpu_cuda_together<I, O>>(launch, "scale", sgpu_ops_count(&call->type[INPUT]), f,
-						       (O *)call->data[OUTPUT], (const I *)call->data[INPUT]);
+	return sgpu_cuda_map<sgpu_cuda_together<I, O>>(
+		launch, "scale", sgpu_ops_count(&call->type[INPUT]), f, (O *)call->data[OUTPUT],
+		(const I *)call->data[INPUT]);
 }
 
 extern "C" int sgpu_scale_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)

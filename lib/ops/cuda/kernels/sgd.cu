@@ -8,8 +8,8 @@ enum { WEIGHTS, GRADIENT, VELOCITY, OUTPUT, OUTPUT_VELOCITY, RATE = 0, MOMENTUM 
 
 template <typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-step(uint64_t count, double rate, double momentum, const T *weights, const T *gradient, const T *velocity, T *output,
-     T *output_velocity)
+	step(uint64_t count, double rate, double momentum, const T *weights, const T *gradient,
+	     const T *velocity, T *output, T *output_velocity)
 {
 	uint64_t grid = (uint64_t)gridDim.x * blockDim.x;
 
@@ -33,10 +33,11 @@ extern "C" int sgpu_sgd_cuda(struct sgpu_op_call *call, struct sgpu_launch *laun
 		return 0;
 	}
 	SGPU_CUDA_FLOATS(call->type[OUTPUT].dtype, T,
-			 result = sgpu_cuda_start(launch, "sgd", step<T>, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK),
-						  SGPU_CUDA_BLOCK, 0, count, call->param[RATE].number,
-						  call->param[MOMENTUM].number, (const T *)call->data[WEIGHTS],
-						  (const T *)call->data[GRADIENT], (const T *)call->data[VELOCITY],
-						  (T *)call->data[OUTPUT], (T *)call->data[OUTPUT_VELOCITY]));
+			 result = sgpu_cuda_start(
+				 launch, "sgd", step<T>, sgpu_cuda_grid(count, SGPU_CUDA_BLOCK),
+				 SGPU_CUDA_BLOCK, 0, count, call->param[RATE].number,
+				 call->param[MOMENTUM].number, (const T *)call->data[WEIGHTS],
+				 (const T *)call->data[GRADIENT], (const T *)call->data[VELOCITY],
+				 (T *)call->data[OUTPUT], (T *)call->data[OUTPUT_VELOCITY]));
 	return result;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax: a warp for a short row, a block for a long one. Rows that are longer still are cut into parts of a fixed
- * size; their maxima, and then their sums, are combined before every element is divided.
+ * softmax: a warp for a short row, a block for a long one. Rows that are longer still are cut into
+ * parts of a fixed size; their maxima, and then their sums, are combined before every element is
+ * divided.
  */
 #include "ops/cpu/math64.h"
 #include "ops/cuda/kernels/common.cuh"
@@ -22,18 +23,19 @@ struct sum {
 	}
 };
 
-/* e^x for x of at most 0, or NaN. f32 needs few of the terms: what is left out is below 1e-8 of the result. */
-template <typename T>
-static __device__ __forceinline__ double exponential(double x)
+/* e^x for x of at most 0, or NaN. f32 needs few of the terms: what is left out is below 1e-8 of the
+ * result. */
+template <typename T> static __device__ __forceinline__ double exponential(double x)
 {
 	return sgpu_math_exp(x);
 }
 
-template <>
-__device__ __forceinline__ double exponential<float>(double x)
+template <> __device__ __forceinline__ double exponential<float>(double x)
 {
-	const double shift = 0x1.8p52; /* adding it rounds to an integer, which then stands in the low bits */
-	double bounded = x < -708.0 ? -708.0 : x, rounded = fma(bounded, 0x1.71547652b82fep0, shift);
+	const double shift =
+		0x1.8p52; /* adding it rounds to an integer, which then stands in the low bits */
+	double bounded = x < -708.0 ? -708.0 : x,
+	       rounded = fma(bounded, 0x1.71547652b82fep0, shift);
 	double r = fma(shift - rounded, 0x1.62e42fefa39efp-1, bounded), p = 1.0 / 5040.0;
 
 	p = fma(p, r, 1.0 / 720.0);
@@ -48,7 +50,8 @@ __device__ __forceinline__ double exponential<float>(double x)
 
 /* NaN is passed over here and shows in the sum. */
 template <typename T>
-static __device__ __forceinline__ double scan_top(const T *row, uint64_t count, unsigned first, unsigned step)
+static __device__ __forceinline__ double scan_top(const T *row, uint64_t count, unsigned first,
+						  unsigned step)
 {
 	T top = -(T)INFINITY;
 
@@ -58,11 +61,12 @@ static __device__ __forceinline__ double scan_top(const T *row, uint64_t count, 
 	return (double)top;
 }
 
-/* Writes the exponentials of elements first, + step, ... and returns their sum; below `end` the type has nothing but
- * 0. */
+/* Writes the exponentials of elements first, + step, ... and returns their sum; below `end` the
+ * type has nothing but 0. */
 template <typename T>
-static __device__ __forceinline__ double scan_exponentials(const T *row, T *output, uint64_t count, double top,
-							   unsigned first, unsigned step)
+static __device__ __forceinline__ double scan_exponentials(const T *row, T *output, uint64_t count,
+							   double top, unsigned first,
+							   unsigned step)
 {
 	const double end = sizeof(T) == 4 ? -104 : -708;
 	double total = 0;
@@ -77,8 +81,8 @@ static __device__ __forceinline__ double scan_exponentials(const T *row, T *outp
 }
 
 template <typename T>
-static __device__ __forceinline__ void scan_divide(T *output, uint64_t count, double total, unsigned first,
-						   unsigned step)
+static __device__ __forceinline__ void scan_divide(T *output, uint64_t count, double total,
+						   unsigned first, unsigned step)
 {
 	double share = 1 / total;
 
@@ -87,10 +91,11 @@ static __device__ __forceinline__ void scan_divide(T *output, uint64_t count, do
 	}
 }
 
-/* LANES threads for each row. All lanes of a warp take part in its reductions, those without a row, too. */
+/* LANES threads for each row. All lanes of a warp take part in its reductions, those without a row,
+ * too. */
 template <int LANES, typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-warp_rows(uint64_t rows, uint64_t count, const T *input, T *output)
+	warp_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 {
 	const uint64_t at_once = SGPU_CUDA_BLOCK / LANES, step = gridDim.x * at_once;
 	unsigned lane = threadIdx.x % LANES;
@@ -99,7 +104,8 @@ warp_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 		uint64_t row = base + threadIdx.x / LANES, here = row < rows ? count : 0;
 		const T *from = input + row * count;
 		T *to = output + row * count;
-		double top = sgpu_cuda_warp_reduce<LANES>(scan_top(from, here, lane, LANES), larger());
+		double top =
+			sgpu_cuda_warp_reduce<LANES>(scan_top(from, here, lane, LANES), larger());
 		double total = scan_exponentials(from, to, here, top, lane, LANES);
 
 		scan_divide(to, here, sgpu_cuda_warp_reduce<LANES>(total, sum()), lane, LANES);
@@ -107,15 +113,17 @@ warp_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 }
 
 template <int LANES, typename T>
-static int start_short(struct sgpu_launch *launch, uint64_t rows, uint64_t count, const T *input, T *output)
+static int start_short(struct sgpu_launch *launch, uint64_t rows, uint64_t count, const T *input,
+		       T *output)
 {
-	return sgpu_cuda_start(launch, "softmax", warp_rows<LANES, T>, sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / LANES),
-			       SGPU_CUDA_BLOCK, 0, rows, count, input, output);
+	return sgpu_cuda_start(launch, "softmax", warp_rows<LANES, T>,
+			       sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / LANES), SGPU_CUDA_BLOCK, 0,
+			       rows, count, input, output);
 }
 
 template <typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-block_rows(uint64_t rows, uint64_t count, const T *input, T *output)
+	block_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 {
 	/* Two, since each is read until the other is written. */
 	__shared__ double shared_top[32], shared_sum[32];
@@ -125,7 +133,8 @@ block_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 		T *to = output + row * count;
 		double mine = scan_top(from, count, threadIdx.x, SGPU_CUDA_BLOCK);
 		double top = sgpu_cuda_block_reduce(mine, larger(), shared_top);
-		double total = scan_exponentials(from, to, count, top, threadIdx.x, SGPU_CUDA_BLOCK);
+		double total =
+			scan_exponentials(from, to, count, top, threadIdx.x, SGPU_CUDA_BLOCK);
 
 		total = sgpu_cuda_block_reduce(total, sum(), shared_sum);
 		scan_divide(to, count, total, threadIdx.x, SGPU_CUDA_BLOCK);
@@ -136,7 +145,7 @@ block_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 struct long_rows {
 	uint64_t rows, count, parts;
 	double *part_tops, *part_sums; /* [rows][parts] */
-	double *tops, *sums;           /* [rows] */
+	double *tops, *sums;	       /* [rows] */
 };
 
 static __device__ __forceinline__ uint64_t part_size(const long_rows &job, uint64_t part)
@@ -165,14 +174,16 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) part_tops(long_rows jo
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) part_sums(long_rows job, const T *input, T *output)
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
+	part_sums(long_rows job, const T *input, T *output)
 {
 	__shared__ double shared[32];
 
 	for (uint64_t item = blockIdx.x; item < job.rows * job.parts; item += gridDim.x) {
-		uint64_t row = item / job.parts, part = item % job.parts, at = row * job.count + part * SGPU_ROW_PART;
-		double total = scan_exponentials(input + at, output + at, part_size(job, part), job.tops[row],
-						 threadIdx.x, SGPU_CUDA_BLOCK);
+		uint64_t row = item / job.parts, part = item % job.parts,
+			 at = row * job.count + part * SGPU_ROW_PART;
+		double total = scan_exponentials(input + at, output + at, part_size(job, part),
+						 job.tops[row], threadIdx.x, SGPU_CUDA_BLOCK);
 
 		total = sgpu_cuda_block_reduce(total, sum(), shared);
 		if (threadIdx.x == 0) {
@@ -188,15 +199,16 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) part_divide(long_rows 
 	for (uint64_t item = blockIdx.x; item < job.rows * job.parts; item += gridDim.x) {
 		uint64_t row = item / job.parts, part = item % job.parts;
 
-		scan_divide(output + row * job.count + part * SGPU_ROW_PART, part_size(job, part), job.sums[row],
-			    threadIdx.x, SGPU_CUDA_BLOCK);
+		scan_divide(output + row * job.count + part * SGPU_ROW_PART, part_size(job, part),
+			    job.sums[row], threadIdx.x, SGPU_CUDA_BLOCK);
 	}
 }
 
 /* One value for each row from those of its parts. */
 template <typename F>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-combine_parts(uint64_t rows, uint64_t parts, double start, F f, const double *values, double *results)
+	combine_parts(uint64_t rows, uint64_t parts, double start, F f, const double *values,
+		      double *results)
 {
 	__shared__ double shared[32];
 
@@ -215,36 +227,48 @@ combine_parts(uint64_t rows, uint64_t parts, double start, F f, const double *va
 }
 
 template <typename T>
-static int start_long(struct sgpu_launch *launch, const struct sgpu_op_call *call, uint64_t rows, uint64_t count)
+static int start_long(struct sgpu_launch *launch, const struct sgpu_op_call *call, uint64_t rows,
+		      uint64_t count)
 {
 	uint64_t parts = sgpu_ops_parts(count);
 	double *scratch = (double *)call->scratch;
-	long_rows job = { rows, count, parts, scratch, scratch + rows * parts, scratch + 2 * rows * parts,
+	long_rows job = { rows,
+			  count,
+			  parts,
+			  scratch,
+			  scratch + rows * parts,
+			  scratch + 2 * rows * parts,
 			  scratch + 2 * rows * parts + rows };
 	unsigned many = sgpu_cuda_grid(rows * parts, 1), few = sgpu_cuda_grid(rows, 1);
 	const T *input = (const T *)call->data[INPUT];
 	T *output = (T *)call->data[OUTPUT];
-	int result = sgpu_cuda_start(launch, "softmax", part_tops<T>, many, SGPU_CUDA_BLOCK, 0, job, input);
+	int result = sgpu_cuda_start(launch, "softmax", part_tops<T>, many, SGPU_CUDA_BLOCK, 0, job,
+				     input);
 
 	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", combine_parts<larger>, few, SGPU_CUDA_BLOCK, 0, rows, parts,
-					 -(double)INFINITY, larger(), job.part_tops, job.tops);
+		result = sgpu_cuda_start(launch, "softmax", combine_parts<larger>, few,
+					 SGPU_CUDA_BLOCK, 0, rows, parts, -(double)INFINITY,
+					 larger(), job.part_tops, job.tops);
 	}
 	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", part_sums<T>, many, SGPU_CUDA_BLOCK, 0, job, input, output);
+		result = sgpu_cuda_start(launch, "softmax", part_sums<T>, many, SGPU_CUDA_BLOCK, 0,
+					 job, input, output);
 	}
 	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", combine_parts<sum>, few, SGPU_CUDA_BLOCK, 0, rows, parts,
-					 0.0, sum(), job.part_sums, job.sums);
+		result =
+			sgpu_cuda_start(launch, "softmax", combine_parts<sum>, few, SGPU_CUDA_BLOCK,
+					0, rows, parts, 0.0, sum(), job.part_sums, job.sums);
 	}
 	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", part_divide<T>, many, SGPU_CUDA_BLOCK, 0, job, output);
+		result = sgpu_cuda_start(launch, "softmax", part_divide<T>, many, SGPU_CUDA_BLOCK,
+					 0, job, output);
 	}
 	return result;
 }
 
 template <typename T>
-static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, uint64_t rows, uint64_t count)
+static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, uint64_t rows,
+		 uint64_t count)
 {
 	const T *input = (const T *)call->data[INPUT];
 	T *output = (T *)call->data[OUTPUT];
@@ -253,8 +277,8 @@ static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, ui
 		return start_long<T>(launch, call, rows, count);
 	}
 	if (count > WARP_ROW_MAX) {
-		return sgpu_cuda_start(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1), SGPU_CUDA_BLOCK, 0,
-				       rows, count, input, output);
+		return sgpu_cuda_start(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1),
+				       SGPU_CUDA_BLOCK, 0, rows, count, input, output);
 	}
 	switch (sgpu_cuda_row_lanes(count)) {
 	case 4:
@@ -271,7 +295,8 @@ static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, ui
 extern "C" int sgpu_softmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
-	uint64_t rows = sgpu_ops_extent(type, 0, type->rank - 1), count = type->shape[type->rank - 1];
+	uint64_t rows = sgpu_ops_extent(type, 0, type->rank - 1),
+		 count = type->shape[type->rank - 1];
 	int result = 0;
 
 	if (rows == 0 || count == 0) {

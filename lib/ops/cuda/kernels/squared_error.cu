@@ -17,9 +17,10 @@ struct sum {
 
 template <typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-rows(uint64_t count, uint64_t width, const T *input, const T *target, T *loss, T *gradient)
+	rows(uint64_t count, uint64_t width, const T *input, const T *target, T *loss, T *gradient)
 {
-	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (uint64_t)gridDim.x * blockDim.x;
+	uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x,
+		 step = (uint64_t)gridDim.x * blockDim.x;
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 	double share = (double)(count * width);
 
@@ -51,10 +52,11 @@ extern "C" int sgpu_squared_error_cuda(struct sgpu_op_call *call, struct sgpu_la
 		return 0;
 	}
 	SGPU_CUDA_FLOATS(type->dtype, T,
-			 result = sgpu_cuda_start(launch, "squared_error", rows<T>,
-						  sgpu_cuda_grid(count, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP), SGPU_CUDA_BLOCK,
-						  0, count, width, (const T *)call->data[INPUT],
-						  (const T *)call->data[TARGET], (T *)call->data[OUTPUT_LOSS],
-						  (T *)call->data[OUTPUT_GRADIENT]));
+			 result = sgpu_cuda_start(
+				 launch, "squared_error", rows<T>,
+				 sgpu_cuda_grid(count, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP),
+				 SGPU_CUDA_BLOCK, 0, count, width, (const T *)call->data[INPUT],
+				 (const T *)call->data[TARGET], (T *)call->data[OUTPUT_LOSS],
+				 (T *)call->data[OUTPUT_GRADIENT]));
 	return result;
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A matrix times a few vectors. Where k walks along the matrix's memory, a warp adds up an element; else a block adds
- * up 32 elements side by side, each in SLICES slices of k. Both add in an order of their own, the same every time.
+ * A matrix times a few vectors. Where k walks along the matrix's memory, a warp adds up an element;
+ * else a block adds up 32 elements side by side, each in SLICES slices of k. Both add in an order
+ * of their own, the same every time.
  */
 #include "ops/cuda/kernels/thin.cuh"
 
 enum { WARPS = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP, SLICES = WARPS };
 
-/* Elements from one vector to the next, and from one k to the next; in c and output, from one vector of the matrix to
- * the next and from one of the few to the next. */
+/* Elements from one vector to the next, and from one k to the next; in c and output, from one
+ * vector of the matrix to the next and from one of the few to the next. */
 struct thin {
 	uint64_t batch, count, few, k; /* products, vectors of the matrix, few vectors */
 	uint64_t matrix_vector, matrix_k, matrix_batch;
@@ -17,8 +18,7 @@ struct thin {
 	double alpha, beta;
 };
 
-template <typename T>
-struct add {
+template <typename T> struct add {
 	__device__ T operator()(T a, T b) const
 	{
 		return a + b;
@@ -37,8 +37,9 @@ static __device__ __forceinline__ double multiply_add(double a, double b, double
 
 /* Adds elements first, first + step, ... of a vector of the matrix times the few vectors. */
 template <typename T>
-static __device__ __forceinline__ void add_products(const thin &t, const T *matrix, const T *few, uint64_t first,
-						    uint64_t step, T (&sums)[SGPU_THIN_MAX])
+static __device__ __forceinline__ void add_products(const thin &t, const T *matrix, const T *few,
+						    uint64_t first, uint64_t step,
+						    T (&sums)[SGPU_THIN_MAX])
 {
 #pragma unroll
 	for (int i = 0; i < SGPU_THIN_MAX; i++) {
@@ -51,7 +52,8 @@ static __device__ __forceinline__ void add_products(const thin &t, const T *matr
 #pragma unroll
 		for (int i = 0; i < SGPU_THIN_MAX; i++) {
 			if (i < (int)t.few) {
-				sums[i] = multiply_add(value, few[i * t.few_vector + k * t.few_k], sums[i]);
+				sums[i] = multiply_add(value, few[i * t.few_vector + k * t.few_k],
+						       sums[i]);
 			}
 		}
 	}
@@ -67,7 +69,7 @@ static __device__ __forceinline__ void put(const thin &t, T sum, uint64_t at, co
 
 template <typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-along_k(thin t, const T *matrix, const T *few, const T *c, T *output)
+	along_k(thin t, const T *matrix, const T *few, const T *c, T *output)
 {
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 	uint64_t item = (uint64_t)blockIdx.x * WARPS + threadIdx.x / SGPU_CUDA_WARP;
@@ -76,14 +78,16 @@ along_k(thin t, const T *matrix, const T *few, const T *c, T *output)
 		uint64_t batch = item / t.count, vector = item % t.count;
 		T sums[SGPU_THIN_MAX];
 
-		add_products(t, matrix + batch * t.matrix_batch + vector * t.matrix_vector, few + batch * t.few_batch,
-			     lane, SGPU_CUDA_WARP, sums);
+		add_products(t, matrix + batch * t.matrix_batch + vector * t.matrix_vector,
+			     few + batch * t.few_batch, lane, SGPU_CUDA_WARP, sums);
 #pragma unroll
 		for (int i = 0; i < SGPU_THIN_MAX; i++) {
 			T sum = sgpu_cuda_warp_reduce(sums[i], add<T>());
 
 			if (lane == 0 && i < (int)t.few) {
-				put(t, sum, batch * t.out_batch + vector * t.out_vector + i * t.out_few, c, output);
+				put(t, sum,
+				    batch * t.out_batch + vector * t.out_vector + i * t.out_few, c,
+				    output);
 			}
 		}
 	}
@@ -91,7 +95,7 @@ along_k(thin t, const T *matrix, const T *few, const T *c, T *output)
 
 template <typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-across_k(thin t, const T *matrix, const T *few, const T *c, T *output)
+	across_k(thin t, const T *matrix, const T *few, const T *c, T *output)
 {
 	__shared__ T shared[SLICES][SGPU_THIN_MAX][SGPU_CUDA_WARP];
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, slice = threadIdx.x / SGPU_CUDA_WARP;
@@ -116,7 +120,8 @@ across_k(thin t, const T *matrix, const T *few, const T *c, T *output)
 			for (int i = 1; i < SLICES; i++) {
 				sum += shared[i][slice][lane];
 			}
-			put(t, sum, batch * t.out_batch + vector * t.out_vector + slice * t.out_few, c, output);
+			put(t, sum, batch * t.out_batch + vector * t.out_vector + slice * t.out_few,
+			    c, output);
 		}
 		__syncthreads();
 	}
@@ -150,27 +155,31 @@ static thin describe(const struct sgpu_gemm *g, bool few_rows)
 }
 
 template <typename T>
-static int start(struct sgpu_launch *launch, const char *what, const thin &t, const T *matrix, const T *few, const T *c,
-		 T *output)
+static int start(struct sgpu_launch *launch, const char *what, const thin &t, const T *matrix,
+		 const T *few, const T *c, T *output)
 {
 	if (t.matrix_k == 1 && t.k >= SGPU_CUDA_WARP) {
-		return sgpu_cuda_start(launch, what, along_k<T>, sgpu_cuda_grid(t.batch * t.count, WARPS),
-				       SGPU_CUDA_BLOCK, 0, t, matrix, few, c, output);
+		return sgpu_cuda_start(launch, what, along_k<T>,
+				       sgpu_cuda_grid(t.batch * t.count, WARPS), SGPU_CUDA_BLOCK, 0,
+				       t, matrix, few, c, output);
 	}
-	return sgpu_cuda_start(launch, what, across_k<T>,
-			       sgpu_cuda_grid(t.batch * ((t.count + SGPU_CUDA_WARP - 1) / SGPU_CUDA_WARP), 1),
-			       SGPU_CUDA_BLOCK, 0, t, matrix, few, c, output);
+	return sgpu_cuda_start(
+		launch, what, across_k<T>,
+		sgpu_cuda_grid(t.batch * ((t.count + SGPU_CUDA_WARP - 1) / SGPU_CUDA_WARP), 1),
+		SGPU_CUDA_BLOCK, 0, t, matrix, few, c, output);
 }
 
-int sgpu_thin_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype, const struct sgpu_gemm *gemm,
-		   const void *a, const void *b, const void *c, void *output)
+int sgpu_thin_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
+		   const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
+		   void *output)
 {
 	bool few_rows = gemm->m <= SGPU_THIN_MAX;
 	const void *matrix = few_rows ? b : a, *few = few_rows ? a : b;
 	thin t = describe(gemm, few_rows);
 	int result = 0;
 
-	SGPU_CUDA_FLOATS(dtype, T, result = start<T>(launch, what, t, (const T *)matrix, (const T *)few, (const T *)c,
-						     (T *)output));
+	SGPU_CUDA_FLOATS(dtype, T,
+			 result = start<T>(launch, what, t, (const T *)matrix, (const T *)few,
+					   (const T *)c, (T *)output));
 	return result;
 }

@@ -16,7 +16,8 @@ static inline bool sgpu_thin_fits(const struct sgpu_gemm *gemm)
 }
 
 /* As sgpu_cuda_gemm, for a product that fits. */
-int sgpu_thin_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype, const struct sgpu_gemm *gemm,
-		   const void *a, const void *b, const void *c, void *output);
+int sgpu_thin_gemm(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
+		   const struct sgpu_gemm *gemm, const void *a, const void *b, const void *c,
+		   void *output);
 
 #endif

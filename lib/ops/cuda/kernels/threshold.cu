@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * threshold: as cpu/threshold.c. Indexes are written in one pass over the input: each tile counts what lies inside,
- * publishes the count, and looks back at the tiles before it until it meets one whose place is known (D. Merrill and
- * M. Garland, Single-pass Parallel Prefix Scan with Decoupled Look-back, 2016). Tiles are numbered as their blocks
- * start, so those before always end.
+ * threshold: as cpu/threshold.c. Indexes are written in one pass over the input: each tile counts
+ * what lies inside, publishes the count, and looks back at the tiles before it until it meets one
+ * whose place is known (D. Merrill and M. Garland, Single-pass Parallel Prefix Scan with Decoupled
+ * Look-back, 2016). Tiles are numbered as their blocks start, so those before always end.
  */
 #include <math.h>
 
@@ -18,11 +18,11 @@ enum {
 	TILE = SGPU_CUDA_BLOCK * ROUNDS, /* cpu/threshold.c reserves a word for each */
 };
 
-/* What a tile says, in the upper half of its word; the lower half is the number of elements inside. */
+/* What a tile says, in the upper half of its word; the lower half is the number of elements inside.
+ */
 enum { NOTHING, OWN, UP_TO_HERE };
 
-template <typename T>
-struct band {
+template <typename T> struct band {
 	double low, high;
 
 	__device__ uint8_t operator()(T value) const
@@ -33,22 +33,26 @@ struct band {
 	}
 };
 
-static __device__ __forceinline__ void publish(unsigned long long *tile, unsigned state, unsigned value)
+static __device__ __forceinline__ void publish(unsigned long long *tile, unsigned state,
+					       unsigned value)
 {
 	atomicExch(tile, (unsigned long long)state << 32 | value);
 }
 
-/* The number of elements inside of all tiles before `tile`, found by a whole warp, 32 tiles at a time. */
+/* The number of elements inside of all tiles before `tile`, found by a whole warp, 32 tiles at a
+ * time. */
 static __device__ unsigned look_back(unsigned long long *tiles, unsigned tile)
 {
 	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, sum = 0;
 
 	for (int64_t last = (int64_t)tile - 1; last >= 0; last -= SGPU_CUDA_WARP) {
 		int64_t at = last - lane;
-		unsigned long long word = (unsigned long long)UP_TO_HERE << 32; /* before the first tile: 0 */
+		unsigned long long word = (unsigned long long)UP_TO_HERE
+					  << 32; /* before the first tile: 0 */
 		unsigned known, nearest;
 
-		while (at >= 0 && (word = *(volatile unsigned long long *)(tiles + at)) >> 32 == NOTHING) {
+		while (at >= 0 &&
+		       (word = *(volatile unsigned long long *)(tiles + at)) >> 32 == NOTHING) {
 			__nanosleep(20);
 		}
 		__syncwarp();
@@ -64,11 +68,12 @@ static __device__ unsigned look_back(unsigned long long *tiles, unsigned tile)
 
 template <typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-list(const T *in, uint64_t count, struct band<T> inside, unsigned long long *tiles, unsigned *ticket, int32_t *out,
-     int64_t *total)
+	list(const T *in, uint64_t count, struct band<T> inside, unsigned long long *tiles,
+	     unsigned *ticket, int32_t *out, int64_t *total)
 {
 	__shared__ unsigned shared_tile, warp_count[WARPS], before;
-	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, warp = threadIdx.x / SGPU_CUDA_WARP, tile, place, found = 0;
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, warp = threadIdx.x / SGPU_CUDA_WARP, tile,
+		 place, found = 0;
 	unsigned flags[ROUNDS];
 	uint64_t first;
 
@@ -90,7 +95,8 @@ list(const T *in, uint64_t count, struct band<T> inside, unsigned long long *til
 	}
 	__syncthreads();
 	if (warp == 0) {
-		unsigned own = __reduce_add_sync(0xffffffffu, lane < WARPS ? warp_count[lane] : 0), sum;
+		unsigned own = __reduce_add_sync(0xffffffffu, lane < WARPS ? warp_count[lane] : 0),
+			 sum;
 
 		if (lane == 0 && tile > 0) {
 			publish(tiles + tile, OWN, own);
@@ -119,13 +125,15 @@ list(const T *in, uint64_t count, struct band<T> inside, unsigned long long *til
 	}
 }
 
-template <typename T>
-static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
+template <typename T> static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	uint64_t count = sgpu_ops_count(&call->type[INPUT]), tiles = count / TILE + (count % TILE != 0);
+	uint64_t count = sgpu_ops_count(&call->type[INPUT]),
+		 tiles = count / TILE + (count % TILE != 0);
 	const T *in = (const T *)call->data[INPUT];
-	struct band<T> inside = { call->param[LOW].given ? call->param[LOW].number : -(double)INFINITY,
-				  call->param[HIGH].given ? call->param[HIGH].number : (double)INFINITY };
+	struct band<T> inside = {
+		call->param[LOW].given ? call->param[LOW].number : -(double)INFINITY,
+			call->param[HIGH].given ? call->param[HIGH].number : (double)INFINITY
+	};
 	int result;
 
 	if (call->param[MODE].number != INDICES) {
@@ -136,13 +144,15 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch)
 		return 0; /* status[1] is 0 already */
 	}
 	result = sgpu_cuda_check(launch, "threshold",
-				 cudaMemsetAsync(call->scratch, 0, tiles * sizeof(unsigned long long),
+				 cudaMemsetAsync(call->scratch, 0,
+						 tiles * sizeof(unsigned long long),
 						 sgpu_cuda_stream(launch)));
 	if (result) {
 		return result;
 	}
-	return sgpu_cuda_start(launch, "threshold", list<T>, dim3((unsigned)tiles), dim3(SGPU_CUDA_BLOCK), 0, in,
-			       count, inside, (unsigned long long *)call->scratch, launch->counters,
+	return sgpu_cuda_start(launch, "threshold", list<T>, dim3((unsigned)tiles),
+			       dim3(SGPU_CUDA_BLOCK), 0, in, count, inside,
+			       (unsigned long long *)call->scratch, launch->counters,
 			       (int32_t *)call->data[OUTPUT], launch->status + 1);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A tile of a matrix product, computed by one block: sums over k of a(row, k) b(k, column), where structs of the
- * caller's say in which memory a and b are. Every sum is made by one thread, in the order of k, so that it depends
- * neither on the tile's shape nor on the grid.
+ * A tile of a matrix product, computed by one block: sums over k of a(row, k) b(k, column), where
+ * structs of the caller's say in which memory a and b are. Every sum is made by one thread, in the
+ * order of k, so that it depends neither on the tile's shape nor on the grid.
  *
- * Steps of DEPTH values of k pass through STAGES buffers in shared memory: while one is used, the copies of the next
- * ones are under way. A thread computes DOWN x ACROSS elements.
+ * Steps of DEPTH values of k pass through STAGES buffers in shared memory: while one is used, the
+ * copies of the next ones are under way. A thread computes DOWN x ACROSS elements.
  */
 #ifndef SGPU_OPS_CUDA_KERNELS_TILE_CUH
 #define SGPU_OPS_CUDA_KERNELS_TILE_CUH
@@ -17,14 +17,17 @@
 template <typename T_, int ROWS_, int COLUMNS_, int DEPTH_, int DOWN_, int ACROSS_>
 struct sgpu_tile {
 	using T = T_;
-	static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, DEPTH = DEPTH_, DOWN = DOWN_, ACROSS = ACROSS_;
+	static constexpr int ROWS = ROWS_, COLUMNS = COLUMNS_, DEPTH = DEPTH_, DOWN = DOWN_,
+			     ACROSS = ACROSS_;
 	static constexpr int THREADS = (ROWS / DOWN) * (COLUMNS / ACROSS), STAGES = 4;
 	/* Blocks on a multiprocessor, which bounds the registers of a thread. */
 	static constexpr int RESIDENT = DOWN * ACROSS * sizeof(T) >= 128 ? 2 : 3;
 	/* Keeps vectors aligned and neighbouring steps in other banks. */
 	static constexpr int PAD = 16 / (int)sizeof(T);
-	/* A thread's elements come in groups of at most 4 side by side, so that a warp reads shared memory densely. */
-	static constexpr int DOWN_GROUP = DOWN < 4 ? DOWN : 4, ACROSS_GROUP = ACROSS < 4 ? ACROSS : 4;
+	/* A thread's elements come in groups of at most 4 side by side, so that a warp reads shared
+	 * memory densely. */
+	static constexpr int DOWN_GROUP = DOWN < 4 ? DOWN : 4,
+			     ACROSS_GROUP = ACROSS < 4 ? ACROSS : 4;
 
 	struct alignas(16) buffers {
 		T a[STAGES][DEPTH][ROWS + PAD];
@@ -32,28 +35,32 @@ struct sgpu_tile {
 	};
 	using sums = T[DOWN][ACROSS];
 
-	static_assert(ROWS * DEPTH % THREADS == 0 && COLUMNS * DEPTH % THREADS == 0, "every thread reads as much");
+	static_assert(ROWS * DEPTH % THREADS == 0 && COLUMNS * DEPTH % THREADS == 0,
+		      "every thread reads as much");
 
 	/* Where element i of a thread's DOWN, or ACROSS, stands in the tile. */
 	static __device__ __forceinline__ int row(int i)
 	{
 		int self = (int)threadIdx.x / (COLUMNS / ACROSS);
 
-		return i / DOWN_GROUP * (ROWS / DOWN * DOWN_GROUP) + self * DOWN_GROUP + i % DOWN_GROUP;
+		return i / DOWN_GROUP * (ROWS / DOWN * DOWN_GROUP) + self * DOWN_GROUP +
+		       i % DOWN_GROUP;
 	}
 	static __device__ __forceinline__ int column(int j)
 	{
 		int self = (int)threadIdx.x % (COLUMNS / ACROSS);
 
-		return j / ACROSS_GROUP * (COLUMNS / ACROSS * ACROSS_GROUP) + self * ACROSS_GROUP + j % ACROSS_GROUP;
+		return j / ACROSS_GROUP * (COLUMNS / ACROSS * ACROSS_GROUP) + self * ACROSS_GROUP +
+		       j % ACROSS_GROUP;
 	}
 };
 
-/* Starts to copy a thread's share of EXTENT x DEPTH values of a source from step k on. Neighbouring threads go along k
- * where SOURCE::along_k says that its memory does. WHOLE: nothing of it is outside. */
+/* Starts to copy a thread's share of EXTENT x DEPTH values of a source from step k on. Neighbouring
+ * threads go along k where SOURCE::along_k says that its memory does. WHOLE: nothing of it is
+ * outside. */
 template <typename TILE, int EXTENT, bool WHOLE, typename SOURCE>
-static __device__ __forceinline__ void sgpu_tile_copy(const SOURCE &source, uint64_t k,
-						      typename TILE::T (&to)[TILE::DEPTH][EXTENT + TILE::PAD])
+static __device__ __forceinline__ void sgpu_tile_copy(
+	const SOURCE &source, uint64_t k, typename TILE::T (&to)[TILE::DEPTH][EXTENT + TILE::PAD])
 {
 #pragma unroll
 	for (int i = 0; i < EXTENT * TILE::DEPTH / TILE::THREADS; i++) {
@@ -72,7 +79,8 @@ static __device__ __forceinline__ void sgpu_tile_copy(const SOURCE &source, uint
 
 /* The copies of one step, which may be behind the last, as one group. */
 template <typename TILE, typename A, typename B>
-static __device__ __forceinline__ void sgpu_tile_begin(const A &a, const B &b, uint64_t k, uint64_t depth,
+static __device__ __forceinline__ void sgpu_tile_begin(const A &a, const B &b, uint64_t k,
+						       uint64_t depth,
 						       typename TILE::buffers &shared, int stage)
 {
 	bool whole = k < depth && depth - k >= TILE::DEPTH;
@@ -92,9 +100,9 @@ static __device__ __forceinline__ void sgpu_tile_begin(const A &a, const B &b, u
 
 /* Adds the products of one k. STEP: how a product is added, T STEP::add(T sum, T a, T b). */
 template <typename TILE, typename STEP>
-static __device__ __forceinline__ void sgpu_tile_step(const typename TILE::T (&a)[TILE::ROWS + TILE::PAD],
-						      const typename TILE::T (&b)[TILE::COLUMNS + TILE::PAD],
-						      typename TILE::sums &sums)
+static __device__ __forceinline__ void sgpu_tile_step(
+	const typename TILE::T (&a)[TILE::ROWS + TILE::PAD],
+	const typename TILE::T (&b)[TILE::COLUMNS + TILE::PAD], typename TILE::sums &sums)
 {
 	using down = sgpu_pack<typename TILE::T, TILE::DOWN_GROUP>;
 	using across = sgpu_pack<typename TILE::T, TILE::ACROSS_GROUP>;
@@ -113,18 +121,21 @@ static __device__ __forceinline__ void sgpu_tile_step(const typename TILE::T (&a
 	for (int i = 0; i < TILE::DOWN; i++) {
 #pragma unroll
 		for (int j = 0; j < TILE::ACROSS; j++) {
-			sums[i][j] = STEP::add(sums[i][j], x[i / TILE::DOWN_GROUP].at[i % TILE::DOWN_GROUP],
-					       y[j / TILE::ACROSS_GROUP].at[j % TILE::ACROSS_GROUP]);
+			sums[i][j] = STEP::add(
+				sums[i][j], x[i / TILE::DOWN_GROUP].at[i % TILE::DOWN_GROUP],
+				y[j / TILE::ACROSS_GROUP].at[j % TILE::ACROSS_GROUP]);
 		}
 	}
 }
 
-/* Adds the products of all k below `depth`. Sources: inside(EXTENT), whether all of a tile's rows or columns exist,
- * and where<WHOLE>(row or column of the tile, k), the address of an element, or NULL for a 0; if WHOLE, never NULL. All
- * threads of the block call it; the buffers may hold anything. */
+/* Adds the products of all k below `depth`. Sources: inside(EXTENT), whether all of a tile's rows
+ * or columns exist, and where<WHOLE>(row or column of the tile, k), the address of an element, or
+ * NULL for a 0; if WHOLE, never NULL. All threads of the block call it; the buffers may hold
+ * anything. */
 template <typename TILE, typename STEP, typename A, typename B>
 static __device__ __forceinline__ void sgpu_tile_product(const A &a, const B &b, uint64_t depth,
-							 typename TILE::buffers &shared, typename TILE::sums &sums)
+							 typename TILE::buffers &shared,
+							 typename TILE::sums &sums)
 {
 	int now = 0, next = TILE::STAGES - 1;
 
@@ -134,17 +145,21 @@ static __device__ __forceinline__ void sgpu_tile_product(const A &a, const B &b,
 	}
 	for (uint64_t k = 0; k < depth; k += TILE::DEPTH) {
 		__pipeline_wait_prior(TILE::STAGES - 2);
-		__syncthreads(); /* this step is there for all, and nobody uses the one before any more */
-		sgpu_tile_begin<TILE>(a, b, k + (TILE::STAGES - 1) * TILE::DEPTH, depth, shared, next);
+		__syncthreads(); /* this step is there for all, and nobody uses the one before any
+				    more */
+		sgpu_tile_begin<TILE>(a, b, k + (TILE::STAGES - 1) * TILE::DEPTH, depth, shared,
+				      next);
 		if (depth - k >= TILE::DEPTH) {
 #pragma unroll
 			for (int p = 0; p < TILE::DEPTH; p++) {
-				sgpu_tile_step<TILE, STEP>(shared.a[now][p], shared.b[now][p], sums);
+				sgpu_tile_step<TILE, STEP>(shared.a[now][p], shared.b[now][p],
+							   sums);
 			}
 		} else {
 			/* not one product more: adding 0 turns -0 into 0 */
 			for (int p = 0; p < (int)(depth - k); p++) {
-				sgpu_tile_step<TILE, STEP>(shared.a[now][p], shared.b[now][p], sums);
+				sgpu_tile_step<TILE, STEP>(shared.a[now][p], shared.b[now][p],
+							   sums);
 			}
 		}
 		next = now;
@@ -154,8 +169,7 @@ static __device__ __forceinline__ void sgpu_tile_product(const A &a, const B &b,
 }
 
 /* A stored matrix: `extent` rows that stand `ld` elements apart, of which k walks along. */
-template <typename T_>
-struct sgpu_along_k {
+template <typename T_> struct sgpu_along_k {
 	using T = T_;
 	static constexpr bool along_k = true;
 	const T *data;
@@ -165,16 +179,16 @@ struct sgpu_along_k {
 	{
 		return extent >= (uint64_t)rows;
 	}
-	template <bool WHOLE>
-	__device__ __forceinline__ const T *where(int row, uint64_t k) const
+	template <bool WHOLE> __device__ __forceinline__ const T *where(int row, uint64_t k) const
 	{
-		return WHOLE || ((uint64_t)row < extent && k < depth) ? data + ((uint64_t)row * ld + k) : NULL;
+		return WHOLE || ((uint64_t)row < extent && k < depth)
+			       ? data + ((uint64_t)row * ld + k)
+			       : NULL;
 	}
 };
 
 /* The same, stored transposed: k walks from row to row. */
-template <typename T_>
-struct sgpu_across_k {
+template <typename T_> struct sgpu_across_k {
 	using T = T_;
 	static constexpr bool along_k = false;
 	const T *data;
@@ -187,7 +201,9 @@ struct sgpu_across_k {
 	template <bool WHOLE>
 	__device__ __forceinline__ const T *where(int column, uint64_t k) const
 	{
-		return WHOLE || ((uint64_t)column < extent && k < depth) ? data + (k * ld + (uint64_t)column) : NULL;
+		return WHOLE || ((uint64_t)column < extent && k < depth)
+			       ? data + (k * ld + (uint64_t)column)
+			       : NULL;
 	}
 };
 

@@ -8,7 +8,8 @@
 #include "ops/cuda/kernels/common.cuh"
 
 /* number / by, and the rest; most numbers are short, and short divisions are quicker. */
-static __device__ __forceinline__ uint64_t sgpu_cuda_split(uint64_t number, uint64_t by, uint64_t *rest)
+static __device__ __forceinline__ uint64_t sgpu_cuda_split(uint64_t number, uint64_t by,
+							   uint64_t *rest)
 {
 	uint64_t quotient = (number | by) >> 32 ? number / by : (uint32_t)number / (uint32_t)by;
 
@@ -16,18 +17,21 @@ static __device__ __forceinline__ uint64_t sgpu_cuda_split(uint64_t number, uint
 	return quotient;
 }
 
-/* A volume as [outer, along, inner], for work along the axis in its middle. A thread has `each` neighbours along it. A
- * block has `lanes` threads side by side in the inner extent, and as many groups of neighbours one after the other as
- * make it whole, so that what they share is in the cache of one multiprocessor. */
+/* A volume as [outer, along, inner], for work along the axis in its middle. A thread has `each`
+ * neighbours along it. A block has `lanes` threads side by side in the inner extent, and as many
+ * groups of neighbours one after the other as make it whole, so that what they share is in the
+ * cache of one multiprocessor. */
 struct sgpu_cuda_axis {
 	uint64_t outer, along, inner;
 	uint64_t groups, group_tiles, inner_tiles;
 	unsigned each, lanes;
 };
 
-static inline struct sgpu_cuda_axis sgpu_cuda_axis(uint64_t outer, uint64_t along, uint64_t inner, unsigned each)
+static inline struct sgpu_cuda_axis sgpu_cuda_axis(uint64_t outer, uint64_t along, uint64_t inner,
+						   unsigned each)
 {
-	struct sgpu_cuda_axis axis = { outer, along, inner, (along + each - 1) / each, 0, 0, each, SGPU_CUDA_WARP };
+	struct sgpu_cuda_axis axis = { outer, along, inner, (along + each - 1) / each,
+				       0,     0,     each,  SGPU_CUDA_WARP };
 	unsigned rows;
 
 	while (axis.lanes / 2 >= inner) {
@@ -45,12 +49,14 @@ static inline uint64_t sgpu_cuda_axis_tiles(const struct sgpu_cuda_axis *axis)
 }
 
 /* Where a thread begins in a tile, or false when it has nothing to do there. */
-static __device__ __forceinline__ bool sgpu_cuda_axis_at(const struct sgpu_cuda_axis &axis, uint64_t tile,
-							 uint64_t *first, uint64_t *start)
+static __device__ __forceinline__ bool sgpu_cuda_axis_at(const struct sgpu_cuda_axis &axis,
+							 uint64_t tile, uint64_t *first,
+							 uint64_t *start)
 {
 	uint64_t across, group, x, plane;
 
-	plane = sgpu_cuda_split(sgpu_cuda_split(tile, axis.inner_tiles, &across), axis.group_tiles, &group);
+	plane = sgpu_cuda_split(sgpu_cuda_split(tile, axis.inner_tiles, &across), axis.group_tiles,
+				&group);
 	group = group * (SGPU_CUDA_BLOCK / axis.lanes) + threadIdx.x / axis.lanes;
 	x = across * axis.lanes + threadIdx.x % axis.lanes;
 	*first = group * axis.each;
@@ -59,6 +65,7 @@ static __device__ __forceinline__ bool sgpu_cuda_axis_at(const struct sgpu_cuda_
 }
 
 /* As sgpu_ops_keep_largest, which says how much scratch memory it takes. */
-int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch, struct sgpu_launch *launch);
+int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch,
+			   struct sgpu_launch *launch);
 
 #endif
