@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """mutate.py [NAME...]: plants the mistakes of tests/mutate/*.txt one at a time, builds, and runs the tests of that part.
+mutate.py --check [NAME...]: only names those whose lines do not stand in their file exactly once; exit 1 if there are any.
 
 A mistake that no test notices has survived. Exit status 1 when more than 5 % of the mistakes survive that are not marked
 as equivalent, or when one no longer applies to the sources. It works in a copy of the tree, so a run can be interrupted.
@@ -61,19 +62,26 @@ def read_table():
     return entries
 
 
-def plant(entry, tree):
-    """Changes the file; returns its old text, or None when the lines do not stand there exactly once."""
+def find(entry, tree):
+    """The text of the file and where the lines stand in it; None when that is not exactly once."""
     path = os.path.join(tree, entry["file"])
     if not os.path.exists(path):
-        return None
+        return None, None
     text = open(path, encoding="utf-8").read()
-    lines = text.split("\n")
-    stripped = [line.strip() for line in lines]
+    stripped = [line.strip() for line in text.split("\n")]
     count = len(entry["old"])
-    places = [i for i in range(len(lines)) if stripped[i:i + count] == entry["old"]]
-    if len(places) != 1:
+    places = [i for i in range(len(stripped)) if stripped[i:i + count] == entry["old"]]
+    return text, places[0] if len(places) == 1 else None
+
+
+def plant(entry, tree):
+    """Changes the file; returns its old text, or None when the mistake does not apply to it."""
+    text, at = find(entry, tree)
+    if at is None:
         return None
-    at = places[0]
+    path = os.path.join(tree, entry["file"])
+    count = len(entry["old"])
+    lines = text.split("\n")
     indent = lines[at][:len(lines[at]) - len(lines[at].lstrip())]
     lines[at:at + count] = [indent + line for line in entry["new"]]
     with open(path, "w", encoding="utf-8") as file:
@@ -136,13 +144,19 @@ def make_tree(folder, tests):
 
 def main():
     entries = read_table()
-    wanted = sys.argv[1:]
+    check = sys.argv[1:2] == ["--check"]
+    wanted = sys.argv[1 + check:]
     for name in wanted:
         if name not in [entry["name"] for entry in entries]:
             sys.exit(f"mutate.py: there is no '{name}'")
     entries = [entry for entry in entries if not wanted or entry["name"] in wanted]
     if not entries:
         sys.exit("mutate.py: the table is empty")
+    if check:
+        stale = [entry for entry in entries if find(entry, TOP)[1] is None]
+        for entry in stale:
+            print(f"{entry['where']}: '{entry['name']}' does not apply to {entry['file']}")
+        return 1 if stale else 0
     tests = sorted({test for entry in entries for test in entry["tests"].split()})
     jobs = int(os.environ.get("SGPU_MUTATE_JOBS", "1"))
     counts = {}
