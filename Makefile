@@ -294,7 +294,7 @@ $(BUILD)/headers:
 install_deps = $(if $(filter 0,$(DEPS)),,@scripts/install-deps.sh $(1))
 again = +@$(MAKE) --no-print-directory $(if $(findstring -j,$(MAKEFLAGS)),,-j$(shell nproc))
 
-.PHONY: demo check check-gpu interop fuzz mutate sanitize bench benchmarks
+.PHONY: demo check check-gpu reach interop fuzz mutate sanitize bench benchmarks
 demo:
 	$(call install_deps,build demo)
 	$(again) programs examples
@@ -308,6 +308,14 @@ check-gpu:
 	@NVCC='$(if $(filter-out 0,$(CUDA)),$(NVCC))' scripts/check-gpu.sh --probe
 	$(call install_deps,build check)
 	$(again) check-gpu-now
+
+# Sections that nothing refers to are left out, and nothing is inlined: what is in the programs then is what they reach.
+# Where there is no plug-in, they hold all that its sources name.
+reach: PLUGIN_NAMES = $(if $(PLUGIN),,$(shell grep -ohE '\bsgpu_[a-z0-9_]+' $(CUDA_SOURCES) | sort -u))
+reach:
+	$(call install_deps,build)
+	$(again) reach-now BUILD='$(BUILD)-reach' CUDA_BUILD='$(CUDA_BUILD)' SANITIZE= \
+		CFLAGS='-O0 -w -ffunction-sections -fdata-sections' LDFLAGS='-Wl,--gc-sections $(PLUGIN_NAMES:%=-u %)'
 
 interop:
 	$(call install_deps,build interop)
@@ -345,12 +353,17 @@ SGPU_VECTORS ?= $(abspath $(wildcard ../shared/vectors))
 TEST_ENV = SGPU_BUILD='$(BUILD)' SGPU_SANITIZE='$(SANITIZE)' \
 	$(if $(SGPU_VECTORS),SGPU_VECTORS='$(SGPU_VECTORS)')
 
-.PHONY: check-now check-gpu-now fuzz-now
+.PHONY: check-now check-gpu-now reach-now fuzz-now
 check-now: all units examples $(BUILD)/bench/tenants
 	@$(TEST_ENV) scripts/run-tests.sh $(TESTS)
 
 check-gpu-now: programs gpu-units examples
 	@$(TEST_ENV) NVCC='$(NVCC)' scripts/check-gpu.sh $(TESTS)
+
+# sgpu-bench keeps nothing in the library, nor does an example that came later than these.
+reach-now: $(filter-out %/sgpu-bench,$(PROGRAMS)) $(PLUGIN) \
+		$(patsubst %,$(BUILD)/examples/%,train fashion-train parameter-server parameter-client)
+	@scripts/reach.sh '$(BUILD)' $^
 
 fuzz-now: $(FUZZERS)
 	@SGPU_BUILD='$(BUILD)' scripts/run-fuzz.sh $(FUZZ_SECONDS) $(or $(TESTS),$(notdir $(FUZZERS)))
@@ -369,7 +382,7 @@ dist:
 	git archive --format=tar.gz --prefix=sgpu-$(VERSION)/ -o '$(BUILD)/sgpu-$(VERSION).tar.gz' HEAD
 
 clean:
-	rm -rf $(BUILD) $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz
+	rm -rf $(BUILD) $(BUILD)-address $(BUILD)-thread $(BUILD)-fuzz $(BUILD)-reach
 
 define HELP
 targets
@@ -380,6 +393,7 @@ targets
   fuzz       every fuzz target for FUZZ_SECONDS, with clang
   mutate     plant mistakes one at a time: do the tests notice? (most of an hour)
   interop    against other implementations of the same formats
+  reach      which functions of the library does no program reach?
   check-gpu  all tests on a GPU, under compute-sanitizer too, and a short bench;
              fails where there is no GPU or no nvcc, since nothing is tested then
   bench      figures, as ratios measured in one run
