@@ -107,10 +107,13 @@ MODULE_HOST_SOURCES := $(sort $(wildcard tools/module-host/*.c))
 COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD)/completions/zsh/_$(tool) \
 	$(BUILD)/completions/fish/$(tool).fish)
 
+# Manual pages of the library: a header's prototypes and comments.
+MAN3 := $(patsubst include/sgpu/%.h,$(BUILD)/man/sgpu_%.3,$(filter-out %/sgpu.h %/version.h,$(wildcard include/sgpu/*.h)))
+
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all programs test-programs units gpu-units benches examples completions
-all: programs completions
+all: programs completions $(MAN3)
 programs: $(PROGRAMS) $(PLUGIN)
 test-programs: $(TEST_PROGRAMS)
 units: $(UNITS) test-programs $(PLUGIN)
@@ -118,6 +121,9 @@ gpu-units: units $(GPU_UNITS) $(GPU_TOOLS)
 benches: $(BENCHES)
 examples: $(EXAMPLES)
 completions: $(COMPLETIONS)
+
+$(BUILD)/man/sgpu_%.3: include/sgpu/%.h scripts/man3.sh
+	@mkdir -p $(@D) && scripts/man3.sh $* >$@
 
 $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 	@mkdir -p $(@D)

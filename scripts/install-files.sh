@@ -33,7 +33,7 @@ list() {
 	for file in include/sgpu/*.h; do
 		echo "644 $file $file"
 	done
-	for file in man/*.[1357]; do
+	for file in man/*.[157] "$build"/man/*.3; do
 		[ ! -e "$file" ] || echo "644 $file share/man/man${file##*.}/$(basename "$file")"
 	done
 	echo "644 tools/sgpu-bench/results.schema.json share/sgpu/bench-results.schema.json"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * Evidence, in three steps that never mix: collect (RFC 9334's Attester), verify (signature,
+ * Evidence, in three steps that never mix: collect (RFC 9334's Attester), verify (signature,
  * chain, time, nonce, binding), appraise (by a policy).
  *
  * A quote is a CMW collection in JSON (RFC 9999): our claims as an EAT (RFC 9711), a JWT signed

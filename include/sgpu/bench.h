@@ -3,7 +3,7 @@
  * Measuring: cases as rows of a table, samples, statistics, records, comparison. Times are in
  * nanoseconds.
  *
- * * A case measures points. A point has one or more variants that do comparable work ("plain",
+ * A case measures points. A point has one or more variants that do comparable work ("plain",
  * "sealed"). They are sampled in turns within one run, so that a slow moment of the machine slows
  * all of them. A sample prepares (fills with a pattern), runs (the timed work) and verifies. Every
  * variant of a point gives one record: its statistics, and from the second variant on the ratio of

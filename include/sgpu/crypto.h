@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * Key derivation, key wrapping, key files, and AES-256-GCM with its providers. Everything except
+ * Key derivation, key wrapping, key files, and AES-256-GCM with its providers. Everything except
  * the bulk cipher uses OpenSSL's libcrypto. */
 #ifndef SGPU_CRYPTO_H
 #define SGPU_CRYPTO_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * Health tests of a noise source (NIST SP 800-90B) on raw samples of a byte: repetition count
+ * Health tests of a noise source (NIST SP 800-90B) on raw samples of a byte: repetition count
  * (4.4.1) and adaptive proportion (4.4.2), both with a probability of 2^-30 to fail a source that
  * is as good as claimed; and a conservative estimate of its min-entropy. The estimate is the lower
  * of two: that of the most common value (6.3.1), and that of a predictor that repeats the sample

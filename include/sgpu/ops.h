@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * The operations, sgpu-ops(7): one table, and one file for each operation and device. An
+ * The operations, sgpu-ops(7): one table, and one file for each operation and device. An
  * operation is a row: its arguments with their element types and ranks, its parameters with ranges
  * and defaults, a function that infers the types of the outputs and checks those of the inputs, and
  * its CPU implementation. */

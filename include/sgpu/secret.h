@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * Memory for keys. Its pages come from memfd_secret(2): the kernel itself does not map them, so
+ * Memory for keys. Its pages come from memfd_secret(2): the kernel itself does not map them, so
  * no other process, no /proc/PID/mem, no core file and no swap contains them. If the kernel lacks
  * that call, the memory is locked and stays out of core files. A child made by fork has none of it.
  *

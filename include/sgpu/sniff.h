@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * Recognises a file by its first bytes, for messages about a file that was given in place of
+ * Recognises a file by its first bytes, for messages about a file that was given in place of
  * another. No decision may depend on it. */
 #ifndef SGPU_SNIFF_H
 #define SGPU_SNIFF_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * * Staged regions: memory files in $XDG_RUNTIME_DIR/sgpu (0700) that outlive the program that made
+ * Staged regions: memory files in $XDG_RUNTIME_DIR/sgpu (0700) that outlive the program that made
  * them, and from which a runner fetches payloads. A region has an id, an owner and an expiry, and
  * is validated at each use. A region that is cut short causes an error in its reader, never a
  * crash. */

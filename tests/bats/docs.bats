@@ -55,11 +55,11 @@ check() {
 	check functions
 }
 
-@test "a function that a header, its page or the library lacks is found" {
+@test "a function that a header or the library lacks is found" {
 	requires cc
-	mkdir -p tree/{scripts,include/sgpu,lib/x,man,build}
-	cp "$SGPU_TOP"/scripts/{check-docs,man-synopsis}.sh tree/scripts/
-	cat >header.h <<-'END'
+	mkdir -p tree/{scripts,include/sgpu,lib/x,build}
+	cp "$SGPU_TOP"/scripts/{check-docs,man3}.sh tree/scripts/
+	cat >tree/include/sgpu/x.h <<-'END'
 	/* A comment with sgpu_none(), and a "quotation". */
 	int sgpu_one(const char *text, void (*body)(int a, int b)); /* one; two */
 	static inline int sgpu_two(void)
@@ -68,15 +68,10 @@ check() {
 	}
 	typedef int (*sgpu_type)(int a);
 	END
-	printf '.Sh NAME\n.Sh SYNOPSIS\n.Sh DESCRIPTION\n.Fn sgpu_one\nand\n.Fn sgpu_two .\n' >page.3
 	printf 'int sgpu_one(int a) { return a; }\nint sgpu_three(void) { return 3; }\n' >library.c
-	echo 'int sgpu_three(void);' >private.h
+	echo 'int sgpu_three(void);' >tree/lib/x/private.h
 	# planted [TEXT]: with these files, the check says TEXT and nothing else; or nothing at all.
 	planted() {
-		cp header.h tree/include/sgpu/x.h
-		cp page.3 tree/man/sgpu_x.3
-		cp private.h tree/lib/x/private.h
-		[ -n "${keep:-}" ] || tree/scripts/man-synopsis.sh --update
 		cc -c -o library.o library.c
 		rm -f tree/build/libsgpu.a
 		ar rc tree/build/libsgpu.a library.o
@@ -89,37 +84,47 @@ check() {
 		[ "${#lines[@]}" -eq $# ]
 	}
 	planted
-	# The synopsis has the prototypes as they are.
-	grep -Fqx '.Fn sgpu_one "const char *text" "void (*body)(int a, int b)"' tree/man/sgpu_x.3
-	grep -Fqx '.Fn sgpu_two "void"' tree/man/sgpu_x.3
-	sed -i 's/^\.Fn sgpu_two \.$/nothing./' page.3
-	planted "the text does not describe sgpu_two"
-	sed -i 's/^nothing\.$/.Fn sgpu_two .\n.Fn sgpu_none ./' page.3
-	planted "described, but in no public header: sgpu_none"
-	sed -i '/sgpu_none/d' page.3
-	cp tree/man/sgpu_x.3 page.3
-	sed -i '/sgpu_none/d' page.3
-	keep=1
-	sed -i 's/^\.Fn sgpu_two "void"/&\n.Ft int\n.Fn sgpu_three "void"/' page.3
-	planted "include/sgpu/x.h does not declare sgpu_three"
-	sed -i '/sgpu_three/d; /^\.Fn sgpu_two "void"/d' page.3
-	planted "the SYNOPSIS lacks sgpu_two"
-	keep=
-	planted
-	cp tree/man/sgpu_x.3 page.3
-	keep=1
-	sed -i 's/const char \*text/char *text/' page.3
-	planted "the SYNOPSIS differs from include/sgpu/x.h"
-	keep=
-	: >private.h
+	: >tree/lib/x/private.h
 	planted "exported, but in no header (static?): sgpu_three"
-	echo 'int sgpu_three(void);' >private.h
+	printf 'int sgpu_three(void);\nint sgpu_four(int a);\n' >tree/lib/x/private.h
 	sed -i s/sgpu_one/sgpu_four/ library.c
-	echo 'int sgpu_four(int a);' >>private.h
 	planted "declared in a public header, but not in libsgpu.a: sgpu_one"
-	rm tree/man/sgpu_x.3
-	SGPU_BUILD=build run -1 tree/scripts/check-docs.sh functions
-	assert_contains "$output" "'man/sgpu_x.3' is missing"
+}
+
+@test "the page of a header has its prototypes, constants and comments" {
+	mkdir -p tree/{scripts,include/sgpu}
+	cp "$SGPU_TOP/scripts/man3.sh" tree/scripts/
+	cat >tree/include/sgpu/x.h <<-'END'
+	/* SPDX-License-Identifier: Apache-2.0
+	 *
+	 * The example, which is short. */
+	#ifndef SGPU_X_H
+	#define SGPU_X_H
+	#define SGPU_X_MAX 7 /* seven */
+	/* ---- the first part ---- */
+	struct sgpu_x {
+		int a; /* bytes */
+	};
+	/* Frees it. NULL is
+	 * accepted. */
+	SGPU_MUST_CHECK int sgpu_one(const char *text,
+				     void (*body)(int a, int b));
+	static inline int sgpu_two(void)
+	{
+		return sgpu_one("\n", 0);
+	}
+	#endif
+	END
+	tree/scripts/man3.sh x >x.3
+	mandoc -T lint <x.3 >lint.txt || :
+	run -1 grep -v 'referenced manual not found' lint.txt
+	for line in '.Nd example' '.Fn sgpu_one "const char *text" "void (*body)(int a, int b)"' '.Fn sgpu_two "void"' \
+		'#define SGPU_X_MAX 7 /* seven */' '.Ss The first part' 'Frees it.' 'NULL is accepted.' 'int a; /* bytes */'; do
+		grep -Fqx -- "$line" x.3
+	done
+	run -1 grep -E 'return sgpu|X_H' x.3
+	[ "$(grep -c '^\.Fn sgpu_one' x.3)" -eq 2 ]
+	[ "$(tree/scripts/man3.sh --functions x)" = "$(printf 'sgpu_one\nsgpu_two')" ]
 }
 
 @test "every public header compiles alone, as C and as C++" {
