@@ -365,6 +365,7 @@ check_executed() {
 # Links to files of the project lead somewhere.
 check_links() {
 	local file target
+	scripts/pictures.py --check | faults_after ""
 	sources | grep '\.md$' >"$work/files"
 	while IFS= read -r file; do
 		grep -oE '\]\([^)#]+' "$file" | sed 's/^](//' | grep -vE '^[a-z]+:' >"$work/targets"
