@@ -37,7 +37,7 @@ list() {
 		[ ! -e "$file" ] || echo "644 $file share/man/man${file##*.}/$(basename "$file")"
 	done
 	echo "644 tools/sgpu-bench/results.schema.json share/sgpu/bench-results.schema.json"
-	for file in README.md CHANGELOG.md SECURITY.md LICENSE docs/*.md docs/pictures/*.{svg,png}; do
+	for file in README.md CHANGELOG.md SECURITY.md LICENSE docs/*.md docs/pictures/*.svg docs/pictures/*.png; do
 		[ ! -e "$file" ] || echo "644 $file $doc/${file#docs/}"
 	done
 	for file in systemd/*; do
