@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 #
-# The cases transition and wake: what they measure, and what they say where the machine lacks something.
+# The case transition: what it measures, and what it says where the machine lacks something.
 
 load helpers
 
@@ -98,39 +98,9 @@ END
 	[[ $output == *"the report of '/dev/tdx_guest' is of other data"* ]]
 }
 
-@test "wake has the latency after every time of idleness, and the processor time of each policy" {
-	requires python3 two-cpus
-	run -0 --separate-stderr few wake
-	python3 - "$output" <<'END'
-import json, sys
-records = [r for r in map(json.loads, sys.argv[1].splitlines()) if r["record"] == "measurement"]
-missing = {r["variant"]: r["reason"] for r in records if r["status"] == "waived"}
-assert set(missing) <= {"umwait"} and all("UMWAIT" in reason for reason in missing.values())
-passed = {}
-for r in records:
-    if r["status"] != "waived":
-        assert r["status"] == "passed", r
-        assert 0 < r["min_ns"] <= r["median_ns"] <= r["p95_ns"] <= r["p99_ns"], r
-        p = r["parameters"]
-        passed.setdefault((p["what"], p["partner"], r["variant"]), []).append(p["idle_ns"])
-policies = {"ring, spin", "ring, wait", "ring, sleep"}
-for variant in ({"spin", "umwait", "futex", "eventfd"} | policies) - set(missing):
-    assert passed.pop(("latency", "busy", variant)) == [10 ** n for n in range(3, 9)], variant
-for variant in policies:
-    for partner in ("busy", "idle"):
-        assert passed.pop(("processor time", partner, variant)) == [10 ** 4, 10 ** 6, 10 ** 8], variant
-assert not passed
-END
-}
-
-@test "wake on one processor is waived" {
-	run -0 --separate-stderr on_one_processor sgpu-bench run --device cpu --samples 3 wake
-	[[ $output == *"waived: one processor only"* ]]
-}
-
 @test "no process outlives the cases, nor a run that is ended" {
 	requires python3 two-cpus
-	sgpu-bench run -q --device cpu --time 20s wake >out.txt 2>err.txt &
+	sgpu-bench run -q --device cpu --time 20s transition >out.txt 2>err.txt &
 	pid=$!
 	has_child() { [ -n "$(pgrep -P "$pid")" ]; }
 	wait_for has_child
@@ -141,7 +111,7 @@ END
 	[ "$status" -eq 143 ]
 	is_gone() { ! kill -0 "$child" 2>/dev/null; }
 	wait_for is_gone
-	sgpu-bench run -q --device cpu --time 20s wake >out.txt 2>err.txt &
+	sgpu-bench run -q --device cpu --time 20s transition >out.txt 2>err.txt &
 	pid=$!
 	wait_for has_child
 	child=$(pgrep -P "$pid")
@@ -151,9 +121,9 @@ END
 
 @test "a process that somebody kills fails the case, and nothing waits for it" {
 	requires python3 two-cpus
-	local name status
-	for name in wake transition; do
-		sgpu-bench run -q --device cpu --time 500ms "$name" >out.txt 2>err.txt &
+	local status
+	for _ in 1 2 3; do
+		sgpu-bench run -q --device cpu --time 500ms transition >out.txt 2>err.txt &
 		pid=$!
 		# A child may have ended by itself before the signal: then the next one is killed.
 		is_ended() { pkill -KILL -P "$pid"; ! kill -0 "$pid" 2>/dev/null; }
@@ -161,7 +131,7 @@ END
 		status=0
 		wait "$pid" || status=$?
 		[ "$status" -eq 5 ]
-		grep -q "$name.*failed: .*other process" out.txt
+		grep -q "transition.*failed: .*other process" out.txt
 	done
 }
 

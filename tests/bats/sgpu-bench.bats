@@ -28,7 +28,7 @@ noise() {
 @test "list names every case with what it requires and why it cannot run" {
 	run -0 --separate-stderr sgpu-bench list --device cpu
 	for case in bandwidth staging shared-memory aead-cpu aead-gpu secure-copy digest measure launch alloc \
-		transition wake channel session quote batch app training manifest overlap exitless conversion dsa; do
+		transition channel session batch app training exitless conversion dsa; do
 		[[ $output == *"$case "* ]]
 	done
 	[[ $output == *"needs: "*GPU*"; not here: "* ]]
@@ -114,20 +114,6 @@ END
 	done
 }
 
-@test "the case quote takes proving apart, and says why no keys are agreed with a CPU device" {
-	requires python3
-	run -0 --separate-stderr quick -q --json quote
-	python3 - "$output" <<'END'
-import json, sys
-records = [json.loads(line) for line in sys.argv[1].splitlines()][1:-1]
-passed = {(r["parameters"]["what"], r["variant"]) for r in records if r["status"] == "passed"}
-assert {("quote", v) for v in ("collect", "verify", "appraise")} <= passed
-assert {("parts", v) for v in ("claims", "program's digest", "platform's records", "signature")} <= passed
-agree, = [r for r in records if r["parameters"]["what"] == "agree"]
-assert agree["status"] == "waived" and "keys cross no bus" in agree["reason"]
-END
-}
-
 @test "the case session opens devices, and has its figures of memory apart" {
 	requires python3
 	run -0 --separate-stderr quick -q --json session
@@ -158,7 +144,7 @@ END
 	run -0 --separate-stderr sgpu-bench run --device cpu --quick --samples 1 --size 1K:64K all
 	[[ $stderr != *warning* ]]
 	[[ $stderr == *" 0 failed"* ]]
-	for case in bandwidth aead-cpu digest measure launch alloc channel session quote batch app manifest; do
+	for case in bandwidth aead-cpu digest measure launch alloc channel session batch app; do
 		grep -q "^$case .* median " <<<"$output"
 	done
 	[ -z "$(find "$XDG_RUNTIME_DIR" -type f)" ]
@@ -491,7 +477,7 @@ is_gone() {
 
 @test "runs on one processor, and says what needs two" {
 	run -0 --separate-stderr taskset -c "$(taskset -pc $$ | sed 's/.*: *//; s/[,-].*//')" \
-		sgpu-bench run --device cpu --samples 3 overlap
+		sgpu-bench run --device cpu --samples 3 transition
 	[[ $output == *"waived: one processor only"* ]]
 }
 

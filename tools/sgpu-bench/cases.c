@@ -7,9 +7,11 @@
 #include "cases.h"
 
 const struct sgpu_bench_case *const bench_cases[] = {
-	&case_bandwidth,   &case_staging,    &case_shared_memory, &case_aead_cpu,   &case_aead_gpu,
-	&case_secure_copy, &case_peer,	     &case_digest,	  &case_measure,    &case_launch,
-	&case_alloc,	   &case_transition, &case_wake,	  &case_conversion, &case_dsa,
-	&case_channel,	   &case_session,    &case_quote,	  &case_batch,	    &case_app,
-	&case_training,	   &case_manifest,   &case_overlap,	  &case_exitless,   NULL,
+	&case_bandwidth,  &case_staging,  &case_shared_memory,
+	&case_aead_cpu,	  &case_aead_gpu, &case_secure_copy,
+	&case_peer,	  &case_digest,	  &case_measure,
+	&case_launch,	  &case_alloc,	  &case_transition,
+	&case_conversion, &case_dsa,	  &case_channel,
+	&case_session,	  &case_batch,	  &case_app,
+	&case_training,	  &case_exitless, NULL,
 };

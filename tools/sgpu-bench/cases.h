@@ -14,9 +14,8 @@
 
 extern const struct sgpu_bench_case case_aead_cpu, case_aead_gpu, case_alloc, case_app,
 	case_bandwidth, case_batch, case_channel, case_conversion, case_digest, case_dsa,
-	case_exitless, case_launch, case_manifest, case_measure, case_overlap, case_peer,
-	case_quote, case_secure_copy, case_session, case_shared_memory, case_staging,
-	case_transition, case_wake;
+	case_exitless, case_launch, case_measure, case_peer, case_secure_copy, case_session,
+	case_shared_memory, case_staging, case_transition;
 extern const struct sgpu_bench_case case_training;
 
 /* A channel over pages of bench->device, of which nobody else maps any, with both of its ends.
