@@ -14,7 +14,7 @@ quick() {
 	requires python3
 	for timer in auto events globaltimer; do
 		run -0 --separate-stderr quick -q --json --size 4K --timer "$timer" alloc
-		[[ ${lines[0]} == *'"device_timer":"host","device_timer_difference":null'* ]]
+		[[ ${lines[0]} == *'"device_timer":"host"'* ]]
 		[ -z "$stderr" ]
 	done
 	run -2 --separate-stderr quick --timer clock alloc

@@ -15,16 +15,9 @@ quick() {
 	sgpu-bench run -q --json --device cuda --samples 5 "$@"
 }
 
-@test "either timer gives figures, and where both are right they differ by less than 5 %" {
+@test "either timer gives figures" {
 	for timer in auto events globaltimer; do
 		quick --timer "$timer" --size 1M:4M bandwidth digest >"$timer.json"
-	done
-	# While other tests use the GPU, the timers may differ: once they must not.
-	for ((i = 0; i < 20; i++)); do
-		quick --size 4M digest >one.json
-		head -n 1 one.json >>many.json
-		! python3 -c 'import json
-assert abs(json.loads(open("one.json").readline())["device_timer_difference"]) < 0.05' || break
 	done
 	python3 - <<'END'
 import json
@@ -33,15 +26,12 @@ for timer in ("auto", "events", "globaltimer"):
     confidential = environment["device_confidential_computing"] in ("on", "devtools")
     used = "globaltimer" if timer == "globaltimer" or timer == "auto" and confidential else "events"
     assert environment["device_timer"] == used, environment
-    difference = environment["device_timer_difference"]
-    print("#", timer, difference)
     if confidential and used == "events":
         continue # what it says of times may be waived
     passed = [r for r in records if r.get("status") == "passed"]
     assert {r["case"] for r in passed} >= {"bandwidth", "digest"}
     assert not [r for r in records if r.get("status") == "failed"]
     assert all(r["median_ns"] > 100 for r in passed)
-assert confidential or min(abs(json.loads(line)["device_timer_difference"]) for line in open("many.json")) < 0.05
 END
 }
 

@@ -52,7 +52,14 @@ static int take_size(void *values, const char *value)
 
 static int take_timer(void *values, const char *value)
 {
-	return timer_take(&((struct run *)values)->options.timer, value);
+	enum sgpu_device_timer *timer = &((struct run *)values)->options.timer;
+
+	for (*timer = SGPU_TIMER_AUTO; *timer <= SGPU_TIMER_GLOBALTIMER; (*timer)++) {
+		if (strcmp(value, sgpu_device_timer_name(*timer)) == 0) {
+			return 0;
+		}
+	}
+	return cli_usage("--timer '%s' is none of 'auto', 'events' and 'globaltimer'", value);
 }
 
 const struct cli_option run_options[] = {
@@ -154,12 +161,10 @@ static void take_record(void *argument, const struct sgpu_bench_record *record)
 	}
 }
 
-static void write_head(struct run *r, struct sgpu_device *device,
-		       const struct sgpu_device_info *info)
+static void write_head(struct run *r, const struct sgpu_device_info *info)
 {
 	json_t *environment = sgpu_bench_environment(info, &r->options);
 
-	timer_compare(device, environment);
 	cli_describe_build(environment);
 	sgpu_bench_begin(&r->begin);
 	if (cli_json) {
@@ -209,7 +214,7 @@ static int measure(struct run *r, struct sgpu_device *device)
 	int rc = sgpu_device_get_info(device, &info, &error);
 
 	if (rc == SGPU_OK) {
-		write_head(r, device, &info);
+		write_head(r, &info);
 		rc = run_cases(r, device, &error);
 	}
 	if (rc == SGPU_OK && cli_json) {

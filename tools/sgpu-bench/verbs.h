@@ -26,12 +26,6 @@ int verb_graviton(int argc, char **argv);
 int verb_open(int argc, char **argv);
 
 enum { RESULTS_SIZE_MAX = 64 << 20 };
-/* The value of --timer: 0, or the exit status. */
-int timer_take(enum sgpu_device_timer *timer, const char *name);
-/* Compares both timers of a GPU, and adds their difference to the description of the environment,
- * as a part of the time by %globaltimer. */
-void timer_compare(struct sgpu_device *device, json_t *environment);
-
 /* Reads a file of results; prints and returns an exit status when it cannot. The second has the
  * file, too, in *text, which the caller frees in any case. */
 int read_results(const char *path, struct sgpu_bench_results *results);
