@@ -58,7 +58,6 @@ records = [r for r in map(json.loads, open("shared.json")) if r["record"] == "me
 state = {r["variant"]: r["status"] for r in records}
 assert "failed" not in state.values()
 assert state["pinned, copied"] == state["pinned, in place"] == "passed"
-assert state["page faults"] == state["prefetched"]
 assert state["page faults"] == "passed" or all("HMM" in r["reason"] for r in records if r["status"] == "waived")
 assert {r["parameters"]["size_bytes"] for r in records if r["status"] == "passed"} == {4096, 65536, 2 << 20}
 END
@@ -71,10 +70,8 @@ import json
 environment, *records = map(json.loads, open("transition.json"))
 gpu = [r for r in records if r.get("parameters", {}).get("what") == "gpu"]
 state = {r["variant"]: r["status"] for r in gpu}
-confidential = environment["device_confidential_computing"] != "off"
-assert {v for v in state if state[v] == "passed"} >= {"launch", "launch and wait", "graph launch and wait", "synchronise, idle"}
-for variant in ("stream writes a word", "word to the stream and back"):
-    assert state[variant] == ("waived" if confidential else "passed"), (variant, gpu)
+assert {v for v in state if state[v] == "passed"} >= {
+    "launch", "launch and wait", "graph launch and wait", "synchronise, idle", "word to a kernel and back"}
 assert all(r["operations"] == 1 and len(r["samples_ns"]) == r["n"] for r in gpu if r["status"] == "passed")
 END
 }

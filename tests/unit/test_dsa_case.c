@@ -5,8 +5,7 @@
  * of its own, which is then not linked.
  */
 #include "../../tools/sgpu-bench/case_dsa.c"
-#include "../../tools/sgpu-bench/made.c"
-#include "../../tools/sgpu-bench/memory.c"
+#include "../../tools/sgpu-bench/setup.c"
 
 #include "dsa_harness.h"
 
@@ -45,13 +44,14 @@ static void take(void *argument, const struct sgpu_bench_record *record)
 
 static enum sgpu_bench_status run_case(void)
 {
+	const struct sgpu_bench_case row = { "dsa", "", SGPU_BENCH_BYTES_PER_SECOND, 0, bench_dsa };
 	const struct sgpu_bench_options options = {
 		.quick = true, .samples = 3, .size_max = 4096, .jobs = 1
 	};
 	enum sgpu_bench_status status = SGPU_BENCH_FAILED;
 
 	passed = waived = failed = umwaits = crcs = 0;
-	CHECK(sgpu_bench_run(&case_dsa, &options, NULL, take, NULL, &status, &error) == SGPU_OK);
+	CHECK(sgpu_bench_run(&row, &options, NULL, take, NULL, &status, &error) == SGPU_OK);
 	fake_end();
 	return status;
 }

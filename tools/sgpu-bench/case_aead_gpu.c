@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "cases.h"
-#include "made.h"
-#include "memory.h"
+#include "setup.h"
 
 enum { CALLS_MAX = 32, SEED = 4 };
 #define SIZE_LEAST ((uint64_t)SGPU_CHUNK)
@@ -98,16 +97,8 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 			       : SAMPLE / size > CALLS_MAX ? CALLS_MAX
 							   : SAMPLE / size;
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "open",
-		  .prepare = prepare,
-		  .run = run_calls,
-		  .verify = verify_open,
-		  .argument = &opening },
-		{ .name = "seal",
-		  .prepare = prepare,
-		  .run = run_calls,
-		  .verify = verify_seal,
-		  .argument = a },
+		BENCH_RUN("open", prepare, run_calls, verify_open, &opening),
+		BENCH_RUN("seal", prepare, run_calls, verify_seal, a),
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "size_bytes", NULL, size } },
@@ -123,7 +114,7 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	return rc ? rc : sgpu_bench_measure(a->bench, &point, variants, 2, error);
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_aead_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct aead a = { .bench = bench };
 	const int rc = sgpu_bench_new_stream(bench, bench->device, &a.stream, error);
@@ -132,11 +123,3 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 		  : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST, (struct bench_need){ 4, 4, 0 },
 				measure, &a, error);
 }
-
-const struct sgpu_bench_case case_aead_gpu = {
-	.name = "aead-gpu",
-	.help = "AES-256-GCM on the device: open and seal",
-	.unit = SGPU_BENCH_BYTES_PER_SECOND,
-	.requires = SGPU_BENCH_GPU | SGPU_BENCH_OPENS_ON_DEVICE,
-	.run = run,
-};

@@ -4,7 +4,7 @@
  * host.
  */
 #include "cases.h"
-#include "made.h"
+#include "setup.h"
 
 enum { PAGE = 4096 };
 
@@ -38,24 +38,16 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	struct sgpu_bench *bench = argument;
 	struct memory m = { .bench = bench, .size = size };
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "device", .work = get_device, .argument = &m },
-		{ .name = "host pool", .work = get_host, .argument = &m },
+		BENCH_WORK("device", NULL, get_device, NULL, &m),
+		BENCH_WORK("host pool", NULL, get_host, NULL, &m),
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } } };
 
 	return sgpu_bench_measure(bench, &point, variants, 2, error);
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_alloc(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	return bench_sweep(bench, PAGE, (uint64_t)1 << 30, (struct bench_need){ 1, 1, 0 }, measure,
 			   bench, error);
 }
-
-const struct sgpu_bench_case case_alloc = {
-	.name = "alloc",
-	.help = "memory got and given back: device, host pool",
-	.unit = SGPU_BENCH_NS,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run,
-};

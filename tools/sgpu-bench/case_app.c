@@ -20,14 +20,12 @@ static const struct way ways[] = { { false, false, 0 },
 				   { false, true, JOB_AT_ONCE_MAX },
 				   { true, false, 0 } };
 
-enum { BARE, UNSEALED, SEALED, NO_CONTEXT, SIDES };
-static const char *const names[SIDES] = { "bare calls", "unsealed", "sealed",
-					  "sealed, no context" };
+enum { BARE, UNSEALED, SEALED, SIDES };
+static const char *const names[SIDES] = { "bare calls", "unsealed", "sealed" };
 
 static int measure_way(struct sgpu_bench *bench, const struct job_place *place,
 		       const struct app *app, const struct way *way, struct sgpu_error *error)
 {
-	const struct job_place bare_place = { .plain = place->plain };
 	const uint64_t batches = (uint64_t)app->side.batches;
 	struct job_side sides[SIDES];
 	struct sgpu_bench_point point = {
@@ -49,17 +47,18 @@ static int measure_way(struct sgpu_bench *bench, const struct job_place *place,
 	for (int i = 0; i < SIDES; i++) {
 		sides[i] = app->side;
 		sides[i].name = names[i];
-		sides[i].place = i == NO_CONTEXT ? &bare_place : place;
+		sides[i].place = place;
 		sides[i].sealed = i >= SEALED;
 		sides[i].opens = way->opens;
 		sides[i].staged = way->staged;
 		sides[i].at_once = way->at_once;
 	}
 	sides[BARE].add = NULL;
-	return job_measure(bench, &point, &sides[way->at_once ? BARE : UNSEALED], 3, error);
+	return job_measure(bench, &point, &sides[way->at_once ? BARE : UNSEALED],
+			   way->at_once ? 3 : 2, error);
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_app(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static int (*const apps[])(struct sgpu_bench * bench, struct app * app,
 				   struct sgpu_error * error) = {
@@ -81,11 +80,3 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	}
 	return rc;
 }
-
-const struct sgpu_bench_case case_app = {
-	.name = "app",
-	.help = "whole applications, sealed and unsealed: black_scholes, fashion-knn",
-	.unit = SGPU_BENCH_NS,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run,
-};

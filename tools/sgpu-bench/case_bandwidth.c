@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "cases.h"
-#include "made.h"
-#include "memory.h"
+#include "setup.h"
 
 enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 6 /* of the host */ };
 #define SIZE_LEAST ((uint64_t)4 << 10)
@@ -180,11 +179,7 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 		  .verify = verify,
 		  .argument = &registered,
 		  .why = no_registered },
-		{ .name = "pageable",
-		  .prepare = prepare,
-		  .work = copy_one_by_one,
-		  .verify = verify,
-		  .argument = &pageable },
+		BENCH_WORK("pageable", prepare, copy_one_by_one, verify, &pageable),
 	};
 
 	registered.memories = &b->registered;
@@ -245,7 +240,7 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_bandwidth(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct bandwidth b = { .bench = bench };
 	int rc = sgpu_bench_new_stream(bench, bench->device, &b.streams[H2D], error);
@@ -255,11 +250,3 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 		  : bench_sweep(bench, SIZE_LEAST, SIZE_LARGEST,
 				(struct bench_need){ MEMORIES, 2, 0 }, measure_size, &b, error);
 }
-
-const struct sgpu_bench_case case_bandwidth = {
-	.name = "bandwidth",
-	.help = "plain copies: pinned, registered, pageable; to the device, from it, both at once",
-	.unit = SGPU_BENCH_BYTES_PER_SECOND,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run,
-};

@@ -84,7 +84,7 @@ static int measure_chains(struct sgpu_bench *bench, const struct job_place *plac
 	return job_measure(bench, &point, sides, 2, error);
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_batch(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const int segments[] = { 1, 8, 64 }, chains[] = { 1, 2, 4, 8, 16 };
 	struct job_place *place = NULL;
@@ -110,11 +110,3 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	}
 	return rc;
 }
-
-const struct sgpu_bench_case case_batch = {
-	.name = "batch",
-	.help = "one batch of small segments against as many batches; chains of operations at once",
-	.unit = SGPU_BENCH_NS,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run,
-};

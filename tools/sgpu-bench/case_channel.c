@@ -5,6 +5,7 @@
  * the others in a sample do not count.
  */
 #include "cases.h"
+#include "setup.h"
 
 /* Big pages: an unprotected one, those that are mapped, and one of frames for small pages,
  * directories and tables. */
@@ -158,9 +159,9 @@ static int measure(struct scene *s, const struct row *row, struct sgpu_error *er
 {
 	const struct sgpu_pages_info *info = &s->channel->pager.info;
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "plain", .run = run_plain, .argument = s },
-		{ .name = "channel", .run = row->pages ? run_pages : run_life, .argument = s },
-		{ .name = "mapping alone", .run = run_mapping, .argument = s },
+		BENCH_RUN("plain", NULL, run_plain, NULL, s),
+		BENCH_RUN("channel", NULL, row->pages ? run_pages : run_life, NULL, s),
+		BENCH_RUN("mapping alone", NULL, run_mapping, NULL, s),
 	};
 	/* Nothing is like the other commands without a channel. */
 	const bool has_plain = row->op == SGPU_CH_PTE || row->op == SGPU_CH_DESTROY;
@@ -196,7 +197,7 @@ static int set_scene(struct scene *s, struct sgpu_error *error)
 	return rc ? rc : pager->access(pager->device, s->space, true, error);
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_channel(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const size_t mark = sgpu_bench_mark(bench);
 	struct scene s = { .bench = bench };
@@ -212,11 +213,3 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	sgpu_bench_release(bench, mark);
 	return rc ? rc : bench_measure_channel(bench, error);
 }
-
-const struct sgpu_bench_case case_channel = {
-	.name = "channel",
-	.help = "commands of secure channels, beside plain memory",
-	.unit = SGPU_BENCH_NS,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run,
-};

@@ -1,34 +1,194 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * conversion: pages between private and shared, by the hardware, by a minimal guest and by a model,
- * never in one figure; and what that does to streaming.
+ * conversion: pages between private and shared, by the hardware and by a model, never in one
+ * figure; and what that does to streaming. The model is the published flows over terms that are
+ * measured anew in every sample.
  */
-#include <stdio.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/dma-heap.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <sgpu/rpc.h>
 
 #include "cases.h"
-#include "cli.h"
-#include "conversion.h"
-#include "memory.h"
+#include "setup.h"
 
-enum { SEED = 12 };
-static const uint64_t guest_room = (uint64_t)128 << 20,
-		      stream_sizes[] = { (uint64_t)2 << 20, (uint64_t)64 << 20 };
+enum { SEED = 12, SMALL = 4 << 10, HUGE = 2 << 20, BATCHES = 4, FLOWS = 3 };
+static const uint64_t batches[BATCHES] = { 1, 8, 64, 512 }; /* pages of a call */
 
-const uint64_t conversion_batches[CONVERSION_BATCHES] = { 1, 8, 64, 512 };
+/* One call that converts pages. */
+struct call {
+	bool to_private;
+	uint64_t pages, page_bytes;
+};
+
+/* ---- the flows ---- */
+/* The terms: an exit from a guest and the entry after it; the change of the call's page-table
+ * entries, with the TLB shootdown; the fault for one page; clearing one page. */
+struct costs {
+	double exit_ns, flip_ns, fault_ns, clear_ns;
+};
+
+/* What a time is the sum of, as a set, and the flows. The host maps each page anew; the TDX module
+ * clears one that is accepted. */
+enum terms {
+	FLIP = 1,
+	FAULT = 2, /* this and the next three: for each page */
+	CLEAR = 4,
+	ACCEPT = 8, /* clearing on the way to private alone */
+	EXIT = 16,
+	SNP_EXITS = 32, /* for each 64 entries */
+	TDX_EXITS = 64, /* two for a call */
+	SNP_PAPER = FLIP,
+	SNP = FLIP | SNP_EXITS | FAULT,
+	TDX = FLIP | TDX_EXITS | FAULT | ACCEPT,
+};
+
+/* Linux puts so many entries into a page-state change (VMGEXIT_PSC_MAX_ENTRY), each of 4 KiB or 2
+ * MiB. A call of a TDX guest to its hypervisor passes the TDX module on both ways. */
+enum { SNP_ENTRIES = 64, TDX_EXITS_A_CALL = 2 };
+
+/* How often a call leaves the guest. */
+static uint64_t exits_of(unsigned terms, const struct call *call)
+{
+	return terms & SNP_EXITS   ? (call->pages + SNP_ENTRIES - 1) / SNP_ENTRIES
+	       : terms & TDX_EXITS ? TDX_EXITS_A_CALL
+	       : terms & EXIT	   ? call->pages
+				   : 0;
+}
+
+/* What a call takes, less what no machine without the hardware can time: PVALIDATE and RMPUPDATE of
+ * SNP, and of TDG.MEM.PAGE.ACCEPT everything but the clearing. */
+static double model(unsigned terms, const struct call *call, const struct costs *costs)
+{
+	const bool clears = terms & CLEAR || (terms & ACCEPT && call->to_private);
+	const double page_ns =
+		(terms & FAULT ? costs->fault_ns : 0) + (clears ? costs->clear_ns : 0);
+
+	return (terms & FLIP ? costs->flip_ns : 0) +
+	       (double)exits_of(terms, call) * costs->exit_ns + (double)call->pages * page_ns;
+}
+
+/* ---- what is timed ---- */
+struct conversion {
+	struct sgpu_bench *bench;
+	bool has_exits;	    /* this is a virtual machine, which an instruction leaves */
+	void *huge, *small; /* a huge page, and as much in small ones */
+	struct sgpu_stream *stream;
+	sgpu_devptr device_memory;
+	void *pool, *private; /* pinned where the device can; ordinary */
+	uint64_t room;	      /* bytes of the three above */
+};
+
+/* A variant: a way to convert. */
+struct way {
+	const char *name;
+	/* Makes one call. Its time does not include what has to come before. NULL: none is made. */
+	int (*convert)(const struct way *way, const struct call *call, double *ns,
+		       struct sgpu_error *error);
+	int detail; /* for convert; without it: the copy begins with another, to the pool */
+	struct conversion *c; /* the rest is set by measure() */
+	struct call call;
+	uint64_t copied; /* bytes of a buffer that is copied to the device, too */
+};
+
+/* By a TDX or SNP guest: the heap of shared dma-bufs converts the pages of a buffer when it is
+ * allocated, and back when it is freed. The ordinary heap does everything else alike. detail: the
+ * heap. */
+static int by_heap(const struct way *w, const struct call *call, double *ns,
+		   struct sgpu_error *error)
+{
+	struct dma_heap_allocation_data buffer = { .len = call->pages * call->page_bytes,
+						   .fd_flags = O_RDWR | O_CLOEXEC };
+	uint64_t begin = sgpu_now_ns();
+
+	if (ioctl(w->detail, DMA_HEAP_IOCTL_ALLOC, &buffer) != 0) {
+		return sgpu_fail_errno(error, "cannot allocate %llu bytes of a heap",
+				       (unsigned long long)buffer.len);
+	}
+	*ns = (double)(sgpu_now_ns() - begin);
+	begin = sgpu_now_ns();
+	close((int)buffer.fd);
+	*ns = call->to_private ? (double)(sgpu_now_ns() - begin) : *ns;
+	return SGPU_OK;
+}
+
+enum { EXITS = 16, FAULTS = 64, FLIPS = 512 };
+
+static double time_exit(void)
+{
+	const uint64_t begin = sgpu_now_ns();
+
+	for (int i = 0; i < EXITS; i++) {
+		bench_leave_guest();
+	}
+	return (double)(sgpu_now_ns() - begin) / EXITS;
+}
+
+/* Entries of small pages stand for those of any size. */
+static double time_flip(struct conversion *c, uint64_t pages)
+{
+	const uint64_t entries = pages < FLIPS ? pages : FLIPS, size = entries * SMALL;
+	uint8_t *memory = c->small;
+	uint64_t begin, ns;
+
+	for (uint64_t i = 0; i < size; i += SMALL) {
+		((volatile uint8_t *)memory)[i] = 1;
+	}
+	begin = sgpu_now_ns();
+	(void)!mprotect(memory, size, PROT_READ);
+	ns = sgpu_now_ns() - begin;
+	(void)!mprotect(memory, size, PROT_READ | PROT_WRITE);
+	return (double)ns * (double)pages / (double)entries;
+}
+
+/* Touches new pages, then clears them. */
+static void time_pages(struct conversion *c, uint64_t page_bytes, struct costs *costs)
+{
+	const uint64_t count = page_bytes == SMALL ? FAULTS : 1, size = count * page_bytes;
+	uint8_t *memory = page_bytes == SMALL ? c->small : c->huge;
+	uint64_t begin, touched;
+
+	(void)madvise(memory, size, MADV_DONTNEED);
+	begin = sgpu_now_ns();
+	for (uint64_t i = 0; i < size; i += SMALL) {
+		((volatile uint8_t *)memory)[i] = 1;
+	}
+	touched = sgpu_now_ns();
+	explicit_bzero(memory, size);
+	costs->fault_ns = (double)(touched - begin) / (double)count;
+	costs->clear_ns = (double)(sgpu_now_ns() - touched) / (double)count;
+}
+
+/* detail: the terms. */
+static int by_model(const struct way *w, const struct call *call, double *ns,
+		    struct sgpu_error *error)
+{
+	struct costs costs = { .exit_ns = w->c->has_exits ? time_exit() : 0,
+			       .flip_ns = time_flip(w->c, call->pages) };
+
+	(void)error;
+	time_pages(w->c, call->page_bytes, &costs);
+	*ns = model((unsigned)w->detail, call, &costs);
+	return SGPU_OK;
+}
 
 /* A call; or, for a buffer, a copy, a call to make it shared, and one to make it private again. */
 static int run_way(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
-	struct conversion_way *w = argument;
-	struct conversion_call call = w->call;
+	const struct way *w = argument;
+	struct call call = w->call;
 	double total = 0, part = 0;
 	int rc = SGPU_OK;
 
 	if (w->copied > 0) {
 		const uint64_t begin = sgpu_now_ns();
 
-		if (w->detail < 0) {
+		if (!w->convert && w->detail) {
 			memcpy(w->c->pool, w->c->private, w->copied);
 		}
 		rc = bench_to_device(w->c->stream, w->c->device_memory, w->c->pool, w->copied,
@@ -40,57 +200,53 @@ static int run_way(void *argument, uint64_t *ns, struct sgpu_error *error)
 		total += part;
 		call.to_private = !call.to_private;
 	}
-	w->least_ns = w->least_ns <= 0 || total < w->least_ns ? total : w->least_ns;
 	*ns = (uint64_t)(total + 0.5);
 	return rc;
 }
 
 static int spoil_copy(void *argument, struct sgpu_error *error)
 {
-	const struct conversion_way *w = argument;
+	const struct way *w = argument;
 
 	return bench_clear(w->c->stream, w->c->device_memory, w->copied, error);
 }
 
 static int verify_copy(void *argument, struct sgpu_error *error)
 {
-	const struct conversion_way *w = argument;
+	const struct way *w = argument;
 	int rc = bench_from_device(w->c->stream, w->c->pool, w->c->device_memory, w->copied, error);
 
 	return rc ? rc : bench_verify(w->c->pool, w->copied, SEED, error);
 }
 
+/* ---- points ---- */
+/* All ways make the same call; of a point with bytes, after a copy. */
 static int measure(struct conversion *c, const struct sgpu_bench_point *point,
-		   const struct conversion_call *call, struct conversion_way *ways, int count,
-		   struct sgpu_error *error)
+		   const struct call *call, struct way *ways, int count, struct sgpu_error *error)
 {
 	struct sgpu_bench_variant variants[SGPU_BENCH_VARIANTS_MAX];
+	const bool copies = point->bytes > 0;
 
 	for (int i = 0; i < count; i++) {
 		ways[i].c = c;
 		ways[i].call = *call;
 		ways[i].copied = point->bytes;
-		ways[i].least_ns = 0;
-		variants[i] =
-			(struct sgpu_bench_variant){ .name = ways[i].name,
-						     .run = run_way,
-						     .argument = &ways[i],
-						     .prepare = point->bytes ? spoil_copy : NULL,
-						     .verify = point->bytes ? verify_copy : NULL };
+		variants[i] = (struct sgpu_bench_variant)BENCH_RUN(
+			ways[i].name, copies ? spoil_copy : NULL, run_way,
+			copies ? verify_copy : NULL, &ways[i]);
 	}
 	return sgpu_bench_measure(c->bench, point, variants, count, error);
 }
 
-int conversion_measure(struct conversion *c, const char *what, const char *source,
-		       const struct conversion_call *call, unsigned threads,
-		       struct conversion_way *ways, int count, struct sgpu_error *error)
+static int measure_call(struct conversion *c, const char *what, const char *source,
+			const struct call *call, struct way *ways, int count,
+			struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = {
 		.parameters = { { "what", what, 0 },
 				{ "source", source, 0 },
 				{ "page_bytes", NULL, call->page_bytes },
 				{ "pages", NULL, call->pages },
-				{ "threads", NULL, threads },
 				{ strcmp(what, "conversion") == 0 ? "direction" : NULL,
 				  call->to_private ? "to private" : "to shared", 0 } },
 		.operations = call->pages,
@@ -99,50 +255,97 @@ int conversion_measure(struct conversion *c, const char *what, const char *sourc
 	return measure(c, &point, call, ways, count, error);
 }
 
-int conversion_stream(struct conversion *c, const char *source, uint64_t page_bytes,
-		      const struct conversion_way *ways, int count, struct sgpu_error *error)
+/* Through a pool that stays shared, and with two calls that convert each buffer. */
+static int measure_stream(struct conversion *c, const char *source, uint64_t page_bytes,
+			  const struct way *ways, int count, struct sgpu_error *error)
 {
-	struct conversion_way all[SGPU_BENCH_VARIANTS_MAX] = {
-		{ .name = "pool" }, { .name = "pool, filled", .detail = -1 }
-	};
+	static const uint64_t sizes[] = { HUGE, (uint64_t)64 << 20 };
+	struct way all[SGPU_BENCH_VARIANTS_MAX] = { { .name = "pool" },
+						    { .name = "pool, filled", .detail = 1 } };
 	int rc = SGPU_OK;
 
 	memcpy(all + 2, ways, (size_t)count * sizeof(*ways));
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(stream_sizes); i++) {
-		const uint64_t size = stream_sizes[i];
-		const struct conversion_call call = { false, size / page_bytes, page_bytes };
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		const struct call call = { false, sizes[i] / page_bytes, page_bytes };
 		const struct sgpu_bench_point point = {
 			.parameters = { { "what", "stream", 0 },
 					{ "source", source, 0 },
-					{ "size_bytes", NULL, size },
+					{ "size_bytes", NULL, sizes[i] },
 					{ "page_bytes", NULL, page_bytes } },
-			.bytes = size,
+			.bytes = sizes[i],
 		};
 
-		if (size > c->room || !sgpu_bench_wants(c->bench, size)) {
-			continue;
-		}
-		rc = measure(c, &point, &call, all, count + 2, error);
-		for (int j = 0; rc == SGPU_OK && j < count + 2; j++) {
-			cli_note("conversion: %s, streaming %2llu MiB, pages of %4llu KiB: %5.1f "
-				 "GB/s: %s",
-				 source, (unsigned long long)size >> 20,
-				 (unsigned long long)page_bytes >> 10,
-				 (double)size / all[j].least_ns, all[j].name);
+		if (sizes[i] <= c->room && sgpu_bench_wants(c->bench, sizes[i])) {
+			rc = measure(c, &point, &call, all, count + 2, error);
 		}
 	}
 	return rc;
 }
 
+static int measure_heap(struct conversion *c, struct sgpu_error *error)
+{
+	static const char heap[] = "/dev/dma_heap/system_cc_shared";
+	const struct sgpu_bench_point point = { .parameters = { { "source", "hardware", 0 } } };
+	struct way ways[] = { { .name = "shared heap", .convert = by_heap },
+			      { .name = "private heap", .convert = by_heap } };
+	int rc = SGPU_OK;
+
+	ways[0].detail = open(heap, O_RDONLY | O_CLOEXEC);
+	if (ways[0].detail < 0) {
+		sgpu_bench_waive(c->bench, &point, NULL,
+				 "%s: %s: TDX and SNP guests have it, from Linux 7 on", heap,
+				 strerror(errno));
+		return SGPU_OK;
+	}
+	ways[1].detail = open("/dev/dma_heap/system", O_RDONLY | O_CLOEXEC);
+	for (int i = 0; rc == SGPU_OK && i < 2 * BATCHES; i++) {
+		const struct call call = { i % 2, batches[i / 2], SMALL };
+
+		rc = measure_call(c, "conversion", "hardware", &call, ways,
+				  ways[1].detail < 0 ? 1 : 2, error);
+	}
+	rc = rc ? rc : measure_stream(c, "hardware", SMALL, ways, 1, error);
+	close(ways[0].detail);
+	close(ways[1].detail); /* or -1 */
+	return rc;
+}
+
+/* The terms by themselves, both directions of all batches, and streaming. */
+static int measure_model(struct conversion *c, uint64_t page_bytes, struct sgpu_error *error)
+{
+	struct way terms[] = { { .name = "flip", .convert = by_model, .detail = FLIP },
+			       { .name = "fault", .convert = by_model, .detail = FAULT },
+			       { .name = "clear", .convert = by_model, .detail = CLEAR },
+			       { .name = "exit", .convert = by_model, .detail = EXIT } };
+	struct way ways[] = {
+		{ .name = "snp, exit-free", .convert = by_model, .detail = SNP_PAPER },
+		{ .name = "snp", .convert = by_model, .detail = SNP },
+		{ .name = "tdx", .convert = by_model, .detail = TDX },
+		{ .name = "snp, exits alone", .convert = by_model, .detail = SNP_EXITS },
+		{ .name = "tdx, exits alone", .convert = by_model, .detail = TDX_EXITS },
+	};
+	const int flows = c->has_exits ? FLOWS : 1, most = c->bench->options.quick ? 1 : BATCHES;
+	struct call call = { false, FAULTS, page_bytes };
+	int rc = measure_call(c, "terms", "primitives", &call, terms, c->has_exits ? 4 : 3, error);
+
+	for (int i = 0; rc == SGPU_OK && i < 2 * most; i++) {
+		call = (struct call){ i % 2, batches[i / 2], page_bytes };
+		rc = measure_call(c, "conversion", "model", &call, ways,
+				  c->has_exits && call.to_private ? 5 : flows, error);
+	}
+	ways[0].name = "converted, snp, exit-free";
+	ways[1].name = "converted, snp";
+	ways[2].name = "converted, tdx";
+	return rc ? rc : measure_stream(c, "model", page_bytes, ways, flows, error);
+}
+
 static int make(struct conversion *c, struct sgpu_error *error)
 {
 	struct sgpu_bench *bench = c->bench;
-	int rc = sgpu_bench_fits(bench, 2 * c->room + 2 * guest_room, c->room, error);
+	int rc = sgpu_bench_fits(bench, 2 * c->room, c->room, error);
 
-	rc = rc ? rc
-		: bench_new_pages(bench, CONVERSION_HUGE, BENCH_PAGES_ANY, -1, &c->huge, error);
-	rc = rc ? rc
-		: bench_new_pages(bench, CONVERSION_HUGE, BENCH_PAGES_SMALL, -1, &c->small, error);
+	rc = rc ? rc : bench_new_pages(bench, HUGE, BENCH_PAGES_ANY, -1, &c->huge, error);
+	rc = rc ? rc : bench_new_pages(bench, HUGE, BENCH_PAGES_SMALL, -1, &c->small, error);
 	rc = rc ? rc : bench_new_pages(bench, c->room, BENCH_PAGES_ANY, -1, &c->private, error);
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, c->room, &c->pool, error);
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, c->room, &c->device_memory, error);
@@ -154,28 +357,20 @@ static int make(struct conversion *c, struct sgpu_error *error)
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_conversion(struct sgpu_bench *bench, struct sgpu_error *error)
 {
+	const struct sgpu_bench_point point = { .parameters = { { "source", "model", 0 } } };
+	struct sgpu_rpc_costs machine = { 0 };
 	struct conversion c = { .bench = bench,
-				.room = stream_sizes[bench->options.quick ? 0 : 1] };
+				.room = (uint64_t)(bench->options.quick ? 2 : 64) << 20 };
 	int rc = make(&c, error);
 
-	c.has_guest = kvm_guest_open(&c.guest, KVM_GUEST_DEVICE, guest_room, &c.why) == SGPU_OK;
-	c.is_emulated = c.has_guest && kvm_guest_check_speed(&c.guest, &c.why) != SGPU_OK;
-	rc = rc ? rc : conversion_by_hardware(&c, error);
-	rc = rc ? rc : conversion_by_guest(&c, error);
-	rc = rc ? rc : conversion_by_model(&c, error);
-	if (c.has_guest) {
-		kvm_guest_close(&c.guest);
+	c.has_exits = sgpu_rpc_measure(&machine, NULL) == SGPU_OK && machine.guest_exit_cycles > 0;
+	rc = rc ? rc : measure_heap(&c, error);
+	if (rc == SGPU_OK && !c.has_exits) {
+		sgpu_bench_waive(bench, &point, "exits",
+				 "this is no virtual machine whose exits can be timed");
 	}
-	return rc;
+	rc = rc ? rc : measure_model(&c, SMALL, error);
+	return rc ? rc : measure_model(&c, HUGE, error);
 }
-
-const struct sgpu_bench_case case_conversion = {
-	.name = "conversion",
-	.help = "pages between private and shared: hardware, a minimal guest, a model; streaming "
-		"with it",
-	.unit = SGPU_BENCH_NS,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run,
-};

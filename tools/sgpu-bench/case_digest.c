@@ -8,8 +8,7 @@
 #include <sgpu/digest.h>
 
 #include "cases.h"
-#include "made.h"
-#include "memory.h"
+#include "setup.h"
 
 enum { SEED = 7 };
 #define SIZE_LEAST ((uint64_t)64 << 10)
@@ -108,7 +107,7 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 		  .run = d->pages ? NULL : digest_on_device,
 		  .verify = verify,
 		  .argument = d },
-		{ .name = "CPU", .work = digest_on_cpu, .verify = verify, .argument = d },
+		BENCH_WORK("CPU", NULL, digest_on_cpu, verify, d),
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } },
 						.bytes = size };
@@ -131,28 +130,12 @@ static int run_sizes(struct sgpu_bench *bench, bool pages, struct sgpu_error *er
 				measure_size, &d, error);
 }
 
-static int run_digests(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_digest(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	return run_sizes(bench, false, error);
 }
 
-static int run_measures(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_measure(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	return run_sizes(bench, true, error);
 }
-
-const struct sgpu_bench_case case_digest = {
-	.name = "digest",
-	.help = "KangarooTwelve of device memory where it lies",
-	.unit = SGPU_BENCH_BYTES_PER_SECOND,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run_digests,
-};
-
-const struct sgpu_bench_case case_measure = {
-	.name = "measure",
-	.help = "the measure of device memory where it lies, a digest a page",
-	.unit = SGPU_BENCH_BYTES_PER_SECOND,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run_measures,
-};

@@ -9,8 +9,7 @@
 #include <sgpu/dsa.h>
 
 #include "cases.h"
-#include "made.h"
-#include "memory.h"
+#include "setup.h"
 
 enum { SEED = 11, JOBS_MAX = 4096 };
 #define WORK         \
@@ -93,16 +92,8 @@ static int measure_point(struct work *w, struct sgpu_error *error)
 		.bytes_formula = "operations * size_bytes",
 	};
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "core",
-		  .prepare = prepare,
-		  .work = run_core,
-		  .verify = verify,
-		  .argument = w },
-		{ .name = "poll",
-		  .prepare = prepare,
-		  .work = run_device,
-		  .verify = verify,
-		  .argument = w },
+		BENCH_WORK("core", prepare, run_core, verify, w),
+		BENCH_WORK("poll", prepare, run_device, verify, w),
 		{ .name = "umwait",
 		  .prepare = prepare,
 		  .work = run_device,
@@ -142,7 +133,7 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 	return code;
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_dsa(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const uint64_t sizes[] = { 64,	    1 << 10,   4 << 10, 16 << 10,
 					  64 << 10, 256 << 10, 1 << 20, 2 << 20 };
@@ -163,10 +154,3 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	sgpu_dsa_close(&w.dsa);
 	return code;
 }
-
-const struct sgpu_bench_case case_dsa = {
-	.name = "dsa",
-	.help = "copies and CRCs by Intel's Data Streaming Accelerator against those of a core",
-	.unit = SGPU_BENCH_BYTES_PER_SECOND,
-	.run = run,
-};

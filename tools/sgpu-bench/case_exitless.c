@@ -334,7 +334,7 @@ static int start_server(struct way *way, struct sgpu_error *error)
 		      : SGPU_OK;
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_exitless(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const uint64_t rates[] = { 1000, 3000, 10000, 30000, 100000 };
 	const bool quick = bench->options.quick;
@@ -362,10 +362,3 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	}
 	return rc;
 }
-
-const struct sgpu_bench_case case_exitless = {
-	.name = "exitless",
-	.help = "system calls of an enclave: through a queue, directly, through exits",
-	.unit = SGPU_BENCH_OPERATIONS_PER_SECOND,
-	.run = run,
-};

@@ -6,7 +6,7 @@
 
 #include "cases.h"
 #include "job.h"
-#include "memory.h"
+#include "setup.h"
 
 enum { ELEMENTS = 256, BYTES = ELEMENTS * 4, LAUNCHES = 64 };
 enum { A, B, OUTPUT }; /* arguments of vector_add */
@@ -63,21 +63,9 @@ static int back_to_back(void *argument, uint64_t *ns, struct sgpu_error *error)
 static int measure_plain(struct sgpu_bench *bench, struct bare *b, struct sgpu_error *error)
 {
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "enqueue",
-		  .prepare = bare_prepare,
-		  .run = enqueue_only,
-		  .verify = bare_verify,
-		  .argument = b },
-		{ .name = "launch and wait",
-		  .prepare = bare_prepare,
-		  .work = launch_and_wait,
-		  .verify = bare_verify,
-		  .argument = b },
-		{ .name = "back to back",
-		  .prepare = bare_prepare,
-		  .run = back_to_back,
-		  .verify = bare_verify,
-		  .argument = b },
+		BENCH_RUN("enqueue", bare_prepare, enqueue_only, bare_verify, b),
+		BENCH_WORK("launch and wait", bare_prepare, launch_and_wait, bare_verify, b),
+		BENCH_RUN("back to back", bare_prepare, back_to_back, bare_verify, b),
 	};
 	const struct sgpu_bench_point point = { .parameters = { { "launches", NULL, LAUNCHES } },
 						.operations = LAUNCHES };
@@ -129,7 +117,7 @@ static int measure_chain(struct sgpu_bench *bench, const struct job_place *place
 	return job_measure(bench, &point, sides, 3, error);
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_launch(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct job_place *place = NULL;
 	struct bare *b = NULL;
@@ -148,11 +136,3 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = rc ? rc : measure_chain(bench, place, b, 1, error);
 	return rc ? rc : measure_chain(bench, place, b, LAUNCHES, error);
 }
-
-const struct sgpu_bench_case case_launch = {
-	.name = "launch",
-	.help = "starting an operation: plain, through the runner, on sealed data",
-	.unit = SGPU_BENCH_NS,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run,
-};

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "cases.h"
-#include "made.h"
-#include "memory.h"
+#include "setup.h"
 
 enum { SEED = 11, PATHS = 3 };
 #define MIB ((uint64_t)1 << 20)
@@ -107,17 +106,9 @@ static int measure(struct state *s, struct sgpu_error *error)
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, s->size } },
 						.bytes = s->size };
 	struct sgpu_bench_variant variants[PATHS + 3] = {
-		{ .name = "plain",
-		  .prepare = prepare,
-		  .work = copy_plain,
-		  .verify = verify,
-		  .argument = s },
-		[PATHS + 1] = { .name = "seal alone", .work = seal_alone, .argument = s },
-		{ .name = "open alone",
-		  .prepare = prepare,
-		  .work = open_alone,
-		  .verify = verify,
-		  .argument = s },
+		BENCH_WORK("plain", prepare, copy_plain, verify, s),
+		[PATHS + 1] = BENCH_WORK("seal alone", NULL, seal_alone, NULL, s),
+		BENCH_WORK("open alone", prepare, open_alone, verify, s),
 	};
 	struct state sealed[PATHS];
 	int rc = seal_alone(s, error);
@@ -125,12 +116,8 @@ static int measure(struct state *s, struct sgpu_error *error)
 	for (int i = 0; i < PATHS; i++) {
 		sealed[i] = *s;
 		sealed[i].peer = s->peers[i];
-		variants[1 + i] =
-			(struct sgpu_bench_variant){ .name = sgpu_peer_path_name(paths[i]),
-						     .prepare = prepare,
-						     .work = copy_sealed,
-						     .verify = verify,
-						     .argument = &sealed[i] };
+		variants[1 + i] = (struct sgpu_bench_variant)BENCH_WORK(
+			sgpu_peer_path_name(paths[i]), prepare, copy_sealed, verify, &sealed[i]);
 	}
 	rc = rc ? rc
 		: copy(s, s->arrived, s->sealed, sealed_size(s->size),
@@ -164,21 +151,9 @@ static int measure_runs(struct state *s, struct sgpu_error *error)
 		};
 		struct state stored = *s, copied = *s;
 		const struct sgpu_bench_variant variants[] = {
-			{ .name = "plain",
-			  .prepare = prepare,
-			  .work = copy_plain,
-			  .verify = verify,
-			  .argument = s },
-			{ .name = "stored",
-			  .prepare = prepare,
-			  .work = copy_sealed,
-			  .verify = verify,
-			  .argument = &stored },
-			{ .name = "copied",
-			  .prepare = prepare,
-			  .work = copy_sealed,
-			  .verify = verify,
-			  .argument = &copied },
+			BENCH_WORK("plain", prepare, copy_plain, verify, s),
+			BENCH_WORK("stored", prepare, copy_sealed, verify, &stored),
+			BENCH_WORK("copied", prepare, copy_sealed, verify, &copied),
 		};
 		const size_t mark = sgpu_bench_mark(s->bench);
 
@@ -264,7 +239,7 @@ static int open_all(struct state *s, struct sgpu_error *error)
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_peer(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct state s = { .bench = bench };
 	const int count = bench->options.quick ? 1 : SGPU_ARRAY_LENGTH(sizes);
@@ -274,11 +249,3 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 		  : bench_each_size(bench, sizes, count, (struct bench_need){ 2, 2, 768 * MIB },
 				    measure_size, &s, error);
 }
-
-const struct sgpu_bench_case case_peer = {
-	.name = "peer",
-	.help = "copies from one device to another, sealed and plain",
-	.unit = SGPU_BENCH_BYTES_PER_SECOND,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run,
-};

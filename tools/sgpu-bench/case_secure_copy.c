@@ -9,8 +9,7 @@
 #include <sgpu/transfer.h>
 
 #include "cases.h"
-#include "made.h"
-#include "memory.h"
+#include "setup.h"
 
 enum { SEED = 5 };
 #define MIB ((uint64_t)1 << 20)
@@ -242,7 +241,7 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	return rc == SGPU_OK && size <= 64 * MIB ? measure_breakdown(c, error) : rc;
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_secure_copy(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_engine_config config = { .workers = bench->options.jobs };
 	const bool quick = bench->options.quick;
@@ -262,11 +261,3 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 					  : SGPU_ARRAY_LENGTH(sizes),
 				    (struct bench_need){ 6, 2, 0 }, measure, &c, error);
 }
-
-const struct sgpu_bench_case case_secure_copy = {
-	.name = "secure-copy",
-	.help = "copies sealed at rest and sealed live, next to the plain one",
-	.unit = SGPU_BENCH_BYTES_PER_SECOND,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run,
-};

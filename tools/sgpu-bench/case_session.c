@@ -1,38 +1,205 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * session: what a secure context costs beside the plain device: to make one, to get memory from its
- * pool and to give it back, to load a module, and to copy; and what a request or a launch costs
- * that comes from another process.
+ * session: what a secure context costs beside the plain device: to open it, to get memory from its
+ * pool and to give it back, and to load a module; what a sealed command group costs by itself; and
+ * what an operation or a launch costs that comes from another process.
  */
+#include <stdio.h>
 #include <string.h>
 
+#include <channel/processor/request.h>
+#include <sgpu/io.h>
 #include <sgpu/secure.h>
 
 #include "cases.h"
-#include "made.h"
-#include "memory.h"
+#include "setup.h"
 
-enum { SMALL = 4096 };
-
-/* One side: the plain device, or the context over it. */
-struct side {
+/* ---- opening: in a process of its own, and in this one, whose device is open already ---- */
+struct opening {
 	struct sgpu_bench *bench;
-	struct sgpu_device *device;
-	struct sgpu_secure *context; /* NULL: the plain side */
-	struct sgpu_stream *stream;
-	sgpu_devptr memory;   /* for the copies */
-	uint8_t *host, *back; /* the same */
-	uint64_t size;	      /* of the point */
-	bool returns;	      /* memory is given back; data come back to the host */
+	bool secure, ends; /* ends: the time of closing counts */
 };
 
-/* ---- memory ---- */
+int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],
+	       struct sgpu_error *error)
+{
+	const struct sgpu_device_config config = { .jobs = jobs, .bare_keys = true };
+	struct sgpu_key owner = { 0 };
+	const struct sgpu_secure_config with = { .owner = &owner };
+	struct sgpu_device *device = NULL;
+	struct sgpu_secure *context = NULL;
+	struct sgpu_stream *stream = NULL;
+	int rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, error);
+	const uint64_t begin = sgpu_now_ns();
+
+	rc = rc ? rc : sgpu_device_open(selector, &config, &device, error);
+	if (rc == SGPU_OK && secure) {
+		rc = sgpu_secure_create(device, &with, &context, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_stream_create(context ? sgpu_secure_device(context) : device, &stream,
+					error);
+	}
+	ns[0] = sgpu_now_ns() - begin;
+	sgpu_stream_free(&stream);
+	sgpu_secure_destroy(&context);
+	sgpu_device_close(&device);
+	ns[1] = sgpu_now_ns() - begin - ns[0];
+	sgpu_key_clear(&owner);
+	return rc;
+}
+
+static int open_here(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	const struct opening *o = argument;
+	const struct sgpu_bench *bench = o->bench;
+	uint64_t both[2];
+	int rc = bench_open(bench->info.selector, bench->options.jobs, o->secure, both, error);
+
+	*ns = both[o->ends];
+	return rc;
+}
+
+/* The verb `open` says how long it took. */
+static int open_in_process(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	const struct opening *o = argument;
+	const size_t mark = sgpu_bench_mark(o->bench);
+	unsigned long long opening = 0, closing;
+	int ends[2];
+	char text[64];
+	size_t got = 0;
+	int rc = bench_start_pipe(o->bench, o->secure ? "--secure" : NULL, NULL, ends, error);
+
+	rc = rc ? rc : sgpu_read(ends[0], "sgpu-bench open", text, sizeof(text) - 1, &got, error);
+	sgpu_bench_release(o->bench, mark);
+	text[got] = '\0';
+	if (rc == SGPU_OK && sscanf(text, "%llu %llu", &opening, &closing) != 2) {
+		rc = sgpu_fail(error, SGPU_EDEVICE,
+			       "'sgpu-bench open' did not say how long it took");
+	}
+	*ns = o->ends ? closing : opening;
+	return rc;
+}
+
+static int measure_openings(struct sgpu_bench *bench, struct sgpu_error *error)
+{
+	static const struct {
+		const char *what;
+		int (*run)(void *argument, uint64_t *ns, struct sgpu_error *error);
+		bool ends;
+	} points[] = { { "first of a process", open_in_process, false },
+		       { "last of a process", open_in_process, true },
+		       { "create", open_here, false } };
+	int rc = SGPU_OK;
+
+	for (size_t p = 0; rc == SGPU_OK && p < SGPU_ARRAY_LENGTH(points); p++) {
+		struct opening plain = { bench, false, points[p].ends },
+			       secure = { bench, true, points[p].ends };
+		const struct sgpu_bench_variant variants[] = {
+			BENCH_RUN("plain", NULL, points[p].run, NULL, &plain),
+			BENCH_RUN("secure", NULL, points[p].run, NULL, &secure),
+		};
+		const struct sgpu_bench_point point = { .parameters = {
+								{ "what", points[p].what, 0 } } };
+
+		rc = sgpu_bench_measure(bench, &point, variants, 2, error);
+	}
+	return rc;
+}
+
+/* ---- command groups: sealed, sent, their number compared, opened, and nothing done with them ----
+ */
+enum { GROUPS = 256, BIG_PAGES = 2, FILLER = 0x5a };
+
+struct sender {
+	struct bench_channel *channel;
+	size_t size; /* of the items */
+	uint8_t items[SGPU_GROUP_MAX - SGPU_TAG_SIZE], group[SGPU_GROUP_MAX],
+		opened[SGPU_GROUP_MAX];
+};
+
+static int send_groups(void *argument, struct sgpu_error *error)
+{
+	struct sender *s = argument;
+	const struct bench_channel *channel = s->channel;
+	struct sgpu_command command = { .op = SGPU_CH_SUBMIT,
+					.via = channel->number,
+					.channel = channel->number,
+					.submit = { .group = s->group,
+						    .size = (uint32_t)s->size + SGPU_TAG_SIZE } };
+	struct sgpu_reply reply = { 0 };
+	size_t size = 0;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < GROUPS; i++) {
+		rc = sgpu_session_seal(channel->session, s->items, s->size, s->group,
+				       &command.submit.counter, error);
+		if (rc == SGPU_OK &&
+		    sgpu_processor_open_group(channel->processor, &command, s->opened, &size,
+					      &reply) != SGPU_OK) {
+			rc = sgpu_fail(error, SGPU_EDIFFERS, "a group was refused: %s",
+				       reply.error.text);
+		}
+		if (rc == SGPU_OK &&
+		    (size != s->size || s->opened[0] != FILLER || s->opened[size - 1] != FILLER)) {
+			rc = sgpu_fail(error, SGPU_EDIFFERS,
+				       "a group did not arrive as it was sent");
+		}
+	}
+	return rc;
+}
+
+static int measure_groups(struct sgpu_bench *bench, struct sgpu_error *error)
+{
+	/* A launch with one range; the most that fits. */
+	static const size_t sizes[] = { 72, SGPU_GROUP_MAX - SGPU_TAG_SIZE };
+	const size_t mark = sgpu_bench_mark(bench);
+	struct sender s = { .size = 0 };
+	const struct sgpu_bench_variant variant =
+		BENCH_WORK("sealed group", NULL, send_groups, NULL, &s);
+	int rc = bench_new_channel(bench, BIG_PAGES, &s.channel, error);
+
+	memset(s.items, FILLER, sizeof(s.items));
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(sizes); i++) {
+		struct sgpu_bench_point point = { .parameters = { { "what", "group", 0 },
+								  { "group_bytes", NULL, sizes[i] },
+								  { "groups", NULL, GROUPS } },
+						  .operations = GROUPS };
+
+		s.size = sizes[i];
+		rc = sgpu_bench_measure(bench, &point, &variant, 1, error);
+	}
+	sgpu_bench_release(bench, mark);
+	return rc;
+}
+
+/* ---- memory and modules ---- */
+/* One side: the plain device, or the context over it. */
+struct side {
+	struct sgpu_device *under, *device; /* of the two sides the same; of this one */
+	struct sgpu_secure *context;	    /* NULL: the plain side */
+	uint64_t size;			    /* of the point */
+	bool returns;			    /* what counts is that memory is given back */
+};
+
+static int measure_sides(struct sgpu_bench *bench, struct side sides[2],
+			 const struct sgpu_bench_point *point, struct sgpu_bench_variant plain,
+			 const char *secure, struct sgpu_error *error)
+{
+	struct sgpu_bench_variant variants[] = { plain, plain };
+
+	variants[0].name = "plain";
+	variants[1].name = secure;
+	variants[0].argument = &sides[0];
+	variants[1].argument = &sides[1];
+	return sgpu_bench_measure(bench, point, variants, 2, error);
+}
+
 /* What was freed before is cleared by now, so that there is no waiting for that. */
 static int settle(void *argument, struct sgpu_error *error)
 {
-	struct side *s = argument;
-
-	return sgpu_device_synchronize(s->bench->device, error);
+	return sgpu_device_synchronize(((struct side *)argument)->under, error);
 }
 
 static int get_memory(void *argument, uint64_t *ns, struct sgpu_error *error)
@@ -48,41 +215,25 @@ static int get_memory(void *argument, uint64_t *ns, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- copies ---- */
-static int copy(void *argument, struct sgpu_error *error)
+static int measure_memory(struct sgpu_bench *bench, struct side sides[2], uint64_t size,
+			  struct sgpu_error *error)
 {
-	struct side *s = argument;
+	int rc = SGPU_OK;
 
-	if (s->context) {
-		return sgpu_secure_memcpy(
-			s->context, s->returns ? s->back : s->host, s->memory, s->size,
-			s->returns ? SGPU_SECURE_TO_HOST : SGPU_SECURE_TO_DEVICE, error);
+	for (int returns = 0; rc == SGPU_OK && returns < 2; returns++) {
+		const struct sgpu_bench_point point = {
+			.parameters = { { "what", returns ? "free" : "alloc", 0 },
+					{ "size_bytes", NULL, size } },
+		};
+		const struct sgpu_bench_variant plain = { .prepare = settle, .run = get_memory };
+
+		sides[0].size = sides[1].size = size;
+		sides[0].returns = sides[1].returns = returns;
+		rc = measure_sides(bench, sides, &point, plain, "secure pool", error);
 	}
-	return s->returns ? bench_from_device(s->stream, s->back, s->memory, s->size, error)
-			  : bench_to_device(s->stream, s->memory, s->host, s->size, error);
+	return rc;
 }
 
-static int spoil(void *argument, struct sgpu_error *error)
-{
-	struct side *s = argument;
-
-	(void)error;
-	if (s->returns) {
-		sgpu_bench_fill(s->back, s->size, 2);
-	}
-	return SGPU_OK;
-}
-
-static int verify_copy(void *argument, struct sgpu_error *error)
-{
-	struct side *s = argument;
-	int rc = s->returns ? SGPU_OK
-			    : bench_from_device(s->stream, s->back, s->memory, s->size, error);
-
-	return rc == SGPU_OK ? bench_verify(s->back, s->size, 1, error) : rc;
-}
-
-/* ---- modules ---- */
 /* The smallest module there is: what is timed is not its translation. */
 static const char image[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
 			    ".visible .entry nothing() { ret; }\n";
@@ -106,21 +257,7 @@ static int load_module(void *argument, uint64_t *ns, struct sgpu_error *error)
 	return rc;
 }
 
-/* ---- points ---- */
-static int measure_sides(struct side *sides, const struct sgpu_bench_point *point,
-			 struct sgpu_bench_variant plain, const char *secure,
-			 struct sgpu_error *error)
-{
-	struct sgpu_bench_variant variants[] = { plain, plain };
-
-	variants[0].name = "plain";
-	variants[1].name = secure;
-	variants[0].argument = &sides[0];
-	variants[1].argument = &sides[1];
-	return sgpu_bench_measure(sides[0].bench, point, variants, 2, error);
-}
-
-static int measure_module(struct sgpu_bench *bench, struct side *sides, struct sgpu_error *error)
+static int measure_module(struct sgpu_bench *bench, struct side sides[2], struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "what", "module", 0 } } };
 
@@ -129,105 +266,31 @@ static int measure_module(struct sgpu_bench *bench, struct side *sides, struct s
 				 "no GPU: a module of the CPU device is a shared object");
 		return SGPU_OK;
 	}
-	return measure_sides(sides, &point, (struct sgpu_bench_variant){ .run = load_module },
-			     "secure", error);
-}
-
-static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
-{
-	static const struct {
-		const char *what, *direction, *secure;
-		struct sgpu_bench_variant work;
-		bool returns;
-	} points[] = {
-		{ "alloc", NULL, "secure pool", { .prepare = settle, .run = get_memory }, false },
-		{ "free", NULL, "secure pool", { .prepare = settle, .run = get_memory }, true },
-		{ "copy",
-		  "h2d",
-		  "secure copy",
-		  { .prepare = spoil, .work = copy, .verify = verify_copy },
-		  false },
-		{ "copy",
-		  "d2h",
-		  "secure copy",
-		  { .prepare = spoil, .work = copy, .verify = verify_copy },
-		  true },
-	};
-	struct side *sides = argument;
-	int rc = SGPU_OK;
-
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(points); i++) {
-		const char *direction = points[i].direction;
-		const struct sgpu_bench_point point = {
-			.parameters = { { "what", points[i].what, 0 },
-					{ "size_bytes", NULL, size },
-					{ direction ? "direction" : NULL, direction, 0 } },
-			.bytes = direction ? size : 0,
-		};
-
-		sides[0].size = sides[1].size = size;
-		sides[0].returns = sides[1].returns = points[i].returns;
-		rc = measure_sides(sides, &point, points[i].work, points[i].secure, error);
-	}
-	return rc;
+	return measure_sides(bench, sides, &point,
+			     (struct sgpu_bench_variant){ .run = load_module }, "secure", error);
 }
 
 /* ---- the case ---- */
 BENCH_ENDING(end_context, struct sgpu_secure, sgpu_secure_destroy)
 
-/* most: bytes of a copy. The memory of the context ends with it. */
-static int open_sides(struct sgpu_bench *bench, struct sgpu_secure *context, uint64_t most,
-		      struct side *sides, struct sgpu_error *error)
+int bench_session(struct sgpu_bench *bench, struct sgpu_error *error)
 {
-	void *host = NULL, *back = NULL;
-	int rc = sgpu_bench_new(bench, most, &host, error);
+	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
+	const int count = sgpu_bench_sizes(bench, 4096, (uint64_t)64 << 20, sizes);
+	struct side sides[2] = { { .under = bench->device, .device = bench->device },
+				 { .under = bench->device } };
+	int rc = measure_openings(bench, error);
 
-	rc = rc ? rc : sgpu_bench_new(bench, most, &back, error);
+	rc = rc ? rc : measure_groups(bench, error);
+	rc = rc ? rc : sgpu_secure_create(bench->device, NULL, &sides[1].context, error);
+	rc = rc ? rc : sgpu_bench_keep(bench, end_context, (uintptr_t)sides[1].context, 0, error);
+	rc = rc ? rc : bench_session_remote(bench, error);
 	if (rc == SGPU_OK) {
-		sgpu_bench_fill(host, most, 1);
-		rc = sgpu_bench_new_device_memory(bench, most, &sides[0].memory, error);
+		sides[1].device = sgpu_secure_device(sides[1].context);
+		rc = measure_module(bench, sides, error);
 	}
-	rc = rc ? rc
-		: sgpu_device_alloc(sgpu_secure_device(context), most, &sides[1].memory, error);
-	for (int i = 0; rc == SGPU_OK && i < 2; i++) {
-		struct side *s = &sides[i];
-
-		s->bench = bench;
-		s->context = i ? context : NULL;
-		s->device = i ? sgpu_secure_device(context) : bench->device;
-		s->host = host;
-		s->back = back;
-		rc = sgpu_bench_new_stream(bench, s->device, &s->stream, error);
+	for (int i = 0; rc == SGPU_OK && i < count; i++) {
+		rc = measure_memory(bench, sides, sizes[i], error);
 	}
 	return rc;
 }
-
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
-{
-	uint64_t sizes[SGPU_BENCH_SIZES_MAX];
-	const int count = sgpu_bench_sizes(bench, SMALL, (uint64_t)64 << 20, sizes);
-	struct sgpu_secure *context = NULL;
-	void *sides = NULL;
-	int rc = sgpu_bench_new(bench, 2 * sizeof(struct side), &sides, error);
-
-	rc = rc ? rc : bench_session_open(bench, error);
-	rc = rc ? rc : bench_session_group(bench, error);
-	rc = rc ? rc : sgpu_secure_create(bench->device, NULL, &context, error);
-	rc = rc ? rc : sgpu_bench_keep(bench, end_context, (uintptr_t)context, 0, error);
-	rc = rc ? rc : bench_session_remote(bench, context, error);
-	rc = rc ? rc
-		: open_sides(bench, context, count > 0 ? sizes[count - 1] : SMALL, sides, error);
-	rc = rc ? rc : measure_module(bench, sides, error);
-	return rc ? rc
-		  : bench_each_size(bench, sizes, count, (struct bench_need){ 0 }, measure_size,
-				    sides, error);
-}
-
-const struct sgpu_bench_case case_session = {
-	.name = "session",
-	.help = "a secure context beside the plain device: made, groups, programs, memory, "
-		"modules, copies",
-	.unit = SGPU_BENCH_NS,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run,
-};

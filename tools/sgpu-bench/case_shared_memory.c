@@ -2,13 +2,12 @@
  *
  * shared-memory: what it costs a kernel to read a word of each page of the host's memory: copied to
  * the device before, read in place over the bus, and where the GPU reads ordinary memory by itself
- * (HMM, ATS), by page faults and prefetched.
+ * (HMM, ATS), by page faults.
  */
 #include <string.h>
 
 #include "cases.h"
-#include "made.h"
-#include "memory.h"
+#include "setup.h"
 
 enum { PAGE = 4096, THREADS = 512 };
 static const uint64_t sizes[] = { 4 << 10, 64 << 10, 2 << 20 };
@@ -42,7 +41,7 @@ BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
 struct variant {
 	struct shared *s;
 	void **memory; /* of the host, that is read */
-	enum { IN_PLACE, COPIED, PREFETCHED } how;
+	bool copied;
 };
 
 static int touch(struct shared *s, uint64_t memory, struct sgpu_task *task)
@@ -63,12 +62,10 @@ static int read_pages(void *argument, struct sgpu_error *error)
 	struct sgpu_task tasks[2] = { { .untimed = true }, { .untimed = true } };
 	int rc = SGPU_OK;
 
-	if (v->how == COPIED) {
+	if (v->copied) {
 		rc = sgpu_copy_in(s->stream, s->copy, *v->memory, s->size, &tasks[0]);
-	} else if (v->how == PREFETCHED) {
-		rc = sgpu_host_prefetch(s->stream, *v->memory, s->size, true, &tasks[0]);
 	}
-	rc = rc ? rc : touch(s, v->how == COPIED ? s->copy : (uintptr_t)*v->memory, &tasks[1]);
+	rc = rc ? rc : touch(s, v->copied ? s->copy : (uintptr_t)*v->memory, &tasks[1]);
 	return bench_finish(s->stream, rc, tasks, 2, "read the pages", error);
 }
 
@@ -104,12 +101,10 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	/* No bytes: a rate would say that pages were read of which one word was. */
 	const struct sgpu_bench_point point = { .parameters = { { "size_bytes", NULL, size } },
 						.operations = size / PAGE };
-	struct variant arguments[] = { { s, &s->pinned, COPIED },
-				       { s, &s->pinned, IN_PLACE },
-				       { s, &s->pageable, IN_PLACE },
-				       { s, &s->pageable, PREFETCHED } };
-	static const char *const names[] = { "pinned, copied", "pinned, in place", "page faults",
-					     "prefetched" };
+	struct variant arguments[] = { { s, &s->pinned, true },
+				       { s, &s->pinned, false },
+				       { s, &s->pageable, false } };
+	static const char *const names[] = { "pinned, copied", "pinned, in place", "page faults" };
 	struct sgpu_bench_variant variants[SGPU_ARRAY_LENGTH(names)];
 	struct sgpu_bench *bench = s->bench;
 	int rc = sgpu_bench_new_device_memory(bench, size, &s->copy, error);
@@ -118,11 +113,8 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 	rc = rc ? rc : sgpu_bench_new_pinned(bench, size, &s->pinned, error);
 	rc = rc ? rc : bench_new_pages(bench, size, BENCH_PAGES_SMALL, -1, &s->pageable, error);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(names); i++) {
-		variants[i] = (struct sgpu_bench_variant){ .name = names[i],
-							   .prepare = prepare,
-							   .work = read_pages,
-							   .verify = verify,
-							   .argument = &arguments[i] };
+		variants[i] = (struct sgpu_bench_variant)BENCH_WORK(names[i], prepare, read_pages,
+								    verify, &arguments[i]);
 		if (arguments[i].memory == &s->pageable && !bench->info.reads_pageable) {
 			variants[i].why = "the GPU does not read ordinary memory by itself "
 					  "(neither HMM nor ATS)";
@@ -132,7 +124,7 @@ static int measure(void *argument, uint64_t size, struct sgpu_error *error)
 		  : sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_shared_memory(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct shared s = { .bench = bench };
 	int rc = sgpu_bench_new_stream(bench, bench->device, &s.stream, error);
@@ -145,11 +137,3 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 		  : bench_each_size(bench, sizes, SGPU_ARRAY_LENGTH(sizes),
 				    (struct bench_need){ 2, 1, 0 }, measure, &s, error);
 }
-
-const struct sgpu_bench_case case_shared_memory = {
-	.name = "shared-memory",
-	.help = "a kernel reads pages of the host: copied, in place, by page faults, prefetched",
-	.unit = SGPU_BENCH_NS,
-	.requires = SGPU_BENCH_DEVICE | SGPU_BENCH_GPU | SGPU_BENCH_PINNED,
-	.run = run,
-};

@@ -10,8 +10,7 @@
 #include <sgpu/stage.h>
 
 #include "cases.h"
-#include "made.h"
-#include "memory.h"
+#include "setup.h"
 
 enum {
 	PAGE = 4096,
@@ -161,8 +160,8 @@ static int measure_registration(struct source *memory, const struct kind *kind,
 {
 	struct source first = *memory, last = *memory;
 	const struct sgpu_bench_variant variants[] = {
-		{ .name = "register", .run = time_registration, .argument = &first },
-		{ .name = "unregister", .run = time_registration, .argument = &last },
+		BENCH_RUN("register", NULL, time_registration, NULL, &first),
+		BENCH_RUN("unregister", NULL, time_registration, NULL, &last),
 	};
 	const struct sgpu_bench_point point = {
 		.parameters = { { "size_bytes", NULL, memory->s->size },
@@ -255,7 +254,7 @@ static int measure_sizes(struct staging *s, struct sgpu_error *error)
 				    (struct bench_need){ WAYS + 1, 1, 0 }, measure_size, s, error);
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_staging(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point far = { .parameters = { { "memory_node", "far", 0 } } };
 	struct staging s = { .bench = bench };
@@ -271,12 +270,3 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	}
 	return rc;
 }
-
-const struct sgpu_bench_case case_staging = {
-	.name = "staging",
-	.help = "4 KiB from each kind of host memory to the device, by threads and NUMA node, and "
-		"registered",
-	.unit = SGPU_BENCH_NS,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run,
-};

@@ -159,7 +159,7 @@ static int train(struct sgpu_bench *bench, const char *name, const struct job_pl
 	return rc;
 }
 
-static int run(struct sgpu_bench *bench, struct sgpu_error *error)
+int bench_training(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	struct job_place *place = NULL;
 	int rc = job_new_place(bench, bench->device, true, &place, error);
@@ -167,11 +167,3 @@ static int run(struct sgpu_bench *bench, struct sgpu_error *error)
 	rc = rc ? rc : train(bench, "cnn", place, error);
 	return rc ? rc : train(bench, "autoencoder", place, error);
 }
-
-const struct sgpu_bench_case case_training = {
-	.name = "training",
-	.help = "training of a convolutional network and an autoencoder, sealed and unsealed",
-	.unit = SGPU_BENCH_NS,
-	.requires = SGPU_BENCH_DEVICE,
-	.run = run,
-};

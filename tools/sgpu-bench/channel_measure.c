@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "cases.h"
-#include "made.h"
-#include "memory.h"
+#include "setup.h"
 
 enum { SEED = 11, SPARE_PAGES = 4 };
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "job.h"
-#include "made.h"
+#include "setup.h"
 
 /* ---- places ---- */
 static void end_place(struct sgpu_bench *bench, uintptr_t what, uint64_t size)

@@ -3,8 +3,6 @@
  * sgpu-bench: what protection costs, as ratios of things that are timed in one run. See
  * sgpu-bench(1).
  */
-#include <signal.h>
-
 #include "verbs.h"
 
 static const struct cli_verb verbs[] = {
@@ -34,13 +32,5 @@ static const struct cli_tool tool = {
 
 int main(int argc, char **argv)
 {
-	sigset_t own;
-
-	/* It sends these to itself, to be timed and to end a guest that hangs. A parent may have
-	 * blocked them. */
-	sigemptyset(&own);
-	sigaddset(&own, SIGURG);
-	sigaddset(&own, SIGALRM);
-	sigprocmask(SIG_UNBLOCK, &own, NULL);
 	return cli_main(&tool, argc, argv);
 }

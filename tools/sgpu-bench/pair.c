@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The other process is a fork: it shares the descriptors and the memory, and makes nothing of its
- * own.
+ * own. A wait that a signal interrupts goes on.
  */
 #include "pair.h"
 
@@ -17,7 +17,130 @@
 #include <sgpu/attest.h>
 
 #include "base/cores.h"
+#include "base/spin.h"
 
+/* ---- pipes ---- */
+static int open_pipes(struct pair *pair, struct sgpu_error *error)
+{
+	return pipe(&pair->fds[0]) == 0 && pipe(&pair->fds[2]) == 0
+		       ? SGPU_OK
+		       : sgpu_fail_errno(error, "cannot make a pipe");
+}
+
+static bool send_byte(struct pair *pair, enum pair_direction direction)
+{
+	return write(pair->fds[2 * direction + 1], "", 1) == 1;
+}
+
+static bool await_byte(struct pair *pair, enum pair_direction direction)
+{
+	ssize_t got;
+	char byte;
+
+	do {
+		got = read(pair->fds[2 * direction], &byte, 1);
+	} while (got < 0 && errno == EINTR);
+	return got == 1;
+}
+
+/* ---- words in shared memory ---- */
+static int open_words(struct pair *pair, struct sgpu_error *error)
+{
+	void *memory = mmap(NULL, 2 * sizeof(*pair->words), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (memory == MAP_FAILED) {
+		return sgpu_fail_nomem(error);
+	}
+	pair->words = memory;
+	return SGPU_OK;
+}
+
+static bool send_word(struct pair *pair, enum pair_direction direction)
+{
+	atomic_fetch_add(&pair->words[direction].count, 1);
+	return true;
+}
+
+static bool await_word(struct pair *pair, enum pair_direction direction)
+{
+	const uint32_t seen = pair->seen[direction]++;
+
+	while (atomic_load(&pair->words[direction].count) == seen) {
+		sgpu_pause();
+	}
+	return true;
+}
+
+/* ---- rings ---- */
+static int open_ring(struct pair *pair, struct sgpu_error *error)
+{
+	struct sgpu_ring_client_config client = { .wait = pair->way->wait };
+	struct sgpu_ring_worker_config worker = { .members[SGPU_RING_OPCODE_SERVICE] =
+							  SGPU_RING_KNOWN,
+						  .wait = pair->way->wait };
+	int memory = -1, rc;
+
+	/* Both ends stay open on both sides. */
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, &pair->fds[1]) != 0) {
+		return sgpu_fail_errno(error, "cannot make a pair of sockets");
+	}
+	client.doorbell = pair->fds[1];
+	worker.doorbell = pair->fds[2];
+	rc = sgpu_ring_memory_create(2, 2, &memory, error);
+	rc = rc == SGPU_OK ? sgpu_ring_client_open(memory, &client, &pair->client, error) : rc;
+	rc = rc == SGPU_OK ? sgpu_ring_worker_open(memory, &worker, &pair->worker, error) : rc;
+	if (memory >= 0) {
+		close(memory);
+	}
+	return rc;
+}
+
+static bool send_ring(struct pair *pair, enum pair_direction direction)
+{
+	static const struct sgpu_ring_descriptor empty = { .opcode = SGPU_RING_OPCODE_SERVICE };
+
+	return direction == PAIR_THERE
+		       ? sgpu_ring_submit(pair->client, &empty, NULL, NULL) == SGPU_OK
+		       : sgpu_ring_finish(pair->worker, pair->ticket, SGPU_OK, 0, NULL) == SGPU_OK;
+}
+
+static bool await_ring(struct pair *pair, enum pair_direction direction)
+{
+	enum sgpu_ring_event event = SGPU_RING_BUSY;
+	struct sgpu_ring_operation operation = { .ticket = 0 };
+	struct sgpu_ring_result result;
+	size_t count = 0;
+	int rc = SGPU_OK;
+
+	while (direction == PAIR_THERE && rc == SGPU_OK && event != SGPU_RING_START) {
+		rc = sgpu_ring_next(pair->worker, &operation, &event, NULL);
+		rc = rc == SGPU_OK && event == SGPU_RING_IDLE
+			     ? sgpu_ring_worker_wait(pair->worker, 0, NULL)
+			     : rc;
+	}
+	while (direction == PAIR_BACK && rc == SGPU_OK && count == 0) {
+		rc = sgpu_ring_client_wait(pair->client, 0, NULL);
+		rc = rc == SGPU_OK ? sgpu_ring_reap(pair->client, &result, 1, &count, NULL) : rc;
+	}
+	pair->ticket = operation.ticket;
+	return rc == SGPU_OK;
+}
+
+/* ---- the table ---- */
+/* Longer than a process is idle here; one that sleeps after it can be told that the other one has
+ * gone. */
+#define LONG_NS ((uint64_t)500000000)
+
+const struct pair_way pair_ways[PAIR_WAYS] = {
+	{ "pipe", false, { 0, 0, false }, open_pipes, send_byte, await_byte },
+	{ "spin", true, { 0, 0, false }, open_words, send_word, await_word },
+	{ "ring, spin", true, { LONG_NS, LONG_NS, false }, open_ring, send_ring, await_ring },
+	{ "ring, wait", true, { 0, 0, false }, open_ring, send_ring, await_ring },
+	{ "ring, sleep", false, { 0, 0, true }, open_ring, send_ring, await_ring },
+};
+
+/* ---- both processes ---- */
 /* If the other process dies, this thread answers in its place: so no wait has to look for that,
  * which would take time. */
 static void *watch(void *argument)
@@ -36,52 +159,35 @@ static void *watch(void *argument)
 	return NULL;
 }
 
-static int open_way(struct pair *pair, struct sgpu_error *error)
-{
-	struct sgpu_platform platform;
-
-	sgpu_platform_detect(&platform);
-	if (platform.kind == SGPU_PLATFORM_GRAMINE_SGX ||
-	    platform.kind == SGPU_PLATFORM_GRAMINE_DIRECT) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "two processes share no memory under Gramine");
-	}
-	pair->words = mmap(NULL, sizeof(*pair->words), PROT_READ | PROT_WRITE,
-			   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (pair->words == MAP_FAILED) {
-		pair->words = NULL;
-		return sgpu_fail_nomem(error);
-	}
-	for (int d = PAIR_THERE; pair->way->make && d <= PAIR_BACK; d++) {
-		if (pair->way->make(&pair->fds[2 * d]) != 0) {
-			return sgpu_fail_errno(error, "cannot make a '%s'", pair->way->name);
-		}
-	}
-	return pair->way->open ? pair->way->open(pair, error) : SGPU_OK;
-}
-
-static _Noreturn void run_child(struct pair *pair, const int *cpus,
-				void (*serve)(struct pair *pair), pid_t parent)
+static _Noreturn void run_child(struct pair *pair, const int *cpus, pid_t parent)
 {
 	sigset_t all;
 
 	sigfillset(&all); /* the parent says when it ends */
 	if (sigprocmask(SIG_BLOCK, &all, NULL) == 0 && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
 	    getppid() == parent && (!cpus || sgpu_bind_to_cpu(cpus[1]))) {
-		serve(pair);
+		while (pair->way->await(pair, PAIR_THERE) && pair->way->send(pair, PAIR_BACK)) {
+		}
 	}
 	_exit(1);
 }
 
 int pair_start(struct pair *pair, const struct pair_way *way, const int *cpus,
-	       void (*serve)(struct pair *pair), struct sgpu_error *error)
+	       struct sgpu_error *error)
 {
 	const pid_t parent = getpid();
+	struct sgpu_platform platform;
 	int rc, failed;
 
 	*pair = (struct pair){ .way = way, .fds = { -1, -1, -1, -1 } };
 	CPU_ZERO(&pair->before);
-	rc = open_way(pair, error);
+	sgpu_platform_detect(&platform);
+	if (platform.kind == SGPU_PLATFORM_GRAMINE_SGX ||
+	    platform.kind == SGPU_PLATFORM_GRAMINE_DIRECT) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "two processes share no memory under Gramine");
+	}
+	rc = way->open(pair, error);
 	if (rc < 0) {
 		return rc;
 	}
@@ -91,7 +197,7 @@ int pair_start(struct pair *pair, const struct pair_way *way, const int *cpus,
 	}
 	pair->child = fork();
 	if (pair->child == 0) {
-		run_child(pair, cpus, serve, parent);
+		run_child(pair, cpus, parent);
 	}
 	if (pair->child < 0) {
 		return sgpu_fail_errno(error, "cannot start another process");
@@ -118,7 +224,7 @@ void pair_end(struct pair *pair)
 		close(pair->fds[i]); /* or -1 */
 	}
 	if (pair->words) {
-		munmap(pair->words, sizeof(*pair->words));
+		munmap(pair->words, 2 * sizeof(*pair->words));
 	}
 	if (CPU_COUNT(&pair->before) > 0) {
 		(void)sched_setaffinity(0, sizeof(pair->before), &pair->before);

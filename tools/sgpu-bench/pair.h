@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two processes, and the ways in which one of them wakes the other.
+ * Two processes, and the ways in which one of them wakes the other, which does nothing but answer.
  */
 #ifndef BENCH_PAIR_H
 #define BENCH_PAIR_H
@@ -15,20 +15,13 @@
 
 enum pair_direction { PAIR_THERE, PAIR_BACK };
 
-/* In memory that both share. Each word has cache lines of its own. */
-struct pair_words {
-	struct {
-		_Alignas(128) _Atomic uint32_t count;
-	} sent[2];			      /* by direction */
-	_Alignas(128) _Atomic uint32_t ready; /* how often the other process was about to wait */
-	_Atomic uint64_t cpu_ns,
-		woken_ns; /* the processor time that it had used by then; when it ran again */
-};
-
 struct pair {
 	const struct pair_way *way;
-	struct pair_words *words;
-	uint32_t seen[2]; /* of `sent`, by this process */
+	/* In memory that both share, in cache lines of their own: how often each has sent. */
+	struct pair_word {
+		_Alignas(128) _Atomic uint32_t count;
+	} * words;
+	uint32_t seen[2]; /* of the words, by this process */
 	int fds[4];	  /* for each direction the end that is read and the one that is written */
 	struct sgpu_ring_client *client;
 	struct sgpu_ring_worker *worker;
@@ -45,31 +38,19 @@ struct pair_way {
 	const char *name;
 	bool spins; /* so that on one processor it would wait for the end of a time slice */
 	struct sgpu_ring_wait wait; /* of a ring */
-	int (*make)(int fds[2]);    /* of descriptors: for one direction */
-	int (*open)(struct pair *pair, struct sgpu_error *error); /* or NULL */
+	int (*open)(struct pair *pair, struct sgpu_error *error);
 	bool (*send)(struct pair *pair, enum pair_direction direction);
 	bool (*await)(struct pair *pair, enum pair_direction direction);
 };
 
 /* They sleep in the kernel, or wait in shared memory. */
-extern const struct pair_way pair_ways[];
-enum pair_name {
-	PAIR_PIPE,
-	PAIR_SOCKET,
-	PAIR_EVENTFD,
-	PAIR_FUTEX,
-	PAIR_SPIN,
-	PAIR_UMWAIT,
-	PAIR_RING_SPIN,
-	PAIR_RING_WAIT,
-	PAIR_RING_SLEEP,
-	PAIR_WAYS
-};
+enum { PAIR_WAYS = 5 };
+extern const struct pair_way pair_ways[PAIR_WAYS];
 
-/* Starts the other process, which runs serve() until pair_end. cpus: where this and that process
- * run, or NULL: anywhere. SGPU_EUNAVAILABLE: this machine has no such way. */
+/* Starts the other process, which answers until pair_end. cpus: where this and that process run, or
+ * NULL: anywhere. SGPU_EUNAVAILABLE: this machine has no such way. */
 SGPU_MUST_CHECK int pair_start(struct pair *pair, const struct pair_way *way, const int *cpus,
-			       void (*serve)(struct pair *pair), struct sgpu_error *error);
+			       struct sgpu_error *error);
 void pair_end(struct pair *pair);
 /* Wakes the other process, and waits for what it sends back. */
 SGPU_MUST_CHECK int pair_trip(struct pair *pair, struct sgpu_error *error);

@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Work of the case session for another process: sessions of programs (sgpu/remote.h) over a pipe,
- * over a ring, and, where SGPU_SOCKET names a server, with that; and messages that are not sealed.
- * Beside them, in this process: bare calls of the device, and direct calls of a secure context.
+ * Work of the case session for another process: sessions of programs (sgpu/remote.h) over a pipe
+ * and over a ring, beside bare calls of the device in this process.
  *
- * An empty group is a message that asks for nothing. An operation takes 4 KiB to the device, runs a
- * job that was loaded before over them, and takes 4 KiB back. A launch runs that job alone, and is
- * waited for: one kernel, and its sealed command. A request clears 4 KiB.
+ * An operation takes 4 KiB to the device, runs a job that was loaded before over them, and takes
+ * 4 KiB back. A launch runs that job alone, and is waited for: one kernel, and its sealed command.
  */
-#include <stdlib.h>
-
 #include <sgpu/remote.h>
 
-#include "remote/client.h"
 #include "remote/job.h"
 
 #include "bare.h"
 #include "cases.h"
-#include "made.h"
-#include "memory.h"
+#include "setup.h"
 
-enum { BYTES = 4096, NUMBERS = BYTES / sizeof(float), ROUNDS = 100, REQUESTS = 64, LAUNCHES = 64 };
+enum { BYTES = 4096, NUMBERS = BYTES / sizeof(float), ROUNDS = 100, LAUNCHES = 64 };
 
 #define SEGMENT(id, direction)                                                                 \
 	"{\"segment_id\":\"" id "\",\"sensitivity_level\":\"HIGH\",\"direction\":\"" direction \
@@ -33,34 +27,20 @@ static const char job_text[] = "{\"version\":1,\"manifest_id\":\"bench\",\"segme
 					     "\"kernel\":\"vector_add\",\"arguments\":"
 					     "{\"a\":\"in\",\"b\":\"in\",\"output\":\"out\"}}]}";
 
-enum { BARE, DIRECT, PLAIN, PIPE, RING, SERVICE, SIDES };
+enum { BARE, PIPE, RING, SIDES };
 
 struct side {
 	float *in; /* NUMBERS that go there, and those that come back; of bare calls: pinned */
-	int requests;
 	/* of sessions */
 	struct sgpu_remote *remote;
 	uint32_t job, buffer;
-	/* of plain messages */
-	struct sgpu_pipe pipe;
-	/* of calls in this process */
+	/* of bare calls */
 	struct sgpu_stream *stream;
 	sgpu_devptr memory;
 	void *local_job;
 };
 
 /* ---- sessions ---- */
-static int run_empty(void *argument, struct sgpu_error *error)
-{
-	struct side *s = argument;
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < ROUNDS; i++) {
-		rc = sgpu_group_client_send(s->remote->client, s->remote->results, error);
-	}
-	return rc;
-}
-
 static int run_operations(void *argument, struct sgpu_error *error)
 {
 	struct side *s = argument;
@@ -92,43 +72,7 @@ static int run_launches(void *argument, struct sgpu_error *error)
 	return rc;
 }
 
-static int run_requests(void *argument, struct sgpu_error *error)
-{
-	struct side *s = argument;
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < s->requests; i++) {
-		rc = sgpu_remote_clear(s->remote, s->buffer, 0, BYTES, error);
-	}
-	return rc ? rc : sgpu_remote_sync(s->remote, error);
-}
-
-/* ---- plain messages ---- */
-static int send_plain(struct side *s, enum sgpu_item_kind kind, int count, struct sgpu_error *error)
-{
-	static uint8_t items[SGPU_GROUP_BYTES], answer[SGPU_MESSAGE_MAX];
-	const struct sgpu_item item = { .kind = kind, .size = BYTES };
-	size_t size = 0, answer_size = 0;
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = sgpu_item_encode(&item, items, &size, error);
-	}
-	rc = rc ? rc : sgpu_pipe_exchange(&s->pipe, items, size, answer, &answer_size, error);
-	if (rc == SGPU_OK && answer_size != 4 + (size_t)count * 8) {
-		rc = sgpu_fail(error, SGPU_EDIFFERS, "a request over a pipe failed");
-	}
-	return rc;
-}
-
-static int run_plain(void *argument, struct sgpu_error *error)
-{
-	struct side *s = argument;
-
-	return send_plain(s, SGPU_ITEM_CLEAR, s->requests, error);
-}
-
-/* ---- calls in this process ---- */
+/* ---- bare calls ---- */
 static int run_bare(void *argument, struct sgpu_error *error)
 {
 	struct side *s = argument;
@@ -152,18 +96,6 @@ static int run_bare(void *argument, struct sgpu_error *error)
 		rc = rc ? rc : ended;
 	}
 	return rc;
-}
-
-static int run_direct(void *argument, struct sgpu_error *error)
-{
-	struct side *s = argument;
-	struct sgpu_task tasks[REQUESTS] = { { 0 } };
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < s->requests; i++) {
-		rc = sgpu_device_clear(s->stream, s->memory, BYTES, &tasks[i]);
-	}
-	return bench_finish(s->stream, rc, tasks, s->requests, "clear device memory", error);
 }
 
 static int launch_bare(void *argument, struct sgpu_error *error)
@@ -225,38 +157,23 @@ static int fetch_doubled(void *argument, struct sgpu_error *error)
 }
 
 /* ---- the points ---- */
-static int measure_sessions(struct sgpu_bench *bench, struct side sides[SIDES],
-			    struct sgpu_error *error)
+static int measure_operations(struct sgpu_bench *bench, struct side sides[SIDES],
+			      struct sgpu_error *error)
 {
-	static const char *const names[SIDES] = {
-		[PIPE] = "pipe", [RING] = "ring", [SERVICE] = "service"
-	};
-	const struct sgpu_bench_point empty_group = {
-		.parameters = { { "what", "empty group", 0 } },
-		.operations = ROUNDS,
-	};
-	const struct sgpu_bench_point operation = {
+	const struct sgpu_bench_point point = {
 		.parameters = { { "what", "operation", 0 }, { "size_bytes", NULL, BYTES } },
 		.operations = ROUNDS,
 	};
-	struct sgpu_bench_variant variant = { .name = "bare calls",
-					      .prepare = spoil,
-					      .work = run_bare,
-					      .verify = is_doubled,
-					      .argument = &sides[BARE] };
-	struct sgpu_bench_variant empty[SIDES], whole[SIDES] = { variant };
-	int count = 0, rc;
+	struct sgpu_bench_variant variants[SIDES] = { { .name = "bare calls", .work = run_bare },
+						      { .name = "pipe", .work = run_operations },
+						      { .name = "ring", .work = run_operations } };
 
-	variant.work = run_operations;
-	for (int i = PIPE; i < SIDES && sides[i].remote; i++) {
-		variant.name = names[i];
-		variant.argument = &sides[i];
-		empty[count++] = (struct sgpu_bench_variant){ names[i], .work = run_empty,
-							      .argument = &sides[i] };
-		whole[count] = variant;
+	for (int i = 0; i < SIDES; i++) {
+		variants[i].prepare = spoil;
+		variants[i].verify = is_doubled;
+		variants[i].argument = &sides[i];
 	}
-	rc = sgpu_bench_measure(bench, &empty_group, empty, count, error);
-	return rc ? rc : sgpu_bench_measure(bench, &operation, whole, count + 1, error);
+	return sgpu_bench_measure(bench, &point, variants, SIDES, error);
 }
 
 static int measure_launches(struct sgpu_bench *bench, struct side sides[SIDES],
@@ -271,16 +188,10 @@ static int measure_launches(struct sgpu_bench *bench, struct side sides[SIDES],
 		  .prepare = bare_prepare,
 		  .work = launch_bare,
 		  .verify = bare_verify },
-		{ .name = "sealed, pipe",
-		  .prepare = bring_numbers,
-		  .work = run_launches,
-		  .verify = fetch_doubled,
-		  .argument = &sides[PIPE] },
-		{ .name = "sealed, ring",
-		  .prepare = bring_numbers,
-		  .work = run_launches,
-		  .verify = fetch_doubled,
-		  .argument = &sides[RING] },
+		BENCH_WORK("sealed, pipe", bring_numbers, run_launches, fetch_doubled,
+			   &sides[PIPE]),
+		BENCH_WORK("sealed, ring", bring_numbers, run_launches, fetch_doubled,
+			   &sides[RING]),
 	};
 	float doubled[NUMBERS];
 	struct bare *bare;
@@ -298,50 +209,25 @@ static int measure_launches(struct sgpu_bench *bench, struct side sides[SIDES],
 	return sgpu_bench_measure(bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
-static int measure_requests(struct sgpu_bench *bench, struct side sides[SIDES],
-			    struct sgpu_error *error)
-{
-	const struct sgpu_bench_variant variants[] = {
-		{ .name = "direct call", .work = run_direct, .argument = &sides[DIRECT] },
-		{ .name = "plain message", .work = run_plain, .argument = &sides[PLAIN] },
-		{ .name = "sealed group", .work = run_requests, .argument = &sides[PIPE] },
-	};
-	int rc = SGPU_OK;
-
-	for (int requests = 1; rc == SGPU_OK && requests <= REQUESTS; requests *= REQUESTS) {
-		const struct sgpu_bench_point point = { .parameters = { { "what", "pipe", 0 },
-									{ "requests", NULL,
-									  (uint64_t)requests } } };
-
-		sides[DIRECT].requests = sides[PLAIN].requests = sides[PIPE].requests = requests;
-		rc = sgpu_bench_measure(bench, &point, variants, 3, error);
-	}
-	return rc;
-}
-
 /* ---- the sides ---- */
 BENCH_ENDING(end_remote, struct sgpu_remote, sgpu_remote_close)
 BENCH_ENDING(end_local_job, void, sgpu_remote_jobs.free)
 
-static int open_here(struct sgpu_bench *bench, struct sgpu_device *inside, struct side *bare,
-		     struct side *direct, struct sgpu_error *error)
+static int open_here(struct sgpu_bench *bench, struct side *side, struct sgpu_error *error)
 {
 	uint64_t bytes = 0;
 	void *memory = NULL;
 	int rc = sgpu_bench_new_pinned(bench, (uint64_t)2 * BYTES, &memory, error);
 
-	bare->in = memory;
-	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &bare->stream, error);
+	side->in = memory;
+	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &side->stream, error);
 	rc = rc ? rc
-		: sgpu_bench_new_device_memory(bench, (uint64_t)2 * BYTES, &bare->memory, error);
+		: sgpu_bench_new_device_memory(bench, (uint64_t)2 * BYTES, &side->memory, error);
 	rc = rc ? rc
 		: sgpu_remote_jobs.load(bench->device, job_text, sizeof(job_text) - 1, UINT64_MAX,
-					&bare->local_job, &bytes, error);
-	rc = rc ? rc : sgpu_bench_keep(bench, end_local_job, (uintptr_t)bare->local_job, 0, error);
-	rc = rc ? rc : sgpu_bench_new_stream(bench, inside, &direct->stream, error);
+					&side->local_job, &bytes, error);
 	return rc ? rc
-		  : sgpu_device_alloc(inside, BYTES, &direct->memory,
-				      error); /* ends with the context */
+		  : sgpu_bench_keep(bench, end_local_job, (uintptr_t)side->local_job, 0, error);
 }
 
 /* A session that was just opened. */
@@ -362,12 +248,12 @@ static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *owner,
 {
 	struct sgpu_remote_config config = { .owner = owner };
 	struct sgpu_remote_ring ring;
-	struct sgpu_pipe pipe;
-	int rc = bench_start_pipe(bench, "--serve", "session", &pipe, error);
+	int ends[2];
+	int rc = bench_start_pipe(bench, "--serve", "session", ends, error);
 
 	if (rc == SGPU_OK) {
-		config.in = pipe.in;
-		config.out = pipe.out;
+		config.in = ends[0];
+		config.out = ends[1];
 		rc = sgpu_remote_open(&config, &sides[PIPE].remote, error);
 	}
 	rc = rc ? rc : prepare_session(bench, &sides[PIPE], error);
@@ -376,32 +262,21 @@ static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *owner,
 		config.ring = &ring;
 		rc = sgpu_remote_open(&config, &sides[RING].remote, error);
 	}
-	rc = rc ? rc : prepare_session(bench, &sides[RING], error);
-	if (rc == SGPU_OK && getenv("SGPU_SOCKET")) {
-		rc = sgpu_remote_connect(NULL, owner, NULL, &sides[SERVICE].remote, error);
-		rc = rc ? rc : prepare_session(bench, &sides[SERVICE], error);
-	}
-	return rc;
+	return rc ? rc : prepare_session(bench, &sides[RING], error);
 }
 
-int bench_session_remote(struct sgpu_bench *bench, struct sgpu_secure *context,
-			 struct sgpu_error *error)
+int bench_session_remote(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const size_t mark = sgpu_bench_mark(bench);
-	struct side sides[SIDES] = { { .requests = 0 } };
+	struct side sides[SIDES] = { { .in = NULL } };
 	struct sgpu_key owner;
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, error);
 
-	rc = rc ? rc
-		: open_here(bench, sgpu_secure_device(context), &sides[BARE], &sides[DIRECT],
-			    error);
+	rc = rc ? rc : open_here(bench, &sides[BARE], error);
 	rc = rc ? rc : open_sessions(bench, &owner, sides, error);
 	sgpu_key_clear(&owner);
-	rc = rc ? rc : measure_sessions(bench, sides, error);
+	rc = rc ? rc : measure_operations(bench, sides, error);
 	rc = rc ? rc : measure_launches(bench, sides, error);
-	rc = rc ? rc : bench_start_pipe(bench, "--serve", "plain", &sides[PLAIN].pipe, error);
-	rc = rc ? rc : send_plain(&sides[PLAIN], SGPU_ITEM_ALLOC, 1, error);
-	rc = rc ? rc : measure_requests(bench, sides, error);
 	sgpu_bench_release(bench, mark);
 	return rc;
 }

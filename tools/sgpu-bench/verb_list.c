@@ -66,8 +66,8 @@ int verb_list(int argc, char **argv)
 	if (rc != SGPU_OK) {
 		status = cli_error(&error);
 	}
-	for (int i = 0; rc == SGPU_OK && status == 0 && bench_cases[i]; i++) {
-		status = print_row(bench_cases[i], &info);
+	for (int i = 0; rc == SGPU_OK && status == 0 && bench_cases[i].name; i++) {
+		status = print_row(&bench_cases[i], &info);
 	}
 	sgpu_device_close(&device);
 	return status;

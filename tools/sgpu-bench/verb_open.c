@@ -19,8 +19,7 @@ const struct cli_option open_options[] = {
 	  CLI_TEXT(struct request, device) },
 	{ "secure", 0, NULL, "with a secure context for an owner whose key is known",
 	  CLI_FLAG(struct request, secure) },
-	{ "serve", 0, "WHAT",
-	  "serve on standard input and output: plain requests, a session, or one over a ring",
+	{ "serve", 0, "WHAT", "serve on standard input and output: a session, or one over a ring",
 	  CLI_TEXT(struct request, serve) },
 	CLI_END,
 };
@@ -41,8 +40,7 @@ int verb_open(int argc, char **argv)
 			       ? 0
 			       : cli_error(&error);
 	}
-	if (bench_open(request.device, 0, request.secure ? BENCH_SECURE : BENCH_PLAIN, ns,
-		       &error) != SGPU_OK) {
+	if (bench_open(request.device, 0, request.secure, ns, &error) != SGPU_OK) {
 		return cli_error(&error);
 	}
 	printf(cli_json ? "{\"opening_ns\":%" PRIu64 ",\"closing_ns\":%" PRIu64 "}\n"

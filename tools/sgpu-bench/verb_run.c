@@ -88,27 +88,27 @@ static int choose_cases(struct run *r, char *const *names)
 	const bool all = !*names || (strcmp(*names, "all") == 0 && !names[1]);
 	const char *known[CASES_MAX + 1] = { NULL };
 
-	for (int i = 0; bench_cases[i]; i++) {
-		known[i] = bench_cases[i]->name;
+	for (int i = 0; bench_cases[i].name; i++) {
+		known[i] = bench_cases[i].name;
 		if (all) {
-			r->cases[r->case_count++] = bench_cases[i];
+			r->cases[r->case_count++] = &bench_cases[i];
 		}
 	}
 	for (; !all && *names; names++) {
-		const struct sgpu_bench_case *const *row = bench_cases;
+		const struct sgpu_bench_case *row = bench_cases;
 
-		while (*row && strcmp((*row)->name, *names) != 0) {
+		while (row->name && strcmp(row->name, *names) != 0) {
 			row++;
 		}
-		if (!*row) {
+		if (!row->name) {
 			return cli_unknown("unknown case", *names, "", known);
 		}
 		for (int i = 0; i < r->case_count; i++) {
-			if (r->cases[i] == *row) {
+			if (r->cases[i] == row) {
 				return cli_usage("case '%s' is named twice", *names);
 			}
 		}
-		r->cases[r->case_count++] = *row;
+		r->cases[r->case_count++] = row;
 	}
 	return 0;
 }

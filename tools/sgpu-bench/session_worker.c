@@ -14,39 +14,14 @@
 
 #include <sgpu/remote.h>
 
-#include "secure/group.h"
-
 #include "cases.h"
 
 enum { MEMORY_FD = 3, AREA_FD = 4, GIVEN_MAX = 5 };
 
 /* ---- the worker ---- */
-static const struct sgpu_pipe standard = { STDIN_FILENO, STDOUT_FILENO };
-
-/* Items that nobody sealed: what the sealing of a group costs is seen beside it. */
-static int serve_plain(struct sgpu_secure *context, struct sgpu_error *error)
-{
-	static const struct sgpu_group_config config;
-	static uint8_t message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX];
-	struct sgpu_group_worker *worker = NULL;
-	size_t size = 0, answer_size = 0;
-	int rc = sgpu_group_worker_create(context, &config, &worker, error);
-
-	while (rc == SGPU_OK) {
-		rc = sgpu_message_read(standard.in, message, &size, error);
-		if (rc < 0 || size == 0) {
-			break;
-		}
-		sgpu_group_worker_run(worker, message, size, answer, &answer_size);
-		rc = sgpu_message_write(standard.out, answer, answer_size, error);
-	}
-	sgpu_group_worker_free(&worker);
-	return rc;
-}
-
 static int serve_session(struct sgpu_secure *context, struct sgpu_error *error)
 {
-	return sgpu_remote_serve(context, 0, NULL, standard.in, standard.out, error);
+	return sgpu_remote_serve(context, 0, NULL, STDIN_FILENO, STDOUT_FILENO, error);
 }
 
 static int serve_ring(struct sgpu_secure *context, struct sgpu_error *error)
@@ -64,28 +39,18 @@ static int serve_ring(struct sgpu_secure *context, struct sgpu_error *error)
 
 int bench_serve(const char *selector, const char *what, struct sgpu_error *error)
 {
-	static const struct {
-		const char *what;
-		int (*serve)(struct sgpu_secure *context, struct sgpu_error *error);
-	} services[] = { { "plain", serve_plain },
-			 { "session", serve_session },
-			 { "ring", serve_ring } };
+	const bool is_ring = strcmp(what, "ring") == 0;
 	struct sgpu_secure *context = NULL;
 	struct sgpu_device *device = NULL;
-	size_t i = 0;
 	int rc;
 
-	while (i < SGPU_ARRAY_LENGTH(services) && strcmp(what, services[i].what) != 0) {
-		i++;
-	}
-	if (i == SGPU_ARRAY_LENGTH(services)) {
-		return sgpu_fail(error, SGPU_EUSAGE,
-				 "--serve '%s' is none of 'plain', 'session' and 'ring'",
+	if (!is_ring && strcmp(what, "session") != 0) {
+		return sgpu_fail(error, SGPU_EUSAGE, "--serve '%s' is neither 'session' nor 'ring'",
 				 SGPU_EXCERPT(what));
 	}
 	rc = sgpu_device_open(selector, NULL, &device, error);
 	rc = rc ? rc : sgpu_secure_create(device, NULL, &context, error);
-	rc = rc ? rc : services[i].serve(context, error);
+	rc = rc ? rc : is_ring ? serve_ring(context, error) : serve_session(context, error);
 	sgpu_secure_destroy(&context);
 	sgpu_device_close(&device);
 	return rc;
@@ -172,8 +137,8 @@ int bench_spawn(const char *const *words, const int *given, int count, pid_t *ch
 				       strerror(failed));
 }
 
-int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *value,
-		     struct sgpu_pipe *ends, struct sgpu_error *error)
+int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *value, int ends[2],
+		     struct sgpu_error *error)
 {
 	const char *const words[] = { "sgpu-bench", "open", "--device", bench->info.selector,
 				      option,	    value,  NULL };
@@ -187,8 +152,8 @@ int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *v
 	if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) {
 		rc = sgpu_fail_errno(error, "cannot make a pipe");
 	}
-	worker->held[0] = ends->in = from[0];
-	worker->held[1] = ends->out = to[1];
+	worker->held[0] = ends[0] = from[0];
+	worker->held[1] = ends[1] = to[1];
 	rc = rc ? rc : bench_spawn(words, (const int[]){ to[0], from[1] }, 2, &worker->pid, error);
 	close_all((const int[]){ to[0], from[1] }, 2);
 	return rc;

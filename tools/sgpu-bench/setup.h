@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What several cases set up alike. All of it is kept until the case ends, or the part of it that
+ * made it.
+ */
+#ifndef BENCH_SETUP_H
+#define BENCH_SETUP_H
+
+#include <sgpu/bench.h>
+#include <sgpu/crypto.h>
+#include <sgpu/seal.h>
+
+/* Defines a function for sgpu_bench_keep that ends a thing by a function that takes a pointer to
+ * the thing's pointer. */
+#define BENCH_ENDING(name, type, function)                                        \
+	static void name(struct sgpu_bench *bench, uintptr_t what, uint64_t size) \
+	{                                                                         \
+		type *made = (type *)what;                                        \
+                                                                                  \
+		(void)bench, (void)size;                                          \
+		function(&made);                                                  \
+	}
+
+/* A variant of a point that is at work for as long as a call takes, or that tells its time itself.
+ */
+#define BENCH_WORK(called, first, does, last, with)                                     \
+	{                                                                               \
+		.name = (called), .prepare = (first), .work = (does), .verify = (last), \
+		.argument = (with)                                                      \
+	}
+#define BENCH_RUN(called, first, does, last, with)                                     \
+	{                                                                              \
+		.name = (called), .prepare = (first), .run = (does), .verify = (last), \
+		.argument = (with)                                                     \
+	}
+
+/* Memory that a size needs: so many times the size, and some more of each. */
+struct bench_need {
+	unsigned host, device;
+	uint64_t more;
+};
+typedef int (*bench_size_fn)(void *argument, uint64_t size, struct sgpu_error *error);
+/* Calls measure() for each size that --size allows and that there is memory for, and waives the
+ * others. What measure() makes ends with each size. */
+SGPU_MUST_CHECK int bench_each_size(struct sgpu_bench *bench, const uint64_t *sizes, int count,
+				    struct bench_need need, bench_size_fn measure, void *argument,
+				    struct sgpu_error *error);
+/* The same for the sizes of sgpu_bench_sizes. */
+SGPU_MUST_CHECK int bench_sweep(struct sgpu_bench *bench, uint64_t min, uint64_t max,
+				struct bench_need need, bench_size_fn measure, void *argument,
+				struct sgpu_error *error);
+
+/* rc; but if it says that something is lacking, the point or its variant is waived with the error's
+ * text, and SGPU_OK. */
+SGPU_MUST_CHECK int bench_or_waive(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
+				   const char *variant, int rc, const struct sgpu_error *error);
+
+/* A device besides bench->device, whose memory ends with it. */
+SGPU_MUST_CHECK int bench_new_device(struct sgpu_bench *bench, const char *selector,
+				     struct sgpu_device **device, struct sgpu_error *error);
+/* Threads for all jobs. */
+SGPU_MUST_CHECK int bench_new_pool(struct sgpu_bench *bench, struct sgpu_pool **pool,
+				   struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_new_aead(struct sgpu_bench *bench, const char *provider,
+				   const uint8_t key[SGPU_KEY_SIZE], struct sgpu_aead **aead,
+				   struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_new_device_key(struct sgpu_bench *bench, struct sgpu_stream *stream,
+					 const struct sgpu_sealed_keys *keys,
+					 struct sgpu_device_key **key, struct sgpu_error *error);
+
+/* A pattern and what it seals to, as one run of chunks from 0 on, with a new key that need not be
+ * secret. */
+struct bench_sealed {
+	struct sgpu_sealed_keys keys;
+	struct sgpu_aead *aead;
+	struct sgpu_device_key *key;
+	void *plain, *sealed,
+		*result; /* of the device's pool; the result is for either of the two */
+	uint64_t size, sealed_size;
+};
+SGPU_MUST_CHECK int bench_new_sealed(struct sgpu_bench *bench, struct sgpu_stream *stream,
+				     uint64_t size, uint64_t seed, struct bench_sealed *sealed,
+				     struct sgpu_error *error);
+
+/* ---- memory that copies are measured with, and the time between two ends on a stream ---- */
+/* Memory of the process, every page of it there, from a multiple of 2 MiB on, on a node or any
+ * (-1); kept until the case ends. Errors: SGPU_EUNAVAILABLE when there are no such pages,
+ * SGPU_ENOMEM. */
+enum bench_pages {
+	BENCH_PAGES_ANY, /* huge ones where the kernel has them */
+	BENCH_PAGES_SMALL,
+	BENCH_PAGES_TRANSPARENT, /* 2 MiB, as the kernel gives them on advice */
+	BENCH_PAGES_HUGE,	 /* of those that the administrator has reserved */
+};
+SGPU_MUST_CHECK int bench_new_pages(struct sgpu_bench *bench, uint64_t size, enum bench_pages pages,
+				    int node, void **memory, struct sgpu_error *error);
+/* Memory of a way to the device, with the pattern of a seed; the pages and the node are for other
+ * memory than the device's own. Errors: SGPU_EUNAVAILABLE when the device does not have the way;
+ * those of bench_new_pages and sgpu_bench_new_pinned. */
+enum bench_way { BENCH_PINNED, BENCH_PAGEABLE, BENCH_REGISTERED };
+SGPU_MUST_CHECK int bench_new_source(struct sgpu_bench *bench, enum bench_way way,
+				     enum bench_pages pages, int node, uint64_t size, uint64_t seed,
+				     void **memory, struct sgpu_error *error);
+/* Alters every page, so that what was there before does not pass for what was to come. */
+void bench_spoil(void *memory, uint64_t size);
+/* SGPU_EDIFFERS when the memory is not what sgpu_bench_fill made with the seed. */
+SGPU_MUST_CHECK int bench_verify(const void *memory, uint64_t size, uint64_t seed,
+				 struct sgpu_error *error);
+
+/* Waits for tasks that were enqueued, the last one with `rc`, and tells what failed first. what:
+ * "copy to the device". */
+SGPU_MUST_CHECK int bench_finish(struct sgpu_stream *stream, int rc, const struct sgpu_task *tasks,
+				 int count, const char *what, struct sgpu_error *error);
+/* Copies that wait for their end. */
+SGPU_MUST_CHECK int bench_to_device(struct sgpu_stream *stream, sgpu_devptr to, const void *from,
+				    uint64_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_from_device(struct sgpu_stream *stream, void *to, sgpu_devptr from,
+				      uint64_t size, struct sgpu_error *error);
+SGPU_MUST_CHECK int bench_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+				struct sgpu_error *error);
+/* bench_verify of device memory, by way of the host's, in which nothing of before is left. */
+SGPU_MUST_CHECK int bench_verify_device(struct sgpu_stream *stream, sgpu_devptr memory,
+					uint64_t size, uint64_t seed, void *scratch,
+					struct sgpu_error *error);
+
+#endif
