@@ -30,7 +30,6 @@
 #include <sgpu/run.h>
 #include <sgpu/remote.h>
 #include <sgpu/attest.h>
-#include <sgpu/dsa.h>
 #include <sgpu/bench.h>
 
 #endif

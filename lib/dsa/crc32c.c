@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include <sgpu/dsa.h>
+#include "dsa/dsa.h"
 
 enum { POLYNOMIAL = (int)0x82f63b78 };
 

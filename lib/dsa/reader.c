@@ -3,8 +3,9 @@
  * Files by the accelerator: a piece of the file is mapped, and copied from the page cache. read(2)
  * copies too, with a core; which of the two is faster depends on the machine, so the first pieces
  * go both ways in turns, and the best time of each decides. A file that is cut short meanwhile is a
- * page that is not there, and no signal: see run.c.
+ * page that the device does not find, and no signal.
  */
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,11 @@
 #include <sgpu/io.h>
 
 #include "dsa/queue.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#define MADV_POPULATE_WRITE 23
+#endif
 
 enum { PART = 128 << 10, DEPTH = 8, PARTS_MAX = 64 };
 
@@ -31,7 +37,7 @@ struct sgpu_dsa_reader {
 	pthread_mutex_t lock; /* of whoever uses the device; covers what follows */
 	atomic_bool used;     /* the device */
 	struct way device, core;
-	_Atomic uint64_t bytes;
+	uint64_t bytes;
 	char why[SGPU_ERROR_TEXT_MAX];
 };
 
@@ -60,12 +66,10 @@ void sgpu_dsa_reader_free(struct sgpu_dsa_reader **reader)
 	}
 }
 
-void sgpu_dsa_reader_figures(struct sgpu_dsa_reader *reader, struct sgpu_dsa_figures *figures)
+void sgpu_dsa_reader_figures(const struct sgpu_dsa_reader *reader, struct sgpu_dsa_figures *figures)
 {
-	pthread_mutex_lock(&reader->lock);
 	figures->bytes = reader->bytes;
 	memcpy(figures->why, reader->why, sizeof(figures->why));
-	pthread_mutex_unlock(&reader->lock);
 }
 
 /* The whole file is there before and after: what is missing of a page's end reads as zeros. */
@@ -81,15 +85,16 @@ static int copy(struct sgpu_dsa *dsa, const uint8_t *from, uint8_t *to, size_t s
 		struct sgpu_error *error)
 {
 	struct sgpu_dsa_job jobs[PARTS_MAX];
-	size_t part = size / PARTS_MAX < PART ? PART : size / PARTS_MAX + 1, count = 0;
+	size_t count = 0;
 
-	for (size_t at = 0; at < size; at += part) {
+	for (size_t at = 0; at < size; at += PART) {
 		jobs[count++] =
 			(struct sgpu_dsa_job){ .from = from + at,
 					       .to = to + at,
-					       .size = size - at < part ? size - at : part };
+					       .size = size - at < PART ? (uint32_t)(size - at)
+									: PART };
 	}
-	return sgpu_dsa_run(dsa, jobs, count, DEPTH, false, error);
+	return sgpu_dsa_run(dsa, jobs, count, DEPTH, error);
 }
 
 /* SGPU_ESYSTEM when the file is not what it was: read(2) then says what is wrong. */
@@ -167,7 +172,7 @@ int sgpu_dsa_pread(struct sgpu_dsa_reader *reader, int fd, const char *name, voi
 	bool read;
 	int code = SGPU_OK;
 
-	if (!reader->used || size < SGPU_DSA_READ_LEAST ||
+	if (!reader->used || size < SGPU_DSA_READ_LEAST || size > PARTS_MAX * PART ||
 	    pthread_mutex_trylock(&reader->lock) != 0) {
 		return sgpu_pread(fd, name, data, size, offset, got, error);
 	}

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an accelerator answers, and what /sys says of its queues. Whatever comes, a job counts no
- * more bytes than it has, nothing is handed to a device that was stopped, and a call ends. The
+ * What an accelerator answers, and what /sys says of its queues. Whatever comes, a run that
+ * ends well has done all jobs, nothing is handed to a device that was stopped, and a call ends. The
  * first byte chooses.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "dsa/queue.h"
@@ -70,31 +69,27 @@ static void try_answers(void)
 	static uint8_t from[SIZE], to[SIZE];
 	struct sgpu_dsa_job jobs[JOBS];
 	struct sgpu_dsa *dsa = NULL;
-	uint8_t shape[2];
+	uint8_t depth = 0;
 
-	take(shape, sizeof(shape));
+	take(&depth, 1);
 	if (sgpu_dsa_create(&dsa, NULL) != SGPU_OK) {
 		return;
 	}
-	dsa->info = (struct sgpu_dsa_info){ .name = "wq0.0",
-					    .depth = 1 + shape[0] % 4,
-					    .max_transfer = 1 + (uint64_t)shape[1] * 64 };
 	dsa->submit = submit;
 	dsa->stop = stop;
 	dsa->timeout_ns = dsa->patience_ns = 1;
 	for (int i = 0; i < JOBS; i++) {
 		jobs[i] = (struct sgpu_dsa_job){ .from = from,
 						 .to = i % 2 ? NULL : to,
-						 .size = SIZE - 4096 * (uint64_t)i };
+						 .size = SIZE - 4096 * (uint32_t)i };
 	}
 	stopped = false;
 	last = NULL;
 	for (int round = 0; round < 2; round++) {
-		int code = sgpu_dsa_run(dsa, jobs, JOBS, SGPU_DSA_DEPTH_MAX, false, NULL);
+		int code = sgpu_dsa_run(dsa, jobs, JOBS, 1 + depth % 4u, NULL);
 
 		for (int i = 0; i < JOBS; i++) {
-			if (jobs[i].done > jobs[i].size ||
-			    (code == SGPU_OK && jobs[i].done != jobs[i].size)) {
+			if (code == SGPU_OK && !jobs[i].done) {
 				abort();
 			}
 		}
@@ -105,22 +100,10 @@ static void try_answers(void)
 	sgpu_dsa_close(&dsa);
 }
 
-static void *map(int fd)
-{
-	(void)fd;
-	return MAP_FAILED;
-}
-
-static const char *const names[] = { "wq0.0/state",
-				     "wq0.0/type",
-				     "dsa0/pasid_enabled",
-				     "wq0.0/size",
-				     "wq0.0/max_transfer_size",
-				     "wq0.0/mode",
-				     "wq0.0",
-				     "dsa0",
-				     "" };
-enum { ATTRIBUTES = 6, NAMES = 9 };
+static const char *const names[] = {
+	"wq0.0/state", "wq0.0/type", "dsa0/pasid_enabled", "wq0.0/mode", "wq0.0", "dsa0", ""
+};
+enum { ATTRIBUTES = 4, NAMES = 7 };
 static char folder[] = "/tmp/fuzz-dsa-XXXXXX";
 static bool made;
 
@@ -153,9 +136,7 @@ static void make_tree(void)
 /* Attributes, each up to a zero byte; no queue has a node, so none is opened. */
 static void try_attributes(void)
 {
-	const struct sgpu_dsa_place place = { .devices = folder,
-					      .nodes = "/nonexistent",
-					      .map = map };
+	const struct sgpu_dsa_place place = { .devices = folder, .nodes = "/nonexistent" };
 	struct sgpu_error error;
 	struct sgpu_dsa *dsa;
 	char path[128];
@@ -175,9 +156,7 @@ static void try_attributes(void)
 		input += length + (length < left);
 		left -= length + (length < left);
 	}
-	if (sgpu_dsa_open_in(&place, SGPU_DSA_SHARED | SGPU_DSA_DEDICATED, &dsa, &error) !=
-		    SGPU_EUNAVAILABLE ||
-	    dsa) {
+	if (sgpu_dsa_open_in(&place, &dsa, &error) != SGPU_EUNAVAILABLE || dsa) {
 		abort();
 	}
 	if (!is_shown(error.text, strlen(error.text))) {

@@ -18,10 +18,10 @@
 enum { LINES = 4096 / 64 };
 
 /* What is done with the next descriptors, once each; then OBEY. */
-enum deed { OBEY, FAULT, BACKWARD_FAULT, STATUS, MUTE, LIE };
+enum deed { OBEY, STATUS, MUTE, LIE };
 struct order {
 	enum deed deed;
-	uint32_t number;     /* FAULT: bytes completed; STATUS: that */
+	uint32_t number;     /* STATUS: that */
 	void (*first)(void); /* or NULL */
 };
 
@@ -93,17 +93,6 @@ static void fake_do(const struct dsa_hw_desc *d)
 	switch (order->deed) {
 	case OBEY:
 		fake_obey(d);
-		break;
-	case FAULT:
-		if (d->opcode == DSA_OPCODE_MEMMOVE && order->number < d->xfer_size) {
-			memmove((void *)(uintptr_t)d->dst_addr, (void *)(uintptr_t)d->src_addr,
-				order->number);
-		}
-		fake_answer(d, DSA_COMP_PAGE_FAULT_NOBOF | DSA_COMP_STATUS_WRITE, 0, order->number,
-			    0x1234);
-		break;
-	case BACKWARD_FAULT:
-		fake_answer(d, DSA_COMP_PAGE_FAULT_NOBOF, 1, order->number, 0);
 		break;
 	case STATUS:
 		fake_answer(d, order->number, 0, UINT32_MAX, UINT64_MAX);
@@ -224,8 +213,8 @@ static inline void fake_be_impatient(struct sgpu_dsa *dsa)
 	dsa->timeout_ns = dsa->patience_ns = 50000000ull;
 }
 
-/* An accelerator, and its queue with `depth` places. */
-static inline struct sgpu_dsa *fake_open(unsigned depth)
+/* An accelerator, and its queue. */
+static inline struct sgpu_dsa *fake_open(void)
 {
 	struct sgpu_dsa *dsa = NULL;
 
@@ -233,11 +222,7 @@ static inline struct sgpu_dsa *fake_open(unsigned depth)
 	if (sgpu_dsa_create(&dsa, NULL) != SGPU_OK) {
 		abort();
 	}
-	dsa->info = (struct sgpu_dsa_info){ .name = "wq7.3",
-					    .shared = true,
-					    .portal = true,
-					    .depth = depth,
-					    .max_transfer = 1 << 20 };
+	memcpy(dsa->name, "wq7.3", 6);
 	dsa->submit = fake_submit;
 	dsa->stop = fake_stop;
 	dsa->portal = (uint8_t *)fake->portal;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/dsa.h>
+#include "dsa/queue.h"
 
 #include "cases.h"
 #include "setup.h"
@@ -19,12 +19,11 @@ enum { SEED = 11, JOBS_MAX = 4096 };
 struct work {
 	struct sgpu_bench *bench;
 	struct sgpu_dsa *dsa;
-	struct sgpu_dsa_info info;
 	struct sgpu_dsa_job *jobs;
 	void *from, *to;
 	uint64_t size, count;
 	unsigned depth;
-	bool crc, umwait;
+	bool crc;
 };
 
 static int prepare(void *argument, struct sgpu_error *error)
@@ -34,7 +33,7 @@ static int prepare(void *argument, struct sgpu_error *error)
 	(void)error;
 	for (uint64_t i = 0; i < w->count; i++) {
 		w->jobs[i] = (struct sgpu_dsa_job){ .from = (uint8_t *)w->from + i * w->size,
-						    .size = w->size,
+						    .size = (uint32_t)w->size,
 						    .to = w->crc ? NULL
 								 : (uint8_t *)w->to + i * w->size };
 	}
@@ -75,18 +74,16 @@ static int run_device(void *argument, struct sgpu_error *error)
 {
 	const struct work *w = argument;
 
-	return sgpu_dsa_run(w->dsa, w->jobs, w->count, w->depth, w->umwait, error);
+	return sgpu_dsa_run(w->dsa, w->jobs, w->count, w->depth, error);
 }
 
 static int measure_point(struct work *w, struct sgpu_error *error)
 {
-	struct work waits = *w;
 	const struct sgpu_bench_point point = {
 		.parameters = { { "operation", w->crc ? "crc" : "copy", 0 },
 				{ "size_bytes", NULL, w->size },
 				{ "depth", NULL, w->depth },
-				{ "queue", w->info.shared ? "shared" : "dedicated", 0 },
-				{ "submission", w->info.portal ? "portal" : "write", 0 } },
+				{ "submission", w->dsa->portal ? "portal" : "write", 0 } },
 		.bytes = w->count * w->size,
 		.operations = w->count,
 		.bytes_formula = "operations * size_bytes",
@@ -94,20 +91,8 @@ static int measure_point(struct work *w, struct sgpu_error *error)
 	const struct sgpu_bench_variant variants[] = {
 		BENCH_WORK("core", prepare, run_core, verify, w),
 		BENCH_WORK("poll", prepare, run_device, verify, w),
-		{ .name = "umwait",
-		  .prepare = prepare,
-		  .work = run_device,
-		  .verify = verify,
-		  .argument = &waits,
-		  .why = w->info.umwait ? NULL : "this CPU does not have UMWAIT (CPUID: WAITPKG)" },
 	};
 
-	waits.umwait = true;
-	if (w->depth > w->info.depth) {
-		sgpu_bench_waive(w->bench, &point, NULL, "%s holds %u descriptors", w->info.name,
-				 w->info.depth);
-		return SGPU_OK;
-	}
 	return sgpu_bench_measure(w->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
 
@@ -136,15 +121,14 @@ static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
 int bench_dsa(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static const uint64_t sizes[] = { 64,	    1 << 10,   4 << 10, 16 << 10,
-					  64 << 10, 256 << 10, 1 << 20, 2 << 20 };
+					  64 << 10, 256 << 10, 1 << 20 };
 	static const uint64_t quick_sizes[] = { 64, 4 << 10, 64 << 10, 1 << 20 };
 	static struct sgpu_dsa_job jobs[JOBS_MAX];
 	const bool quick = bench->options.quick;
 	struct work w = { .bench = bench, .jobs = jobs };
-	int code = sgpu_dsa_open(SGPU_DSA_SHARED | SGPU_DSA_DEDICATED, &w.dsa, error);
+	int code = sgpu_dsa_open(&w.dsa, error);
 
 	if (code == SGPU_OK) {
-		sgpu_dsa_describe(w.dsa, &w.info);
 		code = bench_each_size(bench, quick ? quick_sizes : sizes,
 				       quick ? SGPU_ARRAY_LENGTH(quick_sizes)
 					     : SGPU_ARRAY_LENGTH(sizes),

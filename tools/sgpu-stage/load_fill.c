@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sgpu/dsa.h>
+#include "dsa/dsa.h"
 
 #include "cli.h"
 #include "load.h"
@@ -180,12 +180,11 @@ static int fill_inlines(struct load *load, struct sgpu_error *error)
 	return code;
 }
 
-/* Only a queue that is shared: a dedicated one is somebody's. */
 static void open_accelerator(const struct load *load, struct sgpu_dsa **dsa)
 {
 	struct sgpu_error error;
 
-	if (load->payload >= LARGE && sgpu_dsa_open(SGPU_DSA_SHARED, dsa, &error) != SGPU_OK) {
+	if (load->payload >= LARGE && sgpu_dsa_open(dsa, &error) != SGPU_OK) {
 		cli_detail("no accelerator copies: %s", error.text);
 	}
 }
