@@ -1,19 +1,27 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # report-page.sh DIRECTORY: writes head.html and tail.html there, which stand before and after the data in a page of
-# `sgpu-bench report`, from the files of tools/sgpu-bench/report. The scripts are joined; their order makes no difference.
-# The page loads nothing, and runs only its own script: its policy names the digests of script and style.
+# `sgpu-bench report`, from Chart.js (Debian's libjs-chart.js) and the files of tools/sgpu-bench/report, which are joined in
+# any order. The page loads nothing, and runs only its own script: its policy names the digests of script and style.
+# Without Chart.js both files are empty and old, so that make tries again.
 set -euo pipefail
 export LC_ALL=C
 to=$1
 from=$(dirname "$0")/../tools/sgpu-bench/report
+library=/usr/share/javascript/chart.js/chart.min.js
+[ -r "$library" ] || {
+	: >"$to/head.html"
+	: >"$to/tail.html"
+	touch -d @0 "$to/tail.html"
+	exit 0
+}
 
 # digest FILE: as a policy names an inline script or style.
 digest() {
 	sha256sum "$1" | cut -c 1-64 | tr a-f A-F | basenc --base16 -d | base64 -w 0
 }
 
-cat "$from"/*.js >"$to/report.js"
+cat "$library" "$from"/*.js >"$to/report.js"
 {
 	cat <<END
 <!doctype html>

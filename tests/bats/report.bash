@@ -36,14 +36,12 @@ act() {
 		cat <<'END'
 <pre id="told"></pre><script>
 function tell(...what) { document.getElementById("told").append(what.join(" ") + "\n"); }
-function whenDrawn(act) {
-	const open = [...document.querySelectorAll("svg[role=img]")].filter((s) => s.closest("figure").clientWidth);
-	open.every((s) => s.childElementCount) ? act() : setTimeout(whenDrawn, 50, act);
-}
-addEventListener("load", () => whenDrawn(() => {
+const plots = (selector = "body") => [...document.querySelectorAll(`${selector} canvas`)].map((c) => Chart.getChart(c));
+const points = (selector) => plots(selector).flatMap((p) => p.data.datasets.flatMap((set) => set.data));
+addEventListener("load", () => setTimeout(() => {
 END
 		cat
-		echo '}));</script></body></html>'
+		echo '}, 100));</script></body></html>'
 	} >acted.html
 }
 

@@ -29,8 +29,8 @@ load report
 END
 	run -0 told
 	[[ $output == *"machine toString: 1; valueOf: 1 | 0: 0: toString: 1; valueOf: 1 | toString: 1; valueOf: 1"* ]]
-	[[ $output == *"sections machines,comparison,case-made,case-gone,not-measured,files"* ]]
-	[[ $output == *"files a.json|Test CPU|–||–|3|"* ]]
+	[[ $output == *"sections machines,case-made,case-gone,not-measured,files"* ]]
+	[[ $output == *"files a.json|Test CPU|–|–|3|b.json"* ]]
 	[ ! -s console ]
 }
 
@@ -62,7 +62,6 @@ END
 	sgpu-bench report a.json b.json c.json d.json e.json -o a.html
 	browse a.html --js-flags=--stack-size=100
 	[ "$(grep -o '<tr>' dom.html | wc -l)" -gt 22000 ]
-	[ "$(grep -oE '<th[^>]*>parameters</th>' dom.html | wc -l)" -eq 1 ]
 	[ ! -s console ]
 }
 

@@ -22,9 +22,11 @@ for element in "script", "style":
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
     assert rules[element + "-src"] == "'sha256-%s'" % digest
 assert set(rules) == {"default-src", "base-uri", "form-action", "script-src", "style-src"}
-assert not re.search(r"(src|srcset|data)\s*=|@import|<link|<iframe|<img|innerHTML|insertAdjacent|document\.write", page)
-assert set(re.findall(r"https?:[^\"' ]*", page)) == {"http://www.w3.org/2000/svg"}
-assert set(re.findall(r"url\([^)]*\)", page)) <= {"url(#hatch)", "url(#${clip})"}
+# Of the library nothing is looked at: what it would load, the policy refuses.
+own = re.sub(r"<script>/\*!\n \* Chart.js.*?/\* SPDX", "", page, 1, re.S)
+assert len(own) < len(page) - 150000
+assert not re.search(r"(src|srcset|data)\s*=|@import|<link|<iframe|<img|innerHTML|insertAdjacent|document\.write|https?:|url\(", own)
+assert len(page) < 300000
 END
 	sgpu-bench report a.json >b.html
 	cmp a.html b.html
@@ -90,7 +92,7 @@ END
 	grep -qF '<title>sgpu-bench report</title>' dom.html
 	[ "$(grep -oE '<(script|img)' dom.html | wc -l)" -eq 2 ]
 	grep -qF "&lt;/script&gt;&lt;script&gt;document.title='ran'" dom.html
-	[ "$(grep -oE '<svg role="img"' dom.html | wc -l)" -eq 1 ]
+	[ "$(grep -oE '<canvas' dom.html | wc -l)" -eq 1 ]
 	[ ! -s console ]
 }
 
@@ -110,10 +112,11 @@ with open("a.json", "w") as out:
 END
 	sgpu-bench report a.json -o a.html
 	act a.html <<'END'
-	document.querySelectorAll("svg[role=img]").forEach((s) => tell("chart", s.querySelectorAll("line").length < 200));
+	document.querySelectorAll("details").forEach((d) => { d.open = true; });
+	setTimeout(() => plots().forEach((p) => tell("plot", Object.values(p.scales).every((s) => s.ticks.length < 200))), 500);
 END
 	run -0 told
-	[[ $output == *"chart true"*"chart true"*"chart true"* && $output != *false* ]]
+	[[ $output == *"plot true"*"plot true"*"plot true"* && $output != *false* ]]
 }
 
 @test "malformed files are refused by line, and nothing is written" {
@@ -157,101 +160,71 @@ END
 	sgpu-bench report a.json -o a.html
 	act a.html <<'END'
 	for (const s of document.querySelectorAll("section")) {
-		tell(s.id, s.querySelectorAll("figure svg[role=img]").length, s.querySelectorAll("path.line").length,
-			s.querySelectorAll("figure svg[role=img] .marker").length, s.querySelectorAll("tbody tr").length);
+		const lines = plots(`#${s.id}`).flatMap((p) => p.data.datasets.filter((set) => set.showLine));
+		tell(s.id, plots(`#${s.id}`).length, lines.length, points(`#${s.id}`).length, s.querySelectorAll("tbody tr").length);
 	}
-	tell(document.getElementById("case-swept").querySelector("code").textContent);
-	tell([...document.querySelectorAll("#case-conversion h3")].map((h) => h.textContent).join());
+	tell([...document.querySelectorAll("#case-conversion figcaption")].map((title) => title.textContent).join());
 	tell(document.getElementById("not-measured").textContent);
 	tell(document.documentElement.scrollWidth <= innerWidth);
 END
 	run -0 told
-	[[ $output == *"case-swept 1 4 6 6"* ]]
+	[[ $output == *"case-swept 1 2 6 6"* ]]
 	[[ $output == *"case-conversion 2 2 6 6"* ]]
 	[[ $output == *"case-dots 1 0 2 2"* ]]
 	[[ $output == *"not-measured 0 0 0 1"* ]]
-	[[ $output == *"sgpu-bench run --device cpu --json -o swept.json swept"* ]]
-	[[ $output == *"Source: kvm,Source: model"* ]]
+	[[ $output == *"source: kvm by pages,"*"source: model by pages"* ]]
 	[[ $output == *"no such thing here"* && $output == *true ]]
 	[ ! -s console ]
 }
 
-@test "a plot is zoomed by dragging, wheel and buttons, and shows its samples to pointer and keyboard" {
+@test "a plot shows its samples to pointer and keyboard" {
 	requires python3 chromium
 	for size in 4096 65536 1048576; do
-		measurement swept plain "\"size_bytes\":$size" $((size / 10)) '"p99_ns":200000'
+		measurement swept plain "\"size_bytes\":$size" $((size / 10))
 	done >a.json
 	sgpu-bench report a.json -o a.html
 	act a.html <<'END'
-	const svg = document.querySelector("svg[role=img]"), tip = document.querySelector(".tip"), figure = svg.closest("figure");
-	const box = () => svg.getBoundingClientRect();
-	const event = (name, x, y, more) => svg.dispatchEvent(new (name === "wheel" ? WheelEvent : PointerEvent)(name, { bubbles: true,
-		cancelable: true, pointerType: "mouse", clientX: box().left + x, clientY: box().top + y, ...more }));
-	const labels = () => [...svg.querySelectorAll("text:not(.axis)")].map((t) => t.textContent).join();
-	const all = labels(), marker = svg.querySelector(".marker").getBoundingClientRect();
-	svg.scrollIntoView();
-	const first = svg.querySelectorAll(".marker")[0].getBoundingClientRect();
-	event("pointermove", first.left - box().left + 5, first.top - box().top + 5);
-	tell("hover", tip.hidden, tip.textContent);
-	event("pointerleave", 0, 0);
-	tell("left", tip.hidden);
-	svg.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
-	svg.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowRight" }));
-	tell("key", tip.hidden, tip.textContent);
-	const drag = (x0, y0, x1, y1) => { event("pointerdown", x0, y0); event("pointermove", x1, y1); event("pointerup", x1, y1); };
-	const differ = (before, after) => { const [b, a] = [before, after].map((t) => t.split(",")); return `${a.filter((t) => t.endsWith("s")).join() !== b.filter((t) => t.endsWith("s")).join()} ${a.filter((t) => t.endsWith("B")).join() !== b.filter((t) => t.endsWith("B")).join()}`; };
-	drag(100, 150, 300, 152);
-	tell("along x", differ(all, labels()));
-	event("dblclick", 100, 100);
-	tell("all", labels() === all);
-	drag(300, 60, 302, 200);
-	tell("along y", differ(all, labels()));
-	figure.querySelector(".zoom button:last-child").click();
-	tell("all", labels() === all);
-	event("wheel", 20, 150, { deltaY: -100 });
-	event("wheel", 20, 150, { deltaY: -100 });
-	event("wheel", 20, 150, { deltaY: -100 });
-	event("wheel", 20, 150, { deltaY: -100 });
-	tell("wheel y", differ(all, labels()));
-	tell("wheel inside", event("wheel", 300, 150, { deltaY: -100 }));
-	event("dblclick", 100, 100);
-	figure.querySelector("[title='zoom in on the x axis']").click();
-	tell("button x", differ(all, labels()));
+	const [plot] = plots(), { canvas, tooltip } = plot, marker = plot.getDatasetMeta(0).data[0];
+	const say = (what) => tell(what, tooltip.opacity, tooltip.body?.flatMap((b) => b.lines).join("; "));
+	const press = (key) => canvas.dispatchEvent(new KeyboardEvent("keydown", { key, cancelable: true }));
+	/* Past the next frame, for which the library waits, and which a browser without a screen may not draw. */
+	plot._eventHandler({ type: "mousemove", x: marker.x, y: marker.y, native: new MouseEvent("mousemove") });
+	say("hover");
+	press("Escape");
+	press("ArrowRight");
+	press("ArrowRight");
+	say("key");
+	press("ArrowLeft");
+	press("ArrowLeft");
+	say("round");
+	tell(canvas.tabIndex, canvas.getAttribute("aria-label"));
 END
 	run -0 told
-	[[ $output == *"hover false plain, size 4 KiB409 nsn 9, median 409 ns, p95 449 ns, p99 200 µs"* ]]
-	[[ $output == *"left true"* ]]
-	[[ $output == *"key false plain, size 64 KiB"* ]]
-	[[ $output == *"along x false true"*"all true"*"along y true false"*"all true"*"wheel y true false"* ]]
-	[[ $output == *"wheel inside true"*"button x false true"* ]]
+	[[ $output == *"hover 1 plain, size 4 KiB; 409 ns; n 9, median 409 ns, p95 449 ns"* ]]
+	[[ $output == *"key 1 plain, size 64 KiB; "*"round 1 plain, size 1 MiB; "*"0 swept by size"* ]]
 	[ ! -s console ]
 }
 
-@test "samples are drawn as a histogram, for transitions at once" {
+@test "samples are drawn as a histogram when it is looked at" {
 	requires python3 chromium
 	samples=$(seq -s, 100 5 1095)
 	{
-		N=200 measurement transition call '' 500 "\"samples_ns\":[$samples]"
 		N=200 measurement other call '' 500 "\"samples_ns\":[$samples]"
 		N=3 measurement other few '' 500 '"samples_ns":[400,500,600]'
 	} >a.json
 	sgpu-bench report a.json -o a.html
 	act a.html <<'END'
-	const bars = (id) => document.querySelectorAll(`#${id} rect.bar`).length;
-	tell("transition", bars("case-transition"), "other", bars("case-other"));
-	document.querySelectorAll("#case-other details").forEach((d) => { d.open = true; });
-	setTimeout(whenDrawn, 50, () => {
-		const marks = [...document.querySelectorAll("#case-other text.mark")].map((t) => t.textContent);
-		tell("opened", bars("case-other"), document.querySelectorAll("#case-other .small figure").length, marks.join());
-	});
+	tell("folded", plots(".small").length);
+	document.querySelectorAll("details").forEach((d) => { d.open = true; });
+	setTimeout(() => tell("opened", plots(".small").length, points(".small").reduce((sum, { y }) => sum + y, 0),
+		document.querySelector(".small figcaption").textContent), 500);
 END
 	run -0 told
-	[[ $output == *"transition 8 other 0"* ]]
-	[[ $output == *"opened 8 1 median 595 ns,p95 1.04 µs,p99 1.08 µs"* ]]
+	[[ $output == *"folded 0"*"opened 1 198 call, median 595 ns, p95 1.04 µs, p99 1.08 µs"* ]]
 	[ ! -s console ]
 }
 
-@test "runs are compared as compare does it, and what is inside the noise is hatched" {
+@test "runs are compared as compare does it" {
 	requires python3 chromium
 	{
 		environment '"date":"2026-01-01T00:00:00Z"' '"commit":"0123456"'
@@ -267,28 +240,22 @@ END
 	} >after.json
 	sgpu-bench report before.json after.json -o a.html
 	act a.html <<'END'
-	const rows = () => document.querySelectorAll("#comparison tbody tr").forEach((row) =>
-		tell(row.cells[0].textContent, row.cells[3].textContent, row.cells[6].textContent, row.querySelector("rect").getAttribute("class")));
-	rows();
-	const select = document.querySelector("#comparison select");
-	tell([...select.options].map((o) => o.textContent).join("; "));
-	select.selectedIndex = 1;
-	select.dispatchEvent(new Event("change"));
-	rows();
+	document.querySelectorAll("#comparison tbody tr").forEach((row) =>
+		tell(row.cells[0].textContent, row.cells[3].textContent, row.cells[6].textContent));
+	tell(document.querySelector("#comparison summary").textContent);
 	tell(document.getElementById("summary").textContent);
 END
 	run -0 told
 	verdict=$(sgpu-bench compare --json before.json after.json 2>/dev/null | python3 -c '
 import json, sys
 print({d["measurement"]: d["verdict"] for d in map(json.loads, sys.stdin)}["made same"])') || true
-	[[ $output == *"made same 1.001 × $verdict noise"*"made slower 2.000 × slower slower"*"made faster 0.500 × faster faster"* ]]
-	[[ $output == *"Test CPU, 2026-01-01; Test CPU, 2026-02-02"* ]]
-	[[ $output == *"made same 0.999 × $verdict noise"*"made slower 0.500 × faster faster"*"made faster 2.000 × slower slower"* ]]
+	[[ $output == *"made same 1.001 × $verdict"*"made slower 2.000 × slower"*"made faster 0.500 × faster"* ]]
+	[[ $output == *"Test CPU, 2026-02-02 against Test CPU, 2026-01-01: 1 $verdict, 1 slower, 1 faster"* ]]
 	[[ $output == *"unverified"*"no A/A run of this machine and build"*"the tree was not clean (after.json)"* ]]
 	[ ! -s console ]
 }
 
-@test "noise of a run against itself is told, hatches ratios inside it, and decides verdicts" {
+@test "noise of a run against itself is told, names ratios inside it, and decides verdicts" {
 	requires python3 chromium
 	ratio='"ratio_to":"plain","ratio_min":1,"ratio_p95":1.1,"ratio_mad":0.01'
 	for name in before after; do
@@ -310,15 +277,14 @@ print({d["measurement"]: d["verdict"] for d in map(json.loads, sys.stdin)}["made
 	sgpu-bench report before.json after.json noise.json -o a.html
 	act a.html <<'END'
 	document.querySelectorAll("#comparison tbody tr").forEach((row) => tell("pair", [...row.cells].map((c) => c.textContent).join("|")));
-	document.querySelectorAll("#case-made tbody .with-bar").forEach((bar) =>
-		tell("ratio", bar.textContent, bar.querySelector("rect").getAttribute("class")));
+	document.querySelectorAll("#case-made tbody tr").forEach((row) => tell("ratio", row.cells[3].textContent));
 	tell(document.getElementById("summary").textContent);
 END
 	run -0 told
 	[[ $output == *"pair made plain|1 µs|1 µs|1.000 ×|0.0 %|5.0 %|same"* ]]
-	[[ $output == *"pair made near|1.01 µs|1.04 µs|1.030 ×|+3.0 %|5.0 %|same"* ]]
-	[[ $output == *"ratio 1.010 ×inside the noise noise"*"ratio 1.500 × slower"* ]]
-	[[ $output == *"device3 passed, 0 waived, 0 failed. verified"*"device3 passed, 0 waived, 0 failed. verified"* ]]
+	[[ $output == *"pair made near|1.01 µs|1.04 µs|1.030 ×|3.0 %|5.0 %|same"* ]]
+	[[ $output == *"ratio 1.010 × plain, inside the noise"*"ratio 1.500 × plain"* ]]
+	[[ $output == *"3 passed, 0 waived, 0 failed. verified"*"3 passed, 0 waived, 0 failed. verified"* ]]
 	sed -i '1s/0123456/6543210/' noise.json
 	sgpu-bench report before.json after.json noise.json -o a.html
 	act a.html <<'END'
@@ -350,7 +316,7 @@ END
 	requires python3 chromium
 	sgpu-bench report "$SGPU_TOP"/docs/benchmarks/*.json -o a.html
 	act a.html <<'END'
-	tell([...document.querySelectorAll("section")].filter((s) => s.querySelector("svg")).map((s) => s.id.slice("case-".length)).join("\n"));
+	tell([...document.querySelectorAll("section")].filter((s) => s.querySelector("canvas")).map((s) => s.id.slice("case-".length)).join("\n"));
 END
 	told >drawn
 	[ ! -s console ]
@@ -377,7 +343,7 @@ print("\n".join(sorted({r["case"] for r in records if r.get("status") == "passed
 	} | sed 's/Test CPU/Other CPU/' >other.json
 	sgpu-bench report one.json two.json three.json other.json -o a.html
 	act a.html <<'END'
-	document.querySelectorAll("#summary .run").forEach((run) => tell(run.querySelector("h3").textContent, run.querySelectorAll("p")[1].textContent));
+	document.querySelectorAll("#summary .run").forEach((run) => tell(run.querySelector("h3").textContent, run.querySelector("p").textContent));
 	tell([...document.querySelectorAll("#contents a")].map((a) => a.textContent).join());
 END
 	run -0 told
@@ -430,7 +396,7 @@ for mode in modes:
     for name in "text", "soft", "link", "bad", "good":
         assert contrast(mode[name], mode["page"]) >= 4.5, name
         assert contrast(mode[name], mode["panel"]) >= 4.5, name
-    for name in ["c%d" % i for i in range(8)] + ["faster", "slower"]:
+    for name in ["c%d" % i for i in range(8)]:
         assert contrast(mode[name], mode["page"]) >= 3, name
 END
 }

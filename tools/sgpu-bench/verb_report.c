@@ -157,6 +157,11 @@ int verb_report(int argc, char **argv)
 	char **paths;
 	int count = 0, status = cli_read(argc, argv, &request, &paths);
 
+	if (status == 0 && !page_head[0]) {
+		status = cli_fail(
+			SGPU_EUNAVAILABLE,
+			"built without Chart.js (Debian: libjs-chart.js), so there is no page");
+	}
 	status = status ? status : cli_output_prepare(request.output, 0666, false);
 	files = status ? NULL : calloc((size_t)argc, sizeof(*files));
 	if (status == 0 && !files) {
