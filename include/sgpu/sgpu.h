@@ -30,6 +30,5 @@
 #include <sgpu/run.h>
 #include <sgpu/remote.h>
 #include <sgpu/attest.h>
-#include <sgpu/bench.h>
 
 #endif

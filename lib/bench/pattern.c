@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include <sgpu/bench.h>
+#include <bench/bench.h>
 
 enum { WORD = sizeof(uint64_t), BLOCK = 512 };
 

@@ -5,7 +5,7 @@
 #ifndef SGPU_BENCH_PRIVATE_H
 #define SGPU_BENCH_PRIVATE_H
 
-#include <sgpu/bench.h>
+#include <bench/bench.h>
 
 /* What holds streams back; made when it is first needed. */
 struct sgpu_bench_gate {

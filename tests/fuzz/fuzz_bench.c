@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/bench.h>
+#include <bench/bench.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

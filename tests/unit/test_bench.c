@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <unistd.h>
 
-#include <sgpu/bench.h>
+#include <bench/bench.h>
 #include <sgpu/ops.h>
 #include <sgpu/rpc.h>
 

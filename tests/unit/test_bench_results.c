@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include <sgpu/bench.h>
+#include <bench/bench.h>
 
 #include "bench/private.h"
 #include "bench_records.h"

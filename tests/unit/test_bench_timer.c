@@ -3,7 +3,7 @@
  * Times that a device tells: which of them can be, and that others become no figure.
  */
 #include <device/cuda/moment.h>
-#include <sgpu/bench.h>
+#include <bench/bench.h>
 
 #include "unit.h"
 

@@ -6,7 +6,7 @@
 #ifndef BENCH_BARE_H
 #define BENCH_BARE_H
 
-#include <sgpu/bench.h>
+#include <bench/bench.h>
 #include <sgpu/ops.h>
 
 enum { BARE_VECTORS_MAX = 5, BARE_LAUNCHES_MAX = 64 };

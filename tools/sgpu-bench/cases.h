@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-#include <sgpu/bench.h>
+#include <bench/bench.h>
 #include <sgpu/channel.h>
 #include <sgpu/secure.h>
 

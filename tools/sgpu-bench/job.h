@@ -7,7 +7,7 @@
 #define BENCH_JOB_H
 
 #include <sgpu/batch.h>
-#include <sgpu/bench.h>
+#include <bench/bench.h>
 #include <sgpu/run.h>
 #include <sgpu/secure.h>
 

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 #include <sys/types.h>
 
-#include <sgpu/bench.h>
+#include <bench/bench.h>
 #include <sgpu/ring.h>
 
 enum pair_direction { PAIR_THERE, PAIR_BACK };

@@ -6,7 +6,7 @@
 #ifndef BENCH_SETUP_H
 #define BENCH_SETUP_H
 
-#include <sgpu/bench.h>
+#include <bench/bench.h>
 #include <sgpu/crypto.h>
 #include <sgpu/seal.h>
 

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include <sgpu/bench.h>
+#include <bench/bench.h>
 #include <sgpu/io.h>
 
 #include "cases.h"

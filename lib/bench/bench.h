@@ -20,10 +20,6 @@
 #include <sgpu/base.h>
 #include <sgpu/device.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* ---- statistics ---- */
 struct sgpu_bench_statistics {
 	uint64_t n;
@@ -368,7 +364,4 @@ SGPU_MUST_CHECK int sgpu_bench_measure_noise(const struct sgpu_bench_results *ru
  */
 const char *sgpu_bench_environments_differ(const json_t *a, const json_t *b);
 
-#ifdef __cplusplus
-}
-#endif
 #endif
