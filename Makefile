@@ -148,6 +148,8 @@ $(foreach name,$(FEATURES),$(eval $(call feature,$(name))))
 
 $(BUILD)/obj/tools/sgpu-manifest/verb_schema.o $(BUILD)/obj/tests/unit/test_schema.o: tools/sgpu-manifest/schema.json
 
+$(BUILD)/obj/tools/sgpu-bench/verb_compare.o: tools/sgpu-bench/published.json
+
 # What the page of sgpu-bench report has besides the results.
 $(BUILD)/report/tail.html: scripts/report-page.sh $(wildcard tools/sgpu-bench/report/*)
 	@mkdir -p $(@D) && scripts/report-page.sh $(@D)

@@ -3,7 +3,7 @@
 # benchmarks.sh [OPTION]... [CASE...]: measures all cases of sgpu-bench on a device, each in a process of its own, and
 # writes their tables into docs/benchmarks.md, between the lines `<!-- NAME-CASE -->` and `<!-- end -->`, with device,
 # driver, date, commit and command; a table that has no place there yet gets one at the end. Raw records go beside it.
-# The case aa is the noise of all cases, as the verb aa measures it, without a table; it comes last.
+# The case aa is the noise of all cases in several runs, as the verb aa tells it, without a table; it comes last.
 # At the end `sgpu-bench report` makes a page of all raw records there: benchmarks/benchmarks.html in the folder with the
 # build. A case that this commit has measured here is not measured again, so a run that was cut off goes on where it stopped.
 #   --device DEVICE   auto (the default), cpu, cuda, cuda:N
@@ -45,7 +45,7 @@ while [ $# -gt 0 ]; do
 	shift
 done
 [[ $seconds =~ ^[0-9]+$ ]] || usage
-[ ${#cases[@]} -gt 0 ] || mapfile -t cases < <(sgpu-bench list --device "$device" | sed -n 's/^\([a-z][a-z-]*\) .*/\1/p'; echo aa)
+[ ${#cases[@]} -gt 0 ] || mapfile -t cases < <(sgpu-bench list --device "$device" | sed -n '1,2d; s/^| \([a-z-]*\) .*/\1/p'; echo aa)
 commit=$(sgpu-bench -V | sed -n '1s/.*, commit \([^-]*\).*/\1/p')
 
 # "NVIDIA H200 NVL" is h200; the CPU device is cpu.
@@ -60,9 +60,9 @@ mkdir -p "$kept" "$raw" || exit 1
 
 # What a case is measured with: for figures, and yet all of them in less than 20 minutes.
 options_of() {
-	[ -z "$quick" ] || { echo --quick --time 5ms "$([ "$1" != aa ] || echo --runs 2)" && return; }
+	[ -z "$quick" ] || { echo --quick --time 5ms && return; }
 	case $1 in
-	aa) echo --runs 5 --quick --time 50ms ;;
+	aa) echo --quick --time 50ms ;;
 	app) echo --samples 3 ;;
 	training) echo --time 20s ;;
 	bandwidth | secure-copy | aead-gpu | digest | measure | aead-cpu) echo --time 400ms ;;
@@ -72,42 +72,44 @@ options_of() {
 
 # measure CASE: status 3 when the time does not suffice.
 measure() {
-	local file=$kept/$name-$1.json verb=(run "$1") options command left=0 status
+	local file=$kept/$name-$1.json case=${1/#aa/all} runs=1 options command left=0 status=0 i
 	read -ra options < <(options_of "$1")
-	[ "$1" != aa ] || verb=(aa)
-	command="sgpu-bench ${verb[*]} --device $device ${options[*]}"
+	[ "$1" != aa ] || runs=$((${quick:+1}0 ? 2 : 5))
+	command="sgpu-bench run $case --device $device ${options[*]}"
 	if [ -z "$again" ] && head -n 1 "$file" 2>/dev/null | grep -F "\"command\":\"$command\"" | grep -qF "\"commit\":\"$commit\""; then
 		return 0
 	fi
-	if [ "$seconds" -gt 0 ]; then
-		left=$((seconds + 60 - SECONDS))
-		[ $left -gt 60 ] || return 3
-	fi
-	echo "benchmarks.sh: $command" >&2
-	timeout -k 5 "$left" sgpu-bench "${verb[@]}" --device "$device" "${options[@]}" --json -q -o "$file.new" </dev/null
-	status=$?
-	if [ $status -eq 0 ] || [ $status -eq 5 ]; then
-		sed "1s|,\"command\":\"[^\"]*\"|,\"command\":\"$command\"|" "$file.new" >"$file"
+	for ((i = 1; i <= runs && status % 5 == 0; i++)); do
+		if [ "$seconds" -gt 0 ]; then
+			left=$((seconds + 60 - SECONDS))
+			[ $left -gt 60 ] || return 3
+		fi
+		echo "benchmarks.sh: $command" >&2
+		timeout -k 5 "$left" sgpu-bench run "$case" --device "$device" "${options[@]}" --json -q -o "$file.$i" </dev/null
+		status=$?
+	done
+	if [ $((status % 5)) -eq 0 ]; then
+		if [ "$1" = aa ]; then
+			sgpu-bench aa -q --json "$file".[1-5] >"$file.new" && mv "$file.new" "$file.1" || return
+		fi
+		sed "1s|,\"command\":\"[^\"]*\"|,\"command\":\"$command\"|" "$file.1" >"$file"
 		status=0
 	elif [ $status -eq 124 ] && [ "$SECONDS" -gt "$seconds" ] && [ "$begun" -gt 1 ]; then
 		status=3
 	else
 		lacking+=("$1: status $status")
 	fi
-	rm -f "$file.new"
+	rm -f "$file".[1-5]
 	return $status
 }
 
 # table FILE: where it was measured in one line, and the tables of its case.
 table() {
 	sgpu-bench table "$1" | awk -F ' *[|] *' '
-	/^## / { body = 1
-		if (!told++)
-			printf "%s%s, %s processors (%s); %s, commit %s%s:\n`%s`\n", is["device"],
-				is["device driver"] != "" ? ", " is["device driver"] : "", is["processors"], is["processor"],
-				substr(is["date"], 1, 10), is["commit"],
-				is["tree"] == "modified" ? ", changed" : "", is["command"]
-		next }
+	$2 == "case" { body = 1
+		printf "%s%s, %s processors (%s); %s, commit %s%s:\n`%s`\n\n", is["device"],
+			is["device_driver"] != "" ? ", " is["device_driver"] : "", is["processors"], is["processor"],
+			substr(is["date"], 1, 10), is["commit"], is["tree"] == "modified" ? ", changed" : "", is["command"] }
 	!body { is[$2] = $3 }
 	body'
 }
@@ -115,7 +117,8 @@ table() {
 # place NAME-CASE COMMAND...: what the command prints, between the lines of that name.
 place() {
 	grep -qF "<!-- $1 -->" "$docs" || printf '\n## %s\n\n<!-- %s -->\n<!-- end -->\n' "$1" "$1" >>"$docs"
-	"${@:2}" >"$kept/table" || return 1
+	"${@:2}" >"$kept/wide" || return 1
+	tr -s ' ' <"$kept/wide" >"$kept/table"
 	awk -v mark="<!-- $1 -->" -v table="$kept/table" '
 	!inside { print }
 	$0 == mark {
@@ -166,7 +169,7 @@ done
 if [ ${#graviton[@]} -gt 0 ]; then
 	place "$name-graviton" sgpu-bench graviton "${graviton[@]}" || lacking+=("graviton: status 1")
 fi
-rm -f "$kept/table"
+rm -f "$kept/table" "$kept/wide"
 page=$kept/$(basename "$raw").html
 sgpu-bench report -q "$raw"/*.json -o "$page" && echo "benchmarks.sh: $page" >&2 || lacking+=("report: status $?")
 [ ${#lacking[@]} -eq 0 ] || printf 'could not be measured: %s\n' "${lacking[@]}"

@@ -74,10 +74,6 @@ struct sgpu_bench_member {
 extern const struct sgpu_bench_member sgpu_bench_heads[], sgpu_bench_members[], sgpu_bench_reason[],
 	sgpu_bench_noise_members[];
 
-/* Appends KEY=VALUE of each parameter to a text, each after the separator. */
-void sgpu_bench_add_parameters(const struct sgpu_bench_record *record, char separator,
-			       char text[SGPU_BENCH_KEY_MAX]);
-
 /* Fills *statistics, zeros if n is 0. The samples are used up: their distances from the median take
  * their place. */
 void sgpu_bench_summarise(double *samples, uint64_t n, struct sgpu_bench_statistics *statistics);

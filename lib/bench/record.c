@@ -180,20 +180,6 @@ json_t *sgpu_bench_noise_json(const struct sgpu_bench_noise *noise)
 	return object;
 }
 
-void sgpu_bench_add_parameters(const struct sgpu_bench_record *record, char separator,
-			       char text[SGPU_BENCH_KEY_MAX])
-{
-	for (int i = 0; i < record->parameter_count; i++) {
-		const struct sgpu_bench_record_parameter *p = &record->parameters[i];
-		const size_t length = strlen(text), room = SGPU_BENCH_KEY_MAX - length;
-		char number[24];
-
-		snprintf(number, sizeof(number), "%" PRIu64, p->number);
-		snprintf(text + length, room, "%c%s=%s", separator, p->key,
-			 p->is_number ? number : p->text);
-	}
-}
-
 static int by_key(const void *a, const void *b)
 {
 	return strcmp(((const struct sgpu_bench_record_parameter *)a)->key,
@@ -203,12 +189,20 @@ static int by_key(const void *a, const void *b)
 void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_KEY_MAX])
 {
 	struct sgpu_bench_record sorted = *record;
+	size_t length;
 
-	snprintf(key, SGPU_BENCH_KEY_MAX, "%s%s%s", record->name, record->variant[0] ? " " : "",
-		 record->variant);
+	length = (size_t)snprintf(key, SGPU_BENCH_KEY_MAX, "%s%s%s", record->name,
+				  record->variant[0] ? " " : "", record->variant);
 	qsort(sorted.parameters, (size_t)record->parameter_count, sizeof(sorted.parameters[0]),
 	      by_key);
-	sgpu_bench_add_parameters(&sorted, ' ', key);
+	for (int i = 0; i < record->parameter_count; i++) {
+		const struct sgpu_bench_record_parameter *p = &sorted.parameters[i];
+		char number[24];
+
+		snprintf(number, sizeof(number), "%" PRIu64, p->number);
+		length += (size_t)snprintf(key + length, SGPU_BENCH_KEY_MAX - length, " %s=%s",
+					   p->key, p->is_number ? number : p->text);
+	}
 }
 
 /* Room for one more: an array is full when it has a power of two, or nothing. */

@@ -40,7 +40,7 @@ with_keys() {
 	content=$(cat owner.jwk)
 	case "$1 $2" in
 	"sgpu-bench run" | "sgpu-bench open") return 0 ;;
-	"sgpu-bench aa" | "sgpu-run serve") limit=2 ;; # without anything wrong, these go on until they are ended
+	"sgpu-run serve") limit=2 ;; # without anything wrong, it goes on until it is ended
 	esac
 	timeout 20 "$1" "$2" "$content" >>said 2>&1 </dev/null
 	timeout 20 "$1" "$2" owner.jwk >>said 2>&1 </dev/null

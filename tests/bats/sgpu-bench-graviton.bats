@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # shellcheck disable=SC2154 # bats sets stderr
 #
-# sgpu-bench graviton, which puts results beside the figures of the paper on Graviton.
+# sgpu-bench graviton and passthrough, which put results beside the figures of papers.
 
 load helpers
 
@@ -26,7 +26,7 @@ other() {
 # says PLACE WHAT REST: the row of the table that begins so ends so.
 says() {
 	local line
-	line=$(grep -F "| $1 | $2 |" <<<"$output")
+	line=$(tr -s ' ' <<<"$output" | grep -F "| $1 | $2 |")
 	if [[ $line != *"| $3" ]]; then
 		printf '%s\n  does not end with: %s\n' "$line" "$3" >&2
 		return 1
@@ -43,7 +43,7 @@ says() {
 	[ "$(grep -c '^| figure ' <<<"$output")" -eq 7 ]
 	[ "$(grep -cv 'not measured: ' <<<"$output")" -eq 2 ]
 	awk -F '|' 'NF != 11 { exit 1 }' <<<"$output"
-	says 'table 1' 'CH\_DESTROY' "1.00 us | 10.7 ms | 10684 x |  |  |  | not measured: no such record of case 'channel' in these results |"
+	says 'table 1' 'CH_DESTROY' "1.00 us | 10.7 ms | 10684 x | | | | not measured: no such record of case 'channel' in these results |"
 }
 
 @test "records of several files stand beside the paper's figures, with the ratio that was measured in turns" {
@@ -68,11 +68,11 @@ says() {
 			',"operations":1,"ratio_to":"base","ratio":2.5,"ratio_min":2,"ratio_p95":3,"ratio_mad":0.1'
 	} >secure-copy.json
 	run -0 --separate-stderr sgpu-bench graviton channel.json session.json secure-copy.json
-	says 'table 1' 'CH\_CREATE' '2.00 us | 2.33 ms | 1165 x |  | 114 us |  |  |'
-	says 'table 2' '4 KB: base, AES on the CPU' '20.0 us | 30.0 us | 1.5 x | 10.0 us | 20.0 us | 2 x |  |'
+	says 'table 1' 'CH_CREATE' '2.00 us | 2.33 ms | 1165 x | | 114 us | | |'
+	says 'table 2' '4 KB: base, AES on the CPU' '20.0 us | 30.0 us | 1.5 x | 10.0 us | 20.0 us | 2 x | |'
 	says 'table 2' 'secure copy, 4 KB' '20.0 us | 460 us | 23 x | 10.0 us | 30.0 us | 2.5 x | here GHASH; overlapped |'
 	says 'section 7.3' 'secure launch' \
-		' | 9.20 us |  | 10.0 us | 30.0 us | 3 x | there what is added to a launch; here to the end of the kernel |'
+		'9.20 us | | 10.0 us | 30.0 us | 3 x | there what is added to a launch; here to the end of the kernel |'
 	says 'table 3' 'cuMemFree, big' "not measured: no such record of case 'session' in these results |"
 }
 
@@ -87,7 +87,7 @@ says() {
 	run -0 --separate-stderr sgpu-bench graviton training.json
 	says 'figure 10' 'Cifar-10, training' '1.53 x | 20.0 ms | 30.0 ms | 1.5 x | here a step with Fashion-MNIST |'
 	says 'figure 11' 'Cifar-10, a hardware engine assumed' \
-		'1.17 x |  |  |  | not measured: no GPU here has an engine that opens copies, and none is assumed |'
+		'1.17 x | | | | not measured: no GPU here has an engine that opens copies, and none is assumed |'
 	says 'figure 11' 'MNIST autoencoder' '1.33 x | 20.0 ms | 30.0 ms | 1.5 x | here a step with Fashion-MNIST |'
 }
 
@@ -134,13 +134,24 @@ says() {
 	requires no-sanitizer
 	sgpu-bench run -q --quick --device cpu --samples 1 --json -o run.json training
 	run -0 --separate-stderr sgpu-bench graviton run.json
-	grep -q '^| figure 10 | Cifar-10, training |.* x | here a step' <<<"$output"
-	grep -q '^| figure 11 | MNIST autoencoder |.* x | here a step' <<<"$output"
+	grep -q '^| figure 10 *| Cifar-10, training .* x *| here a step' <<<"$output"
+	grep -q '^| figure 11 *| MNIST autoencoder .* x *| here a step' <<<"$output"
 }
 
 @test "the records of the documentation have figures for tables 1 and 3 and section 7.3" {
 	local records=$SGPU_TOP/docs/benchmarks
 	run -0 --separate-stderr sgpu-bench graviton "$records"/h100-{channel,session,secure-copy,app}.json
 	[ "$(grep '^| \(table [13]\|section 7.3\) ' <<<"$output" | grep -c 'not measured\|waived')" -eq 0 ]
-	[ "$(grep '^| figure 11 | BlackScholes ' <<<"$output" | grep -c 'not measured')" -eq 0 ]
+	[ "$(grep '^| figure 11 *| BlackScholes ' <<<"$output" | grep -c 'not measured')" -eq 0 ]
+}
+
+@test "passthrough has rates, those of the documentation's records among them" {
+	local records=$SGPU_TOP/docs/benchmarks
+	run -0 --separate-stderr sgpu-bench passthrough "$records"/h200-{bandwidth,secure-copy}.json
+	[ "$(wc -l <<<"$output")" -eq 5 ]
+	[ "$(grep -c ' GB/s ' <<<"$output")" -eq 3 ]
+	[[ $output != *"not measured"* ]]
+	other >none.json
+	run -0 --separate-stderr sgpu-bench passthrough none.json
+	[ "$(grep -c 'not measured: ' <<<"$output")" -eq 3 ]
 }

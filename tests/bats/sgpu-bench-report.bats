@@ -272,7 +272,6 @@ print({d["measurement"]: d["verdict"] for d in map(json.loads, sys.stdin)}["made
 		for variant in plain near far; do
 			echo "{\"record\":\"noise\",\"measurement\":\"made $variant\",\"floor\":0.05,\"ratio_floor\":0.02,\"runs\":5}"
 		done
-		echo '{"record":"end","seconds":1,"steal_share":null,"load_average":0.5}'
 	} >noise.json
 	sgpu-bench report before.json after.json noise.json -o a.html
 	act a.html <<'END'

@@ -22,8 +22,9 @@ for ((round = 0; round < ${ROUNDS:-2}; round++)); do
 	for mib in 256 512; do
 		"$build/bench/bandwidth_bare" "$mib" | sed "s/^/$mib /" | tee -a "$work/bare" | sed 's/^/bare, MiB: /' || exit 3
 	done
-	"$build/bin/sgpu-bench" run -q --device "$device" --csv --size 256M --samples 11 bandwidth >"$work/csv" || exit 3
-	awk -F, '$2 == "pinned" && $4 == "passed" { split($3, p, /[= ]/); print p[4] / 1048576, p[2], $7 }' "$work/csv" |
+	"$build/bin/sgpu-bench" run -q --device "$device" --json --size 256M --samples 11 bandwidth >"$work/json" || exit 3
+	jq -r 'select(.variant == "pinned" and .status == "passed") |
+		"\(.parameters.size_bytes / 1048576) \(.parameters.direction) \(.bytes_per_second)"' "$work/json" |
 		tee -a "$work/sgpu" | sed 's/^/sgpu, MiB: /'
 done
 

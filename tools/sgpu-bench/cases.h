@@ -49,12 +49,9 @@ SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, bool secure,
 /* Part of session: work for another process. */
 bench_case_fn bench_session_remote;
 
-/* Starts this program again; the caller's descriptors become its first ones. */
-SGPU_MUST_CHECK int bench_spawn(const char *const *words, const int *given, int count, pid_t *child,
-				struct sgpu_error *error);
-/* The same with the verb `open`, for bench->device, an option and its value (or NULL), and pipes;
- * or as the worker of a ring. The ends here, of which the second one is written, are kept; that the
- * process has ended is waited for when they are closed. */
+/* Starts this program again with the verb `open`, for bench->device, an option and its value (or
+ * NULL), and pipes; or as the worker of a ring. The ends here, of which the second one is written,
+ * are kept; that the process has ended is waited for when they are closed. */
 struct sgpu_remote_ring;
 SGPU_MUST_CHECK int bench_start_pipe(struct sgpu_bench *bench, const char *option,
 				     const char *value, int ends[2], struct sgpu_error *error);

@@ -119,8 +119,8 @@ static __attribute__((noinline)) pid_t start(const char *const *words, const int
 
 /* The caller's descriptors are copied to higher numbers first, so that none is in the place of
  * another one. */
-int bench_spawn(const char *const *words, const int *given, int count, pid_t *child,
-		struct sgpu_error *error)
+static int spawn(const char *const *words, const int *given, int count, pid_t *child,
+		 struct sgpu_error *error)
 {
 	int high[GIVEN_MAX], failed = 0;
 
@@ -154,7 +154,7 @@ int bench_start_pipe(struct sgpu_bench *bench, const char *option, const char *v
 	}
 	worker->held[0] = ends[0] = from[0];
 	worker->held[1] = ends[1] = to[1];
-	rc = rc ? rc : bench_spawn(words, (const int[]){ to[0], from[1] }, 2, &worker->pid, error);
+	rc = rc ? rc : spawn(words, (const int[]){ to[0], from[1] }, 2, &worker->pid, error);
 	close_all((const int[]){ to[0], from[1] }, 2);
 	return rc;
 }
@@ -183,7 +183,7 @@ int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 		const int given[] = { bells[1], STDOUT_FILENO, STDERR_FILENO, ring->memory,
 				      ring->area };
 
-		rc = bench_spawn(words, given, SGPU_ARRAY_LENGTH(given), &worker->pid, error);
+		rc = spawn(words, given, SGPU_ARRAY_LENGTH(given), &worker->pid, error);
 	}
 	close_all(&bells[1], 1);
 	return rc;

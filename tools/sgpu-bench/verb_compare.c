@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-bench compare: where two runs differ by more than noise.
+ * Results beside others: those of another run, those of the same build, whose differences are
+ * noise, and those that papers have published (published.json).
  */
 #include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/json.h>
 
 #include "verbs.h"
 
 struct request {
 	unsigned threshold; /* percent */
 	bool ratios, strict;
-	const char *noise;
+	const char *noise, *output;
 };
 
 const struct cli_option compare_options[] = {
@@ -23,6 +27,18 @@ const struct cli_option compare_options[] = {
 	{ "strict", 0, NULL, "end with 1 for what is ambiguous, too",
 	  CLI_FLAG(struct request, strict) },
 	CLI_END,
+};
+const struct cli_option aa_options[] = {
+	CLI_COMMON,
+	{ "output", 'o', "FILE", "write the records there", CLI_TEXT(struct request, output) },
+	CLI_END,
+};
+const struct cli_option published_options[] = { CLI_COMMON, CLI_END };
+
+/* ---- two runs ---- */
+static const struct column difference_columns[] = {
+	{ "measurement", 60 }, { "first", 11 },	  { "second", 11 }, { "change", 9 },
+	{ "noise", 15 },       { "verdict", 28 }, { NULL, 0 },
 };
 
 /* A regression: slower, and by more than the threshold, or passed once and fails now; with --strict
@@ -50,30 +66,36 @@ static const char *side_text(const struct sgpu_bench_record *record, bool ratios
 	return value_text(record, text);
 }
 
-static void print_text(const struct sgpu_bench_difference *d, bool ratios, bool worse)
+static void print_difference(const struct sgpu_bench_difference *d, bool ratios, bool beyond)
 {
-	char key[SGPU_BENCH_KEY_MAX], first[TEXT_MAX], second[TEXT_MAX];
+	char key[SGPU_BENCH_KEY_MAX], first[TEXT_MAX], second[TEXT_MAX],
+		change[TEXT_MAX] = "", noise[TEXT_MAX] = "", verdict[TEXT_MAX];
+	const char *const cells[] = { key,
+				      side_text(d->first, ratios, first),
+				      side_text(d->second, ratios, second),
+				      change,
+				      noise,
+				      verdict };
 
 	sgpu_bench_key(d->first ? d->first : d->second, key);
-	printf("%-70s %11s %11s  ", key, side_text(d->first, ratios, first),
-	       side_text(d->second, ratios, second));
 	if (d->verdict <= SGPU_BENCH_AMBIGUOUS) {
-		printf("%+7.1f %%  (noise %.1f %%%s)  ", 100 * d->change, 100 * d->noise,
-		       d->noise_measured ? "" : ", guessed");
+		snprintf(change, sizeof(change), "%+.1f %%", 100 * d->change);
+		snprintf(noise, sizeof(noise), "%.1f %%%s", 100 * d->noise,
+			 d->noise_measured ? "" : ", guessed");
 	}
-	printf("%s%s\n", sgpu_bench_verdict_name(d->verdict),
-	       worse && d->verdict != SGPU_BENCH_AMBIGUOUS ? ", beyond the threshold" : "");
+	snprintf(verdict, sizeof(verdict), "%s%s", sgpu_bench_verdict_name(d->verdict),
+		 beyond ? ", beyond the threshold" : "");
+	print_row(stdout, difference_columns, cells);
 }
 
-static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool worse)
+static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool beyond)
 {
 	char key[SGPU_BENCH_KEY_MAX];
 	json_t *object;
 
 	sgpu_bench_key(d->first ? d->first : d->second, key);
 	object = json_pack("{s:s, s:s, s:b}", "measurement", key, "verdict",
-			   sgpu_bench_verdict_name(d->verdict), "beyond_threshold",
-			   worse && d->verdict != SGPU_BENCH_AMBIGUOUS);
+			   sgpu_bench_verdict_name(d->verdict), "beyond_threshold", beyond);
 	if (d->verdict <= SGPU_BENCH_AMBIGUOUS) {
 		json_object_update_new(
 			object, json_pack("{s:f, s:f, s:f, s:f, s:b}",
@@ -93,17 +115,21 @@ static int report(const struct sgpu_bench_difference *differences, size_t count,
 	size_t verdicts[SGPU_BENCH_NOT_MEASURED + 1] = { 0 }, compared = 0, worse_count = 0;
 	int status = 0;
 
+	if (!cli_json) {
+		print_head(stdout, difference_columns);
+	}
 	for (size_t i = 0; status == 0 && i < count; i++) {
 		const struct sgpu_bench_difference *d = &differences[i];
-		const bool worse = is_worse(d, request);
+		const bool worse = is_worse(d, request),
+			   beyond = worse && d->verdict != SGPU_BENCH_AMBIGUOUS;
 
 		verdicts[d->verdict]++;
 		compared += d->verdict <= SGPU_BENCH_AMBIGUOUS;
 		worse_count += worse;
 		if (cli_json) {
-			status = print_json(d, request->ratios, worse);
+			status = print_json(d, request->ratios, beyond);
 		} else {
-			print_text(d, request->ratios, worse);
+			print_difference(d, request->ratios, beyond);
 		}
 	}
 	if (status == 0 && compared == 0 && worse_count == 0) {
@@ -119,7 +145,7 @@ static int report(const struct sgpu_bench_difference *differences, size_t count,
 
 int verb_compare(int argc, char **argv)
 {
-	struct sgpu_bench_results first = { 0 }, second = { 0 }, noise = { 0 };
+	struct sgpu_bench_results runs[2] = { { 0 } }, noise = { 0 };
 	struct sgpu_bench_difference *differences = NULL;
 	struct sgpu_error error = { 0 };
 	struct request request = { .threshold = 5 };
@@ -128,26 +154,288 @@ int verb_compare(int argc, char **argv)
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);
 
-	status = status ? status : read_results(paths[0], &first);
-	status = status ? status : read_results(paths[1], &second);
+	status = status ? status : read_results(paths[0], &runs[0]);
+	status = status ? status : read_results(paths[1], &runs[1]);
 	if (status == 0 && request.noise) {
 		status = read_results(request.noise, &noise);
-		other = sgpu_bench_environments_differ(noise.environment, first.environment);
+		other = sgpu_bench_environments_differ(noise.environment, runs[0].environment);
 	}
 	if (status == 0 && other) {
 		cli_warning("'%s' is of another machine or build than the first run: %s differs",
 			    request.noise, other);
 	}
 	if (status == 0 &&
-	    sgpu_bench_compare(&first, &second, request.noise ? &noise : NULL, request.ratios,
+	    sgpu_bench_compare(&runs[0], &runs[1], request.noise ? &noise : NULL, request.ratios,
 			       &differences, &count, &error) != SGPU_OK) {
 		status = cli_error(&error);
 	} else if (status == 0) {
 		status = report(differences, count, &request);
 	}
 	free(differences);
-	sgpu_bench_results_clear(&first);
-	sgpu_bench_results_clear(&second);
+	sgpu_bench_results_clear(&runs[0]);
+	sgpu_bench_results_clear(&runs[1]);
 	sgpu_bench_results_clear(&noise);
+	return status;
+}
+
+/* ---- several runs ---- */
+/* Reads all files, which have to have the members that a caller asks for in common: *runs is the
+ * caller's in any case. */
+static int read_runs(char *const *paths, size_t count,
+		     const char *(*differ)(const json_t *a, const json_t *b),
+		     struct sgpu_bench_results **runs)
+{
+	struct sgpu_bench_results *all = calloc(count + 1, sizeof(*all));
+	int status = all ? 0 : cli_fail(SGPU_ENOMEM, "out of memory");
+
+	*runs = all;
+	for (size_t i = 0; status == 0 && i < count; i++) {
+		const char *other = NULL;
+
+		status = read_results(paths[i], &all[i]);
+		other = status ? NULL : differ(all[0].environment, all[i].environment);
+		if (other) {
+			status = cli_fail(SGPU_EINVALID, "'%s' has results of another %s", paths[i],
+					  other);
+		}
+	}
+	return status;
+}
+
+static void clear_runs(struct sgpu_bench_results *runs, size_t count)
+{
+	for (size_t i = 0; runs && i < count; i++) {
+		sgpu_bench_results_clear(&runs[i]);
+	}
+	free(runs);
+}
+
+static size_t count_of(char *const *paths)
+{
+	size_t count = 0;
+
+	while (paths[count]) {
+		count++;
+	}
+	return count;
+}
+
+static void print_noise(const struct sgpu_bench_results *noise)
+{
+	static const struct column columns[] = {
+		{ "measurement", 60 }, { "noise", 8 }, { "of the ratio", 12 }, { NULL, 0 }
+	};
+
+	print_head(stdout, columns);
+	for (size_t i = 0; i < noise->noise_count; i++) {
+		const struct sgpu_bench_noise *n = &noise->noise[i];
+		char floor[TEXT_MAX], ratio[TEXT_MAX] = "";
+
+		snprintf(floor, sizeof(floor), "%.1f %%", 100 * n->floor);
+		if (n->ratio_floor >= 0) {
+			snprintf(ratio, sizeof(ratio), "%.1f %%", 100 * n->ratio_floor);
+		}
+		print_row(stdout, columns, (const char *const[]){ n->key, floor, ratio });
+	}
+}
+
+static int write_noise(const char *path, const json_t *environment,
+		       const struct sgpu_bench_results *noise)
+{
+	struct sgpu_error error = { 0 };
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+	int status;
+
+	if (!out) {
+		return cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	status = cli_print_json(json_deep_copy(environment), out, JSON_COMPACT);
+	for (size_t i = 0; status == 0 && i < noise->noise_count; i++) {
+		status = cli_print_json(sgpu_bench_noise_json(&noise->noise[i]), out, JSON_COMPACT);
+	}
+	fclose(out);
+	if (status == 0 && cli_write_text(path, 0666, text, size, &error) != SGPU_OK) {
+		status = cli_error(&error);
+	}
+	free(text);
+	return status;
+}
+
+int verb_aa(int argc, char **argv)
+{
+	struct sgpu_bench_results *runs = NULL, noise = { 0 };
+	struct request request = { .output = NULL };
+	struct sgpu_error error = { 0 };
+	size_t count = 0;
+	char **paths;
+	int status = cli_read(argc, argv, &request, &paths);
+
+	status = status ? status : cli_output_prepare(request.output, 0666, false);
+	if (status == 0) {
+		count = count_of(paths);
+		status = read_runs(paths, count, sgpu_bench_environments_differ, &runs);
+	}
+	if (status == 0 && sgpu_bench_measure_noise(runs, count, &noise, &error) != SGPU_OK) {
+		status = cli_error(&error);
+	}
+	if (status == 0 && !cli_json) {
+		print_noise(&noise);
+	}
+	if (status == 0 && (cli_json || request.output)) {
+		status = write_noise(request.output, runs[0].environment, &noise);
+	}
+	clear_runs(runs, count);
+	sgpu_bench_results_clear(&noise);
+	return status;
+}
+
+/* ---- papers ---- */
+extern const char published[] __attribute__((visibility("hidden")));
+__asm__(".pushsection .rodata\n"
+	".globl published\n"
+	".hidden published\n"
+	".type published, %object\n"
+	"published:\n"
+	".incbin \"tools/sgpu-bench/published.json\"\n"
+	".byte 0\n"
+	".size published, . - published\n"
+	".popsection\n");
+
+static const char *devices_differ(const json_t *a, const json_t *b)
+{
+	return !json_equal(json_object_get(a, "device"), json_object_get(b, "device")) ? "device"
+	       : !json_equal(json_object_get(a, "processor"), json_object_get(b, "processor"))
+		       ? "processor"
+		       : NULL;
+}
+
+/* Whether a record has these parameters. */
+static bool is_at(const struct sgpu_bench_record *record, json_t *point)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach (point, key, value) {
+		const struct sgpu_bench_record_parameter *p = record->parameters,
+							 *end = p + record->parameter_count;
+
+		while (p < end && strcmp(p->key, key) != 0) {
+			p++;
+		}
+		if (p == end || p->is_number != json_is_integer(value) ||
+		    (p->is_number ? p->number != (uint64_t)json_integer_value(value)
+				  : strcmp(p->text, json_string_value(value)) != 0)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* The first record of a variant; or one that says why the point, or the case, has none; or NULL. */
+static const struct sgpu_bench_record *find(const struct sgpu_bench_results *runs, size_t count,
+					    const char *name, json_t *point, const char *variant)
+{
+	const struct sgpu_bench_record *why = NULL;
+
+	for (size_t i = 0; variant[0] && i < count; i++) {
+		for (size_t k = 0; k < runs[i].count; k++) {
+			const struct sgpu_bench_record *r = &runs[i].records[k];
+			const bool is_it = strcmp(r->variant, variant) == 0;
+
+			if (strcmp(r->name, name) != 0 ||
+			    (r->parameter_count && !is_at(r, point))) {
+				continue;
+			}
+			if (is_it && r->status == SGPU_BENCH_PASSED) {
+				return r;
+			}
+			why = r->status != SGPU_BENCH_PASSED && (is_it || !r->variant[0]) ? r : why;
+		}
+	}
+	return why;
+}
+
+static double ns_of(const struct sgpu_bench_record *record)
+{
+	return record && record->status == SGPU_BENCH_PASSED
+		       ? record->ns.median / (double)(record->operations ? record->operations : 1)
+		       : 0;
+}
+
+/* A figure of ours in the kind of the paper's. */
+static const char *ours(const struct sgpu_bench_record *record, bool is_rate, char text[TEXT_MAX])
+{
+	return ns_of(record) <= 0 ? ""
+	       : is_rate	  ? value_text(record, text)
+				  : time_text(ns_of(record), text);
+}
+
+static const struct column published_columns[] = {
+	{ "paper", 11 },	{ "what", 35 },
+	{ "plain there", 11 },	{ "secured there", 13 },
+	{ "ratio there", 11 },	{ "plain here", 10 },
+	{ "secured here", 12 }, { "ratio here", 10 },
+	{ "note", 0 },		{ NULL, 0 },
+};
+
+static int print_published(json_t *row, const struct sgpu_bench_results *runs, size_t count)
+{
+	const char *place, *what, *plain, *secured, *paper, *name, *variants[2], *note;
+	const struct sgpu_bench_record *before, *after;
+	char first[TEXT_MAX], second[TEXT_MAX], ratio[TEXT_MAX] = "", why[LABEL_MAX * 2];
+	json_t *point;
+	bool is_rate;
+	double times;
+
+	if (json_unpack(row, "[ssssssosss]", &place, &what, &plain, &secured, &paper, &name, &point,
+			&variants[0], &variants[1], &note) != 0) {
+		return cli_fail(SGPU_EINVALID, "a row of published.json is no such");
+	}
+	before = find(runs, count, name, point, variants[0]);
+	after = find(runs, count, name, point, variants[1]);
+	is_rate = strstr(secured, "B/s") || strcmp(name, "bandwidth") == 0;
+	if (ns_of(before) > 0 && ns_of(after) > 0) {
+		times = strcmp(after->ratio_to, before->variant) == 0
+				? after->ratio.median
+				: ns_of(after) / ns_of(before);
+		snprintf(ratio, sizeof(ratio), times < 1000 ? "%.3g x" : "%.0f x", times);
+	}
+	snprintf(why, sizeof(why), "%s", note);
+	if (name[0] && !after) {
+		snprintf(why, sizeof(why),
+			 "not measured: no such record of case '%s' in these results", name);
+	} else if (name[0] && after->status != SGPU_BENCH_PASSED) {
+		snprintf(why, sizeof(why), "%s: %s", sgpu_bench_status_name(after->status),
+			 after->reason);
+	}
+	print_row(stdout, published_columns,
+		  (const char *const[]){ place, what, plain, secured, paper,
+					 ours(before, is_rate, first), ours(after, is_rate, second),
+					 ratio, why });
+	return 0;
+}
+
+int verb_published(int argc, char **argv)
+{
+	json_t *papers = json_loads(published, 0, NULL), *row;
+	struct sgpu_bench_results *runs = NULL;
+	size_t count = 0, i;
+	char **paths;
+	int status = cli_read(argc, argv, NULL, &paths);
+
+	if (status == 0) {
+		count = count_of(paths);
+		status = read_runs(paths, count, devices_differ, &runs);
+	}
+	if (status == 0) {
+		print_head(stdout, published_columns);
+		json_array_foreach (json_object_get(papers, argv[0]), i, row) {
+			status = status ? status : print_published(row, runs, count);
+		}
+	}
+	clear_runs(runs, count);
+	json_decref(papers);
 	return status;
 }

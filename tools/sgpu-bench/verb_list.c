@@ -29,23 +29,27 @@ static void requires_text(unsigned bits, char text[TEXT_MAX * 2])
 	}
 }
 
-static int print_row(const struct sgpu_bench_case *row, const struct sgpu_device_info *info)
+static const struct column columns[] = {
+	{ "case", 13 },	 { "measures", 60 }, { "unit", 4 },
+	{ "needs", 22 }, { "not here", 0 },  { NULL, 0 },
+};
+
+static int print_case(const struct sgpu_bench_case *row, const struct sgpu_device_info *info)
 {
 	char needs[TEXT_MAX * 2];
 	struct sgpu_error error = { 0 };
 	bool can = sgpu_bench_can_run(row, info, &error) == SGPU_OK;
+	const char *const unit = sgpu_bench_unit_name(row->unit);
 
 	requires_text(row->requires, needs);
 	if (cli_json) {
 		return cli_print_json(json_pack("{s:s, s:s, s:s, s:s, s:b, s:s}", "case", row->name,
-						"help", row->help, "unit",
-						sgpu_bench_unit_name(row->unit), "requires", needs,
+						"help", row->help, "unit", unit, "requires", needs,
 						"can_run", can, "reason", error.text),
 				      stdout, JSON_COMPACT);
 	}
-	printf("%-13s %s\n%-13s %s%s%s%s%s\n", row->name, row->help, "",
-	       sgpu_bench_unit_name(row->unit), needs[0] ? "; needs: " : "", needs,
-	       can ? "" : "; not here: ", can ? "" : error.text);
+	print_row(stdout, columns,
+		  (const char *const[]){ row->name, row->help, unit, needs, error.text });
 	return 0;
 }
 
@@ -65,9 +69,11 @@ int verb_list(int argc, char **argv)
 	rc = rc ? rc : sgpu_device_get_info(device, &info, &error);
 	if (rc != SGPU_OK) {
 		status = cli_error(&error);
+	} else if (!cli_json) {
+		print_head(stdout, columns);
 	}
 	for (int i = 0; rc == SGPU_OK && status == 0 && bench_cases[i].name; i++) {
-		status = print_row(&bench_cases[i], &info);
+		status = print_case(&bench_cases[i], &info);
 	}
 	sgpu_device_close(&device);
 	return status;

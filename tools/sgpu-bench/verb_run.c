@@ -16,7 +16,6 @@ enum { CASES_MAX = 64, SAMPLES_LIMIT = 100000 };
 struct run {
 	const char *device, *path;
 	struct sgpu_bench_options options;
-	bool csv;
 	const struct sgpu_bench_case *cases[CASES_MAX];
 	int case_count;
 	struct sgpu_output output;
@@ -77,7 +76,6 @@ const struct cli_option run_options[] = {
 	{ "size", 0, "SIZE", "only this size, or MIN:MAX: 64M, 4K:1G", CLI_TAKE(take_size) },
 	{ "timer", 0, "TIMER", "what times a GPU's work: auto (the default), events or globaltimer",
 	  CLI_TAKE(take_timer) },
-	{ "csv", 0, NULL, "records as CSV", CLI_FLAG(struct run, csv) },
 	{ "output", 'o', "FILE", "write the records there, not to standard output",
 	  CLI_TEXT(struct run, path) },
 	CLI_END,
@@ -118,9 +116,7 @@ static int read_options(struct run *r, int argc, char **argv)
 	char **names;
 	int status = cli_read(argc, argv, r, &names);
 
-	if (status == 0 && cli_json && r->csv) {
-		status = cli_usage("only one of --json and --csv makes sense");
-	} else if (status == 0 && r->options.samples && r->options.time_ns) {
+	if (status == 0 && r->options.samples && r->options.time_ns) {
 		status = cli_usage("--samples and --time exclude each other");
 	}
 	return status ? status : choose_cases(r, names);
@@ -150,7 +146,7 @@ static void take_record(void *argument, const struct sgpu_bench_record *record)
 	if (cli_json) {
 		write_json(r, sgpu_bench_record_json(record));
 	} else {
-		(r->csv ? print_csv : print_record)(r->out, record);
+		print_record(r->out, record);
 	}
 	note_fault(r, fflush(r->out) != 0 || ferror(r->out));
 	sgpu_bench_key(record, key);
@@ -169,8 +165,8 @@ static void write_head(struct run *r, const struct sgpu_device_info *info)
 	sgpu_bench_begin(&r->begin);
 	if (cli_json) {
 		write_json(r, json_incref(environment));
-	} else if (r->csv) {
-		print_csv(r->out, NULL);
+	} else {
+		print_record(r->out, NULL);
 	}
 	json_decref(environment);
 	cli_note("device '%s': %s%s%s", info->selector, info->name, info->driver[0] ? ", " : "",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-bench table: the results of a run as Markdown.
+ * sgpu-bench table: the results of a run as tables in Markdown.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -45,7 +45,13 @@ int verb_table(int argc, char **argv)
 	int status = cli_read(argc, argv, NULL, &paths);
 
 	status = status ? status : read_results(paths[0], &results);
-	status = status ? status : print_markdown(stdout, &results);
+	if (status == 0) {
+		print_environment(stdout, results.environment);
+		print_record(stdout, NULL);
+	}
+	for (size_t i = 0; status == 0 && i < results.count; i++) {
+		print_record(stdout, &results.records[i]);
+	}
 	sgpu_bench_results_clear(&results);
 	return status;
 }
