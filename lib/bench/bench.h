@@ -38,7 +38,7 @@ enum sgpu_bench_unit {
 	SGPU_BENCH_OPERATIONS_PER_SECOND,
 	SGPU_BENCH_NS
 };
-const char *sgpu_bench_unit_name(enum sgpu_bench_unit unit); /* "B/s", "op/s", "ns" */
+extern const char *const sgpu_bench_units[]; /* "B/s", "op/s", "ns", NULL */
 
 /* The requirements of a case; if one is missing, the case is waived, and the reason names it. */
 enum sgpu_bench_requires {
@@ -194,7 +194,7 @@ SGPU_MUST_CHECK int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stre
 
 /* ---- records ---- */
 enum sgpu_bench_status { SGPU_BENCH_PASSED, SGPU_BENCH_WAIVED, SGPU_BENCH_FAILED };
-const char *sgpu_bench_status_name(enum sgpu_bench_status status);
+extern const char *const sgpu_bench_statuses[]; /* "passed" and so on, NULL */
 
 /* Why no more samples were taken: the medians were known well enough, the time was over, or there
  * were enough. */
@@ -224,8 +224,7 @@ struct sgpu_bench_record {
 	uint64_t bytes, operations; /* of one sample */
 	char bytes_formula[SGPU_BENCH_NAME_MAX * 2];
 	struct sgpu_bench_statistics ns; /* one sample */
-	const double
-		*samples_ns; /* all ns.n of them in the order in which they were taken, or NULL */
+	const double *samples_ns;	 /* all ns.n of them as they were taken; NULL when read */
 	enum sgpu_bench_stop stopped;
 	double cycles; /* of the time-stamp counter, an operation; 0: not known */
 	double cpu_ns; /* median of the process's processor time for a sample */
@@ -289,10 +288,6 @@ struct sgpu_bench_results {
 	struct sgpu_bench_noise *noise; /* of runs of one build beside each other */
 	size_t noise_count;
 };
-/* Copies the record, and its samples. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_bench_results_add(struct sgpu_bench_results *results,
-					   const struct sgpu_bench_record *record,
-					   struct sgpu_error *error);
 void sgpu_bench_results_clear(struct sgpu_bench_results *results);
 
 /* Describes this machine, this build and a device (NULL: none): a new object, or NULL if memory
@@ -334,7 +329,7 @@ enum sgpu_bench_verdict {
 	SGPU_BENCH_ONLY_SECOND,
 	SGPU_BENCH_NOT_MEASURED
 };
-const char *sgpu_bench_verdict_name(enum sgpu_bench_verdict verdict);
+extern const char *const sgpu_bench_verdicts[]; /* "same" and so on */
 struct sgpu_bench_difference {
 	const struct sgpu_bench_record *first,
 		*second;		 /* NULL: missing. They live as long as the results. */

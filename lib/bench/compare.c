@@ -16,18 +16,10 @@ static const double deviations = 2, deviation_of_mad = 1.4826;
  * about so much. */
 static const double least_noise = 0.02;
 
-const char *sgpu_bench_verdict_name(enum sgpu_bench_verdict verdict)
-{
-	static const char *const names[] = { "same",
-					     "faster",
-					     "slower",
-					     "ambiguous",
-					     "only in the first",
-					     "only in the second",
-					     "not measured" };
-
-	return names[verdict];
-}
+const char *const sgpu_bench_verdicts[] = {
+	"same",	       "faster", "slower", "ambiguous", "only in the first", "only in the second",
+	"not measured"
+};
 
 static double relative(const struct sgpu_bench_statistics *s)
 {

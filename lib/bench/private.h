@@ -40,9 +40,7 @@ struct sgpu_bench_private {
 	double cycles_per_ns; /* of the time-stamp counter; 0: there is none */
 };
 
-/* By the numbers of their enums; each ends with NULL. */
-extern const char *const sgpu_bench_units[], *const sgpu_bench_statuses[],
-						     *const sgpu_bench_stops[];
+extern const char *const sgpu_bench_stops[]; /* NULL-terminated */
 
 /* A record of the running case with the parameters of a point (NULL: none); status passed. */
 void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point,
@@ -52,6 +50,8 @@ void sgpu_bench_give(struct sgpu_bench *bench, const struct sgpu_bench_record *r
 void sgpu_bench_give_error(struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 			   const char *variant, const struct sgpu_error *error);
 
+int sgpu_bench_results_add(struct sgpu_bench_results *results,
+			   const struct sgpu_bench_record *record, struct sgpu_error *error);
 int sgpu_bench_results_add_noise(struct sgpu_bench_results *results,
 				 const struct sgpu_bench_noise *noise, struct sgpu_error *error);
 

@@ -151,23 +151,21 @@ static int take_parameters(const struct reader *r, json_t *object, struct sgpu_b
 	return rc;
 }
 
-static int take_samples(const struct reader *r, const json_t *samples,
-			struct sgpu_bench_record *record)
+/* They are for other programs. */
+static int check_samples(const struct reader *r, const json_t *samples, uint64_t n)
 {
 	const struct sgpu_bench_member member = { .key = "samples_ns",
 						  .kind = SGPU_BENCH_IS_NUMBER };
-	double *numbers;
+	double number;
 	int rc = SGPU_OK;
 
-	if (!json_is_array(samples) || json_array_size(samples) != record->ns.n) {
+	if (!json_is_array(samples) || json_array_size(samples) != n) {
 		return fault(r, "'samples_ns' is not an array of 'n' numbers");
 	}
-	numbers = malloc(record->ns.n * sizeof(*numbers));
-	record->samples_ns = numbers;
-	for (size_t i = 0; rc == SGPU_OK && numbers && i < record->ns.n; i++) {
-		rc = take_value(r, &member, json_array_get(samples, i), &numbers[i]);
+	for (size_t i = 0; rc == SGPU_OK && i < n; i++) {
+		rc = take_value(r, &member, json_array_get(samples, i), &number);
 	}
-	return numbers ? rc : sgpu_fail_nomem(r->error);
+	return rc;
 }
 
 static int take_members(const struct reader *r, const json_t *object,
@@ -204,7 +202,7 @@ static int take_passed(const struct reader *r, json_t *object, struct sgpu_bench
 		rc = fault(r, "a median outside of its interval");
 	}
 	record->ratio.n = record->ratio_to[0] ? record->ns.n : 0;
-	return rc == SGPU_OK && samples ? take_samples(r, samples, record) : rc;
+	return rc == SGPU_OK && samples ? check_samples(r, samples, record->ns.n) : rc;
 }
 
 static int take_noise(const struct reader *r, json_t *object, struct sgpu_bench_results *results)
@@ -257,9 +255,7 @@ static int take_measurement(const struct reader *r, json_t *object,
 	if (rc == SGPU_OK && results->count == RECORDS_MAX) {
 		rc = fault(r, "more than %d measurements", RECORDS_MAX);
 	}
-	rc = rc ? rc : sgpu_bench_results_add(results, &record, r->error);
-	free((void *)record.samples_ns);
-	return rc;
+	return rc ? rc : sgpu_bench_results_add(results, &record, r->error);
 }
 
 static int take_line(const struct reader *r, const char *line, size_t size,

@@ -228,27 +228,16 @@ int sgpu_bench_results_add_noise(struct sgpu_bench_results *results,
 int sgpu_bench_results_add(struct sgpu_bench_results *results,
 			   const struct sgpu_bench_record *record, struct sgpu_error *error)
 {
-	double *samples = record->samples_ns ? malloc(record->ns.n * sizeof(*samples)) : NULL;
-
-	if ((record->samples_ns && !samples) ||
-	    !reserve((void **)&results->records, results->count, sizeof(*record))) {
-		free(samples);
+	if (!reserve((void **)&results->records, results->count, sizeof(*record))) {
 		return sgpu_fail_nomem(error);
 	}
-	if (samples) {
-		memcpy(samples, record->samples_ns, record->ns.n * sizeof(*samples));
-	}
-	results->records[results->count] = *record;
-	results->records[results->count++].samples_ns = samples;
+	results->records[results->count++] = *record;
 	return SGPU_OK;
 }
 
 void sgpu_bench_results_clear(struct sgpu_bench_results *results)
 {
 	json_decref(results->environment);
-	for (size_t i = 0; i < results->count; i++) {
-		free((void *)results->records[i].samples_ns);
-	}
 	free(results->records);
 	free(results->noise);
 	json_decref(results->end);

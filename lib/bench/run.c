@@ -20,16 +20,6 @@ const char *const sgpu_bench_units[] = { "B/s", "op/s", "ns", NULL };
 const char *const sgpu_bench_statuses[] = { "passed", "waived", "failed", NULL };
 const char *const sgpu_bench_stops[] = { "", "deviation", "time", "count", NULL };
 
-const char *sgpu_bench_unit_name(enum sgpu_bench_unit unit)
-{
-	return sgpu_bench_units[unit];
-}
-
-const char *sgpu_bench_status_name(enum sgpu_bench_status status)
-{
-	return sgpu_bench_statuses[status];
-}
-
 void sgpu_bench_start_record(const struct sgpu_bench *bench, const struct sgpu_bench_point *point,
 			     const char *variant, struct sgpu_bench_record *record)
 {

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include <bench/bench.h>
+#include "bench/private.h"
 
 #include "unit.h"
 

@@ -180,7 +180,7 @@ void print_record(FILE *out, const struct sgpu_bench_record *record)
 			record->name, point_text(record, point), record->variant, why
 		};
 
-		snprintf(why, sizeof(why), "%s: %s", sgpu_bench_status_name(record->status),
+		snprintf(why, sizeof(why), "%s: %s", sgpu_bench_statuses[record->status],
 			 record->reason);
 		print_row(out, record_columns, cells);
 	}

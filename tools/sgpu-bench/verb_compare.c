@@ -57,7 +57,7 @@ static const char *side_text(const struct sgpu_bench_record *record, bool ratios
 			     char text[TEXT_MAX])
 {
 	if (!record || record->status != SGPU_BENCH_PASSED) {
-		return record ? sgpu_bench_status_name(record->status) : "-";
+		return record ? sgpu_bench_statuses[record->status] : "-";
 	}
 	if (ratios) {
 		snprintf(text, TEXT_MAX, "%.3f x", record->ratio.median);
@@ -83,7 +83,7 @@ static void print_difference(const struct sgpu_bench_difference *d, bool ratios,
 		snprintf(noise, sizeof(noise), "%.1f %%%s", 100 * d->noise,
 			 d->noise_measured ? "" : ", guessed");
 	}
-	snprintf(verdict, sizeof(verdict), "%s%s", sgpu_bench_verdict_name(d->verdict),
+	snprintf(verdict, sizeof(verdict), "%s%s", sgpu_bench_verdicts[d->verdict],
 		 beyond ? ", beyond the threshold" : "");
 	print_row(stdout, difference_columns, cells);
 }
@@ -95,7 +95,7 @@ static int print_json(const struct sgpu_bench_difference *d, bool ratios, bool b
 
 	sgpu_bench_key(d->first ? d->first : d->second, key);
 	object = json_pack("{s:s, s:s, s:b}", "measurement", key, "verdict",
-			   sgpu_bench_verdict_name(d->verdict), "beyond_threshold", beyond);
+			   sgpu_bench_verdicts[d->verdict], "beyond_threshold", beyond);
 	if (d->verdict <= SGPU_BENCH_AMBIGUOUS) {
 		json_object_update_new(
 			object, json_pack("{s:f, s:f, s:f, s:f, s:b}",
@@ -407,7 +407,7 @@ static int print_published(json_t *row, const struct sgpu_bench_results *runs, s
 		snprintf(why, sizeof(why),
 			 "not measured: no such record of case '%s' in these results", name);
 	} else if (name[0] && after->status != SGPU_BENCH_PASSED) {
-		snprintf(why, sizeof(why), "%s: %s", sgpu_bench_status_name(after->status),
+		snprintf(why, sizeof(why), "%s: %s", sgpu_bench_statuses[after->status],
 			 after->reason);
 	}
 	print_row(stdout, published_columns,

@@ -39,7 +39,7 @@ static int print_case(const struct sgpu_bench_case *row, const struct sgpu_devic
 	char needs[TEXT_MAX * 2];
 	struct sgpu_error error = { 0 };
 	bool can = sgpu_bench_can_run(row, info, &error) == SGPU_OK;
-	const char *const unit = sgpu_bench_unit_name(row->unit);
+	const char *const unit = sgpu_bench_units[row->unit];
 
 	requires_text(row->requires, needs);
 	if (cli_json) {

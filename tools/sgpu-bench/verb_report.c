@@ -81,12 +81,12 @@ static int add_differences(json_t *all, const struct file *files, int a, int b, 
 
 	for (size_t i = 0; rc == SGPU_OK && i < count; i++) {
 		if (d[i].verdict <= SGPU_BENCH_AMBIGUOUS &&
-		    json_array_append_new(
-			    all, json_pack("[i, I, i, I, s, f, f, b]", a,
-					   (json_int_t)(d[i].first - first->records), b,
-					   (json_int_t)(d[i].second - second->records),
-					   sgpu_bench_verdict_name(d[i].verdict), d[i].change,
-					   d[i].noise, d[i].noise_measured)) != 0) {
+		    json_array_append_new(all,
+					  json_pack("[i, I, i, I, s, f, f, b]", a,
+						    (json_int_t)(d[i].first - first->records), b,
+						    (json_int_t)(d[i].second - second->records),
+						    sgpu_bench_verdicts[d[i].verdict], d[i].change,
+						    d[i].noise, d[i].noise_measured)) != 0) {
 			rc = sgpu_fail_nomem(error);
 		}
 	}

@@ -153,7 +153,7 @@ static void take_record(void *argument, const struct sgpu_bench_record *record)
 	if (record->status == SGPU_BENCH_FAILED) {
 		cli_warning("%s failed: %s", key, record->reason);
 	} else {
-		cli_detail("%s: %s", key, sgpu_bench_status_name(record->status));
+		cli_detail("%s: %s", key, sgpu_bench_statuses[record->status]);
 	}
 }
 
