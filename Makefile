@@ -93,7 +93,7 @@ GPU_TOOLS := $(patsubst tests/gpu/%.c,$(BUILD)/gpu/%,$(filter-out $(GPU_SOURCES)
 FUZZERS := $(FUZZ_SOURCES:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 # What an example draws with needs libpng.
 EXAMPLES := $(if $(filter 1,$(call have_header,png.h)),$(BUILD)/examples/brain-report) $(BUILD)/examples/train \
-	$(BUILD)/examples/fashion-train $(BUILD)/examples/parameter-server $(BUILD)/examples/parameter-client
+	$(BUILD)/examples/fashion-train $(BUILD)/examples/parameter-server $(BUILD)/examples/parameter-client $(BUILD)/examples/channel
 BENCHES := $(BENCH_SOURCES:tests/bench/%.c=$(BUILD)/bench/%) $(if $(filter-out 0,$(CUDA)),$(BUILD)/bench/bandwidth_bare)
 # What sgpu-bench measures is what the example shows.
 PARAMETER_SOURCES := $(patsubst %,examples/parameter-server/%.c,model serve sockets load)
@@ -254,6 +254,9 @@ $(BUILD)/interop/%: $(BUILD)/obj/tests/interop/%.o $(LIB)
 	$(call link)
 
 $(BUILD)/examples/train: $(BUILD)/obj/examples/session/train.o $(LIB)
+	$(call link)
+
+$(BUILD)/examples/channel: $(BUILD)/obj/examples/channel/channel.o $(LIB)
 	$(call link)
 
 $(BUILD)/examples/fashion-train: $(call objects,examples/fashion-train/job.c $(NETWORK_SOURCES)) $(LIB)

@@ -482,7 +482,7 @@ plain() {
 	mkdir "$dir"
 	cp "$SGPU_BUILD"/bin/sgpu-{measure,run} "$dir"
 	"./$dir/sgpu-measure" info --device cpu 2>/dev/null | plain
-	for verb in inspect "verify --roots" "policy --build x --owners" "appraise -p" channel; do
+	for verb in inspect "verify --roots" "policy --build x --owners" "appraise -p"; do
 		# shellcheck disable=SC2086
 		run --separate-stderr sgpu-measure $verb "$dir/none"
 		[ "$status" -ne 0 ]

@@ -26,8 +26,6 @@ static const struct cli_verb verbs[] = {
 	  verb_extend },
 	{ "info", "", "what this machine can prove, and what is missing", info_options, verb_info },
 	{ "memory", "[FILE]", "measure memory of a device", memory_options, verb_memory },
-	{ "channel", "[SCRIPT]", "carry out channel commands, one on each line", channel_options,
-	  verb_channel },
 	{ .name = NULL },
 };
 

@@ -22,6 +22,5 @@ MEASURE_VERB(inspect);
 MEASURE_VERB(extend);
 MEASURE_VERB(info);
 MEASURE_VERB(memory);
-MEASURE_VERB(channel);
 
 #endif
