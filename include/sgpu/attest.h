@@ -16,7 +16,6 @@
 
 #include <jansson.h>
 
-#include <sgpu/channel.h>
 #include <sgpu/crypto.h>
 #include <sgpu/device.h>
 
@@ -194,7 +193,6 @@ struct sgpu_quote_subject {
 	bool recipient_ephemeral; /* the process that quotes made the key, which exists nowhere else
 				   */
 	const uint8_t *owner_key; /* 32 bytes: the owner's X25519 public key, or NULL */
-	const struct sgpu_grant *grant; /* of the channel made for the owner, or NULL */
 	struct sgpu_device *device;
 	const char *runner_path; /* program to measure; NULL: this process (/proc/self/exe) */
 	bool preemption;	 /* other work of the GPU may run between ours */
@@ -314,7 +312,7 @@ void sgpu_appraisal_clear(struct sgpu_appraisal *appraisal);
 /* ---- digests of code ---- */
 /* Computes KT128 with SGPU_MEASURE_CUSTOM of a regular file: "/proc/self/exe" is the program that
  * was started, even where another has taken its name since. */
-SGPU_MUST_CHECK int sgpu_measure_file(const char *path, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE],
+SGPU_MUST_CHECK int sgpu_measure_file(const char *path, uint8_t digest[SGPU_DIGEST_SIZE],
 				      uint64_t *size, struct sgpu_error *error);
 
 #ifdef __cplusplus

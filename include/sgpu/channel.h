@@ -38,7 +38,6 @@ enum {
 	SGPU_CHANNEL_MAX = 1024,       /* channel ids are below */
 	SGPU_CHANNEL_PAGES_MAX = 4096, /* pages in one CH_PTE */
 	SGPU_CHANNEL_MAC_SIZE = 32,
-	SGPU_CHANNEL_DIGEST_SIZE = 32,
 	SGPU_GROUP_MAX = 16384, /* bytes of a sealed command group with its tag */
 };
 
@@ -151,7 +150,7 @@ struct sgpu_summary {
 	uint32_t protected_pages,
 		pages; /* n and k: pages mapped by it in the protected region, and in all */
 	/* KT128 of the frame numbers of the protected ones, 32-bit little endian. */
-	uint8_t hash[SGPU_CHANNEL_DIGEST_SIZE];
+	uint8_t hash[SGPU_DIGEST_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
 
@@ -163,7 +162,7 @@ struct sgpu_measurement {
 	uint64_t counter; /* as in sgpu_summary, the same sequence */
 	uint64_t va, size;
 	bool keyed;
-	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
+	uint8_t digest[SGPU_DIGEST_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
 
@@ -203,7 +202,7 @@ struct sgpu_pager {
 	int (*access)(void *device, void *space, bool on, struct sgpu_error *error);
 	/* sgpu_measure_pages; key: SGPU_KEY_SIZE bytes, or NULL. */
 	int (*measure)(void *device, void *space, uint64_t at, uint64_t size, const uint8_t *key,
-		       uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error);
+		       uint8_t digest[SGPU_DIGEST_SIZE], struct sgpu_error *error);
 	/* Between host memory and a mapped range, for the unprotected region. Return when done. */
 	int (*read)(void *device, void *space, uint64_t at, void *to, uint64_t size,
 		    struct sgpu_error *error);

@@ -47,10 +47,6 @@ SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t a
 SGPU_MUST_CHECK int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid[SGPU_UEID_SIZE],
 				    struct sgpu_error *error);
 
-/* The grant of the channel from verified claims. Errors: SGPU_EINVALID if there is none. */
-SGPU_MUST_CHECK int sgpu_quote_grant(const json_t *claims, struct sgpu_grant *grant,
-				     struct sgpu_error *error);
-
 /* The parts of a quote, unverified. */
 struct sgpu_quote_parts {
 	char *token;

@@ -106,10 +106,8 @@ void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
 			   struct sgpu_measurement *measurement)
 {
 	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->report, SGPU_KEY_SIZE);
-	uint8_t mask[SGPU_CHANNEL_DIGEST_SIZE];
+	uint8_t mask[SGPU_DIGEST_SIZE];
 
-	_Static_assert(SGPU_CHANNEL_DIGEST_SIZE == SGPU_CHANNEL_MAC_SIZE,
-		       "one mask covers a digest");
 	at = sgpu_put_u64(sgpu_put_u32(at, measurement->serial), measurement->counter);
 	digest_fields(fields, at, "sgpu channel mask v1", mask);
 	for (size_t i = 0; i < sizeof(mask); i++) {

@@ -49,6 +49,6 @@ void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
 
 /* The keyed digest of CH_MEASURE computed from bytes at hand, to compare. */
 void sgpu_session_digest(const struct sgpu_session *session, const void *data, size_t size,
-			 uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE]);
+			 uint8_t digest[SGPU_DIGEST_SIZE]);
 
 #endif

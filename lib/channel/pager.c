@@ -105,7 +105,7 @@ static int clear(void *device, void *space, uint64_t at, uint64_t size, struct s
 }
 
 static int measure(void *device, void *space, uint64_t at, uint64_t size, const uint8_t *key,
-		   uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], struct sgpu_error *error)
+		   uint8_t digest[SGPU_DIGEST_SIZE], struct sgpu_error *error)
 {
 	struct paged_device *paged = device;
 	struct sgpu_task task = { 0 };

@@ -242,7 +242,7 @@ int sgpu_session_measurement(struct sgpu_session *session, struct sgpu_measureme
 }
 
 void sgpu_session_digest(const struct sgpu_session *session, const void *data, size_t size,
-			 uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE])
+			 uint8_t digest[SGPU_DIGEST_SIZE])
 {
 	sgpu_measure_pages(data, size, session->keys->measure, digest);
 }

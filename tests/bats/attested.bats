@@ -226,8 +226,8 @@ seal_to_owner() {
 	run --separate-stderr -1 sgpu-run --device cpu --quote quote "${all[@]}" --owner low.jwk -o response /dev/null
 	assert_contains "$stderr" "low.jwk: 'x' is a point of low order"
 	assert_no_file quote response
-	run --separate-stderr -1 sgpu-measure quote -k ak.pem "${all[@]:0:2}" "${all[@]:4}" --device cpu --owner low.jwk \
-		-o quote
+	run --separate-stderr -1 sgpu-measure quote -k ak.pem "${all[@]:0:2}" "${all[@]:4}" --device cpu \
+		--recipient low.jwk -o quote
 	assert_contains "$stderr" "low.jwk: 'x' is a point of low order"
 	assert_no_file quote
 	sgpu-manifest pack -o packed job.json

@@ -16,8 +16,7 @@ setup_file() {
 	sgpu-seal keygen --x25519 -o owner.jwk
 	sgpu-seal keygen --x25519 -o runner.jwk
 	sgpu-seal pubkey -o runner.pub.jwk runner.jwk
-	sgpu-measure quote -k AK.pem --certificate AK.crt --nonce "$nonce" --owner owner.jwk --recipient runner.jwk \
-		--device cpu -o quote.json
+	sgpu-measure quote -k AK.pem --certificate AK.crt --nonce "$nonce" --recipient runner.jwk --device cpu -o quote.json
 	sgpu-measure policy -q -o policy.json quote.json
 }
 
@@ -151,8 +150,7 @@ runner.key,platform.kind,tee"
 	# One for the same machine is judged as before.
 	sgpu-measure enroll -k EK.pem -o AK2.pem --request AK2.request
 	sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem -o AK2.crt AK2.request
-	sgpu-measure quote -k AK2.pem --certificate AK2.crt --nonce "$nonce" --owner owner.jwk --recipient runner.jwk --device cpu \
-		-o second.json
+	sgpu-measure quote -k AK2.pem --certificate AK2.crt --nonce "$nonce" --recipient runner.jwk --device cpu -o second.json
 	run -0 appraise -p changed.json second.json
 	jq '.revoked = ["'"$machine"'"]' policy.json >changed.json
 	run -4 appraise -p changed.json second.json
@@ -165,7 +163,7 @@ runner.key,platform.kind,tee"
 		rm -f AK2.*
 		sgpu-measure enroll -k short.pem -o AK2.pem --request AK2.request
 		sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek short.pub.pem -o AK2.crt AK2.request
-		sgpu-measure quote -k AK2.pem --certificate AK2.crt --nonce "$nonce" --owner owner.jwk \
+		sgpu-measure quote -k AK2.pem --certificate AK2.crt --nonce "$nonce" \
 			--recipient runner.jwk --device cpu -o third.json
 		run --separate-stderr -4 appraise -p changed.json third.json
 		assert_contains "$stderr" "the machine's endorsement key is revoked"
@@ -192,13 +190,10 @@ runner.key,platform.kind,tee"
 	assert_contains "$stderr" "error: 'standard input': quote: "
 }
 
-@test "a policy that asks for a channel wants one" {
+@test "a quote without a recipient has no key to give" {
 	requires jq
 	sgpu-measure quote -k AK.pem --certificate AK.crt --nonce "$nonce" --device cpu -o bare.json
-	run --separate-stderr -4 appraise -p policy.json bare.json
-	assert_contains "$stderr" "no channel"
-	# A quote without a recipient has no key to give.
-	jq '.channel = false | del(.runner.key)' policy.json >nothing.json
+	jq 'del(.runner.key)' policy.json >nothing.json
 	run -1 appraise -p nothing.json --recipient key.jwk bare.json
 	assert_no_file key.jwk
 }

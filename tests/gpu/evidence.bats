@@ -45,9 +45,8 @@ appraise() {
 
 @test "a quote of the GPU names its code, driver and firmware, and verifies" {
 	make_keys
-	sgpu-measure quote -k ak.pem --certificate ak.crt --nonce "$NONCE" --owner runner.pub.jwk --device cuda -o quote
-	run -0 sgpu-measure verify --roots ca.crt --nonce "$NONCE" --owner runner.pub.jwk quote
-	assert_contains "$output" "owner          verified"
+	sgpu-measure quote -k ak.pem --certificate ak.crt --nonce "$NONCE" --device cuda -o quote
+	run -0 sgpu-measure verify --roots ca.crt --nonce "$NONCE" quote
 	sgpu-measure inspect quote >said
 	cat said
 	grep -q "$(code_of policy.json)" said

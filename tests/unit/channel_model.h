@@ -140,7 +140,7 @@ static inline void judge_summary(struct attack *a, const struct sgpu_command *c,
 				 const struct sgpu_summary *summary)
 {
 	struct channel *channel = &a->channels[c->channel];
-	uint8_t mac[SGPU_CHANNEL_MAC_SIZE], hash[SGPU_CHANNEL_DIGEST_SIZE], frames[4 * 64];
+	uint8_t mac[SGPU_CHANNEL_MAC_SIZE], hash[SGPU_DIGEST_SIZE], frames[4 * 64];
 	uint32_t mapped = 0, inside = 0;
 
 	for (uint32_t i = 0; i < c->pte.count && inside < 64; i++) {

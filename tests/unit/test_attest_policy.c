@@ -525,7 +525,7 @@ UNIT_TEST(any_member_about_hardware_demands_a_report)
 	}
 }
 
-UNIT_TEST(machine_age_and_channel_are_judged)
+UNIT_TEST(machine_and_age_are_judged)
 {
 	const char *zeros = "0000000000000000000000000000000000000000000000000000000000000000";
 	char text[512];
@@ -534,16 +534,14 @@ UNIT_TEST(machine_age_and_channel_are_judged)
 	CHECK(reasons(text, "ueid") == 1);
 	CHECK(reasons("{\"version\":1,\"certificate_age\":5}", NULL) == 0);
 	CHECK(reasons("{\"version\":1,\"certificate_age\":4}", "certificate age") == 1);
-	CHECK(reasons("{\"version\":1,\"channel\":true}", "grant") == 1);
-	CHECK(reasons("{\"version\":1,\"channel\":false}", NULL) == 0);
 	CHECK(reasons("{\"version\":1}", NULL) == 0);
 	/* All that is wrong is listed. */
 	CHECK(strictly("{\"version\":1,\"runner\":{\"digests\":[],\"version\":\"9\",\"debug\":"
 		       "false},"
 		       "\"device\":{\"confidential\":true},"
-		       "\"platform\":{\"at_least\":\"snp\"},\"machines\":[],\"channel\":true,"
+		       "\"platform\":{\"at_least\":\"snp\"},\"machines\":[],"
 		       "\"certificate_age\":0}",
-		       NULL) == 11);
+		       NULL) == 10);
 }
 
 UNIT_TEST(policies_are_read_strictly)
@@ -657,7 +655,7 @@ int main(void)
 	UNIT_RUN(a_platform_is_believed_for_its_hardware_only_with_a_verified_report);
 	UNIT_RUN(lower_levels_and_migration_are_refused_unless_the_policy_allows_them);
 	UNIT_RUN(any_member_about_hardware_demands_a_report);
-	UNIT_RUN(machine_age_and_channel_are_judged);
+	UNIT_RUN(machine_and_age_are_judged);
 	UNIT_RUN(policies_are_read_strictly);
 	UNIT_RUN(the_result_is_an_ear_that_says_what_was_judged);
 	sgpu_quote_result_clear(&verified);

@@ -180,7 +180,7 @@ UNIT_TEST(a_context_waits_while_a_request_of_another_is_enqueued)
 
 UNIT_TEST(another_contexts_memory_is_not_measured)
 {
-	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], expected[SGPU_CHANNEL_DIGEST_SIZE];
+	uint8_t digest[SGPU_DIGEST_SIZE], expected[SGPU_DIGEST_SIZE];
 	struct sgpu_measurement measurement;
 	struct sgpu_ground *ground = ours->ground;
 

@@ -139,7 +139,7 @@ UNIT_TEST(a_module_is_brought_through_the_area_by_its_digest)
 									   "ab",
 					     .arguments_size = 6 };
 	struct sgpu_item_call bad = call;
-	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE], tail[256], data[30];
+	uint8_t digest[SGPU_DIGEST_SIZE], tail[256], data[30];
 
 	REQUIRE(client != NULL);
 	fill(area, 99, 8);
@@ -207,7 +207,7 @@ UNIT_TEST(a_module_is_refused_where_no_code_is_allowed)
 {
 	struct worker_process w = start_worker(false);
 	struct sgpu_group_client *client = open_client(&w);
-	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
+	uint8_t digest[SGPU_DIGEST_SIZE];
 	/* clang-format off */
 	const struct sgpu_item load = { .kind = SGPU_ITEM_MODULE_LOAD, .size = 100, .tail = digest,
 					.tail_size = sizeof(digest) };

@@ -243,7 +243,7 @@ static int load_module(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct side *s = argument;
 	struct sgpu_device_module *module = NULL;
-	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
+	uint8_t digest[SGPU_DIGEST_SIZE];
 	uint64_t begin;
 	int rc;
 

@@ -139,19 +139,12 @@ static void print_runner(const json_t *claims)
 
 static void print_owner(const json_t *own)
 {
-	const json_t *grant = json_object_get(own, "grant");
 	char hex[2 * BYTES_MAX + 1];
 
 	if (text_of(own, "owner_key_hash")[0]) {
 		line("owner", "SHA-256 of the key %s", hex_of(own, "owner_key_hash", hex));
 	} else {
 		line("owner", "none named");
-	}
-	if (grant) {
-		line("channel", "%lld, serial %lld",
-		     (long long)json_integer_value(json_object_get(grant, "channel")),
-		     (long long)json_integer_value(json_object_get(grant, "serial")));
-		line("", "processor %s", hex_of(grant, "processor", hex));
 	}
 }
 

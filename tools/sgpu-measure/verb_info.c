@@ -35,7 +35,7 @@ struct found {
 	struct sgpu_pages_info pages_info;
 	char agreement[160];
 	char runner_path[PATH_MAX];
-	uint8_t runner[SGPU_CHANNEL_DIGEST_SIZE];
+	uint8_t runner[SGPU_DIGEST_SIZE];
 	struct sgpu_device_code code[SGPU_DEVICE_CODE_MAX];
 	int code_count;
 	const struct sgpu_protection *protection;
@@ -44,7 +44,6 @@ struct found {
 static void look_at_device(struct found *found, const char *name)
 {
 	struct sgpu_device_agreement agreement = { 0 };
-	struct sgpu_pager pager;
 
 	found->has_device =
 		sgpu_device_open(name, NULL, &found->device, &found->device_missing) == SGPU_OK &&
@@ -53,11 +52,8 @@ static void look_at_device(struct found *found, const char *name)
 	if (!found->has_device) {
 		return;
 	}
-	found->pages = sgpu_pager_of(found->device, &pager, &found->pages_missing) == SGPU_OK;
-	if (found->pages) {
-		found->pages_info = pager.info;
-		sgpu_pager_close(&pager);
-	}
+	found->pages = sgpu_device_pages(found->device, &found->pages_info,
+					 &found->pages_missing) == SGPU_OK;
 	if (sgpu_device_agree(found->device, &agreement, NULL) == SGPU_OK) {
 		found->agreed = agreement.agreed;
 		snprintf(found->agreement, sizeof(found->agreement), "%s", agreement.text);
@@ -85,11 +81,11 @@ static void look(struct found *found, const char *device)
 }
 
 /* ---- text ---- */
-static void print_hex(const uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE])
+static void print_hex(const uint8_t digest[SGPU_DIGEST_SIZE])
 {
-	char hex[2 * SGPU_CHANNEL_DIGEST_SIZE + 1];
+	char hex[2 * SGPU_DIGEST_SIZE + 1];
 
-	sgpu_hex_encode(digest, SGPU_CHANNEL_DIGEST_SIZE, hex);
+	sgpu_hex_encode(digest, SGPU_DIGEST_SIZE, hex);
 	printf("%s", hex);
 }
 
@@ -206,10 +202,9 @@ static json_t *code_json(const struct found *found)
 
 	for (int i = 0; i < found->code_count; i++) {
 		json_array_append_new(
-			list,
-			json_pack("{s:s, s:I, s:o}", "name", found->code[i].name, "size",
-				  (json_int_t)found->code[i].size, "digest",
-				  measure_hex(found->code[i].digest, SGPU_CHANNEL_DIGEST_SIZE)));
+			list, json_pack("{s:s, s:I, s:o}", "name", found->code[i].name, "size",
+					(json_int_t)found->code[i].size, "digest",
+					measure_hex(found->code[i].digest, SGPU_DIGEST_SIZE)));
 	}
 	return list;
 }

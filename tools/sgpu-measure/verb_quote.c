@@ -10,20 +10,18 @@
 
 #include <sgpu/base.h>
 
-#include "grant.h"
 #include "parts.h"
 #include "verbs.h"
 
 struct task {
-	const char *key_path, *certificate_path, *owner_path, *recipient_path, *device_name,
-		*runner_path, *out_path;
+	const char *key_path, *certificate_path, *recipient_path, *device_name, *runner_path,
+		*out_path;
 	char runner_beside[PATH_MAX];
 	struct cli_bytes nonce;
 	struct sgpu_signer *ak;
 	struct sgpu_chain chain;
-	struct sgpu_key owner, recipient;
+	struct sgpu_key recipient;
 	struct sgpu_device *device;
-	struct measure_grant grant;
 };
 
 const struct cli_option quote_options[] = {
@@ -34,8 +32,6 @@ const struct cli_option quote_options[] = {
 	  CLI_INPUT(struct task, certificate_path) },
 	{ "nonce", 0, "HEX", "what the verifier sent: 8 to 64 bytes",
 	  CLI_BYTES(struct task, nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },
-	{ "owner", 0, "KEY", "the owner's X25519 key: a channel is made for it",
-	  CLI_INPUT(struct task, owner_path) },
 	{ "recipient", 0, "KEY", "the runner's X25519 key, to which batches are to be sealed",
 	  CLI_INPUT(struct task, recipient_path) },
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
@@ -53,9 +49,6 @@ static int load(struct task *task, struct sgpu_error *error)
 	int code = sgpu_signer_load(task->key_path, &task->ak, error);
 
 	code = code ? code : sgpu_chain_load(task->certificate_path, &task->chain, error);
-	if (!code && task->owner_path) {
-		code = measure_load_x25519(task->owner_path, &task->owner, error);
-	}
 	if (!code && task->recipient_path) {
 		code = measure_load_x25519(task->recipient_path, &task->recipient, error);
 	}
@@ -74,8 +67,6 @@ static int collect(struct task *task, char **quote, size_t *size, struct sgpu_er
 		.nonce = task->nonce.data,
 		.nonce_size = task->nonce.size,
 		.recipient = task->recipient_path ? &task->recipient : NULL,
-		.owner_key = task->owner_path ? task->owner.public_half : NULL,
-		.grant = task->owner_path ? &task->grant.grant : NULL,
 		.device = task->device,
 		.runner_path = task->runner_path,
 		/* Nothing keeps the work of others from a GPU. */
@@ -94,10 +85,6 @@ static int run(struct task *task, struct sgpu_error *error)
 	int code = load(task, error);
 
 	code = code ? code : sgpu_device_open(task->device_name, NULL, &task->device, error);
-	if (!code && task->owner_path) {
-		code = measure_grant_open(task->device, task->owner.public_half, &task->grant,
-					  error);
-	}
 	code = code ? code : collect(task, &quote, &size, error);
 	code = code ? code : cli_write_text(task->out_path, 0644, quote, size, error);
 	free(quote);
@@ -106,7 +93,7 @@ static int run(struct task *task, struct sgpu_error *error)
 
 static int check_options(const struct task *task)
 {
-	const char *const inputs[] = { task->key_path, task->certificate_path, task->owner_path,
+	const char *const inputs[] = { task->key_path, task->certificate_path,
 				       task->recipient_path };
 	int standard = 0;
 
@@ -138,7 +125,6 @@ int verb_quote(int argc, char **argv)
 	if (!status) {
 		status = run(&task, &error) ? cli_error(&error) : 0;
 	}
-	measure_grant_close(&task.grant);
 	sgpu_device_close(&task.device);
 	sgpu_chain_clear(&task.chain);
 	sgpu_signer_free(&task.ak);

@@ -85,11 +85,6 @@ static void judge_machine(struct sgpu_judging *s)
 				"certificate age", expected, got,
 				"the attestation key was certified too long ago");
 	}
-	if (json_is_true(json_object_get(s->policy, "channel"))) {
-		bool has = json_object_get(sgpu_claims_own(s->result->claims), "grant") != NULL;
-		sgpu_judge_note(s, &s->findings.configuration, has, "grant", "a channel", "none",
-				"the quote is for no channel");
-	}
 }
 
 /* No key can be read from a point of low order. */

@@ -16,7 +16,7 @@ enum { TEXT_SIZE_MAX = 1 << 18, DIGESTS_MAX = 1024, VERSION = 1, VMPL_MAX = 3 };
 
 static const struct sgpu_member runner_members[] = {
 	{ "digests", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX,
-	  .digits = SGPU_CHANNEL_DIGEST_SIZE },
+	  .digits = SGPU_DIGEST_SIZE },
 	{ "version", SGPU_MEMBER_TEXT, .optional = true, .min = 1, .max = 64 },
 	{ "debug", SGPU_MEMBER_TRUTH, .optional = true },
 	{ "modules", SGPU_MEMBER_TRUTH, .optional = true },
@@ -30,7 +30,7 @@ static const struct sgpu_member runner_members[] = {
 };
 static const struct sgpu_member device_members[] = {
 	{ "code", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX,
-	  .digits = SGPU_CHANNEL_DIGEST_SIZE },
+	  .digits = SGPU_DIGEST_SIZE },
 	{ "driver", SGPU_MEMBER_TEXT, .optional = true, .min = 1, .max = 64 },
 	{ "confidential", SGPU_MEMBER_TRUTH, .optional = true },
 	{ "agreement", SGPU_MEMBER_TRUTH, .optional = true },
@@ -57,7 +57,6 @@ static const struct sgpu_member policy_members[] = {
 	{ "runner", SGPU_MEMBER_OBJECT, .optional = true, .inside = runner_members },
 	{ "device", SGPU_MEMBER_OBJECT, .optional = true, .inside = device_members },
 	{ "platform", SGPU_MEMBER_OBJECT, .optional = true, .inside = platform_members },
-	{ "channel", SGPU_MEMBER_TRUTH, .optional = true },
 	{ "machines", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX,
 	  .digits = SGPU_SHA256_SIZE },
 	{ "certificate_age", SGPU_MEMBER_INTEGER, .optional = true },

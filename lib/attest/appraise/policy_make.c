@@ -13,8 +13,8 @@
 /* base64url of 32 bytes to hexadecimal; NULL when it is none. */
 static json_t *hex_of(const json_t *text)
 {
-	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
-	char hex[2 * SGPU_CHANNEL_DIGEST_SIZE + 1];
+	uint8_t digest[SGPU_DIGEST_SIZE];
+	char hex[2 * SGPU_DIGEST_SIZE + 1];
 
 	if (!json_is_string(text) ||
 	    sgpu_base64url_decode(json_string_value(text), digest, sizeof(digest), NULL)) {
@@ -153,8 +153,6 @@ static bool add_rest(json_t *policy, const json_t *claims)
 	}
 	return put(policy, "platform",
 		   kind ? json_pack("{s:s}", "at_least", json_string_value(kind)) : NULL) &&
-	       put(policy, "channel",
-		   json_object_get(sgpu_claims_own(claims), "grant") ? json_true() : NULL) &&
 	       put(policy, "machines", hex[0] ? json_pack("[s]", hex) : NULL);
 }
 

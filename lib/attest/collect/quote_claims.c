@@ -16,17 +16,6 @@ static bool put(json_t *object, const char *key, json_t *value)
 	return json_object_set_new(object, key, value) == 0;
 }
 
-static json_t *grant_claims(const struct sgpu_grant *grant)
-{
-	return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "channel", (json_int_t)grant->channel,
-			 "serial", (json_int_t)grant->serial, "owner_hash",
-			 sgpu_json_from_bytes(grant->owner_hash, sizeof(grant->owner_hash)),
-			 "processor",
-			 sgpu_json_from_bytes(grant->processor, sizeof(grant->processor)), "enc",
-			 sgpu_json_from_bytes(grant->enc, sizeof(grant->enc)), "sealed_cek",
-			 sgpu_json_from_bytes(grant->sealed_cek, sizeof(grant->sealed_cek)));
-}
-
 static json_t *platform_claims(const struct sgpu_device_info *info,
 			       const struct sgpu_device_agreement *agreement)
 {
@@ -51,18 +40,10 @@ static int owner_claims(const struct sgpu_quote_subject *subject, json_t *own,
 
 	if (subject->owner_key) {
 		code = sgpu_sha256(subject->owner_key, 32, hash, error);
-		if (!code && subject->grant &&
-		    !sgpu_equal(subject->grant->owner_hash, hash, sizeof(hash))) {
-			code = sgpu_fail(error, SGPU_EBINDING,
-					 "the channel was made for another owner's key");
-		}
 		if (!code &&
 		    !put(own, "owner_key_hash", sgpu_json_from_bytes(hash, sizeof(hash)))) {
 			code = sgpu_fail_nomem(error);
 		}
-	}
-	if (!code && subject->grant && !put(own, "grant", grant_claims(subject->grant))) {
-		code = sgpu_fail_nomem(error);
 	}
 	return code;
 }

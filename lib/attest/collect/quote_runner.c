@@ -173,7 +173,7 @@ int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims
 	/* Of a program that is not this process nobody here knows who looks into it, and how it
 	 * will be run. */
 	const bool file = subject->runner_path != NULL;
-	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE] = { 0 };
+	uint8_t digest[SGPU_DIGEST_SIZE] = { 0 };
 	char name[PATH_SIZE], id[2 * BUILD_ID_MAX + 1];
 	uint64_t size = 0;
 

@@ -80,15 +80,6 @@ static const struct sgpu_member platform_members[] = {
 	{ .name = "protects", .kind = SGPU_MEMBER_TRUTH },
 	{ .name = NULL },
 };
-static const struct sgpu_member grant_members[] = {
-	{ .name = "channel", .kind = SGPU_MEMBER_INTEGER },
-	{ .name = "serial", .kind = SGPU_MEMBER_INTEGER },
-	{ "owner_hash", SGPU_MEMBER_BYTES, .min = 32, .max = 32 },
-	{ "processor", SGPU_MEMBER_BYTES, .min = 16, .max = 16 },
-	{ "enc", SGPU_MEMBER_BYTES, .min = 32, .max = 32 },
-	{ "sealed_cek", SGPU_MEMBER_BYTES, .min = 48, .max = 48 },
-	{ .name = NULL },
-};
 static const struct sgpu_member measurement_members[] = {
 	{ "label", SGPU_MEMBER_TEXT, .max = 256 },
 	{ .name = "va", .kind = SGPU_MEMBER_INTEGER },
@@ -100,7 +91,6 @@ static const struct sgpu_member measurement_members[] = {
 static const struct sgpu_member own_members[] = {
 	{ "platform", SGPU_MEMBER_OBJECT, .inside = platform_members },
 	{ "owner_key_hash", SGPU_MEMBER_BYTES, .optional = true, .min = 32, .max = 32 },
-	{ "grant", SGPU_MEMBER_OBJECT, .optional = true, .inside = grant_members },
 	{ "measurements", SGPU_MEMBER_ARRAY, .optional = true, .max = LIST_MAX,
 	  .inside = measurement_members },
 	{ "records", SGPU_MEMBER_OBJECT, .optional = true },
@@ -246,8 +236,7 @@ static int check_whole(const json_t *claims, struct sgpu_error *error)
 {
 	const json_t *device = sgpu_claims_own(sgpu_claims_device_of(claims, NULL));
 	const json_t *runner = sgpu_claims_own(sgpu_claims_submod(claims, "runner"));
-	const json_t *submods = json_object_get(claims, "submods"),
-		     *grant = json_object_get(sgpu_claims_own(claims), "grant");
+	const json_t *submods = json_object_get(claims, "submods");
 	bool key = strcmp(json_string_value(json_object_get(runner, "key")), "none") != 0;
 
 	if (json_object_get(submods, "gpu-0") && json_object_get(submods, "cpu")) {
@@ -261,12 +250,6 @@ static int check_whole(const json_t *claims, struct sgpu_error *error)
 	if (key != !!json_object_get(claims, "cnf")) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "claims: 'cnf' and the runner's 'key' do not belong together");
-	}
-	if (grant &&
-	    ((uint64_t)json_integer_value(json_object_get(grant, "channel")) > UINT32_MAX ||
-	     (uint64_t)json_integer_value(json_object_get(grant, "serial")) > UINT32_MAX)) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "claims: the channel's numbers are too large");
 	}
 	return 0;
 }

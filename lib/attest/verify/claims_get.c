@@ -63,38 +63,3 @@ int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key, struct sgpu
 	}
 	return code;
 }
-
-int sgpu_quote_grant(const json_t *claims, struct sgpu_grant *grant, struct sgpu_error *error)
-{
-	const json_t *object = json_object_get(sgpu_claims_own(claims), "grant");
-	const char *where = "claims: grant";
-	uint64_t channel = 0, serial = 0;
-
-	memset(grant, 0, sizeof(*grant));
-	if (!object) {
-		return sgpu_fail(error, SGPU_EINVALID, "the quote is for no channel");
-	}
-	int code = sgpu_json_u64(object, where, "channel", &channel, error);
-	code = code ? code : sgpu_json_u64(object, where, "serial", &serial, error);
-	code = code ? code
-		    : sgpu_json_bytes(object, where, "owner_hash", grant->owner_hash,
-				      sizeof(grant->owner_hash), error);
-	code = code ? code
-		    : sgpu_json_bytes(object, where, "processor", grant->processor,
-				      sizeof(grant->processor), error);
-	code = code ? code
-		    : sgpu_json_bytes(object, where, "enc", grant->enc, sizeof(grant->enc), error);
-	code = code ? code
-		    : sgpu_json_bytes(object, where, "sealed_cek", grant->sealed_cek,
-				      sizeof(grant->sealed_cek), error);
-	if (!code && (channel > UINT32_MAX || serial > UINT32_MAX)) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: its numbers are too large", where);
-	}
-	if (code) {
-		memset(grant, 0, sizeof(*grant));
-		return code;
-	}
-	grant->channel = (uint32_t)channel;
-	grant->serial = (uint32_t)serial;
-	return 0;
-}

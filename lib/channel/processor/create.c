@@ -98,18 +98,18 @@ static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
 	return channel;
 }
 
-static void digest_grant(const struct sgpu_grant *grant, uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE])
+static void digest_grant(const struct sgpu_grant *grant, uint8_t digest[SGPU_DIGEST_SIZE])
 {
 	uint8_t bytes[SGPU_GRANT_SIZE];
 
 	sgpu_grant_encode(grant, bytes);
-	sgpu_kt128(bytes, sizeof(bytes), NULL, 0, digest, SGPU_CHANNEL_DIGEST_SIZE);
+	sgpu_kt128(bytes, sizeof(bytes), NULL, 0, digest, SGPU_DIGEST_SIZE);
 }
 
 int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant,
 			 struct sgpu_error *error)
 {
-	uint8_t digest[SGPU_CHANNEL_DIGEST_SIZE];
+	uint8_t digest[SGPU_DIGEST_SIZE];
 	const struct sgpu_channel *channel;
 	bool made;
 

@@ -82,7 +82,7 @@ struct sgpu_channel {
 	struct sgpu_context *context; /* NULL: a bootstrap channel */
 	uint32_t id, serial, directory;
 	struct sgpu_table *(*tables)[SGPU_KINDS];
-	uint8_t grant_digest[SGPU_CHANNEL_DIGEST_SIZE]; /* of a channel with a key */
+	uint8_t grant_digest[SGPU_DIGEST_SIZE]; /* of a channel with a key */
 	struct sgpu_aead *aead;
 	struct sgpu_aead *answer_aead;
 	pthread_mutex_t lock;		  /* groups, answers, both aeads */
