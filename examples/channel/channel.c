@@ -24,7 +24,7 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/channel.h>
+#include "channel/channel.h"
 
 enum { WORDS = 64, OWNERS = 16, NAME = 32, CHANNELS = 64, FRAMES = 1024, APART = 16, BOOT = 0 };
 
@@ -39,7 +39,7 @@ struct script {
 	int count, at; /* words; the next one to be read */
 	bool bad;      /* the line has a fault, which was told */
 	struct sgpu_device *device;
-	struct sgpu_pager pager;
+	struct sgpu_pages_info pages;
 	struct sgpu_processor *processor;
 	struct owner owners[OWNERS];
 	int owner_count;
@@ -290,7 +290,7 @@ static void do_pde(struct script *s)
 
 static void do_pte(struct script *s)
 {
-	const uint64_t small = s->pager.info.small;
+	const uint64_t small = s->pages.small;
 	struct sgpu_command c = command(s, SGPU_CH_PTE);
 	struct sgpu_session *session;
 	uint32_t pages[WORDS];
@@ -423,10 +423,10 @@ int main(int argc, char **argv)
 	int rc = sgpu_device_open(argc > 1 ? argv[1] : "cpu", NULL, &s.device, &error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_pager_of(s.device, &s.pager, &error);
+		rc = sgpu_device_pages(s.device, &s.pages, &error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_processor_create(&s.pager, &config, &s.processor, &error);
+		rc = sgpu_processor_create(s.device, &config, &s.processor, &error);
 	}
 	while (rc == SGPU_OK && !s.bad && getline(&line, &room, stdin) >= 0) {
 		s.line++;
@@ -443,7 +443,6 @@ int main(int argc, char **argv)
 		sgpu_key_clear(&s.owners[i].key);
 	}
 	sgpu_processor_free(&s.processor);
-	sgpu_pager_close(&s.pager);
 	sgpu_device_close(&s.device);
 	if (rc != SGPU_OK) {
 		fprintf(stderr, "channel: %s\n", error.text);

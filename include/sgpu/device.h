@@ -70,7 +70,7 @@ struct sgpu_device_info {
 			   sgpu_device_timer) */
 	bool reads_pageable; /* kernels read ordinary memory of the process by themselves: HMM or
 				ATS */
-	bool secure;	     /* a secure context (sgpu/secure.h) over the device */
+	bool secure;	     /* a secure context (lib/secure) over the device */
 	uint64_t piece; /* bytes that a large transfer should move at once; a multiple of SGPU_CHUNK
 			 */
 };
@@ -110,7 +110,7 @@ struct sgpu_device_range {
 	uint64_t size;
 };
 
-/* ---- pages, of which secure contexts are made (sgpu/channel.h) ---- */
+/* ---- pages, of which secure contexts are made ---- */
 struct sgpu_pages_info {
 	uint64_t small, big; /* bytes; CPU device: 4 KiB and 2 MiB; CUDA: 2 MiB and 64 MiB */
 	uint64_t total; /* bytes of physical memory that pages can be made of; a multiple of big */
@@ -339,7 +339,7 @@ SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done,
 
 SGPU_MUST_CHECK int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function,
 				       void *argument, struct sgpu_task *task);
-/* The same, naming the memory that the launch touches. A secure context (sgpu/secure.h) refuses
+/* The same, naming the memory that the launch touches. A secure context (lib/secure) refuses
  * what leaves it. */
 SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function,
 					  void *argument, const struct sgpu_device_range *ranges,

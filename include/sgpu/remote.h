@@ -20,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sgpu/channel.h>
+#include <sgpu/device.h>
 #include <sgpu/crypto.h>
 
 #ifdef __cplusplus

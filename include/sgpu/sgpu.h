@@ -24,8 +24,6 @@
 #include <sgpu/transfer.h>
 #include <sgpu/ring.h>
 #include <sgpu/rpc.h>
-#include <sgpu/channel.h>
-#include <sgpu/secure.h>
 #include <sgpu/replay.h>
 #include <sgpu/run.h>
 #include <sgpu/remote.h>

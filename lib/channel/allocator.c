@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/channel.h>
+#include "channel/channel.h"
 
 #include "channel/allocator.h"
 
@@ -52,8 +52,7 @@ static int send_command(struct sgpu_allocator *allocator, struct sgpu_error *err
 	if (rc != SGPU_OK && error) {
 		*error = allocator->reply.error;
 		if (!error->text[0]) {
-			(void)sgpu_fail(error, rc, "a command was refused: %s",
-					sgpu_refusal_text(allocator->reply.refusal));
+			(void)sgpu_fail(error, rc, "a command was refused");
 		}
 	}
 	return rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "channel/bind.h"
+#include "channel/keys.h"
 
 #include <string.h>
 

@@ -5,14 +5,14 @@
  * session chooses and the worker keeps in tables, and operations and functions by name. No item
  * names an address.
  *
- * A message is a hello (channel/bind.h), answered by a grant, or a sealed group, answered by a
+ * A message is a hello (channel/keys.h), answered by a grant, or a sealed group, answered by a
  * sealed answer. How messages travel is the caller's business (sgpu_exchange_fn): a pipe
  * (group_pipe.c), or a ring. Whoever carries them can stop things, and learns sizes.
  */
 #ifndef SGPU_CHANNEL_GROUP_H
 #define SGPU_CHANNEL_GROUP_H
 
-#include <sgpu/channel.h>
+#include "channel/channel.h"
 #include <sgpu/device.h>
 
 #include "channel/keys.h"
@@ -104,6 +104,12 @@ SGPU_MUST_CHECK int sgpu_item_call_encode(const struct sgpu_item_call *call, uin
 SGPU_MUST_CHECK int sgpu_item_call_decode(const struct sgpu_item *item, struct sgpu_item_call *call,
 					  struct sgpu_error *error);
 
+/* A CH_SUBMIT as a message: version 1 (1), operation (1), zero (2), via (4), channel (4), counter
+ * (8), size (4), the group; integers are little endian. Returns its size. */
+size_t sgpu_submit_encode(const struct sgpu_command *command, uint8_t message[SGPU_MESSAGE_MAX]);
+/* Whether it is one, of exactly that size. The group is borrowed. */
+bool sgpu_submit_decode(const uint8_t *message, size_t size, struct sgpu_command *command);
+
 /* ---- group_client.c: the session's side ---- */
 /* Sends a message and waits for what is answered, which need not be true: SGPU_MESSAGE_MAX bytes at
  * most. */
@@ -130,7 +136,6 @@ SGPU_MUST_CHECK int sgpu_group_client_open(const struct sgpu_key *owner,
 					   void *argument, struct sgpu_group_client **client,
 					   struct sgpu_error *error);
 void sgpu_group_client_close(struct sgpu_group_client **client);
-const struct sgpu_grant *sgpu_group_client_grant(const struct sgpu_group_client *client);
 /* Adds an item to the group that is sent next. Errors: SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_group_client_add(struct sgpu_group_client *client,
 					  const struct sgpu_item *item, struct sgpu_error *error);

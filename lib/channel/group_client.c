@@ -10,8 +10,7 @@
 #include <sgpu/base.h>
 #include <sgpu/secret.h>
 
-#include "channel/bind.h"
-#include "channel/codec.h"
+#include "channel/keys.h"
 #include "channel/group.h"
 #include "channel/wire.h"
 
@@ -36,11 +35,6 @@ void sgpu_group_client_close(struct sgpu_group_client **client)
 		sgpu_secret_free(*client, sizeof(**client));
 		*client = NULL;
 	}
-}
-
-const struct sgpu_grant *sgpu_group_client_grant(const struct sgpu_group_client *client)
-{
-	return &client->grant;
 }
 
 int sgpu_group_client_add(struct sgpu_group_client *client, const struct sgpu_item *item,
@@ -86,9 +80,9 @@ static int exchange_group(struct sgpu_group_client *c, uint64_t counter, struct 
 					      .submit = { .group = c->group,
 							  .size = (uint32_t)c->size + SGPU_TAG_SIZE,
 							  .counter = counter } };
-	size_t message_size, answer_size;
-	int rc =
-		sgpu_command_encode(&command, c->message, sizeof(c->message), &message_size, error);
+	const size_t message_size = sgpu_submit_encode(&command, c->message);
+	size_t answer_size;
+	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < SGPU_GROUP_SENDS; i++) {
 		rc = c->exchange(c->argument, c->message, message_size, c->answer, &answer_size,

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/channel.h>
+#include "channel/channel.h"
 
 #include "channel/keys.h"
 #include "channel/wire.h"

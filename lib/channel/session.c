@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/channel.h>
+#include "channel/channel.h"
 #include <sgpu/secret.h>
 
-#include "channel/bind.h"
+#include "channel/keys.h"
 #include "channel/wire.h"
 
 struct sgpu_session {
@@ -239,10 +239,4 @@ int sgpu_session_measurement(struct sgpu_session *session, struct sgpu_measureme
 		sgpu_mask_measurement(session->keys, measurement);
 	}
 	return rc;
-}
-
-void sgpu_session_digest(const struct sgpu_session *session, const void *data, size_t size,
-			 uint8_t digest[SGPU_DIGEST_SIZE])
-{
-	sgpu_measure_pages(data, size, session->keys->measure, digest);
 }

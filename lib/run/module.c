@@ -17,7 +17,7 @@
 #include "run/run.h"
 #include "run/streams.h"
 #include "run/threads.h"
-#include "secure/secure.h"
+#include "secure/context.h"
 
 enum state { UNTRIED, LOADING, TRIED };
 

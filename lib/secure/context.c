@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "channel/processor/request.h"
-#include "secure/secure.h"
+#include "channel/channel.h"
+#include "secure/context.h"
 
 enum { UNPROTECTED_FRAMES = 16 };
 
@@ -69,7 +69,6 @@ static void free_ground(struct sgpu_ground *ground)
 {
 	sgpu_allocator_free(&ground->allocator);
 	sgpu_processor_free(&ground->processor);
-	sgpu_pager_close(&ground->pager);
 	pthread_mutex_destroy(&ground->lock);
 	free(ground);
 }
@@ -78,15 +77,15 @@ static void free_ground(struct sgpu_ground *ground)
  * table of pages would take. */
 static int configure(struct sgpu_ground *ground, struct sgpu_error *error)
 {
-	uint64_t frames = ground->pager.info.total / ground->pager.info.small, hidden;
+	uint64_t frames = ground->pages.total / ground->pages.small, hidden;
 
 	frames = frames < UINT32_MAX ? frames : UINT32_MAX - 1;
-	hidden = frames * 8 / ground->pager.info.small + 1;
+	hidden = frames * 8 / ground->pages.small + 1;
 	if (frames < UNPROTECTED_FRAMES + hidden + 16) {
 		return sgpu_fail(
 			error, SGPU_ENOMEM,
 			"the device has %llu bytes for pages, too few for a secure context",
-			(unsigned long long)ground->pager.info.total);
+			(unsigned long long)ground->pages.total);
 	}
 	ground->config = (struct sgpu_processor_config){ .frames = (uint32_t)frames,
 							 .unprotected = UNPROTECTED_FRAMES,
@@ -108,17 +107,16 @@ static int make_ground(struct sgpu_device *device, struct sgpu_secure *context,
 	ground->device = device;
 	ground->sender = context;
 	pthread_mutex_init(&ground->lock, NULL);
-	rc = sgpu_pager_of(device, &ground->pager, error);
+	rc = sgpu_device_pages(device, &ground->pages, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	rc = configure(ground, error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_processor_create(&ground->pager, &ground->config, &ground->processor,
-					   error);
+		rc = sgpu_processor_create(device, &ground->config, &ground->processor, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_allocator_create(&ground->pager.info, &ground->config, send_for_allocator,
+		rc = sgpu_allocator_create(&ground->pages, &ground->config, send_for_allocator,
 					   ground, &ground->allocator, error);
 	}
 	return rc;
@@ -140,21 +138,6 @@ static void leave_ground(struct sgpu_ground *ground)
 }
 
 /* ---- the context ---- */
-static int make_owner(struct sgpu_secure *context, const struct sgpu_key *owner,
-		      struct sgpu_error *error)
-{
-	if (!owner) {
-		return sgpu_key_generate(SGPU_KEY_X25519, &context->owner, error);
-	}
-	if (owner->kind != SGPU_KEY_X25519) {
-		return sgpu_fail(
-			error, SGPU_EKEY,
-			"the owner of a secure context needs an X25519 key with its private half");
-	}
-	context->owner = *owner;
-	return SGPU_OK;
-}
-
 int sgpu_secure_channel_open(struct sgpu_secure *context, const uint8_t owner_key[32],
 			     struct sgpu_grant *grant, struct sgpu_error *error)
 {
@@ -209,7 +192,7 @@ static int set_up(struct sgpu_secure *context, struct sgpu_device *device,
 		  const struct sgpu_secure_config *config, struct sgpu_error *error)
 {
 	uint64_t size = 0;
-	int rc = make_owner(context, config->owner, error);
+	int rc = sgpu_key_generate(SGPU_KEY_X25519, &context->owner, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
@@ -299,11 +282,6 @@ void sgpu_secure_destroy(struct sgpu_secure **context)
 struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context)
 {
 	return (struct sgpu_device *)(void *)context;
-}
-
-struct sgpu_processor *sgpu_secure_processor(struct sgpu_secure *context)
-{
-	return context->ground ? context->ground->processor : NULL;
 }
 
 void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats)

@@ -7,7 +7,7 @@
 
 #include <sgpu/transfer.h>
 
-#include "secure/secure.h"
+#include "secure/context.h"
 
 /* More cores than this seal faster than most buses copy. */
 enum { WORKERS_MAX = 8 };

@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "secure/secure.h"
+#include "secure/context.h"
 
 static struct sgpu_secure *context_of(struct sgpu_device *device)
 {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "secure/secure.h"
+#include "secure/context.h"
 
 struct sgpu_secure_graph {
 	struct sgpu_device_object object;

@@ -7,7 +7,7 @@
 #ifndef SGPU_SECURE_GROUP_H
 #define SGPU_SECURE_GROUP_H
 
-#include <sgpu/secure.h>
+#include "secure/secure.h"
 
 #include "channel/group.h"
 
@@ -90,8 +90,5 @@ SGPU_MUST_CHECK int sgpu_group_server_handle(struct sgpu_group_server *server,
 					     const uint8_t *message, size_t size,
 					     uint8_t answer[SGPU_MESSAGE_MAX], size_t *answer_size,
 					     struct sgpu_error *error);
-/* Serves a session until it ends. Errors: SGPU_EINVALID (cut), SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_group_serve(struct sgpu_group_server *server, const struct sgpu_pipe *pipe,
-				     struct sgpu_error *error);
 
 #endif

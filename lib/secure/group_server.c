@@ -8,12 +8,11 @@
 #include <sgpu/base.h>
 #include <sgpu/secret.h>
 
-#include "channel/bind.h"
-#include "channel/codec.h"
-#include "channel/processor/request.h"
+#include "channel/keys.h"
+#include "channel/channel.h"
 #include "channel/wire.h"
 #include "secure/group.h"
-#include "secure/secure.h"
+#include "secure/context.h"
 
 /* Plaintext, in secret memory. */
 struct group_text {
@@ -128,7 +127,6 @@ int sgpu_group_server_handle(struct sgpu_group_server *s, const uint8_t *message
 			     uint8_t answer[SGPU_MESSAGE_MAX], size_t *answer_size,
 			     struct sgpu_error *error)
 {
-	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 	struct sgpu_command command;
 	struct sgpu_reply reply;
 	size_t items_size;
@@ -138,8 +136,7 @@ int sgpu_group_server_handle(struct sgpu_group_server *s, const uint8_t *message
 		return open_channel(s, message, size == SGPU_HELLO_SIZE, answer, answer_size,
 				    error);
 	}
-	if (!s->is_open || sgpu_command_decode(message, size, pages, &command, NULL) != SGPU_OK ||
-	    command.op != SGPU_CH_SUBMIT) {
+	if (!s->is_open || !sgpu_submit_decode(message, size, &command)) {
 		return refuse(SGPU_REFUSED_MALFORMED, answer, answer_size);
 	}
 	if (command.channel != s->grant.channel) {
@@ -158,26 +155,4 @@ int sgpu_group_server_handle(struct sgpu_group_server *s, const uint8_t *message
 	memcpy(answer, s->last, s->last_size);
 	*answer_size = s->last_size;
 	return SGPU_OK;
-}
-
-int sgpu_group_serve(struct sgpu_group_server *server, const struct sgpu_pipe *pipe,
-		     struct sgpu_error *error)
-{
-	uint8_t *message = malloc(2 * (size_t)SGPU_MESSAGE_MAX),
-		*answer = message ? message + SGPU_MESSAGE_MAX : NULL;
-	size_t size = 0, answer_size = 0;
-	int rc = message ? sgpu_message_read(pipe->in, message, &size, error)
-			 : sgpu_fail_nomem(error);
-
-	while (rc == SGPU_OK && size > 0) {
-		rc = sgpu_group_server_handle(server, message, size, answer, &answer_size, error);
-		if (rc == SGPU_OK) {
-			rc = sgpu_message_write(pipe->out, answer, answer_size, error);
-		}
-		if (rc == SGPU_OK) {
-			rc = sgpu_message_read(pipe->in, message, &size, error);
-		}
-	}
-	free(message);
-	return rc;
 }

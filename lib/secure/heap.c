@@ -9,9 +9,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "channel/processor/request.h"
-#include "secure/poison.h"
-#include "secure/secure.h"
+#include "channel/channel.h"
+#include "secure/context.h"
+
+/* Memory on the CPU device that belongs to nobody is poisoned for AddressSanitizer: a kernel that
+ * leaves its buffer is found there. */
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SGPU_POISONS 1
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define SGPU_POISONS 1
+#endif
+
+#ifdef SGPU_POISONS
+#include <sanitizer/asan_interface.h>
+#define SGPU_POISON(address, size) __asan_poison_memory_region((void *)(uintptr_t)(address), size)
+#define SGPU_UNPOISON(address, size) \
+	__asan_unpoison_memory_region((void *)(uintptr_t)(address), size)
+#else
+#define SGPU_POISON(address, size) ((void)(address), (void)(size))
+#define SGPU_UNPOISON(address, size) ((void)(address), (void)(size))
+#endif
 
 /* Mapped at once, at least and at most, when less is asked for; in between a quarter of what the
  * context has. */
@@ -50,8 +69,8 @@ static void count_memory(struct sgpu_secure *context, uint64_t *total, uint64_t 
 	uint64_t frames = (uint64_t)config->frames - config->unprotected - config->hidden, taken;
 
 	taken = 1 + 2 * (frames / SGPU_CHANNEL_ENTRIES + 2);
-	*total = frames * context->ground->pager.info.small;
-	taken = taken * context->ground->pager.info.small + context->arena.used_bytes;
+	*total = frames * context->ground->pages.small;
+	taken = taken * context->ground->pages.small + context->arena.used_bytes;
 	*available = *total - (taken < *total ? taken : *total);
 }
 
@@ -92,7 +111,7 @@ static int take_summary(void *argument, const struct sgpu_summary *summary,
 {
 	struct mapping *m = argument;
 	struct sgpu_secure *context = m->context;
-	uint64_t small = context->ground->pager.info.small, big = context->ground->pager.info.big;
+	uint64_t small = context->ground->pages.small, big = context->ground->pages.big;
 	int rc = sgpu_session_summary(context->session, summary, error);
 
 	if (rc != SGPU_OK) {
@@ -233,7 +252,7 @@ static bool ran_out(struct sgpu_secure *context, int rc, uint64_t size)
  */
 static int grow(struct sgpu_secure *context, uint64_t extent, struct sgpu_error *error)
 {
-	const struct sgpu_pages_info *pages = &context->ground->pager.info;
+	const struct sgpu_pages_info *pages = &context->ground->pages;
 	uint64_t want = context->arena.mapped_bytes / 4, least = round_up(extent, pages->small);
 	uint64_t total, available;
 	int rc;
@@ -448,16 +467,6 @@ static int trim(struct sgpu_secure *context, struct sgpu_error *error)
 	return rc;
 }
 
-int sgpu_secure_trim(struct sgpu_secure *context, struct sgpu_error *error)
-{
-	int rc;
-
-	pthread_mutex_lock(&context->arena_lock);
-	rc = trim(context, error);
-	pthread_mutex_unlock(&context->arena_lock);
-	return rc;
-}
-
 /* What is still mapped the processor clears and unmaps with the last channel. */
 void sgpu_secure_memory_close(struct sgpu_secure *context)
 {
@@ -472,20 +481,4 @@ void sgpu_secure_memory_close(struct sgpu_secure *context)
 	}
 	sgpu_arena_clear(&context->arena);
 	pthread_mutex_unlock(&context->arena_lock);
-}
-
-/* ---- the calls of sgpu/secure.h ---- */
-int sgpu_secure_malloc(struct sgpu_secure *context, uint64_t size, sgpu_devptr *memory,
-		       struct sgpu_error *error)
-{
-	*memory = 0;
-	return sgpu_secure_alloc_row((struct sgpu_device *)(void *)context, size, memory, error);
-}
-
-void sgpu_secure_free(struct sgpu_secure *context, sgpu_devptr *memory)
-{
-	if (memory && *memory) {
-		sgpu_secure_free_row((struct sgpu_device *)(void *)context, *memory, 0);
-		*memory = 0;
-	}
 }

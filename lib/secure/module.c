@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "secure/secure.h"
+#include "secure/context.h"
 
 static struct sgpu_secure_module *module_of(struct sgpu_device_module *module)
 {
@@ -51,7 +51,8 @@ static int measure_image(struct sgpu_secure *context, void *image, size_t size,
 			 uint8_t digest[SGPU_DIGEST_SIZE], struct sgpu_error *error)
 {
 	sgpu_devptr memory = 0;
-	int rc = sgpu_secure_malloc(context, size, &memory, error);
+	struct sgpu_device *device = sgpu_secure_device(context);
+	int rc = sgpu_device_alloc(device, size, &memory, error);
 
 	if (rc == SGPU_OK) {
 		rc = sgpu_secure_memcpy(context, image, memory, size, SGPU_SECURE_TO_DEVICE, error);
@@ -59,7 +60,7 @@ static int measure_image(struct sgpu_secure *context, void *image, size_t size,
 	if (rc == SGPU_OK) {
 		rc = sgpu_secure_measure(context, memory, size, false, digest, error);
 	}
-	sgpu_secure_free(context, &memory);
+	sgpu_device_free(device, &memory, size);
 	return rc;
 }
 

@@ -4,8 +4,8 @@
  * account says whether a range lies in one allocation, as on every device; the processor's says
  * whether it lies in the context.
  */
-#include "channel/processor/request.h"
-#include "secure/secure.h"
+#include "channel/channel.h"
+#include "secure/context.h"
 
 int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address, uint64_t size,
 			    struct sgpu_task *task)

@@ -1,172 +1,81 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A secure context, private to lib/secure.
+ * A secure context on a device: what Graviton's runtime offers (cudaSecureMalloc and its kin), as
+ * library calls. It makes a processor, an allocator and a session (lib/channel) over the device.
+ * All memory comes from pages of the context. A request is a direct call: the processor refuses one
+ * that names memory outside of the context, makes the context the only one that kernels reach, and
+ * the device enqueues it.
  *
- *   ground    what contexts of one device share: the processor, the allocator, and the device
- *             itself
- *   context   an owner's key, a channel and the owner's session on it, memory (an arena over
- *             mapped pages), streams
+ * sgpu_secure_device() shows the context as a device, so that everything written for sgpu/device.h
+ * runs inside it: the orchestrator does.
  *
- * A request is a direct call: the context looks up the allocation, the processor checks that the
- * range is the context's and makes the context the one that kernels reach, and the device enqueues
- * it. What the untrusted allocator does travels as commands, and the session authorises and checks
- * it.
- *
- * Locks, in this order: arena, ground. The session is used under the ground's. The processor has
- * its own behind them.
+ * Sizes are bytes. Calls on one context may come from several threads, but for creating and
+ * destroying it; copies then wait for each other.
  */
 #ifndef SGPU_SECURE_SECURE_H
 #define SGPU_SECURE_SECURE_H
 
-#include <pthread.h>
-#include <stdatomic.h>
+#include "channel/channel.h"
+#include <sgpu/device.h>
 
-#include <sgpu/secure.h>
+struct sgpu_secure;
 
-#include <device/backend.h>
-
-#include "device/arena.h"
-
-enum {
-	SGPU_SECURE_SENDS = 3, /* how often a command that uses up an authorisation is sent */
-	SGPU_SECURE_STREAMS_SPARE = 64, /* streams kept for the next user */
-};
-
-struct sgpu_ground {
-	unsigned references; /* under `lock` */
-	struct sgpu_device *device;
-	struct sgpu_pager pager;
-	struct sgpu_processor_config config;
-	struct sgpu_processor *processor;
-	struct sgpu_allocator *allocator;
-	pthread_mutex_t lock;			/* the allocator, and what follows */
-	struct sgpu_secure *sender;		/* whose commands the allocator makes */
-	uint32_t asked[SGPU_CHANNEL_PAGES_MAX]; /* pages of the last CH_PTE that went out */
-	uint8_t asked_hash[SGPU_DIGEST_SIZE];
-	bool taken[SGPU_CHANNEL_MAX]; /* channels that somebody has, or that could not be destroyed
-				       */
-};
-
-/* What the users of a context see as struct sgpu_stream. */
-struct sgpu_secure_stream {
-	struct sgpu_device_object object;
-	struct sgpu_secure *context;
-	struct sgpu_stream *inner;
-	struct sgpu_secure_graph *recording; /* NULL: it carries out what it is given */
-	struct sgpu_secure_stream *next;     /* among the spare ones */
-};
-
-struct sgpu_secure {
-	struct sgpu_device_object object;	      /* of struct sgpu_device */
-	struct sgpu_device_backend backend;	      /* the calls of device.c, */
-	struct sgpu_device_stream_calls stream_calls; /* and those of its streams */
-	struct sgpu_ground *ground;
-	struct sgpu_key owner;
+struct sgpu_secure_config {
+	/* Another context of the same device: contexts of one processor never reach each other.
+	 * NULL: the context makes a processor of its own, which takes all of the device's memory.
+	 */
+	struct sgpu_secure *sibling;
+	/* For tests: stands between the allocator and the processor. NULL: nobody does. */
 	sgpu_command_fn between;
-	void *between_argument;
-	bool poisons; /* the device's memory is the host's */
-	struct sgpu_grant grant;
-	bool has_channel;
-	struct sgpu_session *session; /* checks reports and authorises */
-	sgpu_devptr base;	      /* of the context's addresses */
-	/* streams */
-	pthread_mutex_t stream_lock;
-	struct sgpu_secure_stream *spare;
-	unsigned spare_count;
-	/* memory */
-	pthread_mutex_t arena_lock;
-	struct sgpu_arena arena;
-	uint64_t mapped_most;	     /* bytes that were mapped at one time */
-	bool authorisation_lost;     /* one went out, and nothing proves what became of it */
-	struct sgpu_stream *clearer; /* a stream of the device: clears what is freed */
-	struct sgpu_event *mark;     /* recorded behind clearing `mark_serial`, or NULL */
-	uint64_t mark_serial;
-	/* copy.c */
-	pthread_mutex_t copy_lock;
-	struct sgpu_copier *copier;
-	/* figures */
-	atomic_uint_fast64_t requests, refused, commands, streams;
+	void *between_argument; /* */
 };
 
-struct sgpu_secure_key {
-	struct sgpu_device_object object;
-	struct sgpu_secure *context;
-	struct sgpu_device_key *inner;
-};
+/* config may be NULL: all its members as if zero. The device is borrowed and must outlive the
+ * context. Errors: SGPU_EUNAVAILABLE (the device maps no pages), SGPU_ENOMEM, SGPU_EUSAGE (a
+ * sibling of another device), SGPU_EAUTH, SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_secure_create(struct sgpu_device *device,
+				       const struct sgpu_secure_config *config,
+				       struct sgpu_secure **context, struct sgpu_error *error);
+/* Clears and gives back everything; no work may be pending, and streams and modules are freed
+ * before. A context that is a sibling of others is freed last. */
+void sgpu_secure_destroy(struct sgpu_secure **context);
 
-struct sgpu_secure_module {
-	struct sgpu_device_object object;
-	struct sgpu_secure *context;
-	struct sgpu_device_module *inner;
-};
+/* The context as a device; belongs to the context: sgpu_device_close on it does nothing. */
+struct sgpu_device *sgpu_secure_device(struct sgpu_secure *context);
 
-static inline struct sgpu_secure_stream *sgpu_secure_stream_of(struct sgpu_stream *stream)
-{
-	return (struct sgpu_secure_stream *)(void *)stream;
-}
+enum sgpu_secure_direction { SGPU_SECURE_TO_DEVICE, SGPU_SECURE_TO_HOST };
+/* Sealed with a fresh key where the data leave, opened and verified where they arrive; in between
+ * there is ciphertext only. Returns when it is done. To the device `host` is only read; from it, it
+ * is wiped when the copy fails. It does not wait for streams: what writes the memory must have
+ * ended. Errors: SGPU_EAUTH, SGPU_EUSAGE (outside of the context's memory), SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, sgpu_devptr memory,
+				       uint64_t size, enum sgpu_secure_direction direction,
+				       struct sgpu_error *error);
 
-/* ---- context.c ---- */
-/* A channel for an owner's key. What the allocator says of it is not believed where it matters: the
- * processor vouches for the grant, and no two have one channel, since they would share a session.
- */
-SGPU_MUST_CHECK int sgpu_secure_channel_open(struct sgpu_secure *context,
-					     const uint8_t owner_key[32], struct sgpu_grant *grant,
-					     struct sgpu_error *error);
-/* Destroys it, with the session's authorisation where there is one. Where that was lost no later
- * one is taken, but a channel also goes without. Where that does not get through either, the
- * channel stays until the processor goes: nobody can use it. */
-void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
-			       struct sgpu_session *session);
-
-/* ---- stream.c ---- */
-SGPU_MUST_CHECK int sgpu_secure_stream_take(struct sgpu_secure *context,
-					    struct sgpu_secure_stream **stream,
+/* Copies the image into protected memory, measures it there (CH_MEASURE) against `digest`
+ * (sgpu_measure_pages, not keyed), and loads it only then, from host memory: a driver takes code
+ * from nowhere else. The image is copied; freed with sgpu_device_module_free. Errors: SGPU_EPOLICY
+ * when it differs, as sgpu_device_module_load. sgpu_device_module_launch_on starts its functions:
+ * refused when `memory` is NULL (SGPU_EPOLICY) or leaves the context (SGPU_EUSAGE). What a function
+ * touches besides is not seen by this check: on a GPU only what is mapped bounds it. */
+SGPU_MUST_CHECK int sgpu_secure_module_load(struct sgpu_secure *context, const void *image,
+					    size_t size, const uint8_t digest[SGPU_DIGEST_SIZE],
+					    struct sgpu_device_module **module,
 					    struct sgpu_error *error);
-/* Waits for its work; keeps it for the next user, unless the device failed or enough are kept. */
-void sgpu_secure_stream_give(struct sgpu_secure_stream *stream);
-void sgpu_secure_streams_close(struct sgpu_secure *context);
+/* CH_MEASURE over device memory of the context, verified. keyed: with a key of the context, to
+ * compare with digests of the same context alone. Errors: SGPU_EUSAGE (outside of it), SGPU_EAUTH,
+ * SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory,
+					uint64_t size, bool keyed, uint8_t digest[SGPU_DIGEST_SIZE],
+					struct sgpu_error *error);
 
-/* ---- graph.c ---- */
-extern const struct sgpu_device_graph_calls sgpu_secure_graph_calls;
-/* Keeps what a launch of a graph touches. Errors: SGPU_ENOMEM. */
-SGPU_MUST_CHECK int sgpu_secure_graph_note(struct sgpu_secure_graph *graph,
-					   const struct sgpu_device_range *ranges, int count);
-
-/* ---- device.c ---- */
-/* Fills in the calls of a context over a device of `inner`. */
-void sgpu_secure_calls(struct sgpu_secure *context, const struct sgpu_device_backend *inner);
-/* The context that a device is, or NULL. */
-struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device);
-
-/* ---- request.c ---- */
-/* Whether bytes lie in one allocation; SGPU_EUSAGE, with its text in the task. */
-SGPU_MUST_CHECK int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address,
-					    uint64_t size, struct sgpu_task *task);
-/* Begins a request: each range lies in one allocation and, by the processor's account, in the
- * context. Whoever began one enqueues it on the device and ends it with sgpu_processor_leave.
- * Errors: SGPU_EUSAGE, SGPU_EDEVICE; the task has the text. */
-SGPU_MUST_CHECK int sgpu_secure_begin(struct sgpu_secure *context,
-				      const struct sgpu_device_range *ranges, int count,
-				      struct sgpu_task *task);
-/* Ends it; returns what the device said. */
-int sgpu_secure_end(struct sgpu_secure *context, int rc);
-
-/* ---- heap.c ---- */
-SGPU_MUST_CHECK int sgpu_secure_alloc_row(struct sgpu_device *device, uint64_t size,
-					  sgpu_devptr *memory, struct sgpu_error *error);
-void sgpu_secure_free_row(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-/* Bytes that pages of the context could be made of in all, those that are not given out, and what
- * the device counts as taken though nobody has it: it keeps the memory of pages that were ever
- * mapped. */
-void sgpu_secure_figures(struct sgpu_secure *context, uint64_t *total, uint64_t *available,
-			 uint64_t *kept);
-/* When all streams are gone but the clearer. */
-void sgpu_secure_memory_close(struct sgpu_secure *context);
-
-/* ---- copy.c ---- */
-void sgpu_secure_copier_free(struct sgpu_secure *context);
-
-/* ---- module.c ---- */
-extern const struct sgpu_device_module_calls sgpu_secure_module_calls;
+/* What the context did, for figures and for -v. */
+struct sgpu_secure_stats {
+	uint64_t requests;		   /* of the device's memory, that were not refused */
+	uint64_t commands, refused;	   /* of the allocator; those of them that were refused */
+	uint64_t mapped_bytes, used_bytes; /* of the context's pages; of what is allocated */
+	uint64_t streams;		   /* in use, and kept for the next user */
+};
+void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats);
 
 #endif

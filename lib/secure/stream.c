@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "secure/secure.h"
+#include "secure/context.h"
 
 static void stream_destroy(struct sgpu_secure_stream *stream)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * What the command processor costs besides the device's own calls: `channel_costs` prints, one a
- * line, the median and the least nanoseconds of a CH_PTE that maps 8 pages (codec, checks, summary
- * with its MAC, one call of the device, which is host memory here) with and without the codec, of
+ * line, the median and the least nanoseconds of a CH_PTE that maps 8 pages (checks, summary
+ * with its MAC, one call of the device, which is host memory here), of
  * the one that unmaps them with the owner's word, and of a sealed group of 100 bytes: sealed,
  * opened, both.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <channel/codec.h>
-#include <channel/processor/request.h>
+#include "channel/group.h"
+#include "channel_check.h"
 #include <sgpu/base.h>
 
 #include "../unit/fake_pager.h"
@@ -27,7 +27,7 @@ enum {
 
 struct bench {
 	struct fake_pager fake;
-	struct sgpu_pager pager;
+	struct sgpu_device *device;
 	struct sgpu_processor *processor;
 	struct sgpu_session *session;
 	struct sgpu_reply reply;
@@ -64,8 +64,8 @@ static void open_channel(struct bench *b)
 	struct sgpu_error error = { 0 };
 	struct sgpu_key owner;
 
-	fake_pager_init(&b->fake, FRAMES, 4096, 16, true, &b->pager);
-	must(sgpu_processor_create(&b->pager, &config, &b->processor, &error), &error);
+	b->device = fake_pager_init(&b->fake, FRAMES, 4096, 16, true);
+	must(sgpu_processor_create(b->device, &config, &b->processor, &error), &error);
 	must(sgpu_processor_command(b->processor, &command, &b->reply), &b->reply.error);
 	must(sgpu_key_generate(SGPU_KEY_X25519, &owner, &error), &error);
 	command.channel = CHANNEL;
@@ -81,12 +81,10 @@ static void open_channel(struct bench *b)
 	must(sgpu_processor_command(b->processor, &command, &b->reply), &b->reply.error);
 }
 
-/* Maps and unmaps by turns; `codec`: as bytes. */
-static void time_pages(struct bench *b, bool codec, uint64_t *up, uint64_t *down)
+/* Maps and unmaps by turns. */
+static void time_pages(struct bench *b, uint64_t *up, uint64_t *down)
 {
-	static uint8_t bytes[SGPU_COMMAND_SIZE_MAX];
 	uint32_t pages[PAGES], none[PAGES];
-	size_t size = 0;
 
 	for (uint32_t i = 0; i < PAGES; i++) {
 		pages[i] = 100 + 3 * i;
@@ -104,15 +102,7 @@ static void time_pages(struct bench *b, bool codec, uint64_t *up, uint64_t *down
 					   command.pte.mac);
 		}
 		uint64_t begin = sgpu_now_ns();
-		if (codec) {
-			must(sgpu_command_encode(&command, bytes, sizeof(bytes), &size, NULL),
-			     NULL);
-			must(sgpu_processor_execute(b->processor, bytes, size, &b->reply),
-			     &b->reply.error);
-		} else {
-			must(sgpu_processor_command(b->processor, &command, &b->reply),
-			     &b->reply.error);
-		}
+		must(sgpu_processor_command(b->processor, &command, &b->reply), &b->reply.error);
 		(i % 2 ? down : up)[i / 2] = sgpu_now_ns() - begin;
 		must(sgpu_session_summary(b->session, &b->reply.summary, &b->reply.error),
 		     &b->reply.error);
@@ -161,10 +151,7 @@ int main(void)
 
 	open_channel(&bench);
 	printf("%s\n", sgpu_aead_provider());
-	time_pages(&bench, true, times[0], times[1]);
-	print("CH_PTE, 8 pages mapped, as bytes", times[0], 1);
-	print("CH_PTE, 8 pages unmapped, as bytes", times[1], 1);
-	time_pages(&bench, false, times[0], times[1]);
+	time_pages(&bench, times[0], times[1]);
 	print("CH_PTE, 8 pages mapped", times[0], 1);
 	print("CH_PTE, 8 pages unmapped", times[1], 1);
 	time_groups(&bench, times[0], times[1], &total);

@@ -9,7 +9,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 
-#include <sgpu/secure.h>
+#include "secure/secure.h"
 
 #include "cuda_harness.h"
 

@@ -8,8 +8,7 @@
 
 #include <sgpu/base.h>
 
-#include <channel/processor/request.h>
-
+#include "channel_check.h"
 #include "fake_pager.h"
 #include "unit.h"
 
@@ -27,7 +26,7 @@ enum {
 
 struct bench {
 	struct fake_pager fake;
-	struct sgpu_pager pager;
+	struct sgpu_device *device;
 	struct sgpu_processor_config config;
 	struct sgpu_processor *processor;
 	struct sgpu_command command;
@@ -181,11 +180,11 @@ static inline struct sgpu_session *session_of(struct bench *b, const struct sgpu
 static inline void bench_open(struct bench *b, bool fresh)
 {
 	memset(b, 0, sizeof(*b));
-	fake_pager_init(&b->fake, FRAMES, SMALL, RATIO, fresh, &b->pager);
+	b->device = fake_pager_init(&b->fake, FRAMES, SMALL, RATIO, fresh);
 	b->config = (struct sgpu_processor_config){
 		.frames = FRAMES, .unprotected = UNPROTECTED, .hidden = HIDDEN, .space_size = SPACE
 	};
-	CHECK(sgpu_processor_create(&b->pager, &b->config, &b->processor, NULL) == SGPU_OK);
+	CHECK(sgpu_processor_create(b->device, &b->config, &b->processor, NULL) == SGPU_OK);
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &b->owner[0], NULL) == SGPU_OK);
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &b->owner[1], NULL) == SGPU_OK);
 	CHECK(create(b, BOOT, 0, NULL) == SGPU_REFUSED_NOT);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A scene for tests of the command processor: a bootstrap channel and channels of two owners, Alice
- * and Bob, on a pager of the test's choice, with what an owner needs to authorise, and short ways
+ * and Bob, on a device of the test's choice, with what an owner needs to authorise, and short ways
  * to send commands.
  */
 #ifndef CHANNEL_SCENE_H
@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include <channel/keys.h>
-#include <channel/processor/request.h>
-#include <sgpu/channel.h>
+#include "channel_check.h"
+#include "channel/channel.h"
 
 enum { BOOT = 0, ALICE = 1, BOB = 2, ALICE_2 = 3, SCENE_CHANNELS = 8 };
 
@@ -26,7 +26,8 @@ struct scene_channel {
 };
 
 struct scene {
-	struct sgpu_pager pager;
+	struct sgpu_device *device;
+	struct sgpu_pages_info pages;
 	struct sgpu_processor *processor;
 	struct sgpu_key owners[2];
 	struct scene_channel channels[SCENE_CHANNELS];
@@ -103,7 +104,7 @@ static inline enum sgpu_refusal scene_pde(struct scene *scene, uint32_t channel,
 static inline uint64_t scene_va(const struct scene *scene, uint32_t directory_index, uint32_t index,
 				bool big)
 {
-	uint64_t small = scene->pager.info.small, page = big ? scene->pager.info.big : small;
+	uint64_t small = scene->pages.small, page = big ? scene->pages.big : small;
 
 	return (uint64_t)directory_index * SGPU_CHANNEL_ENTRIES * small + index * page;
 }
@@ -115,7 +116,7 @@ static inline enum sgpu_refusal scene_pte(struct scene *scene, uint32_t channel,
 					  int authority)
 {
 	struct sgpu_command c = { .op = SGPU_CH_PTE, .via = BOOT, .channel = channel };
-	uint64_t page = big ? scene->pager.info.big : scene->pager.info.small;
+	uint64_t page = big ? scene->pages.big : scene->pages.small;
 	enum sgpu_refusal refusal;
 
 	c.pte.table_index = index;
@@ -241,7 +242,7 @@ static inline bool scene_begin(struct scene *scene, const struct sgpu_processor_
 		}
 	}
 	memset(scene->channels, 0, sizeof(scene->channels));
-	if (sgpu_processor_create(&scene->pager, config, &scene->processor, &error) < 0) {
+	if (sgpu_processor_create(scene->device, config, &scene->processor, &error) < 0) {
 		printf("# no processor: %s\n", error.text);
 		return false;
 	}

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/channel.h>
+#include "pager.h"
 
 enum { FAKE_SPACES = 64, FAKE_NONE = -1 };
 #define FAKE_SPAN ((sgpu_devptr)1 << 40)
@@ -37,6 +37,7 @@ struct fake_space {
 };
 
 struct fake_pager {
+	struct paged_device device;
 	struct sgpu_pages_info info;
 	uint32_t frames;
 	uint8_t *memory;
@@ -255,30 +256,10 @@ static inline int fake_measure(void *device, void *space, uint64_t at, uint64_t 
 	return SGPU_OK;
 }
 
-static inline int fake_read(void *device, void *space, uint64_t at, void *to, uint64_t size,
-			    struct sgpu_error *error)
-{
-	if (!fake_has(space, at, size, true)) {
-		return fake_fault(device, "reading what is not mapped or not reachable", error);
-	}
-	fake_move(space, at, to, NULL, size);
-	return SGPU_OK;
-}
-
-static inline int fake_write(void *device, void *space, uint64_t at, const void *from,
-			     uint64_t size, struct sgpu_error *error)
-{
-	if (!fake_has(space, at, size, true)) {
-		return fake_fault(device, "writing what is not mapped or not reachable", error);
-	}
-	fake_move(space, at, NULL, from, size);
-	return SGPU_OK;
-}
-
-/* Pages of `small` and of `ratio` times as many bytes. Fresh memory is zero; the other kind holds
- * 0xa5. */
-static inline void fake_pager_init(struct fake_pager *fake, uint32_t frames, uint64_t small,
-				   uint32_t ratio, bool fresh, struct sgpu_pager *pager)
+/* A device with pages of `small` and of `ratio` times as many bytes. Fresh memory is zero; the
+ * other kind holds 0xa5. */
+static inline struct sgpu_device *fake_pager_init(struct fake_pager *fake, uint32_t frames,
+						  uint64_t small, uint32_t ratio, bool fresh)
 {
 	memset(fake, 0, sizeof(*fake));
 	fake->info = (struct sgpu_pages_info){
@@ -292,7 +273,7 @@ static inline void fake_pager_init(struct fake_pager *fake, uint32_t frames, uin
 	if (!fresh) {
 		memset(fake->memory, 0xa5, frames * small);
 	}
-	*pager = (struct sgpu_pager){
+	const struct sgpu_pager pager = {
 		.device = fake,
 		.info = fake->info,
 		.space_create = fake_space_create,
@@ -302,9 +283,8 @@ static inline void fake_pager_init(struct fake_pager *fake, uint32_t frames, uin
 		.clear = fake_clear,
 		.access = fake_access,
 		.measure = fake_measure,
-		.read = fake_read,
-		.write = fake_write,
 	};
+	return paged_device(&fake->device, &pager);
 }
 
 static inline void fake_pager_clear(struct fake_pager *fake)

@@ -3,8 +3,8 @@
  * A world for tests with a hostile allocator: physical memory of a few frames, spaces in which they
  * are mapped, and a record of all that the processor does to them. It judges by what was done to
  * memory, never by what the processor says of itself: a page mapped at two places, a page that is
- * mapped with contents left in it, a page unmapped although nobody authorised it, two contexts
- * reachable at once, and the host reaching a protected page each set `broken`.
+ * mapped with contents left in it, a page unmapped although nobody authorised it, and two contexts
+ * reachable at once each set `broken`.
  */
 #ifndef HOSTILE_H
 #define HOSTILE_H
@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/channel.h>
+#include "channel_check.h"
+#include "pager.h"
 
 #include "world_random.h"
 
@@ -28,7 +29,6 @@ enum {
 
 struct world_space {
 	bool used, on;
-	bool of_host; /* the host's window */
 	bool running; /* kernels of the context run, since it was not taken out of reach in this
 			 command */
 };
@@ -43,6 +43,7 @@ struct world_frame {
 };
 
 struct world {
+	struct paged_device device;
 	uint8_t memory[WORLD_FRAMES][WORLD_SMALL];
 	struct world_frame frames[WORLD_FRAMES];
 	struct world_space spaces[WORLD_SPACES];
@@ -52,8 +53,7 @@ struct world {
 	uint64_t may_begin, may_end;
 	bool may_all;		   /* anything, */
 	bool locked[WORLD_FRAMES]; /* but what is locked */
-	bool host;  /* the host's own window is being used: it may reach unprotected frames alone */
-	bool fails; /* the device fails from now on */
+	bool fails;		   /* the device fails from now on */
 	int until, failures; /* or: so many steps succeed, and so many then fail; until < 0: none */
 	int failed;	     /* steps that have failed in the command under way */
 	uint64_t command;    /* number of it */
@@ -91,7 +91,7 @@ static inline void world_begin(struct world *world, int until, int failures)
 	world->failed = 0;
 	world->command++;
 	for (int i = 0; i < WORLD_SPACES; i++) {
-		world->spaces[i].running = world->spaces[i].on && !world->spaces[i].of_host;
+		world->spaces[i].running = world->spaces[i].on;
 	}
 }
 
@@ -123,7 +123,6 @@ static inline int world_space_create(void *device, uint64_t size, void **space, 
 		if (!world->spaces[i].used) {
 			world->spaces[i].used = true;
 			world->spaces[i].on = world->spaces[i].running = false;
-			world->spaces[i].of_host = world->host;
 			*space = &world->spaces[i];
 			*base = (uint64_t)(i + 1) << 40;
 			return size < (uint64_t)1 << 40 ? SGPU_OK : sgpu_fail_nomem(error);
@@ -145,10 +144,10 @@ static inline void world_take(struct world *world, struct world_space *space, ui
 		if (frame->command == world->command) {
 			/* Undone. One step that fails is no reason to leave something in it. */
 			frame->soiled = frame->soiled || world->failed > 1;
-		} else if (world->may_all ? world->locked[i]
-					  : !space->of_host && (world->may_unmap != space ||
-								frame->at < world->may_begin ||
-								frame->at >= world->may_end)) {
+		} else if (world->may_all
+				   ? world->locked[i]
+				   : (world->may_unmap != space || frame->at < world->may_begin ||
+				      frame->at >= world->may_end)) {
 			world_break(world, "a page was unmapped, and nobody authorised it");
 		}
 		frame->space = NULL;
@@ -300,8 +299,7 @@ static inline int world_access(void *device, void *space, bool on, struct sgpu_e
 		return world_fault(error);
 	}
 	for (int i = 0; on && i < WORLD_SPACES; i++) {
-		if (world->spaces[i].used && world->spaces[i].on && &world->spaces[i] != s &&
-		    !world->spaces[i].of_host && !s->of_host) {
+		if (world->spaces[i].used && world->spaces[i].on && &world->spaces[i] != s) {
 			world_break(world, "two contexts can be reached at once");
 		}
 	}
@@ -329,9 +327,6 @@ static inline uint8_t *world_byte(struct world *world, const void *space, uint64
 	if (frame < 0) {
 		world_break(world, "memory was touched that is not mapped");
 		return NULL;
-	}
-	if (world->host && frame >= WORLD_UNPROTECTED) {
-		world_break(world, "the host reached a protected page");
 	}
 	return &world->memory[frame][at % WORLD_SMALL];
 }
@@ -361,39 +356,9 @@ static inline int world_measure(void *device, void *space, uint64_t at, uint64_t
 	return SGPU_OK;
 }
 
-static inline int world_read(void *device, void *space, uint64_t at, void *to, uint64_t size,
-			     struct sgpu_error *error)
+static inline struct sgpu_device *world_device(struct world *world)
 {
-	struct world *world = device;
-
-	(void)error;
-	for (uint64_t i = 0; i < size; i++) {
-		const uint8_t *byte = world_byte(world, space, at + i);
-
-		((uint8_t *)to)[i] = byte ? *byte : 0;
-	}
-	return SGPU_OK;
-}
-
-static inline int world_write(void *device, void *space, uint64_t at, const void *from,
-			      uint64_t size, struct sgpu_error *error)
-{
-	struct world *world = device;
-
-	(void)error;
-	for (uint64_t i = 0; i < size; i++) {
-		uint8_t *byte = world_byte(world, space, at + i);
-
-		if (byte) {
-			*byte = ((const uint8_t *)from)[i];
-		}
-	}
-	return SGPU_OK;
-}
-
-static inline struct sgpu_pager world_pager(struct world *world)
-{
-	return (struct sgpu_pager){
+	const struct sgpu_pager pager = {
 		.device = world,
 		.info = { .small = WORLD_SMALL,
 			  .big = WORLD_SMALL * WORLD_RATIO,
@@ -406,9 +371,9 @@ static inline struct sgpu_pager world_pager(struct world *world)
 		.clear = world_clear,
 		.access = world_access,
 		.measure = world_measure,
-		.read = world_read,
-		.write = world_write,
 	};
+
+	return paged_device(&world->device, &pager);
 }
 
 static inline const struct sgpu_processor_config *world_config(void)

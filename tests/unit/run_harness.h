@@ -17,7 +17,7 @@
 #include <sgpu/base.h>
 #include <sgpu/run.h>
 #include <sgpu/io.h>
-#include <sgpu/secure.h>
+#include "secure/secure.h"
 
 #include "run/runner.h"
 #include "unit.h"

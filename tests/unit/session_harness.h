@@ -15,6 +15,7 @@
 
 #include "secure/group.h"
 
+#include "channel_check.h"
 #include "device_harness.h"
 #include "fake_backend.h"
 
@@ -108,6 +109,28 @@ struct worker_process {
 	struct sgpu_pipe pipe; /* this side of it */
 };
 
+/* Until the session ends. */
+static inline int serve_pipe(struct sgpu_group_server *server, const struct sgpu_pipe *pipe,
+			     struct sgpu_error *why)
+{
+	uint8_t *message = malloc(2 * (size_t)SGPU_MESSAGE_MAX),
+		*answer = message ? message + SGPU_MESSAGE_MAX : NULL;
+	size_t size = 0, answer_size = 0;
+	int rc = message ? sgpu_message_read(pipe->in, message, &size, why) : sgpu_fail_nomem(why);
+
+	while (rc == SGPU_OK && size > 0) {
+		rc = sgpu_group_server_handle(server, message, size, answer, &answer_size, why);
+		if (rc == SGPU_OK) {
+			rc = sgpu_message_write(pipe->out, answer, answer_size, why);
+		}
+		if (rc == SGPU_OK) {
+			rc = sgpu_message_read(pipe->in, message, &size, why);
+		}
+	}
+	free(message);
+	return rc;
+}
+
 /* Serves one session. Returns minus the code that serving ended with, or 100: something was left.
  */
 static inline int serve(const struct sgpu_pipe *pipe, bool modules)
@@ -138,7 +161,7 @@ static inline int serve(const struct sgpu_pipe *pipe, bool modules)
 		rc = sgpu_group_server_create(context, &config, &server, &error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_group_serve(server, pipe, &error);
+		rc = serve_pipe(server, pipe, &error);
 		sgpu_group_server_free(&server);
 		sgpu_secure_get_stats(context, &after);
 		if (after.used_bytes != before.used_bytes ||

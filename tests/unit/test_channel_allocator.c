@@ -3,7 +3,7 @@
  * The allocator that works: channels, memory in pages of both sizes, and back again until
  * everything is free.
  */
-#include <channel/processor/request.h>
+#include "channel_check.h"
 
 #include "channel_harness.h"
 
@@ -12,7 +12,7 @@ enum { MANY = 4096, ALLOCATOR_BIG = 16 };
 /* A processor of more memory, an allocator, a channel of the first owner. */
 struct world {
 	struct fake_pager fake;
-	struct sgpu_pager pager;
+	struct sgpu_device *device;
 	struct sgpu_processor_config config;
 	struct sgpu_processor *processor;
 	struct sgpu_allocator *allocator;
@@ -31,10 +31,10 @@ static int pass(void *processor, const struct sgpu_command *command, struct sgpu
 static void world_open(struct world *w)
 {
 	memset(w, 0, sizeof(*w));
-	fake_pager_init(&w->fake, MANY, SMALL, ALLOCATOR_BIG, true, &w->pager);
+	w->device = fake_pager_init(&w->fake, MANY, SMALL, ALLOCATOR_BIG, true);
 	w->config = (struct sgpu_processor_config){ .frames = MANY, .unprotected = 3, .hidden = 5 };
-	CHECK(sgpu_processor_create(&w->pager, &w->config, &w->processor, NULL) == SGPU_OK);
-	CHECK(sgpu_allocator_create(&w->pager.info, &w->config, pass, w->processor, &w->allocator,
+	CHECK(sgpu_processor_create(w->device, &w->config, &w->processor, NULL) == SGPU_OK);
+	CHECK(sgpu_allocator_create(&w->fake.info, &w->config, pass, w->processor, &w->allocator,
 				    NULL) == SGPU_OK);
 	CHECK(sgpu_key_generate(SGPU_KEY_X25519, &w->owner, NULL) == SGPU_OK);
 	CHECK(sgpu_allocator_channel(w->allocator, w->owner.public_half, &w->grant, NULL) ==

@@ -2,10 +2,9 @@
  *
  * What each command of the processor does, and every reason to refuse it.
  */
+#include "channel_check.h"
 #include <channel/keys.h>
-#include <channel/processor/request.h>
-
-#include <channel/processor/processor.h>
+#include <channel/session.c>
 
 #include "channel_harness.h"
 
@@ -250,7 +249,7 @@ UNIT_TEST(a_page_across_two_regions_is_refused)
 	bench_open(&b, true);
 	sgpu_processor_free(&b.processor);
 	b.config.unprotected = 6;
-	REQUIRE(sgpu_processor_create(&b.pager, &b.config, &b.processor, NULL) == SGPU_OK);
+	REQUIRE(sgpu_processor_create(b.device, &b.config, &b.processor, NULL) == SGPU_OK);
 	REQUIRE(create(&b, BOOT, 0, NULL) == OK);
 	struct sgpu_session *session = open_channel(&b);
 	CHECK(pte(&b, 1, 0, 0, true, 1, &(uint32_t){ 4 }) == SGPU_REFUSED_REGION);
@@ -381,8 +380,7 @@ UNIT_TEST(a_measurement_is_of_the_contents_and_for_the_owner_alone)
 {
 	const uint32_t pages[2] = { 21, 20 };
 	const uint8_t text[2 * SMALL] = "what a page holds";
-	uint8_t plain[SGPU_DIGEST_SIZE], keyed[SGPU_DIGEST_SIZE],
-		masked[SGPU_DIGEST_SIZE];
+	uint8_t plain[SGPU_DIGEST_SIZE], keyed[SGPU_DIGEST_SIZE], masked[SGPU_DIGEST_SIZE];
 	struct bench b;
 
 	bench_open(&b, true);
@@ -391,7 +389,7 @@ UNIT_TEST(a_measurement_is_of_the_contents_and_for_the_owner_alone)
 	REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
 	REQUIRE(fake_store(&b.fake, base_of(&b, 1) + SMALL, text, sizeof(text)));
 	sgpu_measure_pages(text + 2, 100, NULL, plain);
-	sgpu_session_digest(session, text + 2, 100, keyed);
+	sgpu_measure_pages(text + 2, 100, session->keys->measure, keyed);
 	for (int with = 0; with < 2; with++) {
 		REQUIRE(measure(&b, 1, SMALL + 2, 100, with) == OK);
 		memcpy(masked, b.reply.measurement.digest, sizeof(masked));
@@ -452,55 +450,27 @@ UNIT_TEST(a_channel_goes_with_or_without_its_owners_word)
 	bench_close(&b);
 }
 
-UNIT_TEST(the_host_reads_and_writes_the_unprotected_region_alone)
-{
-	const uint8_t text[100] = "from the host";
-	uint8_t back[100] = { 0 };
-	struct bench b;
-
-	bench_open(&b, true);
-	struct sgpu_session *session = open_channel(&b);
-	const uint64_t end = UNPROTECTED * SMALL;
-	CHECK(sgpu_processor_host_write(b.processor, 2 * SMALL + 10, text, 100, NULL) == SGPU_OK);
-	CHECK(sgpu_processor_host_read(b.processor, 2 * SMALL + 10, back, 100, NULL) == SGPU_OK);
-	CHECK(!memcmp(text, back, 100));
-	CHECK(sgpu_processor_host_read(b.processor, end - 50, back, 51, NULL) == SGPU_EPOLICY);
-	CHECK(sgpu_processor_host_write(b.processor, end, text, 1, NULL) == SGPU_EPOLICY);
-	CHECK(sgpu_processor_host_read(b.processor, UINT64_MAX, back, 2, NULL) == SGPU_EPOLICY);
-	CHECK(sgpu_processor_host_read(b.processor, 1, back, UINT64_MAX, NULL) == SGPU_EPOLICY);
-	/* A frame that a context has is read where it stands; what the host wrote before is gone.
-	 */
-	REQUIRE(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 2 }) == OK);
-	CHECK(b.fake.cleared[2] == 1);
-	REQUIRE(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
-	CHECK(fake_store(&b.fake, base_of(&b, 1) + 10, "fence", 6));
-	CHECK(sgpu_processor_host_read(b.processor, 2 * SMALL + 10, back, 100, NULL) == SGPU_OK);
-	CHECK(!memcmp(back, "fence", 6) && !back[6]);
-	sgpu_session_close(&session);
-	bench_close(&b);
-}
-
 UNIT_TEST(a_processor_needs_sizes_that_make_sense)
 {
 	struct fake_pager fake;
-	struct sgpu_pager pager;
+	struct sgpu_device *device;
 	struct sgpu_processor *processor;
 	struct sgpu_processor_config config = { .frames = 16 };
 
-	fake_pager_init(&fake, 16, SMALL, RATIO, true, &pager);
-	REQUIRE(sgpu_processor_create(&pager, &config, &processor, NULL) == SGPU_OK);
+	device = fake_pager_init(&fake, 16, SMALL, RATIO, true);
+	REQUIRE(sgpu_processor_create(device, &config, &processor, NULL) == SGPU_OK);
 	CHECK(sgpu_processor_region(processor, 0) == SGPU_REGION_PROTECTED);
 	sgpu_processor_free(&processor);
 	config.frames = 17;
-	CHECK(sgpu_processor_create(&pager, &config, &processor, NULL) == SGPU_EUSAGE &&
+	CHECK(sgpu_processor_create(device, &config, &processor, NULL) == SGPU_EUSAGE &&
 	      !processor);
 	config.frames = 0;
-	CHECK(sgpu_processor_create(&pager, &config, &processor, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_processor_create(device, &config, &processor, NULL) == SGPU_EUSAGE);
 	config = (struct sgpu_processor_config){ .frames = 16, .unprotected = 10, .hidden = 7 };
-	CHECK(sgpu_processor_create(&pager, &config, &processor, NULL) == SGPU_EUSAGE);
-	pager.info.big = SMALL * 3;
+	CHECK(sgpu_processor_create(device, &config, &processor, NULL) == SGPU_EUSAGE);
+	fake.device.pager.info.big = SMALL * 3;
 	config.hidden = 0;
-	CHECK(sgpu_processor_create(&pager, &config, &processor, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_processor_create(device, &config, &processor, NULL) == SGPU_EUSAGE);
 	fake_pager_clear(&fake);
 }
 
@@ -522,7 +492,6 @@ int main(void)
 	UNIT_RUN(memory_that_is_not_new_is_cleared_before_anybody_sees_it);
 	UNIT_RUN(a_measurement_is_of_the_contents_and_for_the_owner_alone);
 	UNIT_RUN(a_channel_goes_with_or_without_its_owners_word);
-	UNIT_RUN(the_host_reads_and_writes_the_unprotected_region_alone);
 	UNIT_RUN(a_processor_needs_sizes_that_make_sense);
 	return unit_done();
 }

@@ -3,8 +3,8 @@
  * Sealed groups and their answers: their order, and what becomes of their items. Requests: which
  * context is reachable meanwhile. All of it from several threads.
  */
-#include <channel/codec.h>
-#include <channel/processor/request.h>
+#include "channel/group.h"
+#include "channel_check.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -129,28 +129,6 @@ UNIT_TEST(a_group_with_items_goes_to_nobody_as_a_command)
 	CHECK(say(&b, &command) == OK);
 	CHECK(say(&b, &command) == SGPU_REFUSED_COUNTER);
 	sgpu_session_close(&session);
-	bench_close(&b);
-}
-
-UNIT_TEST(a_command_as_bytes_does_the_same)
-{
-	static uint8_t bytes[SGPU_COMMAND_SIZE_MAX + 1];
-	struct bench b;
-	struct sgpu_command command;
-	size_t size;
-
-	bench_open(&b, true);
-	command = create_command(1, 11, &b.owner[0]);
-	REQUIRE(sgpu_command_encode(&command, bytes, sizeof(bytes), &size, NULL) == SGPU_OK);
-	CHECK(sgpu_processor_execute(b.processor, bytes, size - 1, &b.reply) == SGPU_EINVALID);
-	CHECK(b.reply.refusal == SGPU_REFUSED_MALFORMED && b.reply.error.text[0]);
-	CHECK(sgpu_processor_execute(b.processor, bytes, sizeof(bytes), &b.reply) == SGPU_EINVALID);
-	CHECK(b.reply.refusal == SGPU_REFUSED_MALFORMED);
-	CHECK(sgpu_processor_execute(b.processor, NULL, 0, &b.reply) == SGPU_EINVALID);
-	CHECK(sgpu_processor_execute(b.processor, bytes, size, &b.reply) == SGPU_OK &&
-	      b.reply.refusal == OK);
-	CHECK(sgpu_processor_execute(b.processor, bytes, size, &b.reply) == SGPU_EPOLICY);
-	CHECK(b.reply.refusal == SGPU_REFUSED_EXISTS);
 	bench_close(&b);
 }
 
@@ -372,7 +350,6 @@ int main(void)
 	UNIT_RUN(a_group_arrives_once_and_in_order);
 	UNIT_RUN(a_group_is_for_its_own_channel_and_life);
 	UNIT_RUN(a_group_with_items_goes_to_nobody_as_a_command);
-	UNIT_RUN(a_command_as_bytes_does_the_same);
 	UNIT_RUN(a_group_is_answered_once_under_its_number);
 	UNIT_RUN(one_context_is_reachable_at_a_time_and_the_active_one_costs_nothing);
 	UNIT_RUN(a_request_names_its_own_context_alone);

@@ -3,7 +3,7 @@
  * What one step leaves for the next: items of a group, contents of a frame, words and reports that
  * were kept back.
  */
-#include <channel/processor/request.h>
+#include "channel_check.h"
 
 #include "channel_harness.h"
 
@@ -117,55 +117,11 @@ UNIT_TEST(the_processor_vouches_for_its_own_grants_alone)
 	bench_close(&b);
 }
 
-/* What is in a frame of the device's memory, past any mapping. */
-static bool frame_is_zero(const struct bench *b, uint32_t number)
-{
-	return is_zero(b->fake.memory + (size_t)number * SMALL, SMALL);
-}
-
-UNIT_TEST(what_the_host_wrote_is_cleared_before_a_context_maps_it)
-{
-	struct bench b;
-	const uint32_t page = 5;
-
-	/* On a device that gives clean memory, so that only what the host did makes it unclean. */
-	bench_open(&b, true);
-	CHECK(sgpu_processor_host_write(b.processor, page * SMALL, "the host's", 10, NULL) ==
-	      SGPU_OK);
-	/* It becomes the directory of a bootstrap channel and comes back. */
-	b.command = create_command(3, page, NULL);
-	b.command.via = 3;
-	CHECK(say(&b, &b.command) == OK);
-	CHECK(destroy(&b, 3, NULL) == OK);
-	CHECK(!frame_is_zero(&b, page));
-	CHECK(create(&b, 1, 20, &b.owner[0]) == OK);
-	CHECK(pde(&b, 1, 0, 21, false) == OK);
-	CHECK(pte(&b, 1, 0, 0, false, 1, &page) == OK);
-	CHECK(frame_is_zero(&b, page));
-	bench_close(&b);
-}
-
-UNIT_TEST(the_host_sees_nothing_that_was_in_the_memory_before)
-{
-	struct bench b;
-	uint8_t seen[SMALL];
-
-	bench_open(&b, false); /* memory that holds something */
-	CHECK(!frame_is_zero(&b, 4));
-	memset(seen, 7, sizeof(seen));
-	CHECK(sgpu_processor_host_read(b.processor, 4 * SMALL, seen, sizeof(seen), NULL) ==
-	      SGPU_OK);
-	CHECK(is_zero(seen, sizeof(seen)));
-	bench_close(&b);
-}
-
 int main(void)
 {
 	UNIT_RUN(a_group_that_does_not_verify_leaves_none_of_its_items);
 	UNIT_RUN(an_authorisation_that_skips_one_is_refused);
 	UNIT_RUN(a_report_of_the_channel_that_took_the_number_is_not_believed);
 	UNIT_RUN(the_processor_vouches_for_its_own_grants_alone);
-	UNIT_RUN(what_the_host_wrote_is_cleared_before_a_context_maps_it);
-	UNIT_RUN(the_host_sees_nothing_that_was_in_the_memory_before);
 	return unit_done();
 }

@@ -5,7 +5,8 @@
  * reached by carrying out its path anew, and then gets every command of the alphabet. hostile.h
  * judges what was done to memory, sgpu_processor_check what stands in the tables.
  */
-#include <sgpu/channel.h>
+#include "channel_check.h"
+#include "channel/channel.h"
 
 #include "hostile.h"
 #include "channel_scene.h"
@@ -217,7 +218,7 @@ static bool begin(struct search *s)
 	memset(s->spaces, 0, sizeof(s->spaces));
 	s->burnt = false;
 	memcpy(s->scene.owners, owners, sizeof(owners));
-	s->scene.pager = world_pager(&s->world);
+	s->scene.device = world_device(&s->world);
 	return scene_begin(&s->scene, world_config());
 }
 

@@ -3,7 +3,7 @@
  * Channels of one context: what they share is counted and stays until the last one goes. And a
  * device that fails at every possible moment: what was refused has changed nothing.
  */
-#include <channel/processor/request.h>
+#include "channel_check.h"
 
 #include "channel_harness.h"
 
@@ -246,7 +246,6 @@ static void fail_everywhere(enum sgpu_refusal (*command)(struct bench *, struct 
 		} else {
 			CHECK(destroy(&b, 2, NULL) == OK);
 		}
-		CHECK(sgpu_processor_host_write(b.processor, 3 * SMALL, "x", 1, NULL) == SGPU_OK);
 		CHECK(pte(&b, 1, 0, 10, false, 1, &(uint32_t){ 25 }) == OK);
 		remember(&b, &before);
 		b.fake.fail_in = n;

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <sgpu/channel.h>
+#include "channel/channel.h"
 
 #include "pages_harness.h"
 
@@ -377,54 +377,6 @@ UNIT_TEST(many_spaces)
 	close_all();
 }
 
-/* ---- the pager ---- */
-UNIT_TEST(the_pager_works_on_the_device)
-{
-	uint8_t digest[32], expected[32], *bytes, *back;
-	struct sgpu_pager pager;
-	sgpu_devptr base;
-	void *space;
-	size_t size;
-
-	open_all(0);
-	REQUIRE(sgpu_pager_of(device, &pager, &error) == SGPU_OK);
-	CHECK(pager.info.small == info.small && pager.info.total == info.total);
-	size = 2 * info.small;
-	bytes = malloc(size);
-	back = calloc(1, size);
-	REQUIRE(bytes && back);
-	memset(bytes, 0xa7, size);
-	REQUIRE(pager.space_create(pager.device, 8 * info.small, &space, &base, &error) == SGPU_OK);
-	CHECK(pager.access(pager.device, space, true, &error) == SGPU_OK);
-	CHECK(pager.map(pager.device, space, info.small, (const uint32_t[]){ 3, 1 }, 2, info.small,
-			&error) == SGPU_OK);
-	CHECK(pager.write(pager.device, space, info.small, bytes, size, &error) == SGPU_OK);
-	CHECK(pager.read(pager.device, space, info.small, back, size, &error) == SGPU_OK &&
-	      memcmp(bytes, back, size) == 0);
-	CHECK(pager.measure(pager.device, space, info.small, size, NULL, digest, &error) ==
-	      SGPU_OK);
-	sgpu_measure_pages(bytes, size, NULL, expected);
-	CHECK(memcmp(digest, expected, 32) == 0);
-	CHECK(pager.clear(pager.device, space, 2 * info.small, info.small, &error) == SGPU_OK);
-	CHECK(pager.read(pager.device, space, info.small, back, size, &error) == SGPU_OK);
-	CHECK(back[info.small - 1] == 0xa7 && back[info.small] == 0 && back[size - 1] == 0);
-	error.text[0] = '\0';
-	CHECK(pager.read(pager.device, space, 0, back, size, &error) == SGPU_EUSAGE &&
-	      error.text[0]);
-	CHECK(pager.access(pager.device, space, false, &error) == SGPU_OK);
-	CHECK(pager.write(pager.device, space, info.small, bytes, 1, &error) == SGPU_EUSAGE);
-	CHECK(pager.clear(pager.device, space, info.small, 1, &error) == SGPU_EUSAGE);
-	CHECK(pager.measure(pager.device, space, info.small, 1, NULL, digest, &error) ==
-	      SGPU_EUSAGE);
-	CHECK(pager.unmap(pager.device, space, info.small, size, &error) == SGPU_OK);
-	pager.space_free(pager.device, space);
-	sgpu_pager_close(&pager);
-	CHECK(pager.device == NULL);
-	free(bytes);
-	free(back);
-	close_all();
-}
-
 /* ---- what it costs ---- */
 static int compare_u64(const void *a, const void *b)
 {
@@ -489,7 +441,6 @@ int main(void)
 	UNIT_RUN(big_and_small_take_turns);
 	UNIT_RUN(memory_is_counted_once_and_for_all_kinds);
 	UNIT_RUN(many_spaces);
-	UNIT_RUN(the_pager_works_on_the_device);
 	UNIT_RUN(figures);
 	return unit_done();
 }

@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 #include <sgpu/device.h>
-#include <sgpu/secure.h>
+#include "channel_check.h"
+#include "secure/secure.h"
 
 #include "device_harness.h"
 #include "fake_backend.h"

@@ -13,7 +13,7 @@
 
 #include <sgpu/base.h>
 #include <sgpu/remote.h>
-#include <sgpu/secure.h>
+#include "secure/secure.h"
 
 #include "device_harness.h"
 

@@ -3,7 +3,7 @@
  * Runs with modules, on a CPU device whose modules are pretended: what is loaded, when and how
  * often; that it is given back; and that a run ends well whichever call of the device fails.
  */
-#include <sgpu/channel.h>
+#include "channel/channel.h"
 
 #include "fake_gpu.h"
 

@@ -2,6 +2,7 @@
  *
  * A secure context as a device: memory, copies, keys, launches, and its figures.
  */
+#include "channel_check.h"
 #include "secure_harness.h"
 
 #include <device/backend.h>
@@ -352,18 +353,6 @@ UNIT_TEST(events_and_callbacks_are_the_devices_own)
 	sgpu_stream_free(&other);
 }
 
-UNIT_TEST(the_owner_needs_a_private_key)
-{
-	struct sgpu_secure_config config = { 0 };
-	struct sgpu_key key, half;
-	struct sgpu_secure *other = NULL;
-
-	REQUIRE(sgpu_key_generate(SGPU_KEY_X25519, &key, &error) == SGPU_OK);
-	REQUIRE(sgpu_key_public(&key, &half, &error) == SGPU_OK);
-	config.owner = &half;
-	CHECK(sgpu_secure_create(inner, &config, &other, &error) == SGPU_EKEY && !other);
-}
-
 int main(void)
 {
 	DEVICE_OR_SKIP();
@@ -390,7 +379,6 @@ int main(void)
 	UNIT_RUN(digests_and_measures_are_those_of_the_bytes);
 	UNIT_RUN(streams_are_kept_and_used_again);
 	UNIT_RUN(events_and_callbacks_are_the_devices_own);
-	UNIT_RUN(the_owner_needs_a_private_key);
 	sgpu_stream_free(&stream);
 	sgpu_secure_destroy(&context);
 	sgpu_device_close(&inner);

@@ -4,12 +4,12 @@
  * keep what is theirs while they take turns; and what one gives back is zero when the other gets
  * it.
  */
-#include <channel/processor/request.h>
+#include "channel_check.h"
 
 #include <pthread.h>
 #include <time.h>
 
-#include "secure/secure.h"
+#include "secure/context.h"
 
 #include "secure_harness.h"
 

@@ -4,9 +4,10 @@
  * commands and replies, keeps them back, and lies about them. Nothing that they make of a message
  * is believed where it matters.
  */
+#include "channel_check.h"
 #include <channel/keys.h>
 
-#include "secure/secure.h"
+#include "secure/context.h"
 
 #include "secure_harness.h"
 
@@ -14,8 +15,7 @@ enum attack { NONE, DROP, LIE };
 
 static struct {
 	struct sgpu_secure *context;
-	struct sgpu_key owner, other; /* of the context, and of those beside it; the public halves
-					 are known to the attacker */
+	struct sgpu_key other; /* of another channel; the attacker knows its public half */
 	void (*meddle)(struct sgpu_command *command); /* with commands of the allocator */
 	void (*forge)(struct sgpu_reply *reply);      /* with what CH_PTE answers */
 	void (*forge_grant)(struct sgpu_grant *grant);
@@ -333,16 +333,14 @@ UNIT_TEST(a_grant_that_was_altered_is_refused)
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(cases); i++) {
-		struct sgpu_secure_config config = { .between = between,
-						     .sibling = he.context,
-						     .owner =
-							     cases[i].own ? &he.owner : &he.other };
+		const uint8_t *key =
+			cases[i].own ? he.context->owner.public_half : he.other.public_half;
 		struct sgpu_command nowhere = { .op = SGPU_CH_PDE, .pde = { .index = UINT32_MAX } };
 		struct sgpu_reply reply = { .refusal = SGPU_REFUSED_NOT };
-		struct sgpu_secure *other = NULL;
+		struct sgpu_grant grant;
 
 		he.forge_grant = cases[i].forge;
-		CHECK(sgpu_secure_create(inner, &config, &other, &error) == SGPU_EAUTH && !other);
+		CHECK(sgpu_secure_channel_open(he.context, key, &grant, &error) == SGPU_EAUTH);
 		he.forge_grant = NULL;
 		nowhere.channel = he.created;
 		/* Nothing of it stays, unless it was given as another's. */
@@ -355,11 +353,10 @@ UNIT_TEST(a_grant_that_was_altered_is_refused)
 
 int main(void)
 {
-	struct sgpu_secure_config config = { .between = between, .owner = &he.owner };
+	struct sgpu_secure_config config = { .between = between };
 
 	DEVICE_OR_SKIP();
-	if (!open_inner() || sgpu_key_generate(SGPU_KEY_X25519, &he.owner, &error) != SGPU_OK ||
-	    sgpu_key_generate(SGPU_KEY_X25519, &he.other, &error) != SGPU_OK ||
+	if (!open_inner() || sgpu_key_generate(SGPU_KEY_X25519, &he.other, &error) != SGPU_OK ||
 	    sgpu_secure_create(inner, &config, &he.context, &error) != SGPU_OK ||
 	    sgpu_stream_create(device = sgpu_secure_device(he.context), &stream, &error) !=
 		    SGPU_OK) {
@@ -374,7 +371,6 @@ int main(void)
 	sgpu_stream_free(&stream);
 	sgpu_secure_destroy(&he.context);
 	sgpu_device_close(&inner);
-	sgpu_key_clear(&he.owner);
 	sgpu_key_clear(&he.other);
 	return unit_done();
 }

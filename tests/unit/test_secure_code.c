@@ -3,6 +3,7 @@
  * Secure copies, measures of device memory, and modules that are loaded by their measure: on a
  * device whose copies may be seen and changed on the way, and whose modules are pretended.
  */
+#include "channel_check.h"
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -247,8 +248,7 @@ UNIT_TEST(a_copy_that_is_altered_on_its_way_is_refused)
 UNIT_TEST(a_measure_is_of_what_lies_on_the_device)
 {
 	static uint8_t data[100000];
-	uint8_t here[SGPU_DIGEST_SIZE], there[SGPU_DIGEST_SIZE],
-		keyed[SGPU_DIGEST_SIZE];
+	uint8_t here[SGPU_DIGEST_SIZE], there[SGPU_DIGEST_SIZE], keyed[SGPU_DIGEST_SIZE];
 	sgpu_devptr memory = 0;
 
 	fill(data, sizeof(data), 6);

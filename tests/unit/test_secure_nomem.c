@@ -4,6 +4,7 @@
  * memory is out, never that somebody is an attacker, and leaves no page behind that nobody gets any
  * more.
  */
+#include "channel_check.h"
 #include "no_memory.h"
 #include "secure_harness.h"
 

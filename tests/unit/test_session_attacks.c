@@ -5,8 +5,8 @@
  * one, sent again, does its work, and does it once. And a session whose groups are malformed
  * inside.
  */
-#include <channel/codec.h>
-#include <channel/processor/request.h>
+#include "channel/group.h"
+#include "channel_check.h"
 
 #include "channel/wire.h"
 /* A server and its worker are looked into: what they leave of a group. */
@@ -359,14 +359,12 @@ static int raw_send(struct worker_process *w, const uint8_t *items, size_t size)
 					.submit = { .group = raw.group,
 						    .size = (uint32_t)size + SGPU_TAG_SIZE } };
 	struct sgpu_reader reader = { .next = raw.opened, .left = 4 };
-	size_t message_size, answer_size = 0;
+	size_t answer_size = 0;
 
 	if (sgpu_session_seal(raw.session, items, size, raw.group, &command.submit.counter,
 			      &error) < 0 ||
-	    sgpu_command_encode(&command, raw.message, sizeof(raw.message), &message_size, &error) <
-		    0 ||
-	    sgpu_pipe_exchange(&w->pipe, raw.message, message_size, raw.answer, &answer_size,
-			       &error) < 0 ||
+	    sgpu_pipe_exchange(&w->pipe, raw.message, sgpu_submit_encode(&command, raw.message),
+			       raw.answer, &answer_size, &error) < 0 ||
 	    sgpu_session_answer(raw.session, raw.answer + 8, answer_size - 8,
 				command.submit.counter, raw.opened, &error) < 0) {
 		return 1;
@@ -461,7 +459,6 @@ UNIT_TEST(two_sessions_of_one_worker_do_not_reach_each_other)
 	const struct sgpu_item alloc = { .kind = SGPU_ITEM_ALLOC, .buffer = 4, .size = 10 };
 	const struct sgpu_item out = { .kind = SGPU_ITEM_COPY_OUT, .buffer = 4, .size = 10 };
 	static uint8_t answer[SGPU_MESSAGE_MAX];
-	static uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 	struct sgpu_command command;
 	struct sgpu_reply reply;
 	size_t size = 0;
@@ -471,8 +468,8 @@ UNIT_TEST(two_sessions_of_one_worker_do_not_reach_each_other)
 		REQUIRE(sgpu_group_server_create(context, &config, &servers[i], &error) == SGPU_OK);
 		REQUIRE(sgpu_group_client_open(&owner, NULL, handle, servers[i], &clients[i],
 					       &error) == SGPU_OK);
-		CHECK(sgpu_processor_vouch(sgpu_secure_processor(context),
-					   sgpu_group_client_grant(clients[i]), NULL) == SGPU_OK);
+		CHECK(sgpu_processor_vouch(sgpu_secure_processor(context), &servers[i]->grant,
+					   NULL) == SGPU_OK);
 	}
 	CHECK(send_items(clients[0], &alloc, 1) == SGPU_OK);
 	CHECK(send_items(clients[1], &out, 1) == SGPU_EUSAGE);
@@ -481,7 +478,7 @@ UNIT_TEST(two_sessions_of_one_worker_do_not_reach_each_other)
 	CHECK(sgpu_group_server_handle(servers[1], they.last, they.last_size, answer, &size,
 				       &error) == SGPU_OK);
 	CHECK(size == 9 && answer[8] == SGPU_REFUSED_NO_CHANNEL);
-	they.last[4] = they.last[8] = (uint8_t)sgpu_group_client_grant(clients[1])->channel;
+	they.last[4] = they.last[8] = (uint8_t)servers[1]->grant.channel;
 	CHECK(sgpu_group_server_handle(servers[1], they.last, they.last_size, answer, &size,
 				       &error) == SGPU_OK);
 	CHECK(size == 9 && answer[8] != SGPU_REFUSED_NOT);
@@ -498,7 +495,7 @@ UNIT_TEST(two_sessions_of_one_worker_do_not_reach_each_other)
 	they.drop_all = true;
 	CHECK(send_items(clients[1], &out, 1) == SGPU_ESYSTEM);
 	they.drop_all = false;
-	CHECK(sgpu_command_decode(they.last, they.last_size, pages, &command, &error) == SGPU_OK);
+	CHECK(sgpu_submit_decode(they.last, they.last_size, &command));
 	CHECK(sgpu_processor_command(sgpu_secure_processor(context), &command, &reply) ==
 	      SGPU_EINVALID);
 	CHECK(reply.refusal == SGPU_REFUSED_GROUP);

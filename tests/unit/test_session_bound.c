@@ -4,10 +4,9 @@
  * worker: another worker, one that answers in its place, handshakes that are replayed, altered, or
  * made into those of sessions that are not bound.
  */
-#include <channel/codec.h>
-#include <channel/processor/request.h>
+#include "channel/group.h"
+#include "channel_check.h"
 
-#include "channel/bind.h"
 #include "channel/wire.h"
 
 #include "session_harness.h"
@@ -194,8 +193,7 @@ UNIT_TEST(who_has_the_owners_key_but_not_the_workers_reads_nothing)
 				  NULL) == SGPU_EAUTH);
 	CHECK(sgpu_session_seal(session, "", 0, group, &command.submit.counter, &error) == SGPU_OK);
 	command.via = command.channel = grant.channel;
-	REQUIRE(sgpu_command_encode(&command, message, sizeof(message), &message_size, &error) ==
-		SGPU_OK);
+	message_size = sgpu_submit_encode(&command, message);
 	CHECK(sgpu_group_server_handle(they.server, message, message_size, answer, &size, &error) ==
 	      SGPU_OK);
 	CHECK(size == 9 && answer[8] == SGPU_REFUSED_SEAL);
@@ -204,7 +202,7 @@ UNIT_TEST(who_has_the_owners_key_but_not_the_workers_reads_nothing)
 	end_worker_of_it();
 }
 
-/* What channel/bind.h says, done by hand: of the secret, the channel's key and both messages, none
+/* What channel/keys.h says, done by hand: of the secret, the channel's key and both messages, none
  * may be left out. */
 UNIT_TEST(the_keys_of_a_bound_session_come_from_all_that_they_should)
 {
@@ -320,6 +318,7 @@ UNIT_TEST(a_session_is_bound_once_and_to_a_key_that_a_quote_can_name)
 	struct sgpu_group_client *client = NULL;
 	struct sgpu_binding binding = { .secret = { 1 } };
 	struct sgpu_key symmetric, low = { .kind = SGPU_KEY_X25519_PUBLIC };
+	struct sgpu_grant grant;
 	uint8_t answer[SGPU_MESSAGE_MAX];
 	size_t size = 0;
 
@@ -337,8 +336,9 @@ UNIT_TEST(a_session_is_bound_once_and_to_a_key_that_a_quote_can_name)
 	CHECK(sgpu_group_server_handle(they.server, they.sent[0], they.sent_size[0], answer, &size,
 				       &error) == SGPU_OK);
 	CHECK(size == 9 && answer[8] == SGPU_REFUSED_MALFORMED);
-	CHECK(sgpu_processor_bind(sgpu_secure_processor(context), sgpu_group_client_grant(client),
-				  &binding, &error) == SGPU_EUSAGE);
+	sgpu_grant_decode(they.answers[0], &grant);
+	CHECK(sgpu_processor_bind(sgpu_secure_processor(context), &grant, &binding, &error) ==
+	      SGPU_EUSAGE);
 	CHECK(sgpu_group_client_send(client, NULL, &error) == SGPU_OK);
 	sgpu_group_client_close(&client);
 	end_worker_of_it();

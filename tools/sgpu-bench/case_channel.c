@@ -34,7 +34,9 @@ struct scene {
 	struct bench_channel *channel; /* one that stands all the time */
 	struct sgpu_key
 		owner; /* of those that come and go with pages, so that they share no tables */
-	void *space;   /* of nobody's: for pages that are mapped without a channel */
+	struct sgpu_space *space; /* of nobody's: for pages that are mapped without a channel */
+	sgpu_devptr base;
+	struct sgpu_stream *stream;
 	const struct row *row;
 	uint64_t sizes[2];	     /* bytes in big and in small pages */
 	struct sgpu_summary summary; /* of the last CH_PTE of the standing channel */
@@ -116,26 +118,30 @@ static int run_pages(void *argument, uint64_t *ns, struct sgpu_error *error)
 static int run_mapping(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	const struct scene *s = argument;
-	const struct sgpu_pager *pager = &s->channel->pager;
-	const uint64_t page = s->row->big ? pager->info.big : pager->info.small;
+	const struct sgpu_pages_info *info = &s->channel->pages;
+	const uint64_t page = s->row->big ? info->big : info->small;
 	const uint64_t first =
 		s->row->big ? 1 : BIG_PAGES - 1; /* so that no page is of both sizes in turn */
+	struct sgpu_task task = { 0 };
 	uint64_t begin, between;
 	uint32_t pages[PAGES];
 	int rc, ended;
 
 	for (uint32_t i = 0; i < PAGES; i++) {
-		pages[i] = (uint32_t)((first * pager->info.big + i * page) / pager->info.small);
+		pages[i] = (uint32_t)((first * info->big + i * page) / info->small);
 	}
 	begin = sgpu_now_ns();
-	rc = pager->map(pager->device, s->space, 0, pages, PAGES, page, error);
+	rc = sgpu_page_map(s->space, 0, pages, PAGES, page, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	between = sgpu_now_ns();
-	rc = pager->clear(pager->device, s->space, 0, PAGES * page, error);
-	ended = pager->unmap(pager->device, s->space, 0, PAGES * page,
-			     rc == SGPU_OK ? error : NULL);
+	rc = sgpu_device_synchronize(s->bench->device, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_device_clear(s->stream, s->base, PAGES * page, &task);
+		rc = bench_finish(s->stream, rc, &task, 1, "clear", error);
+	}
+	ended = sgpu_page_unmap(s->space, 0, PAGES * page, rc == SGPU_OK ? error : NULL);
 	*ns = s->row->ends ? sgpu_now_ns() - between : between - begin;
 	return rc == SGPU_OK ? ended : rc;
 }
@@ -157,7 +163,7 @@ static int run_plain(void *argument, uint64_t *ns, struct sgpu_error *error)
 /* ---- points ---- */
 static int measure(struct scene *s, const struct row *row, struct sgpu_error *error)
 {
-	const struct sgpu_pages_info *info = &s->channel->pager.info;
+	const struct sgpu_pages_info *info = &s->channel->pages;
 	const struct sgpu_bench_variant variants[] = {
 		BENCH_RUN("plain", NULL, run_plain, NULL, s),
 		BENCH_RUN("channel", NULL, row->pages ? run_pages : run_life, NULL, s),
@@ -184,17 +190,17 @@ static int measure(struct scene *s, const struct row *row, struct sgpu_error *er
 /* ---- the scene ---- */
 static int set_scene(struct scene *s, struct sgpu_error *error)
 {
-	const struct sgpu_pager *pager;
-	sgpu_devptr base;
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &s->owner, error);
 
 	rc = rc ? rc : bench_new_channel(s->bench, BIG_PAGES, &s->channel, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	pager = &s->channel->pager;
-	rc = pager->space_create(pager->device, PAGES * pager->info.big, &s->space, &base, error);
-	return rc ? rc : pager->access(pager->device, s->space, true, error);
+	rc = sgpu_bench_new_stream(s->bench, s->bench->device, &s->stream, error);
+	rc = rc ? rc
+		: sgpu_space_create(s->bench->device, PAGES * s->channel->pages.big, &s->space,
+				    &s->base, error);
+	return rc ? rc : sgpu_space_access(s->space, true, error);
 }
 
 int bench_channel(struct sgpu_bench *bench, struct sgpu_error *error)
@@ -206,9 +212,7 @@ int bench_channel(struct sgpu_bench *bench, struct sgpu_error *error)
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(rows); i++) {
 		rc = measure(&s, &rows[i], error);
 	}
-	if (s.space) {
-		s.channel->pager.space_free(s.channel->pager.device, s.space);
-	}
+	sgpu_space_free(&s.space);
 	sgpu_key_clear(&s.owner);
 	sgpu_bench_release(bench, mark);
 	return rc ? rc : bench_measure_channel(bench, error);

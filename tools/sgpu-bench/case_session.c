@@ -9,7 +9,8 @@
 
 #include <channel/processor/request.h>
 #include <sgpu/io.h>
-#include <sgpu/secure.h>
+
+#include "secure/secure.h"
 
 #include "cases.h"
 #include "setup.h"

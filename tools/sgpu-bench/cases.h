@@ -23,7 +23,7 @@ bench_case_fn bench_aead_cpu, bench_aead_gpu, bench_alloc, bench_app, bench_band
 /* A channel over pages of bench->device, of which nobody else maps any, with both of its ends.
  * Kept. */
 struct bench_channel {
-	struct sgpu_pager pager;
+	struct sgpu_pages_info pages;
 	struct sgpu_processor *processor;
 	struct sgpu_allocator *allocator;
 	struct sgpu_key owner;

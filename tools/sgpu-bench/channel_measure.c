@@ -67,8 +67,11 @@ static int fill(struct digested *d, struct sgpu_error *error)
 
 	rc = rc ? rc
 		: sgpu_processor_space(channel->processor, channel->number, &base, &space, error);
-	rc = rc ? rc : sgpu_processor_activate(channel->processor, channel->number, error);
 	if (rc == SGPU_OK) {
+		rc = sgpu_processor_enter(channel->processor, channel->number, NULL, 0, error);
+	}
+	if (rc == SGPU_OK) {
+		sgpu_processor_leave(channel->processor);
 		sgpu_bench_fill(pattern, d->size, SEED);
 		sgpu_measure_pages(pattern, d->size, NULL, d->expected);
 		rc = bench_to_device(d->stream, d->plain, pattern, d->size, error);

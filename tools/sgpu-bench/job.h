@@ -9,7 +9,7 @@
 #include <sgpu/batch.h>
 #include <bench/bench.h>
 #include <sgpu/run.h>
-#include <sgpu/secure.h>
+#include "secure/secure.h"
 
 #include "bare.h"
 

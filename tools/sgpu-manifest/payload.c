@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/channel.h>
+#include <sgpu/device.h>
 #include <sgpu/digest.h>
 #include <sgpu/io.h>
 #include <sgpu/sniff.h>

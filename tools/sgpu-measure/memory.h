@@ -12,7 +12,7 @@
 #include <jansson.h>
 
 #include <sgpu/batch.h>
-#include <sgpu/secure.h>
+#include "secure/secure.h"
 #include <sgpu/transfer.h>
 
 #include "cli.h"

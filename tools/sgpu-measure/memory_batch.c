@@ -79,7 +79,8 @@ static int measure_segment(struct reading *reading, int i, struct memory_payload
 	sgpu_wipe(payload->key, sizeof(payload->key));
 	if (!code) {
 		code = memory_measure(reading->task, s->id, memory, payload->size, error);
-		sgpu_secure_free(reading->task->context, &memory);
+		sgpu_device_free(sgpu_secure_device(reading->task->context), &memory,
+				 payload->size);
 		reading->measured++;
 	}
 	return code;

@@ -116,14 +116,15 @@ int memory_load(struct memory_task *task, struct memory_payload *payload, sgpu_d
 				 payload->name);
 	}
 	size -= payload->sealed ? SGPU_SEALED_HEADER : 0;
-	int code = sgpu_secure_malloc(task->context, payload->size, memory, error);
+	struct sgpu_device *device = sgpu_secure_device(task->context);
+	int code = sgpu_device_alloc(device, payload->size, memory, error);
 	if (!code) {
 		code = payload->sealed || payload->kt128
 			       ? transfer(task, &loading, size, *memory, error)
 			       : copy_pieces(task, &loading, size, *memory, error);
 	}
-	if (code && *memory) {
-		sgpu_secure_free(task->context, memory);
+	if (code) {
+		sgpu_device_free(device, memory, payload->size);
 	}
 	return code;
 }

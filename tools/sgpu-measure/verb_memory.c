@@ -93,16 +93,14 @@ static int measure_file(struct memory_task *task, int fd, const char *name,
 	if (!code && !data) {
 		code = memory_load(task, &payload, &memory, error);
 	} else if (!code) {
-		code = sgpu_secure_malloc(task->context, size, &memory, error);
+		code = sgpu_device_alloc(sgpu_secure_device(task->context), size, &memory, error);
 		if (!code) {
 			code = sgpu_secure_memcpy(task->context, data, memory, size,
 						  SGPU_SECURE_TO_DEVICE, error);
 		}
 	}
 	code = code ? code : memory_measure(task, name, memory, payload.size, error);
-	if (memory) {
-		sgpu_secure_free(task->context, &memory);
-	}
+	sgpu_device_free(sgpu_secure_device(task->context), &memory, payload.size);
 	sgpu_free_wiped(&data, size);
 	return code;
 }

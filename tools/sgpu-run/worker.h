@@ -11,7 +11,7 @@
 
 #include <sgpu/attest.h>
 #include <sgpu/run.h>
-#include <sgpu/secure.h>
+#include "secure/secure.h"
 
 #include "cli.h"
 #include "confinement.h"

@@ -2,25 +2,22 @@
  *
  * Which context kernels reach: one at a time, since the device's own contexts share every mapping.
  * A request that wants another one waits in a queue, so that a busy context does not keep the rest
- * out, and until no request is being enqueued. The pager waits for what they enqueued before it
+ * out, and until no request is being enqueued. The device waits for what they enqueued before it
  * takes access away.
  */
-#include "channel/processor/activate.h"
-#include "channel/processor/frames.h"
-#include "channel/processor/request.h"
+#include "channel/processor/processor.h"
 
 /* With `activation` locked, or as a writer. When it fails, no context is reachable. */
 static int replace(struct sgpu_processor *processor, struct sgpu_context *context,
 		   struct sgpu_error *error)
 {
-	const struct sgpu_pager *pager = &processor->pager;
 	int rc = SGPU_OK;
 
 	if (processor->active == context) {
 		return SGPU_OK;
 	}
 	if (processor->active) {
-		rc = pager->access(pager->device, processor->active->space, false, error);
+		rc = sgpu_space_access(processor->active->space, false, error);
 		if (rc != SGPU_OK) {
 			/* Still reachable, so it is still the active one. */
 			return rc;
@@ -28,12 +25,12 @@ static int replace(struct sgpu_processor *processor, struct sgpu_context *contex
 		processor->active = NULL;
 	}
 	if (context) {
-		rc = pager->access(pager->device, context->space, true, error);
+		rc = sgpu_space_access(context->space, true, error);
 		if (rc == SGPU_OK) {
 			processor->active = context;
 		} else {
 			/* Part of it may be. */
-			(void)pager->access(pager->device, context->space, false, NULL);
+			(void)!sgpu_space_access(context->space, false, NULL);
 		}
 	}
 	return rc;
@@ -48,8 +45,8 @@ int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *con
 	return rc;
 }
 
-/* In the order of asking. `hold`: until release. */
-static int activate(struct sgpu_processor *processor, struct sgpu_context *context, bool hold,
+/* In the order of asking, and until release. */
+static int activate(struct sgpu_processor *processor, struct sgpu_context *context,
 		    struct sgpu_error *error)
 {
 	uint64_t ticket;
@@ -66,9 +63,7 @@ static int activate(struct sgpu_processor *processor, struct sgpu_context *conte
 		pthread_cond_wait(&processor->activation_turn, &processor->activation);
 	}
 	rc = replace(processor, context, error);
-	if (rc == SGPU_OK && hold) {
-		processor->holders++;
-	}
+	processor->holders += rc == SGPU_OK;
 	if (++processor->turn != processor->tickets) {
 		pthread_cond_broadcast(&processor->activation_turn);
 	}
@@ -95,19 +90,6 @@ static struct sgpu_context *context_of(const struct sgpu_processor *processor, u
 static int no_space(uint32_t channel, struct sgpu_error *error)
 {
 	return sgpu_fail(error, SGPU_EUSAGE, "channel %u has no address space", channel);
-}
-
-int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel,
-			    struct sgpu_error *error)
-{
-	struct sgpu_context *context;
-	int rc;
-
-	sgpu_tables_enter(processor);
-	context = context_of(processor, channel);
-	rc = context ? activate(processor, context, false, error) : no_space(channel, error);
-	sgpu_tables_leave(processor);
-	return rc;
 }
 
 static int check_ranges(const struct sgpu_processor *processor, const struct sgpu_context *context,
@@ -140,7 +122,7 @@ int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
 	rc = context ? check_ranges(processor, context, ranges, count, error)
 		     : no_space(channel, error);
 	if (rc == SGPU_OK) {
-		rc = activate(processor, context, true, error);
+		rc = activate(processor, context, error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_tables_leave(processor);
@@ -152,21 +134,6 @@ void sgpu_processor_leave(struct sgpu_processor *processor)
 {
 	release(processor);
 	sgpu_tables_leave(processor);
-}
-
-bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address,
-			    uint64_t size)
-{
-	bool does = false;
-
-	sgpu_tables_enter(processor);
-	const struct sgpu_context *context = context_of(processor, channel);
-	if (context && address >= context->base) {
-		does = sgpu_range_is_mapped(processor, context, NULL, address - context->base,
-					    size);
-	}
-	sgpu_tables_leave(processor);
-	return does;
 }
 
 int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr *base,

@@ -7,8 +7,7 @@
 #include <sgpu/base.h>
 #include <sgpu/secret.h>
 
-#include "channel/processor/channels.h"
-#include "channel/processor/refuse.h"
+#include "channel/processor/processor.h"
 
 bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id)
 {
@@ -71,9 +70,7 @@ void sgpu_context_free(struct sgpu_processor *processor, struct sgpu_context *co
 	if (!context) {
 		return;
 	}
-	if (context->space) {
-		processor->pager.space_free(processor->pager.device, context->space);
-	}
+	sgpu_space_free(&context->space);
 	for (uint32_t i = 0; context->windows && i < processor->directory_entries; i++) {
 		free(context->windows[i].entries[SGPU_SMALL]);
 		free(context->windows[i].entries[SGPU_BIG]);

@@ -9,11 +9,7 @@
 #include <sgpu/base.h>
 #include <sgpu/secret.h>
 
-#include "channel/processor/channels.h"
-#include "channel/processor/commands.h"
-#include "channel/processor/frames.h"
-#include "channel/processor/refuse.h"
-#include "channel/processor/request.h"
+#include "channel/processor/processor.h"
 
 static const char GRANT_INFO[] = "sgpu channel v1";
 
@@ -41,7 +37,6 @@ static int make_keys(const struct sgpu_processor *processor, struct sgpu_context
 static struct sgpu_context *make_context(struct sgpu_processor *processor, const uint8_t *owner_key,
 					 struct sgpu_error *error)
 {
-	const struct sgpu_pager *pager = &processor->pager;
 	struct sgpu_context *context = calloc(1, sizeof(*context));
 	int rc = SGPU_OK;
 
@@ -53,8 +48,8 @@ static struct sgpu_context *make_context(struct sgpu_processor *processor, const
 		rc = make_keys(processor, context, owner_key, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = pager->space_create(pager->device, processor->config.space_size,
-					 &context->space, &context->base, error);
+		rc = sgpu_space_create(processor->device, processor->config.space_size,
+				       &context->space, &context->base, error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_context_free(processor, context);
@@ -177,7 +172,6 @@ static void enter(struct sgpu_processor *processor, struct sgpu_channel *channel
 			       .locked = context && context->keys,
 			       .clean = processor->frames[channel->directory].clean,
 			       .stale = processor->frames[channel->directory].stale,
-			       .aperture = processor->frames[channel->directory].aperture,
 		       });
 }
 

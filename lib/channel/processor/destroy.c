@@ -9,11 +9,7 @@
 
 #include <sgpu/base.h>
 
-#include "channel/processor/activate.h"
-#include "channel/processor/channels.h"
-#include "channel/processor/commands.h"
-#include "channel/processor/frames.h"
-#include "channel/processor/refuse.h"
+#include "channel/processor/processor.h"
 
 struct destruction {
 	struct sgpu_processor *processor;
@@ -32,26 +28,19 @@ typedef int (*run_fn)(const struct destruction *job, const struct page_run *run)
 
 static int clear_run(const struct destruction *job, const struct page_run *run)
 {
-	const struct sgpu_pager *pager = &job->processor->pager;
-
-	return pager->clear(pager->device, job->channel->context->space, run->va, run->size,
-			    job->error);
+	return sgpu_pages_clear(job->processor, job->channel->context, run->va, run->size,
+				job->error);
 }
 
 static int unmap_run(const struct destruction *job, const struct page_run *run)
 {
-	const struct sgpu_pager *pager = &job->processor->pager;
-
-	return pager->unmap(pager->device, job->channel->context->space, run->va, run->size,
-			    job->error);
+	return sgpu_page_unmap(job->channel->context->space, run->va, run->size, job->error);
 }
 
 static int map_run(const struct destruction *job, const struct page_run *run)
 {
-	const struct sgpu_pager *pager = &job->processor->pager;
-
-	if (pager->map(pager->device, job->channel->context->space, run->va, run->pages, run->count,
-		       job->processor->page_size[run->kind], NULL) != SGPU_OK) {
+	if (sgpu_page_map(job->channel->context->space, run->va, run->pages, run->count,
+			  job->processor->page_size[run->kind], NULL) != SGPU_OK) {
 		for (uint32_t i = 0; i < run->count; i++) {
 			sgpu_page_miss(job->processor, run->pages[i], run->kind);
 		}

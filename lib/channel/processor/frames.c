@@ -3,7 +3,7 @@
  * The table of pages: 8 bytes for each frame say whose it is, where it stands and what it needs
  * before somebody else gets it. A page of several frames is entered in each of them.
  */
-#include "channel/processor/frames.h"
+#include "channel/processor/processor.h"
 
 enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *processor, uint32_t frame)
 {
@@ -43,7 +43,9 @@ bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, i
 bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t first, int kind)
 {
 	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
-		if (sgpu_needs_clear(processor, first + i)) {
+		const struct sgpu_frame_entry *entry = &processor->frames[first + i];
+
+		if (entry->stale || (!entry->clean && !processor->info.fresh)) {
 			return true;
 		}
 	}
@@ -79,7 +81,6 @@ void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind)
 		*entry = (struct sgpu_frame_entry){
 			.clean = is_data || entry->clean,
 			.stale = !is_data && entry->stale,
-			.aperture = entry->aperture,
 		};
 	}
 }
@@ -157,32 +158,4 @@ bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
 		at = (at / processor->page_size[kind] + 1) * processor->page_size[kind];
 	}
 	return true;
-}
-
-int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame, struct sgpu_frame *about)
-{
-	if (frame >= processor->config.frames) {
-		return SGPU_EUSAGE;
-	}
-	sgpu_tables_enter(processor);
-	const struct sgpu_frame_entry entry = processor->frames[frame];
-	sgpu_tables_leave(processor);
-
-	*about = (struct sgpu_frame){
-		.mapped = entry.mapped,
-		.locked = entry.locked,
-		.big = entry.big,
-		.use = entry.use,
-		.owner = entry.owner,
-		.references = entry.references,
-	};
-	if (entry.use == SGPU_FRAME_TABLE) {
-		about->entries = entry.index;
-	} else if (entry.mapped && entry.use == SGPU_FRAME_DATA) {
-		int kind = entry.big ? SGPU_BIG : SGPU_SMALL;
-
-		about->va = sgpu_page_va(processor, entry.directory, entry.index, kind) +
-			    frame % processor->frames_of[kind] * processor->page_size[SGPU_SMALL];
-	}
-	return SGPU_OK;
 }

@@ -8,11 +8,7 @@
 
 #include <sgpu/base.h>
 
-#include "channel/processor/activate.h"
-#include "channel/processor/channels.h"
-#include "channel/processor/commands.h"
-#include "channel/processor/frames.h"
-#include "channel/processor/refuse.h"
+#include "channel/processor/processor.h"
 
 int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command *command,
 		    struct sgpu_reply *reply)
@@ -21,7 +17,7 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 		sgpu_configurable(processor, command->via, command->channel, reply);
 	const uint64_t va = command->measure.va, size = command->measure.size;
 	struct sgpu_measurement *measurement = &reply->measurement;
-	const struct sgpu_pager *pager = &processor->pager;
+	struct sgpu_task task = { 0 };
 	int rc;
 
 	if (!channel) {
@@ -51,10 +47,11 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 	};
 	rc = sgpu_activate_now(processor, channel->context, &reply->error);
 	if (rc == SGPU_OK) {
-		rc = pager->measure(pager->device, channel->context->space, va, size,
-				    measurement->keyed ? channel->context->keys->derived.measure
-						       : NULL,
-				    measurement->digest, &reply->error);
+		rc = sgpu_device_measure(
+			processor->stream, channel->context->base + va, size,
+			measurement->keyed ? channel->context->keys->derived.measure : NULL,
+			measurement->digest, &task);
+		rc = sgpu_processor_wait(processor, rc, &task, &reply->error);
 	}
 	if (rc != SGPU_OK) {
 		memset(measurement, 0, sizeof(*measurement));

@@ -6,10 +6,7 @@
  * gets it any more; and one that it does not map again is missing: it stands in its tables until it
  * is taken out, and nothing reaches for it on the device.
  */
-#include "channel/processor/activate.h"
-#include "channel/processor/aperture.h"
-#include "channel/processor/frames.h"
-#include "channel/processor/pages.h"
+#include "channel/processor/processor.h"
 
 enum {
 	ADDED = 1 << SGPU_PAGE_ADD,
@@ -29,22 +26,49 @@ static uint64_t at(const struct work *work, uint32_t index)
 	return work->change->va + index * work->processor->page_size[work->change->kind];
 }
 
+int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,
+			const struct sgpu_task *task, struct sgpu_error *error)
+{
+	int rc = enqueued == SGPU_OK ? sgpu_stream_sync(processor->stream, error) : SGPU_OK;
+
+	if (rc < 0) {
+		return rc;
+	}
+	rc = enqueued == SGPU_OK ? task->code : enqueued;
+	return rc < 0 ? sgpu_fail(error, rc, "%s",
+				  task->error.text[0] ? task->error.text : sgpu_strerror(rc))
+		      : SGPU_OK;
+}
+
+int sgpu_pages_clear(struct sgpu_processor *processor, const struct sgpu_context *context,
+		     uint64_t at, uint64_t size, struct sgpu_error *error)
+{
+	struct sgpu_task task = { 0 };
+	int rc = sgpu_device_synchronize(processor->device, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	rc = sgpu_device_clear(processor->stream, context->base + at, size, &task);
+	return sgpu_processor_wait(processor, rc, &task, error);
+}
+
+static uint64_t size_of(const struct work *work, uint32_t count)
+{
+	return count * work->processor->page_size[work->change->kind];
+}
+
 static int map(const struct work *work, const uint32_t *pages, uint32_t first, uint32_t count,
 	       struct sgpu_error *error)
 {
-	const struct sgpu_pager *pager = &work->processor->pager;
-
-	return pager->map(pager->device, work->change->context->space, at(work, first),
-			  pages + first, count, work->processor->page_size[work->change->kind],
-			  error);
+	return sgpu_page_map(work->change->context->space, at(work, first), pages + first, count,
+			     size_of(work, 1), error);
 }
 
 static int unmap(const struct work *work, uint32_t first, uint32_t count, struct sgpu_error *error)
 {
-	const struct sgpu_pager *pager = &work->processor->pager;
-
-	return pager->unmap(pager->device, work->change->context->space, at(work, first),
-			    at(work, first + count) - at(work, first), error);
+	return sgpu_page_unmap(work->change->context->space, at(work, first), size_of(work, count),
+			       error);
 }
 
 static int map_new(const struct work *work, uint32_t first, uint32_t count)
@@ -57,18 +81,10 @@ static int unmap_old(const struct work *work, uint32_t first, uint32_t count)
 	return unmap(work, first, count, work->error);
 }
 
-static int clear_and_tell(const struct work *work, uint32_t first, uint32_t count,
-			  struct sgpu_error *error)
-{
-	const struct sgpu_pager *pager = &work->processor->pager;
-
-	return pager->clear(pager->device, work->change->context->space, at(work, first),
-			    at(work, first + count) - at(work, first), error);
-}
-
 static int clear(const struct work *work, uint32_t first, uint32_t count)
 {
-	return clear_and_tell(work, first, count, work->error);
+	return sgpu_pages_clear(work->processor, work->change->context, at(work, first),
+				size_of(work, count), work->error);
 }
 
 static int clear_new(const struct work *work, uint32_t first, uint32_t count)
@@ -95,7 +111,8 @@ static int undo_map(const struct work *work, uint32_t first, uint32_t count)
 {
 	/* Kernels may have written there already. */
 	bool clean = sgpu_activate_now(work->processor, work->change->context, NULL) == SGPU_OK &&
-		     clear_and_tell(work, first, count, NULL) == SGPU_OK;
+		     sgpu_pages_clear(work->processor, work->change->context, at(work, first),
+				      size_of(work, count), NULL) == SGPU_OK;
 
 	if (unmap(work, first, count, NULL) != SGPU_OK) {
 		work->change->context->faulted = true;
@@ -170,13 +187,11 @@ static int prepare(const struct work *work)
 	bool drops = false, unclear = false;
 	int rc = SGPU_OK;
 
-	for (uint32_t i = 0; rc == SGPU_OK && i < change->count; i++) {
+	for (uint32_t i = 0; i < change->count; i++) {
 		const uint8_t action = change->actions[i];
 
 		drops = drops || DROPPED >> action & 1;
 		if (action == SGPU_PAGE_ADD || action == SGPU_PAGE_SWAP) {
-			rc = sgpu_aperture_drop(processor, change->after[i],
-						processor->frames_of[change->kind], work->error);
 			unclear = unclear ||
 				  sgpu_page_needs_clear(processor, change->after[i], change->kind);
 		}

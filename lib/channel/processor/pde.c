@@ -6,10 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "channel/processor/channels.h"
-#include "channel/processor/commands.h"
-#include "channel/processor/frames.h"
-#include "channel/processor/refuse.h"
+#include "channel/processor/processor.h"
 
 static struct sgpu_table *make_table(const struct sgpu_processor *processor, uint32_t frame,
 				     int kind)

@@ -8,16 +8,12 @@
 
 #include <sgpu/base.h>
 
-#include "channel/codec.h"
-#include "channel/processor/commands.h"
-#include "channel/processor/refuse.h"
+#include "channel/processor/processor.h"
 
 /* ---- making and ending ---- */
-static int check_config(const struct sgpu_pager *pager, const struct sgpu_processor_config *config,
-			struct sgpu_error *error)
+static int check_config(const struct sgpu_pages_info *info,
+			const struct sgpu_processor_config *config, struct sgpu_error *error)
 {
-	const struct sgpu_pages_info *info = &pager->info;
-
 	if (!info->small || !info->big || info->big % info->small ||
 	    info->big / info->small > SGPU_CHANNEL_ENTRIES ||
 	    SGPU_CHANNEL_ENTRIES % (info->big / info->small)) {
@@ -40,7 +36,7 @@ static int check_config(const struct sgpu_pager *pager, const struct sgpu_proces
 
 static void set_sizes(struct sgpu_processor *processor)
 {
-	const struct sgpu_pages_info *info = &processor->pager.info;
+	const struct sgpu_pages_info *info = &processor->info;
 	const uint64_t window = SGPU_CHANNEL_ENTRIES * info->small,
 		       most = SGPU_CHANNEL_ENTRIES * window;
 	uint64_t size = processor->config.space_size;
@@ -79,14 +75,17 @@ static int init_locks(struct sgpu_processor *processor)
 	return bad;
 }
 
-int sgpu_processor_create(const struct sgpu_pager *pager,
-			  const struct sgpu_processor_config *config,
+int sgpu_processor_create(struct sgpu_device *device, const struct sgpu_processor_config *config,
 			  struct sgpu_processor **processor, struct sgpu_error *error)
 {
 	struct sgpu_processor *made;
-	int rc = check_config(pager, config, error);
+	struct sgpu_pages_info info;
+	int rc = sgpu_device_pages(device, &info, error);
 
 	*processor = NULL;
+	if (rc == SGPU_OK) {
+		rc = check_config(&info, config, error);
+	}
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -98,10 +97,14 @@ int sgpu_processor_create(const struct sgpu_pager *pager,
 		free(made);
 		return sgpu_fail_nomem(error);
 	}
-	made->pager = *pager;
+	made->device = device;
+	made->info = info;
 	made->config = *config;
 	set_sizes(made);
 	rc = sgpu_random(made->id, sizeof(made->id), error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_stream_create(device, &made->stream, error);
+	}
 	if (rc != SGPU_OK) {
 		sgpu_processor_free(&made);
 		return rc;
@@ -122,10 +125,7 @@ void sgpu_processor_free(struct sgpu_processor **processor)
 			sgpu_destroy_by_force(p, p->channels[i]);
 		}
 	}
-	if (p->aperture) {
-		(void)p->pager.access(p->pager.device, p->aperture, false, NULL);
-		p->pager.space_free(p->pager.device, p->aperture);
-	}
+	sgpu_stream_free(&p->stream);
 	pthread_rwlock_destroy(&p->tables);
 	pthread_mutex_destroy(&p->activation);
 	pthread_cond_destroy(&p->activation_turn);
@@ -185,29 +185,4 @@ int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_c
 		begin(reply);
 	}
 	return reply->code;
-}
-
-int sgpu_processor_execute(struct sgpu_processor *processor, const uint8_t *bytes, size_t size,
-			   struct sgpu_reply *reply)
-{
-	uint8_t own[SGPU_COMMAND_SIZE_MAX];
-	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
-	struct sgpu_command command;
-
-	begin(reply);
-	if (size > sizeof(own)) {
-		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED,
-				   "a command of %zu bytes; at most %d are one", size,
-				   (int)SGPU_COMMAND_SIZE_MAX);
-	}
-	/* The sender may change its own while it is looked at. */
-	if (size) {
-		memcpy(own, bytes, size);
-	}
-	if (sgpu_command_decode(own, size, pages, &command, &reply->error) != SGPU_OK) {
-		reply->refusal = SGPU_REFUSED_MALFORMED;
-		reply->code = reply->error.code;
-		return reply->code;
-	}
-	return sgpu_processor_command(processor, &command, reply);
 }

@@ -13,7 +13,7 @@
 
 #include <pthread.h>
 
-#include <sgpu/channel.h>
+#include "channel/channel.h"
 
 #include "channel/keys.h"
 
@@ -25,13 +25,12 @@ struct sgpu_frame_entry {
 	uint64_t owner : 10;
 	uint64_t mapped : 1, locked : 1, big : 1;
 	uint64_t use : 2;
-	uint64_t clean : 1; /* was cleared when it became free */
-	uint64_t stale : 1; /* the host wrote to it: no frame of a device's new memory any more */
-	uint64_t aperture : 1; /* mapped for the host */
-	uint64_t retired : 1;  /* the device would not give it back: nobody gets it */
-	uint64_t missing : 1;  /* in a table, but the device did not map it again: it can only be
-				  taken out */
-	uint64_t marked : 1;   /* named by the command that is being checked */
+	uint64_t clean : 1;   /* was cleared when it became free */
+	uint64_t stale : 1;   /* kernels may have written to it: it is no new memory any more */
+	uint64_t retired : 1; /* the device would not give it back: nobody gets it */
+	uint64_t missing : 1; /* in a table, but the device did not map it again: it can only be
+				 taken out */
+	uint64_t marked : 1;  /* named by the command that is being checked */
 	uint64_t references : 11;
 	uint64_t directory : 12;
 	uint64_t index : 13;
@@ -69,7 +68,7 @@ struct sgpu_context {
 	struct sgpu_context_keys
 		*keys; /* secret memory; NULL: a channel without key, alone in its context */
 	uint8_t owner_key[32], owner_hash[SGPU_SHA256_SIZE];
-	void *space;
+	struct sgpu_space *space;
 	sgpu_devptr base;
 	struct sgpu_window *windows;
 	/* A page that was never this context's stands in its space uncleared, and the device does
@@ -92,7 +91,9 @@ struct sgpu_channel {
 };
 
 struct sgpu_processor {
-	struct sgpu_pager pager;
+	struct sgpu_device *device;
+	struct sgpu_stream *stream; /* on which pages are cleared and measured */
+	struct sgpu_pages_info info;
 	struct sgpu_processor_config config;
 	uint64_t page_size[SGPU_KINDS];
 	uint32_t frames_of[SGPU_KINDS];	 /* frames of a page */
@@ -105,7 +106,6 @@ struct sgpu_processor {
 	struct sgpu_channel *channels[SGPU_CHANNEL_MAX];
 	struct sgpu_context *contexts;
 	uint32_t serials; /* given so far */
-	void *aperture;	  /* space in which the host's frames are mapped; NULL until it is needed */
 	/* of the command at work */
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 	uint8_t actions[SGPU_CHANNEL_PAGES_MAX];
@@ -127,5 +127,108 @@ static inline void sgpu_tables_leave(struct sgpu_processor *processor)
 {
 	pthread_rwlock_unlock(&processor->tables);
 }
+
+/* ---- refuse.c ---- */
+/* Fills in the reply and returns its code. */
+int sgpu_refuse(struct sgpu_reply *reply, enum sgpu_refusal refusal, const char *format, ...)
+	SGPU_PRINTF(3, 4);
+/* As sgpu_refuse: this machine has no memory for a table, which is nobody's fault. */
+int sgpu_refuse_memory(struct sgpu_reply *reply);
+/* As sgpu_refuse, for a device that failed; the text is the device's where it gave one. */
+int sgpu_refuse_device(struct sgpu_reply *reply, int code, const char *what);
+
+/* ---- frames.c ---- */
+enum sgpu_frame_region { SGPU_REGION_UNPROTECTED, SGPU_REGION_PROTECTED, SGPU_REGION_HIDDEN };
+enum sgpu_frame_use { SGPU_FRAME_DATA, SGPU_FRAME_DIRECTORY, SGPU_FRAME_TABLE };
+enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *processor,
+					     uint32_t frame);
+/* A page of `kind` at `first`: in range, aligned, in one region that is not hidden. */
+enum sgpu_refusal sgpu_page_place(const struct sgpu_processor *processor, uint32_t first, int kind,
+				  enum sgpu_frame_region *region);
+bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, int kind);
+bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t first, int kind);
+void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,
+		    struct sgpu_frame_entry entry);
+void sgpu_page_refer(struct sgpu_processor *processor, uint32_t first, int kind, int change);
+/* Data have been cleared; a directory's or table's frame is as it was. */
+void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind);
+void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind);
+/* It was cleared, and stays in its tables; nothing is done with it on the device any more. */
+void sgpu_page_miss(struct sgpu_processor *processor, uint32_t first, int kind);
+/* A free page that kernels may have written to. */
+void sgpu_page_soil(struct sgpu_processor *processor, uint32_t first, int kind);
+/* The context whose page it is; NULL: of a bootstrap channel, or retired. */
+struct sgpu_context *sgpu_frame_context(const struct sgpu_processor *processor, uint32_t frame);
+static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory,
+				    uint32_t index, int kind)
+{
+	return directory * (uint64_t)SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL] +
+	       index * processor->page_size[kind];
+}
+/* Whether [at, at + size) is mapped: in a context, or in one channel of it. */
+bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
+			  const struct sgpu_context *context, const struct sgpu_channel *channel,
+			  uint64_t at, uint64_t size);
+
+/* ---- channels.c ---- */
+/* The channel that `id` names and that can be configured through `via`; NULL: refused. */
+struct sgpu_channel *sgpu_configurable(struct sgpu_processor *processor, uint32_t via, uint32_t id,
+				       struct sgpu_reply *reply);
+/* Whether an authorisation is the next one of the channel, which has a key, and its MAC is as
+ * `expected`. */
+int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counter,
+			     const uint8_t mac[SGPU_CHANNEL_MAC_SIZE],
+			     const uint8_t expected[SGPU_CHANNEL_MAC_SIZE],
+			     struct sgpu_reply *reply);
+bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id);
+
+void sgpu_channel_free(struct sgpu_channel *channel);
+void sgpu_context_free(struct sgpu_processor *processor, struct sgpu_context *context);
+
+/* ---- activate.c ---- */
+/* Makes it the one that kernels reach; NULL: none. Waits for the device. */
+int sgpu_activate_now(struct sgpu_processor *processor, struct sgpu_context *context,
+		      struct sgpu_error *error);
+
+/* ---- pages.c ---- */
+/* Waits for what was enqueued on the stream, and says what became of it: the task, which ends in
+ * every case. */
+int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,
+			const struct sgpu_task *task, struct sgpu_error *error);
+/* Waits for all running work of the device, so that nothing is written behind it, and returns when
+ * the range is clear. It is mapped, and its context reachable. */
+int sgpu_pages_clear(struct sgpu_processor *processor, const struct sgpu_context *context,
+		     uint64_t at, uint64_t size, struct sgpu_error *error);
+enum sgpu_page_action { SGPU_PAGE_NONE, SGPU_PAGE_ADD, SGPU_PAGE_DROP, SGPU_PAGE_SWAP };
+struct sgpu_page_change {
+	struct sgpu_context *context;
+	int kind;
+	uint64_t va;
+	uint32_t count;
+	const uint32_t *before, *after; /* `count` pages each */
+	const uint8_t *actions;		/* what becomes of each on the device */
+};
+/* All of it or, when the device fails, none of it; only that what was to be dropped may be clear
+ * then, and, when the device fails again, missing. */
+int sgpu_pages_change(struct sgpu_processor *processor, const struct sgpu_page_change *change,
+		      struct sgpu_error *error);
+
+/* ---- the commands, each in a file of its name ----
+ * Writers of the tables call them, but for CH_SUBMIT, which a reader calls. */
+int sgpu_do_create(struct sgpu_processor *processor, const struct sgpu_command *command,
+		   struct sgpu_reply *reply);
+int sgpu_do_pde(struct sgpu_processor *processor, const struct sgpu_command *command,
+		struct sgpu_reply *reply);
+int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *command,
+		struct sgpu_reply *reply);
+int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command *command,
+		    struct sgpu_reply *reply);
+int sgpu_do_destroy(struct sgpu_processor *processor, const struct sgpu_command *command,
+		    struct sgpu_reply *reply);
+int sgpu_do_submit(struct sgpu_processor *processor, const struct sgpu_command *command,
+		   struct sgpu_reply *reply);
+
+/* Unconditional teardown: no MAC, device errors ignored. */
+void sgpu_destroy_by_force(struct sgpu_processor *processor, struct sgpu_channel *channel);
 
 #endif

@@ -8,11 +8,7 @@
 
 #include <sgpu/base.h>
 
-#include "channel/processor/channels.h"
-#include "channel/processor/commands.h"
-#include "channel/processor/frames.h"
-#include "channel/processor/pages.h"
-#include "channel/processor/refuse.h"
+#include "channel/processor/processor.h"
 
 /* The command with what it is about. */
 struct job {
@@ -102,8 +98,8 @@ static int check_new(struct job *job, uint32_t i, uint32_t page, uint32_t old)
 	enum sgpu_refusal refusal = sgpu_page_place(processor, page, job->kind, &region);
 
 	if (refusal != SGPU_REFUSED_NOT) {
-		return sgpu_refuse(job->reply, refusal, "page %u: %s", page,
-				   sgpu_refusal_text(refusal));
+		return sgpu_refuse(job->reply, refusal,
+				   "page %u lies in the wrong region, or nowhere", page);
 	}
 	job->pages++;
 	job->protected_pages += region == SGPU_REGION_PROTECTED;

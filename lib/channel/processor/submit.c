@@ -9,9 +9,7 @@
 
 #include <sgpu/base.h>
 
-#include "channel/processor/commands.h"
-#include "channel/processor/refuse.h"
-#include "channel/processor/request.h"
+#include "channel/processor/processor.h"
 
 static int open_group(struct sgpu_channel *channel, const struct sgpu_command *command,
 		      uint8_t *items, struct sgpu_reply *reply)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Walks everything that the processor keeps and counts anew what the table of pages says of it. For
- * tests: it shares nothing with the code that makes the entries.
+ * Walks everything that the processor keeps and counts anew what the table of pages says of it. It
+ * shares nothing with the code that makes the entries.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "channel/processor/frames.h"
+#include "channel_check.h"
+#include "secure/context.h"
 
 struct walk {
 	const struct sgpu_processor *processor;
@@ -49,10 +50,6 @@ static int check_use(const struct walk *walk, uint32_t frame, const struct sgpu_
 	}
 	if (use != SGPU_FRAME_DATA && context && frame < p->config.unprotected) {
 		return broken(walk, frame, "a directory or table that the host can write");
-	}
-	if (entry.aperture && (frame >= p->config.unprotected || use == SGPU_FRAME_DATA)) {
-		return broken(walk, frame,
-			      "mapped for the host while it is protected or in a context");
 	}
 	walk->seen[frame]++;
 	return SGPU_OK;
@@ -223,9 +220,6 @@ static int check_counts(const struct walk *walk)
 					 "frame %u: %u references are entered, %u are there", f,
 					 (unsigned)entry.references, walk->seen[f]);
 		}
-		if (entry.aperture && f >= p->config.unprotected) {
-			return broken(walk, f, "protected, and mapped for the host");
-		}
 	}
 	return SGPU_OK;
 }
@@ -257,4 +251,64 @@ int sgpu_processor_check(struct sgpu_processor *processor, struct sgpu_error *er
 	sgpu_tables_leave(processor);
 	free(walk.seen);
 	return rc;
+}
+
+int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame, struct sgpu_frame *about)
+{
+	if (frame >= processor->config.frames) {
+		return SGPU_EUSAGE;
+	}
+	sgpu_tables_enter(processor);
+	const struct sgpu_frame_entry entry = processor->frames[frame];
+	sgpu_tables_leave(processor);
+
+	*about = (struct sgpu_frame){
+		.mapped = entry.mapped,
+		.locked = entry.locked,
+		.big = entry.big,
+		.use = entry.use,
+		.owner = entry.owner,
+		.references = entry.references,
+	};
+	if (entry.use == SGPU_FRAME_TABLE) {
+		about->entries = entry.index;
+	} else if (entry.mapped && entry.use == SGPU_FRAME_DATA) {
+		int kind = entry.big ? SGPU_BIG : SGPU_SMALL;
+
+		about->va = sgpu_page_va(processor, entry.directory, entry.index, kind) +
+			    frame % processor->frames_of[kind] * processor->page_size[SGPU_SMALL];
+	}
+	return SGPU_OK;
+}
+
+int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel,
+			    struct sgpu_error *error)
+{
+	int rc = sgpu_processor_enter(processor, channel, NULL, 0, error);
+
+	if (rc == SGPU_OK) {
+		sgpu_processor_leave(processor);
+	}
+	return rc;
+}
+
+bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, sgpu_devptr address,
+			    uint64_t size)
+{
+	const struct sgpu_context *context = NULL;
+	bool does;
+
+	sgpu_tables_enter(processor);
+	if (channel < SGPU_CHANNEL_MAX && processor->channels[channel]) {
+		context = processor->channels[channel]->context;
+	}
+	does = context && address >= context->base &&
+	       sgpu_range_is_mapped(processor, context, NULL, address - context->base, size);
+	sgpu_tables_leave(processor);
+	return does;
+}
+
+struct sgpu_processor *sgpu_secure_processor(struct sgpu_secure *context)
+{
+	return context->ground ? context->ground->processor : NULL;
 }

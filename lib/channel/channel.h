@@ -13,8 +13,8 @@
  *
  * A context is all channels with one owner's public key; they share its address space, its CEK,
  * and, counted, tables and pages. Memory is counted in frames, the small pages of the device. */
-#ifndef SGPU_CHANNEL_H
-#define SGPU_CHANNEL_H
+#ifndef SGPU_CHANNEL_CHANNEL_H
+#define SGPU_CHANNEL_CHANNEL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,10 +22,6 @@
 
 #include <sgpu/crypto.h>
 #include <sgpu/device.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* ---- the address space of a channel ----
  * A directory has SGPU_CHANNEL_ENTRIES entries; each can hold a table of small pages, a table of
@@ -128,9 +124,6 @@ enum sgpu_refusal {
 	SGPU_REFUSED_DEVICE,  /* the device failed; the text says how */
 	SGPU_REFUSALS
 };
-const char *sgpu_refusal_name(enum sgpu_refusal refusal); /* "locked": static */
-const char *sgpu_refusal_text(enum sgpu_refusal refusal); /* a sentence: static */
-
 /* What a channel's owner gets from CH_CREATE. The CEK is sealed with HPKE (base mode) to the
  * owner's key: info "sgpu channel v1", associated data channel || serial || owner_hash ||
  * processor, integers little endian. A second channel of a context gets the CEK of the first. */
@@ -178,58 +171,20 @@ struct sgpu_reply {
 	};
 };
 
-/* ---- the device under the processor: a device (sgpu_pager_of), or what a test puts there ---- */
-/* A call that fails has done nothing. Calls come one at a time but for read, write and measure of
- * different ranges. */
-struct sgpu_pager {
-	void *device;
-	struct sgpu_pages_info info;
-	int (*space_create)(void *device, uint64_t size, void **space, sgpu_devptr *base,
-			    struct sgpu_error *error);
-	void (*space_free)(void *device, void *space);
-	/* `count` pages of `page_size` bytes, named by their first frames, one after another from
-	 * offset `at`. */
-	int (*map)(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count,
-		   uint64_t page_size, struct sgpu_error *error);
-	int (*unmap)(void *device, void *space, uint64_t at, uint64_t size,
-		     struct sgpu_error *error);
-	/* Waits for all running work of the device, so that nothing is written behind it, and
-	 * returns when it is clear. The range is mapped and the space reachable. */
-	int (*clear)(void *device, void *space, uint64_t at, uint64_t size,
-		     struct sgpu_error *error);
-	/* Whether kernels reach what is mapped in the space. Waits for running work of the device
-	 * before it takes anything away. */
-	int (*access)(void *device, void *space, bool on, struct sgpu_error *error);
-	/* sgpu_measure_pages; key: SGPU_KEY_SIZE bytes, or NULL. */
-	int (*measure)(void *device, void *space, uint64_t at, uint64_t size, const uint8_t *key,
-		       uint8_t digest[SGPU_DIGEST_SIZE], struct sgpu_error *error);
-	/* Between host memory and a mapped range, for the unprotected region. Return when done. */
-	int (*read)(void *device, void *space, uint64_t at, void *to, uint64_t size,
-		    struct sgpu_error *error);
-	int (*write)(void *device, void *space, uint64_t at, const void *from, uint64_t size,
-		     struct sgpu_error *error);
-};
-/* Fills in *pager; the device outlives it. Errors: SGPU_EUNAVAILABLE where the device cannot map
- * pages. */
-SGPU_MUST_CHECK int sgpu_pager_of(struct sgpu_device *device, struct sgpu_pager *pager,
-				  struct sgpu_error *error);
-/* Wipes and frees what sgpu_pager_of took. */
-void sgpu_pager_close(struct sgpu_pager *pager);
-
 /* ---- the processor ---- */
 struct sgpu_processor;
 
 struct sgpu_processor_config {
 	uint32_t frames;      /* physical memory; at most info.total / info.small */
-	uint32_t unprotected; /* frames at the beginning that the host may read and write */
+	uint32_t unprotected; /* frames at the beginning, which hold nothing of an owner */
 	uint32_t hidden; /* frames at the end that nobody maps: keys and tables stand for them */
 	uint64_t space_size; /* bytes of addresses a context gets, 0: twice the frames */
 };
 
-/* The pager is borrowed. Frames are taken to hold secrets at first: each is cleared before it is
- * first mapped, unless the pager's memory is new (its frames were never mapped) and says so by
- * info.fresh. */
-SGPU_MUST_CHECK int sgpu_processor_create(const struct sgpu_pager *pager,
+/* The device is borrowed. Frames are taken to hold secrets at first: each is cleared before it is
+ * first mapped, unless the device's memory is new (its frames were never mapped) and its pages say
+ * so (info.fresh). Errors: SGPU_EUNAVAILABLE where the device maps no pages. */
+SGPU_MUST_CHECK int sgpu_processor_create(struct sgpu_device *device,
 					  const struct sgpu_processor_config *config,
 					  struct sgpu_processor **processor,
 					  struct sgpu_error *error);
@@ -241,38 +196,45 @@ void sgpu_processor_free(struct sgpu_processor **processor);
 int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *command,
 			   struct sgpu_reply *reply);
 
-/* The host's view of device memory (what a BAR is): frames of the unprotected region alone;
- * SGPU_EPOLICY anywhere else. */
-SGPU_MUST_CHECK int sgpu_processor_host_read(struct sgpu_processor *processor, uint64_t physical,
-					     void *to, uint64_t size, struct sgpu_error *error);
 /* Base and size of the space of the channel's context. */
 SGPU_MUST_CHECK int sgpu_processor_space(struct sgpu_processor *processor, uint32_t channel,
 					 sgpu_devptr *base, uint64_t *size,
 					 struct sgpu_error *error);
-/* Makes the channel's context the one that kernels reach, and every other unreachable; free when it
- * already is. Nothing keeps it so: a request is made between enter and leave. */
-SGPU_MUST_CHECK int sgpu_processor_activate(struct sgpu_processor *processor, uint32_t channel,
-					    struct sgpu_error *error);
-
-/* What the table of pages says of a frame: for tests and sgpu-measure channel. */
-enum sgpu_frame_use { SGPU_FRAME_DATA, SGPU_FRAME_DIRECTORY, SGPU_FRAME_TABLE };
-struct sgpu_frame {
-	bool mapped, locked, big; /* big: part of a big page */
-	enum sgpu_frame_use use;
-	uint32_t owner; /* channel that mapped it first */
-	uint32_t references;
-	uint32_t entries; /* of a table: in use */
-	uint64_t va;	  /* of data: where it stands in its context */
-};
-enum sgpu_frame_region { SGPU_REGION_UNPROTECTED, SGPU_REGION_PROTECTED, SGPU_REGION_HIDDEN };
-SGPU_MUST_CHECK int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame,
-					 struct sgpu_frame *about);
-enum sgpu_frame_region sgpu_processor_region(const struct sgpu_processor *processor,
-					     uint32_t frame);
-/* Walks everything and compares it with the table of pages and with the four invariants;
- * SGPU_EINVALID with what is broken. Slow: for tests. */
-SGPU_MUST_CHECK int sgpu_processor_check(struct sgpu_processor *processor,
+/* ---- what trusted code in the processor's own program asks of it: lib/secure ---- */
+struct sgpu_binding; /* keys.h */
+/* Begins a request of trusted code in this process (lib/secure): every range must be mapped in
+ * the context of the channel, and that context becomes the one that kernels reach. Contexts that
+ * want the device take turns in the order in which they ask; a context that is active already waits
+ * for nobody. Until sgpu_processor_leave nothing is unmapped and no other context becomes
+ * reachable: the caller enqueues the request in between, sends no command, and begins no other
+ * request. A range of no bytes touches nothing. Errors: SGPU_EUSAGE (a range that is not the
+ * context's, no such channel), SGPU_EDEVICE; there is nothing to leave then. */
+SGPU_MUST_CHECK int sgpu_processor_enter(struct sgpu_processor *processor, uint32_t channel,
+					 const struct sgpu_device_range *ranges, int count,
 					 struct sgpu_error *error);
+void sgpu_processor_leave(struct sgpu_processor *processor);
+/* The channel of this grant takes groups of the bound session alone. Before its first group.
+ * Errors: SGPU_EUSAGE (it has had one, or is not there), SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_processor_bind(struct sgpu_processor *processor,
+					const struct sgpu_grant *grant,
+					const struct sgpu_binding *binding,
+					struct sgpu_error *error);
+/* Opens the group of a CH_SUBMIT, which nobody changes meanwhile: *size bytes of items, which the
+ * caller carries out and wipes. Returns reply->code. */
+int sgpu_processor_open_group(struct sgpu_processor *processor, const struct sgpu_command *command,
+			      uint8_t items[SGPU_GROUP_MAX], size_t *size,
+			      struct sgpu_reply *reply);
+/* Seals the answer to the group that was taken last: once, under its number *counter. `sealed` has
+ * room for size + SGPU_TAG_SIZE. Errors: SGPU_EUSAGE (no group is left to answer; more than
+ * SGPU_GROUP_MAX). */
+SGPU_MUST_CHECK int sgpu_processor_answer(struct sgpu_processor *processor, uint32_t channel,
+					  const void *answer, size_t size, uint8_t *sealed,
+					  uint64_t *counter, struct sgpu_error *error);
+/* Whether the processor made this very grant, and its channel is there. Anybody can seal a key of
+ * their own to an owner, so a grant that came through other hands proves nothing by itself. Errors:
+ * SGPU_EAUTH. */
+SGPU_MUST_CHECK int sgpu_processor_vouch(struct sgpu_processor *processor,
+					 const struct sgpu_grant *grant, struct sgpu_error *error);
 
 /* ---- the session: the owner's side of one channel ---- */
 struct sgpu_session;
@@ -354,7 +316,4 @@ SGPU_MUST_CHECK int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uin
 					   uint64_t counter, const uint8_t *mac,
 					   struct sgpu_error *error);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A device made of a few calls that do things to pages, at once: what a test puts under a command
+ * processor. Spaces have handles of the test's.
+ */
+#ifndef PAGER_H
+#define PAGER_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <device/backend.h>
+
+#include "channel/channel.h"
+
+struct sgpu_pager {
+	void *device;
+	struct sgpu_pages_info info;
+	int (*space_create)(void *device, uint64_t size, void **space, sgpu_devptr *base,
+			    struct sgpu_error *error);
+	void (*space_free)(void *device, void *space);
+	int (*map)(void *device, void *space, uint64_t at, const uint32_t *pages, size_t count,
+		   uint64_t page_size, struct sgpu_error *error);
+	int (*unmap)(void *device, void *space, uint64_t at, uint64_t size,
+		     struct sgpu_error *error);
+	int (*clear)(void *device, void *space, uint64_t at, uint64_t size,
+		     struct sgpu_error *error);
+	int (*access)(void *device, void *space, bool on, struct sgpu_error *error);
+	int (*measure)(void *device, void *space, uint64_t at, uint64_t size, const uint8_t *key,
+		       uint8_t digest[SGPU_DIGEST_SIZE], struct sgpu_error *error);
+};
+
+enum { PAGED_SPACES = 64 };
+
+struct paged_device;
+struct paged_space {
+	struct sgpu_device_object object;
+	struct paged_device *device;
+	void *handle; /* NULL: it is free */
+	uint64_t size;
+	sgpu_devptr base;
+};
+
+struct paged_stream {
+	struct sgpu_device_object object;
+	struct paged_device *device;
+};
+
+struct paged_device {
+	struct sgpu_device_object object;
+	struct paged_stream stream;
+	struct sgpu_pager pager;
+	struct paged_space spaces[PAGED_SPACES];
+};
+
+static inline struct paged_device *paged_of(void *device)
+{
+	return device;
+}
+
+static inline int paged_info(struct sgpu_device *device, struct sgpu_pages_info *info,
+			     struct sgpu_error *error)
+{
+	(void)error;
+	*info = paged_of(device)->pager.info;
+	return SGPU_OK;
+}
+
+static inline int paged_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
+			       sgpu_devptr *base, struct sgpu_error *error)
+{
+	struct paged_device *p = paged_of(device);
+	struct paged_space *made = p->spaces;
+	void *handle = NULL;
+	int rc;
+
+	while (made < p->spaces + PAGED_SPACES && made->handle) {
+		made++;
+	}
+	if (made == p->spaces + PAGED_SPACES) {
+		return sgpu_fail_nomem(error);
+	}
+	rc = p->pager.space_create(p->pager.device, size, &handle, base, error);
+	if (rc == SGPU_OK) {
+		*made = (struct paged_space){ p->object, p, handle, size, *base };
+		*space = (struct sgpu_space *)(void *)made;
+	}
+	return rc;
+}
+
+static inline void paged_free(struct sgpu_space *space)
+{
+	struct paged_space *s = (void *)space;
+
+	s->device->pager.space_free(s->device->pager.device, s->handle);
+	s->handle = NULL;
+}
+
+static inline int paged_map(struct sgpu_space *space, uint64_t at, const uint32_t *pages,
+			    size_t count, uint64_t page_size, struct sgpu_error *error)
+{
+	struct paged_space *s = (void *)space;
+
+	return s->device->pager.map(s->device->pager.device, s->handle, at, pages, count, page_size,
+				    error);
+}
+
+static inline int paged_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
+			      struct sgpu_error *error)
+{
+	struct paged_space *s = (void *)space;
+
+	return s->device->pager.unmap(s->device->pager.device, s->handle, at, size, error);
+}
+
+static inline int paged_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
+{
+	struct paged_space *s = (void *)space;
+
+	return s->device->pager.access(s->device->pager.device, s->handle, on, error);
+}
+
+static inline int paged_synchronize(struct sgpu_device *device, struct sgpu_error *error)
+{
+	(void)device;
+	(void)error;
+	return SGPU_OK;
+}
+
+static inline int paged_stream(struct sgpu_device *device, struct sgpu_stream **stream,
+			       struct sgpu_error *error)
+{
+	(void)error;
+	*stream = (struct sgpu_stream *)(void *)&paged_of(device)->stream;
+	return SGPU_OK;
+}
+
+static inline void paged_stream_free(struct sgpu_stream *stream)
+{
+	(void)stream;
+}
+
+static inline int paged_sync(struct sgpu_stream *stream, struct sgpu_error *error)
+{
+	(void)stream;
+	(void)error;
+	return SGPU_OK;
+}
+
+static inline struct paged_space *paged_at(struct sgpu_stream *stream, sgpu_devptr address)
+{
+	struct paged_space *s = ((struct paged_stream *)(void *)stream)->device->spaces;
+
+	while (!s->handle || address < s->base || address - s->base >= s->size) {
+		s++; /* the processor asks for nothing else */
+	}
+	return s;
+}
+
+static inline int paged_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+			      struct sgpu_task *task)
+{
+	struct paged_space *s = paged_at(stream, memory);
+
+	return s->device->pager.clear(s->device->pager.device, s->handle, memory - s->base, size,
+				      &task->error);
+}
+
+static inline int paged_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+				const uint8_t *key, uint8_t *digest, struct sgpu_task *task)
+{
+	struct paged_space *s = paged_at(stream, memory);
+
+	return s->device->pager.measure(s->device->pager.device, s->handle, memory - s->base, size,
+					key, digest, &task->error);
+}
+
+/* The device; it has the calls of the pager as they are now. */
+static inline struct sgpu_device *paged_device(struct paged_device *made,
+					       const struct sgpu_pager *pager)
+{
+	static const struct sgpu_device_memory_calls memory = { .clear = paged_clear,
+								.measure = paged_measure };
+	static const struct sgpu_device_stream_calls stream = { .create = paged_stream,
+								.free = paged_stream_free,
+								.sync = paged_sync };
+	static const struct sgpu_device_page_calls page = { .info = paged_info,
+							    .space_create = paged_create,
+							    .space_free = paged_free,
+							    .map = paged_map,
+							    .unmap = paged_unmap,
+							    .access = paged_access };
+	static const struct sgpu_device_backend backend = { .name = "paged",
+							    .synchronize = paged_synchronize,
+							    .memory = &memory,
+							    .stream = &stream,
+							    .page = &page };
+
+	memset(made, 0, sizeof(*made));
+	made->object.backend = made->stream.object.backend = &backend;
+	made->stream.device = made;
+	made->pager = *pager;
+	return (struct sgpu_device *)(void *)made;
+}
+
+#endif
