@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The allocator: the untrusted side that decides which pages stand where, and says so in commands.
- * Whatever goes wrong here costs memory or service and nothing else. All channels of a context
- * share all of its tables, so one CH_PTE is for all of them. It sees the processor through `send`
- * alone.
+ * Whatever goes wrong here costs memory or service and nothing else. Channels share no tables. It
+ * sees the processor through `send` alone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +18,11 @@ struct table {
 	uint32_t entries[]; /* what was mapped by it */
 };
 
-struct context {
-	struct context *next;
-	uint8_t owner_key[32];
-	uint32_t channels;
+/* One that exists has tables. */
+struct channel {
 	struct table *(*tables)[KINDS];
 	struct sgpu_extents addresses;
+	uint32_t directory;
 };
 
 struct sgpu_allocator {
@@ -33,11 +31,7 @@ struct sgpu_allocator {
 	uint64_t page_size[KINDS], window, space_size;
 	uint32_t frames_of[KINDS], entries_of[KINDS], directory_entries;
 	struct sgpu_frame_pool frames;
-	struct context *contexts;
-	struct {
-		struct context *context; /* NULL: there is no such channel */
-		uint32_t directory;
-	} channels[SGPU_CHANNEL_MAX];
+	struct channel channels[SGPU_CHANNEL_MAX];
 	struct sgpu_command command;
 	struct sgpu_reply reply;
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
@@ -63,9 +57,11 @@ static int no_channel(uint32_t channel, struct sgpu_error *error)
 	return sgpu_fail(error, SGPU_EUSAGE, "the allocator has made no channel %u", channel);
 }
 
-static struct context *context_of(const struct sgpu_allocator *allocator, uint32_t channel)
+static struct channel *find(struct sgpu_allocator *allocator, uint32_t channel)
 {
-	return channel < SGPU_CHANNEL_MAX ? allocator->channels[channel].context : NULL;
+	return channel < SGPU_CHANNEL_MAX && allocator->channels[channel].tables
+		       ? &allocator->channels[channel]
+		       : NULL;
 }
 
 static int no_pages(struct sgpu_error *error)
@@ -130,19 +126,11 @@ int sgpu_allocator_create(const struct sgpu_pages_info *info,
 	return SGPU_OK;
 }
 
-static void free_context(struct sgpu_allocator *allocator, struct context *context)
+static void free_channel(struct sgpu_allocator *allocator, struct channel *channel)
 {
-	struct context **link = &allocator->contexts;
-
-	while (*link && *link != context) {
-		link = &(*link)->next;
-	}
-	if (*link) {
-		*link = context->next;
-	}
-	for (uint32_t d = 0; context->tables && d < allocator->directory_entries; d++) {
+	for (uint32_t d = 0; channel->tables && d < allocator->directory_entries; d++) {
 		for (int kind = 0; kind < KINDS; kind++) {
-			struct table *table = context->tables[d][kind];
+			struct table *table = channel->tables[d][kind];
 
 			for (uint32_t i = 0; table && i < allocator->entries_of[kind]; i++) {
 				if (table->entries[i] != SGPU_NO_FRAME) {
@@ -156,9 +144,10 @@ static void free_context(struct sgpu_allocator *allocator, struct context *conte
 			free(table);
 		}
 	}
-	free(context->tables);
-	sgpu_extents_clear(&context->addresses);
-	free(context);
+	free(channel->tables);
+	sgpu_extents_clear(&channel->addresses);
+	sgpu_frame_give(&allocator->frames, channel->directory, 1);
+	memset(channel, 0, sizeof(*channel));
 }
 
 void sgpu_allocator_free(struct sgpu_allocator **allocator)
@@ -169,15 +158,11 @@ void sgpu_allocator_free(struct sgpu_allocator **allocator)
 		return;
 	}
 	for (uint32_t i = 1; i < SGPU_CHANNEL_MAX; i++) {
-		if (a->channels[i].context) {
-			/* If the processor does not want to, it does so at its own end. */
-			if (sgpu_allocator_destroy(a, i, 0, NULL, NULL) != SGPU_OK) {
-				a->channels[i].context = NULL;
-			}
+		/* If the processor does not want to, it does so at its own end. */
+		if (a->channels[i].tables &&
+		    sgpu_allocator_destroy(a, i, 0, NULL, NULL) != SGPU_OK) {
+			free_channel(a, &a->channels[i]);
 		}
-	}
-	while (a->contexts) {
-		free_context(a, a->contexts);
 	}
 	a->command = (struct sgpu_command){ .op = SGPU_CH_DESTROY, .channel = BOOTSTRAP };
 	(void)send_command(a, NULL);
@@ -187,122 +172,52 @@ void sgpu_allocator_free(struct sgpu_allocator **allocator)
 }
 
 /* ---- channels ---- */
-static int put_table(struct sgpu_allocator *allocator, uint32_t channel, uint32_t directory,
-		     int kind, uint32_t frame, struct sgpu_error *error)
-{
-	allocator->command = (struct sgpu_command){
-		.op = SGPU_CH_PDE,
-		.channel = channel,
-		.pde = { .index = directory, .table = frame, .big = kind == BIG },
-	};
-	return send_command(allocator, error);
-}
-
-static struct context *find_context(struct sgpu_allocator *allocator, const uint8_t owner_key[32])
-{
-	struct context *context = allocator->contexts;
-
-	while (context && memcmp(context->owner_key, owner_key, sizeof(context->owner_key))) {
-		context = context->next;
-	}
-	return context;
-}
-
-static int make_context(struct sgpu_allocator *allocator, const uint8_t owner_key[32],
-			struct context **made, struct sgpu_error *error)
-{
-	struct context *context = calloc(1, sizeof(*context));
-	int rc = SGPU_OK;
-
-	if (!context ||
-	    !(context->tables = calloc(allocator->directory_entries, sizeof(*context->tables)))) {
-		rc = sgpu_fail_nomem(error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_extents_init(&context->addresses, allocator->space_size, error);
-	}
-	if (rc != SGPU_OK) {
-		free(context ? context->tables : NULL);
-		free(context);
-		return rc;
-	}
-	memcpy(context->owner_key, owner_key, sizeof(context->owner_key));
-	context->next = allocator->contexts;
-	allocator->contexts = context;
-	*made = context;
-	return SGPU_OK;
-}
-
-static int share_tables(struct sgpu_allocator *allocator, const struct context *context,
-			uint32_t channel, struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	for (uint32_t d = 0; rc == SGPU_OK && d < allocator->directory_entries; d++) {
-		for (int kind = 0; rc == SGPU_OK && kind < KINDS; kind++) {
-			if (context->tables[d][kind]) {
-				rc = put_table(allocator, channel, d, kind,
-					       context->tables[d][kind]->frame, error);
-			}
-		}
-	}
-	return rc;
-}
-
 int sgpu_allocator_channel(struct sgpu_allocator *allocator, const uint8_t owner_key[32],
 			   struct sgpu_grant *grant, struct sgpu_error *error)
 {
-	struct context *context = find_context(allocator, owner_key);
-	uint32_t channel = 1, directory;
-	int rc = SGPU_OK;
+	struct channel *made;
+	uint32_t number = 1, directory;
+	int rc;
 
-	while (channel < SGPU_CHANNEL_MAX && allocator->channels[channel].context) {
-		channel++;
+	while (number < SGPU_CHANNEL_MAX && allocator->channels[number].tables) {
+		number++;
 	}
-	if (channel == SGPU_CHANNEL_MAX) {
+	if (number == SGPU_CHANNEL_MAX) {
 		return sgpu_fail(error, SGPU_ENOMEM, "all %d channels are in use",
 				 SGPU_CHANNEL_MAX);
 	}
 	if (!sgpu_frame_take(&allocator->frames, 1, &directory)) {
 		return no_pages(error);
 	}
-	if (!context) {
-		rc = make_context(allocator, owner_key, &context, error);
-	}
+	made = &allocator->channels[number];
+	made->directory = directory;
+	made->tables = calloc(allocator->directory_entries, sizeof(*made->tables));
+	rc = made->tables ? sgpu_extents_init(&made->addresses, allocator->space_size, error)
+			  : sgpu_fail_nomem(error);
 	if (rc == SGPU_OK) {
 		allocator->command = (struct sgpu_command){
 			.op = SGPU_CH_CREATE,
-			.channel = channel,
+			.channel = number,
 			.create = { .directory = directory, .has_key = true },
 		};
-		memcpy(allocator->command.create.owner_key, owner_key, sizeof(context->owner_key));
+		memcpy(allocator->command.create.owner_key, owner_key, 32);
 		rc = send_command(allocator, error);
 	}
 	if (rc != SGPU_OK) {
-		sgpu_frame_give(&allocator->frames, directory, 1);
-		if (context && !context->channels) {
-			free_context(allocator, context);
-		}
+		free_channel(allocator, made);
 		return rc;
 	}
 	*grant = allocator->reply.grant;
-	allocator->channels[channel].context = context;
-	allocator->channels[channel].directory = directory;
-	context->channels++;
-	rc = share_tables(allocator, context, channel, error);
-	if (rc != SGPU_OK && sgpu_allocator_destroy(allocator, channel, 0, NULL, NULL) != SGPU_OK) {
-		return sgpu_hint(error, "channel %u stays as it is", channel);
-	}
-	return rc;
+	return SGPU_OK;
 }
 
 int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel, uint64_t counter,
 			   const uint8_t *mac, struct sgpu_error *error)
 {
-	struct context *context = context_of(allocator, channel);
+	struct channel *made = find(allocator, channel);
 	int rc;
 
-	if (!context) {
+	if (!made) {
 		return no_channel(channel, error);
 	}
 	allocator->command = (struct sgpu_command){
@@ -314,15 +229,10 @@ int sgpu_allocator_destroy(struct sgpu_allocator *allocator, uint32_t channel, u
 		memcpy(allocator->command.destroy.mac, mac, SGPU_CHANNEL_MAC_SIZE);
 	}
 	rc = send_command(allocator, error);
-	if (rc != SGPU_OK) {
-		return rc;
+	if (rc == SGPU_OK) {
+		free_channel(allocator, made);
 	}
-	sgpu_frame_give(&allocator->frames, allocator->channels[channel].directory, 1);
-	allocator->channels[channel].context = NULL;
-	if (--context->channels == 0) {
-		free_context(allocator, context);
-	}
-	return SGPU_OK;
+	return rc;
 }
 
 int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
@@ -331,7 +241,7 @@ int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, u
 {
 	int rc;
 
-	if (!context_of(allocator, channel)) {
+	if (!find(allocator, channel)) {
 		return no_channel(channel, error);
 	}
 	allocator->command = (struct sgpu_command){
@@ -347,15 +257,16 @@ int sgpu_allocator_measure(struct sgpu_allocator *allocator, uint32_t channel, u
 }
 
 /* ---- mapping ---- */
-/* A table at that index, in the directories of all channels of the context. */
-static int need_table(struct sgpu_allocator *allocator, struct context *context, uint32_t directory,
+/* A table at that index of the channel's directory. */
+static int need_table(struct sgpu_allocator *allocator, uint32_t channel, uint32_t directory,
 		      int kind, struct sgpu_error *error)
 {
 	const size_t size = allocator->entries_of[kind] * sizeof(uint32_t);
-	struct table *table = context->tables[directory][kind];
-	int rc = SGPU_OK;
+	struct table **at = &allocator->channels[channel].tables[directory][kind];
+	struct table *table;
+	int rc;
 
-	if (table) {
+	if (*at) {
 		return SGPU_OK;
 	}
 	table = malloc(sizeof(*table) + size);
@@ -367,23 +278,18 @@ static int need_table(struct sgpu_allocator *allocator, struct context *context,
 		free(table);
 		return no_pages(error);
 	}
-	for (uint32_t i = 1; rc == SGPU_OK && i < SGPU_CHANNEL_MAX; i++) {
-		if (allocator->channels[i].context == context) {
-			rc = put_table(allocator, i, directory, kind, table->frame, error);
-		}
-	}
+	allocator->command = (struct sgpu_command){
+		.op = SGPU_CH_PDE,
+		.channel = channel,
+		.pde = { .index = directory, .table = table->frame, .big = kind == BIG },
+	};
+	rc = send_command(allocator, error);
 	if (rc != SGPU_OK) {
-		/* Out of the directories that have it already; where it is not, that is refused. */
-		for (uint32_t i = 1; i < SGPU_CHANNEL_MAX; i++) {
-			if (allocator->channels[i].context == context) {
-				(void)put_table(allocator, i, directory, kind, SGPU_NO_FRAME, NULL);
-			}
-		}
 		sgpu_frame_give(&allocator->frames, table->frame, 1);
 		free(table);
 		return rc;
 	}
-	context->tables[directory][kind] = table;
+	*at = table;
 	return SGPU_OK;
 }
 
@@ -432,7 +338,7 @@ static void give_back(struct sgpu_allocator *allocator, uint32_t count, int kind
 static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint64_t va,
 			uint64_t end, int kind, uint64_t *done, struct sgpu_error *error)
 {
-	struct context *context = allocator->channels[channel].context;
+	struct channel *made = &allocator->channels[channel];
 	struct page_run run = page_run_at(allocator, va, end, kind);
 	uint32_t count = 0;
 	int rc;
@@ -441,7 +347,7 @@ static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint
 	if (!run.count) {
 		return SGPU_OK;
 	}
-	rc = need_table(allocator, context, run.directory, kind, error);
+	rc = need_table(allocator, channel, run.directory, kind, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -467,7 +373,7 @@ static int map_page_run(struct sgpu_allocator *allocator, uint32_t channel, uint
 		give_back(allocator, count, kind);
 		return rc;
 	}
-	memcpy(&context->tables[run.directory][kind]->entries[run.index], allocator->pages,
+	memcpy(&made->tables[run.directory][kind]->entries[run.index], allocator->pages,
 	       count * sizeof(*allocator->pages));
 	*done = count * allocator->page_size[kind];
 	return SGPU_OK;
@@ -478,22 +384,22 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 		       struct sgpu_error *error)
 {
 	const uint64_t small = allocator->page_size[SMALL], big = allocator->page_size[BIG];
-	struct context *context = context_of(allocator, channel);
+	struct channel *made = find(allocator, channel);
 	uint64_t whole, at, done = 0;
 	int kind = BIG, rc;
 
-	if (!context) {
+	if (!made) {
 		return no_channel(channel, error);
 	}
 	if (!size || size > allocator->space_size) {
-		return sgpu_fail(error, SGPU_ENOMEM, "%llu bytes do not fit into the context",
+		return sgpu_fail(error, SGPU_ENOMEM, "%llu bytes do not fit into the channel",
 				 (unsigned long long)size);
 	}
 	whole = (size + small - 1) / small * small;
 	if (whole / small > allocator->frames.free) {
 		return no_pages(error);
 	}
-	rc = sgpu_extents_take(&context->addresses, whole, whole >= big ? big : small, va, error);
+	rc = sgpu_extents_take(&made->addresses, whole, whole >= big ? big : small, va, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
@@ -515,19 +421,18 @@ int sgpu_allocator_map(struct sgpu_allocator *allocator, uint32_t channel, uint6
 				      : SGPU_OK;
 		}
 	}
-	/* What is mapped only its owner can unmap: it stays where it is, until the context goes. */
+	/* What is mapped only its owner can unmap: it stays where it is, until the channel goes. */
 	if (rc != SGPU_OK && at < *va + whole) {
-		sgpu_extents_give(&context->addresses, at, *va + whole - at);
+		sgpu_extents_give(&made->addresses, at, *va + whole - at);
 	}
 	return rc;
 }
 
 /* The size of the page that stands there, or KINDS. */
-static int kind_at(const struct sgpu_allocator *allocator, const struct context *context,
-		   uint64_t va)
+static int kind_at(const struct sgpu_allocator *allocator, const struct channel *made, uint64_t va)
 {
 	for (int kind = 0; va < allocator->space_size && kind < KINDS; kind++) {
-		const struct table *table = context->tables[va / allocator->window][kind];
+		const struct table *table = made->tables[va / allocator->window][kind];
 
 		if (table && va % allocator->page_size[kind] == 0 &&
 		    table->entries[va % allocator->window / allocator->page_size[kind]] !=
@@ -543,9 +448,9 @@ static int unmap_page_run(struct sgpu_allocator *allocator, uint32_t channel, ui
 			  uint64_t end, int kind, sgpu_authorise_fn authorise, void *argument,
 			  uint64_t *done, struct sgpu_error *error)
 {
-	struct context *context = allocator->channels[channel].context;
+	struct channel *made = &allocator->channels[channel];
 	struct page_run run = page_run_at(allocator, va, end, kind);
-	uint32_t *entries = &context->tables[run.directory][kind]->entries[run.index];
+	uint32_t *entries = &made->tables[run.directory][kind]->entries[run.index];
 	uint32_t count = 0;
 	int rc;
 
@@ -579,11 +484,11 @@ int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uin
 			 uint64_t mapped, sgpu_authorise_fn authorise, sgpu_report_fn report,
 			 void *argument, struct sgpu_error *error)
 {
-	struct context *context = context_of(allocator, channel);
+	struct channel *made = find(allocator, channel);
 	uint64_t done = 0, end;
 	int rc = SGPU_OK;
 
-	if (!context) {
+	if (!made) {
 		return no_channel(channel, error);
 	}
 	if (__builtin_add_overflow(va, mapped, &end) || va % allocator->page_size[SMALL]) {
@@ -591,14 +496,14 @@ int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uin
 				 (unsigned long long)mapped, (unsigned long long)va);
 	}
 	for (uint64_t at = va; rc == SGPU_OK && at < end; at += done) {
-		const int kind = kind_at(allocator, context, at);
+		const int kind = kind_at(allocator, made, at);
 
 		rc = kind == KINDS ? sgpu_fail(error, SGPU_EUSAGE, "nothing is mapped at 0x%llx",
 					       (unsigned long long)at)
 				   : unmap_page_run(allocator, channel, at, end, kind, authorise,
 						    argument, &done, error);
 		if (rc == SGPU_OK) {
-			sgpu_extents_give(&context->addresses, at, done);
+			sgpu_extents_give(&made->addresses, at, done);
 			rc = report ? report(argument, &allocator->reply.summary, error) : SGPU_OK;
 		}
 	}

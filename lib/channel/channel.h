@@ -283,8 +283,7 @@ SGPU_MUST_CHECK int sgpu_allocator_create(const struct sgpu_pages_info *info,
 					  struct sgpu_allocator **allocator,
 					  struct sgpu_error *error);
 void sgpu_allocator_free(struct sgpu_allocator **allocator);
-/* A channel for an owner's key; its grant. The first of a context makes its directory; others get a
- * directory of their own that shares the tables. */
+/* A channel for an owner's key; its grant. */
 SGPU_MUST_CHECK int sgpu_allocator_channel(struct sgpu_allocator *allocator,
 					   const uint8_t owner_key[32], struct sgpu_grant *grant,
 					   struct sgpu_error *error);

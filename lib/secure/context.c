@@ -244,7 +244,6 @@ int sgpu_secure_create(struct sgpu_device *device, const struct sgpu_secure_conf
 	new->between = config->between;
 	new->between_argument = config->between_argument;
 	new->poisons = strcmp(new->backend.name, "cpu") == 0;
-	pthread_mutex_init(&new->stream_lock, NULL);
 	pthread_mutex_init(&new->arena_lock, NULL);
 	pthread_mutex_init(&new->copy_lock, NULL);
 	*context = new; /* whoever stands between asks it for the processor */
@@ -263,7 +262,6 @@ void sgpu_secure_destroy(struct sgpu_secure **context)
 		return;
 	}
 	sgpu_secure_copier_free(c);
-	sgpu_secure_streams_close(c);
 	sgpu_secure_memory_close(c);
 	sgpu_stream_free(&c->clearer);
 	if (c->has_channel) {
@@ -273,7 +271,6 @@ void sgpu_secure_destroy(struct sgpu_secure **context)
 	leave_ground(c->ground);
 	pthread_mutex_destroy(&c->copy_lock);
 	pthread_mutex_destroy(&c->arena_lock);
-	pthread_mutex_destroy(&c->stream_lock);
 	*context = NULL;
 	sgpu_free_wiped(&c, sizeof(*c));
 }

@@ -29,7 +29,6 @@
 
 enum {
 	SGPU_SECURE_SENDS = 3, /* how often a command that uses up an authorisation is sent */
-	SGPU_SECURE_STREAMS_SPARE = 64, /* streams kept for the next user */
 };
 
 struct sgpu_ground {
@@ -53,7 +52,6 @@ struct sgpu_secure_stream {
 	struct sgpu_secure *context;
 	struct sgpu_stream *inner;
 	struct sgpu_secure_graph *recording; /* NULL: it carries out what it is given */
-	struct sgpu_secure_stream *next;     /* among the spare ones */
 };
 
 struct sgpu_secure {
@@ -69,10 +67,6 @@ struct sgpu_secure {
 	bool has_channel;
 	struct sgpu_session *session; /* checks reports and authorises */
 	sgpu_devptr base;	      /* of the context's addresses */
-	/* streams */
-	pthread_mutex_t stream_lock;
-	struct sgpu_secure_stream *spare;
-	unsigned spare_count;
 	/* memory */
 	pthread_mutex_t arena_lock;
 	struct sgpu_arena arena;
@@ -117,14 +111,6 @@ SGPU_MUST_CHECK int sgpu_secure_channel_open(struct sgpu_secure *context,
  * channel stays until the processor goes: nobody can use it. */
 void sgpu_secure_channel_close(struct sgpu_secure *context, uint32_t channel,
 			       struct sgpu_session *session);
-
-/* ---- stream.c ---- */
-SGPU_MUST_CHECK int sgpu_secure_stream_take(struct sgpu_secure *context,
-					    struct sgpu_secure_stream **stream,
-					    struct sgpu_error *error);
-/* Waits for its work; keeps it for the next user, unless the device failed or enough are kept. */
-void sgpu_secure_stream_give(struct sgpu_secure_stream *stream);
-void sgpu_secure_streams_close(struct sgpu_secure *context);
 
 /* ---- graph.c ---- */
 extern const struct sgpu_device_graph_calls sgpu_secure_graph_calls;

@@ -113,16 +113,32 @@ static int evidence(struct sgpu_device *device, const uint8_t nonce[32],
 static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
 			 struct sgpu_error *error)
 {
-	struct sgpu_secure_stream *made = NULL;
-	int rc = sgpu_secure_stream_take(context_of(device), &made, error);
+	struct sgpu_secure *context = context_of(device);
+	struct sgpu_secure_stream *made = calloc(1, sizeof(*made));
+	int rc;
 
+	if (!made) {
+		return sgpu_fail_nomem(error);
+	}
+	made->object.backend = &context->backend;
+	made->context = context;
+	rc = sgpu_stream_create(context->ground->device, &made->inner, error);
+	if (rc < 0) {
+		free(made);
+		return rc;
+	}
+	atomic_fetch_add_explicit(&context->streams, 1, memory_order_relaxed);
 	*stream = (struct sgpu_stream *)(void *)made;
-	return rc;
+	return SGPU_OK;
 }
 
 static void stream_free(struct sgpu_stream *stream)
 {
-	sgpu_secure_stream_give(sgpu_secure_stream_of(stream));
+	struct sgpu_secure_stream *freed = sgpu_secure_stream_of(stream);
+
+	atomic_fetch_sub_explicit(&freed->context->streams, 1, memory_order_relaxed);
+	sgpu_stream_free(&freed->inner);
+	free(freed);
 }
 
 static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)

@@ -74,7 +74,7 @@ struct sgpu_secure_stats {
 	uint64_t requests;		   /* of the device's memory, that were not refused */
 	uint64_t commands, refused;	   /* of the allocator; those of them that were refused */
 	uint64_t mapped_bytes, used_bytes; /* of the context's pages; of what is allocated */
-	uint64_t streams;		   /* in use, and kept for the next user */
+	uint64_t streams;		   /* in use */
 };
 void sgpu_secure_get_stats(struct sgpu_secure *context, struct sgpu_secure_stats *stats);
 
