@@ -11,8 +11,10 @@
  *   session     trusted, the owner's side. Holds the channel key (CEK), seals command groups,
  *               checks what comes back.
  *
- * A context is all channels with one owner's public key; they share its address space, its CEK,
- * and, counted, tables and pages. Memory is counted in frames, the small pages of the device. */
+ * A channel's context is its own: an address space, a CEK, tables and pages, which it shares with
+ * no other channel, even of the same owner. Memory is counted in frames, the small pages of the
+ * device.
+ */
 #ifndef SGPU_CHANNEL_CHANNEL_H
 #define SGPU_CHANNEL_CHANNEL_H
 
@@ -83,8 +85,6 @@ struct sgpu_command {
 				     */
 		} measure;
 		struct {
-			/* Without: where its pages stood nothing is mapped in the context again, so
-			 * that other channels never find an empty page in their place. */
 			bool has_mac;
 			uint64_t mac_counter;
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
@@ -107,7 +107,7 @@ enum sgpu_refusal {
 	SGPU_REFUSED_RANGE,	 /* frame, index, address or size out of range, or not aligned */
 	SGPU_REFUSED_REGION,	 /* the page lies in the wrong region */
 	SGPU_REFUSED_NOT_FREE,	 /* the page is in use */
-	SGPU_REFUSED_FOREIGN,	 /* the page belongs to another context */
+	SGPU_REFUSED_FOREIGN,	 /* the page belongs to another channel */
 	SGPU_REFUSED_LOCKED,	 /* locked, and no MAC authorises it */
 	SGPU_REFUSED_MAC,	 /* the MAC does not verify, or its counter is not the next one */
 	SGPU_REFUSED_ALIAS, /* two physical pages for one virtual, or a page that stands at another
@@ -126,7 +126,7 @@ enum sgpu_refusal {
 };
 /* What a channel's owner gets from CH_CREATE. The CEK is sealed with HPKE (base mode) to the
  * owner's key: info "sgpu channel v1", associated data channel || serial || owner_hash ||
- * processor, integers little endian. A second channel of a context gets the CEK of the first. */
+ * processor, integers little endian. */
 struct sgpu_grant {
 	uint32_t channel;
 	uint32_t serial; /* never used twice by this processor: part of every nonce and MAC */

@@ -60,7 +60,7 @@ static int check_data(const struct walk *walk, const struct sgpu_context *contex
 {
 	const struct sgpu_processor *p = walk->processor;
 	const uint32_t ratio = p->frames_of[SGPU_BIG], count = p->frames_of[kind];
-	const struct sgpu_window *window = &context->windows[directory];
+	const struct sgpu_table *big = context->tables[directory][SGPU_BIG];
 
 	if (page % count || page >= p->config.frames || count > p->config.frames - page) {
 		return broken(walk, page, "a page that is not aligned or leaves the memory");
@@ -79,11 +79,7 @@ static int check_data(const struct walk *walk, const struct sgpu_context *contex
 			return broken(walk, f, "one page in two regions");
 		}
 	}
-	if (!window->entries[kind] || window->entries[kind][index] != page) {
-		return broken(walk, page, "in a table, and the context has something else there");
-	}
-	if (kind == SGPU_SMALL && window->used[SGPU_BIG] &&
-	    window->entries[SGPU_BIG][index / ratio] != SGPU_NO_FRAME) {
+	if (kind == SGPU_SMALL && big && big->entries[index / ratio] != SGPU_NO_FRAME) {
 		return broken(walk, page, "a small and a big page at one address");
 	}
 	return SGPU_OK;
@@ -111,19 +107,6 @@ static int check_table(const struct walk *walk, const struct sgpu_context *conte
 	return rc;
 }
 
-/* Whether a channel before this one in the context has the table, so that it was walked already. */
-static bool walked(const struct sgpu_context *context, const struct sgpu_channel *channel,
-		   uint32_t directory, int kind)
-{
-	const struct sgpu_channel *other = context->channels;
-
-	while (other != channel &&
-	       other->tables[directory][kind] != channel->tables[directory][kind]) {
-		other = other->next;
-	}
-	return other != channel;
-}
-
 static int check_channel(const struct walk *walk, const struct sgpu_context *context,
 			 const struct sgpu_channel *channel)
 {
@@ -137,75 +120,17 @@ static int check_channel(const struct walk *walk, const struct sgpu_context *con
 	}
 	for (uint32_t d = 0; rc == SGPU_OK && context && d < p->directory_entries; d++) {
 		for (int kind = 0; rc == SGPU_OK && kind < SGPU_KINDS; kind++) {
-			const struct sgpu_table *table = channel->tables[d][kind];
+			const struct sgpu_table *table = context->tables[d][kind];
 
 			if (table) {
 				rc = check_use(walk, table->frame, context, SGPU_FRAME_TABLE);
 			}
-			if (rc == SGPU_OK && table && !walked(context, channel, d, kind)) {
+			if (rc == SGPU_OK && table) {
 				rc = check_table(walk, context, d, kind, table);
 			}
 		}
 	}
 	return rc;
-}
-
-/* Everything that the device has mapped in the context is in a table. */
-static int check_windows(const struct walk *walk, const struct sgpu_context *context)
-{
-	const struct sgpu_processor *p = walk->processor;
-
-	for (uint32_t d = 0; d < p->directory_entries; d++) {
-		for (int kind = 0; kind < SGPU_KINDS; kind++) {
-			const uint32_t *entries = context->windows[d].entries[kind];
-			uint32_t used = 0;
-
-			for (uint32_t i = 0; entries && i < p->entries_of[kind]; i++) {
-				if (entries[i] == SGPU_NO_FRAME) {
-					continue;
-				}
-				used++;
-				if (entries[i] == SGPU_POISONED_FRAME) {
-					continue;
-				}
-				if (!walk->seen[entries[i]] ||
-				    sgpu_frame_context(p, entries[i]) != context) {
-					return broken(walk, entries[i],
-						      "mapped on the device, and in no table");
-				}
-			}
-			if (used != context->windows[d].used[kind]) {
-				return sgpu_fail(walk->error, SGPU_EINVALID,
-						 "directory index %u: %u pages, %u counted", d,
-						 context->windows[d].used[kind], used);
-			}
-		}
-	}
-	return SGPU_OK;
-}
-
-static int check_context(const struct walk *walk, const struct sgpu_context *context)
-{
-	int rc = SGPU_OK;
-
-	if (!context->channels || (!context->keys && context->channels->next)) {
-		return sgpu_fail(walk->error, SGPU_EINVALID,
-				 "a context without channels, or several without a key");
-	}
-	for (const struct sgpu_context *other = context->next; other; other = other->next) {
-		if (context->keys && other->keys &&
-		    !memcmp(context->owner_key, other->owner_key, sizeof(context->owner_key))) {
-			return sgpu_fail(walk->error, SGPU_EINVALID, "two contexts of one owner");
-		}
-	}
-	for (const struct sgpu_channel *channel = context->channels; rc == SGPU_OK && channel;
-	     channel = channel->next) {
-		rc = channel->context == context
-			     ? check_channel(walk, context, channel)
-			     : sgpu_fail(walk->error, SGPU_EINVALID,
-					 "channel %u is in two contexts", channel->id);
-	}
-	return rc == SGPU_OK ? check_windows(walk, context) : rc;
 }
 
 static int check_counts(const struct walk *walk)
@@ -215,10 +140,10 @@ static int check_counts(const struct walk *walk)
 	for (uint32_t f = 0; f < p->config.frames; f++) {
 		const struct sgpu_frame_entry entry = p->frames[f];
 
-		if (entry.references != walk->seen[f] || entry.mapped != (walk->seen[f] > 0)) {
+		if (entry.mapped != walk->seen[f]) {
 			return sgpu_fail(walk->error, SGPU_EINVALID,
-					 "frame %u: %u references are entered, %u are there", f,
-					 (unsigned)entry.references, walk->seen[f]);
+					 "frame %u: mapped %u times, entered as %u", f,
+					 walk->seen[f], (unsigned)entry.mapped);
 		}
 	}
 	return SGPU_OK;
@@ -234,16 +159,10 @@ int sgpu_processor_check(struct sgpu_processor *processor, struct sgpu_error *er
 		return sgpu_fail_nomem(error);
 	}
 	sgpu_tables_enter(processor);
-	for (const struct sgpu_context *context = processor->contexts; rc == SGPU_OK && context;
-	     context = context->next) {
-		rc = check_context(&walk, context);
-	}
 	for (uint32_t i = 0; rc == SGPU_OK && i < SGPU_CHANNEL_MAX; i++) {
 		const struct sgpu_channel *channel = processor->channels[i];
 
-		if (channel && !channel->context) {
-			rc = check_channel(&walk, NULL, channel);
-		}
+		rc = channel ? check_channel(&walk, channel->context, channel) : SGPU_OK;
 	}
 	if (rc == SGPU_OK) {
 		rc = check_counts(&walk);
@@ -268,7 +187,6 @@ int sgpu_processor_frame(struct sgpu_processor *processor, uint32_t frame, struc
 		.big = entry.big,
 		.use = entry.use,
 		.owner = entry.owner,
-		.references = entry.references,
 	};
 	if (entry.use == SGPU_FRAME_TABLE) {
 		about->entries = entry.index;
@@ -303,7 +221,7 @@ bool sgpu_processor_reaches(struct sgpu_processor *processor, uint32_t channel, 
 		context = processor->channels[channel]->context;
 	}
 	does = context && address >= context->base &&
-	       sgpu_range_is_mapped(processor, context, NULL, address - context->base, size);
+	       sgpu_range_is_mapped(processor, context, address - context->base, size);
 	sgpu_tables_leave(processor);
 	return does;
 }

@@ -12,8 +12,7 @@
 struct sgpu_frame {
 	bool mapped, locked, big; /* big: part of a big page */
 	enum sgpu_frame_use use;
-	uint32_t owner; /* channel that mapped it first */
-	uint32_t references;
+	uint32_t owner;	  /* channel that mapped it */
 	uint32_t entries; /* of a table: in use */
 	uint64_t va;	  /* of data: where it stands in its context */
 };

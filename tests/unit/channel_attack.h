@@ -15,10 +15,6 @@ enum kind { ABSENT, BOOTSTRAP, PLAIN, SECURE };
 
 struct owner {
 	struct sgpu_key key;
-	struct sgpu_channel_keys keys;
-	bool has_keys; /* of the context that lives now */
-	int channels;
-	struct world_space *space; /* seen when its first page was mapped */
 };
 
 struct channel {
@@ -27,6 +23,8 @@ struct channel {
 	uint32_t serial;
 	uint64_t authorised, submitted, reported; /* the last counters that were taken */
 	struct sgpu_aead *seal;
+	struct sgpu_channel_keys keys;
+	struct world_space *space; /* seen when its first page was mapped */
 };
 
 struct attack {
@@ -35,6 +33,7 @@ struct attack {
 	struct sgpu_processor *processor;
 	struct owner owners[OWNERS];
 	struct channel channels[CHANNELS];
+	struct sgpu_channel_keys gone; /* of the last channel that was destroyed */
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
 	uint8_t group[256];
 	struct sgpu_command stale[16]; /* commands of before, to be sent again */
@@ -144,10 +143,9 @@ static inline void authorise(struct attack *a, const struct sgpu_command *c, uin
 	}
 	*counter = channel->authorised + 1;
 	if (c->op == SGPU_CH_DESTROY) {
-		sgpu_mac_destroy(&a->owners[channel->owner].keys, channel->serial, *counter, mac);
+		sgpu_mac_destroy(&channel->keys, channel->serial, *counter, mac);
 	} else {
-		sgpu_mac_unmap(&a->owners[channel->owner].keys, channel->serial, *counter, va, size,
-			       mac);
+		sgpu_mac_unmap(&channel->keys, channel->serial, *counter, va, size, mac);
 	}
 	switch (below(a, 8)) { /* five of eight are right */
 	case 0:

@@ -11,11 +11,23 @@
 
 #include "channel_attack.h"
 
-static inline struct owner *owner_of(struct attack *a, const struct sgpu_command *c)
+/* The channel that a command is about, if an owner has it. */
+static inline struct channel *owned(struct attack *a, const struct sgpu_command *c)
 {
 	return c->channel < CHANNELS && a->channels[c->channel].kind == SECURE
-		       ? &a->owners[a->channels[c->channel].owner]
+		       ? &a->channels[c->channel]
 		       : NULL;
+}
+
+/* Whether an owner's channel has the space. */
+static inline bool is_locked(const struct attack *a, const struct world_space *space)
+{
+	bool locked = false;
+
+	for (int i = 0; space && i < CHANNELS; i++) {
+		locked = locked || (a->channels[i].kind == SECURE && a->channels[i].space == space);
+	}
+	return locked;
 }
 
 /* Whether the owner's word goes along, as it is now: of an old command, too. */
@@ -29,14 +41,13 @@ static inline bool is_true(struct attack *a, const struct sgpu_command *c)
 		return false;
 	}
 	if (c->op == SGPU_CH_PTE && c->pte.has_mac) {
-		sgpu_mac_unmap(&a->owners[channel->owner].keys, channel->serial, c->pte.mac_counter,
-			       pte_va(c), pte_size(c), mac);
+		sgpu_mac_unmap(&channel->keys, channel->serial, c->pte.mac_counter, pte_va(c),
+			       pte_size(c), mac);
 		return c->pte.mac_counter == channel->authorised + 1 &&
 		       memcmp(mac, c->pte.mac, sizeof(mac)) == 0;
 	}
 	if (c->op == SGPU_CH_DESTROY && c->destroy.has_mac) {
-		sgpu_mac_destroy(&a->owners[channel->owner].keys, channel->serial,
-				 c->destroy.mac_counter, mac);
+		sgpu_mac_destroy(&channel->keys, channel->serial, c->destroy.mac_counter, mac);
 		return c->destroy.mac_counter == channel->authorised + 1 &&
 		       memcmp(mac, c->destroy.mac, sizeof(mac)) == 0;
 	}
@@ -52,7 +63,7 @@ static inline bool is_true(struct attack *a, const struct sgpu_command *c)
 /* What a command that is about to be sent may take away. */
 static inline void permit(struct attack *a, const struct sgpu_command *c, bool authorised)
 {
-	const struct owner *owner = owner_of(a, c);
+	const struct channel *owner = owned(a, c);
 
 	a->world.may_unmap = NULL;
 	a->world.may_all = false;
@@ -69,10 +80,7 @@ static inline void permit(struct attack *a, const struct sgpu_command *c, bool a
 		/* Pages of a channel without key are not locked. */
 		a->world.may_all = true;
 		for (uint32_t i = 0; i < WORLD_FRAMES; i++) {
-			const struct world_space *space = a->world.frames[i].space;
-
-			a->world.locked[i] = space && (space == a->owners[0].space ||
-						       space == a->owners[1].space);
+			a->world.locked[i] = is_locked(a, a->world.frames[i].space);
 		}
 	}
 }
@@ -105,34 +113,30 @@ static inline void learn_create(struct attack *a, const struct sgpu_command *c,
 	    sgpu_aead_create(NULL, keys.group, &channel->seal, NULL) < 0) {
 		wrong(a, "the test cannot derive keys");
 	}
-	if (owner->channels > 0 && memcmp(&keys, &owner->keys, sizeof(keys)) != 0) {
-		wrong(a, "channels of one context have different keys");
+	for (int i = 0; i < CHANNELS; i++) {
+		if (a->channels[i].kind == SECURE && &a->channels[i] != channel &&
+		    memcmp(&keys, &a->channels[i].keys, sizeof(keys)) == 0) {
+			wrong(a, "two channels have the same keys");
+		}
 	}
-	if (owner->channels == 0 && owner->has_keys &&
-	    memcmp(&keys, &owner->keys, sizeof(keys)) == 0) {
-		wrong(a, "a new context has the key of one that is gone");
+	if (memcmp(&keys, &a->gone, sizeof(keys)) == 0) {
+		wrong(a, "a new channel has the keys of one that is gone");
 	}
-	owner->keys = keys;
-	owner->has_keys = true;
-	owner->channels++;
+	channel->keys = keys;
 }
 
 static inline void learn_destroy(struct attack *a, const struct sgpu_command *c)
 {
 	struct channel *channel = &a->channels[c->channel];
-	struct owner *owner = owner_of(a, c);
 
 	sgpu_aead_free(&channel->seal);
-	memset(channel, 0, sizeof(*channel));
-	if (!owner || --owner->channels > 0) {
-		return;
-	}
 	for (int i = 0; i < WORLD_FRAMES; i++) {
-		if (owner->space && a->world.frames[i].space == owner->space) {
+		if (channel->space && a->world.frames[i].space == channel->space) {
 			wrong(a, "pages of a context that is gone are still mapped");
 		}
 	}
-	owner->space = NULL;
+	a->gone = channel->keys;
+	memset(channel, 0, sizeof(*channel));
 }
 
 /* The summary has to tell the truth, since an owner believes it. */
@@ -158,7 +162,7 @@ static inline void judge_summary(struct attack *a, const struct sgpu_command *c,
 		}
 	}
 	sgpu_kt128(frames, 4 * (size_t)inside, NULL, 0, hash, sizeof(hash));
-	sgpu_mac_summary(&a->owners[channel->owner].keys, summary, mac);
+	sgpu_mac_summary(&channel->keys, summary, mac);
 	if (memcmp(mac, summary->mac, sizeof(mac)) != 0) {
 		wrong(a, "the MAC of a summary does not verify");
 	}
@@ -177,7 +181,7 @@ static inline void judge_summary(struct attack *a, const struct sgpu_command *c,
  * another's. */
 static inline void judge_map(struct attack *a, const struct sgpu_command *c)
 {
-	struct owner *owner = owner_of(a, c);
+	struct channel *owner = owned(a, c);
 	uint32_t per_page = c->pte.big ? WORLD_RATIO : 1;
 
 	for (uint32_t i = 0; i < c->pte.count; i++) {
@@ -193,9 +197,7 @@ static inline void judge_map(struct attack *a, const struct sgpu_command *c)
 			if (owner && !owner->space) {
 				owner->space = where->space;
 			}
-			if (owner ? where->space != owner->space
-				  : where->space == a->owners[0].space ||
-					    where->space == a->owners[1].space) {
+			if (owner ? where->space != owner->space : is_locked(a, where->space)) {
 				wrong(a, "a page was mapped into another's context");
 			}
 		}
@@ -206,7 +208,7 @@ static inline void judge_measure(struct attack *a, const struct sgpu_command *c,
 				 const struct sgpu_measurement *m)
 {
 	struct channel *channel = &a->channels[c->channel];
-	struct owner *owner = owner_of(a, c);
+	struct channel *owner = owned(a, c);
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 
 	if (!owner) {

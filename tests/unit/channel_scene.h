@@ -41,20 +41,11 @@ static inline enum sgpu_refusal scene_send(struct scene *scene, const struct sgp
 	return scene->reply.refusal;
 }
 
-/* Channels of one context have its keys; the first one's grant is opened. */
 static inline bool scene_learn(struct scene *scene, struct scene_channel *s)
 {
 	uint8_t bind[SGPU_GRANT_BIND_SIZE], cek[SGPU_KEY_SIZE];
 
 	s->grant = scene->reply.grant;
-	for (int i = 0; i < SCENE_CHANNELS; i++) {
-		const struct scene_channel *other = &scene->channels[i];
-
-		if (other != s && other->exists && other->owner == s->owner) {
-			s->keys = other->keys;
-			return true;
-		}
-	}
 	sgpu_grant_bind(&s->grant, bind);
 	return sgpu_hpke_open(&scene->owners[s->owner], s->grant.enc, "sgpu channel v1", 15, bind,
 			      sizeof(bind), s->grant.sealed_cek, sizeof(s->grant.sealed_cek), cek,

@@ -338,7 +338,7 @@ UNIT_TEST(dropped_replayed_reordered_and_foreign_groups_are_refused)
 	end(&s);
 }
 
-UNIT_TEST(a_stream_shares_pages_with_its_context_alone)
+UNIT_TEST(a_second_channel_of_an_owner_shares_nothing_with_the_first)
 {
 	struct stage s;
 
@@ -347,17 +347,16 @@ UNIT_TEST(a_stream_shares_pages_with_its_context_alone)
 	CHECK(write_secret(&s, ALICE, 0) == SGPU_OK);
 	CHECK(scene_create(&s.scene, ALICE_2, 0, scene_frame(&s.config, SCENE_SPARE)) ==
 	      SGPU_REFUSED_NOT);
-	CHECK(scene_pde(&s.scene, ALICE_2, 0, scene_frame(&s.config, SCENE_BOB_TABLE), false) ==
-	      SGPU_REFUSED_FOREIGN);
+	CHECK(memcmp(&s.scene.channels[ALICE].keys, &s.scene.channels[ALICE_2].keys,
+		     sizeof(struct sgpu_channel_keys)) != 0);
 	CHECK(scene_pde(&s.scene, ALICE_2, 0, scene_frame(&s.config, SCENE_ALICE_TABLE), false) ==
-	      SGPU_REFUSED_NOT);
-	CHECK(is_secret(&s, ALICE_2, 0));
-	CHECK(scene_pde(&s.scene, BOB, 1, scene_frame(&s.config, SCENE_ALICE_TABLE), false) ==
 	      SGPU_REFUSED_FOREIGN);
-	/* What one stream leaves the other keeps. */
-	CHECK(scene_destroy(&s.scene, ALICE, ALICE) == SGPU_REFUSED_NOT);
-	CHECK(is_secret(&s, ALICE_2, 0));
-	CHECK(scene_map(&s.scene, BOB, 0, frame(&s, 0)) == SGPU_REFUSED_FOREIGN);
+	CHECK(scene_pde(&s.scene, ALICE_2, 0, scene_frame(&s.config, SCENE_SPARE_2), false) ==
+	      SGPU_REFUSED_NOT);
+	CHECK(scene_map(&s.scene, ALICE_2, 0, frame(&s, 0)) == SGPU_REFUSED_FOREIGN);
+	CHECK(scene_unmap(&s.scene, ALICE, 0, ALICE_2) == SGPU_REFUSED_MAC);
+	CHECK(scene_destroy(&s.scene, ALICE_2, ALICE_2) == SGPU_REFUSED_NOT);
+	CHECK(is_secret(&s, ALICE, 0));
 	end(&s);
 }
 
@@ -397,7 +396,7 @@ int main(void)
 	UNIT_RUN(a_big_page_is_cleared_before_another_gets_it);
 	UNIT_RUN(hidden_memory_is_mapped_for_nobody);
 	UNIT_RUN(dropped_replayed_reordered_and_foreign_groups_are_refused);
-	UNIT_RUN(a_stream_shares_pages_with_its_context_alone);
+	UNIT_RUN(a_second_channel_of_an_owner_shares_nothing_with_the_first);
 	UNIT_RUN(a_context_does_not_reach_another_ones_addresses);
 	return unit_done();
 }

@@ -324,6 +324,8 @@ UNIT_TEST(channels_submit_at_once_and_each_sees_its_own_context)
 	for (uint32_t i = 0; i < 2; i++) {
 		REQUIRE(create(&b, i + 3, 40 + i, &b.owner[i]) == OK);
 		streams[i] = session_of(&b, &b.owner[i]);
+		REQUIRE(pde(&b, i + 3, 0, 42 + i, false) == OK);
+		REQUIRE(pte(&b, i + 3, 0, 0, false, 1, &(uint32_t){ 24 + i }) == OK);
 	}
 	struct sender senders[5] = {
 		{ &b, sessions[0], 1, rounds, &bad }, { &b, sessions[1], 2, rounds, &bad },

@@ -37,14 +37,13 @@ struct state {
 struct search {
 	struct world world;
 	struct scene scene;
-	struct world_space *spaces[2]; /* of Alice and Bob, once seen */
+	struct world_space *spaces[SCENE_CHANNELS]; /* of each channel, once seen */
 	struct letter letters[COMMANDS_MAX];
 	int letter_count;
 	struct state *states;
 	uint32_t state_count;
 	uint64_t *seen;
 	uint64_t transitions, accepted, beginning;
-	bool burnt; /* addresses of Alice's may be unusable, which no frame shows */
 	const char *broken;
 };
 
@@ -103,11 +102,11 @@ static void permit(struct search *s, const struct letter *l)
 		return;
 	}
 	if (l->kind == DESTROY) {
-		s->world.may_unmap = s->spaces[channel->owner];
+		s->world.may_unmap = s->spaces[l->channel];
 		s->world.may_begin = 0;
 		s->world.may_end = UINT64_MAX;
 	} else if ((l->kind == MAP || l->kind == UNMAP) && l->authority == (int)l->channel) {
-		s->world.may_unmap = s->spaces[channel->owner];
+		s->world.may_unmap = s->spaces[l->channel];
 		s->world.may_begin = (uint64_t)l->place * WORLD_SMALL;
 		s->world.may_end = s->world.may_begin + WORLD_SMALL;
 	}
@@ -132,7 +131,7 @@ static enum sgpu_refusal carry_out(struct search *s, const struct letter *l)
 	case TABLE_UNMAP:
 		return scene_pde(scene, l->channel, l->place, SGPU_NO_FRAME, false);
 	case TABLE_SHARE:
-		/* Of the other context; for Alice's second channel of her own. */
+		/* Of another channel. */
 		return scene_pde(scene, l->channel, 0,
 				 l->channel == ALICE_2
 					 ? scene_frame(world_config(), SCENE_ALICE_TABLE)
@@ -156,7 +155,7 @@ static void learn_spaces(struct search *s)
 		if (s->world.frames[i].space &&
 		    sgpu_processor_frame(s->scene.processor, i, &frame) == SGPU_OK &&
 		    frame.owner < SCENE_CHANNELS && s->scene.channels[frame.owner].exists) {
-			s->spaces[s->scene.channels[frame.owner].owner] = s->world.frames[i].space;
+			s->spaces[frame.owner] = s->world.frames[i].space;
 		}
 	}
 }
@@ -187,10 +186,8 @@ static enum sgpu_refusal step_failing(struct search *s, const struct letter *l, 
 		printf("# %s\n", error.text);
 		s->broken = "the tables are not consistent";
 	}
-	if (refusal == SGPU_REFUSED_NOT && l->kind == DESTROY && l->authority < 0 &&
-	    (s->scene.channels[ALICE].exists || s->scene.channels[ALICE_2].exists) &&
-	    l->channel != BOB) {
-		s->burnt = true;
+	if (refusal == SGPU_REFUSED_NOT && l->kind == DESTROY) {
+		s->spaces[l->channel] = NULL;
 	}
 	learn_spaces(s);
 	return refusal;
@@ -216,7 +213,6 @@ static bool begin(struct search *s)
 	memset(&s->world, 0, sizeof(s->world));
 	memset(&s->scene, 0, sizeof(s->scene));
 	memset(s->spaces, 0, sizeof(s->spaces));
-	s->burnt = false;
 	memcpy(s->scene.owners, owners, sizeof(owners));
 	s->scene.device = world_device(&s->world);
 	return scene_begin(&s->scene, world_config());
@@ -237,7 +233,7 @@ static uint64_t frame_hash(struct search *s, uint32_t number)
 	}
 	return mix(mix(1, (uint64_t)f.mapped | (uint64_t)f.locked << 1 | (uint64_t)f.big << 2 |
 				  (uint64_t)f.use << 3 | (uint64_t)f.owner << 8 |
-				  (uint64_t)f.references << 24 | (uint64_t)f.entries << 40),
+				  (uint64_t)f.entries << 40),
 		   f.va);
 }
 
@@ -258,7 +254,7 @@ static uint64_t signature(struct search *s)
 	for (int i = 0; i < SCENE_CHANNELS; i++) {
 		hash = mix(hash, s->scene.channels[i].exists);
 	}
-	hash = mix(mix(hash, pages), s->burnt);
+	hash = mix(hash, pages);
 	return hash ? hash : 1;
 }
 
@@ -275,10 +271,6 @@ static bool reset(struct search *s)
 	if (scene->channels[ALICE_2].exists) {
 		scene_destroy(scene, ALICE_2, ALICE_2);
 	}
-	if (s->burnt && scene->channels[ALICE].exists) {
-		scene_destroy(scene, ALICE, ALICE);
-	}
-	s->burnt = false;
 	for (uint32_t channel = ALICE; channel <= BOB; channel++) {
 		if (!scene->channels[channel].exists) {
 			scene_create(scene, channel, (int)(channel - ALICE),

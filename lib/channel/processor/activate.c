@@ -99,7 +99,7 @@ static int check_ranges(const struct sgpu_processor *processor, const struct sgp
 		const struct sgpu_device_range *r = &ranges[i];
 
 		if (r->size != 0 && (r->address < context->base ||
-				     !sgpu_range_is_mapped(processor, context, NULL,
+				     !sgpu_range_is_mapped(processor, context,
 							   r->address - context->base, r->size))) {
 			return sgpu_fail(
 				error, SGPU_EUSAGE,

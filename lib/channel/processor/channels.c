@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Channels and contexts: found, and freed.
+ * Channels, with their contexts: found, and freed.
  */
 #include <stdlib.h>
 
@@ -55,27 +55,18 @@ int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counte
 
 void sgpu_channel_free(struct sgpu_channel *channel)
 {
-	if (!channel) {
-		return;
-	}
-	sgpu_aead_free(&channel->aead);
-	sgpu_aead_free(&channel->answer_aead);
-	free(channel->tables);
-	pthread_mutex_destroy(&channel->lock);
-	free(channel);
-}
+	struct sgpu_context *context = channel ? channel->context : NULL;
 
-void sgpu_context_free(struct sgpu_processor *processor, struct sgpu_context *context)
-{
-	if (!context) {
-		return;
+	if (context) {
+		sgpu_space_free(&context->space);
+		free(context->tables);
+		sgpu_secret_free(context->keys, sizeof(*context->keys));
+		free(context);
 	}
-	sgpu_space_free(&context->space);
-	for (uint32_t i = 0; context->windows && i < processor->directory_entries; i++) {
-		free(context->windows[i].entries[SGPU_SMALL]);
-		free(context->windows[i].entries[SGPU_BIG]);
+	if (channel) {
+		sgpu_aead_free(&channel->aead);
+		sgpu_aead_free(&channel->answer_aead);
+		pthread_mutex_destroy(&channel->lock);
+		free(channel);
 	}
-	free(context->windows);
-	sgpu_secret_free(context->keys, sizeof(*context->keys));
-	free(context);
 }

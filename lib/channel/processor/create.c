@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_CREATE: a channel, and with the first one of an owner its context: keys, a space of addresses,
- * nothing mapped. What can fail is done before anything is entered.
+ * CH_CREATE: a channel with its context: keys, a space of addresses, nothing mapped. What can fail
+ * is done before anything is entered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -34,36 +34,30 @@ static int make_keys(const struct sgpu_processor *processor, struct sgpu_context
 	return rc;
 }
 
-static struct sgpu_context *make_context(struct sgpu_processor *processor, const uint8_t *owner_key,
-					 struct sgpu_error *error)
+static int make_context(const struct sgpu_processor *processor, struct sgpu_context *context,
+			const uint8_t *owner_key, struct sgpu_error *error)
 {
-	struct sgpu_context *context = calloc(1, sizeof(*context));
 	int rc = SGPU_OK;
 
-	if (!context ||
-	    !(context->windows = calloc(processor->directory_entries, sizeof(*context->windows)))) {
-		rc = sgpu_fail_nomem(error);
+	context->tables = calloc(processor->directory_entries, sizeof(*context->tables));
+	if (!context->tables) {
+		return sgpu_fail_nomem(error);
 	}
-	if (rc == SGPU_OK && owner_key) {
+	if (owner_key) {
 		rc = make_keys(processor, context, owner_key, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_space_create(processor->device, processor->config.space_size,
-				       &context->space, &context->base, error);
-	}
-	if (rc != SGPU_OK) {
-		sgpu_context_free(processor, context);
-		return NULL;
-	}
-	return context;
+	return rc < 0 ? rc
+		      : sgpu_space_create(processor->device, processor->config.space_size,
+					  &context->space, &context->base, error);
 }
 
 static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
-					 struct sgpu_context *context,
-					 const struct sgpu_command *command,
+					 const struct sgpu_command *command, bool bootstrap,
 					 struct sgpu_error *error)
 {
+	const uint8_t *owner_key = command->create.has_key ? command->create.owner_key : NULL;
 	struct sgpu_channel *channel = calloc(1, sizeof(*channel));
+	struct sgpu_context *context = NULL;
 	int rc = SGPU_OK;
 
 	if (!channel) {
@@ -71,18 +65,18 @@ static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
 		return NULL;
 	}
 	(void)pthread_mutex_init(&channel->lock, NULL);
-	channel->context = context;
 	channel->id = command->channel;
 	channel->serial = processor->serials + 1;
 	channel->directory = command->create.directory;
-	if (context &&
-	    !(channel->tables = calloc(processor->directory_entries, sizeof(*channel->tables)))) {
-		rc = sgpu_fail_nomem(error);
+	if (!bootstrap) {
+		channel->context = context = calloc(1, sizeof(*context));
+		rc = context ? make_context(processor, context, owner_key, error)
+			     : sgpu_fail_nomem(error);
 	}
-	if (rc == SGPU_OK && context && context->keys) {
+	if (rc == SGPU_OK && owner_key) {
 		rc = sgpu_aead_create(NULL, context->keys->derived.group, &channel->aead, error);
 	}
-	if (rc == SGPU_OK && channel->aead) {
+	if (rc == SGPU_OK && owner_key) {
 		rc = sgpu_aead_create(NULL, context->keys->derived.answer, &channel->answer_aead,
 				      error);
 	}
@@ -139,37 +133,15 @@ static int make_grant(const struct sgpu_processor *processor, struct sgpu_channe
 	return rc;
 }
 
-static struct sgpu_context *find_context(const struct sgpu_processor *processor,
-					 const uint8_t owner_key[32])
+static void enter(struct sgpu_processor *processor, struct sgpu_channel *channel)
 {
-	struct sgpu_context *context = processor->contexts;
-
-	while (context && !(context->keys && sgpu_equal(context->owner_key, owner_key,
-							sizeof(context->owner_key)))) {
-		context = context->next;
-	}
-	return context;
-}
-
-static void enter(struct sgpu_processor *processor, struct sgpu_channel *channel, bool is_first)
-{
-	struct sgpu_context *context = channel->context;
-
-	if (context && is_first) {
-		context->next = processor->contexts;
-		processor->contexts = context;
-	}
-	if (context) {
-		channel->next = context->channels;
-		context->channels = channel;
-	}
 	processor->channels[channel->id] = channel;
 	processor->serials = channel->serial;
 	sgpu_page_take(processor, channel->directory, SGPU_SMALL,
 		       (struct sgpu_frame_entry){
 			       .owner = channel->id,
 			       .use = SGPU_FRAME_DIRECTORY,
-			       .locked = context && context->keys,
+			       .locked = channel->context && channel->context->keys,
 			       .clean = processor->frames[channel->directory].clean,
 			       .stale = processor->frames[channel->directory].stale,
 		       });
@@ -178,31 +150,20 @@ static void enter(struct sgpu_processor *processor, struct sgpu_channel *channel
 static int create(struct sgpu_processor *processor, const struct sgpu_command *command,
 		  bool bootstrap, struct sgpu_reply *reply)
 {
-	const uint8_t *owner_key = command->create.has_key ? command->create.owner_key : NULL;
-	struct sgpu_context *context = owner_key ? find_context(processor, owner_key) : NULL;
-	struct sgpu_channel *channel = NULL;
-	bool is_first = !context;
-	int rc = SGPU_OK;
+	struct sgpu_channel *channel = make_channel(processor, command, bootstrap, &reply->error);
+	int rc = channel ? SGPU_OK : SGPU_ENOMEM;
 
-	if (!context && !bootstrap &&
-	    !(context = make_context(processor, owner_key, &reply->error))) {
-		return sgpu_refuse_device(reply, SGPU_ENOMEM, "cannot make a context");
-	}
-	channel = make_channel(processor, context, command, &reply->error);
-	if (channel && owner_key) {
+	if (channel && command->create.has_key) {
 		rc = make_grant(processor, channel, &reply->grant, &reply->error);
 	}
-	if (!channel || rc != SGPU_OK) {
+	if (rc != SGPU_OK) {
 		sgpu_channel_free(channel);
-		if (is_first) {
-			sgpu_context_free(processor, context);
-		}
 		return rc == SGPU_EINVALID
 			       ? sgpu_refuse(reply, SGPU_REFUSED_MALFORMED,
 					     "not a public key of X25519")
 			       : sgpu_refuse_device(reply, SGPU_ENOMEM, "cannot make a channel");
 	}
-	enter(processor, channel, is_first);
+	enter(processor, channel);
 	return SGPU_OK;
 }
 

@@ -56,19 +56,9 @@ void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,
 		    struct sgpu_frame_entry entry)
 {
 	entry.mapped = 1;
-	entry.references = 1;
 	entry.big = kind == SGPU_BIG;
 	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
 		processor->frames[first + i] = entry;
-	}
-}
-
-void sgpu_page_refer(struct sgpu_processor *processor, uint32_t first, int kind, int change)
-{
-	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
-		struct sgpu_frame_entry *entry = &processor->frames[first + i];
-
-		entry->references = (entry->references + (unsigned)change) & 0x7ff;
 	}
 }
 
@@ -108,27 +98,8 @@ void sgpu_page_soil(struct sgpu_processor *processor, uint32_t first, int kind)
 	}
 }
 
-struct sgpu_context *sgpu_frame_context(const struct sgpu_processor *processor, uint32_t frame)
-{
-	const struct sgpu_frame_entry *entry = &processor->frames[frame];
-	const struct sgpu_channel *channel =
-		entry->mapped ? processor->channels[entry->owner] : NULL;
-
-	return channel ? channel->context : NULL;
-}
-
-static const uint32_t *entries_at(const struct sgpu_context *context,
-				  const struct sgpu_channel *channel, uint32_t directory, int kind)
-{
-	if (!channel) {
-		return context->windows[directory].entries[kind];
-	}
-	return channel->tables[directory][kind] ? channel->tables[directory][kind]->entries : NULL;
-}
-
 bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
-			  const struct sgpu_context *context, const struct sgpu_channel *channel,
-			  uint64_t at, uint64_t size)
+			  const struct sgpu_context *context, uint64_t at, uint64_t size)
 {
 	const uint64_t window = SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL];
 	uint64_t end;
@@ -141,14 +112,12 @@ bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
 		int kind = SGPU_SMALL;
 
 		for (; kind < SGPU_KINDS; kind++) {
-			const uint32_t *entries = entries_at(context, channel, directory, kind);
-
+			const struct sgpu_table *table = context->tables[directory][kind];
 			const uint32_t page =
-				entries ? entries[at % window / processor->page_size[kind]]
-					: SGPU_NO_FRAME;
+				table ? table->entries[at % window / processor->page_size[kind]]
+				      : SGPU_NO_FRAME;
 
-			/* No frame, no poisoned one, and none that the device has not. */
-			if (page < SGPU_POISONED_FRAME && !processor->frames[page].missing) {
+			if (page != SGPU_NO_FRAME && !processor->frames[page].missing) {
 				break;
 			}
 		}

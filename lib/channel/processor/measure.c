@@ -32,7 +32,7 @@ int sgpu_do_measure(struct sgpu_processor *processor, const struct sgpu_command 
 		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED,
 				   "channel %u has no key to measure with", channel->id);
 	}
-	if (!sgpu_range_is_mapped(processor, channel->context, channel, va, size)) {
+	if (!sgpu_range_is_mapped(processor, channel->context, va, size)) {
 		return sgpu_refuse(reply, SGPU_REFUSED_NOT_MAPPED,
 				   "%llu bytes at 0x%llx are not all mapped in channel %u",
 				   (unsigned long long)size, (unsigned long long)va, channel->id);

@@ -31,7 +31,6 @@ struct sgpu_frame_entry {
 	uint64_t missing : 1; /* in a table, but the device did not map it again: it can only be
 				 taken out */
 	uint64_t marked : 1;  /* named by the command that is being checked */
-	uint64_t references : 11;
 	uint64_t directory : 12;
 	uint64_t index : 13;
 };
@@ -45,42 +44,25 @@ struct sgpu_table {
 	uint32_t entries[]; /* first frames of pages, SGPU_NO_FRAME for none */
 };
 
-/* Stands where a page was taken from a context without its owner's authorisation while other
- * channels of it go on. Nothing is mapped there any more: their kernels shall fail there, not find
- * an empty page in place of what they had. */
-enum { SGPU_POISONED_FRAME = 0xfffffffe };
-
-/* What the device has mapped at one index of the directories of a context, whichever channels'
- * tables say so. */
-struct sgpu_window {
-	uint32_t *entries[SGPU_KINDS];
-	uint32_t used[SGPU_KINDS];
-};
-
 struct sgpu_context_keys {
 	uint8_t cek[SGPU_KEY_SIZE];
 	struct sgpu_channel_keys derived;
 };
 
 struct sgpu_context {
-	struct sgpu_context *next;
-	struct sgpu_channel *channels;
-	struct sgpu_context_keys
-		*keys; /* secret memory; NULL: a channel without key, alone in its context */
+	struct sgpu_context_keys *keys; /* secret memory; NULL: of a channel without key */
 	uint8_t owner_key[32], owner_hash[SGPU_SHA256_SIZE];
 	struct sgpu_space *space;
 	sgpu_devptr base;
-	struct sgpu_window *windows;
+	struct sgpu_table *(*tables)[SGPU_KINDS];
 	/* A page that was never this context's stands in its space uncleared, and the device does
 	 * not take it back: no kernel gets there any more. */
 	bool faulted;
 };
 
 struct sgpu_channel {
-	struct sgpu_channel *next;    /* of its context */
-	struct sgpu_context *context; /* NULL: a bootstrap channel */
+	struct sgpu_context *context; /* its own; NULL: a bootstrap channel */
 	uint32_t id, serial, directory;
-	struct sgpu_table *(*tables)[SGPU_KINDS];
 	uint8_t grant_digest[SGPU_DIGEST_SIZE]; /* of a channel with a key */
 	struct sgpu_aead *aead;
 	struct sgpu_aead *answer_aead;
@@ -104,7 +86,6 @@ struct sgpu_processor {
 	pthread_rwlock_t tables;
 	struct sgpu_frame_entry *frames;
 	struct sgpu_channel *channels[SGPU_CHANNEL_MAX];
-	struct sgpu_context *contexts;
 	uint32_t serials; /* given so far */
 	/* of the command at work */
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
@@ -149,7 +130,6 @@ bool sgpu_page_is_free(const struct sgpu_processor *processor, uint32_t first, i
 bool sgpu_page_needs_clear(const struct sgpu_processor *processor, uint32_t first, int kind);
 void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,
 		    struct sgpu_frame_entry entry);
-void sgpu_page_refer(struct sgpu_processor *processor, uint32_t first, int kind, int change);
 /* Data have been cleared; a directory's or table's frame is as it was. */
 void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind);
 void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind);
@@ -157,18 +137,15 @@ void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind
 void sgpu_page_miss(struct sgpu_processor *processor, uint32_t first, int kind);
 /* A free page that kernels may have written to. */
 void sgpu_page_soil(struct sgpu_processor *processor, uint32_t first, int kind);
-/* The context whose page it is; NULL: of a bootstrap channel, or retired. */
-struct sgpu_context *sgpu_frame_context(const struct sgpu_processor *processor, uint32_t frame);
 static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory,
 				    uint32_t index, int kind)
 {
 	return directory * (uint64_t)SGPU_CHANNEL_ENTRIES * processor->page_size[SGPU_SMALL] +
 	       index * processor->page_size[kind];
 }
-/* Whether [at, at + size) is mapped: in a context, or in one channel of it. */
+/* Whether [at, at + size) is mapped in a context. */
 bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
-			  const struct sgpu_context *context, const struct sgpu_channel *channel,
-			  uint64_t at, uint64_t size);
+			  const struct sgpu_context *context, uint64_t at, uint64_t size);
 
 /* ---- channels.c ---- */
 /* The channel that `id` names and that can be configured through `via`; NULL: refused. */
@@ -182,8 +159,8 @@ int sgpu_check_authorisation(const struct sgpu_channel *channel, uint64_t counte
 			     struct sgpu_reply *reply);
 bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id);
 
+/* With its context. */
 void sgpu_channel_free(struct sgpu_channel *channel);
-void sgpu_context_free(struct sgpu_processor *processor, struct sgpu_context *context);
 
 /* ---- activate.c ---- */
 /* Makes it the one that kernels reach; NULL: none. Waits for the device. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * CH_PTE: pages into a page table, or out of it. Everything is checked first, against the table of
- * pages and against what the context has mapped; then the device does its part; then it is entered.
+ * pages and against what the channel has mapped; then the device does its part; then it is entered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,76 +19,50 @@ struct job {
 	int kind;
 	uint64_t va, size;
 	struct sgpu_reply *reply;
-	uint32_t *entries; /* of the context's directory window, from `index` on */
 	uint32_t protected_pages, pages;
 	bool authorised;
 };
 
-/* Entries of a directory window, made when there are none; NULL: no memory. */
-static uint32_t *window_entries(const struct sgpu_processor *processor,
-				struct sgpu_context *context, uint32_t directory, int kind)
-{
-	uint32_t **entries = &context->windows[directory].entries[kind];
-
-	if (!*entries) {
-		const size_t size = processor->entries_of[kind] * sizeof(**entries);
-
-		*entries = malloc(size);
-		if (*entries) {
-			memset(*entries, 0xff, size);
-		}
-	}
-	return *entries;
-}
-
-/* What of the other size is mapped where entry `index` stands. */
+/* Whether pages of the other size are mapped where entry `index` stands. */
 static bool overlaps(const struct job *job, uint32_t index)
 {
-	const struct sgpu_window *window = &job->channel->context->windows[job->directory];
 	const uint32_t ratio = job->processor->frames_of[SGPU_BIG];
 	const int other = job->kind == SGPU_BIG ? SGPU_SMALL : SGPU_BIG;
-	const uint32_t *entries = window->entries[other];
+	const struct sgpu_table *table = job->channel->context->tables[job->directory][other];
 
-	if (!window->used[other]) {
+	if (!table || !job->processor->frames[table->frame].index) {
 		return false;
 	}
 	if (other == SGPU_BIG) {
-		return entries[index / ratio] != SGPU_NO_FRAME;
+		return table->entries[index / ratio] != SGPU_NO_FRAME;
 	}
 	for (uint32_t i = index * ratio; i < (index + 1) * ratio; i++) {
-		if (entries[i] != SGPU_NO_FRAME) {
+		if (table->entries[i] != SGPU_NO_FRAME) {
 			return true;
 		}
 	}
 	return false;
 }
 
-/* Page `i` of the command is in use: it may be shared if it is this context's, at this very
- * address. */
-static int check_shared(struct job *job, uint32_t i, uint32_t page)
+/* Says why a page that is in use is not mapped a second time. */
+static int refuse_used(const struct job *job, uint32_t page)
 {
 	const struct sgpu_processor *processor = job->processor;
 	const struct sgpu_frame_entry *entry = &processor->frames[page];
 
 	for (uint32_t f = page; f < page + processor->frames_of[job->kind]; f++) {
-		if (processor->frames[f].mapped &&
-		    sgpu_frame_context(processor, f) != job->channel->context) {
+		if (processor->frames[f].mapped && processor->frames[f].owner != job->channel->id) {
 			return sgpu_refuse(job->reply, SGPU_REFUSED_FOREIGN,
-					   "frame %u belongs to another context", f);
+					   "frame %u belongs to another channel", f);
 		}
 	}
 	if (entry->marked) {
 		return sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS, "page %u is named twice", page);
 	}
-	if (!entry->mapped || entry->use != SGPU_FRAME_DATA) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_NOT_FREE, "page %u is in use", page);
-	}
-	if (entry->big != (job->kind == SGPU_BIG) || entry->directory != job->directory ||
-	    entry->index != job->index + i) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS,
-				   "page %u stands at another address", page);
-	}
-	return SGPU_OK;
+	return entry->mapped && entry->use == SGPU_FRAME_DATA
+		       ? sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS,
+				     "page %u stands at another address", page)
+		       : sgpu_refuse(job->reply, SGPU_REFUSED_NOT_FREE, "page %u is in use", page);
 }
 
 static int check_new(struct job *job, uint32_t i, uint32_t page, uint32_t old)
@@ -112,17 +86,9 @@ static int check_new(struct job *job, uint32_t i, uint32_t page, uint32_t old)
 		return SGPU_OK;
 	}
 	if (processor->frames[page].marked || !sgpu_page_is_free(processor, page, job->kind)) {
-		if (check_shared(job, i, page) != SGPU_OK) {
-			return job->reply->code;
-		}
-		/* It stands in the context's directory window here, so nothing else does. */
-		return SGPU_OK;
+		return refuse_used(job, page);
 	}
-	/* Free: nothing else may stand there once this command has taken out what is in the table.
-	 */
-	const bool vacant = job->entries[i] == SGPU_NO_FRAME ||
-			    (old != SGPU_NO_FRAME && processor->frames[old].references == 1);
-	if (!vacant || overlaps(job, job->index + i)) {
+	if (overlaps(job, job->index + i)) {
 		return sgpu_refuse(
 			job->reply, SGPU_REFUSED_ALIAS, "another page than %u is mapped at 0x%llx",
 			page, (unsigned long long)(job->va + i * processor->page_size[job->kind]));
@@ -145,7 +111,7 @@ static int check_entry(struct job *job, uint32_t i)
 				(unsigned long long)(job->va +
 						     i * processor->page_size[job->kind]));
 		}
-		if (page == SGPU_NO_FRAME && processor->frames[old].references == 1) {
+		if (page == SGPU_NO_FRAME) {
 			processor->actions[i] = SGPU_PAGE_DROP;
 		}
 	}
@@ -211,43 +177,19 @@ static int check_place(struct job *job, const struct sgpu_command *command)
 				   "0x%llx lies beyond the space of a context",
 				   (unsigned long long)(job->va + job->size));
 	}
-	job->table = job->channel->tables[job->directory][job->kind];
+	job->table = job->channel->context->tables[job->directory][job->kind];
 	if (!job->table) {
 		return sgpu_refuse(job->reply, SGPU_REFUSED_NO_TABLE,
 				   "no table at index %u of channel %u", job->directory,
 				   job->channel->id);
 	}
-	job->entries = window_entries(processor, job->channel->context, job->directory, job->kind);
-	if (!job->entries) {
-		return sgpu_refuse_memory(job->reply);
-	}
-	job->entries += job->index;
 	return SGPU_OK;
 }
 
 /* ---- entering it ---- */
-static void take_out(struct job *job, uint32_t i, uint32_t page)
+static void put_in(const struct job *job, uint32_t i, uint32_t page)
 {
-	struct sgpu_processor *processor = job->processor;
-
-	if (processor->frames[page].references > 1) {
-		sgpu_page_refer(processor, page, job->kind, -1);
-		return;
-	}
-	sgpu_page_give(processor, page, job->kind);
-	job->entries[i] = SGPU_NO_FRAME;
-	job->channel->context->windows[job->directory].used[job->kind]--;
-}
-
-static void put_in(struct job *job, uint32_t i, uint32_t page)
-{
-	struct sgpu_processor *processor = job->processor;
-
-	if (processor->frames[page].mapped) {
-		sgpu_page_refer(processor, page, job->kind, 1);
-		return;
-	}
-	sgpu_page_take(processor, page, job->kind,
+	sgpu_page_take(job->processor, page, job->kind,
 		       (struct sgpu_frame_entry){
 			       .owner = job->channel->id,
 			       .use = SGPU_FRAME_DATA,
@@ -256,8 +198,6 @@ static void put_in(struct job *job, uint32_t i, uint32_t page)
 			       .directory = job->directory,
 			       .index = job->index + i,
 		       });
-	job->entries[i] = page;
-	job->channel->context->windows[job->directory].used[job->kind]++;
 }
 
 static void enter(struct job *job)
@@ -272,7 +212,7 @@ static void enter(struct job *job)
 			continue;
 		}
 		if (old != SGPU_NO_FRAME) {
-			take_out(job, i, old);
+			sgpu_page_give(job->processor, old, job->kind);
 			table->index = (table->index - 1u) & 0x1fff;
 		}
 		if (page != SGPU_NO_FRAME) {

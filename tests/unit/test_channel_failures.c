@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * A device that fails at every possible moment: what was refused has changed nothing.
+ */
+#include "channel_check.h"
+
+#include "channel_harness.h"
+
+#define OK SGPU_REFUSED_NOT
+
+/* Channel 1 has tables in frames 13 and 14, and pages 20 to 22 at entries 0 to 2. */
+static struct sgpu_session *open_first(struct bench *b)
+{
+	const uint32_t pages[3] = { 20, 21, 22 };
+	struct sgpu_session *session;
+
+	CHECK(create(b, 1, 11, &b->owner[0]) == OK);
+	session = session_of(b, &b->owner[0]);
+	CHECK(pde(b, 1, 0, 13, false) == OK && pde(b, 1, 0, 14, true) == OK);
+	CHECK(pte(b, 1, 0, 0, false, 3, pages) == OK);
+	return session;
+}
+
+UNIT_TEST(a_context_ends_with_its_channel_and_its_key_with_it)
+{
+	struct bench b;
+	struct sgpu_session *first, *again;
+	uint8_t group[64];
+	uint64_t counter;
+
+	bench_open(&b, true);
+	first = open_first(&b);
+	REQUIRE(destroy(&b, 1, NULL) == OK && b.fake.cleared[20] == 1 && !b.fake.spaces[0]);
+	REQUIRE(create(&b, 1, 11, &b.owner[0]) == OK);
+	again = session_of(&b, &b.owner[0]);
+	REQUIRE(sgpu_session_seal(first, "", 0, group, &counter, NULL) == SGPU_OK);
+	CHECK(submit(&b, 1, group, SGPU_TAG_SIZE, counter) == SGPU_REFUSED_SEAL);
+	REQUIRE(sgpu_session_seal(again, "", 0, group, &counter, NULL) == SGPU_OK);
+	CHECK(submit(&b, 1, group, SGPU_TAG_SIZE, counter) == OK);
+	sgpu_session_close(&again);
+	sgpu_session_close(&first);
+	bench_close(&b);
+}
+
+struct state {
+	struct sgpu_frame frames[FRAMES];
+	int mapped[FRAMES];
+};
+
+static void remember(struct bench *b, struct state *state)
+{
+	memset(state, 0, sizeof(*state));
+	for (uint32_t f = 0; f < FRAMES; f++) {
+		state->frames[f] = frame(b, f);
+		state->mapped[f] = b->fake.mapped[f];
+	}
+}
+
+static bool is_same(const struct state *a, const struct state *b)
+{
+	for (uint32_t f = 0; f < FRAMES; f++) {
+		const struct sgpu_frame *x = &a->frames[f], *y = &b->frames[f];
+
+		if (x->mapped != y->mapped || x->locked != y->locked || x->big != y->big ||
+		    x->use != y->use || x->owner != y->owner || x->entries != y->entries ||
+		    x->va != y->va || a->mapped[f] != b->mapped[f]) {
+			printf("# frame %u has changed\n", f);
+			return false;
+		}
+	}
+	return true;
+}
+
+/* One command with some of everything: pages that come, go, stay, take another's place. */
+static enum sgpu_refusal change_all(struct bench *b, struct sgpu_session *session)
+{
+	static const uint32_t pages[8] = { 20, 30, SGPU_NO_FRAME, 31, 32, SGPU_NO_FRAME, 3, 34 };
+
+	return pte_authorised(b, session, 1, 0, 0, false, 8, pages);
+}
+
+static enum sgpu_refusal map_big(struct bench *b, struct sgpu_session *session)
+{
+	static const uint32_t pages[2] = { 40, 44 };
+
+	(void)session;
+	return pte(b, 1, 0, 4, true, 2, pages);
+}
+
+static enum sgpu_refusal destroy_first(struct bench *b, struct sgpu_session *session)
+{
+	(void)session;
+	return destroy(b, 1, NULL);
+}
+
+static enum sgpu_refusal create_other(struct bench *b, struct sgpu_session *session)
+{
+	(void)session;
+	return create(b, 3, 50, &b->owner[1]);
+}
+
+static enum sgpu_refusal measure_first(struct bench *b, struct sgpu_session *session)
+{
+	(void)session;
+	return measure(b, 1, 0, 2 * SMALL, true);
+}
+
+/* Fails at the first, second, third call of the device, until it is through. */
+static void fail_everywhere(enum sgpu_refusal (*command)(struct bench *, struct sgpu_session *),
+			    bool fresh)
+{
+	uint32_t n = 0;
+	enum sgpu_refusal refusal = SGPU_REFUSED_DEVICE;
+
+	while (refusal == SGPU_REFUSED_DEVICE && ++n < 50) {
+		struct bench b;
+		struct sgpu_session *session;
+		struct state before, after;
+
+		bench_open(&b, fresh);
+		session = open_first(&b);
+		CHECK(pte(&b, 1, 0, 10, false, 1, &(uint32_t){ 25 }) == OK);
+		remember(&b, &before);
+		b.fake.fail_in = n;
+		refusal = command(&b, session);
+		remember(&b, &after);
+		if (refusal == SGPU_REFUSED_DEVICE) {
+			CHECK(b.reply.code == SGPU_EDEVICE &&
+			      strstr(b.reply.error.text, "on purpose"));
+			CHECK(is_same(&before, &after));
+			b.fake.fail_in = 0;
+			CHECK(sound(&b));
+			/* The same bytes again: the number of an authorisation was not used. */
+			CHECK(say(&b, &b.command) == OK);
+		} else {
+			CHECK(refusal == OK);
+		}
+		b.fake.fail_in = 0;
+		sgpu_session_close(&session);
+		bench_close(&b);
+	}
+	CHECK(n > 1 && n < 50);
+}
+
+UNIT_TEST(a_device_that_fails_once_changes_nothing)
+{
+	for (int fresh = 0; fresh < 2; fresh++) {
+		fail_everywhere(change_all, fresh);
+		fail_everywhere(map_big, fresh);
+		fail_everywhere(destroy_first, fresh);
+		fail_everywhere(create_other, fresh);
+		fail_everywhere(measure_first, fresh);
+	}
+}
+
+UNIT_TEST(what_a_dead_device_does_not_give_back_nobody_gets)
+{
+	for (uint32_t n = 1; n < 12; n++) {
+		struct bench b;
+		struct sgpu_session *session;
+
+		bench_open(&b, true);
+		session = open_first(&b);
+		b.fake.fail_in = n;
+		b.fake.fail_on = true;
+		(void)change_all(&b, session);
+		b.fake.fail_in = 0;
+		/* A frame that is still in the context's space is not free for another. */
+		REQUIRE(create(&b, 3, 50, &b.owner[1]) == OK && pde(&b, 3, 0, 51, false) == OK);
+		for (uint32_t f = 20; f < 40; f++) {
+			if (b.fake.mapped[f] != FAKE_NONE) {
+				CHECK(pte(&b, 3, 0, f, false, 1, &f) != OK);
+			}
+		}
+		CHECK(b.fake.faults == 0);
+		sgpu_session_close(&session);
+		sgpu_processor_free(&b.processor);
+		fake_pager_clear(&b.fake);
+	}
+}
+
+/* Alice has left what was in her pages; none of it may be seen by Bob, though his pages are not
+ * cleared when the device fails at the wrong moment and cannot be taken back either. */
+UNIT_TEST(a_context_is_shut_when_a_page_stays_in_it_uncleared)
+{
+	const uint32_t page = 24;
+	int shut = 0;
+
+	for (uint32_t n = 1; n < 8; n++) {
+		struct sgpu_session *session;
+		struct bench b;
+
+		bench_open(&b, false);
+		session = open_first(&b);
+		REQUIRE(create(&b, 3, 50, &b.owner[1]) == OK && pde(&b, 3, 0, 51, false) == OK);
+		memset(b.fake.memory + page * SMALL, 0xa5, SMALL);
+		b.fake.fail_in = n;
+		b.fake.fail_on = true;
+		const bool mapped = pte(&b, 3, 0, 0, false, 1, &page) == OK;
+		b.fake.fail_in = 0;
+		b.fake.fail_on = false;
+		const bool exposed = !mapped && b.fake.mapped[page] != FAKE_NONE;
+		CHECK((sgpu_processor_activate(b.processor, 3, NULL) == SGPU_OK) == !exposed);
+		CHECK(sgpu_processor_activate(b.processor, 1, NULL) == SGPU_OK);
+		shut += exposed;
+		CHECK(destroy(&b, 3, NULL) == OK && sound(&b));
+		CHECK(create(&b, 3, 50, &b.owner[1]) == OK &&
+		      sgpu_processor_activate(b.processor, 3, NULL) == SGPU_OK);
+		sgpu_session_close(&session);
+		bench_close(&b);
+	}
+	CHECK(shut == 1);
+}
+
+/* After a failure and a failed undoing the device lacks pages that stand in tables. It is asked for
+ * none of them. */
+UNIT_TEST(a_missing_page_is_only_taken_out)
+{
+	int missing = 0;
+
+	for (uint32_t n = 1; n < 13; n++) {
+		struct sgpu_session *session;
+		struct bench b;
+
+		bench_open(&b, true);
+		session = open_first(&b);
+		b.fake.fail_in = n;
+		b.fake.fail_on = true;
+		(void)change_all(&b, session);
+		b.fake.fail_in = 0;
+		b.fake.fail_on = false;
+		for (uint64_t va = 0; va < 16 * SMALL; va += SMALL) {
+			const enum sgpu_refusal refusal = measure(&b, 1, va, SMALL, false);
+
+			CHECK(refusal == OK || refusal == SGPU_REFUSED_NOT_MAPPED ||
+			      refusal == SGPU_REFUSED_NO_CHANNEL);
+		}
+		for (uint32_t f = 16; f < 48; f++) {
+			const struct sgpu_frame about = frame(&b, f);
+
+			if (about.mapped && about.use == SGPU_FRAME_DATA &&
+			    b.fake.mapped[f] == FAKE_NONE) {
+				missing++;
+				CHECK(measure(&b, about.owner, about.va, SMALL, false) ==
+				      SGPU_REFUSED_NOT_MAPPED);
+				CHECK(pte(&b, about.owner, 0, (uint32_t)(about.va / SMALL), false,
+					  1, &f) == SGPU_REFUSED_DEVICE);
+			}
+		}
+		CHECK(sound(&b));
+		if (measure(&b, 1, 0, 0, false) != SGPU_REFUSED_NO_CHANNEL) {
+			CHECK(destroy(&b, 1, NULL) == OK);
+		}
+		CHECK(b.fake.faults == 0 && sgpu_processor_check(b.processor, NULL) == SGPU_OK);
+		sgpu_session_close(&session);
+		sgpu_processor_free(&b.processor);
+		CHECK(b.fake.faults == 0);
+		fake_pager_clear(&b.fake);
+	}
+	CHECK(missing > 0);
+}
+
+int main(void)
+{
+	UNIT_RUN(a_context_ends_with_its_channel_and_its_key_with_it);
+	UNIT_RUN(a_device_that_fails_once_changes_nothing);
+	UNIT_RUN(what_a_dead_device_does_not_give_back_nobody_gets);
+	UNIT_RUN(a_context_is_shut_when_a_page_stays_in_it_uncleared);
+	UNIT_RUN(a_missing_page_is_only_taken_out);
+	return unit_done();
+}
