@@ -76,8 +76,10 @@ struct sgpu_command {
 			uint64_t mac_counter;
 			uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 			uint32_t count; /* pages, 1 to SGPU_CHANNEL_PAGES_MAX; within the table */
-			const uint32_t *pages; /* `count` frames; SGPU_NO_FRAME unmaps that entry;
-						  borrowed */
+			/* `count` frames, for entries that are empty, or for the entries that have
+			 * them; or all SGPU_NO_FRAME, which unmaps entries that are not empty.
+			 * Borrowed. */
+			const uint32_t *pages;
 		} pte;
 		struct {
 			uint64_t va, size;

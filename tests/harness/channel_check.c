@@ -33,9 +33,6 @@ static int check_use(const struct walk *walk, uint32_t frame, const struct sgpu_
 	if (!entry.mapped || entry.retired || entry.use != (unsigned)use) {
 		return broken(walk, frame, "in use, and entered as free or otherwise used");
 	}
-	if (entry.missing && use != SGPU_FRAME_DATA) {
-		return broken(walk, frame, "missing, and no page of data");
-	}
 	if (entry.marked) {
 		return broken(walk, frame, "a mark was left");
 	}

@@ -182,13 +182,14 @@ static inline void make_pte(struct attack *a, struct sgpu_command *c)
 	c->pte.big = often(a, 25);
 	c->pte.directory_index = some_index(a);
 	c->pte.table_index = some_index(a);
-	c->pte.count = often(a, 98) ? 1 + below(a, 4) : below(a, SGPU_CHANNEL_PAGES_MAX + 2);
+	c->pte.count = often(a, 98) ? 1 + below(a, often(a, 70) ? 2 : 4)
+				    : below(a, SGPU_CHANNEL_PAGES_MAX + 2);
 	for (uint32_t i = 0; i < c->pte.count && i < SGPU_CHANNEL_PAGES_MAX; i++) {
 		a->pages[i] = unmaps ? SGPU_NO_FRAME : some_frame(a);
 		if (!unmaps && c->pte.big && often(a, 90)) {
 			a->pages[i] -= a->pages[i] % WORLD_RATIO;
 		}
-		if (often(a, 5)) {
+		if (often(a, 1)) {
 			a->pages[i] = SGPU_NO_FRAME;
 		}
 	}

@@ -164,18 +164,18 @@ UNIT_TEST(a_table_is_refused)
 
 UNIT_TEST(pages_are_mapped_and_reported)
 {
-	const uint32_t small[4] = { 20, SGPU_NO_FRAME, 3, 22 }, big[1] = { 40 };
-	uint32_t protected_ones[2] = { 20, 22 };
+	const uint32_t first[1] = { 20 }, small[2] = { 3, 22 }, big[1] = { 40 };
+	uint32_t protected_ones[1] = { 22 };
 	uint8_t hash[SGPU_DIGEST_SIZE];
 	struct bench b;
 
 	bench_open(&b, true);
 	struct sgpu_session *session = open_channel(&b);
-	REQUIRE(pte(&b, 1, 0, 5, false, 4, small) == OK);
+	REQUIRE(pte(&b, 1, 0, 5, false, 1, first) == OK && pte(&b, 1, 0, 7, false, 2, small) == OK);
 	const struct sgpu_summary *s = &b.reply.summary;
 	sgpu_kt128(protected_ones, sizeof(protected_ones), NULL, 0, hash, sizeof(hash));
-	CHECK(s->channel == 1 && s->va == 5 * SMALL && s->size == 4 * SMALL && s->pages == 3 &&
-	      s->protected_pages == 2);
+	CHECK(s->channel == 1 && s->va == 7 * SMALL && s->size == 2 * SMALL && s->pages == 2 &&
+	      s->protected_pages == 1);
 	CHECK(!memcmp(s->hash, hash, sizeof(hash)));
 	CHECK(sgpu_session_summary(session, s, NULL) == SGPU_OK);
 	CHECK(frame(&b, 20).va == 5 * SMALL && frame(&b, 22).va == 8 * SMALL &&
@@ -201,7 +201,8 @@ UNIT_TEST(pages_are_mapped_and_reported)
 
 UNIT_TEST(pages_are_refused)
 {
-	static const uint32_t twice[2] = { 20, 20 }, over[2] = { 3, FRAMES };
+	static const uint32_t twice[2] = { 20, 20 }, over[2] = { 3, FRAMES }, some[2] = { 61, 20 },
+			      mixed[2] = { SGPU_NO_FRAME, 20 };
 	struct bench b;
 
 	bench_open(&b, true);
@@ -232,7 +233,13 @@ UNIT_TEST(pages_are_refused)
 	CHECK(pte(&b, 1, 0, 8, false, 2, twice) == SGPU_REFUSED_ALIAS);
 	CHECK(pte(&b, 1, 0, 17, false, 1, &(uint32_t){ 20 }) == SGPU_REFUSED_ALIAS);
 	CHECK(pte(&b, 1, 0, 0, true, 1, &(uint32_t){ 40 }) == SGPU_REFUSED_ALIAS);
-	CHECK(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 20 }) == SGPU_REFUSED_LOCKED);
+	CHECK(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 20 }) == SGPU_REFUSED_ALIAS);
+	CHECK(pte(&b, 1, 0, 0, false, 2, some) == SGPU_REFUSED_ALIAS);
+	CHECK(pte(&b, 1, 0, 8, false, 2, mixed) == SGPU_REFUSED_NOT_MAPPED);
+	CHECK(pte_authorised(&b, session, 1, 0, 0, false, 2, mixed) == SGPU_REFUSED_MALFORMED);
+	b.command.pte.pages = none;
+	CHECK(say(&b, &b.command) == SGPU_REFUSED_NOT_MAPPED);
+	CHECK(pte(&b, 1, 0, 0, false, 1, &(uint32_t){ 61 }) == OK);
 	CHECK(pte(&b, 1, 0, 0, false, 1, none) == SGPU_REFUSED_LOCKED);
 	CHECK(pte(&b, 1, 0, 4, true, 1, none) == SGPU_REFUSED_LOCKED);
 	b.command.via = 2;
@@ -273,10 +280,12 @@ UNIT_TEST(a_page_goes_with_its_owners_word_and_is_cleared)
 	CHECK(b.fake.cleared[20] == 1 && b.fake.cleared[22] == 0 && !b.fake.memory[20 * SMALL]);
 	CHECK(b.reply.summary.pages == 0 &&
 	      sgpu_session_summary(session, &b.reply.summary, NULL) == SGPU_OK);
-	/* One in place of another. */
-	CHECK(pte_authorised(&b, session, 1, 0, 2, false, 1, other) == OK);
-	CHECK(b.fake.cleared[22] == 1 && frame(&b, 23).va == 2 * SMALL && !frame(&b, 22).mapped);
-	CHECK(frame(&b, 12).entries == 1);
+	/* Not one in place of another. */
+	CHECK(pte_authorised(&b, session, 1, 0, 2, false, 1, other) == SGPU_REFUSED_ALIAS);
+	CHECK(b.fake.cleared[22] == 0 && frame(&b, 22).mapped && frame(&b, 12).entries == 1);
+	/* A refused command used no authorisation. */
+	b.command.pte.pages = none;
+	CHECK(say(&b, &b.command) == OK && frame(&b, 12).entries == 0);
 	sgpu_session_close(&session);
 	bench_close(&b);
 }

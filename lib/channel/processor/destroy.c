@@ -23,8 +23,7 @@ static int clear_table(struct sgpu_processor *processor, const struct sgpu_conte
 		uint32_t last = first;
 		int rc = SGPU_OK;
 
-		while (last < entries && table->entries[last] != SGPU_NO_FRAME &&
-		       !processor->frames[table->entries[last]].missing) {
+		while (last < entries && table->entries[last] != SGPU_NO_FRAME) {
 			last++;
 		}
 		if (last > first) {

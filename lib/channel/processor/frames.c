@@ -84,13 +84,6 @@ void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind
 	}
 }
 
-void sgpu_page_miss(struct sgpu_processor *processor, uint32_t first, int kind)
-{
-	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
-		processor->frames[first + i].missing = 1;
-	}
-}
-
 void sgpu_page_soil(struct sgpu_processor *processor, uint32_t first, int kind)
 {
 	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
@@ -117,7 +110,7 @@ bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
 				table ? table->entries[at % window / processor->page_size[kind]]
 				      : SGPU_NO_FRAME;
 
-			if (page != SGPU_NO_FRAME && !processor->frames[page].missing) {
+			if (page != SGPU_NO_FRAME) {
 				break;
 			}
 		}

@@ -1,30 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the device does for CH_PTE: pages are mapped where nothing is, pages that go are cleared and
- * unmapped, and where one takes another's place it comes last. A step that fails is undone with all
- * before it. When that fails as well, a page that the device does not give back is retired: nobody
- * gets it any more; and one that it does not map again is missing: it stands in its tables until it
- * is taken out, and nothing reaches for it on the device.
+ * What the device does for CH_PTE: pages are mapped where nothing is, and cleared where they need
+ * it; or pages that go are cleared and unmapped. A mapping that fails half way is undone. When that
+ * fails as well, a page that the device does not give back is retired: nobody gets it any more.
  */
 #include "channel/processor/processor.h"
-
-enum {
-	ADDED = 1 << SGPU_PAGE_ADD,
-	DROPPED = 1 << SGPU_PAGE_DROP | 1 << SGPU_PAGE_SWAP,
-	SWAPPED = 1 << SGPU_PAGE_SWAP
-};
-
-struct work {
-	struct sgpu_processor *processor;
-	const struct sgpu_page_change *change;
-	struct sgpu_error *error;
-};
-typedef int (*step_fn)(const struct work *work, uint32_t first, uint32_t count);
-
-static uint64_t at(const struct work *work, uint32_t index)
-{
-	return work->change->va + index * work->processor->page_size[work->change->kind];
-}
 
 int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,
 			const struct sgpu_task *task, struct sgpu_error *error)
@@ -53,188 +33,87 @@ int sgpu_pages_clear(struct sgpu_processor *processor, const struct sgpu_context
 	return sgpu_processor_wait(processor, rc, &task, error);
 }
 
-static uint64_t size_of(const struct work *work, uint32_t count)
+/* Whether one of the pages must not be seen by kernels that run now. */
+static bool is_unclear(const struct sgpu_processor *processor, const struct sgpu_page_run *run)
 {
-	return count * work->processor->page_size[work->change->kind];
+	for (uint32_t i = 0; i < run->count; i++) {
+		if (sgpu_page_needs_clear(processor, run->pages[i], run->kind)) {
+			return true;
+		}
+	}
+	return false;
 }
 
-static int map(const struct work *work, const uint32_t *pages, uint32_t first, uint32_t count,
-	       struct sgpu_error *error)
+static int clear_new(struct sgpu_processor *processor, const struct sgpu_page_run *run,
+		     struct sgpu_error *error)
 {
-	return sgpu_page_map(work->change->context->space, at(work, first), pages + first, count,
-			     size_of(work, 1), error);
-}
-
-static int unmap(const struct work *work, uint32_t first, uint32_t count, struct sgpu_error *error)
-{
-	return sgpu_page_unmap(work->change->context->space, at(work, first), size_of(work, count),
-			       error);
-}
-
-static int map_new(const struct work *work, uint32_t first, uint32_t count)
-{
-	return map(work, work->change->after, first, count, work->error);
-}
-
-static int unmap_old(const struct work *work, uint32_t first, uint32_t count)
-{
-	return unmap(work, first, count, work->error);
-}
-
-static int clear(const struct work *work, uint32_t first, uint32_t count)
-{
-	return sgpu_pages_clear(work->processor, work->change->context, at(work, first),
-				size_of(work, count), work->error);
-}
-
-static int clear_new(const struct work *work, uint32_t first, uint32_t count)
-{
-	const uint32_t end = first + count;
+	const uint64_t page = processor->page_size[run->kind];
 	int rc = SGPU_OK;
 
-	while (rc == SGPU_OK && first < end) {
-		uint32_t last = first;
-
-		while (last < end &&
-		       sgpu_page_needs_clear(work->processor, work->change->after[last],
-					     work->change->kind)) {
-			last++;
-		}
-		rc = last > first ? clear(work, first, last - first) : SGPU_OK;
-		first = last + 1;
-	}
-	return rc;
-}
-
-/* Undoing: what cannot be unmapped is retired, and what cannot be mapped again is missing. */
-static int undo_map(const struct work *work, uint32_t first, uint32_t count)
-{
-	/* Kernels may have written there already. */
-	bool clean = sgpu_activate_now(work->processor, work->change->context, NULL) == SGPU_OK &&
-		     sgpu_pages_clear(work->processor, work->change->context, at(work, first),
-				      size_of(work, count), NULL) == SGPU_OK;
-
-	if (unmap(work, first, count, NULL) != SGPU_OK) {
-		work->change->context->faulted = true;
-		for (uint32_t i = first; i < first + count; i++) {
-			sgpu_page_retire(work->processor, work->change->after[i],
-					 work->change->kind);
-		}
-		return SGPU_OK;
-	}
-	for (uint32_t i = first; !clean && i < first + count; i++) {
-		sgpu_page_soil(work->processor, work->change->after[i], work->change->kind);
-	}
-	return SGPU_OK;
-}
-
-static int undo_unmap(const struct work *work, uint32_t first, uint32_t count)
-{
-	if (map(work, work->change->before, first, count, NULL) != SGPU_OK) {
-		for (uint32_t i = first; i < first + count; i++) {
-			sgpu_page_miss(work->processor, work->change->before[i],
-				       work->change->kind);
-		}
-	}
-	return SGPU_OK;
-}
-
-/* Whether the step is for that page; of what is missing the device has nothing to drop. */
-static bool is_for(const struct work *work, unsigned actions, uint32_t index)
-{
-	return actions >> work->change->actions[index] & 1 &&
-	       !(actions == DROPPED &&
-		 work->processor->frames[work->change->before[index]].missing);
-}
-
-/* Calls the step for every run of pages whose action is among `actions`, up to index `end`; *failed
- * is where it failed. */
-static int each_run(const struct work *work, unsigned actions, step_fn step, uint32_t end,
-		    uint32_t *failed)
-{
-	for (uint32_t first = 0; first < end;) {
-		uint32_t last = first;
-
-		while (last < end && is_for(work, actions, last)) {
+	for (uint32_t first = 0, last; rc == SGPU_OK && first < run->count; first = last + 1) {
+		last = first;
+		while (last < run->count &&
+		       sgpu_page_needs_clear(processor, run->pages[last], run->kind)) {
 			last++;
 		}
 		if (last > first) {
-			int rc = step(work, first, last - first);
-
-			if (rc != SGPU_OK) {
-				*failed = first;
-				return rc;
-			}
+			rc = sgpu_pages_clear(processor, run->context, run->va + first * page,
+					      (last - first) * page, error);
 		}
-		first = last + 1;
-	}
-	*failed = end;
-	return SGPU_OK;
-}
-
-static void each_run_back(const struct work *work, unsigned actions, step_fn step, uint32_t end)
-{
-	uint32_t ignored;
-
-	(void)each_run(work, actions, step, end, &ignored);
-}
-
-/* Kernels that run now must not see what a new page holds before it is cleared. */
-static int prepare(const struct work *work)
-{
-	struct sgpu_processor *processor = work->processor;
-	const struct sgpu_page_change *change = work->change;
-	bool drops = false, unclear = false;
-	int rc = SGPU_OK;
-
-	for (uint32_t i = 0; i < change->count; i++) {
-		const uint8_t action = change->actions[i];
-
-		drops = drops || DROPPED >> action & 1;
-		if (action == SGPU_PAGE_ADD || action == SGPU_PAGE_SWAP) {
-			unclear = unclear ||
-				  sgpu_page_needs_clear(processor, change->after[i], change->kind);
-		}
-	}
-	if (rc == SGPU_OK && unclear) {
-		rc = sgpu_activate_now(processor, NULL, work->error);
-	}
-	if (rc == SGPU_OK && (drops || unclear)) {
-		rc = sgpu_activate_now(processor, change->context, work->error);
 	}
 	return rc;
 }
 
-int sgpu_pages_change(struct sgpu_processor *processor, const struct sgpu_page_change *change,
-		      struct sgpu_error *error)
+static void undo_map(struct sgpu_processor *processor, const struct sgpu_page_run *run)
 {
-	const struct work work = { .processor = processor, .change = change, .error = error };
-	uint32_t added = 0, dropped = 0, swapped = 0, ignored;
-	int rc = prepare(&work);
+	const uint64_t size = run->count * processor->page_size[run->kind];
+	/* Kernels may have written there already. */
+	bool clean = sgpu_activate_now(processor, run->context, NULL) == SGPU_OK &&
+		     sgpu_pages_clear(processor, run->context, run->va, size, NULL) == SGPU_OK;
 
+	if (sgpu_page_unmap(run->context->space, run->va, size, NULL) != SGPU_OK) {
+		run->context->faulted = true;
+		for (uint32_t i = 0; i < run->count; i++) {
+			sgpu_page_retire(processor, run->pages[i], run->kind);
+		}
+		return;
+	}
+	for (uint32_t i = 0; !clean && i < run->count; i++) {
+		sgpu_page_soil(processor, run->pages[i], run->kind);
+	}
+}
+
+int sgpu_pages_map(struct sgpu_processor *processor, const struct sgpu_page_run *run,
+		   struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	if (is_unclear(processor, run)) {
+		rc = sgpu_activate_now(processor, NULL, error);
+		rc = rc < 0 ? rc : sgpu_activate_now(processor, run->context, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_page_map(run->context->space, run->va, run->pages, run->count,
+				   processor->page_size[run->kind], error);
+	}
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	rc = each_run(&work, ADDED, map_new, change->count, &added);
-	if (rc == SGPU_OK) {
-		rc = each_run(&work, ADDED, clear_new, change->count, &ignored);
-	}
-	if (rc == SGPU_OK) {
-		rc = each_run(&work, DROPPED, clear, change->count, &ignored);
-	}
-	if (rc == SGPU_OK) {
-		rc = each_run(&work, DROPPED, unmap_old, change->count, &dropped);
-	}
-	if (rc == SGPU_OK) {
-		rc = each_run(&work, SWAPPED, map_new, change->count, &swapped);
-	}
-	if (rc == SGPU_OK) {
-		rc = each_run(&work, SWAPPED, clear_new, change->count, &ignored);
-	}
+	rc = clear_new(processor, run, error);
 	if (rc != SGPU_OK) {
-		each_run_back(&work, SWAPPED, undo_map, swapped);
-		each_run_back(&work, DROPPED, undo_unmap, dropped);
-		each_run_back(&work, ADDED, undo_map, added);
+		undo_map(processor, run);
 	}
 	return rc;
+}
+
+int sgpu_pages_unmap(struct sgpu_processor *processor, const struct sgpu_page_run *run,
+		     struct sgpu_error *error)
+{
+	const uint64_t size = run->count * processor->page_size[run->kind];
+	int rc = sgpu_activate_now(processor, run->context, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_pages_clear(processor, run->context, run->va, size, error);
+	}
+	return rc < 0 ? rc : sgpu_page_unmap(run->context->space, run->va, size, error);
 }

@@ -28,8 +28,6 @@ struct sgpu_frame_entry {
 	uint64_t clean : 1;   /* was cleared when it became free */
 	uint64_t stale : 1;   /* kernels may have written to it: it is no new memory any more */
 	uint64_t retired : 1; /* the device would not give it back: nobody gets it */
-	uint64_t missing : 1; /* in a table, but the device did not map it again: it can only be
-				 taken out */
 	uint64_t marked : 1;  /* named by the command that is being checked */
 	uint64_t directory : 12;
 	uint64_t index : 13;
@@ -89,7 +87,6 @@ struct sgpu_processor {
 	uint32_t serials; /* given so far */
 	/* of the command at work */
 	uint32_t pages[SGPU_CHANNEL_PAGES_MAX];
-	uint8_t actions[SGPU_CHANNEL_PAGES_MAX];
 
 	pthread_mutex_t activation;
 	pthread_cond_t activation_turn;
@@ -133,8 +130,6 @@ void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,
 /* Data have been cleared; a directory's or table's frame is as it was. */
 void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind);
 void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind);
-/* It was cleared, and stays in its tables; nothing is done with it on the device any more. */
-void sgpu_page_miss(struct sgpu_processor *processor, uint32_t first, int kind);
 /* A free page that kernels may have written to. */
 void sgpu_page_soil(struct sgpu_processor *processor, uint32_t first, int kind);
 static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory,
@@ -176,19 +171,19 @@ int sgpu_processor_wait(struct sgpu_processor *processor, int enqueued,
  * the range is clear. It is mapped, and its context reachable. */
 int sgpu_pages_clear(struct sgpu_processor *processor, const struct sgpu_context *context,
 		     uint64_t at, uint64_t size, struct sgpu_error *error);
-enum sgpu_page_action { SGPU_PAGE_NONE, SGPU_PAGE_ADD, SGPU_PAGE_DROP, SGPU_PAGE_SWAP };
-struct sgpu_page_change {
+struct sgpu_page_run {
 	struct sgpu_context *context;
 	int kind;
 	uint64_t va;
 	uint32_t count;
-	const uint32_t *before, *after; /* `count` pages each */
-	const uint8_t *actions;		/* what becomes of each on the device */
+	const uint32_t *pages;
 };
-/* All of it or, when the device fails, none of it; only that what was to be dropped may be clear
- * then, and, when the device fails again, missing. */
-int sgpu_pages_change(struct sgpu_processor *processor, const struct sgpu_page_change *change,
-		      struct sgpu_error *error);
+/* Either: all of it or, when the device fails, none of it; only that what was to go may be clear
+ * then. */
+int sgpu_pages_map(struct sgpu_processor *processor, const struct sgpu_page_run *run,
+		   struct sgpu_error *error);
+int sgpu_pages_unmap(struct sgpu_processor *processor, const struct sgpu_page_run *run,
+		     struct sgpu_error *error);
 
 /* ---- the commands, each in a file of its name ----
  * Writers of the tables call them, but for CH_SUBMIT, which a reader calls. */

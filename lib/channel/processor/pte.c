@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * CH_PTE: pages into a page table, or out of it. Everything is checked first, against the table of
- * pages and against what the channel has mapped; then the device does its part; then it is entered.
+ * CH_PTE: pages into empty entries of a page table, or mapped ones out of it. Everything is checked
+ * first, against the table of pages and against what the channel has mapped; then the device does
+ * its part; then it is entered.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +20,8 @@ struct job {
 	int kind;
 	uint64_t va, size;
 	struct sgpu_reply *reply;
-	uint32_t protected_pages, pages;
-	bool authorised;
+	uint32_t protected_pages, kept; /* kept: pages that are mapped there already */
+	bool unmaps, authorised;
 };
 
 /* Whether pages of the other size are mapped where entry `index` stands. */
@@ -65,9 +66,10 @@ static int refuse_used(const struct job *job, uint32_t page)
 		       : sgpu_refuse(job->reply, SGPU_REFUSED_NOT_FREE, "page %u is in use", page);
 }
 
-static int check_new(struct job *job, uint32_t i, uint32_t page, uint32_t old)
+static int check_new(struct job *job, uint32_t i)
 {
 	struct sgpu_processor *processor = job->processor;
+	const uint32_t page = processor->pages[i];
 	enum sgpu_frame_region region;
 	enum sgpu_refusal refusal = sgpu_page_place(processor, page, job->kind, &region);
 
@@ -75,47 +77,40 @@ static int check_new(struct job *job, uint32_t i, uint32_t page, uint32_t old)
 		return sgpu_refuse(job->reply, refusal,
 				   "page %u lies in the wrong region, or nowhere", page);
 	}
-	job->pages++;
 	job->protected_pages += region == SGPU_REGION_PROTECTED;
-	if (processor->frames[page].missing) {
-		return sgpu_refuse(job->reply, SGPU_REFUSED_DEVICE,
-				   "the device has not page %u any more: it can only be taken out",
-				   page);
-	}
-	if (page == old) {
+	if (page == job->table->entries[job->index + i]) {
+		job->kept++;
 		return SGPU_OK;
 	}
 	if (processor->frames[page].marked || !sgpu_page_is_free(processor, page, job->kind)) {
 		return refuse_used(job, page);
 	}
-	if (overlaps(job, job->index + i)) {
+	if (job->table->entries[job->index + i] != SGPU_NO_FRAME || overlaps(job, job->index + i)) {
 		return sgpu_refuse(
 			job->reply, SGPU_REFUSED_ALIAS, "another page than %u is mapped at 0x%llx",
 			page, (unsigned long long)(job->va + i * processor->page_size[job->kind]));
 	}
 	processor->frames[page].marked = 1;
-	processor->actions[i] = old == SGPU_NO_FRAME ? SGPU_PAGE_ADD : SGPU_PAGE_SWAP;
 	return SGPU_OK;
 }
 
-static int check_entry(struct job *job, uint32_t i)
+static int check_old(const struct job *job, uint32_t i)
 {
-	struct sgpu_processor *processor = job->processor;
-	const uint32_t page = processor->pages[i], old = job->table->entries[job->index + i];
+	const uint64_t va = job->va + i * job->processor->page_size[job->kind];
+	const uint32_t page = job->table->entries[job->index + i];
 
-	processor->actions[i] = SGPU_PAGE_NONE;
-	if (old != SGPU_NO_FRAME && old != page) {
-		if (processor->frames[old].locked && !job->authorised) {
-			return sgpu_refuse(
-				job->reply, SGPU_REFUSED_LOCKED, "page %u at 0x%llx is locked", old,
-				(unsigned long long)(job->va +
-						     i * processor->page_size[job->kind]));
-		}
-		if (page == SGPU_NO_FRAME) {
-			processor->actions[i] = SGPU_PAGE_DROP;
-		}
+	if (job->processor->pages[i] != SGPU_NO_FRAME) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_MALFORMED,
+				   "a command that maps some pages and unmaps others");
 	}
-	return page == SGPU_NO_FRAME ? SGPU_OK : check_new(job, i, page, old);
+	if (page == SGPU_NO_FRAME) {
+		return sgpu_refuse(job->reply, SGPU_REFUSED_NOT_MAPPED,
+				   "no page is mapped at 0x%llx", (unsigned long long)va);
+	}
+	return !job->processor->frames[page].locked || job->authorised
+		       ? SGPU_OK
+		       : sgpu_refuse(job->reply, SGPU_REFUSED_LOCKED, "page %u at 0x%llx is locked",
+				     page, (unsigned long long)va);
 }
 
 static int check_entries(struct job *job)
@@ -125,7 +120,11 @@ static int check_entries(struct job *job)
 	int rc = SGPU_OK;
 
 	for (; rc == SGPU_OK && checked < job->count; checked++) {
-		rc = check_entry(job, checked);
+		rc = job->unmaps ? check_old(job, checked) : check_new(job, checked);
+	}
+	if (rc == SGPU_OK && job->kept && job->kept != job->count) {
+		rc = sgpu_refuse(job->reply, SGPU_REFUSED_ALIAS,
+				 "%u of the pages are mapped already", job->kept);
 	}
 	for (uint32_t i = 0; i < checked; i++) {
 		if (processor->pages[i] < processor->config.frames) {
@@ -200,28 +199,21 @@ static void put_in(const struct job *job, uint32_t i, uint32_t page)
 		       });
 }
 
-static void enter(struct job *job)
+static void enter(const struct job *job)
 {
 	struct sgpu_frame_entry *table = &job->processor->frames[job->table->frame];
 
 	for (uint32_t i = 0; i < job->count; i++) {
 		uint32_t *entry = &job->table->entries[job->index + i];
-		const uint32_t page = job->processor->pages[i], old = *entry;
 
-		if (page == old) {
-			continue;
+		if (job->unmaps) {
+			sgpu_page_give(job->processor, *entry, job->kind);
+		} else {
+			put_in(job, i, job->processor->pages[i]);
 		}
-		if (old != SGPU_NO_FRAME) {
-			sgpu_page_give(job->processor, old, job->kind);
-			table->index = (table->index - 1u) & 0x1fff;
-		}
-		if (page != SGPU_NO_FRAME) {
-			put_in(job, i, page);
-			table->index = (table->index + 1u) & 0x1fff;
-		}
-		*entry = page;
+		*entry = job->processor->pages[i];
 	}
-	job->channel->authorisations += job->authorised;
+	table->index = (table->index + (job->unmaps ? 0 - job->count : job->count)) & 0x1fff;
 }
 
 static void summarise(struct job *job)
@@ -247,7 +239,7 @@ static void summarise(struct job *job)
 		.va = job->va,
 		.size = job->size,
 		.protected_pages = job->protected_pages,
-		.pages = job->pages,
+		.pages = job->unmaps ? 0 : job->count,
 	};
 	sgpu_kt128(pages, count * sizeof(*pages), NULL, 0, summary->hash, sizeof(summary->hash));
 	sgpu_mac_summary(&job->channel->context->keys->derived, summary, summary->mac);
@@ -255,16 +247,15 @@ static void summarise(struct job *job)
 
 static int change_device(struct job *job)
 {
-	const struct sgpu_page_change change = {
+	const struct sgpu_page_run run = {
 		.context = job->channel->context,
 		.kind = job->kind,
 		.va = job->va,
 		.count = job->count,
-		.before = job->table->entries + job->index,
-		.after = job->processor->pages,
-		.actions = job->processor->actions,
+		.pages = job->processor->pages,
 	};
-	int rc = sgpu_pages_change(job->processor, &change, &job->reply->error);
+	int rc = job->unmaps ? sgpu_pages_unmap(job->processor, &run, &job->reply->error)
+			     : sgpu_pages_map(job->processor, &run, &job->reply->error);
 
 	return rc == SGPU_OK ? SGPU_OK
 			     : sgpu_refuse_device(job->reply, rc, "cannot change mappings");
@@ -289,10 +280,14 @@ int sgpu_do_pte(struct sgpu_processor *processor, const struct sgpu_command *com
 	}
 	/* The sender may change its own while it is looked at. */
 	memcpy(processor->pages, command->pte.pages, job.count * sizeof(*processor->pages));
-	if (check_entries(&job) != SGPU_OK || change_device(&job) != SGPU_OK) {
+	job.unmaps = processor->pages[0] == SGPU_NO_FRAME;
+	if (check_entries(&job) != SGPU_OK || (!job.kept && change_device(&job) != SGPU_OK)) {
 		return reply->code;
 	}
-	enter(&job);
+	if (!job.kept) {
+		enter(&job);
+	}
+	job.channel->authorisations += job.authorised;
 	summarise(&job);
 	return SGPU_OK;
 }
