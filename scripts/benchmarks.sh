@@ -14,7 +14,7 @@
 #   --again           measure all of them anew
 #   SGPU_BUILD        folder with the built programs (build); records are kept in its folder benchmarks
 # Says what could not be measured. Exit status: 0 done, 1 something failed, 3 time is up: call it again.
-set -u
+set -uo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.." || exit 1
 build=${SGPU_BUILD:-build}
@@ -72,34 +72,30 @@ options_of() {
 
 # measure CASE: status 3 when the time does not suffice.
 measure() {
-	local file=$kept/$name-$1.json case=${1/#aa/all} runs=1 options command left=0 status=0 i
+	local file=$kept/$name-$1.json case=${1/#aa/all} first=0 last=0 options command left=0 status=0 i
 	read -ra options < <(options_of "$1")
-	[ "$1" != aa ] || runs=$((${quick:+1}0 ? 2 : 5))
+	[ "$1" != aa ] || first=1 last=$((${quick:+1}0 ? 2 : 5))
 	command="sgpu-bench run $case --device $device ${options[*]}"
 	if [ -z "$again" ] && head -n 1 "$file" 2>/dev/null | grep -F "\"command\":\"$command\"" | grep -qF "\"commit\":\"$commit\""; then
 		return 0
 	fi
-	for ((i = 1; i <= runs && status % 5 == 0; i++)); do
-		if [ "$seconds" -gt 0 ]; then
-			left=$((seconds + 60 - SECONDS))
-			[ $left -gt 60 ] || return 3
-		fi
+	for ((i = first; i <= last && status % 5 == 0; i++)); do
+		[ "$seconds" -eq 0 ] || left=$((seconds + 60 - SECONDS))
+		[ "$seconds" -eq 0 ] || [ $left -gt 60 ] || return 3
 		echo "benchmarks.sh: $command" >&2
 		timeout -k 5 "$left" sgpu-bench run "$case" --device "$device" "${options[@]}" --json -q -o "$file.$i" </dev/null
 		status=$?
 	done
 	if [ $((status % 5)) -eq 0 ]; then
-		if [ "$1" = aa ]; then
-			sgpu-bench aa -q --json "$file".[1-5] >"$file.new" && mv "$file.new" "$file.1" || return
-		fi
-		sed "1s|,\"command\":\"[^\"]*\"|,\"command\":\"$command\"|" "$file.1" >"$file"
+		[ "$1" != aa ] || sgpu-bench aa -q --json -o "$file.0" "$file".[1-5] || return
+		sed "1s|,\"command\":\"[^\"]*\"|,\"command\":\"$command\"|" "$file.0" >"$file"
 		status=0
 	elif [ $status -eq 124 ] && [ "$SECONDS" -gt "$seconds" ] && [ "$begun" -gt 1 ]; then
 		status=3
 	else
 		lacking+=("$1: status $status")
 	fi
-	rm -f "$file".[1-5]
+	rm -f "$file".[0-5]
 	return $status
 }
 
@@ -117,8 +113,7 @@ table() {
 # place NAME-CASE COMMAND...: what the command prints, between the lines of that name.
 place() {
 	grep -qF "<!-- $1 -->" "$docs" || printf '\n## %s\n\n<!-- %s -->\n<!-- end -->\n' "$1" "$1" >>"$docs"
-	"${@:2}" >"$kept/wide" || return 1
-	tr -s ' ' <"$kept/wide" >"$kept/table"
+	"${@:2}" | tr -s ' ' >"$kept/table" || return 1
 	awk -v mark="<!-- $1 -->" -v table="$kept/table" '
 	!inside { print }
 	$0 == mark {
@@ -169,7 +164,7 @@ done
 if [ ${#graviton[@]} -gt 0 ]; then
 	place "$name-graviton" sgpu-bench graviton "${graviton[@]}" || lacking+=("graviton: status 1")
 fi
-rm -f "$kept/table" "$kept/wide"
+rm -f "$kept/table"
 page=$kept/$(basename "$raw").html
 sgpu-bench report -q "$raw"/*.json -o "$page" && echo "benchmarks.sh: $page" >&2 || lacking+=("report: status $?")
 [ ${#lacking[@]} -eq 0 ] || printf 'could not be measured: %s\n' "${lacking[@]}"

@@ -3,11 +3,10 @@
  * Measuring: cases as rows of a table, samples, statistics, records, comparison. Times are in
  * nanoseconds.
  *
- * A case measures points. A point has one or more variants that do comparable work ("plain",
- * "sealed"). They are sampled in turns within one run, so that a slow moment of the machine slows
- * all of them. A sample prepares (fills with a pattern), runs (the timed work) and verifies. Every
- * variant of a point gives one record: its statistics, and from the second variant on the ratio of
- * its time to that of the first, round by round. */
+ * A case measures points. A point has variants that do comparable work ("plain", "sealed"), which
+ * are sampled in turns within one run. A sample prepares, runs (the timed work) and verifies. Every
+ * variant of a point gives one record: its statistics, and the ratio of its time to that of the
+ * first, round by round. */
 #ifndef SGPU_BENCH_H
 #define SGPU_BENCH_H
 
@@ -128,9 +127,8 @@ int sgpu_bench_sizes(const struct sgpu_bench *bench, uint64_t min, uint64_t max,
 		     uint64_t sizes[SGPU_BENCH_SIZES_MAX]);
 /* Whether --size allows a size, for cases with sizes of their own. */
 bool sgpu_bench_wants(const struct sgpu_bench *bench, uint64_t size);
-/* Whether the host and the device have this much memory: SGPU_OK, or SGPU_ENOMEM and the reason. A
- * case asks before a large allocation, because the kernel kills a process rather than refuse
- * memory. */
+/* Whether the host and the device have this much memory: SGPU_OK, or SGPU_ENOMEM and the reason.
+ * The kernel would kill the process rather than refuse memory. */
 SGPU_MUST_CHECK int sgpu_bench_fits(const struct sgpu_bench *bench, uint64_t host_bytes,
 				    uint64_t device_bytes, struct sgpu_error *error);
 
@@ -172,11 +170,9 @@ void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed);
 uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed);
 
 /* ---- work on streams ---- */
-/* Holds the streams (at least one) behind a gate while enqueue(argument, error) enqueues work, then
- * waits for its end. The gate is a copy on a stream of its own, for which the other streams wait.
- * If it ends before everything is enqueued, the sample is taken again behind a longer copy. The
- * device's times of the tasks thus contain no time of the host. `enqueue` must zero its tasks; it
- * may be called several times, and must give the same result each time. */
+/* Holds the streams behind a gate, a copy for which they wait, while enqueue(argument, error)
+ * enqueues work, then waits for its end. If the gate opens too early, the sample is taken again
+ * behind a longer copy: `enqueue` must zero its tasks, and give the same result each time. */
 SGPU_MUST_CHECK int sgpu_bench_enqueue(struct sgpu_bench *bench, struct sgpu_stream *const *streams,
 				       int count,
 				       int (*enqueue)(void *argument, struct sgpu_error *error),
@@ -348,9 +344,8 @@ SGPU_MUST_CHECK int sgpu_bench_compare(const struct sgpu_bench_results *first,
 				       struct sgpu_bench_difference **differences, size_t *count,
 				       struct sgpu_error *error);
 /* Adds to `noise` how far `count` runs of one build lie apart, for each measurement that passed in
- * all of them; two more such runs differ by more in at most 1 of 20 measurements. More runs than
- * SGPU_BENCH_RUNS_MAX would hardly change what they say, and each one is compared with each other
- * one. Errors: SGPU_EUSAGE (fewer than two runs, or more), SGPU_ENOMEM. */
+ * all of them; two more such runs differ by more in at most 1 of 20 measurements. Errors:
+ * SGPU_EUSAGE (fewer than two runs, or more than SGPU_BENCH_RUNS_MAX), SGPU_ENOMEM. */
 enum { SGPU_BENCH_RUNS_MAX = 64 };
 SGPU_MUST_CHECK int sgpu_bench_measure_noise(const struct sgpu_bench_results *runs, size_t count,
 					     struct sgpu_bench_results *noise,

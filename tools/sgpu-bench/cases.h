@@ -8,8 +8,8 @@
 #include <sys/types.h>
 
 #include <bench/bench.h>
-#include <sgpu/channel.h>
-#include <sgpu/secure.h>
+#include "channel/channel.h"
+#include "secure/secure.h"
 
 /* In the order in which they run; ends with a row without a name. Static. */
 extern const struct sgpu_bench_case bench_cases[];
