@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <channel/processor/request.h>
 #include <sgpu/io.h>
 
 #include "secure/secure.h"
