@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "bare.h"
+#include "job.h"
 #include "setup.h"
 
 int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size, struct bare **bare,

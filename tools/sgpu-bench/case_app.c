@@ -3,9 +3,223 @@
  * app: whole applications, from the batch to its response: sealed and in a secure context, as
  * sgpu-run runs them, and unsealed on the plain device.
  */
-#include "app.h"
-#include "cases.h"
+#include <math.h>
+#include <string.h>
 
+#include "cases.h"
+#include "job.h"
+
+struct app {
+	const char *name;
+	uint64_t batch_bytes;
+	struct job_side side; /* what all of its sides have in common; new_bare: NULL if it is not
+				 measured next to bare calls */
+};
+
+/* ---- black_scholes ---- */
+/* black_scholes as Graviton ran it (Volos, Vaswani, Bruno, OSDI 2018): batches of 4 million
+ * options, one after another. */
+enum { PRICE, STRIKE, YEARS, INPUTS, VECTORS = 5 };
+enum { OPTIONS = 4000000, OPTIONS_QUICK = 250000, BATCHES = 10, BATCHES_QUICK = 2, CHECKED = 1000 };
+static const double rate = 0.02, volatility = 0.30;
+
+static double normal(double x)
+{
+	return 0.5 * erfc(-x * M_SQRT1_2);
+}
+
+/* The price of a call, by the formula as the books have it. */
+static double call_price(double price, double strike, double years)
+{
+	double deviation = volatility * sqrt(years);
+	double d1 =
+		(log(price / strike) + (rate + volatility * volatility / 2) * years) / deviation;
+
+	return price * normal(d1) - strike * exp(-rate * years) * normal(d1 - deviation);
+}
+
+/* Some of the calls by the formula, and all puts by the parity of calls and puts. */
+static int check_prices(const struct job_side *side, const void *results, uint64_t size,
+			struct sgpu_error *error)
+{
+	const uint64_t count = size / sizeof(float) / 2;
+	const float *price = side->data, *strike = price + count, *years = strike + count;
+	const float *call = results, *put = call + count;
+
+	for (uint64_t i = 0; i < count; i++) {
+		double parity = (double)call[i] - price[i] +
+				strike[i] * exp(-rate * (double)years[i]) - put[i];
+		double wanted = i % (count / CHECKED) == 0
+					? call_price(price[i], strike[i], years[i])
+					: call[i];
+
+		if (!(fabs(parity) < 1e-3 && fabs(wanted - call[i]) < 1e-3)) {
+			return sgpu_fail(error, SGPU_EDIFFERS,
+					 "option %llu has the prices %g and %g",
+					 (unsigned long long)i, (double)call[i], (double)put[i]);
+		}
+	}
+	return SGPU_OK;
+}
+
+/* As the sample of NVIDIA's toolkit has them: price 5 to 30, strike 1 to 100, 0.25 to 10 years. */
+static void fill_options(float *price, uint64_t count)
+{
+	float *strike = price + count, *years = strike + count;
+
+	for (uint64_t i = 0; i < count; i++) {
+		uint64_t z = (i + 1) * 0x9e3779b97f4a7c15u;
+
+		z ^= z >> 31;
+		price[i] = 5.0f + 25.0f * (float)(z & 0xffff) / 65535.0f;
+		strike[i] = 1.0f + 99.0f * (float)(z >> 16 & 0xffff) / 65535.0f;
+		years[i] = 0.25f + 9.75f * (float)(z >> 32 & 0xffff) / 65535.0f;
+	}
+}
+
+static void add_options(struct job *job, const struct job_side *side)
+{
+	const uint64_t count = side->size / sizeof(float);
+	const struct job_type type = { "f32", { count } };
+	const float *inputs = side->data;
+
+	job_segment(job, JOB_INPUT, "price", type, inputs + PRICE * count);
+	job_segment(job, JOB_INPUT, "strike", type, inputs + STRIKE * count);
+	job_segment(job, JOB_INPUT, "years", type, inputs + YEARS * count);
+	job_segment(job, JOB_OUTPUT, "call", type, NULL);
+	job_segment(job, JOB_OUTPUT, "put", type, NULL);
+	job_operation(job, "PRICE", "black_scholes",
+		      json_pack("{s:s, s:s, s:s, s:s, s:s}", "price", "price", "strike", "strike",
+				"years", "years", "output_call", "call", "output_put", "put"),
+		      json_pack("{s:f, s:f}", "rate", rate, "volatility", volatility), NULL);
+}
+
+static int new_bare(struct sgpu_bench *bench, const struct job_side *side, struct bare **bare,
+		    struct sgpu_error *error)
+{
+	int rc = bare_new(bench, "black_scholes", side->size, bare, error);
+
+	if (rc == SGPU_OK) {
+		struct sgpu_op_call *call = &(*bare)->call;
+
+		call->param[sgpu_op_param(call->op, "rate")] = (struct sgpu_op_value){ true, rate };
+		call->param[sgpu_op_param(call->op, "volatility")] =
+			(struct sgpu_op_value){ true, volatility };
+		memcpy((*bare)->host[PRICE], side->data, INPUTS * side->size);
+	}
+	return rc;
+}
+
+static int make_black_scholes(struct sgpu_bench *bench, struct app *app, struct sgpu_error *error)
+{
+	const bool quick = bench->options.quick;
+	const uint64_t count = quick ? OPTIONS_QUICK : OPTIONS, size = count * sizeof(float);
+	void *inputs = NULL;
+	int rc = sgpu_bench_new(bench, INPUTS * size, &inputs, error);
+
+	*app = (struct app){ .name = "black_scholes",
+			     .batch_bytes = VECTORS * size,
+			     .side = { .batches = quick ? BATCHES_QUICK : BATCHES,
+				       .add = add_options,
+				       .new_bare = new_bare,
+				       .check = check_prices,
+				       .data = inputs,
+				       .size = size } };
+	if (rc == SGPU_OK) {
+		fill_options(inputs, count);
+	}
+	return rc;
+}
+
+/* ---- fashion-knn ---- */
+/* fashion-knn: the shape of examples/fashion-knn with pictures made here, whose classes are known.
+ */
+enum {
+	KNOWN = 10000,
+	ASKED = 2000,
+	PIXELS = 784,
+	CLASSES = 10,
+	QUICK = 4 /* so many times fewer of both */
+};
+
+struct pictures {
+	uint8_t known[KNOWN][PIXELS], asked[ASKED][PIXELS], labels[KNOWN];
+	uint64_t known_count, asked_count;
+};
+
+static int check_classes(const struct job_side *side, const void *results, uint64_t size,
+			 struct sgpu_error *error)
+{
+	const int32_t *found = results;
+
+	(void)side;
+	for (int i = 0; i < (int)(size / sizeof(*found)); i++) {
+		if (found[i] != i % CLASSES) {
+			return sgpu_fail(error, SGPU_EDIFFERS,
+					 "picture %d is taken for class %d, not %d", i,
+					 (int)found[i], i % CLASSES);
+		}
+	}
+	return SGPU_OK;
+}
+
+static void add_pictures(struct job *job, const struct job_side *side)
+{
+	const struct pictures *pictures = side->data;
+	const uint64_t known = pictures->known_count, asked = pictures->asked_count;
+	const struct job_type between = { NULL, { 0 } };
+
+	job_segment(job, JOB_INPUT, "known", (struct job_type){ "u8", { known, PIXELS } },
+		    pictures->known);
+	job_segment(job, JOB_INPUT, "labels", (struct job_type){ "u8", { known } },
+		    pictures->labels);
+	job_segment(job, JOB_INPUT, "asked", (struct job_type){ "u8", { asked, PIXELS } },
+		    pictures->asked);
+	job_segment(job, JOB_BETWEEN, "known_rows", between, NULL);
+	job_segment(job, JOB_BETWEEN, "asked_rows", between, NULL);
+	job_segment(job, JOB_OUTPUT, "found", (struct job_type){ "i32", { asked } }, NULL);
+	job_operation(job, "CONVERT_KNOWN", "cast",
+		      json_pack("{s:s, s:s}", "input", "known", "output", "known_rows"),
+		      json_pack("{s:s}", "dtype", "f32"), NULL);
+	job_operation(job, "CONVERT_ASKED", "cast",
+		      json_pack("{s:s, s:s}", "input", "asked", "output", "asked_rows"),
+		      json_pack("{s:s}", "dtype", "f32"), NULL);
+	job_operation(job, "CLASSIFY", "nearest",
+		      json_pack("{s:s, s:s, s:s, s:s}", "a", "asked_rows", "b", "known_rows",
+				"labels", "labels", "output", "found"),
+		      json_pack("{s:i}", "k", 5), NULL);
+}
+
+static int make_fashion_knn(struct sgpu_bench *bench, struct app *app, struct sgpu_error *error)
+{
+	void *memory = NULL;
+	struct pictures *pictures;
+	int rc = sgpu_bench_new(bench, sizeof(*pictures), &memory, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	pictures = memory;
+	pictures->known_count = bench->options.quick ? KNOWN / QUICK : KNOWN;
+	pictures->asked_count = bench->options.quick ? ASKED / QUICK : ASKED;
+	*app = (struct app){ .name = "fashion-knn",
+			     .side = { .batches = 1,
+				       .add = add_pictures,
+				       .check = check_classes,
+				       .data = pictures } };
+	app->batch_bytes = pictures->known_count * (PIXELS + 1) +
+			   pictures->asked_count * (PIXELS + sizeof(int32_t));
+	for (uint64_t i = 0; i < pictures->known_count; i++) {
+		pictures->labels[i] = (uint8_t)(i % CLASSES);
+		bench_draw(pictures->known[i], i % CLASSES, i);
+	}
+	for (uint64_t i = 0; i < pictures->asked_count; i++) {
+		bench_draw(pictures->asked[i], i % CLASSES, KNOWN + i);
+	}
+	return SGPU_OK;
+}
+
+/* ---- the case ---- */
 /* A way to have a device and to bring payloads. What Graviton compares is the application with its
  * whole protection, and without any: next to bare calls, one batch after the other, and several at
  * once, which a runner that stays is for. */
@@ -62,8 +276,8 @@ int bench_app(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	static int (*const apps[])(struct sgpu_bench * bench, struct app * app,
 				   struct sgpu_error * error) = {
-		app_black_scholes,
-		app_fashion_knn,
+		make_black_scholes,
+		make_fashion_knn,
 	};
 	struct job_place *place = NULL;
 	int rc = job_new_place(bench, bench->device, true, &place, error);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * bandwidth: plain copies between host memory and the device, one direction or both at once.
- * Pinned: memory of the device's pool. Registered: the process's own, registered with the device.
- * Pageable: the process's own as it is. Many copies are enqueued back to back and timed by the
- * device; "one by one" waits for each and is timed by the host.
+ * Pinned: memory of the device's pool. Pageable: the process's own as it is. Many copies are
+ * enqueued back to back and timed by the device; "one by one" waits for each and is timed by the
+ * host.
  */
 #include <string.h>
 
 #include "cases.h"
 #include "setup.h"
 
-enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 6 /* of the host */ };
+enum { COPIES_MAX = 64, SEED = 3, MEMORIES = 4 /* of the host */ };
 #define SIZE_LEAST ((uint64_t)4 << 10)
 #define SIZE_LARGEST ((uint64_t)1 << 30)
 /* A sample of large copies moves about as much as this. */
@@ -33,7 +33,7 @@ struct bandwidth {
 	struct sgpu_bench *bench;
 	struct sgpu_stream *streams[WAYS];
 	sgpu_devptr to, from; /* on the device */
-	struct memories pinned, registered, pageable;
+	struct memories pinned, pageable;
 	uint64_t size, room; /* bytes of a copy, and of each memory: all copies of a sample */
 	int copies;
 };
@@ -157,9 +157,8 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 				      : "operations * size_bytes",
 	};
 	const char *const no_pinned = b->pinned.lack.code ? b->pinned.lack.text : NULL;
-	const char *const no_registered = b->registered.lack.code ? b->registered.lack.text : NULL;
 	struct variant pinned = { .b = b, .memories = &b->pinned, .direction = direction },
-		       registered = pinned, pageable = pinned;
+		       pageable = pinned;
 	const struct sgpu_bench_variant variants[] = {
 		{ .name = "pinned",
 		  .prepare = prepare,
@@ -173,16 +172,9 @@ static int measure_direction(struct bandwidth *b, const struct direction *direct
 		  .verify = verify,
 		  .argument = &pinned,
 		  .why = no_pinned },
-		{ .name = "registered",
-		  .prepare = prepare,
-		  .run = run_enqueued,
-		  .verify = verify,
-		  .argument = &registered,
-		  .why = no_registered },
 		BENCH_WORK("pageable", prepare, copy_one_by_one, verify, &pageable),
 	};
 
-	registered.memories = &b->registered;
 	pageable.memories = &b->pageable;
 	return sgpu_bench_measure(b->bench, &point, variants, SGPU_ARRAY_LENGTH(variants), error);
 }
@@ -198,8 +190,7 @@ static int make_memories(struct bandwidth *b, enum bench_way way, struct memorie
 		rc = bench_new_source(b->bench, way, BENCH_PAGES_ANY, -1, b->room, SEED, ends[i],
 				      error);
 	}
-	if (rc == SGPU_EUNAVAILABLE ||
-	    (rc != SGPU_OK && way == BENCH_REGISTERED)) { /* which has limits of its own */
+	if (rc == SGPU_EUNAVAILABLE) {
 		memories->lack = *error;
 		rc = SGPU_OK;
 	}
@@ -213,7 +204,6 @@ static int make(struct bandwidth *b, struct sgpu_error *error)
 
 	rc = rc ? rc : sgpu_bench_new_device_memory(bench, b->room, &b->from, error);
 	rc = rc ? rc : make_memories(b, BENCH_PINNED, &b->pinned, error);
-	rc = rc ? rc : make_memories(b, BENCH_REGISTERED, &b->registered, error);
 	rc = rc ? rc : make_memories(b, BENCH_PAGEABLE, &b->pageable, error);
 	return rc ? rc : bench_to_device(b->streams[H2D], b->from, b->pageable.in, b->room, error);
 }

@@ -4,9 +4,73 @@
  * allocator gives them to the processor, as it does for a context; a point is about one kind, and
  * the others in a sample do not count.
  */
+#include <string.h>
+
 #include "cases.h"
 #include "setup.h"
 
+/* ---- a channel with both of its ends ---- */
+static int send(void *argument, const struct sgpu_command *command, struct sgpu_reply *reply)
+{
+	struct bench_channel *channel = argument;
+	const uint64_t begin = sgpu_now_ns();
+	const int rc = sgpu_processor_command(channel->processor, command, reply);
+
+	channel->spent_ns[command->op] += sgpu_now_ns() - begin;
+	return rc;
+}
+
+static int open_channel(struct bench_channel *channel, const struct sgpu_processor_config *config,
+			struct sgpu_error *error)
+{
+	struct sgpu_grant grant = { 0 };
+	int rc = sgpu_key_generate(SGPU_KEY_X25519, &channel->owner, error);
+
+	rc = rc ? rc : sgpu_processor_create(&channel->pager, config, &channel->processor, error);
+	rc = rc ? rc
+		: sgpu_allocator_create(&channel->pager.info, config, send, channel,
+					&channel->allocator, error);
+	rc = rc ? rc
+		: sgpu_allocator_channel(channel->allocator, channel->owner.public_half, &grant,
+					 error);
+	rc = rc ? rc : sgpu_session_open(&channel->owner, &grant, &channel->session, error);
+	channel->number = grant.channel;
+	return rc;
+}
+
+static void end_channel(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
+{
+	struct bench_channel *channel = (struct bench_channel *)what;
+
+	(void)bench, (void)size;
+	sgpu_session_close(&channel->session);
+	sgpu_allocator_free(&channel->allocator);
+	sgpu_processor_free(&channel->processor);
+	sgpu_pager_close(&channel->pager);
+	sgpu_key_clear(&channel->owner);
+}
+
+int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages, struct bench_channel **made,
+		      struct sgpu_error *error)
+{
+	struct sgpu_processor_config config = { .hidden = 1 };
+	struct bench_channel *channel;
+	void *memory = NULL;
+	int rc = sgpu_bench_new(bench, sizeof(*channel), &memory, error);
+
+	*made = channel = memory;
+	rc = rc ? rc : sgpu_bench_keep(bench, end_channel, (uintptr_t)memory, 0, error);
+	rc = rc ? rc : sgpu_pager_of(bench->device, &channel->pager, error);
+	rc = rc ? rc : sgpu_bench_fits(bench, 0, big_pages * channel->pager.info.big, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	config.unprotected = (uint32_t)(channel->pager.info.big / channel->pager.info.small);
+	config.frames = (uint32_t)big_pages * config.unprotected;
+	return open_channel(channel, &config, error);
+}
+
+/* ---- rows ---- */
 /* Big pages: an unprotected one, those that are mapped, and one of frames for small pages,
  * directories and tables. */
 enum { PAGES = 8, BIG_PAGES = 1 + PAGES + 1 };
@@ -203,6 +267,113 @@ static int set_scene(struct scene *s, struct sgpu_error *error)
 	return rc ? rc : sgpu_space_access(s->space, true, error);
 }
 
+/* ---- CH_MEASURE: the measure of a channel's memory, beside that of plain memory of the device
+ * ---- */
+enum { SEED = 11, SPARE_PAGES = 4 };
+
+struct digested {
+	struct sgpu_bench *bench;
+	struct bench_channel *channel;
+	struct sgpu_stream *stream;
+	sgpu_devptr plain;
+	uint64_t size, va;
+	uint8_t expected[SGPU_DIGEST_SIZE], digest[SGPU_DIGEST_SIZE];
+};
+
+static int measure_plain(void *argument, struct sgpu_error *error)
+{
+	struct digested *d = argument;
+	struct sgpu_task task = { 0 };
+	int rc;
+
+	memset(d->digest, 0, sizeof(d->digest));
+	rc = sgpu_device_measure(d->stream, d->plain, d->size, NULL, d->digest, &task);
+	return bench_finish(d->stream, rc, &task, 1, "measure", error);
+}
+
+/* Not timed is the owner's part: what travels is masked. */
+static int run_channel(void *argument, uint64_t *ns, struct sgpu_error *error)
+{
+	struct digested *d = argument;
+	struct bench_channel *channel = d->channel;
+	struct sgpu_measurement measured = { 0 };
+	int rc;
+
+	channel->spent_ns[SGPU_CH_MEASURE] = 0;
+	rc = sgpu_allocator_measure(channel->allocator, channel->number, d->va, d->size, false,
+				    &measured, error);
+	rc = rc ? rc : sgpu_session_measurement(channel->session, &measured, error);
+	memcpy(d->digest, measured.digest, sizeof(d->digest));
+	*ns = channel->spent_ns[SGPU_CH_MEASURE];
+	return rc;
+}
+
+static int verify(void *argument, struct sgpu_error *error)
+{
+	const struct digested *d = argument;
+
+	return memcmp(d->digest, d->expected, sizeof(d->digest)) == 0
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EDIFFERS, "the digest is not that of the bytes");
+}
+
+/* The same bytes into plain memory and into the channel's. */
+static int fill(struct digested *d, struct sgpu_error *error)
+{
+	const struct bench_channel *channel = d->channel;
+	void *pattern = NULL;
+	sgpu_devptr base = 0;
+	uint64_t space;
+	int rc = sgpu_bench_new_pinned(d->bench, d->size, &pattern, error);
+
+	rc = rc ? rc
+		: sgpu_processor_space(channel->processor, channel->number, &base, &space, error);
+	rc = rc ? rc : sgpu_processor_activate(channel->processor, channel->number, error);
+	if (rc == SGPU_OK) {
+		sgpu_bench_fill(pattern, d->size, SEED);
+		sgpu_measure_pages(pattern, d->size, NULL, d->expected);
+		rc = bench_to_device(d->stream, d->plain, pattern, d->size, error);
+	}
+	return rc ? rc : bench_to_device(d->stream, base + d->va, pattern, d->size, error);
+}
+
+static int measure_size(void *argument, uint64_t size, struct sgpu_error *error)
+{
+	struct digested *d = argument;
+	const struct sgpu_bench_variant variants[] = {
+		{ .name = "plain", .work = measure_plain, .verify = verify, .argument = d },
+		{ .name = "channel", .run = run_channel, .verify = verify, .argument = d },
+	};
+	const struct sgpu_bench_point point = { .parameters = { { "command", "CH_MEASURE", 0 },
+								{ "size_bytes", NULL, size } },
+						.bytes = size };
+	struct sgpu_pages_info pages;
+	uint64_t mapped;
+	int rc = sgpu_device_pages(d->bench->device, &pages, error);
+
+	d->size = size;
+	rc = rc ? rc
+		: bench_new_channel(d->bench, size / pages.big + SPARE_PAGES + 1, &d->channel,
+				    error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_allocator_map(d->channel->allocator, d->channel->number, size, &d->va,
+					&mapped, NULL, NULL, error);
+	}
+	rc = rc ? rc : sgpu_bench_new_device_memory(d->bench, size, &d->plain, error);
+	rc = rc ? rc : sgpu_bench_new_stream(d->bench, d->bench->device, &d->stream, error);
+	rc = rc ? rc : fill(d, error);
+	return rc ? rc : sgpu_bench_measure(d->bench, &point, variants, 2, error);
+}
+
+static int measure_measures(struct sgpu_bench *bench, struct sgpu_error *error)
+{
+	const struct bench_need need = { .host = 1, .device = 2 };
+	struct digested d = { .bench = bench };
+
+	return bench_sweep(bench, (uint64_t)64 << 10, (uint64_t)1 << 30, need, measure_size, &d,
+			   error);
+}
+
 int bench_channel(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const size_t mark = sgpu_bench_mark(bench);
@@ -215,5 +386,5 @@ int bench_channel(struct sgpu_bench *bench, struct sgpu_error *error)
 	sgpu_space_free(&s.space);
 	sgpu_key_clear(&s.owner);
 	sgpu_bench_release(bench, mark);
-	return rc ? rc : bench_measure_channel(bench, error);
+	return rc ? rc : measure_measures(bench, error);
 }

@@ -3,19 +3,22 @@
  * transition: what it costs to cross a border and to come back: between functions, processes, the
  * kernel, and what lies beneath it. What the loop itself costs is in the figures.
  */
+#include <errno.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <time.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <sgpu/attest.h>
 
-#include "bare.h"
 #include "base/cores.h"
+#include "base/spin.h"
 #include "cases.h"
-#include "pair.h"
 #include "setup.h"
 
 #if defined(__x86_64__)
@@ -27,7 +30,7 @@
 typedef int cross_fn(void *argument, uint64_t count, struct sgpu_error *error);
 
 /* The clock takes some tens of nanoseconds: less than a hundredth of a block. */
-enum { BLOCK_NS = 5000, BLOCK_MAX = 1 << 16, TRIES = 5 };
+enum { BLOCK_NS = 5000, BLOCK_MAX = 1 << 16, TRIES = 5, SPINS = 1 << 16 };
 
 struct block {
 	cross_fn *cross;
@@ -79,23 +82,13 @@ static int measure(struct sgpu_bench *bench, struct sgpu_bench_point point, cons
 			     : bench_or_waive(bench, &point, name, rc, error);
 }
 
-/* ---- calls of functions and of the kernel, a signal, exits from a guest and an enclave ---- */
+/* ---- calls of functions and of the kernel, exits from a guest and an enclave ---- */
 static __attribute__((noinline)) void callee(void)
 {
 	__asm__ volatile("" ::: "memory"); /* so that the call remains */
 }
 
-static void (*volatile const pointer)(void) = callee;
-static struct timespec now;
-static pid_t process;
-static volatile sig_atomic_t handled;
 static struct sgpu_platform platform;
-
-static void handle(int number)
-{
-	(void)number;
-	handled++;
-}
 
 void bench_leave_guest(void)
 {
@@ -120,22 +113,9 @@ void bench_leave_guest(void)
 
 LOOP(do_nothing, )
 LOOP(call_function, callee())
-LOOP(call_indirect, pointer())
-LOOP(call_vdso, clock_gettime(CLOCK_MONOTONIC, &now))
 LOOP(call_kernel, (void)syscall(SYS_getppid))
-LOOP(send_signals, (void)kill(process, SIGURG))
 LOOP(run_cpuid, bench_leave_guest())
 LOOP(yield, sched_yield())
-
-/* Each call returns after the handler has. */
-static int signal_itself(void *argument, uint64_t count, struct sgpu_error *error)
-{
-	handled = 0;
-	(void)send_signals(argument, count, error);
-	return (uint64_t)handled == count
-		       ? SGPU_OK
-		       : sgpu_fail(error, SGPU_EDIFFERS, "a signal was not handled");
-}
 
 static int leave_guests(void *argument, uint64_t count, struct sgpu_error *error)
 {
@@ -161,21 +141,12 @@ static int measure_calls(struct sgpu_bench *bench, struct sgpu_error *error)
 	} rows[] = {
 		{ "call", "empty block", do_nothing }, /* of one, however short */
 		{ "call", "function", call_function },
-		{ "call", "indirect function", call_indirect },
-		{ "call", "vdso", call_vdso },
 		{ "call", "system call", call_kernel },
-		{ "call", "signal", signal_itself },
 		{ "exit", "cpuid", leave_guests },
 		{ "exit", "enclave (Gramine)", leave_enclave },
 	};
-	void (*const before)(int) = signal(SIGURG, handle);
-	sigset_t own;
 	int rc = SGPU_OK;
 
-	sigemptyset(&own); /* which a parent may have blocked */
-	sigaddset(&own, SIGURG);
-	(void)pthread_sigmask(SIG_UNBLOCK, &own, NULL);
-	process = getpid();
 	sgpu_platform_detect(&platform);
 	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(rows); i++) {
 		const struct sgpu_bench_point point = { .parameters = {
@@ -184,56 +155,161 @@ static int measure_calls(struct sgpu_bench *bench, struct sgpu_error *error)
 		rc = measure(bench, point, rows[i].name, (struct block){ .cross = rows[i].cross },
 			     i == 0, error);
 	}
-	(void)signal(SIGURG, before);
 	return rc;
 }
 
 /* ---- round trips to another process, which does nothing but answer ---- */
+/* It is a fork, and shares pipes and memory. */
+struct trip {
+	bool spins; /* on words in shared memory; else both sleep in pipes */
+	/* What either side sent last, in cache lines of their own. */
+	struct {
+		_Alignas(128) _Atomic uint32_t turn;
+	} * words;
+	uint32_t turn;
+	int there[2], back[2];
+	pid_t child;
+};
+
+static _Noreturn void answer(const struct trip *t, int cpu, pid_t parent)
+{
+	sigset_t all;
+	char byte;
+
+	sigfillset(&all); /* the parent says when it ends */
+	if (sigprocmask(SIG_BLOCK, &all, NULL) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 ||
+	    getppid() != parent || !sgpu_bind_to_cpu(cpu)) {
+		_exit(1);
+	}
+	for (uint32_t turn = 1; t->spins; turn++) {
+		while (atomic_load(&t->words[0].turn) != turn) {
+			sgpu_pause();
+		}
+		atomic_store(&t->words[1].turn, turn);
+	}
+	while (read(t->there[0], &byte, 1) == 1 && write(t->back[1], &byte, 1) == 1) {
+	}
+	_exit(1);
+}
+
+static bool is_dead(const struct trip *t)
+{
+	siginfo_t info = { .si_pid = 0 };
+
+	return waitid(P_PID, (id_t)t->child, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+	       info.si_pid;
+}
+
+/* A pipe of which the other process was the only writer has come to its end when it has died. */
 static int go_there_and_back(void *argument, uint64_t count, struct sgpu_error *error)
 {
-	int rc = SGPU_OK;
+	struct trip *t = argument;
+	bool came = true;
+	char byte = 0;
 
-	for (uint64_t i = 0; rc == SGPU_OK && i < count; i++) {
-		rc = pair_trip(argument, error);
+	for (uint64_t i = 0; came && i < count; i++) {
+		if (!t->spins) {
+			ssize_t got = write(t->there[1], &byte, 1);
+
+			while (got == 1 && (got = read(t->back[0], &byte, 1)) < 0 &&
+			       errno == EINTR) {
+				got = 1;
+			}
+			came = got == 1;
+			continue;
+		}
+		atomic_store(&t->words[0].turn, ++t->turn);
+		for (unsigned n = 1; came && atomic_load(&t->words[1].turn) != t->turn; n++) {
+			sgpu_pause();
+			came = n % SPINS != 0 || !is_dead(t);
+		}
 	}
-	return rc;
+	return came ? SGPU_OK : sgpu_fail(error, SGPU_ESYSTEM, "no answer of the other process");
+}
+
+static int start_trips(struct trip *t, const int cpus[2], struct sgpu_error *error)
+{
+	const pid_t parent = getpid();
+
+	if (platform.kind == SGPU_PLATFORM_GRAMINE_SGX ||
+	    platform.kind == SGPU_PLATFORM_GRAMINE_DIRECT) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "two processes share no memory under Gramine");
+	}
+	t->words = mmap(NULL, 2 * sizeof(*t->words), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (t->words == MAP_FAILED || pipe(t->there) != 0 || pipe(t->back) != 0) {
+		return sgpu_fail_errno(error, "cannot make a pipe");
+	}
+	t->child = fork();
+	if (t->child == 0) {
+		answer(t, cpus[1], parent);
+	}
+	close(t->back[1]);
+	t->back[1] = -1;
+	return t->child > 0 && sgpu_bind_to_cpu(cpus[0])
+		       ? SGPU_OK
+		       : sgpu_fail_errno(error, "cannot start another process");
+}
+
+static void end_trips(struct trip *t)
+{
+	if (t->child > 0) {
+		kill(t->child, SIGKILL);
+		(void)waitpid(t->child, NULL, 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		close(t->there[i]); /* or -1 */
+		close(t->back[i]);
+	}
+	if (t->words && t->words != MAP_FAILED) {
+		munmap(t->words, 2 * sizeof(*t->words));
+	}
 }
 
 /* On one processor, who spins waits for the end of its time slice: that is no figure of a crossing.
  */
 static int measure_trips(struct sgpu_bench *bench, struct sgpu_error *error)
 {
+	static const struct {
+		const char *placement, *name;
+		bool two, spins;
+	} rows[] = { { "one core", "pipe", false, false },
+		     { "two cores", "pipe", true, false },
+		     { "two cores", "spin", true, true } };
 	int cores[2] = { 0, 0 }, count = sgpu_find_cores(cores), rc = SGPU_OK;
+	cpu_set_t before;
+	const bool bound = sched_getaffinity(0, sizeof(before), &before) == 0;
 
-	for (int w = 0; rc == SGPU_OK && w < 2 * PAIR_WAYS; w++) {
-		const struct pair_way *way = &pair_ways[w % PAIR_WAYS];
-		const bool two = w >= PAIR_WAYS;
-		const int cpus[] = { cores[0], cores[two] };
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(rows); i++) {
+		const int cpus[] = { cores[0], cores[rows[i].two] };
 		const struct sgpu_bench_point point = {
 			.parameters = { { "what", "round trip", 0 },
-					{ "placement", two ? "two cores" : "one core", 0 } }
+					{ "placement", rows[i].placement, 0 } }
 		};
-		struct pair pair;
+		struct trip trip = { .spins = rows[i].spins,
+				     .there = { -1, -1 },
+				     .back = { -1, -1 } };
 
-		if (way->spins && !two) {
+		if (rows[i].two && count < 2) {
+			sgpu_bench_waive(bench, &point, rows[i].name, "one processor only");
 			continue;
 		}
-		if (two && count < 2) {
-			sgpu_bench_waive(bench, &point, way->name, "one processor only");
-			continue;
-		}
-		rc = pair_start(&pair, way, cpus, error);
+		rc = start_trips(&trip, cpus, error);
 		rc = rc == SGPU_OK
-			     ? measure(bench, point, way->name,
-				       (struct block){ go_there_and_back, &pair, 1 }, false, error)
-			     : bench_or_waive(bench, &point, way->name, rc, error);
-		pair_end(&pair);
+			     ? measure(bench, point, rows[i].name,
+				       (struct block){ go_there_and_back, &trip, 1 }, false, error)
+			     : bench_or_waive(bench, &point, rows[i].name, rc, error);
+		end_trips(&trip);
+	}
+	if (bound) {
+		(void)sched_setaffinity(0, sizeof(before), &before);
 	}
 	return rc;
 }
 
-/* ---- from the host to a GPU and back: every sample is one of these ---- */
-enum { ELEMENTS = 256, BYTES = ELEMENTS * 4, LINE = 64, WORDS = LINE / 4 };
+/* ---- from the host to a kernel that runs on a GPU, and back ---- */
+enum { LINE = 64, WORDS = LINE / 4 };
 /* A GPU that answers, answers sooner. */
 #define PATIENCE_NS ((uint64_t)1000000000)
 
@@ -248,69 +324,14 @@ static const char kernel[] =
 	"\t@%other bra next;\n\tst.volatile.u32 [%words+64], %turn;\n\tret;\n}\n";
 
 struct gpu {
-	struct sgpu_bench *bench;
 	struct sgpu_stream *stream;
-	struct bare *bare;   /* adds vectors of 1 and 2 */
-	float sum[ELEMENTS]; /* what comes out */
-	struct sgpu_recording *recording;
 	struct sgpu_device_module *module;
 	volatile uint32_t *words; /* in lines of their own: the host's, and two of the kernel's */
 	uint32_t turn;
 	struct sgpu_task task;
 };
 
-BENCH_ENDING(end_recording, struct sgpu_recording, sgpu_recording_free)
 BENCH_ENDING(end_module, struct sgpu_device_module, sgpu_device_module_free)
-
-static int clear_sum(void *argument, struct sgpu_error *error)
-{
-	struct gpu *g = argument;
-
-	g->task = (struct sgpu_task){ .untimed = true };
-	return bare_prepare(g->bare, error);
-}
-
-static int verify_sum(void *argument, struct sgpu_error *error)
-{
-	struct gpu *g = argument;
-	int rc = bench_finish(g->stream, SGPU_OK, &g->task, 1, "launch", error);
-
-	return rc ? rc : bare_verify(g->bare, error);
-}
-
-static int launch_on(struct sgpu_stream *stream, void *argument, struct sgpu_error *error)
-{
-	struct gpu *g = argument;
-
-	return sgpu_bench_launch(g->bench, stream, &g->bare->call, &g->task, error);
-}
-
-/* What runs on is waited for before the result is verified. */
-static int launch(void *argument, struct sgpu_error *error)
-{
-	return launch_on(((struct gpu *)argument)->stream, argument, error);
-}
-
-static int launch_and_wait(void *argument, struct sgpu_error *error)
-{
-	int rc = launch(argument, error);
-
-	return rc == SGPU_OK ? sgpu_stream_sync(((struct gpu *)argument)->stream, error) : rc;
-}
-
-static int graph_and_wait(void *argument, struct sgpu_error *error)
-{
-	struct gpu *g = argument;
-	int rc = sgpu_recording_launch(g->stream, g->recording, &g->task);
-
-	return rc == SGPU_OK ? sgpu_stream_sync(g->stream, error)
-			     : sgpu_fail(error, rc, "%s", sgpu_strerror(rc));
-}
-
-static int synchronize(void *argument, struct sgpu_error *error)
-{
-	return sgpu_device_synchronize(((struct gpu *)argument)->bench->device, error);
-}
 
 static int see_word(const struct gpu *g, int line, struct sgpu_error *error)
 {
@@ -353,27 +374,16 @@ static int ask(void *argument, struct sgpu_error *error)
 	return see_word(g, 1, error);
 }
 
-static int open_gpu(struct gpu *g, struct sgpu_error *error)
+static int open_gpu(struct sgpu_bench *bench, struct gpu *g, struct sgpu_error *error)
 {
-	struct sgpu_bench *bench = g->bench;
 	void *words = NULL;
-	int rc = bare_new(bench, "vector_add", BYTES, &g->bare, error);
+	int rc = sgpu_bench_new_pinned(bench, (uint64_t)3 * LINE, &words, error);
 
-	rc = rc ? rc : sgpu_bench_new_pinned(bench, (uint64_t)3 * LINE, &words, error);
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	g->stream = g->bare->stream;
 	g->words = words;
-	memset(words, 0, (size_t)3 * LINE);
-	g->bare->wanted = g->sum;
-	for (int i = 0; i < ELEMENTS; i++) {
-		g->bare->host[0][i] = 1;
-		g->bare->host[1][i] = 2;
-		g->sum[i] = 3;
+	if (words) {
+		memset(words, 0, (size_t)3 * LINE);
 	}
-	rc = sgpu_device_record(bench->device, launch_on, g, &g->recording, error);
-	rc = rc ? rc : sgpu_bench_keep(bench, end_recording, (uintptr_t)g->recording, 0, error);
+	rc = rc ? rc : sgpu_bench_new_stream(bench, bench->device, &g->stream, error);
 	rc = rc ? rc
 		: sgpu_device_module_load(bench->device, kernel, sizeof(kernel), &g->module, error);
 	return rc ? rc : sgpu_bench_keep(bench, end_module, (uintptr_t)g->module, 0, error);
@@ -383,25 +393,18 @@ static int measure_gpu(struct sgpu_bench *bench, struct sgpu_error *error)
 {
 	const struct sgpu_bench_point point = { .parameters = { { "what", "gpu", 0 } } };
 	const size_t mark = sgpu_bench_mark(bench);
-	struct gpu g = { .bench = bench };
-	const struct sgpu_bench_variant variants[] = {
-		BENCH_WORK("launch", clear_sum, launch, verify_sum, &g),
-		BENCH_WORK("launch and wait", clear_sum, launch_and_wait, verify_sum, &g),
-		BENCH_WORK("graph launch and wait", clear_sum, graph_and_wait, verify_sum, &g),
-		BENCH_WORK("synchronise, idle", NULL, synchronize, NULL, &g),
-		BENCH_WORK("word to a kernel and back", start_answer, ask, NULL, &g),
-	};
-	int rc = SGPU_OK;
+	struct gpu g = { .turn = 0 };
+	const struct sgpu_bench_variant variant =
+		BENCH_WORK("word to a kernel and back", start_answer, ask, NULL, &g);
+	int rc;
 
 	if (strcmp(bench->info.selector, "cpu") == 0) {
 		sgpu_bench_waive(bench, &point, NULL, "no GPU: the device is '%s'",
 				 bench->info.selector);
 		return SGPU_OK;
 	}
-	rc = open_gpu(&g, error);
-	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(variants); i++) {
-		rc = sgpu_bench_measure(bench, &point, &variants[i], 1, error);
-	}
+	rc = open_gpu(bench, &g, error);
+	rc = rc ? rc : sgpu_bench_measure(bench, &point, &variant, 1, error);
 	if (g.words) {
 		g.words[0] = g.turn; /* nothing waits any more */
 	}

@@ -12,9 +12,8 @@
 #define GPU SGPU_BENCH_GPU
 
 const struct sgpu_bench_case bench_cases[] = {
-	{ "bandwidth",
-	  "plain copies: pinned, registered, pageable; to the device, from it, both at once", RATE,
-	  DEVICE, bench_bandwidth },
+	{ "bandwidth", "plain copies: pinned and pageable; to the device, from it, both at once",
+	  RATE, DEVICE, bench_bandwidth },
 	{ "staging",
 	  "4 KiB from each kind of host memory to the device, by threads and NUMA node, and "
 	  "registered",

@@ -38,16 +38,11 @@ SGPU_MUST_CHECK int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pag
 				      struct bench_channel **channel, struct sgpu_error *error);
 /* Executes CPUID, for which a virtual machine is left. */
 void bench_leave_guest(void);
-/* CH_MEASURE, a part of channel. */
-bench_case_fn bench_measure_channel;
 
 /* Opens a device up to a stream that takes work, and closes it: plain, or in a secure context for
  * an owner whose key is there already. ns: of opening and of closing. */
 SGPU_MUST_CHECK int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],
 			       struct sgpu_error *error);
-
-/* Part of session: work for another process. */
-bench_case_fn bench_session_remote;
 
 /* Starts this program again with the verb `open`, for bench->device, an option and its value (or
  * NULL), and pipes; or as the worker of a ring. The ends here, of which the second one is written,
@@ -62,10 +57,8 @@ SGPU_MUST_CHECK int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remot
  * Errors: SGPU_EUSAGE for other words. */
 SGPU_MUST_CHECK int bench_serve(const char *selector, const char *what, struct sgpu_error *error);
 
-/* Part of training: pictures of 28 by 28 and their classes, those of Fashion-MNIST, or, false, made
- * here. */
-bool bench_pictures(uint8_t *images, uint8_t *labels, size_t count);
-/* One of them: a class's prototype with some noise, nearer to it than to another class's. */
+/* A picture of 28 by 28: a class's prototype with some noise, nearer to it than to another class's.
+ */
 void bench_draw(uint8_t *picture, uint64_t class, uint64_t number);
 
 #endif

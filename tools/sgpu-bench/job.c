@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jobs, and the manifests that they are made from.
+ * Jobs, the manifests that they are made from, and their batches and responses in memory files:
+ * what sgpu-seal and sgpu-stage do, without the processes between.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
+#include <sgpu/io.h>
+#include <sgpu/seal.h>
 #include <sgpu/stage.h>
 
 #include "job.h"
@@ -126,12 +131,223 @@ void job_chains(struct job *job, int chains, int length, struct job_type type, c
 	}
 }
 
-char *job_manifest(const struct job *job)
+/* ---- the batch ---- */
+static int load_manifest(struct job *job, struct sgpu_manifest **manifest, struct sgpu_error *error)
 {
+	struct sgpu_diagnostics diagnostics = { 0 };
 	json_t *document = json_pack("{s:i, s:s, s:O, s:O}", "version", 1, "manifest_id", "bench",
 				     "segments", job->segments, "operations", job->operations);
 	char *text = document ? json_dumps(document, JSON_COMPACT) : NULL;
+	int rc = text ? sgpu_ops_load_manifest(text, strlen(text), "bench", manifest, &diagnostics,
+					       error)
+		      : sgpu_fail_nomem(error);
 
 	json_decref(document);
-	return text;
+	sgpu_diagnostics_clear(&diagnostics);
+	free(text);
+	return rc;
+}
+
+static const void *data_of(const struct job *job, int segment)
+{
+	const json_t *address = json_object_get(job->inputs, job->batch->segments[segment].id);
+
+	return (const void *)(uintptr_t)json_integer_value(address);
+}
+
+static int make_payload(const struct job *job, int segment, uint8_t *payload,
+			struct sgpu_error *error)
+{
+	return sgpu_batch_seal_payload(job->batch, job->key, segment, data_of(job, segment),
+				       payload, error);
+}
+
+static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment,
+			 void *job, struct sgpu_error *error)
+{
+	const uint64_t size = sgpu_batch_payload_size(batch, segment);
+	uint8_t *payload = malloc(size + 1);
+	int rc = payload ? make_payload(job, segment, payload, error) : sgpu_fail_nomem(error);
+
+	rc = rc ? rc : sgpu_write(fd, name, payload, size, error);
+	free(payload);
+	return rc;
+}
+
+/* What has no data is an output. */
+static int set_payloads(struct job *job, struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &job->batch->segments[i];
+
+		if (data_of(job, i)) {
+			rc = sgpu_batch_set_payload(job->batch, i, data_of(job, i), s->size, error);
+		} else {
+			job->result_size += s->size;
+		}
+	}
+	return rc;
+}
+
+/* ---- payloads and results in a region, as sgpu-stage load --keep has it ---- */
+/* A sealed payload starts at 8 modulo 16, so that its chunks are aligned, as sgpu-stage has it. */
+enum { PAGE = 4096, SEALED_SHIFT = 8 };
+
+/* Where each payload and the largest result of each output is, and the size of the region. */
+static uint64_t place_all(struct job *job)
+{
+	uint64_t total = 0;
+
+	for (int i = 0; i < job->batch->segment_count; i++) {
+		struct sgpu_batch_segment *s = &job->batch->segments[i];
+		uint64_t room = s->size;
+
+		if (job->sealed && !sgpu_sealed_size(s->size, &room)) {
+			return 0; /* too large for any region */
+		}
+		s->location.offset = total + (job->sealed ? SEALED_SHIFT : 0);
+		total = (s->location.offset + room + PAGE - 1) / PAGE * PAGE;
+	}
+	return total;
+}
+
+static int fill_region(struct job *job, struct sgpu_region *region, struct sgpu_error *error)
+{
+	int rc = sgpu_region_back(region, 0, region->size, error);
+
+	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
+		struct sgpu_batch_segment *s = &job->batch->segments[i];
+
+		if (s->location.kind == SGPU_LOCATION_INLINE) {
+			rc = make_payload(job, i, region->data + s->location.offset, error);
+		}
+		s->location.kind = SGPU_LOCATION_REGION;
+		snprintf(s->location.region, sizeof(s->location.region), "%s", region->id);
+	}
+	return rc;
+}
+
+static int stage(struct job *job, struct sgpu_error *error)
+{
+	const struct sgpu_region_options options = { .numa_node = -1, .keep = true };
+	struct sgpu_region region;
+	int rc = sgpu_region_create(place_all(job), &options, &region, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	rc = fill_region(job, &region, error);
+	rc = rc ? rc : sgpu_region_publish(&region, error);
+	if (rc == SGPU_OK) {
+		snprintf(job->region, sizeof(job->region), "%s", region.id);
+	}
+	sgpu_region_close(&region);
+	return rc;
+}
+
+int job_finish(struct job *job, struct sgpu_error *error)
+{
+	struct sgpu_manifest *manifest = NULL;
+	int rc = load_manifest(job, &manifest, error);
+
+	rc = rc ? rc : sgpu_batch_create(manifest, &job->batch, error);
+	sgpu_manifest_free(&manifest);
+	rc = rc ? rc : set_payloads(job, error);
+	rc = rc ? rc : sgpu_batch_wrap(job->batch, &job->owner, job->key, error);
+	rc = rc ? rc : sgpu_batch_sign(job->batch, job->key, error);
+	if (rc == SGPU_OK && job->staged) {
+		rc = stage(job, error);
+	}
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	job->batch_fd = memfd_create("batch", MFD_CLOEXEC);
+	job->response_fd = memfd_create("response", MFD_CLOEXEC);
+	if (job->batch_fd < 0 || job->response_fd < 0) {
+		return sgpu_fail_errno(error, "cannot make a memory file");
+	}
+	return sgpu_batch_write(job->batch_fd, "batch", job->batch, write_payload, job, error);
+}
+
+/* ---- the response ---- */
+static int read_region(const struct sgpu_batch_segment *s, uint8_t *payload, uint64_t size,
+		       struct sgpu_error *error)
+{
+	struct sgpu_source source;
+	size_t got = 0;
+	int rc = sgpu_source_open(&s->location, size, false, &source, error);
+
+	if (rc == SGPU_OK) {
+		rc = sgpu_pread(source.fd, source.name, payload, size, source.offset, &got, error);
+		sgpu_source_close(&source);
+	}
+	return rc == SGPU_OK && got < size
+		       ? sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is cut short", s->id)
+		       : rc;
+}
+
+/* Those that travel inline have the order of the index. */
+static int read_output(const struct job *job, struct sgpu_tar_reader *tar,
+		       const struct sgpu_batch *response, int index, void *data,
+		       struct sgpu_error *error)
+{
+	const struct sgpu_batch_segment *s = &response->segments[index];
+	const uint64_t size = sgpu_batch_payload_size(response, index);
+	uint8_t *payload = malloc(size + 1);
+	int next, rc;
+
+	if (!payload) {
+		return sgpu_fail_nomem(error);
+	}
+	if (s->location.kind == SGPU_LOCATION_REGION) {
+		rc = read_region(s, payload, size, error);
+	} else {
+		rc = sgpu_batch_next_payload(tar, response, &next, error);
+		rc = rc ? rc : sgpu_tar_read(tar, payload, size, error);
+	}
+	rc = rc ? rc : sgpu_batch_open_payload(response, job->key, index, payload, data, error);
+	free(payload);
+	return rc;
+}
+
+static int read_outputs(const struct job *job, struct sgpu_tar_reader *tar,
+			const struct sgpu_batch *response, uint8_t *results,
+			struct sgpu_error *error)
+{
+	uint64_t left = job->result_size;
+	int rc = SGPU_OK;
+
+	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &response->segments[i];
+
+		if (s->actual_size > left) {
+			return sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is too long", s->id);
+		}
+		rc = read_output(job, tar, response, i, results + (job->result_size - left), error);
+		left -= s->actual_size;
+	}
+	return rc || left == 0 ? rc : sgpu_fail(error, SGPU_EDIFFERS, "the outputs are too short");
+}
+
+/* What an earlier, longer response left behind this one is cut off. */
+int job_read(struct job *job, void *results, struct sgpu_error *error)
+{
+	const off_t end = lseek(job->response_fd, 0, SEEK_CUR);
+	struct sgpu_tar_reader *tar = NULL;
+	struct sgpu_batch *response = NULL;
+	int rc;
+
+	if (end < 0 || ftruncate(job->response_fd, end) != 0 ||
+	    lseek(job->response_fd, 0, SEEK_SET) != 0) {
+		return sgpu_fail_errno(error, "cannot cut the response off");
+	}
+	rc = sgpu_tar_open(job->response_fd, "response", &tar, error);
+	rc = rc ? rc : sgpu_batch_read_head(tar, true, &response, error);
+	rc = rc ? rc : sgpu_batch_verify(response, job->key, error);
+	rc = rc ? rc : read_outputs(job, tar, response, results, error);
+	sgpu_tar_close(&tar);
+	sgpu_batch_free(&response);
+	return rc;
 }

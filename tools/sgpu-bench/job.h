@@ -8,10 +8,9 @@
 
 #include <sgpu/batch.h>
 #include <bench/bench.h>
+#include <sgpu/ops.h>
 #include <sgpu/run.h>
 #include "secure/secure.h"
-
-#include "bare.h"
 
 struct job {
 	bool sealed; /* segments that are added are HIGH; else LOW. It runs as it is at the end */
@@ -52,8 +51,6 @@ void job_copies(struct job *job, int count, uint64_t size, const void *data);
  * in_a_row: a chain waits for the one before it. */
 void job_chains(struct job *job, int chains, int length, struct job_type type, const float *a,
 		const float *b, bool in_a_row);
-/* The manifest's text, from malloc; NULL when out of memory. */
-char *job_manifest(const struct job *job);
 /* Makes the batch: sealed or with digests, signed, its payloads inline in a memory file or staged.
  */
 SGPU_MUST_CHECK int job_finish(struct job *job, struct sgpu_error *error);
@@ -76,6 +73,41 @@ SGPU_MUST_CHECK int job_run(struct job *job, const struct job_place *place,
  * manifest: result_size bytes. Once after each run. Errors: SGPU_EDIFFERS for another size, and
  * what reading and opening gives. */
 SGPU_MUST_CHECK int job_read(struct job *job, void *results, struct sgpu_error *error);
+
+/* ---- an operation by the bare calls that a job comes down to: no runner and no checks, and memory
+ * that stays ---- */
+enum { BARE_VECTORS_MAX = 5, BARE_LAUNCHES_MAX = 64 };
+
+/* Vectors of f32 of one size, the inputs first, and launches on one stream. */
+struct bare {
+	struct sgpu_bench *bench;
+	struct sgpu_stream *stream;
+	uint64_t size;		       /* bytes of a vector */
+	int inputs, vectors, launches; /* launches: one, unless the caller sets more */
+	float *host[BARE_VECTORS_MAX]; /* of the device's pool; each output lies right behind the
+					  one before */
+	sgpu_devptr memory[BARE_VECTORS_MAX];
+	struct sgpu_op_call call, next; /* next: of each launch but the first; the same, unless the
+					   caller changes it */
+	struct sgpu_task tasks[BARE_VECTORS_MAX + BARE_LAUNCHES_MAX]; /* copies, then launches */
+	bool busy;
+	const float *wanted; /* of bare_verify */
+};
+/* Kept until the case ends, or the part of it. The caller fills the inputs, and sets parameters of
+ * the calls. */
+SGPU_MUST_CHECK int bare_new(struct sgpu_bench *bench, const char *op, uint64_t size,
+			     struct bare **bare, struct sgpu_error *error);
+/* Of struct sgpu_bench_variant, with a bare as argument: the first brings the inputs to the device,
+ * spoils the outputs here and there, and makes the tasks ready; the second brings the first output
+ * back and compares it with what is wanted. */
+SGPU_MUST_CHECK int bare_prepare(void *argument, struct sgpu_error *error);
+SGPU_MUST_CHECK int bare_verify(void *argument, struct sgpu_error *error);
+/* Enqueues copies of the inputs, the launches, and copies of the outputs. */
+SGPU_MUST_CHECK int bare_begin(struct bare *bare, struct sgpu_error *error);
+/* Waits for their end. SGPU_OK, too, if nothing was begun. */
+SGPU_MUST_CHECK int bare_end(struct bare *bare, struct sgpu_error *error);
+/* Enqueues some of the launches alone. */
+SGPU_MUST_CHECK int bare_launch(struct bare *bare, int first, int count, struct sgpu_error *error);
 
 /* ---- variants that run jobs, or the bare calls that they come down to ---- */
 enum { JOB_SIDES_MAX = 3, JOB_AT_ONCE_MAX = 4 };
