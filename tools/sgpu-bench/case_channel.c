@@ -20,16 +20,16 @@ static int send(void *argument, const struct sgpu_command *command, struct sgpu_
 	return rc;
 }
 
-static int open_channel(struct bench_channel *channel, const struct sgpu_processor_config *config,
-			struct sgpu_error *error)
+static int open_channel(struct sgpu_device *device, struct bench_channel *channel,
+			const struct sgpu_processor_config *config, struct sgpu_error *error)
 {
 	struct sgpu_grant grant = { 0 };
 	int rc = sgpu_key_generate(SGPU_KEY_X25519, &channel->owner, error);
 
-	rc = rc ? rc : sgpu_processor_create(&channel->pager, config, &channel->processor, error);
+	rc = rc ? rc : sgpu_processor_create(device, config, &channel->processor, error);
 	rc = rc ? rc
-		: sgpu_allocator_create(&channel->pager.info, config, send, channel,
-					&channel->allocator, error);
+		: sgpu_allocator_create(&channel->pages, config, send, channel, &channel->allocator,
+					error);
 	rc = rc ? rc
 		: sgpu_allocator_channel(channel->allocator, channel->owner.public_half, &grant,
 					 error);
@@ -46,7 +46,6 @@ static void end_channel(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	sgpu_session_close(&channel->session);
 	sgpu_allocator_free(&channel->allocator);
 	sgpu_processor_free(&channel->processor);
-	sgpu_pager_close(&channel->pager);
 	sgpu_key_clear(&channel->owner);
 }
 
@@ -60,14 +59,14 @@ int bench_new_channel(struct sgpu_bench *bench, uint64_t big_pages, struct bench
 
 	*made = channel = memory;
 	rc = rc ? rc : sgpu_bench_keep(bench, end_channel, (uintptr_t)memory, 0, error);
-	rc = rc ? rc : sgpu_pager_of(bench->device, &channel->pager, error);
-	rc = rc ? rc : sgpu_bench_fits(bench, 0, big_pages * channel->pager.info.big, error);
+	rc = rc ? rc : sgpu_device_pages(bench->device, &channel->pages, error);
+	rc = rc ? rc : sgpu_bench_fits(bench, 0, big_pages * channel->pages.big, error);
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	config.unprotected = (uint32_t)(channel->pager.info.big / channel->pager.info.small);
+	config.unprotected = (uint32_t)(channel->pages.big / channel->pages.small);
 	config.frames = (uint32_t)big_pages * config.unprotected;
-	return open_channel(channel, &config, error);
+	return open_channel(bench->device, channel, &config, error);
 }
 
 /* ---- rows ---- */
@@ -328,8 +327,11 @@ static int fill(struct digested *d, struct sgpu_error *error)
 
 	rc = rc ? rc
 		: sgpu_processor_space(channel->processor, channel->number, &base, &space, error);
-	rc = rc ? rc : sgpu_processor_activate(channel->processor, channel->number, error);
 	if (rc == SGPU_OK) {
+		rc = sgpu_processor_enter(channel->processor, channel->number, NULL, 0, error);
+	}
+	if (rc == SGPU_OK) {
+		sgpu_processor_leave(channel->processor);
 		sgpu_bench_fill(pattern, d->size, SEED);
 		sgpu_measure_pages(pattern, d->size, NULL, d->expected);
 		rc = bench_to_device(d->stream, d->plain, pattern, d->size, error);

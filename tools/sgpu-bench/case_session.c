@@ -27,17 +27,14 @@ int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],
 	       struct sgpu_error *error)
 {
 	const struct sgpu_device_config config = { .jobs = jobs, .bare_keys = true };
-	struct sgpu_key owner = { 0 };
-	const struct sgpu_secure_config with = { .owner = &owner };
 	struct sgpu_device *device = NULL;
 	struct sgpu_secure *context = NULL;
 	struct sgpu_stream *stream = NULL;
-	int rc = sgpu_key_generate(SGPU_KEY_X25519, &owner, error);
 	const uint64_t begin = sgpu_now_ns();
+	int rc = sgpu_device_open(selector, &config, &device, error);
 
-	rc = rc ? rc : sgpu_device_open(selector, &config, &device, error);
 	if (rc == SGPU_OK && secure) {
-		rc = sgpu_secure_create(device, &with, &context, error);
+		rc = sgpu_secure_create(device, NULL, &context, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_stream_create(context ? sgpu_secure_device(context) : device, &stream,
@@ -48,7 +45,6 @@ int bench_open(const char *selector, unsigned jobs, bool secure, uint64_t ns[2],
 	sgpu_secure_destroy(&context);
 	sgpu_device_close(&device);
 	ns[1] = sgpu_now_ns() - begin - ns[0];
-	sgpu_key_clear(&owner);
 	return rc;
 }
 
