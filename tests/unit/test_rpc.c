@@ -10,7 +10,7 @@
 
 #include <sgpu/base.h>
 
-#include "rpc/inside.h"
+#include "ring/inside.h"
 #include "unit.h"
 
 enum { WAYS = 3, SIZE = 1024, THREADS = 8, CALLS = 200 };

@@ -14,7 +14,7 @@
 
 #include "read_once.h"
 #include "ring/memory.h"
-#include "rpc/inside.h"
+#include "ring/inside.h"
 #include "unit.h"
 
 enum { SIZE = 64, THREADS = 4, ROUNDS = 2000 };

@@ -13,7 +13,7 @@
 #include <sgpu/base.h>
 #include <sgpu/rpc.h>
 
-#include "rpc/outside.h"
+#include "ring/outside.h"
 
 enum { SPIN_NS = 20000 };
 

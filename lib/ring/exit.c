@@ -8,7 +8,7 @@
 
 #include <sgpu/base.h>
 
-#include "rpc/inside.h"
+#include "ring/inside.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -8,7 +8,7 @@
 #include <sched.h>
 #include <string.h>
 
-#include "rpc/inside.h"
+#include "ring/inside.h"
 
 #define NOT_MADE UINT64_MAX /* the cookie of a result; those that came have another */
 enum { ERRNO_MAX = 4095 };

@@ -13,7 +13,7 @@
 #include <sgpu/base.h>
 
 #include "base/memory_file.h"
-#include "rpc/inside.h"
+#include "ring/inside.h"
 
 enum { CALLS = 64, BYTES = 64 << 10, BYTES_UNIT = 64 };
 

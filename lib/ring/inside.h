@@ -11,7 +11,7 @@
 
 #include <sgpu/rpc.h>
 
-#include "rpc/outside.h"
+#include "ring/outside.h"
 
 struct sgpu_rpc {
 	struct sgpu_rpc_config config;

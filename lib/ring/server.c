@@ -16,7 +16,7 @@
 #include <sgpu/base.h>
 #include <sgpu/rpc.h>
 
-#include "rpc/outside.h"
+#include "ring/outside.h"
 
 struct sgpu_rpc_server {
 	struct sgpu_ring_worker *worker;
