@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sgpu/rpc.h>
+#include "ring/rpc.h"
 
 enum {
 	PARAMETERS_FEATURES = 1 << 17,

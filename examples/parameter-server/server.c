@@ -13,7 +13,8 @@
 
 static const char *const ways[] = { "direct", "exit", "queue" };
 
-static int serve(const struct sgpu_rpc_config *config, size_t count, struct sgpu_error *error)
+static int serve(enum sgpu_rpc_way way, uint64_t exit_cycles, size_t count,
+		 struct sgpu_error *error)
 {
 	struct parameters_model *model = parameters_model_create();
 	int sockets[PARAMETERS_CONNECTIONS_MAX], listener = -1, rc;
@@ -26,7 +27,7 @@ static int serve(const struct sgpu_rpc_config *config, size_t count, struct sgpu
 	if (rc == SGPU_OK) {
 		printf("%u\n", port);
 		fflush(stdout);
-		rc = sgpu_rpc_open(config, &rpc, error);
+		rc = sgpu_rpc_open(way, exit_cycles, &rpc, error);
 	}
 	while (rc == SGPU_OK && accepted < count) {
 		rc = parameters_accept(listener, &sockets[accepted], error);
@@ -56,7 +57,7 @@ static int serve(const struct sgpu_rpc_config *config, size_t count, struct sgpu
 
 int main(int argc, char **argv)
 {
-	struct sgpu_rpc_config config = { .exit_cycles = SGPU_RPC_EXIT_CYCLES };
+	uint64_t exit_cycles = SGPU_RPC_EXIT_CYCLES;
 	struct sgpu_error error = { .text = "no memory" };
 	const int count = argc > 2 ? atoi(argv[2]) : 0;
 	unsigned way = 0;
@@ -69,9 +70,8 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: parameter-server direct|exit|queue CONNECTIONS [CYCLES]\n");
 		return 2;
 	}
-	config.way = (enum sgpu_rpc_way)way;
-	config.exit_cycles = argc > 3 ? strtoull(argv[3], NULL, 10) : config.exit_cycles;
-	rc = serve(&config, (size_t)count, &error);
+	exit_cycles = argc > 3 ? strtoull(argv[3], NULL, 10) : exit_cycles;
+	rc = serve((enum sgpu_rpc_way)way, exit_cycles, (size_t)count, &error);
 	if (rc < 0) {
 		fprintf(stderr, "parameter-server: %s\n", error.text);
 	}

@@ -23,7 +23,6 @@
 #include <sgpu/stage.h>
 #include <sgpu/transfer.h>
 #include <sgpu/ring.h>
-#include <sgpu/rpc.h>
 #include <sgpu/replay.h>
 #include <sgpu/run.h>
 #include <sgpu/remote.h>

@@ -169,6 +169,17 @@ SGPU_MUST_CHECK int sgpu_bench_register(struct sgpu_bench *bench, void *memory, 
 void sgpu_bench_fill(void *memory, uint64_t size, uint64_t seed);
 uint64_t sgpu_bench_check(const void *memory, uint64_t size, uint64_t seed);
 
+/* ---- what an exit costs ---- */
+struct sgpu_bench_exit {
+	uint64_t cycles_per_second; /* of the time-stamp counter, in which exits are counted */
+	/* What it takes this machine to leave a virtual machine and to come back, by the CPUID
+	 * instruction; 0: it says that it is none. */
+	uint64_t guest_exit_cycles;
+};
+/* Measures once a process, for some milliseconds. false: there is no time-stamp counter, and all is
+ * 0. */
+bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs);
+
 /* ---- work on streams ---- */
 /* Holds the streams behind a gate, a copy for which they wait, while enqueue(argument, error)
  * enqueues work, then waits for its end. If the gate opens too early, the sample is taken again

@@ -22,7 +22,6 @@
 #include <device/host.h>
 #include <sgpu/attest.h>
 #include <sgpu/crypto.h>
-#include <sgpu/rpc.h>
 #include <sgpu/stage.h>
 #include <sgpu/version.h>
 
@@ -169,8 +168,8 @@ static const char *system_name(char text[4096])
 /* ---- parts of the description ---- */
 static void set_host(json_t *object)
 {
-	struct sgpu_rpc_costs costs;
-	const bool has_costs = sgpu_rpc_measure(&costs, NULL) == SGPU_OK;
+	struct sgpu_bench_exit costs;
+	const bool has_costs = sgpu_bench_measure_exit(&costs);
 	struct sgpu_numa_node *nodes = NULL;
 	struct sgpu_platform platform;
 	char processor[128];

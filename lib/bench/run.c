@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include <device/host.h>
-#include <sgpu/rpc.h>
 
 #include "bench/private.h"
 
@@ -182,10 +181,10 @@ int sgpu_bench_run(const struct sgpu_bench_case *row, const struct sgpu_bench_op
 	struct sgpu_bench_private state = { .row = row, .record = record, .argument = argument };
 	struct sgpu_bench bench = { .options = *options, .state = &state };
 	struct sgpu_error local = { 0 };
-	struct sgpu_rpc_costs costs;
+	struct sgpu_bench_exit costs;
 	int rc = SGPU_OK;
 
-	if (row->unit == SGPU_BENCH_NS && sgpu_rpc_measure(&costs, NULL) == SGPU_OK) {
+	if (row->unit == SGPU_BENCH_NS && sgpu_bench_measure_exit(&costs)) {
 		state.cycles_per_ns = (double)costs.cycles_per_second / 1e9;
 	}
 	bench.options.jobs = options->jobs ? options->jobs : sgpu_cpu_count();

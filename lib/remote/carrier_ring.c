@@ -51,7 +51,7 @@ static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t
 	int rc;
 
 	memcpy(c->area + SGPU_AREA_SIZE, message, size);
-	rc = sgpu_ring_submit(c->client, &descriptor, NULL, error);
+	rc = sgpu_ring_submit(c->client, &descriptor, error);
 	if (rc == SGPU_ERETRY) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "the ring of a session is full, though it has nothing to do");

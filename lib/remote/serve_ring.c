@@ -119,17 +119,19 @@ int sgpu_remote_service_run(struct sgpu_remote_service *service, struct sgpu_err
 {
 	struct sgpu_remote_service *s = service;
 	struct sgpu_ring_operation operation;
-	enum sgpu_ring_event event;
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK && !atomic_load_explicit(&s->stop, memory_order_relaxed)) {
-		rc = sgpu_ring_next(s->ring, &operation, &event, error);
-		if (rc == SGPU_OK && event == SGPU_RING_START) {
+		rc = sgpu_ring_next(s->ring, &operation, error);
+		if (rc == SGPU_OK) {
 			rc = answer_message(s, &operation, error);
-		} else if (rc == SGPU_OK && event == SGPU_RING_IDLE &&
-			   sgpu_ring_worker_wait(s->ring, 0, error) < 0) {
-			/* The other end of the bell is closed, and nothing is left to do. */
-			return SGPU_OK;
+		} else if (rc == SGPU_ERETRY) {
+			rc = SGPU_OK;
+			if (sgpu_ring_worker_wait(s->ring, 0, error) < 0) {
+				/* The other end of the bell is closed, and nothing is left to do.
+				 */
+				return SGPU_OK;
+			}
 		}
 	}
 	return rc;

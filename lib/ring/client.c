@@ -8,13 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ring/check.h"
-#include "ring/fault.h"
 #include "ring/memory.h"
 #include "ring/queue.h"
 #include "ring/wait.h"
 
-enum { STATUS_LEAST = -255 };
 #define NO_SLOT UINT32_MAX
 
 /* Atomic, since a hostile worker can complete a submission while it is being made: that gives it
@@ -71,17 +68,12 @@ static void give_slot(struct sgpu_ring_client *client, uint32_t slot)
 int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config,
 			  struct sgpu_ring_client **client, struct sgpu_error *error)
 {
-	sgpu_store_fn *store = sgpu_store_function(config->store);
 	struct sgpu_ring_header *header;
 	struct sgpu_ring_client *c;
 	struct sgpu_queue queue;
 	int rc;
 
 	*client = NULL;
-	if (!store) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "this processor lacks the chosen store of 64 bytes");
-	}
 	c = aligned_alloc(64, (sizeof(*c) + 63) / 64 * 64);
 	if (!c) {
 		return sgpu_fail_nomem(error);
@@ -103,7 +95,7 @@ int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config,
 	header = c->memory.header;
 	sgpu_queue_set(&queue, c->memory.submissions, SGPU_DESCRIPTOR_WORDS,
 		       c->memory.submission_count, &header->worker.head);
-	sgpu_producer_set(&c->submissions, &queue, store, config->shared, 0);
+	sgpu_producer_set(&c->submissions, &queue, config->shared, 0);
 	sgpu_queue_set(&queue, c->memory.completions, SGPU_COMPLETION_WORDS,
 		       c->memory.completion_count, &header->client.head);
 	sgpu_consumer_set(&c->completions, &queue, 0);
@@ -127,7 +119,7 @@ void sgpu_ring_client_close(struct sgpu_ring_client **client)
 }
 
 int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_descriptor *descriptor,
-		     uint64_t *id, struct sgpu_error *error)
+		     struct sgpu_error *error)
 {
 	uint64_t words[SGPU_DESCRIPTOR_WORDS], wire;
 	struct sgpu_error found;
@@ -136,7 +128,7 @@ int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_des
 	int rc = sgpu_ring_fault_check(&client->fault, error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_ring_check(descriptor, NULL, false, SGPU_EUSAGE, error);
+		rc = sgpu_ring_check(descriptor, NULL, SGPU_EUSAGE, error);
 	}
 	if (rc < 0) {
 		return rc;
@@ -153,9 +145,6 @@ int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_des
 	atomic_store_explicit(&slot->id, wire, memory_order_release);
 	memcpy(words, descriptor, sizeof(words));
 	words[offsetof(struct sgpu_ring_descriptor, cookie) / sizeof(words[0])] = wire;
-	if (id) {
-		*id = wire; /* before the completion can be reaped */
-	}
 	rc = sgpu_producer_put(&client->submissions, words, &found);
 	if (rc == SGPU_OK) {
 		sgpu_wake(&client->sleeper);
@@ -163,16 +152,6 @@ int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_des
 	}
 	give_slot(client, index);
 	return rc == SGPU_ERETRY ? rc : sgpu_ring_fault_set(&client->fault, &found, error);
-}
-
-int sgpu_ring_cancel(struct sgpu_ring_client *client, uint64_t id, uint64_t cookie,
-		     struct sgpu_error *error)
-{
-	const struct sgpu_ring_descriptor descriptor = { .opcode = SGPU_RING_CANCEL,
-							 .cookie = cookie,
-							 .argument = id };
-
-	return sgpu_ring_submit(client, &descriptor, NULL, error);
 }
 
 /* Judges a copy, and finds the submission that it answers. */
@@ -183,7 +162,7 @@ static int accept(struct sgpu_ring_client *client, const struct sgpu_ring_comple
 	struct slot *slot;
 
 	if (completion->flags || completion->reserved || completion->status > 0 ||
-	    completion->status < STATUS_LEAST) {
+	    completion->status < SGPU_STATUS_LEAST) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "a completion has status %d, flags 0x%x and reserved bytes 0x%x",
 				 completion->status, completion->flags, completion->reserved);
@@ -241,14 +220,4 @@ int sgpu_ring_client_wait(struct sgpu_ring_client *client, uint64_t deadline_ns,
 	return rc < 0 ? rc
 		      : sgpu_sleeper_wait(&client->sleeper, &client->completions, deadline_ns,
 					  error);
-}
-
-bool sgpu_ring_client_arm(struct sgpu_ring_client *client)
-{
-	return sgpu_sleeper_arm(&client->sleeper, &client->completions);
-}
-
-int sgpu_ring_client_disarm(struct sgpu_ring_client *client, struct sgpu_error *error)
-{
-	return sgpu_sleeper_disarm(&client->sleeper, &client->completions, error);
 }

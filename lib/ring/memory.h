@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of a ring as sgpu-ring(5) lays it out, and its mapping.
+ * What both sides of a ring need: its memory as sgpu-ring(5) lays it out, what may lie in it, and
+ * the fault of the other side.
  */
 #ifndef SGPU_RING_MEMORY_H
 #define SGPU_RING_MEMORY_H
@@ -17,7 +18,8 @@ enum {
 	SGPU_RING_VERSION = 1,
 	SGPU_RING_PAGE = 4096,
 	SGPU_DESCRIPTOR_WORDS = 8,
-	SGPU_COMPLETION_WORDS = 4
+	SGPU_COMPLETION_WORDS = 4,
+	SGPU_STATUS_LEAST = -255, /* of a completion */
 };
 #define SGPU_RING_MAGIC "SGPURING"
 
@@ -51,5 +53,45 @@ SGPU_MUST_CHECK int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory,
 				  struct sgpu_error *error);
 /* Accepts memory that is not mapped. */
 void sgpu_ring_unmap(struct sgpu_ring_memory *memory);
+
+/* Judges a copy of a descriptor. members: what the service's opcodes use, as in struct
+ * sgpu_ring_worker_config; NULL: anything. `code` is returned for what may not be. */
+SGPU_MUST_CHECK int sgpu_ring_check(const struct sgpu_ring_descriptor *descriptor,
+				    const uint8_t *members, int code, struct sgpu_error *error);
+
+/* The first breach of the protocol by the other side, which a side remembers for good. Any thread.
+ */
+struct sgpu_ring_fault {
+	atomic_int state; /* 0: none, 1: one is being written down, 2: there is one */
+	struct sgpu_error error;
+};
+
+/* SGPU_EINVALID, and its text, if there was a fault. */
+static inline int sgpu_ring_fault_check(struct sgpu_ring_fault *fault, struct sgpu_error *error)
+{
+	if (__builtin_expect(atomic_load_explicit(&fault->state, memory_order_acquire) != 2, 1)) {
+		return SGPU_OK;
+	}
+	if (error) {
+		*error = fault->error;
+	}
+	return SGPU_EINVALID;
+}
+
+/* Remembers this one, unless there was one before, and returns its code. */
+static inline int sgpu_ring_fault_set(struct sgpu_ring_fault *fault, const struct sgpu_error *found,
+				      struct sgpu_error *error)
+{
+	int none = 0;
+
+	if (atomic_compare_exchange_strong(&fault->state, &none, 1)) {
+		fault->error = *found;
+		atomic_store_explicit(&fault->state, 2, memory_order_release);
+	}
+	if (error) {
+		*error = *found;
+	}
+	return SGPU_EINVALID;
+}
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What is outside of the enclave: system calls, and the threads that make them for a queue.
+ * What is outside of the enclave: system calls, and the thread that makes them for a queue.
  */
-#ifndef SGPU_RPC_OUTSIDE_H
-#define SGPU_RPC_OUTSIDE_H
+#ifndef SGPU_RING_OUTSIDE_H
+#define SGPU_RING_OUTSIDE_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -11,13 +11,13 @@
 #include <sgpu/error.h>
 #include <sgpu/ring.h>
 
+#include "ring/rpc.h"
+
 /* Opcodes of the ring. handle: the descriptor; offset and length: the data in the shared area;
- * argument: the offset in the file, or poll's limit in milliseconds. A completion's value is the
- * system call's result, or minus errno. */
+ * argument: poll's limit in milliseconds. A completion's value is the system call's result, or
+ * minus errno. */
 enum sgpu_rpc_operation {
-	SGPU_RPC_PREAD = SGPU_RING_OPCODE_SERVICE,
-	SGPU_RPC_PWRITE,
-	SGPU_RPC_RECV,
+	SGPU_RPC_RECV = SGPU_RING_OPCODE_SERVICE,
 	SGPU_RPC_SEND,
 	SGPU_RPC_POLL, /* data: array of struct pollfd */
 	SGPU_RPC_EMPTY,
@@ -32,9 +32,10 @@ struct sgpu_rpc_request {
 	uint64_t argument;
 };
 
-/* Makes the system call. stop: a socket; when its other end is shut down, a poll ends with
- * -ECANCELED. */
-int64_t sgpu_rpc_perform(const struct sgpu_rpc_request *request, int stop);
+enum { SGPU_RPC_AREA_SIZE = SGPU_RPC_CALLS_MAX * SGPU_RPC_BYTES_MAX };
+
+/* Makes the system call. */
+int64_t sgpu_rpc_perform(const struct sgpu_rpc_request *request);
 
 /* How long both sides spin. A call that does not wait ends within microseconds. To spin much longer
  * saves no sleep then, and keeps the other side's thread from running where processors are scarce.
@@ -49,19 +50,24 @@ void sgpu_rpc_show_order(void);
 
 /* What both sides share. */
 struct sgpu_rpc_shared {
-	int ring, area; /* memory files */
-	size_t area_size;
+	int ring, area;	     /* memory files */
 	int inside, outside; /* ends of the doorbell */
-	unsigned threads;    /* outside */
+	char *data;	     /* the area, where the inside has it */
 };
+
+/* As sgpu_rpc_open by SGPU_RPC_QUEUE, but nobody serves the queue. *shared is the rpc's. */
+SGPU_MUST_CHECK int sgpu_rpc_open_inside(enum sgpu_rpc_way way, uint64_t exit_cycles,
+					 struct sgpu_rpc **rpc,
+					 const struct sgpu_rpc_shared **shared,
+					 struct sgpu_error *error);
 
 struct sgpu_rpc_server;
 
-/* Starts threads that serve the ring until it ends. Borrows the descriptors. */
+/* Starts a thread that serves the ring until it ends. Borrows the descriptors. */
 SGPU_MUST_CHECK int sgpu_rpc_server_start(const struct sgpu_rpc_shared *shared,
 					  struct sgpu_rpc_server **server,
 					  struct sgpu_error *error);
-/* Waits for the threads: the other end of the doorbell has been shut down. Accepts a pointer to
+/* Waits for the thread: the other end of the doorbell has been shut down. Accepts a pointer to
  * NULL. */
 void sgpu_rpc_server_end(struct sgpu_rpc_server **server);
 

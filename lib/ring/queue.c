@@ -29,11 +29,10 @@ void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigne
 	queue->words = words;
 }
 
-void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue,
-		       sgpu_store_fn *store, bool shared, uint64_t position)
+void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue, bool shared,
+		       uint64_t position)
 {
 	producer->queue = *queue;
-	producer->store = store;
 	producer->shared = shared;
 	atomic_init(&producer->tail, position);
 	atomic_init(&producer->head_seen, position);
@@ -113,18 +112,28 @@ int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 		      struct sgpu_error *error)
 {
 	const struct sgpu_queue *queue = &producer->queue;
-	uint64_t entry[8], position;
+	const unsigned last = queue->words - 1;
+	_Atomic uint64_t *place;
+	uint64_t position;
 	int rc = claim(producer, &position, error);
 
 	if (rc < 0) {
 		return rc;
 	}
-	for (unsigned i = 0; i < queue->words; i++) {
-		entry[i] = words[i];
+	place = place_of(queue, position);
+	for (unsigned i = 0; i < last; i++) {
+		atomic_store_explicit(&place[i], words[i], memory_order_relaxed);
 	}
-	entry[queue->words - 1] =
-		(uint32_t)entry[queue->words - 1] | (uint64_t)generation_of(queue, position) << 32;
-	producer->store(place_of(queue, position), entry, queue->words);
+	/* The last store is sequentially consistent, which is two orders in one:
+	 * - release: the other words come before it, so a consumer that sees the generation sees
+	 *   the entry;
+	 * - no later load passes it: the producer looks next whether the consumer sleeps. If that
+	 *   look came before the entry is visible, the consumer could look at the place, then
+	 *   sleep, and nobody would wake it. On x86 it is an XCHG. */
+	atomic_store_explicit(&place[last],
+			      (uint32_t)words[last] | (uint64_t)generation_of(queue, position)
+							      << 32,
+			      memory_order_seq_cst);
 	return SGPU_OK;
 }
 

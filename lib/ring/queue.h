@@ -20,8 +20,6 @@
 
 #include <sgpu/error.h>
 
-#include "ring/store.h"
-
 /* What both ends know of a queue. */
 struct sgpu_queue {
 	_Atomic uint64_t *entries; /* shared */
@@ -33,7 +31,6 @@ struct sgpu_queue {
 
 struct sgpu_producer {
 	struct sgpu_queue queue;
-	sgpu_store_fn *store;
 	bool shared;			    /* many threads */
 	_Alignas(64) _Atomic uint64_t tail; /* the next position to fill; private to this process */
 	_Atomic uint64_t head_seen;	    /* the newest head that was read and checked */
@@ -47,8 +44,8 @@ struct sgpu_consumer {
 void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigned words,
 		    uint32_t count, _Atomic uint64_t *head);
 /* For tests, too: from a position other than 0, for which memory must have been prepared. */
-void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue,
-		       sgpu_store_fn *store, bool shared, uint64_t position);
+void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue, bool shared,
+		       uint64_t position);
 void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *queue,
 		       uint64_t position);
 

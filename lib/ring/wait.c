@@ -89,9 +89,10 @@ void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
 	sgpu_spin_time_set(&sleeper->time, wait, alone);
 }
 
-/* The store comes before the look, for all to see: whoever puts an entry after the look finds the
- * word set. */
-bool sgpu_sleeper_arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer)
+/* Says that this side will sleep, and looks once more. false: an entry is there, and nothing was
+ * said. The store comes before the look, for all to see: whoever puts an entry after the look finds
+ * the word set. */
+static bool arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer)
 {
 	const uint32_t how =
 		sleeper->doorbell >= 0 ? SGPU_SLEEPS_ON_DOORBELL : SGPU_SLEEPS_ON_FUTEX;
@@ -116,8 +117,10 @@ static bool is_closed(int doorbell)
 	return got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK);
 }
 
-int sgpu_sleeper_disarm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer,
-			struct sgpu_error *error)
+/* Awake again; empties the doorbell. SGPU_ESYSTEM: the other end is closed, and no entry is left.
+ */
+static int disarm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer,
+		  struct sgpu_error *error)
 {
 	atomic_store_explicit(sleeper->own, SGPU_AWAKE, memory_order_relaxed);
 	/* What was put before the end is still to be had: so first whether it ended, then whether
@@ -165,11 +168,11 @@ int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *
 			return sgpu_fail(error, SGPU_ETIMEOUT,
 					 "nothing came from the other side of the ring in time");
 		}
-		if (!sgpu_sleeper_arm(sleeper, consumer)) {
+		if (!arm(sleeper, consumer)) {
 			break;
 		}
 		sleep_until(sleeper, before, deadline_ns);
-		rc = sgpu_sleeper_disarm(sleeper, consumer, error);
+		rc = disarm(sleeper, consumer, error);
 		if (rc < 0) {
 			return rc;
 		}

@@ -37,14 +37,6 @@ struct sgpu_sleeper {
 void sgpu_sleeper_set(struct sgpu_sleeper *sleeper, struct sgpu_ring_side *own,
 		      struct sgpu_ring_side *other, int doorbell,
 		      const struct sgpu_ring_wait *wait);
-/* Says that this side will sleep, and looks once more. false: an entry is there, and nothing was
- * said. */
-bool sgpu_sleeper_arm(struct sgpu_sleeper *sleeper, const struct sgpu_consumer *consumer);
-/* Awake again; empties the doorbell. SGPU_ESYSTEM: the other end is closed, and no
- * entry is left. */
-SGPU_MUST_CHECK int sgpu_sleeper_disarm(struct sgpu_sleeper *sleeper,
-					const struct sgpu_consumer *consumer,
-					struct sgpu_error *error);
 /* Until there is an entry. Errors: as sgpu_ring_client_wait. */
 SGPU_MUST_CHECK int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper,
 				      const struct sgpu_consumer *consumer, uint64_t deadline_ns,
@@ -53,8 +45,8 @@ SGPU_MUST_CHECK int sgpu_sleeper_wait(struct sgpu_sleeper *sleeper,
 /* The rare half of sgpu_wake. */
 void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper);
 /* After an entry was put. Never waits. The load is sequentially consistent, as are the store that
- * published the entry and both accesses of sgpu_sleeper_arm: of producer and consumer, one sees
- * what the other has stored. */
+ * published the entry and both accesses of a side that is about to sleep: of producer and consumer,
+ * one sees what the other has stored. */
 static inline void sgpu_wake(struct sgpu_sleeper *sleeper)
 {
 	if (atomic_load_explicit(sleeper->other, memory_order_seq_cst) != SGPU_AWAKE) {

@@ -4,7 +4,7 @@
  * in which the stores of a processor become visible late, and in another order than they were made.
  *
  * Every entry arrives once, whole and in its producer's order (assertions), and nobody sleeps while an entry lies there
- * (no invalid end state). Each order that queue.c, store.c and wait.c ask for is a macro: with -DWITHOUT_NAME it is left
+ * (no invalid end state). Each order that queue.c and wait.c ask for is a macro: with -DWITHOUT_NAME it is left
  * out, and the model has to find what goes wrong. tests/bats/ring-model.bats runs the model whole and once without each.
  *
  *   -DSHARED     two producers claim places by compare and exchange; otherwise there is one, with a tail of its own

@@ -16,39 +16,24 @@
 #include "ring/memory.h"
 #include "unit.h"
 
-enum { RING_CLIENT_ID = 77, OP_ANY = 16, OP_NARROW = 200 };
+enum { OP_ANY = 16, OP_NARROW = 200 };
 
 struct ring {
 	int fd, client_end, worker_end;
 	struct sgpu_ring_client *client;
 	struct sgpu_ring_worker *worker;
 	struct sgpu_ring_memory raw;
-	struct sgpu_ring_descriptor area[SGPU_RING_BATCH_MAX]; /* the memory that batches name */
+	uint64_t submitted; /* by submit_one of a test */
 };
 
 static _Thread_local struct sgpu_error ring_error;
 
-/* The handle is 5, and offsets are those of `area`. */
-static inline int ring_read(void *context, uint64_t handle, uint64_t offset, void *data,
-			    size_t size, struct sgpu_error *error)
-{
-	const struct ring *r = context;
-
-	if (handle != 5 || offset > sizeof(r->area) || size > sizeof(r->area) - offset) {
-		return sgpu_fail(error, SGPU_EPOLICY, "not in the client's memory");
-	}
-	memcpy(data, (const char *)r->area + offset, size);
-	return SGPU_OK;
-}
-
 static inline struct sgpu_ring_worker_config ring_worker_config(struct ring *r)
 {
-	struct sgpu_ring_worker_config config = {
-		.doorbell = r->worker_end, .client = RING_CLIENT_ID, .read = ring_read, .context = r
-	};
+	struct sgpu_ring_worker_config config = { .doorbell = r->worker_end };
 
 	config.members[OP_ANY] = SGPU_RING_KNOWN | SGPU_RING_HANDLE | SGPU_RING_OFFSET |
-				 SGPU_RING_LENGTH | SGPU_RING_COUNTER | SGPU_RING_ARGUMENT;
+				 SGPU_RING_LENGTH | SGPU_RING_ARGUMENT;
 	config.members[OP_NARROW] = SGPU_RING_KNOWN | SGPU_RING_ARGUMENT;
 	return config;
 }
@@ -90,15 +75,30 @@ static inline int ring_submit(struct ring *r, uint8_t opcode, uint64_t cookie)
 {
 	const struct sgpu_ring_descriptor descriptor = { .opcode = opcode, .cookie = cookie };
 
-	return sgpu_ring_submit(r->client, &descriptor, NULL, &ring_error);
+	return sgpu_ring_submit(r->client, &descriptor, &ring_error);
 }
 
-static inline enum sgpu_ring_event ring_next(struct ring *r, struct sgpu_ring_operation *operation)
+/* Whether a submission was there. */
+static inline bool ring_next(struct ring *r, struct sgpu_ring_operation *operation)
 {
-	enum sgpu_ring_event event = SGPU_RING_IDLE;
+	const int rc = sgpu_ring_next(r->worker, operation, &ring_error);
 
-	CHECK(sgpu_ring_next(r->worker, operation, &event, &ring_error) == SGPU_OK);
-	return event;
+	CHECK(rc == SGPU_OK || rc == SGPU_ERETRY);
+	return rc == SGPU_OK;
+}
+
+/* The worker does what there is: how many operations. */
+static inline uint32_t ring_serve(struct ring *r)
+{
+	struct sgpu_ring_operation operation;
+	uint32_t count = 0;
+
+	while (ring_next(r, &operation)) {
+		CHECK(sgpu_ring_finish(r->worker, operation.ticket, SGPU_OK, 0, &ring_error) ==
+		      SGPU_OK);
+		count++;
+	}
+	return count;
 }
 
 /* One completion, or one with cookie UINT64_MAX if there is none. */

@@ -8,7 +8,6 @@
 
 #include <bench/bench.h>
 #include <sgpu/ops.h>
-#include <sgpu/rpc.h>
 
 #include "bench/private.h"
 #include "unit.h"
@@ -234,13 +233,13 @@ static void measure_said(uint64_t (*ns)(int), uint64_t time_ns, uint64_t samples
 UNIT_TEST(sampling_stops_for_a_reason_that_is_told)
 {
 	const struct sgpu_bench_record *r = &notes.records[0];
-	struct sgpu_rpc_costs costs;
+	struct sgpu_bench_exit costs;
 
 	measure_said(steady, (uint64_t)3600 * 1000000000, 0);
 	CHECK(r->stopped == SGPU_BENCH_STOP_DEVIATION && r->ns.n >= 31 && r->ns.n <= 1000);
 	CHECK(r->ns.high - r->ns.low <= 0.01 * r->ns.median &&
 	      strcmp(r->bytes_formula, "size_bytes") == 0);
-	CHECK(sgpu_rpc_measure(&costs, NULL) != SGPU_OK ||
+	CHECK(!sgpu_bench_measure_exit(&costs) ||
 	      near(r->cycles, r->ns.median / 2 * (double)costs.cycles_per_second / 1e9));
 	measure_said(scattered, 150000000, 0);
 	CHECK(r->stopped == SGPU_BENCH_STOP_TIME && r->ns.n >= 5 && r->ns.n <= 150);

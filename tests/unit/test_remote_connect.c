@@ -341,7 +341,7 @@ static void talk_nonsense(int memory, int area)
 	    sgpu_link_map(area, &shared, &error) == SGPU_OK) {
 		for (int i = 0; i < 1000; i++) {
 			fill(shared + SGPU_AREA_SIZE, 100, (unsigned)i);
-			(void)!sgpu_ring_submit(ring, &descriptor, NULL, &error);
+			(void)!sgpu_ring_submit(ring, &descriptor, &error);
 			(void)!sgpu_ring_reap(ring, results, LINK_ENTRIES, &count, &error);
 		}
 		/* The memory of the ring itself: the worker finds a fault, and hangs up. */

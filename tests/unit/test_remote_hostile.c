@@ -34,7 +34,7 @@ static int ask(struct attacker *a, const struct sgpu_ring_descriptor *d,
 	       struct sgpu_ring_result *result)
 {
 	size_t count = 0;
-	int rc = sgpu_ring_submit(a->ring, d, NULL, &error);
+	int rc = sgpu_ring_submit(a->ring, d, &error);
 
 	while (rc == SGPU_OK && count == 0) {
 		rc = sgpu_ring_client_wait(a->ring, 0, &error);
@@ -51,7 +51,6 @@ UNIT_TEST(descriptors_that_are_none_end_their_session)
 		{ .opcode = LINK_MESSAGE, .length = UINT64_MAX },
 		{ .opcode = LINK_MESSAGE, .length = 32, .offset = 1 },
 		{ .opcode = LINK_MESSAGE, .length = 32, .handle = 1 },
-		{ .opcode = LINK_MESSAGE, .length = 32, .counter = 1 },
 		{ .opcode = LINK_MESSAGE, .length = 32, .argument = 1 },
 		{ .opcode = LINK_MESSAGE + 1, .length = 32 },
 		{ .opcode = 255 },
@@ -63,7 +62,7 @@ UNIT_TEST(descriptors_that_are_none_end_their_session)
 		start_worker(&w);
 		REQUIRE(open_attacker(&w, &a));
 		/* The thread has ended, but the bell is the test's: so nothing is waited for. */
-		CHECK(sgpu_ring_submit(a.ring, &bad[i], NULL, &error) == SGPU_OK);
+		CHECK(sgpu_ring_submit(a.ring, &bad[i], &error) == SGPU_OK);
 		pthread_join(w.thread, NULL);
 		CHECK(w.rc == SGPU_EINVALID);
 		sgpu_remote_service_free(&w.service);
@@ -89,16 +88,6 @@ UNIT_TEST(messages_that_are_none_are_refused_and_the_session_goes_on)
 		      result.value == 9);
 		CHECK(memcmp(a.area + SGPU_AREA_SIZE, "\0\0\0\0\0\0\0\0", 8) == 0);
 	}
-	/* What the ring answers by itself; batches name no memory here. */
-	CHECK(ask(&a, &(struct sgpu_ring_descriptor){ .opcode = SGPU_RING_NOP }, &result) ==
-		      SGPU_OK &&
-	      result.status == 0);
-	CHECK(ask(&a, &(struct sgpu_ring_descriptor){ .opcode = SGPU_RING_DRAIN }, &result) ==
-		      SGPU_OK &&
-	      result.status == 0);
-	CHECK(ask(&a, &(struct sgpu_ring_descriptor){ .opcode = SGPU_RING_BATCH, .length = 64 },
-		  &result) == SGPU_OK);
-	CHECK(result.status == SGPU_EUNAVAILABLE);
 	/* A grant may be had all the same. */
 	memcpy(a.area + SGPU_AREA_SIZE, owner.public_half, 32);
 	d.length = 32;
@@ -119,7 +108,7 @@ UNIT_TEST(a_flood_of_messages_does_not_keep_a_session_from_being_stopped)
 	start_worker(&w);
 	REQUIRE(open_attacker(&w, &a));
 	for (int i = 0; i < 20000 && (rc == SGPU_OK || rc == SGPU_ERETRY); i++) {
-		rc = sgpu_ring_submit(a.ring, &d, NULL, &error);
+		rc = sgpu_ring_submit(a.ring, &d, &error);
 		if (rc == SGPU_OK || rc == SGPU_ERETRY) {
 			CHECK(sgpu_ring_reap(a.ring, results, LINK_ENTRIES, &count, &error) ==
 			      SGPU_OK);
@@ -205,14 +194,13 @@ static void *answer_badly(void *argument)
 {
 	struct hostile *h = argument;
 	struct sgpu_ring_operation operation;
-	enum sgpu_ring_event event;
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK) {
-		rc = sgpu_ring_next(h->ring, &operation, &event, NULL);
-		if (rc == SGPU_OK && event == SGPU_RING_IDLE) {
+		rc = sgpu_ring_next(h->ring, &operation, NULL);
+		if (rc == SGPU_ERETRY) {
 			rc = sgpu_ring_worker_wait(h->ring, 0, NULL);
-		} else if (rc == SGPU_OK && event == SGPU_RING_START) {
+		} else if (rc == SGPU_OK) {
 			static const struct {
 				int status;
 				uint64_t value;

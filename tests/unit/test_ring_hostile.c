@@ -16,7 +16,6 @@
 
 static struct ring r;
 static struct sgpu_ring_operation operation;
-static enum sgpu_ring_event event;
 
 static uint64_t random_number(void)
 {
@@ -61,7 +60,7 @@ static void write_completion(uint64_t position, struct sgpu_ring_completion c)
 
 static int worker_next(void)
 {
-	return sgpu_ring_next(r.worker, &operation, &event, &ring_error);
+	return sgpu_ring_next(r.worker, &operation, &ring_error);
 }
 
 static int client_reap(void)
@@ -79,27 +78,24 @@ UNIT_TEST(a_descriptor_that_may_not_be_faults_the_ring_for_good)
 		const char *text;
 	} bad[] = {
 		{ { .opcode = 0 }, "unknown opcode 0" },
-		{ { .opcode = 5 }, "unknown opcode 5" },
+		{ { .opcode = 15 }, "unknown opcode 15" },
 		{ { .opcode = 17 }, "unknown opcode 17" },
 		{ { .opcode = 255 }, "unknown opcode 255" },
-		{ { .opcode = SGPU_RING_NOP, .flags = 2 }, "flags 0x2" },
-		{ { .opcode = OP_ANY, .flags = 0x81 }, "flags 0x81" },
-		{ { .opcode = SGPU_RING_DRAIN, .flags = 1 }, "flags 0x1" },
-		{ { .opcode = OP_ANY, .client = RING_CLIENT_ID }, "reserved" },
+		{ { .opcode = 0x10010 }, "unknown opcode 65552" },
+		{ { .opcode = UINT32_MAX }, "unknown opcode" },
 		{ { .opcode = OP_ANY, .reserved = 1 }, "reserved" },
 		{ { .opcode = OP_ANY, .reserved2 = 1 }, "reserved" },
+		{ { .opcode = OP_ANY, .reserved3 = 1 }, "reserved" },
 		{ { .opcode = OP_NARROW, .handle = 1 }, "does not use" },
-		{ { .opcode = SGPU_RING_NOP, .counter = 1 }, "does not use" },
+		{ { .opcode = OP_NARROW, .length = 1 }, "does not use" },
 		{ { .opcode = OP_ANY, .offset = UINT64_MAX, .length = 2 }, "does not end" },
-		{ { .opcode = SGPU_RING_BATCH, .length = 65 }, "a batch of 65 bytes" },
-		{ { .opcode = SGPU_RING_NOP, .generation = 1 }, "generation 2" },
-		{ { .opcode = SGPU_RING_NOP, .generation = UINT32_MAX / 2 }, "generation" },
+		{ { .opcode = OP_ANY, .generation = 1 }, "generation 2" },
+		{ { .opcode = OP_ANY, .generation = UINT32_MAX / 2 }, "generation" },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
 		REQUIRE(ring_open(&r, 4, 8, false, false));
-		CHECK(ring_submit(&r, OP_ANY, 1) == SGPU_OK &&
-		      ring_next(&r, &operation) == SGPU_RING_START);
+		CHECK(ring_submit(&r, OP_ANY, 1) == SGPU_OK && ring_next(&r, &operation));
 		write_submission(1, bad[i].descriptor);
 		CHECK(worker_next() == SGPU_EINVALID && strstr(ring_error.text, bad[i].text));
 		/* The same, whatever is asked, and nothing more is said to the client. */
@@ -113,36 +109,17 @@ UNIT_TEST(a_descriptor_that_may_not_be_faults_the_ring_for_good)
 	}
 }
 
-UNIT_TEST(a_batch_member_that_may_not_be_faults_the_ring)
-{
-	REQUIRE(ring_open(&r, 4, 8, false, false));
-	r.area[0].opcode = SGPU_RING_BATCH;
-	write_submission(
-		0, (struct sgpu_ring_descriptor){
-			   .opcode = SGPU_RING_BATCH, .handle = 5, .length = 64, .cookie = 1 });
-	CHECK(worker_next() == SGPU_EINVALID && strstr(ring_error.text, "which no batch may hold"));
-	ring_close(&r);
-	/* A batch somewhere else is the service's to judge, and hurts nobody. */
-	REQUIRE(ring_open(&r, 4, 8, false, false));
-	write_submission(
-		0, (struct sgpu_ring_descriptor){
-			   .opcode = SGPU_RING_BATCH, .handle = 6, .length = 64, .cookie = 1 });
-	CHECK(worker_next() == SGPU_OK && event == SGPU_RING_IDLE);
-	ring_close(&r);
-}
-
 UNIT_TEST(a_client_cannot_have_more_open_than_it_has_room_for)
 {
 	REQUIRE(ring_open(&r, 4, 8, false, false));
 	for (uint64_t i = 0; i < 8; i++) {
-		write_submission(
-			i, (struct sgpu_ring_descriptor){ .opcode = i % 2 ? SGPU_RING_NOP : OP_ANY,
-							  .cookie = i });
+		write_submission(i, (struct sgpu_ring_descriptor){ .opcode = OP_ANY, .cookie = i });
 		CHECK(worker_next() == SGPU_OK);
+		CHECK(i % 2 || sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0,
+						&ring_error) == SGPU_OK);
 	}
 	/* Four are with the worker, four completions lie there. */
-	CHECK(sgpu_ring_outstanding(r.worker) == 4);
-	write_submission(8, (struct sgpu_ring_descriptor){ .opcode = SGPU_RING_NOP });
+	write_submission(8, (struct sgpu_ring_descriptor){ .opcode = OP_ANY });
 	CHECK(worker_next() == SGPU_EINVALID && strstr(ring_error.text, "more than 8 operations"));
 	ring_close(&r);
 }
@@ -151,24 +128,32 @@ UNIT_TEST(a_head_that_cannot_be_faults_the_ring)
 {
 	REQUIRE(ring_open(&r, 4, 8, false, false));
 	atomic_store(&r.raw.header->client.head, 3);
-	CHECK(ring_submit(&r, SGPU_RING_NOP, 0) == SGPU_OK);
+	CHECK(ring_submit(&r, OP_ANY, 0) == SGPU_OK);
 	CHECK(worker_next() == SGPU_EINVALID);
 	ring_close(&r);
 	REQUIRE(ring_open(&r, 4, 8, false, false));
 	for (uint64_t i = 0; i < 4; i++) {
-		CHECK(ring_submit(&r, SGPU_RING_NOP, i) == SGPU_OK);
+		CHECK(ring_submit(&r, OP_ANY, i) == SGPU_OK);
 	}
 	atomic_store(&r.raw.header->worker.head, UINT64_MAX);
-	CHECK(ring_submit(&r, SGPU_RING_NOP, 4) == SGPU_EINVALID);
+	CHECK(ring_submit(&r, OP_ANY, 4) == SGPU_EINVALID);
 	atomic_store(&r.raw.header->worker.head, 0);
-	CHECK(ring_submit(&r, SGPU_RING_NOP, 4) == SGPU_EINVALID && client_reap() == SGPU_EINVALID);
+	CHECK(ring_submit(&r, OP_ANY, 4) == SGPU_EINVALID && client_reap() == SGPU_EINVALID);
 	ring_close(&r);
+}
+
+/* Returns the id by which it crosses the ring. */
+static uint64_t submit_one(void)
+{
+	const uint64_t before = r.submitted++;
+
+	CHECK(ring_submit(&r, OP_ANY, 0x1234) == SGPU_OK);
+	return atomic_load(&r.raw.submissions[before * SGPU_DESCRIPTOR_WORDS + 1]);
 }
 
 UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 {
 	uint64_t id;
-	const struct sgpu_ring_descriptor nop = { .opcode = SGPU_RING_NOP, .cookie = 0x1234 };
 	const struct {
 		uint64_t cookie_difference;
 		int32_t status;
@@ -190,7 +175,7 @@ UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
 		REQUIRE(ring_open(&r, 4, 8, false, false));
-		CHECK(sgpu_ring_submit(r.client, &nop, &id, &ring_error) == SGPU_OK);
+		id = submit_one();
 		write_completion(
 			0, (struct sgpu_ring_completion){ .cookie = id + bad[i].cookie_difference,
 							  .status = bad[i].status,
@@ -198,13 +183,13 @@ UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 							  .reserved = bad[i].reserved,
 							  .generation = bad[i].generation });
 		CHECK(client_reap() == SGPU_EINVALID);
-		CHECK(ring_submit(&r, SGPU_RING_NOP, 0) == SGPU_EINVALID);
+		CHECK(ring_submit(&r, OP_ANY, 0) == SGPU_EINVALID);
 		CHECK(sgpu_ring_client_wait(r.client, 1, &ring_error) == SGPU_EINVALID);
 		ring_close(&r);
 	}
 	/* Once is fine, twice is not. */
 	REQUIRE(ring_open(&r, 4, 8, false, false));
-	CHECK(sgpu_ring_submit(r.client, &nop, &id, &ring_error) == SGPU_OK);
+	id = submit_one();
 	write_completion(0, (struct sgpu_ring_completion){ .cookie = id });
 	CHECK(ring_reap(&r).cookie == 0x1234);
 	write_completion(1, (struct sgpu_ring_completion){ .cookie = id });
@@ -212,10 +197,10 @@ UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 	ring_close(&r);
 	/* Also when the same slot is in use again. */
 	REQUIRE(ring_open(&r, 4, 8, false, false));
-	CHECK(sgpu_ring_submit(r.client, &nop, &id, &ring_error) == SGPU_OK);
+	id = submit_one();
 	write_completion(0, (struct sgpu_ring_completion){ .cookie = id });
 	CHECK(ring_reap(&r).cookie == 0x1234);
-	CHECK(sgpu_ring_submit(r.client, &nop, NULL, &ring_error) == SGPU_OK);
+	(void)submit_one();
 	write_completion(1, (struct sgpu_ring_completion){ .cookie = id });
 	CHECK(client_reap() == SGPU_EINVALID);
 	ring_close(&r);
@@ -230,7 +215,7 @@ UNIT_TEST(a_descriptor_that_changes_after_the_check_changes_nothing)
 	REQUIRE(ring_open(&r, 4, 8, false, false));
 	write_submission(0, (struct sgpu_ring_descriptor){
 				    .opcode = OP_ANY, .handle = 1, .length = 2, .cookie = 3 });
-	CHECK(worker_next() == SGPU_OK && event == SGPU_RING_START);
+	CHECK(worker_next() == SGPU_OK);
 	memset((void *)r.raw.submissions, 0xff, 64);
 	CHECK(operation.descriptor.handle == 1 && operation.descriptor.length == 2);
 	CHECK(sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &ring_error) == SGPU_OK);
@@ -241,16 +226,16 @@ UNIT_TEST(a_descriptor_that_changes_after_the_check_changes_nothing)
 UNIT_TEST(pages_that_are_given_back_make_nobody_fall)
 {
 	REQUIRE(ring_open(&r, 4, 8, false, false));
-	CHECK(ring_submit(&r, SGPU_RING_NOP, 0) == SGPU_OK);
+	CHECK(ring_submit(&r, OP_ANY, 0) == SGPU_OK);
 	REQUIRE(fallocate(r.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 8192) == 0);
-	CHECK(worker_next() == SGPU_OK && event == SGPU_RING_IDLE); /* an empty queue */
+	CHECK(worker_next() == SGPU_ERETRY); /* an empty queue */
 	CHECK(client_reap() == SGPU_OK);
 	for (uint64_t i = 0; i < 3; i++) {
-		CHECK(ring_submit(&r, SGPU_RING_NOP, i) == SGPU_OK);
+		CHECK(ring_submit(&r, OP_ANY, i) == SGPU_OK);
 	}
 	REQUIRE(fallocate(r.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 8192) == 0);
 	(void)worker_next();
-	(void)ring_submit(&r, SGPU_RING_NOP, 9);
+	(void)ring_submit(&r, OP_ANY, 9);
 	(void)client_reap();
 	ring_close(&r);
 }
@@ -262,30 +247,22 @@ static bool allowed(int code)
 	return code == SGPU_OK || code == SGPU_EINVALID || code == SGPU_ERETRY;
 }
 
+static uint32_t started; /* a ticket */
+
 /* A ring in the middle of its work: entries taken and not, completions reaped and not, one
  * operation started. */
 static bool open_busy(void)
 {
-	static const uint8_t opcodes[] = { OP_ANY, SGPU_RING_NOP, SGPU_RING_BATCH, SGPU_RING_DRAIN,
-					   SGPU_RING_NOP };
-
 	if (!ring_open(&r, 4, 8, false, false)) {
 		return false;
 	}
-	for (size_t i = 0; i < sizeof(r.area) / sizeof(r.area[0]); i++) {
-		r.area[i].opcode = SGPU_RING_NOP;
-	}
-	for (size_t i = 0; i < sizeof(opcodes); i++) {
-		const struct sgpu_ring_descriptor d = {
-			.opcode = opcodes[i],
-			.cookie = i,
-			.handle = opcodes[i] == SGPU_RING_BATCH ? 5 : 0,
-			.length = opcodes[i] == SGPU_RING_BATCH ? 128 : 0
-		};
-
-		CHECK(sgpu_ring_submit(r.client, &d, NULL, &ring_error) == SGPU_OK);
+	for (uint64_t i = 0; i < 5; i++) {
+		CHECK(ring_submit(&r, OP_ANY, i) == SGPU_OK);
 		if (i < 2) {
 			CHECK(worker_next() == SGPU_OK);
+			CHECK(i == 0 || sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0,
+							 &ring_error) == SGPU_OK);
+			started = i == 0 ? operation.ticket : started;
 		}
 	}
 	return ring_reap(&r).cookie == 1;
@@ -294,14 +271,14 @@ static bool open_busy(void)
 /* Each side does all that it can. */
 static void use_both(void)
 {
-	const uint32_t ticket = operation.ticket;
-	struct sgpu_ring_operation started;
+	struct sgpu_ring_operation next;
 
 	for (int i = 0; i < 4; i++) {
-		CHECK(allowed(sgpu_ring_next(r.worker, &started, &event, &ring_error)));
-		CHECK(allowed(ring_submit(&r, SGPU_RING_NOP, 9)));
+		CHECK(allowed(sgpu_ring_next(r.worker, &next, &ring_error)));
+		CHECK(allowed(ring_submit(&r, OP_ANY, 9)));
 		if (i == 1) {
-			CHECK(allowed(sgpu_ring_finish(r.worker, ticket, SGPU_OK, 0, &ring_error)));
+			CHECK(allowed(
+				sgpu_ring_finish(r.worker, started, SGPU_OK, 0, &ring_error)));
 		}
 		CHECK(allowed(client_reap()));
 	}
@@ -356,18 +333,18 @@ static void *scribble(void *argument)
 static void *run_worker(void *argument)
 {
 	struct sgpu_ring_operation op;
-	enum sgpu_ring_event what;
 	struct sgpu_error error;
 	uintptr_t bad = 0;
+	int rc;
 
 	(void)argument;
 	while (!atomic_load(&over)) {
-		bad += !allowed(sgpu_ring_next(r.worker, &op, &what, &error));
-		if (what == SGPU_RING_START) {
+		rc = sgpu_ring_next(r.worker, &op, &error);
+		bad += !allowed(rc);
+		if (rc == SGPU_OK) {
 			bad += !allowed(sgpu_ring_finish(r.worker, op.ticket, SGPU_OK, 0, &error));
-		} else if (what == SGPU_RING_IDLE) {
-			int rc = sgpu_ring_worker_wait(r.worker, sgpu_now_ns() + 100000, &error);
-
+		} else if (rc == SGPU_ERETRY) {
+			rc = sgpu_ring_worker_wait(r.worker, sgpu_now_ns() + 100000, &error);
 			bad += !allowed(rc) && rc != SGPU_ETIMEOUT;
 		}
 	}
@@ -383,17 +360,13 @@ UNIT_TEST(bytes_that_change_all_the_time_make_faults_and_nothing_else)
 
 	for (uintptr_t i = 0; i < RINGS && !unit_bad; i++) {
 		REQUIRE(ring_open(&r, 4, 8, false, i % 2));
-		for (size_t m = 0; m < sizeof(r.area) / sizeof(r.area[0]); m++) {
-			r.area[m].opcode = OP_ANY;
-		}
 		atomic_store(&over, false);
 		atomic_store(&scribbled, 0);
 		REQUIRE(pthread_create(&worker, NULL, run_worker, NULL) == 0);
 		REQUIRE(pthread_create(&scribbler, NULL, scribble, (void *)(i * 7919)) == 0);
 		/* However late the threads begin, they meet. */
 		for (int call = 0; call < CALLS || atomic_load(&scribbled) < BYTES; call++) {
-			CHECK(allowed(ring_submit(&r, call % 3 ? OP_ANY : SGPU_RING_NOP,
-						  (uint64_t)call)));
+			CHECK(allowed(ring_submit(&r, OP_ANY, (uint64_t)call)));
 			rc = client_reap();
 			CHECK(allowed(rc));
 			if (rc == SGPU_EINVALID) {
@@ -421,7 +394,7 @@ static void be_client(void)
 	size_t count;
 
 	for (uint64_t i = 0;; i++) {
-		if (ring_submit(&r, i % 2 ? OP_ANY : SGPU_RING_NOP, i) == SGPU_ERETRY &&
+		if (ring_submit(&r, OP_ANY, i) == SGPU_ERETRY &&
 		    sgpu_ring_client_wait(r.client, 0, &error) < 0) {
 			_exit(1);
 		}
@@ -431,22 +404,21 @@ static void be_client(void)
 	}
 }
 
+/* One step of a worker, which waits until `deadline` if there is nothing to do. */
+static int work(uint64_t deadline)
+{
+	const int rc = worker_next();
+
+	return rc == SGPU_OK ? sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &ring_error)
+	       : rc == SGPU_ERETRY ? sgpu_ring_worker_wait(r.worker, deadline, &ring_error)
+				   : rc;
+}
+
 static void be_worker(void)
 {
-	struct sgpu_error error;
-
-	for (;;) {
-		if (worker_next() < 0) {
-			_exit(1);
-		}
-		if (event == SGPU_RING_START) {
-			if (sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0, &error) < 0) {
-				_exit(1);
-			}
-		} else if (sgpu_ring_worker_wait(r.worker, 0, &error) < 0) {
-			_exit(1);
-		}
+	while (work(0) == SGPU_OK) {
 	}
+	_exit(1);
 }
 
 /* Starts the other side as a process, which has only its own end of the doorbell. */
@@ -496,15 +468,7 @@ UNIT_TEST(a_worker_survives_the_death_of_its_client_at_any_point)
 				killed = true;
 				begin = sgpu_now_ns();
 			}
-			rc = worker_next();
-			if (rc == SGPU_OK && event == SGPU_RING_START) {
-				rc = sgpu_ring_finish(r.worker, operation.ticket, SGPU_OK, 0,
-						      &ring_error);
-			} else if (rc == SGPU_OK && event == SGPU_RING_IDLE) {
-				rc = sgpu_ring_worker_wait(r.worker,
-							   sgpu_now_ns() + 10 * (uint64_t)SECOND,
-							   &ring_error);
-			}
+			rc = work(sgpu_now_ns() + 10 * (uint64_t)SECOND);
 		}
 		CHECK(killed && rc == SGPU_ESYSTEM && sgpu_now_ns() - begin < SLOW);
 		if (!killed) {
@@ -536,7 +500,7 @@ UNIT_TEST(a_client_survives_the_death_of_its_worker_at_any_point)
 				killed = true;
 				begin = sgpu_now_ns();
 			}
-			rc = ring_submit(&r, number % 2 ? OP_ANY : SGPU_RING_NOP, number);
+			rc = ring_submit(&r, OP_ANY, number);
 			if (rc == SGPU_ERETRY) {
 				rc = sgpu_ring_client_wait(r.client,
 							   sgpu_now_ns() + 10 * (uint64_t)SECOND,
@@ -577,7 +541,6 @@ UNIT_TEST(death_wakes_a_side_that_sleeps)
 int main(void)
 {
 	UNIT_RUN(a_descriptor_that_may_not_be_faults_the_ring_for_good);
-	UNIT_RUN(a_batch_member_that_may_not_be_faults_the_ring);
 	UNIT_RUN(a_client_cannot_have_more_open_than_it_has_room_for);
 	UNIT_RUN(a_head_that_cannot_be_faults_the_ring);
 	UNIT_RUN(a_completion_must_answer_an_open_submission_once);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * One queue in ordinary memory, so that the thread sanitizer sees both ends: order, full and empty,
- * many producers, positions and generations beyond 2^32, every store, heads and generations that
- * cannot be.
+ * many producers, positions and generations beyond 2^32, heads and generations that cannot be.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -14,7 +13,7 @@
 #include "ring/queue.h"
 #include "unit.h"
 
-enum { COUNT = 8, WORDS = 8, PRODUCERS = 4, EACH = 20000, STORES = 4 };
+enum { COUNT = 8, WORDS = 8, PRODUCERS = 4, EACH = 20000 };
 
 struct fixture {
 	_Alignas(64) _Atomic uint64_t entries[COUNT * WORDS];
@@ -28,7 +27,7 @@ static struct fixture f;
 static _Thread_local struct sgpu_error error;
 
 /* As if everything before `position` had gone through the queue. */
-static void set_up(unsigned words, enum sgpu_ring_store store, bool shared, uint64_t position)
+static void set_up(unsigned words, bool shared, uint64_t position)
 {
 	memset(&f, 0, sizeof(f));
 	atomic_store(&f.head, position);
@@ -40,7 +39,7 @@ static void set_up(unsigned words, enum sgpu_ring_store store, bool shared, uint
 
 		atomic_store(&f.entries[i * words + words - 1], laps << 32);
 	}
-	sgpu_producer_set(&f.producer, &f.queue, sgpu_store_function(store), shared, position);
+	sgpu_producer_set(&f.producer, &f.queue, shared, position);
 	sgpu_consumer_set(&f.consumer, &f.queue, position);
 }
 
@@ -72,12 +71,11 @@ static uint64_t take(void)
 	return words[0] / WORDS;
 }
 
-static void fill_and_empty(enum sgpu_ring_store store, unsigned words, bool shared,
-			   uint64_t position)
+static void fill_and_empty(unsigned words, bool shared, uint64_t position)
 {
 	uint64_t next = 0, taken = 0;
 
-	set_up(words, store, shared, position);
+	set_up(words, shared, position);
 	for (int lap = 0; lap < 5; lap++) {
 		CHECK(take() == UINT64_MAX);
 		for (int i = 0; i < COUNT; i++) {
@@ -98,34 +96,12 @@ static void fill_and_empty(enum sgpu_ring_store store, unsigned words, bool shar
 	CHECK(atomic_load(&f.head) == position + taken);
 }
 
-static void fill_and_empty_all(enum sgpu_ring_store store)
-{
-	for (int shared = 0; shared < 2; shared++) {
-		fill_and_empty(store, 8, shared, 0);
-		fill_and_empty(store, 4, shared, 0);
-	}
-}
-
 UNIT_TEST(entries_come_in_order_and_a_full_queue_says_retry)
 {
-	fill_and_empty_all(SGPU_RING_STORE_AUTO);
-	fill_and_empty_all(SGPU_RING_STORE_WORDS);
-}
-
-UNIT_TEST(vector_stores_give_the_same)
-{
-	if (!sgpu_ring_store_available(SGPU_RING_STORE_VECTOR)) {
-		SKIP("this CPU has no AVX-512");
+	for (int shared = 0; shared < 2; shared++) {
+		fill_and_empty(8, shared, 0);
+		fill_and_empty(4, shared, 0);
 	}
-	fill_and_empty_all(SGPU_RING_STORE_VECTOR);
-}
-
-UNIT_TEST(direct_stores_give_the_same)
-{
-	if (!sgpu_ring_store_available(SGPU_RING_STORE_DIRECT)) {
-		SKIP("this CPU has no MOVDIR64B");
-	}
-	fill_and_empty_all(SGPU_RING_STORE_DIRECT);
 }
 
 UNIT_TEST(positions_pass_2_to_the_32_and_generations_wrap)
@@ -144,8 +120,8 @@ UNIT_TEST(positions_pass_2_to_the_32_and_generations_wrap)
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(places); i++) {
 		for (int shared = 0; shared < 2; shared++) {
-			fill_and_empty(SGPU_RING_STORE_AUTO, 8, shared, places[i]);
-			fill_and_empty(SGPU_RING_STORE_AUTO, 4, shared, places[i]);
+			fill_and_empty(8, shared, places[i]);
+			fill_and_empty(4, shared, places[i]);
 		}
 	}
 }
@@ -162,13 +138,13 @@ static void *produce(void *argument)
 	return NULL;
 }
 
-static void run_producers(int producers, enum sgpu_ring_store store, uint64_t position)
+static void run_producers(int producers, uint64_t position)
 {
 	pthread_t threads[PRODUCERS];
 	uint64_t next[PRODUCERS] = { 0 }, number, out_of_order = 0;
 	int total = 0;
 
-	set_up(WORDS, store, producers > 1, position);
+	set_up(WORDS, producers > 1, position);
 	for (int i = 0; i < producers; i++) {
 		REQUIRE(pthread_create(&threads[i], NULL, produce, (void *)(uintptr_t)i) == 0);
 	}
@@ -191,27 +167,18 @@ static void run_producers(int producers, enum sgpu_ring_store store, uint64_t po
 
 UNIT_TEST(one_producer_and_the_consumer_run_at_once)
 {
-	for (int store = 0; store < STORES; store++) {
-		if (sgpu_ring_store_available((enum sgpu_ring_store)store)) {
-			run_producers(1, (enum sgpu_ring_store)store, 0);
-		}
-	}
+	run_producers(1, 0);
 }
 
 UNIT_TEST(many_producers_lose_and_double_nothing)
 {
-	for (int store = 0; store < STORES; store++) {
-		if (sgpu_ring_store_available((enum sgpu_ring_store)store)) {
-			run_producers(PRODUCERS, (enum sgpu_ring_store)store,
-				      ((uint64_t)COUNT << 32) - EACH);
-		}
-	}
+	run_producers(PRODUCERS, ((uint64_t)COUNT << 32) - EACH);
 }
 
 UNIT_TEST(a_head_that_cannot_be_is_a_fault)
 {
 	for (int shared = 0; shared < 2; shared++) {
-		set_up(WORDS, SGPU_RING_STORE_AUTO, shared, 100);
+		set_up(WORDS, shared, 100);
 		for (uint64_t i = 0; i < COUNT; i++) {
 			CHECK(put(i) == SGPU_OK);
 		}
@@ -232,7 +199,7 @@ UNIT_TEST(a_generation_that_cannot_be_is_a_fault)
 {
 	uint64_t words[WORDS];
 
-	set_up(WORDS, SGPU_RING_STORE_AUTO, false, 0);
+	set_up(WORDS, false, 0);
 	for (uint32_t generation = 2; generation; generation *= 2) {
 		atomic_store(&f.entries[WORDS - 1], (uint64_t)generation << 32);
 		CHECK(sgpu_consumer_take(&f.consumer, words, &error) == SGPU_EINVALID);
@@ -273,7 +240,7 @@ UNIT_TEST(no_head_keeps_a_producer_in_the_queue)
 {
 	pthread_t scrambler, threads[PRODUCERS];
 
-	set_up(WORDS, SGPU_RING_STORE_AUTO, true, 0);
+	set_up(WORDS, true, 0);
 	atomic_store(&stop, false);
 	REQUIRE(pthread_create(&scrambler, NULL, scramble_head, NULL) == 0);
 	for (int i = 0; i < PRODUCERS; i++) {
@@ -290,8 +257,6 @@ UNIT_TEST(no_head_keeps_a_producer_in_the_queue)
 int main(void)
 {
 	UNIT_RUN(entries_come_in_order_and_a_full_queue_says_retry);
-	UNIT_RUN(vector_stores_give_the_same);
-	UNIT_RUN(direct_stores_give_the_same);
 	UNIT_RUN(positions_pass_2_to_the_32_and_generations_wrap);
 	UNIT_RUN(one_producer_and_the_consumer_run_at_once);
 	UNIT_RUN(many_producers_lose_and_double_nothing);

@@ -14,12 +14,24 @@
 
 #include "read_once.h"
 #include "ring/memory.h"
-#include "ring/inside.h"
+#include "ring/outside.h"
 #include "unit.h"
 
-enum { SIZE = 64, THREADS = 4, ROUNDS = 2000 };
+enum { SIZE = 64, ROUNDS = 2000, LAST = SGPU_RPC_AREA_SIZE };
 
 static _Thread_local struct sgpu_error error;
+
+/* One call of several that are made together. */
+static int one(int (*call)(struct sgpu_rpc *rpc, struct sgpu_rpc_io *ios, size_t count,
+			   struct sgpu_error *e),
+	       struct sgpu_rpc *rpc, void *data, size_t size, size_t *done)
+{
+	struct sgpu_rpc_io io = { .data = data, .size = size };
+	const int rc = call(rpc, &io, 1, &error);
+
+	*done = io.done;
+	return rc < 0 ? rc : io.code;
+}
 
 /* ---- an outside that answers as it is told ---- */
 
@@ -50,13 +62,12 @@ static void *answer(void *argument)
 {
 	struct outside *o = argument;
 	struct sgpu_ring_operation operation;
-	enum sgpu_ring_event event;
 	unsigned count = 0;
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK) {
-		rc = sgpu_ring_next(o->worker, &operation, &event, &error);
-		if (rc == SGPU_OK && event == SGPU_RING_IDLE) {
+		rc = sgpu_ring_next(o->worker, &operation, &error);
+		if (rc == SGPU_ERETRY) {
 			rc = sgpu_ring_worker_wait(o->worker, 0, &error);
 		} else if (rc == SGPU_OK && ++count == o->leaves_at) {
 			break;
@@ -76,14 +87,13 @@ static void *answer(void *argument)
 
 static bool open_outside(struct outside *o)
 {
-	const struct sgpu_rpc_config config = { .way = SGPU_RPC_QUEUE, .bytes = SIZE, .calls = 8 };
 	struct sgpu_ring_worker_config worker = { 0 };
-	bool good = sgpu_rpc_open_inside(&config, &o->rpc, &o->shared, &error) == SGPU_OK;
+	bool good = sgpu_rpc_open_inside(SGPU_RPC_QUEUE, 0, &o->rpc, &o->shared, &error) == SGPU_OK;
 
 	if (good) {
 		worker.doorbell = o->shared->outside;
 		memset(worker.members, 0xff, sizeof(worker.members));
-		o->area = mmap(NULL, o->shared->area_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+		o->area = mmap(NULL, SGPU_RPC_AREA_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
 			       o->shared->area, 0);
 		good = o->area != MAP_FAILED &&
 		       sgpu_ring_worker_open(o->shared->ring, &worker, &o->worker, &error) ==
@@ -96,13 +106,11 @@ static bool open_outside(struct outside *o)
 
 static void close_outside(struct outside *o)
 {
-	const size_t size = o->shared->area_size;
-
-	sgpu_rpc_stop(o->rpc);
+	(void)shutdown(o->shared->inside, SHUT_RDWR);
 	CHECK(pthread_join(o->thread, NULL) == 0);
 	sgpu_ring_worker_close(&o->worker);
 	sgpu_rpc_close(&o->rpc);
-	munmap((void *)(uintptr_t)o->area, size);
+	munmap((void *)(uintptr_t)o->area, SGPU_RPC_AREA_SIZE);
 }
 
 static void check_ended(struct outside *o, const char *text)
@@ -112,13 +120,15 @@ static void check_ended(struct outside *o, const char *text)
 
 	CHECK(strstr(error.text, text));
 	memset(&error, 0, sizeof(error));
-	CHECK(sgpu_rpc_recv(o->rpc, 0, data, 1, &done, &error) == SGPU_EINVALID);
+	CHECK(one(sgpu_rpc_recv_all, o->rpc, data, 1, &done) == SGPU_EINVALID);
 	CHECK(strstr(error.text, text));
 }
 
 UNIT_TEST(a_length_that_was_not_asked_for_ends_the_queue_and_copies_nothing)
 {
-	static const int64_t values[] = { 17, SIZE, SIZE + 1, INT64_MAX, INT64_MIN, -4096 };
+	static const int64_t values[] = {
+		17, SIZE, SGPU_RPC_BYTES_MAX, INT64_MAX, INT64_MIN, -4096
+	};
 	char data[SIZE + 16], canary[SIZE + 16];
 	size_t done;
 
@@ -128,7 +138,7 @@ UNIT_TEST(a_length_that_was_not_asked_for_ends_the_queue_and_copies_nothing)
 
 		REQUIRE(open_outside(&o));
 		memcpy(data, canary, sizeof(data));
-		CHECK(sgpu_rpc_recv(o.rpc, 0, data, 16, &done, &error) == SGPU_EINVALID && !done);
+		CHECK(one(sgpu_rpc_recv_all, o.rpc, data, 16, &done) == SGPU_EINVALID && !done);
 		CHECK(memcmp(data, canary, sizeof(data)) == 0);
 		check_ended(&o, "says that a call for 16 has returned");
 		close_outside(&o);
@@ -143,9 +153,9 @@ UNIT_TEST(a_shorter_length_is_one_and_no_more_is_copied)
 
 	memset(data, 0x5a, sizeof(data));
 	REQUIRE(open_outside(&o));
-	CHECK(sgpu_rpc_recv(o.rpc, 0, data, 16, &done, &error) == SGPU_OK && done == 5);
+	CHECK(one(sgpu_rpc_recv_all, o.rpc, data, 16, &done) == SGPU_OK && done == 5);
 	CHECK(data[4] == 0 && data[5] == 0x5a);
-	CHECK(sgpu_rpc_send(o.rpc, 0, data, 16, &done, &error) == SGPU_OK && done == 5);
+	CHECK(one(sgpu_rpc_send_all, o.rpc, data, 16, &done) == SGPU_OK && done == 5);
 	close_outside(&o);
 }
 
@@ -188,7 +198,7 @@ static void check_others(int64_t second, int code, int group)
 		check_ended(&o, "has returned 17");
 	} else {
 		CHECK(strstr(error.text, strerror((int)-second)));
-		CHECK(sgpu_rpc_recv(o.rpc, 0, data[1], 16, &done, &error) == SGPU_OK && done == 4);
+		CHECK(one(sgpu_rpc_recv_all, o.rpc, data[1], 16, &done) == SGPU_OK && done == 4);
 	}
 	close_outside(&o);
 }
@@ -203,23 +213,6 @@ UNIT_TEST(an_error_of_one_of_several_takes_no_result_from_the_others)
 	check_others(17, SGPU_EINVALID, SGPU_EINVALID);
 }
 
-UNIT_TEST(the_outside_cannot_say_that_calls_were_stopped)
-{
-	struct outside o = { .value = -ECANCELED };
-	struct pollfd none = { .events = POLLIN };
-	char byte;
-	size_t done;
-
-	REQUIRE(open_outside(&o));
-	CHECK(sgpu_rpc_recv(o.rpc, 0, &byte, 1, &done, &error) == SGPU_ESYSTEM && !done);
-	CHECK(sgpu_rpc_poll(o.rpc, &none, 1, -1, &done, &error) == SGPU_ESYSTEM && !done);
-	CHECK(sgpu_rpc_empty(o.rpc, &error) == SGPU_ESYSTEM);
-	CHECK(strstr(error.text, strerror(ECANCELED)));
-	sgpu_rpc_stop(o.rpc);
-	CHECK(sgpu_rpc_empty(o.rpc, &error) == SGPU_ECANCELED);
-	close_outside(&o);
-}
-
 UNIT_TEST(errors_are_those_of_the_system_and_end_nothing)
 {
 	struct outside o = { .value = -EIO };
@@ -227,7 +220,7 @@ UNIT_TEST(errors_are_those_of_the_system_and_end_nothing)
 	size_t done;
 
 	REQUIRE(open_outside(&o));
-	CHECK(sgpu_rpc_recv(o.rpc, 0, &byte, 1, &done, &error) == SGPU_ESYSTEM && !done);
+	CHECK(one(sgpu_rpc_recv_all, o.rpc, &byte, 1, &done) == SGPU_ESYSTEM && !done);
 	CHECK(strstr(error.text, strerror(EIO)));
 	CHECK(sgpu_rpc_empty(o.rpc, &error) == SGPU_ESYSTEM);
 	close_outside(&o);
@@ -240,7 +233,7 @@ UNIT_TEST(a_status_that_no_call_has_ends_the_queue)
 	size_t done;
 
 	REQUIRE(open_outside(&o));
-	CHECK(sgpu_rpc_recv(o.rpc, 0, &byte, 1, &done, &error) == SGPU_EINVALID);
+	CHECK(one(sgpu_rpc_recv_all, o.rpc, &byte, 1, &done) == SGPU_EINVALID);
 	check_ended(&o, "has refused a call, with status -4");
 	close_outside(&o);
 }
@@ -283,7 +276,7 @@ static atomic_bool changing;
 static void *change(void *argument)
 {
 	const struct outside *o = argument;
-	const size_t size = o->shared->area_size;
+	const size_t size = 64;
 	volatile char *area =
 		mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, o->shared->area, 0);
 
@@ -333,7 +326,7 @@ static void change_events(void)
 static void watch(struct outside *o, const struct sgpu_ring_descriptor *d)
 {
 	watched = (volatile struct pollfd *)(o->area + d->offset);
-	read_once_begin(o->rpc->area, o->shared->area_size, 2, change_events);
+	read_once_begin(o->shared->data, SGPU_RPC_AREA_SIZE, 2, change_events);
 }
 
 UNIT_TEST(events_are_read_once)
@@ -354,30 +347,17 @@ UNIT_TEST(events_are_read_once)
 
 /* ---- an outside that goes away ---- */
 
-static void *call_until_it_ends(void *argument)
-{
-	struct outside *o = argument;
-	int rc = SGPU_OK;
-
-	while (rc == SGPU_OK) {
-		rc = sgpu_rpc_empty(o->rpc, &error);
-	}
-	return rc == SGPU_ESYSTEM && strstr(error.text, "has gone") ? NULL : o;
-}
-
-UNIT_TEST(threads_outside_that_die_end_the_calls_of_all_threads)
+UNIT_TEST(a_thread_outside_that_dies_ends_the_calls)
 {
 	struct outside o = { .leaves_at = 1000 };
-	pthread_t threads[THREADS];
-	void *bad;
+	int rc = SGPU_OK;
 
 	REQUIRE(open_outside(&o));
-	for (int i = 0; i < THREADS; i++) {
-		REQUIRE(pthread_create(&threads[i], NULL, call_until_it_ends, &o) == 0);
+	while (rc == SGPU_OK) {
+		rc = sgpu_rpc_empty(o.rpc, &error);
 	}
-	for (int i = 0; i < THREADS; i++) {
-		CHECK(pthread_join(threads[i], &bad) == 0 && !bad);
-	}
+	CHECK(rc == SGPU_ESYSTEM && strstr(error.text, "has gone"));
+	CHECK(sgpu_rpc_count(o.rpc) == 1000 && sgpu_rpc_empty(o.rpc, &error) == SGPU_ESYSTEM);
 	close_outside(&o);
 }
 
@@ -415,11 +395,9 @@ struct inside {
 /* The threads outside are real, and the client of the ring is the test's. */
 static bool open_inside(struct inside *in)
 {
-	const struct sgpu_rpc_config config = {
-		.way = SGPU_RPC_QUEUE, .bytes = SIZE, .calls = 8, .threads = 3
-	};
 	struct sgpu_ring_client_config client = { 0 };
-	bool good = sgpu_rpc_open_inside(&config, &in->rpc, &in->shared, &error) == SGPU_OK;
+	bool good =
+		sgpu_rpc_open_inside(SGPU_RPC_QUEUE, 0, &in->rpc, &in->shared, &error) == SGPU_OK;
 
 	if (good) {
 		client.doorbell = in->shared->inside;
@@ -433,7 +411,7 @@ static bool open_inside(struct inside *in)
 
 static void close_inside(struct inside *in)
 {
-	sgpu_rpc_stop(in->rpc);
+	(void)shutdown(in->shared->inside, SHUT_RDWR);
 	sgpu_rpc_server_end(&in->server);
 	sgpu_ring_client_close(&in->client);
 	sgpu_rpc_close(&in->rpc);
@@ -444,7 +422,7 @@ static struct sgpu_ring_result ask(struct inside *in, const struct sgpu_ring_des
 	struct sgpu_ring_result result = { .status = SGPU_EDIFFERS };
 	size_t count = 0;
 
-	CHECK(sgpu_ring_submit(in->client, descriptor, NULL, &error) == SGPU_OK);
+	CHECK(sgpu_ring_submit(in->client, descriptor, &error) == SGPU_OK);
 	while (!count && sgpu_ring_client_wait(in->client, 0, &error) == SGPU_OK &&
 	       sgpu_ring_reap(in->client, &result, 1, &count, &error) == SGPU_OK) {
 	}
@@ -454,10 +432,10 @@ static struct sgpu_ring_result ask(struct inside *in, const struct sgpu_ring_des
 UNIT_TEST(data_outside_of_the_area_are_refused)
 {
 	static const struct sgpu_ring_descriptor bad[] = {
-		{ .opcode = SGPU_RPC_RECV, .length = 8 * SIZE + 1 },
-		{ .opcode = SGPU_RPC_RECV, .offset = 8 * SIZE - 7, .length = 8 },
-		{ .opcode = SGPU_RPC_PREAD, .offset = UINT64_MAX - 8, .length = 8 },
-		{ .opcode = SGPU_RPC_POLL, .offset = 8 * SIZE, .length = 8 },
+		{ .opcode = SGPU_RPC_RECV, .length = LAST + 1 },
+		{ .opcode = SGPU_RPC_RECV, .offset = LAST - 7, .length = 8 },
+		{ .opcode = SGPU_RPC_RECV, .offset = UINT64_MAX - 8, .length = 8 },
+		{ .opcode = SGPU_RPC_POLL, .offset = LAST, .length = 8 },
 		{ .opcode = SGPU_RPC_POLL, .offset = 1, .length = 8 },
 		{ .opcode = SGPU_RPC_SEND, .handle = UINT32_MAX, .length = 8 },
 		{ .opcode = SGPU_RPC_SEND, .handle = UINT64_MAX, .length = 8 },
@@ -490,7 +468,6 @@ int main(void)
 	UNIT_RUN(a_shorter_length_is_one_and_no_more_is_copied);
 	UNIT_RUN(a_wrong_length_of_one_of_several_ends_the_queue);
 	UNIT_RUN(an_error_of_one_of_several_takes_no_result_from_the_others);
-	UNIT_RUN(the_outside_cannot_say_that_calls_were_stopped);
 	UNIT_RUN(errors_are_those_of_the_system_and_end_nothing);
 	UNIT_RUN(a_status_that_no_call_has_ends_the_queue);
 	UNIT_RUN(events_that_were_not_asked_for_end_the_queue);
@@ -498,7 +475,7 @@ int main(void)
 #ifdef __x86_64__
 	UNIT_RUN(events_are_read_once);
 #endif
-	UNIT_RUN(threads_outside_that_die_end_the_calls_of_all_threads);
+	UNIT_RUN(a_thread_outside_that_dies_ends_the_calls);
 	UNIT_RUN(a_foreign_or_second_completion_ends_the_queue);
 	UNIT_RUN(data_outside_of_the_area_are_refused);
 	UNIT_RUN(a_descriptor_that_may_not_be_ends_the_threads_outside);

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <sgpu/rpc.h>
+#include <ring/rpc.h>
 
 #include "../../examples/parameter-server/parameters.h"
 #include "cases.h"
@@ -33,7 +33,8 @@ enum {
 /* One of the ways, with a server of its own. */
 struct way {
 	const char *name, *lacks; /* lacks: why this machine cannot have it, or NULL */
-	struct sgpu_rpc_config config;
+	enum sgpu_rpc_way by;
+	uint64_t exit_cycles;
 	struct sgpu_rpc *rpc;
 	struct parameters_model *model;
 	int servers[CONNECTIONS], clients[CONNECTIONS]; /* descriptors, or -1 */
@@ -196,8 +197,7 @@ static int measure(struct way ways[WAYS], const char *what, struct sgpu_bench_va
 		variants[count] = work;
 		variants[count].name = way->name;
 		variants[count].argument = way;
-		if (way->config.exit_cycles == SGPU_RPC_EXIT_CYCLES && !ways[0].lacks &&
-		    load.items > 0) {
+		if (way->exit_cycles == SGPU_RPC_EXIT_CYCLES && !ways[0].lacks && load.items > 0) {
 			variants[count].reference_ratio = 3.7;
 			variants[count].reference = "SGXIO, figure 1: up to";
 		}
@@ -285,7 +285,7 @@ static int open_way(struct way *way, struct sgpu_error *error)
 		way->servers[i] = way->clients[i] = -1;
 	}
 	rc = sgpu_bench_keep(way->bench, end_way, (uintptr_t)way, 0, error);
-	rc = rc ? rc : sgpu_rpc_open(&way->config, &way->rpc, error);
+	rc = rc ? rc : sgpu_rpc_open(way->by, way->exit_cycles, &way->rpc, error);
 	if (rc == SGPU_OK) {
 		way->model = parameters_model_create();
 		rc = way->model ? connect_way(way, error) : sgpu_fail_nomem(error);
@@ -296,20 +296,21 @@ static int open_way(struct way *way, struct sgpu_error *error)
 /* The first one that there is is what the others are compared with. */
 static int open_ways(struct sgpu_bench *bench, struct way ways[WAYS], struct sgpu_error *error)
 {
-	struct sgpu_rpc_costs costs;
-	int rc = sgpu_rpc_measure(&costs, error);
+	struct sgpu_bench_exit costs;
+	int rc = SGPU_OK;
 
-	if (rc < 0) {
-		return rc;
+	if (!sgpu_bench_measure_exit(&costs)) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "this processor has no time-stamp counter");
 	}
-	ways[0] = (struct way){ .name = "queue", .config.way = SGPU_RPC_QUEUE };
-	ways[1] = (struct way){ .name = "direct", .config.way = SGPU_RPC_DIRECT };
+	ways[0] = (struct way){ .name = "queue", .by = SGPU_RPC_QUEUE };
+	ways[1] = (struct way){ .name = "direct", .by = SGPU_RPC_DIRECT };
 	ways[2] = (struct way){ .name = "exit, the paper's",
-				.config.way = SGPU_RPC_EXIT,
-				.config.exit_cycles = SGPU_RPC_EXIT_CYCLES };
+				.by = SGPU_RPC_EXIT,
+				.exit_cycles = SGPU_RPC_EXIT_CYCLES };
 	ways[3] = (struct way){ .name = "exit, this VM's",
-				.config.way = SGPU_RPC_EXIT,
-				.config.exit_cycles = costs.guest_exit_cycles };
+				.by = SGPU_RPC_EXIT,
+				.exit_cycles = costs.guest_exit_cycles };
 	if (sgpu_cpu_count() == 1) {
 		ways[0].lacks = "one processor: the thread outside would run in place of its "
 				"caller, not beside it";

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What an exit costs: cycles of the time-stamp counter, which runs at one rate whatever the
- * processor's clock does. The paper's figure is of a processor whose two rates are nearly the same.
+ * What an exit costs on this machine, in cycles of the time-stamp counter.
  */
 #include <pthread.h>
 #include <stdlib.h>
 
 #include <sgpu/base.h>
-
-#include "ring/inside.h"
+#include <sgpu/bench.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -41,20 +39,7 @@ static uint64_t measure_guest_exit(void)
 	return cycles[EXITS / 2];
 }
 
-bool sgpu_rpc_has_cycles(void)
-{
-	return true;
-}
-
-void sgpu_rpc_lose(uint64_t cycles)
-{
-	const uint64_t begin = __builtin_ia32_rdtsc();
-
-	while (__builtin_ia32_rdtsc() - begin < cycles) {
-	}
-}
-
-static struct sgpu_rpc_costs found;
+static struct sgpu_bench_exit found;
 
 static void measure(void)
 {
@@ -69,29 +54,18 @@ static void measure(void)
 	found.guest_exit_cycles = measure_guest_exit();
 }
 
-int sgpu_rpc_measure(struct sgpu_rpc_costs *costs, struct sgpu_error *error)
+bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-	(void)error;
 	pthread_once(&once, measure);
 	*costs = found;
-	return SGPU_OK;
+	return true;
 }
 #else
-bool sgpu_rpc_has_cycles(void)
+bool sgpu_bench_measure_exit(struct sgpu_bench_exit *costs)
 {
+	*costs = (struct sgpu_bench_exit){ 0 };
 	return false;
-}
-
-void sgpu_rpc_lose(uint64_t cycles)
-{
-	(void)cycles;
-}
-
-int sgpu_rpc_measure(struct sgpu_rpc_costs *costs, struct sgpu_error *error)
-{
-	*costs = (struct sgpu_rpc_costs){ 0 };
-	return sgpu_fail(error, SGPU_EUNAVAILABLE, "this processor has no time-stamp counter");
 }
 #endif
