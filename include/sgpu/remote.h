@@ -10,9 +10,9 @@
  * reaches it by ssh.
  *
  * Work is carried out in the order of the calls. Most calls only add it to the next group, so that
- * many cost one exchange of messages; a failure is told of by a later call, at the latest by
- * sgpu_remote_sync(), and the work that followed in the same group was not done. Memory is named by
- * handles. One thread at a time.
+ * many cost one exchange of messages; a failure is told of by a later call, at the latest by the
+ * next sgpu_remote_copy_out(), and the work that followed in the same group was not done. Memory is
+ * named by handles. One thread at a time.
  */
 #ifndef SGPU_REMOTE_H
 #define SGPU_REMOTE_H
@@ -52,7 +52,12 @@ struct sgpu_remote_config {
 	const struct sgpu_key *owner;  /* X25519; borrowed until the session is open */
 	const struct sgpu_key *worker; /* the public key that an accepted quote names; borrowed
 					  likewise; or NULL */
-	uint64_t patience_ns;	       /* as of sgpu_remote_set_patience, from the opening on */
+	/* How long a call waits for an answer of a worker that lives and says nothing: one that is
+	 * stopped, or hangs. The call then ends with SGPU_ETIMEOUT, and the session is of no use
+	 * any more. 0: for ever, since nobody knows how long work on a device takes. The end of a
+	 * worker is noticed in any case. By pipes, a call with patience takes the thread's
+	 * sgpu_io_guard away. */
+	uint64_t patience_ns;
 };
 
 /* With `worker`, the keys of the session come from a secret that only the process with the private
@@ -68,14 +73,6 @@ SGPU_MUST_CHECK int sgpu_remote_open(const struct sgpu_remote_config *config,
 SGPU_MUST_CHECK int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner,
 					const struct sgpu_key *worker, struct sgpu_remote **remote,
 					struct sgpu_error *error);
-/* How long a call waits for an answer of a worker that lives and says nothing: one that is stopped,
- * or hangs. The call then ends with SGPU_ETIMEOUT, and the session is of no use any more. 0, as at
- * first: for ever, since nobody knows how long work on a device takes. The end of a worker is
- * noticed in any case. By pipes, a call with patience takes the thread's sgpu_io_guard away. */
-void sgpu_remote_set_patience(struct sgpu_remote *remote, uint64_t patience_ns);
-/* The two files that sides share. The caller adds a bell and closes all when it needs them no more.
- */
-SGPU_MUST_CHECK int sgpu_remote_ring_create(int *memory, int *area, struct sgpu_error *error);
 /* What the session had goes with it. Accepts NULL; clears the caller's pointer. */
 void sgpu_remote_close(struct sgpu_remote **remote);
 
@@ -84,26 +81,14 @@ void sgpu_remote_close(struct sgpu_remote **remote);
  * or what failed before. */
 SGPU_MUST_CHECK int sgpu_remote_alloc(struct sgpu_remote *remote, uint64_t size, uint32_t *buffer,
 				      struct sgpu_error *error);
-/* Clears it and gives it back. */
-SGPU_MUST_CHECK int sgpu_remote_free(struct sgpu_remote *remote, uint32_t buffer,
-				     struct sgpu_error *error);
 /* Copies to the device, sealed on the way. The data may change as soon as this returns. */
 SGPU_MUST_CHECK int sgpu_remote_copy_in(struct sgpu_remote *remote, uint32_t buffer,
 					uint64_t offset, const void *data, uint64_t size,
 					struct sgpu_error *error);
 /* Copies from the device, sealed on the way, after all that was given before. What is in `data`
- * when this fails is undefined. */
+ * when this fails is undefined. Errors: also the first failure since the last call that waited. */
 SGPU_MUST_CHECK int sgpu_remote_copy_out(struct sgpu_remote *remote, void *data, uint32_t buffer,
 					 uint64_t offset, uint64_t size, struct sgpu_error *error);
-/* The same, but only with the next sgpu_remote_sync, sgpu_remote_copy_out or other call that waits
- * are `data` there: so that copies to the device, work and several copies from it take one exchange
- * of messages. */
-SGPU_MUST_CHECK int sgpu_remote_copy_out_async(struct sgpu_remote *remote, void *data,
-					       uint32_t buffer, uint64_t offset, uint64_t size,
-					       struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_remote_clear(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset,
-				      uint64_t size, struct sgpu_error *error);
-
 /* ---- jobs ---- */
 struct sgpu_remote_range {
 	uint32_t buffer;
@@ -115,17 +100,12 @@ struct sgpu_remote_range {
  * or what failed before. */
 SGPU_MUST_CHECK int sgpu_remote_load(struct sgpu_remote *remote, const char *manifest, size_t size,
 				     uint32_t *job, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_remote_unload(struct sgpu_remote *remote, uint32_t job,
-				       struct sgpu_error *error);
 /* Runs its operations over one range for each INPUT, OUTPUT and INPUT_OUTPUT, in the order of the
  * manifest's segments, each of the segment's size. No output overlaps another range. An
  * INPUT_OUTPUT has its new value afterwards. */
 SGPU_MUST_CHECK int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job,
 				    const struct sgpu_remote_range *ranges, int count,
 				    struct sgpu_error *error);
-
-/* Waits for all that was given. Returns the code of the first failure since the last call. */
-SGPU_MUST_CHECK int sgpu_remote_sync(struct sgpu_remote *remote, struct sgpu_error *error);
 
 /* ---- the worker ---- */
 struct sgpu_secure;

@@ -48,18 +48,6 @@ int sgpu_remote_alloc(struct sgpu_remote *remote, uint64_t size, uint32_t *buffe
 	return rc;
 }
 
-int sgpu_remote_free(struct sgpu_remote *remote, uint32_t buffer, struct sgpu_error *error)
-{
-	const struct sgpu_item item = { .kind = SGPU_ITEM_FREE, .buffer = buffer };
-	int rc = check_range(remote, buffer, 0, 0, error);
-
-	rc = rc == SGPU_OK ? sgpu_remote_add(remote, &item, error) : rc;
-	if (rc == SGPU_OK) {
-		remote->sizes[buffer] = 0;
-	}
-	return rc;
-}
-
 int sgpu_remote_copy_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset,
 			const void *data, uint64_t size, struct sgpu_error *error)
 {
@@ -68,41 +56,16 @@ int sgpu_remote_copy_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t of
 	return rc == SGPU_OK ? sgpu_remote_seal_in(remote, buffer, offset, data, size, error) : rc;
 }
 
-int sgpu_remote_copy_out_async(struct sgpu_remote *remote, void *data, uint32_t buffer,
-			       uint64_t offset, uint64_t size, struct sgpu_error *error)
-{
-	int rc = check_range(remote, buffer, offset, size, error);
-
-	return rc == SGPU_OK ? sgpu_remote_seal_out(remote, data, buffer, offset, size, error) : rc;
-}
-
 int sgpu_remote_copy_out(struct sgpu_remote *remote, void *data, uint32_t buffer, uint64_t offset,
 			 uint64_t size, struct sgpu_error *error)
 {
-	int rc = sgpu_remote_copy_out_async(remote, data, buffer, offset, size, error);
+	int rc = check_range(remote, buffer, offset, size, error);
 
+	rc = rc == SGPU_OK ? sgpu_remote_seal_out(remote, data, buffer, offset, size, error) : rc;
 	return rc == SGPU_OK ? sgpu_remote_flush(remote, error) : rc;
 }
 
-int sgpu_remote_clear(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, uint64_t size,
-		      struct sgpu_error *error)
-{
-	const struct sgpu_item item = {
-		.kind = SGPU_ITEM_CLEAR, .buffer = buffer, .offset = offset, .size = size
-	};
-	int rc = check_range(remote, buffer, offset, size, error);
-
-	return rc == SGPU_OK ? sgpu_remote_add(remote, &item, error) : rc;
-}
-
 /* ---- jobs ---- */
-static int check_job(const struct sgpu_remote *remote, uint32_t job, struct sgpu_error *error)
-{
-	return job > 0 && job <= SGPU_GROUP_OBJECTS && remote->jobs[job - 1]
-		       ? SGPU_OK
-		       : sgpu_fail(error, SGPU_EUSAGE, "the session has no job %u", (unsigned)job);
-}
-
 int sgpu_remote_load(struct sgpu_remote *remote, const char *manifest, size_t size, uint32_t *job,
 		     struct sgpu_error *error)
 {
@@ -132,27 +95,18 @@ int sgpu_remote_load(struct sgpu_remote *remote, const char *manifest, size_t si
 	return rc;
 }
 
-int sgpu_remote_unload(struct sgpu_remote *remote, uint32_t job, struct sgpu_error *error)
-{
-	const struct sgpu_item item = { .kind = SGPU_ITEM_JOB_FREE, .object = job - 1 };
-	int rc = check_job(remote, job, error);
-
-	rc = rc == SGPU_OK ? sgpu_remote_add(remote, &item, error) : rc;
-	if (rc == SGPU_OK) {
-		remote->jobs[job - 1] = false;
-	}
-	return rc;
-}
-
 int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job,
 		    const struct sgpu_remote_range *ranges, int count, struct sgpu_error *error)
 {
 	uint8_t tail[SGPU_GROUP_BYTES];
 	struct sgpu_item item = { .kind = SGPU_ITEM_JOB_RUN, .object = job - 1, .tail = tail };
 	struct sgpu_item_call call = { .range_count = count };
-	int rc = check_job(remote, job, error);
+	int rc = SGPU_OK;
 
-	if (rc == SGPU_OK && (count < 0 || count > SGPU_MODULE_RANGES_MAX)) {
+	if (job == 0 || job > SGPU_GROUP_OBJECTS || !remote->jobs[job - 1]) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the session has no job %u", (unsigned)job);
+	}
+	if (count < 0 || count > SGPU_MODULE_RANGES_MAX) {
 		rc = sgpu_fail(error, SGPU_EUSAGE, "a job has at most %d ranges",
 			       SGPU_REMOTE_RANGES_MAX);
 	}

@@ -173,7 +173,7 @@ int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner,
 	if (rc < 0) {
 		goto out;
 	}
-	rc = sgpu_remote_ring_create(&owned[0], &owned[1], error);
+	rc = sgpu_link_create(&owned[0], &owned[1], error);
 	if (rc < 0) {
 		goto out;
 	}

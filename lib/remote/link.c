@@ -9,7 +9,7 @@
 
 #include "base/memory_file.h"
 
-int sgpu_remote_ring_create(int *memory, int *area, struct sgpu_error *error)
+int sgpu_link_create(int *memory, int *area, struct sgpu_error *error)
 {
 	int rc = sgpu_ring_memory_create(LINK_ENTRIES, LINK_ENTRIES, memory, error);
 

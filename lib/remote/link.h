@@ -28,5 +28,8 @@ _Static_assert(SGPU_MESSAGE_MAX <= LINK_SIZE - SGPU_AREA_SIZE, "a message has ro
  * NULL if this fails. */
 SGPU_MUST_CHECK int sgpu_link_map(int fd, uint8_t **area, struct sgpu_error *error);
 void sgpu_link_unmap(uint8_t **area);
+/* Makes the two files that sides share. The caller adds a bell and closes all when it needs them no
+ * more. */
+SGPU_MUST_CHECK int sgpu_link_create(int *memory, int *area, struct sgpu_error *error);
 
 #endif

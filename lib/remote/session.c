@@ -62,11 +62,6 @@ int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote
 						 error);
 }
 
-void sgpu_remote_set_patience(struct sgpu_remote *remote, uint64_t patience_ns)
-{
-	remote->carrier->patience_ns = patience_ns;
-}
-
 void sgpu_remote_close(struct sgpu_remote **remote)
 {
 	struct sgpu_remote *r = remote ? *remote : NULL;
@@ -137,9 +132,4 @@ int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item,
 	rc = rc == SGPU_OK ? sgpu_group_client_add(remote->client, item, error) : rc;
 	remote->pending += rc == SGPU_OK;
 	return rc;
-}
-
-int sgpu_remote_sync(struct sgpu_remote *remote, struct sgpu_error *error)
-{
-	return sgpu_remote_flush(remote, error);
 }

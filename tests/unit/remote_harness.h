@@ -61,7 +61,7 @@ static inline void make_ends(struct worker *w)
 	int bells[2];
 
 	*w = (struct worker){ .used = used_bytes() };
-	if (sgpu_remote_ring_create(&w->near.memory, &w->near.area, &error) != SGPU_OK ||
+	if (sgpu_link_create(&w->near.memory, &w->near.area, &error) != SGPU_OK ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, bells) != 0) {
 		abort();
 	}
@@ -196,13 +196,13 @@ static inline int add_once(struct sgpu_remote *remote, struct adding *a, int rou
 	rc = sgpu_remote_copy_in(remote, a->buffer, 0, a->x, BYTES, &error);
 	rc = rc == SGPU_OK ? sgpu_remote_copy_in(remote, a->buffer, 4096, a->y, BYTES, &error) : rc;
 	rc = rc == SGPU_OK ? sgpu_remote_run(remote, a->job, a->ranges, 4, &error) : rc;
-	rc = rc == SGPU_OK
-		     ? sgpu_remote_copy_out_async(remote, a->sum, a->buffer, 8192, BYTES, &error)
-		     : rc;
-	rc = rc == SGPU_OK
-		     ? sgpu_remote_copy_out_async(remote, a->twice, a->buffer, 12288, BYTES, &error)
-		     : rc;
-	return rc == SGPU_OK ? sgpu_remote_sync(remote, &error) : rc;
+	rc = rc == SGPU_OK ? sgpu_remote_seal_out(remote, (uint8_t *)a->sum, a->buffer, 8192, BYTES,
+						  &error)
+			   : rc;
+	rc = rc == SGPU_OK ? sgpu_remote_seal_out(remote, (uint8_t *)a->twice, a->buffer, 12288,
+						  BYTES, &error)
+			   : rc;
+	return rc == SGPU_OK ? sgpu_remote_flush(remote, &error) : rc;
 }
 
 static inline bool is_added(const struct adding *a, int round)

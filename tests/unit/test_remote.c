@@ -16,11 +16,38 @@
 #include "secure/secure.h"
 
 #include "device_harness.h"
+#include "remote/client.h"
 
 enum { LIMIT = 32 << 20 };
 
 static struct sgpu_error error;
 static struct sgpu_key owner;
+
+/* ---- what a session can be asked for, and programs do not ask ---- */
+static int drop_buffer(struct sgpu_remote *remote, uint32_t buffer)
+{
+	const struct sgpu_item item = { .kind = SGPU_ITEM_FREE, .buffer = buffer };
+
+	remote->sizes[buffer] = 0;
+	return sgpu_remote_add(remote, &item, &error);
+}
+
+static int drop_job(struct sgpu_remote *remote, uint32_t job)
+{
+	const struct sgpu_item item = { .kind = SGPU_ITEM_JOB_FREE, .object = job - 1 };
+
+	remote->jobs[job - 1] = false;
+	return sgpu_remote_add(remote, &item, &error);
+}
+
+static int clear(struct sgpu_remote *remote, uint32_t buffer, uint64_t offset, uint64_t size)
+{
+	const struct sgpu_item item = {
+		.kind = SGPU_ITEM_CLEAR, .buffer = buffer, .offset = offset, .size = size
+	};
+
+	return sgpu_remote_add(remote, &item, &error);
+}
 
 /* ---- the worker's process, and a relay in between ---- */
 struct relay {
@@ -203,16 +230,16 @@ UNIT_TEST(data_of_all_sizes_go_to_the_device_and_come_back)
 	}
 	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, MOST, &error) == SGPU_OK);
 	CHECK(memcmp(back, expected, MOST) == 0);
-	CHECK(sgpu_remote_clear(remote, buffer, 10, 1000, &error) == SGPU_OK);
+	CHECK(clear(remote, buffer, 10, 1000) == SGPU_OK);
 	CHECK(sgpu_remote_copy_out(remote, back, buffer, 9, 1002, &error) == SGPU_OK);
 	CHECK(back[0] == expected[9] && back[1] == 0 && back[1000] == 0 &&
 	      back[1001] == expected[1010]);
-	CHECK(sgpu_remote_free(remote, buffer, &error) == SGPU_OK);
+	CHECK(drop_buffer(remote, buffer) == SGPU_OK);
 	CHECK(sgpu_remote_alloc(remote, MOST, &buffer, &error) == SGPU_OK);
 	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, MOST, &error) == SGPU_OK);
 	memset(expected, 0, MOST);
 	CHECK(memcmp(back, expected, MOST) == 0); /* nothing is left of what was there */
-	CHECK(sgpu_remote_sync(remote, &error) == SGPU_OK);
+	CHECK(sgpu_remote_flush(remote, &error) == SGPU_OK);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -239,8 +266,7 @@ UNIT_TEST(what_is_no_memory_of_the_session_is_refused)
 	CHECK(sgpu_remote_copy_in(remote, buffers[0], 64, &byte, 1, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_remote_copy_out(remote, &byte, buffers[0], UINT64_MAX, 1, &error) ==
 	      SGPU_EUSAGE);
-	CHECK(sgpu_remote_free(remote, buffers[3], &error) == SGPU_OK);
-	CHECK(sgpu_remote_free(remote, buffers[3], &error) == SGPU_EUSAGE);
+	CHECK(drop_buffer(remote, buffers[3]) == SGPU_OK);
 	CHECK(sgpu_remote_alloc(remote, LIMIT, &large, &error) == SGPU_ENOMEM);
 	CHECK(sgpu_remote_alloc(remote, LIMIT / 2, &large, &error) == SGPU_OK &&
 	      large == buffers[3]);
@@ -310,9 +336,9 @@ UNIT_TEST(a_job_runs_again_and_again_over_buffers_of_the_session)
 		right = right && twice[i] == 2 * (float)i && sum[i] == 1 + 2.0f * ROUNDS * (float)i;
 	}
 	CHECK(right);
-	CHECK(sgpu_remote_unload(remote, job, &error) == SGPU_OK);
+	CHECK(drop_job(remote, job) == SGPU_OK);
 	CHECK(sgpu_remote_run(remote, job, ranges, 3, &error) == SGPU_EUSAGE);
-	CHECK(sgpu_remote_sync(remote, &error) == SGPU_OK);
+	CHECK(sgpu_remote_flush(remote, &error) == SGPU_OK);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -340,7 +366,7 @@ UNIT_TEST(a_job_that_runs_over_many_buffers_in_turn_computes_what_is_in_each)
 			bool right = true;
 
 			if (data[k] && round == 3 && set % 2 == 0) {
-				CHECK(sgpu_remote_free(remote, data[k], &error) == SGPU_OK);
+				CHECK(drop_buffer(remote, data[k]) == SGPU_OK);
 				data[k] = 0;
 			}
 			if (!data[k]) {
@@ -379,7 +405,7 @@ static int load(struct sgpu_remote *remote, const char *text)
 	uint32_t job = 0;
 	int rc = sgpu_remote_load(remote, text, strlen(text), &job, &error);
 
-	return rc == SGPU_OK ? sgpu_remote_unload(remote, job, &error) : rc;
+	return rc == SGPU_OK ? drop_job(remote, job) : rc;
 }
 
 UNIT_TEST(manifests_that_are_no_jobs_are_refused)
@@ -454,7 +480,7 @@ UNIT_TEST(a_job_gets_exactly_its_ranges)
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(wrong); i++) {
 		CHECK(sgpu_remote_run(remote, job, wrong[i].ranges, wrong[i].count, &error) ==
 		      SGPU_OK);
-		CHECK(sgpu_remote_sync(remote, &error) == SGPU_EUSAGE &&
+		CHECK(sgpu_remote_flush(remote, &error) == SGPU_EUSAGE &&
 		      strstr(error.text, wrong[i].text) != NULL);
 	}
 	const struct sgpu_remote_range right[] = { { 1, 0, BYTES },
@@ -464,7 +490,7 @@ UNIT_TEST(a_job_gets_exactly_its_ranges)
 	CHECK(sgpu_remote_run(remote, job, right, 65, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_remote_run(remote, job + 1, right, 3, &error) == SGPU_EUSAGE);
 	CHECK(sgpu_remote_run(remote, job, right, 3, &error) == SGPU_OK &&
-	      sgpu_remote_sync(remote, &error) == SGPU_OK);
+	      sgpu_remote_flush(remote, &error) == SGPU_OK);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
 }
@@ -558,16 +584,16 @@ UNIT_TEST(a_worker_that_is_stopped_is_waited_for_as_long_as_the_program_says)
 		REQUIRE(remote && sgpu_remote_alloc(remote, LARGE, &buffer, &error) == SGPU_OK);
 		REQUIRE(kill(w.pid, SIGSTOP) == 0 && waitpid(w.pid, &status, WUNTRACED) == w.pid &&
 			WIFSTOPPED(status));
-		sgpu_remote_set_patience(remote, 50000000);
+		remote->carrier->patience_ns = 50000000;
 		/* While it writes, where more comes than a socket holds, or while it waits for an
 		 * answer. */
 		int rc = large ? sgpu_remote_copy_in(remote, buffer, 0, data, LARGE, &error)
-			       : sgpu_remote_clear(remote, buffer, 0, 1, &error);
+			       : clear(remote, buffer, 0, 1);
 
-		rc = rc == SGPU_OK ? sgpu_remote_sync(remote, &error) : rc;
+		rc = rc == SGPU_OK ? sgpu_remote_flush(remote, &error) : rc;
 		CHECK(rc == SGPU_ETIMEOUT && strstr(error.text, "does not answer"));
-		CHECK(large || (sgpu_remote_clear(remote, buffer, 0, 1, &error) == SGPU_OK &&
-				sgpu_remote_sync(remote, &error) ==
+		CHECK(large || (clear(remote, buffer, 0, 1) == SGPU_OK &&
+				sgpu_remote_flush(remote, &error) ==
 					SGPU_EAUTH)); /* it is of no use any more */
 		kill(w.pid, SIGCONT);
 		sgpu_remote_close(&remote);
@@ -584,9 +610,9 @@ UNIT_TEST(the_longest_patience_is_no_short_one)
 	start_worker(&w, false, 0, 0, 0, 0);
 	remote = open_remote(&w);
 	REQUIRE(remote);
-	sgpu_remote_set_patience(remote, UINT64_MAX);
+	remote->carrier->patience_ns = UINT64_MAX;
 	CHECK(sgpu_remote_alloc(remote, 4096, &buffer, &error) == SGPU_OK &&
-	      sgpu_remote_sync(remote, &error) == SGPU_OK);
+	      sgpu_remote_flush(remote, &error) == SGPU_OK);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
 }

@@ -194,7 +194,7 @@ static int run_trapped(bool with_work)
 			good = good && add_once(remote, &a, i) == SGPU_OK && is_added(&a, i);
 		} else {
 			good = good && sgpu_remote_add(remote, &wait, NULL) == SGPU_OK &&
-			       sgpu_remote_sync(remote, NULL) == SGPU_EUSAGE;
+			       sgpu_remote_flush(remote, NULL) == SGPU_EUSAGE;
 		}
 	}
 	(void)syscall(SYS_getppid); /* is counted */

@@ -254,7 +254,7 @@ static int be_patient(void)
 	fflush(stdout);
 	while (getchar() != '\n' && !feof(stdin)) {
 	}
-	sgpu_remote_set_patience(held[0].remote, 100000000);
+	held[0].remote->carrier->patience_ns = 100000000;
 	printf("%s\n", work(&held[0], 1) ? "done" : error.text);
 	sgpu_remote_close(&held[0].remote);
 	return 0;
@@ -363,7 +363,7 @@ static int be_hostile(void)
 {
 	enum { SIZE = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL };
 	int memory = -1, area = -1, pipes[2] = { -1, -1 };
-	bool good = pipe(pipes) == 0 && sgpu_remote_ring_create(&memory, &area, &error) == SGPU_OK;
+	bool good = pipe(pipes) == 0 && sgpu_link_create(&memory, &area, &error) == SGPU_OK;
 	const int bad[] = { pipes[0],
 			    open("/dev/zero", O_RDWR | O_CLOEXEC),
 			    memory_file(LINK_SIZE, 0),

@@ -316,7 +316,7 @@ UNIT_TEST(a_program_that_goes_on_with_a_session_that_broke_stays_in_its_memory)
 		int rc = sgpu_remote_copy_in(remote, buffer, 0, i % 3 ? data : small,
 					     i % 3 ? MOST : sizeof(small), &error);
 
-		CHECK(rc != SGPU_OK || sgpu_remote_sync(remote, &error) != SGPU_OK);
+		CHECK(rc != SGPU_OK || sgpu_remote_flush(remote, &error) != SGPU_OK);
 		CHECK(sgpu_remote_load(remote, ADDING, strlen(ADDING), &job, &error) != SGPU_OK);
 		CHECK(sgpu_remote_copy_out(remote, data, buffer, 0, MOST, &error) != SGPU_OK);
 		CHECK(remote->area_used <= SGPU_AREA_SIZE && remote->pending <= SGPU_GROUP_ITEMS);

@@ -94,7 +94,7 @@ UNIT_TEST(data_of_all_sizes_go_there_and_come_back)
 	start_worker(&w);
 	remote = open_remote(&w);
 	REQUIRE(remote);
-	sgpu_remote_set_patience(remote, UINT64_MAX); /* the longest is no short one */
+	remote->carrier->patience_ns = UINT64_MAX; /* the longest is no short one */
 	CHECK(sgpu_remote_alloc(remote, MOST, &buffer, &error) == SGPU_OK && buffer != 0);
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(sizes); i++) {
 		const size_t offset = 65 * i;
@@ -154,10 +154,10 @@ UNIT_TEST(many_small_copies_fill_groups_and_the_area_again_and_again)
 						   &error) == SGPU_OK;
 	}
 	for (uint64_t i = 0; i < COPIES; i++) {
-		good = good && sgpu_remote_copy_out_async(remote, back + i * EACH, buffer, i * EACH,
-							  EACH, &error) == SGPU_OK;
+		good = good && sgpu_remote_seal_out(remote, back + i * EACH, buffer, i * EACH, EACH,
+						    &error) == SGPU_OK;
 	}
-	CHECK(good && sgpu_remote_sync(remote, &error) == SGPU_OK &&
+	CHECK(good && sgpu_remote_flush(remote, &error) == SGPU_OK &&
 	      memcmp(data, back, sizeof(data)) == 0);
 	sgpu_remote_close(&remote);
 	CHECK(end_worker(&w) == SGPU_OK);
@@ -248,11 +248,11 @@ UNIT_TEST(an_old_piece_does_not_verify_on_the_way_in)
 	for (int i = 0; i < 3; i++) {
 		fill(data, PIECE, (unsigned)i);
 		CHECK(sgpu_remote_copy_in(remote, buffer, 0, data, PIECE, &error) == SGPU_OK);
-		CHECK(sgpu_remote_sync(remote, &error) == SGPU_OK);
+		CHECK(sgpu_remote_flush(remote, &error) == SGPU_OK);
 	}
 	for (replaced = 0; replaced < 3; replaced++) {
 		CHECK(sgpu_remote_copy_in(remote, buffer, 0, data, PIECE, &error) == SGPU_OK);
-		CHECK(sgpu_remote_sync(remote, &error) == SGPU_EAUTH);
+		CHECK(sgpu_remote_flush(remote, &error) == SGPU_EAUTH);
 	}
 	/* Nothing of them is there, and the session goes on. */
 	replaced = -1;
@@ -305,14 +305,14 @@ UNIT_TEST(pieces_that_are_exchanged_do_not_verify)
 	fill(data[0], PIECE, 1);
 	fill(data[1], PIECE, 2);
 	CHECK(sgpu_remote_copy_in(remote, buffer, 0, zero, 2 * PIECE, &error) == SGPU_OK);
-	CHECK(sgpu_remote_sync(remote, &error) == SGPU_OK);
+	CHECK(sgpu_remote_flush(remote, &error) == SGPU_OK);
 	between.on_message = swap_pieces;
 	for (int i = 0; i < 2; i++) {
 		CHECK(sgpu_remote_copy_in(remote, buffer, (uint64_t)i * PIECE, data[i], PIECE,
 					  &error) == SGPU_OK);
 	}
 	in_area = area;
-	CHECK(sgpu_remote_sync(remote, &error) == SGPU_EAUTH);
+	CHECK(sgpu_remote_flush(remote, &error) == SGPU_EAUTH);
 	in_area = NULL;
 	CHECK(sgpu_remote_copy_out(remote, back, buffer, 0, 2 * PIECE, &error) == SGPU_OK);
 	CHECK(memcmp(back, zero, sizeof(back)) == 0);
@@ -343,7 +343,7 @@ UNIT_TEST(a_piece_under_an_old_key_does_not_verify)
 	between.on_get = NULL;
 	for (replaced = 0; replaced < KEPT; replaced++) {
 		CHECK(sgpu_remote_copy_in(remote, buffer, 0, data, PIECE, &error) == SGPU_OK);
-		CHECK(sgpu_remote_sync(remote, &error) == SGPU_EAUTH);
+		CHECK(sgpu_remote_flush(remote, &error) == SGPU_EAUTH);
 	}
 	between.on_put = NULL;
 	between.on_get = keep;

@@ -14,6 +14,9 @@
 
 #include <sgpu/remote.h>
 
+#include "remote/link.h"
+#include "secure/group.h"
+
 #include "cases.h"
 
 enum { MEMORY_FD = 3, AREA_FD = 4, GIVEN_MAX = 5 };
@@ -171,7 +174,7 @@ int bench_start_ring(struct sgpu_bench *bench, struct sgpu_remote_ring *ring,
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	rc = sgpu_remote_ring_create(&worker->held[0], &worker->held[1], error);
+	rc = sgpu_link_create(&worker->held[0], &worker->held[1], error);
 	if (rc == SGPU_OK && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, bells) != 0) {
 		rc = sgpu_fail_errno(error, "cannot make a pair of sockets");
 	}
