@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A session over a pipe or a socket: frame.h says what travels.
+ * A session over a pipe or a socket: carrier.h says what travels.
  */
 #include <stdlib.h>
 
@@ -8,7 +8,6 @@
 #include <sgpu/io.h>
 
 #include "remote/carrier.h"
-#include "remote/frame.h"
 
 struct pipe_carrier {
 	struct sgpu_carrier carrier;

@@ -5,13 +5,9 @@
  */
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/time.h>
 #include <sys/uio.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <sgpu/io.h>
@@ -20,59 +16,8 @@
 #include "remote/greeting.h"
 #include "remote/link.h"
 
-/* CONNECT_S: for the connection; PATIENCE_MS: for the answer, since the server may have to start a
- * worker. */
-enum { CONNECT_S = 5, PATIENCE_MS = 90000, WAIT_MS = 50, OWNED = 3 };
-
-/* As sgpu-run does. */
-static int find_socket(const char *given, struct sockaddr_un *address, struct sgpu_error *error)
-{
-	const char *named = given ? given : getenv("SGPU_SOCKET"),
-		   *runtime = getenv("XDG_RUNTIME_DIR");
-	const size_t room = sizeof(address->sun_path);
-	int length = 0;
-
-	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	if (named && *named) {
-		length = snprintf(address->sun_path, room, "%s", named);
-	} else if (runtime && runtime[0] == '/') {
-		length = snprintf(address->sun_path, room, "%s/sgpu/run.sock", runtime);
-	} else if (geteuid() == 0) {
-		length = snprintf(address->sun_path, room, "/run/sgpu/run.sock");
-	} else {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "neither SGPU_SOCKET nor XDG_RUNTIME_DIR says where a server is");
-	}
-	return length < (int)room
-		       ? SGPU_OK
-		       : sgpu_fail(error, SGPU_EUSAGE, "the path of a socket has at most %zu bytes",
-				   room - 1);
-}
-
-static int connect_to(const char *given, int *fd, struct sgpu_error *error)
-{
-	const struct timeval patience = { .tv_sec = CONNECT_S };
-	struct sockaddr_un address;
-	int rc = find_socket(given, &address, error);
-
-	if (rc < 0) {
-		return rc;
-	}
-	*fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (*fd < 0) {
-		return sgpu_fail_errno(error, "cannot make a socket");
-	}
-	(void)setsockopt(*fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	do {
-		rc = connect(*fd, (struct sockaddr *)&address, sizeof(address));
-	} while (rc != 0 && errno == EINTR);
-	if (rc != 0 && (errno == ENOENT || errno == ENOTDIR)) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no server at '%s'",
-				 address.sun_path);
-	}
-	return rc == 0 ? SGPU_OK
-		       : sgpu_fail_errno(error, "cannot connect to '%s'", address.sun_path);
-}
+/* PATIENCE_MS: for the answer, since the server may have to start a worker. */
+enum { PATIENCE_MS = 90000, WAIT_MS = 50, OWNED = 3 };
 
 static int send_files(int connection, const int files[2], struct sgpu_error *error)
 {
@@ -164,12 +109,13 @@ int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner,
 			struct sgpu_error *error)
 {
 	int owned[OWNED] = { -1, -1, -1 }; /* the ring's memory, the area, the bell */
+	struct sgpu_service_path path;
 	struct sgpu_remote_ring ring;
 	struct sgpu_carrier *carrier;
-	int rc;
+	int rc = sgpu_service_find(socket, &path, error);
 
 	*remote = NULL;
-	rc = connect_to(socket, &owned[2], error);
+	rc = rc ? rc : sgpu_service_connect(&path, &owned[2], error);
 	if (rc < 0) {
 		goto out;
 	}

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See frame.h.
+ * Frames, as carrier.h has them.
  */
-#include "remote/frame.h"
-
 #include <sgpu/io.h>
 
 #include "channel/wire.h"
+#include "remote/carrier.h"
 
 int sgpu_remote_frame_bytes(int fd, void *bytes, size_t size, struct sgpu_error *error)
 {

@@ -7,7 +7,9 @@
 #ifndef SGPU_REMOTE_GREETING_H
 #define SGPU_REMOTE_GREETING_H
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/un.h>
 
 #include <sgpu/error.h>
 
@@ -32,5 +34,23 @@ struct sgpu_refusal_of_session {
 	struct sgpu_greeting greeting;
 	struct sgpu_error error;
 };
+
+/* ---- where the server is: service.c ---- */
+struct sgpu_service_path {
+	char text[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	bool named; /* by an option or SGPU_SOCKET, and not the default */
+};
+
+/* `given` (an option, or NULL), else $SGPU_SOCKET, else $XDG_RUNTIME_DIR/sgpu/run.sock, else
+ * /run/sgpu/run.sock for root;
+ * "" where there is none of these. Errors: SGPU_EUSAGE: too long. */
+SGPU_MUST_CHECK int sgpu_service_find(const char *given, struct sgpu_service_path *path,
+				      struct sgpu_error *error);
+
+/* A connection, or -1 with errno. */
+int sgpu_service_reach(const char *path);
+/* The same. Errors: SGPU_ESYSTEM; SGPU_EUNAVAILABLE: there is no socket of that name. */
+SGPU_MUST_CHECK int sgpu_service_connect(const struct sgpu_service_path *path, int *fd,
+					 struct sgpu_error *error);
 
 #endif

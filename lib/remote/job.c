@@ -7,7 +7,7 @@
 
 #include <sgpu/base.h>
 
-#include "remote/job_state.h"
+#include "remote/job.h"
 
 static void free_job(void **job)
 {

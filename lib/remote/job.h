@@ -9,8 +9,83 @@
 #ifndef SGPU_REMOTE_JOB_H
 #define SGPU_REMOTE_JOB_H
 
+#include <stdatomic.h>
+
+#include <sgpu/ops.h>
+
 #include "secure/group.h"
 
 extern const struct sgpu_group_jobs sgpu_remote_jobs;
+
+/* ---- for job.c and job_run.c ---- */
+struct step {
+	struct sgpu_op_call call; /* without data */
+	sgpu_op_fn
+		on_device; /* the device's own implementation, or NULL: the table's for the CPU */
+	const char *id;
+	int segments[SGPU_ARGUMENTS_MAX]; /* by argument of the row; -1: absent */
+	bool written[SGPU_ARGUMENTS_MAX];
+	bool scratch; /* needs the job's scratch memory */
+};
+
+/* A segment's memory. */
+struct place {
+	uint64_t size;
+	int range;	    /* which of the session's ranges, or -1 */
+	sgpu_devptr memory; /* the job's own, or 0: of an INTERMEDIATE, and of the new value of an
+			       INPUT_OUTPUT */
+};
+
+struct sgpu_job;
+struct sgpu_job_run;
+
+/* What the job enqueues over certain ranges: recorded when they come again, since whoever runs a
+ * job often does so over the same buffers. */
+struct recorded {
+	struct sgpu_device_range *ranges; /* as many as the job has; NULL: unused */
+	struct sgpu_recording *recording; /* NULL: not yet */
+	uint64_t last_use;
+	int running;
+};
+enum { RECORDED_MAX = 4, RECORD_STEPS_MIN = 2 };
+
+struct started {
+	struct sgpu_job_run *run;
+	const struct step *step; /* NULL: the copy of a new value to its place */
+	struct sgpu_op_call call;
+	struct sgpu_task task;
+};
+
+struct sgpu_job_run {
+	struct sgpu_job *job;
+	struct sgpu_job_run *next; /* spare */
+	struct recorded *recorded; /* it runs as that, and has `task`, or NULL: */
+	struct sgpu_task task;
+	atomic_bool failed; /* what follows is not run */
+	int count;
+	struct started started[];
+};
+
+struct sgpu_job {
+	struct sgpu_device *device;
+	struct sgpu_manifest *manifest;
+	struct place *places; /* by segment */
+	int range_count;
+	struct step *steps; /* in the order in which they run */
+	int step_count;
+	struct sgpu_job_run *spare; /* of runs that have ended */
+	int copy_count;		    /* of new values, behind the steps */
+	bool unrecorded;	    /* the device, or a step, cannot be recorded */
+	uint64_t uses;
+	struct recorded recorded[RECORDED_MAX];
+	sgpu_devptr scratch; /* for the step that needs most */
+	uint64_t scratch_size;
+	uint64_t bytes; /* of the device, in all */
+};
+
+/* ---- job_run.c: as in struct sgpu_group_jobs ---- */
+int sgpu_job_start(void *job, struct sgpu_stream *stream, const struct sgpu_device_range *ranges,
+		   int count, void **run, struct sgpu_error *error);
+int sgpu_job_end(void **run, struct sgpu_error *error);
 
 #endif

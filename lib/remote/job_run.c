@@ -7,7 +7,7 @@
 
 #include <sgpu/base.h>
 
-#include "remote/job_state.h"
+#include "remote/job.h"
 
 /* On the stream's thread. */
 static int run_step(struct sgpu_launch *launch, void *argument)

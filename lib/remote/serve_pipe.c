@@ -8,7 +8,7 @@
 #include <sgpu/io.h>
 #include <sgpu/remote.h>
 
-#include "remote/frame.h"
+#include "remote/carrier.h"
 #include "remote/job.h"
 #include "secure/group.h"
 

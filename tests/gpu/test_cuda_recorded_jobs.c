@@ -6,7 +6,7 @@
 #include <sgpu/ops.h>
 
 #include "recording_harness.h"
-#include "remote/job_state.h"
+#include "remote/job.h"
 
 enum { N = 3000, BYTES = 4 * N, STEP = 3 * PAGE, SETS = RECORDED_MAX + 2 };
 

@@ -39,11 +39,11 @@ static int receive_error(int connection, struct sgpu_error *error)
 int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size, int *connection,
 	     struct sgpu_error *error)
 {
-	struct service_path path;
-	int rc = service_find(socket, &path, error);
+	struct sgpu_service_path path;
+	int rc = sgpu_service_find(socket, &path, error);
 
 	if (rc == SGPU_OK) {
-		rc = service_connect(&path, connection, error);
+		rc = sgpu_service_connect(&path, connection, error);
 	}
 	if (rc == SGPU_OK) {
 		/* One that refuses at once may have said so and closed. */

@@ -19,9 +19,10 @@ struct lease_client {
 		.connection = -1, .pool = -1 \
 	}
 
-/* Asks the server at `socket` (an option, or NULL; see service_find) for a lease of `size` bytes
- * for the payloads of a batch, or, with an id, for the lease of a batch's results. Errors: those of
- * the server (SGPU_ERETRY: no room; SGPU_EUNAVAILABLE: it gives none), and of service_connect. */
+/* Asks the server at `socket` (an option, or NULL; see sgpu_service_find) for a lease of `size`
+ * bytes for the payloads of a batch, or, with an id, for the lease of a batch's results. Errors:
+ * those of the server (SGPU_ERETRY: no room; SGPU_EUNAVAILABLE: it gives none), and of
+ * sgpu_service_connect. */
 SGPU_MUST_CHECK int lease_client_open(const char *socket,
 				      const uint8_t batch_id[SGPU_BATCH_ID_SIZE], const char *id,
 				      uint64_t size, struct lease_client *client,

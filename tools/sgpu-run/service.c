@@ -14,40 +14,11 @@
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
-enum { BACKLOG = 256, MANAGED_FD = 3, CONNECT_S = 5, LOCK_TRIES = 50, LOCK_PAUSE_US = 20000 };
-
-static const char default_name[] = "sgpu/run.sock";
-
-int service_find(const char *given, struct service_path *path, struct sgpu_error *error)
-{
-	const char *runtime = getenv("XDG_RUNTIME_DIR"),
-		   *named = given ? given : getenv("SGPU_SOCKET");
-	int length = 0;
-
-	memset(path, 0, sizeof(*path));
-	path->named = named && *named;
-	if (path->named) {
-		length = snprintf(path->text, sizeof(path->text), "%s", named);
-	} else if (runtime && runtime[0] == '/') {
-		length = snprintf(path->text, sizeof(path->text), "%s/%s", runtime, default_name);
-	} else if (geteuid() == 0) {
-		length = snprintf(path->text, sizeof(path->text), "/run/%s", default_name);
-	}
-	if (length >= (int)sizeof(path->text)) {
-		if (path->named) {
-			return sgpu_fail(error, SGPU_EUSAGE,
-					 "the path of a socket has at most %d bytes, '%s' has more",
-					 (int)sizeof(path->text) - 1, named);
-		}
-		path->text[0] = '\0'; /* nobody can have made it */
-	}
-	return SGPU_OK;
-}
+enum { BACKLOG = 256, MANAGED_FD = 3, LOCK_TRIES = 50, LOCK_PAUSE_US = 20000 };
 
 static socklen_t make_address(const char *path, struct sockaddr_un *address)
 {
@@ -56,62 +27,11 @@ static socklen_t make_address(const char *path, struct sockaddr_un *address)
 	return (socklen_t)sizeof(*address);
 }
 
-static int connect_to(const char *path)
-{
-	const struct timeval patience = { .tv_sec = CONNECT_S };
-	const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	struct sockaddr_un address;
-	const socklen_t size = make_address(path, &address);
-	int rc, saved;
-
-	if (fd < 0) {
-		return -1;
-	}
-	(void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-	do {
-		rc = connect(fd, (struct sockaddr *)&address, size);
-	} while (rc != 0 && errno == EINTR);
-	if (rc == 0) {
-		return fd;
-	}
-	saved = errno;
-	close(fd);
-	errno = saved;
-	return -1;
-}
-
-bool service_is_there(const struct service_path *path)
+bool service_is_there(const struct sgpu_service_path *path)
 {
 	struct stat status;
 
 	return path->text[0] && lstat(path->text, &status) == 0;
-}
-
-int service_connect(const struct service_path *path, int *fd, struct sgpu_error *error)
-{
-	*fd = -1;
-	if (!path->text[0]) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE,
-			  "neither SGPU_SOCKET nor XDG_RUNTIME_DIR says where a server is");
-		return sgpu_hint(error, "name its socket with --socket");
-	}
-	*fd = connect_to(path->text);
-	if (*fd >= 0) {
-		return SGPU_OK;
-	}
-	if (errno == ENOENT || errno == ENOTDIR) {
-		return sgpu_fail(error, SGPU_EUNAVAILABLE, "there is no server at '%s'",
-				 path->text);
-	}
-	if (errno == ECONNREFUSED || errno == EAGAIN) {
-		sgpu_fail(error, SGPU_ESYSTEM,
-			  errno == EAGAIN ? "the server at '%s' does not answer"
-					  : "the server at '%s' has gone",
-			  path->text);
-	} else {
-		sgpu_fail_errno(error, "cannot connect to '%s'", path->text);
-	}
-	return SGPU_ESYSTEM;
 }
 
 /* ---- the server's side ---- */
@@ -212,7 +132,7 @@ static int remove_dead(const char *path, struct sgpu_error *error)
 	if (!S_ISSOCK(status.st_mode)) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "'%s' exists and is no socket", path);
 	}
-	fd = connect_to(path);
+	fd = sgpu_service_reach(path);
 	if (fd >= 0 || errno != ECONNREFUSED) {
 		if (fd >= 0) {
 			close(fd);
@@ -254,8 +174,8 @@ static int bind_and_listen(const char *path, bool everybody, struct service_sock
 	return SGPU_OK;
 }
 
-int service_listen(const struct service_path *path, bool everybody, struct service_socket *made,
-		   struct sgpu_error *error)
+int service_listen(const struct sgpu_service_path *path, bool everybody,
+		   struct service_socket *made, struct sgpu_error *error)
 {
 	int directory, rc = adopt(made, error);
 

@@ -19,7 +19,7 @@ struct request {
 	uint64_t timeout_ns;
 	bool stats, dry_run, lease; /* lease: results are to be left in one */
 	const char *socket;
-	struct service_path service;
+	struct sgpu_service_path service;
 	bool local, remote; /* remote: a server runs the batch */
 };
 

@@ -349,7 +349,7 @@ int submit_remote(const struct request *r)
 		return 2;
 	}
 	if (rc == SGPU_OK) {
-		rc = service_connect(&r->service, &m.connection, &error);
+		rc = sgpu_service_connect(&r->service, &m.connection, &error);
 	}
 	if (rc == SGPU_OK) {
 		rc = exchange(&m, &error);

@@ -129,11 +129,11 @@ static void warn_of_keys(const struct server *server)
 static int serve(struct server *server)
 {
 	struct service_socket socket = SERVICE_SOCKET_INIT;
-	struct service_path path;
+	struct sgpu_service_path path;
 	struct sgpu_error error = { 0 };
 	int rc, status;
 
-	rc = service_find(server->socket, &path, &error);
+	rc = sgpu_service_find(server->socket, &path, &error);
 	if (rc == SGPU_OK) {
 		rc = service_listen(&path, server->everybody, &socket, &error);
 	}

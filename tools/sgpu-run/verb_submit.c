@@ -98,7 +98,7 @@ static int choose_runner(struct request *r)
 	if (option) {
 		return 0;
 	}
-	if (service_find(r->socket, &r->service, &error) != SGPU_OK) {
+	if (sgpu_service_find(r->socket, &r->service, &error) != SGPU_OK) {
 		return cli_error(&error);
 	}
 	r->remote = r->service.named || service_is_there(&r->service);
