@@ -190,11 +190,9 @@ struct sgpu_transfer_request {
 		    */
 	sgpu_devptr memory; /* plaintext; must stay until done */
 	uint64_t size;	    /* bytes that cross: sealed ones of a sealed input; else plaintext */
-	/* Plain: KT128 of all bytes with this customisation (borrowed until done), computed on the
-	 * device: compared with `expected`, unless NULL (SGPU_EAUTH), and given in the result. */
+	/* Plain: KT128 of all bytes, computed on the device: compared with `expected`, unless NULL
+	 * (SGPU_EAUTH), and given in the result. */
 	bool digested;
-	const void *custom;
-	size_t custom_size;
 	const uint8_t *expected; /* SGPU_DIGEST_SIZE bytes, borrowed until done; in only */
 	struct sgpu_transfer_source source; /* in */
 	struct sgpu_transfer_sink sink;	    /* out */
@@ -343,16 +341,13 @@ struct sgpu_host_part {
 struct sgpu_host_move {
 	struct sgpu_host_part *parts;
 	size_t count;
-	unsigned jobs;	      /* threads; 0: sgpu_cpu_count() */
-	const char *provider; /* of AES-GCM, or NULL */
+	unsigned jobs; /* threads; 0: sgpu_cpu_count() */
 	void (*progress)(void *argument,
 			 uint64_t bytes_in); /* or NULL; called from any thread, monotone */
 	void *progress_argument;
 	/* results of an error in a part */
 	struct sgpu_host_part *failed; /* else NULL */
 	uint64_t bad_chunk;	       /* of SGPU_EAUTH at a chunk, else SGPU_SIZE_UNKNOWN */
-	uint64_t
-		bad_offset; /* where that chunk begins, counted from the begin of the sealed data */
 };
 
 /* Moves the parts, in order, on all cores; chunk runs of several parts travel at once. Neighbours
@@ -373,12 +368,11 @@ struct sgpu_seal_job {
 	struct sgpu_descriptor in, out; /* from sgpu_descriptor_from_fd; out.sparse: open alone */
 	uint64_t size; /* bytes to read from `in`, or SGPU_SIZE_UNKNOWN: to the end of file */
 	unsigned jobs; /* threads; 0: sgpu_cpu_count() */
-	const char *provider; /* of AES-GCM, or NULL */
 	void (*progress)(void *argument,
 			 uint64_t bytes_in); /* or NULL; called from any thread, monotone */
 	void *progress_argument;
-	uint64_t bytes_in, bytes_out;	/* results */
-	uint64_t bad_chunk, bad_offset; /* results, as those of a move */
+	uint64_t bytes_in, bytes_out; /* results */
+	uint64_t bad_chunk;	      /* result, as that of a move */
 };
 /* Seals `in` to `out`. A positioned `in` shorter than `size` is SGPU_ESYSTEM ("changed while it
  * was read"), and so is one of unknown size whose length changes meanwhile. On return a positioned

@@ -89,8 +89,7 @@ struct host_worker {
 
 /* ---- host_part.c ---- */
 /* Prepares it and reads its header. In the claim. */
-SGPU_MUST_CHECK int sgpu_host_part_begin(struct host_move *move, struct host_part *part,
-					 struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error);
 /* Closes its ends, and wipes. Accepts one that is not open. */
 void sgpu_host_part_end(struct host_part *part);
 /* Fills worker->in with the run's bytes. Finds the end of a source of unknown size. */

@@ -146,7 +146,7 @@ static bool host_claim(struct host_worker *worker, struct host_run *run, struct 
 		if (!part || sgpu_io_interrupted()) {
 			return false;
 		}
-		*code = part->begun ? 0 : sgpu_host_part_begin(move, part, error);
+		*code = part->begun ? 0 : sgpu_host_part_begin(part, error);
 	} while (!*code && part != &move->parts[move->at] && !is_apart(move, part));
 	*run = (struct host_run){ .of = part, .sequence = move->sequence++ };
 	*code = *code ? *code : host_take_aead(worker, part, error);
@@ -407,9 +407,6 @@ static int host_result(struct host_move *move, struct sgpu_error *error)
 	if (move->failed) {
 		m->failed = move->failed_part->part;
 		m->bad_chunk = move->bad_chunk;
-		if (m->bad_chunk != SGPU_SIZE_UNKNOWN) {
-			m->bad_offset = SGPU_SEALED_HEADER + m->bad_chunk * SGPU_SEALED_CHUNK;
-		}
 		if (error) {
 			*error = move->error;
 		}
@@ -424,7 +421,7 @@ int sgpu_host_move(struct sgpu_host_move *m, struct sgpu_error *error)
 	pthread_condattr_t monotonic;
 
 	m->failed = NULL;
-	m->bad_chunk = m->bad_offset = SGPU_SIZE_UNKNOWN;
+	m->bad_chunk = SGPU_SIZE_UNKNOWN;
 	move.parts = calloc(m->count + 1, sizeof(*move.parts));
 	if (!move.parts) {
 		return sgpu_fail_nomem(error);

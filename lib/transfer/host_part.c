@@ -71,7 +71,7 @@ static int read_header(const struct host_part *of, uint8_t header[SGPU_SEALED_HE
 	return code;
 }
 
-int sgpu_host_part_begin(struct host_move *move, struct host_part *part, struct sgpu_error *error)
+int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error)
 {
 	struct sgpu_host_part *p = part->part;
 	uint8_t header[SGPU_SEALED_HEADER] = { 0 };
@@ -111,7 +111,7 @@ int sgpu_host_part_begin(struct host_move *move, struct host_part *part, struct 
 		code = sgpu_host_digest_create(p->size, &part->digest, error);
 	}
 	if (!code && p->action != SGPU_HOST_COPY) {
-		code = sgpu_aead_create(move->move->provider, part->keys.key, &part->aead, error);
+		code = sgpu_aead_create(NULL, part->keys.key, &part->aead, error);
 	}
 	/* The last chunk run is never full, so that it holds the end mark. */
 	part->runs = p->size == SGPU_SIZE_UNKNOWN ? UINT64_MAX : part->size / full_run(part) + 1;

@@ -90,7 +90,7 @@ static int move_stream(struct sgpu_seal_job *job, enum sgpu_host_action action,
 	bool from_file = false;
 
 	job->bytes_in = job->bytes_out = 0;
-	job->bad_chunk = job->bad_offset = SGPU_SIZE_UNKNOWN;
+	job->bad_chunk = SGPU_SIZE_UNKNOWN;
 	int code = find_size(&in, &size, &from_file, error);
 	if (code) {
 		return code;
@@ -106,7 +106,6 @@ static int move_stream(struct sgpu_seal_job *job, enum sgpu_host_action action,
 	struct sgpu_host_move move = { .parts = &part,
 				       .count = 1,
 				       .jobs = job->jobs,
-				       .provider = job->provider,
 				       .progress = job->progress,
 				       .progress_argument = job->progress_argument };
 	code = sgpu_host_move(&move, error);
@@ -114,7 +113,6 @@ static int move_stream(struct sgpu_seal_job *job, enum sgpu_host_action action,
 	job->bytes_in = part.bytes_in;
 	job->bytes_out = part.bytes_out;
 	job->bad_chunk = move.bad_chunk;
-	job->bad_offset = move.bad_offset;
 	code = code ? code : check_ends(job, from_file, size, error);
 	if (!code) {
 		job->in.offset += in.positioned ? part.bytes_in : 0;

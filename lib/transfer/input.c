@@ -98,9 +98,8 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 	} else if (rc == SGPU_OK && single && request->digested) {
 		streams[0] = copy;
 		move->is_digest = true;
-		rc = sgpu_device_digest(copy, request->memory, request->size, request->custom,
-					request->custom_size, transfer->result.digest,
-					&move->crypt);
+		rc = sgpu_device_digest(copy, request->memory, request->size, NULL, 0,
+					transfer->result.digest, &move->crypt);
 		rc = sgpu_engine_refused(rc, &move->crypt, "digest on the device", error);
 	}
 	return rc;
@@ -157,9 +156,8 @@ void sgpu_chunk_move_digest(struct sgpu_chunk_move *move)
 		&stream, &error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_digest(stream, request->memory, request->size, request->custom,
-					request->custom_size, transfer->result.digest,
-					&move->crypt);
+		rc = sgpu_device_digest(stream, request->memory, request->size, NULL, 0,
+					transfer->result.digest, &move->crypt);
 		rc = sgpu_engine_refused(rc, &move->crypt, "digest on the device", &error);
 	}
 	sgpu_chunk_move_hear(move, stream, NULL, rc, &error);

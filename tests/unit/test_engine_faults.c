@@ -140,10 +140,8 @@ UNIT_TEST(plain_payloads_are_digested_on_the_device)
 		uint64_t size = sizes[i / 4];
 
 		make_move(&move, in ? SGPU_TRANSFER_IN : SGPU_TRANSFER_OUT, READ, false, size);
-		sgpu_kt128(plaintext, size, "custom", 6, expected, sizeof(expected));
+		sgpu_kt128(plaintext, size, NULL, 0, expected, sizeof(expected));
 		move.request.digested = true;
-		move.request.custom = "custom";
-		move.request.custom_size = 6;
 		if (in) {
 			expected[7] ^= wrong;
 			move.request.expected = expected;

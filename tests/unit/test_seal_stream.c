@@ -203,7 +203,7 @@ UNIT_TEST(the_lowest_bad_chunk_is_the_one_that_is_reported)
 		struct sgpu_seal_job job = job_for(in, out, 4);
 		struct sgpu_error error;
 		CHECK(sgpu_open_stream(&job, &error) == SGPU_EAUTH);
-		CHECK(job.bad_chunk == 17 && job.bad_offset == 278856);
+		CHECK(job.bad_chunk == 17);
 		CHECK(strstr(error.text, "chunk 17 (offset 278856)"));
 		close(in);
 		close(out);
