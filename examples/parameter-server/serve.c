@@ -106,7 +106,7 @@ static int receive_all(struct server *server, const struct pollfd *fds, struct s
 			add_call(&turn, c, c->in + c->in_size, most && most < room ? most : room);
 		}
 	}
-	rc = sgpu_rpc_recv_all(server->service->rpc, turn.ios, turn.count, error);
+	rc = sgpu_rpc_call_all(server->service->rpc, SGPU_RPC_RECV, turn.ios, turn.count, error);
 	for (size_t i = 0; i < turn.count && rc == SGPU_OK; i++) {
 		const struct sgpu_rpc_io *io = &turn.ios[i];
 		struct connection *c = turn.of[i];
@@ -133,7 +133,8 @@ static int send_all(struct server *server, struct sgpu_error *error)
 				add_call(&turn, c, c->out + c->sent, c->out_size - c->sent);
 			}
 		}
-		rc = sgpu_rpc_send_all(server->service->rpc, turn.ios, turn.count, error);
+		rc = sgpu_rpc_call_all(server->service->rpc, SGPU_RPC_SEND, turn.ios, turn.count,
+				       error);
 		for (size_t i = 0; i < turn.count && rc == SGPU_OK; i++) {
 			struct connection *c = turn.of[i];
 

@@ -258,18 +258,6 @@ SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine,
 /* Wipes it; no copy with it may run. Accepts NULL. */
 void sgpu_live_key_free(struct sgpu_live_key **key);
 
-/* Plaintext from ordinary host memory to the device. Returns when it has ended; live copies take
- * turns as a whole. `result` may be NULL; bad_chunk counts from the begin of the copy. After an
- * error the destination is cleared. */
-SGPU_MUST_CHECK int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key,
-				 const void *plaintext, uint64_t size, sgpu_devptr to,
-				 struct sgpu_transfer_result *result);
-/* Plaintext from the device to ordinary host memory: a chunk reaches it only when it has verified.
- */
-SGPU_MUST_CHECK int sgpu_live_out(struct sgpu_engine *engine, struct sgpu_live_key *key,
-				  sgpu_devptr from, uint64_t size, void *plaintext,
-				  struct sgpu_transfer_result *result);
-
 /* What a live copy to the device is made of, to be timed one upon the other, as Graviton (OSDI
  * 2018) breaks it down. What `to` holds afterwards is defined for the first, which protects
  * nothing, and for the last alone. */
@@ -278,12 +266,20 @@ enum sgpu_transfer_stage {
 				  device */
 	SGPU_TRANSFER_ENCRYPT, /* in place of the copy by the processors: AES-256 in counter mode */
 	SGPU_TRANSFER_AUTHENTICATE, /* ... AES-256-GCM */
-	SGPU_TRANSFER_OPEN,	    /* and opened on the device: sgpu_live_in */
+	SGPU_TRANSFER_OPEN,	    /* and opened on the device: a live copy */
 };
-SGPU_MUST_CHECK int sgpu_live_in_stages(struct sgpu_engine *engine, struct sgpu_live_key *key,
-					enum sgpu_transfer_stage stage, const void *plaintext,
-					uint64_t size, sgpu_devptr to,
-					struct sgpu_transfer_result *result);
+/* Plaintext from ordinary host memory to the device. Returns when it has ended; live copies take
+ * turns as a whole. `result` may be NULL; bad_chunk counts from the begin of the copy. After an
+ * error the destination is cleared. */
+SGPU_MUST_CHECK int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key,
+				 enum sgpu_transfer_stage stage, const void *plaintext,
+				 uint64_t size, sgpu_devptr to,
+				 struct sgpu_transfer_result *result);
+/* Plaintext from the device to ordinary host memory: a chunk reaches it only when it has verified.
+ */
+SGPU_MUST_CHECK int sgpu_live_out(struct sgpu_engine *engine, struct sgpu_live_key *key,
+				  sgpu_devptr from, uint64_t size, void *plaintext,
+				  struct sgpu_transfer_result *result);
 
 /* ---- on the host alone: files and pipes, sealed, opened or copied without a device ---- */
 

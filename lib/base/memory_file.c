@@ -87,3 +87,22 @@ int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t mo
 	}
 	return SGPU_OK;
 }
+
+int sgpu_memory_file_map(int fd, const char *what, uint64_t least, uint64_t most, void **memory,
+			 uint64_t *size, struct sgpu_error *error)
+{
+	int rc = sgpu_memory_file_check(fd, what, least, most, size, NULL, error);
+	void *base;
+
+	*memory = NULL;
+	if (rc < 0) {
+		return rc;
+	}
+	base = mmap(NULL, *size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED) {
+		return sgpu_fail_errno(error, "cannot map %s", what);
+	}
+	(void)madvise(base, *size, MADV_DONTDUMP);
+	*memory = base;
+	return SGPU_OK;
+}

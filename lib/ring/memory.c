@@ -109,17 +109,12 @@ int sgpu_ring_map(int fd, struct sgpu_ring_memory *memory, struct sgpu_error *er
 	int rc;
 
 	memset(memory, 0, sizeof(*memory));
-	rc = sgpu_memory_file_check(fd, "the memory of a ring", SGPU_RING_PAGE,
-				    size_of(SGPU_RING_SUBMISSIONS_MAX, SGPU_RING_COMPLETIONS_MAX),
-				    &memory->size, NULL, error);
+	rc = sgpu_memory_file_map(fd, "the memory of a ring", SGPU_RING_PAGE,
+				  size_of(SGPU_RING_SUBMISSIONS_MAX, SGPU_RING_COMPLETIONS_MAX),
+				  &base, &memory->size, error);
 	if (rc < 0) {
 		return rc;
 	}
-	base = mmap(NULL, memory->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (base == MAP_FAILED) {
-		return sgpu_fail_errno(error, "cannot map the memory of a ring");
-	}
-	(void)madvise(base, memory->size, MADV_DONTDUMP);
 	memory->header = base;
 	rc = check_header(memory, error);
 	if (rc < 0) {

@@ -94,7 +94,7 @@ int64_t sgpu_rpc_perform(const struct sgpu_rpc_request *request)
 struct sgpu_rpc_server {
 	struct sgpu_ring_worker *worker;
 	int doorbell;
-	char *area;
+	void *area;
 	pthread_t thread;
 	bool runs;
 };
@@ -112,7 +112,7 @@ static int make_call(struct sgpu_rpc_server *server, const struct sgpu_ring_oper
 	if (good) {
 		const struct sgpu_rpc_request request = { .operation = d->opcode,
 							  .fd = (int)d->handle,
-							  .data = server->area + d->offset,
+							  .data = (char *)server->area + d->offset,
 							  .size = d->length,
 							  .argument = d->argument };
 
@@ -179,11 +179,10 @@ int sgpu_rpc_server_start(const struct sgpu_rpc_shared *shared, struct sgpu_rpc_
 		return sgpu_fail_nomem(error);
 	}
 	s->doorbell = shared->outside;
-	s->area =
-		mmap(NULL, SGPU_RPC_AREA_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, shared->area, 0);
-	if (s->area == MAP_FAILED) {
+	rc = sgpu_rpc_map(shared->area, &s->area, error);
+	if (rc < 0) {
 		free(s);
-		return sgpu_fail_errno(error, "cannot map the data of a queue");
+		return rc;
 	}
 	rc = sgpu_ring_worker_open(shared->ring, &config, &s->worker, error);
 	rc = rc == SGPU_OK ? start_thread(s, error) : rc;

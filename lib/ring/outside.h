@@ -5,34 +5,30 @@
 #ifndef SGPU_RING_OUTSIDE_H
 #define SGPU_RING_OUTSIDE_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include <sgpu/error.h>
-#include <sgpu/ring.h>
-
+#include "base/memory_file.h"
 #include "ring/rpc.h"
 
-/* Opcodes of the ring. handle: the descriptor; offset and length: the data in the shared area;
+/* A call. In the ring: handle: the descriptor; offset and length: the data in the shared area;
  * argument: poll's limit in milliseconds. A completion's value is the system call's result, or
  * minus errno. */
-enum sgpu_rpc_operation {
-	SGPU_RPC_RECV = SGPU_RING_OPCODE_SERVICE,
-	SGPU_RPC_SEND,
-	SGPU_RPC_POLL, /* data: array of struct pollfd */
-	SGPU_RPC_EMPTY,
-	SGPU_RPC_OPERATIONS,
-};
-
 struct sgpu_rpc_request {
 	enum sgpu_rpc_operation operation;
 	int fd;
-	void *data;
+	void *data;  /* of POLL: array of struct pollfd */
 	size_t size; /* bytes */
 	uint64_t argument;
 };
 
 enum { SGPU_RPC_AREA_SIZE = SGPU_RPC_CALLS_MAX * SGPU_RPC_BYTES_MAX };
+
+/* The data of calls, mapped. */
+static inline int sgpu_rpc_map(int area, void **memory, struct sgpu_error *error)
+{
+	uint64_t size;
+
+	return sgpu_memory_file_map(area, "the data of calls", SGPU_RPC_AREA_SIZE,
+				    SGPU_RPC_AREA_SIZE, memory, &size, error);
+}
 
 /* Makes the system call. */
 int64_t sgpu_rpc_perform(const struct sgpu_rpc_request *request);

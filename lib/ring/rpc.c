@@ -14,7 +14,6 @@
 
 #include <sgpu/base.h>
 
-#include "base/memory_file.h"
 #include "ring/outside.h"
 
 enum { ERRNO_MAX = 4095 };
@@ -56,19 +55,13 @@ static void lose(uint64_t cycles)
 
 static int open_area(struct sgpu_rpc *rpc, struct sgpu_error *error)
 {
+	void *memory = NULL;
 	int rc = sgpu_memory_file_create("sgpu-rpc", SGPU_RPC_AREA_SIZE, true, false,
 					 &rpc->shared.area, error);
 
-	if (rc < 0) {
-		return rc;
-	}
-	rpc->shared.data = mmap(NULL, SGPU_RPC_AREA_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
-				rpc->shared.area, 0);
-	if (rpc->shared.data == MAP_FAILED) {
-		rpc->shared.data = NULL;
-		return sgpu_fail_errno(error, "cannot map the data of calls");
-	}
-	return SGPU_OK;
+	rc = rc ? rc : sgpu_rpc_map(rpc->shared.area, &memory, error);
+	rpc->shared.data = memory;
+	return rc;
 }
 
 /* Each call has a place of its own, and as many are in the ring: it is never full. */
@@ -314,7 +307,7 @@ static int make_some(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 	return rc < 0 ? rc : rpc->why.code < 0 ? end_calls(rpc, &rpc->why, error) : SGPU_OK;
 }
 
-static int make_calls(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
+int sgpu_rpc_call_all(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 		      struct sgpu_rpc_io *ios, size_t count, struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
@@ -331,26 +324,6 @@ static int make_calls(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 		rc = make_some(rpc, operation, &ios[i], some, error);
 	}
 	return rc;
-}
-
-int sgpu_rpc_recv_all(struct sgpu_rpc *rpc, struct sgpu_rpc_io *ios, size_t count,
-		      struct sgpu_error *error)
-{
-	return make_calls(rpc, SGPU_RPC_RECV, ios, count, error);
-}
-
-int sgpu_rpc_send_all(struct sgpu_rpc *rpc, struct sgpu_rpc_io *ios, size_t count,
-		      struct sgpu_error *error)
-{
-	return make_calls(rpc, SGPU_RPC_SEND, ios, count, error);
-}
-
-int sgpu_rpc_empty(struct sgpu_rpc *rpc, struct sgpu_error *error)
-{
-	struct sgpu_rpc_io io = { 0 };
-	int rc = make_calls(rpc, SGPU_RPC_EMPTY, &io, 1, error);
-
-	return rc < 0 ? rc : io.code;
 }
 
 /* ---- poll ---- */

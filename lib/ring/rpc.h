@@ -14,10 +14,8 @@
 #define SGPU_RING_RPC_H
 
 #include <poll.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#include <sgpu/error.h>
+#include <sgpu/ring.h>
 
 enum sgpu_rpc_way {
 	SGPU_RPC_DIRECT, /* a system call of the calling thread */
@@ -47,7 +45,14 @@ void sgpu_rpc_close(struct sgpu_rpc **rpc);
 /* How many calls have been made. */
 uint64_t sgpu_rpc_count(const struct sgpu_rpc *rpc);
 
-/* recv or send of one socket. Neither waits: poll does. send raises no SIGPIPE. */
+/* System calls; also the opcodes of the ring. */
+enum sgpu_rpc_operation {
+	SGPU_RPC_RECV = SGPU_RING_OPCODE_SERVICE, /* never waits: poll does */
+	SGPU_RPC_SEND,				  /* never waits, and raises no SIGPIPE */
+	SGPU_RPC_EMPTY, /* getppid(2), next to nothing: what a way costs by itself */
+	SGPU_RPC_POLL,	/* sgpu_rpc_poll alone */
+	SGPU_RPC_OPERATIONS,
+};
 struct sgpu_rpc_io {
 	int fd;
 	void *data; /* receives, or is sent */
@@ -60,15 +65,12 @@ struct sgpu_rpc_io {
  * others are prepared, and neither side waits for the other after each. In the other ways they are
  * made one by one. Errors: SGPU_EINVALID: a result that cannot be; SGPU_ESYSTEM: the thread outside
  * has gone; SGPU_EUSAGE: no descriptor. */
-SGPU_MUST_CHECK int sgpu_rpc_recv_all(struct sgpu_rpc *rpc, struct sgpu_rpc_io *ios, size_t count,
-				      struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_rpc_send_all(struct sgpu_rpc *rpc, struct sgpu_rpc_io *ios, size_t count,
+SGPU_MUST_CHECK int sgpu_rpc_call_all(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
+				      struct sgpu_rpc_io *ios, size_t count,
 				      struct sgpu_error *error);
 /* poll(2). *done: how many entries have events. Errors: as above, and as `code`; SGPU_EUSAGE: more
  * than SGPU_RPC_POLL_MAX entries. */
 SGPU_MUST_CHECK int sgpu_rpc_poll(struct sgpu_rpc *rpc, struct pollfd *fds, size_t count,
 				  int timeout_ms, size_t *done, struct sgpu_error *error);
-/* A system call that does next to nothing, getppid(2): what a way costs by itself. */
-SGPU_MUST_CHECK int sgpu_rpc_empty(struct sgpu_rpc *rpc, struct sgpu_error *error);
 
 #endif

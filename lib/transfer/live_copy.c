@@ -519,17 +519,11 @@ static int copy_with(struct sgpu_engine *engine, struct sgpu_live_key *key,
 	return rc;
 }
 
-int sgpu_live_in_stages(struct sgpu_engine *engine, struct sgpu_live_key *key,
-			enum sgpu_transfer_stage stage, const void *plaintext, uint64_t size,
-			sgpu_devptr to, struct sgpu_transfer_result *result)
+int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key,
+		 enum sgpu_transfer_stage stage, const void *plaintext, uint64_t size,
+		 sgpu_devptr to, struct sgpu_transfer_result *result)
 {
 	return copy_with(engine, key, stage, false, (void *)(uintptr_t)plaintext, size, to, result);
-}
-
-int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key, const void *plaintext,
-		 uint64_t size, sgpu_devptr to, struct sgpu_transfer_result *result)
-{
-	return sgpu_live_in_stages(engine, key, SGPU_TRANSFER_OPEN, plaintext, size, to, result);
 }
 
 int sgpu_live_out(struct sgpu_engine *engine, struct sgpu_live_key *key, sgpu_devptr from,

@@ -59,12 +59,13 @@ static int copy(struct bench *b, int kind, uint64_t size, struct sgpu_transfer_r
 
 	switch (kind) {
 	case 0:
-		return sgpu_live_in(b->engine, b->live, b->ordinary, size, b->memory, result);
+		return sgpu_live_in(b->engine, b->live, SGPU_TRANSFER_OPEN, b->ordinary, size,
+				    b->memory, result);
 	case 1:
 		return sgpu_live_out(b->engine, b->live, b->memory, size, b->ordinary, result);
 	case 2:
-		return sgpu_live_in_stages(b->engine, b->live, SGPU_TRANSFER_STAGE, b->ordinary,
-					   size, b->memory, result);
+		return sgpu_live_in(b->engine, b->live, SGPU_TRANSFER_STAGE, b->ordinary, size,
+				    b->memory, result);
 	case 3:
 		request.direction = SGPU_TRANSFER_IN;
 		request.size = sealed_size;

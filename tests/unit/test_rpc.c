@@ -34,12 +34,10 @@ static bool open_way(int way)
 }
 
 /* One call of several that are made together. */
-static int one(int (*call)(struct sgpu_rpc *rpc, struct sgpu_rpc_io *ios, size_t count,
-			   struct sgpu_error *e),
-	       int fd, void *data, size_t size)
+static int one(enum sgpu_rpc_operation operation, int fd, void *data, size_t size)
 {
 	struct sgpu_rpc_io io = { .fd = fd, .data = data, .size = size };
-	const int rc = call(rpc, &io, 1, &error);
+	const int rc = sgpu_rpc_call_all(rpc, operation, &io, 1, &error);
 
 	done = io.done;
 	return rc < 0 ? rc : io.code;
@@ -60,9 +58,9 @@ UNIT_TEST(each_way_moves_as_much_at_once)
 		REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
 		REQUIRE(setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) == 0);
 		memset(in, 0, sizeof(in));
-		CHECK(one(sgpu_rpc_send_all, ends[1], out, sizeof(out)) == SGPU_OK);
+		CHECK(one(SGPU_RPC_SEND, ends[1], out, sizeof(out)) == SGPU_OK);
 		CHECK(done == SGPU_RPC_BYTES_MAX);
-		CHECK(one(sgpu_rpc_recv_all, ends[0], in, sizeof(in)) == SGPU_OK);
+		CHECK(one(SGPU_RPC_RECV, ends[0], in, sizeof(in)) == SGPU_OK);
 		CHECK(done == SGPU_RPC_BYTES_MAX && memcmp(in, out, done) == 0 && !in[done]);
 		CHECK(sgpu_rpc_count(rpc) == 2);
 		close(ends[0]);
@@ -82,19 +80,19 @@ UNIT_TEST(each_way_tells_the_errors_of_the_system)
 		}
 		REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
 		file = memfd_create("test", MFD_CLOEXEC);
-		CHECK(one(sgpu_rpc_recv_all, file, &byte, 1) == SGPU_ESYSTEM);
+		CHECK(one(SGPU_RPC_RECV, file, &byte, 1) == SGPU_ESYSTEM);
 		CHECK(strstr(error.text, strerror(ENOTSOCK)) && done == 0);
 		close(file);
-		CHECK(one(sgpu_rpc_recv_all, -1, &byte, 1) == SGPU_EUSAGE);
+		CHECK(one(SGPU_RPC_RECV, -1, &byte, 1) == SGPU_EUSAGE);
 		/* A call that would wait. */
-		CHECK(one(sgpu_rpc_recv_all, ends[0], &byte, 1) == SGPU_ERETRY);
+		CHECK(one(SGPU_RPC_RECV, ends[0], &byte, 1) == SGPU_ERETRY);
 		close(ends[1]);
-		CHECK(one(sgpu_rpc_recv_all, ends[0], &byte, 1) == SGPU_OK && !done);
+		CHECK(one(SGPU_RPC_RECV, ends[0], &byte, 1) == SGPU_OK && !done);
 		/* Without a signal. */
-		CHECK(one(sgpu_rpc_send_all, ends[0], &byte, 1) == SGPU_ESYSTEM);
+		CHECK(one(SGPU_RPC_SEND, ends[0], &byte, 1) == SGPU_ESYSTEM);
 		CHECK(strstr(error.text, strerror(EPIPE)));
 		close(ends[0]);
-		CHECK(sgpu_rpc_empty(rpc, &error) == SGPU_OK);
+		CHECK(one(SGPU_RPC_EMPTY, 0, NULL, 0) == SGPU_OK);
 		sgpu_rpc_close(&rpc);
 	}
 }
@@ -118,11 +116,11 @@ UNIT_TEST(each_way_sends_polls_and_receives)
 		CHECK(fds[0].revents == 0);
 		CHECK(sgpu_rpc_poll(rpc, fds, 3, -1, &done, &error) == SGPU_OK && done == 1);
 		CHECK(!fds[0].revents && fds[1].revents == POLLOUT && !fds[2].revents);
-		CHECK(one(sgpu_rpc_send_all, ends[1], hello, 5) == SGPU_OK);
+		CHECK(one(SGPU_RPC_SEND, ends[1], hello, 5) == SGPU_OK);
 		CHECK(done == 5);
 		CHECK(sgpu_rpc_poll(rpc, fds, 3, -1, &done, &error) == SGPU_OK && done == 2);
 		CHECK(fds[0].revents == POLLIN && fds[1].revents == (POLLIN | POLLOUT));
-		CHECK(one(sgpu_rpc_recv_all, ends[0], in, 8) == SGPU_OK && done == 5);
+		CHECK(one(SGPU_RPC_RECV, ends[0], in, 8) == SGPU_OK && done == 5);
 		CHECK(memcmp(in, "hello", 5) == 0);
 		CHECK(sgpu_rpc_poll(rpc, NULL, 0, 1, &done, &error) == SGPU_OK && done == 0);
 		CHECK(sgpu_rpc_poll(rpc, many, SGPU_RPC_POLL_MAX + 1, 0, &done, &error) ==
@@ -153,30 +151,30 @@ UNIT_TEST(each_way_makes_several_calls_in_order)
 			ios[i] =
 				(struct sgpu_rpc_io){ .fd = ends[0], .data = &bytes[i], .size = 1 };
 		}
-		CHECK(sgpu_rpc_send_all(rpc, ios, COUNT, &error) == SGPU_OK);
+		CHECK(sgpu_rpc_call_all(rpc, SGPU_RPC_SEND, ios, COUNT, &error) == SGPU_OK);
 		CHECK(sgpu_rpc_count(rpc) == COUNT);
 		memset(bytes, 0xff, sizeof(bytes));
 		for (int i = 0; i < COUNT; i++) {
 			CHECK(ios[i].code == SGPU_OK && ios[i].done == 1);
 			ios[i].fd = ends[1];
 		}
-		CHECK(sgpu_rpc_recv_all(rpc, ios, COUNT, &error) == SGPU_OK);
+		CHECK(sgpu_rpc_call_all(rpc, SGPU_RPC_RECV, ios, COUNT, &error) == SGPU_OK);
 		for (int i = 0; i < COUNT; i++) {
 			CHECK(ios[i].code == SGPU_OK && ios[i].done == 1 && bytes[i] == i);
 		}
 		/* Each has its own end. */
 		ios[1].fd = closed[0];
-		CHECK(sgpu_rpc_send_all(rpc, ios, 3, &error) == SGPU_OK);
+		CHECK(sgpu_rpc_call_all(rpc, SGPU_RPC_SEND, ios, 3, &error) == SGPU_OK);
 		CHECK(!ios[0].code && ios[1].code == SGPU_ESYSTEM && !ios[1].done && !ios[2].code);
 		CHECK(strstr(error.text, strerror(EPIPE)));
 		ios[0].fd = ios[2].fd = ends[0];
-		CHECK(sgpu_rpc_recv_all(rpc, ios, 3, &error) == SGPU_OK);
+		CHECK(sgpu_rpc_call_all(rpc, SGPU_RPC_RECV, ios, 3, &error) == SGPU_OK);
 		CHECK(ios[0].done == 1 && !ios[1].code && !ios[1].done && ios[2].done == 1);
-		CHECK(sgpu_rpc_recv_all(rpc, ios, 3, &error) == SGPU_OK);
+		CHECK(sgpu_rpc_call_all(rpc, SGPU_RPC_RECV, ios, 3, &error) == SGPU_OK);
 		CHECK(ios[0].code == SGPU_ERETRY && ios[2].code == SGPU_ERETRY);
-		CHECK(sgpu_rpc_recv_all(rpc, ios, 0, &error) == SGPU_OK);
+		CHECK(sgpu_rpc_call_all(rpc, SGPU_RPC_RECV, ios, 0, &error) == SGPU_OK);
 		ios[2].fd = -1;
-		CHECK(sgpu_rpc_recv_all(rpc, ios, 3, &error) == SGPU_EUSAGE);
+		CHECK(sgpu_rpc_call_all(rpc, SGPU_RPC_RECV, ios, 3, &error) == SGPU_EUSAGE);
 		close(ends[0]);
 		close(ends[1]);
 		close(closed[0]);
@@ -196,7 +194,7 @@ UNIT_TEST(an_emulated_exit_takes_the_cycles_that_were_asked_for)
 	REQUIRE(sgpu_rpc_open(SGPU_RPC_EXIT, costs.cycles_per_second / 50 /* 20 ms */, &rpc,
 			      &error) == SGPU_OK);
 	begin = sgpu_now_ns();
-	CHECK(sgpu_rpc_empty(rpc, &error) == SGPU_OK);
+	CHECK(one(SGPU_RPC_EMPTY, 0, NULL, 0) == SGPU_OK);
 	ns = sgpu_now_ns() - begin;
 	CHECK(ns >= 19000000); /* the two clocks agree within a few parts in a thousand */
 	sgpu_rpc_close(&rpc);

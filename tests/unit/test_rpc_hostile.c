@@ -22,15 +22,21 @@ enum { SIZE = 64, ROUNDS = 2000, LAST = SGPU_RPC_AREA_SIZE };
 static _Thread_local struct sgpu_error error;
 
 /* One call of several that are made together. */
-static int one(int (*call)(struct sgpu_rpc *rpc, struct sgpu_rpc_io *ios, size_t count,
-			   struct sgpu_error *e),
-	       struct sgpu_rpc *rpc, void *data, size_t size, size_t *done)
+static int one(enum sgpu_rpc_operation operation, struct sgpu_rpc *rpc, void *data, size_t size,
+	       size_t *done)
 {
 	struct sgpu_rpc_io io = { .data = data, .size = size };
-	const int rc = call(rpc, &io, 1, &error);
+	const int rc = sgpu_rpc_call_all(rpc, operation, &io, 1, &error);
 
 	*done = io.done;
 	return rc < 0 ? rc : io.code;
+}
+
+static int empty(struct sgpu_rpc *rpc)
+{
+	size_t done;
+
+	return one(SGPU_RPC_EMPTY, rpc, NULL, 0, &done);
 }
 
 /* ---- an outside that answers as it is told ---- */
@@ -120,7 +126,7 @@ static void check_ended(struct outside *o, const char *text)
 
 	CHECK(strstr(error.text, text));
 	memset(&error, 0, sizeof(error));
-	CHECK(one(sgpu_rpc_recv_all, o->rpc, data, 1, &done) == SGPU_EINVALID);
+	CHECK(one(SGPU_RPC_RECV, o->rpc, data, 1, &done) == SGPU_EINVALID);
 	CHECK(strstr(error.text, text));
 }
 
@@ -138,7 +144,7 @@ UNIT_TEST(a_length_that_was_not_asked_for_ends_the_queue_and_copies_nothing)
 
 		REQUIRE(open_outside(&o));
 		memcpy(data, canary, sizeof(data));
-		CHECK(one(sgpu_rpc_recv_all, o.rpc, data, 16, &done) == SGPU_EINVALID && !done);
+		CHECK(one(SGPU_RPC_RECV, o.rpc, data, 16, &done) == SGPU_EINVALID && !done);
 		CHECK(memcmp(data, canary, sizeof(data)) == 0);
 		check_ended(&o, "says that a call for 16 has returned");
 		close_outside(&o);
@@ -153,9 +159,9 @@ UNIT_TEST(a_shorter_length_is_one_and_no_more_is_copied)
 
 	memset(data, 0x5a, sizeof(data));
 	REQUIRE(open_outside(&o));
-	CHECK(one(sgpu_rpc_recv_all, o.rpc, data, 16, &done) == SGPU_OK && done == 5);
+	CHECK(one(SGPU_RPC_RECV, o.rpc, data, 16, &done) == SGPU_OK && done == 5);
 	CHECK(data[4] == 0 && data[5] == 0x5a);
-	CHECK(one(sgpu_rpc_send_all, o.rpc, data, 16, &done) == SGPU_OK && done == 5);
+	CHECK(one(SGPU_RPC_SEND, o.rpc, data, 16, &done) == SGPU_OK && done == 5);
 	close_outside(&o);
 }
 
@@ -168,7 +174,7 @@ UNIT_TEST(a_wrong_length_of_one_of_several_ends_the_queue)
 
 	memset(data, 0x5a, sizeof(data));
 	REQUIRE(open_outside(&o));
-	CHECK(sgpu_rpc_recv_all(o.rpc, ios, 2, &error) == SGPU_EINVALID);
+	CHECK(sgpu_rpc_call_all(o.rpc, SGPU_RPC_RECV, ios, 2, &error) == SGPU_EINVALID);
 	CHECK(ios[0].code == SGPU_OK && ios[0].done == 17 && ios[1].code == SGPU_EINVALID);
 	CHECK(!ios[1].done && data[0][17] == 0x5a && data[1][0] == 0x5a);
 	check_ended(&o, "says that a call for 16 has returned 17");
@@ -189,7 +195,7 @@ static void check_others(int64_t second, int code, int group)
 	}
 	REQUIRE(open_outside(&o));
 	memset(&error, 0, sizeof(error));
-	CHECK(sgpu_rpc_recv_all(o.rpc, ios, 4, &error) == group);
+	CHECK(sgpu_rpc_call_all(o.rpc, SGPU_RPC_RECV, ios, 4, &error) == group);
 	for (int i = 0; i < 4; i++) {
 		CHECK(ios[i].code == (i == 1 ? code : SGPU_OK) && ios[i].done == (i == 1 ? 0 : 4));
 		CHECK(data[i][0] == (i == 1 ? 0x5a : 0) && data[i][4] == 0x5a);
@@ -198,7 +204,7 @@ static void check_others(int64_t second, int code, int group)
 		check_ended(&o, "has returned 17");
 	} else {
 		CHECK(strstr(error.text, strerror((int)-second)));
-		CHECK(one(sgpu_rpc_recv_all, o.rpc, data[1], 16, &done) == SGPU_OK && done == 4);
+		CHECK(one(SGPU_RPC_RECV, o.rpc, data[1], 16, &done) == SGPU_OK && done == 4);
 	}
 	close_outside(&o);
 }
@@ -220,9 +226,9 @@ UNIT_TEST(errors_are_those_of_the_system_and_end_nothing)
 	size_t done;
 
 	REQUIRE(open_outside(&o));
-	CHECK(one(sgpu_rpc_recv_all, o.rpc, &byte, 1, &done) == SGPU_ESYSTEM && !done);
+	CHECK(one(SGPU_RPC_RECV, o.rpc, &byte, 1, &done) == SGPU_ESYSTEM && !done);
 	CHECK(strstr(error.text, strerror(EIO)));
-	CHECK(sgpu_rpc_empty(o.rpc, &error) == SGPU_ESYSTEM);
+	CHECK(empty(o.rpc) == SGPU_ESYSTEM);
 	close_outside(&o);
 }
 
@@ -233,7 +239,7 @@ UNIT_TEST(a_status_that_no_call_has_ends_the_queue)
 	size_t done;
 
 	REQUIRE(open_outside(&o));
-	CHECK(one(sgpu_rpc_recv_all, o.rpc, &byte, 1, &done) == SGPU_EINVALID);
+	CHECK(one(SGPU_RPC_RECV, o.rpc, &byte, 1, &done) == SGPU_EINVALID);
 	check_ended(&o, "has refused a call, with status -4");
 	close_outside(&o);
 }
@@ -354,10 +360,10 @@ UNIT_TEST(a_thread_outside_that_dies_ends_the_calls)
 
 	REQUIRE(open_outside(&o));
 	while (rc == SGPU_OK) {
-		rc = sgpu_rpc_empty(o.rpc, &error);
+		rc = empty(o.rpc);
 	}
 	CHECK(rc == SGPU_ESYSTEM && strstr(error.text, "has gone"));
-	CHECK(sgpu_rpc_count(o.rpc) == 1000 && sgpu_rpc_empty(o.rpc, &error) == SGPU_ESYSTEM);
+	CHECK(sgpu_rpc_count(o.rpc) == 1000 && empty(o.rpc) == SGPU_ESYSTEM);
 	close_outside(&o);
 }
 
@@ -371,12 +377,12 @@ UNIT_TEST(a_foreign_or_second_completion_ends_the_queue)
 
 		REQUIRE(open_outside(&o));
 		REQUIRE(sgpu_ring_map(o.shared->ring, &raw, &error) == SGPU_OK);
-		CHECK(sgpu_rpc_empty(o.rpc, &error) == SGPU_OK);
+		CHECK(empty(o.rpc) == SGPU_OK);
 		/* At position 1: nothing's, a foreign one's, and that of the call that has been. */
 		atomic_store(&raw.completions[4],
 			     cookie < 2 ? cookie * 0x700000003 : atomic_load(&raw.completions[0]));
 		atomic_store(&raw.completions[7], (uint64_t)1 << 32);
-		CHECK(sgpu_rpc_empty(o.rpc, &error) == SGPU_EINVALID);
+		CHECK(empty(o.rpc) == SGPU_EINVALID);
 		check_ended(&o, "which is not open");
 		sgpu_ring_unmap(&raw);
 		close_outside(&o);

@@ -209,8 +209,8 @@ static void in_live(struct fixture *f, enum sgpu_transfer_stage stage, uint64_t 
 
 	spoil(f);
 	check_in(f,
-		 sgpu_live_in_stages(f->engine, f->live, stage, f->plaintext, size,
-				     f->memory + OFFSET, &task),
+		 sgpu_live_in(f->engine, f->live, stage, f->plaintext, size, f->memory + OFFSET,
+			      &task),
 		 size);
 	CHECK(task.code == SGPU_OK && task.begin_ns > 0 && task.end_ns >= task.begin_ns);
 }
@@ -301,8 +301,8 @@ UNIT_TEST(each_stage_of_a_live_copy_ends)
 
 	REQUIRE(set_up(&f, &small));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(stages); i++) {
-		CHECK(sgpu_live_in_stages(f.engine, f.live, stages[i], f.plaintext, LARGEST,
-					  f.memory, NULL) == 0);
+		CHECK(sgpu_live_in(f.engine, f.live, stages[i], f.plaintext, LARGEST, f.memory,
+				   NULL) == 0);
 		from_device(&f, LARGEST);
 		/* Plaintext where nothing protects it, and at the end. */
 		bool plain = memcmp(f.result, f.plaintext, LARGEST) == 0;
@@ -445,8 +445,8 @@ UNIT_TEST(what_is_altered_on_the_bus_is_found)
 		wrong.memory.copy_in = alter_in;
 		spoil(&f);
 		countdown = after;
-		CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST, f.memory, &task) ==
-		      SGPU_EAUTH);
+		CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, f.plaintext, LARGEST,
+				   f.memory, &task) == SGPU_EAUTH);
 		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk == 2) &&
 		      task.error.text[0]);
 		wrong.memory.copy_in = real->memory->copy_in;
@@ -480,7 +480,8 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 		spoil(&f);
 		wrong.stream.event_create = refuse_event;
 		countdown = after;
-		code[0] = sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST, f.memory, &task);
+		code[0] = sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, f.plaintext, LARGEST,
+				       f.memory, &task);
 		from_device(&f, LARGEST);
 		CHECK(all(f.result, LARGEST, 0) && strstr(task.error.text, "no more events"));
 		spoil(&f);
@@ -545,11 +546,11 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 	for (int i = 0; i < CAUGHT; i++) {
 		caught_count = i;
 		if (i == 2) { /* one that fails has used its nonces, too */
-			CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST,
-					   f.memory + f.room - C, NULL) == SGPU_EUSAGE);
+			CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, f.plaintext,
+					   LARGEST, f.memory + f.room - C, NULL) == SGPU_EUSAGE);
 		} else {
-			CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, 3 * C, f.memory, NULL) ==
-			      SGPU_OK);
+			CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, f.plaintext, 3 * C,
+					   f.memory, NULL) == SGPU_OK);
 		}
 		CHECK(sgpu_live_out(f.engine, f.live, f.memory, (uint64_t)i * C, f.result, NULL) ==
 		      SGPU_OK);
@@ -572,8 +573,8 @@ UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 	total = seal(&f, 0, true, LARGEST);
 	CHECK(in_sealed_at(f.engine, f.key, 0, true, f.sealed, total, f.memory + f.room - 5 * C,
 			   NULL) == SGPU_EUSAGE);
-	CHECK(sgpu_live_in(f.engine, f.live, f.plaintext, LARGEST, f.memory + f.room - 5 * C,
-			   NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, f.plaintext, LARGEST,
+			   f.memory + f.room - 5 * C, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_live_out(f.engine, f.live, f.memory + f.room - 5 * C, LARGEST, f.result, NULL) ==
 	      SGPU_EUSAGE);
 	in_sealed(&f, 0, true, LARGEST);
@@ -589,7 +590,8 @@ UNIT_TEST(the_key_of_another_engine_is_refused)
 
 	REQUIRE(set_up(&f, &alone) &&
 		sgpu_engine_create(f.device, &small, &other, NULL) == SGPU_OK);
-	CHECK(sgpu_live_in(other, f.live, f.plaintext, LARGEST, f.memory, &task) == SGPU_EUSAGE);
+	CHECK(sgpu_live_in(other, f.live, SGPU_TRANSFER_OPEN, f.plaintext, LARGEST, f.memory,
+			   &task) == SGPU_EUSAGE);
 	CHECK(task.code == SGPU_EUSAGE && task.error.text[0]);
 	CHECK(sgpu_live_out(other, f.live, f.memory, LARGEST, f.result, NULL) == SGPU_EUSAGE);
 	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);

@@ -51,10 +51,11 @@ struct way {
 static int run_empty(void *argument, struct sgpu_error *error)
 {
 	const struct way *way = argument;
+	struct sgpu_rpc_io empty = { 0 };
 	int rc = SGPU_OK;
 
 	for (uint64_t i = 0; rc == SGPU_OK && i < way->load.requests; i++) {
-		rc = sgpu_rpc_empty(way->rpc, error);
+		rc = sgpu_rpc_call_all(way->rpc, SGPU_RPC_EMPTY, &empty, 1, error);
 	}
 	return rc;
 }

@@ -82,8 +82,8 @@ static int up_live(void *argument, struct sgpu_error *error)
 {
 	struct copy *c = argument;
 	struct sgpu_transfer_result result;
-	const int rc = sgpu_live_in_stages(c->engine, c->live, c->last, c->memory, c->size,
-					   c->device, &result);
+	const int rc =
+		sgpu_live_in(c->engine, c->live, c->last, c->memory, c->size, c->device, &result);
 
 	return outcome(rc, &result, error);
 }
