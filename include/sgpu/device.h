@@ -301,6 +301,15 @@ SGPU_MUST_CHECK int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr 
 					uint64_t size, const uint8_t *key, uint8_t *digest,
 					struct sgpu_task *task);
 
+/* How bytes got between host and device. */
+enum sgpu_transfer_path {
+	SGPU_PATH_REGISTERED, /* the device read or wrote the memory where they lie */
+	SGPU_PATH_PINNED,     /* copied by the processors into, or out of, memory that it reaches by
+				 itself */
+	SGPU_PATH_PAGEABLE,   /* through ordinary memory: all there is on the CPU device */
+	SGPU_PATHS
+};
+
 /* ---- streams and events ---- */
 /* On the CPU device a stream has a thread. Errors: SGPU_ENOMEM, also for more streams than it
  * serves. */

@@ -18,7 +18,6 @@
 #include <sgpu/ops.h>
 #include <sgpu/replay.h>
 #include <sgpu/stage.h>
-#include <sgpu/transfer.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -93,7 +92,7 @@ struct sgpu_runner_config {
 	bool many_runs; /* many are under way at a time: where the device itself computes on these
 			   cores, what waits sleeps at once */
 	bool shared_files; /* other processes hold the descriptors of submissions, too; see
-			      sgpu/transfer.h */
+			      lib/transfer */
 };
 #define SGPU_RUNNER_PINNED_MAX ((uint64_t)64 << 20)
 

@@ -21,7 +21,6 @@
 #include <sgpu/device.h>
 #include <sgpu/ops.h>
 #include <sgpu/stage.h>
-#include <sgpu/transfer.h>
 #include <sgpu/ring.h>
 #include <sgpu/replay.h>
 #include <sgpu/run.h>

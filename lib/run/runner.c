@@ -14,6 +14,7 @@
 #include "run/prepared.h"
 #include "run/streams.h"
 #include "run/threads.h"
+#include "transfer/transfer.h"
 
 void sgpu_runner_add(struct sgpu_runner *runner, struct sgpu_runner_entry *entry)
 {

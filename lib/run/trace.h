@@ -10,6 +10,8 @@
 
 #include <sgpu/run.h>
 
+#include "transfer/transfer.h"
+
 struct sgpu_run_trace {
 	atomic_uint_fast64_t begin_ns, end_ns; /* end: 0 while it runs */
 	atomic_uint_fast64_t bytes_in, bytes_out;

@@ -5,7 +5,7 @@
  */
 #include <stdlib.h>
 
-#include <sgpu/transfer.h>
+#include "transfer/transfer.h"
 
 #include "secure/context.h"
 

@@ -18,7 +18,8 @@
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
-#include <sgpu/transfer.h>
+
+#include "transfer/transfer.h"
 
 enum { WAIT_MS = 50, PIPE_SIZE = 1 << 20, PAGE = 4096 };
 

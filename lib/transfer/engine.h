@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include <sgpu/transfer.h>
+#include "transfer/transfer.h"
 
 #include "transfer/workers.h"
 

@@ -12,7 +12,8 @@
 #include <pthread.h>
 
 #include <sgpu/digest.h>
-#include <sgpu/transfer.h>
+
+#include "transfer/transfer.h"
 
 enum {
 	/* A chunk run, read and sealed, fits the second-level cache of a core. */

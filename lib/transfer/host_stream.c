@@ -6,7 +6,8 @@
 #include <unistd.h>
 
 #include <sgpu/io.h>
-#include <sgpu/transfer.h>
+
+#include "transfer/transfer.h"
 
 /* Bytes from the offset to the end of a positioned input. */
 static int rest_of_file(const struct sgpu_descriptor *in, uint64_t *size, struct sgpu_error *error)

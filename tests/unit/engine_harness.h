@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <sgpu/transfer.h>
+#include "transfer/transfer.h"
 
 #include "fake_gpu.h"
 

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <sgpu/transfer.h>
+#include "transfer/transfer.h"
 
 #include "unit.h"
 

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <sgpu/io.h>
-#include <sgpu/transfer.h>
 
+#include "transfer/transfer.h"
 #include "unit.h"
 
 /* Which part a chunk run was of, in the order in which they were written. */

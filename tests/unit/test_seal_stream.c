@@ -13,8 +13,8 @@
 
 #include <sgpu/digest.h>
 #include <sgpu/io.h>
-#include <sgpu/transfer.h>
 
+#include "transfer/transfer.h"
 #include "unit.h"
 
 static const uint8_t key[SGPU_KEY_SIZE] = { 2, 7, 1, 8, 2, 8 };

@@ -12,8 +12,8 @@
 #include <sgpu/base.h>
 #include <sgpu/crypto.h>
 #include <sgpu/io.h>
-#include <sgpu/transfer.h>
 
+#include "transfer/transfer.h"
 #include "unit.h"
 
 static const uint8_t zero[4096];

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include <sgpu/transfer.h>
+#include "transfer/transfer.h"
 
 #include "cases.h"
 #include "setup.h"

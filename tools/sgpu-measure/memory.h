@@ -13,8 +13,8 @@
 
 #include <sgpu/batch.h>
 #include "secure/secure.h"
-#include <sgpu/transfer.h>
 
+#include "transfer/transfer.h"
 #include "cli.h"
 
 struct memory_task {

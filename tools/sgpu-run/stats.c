@@ -11,6 +11,7 @@
 
 #include "cli.h"
 #include "report.h"
+#include "transfer/transfer.h"
 
 static double rate(const struct sgpu_run_total *total)
 {

@@ -6,8 +6,8 @@
 #define SGPU_SEAL_LEASES_H
 
 #include <sgpu/batch.h>
-#include <sgpu/transfer.h>
 
+#include "transfer/transfer.h"
 #include "lease_client.h"
 #include "parts.h"
 

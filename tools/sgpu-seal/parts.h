@@ -11,7 +11,8 @@
 #include <sgpu/batch.h>
 #include <sgpu/io.h>
 #include <sgpu/stage.h>
-#include <sgpu/transfer.h>
+
+#include "transfer/transfer.h"
 
 /* ---- keys and options ---- */
 struct seal_keys {

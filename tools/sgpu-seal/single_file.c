@@ -12,8 +12,8 @@
 #include <jansson.h>
 
 #include <sgpu/io.h>
-#include <sgpu/transfer.h>
 
+#include "transfer/transfer.h"
 #include "parts.h"
 #include "single_file.h"
 

@@ -31,10 +31,6 @@
 #include <sgpu/device.h>
 #include <sgpu/seal.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* ---- the engine ---- */
 struct sgpu_engine;
 
@@ -141,14 +137,6 @@ struct sgpu_transfer;
 
 enum sgpu_transfer_direction { SGPU_TRANSFER_IN, SGPU_TRANSFER_OUT };
 
-/* How bytes got between host and device. */
-enum sgpu_transfer_path {
-	SGPU_PATH_REGISTERED, /* the device read or wrote the memory where they lie */
-	SGPU_PATH_PINNED,     /* copied by the processors into, or out of, memory that it reaches by
-				 itself */
-	SGPU_PATH_PAGEABLE,   /* through ordinary memory: all there is on the CPU device */
-	SGPU_PATHS
-};
 const char *sgpu_transfer_path_name(
 	enum sgpu_transfer_path path); /* "registered", "pinned", "pageable" */
 
@@ -377,7 +365,4 @@ SGPU_MUST_CHECK int sgpu_seal_stream(struct sgpu_seal_job *job, struct sgpu_erro
 /* Opens `in` to `out`. Errors: SGPU_EKEY, SGPU_EAUTH, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_open_stream(struct sgpu_seal_job *job, struct sgpu_error *error);
 
-#ifdef __cplusplus
-}
-#endif
 #endif
