@@ -46,9 +46,7 @@ struct sgpu_remote_ring {
 };
 
 struct sgpu_remote_config {
-	int in, out; /* from and to the worker: pipes or a socket; borrowed */
-	const struct sgpu_remote_ring
-		*ring;		       /* in their place; its descriptors are borrowed; or NULL */
+	int in, out;		       /* from and to the worker: pipes or a socket; borrowed */
 	const struct sgpu_key *owner;  /* X25519; borrowed until the session is open */
 	const struct sgpu_key *worker; /* the public key that an accepted quote names; borrowed
 					  likewise; or NULL */

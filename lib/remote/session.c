@@ -50,16 +50,14 @@ int sgpu_remote_open(const struct sgpu_remote_config *config, struct sgpu_remote
 		     struct sgpu_error *error)
 {
 	struct sgpu_carrier *carrier = NULL;
-	int rc = config->ring ? sgpu_carrier_ring(config->ring, &carrier, error)
-			      : sgpu_carrier_pipe(config->in, config->out, &carrier, error);
+	const int rc = sgpu_carrier_pipe(config->in, config->out, &carrier, error);
 
 	*remote = NULL;
-	if (rc == SGPU_OK) {
-		carrier->patience_ns = config->patience_ns;
+	if (rc < 0) {
+		return rc;
 	}
-	return rc < 0 ? rc
-		      : sgpu_remote_open_carrier(carrier, config->owner, config->worker, remote,
-						 error);
+	carrier->patience_ns = config->patience_ns;
+	return sgpu_remote_open_carrier(carrier, config->owner, config->worker, remote, error);
 }
 
 void sgpu_remote_close(struct sgpu_remote **remote)

@@ -103,12 +103,25 @@ static inline int end_worker(struct worker *w)
 	return w->rc;
 }
 
+static inline int open_ring(const struct sgpu_remote_ring *ring, uint64_t patience_ns,
+			    struct sgpu_remote **remote)
+{
+	struct sgpu_carrier *carrier;
+	const int rc = sgpu_carrier_ring(ring, &carrier, &error);
+
+	*remote = NULL;
+	if (rc < 0) {
+		return rc;
+	}
+	carrier->patience_ns = patience_ns;
+	return sgpu_remote_open_carrier(carrier, &owner, NULL, remote, &error);
+}
+
 static inline struct sgpu_remote *open_remote(const struct worker *w)
 {
-	const struct sgpu_remote_config config = { .ring = &w->near, .owner = &owner };
 	struct sgpu_remote *remote = NULL;
 
-	if (sgpu_remote_open(&config, &remote, &error) != SGPU_OK) {
+	if (open_ring(&w->near, 0, &remote) != SGPU_OK) {
 		printf("# %s\n", error.text);
 	}
 	return remote;

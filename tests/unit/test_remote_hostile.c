@@ -164,13 +164,12 @@ UNIT_TEST(files_that_could_change_or_are_none_are_refused)
 				.area = which ? w.far.area : bad[i].fd,
 				.memory = which ? bad[i].fd : w.far.memory
 			};
-			const struct sgpu_remote_config config = { .ring = &far, .owner = &owner };
 			struct sgpu_remote *remote = NULL;
 			int rc = sgpu_remote_service_create(context, LIMIT, NULL, &far, &w.service,
 							    &error);
 
 			CHECK(!w.service && (rc == bad[i].rc || (which && rc < 0)));
-			rc = sgpu_remote_open(&config, &remote, &error);
+			rc = open_ring(&far, 0, &remote);
 			CHECK(!remote && (rc == bad[i].rc || (which && rc < 0)));
 		}
 		close(bad[i].fd);
@@ -231,7 +230,6 @@ UNIT_TEST(a_program_believes_no_worker)
 	for (enum answer how = NOTHING_AT_ALL; how < ANSWERS; how++) {
 		struct hostile h = { .how = how };
 		struct sgpu_ring_worker_config config = { 0 };
-		struct sgpu_remote_config open = { .owner = &owner };
 		struct sgpu_remote *remote = NULL;
 		pthread_t thread;
 		int rc;
@@ -243,8 +241,7 @@ UNIT_TEST(a_program_believes_no_worker)
 				SGPU_OK &&
 			sgpu_link_map(h.w.far.area, &h.area, &error) == SGPU_OK);
 		REQUIRE(pthread_create(&thread, NULL, answer_badly, &h) == 0);
-		open.ring = &h.w.near;
-		rc = sgpu_remote_open(&open, &remote, &error);
+		rc = open_ring(&h.w.near, 0, &remote);
 		CHECK(!remote && (rc == SGPU_EAUTH || rc == SGPU_EINVALID || rc == SGPU_ESYSTEM ||
 				  rc == SGPU_EKEY));
 		close(h.w.near.bell);
@@ -258,13 +255,11 @@ UNIT_TEST(a_program_believes_no_worker)
 
 UNIT_TEST(a_worker_that_never_answers_is_waited_for_as_long_as_the_program_says)
 {
-	struct sgpu_remote_config open = { .owner = &owner, .patience_ns = 50000000 };
 	struct sgpu_remote *remote = NULL;
 	struct worker w;
 
 	make_ends(&w);
-	open.ring = &w.near;
-	CHECK(sgpu_remote_open(&open, &remote, &error) == SGPU_ETIMEOUT && !remote);
+	CHECK(open_ring(&w.near, 50000000, &remote) == SGPU_ETIMEOUT && !remote);
 	CHECK(strstr(error.text, "does not answer") != NULL);
 	end_worker(&w);
 }
