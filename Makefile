@@ -437,5 +437,5 @@ help:
 
 -include $(patsubst %.o,%.d,$(call objects,$(LIB_SOURCES) $(COMMON_SOURCES) $(TOOL_SOURCES) $(UNIT_SOURCES) \
 	$(wildcard tests/gpu/*.c tests/harness/*.c) \
-	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES) $(wildcard examples/parameter-server/*.c examples/fashion-train/*.c))) $(KERNEL_OBJECTS:.o=.d) \
+	$(FUZZ_SOURCES) $(BENCH_SOURCES) $(CUDA_SOURCES) $(wildcard examples/session/*.c examples/parameter-server/*.c examples/fashion-train/*.c))) $(KERNEL_OBJECTS:.o=.d) \
 	$(MODULE_HOST_SOURCES:tools/module-host/%.c=$(BUILD)/module-host/%.d)
