@@ -6,7 +6,8 @@
 #include <stdlib.h>
 
 #include <sgpu/base.h>
-#include <sgpu/bench.h>
+
+#include "bench/bench.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/bench.h>
+#include "bench/bench.h"
 
 #include "ring/rpc.h"
 #include "unit.h"

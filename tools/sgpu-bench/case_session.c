@@ -10,6 +10,7 @@
 #include <sgpu/io.h>
 #include <sgpu/remote.h>
 
+#include "remote/client.h"
 #include "remote/job.h"
 #include "secure/secure.h"
 
@@ -326,7 +327,7 @@ static int run_launches(void *argument, struct sgpu_error *error)
 
 	for (int i = 0; rc == SGPU_OK && i < LAUNCHES; i++) {
 		rc = sgpu_remote_run(s->remote, s->job, ranges, 2, error);
-		rc = rc ? rc : sgpu_remote_sync(s->remote, error);
+		rc = rc ? rc : sgpu_remote_flush(s->remote, error);
 	}
 	return rc;
 }
@@ -404,7 +405,7 @@ static int bring_numbers(void *argument, struct sgpu_error *error)
 
 	rc = rc ? rc
 		: sgpu_remote_copy_in(s->remote, s->buffer, 0, s->in, (uint64_t)2 * BYTES, error);
-	return rc ? rc : sgpu_remote_sync(s->remote, error);
+	return rc ? rc : sgpu_remote_flush(s->remote, error);
 }
 
 static int fetch_doubled(void *argument, struct sgpu_error *error)
@@ -507,6 +508,7 @@ static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *owner,
 {
 	struct sgpu_remote_config config = { .owner = owner };
 	struct sgpu_remote_ring ring;
+	struct sgpu_carrier *carrier;
 	int ends[2];
 	int rc = bench_start_pipe(bench, "--serve", "session", ends, error);
 
@@ -518,8 +520,10 @@ static int open_sessions(struct sgpu_bench *bench, const struct sgpu_key *owner,
 	rc = rc ? rc : prepare_session(bench, &sides[PIPE], error);
 	rc = rc ? rc : bench_start_ring(bench, &ring, error);
 	if (rc == SGPU_OK) {
-		config.ring = &ring;
-		rc = sgpu_remote_open(&config, &sides[RING].remote, error);
+		rc = sgpu_carrier_ring(&ring, &carrier, error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_remote_open_carrier(carrier, owner, NULL, &sides[RING].remote, error);
 	}
 	return rc ? rc : prepare_session(bench, &sides[RING], error);
 }
