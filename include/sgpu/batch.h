@@ -210,22 +210,6 @@ int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id);
  * in the manifest's order. No payload has a location yet. Errors: SGPU_ENOMEM, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_batch_create(const struct sgpu_manifest *manifest,
 				      struct sgpu_batch **batch, struct sgpu_error *error);
-/* Makes the payload of an input, `size` bytes at `data`, travel inline: sealed if the segment is
- * HIGH, else with its digest. Errors: SGPU_EUSAGE if it is too large. */
-SGPU_MUST_CHECK int sgpu_batch_set_payload(struct sgpu_batch *batch, int segment, const void *data,
-					   uint64_t size, struct sgpu_error *error);
-/* Gives the payload of such an input as it travels, sgpu_batch_payload_size() bytes: sealed under
- * the batch key, or as it is. */
-SGPU_MUST_CHECK int sgpu_batch_seal_payload(const struct sgpu_batch *batch,
-					    const uint8_t batch_key[SGPU_KEY_SIZE], int segment,
-					    const void *data, void *payload,
-					    struct sgpu_error *error);
-/* The inverse, also for outputs of a response. Errors: SGPU_EKEY, SGPU_EAUTH; `data` is then
- * undefined. */
-SGPU_MUST_CHECK int sgpu_batch_open_payload(const struct sgpu_batch *batch,
-					    const uint8_t batch_key[SGPU_KEY_SIZE], int segment,
-					    const void *payload, void *data,
-					    struct sgpu_error *error);
 /* Writes a whole batch: the head and each inline payload, of which write_payload() writes
  * sgpu_batch_payload_size() bytes. */
 typedef int sgpu_batch_payload_writer(int fd, const char *name, const struct sgpu_batch *batch,

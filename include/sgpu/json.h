@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON over jansson: strict parsing, positions for messages, canonical form.
+ * JSON over jansson: strict parsing, canonical form.
  */
 #ifndef SGPU_JSON_H
 #define SGPU_JSON_H
@@ -85,19 +85,6 @@ SGPU_MUST_CHECK int sgpu_json_canonical_compare(const json_t *value,
 						const struct sgpu_json_items *lists,
 						size_t list_count, const char *text, size_t size,
 						struct sgpu_error *error);
-
-/* The position of each value of a text, by JSON pointer (RFC 6901). The text must have parsed; it
- * is read only while the index is made. A member has the position of its key, any other value its
- * own. */
-struct sgpu_json_index;
-SGPU_MUST_CHECK int sgpu_json_index_create(const char *text, size_t size,
-					   struct sgpu_json_index **index,
-					   struct sgpu_error *error);
-void sgpu_json_index_free(struct sgpu_json_index **index);
-/* Gives line and column from 1 of a pointer ("" is the document), or of its nearest existing
- * parent. */
-void sgpu_json_locate(const struct sgpu_json_index *index, const char *pointer, int *line,
-		      int *column);
 
 /* Access to members, for strict readers. Each fails with SGPU_EINVALID and names the member.
  * `where` names the object in messages: "batch.json: /segments/3". */

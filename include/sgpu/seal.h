@@ -81,15 +81,6 @@ SGPU_MUST_CHECK int sgpu_open_chunks(struct sgpu_aead *aead, const struct sgpu_s
 				     uint64_t first, bool last, const uint8_t *in, size_t size,
 				     uint8_t *out, uint64_t *bad_chunk);
 
-/* A whole segment in memory. `sealed` holds sgpu_sealed_size(size) bytes, `plaintext` the inverse.
- * Errors of open: SGPU_EKEY, SGPU_EAUTH; the output is wiped then. */
-SGPU_MUST_CHECK int sgpu_seal_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context,
-				     size_t context_size, const void *plaintext, size_t size,
-				     void *sealed, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_open_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context,
-				     size_t context_size, const void *sealed, size_t sealed_size,
-				     void *plaintext, struct sgpu_error *error);
-
 #ifdef __cplusplus
 }
 #endif

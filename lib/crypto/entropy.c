@@ -5,58 +5,15 @@
 #include <math.h>
 #include <string.h>
 
-#include "crypto/health.h"
+#include "crypto/internal.h"
 
 enum {
-	VALUES = 256,
 	ALPHA_BITS = 30,
 	COUNTS = 5, /* reported for each source, each with at most as many bits as the number of
 		       samples */
 };
 /* The upper bound of a proportion at 99 %, in standard deviations. */
 static const double bound = 2.576;
-
-static void count_runs(const uint8_t *samples, size_t size, struct sgpu_entropy_counts *counts)
-{
-	uint32_t run = 0, same = 0;
-	uint8_t first = 0;
-
-	for (size_t i = 0; i < size; i++) {
-		run = i > 0 && samples[i] == samples[i - 1] ? run + 1 : 1;
-		counts->longest_run = run > counts->longest_run ? run : counts->longest_run;
-		if (i % SGPU_ENTROPY_WINDOW == 0) {
-			first = samples[i];
-			same = 0;
-		}
-		same += samples[i] == first;
-		counts->most_in_window =
-			same > counts->most_in_window ? same : counts->most_in_window;
-	}
-}
-
-void sgpu_entropy_count(const uint8_t *samples, size_t size, struct sgpu_entropy_counts *counts)
-{
-	uint32_t times[VALUES] = { 0 };
-
-	memset(counts, 0, sizeof(*counts));
-	counts->samples = (uint32_t)size;
-	count_runs(samples, size, counts);
-	for (size_t i = 0; i < size; i++) {
-		times[samples[i]]++;
-	}
-	for (int i = 0; i < VALUES; i++) {
-		counts->most_common =
-			times[i] > counts->most_common ? times[i] : counts->most_common;
-	}
-	for (size_t lag = 1; lag <= SGPU_ENTROPY_LAGS; lag++) {
-		uint32_t same = 0;
-
-		for (size_t i = SGPU_ENTROPY_LAGS; i < size; i++) {
-			same += samples[i] == samples[i - lag];
-		}
-		counts->most_at_lag = same > counts->most_at_lag ? same : counts->most_at_lag;
-	}
-}
 
 unsigned sgpu_entropy_repetition_cutoff(double bits)
 {

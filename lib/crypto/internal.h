@@ -12,6 +12,7 @@
 #include <openssl/evp.h>
 
 #include <sgpu/crypto.h>
+#include <sgpu/entropy.h>
 
 /* Reports a failed call of libcrypto with its reason and clears its error queue. Returns
  * SGPU_ESYSTEM. */
@@ -63,5 +64,13 @@ SGPU_MUST_CHECK int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8
 				      uint64_t sequence, const void *aad, size_t aad_size,
 				      const uint8_t *ciphertext, size_t size, uint8_t *plaintext,
 				      struct sgpu_error *error);
+
+/* ---- entropy.c: the tests of which sgpu_entropy_judge consists ---- */
+/* A count that reaches its cutoff fails. bits: the claimed min-entropy of a sample, more than 0 and
+ * at most 8. */
+unsigned sgpu_entropy_repetition_cutoff(double bits);
+unsigned sgpu_entropy_proportion_cutoff(double bits);
+/* Estimates the min-entropy of a sample in bits; the bound is at 99 %. */
+double sgpu_entropy_estimate(const struct sgpu_entropy_counts *counts);
 
 #endif

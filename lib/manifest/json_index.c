@@ -9,6 +9,8 @@
 
 #include <sgpu/json.h>
 
+#include "manifest/reader.h"
+
 struct entry {
 	uint64_t hash; /* of the JSON pointer */
 	int line, column;

@@ -150,4 +150,18 @@ static inline int sgpu_operation_reads(const struct sgpu_operation *operation, i
 	return operation->args[k].output ? -1 : operation->args[k].segment;
 }
 
+/* ---- json_index.c ---- */
+/* The position of each value of a text, by JSON pointer (RFC 6901). The text must have parsed; it
+ * is read only while the index is made. A member has the position of its key, any other value its
+ * own. */
+struct sgpu_json_index;
+SGPU_MUST_CHECK int sgpu_json_index_create(const char *text, size_t size,
+					   struct sgpu_json_index **index,
+					   struct sgpu_error *error);
+void sgpu_json_index_free(struct sgpu_json_index **index);
+/* Gives line and column from 1 of a pointer ("" is the document), or of its nearest existing
+ * parent. */
+void sgpu_json_locate(const struct sgpu_json_index *index, const char *pointer, int *line,
+		      int *column);
+
 #endif

@@ -39,6 +39,7 @@
 #include <sgpu/ops.h>
 
 #include "../../tools/sgpu-run/wire.c"
+#include "sealed.h"
 
 enum { USERS_MAX = 256, DEPTH_MAX = 64, PATIENCE_MS = 300000, RETRY_US = 20000 };
 
@@ -157,12 +158,11 @@ static int make_batch(struct slot *slot, const struct sgpu_manifest *manifest)
 		for (unsigned long k = 0; k < elements; k++) {
 			data[k] = number_of(slot->seed, i, k);
 		}
-		succeed(sgpu_batch_set_payload(slot->batch, i, data, elements * sizeof(*data),
-					       &error));
+		succeed(batch_set_payload(slot->batch, i, data, elements * sizeof(*data), &error));
 		slot->sealed[i] = malloc((size_t)sgpu_batch_payload_size(slot->batch, i));
 		must(slot->sealed[i], "a payload");
-		succeed(sgpu_batch_seal_payload(slot->batch, slot->key, i, data, slot->sealed[i],
-						&error));
+		succeed(batch_seal_payload(slot->batch, slot->key, i, data, slot->sealed[i],
+					   &error));
 	}
 	free(data);
 	succeed(sgpu_batch_wrap(slot->batch, &runner, slot->key, &error));
@@ -198,7 +198,7 @@ static bool is_right(const struct slot *slot)
 		right = payload && sgpu_tar_read(reader, payload, size, &error) == SGPU_OK &&
 			sgpu_batch_next_payload(reader, response, &none, &error) == SGPU_OK &&
 			none == -1 &&
-			sgpu_batch_open_payload(response, slot->key, 0, payload, data, &error) ==
+			batch_open_payload(response, slot->key, 0, payload, data, &error) ==
 				SGPU_OK;
 	}
 	for (unsigned long k = 0; right && k < elements; k++) {

@@ -20,6 +20,7 @@
 #include "secure/secure.h"
 
 #include "run/runner.h"
+#include "sealed.h"
 #include "unit.h"
 
 static struct sgpu_error error;
@@ -210,14 +211,14 @@ static inline void remake_job(struct job *job, char *manifest)
 	sgpu_batch_free(&job->batch);
 	free(job->sealed);
 	job->batch = batch_of(manifest);
-	if (sgpu_batch_set_payload(job->batch, 0, job->scan, job->size, &error) ||
-	    sgpu_batch_set_payload(job->batch, 1, job->bias, job->size, &error)) {
+	if (batch_set_payload(job->batch, 0, job->scan, job->size, &error) ||
+	    batch_set_payload(job->batch, 1, job->bias, job->size, &error)) {
 		abort();
 	}
 	job->sealed_size = job->batch->segments[0].sealed_size;
 	job->sealed = malloc(job->sealed_size);
 	if (!job->sealed ||
-	    sgpu_batch_seal_payload(job->batch, job->key, 0, job->scan, job->sealed, &error) ||
+	    batch_seal_payload(job->batch, job->key, 0, job->scan, job->sealed, &error) ||
 	    sgpu_batch_wrap(job->batch, &owner, job->key, &error)) {
 		abort();
 	}
@@ -455,8 +456,8 @@ static inline bool open_payload(struct answer *answer, const uint8_t batch_key[S
 		return false;
 	}
 	answer->data[index] = malloc(answer->size[index] + 1);
-	if (sgpu_batch_open_payload(answer->batch, batch_key, index, payload, answer->data[index],
-				    &error)) {
+	if (batch_open_payload(answer->batch, batch_key, index, payload, answer->data[index],
+			       &error)) {
 		return false;
 	}
 	free(payload);

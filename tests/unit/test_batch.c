@@ -3,6 +3,7 @@
  * Batches and responses: index, head, payloads, recipients, MAC, segment keys.
  */
 #include "batch_harness.h"
+#include "sealed.h"
 
 UNIT_TEST(batches_and_responses_come_back)
 {
@@ -460,22 +461,19 @@ UNIT_TEST(payloads_go_sealed_or_digested_and_come_back)
 	REQUIRE(sgpu_batch_create(manifest, &batch, &error) == SGPU_OK &&
 		batch->segment_count == 3);
 	for (int i = 0; i < 2; i++) {
-		CHECK(sgpu_batch_set_payload(batch, i, data, sizeof(data), &error) == SGPU_OK);
-		CHECK(sgpu_batch_seal_payload(batch, batch_key, i, data, sealed, &error) ==
-		      SGPU_OK);
+		CHECK(batch_set_payload(batch, i, data, sizeof(data), &error) == SGPU_OK);
+		CHECK(batch_seal_payload(batch, batch_key, i, data, sealed, &error) == SGPU_OK);
 		CHECK(sgpu_batch_payload_size(batch, i) == (i ? 16 : 88) &&
 		      (memcmp(data, sealed, 16) == 0) == (i == 1));
 		memset(open, 0, sizeof(open));
-		CHECK(sgpu_batch_open_payload(batch, batch_key, i, sealed, open, &error) ==
-		      SGPU_OK);
+		CHECK(batch_open_payload(batch, batch_key, i, sealed, open, &error) == SGPU_OK);
 		CHECK(!memcmp(data, open, sizeof(data)));
 		sealed[i ? 3 : 70] ^= 1;
 		memset(open, 0, sizeof(open));
-		CHECK(sgpu_batch_open_payload(batch, batch_key, i, sealed, open, &error) ==
-		      SGPU_EAUTH);
+		CHECK(batch_open_payload(batch, batch_key, i, sealed, open, &error) == SGPU_EAUTH);
 		CHECK(memcmp(data, open, sizeof(data)));
 	}
-	CHECK(sgpu_batch_set_payload(batch, 0, data, UINT64_MAX, &error) == SGPU_EUSAGE);
+	CHECK(batch_set_payload(batch, 0, data, UINT64_MAX, &error) == SGPU_EUSAGE);
 	sgpu_batch_free(&batch);
 	sgpu_manifest_free(&manifest);
 	sgpu_diagnostics_clear(&diagnostics);

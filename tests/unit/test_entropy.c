@@ -9,9 +9,10 @@
 #include <sgpu/crypto.h>
 #include <sgpu/entropy.h>
 
-#include <crypto/health.h>
+#include <crypto/internal.h>
 #include <device/cuda/kernels/entropy.cuh>
 
+#include "entropy_count.h"
 #include "unit.h"
 
 enum { SIZE = 1024, SOURCES = 8 };
@@ -22,7 +23,7 @@ static struct sgpu_entropy_counts counted(void)
 {
 	struct sgpu_entropy_counts counts;
 
-	sgpu_entropy_count(samples, SIZE, &counts);
+	entropy_count(samples, SIZE, &counts);
 	return counts;
 }
 

@@ -5,6 +5,7 @@
 #include <sgpu/base.h>
 #include <sgpu/json.h>
 
+#include "manifest/reader.h"
 #include "unit.h"
 
 static int parse(const char *text, json_t **value)

@@ -8,6 +8,7 @@
 
 #include "fake_gpu.h"
 #include "stage/region.h"
+#include "sealed.h"
 
 enum { VALUES_MAX = 120, ELEMENTS = 5000 };
 
@@ -101,7 +102,7 @@ static struct sgpu_batch *plain_batch(char *manifest, const struct payload *payl
 		struct sgpu_batch_segment *s = &batch->segments[i];
 
 		if (payloads[i].input &&
-		    sgpu_batch_set_payload(batch, i, payloads[i].data, payloads[i].size, &error)) {
+		    batch_set_payload(batch, i, payloads[i].data, payloads[i].size, &error)) {
 			abort();
 		}
 		s->size = payloads[i].size;

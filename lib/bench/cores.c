@@ -2,7 +2,7 @@
  *
  * The kernel's description of the processors says which are hardware threads of one core.
  */
-#include "base/cores.h"
+#include "bench/cores.h"
 
 #include <sched.h>
 #include <stdio.h>

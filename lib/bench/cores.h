@@ -2,8 +2,8 @@
  *
  * Processors that two threads are bound to, so that a measurement knows whether they share one.
  */
-#ifndef SGPU_BASE_CORES_H
-#define SGPU_BASE_CORES_H
+#ifndef SGPU_BENCH_CORES_H
+#define SGPU_BENCH_CORES_H
 
 #include <stdbool.h>
 
