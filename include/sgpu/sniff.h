@@ -17,25 +17,18 @@ extern "C" {
 enum { SGPU_SNIFF_SIZE = 512 }; /* bytes that are looked at */
 
 enum sgpu_sniffed {
-	SGPU_SNIFFED_UNKNOWN, /* none of the kinds below */
+	SGPU_SNIFFED_UNKNOWN, /* what sealed data look like: random bytes */
 	SGPU_SNIFFED_EMPTY,
-	SGPU_SNIFFED_BATCH, /* a tar archive that begins with batch.json; staged or not */
-	SGPU_SNIFFED_RESPONSE,
-	SGPU_SNIFFED_TAR, /* any other */
-	SGPU_SNIFFED_KEY, /* a JSON Web Key, or a set of them */
+	SGPU_SNIFFED_BATCH, /* a tar archive that begins with batch.json or response.json */
+	SGPU_SNIFFED_TAR,   /* any other */
+	SGPU_SNIFFED_KEY,   /* a JSON Web Key, or a set of them */
 	SGPU_SNIFFED_PEM,
-	SGPU_SNIFFED_MANIFEST, /* of a job, as JSON */
 	SGPU_SNIFFED_JSON,
-	SGPU_SNIFFED_PACKED, /* compressed */
-	SGPU_SNIFFED_FORMAT, /* another format with a known magic number */
-	SGPU_SNIFFED_TEXT,
-	SGPU_SNIFFED_UNEVEN, /* no known magic number, and too much repetition for sealed data */
+	SGPU_SNIFFED_OTHER,
 };
 
-/* Recognises the beginning of a file, `size` bytes or SGPU_SNIFF_SIZE of a longer one. *what, which
- * may be NULL, receives the words for messages: "a manifest", "gzip data"; for SGPU_SNIFFED_UNKNOWN
- * "data of no known kind". Static. */
-enum sgpu_sniffed sgpu_sniff(const void *first, size_t size, const char **what);
+/* Recognises the beginning of a file, `size` bytes or SGPU_SNIFF_SIZE of a longer one. */
+enum sgpu_sniffed sgpu_sniff(const void *first, size_t size);
 
 /* Reports that `name`, which was read from fd, is not what was wanted but what it was recognised
  * as, with a hint if there is one. Returns SGPU_EINVALID. Empty "standard input" is "no input";

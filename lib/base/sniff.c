@@ -9,142 +9,86 @@
 #include <sgpu/base.h>
 #include <sgpu/sniff.h>
 
-enum { USTAR_AT = 257 };
+enum { IN_JSON = -1, IN_TEXT = -2 };
 
-static const struct mark {
-	size_t at;
+/* The first row that fits. An archive is known by its first member's name, so that one with a
+ * damaged or short header is still recognised. */
+static const struct row {
+	int at; /* where the bytes are; or somewhere in JSON, or in any text */
 	const char *bytes;
 	size_t size;
 	enum sgpu_sniffed kind;
-	const char *what;
-} marks[] = {
-#define MARK(at, bytes, kind, what)                                     \
-	{                                                               \
-		at, bytes, sizeof(bytes) - 1, SGPU_SNIFFED_##kind, what \
+	const char *what, *hint;
+} rows[] = {
+#define ROW(at, bytes, kind, what, hint)                                      \
+	{                                                                     \
+		at, bytes, sizeof(bytes) - 1, SGPU_SNIFFED_##kind, what, hint \
 	}
-	MARK(0, "\x1f\x8b\x08", PACKED, "gzip data"),
-	MARK(0, "-----BEGIN", PEM, "a key or another thing in PEM"),
-	MARK(0, "age-encryption.org/", FORMAT, "a file of age"),
-	MARK(0,
-	     "\x7f"
-	     "ELF",
-	     FORMAT, "an ELF program or module"),
-	MARK(0, "\x93NUMPY", FORMAT, "a NumPy array"),
-	MARK(344, "n+1\0", FORMAT, "a NIfTI scan"),
-	MARK(128, "DICM", FORMAT, "a DICOM file"),
-#undef MARK
+	ROW(0, "batch.json\0", BATCH, "a batch", NULL),
+	ROW(0, "response.json\0", BATCH, "a response", NULL),
+	ROW(257, "ustar", TAR, "a tar archive", NULL),
+	ROW(0, "\x1f\x8b\x08", OTHER, "gzip data", "unpack it first"),
+	ROW(0, "-----BEGIN", PEM, "a key or another thing in PEM", NULL),
+	ROW(0, "age-encryption.org/", OTHER, "a file of age", NULL),
+	ROW(0, "\177ELF", OTHER, "an ELF program or module", NULL),
+	ROW(0, "\x93NUMPY", OTHER, "a NumPy array", NULL),
+	ROW(344, "n+1\0", OTHER, "a NIfTI scan", NULL),
+	ROW(128, "DICM", OTHER, "a DICOM file", NULL),
+	ROW(IN_JSON, "\"keys\"", KEY, "a set of JSON Web Keys", "keys are given with -k"),
+	ROW(IN_JSON, "\"kty\"", KEY, "a JSON Web Key", "keys are given with -k"),
+	ROW(IN_JSON, "\"manifest_id\"", JSON, "a manifest",
+	    "'sgpu-manifest pack' makes a batch of it"),
+	ROW(IN_JSON, "\"segments\"", JSON, "a manifest",
+	    "'sgpu-manifest pack' makes a batch of it"),
+	ROW(IN_JSON, "", JSON, "JSON text", NULL),
+	ROW(IN_TEXT, "", OTHER, "text", NULL),
+#undef ROW
 };
 
-static bool has(const char *text, size_t size, const char *part)
+/* begin: the first byte of a text that is no blank, or 0 if the bytes are no text. */
+static bool fits(const struct row *row, const char *text, size_t size, char begin)
 {
-	return memmem(text, size, part, strlen(part)) != NULL;
+	if (row->at >= 0) {
+		return size >= (size_t)row->at + row->size &&
+		       !memcmp(text + row->at, row->bytes, row->size);
+	}
+	return begin && (row->at == IN_TEXT || begin == '{' || begin == '[') &&
+	       memmem(text, size, row->bytes, row->size);
 }
 
-static enum sgpu_sniffed sniff_json(const char *text, size_t size, const char **what)
+static const struct row *find(const void *first, size_t size)
 {
-	if (has(text, size, "\"kty\"")) {
-		*what = has(text, size, "\"keys\"") ? "a set of JSON Web Keys" : "a JSON Web Key";
-		return SGPU_SNIFFED_KEY;
-	}
-	if (has(text, size, "\"manifest_id\"") || has(text, size, "\"segments\"") ||
-	    has(text, size, "\"gpu_operation_id\"")) {
-		*what = "a manifest";
-		return SGPU_SNIFFED_MANIFEST;
-	}
-	*what = "JSON text";
-	return SGPU_SNIFFED_JSON;
-}
+	static const struct row unknown = { .what = "data of no known kind" },
+				empty = { .kind = SGPU_SNIFFED_EMPTY, .what = "empty" },
+				uneven = { .kind = SGPU_SNIFFED_OTHER,
+					   .what = "plain data of no known kind" };
+	const char *text = first;
+	size_t counts[256] = { 0 }, most = 0, plain = 0, controls = 0;
+	char begin = ' ';
 
-/* By the name of the first member, so that a batch with a damaged or short header is still
- * recognised. */
-static enum sgpu_sniffed sniff_tar(const char *text, size_t size, const char **what)
-{
-	if (size >= sizeof("batch.json") && !memcmp(text, "batch.json", sizeof("batch.json"))) {
-		*what = "a batch";
-		return SGPU_SNIFFED_BATCH;
-	}
-	if (size >= sizeof("response.json") &&
-	    !memcmp(text, "response.json", sizeof("response.json"))) {
-		*what = "a response";
-		return SGPU_SNIFFED_RESPONSE;
-	}
-	*what = "a tar archive";
-	return size >= USTAR_AT + 5 && !memcmp(text + USTAR_AT, "ustar", 5) ? SGPU_SNIFFED_TAR
-									    : SGPU_SNIFFED_UNKNOWN;
-}
-
-/* Any bytes from 0x80 among many ASCII bytes count as UTF-8. */
-static bool is_text(const uint8_t *bytes, size_t size)
-{
-	size_t plain = 0;
-
-	for (size_t i = 0; i < size; i++) {
-		if (bytes[i] == 0x7f || (bytes[i] < 0x20 && !strchr("\t\n\r\f\033", bytes[i])) ||
-		    !bytes[i]) {
-			return false;
-		}
-		plain += bytes[i] < 0x80;
-	}
-	return plain * 4 >= size * 3;
-}
-
-/* Pairs of equal bytes: of n random ones about n * (n - 1) / 512 are, with that variance. Twelve
- * deviations and twelve more are never seen, and what people make (pictures, numbers, programs) is
- * far beyond. */
-static bool is_uneven(const uint8_t *bytes, size_t size)
-{
-	uint64_t counts[256] = { 0 }, pairs = 0, expected = (uint64_t)size * (size - 1) / 512,
-		 deviation = 0;
-
-	for (size_t i = 0; i < size; i++) {
-		pairs += counts[bytes[i]]++;
-	}
-	while (deviation * deviation < expected) {
-		deviation++;
-	}
-	return pairs > expected + 12 * deviation + 12;
-}
-
-enum sgpu_sniffed sgpu_sniff(const void *first, size_t size, const char **what)
-{
-	const char *text = first, *ignored;
-	size_t begin = 0;
-
-	what = what ? what : &ignored;
 	size = size < SGPU_SNIFF_SIZE ? size : SGPU_SNIFF_SIZE;
-	if (!size) {
-		*what = "empty";
-		return SGPU_SNIFFED_EMPTY;
+	for (size_t i = 0; i < size; i++) {
+		const unsigned char byte = (unsigned char)text[i];
+
+		most = ++counts[byte] > most ? counts[byte] : most;
+		plain += byte < 0x80;
+		begin = strchr(" \t\r\n", begin) ? text[i] : begin;
+		controls += !byte || byte == 0x7f || (byte < 0x20 && !strchr("\t\n\r\f\033", byte));
 	}
-	const enum sgpu_sniffed archive = sniff_tar(text, size, what);
-	if (archive != SGPU_SNIFFED_UNKNOWN) {
-		return archive;
-	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(marks); i++) {
-		const struct mark *mark = &marks[i];
-		if (size >= mark->at + mark->size &&
-		    !memcmp(text + mark->at, mark->bytes, mark->size)) {
-			*what = mark->what;
-			return mark->kind;
+	/* Any bytes from 0x80 among many ASCII bytes count as UTF-8. */
+	begin = !controls && plain * 4 >= size * 3 ? begin : '\0';
+	for (size_t i = 0; size && i < SGPU_ARRAY_LENGTH(rows); i++) {
+		if (fits(&rows[i], text, size, begin)) {
+			return &rows[i];
 		}
 	}
-	const bool readable = is_text(first, size);
-	while (begin < size && strchr(" \t\r\n", text[begin]) && text[begin]) {
-		begin++;
-	}
-	if (readable && begin < size && (text[begin] == '{' || text[begin] == '[')) {
-		return sniff_json(text, size, what);
-	}
-	if (readable) {
-		*what = "text";
-		return SGPU_SNIFFED_TEXT;
-	}
-	if (is_uneven(first, size)) {
-		*what = "plain data of no known kind";
-		return SGPU_SNIFFED_UNEVEN;
-	}
-	*what = "data of no known kind";
-	return SGPU_SNIFFED_UNKNOWN;
+	/* Of random bytes, which sealed data are, none occurs as often as that. */
+	return !size ? &empty : most > size / 16 + 8 ? &uneven : &unknown;
+}
+
+enum sgpu_sniffed sgpu_sniff(const void *first, size_t size)
+{
+	return find(first, size)->kind;
 }
 
 static bool is_pipe(int fd)
@@ -157,24 +101,14 @@ static bool is_pipe(int fd)
 int sgpu_fail_sniffed(struct sgpu_error *error, int fd, const char *name, const void *first,
 		      size_t size, const char *wanted)
 {
-	const char *what;
-	const enum sgpu_sniffed kind = sgpu_sniff(first, size, &what);
+	const struct row *row = find(first, size);
 
-	if (kind == SGPU_SNIFFED_EMPTY && !strcmp(name, "standard input")) {
+	if (!size && !strcmp(name, "standard input")) {
 		return sgpu_fail(error, is_pipe(fd) ? SGPU_ENOINPUT : SGPU_EINVALID, "no input");
 	}
-	if (kind == SGPU_SNIFFED_EMPTY) {
+	if (!size) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is empty", name);
 	}
-	sgpu_fail(error, SGPU_EINVALID, "'%s' is %s, not %s", name, what, wanted);
-	switch (kind) {
-	case SGPU_SNIFFED_PACKED:
-		return sgpu_hint(error, "unpack it first");
-	case SGPU_SNIFFED_MANIFEST:
-		return sgpu_hint(error, "'sgpu-manifest pack' makes a batch of it");
-	case SGPU_SNIFFED_KEY:
-		return sgpu_hint(error, "keys are given with -k");
-	default:
-		return SGPU_EINVALID;
-	}
+	sgpu_fail(error, SGPU_EINVALID, "'%s' is %s, not %s", name, row->what, wanted);
+	return row->hint ? sgpu_hint(error, "%s", row->hint) : SGPU_EINVALID;
 }

@@ -346,10 +346,9 @@ static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 		return code;
 	}
 	reader->has_first = true;
-	const enum sgpu_sniffed kind = sgpu_sniff(&reader->first, got, NULL);
+	const enum sgpu_sniffed kind = sgpu_sniff(&reader->first, got);
 	const bool strict = !memcmp(reader->first.magic, "ustar", sizeof(reader->first.magic));
-	const bool archive = kind == SGPU_SNIFFED_BATCH || kind == SGPU_SNIFFED_RESPONSE ||
-			     (kind == SGPU_SNIFFED_TAR && strict);
+	const bool archive = kind == SGPU_SNIFFED_BATCH || (kind == SGPU_SNIFFED_TAR && strict);
 	if (got == sizeof(reader->first) && (archive || all_zero(&reader->first, got))) {
 		return 0; /* zeros: an archive without members */
 	}

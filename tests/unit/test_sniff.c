@@ -14,49 +14,48 @@
 
 #include "unit.h"
 
-static const char *what_is(const void *first, size_t size)
+static bool is_told(const void *first, size_t size, const char *what)
 {
-	const char *what = NULL;
+	struct sgpu_error error;
+	char text[128];
 
-	(void)sgpu_sniff(first, size, &what);
-	return what;
+	snprintf(text, sizeof(text), "'a' is %s, not b", what);
+	return sgpu_fail_sniffed(&error, -1, "a", first, size, "b") == SGPU_EINVALID &&
+	       !strcmp(error.text, text);
 }
 
-#define WHAT(text) what_is(text, sizeof(text) - 1)
+#define IS(text, what) CHECK(is_told(text, sizeof(text) - 1, what))
 
 UNIT_TEST(known_beginnings_are_named)
 {
 	uint8_t block[SGPU_SNIFF_SIZE] = "batch.json";
 
 	memcpy(block + 257, "ustar", 5);
-	CHECK(sgpu_sniff(block, sizeof(block), NULL) == SGPU_SNIFFED_BATCH);
-	CHECK(sgpu_sniff(block, 100, NULL) == SGPU_SNIFFED_BATCH);
+	CHECK(sgpu_sniff(block, sizeof(block)) == SGPU_SNIFFED_BATCH);
+	CHECK(sgpu_sniff(block, 100) == SGPU_SNIFFED_BATCH);
 	memcpy(block, "other\0.json", 11);
-	CHECK(sgpu_sniff(block, sizeof(block), NULL) == SGPU_SNIFFED_TAR);
+	CHECK(sgpu_sniff(block, sizeof(block)) == SGPU_SNIFFED_TAR);
 	memcpy(block, "response.json", 14);
-	CHECK(sgpu_sniff(block, sizeof(block), NULL) == SGPU_SNIFFED_RESPONSE);
-	CHECK(!strcmp(WHAT("{\"kty\":\"oct\"}"), "a JSON Web Key"));
-	CHECK(!strcmp(WHAT("{\n \"keys\": [ {\"kty\": \"OKP\"} ] }"), "a set of JSON Web Keys"));
-	CHECK(!strcmp(WHAT("\n {\"version\":1,\"manifest_id\":\"a\"}"), "a manifest"));
-	CHECK(!strcmp(WHAT("[1, 2]"), "JSON text"));
-	CHECK(!strcmp(WHAT("-----BEGIN PRIVATE KEY-----\nMC4CAQAw"),
-		      "a key or another thing in PEM"));
-	CHECK(!strcmp(WHAT("\x1f\x8b\x08\x00"), "gzip data"));
-	CHECK(!strcmp(WHAT("\x7f"
-			   "ELF\2"),
-		      "an ELF program or module"));
-	CHECK(!strcmp(WHAT("two words\n"), "text"));
-	CHECK(!strcmp(WHAT("gr\xc3\xbc\xc3\x9f"
-			   "e an alle\n"),
-		      "text"));
-	CHECK(sgpu_sniff("", 0, NULL) == SGPU_SNIFFED_EMPTY);
+	CHECK(sgpu_sniff(block, sizeof(block)) == SGPU_SNIFFED_BATCH);
+	IS("{\"kty\":\"oct\"}", "a JSON Web Key");
+	IS("{\n \"keys\": [ {\"kty\": \"OKP\"} ] }", "a set of JSON Web Keys");
+	IS("\n {\"version\":1,\"manifest_id\":\"a\"}", "a manifest");
+	IS("[1, 2]", "JSON text");
+	IS("-----BEGIN PRIVATE KEY-----\nMC4CAQAw", "a key or another thing in PEM");
+	IS("\x1f\x8b\x08\x00", "gzip data");
+	IS("\177ELF\2", "an ELF program or module");
+	IS("two words\n", "text");
+	IS("gr\xc3\xbc\xc3\x9f"
+	   "e an alle\n",
+	   "text");
+	CHECK(sgpu_sniff("", 0) == SGPU_SNIFFED_EMPTY);
 	memset(block, 7, sizeof(block));
-	CHECK(sgpu_sniff(block, sizeof(block), NULL) == SGPU_SNIFFED_UNEVEN);
+	CHECK(sgpu_sniff(block, sizeof(block)) == SGPU_SNIFFED_OTHER);
 	for (size_t i = 0; i < sizeof(block) / sizeof(float); i++) {
 		const float value = (float)i * 0.37f;
 		memcpy(block + i * sizeof(value), &value, sizeof(value));
 	}
-	CHECK(sgpu_sniff(block, sizeof(block), NULL) == SGPU_SNIFFED_UNEVEN);
+	CHECK(sgpu_sniff(block, sizeof(block)) == SGPU_SNIFFED_OTHER);
 }
 
 UNIT_TEST(random_bytes_are_of_no_known_kind)
@@ -69,7 +68,7 @@ UNIT_TEST(random_bytes_are_of_no_known_kind)
 		for (size_t i = 0; i < size; i++) {
 			block[i] = (uint8_t)(rand_r(&seed) >> 7);
 		}
-		other += sgpu_sniff(block, size, NULL) != SGPU_SNIFFED_UNKNOWN;
+		other += sgpu_sniff(block, size) != SGPU_SNIFFED_UNKNOWN;
 	}
 	CHECK(other == 0);
 }

@@ -53,7 +53,7 @@ int measure_quote_error(const char *path, const char *text, size_t size, struct 
 	const char *name = cli_is_standard(path) ? "standard input" : path;
 	const struct sgpu_error inner = *error;
 
-	if (inner.code == SGPU_EINVALID && sgpu_sniff(text, size, NULL) != SGPU_SNIFFED_JSON) {
+	if (inner.code == SGPU_EINVALID && sgpu_sniff(text, size) != SGPU_SNIFFED_JSON) {
 		sgpu_fail_sniffed(error, -1, name, text, size, "a quote");
 	} else if (inner.code == SGPU_EINVALID) {
 		sgpu_fail(error, inner.code, "'%s': %s", name, inner.text);

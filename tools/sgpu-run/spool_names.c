@@ -137,7 +137,7 @@ static const char *look_inside(const struct spool_options *options, int director
 	bool names_ours = !options->opening;
 
 	if (fd >= 0 && sgpu_pread(fd, name, first, sizeof(first), 0, &got, NULL) == SGPU_OK) {
-		const enum sgpu_sniffed kind = sgpu_sniff(first, got, NULL);
+		const enum sgpu_sniffed kind = sgpu_sniff(first, got);
 
 		for (int i = 0; !names_ours && i < options->opening_count; i++) {
 			names_ours =

@@ -170,10 +170,9 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 	if (code) {
 		return code;
 	}
-	const enum sgpu_sniffed kind = sgpu_sniff(task->first, task->first_size, NULL);
+	const enum sgpu_sniffed kind = sgpu_sniff(task->first, task->first_size);
 	switch (kind) {
 	case SGPU_SNIFFED_BATCH:
-	case SGPU_SNIFFED_RESPONSE:
 	case SGPU_SNIFFED_TAR:
 		return task->first_size == sizeof(task->first)
 			       ? inspect_archive(task, in, error)
