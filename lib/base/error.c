@@ -9,7 +9,7 @@
 
 #include <sgpu/error.h>
 
-#include "base/message.h"
+#include "base/base.h"
 
 static const struct {
 	int code, status;

@@ -7,7 +7,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/message.h"
+#include "base/base.h"
 
 enum { EXCERPT = 24, NAME_MAX_LENGTH = 64 };
 

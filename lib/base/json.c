@@ -9,7 +9,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/json_private.h"
+#include "base/base.h"
 
 enum { DEPTH_MAX = 64 };
 

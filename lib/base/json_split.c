@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json_private.h"
+#include "base/base.h"
 
 enum { LISTS_MAX = 4 };
 

@@ -3,7 +3,7 @@
  * Whoever can shrink a file that others have mapped makes them fault. So the size is sealed before
  * the memory is handed out, and whoever receives it looks for the seals before mapping it.
  */
-#include "base/memory_file.h"
+#include "base/base.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -11,7 +11,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/message.h"
+#include "base/base.h"
 
 enum { SPEC_MAX = 32, PIECE_MAX = 352 };
 

@@ -5,7 +5,7 @@
 #include <search.h>
 #include <stddef.h>
 
-#include <base/ranges.h>
+#include <base/base.h>
 
 /* Ranges that overlap are the same one; a range of one byte finds the one around it. */
 static int compare(const void *a, const void *b)

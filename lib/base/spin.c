@@ -5,7 +5,7 @@
  * will change the word may be waiting for this very processor, and a kernel lets it wait for
  * milliseconds.
  */
-#include "base/spin.h"
+#include "base/base.h"
 
 #include <sched.h>
 

@@ -18,7 +18,7 @@
 
 #include <openssl/crypto.h>
 
-#include <base/peek.h>
+#include <base/base.h>
 #include <device/host.h>
 #include <sgpu/attest.h>
 #include <sgpu/crypto.h>

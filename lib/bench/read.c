@@ -12,7 +12,7 @@
 
 #include <sgpu/json.h>
 
-#include "base/message.h"
+#include "base/base.h"
 #include "bench/private.h"
 
 /* A line may have 100000 samples. */

@@ -7,7 +7,7 @@
 
 #include <sgpu/base.h>
 
-#include "crypto/aead.h"
+#include "crypto/internal.h"
 
 enum { STATE_ALIGNMENT = 64 };
 /* SP 800-38D: more would wrap the block counter. */

@@ -8,7 +8,7 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 
-#include "crypto/aead.h"
+#include "crypto/internal.h"
 
 enum { BLOCK = 16, PIECE = 1 << 30 };
 

@@ -12,7 +12,7 @@
 
 #include <sgpu/base.h>
 
-#include "crypto/aead.h"
+#include "crypto/internal.h"
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static IMB_MGR *manager; /* made once and kept: every key of the process uses it */

@@ -5,7 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 
-#include "crypto/aead.h"
+#include "crypto/internal.h"
 
 struct openssl_state {
 	EVP_CIPHER_CTX *context;

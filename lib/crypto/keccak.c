@@ -9,7 +9,7 @@
 
 #include <sgpu/base.h>
 
-#include "crypto/keccak.h"
+#include "crypto/kt128.h"
 #include "crypto/keccak_round.h"
 
 #define ROTATE(v, n) ((v) << (n) | (v) >> (64 - (n)))

@@ -11,7 +11,7 @@
  *
  * By lanes: each has a register of its own, of which there are enough, and nothing has to be moved.
  */
-#include "crypto/keccak.h"
+#include "crypto/kt128.h"
 #include "crypto/keccak_round.h"
 
 #ifdef SGPU_KECCAK_X86

@@ -10,6 +10,13 @@
 #ifndef SGPU_CRYPTO_KECCAK_ROUND_H
 #define SGPU_CRYPTO_KECCAK_ROUND_H
 
+#if SGPU_CLONES && defined(__x86_64__) && defined(__GNUC__)
+#define SGPU_KECCAK_X86 1
+#define SGPU_KECCAK_HAS_AVX512 \
+	(__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl"))
+#define SGPU_KECCAK_HAS_AVX2 __builtin_cpu_supports("avx2")
+#endif
+
 /* Rounds 12 to 23 of Keccak-f[1600]: those of Keccak-p[1600, 12]. */
 #define SGPU_KECCAK_P12_CONSTANTS                                                    \
 	0x000000008000808BULL, 0x800000000000008BULL, 0x8000000000008089ULL,         \

@@ -7,7 +7,7 @@
 #include <sgpu/base.h>
 
 #include "crypto/internal.h"
-#include "crypto/kt128_state.h"
+#include "crypto/kt128.h"
 
 /* Leaves whose chaining values are computed before the final node takes them: few enough for a
  * stack. */

@@ -1,21 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The tree of KangarooTwelve (RFC 9861, KT128), for those who compute its leaves elsewhere. The
- * message with its customisation string and the length of that is cut into chunks; chunk 0 goes
- * into the final node itself, every other is a leaf that gives a chaining value.
+ * KangarooTwelve (RFC 9861, KT128) for those who compute its leaves elsewhere, the sponge under it,
+ * and what measures of memory (sgpu/digest.h) share on the host and on a device.
  */
 #ifndef SGPU_CRYPTO_KT128_H
 #define SGPU_CRYPTO_KT128_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <crypto/keccak.h>
+#include <sgpu/crypto.h>
+#include <sgpu/digest.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* ---- keccak.c: TurboSHAKE128, a sponge over Keccak-p[1600, 12] with a rate of 168 bytes ----
+ * Absorb, finish, squeeze, in this order. A state that saw secrets is wiped by its owner.
+ */
+enum { SGPU_KECCAK_LANES = 25, SGPU_TURBOSHAKE_RATE = 168 };
+
+struct sgpu_turboshake {
+	uint64_t lanes[SGPU_KECCAK_LANES]; /* lane i holds bytes 8 i to 8 i + 7 of the state,
+					      little-endian */
+	unsigned at; /* bytes of the current block that were absorbed or squeezed, under a rate */
+};
+
+void sgpu_turboshake_absorb(struct sgpu_turboshake *sponge, const void *data, size_t size);
+/* Pads with the domain separation byte, 0x01 to 0x7f. */
+void sgpu_turboshake_finish(struct sgpu_turboshake *sponge, uint8_t domain);
+void sgpu_turboshake_squeeze(struct sgpu_turboshake *sponge, uint8_t *out, size_t size);
+
+/* Absorbs whole blocks of a rate each; what the sponge holds of a block must have been completed.
+ */
+void sgpu_keccak_blocks(uint64_t lanes[], const uint8_t *data, size_t blocks);
+/* The same in plain C, which every CPU can run, and where AVX-512 is, with a plane or with a lane
+ * of the state in a register; which of these is faster depends on the CPU. */
+void sgpu_keccak_blocks_plain(uint64_t lanes[], const uint8_t *data, size_t blocks);
+void sgpu_keccak_blocks_planes(uint64_t lanes[], const uint8_t *data, size_t blocks);
+void sgpu_keccak_blocks_lanes(uint64_t lanes[], const uint8_t *data, size_t blocks);
+
+/* ---- the tree ----
+ * The message with its customisation string and the length of that is cut into chunks; chunk 0 goes
+ * into the final node itself, every other is a leaf that gives a chaining value.
+ */
 enum {
 	SGPU_KT128_CHUNK = 8192,
 	SGPU_KT128_VALUE = 32,	   /* a chaining value */
@@ -36,6 +66,42 @@ void sgpu_kt128_leaves(const uint8_t *data, uint64_t count, uint8_t *values);
 void sgpu_kt128_mark(struct sgpu_turboshake *node);
 /* Ends the final node after `count` chaining values. */
 void sgpu_kt128_end(struct sgpu_turboshake *node, uint64_t count, uint8_t *out, size_t size);
+
+/* ---- kt128.c: a digest under way ---- */
+struct sgpu_kt128 {
+	struct sgpu_turboshake node; /* the final node, which takes chunk 0 itself */
+	struct sgpu_turboshake leaf; /* the leaf that is not whole yet */
+	bool in_leaves;		     /* chunk 0 is complete and marked */
+	size_t filled;		     /* bytes of the current chunk */
+	uint64_t leaves;	     /* chaining values that the node has taken */
+	uint8_t *values;	     /* room for chaining values, for kt128_shared.c; or NULL */
+};
+
+/* Whether the next byte is the first of a leaf, so that whole leaves may be computed elsewhere. */
+bool sgpu_kt128_at_leaf(struct sgpu_kt128 *state);
+/* Takes as many bytes as the current chunk has room for, at most `size`; returns how many. Not
+ * where a leaf begins and a whole one is at hand: that is faster elsewhere. */
+size_t sgpu_kt128_fill(struct sgpu_kt128 *state, const void *data, size_t size);
+/* Bytes that the current chunk still takes. */
+size_t sgpu_kt128_room(const struct sgpu_kt128 *state);
+/* The node takes the chaining values of `count` whole leaves. */
+void sgpu_kt128_take(struct sgpu_kt128 *state, const uint8_t *values, uint64_t count);
+
+/* ---- kt128_shared.c ---- */
+/* Adds `size` bytes of memory on the workers of a pool. Errors: SGPU_ENOMEM; SGPU_ECANCELED when
+ * the pool was cancelled. After one the state can only be freed. */
+SGPU_MUST_CHECK int sgpu_kt128_update_shared(struct sgpu_kt128 *state, struct sgpu_pool *pool,
+					     const void *data, size_t size,
+					     struct sgpu_error *error);
+
+/* ---- measure.c ---- */
+/* The customisation string of all digests of a measure. With a key it is secret. */
+struct sgpu_measure_custom {
+	size_t size;
+	uint8_t bytes[sizeof(SGPU_MEASURE_CUSTOM) + SGPU_KEY_SIZE];
+};
+/* key: SGPU_KEY_SIZE bytes, or NULL. */
+void sgpu_measure_custom(const uint8_t *key, struct sgpu_measure_custom *custom);
 
 #ifdef __cplusplus
 }

@@ -11,7 +11,7 @@
 #include <sgpu/digest.h>
 #include <sgpu/io.h>
 
-#include "crypto/kt128_state.h"
+#include "crypto/kt128.h"
 
 enum {
 	PIECE = 8, /* leaves that a worker computes at a time: as many as the widest vectors hold */

@@ -6,8 +6,7 @@
 
 #include <sgpu/base.h>
 
-#include "crypto/kt128_state.h"
-#include "crypto/measure.h"
+#include "crypto/kt128.h"
 
 /* Pages whose digests are computed before the list takes them: few enough for a stack. Fewer pages
  * than FEW do not occupy all cores, so their leaves are shared instead. */

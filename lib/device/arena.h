@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <base/ranges.h>
+#include <base/base.h>
 #include <sgpu/device.h>
 
 enum {

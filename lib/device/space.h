@@ -11,7 +11,7 @@
 
 #include <sgpu/device.h>
 
-#include <base/ranges.h>
+#include <base/base.h>
 
 /* Frames are counted in 31 bits: an entry of a space needs one for itself. */
 #define SGPU_FRAMES_MAX ((uint64_t)0x7fffff00)

@@ -16,7 +16,7 @@
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
 
-#include "base/peek.h"
+#include "base/base.h"
 #include "dsa/queue.h"
 
 #if defined(__x86_64__)

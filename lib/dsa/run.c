@@ -7,7 +7,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/spin.h"
+#include "base/base.h"
 #include "dsa/queue.h"
 
 enum { PAUSES = 256 };

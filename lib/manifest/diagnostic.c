@@ -8,7 +8,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/message.h"
+#include "base/base.h"
 #include "manifest/reader.h"
 
 enum { TEXT_MAX = 1024 };

@@ -21,7 +21,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/spin.h"
+#include "base/base.h"
 
 /* A wake from deep idle takes 150 to 230 us on recent processors: to spin longer than that saves
  * nothing. */

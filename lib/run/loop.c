@@ -17,7 +17,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/spin.h"
+#include "base/base.h"
 
 struct sgpu_loop {
 	struct sgpu_loop_config config;

@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#include "base/limit.h"
+#include "base/base.h"
 #include "run/run.h"
 
 /* Bytes of the buffers of a device. Up to these the allocation itself says whether there is enough,

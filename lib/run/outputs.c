@@ -17,7 +17,7 @@
 
 #include <sgpu/io.h>
 
-#include "base/limit.h"
+#include "base/base.h"
 #include "run/admit.h"
 #include "run/lent.h"
 #include "run/loop.h"

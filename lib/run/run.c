@@ -18,7 +18,7 @@
 #include <sgpu/base.h>
 #include <sgpu/io.h>
 
-#include "base/spin.h"
+#include "base/base.h"
 #include "run/inputs.h"
 #include "run/launch.h"
 #include "run/lent.h"

@@ -10,7 +10,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include "base/spin.h"
+#include "base/base.h"
 
 struct sgpu_threads {
 	pthread_mutex_t mutex;

@@ -4,7 +4,7 @@
  */
 #include "secure/group_state.h"
 
-#include "base/limit.h"
+#include "base/base.h"
 
 void sgpu_group_end_run(struct sgpu_group_worker *w, int item)
 {

@@ -4,7 +4,7 @@
  */
 #include "secure/group_state.h"
 
-#include "base/limit.h"
+#include "base/base.h"
 
 int sgpu_group_wait_idle(struct sgpu_group_worker *w, struct sgpu_error *error)
 {

@@ -13,7 +13,7 @@
 #include <sgpu/base.h>
 #include <sgpu/crypto.h>
 
-#include "stage/lease.h"
+#include "stage/region.h"
 
 enum state { HELD, OFFERED, CLEARING };
 

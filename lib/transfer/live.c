@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include <crypto/aead.h>
+#include <crypto/internal.h>
 #include "transfer/live.h"
 
 enum { PARTS = 32 };

@@ -24,7 +24,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/spin.h"
+#include "base/base.h"
 
 enum { ROUNDS_BEFORE_YIELD = 2000, SHORTEST_SPIN_NS = 10000, PROCESSORS_A_LOOKER = 2 };
 

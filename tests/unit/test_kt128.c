@@ -10,8 +10,8 @@
 #include <sgpu/digest.h>
 #include <sgpu/io.h>
 
+#include "crypto/keccak_round.h"
 #include "crypto/kt128.h"
-#include "crypto/kt128_state.h"
 #include "unit.h"
 #include "vectors.h"
 

@@ -5,7 +5,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "base/limit.h"
+#include "base/base.h"
 #include "unit.h"
 
 enum { PAGE = 4096, THREADS = 8, ROUNDS = 20000, PLACES = 5 };

@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <stdatomic.h>
 
-#include "base/spin.h"
+#include "base/base.h"
 
 /* ---- a hostile program ---- */
 struct attacker {

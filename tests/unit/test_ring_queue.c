@@ -9,7 +9,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/spin.h"
+#include "base/base.h"
 #include "ring/queue.h"
 #include "unit.h"
 

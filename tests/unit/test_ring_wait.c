@@ -12,7 +12,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/spin.h"
+#include "base/base.h"
 #include "ring/wait.h"
 #include "unit.h"
 

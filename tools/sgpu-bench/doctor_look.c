@@ -15,8 +15,7 @@
 #include <unistd.h>
 
 #include <attest/collect/evidence.h>
-#include <base/message.h>
-#include <base/peek.h>
+#include <base/base.h>
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
 #include <sgpu/device.h>

@@ -15,7 +15,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/memory_file.h"
+#include "base/base.h"
 
 #include "serve.h"
 #include "tenants.h"

@@ -14,7 +14,7 @@
 #include <sgpu/base.h>
 #include <sgpu/lease.h>
 
-#include "base/limit.h"
+#include "base/base.h"
 #include "requests.h"
 
 #define HOLD_NS UINT64_C(600000000000) /* for a client to fill or read one */

@@ -8,7 +8,7 @@
 
 #include <sgpu/run.h>
 
-#include "base/limit.h"
+#include "base/base.h"
 #include "device/backend.h"
 #include "serve_session.h"
 

@@ -11,7 +11,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/peek.h"
+#include "base/base.h"
 #include "undertaker.h"
 #include "wire.h"
 

@@ -14,7 +14,7 @@
 #include <cpuid.h>
 #endif
 
-#include <base/peek.h>
+#include <base/base.h>
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
 

@@ -16,7 +16,7 @@
 #include <sgpu/io.h>
 #include <sgpu/secret.h>
 
-#include <base/memory_file.h>
+#include <base/base.h>
 #include <device/cpu/cpu.h>
 #include <device/cpu/module_message.h>
 #include <device/cpu/module_wire.h>

@@ -13,7 +13,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <base/memory_file.h>
+#include <base/base.h>
 #include <device/cpu/cpu.h>
 
 #define SMALL ((uint64_t)SGPU_CPU_PAGE)

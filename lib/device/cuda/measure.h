@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <crypto/measure.h>
+#include <crypto/kt128.h>
 
 #ifdef __cplusplus
 extern "C" {

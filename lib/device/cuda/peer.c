@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include <base/ranges.h>
+#include <base/base.h>
 #include <device/cuda/gpu.h>
 #include <device/cuda/pages.h>
 

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the other parts and the programs use of this one besides the installed headers.
+ */
+#ifndef SGPU_BASE_BASE_H
+#define SGPU_BASE_BASE_H
+
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/error.h>
+#include <sgpu/json.h>
+
+/* ---- system.c: limits ----
+ * Limits of this process, as those of setrlimit(2): on memory that it takes for the work of others.
+ * A server has a process for each user, and these are what the user may have. Whoever takes such
+ * memory asks here first, and so knows before anything was allocated; all calls are for any thread.
+ */
+enum sgpu_limited {
+	SGPU_DEVICE_MEMORY, /* buffers of batches and sessions, on all devices */
+	SGPU_HOST_MEMORY,   /* leases, and results that wait for whoever reads them */
+	SGPU_LIMITED
+};
+
+/* 0: none, as at first. What is above it already stays. */
+void sgpu_limit_set(enum sgpu_limited what, uint64_t bytes);
+/* Counts there from now on, which holds what was counted so far; for memory that other processes
+ * read. */
+void sgpu_limit_count_in(enum sgpu_limited what, _Atomic uint64_t *counter);
+/* Counts so many bytes, as whole pages. Errors: SGPU_ENOMEM, and nothing is counted. */
+SGPU_MUST_CHECK int sgpu_limit_take(enum sgpu_limited what, uint64_t bytes,
+				    struct sgpu_error *error);
+/* What one call took. */
+void sgpu_limit_give(enum sgpu_limited what, uint64_t bytes);
+/* Bytes that can be taken at this moment; UINT64_MAX without a limit. */
+uint64_t sgpu_limit_left(enum sgpu_limited what);
+
+/* ---- memory_file.c ----
+ * Memory files that two processes share and do not trust each other with: of a fixed size, sealed.
+ */
+/* Makes one of zeros, whose size nobody can change any more. filled: all pages at once, so that no
+ * first touch has to find one. huge: of pages of 2 MiB. */
+SGPU_MUST_CHECK int sgpu_memory_file_create(const char *name, uint64_t size, bool filled, bool huge,
+					    int *fd, struct sgpu_error *error);
+/* Whether what another process may have sent is such a file, of `least` to `most` bytes, and can be
+ * written to. `what` is for messages. huge: whether it has pages of 2 MiB; NULL: it may not.
+ * Errors: SGPU_EINVALID, SGPU_EPOLICY (not sealed), SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t most,
+					   uint64_t *size, bool *huge, struct sgpu_error *error);
+
+/* ---- ranges.c ----
+ * A tree of ranges of addresses that do not overlap. A range is the first member of the record that
+ * it stands for. An empty tree is NULL.
+ */
+struct sgpu_range {
+	uint64_t address;
+	uint64_t extent; /* bytes, at least 1; changed only while nothing else lies there */
+};
+
+/* False: another range lies there, or there is no memory. */
+bool sgpu_ranges_insert(void **tree, struct sgpu_range *range);
+void sgpu_ranges_remove(void **tree, struct sgpu_range *range);
+/* The range that an address lies in, or NULL. */
+struct sgpu_range *sgpu_ranges_find(void *const *tree, uint64_t address);
+/* One of them, to take a tree apart; NULL when it is empty. */
+struct sgpu_range *sgpu_ranges_any(void *const *tree);
+
+/* ---- spin.c ----
+ * Waiting without sleeping, for moments: to wake a thread that sleeps takes longer than most of
+ * what is waited for.
+ */
+static inline void sgpu_pause(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
+/* Until the word is another than `seen`, for `ns` at most. Returns whether it is. */
+bool sgpu_spin(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns);
+
+/* Whether this processor has UMWAIT, which waits without running instructions. */
+bool sgpu_has_umwait(void);
+/* Waits in UMWAIT until somebody writes to the word's cache line, or some microseconds have passed;
+ * at once if the word is another than `seen`. Only where there is UMWAIT. */
+void sgpu_umwait(const _Atomic uint32_t *word, uint32_t seen);
+
+/* ---- message.c: messages of errors, and of the faults of a manifest ---- */
+/* As vsnprintf, but what a terminal obeys and what is no UTF-8 is escaped in all of the result, and
+ * a value in quotes ('%s')
+ * that is no name is cut to its beginning, or to nothing when it looks like a key. */
+void sgpu_message_format(char *text, size_t size, const char *format, va_list *arguments);
+
+/* ---- escape.c ---- */
+/* The bytes of the character of UTF-8 at the beginning of the text; 0 when there is none, or one
+ * that a terminal obeys or does not show. size: not 0. */
+size_t sgpu_shown_length(const char *text, size_t size);
+/* Whether a value can be a name, which messages show in full. */
+bool sgpu_is_name(const char *value, size_t size);
+
+/* ---- system.c: small files of the kernel's, which tell about the machine ---- */
+/* The beginning of a file, at most room - 1 bytes, terminated. Whatever is in the file's place, it
+ * neither waits nor reads more than that. False, and an empty text, if nothing can be read; an
+ * empty file is true. */
+bool sgpu_peek(const char *path, char *text, size_t room);
+/* The same of the first line, up to a byte that is no printable ASCII; or what stands in brackets
+ * there, which the kernel puts around what is chosen: "this [that]". */
+bool sgpu_peek_line(const char *path, char *line, size_t room);
+
+/* ---- json.c ---- */
+/* As sgpu_json_parse_most, of any value when `any`. *position is the byte at fault. */
+int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_max, json_t **value,
+		       size_t *position, struct sgpu_error *error);
+/* Line and column, in characters, of a byte. */
+void sgpu_json_place(const char *text, size_t position, int *line, int *column);
+
+#endif
