@@ -110,7 +110,10 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 		/* The number of bytes read: the fault is in the last of them. */
 		*position = fault.position > 0 ? (size_t)fault.position - 1 : 0;
 		*position = *position < size ? *position : size;
-		return fail_parse(json_error_code(&fault), text, *position, size, error);
+		fail_parse(json_error_code(&fault), text, *position, size, error);
+		/* Its own message quotes the text, which may be half of a secret. */
+		sgpu_wipe(&fault, sizeof(fault));
+		return SGPU_EINVALID;
 	}
 	return SGPU_OK;
 }

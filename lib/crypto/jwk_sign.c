@@ -91,8 +91,8 @@ bool sgpu_signing_is(const json_t *object)
 	       (is(object, "kty", "OKP") && is(object, "crv", "Ed25519"));
 }
 
-int sgpu_signing_from_object(const struct sgpu_key_masked *masked, const json_t *object,
-			     struct sgpu_signing_key *key, struct sgpu_error *error)
+int sgpu_signing_from_object(const char *name, const json_t *object, struct sgpu_signing_key *key,
+			     struct sgpu_error *error)
 {
 	static const char *const ed25519[] = { "crv", "x", "d", NULL }, *const eddsa[] = { "EdDSA",
 											   NULL };
@@ -105,23 +105,23 @@ int sgpu_signing_from_object(const struct sgpu_key_masked *masked, const json_t 
 	memset(key, 0, sizeof(*key));
 	if (ec && !is(object, "crv", "P-256")) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: 'crv' of an EC key is not 'P-256'",
-				 masked->name);
+				 name);
 	}
 	key->kind = ec ? SGPU_SIGNING_P256 : SGPU_SIGNING_ED25519;
-	int code = sgpu_key_members(object, masked->name, ec ? p256 : ed25519, "sig",
-				    ec ? es256 : eddsa, error);
+	int code = sgpu_key_members(object, name, ec ? p256 : ed25519, "sig", ec ? es256 : eddsa,
+				    error);
 	if (!code) {
-		code = sgpu_key_bytes(masked, object, "x", key->public_half, error);
+		code = sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
 	}
 	if (!code && ec) {
-		code = sgpu_key_bytes(masked, object, "y", key->public_half + 32, error);
+		code = sgpu_json_bytes(object, name, "y", key->public_half + 32, 32, error);
 	}
 	if (!code && json_object_get(object, "d")) {
 		key->secret_known = true;
-		code = sgpu_key_bytes(masked, object, "d", key->secret, error);
+		code = sgpu_json_bytes(object, name, "d", key->secret, 32, error);
 	}
 	if (!code && sgpu_signing_check(key, &inner)) {
-		code = sgpu_fail(error, inner.code, "%s: the %s key: %s", masked->name,
+		code = sgpu_fail(error, inner.code, "%s: the %s key: %s", name,
 				 sgpu_signing_name(key->kind), inner.text);
 	}
 	if (!code) {

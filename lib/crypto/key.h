@@ -10,32 +10,22 @@
 #include <sgpu/crypto.h>
 #include <sgpu/json.h>
 
-enum { SGPU_KEY_TEXT_MAX = 16384, SGPU_KEY_MASK_FROM = 24, SGPU_KEY_LINE_MAX = 512 };
-
-/* ---- key_mask.c: a key's text, with its long strings masked ---- */
-struct sgpu_key_masked {
-	const char *text; /* the original */
-	size_t size;
-	const char *name; /* for messages */
-	char *copy;
-	json_t *object; /* of the masked copy */
-};
-/* Parses it; its text must be an object. Errors: SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_key_masked_open(const char *text, size_t size, const char *name,
-					 struct sgpu_key_masked *masked, struct sgpu_error *error);
-void sgpu_key_masked_close(struct sgpu_key_masked *masked);
-/* A member of 32 bytes. */
-SGPU_MUST_CHECK int sgpu_key_bytes(const struct sgpu_key_masked *masked, const json_t *object,
-				   const char *member, uint8_t bytes[32], struct sgpu_error *error);
+enum { SGPU_KEY_TEXT_MAX = 16384, SGPU_KEY_LINE_MAX = 512 };
 
 /* ---- key_parse.c ---- */
+/* Parses a key's text, which must be an object. The messages quote none of it. Errors:
+ * SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_key_object(const char *text, size_t size, const char *name,
+				    json_t **object, struct sgpu_error *error);
+/* What of a member may be shown: nothing that is long enough to be a key. */
+const char *sgpu_key_shown(const char *value);
 /* Refuses members but those `known` and the registered optional ones, which may not say that the
  * key is for anything but `use` and one of the algorithms. */
 SGPU_MUST_CHECK int sgpu_key_members(const json_t *object, const char *name,
 				     const char *const *known, const char *use,
 				     const char *const *algorithms, struct sgpu_error *error);
-/* A member of the masked text as a key to encrypt with. */
-SGPU_MUST_CHECK int sgpu_key_from_object(const struct sgpu_key_masked *masked, const json_t *object,
+/* A key to encrypt with. */
+SGPU_MUST_CHECK int sgpu_key_from_object(const char *name, const json_t *object,
 					 struct sgpu_key *key, struct sgpu_error *error);
 
 /* ---- key.c ---- */
@@ -53,8 +43,8 @@ SGPU_MUST_CHECK int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct
 size_t sgpu_signing_line(const struct sgpu_signing_key *key, char line[SGPU_KEY_LINE_MAX]);
 /* Whether the object is one that signs, by its type. */
 bool sgpu_signing_is(const json_t *object);
-SGPU_MUST_CHECK int sgpu_signing_from_object(const struct sgpu_key_masked *masked,
-					     const json_t *object, struct sgpu_signing_key *key,
+SGPU_MUST_CHECK int sgpu_signing_from_object(const char *name, const json_t *object,
+					     struct sgpu_signing_key *key,
 					     struct sgpu_error *error);
 
 /* ---- key_load.c ---- */

@@ -10,6 +10,36 @@
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
+int sgpu_key_object(const char *text, size_t size, const char *name, json_t **object,
+		    struct sgpu_error *error)
+{
+	int line = 0, column = 0;
+
+	*object = NULL;
+	if (size > SGPU_KEY_TEXT_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: longer than %d bytes, so not a key",
+				 name, SGPU_KEY_TEXT_MAX);
+	}
+	int code = sgpu_json_parse(text, size, object, &line, &column, NULL);
+	if (code) {
+		return sgpu_fail(error, code, "%s:%d:%d: not a JSON Web Key", name, line, column);
+	}
+	if (!json_is_object(*object)) {
+		json_decref(*object);
+		*object = NULL;
+		return sgpu_fail(error, SGPU_EINVALID, "%s: not a JSON Web Key: not an object",
+				 name);
+	}
+	return 0;
+}
+
+const char *sgpu_key_shown(const char *value)
+{
+	enum { SHOWN_MAX = 23 };
+
+	return strlen(value) <= SHOWN_MAX ? value : "...";
+}
+
 static bool one_of(const char *text, const char *const *list)
 {
 	for (; *list; list++) {
@@ -65,7 +95,7 @@ static int check_optional(const json_t *object, const char *name, const char *wa
 	if (alg && !one_of(json_string_value(alg), algorithms)) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "%s: 'alg' is '%s': the key is meant for something else", name,
-				 json_string_value(alg));
+				 sgpu_key_shown(json_string_value(alg)));
 	}
 	if (ops && !valid_operations(ops)) {
 		return sgpu_fail(error, SGPU_EINVALID,
@@ -89,11 +119,8 @@ int sgpu_key_members(const json_t *object, const char *name, const char *const *
 
 	json_object_foreach ((json_t *)(uintptr_t)object, key, value) {
 		if (!one_of(key, known) && !one_of(key, optional)) {
-			return strlen(key) < SGPU_KEY_MASK_FROM
-				       ? sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%s'",
-						   name, key)
-				       : sgpu_fail(error, SGPU_EINVALID, "%s: unknown member",
-						   name);
+			return sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%s'", name,
+					 sgpu_key_shown(key));
 		}
 	}
 	return check_optional(object, name, use, algorithms, error);
@@ -108,35 +135,34 @@ static int check_members(const json_t *object, const char *name, const char *con
 	return sgpu_key_members(object, name, known, "enc", algorithms, error);
 }
 
-static int parse_oct(const struct sgpu_key_masked *masked, const json_t *object,
-		     struct sgpu_key *key, struct sgpu_error *error)
+static int parse_oct(const char *name, const json_t *object, struct sgpu_key *key,
+		     struct sgpu_error *error)
 {
 	static const char *const members[] = { "k", NULL };
-	int code = check_members(object, masked->name, members, error);
+	int code = check_members(object, name, members, error);
 
 	key->kind = SGPU_KEY_OCT;
-	return code ? code : sgpu_key_bytes(masked, object, "k", key->secret, error);
+	return code ? code : sgpu_json_bytes(object, name, "k", key->secret, 32, error);
 }
 
-static int parse_x25519(const struct sgpu_key_masked *masked, const json_t *object,
-			struct sgpu_key *key, struct sgpu_error *error)
+static int parse_x25519(const char *name, const json_t *object, struct sgpu_key *key,
+			struct sgpu_error *error)
 {
 	static const char *const members[] = { "crv", "x", "d", NULL };
 	const json_t *curve = json_object_get(object, "crv");
-	const char *name = masked->name;
 	uint8_t derived[32] = { 0 };
 
 	if (!json_is_string(curve) || strcmp(json_string_value(curve), "X25519")) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: 'crv' is %s%s%s, not 'X25519'", name,
 				 json_is_string(curve) ? "'" : "",
-				 json_is_string(curve) ? json_string_value(curve)
+				 json_is_string(curve) ? sgpu_key_shown(json_string_value(curve))
 				 : curve	       ? "not a string"
 						       : "missing",
 				 json_is_string(curve) ? "'" : "");
 	}
 	int code = check_members(object, name, members, error);
 	if (!code) {
-		code = sgpu_key_bytes(masked, object, "x", key->public_half, error);
+		code = sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
 	}
 	key->kind = SGPU_KEY_X25519_PUBLIC;
 	if (!code) {
@@ -152,7 +178,7 @@ static int parse_x25519(const struct sgpu_key_masked *masked, const json_t *obje
 		return code;
 	}
 	key->kind = SGPU_KEY_X25519;
-	code = sgpu_key_bytes(masked, object, "d", key->secret, error);
+	code = sgpu_json_bytes(object, name, "d", key->secret, 32, error);
 	if (!code) {
 		code = sgpu_x25519_public(key->secret, derived, error);
 	}
@@ -163,10 +189,9 @@ static int parse_x25519(const struct sgpu_key_masked *masked, const json_t *obje
 	return code;
 }
 
-int sgpu_key_from_object(const struct sgpu_key_masked *masked, const json_t *object,
-			 struct sgpu_key *key, struct sgpu_error *error)
+int sgpu_key_from_object(const char *name, const json_t *object, struct sgpu_key *key,
+			 struct sgpu_error *error)
 {
-	const char *name = masked->name;
 	const json_t *type = json_object_get(object, "kty");
 	int code;
 
@@ -184,12 +209,12 @@ int sgpu_key_from_object(const struct sgpu_key_masked *masked, const json_t *obj
 				 type ? "not a string" : "missing");
 	}
 	if (!strcmp(json_string_value(type), "oct")) {
-		code = parse_oct(masked, object, key, error);
+		code = parse_oct(name, object, key, error);
 	} else if (!strcmp(json_string_value(type), "OKP")) {
-		code = parse_x25519(masked, object, key, error);
+		code = parse_x25519(name, object, key, error);
 	} else {
 		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'kty' is '%s', not 'oct' or 'OKP'",
-				 name, json_string_value(type));
+				 name, sgpu_key_shown(json_string_value(type)));
 	}
 	return code ? code : sgpu_key_thumbprint(key, error);
 }
@@ -197,14 +222,12 @@ int sgpu_key_from_object(const struct sgpu_key_masked *masked, const json_t *obj
 int sgpu_key_parse(const char *text, size_t size, const char *name, struct sgpu_key *key,
 		   struct sgpu_error *error)
 {
-	struct sgpu_key_masked masked;
+	json_t *object = NULL;
 
 	memset(key, 0, sizeof(*key));
-	int code = sgpu_key_masked_open(text, size, name, &masked, error);
-	if (!code) {
-		code = sgpu_key_from_object(&masked, masked.object, key, error);
-		sgpu_key_masked_close(&masked);
-	}
+	int code = sgpu_key_object(text, size, name, &object, error);
+	code = code ? code : sgpu_key_from_object(name, object, key, error);
+	json_decref(object);
 	if (code) {
 		sgpu_key_clear(key);
 	}

@@ -21,42 +21,39 @@ void sgpu_key_set_clear(struct sgpu_key_set *set)
 	}
 }
 
-static int add_key(const struct sgpu_key_masked *masked, const json_t *object,
-		   struct sgpu_key_set *set, struct sgpu_error *error)
+static int add_key(const char *name, const json_t *object, struct sgpu_key_set *set,
+		   struct sgpu_error *error)
 {
 	if (sgpu_signing_is(object)) {
 		return set->signing.kind != SGPU_SIGNING_NONE
-			       ? sgpu_fail(error, SGPU_EINVALID, "%s: two keys to sign with",
-					   masked->name)
-			       : sgpu_signing_from_object(masked, object, &set->signing, error);
+			       ? sgpu_fail(error, SGPU_EINVALID, "%s: two keys to sign with", name)
+			       : sgpu_signing_from_object(name, object, &set->signing, error);
 	}
 	if (set->has_key) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: two keys to encrypt with",
-				 masked->name);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: two keys to encrypt with", name);
 	}
 	set->has_key = true;
-	return sgpu_key_from_object(masked, object, &set->key, error);
+	return sgpu_key_from_object(name, object, &set->key, error);
 }
 
-static int add_keys(const struct sgpu_key_masked *masked, struct sgpu_key_set *set,
+static int add_keys(const char *name, const json_t *object, struct sgpu_key_set *set,
 		    struct sgpu_error *error)
 {
 	static const char *const members[] = { "keys", NULL };
-	const json_t *keys = json_object_get(masked->object, "keys");
+	const json_t *keys = json_object_get(object, "keys");
 	size_t count = json_array_size(keys);
 	int code = 0;
 
 	if (!keys) {
-		return add_key(masked, masked->object, set, error);
+		return add_key(name, object, set, error);
 	}
-	if (!json_is_array(keys) || !count || count > KEYS_MAX ||
-	    json_object_size(masked->object) != 1) {
+	if (!json_is_array(keys) || !count || count > KEYS_MAX || json_object_size(object) != 1) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "%s: not a JSON Web Key Set of '%s' alone, an array of 1 to %d",
-				 masked->name, members[0], KEYS_MAX);
+				 name, members[0], KEYS_MAX);
 	}
 	for (size_t i = 0; !code && i < count; i++) {
-		code = add_key(masked, json_array_get(keys, i), set, error);
+		code = add_key(name, json_array_get(keys, i), set, error);
 	}
 	return code;
 }
@@ -64,14 +61,12 @@ static int add_keys(const struct sgpu_key_masked *masked, struct sgpu_key_set *s
 int sgpu_key_set_parse(const char *text, size_t size, const char *name, struct sgpu_key_set *set,
 		       struct sgpu_error *error)
 {
-	struct sgpu_key_masked masked;
+	json_t *object = NULL;
 
 	memset(set, 0, sizeof(*set));
-	int code = sgpu_key_masked_open(text, size, name, &masked, error);
-	if (!code) {
-		code = add_keys(&masked, set, error);
-		sgpu_key_masked_close(&masked);
-	}
+	int code = sgpu_key_object(text, size, name, &object, error);
+	code = code ? code : add_keys(name, object, set, error);
+	json_decref(object);
 	if (code) {
 		sgpu_key_set_clear(set);
 	}

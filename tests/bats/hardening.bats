@@ -164,6 +164,33 @@ peek() {
 	END
 }
 
+# The JSON parser copies what it reads, and frees its copies.
+@test "the text of a key does not stay in the memory of the process that has read it" {
+	requires jq
+	local i
+	mkfifo pipe
+	sgpu-seal inspect -k owner.jwk pipe 3>&- &
+	WAITER=$!
+	exec 7<>pipe
+	for ((i = 0; i < 600; i++)); do
+		! readlink "/proc/$WAITER/fd/"* | grep -q '/pipe$' || break
+		sleep 0.05
+	done
+	peek "$WAITER" || skip "needs root"
+	run -0 python3 - "$WAITER" "$(jq -r '.keys[0].k // .k' owner.jwk)" <<-'END'
+	import sys
+	key, found = sys.argv[2].encode()[19:43], 0
+	with open(f"/proc/{sys.argv[1]}/maps") as maps, open(f"/proc/{sys.argv[1]}/mem", "rb", 0) as memory:
+	    for line in maps:
+	        begin, end = (int(word, 16) for word in line.split()[0].split("-"))
+	        if " rw-p " in line and end - begin < 64 << 20:
+	            memory.seek(begin)
+	            found += memory.read(end - begin).count(key)
+	print(len(key), found)
+	END
+	[ "$output" = "24 0" ]
+}
+
 @test "a call that no runner needs ends it with status 4, and is named" {
 	local number
 	requires cc

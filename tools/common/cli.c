@@ -5,10 +5,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include <jansson.h>
 
 #include <sgpu/base.h>
 
@@ -153,8 +156,16 @@ void cli_command_text(char *text, size_t size)
 	}
 }
 
+/* The JSON parser keeps copies of what it reads, and key files are JSON. */
+static void free_wiped(void *memory)
+{
+	sgpu_wipe(memory, malloc_usable_size(memory));
+	free(memory);
+}
+
 int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 {
+	json_set_alloc_funcs(malloc, free_wiped);
 	tool = this_tool;
 	words = argc > 0 ? argv + 1 : NULL;
 	cli_json = asks_for_json(argc, argv);
