@@ -137,10 +137,6 @@ void sgpu_output_close(struct sgpu_output *output);
 		.fd = -1, .directory = -1, .kept_mode = -1 \
 	}
 
-/* Removes the regular file that an output at this path would replace, by the same rules. A missing
- * file is no error. */
-SGPU_MUST_CHECK int sgpu_output_remove(const char *path, struct sgpu_error *error);
-
 /* A directory for outputs, at a path with the same rules. It and its parents are made with `mode`
  * if missing. */
 struct sgpu_output_directory {

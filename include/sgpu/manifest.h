@@ -225,6 +225,8 @@ SGPU_MUST_CHECK int sgpu_manifest_parse_options(const char *text, size_t size, u
 						struct sgpu_manifest **manifest,
 						struct sgpu_diagnostics *diagnostics,
 						struct sgpu_error *error);
+/* Resolves "." and ".." in a location by its text. False if it leaves its directory. */
+bool sgpu_location_normal(const char *location, char normal[SGPU_LOCATION_MAX + 1]);
 /* Whether the text of a location leaves its directory: absolute, or by "..". */
 bool sgpu_location_outside(const char *location);
 

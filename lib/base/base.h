@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include <sgpu/error.h>
 #include <sgpu/json.h>
@@ -116,5 +117,40 @@ int sgpu_json_parse_at(const char *text, size_t size, bool any, size_t values_ma
 		       size_t *position, struct sgpu_error *error);
 /* Line and column, in characters, of a byte. */
 void sgpu_json_place(const char *text, size_t position, int *line, int *column);
+
+/* ---- output_walk.c: the place of an output ---- */
+/* A directory that was made on the way. */
+struct sgpu_output_made {
+	int directory; /* the one that it was made in */
+	char *name;
+};
+
+struct sgpu_walk {
+	const char *shown; /* the path, for messages */
+	char *rest, *at;   /* what is left of it, from malloc */
+	mode_t mode;	   /* of directories that are made */
+	bool is_beneath;
+	bool whole; /* the last component is a directory, too */
+	int links;
+	/* the place: */
+	int descriptor;	    /* one of this process's own, if the path names that; else -1 */
+	int directory;	    /* of the last component */
+	char *name;	    /* the last component, from malloc */
+	int found;	    /* O_PATH descriptor of what has that name, or -1 */
+	struct stat status; /* of it */
+	struct sgpu_output_made *made;
+	int made_count;
+};
+
+#define SGPU_WALK_INIT .descriptor = -1, .directory = -1, .found = -1
+
+/* Walks to the place, and makes the directories that are missing. Refuses (SGPU_EPOLICY) what
+ * another user may have put there, and beneath a directory what leads out of it. */
+SGPU_MUST_CHECK int sgpu_output_walk(struct sgpu_walk *walk, const char *path,
+				     struct sgpu_error *error);
+/* In any case afterwards. The directories that were made stay, see sgpu_output_made_clear. */
+void sgpu_output_walk_end(struct sgpu_walk *walk, struct sgpu_output_made **made, int *made_count);
+/* Frees the list; removes the directories that are empty unless they are kept. */
+void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool keep);
 
 #endif

@@ -1,30 +1,170 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Output files that appear only on success.
+ * Output files that appear only on success. Linux cannot link a file over another, so a replacement
+ * has a temporary name for a moment; on a file system without O_TMPFILE, every output has one from
+ * the start. A process holds a lock on its temporary file. One without a lock was left by a killed
+ * process, and the next run removes it. All processes try the same first names, so that it is found
+ * without a search.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
 
-#include "output_name.h"
-#include "output_place.h"
+#include "base/base.h"
 
-static int open_temporary(struct sgpu_output *output, mode_t mode, struct sgpu_error *error)
+enum { COMMON_NAMES = 16, NAMES_TRIED = 100, NAME_SIZE = 64 };
+
+static void close_fd(int fd)
 {
-	sgpu_output_names_collect(output->directory);
-	output->fd = openat(output->directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
-	/* EISDIR: a kernel, EOPNOTSUPP: a file system without O_TMPFILE; ENOENT from some of FUSE.
-	 */
-	return output->fd >= 0 ? 0 : sgpu_output_name_create(output, mode, error);
+	if (fd >= 0) {
+		close(fd);
+	}
 }
 
+static void make_name(int attempt, char name[NAME_SIZE])
+{
+	if (attempt < COMMON_NAMES) {
+		snprintf(name, NAME_SIZE, ".sgpu-%d", attempt);
+	} else {
+		snprintf(name, NAME_SIZE, ".sgpu-%ld-%llx", (long)getpid(),
+			 (unsigned long long)sgpu_now_ns());
+	}
+}
+
+/* Whether the file is the user's own, has that name, and now has our lock alone. */
+static bool lock_own(int fd, int directory, const char *name)
+{
+	struct stat file, named;
+
+	return fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_uid == geteuid() &&
+	       flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+	       fstatat(directory, name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       named.st_dev == file.st_dev && named.st_ino == file.st_ino;
+}
+
+/* Removes temporary files of this user that no living process holds. */
+static void collect(int directory)
+{
+	char name[NAME_SIZE];
+
+	for (int i = 0; i < COMMON_NAMES; i++) {
+		make_name(i, name);
+		if (faccessat(directory, name, F_OK, AT_SYMLINK_NOFOLLOW)) {
+			return; /* lower ones are taken first */
+		}
+		/* For writing, since the locks of NFS need that. */
+		const int fd = openat(directory, name,
+				      O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+		if (fd >= 0 && lock_own(fd, directory, name)) {
+			unlinkat(directory, name, 0);
+		}
+		close_fd(fd);
+	}
+}
+
+/* linkat of a file that has no name yet. Without /proc it takes a new kernel, or root. */
+static int link_nameless(const struct sgpu_output *output, const char *name)
+{
+	char link[64];
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", output->fd);
+	if (linkat(AT_FDCWD, link, output->directory, name, AT_SYMLINK_FOLLOW) == 0) {
+		return 0;
+	}
+	return errno == ENOENT ? linkat(output->fd, "", output->directory, name, AT_EMPTY_PATH)
+			       : -1;
+}
+
+/* Gives the output a temporary name: that of a new file, or of the nameless one. */
+static int take_name(struct sgpu_output *output, mode_t mode, struct sgpu_error *error)
+{
+	const bool is_new = output->fd < 0;
+	char name[NAME_SIZE];
+
+	for (int attempt = 0; attempt < NAMES_TRIED; attempt++) {
+		make_name(attempt, name);
+		if (is_new) {
+			output->fd =
+				openat(output->directory, name,
+				       O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+		} else {
+			(void)!flock(output->fd, LOCK_EX | LOCK_NB);
+		}
+		if (is_new ? output->fd < 0 : link_nameless(output, name) != 0) {
+			if (errno != EEXIST) {
+				break;
+			}
+			continue;
+		}
+		/* Between creation and lock another run may have taken it for one that was left. */
+		if (!is_new || lock_own(output->fd, output->directory, name)) {
+			output->temporary = strdup(name);
+			if (!output->temporary) {
+				unlinkat(output->directory, name, 0);
+			}
+			return output->temporary ? 0 : sgpu_fail_nomem(error);
+		}
+		close(output->fd);
+		output->fd = -1;
+		errno = EEXIST;
+	}
+	return sgpu_fail_errno(error, "cannot create '%s'", output->path);
+}
+
+static int exists(const struct sgpu_output *output, struct sgpu_error *error)
+{
+	return sgpu_fail(error, SGPU_ESYSTEM, "'%s' exists", output->path);
+}
+
+/* The name of a new file. NFS renames without flags only, but it has links. */
+static int rename_new(const struct sgpu_output *output)
+{
+	const int directory = output->directory;
+
+	if (renameat2(directory, output->temporary, directory, output->name, RENAME_NOREPLACE) ==
+	    0) {
+		return 0;
+	}
+	return (errno == EINVAL || errno == ENOSYS) &&
+			       linkat(directory, output->temporary, directory, output->name, 0) == 0
+		       ? unlinkat(directory, output->temporary, 0)
+		       : -1;
+}
+
+static int give_name(struct sgpu_output *output, struct sgpu_error *error)
+{
+	int result = output->temporary ? -1 : link_nameless(output, output->name);
+	int code = 0;
+
+	if (!output->temporary && (result == 0 || errno != EEXIST || output->is_new)) {
+		code = 0;
+	} else if (output->is_new) {
+		result = rename_new(output);
+	} else {
+		code = output->temporary ? 0 : take_name(output, 0, error);
+		result = code ? -1
+			      : renameat(output->directory, output->temporary, output->directory,
+					 output->name);
+	}
+	if (code || result) {
+		return code		 ? code
+		       : errno == EEXIST ? exists(output, error)
+					 : sgpu_fail_errno(error, "cannot name '%s'", output->path);
+	}
+	free(output->temporary);
+	output->temporary = NULL;
+	return 0;
+}
+
+/* ---- the output ---- */
 int sgpu_output_set_mode(struct sgpu_output *output, mode_t mode, struct sgpu_error *error)
 {
 	if (!output->regular) {
@@ -65,65 +205,72 @@ static int open_descriptor(struct sgpu_output *output, int descriptor, struct sg
 	return output->fd < 0 ? sgpu_fail_write(error, output->path) : 0;
 }
 
-static int exists(const struct sgpu_output *output, struct sgpu_error *error)
-{
-	return sgpu_fail(error, SGPU_ESYSTEM, "'%s' exists", output->path);
-}
-
 /* What the place holds and the output needs goes over to it. */
-static int open_regular(struct sgpu_output *output, struct output_place *place, mode_t mode,
+static int open_regular(struct sgpu_output *output, struct sgpu_walk *walk, mode_t mode,
 			struct sgpu_error *error)
 {
-	const struct stat *status = &place->status;
+	const struct stat *status = &walk->status;
+	int code = 0;
 
-	if (place->found >= 0 && output->is_new) {
+	if (walk->found >= 0 && output->is_new) {
 		return exists(output, error);
 	}
 	output->regular = true;
-	output->name = place->name;
-	place->name = NULL;
+	output->name = walk->name;
+	walk->name = NULL;
 	/* To bring the name to the disk the directory has to be open for reading; where that is
 	 * denied, it does without. */
-	output->directory = openat(place->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	output->directory = openat(walk->directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (output->directory < 0) {
-		output->directory = place->directory;
-		place->directory = -1;
+		output->directory = walk->directory;
+		walk->directory = -1;
 	}
 	/* Bits that another user chose would let them read; so would those of another file that was
 	 * linked here. */
-	if (place->found >= 0 && status->st_uid == geteuid() && status->st_nlink == 1) {
+	if (walk->found >= 0 && status->st_uid == geteuid() && status->st_nlink == 1) {
 		output->kept_mode = (int)(status->st_mode & 0777);
 	}
-	const int code = open_temporary(output, mode, error);
+	collect(output->directory);
+	output->fd = openat(output->directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
+	if (output->fd < 0) {
+		/* EISDIR: a kernel, EOPNOTSUPP: a file system without O_TMPFILE; ENOENT from some
+		 * of FUSE. */
+		code = take_name(output, mode, error);
+	}
 	return code || mode == 0600 || output->kept_mode < 0
 		       ? code
 		       : sgpu_output_set_mode(output, mode, error);
 }
 
-static int open_found(struct sgpu_output *output, struct output_place *place, mode_t mode,
+static int open_found(struct sgpu_output *output, struct sgpu_walk *walk, mode_t mode,
 		      struct sgpu_error *error)
 {
-	if (place->descriptor >= 0) {
-		return open_descriptor(output, place->descriptor, error);
+	const bool there = walk->found >= 0;
+
+	if (walk->descriptor >= 0) {
+		return open_descriptor(output, walk->descriptor, error);
 	}
-	if (place->found >= 0 && S_ISDIR(place->status.st_mode)) {
+	if (there && walk->is_beneath && !S_ISREG(walk->status.st_mode)) {
+		return sgpu_fail(error, SGPU_EPOLICY, "'%s' is there and is not a regular file",
+				 walk->shown);
+	}
+	if (there && S_ISDIR(walk->status.st_mode)) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': it is a directory",
 				 output->path);
 	}
-	if (place->found >= 0 && !S_ISREG(place->status.st_mode)) {
-		return open_special(output, place->found, error);
-	}
-	return open_regular(output, place, mode, error);
+	return there && !S_ISREG(walk->status.st_mode) ? open_special(output, walk->found, error)
+						       : open_regular(output, walk, mode, error);
 }
 
-/* Ends an opening: all of the output, or nothing. */
-static int finish_opening(struct sgpu_output *output, struct output_place *place, int code)
+static int open_walked(struct sgpu_output *output, struct sgpu_walk *walk, const char *path,
+		       mode_t mode, bool is_new, struct sgpu_error *error)
 {
-	output->made = place->made;
-	output->made_count = place->made_count;
-	place->made = NULL;
-	place->made_count = 0;
-	sgpu_output_place_clear(place);
+	*output = (struct sgpu_output)SGPU_OUTPUT_INIT;
+	output->is_new = is_new;
+	output->path = strdup(walk->shown);
+	int code = output->path ? sgpu_output_walk(walk, path, error) : sgpu_fail_nomem(error);
+	code = code ? code : open_found(output, walk, mode, error);
+	sgpu_output_walk_end(walk, &output->made, &output->made_count);
 	if (code) {
 		sgpu_output_close(output);
 	}
@@ -133,21 +280,11 @@ static int finish_opening(struct sgpu_output *output, struct output_place *place
 static int open_path(struct sgpu_output *output, const char *path, mode_t mode, bool is_new,
 		     struct sgpu_error *error)
 {
-	struct output_place place = OUTPUT_PLACE_INIT;
+	const bool is_standard = !strcmp(path, "-");
+	struct sgpu_walk walk = { SGPU_WALK_INIT, .shown = is_standard ? "standard output" : path,
+				  .mode = mode == 0600 ? 0700 : 0777 };
 
-	*output = (struct sgpu_output)SGPU_OUTPUT_INIT;
-	output->is_new = is_new;
-	output->path = strdup(strcmp(path, "-") ? path : "standard output");
-	if (!output->path) {
-		return sgpu_fail_nomem(error);
-	}
-	if (!strcmp(path, "-")) {
-		return finish_opening(output, &place,
-				      open_descriptor(output, STDOUT_FILENO, error));
-	}
-	int code = sgpu_output_place_find(path, mode == 0600 ? 0700 : 0777, &place, error);
-	code = code ? code : open_found(output, &place, mode, error);
-	return finish_opening(output, &place, code);
+	return open_walked(output, &walk, is_standard ? "/dev/stdout" : path, mode, is_new, error);
 }
 
 int sgpu_output_open(struct sgpu_output *output, const char *path, mode_t mode,
@@ -165,21 +302,11 @@ int sgpu_output_open_new(struct sgpu_output *output, const char *path, mode_t mo
 int sgpu_output_open_beneath(struct sgpu_output *output, int root, const char *path,
 			     const char *shown, mode_t mode, bool is_new, struct sgpu_error *error)
 {
-	struct output_place place = OUTPUT_PLACE_INIT;
+	struct sgpu_walk walk = { SGPU_WALK_INIT, .shown = shown, .mode = 0700,
+				  .is_beneath = true };
 
-	*output = (struct sgpu_output)SGPU_OUTPUT_INIT;
-	output->is_new = is_new;
-	output->path = strdup(shown);
-	if (!output->path) {
-		return sgpu_fail_nomem(error);
-	}
-	int code = sgpu_output_place_beneath(root, path, shown, 0700, &place, error);
-	if (!code && place.found >= 0 && !S_ISREG(place.status.st_mode)) {
-		code = sgpu_fail(error, SGPU_EPOLICY, "'%s' is there and is not a regular file",
-				 shown);
-	}
-	code = code ? code : open_regular(output, &place, mode, error);
-	return finish_opening(output, &place, code);
+	walk.directory = fcntl(root, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	return open_walked(output, &walk, path, mode, is_new, error);
 }
 
 bool sgpu_output_has_name(const struct sgpu_output *output)
@@ -192,31 +319,19 @@ int sgpu_output_made_in(const struct sgpu_output *output, int i)
 	return i < output->made_count ? output->made[i].directory : -1;
 }
 
-/* A full disk behind a redirection may report its error only at close, which is not ours for
- * standard output; fsync reports it now, if this kind of file supports it. */
-static int commit_special(struct sgpu_output *output, struct sgpu_error *error)
-{
-	if (fsync(output->fd) && errno != EINVAL && errno != EROFS && errno != ENOTSUP) {
-		return sgpu_fail_write(error, output->path);
-	}
-	sgpu_output_close(output);
-	return 0;
-}
-
 int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 {
-	if (!output->regular) {
-		return commit_special(output, error);
-	}
-	if (!output->unsynced && fsync(output->fd)) {
+	/* A full disk behind a redirection may report its error only at close, which is not ours
+	 * for standard output; fsync reports it now, if this kind of file supports it. */
+	if (!output->unsynced && fsync(output->fd) &&
+	    (output->regular || (errno != EINVAL && errno != EROFS && errno != ENOTSUP))) {
 		return sgpu_fail_write(error, output->path);
 	}
-	const int code = output->is_new ? sgpu_output_name_give(output, error)
-					: sgpu_output_name_replace(output, error);
+	const int code = output->regular ? give_name(output, error) : 0;
 	if (code) {
 		return code;
 	}
-	if (!output->unsynced) {
+	if (output->regular && !output->unsynced) {
 		/* The name must survive a crash too; a file system that cannot is no reason to
 		 * fail. */
 		(void)!fsync(output->directory);
@@ -246,9 +361,7 @@ void sgpu_output_close(struct sgpu_output *output)
 	if (output->fd > STDERR_FILENO) {
 		close(output->fd);
 	}
-	if (output->directory >= 0) {
-		close(output->directory);
-	}
+	close_fd(output->directory);
 	sgpu_output_made_clear(&output->made, &output->made_count, false);
 	free(output->temporary);
 	free(output->name);
@@ -256,16 +369,29 @@ void sgpu_output_close(struct sgpu_output *output)
 	*output = (struct sgpu_output)SGPU_OUTPUT_INIT;
 }
 
-int sgpu_output_remove(const char *path, struct sgpu_error *error)
+int sgpu_output_directory_open(struct sgpu_output_directory *directory, const char *path,
+			       mode_t mode, struct sgpu_error *error)
 {
-	struct output_place place = OUTPUT_PLACE_INIT;
-	int code = sgpu_output_place_find(path, 0700, &place, error);
+	struct sgpu_walk walk = { SGPU_WALK_INIT, .shown = path, .mode = mode, .whole = true };
+	int code = sgpu_output_walk(&walk, path, error);
 
-	if (!code && place.found >= 0 && S_ISREG(place.status.st_mode) &&
-	    unlinkat(place.directory, place.name, 0)) {
-		code = sgpu_fail_errno(error, "cannot remove the older '%s'", path);
+	*directory = (struct sgpu_output_directory)SGPU_OUTPUT_DIRECTORY_INIT;
+	if (!code) {
+		directory->fd = openat(walk.directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		code = directory->fd < 0
+			       ? sgpu_fail_errno(error, "cannot open directory '%s'", path)
+			       : 0;
 	}
-	sgpu_output_made_clear(&place.made, &place.made_count, false);
-	sgpu_output_place_clear(&place);
+	sgpu_output_walk_end(&walk, &directory->made, &directory->made_count);
+	if (code) {
+		sgpu_output_directory_close(directory, false);
+	}
 	return code;
+}
+
+void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool keep)
+{
+	sgpu_output_made_clear(&directory->made, &directory->made_count, keep);
+	close_fd(directory->fd);
+	*directory = (struct sgpu_output_directory)SGPU_OUTPUT_DIRECTORY_INIT;
 }

@@ -7,13 +7,11 @@
 
 #include "manifest/reader.h"
 
-/* Resolves "." and ".." by text into `normal` (of the path's size with its NUL). False if the path
- * leaves its directory. */
-static bool normalise(const char *path, char *normal)
+bool sgpu_location_normal(const char *path, char normal[SGPU_LOCATION_MAX + 1])
 {
 	size_t used = 0;
 
-	if (*path == '/') {
+	if (*path == '/' || strnlen(path, SGPU_LOCATION_MAX + 1) > SGPU_LOCATION_MAX) {
 		return false;
 	}
 	while (*path) {
@@ -43,10 +41,7 @@ bool sgpu_location_outside(const char *location)
 {
 	char normal[SGPU_LOCATION_MAX + 1];
 
-	if (strnlen(location, sizeof(normal)) >= sizeof(normal)) {
-		return true;
-	}
-	return !normalise(location, normal);
+	return !sgpu_location_normal(location, normal);
 }
 
 static bool has_control(const char *text)
@@ -66,7 +61,7 @@ static void check_output(struct sgpu_reader *reader, const char *where, const ch
 	char normal[SGPU_LOCATION_MAX + 1], text[SGPU_VALUE_TEXT_MAX];
 	const json_t *other;
 
-	if (!normalise(json_string_value(value), normal)) {
+	if (!sgpu_location_normal(json_string_value(value), normal)) {
 		sgpu_reader_report(reader, where, field, NULL,
 				   "%s is outside the directory of the outputs",
 				   sgpu_reader_value(value, text));
@@ -150,7 +145,7 @@ static bool output_name(const struct sgpu_segment *segment, char normal[SGPU_LOC
 {
 	bool named = segment->location && strcmp(segment->location, "-") != 0;
 
-	return normalise(named ? segment->location : segment->id, normal);
+	return sgpu_location_normal(named ? segment->location : segment->id, normal);
 }
 
 static void diagnostic_at(struct sgpu_reader *reader, int index, const char *format, const char *a,

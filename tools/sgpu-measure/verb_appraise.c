@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
@@ -159,15 +160,22 @@ static int check_paths(const struct task *task)
 /* A pipe or a device keeps nothing. Returns an exit status. */
 static int remove_older(const char *path)
 {
+	struct sgpu_output output;
 	struct sgpu_error error = { 0 };
+	struct stat status;
+	bool removed;
 
-	if (!path || cli_is_standard(path)) {
+	if (!path || cli_is_standard(path) ||
+	    (stat(path, &status) == 0 && !S_ISREG(status.st_mode))) {
 		return 0;
 	}
 	if (!cli_output_apart(path)) {
 		return 2;
 	}
-	return sgpu_output_remove(path, &error) ? cli_error(&error) : 0;
+	int code = sgpu_output_open(&output, path, 0600, &error);
+	code = code ? code : sgpu_output_remove_older(&output, &removed, &error);
+	sgpu_output_close(&output);
+	return code ? cli_error(&error) : 0;
 }
 
 /* The key and the result of another quote: whoever does not look at the exit status would take them

@@ -13,7 +13,7 @@
 /* One output of the response. */
 struct opening_target {
 	bool wanted;
-	char *path;   /* below the folder; NULL for the one that goes to out_path */
+	char *path;   /* below the folder, without dots; NULL for the one that goes to out_path */
 	bool written; /* verified and in `output`, which waits to be committed */
 	struct sgpu_output output;
 };
@@ -31,11 +31,11 @@ struct opening {
 	struct sgpu_batch *response;
 	bool has_key;
 	uint8_t batch_key[SGPU_KEY_SIZE];
-	struct opening_target *targets; /* by segment */
-	struct sgpu_output out;		/* at out_path, until its target takes it */
-	struct seal_below below;
-	struct open_leases leases; /* where outputs are */
-	int pending_max;	   /* how many outputs may wait to be committed */
+	struct opening_target *targets;	    /* by segment */
+	struct sgpu_output out;		    /* at out_path, until its target takes it */
+	struct sgpu_output_directory below; /* of -C */
+	struct open_leases leases;	    /* where outputs are */
+	int pending_max;		    /* how many outputs may wait to be committed */
 	int spool; /* where a LOW output for a pipe is until it has verified, or -1 */
 	struct seal_meter meter;
 	uint64_t bytes_in, bytes_out;
@@ -49,6 +49,9 @@ SGPU_MUST_CHECK int opening_prepare(struct opening *opening, struct sgpu_error *
 SGPU_MUST_CHECK int opening_authenticate(struct opening *opening, struct sgpu_error *error);
 /* Decides which outputs are wanted and where they go. */
 SGPU_MUST_CHECK int opening_choose(struct opening *opening, struct sgpu_error *error);
+/* An output at a target's path below the folder, to which no link on the way leads. */
+SGPU_MUST_CHECK int opening_below(const struct opening *opening, int i, mode_t mode,
+				  struct sgpu_output *output, struct sgpu_error *error);
 /* Opens the place of one output. */
 SGPU_MUST_CHECK int opening_target_open(struct opening *opening, int i, struct sgpu_error *error);
 /* Opens all that is wanted, reads the archive to its end, and only then lets the outputs appear. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -150,38 +151,35 @@ static int mark_wanted(struct opening *opening, struct sgpu_error *error)
 	return 0;
 }
 
-static int compare_paths(const void *a, const void *b)
+/* What can be said about an output before there is one: it is no file that is read, and it exists
+ * only if it may be replaced. */
+static int check_below(const struct opening *opening, const char *path, struct sgpu_error *error)
 {
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
+	struct stat status;
+	char *place = NULL;
+	int code = 0;
 
-static int check_distinct(const struct opening *opening, struct sgpu_error *error)
-{
-	const int count = opening->response->segment_count;
-	int paths = 0, code = 0;
-	char **sorted = calloc((size_t)count + 1, sizeof(*sorted));
-	if (!sorted) {
+	if (asprintf(&place, "/proc/self/fd/%d/%s", opening->below.fd, path) < 0) {
 		return sgpu_fail_nomem(error);
 	}
-	for (int i = 0; i < count; i++) {
-		if (opening->targets[i].path) {
-			sorted[paths++] = opening->targets[i].path;
-		}
+	if (cli_is_input(place)) {
+		code = sgpu_fail(error, SGPU_EUSAGE,
+				 "output '%s' below '%s' would replace a file that is read", path,
+				 opening->folder);
+	} else if (!opening->force && lstat(place, &status) == 0 && S_ISREG(status.st_mode)) {
+		(void)sgpu_fail(error, SGPU_ESYSTEM, "'%s/%s' exists", opening->folder, path);
+		code = sgpu_hint(error, "--force replaces it");
 	}
-	qsort(sorted, (size_t)paths, sizeof(*sorted), compare_paths);
-	for (int i = 1; !code && i < paths; i++) {
-		if (!strcmp(sorted[i - 1], sorted[i])) {
-			code = sgpu_fail(error, SGPU_EINVALID, "two outputs go to '%s'", sorted[i]);
-		}
-	}
-	free(sorted);
+	free(place);
 	return code;
 }
 
+/* The check of the manifest found that no two are the same, and that none leads out. */
 static int take_paths(struct opening *opening, const struct sgpu_manifest *manifest,
 		      struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
+	char normal[SGPU_LOCATION_MAX + 1];
 	for (int i = 0; i < response->segment_count; i++) {
 		const int at = sgpu_manifest_segment(manifest, response->segments[i].id);
 		const char *path = at < 0 ? NULL : manifest->segments[at].location;
@@ -191,12 +189,18 @@ static int take_paths(struct opening *opening, const struct sgpu_manifest *manif
 		if (!path || !strcmp(path, "-")) {
 			path = response->segments[i].id;
 		}
-		opening->targets[i].path = strdup(path);
-		if (!opening->targets[i].path) {
-			return sgpu_fail_nomem(error);
+		if (!sgpu_location_normal(path, normal)) {
+			return sgpu_fail(error, SGPU_EPOLICY, "the output '%s' is not below '%s'",
+					 path, opening->folder);
+		}
+		opening->targets[i].path = strdup(normal);
+		int code = opening->targets[i].path ? check_below(opening, normal, error)
+						    : sgpu_fail_nomem(error);
+		if (code) {
+			return code;
 		}
 	}
-	return check_distinct(opening, error);
+	return 0;
 }
 
 /* As many outputs as there can be wait for the whole response to verify; each takes descriptors. */
@@ -235,12 +239,6 @@ int opening_choose(struct opening *opening, struct sgpu_error *error)
 	code = sgpu_manifest_parse(response->manifest_text, response->manifest_size, &manifest,
 				   &diagnostics, error);
 	code = code ? code : take_paths(opening, manifest, error);
-	for (int i = 0; !code && i < response->segment_count; i++) {
-		if (opening->targets[i].path) {
-			code = seal_below_check(&opening->below, opening->targets[i].path,
-						opening->force, error);
-		}
-	}
 	sgpu_manifest_free(&manifest);
 	sgpu_diagnostics_clear(&diagnostics);
 	return code;

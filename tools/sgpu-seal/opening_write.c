@@ -132,9 +132,9 @@ static int commit(struct opening *opening, struct sgpu_error *error)
 {
 	struct stat root, last_status;
 	int last = -1, code = 0;
-	const bool at_once = opening->folder && sync_at_once(opening) &&
-			     fstat(opening->below.folder.fd, &root) == 0;
-	if (at_once && syncfs(opening->below.folder.fd)) {
+	const bool at_once =
+		opening->folder && sync_at_once(opening) && fstat(opening->below.fd, &root) == 0;
+	if (at_once && syncfs(opening->below.fd)) {
 		return sgpu_fail_errno(error, "cannot write to '%s'", opening->folder);
 	}
 	for (int i = 0; !code && i < opening->response->segment_count; i++) {
@@ -299,8 +299,7 @@ static int remove_older(struct opening *opening, int i, struct sgpu_error *error
 	int code = 0;
 
 	if (opening->folder) {
-		code = seal_below_output(&opening->below, opening->targets[i].path, 0600,
-					 opening->force, output, error);
+		code = opening_below(opening, i, 0600, output, error);
 	}
 	code = code ? code : sgpu_output_remove_older(output, &removed, error);
 	if (removed) {
@@ -387,7 +386,7 @@ void opening_clear(struct opening *opening)
 	free(opening->targets);
 	free(opening->only.items);
 	sgpu_output_close(&opening->out);
-	sgpu_output_directory_close(&opening->below.folder, opening->opened > 0);
+	sgpu_output_directory_close(&opening->below, opening->opened > 0);
 	sgpu_tar_close(&opening->reader);
 	sgpu_batch_free(&opening->response);
 	sgpu_wipe(opening->batch_key, sizeof(opening->batch_key));

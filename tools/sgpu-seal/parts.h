@@ -126,19 +126,6 @@ SGPU_MUST_CHECK int seal_pass_through(struct sgpu_tar_reader *reader,
 /* A process that is killed must leave no plaintext: what has not verified as a whole may stand
  * under no name. */
 SGPU_MUST_CHECK int seal_refuse_name(const char *place, struct sgpu_error *error);
-struct seal_below {
-	struct sgpu_output_directory folder;
-	const char *name;
-};
-/* What can be said about an output before there is one: its path stays below the folder by its
- * text, it is no file that is read, and it exists only if it may be replaced. */
-SGPU_MUST_CHECK int seal_below_check(const struct seal_below *below, const char *path, bool replace,
-				     struct sgpu_error *error);
-/* An output at a relative path that does not leave the folder, neither by its text nor through a
- * link. */
-SGPU_MUST_CHECK int seal_below_output(const struct seal_below *below, const char *path, mode_t mode,
-				      bool replace, struct sgpu_output *output,
-				      struct sgpu_error *error);
 
 /* ---- reports ---- */
 /* -v: "sealed 1.0 GiB in 0.31 s, 3.46 GB/s, ipsec-mb (VAES), 2 threads". */

@@ -134,7 +134,7 @@ static int report(const struct opening *opening)
 
 int verb_open(int argc, char **argv)
 {
-	struct opening opening = { .below = { .folder = SGPU_OUTPUT_DIRECTORY_INIT },
+	struct opening opening = { .below = SGPU_OUTPUT_DIRECTORY_INIT,
 				   .out = SGPU_OUTPUT_INIT,
 				   .spool = -1,
 				   .pending_max = 1 };
