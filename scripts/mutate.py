@@ -13,7 +13,7 @@ as equivalent, or when one no longer applies to the sources. It works in a copy 
 An entry of the table:
 
   name: seal-nonce-low-bits
-  file: lib/batch/chunks.c
+  file: lib/batch/sealed.c
   tests: test_seal test_seal_stream        names as for scripts/run-tests.sh
   equivalent: why no test can notice it    only where that is so; then it is built, and not counted
   - a line of the file, as it stands

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The key schedule of a sealed segment.
+ * The sealed segment: its lengths, its key schedule, and runs of its chunks in memory.
  */
 #include <string.h>
 
@@ -101,4 +101,96 @@ void sgpu_sealed_nonce(const struct sgpu_sealed_keys *keys, uint64_t chunk,
 	for (int i = 0; i < 8; i++) {
 		nonce[SGPU_NONCE_SIZE - 1 - i] ^= (uint8_t)(chunk >> (8 * i));
 	}
+}
+
+/* ---- lengths ---- */
+bool sgpu_sealed_size(uint64_t size, uint64_t *sealed_size)
+{
+	if (size > SGPU_SEALED_PLAINTEXT_MAX) {
+		return false;
+	}
+	*sealed_size = SGPU_SEALED_HEADER + sgpu_run_sealed_size(size, true);
+	return true;
+}
+
+uint64_t sgpu_run_sealed_size(uint64_t size, bool last)
+{
+	return size + SGPU_TAG_SIZE * (size / SGPU_CHUNK + last);
+}
+
+uint64_t sgpu_opened_size(uint64_t size)
+{
+	uint64_t rest = size % SGPU_SEALED_CHUNK;
+
+	return size / SGPU_SEALED_CHUNK * SGPU_CHUNK +
+	       (rest > SGPU_TAG_SIZE ? rest - SGPU_TAG_SIZE : 0);
+}
+
+bool sgpu_sealed_plaintext_size(uint64_t sealed_size, uint64_t *size)
+{
+	if (sealed_size < SGPU_SEALED_HEADER + SGPU_TAG_SIZE) {
+		return false;
+	}
+	uint64_t full = (sealed_size - SGPU_SEALED_HEADER) / SGPU_SEALED_CHUNK;
+	uint64_t last = (sealed_size - SGPU_SEALED_HEADER) % SGPU_SEALED_CHUNK;
+	if (full > SGPU_SEALED_PLAINTEXT_MAX / SGPU_CHUNK || last < SGPU_TAG_SIZE) {
+		return false;
+	}
+	*size = full * SGPU_CHUNK + (last - SGPU_TAG_SIZE);
+	return true;
+}
+
+/* ---- runs of chunks ---- */
+int sgpu_seal_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys, uint64_t first,
+		     bool last, const uint8_t *in, size_t size, uint8_t *out)
+{
+	uint8_t nonce[SGPU_NONCE_SIZE];
+
+	if (!last && size % SGPU_CHUNK) {
+		return SGPU_EUSAGE;
+	}
+	for (;; first++) {
+		size_t part = size < SGPU_CHUNK ? size : SGPU_CHUNK;
+		if (part < SGPU_CHUNK && !last) {
+			return 0;
+		}
+		sgpu_sealed_nonce(keys, first, nonce);
+		int code = sgpu_aead_seal(aead, nonce, in, part, out, out + part);
+		if (code || part < SGPU_CHUNK) {
+			return code;
+		}
+		in += part;
+		size -= part;
+		out += part + SGPU_TAG_SIZE;
+	}
+}
+
+int sgpu_open_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys, uint64_t first,
+		     bool last, const uint8_t *in, size_t size, uint8_t *out, uint64_t *bad_chunk)
+{
+	uint8_t nonce[SGPU_NONCE_SIZE];
+	int code = 0;
+
+	for (; size >= SGPU_SEALED_CHUNK && !code; first++) {
+		sgpu_sealed_nonce(keys, first, nonce);
+		code = sgpu_aead_open(aead, nonce, in, SGPU_CHUNK, out, in + SGPU_CHUNK);
+		if (code) {
+			break;
+		}
+		in += SGPU_SEALED_CHUNK;
+		size -= SGPU_SEALED_CHUNK;
+		out += SGPU_CHUNK;
+	}
+	if (!code && last && size >= SGPU_TAG_SIZE) {
+		sgpu_sealed_nonce(keys, first, nonce);
+		code = sgpu_aead_open(aead, nonce, in, size - SGPU_TAG_SIZE, out,
+				      in + size - SGPU_TAG_SIZE);
+	} else if (!code && (last || size)) {
+		/* No end mark where there must be one, or something shorter than a chunk inside. */
+		code = SGPU_EAUTH;
+	}
+	if (code && bad_chunk) {
+		*bad_chunk = first;
+	}
+	return code;
 }
