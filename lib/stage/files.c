@@ -9,9 +9,11 @@
 #include <limits.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -39,6 +41,53 @@ struct sgpu_files {
 	int private_count;
 };
 
+/* ---- descriptors that only name a file: opening a watchdog, a tape or a terminal has effects, and
+ * opening a pipe waits ---- */
+int sgpu_look(int directory, const char *path, int flags)
+{
+	return openat(directory, path, O_PATH | O_CLOEXEC | flags);
+}
+
+int sgpu_look_open(int look, int flags)
+{
+	char name[32];
+	struct stat status;
+
+	if (fstat(look, &status) != 0 || !S_ISREG(status.st_mode)) {
+		errno = EINVAL;
+		return -1;
+	}
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", look);
+	return open(name, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+}
+
+int sgpu_look_open_name(int directory, const char *name, int flags)
+{
+	int look = sgpu_look(directory, name, O_NOFOLLOW);
+	int fd = look < 0 ? -1 : sgpu_look_open(look, flags);
+
+	if (look >= 0) {
+		close(look);
+	}
+	return fd;
+}
+
+/* Beneath the directory, without links, '..' out of it, or another mount. */
+static int look_beneath(int directory, const char *path)
+{
+	struct open_how how = { .flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+				.resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+					   RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV };
+	int fd = -1;
+
+	/* Fails with EAGAIN when something was renamed meanwhile. */
+	for (int attempt = 0; attempt < 100 && fd < 0 && (!attempt || errno == EAGAIN); attempt++) {
+		fd = (int)syscall(SYS_openat2, directory, path, &how, sizeof(how));
+	}
+	return fd;
+}
+
+/* ---- directories ---- */
 int sgpu_files_create(struct sgpu_files **files, struct sgpu_error *error)
 {
 	*files = calloc(1, sizeof(**files));
@@ -252,7 +301,7 @@ static int open_beneath(const struct sgpu_files *files, int index, const char *p
 		errno = ENOENT;
 		return -1;
 	}
-	return sgpu_look_beneath(files->directories[index].fd, rest);
+	return look_beneath(files->directories[index].fd, rest);
 }
 
 /* A descriptor that only names the file: nothing has been opened. */
@@ -336,7 +385,7 @@ int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd,
 		}
 	}
 	if (code == SGPU_OK) {
-		*fd = sgpu_look_open(look, AT_FDCWD, path, O_RDONLY | O_NOFOLLOW);
+		*fd = sgpu_look_open(look, O_RDONLY);
 		code = *fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", path) : SGPU_OK;
 	}
 	close(look);

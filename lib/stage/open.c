@@ -137,8 +137,7 @@ static int open_looked_at(int directory, const char *id, bool writable, int *fd,
 		code = check_file(id, &status, error);
 	}
 	if (code == SGPU_OK) {
-		*fd = sgpu_look_open(look, directory, id,
-				     (writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW);
+		*fd = sgpu_look_open(look, writable ? O_RDWR : O_RDONLY);
 		code = *fd < 0 ? sgpu_fail_errno(error, "cannot open region '%s'", id) : SGPU_OK;
 	}
 	close(look);

@@ -46,17 +46,13 @@ SGPU_MUST_CHECK int sgpu_region_open_in(int directory, const char *id, bool writ
 					bool expired_too, struct sgpu_region *region, bool *found,
 					struct sgpu_error *error);
 
-/* ---- look.c: descriptors that only name a file; -1 with errno on failure ---- */
+/* ---- files.c: descriptors that only name a file; -1 with errno on failure ---- */
 int sgpu_look(int directory, const char *path, int flags);
-/* Beneath the directory, without links, '..' out of it, or another mount. */
-int sgpu_look_beneath(int directory, const char *path);
-/* Opens the regular file that was looked at; where there is no /proc by `path`, if that still is
- * it. */
-int sgpu_look_open(int look, int directory, const char *path, int flags);
+/* Opens the regular file that was looked at; this takes /proc. */
+int sgpu_look_open(int look, int flags);
 /* Both in turn, for a name in a directory that may be anything. */
 int sgpu_look_open_name(int directory, const char *name, int flags);
 
-/* ---- files.c ---- */
 /* Opens a regular file by a location's path. `files` may be NULL: then nothing is. */
 SGPU_MUST_CHECK int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd,
 				    struct sgpu_error *error);

@@ -33,7 +33,7 @@ static int open_anywhere(const char *path, int *fd, struct sgpu_error *error)
 {
 	int look = sgpu_look(AT_FDCWD, path, 0), code = SGPU_OK;
 
-	*fd = look < 0 ? -1 : sgpu_look_open(look, AT_FDCWD, path, O_RDONLY);
+	*fd = look < 0 ? -1 : sgpu_look_open(look, O_RDONLY);
 	if (*fd < 0) {
 		code = look >= 0 && errno == EINVAL
 			       ? sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", path)
