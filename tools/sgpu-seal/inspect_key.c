@@ -9,7 +9,8 @@
 
 #include <sgpu/base.h>
 
-#include "inspecting.h"
+#include "cli.h"
+#include "parts.h"
 
 enum { KEY_FILE_MAX = 16 << 10 }; /* longer ones are refused by the parser, too */
 

@@ -9,7 +9,7 @@
 #include <sgpu/base.h>
 
 #include "cli.h"
-#include "inspecting.h"
+#include "parts.h"
 
 static const char *const mac_texts[] = { "none", "not checked, no key was given", "verified" };
 static const char *const mac_names[] = { "none", "not checked", "verified" };

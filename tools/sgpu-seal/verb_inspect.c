@@ -11,7 +11,8 @@
 #include <sgpu/base.h>
 #include <sgpu/sniff.h>
 
-#include "inspecting.h"
+#include "cli.h"
+#include "parts.h"
 #include "verbs.h"
 
 struct task {
