@@ -51,6 +51,9 @@ SGPU_MUST_CHECK int sgpu_memory_file_create(const char *name, uint64_t size, boo
  * Errors: SGPU_EINVALID, SGPU_EPOLICY (not sealed), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_memory_file_check(int fd, const char *what, uint64_t least, uint64_t most,
 					   uint64_t *size, bool *huge, struct sgpu_error *error);
+/* Checks and maps it: *memory of *size bytes, which no core dump shows. */
+SGPU_MUST_CHECK int sgpu_memory_file_map(int fd, const char *what, uint64_t least, uint64_t most,
+					 void **memory, uint64_t *size, struct sgpu_error *error);
 
 /* ---- ranges.c ----
  * A tree of ranges of addresses that do not overlap. A range is the first member of the record that

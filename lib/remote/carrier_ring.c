@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/memory_file.h"
+#include "base/base.h"
 #include "remote/link.h"
 
 /* ---- what both sides share ---- */

@@ -5,7 +5,7 @@
 #ifndef SGPU_RING_OUTSIDE_H
 #define SGPU_RING_OUTSIDE_H
 
-#include "base/memory_file.h"
+#include "base/base.h"
 #include "ring/rpc.h"
 
 /* A call. In the ring: handle: the descriptor; offset and length: the data in the shared area;

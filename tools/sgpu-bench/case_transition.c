@@ -16,8 +16,8 @@
 
 #include <sgpu/attest.h>
 
-#include "base/cores.h"
-#include "base/spin.h"
+#include "bench/cores.h"
+#include "base/base.h"
 #include "cases.h"
 #include "setup.h"
 

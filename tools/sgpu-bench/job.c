@@ -155,11 +155,61 @@ static const void *data_of(const struct job *job, int segment)
 	return (const void *)(uintptr_t)json_integer_value(address);
 }
 
+/* The keys of a segment's sealed bytes: new ones to seal with, or those that `header` names. */
+static int aead_of(const struct job *job, const struct sgpu_batch *batch, int segment,
+		   const uint8_t *header, struct sgpu_sealed_keys *keys, struct sgpu_aead **aead,
+		   struct sgpu_error *error)
+{
+	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
+	size_t size = 0;
+	int rc = sgpu_batch_segment_key(batch, job->key, batch->segments[segment].id,
+					batch->response ? batch->response_id : NULL, key, context,
+					&size, error);
+
+	if (rc == SGPU_OK) {
+		rc = header ? sgpu_sealed_keys_open(key, context, size, header, keys, error)
+			    : sgpu_sealed_keys_new(key, context, size, keys, error);
+	}
+	return rc ? rc : sgpu_aead_create(NULL, keys->key, aead, error);
+}
+
 static int make_payload(const struct job *job, int segment, uint8_t *payload,
 			struct sgpu_error *error)
 {
-	return sgpu_batch_seal_payload(job->batch, job->key, segment, data_of(job, segment),
-				       payload, error);
+	const struct sgpu_batch_segment *s = &job->batch->segments[segment];
+	struct sgpu_sealed_keys keys;
+	struct sgpu_aead *aead = NULL;
+
+	if (!s->sealed) {
+		memcpy(payload, data_of(job, segment), s->size);
+		return SGPU_OK;
+	}
+	int rc = aead_of(job, job->batch, segment, NULL, &keys, &aead, error);
+	if (rc == SGPU_OK) {
+		sgpu_sealed_header(&keys, payload);
+		rc = sgpu_seal_chunks(aead, &keys, 0, true, data_of(job, segment), s->size,
+				      payload + SGPU_SEALED_HEADER);
+	}
+	sgpu_aead_free(&aead);
+	return rc;
+}
+
+static int open_payload(const struct job *job, const struct sgpu_batch *response, int segment,
+			const uint8_t *payload, uint64_t size, void *data, struct sgpu_error *error)
+{
+	struct sgpu_sealed_keys keys;
+	struct sgpu_aead *aead = NULL;
+
+	if (!response->segments[segment].sealed) {
+		memcpy(data, payload, size);
+		return SGPU_OK;
+	}
+	int rc = aead_of(job, response, segment, payload, &keys, &aead, error);
+	rc = rc ? rc
+		: sgpu_open_chunks(aead, &keys, 0, true, payload + SGPU_SEALED_HEADER,
+				   size - SGPU_SEALED_HEADER, data, NULL);
+	sgpu_aead_free(&aead);
+	return rc;
 }
 
 static int write_payload(int fd, const char *name, const struct sgpu_batch *batch, int segment,
@@ -180,12 +230,19 @@ static int set_payloads(struct job *job, struct sgpu_error *error)
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
-		const struct sgpu_batch_segment *s = &job->batch->segments[i];
+		struct sgpu_batch_segment *s = &job->batch->segments[i];
 
-		if (data_of(job, i)) {
-			rc = sgpu_batch_set_payload(job->batch, i, data_of(job, i), s->size, error);
-		} else {
+		if (!data_of(job, i)) {
 			job->result_size += s->size;
+			continue;
+		}
+		s->location.kind = SGPU_LOCATION_INLINE;
+		s->sealed = s->masking == SGPU_MASKING_AES_GCM;
+		s->has_kt128 = !s->sealed;
+		if (s->has_kt128) {
+			sgpu_kt128(data_of(job, i), s->size, NULL, 0, s->kt128, sizeof(s->kt128));
+		} else if (!sgpu_sealed_size(s->size, &s->sealed_size)) {
+			rc = sgpu_fail(error, SGPU_EUSAGE, "the data are too large");
 		}
 	}
 	return rc;
@@ -307,7 +364,7 @@ static int read_output(const struct job *job, struct sgpu_tar_reader *tar,
 		rc = sgpu_batch_next_payload(tar, response, &next, error);
 		rc = rc ? rc : sgpu_tar_read(tar, payload, size, error);
 	}
-	rc = rc ? rc : sgpu_batch_open_payload(response, job->key, index, payload, data, error);
+	rc = rc ? rc : open_payload(job, response, index, payload, size, data, error);
 	free(payload);
 	return rc;
 }

@@ -13,7 +13,7 @@
 #include <jansson.h>
 
 #include <sgpu/io.h>
-#include <sgpu/transfer.h>
+#include <transfer/transfer.h>
 
 #include "parts.h"
 #include "verbs.h"
