@@ -39,11 +39,8 @@ function positional(arguments) {
 	if (arguments ~ /OPERATION/) return "operation"
 	if (arguments ~ /CASE/) return "case"
 	if (arguments ~ /REGION/) return "region"
-	if (arguments ~ /^[a-z]+\|[a-z]+/) return "words"
 	return "file"
 }
-# "init sign" of "init|sign [REQUEST]"
-function subverbs(arguments) { sub(/ *[^a-z |].*/, "", arguments); return words(arguments) }
 function lister(what) {
 	if (what == "operation") return "ops 2>/dev/null | sed \"1d; s/[^a-z0-9_].*//\""
 	if (what == "case") return "list 2>/dev/null | sed -n \"s/^\\([a-z][a-z0-9-]*\\) .*/\\1/p\""
@@ -113,17 +110,7 @@ END {
 	print "\tcase $verb:$word in"
 	print "\t*:-*) mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\") ;;"
 	for (v = 1; v <= verbs; v++) {
-		arguments = verb_arguments[verb[v]]
-		what = positional(arguments)
-		if (what == "words") {
-			# Files behind the first of them.
-			print "\t" verb[v] ":*)"
-			print "\t\t" offer("words", subverbs(arguments))
-			print "\t\tfor before in \"${COMP_WORDS[@]:2:COMP_CWORD-2}\"; do"
-			print "\t\t\tcase \" " subverbs(arguments) " \" in *\" $before \"*) " offer("file") " ;; esac"
-			print "\t\tdone"
-			print "\t\t;;"
-		} else print "\t" verb[v] ":*) " offer(what) " ;;"
+		print "\t" verb[v] ":*) " offer(positional(verb_arguments[verb[v]])) " ;;"
 	}
 	print "\tesac"
 	print "}"
@@ -190,10 +177,8 @@ END {
 			if (f[1] == verb[v]) print "\t\t\t" spec(f) " \\"
 		}
 		what = positional(verb_arguments[verb[v]])
-		if (what == "words")
-			print "\t\t\t" quoted("1:verb:" action(what, subverbs(verb_arguments[verb[v]]))) " \\"
 		if (what != "none")
-			print "\t\t\t" quoted("*:" (is_listed(what) ? what : "file") ":" action(what == "words" ? "file" : what)) " \\"
+			print "\t\t\t" quoted("*:" (is_listed(what) ? what : "file") ":" action(what)) " \\"
 		print "\t\t\t&& ret=0"
 		print "\t\t;;"
 	}
@@ -224,10 +209,7 @@ END {
 		what = positional(verb_arguments[verb[v]])
 		when = "__fish_seen_subcommand_from " verb[v]
 		if (what == "none") printf "complete -c %s -n \"%s\" -f\n", tool, when
-		else if (what == "words") {
-			list = subverbs(verb_arguments[verb[v]])
-			printf "complete -c %s -n \"%s; and not __fish_seen_subcommand_from %s\"%s\n", tool, when, list, offer(what, list)
-		} else if (is_listed(what)) printf "complete -c %s -n \"%s\"%s\n", tool, when, offer(what)
+		else if (is_listed(what)) printf "complete -c %s -n \"%s\"%s\n", tool, when, offer(what)
 	}
 	for (r = 1; r <= rows; r++) {
 		split(row[r], f, "\t")

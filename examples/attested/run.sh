@@ -11,11 +11,10 @@ accuracy=$("$knn/run.sh" "$folder") # the payloads, and what is to come out
 cd "$folder"
 rm -rf expected ./*.pem ./*.jwk ./*.crt quote pipe response; mv out expected
 
-# The machine's maker: a key that names the machine, known to the authority, which certifies the key that signs quotes.
-sgpu-measure provision -o ek.pem --public ek.pub.pem
-sgpu-measure enroll -k ek.pem -o ak.pem --request request
-sgpu-measure ca init -o ca.pem --certificate ca.crt
-sgpu-measure ca sign -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt request
+# An authority certifies a key that names the machine (ek), and that key certifies the one that signs quotes (ak).
+sgpu-measure keygen -o ca.pem --authority ca.crt
+sgpu-measure keygen -o ek.pem | sgpu-measure certify -k ca.pem --certificate ca.crt -o ek.crt
+sgpu-measure keygen -o ak.pem | sgpu-measure certify -k ek.pem --certificate ek.crt -o ak.crt
 
 # The owner: which programs may have the data, whose work they take, and a number that no old quote can know.
 sgpu-seal keygen -q -o owner.jwk

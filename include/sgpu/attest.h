@@ -23,9 +23,10 @@
 extern "C" {
 #endif
 
-#define SGPU_EAT_PROFILE "tag:sgpu.dev,2026:measure#1"
+#define SGPU_EAT_PROFILE "tag:sgpu.dev,2026:measure#2"
 #define SGPU_CMW_PROFILE "tag:sgpu.dev,2026:evidence#1"
-#define SGPU_TYPE_EAT "application/eat+jwt; eat_profile=\"" SGPU_EAT_PROFILE "\""
+#define SGPU_TYPE_EAT_OF(profile) "application/eat+jwt; eat_profile=\"" profile "\""
+#define SGPU_TYPE_EAT SGPU_TYPE_EAT_OF(SGPU_EAT_PROFILE)
 #define SGPU_TYPE_TSM "application/vnd.veraison.tsm-report+json"
 #define SGPU_TYPE_NVIDIA "application/vnd.veraison.nvidia-gpu-evidence+json"
 #define SGPU_TYPE_GRAMINE "application/vnd.sgpu.gramine-quote+json"
@@ -56,8 +57,6 @@ bool sgpu_signer_in_tpm(const struct sgpu_signer *signer);
 /* PEM from malloc; free the private one with sgpu_free_wiped. */
 SGPU_MUST_CHECK int sgpu_signer_private_pem(const struct sgpu_signer *signer, char **pem,
 					    size_t *size, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_signer_public_pem(const struct sgpu_signer *signer, char **pem,
-					   size_t *size, struct sgpu_error *error);
 /* The SHA-256 of the DER SubjectPublicKeyInfo, which names a key. */
 SGPU_MUST_CHECK int sgpu_signer_fingerprint(const struct sgpu_signer *signer,
 					    uint8_t hash[SGPU_SHA256_SIZE],
@@ -81,36 +80,24 @@ SGPU_MUST_CHECK int sgpu_chain_parse(const char *pem, size_t size, const char *n
 				     struct sgpu_chain *chain, struct sgpu_error *error);
 void sgpu_chain_clear(struct sgpu_chain *chain);
 
-/* ---- JWS (RFC 7515), compact, ES384 alone ---- */
-/* *token from malloc. x5c: `chain`, or NULL for none; typ may be NULL. */
-SGPU_MUST_CHECK int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
-				  const char *typ, const void *payload, size_t size, char **token,
-				  struct sgpu_error *error);
-/* Verifies strictly by RFC 5280 that the chain leads to one of the roots at time `now`; the
- * system's roots are not used. The leaf must be on P-384, no CA, with key usage digitalSignature
- * and no extended key usage except any. Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
-SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain,
-				      const struct sgpu_chain *roots, int64_t now,
-				      struct sgpu_error *error);
-
-/* ---- the small CA ---- */
-/* Makes a self-signed certificate for a CA's key. PEM from malloc. */
+/* ---- three levels of certificates: an authority, EKs of machines, their AKs ---- */
+/* Makes a self-signed certificate for an authority's key, with a path length of 1. PEM from malloc.
+ */
 SGPU_MUST_CHECK int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now,
 				   unsigned days, char **pem, size_t *size,
 				   struct sgpu_error *error);
-/* Makes a request for an AK: a PKCS#10 request signed by the AK, inside a JWS signed by the EK.
- * Text from malloc. */
-SGPU_MUST_CHECK int sgpu_enroll_request(const struct sgpu_signer *ek, const struct sgpu_signer *ak,
-					int64_t now, char **text, size_t *size,
+/* Makes a request for a certificate (PKCS#10), signed by its key. PEM from malloc. */
+SGPU_MUST_CHECK int sgpu_request_create(const struct sgpu_signer *signer, char **pem, size_t *size,
 					struct sgpu_error *error);
-/* Makes a certificate for the AK, if the request is signed by one of the known EKs (public PEM, any
- * number) and by the AK itself, and is at most `max_age` seconds old. Chain PEM (AK, then CA), from
- * malloc. Errors: SGPU_EPOLICY (unknown EK), SGPU_ESIGNATURE, SGPU_EEXPIRED, SGPU_EUSAGE (the CA's
- * certificate ends a day or more before). */
+/* Makes a certificate for the key of a request that this key signed: an AK's, if the issuer's own
+ * certificate has a path length of 0, as that of an EK has, or else an EK's. It lasts `days`, or
+ * with 0 at most 30, and never longer than its issuer's. Chain PEM (that certificate, then the
+ * issuer's), from malloc. Errors: SGPU_EINVALID (malformed), SGPU_ESIGNATURE, SGPU_EKEY (the
+ * issuer's certificate is another key's), SGPU_EEXPIRED, SGPU_EUSAGE (too many days). */
 SGPU_MUST_CHECK int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_chain,
-				    const char *known_eks, const char *request, size_t request_size,
-				    int64_t now, unsigned days, unsigned max_age, char **pem,
-				    size_t *size, struct sgpu_error *error);
+				    const char *request, size_t request_size, int64_t now,
+				    unsigned days, char **pem, size_t *size,
+				    struct sgpu_error *error);
 
 /* ---- the platform ---- */
 enum sgpu_platform_kind {

@@ -5,6 +5,7 @@
 #ifndef SGPU_ATTEST_INTERNAL_H
 #define SGPU_ATTEST_INTERNAL_H
 
+#include <openssl/bio.h>
 #include <openssl/evp.h>
 #include <openssl/x509.h>
 
@@ -16,7 +17,11 @@ struct sgpu_signer {
 	bool in_tpm;
 };
 
-enum { SGPU_SHA512_SIZE = 64, SGPU_CERTIFICATE_MAX = 16384 /* bytes of DER */ };
+enum {
+	SGPU_SHA512_SIZE = 64,
+	SGPU_CERTIFICATE_MAX = 16384, /* bytes of DER */
+	SGPU_AK_DAYS = 30,	      /* what the certificate of an AK lasts at most */
+};
 
 SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
 				struct sgpu_error *error);
@@ -31,6 +36,12 @@ bool sgpu_is_p384(const EVP_PKEY *key);
  * certificate. */
 SGPU_MUST_CHECK int sgpu_certificate_key(const uint8_t *der, size_t size, const char *what,
 					 EVP_PKEY **key, struct sgpu_error *error);
+/* Whether an authority certified an EK by it: with a path length of 0. May be NULL. */
+bool sgpu_is_ek_certificate(X509 *certificate);
+/* Seconds since 1970, or -1. */
+int64_t sgpu_certificate_time(const ASN1_TIME *time);
+/* What a memory BIO holds, as a string from malloc; the BIO's own copy is wiped. */
+SGPU_MUST_CHECK int sgpu_bio_text(BIO *bio, char **text, size_t *size, struct sgpu_error *error);
 /* A certificate from exactly `size` bytes of DER, or NULL. */
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
@@ -40,12 +51,20 @@ SGPU_MUST_CHECK int sgpu_chain_push(const struct sgpu_chain *chain, int first,
 				    STACK_OF(X509) * stack, const char *what,
 				    struct sgpu_error *error);
 /* Whether `leaf` leads through `others` to one of the roots, which is self-signed: no partial
- * chains. No revocation lists are fetched or read. strict: by the profile of our own certificates;
- * those of the makers of processors lack key usage and key identifiers. `owner` names the chain in
- * messages: "VCEK", or "". Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
+ * chains. No revocation lists are fetched or read. `machine`: the chain is that of an AK, by the
+ * profile of our own certificates, and the fingerprint of the EK that signed it goes there. NULL
+ * for those of the makers of processors, which lack key usage and key identifiers. `owner` names
+ * the chain in messages: "VCEK", or "". Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
 SGPU_MUST_CHECK int sgpu_chain_check(X509 *leaf, STACK_OF(X509) * others,
-				     const struct sgpu_chain *roots, int64_t now, bool strict,
+				     const struct sgpu_chain *roots, int64_t now, uint8_t *machine,
 				     const char *owner, struct sgpu_error *error);
+/* Verifies strictly by RFC 5280 that the chain leads through an EK to one of the roots at time
+ * `now`; the system's roots are not used. The leaf must be on P-384, no CA, with key usage
+ * digitalSignature and no extended key usage except any, and last neither longer than its EK's nor
+ * above SGPU_AK_DAYS. Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
+SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain,
+				      const struct sgpu_chain *roots, int64_t now,
+				      uint8_t machine[SGPU_SHA256_SIZE], struct sgpu_error *error);
 
 /* Decodes base64url without padding, of any length: *data from malloc, not terminated. Errors:
  * SGPU_EINVALID. */
@@ -75,10 +94,10 @@ SGPU_MUST_CHECK int sgpu_jws_parse(const char *token, size_t size, struct sgpu_j
 SGPU_MUST_CHECK int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key,
 				   struct sgpu_error *error);
 void sgpu_jws_clear(struct sgpu_jws *jws);
-/* As sgpu_jws_sign, with a "kid" that may be NULL. */
-SGPU_MUST_CHECK int sgpu_jws_make(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
-				  const char *typ, const char *kid, const void *payload,
-				  size_t size, char **token, struct sgpu_error *error);
+/* *token from malloc. x5c: `chain`, or NULL for none; typ may be NULL. */
+SGPU_MUST_CHECK int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
+				  const char *typ, const void *payload, size_t size, char **token,
+				  struct sgpu_error *error);
 
 /* ---- keys/ ---- */
 /* The text of a file that sgpu_owners_load takes. Errors: SGPU_EINVALID. */

@@ -12,6 +12,8 @@
  * submodule. */
 #define SGPU_OWN SGPU_EAT_PROFILE
 #define SGPU_EAT_TYP "eat+jwt"
+/* Of version 1, in which an authority certified AKs: such quotes are shown, and never verified. */
+#define SGPU_EAT_PROFILE_1 "tag:sgpu.dev,2026:measure#1"
 enum {
 	SGPU_UEID_SIZE = 33,
 	SGPU_UEID_RAND = 1 /* RFC 9711, section 4.2.1.1 */,
@@ -43,9 +45,8 @@ const json_t *sgpu_claims_device_of(const json_t *claims, const char **name);
  * and of the AK. */
 SGPU_MUST_CHECK int sgpu_quote_report_data(const json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE],
 					   uint8_t report_data[64], struct sgpu_error *error);
-/* The ueid: of the machine when the AK's certificate names its EK, else of the AK. */
-SGPU_MUST_CHECK int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid[SGPU_UEID_SIZE],
-				    struct sgpu_error *error);
+/* The ueid of a machine, by the fingerprint of its EK. */
+void sgpu_quote_ueid(const uint8_t machine[SGPU_SHA256_SIZE], uint8_t ueid[SGPU_UEID_SIZE]);
 
 /* The parts of a quote, unverified. */
 struct sgpu_quote_parts {
@@ -54,7 +55,8 @@ struct sgpu_quote_parts {
 	struct sgpu_jws jws;
 	EVP_PKEY *key;		      /* the AK's, of the first certificate */
 	uint8_t ak[SGPU_SHA256_SIZE]; /* its fingerprint */
-	json_t *claims;		      /* well formed */
+	json_t *claims;		      /* well formed, unless `old` */
+	bool old;		      /* of version 1 */
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	int count;
 };

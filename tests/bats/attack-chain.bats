@@ -14,10 +14,9 @@ NONCE=000102030405060708090a0b0c0d0e0f
 setup_file() {
 	has_compiler && python3 -c 'import cryptography' 2>/dev/null || return 0
 	cd "$BATS_FILE_TMPDIR" || return 1
-	sgpu-measure provision -o ek.pem --public ek.pub.pem
-	sgpu-measure enroll -k ek.pem -o ak.pem --request request
-	sgpu-measure ca init -o ca.pem --certificate ca.crt
-	sgpu-measure ca sign -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt request
+	sgpu-measure keygen -o ca.pem --authority ca.crt
+	sgpu-measure keygen -o ek.pem | sgpu-measure certify -k ca.pem --certificate ca.crt -o ek.crt
+	sgpu-measure keygen -o ak.pem | sgpu-measure certify -k ek.pem --certificate ek.crt -o ak.crt
 	compile -D_GNU_SOURCE -shared -fPIC -o fake_tsm.so "$SGPU_TOP/tests/bats/fake_tsm.c"
 	mkdir amd
 	python3 "$SGPU_TOP/tests/bats/fake_tsm.py" init amd

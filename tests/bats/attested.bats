@@ -188,7 +188,7 @@ seal_to_owner() {
 
 @test "the quote of another authority's machine gives no key" {
 	start_runner
-	sgpu-measure ca init -o other.pem --certificate ca.crt.other
+	sgpu-measure keygen -o other.pem --authority ca.crt.other
 	mv ca.crt.other ca.crt
 	run --separate-stderr -4 appraise
 	assert_no_file recipient.jwk
@@ -285,7 +285,7 @@ seal_to_owner() {
 }
 
 @test "without its certificate, or with one of another key, there is neither a quote nor a run" {
-	sgpu-measure provision -o other.pem --public other.pub.pem
+	sgpu-measure keygen -o other.pem --request other.csr
 	run --separate-stderr sgpu-run --device cpu --quote quote --nonce "$NONCE" --attestation-key other.pem \
 		--certificate ak.crt -o response /dev/null
 	[ "$status" -ne 0 ]

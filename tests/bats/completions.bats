@@ -40,7 +40,7 @@ offers() {
 
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
-	touch cpu.batch cuda.u8 gemm.txt sign.request app.json
+	touch cpu.batch cuda.u8 gemm.txt app.json
 	[ -e "$SGPU_BUILD/completions/bash/sgpu-run" ] || skip "needs the completions that 'make' builds"
 }
 
@@ -58,10 +58,8 @@ shell_offers() {
 	offers "$1" "sgpu-manifest ops ge" "gemm"
 	offers "$1" "sgpu-run ops ge" "gemm"
 	offers "$1" "sgpu-manifest init --op sof" "softmax"
-	# Cases, sub-verbs, regions.
+	# Cases, regions.
 	offers "$1" "sgpu-bench run ap" "app"
-	offers "$1" "sgpu-measure ca s" "sign"
-	offers "$1" "sgpu-measure ca sign s" "sign.request"
 	small_job
 	make_keys
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk | sgpu-stage load -q --keep >/dev/null
@@ -76,13 +74,12 @@ shell_offers() {
 	offers "$1" "sgpu-run info c" ""
 }
 
-@test "bash offers operations, cases, regions, devices and sub-verbs, and files only where they are taken" {
+@test "bash offers operations, cases, regions and devices, and files only where they are taken" {
 	shell_offers bash
 	offers bash "sgpu-run --device=c" "cpu cuda"
 	offers bash "sgpu-bench run --device=" "auto cpu cuda"
 	offers bash "sgpu-manifest init --output=ap" "app.json"
 	offers bash "sgpu-manifest ops " "$(sgpu-manifest ops | awk 'NR > 1 { print $1 }' | paste -sd ' ')"
-	offers bash "sgpu-measure ca " "init sign"
 	# Where a user took "=" out of what bash cuts at.
 	# shellcheck source=/dev/null
 	source "$SGPU_BUILD/completions/bash/sgpu-run"
@@ -109,12 +106,10 @@ shell_offers() {
 	requires zsh
 	shell_offers zsh
 	offers zsh "sgpu-run --device=c" "cpu cuda"
-	offers zsh "sgpu-measure ca " "init sign"
 }
 
 @test "fish offers the same" {
 	requires fish
 	shell_offers fish
 	offers fish "sgpu-run --device=c" "--device=cpu --device=cuda"
-	offers fish "sgpu-measure ca " "init sign"
 }

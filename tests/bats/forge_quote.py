@@ -10,7 +10,7 @@ import sys
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 
-OWN = "tag:sgpu.dev,2026:measure#1"
+OWN = "tag:sgpu.dev,2026:measure#2"
 
 
 def decode(text):

@@ -528,10 +528,9 @@ landlock() {
 @test "a quote says that files are confined" {
 	requires jq
 	landlock
-	sgpu-measure provision -q -o ek.pem --public ek.pub.pem
-	sgpu-measure enroll -q -k ek.pem -o ak.pem --request ak.request
-	sgpu-measure ca init -q -o ca.pem --certificate ca.crt
-	sgpu-measure ca sign -q -k ca.pem --certificate ca.crt --ek ek.pub.pem -o ak.crt ak.request
+	sgpu-measure keygen -q -o ca.pem --authority ca.crt
+	sgpu-measure keygen -q -o ek.pem | sgpu-measure certify -q -k ca.pem --certificate ca.crt -o ek.crt
+	sgpu-measure keygen -q -o ak.pem | sgpu-measure certify -q -k ek.pem --certificate ek.crt -o ak.crt
 	small_job
 	sgpu-manifest pack job.json | sgpu-seal seal -k owner.jwk >sealed
 	sgpu-run --device cpu -k owner.jwk --quote quote --nonce 0011223344556677 --attestation-key ak.pem \

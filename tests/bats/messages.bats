@@ -223,7 +223,7 @@ other_files() {
 	mkdir -p other
 	cp job.json other/manifest
 	gzip -c job.batch >other/gzip
-	sgpu-measure provision -o ek.pem --public other/public.pem
+	sgpu-measure keygen -o ek.pem --request other/request
 	cp ek.pem other/pem
 	printf 'some words\n%.0s' {1..20} >other/text
 	head -c 1064 /dev/zero >other/zeros

@@ -147,8 +147,8 @@ the_service_runs() {
 }
 
 @test "the attestation key is replaced as the guide says, and quotes verify under the same authority" {
-	sgpu-measure provision -q -o ek.pem --public ek.pub.pem
-	sgpu-measure ca init -q -o ca.pem --certificate ca.crt
+	sgpu-measure keygen -q -o ca.pem --authority ca.crt
+	sgpu-measure keygen -q -o ek.pem --request ek.request
 	do_as_told rotate-ak
 	local nonce=00112233445566778899aabbccddeeff
 	sgpu-measure quote -q -k ak.pem --certificate ak.crt --nonce $nonce --device cpu -o quote
@@ -159,8 +159,8 @@ the_service_runs() {
 @test "a key that leaked is revoked as the guide says, and the one that takes its place is not" {
 	requires jq
 	local nonce=00112233445566778899aabbccddeeff
-	sgpu-measure provision -q -o ek.pem --public ek.pub.pem
-	sgpu-measure ca init -q -o ca.pem --certificate ca.crt
+	sgpu-measure keygen -q -o ca.pem --authority ca.crt
+	sgpu-measure keygen -q -o ek.pem --request ek.request
 	do_as_told rotate-ak
 	sgpu-measure quote -q -k ak.pem --certificate ak.crt --nonce $nonce --device cpu -o quote
 	sgpu-measure policy -q -o policy.json quote
@@ -179,7 +179,7 @@ the_service_runs() {
 
 @test "a service is attested as the guide says, and owners seal to the worker that runs their batch" {
 	the_service_runs
-	sgpu-measure ca init -q -o ca.pem --certificate ca.crt
+	sgpu-measure keygen -q -o ca.pem --authority ca.crt
 	do_as_told attest-set-up
 	sgpu-measure policy -q --build "$SGPU_BUILD" --owners owners --at-least plain -o policy.json 2>/dev/null
 	[ -z "${SGPU_SANITIZE:-}" ] || sed -i 's/"debug": false/"debug": true/; s/"confinement": true/"confinement": false/' policy.json

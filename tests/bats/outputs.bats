@@ -243,7 +243,7 @@ unread() {
 	unread sgpu-measure policy -o job.json/out
 	unread sgpu-measure appraise -p job.json -o job.json/out
 	unread sgpu-measure appraise -p job.json --recipient job.json/out
-	unread sgpu-measure ca sign -k x --certificate x --ek x -o job.json/out
+	unread sgpu-measure certify -k x --certificate x -o job.json/out
 	unread sgpu-bench report -o job.json/out -
 }
 

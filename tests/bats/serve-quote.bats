@@ -230,9 +230,10 @@ someone_waits() {
 	attested_server
 	sgpu-run quote --nonce "$NONCE" -o quote
 	appraise
-	sgpu-measure enroll -k "$BATS_FILE_TMPDIR/ek.pem" -o new.pem --request request
-	sgpu-measure ca init -o new-ca.pem --certificate new-ca.crt
-	sgpu-measure ca sign -k new-ca.pem --certificate new-ca.crt --ek "$BATS_FILE_TMPDIR/ek.pub.pem" -o new.crt request
+	sgpu-measure keygen -o new.pem --request request
+	sgpu-measure keygen -o new-ca.pem --authority new-ca.crt
+	sgpu-measure keygen -o new-ek.pem | sgpu-measure certify -k new-ca.pem --certificate new-ca.crt -o new-ek.crt
+	sgpu-measure certify -k new-ek.pem --certificate new-ek.crt -o new.crt request
 	cp ak.pem old.pem
 	cp new.pem ak.pem
 	kill -HUP "$SERVER"

@@ -136,8 +136,8 @@ tries() {
 	SERVERS+=("$(cat tpm/pid)")
 	export TSS2_LOG=all+NONE TPM2OPENSSL_TCTI=swtpm:path=$PWD/tpm/socket
 	evidence
-	sgpu-measure enroll -k "$BATS_FILE_TMPDIR/ek.pem" --tpm -o ak.new.pem --request request
-	sgpu-measure ca sign -k "$BATS_FILE_TMPDIR/ca.pem" --certificate ca.crt --ek "$BATS_FILE_TMPDIR/ek.pub.pem" -o ak.crt request
+	sgpu-measure keygen --tpm -o ak.new.pem |
+		sgpu-measure certify -k "$BATS_FILE_TMPDIR/ek.pem" --certificate "$BATS_FILE_TMPDIR/ek.crt" -o ak.crt
 	mv ak.new.pem ak.pem
 	serve_quotes
 	quoted_batch sealed

@@ -1,35 +1,43 @@
 #!/usr/bin/env bats
 # SPDX-License-Identifier: Apache-2.0
-# sgpu-measure: keys of machines, the small certificate authority, and enrolment.
+# sgpu-measure: keys of authorities and machines, and their certificates, which openssl(1) makes and checks, too.
 # shellcheck disable=SC2154 # variables that run sets
 
 load helpers
 
-# An authority, and a machine that it knows.
+# An authority, a machine that it certified, and a request of an attestation key.
 setup() {
 	cd "$BATS_TEST_TMPDIR" || return 1
-	sgpu-measure ca init -o CA.pem --certificate CA.crt
-	sgpu-measure provision -o EK.pem --public EK.pub.pem
+	sgpu-measure keygen -o CA.pem --authority CA.crt
+	sgpu-measure keygen -o EK.pem --request EK.csr
+	sgpu-measure keygen -o AK.pem --request AK.csr
+	authorize -o EK.crt EK.csr
 }
 
-enroll() {
-	sgpu-measure enroll -k EK.pem -o AK.pem --request AK.request
+# What the authority certifies, and what the machine does.
+authorize() {
+	sgpu-measure certify -k CA.pem --certificate CA.crt "$@"
 }
 
-sign() {
-	sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem "$@"
+endorse() {
+	sgpu-measure certify -k EK.pem --certificate EK.crt "$@"
+}
+
+# lasts FILE DAYS: the certificate is valid for so many days, give or take one.
+lasts() {
+	openssl x509 -in "$1" -noout -checkend $((($2 - 1) * 86400))
+	run ! openssl x509 -in "$1" -noout -checkend $((($2 + 1) * 86400))
 }
 
 @test "private keys are files for their owner alone, whatever the umask" {
 	umask 000
-	sgpu-measure provision -o other.pem
-	sgpu-measure enroll -k EK.pem -o AK.pem --request AK.request
-	sgpu-measure ca init -o CA2.pem --certificate CA2.crt
-	for key in other.pem AK.pem CA2.pem; do
+	sgpu-measure keygen -o other.pem --request other.csr
+	sgpu-measure keygen -o CA2.pem --authority CA2.crt
+	for key in other.pem CA2.pem; do
 		[ "$(stat -c %a $key)" = 600 ]
 		grep -q 'BEGIN PRIVATE KEY' $key
 	done
-	for file in AK.request CA2.crt; do
+	for file in other.csr CA2.crt; do
 		[ "$(stat -c %a $file)" = 644 ]
 		run ! grep -q PRIVATE $file
 	done
@@ -37,33 +45,31 @@ sign() {
 
 @test "a key that exists is never overwritten, and what goes with it does not appear" {
 	cp EK.pem before
-	run --separate-stderr -3 sgpu-measure provision -o EK.pem --public new.pub.pem
+	run --separate-stderr -3 sgpu-measure keygen -o EK.pem --request new.csr
 	assert_contains "$stderr" "never overwritten"
-	assert_no_file new.pub.pem
-	run -3 sgpu-measure enroll -k EK.pem -o EK.pem --request new.request
-	assert_no_file new.request
-	run -3 sgpu-measure ca init -o EK.pem --certificate new.crt
-	assert_no_file new.crt
+	run -3 --separate-stderr sgpu-measure keygen -o EK.pem
+	[ -z "$output" ]
+	run -3 sgpu-measure keygen -o EK.pem --authority new.crt
+	assert_no_file new.csr new.crt
 	assert_same EK.pem before
 	ln -s elsewhere dangling
-	run -3 sgpu-measure provision -o dangling
+	run -3 sgpu-measure keygen -o dangling
 	assert_no_file elsewhere
 }
 
 @test "one file by two names is not written twice" {
-	run --separate-stderr -2 sgpu-measure provision -o two.pem --public ./two.pem
+	run --separate-stderr -2 sgpu-measure keygen -o two.pem --request "$PWD/two.pem"
 	assert_contains "$stderr" "cannot both go to"
-	run -2 sgpu-measure enroll -k EK.pem -o two.pem --request "$PWD/two.pem"
-	run -2 sgpu-measure ca init -o two.pem --certificate ./two.pem
+	run -2 sgpu-measure keygen -o two.pem --authority ./two.pem
 	assert_no_file two.pem
 }
 
 @test "names of files that are not UTF-8 leave the records JSON" {
 	requires jq
 	local name=$'n\xff'
-	run -0 --separate-stderr sgpu-measure provision --json -o "$name.pem" --public "$name.pub.pem"
+	run -0 --separate-stderr sgpu-measure keygen --json -o "$name.pem" --request "$name.csr"
 	run -0 jq -er '.file + " " + .public' <<<"$output"
-	[ "$output" = "n?.pem n?.pub.pem" ]
+	[ "$output" = "n?.pem n?.csr" ]
 	printf data >"$name"
 	run -0 --separate-stderr sgpu-measure memory --device cpu --json "$name"
 	run -0 jq -er '.measurements[0].label' <<<"$output"
@@ -71,209 +77,261 @@ sign() {
 }
 
 @test "when the public part cannot be written, no key is left" {
-	run --separate-stderr -3 sgpu-measure provision -o new.pem --public EK.pem/folder
+	run --separate-stderr -3 sgpu-measure keygen -o new.pem --request EK.pem/folder
 	assert_no_file new.pem
-	run --separate-stderr -3 sgpu-measure provision -o new.pem --public /dev/full
+	run --separate-stderr -3 sgpu-measure keygen -o new.pem --request /dev/full
 	assert_contains "$stderr" "No space left"
 	assert_no_file new.pem
-	run -3 sgpu-measure enroll -k EK.pem -o new.pem --request /dev/full
+	run -3 bash -c 'sgpu-measure keygen -o new.pem >/dev/full'
 	assert_no_file new.pem
-	run -3 sgpu-measure ca init -o new.pem --certificate /dev/full
+	run -3 sgpu-measure keygen -o new.pem --authority /dev/full
 	assert_no_file new.pem
 }
 
 @test "a key that others can read is refused" {
-	chmod 0640 EK.pem CA.pem
-	run --separate-stderr -4 sgpu-measure enroll -k EK.pem -o AK.pem --request AK.request
+	chmod 0640 EK.pem
+	run --separate-stderr -4 endorse -o AK.crt AK.csr
 	assert_contains "$stderr" "EK.pem"
-	assert_no_file AK.pem AK.request
-	chmod 0600 EK.pem
-	enroll
-	run -4 sign -o AK.crt AK.request
 	assert_no_file AK.crt
 }
 
-@test "keys go to a pipe and come from one" {
-	sgpu-measure provision --public p.pub.pem | cat >piped
-	grep -q 'BEGIN PRIVATE KEY' piped
-	run -0 bash -c 'cat EK.pem | sgpu-measure enroll -k - -o AK.pem --request AK.request'
-	sign AK.request >/dev/null
+@test "requests go through a pipe, and keys come from one" {
+	sgpu-measure keygen -o piped.pem | endorse | grep -q 'BEGIN CERTIFICATE'
+	run -0 bash -c 'cat EK.pem | sgpu-measure certify -k - --certificate EK.crt AK.csr'
 	exec 7<EK.pem
-	run -0 sgpu-measure enroll -k fd:7 -o AK2.pem --request -
+	run -0 sgpu-measure certify -k fd:7 --certificate EK.crt AK.csr
 	exec 7<&-
-	[ "$(printf %s "$output" | tr -dc . | wc -c)" -eq 2 ]
-}
-
-@test "a secret is not shown on a terminal" {
-	requires script pty
-	run bash -c "script -qec 'sgpu-measure provision' /dev/null </dev/null"
-	assert_contains "$output" "refusing to show a secret key on a terminal"
-	run ! grep -q 'BEGIN PRIVATE' <<<"$output"
+	run -6 bash -c 'true | sgpu-measure certify -k EK.pem --certificate EK.crt'
 }
 
 @test "--json tells the fingerprint, which is the digest of the public key" {
 	requires openssl jq
-	run --separate-stderr -0 sgpu-measure provision --json -o new.pem --public new.pub.pem
-	[ "$(jq -r .kind <<<"$output")" = EK ]
+	run --separate-stderr -0 sgpu-measure keygen --json -o new.pem --request new.csr
 	[ "$(jq -r .tpm <<<"$output")" = false ]
 	[ "$(jq -r .file <<<"$output")" = new.pem ]
-	fingerprint=$(openssl pkey -pubin -in new.pub.pem -outform DER | sha256sum | cut -d ' ' -f 1)
+	fingerprint=$(openssl pkey -in new.pem -pubout -outform DER | sha256sum | cut -d ' ' -f 1)
 	[ "$(jq -r .fingerprint <<<"$output")" = "$fingerprint" ]
-	run --separate-stderr -0 sgpu-measure provision --json
-	assert_contains "$stderr" '"kind":"EK"'
-	run ! grep -q PRIVATE <<<"$stderr"
+	run --separate-stderr -0 sgpu-measure keygen --json -o new2.pem
+	assert_contains "$stderr" '"fingerprint":'
+	run ! grep -q PRIVATE <<<"$stderr$output"
 }
 
-@test "what ca sign writes is the certificate of the key, then the authority's" {
+@test "openssl accepts what sgpu-measure makes, step by step" {
 	requires openssl
-	enroll
-	sign -o AK.crt AK.request
-	[ "$(grep -c 'BEGIN CERTIFICATE' AK.crt)" -eq 2 ]
-	run -0 openssl verify -CAfile CA.crt AK.crt
-	openssl x509 -in AK.crt -noout -pubkey >from-certificate
-	openssl pkey -in AK.pem -pubout >from-key
-	assert_same from-certificate from-key
-	openssl x509 -in AK.crt -noout -checkend $((29 * 86400))
-	run ! openssl x509 -in AK.crt -noout -checkend $((31 * 86400))
+	endorse -o AK.crt AK.csr
+	for key in EK AK; do
+		run -0 openssl req -in $key.csr -noout -verify
+		openssl x509 -in $key.crt -noout -pubkey >from-certificate
+		openssl pkey -in $key.pem -pubout >from-key
+		assert_same from-certificate from-key
+	done
+	run -0 openssl verify -x509_strict -CAfile CA.crt EK.crt
+	run -0 openssl verify -x509_strict -CAfile CA.crt -untrusted AK.crt AK.crt
+	run ! openssl verify -x509_strict -CAfile CA.crt AK.crt
+	# The certificate of the key first, then those above it.
+	[ "$(grep -c 'BEGIN CERTIFICATE' EK.crt)" -eq 2 ]
+	[ "$(grep -c 'BEGIN CERTIFICATE' AK.crt)" -eq 3 ]
+	run -0 openssl x509 -in EK.crt -noout -ext basicConstraints
+	assert_contains "$output" "CA:TRUE, pathlen:0"
+	run -0 openssl x509 -in AK.crt -noout -ext basicConstraints,keyUsage
+	assert_contains "$output" "CA:FALSE"
+	assert_contains "$output" "Digital Signature"
+}
+
+# by_openssl NAME ISSUER DAYS PROFILE: a key, and its certificate, by openssl(1) alone. Its file ends with the authority's.
+by_openssl() {
+	cat >openssl.cnf <<-'END'
+	[req]
+	distinguished_name = name
+	[name]
+	[ca]
+	basicConstraints = critical, CA:TRUE
+	keyUsage = critical, keyCertSign
+	subjectKeyIdentifier = hash
+	[ek]
+	basicConstraints = critical, CA:TRUE, pathlen:0
+	keyUsage = critical, keyCertSign
+	subjectKeyIdentifier = hash
+	authorityKeyIdentifier = keyid
+	[ak]
+	basicConstraints = critical, CA:FALSE
+	keyUsage = critical, digitalSignature
+	subjectKeyIdentifier = hash
+	authorityKeyIdentifier = keyid
+	END
+	[ -e "$1.pem" ] || (umask 077 && openssl genpkey -quiet -algorithm EC -pkeyopt ec_paramgen_curve:P-384 -out "$1.pem")
+	openssl req -new -config openssl.cnf -key "$1.pem" -subj "/CN=$1" -out "$1.csr"
+	if [ "$1" = "$2" ]; then
+		openssl x509 -req -in "$1.csr" -signkey "$1.pem" -days "$3" -extfile openssl.cnf -extensions "$4" -out "$1.crt"
+	else
+		openssl x509 -req -in "$1.csr" -CA "$2.crt" -CAkey "$2.pem" -CAcreateserial -days "$3" -extfile openssl.cnf \
+			-extensions "$4" -out one.crt
+		cat one.crt "$2.crt" >"$1.crt"
+	fi
+} 2>/dev/null
+
+# appraised AK CA: a quote with the first key is accepted under the second's certificate.
+appraised() {
+	local nonce=00112233445566778899aabbccddeeff
+	sgpu-measure quote -k "$1.pem" --certificate "$1.crt" --nonce "$nonce" --device cpu -o quote || return
+	sgpu-measure policy -o policy.json quote
+	sgpu-measure appraise -p policy.json --roots "$2.crt" --nonce "$nonce" quote
+}
+
+@test "openssl alone makes an authority, an EK and an AK whose quote is accepted" {
+	requires openssl
+	by_openssl ca ca 365 ca
+	by_openssl ek ca 31 ek
+	by_openssl ak ek 30 ak
+	run -0 openssl verify -x509_strict -CAfile ca.crt -untrusted ek.crt ak.crt
+	run -0 appraised ak ca
+	# Each of ours continues one of theirs, and theirs ours.
+	sgpu-measure certify -k ca.pem --certificate ca.crt -o EK.crt EK.csr
+	endorse -o AK.crt AK.csr
+	run -0 appraised AK ca
+	authorize -o ek.crt ek.csr
+	by_openssl ak ek 29 ak
+	run -0 appraised ak CA
+}
+
+@test "an AK whose certificate lasts above 30 days, or outlives its EK's, is refused, though openssl accepts it" {
+	requires openssl
+	by_openssl ca ca 365 ca
+	by_openssl ek ca 200 ek
+	by_openssl ak ek 31 ak
+	run -0 openssl verify -x509_strict -CAfile ca.crt -untrusted ek.crt ak.crt
+	run --separate-stderr -4 appraised ak ca
+	assert_contains "$stderr" "certificate 1 of the chain is valid for more than 30 days"
+	by_openssl ek ca 10 ek
+	by_openssl ak ek 11 ak
+	run -0 openssl verify -x509_strict -CAfile ca.crt -untrusted ek.crt ak.crt
+	run --separate-stderr -4 appraised ak ca
+	assert_contains "$stderr" "certificate 1 of the chain outlives that of its endorsement key"
+}
+
+@test "an authority's certificate is no endorsement key's" {
+	requires openssl
+	# One that certifies AKs itself, as those of version 1 did; and a machine that could make others.
+	by_openssl ca ca 365 ek
+	by_openssl ak ca 20 ak
+	run --separate-stderr -1 appraised ak ca
+	assert_contains "$stderr" "certificate 2 of the chain is not that of an endorsement key"
+	run --separate-stderr -1 sgpu-measure certify -k ca.pem --certificate ca.crt -o AK.crt AK.csr
+	assert_contains "$stderr" "its path length is 0"
+	by_openssl ca ca 365 ca
+	by_openssl ek ca 31 ca
+	by_openssl ak ek 20 ak
+	run --separate-stderr -1 appraised ak ca
+	assert_contains "$stderr" "certificate 2 of the chain is not that of an endorsement key"
 }
 
 @test "the name and the days of certificates are those asked for" {
 	requires openssl
-	sgpu-measure ca init -o named.pem --certificate named.crt --name "Clinic authority" --days 100
+	lasts CA.crt 3650
+	lasts EK.crt 30
+	sgpu-measure keygen -o named.pem --authority named.crt --name "Clinic authority" --days 100
 	run -0 openssl x509 -in named.crt -noout -subject
 	assert_contains "$output" "Clinic authority"
-	openssl x509 -in named.crt -noout -checkend $((99 * 86400))
-	run ! openssl x509 -in named.crt -noout -checkend $((101 * 86400))
-	enroll
-	sgpu-measure ca sign -k named.pem --certificate named.crt --ek EK.pub.pem --days 2 -o AK.crt AK.request
-	run ! openssl x509 -in AK.crt -noout -checkend $((3 * 86400))
-	# Those of machines are short when nothing was asked for: the authority cannot take them back.
-	sgpu-measure ca sign -k named.pem --certificate named.crt --ek EK.pub.pem -o short.crt AK.request
-	openssl x509 -in short.crt -noout -checkend $((29 * 86400))
-	run ! openssl x509 -in short.crt -noout -checkend $((31 * 86400))
-	# None outlives the authority.
-	run --separate-stderr -2 sgpu-measure ca sign -k named.pem --certificate named.crt --ek EK.pub.pem --days 9999 -o long.crt \
-		AK.request
-	assert_contains "$stderr" "the CA's certificate ends in 100 days, and none that it signs may last longer"
-	assert_no_file long.crt
-	sgpu-measure ca sign -k named.pem --certificate named.crt --ek EK.pub.pem --days 100 -o whole.crt AK.request
-	run -2 sgpu-measure ca sign -k named.pem --certificate named.crt --ek EK.pub.pem --days 101 -o long.crt AK.request
+	lasts named.crt 100
+	# None outlives its issuer.
+	run --separate-stderr -2 sgpu-measure certify -k named.pem --certificate named.crt --days 9999 -o EK2.crt EK.csr
+	assert_contains "$stderr" "the issuer's certificate ends in 100 days, and none that it signs may last longer"
+	assert_no_file EK2.crt
+	run -2 sgpu-measure certify -k named.pem --certificate named.crt --days 101 -o EK2.crt EK.csr
+	sgpu-measure certify -k named.pem --certificate named.crt --days 100 -o EK2.crt EK.csr
+	lasts EK2.crt 100
+	# Those of attestation keys are short: nobody can take them back.
+	sgpu-measure certify -k EK.pem --certificate EK2.crt -o AK.crt AK.csr
+	lasts AK.crt 30
+	run --separate-stderr -2 sgpu-measure certify -k EK.pem --certificate EK2.crt --days 31 -o long.crt AK.csr
+	assert_contains "$stderr" "at most 30 days"
+	authorize --days 10 -o EK3.crt EK.csr
+	sgpu-measure certify -k EK.pem --certificate EK3.crt -o AK.crt AK.csr
+	lasts AK.crt 10
+	sgpu-measure certify -k EK.pem --certificate EK3.crt --days 2 -o AK.crt AK.csr
+	lasts AK.crt 2
 }
 
-@test "a request of a machine that is not known is refused" {
-	enroll
-	sgpu-measure provision -o stranger.pem --public stranger.pub.pem
-	run --separate-stderr -4 sgpu-measure ca sign --json -k CA.pem --certificate CA.crt --ek stranger.pub.pem -o AK.crt AK.request
-	assert_contains "$stderr" '"EPOLICY"'
-	assert_no_file AK.crt
-	# One among several is enough, in one file or in two.
-	sign --ek stranger.pub.pem -o AK.crt AK.request
-	cat stranger.pub.pem EK.pub.pem >known.pem
-	sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek known.pem -o AK2.crt AK.request
-}
-
-@test "a request that was altered is refused" {
-	enroll
-	# In the middle of the last part, the signature.
-	size=$(stat -c %s AK.request)
-	at=$((size - 40))
-	sed -E "s/^(.{$at})./\1$([ "$(tail -c +$((at + 1)) AK.request | head -c 1)" = A ] && echo B || echo A)/" AK.request >altered
-	run ! cmp -s AK.request altered
-	run --separate-stderr -4 sign --json -o AK.crt altered
-	assert_contains "$stderr" '"ESIGNATURE"'
-	assert_no_file AK.crt
-}
-
-@test "a request that is too old is refused" {
-	enroll
-	sleep 2
-	run --separate-stderr -4 sign --json --max-age 1s -o AK.crt AK.request
-	assert_contains "$stderr" '"EEXPIRED"'
-	assert_no_file AK.crt
-	sign --max-age 1h -o AK.crt AK.request
+@test "a request that its key did not sign is refused" {
+	requires openssl
+	# The last byte of the signature.
+	openssl req -in AK.csr -outform DER >request.der
+	size=$(stat -c %s request.der)
+	printf '%b' "\\x$(tail -c 1 request.der | xxd -p | tr 0-9a-f 1-9a-f0)" |
+		dd of=request.der bs=1 seek=$((size - 1)) conv=notrunc status=none
+	openssl req -inform DER -in request.der -out altered 2>/dev/null
+	for who in endorse authorize; do
+		run --separate-stderr -4 $who --json -o new.crt altered
+		assert_contains "$stderr" '"ESIGNATURE"'
+		assert_no_file new.crt
+	done
+	# Nor does a key certify itself.
+	run -1 endorse -o new.crt EK.csr
 }
 
 @test "hostile requests and files are malformed, and nothing is written" {
-	enroll
 	: >empty
-	printf 'a.b.c\n' >short
-	head -c 100000 /dev/zero | tr '\0' . >dots
 	head -c 3000 /dev/urandom >noise
-	head -c 2000000 /dev/zero | tr '\0' A >long
-	cut -d . -f 1,2 AK.request >headless
-	for file in empty short dots noise long headless CA.crt; do
-		run --separate-stderr -1 sign -o AK.crt "$file"
+	head -c 900000 /dev/zero | tr '\0' A >long
+	head -n 3 AK.csr >headless
+	for file in empty noise long headless CA.crt; do
+		run --separate-stderr -1 endorse -o AK.crt "$file"
 		[ "$(wc -l <<<"$stderr")" -le 2 ]
 		assert_no_file AK.crt
 	done
-	for file in empty noise CA.crt dots; do
-		run -1 sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek "$file" -o AK.crt AK.request
-		run -1 sgpu-measure ca sign -k CA.pem --certificate EK.pub.pem --ek EK.pub.pem -o AK.crt AK.request
+	for file in empty noise AK.csr; do
+		run -1 sgpu-measure certify -k EK.pem --certificate "$file" -o AK.crt AK.csr
 		assert_no_file AK.crt
 	done
 	chmod 600 noise empty
 	for file in empty noise; do
-		run -1 sgpu-measure enroll -k "$file" -o AK3.pem --request AK3.request
-		assert_no_file AK3.pem AK3.request
+		run -1 sgpu-measure certify -k "$file" --certificate EK.crt -o AK.crt AK.csr
+		assert_no_file AK.crt
 	done
 }
 
-@test "the authority signs only with the key of its certificate" {
-	enroll
-	run -4 sgpu-measure ca sign -k EK.pem --certificate CA.crt --ek EK.pub.pem -o AK.crt AK.request
-}
-
-@test "a list of known machines that others can write to certifies nobody" {
-	enroll
-	chmod 664 EK.pub.pem
-	run -4 --separate-stderr sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem -o AK.crt AK.request
-	# shellcheck disable=SC2154 # bats sets it
-	assert_contains "$stderr" "others can write to 'EK.pub.pem', which says which machines are known"
-	assert_no_file AK.crt
+@test "a key certifies only with its own certificate" {
+	run -4 sgpu-measure certify -k EK.pem --certificate CA.crt -o AK.crt AK.csr
+	run -4 sgpu-measure certify -k CA.pem --certificate EK.crt -o AK.crt AK.csr
+	endorse -o AK.crt AK.csr
+	run -1 sgpu-measure certify -k AK.pem --certificate AK.crt -o other.crt EK.csr
+	assert_no_file other.crt
 }
 
 @test "what makes no sense is a usage error, and writes nothing" {
 	run -2 sgpu-measure
 	run -2 sgpu-measure nonsense
-	run -2 sgpu-measure provision extra
-	run -2 sgpu-measure provision -o one.out --public one.out
-	assert_no_file one.out
-	run -2 sgpu-measure provision --public -
-	run -2 sgpu-measure enroll -o one.out --request two.out
-	run -2 sgpu-measure enroll -k EK.pem -o one.out
-	run -2 sgpu-measure enroll -k EK.pem -o one.out --request one.out
-	run -2 sgpu-measure enroll -k EK.pem -o one.out --request EK.pem
-	run -2 sgpu-measure ca
-	run -2 sgpu-measure ca make
-	run -2 sgpu-measure ca init -o one.out
-	run -2 sgpu-measure ca init -o one.out --certificate one.out
-	run -2 sgpu-measure ca init -o one.out --certificate two.out --days 0
-	run -2 sgpu-measure ca init -o one.out --certificate two.out --days 1x
-	run -2 sgpu-measure ca init -o one.out --certificate two.out extra
-	run -2 sgpu-measure ca init -k CA.pem -o one.out --certificate two.out
-	run -2 sgpu-measure ca sign -k CA.pem --certificate CA.crt x
-	run -2 sgpu-measure ca sign -k CA.pem --ek EK.pub.pem x
-	run -2 sgpu-measure ca sign --name x -k CA.pem --certificate CA.crt --ek EK.pub.pem x
-	run -2 sign -o EK.pub.pem EK.pub.pem
-	run -2 sign --max-age 0s x
-	run -2 sgpu-measure ca sign -k - --certificate CA.crt --ek EK.pub.pem
+	run -2 sgpu-measure keygen
+	run -2 sgpu-measure keygen -o -
+	run -2 sgpu-measure keygen -o one.out extra
+	run -2 sgpu-measure keygen -o one.out --request one.out
+	run -2 sgpu-measure keygen -o one.out --authority one.out
+	run -2 sgpu-measure keygen -o one.out --authority two.out --request two.out
+	run -2 sgpu-measure keygen -o one.out --authority two.out --days 0
+	run -2 sgpu-measure keygen -o one.out --authority two.out --days 1x
+	run -2 sgpu-measure keygen -o one.out --days 1
+	run -2 sgpu-measure keygen -o one.out --name x
+	run -2 sgpu-measure certify -k EK.pem AK.csr
+	run -2 sgpu-measure certify --certificate EK.crt AK.csr
+	run -2 sgpu-measure certify -k - --certificate EK.crt
+	run -2 endorse -o AK.csr AK.csr
+	run -2 endorse -o EK.crt AK.csr
+	run -2 endorse --days 0 AK.csr
 	assert_no_file one.out two.out
 }
 
 @test "input and output that fail are exit status 3" {
-	enroll
-	run -3 sign no-such-file
-	run -3 sign -o /dev/full AK.request
-	run -3 sign -o AK.request/folder AK.request
-	run -3 bash -c 'sgpu-measure provision >/dev/full'
-	run -3 sgpu-measure enroll -k no-such-key -o one.out --request two.out
-	assert_no_file one.out two.out
+	run -3 endorse no-such-file
+	run -3 endorse -o /dev/full AK.csr
+	run -3 endorse -o AK.csr/folder AK.csr
+	run -3 sgpu-measure certify -k no-such-key --certificate EK.crt -o one.out AK.csr
+	assert_no_file one.out
 }
 
 @test "a key in a TPM is asked for only with --tpm, and its absence is told with the remedy" {
 	[ ! -e /dev/tpm0 ] || skip "there is a TPM"
 	export TPM2OPENSSL_TCTI=device:/nonexistent
-	run --separate-stderr -3 sgpu-measure provision --tpm -o tpm.pem
+	run --separate-stderr -3 sgpu-measure keygen --tpm -o tpm.pem
 	assert_contains "$stderr" "tpm2-openssl"
 	[ "$(wc -l <<<"$stderr")" -le 2 ]
 	assert_no_file tpm.pem

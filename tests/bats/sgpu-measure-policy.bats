@@ -9,10 +9,9 @@ nonce=00112233445566778899aabbccddeeff
 
 setup_file() {
 	cd "$BATS_FILE_TMPDIR" || return 1
-	sgpu-measure ca init -o CA.pem --certificate CA.crt
-	sgpu-measure provision -o EK.pem --public EK.pub.pem
-	sgpu-measure enroll -k EK.pem -o AK.pem --request AK.request
-	sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem -o AK.crt AK.request
+	sgpu-measure keygen -o CA.pem --authority CA.crt
+	sgpu-measure keygen -o EK.pem | sgpu-measure certify -k CA.pem --certificate CA.crt -o EK.crt
+	sgpu-measure keygen -o AK.pem | sgpu-measure certify -k EK.pem --certificate EK.crt -o AK.crt
 	sgpu-seal keygen --x25519 -o owner.jwk
 	sgpu-seal keygen --x25519 -o runner.jwk
 	sgpu-seal pubkey -o runner.pub.jwk runner.jwk
@@ -133,7 +132,7 @@ runner.key,platform.kind,tee"
 	program=$(awk '$1 == "digest" { print $2 }' <<<"$shown")
 	[ "$ak" = "$(sgpu-measure inspect --json quote.json | jq -r .attestation_key)" ]
 	# They are those that the machine's administrator and the authority have of the keys.
-	[ "$machine" = "$(openssl pkey -pubin -in EK.pub.pem -outform DER | sha256sum | cut -d ' ' -f 1)" ]
+	[ "$machine" = "$(openssl pkey -in EK.pem -pubout -outform DER | sha256sum | cut -d ' ' -f 1)" ]
 	[ "$ak" = "$(openssl x509 -in AK.crt -noout -pubkey | openssl pkey -pubin -outform DER | sha256sum | cut -d ' ' -f 1)" ]
 	wants '.revoked = ["'"$machine"'"]' ueid
 	wants '.revoked = ["'"$ak"'"]' "attestation key"
@@ -146,10 +145,9 @@ runner.key,platform.kind,tee"
 	assert_contains "$stderr" "the attestation key is revoked: 'attestation key' is '$ak'"
 	assert_no_file key.jwk
 	[ "$(jq -r '.submods.runner.ear_status' ear.json)" = contraindicated ]
-	[ "$(jq -r '."tag:sgpu.dev,2026:measure#1".revoked[0].got' ear.json)" = "$ak" ]
+	[ "$(jq -r '."tag:sgpu.dev,2026:measure#2".revoked[0].got' ear.json)" = "$ak" ]
 	# One for the same machine is judged as before.
-	sgpu-measure enroll -k EK.pem -o AK2.pem --request AK2.request
-	sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem -o AK2.crt AK2.request
+	sgpu-measure keygen -o AK2.pem | sgpu-measure certify -k EK.pem --certificate EK.crt -o AK2.crt
 	sgpu-measure quote -k AK2.pem --certificate AK2.crt --nonce "$nonce" --recipient runner.jwk --device cpu -o second.json
 	run -0 appraise -p changed.json second.json
 	jq '.revoked = ["'"$machine"'"]' policy.json >changed.json
@@ -157,12 +155,11 @@ runner.key,platform.kind,tee"
 	# A key has one fingerprint, however its file writes the point.
 	for form in compressed hybrid; do
 		openssl pkey -in EK.pem -ec_conv_form "$form" -out short.pem
-		openssl pkey -in EK.pem -ec_conv_form "$form" -pubout -out short.pub.pem
-		run ! cmp -s short.pub.pem EK.pub.pem
+		run ! cmp -s short.pem EK.pem
 		chmod 0600 short.pem
 		rm -f AK2.*
-		sgpu-measure enroll -k short.pem -o AK2.pem --request AK2.request
-		sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek short.pub.pem -o AK2.crt AK2.request
+		openssl req -new -subj / -key short.pem | sgpu-measure certify -k CA.pem --certificate CA.crt -o short.crt
+		sgpu-measure keygen -o AK2.pem | sgpu-measure certify -k short.pem --certificate short.crt -o AK2.crt
 		sgpu-measure quote -k AK2.pem --certificate AK2.crt --nonce "$nonce" \
 			--recipient runner.jwk --device cpu -o third.json
 		run --separate-stderr -4 appraise -p changed.json third.json

@@ -10,10 +10,9 @@ nonce=00112233445566778899aabbccddeeff
 # An authority, a machine with an AK, an owner and a runner: once for the file, since nothing here changes them.
 setup_file() {
 	cd "$BATS_FILE_TMPDIR" || return 1
-	sgpu-measure ca init -o CA.pem --certificate CA.crt
-	sgpu-measure provision -o EK.pem --public EK.pub.pem
-	sgpu-measure enroll -k EK.pem -o AK.pem --request AK.request
-	sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem -o AK.crt AK.request
+	sgpu-measure keygen -o CA.pem --authority CA.crt
+	sgpu-measure keygen -o EK.pem | sgpu-measure certify -k CA.pem --certificate CA.crt -o EK.crt
+	sgpu-measure keygen -o AK.pem | sgpu-measure certify -k EK.pem --certificate EK.crt -o AK.crt
 	sgpu-seal keygen --x25519 -o owner.jwk
 	sgpu-seal pubkey -o owner.pub.jwk owner.jwk
 	sgpu-seal keygen --x25519 -o runner.jwk
@@ -107,6 +106,23 @@ owned() {
 	[ "$(jq -cS .claims <<<"$output")" = "$(claims quote.json | jq -cS .)" ]
 }
 
+@test "a quote of version 1 is shown, and refused by its version" {
+	local old=$SGPU_TOP/tests/fuzz/corpus/quote/cpu
+	run -0 --separate-stderr sgpu-measure inspect "$old"
+	assert_contains "$output" "digest "
+	assert_contains "$output" "tsm-report is absent"
+	assert_contains "$output" "cpu: "
+	run --separate-stderr -1 sgpu-measure policy "$old"
+	assert_contains "$stderr" "is of version 1"
+	for verb in verify "appraise -p policy.json"; do
+		echo '{"version": 1}' >policy.json
+		# shellcheck disable=SC2086 # it may be two words
+		run --separate-stderr -1 sgpu-measure $verb --roots CA.crt "$old"
+		assert_contains "$stderr" "is of version 1"
+		[ -z "$output" ]
+	done
+}
+
 @test "another nonce is ENONCE" {
 	refused ENONCE --roots CA.crt --nonce "${nonce}00" quote.json
 	refused ENONCE --roots CA.crt --nonce ff112233445566778899aabbccddeeff quote.json
@@ -122,7 +138,7 @@ owned() {
 }
 
 @test "another root is ECHAIN" {
-	sgpu-measure ca init -o other.pem --certificate other.crt
+	sgpu-measure keygen -o other.pem --authority other.crt
 	refused ECHAIN --roots other.crt quote.json
 	# One of several is enough.
 	cat other.crt CA.crt >both.crt
@@ -154,6 +170,7 @@ owned() {
 @test "an AK that no authority certified is ECHAIN" {
 	requires openssl
 	openssl req -x509 -new -key AK.pem -subj /CN=self -days 2 -addext keyUsage=critical,digitalSignature -sha384 -out self.crt
+	cat EK.crt >>self.crt
 	sgpu-measure quote -k AK.pem --certificate self.crt --nonce "$nonce" --device cpu -o self.json
 	refused ECHAIN --roots CA.crt self.json
 }
@@ -166,15 +183,13 @@ owned() {
 
 @test "a quote whose certificate's time is over is EEXPIRED" {
 	requires openssl
-	openssl req -x509 -new -key CA.pem -subj "/CN=sgpu CA" -days 2 -sha384 -out ca2.crt \
-		-addext basicConstraints=critical,CA:true -addext keyUsage=critical,keyCertSign
 	openssl req -new -key AK.pem -subj /CN=ak -out ak.csr
-	printf 'keyUsage=critical,digitalSignature\nbasicConstraints=critical,CA:false\n' >ext
-	openssl x509 -req -in ak.csr -CA ca2.crt -CAkey CA.pem -CAcreateserial -sha384 -extfile ext -days -1 -out old.crt 2>/dev/null ||
+	printf 'keyUsage=critical,digitalSignature\nbasicConstraints=critical,CA:false\nsubjectKeyIdentifier=hash\nauthorityKeyIdentifier=keyid\n' >ext
+	openssl x509 -req -in ak.csr -CA EK.crt -CAkey EK.pem -CAcreateserial -sha384 -extfile ext -days -1 -out old.crt 2>/dev/null ||
 		skip "this openssl makes no certificate of the past"
-	cat ca2.crt >>old.crt
+	cat EK.crt >>old.crt
 	sgpu-measure quote -k AK.pem --certificate old.crt --nonce "$nonce" --device cpu -o old.json
-	refused EEXPIRED --roots ca2.crt old.json
+	refused EEXPIRED --roots CA.crt old.json
 }
 
 @test "altered claims are ESIGNATURE" {
@@ -324,7 +339,7 @@ fake_gramine() {
 	chmod 0644 AK.pem
 	run -4 quote --nonce "$nonce" -o new.json
 	chmod 0600 AK.pem
-	sgpu-measure provision -o other.pem
+	sgpu-measure keygen -o other.pem >/dev/null
 	run --separate-stderr -4 sgpu-measure quote --json -k other.pem --certificate AK.crt --nonce "$nonce" -o new.json
 	assert_contains "$stderr" '"EKEY"'
 	sgpu-seal keygen -o symmetric.jwk
@@ -387,7 +402,7 @@ fake_gramine() {
 @test "control characters of a quote do not reach the terminal" {
 	requires jq
 	evil='\u001b[31mred\u009b2J\u007f\nnonce            forged'
-	own='."tag:sgpu.dev,2026:measure#1"'
+	own='."tag:sgpu.dev,2026:measure#2"'
 	forge quote.json "$own.platform.seen = \"$evil\" | $own.absent.gramine = \"$evil\" |
 		.submods.runner.swname = \"$evil\" | .submods.cpu$own.name = \"$evil\" | .submods.cpu$own.agreement = \"$evil\"" >evil.json
 	sgpu-measure inspect evil.json >shown

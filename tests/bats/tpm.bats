@@ -34,15 +34,13 @@ teardown() {
 	sgpu_teardown
 }
 
-@test "a machine whose keys are in a TPM is enrolled, and its quote verifies" {
-	sgpu-measure ca init -o CA.pem --certificate CA.crt
-	sgpu-measure provision --tpm -o EK.pem --public EK.pub.pem
-	sgpu-measure enroll -k EK.pem --tpm -o AK.pem --request AK.request
+@test "a machine whose keys are in a TPM is certified, and its quote verifies" {
+	sgpu-measure keygen -o CA.pem --authority CA.crt
+	sgpu-measure keygen --tpm -o EK.pem | sgpu-measure certify -k CA.pem --certificate CA.crt -o EK.crt
+	sgpu-measure keygen --tpm -o AK.pem | sgpu-measure certify -k EK.pem --certificate EK.crt -o AK.crt
 	grep -q "BEGIN TSS2 PRIVATE KEY" EK.pem
 	grep -q "BEGIN TSS2 PRIVATE KEY" AK.pem
-	grep -q "BEGIN PUBLIC KEY" EK.pub.pem
 	[ "$(stat -c %a AK.pem)" = 600 ]
-	sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem -o AK.crt AK.request
 	sgpu-measure quote -k AK.pem --certificate AK.crt --nonce "$nonce" --device cpu -o quote.json
 	# Who verifies has no TPM.
 	unset TPM2OPENSSL_TCTI
@@ -52,38 +50,39 @@ teardown() {
 }
 
 @test "a key file is of no use without the TPM that made it" {
-	sgpu-measure provision --tpm -o EK.pem --public EK.pub.pem
+	sgpu-measure keygen -o CA.pem --authority CA.crt
+	sgpu-measure keygen --tpm -o EK.pem | sgpu-measure certify -k CA.pem --certificate CA.crt -o EK.crt
+	sgpu-measure keygen -o AK.pem --request AK.csr
 	start_tpm other
-	run --separate-stderr ! sgpu-measure enroll -k EK.pem -o AK.pem --request AK.request
+	run --separate-stderr ! sgpu-measure certify -k EK.pem --certificate EK.crt -o AK.crt AK.csr
 	assert_contains "$stderr" "this TPM"
-	assert_no_file AK.pem AK.request
+	assert_no_file AK.crt
 	use_tpm tpm
-	sgpu-measure enroll -k EK.pem -o AK.pem --request AK.request
+	sgpu-measure certify -k EK.pem --certificate EK.crt -o AK.crt AK.csr
 	grep -q "BEGIN PRIVATE KEY" AK.pem
 }
 
 @test "keys in a TPM and in files work together" {
-	sgpu-measure ca init -o CA.pem --certificate CA.crt
-	sgpu-measure provision -o EK.pem --public EK.pub.pem
-	sgpu-measure enroll -k EK.pem --tpm -o AK.pem --request AK.request
-	sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem -o AK.crt AK.request
+	sgpu-measure keygen -o CA.pem --authority CA.crt
+	sgpu-measure keygen -o EK.pem | sgpu-measure certify -k CA.pem --certificate CA.crt -o EK.crt
+	sgpu-measure keygen --tpm -o AK.pem | sgpu-measure certify -k EK.pem --certificate EK.crt -o AK.crt
 	sgpu-measure quote -k AK.pem --certificate AK.crt --nonce "$nonce" --device cpu -o quote.json
 	run -0 sgpu-measure verify --roots CA.crt --nonce "$nonce" quote.json
 }
 
 @test "without a TPM the reason and the way out are told, and no file is left" {
 	TPM2OPENSSL_TCTI=swtpm:path=$PWD/nowhere
-	run --separate-stderr -3 sgpu-measure provision --tpm -o new.pem --public new.pub.pem
+	run --separate-stderr -3 sgpu-measure keygen --tpm -o new.pem --request new.csr
 	assert_contains "$stderr" "TPM2OPENSSL_TCTI"
 	assert_contains "$stderr" "tpm2-openssl"
-	assert_no_file new.pem new.pub.pem
+	assert_no_file new.pem new.csr
 	# Keys in files need none.
-	sgpu-measure provision -o file.pem --public file.pub.pem
+	sgpu-measure keygen -o file.pem --request file.csr
 }
 
 @test "without the provider the package is named" {
 	mkdir modules
-	OPENSSL_MODULES=$PWD/modules run --separate-stderr -3 sgpu-measure provision --tpm -o new.pem
+	OPENSSL_MODULES=$PWD/modules run --separate-stderr -3 sgpu-measure keygen --tpm -o new.pem
 	assert_contains "$stderr" "tpm2-openssl"
 	assert_no_file new.pem
 }

@@ -10,10 +10,9 @@ nonce=00112233445566778899aabbccddeeff
 setup_file() {
 	has_compiler || return 0
 	cd "$BATS_FILE_TMPDIR" || return 1
-	sgpu-measure ca init -o CA.pem --certificate CA.crt
-	sgpu-measure provision -o EK.pem --public EK.pub.pem
-	sgpu-measure enroll -k EK.pem -o AK.pem --request AK.request
-	sgpu-measure ca sign -k CA.pem --certificate CA.crt --ek EK.pub.pem -o AK.crt AK.request
+	sgpu-measure keygen -o CA.pem --authority CA.crt
+	sgpu-measure keygen -o EK.pem | sgpu-measure certify -k CA.pem --certificate CA.crt -o EK.crt
+	sgpu-measure keygen -o AK.pem | sgpu-measure certify -k EK.pem --certificate EK.crt -o AK.crt
 	compile -D_GNU_SOURCE -shared -fPIC -o fake_tsm.so "$SGPU_TOP/tests/bats/fake_tsm.c"
 	if python3 -c 'import cryptography' 2>/dev/null; then
 		mkdir amd

@@ -29,8 +29,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	if (chain.count < 1 || chain.count > SGPU_CHAIN_MAX || payload_size > size) {
 		abort();
 	}
+	uint8_t machine[SGPU_SHA256_SIZE];
 	/* No roots: nothing is trusted. */
-	if (sgpu_chain_verify(&chain, &(struct sgpu_chain){ .count = 0 }, 1800000000, NULL) == 0) {
+	if (sgpu_chain_verify(&chain, &(struct sgpu_chain){ .count = 0 }, 1800000000, machine,
+			      NULL) == 0) {
 		abort();
 	}
 	sgpu_chain_clear(&chain);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A token verified by itself, for tests: the library verifies tokens as parts of quotes and
- * requests.
+ * A token verified by itself, for tests: the library verifies tokens as parts of quotes.
  */
 #ifndef HARNESS_TOKEN_H
 #define HARNESS_TOKEN_H
@@ -9,19 +8,17 @@
 #include <string.h>
 
 #include <openssl/err.h>
-#include <openssl/pem.h>
 
 #include "attest/internal.h"
 
-/* Splits a token and verifies its signature with `public_pem`, or, when that is NULL, with the key
+/* Splits a token and verifies its signature with `public_key`, or, when that is NULL, with the key
  * of the first certificate in x5c. *chain (unless NULL) receives x5c, unverified; *payload comes
  * from malloc. */
-static inline int token_verify(const char *token, size_t token_size, const char *public_pem,
+static inline int token_verify(const char *token, size_t token_size, EVP_PKEY *public_key,
 			       char **payload, size_t *payload_size, struct sgpu_chain *chain,
 			       struct sgpu_error *error)
 {
-	BIO *bio = public_pem ? BIO_new_mem_buf(public_pem, -1) : NULL;
-	EVP_PKEY *key = bio ? PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL) : NULL;
+	EVP_PKEY *key = public_key && EVP_PKEY_up_ref(public_key) == 1 ? public_key : NULL;
 	struct sgpu_jws jws;
 	int code = sgpu_jws_parse(token, token_size, &jws, error);
 
@@ -30,7 +27,7 @@ static inline int token_verify(const char *token, size_t token_size, const char 
 	if (chain) {
 		memset(chain, 0, sizeof(*chain));
 	}
-	if (!code && !public_pem && jws.chain.count) {
+	if (!code && !key && jws.chain.count) {
 		code = sgpu_certificate_key(jws.chain.der[0], jws.chain.size[0], "certificate 1",
 					    &key, error);
 	}
@@ -50,7 +47,6 @@ static inline int token_verify(const char *token, size_t token_size, const char 
 	ERR_clear_error();
 	sgpu_jws_clear(&jws);
 	EVP_PKEY_free(key);
-	BIO_free(bio);
 	return code;
 }
 

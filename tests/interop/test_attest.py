@@ -18,7 +18,7 @@ from jwcrypto import jwk, jws
 
 from tap import main, read, sh, test, write
 
-PROFILE = "tag:sgpu.dev,2026:measure#1"
+PROFILE = "tag:sgpu.dev,2026:measure#2"
 COLLECTION = "tag:sgpu.dev,2026:evidence#1"
 EAT_TYPE = f'application/eat+jwt; eat_profile="{PROFILE}"'
 NONCE = bytes(range(32))
@@ -45,11 +45,11 @@ def pem(key):
 
 
 def our_machine():
-    """An EK, a CA and a certified AK, all made by sgpu-measure."""
-    sh("sgpu-measure", "provision", "-o", "EK.pem", "--public", "EK.pub.pem")
-    sh("sgpu-measure", "ca", "init", "-o", "CA.pem", "--certificate", "CA.crt")
-    sh("sgpu-measure", "enroll", "-k", "EK.pem", "-o", "AK.pem", "--request", "request")
-    sh("sgpu-measure", "ca", "sign", "-k", "CA.pem", "--certificate", "CA.crt", "--ek", "EK.pub.pem", "-o", "AK.crt", "request")
+    """A CA, an EK and an AK with their certificates, all made by sgpu-measure."""
+    sh("sgpu-measure", "keygen", "-o", "CA.pem", "--authority", "CA.crt")
+    for key, issuer in (("EK", "CA"), ("AK", "EK")):
+        sh("sgpu-measure", "keygen", "-o", f"{key}.pem", "--request", f"{key}.csr")
+        sh("sgpu-measure", "certify", "-k", f"{issuer}.pem", "--certificate", f"{issuer}.crt", "-o", f"{key}.crt", f"{key}.csr")
     sh("sgpu-seal", "keygen", "--x25519", "-o", "runner.jwk")
 
 
@@ -77,34 +77,31 @@ def others_read_our_certificates():
     "cryptography reads the certificates of our CA, and they say what they should"
     our_machine()
     root = x509.load_pem_x509_certificate(read("CA.crt"))
-    leaf, issuer = x509.load_pem_x509_certificates(read("AK.crt"))
+    leaf, middle, issuer = x509.load_pem_x509_certificates(read("AK.crt"))
     assert issuer == root
     root.verify_directly_issued_by(root)
-    leaf.verify_directly_issued_by(root)
-    ek = serialization.load_pem_public_key(read("EK.pub.pem"))
-    ak = serialization.load_pem_private_key(read("AK.pem"), None)
-    assert spki(leaf.public_key()) == spki(ak.public_key())
-    assert leaf.subject.get_attributes_for_oid(NameOID.SERIAL_NUMBER)[0].value == hashlib.sha256(spki(ek)).hexdigest()
-    basic = root.extensions.get_extension_for_class(x509.BasicConstraints)
-    assert basic.critical and basic.value.ca and basic.value.path_length == 0
+    middle.verify_directly_issued_by(root)
+    leaf.verify_directly_issued_by(middle)
+    for certificate, name in ((leaf, "AK"), (middle, "EK")):
+        key = spki(serialization.load_pem_private_key(read(f"{name}.pem"), None).public_key())
+        assert spki(certificate.public_key()) == key
+        assert certificate.subject.get_attributes_for_oid(NameOID.SERIAL_NUMBER)[0].value == hashlib.sha256(key).hexdigest()
+    for certificate, length in ((root, 1), (middle, 0)):
+        basic = certificate.extensions.get_extension_for_class(x509.BasicConstraints)
+        assert basic.critical and basic.value.ca and basic.value.path_length == length
     assert not leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     usage = leaf.extensions.get_extension_for_class(x509.KeyUsage)
     assert usage.critical and usage.value.digital_signature and not usage.value.key_cert_sign
     theirs = leaf.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier).value.key_identifier
-    assert theirs == root.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
-    assert leaf.serial_number != root.serial_number and leaf.serial_number.bit_length() > 64
+    assert theirs == middle.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value.digest
+    assert leaf.serial_number != middle.serial_number and leaf.serial_number.bit_length() > 64
 
 
 @test
 def others_read_our_request():
-    "jwcrypto verifies our enrolment request, and cryptography the PKCS#10 inside"
+    "cryptography reads our request for a certificate, and its signature"
     our_machine()
-    token = jws.JWS()
-    token.deserialize(read("request").decode().strip())
-    ek = serialization.load_pem_public_key(read("EK.pub.pem"))
-    token.verify(jwk.JWK.from_pyca(ek), alg="ES384")
-    assert unb64(token.jose_header["kid"]) == hashlib.sha256(spki(ek)).digest()
-    request = x509.load_der_x509_csr(unb64(json.loads(token.payload)["pkcs10"]))
+    request = x509.load_pem_x509_csr(read("AK.csr"))
     assert request.is_signature_valid
     assert spki(request.public_key()) == spki(serialization.load_pem_private_key(read("AK.pem"), None).public_key())
 
@@ -115,10 +112,10 @@ def others_verify_our_quote():
     header, claims, chain = take_apart(our_quote())
     assert header["alg"] == "ES384" and header["typ"] == "eat+jwt" and set(header) == {"alg", "typ", "x5c"}
     chain[0].verify_directly_issued_by(chain[1])
-    assert chain[1] == x509.load_pem_x509_certificate(read("CA.crt"))
+    chain[1].verify_directly_issued_by(chain[2])
+    assert chain[2] == x509.load_pem_x509_certificate(read("CA.crt"))
     assert unb64(claims["eat_nonce"]) == NONCE and abs(claims["iat"] - time.time()) < 60
-    ek = serialization.load_pem_public_key(read("EK.pub.pem"))
-    assert unb64(claims["ueid"]) == b"\x01" + hashlib.sha256(spki(ek)).digest()
+    assert unb64(claims["ueid"]) == b"\x01" + hashlib.sha256(spki(chain[1].public_key())).digest()
     recipient = json.loads(read("runner.jwk"))
     assert claims["cnf"]["jwk"]["x"] == recipient["x"] and "d" not in claims["cnf"]["jwk"]
     runner = claims["submods"]["runner"][PROFILE]
@@ -203,27 +200,31 @@ def ours_refuses_claims_that_no_hardware_vouches_for():
 
 
 def their_machine():
-    """A CA and an AK's chain by cryptography: the private key of the AK and its chain, leaf first."""
+    """A CA, an EK and an AK by cryptography: the private key of the AK and its chain, leaf first."""
     now = datetime.datetime.now(datetime.timezone.utc)
-    ca, ak = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "their CA")])
+    ca, ek, ak = (ec.generate_private_key(ec.SECP384R1()) for _ in range(3))
     usage = {"digital_signature": False, "content_commitment": False, "key_encipherment": False, "data_encipherment": False,
              "key_agreement": False, "key_cert_sign": False, "crl_sign": False, "encipher_only": False, "decipher_only": False}
 
-    def make(subject, key, is_ca):
-        return (x509.CertificateBuilder().subject_name(subject).issuer_name(name).public_key(key)
+    def named(text):
+        return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])
+
+    def make(subject, key, length, name, issuer):
+        is_ca = length is not None
+        return (x509.CertificateBuilder().subject_name(named(subject)).issuer_name(named(name)).public_key(key)
                 .serial_number(x509.random_serial_number()).not_valid_before(now - datetime.timedelta(hours=1))
                 .not_valid_after(now + datetime.timedelta(days=2))
-                .add_extension(x509.BasicConstraints(is_ca, None), critical=True)
+                .add_extension(x509.BasicConstraints(is_ca, length), critical=True)
                 .add_extension(x509.KeyUsage(**{**usage, "key_cert_sign" if is_ca else "digital_signature": True}), critical=True)
                 .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-                .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca.public_key()), critical=False)
-                .sign(ca, hashes.SHA384()))
+                .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), critical=False)
+                .sign(issuer, hashes.SHA384()))
 
-    root = make(name, ca.public_key(), True)
-    leaf = make(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "their AK")]), ak.public_key(), False)
+    root = make("their CA", ca.public_key(), 1, "their CA", ca)
+    middle = make("their EK", ek.public_key(), 0, "their CA", ca)
+    leaf = make("their AK", ak.public_key(), None, "their EK", ek)
     write("roots.crt", root.public_bytes(serialization.Encoding.PEM))
-    return ak, [leaf, root]
+    return ak, [leaf, middle, root]
 
 
 def their_quote(ak, chain, claims, alg="ES384", **header):
@@ -244,14 +245,15 @@ def ours_verifies_their_quote():
     "sgpu-measure verifies a quote that jwcrypto signed under a CA that cryptography made"
     ak, chain = their_machine()
     _, claims, _ = take_apart(our_quote())
-    claims["ueid"] = b64(b"\x01" + hashlib.sha256(spki(ak.public_key())).digest())
+    claims["ueid"] = b64(b"\x01" + hashlib.sha256(spki(chain[1].public_key())).digest())
     check(their_quote(ak, chain, claims), 0)
     # pretty text, other order: the same
     quote = json.loads(their_quote(ak, chain, dict(reversed(claims.items()))))
     check(json.dumps(quote, indent=4).encode(), 0)
     check(their_quote(ak, chain, claims), 4, nonce=bytes(32))
     check(their_quote(ec.generate_private_key(ec.SECP384R1()), chain, claims), 4)
-    check(their_quote(ak, chain[:1], claims), 0)
+    check(their_quote(ak, chain[:2], claims), 0)
+    check(their_quote(ak, chain[:1], claims), 4)
     for member, value, status in (("iat", int(time.time()) - 7200, 4), ("iat", int(time.time()) + 600, 4), ("iat", 1.5, 1),
                                   ("eat_profile", "tag:example.org,2026:x", 1), ("eat_nonce", b64(bytes(7)), 1),
                                   ("nonce", "x" * 12, 1), ("ueid", b64(b"\x01" + bytes(32)), 4), ("dbgstat", "maybe", 1)):
@@ -267,7 +269,7 @@ def ours_refuses_their_tricks():
     "algorithms, headers and chains that are not ours are refused"
     ak, chain = their_machine()
     _, claims, _ = take_apart(our_quote())
-    claims["ueid"] = b64(b"\x01" + hashlib.sha256(spki(ak.public_key())).digest())
+    claims["ueid"] = b64(b"\x01" + hashlib.sha256(spki(chain[1].public_key())).digest())
     check(their_quote(ak, chain, claims, kid="x"), 0)
     for header in ({"jwk": {"kty": "oct", "k": "AA"}}, {"jku": "https://example.org/"}, {"x5u": "https://example.org/"},
                    {"x5t": "AA"}, {"typ": "JWT"}, {"x5c": []}):
@@ -285,37 +287,23 @@ def ours_refuses_their_tricks():
 
 @test
 def ours_certifies_their_key():
-    "sgpu-measure certifies an AK whose request others made, if the EK is known and both signed"
-    sh("sgpu-measure", "ca", "init", "-o", "CA.pem", "--certificate", "CA.crt")
-    ek, ak = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
-    write("EK.pub.pem", ek.public_key().public_bytes(serialization.Encoding.PEM,
-                                                     serialization.PublicFormat.SubjectPublicKeyInfo))
+    "sgpu-measure certifies an AK whose request others made, if the AK signed it"
+    our_machine()
+    ak = ec.generate_private_key(ec.SECP384R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "anything")])
-    csr = x509.CertificateSigningRequestBuilder().subject_name(name).sign(ak, hashes.SHA384())
-
-    def request(signer, key=ek, der=csr.public_bytes(serialization.Encoding.DER)):
-        token = jws.JWS(json.dumps({"type": "sgpu enrolment v1", "iat": int(time.time()), "pkcs10": b64(der)}))
-        kid = b64(hashlib.sha256(spki(key.public_key())).digest())
-        token.add_signature(jwk.JWK.from_pyca(signer),
-                            protected=json.dumps({"alg": "ES384", "typ": "sgpu-enrolment+jwt", "kid": kid}))
-        write("request", token.serialize(compact=True).encode())
-
-    sign = ("sgpu-measure", "ca", "sign", "-k", "CA.pem", "--certificate", "CA.crt", "--ek", "EK.pub.pem", "-o", "AK.crt", "request")
-    request(ek)
+    request = x509.CertificateSigningRequestBuilder().subject_name(name).sign(ak, hashes.SHA384())
+    sign = ("sgpu-measure", "certify", "-k", "EK.pem", "--certificate", "EK.crt", "-o", "theirs.crt", "request")
+    write("request", request.public_bytes(serialization.Encoding.PEM))
     sh(*sign)
-    leaf, root = x509.load_pem_x509_certificates(read("AK.crt"))
-    leaf.verify_directly_issued_by(root)
+    leaf, ek, _ = x509.load_pem_x509_certificates(read("theirs.crt"))
+    leaf.verify_directly_issued_by(ek)
     assert leaf.subject.rfc4514_string().count("anything") == 0
-    os.unlink("AK.crt")
-    request(ak)
-    sh(*sign, status=4)
-    request(ak, key=ak)
-    sh(*sign, status=4)
-    bad = bytearray(csr.public_bytes(serialization.Encoding.DER))
+    os.unlink("theirs.crt")
+    bad = bytearray(request.public_bytes(serialization.Encoding.DER))
     bad[-1] ^= 1
-    request(ek, der=bytes(bad))
+    write("request", b"-----BEGIN CERTIFICATE REQUEST-----\n" + base64.encodebytes(bad) + b"-----END CERTIFICATE REQUEST-----\n")
     sh(*sign, status=4)
-    assert not os.path.exists("AK.crt")
+    assert not os.path.exists("theirs.crt")
 
 
 main()

@@ -18,29 +18,31 @@
 
 struct world {
 	struct sgpu_signer *ca, *ek, *ak;
-	struct sgpu_chain roots, chain;
-	char *eks;
+	struct sgpu_chain roots, machine, chain; /* of the CA, the EK and the AK */
 };
 
-static inline int world_certify(const struct world *world, const char *eks, const char *request,
-				size_t size, int64_t now, struct sgpu_chain *chain,
-				struct sgpu_error *error)
+/* What the issuer certifies at the request of the key. */
+static inline int world_certify(const struct sgpu_signer *issuer, const struct sgpu_chain *above,
+				const struct sgpu_signer *key, int64_t now, unsigned days,
+				struct sgpu_chain *chain, struct sgpu_error *error)
 {
-	char *pem = NULL;
-	size_t pem_size = 0;
-	int code = sgpu_ca_certify(world->ca, &world->roots, eks, request, size, now, 30, 600, &pem,
-				   &pem_size, error);
+	char *pem = NULL, *request = NULL;
+	size_t pem_size = 0, size = 0;
+	int code = sgpu_request_create(key, &request, &size, error);
 
-	if (!code) {
-		code = sgpu_chain_parse(pem, pem_size, "chain", chain, error);
-	}
+	memset(chain, 0, sizeof(*chain));
+	code = code ? code
+		    : sgpu_ca_certify(issuer, above, request, size, now, days, &pem, &pem_size,
+				      error);
+	code = code ? code : sgpu_chain_parse(pem, pem_size, "chain", chain, error);
+	free(request);
 	free(pem);
 	return code;
 }
 
 static inline int world_make(struct world *world)
 {
-	char *pem = NULL, *request = NULL;
+	char *pem = NULL;
 	size_t size = 0;
 
 	memset(world, 0, sizeof(*world));
@@ -49,11 +51,11 @@ static inline int world_make(struct world *world)
 		   sgpu_signer_generate(false, &world->ak, NULL) ||
 		   sgpu_ca_create(world->ca, "test CA", NOW - DAY, 365, &pem, &size, NULL) ||
 		   sgpu_chain_parse(pem, size, "root", &world->roots, NULL) ||
-		   sgpu_signer_public_pem(world->ek, &world->eks, &size, NULL) ||
-		   sgpu_enroll_request(world->ek, world->ak, NOW - 10, &request, &size, NULL) ||
-		   world_certify(world, world->eks, request, size, NOW - 5, &world->chain, NULL);
+		   world_certify(world->ca, &world->roots, world->ek, NOW - 10, 200,
+				 &world->machine, NULL) ||
+		   world_certify(world->ek, &world->machine, world->ak, NOW - 5, 30, &world->chain,
+				 NULL);
 	free(pem);
-	free(request);
 	return code;
 }
 
@@ -63,8 +65,8 @@ static inline void world_free(struct world *world)
 	sgpu_signer_free(&world->ek);
 	sgpu_signer_free(&world->ak);
 	sgpu_chain_clear(&world->roots);
+	sgpu_chain_clear(&world->machine);
 	sgpu_chain_clear(&world->chain);
-	free(world->eks);
 }
 
 /* A token of any header and payload, signed well with ES384. From malloc. */

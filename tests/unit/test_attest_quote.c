@@ -230,12 +230,11 @@ UNIT_TEST(a_quote_that_another_key_signed_is_refused)
 	/* Another machine's AK under the same CA: the token says which machine it is of. */
 	struct sgpu_signer *ek = NULL, *ak = NULL;
 	struct sgpu_chain chain = { 0 };
-	char *eks = NULL, *request = NULL;
+	struct sgpu_chain machine = { 0 };
 	size_t size = 0;
 	REQUIRE(!sgpu_signer_generate(false, &ek, NULL) && !sgpu_signer_generate(false, &ak, NULL));
-	REQUIRE(!sgpu_signer_public_pem(ek, &eks, &size, NULL) &&
-		!sgpu_enroll_request(ek, ak, NOW, &request, &size, NULL));
-	REQUIRE(!world_certify(&w, eks, request, size, NOW, &chain, NULL));
+	REQUIRE(!world_certify(w.ca, &w.roots, ek, NOW, 30, &machine, NULL) &&
+		!world_certify(ek, &machine, ak, NOW, 30, &chain, NULL));
 	other = resign(claims, ak, &chain, "eat+jwt");
 	CHECK(verify(other, &c, NULL) == SGPU_EBINDING);
 	struct sgpu_quote_subject s = subject();
@@ -243,9 +242,8 @@ UNIT_TEST(a_quote_that_another_key_signed_is_refused)
 	CHECK(sgpu_quote_create(&s, ak, &w.chain, NOW, &mixed, &size, NULL) == SGPU_EKEY);
 	sgpu_signer_free(&ek);
 	sgpu_signer_free(&ak);
+	sgpu_chain_clear(&machine);
 	sgpu_chain_clear(&chain);
-	free(request);
-	free(eks);
 	free(other);
 	json_decref(claims);
 	world_free(&stranger);

@@ -110,7 +110,8 @@ int measure_run_checks(struct measure_checks *checks, const char *quote_path,
 	if (load(checks, error)) {
 		return cli_error(error);
 	}
-	if (measure_read_input(quote_path, &checks->quote, &checks->quote_size, &status)) {
+	if (measure_read_input(quote_path, "a quote", &checks->quote, &checks->quote_size,
+			       &status)) {
 		return status;
 	}
 	return verify(checks, error)

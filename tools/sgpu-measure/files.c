@@ -4,7 +4,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
@@ -26,7 +25,7 @@ int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_erro
 	return code;
 }
 
-int measure_read_input(const char *path, char **text, size_t *size, int *status)
+int measure_read_input(const char *path, const char *what, char **text, size_t *size, int *status)
 {
 	struct sgpu_error error = { 0 };
 	const char *name = NULL;
@@ -39,7 +38,7 @@ int measure_read_input(const char *path, char **text, size_t *size, int *status)
 	int code = sgpu_read_fd(fd, name, SGPU_QUOTE_MAX, text, size, &error);
 
 	if (!code && !*size) {
-		code = sgpu_fail_sniffed(&error, fd, name, *text, *size, "a quote");
+		code = sgpu_fail_sniffed(&error, fd, name, *text, *size, what);
 		free(*text);
 		*text = NULL;
 	}
@@ -59,41 +58,4 @@ int measure_quote_error(const char *path, const char *text, size_t size, struct 
 		sgpu_fail(error, inner.code, "'%s': %s", name, inner.text);
 	}
 	return cli_error(error);
-}
-
-/* The public part waits, complete, until the key is there. */
-static int write_both(const char *path, const char *pem, size_t pem_size, const char *text,
-		      size_t size, const char *public_path, struct sgpu_error *error)
-{
-	struct sgpu_output output = SGPU_OUTPUT_INIT;
-	int code = sgpu_output_open(&output, public_path, 0644, error);
-
-	code = code ? code : sgpu_write(output.fd, output.path, text, size, error);
-	if (!code) {
-		code = cli_write_secret(path, pem, pem_size, error);
-		if (!code) {
-			code = sgpu_output_commit(&output, error);
-			if (code && !cli_is_standard(path)) {
-				unlink(path);
-			}
-		}
-	}
-	sgpu_output_close(&output);
-	return code;
-}
-
-int measure_write_key(const struct sgpu_signer *signer, const char *path, const char *text,
-		      size_t size, const char *public_path, struct sgpu_error *error)
-{
-	size_t pem_size = 0;
-	char *pem = NULL;
-	int code = sgpu_signer_private_pem(signer, &pem, &pem_size, error);
-
-	if (!code && text) {
-		code = write_both(path, pem, pem_size, text, size, public_path, error);
-	} else if (!code) {
-		code = cli_write_secret(path, pem, pem_size, error);
-	}
-	sgpu_free_wiped(&pem, pem_size);
-	return code;
 }

@@ -42,7 +42,9 @@ static bool is_true(const json_t *object, const char *key)
 
 static const json_t *own_of(const json_t *object)
 {
-	return json_object_get(object, SGPU_EAT_PROFILE);
+	const json_t *own = json_object_get(object, SGPU_EAT_PROFILE);
+
+	return own ? own : json_object_get(object, "tag:sgpu.dev,2026:measure#1");
 }
 
 static const char *first_of(const json_t *object, const char *key)

@@ -7,12 +7,10 @@
 #include "verbs.h"
 
 static const struct cli_verb verbs[] = {
-	{ "provision", "", "make the endorsement key of a machine", provision_options,
-	  verb_provision },
-	{ "enroll", "", "make an attestation key, and a request to certify it", enroll_options,
-	  verb_enroll },
-	{ "ca", "init|sign [REQUEST]", "make a certificate authority; answer a request", ca_options,
-	  verb_ca },
+	{ "keygen", "", "make a key, and a request for its certificate", keygen_options,
+	  verb_keygen },
+	{ "certify", "[REQUEST]", "answer a request with a certificate", certify_options,
+	  verb_certify },
 	{ "quote", "", "sign what runs here, for a verifier's nonce", quote_options, verb_quote },
 	{ "verify", "[QUOTE]", "check signature, chain, time, nonce and binding", verify_options,
 	  verb_verify },

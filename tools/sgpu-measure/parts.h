@@ -29,27 +29,21 @@ const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX]);
  * for another kind. */
 SGPU_MUST_CHECK int measure_load_x25519(const char *path, struct sgpu_key *key,
 					struct sgpu_error *error);
-/* At most SGPU_QUOTE_MAX bytes from a file or standard input; *text from malloc. *status: the exit
- * status of what was printed. */
-int measure_read_input(const char *path, char **text, size_t *size, int *status);
+/* At most SGPU_QUOTE_MAX bytes from a file or standard input, which should be `what`; *text from
+ * malloc. *status: the exit status of what was printed. */
+int measure_read_input(const char *path, const char *what, char **text, size_t *size, int *status);
 /* Reports why that quote is none, by the file's name, or what sgpu_quote_verify found. Returns an
  * exit status. */
 int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error);
 /* The sgpu-run beside this program. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int measure_runner_path(char *path, size_t size, struct sgpu_error *error);
-/* A private key to a new file, and what goes with it to others (NULL: nothing) to `public_path`:
- * both, or neither. */
-SGPU_MUST_CHECK int measure_write_key(const struct sgpu_signer *signer, const char *path,
-				      const char *text, size_t size, const char *public_path,
-				      struct sgpu_error *error);
 
 /* ---- reports ---- */
 /* One line of ASCII; to standard error when `data` went to standard output. Takes the reference.
  * Returns an exit status. */
 int measure_print_record(json_t *record, bool data_on_stdout);
 /* What may be said of a new key: a record with --json, else a detail. Returns an exit status. */
-int measure_report_key(const char *kind, const struct sgpu_signer *signer, const char *path,
-		       const char *public_path);
+int measure_report_key(const struct sgpu_signer *signer, const char *path, const char *public_path);
 /* Bytes as hexadecimal, as a new JSON string. */
 json_t *measure_hex(const void *data, size_t size);
 

@@ -27,8 +27,7 @@ json_t *measure_hex(const void *data, size_t size)
 	return json_string(text);
 }
 
-int measure_report_key(const char *kind, const struct sgpu_signer *signer, const char *path,
-		       const char *public_path)
+int measure_report_key(const struct sgpu_signer *signer, const char *path, const char *public_path)
 {
 	uint8_t hash[SGPU_SHA256_SIZE];
 	char hex[2 * SGPU_SHA256_SIZE + 1];
@@ -39,13 +38,12 @@ int measure_report_key(const char *kind, const struct sgpu_signer *signer, const
 	}
 	sgpu_hex_encode(hash, sizeof(hash), hex);
 	if (!cli_json) {
-		cli_detail("%s %s%s", kind, hex, sgpu_signer_in_tpm(signer) ? ", in the TPM" : "");
+		cli_detail("key %s%s", hex, sgpu_signer_in_tpm(signer) ? ", in the TPM" : "");
 		return 0;
 	}
 	return measure_print_record(
-		json_pack("{s:s, s:s, s:b, s:o*, s:o*}", "kind", kind, "fingerprint", hex, "tpm",
-			  sgpu_signer_in_tpm(signer), "file",
-			  cli_json_text(cli_is_standard(path) ? NULL : path), "public",
+		json_pack("{s:s, s:b, s:o, s:o*}", "fingerprint", hex, "tpm",
+			  sgpu_signer_in_tpm(signer), "file", cli_json_text(path), "public",
 			  cli_json_text(cli_is_standard(public_path) ? NULL : public_path)),
-		cli_is_standard(path) || (public_path && cli_is_standard(public_path)));
+		cli_is_standard(public_path));
 }

@@ -52,7 +52,7 @@ int verb_inspect(int argc, char **argv)
 	size_t size = 0;
 	int count = 0, status = cli_read(argc, argv, NULL, &paths);
 
-	if (status || measure_read_input(paths[0], &text, &size, &status)) {
+	if (status || measure_read_input(paths[0], "a quote", &text, &size, &status)) {
 		return status;
 	}
 	if (sgpu_quote_parse(text, size, &claims, records, &count, ak, &error)) {

@@ -212,10 +212,14 @@ static int read_quote(struct task *task, struct sgpu_error *error, int *status)
 	size_t size = 0;
 	int count = 0;
 
-	if (measure_read_input(task->quote_path, &text, &size, status)) {
+	if (measure_read_input(task->quote_path, "a quote", &text, &size, status)) {
 		return SGPU_EINVALID;
 	}
-	const int code = sgpu_quote_parse(text, size, &task->claims, records, &count, NULL, error);
+	int code = sgpu_quote_parse(text, size, &task->claims, records, &count, NULL, error);
+	if (!code && !json_object_get(task->claims, SGPU_EAT_PROFILE)) {
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "the quote is of version 1, and no policy accepts such a one");
+	}
 	*status = code ? measure_quote_error(task->quote_path, text, size, error) : 0;
 	sgpu_records_clear(records, count);
 	free(text);

@@ -11,9 +11,8 @@
 	extern const struct cli_option name##_options[]; \
 	int verb_##name(int argc, char **argv)
 
-MEASURE_VERB(provision);
-MEASURE_VERB(enroll);
-MEASURE_VERB(ca);
+MEASURE_VERB(keygen);
+MEASURE_VERB(certify);
 MEASURE_VERB(quote);
 MEASURE_VERB(verify);
 MEASURE_VERB(appraise);

@@ -13,55 +13,29 @@
 #include "attest/quote.h"
 #include "attest/verify/record.h"
 
-/* The fingerprint of the EK in the certificate's subject, where the CA puts it. */
-static bool named_ek(X509 *leaf, uint8_t fingerprint[SGPU_SHA256_SIZE])
-{
-	char hex[2 * SGPU_SHA256_SIZE + 2] = "";
-	int length = X509_NAME_get_text_by_NID(X509_get_subject_name(leaf), NID_serialNumber, hex,
-					       sizeof(hex));
-
-	return length == 2 * SGPU_SHA256_SIZE &&
-	       !sgpu_hex_decode(hex, fingerprint, SGPU_SHA256_SIZE, NULL);
-}
-
-int sgpu_quote_ueid(const struct sgpu_chain *chain, uint8_t ueid[SGPU_UEID_SIZE],
+/* The first certificate must be the AK's, or nobody could verify its signatures, and the second its
+ * EK's, of which the machine has its name. */
+static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain,
+		    uint8_t fingerprint[SGPU_SHA256_SIZE], uint8_t machine[SGPU_SHA256_SIZE],
 		    struct sgpu_error *error)
 {
-	X509 *leaf = chain->count ? sgpu_certificate_parse(chain->der[0], chain->size[0]) : NULL;
-	EVP_PKEY *key = leaf ? X509_get0_pubkey(leaf) : NULL;
+	uint8_t certified[SGPU_SHA256_SIZE] = { 0 };
+	X509 *ek = chain->count > 1 ? sgpu_certificate_parse(chain->der[1], chain->size[1]) : NULL;
+	EVP_PKEY *key = NULL;
 	int code = 0;
 
-	ueid[0] = SGPU_UEID_RAND;
-	if (!key) {
+	if (!sgpu_is_ek_certificate(ek)) {
 		code = sgpu_fail(error, SGPU_EINVALID,
-				 "the attestation key's certificate is malformed");
-	} else if (!named_ek(leaf, ueid + 1)) {
-		code = sgpu_key_fingerprint(key, ueid + 1, error);
+				 "certificate 2 of the chain is not that of an endorsement key");
 	}
-	X509_free(leaf);
-	return code;
-}
-
-/* The certificate must be the AK's, or nobody could verify the AK's signatures. */
-static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain,
-		    uint8_t fingerprint[SGPU_SHA256_SIZE], struct sgpu_error *error)
-{
-	uint8_t certified[SGPU_SHA256_SIZE] = { 0 };
-	EVP_PKEY *key = NULL;
-
-	if (!chain->count) {
-		return sgpu_fail(error, SGPU_EUSAGE,
-				 "there is no certificate of the attestation key");
-	}
-	int code = sgpu_certificate_key(chain->der[0], chain->size[0], "certificate 1 of the chain",
-					&key, error);
-	if (!code) {
-		code = sgpu_key_fingerprint(key, certified, error);
-	}
-	if (!code) {
-		code = sgpu_signer_fingerprint(ak, fingerprint, error);
-	}
+	code = code ? code
+		    : sgpu_certificate_key(chain->der[0], chain->size[0],
+					   "certificate 1 of the chain", &key, error);
+	code = code ? code : sgpu_key_fingerprint(key, certified, error);
+	code = code ? code : sgpu_signer_fingerprint(ak, fingerprint, error);
+	code = code ? code : sgpu_key_fingerprint(X509_get0_pubkey(ek), machine, error);
 	EVP_PKEY_free(key);
+	X509_free(ek);
 	if (!code && !sgpu_equal(certified, fingerprint, sizeof(certified))) {
 		code = sgpu_fail(error, SGPU_EKEY,
 				 "the certificate is not that of the attestation key");
@@ -72,9 +46,9 @@ static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain
 int sgpu_quote_check_key(const struct sgpu_signer *ak, const struct sgpu_chain *ak_chain,
 			 struct sgpu_error *error)
 {
-	uint8_t fingerprint[SGPU_SHA256_SIZE];
+	uint8_t fingerprint[SGPU_SHA256_SIZE], machine[SGPU_SHA256_SIZE];
 
-	return check_ak(ak, ak_chain, fingerprint, error);
+	return check_ak(ak, ak_chain, fingerprint, machine, error);
 }
 
 /* "records" and "absent" in the claims. */
@@ -216,15 +190,10 @@ static int write_quote(const char *token, const struct sgpu_record *records, int
 	return 0;
 }
 
-static int add_machine(json_t *claims, const struct sgpu_chain *chain, struct sgpu_error *error)
+void sgpu_quote_ueid(const uint8_t machine[SGPU_SHA256_SIZE], uint8_t ueid[SGPU_UEID_SIZE])
 {
-	uint8_t ueid[SGPU_UEID_SIZE];
-	int code = sgpu_quote_ueid(chain, ueid, error);
-
-	return code ? code
-	       : json_object_set_new(claims, "ueid", sgpu_json_from_bytes(ueid, sizeof(ueid)))
-		       ? sgpu_fail_nomem(error)
-		       : 0;
+	ueid[0] = SGPU_UEID_RAND;
+	memcpy(ueid + 1, machine, SGPU_SHA256_SIZE);
 }
 
 static int sign_claims(json_t *claims, const struct sgpu_signer *ak, const struct sgpu_chain *chain,
@@ -246,28 +215,27 @@ static int finish(json_t *claims, struct sgpu_device *device, const struct sgpu_
 		  struct sgpu_error *error)
 {
 	struct sgpu_record records[SGPU_RECORDS_MAX];
-	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 };
+	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 }, machine[SGPU_SHA256_SIZE] = { 0 };
+	uint8_t ueid[SGPU_UEID_SIZE];
 	char *token = NULL;
 	int count = 0, rc;
 
-	rc = check_ak(ak, ak_chain, fingerprint, error);
-	if (rc < 0) {
-		goto out;
+	rc = check_ak(ak, ak_chain, fingerprint, machine, error);
+	if (rc == SGPU_OK) {
+		sgpu_quote_ueid(machine, ueid);
+		rc = json_object_set_new(claims, "ueid", sgpu_json_from_bytes(ueid, sizeof(ueid)))
+			     ? sgpu_fail_nomem(error)
+			     : SGPU_OK;
 	}
-	rc = add_machine(claims, ak_chain, error);
-	if (rc < 0) {
-		goto out;
+	if (rc == SGPU_OK) {
+		rc = collect(claims, fingerprint, device, records, &count, error);
 	}
-	rc = collect(claims, fingerprint, device, records, &count, error);
-	if (rc < 0) {
-		goto out;
+	if (rc == SGPU_OK) {
+		rc = sign_claims(claims, ak, ak_chain, &token, error);
 	}
-	rc = sign_claims(claims, ak, ak_chain, &token, error);
-	if (rc < 0) {
-		goto out;
+	if (rc == SGPU_OK) {
+		rc = write_quote(token, records, count, quote, size, error);
 	}
-	rc = write_quote(token, records, count, quote, size, error);
-out:
 	sgpu_records_clear(records, count);
 	free(token);
 	return rc;

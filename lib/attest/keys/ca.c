@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A small CA: its own certificate, and certificates for attestation keys. Their content is decided
- * here; of a request, only the key is used.
+ * X.509 in three levels: an authority certifies the endorsement keys (EKs) of machines, and an EK
+ * the attestation keys (AKs) of its machine. openssl(1) can make each of these certificates, too.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 #include <sgpu/base.h>
 
-#include "attest/keys/ca.h"
+#include "attest/internal.h"
 #include "crypto/internal.h"
 
 enum {
@@ -21,7 +21,16 @@ enum {
 	SECONDS_A_DAY = 86400,
 	DAYS_MAX = 36500,
 	NAME_MAX_LENGTH = 64, /* of a common name: X.520 */
+	REQUEST_MAX = 32768,
 };
+
+/* What a certificate is for. */
+static const struct profile {
+	const char *name, *constraints, *usage;
+} authority = { NULL, "critical,CA:TRUE,pathlen:1", "critical,keyCertSign,cRLSign" },
+  endorsement = { "sgpu endorsement key", "critical,CA:TRUE,pathlen:0",
+		  "critical,keyCertSign,cRLSign" },
+  attestation = { "sgpu attestation key", "critical,CA:FALSE", "critical,digitalSignature" };
 
 /* 127 random bits, so that nobody can tell the bytes of a certificate before it is made. */
 static int set_serial(X509 *certificate, struct sgpu_error *error)
@@ -48,18 +57,15 @@ static bool add_extension(X509 *certificate, X509V3_CTX *context, int nid, const
 	return done;
 }
 
-static int set_extensions(X509 *certificate, X509 *issuer, struct sgpu_error *error)
+static int set_extensions(X509 *certificate, X509 *issuer, const struct profile *profile,
+			  struct sgpu_error *error)
 {
-	bool is_ca = certificate == issuer;
 	X509V3_CTX context;
 
 	X509V3_set_ctx(&context, issuer, certificate, NULL, NULL, 0);
 	bool done =
-		add_extension(certificate, &context, NID_basic_constraints,
-			      is_ca ? "critical,CA:TRUE,pathlen:0" : "critical,CA:FALSE") &&
-		add_extension(certificate, &context, NID_key_usage,
-			      is_ca ? "critical,keyCertSign,cRLSign"
-				    : "critical,digitalSignature") &&
+		add_extension(certificate, &context, NID_basic_constraints, profile->constraints) &&
+		add_extension(certificate, &context, NID_key_usage, profile->usage) &&
 		add_extension(certificate, &context, NID_subject_key_identifier, "hash") &&
 		add_extension(certificate, &context, NID_authority_key_identifier, "keyid:always");
 	return done ? 0 : sgpu_crypto_fail(error, "adding the extensions of a certificate");
@@ -73,15 +79,23 @@ static int set_times(X509 *certificate, int64_t now, int64_t end, struct sgpu_er
 	return done ? 0 : sgpu_crypto_fail(error, "setting the times of a certificate");
 }
 
-static int set_name(X509_NAME *name, const char *common_name, const char *serial,
+/* The fingerprint of its key tells a machine's certificate from those of others. */
+static int set_name(X509_NAME *name, const char *common_name, EVP_PKEY *key,
 		    struct sgpu_error *error)
 {
-	int done = X509_NAME_add_entry_by_NID(name, NID_commonName, MBSTRING_UTF8,
-					      (const unsigned char *)common_name, -1, -1, 0) == 1 &&
-		   (!serial ||
-		    X509_NAME_add_entry_by_NID(name, NID_serialNumber, MBSTRING_ASC,
-					       (const unsigned char *)serial, -1, -1, 0) == 1);
+	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 };
+	char serial[2 * SGPU_SHA256_SIZE + 1];
+	int code = key ? sgpu_key_fingerprint(key, fingerprint, error) : 0;
 
+	if (code) {
+		return code;
+	}
+	sgpu_hex_encode(fingerprint, sizeof(fingerprint), serial);
+	int done =
+		X509_NAME_add_entry_by_NID(name, NID_commonName, MBSTRING_UTF8,
+					   (const unsigned char *)common_name, -1, -1, 0) == 1 &&
+		(!key || X509_NAME_add_entry_by_NID(name, NID_serialNumber, MBSTRING_ASC,
+						    (const unsigned char *)serial, -1, -1, 0) == 1);
 	return done ? 0 : sgpu_crypto_fail(error, "setting the name in a certificate");
 }
 
@@ -89,18 +103,16 @@ static int to_pem(X509 *certificate, const struct sgpu_chain *more, char **pem, 
 		  struct sgpu_error *error)
 {
 	BIO *bio = BIO_new(BIO_s_mem());
-	char *data = NULL;
 	int done = bio && PEM_write_bio_X509(bio, certificate) == 1;
 
 	for (int i = 0; more && done && i < more->count; i++) {
 		done = PEM_write_bio(bio, PEM_STRING_X509, "", more->der[i], (long)more->size[i]) >
 		       0;
 	}
-	long length = done ? BIO_get_mem_data(bio, &data) : 0;
-	*pem = length > 0 ? strndup(data, (size_t)length) : NULL;
-	*size = *pem ? (size_t)length : 0;
+	int code = done ? sgpu_bio_text(bio, pem, size, error)
+			: sgpu_crypto_fail(error, "writing a certificate");
 	BIO_free(bio);
-	return *pem ? 0 : sgpu_crypto_fail(error, "writing a certificate");
+	return code;
 }
 
 static int check_days(unsigned days, struct sgpu_error *error)
@@ -112,10 +124,10 @@ static int check_days(unsigned days, struct sgpu_error *error)
 				   days);
 }
 
-/* A certificate for `key` from `issuer` (NULL: from itself), signed by the CA's key. */
-static int issue(const struct sgpu_signer *ca, X509 *issuer, EVP_PKEY *key, const char *common_name,
-		 const char *serial, int64_t now, int64_t end, X509 **certificate,
-		 struct sgpu_error *error)
+/* A certificate for `key`, signed by the issuer's key. issuer NULL: by itself, as `name`. */
+static int issue(const struct sgpu_signer *signer, X509 *issuer, EVP_PKEY *key,
+		 const struct profile *profile, const char *name, int64_t now, int64_t end,
+		 X509 **certificate, struct sgpu_error *error)
 {
 	X509 *made = X509_new();
 	int code = 0;
@@ -124,23 +136,16 @@ static int issue(const struct sgpu_signer *ca, X509 *issuer, EVP_PKEY *key, cons
 	    X509_set_pubkey(made, key) != 1) {
 		code = sgpu_crypto_fail(error, "making a certificate");
 	}
-	if (!code) {
-		code = set_serial(made, error);
-	}
-	if (!code) {
-		code = set_name(X509_get_subject_name(made), common_name, serial, error);
-	}
+	code = code ? code : set_serial(made, error);
+	code = code ? code
+		    : set_name(X509_get_subject_name(made), name, issuer ? key : NULL, error);
 	if (!code &&
 	    X509_set_issuer_name(made, X509_get_subject_name(issuer ? issuer : made)) != 1) {
 		code = sgpu_crypto_fail(error, "setting the issuer of a certificate");
 	}
-	if (!code) {
-		code = set_times(made, now, end, error);
-	}
-	if (!code) {
-		code = set_extensions(made, issuer ? issuer : made, error);
-	}
-	EVP_MD_CTX *context = code ? NULL : sgpu_signer_context(ca);
+	code = code ? code : set_times(made, now, end, error);
+	code = code ? code : set_extensions(made, issuer ? issuer : made, profile, error);
+	EVP_MD_CTX *context = code ? NULL : sgpu_signer_context(signer);
 	if (!code && (!context || X509_sign_ctx(made, context) <= 0)) {
 		code = sgpu_crypto_fail(error, "signing a certificate");
 	}
@@ -161,18 +166,37 @@ int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now, 
 	*pem = NULL;
 	*size = 0;
 	if (!*name || strlen(name) > NAME_MAX_LENGTH) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a CA's name has 1 to %d characters",
+		return sgpu_fail(error, SGPU_EUSAGE, "an authority's name has 1 to %d characters",
 				 NAME_MAX_LENGTH);
 	}
 	int code = check_days(days, error);
-	if (!code) {
-		code = issue(ca, NULL, ca->key, name, NULL, now,
-			     now + (int64_t)days * SECONDS_A_DAY, &certificate, error);
-	}
-	if (!code) {
-		code = to_pem(certificate, NULL, pem, size, error);
-	}
+	code = code ? code
+		    : issue(ca, NULL, ca->key, &authority, name, now,
+			    now + (int64_t)days * SECONDS_A_DAY, &certificate, error);
+	code = code ? code : to_pem(certificate, NULL, pem, size, error);
 	X509_free(certificate);
+	return code;
+}
+
+int sgpu_request_create(const struct sgpu_signer *signer, char **pem, size_t *size,
+			struct sgpu_error *error)
+{
+	X509_REQ *request = X509_REQ_new();
+	EVP_MD_CTX *context = sgpu_signer_context(signer);
+	BIO *bio = BIO_new(BIO_s_mem());
+
+	*pem = NULL;
+	*size = 0;
+	int done = request && context && bio &&
+		   X509_REQ_set_version(request, X509_REQ_VERSION_1) == 1 &&
+		   X509_REQ_set_pubkey(request, signer->key) == 1 &&
+		   X509_REQ_sign_ctx(request, context) > 0 &&
+		   PEM_write_bio_X509_REQ(bio, request) == 1;
+	int code = done ? sgpu_bio_text(bio, pem, size, error)
+			: sgpu_crypto_fail(error, "making a certificate request");
+	EVP_MD_CTX_free(context);
+	X509_REQ_free(request);
+	BIO_free(bio);
 	return code;
 }
 
@@ -183,23 +207,34 @@ int64_t sgpu_certificate_time(const ASN1_TIME *time)
 	return ASN1_TIME_to_tm(time, &parts) == 1 ? (int64_t)timegm(&parts) : -1;
 }
 
-/* The CA's certificate, if it is the key's and still valid. */
-static int own_certificate(const struct sgpu_signer *ca, const struct sgpu_chain *chain,
+/* The issuer's certificate, if it is the key's, valid, and one that can issue what is needed. */
+static int own_certificate(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
 			   int64_t now, X509 **issuer, struct sgpu_error *error)
 {
 	X509 *made = chain->count ? sgpu_certificate_parse(chain->der[0], chain->size[0]) : NULL;
 	int code = 0;
 
 	if (!made) {
-		code = sgpu_fail(error, SGPU_EINVALID, "the CA's certificate is malformed");
-	} else if (!X509_get0_pubkey(made) || EVP_PKEY_eq(X509_get0_pubkey(made), ca->key) != 1) {
-		code = sgpu_fail(error, SGPU_EKEY, "the CA's certificate is not that of its key");
+		code = sgpu_fail(error, SGPU_EINVALID, "the issuer's certificate is malformed");
+	} else if (chain->count >= SGPU_CHAIN_MAX) {
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "the issuer's chain has %d certificates, and one more is too many",
+				 chain->count);
+	} else if (!X509_get0_pubkey(made) ||
+		   EVP_PKEY_eq(X509_get0_pubkey(made), signer->key) != 1) {
+		code = sgpu_fail(error, SGPU_EKEY,
+				 "the issuer's certificate is not that of its key");
 	} else if (X509_check_ca(made) != 1) {
-		code = sgpu_fail(error, SGPU_EINVALID, "the certificate is not one of a CA");
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "the issuer's certificate may sign no other");
+	} else if (X509_get_pathlen(made) == 0 && !sgpu_is_ek_certificate(made)) {
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "the issuer is an authority that may certify no endorsement keys: "
+				 "its path length is 0");
 	} else if (now < sgpu_certificate_time(X509_get0_notBefore(made)) ||
 		   now >= sgpu_certificate_time(X509_get0_notAfter(made))) {
 		code = sgpu_fail(error, SGPU_EEXPIRED,
-				 "the CA's certificate is not valid at this time");
+				 "the issuer's certificate is not valid at this time");
 	}
 	ERR_clear_error();
 	if (code) {
@@ -210,51 +245,85 @@ static int own_certificate(const struct sgpu_signer *ca, const struct sgpu_chain
 	return 0;
 }
 
-int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_chain,
-		    const char *known_eks, const char *request, size_t request_size, int64_t now,
-		    unsigned days, unsigned max_age, char **pem, size_t *size,
-		    struct sgpu_error *error)
+/* The public key of a request that this key signed. */
+static int open_request(const char *text, size_t size, const struct sgpu_signer *issuer,
+			EVP_PKEY **key, struct sgpu_error *error)
 {
-	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 };
-	char serial[2 * SGPU_SHA256_SIZE + 1];
-	X509 *issuer = NULL, *certificate = NULL;
-	EVP_PKEY *key = NULL;
+	BIO *bio = size <= REQUEST_MAX ? BIO_new_mem_buf(text, (int)size) : NULL;
+	X509_REQ *request = bio ? PEM_read_bio_X509_REQ(bio, NULL, NULL, NULL) : NULL;
+	EVP_PKEY *made = request ? X509_REQ_get_pubkey(request) : NULL;
+	int code = 0;
 
-	*pem = NULL;
-	*size = 0;
-	int code = check_days(days, error);
-	if (!code && ca_chain->count >= SGPU_CHAIN_MAX) {
+	if (!request) {
 		code = sgpu_fail(error, SGPU_EINVALID,
-				 "the CA's chain has %d certificates, and one more is too many",
-				 ca_chain->count);
+				 "request: this is no certificate request in PEM");
+	} else if (!made || !sgpu_is_p384(made)) {
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "request: the key is not on the curve P-384");
+	} else if (X509_REQ_verify(request, made) != 1) {
+		code = sgpu_fail(error, SGPU_ESIGNATURE,
+				 "request: its signature is not by the key in it");
+	} else if (EVP_PKEY_eq(made, issuer->key) == 1) {
+		code = sgpu_fail(error, SGPU_EINVALID, "request: the key is that of the issuer");
 	}
-	if (!code) {
-		code = own_certificate(ca, ca_chain, now, &issuer, error);
+	ERR_clear_error();
+	X509_REQ_free(request);
+	BIO_free(bio);
+	if (code) {
+		EVP_PKEY_free(made);
+		return code;
 	}
-	if (!code) {
-		code = sgpu_enroll_verify(known_eks, request, request_size, now, max_age, &key,
-					  fingerprint, error);
-	}
-	/* Not longer than its issuer's: a chain is as old as its oldest part. Both are counted in
-	 * days, of which the last one may have begun: a CA made for N days signs for N days. */
-	const int64_t last = code ? 0 : sgpu_certificate_time(X509_get0_notAfter(issuer));
-	const int64_t end = now + (int64_t)days * SECONDS_A_DAY,
+	*key = made;
+	return 0;
+}
+
+/* When a certificate ends. None lasts longer than its issuer's: a chain is as old as its oldest
+ * part. Both are counted in days, of which the last one may have begun: an authority made for N
+ * days signs for N days. */
+static int choose_end(X509 *issuer, bool attests, int64_t now, unsigned days, int64_t *end,
+		      struct sgpu_error *error)
+{
+	const int64_t last = sgpu_certificate_time(X509_get0_notAfter(issuer)),
 		      left = (last - now + SECONDS_A_DAY - 1) / SECONDS_A_DAY;
+	int code = days ? check_days(days, error) : 0;
+
 	if (!code && days > left) {
 		code = sgpu_fail(
 			error, SGPU_EUSAGE,
-			"the CA's certificate ends in %lld days, and none that it signs may last "
-			"longer",
+			"the issuer's certificate ends in %lld days, and none that it signs may "
+			"last longer",
 			(long long)left);
 	}
-	if (!code) {
-		sgpu_hex_encode(fingerprint, sizeof(fingerprint), serial);
-		code = issue(ca, issuer, key, "sgpu attestation key", serial, now,
-			     end < last ? end : last, &certificate, error);
+	if (!code && attests && days > SGPU_AK_DAYS) {
+		code = sgpu_fail(error, SGPU_EUSAGE,
+				 "the certificate of an attestation key is valid for at most %d "
+				 "days",
+				 SGPU_AK_DAYS);
 	}
-	if (!code) {
-		code = to_pem(certificate, ca_chain, pem, size, error);
-	}
+	*end = now + (int64_t)(days ? days : SGPU_AK_DAYS) * SECONDS_A_DAY;
+	*end = *end < last ? *end : last;
+	return code;
+}
+
+int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_chain,
+		    const char *request, size_t request_size, int64_t now, unsigned days,
+		    char **pem, size_t *size, struct sgpu_error *error)
+{
+	X509 *issuer = NULL, *certificate = NULL;
+	EVP_PKEY *key = NULL;
+	int64_t end = 0;
+
+	*pem = NULL;
+	*size = 0;
+	int code = own_certificate(ca, ca_chain, now, &issuer, error);
+	const struct profile *profile =
+		sgpu_is_ek_certificate(issuer) ? &attestation : &endorsement;
+
+	code = code ? code : open_request(request, request_size, ca, &key, error);
+	code = code ? code : choose_end(issuer, profile == &attestation, now, days, &end, error);
+	code = code ? code
+		    : issue(ca, issuer, key, profile, profile->name, now, end, &certificate, error);
+	code = code ? code : to_pem(certificate, ca_chain, pem, size, error);
 	EVP_PKEY_free(key);
 	X509_free(certificate);
 	X509_free(issuer);

@@ -21,6 +21,7 @@ enum {
 	PEM_MAX = 1 << 18,
 	AUTH_LEVEL = 2, /* of libcrypto: 112 bits at least in every certificate */
 	LOOSE_DEPTH = 4,
+	CLOCKS = 60, /* seconds: openssl(1) reads the clock for each end of a certificate */
 };
 
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size)
@@ -53,6 +54,12 @@ int sgpu_certificate_key(const uint8_t *der, size_t size, const char *what, EVP_
 		return sgpu_fail(error, SGPU_EINVALID, "%s has no key on the curve P-384", what);
 	}
 	return 0;
+}
+
+bool sgpu_is_ek_certificate(X509 *certificate)
+{
+	return certificate && X509_get_pathlen(certificate) == 0 &&
+	       !(X509_get_extension_flags(certificate) & EXFLAG_SI);
 }
 
 void sgpu_chain_clear(struct sgpu_chain *chain)
@@ -173,8 +180,62 @@ static int fail_chain(const X509_STORE_CTX *context, const char *owner, struct s
 			 *owner ? "'s " : "", X509_verify_cert_error_string(reason));
 }
 
+/* Who may sign evidence. */
+static int check_leaf(X509 *leaf, struct sgpu_error *error)
+{
+	EVP_PKEY *key = X509_get0_pubkey(leaf);
+	uint32_t flags = X509_get_extension_flags(leaf), usage = X509_get_key_usage(leaf);
+
+	ERR_clear_error();
+	if (!key || !sgpu_is_p384(key)) {
+		return sgpu_fail(error, SGPU_ECHAIN,
+				 "certificate 1 of the chain has no key on the curve P-384");
+	}
+	if (flags & (EXFLAG_CA | EXFLAG_INVALID) || !(flags & EXFLAG_KUSAGE) ||
+	    !(usage & KU_DIGITAL_SIGNATURE) || usage & KU_KEY_CERT_SIGN) {
+		return sgpu_fail(error, SGPU_ECHAIN,
+				 "certificate 1 of the chain is not one for signatures");
+	}
+	/* An authority may also certify servers and people, which may not sign evidence. */
+	if (flags & EXFLAG_XKUSAGE && !(X509_get_extended_key_usage(leaf) & XKU_ANYEKU)) {
+		return sgpu_fail(error, SGPU_ECHAIN,
+				 "certificate 1 of the chain is for certain purposes, and evidence "
+				 "is none of them");
+	}
+	return 0;
+}
+
+/* What X509_verify_cert leaves to its caller, of a chain that it has built. */
+static int check_evidence(const STACK_OF(X509) * chain, uint8_t machine[SGPU_SHA256_SIZE],
+			  struct sgpu_error *error)
+{
+	X509 *leaf = sk_X509_value(chain, 0), *ek = sk_X509_value(chain, 1);
+	int code = check_leaf(leaf, error);
+
+	if (code) {
+		return code;
+	}
+	if (!sgpu_is_ek_certificate(ek)) {
+		return sgpu_fail(error, SGPU_ECHAIN,
+				 "certificate 1 of the chain is not signed by an endorsement key, "
+				 "which an authority certified with a path length of 0");
+	}
+	const int64_t begin = sgpu_certificate_time(X509_get0_notBefore(leaf)),
+		      end = sgpu_certificate_time(X509_get0_notAfter(leaf));
+	if (end > sgpu_certificate_time(X509_get0_notAfter(ek))) {
+		return sgpu_fail(error, SGPU_ECHAIN,
+				 "certificate 1 of the chain outlives that of its endorsement key");
+	}
+	if (end - begin > (int64_t)SGPU_AK_DAYS * 86400 + CLOCKS) {
+		return sgpu_fail(error, SGPU_ECHAIN,
+				 "certificate 1 of the chain is valid for more than %d days",
+				 SGPU_AK_DAYS);
+	}
+	return sgpu_key_fingerprint(X509_get0_pubkey(ek), machine, error);
+}
+
 int sgpu_chain_check(X509 *leaf, STACK_OF(X509) * others, const struct sgpu_chain *roots,
-		     int64_t now, bool strict, const char *owner, struct sgpu_error *error)
+		     int64_t now, uint8_t *machine, const char *owner, struct sgpu_error *error)
 {
 	X509_STORE_CTX *context = X509_STORE_CTX_new();
 	STACK_OF(X509) *trusted = sk_X509_new_null();
@@ -203,11 +264,13 @@ int sgpu_chain_check(X509 *leaf, STACK_OF(X509) * others, const struct sgpu_chai
 		X509_VERIFY_PARAM_set_time(parameters, (time_t)now);
 		X509_VERIFY_PARAM_set_flags(parameters,
 					    X509_V_FLAG_CHECK_SS_SIGNATURE |
-						    (strict ? X509_V_FLAG_X509_STRICT : 0));
+						    (machine ? X509_V_FLAG_X509_STRICT : 0));
 		X509_VERIFY_PARAM_set_auth_level(parameters, AUTH_LEVEL);
-		X509_VERIFY_PARAM_set_depth(parameters, strict ? SGPU_CHAIN_MAX : LOOSE_DEPTH);
+		X509_VERIFY_PARAM_set_depth(parameters, machine ? SGPU_CHAIN_MAX : LOOSE_DEPTH);
 		if (X509_verify_cert(context) != 1) {
 			code = fail_chain(context, owner, error);
+		} else if (machine) {
+			code = check_evidence(X509_STORE_CTX_get0_chain(context), machine, error);
 		}
 	}
 	ERR_clear_error();
@@ -216,33 +279,8 @@ int sgpu_chain_check(X509 *leaf, STACK_OF(X509) * others, const struct sgpu_chai
 	return code;
 }
 
-/* What X509_verify_cert leaves to its caller: who may sign evidence. */
-static int check_leaf(X509 *leaf, struct sgpu_error *error)
-{
-	EVP_PKEY *key = X509_get0_pubkey(leaf);
-	uint32_t flags = X509_get_extension_flags(leaf), usage = X509_get_key_usage(leaf);
-
-	ERR_clear_error();
-	if (!key || !sgpu_is_p384(key)) {
-		return sgpu_fail(error, SGPU_ECHAIN,
-				 "certificate 1 of the chain has no key on the curve P-384");
-	}
-	if (flags & (EXFLAG_CA | EXFLAG_INVALID) || !(flags & EXFLAG_KUSAGE) ||
-	    !(usage & KU_DIGITAL_SIGNATURE) || usage & KU_KEY_CERT_SIGN) {
-		return sgpu_fail(error, SGPU_ECHAIN,
-				 "certificate 1 of the chain is not one for signatures");
-	}
-	/* An authority may also certify servers and people, which may not sign evidence. */
-	if (flags & EXFLAG_XKUSAGE && !(X509_get_extended_key_usage(leaf) & XKU_ANYEKU)) {
-		return sgpu_fail(error, SGPU_ECHAIN,
-				 "certificate 1 of the chain is for certain purposes, and evidence "
-				 "is none of them");
-	}
-	return 0;
-}
-
 int sgpu_chain_verify(const struct sgpu_chain *chain, const struct sgpu_chain *roots, int64_t now,
-		      struct sgpu_error *error)
+		      uint8_t machine[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
 	X509 *leaf =
 		chain->count > 0 ? sgpu_certificate_parse(chain->der[0], chain->size[0]) : NULL;
@@ -259,10 +297,7 @@ int sgpu_chain_verify(const struct sgpu_chain *chain, const struct sgpu_chain *r
 		code = sgpu_chain_push(chain, 1, others, "certificate", error);
 	}
 	if (!code) {
-		code = sgpu_chain_check(leaf, others, roots, now, true, "", error);
-	}
-	if (!code) {
-		code = check_leaf(leaf, error);
+		code = sgpu_chain_check(leaf, others, roots, now, machine, "", error);
 	}
 	sk_X509_pop_free(others, X509_free);
 	X509_free(leaf);

@@ -10,10 +10,10 @@
 
 #include "attest/internal.h"
 
-static int header_text(const struct sgpu_chain *chain, const char *typ, const char *kid,
-		       char **text, size_t *size, struct sgpu_error *error)
+static int header_text(const struct sgpu_chain *chain, const char *typ, char **text, size_t *size,
+		       struct sgpu_error *error)
 {
-	json_t *header = json_pack("{s:s, s:s*, s:s*}", "alg", "ES384", "typ", typ, "kid", kid);
+	json_t *header = json_pack("{s:s, s:s*}", "alg", "ES384", "typ", typ);
 	json_t *x5c = header && chain && chain->count ? json_array() : NULL;
 	int bad = !header || (chain && chain->count && !x5c);
 
@@ -30,16 +30,15 @@ static int header_text(const struct sgpu_chain *chain, const char *typ, const ch
 	return code;
 }
 
-int sgpu_jws_make(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ,
-		  const char *kid, const void *payload, size_t size, char **token,
-		  struct sgpu_error *error)
+int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ,
+		  const void *payload, size_t size, char **token, struct sgpu_error *error)
 {
 	uint8_t signature[SGPU_ES384_SIZE] = { 0 };
 	char *header = NULL, *made = NULL;
 	size_t header_size = 0;
 
 	*token = NULL;
-	int code = header_text(chain, typ, kid, &header, &header_size, error);
+	int code = header_text(chain, typ, &header, &header_size, error);
 	if (code) {
 		return code;
 	}
@@ -63,10 +62,4 @@ int sgpu_jws_make(const struct sgpu_signer *signer, const struct sgpu_chain *cha
 	sgpu_base64url_encode(signature, sizeof(signature), made + length + 1);
 	*token = made;
 	return 0;
-}
-
-int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ,
-		  const void *payload, size_t size, char **token, struct sgpu_error *error)
-{
-	return sgpu_jws_make(signer, chain, typ, NULL, payload, size, token, error);
 }

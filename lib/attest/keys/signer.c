@@ -106,8 +106,7 @@ bool sgpu_signer_in_tpm(const struct sgpu_signer *signer)
 	return signer->in_tpm;
 }
 
-/* What a memory BIO holds, as a string from malloc; the BIO's own copy is wiped. */
-static int take_text(BIO *bio, char **text, size_t *size, struct sgpu_error *error)
+int sgpu_bio_text(BIO *bio, char **text, size_t *size, struct sgpu_error *error)
 {
 	char *data = NULL;
 	long length = BIO_get_mem_data(bio, &data);
@@ -131,22 +130,8 @@ int sgpu_signer_private_pem(const struct sgpu_signer *signer, char **pem, size_t
 	*pem = NULL;
 	*size = 0;
 	int code = bio && PEM_write_bio_PrivateKey(bio, signer->key, NULL, NULL, 0, NULL, NULL) == 1
-			   ? take_text(bio, pem, size, error)
+			   ? sgpu_bio_text(bio, pem, size, error)
 			   : sgpu_crypto_fail(error, "writing a private key");
-	BIO_free(bio);
-	return code;
-}
-
-int sgpu_signer_public_pem(const struct sgpu_signer *signer, char **pem, size_t *size,
-			   struct sgpu_error *error)
-{
-	BIO *bio = BIO_new(BIO_s_mem());
-
-	*pem = NULL;
-	*size = 0;
-	int code = bio && PEM_write_bio_PUBKEY(bio, signer->key) == 1
-			   ? take_text(bio, pem, size, error)
-			   : sgpu_crypto_fail(error, "writing a public key");
 	BIO_free(bio);
 	return code;
 }

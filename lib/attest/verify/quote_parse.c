@@ -83,7 +83,10 @@ static int read_collection(const json_t *collection, struct sgpu_quote_parts *pa
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "quote: not a collection of the profile '%s'", SGPU_CMW_PROFILE);
 	}
-	int code = read_cmw(json_object_get(collection, "eat"), "eat", SGPU_TYPE_EAT, &parts->token,
+	const json_t *eat = json_object_get(collection, "eat");
+	const char *type = json_string_value(json_array_get(eat, 0));
+	parts->old = type && !strcmp(type, SGPU_TYPE_EAT_OF(SGPU_EAT_PROFILE_1));
+	int code = read_cmw(eat, "eat", parts->old ? type : SGPU_TYPE_EAT, &parts->token,
 			    &parts->token_size, error);
 	json_object_foreach ((json_t *)collection, label, value) {
 		if (!code && strcmp(label, "__cmwc_t") && strcmp(label, "eat")) {
@@ -112,7 +115,7 @@ static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
 		parts->claims = NULL;
 		return sgpu_fail(error, SGPU_EINVALID, "claims: %s", inner.text);
 	}
-	code = sgpu_claims_check(parts->claims, error);
+	code = parts->old ? 0 : sgpu_claims_check(parts->claims, error);
 	code = code ? code
 		    : sgpu_certificate_key(parts->jws.chain.der[0], parts->jws.chain.size[0],
 					   "certificate 1 of 'x5c'", &parts->key, error);
@@ -146,11 +149,13 @@ int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *pa
 /* The reasons in the claims for absent records. */
 static void add_absent(const json_t *claims, struct sgpu_record *records, int *count)
 {
-	const json_t *absent = json_object_get(sgpu_claims_own(claims), "absent");
+	const json_t *own = sgpu_claims_own(claims);
+	const json_t *absent =
+		json_object_get(own ? own : json_object_get(claims, SGPU_EAT_PROFILE_1), "absent");
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(known_records); i++) {
 		const json_t *reason = json_object_get(absent, known_records[i].label);
-		if (reason && *count < SGPU_RECORDS_MAX) {
+		if (json_is_string(reason) && *count < SGPU_RECORDS_MAX) {
 			struct sgpu_record *record = &records[(*count)++];
 			memset(record, 0, sizeof(*record));
 			snprintf(record->label, sizeof(record->label), "%s",

@@ -8,7 +8,6 @@
 
 #include <sgpu/base.h>
 
-#include "attest/keys/ca.h"
 #include "attest/quote.h"
 #include "attest/verify/record.h"
 #include "attest/verify/tsm_report.h"
@@ -81,13 +80,13 @@ static int check_owner(const json_t *claims, const uint8_t *owner_key, struct sg
 	return code;
 }
 
-static int check_machine(const struct sgpu_quote_parts *parts, struct sgpu_error *error)
+static int check_machine(const json_t *claims, const uint8_t machine[SGPU_SHA256_SIZE],
+			 struct sgpu_error *error)
 {
 	uint8_t expected[SGPU_UEID_SIZE], got[SGPU_UEID_SIZE] = { 0 };
-	int code = sgpu_quote_ueid(&parts->jws.chain, expected, error);
+	int code = sgpu_json_bytes(claims, "claims", "ueid", got, sizeof(got), error);
 
-	code = code ? code
-		    : sgpu_json_bytes(parts->claims, "claims", "ueid", got, sizeof(got), error);
+	sgpu_quote_ueid(machine, expected);
 	if (!code && !sgpu_equal(expected, got, sizeof(got))) {
 		code = sgpu_fail(error, SGPU_EBINDING,
 				 "'ueid' names another machine than the certificate");
@@ -194,7 +193,7 @@ static int verify_parts(const struct sgpu_quote_parts *parts,
 			const struct sgpu_quote_checks *checks, struct sgpu_quote_result *result,
 			struct sgpu_error *error)
 {
-	uint8_t report_data[64] = { 0 };
+	uint8_t report_data[64] = { 0 }, machine[SGPU_SHA256_SIZE] = { 0 };
 	int code = sgpu_jws_check(&parts->jws, parts->key, error);
 
 	if (code) {
@@ -202,7 +201,7 @@ static int verify_parts(const struct sgpu_quote_parts *parts,
 	}
 	result->claims = json_incref(parts->claims);
 	memcpy(result->ak, parts->ak, sizeof(result->ak));
-	code = sgpu_chain_verify(&parts->jws.chain, checks->roots, checks->now, error);
+	code = sgpu_chain_verify(&parts->jws.chain, checks->roots, checks->now, machine, error);
 	result->certificate_age = age_of(&parts->jws.chain, checks->now);
 	code = code ? code : check_time(parts->claims, checks, error);
 	if (!code && checks->nonce) {
@@ -210,7 +209,7 @@ static int verify_parts(const struct sgpu_quote_parts *parts,
 		result->nonce_checked = !code;
 	}
 	code = code ? code : sgpu_quote_report_data(parts->claims, parts->ak, report_data, error);
-	code = code ? code : check_machine(parts, error);
+	code = code ? code : check_machine(parts->claims, machine, error);
 	code = code ? code : check_owner(parts->claims, checks->owner_key, error);
 	code = code ? code : check_records(parts, checks, report_data, result, error);
 	result->verified = !code;
@@ -231,7 +230,10 @@ int sgpu_quote_verify(const char *quote, size_t size, const struct sgpu_quote_ch
 	if (code) {
 		return code;
 	}
-	code = verify_parts(&parts, checks, result, error);
+	code = parts.old ? sgpu_fail(error, SGPU_EINVALID,
+				     "the quote is of version 1, of an older sgpu; version 2 is "
+				     "verified")
+			 : verify_parts(&parts, checks, result, error);
 	sgpu_quote_parts_clear(&parts);
 	return code;
 }

@@ -152,7 +152,7 @@ static int verify_with(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 			     kind == KEY_VCEK ? certificates->vcek : certificates->vlek, &signer,
 			     error);
 	if (rc == SGPU_OK) {
-		rc = sgpu_chain_check(signer, certificates->others, trust->roots, trust->now, false,
+		rc = sgpu_chain_check(signer, certificates->others, trust->roots, trust->now, NULL,
 				      name, error);
 	}
 	return rc == SGPU_OK ? sgpu_snp_match(signer, kind == KEY_VLEK, blob.data + AT_REPORTED_TCB,

@@ -176,7 +176,7 @@ static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_
 		rc = sgpu_fail(error, SGPU_ECHAIN, "TDX quote: its platform's key is not on P-256");
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_chain_check(leaf, others, trust->roots, trust->now, false, "PCK", error);
+		rc = sgpu_chain_check(leaf, others, trust->roots, trust->now, NULL, "PCK", error);
 	}
 	if (rc == SGPU_OK &&
 	    !sgpu_ecdsa_verifies(X509_get0_pubkey(leaf), "SHA256", quote->qe_report.data,

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-measure keygen: a new private key, and what goes to others with it: a request for a
+ * certificate, or an authority's own certificate.
+ */
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "parts.h"
+#include "verbs.h"
+
+enum { AUTHORITY_DAYS = 3650 };
+
+struct task {
+	const char *path, *request_path, *authority_path, *name;
+	unsigned days;
+	bool tpm;
+	struct sgpu_signer *key;
+};
+
+const struct cli_option keygen_options[] = {
+	CLI_COMMON,
+	{ "output", 'o', "FILE", "new file for the key", CLI_TEXT(struct task, path) },
+	{ "request", 0, "FILE",
+	  "where the request for a certificate goes (default: standard output)",
+	  CLI_TEXT(struct task, request_path) },
+	{ "tpm", 0, NULL, "keep the private half in the TPM 2.0 of this machine",
+	  CLI_FLAG(struct task, tpm) },
+	{ "authority", 0, "FILE",
+	  "make an authority's key; its own certificate goes there, and there is no request",
+	  CLI_TEXT(struct task, authority_path) },
+	{ "name", 0, "NAME", "the authority's name (default: sgpu CA)",
+	  CLI_TEXT(struct task, name) },
+	{ "days", 0, "N", "how long the authority's certificate is valid (default: 3650)",
+	  CLI_NUMBER(struct task, days, 1, MEASURE_DAYS_MAX) },
+	CLI_END,
+};
+
+static int check_options(const struct task *task)
+{
+	const char *public_path = task->authority_path ? task->authority_path : task->request_path;
+
+	if (!task->path || cli_is_standard(task->path)) {
+		return cli_usage("-o, a new file for the key, is missing");
+	}
+	if (task->authority_path && task->request_path) {
+		return cli_usage("an authority certifies itself: --request is for other keys");
+	}
+	if (!task->authority_path && (task->name || task->days)) {
+		return cli_usage("--name and --days belong to --authority");
+	}
+	if (public_path &&
+	    !cli_outputs_apart("the key", task->path,
+			       task->authority_path ? "the certificate" : "the request",
+			       public_path)) {
+		return 2;
+	}
+	return cli_secret_output(task->path) && cli_output_apart(public_path) ? 0 : 2;
+}
+
+/* The key, and then what goes with it: both, or neither. */
+static int write_both(const struct task *task, const char *public_path, const char *text,
+		      size_t size, struct sgpu_error *error)
+{
+	size_t pem_size = 0;
+	char *pem = NULL;
+	int code = sgpu_signer_private_pem(task->key, &pem, &pem_size, error);
+
+	code = code ? code : cli_write_secret(task->path, pem, pem_size, error);
+	sgpu_free_wiped(&pem, pem_size);
+	if (!code) {
+		code = cli_write_text(public_path, 0644, text, size, error);
+		if (code) {
+			unlink(task->path);
+		}
+	}
+	return code;
+}
+
+static int run(struct task *task, struct sgpu_error *error)
+{
+	const char *public_path = task->authority_path ? task->authority_path : task->request_path;
+	char *text = NULL;
+	size_t size = 0;
+	int code = sgpu_signer_generate(task->tpm, &task->key, error);
+
+	if (!code && task->authority_path) {
+		code = sgpu_ca_create(task->key, task->name ? task->name : "sgpu CA", measure_now(),
+				      task->days ? task->days : AUTHORITY_DAYS, &text, &size,
+				      error);
+	} else if (!code) {
+		code = sgpu_request_create(task->key, &text, &size, error);
+	}
+	code = code ? code : write_both(task, public_path, text, size, error);
+	free(text);
+	return code;
+}
+
+int verb_keygen(int argc, char **argv)
+{
+	struct sgpu_error error = { 0 };
+	struct task task = { 0 };
+	char **arguments;
+	int status = cli_read(argc, argv, &task, &arguments);
+
+	status = status ? status : check_options(&task);
+	if (!status) {
+		status = run(&task, &error)
+				 ? cli_error(&error)
+				 : measure_report_key(task.key, task.path,
+						      task.authority_path ? task.authority_path
+									  : task.request_path);
+	}
+	sgpu_signer_free(&task.key);
+	return status;
+}
