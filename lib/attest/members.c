@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Checks JSON objects by tables of their members: types, sizes, what may be missing, and nothing
- * that is not in the table.
+ * Checks JSON from outside by a table of all its members: their types and sizes, what may be
+ * missing, and nothing that is not in the table.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,171 +9,184 @@
 
 #include <sgpu/base.h>
 
-#include "attest/internal.h"
-#include "attest/members.h"
+#include "attest/quote.h"
 
-enum { WHERE_SIZE = 160, TEXT_MAX = 4096 };
+enum { WHERE_SIZE = 256, NAME_MAX_LENGTH = 32 };
 
-static int wrong(const char *where, const char *name, const char *what, struct sgpu_error *error)
+/* The name of a row that is a member right inside `path`, or NULL. */
+static const char *name_inside(const struct sgpu_member *row, const char *path)
 {
-	return sgpu_fail(error, SGPU_EINVALID, "%s: '%s' %s", where, name, what);
+	const size_t length = strlen(path);
+	const char *name = row->path + length + (length > 0);
+
+	return !strncmp(row->path, path, length) && (!length || row->path[length] == '/') &&
+			       *name && !strchr(name, '/')
+		       ? name
+		       : NULL;
 }
 
-static int check_bytes(const json_t *value, const char *where, const struct sgpu_member *member,
-		       struct sgpu_error *error)
+/* The row of a member; "*" is that of members which are not named. */
+static const struct sgpu_member *find(const struct sgpu_member *table, const char *path,
+				      const char *key)
 {
+	const struct sgpu_member *other = NULL;
+
+	for (; table->path; table++) {
+		const char *name = name_inside(table, path);
+		if (name && !strcmp(name, key)) {
+			return table;
+		}
+		other = name && !strcmp(name, "*") && strlen(key) <= NAME_MAX_LENGTH ? table
+										     : other;
+	}
+	return other;
+}
+
+static bool is_one_of(const char *words, const char *text)
+{
+	const size_t length = strlen(text);
+
+	while (*words) {
+		const size_t word = strcspn(words, " ");
+		if (word == length && !strncmp(words, text, length)) {
+			return true;
+		}
+		words += word + (words[word] == ' ');
+	}
+	return false;
+}
+
+static int check_text(const struct sgpu_member *row, const json_t *value, const char *where,
+		      struct sgpu_error *error)
+{
+	const char *text = json_string_value(value);
+	const size_t length = json_string_length(value);
 	struct sgpu_error inner = { 0 };
 	uint8_t *data = NULL;
 	size_t size = 0;
 
-	if (!json_is_string(value)) {
-		return wrong(where, member->name, "is not a string", error);
+	if (!text) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s is not a string", where);
 	}
-	int code = sgpu_decode_base64url(json_string_value(value), json_string_length(value),
-					 member->name, &data, &size, &inner);
-	free(data);
-	if (code) {
-		return sgpu_fail(error, code, "%s: %s", where, inner.text);
-	}
-	return size >= member->min && size <= member->max
-		       ? 0
-		       : sgpu_fail(error, SGPU_EINVALID, "%s: '%s' has %zu bytes, not %zu to %zu",
-				   where, member->name, size, member->min, member->max);
-}
-
-/* Lower case only, so that the same bytes have one text. */
-static int check_hex(const json_t *value, const char *where, const struct sgpu_member *member,
-		     struct sgpu_error *error)
-{
-	const char *text = json_string_value(value);
-
-	return text && strlen(text) == 2 * member->max &&
-			       strspn(text, "0123456789abcdef") == 2 * member->max
-		       ? 0
-		       : sgpu_fail(error, SGPU_EINVALID,
-				   "%s: '%s' is not %zu digits of lower-case hexadecimal", where,
-				   member->name, 2 * member->max);
-}
-
-static int check_array(const json_t *value, const char *where, const struct sgpu_member *member,
-		       struct sgpu_error *error)
-{
-	char inner[WHERE_SIZE];
-	size_t count = json_array_size(value);
-
-	if (!json_is_array(value) || count < member->min || count > member->max) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s: '%s' is not an array of %zu to %zu",
-				 where, member->name, member->min, member->max);
-	}
-	for (size_t i = 0; i < count; i++) {
-		const json_t *item = json_array_get(value, i);
-		snprintf(inner, sizeof(inner), "%s/%s/%zu", where, member->name, i);
-		if (!member->inside &&
-		    (!json_is_string(item) || json_string_length(item) > TEXT_MAX)) {
-			return sgpu_fail(error, SGPU_EINVALID, "%s is not a string", inner);
-		}
-		int code =
-			member->inside ? sgpu_members_check(item, inner, member->inside, error) : 0;
-		if (!code && member->digits) {
-			const struct sgpu_member digest = { .name = member->name,
-							    .max = member->digits };
-			code = check_hex(item, where, &digest, error);
-		}
-		if (code) {
-			return code;
-		}
-	}
-	return 0;
-}
-
-static int check_member(const json_t *value, const char *where, const struct sgpu_member *member,
-			struct sgpu_error *error)
-{
-	char inner[WHERE_SIZE];
-
-	switch (member->kind) {
-	case SGPU_MEMBER_TEXT:
-		return !json_is_string(value) ? wrong(where, member->name, "is not a string", error)
-		       : json_string_length(value) < member->min ||
-				       json_string_length(value) > member->max
-			       ? wrong(where, member->name, "is too short or too long", error)
-			       : 0;
-	case SGPU_MEMBER_INTEGER:
-		return !json_is_integer(value) || json_integer_value(value) < 0 ||
-				       (uint64_t)json_integer_value(value) >= SGPU_JSON_INTEGER_MAX
-			       ? wrong(where, member->name,
-				       "is not a whole number between 0 and 2^53", error)
-			       : 0;
-	case SGPU_MEMBER_TRUTH:
-		return json_is_boolean(value)
+	if (row->kind == SGPU_MEMBER_HEX) {
+		/* Lower case only, so that the same bytes have one text. */
+		return length == 2 * row->max && strspn(text, "0123456789abcdef") == length
 			       ? 0
-			       : wrong(where, member->name, "is neither true nor false", error);
-	case SGPU_MEMBER_BYTES:
-		return check_bytes(value, where, member, error);
+			       : sgpu_fail(error, SGPU_EINVALID,
+					   "%s is not %zu digits of lower-case hexadecimal", where,
+					   2 * row->max);
+	}
+	if (row->kind == SGPU_MEMBER_TEXT) {
+		return row->words ? is_one_of(row->words, text)
+					    ? 0
+					    : sgpu_fail(error, SGPU_EINVALID,
+							"%s is '%.24s', not one of '%s'", where,
+							text, row->words)
+		       : length < row->min || length > row->max
+			       ? sgpu_fail(error, SGPU_EINVALID, "%s is too short or too long",
+					   where)
+			       : 0;
+	}
+	int code = sgpu_decode_base64url(text, length, where, &data, &size, &inner);
+	free(data);
+	return code ? sgpu_fail(error, code, "%s", inner.text)
+	       : size >= row->min && size <= row->max
+		       ? 0
+		       : sgpu_fail(error, SGPU_EINVALID, "%s has %zu bytes, not %zu to %zu", where,
+				   size, row->min, row->max);
+}
+
+static int check_inside(const struct sgpu_member *table, const char *path, const json_t *value,
+			const char *where, struct sgpu_error *error);
+
+static int check(const struct sgpu_member *table, const struct sgpu_member *row,
+		 const json_t *value, const char *where, struct sgpu_error *error)
+{
+	const size_t count = json_array_size(value);
+
+	switch (row->kind) {
+	case SGPU_MEMBER_INTEGER:
+		return json_is_integer(value) && json_integer_value(value) >= 0 &&
+				       (uint64_t)json_integer_value(value) < SGPU_JSON_INTEGER_MAX
+			       ? 0
+			       : sgpu_fail(error, SGPU_EINVALID,
+					   "%s is not a whole number between 0 and 2^53", where);
+	case SGPU_MEMBER_TRUTHS:
+		if (json_is_object(value)) {
+			return check_inside(table, row->path, value, where, error);
+		} /* fall through */
+	case SGPU_MEMBER_TRUTH:
+		return json_is_boolean(value) ? 0
+					      : sgpu_fail(error, SGPU_EINVALID,
+							  "%s is neither true nor false", where);
 	case SGPU_MEMBER_LIST:
-		if (json_is_string(value)) {
-			return strcmp(json_string_value(value), "any")
-				       ? wrong(where, member->name, "is neither a list nor \"any\"",
-					       error)
-				       : 0;
-		}
-		return check_array(value, where, member, error);
+		if (json_is_string(value) && !strcmp(json_string_value(value), "any")) {
+			return 0;
+		} /* fall through */
 	case SGPU_MEMBER_ARRAY:
-		return check_array(value, where, member, error);
-	case SGPU_MEMBER_HEX:
-		return check_hex(value, where, member, error);
+		return !json_is_array(value) || count < row->min || count > row->max
+			       ? sgpu_fail(error, SGPU_EINVALID,
+					   "%s is not %san array of %zu to %zu", where,
+					   row->kind == SGPU_MEMBER_LIST ? "\"any\" or " : "",
+					   row->min, row->max)
+			       : check_inside(table, row->path, value, where, error);
 	case SGPU_MEMBER_OBJECT:
+		return !json_is_object(value) || (row->max && json_object_size(value) > row->max)
+			       ? sgpu_fail(error, SGPU_EINVALID,
+					   "%s is not an object, or has too many members", where)
+			       : check_inside(table, row->path, value, where, error);
+	case SGPU_MEMBER_ANY:
+		return 0;
 	default:
-		snprintf(inner, sizeof(inner), "%s/%s", where, member->name);
-		return !json_is_object(value)
-			       ? wrong(where, member->name, "is not an object", error)
-		       : member->inside ? sgpu_members_check(value, inner, member->inside, error)
-					: 0;
+		return check_text(row, value, where, error);
 	}
 }
 
-int sgpu_members_check(const json_t *object, const char *where, const struct sgpu_member *members,
+static int check_inside(const struct sgpu_member *table, const char *path, const json_t *value,
+			const char *where, struct sgpu_error *error)
+{
+	const struct sgpu_member *item = json_is_array(value) ? find(table, path, "*") : NULL;
+	char inner[WHERE_SIZE];
+	const char *key;
+	json_t *member;
+	int code = 0;
+
+	for (size_t i = 0; item && i < json_array_size(value) && !code; i++) {
+		snprintf(inner, sizeof(inner), "%s/%zu", where, i);
+		code = check(table, item, json_array_get(value, i), inner, error);
+	}
+	json_object_foreach ((json_t *)value, key, member) {
+		const struct sgpu_member *row = find(table, path, key);
+		snprintf(inner, sizeof(inner), "%s/%s", where, key);
+		code = code  ? code
+		       : row ? check(table, row, member, inner, error)
+			     : sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%.24s'", where,
+					 key);
+	}
+	for (const struct sgpu_member *row = table; row->path && json_is_object(value); row++) {
+		const char *name = row->optional ? NULL : name_inside(row, path);
+		if (!code && name && strcmp(name, "*") && !json_object_get(value, name)) {
+			code = sgpu_fail(error, SGPU_EINVALID, "%s: '%s' is missing", where, name);
+		}
+	}
+	return code;
+}
+
+int sgpu_members_check(const json_t *object, const char *where, const struct sgpu_member *table,
 		       struct sgpu_error *error)
 {
-	const char *key;
-	json_t *value;
-
-	if (!json_is_object(object)) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s is not an object", where);
-	}
-	json_object_foreach ((json_t *)object, key, value) {
-		const struct sgpu_member *member = members;
-		while (member->name && strcmp(member->name, key)) {
-			member++;
-		}
-		if (!member->name) {
-			return sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%.24s'", where,
-					 key);
-		}
-		int code = check_member(value, where, member, error);
-		if (code) {
-			return code;
-		}
-	}
-	for (const struct sgpu_member *member = members; member->name; member++) {
-		if (!member->optional && !json_object_get(object, member->name)) {
-			return wrong(where, member->name, "is missing", error);
-		}
-	}
-	return 0;
+	return json_is_object(object)
+		       ? check_inside(table, "", object, where, error)
+		       : sgpu_fail(error, SGPU_EINVALID, "%s is not an object", where);
 }
 
-/* Whether a text is one of a few words. */
-int sgpu_members_word(const json_t *object, const char *where, const char *key,
-		      const char *const *words, struct sgpu_error *error)
+const json_t *sgpu_member_at(const json_t *object, const char *path)
 {
-	const char *text = json_string_value(json_object_get(object, key));
-
-	for (; *words; words++) {
-		if (text && !strcmp(text, *words)) {
-			return 0;
-		}
+	while (object && *path) {
+		const size_t length = strcspn(path, "/");
+		object = json_is_array(object) ? json_array_get(object, strtoul(path, NULL, 10))
+					       : json_object_getn(object, path, length);
+		path += length + (path[length] == '/');
 	}
-	return sgpu_fail(error, SGPU_EINVALID, "%s: '%s' is '%.24s', which is none of its words",
-			 where, key, text ? text : "");
+	return object;
 }

@@ -11,6 +11,8 @@
 /* The claims of our own are in one object under the profile's name, in the token and in each
  * submodule. */
 #define SGPU_OWN SGPU_EAT_PROFILE
+#define SGPU_RUNNER_OWN "submods/runner/" SGPU_OWN
+#define SGPU_PLATFORM_WORDS "plain gramine-direct sgx tdx snp"
 #define SGPU_EAT_TYP "eat+jwt"
 /* Of version 1, in which an authority certified AKs: such quotes are shown, and never verified. */
 #define SGPU_EAT_PROFILE_1 "tag:sgpu.dev,2026:measure#1"
@@ -32,6 +34,35 @@ SGPU_MUST_CHECK int sgpu_claims_device(const struct sgpu_quote_subject *subject,
 /* Errors: SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_quote_check_nonce(const uint8_t *nonce, size_t size,
 					   struct sgpu_error *error);
+
+/* ---- tables of the members of JSON documents, for what comes from outside ---- */
+enum sgpu_member_kind {
+	SGPU_MEMBER_TEXT,
+	SGPU_MEMBER_INTEGER,
+	SGPU_MEMBER_TRUTH,
+	SGPU_MEMBER_TRUTHS, /* a truth, or an object */
+	SGPU_MEMBER_BYTES,  /* base64url */
+	SGPU_MEMBER_HEX,
+	SGPU_MEMBER_OBJECT,
+	SGPU_MEMBER_ARRAY,
+	SGPU_MEMBER_LIST, /* an array, or the text "any" */
+	SGPU_MEMBER_ANY,
+};
+/* One member; a table ends with a path that is NULL. */
+struct sgpu_member {
+	const char *path; /* "a/b"; with "*" as its last name: each item, or member not named */
+	enum sgpu_member_kind kind;
+	bool optional;
+	/* Characters of a text, bytes in base64url or (max alone) in hexadecimal, items of an
+	 * array, or (max alone, 0: any number) members of an object. */
+	size_t min, max;
+	const char *words; /* of a text: all that it may be, a blank between them */
+};
+/* `where` names the object in messages. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_members_check(const json_t *object, const char *where,
+				       const struct sgpu_member *table, struct sgpu_error *error);
+/* What is at a path, in which a number is an array's; NULL when there is none. */
+const json_t *sgpu_member_at(const json_t *object, const char *path);
 
 /* Types, sizes and members of all claims. Errors: SGPU_EINVALID, with what and where. */
 SGPU_MUST_CHECK int sgpu_claims_check(const json_t *claims, struct sgpu_error *error);

@@ -9,60 +9,56 @@
 
 #include <sgpu/base.h>
 
-#include "attest/members.h"
 #include "attest/appraise/policy.h"
 
 enum { TEXT_SIZE_MAX = 1 << 18, DIGESTS_MAX = 1024, VERSION = 1, VMPL_MAX = 3 };
 
-static const struct sgpu_member runner_members[] = {
-	{ "digests", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX,
-	  .digits = SGPU_DIGEST_SIZE },
-	{ "version", SGPU_MEMBER_TEXT, .optional = true, .min = 1, .max = 64 },
-	{ "debug", SGPU_MEMBER_TRUTH, .optional = true },
-	{ "modules", SGPU_MEMBER_TRUTH, .optional = true },
-	{ "files", SGPU_MEMBER_TRUTH, .optional = true },
-	{ "owners", SGPU_MEMBER_LIST, .optional = true, .max = SGPU_QUOTE_OWNERS_MAX },
-	{ "sessions", SGPU_MEMBER_TEXT, .optional = true, .max = 16 },
-	{ "confinement", SGPU_MEMBER_TRUTH, .optional = true },
-	{ "key", SGPU_MEMBER_TEXT, .optional = true, .max = 16 },
-	{ "process", SGPU_MEMBER_TRUTH, .optional = true },
-	{ .name = NULL },
-};
-static const struct sgpu_member device_members[] = {
-	{ "code", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX,
-	  .digits = SGPU_DIGEST_SIZE },
-	{ "driver", SGPU_MEMBER_TEXT, .optional = true, .min = 1, .max = 64 },
-	{ "confidential", SGPU_MEMBER_TRUTH, .optional = true },
-	{ "agreement", SGPU_MEMBER_TRUTH, .optional = true },
-	{ "preemption", SGPU_MEMBER_TRUTH, .optional = true },
-	{ .name = NULL },
-};
-static const struct sgpu_member platform_members[] = {
-	{ "at_least", SGPU_MEMBER_TEXT, .optional = true, .max = 32 },
-	{ "report", SGPU_MEMBER_TRUTH, .optional = true },
-	{ "measurements", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
-	{ "rtmr0", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
-	{ "rtmr1", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
-	{ "rtmr2", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
-	{ "rtmr3", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX, .digits = 48 },
-	{ "tcb", SGPU_MEMBER_HEX, .optional = true, .max = 8 },
-	{ "vmpl", SGPU_MEMBER_INTEGER, .optional = true },
-	{ .name = "migration", .kind = SGPU_MEMBER_TRUTH, .optional = true },
-	{ .name = "sept_ve", .kind = SGPU_MEMBER_TRUTH, .optional = true },
-	{ .name = NULL },
-};
-static const struct sgpu_member policy_members[] = {
-	{ .name = "version", .kind = SGPU_MEMBER_INTEGER },
-	{ "name", SGPU_MEMBER_TEXT, .optional = true, .min = 1, .max = 256 },
-	{ "runner", SGPU_MEMBER_OBJECT, .optional = true, .inside = runner_members },
-	{ "device", SGPU_MEMBER_OBJECT, .optional = true, .inside = device_members },
-	{ "platform", SGPU_MEMBER_OBJECT, .optional = true, .inside = platform_members },
-	{ "machines", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX,
-	  .digits = SGPU_SHA256_SIZE },
+static const struct sgpu_member table[] = {
+	{ "version", SGPU_MEMBER_INTEGER, .optional = false },
+	{ "name", SGPU_MEMBER_TEXT, .optional = true, 1, 256 },
+	{ "runner", SGPU_MEMBER_OBJECT, .optional = true },
+	{ "runner/digests", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX },
+	{ "runner/digests/*", SGPU_MEMBER_HEX, .max = SGPU_DIGEST_SIZE },
+	{ "runner/version", SGPU_MEMBER_TEXT, .optional = true, 1, 64 },
+	{ "runner/debug", SGPU_MEMBER_TRUTH, .optional = true },
+	{ "runner/modules", SGPU_MEMBER_TRUTH, .optional = true },
+	{ "runner/files", SGPU_MEMBER_TRUTH, .optional = true },
+	{ "runner/owners", SGPU_MEMBER_LIST, .optional = true, .max = SGPU_QUOTE_OWNERS_MAX },
+	{ "runner/owners/*", SGPU_MEMBER_BYTES, .min = 32, .max = 32 },
+	{ "runner/sessions", SGPU_MEMBER_TEXT, .optional = true, .words = "none any" },
+	{ "runner/confinement", SGPU_MEMBER_TRUTH, .optional = true },
+	{ "runner/key", SGPU_MEMBER_TEXT, .optional = true, .words = "stored ephemeral" },
+	{ "runner/process", SGPU_MEMBER_TRUTH, .optional = true },
+	{ "device", SGPU_MEMBER_OBJECT, .optional = true },
+	{ "device/code", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX },
+	{ "device/code/*", SGPU_MEMBER_HEX, .max = SGPU_DIGEST_SIZE },
+	{ "device/driver", SGPU_MEMBER_TEXT, .optional = true, 1, 64 },
+	{ "device/confidential", SGPU_MEMBER_TRUTH, .optional = true },
+	{ "device/agreement", SGPU_MEMBER_TRUTH, .optional = true },
+	{ "device/preemption", SGPU_MEMBER_TRUTH, .optional = true },
+	{ "platform", SGPU_MEMBER_OBJECT, .optional = true },
+	{ "platform/at_least", SGPU_MEMBER_TEXT, .optional = true, .words = SGPU_PLATFORM_WORDS },
+	{ "platform/report", SGPU_MEMBER_TRUTH, .optional = true },
+	{ "platform/measurements", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX },
+	{ "platform/measurements/*", SGPU_MEMBER_HEX, .max = 48 },
+	{ "platform/rtmr0", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX },
+	{ "platform/rtmr0/*", SGPU_MEMBER_HEX, .max = 48 },
+	{ "platform/rtmr1", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX },
+	{ "platform/rtmr1/*", SGPU_MEMBER_HEX, .max = 48 },
+	{ "platform/rtmr2", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX },
+	{ "platform/rtmr2/*", SGPU_MEMBER_HEX, .max = 48 },
+	{ "platform/rtmr3", SGPU_MEMBER_LIST, .optional = true, .max = DIGESTS_MAX },
+	{ "platform/rtmr3/*", SGPU_MEMBER_HEX, .max = 48 },
+	{ "platform/tcb", SGPU_MEMBER_HEX, .optional = true, .max = 8 },
+	{ "platform/vmpl", SGPU_MEMBER_INTEGER, .optional = true },
+	{ "platform/migration", SGPU_MEMBER_TRUTH, .optional = true },
+	{ "platform/sept_ve", SGPU_MEMBER_TRUTH, .optional = true },
+	{ "machines", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX },
+	{ "machines/*", SGPU_MEMBER_HEX, .max = SGPU_SHA256_SIZE },
 	{ "certificate_age", SGPU_MEMBER_INTEGER, .optional = true },
-	{ "revoked", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX,
-	  .digits = SGPU_SHA256_SIZE },
-	{ .name = NULL },
+	{ "revoked", SGPU_MEMBER_ARRAY, .optional = true, .max = DIGESTS_MAX },
+	{ "revoked/*", SGPU_MEMBER_HEX, .max = SGPU_SHA256_SIZE },
+	{ .path = NULL },
 };
 
 /* Those of one rank are different, and none is better. */
@@ -136,21 +132,6 @@ static bool is_version(const char *text)
 	return digit;
 }
 
-static int check_owners(const json_t *owners, const char *name, struct sgpu_error *error)
-{
-	uint8_t hash[SGPU_SHA256_SIZE];
-	const json_t *item;
-	size_t i;
-
-	json_array_foreach ((json_t *)owners, i, item) {
-		if (sgpu_base64url_decode(json_string_value(item), hash, sizeof(hash), NULL)) {
-			return sgpu_fail(error, SGPU_EINVALID,
-					 "%s/runner/owners/%zu is no thumbprint of a key", name, i);
-		}
-	}
-	return 0;
-}
-
 /* One that stands there twice may be a slip for another, which would then not be refused. */
 static int check_revoked(const json_t *revoked, const char *name, struct sgpu_error *error)
 {
@@ -168,30 +149,15 @@ static int check_revoked(const json_t *revoked, const char *name, struct sgpu_er
 /* Words and numbers that a table does not check. */
 static int check_values(const json_t *document, const char *name, struct sgpu_error *error)
 {
-	static const char *const kinds[] = { "plain", "gramine-direct", "sgx", "tdx", "snp", NULL };
-	static const char *const keys[] = { "stored", "ephemeral", NULL }, *const sessions[] = {
-		"none", "any", NULL
-	};
-	const json_t *runner = json_object_get(document, "runner"),
-		     *platform = json_object_get(document, "platform");
-	const json_t *device = json_object_get(document, "device");
-	const char *version = json_string_value(json_object_get(runner, "version"));
-	const char *driver = json_string_value(json_object_get(device, "driver"));
+	const json_t *platform = json_object_get(document, "platform");
+	const char *version = json_string_value(sgpu_member_at(document, "runner/version"));
+	const char *driver = json_string_value(sgpu_member_at(document, "device/driver"));
 	int code = 0;
 
 	if (json_integer_value(json_object_get(document, "version")) != VERSION) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: 'version' is not %d", name, VERSION);
 	}
-	if (json_object_get(runner, "key")) {
-		code = sgpu_members_word(runner, name, "key", keys, error);
-	}
-	if (!code && json_object_get(runner, "sessions")) {
-		code = sgpu_members_word(runner, name, "sessions", sessions, error);
-	}
-	if (!code && json_object_get(platform, "at_least")) {
-		code = sgpu_members_word(platform, name, "at_least", kinds, error);
-	}
-	if (!code && ((version && !is_version(version)) || (driver && !is_version(driver)))) {
+	if ((version && !is_version(version)) || (driver && !is_version(driver))) {
 		code = sgpu_fail(error, SGPU_EINVALID,
 				 "%s: 'version' or 'driver' is not numbers with dots between them",
 				 name);
@@ -206,8 +172,7 @@ static int check_values(const json_t *document, const char *name, struct sgpu_er
 				 "is false",
 				 name);
 	}
-	code = code ? code : check_revoked(json_object_get(document, "revoked"), name, error);
-	return code ? code : check_owners(json_object_get(runner, "owners"), name, error);
+	return code ? code : check_revoked(json_object_get(document, "revoked"), name, error);
 }
 
 int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sgpu_policy **policy,
@@ -228,7 +193,7 @@ int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sg
 		return sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s", name, line, column,
 				 inner.text);
 	}
-	int code = sgpu_members_check(document, name, policy_members, error);
+	int code = sgpu_members_check(document, name, table, error);
 	code = code ? code : check_values(document, name, error);
 	code = code ? code : sgpu_sha256(text, size, hash, error);
 	struct sgpu_policy *made = code ? NULL : calloc(1, sizeof(*made));
