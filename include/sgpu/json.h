@@ -95,6 +95,10 @@ SGPU_MUST_CHECK int sgpu_json_u64(const json_t *object, const char *where, const
 /* Reads a member that holds exactly `size` bytes in base64url. */
 SGPU_MUST_CHECK int sgpu_json_bytes(const json_t *object, const char *where, const char *key,
 				    void *data, size_t size, struct sgpu_error *error);
+/* Decodes base64url of any length, of at most 4 MiB: *data from malloc, with a NUL behind. `what`
+ * is for messages. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_base64url_read(const char *text, size_t length, const char *what,
+					uint8_t **data, size_t *size, struct sgpu_error *error);
 /* Refuses any member that is not in the NULL-terminated list. */
 SGPU_MUST_CHECK int sgpu_json_only(const json_t *object, const char *where, const char *const *keys,
 				   struct sgpu_error *error);

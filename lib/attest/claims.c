@@ -135,8 +135,7 @@ static bool is_sorted(const json_t *owners)
 /* What only makes sense together: what is wrong with it, or NULL. */
 static const char *find_contradiction(const json_t *claims)
 {
-	const json_t *device = sgpu_claims_device_of(claims, NULL),
-		     *own = sgpu_claims_own(device);
+	const json_t *device = sgpu_claims_device_of(claims, NULL), *own = sgpu_claims_own(device);
 	const char *key = json_string_value(sgpu_member_at(claims, SGPU_RUNNER_OWN "/key")), *label;
 	json_t *reason;
 

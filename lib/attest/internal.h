@@ -12,6 +12,8 @@
 #include <sgpu/attest.h>
 #include <sgpu/json.h>
 
+#include "crypto/jws.h"
+
 struct sgpu_signer {
 	EVP_PKEY *key;
 	bool in_tpm;
@@ -66,38 +68,21 @@ SGPU_MUST_CHECK int sgpu_chain_verify(const struct sgpu_chain *chain,
 				      const struct sgpu_chain *roots, int64_t now,
 				      uint8_t machine[SGPU_SHA256_SIZE], struct sgpu_error *error);
 
-/* Decodes base64url without padding, of any length: *data from malloc, not terminated. Errors:
- * SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_decode_base64url(const char *text, size_t length, const char *what,
-					  uint8_t **data, size_t *size, struct sgpu_error *error);
-/* Standard base64 with padding, as x5c has it. */
-SGPU_MUST_CHECK int sgpu_decode_base64(const char *text, size_t length, const char *what,
-				       uint8_t **data, size_t *size, struct sgpu_error *error);
-/* NUL-terminated, from malloc; NULL when out of memory. */
-char *sgpu_encode_base64(const void *data, size_t size);
+/* Bytes in base64 with padding, as libcrypto writes it: a new JSON string, or NULL. */
+json_t *sgpu_base64_json(const void *data, size_t size);
 
-/* The parts of a token, unverified, borrowed from the token. Every alg but ES384 is refused, and
- * every header but alg, typ, kid and x5c. */
-struct sgpu_jws {
-	json_t *header;
-	const char *typ, *kid; /* in the header, or NULL */
-	const char *signed_text;
-	size_t signed_size;
-	uint8_t signature[SGPU_ES384_SIZE];
-	struct sgpu_chain chain; /* x5c */
-	char *payload;		 /* NUL-terminated */
-	size_t payload_size;
-};
-SGPU_MUST_CHECK int sgpu_jws_parse(const char *token, size_t size, struct sgpu_jws *jws,
-				   struct sgpu_error *error);
-/* Errors: SGPU_ESIGNATURE. */
-SGPU_MUST_CHECK int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key,
-				   struct sgpu_error *error);
-void sgpu_jws_clear(struct sgpu_jws *jws);
-/* *token from malloc. x5c: `chain`, or NULL for none; typ may be NULL. */
+/* ---- JSON web signatures with ES384: what is in the header beside the algorithm ---- */
+/* Makes a token; x5c: `chain`, or NULL for none; typ may be NULL. *token from malloc. */
 SGPU_MUST_CHECK int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
 				  const char *typ, const void *payload, size_t size, char **token,
 				  struct sgpu_error *error);
+/* Takes a token apart, unverified; *chain: its x5c, or empty. Every alg but ES384 is refused, and
+ * every header but alg, typ, kid and x5c. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_jws_open(const char *token, size_t size, struct sgpu_jws *jws,
+				  struct sgpu_chain *chain, struct sgpu_error *error);
+/* Errors: SGPU_ESIGNATURE. */
+SGPU_MUST_CHECK int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key,
+				   struct sgpu_error *error);
 
 /* ---- keys/ ---- */
 /* The text of a file that sgpu_owners_load takes. Errors: SGPU_EINVALID. */

@@ -87,7 +87,7 @@ static int check_text(const struct sgpu_member *row, const json_t *value, const 
 					   where)
 			       : 0;
 	}
-	int code = sgpu_decode_base64url(text, length, where, &data, &size, &inner);
+	int code = sgpu_base64url_read(text, length, where, &data, &size, &inner);
 	free(data);
 	return code ? sgpu_fail(error, code, "%s", inner.text)
 	       : size >= row->min && size <= row->max

@@ -84,6 +84,7 @@ struct sgpu_quote_parts {
 	char *token;
 	size_t token_size;
 	struct sgpu_jws jws;
+	struct sgpu_chain chain;      /* x5c */
 	EVP_PKEY *key;		      /* the AK's, of the first certificate */
 	uint8_t ak[SGPU_SHA256_SIZE]; /* its fingerprint */
 	json_t *claims;		      /* well formed, unless `old` */

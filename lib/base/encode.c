@@ -8,6 +8,9 @@
 #include <openssl/crypto.h>
 
 #include <sgpu/base.h>
+#include <sgpu/json.h>
+
+enum { TEXT_MAX = 4 << 20 };
 
 void sgpu_wipe(void *data, size_t size)
 {
@@ -110,19 +113,13 @@ static int base64_digit(char c)
 	return c == '-' ? 62 : c == '_' ? 63 : -1;
 }
 
-int sgpu_base64url_decode(const char *text, void *data, size_t size, struct sgpu_error *error)
+static int decode(const char *text, size_t length, uint8_t *bytes, struct sgpu_error *error)
 {
-	uint8_t *bytes = data;
-	size_t length = strlen(text), expected = (size * 4 + 2) / 3;
 	uint32_t bits = 0;
 	int count = 0;
 
-	if (length != expected) {
-		return sgpu_fail(error, SGPU_EINVALID, "has %zu base64url characters, not %zu",
-				 length, expected);
-	}
-	for (; *text; text++) {
-		int digit = base64_digit(*text);
+	for (size_t i = 0; i < length; i++) {
+		int digit = base64_digit(text[i]);
 		if (digit < 0) {
 			return sgpu_fail(error, SGPU_EINVALID,
 					 "has a character that is not base64url");
@@ -137,5 +134,41 @@ int sgpu_base64url_decode(const char *text, void *data, size_t size, struct sgpu
 	if (bits & ((1u << count) - 1)) {
 		return sgpu_fail(error, SGPU_EINVALID, "has base64url bits beyond its last byte");
 	}
+	return 0;
+}
+
+int sgpu_base64url_decode(const char *text, void *data, size_t size, struct sgpu_error *error)
+{
+	size_t length = strlen(text), expected = (size * 4 + 2) / 3;
+
+	return length == expected
+		       ? decode(text, length, data, error)
+		       : sgpu_fail(error, SGPU_EINVALID, "has %zu base64url characters, not %zu",
+				   length, expected);
+}
+
+int sgpu_base64url_read(const char *text, size_t length, const char *what, uint8_t **data,
+			size_t *size, struct sgpu_error *error)
+{
+	size_t bytes = length / 4 * 3 + (length % 4 ? length % 4 - 1 : 0);
+	struct sgpu_error inner = { 0 };
+
+	*data = NULL;
+	*size = 0;
+	if (length % 4 == 1 || length > TEXT_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s: %zu characters are no base64url", what,
+				 length);
+	}
+	uint8_t *made = malloc(bytes + 1);
+	if (!made) {
+		return sgpu_fail_nomem(error);
+	}
+	if (decode(text, length, made, &inner)) {
+		free(made);
+		return sgpu_fail(error, SGPU_EINVALID, "%s: %s", what, inner.text);
+	}
+	made[bytes] = '\0';
+	*data = made;
+	*size = bytes;
 	return 0;
 }

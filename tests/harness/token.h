@@ -19,17 +19,17 @@ static inline int token_verify(const char *token, size_t token_size, EVP_PKEY *p
 			       struct sgpu_error *error)
 {
 	EVP_PKEY *key = public_key && EVP_PKEY_up_ref(public_key) == 1 ? public_key : NULL;
+	struct sgpu_chain x5c;
 	struct sgpu_jws jws;
-	int code = sgpu_jws_parse(token, token_size, &jws, error);
+	int code = sgpu_jws_open(token, token_size, &jws, &x5c, error);
 
 	*payload = NULL;
 	*payload_size = 0;
 	if (chain) {
 		memset(chain, 0, sizeof(*chain));
 	}
-	if (!code && !key && jws.chain.count) {
-		code = sgpu_certificate_key(jws.chain.der[0], jws.chain.size[0], "certificate 1",
-					    &key, error);
+	if (!code && !key && x5c.count) {
+		code = sgpu_certificate_key(x5c.der[0], x5c.size[0], "certificate 1", &key, error);
 	}
 	if (!code && (!key || !sgpu_is_p384(key))) {
 		code = sgpu_fail(error, SGPU_EINVALID, "there is no key on the curve P-384");
@@ -41,11 +41,12 @@ static inline int token_verify(const char *token, size_t token_size, EVP_PKEY *p
 		jws.payload = NULL;
 	}
 	if (!code && chain) {
-		*chain = jws.chain;
-		memset(&jws.chain, 0, sizeof(jws.chain));
+		*chain = x5c;
+		x5c.count = 0;
 	}
 	ERR_clear_error();
 	sgpu_jws_clear(&jws);
+	sgpu_chain_clear(&x5c);
 	EVP_PKEY_free(key);
 	return code;
 }

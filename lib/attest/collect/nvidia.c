@@ -31,18 +31,11 @@ static json_t *to_json(const struct sgpu_device_evidence *evidence,
 		       const uint8_t nonce[SGPU_GPU_NONCE_SIZE])
 {
 	char hex[2 * SGPU_GPU_NONCE_SIZE + 1];
-	char *chain = sgpu_encode_base64(evidence->chain, evidence->chain_size);
-	char *report = sgpu_encode_base64(evidence->report, evidence->report_size);
-	json_t *document = NULL;
 
 	sgpu_hex_encode(nonce, SGPU_GPU_NONCE_SIZE, hex);
-	if (chain && report) {
-		document = json_pack("[{s:s, s:s, s:s, s:s}]", "arch", evidence->architecture,
-				     "certificate", chain, "evidence", report, "nonce", hex);
-	}
-	free(chain);
-	free(report);
-	return document;
+	return json_pack("[{s:s, s:o, s:o, s:s}]", "arch", evidence->architecture, "certificate",
+			 sgpu_base64_json(evidence->chain, evidence->chain_size), "evidence",
+			 sgpu_base64_json(evidence->report, evidence->report_size), "nonce", hex);
 }
 
 static int collect(const uint8_t report_data[64], struct sgpu_device *device, char **value,

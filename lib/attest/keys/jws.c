@@ -1,65 +1,149 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * JSON Web Signatures (RFC 7515), compact, ES384: making them.
+ * Tokens that attestation keys sign: ES384, and the certificates in the header (x5c). The header is
+ * what an attacker writes: it may say that the algorithm is ES384 and what certificates there are,
+ * and nothing else.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <openssl/err.h>
 
 #include <sgpu/base.h>
 
 #include "attest/internal.h"
+#include "crypto/internal.h"
 
-static int header_text(const struct sgpu_chain *chain, const char *typ, char **text, size_t *size,
-		       struct sgpu_error *error)
+/* How a text from outside is quoted in a message. */
+enum { QUOTED = 40 };
+
+json_t *sgpu_base64_json(const void *data, size_t size)
 {
-	json_t *header = json_pack("{s:s, s:s*}", "alg", "ES384", "typ", typ);
-	json_t *x5c = header && chain && chain->count ? json_array() : NULL;
-	int bad = !header || (chain && chain->count && !x5c);
+	char *text = size <= SGPU_QUOTE_MAX ? malloc((size + 2) / 3 * 4 + 1) : NULL;
+	json_t *value = NULL;
 
-	for (int i = 0; x5c && !bad && i < chain->count; i++) {
-		char *der = sgpu_encode_base64(chain->der[i], chain->size[i]);
-		bad = !der || json_array_append_new(x5c, json_string(der));
-		free(der);
+	if (text) {
+		EVP_EncodeBlock((unsigned char *)text, data, (int)size);
+		value = json_string(text);
 	}
-	if (x5c) {
-		bad = json_object_set_new(header, "x5c", x5c) || bad;
+	free(text);
+	return value;
+}
+
+static int decode_base64(const char *text, size_t length, uint8_t **data, size_t *size,
+			 struct sgpu_error *error)
+{
+	const size_t padding = strcspn(text, "=") < length ? length - strcspn(text, "=") : 0;
+	uint8_t *made = malloc(length / 4 * 3 + 1);
+	int got = made && length && length % 4 == 0 && padding <= 2
+			  ? EVP_DecodeBlock(made, (const unsigned char *)text, (int)length)
+			  : -1;
+
+	ERR_clear_error();
+	if (got < 0) {
+		free(made);
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "token: 'x5c': %zu characters are no base64 with its padding",
+				 length);
 	}
-	int code = bad ? sgpu_fail_nomem(error) : sgpu_json_canonical(header, text, size, error);
-	json_decref(header);
+	*data = made;
+	*size = (size_t)got - padding;
+	return 0;
+}
+
+static int read_x5c(const json_t *x5c, struct sgpu_chain *chain, struct sgpu_error *error)
+{
+	size_t count = json_array_size(x5c);
+
+	if (!json_is_array(x5c) || !count || count > SGPU_CHAIN_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "token: 'x5c' is not an array of 1 to %d certificates",
+				 SGPU_CHAIN_MAX);
+	}
+	for (size_t i = 0; i < count; i++) {
+		const json_t *text = json_array_get(x5c, i);
+		if (!json_is_string(text) || json_string_length(text) > 2 * SGPU_CERTIFICATE_MAX) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "token: 'x5c' has something that is no certificate");
+		}
+		int code = decode_base64(json_string_value(text), json_string_length(text),
+					 &chain->der[i], &chain->size[i], error);
+		if (code) {
+			return code;
+		}
+		chain->count = (int)i + 1;
+		X509 *certificate = sgpu_certificate_parse(chain->der[i], chain->size[i]);
+		if (!certificate) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "token: certificate %zu of 'x5c' is malformed", i + 1);
+		}
+		X509_free(certificate);
+	}
+	return 0;
+}
+
+static int check_header(const json_t *header, struct sgpu_chain *chain, struct sgpu_error *error)
+{
+	static const char *const known[] = { "alg", "typ", "kid", "x5c", NULL };
+	const json_t *typ = json_object_get(header, "typ"), *kid = json_object_get(header, "kid");
+	const json_t *x5c = json_object_get(header, "x5c");
+	const char *alg = NULL;
+	int code = sgpu_json_only(header, "token: header", known, error);
+
+	code = code ? code : sgpu_json_string(header, "token: header", "alg", &alg, error);
+	if (!code && strcmp(alg, "ES384")) {
+		code = sgpu_fail(error, SGPU_EINVALID, "token: 'alg' is '%.*s', not 'ES384'",
+				 QUOTED, alg);
+	}
+	if (!code && ((typ && !json_is_string(typ)) || (kid && !json_is_string(kid)))) {
+		code = sgpu_fail(error, SGPU_EINVALID, "token: 'typ' or 'kid' is not a string");
+	}
+	return code || !x5c ? code : read_x5c(x5c, chain, error);
+}
+
+int sgpu_jws_open(const char *token, size_t size, struct sgpu_jws *jws, struct sgpu_chain *chain,
+		  struct sgpu_error *error)
+{
+	int code = sgpu_jws_parse(token, size, SGPU_ES384_SIZE, "token", jws, error);
+
+	memset(chain, 0, sizeof(*chain));
+	code = code ? code : check_header(jws->header, chain, error);
+	if (code) {
+		sgpu_jws_clear(jws);
+		sgpu_chain_clear(chain);
+	}
 	return code;
+}
+
+int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key, struct sgpu_error *error)
+{
+	bool verified = sgpu_ecdsa_verifies(key, "SHA384", jws->signed_text, jws->signed_size,
+					    jws->signature, SGPU_ES384_SIZE / 2);
+
+	return verified ? 0
+			: sgpu_fail(error, SGPU_ESIGNATURE, "token: the signature does not verify");
 }
 
 int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ,
 		  const void *payload, size_t size, char **token, struct sgpu_error *error)
 {
+	json_t *x5c = chain && chain->count ? json_array() : NULL;
 	uint8_t signature[SGPU_ES384_SIZE] = { 0 };
-	char *header = NULL, *made = NULL;
-	size_t header_size = 0;
+	char *text = NULL;
+	int bad = 0;
+
+	for (int i = 0; chain && i < chain->count; i++) {
+		bad |= json_array_append_new(x5c, sgpu_base64_json(chain->der[i], chain->size[i]));
+	}
+	json_t *header = json_pack("{s:s, s:s*, s:o*}", "alg", "ES384", "typ", typ, "x5c", x5c);
+	int code = bad ? sgpu_fail_nomem(error)
+		       : sgpu_jws_text(json_incref(header), payload, size, &text, error);
 
 	*token = NULL;
-	int code = header_text(chain, typ, &header, &header_size, error);
-	if (code) {
-		return code;
-	}
-	made = malloc(SGPU_BASE64URL_MAX(header_size) + SGPU_BASE64URL_MAX(size) +
-		      SGPU_BASE64URL_MAX(sizeof(signature)) + 3);
-	if (!made) {
-		free(header);
-		return sgpu_fail_nomem(error);
-	}
-	sgpu_base64url_encode(header, header_size, made);
-	strcat(made, ".");
-	sgpu_base64url_encode(payload, size, made + strlen(made));
-	size_t length = strlen(made);
-	code = sgpu_signer_sign(signer, made, length, signature, error);
-	free(header);
-	if (code) {
-		free(made);
-		return code;
-	}
-	made[length] = '.';
-	sgpu_base64url_encode(signature, sizeof(signature), made + length + 1);
-	*token = made;
-	return 0;
+	json_decref(header);
+	code = code ? code : sgpu_signer_sign(signer, text, strlen(text), signature, error);
+	code = code ? code
+		    : sgpu_jws_token(text, false, signature, sizeof(signature), token, error);
+	free(text);
+	return code;
 }

@@ -22,6 +22,7 @@ void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts)
 {
 	free(parts->token);
 	sgpu_jws_clear(&parts->jws);
+	sgpu_chain_clear(&parts->chain);
 	EVP_PKEY_free(parts->key);
 	json_decref(parts->claims);
 	sgpu_records_clear(parts->records, parts->count);
@@ -50,8 +51,8 @@ static int read_cmw(const json_t *record, const char *label, const char *type, c
 				 label);
 	}
 	snprintf(where, sizeof(where), "quote: '%s'", label);
-	return sgpu_decode_base64url(json_string_value(text), json_string_length(text), where,
-				     (uint8_t **)value, size, error);
+	return sgpu_base64url_read(json_string_value(text), json_string_length(text), where,
+				   (uint8_t **)value, size, error);
 }
 
 static int read_record(const char *label, const json_t *value, struct sgpu_quote_parts *parts,
@@ -99,15 +100,17 @@ static int read_collection(const json_t *collection, struct sgpu_quote_parts *pa
 static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
 {
 	struct sgpu_error inner = { 0 };
-	int code = sgpu_jws_parse(parts->token, parts->token_size, &parts->jws, error);
+	int code =
+		sgpu_jws_open(parts->token, parts->token_size, &parts->jws, &parts->chain, error);
 
 	if (code) {
 		return code;
 	}
-	if (!parts->jws.typ || strcmp(parts->jws.typ, SGPU_EAT_TYP)) {
+	const char *typ = json_string_value(json_object_get(parts->jws.header, "typ"));
+	if (!typ || strcmp(typ, SGPU_EAT_TYP)) {
 		return sgpu_fail(error, SGPU_EINVALID, "token: 'typ' is not '%s'", SGPU_EAT_TYP);
 	}
-	if (!parts->jws.chain.count) {
+	if (!parts->chain.count) {
 		return sgpu_fail(error, SGPU_EINVALID, "token: it has no 'x5c'");
 	}
 	if (sgpu_json_parse(parts->jws.payload, parts->jws.payload_size, &parts->claims, NULL, NULL,
@@ -117,7 +120,7 @@ static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
 	}
 	code = parts->old ? 0 : sgpu_claims_check(parts->claims, error);
 	code = code ? code
-		    : sgpu_certificate_key(parts->jws.chain.der[0], parts->jws.chain.size[0],
+		    : sgpu_certificate_key(parts->chain.der[0], parts->chain.size[0],
 					   "certificate 1 of 'x5c'", &parts->key, error);
 	return code ? code : sgpu_key_fingerprint(parts->key, parts->ak, error);
 }

@@ -45,8 +45,8 @@ static int check_nonce(const json_t *claims, const struct sgpu_quote_checks *che
 	const json_t *text = json_object_get(claims, "eat_nonce");
 	uint8_t *nonce = NULL;
 	size_t size = 0;
-	int code = sgpu_decode_base64url(json_string_value(text), json_string_length(text),
-					 "claims: 'eat_nonce'", &nonce, &size, error);
+	int code = sgpu_base64url_read(json_string_value(text), json_string_length(text),
+				       "claims: 'eat_nonce'", &nonce, &size, error);
 
 	if (!code && (size != checks->nonce_size || !sgpu_equal(nonce, checks->nonce, size))) {
 		code = sgpu_fail(error, SGPU_ENONCE, "the quote was made for another nonce");
@@ -201,8 +201,8 @@ static int verify_parts(const struct sgpu_quote_parts *parts,
 	}
 	result->claims = json_incref(parts->claims);
 	memcpy(result->ak, parts->ak, sizeof(result->ak));
-	code = sgpu_chain_verify(&parts->jws.chain, checks->roots, checks->now, machine, error);
-	result->certificate_age = age_of(&parts->jws.chain, checks->now);
+	code = sgpu_chain_verify(&parts->chain, checks->roots, checks->now, machine, error);
+	result->certificate_age = age_of(&parts->chain, checks->now);
 	code = code ? code : check_time(parts->claims, checks, error);
 	if (!code && checks->nonce) {
 		code = check_nonce(parts->claims, checks, error);

@@ -72,7 +72,7 @@ static int get_blob(const json_t *object, const char *where, const char *key, ui
 	const char *text = NULL;
 	int code = sgpu_json_string(object, where, key, &text, error);
 
-	return code ? code : sgpu_decode_base64url(text, strlen(text), key, data, size, error);
+	return code ? code : sgpu_base64url_read(text, strlen(text), key, data, size, error);
 }
 
 static int check_tsm(const json_t *document, const uint8_t report_data[64], bool *debug,

@@ -24,9 +24,8 @@ static int read_blob(const json_t *record, const char *key, bool optional, uint8
 	}
 	int rc = sgpu_json_string(record, "TSM report", key, &text, error);
 	return rc == SGPU_OK
-		       ? sgpu_decode_base64url(text,
-					       json_string_length(json_object_get(record, key)),
-					       key, data, size, error)
+		       ? sgpu_base64url_read(text, json_string_length(json_object_get(record, key)),
+					     key, data, size, error)
 		       : rc;
 }
 
