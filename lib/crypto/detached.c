@@ -9,7 +9,7 @@
 #include <sgpu/base.h>
 #include <sgpu/json.h>
 
-#include "crypto/jws.h"
+#include "crypto/internal.h"
 #include "crypto/key.h"
 
 static const char *algorithm(const struct sgpu_signing_key *key)

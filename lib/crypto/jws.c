@@ -9,7 +9,7 @@
 #include <sgpu/base.h>
 #include <sgpu/json.h>
 
-#include "crypto/jws.h"
+#include "crypto/internal.h"
 
 enum { WHAT_SIZE = 64 };
 

@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "attest/verify/tdx.h"
+#include "attest/verify/tsm_report.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

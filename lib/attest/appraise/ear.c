@@ -7,7 +7,7 @@
 
 #include <sgpu/version.h>
 
-#include "attest/appraise/policy.h"
+#include "attest/appraise/appraise.h"
 
 #define EAR_PROFILE "tag:ietf.org,2026:rats/ear#03"
 enum { NONE = 0, AFFIRMING = 2, WARNING = 32, CONTRAINDICATED = 96 };

@@ -9,7 +9,7 @@
 
 #include <sgpu/base.h>
 
-#include "attest/appraise/policy.h"
+#include "attest/appraise/appraise.h"
 
 enum { TEXT_SIZE_MAX = 1 << 18, DIGESTS_MAX = 1024, VERSION = 1, VMPL_MAX = 3 };
 

@@ -8,7 +8,7 @@
 
 #include <sgpu/base.h>
 
-#include "attest/appraise/policy.h"
+#include "attest/appraise/appraise.h"
 
 /* base64url of 32 bytes to hexadecimal; NULL when it is none. */
 static json_t *hex_of(const json_t *text)

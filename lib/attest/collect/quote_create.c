@@ -11,7 +11,7 @@
 #include <sgpu/base.h>
 
 #include "attest/quote.h"
-#include "attest/verify/record.h"
+#include "attest/verify/tsm_report.h"
 
 /* The first certificate must be the AK's, or nobody could verify its signatures, and the second its
  * EK's, of which the machine has its name. */

@@ -12,7 +12,6 @@
 #include <sgpu/base.h>
 
 #include "attest/internal.h"
-#include "attest/keys/tpm.h"
 #include "crypto/internal.h"
 
 bool sgpu_is_p384(const EVP_PKEY *key)

@@ -13,7 +13,6 @@
 #include <sgpu/base.h>
 
 #include "attest/internal.h"
-#include "attest/keys/tpm.h"
 #include "crypto/internal.h"
 #include "crypto/key.h"
 

@@ -10,7 +10,7 @@
 #include <openssl/evp.h>
 #include <openssl/provider.h>
 
-#include "attest/keys/tpm.h"
+#include "attest/internal.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static OSSL_PROVIDER *standard, *loaded;

@@ -9,7 +9,6 @@
 #include <sgpu/base.h>
 
 #include "attest/quote.h"
-#include "attest/verify/record.h"
 #include "attest/verify/tsm_report.h"
 
 enum { SKEW = 60 /* seconds that the attester's clock may be ahead */, MAX_AGE = 3600 };

@@ -11,8 +11,6 @@
 
 #include "attest/collect/evidence.h"
 #include "attest/internal.h"
-#include "attest/verify/record.h"
-#include "attest/verify/tdx.h"
 #include "attest/verify/tsm_report.h"
 
 /* Offsets: SEV-SNP ABI (AMD 56860), table of ATTESTATION_REPORT; TD quote and SGX quote: Intel TDX

@@ -19,7 +19,7 @@
 #include <sgpu/crypto.h>
 
 #include "attest/internal.h"
-#include "attest/verify/tdx.h"
+#include "attest/verify/tsm_report.h"
 #include "crypto/internal.h"
 
 /* Offsets in a TD's report. */

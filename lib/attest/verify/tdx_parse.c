@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "attest/verify/tdx.h"
+#include "attest/verify/tsm_report.h"
 
 enum {
 	HEADER_SIZE = 48,
