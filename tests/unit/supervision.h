@@ -16,7 +16,7 @@
 #include <sgpu/base.h>
 
 #include "../../tools/sgpu-run/supervisor.h"
-#include "../../tools/sgpu-run/undertaker.h"
+#include "../../tools/sgpu-run/closing.h"
 #include "lying.h"
 #include "unit.h"
 
@@ -483,7 +483,7 @@ static void end(void)
 	}
 	CHECK(kill(getpid(), SIGTERM) == 0);
 	CHECK(until(has_ended) && w.s.status == 0);
-	(void)undertaker_bury(true);
+	(void)closing_do(true);
 	/* A worker that was killed while it started may still be heard of. */
 	for (int ms = 0; work(), count_open() != w.before && ms < 5000; ms++) {
 		usleep(1000);

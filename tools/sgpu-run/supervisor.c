@@ -17,14 +17,14 @@
 
 #include <sgpu/base.h>
 
-#include "undertaker.h"
+#include "closing.h"
 #include "wire.h"
 
 #define SECOND UINT64_C(1000000000)
 #define SPEAK_NS (10 * SECOND)	/* for a connection to say what it wants */
 #define WAIT_NS (60 * SECOND)	/* for a worker; not for a turn */
 #define GIVE_UP_NS (5 * SECOND) /* for a worker to wipe and end */
-#define BURY_PAUSE_NS (SECOND / 10)
+#define CLOSE_PAUSE_NS (SECOND / 10)
 #define LACK_LOOK_NS (SECOND / 4) /* how often is looked for a worker, while some have none */
 
 /* What was asked is not read: what came with it would be closed here. */
@@ -172,7 +172,7 @@ static uint64_t check_deadlines(struct supervisor *s)
 	const uint64_t now = sgpu_now_ns();
 	uint64_t next = s->accept_ns > now ? s->accept_ns : 0;
 
-	next = sooner(next, undertaker_due_ns());
+	next = sooner(next, closing_due_ns());
 	next = s->lacking + s->awaiting ? sooner(next, now + LACK_LOOK_NS) : next;
 	next = s->start_ns > now ? sooner(next, s->start_ns) : next;
 	next = s->stopping && !s->ending ? sooner(next, s->stop_ns) : next;
@@ -343,9 +343,7 @@ int supervisor_begin(struct supervisor *s, const struct server *server,
 	if (s->signal_fd < 0) {
 		return cli_fail(SGPU_ESYSTEM, "cannot wait for signals: %s", strerror(errno));
 	}
-	return undertaker_start()
-		       ? 0
-		       : cli_fail(SGPU_ESYSTEM, "cannot start a process: %s", strerror(errno));
+	return 0;
 }
 
 bool supervisor_step(struct supervisor *s, int most_ms)
@@ -356,8 +354,8 @@ bool supervisor_step(struct supervisor *s, int most_ms)
 	wait_for_events(s, check_deadlines(s), most_ms, fds);
 	serve_events(s, fds);
 	turns_give(s);
-	if (!undertaker_bury(false)) {
-		s->accept_ns = sgpu_now_ns() + BURY_PAUSE_NS;
+	if (!closing_do(false)) {
+		s->accept_ns = sgpu_now_ns() + CLOSE_PAUSE_NS;
 	}
 	if (s->status && !s->stopping) {
 		stop(s);
@@ -378,7 +376,7 @@ int supervise(const struct server *server, struct service_socket *socket)
 	}
 	while (supervisor_step(&s, -1)) {
 	}
-	(void)undertaker_bury(true);
+	(void)closing_do(true);
 	close(s.signal_fd);
 	return s.status;
 }

@@ -12,7 +12,7 @@
 #include <sgpu/base.h>
 
 #include "base/base.h"
-#include "undertaker.h"
+#include "closing.h"
 #include "wire.h"
 
 #define ACCEPT_PAUSE_NS UINT64_C(100000000)
@@ -52,7 +52,7 @@ uid_t callers_unmapped_uid(void)
 
 void callers_hang_up(struct caller *caller)
 {
-	undertaker_take(caller->fd);
+	closing_take(caller->fd);
 	*caller = (struct caller){ .fd = -1 };
 }
 
@@ -137,7 +137,7 @@ static struct caller *make_place(struct supervisor *s)
 
 bool callers_accept(struct supervisor *s, struct caller **accepted)
 {
-	const bool room = undertaker_room() > SUPERVISOR_CALLERS_MAX + SUPERVISOR_ACCEPT_AT_ONCE;
+	const bool room = closing_room() > SUPERVISOR_CALLERS_MAX + SUPERVISOR_ACCEPT_AT_ONCE;
 	struct caller *place, caller = { .fd = -1 };
 	struct ucred peer;
 	socklen_t size = sizeof(peer);

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The processes that close connections for the supervisor of sgpu-run serve.
+ * How the supervisor of sgpu-run serve closes connections.
  */
-#include "../../tools/sgpu-run/undertaker.c"
+#include "../../tools/sgpu-run/closing.c"
 
 #include <netinet/in.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
 
 #include "unit.h"
 
@@ -65,12 +67,12 @@ static void all_are_closed_and_nothing_stays_open(void)
 		int ends[2] = { -1, -1 };
 
 		CHECK(make_connection(ends) == 0);
-		undertaker_take(ends[0]);
+		closing_take(ends[0]);
 		peers[i] = ends[1];
 	}
-	CHECK(undertaker_room() == UNDERTAKER_ROOM - PEERS && undertaker_due_ns() != 0);
-	CHECK(undertaker_bury(true));
-	CHECK(undertaker_room() == UNDERTAKER_ROOM && undertaker_due_ns() == 0);
+	CHECK(closing_room() == CLOSING_ROOM - PEERS && closing_due_ns() != 0);
+	CHECK(closing_do(true));
+	CHECK(closing_room() == CLOSING_ROOM && closing_due_ns() == 0);
 	for (int i = 0; i < PEERS; i++) {
 		CHECK(is_closed(peers[i]));
 		close(peers[i]);
@@ -83,62 +85,53 @@ static void few_wait_for_others_until_they_are_due(void)
 	int ends[2] = { -1, -1 };
 
 	CHECK(make_connection(ends) == 0);
-	undertaker_take(ends[0]);
+	closing_take(ends[0]);
 	due_ns = UINT64_MAX;
-	CHECK(undertaker_bury(false) && undertaker_room() == UNDERTAKER_ROOM - 1);
+	CHECK(closing_do(false) && closing_room() == CLOSING_ROOM - 1);
 	due_ns = 1;
-	CHECK(undertaker_bury(false) && undertaker_room() == UNDERTAKER_ROOM);
+	CHECK(closing_do(false) && closing_room() == CLOSING_ROOM);
 	CHECK(is_closed(ends[1]));
 	close(ends[1]);
+}
+
+static void send_descriptor(int socket, int fd)
+{
+	char byte = 0, control[CMSG_SPACE(sizeof(fd))] = { 0 };
+	struct iovec part = { .iov_base = &byte, .iov_len = 1 };
+	struct msghdr message = { .msg_iov = &part,
+				  .msg_iovlen = 1,
+				  .msg_control = control,
+				  .msg_controllen = sizeof(control) };
+	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
+
+	*header = (struct cmsghdr){ .cmsg_level = SOL_SOCKET,
+				    .cmsg_type = SCM_RIGHTS,
+				    .cmsg_len = CMSG_LEN(sizeof(fd)) };
+	memcpy(CMSG_DATA(header), &fd, sizeof(fd));
+	CHECK(sendmsg(socket, &message, 0) == 1);
 }
 
 static void what_cannot_be_closed_at_once_keeps_nothing_waiting(void)
 {
 	int blocked[2] = { -1, -1 }, other[2] = { -1, -1 }, peer = -1;
-	const int lingering = make_lingering(&peer), own = line;
+	const int lingering = make_lingering(&peer);
 
 	CHECK(make_connection(blocked) == 0 && make_connection(other) == 0);
-	line = blocked[1]; /* as if it were the line: a message with a descriptor, which nobody
-			      receives */
-	CHECK(send_line(&lingering, 1));
-	line = own;
+	send_descriptor(blocked[1], lingering); /* a message that nobody receives */
 	close(lingering);
-	undertaker_take(blocked[0]);
-	undertaker_take(other[0]);
-	CHECK(undertaker_bury(true));
+	closing_take(blocked[0]);
+	closing_take(other[0]);
+	CHECK(closing_do(true));
 	CHECK(is_closed(other[1]) && is_closed(blocked[1]));
 	close(other[1]);
 	close(blocked[1]);
 	close(peer);
 }
 
-static void one_that_was_killed_is_replaced(void)
-{
-	char path[64];
-	FILE *children;
-	int ends[2] = { -1, -1 }, pid = 0;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/children", (int)getpid());
-	children = fopen(path, "re");
-	CHECK(children && fscanf(children, "%d", &pid) == 1 && pid > 0);
-	fclose(children);
-	CHECK(kill(pid, SIGKILL) == 0);
-	CHECK(poll(&(struct pollfd){ .fd = line, .events = POLLIN }, 1, -1) == 1); /* it is dead */
-	CHECK(make_connection(ends) == 0);
-	undertaker_take(ends[0]);
-	while (!undertaker_bury(true)) {
-	}
-	CHECK(undertaker_room() == UNDERTAKER_ROOM);
-	CHECK(is_closed(ends[1]));
-	close(ends[1]);
-}
-
 int main(void)
 {
-	CHECK(undertaker_start());
 	UNIT_RUN(all_are_closed_and_nothing_stays_open);
 	UNIT_RUN(few_wait_for_others_until_they_are_due);
 	UNIT_RUN(what_cannot_be_closed_at_once_keeps_nothing_waiting);
-	UNIT_RUN(one_that_was_killed_is_replaced);
 	return unit_done();
 }
