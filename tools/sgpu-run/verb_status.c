@@ -9,7 +9,6 @@
 #include <sgpu/json.h>
 
 #include "ask.h"
-#include "prometheus.h"
 #include "verbs.h"
 
 enum { PATIENCE_S = 10, CELL_MAX = 48, COLUMNS_MAX = 16 };
