@@ -313,7 +313,7 @@ peek() {
 	done
 }
 
-@test "info tries each protection, and SGPU_DEBUG, which takes them away, shows in it" {
+@test "info tells each protection, and SGPU_DEBUG, which takes them away, shows in it" {
 	local name
 	requires jq
 	sgpu-run info --json >info.json
@@ -327,7 +327,7 @@ peek() {
 		jq -r ".hardening.$name.text" debug.json | grep -q 'SGPU_DEBUG is set'
 	done
 	run -0 sgpu-run info
-	assert_contains "$output" "of this build, tried on this machine"
+	assert_contains "$output" "of this build on this machine"
 }
 
 # wait_in COMMAND...: starts it with an input that does not come; its process id in $WAITER once it is hardened.

@@ -30,13 +30,14 @@ SGPU_MUST_CHECK int harden_filter(enum harden_kind kind, struct sgpu_error *erro
 /* Whether this build has the filter and harden_filter() puts it on: what a quote may say before. */
 bool harden_filters(void);
 
-/* What holds in this build on this machine, tried in children of their own. Before any thread. */
+/* What holds in this build on this machine. */
 struct harden_finding {
 	const char *name, *title; /* for JSON and for people */
 	bool holds;
 	char text[160];
 };
 enum { HARDEN_FINDINGS = 6 };
-void harden_try(struct harden_finding findings[HARDEN_FINDINGS]);
+/* Hardens this process as a runner, before any thread, and looks at what that has given. */
+void harden_look(struct harden_finding findings[HARDEN_FINDINGS]);
 
 #endif

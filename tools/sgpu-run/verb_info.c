@@ -79,7 +79,7 @@ static void look_for_gpus(struct inventory *all)
 static void look_at_all(struct inventory *all)
 {
 	memset(all, 0, sizeof(*all));
-	harden_try(all->hardening); /* first: it forks, and devices start threads */
+	harden_look(all->hardening); /* first: devices start threads */
 	confinement_try(
 		all->modules); /* it starts a process, which takes long once a GPU is open */
 	look_for_gpus(all);
@@ -273,7 +273,7 @@ static void print_text(const struct inventory *all, const struct sgpu_platform *
 		}
 	}
 	printf("AES-GCM       %s\n", sgpu_aead_provider());
-	printf("hardening     of this build, tried on this machine\n");
+	printf("hardening     of this build on this machine\n");
 	print_findings(all->hardening, HARDEN_FINDINGS);
 	printf("modules       of the CPU device, tried on this machine\n");
 	print_findings(all->modules, CONFINEMENT_FINDINGS);
