@@ -56,14 +56,11 @@ bool sgpu_io_interrupted(void);
  * non-blocking eventfd, becomes readable, and at deadline_ns (sgpu_now_ns() clock, 0: none). If it
  * returns a code, they fail with that code. With stall_ns, a wait that has lasted this long fails
  * with SGPU_ETIMEOUT, but not before the deadline: whoever is slow at the other end has as long as
- * bytes move. `waits`, or NULL, is told whether the thread waits, and says whether what has come
- * meanwhile is left alone: then the wait goes on, and wake_fd has it ask again. NULL removes the
- * guard. */
+ * bytes move. NULL removes the guard. */
 struct sgpu_io_guard {
 	int wake_fd;
 	uint64_t deadline_ns, stall_ns;
 	int (*ended)(void *argument);
-	bool (*waits)(void *argument, bool waits);
 	void *argument;
 };
 void sgpu_io_set_guard(const struct sgpu_io_guard *guard);

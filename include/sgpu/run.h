@@ -201,12 +201,6 @@ struct sgpu_run_progress {
 };
 /* May be called from any thread at any time. */
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress);
-/* Whether the run waits for bytes of its batch, or for the batch's end, from a pipe. From any
- * thread at any time. */
-bool sgpu_run_awaits_batch(const struct sgpu_run *run);
-/* While a run is held, it leaves alone what comes by a pipe that it waits for. It can end, by its
- * deadline too. */
-void sgpu_run_hold(struct sgpu_run *run, bool hold);
 /* After the run: whether it failed with SGPU_ENOSPACE because its response found no space, and not
  * something else. *size: bytes that it needs at least, 0: not known. */
 bool sgpu_run_response_full(const struct sgpu_run *run, uint64_t *size);

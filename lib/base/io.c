@@ -83,16 +83,12 @@ static int guard_timeout(uint64_t end)
 	return left > 3600000 ? 3600000 : (int)left;
 }
 
-static bool say_whether_waiting(bool waits)
-{
-	return guard->waits && guard->waits(guard->argument, waits);
-}
-
 /* Waits until the descriptor is ready, which a closed one is, too. */
-static int wait_until_ready(int fd, short events, const char *what, const char *name,
-			    struct sgpu_error *error)
+static int wait_guarded(int fd, short events, const char *what, const char *name,
+			struct sgpu_error *error)
 {
-	struct pollfd fds[2] = { { .events = events }, { .fd = guard->wake_fd, .events = POLLIN } };
+	struct pollfd fds[2] = { { .fd = fd, .events = events },
+				 { .fd = guard->wake_fd, .events = POLLIN } };
 	const uint64_t end = guard_end();
 	uint64_t count;
 
@@ -107,7 +103,6 @@ static int wait_until_ready(int fd, short events, const char *what, const char *
 			return sgpu_fail(error, SGPU_ETIMEOUT,
 					 "the deadline passed before '%s' could be %s", name, what);
 		}
-		fds[0].fd = say_whether_waiting(true) ? -1 : fd;
 		fds[0].revents = fds[1].revents = 0;
 		if (poll(fds, 2, guard_timeout(end)) < 0 && errno != EINTR) {
 			return sgpu_fail_errno(error, "cannot wait for '%s'", name);
@@ -115,19 +110,10 @@ static int wait_until_ready(int fd, short events, const char *what, const char *
 		if (fds[1].revents && read(guard->wake_fd, &count, sizeof(count)) < 0) {
 			continue; /* somebody else has read it: `ended` says what it meant */
 		}
-		if (fds[0].revents && !fds[1].revents && !say_whether_waiting(true)) {
+		if (fds[0].revents && !fds[1].revents) {
 			return 0;
 		}
 	}
-}
-
-static int wait_guarded(int fd, short events, const char *what, const char *name,
-			struct sgpu_error *error)
-{
-	const int code = wait_until_ready(fd, events, what, name, error);
-
-	(void)say_whether_waiting(false);
-	return code;
 }
 
 /* Without a guard. Signals may be blocked on this thread, and one that is not may come just before

@@ -313,14 +313,6 @@ static int ended_while_reading(void *argument)
 	return atomic_load(&run->base.stop);
 }
 
-static bool note_wait(void *argument, bool waits)
-{
-	struct sgpu_run *run = argument;
-
-	atomic_store(&run->awaits_batch, waits);
-	return atomic_load(&run->held);
-}
-
 /* Cancellations and deadlines. */
 static uint64_t look_at_stop(struct sgpu_runner_entry *entry)
 {
@@ -459,7 +451,6 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner,
 	run->read = (struct sgpu_note){ .handle = note_read, .owner = run };
 	run->guard = (struct sgpu_io_guard){ .wake_fd = run->base.wake_fd,
 					     .ended = ended_while_reading,
-					     .waits = note_wait,
 					     .argument = run,
 					     .deadline_ns = submission->options.deadline_ns };
 	sgpu_trace_init(&run->trace, submission->options.spans);
@@ -541,12 +532,6 @@ void sgpu_run_cancel(struct sgpu_run *run)
 	}
 	errno = saved;
 	sgpu_loop_wake(run->base.loop);
-}
-
-void sgpu_run_hold(struct sgpu_run *run, bool hold)
-{
-	atomic_store(&run->held, hold);
-	(void)eventfd_write(run->base.wake_fd, 1);
 }
 
 void sgpu_run_free(struct sgpu_run **run)

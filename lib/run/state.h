@@ -45,11 +45,9 @@ struct sgpu_run {
 	struct sgpu_blocking reader, finisher;
 	struct sgpu_note admitted, read;
 	struct sgpu_io_guard guard;
-	atomic_bool cancel;	  /* sgpu_run_cancel was called */
-	bool inside;		  /* on the device: the presence's */
-	atomic_bool busy;	  /* a call of the device may take long */
-	atomic_bool awaits_batch; /* the reader waits for more of the batch */
-	atomic_bool held;	  /* and goes on waiting when it comes */
+	atomic_bool cancel; /* sgpu_run_cancel was called */
+	bool inside;	    /* on the device: the presence's */
+	atomic_bool busy;   /* a call of the device may take long */
 	/* the loop's */
 	bool begun, have_read, stop_seen, finishing;
 	/* the reader's, then the finisher's, then everybody's */

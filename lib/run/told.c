@@ -25,11 +25,6 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 	};
 }
 
-bool sgpu_run_awaits_batch(const struct sgpu_run *run)
-{
-	return atomic_load(&run->awaits_batch);
-}
-
 bool sgpu_run_response_full(const struct sgpu_run *run, uint64_t *size)
 {
 	*size = run->base.response_size;

@@ -6,7 +6,7 @@
 import json, os, re, select, socket, struct, sys
 
 MALICE = "\x1b]0;x\x07\x1b[31m\x9b31m\u202e\u2066\nsgpu-run: OK\r"
-STATUS_IS, LEASE_IS = 4, 20
+STATUS_IS, LEASE_IS = 4, 19
 
 
 def twisted(value):

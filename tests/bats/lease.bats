@@ -255,17 +255,17 @@ manifest.json" ]
 
 @test "a submit that is killed half way leaves nothing" {
 	requires python3
-	start_server -k runner.jwk --device cpu --leases 4M
+	local response=$XDG_RUNTIME_DIR/response
+	start_server -k runner.jwk --device cpu --leases 4M --lease-life 5s
 	seal packed >sealed
-	mkfifo pipe
-	exec 7<>pipe
-	head -c $(($(stat -c %s sealed) - 100)) sealed >&7
-	start response sgpu-run submit --lease pipe
+	: >"$response"
+	chmod +t "$response"
+	start "$response" sgpu-run submit --lease sealed
 	wait_for leases 2 # its payloads, and its results
 	kill -9 "$STARTED"
+	chmod -t "$response"
 	wait_for leases 0
 	wait_for in_flight 0
-	exec 7>&-
 	seal packed | sgpu-run submit --lease | sgpu-seal open -k owner.jwk -C out
 	cmp expected.f32 out/out.f32
 }

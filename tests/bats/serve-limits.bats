@@ -29,21 +29,14 @@ tenant_is() {
 	[ "$(tenant "$1")" = "$2" ]
 }
 
-# hold_batch: a batch whose head has come, so that it has its memory, and the rest of it not: $HELD. It goes on with the rest.
+# hold_batch: a batch whose head was read, so that it has its memory, and the rest of it not: $HELD.
 hold_batch() {
-	rm -f held
-	mkfifo held
-	exec 7<>held
-	sgpu-run -o held.response <held 2>held.log 3>&- 7>&- &
-	HELD=$!
-	SERVERS+=("$HELD")
-	head -c 262144 batch.tar >&7
+	hold_with g+s
 	wait_for tenant_is .device_bytes "$NEEDS"
 }
 
 end_batch() {
-	tail -c +262145 batch.tar >&7
-	exec 7>&-
+	release
 	ends_with 0 "$HELD"
 }
 

@@ -165,77 +165,11 @@ waiting() {
 	assert_contains "$stderr" '"ETIMEOUT"'
 	assert_no_file response
 	wait_for waiting 1
-	cat batch.tar >&7
-	exec 7>&-
+	release
 	ends_with 0 "$HELD"
 	ends_with 0 "$two"
 	sgpu-seal open -k owner.jwk -C out two
 	assert_same out/out.f32 expected.f32
-}
-
-stalled() {
-	sgpu-run status --json | jq -e ".status.tenants[0].stalled == $1" >/dev/null
-}
-
-@test "a batch that waits for its client holds no turn" {
-	requires jq
-	start_server -k runner.jwk --running 1
-	hold
-	run -0 sgpu-run -o response batch.tar
-	wait_for stalled 1
-	cat batch.tar >&7
-	exec 7>&-
-	ends_with 0 "$HELD"
-	wait_for stalled 0
-}
-
-@test "a batch whose client does not end it holds no turn, even one that has come whole" {
-	requires jq python3
-	local left
-	start_server -k runner.jwk --running 1
-	# Nothing is missing but the end of the pipe; the end of the archive; some of the payload.
-	for left in 0 1024 6000; do
-		python3 "$BATS_TEST_DIRNAME/serve_client.py" "$SOCKET" cut batch.tar "$left" 600 3>&- &
-		SERVERS+=($!)
-		wait_for stalled 1
-		run -0 sgpu-run -o response batch.tar
-		kill "${SERVERS[-1]}"
-		wait_for stalled 0
-		wait_for in_flight 0
-	done
-}
-
-# blocks_of_response PID: kibibytes of memory that the response of such a client has.
-blocks_of_response() {
-	local fd
-	fd=$(find "/proc/$1/fd" -lname '/memfd:response*' | head -n 1)
-	echo $(($(stat -L -c '%b * %B' "$fd") / 1024))
-}
-
-@test "who has sent no more than the head of a batch has no memory for its response" {
-	requires jq python3
-	local client options
-	small_job 2000000
-	sgpu-seal keyinfo --owner -o owners owner.jwk
-	sgpu-manifest pack job.json >packed
-	sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed >large.tar
-	for options in "" "--owners owners --state $PWD/state"; do
-		# shellcheck disable=SC2086 # several options
-		start_server -k runner.jwk $options
-		python3 "$BATS_TEST_DIRNAME/serve_client.py" "$SOCKET" cut large.tar $(($(stat -c %s large.tar) - 60000)) 600 3>&- &
-		client=$!
-		SERVERS+=("$client")
-		wait_for stalled 1
-		[ "$(blocks_of_response "$client")" -le 64 ]
-		kill "$client"
-		wait_for in_flight 0
-		sgpu-seal seal -k owner.jwk -r runner.pub.jwk packed | sgpu-run -o response
-		sgpu-seal open -k owner.jwk -C out response
-		assert_same out/out.f32 expected.f32
-		rm -rf out response
-		kill "$SERVER"
-		wait_for has_ended "$SERVER"
-	done
 }
 
 # ---- turns ----
@@ -334,83 +268,7 @@ worker_of() {
 	[ "$(wc -l <order)" -eq 15 ]
 }
 
-@test "a batch that gave its turn back waits for one when its client comes to life" {
-	requires root python3 jq
-	local worker other
-	have_stalled() { [ "$(sgpu-run status --json | jq '[.status.tenants[].stalled] | add')" -eq "$1" ]; }
-	share_socket
-	start_server -k runner.jwk --everybody --running 1
-	have_workers 65531
-	worker=$(worker_of 65531)
-	hold
-	wait_for have_stalled 1
-	kill -STOP "$worker"
-	client_of 65531 queue batch.tar >other.out 3>&- 7>&- &
-	other=$!
-	SERVERS+=("$worker" "$other")
-	wait_for in_flight 2
-	cat batch.tar >&7
-	exec 7>&-
-	wait_for waiting 1
-	have_stalled 1
-	kill -0 "$HELD"
-	kill -CONT "$worker"
-	ends_with 0 "$other"
-	ends_with 0 "$HELD"
-	grep -q '^batch.tar 0 $' other.out
-	sgpu-seal open -k owner.jwk -C out held.response
-	assert_same out/out.f32 expected.f32
-	wait_for have_stalled 0
-	wait_for waiting 0
-	# It ends while it waits for a turn, too.
-	kill -STOP "$worker"
-	hold
-	wait_for have_stalled 1
-	cp batch.tar again.tar
-	client_of 65531 queue again.tar >other.out 3>&- 7>&- &
-	other=$!
-	SERVERS+=("$other")
-	wait_for in_flight 2
-	printf x >&7
-	wait_for waiting 1
-	kill -9 "$HELD"
-	wait_for in_flight 1
-	waiting 0
-	kill -CONT "$worker"
-	ends_with 0 "$other"
-	run -0 sgpu-run -o response batch.tar
-}
-
 # ---- workers ----
-
-@test "users whose batches never come give their worker up when others wait for one" {
-	requires root python3
-	share_socket
-	start_server -k runner.jwk --everybody --workers 1 --ahead 0 --stall 300ms
-	client_of 65531 hold 3 600 >held.out 3>&- &
-	SERVERS+=($!)
-	wait_for in_flight 3
-	run -0 sgpu-run -o response batch.tar
-	wait_for in_flight 0
-	[ "$(status tenants | awk '$1 == 65531 { print $4, $5, $10 }')" = "0 0 3" ]
-}
-
-@test "users who do not end their batches give their worker up, too" {
-	requires root python3
-	local left cancelled=0
-	share_socket
-	start_server -k runner.jwk --everybody --workers 1 --ahead 0 --stall 300ms
-	for left in 0 1024 6000; do
-		client_of 65531 cut batch.tar "$left" 600 3>&- &
-		SERVERS+=($!)
-		has_it() { [ "$(status tenants | awk '$1 == 65531 { print $3 }')" = 1 ]; }
-		wait_for has_it
-		run -0 sgpu-run -o response batch.tar
-		wait_for in_flight 0
-		cancelled=$((cancelled + 1))
-		[ "$(status tenants | awk '$1 == 65531 { print $4, $5, $10 }')" = "0 0 $cancelled" ]
-	done
-}
 
 @test "a user who always has work gives a worker up, too, and nothing of theirs is lost" {
 	requires root python3
@@ -441,8 +299,7 @@ worker_of() {
 	wait_for is_leaving
 	in_flight 1
 	run ! grep -q batch.tar queue.out
-	cat batch.tar >&7
-	exec 7>&-
+	release
 	ends_with 0 "$HELD"
 	wait_for grep -q '^batch.tar 0 $' queue.out
 }

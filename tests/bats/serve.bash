@@ -22,7 +22,6 @@ teardown() {
 	if grep -hs -A 30 Sanitizer log held.log >&2; then
 		reports=1
 	fi
-	exec 7>&- || true
 	# With the servers, the clients that a test left: those that hold on would stay for minutes.
 	for pid in "${SERVERS[@]}" $(jobs -p); do
 		# shellcheck disable=SC2046 # several
@@ -38,7 +37,8 @@ teardown() {
 # start_server OPTION...: $SERVER, which takes work, and says things in `log`.
 start_server() {
 	rm -f log # of a server before
-	sgpu-run serve "$@" 2>log 3>&- 7>&- &
+	[ -e holding.so ] || compile -shared -fPIC -O2 -o holding.so "$SERVE_TESTS/holding.c"
+	LD_PRELOAD=$PWD/holding.so${LD_PRELOAD:+:$LD_PRELOAD} sgpu-run serve "$@" 2>log 3>&- 7>&- &
 	SERVER=$!
 	SERVERS+=("$SERVER")
 	wait_for grep -qs 'serving at' log
@@ -98,12 +98,33 @@ has_descriptors_left() {
 	[ "$(descriptors "$1")" -le "$2" ]
 }
 
-# hold: a submission in the background whose batch never comes, but by descriptor 7: $HELD.
-hold() {
-	mkfifo held 2>/dev/null || true
-	exec 7<>held
-	sgpu-run -o held.response <held 2>held.log 3>&- 7>&- &
+# hold_with MODE: a submission in the background that goes no further than its file's mode lets it, until `release`: $HELD.
+hold_with() {
+	HELD_BATCH=$XDG_RUNTIME_DIR/held.tar
+	rm -f "$HELD_BATCH"
+	cp batch.tar "$HELD_BATCH"
+	chmod "$1" "$HELD_BATCH"
+	sgpu-run -o held.response "$HELD_BATCH" 2>held.log 3>&- 7>&- &
 	HELD=$!
 	SERVERS+=("$HELD")
+}
+
+# hold: a submission that is with its worker, of which it has seen nothing yet.
+hold() {
+	hold_with +t
 	wait_for in_flight 1
+}
+
+release() {
+	chmod u=rw,go=,-t "$HELD_BATCH"
+}
+
+# abandon: the client of `hold` dies, its worker sees that, and then goes on.
+abandon() {
+	local worker before
+	worker=$(serving_pid)
+	before=$(descriptors "$worker")
+	kill -9 "$HELD"
+	wait_for has_descriptors_left "$worker" "$((before - 1))"
+	release
 }

@@ -110,7 +110,7 @@ load serve
 	done
 	run -4 sgpu-run -o response others
 	assert_no_file response out
-	# A pipe goes to the server as it is, and a socket through one of the client's, as /dev/null does, which is neither.
+	# Of what does not come at all the server hears nothing.
 	: >empty
 	run --separate-stderr -6 bash -c 'true | sgpu-run'
 	[ "$stderr" = "sgpu-run: error: no input" ]
@@ -157,8 +157,7 @@ sys.exit(subprocess.call(['sgpu-run'], stdin=b))"
 	hold
 	kill -USR1 "$HELD"
 	wait_for grep -q "0 operations done, 0 failed" held.log
-	cat batch.tar >&7
-	exec 7>&-
+	release
 	ends_with 0 "$HELD"
 }
 
@@ -169,18 +168,13 @@ blocks_usr1() {
 
 @test "SIGUSR1 that comes before the run is taken is answered then" {
 	start_server -k runner.jwk
-	mkfifo held
-	exec 7<>held
 	kill -STOP "$SERVER"
-	sgpu-run -o held.response <held 2>held.log 3>&- 7>&- &
-	HELD=$!
-	SERVERS+=("$HELD")
+	hold_with +t
 	wait_for blocks_usr1 "$HELD"
 	kill -USR1 "$HELD"
 	kill -CONT "$SERVER"
 	wait_for grep -q "0 operations done, 0 failed" held.log
-	cat batch.tar >&7
-	exec 7>&-
+	release
 	ends_with 0 "$HELD"
 }
 
@@ -355,7 +349,7 @@ blocks_usr1() {
 	assert_contains "$stderr" "2 submissions under way, which is the limit"
 	assert_no_file response
 	[ "$(status workers | wc -l)" -eq 1 ]
-	kill -9 "${SERVERS[-1]}"
+	kill "${SERVERS[-1]}"
 	wait_for in_flight 0
 	run -0 sgpu-run -o response batch.tar
 	run -0 client crowd 70 64

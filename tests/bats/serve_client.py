@@ -4,11 +4,12 @@
 # name of its error and its text; "gone" where the server hung up without one. It becomes user SERVE_UID before it connects.
 import array, fcntl, os, random, select, signal, socket, struct, sys, time
 
-MAGIC, VERSION = 0x53475055, 5
+MAGIC, VERSION = 0x53475055, 6
 STATUS, SUBMIT, PROGRESS, STATUS_IS, TAKEN, ANSWER, PROGRESS_IS = range(1, 8)
 REQUESTS = range(14, 17)
 QUOTE, QUOTE_IS = 16, 17
 NAME, TEXT = 4096, 512
+HELD = []
 
 
 def header(kind, size, magic=MAGIC, version=VERSION, zero=0):
@@ -266,7 +267,7 @@ def descriptors(path, batch):
            "sys": os.open("/sys/kernel/mm/transparent_hugepage/enabled", os.O_RDONLY), "fifo": fifo,
            "socket": pair[0].fileno(), "direct": os.open(batch, os.O_RDONLY | os.O_DIRECT),
            "tty": os.open("/dev/ptmx", os.O_RDWR),
-           "epoll": select.epoll().fileno()}
+           "epoll": select.epoll().fileno(), "pipe": os.pipe()[0]}
     outs = {"full": os.open("/dev/full", os.O_RDWR), "directory": directory, "path": ins["path"], "read-only": reading,
             "memory": ins["memory"], "append": appending, "fifo": fifo, "socket": pair[0].fileno(),
             "pipe": os.pipe()[1], "sealed": sealed}
@@ -277,29 +278,33 @@ def descriptors(path, batch):
         print("out", name, answer(submit(path, good, fd)))
 
 
+def held_batch():
+    """One that holding.c has a worker wait for, until this process gets SIGTERM."""
+    fd = os.memfd_create("held")
+    os.fchmod(fd, 0o1600)
+    HELD.append(fd)
+    return fd
+
+
+def release(*_):
+    for fd in HELD:
+        os.fchmod(fd, 0o600)
+    os._exit(1)
+
+
 def hold(path, count, seconds):
-    """Runs whose batch never comes, for so long."""
-    pipes = [os.pipe() for _ in range(count)]
-    held = [submit(path, r, place()) for r, _ in pipes]
+    """Runs that see nothing of their batch, for so long."""
+    held = [submit(path, held_batch(), place()) for _ in range(count)]
     for s in held:
         receive(s)
     print("held", flush=True)
     time.sleep(seconds)
 
 
-def cut(path, batch, left, seconds):
-    """A run by a pipe that stays open, and that all of the batch but its last bytes has come by."""
-    whole = open(batch, "rb").read()
-    r, w = os.pipe()
-    s = submit(path, r, place())
-    os.write(w, whole[:len(whole) - left])
-    time.sleep(seconds)
-
-
 def users(path, first, count, seconds):
     """Each user of a range has a batch that never comes; says when all wait, and then who is told what."""
     held = []
-    (r, w), out = os.pipe(), place()
+    r, out = held_batch(), place()
     for uid in range(first, first + count):
         os.seteuid(uid)
         held.append(submit(path, r, out))
@@ -341,34 +346,6 @@ def slow_close(path, server, seconds):
     os.kill(server, signal.SIGCONT)
     print(answer(s), flush=True)
     time.sleep(seconds)
-
-
-def leave(path, seconds):
-    """Hangs up, and keeps the pipe open that its batch would come by."""
-    r, w = os.pipe()
-    s = submit(path, r, place())
-    receive(s)
-    s.close()
-    print("left", flush=True)
-    time.sleep(seconds)
-
-
-def drained(path):
-    """A pipe that somebody else reads from, too, so that what was there is gone, and whose flags are changed."""
-    r, w = os.pipe()
-    s = submit(path, r, place(), timeout_ns=700_000_000)
-    begin = time.monotonic()
-    for _ in range(200):
-        os.write(w, b"x")
-        os.set_blocking(r, False)
-        try:
-            os.read(r, 1)
-        except BlockingIOError:
-            pass
-        os.set_blocking(r, True)
-        time.sleep(0.001)
-    text = answer(s)
-    print(text if time.monotonic() - begin < 10 else "late: " + text)
 
 
 def direct(path, batch, rounds):
@@ -523,15 +500,15 @@ def endlessly(path, what, *rest):
             print("round", flush=True)
 
 
+signal.signal(signal.SIGTERM, release)
 path, what, rest = sys.argv[1], sys.argv[2], sys.argv[3:]
-DEEDS = {"garbage": garbage, "requests": requests, "descriptors": descriptors, "drained": drained,
+DEEDS = {"garbage": garbage, "requests": requests, "descriptors": descriptors,
  "quote": quote, "quotes": lambda p, n, d: quotes(p, int(n), int(d)),
  "mute": mute, "tell": tell, "pose": lambda p, n: pose(p, int(n)),
  "crowded": lambda p, n, r: crowded(p, int(n), int(r)),
  "hold": lambda p, n, t: hold(p, int(n), float(t)),
  "users": lambda p, f, n, t: users(p, int(f), int(n), float(t)),
- "cut": lambda p, b, n, t: cut(p, b, int(n), float(t)),
- "crowd": lambda p, n, m: crowd(p, int(n), int(m)), "leave": lambda p, t: leave(p, float(t)),
+ "crowd": lambda p, n, m: crowd(p, int(n), int(m)),
  "linger": lambda p, s, t: linger(p, int(s), float(t)), "silent": lambda p, n, t: silent(p, int(n), float(t)),
  "queue": queue, "flood": lambda p, b, n: flood(p, b, int(n)),
  "slow-close": lambda p, s, t: slow_close(p, int(s), float(t)),

@@ -16,7 +16,6 @@
 #include <sgpu/crypto.h>
 
 #include "../../tools/common/cli.h"
-#include "../../tools/sgpu-run/handed.h"
 #include "../../tools/sgpu-run/serve.h"
 #include "../../tools/sgpu-run/tenants.h"
 #include "../../tools/sgpu-run/verbs.h"
@@ -62,7 +61,6 @@ static bool is_idle(void)
 
 	hear_notes();
 	return process_in_flight(p) == 0 && process_requests(p) == 0 &&
-	       p->said.turns_back == p->handed + p->resumes && p->said.wanted == p->resumes &&
 	       p->said.ended == p->handed && p->said.requests_ended == p->requests;
 }
 
@@ -250,7 +248,7 @@ static void lie_as_supervisor(void)
 	struct wire_plain press;
 	int far, *client;
 
-	switch (drawn(&w.random, 5)) {
+	switch (drawn(&w.random, 4)) {
 	case 0: /* nobody is at the other end */
 		client = connect_client(&far);
 		let_go(client);
@@ -261,9 +259,6 @@ static void lie_as_supervisor(void)
 			  drawn(&w.random, 2));
 		break;
 	case 2:
-		CHECK(process_resume(&w.process));
-		break;
-	case 3:
 		CHECK(wire_send(w.process.control, WIRE_PRESS, &press, sizeof(press), NULL, 0));
 		break;
 	default: /* sizes as they come, and then as they were */
@@ -311,8 +306,8 @@ UNIT_TEST(a_descriptor_that_could_block_is_refused_without_asking_its_file_syste
 		const int fd = odd_descriptor(odd);
 
 		CHECK(fd >= 0);
-		CHECK(handed_batch_is_taken(fd) == (odd == ODD_UNSEALED || odd == ODD_PIPE));
-		CHECK(handed_response_is_taken(fd) == (odd == ODD_UNSEALED));
+		CHECK(wire_takes_batch(fd) == (odd == ODD_UNSEALED));
+		CHECK(wire_takes_response(fd) == (odd == ODD_UNSEALED));
 		close(fd);
 	}
 	CHECK(asked == 0);
@@ -377,7 +372,7 @@ UNIT_TEST(what_no_supervisor_says_ends_the_worker)
 	for (int kind = 1; kind < WIRE_KINDS; kind++) {
 		static uint8_t bytes[MESSAGE_MAX];
 		const bool known = kind == WIRE_TAKE || kind == WIRE_DRAIN || kind == WIRE_PRESS ||
-				   kind == WIRE_RESUME || kind == WIRE_LIMITS;
+				   kind == WIRE_LIMITS;
 		struct wire_header header = { .magic = 0x53475055,
 					      .version = WIRE_VERSION,
 					      .kind = (uint16_t)kind,
@@ -394,21 +389,22 @@ UNIT_TEST(what_no_supervisor_says_ends_the_worker)
 
 UNIT_TEST(a_worker_whose_supervisor_has_gone_ends_with_its_clients)
 {
-	int far, *client, none[2];
+	int far, *client, in, out;
 	char byte;
 
 	begin(LYING_SEED);
-	CHECK(pipe2(none, O_CLOEXEC) == 0); /* a batch that never comes */
+	in = open_batch();
+	out = memfd_create("response", MFD_CLOEXEC);
 	client = connect_client(&far);
-	send_submission(*client, none[0], w.batch);
+	send_submission(*client, in, out);
 	hand_over(far, geteuid(), false);
 	submit_honestly();
 	close(w.process.control);
 	w.process.control = -1;
 	while (recv(*client, &byte, 1, 0) > 0) {
 	}
-	close(none[0]);
-	close(none[1]);
+	close(in);
+	close(out);
 	check_end();
 	let_all_go();
 }

@@ -47,25 +47,6 @@ UNIT_TEST(a_worker_cannot_take_its_counters_away)
 	end();
 }
 
-/* It says that it waits for its clients, gets more, and then that it does not, and has them all
- * under way. */
-UNIT_TEST(a_worker_that_gave_turns_back_has_them_no_more_whatever_it_says)
-{
-	struct puppet *p = begin_lying(64);
-
-	p->deaf = true; /* it keeps what comes */
-	for (int i = 0; i < 20; i++) {
-		CHECK(submit_as(LIAR));
-		p->counters->turns_back = i % 2 ? UINT64_MAX : 0;
-		note(p);
-		step();
-		step();
-	}
-	p->counters->turns_back = 0;
-	CHECK(submit_as(HONEST) && until(all_are_answered));
-	end();
-}
-
 UNIT_TEST(a_worker_that_says_it_has_ended_more_than_it_got_keeps_nobody_from_turns)
 {
 	struct puppet *p = begin_lying(1);
@@ -84,22 +65,6 @@ UNIT_TEST(a_worker_that_says_it_has_ended_more_than_it_got_keeps_nobody_from_tur
 	check_status();
 	CHECK(submit_as(HONEST) && until(all_are_answered));
 	check_status();
-	end();
-}
-
-/* It asks for turns that no batch of its needs. */
-UNIT_TEST(a_worker_that_wants_more_turns_than_it_gave_back_gets_none)
-{
-	struct puppet *p = begin_lying(1);
-
-	p->deaf = true;
-	CHECK(submit_as(LIAR));
-	p->counters->wanted = UINT64_MAX;
-	note(p);
-	for (int i = 0; i < 10; i++) {
-		step();
-	}
-	CHECK(submit_as(HONEST) && until(all_are_answered));
 	end();
 }
 
@@ -422,9 +387,7 @@ int main(int argc, char **argv)
 	}
 	UNIT_RUN(an_honest_worker_is_believed);
 	UNIT_RUN(a_worker_cannot_take_its_counters_away);
-	UNIT_RUN(a_worker_that_gave_turns_back_has_them_no_more_whatever_it_says);
 	UNIT_RUN(a_worker_that_says_it_has_ended_more_than_it_got_keeps_nobody_from_turns);
-	UNIT_RUN(a_worker_that_wants_more_turns_than_it_gave_back_gets_none);
 	UNIT_RUN(a_worker_that_changes_its_counters_all_the_time_disturbs_nobody);
 	UNIT_RUN(a_worker_that_says_what_none_says_ends_and_nobody_else);
 	UNIT_RUN(a_worker_that_reads_nothing_keeps_nobody_waiting);

@@ -140,7 +140,6 @@ void process_look(struct process *p)
 	}
 	p->ended = raised(p->ended, p->said.ended, p->handed);
 	p->requests_ended = raised(p->requests_ended, p->said.requests_ended, p->requests);
-	p->turns_back = raised(p->turns_back, p->said.turns_back, p->handed + p->resumes);
 }
 
 uint64_t process_in_flight(const struct process *process)
@@ -151,34 +150,6 @@ uint64_t process_in_flight(const struct process *process)
 uint64_t process_requests(const struct process *process)
 {
 	return process->requests - process->requests_ended;
-}
-
-uint64_t process_stalled(const struct process *process)
-{
-	const uint64_t turns = process->handed + process->resumes - process->turns_back,
-		       all = process_in_flight(process);
-
-	return turns < all ? all - turns : 0;
-}
-
-uint64_t process_wanting(const struct process *process)
-{
-	const uint64_t stalled = process_stalled(process), wanted = process->said.wanted,
-		       resumes = process->resumes;
-
-	return wanted < resumes ? 0 : wanted - resumes < stalled ? wanted - resumes : stalled;
-}
-
-bool process_resume(struct process *process)
-{
-	struct wire_plain resume;
-
-	if (process->control < 0 ||
-	    !wire_send(process->control, WIRE_RESUME, &resume, sizeof(resume), NULL, 0)) {
-		return false;
-	}
-	process->resumes++;
-	return true;
 }
 
 bool process_limit(const struct process *process, const struct tenant_rule *rule)

@@ -30,7 +30,6 @@ static const struct metric {
 	{ "busy_seconds_total", "Time of turns.", "counter", "tenants", NULL, "busy_ns" },
 	{ "batches_waiting", "Batches that wait for a turn.", "gauge", "tenants", NULL, "waiting" },
 	{ "batches_in_flight", "Batches of workers.", "gauge", "tenants", NULL, "in_flight" },
-	{ "batches_stalled", "Those that wait for a client.", "gauge", "tenants", NULL, "stalled" },
 	{ "sessions", "Sessions of programs.", "gauge", "tenants", NULL, "sessions" },
 	{ "memory_bytes", "Memory that workers have.", "gauge", "tenants", "of",
 	  "device_bytes:device host_bytes:host" },

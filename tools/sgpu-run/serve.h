@@ -35,7 +35,7 @@ struct server {
 	uint64_t leases;   /* bytes of each worker's pool of leases; 0: none */
 	uint64_t lease_ns; /* how long a lease stays that nobody holds; 0: the default */
 	uint64_t drain_ns;
-	uint64_t stall_ns; /* how long a batch may wait for its client, or a session have nothing to
+	uint64_t stall_ns; /* how long a lease may wait for its client, or a session have nothing to
 			      do, while others wait for a worker */
 	uint64_t session_memory; /* bytes of the device that a session may have; 0: all */
 	int argc;		 /* as given, for the workers */
@@ -65,16 +65,13 @@ enum serve_sum {
 	SERVE_SUMS = SERVE_LATENCY + SERVE_LATENCIES
 };
 
-/* Written by the worker alone, which sends WIRE_NOTE when one of the first four has changed. A
+/* Written by the worker alone, which sends WIRE_NOTE when one of the first two has changed. A
  * worker may lie. */
 struct serve_counters {
 	_Atomic uint64_t ended; /* connections that it has closed */
 	_Atomic uint64_t
-		requests_ended;	     /* connections of requests that it has closed; requests.h */
-	_Atomic uint64_t turns_back; /* turns that it has given back, of batches that have ended or
-					wait for their clients */
-	_Atomic uint64_t wanted;     /* turns that it has asked for again: there is more to read */
-	_Atomic uint64_t quoted_ns;  /* when it gave its last quote, or 0 */
+		requests_ended;	    /* connections of requests that it has closed; requests.h */
+	_Atomic uint64_t quoted_ns; /* when it gave its last quote, or 0 */
 	_Atomic uint64_t leases, leased_bytes,
 		pool_bytes; /* leases that there are, and of how much */
 	_Atomic uint64_t sums[SERVE_SUMS];
@@ -104,12 +101,10 @@ struct process {
 	uint64_t deadline_ns;  /* while it drains: when `control` is closed; then: when it is killed
 				*/
 	struct tenant *tenant; /* or NULL: it is spare */
-	/* What the supervisor gave: connections of batches and of requests, and turns for batches
-	 * that had given theirs back. */
-	uint64_t handed, requests, resumes;
+	uint64_t handed, requests; /* connections that it got: of batches and of requests */
 	/* Of these, what the worker says has ended: no more than there was, and what has ended once
 	 * stays so. */
-	uint64_t ended, requests_ended, turns_back;
+	uint64_t ended, requests_ended;
 	struct serve_counters said; /* what it said when it was last looked at */
 };
 SGPU_MUST_CHECK int process_start(const struct server *server, struct process *process,
@@ -117,15 +112,9 @@ SGPU_MUST_CHECK int process_start(const struct server *server, struct process *p
 /* Takes what the worker says now, each counter once: all else here, and in the supervisor, goes by
  * that. */
 void process_look(struct process *process);
-/* Connections that it has not closed yet; those of them that gave their turns back; and those of
- * these that want one. What was given to one of them counts at once. In flight less stalled are the
- * turns that it has: no lie makes these more. */
+/* Batches that it has not ended yet, each of which has a turn. No lie makes these more. */
 uint64_t process_in_flight(const struct process *process);
-uint64_t process_stalled(const struct process *process);
-uint64_t process_wanting(const struct process *process);
-/* Gives a turn to one that wants it; false: the worker does not read what it is sent. */
-bool process_resume(struct process *process);
-/* Tells it what its tenant may have; false: as above. */
+/* Tells it what its tenant may have; false: it does not read what it is sent. */
 struct tenant_rule;
 bool process_limit(const struct process *process, const struct tenant_rule *rule);
 /* Requests that it has not ended yet. */

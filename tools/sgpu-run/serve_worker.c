@@ -20,7 +20,6 @@
 
 #include <sgpu/base.h>
 
-#include "handed.h"
 #include "report.h"
 #include "requests.h"
 #include "serve.h"
@@ -29,14 +28,7 @@
 #include "wire.h"
 
 #define MS UINT64_C(1000000)
-enum { LOOK_MS = 100, STUCK_LOOK_MS = 1000, PRESS_MS = 1000, FIXED_FDS = 3, GRACE_S = 4 };
-
-/* What comes in smaller parts, with waiting in between, is waited for. */
-enum { STALL_BYTES = 1 << 16 };
-
-/* STALLED: the batch gave its turn back, and is held. WANTS: the same, and there is more to read by
- * now. */
-enum turn { RUNS, STALLED, WANTS };
+enum { STUCK_LOOK_MS = 1000, PRESS_MS = 1000, FIXED_FDS = 3, GRACE_S = 4 };
 
 /* A connection: from the moment it is taken to the moment it is closed. */
 struct work {
@@ -44,10 +36,6 @@ struct work {
 	int in_fd, out_fd;
 	uint64_t uid, since_ns; /* since_ns: when the client connected */
 	char user[REPORT_USER_MAX];
-	uint64_t bytes_ns;	      /* when the client was last seen not to be waited for */
-	uint64_t bytes_in, bytes_out; /* and how much there was then */
-	enum turn turn;
-	uint64_t wants_ns; /* since then */
 	struct wire_submit request;
 	struct sgpu_run *run;
 	atomic_bool ended; /* set by a thread of the runner, as its last deed */
@@ -60,39 +48,21 @@ static struct tending {
 	struct work **work; /* `count` of them */
 	struct pollfd *fds;
 	unsigned count;
-	uint64_t looked_ns,
-		stuck_looked_ns; /* when clients, and runs that do not end, were last looked at */
-	uint64_t press_ns;	 /* until then others wait for a worker */
-	bool draining;		 /* takes no more, and ends with the last */
-	uint64_t drain_ns;	 /* since when */
-	bool left;		 /* the supervisor has closed: nothing is to go on */
+	uint64_t looked_ns; /* when runs that do not end were last looked for */
+	bool draining;	    /* takes no more, and ends with the last */
+	uint64_t drain_ns;  /* since when */
+	bool left;	    /* the supervisor has closed: nothing is to go on */
 } t;
 
+/* ---- one submission ---- */
 /* The supervisor counts by itself. It need not hear of each: if its socket is full, it has not
  * looked yet. */
-static void send_note(void)
+static void count_end(void)
 {
 	struct wire_plain note;
 
-	(void)wire_send(SERVE_CONTROL_FD, WIRE_NOTE, &note, sizeof(note), NULL, 0);
-}
-
-/* ---- one submission ---- */
-/* What has more to read than was seen takes its turn back; the supervisor does not hear of that,
- * but goes by the most that was ever given back. */
-static void count_turn(struct work *work, enum turn turn)
-{
-	atomic_fetch_add(&t.counters->turns_back,
-			 (uint64_t)(work->turn == RUNS) - (uint64_t)(turn == RUNS));
-	atomic_fetch_add(&t.counters->wanted,
-			 (uint64_t)(turn == WANTS) - (uint64_t)(work->turn == WANTS));
-	work->turn = turn;
-}
-
-static void count_end(void)
-{
 	atomic_fetch_add(&t.counters->ended, 1);
-	send_note();
+	(void)wire_send(SERVE_CONTROL_FD, WIRE_NOTE, &note, sizeof(note), NULL, 0);
 }
 
 static void close_work(struct work *work)
@@ -104,7 +74,6 @@ static void close_work(struct work *work)
 			close(fds[i]);
 		}
 	}
-	count_turn(work, STALLED); /* it needs none any more */
 	free(work);
 	count_end();
 }
@@ -211,11 +180,10 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 		work->out_fd = fds[1];
 		request->in_name[sizeof(request->in_name) - 1] = '\0';
 		request->out_name[sizeof(request->out_name) - 1] = '\0';
-		if (!handed_batch_is_taken(work->in_fd) ||
-		    !handed_response_is_taken(work->out_fd)) {
+		if (!wire_takes_batch(work->in_fd) || !wire_takes_response(work->out_fd)) {
 			rc = sgpu_fail(error, SGPU_EPOLICY,
 				       "the %s is not a descriptor that a server takes",
-				       handed_batch_is_taken(work->in_fd) ? "response" : "batch");
+				       wire_takes_batch(work->in_fd) ? "response" : "batch");
 		}
 	}
 	if (rc == SGPU_OK &&
@@ -235,7 +203,6 @@ static void take_batch(int connection, const struct wire_take *take)
 	if (!work) {
 		close(connection);
 		atomic_fetch_add(&t.counters->sums[SERVE_FAILED], 1);
-		atomic_fetch_add(&t.counters->turns_back, 1);
 		count_end();
 		return;
 	}
@@ -244,7 +211,6 @@ static void take_batch(int connection, const struct wire_take *take)
 	work->uid = take->uid;
 	memcpy(work->user, take->user, sizeof(work->user));
 	work->since_ns = take->since_ns;
-	work->bytes_ns = sgpu_now_ns();
 	if (t.count == t.server->submissions) {
 		rc = sgpu_fail(&error, SGPU_ERETRY,
 			       "%u submissions are under way, which is the limit", t.count);
@@ -322,87 +288,6 @@ static void cancel_work(struct work *work, int code, const char *why)
 	sgpu_run_cancel(work->run);
 }
 
-/* ---- clients that let the device wait ---- */
-static void set_turn(struct work *work, enum turn turn)
-{
-	if (turn != work->turn) {
-		sgpu_run_hold(work->run, turn != RUNS);
-		count_turn(work, turn);
-		send_note();
-	}
-}
-
-static bool is_pipe_empty(const struct work *work)
-{
-	return poll(&(struct pollfd){ .fd = work->in_fd, .events = POLLIN }, 1, 0) == 0;
-}
-
-/* A batch gives its turn back when the device has nothing of it and it reads from a pipe that has
- * been empty for long: then it is the client that is waited for, even if nothing but the end of the
- * batch is missing. From then on it leaves the pipe alone until it has a turn again. */
-static void look_at_client(struct work *work, uint64_t now)
-{
-	struct sgpu_run_progress progress;
-	bool reads, waits;
-
-	sgpu_run_get_progress(work->run, &progress);
-	reads = work->connection >= 0 && progress.operations_running == 0 &&
-		progress.bytes_out == work->bytes_out && sgpu_run_awaits_batch(work->run);
-	waits = reads && is_pipe_empty(work);
-	if (work->turn != RUNS && reads) {
-		if (work->turn == STALLED && !waits) {
-			work->wants_ns = now;
-			set_turn(work, WANTS);
-		}
-	} else if (!waits || progress.bytes_in - work->bytes_in >= STALL_BYTES) {
-		work->bytes_ns = now;
-		work->bytes_in = progress.bytes_in;
-		work->bytes_out = progress.bytes_out;
-		set_turn(work, RUNS); /* of one that had more than was seen, too */
-	} else if (now - work->bytes_ns >= LOOK_MS * MS) {
-		set_turn(work, STALLED);
-	}
-	if (work->turn == STALLED && now < t.press_ns &&
-	    now - work->bytes_ns >= t.server->stall_ns) {
-		cancel_work(work, SGPU_ETIMEOUT,
-			    "the batch did not come while others waited for a worker");
-	}
-}
-
-/* A turn has come, for the one that has wanted it for longest. If that has ended meanwhile, the
- * turn goes back. */
-static void resume_work(void)
-{
-	struct work *first = NULL;
-
-	for (unsigned i = 0; i < t.count; i++) {
-		if (t.work[i]->turn == WANTS && (!first || t.work[i]->wants_ns < first->wants_ns)) {
-			first = t.work[i];
-		}
-	}
-	if (first) {
-		first->bytes_ns +=
-			sgpu_now_ns() - first->wants_ns; /* that was not the client's time */
-		set_turn(first, RUNS);
-	}
-	atomic_fetch_add(&t.counters->wanted, 1);
-	atomic_fetch_add(&t.counters->turns_back, 1);
-	send_note();
-}
-
-static void look_at_clients(void)
-{
-	const uint64_t now = sgpu_now_ns();
-
-	if (now - t.looked_ns < LOOK_MS * MS) {
-		return;
-	}
-	t.looked_ns = now;
-	for (unsigned i = 0; i < t.count; i++) {
-		look_at_client(t.work[i], now);
-	}
-}
-
 /* ---- the loop ---- */
 
 /* The supervisor hands over a connection, or wants an end. One that has gone takes its clients
@@ -429,17 +314,12 @@ static void hear_supervisor(void)
 	} else if (rc == SGPU_OK && kind == WIRE_PRESS &&
 		   wire_receive(SERVE_CONTROL_FD, kind, &word, sizeof(word), NULL, 0, NULL) ==
 			   SGPU_OK) {
-		t.press_ns = sgpu_now_ns() + PRESS_MS * MS;
-		requests_press(t.press_ns);
+		requests_press(sgpu_now_ns() + PRESS_MS * MS);
 		/* One that is to make room ends its sessions after that time, whatever goes on in
 		 * them. */
 		sessions_end(t.draining && sgpu_now_ns() - t.drain_ns >= t.server->stall_ns ? 0
 			     : t.server->stall_ns > 0 ? t.server->stall_ns
 						      : 1);
-	} else if (rc == SGPU_OK && kind == WIRE_RESUME &&
-		   wire_receive(SERVE_CONTROL_FD, kind, &word, sizeof(word), NULL, 0, NULL) ==
-			   SGPU_OK) {
-		resume_work();
 	} else if (!(rc == SGPU_OK && kind == WIRE_LIMITS &&
 		     serve_limits_take(&t.server->worker)) &&
 		   !t.left) {
@@ -470,10 +350,10 @@ static void look_for_stuck(void)
 {
 	const uint64_t now = sgpu_now_ns();
 
-	if (now - t.stuck_looked_ns < STUCK_LOOK_MS * MS) {
+	if (now - t.looked_ns < STUCK_LOOK_MS * MS) {
 		return;
 	}
-	t.stuck_looked_ns = now;
+	t.looked_ns = now;
 	for (unsigned i = 0; i < t.count; i++) {
 		struct sgpu_run_progress progress;
 
@@ -494,16 +374,11 @@ static void take_events(void)
 	t.fds[1] = (struct pollfd){ .fd = t.wake_fd, .events = POLLIN };
 	t.fds[2] = (struct pollfd){ .fd = t.signal_fd, .events = POLLIN };
 	for (unsigned i = 0; i < count; i++) {
-		const struct work *work = t.work[i];
-
-		t.fds[FIXED_FDS + i] = (struct pollfd){ .fd = work->connection, .events = POLLIN };
-		t.fds[FIXED_FDS + count + i] =
-			(struct pollfd){ .fd = work->turn == STALLED ? work->in_fd : -1,
-					 .events = POLLIN };
+		t.fds[FIXED_FDS + i] =
+			(struct pollfd){ .fd = t.work[i]->connection, .events = POLLIN };
 	}
-	const int ready = poll(t.fds, FIXED_FDS + 2 * count, count > 0 ? LOOK_MS : -1);
+	const int ready = poll(t.fds, FIXED_FDS + count, count > 0 ? STUCK_LOOK_MS : -1);
 
-	look_at_clients();
 	look_for_stuck(); /* by the clock: a client that never stops asking keeps nobody from it */
 	if (ready <= 0) {
 		return;
@@ -511,9 +386,6 @@ static void take_events(void)
 	for (unsigned i = 0; i < count; i++) {
 		if (t.fds[FIXED_FDS + i].revents) {
 			hear_client(t.work[i]);
-		}
-		if (t.fds[FIXED_FDS + count + i].revents) {
-			look_at_client(t.work[i], sgpu_now_ns());
 		}
 	}
 	if (t.fds[2].revents &&
@@ -575,7 +447,7 @@ static int open_loop(struct sgpu_error *error)
 	t.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	t.signal_fd = signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK);
 	t.work = calloc(t.server->submissions, sizeof(struct work *));
-	t.fds = calloc(FIXED_FDS + 2 * (size_t)t.server->submissions, sizeof(*t.fds));
+	t.fds = calloc(FIXED_FDS + (size_t)t.server->submissions, sizeof(*t.fds));
 	if (t.wake_fd < 0 || t.signal_fd < 0) {
 		return sgpu_fail_errno(error, "cannot make an event descriptor");
 	}

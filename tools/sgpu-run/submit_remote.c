@@ -5,11 +5,8 @@
  * only once the server has said that it is complete.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,7 +18,6 @@
 #include <sgpu/io.h>
 #include <sgpu/sniff.h>
 
-#include "handed.h"
 #include "report.h"
 #include "submit.h"
 #include "wire.h"
@@ -37,85 +33,95 @@ struct remote {
 	const struct request *request;
 	int connection, signal_fd;
 	struct sgpu_output response;
-	int memory_fd; /* the response in memory, where its place is none that a server takes; or -1
-			*/
-	bool queued, taken;	     /* queued: it waits for a turn */
+	int batch_fd, memory_fd; /* the batch and the response in memory, where a server does not
+				    take them as they are; or -1 */
+	uint64_t deadline_ns;	 /* 0: none */
+	bool queued, taken;	 /* queued: it waits for a turn */
 	uint64_t heard_ns, asked_ns; /* when the worker last said something, and was last asked
 					whether it is late */
 	struct wire_answer answer;
 };
 
-/* ---- a batch that a server does not take as it is: through a pipe ---- */
-struct relay {
-	int from, to;
-	const char *name;
-	struct sgpu_error error; /* of reading; set before `failed` */
-	atomic_bool failed;
-};
-
-static void *relay_bytes(void *argument)
+/* ---- what a server does not take as it is: by way of memory ---- */
+static int make_memory(const char *name, int *fd, struct sgpu_error *error)
 {
-	struct relay *relay = argument;
-	char *buffer = malloc(COPY_SIZE);
-	ssize_t got = 1;
-	int rc = buffer ? SGPU_OK : sgpu_fail_nomem(&relay->error);
-
-	while (rc == SGPU_OK && got > 0) {
-		got = read(relay->from, buffer,
-			   COPY_SIZE); /* what is there: the server need not wait for more */
-		if (got < 0 && errno != EINTR) {
-			rc = sgpu_fail_errno(&relay->error, "cannot read '%s'", relay->name);
-		} else if (got < 0) {
-			got = 1;
-		} else if (sgpu_write(relay->to, "the server", buffer, (size_t)got, NULL) !=
-			   SGPU_OK) {
-			got = 0; /* the server wants no more, and says why */
-		}
-	}
-	atomic_store(&relay->failed, rc != SGPU_OK);
-	close(relay->to);
-	free(buffer);
-	return NULL;
+	*fd = memfd_create(name, MFD_CLOEXEC);
+	return *fd < 0 ? sgpu_fail_errno(error, "cannot make a memory file") : SGPU_OK;
 }
 
-/* It ends with the process at the latest: what it reads from may never end. */
-static int start_relay(struct relay *relay, const struct request *r, int *fd,
-		       struct sgpu_error *error)
+static bool is_late(const struct remote *m)
 {
-	sigset_t all, old;
-	pthread_t thread;
-	int ends[2];
+	return m->deadline_ns != 0 && sgpu_now_ns() >= m->deadline_ns;
+}
 
-	if (pipe2(ends, O_CLOEXEC) != 0) {
-		return sgpu_fail_errno(error, "cannot make a pipe");
-	}
-	*relay = (struct relay){ .from = r->in_fd, .to = ends[1], .name = r->in_name };
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	errno = pthread_create(&thread, NULL, relay_bytes, relay);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (errno != 0) {
-		close(ends[0]);
-		close(ends[1]);
-		return sgpu_fail_errno(error, "cannot start a thread");
-	}
-	pthread_detach(thread);
-	*fd = ends[0];
+/* Whether there is something to read, or nothing more will come. */
+static int wait_for_input(const struct remote *m, int fd, struct sgpu_error *error)
+{
+	struct pollfd input = { .fd = fd, .events = POLLIN };
+
+	do {
+		if (sgpu_io_interrupted()) {
+			return sgpu_fail(error, SGPU_ECANCELED, "the run was stopped");
+		}
+		if (is_late(m)) {
+			return sgpu_fail(error, SGPU_ETIMEOUT,
+					 "the batch did not arrive before the deadline");
+		}
+	} while (poll(&input, 1, SHOW_MS) <= 0);
 	return SGPU_OK;
 }
 
+/* All of it is there before a server hears of it, which waits for nobody's pipe. What begins as no
+ * batch is brought only so far that the server can say what it is. */
+static int bring_batch(struct remote *m, struct sgpu_error *error)
+{
+	static const char first_name[] = "batch.json";
+	const struct request *r = m->request;
+	char *buffer = malloc(COPY_SIZE);
+	uint64_t all = 0;
+	ssize_t got = 1;
+	int rc = buffer ? make_memory("sgpu-run batch", &m->batch_fd, error)
+			: sgpu_fail_nomem(error);
+
+	while (rc == SGPU_OK && got > 0) {
+		rc = wait_for_input(m, r->in_fd, error);
+		got = rc == SGPU_OK ? read(r->in_fd, buffer, COPY_SIZE) : 0;
+		if (got > 0) {
+			rc = sgpu_write(m->batch_fd, "memory", buffer, (size_t)got, error);
+			all += (uint64_t)got;
+		} else if (got < 0 && (errno == EINTR || errno == EAGAIN)) {
+			got = 1;
+		} else if (got < 0) {
+			rc = sgpu_fail_errno(error, "cannot read '%s'", r->in_name);
+		}
+		if (rc == SGPU_OK && all == (uint64_t)got &&
+		    memcmp(buffer, first_name,
+			   all < sizeof(first_name) ? all : sizeof(first_name))) {
+			break;
+		}
+	}
+	free(buffer);
+	if (rc == SGPU_OK && all == 0) {
+		return sgpu_fail_sniffed(error, r->in_fd, r->in_name, "", 0, "a batch");
+	}
+	return rc == SGPU_OK && lseek(m->batch_fd, 0, SEEK_SET) != 0
+		       ? sgpu_fail_errno(error, "cannot read memory")
+		       : rc;
+}
+
 /* ---- the response ---- */
+static const char *out_name(const struct remote *m)
+{
+	return cli_is_standard(m->request->output) ? "standard output" : m->request->output;
+}
+
 static int open_response(struct remote *m, struct sgpu_error *error)
 {
 	int rc = cli_output_take(&m->response, m->request->output, 0666, error);
 
-	if (rc == SGPU_OK && !handed_response_is_taken(m->response.fd)) {
-		m->memory_fd = memfd_create("sgpu-run response", MFD_CLOEXEC);
-		if (m->memory_fd < 0) {
-			rc = sgpu_fail_errno(error, "cannot make a memory file");
-		}
-	}
-	return rc;
+	return rc == SGPU_OK && !wire_takes_response(m->response.fd)
+		       ? make_memory("sgpu-run response", &m->memory_fd, error)
+		       : rc;
 }
 
 static int copy_response(const struct remote *m, struct sgpu_error *error)
@@ -129,10 +135,7 @@ static int copy_response(const struct remote *m, struct sgpu_error *error)
 		rc = sgpu_pread(m->memory_fd, "the response", buffer, COPY_SIZE, position, &got,
 				error);
 		if (rc == SGPU_OK) {
-			rc = sgpu_write(m->response.fd,
-					cli_is_standard(m->request->output) ? "standard output"
-									    : m->request->output,
-					buffer, got, error);
+			rc = sgpu_write(m->response.fd, out_name(m), buffer, got, error);
 		}
 		position += got;
 	}
@@ -148,25 +151,29 @@ static int show_response(struct remote *m, struct sgpu_error *error)
 }
 
 /* ---- the connection ---- */
-static int send_request(const struct remote *m, int in_fd, struct sgpu_error *error)
+static int send_request(const struct remote *m, struct sgpu_error *error)
 {
 	const struct request *r = m->request;
-	const int fds[] = { in_fd, m->memory_fd >= 0 ? m->memory_fd : m->response.fd };
+	const int fds[] = { m->batch_fd >= 0 ? m->batch_fd : r->in_fd,
+			    m->memory_fd >= 0 ? m->memory_fd : m->response.fd };
 	struct wire_submit *message = calloc(1, sizeof(*message));
 	struct stat status;
+	uint64_t now;
 
 	if (!message) {
 		return sgpu_fail_nomem(error);
 	}
-	message->timeout_ns = r->timeout_ns;
+	now = sgpu_now_ns();
+	message->timeout_ns = m->deadline_ns == 0    ? 0
+			      : now < m->deadline_ns ? m->deadline_ns - now
+						     : 1;
 	message->lease = r->lease;
 	if (!cli_is_standard(r->output) && stat(r->output, &status) == 0) {
 		message->replaced_device = status.st_dev;
 		message->replaced_inode = status.st_ino;
 	}
 	snprintf(message->in_name, sizeof(message->in_name), "%s", r->in_name);
-	snprintf(message->out_name, sizeof(message->out_name), "%s",
-		 cli_is_standard(r->output) ? "standard output" : r->output);
+	snprintf(message->out_name, sizeof(message->out_name), "%s", out_name(m));
 	/* A server that refuses at once may have said so and closed. */
 	(void)wire_send(m->connection, WIRE_SUBMIT, message, sizeof(*message), fds, 2);
 	free(message);
@@ -216,18 +223,18 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 
 /* A worker ends what is late, which may take it a while; one that is stopped or hangs does not, and
  * has no word for us. */
-static int check_late(struct remote *m, uint64_t late_ns, struct sgpu_error *error)
+static int check_late(struct remote *m, struct sgpu_error *error)
 {
 	const uint64_t now = sgpu_now_ns();
 	struct wire_plain progress;
 
-	m->heard_ns = m->heard_ns < late_ns ? late_ns : m->heard_ns;
+	m->heard_ns = m->heard_ns < m->deadline_ns ? m->deadline_ns : m->heard_ns;
 	if (now > m->heard_ns && now - m->heard_ns > SILENCE_NS) {
 		return sgpu_fail(
 			error, SGPU_ETIMEOUT,
 			"the deadline passed, and the worker that runs the batch does not answer");
 	}
-	if (now > late_ns && now - m->asked_ns > ASK_NS) {
+	if (now > m->deadline_ns && now - m->asked_ns > ASK_NS) {
 		(void)wire_send(m->connection, WIRE_PROGRESS, &progress, sizeof(progress), NULL, 0);
 		m->asked_ns = now;
 	}
@@ -238,8 +245,7 @@ static int check_late(struct remote *m, uint64_t late_ns, struct sgpu_error *err
 static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 {
 	const bool on_terminal = isatty(cli_error_fd) && !cli_quiet && !cli_json;
-	const uint64_t begin = sgpu_now_ns(), timeout = m->request->timeout_ns;
-	const uint64_t late_ns = timeout < UINT64_MAX - begin ? begin + timeout : UINT64_MAX;
+	const uint64_t begin = sgpu_now_ns();
 	struct pollfd fds[2] = { { .fd = m->connection, .events = POLLIN },
 				 { .fd = m->signal_fd, .events = POLLIN } };
 	struct signalfd_siginfo signal;
@@ -261,16 +267,17 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 			return sgpu_fail(error, SGPU_ESYSTEM, "the server at '%s' does not answer",
 					 m->request->service.text);
 		}
-		if (!m->taken && timeout != 0 && sgpu_now_ns() - begin > timeout) {
+		if (!m->taken && is_late(m)) {
 			return sgpu_fail(error, SGPU_ETIMEOUT,
 					 "the server gave the batch no turn before the deadline");
 		}
-		if (m->taken && timeout != 0) {
-			rc = check_late(m, late_ns, error);
+		if (m->taken && m->deadline_ns != 0) {
+			rc = check_late(m, error);
 		}
 		fds[0].revents = fds[1].revents = 0;
 		if (rc < 0 ||
-		    poll(fds, 2, m->taken && !on_terminal && timeout == 0 ? -1 : SHOW_MS) < 0) {
+		    poll(fds, 2, m->taken && !on_terminal && m->deadline_ns == 0 ? -1 : SHOW_MS) <
+			    0) {
 			continue; /* a signal */
 		}
 		if (fds[1].revents &&
@@ -287,20 +294,10 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 
 static int exchange(struct remote *m, struct sgpu_error *error)
 {
-	static struct relay relay; /* of a thread that may outlive the submission */
 	const struct request *r = m->request;
 	struct sgpu_error other;
-	int in_fd = r->in_fd, rc = SGPU_OK;
+	int rc = send_request(m, error);
 
-	if (!handed_batch_is_taken(in_fd)) {
-		rc = start_relay(&relay, r, &in_fd, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = send_request(m, in_fd, error);
-	}
-	if (in_fd != r->in_fd) {
-		close(in_fd);
-	}
 	if (rc == SGPU_OK) {
 		cli_progress_begin("running", 0);
 		rc = wait_for_answer(m, error);
@@ -311,13 +308,6 @@ static int exchange(struct remote *m, struct sgpu_error *error)
 	}
 	*error = m->answer.error;
 	rc = error->code;
-	if (atomic_load(&relay.failed)) {
-		*error = relay.error;
-		rc = error->code;
-	}
-	if (rc == SGPU_ENOINPUT) { /* what the server saw may be our own pipe */
-		rc = sgpu_fail_sniffed(error, r->in_fd, r->in_name, "", 0, "a batch");
-	}
 	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {
 		submit_refuse(m->response.fd, &m->answer.report, error);
 	} else if (show_response(m, &other) != SGPU_OK) {
@@ -333,12 +323,17 @@ int submit_remote(const struct request *r)
 	struct remote m = { .request = r,
 			    .connection = -1,
 			    .signal_fd = -1,
+			    .batch_fd = -1,
 			    .memory_fd = -1,
 			    .response = SGPU_OUTPUT_INIT };
+	const uint64_t now = sgpu_now_ns();
 	struct sgpu_error error = { 0 };
 	sigset_t usr1;
 	int rc;
 
+	if (r->timeout_ns) {
+		m.deadline_ns = r->timeout_ns < UINT64_MAX - now ? now + r->timeout_ns : UINT64_MAX;
+	}
 	sigemptyset(&usr1);
 	sigaddset(&usr1, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &usr1, NULL);
@@ -347,6 +342,9 @@ int submit_remote(const struct request *r)
 	if (rc == SGPU_OK && !cli_binary_output(m.response.fd)) {
 		sgpu_output_close(&m.response);
 		return 2;
+	}
+	if (rc == SGPU_OK && !wire_takes_batch(r->in_fd)) {
+		rc = bring_batch(&m, &error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_service_connect(&r->service, &m.connection, &error);
@@ -357,11 +355,11 @@ int submit_remote(const struct request *r)
 		sgpu_hint(&error, "--local runs the batch in this process");
 	}
 	sgpu_output_close(&m.response);
-	for (size_t i = 0; i < 3; i++) {
-		const int fd = i == 0 ? m.connection : i == 1 ? m.memory_fd : m.signal_fd;
+	for (size_t i = 0; i < 4; i++) {
+		const int fds[] = { m.connection, m.batch_fd, m.memory_fd, m.signal_fd };
 
-		if (fd >= 0) {
-			close(fd);
+		if (fds[i] >= 0) {
+			close(fds[i]);
 		}
 	}
 	return rc == SGPU_OK				       ? 0

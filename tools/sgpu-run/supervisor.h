@@ -33,10 +33,9 @@ struct tenant {
 			or start_ns */
 	uint64_t sums[SERVE_SUMS]; /* by workers that are buried, and of those that were refused for
 				      a limit */
-	unsigned waiting, in_flight, stalled; /* as turns_give counted them last */
-	unsigned wanting;		      /* of those that stalled: these want a turn again */
-	unsigned asking, requests; /* requests that wait for a worker, and that workers have */
-	struct process *process;   /* takes its work, or NULL */
+	unsigned waiting, in_flight; /* as turns_give counted them last */
+	unsigned asking, requests;   /* requests that wait for a worker, and that workers have */
+	struct process *process;     /* takes its work, or NULL */
 };
 
 struct caller {

@@ -91,8 +91,7 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 {
 	const struct share *share = &s->shares.of[t - s->tenants];
 	json_t *tenant;
-	uint64_t sums[SERVE_SUMS], in_flight = 0, stalled = 0, waiting = 0, sessions = 0,
-				   device = 0, host = 0;
+	uint64_t sums[SERVE_SUMS], in_flight = 0, waiting = 0, sessions = 0, device = 0, host = 0;
 
 	for (int k = 0; k < SERVE_SUMS; k++) {
 		sums[k] = t->sums[k];
@@ -107,25 +106,22 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 			sums[k] += p->said.sums[k];
 		}
 		in_flight += process_in_flight(p);
-		stalled += process_stalled(p);
 		sessions += p->said.sessions;
 		device += p->said.device_bytes;
 		host += p->said.host_bytes;
-		waiting += process_wanting(p);
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		waiting += s->callers[i].tenant == t && !s->callers[i].request;
 	}
-	tenant = json_pack(
-		"{s:I, s:o, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
-		"uid", (json_int_t)t->uid, "user", cli_json_text(t->user), "weight",
-		(json_int_t)t->rule.weight, "priority", t->rule.high ? "high" : "normal", "limits",
-		describe_limits(&t->rule), "waiting", (json_int_t)waiting, "in_flight",
-		(json_int_t)in_flight, "stalled", (json_int_t)stalled, "sessions",
-		(json_int_t)sessions, "device_bytes", (json_int_t)device, "host_bytes",
-		(json_int_t)host, "bytes_in", (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
-		(json_int_t)sums[SERVE_BYTES_OUT], "busy_ns", (json_int_t)share->used_ns, "latency",
-		describe_latency(sums));
+	tenant = json_pack("{s:I, s:o, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
+			   "uid", (json_int_t)t->uid, "user", cli_json_text(t->user), "weight",
+			   (json_int_t)t->rule.weight, "priority", t->rule.high ? "high" : "normal",
+			   "limits", describe_limits(&t->rule), "waiting", (json_int_t)waiting,
+			   "in_flight", (json_int_t)in_flight, "sessions", (json_int_t)sessions,
+			   "device_bytes", (json_int_t)device, "host_bytes", (json_int_t)host,
+			   "bytes_in", (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
+			   (json_int_t)sums[SERVE_BYTES_OUT], "busy_ns", (json_int_t)share->used_ns,
+			   "latency", describe_latency(sums));
 	describe_results(tenant, sums);
 	return tenant;
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Turns: how many batches run at once is limited, and shares.h says whose is next. A batch has a
- * turn from the moment at which its connection is handed over until its worker has closed it, but
- * not while its worker says that it waits for its client: it reads nothing more then until it has a
- * turn again. A worker that says something else than is true does so for its own tenant alone.
- * Requests need a worker, but no turn.
+ * turn from the moment at which its connection is handed over until its worker has closed it. It
+ * lies in a file, so that nobody waits for its client meanwhile. Requests need a worker, but no
+ * turn.
  */
 #include "supervisor.h"
 
@@ -123,17 +122,15 @@ void turns_apply_rules(struct supervisor *s)
 }
 
 /* ---- what there is ---- */
-/* A tenant's batches that wait count only as far as its limit lets them begin. Without a worker
- * that takes them, those that have begun already can have a turn, and no others. */
+/* A tenant's batches that wait count only as far as its limit lets them begin. */
 static void tell_shares(struct supervisor *s, const struct tenant *t)
 {
 	const unsigned room =
 		t->in_flight < t->rule.in_flight ? t->rule.in_flight - t->in_flight : 0;
 	const unsigned i = (unsigned)(t - s->tenants);
 
-	shares_set(&s->shares, i, (t->waiting < room ? t->waiting : room) + t->wanting,
-		   t->in_flight - t->stalled);
-	s->shares.of[i].barred = !t->process && t->wanting == 0;
+	shares_set(&s->shares, i, t->waiting < room ? t->waiting : room, t->in_flight);
+	s->shares.of[i].barred = !t->process;
 }
 
 /* It has a worker for something else than turns, which are charged by themselves. */
@@ -146,7 +143,7 @@ static bool keeps_worker(const struct supervisor *s, const struct tenant *t)
 
 		keeps = p->pid && p->tenant == t && p->said.sessions > 0;
 	}
-	return keeps && t->in_flight == t->stalled;
+	return keeps && t->in_flight == 0;
 }
 
 /* It has a worker that leaves, and limits that hold for all of its workers together; or its last
@@ -169,7 +166,7 @@ static void count_all(struct supervisor *s)
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		struct tenant *t = &s->tenants[i];
 
-		t->waiting = t->in_flight = t->stalled = t->wanting = t->asking = t->requests = 0;
+		t->waiting = t->in_flight = t->asking = t->requests = 0;
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		const struct caller *c = &s->callers[i];
@@ -186,8 +183,6 @@ static void count_all(struct supervisor *s)
 		}
 		if (p->pid && p->tenant) {
 			p->tenant->in_flight += (unsigned)process_in_flight(p);
-			p->tenant->stalled += (unsigned)process_stalled(p);
-			p->tenant->wanting += (unsigned)process_wanting(p);
 			p->tenant->requests += (unsigned)process_requests(p);
 		}
 	}
@@ -247,32 +242,8 @@ static bool hand_over(struct caller *caller)
 	return true;
 }
 
-/* Who has begun comes before who has not. */
-static struct process *find_wanting(struct supervisor *s, const struct tenant *tenant)
-{
-	for (int i = 0; tenant->wanting > 0 && i < SERVE_WORKERS_MAX; i++) {
-		struct process *p = &s->processes[i];
-
-		if (p->pid && p->tenant == tenant && process_wanting(p) > 0) {
-			return p;
-		}
-	}
-	return NULL;
-}
-
 static void give_turn(struct supervisor *s, struct tenant *tenant)
 {
-	struct process *wanting = find_wanting(s, tenant);
-
-	if (wanting) {
-		tenant->wanting--;
-		if (process_resume(wanting)) {
-			tenant->stalled--;
-			shares_grant(&s->shares, (unsigned)(tenant - s->tenants));
-		}
-		tell_shares(s, tenant);
-		return;
-	}
 	tenant->waiting--;
 	if (hand_over(find_first_caller(s, tenant))) {
 		tenant->process->handed++;
@@ -350,7 +321,7 @@ void turns_give(struct supervisor *s)
 	count_all(s);
 	workers_give(s);
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
-		s->shares.of[i].barred = !s->tenants[i].process && s->tenants[i].wanting == 0;
+		s->shares.of[i].barred = !s->tenants[i].process;
 	}
 	while ((next = shares_next(&s->shares, s->server->running)) >= 0) {
 		give_turn(s, &s->tenants[next]);

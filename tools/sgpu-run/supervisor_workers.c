@@ -167,7 +167,7 @@ static struct process *find_busy(struct supervisor *s, uint64_t now)
 	return busy;
 }
 
-/* Batches that have waited for their clients for long, and sessions that have had nothing to do for
+/* Leases that have waited for their clients for long, and sessions that have had nothing to do for
  * long, end. */
 static void press(struct supervisor *s, uint64_t now)
 {
@@ -182,7 +182,7 @@ static void press(struct supervisor *s, uint64_t now)
 		const bool wanted = s->lacking > 0 || (p->tenant && p->tenant->awaits);
 
 		if (p->pid && p->control >= 0 && wanted &&
-		    (process_stalled(p) > 0 || process_requests(p) > 0 || p->said.sessions > 0)) {
+		    (process_requests(p) > 0 || p->said.sessions > 0)) {
 			(void)wire_send(p->control, WIRE_PRESS, &others_wait, sizeof(others_wait),
 					NULL, 0);
 		}

@@ -58,7 +58,7 @@ const struct cli_option serve_options[] = {
 	{ "lease-life", 0, "DURATION", "how long a lease stays that nobody uses (default: 1m)",
 	  CLI_DURATION(struct server, lease_ns, 0) },
 	{ "stall", 0, "DURATION",
-	  "how long a batch may wait for its client while others lack a worker (default: 10s)",
+	  "how long a lease or session may stay unused while others lack a worker (default: 10s)",
 	  CLI_DURATION(struct server, stall_ns, 0) },
 	{ "drain", 0, "DURATION", "how long work may go on after SIGTERM (default: 30s)",
 	  CLI_DURATION(struct server, drain_ns, 0) },

@@ -7,13 +7,20 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 #include <sgpu/io.h>
+
+#ifndef XFS_SUPER_MAGIC
+#define XFS_SUPER_MAGIC 0x58465342
+#endif
 
 enum { MAGIC = 0x53475055, RECEIVED_FDS = 16 };
 
@@ -220,4 +227,44 @@ void wire_clean(struct wire_answer *answer)
 	if (answer->error.code > SGPU_OK || answer->error.code < SGPU_EREFUSED) {
 		answer->error.code = SGPU_ESYSTEM;
 	}
+}
+
+/* ---- descriptors of batches and responses ---- */
+/* Even fstat and fstatfs ask the server behind a FUSE file. So a file is first told by what the
+ * kernel knows by itself. No file system without a device but tmpfs has seals. One with a device is
+ * root's to mount. */
+static bool is_memory_or_disk(int fd)
+{
+	struct statx status;
+	struct statfs system;
+
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &status) != 0 ||
+	    !S_ISREG(status.stx_mode)) {
+		return false;
+	}
+	if (fcntl(fd, F_GET_SEALS) >= 0) {
+		return true;
+	}
+	return status.stx_dev_major != 0 && fstatfs(fd, &system) == 0 &&
+	       (system.f_type == EXT4_SUPER_MAGIC || system.f_type == XFS_SUPER_MAGIC);
+}
+
+static bool has_mode(int fd, bool writes)
+{
+	const int flags = fcntl(fd, F_GETFL);
+
+	return flags >= 0 && !(flags & (O_PATH | O_DIRECT)) &&
+	       ((flags & O_ACCMODE) == O_RDWR ||
+		(flags & O_ACCMODE) == (writes ? O_WRONLY : O_RDONLY)) &&
+	       !(writes && (flags & O_APPEND));
+}
+
+bool wire_takes_batch(int fd)
+{
+	return has_mode(fd, false) && is_memory_or_disk(fd);
+}
+
+bool wire_takes_response(int fd)
+{
+	return has_mode(fd, true) && is_memory_or_disk(fd);
 }

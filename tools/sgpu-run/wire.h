@@ -17,9 +17,8 @@
  *                       hears it
  *   worker -> server    WIRE_READY once it can take work; WIRE_NOTE: its counters say something new
  *   server -> worker    WIRE_DRAIN, take no more and end; WIRE_PRESS: others wait for a worker,
- *                       so end what waits for a client; WIRE_RESUME: a turn for a batch that had
- *                       given its own back, and has more to read by now; WIRE_LIMITS, what its
- *                       tenant may have: before anything else when it becomes a tenant's
+ *                       so end what waits for a client; WIRE_LIMITS, what its tenant may have:
+ *                       before anything else when it becomes a tenant's
  *
  * Whoever closes a connection ends what it was for: a client its run, the server its workers.
  */
@@ -56,14 +55,13 @@ enum wire_kind {
 	WIRE_QUOTE,
 	WIRE_QUOTE_IS,
 	WIRE_CLAIMS,
-	WIRE_RESUME,
 	WIRE_LEASE_IS,
 	WIRE_LEASE_DONE,
 	WIRE_LIMITS,
 	WIRE_KINDS
 };
 
-enum { WIRE_TEXT_MAX = 1 << 20, WIRE_VERSION = 5 };
+enum { WIRE_TEXT_MAX = 1 << 20, WIRE_VERSION = 6 };
 
 struct wire_header {
 	uint32_t magic;
@@ -132,7 +130,7 @@ struct wire_quote {
 	uint8_t nonce[64];
 };
 
-/* Any message without a body: status, progress, queued, taken, ready, note, drain, press, resume,
+/* Any message without a body: status, progress, queued, taken, ready, note, drain, press,
  * lease done; and the status, whose descriptor is a memory file of JSON, at most WIRE_TEXT_MAX
  * bytes. WIRE_QUOTE_IS, and WIRE_CLAIMS from the worker to the process that signs, have such a
  * file, too. */
@@ -166,6 +164,14 @@ bool wire_is_request(enum wire_kind kind);
 
 /* Sends an answer that is an error. */
 void wire_refuse(int socket, const struct sgpu_error *error);
+
+/* Whether the server takes the descriptor as a batch, or as the place of a response: files in
+ * memory (tmpfs, memfd) and on a disk, on which no call can block for ever. Not pipes, whose other
+ * end is the client's, network file systems, FUSE, overlays, of which a part may be either, and
+ * files that show the kernel or another process: a client copies all these through memory of its
+ * own. Never blocks, either. */
+bool wire_takes_batch(int fd);
+bool wire_takes_response(int fd);
 
 /* Makes an answer from another process fit to be printed. */
 void wire_clean(struct wire_answer *answer);
