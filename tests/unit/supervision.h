@@ -16,7 +16,6 @@
 #include <sgpu/base.h>
 
 #include "../../tools/sgpu-run/supervisor.h"
-#include "../../tools/sgpu-run/closing.h"
 #include "lying.h"
 #include "unit.h"
 

@@ -12,7 +12,6 @@
 #include <stdio.h>
 
 #include <jansson.h>
-
 #include <sgpu/error.h>
 #include <sgpu/io.h>
 
@@ -276,5 +275,17 @@ void cli_signals_gently(void (*stop)(void));
 /* After clean-up: dies by the signal that came, if one did, or by SIGPIPE when whoever read an
  * output has gone; else returns status. */
 int cli_finish(int status);
+
+/* Keeps what a process holds, keys and plaintext, out of core files and out of other processes'
+ * reach. */
+
+/* Why the process is left open, or NULL: a build for a sanitizer, whose leak checker attaches to
+ * its own process; or SGPU_DEBUG in the environment, for whoever has to debug it. A quote of such a
+ * process says so. */
+const char *cli_harden_off(void);
+
+/* First, before any thread: no core file, no attaching, no new privileges. Warns of what cannot be
+ * had. cli_main does it for tools that say so. */
+void cli_harden(void);
 
 #endif

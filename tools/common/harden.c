@@ -3,14 +3,12 @@
  * Who holds keys and plaintext leaves no core file, lets no other process of the same user attach,
  * and nothing that it starts gains rights.
  */
-#include "cli_harden.h"
+#include "cli.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-
-#include "cli.h"
 
 /* The leak checker attaches to its own process. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See ask.h.
+ * See wire.h.
  */
-#include "ask.h"
+#include "wire.h"
 
 #include <poll.h>
 #include <stdlib.h>

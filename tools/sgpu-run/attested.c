@@ -4,7 +4,7 @@
  * process and goes with it: a batch that is sealed to it opens in the program that was measured, or
  * nowhere, and so does a session that is bound to it.
  */
-#include "attested.h"
+#include "worker.h"
 
 #include <stdlib.h>
 #include <time.h>

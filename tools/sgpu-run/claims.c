@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See claims.h. The lock is made, and held, before the directory, and removed after it.
+ * See spool_private.h. The lock is made, and held, before the directory, and removed after it.
  */
-#include "claims.h"
+#include "spool_private.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See closing.h.
+ * See supervisor.h.
  */
-#include "closing.h"
+#include "supervisor.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "confinement.h"
+#include "harden.h"
 
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See devices.h.
+ * See worker.h.
  */
-#include "devices.h"
+#include "worker.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -24,8 +24,6 @@
 
 #include <sgpu/base.h>
 
-#include "drain_private.h"
-
 enum {
 	UNDER_WAY_MIN = 8,
 	UNDER_WAY_MAX = 64,

@@ -11,7 +11,7 @@
 
 #include <sgpu/base.h>
 
-#include "drain_private.h"
+#include "drain.h"
 #include "report.h"
 
 void drain_put(struct queue *queue, struct flight *flight)

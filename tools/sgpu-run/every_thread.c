@@ -4,7 +4,7 @@
  * block that one, as a library's own threads do with all others, and nothing here changes its user
  * id. The handler is set for this alone.
  */
-#include "every_thread.h"
+#include "harden.h"
 
 #include <dirent.h>
 #include <errno.h>

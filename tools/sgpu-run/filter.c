@@ -5,7 +5,6 @@
  * allowed fails with ENOSYS, for which libraries have another way. Modules, which could take the
  * handler away, are not in this process.
  */
-#include "filter_calls.h"
 #include "harden.h"
 
 #include <errno.h>

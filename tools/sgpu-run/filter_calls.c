@@ -2,7 +2,7 @@
  *
  * Names and numbers, by what the calls are for. Those whose arguments matter are in filter.c.
  */
-#include "filter_calls.h"
+#include "harden.h"
 
 #include <stddef.h>
 #include <sys/syscall.h>

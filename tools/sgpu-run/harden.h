@@ -7,10 +7,15 @@
 #define SGPU_RUN_HARDEN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
+#include <jansson.h>
+#include <sgpu/device.h>
 #include <sgpu/error.h>
+#include <sgpu/io.h>
+#include <sgpu/stage.h>
 
-#include "cli_harden.h"
+#include "cli.h"
 
 /* What a process goes on to do. */
 enum harden_kind {
@@ -39,5 +44,85 @@ struct harden_finding {
 enum { HARDEN_FINDINGS = 6 };
 /* Hardens this process as a runner, before any thread, and looks at what that has given. */
 void harden_look(struct harden_finding findings[HARDEN_FINDINGS]);
+
+/* The system calls that a runner makes, and those that none ever needs. */
+
+struct filter_call {
+	const char *name;
+	unsigned number;
+};
+
+/* Each ends with a NULL name. */
+extern const struct filter_call filter_needed[];  /* on the CPU device, whatever their arguments */
+extern const struct filter_call filter_signer[];  /* by the process that signs quotes */
+extern const struct filter_call filter_refused[]; /* on any device */
+
+/* Has every thread of the process do something, as the kernel's Landlock is one of threads. */
+
+/* `body` is called in each thread, in a signal handler of the others, and last in the calling one,
+ * until no thread is left that was not called; those that it starts are expected to inherit what it
+ * does. Errors: SGPU_ESYSTEM: one of them said false, or did not come. */
+SGPU_MUST_CHECK int every_thread(bool (*body)(void), struct sgpu_error *error);
+
+/* What the runner may open once everything of its own is open: files of the system, folders of
+ * --files, regions, and names for its outputs; and what the process that signs its quotes may. So a
+ * fault in it gets at no key file, nor at anything else of its user. */
+
+enum { LANDLOCK_FOLDERS_MAX = 8, LANDLOCK_REPORTS_MAX = 2 };
+
+/* A directory that is open. */
+struct landlock_directory {
+	int fd;
+	bool moves; /* files in it are renamed from one directory to another, too, and directories
+		       are removed */
+};
+
+struct landlock_needs {
+	const struct sgpu_files *files; /* to be read, or NULL */
+	const struct sgpu_output
+		*outputs[LANDLOCK_FOLDERS_MAX]; /* open: what they need to get their names */
+	int output_count;
+	const char *states[LANDLOCK_FOLDERS_MAX]; /* folders to be read and written */
+	int state_count;
+	struct landlock_directory directories[LANDLOCK_FOLDERS_MAX]; /* to be read and written */
+	int directory_count;
+	char *const *inputs; /* files to be read */
+	size_t input_count;
+	bool gpu;
+	bool bare; /* nothing of the system, and no regions */
+	bool tpm;
+	const char *reports[LANDLOCK_REPORTS_MAX]; /* folders in which the platform makes reports;
+						      NULL: none */
+};
+
+/* The kernel's version of Landlock; 0: none, or this build or SGPU_DEBUG does without. */
+int landlock_version(void);
+
+/* The folder that a run may read and that holds `path`, or NULL: no key may lie there. state: a
+ * folder of its own, or NULL. */
+const char *landlock_above(const char *path, const char *state);
+
+/* From then on no thread of the process opens anything else. Errors: SGPU_EUNAVAILABLE, if the
+ * kernel has no Landlock, or one that knows no moves where they are needed: nothing is confined.
+ * SGPU_ESYSTEM and SGPU_ENOMEM: it has, but threads may not be confined. */
+SGPU_MUST_CHECK int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error);
+
+/* What confines the runner and the modules that it runs: said at the start where it lacks
+ * something, and in the quote. */
+
+/* Asks the device, and warns of what modules go without. Errors: SGPU_EUNAVAILABLE: they cannot be
+ * run. */
+SGPU_MUST_CHECK int confinement_of_modules(struct sgpu_device *device,
+					   struct sgpu_module_confinement *modules,
+					   struct sgpu_error *error);
+/* The claim `confinement` of a quote: "seccomp", "landlock", and "modules" unless that is NULL.
+ * NULL: out of memory. */
+json_t *confinement_claim(bool filtered, bool confined,
+			  const struct sgpu_module_confinement *modules);
+
+/* What holds for modules of the CPU device on this machine, tried, under the names of that claim.
+ */
+enum { CONFINEMENT_FINDINGS = 6 };
+void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS]);
 
 #endif

@@ -15,7 +15,6 @@
 
 #include "cli.h"
 #include "harden.h"
-#include "landlock.h"
 
 static void note(struct harden_finding *finding, const char *name, const char *title, bool holds,
 		 const char *good, const char *bad)

@@ -2,7 +2,7 @@
  *
  * The files of the runner's own secrets: what they are, and that no descriptor of them stays.
  */
-#include "key_files.h"
+#include "worker.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include <sgpu/base.h>
 
 #include "cli.h"
-#include "landlock.h"
+#include "harden.h"
 
 /* -1: the key is named by a path. */
 static int descriptor_of(const char *key)

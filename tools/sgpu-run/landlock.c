@@ -3,7 +3,7 @@
  * Landlock by its system calls: the C library has no functions for them. The rules are kept to the
  * rights that the kernel's version knows.
  */
-#include "landlock.h"
+#include "harden.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +19,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "cli_harden.h"
-#include "every_thread.h"
+#include "cli.h"
 
 /* The same on all architectures. */
 enum { CREATE_RULESET = 444, ADD_RULE = 445, RESTRICT_SELF = 446 };

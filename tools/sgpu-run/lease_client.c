@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ask.h"
+#include "wire.h"
 
 enum { PATIENCE_S = 90 }; /* the server may have to start a worker */
 

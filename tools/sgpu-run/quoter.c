@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See quoter.h. Its messages are those of wire.h, over a pair of sockets.
+ * See requests.h. Its messages are those of wire.h, over a pair of sockets.
  */
-#include "quoter.h"
+#include "requests.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,6 @@
 
 #include "attest/collect/evidence.h"
 #include "harden.h"
-#include "landlock.h"
 #include "serve.h"
 #include "wire.h"
 

@@ -8,9 +8,6 @@
 
 #include <sgpu/base.h>
 
-#include "serve_quote.h"
-#include "serve_session.h"
-
 static struct {
 	struct serve_counters *counters;
 	int wake_fd;

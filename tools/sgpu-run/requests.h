@@ -7,6 +7,9 @@
 #ifndef SGPU_RUN_REQUESTS_H
 #define SGPU_RUN_REQUESTS_H
 
+#include <jansson.h>
+#include <sgpu/attest.h>
+
 #include "serve.h"
 #include "wire.h"
 
@@ -62,5 +65,51 @@ bool serve_limits_take(const struct worker *worker);
  * place. Any thread. */
 void requests_wear_out(void);
 bool requests_worn_out(void);
+
+/* The process that signs the quotes of a worker of sgpu-run serve: a child of the worker, which has
+ * the attestation key and nothing else of it. Once, before the worker takes what clients send, it
+ * is told the claims; from then on it is told nonces. So a worker that a batch has taken over gets
+ * no quote but of the key that it has anyway, and no attestation key. */
+
+/* Starts it, and waits until it has read the key and the certificate. Before any thread and any
+ * secret. *fd: of the worker's end; the other ends when that is closed. Errors: those of reading
+ * them, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int quoter_start(const char *key, const char *certificate, int *fd,
+				 struct sgpu_error *error);
+/* Tells it the claims: nonce, time, machine and records are its own business. */
+SGPU_MUST_CHECK int quoter_claim(int fd, const json_t *claims, struct sgpu_error *error);
+/* Waits for a quote, in a memory file that is the caller's. One call at a time. Errors:
+ * SGPU_ESYSTEM: the other has ended; those of making a quote. */
+SGPU_MUST_CHECK int quoter_quote(int fd, struct wire_quote *question, int *quote,
+				 struct sgpu_error *error);
+
+/* Quotes of a worker process of sgpu-run serve, for a server with an attestation key. The key that
+ * they name is made by the worker, is in no file, and ends with it. A worker has one tenant for its
+ * life, and so has that key. */
+
+/* In this order, each in its place: before any thread and any key; once the worker is open, before
+ * it is confined; once the counters are there. All do nothing for a server without an attestation
+ * key. */
+SGPU_MUST_CHECK int serve_quote_begin(const struct server *server, struct sgpu_error *error);
+SGPU_MUST_CHECK int serve_quote_claim(struct server *server, struct sgpu_error *error);
+SGPU_MUST_CHECK int serve_quote_start(struct serve_counters *counters, struct sgpu_error *error);
+
+/* WIRE_QUOTE; see requests.h. */
+void serve_quote(const struct request *request);
+
+/* The key that its quotes name, or NULL: sessions are bound to it. */
+const struct sgpu_key *serve_quote_key(void);
+/* What a client is told besides, of a batch that none of the worker's keys opens. */
+void serve_quote_explain(struct sgpu_error *error);
+
+/* Sessions of programs (sgpu/remote.h) in a worker process of sgpu-run serve: a thread each. */
+
+/* A request_fn for WIRE_SESSION. */
+void session_take(const struct request *request);
+/* As many as that at a time, from now on; those that are there stay. By the thread that takes them.
+ */
+void sessions_limit(unsigned count);
+/* Ends those that have had nothing to do for so long. 0: all of them. Does not wait. */
+void sessions_end(uint64_t idle_ns);
 
 #endif

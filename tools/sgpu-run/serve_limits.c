@@ -10,7 +10,6 @@
 
 #include "base/base.h"
 #include "device/backend.h"
-#include "serve_session.h"
 
 /* What a device gives above the limit, for staging buffers and for what lies between buffers: a
  * quarter of it, and this. */

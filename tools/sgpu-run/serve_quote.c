@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See serve_quote.h. One thread asks the process that signs, since the platform may take its time
+ * See requests.h. One thread asks the process that signs, since the platform may take its time
  * for a report. Requests wait for it in a queue that is short: whoever asks for many quotes is told
  * to come again.
  */
-#include "serve_quote.h"
+#include "requests.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -16,7 +16,6 @@
 #include <sgpu/base.h>
 
 #include "harden.h"
-#include "quoter.h"
 
 enum { WAITING_MAX = 16 };
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See serve_session.h. A client brings the memory of a ring and an area as descriptors, and the
+ * See requests.h. A client brings the memory of a ring and an area as descriptors, and the
  * connection is the bell of both sides. From the moment at which a session is taken its thread
  * alone deals with it, also with what a client may make wait: the loop of the worker only tells it
  * to end.
  */
-#include "serve_session.h"
+#include "requests.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -17,7 +17,6 @@
 
 #include "remote/greeting.h"
 #include "tenants.h"
-#include "serve_quote.h"
 
 _Static_assert((int)SGPU_GREETING_VERSION == (int)WIRE_VERSION &&
 		       (int)SGPU_GREETING_SESSION == (int)WIRE_SESSION &&

@@ -23,8 +23,6 @@
 #include "report.h"
 #include "requests.h"
 #include "serve.h"
-#include "serve_quote.h"
-#include "serve_session.h"
 #include "wire.h"
 
 #define MS UINT64_C(1000000)

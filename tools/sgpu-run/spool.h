@@ -24,8 +24,8 @@
 #include <jansson.h>
 #include <sgpu/io.h>
 
-#include "key_files.h"
-#include "landlock.h"
+#include "worker.h"
+#include "harden.h"
 
 #define SPOOL_RESPONSE ".response"
 #define SPOOL_REASON ".reason"

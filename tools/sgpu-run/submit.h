@@ -5,10 +5,9 @@
 #ifndef SGPU_RUN_SUBMIT_H
 #define SGPU_RUN_SUBMIT_H
 
-#include "attested.h"
+#include "worker.h"
 #include "report.h"
 #include "service.h"
-#include "worker.h"
 
 struct request {
 	struct worker worker; /* the key of an attested run is the last of its keys */

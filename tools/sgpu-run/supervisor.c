@@ -17,7 +17,6 @@
 
 #include <sgpu/base.h>
 
-#include "closing.h"
 #include "wire.h"
 
 #define SECOND UINT64_C(1000000000)

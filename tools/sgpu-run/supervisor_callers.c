@@ -12,7 +12,6 @@
 #include <sgpu/base.h>
 
 #include "base/base.h"
-#include "closing.h"
 #include "wire.h"
 
 #define ACCEPT_PAUSE_NS UINT64_C(100000000)

@@ -14,7 +14,7 @@
 #include <sgpu/crypto.h>
 #include <sgpu/device.h>
 
-#include "confinement.h"
+#include "harden.h"
 #include "verbs.h"
 
 const struct cli_option info_options[] = { CLI_COMMON, CLI_END };

@@ -7,7 +7,7 @@
 
 #include <sgpu/attest.h>
 
-#include "ask.h"
+#include "wire.h"
 #include "verbs.h"
 
 /* A server may have to start a worker, and let others have theirs first. */

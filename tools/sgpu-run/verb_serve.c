@@ -9,7 +9,7 @@
 #include <sgpu/base.h>
 #include <sgpu/lease.h>
 
-#include "cli_harden.h"
+#include "cli.h"
 #include "serve.h"
 #include "verbs.h"
 

@@ -8,7 +8,7 @@
 #include <sgpu/io.h>
 #include <sgpu/remote.h>
 
-#include "attested.h"
+#include "worker.h"
 #include "verbs.h"
 
 struct values {

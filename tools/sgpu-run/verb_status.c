@@ -8,7 +8,7 @@
 #include <sgpu/base.h>
 #include <sgpu/json.h>
 
-#include "ask.h"
+#include "wire.h"
 #include "verbs.h"
 
 enum { PATIENCE_S = 10, CELL_MAX = 48, COLUMNS_MAX = 16 };

@@ -10,7 +10,7 @@
 #include <sgpu/base.h>
 #include <sgpu/io.h>
 
-#include "attested.h"
+#include "worker.h"
 #include "harden.h"
 #include "report.h"
 #include "submit.h"

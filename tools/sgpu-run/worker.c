@@ -17,10 +17,9 @@
 #include <sgpu/io.h>
 #include <sgpu/secret.h>
 
-#include "devices.h"
+#include "worker.h"
 #include "harden.h"
 #include "report.h"
-#include "worker.h"
 
 enum { KEYS_SIZE = (WORKER_KEYS_MAX + 1) * sizeof(struct sgpu_key) };
 enum {

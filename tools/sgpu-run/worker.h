@@ -8,15 +8,44 @@
 #define SGPU_RUN_WORKER_H
 
 #include <stdbool.h>
+#include <sys/stat.h>
 
 #include <sgpu/attest.h>
 #include <sgpu/run.h>
+#include <sgpu/stage.h>
 #include "secure/secure.h"
 
 #include "cli.h"
-#include "confinement.h"
-#include "key_files.h"
-#include "landlock.h"
+#include "harden.h"
+
+/* The files that secrets of the runner are read from: once, before the first batch. After that
+ * nothing gets at them. */
+
+enum { KEY_FILES_MAX = 72 };
+
+struct key_files {
+	struct {
+		struct stat status;
+		char *path; /* without links; NULL: it came by a descriptor */
+	} list[KEY_FILES_MAX];
+	int count;
+};
+
+/* Notes the file of a key, as -k takes one, before it is read. No batch gets it from `files` (may
+ * be NULL): one that lies in there is refused (SGPU_EUSAGE), and other names of it are never
+ * fetched. One that the run could read once it is confined, in `state` (may be NULL) for one, is
+ * refused as well (SGPU_EPOLICY). What is no file is left to whoever loads it. */
+SGPU_MUST_CHECK int key_files_note(struct key_files *keys, const char *key,
+				   struct sgpu_files *files, const char *state,
+				   struct sgpu_error *error);
+
+/* Whether a file is that of a key, whatever its name is. */
+bool key_files_have(const struct key_files *keys, const struct stat *status);
+
+/* Closes every descriptor of them but `kept`, inherited ones too. */
+void key_files_close(const struct key_files *keys, int kept);
+
+void key_files_clear(struct key_files *keys);
 
 enum { WORKER_KEYS_MAX = 64, WORKER_DEVICES_MAX = 16 };
 
@@ -135,5 +164,46 @@ int worker_end(struct worker *worker, int status);
 /* For a device that does not let go of a run: wipes the keys and ends the process with status 3.
  * Async-signal-unsafe. */
 void worker_give_up(void);
+
+/* The devices that an option names: one, or several of one kind. */
+
+struct device_list {
+	char names[WORKER_DEVICES_MAX][80]; /* each a selector of sgpu_device_open */
+	int count;
+	bool all; /* "cuda:all": every GPU, and no names */
+};
+
+/* "cpu", "cuda:0,1", "cuda:0,cuda:1", "cuda:all", "cpu,cpu". Errors: SGPU_EUSAGE. */
+SGPU_MUST_CHECK int devices_parse(const char *selector, struct device_list *list,
+				  struct sgpu_error *error);
+
+/* A run or a session that proves itself first: it makes a key of its own, quotes it for the
+ * verifier's nonce, and takes a batch that is sealed to it, or a session that is bound to it. */
+
+/* As on the command line; NULL or no bytes: not given. */
+struct attested {
+	const char *quote, *key, *certificate, *owner;
+	struct cli_bytes nonce;
+};
+
+/* Rows of a verb's table of options. */
+#define ATTESTED_OPTIONS(type, member, of)                                                        \
+	{ "quote", 0, "FILE", "first write evidence of this " of " there, with a key of its own", \
+	  CLI_TEXT(type, member.quote) },                                                         \
+		{ "nonce", 0, "HEX", "what the verifier sent for the quote: 8 to 64 bytes",       \
+		  CLI_BYTES(type, member.nonce, SGPU_NONCE_MIN, SGPU_NONCE_MAX) },                \
+		{ "attestation-key", 0, "KEY", "the key that signs the quote",                    \
+		  CLI_INPUT(type, member.key) },                                                  \
+	{                                                                                         \
+		"certificate", 0, "FILE", "certificate chain of that key, up to the authority",   \
+			CLI_INPUT(type, member.certificate)                                       \
+	}
+
+/* Whether the options belong together: prints and returns false. */
+bool attested_check(const struct attested *options, bool dry_run);
+/* Once the worker is open: adds a new X25519 key to its keys, and writes the quote that names it:
+ * all of it, or no file. The attestation key is loaded for this and gone when it returns. */
+SGPU_MUST_CHECK int attested_quote(const struct attested *options, struct worker *worker,
+				   struct sgpu_error *error);
 
 #endif
