@@ -6,17 +6,15 @@
  * and whether it is authentic; only then sizes, plan and memory. Nothing is fetched or run before
  * all of it has passed.
  */
-#include "run/admit.h"
+#include "run/job.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "run/lent.h"
-#include "run/prepared.h"
+#include "run/inputs.h"
 #include "run/run.h"
-#include "run/trace.h"
 
 static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_batch)
 {

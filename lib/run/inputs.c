@@ -12,12 +12,10 @@
 #include <sgpu/stage.h>
 
 #include "batch/tar.h"
-#include "run/admit.h"
-#include "run/lent.h"
+#include "run/job.h"
 #include "run/loop.h"
 #include "run/memory.h"
 #include "run/run.h"
-#include "run/trace.h"
 
 enum { READ_AHEAD_MAX = 256 }; /* payloads in memory that have not come in */
 

@@ -7,14 +7,11 @@
 
 #include <stdlib.h>
 
-#include "run/admit.h"
+#include "run/job.h"
 #include "run/loop.h"
 #include "run/memory.h"
-#include "run/module.h"
 #include "run/plan.h"
 #include "run/run.h"
-#include "run/streams.h"
-#include "run/trace.h"
 
 /* A launch under way, from its enqueuing until the loop has seen its end. */
 struct launch {

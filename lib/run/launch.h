@@ -7,6 +7,49 @@
 
 #include <sgpu/run.h>
 
+/* Kernels that a batch brings in its segments. */
+
+struct sgpu_run_base;
+struct sgpu_modules;
+
+/* loaded: called on the loop's thread when the module of a segment has been loaded, or has failed
+ * to. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_modules_create(struct sgpu_run_base *base,
+					void (*loaded)(void *argument, int segment), void *argument,
+					struct sgpu_modules **modules, struct sgpu_error *error);
+/* No launch is pending. Accepts a pointer to NULL. */
+void sgpu_modules_free(struct sgpu_modules **modules);
+/* Gives the device its modules back, as free does; what they were is still known. */
+void sgpu_modules_unload(struct sgpu_modules *modules);
+
+/* Whether the module of an operation whose inputs have all arrived can be started.
+ * SGPU_MODULE_LATER: a thread loads it; `loaded` tells. Errors: why it cannot be loaded, or may not
+ * be started. */
+enum { SGPU_MODULE_LATER = 1 };
+SGPU_MUST_CHECK int sgpu_modules_ready(struct sgpu_modules *modules, int operation,
+				       struct sgpu_error *error);
+/* Whether the operation was told to come back later, and is not any more. */
+bool sgpu_modules_take_waiting(struct sgpu_modules *modules, int operation);
+/* Whether no thread is loading. */
+bool sgpu_modules_idle(const struct sgpu_modules *modules);
+
+/* Enqueues a launch: its outputs are cleared, then its function is started. clears: a zeroed task
+ * for each argument. */
+SGPU_MUST_CHECK int sgpu_module_start(struct sgpu_modules *modules, int operation,
+				      const struct sgpu_op_call *call, struct sgpu_stream *stream,
+				      struct sgpu_task *clears, struct sgpu_task *task,
+				      struct sgpu_error *error);
+/* What became of it, into *task. */
+void sgpu_module_end(struct sgpu_modules *modules, int operation, const struct sgpu_task *clears,
+		     struct sgpu_task *task);
+
+/* What a module did that is refused; NULL: nothing. Then the run is stopped with SGPU_EPOLICY. */
+const char *sgpu_modules_broken_rule(const struct sgpu_modules *modules);
+/* Whether a module did that on one of the devices, of this run or of another one. */
+bool sgpu_modules_broke_rules(const struct sgpu_run_base *base);
+/* Whether one was loaded, or tried to be. */
+bool sgpu_modules_used(const struct sgpu_modules *modules);
+
 struct sgpu_run_base;
 struct sgpu_launches;
 struct sgpu_modules;

@@ -5,6 +5,7 @@
 #ifndef SGPU_RUN_MEMORY_H
 #define SGPU_RUN_MEMORY_H
 
+#include <sgpu/device.h>
 #include <sgpu/run.h>
 
 struct sgpu_run_device;
@@ -30,4 +31,44 @@ SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_memory *memory,
 				       struct sgpu_error *error);
 /* Clears it and gives it back; no work on it may be pending. Accepts a zeroed one. */
 void sgpu_memory_clear(struct sgpu_memory *memory);
+
+/* The ways between the devices of a runner: sealed copies, each pair of devices with its own key. A
+ * way is opened when a batch first needs it, and kept for the runner's life. */
+
+struct sgpu_links;
+struct sgpu_run_device;
+
+SGPU_MUST_CHECK int sgpu_links_create(struct sgpu_links **links, struct sgpu_error *error);
+/* No copy is under way, and the devices are open. Accepts a pointer to NULL. */
+void sgpu_links_free(struct sgpu_links **links);
+/* The way between two devices of the runner, which is the links'. From any thread that may block.
+ * Errors: SGPU_ENOMEM, SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_links_get(struct sgpu_links *links, const struct sgpu_run_device *from,
+				   const struct sgpu_run_device *to, struct sgpu_peer **peer,
+				   struct sgpu_error *error);
+
+/* Segments on their way from one device to another, sealed. */
+
+struct sgpu_moves;
+struct sgpu_note;
+struct sgpu_run_base;
+
+/* Opens the ways that the plan needs. moved: handles the note, whose index is the move of the plan,
+ * when one has ended. */
+SGPU_MUST_CHECK int sgpu_moves_create(struct sgpu_run_base *base,
+				      void (*moved)(struct sgpu_note *note), void *owner,
+				      struct sgpu_moves **moves, struct sgpu_error *error);
+/* None is under way. Accepts a pointer to NULL. */
+void sgpu_moves_free(struct sgpu_moves **moves);
+
+/* The loop's thread calls these. An input has come in well, or an operation has ended well: starts
+ * the moves of what is read elsewhere. Those from one device to another go one after the other. */
+void sgpu_moves_arrived(struct sgpu_moves *moves, int segment);
+void sgpu_moves_ran(struct sgpu_moves *moves, int operation);
+/* What became of a move whose note came: SGPU_OK, or a code and the text of why, which lives as
+ * long as the moves. Starts the next one. Once a move. */
+int sgpu_move_end(struct sgpu_moves *moves, int move, const char **text);
+/* Whether none is under way. */
+bool sgpu_moves_idle(const struct sgpu_moves *moves);
+
 #endif

@@ -6,17 +6,15 @@
  * have the digest that its operation names: in a secure context it is measured in the device's
  * memory, else where it is taken from.
  */
-#include "run/module.h"
+#include "run/launch.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/admit.h"
+#include "run/job.h"
 #include "run/loop.h"
 #include "run/memory.h"
 #include "run/run.h"
-#include "run/streams.h"
-#include "run/threads.h"
 #include "secure/context.h"
 
 enum state { UNTRIED, LOADING, TRIED };

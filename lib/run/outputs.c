@@ -18,12 +18,11 @@
 #include <sgpu/io.h>
 
 #include "base/base.h"
-#include "run/admit.h"
-#include "run/lent.h"
+#include "run/job.h"
+#include "run/inputs.h"
 #include "run/loop.h"
 #include "run/memory.h"
 #include "run/run.h"
-#include "run/trace.h"
 
 enum { HUGE_PAGE = 2 << 20 };
 

@@ -3,7 +3,7 @@
  * A response is a tar: its index and its manifest, then the payloads, each behind a header and
  * filled up to whole blocks.
  */
-#include "run/place.h"
+#include "run/outputs.h"
 
 #include <stdlib.h>
 

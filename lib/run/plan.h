@@ -7,11 +7,65 @@
 #define SGPU_RUN_PLAN_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
+#include <sgpu/manifest.h>
 #include <sgpu/run.h>
 
-#include "run/reach.h"
-#include "run/spread.h"
+/* Which device each operation of a graph runs on, from the manifest alone. */
+
+struct sgpu_spread {
+	int *device; /* by operation */
+	int *home;   /* by segment: the device on which the value that is read is first: where it
+			arrives, or its writer's */
+};
+
+/* Times are reckoned in bytes of work: what an operation reads and writes. These are what else
+ * takes time. */
+struct sgpu_spread_costs {
+	uint64_t travel; /* of each byte that comes to a device, from the host or from another
+			    device */
+	uint64_t
+		move; /* of each segment that moves from one device to another, besides its bytes */
+};
+/* Orders of magnitude of a GPU: its memory is so many times as fast as what it is connected by, and
+ * a move takes so long to begin as its memory takes for so many bytes. */
+#define SGPU_SPREAD_COSTS ((struct sgpu_spread_costs){ .travel = 64, .move = (uint64_t)256 << 20 })
+
+/* In the manifest's order, each operation goes to the device on which it would end first, when an
+ * operation waits for what it reads and for those before it, and a device does one thing at a time.
+ * Among equals it goes to the device that has most bytes of what it reads, then to the first. An
+ * operation of a module goes where its image is. The same manifest gives the same devices.
+ * `devices` is at least 1. Errors: SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_spread_create(const struct sgpu_manifest *manifest, int devices,
+				       const struct sgpu_spread_costs *costs,
+				       struct sgpu_spread *spread, struct sgpu_error *error);
+void sgpu_spread_clear(struct sgpu_spread *spread);
+
+/* Which operation is an ancestor of which: a bit for each pair, from the edges of a manifest's
+ * graph. */
+
+/* Beyond this many operations the matrix is not made: 4096 squared bits are 2 MiB, and grow with
+ * the square. */
+enum { SGPU_REACH_OPERATIONS_MAX = 4096 };
+
+struct sgpu_reach {
+	int count;
+	int words;	/* 64-bit words a row */
+	uint64_t *bits; /* row of an operation: its ancestors */
+};
+
+/* The manifest has an order (no cycle) and at most SGPU_REACH_OPERATIONS_MAX operations. */
+SGPU_MUST_CHECK int sgpu_reach_create(const struct sgpu_manifest *manifest,
+				      struct sgpu_reach **reach, struct sgpu_error *error);
+void sgpu_reach_free(struct sgpu_reach **reach);
+
+static inline bool sgpu_reach_ancestor(const struct sgpu_reach *reach, int ancestor, int operation)
+{
+	const uint64_t *row = reach->bits + (size_t)operation * (size_t)reach->words;
+
+	return (row[ancestor / 64] >> (ancestor % 64)) & 1;
+}
 
 /* Whether those that read the segment read what arrived rather than what an operation wrote. An
  * INPUT_OUTPUT segment is read as it arrives: its readers do not wait for its writer. */

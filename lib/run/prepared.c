@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See prepared.h.
+ * See job.h.
  */
-#include "run/prepared.h"
+#include "run/job.h"
 
 #include <pthread.h>
 #include <stdlib.h>

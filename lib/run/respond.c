@@ -3,7 +3,7 @@
  * The response: what became of each output and why, with the payloads of those that came through.
  * It is for the same recipients as the batch, so that the owner opens it without state.
  */
-#include "run/respond.h"
+#include "run/outputs.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -19,13 +19,10 @@
 #include <sgpu/stage.h>
 
 #include "batch/tar.h"
-#include "run/admit.h"
+#include "run/job.h"
 #include "run/graph.h"
-#include "run/lent.h"
-#include "run/outputs.h"
-#include "run/place.h"
+#include "run/inputs.h"
 #include "run/run.h"
-#include "run/trace.h"
 
 enum {
 	SMALL_MAX = 8 << 10,   /* bytes of a payload that is copied to write it with its header */

@@ -21,12 +21,10 @@
 #include "base/base.h"
 #include "run/inputs.h"
 #include "run/launch.h"
-#include "run/lent.h"
-#include "run/moves.h"
+#include "run/memory.h"
 #include "run/outputs.h"
-#include "run/respond.h"
-#include "run/state.h"
-#include "run/streams.h"
+#include "run/runner.h"
+#include "run/loop.h"
 
 enum {
 	PIPE_SIZE = 1 << 20,

@@ -5,16 +5,172 @@
  */
 #include "run/runner.h"
 
+#include <errno.h>
+#include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <sgpu/base.h>
 
-#include "run/links.h"
+#include "run/job.h"
 #include "run/loop.h"
-#include "run/prepared.h"
-#include "run/streams.h"
-#include "run/threads.h"
+#include "run/memory.h"
+#include "run/run.h"
 #include "transfer/transfer.h"
+
+/* A device stops all of its kernels or none. So a run that is stopped while others are on the
+ * device first lets its kernels end; when they do not, the others lose theirs, too, since a kernel
+ * that never ends stops them all anyway. With several devices a run may have work on each of them,
+ * so they are stopped together. */
+
+void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices,
+			int device_count)
+{
+	*presence = (struct sgpu_presence){ .devices = devices, .device_count = device_count };
+	pthread_mutex_init(&presence->mutex, NULL);
+	pthread_cond_init(&presence->changed, NULL);
+}
+
+void sgpu_presence_clear(struct sgpu_presence *presence)
+{
+	pthread_cond_destroy(&presence->changed);
+	pthread_mutex_destroy(&presence->mutex);
+}
+
+/* The mutex is held. */
+static void cancel_devices(struct sgpu_presence *presence, bool cancel)
+{
+	presence->cancelling = cancel;
+	for (int i = 0; i < presence->device_count; i++) {
+		sgpu_device_cancel(presence->devices[i].device, cancel);
+	}
+}
+
+int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside, const atomic_int *stop,
+			struct sgpu_error *error)
+{
+	int rc;
+
+	pthread_mutex_lock(&presence->mutex);
+	while (presence->cancelling && atomic_load(stop) == SGPU_OK) {
+		pthread_cond_wait(&presence->changed, &presence->mutex);
+	}
+	rc = atomic_load(stop);
+	*inside = rc == SGPU_OK;
+	presence->count += *inside;
+	pthread_mutex_unlock(&presence->mutex);
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "the run was stopped");
+}
+
+bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside)
+{
+	bool was_inside;
+
+	pthread_mutex_lock(&presence->mutex);
+	was_inside = *inside;
+	*inside = false;
+	presence->count -= was_inside;
+	if (was_inside && presence->cancelling) {
+		cancel_devices(presence, false);
+	}
+	pthread_cond_broadcast(&presence->changed);
+	pthread_mutex_unlock(&presence->mutex);
+	return was_inside;
+}
+
+uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, uint64_t stopped_ns)
+{
+	const uint64_t until = stopped_ns + SGPU_RUN_GRACE_NS;
+	uint64_t when = 0;
+
+	pthread_mutex_lock(&presence->mutex);
+	if (!*inside) {
+		pthread_cond_broadcast(&presence->changed);
+	} else if (presence->count > 1 && sgpu_now_ns() < until) {
+		when = until;
+	} else if (!presence->cancelling) {
+		cancel_devices(presence, true);
+	}
+	pthread_mutex_unlock(&presence->mutex);
+	return when;
+}
+
+/* What the device is like, and what every object of a run may do. */
+
+/* Beside a GPU, and where the device itself computes on these cores; on a single core somebody else
+ * needs it. */
+#define SPIN_NS ((uint64_t)500000)
+#define SPIN_ON_CPU_NS ((uint64_t)20000)
+
+int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_run_traits *traits,
+			  struct sgpu_error *error)
+{
+	struct sgpu_device_info info;
+	uint64_t spin_ns = SPIN_NS;
+	int rc = sgpu_device_get_info(config->device, &info, error);
+
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	if (!info.opens_on_device) {
+		spin_ns = config->many_runs ? 0 : SPIN_ON_CPU_NS;
+	}
+	for (int i = 0; i < config->more_count; i++) {
+		struct sgpu_device_info other;
+
+		rc = sgpu_device_get_info(config->more[i], &other, error);
+		if (rc != SGPU_OK) {
+			return rc;
+		}
+		if (other.opens_on_device != info.opens_on_device ||
+		    other.pins_host_memory != info.pins_host_memory ||
+		    other.secure != info.secure) {
+			return sgpu_fail(
+				error, SGPU_EUSAGE,
+				"the devices of a runner are of one kind, and these are not");
+		}
+	}
+	*traits = (struct sgpu_run_traits){
+		.devices = config->more_count + 1,
+		.opens_on_device = info.opens_on_device,
+		.pins = info.pins_host_memory,
+		.shared_files = config->shared_files,
+		.pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX,
+		.jobs = config->jobs,
+		.costs = SGPU_SPREAD_COSTS,
+		.spin_ns = sgpu_cpu_count() < 2 ? 0 : spin_ns,
+	};
+	return SGPU_OK;
+}
+
+void sgpu_run_stop(struct sgpu_run_base *base, int code)
+{
+	const uint64_t one = 1;
+	uint_fast64_t never = 0;
+	int none = 0;
+
+	/* The time first: whoever sees the code reckons from it. */
+	(void)atomic_compare_exchange_strong(&base->stop_ns, &never, sgpu_now_ns());
+	if (!atomic_compare_exchange_strong(&base->stop, &none, code)) {
+		return;
+	}
+	if (write(base->wake_fd, &one, sizeof(one)) < 0) {
+		errno = 0; /* the counter is full: it wakes as well */
+	}
+	sgpu_loop_wake(base->loop);
+}
+
+char *sgpu_run_text(const char *format, ...)
+{
+	struct sgpu_error error;
+	va_list list;
+
+	va_start(list, format);
+	(void)sgpu_vfail(&error, SGPU_OK, format, list);
+	va_end(list);
+	return strdup(error.text);
+}
 
 void sgpu_runner_add(struct sgpu_runner *runner, struct sgpu_runner_entry *entry)
 {

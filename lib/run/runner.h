@@ -5,8 +5,49 @@
 #ifndef SGPU_RUN_RUNNER_H
 #define SGPU_RUN_RUNNER_H
 
-#include "run/presence.h"
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <sgpu/io.h>
+#include <sgpu/run.h>
+
+#include "run/graph.h"
+#include "run/job.h"
+#include "run/launch.h"
+#include "run/loop.h"
+#include "run/memory.h"
 #include "run/run.h"
+
+/* Which runs may have work on the devices, and whether these were told to stop what they do. */
+
+struct sgpu_run_device;
+
+struct sgpu_presence {
+	const struct sgpu_run_device *devices;
+	int device_count;
+	pthread_mutex_t mutex;
+	pthread_cond_t changed;
+	int count;	 /* runs that have entered */
+	bool cancelling; /* the devices were told to stop: nobody may enter */
+};
+
+/* The devices are borrowed. */
+void sgpu_presence_init(struct sgpu_presence *presence, const struct sgpu_run_device *devices,
+			int device_count);
+void sgpu_presence_clear(struct sgpu_presence *presence);
+/* `inside` is of the run, false at first, and changes under the mutex: whoever stops a run may be
+ * late. */
+/* Before a run gives work to the device; waits while the device is being stopped. Errors: *stop,
+ * once it is set. */
+SGPU_MUST_CHECK int sgpu_presence_enter(struct sgpu_presence *presence, bool *inside,
+					const atomic_int *stop, struct sgpu_error *error);
+/* When nothing of the run is pending on the device any more. Returns whether it was inside. */
+bool sgpu_presence_leave(struct sgpu_presence *presence, bool *inside);
+/* A run was stopped at that time. Inside, its kernels are ended: at once when it is alone on the
+ * device, else after SGPU_RUN_GRACE_NS. Outside, it waits no longer to enter. Returns when to ask
+ * again, or 0. */
+uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside,
+			    uint64_t stopped_ns);
 
 /* A run in the list. */
 struct sgpu_runner_entry {
@@ -42,5 +83,48 @@ static inline uint64_t sgpu_sooner(uint64_t a, uint64_t b)
 {
 	return a == 0 || (b != 0 && b < a) ? b : a;
 }
+
+/* A run, for the two files that know all of it: run.c, which lives it, and trace.c, which tells of
+ * it. */
+
+struct sgpu_inputs;
+struct sgpu_launches;
+struct sgpu_moves;
+struct sgpu_outputs;
+
+struct sgpu_run {
+	struct sgpu_run_base base;
+	struct sgpu_runner *runner;
+	struct sgpu_runner_entry entry;
+	struct sgpu_submission submission;
+	sgpu_run_done_fn done;
+	void *argument;
+
+	struct sgpu_run_trace trace;
+	struct sgpu_job job;
+	struct sgpu_memory memory;
+	struct sgpu_graph_count count;
+	struct sgpu_graph *graph;
+	struct sgpu_modules *modules;
+	struct sgpu_launches *launches;
+	struct sgpu_inputs *inputs;
+	struct sgpu_moves *moves;
+	struct sgpu_outputs *outputs;
+
+	struct sgpu_tar_reader *tar;
+	struct sgpu_blocking reader, finisher;
+	struct sgpu_note admitted, read;
+	struct sgpu_io_guard guard;
+	atomic_bool cancel; /* sgpu_run_cancel was called */
+	bool inside;	    /* on the device: the presence's */
+	atomic_bool busy;   /* a call of the device may take long */
+	/* the loop's */
+	bool begun, have_read, stop_seen, finishing;
+	/* the reader's, then the finisher's, then everybody's */
+	int code;
+	struct sgpu_error error;
+	bool descriptor_failed; /* it was the client's that failed: the batch's or the response's */
+	_Atomic uint32_t ended; /* set under the runner's mutex */
+};
 
 #endif

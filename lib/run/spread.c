@@ -3,7 +3,7 @@
  * A list schedule: operation after operation, with the times at which devices and segments would be
  * ready. Sums stop at the largest number, so sizes that nobody could have are merely all alike.
  */
-#include "run/spread.h"
+#include "run/plan.h"
 
 #include <stdlib.h>
 

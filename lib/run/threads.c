@@ -3,14 +3,13 @@
  * As many threads as there were ever reservations at once, and a queue that is empty as long as
  * everybody keeps to theirs.
  */
-#include "run/threads.h"
-
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "run/loop.h"
 
 struct sgpu_threads {
 	pthread_mutex_t mutex;
@@ -189,4 +188,79 @@ bool sgpu_threads_take_back(struct sgpu_threads *threads, struct sgpu_blocking *
 	}
 	pthread_mutex_unlock(&threads->mutex);
 	return queued;
+}
+
+/* A list of idle streams. */
+
+struct sgpu_run_streams {
+	struct sgpu_device *device;
+	pthread_mutex_t mutex;
+	struct sgpu_stream **streams;
+	size_t count, capacity;
+};
+
+int sgpu_streams_create(struct sgpu_device *device, struct sgpu_run_streams **streams,
+			struct sgpu_error *error)
+{
+	*streams = calloc(1, sizeof(**streams));
+	if (!*streams) {
+		return sgpu_fail_nomem(error);
+	}
+	(*streams)->device = device;
+	pthread_mutex_init(&(*streams)->mutex, NULL);
+	return SGPU_OK;
+}
+
+void sgpu_streams_free(struct sgpu_run_streams **streams)
+{
+	struct sgpu_run_streams *s = *streams;
+
+	if (!s) {
+		return;
+	}
+	for (size_t i = 0; i < s->count; i++) {
+		sgpu_stream_free(&s->streams[i]);
+	}
+	free(s->streams);
+	pthread_mutex_destroy(&s->mutex);
+	free(s);
+	*streams = NULL;
+}
+
+int sgpu_streams_take(struct sgpu_run_streams *streams, struct sgpu_stream **stream,
+		      struct sgpu_error *error)
+{
+	*stream = NULL;
+	pthread_mutex_lock(&streams->mutex);
+	if (streams->count > 0) {
+		*stream = streams->streams[--streams->count];
+	}
+	pthread_mutex_unlock(&streams->mutex);
+	return *stream ? SGPU_OK : sgpu_stream_create(streams->device, stream, error);
+}
+
+void sgpu_streams_give(struct sgpu_run_streams *streams, struct sgpu_stream **stream, bool idle)
+{
+	if (!*stream) {
+		return;
+	}
+	if (!idle && sgpu_stream_sync(*stream, NULL) != SGPU_OK) {
+		sgpu_stream_free(stream);
+		return;
+	}
+	pthread_mutex_lock(&streams->mutex);
+	if (streams->count == streams->capacity) {
+		size_t capacity = streams->capacity ? 2 * streams->capacity : 16;
+		struct sgpu_stream **more =
+			realloc(streams->streams, capacity * sizeof(struct sgpu_stream *));
+
+		streams->streams = more ? more : streams->streams;
+		streams->capacity = more ? capacity : streams->capacity;
+	}
+	if (streams->count < streams->capacity) {
+		streams->streams[streams->count++] = *stream;
+		*stream = NULL;
+	}
+	pthread_mutex_unlock(&streams->mutex);
+	sgpu_stream_free(stream);
 }

@@ -6,7 +6,7 @@
 #include <pthread.h>
 #include <sys/ioctl.h>
 
-#include "run/place.h"
+#include "run/outputs.h"
 
 #include "run_harness.h"
 

@@ -5,7 +5,7 @@
  */
 #include "run_harness.h"
 
-#include "run/prepared.h"
+#include "run/job.h"
 #include "run/runner.h"
 
 static struct sgpu_runner *runner;

@@ -12,7 +12,7 @@
 
 #include "device/backend.h"
 #include "run/loop.h"
-#include "run/presence.h"
+#include "run/runner.h"
 #include "run/run.h"
 #include "unit.h"
 

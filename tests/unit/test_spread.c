@@ -8,7 +8,7 @@
 #include <sgpu/base.h>
 #include <sgpu/ops.h>
 
-#include "run/spread.h"
+#include "run/plan.h"
 #include "unit.h"
 
 enum { DEVICES = 3 };

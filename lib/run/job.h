@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Prepared jobs: manifests that were parsed, checked against the operations, and planned. A runner
- * keeps those of the batches that it admitted last, so that the next batch of the same manifest
- * does none of this again. A prepared job depends on nothing but the text of the manifest, whose
- * hash is its name, and on the devices.
+ * Admission: what a batch must be before anything of it is fetched or run.
  */
-#ifndef SGPU_RUN_PREPARED_H
-#define SGPU_RUN_PREPARED_H
+#ifndef SGPU_RUN_JOB_H
+#define SGPU_RUN_JOB_H
 
 #include <stdatomic.h>
 
 #include <sgpu/run.h>
+
+/* Prepared jobs: manifests that were parsed, checked against the operations, and planned. A runner
+ * keeps those of the batches that it admitted last, so that the next batch of the same manifest
+ * does none of this again. A prepared job depends on nothing but the text of the manifest, whose
+ * hash is its name, and on the devices. */
 
 struct sgpu_run_traits;
 
@@ -50,5 +52,34 @@ SGPU_MUST_CHECK int sgpu_prepared_plan(struct sgpu_prepared *prepared,
 /* Keeps a planned job, unless it is large or depends on its batch (a module's size). May forget the
  * job that was not used for the longest time. */
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared);
+
+struct sgpu_run_base;
+struct sgpu_prepared;
+
+/* What admission gives. Nothing of it changes afterwards, but that the key is wiped at the end of
+ * the run. */
+struct sgpu_job {
+	const struct sgpu_run_options *options;
+	struct sgpu_batch *batch;
+	struct sgpu_prepared *prepared;
+	const struct sgpu_manifest *manifest; /* of the prepared job */
+	const struct sgpu_plan *plan;
+	bool keyed;
+	uint8_t batch_key[SGPU_KEY_SIZE];
+	char owner[SGPU_KID_SIZE +
+		   1]; /* the first listed one in the batch; empty: nobody's was asked for */
+	bool replayed; /* the record of batches has refused it */
+	uint8_t response_id[SGPU_RESPONSE_ID_SIZE]; /* of the one response to it */
+	int *to_manifest; /* by segment of the batch: index in the manifest */
+	int *in_batch;	  /* by segment of the manifest: index in the batch, or -1 */
+};
+
+/* Fills in base->job, whose options are set. */
+SGPU_MUST_CHECK int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar,
+			       struct sgpu_error *error);
+/* Remembers the batch, and refuses one that was taken before: the last of all checks, so that no
+ * batch is remembered that could have come again. */
+SGPU_MUST_CHECK int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error);
+void sgpu_job_clear(struct sgpu_job *job);
 
 #endif

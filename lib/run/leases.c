@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See lent.h. What lies in a lease may change at any time: it is moved by the engine, which opens
+ * See inputs.h. What lies in a lease may change at any time: it is moved by the engine, which opens
  * or digests its own copy, and nothing else is read there but the header of a sealed payload, once.
  */
-#include "run/lent.h"
+#include "run/inputs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
 
-#include "run/admit.h"
+#include "run/job.h"
 #include "run/run.h"
 
 enum { LINE = 64 }; /* places of results begin at multiples of it */
