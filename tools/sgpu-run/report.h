@@ -9,7 +9,7 @@
 #include <sgpu/run.h>
 #include <sgpu/io.h>
 
-/* trace.c: Chrome trace format, a row a stream. Writes, and leaves the commit to the caller. */
+/* Chrome trace format, a row a stream. Writes, and leaves the commit to the caller. */
 SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
 				 struct sgpu_error *error);
 
@@ -25,19 +25,19 @@ struct report {
 	struct sgpu_device_info device; /* the first */
 	int devices;
 };
-/* log.c: of a run that has ended. `keys` are those that it had. device: NULL where the device is
+/* Of a run that has ended. `keys` are those that it had. device: NULL where the device is
  * not asked for. One thread at a time. */
 /* The one of these keys that a batch was opened with, or can be; "" without. */
 const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count);
 void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
 		    const struct sgpu_key *keys, int count, struct report *report);
 
-/* stats.c: times and bytes by stage, on standard error. */
+/* Times and bytes by stage, on standard error. */
 void report_stats(const struct report *report);
 /* What a device's compute units are called. */
 const char *report_units(const struct sgpu_device_info *info);
 
-/* log.c: one line on standard error, unless -q: which batch, whose, which of the keys, how much,
+/* One line on standard error, unless -q: which batch, whose, which of the keys, how much,
  * how long, the code. file: the batch's, or NULL. by: whose batch it was and what they were told,
  * for the log of a server; else NULL. */
 struct report_user {

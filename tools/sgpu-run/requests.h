@@ -54,7 +54,7 @@ SGPU_MUST_CHECK int serve_lease_options(bool results, struct sgpu_run_options *o
 					struct sgpu_error *error);
 void serve_lease(const struct request *request);
 
-/* serve_limits.c, of what the worker may take of the machine's memory for its tenant. Before
+/* requests.c, of what the worker may take of the machine's memory for its tenant. Before
  * anything is taken: the counters tell from now on what is. */
 void serve_limits_open(struct serve_counters *counters);
 /* Takes a WIRE_LIMITS, which has come: the worker becomes its tenant's, or the limits have changed.

@@ -79,7 +79,7 @@ struct serve_counters {
 	_Atomic uint64_t device_bytes, host_bytes; /* that it has of what base/limit.h counts */
 };
 
-/* serve_count.c: counts a batch of a client that connected then. run: NULL if it never began. */
+/* requests.c: counts a batch of a client that connected then. run: NULL if it never began. */
 void serve_count(struct serve_counters *counters, const struct sgpu_run *run, int code,
 		 uint64_t since_ns, const struct sgpu_run_progress *progress);
 

@@ -5,8 +5,6 @@
 #ifndef SGPU_RUN_VERBS_H
 #define SGPU_RUN_VERBS_H
 
-#include <jansson.h>
-
 #include "cli.h"
 
 extern const struct cli_option submit_options[], worker_options[], serve_options[],
@@ -19,11 +17,5 @@ int verb_session(int argc, char **argv);
 int verb_quote(int argc, char **argv);
 int verb_info(int argc, char **argv);
 int verb_ops(int argc, char **argv);
-
-/* prometheus.c: `status` as supervisor_status() makes it, without its outer object, to standard
- * output; what is missing is left out. Returns an exit status. */
-int prometheus_print(const json_t *status);
-/* verb_status.c: the member at the end of a path such as "limits.host_memory", or NULL. */
-const json_t *status_find(const json_t *object, const char *path);
 
 #endif

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * One line a batch, for whoever keeps the logs of a runner: which batch, whose, how much, how long,
+ * what came of it. Nothing in it is secret: the host sees all of it in the batch.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <jansson.h>
+#include <sgpu/base.h>
+#include <sgpu/crypto.h>
+#include <sgpu/io.h>
+#include <sgpu/json.h>
+
+#include "cli.h"
+#include "report.h"
+
+enum { TIME_MAX = 48 };
+
+const char *report_key(const struct sgpu_batch *batch, const struct sgpu_key *keys, int count)
+{
+	size_t i = 0;
+	json_t *recipient = NULL;
+
+	json_array_foreach (batch->recipients, i, recipient) {
+		const char *kid = json_string_value(json_object_get(recipient, "kid"));
+		for (int k = 0; kid && k < count; k++) {
+			if (!strcmp(kid, keys[k].kid)) {
+				return keys[k].kid;
+			}
+		}
+	}
+	return "";
+}
+
+/* Many batches in a row have the same manifest, by the hash that was checked. */
+static const char *manifest_id(const struct sgpu_batch *batch)
+{
+	static uint8_t last[SGPU_SHA256_SIZE];
+	static json_t *id;
+	json_t *manifest = NULL;
+
+	if (id && memcmp(last, batch->manifest_sha256, sizeof(last)) == 0) {
+		return json_string_value(id);
+	}
+	json_decref(id);
+	id = NULL;
+	if (batch->manifest_text && !sgpu_json_parse(batch->manifest_text, batch->manifest_size,
+						     &manifest, NULL, NULL, NULL)) {
+		id = json_object_get(manifest, "manifest_id");
+		id = json_is_string(id) ? json_incref(id) : NULL;
+		json_decref(manifest);
+	}
+	memcpy(last, batch->manifest_sha256, sizeof(last));
+	return id ? json_string_value(id) : "";
+}
+
+/* Of the device that is asked about in a row: to learn it again takes several files of /proc, for
+ * each batch. How much memory was free is not told of a run. */
+static void describe_device(struct sgpu_device *device, struct sgpu_device_info *about)
+{
+	static struct sgpu_device_info known;
+	static const struct sgpu_device *whose;
+
+	if (device != whose) {
+		whose = sgpu_device_get_info(device, &known, NULL) == SGPU_OK ? device : NULL;
+		known.memory_free = 0;
+	}
+	if (whose) {
+		*about = known;
+	} else {
+		snprintf(about->name, sizeof(about->name), "unknown");
+	}
+}
+
+void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
+		    const struct sgpu_key *keys, int count, struct report *report)
+{
+	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
+
+	memset(report, 0, sizeof(*report));
+	sgpu_run_get_progress(run, &report->progress);
+	sgpu_run_get_totals(run, report->totals);
+	sgpu_run_get_paths(run, &report->paths);
+	if (device) {
+		describe_device(device, &report->device);
+	}
+	snprintf(report->aead, sizeof(report->aead), "%s", sgpu_aead_provider());
+	if (batch) {
+		sgpu_base64url_encode(batch->id, sizeof(batch->id), report->batch_id);
+		snprintf(report->manifest_id, sizeof(report->manifest_id), "%s",
+			 manifest_id(batch));
+		snprintf(report->kid, sizeof(report->kid), "%s", report_key(batch, keys, count));
+		snprintf(report->owner, sizeof(report->owner), "%s", sgpu_run_get_owner(run));
+	}
+}
+
+/* As RFC 3339 has it. */
+static void print_time(char text[TIME_MAX])
+{
+	struct timespec now = { 0 };
+	struct tm utc;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	gmtime_r(&now.tv_sec, &utc);
+	snprintf(text + strftime(text, TIME_MAX, "%Y-%m-%dT%H:%M:%S", &utc), TIME_MAX / 2,
+		 ".%03ldZ", now.tv_nsec / 1000000);
+}
+
+static void log_json(const struct report *report, const char *file, int code,
+		     const struct report_user *by, const char *time)
+{
+	const struct sgpu_run_progress *p = &report->progress;
+	json_t *batch = json_pack("{s:s, s:s, s:o, s:s, s:s, s:I, s:I, s:f, s:s}", "time", time,
+				  "batch_id", report->batch_id, "manifest_id",
+				  cli_json_text(report->manifest_id), "owner", report->owner, "kid",
+				  report->kid, "bytes_in", (json_int_t)p->bytes_in, "bytes_out",
+				  (json_int_t)p->bytes_out, "elapsed_ms",
+				  (double)p->elapsed_ns / 1e6, "status", sgpu_error_name(code));
+
+	if (batch && file) {
+		json_object_set_new(batch, "file", cli_json_text(file));
+	}
+	if (batch && by) {
+		json_object_set_new(batch, "uid", json_integer((json_int_t)by->uid));
+		json_object_set_new(batch, "user", cli_json_text(by->name));
+		json_object_set_new(batch, "reason", cli_json_text(by->reason));
+	}
+	cli_print_json(json_pack("{s:o}", "batch", batch), stderr, JSON_COMPACT);
+}
+
+/* A long manifest id is cut, so that there is room for the reason in each line. */
+void report_batch(const struct report *report, const char *file, int code,
+		  const struct report_user *by)
+{
+	const struct sgpu_run_progress *p = &report->progress;
+	char time[TIME_MAX], user[REPORT_USER_MAX + 32] = "",
+						    text[4 * REPORT_NAME_MAX + SGPU_ERROR_TEXT_MAX];
+
+	if (cli_quiet || (!*report->batch_id && !by)) {
+		return; /* what is no batch has no id */
+	}
+	print_time(time);
+	if (cli_json) {
+		log_json(report, file, code, by, time);
+		return;
+	}
+	if (by) {
+		snprintf(user, sizeof(user), "user %" PRIu64 "%s%s%s, ", by->uid,
+			 *by->name ? " (" : "", by->name, *by->name ? ")" : "");
+	}
+	snprintf(text, sizeof(text),
+		 "batch %s, manifest '%.64s', %s%s%s%skey %s: %" PRIu64 " bytes in, %" PRIu64
+		 " out, %.1f ms, %s%s%s",
+		 *report->batch_id ? report->batch_id : "none", report->manifest_id, user,
+		 *report->owner ? "owner " : "", report->owner, *report->owner ? ", " : "",
+		 *report->kid ? report->kid : "none", p->bytes_in, p->bytes_out,
+		 (double)p->elapsed_ns / 1e6, sgpu_error_name(code), by && *by->reason ? ": " : "",
+		 by ? by->reason : "");
+	if (file) {
+		cli_note("'%s': %s", file, text);
+	} else {
+		cli_note("%s%s%s", by ? time : "", by ? " " : "", text);
+	}
+}
+
+/* Statistics: what each stage took in all, which with streams that overlap is more than the run
+ * took, and on which path payloads got to the device and back. */
+
+static double rate(const struct sgpu_run_total *total)
+{
+	return total->ns == 0 ? 0 : (double)total->bytes / (double)total->ns;
+}
+
+static json_t *stages_json(const struct sgpu_run_total *totals)
+{
+	json_t *stages = json_object();
+
+	for (int i = 0; i < SGPU_SPAN_KINDS; i++) {
+		json_object_set_new(
+			stages, sgpu_span_name((enum sgpu_span_kind)i),
+			json_pack("{s:I, s:I, s:I, s:f}", "count", (json_int_t)totals[i].count,
+				  "ns", (json_int_t)totals[i].ns, "bytes",
+				  (json_int_t)totals[i].bytes, "gb_per_s", rate(&totals[i])));
+	}
+	return stages;
+}
+
+static json_t *staging_json(const struct sgpu_run_paths *paths)
+{
+	json_t *staging = json_object();
+
+	for (int i = 0; i < SGPU_PATHS; i++) {
+		json_object_set_new(staging, sgpu_transfer_path_name((enum sgpu_transfer_path)i),
+				    json_pack("{s:I, s:I}", "bytes_in", (json_int_t)paths->in[i],
+					      "bytes_out", (json_int_t)paths->out[i]));
+	}
+	return staging;
+}
+
+static void print_json(const struct report *report)
+{
+	const struct sgpu_run_progress *done = &report->progress;
+	const struct sgpu_device_info *info = &report->device;
+	json_t *object = json_pack(
+		"{s:{s:s, s:i, s:s, s:s, s:i, s:s, s:I, s:i, s:i, s:I, s:I, s:o, s:o}}", "stats",
+		"device", info->selector, "devices", report->devices, "device_name", info->name,
+		"confidential", info->confidential, "compute_units", (int)info->compute_units,
+		"aead", report->aead, "elapsed_ns", (json_int_t)done->elapsed_ns, "operations_done",
+		done->operations_done, "operations_failed", done->operations_failed, "bytes_in",
+		(json_int_t)done->bytes_in, "bytes_out", (json_int_t)done->bytes_out, "stages",
+		stages_json(report->totals), "staging", staging_json(&report->paths));
+
+	cli_print_json(object, stderr, JSON_COMPACT);
+}
+
+static void print_table(const struct report *report)
+{
+	const struct sgpu_run_progress *done = &report->progress;
+	const struct sgpu_device_info *info = &report->device;
+	const struct sgpu_run_total *totals = report->totals;
+	const struct sgpu_run_paths *paths = &report->paths;
+
+	dprintf(cli_error_fd, "device      %s, %u %s", info->name, info->compute_units,
+		report_units(info));
+	if (report->devices > 1) {
+		dprintf(cli_error_fd, "; %d devices", report->devices);
+	}
+	dprintf(cli_error_fd, "\n");
+	dprintf(cli_error_fd, "AES-GCM     %s\n", report->aead);
+	dprintf(cli_error_fd, "operations  %d done, %d failed\n", done->operations_done,
+		done->operations_failed);
+	dprintf(cli_error_fd, "elapsed     %.3f ms, %" PRIu64 " bytes in, %" PRIu64 " bytes out\n",
+		(double)done->elapsed_ns / 1e6, done->bytes_in, done->bytes_out);
+	dprintf(cli_error_fd, "%-10s %10s %12s %16s %10s\n", "stage", "count", "ms", "bytes",
+		"GB/s");
+	for (int i = 0; i < SGPU_SPAN_KINDS; i++) {
+		dprintf(cli_error_fd, "%-10s %10" PRIu64 " %12.3f %16" PRIu64 " %10.3f\n",
+			sgpu_span_name((enum sgpu_span_kind)i), totals[i].count,
+			(double)totals[i].ns / 1e6, totals[i].bytes, rate(&totals[i]));
+	}
+	dprintf(cli_error_fd, "%-10s %27s %27s\n", "staging", "bytes in", "bytes out");
+	for (int i = 0; i < SGPU_PATHS; i++) {
+		dprintf(cli_error_fd, "%-10s %27" PRIu64 " %27" PRIu64 "\n",
+			sgpu_transfer_path_name((enum sgpu_transfer_path)i), paths->in[i],
+			paths->out[i]);
+	}
+}
+
+const char *report_units(const struct sgpu_device_info *info)
+{
+	return info->opens_on_device ? "multiprocessors" : "workers";
+}
+
+void report_stats(const struct report *report)
+{
+	if (cli_json) {
+		print_json(report);
+	} else {
+		print_table(report);
+	}
+}
+
+/* The trace: Chrome's trace event format, complete events ("X") in microseconds, a row (tid) for
+ * the host, for each stream and for moves between two devices, named by metadata events. Labels are
+ * ids, which need no escaping. */
+
+static void print_name(FILE *out, const char *kind, int tid, int device, const char *name,
+		       int number)
+{
+	fprintf(out, "{\"name\":\"%s\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,\"args\":{\"name\":\"",
+		kind, tid);
+	if (device >= 0) {
+		fprintf(out, "device %d, ", device);
+	}
+	fprintf(out, "%s", name);
+	if (number >= 0) {
+		fprintf(out, " %d", number);
+	}
+	fprintf(out, "\"}},\n");
+	if (kind[0] == 't') {
+		fprintf(out,
+			"{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":1,\"tid\":%d,"
+			"\"args\":{\"sort_index\":%d}},\n",
+			tid, tid);
+	}
+}
+
+/* Rows without a span stay unnamed: the streams are only made when they are used. */
+static void print_rows(FILE *out, const struct sgpu_run *run, const struct sgpu_span *spans,
+		       size_t count)
+{
+	struct sgpu_run_rows rows;
+	int total;
+	bool *used;
+
+	sgpu_run_get_rows(run, &rows);
+	total = rows.operations + rows.inputs + rows.outputs + rows.moves;
+	used = calloc((size_t)total + 1, sizeof(*used));
+	for (size_t i = 0; used && i < count; i++) {
+		used[spans[i].stream + 1] = true;
+	}
+	print_name(out, "process_name", 0, -1, "sgpu-run", -1);
+	print_name(out, "thread_name", 0, -1, "host", -1);
+	for (int i = 0; used && i < total; i++) {
+		if (used[i + 1]) {
+			int number, device;
+			const char *name = sgpu_run_row_name(run, i, &number, &device);
+
+			print_name(out, "thread_name", i + 1, device, name, number);
+		}
+	}
+	free(used);
+}
+
+static void print_span(FILE *out, const struct sgpu_span *span, uint64_t zero)
+{
+	uint64_t begin = span->begin_ns - zero, length = span->end_ns - span->begin_ns;
+	const char *kind = sgpu_span_name(span->kind);
+
+	fprintf(out, "{\"name\":\"%s %s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,", kind,
+		span->label, kind, span->stream + 1);
+	fprintf(out, "\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64 ".%03" PRIu64 ",",
+		begin / 1000, begin % 1000, length / 1000, length % 1000);
+	fprintf(out, "\"args\":{\"%s\":\"%s\",\"bytes\":%" PRIu64 "}},\n",
+		span->kind == SGPU_SPAN_KERNEL ? "operation" : "segment", span->label, span->bytes);
+}
+
+static void print_trace(FILE *out, const struct sgpu_run *run)
+{
+	const struct sgpu_span *spans;
+	size_t count;
+
+	sgpu_run_get_spans(run, &spans, &count);
+	fprintf(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+	print_rows(out, run, spans, count);
+	for (size_t i = 0; i < count; i++) {
+		print_span(out, &spans[i], spans[0].begin_ns);
+	}
+	/* A last event that needs no comma behind it. */
+	fprintf(out, "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":1,\"args\":{\"sort_"
+		     "index\":0}}\n]}\n");
+}
+
+int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,
+		 struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+	FILE *out = open_memstream(&text, &size);
+	int rc;
+
+	if (!out) {
+		return sgpu_fail_nomem(error);
+	}
+	print_trace(out, run);
+	if (fclose(out) != 0) {
+		free(text);
+		return sgpu_fail_nomem(error);
+	}
+	rc = sgpu_write(output->fd, output->path, text, size, error);
+	free(text);
+	return rc;
+}
