@@ -193,7 +193,6 @@ void sgpu_run_free(struct sgpu_run **run);
 
 struct sgpu_run_progress {
 	int operations_done, operations_failed, operations;
-	int operations_running; /* the device has them */
 	uint64_t bytes_in, bytes_out;
 	uint64_t elapsed_ns;
 	uint64_t stopping_ns; /* since it was told to stop, while the device still has work of it;

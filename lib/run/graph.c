@@ -259,7 +259,7 @@ static void look_at(struct sgpu_graph *graph, int operation)
 			fail_itself(graph, operation, rc, error.text);
 		} else {
 			op->state = ENQUEUED;
-			atomic_store(&graph->config.count->running, ++graph->ahead);
+			graph->ahead++;
 			drop_followers(graph, operation, false);
 		}
 	} else if (op->state == FAILED) {
@@ -325,7 +325,7 @@ bool sgpu_graph_ran(struct sgpu_graph *graph, int operation, int code, const cha
 	struct operation *op = &graph->operations[operation];
 
 	graph->operations_open--;
-	atomic_store(&graph->config.count->running, --graph->ahead);
+	graph->ahead--;
 	if (op->state == ENQUEUED && code == SGPU_OK) {
 		op->state = DONE;
 		atomic_fetch_add(&graph->config.count->done, 1);

@@ -17,7 +17,7 @@ enum { SGPU_GRAPH_LATER = 1 };
 
 /* How far it is, for any thread. */
 struct sgpu_graph_count {
-	atomic_int done, failed, running, operations;
+	atomic_int done, failed, operations;
 };
 
 struct sgpu_graph_config {

@@ -34,12 +34,10 @@ struct sgpu_loop {
 void sgpu_loop_wake(struct sgpu_loop *loop)
 {
 	const int saved = errno;
-	const uint64_t one = 1;
 
 	atomic_fetch_add(&loop->calls, 1);
-	if (atomic_exchange(&loop->sleeping, false) &&
-	    write(loop->wake_fd, &one, sizeof(one)) < 0) {
-		errno = saved; /* the counter is full: the loop wakes as well */
+	if (atomic_exchange(&loop->sleeping, false)) {
+		(void)eventfd_write(loop->wake_fd, 1); /* if it is full, the loop wakes as well */
 	}
 	errno = saved;
 }

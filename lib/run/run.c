@@ -522,12 +522,9 @@ int sgpu_run_wait(struct sgpu_run *run, struct sgpu_error *error)
 void sgpu_run_cancel(struct sgpu_run *run)
 {
 	const int saved = errno;
-	const uint64_t one = 1;
 
 	atomic_store(&run->cancel, true);
-	if (write(run->base.wake_fd, &one, sizeof(one)) < 0) {
-		errno = saved; /* the counter is full: it wakes as well */
-	}
+	(void)eventfd_write(run->base.wake_fd, 1); /* a counter that is full wakes as well */
 	errno = saved;
 	sgpu_loop_wake(run->base.loop);
 }

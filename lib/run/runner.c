@@ -9,6 +9,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -146,7 +147,6 @@ int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_r
 
 void sgpu_run_stop(struct sgpu_run_base *base, int code)
 {
-	const uint64_t one = 1;
 	uint_fast64_t never = 0;
 	int none = 0;
 
@@ -155,9 +155,7 @@ void sgpu_run_stop(struct sgpu_run_base *base, int code)
 	if (!atomic_compare_exchange_strong(&base->stop, &none, code)) {
 		return;
 	}
-	if (write(base->wake_fd, &one, sizeof(one)) < 0) {
-		errno = 0; /* the counter is full: it wakes as well */
-	}
+	(void)eventfd_write(base->wake_fd, 1); /* a counter that is full wakes as well */
 	sgpu_loop_wake(base->loop);
 }
 

@@ -177,7 +177,6 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 	*progress = (struct sgpu_run_progress){
 		.operations_done = atomic_load(&run->count.done),
 		.operations_failed = atomic_load(&run->count.failed),
-		.operations_running = atomic_load(&run->count.running),
 		.operations = atomic_load(&run->count.operations),
 		.bytes_in = atomic_load(&run->trace.bytes_in),
 		.bytes_out = atomic_load(&run->trace.bytes_out),

@@ -16,7 +16,7 @@
 #define SECOND UINT64_C(1000000000)
 enum { LOOK_MS = 1000 };
 
-static int receive_error(int connection, struct sgpu_error *error)
+int ask_error(int connection, struct sgpu_error *error)
 {
 	struct wire_answer *answer = calloc(1, sizeof(*answer));
 	int rc = answer ? wire_receive(connection, WIRE_ANSWER, answer, sizeof(*answer), NULL, 0,
@@ -67,7 +67,7 @@ int ask_wait(int connection, unsigned patience_s, struct sgpu_error *error)
 		}
 	}
 	if (rc == SGPU_OK && kind == WIRE_ANSWER) {
-		return receive_error(connection, error);
+		return ask_error(connection, error);
 	}
 	if (rc == SGPU_ETIMEOUT) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the server does not answer");

@@ -46,10 +46,9 @@ static atomic_bool stopped;
 
 void drain_wake(void)
 {
-	const uint64_t one = 1;
 	const int saved = errno;
 
-	(void)!write(wake_fd, &one, sizeof(one));
+	(void)eventfd_write(wake_fd, 1);
 	errno = saved;
 }
 

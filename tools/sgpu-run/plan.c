@@ -43,24 +43,29 @@ static int read_plan(int fd, const char *name, int devices, struct planned *p,
 }
 
 /* ---- who lives in a buffer, in the order in which they move in ---- */
-typedef void (*tenant_fn)(void *argument, int buffer, const char *kind, const char *id);
+static void add_tenant(json_t *buffers, int buffer, const char *kind, const char *id)
+{
+	json_t *tenants = json_object_get(json_array_get(buffers, (size_t)buffer), "tenants");
 
-static void each_move(const struct planned *p, int segment, tenant_fn call, void *argument)
+	json_array_append_new(tenants, json_pack("{s:s, s:s}", "kind", kind, "id", id));
+}
+
+static void add_moves(const struct planned *p, int segment, json_t *buffers)
 {
 	for (int i = p->plan->first_move[segment]; i >= 0; i = p->plan->moves[i].next) {
-		call(argument, p->plan->moves[i].to_buffer, "moved",
-		     p->manifest->segments[segment].id);
+		add_tenant(buffers, p->plan->moves[i].to_buffer, "moved",
+			   p->manifest->segments[segment].id);
 	}
 }
 
-static void each_tenant(const struct planned *p, tenant_fn call, void *argument)
+static void add_tenants(const struct planned *p, json_t *buffers)
 {
 	const struct sgpu_manifest *m = p->manifest;
 
 	for (int i = 0; i < m->segment_count; i++) {
 		if (p->plan->in_buffer[i] >= 0) {
-			call(argument, p->plan->in_buffer[i], "arrives", m->segments[i].id);
-			each_move(p, i, call, argument);
+			add_tenant(buffers, p->plan->in_buffer[i], "arrives", m->segments[i].id);
+			add_moves(p, i, buffers);
 		}
 	}
 	for (int i = 0; i < m->operation_count; i++) {
@@ -68,24 +73,18 @@ static void each_tenant(const struct planned *p, tenant_fn call, void *argument)
 
 		for (int k = 0; k < op->arg_count; k++) {
 			if (op->args[k].output) {
-				call(argument, p->plan->out_buffer[op->args[k].segment], "written",
-				     m->segments[op->args[k].segment].id);
+				add_tenant(buffers, p->plan->out_buffer[op->args[k].segment],
+					   "written", m->segments[op->args[k].segment].id);
 				if (p->plan->in_buffer[op->args[k].segment] < 0) {
-					each_move(p, op->args[k].segment, call, argument);
+					add_moves(p, op->args[k].segment, buffers);
 				}
 			}
 		}
 		if (p->plan->scratch_buffer[m->order[i]] >= 0) {
-			call(argument, p->plan->scratch_buffer[m->order[i]], "scratch", op->id);
+			add_tenant(buffers, p->plan->scratch_buffer[m->order[i]], "scratch",
+				   op->id);
 		}
 	}
-}
-
-static void add_json(void *argument, int buffer, const char *kind, const char *id)
-{
-	json_t *tenants = json_object_get(json_array_get(argument, (size_t)buffer), "tenants");
-
-	json_array_append_new(tenants, json_pack("{s:s, s:s}", "kind", kind, "id", id));
 }
 
 static json_t *operations_json(const struct planned *p)
@@ -131,9 +130,9 @@ static json_t *moves_json(const struct planned *p)
 	return list;
 }
 
-static void print_json(FILE *out, const struct planned *p)
+static json_t *buffers_json(const struct planned *p)
 {
-	json_t *buffers = json_array(), *object;
+	json_t *buffers = json_array();
 
 	for (int i = 0; i < p->plan->buffer_count; i++) {
 		json_array_append_new(buffers, json_pack("{s:I, s:i, s:o}", "size",
@@ -141,62 +140,43 @@ static void print_json(FILE *out, const struct planned *p)
 							 "device", p->plan->buffers[i].device,
 							 "tenants", json_array()));
 	}
-	each_tenant(p, add_json, buffers);
-	object = json_pack("{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices", p->plan->device_count,
-			   "streams", p->plan->stream_count, "operations", operations_json(p),
-			   "moves", moves_json(p), "buffers", buffers, "device_memory_bytes",
-			   (json_int_t)p->plan->bytes, "device_memory_bytes_unshared",
-			   (json_int_t)p->plan->bytes_unshared);
+	add_tenants(p, buffers);
+	return buffers;
+}
+
+static void print_json(FILE *out, const struct planned *p)
+{
+	json_t *object = json_pack(
+		"{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices", p->plan->device_count, "streams",
+		p->plan->stream_count, "operations", operations_json(p), "moves", moves_json(p),
+		"buffers", buffers_json(p), "device_memory_bytes", (json_int_t)p->plan->bytes,
+		"device_memory_bytes_unshared", (json_int_t)p->plan->bytes_unshared);
+
 	json_dumpf(object, out, JSON_INDENT(2));
 	fputc('\n', out);
 	json_decref(object);
 }
 
-/* Text by buffer, so that the list is made in one pass. */
-struct texts {
-	FILE **out;
-	char **text;
-	size_t *size;
-	int *count;
-};
-
-static void add_text(void *argument, int buffer, const char *kind, const char *id)
-{
-	struct texts *t = argument;
-
-	if (!t->out[buffer]) {
-		t->out[buffer] = open_memstream(&t->text[buffer], &t->size[buffer]);
-	}
-	if (t->out[buffer]) {
-		fprintf(t->out[buffer], "%s%s%s%s", t->count[buffer]++ ? ", then " : "",
-			kind[0] == 's' ? "scratch of " : "", id,
-			kind[0] == 'a'	 ? " (arrives)"
-			: kind[0] == 'm' ? " (moved)"
-					 : "");
-	}
-}
-
 static void print_buffers(FILE *out, const struct planned *p)
 {
-	size_t n = (size_t)p->plan->buffer_count + 1;
-	struct texts t = { calloc(n, sizeof(*t.out)), calloc(n, sizeof(*t.text)),
-			   calloc(n, sizeof(*t.size)), calloc(n, sizeof(*t.count)) };
+	json_t *buffers = buffers_json(p), *buffer, *tenant;
+	size_t i, k;
 
-	if (t.out && t.text && t.size && t.count) {
-		each_tenant(p, add_text, &t);
-		for (int i = 0; i < p->plan->buffer_count; i++) {
-			if (t.out[i]) {
-				fclose(t.out[i]);
-			}
-			fprintf(out, "%6d %16" PRIu64 "  %s\n", i, p->plan->buffers[i].size,
-				t.text[i] ? t.text[i] : "");
-			free(t.text[i]);
+	json_array_foreach (buffers, i, buffer) {
+		fprintf(out, "%6zu %16" PRIu64 "  ", i, p->plan->buffers[i].size);
+		json_array_foreach (json_object_get(buffer, "tenants"), k, tenant) {
+			const char *kind = json_string_value(json_object_get(tenant, "kind"));
+
+			fprintf(out, "%s%s%s%s", k ? ", then " : "",
+				kind[0] == 's' ? "scratch of " : "",
+				json_string_value(json_object_get(tenant, "id")),
+				kind[0] == 'a'	 ? " (arrives)"
+				: kind[0] == 'm' ? " (moved)"
+						 : "");
 		}
+		fputc('\n', out);
 	}
-	free(t.out);
-	free(t.text);
-	free(t.size);
-	free(t.count);
+	json_decref(buffers);
 }
 
 /* What moves, and what each device has to hold. */

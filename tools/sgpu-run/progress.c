@@ -164,9 +164,7 @@ void report_progress_begin(const struct sgpu_run *run, void (*give_up)(void))
 
 void report_progress_end(void)
 {
-	const uint64_t one = 1;
-
-	if (started && write(end_fd, &one, sizeof(one)) == (ssize_t)sizeof(one)) {
+	if (started && eventfd_write(end_fd, 1) == 0) {
 		pthread_join(thread, NULL);
 	}
 	cli_progress_end();

@@ -176,7 +176,6 @@ static _Noreturn void run_child(int fd, pid_t worker, const char *key, const cha
 static int hear_child(int fd, enum wire_kind kind, int *file, struct sgpu_error *error)
 {
 	struct wire_plain message;
-	struct wire_answer *answer;
 	enum wire_kind got = kind;
 	int rc;
 
@@ -186,18 +185,10 @@ static int hear_child(int fd, enum wire_kind kind, int *file, struct sgpu_error 
 		(void)poll(&wait, 1, -1);
 		rc = wire_peek(fd, &got, error);
 	} while (rc == SGPU_ETIMEOUT);
-	if (rc == SGPU_OK && got != WIRE_ANSWER) {
-		return wire_receive(fd, kind, &message, sizeof(message), file, file ? 1 : 0, error);
-	}
 	if (rc == SGPU_OK) {
-		answer = calloc(1, sizeof(*answer));
-		rc = answer ? wire_receive(fd, got, answer, sizeof(*answer), NULL, 0, error)
-			    : sgpu_fail_nomem(error);
-		if (rc == SGPU_OK) {
-			*error = answer->error;
-			rc = error->code < 0 ? error->code : SGPU_ESYSTEM;
-		}
-		free(answer);
+		return got == WIRE_ANSWER ? ask_error(fd, error)
+					  : wire_receive(fd, kind, &message, sizeof(message), file,
+							 file ? 1 : 0, error);
 	}
 	return rc == SGPU_ECANCELED
 		       ? sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended")

@@ -4,6 +4,10 @@
  */
 #include "requests.h"
 
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -73,14 +77,13 @@ unsigned requests_under_way(void)
 
 void requests_end(int connection)
 {
-	const uint64_t one = 1;
 	struct wire_plain note;
 
 	close(connection);
 	atomic_fetch_add(&r.counters->requests_ended, 1);
 	(void)wire_send(SERVE_CONTROL_FD, WIRE_NOTE, &note, sizeof(note), NULL, 0);
 	atomic_fetch_sub(&r.under_way, 1);
-	(void)!write(r.wake_fd, &one, sizeof(one));
+	(void)eventfd_write(r.wake_fd, 1);
 }
 
 void requests_refuse(int connection, const struct sgpu_error *error)
@@ -89,12 +92,28 @@ void requests_refuse(int connection, const struct sgpu_error *error)
 	requests_end(connection);
 }
 
+int requests_start_thread(void *(*function)(void *), void *argument, struct sgpu_error *error)
+{
+	sigset_t all, old;
+	pthread_t thread;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGSYS); /* blocked, a refused system call would end the process without a
+				    message */
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	errno = pthread_create(&thread, NULL, function, argument);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (errno != 0) {
+		return sgpu_fail_errno(error, "cannot start a thread");
+	}
+	pthread_detach(thread);
+	return SGPU_OK;
+}
+
 void requests_wear_out(void)
 {
-	const uint64_t one = 1;
-
 	atomic_store(&r.worn_out, true);
-	(void)!write(r.wake_fd, &one, sizeof(one));
+	(void)eventfd_write(r.wake_fd, 1);
 }
 
 bool requests_worn_out(void)

@@ -39,6 +39,10 @@ void requests_end(int connection);
 /* The same, after an answer that is an error. */
 void requests_refuse(int connection, const struct sgpu_error *error);
 
+/* A thread of the worker that nobody waits for. Errors: SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int requests_start_thread(void *(*function)(void *), void *argument,
+					  struct sgpu_error *error);
+
 /* ---- the requests, each in a file of its own ---- */
 /* serve_lease.c. Before the worker is confined: makes the pool that `server` asks for, if it does.
  */

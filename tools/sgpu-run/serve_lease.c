@@ -4,10 +4,7 @@
  * waits for the client: a lease is its client's while it is filled or read, and that is while the
  * connection is open.
  */
-#include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,28 +195,16 @@ void serve_lease(const struct request *request)
 {
 	struct request *copy = malloc(sizeof(*copy));
 	struct sgpu_error error = { 0 };
-	pthread_t thread;
-	sigset_t all, old;
-	int rc;
 
 	l.used = true;
-	if (!copy) {
-		sgpu_fail_nomem(&error);
+	if (copy) {
+		*copy = *request;
+	}
+	if (!copy || requests_start_thread(hold_lease, copy, &error) != SGPU_OK) {
+		if (!copy) {
+			sgpu_fail_nomem(&error);
+		}
+		free(copy);
 		requests_refuse(request->connection, &error);
-		return;
 	}
-	*copy = *request;
-	sigfillset(&all);
-	sigdelset(&all, SIGSYS); /* the filter's, which says which call it was */
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	rc = pthread_create(&thread, NULL, hold_lease, copy);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (rc == 0) {
-		pthread_detach(thread);
-		return;
-	}
-	free(copy);
-	errno = rc;
-	sgpu_fail_errno(&error, "cannot start a thread");
-	requests_refuse(request->connection, &error);
 }

@@ -6,10 +6,8 @@
  */
 #include "requests.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -132,24 +130,6 @@ static void *watch_signer(void *unused)
 	return NULL;
 }
 
-static int start_thread(void *(*function)(void *), struct sgpu_error *error)
-{
-	sigset_t all, old;
-	pthread_t thread;
-
-	sigfillset(&all);
-	sigdelset(&all, SIGSYS); /* blocked, a refused system call would end the process without a
-				    message */
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	errno = pthread_create(&thread, NULL, function, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (errno != 0) {
-		return sgpu_fail_errno(error, "cannot start a thread");
-	}
-	pthread_detach(thread);
-	return SGPU_OK;
-}
-
 int serve_quote_start(struct serve_counters *counters, struct sgpu_error *error)
 {
 	int rc;
@@ -158,8 +138,8 @@ int serve_quote_start(struct serve_counters *counters, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	q.counters = counters;
-	rc = start_thread(answer_all, error);
-	return rc == SGPU_OK ? start_thread(watch_signer, error) : rc;
+	rc = requests_start_thread(answer_all, NULL, error);
+	return rc == SGPU_OK ? requests_start_thread(watch_signer, NULL, error) : rc;
 }
 
 /* ---- the loop ---- */

@@ -7,9 +7,7 @@
  */
 #include "requests.h"
 
-#include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
@@ -125,24 +123,6 @@ static void *run_session(void *argument)
 	return NULL;
 }
 
-static int start_thread(struct session *s, struct sgpu_error *error)
-{
-	sigset_t all, old;
-	pthread_t thread;
-
-	sigfillset(&all);
-	sigdelset(&all, SIGSYS); /* if it were blocked, a refused system call would end the process
-				    without a message */
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	errno = pthread_create(&thread, NULL, run_session, s);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (errno != 0) {
-		return sgpu_fail_errno(error, "cannot start a thread");
-	}
-	pthread_detach(thread);
-	return SGPU_OK;
-}
-
 void session_take(const struct request *request)
 {
 	struct sgpu_error error = { 0 };
@@ -161,7 +141,7 @@ void session_take(const struct request *request)
 	}
 	if (rc == SGPU_OK) {
 		s = find_place(request, fds);
-		rc = s ? start_thread(s, &error)
+		rc = s ? requests_start_thread(run_session, s, &error)
 		       : sgpu_fail(&error, SGPU_ERETRY,
 				   "user %lu has %u sessions, which is the limit",
 				   (unsigned long)request->uid, most); /* this thread sets it */

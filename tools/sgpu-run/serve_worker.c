@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,12 +78,10 @@ static void close_work(struct work *work)
 static void run_ended(void *argument, struct sgpu_run *run, int code)
 {
 	struct work *work = argument;
-	const uint64_t one = 1;
-
 	(void)run;
 	(void)code;
 	atomic_store(&work->ended, true);
-	(void)!write(t.wake_fd, &one, sizeof(one));
+	(void)eventfd_write(t.wake_fd, 1);
 }
 
 /* The response would take the place of a file that the batch reads: its client cannot know that. */
@@ -420,22 +417,6 @@ static void *end_without_supervisor(void *argument)
 	_exit(sgpu_exit_status(SGPU_ESYSTEM));
 }
 
-static int watch_supervisor(struct server *server, struct sgpu_error *error)
-{
-	sigset_t all, old;
-	pthread_t thread;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	errno = pthread_create(&thread, NULL, end_without_supervisor, server);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (errno != 0) {
-		return sgpu_fail_errno(error, "cannot start a thread");
-	}
-	pthread_detach(thread);
-	return SGPU_OK;
-}
-
 static int open_loop(struct sgpu_error *error)
 {
 	sigset_t term;
@@ -460,7 +441,7 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 	int rc = serve_quote_begin(server, error);
 
 	rc = rc == SGPU_OK ? open_loop(error) : rc;
-	rc = rc == SGPU_OK ? watch_supervisor(server, error) : rc;
+	rc = rc == SGPU_OK ? requests_start_thread(end_without_supervisor, server, error) : rc;
 	if (rc == SGPU_OK) {
 		rc = worker_open(&server->worker, server->attestation_key, error);
 	}

@@ -199,5 +199,7 @@ SGPU_MUST_CHECK int ask_server(const char *socket, const struct ask *question, c
 SGPU_MUST_CHECK int ask_open(const char *socket, enum wire_kind kind, void *message, size_t size,
 			     int *connection, struct sgpu_error *error);
 SGPU_MUST_CHECK int ask_wait(int connection, unsigned patience_s, struct sgpu_error *error);
+/* Receives a WIRE_ANSWER, which has come: the error in it. */
+SGPU_MUST_CHECK int ask_error(int connection, struct sgpu_error *error);
 
 #endif
