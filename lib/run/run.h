@@ -20,6 +20,7 @@
 #include <sgpu/run.h>
 
 #include "run/plan.h"
+#include "transfer/transfer.h"
 
 /* What a run did and when: spans, their sums, and how payloads travelled. Any thread may add. */
 

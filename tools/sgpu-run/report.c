@@ -15,6 +15,8 @@
 #include <sgpu/io.h>
 #include <sgpu/json.h>
 
+#include "transfer/transfer.h"
+
 #include "cli.h"
 #include "report.h"
 

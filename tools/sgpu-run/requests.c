@@ -13,7 +13,7 @@
 #include <sgpu/base.h>
 #include <sgpu/run.h>
 
-#include "base/limit.h"
+#include "base/base.h"
 #include "device/backend.h"
 #include "serve.h"
 
