@@ -86,12 +86,6 @@ enum sgpu_device_timer {
 const char *sgpu_device_timer_name(
 	enum sgpu_device_timer timer); /* "auto", "events", "globaltimer" */
 
-/* What each of them told of the same work, which keeps the GPU busy for half a millisecond. */
-struct sgpu_timer_comparison {
-	double events_ns, globaltimer_ns,
-		host_ns; /* host: from before the first call to after the last */
-};
-
 struct sgpu_device_config {
 	unsigned jobs; /* CPU device: workers; 0: all */
 	bool modules;  /* CPU device: start the process that modules run in now, not with the first
@@ -236,12 +230,6 @@ SGPU_MUST_CHECK int sgpu_device_synchronize(struct sgpu_device *device, struct s
  * well, by a thread of the device's own; but a thread that looks for what a callback does need not
  * wait until that one has woken up. From no callback. */
 void sgpu_device_poll(struct sgpu_device *device);
-/* Takes the time of the same work by both timers, 21 times, and returns the round with the median
- * of the differences. Errors: SGPU_EUNAVAILABLE (the CPU device, a secure context), SGPU_EDEVICE.
- */
-SGPU_MUST_CHECK int sgpu_device_compare_timers(struct sgpu_device *device,
-					       struct sgpu_timer_comparison *comparison,
-					       struct sgpu_error *error);
 /* Until it is called with false: running kernels are asked to stop early, and later ones do not
  * start. Their tasks end with SGPU_ECANCELED. */
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel);
@@ -268,12 +256,6 @@ SGPU_MUST_CHECK int sgpu_host_register(struct sgpu_device *device, const void *m
 				       uint64_t size, struct sgpu_error *error);
 /* Before the memory is unmapped. */
 void sgpu_host_unregister(struct sgpu_device *device, const void *memory);
-
-/* Where info.reads_pageable: brings ordinary memory of the process to the device, or back, before
- * either reads it, so that none has to wait for a page at a time. Its address and its bytes stay
- * the same. Errors: SGPU_EUNAVAILABLE elsewhere. */
-SGPU_MUST_CHECK int sgpu_host_prefetch(struct sgpu_stream *stream, const void *memory,
-				       uint64_t size, bool to_device, struct sgpu_task *task);
 
 /* Host memory must stay until the task has ended. Unit: bytes. Here and below the task may be NULL
  * unless it says otherwise; a range that does not lie in one allocation of the device is
@@ -321,15 +303,6 @@ SGPU_MUST_CHECK int sgpu_stream_sync(struct sgpu_stream *stream, struct sgpu_err
  * of the device. */
 SGPU_MUST_CHECK int sgpu_stream_callback(struct sgpu_stream *stream,
 					 void (*function)(void *argument), void *argument);
-/* A word of memory from sgpu_host_alloc, at a multiple of 4: the stream writes it once the work
- * before has ended, or does not go on before it is at least `value` (compared as a difference of 32
- * bits with a sign). No kernel runs for that. Whoever lets a stream wait has to write the word:
- * nothing ends the wait. Errors: SGPU_EUNAVAILABLE (the CPU device, secure contexts, confidential
- * computing mode, other memory), SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_stream_write_word(struct sgpu_stream *stream, volatile uint32_t *word,
-					   uint32_t value);
-SGPU_MUST_CHECK int sgpu_stream_wait_word(struct sgpu_stream *stream, const volatile uint32_t *word,
-					  uint32_t value);
 SGPU_MUST_CHECK int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
 				      struct sgpu_error *error);
 void sgpu_event_free(struct sgpu_event **event);
@@ -346,10 +319,8 @@ SGPU_MUST_CHECK int sgpu_event_sync(struct sgpu_event *event, struct sgpu_error 
 SGPU_MUST_CHECK int sgpu_event_query(struct sgpu_event *event, bool *done,
 				     struct sgpu_error *error);
 
-SGPU_MUST_CHECK int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function,
-				       void *argument, struct sgpu_task *task);
-/* The same, naming the memory that the launch touches. A secure context (lib/secure) refuses
- * what leaves it. */
+/* Naming the memory that the launch touches: a secure context (lib/secure) refuses what leaves
+ * it. */
 SGPU_MUST_CHECK int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function,
 					  void *argument, const struct sgpu_device_range *ranges,
 					  int count, struct sgpu_task *task);
@@ -447,7 +418,6 @@ enum sgpu_peer_path {
 			     the second */
 	SGPU_PEER_HOST,	  /* and moved through the host's memory */
 };
-const char *sgpu_peer_path_name(enum sgpu_peer_path path); /* "auto", "stored", "copied", "host" */
 
 /* 0 and NULL: what is best. */
 struct sgpu_peer_config {
@@ -468,8 +438,6 @@ SGPU_MUST_CHECK int sgpu_peer_open(struct sgpu_device *from, struct sgpu_device 
 				   struct sgpu_error *error);
 /* No copy is under way. Accepts a pointer to NULL; clears it. */
 void sgpu_peer_close(struct sgpu_peer **peer);
-/* The path that is used: never SGPU_PEER_AUTO. */
-enum sgpu_peer_path sgpu_peer_get_path(const struct sgpu_peer *peer);
 /* Returns when it is done; copies from several threads take turns. It does not wait for streams:
  * what writes `from` and what uses `to` must have ended. After any failure `to` is cleared, all of
  * it; a `to` that is not in one allocation of its device is not touched. Errors: SGPU_EAUTH when

@@ -166,7 +166,7 @@ int sgpu_bench_launch(struct sgpu_bench *bench, struct sgpu_stream *stream,
 		return sgpu_fail(error, SGPU_EUNAVAILABLE, "device '%s' has no operation '%s'",
 				 bench->info.selector, call->op->name);
 	}
-	rc = sgpu_device_launch(stream, run_operation, call, task);
+	rc = sgpu_device_launch_on(stream, run_operation, call, NULL, 0, task);
 	return rc == SGPU_OK ? rc
 			     : sgpu_fail(error, rc, "cannot launch '%s': %s", call->op->name,
 					 sgpu_strerror(rc));

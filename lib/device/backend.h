@@ -24,9 +24,6 @@ struct sgpu_device_memory_calls {
 	int (*host_register)(struct sgpu_device *device, const void *memory, uint64_t size,
 			     struct sgpu_error *error);
 	void (*host_unregister)(struct sgpu_device *device, const void *memory);
-	/* NULL: the device does not read what it was not given. */
-	int (*prefetch)(struct sgpu_stream *stream, const void *memory, uint64_t size,
-			bool to_device, struct sgpu_task *task);
 	void (*limit)(struct sgpu_device *device, uint64_t bytes);
 	int (*copy_in)(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
 		       struct sgpu_task *task);
@@ -53,11 +50,6 @@ struct sgpu_device_stream_calls {
 	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
 	int (*callback)(struct sgpu_stream *stream, void (*function)(void *argument),
 			void *argument);
-	/* Writes a word of the host's, or waits until it is at least `value`. NULL: a stream does
-	 * neither. */
-	int (*word)(struct sgpu_stream *stream, const volatile uint32_t *word, uint32_t value,
-		    bool write);
-	/* sgpu_device_launch has no ranges. */
 	int (*launch)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 		      const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
 	int (*event_create)(struct sgpu_device *device, struct sgpu_event **event,
@@ -149,10 +141,8 @@ struct sgpu_device_backend {
 	int (*synchronize)(struct sgpu_device *device, struct sgpu_error *error);
 	void (*poll)(struct sgpu_device *device); /* or NULL: where streams are threads */
 	void (*cancel)(struct sgpu_device *device, bool cancel);
-	/* These five may be NULL: it has one timer, no operations of its own, rests on nothing,
-	 * loads no code, has no evidence. */
-	int (*compare_timers)(struct sgpu_device *device, struct sgpu_timer_comparison *comparison,
-			      struct sgpu_error *error);
+	/* These four may be NULL: it has no operations of its own, rests on nothing, loads no
+	 * code, has no evidence. */
 	sgpu_op_fn (*op)(const char *name);
 	int (*parts)(struct sgpu_device_part
 			     *parts); /* fills in SGPU_DEVICE_PARTS_MAX at most; returns how many */

@@ -310,12 +310,6 @@ int sgpu_recording_launch(struct sgpu_stream *stream, struct sgpu_recording *rec
 	return BACKEND(recording)->graph->launch(stream, recording, task);
 }
 
-int sgpu_device_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
-		       struct sgpu_task *task)
-{
-	return sgpu_device_launch_on(stream, function, argument, NULL, 0, task);
-}
-
 int sgpu_device_launch_on(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 			  const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
@@ -333,39 +327,6 @@ const char *sgpu_device_timer_name(enum sgpu_device_timer timer)
 	static const char *const names[] = { "auto", "events", "globaltimer" };
 
 	return (unsigned)timer < SGPU_ARRAY_LENGTH(names) ? names[timer] : "";
-}
-
-int sgpu_device_compare_timers(struct sgpu_device *device, struct sgpu_timer_comparison *comparison,
-			       struct sgpu_error *error)
-{
-	memset(comparison, 0, sizeof(*comparison));
-	return BACKEND(device)->compare_timers
-		       ? BACKEND(device)->compare_timers(device, comparison, error)
-		       : sgpu_fail(error, SGPU_EUNAVAILABLE,
-				   "the device has no second timer to compare with");
-}
-
-int sgpu_stream_write_word(struct sgpu_stream *stream, volatile uint32_t *word, uint32_t value)
-{
-	const struct sgpu_device_stream_calls *calls = BACKEND(stream)->stream;
-
-	return calls->word ? calls->word(stream, word, value, true) : SGPU_EUNAVAILABLE;
-}
-
-int sgpu_stream_wait_word(struct sgpu_stream *stream, const volatile uint32_t *word, uint32_t value)
-{
-	const struct sgpu_device_stream_calls *calls = BACKEND(stream)->stream;
-
-	return calls->word ? calls->word(stream, word, value, false) : SGPU_EUNAVAILABLE;
-}
-
-int sgpu_host_prefetch(struct sgpu_stream *stream, const void *memory, uint64_t size,
-		       bool to_device, struct sgpu_task *task)
-{
-	const struct sgpu_device_memory_calls *calls = BACKEND(stream)->memory;
-
-	return calls->prefetch ? calls->prefetch(stream, memory, size, to_device, task)
-			       : SGPU_EUNAVAILABLE;
 }
 
 void sgpu_device_cancel(struct sgpu_device *device, bool cancel)

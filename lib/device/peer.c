@@ -57,13 +57,6 @@ struct run {
 	bool last; /* its last chunk is not full */
 };
 
-const char *sgpu_peer_path_name(enum sgpu_peer_path path)
-{
-	static const char *const names[] = { "auto", "stored", "copied", "host" };
-
-	return (size_t)path < sizeof(names) / sizeof(names[0]) ? names[path] : "unknown";
-}
-
 /* ---- opening ---- */
 /* As many chunks as keep all multiprocessors busy, each with enough warps; on the CPU device what
  * it likes to move. */
@@ -190,11 +183,6 @@ void sgpu_peer_close(struct sgpu_peer **peer)
 	pthread_mutex_destroy(&p->lock);
 	free(p);
 	*peer = NULL;
-}
-
-enum sgpu_peer_path sgpu_peer_get_path(const struct sgpu_peer *peer)
-{
-	return peer->config.path;
 }
 
 /* ---- a copy; the lock is held ---- */

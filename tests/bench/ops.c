@@ -285,7 +285,7 @@ static void measure(const struct entry *e)
 
 		memset(tasks, 0, sizeof(tasks));
 		for (int i = 0; i < REPEAT; i++) {
-			must(sgpu_device_launch(stream, launch_op, &call, &tasks[i]));
+			must(sgpu_device_launch_on(stream, launch_op, &call, NULL, 0, &tasks[i]));
 		}
 		must(sgpu_stream_sync(stream, &error));
 		if (round >= 0) {

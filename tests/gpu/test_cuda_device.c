@@ -360,7 +360,8 @@ UNIT_TEST(a_launch_has_clear_counters_and_its_words_become_the_outcome)
 	REQUIRE(find_driver() && begin());
 	memset(host, 0xee, sizeof(host));
 	for (i = 0; i < COUNT; i++) {
-		bad += sgpu_device_launch(stream, use_words, host[i], &tasks[i]) != SGPU_OK;
+		bad += sgpu_device_launch_on(stream, use_words, host[i], NULL, 0, &tasks[i]) !=
+		       SGPU_OK;
 	}
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	for (i = 0; i < COUNT; i++) {

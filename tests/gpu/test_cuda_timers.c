@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The times of tasks on a GPU, by events and by %globaltimer.
- * Runs alone: between the two timers comes the work of other processes.
  * No threads of kernels share memory: racecheck has nothing to find.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -69,30 +67,6 @@ UNIT_TEST(auto_takes_events_unless_the_gpu_is_confidential)
 		CHECK(strcmp(info.timer, "events") == 0);
 	}
 	finish();
-}
-
-/* Other processes may have the GPU meanwhile, which comes between the two: then it is tried again.
- * Under a checker kernels are not as short as they are written. */
-UNIT_TEST(both_timers_tell_the_same_of_the_same_work)
-{
-	const bool checked = getenv("SGPU_TEST_SMALL") != NULL;
-
-	for (size_t t = 0; t < SGPU_ARRAY_LENGTH(timers); t++) {
-		struct sgpu_timer_comparison c = { 0 };
-		bool same = false;
-
-		REQUIRE(begin_with(timers[t]));
-		for (int i = 0; i < 50 && !same; i++) {
-			REQUIRE(sgpu_device_compare_timers(device, &c, NULL) == SGPU_OK);
-			CHECK(c.globaltimer_ns > 1e5 && c.host_ns > 1e5);
-			same = checked || !off || fabs(c.events_ns / c.globaltimer_ns - 1) < 0.05;
-		}
-		printf("# %.0f ns by events, %.0f by %%globaltimer, %.0f on the host\n",
-		       c.events_ns, c.globaltimer_ns, c.host_ns);
-		CHECK(same);
-		CHECK(works());
-		finish_with();
-	}
 }
 
 UNIT_TEST(each_task_ends_after_the_one_before_and_while_it_was_waited_for)
@@ -172,7 +146,6 @@ int main(void)
 {
 	CUDA_OR_SKIP();
 	UNIT_RUN(auto_takes_events_unless_the_gpu_is_confidential);
-	UNIT_RUN(both_timers_tell_the_same_of_the_same_work);
 	UNIT_RUN(each_task_ends_after_the_one_before_and_while_it_was_waited_for);
 	UNIT_RUN(a_base_that_is_old_is_taken_anew);
 	UNIT_RUN(words_for_times_are_given_back);

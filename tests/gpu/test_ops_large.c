@@ -120,7 +120,7 @@ static bool go(struct run *run)
 	struct sgpu_task task;
 
 	memset(&task, 0, sizeof(task));
-	if (sgpu_device_launch(stream, launch, &run->call, &task) ||
+	if (sgpu_device_launch_on(stream, launch, &run->call, NULL, 0, &task) ||
 	    sgpu_stream_sync(stream, &run->error) || task.code) {
 		printf("# %s: %s%s\n", run->call.op->name, task.error.text, run->error.text);
 		return false;

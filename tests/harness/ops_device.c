@@ -171,7 +171,7 @@ static bool ops_device_once(struct ops_device_run *run)
 		}
 	}
 	ops_device_copy(run, true);
-	if (sgpu_device_launch(ops_device.stream, ops_device_launch, run, &task) ||
+	if (sgpu_device_launch_on(ops_device.stream, ops_device_launch, run, NULL, 0, &task) ||
 	    sgpu_stream_sync(ops_device.stream, &error) || task.code) {
 		printf("# '%s' on the device: code %d: %s%s\n", run->c->call.op->name, task.code,
 		       task.error.text, error.text);

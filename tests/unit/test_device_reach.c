@@ -148,12 +148,12 @@ UNIT_TEST(access_is_taken_away_from_nothing_that_runs)
 	REQUIRE(sgpu_page_map(room.space, 0, (const uint32_t[]){ 0 }, 1, info.small, &error) ==
 		SGPU_OK);
 	slow.word = (uint64_t *)(uintptr_t)room.base;
-	CHECK(sgpu_device_launch(stream, run_slowly, &slow, &task) == SGPU_OK);
+	CHECK(sgpu_device_launch_on(stream, run_slowly, &slow, NULL, 0, &task) == SGPU_OK);
 	CHECK(sgpu_space_access(room.space, false, &error) == SGPU_OK);
 	CHECK(task.end_ns != 0 && task.code == SGPU_OK);
 	CHECK(sgpu_space_access(room.space, true, &error) == SGPU_OK);
 	CHECK(get(room.base, &found) == SGPU_OK && found > 0);
-	CHECK(sgpu_device_launch(stream, run_slowly, &slow, &task) == SGPU_OK);
+	CHECK(sgpu_device_launch_on(stream, run_slowly, &slow, NULL, 0, &task) == SGPU_OK);
 	CHECK(sgpu_page_unmap(room.space, 0, info.small, &error) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
 	sgpu_space_free(&room.space);
@@ -174,7 +174,8 @@ UNIT_TEST(settling_waits_for_every_stream)
 	for (i = 0; i < 3; i++) {
 		slow[i] = (struct slow){ .ns = 5000000 * (uint64_t)(i + 1), .word = &words[i] };
 		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
-		CHECK(sgpu_device_launch(streams[i], run_slowly, &slow[i], &tasks[i]) == SGPU_OK);
+		CHECK(sgpu_device_launch_on(streams[i], run_slowly, &slow[i], NULL, 0, &tasks[i]) ==
+		      SGPU_OK);
 	}
 	CHECK(sgpu_device_synchronize(device, &error) == SGPU_OK);
 	for (i = 0; i < 3; i++) {
@@ -278,7 +279,7 @@ static void child(void (*arrange)(struct room *room, struct room *other, sgpu_de
 		_exit(2);
 	}
 	arrange(&room, &other, &target);
-	if (sgpu_device_launch(stream, read_word, &target, &task) != SGPU_OK ||
+	if (sgpu_device_launch_on(stream, read_word, &target, NULL, 0, &task) != SGPU_OK ||
 	    sgpu_stream_sync(stream, NULL) != SGPU_OK) {
 		_exit(3);
 	}

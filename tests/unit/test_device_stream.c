@@ -55,8 +55,8 @@ UNIT_TEST(work_of_a_stream_runs_in_order)
 		if (i % 3 == 0) {
 			REQUIRE(sgpu_stream_callback(stream, note_call, &entries[i]) == SGPU_OK);
 		} else {
-			REQUIRE(sgpu_device_launch(stream, note, &entries[i], &tasks[i]) ==
-				SGPU_OK);
+			REQUIRE(sgpu_device_launch_on(stream, note, &entries[i], NULL, 0,
+						      &tasks[i]) == SGPU_OK);
 		}
 	}
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
@@ -84,7 +84,8 @@ UNIT_TEST(a_failed_task_does_not_stop_its_stream)
 	device = open_test_device(2, 0);
 	REQUIRE(sgpu_stream_create(device, &stream, NULL) == SGPU_OK);
 	for (i = 0; i < 3; i++) {
-		REQUIRE(sgpu_device_launch(stream, note, &entries[i], &tasks[i]) == SGPU_OK);
+		REQUIRE(sgpu_device_launch_on(stream, note, &entries[i], NULL, 0, &tasks[i]) ==
+			SGPU_OK);
 	}
 	sgpu_stream_free(&stream);
 	CHECK(log.count == 3);
@@ -115,7 +116,7 @@ UNIT_TEST(streams_run_at_once)
 	pthread_barrier_init(&meeting, NULL, 3);
 	for (i = 0; i < 3; i++) {
 		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
-		REQUIRE(sgpu_device_launch(streams[i], meet, NULL, NULL) == SGPU_OK);
+		REQUIRE(sgpu_device_launch_on(streams[i], meet, NULL, NULL, 0, NULL) == SGPU_OK);
 	}
 	for (i = 0; i < 3; i++) {
 		CHECK(sgpu_stream_sync(streams[i], NULL) == SGPU_OK);
@@ -150,7 +151,8 @@ UNIT_TEST(no_more_compute_at_once_than_there_are_jobs)
 	device = open_test_device(2, 0);
 	for (i = 0; i < 40; i++) {
 		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
-		REQUIRE(sgpu_device_launch(streams[i], count_running, NULL, NULL) == SGPU_OK);
+		REQUIRE(sgpu_device_launch_on(streams[i], count_running, NULL, NULL, 0, NULL) ==
+			SGPU_OK);
 	}
 	for (i = 0; i < 40; i++) {
 		sgpu_stream_free(&streams[i]);
@@ -181,13 +183,13 @@ UNIT_TEST(events_order_work_across_streams)
 	CHECK(sgpu_stream_wait(b, event) == SGPU_EUSAGE);
 	CHECK(sgpu_event_sync(event, NULL) == SGPU_EUSAGE);
 	CHECK(sgpu_stream_callback(a, wait_flag, &gate) == SGPU_OK);
-	CHECK(sgpu_device_launch(a, note, &entries[0], NULL) == SGPU_OK);
+	CHECK(sgpu_device_launch_on(a, note, &entries[0], NULL, 0, NULL) == SGPU_OK);
 	CHECK(sgpu_event_record(a, event) == SGPU_OK);
 	CHECK(sgpu_event_record(a, event) == SGPU_EUSAGE);
 	CHECK(sgpu_stream_wait(b, event) == SGPU_OK);
 	CHECK(sgpu_stream_wait(c, event) == SGPU_OK);
-	CHECK(sgpu_device_launch(b, note, &entries[1], NULL) == SGPU_OK);
-	CHECK(sgpu_device_launch(c, note, &entries[2], NULL) == SGPU_OK);
+	CHECK(sgpu_device_launch_on(b, note, &entries[1], NULL, 0, NULL) == SGPU_OK);
+	CHECK(sgpu_device_launch_on(c, note, &entries[2], NULL, 0, NULL) == SGPU_OK);
 	CHECK(!on_cpu() || log.count == 0);
 	atomic_store(&gate, 1);
 	CHECK(sgpu_event_sync(event, NULL) == SGPU_OK);
@@ -351,8 +353,8 @@ UNIT_TEST(many_streams_and_many_events)
 	for (k = 0; k < STEPS; k++) {
 		for (i = 0; i < STREAMS; i++) {
 			bad += event && sgpu_stream_wait(streams[i], event) != SGPU_OK;
-			bad += sgpu_device_launch(streams[i], add_left, &cell[i + 1], NULL) !=
-			       SGPU_OK;
+			bad += sgpu_device_launch_on(streams[i], add_left, &cell[i + 1], NULL, 0,
+						     NULL) != SGPU_OK;
 			bad += sgpu_event_create(device, &next, NULL) != SGPU_OK;
 			bad += sgpu_event_record(streams[i], next) != SGPU_OK;
 			sgpu_event_free(&event);
@@ -461,15 +463,15 @@ UNIT_TEST(cancel_stops_what_runs_and_what_comes_until_it_is_lifted)
 	CPU_ONLY("a GPU's kernels are not stopped by the pool of workers");
 	device = open_test_device(2, 0);
 	REQUIRE(sgpu_stream_create(device, &stream, NULL) == SGPU_OK);
-	CHECK(sgpu_device_launch(stream, long_kernel, &started, &tasks[0]) == SGPU_OK);
-	CHECK(sgpu_device_launch(stream, note, &entry, &tasks[1]) == SGPU_OK);
+	CHECK(sgpu_device_launch_on(stream, long_kernel, &started, NULL, 0, &tasks[0]) == SGPU_OK);
+	CHECK(sgpu_device_launch_on(stream, note, &entry, NULL, 0, &tasks[1]) == SGPU_OK);
 	wait_flag(&started);
 	sgpu_device_cancel(device, true);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	CHECK(tasks[0].code == SGPU_ECANCELED && tasks[1].code == SGPU_ECANCELED && log.count == 0);
 	CHECK(tasks[1].error.text[0] != '\0');
 	sgpu_device_cancel(device, false);
-	CHECK(sgpu_device_launch(stream, note, &entry, &tasks[2]) == SGPU_OK);
+	CHECK(sgpu_device_launch_on(stream, note, &entry, NULL, 0, &tasks[2]) == SGPU_OK);
 	CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK);
 	CHECK(tasks[2].code == SGPU_OK && log.count == 1);
 	sgpu_stream_free(&stream);
@@ -477,64 +479,6 @@ UNIT_TEST(cancel_stops_what_runs_and_what_comes_until_it_is_lifted)
 }
 
 /* A GPU does it unless it is confidential; the CPU device never. */
-UNIT_TEST(a_stream_waits_for_words_of_the_host_and_writes_some)
-{
-	struct sgpu_stream *stream = NULL;
-	struct sgpu_event *event = NULL;
-	volatile uint32_t *words = NULL;
-	uint32_t own[2] = { 0 };
-	bool done = true;
-	int code;
-
-	device = open_test_device(2, 0);
-	REQUIRE(sgpu_stream_create(device, &stream, NULL) == SGPU_OK &&
-		sgpu_event_create(device, &event, NULL) == SGPU_OK);
-	REQUIRE(sgpu_host_alloc(device, 4096, (void **)(uintptr_t)&words, NULL) == SGPU_OK);
-	memset((void *)(uintptr_t)words, 0, 4096);
-	/* Not memory of the pool, and no whole word. */
-	CHECK(sgpu_stream_write_word(stream, own, 1) == SGPU_EUNAVAILABLE);
-	CHECK(sgpu_stream_wait_word(stream, own, 0) == SGPU_EUNAVAILABLE);
-	CHECK(sgpu_stream_write_word(stream, (volatile uint32_t *)((uintptr_t)words + 2), 1) ==
-	      SGPU_EUNAVAILABLE);
-	code = sgpu_stream_wait_word(stream, &words[0], 7);
-	CHECK(code == SGPU_OK || code == SGPU_EUNAVAILABLE);
-	CHECK(!on_cpu() || code == SGPU_EUNAVAILABLE);
-	if (code == SGPU_OK) {
-		CHECK(sgpu_stream_write_word(stream, &words[16], 9) == SGPU_OK);
-		CHECK(sgpu_event_record(stream, event) == SGPU_OK);
-		CHECK(sgpu_event_query(event, &done, NULL) == SGPU_OK && !done && words[16] == 0);
-		words[0] = 7;
-		CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && words[16] == 9);
-	}
-	sgpu_event_free(&event);
-	sgpu_stream_free(&stream);
-	sgpu_host_free(device, (void **)(uintptr_t)&words, 4096);
-	sgpu_device_close(&device);
-}
-
-UNIT_TEST(ordinary_memory_is_prefetched_only_where_the_device_reads_it)
-{
-	struct sgpu_stream *stream = NULL;
-	struct sgpu_device_info info;
-	struct sgpu_task task = { 0 };
-	uint8_t *memory = calloc(4, 4096);
-	int code;
-
-	device = open_test_device(2, 0);
-	REQUIRE(memory && sgpu_stream_create(device, &stream, NULL) == SGPU_OK &&
-		sgpu_device_get_info(device, &info, NULL) == SGPU_OK);
-	memory[5000] = 5;
-	for (int to_device = 1; to_device >= 0; to_device--) {
-		code = sgpu_host_prefetch(stream, memory, (uint64_t)4 * 4096, to_device, &task);
-		CHECK(code == (info.reads_pageable ? SGPU_OK : SGPU_EUNAVAILABLE));
-		CHECK(sgpu_stream_sync(stream, NULL) == SGPU_OK && task.code == SGPU_OK);
-	}
-	CHECK(memory[5000] == 5 && memory[5001] == 0);
-	sgpu_stream_free(&stream);
-	sgpu_device_close(&device);
-	free(memory);
-}
-
 int main(void)
 {
 	DEVICE_OR_SKIP();
@@ -549,7 +493,5 @@ int main(void)
 	UNIT_RUN(copies_and_clears_of_all_sizes);
 	UNIT_RUN(ranges_that_are_not_allocated_are_refused);
 	UNIT_RUN(cancel_stops_what_runs_and_what_comes_until_it_is_lifted);
-	UNIT_RUN(a_stream_waits_for_words_of_the_host_and_writes_some);
-	UNIT_RUN(ordinary_memory_is_prefetched_only_where_the_device_reads_it);
 	return unit_done();
 }

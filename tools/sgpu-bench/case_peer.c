@@ -14,6 +14,7 @@ enum { SEED = 11, PATHS = 3 };
 static const uint64_t sizes[] = { 4 * MIB, 64 * MIB, SIZE_LARGEST };
 static const enum sgpu_peer_path paths[PATHS] = { SGPU_PEER_STORED, SGPU_PEER_COPIED,
 						  SGPU_PEER_HOST };
+static const char *const path_names[PATHS] = { "stored", "copied", "host" };
 /* Chunks a multiprocessor in a chunk run; the library's own choice is 8. */
 static const unsigned depths[] = { 4, 8, 16, 32 };
 
@@ -117,7 +118,7 @@ static int measure(struct state *s, struct sgpu_error *error)
 		sealed[i] = *s;
 		sealed[i].peer = s->peers[i];
 		variants[1 + i] = (struct sgpu_bench_variant)BENCH_WORK(
-			sgpu_peer_path_name(paths[i]), prepare, copy_sealed, verify, &sealed[i]);
+			path_names[i], prepare, copy_sealed, verify, &sealed[i]);
 	}
 	rc = rc ? rc
 		: copy(s, s->arrived, s->sealed, sealed_size(s->size),

@@ -25,7 +25,7 @@
 	F(cuMemAlloc) F(cuMemFree) F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostGetDevicePointer) \
 	F(cuMemHostRegister) F(cuMemHostUnregister) \
 	F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemcpyAsync) F(cuMemsetD8Async) \
-	F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamWaitEvent) F(cuStreamWriteValue32) F(cuStreamWaitValue32) \
+	F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamWaitEvent) F(cuStreamWriteValue32) \
 	F(cuStreamSynchronize) F(cuStreamQuery) \
 	F(cuStreamBeginCapture) F(cuStreamEndCapture) F(cuGraphInstantiateWithFlags) F(cuGraphLaunch) F(cuGraphDestroy) \
 	F(cuGraphExecDestroy) \
@@ -33,9 +33,8 @@
 	F(cuModuleLoadDataEx) F(cuModuleUnload) F(cuModuleGetFunction) F(cuModuleGetFunctionCount) \
 	F(cuModuleEnumerateFunctions) F(cuFuncLoad) F(cuFuncGetParamInfo) F(cuFuncSetAttribute) F(cuLaunchKernel)
 
-/* What pages are mapped with, and memory is prefetched: NULL where the driver does not have it. */
+/* What pages are mapped with: NULL where the driver does not have it. */
 #define SGPU_CUDA_PAGE_FUNCTIONS(F) \
-	F(cuMemPrefetchAsync) \
 	F(cuMemGetAllocationGranularity) F(cuMemAddressReserve) F(cuMemAddressFree) F(cuMemCreate) F(cuMemRelease) \
 	F(cuMemMap) F(cuMemUnmap) F(cuMemSetAccess)
 /* clang-format on */

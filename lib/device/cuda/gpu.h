@@ -441,9 +441,6 @@ CUresult sgpu_cuda_stamp(struct sgpu_device *device, CUstream native, CUdevicept
 /* Accepts 0. */
 void sgpu_cuda_stamp_give(struct sgpu_device *device, CUdeviceptr stamp);
 CUresult sgpu_cuda_stamp_read(struct sgpu_device *device, CUdeviceptr stamp, uint64_t *time);
-SGPU_MUST_CHECK int sgpu_cuda_compare_timers(struct sgpu_device *device,
-					     struct sgpu_timer_comparison *comparison,
-					     struct sgpu_error *error);
 
 /* ---- stream.c, event.c, advance.c, complete.c ---- */
 SGPU_MUST_CHECK int sgpu_cuda_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
@@ -452,8 +449,6 @@ void sgpu_cuda_stream_free(struct sgpu_stream *stream);
 SGPU_MUST_CHECK int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 				       void *argument);
-SGPU_MUST_CHECK int sgpu_cuda_word(struct sgpu_stream *stream, const volatile uint32_t *word,
-				   uint32_t value, bool write);
 /* Waits until every stream has passed what was enqueued on it, and ends that. Fails only when the
  * device is faulted. */
 SGPU_MUST_CHECK int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error);
@@ -513,8 +508,6 @@ SGPU_MUST_CHECK int sgpu_cuda_copy_in(struct sgpu_stream *stream, sgpu_devptr to
 				      uint64_t size, struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from,
 				       uint64_t size, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_prefetch(struct sgpu_stream *stream, const void *memory,
-				       uint64_t size, bool to_device, struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 				    struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,

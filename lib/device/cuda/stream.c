@@ -301,34 +301,7 @@ int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	return code;
 }
 
-int sgpu_cuda_word(struct sgpu_stream *stream, const volatile uint32_t *word, uint32_t value,
-		   bool write)
-{
-	struct sgpu_device *device = stream->device;
-	struct sgpu_cuda_record record = { .task = NULL };
-	const CUdeviceptr address =
-		device->memory_operations && (uintptr_t)word % sizeof(*word) == 0
-			? sgpu_cuda_host_address(device, (const void *)word, sizeof(*word))
-			: 0;
-	CUresult result;
-	int code;
-
-	if (address == 0) {
-		return SGPU_EUNAVAILABLE;
-	}
-	code = sgpu_cuda_begin(stream, NULL);
-	if (code < 0) {
-		return code;
-	}
-	result = write ? sgpu_cu.cuStreamWriteValue32(stream->native, address, value,
-						      CU_STREAM_WRITE_VALUE_DEFAULT)
-		       : sgpu_cu.cuStreamWaitValue32(stream->native, address, value,
-						     CU_STREAM_WAIT_VALUE_GEQ);
-	return sgpu_cuda_commit(stream, &record, result, "cannot enqueue a word");
-}
-
 /* ---- enqueueing ---- */
-
 static void tell(struct sgpu_task *task, const struct sgpu_error *error)
 {
 	if (task) {

@@ -60,42 +60,6 @@ int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, u
 	return sgpu_cuda_commit(stream, &record, result, "cannot copy from the device");
 }
 
-/* CUDA 13 names a place where earlier ones took a device, or CU_DEVICE_CPU. */
-static CUresult prefetch(struct sgpu_stream *stream, CUdeviceptr memory, uint64_t size,
-			 bool to_device)
-{
-#if CUDA_VERSION >= 13000
-	const CUmemLocation place = { .type = to_device ? CU_MEM_LOCATION_TYPE_DEVICE
-							: CU_MEM_LOCATION_TYPE_HOST,
-				      .id = to_device ? stream->device->handle : 0 };
-
-	return sgpu_cu.cuMemPrefetchAsync(memory, size, place, 0, stream->native);
-#else
-	return sgpu_cu.cuMemPrefetchAsync(
-		memory, size, to_device ? stream->device->handle : CU_DEVICE_CPU, stream->native);
-#endif
-}
-
-int sgpu_cuda_prefetch(struct sgpu_stream *stream, const void *memory, uint64_t size,
-		       bool to_device, struct sgpu_task *task)
-{
-	struct sgpu_cuda_record record = { .task = task };
-	CUresult result = CUDA_SUCCESS;
-	int code;
-
-	if (!stream->device->reads_pageable || !sgpu_cu.cuMemPrefetchAsync) {
-		return SGPU_EUNAVAILABLE;
-	}
-	code = sgpu_cuda_begin(stream, task);
-	if (code < 0) {
-		return code;
-	}
-	if (size > 0) {
-		result = prefetch(stream, (CUdeviceptr)(uintptr_t)memory, size, to_device);
-	}
-	return sgpu_cuda_commit(stream, &record, result, "cannot prefetch");
-}
-
 int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 		    struct sgpu_task *task)
 {
