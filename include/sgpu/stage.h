@@ -175,9 +175,6 @@ SGPU_MUST_CHECK int sgpu_numa_nodes(struct sgpu_numa_node **nodes, int *count,
 /* Binds a mapping to a node before it is touched. Errors: SGPU_EUNAVAILABLE, SGPU_EUSAGE (no such
  * node). */
 SGPU_MUST_CHECK int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error);
-/* Keeps the calling thread, and those that it starts from now on, on a node's processors. Errors:
- * as above. */
-SGPU_MUST_CHECK int sgpu_numa_run(int node, struct sgpu_error *error);
 
 #ifdef __cplusplus
 }

@@ -21,6 +21,7 @@ struct sgpu_device_memory_calls {
 	int (*host_alloc)(struct sgpu_device *device, uint64_t size, void **memory,
 			  struct sgpu_error *error);
 	void (*host_free)(struct sgpu_device *device, void *memory, uint64_t size);
+	/* NULL, both: the device registers no memory. */
 	int (*host_register)(struct sgpu_device *device, const void *memory, uint64_t size,
 			     struct sgpu_error *error);
 	void (*host_unregister)(struct sgpu_device *device, const void *memory);
@@ -172,5 +173,19 @@ static inline const struct sgpu_device_backend *sgpu_device_backend_of(const voi
 {
 	return ((const struct sgpu_device_object *)object)->backend;
 }
+
+/* ---- what the program and the shared object sgpu-cuda.so agree on: the one symbol that it shows
+ * ---- */
+/* Raised whenever something that crosses the border changes: a struct of sgpu/device.h, a call of
+ * device/backend.h, or struct sgpu_op_call. */
+enum { SGPU_CUDA_PLUGIN_ABI = 6 };
+#define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
+
+struct sgpu_cuda_plugin {
+	uint32_t abi;	       /* first, whatever else changes */
+	uint32_t backend_size; /* sizeof(struct sgpu_device_backend) */
+	const char *version;   /* SGPU_VERSION */
+	const struct sgpu_device_backend *backend;
+};
 
 #endif

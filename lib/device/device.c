@@ -405,12 +405,18 @@ int sgpu_stream_wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
 int sgpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
 		       struct sgpu_error *error)
 {
-	return BACKEND(device)->memory->host_register(device, memory, size, error);
+	const struct sgpu_device_memory_calls *calls = BACKEND(device)->memory;
+
+	return calls->host_register
+		       ? calls->host_register(device, memory, size, error)
+		       : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device registers no memory");
 }
 
 void sgpu_host_unregister(struct sgpu_device *device, const void *memory)
 {
-	BACKEND(device)->memory->host_unregister(device, memory);
+	if (BACKEND(device)->memory->host_unregister) {
+		BACKEND(device)->memory->host_unregister(device, memory);
+	}
 }
 
 void sgpu_device_set_limit(struct sgpu_device *device, uint64_t bytes)

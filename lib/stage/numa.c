@@ -80,25 +80,7 @@ int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error
 	return SGPU_OK;
 }
 
-int sgpu_numa_run(int node, struct sgpu_error *error)
-{
-	int code = check_node(node, error);
-
-	if (code == SGPU_OK && numa_run_on_node(node) != 0) {
-		code = sgpu_fail_errno(error, "cannot run on NUMA node %d", node);
-	}
-	return code;
-}
-
 #else
-
-static int refuse(int node, struct sgpu_error *error)
-{
-	sgpu_fail(error, SGPU_EUNAVAILABLE,
-		  "cannot bind to NUMA node %d: this build has no NUMA support", node);
-	sgpu_hint(error, "build sgpu with NUMA=1 and libnuma");
-	return SGPU_EUNAVAILABLE;
-}
 
 int sgpu_numa_nodes(struct sgpu_numa_node **nodes, int *count, struct sgpu_error *error)
 {
@@ -112,12 +94,9 @@ int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error
 {
 	(void)data;
 	(void)size;
-	return refuse(node, error);
-}
-
-int sgpu_numa_run(int node, struct sgpu_error *error)
-{
-	return refuse(node, error);
+	sgpu_fail(error, SGPU_EUNAVAILABLE,
+		  "cannot bind to NUMA node %d: this build has no NUMA support", node);
+	return sgpu_hint(error, "build sgpu with NUMA=1 and libnuma");
 }
 
 #endif

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include <crypto/internal.h>
-#include <device/cuda/aead.h>
+#include <device/cuda/kernels.h>
 #include <device/cuda/agree.h>
 #include <sgpu/entropy.h>
 

@@ -529,31 +529,6 @@ UNIT_TEST(numa_nodes_that_are_not_there_are_refused)
 	free(nodes);
 }
 
-static void *run_on_nodes(void *argument)
-{
-	struct sgpu_numa_node *nodes = NULL;
-	int count = 0;
-
-	(void)argument;
-	CHECK(sgpu_numa_nodes(&nodes, &count, NULL) == SGPU_OK);
-	for (int i = 0; i < count; i++) {
-		CHECK(sgpu_numa_run(nodes[i].node, NULL) == SGPU_OK);
-	}
-	CHECK(sgpu_numa_run(4000, NULL) == (count > 0 ? SGPU_EUSAGE : SGPU_EUNAVAILABLE));
-	CHECK(sgpu_numa_run(-1, NULL) == (count > 0 ? SGPU_EUSAGE : SGPU_EUNAVAILABLE));
-	free(nodes);
-	return NULL;
-}
-
-/* In a thread of its own, which it then leaves bound. */
-UNIT_TEST(a_thread_runs_on_a_node_that_there_is)
-{
-	pthread_t thread;
-
-	REQUIRE(pthread_create(&thread, NULL, run_on_nodes, NULL) == 0);
-	pthread_join(thread, NULL);
-}
-
 int main(void)
 {
 	snprintf(runtime, sizeof(runtime), "/dev/shm/sgpu-test-XXXXXX");
@@ -583,7 +558,6 @@ int main(void)
 	UNIT_RUN(release_overwrites_with_zeros);
 	UNIT_RUN(what_does_not_fit_is_refused_at_once);
 	UNIT_RUN(numa_nodes_that_are_not_there_are_refused);
-	UNIT_RUN(a_thread_runs_on_a_node_that_there_is);
 	rmdir(folder);
 	rmdir(runtime);
 	return unit_done();

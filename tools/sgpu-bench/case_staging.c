@@ -7,6 +7,10 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#if SGPU_NUMA
+#include <numa.h>
+#endif
+
 #include <sgpu/stage.h>
 
 #include "cases.h"
@@ -232,7 +236,11 @@ static int choose_nodes(struct staging *s, struct sgpu_error *error)
 					 ? nodes[i].node
 					 : s->far;
 		}
-		rc = sgpu_numa_run(s->near, error);
+#if SGPU_NUMA
+		rc = numa_run_on_node(s->near) == 0
+			     ? SGPU_OK
+			     : sgpu_fail_errno(error, "cannot run on NUMA node %d", s->near);
+#endif
 	}
 	free(nodes);
 	return rc;

@@ -51,12 +51,6 @@ void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t size
  * another's data. */
 SGPU_MUST_CHECK int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address,
 					 uint64_t size, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
-					struct sgpu_error *error);
-void sgpu_cpu_host_free(struct sgpu_device *device, void *memory, uint64_t size);
-SGPU_MUST_CHECK int sgpu_cpu_host_register(struct sgpu_device *device, const void *memory,
-					   uint64_t size, struct sgpu_error *error);
-void sgpu_cpu_host_unregister(struct sgpu_device *device, const void *memory);
 void sgpu_cpu_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available);
 /* Counts bytes as in use, for good. Errors: SGPU_ENOMEM. */

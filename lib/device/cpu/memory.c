@@ -389,36 +389,3 @@ void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory)
 	}
 	pthread_mutex_destroy(&memory->lock);
 }
-
-int sgpu_cpu_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
-			struct sgpu_error *error)
-{
-	(void)device;
-	if (size > SIZE_MAX - SGPU_CPU_PAGE) {
-		return sgpu_fail_nomem(error);
-	}
-	*memory = aligned_alloc(SGPU_CPU_PAGE, (size / SGPU_CPU_PAGE + 1) * SGPU_CPU_PAGE);
-	return *memory ? SGPU_OK : sgpu_fail_nomem(error);
-}
-
-void sgpu_cpu_host_free(struct sgpu_device *device, void *memory, uint64_t size)
-{
-	(void)device;
-	sgpu_wipe(memory, size);
-	free(memory);
-}
-
-int sgpu_cpu_host_register(struct sgpu_device *device, const void *memory, uint64_t size,
-			   struct sgpu_error *error)
-{
-	(void)device;
-	(void)memory;
-	(void)size;
-	return sgpu_fail(error, SGPU_EUNAVAILABLE, "the CPU device registers no memory");
-}
-
-void sgpu_cpu_host_unregister(struct sgpu_device *device, const void *memory)
-{
-	(void)device;
-	(void)memory;
-}

@@ -191,6 +191,25 @@ static int measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size
 			      task);
 }
 
+/* ---- host memory ---- */
+static int host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
+		      struct sgpu_error *error)
+{
+	(void)device;
+	if (size > SIZE_MAX - SGPU_CPU_PAGE) {
+		return sgpu_fail_nomem(error);
+	}
+	*memory = aligned_alloc(SGPU_CPU_PAGE, (size / SGPU_CPU_PAGE + 1) * SGPU_CPU_PAGE);
+	return *memory ? SGPU_OK : sgpu_fail_nomem(error);
+}
+
+static void host_free(struct sgpu_device *device, void *memory, uint64_t size)
+{
+	(void)device;
+	sgpu_wipe(memory, size);
+	free(memory);
+}
+
 /* ---- two devices ---- */
 static int copy_between(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
 			struct sgpu_task *task)
@@ -211,10 +230,8 @@ const struct sgpu_device_peer_calls sgpu_cpu_peer_calls = {
 const struct sgpu_device_memory_calls sgpu_cpu_memory_calls = {
 	.alloc = sgpu_cpu_alloc,
 	.free = sgpu_cpu_free,
-	.host_alloc = sgpu_cpu_host_alloc,
-	.host_free = sgpu_cpu_host_free,
-	.host_register = sgpu_cpu_host_register,
-	.host_unregister = sgpu_cpu_host_unregister,
+	.host_alloc = host_alloc,
+	.host_free = host_free,
 	.limit = sgpu_cpu_memory_limit,
 	.copy_in = copy_in,
 	.copy_out = copy_out,

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <device/cuda/aead.h>
+#include <device/cuda/kernels.h>
 #include <device/cuda/gpu.h>
 
 /* A code that a kernel may have left: anything that is none of ours is the kernel's fault. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include <crypto/internal.h>
-#include <device/cuda/aead.h>
+#include <device/cuda/kernels.h>
 #include <device/cuda/agree.h>
 #include <device/cuda/kernels/agree_secret.cuh>
 #include <device/cuda/gpu.h>

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Opening and closing a GPU, and what is known about it. The device uses the primary context, which
- * the kernels' runtime shares.
+ * Opening and closing a GPU, what is known about it, and the symbol by which the program finds the
+ * CUDA device. The device uses the primary context, which the kernels' runtime shares.
  */
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <device/cuda/digest.h>
+#include <sgpu/version.h>
+
 #include <device/cuda/gpu.h>
+#include <device/cuda/kernels.h>
+#include <ops/cuda/ops_cuda.h>
 
 /* All devices of this process that are open: a context that is reset ends for all that use it. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -203,7 +206,7 @@ static void discard(struct sgpu_device *device)
 	free(device);
 }
 
-void sgpu_cuda_device_close(struct sgpu_device *device)
+static void close_device(struct sgpu_device *device)
 {
 	struct sgpu_device **place;
 
@@ -226,15 +229,14 @@ void sgpu_cuda_device_close(struct sgpu_device *device)
 	sgpu_cuda_pages_close(device);
 	sgpu_cuda_memory_close(device);
 	sgpu_cuda_host_close(device);
-	sgpu_cuda_registered_close(device);
 	sgpu_cuda_clock_close(device);
 	let_context_go(device);
 	pthread_mutex_unlock(&open_lock);
 	discard(device);
 }
 
-int sgpu_cuda_device_open(const char *selector, const struct sgpu_device_config *config,
-			  struct sgpu_device **device, struct sgpu_error *error)
+static int open_device(const char *selector, const struct sgpu_device_config *config,
+		       struct sgpu_device **device, struct sgpu_error *error)
 {
 	struct sgpu_device *new;
 	int ordinal, code = sgpu_cuda_driver_load(error);
@@ -268,15 +270,15 @@ int sgpu_cuda_device_open(const char *selector, const struct sgpu_device_config 
 	pthread_mutex_unlock(&open_lock);
 	code = set_up(new, config, error);
 	if (code < 0) {
-		sgpu_cuda_device_close(new);
+		close_device(new);
 		return code;
 	}
 	*device = new;
 	return SGPU_OK;
 }
 
-int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info,
-		   struct sgpu_error *error)
+static int get_info(struct sgpu_device *device, struct sgpu_device_info *info,
+		    struct sgpu_error *error)
 {
 	snprintf(info->name, sizeof(info->name), "%s", device->name);
 	snprintf(info->selector, sizeof(info->selector), "cuda:%d", device->ordinal);
@@ -301,7 +303,7 @@ int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info,
 	return sgpu_cuda_faulted(device, error);
 }
 
-void sgpu_cuda_cancel(struct sgpu_device *device, bool cancel)
+static void cancel_all(struct sgpu_device *device, bool cancel)
 {
 	uint_fast64_t none = 0;
 
@@ -311,3 +313,33 @@ void sgpu_cuda_cancel(struct sgpu_device *device, bool cancel)
 		sgpu_cuda_completer_wake(device);
 	}
 }
+
+const struct sgpu_device_backend sgpu_cuda_backend = {
+	.name = "cuda",
+	.probe = sgpu_cuda_driver_load,
+	.open = open_device,
+	.close = close_device,
+	.info = get_info,
+	.synchronize = sgpu_cuda_synchronize,
+	.poll = sgpu_cuda_poll,
+	.cancel = cancel_all,
+	.op = sgpu_cuda_op,
+	.parts = sgpu_cuda_parts,
+	.code = sgpu_cuda_code,
+	.evidence = sgpu_cuda_evidence,
+	.memory = &sgpu_cuda_memory_calls,
+	.stream = &sgpu_cuda_stream_calls,
+	.graph = &sgpu_cuda_graph_calls,
+	.key = &sgpu_cuda_key_calls,
+	.page = &sgpu_cuda_page_calls,
+	.peer = &sgpu_cuda_peer_calls,
+	.module = &sgpu_cuda_module_calls,
+};
+
+extern const struct sgpu_cuda_plugin sgpu_cuda_plugin __attribute__((visibility("default")));
+const struct sgpu_cuda_plugin sgpu_cuda_plugin = {
+	.abi = SGPU_CUDA_PLUGIN_ABI,
+	.backend_size = sizeof(struct sgpu_device_backend),
+	.version = SGPU_VERSION,
+	.backend = &sgpu_cuda_backend,
+};

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include <device/cuda/gpu.h>
+#include <device/cuda/kernels.h>
 #include <device/cuda/moment.h>
-#include <device/cuda/timer.h>
 
 /* The two clocks drift apart by some 10 us a second, and times that a float counts from a base that
  * is a second ago are good to 0.1 us. */
@@ -18,7 +18,7 @@
 #define CLOSE_NS ((uint64_t)50000)
 #define PATIENCE_NS ((uint64_t)3000000)
 #define FIRST_NS ((uint64_t)10000000000)
-enum { TRIES = 3 };
+enum { TRIES = 3, STAMPS = 65536 };
 
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event)
 {
@@ -60,6 +60,68 @@ void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event)
 	}
 }
 
+/* ---- times by %globaltimer ----
+ * Words of device memory in which kernels of one thread store them. They are in device memory,
+ * because in confidential computing mode what a kernel writes to the host's has to be moved there
+ * first, which would be counted in the next task. */
+static int stamps_open(struct sgpu_device *device, struct sgpu_error *error)
+{
+	struct sgpu_cuda_stamps *stamps = &device->stamps;
+
+	stamps->idle = malloc(STAMPS * sizeof(*stamps->idle));
+	if (!stamps->idle) {
+		return sgpu_fail_nomem(error);
+	}
+	/* The first word is for the bases. */
+	for (stamps->count = 0; stamps->count < STAMPS - 1; stamps->count++) {
+		stamps->idle[stamps->count] = STAMPS - 1 - stamps->count;
+	}
+	return sgpu_cuda_check(device,
+			       sgpu_cu.cuMemAlloc(&stamps->memory, STAMPS * sizeof(uint64_t)),
+			       "cannot allocate memory for times", error);
+}
+
+static void stamps_close(struct sgpu_device *device)
+{
+	if (device->stamps.memory && atomic_load(&device->faulted) == 0) {
+		(void)sgpu_cu.cuMemFree(device->stamps.memory);
+	}
+	free(device->stamps.idle);
+}
+
+static CUresult stamp_put(struct sgpu_device *device, CUstream native, CUdeviceptr *stamp)
+{
+	struct sgpu_cuda_stamps *stamps = &device->stamps;
+
+	pthread_mutex_lock(&device->pool_lock);
+	*stamp = stamps->count == 0
+			 ? 0
+			 : stamps->memory + sizeof(uint64_t) * stamps->idle[--stamps->count];
+	pthread_mutex_unlock(&device->pool_lock);
+	return *stamp == 0 ? CUDA_ERROR_OUT_OF_MEMORY
+			   : (CUresult)sgpu_cuda_store_time(native, *stamp);
+}
+
+static void stamp_give(struct sgpu_device *device, CUdeviceptr stamp)
+{
+	struct sgpu_cuda_stamps *stamps = &device->stamps;
+
+	if (stamp) {
+		pthread_mutex_lock(&device->pool_lock);
+		stamps->idle[stamps->count++] =
+			(uint32_t)((stamp - stamps->memory) / sizeof(uint64_t));
+		pthread_mutex_unlock(&device->pool_lock);
+	}
+}
+
+static CUresult stamp_read(struct sgpu_device *device, CUdeviceptr stamp, uint64_t *time)
+{
+	CUresult result = sgpu_cu.cuMemcpyDtoHAsync(time, stamp, sizeof(*time), device->clock);
+
+	return result == CUDA_SUCCESS ? sgpu_cu.cuStreamSynchronize(device->clock) : result;
+}
+
+/* ---- bases ---- */
 /* What tells the time on the clock's stream, and the times of the host around it. The stream is
  * empty, but the GPU may be at the work of another process, or full of kernels: then it takes
  * longer, and after a while there is no base this time. */
@@ -99,8 +161,7 @@ static struct sgpu_cuda_base *make_base(struct sgpu_device *device)
 		taken = take_moment(device, base);
 	}
 	if (taken && device->stamps_time) {
-		taken = sgpu_cuda_stamp_read(device, device->stamps.memory, &base->device_ns) ==
-			CUDA_SUCCESS;
+		taken = stamp_read(device, device->stamps.memory, &base->device_ns) == CUDA_SUCCESS;
 	}
 	if (!taken) {
 		sgpu_cuda_event_give(device, true, base->event);
@@ -110,7 +171,7 @@ static struct sgpu_cuda_base *make_base(struct sgpu_device *device)
 	return base;
 }
 
-void sgpu_cuda_base_give(struct sgpu_device *device, struct sgpu_cuda_base *base)
+static void base_give(struct sgpu_device *device, struct sgpu_cuda_base *base)
 {
 	bool last;
 
@@ -126,7 +187,7 @@ void sgpu_cuda_base_give(struct sgpu_device *device, struct sgpu_cuda_base *base
 	}
 }
 
-struct sgpu_cuda_base *sgpu_cuda_base_take(struct sgpu_device *device, uint64_t now)
+static struct sgpu_cuda_base *base_take(struct sgpu_device *device, uint64_t now)
 {
 	struct sgpu_cuda_base *base, *old = NULL, *new = NULL;
 	bool old_enough;
@@ -146,8 +207,8 @@ struct sgpu_cuda_base *sgpu_cuda_base_take(struct sgpu_device *device, uint64_t 
 	device->base = new;
 	new->references++;
 	pthread_mutex_unlock(&device->pool_lock);
-	sgpu_cuda_base_give(device, old);
-	sgpu_cuda_base_give(device, base);
+	base_give(device, old);
+	base_give(device, base);
 	return new;
 }
 
@@ -156,9 +217,9 @@ CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *rec
 	struct sgpu_device *device = stream->device;
 	CUresult result;
 
-	record->base = sgpu_cuda_base_take(device, sgpu_now_ns());
+	record->base = base_take(device, sgpu_now_ns());
 	if (device->stamps_time) {
-		return sgpu_cuda_stamp(device, stream->native, &record->stamp);
+		return stamp_put(device, stream->native, &record->stamp);
 	}
 	result = sgpu_cuda_event_take(device, true, &record->event);
 	return result == CUDA_SUCCESS ? sgpu_cu.cuEventRecord(record->event, stream->native)
@@ -168,8 +229,8 @@ CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *rec
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record)
 {
 	sgpu_cuda_event_give(device, record->kind != SGPU_CUDA_CALL, record->event);
-	sgpu_cuda_stamp_give(device, record->stamp);
-	sgpu_cuda_base_give(device, record->base);
+	stamp_give(device, record->stamp);
+	base_give(device, record->base);
 }
 
 bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
@@ -183,7 +244,7 @@ bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record
 	CUresult result;
 
 	if (record->stamp) {
-		result = sgpu_cuda_stamp_read(device, record->stamp, &stamp);
+		result = stamp_read(device, record->stamp, &stamp);
 		since_ns = (double)(int64_t)(stamp - record->base->device_ns);
 	} else {
 		result = sgpu_cu.cuEventElapsedTime(&elapsed, record->base->event, record->event);
@@ -212,11 +273,11 @@ int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error)
 		return sgpu_cuda_fail(error, result, "cannot create a stream");
 	}
 	if (device->stamps_time) {
-		code = sgpu_cuda_stamps_open(device, error);
+		code = stamps_open(device, error);
 	}
 	/* The first record of a stream takes long, and so does the first run of a kernel. */
 	for (int round = 0; round < 3 && code == SGPU_OK; round++) {
-		sgpu_cuda_base_give(device, device->base);
+		base_give(device, device->base);
 		device->base = NULL;
 		device->base = make_base(device);
 		if (!device->base || sgpu_cu.cuStreamSynchronize(device->clock) != CUDA_SUCCESS) {
@@ -231,7 +292,7 @@ void sgpu_cuda_clock_close(struct sgpu_device *device)
 {
 	bool faulted = atomic_load(&device->faulted) != 0;
 
-	sgpu_cuda_base_give(device, device->base);
+	base_give(device, device->base);
 	for (int timed = 0; timed < 2; timed++) {
 		struct sgpu_cuda_events *idle = &device->idle_events[timed];
 
@@ -240,7 +301,7 @@ void sgpu_cuda_clock_close(struct sgpu_device *device)
 		}
 		free(idle->list);
 	}
-	sgpu_cuda_stamps_close(device);
+	stamps_close(device);
 	if (device->clock && !faulted) {
 		(void)sgpu_cu.cuStreamDestroy(device->clock);
 	}

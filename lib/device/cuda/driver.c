@@ -212,8 +212,3 @@ int sgpu_cuda_driver_load(struct sgpu_error *error)
 	pthread_mutex_unlock(&lock);
 	return code;
 }
-
-int sgpu_cuda_probe(struct sgpu_error *error)
-{
-	return sgpu_cuda_driver_load(error);
-}

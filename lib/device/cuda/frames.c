@@ -6,12 +6,11 @@
 #include <stdlib.h>
 
 #include <device/cuda/gpu.h>
-#include <device/cuda/pages.h>
 
 /* What is left to the driver, to libraries and to memory that is no pages. */
 #define SPARE ((uint64_t)256 << 20)
 
-enum { PER_BIG = SGPU_CUDA_BIG / SGPU_CUDA_SMALL };
+enum { PER_BIG = SGPU_CUDA_PAGE_BIG / SGPU_CUDA_PAGE_SMALL };
 
 /* Of each frame. A big page stands at its first. */
 struct sgpu_cuda_frame {
@@ -54,10 +53,11 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 		result = sgpu_cu.cuMemGetAllocationGranularity(&granularity, &prop,
 							       CU_MEM_ALLOC_GRANULARITY_MINIMUM);
 	}
-	if (result == CUDA_SUCCESS && (granularity == 0 || SGPU_CUDA_SMALL % granularity != 0)) {
+	if (result == CUDA_SUCCESS &&
+	    (granularity == 0 || SGPU_CUDA_PAGE_SMALL % granularity != 0)) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "the GPU '%s' maps pages of %zu bytes, not of %llu", device->name,
-				 granularity, (unsigned long long)SGPU_CUDA_SMALL);
+				 granularity, (unsigned long long)SGPU_CUDA_PAGE_SMALL);
 	}
 	return sgpu_cuda_check(device, result, "cannot tell the size of the device's pages", error);
 }
@@ -75,26 +75,26 @@ int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *erro
 	if (code < 0) {
 		return code;
 	}
-	total = sgpu_cuda_memory_spare(device, SPARE) / SGPU_CUDA_BIG * SGPU_CUDA_BIG;
+	total = sgpu_cuda_memory_spare(device, SPARE) / SGPU_CUDA_PAGE_BIG * SGPU_CUDA_PAGE_BIG;
 	if (total == 0) {
 		sgpu_cuda_memory_figures(device, &all, &left);
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "the device has no memory for a page of %llu bytes: %llu are left",
-				 (unsigned long long)SGPU_CUDA_BIG, (unsigned long long)left);
+				 (unsigned long long)SGPU_CUDA_PAGE_BIG, (unsigned long long)left);
 	}
-	pages->list = calloc(total / SGPU_CUDA_SMALL, sizeof(*pages->list));
+	pages->list = calloc(total / SGPU_CUDA_PAGE_SMALL, sizeof(*pages->list));
 	if (!pages->list) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_cuda_check(
-		device,
-		sgpu_cu.cuMemAddressReserve(&pages->scratch, SGPU_CUDA_BIG, SGPU_CUDA_SMALL, 0, 0),
-		"cannot reserve addresses", error);
+	code = sgpu_cuda_check(device,
+			       sgpu_cu.cuMemAddressReserve(&pages->scratch, SGPU_CUDA_PAGE_BIG,
+							   SGPU_CUDA_PAGE_SMALL, 0, 0),
+			       "cannot reserve addresses", error);
 	if (code == SGPU_OK) {
-		code = sgpu_frames_open(&pages->frames, SGPU_CUDA_SMALL, SGPU_CUDA_BIG,
-					total / SGPU_CUDA_SMALL, error);
+		code = sgpu_frames_open(&pages->frames, SGPU_CUDA_PAGE_SMALL, SGPU_CUDA_PAGE_BIG,
+					total / SGPU_CUDA_PAGE_SMALL, error);
 		if (code < 0) {
-			(void)sgpu_cu.cuMemAddressFree(pages->scratch, SGPU_CUDA_BIG);
+			(void)sgpu_cu.cuMemAddressFree(pages->scratch, SGPU_CUDA_PAGE_BIG);
 		}
 	}
 	if (code < 0) {
@@ -132,7 +132,7 @@ static CUresult clear_handle(struct sgpu_device *device, const struct sgpu_cuda_
 /* Memory that cannot be cleared is given to nobody: it stays the process's, and is counted. */
 static CUresult give_back(struct sgpu_device *device, struct sgpu_cuda_frame *frame)
 {
-	uint64_t size = frame->big ? SGPU_CUDA_BIG : SGPU_CUDA_SMALL;
+	uint64_t size = frame->big ? SGPU_CUDA_PAGE_BIG : SGPU_CUDA_PAGE_SMALL;
 	CUresult result = frame->raw ? CUDA_SUCCESS : clear_handle(device, frame, size);
 
 	if (result == CUDA_SUCCESS) {
@@ -179,7 +179,7 @@ int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t number, uint64_t
 			   CUmemGenericAllocationHandle *handle, struct sgpu_error *error)
 {
 	struct sgpu_cuda_frame *frame = &device->pages.list[number];
-	bool big = page_size == SGPU_CUDA_BIG;
+	bool big = page_size == SGPU_CUDA_PAGE_BIG;
 	int code = sgpu_cuda_check(device, give_back_others(device, number, big),
 				   "cannot give pages back", error);
 	CUresult result;
@@ -227,7 +227,8 @@ void sgpu_cuda_frames_close(struct sgpu_device *device)
 		}
 	}
 	if (sgpu_cuda_enter(device, NULL) == SGPU_OK) {
-		sgpu_cuda_note(device, sgpu_cu.cuMemAddressFree(pages->scratch, SGPU_CUDA_BIG));
+		sgpu_cuda_note(device,
+			       sgpu_cu.cuMemAddressFree(pages->scratch, SGPU_CUDA_PAGE_BIG));
 	}
 	sgpu_frames_close(&pages->frames);
 	free(pages->list);

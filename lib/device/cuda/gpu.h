@@ -201,29 +201,29 @@ struct sgpu_cuda_pages {
 	CUdeviceptr scratch;	      /* addresses at which pages are cleared */
 	uint32_t raw;		      /* pages whose memory is as the driver gave it */
 };
-SGPU_MUST_CHECK int sgpu_cuda_pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
-					 struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cuda_space_create(struct sgpu_device *device, uint64_t size,
-					   struct sgpu_space **space, sgpu_devptr *base,
+extern const struct sgpu_device_page_calls sgpu_cuda_page_calls;
+#define SGPU_CUDA_PAGE_SMALL ((uint64_t)2 << 20)
+#define SGPU_CUDA_PAGE_BIG ((uint64_t)64 << 20)
+/* Between pages.c and frames.c, which has the pages' memory: the lock of the frames is held, and
+ * the device's context is current. */
+/* Counts the device's memory in frames, when that has not been done. Errors: SGPU_EUNAVAILABLE. */
+SGPU_MUST_CHECK int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *error);
+/* The memory of a page of this size, made if there is none; what its frames had of the other size,
+ * which is not mapped, is cleared and given back first. */
+SGPU_MUST_CHECK int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t frame,
+					   uint64_t page_size, CUmemGenericAllocationHandle *handle,
 					   struct sgpu_error *error);
-void sgpu_cuda_space_free(struct sgpu_space *space);
-SGPU_MUST_CHECK int sgpu_cuda_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
-				       size_t count, uint64_t page_size, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cuda_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
-					 struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cuda_space_access(struct sgpu_space *space, bool on,
-					   struct sgpu_error *error);
+/* Whether a page's memory is as the driver gave it: what it holds is not known. */
+bool sgpu_cuda_frame_is_raw(const struct sgpu_cuda_pages *pages, uint32_t frame);
+/* It was cleared, and kernels can write to it from here on. */
+void sgpu_cuda_frame_used(struct sgpu_cuda_pages *pages, uint32_t frame);
+/* Clears and gives back everything; nothing is mapped. */
+void sgpu_cuda_frames_close(struct sgpu_device *device);
 /* Unmaps, clears and frees everything; without the device's help when it is faulted. */
 void sgpu_cuda_pages_close(struct sgpu_device *device);
 
 /* ---- peer.c: memory that two GPUs reach ---- */
-SGPU_MUST_CHECK int sgpu_cuda_peer_alloc(struct sgpu_device *device, struct sgpu_device *peer,
-					 uint64_t size, sgpu_devptr *memory,
-					 struct sgpu_error *error);
-void sgpu_cuda_peer_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory);
-SGPU_MUST_CHECK int sgpu_cuda_peer_copy(struct sgpu_stream *stream, sgpu_devptr to,
-					sgpu_devptr from, uint64_t size, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event);
+extern const struct sgpu_device_peer_calls sgpu_cuda_peer_calls;
 
 /* ---- pinned.c: pinned host memory ---- */
 struct sgpu_cuda_host {
@@ -242,30 +242,20 @@ void sgpu_cuda_host_close(struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memory,
 					 struct sgpu_error *error);
 void sgpu_cuda_host_free(struct sgpu_device *device, void *memory, uint64_t size);
-/* Where kernels reach memory of the pool, or 0. */
-CUdeviceptr sgpu_cuda_host_address(struct sgpu_device *device, const void *memory, uint64_t size);
 /* A line whose words are all `word`; NULL: no memory. */
 struct sgpu_cuda_status *sgpu_cuda_status_take(struct sgpu_device *device, int64_t word);
 /* Clears it. */
 void sgpu_cuda_status_give(struct sgpu_device *device, struct sgpu_cuda_status *status);
 
-/* ---- registered.c ---- */
 SGPU_MUST_CHECK int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory,
 					    uint64_t size, struct sgpu_error *error);
 void sgpu_cuda_host_unregister(struct sgpu_device *device, const void *memory);
 /* Where kernels reach host memory, or 0: they do not. */
 CUdeviceptr sgpu_cuda_reach(struct sgpu_device *device, const void *memory, uint64_t size,
 			    bool write);
-bool sgpu_cuda_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
-void sgpu_cuda_registered_close(struct sgpu_device *device);
 
 /* ---- graph.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_graph_record(struct sgpu_device *device, sgpu_record_fn function,
-					   void *argument, struct sgpu_recording **graph,
-					   struct sgpu_error *error);
-void sgpu_cuda_graph_free(struct sgpu_recording *graph);
-SGPU_MUST_CHECK int sgpu_cuda_graph_launch(struct sgpu_stream *stream, struct sgpu_recording *graph,
-					   struct sgpu_task *task);
+extern const struct sgpu_device_graph_calls sgpu_cuda_graph_calls;
 /* A launch on a stream that records. */
 SGPU_MUST_CHECK int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function,
 					void *argument, const struct sgpu_device_range *ranges,
@@ -384,21 +374,12 @@ struct sgpu_device {
 };
 
 /* ---- select.c ---- */
-int sgpu_cuda_probe(struct sgpu_error *error);
 /* The index that a selector means. */
 SGPU_MUST_CHECK int sgpu_cuda_select(const char *selector, int *ordinal, struct sgpu_error *error);
 /* "GPU-5d0c...": 41 bytes with the end. */
 SGPU_MUST_CHECK int sgpu_cuda_uuid(int ordinal, char *text, size_t size, struct sgpu_error *error);
 
 /* ---- backend.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_device_open(const char *selector,
-					  const struct sgpu_device_config *config,
-					  struct sgpu_device **device, struct sgpu_error *error);
-void sgpu_cuda_device_close(struct sgpu_device *device);
-SGPU_MUST_CHECK int sgpu_cuda_info(struct sgpu_device *device, struct sgpu_device_info *info,
-				   struct sgpu_error *error);
-void sgpu_cuda_cancel(struct sgpu_device *device, bool cancel);
-sgpu_op_fn sgpu_cuda_find_op(const char *name);
 int sgpu_cuda_parts(struct sgpu_device_part *parts);
 
 /* ---- fault.c ---- */
@@ -423,8 +404,6 @@ SGPU_MUST_CHECK int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu
 void sgpu_cuda_clock_close(struct sgpu_device *device);
 CUresult sgpu_cuda_event_take(struct sgpu_device *device, bool timed, CUevent *event);
 void sgpu_cuda_event_give(struct sgpu_device *device, bool timed, CUevent event);
-struct sgpu_cuda_base *sgpu_cuda_base_take(struct sgpu_device *device, uint64_t now);
-void sgpu_cuda_base_give(struct sgpu_device *device, struct sgpu_cuda_base *base);
 /* Enqueues what tells the record's time. */
 CUresult sgpu_cuda_mark(struct sgpu_stream *stream, struct sgpu_cuda_record *record);
 void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *record);
@@ -433,20 +412,8 @@ void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *recor
 bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
 		       uint64_t from, uint64_t *time);
 
-/* ---- timer.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_stamps_open(struct sgpu_device *device, struct sgpu_error *error);
-void sgpu_cuda_stamps_close(struct sgpu_device *device);
-/* The time is stored behind what was enqueued. 0: no word was free. */
-CUresult sgpu_cuda_stamp(struct sgpu_device *device, CUstream native, CUdeviceptr *stamp);
-/* Accepts 0. */
-void sgpu_cuda_stamp_give(struct sgpu_device *device, CUdeviceptr stamp);
-CUresult sgpu_cuda_stamp_read(struct sgpu_device *device, CUdeviceptr stamp, uint64_t *time);
-
-/* ---- stream.c, event.c, advance.c, complete.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
-					    struct sgpu_error *error);
-void sgpu_cuda_stream_free(struct sgpu_stream *stream);
-SGPU_MUST_CHECK int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error);
+/* ---- stream.c, advance.c, complete.c ---- */
+extern const struct sgpu_device_stream_calls sgpu_cuda_stream_calls;
 SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 				       void *argument);
 /* Waits until every stream has passed what was enqueued on it, and ends that. Fails only when the
@@ -460,14 +427,6 @@ void sgpu_cuda_stream_drop(struct sgpu_stream *stream);
 void sgpu_cuda_wait_until_idle(struct sgpu_stream *stream);
 /* Destroys the native streams that are kept. */
 void sgpu_cuda_natives_close(struct sgpu_device *device);
-SGPU_MUST_CHECK int sgpu_cuda_event_create(struct sgpu_device *device, struct sgpu_event **event,
-					   struct sgpu_error *error);
-void sgpu_cuda_event_free(struct sgpu_event *event);
-SGPU_MUST_CHECK int sgpu_cuda_event_sync(struct sgpu_event *event, struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cuda_event_query(struct sgpu_event *event, bool *done,
-					  struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_cuda_event_record(struct sgpu_stream *stream, struct sgpu_event *event);
-SGPU_MUST_CHECK int sgpu_cuda_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event);
 
 /* Work is enqueued between begin and commit. Begin takes `order`; commit gives it back. A record is
  * a copy. */
@@ -475,9 +434,6 @@ SGPU_MUST_CHECK int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task
 /* `result` is what enqueueing gave, named by `what` in the error. */
 SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record,
 				     CUresult result, const char *what);
-/* Puts a record behind the others; `order` is held. */
-SGPU_MUST_CHECK int sgpu_cuda_append(struct sgpu_stream *stream,
-				     const struct sgpu_cuda_record *record);
 
 /* The code that a kernel left in a word. */
 int sgpu_cuda_code_from(int64_t word);
@@ -489,39 +445,14 @@ SGPU_MUST_CHECK int sgpu_cuda_completer_start(struct sgpu_device *device, struct
 void sgpu_cuda_completer_stop(struct sgpu_device *device);
 void sgpu_cuda_completer_wake(struct sgpu_device *device);
 
-/* ---- digest.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_digest_memory(struct sgpu_stream *stream, sgpu_devptr memory,
-					    uint64_t size, const void *custom, size_t custom_size,
-					    uint8_t *digest, struct sgpu_task *task);
-
-/* ---- measure.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_measure_memory(struct sgpu_stream *stream, sgpu_devptr memory,
-					     uint64_t size, const uint8_t *key, uint8_t *digest,
-					     struct sgpu_task *task);
 /* Makes the result, once the device has passed it. */
 void sgpu_cuda_measure_finish(const struct sgpu_cuda_measure *measure);
 /* Accepts a pointer to NULL; clears it. */
 void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure **measure);
 
 /* ---- work.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from,
-				      uint64_t size, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from,
-				       uint64_t size, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-				    struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
-					  uint64_t first, bool last, sgpu_devptr in, uint64_t size,
-					  sgpu_devptr out, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key,
-					uint64_t first, bool last, const void *in, uint64_t size,
-					sgpu_devptr out, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key,
-				      uint64_t first, bool last, sgpu_devptr in, uint64_t size,
-				      void *out, struct sgpu_task *task);
-SGPU_MUST_CHECK int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
-					  uint64_t first, bool last, sgpu_devptr in, uint64_t size,
-					  sgpu_devptr out, struct sgpu_task *task);
+extern const struct sgpu_device_memory_calls sgpu_cuda_memory_calls;
+extern const struct sgpu_device_key_calls sgpu_cuda_key_calls;
 SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function,
 				     void *argument, const struct sgpu_device_range *ranges,
 				     int count, struct sgpu_task *task);
@@ -533,16 +464,7 @@ bool sgpu_cuda_cancelled(const struct sgpu_device *device);
 SGPU_MUST_CHECK int sgpu_cuda_load_kernels(struct sgpu_device *device, struct sgpu_error *error);
 
 /* ---- module.c ---- */
-SGPU_MUST_CHECK int sgpu_cuda_module_load(struct sgpu_device *device, const void *image,
-					  size_t size, struct sgpu_device_module **module,
-					  struct sgpu_error *error);
-void sgpu_cuda_module_free(struct sgpu_device_module *module);
-SGPU_MUST_CHECK int sgpu_cuda_module_launch(struct sgpu_stream *stream,
-					    struct sgpu_device_module *module, const char *function,
-					    const struct sgpu_module_shape *shape,
-					    void *const *args, const size_t *arg_sizes,
-					    int arg_count, const struct sgpu_module_memory *memory,
-					    struct sgpu_task *task);
+extern const struct sgpu_device_module_calls sgpu_cuda_module_calls;
 
 /* ---- nvml.c: what NVIDIA's management library knows, where it is there ---- */
 /* Loads it in a thread, for the caller to join; false: what needs it loads it. */

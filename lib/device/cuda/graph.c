@@ -92,8 +92,20 @@ static int capture(struct sgpu_recording *g, CUstream native, sgpu_record_fn fun
 			       : code;
 }
 
-int sgpu_cuda_graph_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,
-			   struct sgpu_recording **graph, struct sgpu_error *error)
+static void graph_free(struct sgpu_recording *graph)
+{
+	if (sgpu_cuda_enter(graph->device, NULL) == SGPU_OK && graph->native) {
+		sgpu_cuda_note(graph->device, sgpu_cu.cuGraphExecDestroy(graph->native));
+	}
+	for (int i = 0; i < graph->launches; i++) {
+		sgpu_cuda_status_give(graph->device, graph->status[i]);
+	}
+	sgpu_cuda_private_free(graph->device, graph->counters);
+	free(graph);
+}
+
+static int graph_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,
+			struct sgpu_recording **graph, struct sgpu_error *error)
 {
 	const size_t bytes = (size_t)SGPU_RECORDING_LAUNCHES_MAX * SGPU_LAUNCH_COUNTERS * 4;
 	struct sgpu_recording *g;
@@ -131,27 +143,15 @@ int sgpu_cuda_graph_record(struct sgpu_device *device, sgpu_record_fn function, 
 		sgpu_cuda_note(device, sgpu_cu.cuStreamDestroy(native));
 	}
 	if (code < 0) {
-		sgpu_cuda_graph_free(g);
+		graph_free(g);
 		return code;
 	}
 	*graph = g;
 	return SGPU_OK;
 }
 
-void sgpu_cuda_graph_free(struct sgpu_recording *graph)
-{
-	if (sgpu_cuda_enter(graph->device, NULL) == SGPU_OK && graph->native) {
-		sgpu_cuda_note(graph->device, sgpu_cu.cuGraphExecDestroy(graph->native));
-	}
-	for (int i = 0; i < graph->launches; i++) {
-		sgpu_cuda_status_give(graph->device, graph->status[i]);
-	}
-	sgpu_cuda_private_free(graph->device, graph->counters);
-	free(graph);
-}
-
-int sgpu_cuda_graph_launch(struct sgpu_stream *stream, struct sgpu_recording *graph,
-			   struct sgpu_task *task)
+static int graph_launch(struct sgpu_stream *stream, struct sgpu_recording *graph,
+			struct sgpu_task *task)
 {
 	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_GRAPH, .task = task, .graph = graph };
 	int code = SGPU_OK;
@@ -200,3 +200,9 @@ int sgpu_cuda_graph_end(struct sgpu_recording *graph, struct sgpu_task *task)
 	atomic_store(&graph->runs, false);
 	return code;
 }
+
+const struct sgpu_device_graph_calls sgpu_cuda_graph_calls = {
+	.record = graph_record,
+	.free = graph_free,
+	.launch = graph_launch,
+};

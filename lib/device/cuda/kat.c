@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <device/cuda/aead.h>
+#include <device/cuda/kernels.h>
 #include <device/cuda/gpu.h>
 
 enum { COUNTER = 256 }; /* bytes, before the state */

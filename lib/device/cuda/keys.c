@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <device/cuda/aead.h>
+#include <device/cuda/kernels.h>
 #include <device/cuda/gpu.h>
 
 struct sgpu_device_key {

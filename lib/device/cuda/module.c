@@ -60,8 +60,8 @@ static int refused(CUresult result, char *log, struct sgpu_error *error)
 			 sgpu_cuda_name(result), log[0] ? ": " : "", log);
 }
 
-int sgpu_cuda_module_load(struct sgpu_device *device, const void *image, size_t size,
-			  struct sgpu_device_module **module, struct sgpu_error *error)
+static int module_load(struct sgpu_device *device, const void *image, size_t size,
+		       struct sgpu_device_module **module, struct sgpu_error *error)
 {
 	struct sgpu_device_module *new;
 	char log[LOG] = "";
@@ -110,7 +110,7 @@ int sgpu_cuda_module_load(struct sgpu_device *device, const void *image, size_t 
 	}
 }
 
-void sgpu_cuda_module_free(struct sgpu_device_module *module)
+static void module_free(struct sgpu_device_module *module)
 {
 	if (sgpu_cuda_enter(module->device, NULL) == SGPU_OK) {
 		sgpu_cuda_note(module->device, sgpu_cu.cuModuleUnload(module->native));
@@ -201,10 +201,10 @@ static CUresult start(struct sgpu_stream *stream, CUfunction function,
 	return result;
 }
 
-int sgpu_cuda_module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
-			    const char *function, const struct sgpu_module_shape *shape,
-			    void *const *args, const size_t *arg_sizes, int arg_count,
-			    const struct sgpu_module_memory *memory, struct sgpu_task *task)
+static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
+			 const char *function, const struct sgpu_module_shape *shape,
+			 void *const *args, const size_t *arg_sizes, int arg_count,
+			 const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_record record = { .task = task };
@@ -243,3 +243,9 @@ int sgpu_cuda_module_launch(struct sgpu_stream *stream, struct sgpu_device_modul
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot launch a function of the module");
 }
+
+const struct sgpu_device_module_calls sgpu_cuda_module_calls = {
+	.load = module_load,
+	.free = module_free,
+	.launch = module_launch,
+};

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 
 #include <device/cuda/gpu.h>
-#include <device/cuda/pages.h>
 
 struct sgpu_space {
 	struct sgpu_device_object object;
@@ -16,8 +15,8 @@ struct sgpu_space {
 	struct sgpu_space_table table;
 };
 
-int sgpu_cuda_pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
-			 struct sgpu_error *error)
+static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
+		      struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &device->pages.frames;
 	int code = sgpu_cuda_enter(device, error);
@@ -40,7 +39,7 @@ int sgpu_cuda_pages_info(struct sgpu_device *device, struct sgpu_pages_info *inf
 /* ---- spaces ---- */
 static uint64_t span_of(uint64_t size)
 {
-	return (size + SGPU_CUDA_BIG - 1) / SGPU_CUDA_BIG * SGPU_CUDA_BIG;
+	return (size + SGPU_CUDA_PAGE_BIG - 1) / SGPU_CUDA_PAGE_BIG * SGPU_CUDA_PAGE_BIG;
 }
 
 /* The lock is held. */
@@ -55,10 +54,10 @@ static int reserve(struct sgpu_device *device, uint64_t size, struct sgpu_space 
 		code = sgpu_space_check_size(frames, size, error);
 	}
 	if (code == SGPU_OK) {
-		code = sgpu_cuda_check(
-			device,
-			sgpu_cu.cuMemAddressReserve(&base, span_of(size), SGPU_CUDA_SMALL, 0, 0),
-			"cannot reserve addresses for a space", error);
+		code = sgpu_cuda_check(device,
+				       sgpu_cu.cuMemAddressReserve(&base, span_of(size),
+								   SGPU_CUDA_PAGE_SMALL, 0, 0),
+				       "cannot reserve addresses for a space", error);
 	}
 	if (code == SGPU_OK) {
 		code = sgpu_space_table_open(frames, &space->table, base, size, error);
@@ -69,8 +68,8 @@ static int reserve(struct sgpu_device *device, uint64_t size, struct sgpu_space 
 	return code;
 }
 
-int sgpu_cuda_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
-			   sgpu_devptr *base, struct sgpu_error *error)
+static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
+			sgpu_devptr *base, struct sgpu_error *error)
 {
 	struct sgpu_cuda_pages *pages = &device->pages;
 	int code = sgpu_cuda_enter(device, error);
@@ -112,10 +111,10 @@ static CUresult give_access(const struct sgpu_space *space, uint64_t at, uint64_
 /* The page that stands at an offset: its first frame and its size. */
 static bool page_at(const struct sgpu_space *space, uint64_t at, uint32_t *frame, uint64_t *size)
 {
-	uint32_t entry = space->table.entries[at / SGPU_CUDA_SMALL];
+	uint32_t entry = space->table.entries[at / SGPU_CUDA_PAGE_SMALL];
 
 	*frame = (entry & ~SGPU_ENTRY_BIG) - 1;
-	*size = entry & SGPU_ENTRY_BIG ? SGPU_CUDA_BIG : SGPU_CUDA_SMALL;
+	*size = entry & SGPU_ENTRY_BIG ? SGPU_CUDA_PAGE_BIG : SGPU_CUDA_PAGE_SMALL;
 	return entry != 0;
 }
 
@@ -126,7 +125,7 @@ static bool is_raw(const struct sgpu_space *space, uint64_t at, uint64_t *step)
 	uint32_t frame;
 
 	if (!page_at(space, at, &frame, step)) {
-		*step = SGPU_CUDA_SMALL;
+		*step = SGPU_CUDA_PAGE_SMALL;
 		return false;
 	}
 	return sgpu_cuda_frame_is_raw(&space->device->pages, frame);
@@ -168,7 +167,7 @@ static void note_used(const struct sgpu_space *space, uint64_t at, uint64_t size
 		if (page_at(space, at, &frame, &step)) {
 			sgpu_cuda_frame_used(&space->device->pages, frame);
 		} else {
-			step = SGPU_CUDA_SMALL;
+			step = SGPU_CUDA_PAGE_SMALL;
 		}
 	}
 }
@@ -195,7 +194,7 @@ static CUresult unmap_pages(struct sgpu_space *space, uint64_t at, uint64_t size
 
 	for (; at < end; at += step) {
 		if (!page_at(space, at, &frame, &step)) {
-			step = SGPU_CUDA_SMALL;
+			step = SGPU_CUDA_PAGE_SMALL;
 			continue;
 		}
 		last = sgpu_cu.cuMemUnmap(space->table.range.address + at, step);
@@ -262,8 +261,8 @@ static int map_pages(struct sgpu_space *space, uint64_t at, const uint32_t *list
 	return code;
 }
 
-int sgpu_cuda_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
-		       uint64_t page_size, struct sgpu_error *error)
+static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
+		    uint64_t page_size, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
 	int code = sgpu_cuda_enter(space->device, error);
@@ -293,8 +292,8 @@ static int wait_idle(struct sgpu_space *space, struct sgpu_error *error)
 			 : sgpu_cuda_enter(space->device, error);
 }
 
-int sgpu_cuda_page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
-			 struct sgpu_error *error)
+static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
+		      struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
 	int code = wait_idle(space, error);
@@ -326,7 +325,7 @@ static CUresult change_access(struct sgpu_space *space, bool on)
 	return result;
 }
 
-int sgpu_cuda_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
+static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
 {
 	struct sgpu_device *device = space->device;
 	struct sgpu_frames *frames = &device->pages.frames;
@@ -383,7 +382,7 @@ static void remove_space(struct sgpu_space *space)
 	free(space);
 }
 
-void sgpu_cuda_space_free(struct sgpu_space *space)
+static void space_free(struct sgpu_space *space)
 {
 	struct sgpu_device *device = space->device;
 
@@ -406,3 +405,12 @@ void sgpu_cuda_pages_close(struct sgpu_device *device)
 	}
 	sgpu_cuda_frames_close(device);
 }
+
+const struct sgpu_device_page_calls sgpu_cuda_page_calls = {
+	.info = pages_info,
+	.space_create = space_create,
+	.space_free = space_free,
+	.map = page_map,
+	.unmap = page_unmap,
+	.access = space_access,
+};

@@ -8,7 +8,6 @@
 
 #include <base/base.h>
 #include <device/cuda/gpu.h>
-#include <device/cuda/pages.h>
 
 /* One piece, in the books of both devices. */
 struct shared {
@@ -21,7 +20,7 @@ struct shared {
 
 static uint64_t whole_pages(uint64_t size)
 {
-	return (size / SGPU_CUDA_SMALL + 1) * SGPU_CUDA_SMALL;
+	return (size / SGPU_CUDA_PAGE_SMALL + 1) * SGPU_CUDA_PAGE_SMALL;
 }
 
 static CUresult map_for_both(const struct shared *new, int first, int second, sgpu_devptr address)
@@ -57,7 +56,7 @@ static int make(struct sgpu_device *device, struct sgpu_device *peer, struct sha
 	if (result != CUDA_SUCCESS) {
 		return sgpu_cuda_memory_refuse(device, result, new->extent, error);
 	}
-	result = sgpu_cu.cuMemAddressReserve(address, new->extent, SGPU_CUDA_SMALL, 0, 0);
+	result = sgpu_cu.cuMemAddressReserve(address, new->extent, SGPU_CUDA_PAGE_SMALL, 0, 0);
 	if (result == CUDA_SUCCESS) {
 		result = map_for_both(new, device->ordinal, peer->ordinal, *address);
 		if (result == CUDA_SUCCESS) {
@@ -120,8 +119,8 @@ static void destroy(struct sgpu_device *device, struct shared *old, CUdeviceptr 
 	free(old);
 }
 
-int sgpu_cuda_peer_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
-			 sgpu_devptr *memory, struct sgpu_error *error)
+static int shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
+			sgpu_devptr *memory, struct sgpu_error *error)
 {
 	struct shared *new;
 	CUdeviceptr address = 0;
@@ -168,7 +167,7 @@ int sgpu_cuda_peer_alloc(struct sgpu_device *device, struct sgpu_device *peer, u
 	return SGPU_OK;
 }
 
-void sgpu_cuda_peer_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory)
+static void shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory)
 {
 	struct shared *old;
 
@@ -180,8 +179,8 @@ void sgpu_cuda_peer_free(struct sgpu_device *device, struct sgpu_device *peer, s
 }
 
 /* The driver learns from the addresses on which GPU they lie. */
-int sgpu_cuda_peer_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
-			struct sgpu_task *task)
+static int shared_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
+		       struct sgpu_task *task)
 {
 	struct sgpu_cuda_record record = { .task = task };
 	CUresult result = CUDA_SUCCESS;
@@ -200,7 +199,7 @@ int sgpu_cuda_peer_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr 
 
 /* No record: whoever ends what this stream did would otherwise end what another device did, with
  * the context of this one current. */
-int sgpu_cuda_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event)
+static int wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	CUresult result;
 	bool recorded;
@@ -221,3 +220,10 @@ int sgpu_cuda_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	pthread_mutex_unlock(&stream->order);
 	return sgpu_cuda_check(stream->device, result, "", NULL);
 }
+
+const struct sgpu_device_peer_calls sgpu_cuda_peer_calls = {
+	.alloc = shared_alloc,
+	.free = shared_free,
+	.copy = shared_copy,
+	.wait = wait_peer,
+};

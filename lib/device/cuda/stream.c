@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams of the CUDA device: creating, enqueueing, waiting.
+ * Streams and events of the CUDA device: creating, enqueueing, waiting.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include <device/cuda/aead.h>
 #include <device/cuda/gpu.h>
-#include <device/cuda/measure.h>
+#include <device/cuda/kernels.h>
 
 /* Somewhat longer than a short run of chunks takes. */
 #define VERDICT_NS ((uint64_t)100000)
@@ -113,8 +112,8 @@ static struct sgpu_stream *make(struct sgpu_device *device)
 	return new;
 }
 
-int sgpu_cuda_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
-			    struct sgpu_error *error)
+static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
+			 struct sgpu_error *error)
 {
 	int code = sgpu_cuda_enter(device, error);
 	struct sgpu_stream *new;
@@ -202,27 +201,6 @@ int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 	return code == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : code;
 }
 
-void sgpu_cuda_stream_free(struct sgpu_stream *stream)
-{
-	struct sgpu_device *device = stream->device;
-
-	if (sgpu_cuda_stream_sync(stream, NULL) != SGPU_OK) {
-		sgpu_cuda_advance(stream, UINT64_MAX); /* of a faulted device everything ends */
-	}
-	pthread_mutex_lock(&device->lock);
-	if (stream->previous) {
-		stream->previous->next = stream->next;
-	} else {
-		device->streams = stream->next;
-	}
-	if (stream->next) {
-		stream->next->previous = stream->previous;
-	}
-	stream->listed = false;
-	pthread_mutex_unlock(&device->lock);
-	sgpu_cuda_stream_drop(stream);
-}
-
 /* Whether the last of the stream's work opens or seals, and soon says that all is right: that is
  * known sooner than an event behind it, and spares the calls for one. What was enqueued before it
  * has ended as well. `order` is held. */
@@ -258,7 +236,7 @@ static bool hears_verdict(struct sgpu_stream *stream)
 }
 
 /* Fails only when the device is faulted: callers then free what its work uses. */
-int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
+static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct sgpu_device *device = stream->device;
 	int code = sgpu_cuda_enter(device, error);
@@ -301,6 +279,27 @@ int sgpu_cuda_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	return code;
 }
 
+static void stream_free(struct sgpu_stream *stream)
+{
+	struct sgpu_device *device = stream->device;
+
+	if (stream_sync(stream, NULL) != SGPU_OK) {
+		sgpu_cuda_advance(stream, UINT64_MAX); /* of a faulted device everything ends */
+	}
+	pthread_mutex_lock(&device->lock);
+	if (stream->previous) {
+		stream->previous->next = stream->next;
+	} else {
+		device->streams = stream->next;
+	}
+	if (stream->next) {
+		stream->next->previous = stream->previous;
+	}
+	stream->listed = false;
+	pthread_mutex_unlock(&device->lock);
+	sgpu_cuda_stream_drop(stream);
+}
+
 /* ---- enqueueing ---- */
 static void tell(struct sgpu_task *task, const struct sgpu_error *error)
 {
@@ -323,7 +322,8 @@ int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task *task)
 	return SGPU_OK;
 }
 
-int sgpu_cuda_append(struct sgpu_stream *stream, const struct sgpu_cuda_record *what)
+/* Puts a record behind the others; `order` is held. */
+static int append(struct sgpu_stream *stream, const struct sgpu_cuda_record *what)
 {
 	struct sgpu_cuda_record *record;
 
@@ -394,7 +394,7 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	code = sgpu_cuda_check(device, result, what, &error);
 	if (code == SGPU_OK &&
 	    (record->task || record->status || record->graph || record->kind == SGPU_CUDA_CALL)) {
-		code = sgpu_cuda_append(stream, record);
+		code = append(stream, record);
 		if (code < 0) {
 			sgpu_fail_nomem(&error);
 		}
@@ -410,3 +410,191 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	}
 	return code;
 }
+
+/* ---- events: who learns that one has completed ends what stands before it in its stream ---- */
+static int event_create(struct sgpu_device *device, struct sgpu_event **event,
+			struct sgpu_error *error)
+{
+	struct sgpu_event *new;
+	int code = sgpu_cuda_enter(device, error);
+
+	if (code < 0) {
+		return code;
+	}
+	new = calloc(1, sizeof(*new));
+	if (!new) {
+		return sgpu_fail_nomem(error);
+	}
+	code = sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &new->native),
+			       "cannot create an event", error);
+	if (code < 0) {
+		free(new);
+		return code;
+	}
+	new->object.backend = &sgpu_cuda_backend;
+	new->device = device;
+	pthread_mutex_init(&new->lock, NULL);
+	*event = new;
+	return SGPU_OK;
+}
+
+/* Work that waits for it does so all the same: the driver took down what it waits for. */
+static void event_free(struct sgpu_event *event)
+{
+	if (event->stream) {
+		sgpu_cuda_stream_drop(event->stream);
+	}
+	if (sgpu_cuda_enter(event->device, NULL) == SGPU_OK) {
+		sgpu_cuda_event_give(event->device, false, event->native);
+	}
+	pthread_mutex_destroy(&event->lock);
+	free(event);
+}
+
+static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
+{
+	struct sgpu_device *device = stream->device;
+	int code = sgpu_cuda_begin(stream, NULL);
+
+	if (code < 0) {
+		return code;
+	}
+	pthread_mutex_lock(&event->lock);
+	if (event->stream) {
+		code = SGPU_EUSAGE;
+	} else {
+		code = sgpu_cuda_check(device, sgpu_cu.cuEventRecord(event->native, stream->native),
+				       "", NULL);
+	}
+	if (code == SGPU_OK) {
+		pthread_mutex_lock(&stream->queue);
+		event->serial = stream->serial;
+		pthread_mutex_unlock(&stream->queue);
+		sgpu_cuda_stream_hold(stream);
+		event->stream = stream;
+	}
+	pthread_mutex_unlock(&event->lock);
+	pthread_mutex_unlock(&stream->order);
+	return code;
+}
+
+/* The stream it was recorded on, or NULL. */
+static struct sgpu_stream *recorded_on(struct sgpu_event *event)
+{
+	struct sgpu_stream *stream;
+
+	pthread_mutex_lock(&event->lock);
+	stream = event->stream;
+	pthread_mutex_unlock(&event->lock);
+	return stream;
+}
+
+static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
+{
+	struct sgpu_stream *other = recorded_on(event);
+	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_WAIT, .other = other };
+	int code;
+
+	if (!other) {
+		return SGPU_EUSAGE;
+	}
+	if (atomic_load(&event->done)) {
+		return SGPU_OK;
+	}
+	code = sgpu_cuda_begin(stream, NULL);
+	if (code < 0) {
+		return code;
+	}
+	stream->operations++;
+	code = sgpu_cuda_check(stream->device,
+			       sgpu_cu.cuStreamWaitEvent(stream->native, event->native, 0), "",
+			       NULL);
+	if (code == SGPU_OK && other != stream) {
+		/* Who waits for this stream has waited for what the other one did before the event,
+		 * callbacks included. */
+		record.other_serial = event->serial;
+		sgpu_cuda_stream_hold(other);
+		code = append(stream, &record);
+		if (code < 0) {
+			sgpu_cuda_stream_drop(other);
+		}
+	}
+	pthread_mutex_unlock(&stream->order);
+	if (atomic_load(&stream->device->faulted) != 0) {
+		sgpu_cuda_advance(
+			stream,
+			UINT64_MAX); /* whoever ended what was pending may not have seen this */
+	}
+	return code;
+}
+
+/* The device has passed the event, or is faulted, or `code` says why that is not known. */
+static int end_event(struct sgpu_event *event, int code)
+{
+	if (code == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0) {
+		sgpu_cuda_advance(event->stream, event->serial);
+	}
+	if (code == SGPU_OK) {
+		atomic_store(&event->done, true);
+	}
+	return code;
+}
+
+static int event_sync(struct sgpu_event *event, struct sgpu_error *error)
+{
+	struct sgpu_stream *stream = recorded_on(event);
+	int code;
+
+	if (!stream) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "an event was waited for that was not recorded");
+	}
+	if (atomic_load(&event->done)) {
+		return SGPU_OK;
+	}
+	code = sgpu_cuda_enter(event->device, error);
+	if (code == SGPU_OK) {
+		code = sgpu_cuda_wait(event->device, event->native, error);
+	}
+	return end_event(event, code);
+}
+
+static int event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
+{
+	struct sgpu_stream *stream = recorded_on(event);
+	CUresult result;
+	int code;
+
+	if (!stream) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "an event was asked for that was not recorded");
+	}
+	*done = atomic_load(&event->done);
+	if (*done) {
+		return SGPU_OK;
+	}
+	code = sgpu_cuda_enter(event->device, error);
+	if (code == SGPU_OK) {
+		result = sgpu_cu.cuEventQuery(event->native);
+		if (result == CUDA_ERROR_NOT_READY) {
+			return SGPU_OK;
+		}
+		code = sgpu_cuda_check(event->device, result, "cannot ask for an event", error);
+	}
+	*done = code == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0;
+	return end_event(event, code);
+}
+
+const struct sgpu_device_stream_calls sgpu_cuda_stream_calls = {
+	.create = stream_create,
+	.free = stream_free,
+	.sync = stream_sync,
+	.wait = stream_wait,
+	.callback = sgpu_cuda_callback,
+	.launch = sgpu_cuda_launch,
+	.event_create = event_create,
+	.event_free = event_free,
+	.event_record = event_record,
+	.event_sync = event_sync,
+	.event_query = event_query,
+};

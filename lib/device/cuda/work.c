@@ -5,14 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <device/cuda/aead.h>
+#include <device/cuda/kernels.h>
 #include <device/cuda/gpu.h>
-#include <ops/cuda/ops_cuda.h>
-
-sgpu_op_fn sgpu_cuda_find_op(const char *name)
-{
-	return sgpu_cuda_op(name);
-}
 
 bool sgpu_cuda_cancelled(const struct sgpu_device *device)
 {
@@ -28,8 +22,8 @@ static int begin_on(struct sgpu_stream *stream, sgpu_devptr address, uint64_t si
 	return code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
 }
 
-int sgpu_cuda_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-		      struct sgpu_task *task)
+static int copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+		   struct sgpu_task *task)
 {
 	struct sgpu_cuda_record record = { .task = task };
 	CUresult result = CUDA_SUCCESS;
@@ -44,8 +38,8 @@ int sgpu_cuda_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *fr
 	return sgpu_cuda_commit(stream, &record, result, "cannot copy to the device");
 }
 
-int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-		       struct sgpu_task *task)
+static int copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+		    struct sgpu_task *task)
 {
 	struct sgpu_cuda_record record = { .task = task };
 	CUresult result = CUDA_SUCCESS;
@@ -60,8 +54,8 @@ int sgpu_cuda_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, u
 	return sgpu_cuda_commit(stream, &record, result, "cannot copy from the device");
 }
 
-int sgpu_cuda_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		    struct sgpu_task *task)
+static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		 struct sgpu_task *task)
 {
 	struct sgpu_cuda_record record = { .task = task };
 	CUresult result = CUDA_SUCCESS;
@@ -129,85 +123,67 @@ static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *
 	return result;
 }
 
-static int open_at(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		   bool last, CUdeviceptr in, uint64_t size, sgpu_devptr out,
-		   enum sgpu_cuda_kernel kernel, struct sgpu_task *task)
-{
-	struct sgpu_device *device = stream->device;
-	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_OPEN,
-					   .task = task,
-					   .key = key,
-					   .out = out,
-					   .out_size = sgpu_opened_size(size) };
-	struct sgpu_cuda_report report;
-	CUresult result;
-	CUdeviceptr state;
-	int code = sgpu_cuda_begin(stream, task);
+/* One run of chunks, from where to where. */
+struct chunks {
+	struct sgpu_device_key *key;
+	uint64_t first;
+	bool last, open;
+	CUdeviceptr in, out;
+	uint64_t size, clear_size; /* of `in`; bytes of the device's memory that a failure clears */
+	enum sgpu_cuda_kernel kernel;
+};
 
-	if (code < 0) {
-		return code;
-	}
-	if (sgpu_cuda_cancelled(device)) {
-		record.code = SGPU_ECANCELED;
-		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
-	}
-	result = ask_report(stream, &record, &report);
-	if (result == CUDA_SUCCESS) {
-		result = sgpu_cuda_key_use(stream, key, &state);
-	}
-	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_open(stream->native, state, first, last, in, size, out,
-						  kernel, &report, &record.expected);
-	}
-	return sgpu_cuda_commit(stream, &record, result, "cannot open on the device");
-}
-
-/* clear_size: bytes of the device's memory that a failure clears. */
-static int seal_at(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		   bool last, sgpu_devptr in, uint64_t size, CUdeviceptr out, uint64_t clear_size,
-		   enum sgpu_cuda_kernel kernel, struct sgpu_task *task)
-{
-	struct sgpu_device *device = stream->device;
-	struct sgpu_cuda_record record = {
-		.kind = SGPU_CUDA_SEAL, .task = task, .key = key, .out = out, .out_size = clear_size
-	};
-	struct sgpu_cuda_report report;
-	CUresult result;
-	CUdeviceptr state;
-	int code = sgpu_cuda_begin(stream, task);
-
-	if (code < 0) {
-		return code;
-	}
-	if (sgpu_cuda_cancelled(device)) {
-		record.code = SGPU_ECANCELED;
-		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
-	}
-	result = ask_report(stream, &record, &report);
-	if (result == CUDA_SUCCESS) {
-		result = sgpu_cuda_key_use(stream, key, &state);
-	}
-	if (result == CUDA_SUCCESS) {
-		result = (CUresult)sgpu_cuda_seal(stream->native, state, first, last, in, size, out,
-						  kernel, &report, &record.expected);
-	}
-	return sgpu_cuda_commit(stream, &record, result, "cannot seal on the device");
-}
-
-int sgpu_cuda_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			  bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+static int enqueue_chunks(struct sgpu_stream *stream, const struct chunks *c,
 			  struct sgpu_task *task)
+{
+	struct sgpu_cuda_record record = { .kind = c->open ? SGPU_CUDA_OPEN : SGPU_CUDA_SEAL,
+					   .task = task,
+					   .key = c->key,
+					   .out = c->out,
+					   .out_size = c->clear_size };
+	struct sgpu_cuda_report report;
+	CUresult result;
+	CUdeviceptr state;
+	int code = sgpu_cuda_begin(stream, task);
+
+	if (code < 0) {
+		return code;
+	}
+	if (sgpu_cuda_cancelled(stream->device)) {
+		record.code = SGPU_ECANCELED;
+		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
+	}
+	result = ask_report(stream, &record, &report);
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cuda_key_use(stream, c->key, &state);
+	}
+	if (result == CUDA_SUCCESS) {
+		result = (CUresult)(c->open ? sgpu_cuda_open : sgpu_cuda_seal)(
+			stream->native, state, c->first, c->last, c->in, c->size, c->out, c->kernel,
+			&report, &record.expected);
+	}
+	return sgpu_cuda_commit(stream, &record, result,
+				c->open ? "cannot open on the device"
+					: "cannot seal on the device");
+}
+
+static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+		       struct sgpu_task *task)
 {
 	int code = check_both(stream->device, in, size, out, sgpu_opened_size(size), task);
 
-	return code == SGPU_OK
-		       ? open_at(stream, key, first, last, in, size, out, SGPU_CUDA_FASTEST, task)
-		       : code;
+	return code == SGPU_OK ? enqueue_chunks(stream,
+						&(struct chunks){ key, first, last, true, in, out,
+								  size, sgpu_opened_size(size),
+								  SGPU_CUDA_FASTEST },
+						task)
+			       : code;
 }
 
-int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			  bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-			  struct sgpu_task *task)
+static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+		       struct sgpu_task *task)
 {
 	const uint64_t sealed = size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE;
 	int code;
@@ -216,8 +192,10 @@ int sgpu_cuda_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *ke
 		return SGPU_EUSAGE;
 	}
 	code = check_both(stream->device, in, size, out, sealed, task);
-	return code == SGPU_OK ? seal_at(stream, key, first, last, in, size, out, sealed,
-					 SGPU_CUDA_FASTEST, task)
+	return code == SGPU_OK ? enqueue_chunks(stream,
+						&(struct chunks){ key, first, last, false, in, out,
+								  size, sealed, SGPU_CUDA_FASTEST },
+						task)
 			       : code;
 }
 
@@ -239,21 +217,24 @@ static int find_host(struct sgpu_device *device, const void *memory, uint64_t si
 	return code;
 }
 
-int sgpu_cuda_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			bool last, const void *in, uint64_t size, sgpu_devptr out,
-			struct sgpu_task *task)
+static int open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		     bool last, const void *in, uint64_t size, sgpu_devptr out,
+		     struct sgpu_task *task)
 {
 	CUdeviceptr from;
 	int code = sgpu_cuda_check_range(stream->device, out, sgpu_opened_size(size), task);
 
 	code = code == SGPU_OK ? find_host(stream->device, in, size, false, &from, task) : code;
 	return code == SGPU_OK
-		       ? open_at(stream, key, first, last, from, size, out, SGPU_CUDA_SMALL, task)
+		       ? enqueue_chunks(stream,
+					&(struct chunks){ key, first, last, true, from, out, size,
+							  sgpu_opened_size(size), SGPU_CUDA_SMALL },
+					task)
 		       : code;
 }
 
-int sgpu_cuda_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		      bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
+static int seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+		   bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
 {
 	const uint64_t sealed = size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE;
 	CUdeviceptr to;
@@ -264,9 +245,11 @@ int sgpu_cuda_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, u
 	}
 	code = sgpu_cuda_check_range(stream->device, in, size, task);
 	code = code == SGPU_OK ? find_host(stream->device, out, sealed, true, &to, task) : code;
-	return code == SGPU_OK
-		       ? seal_at(stream, key, first, last, in, size, to, 0, SGPU_CUDA_SMALL, task)
-		       : code;
+	return code == SGPU_OK ? enqueue_chunks(stream,
+						&(struct chunks){ key, first, last, false, in, to,
+								  size, 0, SGPU_CUDA_SMALL },
+						task)
+			       : code;
 }
 
 /* ---- launches ---- */
@@ -310,3 +293,169 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot launch");
 }
+
+/* ---- digests ---- */
+/* The first digest of a device makes what all of them use. */
+static struct sgpu_cuda_digests *digests_of(struct sgpu_device *device)
+{
+	struct sgpu_cuda_digests *digests;
+
+	pthread_mutex_lock(&device->pool_lock);
+	if (!device->digests) {
+		device->digests = sgpu_cuda_digests_create();
+	}
+	digests = device->digests;
+	pthread_mutex_unlock(&device->pool_lock);
+	return digests;
+}
+
+static int digest_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+			 const void *custom, size_t custom_size, uint8_t *digest,
+			 struct sgpu_task *task)
+{
+	struct sgpu_device *device = stream->device;
+	struct sgpu_cuda_record record = { .task = task, .digest = digest };
+	struct sgpu_cuda_digests *digests;
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+	int code = sgpu_cuda_check_range(device, memory, size, task);
+
+	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
+	if (code < 0) {
+		return code;
+	}
+	if (sgpu_cuda_cancelled(device)) {
+		record.code = SGPU_ECANCELED;
+		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
+	}
+	digests = digests_of(device);
+	if (digests) {
+		record.status = sgpu_cuda_status_take(device, 0);
+	}
+	if (record.status) {
+		result = (CUresult)sgpu_cuda_digest_enqueue(
+			digests, stream->native, memory, size, custom, custom_size,
+			record.status->host, record.status->device);
+	}
+	return sgpu_cuda_commit(stream, &record, result, "cannot digest on the device");
+}
+
+/* ---- measures ---- */
+/* One that is under way. */
+struct sgpu_cuda_measure {
+	struct sgpu_measure_custom custom;
+	uint64_t pages;
+	void *digests; /* of the pages; from the device's host memory */
+	uint8_t *result;
+};
+
+static uint64_t digests_size(const struct sgpu_cuda_measure *measure)
+{
+	return measure->pages * SGPU_KT128_SIZE;
+}
+
+void sgpu_cuda_measure_finish(const struct sgpu_cuda_measure *measure)
+{
+	sgpu_kt128(measure->digests, digests_size(measure), measure->custom.bytes,
+		   measure->custom.size, measure->result, SGPU_DIGEST_SIZE);
+}
+
+void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure **measure)
+{
+	if (*measure && (*measure)->digests) {
+		sgpu_cuda_host_free(device, (*measure)->digests, digests_size(*measure));
+	}
+	sgpu_free_wiped(measure, sizeof(**measure));
+}
+
+static struct sgpu_cuda_measure *create_measure(struct sgpu_device *device, uint64_t size,
+						const uint8_t *key, uint8_t *result)
+{
+	struct sgpu_cuda_measure *new = calloc(1, sizeof(*new));
+
+	if (new) {
+		sgpu_measure_custom(key, &new->custom);
+		new->pages = size / SGPU_MEASURE_PAGE + (size % SGPU_MEASURE_PAGE > 0);
+		new->result = result;
+		if (sgpu_cuda_host_alloc(device, digests_size(new), &new->digests, NULL) < 0) {
+			sgpu_cuda_measure_free(device, &new);
+		}
+	}
+	return new;
+}
+
+/* A stream has scratch memory of its own from its first measure on: its work runs in order. */
+static CUresult enqueue_measure(struct sgpu_stream *stream, const struct sgpu_cuda_measure *measure,
+				sgpu_devptr memory, uint64_t size)
+{
+	struct sgpu_device *device = stream->device;
+	CUdeviceptr *scratch = &stream->kept.scratch;
+
+	if (!*scratch &&
+	    sgpu_cuda_private_alloc(device, sgpu_cuda_measure_scratch(), scratch, NULL) < 0) {
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	return (CUresult)sgpu_cuda_measure_enqueue(stream->native, memory, size, &measure->custom,
+						   device->multiprocessors, *scratch,
+						   measure->digests);
+}
+
+static int measure_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+			  const uint8_t *key, uint8_t *digest, struct sgpu_task *task)
+{
+	struct sgpu_device *device = stream->device;
+	struct sgpu_cuda_record record = { .task = task };
+	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+	int code = sgpu_cuda_check_range(device, memory, size, task);
+
+	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
+	if (code < 0) {
+		return code;
+	}
+	if (sgpu_cuda_cancelled(device)) {
+		record.code = SGPU_ECANCELED;
+		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
+	}
+	record.measure = create_measure(device, size, key, digest);
+	if (record.measure) {
+		result = enqueue_measure(stream, record.measure, memory, size);
+	}
+	return sgpu_cuda_commit(stream, &record, result, "cannot measure on the device");
+}
+
+static int check_range(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		       struct sgpu_task *task)
+{
+	return sgpu_cuda_check_range(stream->device, memory, size, task);
+}
+
+static bool reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
+{
+	return sgpu_cuda_reach(device, memory, size, write) != 0;
+}
+
+const struct sgpu_device_memory_calls sgpu_cuda_memory_calls = {
+	.alloc = sgpu_cuda_alloc,
+	.free = sgpu_cuda_free,
+	.host_alloc = sgpu_cuda_host_alloc,
+	.host_free = sgpu_cuda_host_free,
+	.host_register = sgpu_cuda_host_register,
+	.host_unregister = sgpu_cuda_host_unregister,
+	.limit = sgpu_cuda_memory_limit,
+	.copy_in = copy_in,
+	.copy_out = copy_out,
+	.clear = clear,
+	.check = check_range,
+	.digest = digest_memory,
+	.measure = measure_memory,
+};
+
+const struct sgpu_device_key_calls sgpu_cuda_key_calls = {
+	.load = sgpu_cuda_key_load,
+	.free = sgpu_cuda_key_free,
+	.open_chunks = open_chunks,
+	.seal_chunks = seal_chunks,
+	.reaches = reaches,
+	.open_from = open_from,
+	.seal_to = seal_to,
+	.agree = sgpu_cuda_agree,
+};

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include <device/cuda/aead.h>
+#include <device/cuda/kernels.h>
 #include <device/cuda/kernels/aes.cuh>
 
 namespace sgpu_aead

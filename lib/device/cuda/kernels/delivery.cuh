@@ -7,7 +7,7 @@
 #ifndef SGPU_DEVICE_CUDA_KERNELS_DELIVERY_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_DELIVERY_CUH
 
-#include <device/cuda/aead.h>
+#include <device/cuda/kernels.h>
 #include <device/cuda/kernels/aes_one.cuh>
 #include <device/cuda/kernels/gf128.cuh>
 

@@ -14,7 +14,7 @@
 
 #include <sgpu/base.h>
 
-#include <device/cuda/digest.h>
+#include <device/cuda/kernels.h>
 #include <device/cuda/kernels/digest_state.cuh>
 
 enum {

@@ -10,7 +10,7 @@
 #include <sgpu/base.h>
 
 #include <device/cuda/kernels/sponge_warp.cuh>
-#include <device/cuda/measure.h>
+#include <device/cuda/kernels.h>
 
 enum {
 	STEP_PAGES = 512, /* pages between two launches, at most */

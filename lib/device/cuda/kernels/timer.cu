@@ -2,7 +2,7 @@
  *
  * The GPU's own clock.
  */
-#include <device/cuda/timer.h>
+#include <device/cuda/kernels.h>
 
 static __global__ void store_time(uint64_t *address)
 {

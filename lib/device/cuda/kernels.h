@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * AES-256-GCM on the GPU for the sealed format: what aead.cu gives the CUDA device. All calls
- * enqueue on `stream` (a CUstream of the current context) and return a cudaError_t, 0 when
- * enqueued. Addresses are device addresses.
+ * What the kernels give the CUDA device. All calls enqueue on `stream` (a CUstream of the current
+ * context) and return a cudaError_t, 0 when enqueued. Addresses are device addresses.
  */
-#ifndef SGPU_DEVICE_CUDA_AEAD_H
-#define SGPU_DEVICE_CUDA_AEAD_H
+#ifndef SGPU_DEVICE_CUDA_KERNELS_H
+#define SGPU_DEVICE_CUDA_KERNELS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include <crypto/measure.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* ---- aead.cu: AES-256-GCM for the sealed format ---- */
 enum {
 	SGPU_CUDA_MATERIAL = 48,     /* AES-256 key (32), base nonce (12), zeros: aligned to 16 */
 	SGPU_CUDA_DELIVERED = 44,    /* key and base nonce, where they are sealed */
@@ -68,6 +70,47 @@ int sgpu_cuda_open(void *stream, uint64_t state, uint64_t first, bool last, uint
 int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint64_t in,
 		   uint64_t size, uint64_t out, enum sgpu_cuda_kernel kernel,
 		   const struct sgpu_cuda_report *report, uint64_t *expected);
+
+/* ---- digest.cu: KangarooTwelve (RFC 9861, KT128) of device memory ----
+ * The GPU computes the leaves, one a thread, and
+ * the head: the state of the final node after the message's first 8 KiB. The final node itself is
+ * one chain of permutations that nothing can share; a GPU's thread is slow at that, so the
+ * processor takes the chaining values, 1/256 of the data, as they come. That is what bounds the
+ * rate of large digests: 256 times what one core absorbs.
+ *
+ * What crosses the bus are chaining values and the head, never the message; but who knows all but
+ * the last 128 of the first 8192 bytes can compute these from the head. A message of one node is
+ * hashed on the GPU alone. */
+/* What a device keeps for its digests: pinned memory, streams, events; grown as digests are
+ * computed at once. */
+struct sgpu_cuda_digests;
+
+/* NULL: no memory. */
+struct sgpu_cuda_digests *sgpu_cuda_digests_create(void);
+/* No digest may be pending, and the context is sound. Accepts a pointer to NULL; clears it. */
+void sgpu_cuda_digests_free(struct sgpu_cuda_digests **digests);
+/* Work enqueued on it later finds the 32 bytes at `result`,
+ * pinned host memory that begins at a multiple of 16 and that the device knows as `result_address`.
+ * `custom`, at most 256 bytes, is copied. From any thread. When it fails nothing is pending. */
+int sgpu_cuda_digest_enqueue(struct sgpu_cuda_digests *digests, void *stream, uint64_t memory,
+			     uint64_t size, const void *custom, size_t custom_size,
+			     volatile void *result, uint64_t result_address);
+
+/* ---- measure.cu: the digests of pages of device memory, of which a measure is made ----
+ * The GPU computes them, all at once, and nothing else of the memory leaves it; the processor
+ * computes the digest of their list. */
+/* Bytes of device memory that the kernels work in. */
+size_t sgpu_cuda_measure_scratch(void);
+/* Work enqueued on it later finds
+ * SGPU_KT128_SIZE bytes a page at `digests`, host memory, and the scratch memory cleared. Addresses
+ * are device addresses. Returns a cudaError_t; some of it may be under way when it fails. */
+int sgpu_cuda_measure_enqueue(void *stream, uint64_t memory, uint64_t size,
+			      const struct sgpu_measure_custom *custom, unsigned multiprocessors,
+			      uint64_t scratch, uint8_t *digests);
+
+/* ---- timer.cu ---- */
+/* Stores %globaltimer, in ns, at an address of device memory. */
+int sgpu_cuda_store_time(void *stream, uint64_t address);
 
 #ifdef __cplusplus
 }
