@@ -131,7 +131,7 @@ $(BUILD)/obj/%.o: %.c $(BUILD)/flags | $(BUILD)/headers
 
 # The files that know of a feature: they alone are built again when it is switched. -Wundef finds one that is missing.
 USES_IPSEC_MB := $(call objects,lib/crypto/aead.c lib/crypto/aead_ipsec_mb.c)
-USES_BLAS := $(call objects,lib/ops/blas.c)
+USES_BLAS := $(call objects,lib/ops/gemm.c)
 USES_NUMA := $(call objects,lib/stage/numa.c lib/device/cuda/pinned.c \
 	tools/sgpu-bench/case_staging.c)
 USES_CLONES := $(call objects,lib/transfer/store.c lib/transfer/host_digest.c lib/crypto/measure.c \

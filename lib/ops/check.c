@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
 #include "ops_private.h"
 
 bool sgpu_ops_states_type(const struct sgpu_ops_checker *checker, int segment)

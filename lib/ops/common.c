@@ -4,8 +4,11 @@
  */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "ops_private.h"
+
+enum { COPY_GRAIN = 1 << 20 };
 
 void sgpu_op_diagnose(struct sgpu_op_report *report, const char *argument, const char *param,
 		      const char *format, ...)
@@ -78,4 +81,24 @@ int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
 	int result = sgpu_pool_for(pool, count, grain, body, argument);
 
 	return result ? sgpu_fail(error, result, "stopped on request") : 0;
+}
+
+struct copying {
+	char *to;
+	const char *from;
+};
+
+static void copy_bytes(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct copying *copying = argument;
+
+	memcpy(copying->to + begin, copying->from + begin, end - begin);
+}
+
+int sgpu_ops_copy_bytes(struct sgpu_pool *pool, void *to, const void *from, uint64_t bytes,
+			struct sgpu_error *error)
+{
+	struct copying copying = { to, from };
+
+	return sgpu_ops_for(pool, bytes, COPY_GRAIN, copy_bytes, &copying, error);
 }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "check.h"
+#include "ops_private.h"
 
 /* "/list/index/member/name", the name escaped after RFC 6901; NULL when out of memory. */
 static char *pointer_make(const char *list, int index, const char *member, const char *name)

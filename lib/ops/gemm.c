@@ -3,9 +3,14 @@
  * The matrix product for operations: in pieces of a fixed size through the pool, by a BLAS when the
  * product is large enough to be worth it, else by the built-in kernel.
  */
+#include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
 
-#include "gemm.h"
+#include "ops_private.h"
 
 enum {
 	GEMM_PIECE_ROWS = 96,	  /* a multiple of the kernel's 6 */
@@ -20,16 +25,81 @@ enum {
 	CBLAS_TRANSPOSE = 112,
 };
 
+/* A piece: rows [row, row + rows) and columns [column, column + columns) of product `batch`. */
+struct piece {
+	uint64_t batch, row, rows, column, columns;
+};
+
+/* ---- a BLAS, found at run time: it is used one thread a call, as the pool decides who computes
+ * ---- */
+static struct {
+	void (*sgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k, float alpha,
+		      const float *a, int lda, const float *b, int ldb, float beta, float *c,
+		      int ldc);
+	void (*dgemm)(int order, int transpose_a, int transpose_b, int m, int n, int k,
+		      double alpha, const double *a, int lda, const double *b, int ldb, double beta,
+		      double *c, int ldc);
+} blas;
+
+#if SGPU_BLAS
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Copies a function's address out of what dlsym returns; C has no cast between the two. */
+static void take_symbol(void *library, const char *name, void *function_pointer)
+{
+	void *symbol = dlsym(library, name);
+
+	memcpy(function_pointer, &symbol, sizeof(symbol));
+}
+
+static void *open_library(void)
+{
+	static const char *const names[] = { "libopenblas.so.0", "libblas.so.3" };
+	void *library = NULL;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(names) && !library; i++) {
+		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+	}
+	return library;
+}
+
+static void find_blas(void)
+{
+	const char *wanted = getenv("SGPU_BLAS");
+	void (*set_threads)(int count) = NULL;
+	sigset_t all, before;
+	void *library;
+
+	if (wanted && strcmp(wanted, "0") == 0) {
+		return;
+	}
+	/* Threads that the library starts may not take the program's signals. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	library = open_library();
+	if (library) {
+		take_symbol(library, "openblas_set_num_threads", &set_threads);
+		take_symbol(library, "cblas_sgemm", &blas.sgemm);
+		take_symbol(library, "cblas_dgemm", &blas.dgemm);
+	}
+	if (set_threads) {
+		set_threads(1);
+	}
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+#endif
+
+/* ---- pieces ---- */
 static uint64_t pieces_along(uint64_t extent, uint64_t step)
 {
 	return extent / step + (extent % step != 0);
 }
 
-static struct sgpu_gemm_piece piece_at(const struct sgpu_gemm *gemm, uint64_t index, uint64_t rows,
-				       uint64_t columns)
+static struct piece piece_at(const struct sgpu_gemm *gemm, uint64_t index, uint64_t rows,
+			     uint64_t columns)
 {
 	uint64_t down = pieces_along(gemm->m, rows), across = pieces_along(gemm->n, columns);
-	struct sgpu_gemm_piece piece = {
+	struct piece piece = {
 		.batch = index / (down * across),
 		.row = index / across % down * rows,
 		.column = index % across * columns,
@@ -39,6 +109,12 @@ static struct sgpu_gemm_piece piece_at(const struct sgpu_gemm *gemm, uint64_t in
 	piece.columns = gemm->n - piece.column < columns ? gemm->n - piece.column : columns;
 	return piece;
 }
+
+struct job {
+	const struct sgpu_gemm *gemm;
+	const void *a, *b;
+	void *c;
+};
 
 #define GEMM_T float
 #define GEMM_NAME(x) f32_##x
@@ -58,37 +134,29 @@ static bool blas_fits(const struct sgpu_gemm *gemm)
 {
 	double work = (double)gemm->m * (double)gemm->n * (double)gemm->k;
 
-	return work >= BLAS_WORK_MIN && gemm->alpha != 0 && gemm->k <= INT_MAX &&
-	       gemm->lda <= INT_MAX && gemm->ldb <= INT_MAX && gemm->ldc <= INT_MAX &&
-	       sgpu_blas_find()->sgemm && sgpu_blas_find()->dgemm;
+	if (work < BLAS_WORK_MIN || gemm->alpha == 0 || gemm->k > INT_MAX || gemm->lda > INT_MAX ||
+	    gemm->ldb > INT_MAX || gemm->ldc > INT_MAX) {
+		return false;
+	}
+#if SGPU_BLAS
+	pthread_once(&once, find_blas);
+#endif
+	return blas.sgemm && blas.dgemm;
 }
 
-static int run_pieces(const struct sgpu_gemm *gemm, struct sgpu_pool *pool, bool blas,
-		      void (*body)(void *argument, uint64_t begin, uint64_t end), void *job)
+int sgpu_gemm(const struct sgpu_gemm *gemm, enum sgpu_dtype dtype, const void *a, const void *b,
+	      void *c, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	uint64_t down = pieces_along(gemm->m, blas ? BLAS_PIECE_ROWS : GEMM_PIECE_ROWS);
-	uint64_t across = pieces_along(gemm->n, blas ? BLAS_PIECE_COLUMNS : GEMM_PIECE_COLUMNS);
+	struct job job = { .gemm = gemm, .a = a, .b = b, .c = c };
+	bool by_blas = blas_fits(gemm), single = dtype == SGPU_F32;
+	uint64_t down = pieces_along(gemm->m, by_blas ? BLAS_PIECE_ROWS : GEMM_PIECE_ROWS);
+	uint64_t across = pieces_along(gemm->n, by_blas ? BLAS_PIECE_COLUMNS : GEMM_PIECE_COLUMNS);
 
 	if (gemm->m == 0 || gemm->n == 0) {
 		return 0;
 	}
-	return sgpu_pool_for(pool, (gemm->batch ? gemm->batch : 1) * down * across, 1, body, job);
-}
-
-int sgpu_gemm_f32(const struct sgpu_gemm *gemm, const float *a, const float *b, float *c,
-		  struct sgpu_pool *pool)
-{
-	struct f32_job job = { .gemm = gemm, .a = a, .b = b, .c = c };
-	bool blas = blas_fits(gemm);
-
-	return run_pieces(gemm, pool, blas, blas ? f32_body_blas : f32_body, &job);
-}
-
-int sgpu_gemm_f64(const struct sgpu_gemm *gemm, const double *a, const double *b, double *c,
-		  struct sgpu_pool *pool)
-{
-	struct f64_job job = { .gemm = gemm, .a = a, .b = b, .c = c };
-	bool blas = blas_fits(gemm);
-
-	return run_pieces(gemm, pool, blas, blas ? f64_body_blas : f64_body, &job);
+	return sgpu_ops_for(pool, (gemm->batch ? gemm->batch : 1) * down * across, 1,
+			    by_blas ? (single ? f32_body_blas : f64_body_blas)
+				    : (single ? f32_body : f64_body),
+			    &job, error);
 }

@@ -16,12 +16,6 @@ typedef GEMM_T GEMM_NAME(vector) __attribute__((vector_size(64)));
 typedef GEMM_T GEMM_NAME(loose)
 	__attribute__((vector_size(64), aligned(sizeof(GEMM_T)), may_alias));
 
-struct GEMM_NAME(job) {
-	const struct sgpu_gemm *gemm;
-	const GEMM_T *a, *b;
-	GEMM_T *c;
-};
-
 struct GEMM_NAME(panels) {
 	GEMM_T a[GEMM_PIECE_ROWS * GEMM_KC] __attribute__((aligned(64)));
 	GEMM_T b[GEMM_LANES * GEMM_KC] __attribute__((aligned(64)));
@@ -111,14 +105,13 @@ SGPU_INLINE void GEMM_NAME(kernel)(const GEMM_T *a, const GEMM_T *b, uint64_t de
 	sum[5] = c5;
 }
 
-SGPU_CLONES_ATTR static void GEMM_NAME(piece)(const struct GEMM_NAME(job) * job,
-					      const struct sgpu_gemm_piece *piece,
+SGPU_CLONES_ATTR static void GEMM_NAME(piece)(const struct job *job, const struct piece *piece,
 					      struct GEMM_NAME(panels) * panels)
 {
 	const struct sgpu_gemm *gemm = job->gemm;
-	const GEMM_T *a = job->a + piece->batch * gemm->stride_a,
-		     *b = job->b + piece->batch * gemm->stride_b;
-	GEMM_T *c = job->c + piece->batch * gemm->stride_c;
+	const GEMM_T *a = (const GEMM_T *)job->a + piece->batch * gemm->stride_a,
+		     *b = (const GEMM_T *)job->b + piece->batch * gemm->stride_b;
+	GEMM_T *c = (GEMM_T *)job->c + piece->batch * gemm->stride_c;
 	GEMM_T alpha = (GEMM_T)gemm->alpha, beta = (GEMM_T)gemm->beta;
 	uint64_t inner = 0, depth, end = gemm->alpha == 0 ? 0 : gemm->k;
 	GEMM_NAME(vector) sum[GEMM_ROWS];
@@ -147,12 +140,11 @@ SGPU_CLONES_ATTR static void GEMM_NAME(piece)(const struct GEMM_NAME(job) * job,
 
 static void GEMM_NAME(body)(void *argument, uint64_t begin, uint64_t end)
 {
-	const struct GEMM_NAME(job) *job = argument;
+	const struct job *job = argument;
 	struct GEMM_NAME(panels) panels;
 
 	for (uint64_t i = begin; i < end; i++) {
-		struct sgpu_gemm_piece piece =
-			piece_at(job->gemm, i, GEMM_PIECE_ROWS, GEMM_PIECE_COLUMNS);
+		struct piece piece = piece_at(job->gemm, i, GEMM_PIECE_ROWS, GEMM_PIECE_COLUMNS);
 
 		GEMM_NAME(piece)(job, &piece, &panels);
 	}
@@ -162,18 +154,19 @@ static void GEMM_NAME(body)(void *argument, uint64_t begin, uint64_t end)
 /* The same by a BLAS. */
 static void GEMM_NAME(body_blas)(void *argument, uint64_t begin, uint64_t end)
 {
-	const struct GEMM_NAME(job) *job = argument;
+	const struct job *job = argument;
 	const struct sgpu_gemm *gemm = job->gemm;
 
 	for (uint64_t i = begin; i < end; i++) {
-		struct sgpu_gemm_piece p = piece_at(gemm, i, BLAS_PIECE_ROWS, BLAS_PIECE_COLUMNS);
-		const GEMM_T *a = job->a + p.batch * gemm->stride_a +
+		struct piece p = piece_at(gemm, i, BLAS_PIECE_ROWS, BLAS_PIECE_COLUMNS);
+		const GEMM_T *a = (const GEMM_T *)job->a + p.batch * gemm->stride_a +
 				  p.row * (gemm->transpose_a ? 1 : gemm->lda);
-		const GEMM_T *b = job->b + p.batch * gemm->stride_b +
+		const GEMM_T *b = (const GEMM_T *)job->b + p.batch * gemm->stride_b +
 				  p.column * (gemm->transpose_b ? gemm->ldb : 1);
-		GEMM_T *c = job->c + p.batch * gemm->stride_c + p.row * gemm->ldc + p.column;
+		GEMM_T *c =
+			(GEMM_T *)job->c + p.batch * gemm->stride_c + p.row * gemm->ldc + p.column;
 
-		sgpu_blas_find()->GEMM_BLAS(
+		blas.GEMM_BLAS(
 			CBLAS_ROW_MAJOR, gemm->transpose_a ? CBLAS_TRANSPOSE : CBLAS_NO_TRANSPOSE,
 			gemm->transpose_b ? CBLAS_TRANSPOSE : CBLAS_NO_TRANSPOSE, (int)p.rows,
 			(int)p.columns, (int)gemm->k, (GEMM_T)gemm->alpha, a, (int)gemm->lda, b,

@@ -4,7 +4,6 @@
  */
 #include <string.h>
 
-#include "check.h"
 #include "ops_private.h"
 
 static const struct sgpu_op_argument no_arguments[] = { { .name = NULL } };

@@ -38,13 +38,25 @@ extern "C" {
 #define SGPU_INLINE static inline __attribute__((always_inline))
 #endif
 
-/* The rows: one in each file of cpu/. */
-extern const struct sgpu_op sgpu_op_activation_gradient, sgpu_op_argmax, sgpu_op_black_scholes,
-	sgpu_op_cast, sgpu_op_conv2d, sgpu_op_conv2d_gradient, sgpu_op_copy, sgpu_op_cross_entropy,
-	sgpu_op_dense, sgpu_op_gaussian3d, sgpu_op_gemm, sgpu_op_histogram, sgpu_op_max_pool2d,
-	sgpu_op_max_pool2d_gradient, sgpu_op_morphology3d, sgpu_op_nearest, sgpu_op_reduce,
-	sgpu_op_reshape, sgpu_op_scale, sgpu_op_sgd, sgpu_op_slice, sgpu_op_softmax,
-	sgpu_op_squared_error, sgpu_op_threshold, sgpu_op_vector_add;
+/* The operations, sorted by name: X(name) for each. A row is sgpu_op_NAME, in a file of cpu/; what
+ * runs it on a CUDA device is sgpu_NAME_cuda. */
+/* clang-format off */
+#define SGPU_OPS(X) \
+	X(activation_gradient) X(argmax) X(black_scholes) X(cast) X(conv2d) X(conv2d_gradient) X(copy) \
+	X(cross_entropy) X(dense) X(gaussian3d) X(gemm) X(histogram) X(max_pool2d) X(max_pool2d_gradient) \
+	X(morphology3d) X(nearest) X(reduce) X(reshape) X(scale) X(sgd) X(slice) X(softmax) \
+	X(squared_error) X(threshold) X(vector_add)
+/* The element types: X(dtype, C type, name) for each. */
+#define SGPU_TYPES(X) \
+	X(SGPU_F32, float, f32) X(SGPU_F64, double, f64) X(SGPU_I32, int32_t, i32) \
+	X(SGPU_U8, uint8_t, u8) X(SGPU_I16, int16_t, i16) X(SGPU_F16, uint16_t, f16)
+/* clang-format on */
+struct sgpu_launch;
+#define SGPU_OP_ROW(name)                           \
+	extern const struct sgpu_op sgpu_op_##name; \
+	int sgpu_##name##_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
+SGPU_OPS(SGPU_OP_ROW)
+#undef SGPU_OP_ROW
 
 /* ---- for infer ----
  * A required input always has a type here. An optional input is SGPU_NONE when it is absent, and
@@ -82,7 +94,7 @@ void sgpu_ops_store_f64(enum sgpu_dtype dtype, void *data, uint64_t begin, uint6
 /* ---- matrix product: c = alpha op(a) op(b) + beta c ----
  * Row-major; op(a) is m x k, op(b) is k x n, c is m x n; ld: elements from one stored row to the
  * next. With beta 0 c is not read, with alpha 0 neither a nor b. The calling thread holds a token
- * of the pool. Returns 0 or SGPU_ECANCELED. */
+ * of the pool. `dtype` is f32 or f64. Errors: SGPU_ECANCELED. */
 struct sgpu_gemm {
 	uint64_t m, n, k;
 	bool transpose_a, transpose_b; /* a is stored k x m, b is stored n x k */
@@ -91,27 +103,85 @@ struct sgpu_gemm {
 	/* Several products, each this many elements after the one before; batch 0 is 1. */
 	uint64_t batch, stride_a, stride_b, stride_c;
 };
-SGPU_MUST_CHECK int sgpu_gemm_f32(const struct sgpu_gemm *gemm, const float *a, const float *b,
-				  float *c, struct sgpu_pool *pool);
-SGPU_MUST_CHECK int sgpu_gemm_f64(const struct sgpu_gemm *gemm, const double *a, const double *b,
-				  double *c, struct sgpu_pool *pool);
+SGPU_MUST_CHECK int sgpu_gemm(const struct sgpu_gemm *gemm, enum sgpu_dtype dtype, const void *a,
+			      const void *b, void *c, struct sgpu_pool *pool,
+			      struct sgpu_error *error);
 /* What a call of gemm asks for. */
 struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call);
-/* "openblas", "blas" or "built in": who computes large products. */
-const char *sgpu_gemm_provider(void);
 
 /* ---- activations, in the order of enum sgpu_activation ---- */
 extern const char *const sgpu_ops_activations[]; /* the choices of a parameter */
 void sgpu_ops_activate_f32(int activation, float *values, uint64_t count);
 
-/* sgpu_pool_for with its code and text. */
+/* sgpu_pool_for with its code and text; and copying so. */
 SGPU_MUST_CHECK int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
 				 void (*body)(void *argument, uint64_t begin, uint64_t end),
 				 void *argument, struct sgpu_error *error);
 
+SGPU_MUST_CHECK int sgpu_ops_copy_bytes(struct sgpu_pool *pool, void *to, const void *from,
+					uint64_t bytes, struct sgpu_error *error);
 /* What copy does, for operations that leave the bytes as they are. */
 SGPU_MUST_CHECK int sgpu_ops_copy(struct sgpu_op_call *call, struct sgpu_pool *pool,
 				  struct sgpu_error *error);
+
+/* ---- gaussian3d: the kernel, the same on every device ---- */
+enum {
+	SGPU_GAUSSIAN_SIGMA_MAX = 64,
+	SGPU_GAUSSIAN_TRUNCATE_MAX = 8,
+	SGPU_GAUSSIAN_RADIUS_MAX = SGPU_GAUSSIAN_SIGMA_MAX * SGPU_GAUSSIAN_TRUNCATE_MAX,
+};
+
+/* The weights at distance 0 to the radius, which is returned. The centre and twice the others sum
+ * to 1. */
+int sgpu_ops_gaussian_weights(double sigma, double truncate,
+			      double weights[SGPU_GAUSSIAN_RADIUS_MAX + 1]);
+
+/* ---- nearest: how it divides its work on a device with many threads ---- */
+enum { SGPU_NEAREST_K_MAX = 256, SGPU_NEAREST_RESERVE = 16 };
+
+/* A block of queries meets a tile of rows at a time. Every query has `parts` lists of candidates,
+ * each of its own part of the tile's rows: the fewer queries, the more. */
+struct sgpu_nearest_plan {
+	uint64_t queries, rows, parts;
+	uint64_t keep; /* candidates in a list: k and a reserve */
+};
+struct sgpu_nearest_plan sgpu_nearest_plan(const struct sgpu_op_call *call);
+
+/* ---- components3d.c, for morphology3d ---- */
+/* Keeps the largest component of `mask`, shape [z, y, x], bytes 0 and 1, in place. */
+SGPU_MUST_CHECK int sgpu_ops_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch,
+					  struct sgpu_pool *pool, struct sgpu_error *error);
+uint64_t sgpu_ops_keep_largest_scratch(const uint64_t shape[3]);
+
+/* ---- checking a manifest against the table ---- */
+struct sgpu_ops_checker {
+	struct sgpu_op_report report; /* first: infer functions get its address */
+	struct sgpu_manifest *manifest;
+	struct sgpu_diagnostics *diagnostics; /* NULL: diagnostics only set `failed` */
+	const struct sgpu_operation *operation;
+	int index;     /* of the operation */
+	bool failed;   /* the operation at hand has a diagnostic */
+	bool *known;   /* by segment: its type is established */
+	bool *missing; /* by segment: a type was needed and not stated */
+};
+
+/* Records a diagnostic at /operations/<index>/<member>/<name>; member and name may be NULL. */
+void sgpu_ops_report(struct sgpu_ops_checker *checker, const char *member, const char *name,
+		     const char *hint, const char *format, ...) SGPU_PRINTF(5, 6);
+/* Records a diagnostic at /segments/<segment>/<member>; member may be NULL. */
+void sgpu_ops_segment_report(struct sgpu_ops_checker *checker, int segment, const char *member,
+			     const char *hint, const char *format, ...) SGPU_PRINTF(5, 6);
+/* "did you mean 'x'?" for the nearest of the names, or NULL when none is near. */
+const char *sgpu_ops_near(const char *name, const char *const *names,
+			  char hint[SGPU_ERROR_HINT_MAX]);
+
+/* Whether the manifest has data_type_info of a segment, good or bad. */
+bool sgpu_ops_states_type(const struct sgpu_ops_checker *checker, int segment);
+/* The types of a module's arguments and of the segment that holds it. */
+void sgpu_ops_check_module(struct sgpu_ops_checker *checker);
+
+/* Reads the operation's parameters into the call, whose op is set. */
+void sgpu_ops_check_params(struct sgpu_ops_checker *checker, struct sgpu_op_call *call);
 
 #ifdef __cplusplus
 }

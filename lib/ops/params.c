@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "check.h"
+#include "ops_private.h"
 
 enum { CHOICES_TEXT_MAX = 256 };
 

@@ -5,7 +5,6 @@
  */
 #include <string.h>
 
-#include "check.h"
 #include "ops_private.h"
 
 static int first_diagnostic(const struct sgpu_diagnostics *diagnostics, const char *name,

@@ -1,39 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of operations: one row each, sorted by name.
+ * The table of operations.
  */
 #include <string.h>
 
 #include "ops_private.h"
 
+/* clang-format off */
 static const struct sgpu_op *const table[] = {
-	&sgpu_op_activation_gradient,
-	&sgpu_op_argmax,
-	&sgpu_op_black_scholes,
-	&sgpu_op_cast,
-	&sgpu_op_conv2d,
-	&sgpu_op_conv2d_gradient,
-	&sgpu_op_copy,
-	&sgpu_op_cross_entropy,
-	&sgpu_op_dense,
-	&sgpu_op_gaussian3d,
-	&sgpu_op_gemm,
-	&sgpu_op_histogram,
-	&sgpu_op_max_pool2d,
-	&sgpu_op_max_pool2d_gradient,
-	&sgpu_op_morphology3d,
-	&sgpu_op_nearest,
-	&sgpu_op_reduce,
-	&sgpu_op_reshape,
-	&sgpu_op_scale,
-	&sgpu_op_sgd,
-	&sgpu_op_slice,
-	&sgpu_op_softmax,
-	&sgpu_op_squared_error,
-	&sgpu_op_threshold,
-	&sgpu_op_vector_add,
+#define ROW(name) &sgpu_op_##name,
+	SGPU_OPS(ROW)
+#undef ROW
 	NULL,
 };
+/* clang-format on */
 
 const struct sgpu_op *const *sgpu_ops(void)
 {

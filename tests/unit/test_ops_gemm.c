@@ -3,6 +3,7 @@
  * gemm: both element types, transposes, factors, batches, odd and empty sizes, against three plain
  * loops; with the built-in kernel, and with a BLAS where there is one.
  */
+#include <dlfcn.h>
 #include <float.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -165,7 +166,8 @@ UNIT_TEST(large_sizes_by_the_built_in_kernel)
 		setenv("SGPU_BLAS", "0", 1);
 		check_large();
 		fflush(stdout);
-		_exit(unit_bad || strcmp(sgpu_gemm_provider(), "built in") != 0);
+		_exit(unit_bad || dlopen("libopenblas.so.0", RTLD_NOW | RTLD_NOLOAD) ||
+		      dlopen("libblas.so.3", RTLD_NOW | RTLD_NOLOAD));
 	}
 	CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
@@ -175,7 +177,6 @@ UNIT_TEST(large_sizes_by_the_library)
 	if (getenv("SGPU_TEST_SMALL")) {
 		SKIP("SGPU_TEST_SMALL is set");
 	}
-	printf("# %s\n", sgpu_gemm_provider());
 	check_large();
 }
 

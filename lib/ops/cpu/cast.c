@@ -3,8 +3,6 @@
  * cast: another element type. Every conversion goes through f64, which holds all types exactly, and
  * rounds once.
  */
-#include <string.h>
-
 #include "ops/ops_private.h"
 
 enum { INPUT, OUTPUT, DTYPE = 0, GRAIN = 1 << 16, BLOCK = 512 };
@@ -48,22 +46,13 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(block, sizeof(block));
 }
 
-/* Same type: through no conversion, which would change the bits of a signalling NaN. */
-static void body_copy(void *argument, uint64_t begin, uint64_t end)
-{
-	struct sgpu_op_call *call = argument;
-	size_t size = sgpu_dtype_size(call->type[INPUT].dtype);
-
-	memcpy((char *)call->data[OUTPUT] + begin * size,
-	       (const char *)call->data[INPUT] + begin * size, (end - begin) * size);
-}
-
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	bool same = call->type[INPUT].dtype == call->type[OUTPUT].dtype;
-
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[INPUT]), GRAIN,
-			    same ? body_copy : body, call, error);
+	/* Same type: through no conversion, which would change the bits of a signalling NaN. */
+	return call->type[INPUT].dtype == call->type[OUTPUT].dtype
+		       ? sgpu_ops_copy(call, pool, error)
+		       : sgpu_ops_for(pool, sgpu_ops_count(&call->type[INPUT]), GRAIN, body, call,
+				      error);
 }
 
 const struct sgpu_op sgpu_op_cast = {

@@ -5,7 +5,9 @@
  * slabs of planes in parallel, then their seams. A set's root is its lowest run, so the order of
  * the unions leaves no trace.
  */
-#include "ops/cpu/morphology3d.h"
+#include <string.h>
+
+#include "ops/ops_private.h"
 
 enum { SLAB = 16, GRAIN_ROWS = 512 };
 

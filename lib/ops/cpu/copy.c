@@ -2,11 +2,9 @@
  *
  * copy: the same elements.
  */
-#include <string.h>
-
 #include "ops/ops_private.h"
 
-enum { INPUT, OUTPUT, GRAIN = 1 << 20 };
+enum { INPUT, OUTPUT };
 
 static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "what is copied" },
@@ -20,20 +18,12 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT] = call->type[INPUT];
 }
 
-static void body(void *argument, uint64_t begin, uint64_t end)
-{
-	struct sgpu_op_call *call = argument;
-
-	memcpy((char *)call->data[OUTPUT] + begin, (const char *)call->data[INPUT] + begin,
-	       end - begin);
-}
-
 int sgpu_ops_copy(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	uint64_t bytes =
 		sgpu_ops_count(&call->type[INPUT]) * sgpu_dtype_size(call->type[INPUT].dtype);
 
-	return sgpu_ops_for(pool, bytes, GRAIN, body, call, error);
+	return sgpu_ops_copy_bytes(pool, call->data[OUTPUT], call->data[INPUT], bytes, error);
 }
 
 const struct sgpu_op sgpu_op_copy = {

@@ -168,17 +168,9 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	if (gemm.m == 0 || gemm.n == 0) {
 		return 0;
 	}
-	if (output->dtype == SGPU_F32) {
-		result = sgpu_gemm_f32(&gemm, call->data[INPUT], call->data[WEIGHTS],
-				       call->data[OUTPUT], pool);
-	} else {
-		result = sgpu_gemm_f64(&gemm, call->data[INPUT], call->data[WEIGHTS],
-				       call->data[OUTPUT], pool);
-	}
-	if (result) {
-		return sgpu_fail(error, result, "stopped on request");
-	}
-	return sgpu_ops_for(pool, gemm.m, GRAIN / gemm.n + 1, body, call, error);
+	result = sgpu_gemm(&gemm, output->dtype, call->data[INPUT], call->data[WEIGHTS],
+			   call->data[OUTPUT], pool, error);
+	return result ? result : sgpu_ops_for(pool, gemm.m, GRAIN / gemm.n + 1, body, call, error);
 }
 
 const struct sgpu_op sgpu_op_dense = {

@@ -4,7 +4,6 @@
  * as the nearest one inside. Sums are made in the element type, from the centre outwards, pairs
  * first: c*w0 + (l1+r1)*w1 + ...
  */
-#include "ops/cpu/gaussian3d.h"
 #include "ops/cpu/math64.h"
 #include "ops/ops_private.h"
 

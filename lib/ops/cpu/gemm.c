@@ -3,11 +3,10 @@
  * gemm: alpha op(a) op(b) + beta c, one matrix or a batch of them.
  */
 #include <float.h>
-#include <string.h>
 
 #include "ops/ops_private.h"
 
-enum { A, B, C, OUTPUT, TRANSPOSE_A = 0, TRANSPOSE_B, ALPHA, BETA, COPY_GRAIN = 1 << 20 };
+enum { A, B, C, OUTPUT, TRANSPOSE_A = 0, TRANSPOSE_B, ALPHA, BETA };
 
 static const struct sgpu_op_argument args[] = {
 	{ "a", false, SGPU_TYPES_FLOAT, 2, 3, "left matrix, [m,k]; [batch,m,k]; transposed [k,m]" },
@@ -91,14 +90,6 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	}
 }
 
-static void copy_body(void *argument, uint64_t begin, uint64_t end)
-{
-	struct sgpu_op_call *call = argument;
-
-	memcpy((char *)call->data[OUTPUT] + begin, (const char *)call->data[C] + begin,
-	       end - begin);
-}
-
 struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call)
 {
 	const struct sgpu_type *a = &call->type[A], *b = &call->type[B],
@@ -135,19 +126,11 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 		return 0;
 	}
 	if (gemm.beta != 0) {
-		result = sgpu_ops_for(pool, bytes, COPY_GRAIN, copy_body, call, error);
+		result = sgpu_ops_copy_bytes(pool, call->data[OUTPUT], call->data[C], bytes, error);
 	}
-	if (result) {
-		return result;
-	}
-	if (call->type[OUTPUT].dtype == SGPU_F32) {
-		result = sgpu_gemm_f32(&gemm, call->data[A], call->data[B], call->data[OUTPUT],
-				       pool);
-	} else {
-		result = sgpu_gemm_f64(&gemm, call->data[A], call->data[B], call->data[OUTPUT],
-				       pool);
-	}
-	return result ? sgpu_fail(error, result, "stopped on request") : 0;
+	return result ? result
+		      : sgpu_gemm(&gemm, call->type[OUTPUT].dtype, call->data[A], call->data[B],
+				  call->data[OUTPUT], pool, error);
 }
 
 const struct sgpu_op sgpu_op_gemm = {

@@ -7,7 +7,9 @@
  * the radius are found axis by axis: along x by running over the row, along y and z as the least of
  * distance + offset squared.
  */
-#include "ops/cpu/morphology3d.h"
+#include <string.h>
+
+#include "ops/ops_private.h"
 
 enum { INPUT, OUTPUT };
 enum { ERODE, LARGEST, DILATE };

@@ -10,7 +10,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/cpu/nearest.h"
 #include "ops/ops_private.h"
 
 enum { A, B, LABELS, OUTPUT };
@@ -307,12 +306,11 @@ static int search(struct job *job, uint64_t queries, struct sgpu_pool *pool,
 
 		job->rows = job->m - job->row < ROWS ? job->m - job->row : ROWS;
 		gemm.n = gemm.ldc = job->rows;
-		result = sgpu_gemm_f32(&gemm, job->a + job->query * job->d,
-				       job->b + job->row * job->d, job->products, pool);
-		if (result) {
-			return sgpu_fail(error, result, "stopped on request");
-		}
-		result = sgpu_ops_for(pool, queries, GRAIN_QUERIES, select_body, job, error);
+		result = sgpu_gemm(&gemm, SGPU_F32, job->a + job->query * job->d,
+				   job->b + job->row * job->d, job->products, pool, error);
+		result = result ? result
+				: sgpu_ops_for(pool, queries, GRAIN_QUERIES, select_body, job,
+					       error);
 		if (result) {
 			return result;
 		}

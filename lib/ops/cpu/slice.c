@@ -2,11 +2,9 @@
  *
  * slice: some neighbours along the first dimension.
  */
-#include <string.h>
-
 #include "ops/ops_private.h"
 
-enum { INPUT, OUTPUT, FIRST = 0, COUNT, GRAIN = 1 << 20 };
+enum { INPUT, OUTPUT, FIRST = 0, COUNT };
 
 static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "items along the first dimension" },
@@ -44,23 +42,15 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT].shape[0] = count;
 }
 
-static void body(void *argument, uint64_t begin, uint64_t end)
-{
-	struct sgpu_op_call *call = argument;
-	const struct sgpu_type *type = &call->type[OUTPUT];
-	uint64_t item = sgpu_ops_extent(type, 1, type->rank) * sgpu_dtype_size(type->dtype);
-	uint64_t skipped = (uint64_t)call->param[FIRST].number * item;
-
-	memcpy((char *)call->data[OUTPUT] + begin,
-	       (const char *)call->data[INPUT] + skipped + begin, end - begin);
-}
-
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	uint64_t bytes =
-		sgpu_ops_count(&call->type[OUTPUT]) * sgpu_dtype_size(call->type[OUTPUT].dtype);
+	const struct sgpu_type *type = &call->type[OUTPUT];
+	uint64_t item = sgpu_ops_extent(type, 1, type->rank) * sgpu_dtype_size(type->dtype);
 
-	return sgpu_ops_for(pool, bytes, GRAIN, body, call, error);
+	return sgpu_ops_copy_bytes(pool, call->data[OUTPUT],
+				   (const char *)call->data[INPUT] +
+					   (uint64_t)call->param[FIRST].number * item,
+				   type->shape[0] * item, error);
 }
 
 const struct sgpu_op sgpu_op_slice = {

@@ -73,42 +73,8 @@ struct job {
 	uint64_t *counts; /* a piece: elements inside, then the index of the first of them */
 };
 
-/* A band of f32 values with the same members as the band of f64 values: the bounds move inwards. */
-struct band {
-	float low, high;
-};
-
-static struct band narrow(double low, double high)
-{
-	struct band band = { (float)low, (float)high };
-
-	if ((double)band.low < low) {
-		band.low = nextafterf(band.low, (float)INFINITY);
-	}
-	if ((double)band.high > high) {
-		band.high = nextafterf(band.high, -(float)INFINITY);
-	}
-	return band;
-}
-
-SGPU_CLONES_ATTR static void inside_f32(const float *in, uint64_t count, struct band band,
-					uint8_t *out)
-{
-	for (uint64_t i = 0; i < count; i++) {
-		out[i] = (in[i] >= band.low) & (in[i] <= band.high);
-	}
-}
-
-SGPU_CLONES_ATTR static void inside_u8(const uint8_t *in, uint64_t count, int low, int high,
-				       uint8_t *out)
-{
-	for (uint64_t i = 0; i < count; i++) {
-		out[i] = (in[i] >= low) & (in[i] <= high);
-	}
-}
-
-SGPU_CLONES_ATTR static void inside_f64(const double *in, uint64_t count, double low, double high,
-					uint8_t *out)
+SGPU_CLONES_ATTR static void inside(const double *in, uint64_t count, double low, double high,
+				    uint8_t *out)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		out[i] = (in[i] >= low) & (in[i] <= high);
@@ -119,25 +85,16 @@ SGPU_CLONES_ATTR static void inside_f64(const double *in, uint64_t count, double
 static void mask(const struct job *job, uint64_t begin, uint64_t count, uint8_t *out)
 {
 	const struct sgpu_op_call *call = job->call;
-	enum sgpu_dtype dtype = call->type[INPUT].dtype;
 	double values[BLOCK];
 
-	if (dtype == SGPU_F32) {
-		inside_f32((const float *)call->data[INPUT] + begin, count,
-			   narrow(job->low, job->high), out);
-	} else if (dtype == SGPU_U8) {
-		inside_u8((const uint8_t *)call->data[INPUT] + begin, count,
-			  (int)fmin(fmax(ceil(job->low), -1.0), 256.0),
-			  (int)fmin(fmax(floor(job->high), -1.0), 256.0), out);
-	} else {
-		for (uint64_t at = 0; at < count; at += BLOCK) {
-			uint64_t size = count - at < BLOCK ? count - at : BLOCK;
+	for (uint64_t at = 0; at < count; at += BLOCK) {
+		uint64_t size = count - at < BLOCK ? count - at : BLOCK;
 
-			sgpu_ops_load_f64(dtype, call->data[INPUT], begin + at, size, values);
-			inside_f64(values, size, job->low, job->high, out + at);
-		}
-		sgpu_wipe(values, sizeof(values));
+		sgpu_ops_load_f64(call->type[INPUT].dtype, call->data[INPUT], begin + at, size,
+				  values);
+		inside(values, size, job->low, job->high, out + at);
 	}
+	sgpu_wipe(values, sizeof(values));
 }
 
 static void mask_body(void *argument, uint64_t begin, uint64_t end)

@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ops/cuda/cublas.h"
+#include "ops/cuda/ops_cuda.h"
+#include "ops/ops_private.h"
 
 enum {
 	DEVICES_MAX = 64,

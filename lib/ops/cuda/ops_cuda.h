@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations on a CUDA device: one .cu file each, listed in table.c. An implementation enqueues
+ * The operations on a CUDA device: one .cu file each, all of SGPU_OPS. An implementation enqueues
  * its kernels on launch->native and returns; nothing may wait there. common.cuh has what they share
  * and the rules.
  */
@@ -18,31 +18,7 @@
 extern "C" {
 #endif
 
-int sgpu_activation_gradient_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_argmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_black_scholes_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_cast_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_conv2d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_conv2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_copy_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_cross_entropy_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_dense_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_gaussian3d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_gemm_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_histogram_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_max_pool2d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_max_pool2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_morphology3d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_nearest_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_reduce_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_reshape_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_scale_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_sgd_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_slice_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_softmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_squared_error_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_threshold_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
-int sgpu_vector_add_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch);
+struct sgpu_gemm; /* ops_private.h */
 
 /* The implementation of an operation, or NULL when there is no such operation. */
 sgpu_op_fn sgpu_cuda_op(const char *name);
@@ -50,6 +26,18 @@ sgpu_op_fn sgpu_cuda_op(const char *name);
 /* Whether cuBLAS was found, which computes large products: true, with "13.1.0, libcublas.so.13" in
  * `text`, or false, with what is missing (below 160 characters). Looks for it at the first call. */
 bool sgpu_cuda_cublas_status(char *text, size_t size);
+
+/* ---- cublas.c: NVIDIA's library for matrix products, found at run time ---- */
+/* Whether it is there, and the product (batch at least 1, k 0 when nothing is multiplied) is worth
+ * it: what comes of it depends on the sizes and the installation alone. Looks for the library when
+ * a product is large enough. */
+bool sgpu_cublas_fits(const struct sgpu_gemm *gemm);
+
+/* As sgpu_cuda_gemm. Enqueues; the memory that the library works in is cleared before it is given
+ * back. */
+SGPU_MUST_CHECK int sgpu_cublas_gemm(struct sgpu_launch *launch, const char *what,
+				     enum sgpu_dtype dtype, const struct sgpu_gemm *gemm,
+				     const void *a, const void *b, const void *c, void *output);
 
 #ifdef __cplusplus
 }

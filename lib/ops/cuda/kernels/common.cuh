@@ -95,12 +95,6 @@ static inline unsigned sgpu_cuda_grid(uint64_t items, uint64_t per_block)
 	return blocks < 1 ? 1 : (unsigned)(blocks < most ? blocks : most);
 }
 
-/* Lanes of a warp that share a row of few elements: 4, 8, 16 or 32. */
-static inline unsigned sgpu_cuda_row_lanes(uint64_t width)
-{
-	return width <= 16 ? 4 : width <= 32 ? 8 : width <= 64 ? 16 : 32;
-}
-
 /* One of several: for kernels whose blocks each take an item (and the item + gridDim.x, and so on).
  */
 static inline unsigned sgpu_cuda_blocks(uint64_t items)
@@ -195,14 +189,27 @@ static inline int sgpu_cuda_map(struct sgpu_launch *launch, const char *what, ui
 }
 
 /* ---- reductions in a fixed order ---- */
-/* Combines the lanes of a warp, or of each group of LANES of them, as a tree: the same tree
- * whatever the grid; every lane gets the result. f(a, b) gets the lower lane's value first. The
- * type is 4 or 8 bytes. */
-template <int LANES = SGPU_CUDA_WARP, typename T, typename F>
+struct sgpu_cuda_larger {
+	template <typename T> __device__ T operator()(T a, T b) const
+	{
+		return b > a ? b : a;
+	}
+};
+
+struct sgpu_cuda_sum {
+	template <typename T> __device__ T operator()(T a, T b) const
+	{
+		return a + b;
+	}
+};
+
+/* Combines the lanes of a warp as a tree: the same tree whatever the grid; every lane gets the
+ * result. f(a, b) gets the lower lane's value first. The type is 4 or 8 bytes. */
+template <typename T, typename F>
 static __device__ __forceinline__ T sgpu_cuda_warp_reduce(T value, F f)
 {
 #pragma unroll
-	for (unsigned step = 1; step < LANES; step *= 2) {
+	for (unsigned step = 1; step < SGPU_CUDA_WARP; step *= 2) {
 		T other = __shfl_xor_sync(0xffffffffu, value, step);
 
 		value = threadIdx.x & step ? f(other, value) : f(value, other);

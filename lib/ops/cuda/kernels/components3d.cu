@@ -336,13 +336,6 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) measure_sets(struct vo
 	}
 }
 
-struct larger {
-	__device__ unsigned long long operator()(unsigned long long a, unsigned long long b) const
-	{
-		return a > b ? a : b;
-	}
-};
-
 /* Of sets of one size the one with the lowest root. */
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) find_largest(struct volume v)
 {
@@ -352,11 +345,11 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) find_largest(struct vo
 
 	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
 		if (v.mask[i] && v.parent[i] == (uint32_t)i) {
-			most = larger()(most, (unsigned long long)v.size[i] << 32 |
-						      (uint32_t) ~(uint32_t)i);
+			most = sgpu_cuda_larger()(most, (unsigned long long)v.size[i] << 32 |
+								(uint32_t) ~(uint32_t)i);
 		}
 	}
-	most = sgpu_cuda_block_reduce(most, larger(), shared);
+	most = sgpu_cuda_block_reduce(most, sgpu_cuda_larger(), shared);
 	if (threadIdx.x == 0 && most) {
 		atomicMax(v.best, most);
 	}

@@ -6,8 +6,8 @@
  * is multiplied as 0: the same bytes as on the CPU.
  */
 #include "ops/cuda/kernels/activation.cuh"
-#include "ops/cuda/kernels/divisor.cuh"
 #include "ops/cuda/kernels/tile.cuh"
+#include "ops/cuda/kernels/volume.cuh"
 
 enum { INPUT, WEIGHTS, BIAS, OUTPUT };
 enum { STRIDE, PADDING, DILATION, ACTIVATION };

@@ -5,8 +5,8 @@
  * as 0: the same bytes.
  */
 #include "ops/cpu/conv2d.h"
-#include "ops/cuda/kernels/divisor.cuh"
 #include "ops/cuda/kernels/tile.cuh"
+#include "ops/cuda/kernels/volume.cuh"
 
 enum { INPUT, WEIGHTS, GRADIENT, OUTPUT_INPUT, OUTPUT_WEIGHTS, OUTPUT_BIAS };
 

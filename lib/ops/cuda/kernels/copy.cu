@@ -1,19 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy: the same bytes.
+ * copy, reshape, slice: the same bytes.
  */
 #include "ops/cuda/kernels/common.cuh"
 
-enum { INPUT, OUTPUT };
+enum { INPUT, OUTPUT, FIRST = 0 };
+
+static int copy(struct sgpu_op_call *call, struct sgpu_launch *launch, const char *what,
+		uint64_t skipped)
+{
+	const struct sgpu_type *type = &call->type[OUTPUT];
+	uint64_t bytes = sgpu_ops_count(type) * sgpu_dtype_size(type->dtype);
+
+	return bytes == 0
+		       ? 0
+		       : sgpu_cuda_check(launch, what,
+					 cudaMemcpyAsync(call->data[OUTPUT],
+							 (const char *)call->data[INPUT] + skipped,
+							 bytes, cudaMemcpyDeviceToDevice,
+							 sgpu_cuda_stream(launch)));
+}
 
 extern "C" int sgpu_copy_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	uint64_t bytes =
-		sgpu_ops_count(&call->type[INPUT]) * sgpu_dtype_size(call->type[INPUT].dtype);
+	return copy(call, launch, "copy", 0);
+}
 
-	return bytes == 0 ? 0
-			  : sgpu_cuda_check(launch, "copy",
-					    cudaMemcpyAsync(call->data[OUTPUT], call->data[INPUT],
-							    bytes, cudaMemcpyDeviceToDevice,
-							    sgpu_cuda_stream(launch)));
+extern "C" int sgpu_reshape_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	return copy(call, launch, "reshape", 0);
+}
+
+extern "C" int sgpu_slice_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	const struct sgpu_type *type = &call->type[OUTPUT];
+
+	return copy(call, launch, "slice",
+		    (uint64_t)call->param[FIRST].number * sgpu_ops_extent(type, 1, type->rank) *
+			    sgpu_dtype_size(type->dtype));
 }

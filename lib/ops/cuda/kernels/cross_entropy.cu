@@ -8,20 +8,6 @@
 enum { INPUT, LABELS, OUTPUT_LOSS, OUTPUT_GRADIENT };
 static_assert((int)SGPU_LANES == (int)SGPU_CUDA_WARP, "a lane for each sum");
 
-struct larger {
-	__device__ double operator()(double a, double b) const
-	{
-		return b > a ? b : a;
-	}
-};
-
-struct sum {
-	__device__ double operator()(double a, double b) const
-	{
-		return a + b;
-	}
-};
-
 template <typename T, typename L>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 	rows(uint64_t count, uint64_t width, const T *input, const L *labels, T *loss, T *gradient)
@@ -40,11 +26,11 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 		for (uint64_t i = lane; i < width; i += SGPU_CUDA_WARP) {
 			top = (double)from[i] > top ? (double)from[i] : top;
 		}
-		top = sgpu_cuda_warp_reduce(top, larger());
+		top = sgpu_cuda_warp_reduce(top, sgpu_cuda_larger());
 		for (uint64_t i = lane; i < width; i += SGPU_CUDA_WARP) {
 			total += sgpu_math_exp((double)from[i] - top);
 		}
-		total = sgpu_cuda_warp_reduce(total, sum());
+		total = sgpu_cuda_warp_reduce(total, sgpu_cuda_sum());
 		if (loss && lane == 0) {
 			loss[row] = (T)(fits ? sgpu_entropy(total, (double)from[label], top)
 					     : (double)NAN);

@@ -5,7 +5,6 @@
  * through shared memory to keep accesses to the other memory adjacent; along the other axes threads
  * side by side do that by themselves.
  */
-#include "ops/cpu/gaussian3d.h"
 #include "ops/cuda/kernels/volume.cuh"
 
 enum { INPUT, OUTPUT };

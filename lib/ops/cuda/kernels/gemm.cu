@@ -4,9 +4,7 @@
  * is made in the order of k with one rounding for each product, but for a few vectors, which
  * thin.cu multiplies.
  */
-#include "ops/cuda/cublas.h"
 #include "ops/cuda/kernels/gemm.cuh"
-#include "ops/cuda/kernels/thin.cuh"
 #include "ops/cuda/kernels/tile.cuh"
 
 enum { A, B, C, OUTPUT };

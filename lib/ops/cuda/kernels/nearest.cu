@@ -7,7 +7,6 @@
  * above its index. So the lists of k and a reserve hold the same candidates however the rows are
  * shared out.
  */
-#include "ops/cpu/nearest.h"
 #include "ops/cuda/kernels/gemm.cuh"
 
 enum { A, B, LABELS, OUTPUT, K = 0 };

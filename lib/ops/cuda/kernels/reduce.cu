@@ -14,8 +14,7 @@ enum {
 	LANES = SGPU_REDUCE_LANES,
 	UNROLL = 32, /* loads of a thread that are under way */
 	UNROLL_ROWS = 32,
-	SHORT = 64,
-	LONG = 4096, /* pieces that are left to a few lanes; that are worth a block */
+	LONG = 4096, /* pieces that are worth a block */
 };
 
 /* What a kernel works on. */
@@ -104,34 +103,25 @@ static __global__ void __launch_bounds__(SGPU_CUDA_WARP) add_lanes(struct job<T,
 	}
 }
 
-/* ---- adjacent elements, in any order: GROUP threads for a piece ---- */
-template <typename F, int GROUP, typename T, typename O>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) fold_groups(struct job<T, O> job, F f)
+/* ---- adjacent elements, in any order: a warp for a piece ---- */
+template <typename F, typename T, typename O>
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) fold_warps(struct job<T, O> job, F f)
 {
 	uint64_t items = job.v.outer * job.v.pieces,
 		 self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;
-	uint64_t step = (uint64_t)gridDim.x * blockDim.x / GROUP;
+	uint64_t step = (uint64_t)gridDim.x * blockDim.x / SGPU_CUDA_WARP;
 
-	for (uint64_t first = self / SGPU_CUDA_WARP * (SGPU_CUDA_WARP / GROUP); first < items;
-	     first += step) {
-		uint64_t item = first + threadIdx.x % SGPU_CUDA_WARP / GROUP;
-		struct piece<T> piece = {
-			job.in, 0
-		};
+	for (uint64_t item = self / SGPU_CUDA_WARP; item < items; item += step) {
+		struct piece<T> piece = piece_at(job, item);
 		auto folded = f.nothing();
 
-		if (item < items) {
-			piece = piece_at(job, item);
-		}
 #pragma unroll 4
-		for (unsigned i = threadIdx.x % GROUP; i < piece.count; i += GROUP) {
+		for (unsigned i = threadIdx.x % SGPU_CUDA_WARP; i < piece.count;
+		     i += SGPU_CUDA_WARP) {
 			folded = f(folded, f.key(piece.in[i]));
 		}
-#pragma unroll
-		for (int lanes = GROUP / 2; lanes > 0; lanes /= 2) {
-			folded = f(folded, __shfl_xor_sync(0xffffffffu, folded, lanes));
-		}
-		if (threadIdx.x % GROUP == 0 && item < items) {
+		folded = sgpu_cuda_warp_reduce(folded, f);
+		if (threadIdx.x % SGPU_CUDA_WARP == 0) {
 			put(job, item, f.value(folded));
 		}
 	}
@@ -250,14 +240,9 @@ static int fold_adjacent(struct sgpu_launch *launch, const struct job<T, O> &job
 		 longest = job.v.length < job.v.piece ? job.v.length : job.v.piece;
 	dim3 block(SGPU_CUDA_BLOCK);
 
-	if (longest <= SHORT) {
-		return sgpu_cuda_start(launch, "reduce", fold_groups<F, 8, T, O>,
-				       dim3(sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / 8)), block, 0,
-				       job, f);
-	}
 	if (longest <= LONG) {
 		return sgpu_cuda_start(
-			launch, "reduce", fold_groups<F, SGPU_CUDA_WARP, T, O>,
+			launch, "reduce", fold_warps<F, T, O>,
 			dim3(sgpu_cuda_grid(items, SGPU_CUDA_BLOCK / SGPU_CUDA_WARP)), block, 0,
 			job, f);
 	}

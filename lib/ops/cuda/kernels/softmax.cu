@@ -7,46 +7,7 @@
 #include "ops/cpu/math64.h"
 #include "ops/cuda/kernels/common.cuh"
 
-enum { INPUT, OUTPUT, WARP_ROW_MAX = 1024 };
-
-struct larger {
-	__device__ double operator()(double a, double b) const
-	{
-		return b > a ? b : a;
-	}
-};
-
-struct sum {
-	__device__ double operator()(double a, double b) const
-	{
-		return a + b;
-	}
-};
-
-/* e^x for x of at most 0, or NaN. f32 needs few of the terms: what is left out is below 1e-8 of the
- * result. */
-template <typename T> static __device__ __forceinline__ double exponential(double x)
-{
-	return sgpu_math_exp(x);
-}
-
-template <> __device__ __forceinline__ double exponential<float>(double x)
-{
-	const double shift =
-		0x1.8p52; /* adding it rounds to an integer, which then stands in the low bits */
-	double bounded = x < -708.0 ? -708.0 : x,
-	       rounded = fma(bounded, 0x1.71547652b82fep0, shift);
-	double r = fma(shift - rounded, 0x1.62e42fefa39efp-1, bounded), p = 1.0 / 5040.0;
-
-	p = fma(p, r, 1.0 / 720.0);
-	p = fma(p, r, 1.0 / 120.0);
-	p = fma(p, r, 1.0 / 24.0);
-	p = fma(p, r, 1.0 / 6.0);
-	p = fma(p, r, 0.5);
-	p = fma(p, r, 1.0);
-	p = fma(p, r, 1.0);
-	return p * sgpu_math_from_bits((sgpu_math_bits(rounded) + 1023) << 52);
-}
+enum { INPUT, OUTPUT, WARP_ROW_MAX = 1024, WARPS = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP };
 
 /* NaN is passed over here and shows in the sum. */
 template <typename T>
@@ -72,7 +33,7 @@ static __device__ __forceinline__ double scan_exponentials(const T *row, T *outp
 	double total = 0;
 
 	for (uint64_t i = first; i < count; i += step) {
-		double x = (double)row[i] - top, e = exponential<T>(x) * (x < end ? 0.0 : 1.0);
+		double x = (double)row[i] - top, e = sgpu_math_exp(x) * (x < end ? 0.0 : 1.0);
 
 		output[i] = (T)e;
 		total += e;
@@ -91,34 +52,25 @@ static __device__ __forceinline__ void scan_divide(T *output, uint64_t count, do
 	}
 }
 
-/* LANES threads for each row. All lanes of a warp take part in its reductions, those without a row,
- * too. */
-template <int LANES, typename T>
+/* A warp for each row. */
+template <typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 	warp_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 {
-	const uint64_t at_once = SGPU_CUDA_BLOCK / LANES, step = gridDim.x * at_once;
-	unsigned lane = threadIdx.x % LANES;
+	const uint64_t step = (uint64_t)gridDim.x * WARPS;
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 
-	for (uint64_t base = blockIdx.x * at_once; base < rows; base += step) {
-		uint64_t row = base + threadIdx.x / LANES, here = row < rows ? count : 0;
+	for (uint64_t row = (uint64_t)blockIdx.x * WARPS + threadIdx.x / SGPU_CUDA_WARP; row < rows;
+	     row += step) {
 		const T *from = input + row * count;
 		T *to = output + row * count;
-		double top =
-			sgpu_cuda_warp_reduce<LANES>(scan_top(from, here, lane, LANES), larger());
-		double total = scan_exponentials(from, to, here, top, lane, LANES);
+		double top = sgpu_cuda_warp_reduce(scan_top(from, count, lane, SGPU_CUDA_WARP),
+						   sgpu_cuda_larger());
+		double total = scan_exponentials(from, to, count, top, lane, SGPU_CUDA_WARP);
 
-		scan_divide(to, here, sgpu_cuda_warp_reduce<LANES>(total, sum()), lane, LANES);
+		scan_divide(to, count, sgpu_cuda_warp_reduce(total, sgpu_cuda_sum()), lane,
+			    SGPU_CUDA_WARP);
 	}
-}
-
-template <int LANES, typename T>
-static int start_short(struct sgpu_launch *launch, uint64_t rows, uint64_t count, const T *input,
-		       T *output)
-{
-	return sgpu_cuda_start(launch, "softmax", warp_rows<LANES, T>,
-			       sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / LANES), SGPU_CUDA_BLOCK, 0,
-			       rows, count, input, output);
 }
 
 template <typename T>
@@ -132,11 +84,11 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 		const T *from = input + row * count;
 		T *to = output + row * count;
 		double mine = scan_top(from, count, threadIdx.x, SGPU_CUDA_BLOCK);
-		double top = sgpu_cuda_block_reduce(mine, larger(), shared_top);
+		double top = sgpu_cuda_block_reduce(mine, sgpu_cuda_larger(), shared_top);
 		double total =
 			scan_exponentials(from, to, count, top, threadIdx.x, SGPU_CUDA_BLOCK);
 
-		total = sgpu_cuda_block_reduce(total, sum(), shared_sum);
+		total = sgpu_cuda_block_reduce(total, sgpu_cuda_sum(), shared_sum);
 		scan_divide(to, count, total, threadIdx.x, SGPU_CUDA_BLOCK);
 	}
 }
@@ -165,7 +117,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) part_tops(long_rows jo
 		const T *from = input + row * job.count + part * SGPU_ROW_PART;
 		double top = scan_top(from, part_size(job, part), threadIdx.x, SGPU_CUDA_BLOCK);
 
-		top = sgpu_cuda_block_reduce(top, larger(), shared);
+		top = sgpu_cuda_block_reduce(top, sgpu_cuda_larger(), shared);
 		if (threadIdx.x == 0) {
 			job.part_tops[item] = top;
 		}
@@ -185,7 +137,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 		double total = scan_exponentials(input + at, output + at, part_size(job, part),
 						 job.tops[row], threadIdx.x, SGPU_CUDA_BLOCK);
 
-		total = sgpu_cuda_block_reduce(total, sum(), shared);
+		total = sgpu_cuda_block_reduce(total, sgpu_cuda_sum(), shared);
 		if (threadIdx.x == 0) {
 			job.part_sums[item] = total;
 		}
@@ -246,18 +198,18 @@ static int start_long(struct sgpu_launch *launch, const struct sgpu_op_call *cal
 				     input);
 
 	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", combine_parts<larger>, few,
+		result = sgpu_cuda_start(launch, "softmax", combine_parts<sgpu_cuda_larger>, few,
 					 SGPU_CUDA_BLOCK, 0, rows, parts, -(double)INFINITY,
-					 larger(), job.part_tops, job.tops);
+					 sgpu_cuda_larger(), job.part_tops, job.tops);
 	}
 	if (!result) {
 		result = sgpu_cuda_start(launch, "softmax", part_sums<T>, many, SGPU_CUDA_BLOCK, 0,
 					 job, input, output);
 	}
 	if (!result) {
-		result =
-			sgpu_cuda_start(launch, "softmax", combine_parts<sum>, few, SGPU_CUDA_BLOCK,
-					0, rows, parts, 0.0, sum(), job.part_sums, job.sums);
+		result = sgpu_cuda_start(launch, "softmax", combine_parts<sgpu_cuda_sum>, few,
+					 SGPU_CUDA_BLOCK, 0, rows, parts, 0.0, sgpu_cuda_sum(),
+					 job.part_sums, job.sums);
 	}
 	if (!result) {
 		result = sgpu_cuda_start(launch, "softmax", part_divide<T>, many, SGPU_CUDA_BLOCK,
@@ -280,16 +232,8 @@ static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, ui
 		return sgpu_cuda_start(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1),
 				       SGPU_CUDA_BLOCK, 0, rows, count, input, output);
 	}
-	switch (sgpu_cuda_row_lanes(count)) {
-	case 4:
-		return start_short<4>(launch, rows, count, input, output);
-	case 8:
-		return start_short<8>(launch, rows, count, input, output);
-	case 16:
-		return start_short<16>(launch, rows, count, input, output);
-	default:
-		return start_short<32>(launch, rows, count, input, output);
-	}
+	return sgpu_cuda_start(launch, "softmax", warp_rows<T>, sgpu_cuda_grid(rows, WARPS),
+			       SGPU_CUDA_BLOCK, 0, rows, count, input, output);
 }
 
 extern "C" int sgpu_softmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)

@@ -8,13 +8,6 @@
 enum { INPUT, TARGET, OUTPUT_LOSS, OUTPUT_GRADIENT };
 static_assert((int)SGPU_LANES == (int)SGPU_CUDA_WARP, "a lane for each sum");
 
-struct sum {
-	__device__ double operator()(double a, double b) const
-	{
-		return a + b;
-	}
-};
-
 template <typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 	rows(uint64_t count, uint64_t width, const T *input, const T *target, T *loss, T *gradient)
@@ -35,7 +28,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 				gradient[i] = (T)(2 * x / share);
 			}
 		}
-		mine = sgpu_cuda_warp_reduce(mine, sum());
+		mine = sgpu_cuda_warp_reduce(mine, sgpu_cuda_sum());
 		if (loss && lane == 0) {
 			loss[row] = (T)(mine / (double)width);
 		}

@@ -4,7 +4,7 @@
  * else a block adds up 32 elements side by side, each in SLICES slices of k. Both add in an order
  * of their own, the same every time.
  */
-#include "ops/cuda/kernels/thin.cuh"
+#include "ops/cuda/kernels/gemm.cuh"
 
 enum { WARPS = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP, SLICES = WARPS };
 
@@ -16,13 +16,6 @@ struct thin {
 	uint64_t few_vector, few_k, few_batch;
 	uint64_t out_vector, out_few, out_batch;
 	double alpha, beta;
-};
-
-template <typename T> struct add {
-	__device__ T operator()(T a, T b) const
-	{
-		return a + b;
-	}
 };
 
 static __device__ __forceinline__ float multiply_add(float a, float b, float sum)
@@ -82,7 +75,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 			     few + batch * t.few_batch, lane, SGPU_CUDA_WARP, sums);
 #pragma unroll
 		for (int i = 0; i < SGPU_THIN_MAX; i++) {
-			T sum = sgpu_cuda_warp_reduce(sums[i], add<T>());
+			T sum = sgpu_cuda_warp_reduce(sums[i], sgpu_cuda_sum());
 
 			if (lane == 0 && i < (int)t.few) {
 				put(t, sum,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What operations on volumes share: places from indexes, and the two halves of morphology3d.
+ * What operations on images and volumes share: places from indexes, and the two halves of
+ * morphology3d.
  */
 #ifndef SGPU_OPS_CUDA_KERNELS_VOLUME_CUH
 #define SGPU_OPS_CUDA_KERNELS_VOLUME_CUH
@@ -14,6 +15,38 @@ static __device__ __forceinline__ uint64_t sgpu_cuda_split(uint64_t number, uint
 	uint64_t quotient = (number | by) >> 32 ? number / by : (uint32_t)number / (uint32_t)by;
 
 	*rest = number - quotient * by;
+	return quotient;
+}
+
+/* Division by one number again and again: n / by = n * factor >> shift, exact for n and `by` below
+ * 2^31. */
+struct divisor {
+	uint64_t by;
+	uint32_t factor, shift; /* factor 0: `by` is too large */
+};
+
+static inline divisor make_divisor(uint64_t by)
+{
+	divisor made = { by, 0, 31 };
+
+	if (by == 0 || by >> 31) {
+		return made;
+	}
+	while ((uint64_t)1 << (made.shift - 31) < by) {
+		made.shift++;
+	}
+	/* by <= 2^(shift - 31) < 2 by, so the factor is at least 2^31 and at most 2^32 - 1, or 2^31
+	 * when `by` is 1 */
+	made.factor = (uint32_t)((((uint64_t)1 << made.shift) - 1) / by + 1);
+	return made;
+}
+
+static __device__ __forceinline__ uint64_t divide(uint64_t n, const divisor &d, uint64_t *rest)
+{
+	uint64_t quotient =
+		d.factor && n >> 31 == 0 ? (uint64_t)(uint32_t)n * d.factor >> d.shift : n / d.by;
+
+	*rest = n - quotient * d.by;
 	return quotient;
 }
 
