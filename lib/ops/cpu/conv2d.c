@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * conv2d: convolution of images, as neural networks mean it (correlation: the kernel is not
- * flipped), on f32.
+ * flipped), on f32, and conv2d_gradient: its gradients by input, weights and bias.
  *
- * Every element of the output starts with its bias and adds input * weight in the order channel,
- * row, column of the kernel; the padding counts as 0. A tile of one output row is computed for
- * several output channels at once.
+ * All of them are matrix products, of which the right factor is never stored as a whole: blocks of
+ * DEPTH rows and LANES columns are gathered into a panel, and every row of the left factor meets
+ * the panel. Each sum is made in the order of k. Every element of conv2d's output starts with its
+ * bias and adds input * weight in the order channel, row, column of the kernel; the padding counts
+ * as 0.
  */
 #include <string.h>
 
@@ -13,14 +15,14 @@
 #include "ops/cpu/conv2d.h"
 
 enum { INPUT, WEIGHTS, BIAS, OUTPUT };
+enum { GRADIENT = 2, OUTPUT_INPUT, OUTPUT_WEIGHTS, OUTPUT_BIAS };
 enum { STRIDE, PADDING, DILATION, ACTIVATION };
 enum {
 	STEP_MAX = SGPU_CONV2D_STEP_MAX,
-	LANES = 8,
-	VECTORS = 2,
-	TILE = LANES * VECTORS, /* elements of an output row */
-	SPAN_MAX = 256,		/* elements of an input row that a tile meets */
-	CHANNELS = 4,		/* output channels at once */
+	LANES = 16,
+	DEPTH = 64,
+	ROWS = 6,
+	GRAIN = 1 << 10,
 	GRAIN_WORK = 1 << 18,
 };
 
@@ -38,13 +40,18 @@ static const struct sgpu_op_argument args[] = {
 	{ NULL, false, 0, 0, 0, NULL },
 };
 
+/* clang-format off */
+#define STEP_PARAMS \
+	{ "stride", SGPU_PARAM_INTEGER, false, 1, STEP_MAX, 1, NULL, \
+	  "input elements from one output to the next" }, \
+	{ "padding", SGPU_PARAM_INTEGER, false, 0, STEP_MAX, 0, NULL, \
+	  "zeros around the image on each side" }, \
+	{ "dilation", SGPU_PARAM_INTEGER, false, 1, STEP_MAX, 1, NULL, \
+	  "input elements from one weight to the next" }
+/* clang-format on */
+
 static const struct sgpu_op_param params[] = {
-	{ "stride", SGPU_PARAM_INTEGER, false, 1, STEP_MAX, 1, NULL,
-	  "input elements from one output to the next" },
-	{ "padding", SGPU_PARAM_INTEGER, false, 0, STEP_MAX, 0, NULL,
-	  "zeros around the image on each side" },
-	{ "dilation", SGPU_PARAM_INTEGER, false, 1, STEP_MAX, 1, NULL,
-	  "input elements from one weight to the next" },
+	STEP_PARAMS,
 	{ .name = "activation",
 	  .kind = SGPU_PARAM_CHOICE,
 	  .choices = sgpu_ops_activations,
@@ -136,146 +143,156 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 
 struct job {
 	struct sgpu_conv2d c;
-	const float *input, *weights, *bias;
-	float *output;
+	const float *input, *weights, *bias, *gradient;
+	float *output, *output_input, *output_weights, *output_bias, *parts;
 	int activation;
 };
 
-/* A tile under work: `lines` output channels from `first` on, `count` elements of the output row
- * `row` from `x` on. */
-struct tile {
-	uint64_t image, first, lines, row, x, count;
+/* ---- the product ---- */
+struct panel {
+	float row[DEPTH][LANES] __attribute__((aligned(64)));
 };
 
-/* `count` elements of an input row, `stride` apart, from the column `from` on; 0 outside. A row of
- * NULL is outside. */
-SGPU_INLINE const float *gather(const struct job *job, const float *row, int64_t from,
-				int64_t count, int64_t stride, float *buffer)
-{
-	for (int64_t i = 0; i < count; i++) {
-		int64_t at = from + i * stride;
+/* Up to ROWS rows of the left factor, whose elements along k are adjacent, and of the result. */
+struct strip {
+	const float *left;
+	float *to;
+	uint64_t left_row, to_row; /* elements from one row to the next */
+	uint64_t rows, depth, count;
+};
 
-		buffer[i] = row && at >= 0 && at < (int64_t)job->c.width ? row[at] : 0.0f;
+SGPU_CLONES_ATTR static void add_products(const struct strip *s, const struct panel *panel)
+{
+	lanes sums[ROWS] = { { 0 } };
+	const float *left[ROWS];
+
+	for (uint64_t r = 0; r < ROWS; r++) {
+		left[r] = s->left +
+			  (r < s->rows ? r : 0) *
+				  s->left_row; /* a row that is not there takes another's place */
+		if (r < s->rows) {
+			memcpy(&sums[r], s->to + r * s->to_row, s->count * sizeof(float));
+		}
 	}
-	return buffer;
+	for (uint64_t k = 0; k < s->depth; k++) {
+		lanes right = *(const lanes *)panel->row[k];
+
+		for (int r = 0; r < ROWS; r++) {
+			sums[r] += left[r][k] * right;
+		}
+	}
+	for (uint64_t r = 0; r < s->rows; r++) {
+		memcpy(s->to + r * s->to_row, &sums[r], s->count * sizeof(float));
+	}
 }
 
-/* What all columns of the kernel meet in one row, when it is adjacent: in place, or copied to the
- * buffer. */
-SGPU_INLINE const float *row_window(const struct job *job, const float *row, int64_t from,
-				    float *buffer)
+/* All `rows` rows, in strips. */
+static void add_panel(struct strip all, uint64_t rows, const struct panel *panel)
 {
-	uint64_t span = TILE + (job->c.kernel_width - 1) * (uint64_t)job->c.dilation;
-
-	if (job->c.stride != 1 || span > SPAN_MAX) {
-		return NULL;
+	for (uint64_t r = 0; r < rows; r += ROWS) {
+		all.rows = rows - r < ROWS ? rows - r : ROWS;
+		add_products(&all, panel);
+		all.left += ROWS * all.left_row;
+		all.to += ROWS * all.to_row;
 	}
-	if (row && from >= 0 && (uint64_t)from + span <= job->c.width) {
-		return row + from;
-	}
-	return gather(job, row, from, (int64_t)span, 1, buffer);
 }
 
-/* Adds one weight of each channel times a tile of the input. */
-SGPU_INLINE void add_products(lanes sums[CHANNELS][VECTORS], const float *in, const float *weights,
-			      uint64_t line)
+static void clear_rows(float *to, uint64_t row, uint64_t rows, uint64_t count)
 {
-	for (int v = 0; v < VECTORS; v++) {
-		lanes values;
+	for (uint64_t r = 0; r < rows; r++) {
+		memset(to + r * row, 0, count * sizeof(*to));
+	}
+}
 
-		memcpy(&values, in + v * LANES, sizeof(values));
-		for (uint64_t o = 0; o < CHANNELS; o++) {
-			sums[o][v] += values * weights[o * line];
+/* Where the lanes of a panel stand: pixels of an image, or weights of a kernel with the plane of
+ * their channel. */
+struct stand {
+	int64_t y[LANES], x[LANES];
+	const float *plane[LANES];
+};
+
+/* ---- conv2d: rows are output channels, columns are pixels of the output, k is (channel, row,
+ * column of the kernel) ---- */
+/* The element of a plane of the input, or 0. */
+SGPU_INLINE float image_at(const struct sgpu_conv2d *c, const float *plane, int64_t y, int64_t x)
+{
+	return y >= 0 && x >= 0 && y < (int64_t)c->height && x < (int64_t)c->width
+		       ? plane[y * (int64_t)c->width + x]
+		       : 0.0f;
+}
+
+/* The elements of an image that `depth` weights of a kernel from `weight` on meet at some pixels.
+ */
+static void gather_pixels(const struct sgpu_conv2d *c, const float *image,
+			  const struct stand *pixels, uint64_t weight, uint64_t depth,
+			  struct panel *panel)
+{
+	for (uint64_t k = 0; k < depth; k++) {
+		uint64_t row = (weight + k) / c->kernel_width;
+		const float *plane = image + row / c->kernel_height * c->height * c->width;
+		int64_t down = (int64_t)(row % c->kernel_height) * c->dilation - c->padding;
+		int64_t across =
+			(int64_t)((weight + k) % c->kernel_width) * c->dilation - c->padding;
+
+		for (int i = 0; i < LANES; i++) {
+			panel->row[k][i] =
+				image_at(c, plane, pixels->y[i] + down, pixels->x[i] + across);
 		}
 	}
 }
 
-/* `line`: weights from one output channel to the next; 0 computes one channel as often as the loop
- * does four. */
-SGPU_CLONES_ATTR static void accumulate(const struct job *job, const struct tile *t, uint64_t line,
-					float results[CHANNELS][TILE], float *buffer)
+static void output_tile(const struct job *job, uint64_t image, uint64_t first, struct panel *panel)
 {
-	const float *weights = job->weights + t->first * job->c.channels * job->c.kernel_height *
-						      job->c.kernel_width;
-	int64_t from = (int64_t)t->x * job->c.stride - job->c.padding;
-	lanes sums[CHANNELS][VECTORS];
+	const struct sgpu_conv2d *c = &job->c;
+	uint64_t pixels = c->out_height * c->out_width,
+		 kernel = c->channels * c->kernel_height * c->kernel_width;
+	uint64_t count = pixels - first < LANES ? pixels - first : LANES;
+	float *to = job->output + image * c->outputs * pixels + first;
+	struct stand at;
 
-	memcpy(sums, results, sizeof(sums));
-	for (uint64_t c = 0; c < job->c.channels; c++) {
-		const float *image = job->input + (t->image * job->c.channels + c) * job->c.height *
-							  job->c.width;
-
-		for (uint64_t ky = 0; ky < job->c.kernel_height; ky++) {
-			int64_t y = (int64_t)t->row * job->c.stride - job->c.padding +
-				    (int64_t)ky * job->c.dilation;
-			const float *row = y >= 0 && y < (int64_t)job->c.height
-						   ? image + y * (int64_t)job->c.width
-						   : NULL;
-			const float *window = row_window(job, row, from, buffer);
-
-			for (uint64_t kx = 0; kx < job->c.kernel_width; kx++) {
-				int64_t shift = (int64_t)kx * job->c.dilation;
-				const float *in = window ? window + shift
-							 : gather(job, row, from + shift, TILE,
-								  job->c.stride, buffer);
-
-				add_products(sums, in, weights++, line);
-			}
+	for (uint64_t i = 0; i < LANES; i++) {
+		at.y[i] = (int64_t)((first + i) / c->out_width) * c->stride;
+		at.x[i] = (int64_t)((first + i) % c->out_width) * c->stride;
+	}
+	for (uint64_t o = 0; o < c->outputs; o++) {
+		for (uint64_t i = 0; i < count; i++) {
+			to[o * pixels + i] = job->bias ? job->bias[o] : 0.0f;
 		}
 	}
-	memcpy(results, sums, sizeof(sums));
-}
+	for (uint64_t k = 0; k < kernel; k += DEPTH) {
+		struct strip all = { job->weights + k,
+				     to,
+				     kernel,
+				     pixels,
+				     0,
+				     kernel - k < DEPTH ? kernel - k : DEPTH,
+				     count };
 
-static void compute(const struct job *job, const struct tile *t, float results[CHANNELS][TILE],
-		    float *buffer)
-{
-	uint64_t line = t->lines == CHANNELS
-				? job->c.channels * job->c.kernel_height * job->c.kernel_width
-				: 0;
-
-	for (uint64_t o = 0; o < CHANNELS; o++) {
-		float bias = job->bias && o < t->lines ? job->bias[t->first + o] : 0.0f;
-
-		for (int i = 0; i < TILE; i++) {
-			results[o][i] = bias;
-		}
+		gather_pixels(c, job->input + image * c->channels * c->height * c->width, &at, k,
+			      all.depth, panel);
+		add_panel(all, c->outputs, panel);
 	}
-	accumulate(job, t, line, results, buffer);
-	for (uint64_t o = 0; o < t->lines; o++) {
-		uint64_t plane = t->image * job->c.outputs + t->first + o;
-
-		sgpu_ops_activate_f32(job->activation, results[o], t->count);
-		memcpy(job->output + (plane * job->c.out_height + t->row) * job->c.out_width + t->x,
-		       results[o], t->count * sizeof(float));
+	for (uint64_t o = 0; o < c->outputs; o++) {
+		sgpu_ops_activate_f32(job->activation, to + o * pixels, count);
 	}
 }
 
-/* Items are (image, group of output channels, output row). A group that is not full goes channel by
- * channel. */
-static void body(void *argument, uint64_t begin, uint64_t end)
+/* Items are (image, tile of pixels). */
+static void output_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
-	uint64_t groups = (job->c.outputs + CHANNELS - 1) / CHANNELS;
-	float results[CHANNELS][TILE], buffer[SPAN_MAX];
+	uint64_t tiles = (job->c.out_height * job->c.out_width + LANES - 1) / LANES;
+	struct panel panel = { { { 0 } } };
 
-	for (uint64_t item = begin; item < end; item++) {
-		uint64_t group = item / job->c.out_height % groups, first = group * CHANNELS;
-		uint64_t left = job->c.outputs - first, step = left < CHANNELS ? 1 : CHANNELS;
-		struct tile t = { .image = item / job->c.out_height / groups,
-				  .row = item % job->c.out_height };
-
-		for (t.first = first; t.first < first + (left < CHANNELS ? left : CHANNELS);
-		     t.first += step) {
-			t.lines = step;
-			for (t.x = 0; t.x < job->c.out_width; t.x += TILE) {
-				t.count = job->c.out_width - t.x < TILE ? job->c.out_width - t.x
-									: TILE;
-				compute(job, &t, results, buffer);
-			}
-		}
+	for (uint64_t i = begin; i < end; i++) {
+		output_tile(job, i / tiles, i % tiles * LANES, &panel);
 	}
-	sgpu_wipe(results, sizeof(results));
-	sgpu_wipe(buffer, sizeof(buffer));
+	sgpu_wipe(&panel, sizeof(panel));
+}
+
+static uint64_t grain(uint64_t work)
+{
+	return work < GRAIN_WORK ? GRAIN_WORK / (work + 1) + 1 : 1;
 }
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
@@ -285,16 +302,18 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 		.input = call->data[INPUT],
 		.weights = call->data[WEIGHTS],
 		.bias = call->data[BIAS],
-		.output = call->data[OUTPUT],
+		.output = sgpu_conv2d_output(call, OUTPUT),
 		.activation = (int)call->param[ACTIVATION].number,
 	};
 	const struct sgpu_conv2d *c = &job.c;
-	uint64_t work =
-		c->channels * c->kernel_height * c->kernel_width * CHANNELS * c->out_width + 1;
 
-	return sgpu_ops_for(pool,
-			    c->images * ((c->outputs + CHANNELS - 1) / CHANNELS) * c->out_height,
-			    work < GRAIN_WORK ? GRAIN_WORK / work + 1 : 1, body, &job, error);
+	if (!job.output) {
+		return 0;
+	}
+	return sgpu_ops_for(
+		pool, c->images * ((c->out_height * c->out_width + LANES - 1) / LANES),
+		grain(c->channels * c->kernel_height * c->kernel_width * c->outputs * LANES),
+		output_body, &job, error);
 }
 
 const struct sgpu_op sgpu_op_conv2d = {
@@ -304,4 +323,281 @@ const struct sgpu_op sgpu_op_conv2d = {
 	.params = params,
 	.infer = infer,
 	.cpu = cpu,
+};
+
+/* ---- conv2d_gradient ---- */
+static const struct sgpu_op_argument gradient_args[] = {
+	{ "input", false, F32, 4, 4, "what conv2d got: [n, channels, height, width]" },
+	{ "weights", false, F32, 4, 4,
+	  "kernels: [output channels, channels, kernel height, kernel width]" },
+	{ "gradient", false, F32, 4, 4, "of the loss by what conv2d gave" },
+	{ "output_input", true, F32, 4, 4, "of the loss by input" },
+	{ "output_weights", true, F32, 4, 4, "of the loss by weights" },
+	{ "output_bias", true, F32, 1, 1, "of the loss by the bias" },
+	{ .name = NULL },
+};
+
+static const struct sgpu_op_param gradient_params[] = { STEP_PARAMS, { .name = NULL } };
+
+static void infer_gradient(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	char is[SGPU_TYPE_TEXT_MAX], wanted[SGPU_TYPE_TEXT_MAX];
+	struct sgpu_type made;
+
+	if (!sgpu_conv2d_infer(call, report, &made)) {
+		return;
+	}
+	if (!sgpu_type_equal(&made, &call->type[GRADIENT])) {
+		sgpu_type_text(&call->type[GRADIENT], is);
+		sgpu_type_text(&made, wanted);
+		sgpu_op_diagnose(report, "gradient", NULL, "is %s, but conv2d makes %s", is,
+				 wanted);
+	}
+	if (!call->present[OUTPUT_INPUT] && !call->present[OUTPUT_WEIGHTS] &&
+	    !call->present[OUTPUT_BIAS]) {
+		sgpu_op_diagnose(report, NULL, NULL, "one of the outputs must be given");
+	}
+	call->type[OUTPUT_INPUT] = call->type[INPUT];
+	call->type[OUTPUT_WEIGHTS] = call->type[WEIGHTS];
+	call->type[OUTPUT_BIAS] = sgpu_ops_type(SGPU_F32, 1, call->type[WEIGHTS].shape);
+}
+
+/* A matrix for each part. What does not fit into a number does not fit into memory either. */
+static uint64_t scratch(const struct sgpu_op_call *call)
+{
+	struct sgpu_conv2d c = sgpu_conv2d_describe(call, &call->type[GRADIENT]);
+	uint64_t size = sizeof(float);
+
+	if (!call->present[OUTPUT_WEIGHTS] && !call->present[OUTPUT_BIAS]) {
+		return 0;
+	}
+	return sgpu_mul_u64(size, sgpu_conv2d_parts(c.images), &size) &&
+			       sgpu_mul_u64(size, c.outputs, &size) &&
+			       sgpu_mul_u64(size, sgpu_conv2d_columns(&c), &size)
+		       ? size
+		       : UINT64_MAX;
+}
+
+/* ---- by input: rows are channels, columns are pixels, k is (output channel, row, column of the
+ * kernel) ---- */
+/* The element of a plane of the gradient whose window, less the padding, begins at y, x; or 0. */
+SGPU_INLINE float window_at(const struct sgpu_conv2d *c, const float *plane, int64_t y, int64_t x)
+{
+	if (y < 0 || x < 0) {
+		return 0.0f;
+	}
+	if (c->stride > 1) {
+		if (y % c->stride || x % c->stride) {
+			return 0.0f;
+		}
+		y /= c->stride;
+		x /= c->stride;
+	}
+	return y < (int64_t)c->out_height && x < (int64_t)c->out_width
+		       ? plane[y * (int64_t)c->out_width + x]
+		       : 0.0f;
+}
+
+/* The `depth` weights of a kernel from `weight` on, and the elements of the gradient that they
+ * connect to pixels. */
+static void gather_windows(const struct sgpu_conv2d *c, const float *plane,
+			   const struct stand *pixels, uint64_t weight, uint64_t depth,
+			   struct panel *panel)
+{
+	for (uint64_t k = 0; k < depth; k++) {
+		int64_t down = (int64_t)((weight + k) / c->kernel_width) * c->dilation - c->padding;
+		int64_t across =
+			(int64_t)((weight + k) % c->kernel_width) * c->dilation - c->padding;
+
+		for (int i = 0; i < LANES; i++) {
+			panel->row[k][i] =
+				window_at(c, plane, pixels->y[i] - down, pixels->x[i] - across);
+		}
+	}
+}
+
+static void input_tile(const struct job *job, uint64_t image, uint64_t first, struct panel *panel)
+{
+	const struct sgpu_conv2d *c = &job->c;
+	uint64_t pixels = c->height * c->width, kernel = c->kernel_height * c->kernel_width;
+	uint64_t count = pixels - first < LANES ? pixels - first : LANES;
+	float *to = job->output_input + image * c->channels * pixels + first;
+	struct stand at;
+
+	for (uint64_t i = 0; i < LANES; i++) {
+		at.y[i] = (int64_t)((first + i) / c->width);
+		at.x[i] = (int64_t)((first + i) % c->width);
+	}
+	clear_rows(to, pixels, c->channels, count);
+	for (uint64_t o = 0; o < c->outputs; o++) {
+		const float *plane =
+			job->gradient + (image * c->outputs + o) * c->out_height * c->out_width;
+
+		for (uint64_t k = 0; k < kernel; k += DEPTH) {
+			struct strip all = { job->weights + o * c->channels * kernel + k,
+					     to,
+					     kernel,
+					     pixels,
+					     0,
+					     kernel - k < DEPTH ? kernel - k : DEPTH,
+					     count };
+
+			gather_windows(c, plane, &at, k, all.depth, panel);
+			add_panel(all, c->channels, panel);
+		}
+	}
+}
+
+/* Items are (image, tile of pixels). */
+static void input_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	uint64_t tiles = (job->c.height * job->c.width + LANES - 1) / LANES;
+	struct panel panel = { { { 0 } } };
+
+	for (uint64_t i = begin; i < end; i++) {
+		input_tile(job, i / tiles, i % tiles * LANES, &panel);
+	}
+	sgpu_wipe(&panel, sizeof(panel));
+}
+
+/* ---- by weights and bias: rows are output channels, k is (image of the part, row, column of the
+ * output) ---- */
+/* Columns from `first` on in planes of the input; the last one, that of the bias, has no plane. */
+static struct stand find_columns(const struct job *job, uint64_t first)
+{
+	const struct sgpu_conv2d *c = &job->c;
+	uint64_t kernel = c->kernel_height * c->kernel_width;
+	struct stand at;
+
+	for (uint64_t i = 0; i < LANES; i++) {
+		uint64_t weight = (first + i) % kernel, channel = (first + i) / kernel;
+
+		at.y[i] = (int64_t)(weight / c->kernel_width) * c->dilation - c->padding;
+		at.x[i] = (int64_t)(weight % c->kernel_width) * c->dilation - c->padding;
+		at.plane[i] =
+			channel < c->channels ? job->input + channel * c->height * c->width : NULL;
+	}
+	return at;
+}
+
+/* What columns meet at `depth` elements of the output from `element` on. skip: elements from the
+ * first image on. */
+static void gather_images(const struct sgpu_conv2d *c, const struct stand *columns, uint64_t skip,
+			  uint64_t element, uint64_t depth, struct panel *panel)
+{
+	for (uint64_t k = 0; k < depth; k++) {
+		int64_t top = (int64_t)((element + k) / c->out_width) * c->stride;
+		int64_t left = (int64_t)((element + k) % c->out_width) * c->stride;
+
+		for (int i = 0; i < LANES; i++) {
+			panel->row[k][i] = columns->plane[i] ? image_at(c, columns->plane[i] + skip,
+									top + columns->y[i],
+									left + columns->x[i])
+							     : 1.0f;
+		}
+	}
+}
+
+static void weights_tile(const struct job *job, uint64_t part, uint64_t first, struct panel *panel)
+{
+	const struct sgpu_conv2d *c = &job->c;
+	const struct stand at = find_columns(job, first);
+	uint64_t columns = sgpu_conv2d_columns(c), plane = c->out_height * c->out_width;
+	uint64_t count = columns - first < LANES ? columns - first : LANES,
+		 each = sgpu_conv2d_part_images(c->images);
+	uint64_t end = (part + 1) * each < c->images ? (part + 1) * each : c->images;
+	float *to = job->parts + part * c->outputs * columns + first;
+
+	clear_rows(to, columns, c->outputs, count);
+	for (uint64_t n = part * each; n < end; n++) {
+		for (uint64_t k = 0; k < plane; k += DEPTH) {
+			struct strip all = {
+				job->gradient + n * c->outputs * plane + k, to,	  plane, columns, 0,
+				plane - k < DEPTH ? plane - k : DEPTH,	    count
+			};
+
+			gather_images(c, &at, n * c->channels * c->height * c->width, k, all.depth,
+				      panel);
+			add_panel(all, c->outputs, panel);
+		}
+	}
+}
+
+/* Items are (part, tile of columns). */
+static void weights_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	uint64_t tiles = (sgpu_conv2d_columns(&job->c) + LANES - 1) / LANES;
+	struct panel panel = { { { 0 } } };
+
+	for (uint64_t i = begin; i < end; i++) {
+		weights_tile(job, i / tiles, i % tiles * LANES, &panel);
+	}
+	sgpu_wipe(&panel, sizeof(panel));
+}
+
+/* Adds the parts, in f64. Items are elements of the matrix. */
+static void finish_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct job *job = argument;
+	uint64_t columns = sgpu_conv2d_columns(&job->c), elements = job->c.outputs * columns;
+	uint64_t parts = sgpu_conv2d_parts(job->c.images);
+
+	for (uint64_t i = begin; i < end; i++) {
+		uint64_t row = i / columns, column = i % columns;
+		double sum = 0;
+
+		for (uint64_t part = 0; part < parts; part++) {
+			sum += (double)job->parts[part * elements + i];
+		}
+		if (column + 1 < columns && job->output_weights) {
+			job->output_weights[row * (columns - 1) + column] = (float)sum;
+		} else if (column + 1 == columns && job->output_bias) {
+			job->output_bias[row] = (float)sum;
+		}
+	}
+}
+
+static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	struct job job = {
+		.c = sgpu_conv2d_describe(call, &call->type[GRADIENT]),
+		.input = call->data[INPUT],
+		.weights = call->data[WEIGHTS],
+		.gradient = call->data[GRADIENT],
+		.parts = call->scratch,
+		.output_input = sgpu_conv2d_output(call, OUTPUT_INPUT),
+		.output_weights = sgpu_conv2d_output(call, OUTPUT_WEIGHTS),
+		.output_bias = sgpu_conv2d_output(call, OUTPUT_BIAS),
+	};
+	const struct sgpu_conv2d *c = &job.c;
+	uint64_t columns = sgpu_conv2d_columns(c), kernel = c->kernel_height * c->kernel_width;
+	uint64_t pixels = c->height * c->width, plane = c->out_height * c->out_width;
+	int result = 0;
+
+	if (job.output_input) {
+		result = sgpu_ops_for(pool, c->images * ((pixels + LANES - 1) / LANES),
+				      grain(kernel * c->outputs * c->channels * LANES), input_body,
+				      &job, error);
+	}
+	if (result || (!job.output_weights && !job.output_bias)) {
+		return result;
+	}
+	result =
+		sgpu_ops_for(pool, sgpu_conv2d_parts(c->images) * ((columns + LANES - 1) / LANES),
+			     grain(sgpu_conv2d_part_images(c->images) * plane * c->outputs * LANES),
+			     weights_body, &job, error);
+	return result ? result
+		      : sgpu_ops_for(pool, c->outputs * columns, GRAIN, finish_body, &job, error);
+}
+
+const struct sgpu_op sgpu_op_conv2d_gradient = {
+	.name = "conv2d_gradient",
+	.help = "gradients of conv2d by input, weights and bias",
+	.args = gradient_args,
+	.params = gradient_params,
+	.infer = infer_gradient,
+	.scratch = scratch,
+	.cpu = gradient_cpu,
 };

@@ -22,7 +22,6 @@ enum {
 	PIECES_MAX = 64, /* each has its own counts */
 	PIECE_MIN = 1 << 16,
 	GRAIN_BINS = 4096,
-	TABLES = 4, /* of the short way: adjacent elements often fall into the same bin */
 };
 
 static const struct sgpu_op_argument args[] = {
@@ -97,45 +96,18 @@ SGPU_CLONES_ATTR static void locate(const struct job *job, const double *values,
 	}
 }
 
-/* Bytes: counts of all 256 values, then the bin of each. */
-static void count_u8(const struct job *job, const uint8_t *in, uint64_t count, uint32_t *counts)
-{
-	uint32_t table[TABLES][256];
-	double values[256];
-	int32_t bins[256];
-	uint64_t i = 0;
-
-	memset(table, 0, sizeof(table));
-	for (; i + TABLES <= count; i += TABLES) {
-		for (int t = 0; t < TABLES; t++) {
-			table[t][in[i + t]]++;
-		}
-	}
-	for (; i < count; i++) {
-		table[0][in[i]]++;
-	}
-	for (int v = 0; v < 256; v++) {
-		values[v] = (double)v;
-	}
-	locate(job, values, 256, bins);
-	for (int v = 0; v < 256; v++) {
-		counts[bins[v]] += table[0][v] + table[1][v] + table[2][v] + table[3][v];
-	}
-	sgpu_wipe(table, sizeof(table));
-}
-
-static void count_any(const struct job *job, uint64_t begin, uint64_t end, uint32_t *counts)
+static void count(const struct job *job, uint64_t begin, uint64_t end, uint32_t *counts)
 {
 	double values[BLOCK];
 	int32_t bins[BLOCK];
 
 	for (uint64_t at = begin; at < end; at += BLOCK) {
-		uint64_t count = end - at < BLOCK ? end - at : BLOCK;
+		uint64_t size = end - at < BLOCK ? end - at : BLOCK;
 
-		sgpu_ops_load_f64(job->call->type[INPUT].dtype, job->call->data[INPUT], at, count,
+		sgpu_ops_load_f64(job->call->type[INPUT].dtype, job->call->data[INPUT], at, size,
 				  values);
-		locate(job, values, count, bins);
-		for (uint64_t i = 0; i < count; i++) {
+		locate(job, values, size, bins);
+		for (uint64_t i = 0; i < size; i++) {
 			counts[bins[i]]++;
 		}
 	}
@@ -150,11 +122,7 @@ static void count_body(void *argument, uint64_t begin, uint64_t end)
 	uint32_t *counts = job->counts + begin / job->piece * slots;
 
 	memset(counts, 0, slots * sizeof(*counts));
-	if (job->call->type[INPUT].dtype == SGPU_U8) {
-		count_u8(job, (const uint8_t *)job->call->data[INPUT] + begin, end - begin, counts);
-	} else {
-		count_any(job, begin, end, counts);
-	}
+	count(job, begin, end, counts);
 }
 
 static void add_body(void *argument, uint64_t begin, uint64_t end)

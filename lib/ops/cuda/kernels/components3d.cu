@@ -4,20 +4,11 @@
  * union-find without locks: a root is hung below a lower one by an atomic minimum, so that in the
  * end a set's root is its first voxel whatever the order (J. Jaiganesh and M. Burtscher, A
  * High-Performance Connected Components Implementation for GPUs, 2018). A warp takes 32 voxels of a
- * row as the bits of a word, and only one voxel of a run joins. Tiles are joined in shared memory
- * first, then their faces in the other.
+ * row as the bits of a word, and only one voxel of a run joins.
  */
 #include "ops/cuda/kernels/volume.cuh"
 
-enum {
-	TILE = 8, /* rows of a tile along y and z; along x it is a word */
-	TILE_WORDS = TILE * TILE,
-	TILE_VOXELS = TILE_WORDS * SGPU_CUDA_WARP,
-	CHUNK = 16, /* words of a warp whose sizes are added up before they go to memory */
-};
-
-static_assert(TILE * SGPU_CUDA_WARP == SGPU_CUDA_BLOCK,
-	      "all kernels are started with the same block");
+enum { CHUNK = 16 }; /* words of a warp whose sizes are added up before they go to memory */
 
 struct volume {
 	uint8_t *mask;
@@ -118,101 +109,22 @@ static __device__ __forceinline__ void join(uint32_t *parent, uint32_t a, uint32
 	}
 }
 
-/* ---- within a tile, whose sets are trees of places in it; nobody shortens paths there, which are
- * short ---- */
-static __device__ __forceinline__ unsigned tile_root(unsigned *parent, unsigned node)
+/* Makes a set of each run within a word: its first voxel is the root. */
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) make_runs(struct volume v)
 {
-	unsigned next;
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
 
-	while ((next = atomicOr(parent + node, 0)) != node) {
-		node = next;
-	}
-	return node;
-}
+	for (uint64_t item = first_item(); item < v.planes * v.height * v.words;
+	     item += item_step()) {
+		struct word w = word_at(v, item);
 
-static __device__ __forceinline__ void tile_join(unsigned *parent, unsigned a, unsigned b)
-{
-	while ((a = tile_root(parent, a)) != (b = tile_root(parent, b))) {
-		unsigned high = a > b ? a : b, low = a > b ? b : a,
-			 old = atomicMin(parent + high, low);
-
-		if (old == high) {
-			return;
+		if (w.inside) {
+			v.parent[w.at] = (uint32_t)(w.at - lane + run_start(w.bits, lane));
+			v.size[w.at] = 0;
 		}
-		a = old;
-		b = low;
 	}
 }
 
-/* Joins the runs of a word with those of another that they touch; the first voxel of each overlap
- * does. */
-static __device__ __forceinline__ void tile_join_words(unsigned *parent, const unsigned *bits,
-						       unsigned word, unsigned other)
-{
-	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, both = bits[word] & bits[other];
-
-	if ((both & ~(both << 1)) >> lane & 1) {
-		tile_join(parent, word * SGPU_CUDA_WARP + lane, other * SGPU_CUDA_WARP + lane);
-	}
-}
-
-/* Makes sets of what is connected within a tile. A warp has the rows of one y. */
-static __global__ void __launch_bounds__(TILE *SGPU_CUDA_WARP) join_tiles(struct volume v)
-{
-	__shared__ unsigned parent[TILE_VOXELS], bits[TILE_WORDS];
-	unsigned lane = threadIdx.x % SGPU_CUDA_WARP, own = threadIdx.x / SGPU_CUDA_WARP;
-	uint64_t across = (v.height + TILE - 1) / TILE, deep = (v.planes + TILE - 1) / TILE;
-
-	for (uint64_t item = blockIdx.x; item < deep * across * v.words; item += gridDim.x) {
-		uint64_t word, ty,
-			tz = sgpu_cuda_split(sgpu_cuda_split(item, v.words, &word), across, &ty);
-		uint64_t x = word * 32 + lane, y = ty * TILE + own, z = tz * TILE;
-		uint64_t plane = v.height * v.width, at = z * plane + y * v.width + x;
-
-		for (unsigned i = 0; i < TILE; i++) {
-			unsigned w = i * TILE + own;
-			unsigned inside = __ballot_sync(
-				0xffffffffu, x < v.width && y < v.height && z + i < v.planes &&
-						     v.mask[at + i * plane]);
-
-			parent[w * SGPU_CUDA_WARP + lane] =
-				w * SGPU_CUDA_WARP + run_start(inside, lane);
-			if (lane == 0) {
-				bits[w] = inside;
-			}
-		}
-		__syncthreads();
-		for (unsigned i = 0; i < TILE; i++) {
-			unsigned w = i * TILE + own;
-
-			if (own > 0) {
-				tile_join_words(parent, bits, w, w - 1);
-			}
-			if (i > 0) {
-				tile_join_words(parent, bits, w, w - TILE);
-			}
-		}
-		__syncthreads();
-		for (unsigned i = 0; i < TILE; i++) {
-			unsigned w = i * TILE + own, node = w * SGPU_CUDA_WARP + lane, top;
-
-			if (bits[w] >> lane & 1) {
-				top = tile_root(parent, node);
-				v.parent[at + i * plane] =
-					(uint32_t)((z + top / (TILE * SGPU_CUDA_WARP)) * plane +
-						   (ty * TILE + top / SGPU_CUDA_WARP % TILE) *
-							   v.width +
-						   word * 32 + top % SGPU_CUDA_WARP);
-				if (top == node) {
-					v.size[at + i * plane] = 0;
-				}
-			}
-		}
-		__syncthreads();
-	}
-}
-
-/* ---- over the faces of tiles ---- */
 /* Joins the runs of this word that touch those `back` voxels before; the first voxel of each
  * overlap does. */
 static __device__ __forceinline__ void join_before(const struct volume &v, const struct word &w,
@@ -227,34 +139,33 @@ static __device__ __forceinline__ void join_before(const struct volume &v, const
 	__syncwarp();
 }
 
-/* The first rows of tiles with the row before, along y, */
+/* Rows with the row before, along y, */
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_rows(struct volume v)
 {
-	uint64_t faces = (v.height - 1) / TILE;
+	uint64_t faces = v.height - 1;
 
 	for (uint64_t item = first_item(); item < v.planes * faces * v.words; item += item_step()) {
 		uint64_t word, face,
 			z = sgpu_cuda_split(sgpu_cuda_split(item, v.words, &word), faces, &face);
 
-		join_before(v, word_at(v, (z * v.height + (face + 1) * TILE) * v.words + word),
-			    v.width);
+		join_before(v, word_at(v, (z * v.height + face + 1) * v.words + word), v.width);
 	}
 }
 
-/* their first planes with the plane before, */
+/* planes with the plane before, */
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_planes(struct volume v)
 {
-	uint64_t faces = (v.planes - 1) / TILE;
+	uint64_t faces = v.planes - 1;
 
 	for (uint64_t item = first_item(); item < faces * v.height * v.words; item += item_step()) {
 		uint64_t rest, face = sgpu_cuda_split(item, v.height * v.words, &rest);
 
-		join_before(v, word_at(v, (face + 1) * TILE * v.height * v.words + rest),
+		join_before(v, word_at(v, (face + 1) * v.height * v.words + rest),
 			    v.height * v.width);
 	}
 }
 
-/* and their first voxels with the voxel before. */
+/* and the first voxels of words with the voxel before. */
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) join_columns(struct volume v)
 {
 	uint64_t faces = v.words - 1, step = (uint64_t)gridDim.x * blockDim.x;
@@ -380,15 +291,14 @@ int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch
 			    (uint32_t *)scratch + count,
 			    (unsigned long long *)launch->counters };
 	uint64_t rows = shape[0] * shape[1], items = rows * v.words;
-	uint64_t deep = (shape[0] + TILE - 1) / TILE, across = (shape[1] + TILE - 1) / TILE;
 	unsigned warps = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP;
 	const struct {
 		void (*kernel)(struct volume);
 		uint64_t items, per_block;
 	} steps[] = {
-		{ join_tiles, deep * across * v.words, 1 },
-		{ join_rows, (shape[1] - 1) / TILE * shape[0] * v.words, warps },
-		{ join_planes, (shape[0] - 1) / TILE * shape[1] * v.words, warps },
+		{ make_runs, items, warps },
+		{ join_rows, (shape[1] - 1) * shape[0] * v.words, warps },
+		{ join_planes, (shape[0] - 1) * shape[1] * v.words, warps },
 		{ join_columns, rows * (v.words - 1), SGPU_CUDA_BLOCK },
 		{ measure_sets, items, warps * CHUNK },
 		{ find_largest, count, SGPU_CUDA_BLOCK * 4 },
@@ -398,7 +308,7 @@ int sgpu_cuda_keep_largest(uint8_t *mask, const uint64_t shape[3], void *scratch
 
 	for (size_t i = 0; !result && i < SGPU_ARRAY_LENGTH(steps); i++) {
 		if (steps[i].items == 0) {
-			continue; /* one tile along this axis */
+			continue; /* one row, plane or word along this axis */
 		}
 		result = sgpu_cuda_start(launch, "morphology3d", steps[i].kernel,
 					 dim3(sgpu_cuda_grid(steps[i].items, steps[i].per_block)),

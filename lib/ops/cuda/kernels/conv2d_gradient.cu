@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * conv2d_gradient: two matrix products of which one factor is never stored. Products are added in
- * the order that cpu/conv2d_gradient.c has, with two roundings, and what is not there is multiplied
+ * the order that cpu/conv2d.c has, with two roundings, and what is not there is multiplied
  * as 0: the same bytes.
  */
 #include "ops/cpu/conv2d.h"

@@ -12,8 +12,7 @@ enum {
 	COPIED_WORDS = 8192,	  /* words of shared memory that copies may fill */
 	SMALL_BLOCK_BINS = 12288, /* fit the shared memory of any device, in several blocks */
 	WIDE_BLOCK = 1024,	  /* threads of a block that has a multiprocessor to itself */
-	VALUES_U8 = 256,
-	BLOCKS_EACH = 6, /* a multiprocessor */
+	BLOCKS_EACH = 6,	  /* a multiprocessor */
 };
 
 struct bins {
@@ -132,27 +131,6 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 	}
 }
 
-/* Bytes: counts of all values, then the bin of each. */
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	count_u8(const uint8_t *in, uint64_t count, struct bins bins, int32_t *out)
-{
-	__shared__ unsigned table[VALUES_U8 * SGPU_CUDA_WARP];
-	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
-
-	clear(table, VALUES_U8 * SGPU_CUDA_WARP);
-	for_each(in, count,
-		 [&](uint8_t value) { atomicAdd(table + value * SGPU_CUDA_WARP + lane, 1); });
-	__syncthreads();
-	for (unsigned value = threadIdx.x; value < VALUES_U8; value += blockDim.x) {
-		unsigned sum = slot_sum(table, value, SGPU_CUDA_WARP);
-		int bin = locate(bins, (double)value);
-
-		if (sum && bin >= 0) {
-			atomicAdd(out + bin, (int32_t)sum);
-		}
-	}
-}
-
 /* Shared memory that a block may have here. */
 static size_t shared_most()
 {
@@ -189,19 +167,6 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t
 	return sgpu_cuda_start(launch, "histogram", count_any<T>, dim3((unsigned)blocks),
 			       dim3(block), words * copies * sizeof(unsigned), in, count, bins,
 			       copies, out);
-}
-
-template <>
-int start<uint8_t>(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t count,
-		   struct bins bins)
-{
-	uint64_t most = (uint64_t)sgpu_cuda_multiprocessors() * BLOCKS_EACH;
-	uint64_t blocks = count / (SGPU_CUDA_BLOCK * 64) + 1;
-
-	blocks = blocks < most ? blocks : most;
-	return sgpu_cuda_start(launch, "histogram", count_u8, dim3((unsigned)blocks),
-			       dim3(SGPU_CUDA_BLOCK), 0, (const uint8_t *)call->data[INPUT], count,
-			       bins, (int32_t *)call->data[OUTPUT]);
 }
 
 extern "C" int sgpu_histogram_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
