@@ -398,9 +398,6 @@ SGPU_MUST_CHECK int sgpu_device_agree(struct sgpu_device *device,
 SGPU_MUST_CHECK int sgpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer,
 				      uint64_t size, sgpu_devptr *memory, struct sgpu_error *error);
 void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr *memory);
-/* Copies within the memory that the stream's device reaches. */
-SGPU_MUST_CHECK int sgpu_shared_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from,
-				     uint64_t size, struct sgpu_task *task);
 /* As sgpu_stream_wait, for an event of another device; but whoever waits for the later work has to
  * wait for the event, too, before they look at the tasks in front of it. Errors: SGPU_EUNAVAILABLE
  * as above. */
@@ -414,9 +411,7 @@ struct sgpu_peer;
 enum sgpu_peer_path {
 	SGPU_PEER_AUTO,	  /* stored where that is possible, else through the host */
 	SGPU_PEER_STORED, /* the sealing kernel writes it into memory of the second device */
-	SGPU_PEER_COPIED, /* it is sealed into memory of the first, and a copy engine moves it to
-			     the second */
-	SGPU_PEER_HOST,	  /* and moved through the host's memory */
+	SGPU_PEER_HOST,	  /* it is sealed into memory of the first, and moved through the host's */
 };
 
 /* 0 and NULL: what is best. */

@@ -109,8 +109,6 @@ struct sgpu_device_peer_calls {
 	int (*alloc)(struct sgpu_device *device, struct sgpu_device *peer, uint64_t size,
 		     sgpu_devptr *memory, struct sgpu_error *error);
 	void (*free)(struct sgpu_device *device, struct sgpu_device *peer, sgpu_devptr memory);
-	int (*copy)(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
-		    struct sgpu_task *task);
 	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
 };
 

@@ -5,13 +5,10 @@
  * table of calls, so only the entries that need no device stand in this one.
  */
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/version.h>
@@ -68,24 +65,16 @@ static int not_there(const char *path, struct sgpu_error *error)
 /* Of an installation that was broken off. What else is wrong with the file, the loader says. */
 static bool is_cut_short(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	struct stat status = { 0 };
-	bool cut = false;
-	void *image;
+	const void *image;
 	size_t size;
+	bool cut;
 
-	if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0) {
-		size = (size_t)status.st_size;
-		image = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
-		if (image != MAP_FAILED) {
-			cut = sgpu_elf_is_shared(image, size) && sgpu_elf_is_native(image) &&
-			      !sgpu_elf_is_whole(image, size);
-			munmap(image, size);
-		}
+	if (sgpu_code_file_map(path, &image, &size, NULL) < 0) {
+		return false;
 	}
-	if (fd >= 0) {
-		close(fd);
-	}
+	cut = sgpu_elf_is_shared(image, size) && sgpu_elf_is_native(image) &&
+	      !sgpu_elf_is_whole(image, size);
+	sgpu_code_file_unmap(image, size);
 	return cut;
 }
 

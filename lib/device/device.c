@@ -388,13 +388,6 @@ void sgpu_shared_free(struct sgpu_device *device, struct sgpu_device *peer, sgpu
 	}
 }
 
-int sgpu_shared_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
-		     struct sgpu_task *task)
-{
-	return BACKEND(stream)->peer ? BACKEND(stream)->peer->copy(stream, to, from, size, task)
-				     : SGPU_EUNAVAILABLE;
-}
-
 int sgpu_stream_wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	const struct sgpu_device_peer_calls *calls = peer_calls(stream, event);

@@ -9,6 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <sgpu/device.h>
+
 /* Whether it begins as an ELF shared object does. */
 bool sgpu_elf_is_shared(const void *image, size_t size);
 /* Of what is one. Whether it is of the program's own kind: the loader says of any other that there
@@ -27,5 +29,15 @@ struct sgpu_elf_section {
  * there is none of that name. */
 bool sgpu_elf_find_section(const void *image, size_t size, const char *name,
 			   struct sgpu_elf_section *section);
+
+/* ---- the digest of device code in a file, and of what is loaded ---- */
+#define SGPU_CODE_SECTION ".nv_fatbin"
+
+/* Fills in *code for these bytes. */
+void sgpu_device_code_digest(const void *bytes, uint64_t size, struct sgpu_device_code *code);
+/* The bytes of a file, to be unmapped. */
+SGPU_MUST_CHECK int sgpu_code_file_map(const char *path, const void **image, size_t *size,
+				       struct sgpu_error *error);
+void sgpu_code_file_unmap(const void *image, size_t size);
 
 #endif

@@ -89,7 +89,7 @@ static int make_slot(struct sgpu_peer *peer, struct slot *slot, struct sgpu_erro
 			 : sgpu_shared_alloc(peer->to, peer->from, peer->slot_size, &slot->arriving,
 					     error);
 
-	if (rc == SGPU_OK && path != SGPU_PEER_STORED) {
+	if (rc == SGPU_OK && path == SGPU_PEER_HOST) {
 		rc = sgpu_device_alloc(peer->from, peer->slot_size, &slot->leaving, error);
 	}
 	if (rc == SGPU_OK && path == SGPU_PEER_HOST) {
@@ -246,10 +246,6 @@ static int enqueue_seal(struct sgpu_peer *peer, struct slot *slot, const struct 
 	int rc = sgpu_device_seal_chunks(stream, peer->seal_key, peer->next, run->last,
 					 from + run->at, run->size, out, &slot->tasks[STEP_SEAL]);
 
-	if (rc == SGPU_OK && path == SGPU_PEER_COPIED) {
-		rc = sgpu_shared_copy(stream, slot->arriving, slot->leaving, run->sealed_size,
-				      &slot->tasks[STEP_LEAVE]);
-	}
 	if (rc == SGPU_OK && path == SGPU_PEER_HOST) {
 		rc = sgpu_copy_out(stream, slot->host, slot->leaving, run->sealed_size,
 				   &slot->tasks[STEP_LEAVE]);

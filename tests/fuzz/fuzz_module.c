@@ -15,7 +15,6 @@
 
 #include <sgpu/device.h>
 
-#include "device/code_file.h"
 #include "device/elf.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

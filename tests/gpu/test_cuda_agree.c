@@ -9,7 +9,6 @@
 
 #include <crypto/internal.h>
 #include <device/cuda/kernels.h>
-#include <device/cuda/agree.h>
 #include <sgpu/entropy.h>
 
 #include "bus_recorder.h"

@@ -15,7 +15,7 @@
 enum { C = SGPU_CHUNK, RUN = 4 * C, LARGEST = 50 * RUN + 77, SEEN = 4096 };
 static const uint64_t sizes[] = { 0,   1,	C - 1,	 C,	      C + 1,	    RUN - 1,
 				  RUN, RUN + 1, 9 * RUN, 9 * RUN + C, 40 * RUN - 5, LARGEST };
-static const enum sgpu_peer_path paths[] = { SGPU_PEER_STORED, SGPU_PEER_COPIED, SGPU_PEER_HOST };
+static const enum sgpu_peer_path paths[] = { SGPU_PEER_STORED, SGPU_PEER_HOST };
 
 struct fixture {
 	struct sgpu_device *from, *to;

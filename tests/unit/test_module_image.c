@@ -7,10 +7,11 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <device/cpu/module_image.h>
+#include <device/cpu/cpu.h>
 #include <device/cpu/module_message.h>
 #include <device/cpu/module_wire.h>
 #include <device/elf.h>
@@ -20,7 +21,9 @@
 /* Under vm.memfd_noexec=2 there is none, which tests/bats/module-confinement.bats tries. */
 static bool memory_file(int *fd, struct sgpu_error *error)
 {
-	return sgpu_module_host_file(fd, error) == SGPU_OK;
+	return sgpu_cpu_code_file(SGPU_HOST_PROGRAM, "a test", sgpu_module_host_image,
+				  (size_t)(sgpu_module_host_image_end - sgpu_module_host_image),
+				  S_IXUSR, fd, error) == SGPU_OK;
 }
 
 UNIT_TEST(the_memory_file_is_the_program_and_cannot_be_changed)

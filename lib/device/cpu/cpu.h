@@ -78,7 +78,19 @@ void sgpu_cpu_pages_clear(struct sgpu_device *device, sgpu_devptr memory, uint64
 void sgpu_cpu_pages_close(struct sgpu_device *device);
 extern const struct sgpu_device_page_calls sgpu_cpu_page_calls;
 
+/* ---- module_image.c: the program that modules run in (tools/module-host), an ELF file without
+ * what debuggers read, which the library carries and starts: no file is ---- */
+extern const unsigned char sgpu_module_host_image[] __attribute__((visibility("hidden"))),
+	sgpu_module_host_image_end[] __attribute__((visibility("hidden")));
+
 /* ---- module_host.c: the process that modules run in ---- */
+/* A memory file with code in it, which nobody can change; the caller closes it. Errors:
+ * SGPU_EUNAVAILABLE: memory files may not be executed here; SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_cpu_code_file(const char *name, const char *what, const void *bytes,
+				       size_t size, mode_t mode, int *fd, struct sgpu_error *error);
+/* Starts the program with a duplicate of `control` as SGPU_HOST_CONTROL, nothing to read, nowhere
+ * to print, and no environment. Errors: SGPU_EUNAVAILABLE, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error);
 struct sgpu_host_answer;
 struct sgpu_cpu_host {
 	pthread_mutex_t lock; /* one request at a time */

@@ -1,23 +1,220 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The process that modules run in, as the device sees it: it has a socket to this one and nothing
- * else.
+ * else. It is started from a sealed memory file, by its descriptor. No path is looked up, so that
+ * nobody who can replace a file, or /proc, has another program run in its place.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <sgpu/io.h>
+
 #include <device/cpu/cpu.h>
-#include <device/cpu/module_image.h>
 #include <device/cpu/module_message.h>
 #include <device/cpu/module_wire.h>
 
+/* Of kernels from 6.3 on, where memory files may else not be executable. */
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x0010U
+#endif
+
+/* What the child has, all of it above the descriptors that it is to take. */
+struct start {
+	int image, control, nothing;
+	int report; /* to here: why it could not be started */
+};
+
+static int not_executable(struct sgpu_error *error)
+{
+	sgpu_fail(error, SGPU_EUNAVAILABLE,
+		  "modules cannot be run: memory files may not be executed here");
+	return sgpu_hint(error, "the setting 'vm.memfd_noexec' of the kernel, which has to be 0 or "
+				"1, or a security policy "
+				"forbids it");
+}
+
+int sgpu_cpu_code_file(const char *name, const char *what, const void *bytes, size_t size,
+		       mode_t mode, int *fd, struct sgpu_error *error)
+{
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int code;
+
+	*fd = memfd_create(name, flags | MFD_EXEC);
+	if (*fd < 0 && errno == EINVAL) {
+		*fd = memfd_create(name, flags);
+	}
+	if (*fd < 0) {
+		return errno == EACCES
+			       ? not_executable(error)
+			       : sgpu_fail_errno(error, "cannot make a memory file for %s", what);
+	}
+	code = sgpu_write(*fd, "memory file", bytes, size, error);
+	if (code == SGPU_OK && fchmod(*fd, mode) != 0) {
+		code = sgpu_fail_errno(error, "cannot set the mode of the memory file of %s", what);
+	}
+	if (code == SGPU_OK &&
+	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) !=
+		    0) {
+		code = sgpu_fail_errno(error, "cannot seal the memory file of %s", what);
+	}
+	if (code != SGPU_OK) {
+		close(*fd);
+		*fd = -1;
+	}
+	return code;
+}
+
+/* In the child, which has the memory of this process until it runs the program, and stops it
+ * meanwhile. A session of its own: what a terminal sends is for the runner, which ends the host
+ * when it ends. */
+static _Noreturn void become_host(const struct start *start)
+{
+	static char name[] = SGPU_HOST_PROGRAM;
+	char *const words[] = { name, NULL }, *const environment[] = { NULL };
+	const struct sigaction usual = { .sa_handler = SIG_DFL };
+	sigset_t none;
+	int code;
+
+	for (int number = 1; number < NSIG; number++) {
+		(void)sigaction(number, &usual, NULL);
+	}
+	setsid();
+	if (dup2(start->nothing, STDIN_FILENO) >= 0 && dup2(start->nothing, STDOUT_FILENO) >= 0 &&
+	    dup2(start->nothing, STDERR_FILENO) >= 0 &&
+	    dup2(start->control, SGPU_HOST_CONTROL) >= 0) {
+		sigemptyset(&none);
+		sigprocmask(SIG_SETMASK, &none, NULL);
+		syscall(SYS_execveat, start->image, "", words, environment, AT_EMPTY_PATH);
+	}
+	code = errno;
+	(void)!write(start->report, &code, sizeof(code));
+	_exit(1);
+}
+
+/* vfork(): fork() would copy the tables of all memory. Why the child ended, or 0; a sanitizer may
+ * fork in its place, so it says that over a pipe. */
+static __attribute__((noinline)) pid_t make_child(const struct start *start)
+{
+	pid_t child = vfork();
+
+	if (child == 0) {
+		become_host(start);
+	}
+	return child;
+}
+
+static int run(struct start *start, pid_t *pid, struct sgpu_error *error)
+{
+	sigset_t all, before;
+	int ends[2], code = 0;
+
+	if (pipe2(ends, O_CLOEXEC) != 0) {
+		return sgpu_fail_errno(error, "cannot make a pipe for modules");
+	}
+	start->report = fcntl(ends[1], F_DUPFD_CLOEXEC, SGPU_HOST_CONTROL + 1);
+	close(ends[1]);
+	/* No handler of this process runs in the child. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	*pid = start->report < 0 ? -1 : make_child(start);
+	code = *pid < 0 ? errno : 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (start->report >= 0) {
+		close(start->report);
+	}
+	while (*pid > 0 && read(ends[0], &code, sizeof(code)) < 0 && errno == EINTR) {
+	}
+	close(ends[0]);
+	while (*pid > 0 && code != 0 && waitpid(*pid, NULL, 0) < 0 && errno == EINTR) {
+	}
+	if (code == EACCES || code == EPERM) {
+		return not_executable(error);
+	}
+	errno = code;
+	return code == 0 ? SGPU_OK
+			 : sgpu_fail_errno(error, "cannot start the process that modules run in");
+}
+
+/* Of the machine's, not of whoever has laid a file there to read what modules print. */
+static int open_nothing(void)
+{
+	int fd = open("/dev/null", O_RDWR | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	struct stat status;
+
+	if (fd >= 0 && (fstat(fd, &status) != 0 || !S_ISCHR(status.st_mode) ||
+			status.st_rdev != makedev(1, 3))) {
+		close(fd);
+		errno = ENODEV;
+		return -1;
+	}
+	return fd;
+}
+
+/* `fd`, or another for it, out of the way of those that the child takes. Closes `fd` in any case.
+ */
+static int above(int fd)
+{
+	int other = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, SGPU_HOST_CONTROL + 1);
+	int kept = errno;
+
+	if (fd >= 0) {
+		close(fd);
+	}
+	errno = kept;
+	return other;
+}
+
+static void forget(int fd)
+{
+	if (fd >= 0) {
+		close(fd);
+	}
+}
+
+int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error)
+{
+	struct start start = { .image = -1, .control = -1, .nothing = -1 };
+	/* Of a program that one may not read, one may not look into the process either: from its
+	 * first moment on. */
+	int code = sgpu_cpu_code_file(SGPU_HOST_PROGRAM, "the process that modules run in",
+				      sgpu_module_host_image,
+				      (size_t)(sgpu_module_host_image_end - sgpu_module_host_image),
+				      S_IXUSR, &start.image, error);
+
+	if (code == SGPU_OK) {
+		start.image = above(start.image);
+		start.nothing = start.image < 0 ? -1 : above(open_nothing());
+		start.control = start.nothing < 0
+					? -1
+					: fcntl(control, F_DUPFD_CLOEXEC, SGPU_HOST_CONTROL + 1);
+		code = start.control >= 0
+			       ? run(&start, pid, error)
+			       : sgpu_fail_errno(
+					 error,
+					 start.image >= 0 && start.nothing < 0
+						 ? "cannot open '/dev/null' for modules"
+						 : "cannot start the process that modules run in");
+	}
+	forget(start.image);
+	forget(start.nothing);
+	forget(start.control);
+	return code;
+}
+
+/* ---- its life ---- */
 enum { HELLO_MS = 20000 };
 
-static void end(struct sgpu_cpu_host *host)
+static void end_host(struct sgpu_cpu_host *host)
 {
 	int status;
 
@@ -27,7 +224,7 @@ static void end(struct sgpu_cpu_host *host)
 	}
 }
 
-static int start(struct sgpu_cpu_host *host, struct sgpu_error *error)
+static int start_host(struct sgpu_cpu_host *host, struct sgpu_error *error)
 {
 	struct sgpu_host_answer hello = { 0 };
 	int ends[2], code;
@@ -46,7 +243,7 @@ static int start(struct sgpu_cpu_host *host, struct sgpu_error *error)
 	    !sgpu_host_receive(ends[0], &hello, sizeof(hello), NULL) ||
 	    hello.kind != SGPU_HOST_HELLO) {
 		kill(host->pid, SIGKILL);
-		end(host);
+		end_host(host);
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "the process that modules run in does not start as it should");
 	}
@@ -61,7 +258,7 @@ int sgpu_cpu_host_start(struct sgpu_device *device, struct sgpu_error *error)
 
 	pthread_mutex_lock(&host->lock);
 	if (host->control < 0) {
-		code = start(host, error);
+		code = start_host(host, error);
 	}
 	pthread_mutex_unlock(&host->lock);
 	return code;
@@ -70,7 +267,7 @@ int sgpu_cpu_host_start(struct sgpu_device *device, struct sgpu_error *error)
 void sgpu_cpu_host_stop(struct sgpu_device *device)
 {
 	if (device->host.control >= 0) {
-		end(&device->host);
+		end_host(&device->host);
 	}
 }
 

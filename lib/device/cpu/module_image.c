@@ -3,7 +3,7 @@
  * The program that modules run in, as bytes of the library: what has a digest of the library has
  * one of it. make links it before this file is compiled.
  */
-#include <device/cpu/module_image.h>
+#include <device/cpu/cpu.h>
 
 __asm__(".pushsection .rodata\n"
 	".balign 16\n"

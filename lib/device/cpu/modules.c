@@ -4,16 +4,14 @@
  * their own (module_wire.h). A launch copies what its function reads into memory that both share,
  * and what the function writes out of it.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <sgpu/io.h>
 #include <sgpu/secret.h>
 
 #include <base/base.h>
@@ -24,11 +22,6 @@
 
 /* How long a launch waits between looks at whether it was told to stop. */
 enum { LOOK_MS = 50 };
-
-/* Of kernels from 6.3 on, where memory files may else not be executable. */
-#ifndef MFD_EXEC
-#define MFD_EXEC 0x0010U
-#endif
 
 struct sgpu_device_module {
 	struct sgpu_device_object object;
@@ -128,32 +121,6 @@ static int load_in_process(struct sgpu_device_module *module, struct sgpu_error 
 	return code;
 }
 
-/* ---- loading ---- */
-static int memory_file(unsigned more)
-{
-	return memfd_create("sgpu-module", MFD_CLOEXEC | MFD_ALLOW_SEALING | more);
-}
-
-static int write_image(const void *image, size_t size, int *fd, struct sgpu_error *error)
-{
-	int code;
-
-	*fd = memory_file(MFD_EXEC);
-	if (*fd < 0 && errno == EINVAL) {
-		*fd = memory_file(0);
-	}
-	if (*fd < 0) {
-		return sgpu_fail_errno(error, "cannot make a memory file for a module");
-	}
-	code = sgpu_write(*fd, "memory file", image, size, error);
-	if (code == SGPU_OK &&
-	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) !=
-		    0) {
-		code = sgpu_fail_errno(error, "cannot seal the memory file of a module");
-	}
-	return code;
-}
-
 static int check_image(const void *image, size_t size, struct sgpu_error *error)
 {
 	if (!sgpu_elf_is_shared(image, size)) {
@@ -217,7 +184,8 @@ static int module_load(struct sgpu_device *device, const void *image, size_t siz
 	new->size = size;
 	new->channel = new->report = new->image = -1;
 	pthread_mutex_init(&new->lock, NULL);
-	code = write_image(image, size, &new->image, error);
+	code = sgpu_cpu_code_file("sgpu-module", "a module", image, size, S_IRUSR | S_IXUSR,
+				  &new->image, error);
 	if (code == SGPU_OK) {
 		code = load_in_process(new, error);
 	}

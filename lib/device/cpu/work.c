@@ -210,20 +210,9 @@ static void host_free(struct sgpu_device *device, void *memory, uint64_t size)
 	free(memory);
 }
 
-/* ---- two devices ---- */
-static int copy_between(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
-			struct sgpu_task *task)
-{
-	int code = sgpu_cpu_check_range(stream, to, size, task);
-
-	code = code < 0 ? code : sgpu_cpu_check_range(stream, from, size, task);
-	return code < 0 ? code : enqueue_move(stream, pointer(to), pointer(from), size, task);
-}
-
 const struct sgpu_device_peer_calls sgpu_cpu_peer_calls = {
 	.alloc = sgpu_cpu_shared_alloc,
 	.free = sgpu_cpu_shared_free,
-	.copy = copy_between,
 	.wait = sgpu_cpu_peer_wait,
 };
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <sgpu/version.h>
 
@@ -14,6 +15,98 @@
 #include <device/cuda/kernels.h>
 #include <ops/cuda/ops_cuda.h>
 
+/* ---- which GPU a selector means: indexes and UUIDs are those of the devices that the driver
+ * shows, and CUDA_VISIBLE_DEVICES has been heeded by then ---- */
+static int read_uuid(int ordinal, char *text, size_t size, struct sgpu_error *error)
+{
+	CUdevice handle;
+	CUuuid uuid;
+	char hex[33];
+	CUresult result = sgpu_cu.cuDeviceGet(&handle, ordinal);
+
+	if (result == CUDA_SUCCESS) {
+		result = sgpu_cu.cuDeviceGetUuid(&uuid, handle);
+	}
+	if (result != CUDA_SUCCESS) {
+		return sgpu_cuda_fail(error, result, "cannot read a GPU's UUID");
+	}
+	sgpu_hex_encode(&uuid, sizeof(uuid.bytes), hex);
+	snprintf(text, size, "GPU-%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16,
+		 hex + 20);
+	return SGPU_OK;
+}
+
+/* A step of a job that runs several tasks on a node, all of which see all its GPUs, spreads them
+ * over these. */
+static int by_task(void)
+{
+	const char *local = getenv("SLURM_LOCALID");
+	uint64_t rank;
+
+	if (!local ||
+	    sgpu_parse_u64(local, "SLURM_LOCALID", 0, INT32_MAX, &rank, NULL) != SGPU_OK) {
+		return 0;
+	}
+	return (int)(rank % (uint64_t)sgpu_cu.count);
+}
+
+static int by_index(const char *selector, const char *word, int *ordinal, struct sgpu_error *error)
+{
+	uint64_t index;
+
+	if (sgpu_parse_u64(word, "the device", 0, UINT64_MAX, &index, NULL) != SGPU_OK ||
+	    index >= (uint64_t)sgpu_cu.count) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE, "no device '%s': there %s %d", selector,
+			  sgpu_cu.count == 1 ? "is" : "are", sgpu_cu.count);
+		return sgpu_hint(
+			error,
+			"indexes start at 0 and count the GPUs that CUDA_VISIBLE_DEVICES leaves");
+	}
+	*ordinal = (int)index;
+	return SGPU_OK;
+}
+
+static int by_uuid(const char *selector, const char *word, int *ordinal, struct sgpu_error *error)
+{
+	char uuid[64];
+	int i, code, found = 0;
+
+	for (i = 0; i < sgpu_cu.count; i++) {
+		code = read_uuid(i, uuid, sizeof(uuid), error);
+		if (code < 0) {
+			return code;
+		}
+		if (strncasecmp(uuid, word, strlen(word)) == 0) {
+			*ordinal = i;
+			found++;
+		}
+	}
+	if (found == 1) {
+		return SGPU_OK;
+	}
+	if (found > 1) {
+		return sgpu_fail(error, SGPU_EUSAGE, "'%s' fits %d GPUs: give more of the UUID",
+				 selector, found);
+	}
+	sgpu_fail(error, SGPU_EUNAVAILABLE, "no device '%s': no visible GPU has such a UUID",
+		  selector);
+	return sgpu_hint(error, "nvidia-smi -L lists them; CUDA_VISIBLE_DEVICES may hide some");
+}
+
+static int select_gpu(const char *selector, int *ordinal, struct sgpu_error *error)
+{
+	const char *word = strchr(selector, ':');
+
+	if (!word) {
+		*ordinal = by_task();
+		return SGPU_OK;
+	}
+	word++;
+	return strncasecmp(word, "GPU-", 4) == 0 ? by_uuid(selector, word, ordinal, error)
+						 : by_index(selector, word, ordinal, error);
+}
+
+/* ---- opening and closing ---- */
 /* All devices of this process that are open: a context that is reset ends for all that use it. */
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sgpu_device *all_open;
@@ -87,7 +180,7 @@ static int look(struct sgpu_device *device, struct sgpu_error *error)
 				 "the GPU '%s' has no memory pools, which sgpu needs",
 				 device->name);
 	}
-	return sgpu_cuda_uuid(device->ordinal, device->uuid, sizeof(device->uuid), error);
+	return read_uuid(device->ordinal, device->uuid, sizeof(device->uuid), error);
 }
 
 static bool in_confidential_mode(const struct sgpu_device *device)
@@ -239,13 +332,13 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 		       struct sgpu_device **device, struct sgpu_error *error)
 {
 	struct sgpu_device *new;
-	int ordinal, code = sgpu_cuda_driver_load(error);
+	int ordinal = 0, code = sgpu_cuda_driver_load(error);
 
 	if (code == SGPU_OK) {
 		code = sgpu_cuda_process_sound(error);
 	}
 	if (code == SGPU_OK) {
-		code = sgpu_cuda_select(selector, &ordinal, error);
+		code = select_gpu(selector, &ordinal, error);
 	}
 	if (code < 0) {
 		return code;
@@ -314,6 +407,63 @@ static void cancel_all(struct sgpu_device *device, bool cancel)
 	}
 }
 
+/* ---- what it rests on, found or missing, for people ---- */
+static void driver(struct sgpu_device_part *part)
+{
+	struct sgpu_error error = { 0 };
+	char version[64];
+
+	snprintf(part->name, sizeof(part->name), "driver");
+	part->found = sgpu_cuda_driver_load(&error) == SGPU_OK;
+	if (part->found) {
+		sgpu_cuda_driver_version(version, sizeof(version));
+		snprintf(part->text, sizeof(part->text),
+			 "libcuda.so.1%s%s, serves CUDA %d.%d, shows %d GPU%s",
+			 version[0] ? ", driver " : "", version, sgpu_cu.version / 1000,
+			 sgpu_cu.version % 1000 / 10, sgpu_cu.count, sgpu_cu.count == 1 ? "" : "s");
+		return;
+	}
+	snprintf(part->text, sizeof(part->text), "%.*s", (int)sizeof(part->text) - 1, error.text);
+	snprintf(part->hint, sizeof(part->hint), "%s", error.hint);
+}
+
+static void management(struct sgpu_device_part *part)
+{
+	snprintf(part->name, sizeof(part->name), "NVML");
+	part->found = sgpu_cuda_nvml_found();
+	if (part->found) {
+		snprintf(part->text, sizeof(part->text), "libnvidia-ml.so.1");
+		return;
+	}
+	snprintf(part->text, sizeof(part->text),
+		 "libnvidia-ml.so.1 cannot be used: whether a GPU is in confidential "
+		 "computing mode is not known");
+	snprintf(part->hint, sizeof(part->hint),
+		 "it comes with the NVIDIA driver (Debian: libnvidia-ml1)");
+}
+
+static void products(struct sgpu_device_part *part)
+{
+	char text[512] = "";
+
+	snprintf(part->name, sizeof(part->name), "cuBLAS");
+	part->found = sgpu_cuda_cublas_status(text, sizeof(text));
+	snprintf(part->text, sizeof(part->text), "%.*s", (int)sizeof(part->text) - 1, text);
+	if (!part->found) {
+		snprintf(part->hint, sizeof(part->hint),
+			 "products of matrices are computed without it, more slowly");
+	}
+}
+
+static int list_parts(struct sgpu_device_part *parts)
+{
+	memset(parts, 0, 3 * sizeof(*parts));
+	driver(&parts[0]);
+	management(&parts[1]);
+	products(&parts[2]);
+	return 3;
+}
+
 const struct sgpu_device_backend sgpu_cuda_backend = {
 	.name = "cuda",
 	.probe = sgpu_cuda_driver_load,
@@ -324,7 +474,7 @@ const struct sgpu_device_backend sgpu_cuda_backend = {
 	.poll = sgpu_cuda_poll,
 	.cancel = cancel_all,
 	.op = sgpu_cuda_op,
-	.parts = sgpu_cuda_parts,
+	.parts = list_parts,
 	.code = sgpu_cuda_code,
 	.evidence = sgpu_cuda_evidence,
 	.memory = &sgpu_cuda_memory_calls,

@@ -8,7 +8,6 @@
 #include <link.h>
 #include <string.h>
 
-#include <device/code_file.h>
 #include <device/cuda/gpu.h>
 #include <device/elf.h>
 

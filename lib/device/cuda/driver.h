@@ -24,7 +24,7 @@
 	F(cuMemAllocFromPoolAsync) F(cuMemFreeAsync) \
 	F(cuMemAlloc) F(cuMemFree) F(cuMemHostAlloc) F(cuMemFreeHost) F(cuMemHostGetDevicePointer) \
 	F(cuMemHostRegister) F(cuMemHostUnregister) \
-	F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemcpyAsync) F(cuMemsetD8Async) \
+	F(cuMemcpyHtoDAsync) F(cuMemcpyDtoHAsync) F(cuMemsetD8Async) \
 	F(cuStreamCreate) F(cuStreamDestroy) F(cuStreamWaitEvent) F(cuStreamWriteValue32) \
 	F(cuStreamSynchronize) F(cuStreamQuery) \
 	F(cuStreamBeginCapture) F(cuStreamEndCapture) F(cuGraphInstantiateWithFlags) F(cuGraphLaunch) F(cuGraphDestroy) \

@@ -304,7 +304,7 @@ void sgpu_cuda_key_was_used(struct sgpu_device_key *key);
 CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *key,
 			   CUdeviceptr *state);
 
-/* ---- agree.c, kat.c ---- */
+/* ---- agree.c ---- */
 struct sgpu_cuda_delivery;
 /* On the first call the known answer and the agreement, later what came of them. The device was
  * entered. */
@@ -318,8 +318,6 @@ SGPU_MUST_CHECK int sgpu_cuda_seal_key(struct sgpu_device *device,
 				       struct sgpu_cuda_delivery *delivery);
 void sgpu_cuda_trust_close(struct sgpu_device *device);
 /* With a key that is sealed under the session key, or one that crosses the bus. */
-SGPU_MUST_CHECK int sgpu_cuda_known_answer(struct sgpu_device *device, bool sealed,
-					   struct sgpu_error *error);
 
 /* ---- the device ---- */
 struct sgpu_device {
@@ -375,12 +373,9 @@ struct sgpu_device {
 
 /* ---- select.c ---- */
 /* The index that a selector means. */
-SGPU_MUST_CHECK int sgpu_cuda_select(const char *selector, int *ordinal, struct sgpu_error *error);
 /* "GPU-5d0c...": 41 bytes with the end. */
-SGPU_MUST_CHECK int sgpu_cuda_uuid(int ordinal, char *text, size_t size, struct sgpu_error *error);
 
 /* ---- backend.c ---- */
-int sgpu_cuda_parts(struct sgpu_device_part *parts);
 
 /* ---- fault.c ---- */
 /* Makes the device's context the thread's; fails when the device is faulted. */
@@ -412,7 +407,7 @@ void sgpu_cuda_unmark(struct sgpu_device *device, struct sgpu_cuda_record *recor
 bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record *record,
 		       uint64_t from, uint64_t *time);
 
-/* ---- stream.c, advance.c, complete.c ---- */
+/* ---- stream.c, complete.c ---- */
 extern const struct sgpu_device_stream_calls sgpu_cuda_stream_calls;
 SGPU_MUST_CHECK int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argument),
 				       void *argument);
@@ -458,10 +453,6 @@ SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn 
 				     int count, struct sgpu_task *task);
 /* Whether new kernels are to end with SGPU_ECANCELED at once. */
 bool sgpu_cuda_cancelled(const struct sgpu_device *device);
-
-/* ---- load.c ---- */
-/* Loads every kernel of the shared object, which otherwise happens when one is first used. */
-SGPU_MUST_CHECK int sgpu_cuda_load_kernels(struct sgpu_device *device, struct sgpu_error *error);
 
 /* ---- module.c ---- */
 extern const struct sgpu_device_module_calls sgpu_cuda_module_calls;

@@ -178,25 +178,6 @@ static void shared_free(struct sgpu_device *device, struct sgpu_device *peer, sg
 	}
 }
 
-/* The driver learns from the addresses on which GPU they lie. */
-static int shared_copy(struct sgpu_stream *stream, sgpu_devptr to, sgpu_devptr from, uint64_t size,
-		       struct sgpu_task *task)
-{
-	struct sgpu_cuda_record record = { .task = task };
-	CUresult result = CUDA_SUCCESS;
-	int code = sgpu_cuda_check_range(stream->device, to, size, task);
-
-	code = code == SGPU_OK ? sgpu_cuda_check_range(stream->device, from, size, task) : code;
-	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
-	if (code < 0) {
-		return code;
-	}
-	if (size > 0) {
-		result = sgpu_cu.cuMemcpyAsync(to, from, size, stream->native);
-	}
-	return sgpu_cuda_commit(stream, &record, result, "cannot copy between devices");
-}
-
 /* No record: whoever ends what this stream did would otherwise end what another device did, with
  * the context of this one current. */
 static int wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
@@ -224,6 +205,5 @@ static int wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
 const struct sgpu_device_peer_calls sgpu_cuda_peer_calls = {
 	.alloc = shared_alloc,
 	.free = shared_free,
-	.copy = shared_copy,
 	.wait = wait_peer,
 };

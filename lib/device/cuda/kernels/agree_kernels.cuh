@@ -12,7 +12,7 @@
 #ifndef SGPU_DEVICE_CUDA_KERNELS_AGREE_KERNELS_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_AGREE_KERNELS_CUH
 
-#include <device/cuda/agree.h>
+#include <device/cuda/kernels.h>
 #include <device/cuda/kernels/agree_secret.cuh>
 #include <device/cuda/kernels/entropy.cuh>
 
