@@ -42,17 +42,14 @@ static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *k
 }
 
 /* ---- chunk runs ---- */
-/* Chunks: up to INLINE_CHUNKS one worker is faster than several; a worker takes GRAIN_MIN to
- * GRAIN_MAX at once. */
-enum { INLINE_CHUNKS = 8, GRAIN_MIN = 8, GRAIN_MAX = 64 };
+/* Chunks that a worker takes at once: up to GRAIN_MIN one worker is faster than several. */
+enum { GRAIN_MIN = 8, GRAIN_MAX = 64 };
 
 struct run {
 	const struct sgpu_cpu_item *item;
 	bool open;
-	uint64_t count;		 /* chunks */
-	pthread_mutex_t lock;	 /* everything below */
-	struct sgpu_aead **idle; /* ciphers that no worker uses now */
-	unsigned idle_count;
+	uint64_t count;	      /* chunks */
+	pthread_mutex_t lock; /* everything below */
 	int code;
 	uint64_t bad_chunk;
 };
@@ -60,34 +57,6 @@ struct run {
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {
 	return a < b ? a : b;
-}
-
-static int take_aead(struct run *run, struct sgpu_aead **aead)
-{
-	int code = SGPU_OK;
-
-	pthread_mutex_lock(&run->lock);
-	if (run->idle_count > 0) {
-		*aead = run->idle[--run->idle_count];
-	} else {
-		code = sgpu_aead_copy(run->item->key->model, aead, NULL);
-	}
-	pthread_mutex_unlock(&run->lock);
-	return code;
-}
-
-/* The lowest chunk that fails is reported, in whatever order the workers find them. */
-static void give_aead(struct run *run, struct sgpu_aead *aead, int code, uint64_t bad_chunk)
-{
-	pthread_mutex_lock(&run->lock);
-	if (aead) {
-		run->idle[run->idle_count++] = aead;
-	}
-	if (code != SGPU_OK && (run->code == SGPU_OK || bad_chunk < run->bad_chunk)) {
-		run->code = code;
-		run->bad_chunk = bad_chunk;
-	}
-	pthread_mutex_unlock(&run->lock);
 }
 
 /* Chunks [begin, end) of the run. */
@@ -110,60 +79,46 @@ static int work_chunks(const struct run *run, struct sgpu_aead *aead, uint64_t b
 	return sgpu_seal_chunks(aead, &item->key->keys, item->first + begin, last, in, size, out);
 }
 
+/* The lowest chunk that fails is reported, in whatever order the workers find them. */
 static void work_grain(void *argument, uint64_t begin, uint64_t end)
 {
 	struct run *run = argument;
 	struct sgpu_aead *aead = NULL;
 	uint64_t bad_chunk = run->item->first + begin;
-	int code = take_aead(run, &aead);
+	int code = sgpu_aead_copy(run->item->key->model, &aead, NULL);
 
 	if (code == SGPU_OK) {
 		code = work_chunks(run, aead, begin, end, &bad_chunk);
 	}
-	give_aead(run, aead, code, bad_chunk);
-}
-
-static int share_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad_chunk)
-{
-	unsigned jobs = sgpu_pool_jobs(device->pool), i;
-	uint64_t grain = run->count / ((uint64_t)jobs * 4);
-	int code;
-
-	grain = grain < GRAIN_MIN ? GRAIN_MIN : min_u64(grain, GRAIN_MAX);
-	run->idle = calloc(jobs, sizeof(struct sgpu_aead *));
-	if (!run->idle || pthread_mutex_init(&run->lock, NULL) != 0) {
-		free(run->idle);
-		return SGPU_ENOMEM;
+	sgpu_aead_free(&aead);
+	pthread_mutex_lock(&run->lock);
+	if (code != SGPU_OK && (run->code == SGPU_OK || bad_chunk < run->bad_chunk)) {
+		run->code = code;
+		run->bad_chunk = bad_chunk;
 	}
-	code = sgpu_pool_for(device->pool, run->count, grain, work_grain, run);
-	if (run->code != SGPU_OK) {
-		code = run->code;
-		*bad_chunk = run->bad_chunk;
-	}
-	for (i = 0; i < run->idle_count; i++) {
-		sgpu_aead_free(&run->idle[i]);
-	}
-	free(run->idle);
-	pthread_mutex_destroy(&run->lock);
-	return code;
+	pthread_mutex_unlock(&run->lock);
 }
 
 static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad_chunk)
 {
-	struct sgpu_aead *aead = NULL;
-	int code;
+	uint64_t grain = run->count / ((uint64_t)sgpu_pool_jobs(device->pool) * 4);
+	int code = SGPU_OK;
 
 	if (sgpu_pool_cancelled(device->pool)) {
 		return SGPU_ECANCELED;
 	}
-	if (run->count > INLINE_CHUNKS && sgpu_pool_jobs(device->pool) > 1) {
-		return share_chunks(device, run, bad_chunk);
+	grain = grain < GRAIN_MIN ? GRAIN_MIN : min_u64(grain, GRAIN_MAX);
+	pthread_mutex_init(&run->lock, NULL);
+	if (run->count > GRAIN_MIN) {
+		code = sgpu_pool_for(device->pool, run->count, grain, work_grain, run);
+	} else {
+		work_grain(run, 0, run->count); /* an empty run is looked at, too */
 	}
-	code = sgpu_aead_copy(run->item->key->model, &aead, NULL);
-	if (code == SGPU_OK) {
-		code = work_chunks(run, aead, 0, run->count, bad_chunk);
+	pthread_mutex_destroy(&run->lock);
+	if (run->code != SGPU_OK) {
+		code = run->code;
+		*bad_chunk = run->bad_chunk;
 	}
-	sgpu_aead_free(&aead);
 	return code;
 }
 

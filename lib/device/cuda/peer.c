@@ -18,11 +18,6 @@ struct shared {
 	CUmemGenericAllocationHandle handle;
 };
 
-static uint64_t whole_pages(uint64_t size)
-{
-	return (size / SGPU_CUDA_PAGE_SMALL + 1) * SGPU_CUDA_PAGE_SMALL;
-}
-
 static CUresult map_for_both(const struct shared *new, int first, int second, sgpu_devptr address)
 {
 	CUmemAccessDesc access[2] = {
@@ -140,7 +135,7 @@ static int shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, ui
 		free(new);
 		return sgpu_fail_nomem(error);
 	}
-	new->extent = whole_pages(size);
+	new->extent = (size / SGPU_CUDA_PAGE_SMALL + 1) * SGPU_CUDA_PAGE_SMALL;
 	code = sgpu_cuda_memory_count(device, new->extent, error);
 	if (code == SGPU_OK) {
 		code = make(device, peer, new, &address, error);

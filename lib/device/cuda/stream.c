@@ -356,11 +356,6 @@ static int append(struct sgpu_stream *stream, const struct sgpu_cuda_record *wha
 	return SGPU_OK;
 }
 
-static bool needs_mark(const struct sgpu_cuda_record *record)
-{
-	return record->kind != SGPU_CUDA_CALL && record->task && !record->task->untimed;
-}
-
 /* Lets go of what a record holds. Whoever hears that its work failed gives memory back: so what was
  * enqueued of it has ended by then, and nothing that it opened is left. */
 static void abandon(struct sgpu_stream *stream, struct sgpu_cuda_record *record)
@@ -388,7 +383,8 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 
 	record->operation = ++stream->operations;
 	record->enqueue_ns = record->enqueue_ns ? record->enqueue_ns : sgpu_now_ns();
-	if (result == CUDA_SUCCESS && needs_mark(record)) {
+	if (result == CUDA_SUCCESS && record->kind != SGPU_CUDA_CALL && record->task &&
+	    !record->task->untimed) {
 		result = sgpu_cuda_mark(stream, record);
 	}
 	code = sgpu_cuda_check(device, result, what, &error);

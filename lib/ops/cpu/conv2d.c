@@ -11,8 +11,8 @@
  */
 #include <string.h>
 
-#include "ops/cpu/activation.h"
-#include "ops/cpu/conv2d.h"
+#include "ops/cpu/math64.h"
+#include "ops/cpu/images.h"
 
 enum { INPUT, WEIGHTS, BIAS, OUTPUT };
 enum { GRADIENT = 2, OUTPUT_INPUT, OUTPUT_WEIGHTS, OUTPUT_BIAS };

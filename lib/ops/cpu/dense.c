@@ -7,7 +7,7 @@
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("no-trapping-math")
 #endif
-#include "activation.h"
+#include "ops/cpu/math64.h"
 #include "ops/ops_private.h"
 
 enum { INPUT, WEIGHTS, BIAS, OUTPUT, ACTIVATION = 0, TRANSPOSE, GRAIN = 1 << 15 };

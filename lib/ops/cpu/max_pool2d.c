@@ -2,7 +2,7 @@
  *
  * max_pool2d: the largest element of each window of an image.
  */
-#include "ops/cpu/max_pool2d.h"
+#include "ops/cpu/images.h"
 
 enum { INPUT, OUTPUT, SIZE = 0, STRIDE, PADDING, SIZE_MAX_2D = 1024, GRAIN_WORK = 1 << 16 };
 

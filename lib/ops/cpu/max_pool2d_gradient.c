@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "ops/cpu/max_pool2d.h"
+#include "ops/cpu/images.h"
 
 enum { INPUT, GRADIENT, OUTPUT, GRAIN_WORK = 1 << 16 };
 

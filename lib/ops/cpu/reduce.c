@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ops/cpu/reduce_view.h"
+#include "ops/ops_private.h"
 
 enum { INPUT, OUTPUT };
 enum { OPERATION, AXIS };

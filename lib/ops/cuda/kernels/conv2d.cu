@@ -5,7 +5,7 @@
  * are added in the order channel, row, column with two roundings, and what the padding stands for
  * is multiplied as 0: the same bytes as on the CPU.
  */
-#include "ops/cuda/kernels/activation.cuh"
+#include "ops/cuda/kernels/convert.cuh"
 #include "ops/cuda/kernels/tile.cuh"
 #include "ops/cuda/kernels/volume.cuh"
 

@@ -4,7 +4,7 @@
  * the order that cpu/conv2d.c has, with two roundings, and what is not there is multiplied
  * as 0: the same bytes.
  */
-#include "ops/cpu/conv2d.h"
+#include "ops/cpu/images.h"
 #include "ops/cuda/kernels/tile.cuh"
 #include "ops/cuda/kernels/volume.cuh"
 

@@ -6,6 +6,7 @@
 #ifndef SGPU_OPS_CUDA_KERNELS_CONVERT_CUH
 #define SGPU_OPS_CUDA_KERNELS_CONVERT_CUH
 
+#include "ops/cpu/math64.h"
 #include "ops/cuda/kernels/common.cuh"
 
 /* Elements of two types in one access: 16 bytes of the wider one. */
@@ -82,6 +83,32 @@ template <> __device__ __forceinline__ uint8_t sgpu_cuda_narrow<uint8_t>(double 
 template <> __device__ __forceinline__ int16_t sgpu_cuda_narrow<int16_t>(double value)
 {
 	return (int16_t)(int32_t)sgpu_cuda_round_within(value, INT16_MIN, INT16_MAX);
+}
+
+/* ---- the activations of dense and conv2d ---- */
+static __device__ __forceinline__ double sgpu_cuda_activation(enum sgpu_activation activation,
+							      double x, bool single)
+{
+	switch (activation) {
+	case SGPU_ACTIVATION_RELU:
+		return sgpu_relu(x);
+	case SGPU_ACTIVATION_SIGMOID:
+		return sgpu_sigmoid(x);
+	case SGPU_ACTIVATION_TANH:
+		return sgpu_tangent(x);
+	case SGPU_ACTIVATION_GELU:
+		return single ? sgpu_gelu_single(x) : sgpu_gelu_double(x);
+	default:
+		return x;
+	}
+}
+
+template <typename T>
+static __device__ __forceinline__ T sgpu_cuda_activate(enum sgpu_activation activation, T x)
+{
+	return activation == SGPU_ACTIVATION_NONE
+		       ? x
+		       : (T)sgpu_cuda_activation(activation, (double)x, sizeof(T) == 4);
 }
 
 #endif

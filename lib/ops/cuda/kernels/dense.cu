@@ -2,7 +2,7 @@
  *
  * dense: a matrix product, then bias and activation where it stands.
  */
-#include "ops/cuda/kernels/activation.cuh"
+#include "ops/cuda/kernels/convert.cuh"
 #include "ops/cuda/kernels/gemm.cuh"
 
 enum { INPUT, WEIGHTS, BIAS, OUTPUT, ACTIVATION = 0, TRANSPOSE };

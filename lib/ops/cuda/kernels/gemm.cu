@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * gemm, and the matrix product that other operations use: by cuBLAS or by the kernels here. A sum
- * is made in the order of k with one rounding for each product, but for a few vectors, which
- * thin.cu multiplies.
+ * is made in the order of k with one rounding for each product.
  */
 #include "ops/cuda/kernels/gemm.cuh"
 #include "ops/cuda/kernels/tile.cuh"
@@ -147,9 +146,6 @@ int sgpu_cuda_gemm_built_in(struct sgpu_launch *launch, const char *what, enum s
 
 	if (now.m == 0 || now.n == 0) {
 		return 0;
-	}
-	if (sgpu_thin_fits(&now)) {
-		return sgpu_thin_gemm(launch, what, dtype, &now, a, b, c, output);
 	}
 	SGPU_CUDA_FLOATS(dtype, T, result = start_built_in<T>(launch, what, &now, a, b, c, output));
 	return result;

@@ -2,7 +2,7 @@
  *
  * max_pool2d: a thread for each window.
  */
-#include "ops/cpu/max_pool2d.h"
+#include "ops/cpu/images.h"
 #include "ops/cuda/kernels/common.cuh"
 
 enum { INPUT, OUTPUT };

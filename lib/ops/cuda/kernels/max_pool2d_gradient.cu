@@ -3,7 +3,7 @@
  * max_pool2d_gradient: a thread for each element of the input, which looks at the windows that it
  * lies in, in the order in which the CPU adds their gradients.
  */
-#include "ops/cpu/max_pool2d.h"
+#include "ops/cpu/images.h"
 #include "ops/cuda/kernels/common.cuh"
 
 enum { INPUT, GRADIENT, OUTPUT };

@@ -5,7 +5,6 @@
  * threads for a piece, each of which has many loads under way. What is exact in any order, sums of
  * integers within a piece and extremes, takes many more.
  */
-#include "ops/cpu/reduce_view.h"
 #include "ops/cuda/kernels/reduce.cuh"
 
 enum { INPUT, OUTPUT };

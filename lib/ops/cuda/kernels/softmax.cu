@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax: a warp for a short row, a block for a long one. Rows that are longer still are cut into
- * parts of a fixed size; their maxima, and then their sums, are combined before every element is
- * divided.
+ * softmax: a warp for a short row, a block for a long one.
  */
 #include "ops/cpu/math64.h"
 #include "ops/cuda/kernels/common.cuh"
@@ -93,131 +91,6 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 	}
 }
 
-/* ---- rows in parts ---- */
-struct long_rows {
-	uint64_t rows, count, parts;
-	double *part_tops, *part_sums; /* [rows][parts] */
-	double *tops, *sums;	       /* [rows] */
-};
-
-static __device__ __forceinline__ uint64_t part_size(const long_rows &job, uint64_t part)
-{
-	uint64_t left = job.count - part * SGPU_ROW_PART;
-
-	return left < SGPU_ROW_PART ? left : SGPU_ROW_PART;
-}
-
-template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) part_tops(long_rows job, const T *input)
-{
-	__shared__ double shared[32];
-
-	for (uint64_t item = blockIdx.x; item < job.rows * job.parts; item += gridDim.x) {
-		uint64_t row = item / job.parts, part = item % job.parts;
-		const T *from = input + row * job.count + part * SGPU_ROW_PART;
-		double top = scan_top(from, part_size(job, part), threadIdx.x, SGPU_CUDA_BLOCK);
-
-		top = sgpu_cuda_block_reduce(top, sgpu_cuda_larger(), shared);
-		if (threadIdx.x == 0) {
-			job.part_tops[item] = top;
-		}
-		__syncthreads();
-	}
-}
-
-template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	part_sums(long_rows job, const T *input, T *output)
-{
-	__shared__ double shared[32];
-
-	for (uint64_t item = blockIdx.x; item < job.rows * job.parts; item += gridDim.x) {
-		uint64_t row = item / job.parts, part = item % job.parts,
-			 at = row * job.count + part * SGPU_ROW_PART;
-		double total = scan_exponentials(input + at, output + at, part_size(job, part),
-						 job.tops[row], threadIdx.x, SGPU_CUDA_BLOCK);
-
-		total = sgpu_cuda_block_reduce(total, sgpu_cuda_sum(), shared);
-		if (threadIdx.x == 0) {
-			job.part_sums[item] = total;
-		}
-		__syncthreads();
-	}
-}
-
-template <typename T>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) part_divide(long_rows job, T *output)
-{
-	for (uint64_t item = blockIdx.x; item < job.rows * job.parts; item += gridDim.x) {
-		uint64_t row = item / job.parts, part = item % job.parts;
-
-		scan_divide(output + row * job.count + part * SGPU_ROW_PART, part_size(job, part),
-			    job.sums[row], threadIdx.x, SGPU_CUDA_BLOCK);
-	}
-}
-
-/* One value for each row from those of its parts. */
-template <typename F>
-static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
-	combine_parts(uint64_t rows, uint64_t parts, double start, F f, const double *values,
-		      double *results)
-{
-	__shared__ double shared[32];
-
-	for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-		double mine = start;
-
-		for (uint64_t i = threadIdx.x; i < parts; i += SGPU_CUDA_BLOCK) {
-			mine = f(mine, values[row * parts + i]);
-		}
-		mine = sgpu_cuda_block_reduce(mine, f, shared);
-		if (threadIdx.x == 0) {
-			results[row] = mine;
-		}
-		__syncthreads();
-	}
-}
-
-template <typename T>
-static int start_long(struct sgpu_launch *launch, const struct sgpu_op_call *call, uint64_t rows,
-		      uint64_t count)
-{
-	uint64_t parts = sgpu_ops_parts(count);
-	double *scratch = (double *)call->scratch;
-	long_rows job = { rows,
-			  count,
-			  parts,
-			  scratch,
-			  scratch + rows * parts,
-			  scratch + 2 * rows * parts,
-			  scratch + 2 * rows * parts + rows };
-	unsigned many = sgpu_cuda_grid(rows * parts, 1), few = sgpu_cuda_grid(rows, 1);
-	const T *input = (const T *)call->data[INPUT];
-	T *output = (T *)call->data[OUTPUT];
-	int result = sgpu_cuda_start(launch, "softmax", part_tops<T>, many, SGPU_CUDA_BLOCK, 0, job,
-				     input);
-
-	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", combine_parts<sgpu_cuda_larger>, few,
-					 SGPU_CUDA_BLOCK, 0, rows, parts, -(double)INFINITY,
-					 sgpu_cuda_larger(), job.part_tops, job.tops);
-	}
-	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", part_sums<T>, many, SGPU_CUDA_BLOCK, 0,
-					 job, input, output);
-	}
-	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", combine_parts<sgpu_cuda_sum>, few,
-					 SGPU_CUDA_BLOCK, 0, rows, parts, 0.0, sgpu_cuda_sum(),
-					 job.part_sums, job.sums);
-	}
-	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", part_divide<T>, many, SGPU_CUDA_BLOCK,
-					 0, job, output);
-	}
-	return result;
-}
-
 template <typename T>
 static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, uint64_t rows,
 		 uint64_t count)
@@ -225,9 +98,6 @@ static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, ui
 	const T *input = (const T *)call->data[INPUT];
 	T *output = (T *)call->data[OUTPUT];
 
-	if (count > SGPU_ROW_PART) {
-		return start_long<T>(launch, call, rows, count);
-	}
 	if (count > WARP_ROW_MAX) {
 		return sgpu_cuda_start(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1),
 				       SGPU_CUDA_BLOCK, 0, rows, count, input, output);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What conv2d and conv2d_gradient share.
+ * What the operations on images share with their gradients and with every device: the extents of
+ * conv2d, and the windows of max_pool2d.
  */
-#ifndef SGPU_OPS_CPU_CONV2D_H
-#define SGPU_OPS_CPU_CONV2D_H
+#ifndef SGPU_OPS_CPU_IMAGES_H
+#define SGPU_OPS_CPU_IMAGES_H
 
 #include "ops/ops_private.h"
 
@@ -11,6 +12,7 @@
 extern "C" {
 #endif
 
+/* ---- conv2d ---- */
 /* The first arguments and parameters of both. */
 enum { SGPU_CONV2D_INPUT, SGPU_CONV2D_WEIGHTS };
 enum { SGPU_CONV2D_STRIDE, SGPU_CONV2D_PADDING, SGPU_CONV2D_DILATION, SGPU_CONV2D_STEP_MAX = 1024 };
@@ -55,6 +57,45 @@ static inline float *sgpu_conv2d_output(const struct sgpu_op_call *call, int out
 {
 	return sgpu_ops_count(&call->type[output]) ? (float *)call->data[output] : NULL;
 }
+
+/* ---- max_pool2d ---- */
+struct sgpu_pool2d {
+	uint64_t planes, height, width; /* of the input: a plane for each image and channel */
+	uint64_t out_height, out_width;
+	uint64_t size, stride, padding;
+};
+
+/* Where the largest element of a window stands in its plane: the first of equals, and a NaN is the
+ * largest. Padding is below size, so no window is empty. */
+SGPU_INLINE uint64_t sgpu_pool2d_place(const struct sgpu_pool2d *p, const float *plane,
+				       uint64_t out_y, uint64_t out_x)
+{
+	uint64_t y = out_y * p->stride, x = out_x * p->stride;
+	uint64_t top = y > p->padding ? y - p->padding : 0,
+		 left = x > p->padding ? x - p->padding : 0;
+	uint64_t bottom = y + p->size - p->padding, right = x + p->size - p->padding;
+	uint64_t place = top * p->width + left;
+
+	bottom = bottom < p->height ? bottom : p->height;
+	right = right < p->width ? right : p->width;
+	for (y = top; y < bottom; y++) {
+		for (x = left; x < right; x++) {
+			float best = plane[place], value = plane[y * p->width + x];
+
+			place = value > best || (value != value && best == best) ? y * p->width + x
+										 : place;
+		}
+	}
+	return place;
+}
+
+/* The extents of a call of either operation, whose input and parameters are the first ones: size,
+ * stride, padding. */
+struct sgpu_pool2d sgpu_pool2d_describe(const struct sgpu_op_call *call);
+/* The output's type; false after a diagnostic. */
+bool sgpu_pool2d_infer(const struct sgpu_op_call *call, struct sgpu_op_report *report,
+		       struct sgpu_type *output);
+extern const struct sgpu_op_param sgpu_pool2d_params[];
 
 #ifdef __cplusplus
 }
