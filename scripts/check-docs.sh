@@ -183,7 +183,8 @@ check_functions() {
 	cat include/sgpu/*.h | without_comments | grep -oE 'static inline [^(]*' | grep -oE 'sgpu_[a-z0-9_]+$' | sort -u >"$work/inline"
 	comm -23 "$work/declared" "$work/inline" | comm -23 - "$work/defined" |
 		faults_after "declared in a public header, but not in libsgpu.a: "
-	find include lib -name '*.h' -exec cat {} + | without_comments | grep -oE '\bsgpu_[A-Za-z0-9_]+' | sort -u >"$work/words"
+	find include lib -name '*.h' -exec cat {} + | without_comments | grep -oE '\bsgpu_[A-Za-z0-9_]+|\bX\([a-z0-9_]+\)' |
+		sed 's/^X(\(.*\))/sgpu_op_\1/' | sort -u >"$work/words"
 	awk '{ print $2 }' "$work/symbols" | grep '^sgpu_' | sort -u | comm -23 - "$work/words" |
 		faults_after "libsgpu.a: exported, but in no header (static?): "
 }

@@ -10,8 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <crypto/measure.h>
-
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -101,6 +99,7 @@ int sgpu_cuda_digest_enqueue(struct sgpu_cuda_digests *digests, void *stream, ui
  * computes the digest of their list. */
 /* Bytes of device memory that the kernels work in. */
 size_t sgpu_cuda_measure_scratch(void);
+struct sgpu_measure_custom; /* crypto/measure.h */
 /* Work enqueued on it later finds
  * SGPU_KT128_SIZE bytes a page at `digests`, host memory, and the scratch memory cleared. Addresses
  * are device addresses. Returns a cudaError_t; some of it may be under way when it fails. */

@@ -10,6 +10,7 @@
 #include <sgpu/base.h>
 
 #include <device/cuda/kernels/sponge_warp.cuh>
+#include <crypto/measure.h>
 #include <device/cuda/kernels.h>
 
 enum {
