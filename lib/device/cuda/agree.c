@@ -370,6 +370,7 @@ static const char *run_kernels(struct test *t, bool sealed, int *code, struct sg
 	return wrong ? wrong : run_kernel(t, SGPU_CUDA_SMALL, sealed, code, error);
 }
 
+/* With a key that is sealed under the session key, or one that crosses the bus. */
 static int known_answer(struct sgpu_device *device, bool sealed, struct sgpu_error *error)
 {
 	struct test t = { .device = device, .bytes = calloc(1, SGPU_SEALED_CHUNK + SGPU_CHUNK) };

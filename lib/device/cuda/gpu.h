@@ -317,7 +317,6 @@ SGPU_MUST_CHECK int sgpu_cuda_seal_key(struct sgpu_device *device,
 				       const struct sgpu_sealed_keys *material,
 				       struct sgpu_cuda_delivery *delivery);
 void sgpu_cuda_trust_close(struct sgpu_device *device);
-/* With a key that is sealed under the session key, or one that crosses the bus. */
 
 /* ---- the device ---- */
 struct sgpu_device {
@@ -370,12 +369,6 @@ struct sgpu_device {
 
 	struct sgpu_device *next_open; /* all open devices of the process */
 };
-
-/* ---- select.c ---- */
-/* The index that a selector means. */
-/* "GPU-5d0c...": 41 bytes with the end. */
-
-/* ---- backend.c ---- */
 
 /* ---- fault.c ---- */
 /* Makes the device's context the thread's; fails when the device is faulted. */

@@ -70,11 +70,10 @@ int sgpu_cuda_seal(void *stream, uint64_t state, uint64_t first, bool last, uint
 		   const struct sgpu_cuda_report *report, uint64_t *expected);
 
 /* ---- digest.cu: KangarooTwelve (RFC 9861, KT128) of device memory ----
- * The GPU computes the leaves, one a thread, and
- * the head: the state of the final node after the message's first 8 KiB. The final node itself is
- * one chain of permutations that nothing can share; a GPU's thread is slow at that, so the
- * processor takes the chaining values, 1/256 of the data, as they come. That is what bounds the
- * rate of large digests: 256 times what one core absorbs.
+ * The GPU computes the leaves, one a thread, and the head: the state of the final node after the
+ * message's first 8 KiB. The final node itself is one chain of permutations that nothing can share;
+ * a GPU's thread is slow at that, so the processor takes the chaining values, 1/256 of the data, as
+ * they come. That is what bounds the rate of large digests: 256 times what one core absorbs.
  *
  * What crosses the bus are chaining values and the head, never the message; but who knows all but
  * the last 128 of the first 8192 bytes can compute these from the head. A message of one node is
@@ -87,9 +86,9 @@ struct sgpu_cuda_digests;
 struct sgpu_cuda_digests *sgpu_cuda_digests_create(void);
 /* No digest may be pending, and the context is sound. Accepts a pointer to NULL; clears it. */
 void sgpu_cuda_digests_free(struct sgpu_cuda_digests **digests);
-/* Work enqueued on it later finds the 32 bytes at `result`,
- * pinned host memory that begins at a multiple of 16 and that the device knows as `result_address`.
- * `custom`, at most 256 bytes, is copied. From any thread. When it fails nothing is pending. */
+/* Work enqueued on the stream later finds the 32 bytes at `result`, pinned host memory that begins
+ * at a multiple of 16 and that the device knows as `result_address`. `custom`, at most 256 bytes,
+ * is copied. From any thread. When it fails nothing is pending. */
 int sgpu_cuda_digest_enqueue(struct sgpu_cuda_digests *digests, void *stream, uint64_t memory,
 			     uint64_t size, const void *custom, size_t custom_size,
 			     volatile void *result, uint64_t result_address);
@@ -97,12 +96,11 @@ int sgpu_cuda_digest_enqueue(struct sgpu_cuda_digests *digests, void *stream, ui
 /* ---- measure.cu: the digests of pages of device memory, of which a measure is made ----
  * The GPU computes them, all at once, and nothing else of the memory leaves it; the processor
  * computes the digest of their list. */
+struct sgpu_measure_custom; /* crypto/measure.h */
 /* Bytes of device memory that the kernels work in. */
 size_t sgpu_cuda_measure_scratch(void);
-struct sgpu_measure_custom; /* crypto/measure.h */
-/* Work enqueued on it later finds
- * SGPU_KT128_SIZE bytes a page at `digests`, host memory, and the scratch memory cleared. Addresses
- * are device addresses. Returns a cudaError_t; some of it may be under way when it fails. */
+/* Work enqueued on the stream later finds SGPU_KT128_SIZE bytes a page at `digests`, host memory,
+ * and the scratch memory cleared. Some of it may be under way when it fails. */
 int sgpu_cuda_measure_enqueue(void *stream, uint64_t memory, uint64_t size,
 			      const struct sgpu_measure_custom *custom, unsigned multiprocessors,
 			      uint64_t scratch, uint8_t *digests);
