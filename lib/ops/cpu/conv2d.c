@@ -141,11 +141,16 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	}
 }
 
+struct panel;
+
 struct job {
 	struct sgpu_conv2d c;
 	const float *input, *weights, *bias, *gradient;
 	float *output, *output_input, *output_weights, *output_bias, *parts;
 	int activation;
+	/* Of a product: makes the columns from `first` on for an image, or for a part of them. */
+	void (*tile)(const struct job *job, uint64_t image, uint64_t first, struct panel *panel);
+	uint64_t tiles; /* of each */
 };
 
 /* ---- the product ---- */
@@ -277,15 +282,14 @@ static void output_tile(const struct job *job, uint64_t image, uint64_t first, s
 	}
 }
 
-/* Items are (image, tile of pixels). */
-static void output_body(void *argument, uint64_t begin, uint64_t end)
+/* Items are (image or part, tile). */
+static void tile_body(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct job *job = argument;
-	uint64_t tiles = (job->c.out_height * job->c.out_width + LANES - 1) / LANES;
 	struct panel panel = { { { 0 } } };
 
 	for (uint64_t i = begin; i < end; i++) {
-		output_tile(job, i / tiles, i % tiles * LANES, &panel);
+		job->tile(job, i / job->tiles, i % job->tiles * LANES, &panel);
 	}
 	sgpu_wipe(&panel, sizeof(panel));
 }
@@ -310,10 +314,12 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	if (!job.output) {
 		return 0;
 	}
+	job.tile = output_tile;
+	job.tiles = (c->out_height * c->out_width + LANES - 1) / LANES;
 	return sgpu_ops_for(
-		pool, c->images * ((c->out_height * c->out_width + LANES - 1) / LANES),
+		pool, c->images * job.tiles,
 		grain(c->channels * c->kernel_height * c->kernel_width * c->outputs * LANES),
-		output_body, &job, error);
+		tile_body, &job, error);
 }
 
 const struct sgpu_op sgpu_op_conv2d = {
@@ -448,19 +454,6 @@ static void input_tile(const struct job *job, uint64_t image, uint64_t first, st
 	}
 }
 
-/* Items are (image, tile of pixels). */
-static void input_body(void *argument, uint64_t begin, uint64_t end)
-{
-	const struct job *job = argument;
-	uint64_t tiles = (job->c.height * job->c.width + LANES - 1) / LANES;
-	struct panel panel = { { { 0 } } };
-
-	for (uint64_t i = begin; i < end; i++) {
-		input_tile(job, i / tiles, i % tiles * LANES, &panel);
-	}
-	sgpu_wipe(&panel, sizeof(panel));
-}
-
 /* ---- by weights and bias: rows are output channels, k is (image of the part, row, column of the
  * output) ---- */
 /* Columns from `first` on in planes of the input; the last one, that of the bias, has no plane. */
@@ -524,19 +517,6 @@ static void weights_tile(const struct job *job, uint64_t part, uint64_t first, s
 	}
 }
 
-/* Items are (part, tile of columns). */
-static void weights_body(void *argument, uint64_t begin, uint64_t end)
-{
-	const struct job *job = argument;
-	uint64_t tiles = (sgpu_conv2d_columns(&job->c) + LANES - 1) / LANES;
-	struct panel panel = { { { 0 } } };
-
-	for (uint64_t i = begin; i < end; i++) {
-		weights_tile(job, i / tiles, i % tiles * LANES, &panel);
-	}
-	sgpu_wipe(&panel, sizeof(panel));
-}
-
 /* Adds the parts, in f64. Items are elements of the matrix. */
 static void finish_body(void *argument, uint64_t begin, uint64_t end)
 {
@@ -577,17 +557,21 @@ static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struc
 	int result = 0;
 
 	if (job.output_input) {
-		result = sgpu_ops_for(pool, c->images * ((pixels + LANES - 1) / LANES),
-				      grain(kernel * c->outputs * c->channels * LANES), input_body,
+		job.tile = input_tile;
+		job.tiles = (pixels + LANES - 1) / LANES;
+		result = sgpu_ops_for(pool, c->images * job.tiles,
+				      grain(kernel * c->outputs * c->channels * LANES), tile_body,
 				      &job, error);
 	}
 	if (result || (!job.output_weights && !job.output_bias)) {
 		return result;
 	}
+	job.tile = weights_tile;
+	job.tiles = (columns + LANES - 1) / LANES;
 	result =
-		sgpu_ops_for(pool, sgpu_conv2d_parts(c->images) * ((columns + LANES - 1) / LANES),
+		sgpu_ops_for(pool, sgpu_conv2d_parts(c->images) * job.tiles,
 			     grain(sgpu_conv2d_part_images(c->images) * plane * c->outputs * LANES),
-			     weights_body, &job, error);
+			     tile_body, &job, error);
 	return result ? result
 		      : sgpu_ops_for(pool, c->outputs * columns, GRAIN, finish_body, &job, error);
 }
