@@ -74,8 +74,10 @@ static uint64_t extent(const struct sgpu_op_call *call, int dimension)
 	return padded > reach ? (padded - reach - 1) / stride + 1 : 0;
 }
 
-bool sgpu_conv2d_infer(const struct sgpu_op_call *call, struct sgpu_op_report *report,
-		       struct sgpu_type *output)
+/* Checks weights against input, and gives the shape of what conv2d makes of them; false after a
+ * diagnostic. */
+static bool infer_shape(const struct sgpu_op_call *call, struct sgpu_op_report *report,
+			struct sgpu_type *output)
 {
 	const struct sgpu_type *input = &call->type[INPUT], *weights = &call->type[WEIGHTS];
 	uint64_t shape[4] = { input->shape[0], weights->shape[0], extent(call, 2),
@@ -129,7 +131,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	const struct sgpu_type *weights = &call->type[WEIGHTS];
 
-	sgpu_conv2d_infer(call, report, &call->type[OUTPUT]);
+	infer_shape(call, report, &call->type[OUTPUT]);
 	if (call->present[BIAS] && call->type[BIAS].dtype == SGPU_NONE) {
 		call->type[BIAS] = sgpu_ops_type(SGPU_F32, 1, &weights->shape[0]);
 	}
@@ -350,7 +352,7 @@ static void infer_gradient(struct sgpu_op_call *call, struct sgpu_op_report *rep
 	char is[SGPU_TYPE_TEXT_MAX], wanted[SGPU_TYPE_TEXT_MAX];
 	struct sgpu_type made;
 
-	if (!sgpu_conv2d_infer(call, report, &made)) {
+	if (!infer_shape(call, report, &made)) {
 		return;
 	}
 	if (!sgpu_type_equal(&made, &call->type[GRADIENT])) {

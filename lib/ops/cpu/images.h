@@ -17,11 +17,6 @@ extern "C" {
 enum { SGPU_CONV2D_INPUT, SGPU_CONV2D_WEIGHTS };
 enum { SGPU_CONV2D_STRIDE, SGPU_CONV2D_PADDING, SGPU_CONV2D_DILATION, SGPU_CONV2D_STEP_MAX = 1024 };
 
-/* Checks weights against input, and gives the shape of what conv2d makes of them; false after a
- * diagnostic. */
-bool sgpu_conv2d_infer(const struct sgpu_op_call *call, struct sgpu_op_report *report,
-		       struct sgpu_type *output);
-
 struct sgpu_conv2d {
 	uint64_t images, channels, height, width; /* of the input */
 	uint64_t outputs, out_height, out_width;
