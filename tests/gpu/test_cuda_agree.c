@@ -13,6 +13,7 @@
 
 #include "bus_recorder.h"
 #include "cuda_harness.h"
+#include "entropy_count.h"
 
 enum { C = SGPU_CHUNK, SIZE = 3 * C + 777, SEALED = SIZE + 4 * SGPU_TAG_SIZE, VECTORS = 1000 };
 
