@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include <device/cuda/kernels.h>
-#include <crypto/measure.h>
+#include <crypto/kt128.h>
 #include <device/cuda/gpu.h>
 
 bool sgpu_cuda_cancelled(const struct sgpu_device *device)

@@ -10,7 +10,7 @@
 #include <sgpu/base.h>
 
 #include <device/cuda/kernels/sponge_warp.cuh>
-#include <crypto/measure.h>
+#include <crypto/kt128.h>
 #include <device/cuda/kernels.h>
 
 enum {
