@@ -43,7 +43,7 @@ function positional(arguments) {
 }
 function lister(what) {
 	if (what == "operation") return "ops 2>/dev/null | sed \"1d; s/[^a-z0-9_].*//\""
-	if (what == "case") return "list 2>/dev/null | sed -n \"s/^\\([a-z][a-z0-9-]*\\) .*/\\1/p\""
+	if (what == "case") return "list 2>/dev/null | sed -n \"1d; s/^| \\([a-z][a-z0-9-]*\\) .*/\\1/p\""
 	return "list 2>/dev/null | sed \"1d; s/[^0-9a-f].*//\""
 }
 function is_listed(what) { return what == "operation" || what == "case" || what == "region" }

@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ring/rpc.h"
+#include <sgpu/ring.h>
 
 enum {
 	PARAMETERS_FEATURES = 1 << 17,

@@ -6,7 +6,7 @@
 #define SGPU_RING_OUTSIDE_H
 
 #include "base/base.h"
-#include "ring/rpc.h"
+#include <sgpu/ring.h>
 
 /* A call. In the ring: handle: the descriptor; offset and length: the data in the shared area;
  * argument: poll's limit in milliseconds. A completion's value is the system call's result, or

@@ -3,7 +3,7 @@
  * Calls of the enclave's side. Shared memory is cut into as many places as there may be calls at
  * once. A direct call needs none: its data stay where they are.
  */
-#include "ring/rpc.h"
+#include <sgpu/ring.h>
 
 #include <errno.h>
 #include <stdlib.h>

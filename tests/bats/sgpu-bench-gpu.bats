@@ -56,6 +56,6 @@ END
 	[[ $output == *"waived: no GPU: device 'cpu'"* ]]
 	[[ $stderr == *"0 passed, 1 waived, 0 failed"* ]]
 	run -0 --separate-stderr quick transition
-	[[ $output == *"transition  gpu "*"waived: no GPU: the device is 'cpu'"* ]]
+	[[ $output == *"| gpu "*"waived: no GPU: the device is 'cpu'"* ]]
 	[[ $stderr == *"1 passed, 0 waived, 0 failed"* ]]
 }

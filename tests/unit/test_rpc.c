@@ -10,7 +10,7 @@
 #include <sgpu/base.h>
 #include "bench/bench.h"
 
-#include "ring/rpc.h"
+#include <sgpu/ring.h>
 #include "unit.h"
 
 enum { WAYS = 3 };

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <ring/rpc.h>
+#include <sgpu/ring.h>
 
 #include "../../examples/parameter-server/parameters.h"
 #include "cases.h"

@@ -165,14 +165,11 @@ static void print_buffers(FILE *out, const struct planned *p)
 	json_array_foreach (buffers, i, buffer) {
 		fprintf(out, "%6zu %16" PRIu64 "  ", i, p->plan->buffers[i].size);
 		json_array_foreach (json_object_get(buffer, "tenants"), k, tenant) {
-			const char *kind = json_string_value(json_object_get(tenant, "kind"));
+			const char kind = *json_string_value(json_object_get(tenant, "kind"));
 
-			fprintf(out, "%s%s%s%s", k ? ", then " : "",
-				kind[0] == 's' ? "scratch of " : "",
-				json_string_value(json_object_get(tenant, "id")),
-				kind[0] == 'a'	 ? " (arrives)"
-				: kind[0] == 'm' ? " (moved)"
-						 : "");
+			fprintf(out, "%s%s", k ? ", then " : "", kind == 's' ? "scratch of " : "");
+			cli_print_text(out, json_string_value(json_object_get(tenant, "id")));
+			fputs(kind == 'a' ? " (arrives)" : kind == 'm' ? " (moved)" : "", out);
 		}
 		fputc('\n', out);
 	}

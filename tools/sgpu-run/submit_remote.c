@@ -348,11 +348,8 @@ int submit_remote(const struct request *r)
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_service_connect(&r->service, &m.connection, &error);
-	}
-	if (rc == SGPU_OK) {
-		rc = exchange(&m, &error);
-	} else if (m.response.fd >= 0) {
-		sgpu_hint(&error, "--local runs the batch in this process");
+		rc = rc == SGPU_OK ? exchange(&m, &error)
+				   : sgpu_hint(&error, "--local runs the batch in this process");
 	}
 	sgpu_output_close(&m.response);
 	for (size_t i = 0; i < 4; i++) {
