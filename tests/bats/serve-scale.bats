@@ -76,7 +76,7 @@ had_a_round() {
 	hostile 65405 dying batch.tar 20
 	hostile 65406 damaged batch.tar 20
 	hostile 65407 refused crash.1 crash.2 crash.3 crash.4
-	client_of 65408 hold 20 600 >hold.out 3>&- &
+	client_of 65408 silent 20 600 >silent.out 3>&- &
 	SERVERS+=($!)
 	client_of 65404 flood batch.tar 32 >flood.out 3>&- &
 	SERVERS+=($!)
