@@ -58,7 +58,6 @@ static int memory_file(const void *data, size_t size)
 	}
 	return fd;
 }
-#endif
 
 static void fill(uint8_t *data, size_t size)
 {
@@ -66,6 +65,7 @@ static void fill(uint8_t *data, size_t size)
 		data[i] = (uint8_t)marker[i % (sizeof(marker) - 1)];
 	}
 }
+#endif
 
 UNIT_TEST(the_watch_finds_what_was_not_wiped)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax: exp(x - max) / sum of the same, over the last axis. Exponentials and sums in f64. Rows
- * are shared out among the workers.
+ * softmax: exp(x - max) / sum of the same, over the last axis. Exponentials and sums in f64. Short
+ * rows are shared out among the workers; a long row is cut into parts, whose maxima and sums are
+ * combined in order.
  */
 /* Nothing here looks at the exception flags; to keep them would keep gcc from using vectors. */
 #if defined(__GNUC__) && !defined(__clang__)
@@ -25,14 +26,12 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 	call->type[OUTPUT] = call->type[INPUT];
 }
 
-/* The largest element of a row is passed over where it is NaN, which shows in the sum. Below `end`
- * the type has nothing but 0; rounding to it is slow. */
-#define SOFTMAX(name, type, end)                                                           \
-	SGPU_CLONES_ATTR static void name(const type *input, type *output, uint64_t count) \
+/* The largest element of at least one; NaN is passed over here and shows in the sum. */
+#define TOP(name, type)                                                                    \
+	SGPU_CLONES_ATTR static double name(const type *input, uint64_t count)             \
 	{                                                                                  \
-		double sums[LANES] = { 0 }, sum = 0;                                       \
-		uint64_t whole = count - count % LANES;                                    \
 		type tops[LANES], top;                                                     \
+		uint64_t whole = count - count % LANES;                                    \
                                                                                            \
 		for (int l = 0; l < LANES; l++) {                                          \
 			tops[l] = -(type)INFINITY;                                         \
@@ -49,57 +48,172 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		for (int l = 1; l < LANES; l++) {                                          \
 			top = tops[l] > top ? tops[l] : top;                               \
 		}                                                                          \
-		for (uint64_t i = 0; i < whole; i += LANES) {                              \
-			for (int l = 0; l < LANES; l++) {                                  \
-				double x = (double)input[i + l] - (double)top;             \
-				double e = sgpu_math_exp(x) * (x < end ? 0.0 : 1.0);       \
-                                                                                           \
-				sums[l] += e;                                              \
-				output[i + l] = (type)e;                                   \
-			}                                                                  \
-		}                                                                          \
-		for (uint64_t i = whole; i < count; i++) {                                 \
-			double x = (double)input[i] - (double)top;                         \
-			double e = sgpu_math_exp(x) * (x < end ? 0.0 : 1.0);               \
-                                                                                           \
-			sums[i - whole] += e;                                              \
-			output[i] = (type)e;                                               \
-		}                                                                          \
-		for (int l = 0; l < LANES; l++) {                                          \
-			sum += sums[l];                                                    \
-		}                                                                          \
-		for (uint64_t i = 0; i < count; i++) {                                     \
-			output[i] = (type)((double)output[i] / sum);                       \
-		}                                                                          \
+		return (double)top;                                                        \
 	}
-SOFTMAX(softmax_f32, float, -104)
-SOFTMAX(softmax_f64, double, -708)
 
-static void rows_body(void *argument, uint64_t begin, uint64_t end)
+/* Writes exp(input - top) and returns its sum. Below `end` the type has nothing but 0; rounding to
+ * it is slow. */
+#define EXPONENTIALS(name, type, end)                                                        \
+	SGPU_CLONES_ATTR static double name(const type *input, type *output, uint64_t count, \
+					    double top)                                      \
+	{                                                                                    \
+		double sums[LANES] = { 0 }, sum = 0;                                         \
+		uint64_t whole = count - count % LANES;                                      \
+                                                                                             \
+		for (uint64_t i = 0; i < whole; i += LANES) {                                \
+			for (int l = 0; l < LANES; l++) {                                    \
+				double x = (double)input[i + l] - top;                       \
+				double e = sgpu_math_exp(x) * (x < end ? 0.0 : 1.0);         \
+                                                                                             \
+				sums[l] += e;                                                \
+				output[i + l] = (type)e;                                     \
+			}                                                                    \
+		}                                                                            \
+		for (uint64_t i = whole; i < count; i++) {                                   \
+			double x = (double)input[i] - top;                                   \
+			double e = sgpu_math_exp(x) * (x < end ? 0.0 : 1.0);                 \
+                                                                                             \
+			sums[i - whole] += e;                                                \
+			output[i] = (type)e;                                                 \
+		}                                                                            \
+		for (int l = 0; l < LANES; l++) {                                            \
+			sum += sums[l];                                                      \
+		}                                                                            \
+		return sum;                                                                  \
+	}
+
+#define DIVIDE(name, type)                                                          \
+	SGPU_CLONES_ATTR static void name(type *output, uint64_t count, double sum) \
+	{                                                                           \
+		for (uint64_t i = 0; i < count; i++) {                              \
+			output[i] = (type)((double)output[i] / sum);                \
+		}                                                                   \
+	}
+
+TOP(top_f32, float)
+TOP(top_f64, double)
+EXPONENTIALS(exponentials_f32, float, -104)
+EXPONENTIALS(exponentials_f64, double, -708)
+DIVIDE(divide_f32, float)
+DIVIDE(divide_f64, double)
+
+static double top(const struct sgpu_op_call *call, uint64_t begin, uint64_t count)
+{
+	return call->type[INPUT].dtype == SGPU_F32
+		       ? top_f32((const float *)call->data[INPUT] + begin, count)
+		       : top_f64((const double *)call->data[INPUT] + begin, count);
+}
+
+static double exponentials(const struct sgpu_op_call *call, uint64_t begin, uint64_t count,
+			   double most)
+{
+	if (call->type[INPUT].dtype == SGPU_F32) {
+		return exponentials_f32((const float *)call->data[INPUT] + begin,
+					(float *)call->data[OUTPUT] + begin, count, most);
+	}
+	return exponentials_f64((const double *)call->data[INPUT] + begin,
+				(double *)call->data[OUTPUT] + begin, count, most);
+}
+
+static void divide(const struct sgpu_op_call *call, uint64_t begin, uint64_t count, double sum)
+{
+	if (call->type[INPUT].dtype == SGPU_F32) {
+		divide_f32((float *)call->data[OUTPUT] + begin, count, sum);
+	} else {
+		divide_f64((double *)call->data[OUTPUT] + begin, count, sum);
+	}
+}
+
+static void short_rows(void *argument, uint64_t begin, uint64_t end)
 {
 	const struct sgpu_op_call *call = argument;
 	uint64_t count = call->type[INPUT].shape[call->type[INPUT].rank - 1];
 
 	for (uint64_t row = begin; row < end; row++) {
-		if (call->type[INPUT].dtype == SGPU_F32) {
-			softmax_f32((const float *)call->data[INPUT] + row * count,
-				    (float *)call->data[OUTPUT] + row * count, count);
-		} else {
-			softmax_f64((const double *)call->data[INPUT] + row * count,
-				    (double *)call->data[OUTPUT] + row * count, count);
-		}
+		divide(call, row * count, count,
+		       exponentials(call, row * count, count, top(call, row * count, count)));
 	}
+}
+
+/* One long row; the scratch memory holds a number for each part. */
+struct long_row {
+	const struct sgpu_op_call *call;
+	uint64_t first, count;
+	double *parts, top, sum;
+};
+
+static void long_top(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct long_row *row = argument;
+
+	row->parts[begin / SGPU_ROW_PART] = top(row->call, row->first + begin, end - begin);
+}
+
+static void long_exponentials(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct long_row *row = argument;
+
+	row->parts[begin / SGPU_ROW_PART] =
+		exponentials(row->call, row->first + begin, end - begin, row->top);
+}
+
+static void long_divide(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct long_row *row = argument;
+
+	divide(row->call, row->first + begin, end - begin, row->sum);
+}
+
+static int run_long_row(struct long_row *row, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	uint64_t parts = sgpu_ops_parts(row->count);
+	int result = sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_top, row, error);
+
+	row->top = -(double)INFINITY;
+	for (uint64_t i = 0; i < parts && !result; i++) {
+		row->top = row->parts[i] > row->top ? row->parts[i] : row->top;
+	}
+	result = result ? result
+			: sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_exponentials, row,
+				       error);
+	row->sum = 0;
+	for (uint64_t i = 0; i < parts && !result; i++) {
+		row->sum += row->parts[i];
+	}
+	return result ? result
+		      : sgpu_ops_for(pool, row->count, SGPU_ROW_PART, long_divide, row, error);
+}
+
+/* A number for each part of a row. Devices that compute all rows at once take two for each part of
+ * every row, and two more for every row. */
+static uint64_t scratch(const struct sgpu_op_call *call)
+{
+	const struct sgpu_type *type = &call->type[INPUT];
+	uint64_t count = type->shape[type->rank - 1],
+		 rows = sgpu_ops_extent(type, 0, type->rank - 1);
+
+	return count > SGPU_ROW_PART ? rows * (sgpu_ops_parts(count) + 1) * 2 * sizeof(double) : 0;
 }
 
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	const struct sgpu_type *type = &call->type[INPUT];
-	uint64_t count = type->shape[type->rank - 1];
+	uint64_t count = type->shape[type->rank - 1],
+		 rows = sgpu_ops_extent(type, 0, type->rank - 1);
+	struct long_row row = { .call = call, .count = count, .parts = call->scratch };
+	int result = 0;
 
-	return sgpu_ops_count(type) == 0
-		       ? 0
-		       : sgpu_ops_for(pool, sgpu_ops_extent(type, 0, type->rank - 1),
-				      GRAIN / count + 1, rows_body, call, error);
+	if (sgpu_ops_count(type) == 0) {
+		return 0;
+	}
+	if (count <= SGPU_ROW_PART) {
+		return sgpu_ops_for(pool, rows, GRAIN / count + 1, short_rows, call, error);
+	}
+	for (uint64_t i = 0; i < rows && !result; i++) {
+		row.first = i * count;
+		result = run_long_row(&row, pool, error);
+	}
+	return result;
 }
 
 const struct sgpu_op sgpu_op_softmax = {
@@ -107,5 +221,6 @@ const struct sgpu_op sgpu_op_softmax = {
 	.help = "normalised exponentials over the last axis",
 	.args = args,
 	.infer = infer,
+	.scratch = scratch,
 	.cpu = cpu,
 };

@@ -29,10 +29,10 @@ static __device__ __forceinline__ best nothing()
 	return { -(double)INFINITY, UINT64_MAX };
 }
 
-static __device__ __forceinline__ best warp_best(best mine)
+template <int LANES> static __device__ __forceinline__ best warp_best(best mine)
 {
 #pragma unroll
-	for (unsigned step = 1; step < SGPU_CUDA_WARP; step *= 2) {
+	for (unsigned step = 1; step < LANES; step *= 2) {
 		best other = { __shfl_xor_sync(0xffffffffu, mine.value, step),
 			       __shfl_xor_sync(0xffffffffu, mine.at, step) };
 
@@ -44,7 +44,7 @@ static __device__ __forceinline__ best warp_best(best mine)
 /* `shared` holds one for each warp; a __syncthreads() must come before it is used again. */
 static __device__ __forceinline__ best block_best(best mine, best *shared)
 {
-	mine = warp_best(mine);
+	mine = warp_best<SGPU_CUDA_WARP>(mine);
 	if (threadIdx.x % SGPU_CUDA_WARP == 0) {
 		shared[threadIdx.x / SGPU_CUDA_WARP] = mine;
 	}
@@ -72,21 +72,47 @@ static __device__ __forceinline__ best scan(const T *row, uint64_t begin, uint64
 	return mine;
 }
 
-/* A warp for each row. */
-template <typename T>
+/* LANES threads for each row. */
+template <int LANES, typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 	short_rows(uint64_t rows, uint64_t width, const T *input, int32_t *output)
 {
-	const uint64_t step = (uint64_t)gridDim.x * WARPS;
-	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
+	const uint64_t at_once = SGPU_CUDA_BLOCK / LANES, step = gridDim.x * at_once;
+	unsigned lane = threadIdx.x % LANES;
 
-	for (uint64_t row = (uint64_t)blockIdx.x * WARPS + threadIdx.x / SGPU_CUDA_WARP; row < rows;
-	     row += step) {
-		best mine = warp_best(scan(input + row * width, 0, width, lane, SGPU_CUDA_WARP));
+	for (uint64_t base = blockIdx.x * at_once; base < rows; base += step) {
+		uint64_t row = base + threadIdx.x / LANES;
+		best mine = warp_best<LANES>(
+			scan(input + row * width, 0, row < rows ? width : 0, lane, LANES));
 
-		if (lane == 0) {
+		if (lane == 0 && row < rows) {
 			output[row] = (int32_t)mine.at;
 		}
+	}
+}
+
+template <int LANES, typename T>
+static int start_lanes(struct sgpu_launch *launch, uint64_t rows, uint64_t width, const T *input,
+		       int32_t *output)
+{
+	return sgpu_cuda_start(launch, "argmax", short_rows<LANES, T>,
+			       sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / LANES), SGPU_CUDA_BLOCK, 0,
+			       rows, width, input, output);
+}
+
+template <typename T>
+static int start_short(struct sgpu_launch *launch, uint64_t rows, uint64_t width, const T *input,
+		       int32_t *output)
+{
+	switch (sgpu_cuda_row_lanes(width)) {
+	case 4:
+		return start_lanes<4>(launch, rows, width, input, output);
+	case 8:
+		return start_lanes<8>(launch, rows, width, input, output);
+	case 16:
+		return start_lanes<16>(launch, rows, width, input, output);
+	default:
+		return start_lanes<32>(launch, rows, width, input, output);
 	}
 }
 
@@ -147,8 +173,7 @@ static int start(const struct sgpu_op_call *call, struct sgpu_launch *launch, ui
 	int result;
 
 	if (width <= WARP_ROW_MAX) {
-		return sgpu_cuda_start(launch, "argmax", short_rows<T>, sgpu_cuda_grid(rows, WARPS),
-				       SGPU_CUDA_BLOCK, 0, rows, width, input, output);
+		return start_short(launch, rows, width, input, output);
 	}
 	result =
 		sgpu_cuda_start(launch, "argmax", parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1),

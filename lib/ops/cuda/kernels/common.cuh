@@ -189,6 +189,12 @@ static inline int sgpu_cuda_map(struct sgpu_launch *launch, const char *what, ui
 }
 
 /* ---- reductions in a fixed order ---- */
+/* Lanes of a warp that share a row of few elements: 4, 8, 16 or 32. */
+static inline unsigned sgpu_cuda_row_lanes(uint64_t width)
+{
+	return width <= 16 ? 4 : width <= 32 ? 8 : width <= 64 ? 16 : 32;
+}
+
 struct sgpu_cuda_larger {
 	template <typename T> __device__ T operator()(T a, T b) const
 	{
@@ -203,13 +209,14 @@ struct sgpu_cuda_sum {
 	}
 };
 
-/* Combines the lanes of a warp as a tree: the same tree whatever the grid; every lane gets the
- * result. f(a, b) gets the lower lane's value first. The type is 4 or 8 bytes. */
-template <typename T, typename F>
+/* Combines the lanes of a warp, or of each group of LANES of them, as a tree: the same tree
+ * whatever the grid; every lane gets the result. f(a, b) gets the lower lane's value first. The
+ * type is 4 or 8 bytes. */
+template <int LANES = SGPU_CUDA_WARP, typename T, typename F>
 static __device__ __forceinline__ T sgpu_cuda_warp_reduce(T value, F f)
 {
 #pragma unroll
-	for (unsigned step = 1; step < SGPU_CUDA_WARP; step *= 2) {
+	for (unsigned step = 1; step < LANES; step *= 2) {
 		T other = __shfl_xor_sync(0xffffffffu, value, step);
 
 		value = threadIdx.x & step ? f(other, value) : f(value, other);

@@ -4,6 +4,8 @@
  * each lane so that equal values do not wait for each other, and adds its counts to the output.
  * Very many bins are counted there at once.
  */
+#include <math.h>
+
 #include "ops/cuda/kernels/common.cuh"
 
 enum { INPUT, OUTPUT };
@@ -12,13 +14,17 @@ enum {
 	COPIED_WORDS = 8192,	  /* words of shared memory that copies may fill */
 	SMALL_BLOCK_BINS = 12288, /* fit the shared memory of any device, in several blocks */
 	WIDE_BLOCK = 1024,	  /* threads of a block that has a multiprocessor to itself */
-	BLOCKS_EACH = 6,	  /* a multiprocessor */
+	VALUES_U8 = 256,
+	BLOCKS_EACH = 6, /* a multiprocessor */
 };
 
 struct bins {
 	int count;
 	double min, max, width, inverse;
 	bool quick; /* the inverse gives the exact quotient */
+	/* For elements that f32 holds: bounds with the same members, and how far, in bins, a
+	 * quotient in f32 may be off; 1: too far to use. */
+	float min_f32, low_f32, high_f32, inverse_f32, error_f32;
 };
 
 /* (value - min) / width, rounded once: from the inverse of the width, with the remainder taken
@@ -52,6 +58,41 @@ static __device__ __forceinline__ int locate(const struct bins &bins, double val
 	bin -= value < edge && bin > 0;
 	bin += value >= next && bin < bins.count - 1;
 	return bin;
+}
+
+/* Of an element of any type. Most that f32 holds lie so far from the edges that f32 is enough to
+ * tell. */
+template <typename T>
+static __device__ __forceinline__ int locate_element(const struct bins &bins, T element)
+{
+	return locate(bins, sgpu_cuda_f64(element));
+}
+
+static __device__ __forceinline__ int locate_f32(const struct bins &bins, float value)
+{
+	float quotient = (value - bins.min_f32) * bins.inverse_f32, bin = floorf(quotient),
+	      rest = quotient - bin;
+
+	if (!(value >= bins.low_f32 && value <= bins.high_f32)) {
+		return -1;
+	}
+	return rest > bins.error_f32 && rest < 1 - bins.error_f32 ? (int)bin
+								  : locate(bins, (double)value);
+}
+template <>
+__device__ __forceinline__ int locate_element<float>(const struct bins &bins, float element)
+{
+	return locate_f32(bins, element);
+}
+template <>
+__device__ __forceinline__ int locate_element<int16_t>(const struct bins &bins, int16_t element)
+{
+	return locate_f32(bins, element);
+}
+template <>
+__device__ __forceinline__ int locate_element<sgpu_half>(const struct bins &bins, sgpu_half element)
+{
+	return locate_f32(bins, sgpu_half_to_float(element.bits));
 }
 
 /* Calls f(element) for all elements of the grid's share, several in one access. */
@@ -105,7 +146,7 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 
 	if (copies == 0) {
 		for_each(in, count, [&](T value) {
-			int bin = locate(bins, sgpu_cuda_f64(value));
+			int bin = locate_element(bins, value);
 
 			if (bin >= 0) {
 				atomicAdd(out + bin, 1);
@@ -115,7 +156,7 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 	}
 	clear(table, (unsigned)bins.count * copies);
 	for_each(in, count, [&](T value) {
-		int bin = locate(bins, sgpu_cuda_f64(value));
+		int bin = locate_element(bins, value);
 
 		if (bin >= 0) {
 			atomicAdd(table + (unsigned)bin * copies + copy, 1);
@@ -126,6 +167,27 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 		unsigned sum = slot_sum(table, bin, copies);
 
 		if (sum) {
+			atomicAdd(out + bin, (int32_t)sum);
+		}
+	}
+}
+
+/* Bytes: counts of all values, then the bin of each. */
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
+	count_u8(const uint8_t *in, uint64_t count, struct bins bins, int32_t *out)
+{
+	__shared__ unsigned table[VALUES_U8 * SGPU_CUDA_WARP];
+	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
+
+	clear(table, VALUES_U8 * SGPU_CUDA_WARP);
+	for_each(in, count,
+		 [&](uint8_t value) { atomicAdd(table + value * SGPU_CUDA_WARP + lane, 1); });
+	__syncthreads();
+	for (unsigned value = threadIdx.x; value < VALUES_U8; value += blockDim.x) {
+		unsigned sum = slot_sum(table, value, SGPU_CUDA_WARP);
+		int bin = locate(bins, (double)value);
+
+		if (sum && bin >= 0) {
 			atomicAdd(out + bin, (int32_t)sum);
 		}
 	}
@@ -169,16 +231,58 @@ static int start(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t
 			       copies, out);
 }
 
+template <>
+int start<uint8_t>(struct sgpu_op_call *call, struct sgpu_launch *launch, uint64_t count,
+		   struct bins bins)
+{
+	uint64_t most = (uint64_t)sgpu_cuda_multiprocessors() * BLOCKS_EACH;
+	uint64_t blocks = count / (SGPU_CUDA_BLOCK * 64) + 1;
+
+	blocks = blocks < most ? blocks : most;
+	return sgpu_cuda_start(launch, "histogram", count_u8, dim3((unsigned)blocks),
+			       dim3(SGPU_CUDA_BLOCK), 0, (const uint8_t *)call->data[INPUT], count,
+			       bins, (int32_t *)call->data[OUTPUT]);
+}
+
+/* The nearest f32 that is not below, and not above. */
+static float round_up(double value)
+{
+	float near = (float)value;
+
+	return (double)near < value ? nextafterf(near, INFINITY) : near;
+}
+
+static float round_down(double value)
+{
+	return -round_up(-value);
+}
+
+static struct bins make_bins(int count, double min, double max)
+{
+	struct bins bins = { count, min, max };
+	double size = fmax(fabs(min), fabs(max)), error;
+
+	bins.width = (max - min) / count;
+	bins.inverse = 1.0 / bins.width;
+	bins.quick = bins.width > 0x1p-900 && bins.width < 0x1p900;
+	bins.min_f32 = (float)min;
+	bins.low_f32 = round_up(min);
+	bins.high_f32 = round_down(max);
+	bins.inverse_f32 = (float)bins.inverse;
+	/* three roundings of the quotient, and one of the lower bound, with as much again to be
+	 * safe */
+	error = count * 0x1p-21 + size / bins.width * 0x1p-23;
+	bins.error_f32 = size < 0x1p120 && bins.width > 0x1p-100 && error < 0.25 ? (float)error : 1;
+	return bins;
+}
+
 extern "C" int sgpu_histogram_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
 	uint64_t count = sgpu_ops_count(&call->type[INPUT]);
-	struct bins bins = { (int)call->param[BINS].number, call->param[MIN].number,
-			     call->param[MAX].number };
+	struct bins bins = make_bins((int)call->param[BINS].number, call->param[MIN].number,
+				     call->param[MAX].number);
 	int result;
 
-	bins.width = (bins.max - bins.min) / bins.count;
-	bins.inverse = 1.0 / bins.width;
-	bins.quick = bins.width > 0x1p-900 && bins.width < 0x1p900;
 	result = sgpu_cuda_check(launch, "histogram",
 				 cudaMemsetAsync(call->data[OUTPUT], 0,
 						 (size_t)bins.count * sizeof(int32_t),

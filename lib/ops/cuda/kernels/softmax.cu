@@ -1,11 +1,52 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * softmax: a warp for a short row, a block for a long one.
+ * softmax: a warp for a short row, a block for a long one. Rows that are longer still are cut into
+ * parts of a fixed size; their maxima, and then their sums, are combined before every element is
+ * divided.
  */
 #include "ops/cpu/math64.h"
 #include "ops/cuda/kernels/common.cuh"
 
-enum { INPUT, OUTPUT, WARP_ROW_MAX = 1024, WARPS = SGPU_CUDA_BLOCK / SGPU_CUDA_WARP };
+enum { INPUT, OUTPUT, WARP_ROW_MAX = 1024 };
+
+struct larger {
+	__device__ double operator()(double a, double b) const
+	{
+		return b > a ? b : a;
+	}
+};
+
+struct sum {
+	__device__ double operator()(double a, double b) const
+	{
+		return a + b;
+	}
+};
+
+/* e^x for x of at most 0, or NaN. f32 needs few of the terms: what is left out is below 1e-8 of the
+ * result. */
+template <typename T> static __device__ __forceinline__ double exponential(double x)
+{
+	return sgpu_math_exp(x);
+}
+
+template <> __device__ __forceinline__ double exponential<float>(double x)
+{
+	const double shift =
+		0x1.8p52; /* adding it rounds to an integer, which then stands in the low bits */
+	double bounded = x < -708.0 ? -708.0 : x,
+	       rounded = fma(bounded, 0x1.71547652b82fep0, shift);
+	double r = fma(shift - rounded, 0x1.62e42fefa39efp-1, bounded), p = 1.0 / 5040.0;
+
+	p = fma(p, r, 1.0 / 720.0);
+	p = fma(p, r, 1.0 / 120.0);
+	p = fma(p, r, 1.0 / 24.0);
+	p = fma(p, r, 1.0 / 6.0);
+	p = fma(p, r, 0.5);
+	p = fma(p, r, 1.0);
+	p = fma(p, r, 1.0);
+	return p * sgpu_math_from_bits((sgpu_math_bits(rounded) + 1023) << 52);
+}
 
 /* NaN is passed over here and shows in the sum. */
 template <typename T>
@@ -31,7 +72,7 @@ static __device__ __forceinline__ double scan_exponentials(const T *row, T *outp
 	double total = 0;
 
 	for (uint64_t i = first; i < count; i += step) {
-		double x = (double)row[i] - top, e = sgpu_math_exp(x) * (x < end ? 0.0 : 1.0);
+		double x = (double)row[i] - top, e = exponential<T>(x) * (x < end ? 0.0 : 1.0);
 
 		output[i] = (T)e;
 		total += e;
@@ -50,25 +91,34 @@ static __device__ __forceinline__ void scan_divide(T *output, uint64_t count, do
 	}
 }
 
-/* A warp for each row. */
-template <typename T>
+/* LANES threads for each row. All lanes of a warp take part in its reductions, those without a row,
+ * too. */
+template <int LANES, typename T>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 	warp_rows(uint64_t rows, uint64_t count, const T *input, T *output)
 {
-	const uint64_t step = (uint64_t)gridDim.x * WARPS;
-	unsigned lane = threadIdx.x % SGPU_CUDA_WARP;
+	const uint64_t at_once = SGPU_CUDA_BLOCK / LANES, step = gridDim.x * at_once;
+	unsigned lane = threadIdx.x % LANES;
 
-	for (uint64_t row = (uint64_t)blockIdx.x * WARPS + threadIdx.x / SGPU_CUDA_WARP; row < rows;
-	     row += step) {
+	for (uint64_t base = blockIdx.x * at_once; base < rows; base += step) {
+		uint64_t row = base + threadIdx.x / LANES, here = row < rows ? count : 0;
 		const T *from = input + row * count;
 		T *to = output + row * count;
-		double top = sgpu_cuda_warp_reduce(scan_top(from, count, lane, SGPU_CUDA_WARP),
-						   sgpu_cuda_larger());
-		double total = scan_exponentials(from, to, count, top, lane, SGPU_CUDA_WARP);
+		double top =
+			sgpu_cuda_warp_reduce<LANES>(scan_top(from, here, lane, LANES), larger());
+		double total = scan_exponentials(from, to, here, top, lane, LANES);
 
-		scan_divide(to, count, sgpu_cuda_warp_reduce(total, sgpu_cuda_sum()), lane,
-			    SGPU_CUDA_WARP);
+		scan_divide(to, here, sgpu_cuda_warp_reduce<LANES>(total, sum()), lane, LANES);
 	}
+}
+
+template <int LANES, typename T>
+static int start_short(struct sgpu_launch *launch, uint64_t rows, uint64_t count, const T *input,
+		       T *output)
+{
+	return sgpu_cuda_start(launch, "softmax", warp_rows<LANES, T>,
+			       sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / LANES), SGPU_CUDA_BLOCK, 0,
+			       rows, count, input, output);
 }
 
 template <typename T>
@@ -82,13 +132,138 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 		const T *from = input + row * count;
 		T *to = output + row * count;
 		double mine = scan_top(from, count, threadIdx.x, SGPU_CUDA_BLOCK);
-		double top = sgpu_cuda_block_reduce(mine, sgpu_cuda_larger(), shared_top);
+		double top = sgpu_cuda_block_reduce(mine, larger(), shared_top);
 		double total =
 			scan_exponentials(from, to, count, top, threadIdx.x, SGPU_CUDA_BLOCK);
 
-		total = sgpu_cuda_block_reduce(total, sgpu_cuda_sum(), shared_sum);
+		total = sgpu_cuda_block_reduce(total, sum(), shared_sum);
 		scan_divide(to, count, total, threadIdx.x, SGPU_CUDA_BLOCK);
 	}
+}
+
+/* ---- rows in parts ---- */
+struct long_rows {
+	uint64_t rows, count, parts;
+	double *part_tops, *part_sums; /* [rows][parts] */
+	double *tops, *sums;	       /* [rows] */
+};
+
+static __device__ __forceinline__ uint64_t part_size(const long_rows &job, uint64_t part)
+{
+	uint64_t left = job.count - part * SGPU_ROW_PART;
+
+	return left < SGPU_ROW_PART ? left : SGPU_ROW_PART;
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) part_tops(long_rows job, const T *input)
+{
+	__shared__ double shared[32];
+
+	for (uint64_t item = blockIdx.x; item < job.rows * job.parts; item += gridDim.x) {
+		uint64_t row = item / job.parts, part = item % job.parts;
+		const T *from = input + row * job.count + part * SGPU_ROW_PART;
+		double top = scan_top(from, part_size(job, part), threadIdx.x, SGPU_CUDA_BLOCK);
+
+		top = sgpu_cuda_block_reduce(top, larger(), shared);
+		if (threadIdx.x == 0) {
+			job.part_tops[item] = top;
+		}
+		__syncthreads();
+	}
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
+	part_sums(long_rows job, const T *input, T *output)
+{
+	__shared__ double shared[32];
+
+	for (uint64_t item = blockIdx.x; item < job.rows * job.parts; item += gridDim.x) {
+		uint64_t row = item / job.parts, part = item % job.parts,
+			 at = row * job.count + part * SGPU_ROW_PART;
+		double total = scan_exponentials(input + at, output + at, part_size(job, part),
+						 job.tops[row], threadIdx.x, SGPU_CUDA_BLOCK);
+
+		total = sgpu_cuda_block_reduce(total, sum(), shared);
+		if (threadIdx.x == 0) {
+			job.part_sums[item] = total;
+		}
+		__syncthreads();
+	}
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) part_divide(long_rows job, T *output)
+{
+	for (uint64_t item = blockIdx.x; item < job.rows * job.parts; item += gridDim.x) {
+		uint64_t row = item / job.parts, part = item % job.parts;
+
+		scan_divide(output + row * job.count + part * SGPU_ROW_PART, part_size(job, part),
+			    job.sums[row], threadIdx.x, SGPU_CUDA_BLOCK);
+	}
+}
+
+/* One value for each row from those of its parts. */
+template <typename F>
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
+	combine_parts(uint64_t rows, uint64_t parts, double start, F f, const double *values,
+		      double *results)
+{
+	__shared__ double shared[32];
+
+	for (uint64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+		double mine = start;
+
+		for (uint64_t i = threadIdx.x; i < parts; i += SGPU_CUDA_BLOCK) {
+			mine = f(mine, values[row * parts + i]);
+		}
+		mine = sgpu_cuda_block_reduce(mine, f, shared);
+		if (threadIdx.x == 0) {
+			results[row] = mine;
+		}
+		__syncthreads();
+	}
+}
+
+template <typename T>
+static int start_long(struct sgpu_launch *launch, const struct sgpu_op_call *call, uint64_t rows,
+		      uint64_t count)
+{
+	uint64_t parts = sgpu_ops_parts(count);
+	double *scratch = (double *)call->scratch;
+	long_rows job = { rows,
+			  count,
+			  parts,
+			  scratch,
+			  scratch + rows * parts,
+			  scratch + 2 * rows * parts,
+			  scratch + 2 * rows * parts + rows };
+	unsigned many = sgpu_cuda_grid(rows * parts, 1), few = sgpu_cuda_grid(rows, 1);
+	const T *input = (const T *)call->data[INPUT];
+	T *output = (T *)call->data[OUTPUT];
+	int result = sgpu_cuda_start(launch, "softmax", part_tops<T>, many, SGPU_CUDA_BLOCK, 0, job,
+				     input);
+
+	if (!result) {
+		result = sgpu_cuda_start(launch, "softmax", combine_parts<larger>, few,
+					 SGPU_CUDA_BLOCK, 0, rows, parts, -(double)INFINITY,
+					 larger(), job.part_tops, job.tops);
+	}
+	if (!result) {
+		result = sgpu_cuda_start(launch, "softmax", part_sums<T>, many, SGPU_CUDA_BLOCK, 0,
+					 job, input, output);
+	}
+	if (!result) {
+		result =
+			sgpu_cuda_start(launch, "softmax", combine_parts<sum>, few, SGPU_CUDA_BLOCK,
+					0, rows, parts, 0.0, sum(), job.part_sums, job.sums);
+	}
+	if (!result) {
+		result = sgpu_cuda_start(launch, "softmax", part_divide<T>, many, SGPU_CUDA_BLOCK,
+					 0, job, output);
+	}
+	return result;
 }
 
 template <typename T>
@@ -98,12 +273,23 @@ static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, ui
 	const T *input = (const T *)call->data[INPUT];
 	T *output = (T *)call->data[OUTPUT];
 
+	if (count > SGPU_ROW_PART) {
+		return start_long<T>(launch, call, rows, count);
+	}
 	if (count > WARP_ROW_MAX) {
 		return sgpu_cuda_start(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1),
 				       SGPU_CUDA_BLOCK, 0, rows, count, input, output);
 	}
-	return sgpu_cuda_start(launch, "softmax", warp_rows<T>, sgpu_cuda_grid(rows, WARPS),
-			       SGPU_CUDA_BLOCK, 0, rows, count, input, output);
+	switch (sgpu_cuda_row_lanes(count)) {
+	case 4:
+		return start_short<4>(launch, rows, count, input, output);
+	case 8:
+		return start_short<8>(launch, rows, count, input, output);
+	case 16:
+		return start_short<16>(launch, rows, count, input, output);
+	default:
+		return start_short<32>(launch, rows, count, input, output);
+	}
 }
 
 extern "C" int sgpu_softmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
