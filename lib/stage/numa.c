@@ -96,7 +96,8 @@ int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error
 	(void)size;
 	sgpu_fail(error, SGPU_EUNAVAILABLE,
 		  "cannot bind to NUMA node %d: this build has no NUMA support", node);
-	return sgpu_hint(error, "build sgpu with NUMA=1 and libnuma");
+	sgpu_hint(error, "build sgpu with NUMA=1 and libnuma");
+	return SGPU_EUNAVAILABLE;
 }
 
 #endif

@@ -63,8 +63,10 @@ def other_records():
     records = failed_case()
     check(records, "failed")
     assert [r["status"] for r in records[1:-1]] == ["failed"]
-    noise = lines(sh("sgpu-bench", "aa", "-n", "2", "--device", "cpu", "-q", "--json", "--samples", "3", "--size", "64K",
-                     "alloc"))
+    for name in ("first", "second"):
+        with open(name, "wb") as file:
+            file.write(sh("sgpu-bench", "run", "--device", "cpu", "-q", "--json", "--samples", "3", "--size", "64K", "alloc"))
+    noise = lines(sh("sgpu-bench", "aa", "--json", "first", "second"))
     check(noise, "noise")
     assert [r["record"] for r in noise] == ["environment", "noise", "noise", "end"]
 

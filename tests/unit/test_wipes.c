@@ -17,12 +17,12 @@
 #include "unit.h"
 
 static const uint8_t zero[4096];
-static const char marker[] = "plaintext-that-nobody-may-find-again";
 /* Begins what must not be found: plaintext, or a key, whose bytes are also the first of its
  * schedule. */
 enum { NEEDLE = 16 };
 
 #if !UNIT_SANITIZED
+static const char marker[] = "plaintext-that-nobody-may-find-again";
 static bool watching;
 static unsigned found, freed;
 

@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -19,18 +20,22 @@ enum { CLOSE_RANGE = 436, MANY = 256 };
 static struct pollfd taken[CLOSING_ROOM];
 static unsigned count;
 static uint64_t due_ns;
-static pthread_barrier_t meeting; /* of the supervisor and the thread that it has started */
-static bool apart;		  /* that thread has a table of its own */
+/* Of the supervisor and the thread that it has started, which frees it. */
+struct meeting {
+	sem_t ready, closed;
+	bool apart; /* the thread has a table of its own */
+};
 
 /* A connection that nothing has come on is closed first, so that none stays open for one that
  * blocks. The others close with the thread. */
-static void *end_with_them(void *none)
+static void *end_with_them(void *argument)
 {
+	struct meeting *meeting = argument;
 	struct pollfd own[CLOSING_ROOM];
 	const unsigned number = count;
 	unsigned from = STDERR_FILENO + 1;
+	const bool apart = unshare(CLONE_FILES) == 0;
 
-	apart = unshare(CLONE_FILES) == 0;
 	for (unsigned i = 0; apart && i < number; i++) {
 		own[i] = taken[i];
 		if ((unsigned)own[i].fd > from) {
@@ -41,8 +46,11 @@ static void *end_with_them(void *none)
 	if (apart) {
 		(void)syscall(CLOSE_RANGE, from, ~0U, 0);
 	}
-	(void)pthread_barrier_wait(&meeting);
-	(void)pthread_barrier_wait(&meeting); /* the supervisor has closed its own */
+	meeting->apart = apart;
+	sem_post(&meeting->ready);
+	while (sem_wait(&meeting->closed) != 0) { /* a signal */
+	}
+	free(meeting);
 	if (apart && poll(own, number, 0) >= 0) {
 		for (unsigned i = 0; i < number; i++) {
 			if (!own[i].revents) {
@@ -50,7 +58,7 @@ static void *end_with_them(void *none)
 			}
 		}
 	}
-	return none;
+	return NULL;
 }
 
 static int compare(const void *a, const void *b)
@@ -79,6 +87,7 @@ uint64_t closing_due_ns(void)
 bool closing_do(bool all)
 {
 	const uint64_t now = sgpu_now_ns();
+	struct meeting *meeting;
 	pthread_t thread;
 
 	if (count == 0 || (!all && now < due_ns && count < MANY)) {
@@ -86,16 +95,19 @@ bool closing_do(bool all)
 	}
 	due_ns = now + PAUSE_NS; /* if it cannot be done now */
 	qsort(taken, count, sizeof(*taken), compare);
-	pthread_barrier_init(&meeting, NULL, 2);
-	if (pthread_create(&thread, NULL, end_with_them, NULL) != 0) {
+	meeting = calloc(1, sizeof(*meeting));
+	if (!meeting || sem_init(&meeting->ready, 0, 0) != 0 ||
+	    sem_init(&meeting->closed, 0, 0) != 0 ||
+	    pthread_create(&thread, NULL, end_with_them, meeting) != 0) {
+		free(meeting);
 		return false;
 	}
 	pthread_detach(thread);
-	(void)pthread_barrier_wait(&meeting);
-	while (apart && count > 0) {
+	while (sem_wait(&meeting->ready) != 0) { /* a signal */
+	}
+	while (meeting->apart && count > 0) {
 		close(taken[--count].fd);
 	}
-	(void)pthread_barrier_wait(&meeting);
-	pthread_barrier_destroy(&meeting);
+	sem_post(&meeting->closed);
 	return count == 0;
 }
