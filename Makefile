@@ -429,7 +429,7 @@ variables (make NAME=value)
   BENCH_OPTIONS=  of sgpu-bench run, or of scripts/benchmarks.sh
 endef
 export HELP
-# Twice: what a comment's new lines move is laid out by the second.
+# The second pass lays out what the first one moved when it wrapped comments.
 format:
 	@git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i && git ls-files '*.c' '*.h' '*.cu' '*.cuh' | xargs clang-format -i
 

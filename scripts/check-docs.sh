@@ -460,7 +460,7 @@ check_style() {
 		/^\}/ { if (start && NR - start > 80) print file ":" start ": a function of " NR - start " lines"; start = 0 }
 		' | faults_after ""
 	done <"$work/files"
-	# Another version would lay some lines out otherwise.
+	# Other versions lay some lines out differently.
 	if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
 		sources | grep -E '\.(c|h|cu|cuh)$' | xargs -d '\n' clang-format --dry-run 2>&1 |
 			sed -n 's/: warning: .*/: not in the layout: make format/p' | faults_after ""

@@ -15,7 +15,7 @@ static const char *const fields[SGPU_DMA_VARS + 1] = { "client_dma_input_pinned_
 						       "client_dma_output_buffer_size_var", NULL };
 
 /* With a star: every name that starts so. */
-/* Packed by hand: a word a line would take a screen each for half the alphabet. */
+/* Packed by hand: one word a line would fill several screens. */
 /* clang-format off */
 static const char *const meanings[] = {
 	"aliases", "ALL_PROXY", "all_proxy", "argv", "ASAN_*", "BASH*", "BLIS_*", "BROWSER", "CARGO_*", "CDPATH",

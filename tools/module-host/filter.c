@@ -23,7 +23,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
-/* Packed by hand: a call a line would take a page. */
+/* Packed by hand: one call a line would fill a page. */
 /* clang-format off */
 /* Memory, threads, waiting, clocks, itself, signals of its own; reading and writing what is open. */
 static const char *const computing[] = {

@@ -18,7 +18,7 @@
 #name, number \
 	}
 
-/* Packed by hand: a call a line would take 300 of them. */
+/* Packed by hand: one call a line would take 300 lines. */
 /* clang-format off */
 /* Files, memory, threads, itself, clocks, waiting, signals. */
 const struct filter_call filter_needed[] = {

@@ -12,7 +12,7 @@
 
 #include <sgpu/error.h>
 
-/* Packed by hand: a line names functions of one kind. */
+/* Packed by hand: each line has functions of one kind. */
 /* clang-format off */
 /* Every function that is used. cuda.h maps these names to the versions that it declares. */
 #define SGPU_CUDA_FUNCTIONS(F) \
