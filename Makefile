@@ -108,7 +108,7 @@ COMPLETIONS := $(foreach tool,$(TOOLS),$(BUILD)/completions/bash/$(tool) $(BUILD
 	$(BUILD)/completions/fish/$(tool).fish)
 
 # Manual pages of the library: a header's prototypes and comments.
-MAN3 := $(patsubst include/sgpu/%.h,$(BUILD)/man/sgpu_%.3,$(filter-out %/sgpu.h %/version.h,$(wildcard include/sgpu/*.h)))
+MAN3 := $(patsubst include/sgpu/%.h,$(BUILD)/man/sgpu_%.3,$(filter-out %/version.h,$(wildcard include/sgpu/*.h)))
 
 .DELETE_ON_ERROR:
 .SECONDARY:

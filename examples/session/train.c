@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <sgpu/remote.h>
+#include <sgpu/session.h>
 
 enum { SAMPLES = 2000, PIXELS = 784, CLASSES = 10, STEPS = 100 };
 

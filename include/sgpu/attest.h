@@ -16,7 +16,7 @@
 
 #include <jansson.h>
 
-#include <sgpu/crypto.h>
+#include <sgpu/keys.h>
 #include <sgpu/device.h>
 
 #ifdef __cplusplus
@@ -299,7 +299,7 @@ void sgpu_appraisal_clear(struct sgpu_appraisal *appraisal);
 /* ---- digests of code ---- */
 /* Computes KT128 with SGPU_MEASURE_CUSTOM of a regular file: "/proc/self/exe" is the program that
  * was started, even where another has taken its name since. */
-SGPU_MUST_CHECK int sgpu_measure_file(const char *path, uint8_t digest[SGPU_DIGEST_SIZE],
+SGPU_MUST_CHECK int sgpu_measure_file(const char *path, uint8_t digest[SGPU_KT128_SIZE],
 				      uint64_t *size, struct sgpu_error *error);
 
 #ifdef __cplusplus

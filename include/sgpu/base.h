@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Base: checked numbers, encodings, wiping, and a pool of workers.
+ * Base: checked numbers, encodings, wiping.
  */
 #ifndef SGPU_BASE_H
 #define SGPU_BASE_H
@@ -90,37 +90,6 @@ uint64_t sgpu_now_ns(void);
 /* Counts the processors that this process may use, by its affinity mask and the cgroup's quota; at
  * least 1. */
 unsigned sgpu_cpu_count(void);
-
-/* ---- workers ---- * A pool of `jobs` tokens limits how many threads compute at once. A thread
- * that computes holds a token (sgpu_pool_enter/leave); idle workers of the pool join its loops
- * while tokens are free. The results of a loop must not depend on which thread ran which part. */
-struct sgpu_pool;
-
-/* jobs: 1 to SGPU_POOL_JOBS_MAX; 0 means sgpu_cpu_count(). Starts jobs - 1 threads with all signals
- * blocked. */
-enum { SGPU_POOL_JOBS_MAX = 1024 };
-SGPU_MUST_CHECK int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool,
-				     struct sgpu_error *error);
-/* No loop may be running. Accepts NULL; clears the caller's pointer. */
-void sgpu_pool_free(struct sgpu_pool **pool);
-unsigned sgpu_pool_jobs(const struct sgpu_pool *pool);
-
-/* Take and give back a token; enter waits until one is free. Not recursive. */
-void sgpu_pool_enter(struct sgpu_pool *pool);
-void sgpu_pool_leave(struct sgpu_pool *pool);
-
-/* Asks all present and future loops to stop early, until it is called with false.
- * Async-signal-safe. */
-void sgpu_pool_cancel(struct sgpu_pool *pool, bool cancel);
-bool sgpu_pool_cancelled(const struct sgpu_pool *pool);
-
-/* Calls body(argument, begin, end) over [0, count) in pieces of at most `grain` (at least 1), on
- * the calling * thread, which must hold a token, and on idle workers. Pieces always start at
- * multiples of grain, so a reduction is deterministic if it keeps one partial result for each piece
- * (begin / grain). Returns 0, or SGPU_ECANCELED if the pool was cancelled before all pieces ran. */
-SGPU_MUST_CHECK int sgpu_pool_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
-				  void (*body)(void *argument, uint64_t begin, uint64_t end),
-				  void *argument);
 
 #ifdef __cplusplus
 }

@@ -11,9 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sgpu/crypto.h>
-#include <sgpu/digest.h>
-#include <sgpu/json.h>
+#include <sgpu/keys.h>
 #include <sgpu/manifest.h>
 #include <sgpu/seal.h>
 
@@ -33,7 +31,6 @@ enum {
 	SGPU_SIGNATURES_MAX = 8,
 	SGPU_FILE_PATH_MAX = 4096, /* bytes of a FILE location's path */
 	SGPU_REGION_ID_TEXT = 32,  /* hex digits of the id of a region or a lease */
-	SGPU_TAR_BLOCK = 512,
 };
 
 /* ---- tar: strict POSIX ustar with base-256 sizes and only regular files ---- */
@@ -42,31 +39,12 @@ struct sgpu_tar_reader;
  * close fd. At the end of the archive the descriptor stands behind it. */
 SGPU_MUST_CHECK int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader,
 				  struct sgpu_error *error);
-/* The same after the first block has been read from fd, to recognise the file. */
-SGPU_MUST_CHECK int sgpu_tar_open_block(int fd, const char *name,
-					const uint8_t first[SGPU_TAR_BLOCK],
-					struct sgpu_tar_reader **reader, struct sgpu_error *error);
 void sgpu_tar_close(struct sgpu_tar_reader **reader);
-/* Moves to the next member and skips the rest of the one before. *member is NULL at the end of the
- * archive, after its two zero blocks and at most 1 MiB of further zeros. The name lives until the
- * next call. Errors: SGPU_EINVALID (a bad header, an archive cut short), SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member,
-				  uint64_t *size, struct sgpu_error *error);
 /* Reads exactly `size` bytes of the current member. Errors: SGPU_EINVALID if the member or the
  * archive ends first. */
 SGPU_MUST_CHECK int sgpu_tar_read(struct sgpu_tar_reader *reader, void *data, size_t size,
 				  struct sgpu_error *error);
-/* For bulk work: returns the descriptor, from which the caller reads exactly the current member's
- * payload, and then calls sgpu_tar_consumed. */
-int sgpu_tar_fd(struct sgpu_tar_reader *reader);
-void sgpu_tar_consumed(struct sgpu_tar_reader *reader, uint64_t bytes);
 
-/* To write a member: the header, then exactly `size` bytes of payload by the caller to the same fd,
- * then the padding. */
-SGPU_MUST_CHECK int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size,
-				    struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_tar_padding(int fd, const char *name, uint64_t size,
-				     struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_tar_end(int fd, const char *name, struct sgpu_error *error);
 
 /* ---- the index ---- */
@@ -150,13 +128,6 @@ SGPU_MUST_CHECK int sgpu_batch_read_head(struct sgpu_tar_reader *reader, bool re
  * behind it is read. */
 SGPU_MUST_CHECK int sgpu_batch_read_index(struct sgpu_tar_reader *reader, bool response,
 					  struct sgpu_batch **batch, struct sgpu_error *error);
-/* The same for a batch whose manifest may have been parsed before. `find` returns the manifest
- * whose canonical text has this hash, which stays until the batch is freed, or NULL. */
-typedef const struct sgpu_manifest *(*sgpu_manifest_find_fn)(
-	void *argument, const uint8_t sha256[SGPU_SHA256_SIZE]);
-SGPU_MUST_CHECK int sgpu_batch_read_known(struct sgpu_tar_reader *reader,
-					  sgpu_manifest_find_fn find, void *argument,
-					  struct sgpu_batch **batch, struct sgpu_error *error);
 /* The same for a batch or a response. */
 SGPU_MUST_CHECK int sgpu_batch_read_any(struct sgpu_tar_reader *reader, struct sgpu_batch **batch,
 					struct sgpu_error *error);
@@ -186,19 +157,6 @@ SGPU_MUST_CHECK int sgpu_batch_refusal_read(struct sgpu_tar_reader *reader,
 SGPU_MUST_CHECK int sgpu_batch_next_payload(struct sgpu_tar_reader *reader,
 					    const struct sgpu_batch *batch, int *segment,
 					    struct sgpu_error *error);
-/* Writes the index and the manifest. The caller then writes, in order, each inline payload with
- * sgpu_batch_payload_begin/end around it, and sgpu_tar_end. */
-SGPU_MUST_CHECK int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *batch,
-					  struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_batch_payload_begin(int fd, const char *name,
-					     const struct sgpu_batch *batch, int segment,
-					     struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_batch_payload_end(int fd, const char *name, const struct sgpu_batch *batch,
-					   int segment, struct sgpu_error *error);
-/* What sgpu_batch_payload_begin writes. */
-SGPU_MUST_CHECK int sgpu_batch_payload_header(const struct sgpu_batch *batch, int segment,
-					      uint8_t block[SGPU_TAR_BLOCK],
-					      struct sgpu_error *error);
 /* Bytes of a segment's payload where its location is: sealed_size when sealed, else size (batch) or
  * actual_size (response). */
 uint64_t sgpu_batch_payload_size(const struct sgpu_batch *batch, int segment);
@@ -238,12 +196,6 @@ SGPU_MUST_CHECK int sgpu_batch_unwrap(const struct sgpu_batch *batch, const stru
 SGPU_MUST_CHECK int sgpu_batch_add_signature(struct sgpu_batch *batch,
 					     const struct sgpu_signing_key *key,
 					     struct sgpu_error *error);
-/* Gives what a sealed batch is told by from any other: the SHA-256 of the canonical index without
- * `mac`, `signatures`, `recipients` and each segment's `location`. Neither a rewrap nor another
- * signer changes it. */
-SGPU_MUST_CHECK int sgpu_batch_identity(const struct sgpu_batch *batch,
-					uint8_t identity[SGPU_SHA256_SIZE],
-					struct sgpu_error *error);
 /* Verifies signature number `index` and gives its key. The caller decides whether to trust this
  * key. Errors: SGPU_EINVALID, SGPU_EAUTH. */
 SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int index,
@@ -252,13 +204,6 @@ SGPU_MUST_CHECK int sgpu_batch_signature(const struct sgpu_batch *batch, int ind
  * verify. */
 SGPU_MUST_CHECK int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,
 					 struct sgpu_error *error);
-/* Demands that one of the owners, thumbprints of keys, has signed the batch, and that each
- * signature by any of them verifies. kid receives the key of the first of these signatures. If the
- * batch names no owner's key, nothing is computed over it. Errors: SGPU_EPOLICY if no owner has
- * signed, SGPU_EAUTH if an owner's signature does not verify. */
-SGPU_MUST_CHECK int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners,
-				     int owner_count, char kid[SGPU_KID_SIZE + 1],
-				     struct sgpu_error *error);
 /* The MAC over the index: canonical JSON without `mac` and without each segment's `location`, which
  * those who carry the batch may change (sgpu-stage does); kt128 or the seal binds the payload
  * itself. */

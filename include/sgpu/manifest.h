@@ -9,7 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sgpu/json.h>
+#include <jansson.h>
+
+#include <sgpu/error.h>
 
 #ifdef __cplusplus
 extern "C" {

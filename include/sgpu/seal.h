@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
+#include <sgpu/keys.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -66,6 +66,8 @@ void sgpu_sealed_header(const struct sgpu_sealed_keys *keys, uint8_t header[SGPU
 /* nonce = base_nonce XOR chunk, big endian. */
 void sgpu_sealed_nonce(const struct sgpu_sealed_keys *keys, uint64_t chunk,
 		       uint8_t nonce[SGPU_NONCE_SIZE]);
+
+struct sgpu_aead; /* crypto/crypto.h */
 
 /* ---- runs of chunks, in memory; `aead` was made from keys->key ----
  * Seals `size` bytes that start at chunk `first`. All chunks are full but, with `last`, the final

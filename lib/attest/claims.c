@@ -7,6 +7,7 @@
 
 #include <sgpu/base.h>
 
+#include "device/device.h"
 #include "attest/quote.h"
 
 #define DEVICE "submods/*"

@@ -10,8 +10,8 @@
 #include <openssl/x509.h>
 
 #include <sgpu/attest.h>
-#include <sgpu/json.h>
 
+#include "base/json.h"
 #include "crypto/internal.h"
 
 struct sgpu_signer {

@@ -8,7 +8,8 @@
 #include <openssl/crypto.h>
 
 #include <sgpu/base.h>
-#include <sgpu/json.h>
+
+#include "base/json.h"
 
 enum { TEXT_MAX = 4 << 20 };
 

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
+
+#include "base/io.h"
 
 static atomic_bool interrupted, reader_gone;
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/json.h>
+#include "base/json.h"
 
 /* A growing text. libc's memory streams silently lose bytes when memory runs out, but hashed and
  * signed text must be complete. */

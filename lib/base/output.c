@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "base/base.h"
 
 enum { COMMON_NAMES = 16, NAMES_TRIED = 100, NAME_SIZE = 64 };

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "base/base.h"
 
 enum { LINKS_MAX = 40 };

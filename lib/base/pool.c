@@ -9,6 +9,8 @@
 
 #include <sgpu/base.h>
 
+#include "base/pool.h"
+
 /* One running loop, on the stack of the thread that started it. */
 struct loop {
 	struct loop *next;

@@ -13,7 +13,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/secret.h>
+
+#include "base/base.h"
 
 #ifndef SYS_memfd_secret
 #define SYS_memfd_secret 447 /* the same on every architecture */

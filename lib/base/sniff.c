@@ -7,7 +7,8 @@
 #include <sys/stat.h>
 
 #include <sgpu/base.h>
-#include <sgpu/sniff.h>
+
+#include "base/io.h"
 
 enum { IN_JSON = -1, IN_TEXT = -2 };
 

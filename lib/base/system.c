@@ -12,6 +12,7 @@
 
 #include <sgpu/base.h>
 
+#include "base/pool.h"
 #include "base/base.h"
 
 uint64_t sgpu_now_ns(void)

@@ -6,8 +6,9 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
+#include "crypto/crypto.h"
 #include "index.h"
 #include "tar.h"
 

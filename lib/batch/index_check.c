@@ -8,6 +8,8 @@
 
 #include <sgpu/base.h>
 
+#include "base/json.h"
+#include "crypto/crypto.h"
 #include "index.h"
 
 static bool id_valid(const char *id)

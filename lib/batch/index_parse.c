@@ -10,6 +10,7 @@
 
 #include <sgpu/base.h>
 
+#include "base/json.h"
 #include "index.h"
 
 static int copy_string(const json_t *object, const char *where, const char *key, size_t max,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "index.h"
 
 /* Steals value; NULL, of either, is out of memory. */

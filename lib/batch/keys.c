@@ -9,6 +9,8 @@
 
 #include <sgpu/base.h>
 
+#include "base/json.h"
+#include "crypto/crypto.h"
 #include "index.h"
 
 static const char hpke_info[] = "sgpu batch v1";

@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/batch.h>
+
+#include "batch/batch.h"
+#include "crypto/crypto.h"
 
 int sgpu_batch_create(const struct sgpu_manifest *manifest, struct sgpu_batch **batch,
 		      struct sgpu_error *error)

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "tar.h"
 
 enum { JSON_MAX = 4 << 10 }; /* bytes of refusal.json: each of its text may be escaped */

@@ -26,9 +26,10 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
-#include <sgpu/io.h>
-#include <sgpu/replay.h>
+
+#include "base/io.h"
+#include "batch/batch.h"
+#include "crypto/crypto.h"
 
 enum {
 	KEY_SIZE = 16,

@@ -6,6 +6,8 @@
 
 #include <sgpu/seal.h>
 
+#include "crypto/crypto.h"
+
 static const char label[] = "c2sp.org/chunked-encryption@v1+AEAD_AES_256_GCM"; /* and its NUL */
 
 enum {

@@ -8,6 +8,8 @@
 
 #include <sgpu/base.h>
 
+#include "batch/batch.h"
+#include "crypto/crypto.h"
 #include "index.h"
 
 static int digest_of(const struct sgpu_batch *batch, enum sgpu_index_part part,

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sgpu/batch.h>
+#include "batch/batch.h"
 
 /* POSIX.1-2017, pax: "ustar Interchange Format". */
 struct sgpu_tar_raw {

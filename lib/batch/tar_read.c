@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
-#include <sgpu/sniff.h>
 
+#include "base/io.h"
 #include "tar.h"
 
 enum {

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <sgpu/io.h>
-
+#include "base/io.h"
 #include "tar.h"
 
 unsigned sgpu_tar_checksum(const struct sgpu_tar_raw *header)

@@ -17,7 +17,8 @@
 #include <jansson.h>
 
 #include <sgpu/base.h>
-#include <sgpu/device.h>
+
+#include "device/device.h"
 
 /* ---- statistics ---- */
 struct sgpu_bench_statistics {

@@ -21,10 +21,10 @@
 #include <base/base.h>
 #include <device/host.h>
 #include <sgpu/attest.h>
-#include <sgpu/crypto.h>
-#include <sgpu/stage.h>
 #include <sgpu/version.h>
 
+#include "crypto/crypto.h"
+#include "stage/stage.h"
 #include "bench/private.h"
 
 #define CPU "/sys/devices/system/cpu/"

@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/ops.h>
-
+#include "ops/ops.h"
 #include "bench/private.h"
 
 enum { TRIES = 12 };

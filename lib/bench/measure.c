@@ -7,8 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include <sgpu/io.h>
-
+#include "base/io.h"
 #include "bench/private.h"
 
 enum {

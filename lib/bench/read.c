@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/json.h>
-
+#include "base/json.h"
 #include "base/base.h"
 #include "bench/private.h"
 

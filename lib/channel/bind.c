@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "crypto/crypto.h"
 #include "channel/keys.h"
 
 #include <string.h>

@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sgpu/crypto.h>
+#include <sgpu/keys.h>
 #include <sgpu/device.h>
 
 /* ---- the address space of a channel ----
@@ -145,7 +145,7 @@ struct sgpu_summary {
 	uint32_t protected_pages,
 		pages; /* n and k: pages mapped by it in the protected region, and in all */
 	/* KT128 of the frame numbers of the protected ones, 32-bit little endian. */
-	uint8_t hash[SGPU_DIGEST_SIZE];
+	uint8_t hash[SGPU_KT128_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
 
@@ -157,7 +157,7 @@ struct sgpu_measurement {
 	uint64_t counter; /* as in sgpu_summary, the same sequence */
 	uint64_t va, size;
 	bool keyed;
-	uint8_t digest[SGPU_DIGEST_SIZE];
+	uint8_t digest[SGPU_KT128_SIZE];
 	uint8_t mac[SGPU_CHANNEL_MAC_SIZE];
 };
 

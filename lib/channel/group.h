@@ -43,7 +43,7 @@ enum sgpu_item_kind {
 	SGPU_ITEM_SEAL, /* object, first, last, buffer, offset, size; other_offset: to the shared
 			   area */
 	SGPU_ITEM_DIGEST,      /* buffer, offset, size; tail: customisation; the answer has
-				  SGPU_DIGEST_SIZE bytes */
+				  SGPU_KT128_SIZE bytes */
 	SGPU_ITEM_LAUNCH,      /* tail: struct sgpu_item_call */
 	SGPU_ITEM_MODULE_LOAD, /* object, size, other_offset: the image in the shared area; tail:
 				  its digest */

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 #include <sgpu/base.h>
-#include <sgpu/secret.h>
 
+#include "base/base.h"
 #include "channel/keys.h"
 #include "channel/group.h"
 #include "channel/wire.h"

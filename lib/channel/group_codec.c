@@ -12,6 +12,7 @@
  */
 #include <sgpu/base.h>
 
+#include "device/device.h"
 #include "channel/group.h"
 #include "channel/wire.h"
 
@@ -45,8 +46,8 @@ static const struct {
 	[SGPU_ITEM_SEAL] = { STREAM | OBJECT | FIRST | LAST | RANGE | OTHER_OFFSET, 0, 0 },
 	[SGPU_ITEM_DIGEST] = { STREAM | RANGE, 0, SGPU_DIGEST_CUSTOM_MAX },
 	[SGPU_ITEM_LAUNCH] = { STREAM, CALL_MIN, SGPU_GROUP_BYTES },
-	[SGPU_ITEM_MODULE_LOAD] = { OBJECT | OTHER_OFFSET | SIZE, SGPU_DIGEST_SIZE,
-				    SGPU_DIGEST_SIZE },
+	[SGPU_ITEM_MODULE_LOAD] = { OBJECT | OTHER_OFFSET | SIZE, SGPU_KT128_SIZE,
+				    SGPU_KT128_SIZE },
 	[SGPU_ITEM_MODULE_FREE] = { OBJECT, 0, 0 },
 	[SGPU_ITEM_MODULE_RUN] = { STREAM | OBJECT, CALL_MIN, SGPU_GROUP_BYTES },
 	[SGPU_ITEM_WAIT] = { STREAM | OTHER, 0, 0 },
@@ -82,7 +83,7 @@ size_t sgpu_item_result(const struct sgpu_item *item)
 	case SGPU_ITEM_COPY_OUT:
 		return item->size < SGPU_GROUP_BYTES ? (size_t)item->size : SGPU_GROUP_BYTES;
 	case SGPU_ITEM_DIGEST:
-		return SGPU_DIGEST_SIZE;
+		return SGPU_KT128_SIZE;
 	default:
 		return 0;
 	}

@@ -2,8 +2,8 @@
  *
  * Messages of a session over a pipe or a socket.
  */
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "channel/group.h"
 #include "channel/wire.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include <sgpu/base.h>
+#include "crypto/crypto.h"
 #include "channel/channel.h"
 
 #include "channel/keys.h"
@@ -106,7 +107,7 @@ void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
 			   struct sgpu_measurement *measurement)
 {
 	uint8_t fields[FIELDS_MAX], *at = sgpu_put_bytes(fields, keys->report, SGPU_KEY_SIZE);
-	uint8_t mask[SGPU_DIGEST_SIZE];
+	uint8_t mask[SGPU_KT128_SIZE];
 
 	at = sgpu_put_u64(sgpu_put_u32(at, measurement->serial), measurement->counter);
 	digest_fields(fields, at, "sgpu channel mask v1", mask);

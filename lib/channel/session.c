@@ -8,8 +8,9 @@
 #include <string.h>
 
 #include <sgpu/base.h>
+#include "base/base.h"
+#include "crypto/crypto.h"
 #include "channel/channel.h"
-#include <sgpu/secret.h>
 
 #include "channel/keys.h"
 #include "channel/wire.h"

@@ -12,8 +12,8 @@
 #include <jansson.h>
 #include <openssl/evp.h>
 
-#include <sgpu/crypto.h>
-#include <sgpu/entropy.h>
+#include "crypto/crypto.h"
+#include "crypto/entropy.h"
 
 /* Reports a failed call of libcrypto with its reason and clears its error queue. Returns
  * SGPU_ESYSTEM. */

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/json.h>
 
+#include "base/json.h"
 #include "crypto/internal.h"
 
 enum { WHAT_SIZE = 64 };

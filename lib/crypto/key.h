@@ -7,8 +7,9 @@
 
 #include <sys/stat.h>
 
-#include <sgpu/crypto.h>
-#include <sgpu/json.h>
+#include <sgpu/keys.h>
+
+#include "base/json.h"
 
 enum { SGPU_KEY_TEXT_MAX = 16384, SGPU_KEY_LINE_MAX = 512 };
 

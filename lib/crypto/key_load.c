@@ -11,9 +11,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
-#include <sgpu/sniff.h>
 
+#include "base/io.h"
 #include "crypto/key.h"
 
 /* A key's text, or only its secret member: 32 bytes in base64url or hexadecimal. */

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/json.h>
 
+#include "base/json.h"
 #include "crypto/internal.h"
 #include "crypto/key.h"
 

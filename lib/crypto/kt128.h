@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * KangarooTwelve (RFC 9861, KT128) for those who compute its leaves elsewhere, the sponge under it,
- * and what measures of memory (sgpu/digest.h) share on the host and on a device.
+ * and what measures of memory (crypto/crypto.h) share on the host and on a device.
  */
 #ifndef SGPU_CRYPTO_KT128_H
 #define SGPU_CRYPTO_KT128_H
@@ -10,8 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sgpu/crypto.h>
-#include <sgpu/digest.h>
+#include "crypto/crypto.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 #include <sgpu/base.h>
-#include <sgpu/digest.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
+#include "crypto/crypto.h"
 #include "crypto/kt128.h"
 
 enum {

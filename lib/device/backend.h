@@ -6,7 +6,7 @@
 #ifndef SGPU_DEVICE_BACKEND_H
 #define SGPU_DEVICE_BACKEND_H
 
-#include <sgpu/device.h>
+#include "device/device.h"
 
 /* The limit of struct sgpu_device_config, from now on: what is above it already stays. It bounds
  * what is allocated, and pages from when they are first mapped, since the device keeps them; not

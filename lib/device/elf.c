@@ -10,10 +10,11 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
-#include <sgpu/io.h>
 
 #include <device/elf.h>
+
+#include "base/io.h"
+#include "crypto/crypto.h"
 
 bool sgpu_elf_is_shared(const void *image, size_t size)
 {

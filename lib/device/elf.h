@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sgpu/device.h>
+#include "device/device.h"
 
 /* Whether it begins as an ELF shared object does. */
 bool sgpu_elf_is_shared(const void *image, size_t size);

@@ -24,6 +24,8 @@
 
 #include <device/backend.h>
 
+#include "crypto/crypto.h"
+
 enum { SLOTS = 8, STREAMS = 3, CHUNKS_A_UNIT = 8 };
 /* Chunks that a key seals unless it is said otherwise: 4 PiB, as many as the longest sealed segment
  * has. */

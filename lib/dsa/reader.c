@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "dsa/queue.h"
 
 #ifndef MADV_POPULATE_READ

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/json.h>
-
+#include "base/json.h"
 #include "manifest/reader.h"
 
 struct entry {

@@ -11,6 +11,8 @@
 #include <sgpu/error.h>
 #include <sgpu/manifest.h>
 
+#include "base/json.h"
+
 enum {
 	SGPU_WHERE_MAX = 64,	   /* "/segments/65535/data_type_info/shape" */
 	SGPU_VALUE_TEXT_MAX = 160, /* a value as messages quote it */

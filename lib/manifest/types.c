@@ -9,6 +9,8 @@
 #include <sgpu/base.h>
 #include <sgpu/manifest.h>
 
+#include "base/json.h"
+
 static const struct {
 	const char *name;
 	size_t size;

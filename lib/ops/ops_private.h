@@ -16,7 +16,8 @@
 
 #include <sgpu/base.h>
 #include <sgpu/manifest.h>
-#include <sgpu/ops.h>
+
+#include "ops/ops.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "remote/carrier.h"
 
 struct pipe_carrier {

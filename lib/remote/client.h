@@ -5,7 +5,7 @@
 #ifndef SGPU_REMOTE_CLIENT_H
 #define SGPU_REMOTE_CLIENT_H
 
-#include <sgpu/remote.h>
+#include <sgpu/session.h>
 #include <sgpu/seal.h>
 
 #include "remote/carrier.h"

@@ -10,8 +10,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <sgpu/io.h>
-
+#include "base/io.h"
 #include "remote/client.h"
 #include "remote/greeting.h"
 #include "remote/link.h"

@@ -30,6 +30,7 @@
 
 #include <sgpu/base.h>
 
+#include "crypto/crypto.h"
 #include "channel/wire.h"
 #include "remote/client.h"
 

@@ -2,8 +2,8 @@
  *
  * Frames, as carrier.h has them.
  */
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "channel/wire.h"
 #include "remote/carrier.h"
 

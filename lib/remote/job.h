@@ -11,8 +11,7 @@
 
 #include <stdatomic.h>
 
-#include <sgpu/ops.h>
-
+#include "ops/ops.h"
 #include "secure/group.h"
 
 extern const struct sgpu_group_jobs sgpu_remote_jobs;

@@ -12,9 +12,9 @@
 #ifndef SGPU_REMOTE_LINK_H
 #define SGPU_REMOTE_LINK_H
 
-#include <sgpu/remote.h>
-#include <sgpu/ring.h>
+#include <sgpu/session.h>
 
+#include "ring/ring.h"
 #include "remote/carrier.h"
 
 enum {

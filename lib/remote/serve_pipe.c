@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include <sgpu/io.h>
-#include <sgpu/remote.h>
+#include <sgpu/session.h>
 
+#include "base/io.h"
 #include "remote/carrier.h"
 #include "remote/job.h"
 #include "secure/group.h"

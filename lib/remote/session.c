@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <sgpu/secret.h>
-
+#include "base/base.h"
 #include "remote/client.h"
 
 /* Pieces begin at multiples of it, also on a device that copies them first. */

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sgpu/ring.h>
+#include "ring/ring.h"
 
 /* Entries are read and written as words of 8 bytes; the last word of an entry has its generation in
  * the upper half. */

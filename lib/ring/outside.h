@@ -5,8 +5,8 @@
 #ifndef SGPU_RING_OUTSIDE_H
 #define SGPU_RING_OUTSIDE_H
 
+#include "ring/ring.h"
 #include "base/base.h"
-#include <sgpu/ring.h>
 
 /* A call. In the ring: handle: the descriptor; offset and length: the data in the shared area;
  * argument: poll's limit in milliseconds. A completion's value is the system call's result, or

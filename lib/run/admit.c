@@ -6,6 +6,7 @@
  * and whether it is authentic; only then sizes, plan and memory. Nothing is fetched or run before
  * all of it has passed.
  */
+#include "crypto/crypto.h"
 #include "run/job.h"
 
 #include <pthread.h>
@@ -14,7 +15,7 @@
 #include <time.h>
 
 #include "run/inputs.h"
-#include "run/run.h"
+#include "run/private.h"
 
 static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_batch)
 {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "run/plan.h"
-#include "run/run.h"
+#include "run/private.h"
 
 /* Operations that are enqueued at once. Each costs some KiB, and a device's queue blocks whoever
  * fills it; the device only needs enough of them not to run dry. */

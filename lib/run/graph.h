@@ -8,7 +8,7 @@
 
 #include <stdatomic.h>
 
-#include <sgpu/run.h>
+#include "run/run.h"
 
 struct sgpu_graph;
 

@@ -3,19 +3,18 @@
  * Each input is a transfer of the engine. It has come in only when every tag and the end mark, or
  * the digest, have verified on the device's own copy; until then nothing may read it.
  */
+#include "base/io.h"
+#include "stage/stage.h"
 #include "run/inputs.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/io.h>
-#include <sgpu/stage.h>
-
 #include "batch/tar.h"
 #include "run/job.h"
 #include "run/loop.h"
 #include "run/memory.h"
-#include "run/run.h"
+#include "run/private.h"
 
 enum { READ_AHEAD_MAX = 256 }; /* payloads in memory that have not come in */
 

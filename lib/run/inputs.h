@@ -5,11 +5,11 @@
 #ifndef SGPU_RUN_INPUTS_H
 #define SGPU_RUN_INPUTS_H
 
-#include <sgpu/lease.h>
-#include <sgpu/run.h>
-
 struct sgpu_inputs;
 struct sgpu_note;
+#include "run/run.h"
+#include "stage/lease.h"
+
 struct sgpu_run_base;
 
 /* Takes every region that the batch names, so that none outlives the run however it ends. arrived:

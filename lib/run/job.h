@@ -7,7 +7,7 @@
 
 #include <stdatomic.h>
 
-#include <sgpu/run.h>
+#include "run/run.h"
 
 /* Prepared jobs: manifests that were parsed, checked against the operations, and planned. A runner
  * keeps those of the batches that it admitted last, so that the next batch of the same manifest

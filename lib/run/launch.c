@@ -11,7 +11,7 @@
 #include "run/loop.h"
 #include "run/memory.h"
 #include "run/plan.h"
-#include "run/run.h"
+#include "run/private.h"
 
 /* A launch under way, from its enqueuing until the loop has seen its end. */
 struct launch {

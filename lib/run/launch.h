@@ -5,9 +5,9 @@
 #ifndef SGPU_RUN_LAUNCH_H
 #define SGPU_RUN_LAUNCH_H
 
-#include <sgpu/run.h>
-
 /* Kernels that a batch brings in its segments. */
+
+#include "run/run.h"
 
 struct sgpu_run_base;
 struct sgpu_modules;

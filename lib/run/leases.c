@@ -11,7 +11,7 @@
 #include <sgpu/base.h>
 
 #include "run/job.h"
-#include "run/run.h"
+#include "run/private.h"
 
 enum { LINE = 64 }; /* places of results begin at multiples of it */
 

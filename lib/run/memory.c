@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
-#include "run/run.h"
+#include "run/private.h"
 
 /* Bytes of the buffers of a device. Up to these the allocation itself says whether there is enough,
  * which costs less than to ask. */

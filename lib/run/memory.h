@@ -6,7 +6,8 @@
 #define SGPU_RUN_MEMORY_H
 
 #include <sgpu/device.h>
-#include <sgpu/run.h>
+
+#include "run/run.h"
 
 struct sgpu_run_device;
 

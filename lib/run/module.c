@@ -6,6 +6,7 @@
  * have the digest that its operation names: in a secure context it is measured in the device's
  * memory, else where it is taken from.
  */
+#include "crypto/crypto.h"
 #include "run/launch.h"
 
 #include <stdlib.h>
@@ -14,16 +15,16 @@
 #include "run/job.h"
 #include "run/loop.h"
 #include "run/memory.h"
-#include "run/run.h"
+#include "run/private.h"
 #include "secure/context.h"
 
 enum state { UNTRIED, LOADING, TRIED };
 
 struct module {
 	enum state state;
-	int code;			  /* of loading it */
-	struct sgpu_error error;	  /* why not */
-	uint8_t digest[SGPU_DIGEST_SIZE]; /* that it was to be loaded with */
+	int code;			 /* of loading it */
+	struct sgpu_error error;	 /* why not */
+	uint8_t digest[SGPU_KT128_SIZE]; /* that it was to be loaded with */
 	struct sgpu_device_module *loaded;
 	struct sgpu_blocking task;
 	struct sgpu_note note;
@@ -158,11 +159,11 @@ static int copy_image(struct sgpu_modules *modules, int segment, void *image, ui
 
 /* On a plain device the host's copy is what is measured, and what is loaded. */
 static int load_measured(struct sgpu_device *device, const void *image, size_t size,
-			 const uint8_t digest[SGPU_DIGEST_SIZE], struct sgpu_device_module **loaded,
+			 const uint8_t digest[SGPU_KT128_SIZE], struct sgpu_device_module **loaded,
 			 struct sgpu_error *error)
 {
 	struct sgpu_secure *secure = sgpu_secure_of(device);
-	uint8_t found[SGPU_DIGEST_SIZE];
+	uint8_t found[SGPU_KT128_SIZE];
 
 	if (secure) {
 		return sgpu_secure_module_load(secure, image, size, digest, loaded, error);
@@ -226,7 +227,7 @@ static void note_loaded(struct sgpu_note *note)
 }
 
 static int begin_load(struct sgpu_modules *modules, int segment,
-		      const uint8_t digest[SGPU_DIGEST_SIZE])
+		      const uint8_t digest[SGPU_KT128_SIZE])
 {
 	struct module *m = &modules->list[segment];
 

@@ -12,7 +12,7 @@
 #include "run/loop.h"
 #include "run/memory.h"
 #include "run/plan.h"
-#include "run/run.h"
+#include "run/private.h"
 
 struct sgpu_links {
 	pthread_mutex_t mutex;

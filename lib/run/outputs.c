@@ -9,20 +9,19 @@
  * go to their place in that file and wait nowhere. Nor do those wait for which there is a region or
  * a lease.
  */
+#include "base/io.h"
 #include "run/outputs.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
-#include <sgpu/io.h>
-
 #include "base/base.h"
 #include "run/job.h"
 #include "run/inputs.h"
 #include "run/loop.h"
 #include "run/memory.h"
-#include "run/run.h"
+#include "run/private.h"
 
 enum { HUGE_PAGE = 2 << 20 };
 

@@ -6,7 +6,8 @@
 #define SGPU_RUN_OUTPUTS_H
 
 #include <sgpu/batch.h>
-#include <sgpu/run.h>
+
+#include "run/run.h"
 
 struct sgpu_outputs;
 struct sgpu_run_base;

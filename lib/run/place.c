@@ -3,12 +3,12 @@
  * A response is a tar: its index and its manifest, then the payloads, each behind a header and
  * filled up to whole blocks.
  */
+#include "base/io.h"
 #include "run/outputs.h"
 
 #include <stdlib.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
 #include "batch/index.h"
 #include "batch/tar.h"

@@ -13,11 +13,10 @@
  * buffer while the readers have not ended, and writes the other when everything before the maker
  * has ended: it may be one that the maker itself could have had.
  */
+#include "run/run.h"
 #include "run/plan.h"
 
 #include <stdlib.h>
-
-#include <sgpu/run.h>
 
 /* Ancestors by bit sets: in graph order, an operation's set is the union of its predecessors' sets
  * and themselves. */

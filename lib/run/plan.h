@@ -10,7 +10,8 @@
 #include <stdint.h>
 
 #include <sgpu/manifest.h>
-#include <sgpu/run.h>
+
+#include "run/run.h"
 
 /* Which device each operation of a graph runs on, from the manifest alone. */
 

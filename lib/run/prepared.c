@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "run/plan.h"
-#include "run/run.h"
+#include "run/private.h"
 
 enum {
 	ENGINE_STREAMS =

@@ -3,6 +3,8 @@
  * The response: what became of each output and why, with the payloads of those that came through.
  * It is for the same recipients as the batch, so that the owner opens it without state.
  */
+#include "base/io.h"
+#include "stage/stage.h"
 #include "run/outputs.h"
 
 #include <errno.h>
@@ -15,14 +17,12 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
-#include <sgpu/stage.h>
 
 #include "batch/tar.h"
 #include "run/job.h"
 #include "run/graph.h"
 #include "run/inputs.h"
-#include "run/run.h"
+#include "run/private.h"
 
 enum {
 	SMALL_MAX = 8 << 10,   /* bytes of a payload that is copied to write it with its header */

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "base/base.h"
 #include "run/inputs.h"
 #include "run/launch.h"

@@ -1,118 +1,240 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the objects of a run share. Each of them has a header of its own and knows those that it
- * includes; run.c alone knows them all. Who touches what:
- *
- *   loop      the runner's one thread: owns the graphs of all runs, starts operations and outputs
- *   readers   threads of the runner, one an active run: admit the batch, bring in its payloads,
- *             write the response
- *   workers   of the engine: read files, copy
- *   streams   the device's threads, which run kernels and callbacks
- *
- * The others tell the loop by notes. What is set before the batch is admitted is everyone's.
+ * The runner: takes batches, drives their graphs over the streams of one device or several, and
+ * writes the responses.
  */
 #ifndef SGPU_RUN_RUN_H
 #define SGPU_RUN_RUN_H
 
-#include <pthread.h>
-#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
 
-#include <sgpu/run.h>
+#include <sgpu/keys.h>
+#include <sgpu/device.h>
 
-#include "run/plan.h"
-#include "transfer/transfer.h"
+#include "batch/batch.h"
+#include "ops/ops.h"
+#include "stage/lease.h"
+#include "stage/stage.h"
 
-/* What a run did and when: spans, their sums, and how payloads travelled. Any thread may add. */
+/* ---- the plan: devices, streams, buffers, order; made from a checked manifest alone ---- */
+enum { SGPU_PLAN_STREAMS_MAX = 64, SGPU_RUN_DEVICES_MAX = 16 };
 
-struct sgpu_run_trace {
-	atomic_uint_fast64_t begin_ns, end_ns; /* end: 0 while it runs */
-	atomic_uint_fast64_t bytes_in, bytes_out;
-	bool keeps_spans;
-	int operations;	    /* rows of streams; those of the engines follow, then those of moves */
-	int devices, first; /* how many, and the number of the first of the plan */
-	pthread_mutex_t mutex; /* the rest */
-	struct sgpu_span *spans;
-	size_t count, capacity;
-	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
-	struct sgpu_run_paths paths;
+struct sgpu_plan_buffer {
+	uint64_t size; /* bytes: the largest of its tenants */
+	int device;    /* where it is */
 };
 
-void sgpu_trace_init(struct sgpu_run_trace *trace, bool keeps_spans);
-void sgpu_trace_clear(struct sgpu_run_trace *trace);
-/* A span without a begin never ran, and is left out. */
-void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int row,
-		    const char *label, uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
-/* A step of a transfer, in a row of the engine of that device. */
-void sgpu_trace_step(struct sgpu_run_trace *trace, int device,
-		     const struct sgpu_transfer_span *span, const char *label);
-/* The row of moves from one device to another. */
-int sgpu_trace_move_row(const struct sgpu_run_trace *trace, int from, int to);
-void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS]);
-void sgpu_trace_rows(const struct sgpu_run_trace *trace, struct sgpu_run_rows *rows);
-/* As sgpu_run_row_name. */
-const char *sgpu_trace_row_name(const struct sgpu_run_trace *trace, int row, int *number,
-				int *device);
-/* In order of their begin, at the end. */
-void sgpu_trace_sort(struct sgpu_run_trace *trace);
-
-struct sgpu_loop;
-struct sgpu_run_streams;
-struct sgpu_threads;
-struct sgpu_engine;
-struct sgpu_prepared_table;
-struct sgpu_links;
-
-/* What its devices are like, all of one kind, and the limits of the runner. */
-struct sgpu_run_traits {
-	int devices; /* how many */
-	bool opens_on_device;
-	bool pins;
-	bool shared_files; /* as in struct sgpu_runner_config */
-	uint64_t pinned_max;
-	unsigned jobs;
-	struct sgpu_spread_costs costs; /* the standard ones, but for tests */
-	uint64_t
-		spin_ns; /* how long a thread of a run looks for what comes next before it sleeps */
+/* A segment that an operation on another device reads: a sealed copy from device to device. */
+struct sgpu_plan_move {
+	int segment;
+	int from, to; /* devices */
+	int from_buffer, to_buffer;
+	int next; /* the next move of this segment, or -1 */
 };
 
-/* A device of the runner, and what its work goes through. */
-struct sgpu_run_device {
-	int number; /* in the order of the runner's configuration */
-	struct sgpu_device *device;
-	struct sgpu_run_streams *streams;
-	struct sgpu_engine *engine;
-};
-
-/* The part of a run that all of its objects see. */
-struct sgpu_run_base {
-	struct sgpu_run_traits *traits;
-	struct sgpu_loop *loop;
-	struct sgpu_threads *threads;
-	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX]; /* as the plan numbers them */
+struct sgpu_plan {
 	int device_count;
-	struct sgpu_links *links; /* between them */
-	struct sgpu_prepared_table *prepared;
-	struct sgpu_run_trace *trace;
-	struct sgpu_job *job;	    /* what was admitted */
-	struct sgpu_memory *memory; /* its buffers on the devices */
-	struct sgpu_leases *leases; /* files and regions that it names */
-	struct sgpu_lent *lent;	    /* its leases, or NULL */
-	uint64_t rank;		    /* of its transfers, beside those of other runs */
-	bool many;		    /* it has many segments: several threads work on them */
-	bool reserved;		    /* the response's file may have more space than it needs */
-	uint64_t
-		response_size; /* the least that the response needs in its file; 0: not known yet */
-	int wake_fd;	       /* eventfd that wakes a reader of this run */
-	atomic_int stop; /* 0, or why all is to end: SGPU_ETIMEOUT, SGPU_ECANCELED, or what was
-			    wrong */
-	atomic_uint_fast64_t stop_ns; /* when `stop` was set */
+	int *device; /* by operation */
+	int stream_count;
+	int *stream; /* by operation; it is a stream of device number `stream % device_count` */
+	int buffer_count;
+	struct sgpu_plan_buffer *buffers;
+	int move_count;
+	struct sgpu_plan_move *moves;
+	int *first_move;	 /* by segment: of the value that is read; or -1 */
+	int *in_buffer;		 /* by segment: what arrives (INPUT, INPUT_OUTPUT), or -1 */
+	int *out_buffer;	 /* by segment: what an operation writes, or -1 */
+	int *scratch_buffer;	 /* by operation, or -1 */
+	uint64_t bytes_unshared; /* device memory if no buffer were used twice */
+	uint64_t bytes;		 /* device memory of the plan, on all devices */
 };
 
-SGPU_MUST_CHECK int sgpu_run_learn_traits(const struct sgpu_runner_config *config,
-					  struct sgpu_run_traits *traits, struct sgpu_error *error);
-/* Ends everything soon; the first reason stays. */
-void sgpu_run_stop(struct sgpu_run_base *base, int code);
-/* Text as of an error, from malloc; NULL when memory is out. */
-char *sgpu_run_text(const char *format, ...) SGPU_PRINTF(1, 2);
+/* A buffer is given to a second tenant only when the graph says that all that touch the first (its
+ * writer and its readers) are ancestors of the operation that writes the second. What leaves the
+ * device keeps its buffer. With more than 4096 operations only what follows one another on one
+ * stream shares, so that planning stays quick. One stream an operation, but an operation that is
+ * the first to follow another continues its stream, so that a chain needs one stream and no event,
+ * and beyond SGPU_PLAN_STREAMS_MAX streams they are used in turn. With several devices, an
+ * operation goes where it would end first, by the bytes that operations work on and those that
+ * would have to move (lib/run/spread.h). An input arrives on the device that reads it first.
+ * Errors: SGPU_EUSAGE (not 1 to SGPU_RUN_DEVICES_MAX devices), SGPU_EINVALID, SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices,
+				     struct sgpu_plan **plan, struct sgpu_error *error);
+void sgpu_plan_free(struct sgpu_plan **plan);
+/* The sizes that only the batch knows, those of modules without data_type_info: for the manifest of
+ * the batch, before it is planned. */
+void sgpu_plan_sizes(struct sgpu_manifest *manifest, const struct sgpu_batch *batch);
+
+/* ---- the runner ----
+ * A process makes one runner for a device, or for several, and submits batches to it, several at
+ * once if it likes. The runner keeps what costs time to make: its thread, the threads that read and
+ * write, streams, and staging memory. Device memory of a batch is cleared and given back when the
+ * batch ends, however it ends. With several devices, the operations of each batch are spread over
+ * them. What moves between two devices is sealed on one and opened on the other (sgpu_peer_copy).
+ */
+struct sgpu_runner;
+
+struct sgpu_runner_config {
+	struct sgpu_device *device; /* borrowed until sgpu_runner_free */
+	struct sgpu_device *const
+		*more;	/* further devices of the same kind, borrowed as well; NULL: none */
+	int more_count; /* at most SGPU_RUN_DEVICES_MAX - 1 */
+	unsigned jobs;	/* cores that copy for a device with copy engines; 0: sgpu_cpu_count() */
+	uint64_t pinned_max; /* bytes of pinned memory for the inputs that come to a device, and for
+				the results, of one batch; 0: SGPU_RUNNER_PINNED_MAX */
+	bool many_runs; /* many are under way at a time: where the device itself computes on these
+			   cores, what waits sleeps at once */
+	bool shared_files; /* other processes hold the descriptors of submissions, too; see
+			      lib/transfer */
+};
+#define SGPU_RUNNER_PINNED_MAX ((uint64_t)64 << 20)
+
+/* Errors: SGPU_EUSAGE (devices that are too many or not of one kind), SGPU_ENOMEM, SGPU_ESYSTEM,
+ * SGPU_EDEVICE. */
+SGPU_MUST_CHECK int sgpu_runner_create(const struct sgpu_runner_config *config,
+				       struct sgpu_runner **runner, struct sgpu_error *error);
+/* Its runs have been freed. Accepts NULL; clears the caller's pointer. */
+void sgpu_runner_free(struct sgpu_runner **runner);
+
+/* ---- a run ---- */
+/* One batch from its submission to its response. */
+struct sgpu_run;
+
+enum sgpu_span_kind {
+	SGPU_SPAN_READ,
+	SGPU_SPAN_COPY_IN,
+	SGPU_SPAN_OPEN,
+	SGPU_SPAN_KERNEL,
+	SGPU_SPAN_SEAL,
+	SGPU_SPAN_COPY_OUT,
+	SGPU_SPAN_WRITE,
+	SGPU_SPAN_MOVE,
+	SGPU_SPAN_KINDS
+};
+const char *sgpu_span_name(enum sgpu_span_kind kind);
+
+struct sgpu_span {
+	enum sgpu_span_kind kind;
+	int stream;	   /* row of the trace; -1 is the host */
+	const char *label; /* operation or segment id; lives as long as the run */
+	uint64_t begin_ns, end_ns, bytes;
+};
+
+/* What its pointers point at is borrowed until the batch has run. */
+struct sgpu_run_options {
+	const struct sgpu_key *keys; /* any of them may be the recipient */
+	int key_count;
+	const char *const *owners; /* thumbprints: batches that none of these has signed are refused
+				      (SGPU_EPOLICY, SGPU_EAUTH); NULL: whoever knows a recipient's
+				      key may send work */
+	int owner_count;
+	struct sgpu_replay *replay; /* remembers what the run takes, and refuses what was taken
+				       before; or NULL */
+	uint64_t deadline_ns;	    /* sgpu_now_ns() clock; 0: none */
+	bool spans;		    /* record them */
+	/* Whoever makes a batch names files in it and guesses their digests; which guesses fit
+	 * tells them what the files hold, byte by byte. So payloads in files are fetched from these
+	 * directories alone, and for batches with a MAC alone; NULL: batches that have any are
+	 * refused (SGPU_EPOLICY). */
+	const struct sgpu_files *files;
+	const char *refuse_regions; /* why a batch that names a region is refused (SGPU_EPOLICY), as
+				       "regions of this runner belong to another user"; or NULL */
+	struct sgpu_lease_pool *leases; /* where payloads and results may be; NULL: a batch that
+					   names any is refused (SGPU_EPOLICY) */
+	bool leases_registered;		/* with the device: it reads and writes them by itself */
+	bool lease_results; /* leave results in a lease, for as long as it stays; those for which
+			       there is no room go with the response */
+	bool allow_modules; /* run kernels that a batch brings; else such a batch is refused
+			       (SGPU_EPOLICY) */
+};
+
+struct sgpu_submission {
+	int in_fd;	     /* the batch; read from its position on */
+	const char *in_name; /* for messages */
+	int out_fd; /* the response; written from its position on. Into a regular file that can be
+		       read too, results may be written while the batch runs, and it is then cut off
+		       behind the response. */
+	const char *out_name;
+	struct sgpu_run_options options;
+};
+
+/* Called once, from a thread of the runner, when all of the batch has ended; `code` as
+ * sgpu_run_wait returns it. It may submit; it may not wait for a run nor free one. */
+typedef void (*sgpu_run_done_fn)(void *argument, struct sgpu_run *run, int code);
+
+/* Starts to read a batch and returns; work starts while the batch still arrives. Names, descriptors
+ * and what the options point at are borrowed until the batch has run. done: may be NULL. The run is
+ * the caller's, and is set before `done` can be called. Errors, of the submission alone:
+ * SGPU_ENOMEM, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_runner_submit(struct sgpu_runner *runner,
+				       const struct sgpu_submission *submission,
+				       sgpu_run_done_fn done, void *argument, struct sgpu_run **run,
+				       struct sgpu_error *error);
+/* Waits until the batch has run and `done` has returned. Returns 0; SGPU_ESEGMENTS when some
+ * segments failed (the response is written and says which and why); or, with no response written,
+ * what refused or stopped the batch: SGPU_EINVALID, SGPU_EAUTH, SGPU_EKEY, SGPU_EPOLICY,
+ * SGPU_ENOMEM, SGPU_ESYSTEM, SGPU_ECANCELED, SGPU_ETIMEOUT. Any number of threads may wait, again
+ * and again. */
+SGPU_MUST_CHECK int sgpu_run_wait(struct sgpu_run *run, struct sgpu_error *error);
+/* Stops the run soon; async-signal-safe. Kernels of other runs on the device are not disturbed,
+ * unless those of this one do not end within SGPU_RUN_GRACE_NS. */
+void sgpu_run_cancel(struct sgpu_run *run);
+#define SGPU_RUN_GRACE_NS UINT64_C(5000000000)
+/* Cancels the run if it has not ended, waits for it, and frees all. Accepts NULL; clears the
+ * caller's pointer. */
+void sgpu_run_free(struct sgpu_run **run);
+
+struct sgpu_run_progress {
+	int operations_done, operations_failed, operations;
+	uint64_t bytes_in, bytes_out;
+	uint64_t elapsed_ns;
+	uint64_t stopping_ns; /* since it was told to stop, while the device still has work of it;
+				 else 0 */
+};
+/* May be called from any thread at any time. */
+void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress);
+/* After the run: whether it failed with SGPU_ENOSPACE because its response found no space, and not
+ * something else. *size: bytes that it needs at least, 0: not known. */
+bool sgpu_run_response_full(const struct sgpu_run *run, uint64_t *size);
+/* Whether it failed because its batch could not be read, or its response not be written, for
+ * whatever reason of the file's. */
+bool sgpu_run_descriptor_failed(const struct sgpu_run *run);
+/* Whether the record of batches refused it: it was taken before, or its age does not let that be
+ * told. */
+bool sgpu_run_was_replayed(const struct sgpu_run *run);
+/* The thumbprint of the owner whose signature has verified, of several the first in the batch, or
+ * "". */
+const char *sgpu_run_get_owner(const struct sgpu_run *run);
+
+/* Sums over all spans of a kind, kept whether spans are recorded or not. */
+struct sgpu_run_total {
+	uint64_t count, ns, bytes;
+};
+
+/* After the batch: spans in order of their begin, and the totals by kind. They live as long as the
+ * run. */
+void sgpu_run_get_spans(const struct sgpu_run *run, const struct sgpu_span **spans, size_t *count);
+void sgpu_run_get_totals(const struct sgpu_run *run, struct sgpu_run_total totals[SGPU_SPAN_KINDS]);
+/* How payloads got between host and device. */
+struct sgpu_run_paths {
+	uint64_t in[SGPU_PATHS], out[SGPU_PATHS]; /* bytes of payloads, as they travel */
+};
+void sgpu_run_get_paths(const struct sgpu_run *run, struct sgpu_run_paths *paths);
+/* The batch that was taken, once its head has been read, else NULL. It lives as long as the run. */
+const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run);
+/* What the rows of the trace are: streams of operations first, then those that bring in, then those
+ * that bring out, then moves from device to device. */
+struct sgpu_run_rows {
+	int operations, inputs, outputs, moves;
+};
+void sgpu_run_get_rows(const struct sgpu_run *run, struct sgpu_run_rows *rows);
+/* What a row is: "stream", "copy in", "open", "seal", "copy out", "move to device"; opening and
+ * sealing have rows of their own where copies overlap with them. *number counts within operations,
+ * inputs or outputs of a device, or is the device to which things move. *device is that of the row,
+ * or -1 where the runner has one. */
+const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number, int *device);
 
 #endif

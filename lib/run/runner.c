@@ -17,7 +17,7 @@
 #include "run/job.h"
 #include "run/loop.h"
 #include "run/memory.h"
-#include "run/run.h"
+#include "run/private.h"
 #include "transfer/transfer.h"
 
 /* A device stops all of its kernels or none. So a run that is stopped while others are on the

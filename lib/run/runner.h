@@ -8,15 +8,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include <sgpu/io.h>
-#include <sgpu/run.h>
-
+#include "base/io.h"
+#include "run/run.h"
 #include "run/graph.h"
 #include "run/job.h"
 #include "run/launch.h"
 #include "run/loop.h"
 #include "run/memory.h"
-#include "run/run.h"
+#include "run/private.h"
 
 /* Which runs may have work on the devices, and whether these were told to stop what they do. */
 

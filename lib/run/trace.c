@@ -7,7 +7,7 @@
 
 #include <sgpu/base.h>
 
-#include "run/run.h"
+#include "run/private.h"
 #include "run/runner.h"
 
 const char *sgpu_span_name(enum sgpu_span_kind kind)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "crypto/crypto.h"
 #include "channel/channel.h"
 #include "secure/context.h"
 

@@ -41,7 +41,7 @@ struct sgpu_ground {
 	pthread_mutex_t lock;			/* the allocator, and what follows */
 	struct sgpu_secure *sender;		/* whose commands the allocator makes */
 	uint32_t asked[SGPU_CHANNEL_PAGES_MAX]; /* pages of the last CH_PTE that went out */
-	uint8_t asked_hash[SGPU_DIGEST_SIZE];
+	uint8_t asked_hash[SGPU_KT128_SIZE];
 	bool taken[SGPU_CHANNEL_MAX]; /* channels that somebody has, or that could not be destroyed
 				       */
 };

@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "crypto/crypto.h"
 #include "transfer/transfer.h"
 
 #include "secure/context.h"

@@ -7,6 +7,7 @@
 #ifndef SGPU_SECURE_GROUP_H
 #define SGPU_SECURE_GROUP_H
 
+#include "device/device.h"
 #include "secure/secure.h"
 
 #include "channel/group.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include <sgpu/base.h>
-#include <sgpu/secret.h>
 
+#include "base/base.h"
 #include "channel/keys.h"
 #include "channel/channel.h"
 #include "channel/wire.h"

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include <sgpu/base.h>
-#include <sgpu/secret.h>
 
+#include "base/base.h"
 #include "channel/wire.h"
 #include "secure/group_state.h"
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "crypto/crypto.h"
 #include "secure/context.h"
 
 static struct sgpu_secure_module *module_of(struct sgpu_device_module *module)
@@ -16,7 +17,7 @@ static struct sgpu_secure_module *module_of(struct sgpu_device_module *module)
 
 /* ---- measuring ---- */
 int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_t size, bool keyed,
-			uint8_t digest[SGPU_DIGEST_SIZE], struct sgpu_error *error)
+			uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error)
 {
 	struct sgpu_ground *ground = context->ground;
 	struct sgpu_measurement m = { 0 };
@@ -48,7 +49,7 @@ int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory, uint64_
 /* ---- loading ---- */
 /* The measure of `image` in protected memory. */
 static int measure_image(struct sgpu_secure *context, void *image, size_t size,
-			 uint8_t digest[SGPU_DIGEST_SIZE], struct sgpu_error *error)
+			 uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error)
 {
 	sgpu_devptr memory = 0;
 	struct sgpu_device *device = sgpu_secure_device(context);
@@ -66,9 +67,9 @@ static int measure_image(struct sgpu_secure *context, void *image, size_t size,
 
 /* `image` is the context's own copy, which nobody changes between the check and the load. */
 static int check_image(struct sgpu_secure *context, void *image, size_t size,
-		       const uint8_t digest[SGPU_DIGEST_SIZE], struct sgpu_error *error)
+		       const uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error)
 {
-	uint8_t on_device[SGPU_DIGEST_SIZE], here[SGPU_DIGEST_SIZE];
+	uint8_t on_device[SGPU_KT128_SIZE], here[SGPU_KT128_SIZE];
 	int rc = measure_image(context, image, size, on_device, error);
 
 	if (rc != SGPU_OK) {
@@ -84,7 +85,7 @@ static int check_image(struct sgpu_secure *context, void *image, size_t size,
 }
 
 int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size_t size,
-			    const uint8_t digest[SGPU_DIGEST_SIZE],
+			    const uint8_t digest[SGPU_KT128_SIZE],
 			    struct sgpu_device_module **module, struct sgpu_error *error)
 {
 	struct sgpu_secure_module *new = calloc(1, sizeof(*new));

@@ -59,14 +59,14 @@ SGPU_MUST_CHECK int sgpu_secure_memcpy(struct sgpu_secure *context, void *host, 
  * refused when `memory` is NULL (SGPU_EPOLICY) or leaves the context (SGPU_EUSAGE). What a function
  * touches besides is not seen by this check: on a GPU only what is mapped bounds it. */
 SGPU_MUST_CHECK int sgpu_secure_module_load(struct sgpu_secure *context, const void *image,
-					    size_t size, const uint8_t digest[SGPU_DIGEST_SIZE],
+					    size_t size, const uint8_t digest[SGPU_KT128_SIZE],
 					    struct sgpu_device_module **module,
 					    struct sgpu_error *error);
 /* CH_MEASURE over device memory of the context, verified. keyed: with a key of the context, to
  * compare with digests of the same context alone. Errors: SGPU_EUSAGE (outside of it), SGPU_EAUTH,
  * SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_secure_measure(struct sgpu_secure *context, sgpu_devptr memory,
-					uint64_t size, bool keyed, uint8_t digest[SGPU_DIGEST_SIZE],
+					uint64_t size, bool keyed, uint8_t digest[SGPU_KT128_SIZE],
 					struct sgpu_error *error);
 
 /* What the context did, for figures and for -v. */

@@ -15,10 +15,11 @@
 
 #include <device/host.h>
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
-#include <sgpu/io.h>
 
 #include <stage/region.h>
+
+#include "base/io.h"
+#include "crypto/crypto.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23

@@ -14,9 +14,9 @@
 
 #include <sgpu/base.h>
 
+#include "base/pool.h"
 #include "base/base.h"
 #include "device/host.h"
-#include "stage/region.h"
 #include "stage/region.h"
 
 #ifndef MADV_POPULATE_WRITE

@@ -11,8 +11,8 @@
 #include <time.h>
 
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
 
+#include "crypto/crypto.h"
 #include "stage/region.h"
 
 enum state { HELD, OFFERED, CLEARING };

@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/json.h>
 
 #include <stage/region.h>
+
+#include "base/json.h"
 
 enum { METADATA_VERSION = 1 };
 

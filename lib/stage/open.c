@@ -14,9 +14,10 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
 #include <stage/region.h>
+
+#include "base/io.h"
 
 /* Refuses a region, naming it: the reason is a printf format. */
 #define REFUSE(id, ...) refuse(error, id, __VA_ARGS__)

@@ -7,8 +7,8 @@
 
 #include <sys/stat.h>
 
-#include <sgpu/lease.h>
-#include <sgpu/stage.h>
+#include "stage/lease.h"
+#include "stage/stage.h"
 
 /* Longest life of a region, seconds. */
 #define SGPU_REGION_LIFE_MAX ((uint64_t)3660 * 86400)

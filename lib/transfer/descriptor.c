@@ -17,8 +17,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "transfer/transfer.h"
 
 enum { WAIT_MS = 50, PIPE_SIZE = 1 << 20, PAGE = 4096 };

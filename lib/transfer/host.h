@@ -11,8 +11,7 @@
 
 #include <pthread.h>
 
-#include <sgpu/digest.h>
-
+#include "crypto/crypto.h"
 #include "transfer/transfer.h"
 
 enum {

@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "transfer/host.h"
 
 enum { BUFFER_ALIGNMENT = 4096 };

@@ -5,8 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sgpu/sniff.h>
-
+#include "base/io.h"
 #include "transfer/host.h"
 
 static size_t full_run(const struct host_part *part)

@@ -5,8 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sgpu/io.h>
-
+#include "base/io.h"
 #include "transfer/transfer.h"
 
 /* Bytes from the offset to the end of a positioned input. */

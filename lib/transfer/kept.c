@@ -16,8 +16,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <sgpu/io.h>
-
+#include "base/io.h"
 #include "transfer/engine.h"
 
 enum { PAGE = 4096, KEPT_MAX = 256 };

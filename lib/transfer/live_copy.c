@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "crypto/crypto.h"
 #include "transfer/live.h"
 
 enum {

@@ -138,7 +138,7 @@ static void check_digest(struct sgpu_transfer *transfer)
 	const uint8_t *expected = transfer->request.expected;
 	struct sgpu_error error;
 
-	if (expected && !sgpu_equal(expected, transfer->result.digest, SGPU_DIGEST_SIZE)) {
+	if (expected && !sgpu_equal(expected, transfer->result.digest, SGPU_KT128_SIZE)) {
 		sgpu_fail(&error, SGPU_EAUTH,
 			  "its KangarooTwelve digest is not the one that was named");
 		sgpu_transfer_failed(transfer, 0, SGPU_EAUTH, &error);

@@ -12,8 +12,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include <sgpu/io.h>
-
+#include "base/io.h"
 #include "transfer/engine.h"
 
 enum { PAGE = 4096, PAGES_WORKERS_MIN = 8, PAGES_MIN = 1 << 20, STAT_BLOCK = 512 };

@@ -28,8 +28,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sgpu/device.h>
 #include <sgpu/seal.h>
+
+#include "device/device.h"
 
 /* ---- the engine ---- */
 struct sgpu_engine;
@@ -163,8 +164,8 @@ struct sgpu_transfer_result {
 	struct sgpu_error error;
 	uint64_t bad_chunk; /* SGPU_EAUTH of a sealed input: the lowest such chunk, counted as
 			       `first` */
-	uint8_t digest[SGPU_DIGEST_SIZE]; /* of a plain transfer that asked for one */
-	uint64_t bytes[SGPU_PATHS];	  /* as they travelled */
+	uint8_t digest[SGPU_KT128_SIZE]; /* of a plain transfer that asked for one */
+	uint64_t bytes[SGPU_PATHS];	 /* as they travelled */
 	uint64_t begin_ns, end_ns;
 };
 
@@ -181,7 +182,7 @@ struct sgpu_transfer_request {
 	/* Plain: KT128 of all bytes, computed on the device: compared with `expected`, unless NULL
 	 * (SGPU_EAUTH), and given in the result. */
 	bool digested;
-	const uint8_t *expected; /* SGPU_DIGEST_SIZE bytes, borrowed until done; in only */
+	const uint8_t *expected; /* SGPU_KT128_SIZE bytes, borrowed until done; in only */
 	struct sgpu_transfer_source source; /* in */
 	struct sgpu_transfer_sink sink;	    /* out */
 	/* Out: the data are ready when this event has completed; NULL: they are ready now.

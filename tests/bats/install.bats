@@ -42,7 +42,7 @@ installed() {
 	[ -s "$root/lib/pkgconfig/sgpu.pc" ]
 	[ -s "$root/share/man/man7/sgpu.7" ]
 	for header in "$SGPU_TOP"/include/sgpu/*.h; do
-		case $header in */sgpu.h | */version.h) continue ;; esac
+		case $header in */version.h) continue ;; esac
 		"$SGPU_TOP/scripts/man3.sh" "$(basename "$header" .h)" | cmp - "$root/share/man/man3/sgpu_$(basename "$header" .h).3"
 	done
 	[ -s "$root/share/doc/sgpu/README.md" ]
@@ -149,7 +149,7 @@ denied_calls() {
 	installed
 	cat >user.c <<'END'
 #include <stdio.h>
-#include <sgpu/sgpu.h>
+#include <sgpu/attest.h>
 int main(void) { return puts(sgpu_strerror(SGPU_EAUTH)) < 0; }
 END
 	compile_user user

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "crypto/crypto.h"
 #include "channel/group.h"
 #include "channel_check.h"
 #include <sgpu/base.h>

@@ -10,7 +10,8 @@
 
 #include <sgpu/base.h>
 #include <sgpu/device.h>
-#include <sgpu/ops.h>
+
+#include "ops/ops.h"
 
 enum { ROUNDS = 9, REPEAT = 8, INPUTS = 3, PARAMS = 3 };
 

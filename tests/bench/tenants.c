@@ -35,9 +35,10 @@
 
 #include <sgpu/base.h>
 #include <sgpu/batch.h>
-#include <sgpu/io.h>
-#include <sgpu/ops.h>
 
+#include "base/io.h"
+#include "crypto/crypto.h"
+#include "ops/ops.h"
 #include "../../tools/sgpu-run/wire.c"
 #include "sealed.h"
 

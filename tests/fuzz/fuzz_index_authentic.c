@@ -14,9 +14,10 @@
 #include <sgpu/base.h>
 #include <sgpu/batch.h>
 #include <sgpu/device.h>
-#include <sgpu/run.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
+#include "crypto/crypto.h"
+#include "run/run.h"
 #include "batch/index.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

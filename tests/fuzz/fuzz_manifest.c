@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include <sgpu/ops.h>
+#include "ops/ops.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include <sgpu/attest.h>
-#include <sgpu/json.h>
 
+#include "base/json.h"
 #include "attest/quote.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

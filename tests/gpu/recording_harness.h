@@ -9,6 +9,7 @@
 #include <dlfcn.h>
 #include <stdint.h>
 
+#include "device/device.h"
 #include "secure/secure.h"
 
 #include "cuda_harness.h"

@@ -19,6 +19,8 @@
 #include <sgpu/base.h>
 #include <sgpu/device.h>
 
+#include "base/pool.h"
+
 enum { MARKER = 32, BLOCKS = 4096, SLOTS = 2 };
 #define PIECE ((uint64_t)64 << 20)
 

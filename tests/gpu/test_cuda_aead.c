@@ -7,8 +7,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include <sgpu/device.h>
-
+#include "crypto/crypto.h"
+#include "device/device.h"
 #include "unit.h"
 #include "vectors.h"
 

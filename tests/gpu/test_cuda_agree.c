@@ -9,8 +9,9 @@
 
 #include <crypto/internal.h>
 #include <device/cuda/kernels.h>
-#include <sgpu/entropy.h>
 
+#include "crypto/entropy.h"
+#include "device/device.h"
 #include "bus_recorder.h"
 #include "cuda_harness.h"
 #include "entropy_count.h"

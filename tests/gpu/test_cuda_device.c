@@ -9,6 +9,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "crypto/crypto.h"
+#include "device/device.h"
 #include "cuda_harness.h"
 
 /* ---- selection ---- */

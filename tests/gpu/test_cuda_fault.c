@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "device/device.h"
 #include "cuda_harness.h"
 
 /* `spin` ends by itself after 20 s, so that a failing test does not stop the machine. */

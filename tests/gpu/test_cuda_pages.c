@@ -9,8 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <sgpu/device.h>
-
+#include "device/device.h"
 #include "unit.h"
 
 #define SECRET ((uint64_t)0x5ec2e75ec2e7)

@@ -3,8 +3,8 @@
  * Jobs of sessions on a GPU, which are recorded when they come again over the same buffers: what
  * they compute, and what of them fails.
  */
-#include <sgpu/ops.h>
 
+#include "ops/ops.h"
 #include "recording_harness.h"
 #include "remote/job.h"
 

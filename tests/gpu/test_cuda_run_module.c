@@ -6,6 +6,7 @@
  */
 #include <sys/wait.h>
 
+#include "crypto/crypto.h"
 #include "run_harness.h"
 
 enum { SIZE = 1 << 20 };
@@ -79,8 +80,8 @@ static void prepare(struct sgpu_submission *submission)
 /* The module is as large as the data: the text, and blank lines behind it. */
 static void make_module_job(struct job *job, const char *function, const char *params)
 {
-	char named[SGPU_BASE64URL_MAX(SGPU_DIGEST_SIZE)], *text = NULL;
-	uint8_t digest[SGPU_DIGEST_SIZE];
+	char named[SGPU_BASE64URL_MAX(SGPU_KT128_SIZE)], *text = NULL;
+	uint8_t digest[SGPU_KT128_SIZE];
 
 	make_job(job, SIZE);
 	memset(job->scan, '\n', SIZE);

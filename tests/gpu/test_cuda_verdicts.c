@@ -10,6 +10,8 @@
 
 #include <sgpu/base.h>
 
+#include "crypto/crypto.h"
+#include "device/device.h"
 #include "bus_recorder.h"
 #include "cuda_harness.h"
 

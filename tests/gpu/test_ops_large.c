@@ -5,8 +5,8 @@
  * outputs are read around them. Runs alone: it takes most of the device's memory.
  */
 #include <sgpu/device.h>
-#include <sgpu/ops.h>
 
+#include "ops/ops.h"
 #include "unit.h"
 
 enum { SIDE = 65537, SPOTS = 9 }; /* SIDE^2 is 2^32 + 2^17 + 1 */

@@ -4,8 +4,7 @@
  */
 #ifndef HARNESS_ENTROPY_COUNT_H
 #define HARNESS_ENTROPY_COUNT_H
-
-#include <sgpu/entropy.h>
+#include "crypto/entropy.h"
 
 void entropy_count(const uint8_t *samples, size_t size, struct sgpu_entropy_counts *counts);
 

@@ -25,7 +25,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/ops.h>
+
+#include "ops/ops.h"
 
 #define OPS_SHAPE(...) ((const uint64_t[]){ __VA_ARGS__ })
 #define OPS_SCALAR ((const uint64_t[]){ 0 })

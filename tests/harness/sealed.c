@@ -7,6 +7,7 @@
 
 #include <sgpu/base.h>
 
+#include "crypto/crypto.h"
 #include "sealed.h"
 
 int seal_memory(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,

@@ -15,8 +15,8 @@
 
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
-#include <sgpu/json.h>
 
+#include "base/json.h"
 #include "attest/verify/tsm_report.h"
 #include "unit.h"
 

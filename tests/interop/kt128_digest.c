@@ -8,7 +8,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
+
+#include "crypto/crypto.h"
 
 int main(int argc, char **argv)
 {

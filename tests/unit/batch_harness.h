@@ -12,8 +12,9 @@
 
 #include <sgpu/base.h>
 #include <sgpu/batch.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
+#include "crypto/crypto.h"
 #include "batch/index.h"
 #include "unit.h"
 

@@ -8,6 +8,7 @@
 
 #include <channel/keys.h>
 
+#include "crypto/crypto.h"
 #include "hostile.h"
 
 enum { CHANNELS = 10, OWNERS = 2 };

@@ -9,6 +9,7 @@
 
 #include <channel/keys.h>
 
+#include "crypto/crypto.h"
 #include "channel_attack.h"
 
 /* The channel that a command is about, if an owner has it. */
@@ -144,7 +145,7 @@ static inline void judge_summary(struct attack *a, const struct sgpu_command *c,
 				 const struct sgpu_summary *summary)
 {
 	struct channel *channel = &a->channels[c->channel];
-	uint8_t mac[SGPU_CHANNEL_MAC_SIZE], hash[SGPU_DIGEST_SIZE], frames[4 * 64];
+	uint8_t mac[SGPU_CHANNEL_MAC_SIZE], hash[SGPU_KT128_SIZE], frames[4 * 64];
 	uint32_t mapped = 0, inside = 0;
 
 	for (uint32_t i = 0; i < c->pte.count && inside < 64; i++) {

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include <channel/keys.h>
+#include "crypto/crypto.h"
 #include "channel_check.h"
 #include "channel/channel.h"
 

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "crypto/crypto.h"
 #include "transfer/transfer.h"
 
 #include "fake_gpu.h"

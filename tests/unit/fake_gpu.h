@@ -11,8 +11,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include <sgpu/device.h>
-
+#include "device/device.h"
 #include "fake_backend.h"
 #include "fake_tasks.h"
 #include "run_harness.h"

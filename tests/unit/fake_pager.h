@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "crypto/crypto.h"
 #include "pager.h"
 
 enum { FAKE_SPACES = 64, FAKE_NONE = -1 };
@@ -240,7 +241,7 @@ static inline int fake_access(void *device, void *space, bool on, struct sgpu_er
 }
 
 static inline int fake_measure(void *device, void *space, uint64_t at, uint64_t size,
-			       const uint8_t *key, uint8_t digest[SGPU_DIGEST_SIZE],
+			       const uint8_t *key, uint8_t digest[SGPU_KT128_SIZE],
 			       struct sgpu_error *error)
 {
 	if (fake_fails(device, FAKE_MEASURE, error)) {

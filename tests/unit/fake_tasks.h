@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/device.h>
+#include "device/device.h"
 
 enum { FAKE_EVENTS_MAX = 256 };
 
 struct fake_task {
 	struct sgpu_task real;
 	struct sgpu_task *task; /* the caller's */
-	uint8_t digest[SGPU_DIGEST_SIZE];
+	uint8_t digest[SGPU_KT128_SIZE];
 	uint8_t *digest_to; /* the caller's memory for it, or NULL */
 	const struct sgpu_stream *stream;
 	uint64_t serial;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "crypto/crypto.h"
 #include "channel_check.h"
 #include "pager.h"
 
@@ -332,7 +333,7 @@ static inline uint8_t *world_byte(struct world *world, const void *space, uint64
 }
 
 static inline int world_measure(void *device, void *space, uint64_t at, uint64_t size,
-				const uint8_t *key, uint8_t digest[SGPU_DIGEST_SIZE],
+				const uint8_t *key, uint8_t digest[SGPU_KT128_SIZE],
 				struct sgpu_error *error)
 {
 	struct world *world = device;

@@ -27,7 +27,7 @@ struct sgpu_pager {
 		     struct sgpu_error *error);
 	int (*access)(void *device, void *space, bool on, struct sgpu_error *error);
 	int (*measure)(void *device, void *space, uint64_t at, uint64_t size, const uint8_t *key,
-		       uint8_t digest[SGPU_DIGEST_SIZE], struct sgpu_error *error);
+		       uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error);
 };
 
 enum { PAGED_SPACES = 64 };

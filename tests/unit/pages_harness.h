@@ -5,6 +5,7 @@
 #ifndef PAGES_HARNESS_H
 #define PAGES_HARNESS_H
 
+#include "device/device.h"
 #include "device_harness.h"
 
 static struct sgpu_device *device;

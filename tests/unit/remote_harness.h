@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/remote.h>
+#include <sgpu/session.h>
 #include "secure/secure.h"
 
 #include "device_harness.h"

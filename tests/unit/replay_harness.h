@@ -11,8 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <sgpu/replay.h>
-
+#include "batch/batch.h"
+#include "crypto/crypto.h"
 #include "unit.h"
 
 #define SECOND UINT64_C(1000000)

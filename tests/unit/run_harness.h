@@ -15,8 +15,9 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/run.h>
-#include <sgpu/io.h>
+#include "base/io.h"
+#include "crypto/crypto.h"
+#include "run/run.h"
 #include "secure/secure.h"
 
 #include "run/runner.h"

@@ -8,8 +8,8 @@
 
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
-#include <sgpu/json.h>
 
+#include "base/json.h"
 #include "attest/internal.h"
 #include "unit.h"
 

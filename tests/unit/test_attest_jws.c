@@ -209,8 +209,8 @@ UNIT_TEST(a_key_file_comes_back_as_the_same_key_and_is_refused_when_others_can_r
 
 UNIT_TEST(a_program_is_measured_as_its_file)
 {
-	uint8_t self[SGPU_DIGEST_SIZE], file[SGPU_DIGEST_SIZE];
-	static const uint8_t zero[SGPU_DIGEST_SIZE];
+	uint8_t self[SGPU_KT128_SIZE], file[SGPU_KT128_SIZE];
+	static const uint8_t zero[SGPU_KT128_SIZE];
 	uint64_t size = 0;
 	char path[4096];
 	ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);

@@ -13,10 +13,10 @@
 
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
-#include <sgpu/json.h>
 
 #include <device/backend.h>
 
+#include "base/json.h"
 #include "unit.h"
 
 /* Its open, read, write, close, mkdir and rmdir take the place of those of libc in this program. */

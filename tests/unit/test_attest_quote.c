@@ -90,7 +90,7 @@ static json_t *claims_of(const char *quote)
 
 UNIT_TEST(a_quote_verifies_and_says_what_it_is_of)
 {
-	uint8_t self[SGPU_DIGEST_SIZE], claimed[SGPU_DIGEST_SIZE];
+	uint8_t self[SGPU_KT128_SIZE], claimed[SGPU_KT128_SIZE];
 	struct sgpu_quote_checks c = checks();
 	struct sgpu_quote_result result;
 	struct sgpu_key key;

@@ -8,6 +8,7 @@
 
 #include <sgpu/base.h>
 
+#include "base/pool.h"
 #include "unit.h"
 
 UNIT_TEST(whole_numbers_are_checked)

@@ -2,6 +2,7 @@
  *
  * Batches and responses: index, head, payloads, recipients, MAC, segment keys.
  */
+#include "batch/batch.h"
 #include "batch_harness.h"
 #include "sealed.h"
 

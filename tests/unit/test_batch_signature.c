@@ -2,6 +2,7 @@
  *
  * Signatures of batches: what they cover, and whose are taken.
  */
+#include "batch/batch.h"
 #include "batch_harness.h"
 
 static struct sgpu_key oct;

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <bench/bench.h>
-#include <sgpu/ops.h>
 
+#include "ops/ops.h"
 #include "bench/private.h"
 #include "unit.h"
 

@@ -166,7 +166,7 @@ UNIT_TEST(pages_are_mapped_and_reported)
 {
 	const uint32_t first[1] = { 20 }, small[2] = { 3, 22 }, big[1] = { 40 };
 	uint32_t protected_ones[1] = { 22 };
-	uint8_t hash[SGPU_DIGEST_SIZE];
+	uint8_t hash[SGPU_KT128_SIZE];
 	struct bench b;
 
 	bench_open(&b, true);
@@ -389,7 +389,7 @@ UNIT_TEST(a_measurement_is_of_the_contents_and_for_the_owner_alone)
 {
 	const uint32_t pages[2] = { 21, 20 };
 	const uint8_t text[2 * SMALL] = "what a page holds";
-	uint8_t plain[SGPU_DIGEST_SIZE], keyed[SGPU_DIGEST_SIZE], masked[SGPU_DIGEST_SIZE];
+	uint8_t plain[SGPU_KT128_SIZE], keyed[SGPU_KT128_SIZE], masked[SGPU_KT128_SIZE];
 	struct bench b;
 
 	bench_open(&b, true);

@@ -3,8 +3,8 @@
  * Crypto: digests, derivation, wrapping, HPKE round trips, the AEAD interface.
  */
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
 
+#include "crypto/crypto.h"
 #include "unit.h"
 #include "vectors.h"
 

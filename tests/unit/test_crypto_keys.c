@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
+#include <sgpu/keys.h>
 
 #include "unit.h"
 

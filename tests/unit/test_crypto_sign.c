@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
 
+#include "crypto/crypto.h"
 #include "crypto/key.h"
 #include "unit.h"
 

@@ -4,7 +4,7 @@
  */
 #include <openssl/evp.h>
 
-#include <sgpu/crypto.h>
+#include <sgpu/keys.h>
 
 #include "crypto/internal.h"
 #include "unit.h"

@@ -5,8 +5,8 @@
  */
 #include <stdint.h>
 
-#include <sgpu/device.h>
-
+#include "crypto/crypto.h"
+#include "device/device.h"
 #include "device_harness.h"
 
 enum { C = SGPU_CHUNK, LARGEST = 100 * C + 77 };

@@ -8,9 +8,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <sgpu/crypto.h>
 #include <sgpu/device.h>
 
+#include "crypto/crypto.h"
 #include "device/elf.h"
 
 #include "unit.h"

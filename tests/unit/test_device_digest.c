@@ -3,9 +3,9 @@
  * The digest and the measure of device memory against those of host memory, on the CPU device or
  * the one of SGPU_TEST_DEVICE.
  */
-#include <sgpu/crypto.h>
-#include <sgpu/device.h>
 
+#include "crypto/crypto.h"
+#include "device/device.h"
 #include "unit.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -20,7 +20,7 @@ static bool small; /* sizes for slow tools */
 /* Whether the digest of [offset, offset + size) is the one that the host computes. */
 static bool agrees(uint64_t offset, uint64_t size, const void *custom, size_t custom_size)
 {
-	uint8_t expected[SGPU_DIGEST_SIZE], digest[SGPU_DIGEST_SIZE] = { 0 };
+	uint8_t expected[SGPU_KT128_SIZE], digest[SGPU_KT128_SIZE] = { 0 };
 	struct sgpu_task task = { 0 };
 
 	sgpu_kt128(host + offset, size, custom, custom_size, expected, sizeof(expected));
@@ -141,7 +141,7 @@ UNIT_TEST(large_sizes)
 /* ---- measures ---- */
 static bool measures(sgpu_devptr at, const uint8_t *bytes, uint64_t size, const uint8_t *key)
 {
-	uint8_t expected[SGPU_DIGEST_SIZE], digest[SGPU_DIGEST_SIZE] = { 0 };
+	uint8_t expected[SGPU_KT128_SIZE], digest[SGPU_KT128_SIZE] = { 0 };
 	struct sgpu_task task = { 0 };
 
 	sgpu_measure_pages(bytes, size, key, expected);
@@ -215,8 +215,8 @@ UNIT_TEST(measures_from_any_address)
 UNIT_TEST(measures_follow_each_other_in_a_stream)
 {
 	enum { COUNT = 6 };
-	static uint8_t digests[COUNT][SGPU_DIGEST_SIZE];
-	uint8_t expected[SGPU_DIGEST_SIZE], keys[COUNT][SGPU_KEY_SIZE] = { { 0 } };
+	static uint8_t digests[COUNT][SGPU_KT128_SIZE];
+	uint8_t expected[SGPU_KT128_SIZE], keys[COUNT][SGPU_KEY_SIZE] = { { 0 } };
 	struct sgpu_task tasks[COUNT] = { 0 };
 	uint64_t sizes[COUNT] = { room, 9000, 2 * MIB, room - 1, 3 * MIB + 1, 50 };
 
@@ -239,10 +239,10 @@ UNIT_TEST(measures_follow_each_other_in_a_stream)
 UNIT_TEST(several_streams_measure_at_once)
 {
 	enum { COUNT = 4 };
-	static uint8_t digests[COUNT][SGPU_DIGEST_SIZE];
+	static uint8_t digests[COUNT][SGPU_KT128_SIZE];
 	struct sgpu_stream *streams[COUNT] = { 0 };
 	struct sgpu_task tasks[COUNT] = { 0 };
-	uint8_t expected[SGPU_DIGEST_SIZE];
+	uint8_t expected[SGPU_KT128_SIZE];
 
 	for (int i = 0; i < COUNT; i++) {
 		REQUIRE(sgpu_stream_create(device, &streams[i], NULL) == SGPU_OK);
@@ -258,11 +258,11 @@ UNIT_TEST(several_streams_measure_at_once)
 }
 
 /* A measure of `copies` times the pattern, from its pages' digests. */
-static void measure_copies(uint64_t copies, uint8_t digest[SGPU_DIGEST_SIZE])
+static void measure_copies(uint64_t copies, uint8_t digest[SGPU_KT128_SIZE])
 {
 	static const char custom[] = "sgpu measure v1";
 	struct sgpu_kt128 *list;
-	uint8_t page[SGPU_DIGEST_SIZE];
+	uint8_t page[SGPU_KT128_SIZE];
 
 	REQUIRE(sgpu_kt128_create(&list, NULL) == SGPU_OK);
 	for (uint64_t at = 0; at < copies * room; at += SGPU_MEASURE_PAGE) {
@@ -270,7 +270,7 @@ static void measure_copies(uint64_t copies, uint8_t digest[SGPU_DIGEST_SIZE])
 			   sizeof(page));
 		sgpu_kt128_update(list, page, sizeof(page));
 	}
-	sgpu_kt128_finish(list, custom, sizeof(custom) - 1, digest, SGPU_DIGEST_SIZE);
+	sgpu_kt128_finish(list, custom, sizeof(custom) - 1, digest, SGPU_KT128_SIZE);
 	sgpu_kt128_free(&list);
 }
 
@@ -278,7 +278,7 @@ static void measure_copies(uint64_t copies, uint8_t digest[SGPU_DIGEST_SIZE])
 UNIT_TEST(a_size_that_is_hashed_in_many_steps)
 {
 	enum { COPIES = 4 };
-	uint8_t expected[SGPU_DIGEST_SIZE], digest[SGPU_DIGEST_SIZE] = { 0 };
+	uint8_t expected[SGPU_KT128_SIZE], digest[SGPU_KT128_SIZE] = { 0 };
 	struct sgpu_task task = { 0 };
 	struct sgpu_kt128 *state;
 	sgpu_devptr large;
@@ -308,10 +308,10 @@ UNIT_TEST(a_size_that_is_hashed_in_many_steps)
 UNIT_TEST(a_digest_is_taken_in_the_order_of_its_stream)
 {
 	enum { COUNT = 6 };
-	static uint8_t digests[COUNT][SGPU_DIGEST_SIZE];
+	static uint8_t digests[COUNT][SGPU_KT128_SIZE];
 	uint64_t size = room / 16;
 	struct sgpu_task tasks[COUNT] = { 0 };
-	uint8_t expected[SGPU_DIGEST_SIZE], *zeros = calloc(1, size);
+	uint8_t expected[SGPU_KT128_SIZE], *zeros = calloc(1, size);
 	int i;
 
 	REQUIRE(zeros);
@@ -336,10 +336,10 @@ UNIT_TEST(a_digest_is_taken_in_the_order_of_its_stream)
 UNIT_TEST(several_streams_at_once)
 {
 	enum { COUNT = 12 };
-	static uint8_t digests[COUNT][SGPU_DIGEST_SIZE];
+	static uint8_t digests[COUNT][SGPU_KT128_SIZE];
 	struct sgpu_stream *streams[COUNT] = { 0 };
 	struct sgpu_task tasks[COUNT] = { 0 };
-	uint8_t expected[SGPU_DIGEST_SIZE];
+	uint8_t expected[SGPU_KT128_SIZE];
 	uint64_t size = room / 32;
 	int i;
 
@@ -359,7 +359,7 @@ UNIT_TEST(several_streams_at_once)
 
 UNIT_TEST(what_is_refused)
 {
-	uint8_t digest[SGPU_DIGEST_SIZE], custom[SGPU_DIGEST_CUSTOM_MAX + 1] = { 0 };
+	uint8_t digest[SGPU_KT128_SIZE], custom[SGPU_DIGEST_CUSTOM_MAX + 1] = { 0 };
 	struct sgpu_task task = { 0 };
 
 	CHECK(sgpu_device_digest(stream, memory, room + 4096, NULL, 0, digest, &task) ==

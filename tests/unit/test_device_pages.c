@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "crypto/crypto.h"
 #include "channel/channel.h"
 
 #include "pages_harness.h"

@@ -7,8 +7,7 @@
 #include <stdatomic.h>
 #include <unistd.h>
 
-#include <sgpu/device.h>
-
+#include "device/device.h"
 #include "device_harness.h"
 
 static struct sgpu_device *device;

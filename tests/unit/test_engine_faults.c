@@ -131,7 +131,7 @@ UNIT_TEST(the_lowest_bad_chunk_is_named)
 UNIT_TEST(plain_payloads_are_digested_on_the_device)
 {
 	static const uint64_t sizes[] = { 0, 1, 3 * C + 1, LARGEST };
-	uint8_t expected[SGPU_DIGEST_SIZE];
+	uint8_t expected[SGPU_KT128_SIZE];
 	struct move move;
 
 	REQUIRE(set_up(&several));

@@ -6,12 +6,12 @@
 #include <math.h>
 #include <stdint.h>
 
-#include <sgpu/crypto.h>
-#include <sgpu/entropy.h>
+#include <sgpu/keys.h>
 
 #include <crypto/internal.h>
 #include <device/cuda/kernels/entropy.cuh>
 
+#include "crypto/entropy.h"
 #include "entropy_count.h"
 #include "unit.h"
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "unit.h"
 
 enum { SIZE = 96 << 10, PORTION = 8 << 10 };

@@ -3,8 +3,8 @@
  * JSON: strict parsing, canonical form, positions.
  */
 #include <sgpu/base.h>
-#include <sgpu/json.h>
 
+#include "base/json.h"
 #include "manifest/reader.h"
 #include "unit.h"
 

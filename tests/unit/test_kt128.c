@@ -6,10 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <sgpu/crypto.h>
-#include <sgpu/digest.h>
-#include <sgpu/io.h>
-
+#include "base/io.h"
+#include "crypto/crypto.h"
 #include "crypto/keccak_round.h"
 #include "crypto/kt128.h"
 #include "unit.h"

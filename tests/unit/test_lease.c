@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/lease.h>
 
+#include "stage/lease.h"
 #include "unit.h"
 
 /* In place of the C library's, which ask the file system of a file: how often that was. */

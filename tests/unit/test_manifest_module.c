@@ -3,10 +3,10 @@
  * Operations whose kernel a segment brings: their diagnostics, their parameters, their edges, what
  * flows through them, and their types.
  */
+#include "ops/ops.h"
 #include "test_manifest.h"
 
 #include <sgpu/base.h>
-#include <sgpu/ops.h>
 
 #define TYPE(dtype, shape) ",\"data_type_info\":{\"dtype\":\"" dtype "\",\"shape\":" shape "}"
 #define MOD(id, kernel, args, params, more)                                               \

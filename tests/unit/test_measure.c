@@ -3,8 +3,8 @@
  * The measure of memory: known answers of another implementation, and one measure however it is
  * computed.
  */
-#include <sgpu/digest.h>
 
+#include "crypto/crypto.h"
 #include "unit.h"
 #include "vectors.h"
 

@@ -12,8 +12,8 @@
 #include <wctype.h>
 
 #include <sgpu/base.h>
-#include <sgpu/json.h>
 
+#include "base/json.h"
 #include "unit.h"
 
 #define SECRET "sK2ubo6PDM-pmWAVS-WoSColLS3s8qKgZXQtfk42PCI"

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/ops.h>
 
+#include "ops/ops.h"
 #include "unit.h"
 
 static struct sgpu_manifest *manifest;

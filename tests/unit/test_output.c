@@ -9,8 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <sgpu/io.h>
-
+#include "base/io.h"
 #include "unit.h"
 
 static char folder[64];

@@ -8,9 +8,9 @@
 #include <stdint.h>
 
 #include <sgpu/base.h>
-#include <sgpu/run.h>
-#include <sgpu/ops.h>
 
+#include "ops/ops.h"
+#include "run/run.h"
 #include "run/plan.h"
 #include "unit.h"
 

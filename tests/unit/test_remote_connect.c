@@ -15,6 +15,7 @@
  *   keep SIZE      the same; says so, and ends when a line or the end of its input comes
  *   hostile        files and messages that are none; says what is answered
  */
+#include "base/io.h"
 #include "remote_harness.h"
 
 #include <fcntl.h>
@@ -22,8 +23,6 @@
 #include <stdlib.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-
-#include <sgpu/io.h>
 
 #include "remote/greeting.h"
 

@@ -4,8 +4,8 @@
  * that fail; both values of an INPUT_OUTPUT segment, sizes that are only known afterwards, regions,
  * and memory that does not suffice. On the device that $SGPU_TEST_DEVICE names.
  */
-#include <sgpu/stage.h>
 
+#include "stage/stage.h"
 #include "fake_gpu.h"
 #include "stage/region.h"
 #include "sealed.h"

@@ -170,8 +170,8 @@ static void prepare(struct sgpu_submission *submission)
 /* A member that names the digest of the module, with `flip` for another. */
 static void digest_member(char *member, size_t size, int flip)
 {
-	uint8_t digest[SGPU_DIGEST_SIZE];
-	char text[SGPU_BASE64URL_MAX(SGPU_DIGEST_SIZE)];
+	uint8_t digest[SGPU_KT128_SIZE];
+	char text[SGPU_BASE64URL_MAX(SGPU_KT128_SIZE)];
 
 	sgpu_measure_pages(job.scan, job.size, NULL, digest);
 	digest[0] ^= (uint8_t)flip;

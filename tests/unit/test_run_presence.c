@@ -13,7 +13,7 @@
 #include "device/backend.h"
 #include "run/loop.h"
 #include "run/runner.h"
-#include "run/run.h"
+#include "run/private.h"
 #include "unit.h"
 
 static int stops, goes;

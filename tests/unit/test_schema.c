@@ -5,9 +5,9 @@
 #include <jansson.h>
 
 #include <sgpu/base.h>
-#include <sgpu/json.h>
 #include <sgpu/manifest.h>
 
+#include "base/json.h"
 #include "unit.h"
 
 /* Bytes of the file; make compiles in the folder of the sources. */

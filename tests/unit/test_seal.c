@@ -4,6 +4,7 @@
  */
 #include <sgpu/seal.h>
 
+#include "crypto/crypto.h"
 #include "sealed.h"
 #include "unit.h"
 #include "vectors.h"

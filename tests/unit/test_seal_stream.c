@@ -11,9 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <sgpu/digest.h>
-#include <sgpu/io.h>
-
+#include "base/io.h"
+#include "crypto/crypto.h"
 #include "transfer/transfer.h"
 #include "sealed.h"
 #include "unit.h"

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/secret.h>
 
+#include "base/base.h"
 #include "unit.h"
 
 enum { KEY = 32, MANY = 3000, THREADS = 4 };

@@ -2,6 +2,7 @@
  *
  * A secure context as a device: memory, copies, keys, launches, and its figures.
  */
+#include "crypto/crypto.h"
 #include "channel_check.h"
 #include "secure_harness.h"
 
@@ -288,7 +289,7 @@ UNIT_TEST(sealed_data_open_on_the_device_and_seal_again)
 UNIT_TEST(digests_and_measures_are_those_of_the_bytes)
 {
 	static uint8_t data[20000];
-	uint8_t here[SGPU_DIGEST_SIZE], there[SGPU_DIGEST_SIZE];
+	uint8_t here[SGPU_KT128_SIZE], there[SGPU_KT128_SIZE];
 	struct sgpu_task task = { 0 };
 	sgpu_devptr memory = 0;
 

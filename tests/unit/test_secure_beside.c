@@ -4,6 +4,7 @@
  * keep what is theirs while they take turns; and what one gives back is zero when the other gets
  * it.
  */
+#include "crypto/crypto.h"
 #include "channel_check.h"
 
 #include <pthread.h>
@@ -47,7 +48,7 @@ static uint64_t requests(void)
 static void ask_for_theirs(const char *reason)
 {
 	const struct sgpu_device_range ranges[2] = { { our_memory, 100 }, { their_memory, 100 } };
-	uint8_t data[1000] = { 1 }, result[SGPU_DIGEST_SIZE];
+	uint8_t data[1000] = { 1 }, result[SGPU_KT128_SIZE];
 	struct sgpu_sealed_keys keys = { .key = { 3 } };
 	struct sgpu_device_key *key = NULL;
 	struct sgpu_task task = { 0 };
@@ -180,7 +181,7 @@ UNIT_TEST(a_context_waits_while_a_request_of_another_is_enqueued)
 
 UNIT_TEST(another_contexts_memory_is_not_measured)
 {
-	uint8_t digest[SGPU_DIGEST_SIZE], expected[SGPU_DIGEST_SIZE];
+	uint8_t digest[SGPU_KT128_SIZE], expected[SGPU_KT128_SIZE];
 	struct sgpu_measurement measurement;
 	struct sgpu_ground *ground = ours->ground;
 

@@ -4,6 +4,7 @@
  * commands and replies, keeps them back, and lies about them. Nothing that they make of a message
  * is believed where it matters.
  */
+#include "crypto/crypto.h"
 #include "channel_check.h"
 #include <channel/keys.h>
 

@@ -3,6 +3,7 @@
  * Secure copies, measures of device memory, and modules that are loaded by their measure: on a
  * device whose copies may be seen and changed on the way, and whose modules are pretended.
  */
+#include "crypto/crypto.h"
 #include "channel_check.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -84,7 +85,7 @@ struct sgpu_device_module {
 };
 
 static int loads, freed, launches;
-static uint8_t loaded_digest[SGPU_DIGEST_SIZE], argument_seen[24];
+static uint8_t loaded_digest[SGPU_KT128_SIZE], argument_seen[24];
 
 static int module_load(struct sgpu_device *on, const void *image, size_t size,
 		       struct sgpu_device_module **module, struct sgpu_error *why)
@@ -248,7 +249,7 @@ UNIT_TEST(a_copy_that_is_altered_on_its_way_is_refused)
 UNIT_TEST(a_measure_is_of_what_lies_on_the_device)
 {
 	static uint8_t data[100000];
-	uint8_t here[SGPU_DIGEST_SIZE], there[SGPU_DIGEST_SIZE], keyed[SGPU_DIGEST_SIZE];
+	uint8_t here[SGPU_KT128_SIZE], there[SGPU_KT128_SIZE], keyed[SGPU_KT128_SIZE];
 	sgpu_devptr memory = 0;
 
 	fill(data, sizeof(data), 6);
@@ -269,7 +270,7 @@ UNIT_TEST(a_module_is_loaded_by_its_measure_alone)
 {
 	struct sgpu_device *device = sgpu_secure_device(context);
 	static uint8_t image[50000];
-	uint8_t digest[SGPU_DIGEST_SIZE];
+	uint8_t digest[SGPU_KT128_SIZE];
 	struct sgpu_device_module *module = NULL;
 
 	fill(image, sizeof(image), 8);
@@ -293,7 +294,7 @@ UNIT_TEST(a_module_is_loaded_by_its_measure_alone)
 UNIT_TEST(a_module_is_not_loaded_when_one_of_its_copies_differs)
 {
 	static uint8_t image[50000];
-	uint8_t digest_of_it[SGPU_DIGEST_SIZE];
+	uint8_t digest_of_it[SGPU_KT128_SIZE];
 	struct sgpu_device_module *module = NULL;
 	int before = loads;
 
@@ -318,7 +319,7 @@ UNIT_TEST(a_module_says_what_it_touches)
 {
 	static const uint8_t image[8] = { 1 };
 	struct sgpu_module_shape shape = { .grid = { 3, 1, 1 }, .block = { 1, 1, 5 } };
-	uint8_t digest[SGPU_DIGEST_SIZE], expected[24] = { 0 };
+	uint8_t digest[SGPU_KT128_SIZE], expected[24] = { 0 };
 	uint64_t first = 0x1122334455667788, third = 99;
 	void *args[3] = { &first, (void *)(uintptr_t) "abc", &third };
 	size_t sizes[3] = { 8, 3, 8 };

@@ -13,7 +13,7 @@
 
 #include "run_harness.h"
 
-#include <sgpu/crypto.h>
+#include <sgpu/keys.h>
 
 #include "../../tools/common/cli.h"
 #include "../../tools/sgpu-run/serve.h"

@@ -3,6 +3,7 @@
  * Sessions with a worker in another process, over a pipe: what they can ask, what of it is refused,
  * and what comes of either side's end.
  */
+#include "crypto/crypto.h"
 #include "session_harness.h"
 
 static struct sgpu_key owner;
@@ -28,7 +29,7 @@ UNIT_TEST(bytes_go_to_another_process_and_come_back)
 {
 	struct worker_process w = start_worker(false);
 	struct sgpu_group_client *client = open_client(&w);
-	uint8_t data[5000], tail[128], digest[SGPU_DIGEST_SIZE];
+	uint8_t data[5000], tail[128], digest[SGPU_KT128_SIZE];
 	const uint8_t three = 3;
 
 	REQUIRE(client != NULL);
@@ -139,7 +140,7 @@ UNIT_TEST(a_module_is_brought_through_the_area_by_its_digest)
 									   "ab",
 					     .arguments_size = 6 };
 	struct sgpu_item_call bad = call;
-	uint8_t digest[SGPU_DIGEST_SIZE], tail[256], data[30];
+	uint8_t digest[SGPU_KT128_SIZE], tail[256], data[30];
 
 	REQUIRE(client != NULL);
 	fill(area, 99, 8);
@@ -207,7 +208,7 @@ UNIT_TEST(a_module_is_refused_where_no_code_is_allowed)
 {
 	struct worker_process w = start_worker(false);
 	struct sgpu_group_client *client = open_client(&w);
-	uint8_t digest[SGPU_DIGEST_SIZE];
+	uint8_t digest[SGPU_KT128_SIZE];
 	/* clang-format off */
 	const struct sgpu_item load = { .kind = SGPU_ITEM_MODULE_LOAD, .size = 100, .tail = digest,
 					.tail_size = sizeof(digest) };

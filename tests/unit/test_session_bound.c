@@ -4,6 +4,7 @@
  * worker: another worker, one that answers in its place, handshakes that are replayed, altered, or
  * made into those of sessions that are not bound.
  */
+#include "crypto/crypto.h"
 #include "channel/group.h"
 #include "channel_check.h"
 

@@ -10,8 +10,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/sniff.h>
 
+#include "base/io.h"
 #include "unit.h"
 
 static bool is_told(const void *first, size_t size, const char *what)

@@ -6,8 +6,8 @@
 #include <stdarg.h>
 
 #include <sgpu/base.h>
-#include <sgpu/ops.h>
 
+#include "ops/ops.h"
 #include "run/plan.h"
 #include "unit.h"
 

@@ -11,9 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <sgpu/io.h>
-#include <sgpu/stage.h>
-
+#include "base/io.h"
+#include "stage/stage.h"
 #include "stage/region.h"
 #include "unit.h"
 

@@ -7,8 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sgpu/stage.h>
-
+#include "stage/stage.h"
 #include "unit.h"
 
 static char runtime[64], folder[80], file[96];

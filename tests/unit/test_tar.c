@@ -8,9 +8,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <sgpu/batch.h>
-#include <sgpu/io.h>
-
+#include "base/io.h"
+#include "batch/batch.h"
 #include "unit.h"
 
 static struct sgpu_error error;

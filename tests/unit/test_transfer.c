@@ -8,6 +8,7 @@
 
 #include <transfer/engine.h>
 
+#include "crypto/crypto.h"
 #include "fake_backend.h"
 #include "unit.h"
 

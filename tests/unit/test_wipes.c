@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
+#include "crypto/crypto.h"
 #include "transfer/transfer.h"
 #include "unit.h"
 

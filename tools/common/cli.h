@@ -13,7 +13,8 @@
 
 #include <jansson.h>
 #include <sgpu/error.h>
-#include <sgpu/io.h>
+
+#include "base/io.h"
 
 /* One option of a verb: a row of its table, which CLI_END ends. The last members say what becomes
  * of the value. They come from one of the macros below, which name a member of the struct that the

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/ops.h>
 
+#include "ops/ops.h"
 #include "cli.h"
 
 const struct sgpu_op *cli_find_op(const char *name)

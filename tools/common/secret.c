@@ -11,8 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sgpu/io.h>
-
+#include "base/io.h"
 #include "cli.h"
 
 /* A new file, or none: a key that is overwritten takes all that depends on it along. */

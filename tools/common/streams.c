@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "cli.h"
 #include "cli_private.h"
 

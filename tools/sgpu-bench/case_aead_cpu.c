@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "crypto/crypto.h"
 #include "cases.h"
 #include "setup.h"
 

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "crypto/crypto.h"
 #include "cases.h"
 #include "setup.h"
 
@@ -276,7 +277,7 @@ struct digested {
 	struct sgpu_stream *stream;
 	sgpu_devptr plain;
 	uint64_t size, va;
-	uint8_t expected[SGPU_DIGEST_SIZE], digest[SGPU_DIGEST_SIZE];
+	uint8_t expected[SGPU_KT128_SIZE], digest[SGPU_KT128_SIZE];
 };
 
 static int measure_plain(void *argument, struct sgpu_error *error)

@@ -5,8 +5,7 @@
  */
 #include <string.h>
 
-#include <sgpu/digest.h>
-
+#include "crypto/crypto.h"
 #include "cases.h"
 #include "setup.h"
 
@@ -24,7 +23,7 @@ struct digest {
 	uint64_t size;
 	bool pages; /* the measure */
 	struct sgpu_task task;
-	uint8_t digest[SGPU_DIGEST_SIZE], expected[SGPU_DIGEST_SIZE];
+	uint8_t digest[SGPU_KT128_SIZE], expected[SGPU_KT128_SIZE];
 };
 
 static int enqueue(void *argument, struct sgpu_error *error)

@@ -5,8 +5,7 @@
  */
 #include <string.h>
 
-#include <sgpu/ops.h>
-
+#include "ops/ops.h"
 #include "cases.h"
 #include "setup.h"
 

@@ -7,9 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <sgpu/io.h>
-#include <sgpu/remote.h>
+#include <sgpu/session.h>
 
+#include "base/io.h"
+#include "crypto/crypto.h"
 #include "remote/client.h"
 #include "remote/job.h"
 #include "secure/secure.h"
@@ -243,7 +244,7 @@ static int load_module(void *argument, uint64_t *ns, struct sgpu_error *error)
 {
 	struct side *s = argument;
 	struct sgpu_device_module *module = NULL;
-	uint8_t digest[SGPU_DIGEST_SIZE];
+	uint8_t digest[SGPU_KT128_SIZE];
 	uint64_t begin;
 	int rc;
 
@@ -270,7 +271,7 @@ static int measure_module(struct sgpu_bench *bench, struct side sides[2], struct
 			     (struct sgpu_bench_variant){ .run = load_module }, "secure", error);
 }
 
-/* ---- work for another process: sessions of programs (sgpu/remote.h) over a pipe and over a ring,
+/* ---- work for another process: sessions of programs (sgpu/session.h) over a pipe and over a ring,
  * beside bare calls of the device in this process ----
  * An operation takes 4 KiB to the device, runs a job that was loaded before over them, and takes 4
  * KiB back. A launch runs that job alone, and is waited for: one kernel, and its sealed command. */

@@ -11,8 +11,7 @@
 #include <numa.h>
 #endif
 
-#include <sgpu/stage.h>
-
+#include "stage/stage.h"
 #include "cases.h"
 #include "setup.h"
 

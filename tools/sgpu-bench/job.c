@@ -9,10 +9,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <sgpu/io.h>
 #include <sgpu/seal.h>
-#include <sgpu/stage.h>
 
+#include "base/io.h"
+#include "crypto/crypto.h"
+#include "stage/stage.h"
 #include "job.h"
 
 static void end_job(struct sgpu_bench *bench, uintptr_t what, uint64_t size)

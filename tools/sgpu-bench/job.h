@@ -8,8 +8,8 @@
 
 #include <sgpu/batch.h>
 #include <bench/bench.h>
-#include <sgpu/ops.h>
-#include <sgpu/run.h>
+#include "ops/ops.h"
+#include "run/run.h"
 #include "secure/secure.h"
 
 struct job {

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <sgpu/remote.h>
+#include <sgpu/session.h>
 
 #include "remote/link.h"
 #include "secure/group.h"

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-#include <sgpu/stage.h>
-
+#include "crypto/crypto.h"
+#include "stage/stage.h"
 #include "setup.h"
 
 int bench_each_size(struct sgpu_bench *bench, const uint64_t *sizes, int count,

@@ -7,7 +7,7 @@
 #define BENCH_SETUP_H
 
 #include <bench/bench.h>
-#include <sgpu/crypto.h>
+#include <sgpu/keys.h>
 #include <sgpu/seal.h>
 
 /* Defines a function for sgpu_bench_keep that ends a thing by a function that takes a pointer to

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/json.h>
-
+#include "base/json.h"
 #include "verbs.h"
 
 struct request {

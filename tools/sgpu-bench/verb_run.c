@@ -6,8 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <sgpu/io.h>
-
+#include "base/io.h"
 #include "verbs.h"
 
 enum { CASES_MAX = 64, SAMPLES_LIMIT = 100000 };

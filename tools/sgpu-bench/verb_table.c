@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <sgpu/io.h>
-#include <sgpu/sniff.h>
-
+#include "base/io.h"
 #include "verbs.h"
 
 const struct cli_option table_options[] = { CLI_COMMON, CLI_END };

@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include <bench/bench.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "cases.h"
 #include "cli.h"
 

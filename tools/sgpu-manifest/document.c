@@ -2,6 +2,8 @@
  *
  * Loading, checking and reporting, which all verbs share.
  */
+#include "base/io.h"
+#include "ops/ops.h"
 #include "document.h"
 
 #include <stdio.h>
@@ -9,10 +11,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <sgpu/io.h>
-#include <sgpu/ops.h>
-#include <sgpu/sniff.h>
 
 #include "cli.h"
 #include "pretty.h"

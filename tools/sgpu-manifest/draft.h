@@ -10,8 +10,7 @@
 
 #include <jansson.h>
 
-#include <sgpu/ops.h>
-
+#include "ops/ops.h"
 #include "file_spec.h"
 
 enum {

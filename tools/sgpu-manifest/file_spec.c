@@ -2,6 +2,7 @@
  *
  * What the user of init says about a file.
  */
+#include "base/json.h"
 #include "file_spec.h"
 
 #include <ctype.h>

@@ -2,10 +2,10 @@
  *
  * What the user of init says about a file: [ARGUMENT=]FILE[:DTYPE:SHAPE[:OFFSET]].
  */
+#include "ops/ops.h"
+
 #ifndef SGPU_MANIFEST_FILE_SPEC_H
 #define SGPU_MANIFEST_FILE_SPEC_H
-
-#include <sgpu/ops.h>
 
 struct file_spec {
 	int argument; /* index in the row, or -1 when it was not named */

@@ -3,6 +3,7 @@
  * NIfTI-1 and IDX headers. Both state their extents and their element type; payloads in a manifest
  * are little-endian and row-major, so what is stored otherwise is refused rather than misread.
  */
+#include "base/io.h"
 #include "header.h"
 
 #include <errno.h>
@@ -14,7 +15,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
 /* Offsets and values of the NIfTI-1 standard. */
 enum {

@@ -2,13 +2,13 @@
  *
  * Comparing and filling in the digests of modules.
  */
+#include "base/json.h"
 #include "module_digest.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/json.h>
 
 #include "cli.h"
 

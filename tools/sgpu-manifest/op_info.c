@@ -2,6 +2,7 @@
  *
  * Rows of the table of operations as text and as JSON.
  */
+#include "base/json.h"
 #include "op_info.h"
 
 #include <math.h>

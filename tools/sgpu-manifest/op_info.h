@@ -10,7 +10,7 @@
 
 #include <jansson.h>
 
-#include <sgpu/ops.h>
+#include "ops/ops.h"
 
 enum { OP_TEXT_MAX = 160 };
 const char *op_param_kind(enum sgpu_param_kind kind);

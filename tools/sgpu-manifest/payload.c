@@ -3,6 +3,8 @@
  * Finding, measuring and hashing payloads. HIGH data are never read here, only their files are
  * looked at; but for the images of modules, whose digests the manifest names.
  */
+#include "base/io.h"
+#include "crypto/crypto.h"
 #include "payload.h"
 
 #include <errno.h>
@@ -17,9 +19,6 @@
 
 #include <sgpu/base.h>
 #include <sgpu/device.h>
-#include <sgpu/digest.h>
-#include <sgpu/io.h>
-#include <sgpu/sniff.h>
 
 #include "cli.h"
 

@@ -11,6 +11,8 @@
 #include <sgpu/batch.h>
 #include <sgpu/manifest.h>
 
+#include "base/pool.h"
+
 /* Where locations are relative to, and what the checks are to allow. */
 struct payload_folder {
 	char *path; /* the real path of the manifest's folder */

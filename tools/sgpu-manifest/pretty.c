@@ -2,14 +2,13 @@
  *
  * Numbers as they were written, and columns as they are seen.
  */
+#include "base/json.h"
 #include "pretty.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <sgpu/json.h>
 
 /* A number of a JSON text with a fraction or an exponent, in its shortest form. */
 static int put_number(FILE *out, const char *digits, size_t length)

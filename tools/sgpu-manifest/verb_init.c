@@ -9,10 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sgpu/io.h>
-
 #include <sgpu/base.h>
 
+#include "base/io.h"
 #include "document.h"
 #include "draft.h"
 #include "payload.h"

@@ -13,9 +13,9 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/batch.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
+#include "batch/batch.h"
 #include "document.h"
 #include "payload.h"
 #include "verbs.h"

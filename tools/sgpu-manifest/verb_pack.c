@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "document.h"
 #include "module_digest.h"
 #include "payload.h"

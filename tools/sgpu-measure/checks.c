@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "parts.h"
 
 enum { ROOTS_MAX = 1 << 20 };

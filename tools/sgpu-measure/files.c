@@ -6,9 +6,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
-#include <sgpu/sniff.h>
 
+#include "base/io.h"
 #include "parts.h"
 
 int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_error *error)

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/stage.h>
 
+#include "stage/stage.h"
 #include "cli.h"
 #include "memory.h"
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "memory.h"
 
 enum { PIECE = 4 << 20 };

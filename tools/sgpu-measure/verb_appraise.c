@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "parts.h"
 #include "verbs.h"
 

@@ -10,8 +10,8 @@
 #include <openssl/evp.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "parts.h"
 #include "verbs.h"
 

@@ -10,6 +10,7 @@
 
 #include <sgpu/base.h>
 
+#include "device/device.h"
 #include "parts.h"
 #include "verbs.h"
 
@@ -35,7 +36,7 @@ struct found {
 	struct sgpu_pages_info pages_info;
 	char agreement[160];
 	char runner_path[PATH_MAX];
-	uint8_t runner[SGPU_DIGEST_SIZE];
+	uint8_t runner[SGPU_KT128_SIZE];
 	struct sgpu_device_code code[SGPU_DEVICE_CODE_MAX];
 	int code_count;
 	const struct sgpu_protection *protection;
@@ -81,11 +82,11 @@ static void look(struct found *found, const char *device)
 }
 
 /* ---- text ---- */
-static void print_hex(const uint8_t digest[SGPU_DIGEST_SIZE])
+static void print_hex(const uint8_t digest[SGPU_KT128_SIZE])
 {
-	char hex[2 * SGPU_DIGEST_SIZE + 1];
+	char hex[2 * SGPU_KT128_SIZE + 1];
 
-	sgpu_hex_encode(digest, SGPU_DIGEST_SIZE, hex);
+	sgpu_hex_encode(digest, SGPU_KT128_SIZE, hex);
 	printf("%s", hex);
 }
 
@@ -204,7 +205,7 @@ static json_t *code_json(const struct found *found)
 		json_array_append_new(
 			list, json_pack("{s:s, s:I, s:o}", "name", found->code[i].name, "size",
 					(json_int_t)found->code[i].size, "digest",
-					measure_hex(found->code[i].digest, SGPU_DIGEST_SIZE)));
+					measure_hex(found->code[i].digest, SGPU_KT128_SIZE)));
 	}
 	return list;
 }

@@ -11,8 +11,9 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
+#include "crypto/crypto.h"
 #include "memory.h"
 #include "parts.h"
 #include "verbs.h"
@@ -26,7 +27,7 @@ const struct cli_option memory_options[] = {
 	{ "keyed", 0, NULL, "digests with the context's key, which only this run can compare",
 	  CLI_FLAG(struct memory_task, keyed) },
 	{ "expect", 0, "DIGEST", "the expected digest; the exit status is 1 if it differs",
-	  CLI_BYTES(struct memory_task, expected, SGPU_DIGEST_SIZE, SGPU_DIGEST_SIZE) },
+	  CLI_BYTES(struct memory_task, expected, SGPU_KT128_SIZE, SGPU_KT128_SIZE) },
 	{ "offset", 0, "N", "measure from this byte on: 4096, 64K",
 	  CLI_SIZE(struct memory_task, offset, 0, MEMORY_MAX) },
 	{ "size", 0, "N", "measure this many bytes (default: to the end)",
@@ -42,7 +43,7 @@ const struct cli_option memory_options[] = {
 int memory_measure(struct memory_task *task, const char *label, sgpu_devptr memory, uint64_t total,
 		   struct sgpu_error *error)
 {
-	uint8_t digest[SGPU_DIGEST_SIZE];
+	uint8_t digest[SGPU_KT128_SIZE];
 	const uint64_t size =
 		task->size ? task->size : total - (task->offset < total ? task->offset : total);
 
@@ -150,7 +151,7 @@ static int compare(const struct memory_task *task)
 {
 	const json_t *result = json_array_get(task->results, 0);
 	const char *got = json_string_value(json_object_get(result, "digest"));
-	char expected[2 * SGPU_DIGEST_SIZE + 1];
+	char expected[2 * SGPU_KT128_SIZE + 1];
 
 	sgpu_hex_encode(task->expected.data, task->expected.size, expected);
 	if (!got || strcmp(got, expected)) {

@@ -10,8 +10,9 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/json.h>
 
+#include "base/json.h"
+#include "device/device.h"
 #include "parts.h"
 #include "verbs.h"
 
@@ -64,7 +65,7 @@ static json_t *owner_claims(const struct task *task)
 static int build_runner(const struct task *task, const char *folder, json_t **runner,
 			struct sgpu_error *error)
 {
-	uint8_t digest[SGPU_DIGEST_SIZE];
+	uint8_t digest[SGPU_KT128_SIZE];
 	char path[PATH_MAX];
 	uint64_t size = 0;
 
@@ -144,7 +145,7 @@ static int add_digest(json_t *values, const json_t *name, const json_t *digest,
 		      struct sgpu_error *error)
 {
 	const char *key = json_string_value(name), *text = json_string_value(digest);
-	uint8_t bytes[SGPU_DIGEST_SIZE];
+	uint8_t bytes[SGPU_KT128_SIZE];
 
 	if (!key || !text || sgpu_base64url_decode(text, bytes, sizeof(bytes), NULL)) {
 		return sgpu_fail(error, SGPU_EINVALID,

@@ -2,6 +2,7 @@
  *
  * See wire.h.
  */
+#include "base/io.h"
 #include "wire.h"
 
 #include <poll.h>
@@ -9,7 +10,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
 #include "service.h"
 

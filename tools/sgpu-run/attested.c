@@ -4,13 +4,13 @@
  * process and goes with it: a batch that is sealed to it opens in the program that was measured, or
  * nowhere, and so does a session that is bound to it.
  */
+#include "base/io.h"
 #include "worker.h"
 
 #include <stdlib.h>
 #include <time.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
 /* What the parts are loaded into. */
 struct parts {

@@ -2,6 +2,8 @@
  *
  * See spool_private.h. The lock is made, and held, before the directory, and removed after it.
  */
+#include "base/io.h"
+#include "crypto/crypto.h"
 #include "spool_private.h"
 
 #include <ctype.h>
@@ -14,8 +16,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
-#include <sgpu/io.h>
 
 #include "cli.h"
 

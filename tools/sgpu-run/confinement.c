@@ -8,8 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <sgpu/secret.h>
-
+#include "base/base.h"
 #include "cli.h"
 #include "harden.h"
 

@@ -12,9 +12,9 @@
 #include <jansson.h>
 #include <sgpu/device.h>
 #include <sgpu/error.h>
-#include <sgpu/io.h>
-#include <sgpu/stage.h>
 
+#include "base/io.h"
+#include "stage/stage.h"
 #include "cli.h"
 
 /* What a process goes on to do. */

@@ -4,9 +4,9 @@
  * service.c.
  */
 #ifndef SGPU_RUN_LEASE_CLIENT_H
-#define SGPU_RUN_LEASE_CLIENT_H
+#include "stage/lease.h"
 
-#include <sgpu/lease.h>
+#define SGPU_RUN_LEASE_CLIENT_H
 
 /* A lease that is this process's, for as long as it is open. */
 struct lease_client {

@@ -10,8 +10,8 @@
 #include <jansson.h>
 
 #include <sgpu/batch.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "cli.h"
 #include "report.h"
 

@@ -2,6 +2,8 @@
  *
  * See requests.h. Its messages are those of wire.h, over a pair of sockets.
  */
+#include "base/io.h"
+#include "base/json.h"
 #include "requests.h"
 
 #include <errno.h>
@@ -17,8 +19,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
-#include <sgpu/json.h>
 
 #include "attest/collect/evidence.h"
 #include "harden.h"

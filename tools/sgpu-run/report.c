@@ -11,10 +11,10 @@
 
 #include <jansson.h>
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
-#include <sgpu/io.h>
-#include <sgpu/json.h>
 
+#include "base/io.h"
+#include "base/json.h"
+#include "crypto/crypto.h"
 #include "transfer/transfer.h"
 
 #include "cli.h"

@@ -3,11 +3,11 @@
  * What sgpu-run says about a run besides the response: trace, statistics, progress, and the plan of
  * a dry run.
  */
+#include "base/io.h"
+#include "run/run.h"
+
 #ifndef SGPU_RUN_REPORT_H
 #define SGPU_RUN_REPORT_H
-
-#include <sgpu/run.h>
-#include <sgpu/io.h>
 
 /* Chrome trace format, a row a stream. Writes, and leaves the commit to the caller. */
 SGPU_MUST_CHECK int report_trace(const struct sgpu_run *run, const struct sgpu_output *output,

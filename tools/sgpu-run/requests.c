@@ -2,6 +2,7 @@
  *
  * See requests.h.
  */
+#include "run/run.h"
 #include "requests.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/run.h>
 
 #include "base/base.h"
 #include "device/backend.h"

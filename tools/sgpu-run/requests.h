@@ -106,7 +106,7 @@ const struct sgpu_key *serve_quote_key(void);
 /* What a client is told besides, of a batch that none of the worker's keys opens. */
 void serve_quote_explain(struct sgpu_error *error);
 
-/* Sessions of programs (sgpu/remote.h) in a worker process of sgpu-run serve: a thread each. */
+/* Sessions of programs (sgpu/session.h) in a worker process of sgpu-run serve: a thread each. */
 
 /* A request_fn for WIRE_SESSION. */
 void session_take(const struct request *request);

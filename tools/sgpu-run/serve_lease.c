@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/lease.h>
 
+#include "stage/lease.h"
 #include "base/base.h"
 #include "requests.h"
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/remote.h>
+#include <sgpu/session.h>
 
 #include "remote/greeting.h"
 #include "tenants.h"

@@ -4,6 +4,7 @@
  * beginning to its end until nothing more is found in it; then the claims of dead workers are, so
  * that a batch that kills its worker keeps no other waiting.
  */
+#include "stage/stage.h"
 #include "spool.h"
 
 #include <errno.h>
@@ -15,7 +16,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/stage.h>
 
 #include "cli.h"
 #include "spool_private.h"

@@ -22,8 +22,8 @@
 #include <stdint.h>
 
 #include <jansson.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "worker.h"
 #include "harden.h"
 

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/sniff.h>
 
+#include "base/io.h"
 #include "cli.h"
 #include "spool_private.h"
 

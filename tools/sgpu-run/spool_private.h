@@ -11,6 +11,7 @@
 
 #include <sgpu/error.h>
 
+#include "base/io.h"
 #include "spool.h"
 
 /* The workers of a directory: DIR/.claimed/HOST.BOOT.PID.RANDOM is what one of them has claimed,

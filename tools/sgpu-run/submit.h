@@ -5,6 +5,7 @@
 #ifndef SGPU_RUN_SUBMIT_H
 #define SGPU_RUN_SUBMIT_H
 
+#include "base/io.h"
 #include "worker.h"
 #include "report.h"
 #include "service.h"

@@ -15,9 +15,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
-#include <sgpu/sniff.h>
 
+#include "base/io.h"
 #include "report.h"
 #include "submit.h"
 #include "wire.h"

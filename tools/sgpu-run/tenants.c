@@ -2,6 +2,7 @@
  *
  * See tenants.h. Strict: what is not understood is an error, and not a limit that does not hold.
  */
+#include "base/io.h"
 #include "tenants.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
 #include "cli.h"
 #include "shares.h"

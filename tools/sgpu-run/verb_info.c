@@ -11,9 +11,9 @@
 #include <jansson.h>
 
 #include <sgpu/attest.h>
-#include <sgpu/crypto.h>
-#include <sgpu/device.h>
 
+#include "crypto/crypto.h"
+#include "device/device.h"
 #include "harden.h"
 #include "verbs.h"
 

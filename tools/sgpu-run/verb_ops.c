@@ -9,8 +9,8 @@
 #include <jansson.h>
 
 #include <sgpu/device.h>
-#include <sgpu/ops.h>
 
+#include "ops/ops.h"
 #include "verbs.h"
 
 const struct cli_option ops_options[] = { CLI_COMMON, CLI_END };

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/lease.h>
 
+#include "stage/lease.h"
 #include "cli.h"
 #include "serve.h"
 #include "verbs.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-run session: a worker for one session of a program (sgpu/remote.h), on standard input and
+ * sgpu-run session: a worker for one session of a program (sgpu/session.h), on standard input and
  * output.
  */
 #include <unistd.h>
 
-#include <sgpu/io.h>
-#include <sgpu/remote.h>
+#include <sgpu/session.h>
 
+#include "base/io.h"
 #include "worker.h"
 #include "verbs.h"
 

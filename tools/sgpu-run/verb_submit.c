@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "worker.h"
 #include "harden.h"
 #include "report.h"

@@ -3,6 +3,7 @@
  * See wire.h. Every byte that comes in is hostile: sizes are exact, and what is too much is no
  * message.
  */
+#include "base/io.h"
 #include "wire.h"
 
 #include <errno.h>
@@ -16,7 +17,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342

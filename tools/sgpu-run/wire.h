@@ -32,8 +32,8 @@
 #include <sys/types.h>
 
 #include <sgpu/error.h>
-#include <sgpu/lease.h>
 
+#include "stage/lease.h"
 #include "report.h"
 
 enum wire_kind {

@@ -2,6 +2,9 @@
  *
  * See worker.h.
  */
+#include "base/io.h"
+#include "base/base.h"
+#include "crypto/crypto.h"
 #include "worker.h"
 
 #include <inttypes.h>
@@ -15,9 +18,6 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
-#include <sgpu/io.h>
-#include <sgpu/secret.h>
 
 #include "harden.h"
 #include "report.h"

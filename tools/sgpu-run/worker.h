@@ -11,8 +11,8 @@
 #include <sys/stat.h>
 
 #include <sgpu/attest.h>
-#include <sgpu/run.h>
-#include <sgpu/stage.h>
+#include "run/run.h"
+#include "stage/stage.h"
 #include "secure/secure.h"
 
 #include "cli.h"

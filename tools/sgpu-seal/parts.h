@@ -8,10 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <sgpu/batch.h>
-#include <sgpu/io.h>
-#include <sgpu/stage.h>
-
+#include "base/io.h"
+#include "batch/batch.h"
+#include "stage/stage.h"
 #include "transfer/transfer.h"
 
 /* ---- keys and options ---- */

@@ -6,6 +6,7 @@
 
 #include <sgpu/base.h>
 
+#include "crypto/crypto.h"
 #include "cli.h"
 #include "parts.h"
 

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/sniff.h>
 
+#include "base/io.h"
 #include "cli.h"
 #include "parts.h"
 #include "verbs.h"

@@ -9,7 +9,7 @@
 #include <jansson.h>
 
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
+#include <sgpu/keys.h>
 
 #include "verbs.h"
 

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
-#include <sgpu/io.h>
+#include <sgpu/keys.h>
 
+#include "base/io.h"
 #include "verbs.h"
 
 struct request {

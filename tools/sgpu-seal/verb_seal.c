@@ -11,6 +11,7 @@
 
 #include <sgpu/base.h>
 
+#include "crypto/crypto.h"
 #include "leases.h"
 #include "parts.h"
 #include "verbs.h"

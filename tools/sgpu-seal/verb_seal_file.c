@@ -12,9 +12,10 @@
 
 #include <jansson.h>
 
-#include <sgpu/io.h>
 #include <transfer/transfer.h>
 
+#include "base/io.h"
+#include "crypto/crypto.h"
 #include "parts.h"
 #include "verbs.h"
 

@@ -7,9 +7,11 @@
 
 #include <sgpu/base.h>
 #include <sgpu/batch.h>
-#include <sgpu/io.h>
 #include <sgpu/manifest.h>
-#include <sgpu/stage.h>
+
+#include "base/io.h"
+#include "base/pool.h"
+#include "stage/stage.h"
 
 /* What is done with one segment of the batch. */
 struct load_slice {

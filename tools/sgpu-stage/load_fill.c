@@ -8,6 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "batch/batch.h"
+#include "crypto/crypto.h"
 #include "dsa/dsa.h"
 
 #include "cli.h"

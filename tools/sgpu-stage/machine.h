@@ -4,8 +4,7 @@
  */
 #ifndef SGPU_STAGE_MACHINE_H
 #define SGPU_STAGE_MACHINE_H
-
-#include <sgpu/stage.h>
+#include "stage/stage.h"
 
 enum { MACHINE_GPUS_MAX = 64 };
 

@@ -9,8 +9,7 @@
 
 #include <jansson.h>
 
-#include <sgpu/stage.h>
-
+#include "stage/stage.h"
 #include "verbs.h"
 
 const struct cli_option list_options[] = { CLI_COMMON, CLI_END };

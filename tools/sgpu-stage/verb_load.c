@@ -11,6 +11,7 @@
 
 #include <jansson.h>
 
+#include "batch/batch.h"
 #include "load.h"
 #include "verbs.h"
 

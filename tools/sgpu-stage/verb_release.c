@@ -4,8 +4,7 @@
  */
 #include <stdio.h>
 
-#include <sgpu/stage.h>
-
+#include "stage/stage.h"
 #include "verbs.h"
 
 struct request {

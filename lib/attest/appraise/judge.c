@@ -49,7 +49,7 @@ bool sgpu_judge_in(const json_t *list, const char *text)
 
 bool sgpu_judge_listed(const json_t *list, const json_t *digest, char hex[SGPU_HEX_SIZE])
 {
-	uint8_t bytes[SGPU_DIGEST_SIZE] = { 0 };
+	uint8_t bytes[SGPU_KT128_SIZE] = { 0 };
 
 	if (!json_is_string(digest) ||
 	    sgpu_base64url_decode(json_string_value(digest), bytes, sizeof(bytes), NULL)) {

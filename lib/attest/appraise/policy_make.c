@@ -13,8 +13,8 @@
 /* base64url of 32 bytes to hexadecimal; NULL when it is none. */
 static json_t *hex_of(const json_t *text)
 {
-	uint8_t digest[SGPU_DIGEST_SIZE];
-	char hex[2 * SGPU_DIGEST_SIZE + 1];
+	uint8_t digest[SGPU_KT128_SIZE];
+	char hex[2 * SGPU_KT128_SIZE + 1];
 
 	if (!json_is_string(text) ||
 	    sgpu_base64url_decode(json_string_value(text), digest, sizeof(digest), NULL)) {

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "attest/collect/evidence.h"
 
 static int path_of(const char *root, const char *name, char path[PATH_MAX],

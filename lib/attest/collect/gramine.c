@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <sgpu/json.h>
-
+#include "base/json.h"
 #include "attest/collect/evidence.h"
 
 enum { QUOTE_MAX = 1 << 16, WORD_MAX = 64 };

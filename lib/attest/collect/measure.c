@@ -6,12 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sgpu/digest.h>
-
+#include "crypto/crypto.h"
 #include "attest/internal.h"
 
 static int digest_place(const struct sgpu_file_place *program, uint64_t size,
-			uint8_t digest[SGPU_DIGEST_SIZE], struct sgpu_error *error)
+			uint8_t digest[SGPU_KT128_SIZE], struct sgpu_error *error)
 {
 	struct sgpu_kt128 *state = NULL;
 	int rc = sgpu_kt128_create(&state, error);
@@ -21,13 +20,13 @@ static int digest_place(const struct sgpu_file_place *program, uint64_t size,
 	}
 	if (rc == SGPU_OK) {
 		sgpu_kt128_finish(state, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1,
-				  digest, SGPU_DIGEST_SIZE);
+				  digest, SGPU_KT128_SIZE);
 	}
 	sgpu_kt128_free(&state);
 	return rc;
 }
 
-int sgpu_measure_file(const char *path, uint8_t digest[SGPU_DIGEST_SIZE], uint64_t *size,
+int sgpu_measure_file(const char *path, uint8_t digest[SGPU_KT128_SIZE], uint64_t *size,
 		      struct sgpu_error *error)
 {
 	/* A pipe that nobody writes to, or a device, may block or never end: neither is a program.

@@ -10,6 +10,7 @@
 
 #include <sgpu/base.h>
 
+#include "device/device.h"
 #include "attest/collect/evidence.h"
 #include "attest/internal.h"
 #include "crypto/internal.h"

@@ -6,6 +6,7 @@
 
 #include <sgpu/base.h>
 
+#include "device/device.h"
 #include "attest/quote.h"
 
 enum { HWMODEL_MAX = 32 /* RFC 9711, section 4.2.4 */ };

@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 #include <sgpu/version.h>
 
+#include "base/io.h"
 #include "attest/quote.h"
 
 enum { PATH_SIZE = 4096, NOTES_MAX = 65536, BUILD_ID_MAX = 64, HEADERS_MAX = 256 };
@@ -173,7 +173,7 @@ int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims
 	/* Of a program that is not this process nobody here knows who looks into it, and how it
 	 * will be run. */
 	const bool file = subject->runner_path != NULL;
-	uint8_t digest[SGPU_DIGEST_SIZE] = { 0 };
+	uint8_t digest[SGPU_KT128_SIZE] = { 0 };
 	char name[PATH_SIZE], id[2 * BUILD_ID_MAX + 1];
 	uint64_t size = 0;
 

@@ -16,8 +16,9 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
-#include <sgpu/json.h>
 
+#include "base/json.h"
+#include "crypto/crypto.h"
 #include "attest/collect/evidence.h"
 
 enum { BLOB_MAX = 1 << 16, LINE_MAX_SIZE = 64 };

@@ -12,8 +12,8 @@
 #include <openssl/x509v3.h>
 
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "attest/internal.h"
 #include "crypto/internal.h"
 

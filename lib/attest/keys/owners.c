@@ -8,8 +8,8 @@
 
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
-#include <sgpu/io.h>
 
+#include "base/io.h"
 #include "attest/internal.h"
 
 enum { FILE_MAX = 1 << 18, THUMBPRINT_LENGTH = 43 };

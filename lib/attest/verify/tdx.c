@@ -16,7 +16,7 @@
 #include <openssl/params.h>
 
 #include <sgpu/base.h>
-#include <sgpu/crypto.h>
+#include <sgpu/keys.h>
 
 #include "attest/internal.h"
 #include "attest/verify/tsm_report.h"

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/json.h>
 
+#include "base/json.h"
 #include "attest/internal.h"
 #include "attest/verify/tsm_report.h"
 

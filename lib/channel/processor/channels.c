@@ -5,8 +5,9 @@
 #include <stdlib.h>
 
 #include <sgpu/base.h>
-#include <sgpu/secret.h>
 
+#include "base/base.h"
+#include "crypto/crypto.h"
 #include "channel/processor/processor.h"
 
 bool sgpu_is_bootstrap(const struct sgpu_processor *processor, uint32_t id)

@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/secret.h>
 
+#include "base/base.h"
+#include "crypto/crypto.h"
 #include "channel/processor/processor.h"
 
 static const char GRANT_INFO[] = "sgpu channel v1";
@@ -87,18 +88,18 @@ static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
 	return channel;
 }
 
-static void digest_grant(const struct sgpu_grant *grant, uint8_t digest[SGPU_DIGEST_SIZE])
+static void digest_grant(const struct sgpu_grant *grant, uint8_t digest[SGPU_KT128_SIZE])
 {
 	uint8_t bytes[SGPU_GRANT_SIZE];
 
 	sgpu_grant_encode(grant, bytes);
-	sgpu_kt128(bytes, sizeof(bytes), NULL, 0, digest, SGPU_DIGEST_SIZE);
+	sgpu_kt128(bytes, sizeof(bytes), NULL, 0, digest, SGPU_KT128_SIZE);
 }
 
 int sgpu_processor_vouch(struct sgpu_processor *processor, const struct sgpu_grant *grant,
 			 struct sgpu_error *error)
 {
-	uint8_t digest[SGPU_DIGEST_SIZE];
+	uint8_t digest[SGPU_KT128_SIZE];
 	const struct sgpu_channel *channel;
 	bool made;
 

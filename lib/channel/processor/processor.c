@@ -8,6 +8,7 @@
 
 #include <sgpu/base.h>
 
+#include "crypto/crypto.h"
 #include "channel/processor/processor.h"
 
 /* ---- making and ending ---- */

@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 
+#include "device/device.h"
 #include "channel/channel.h"
 
 #include "channel/keys.h"
@@ -61,7 +62,7 @@ struct sgpu_context {
 struct sgpu_channel {
 	struct sgpu_context *context; /* its own; NULL: a bootstrap channel */
 	uint32_t id, serial, directory;
-	uint8_t grant_digest[SGPU_DIGEST_SIZE]; /* of a channel with a key */
+	uint8_t grant_digest[SGPU_KT128_SIZE]; /* of a channel with a key */
 	struct sgpu_aead *aead;
 	struct sgpu_aead *answer_aead;
 	pthread_mutex_t lock;		  /* groups, answers, both aeads */

@@ -9,6 +9,7 @@
 
 #include <sgpu/base.h>
 
+#include "crypto/crypto.h"
 #include "channel/processor/processor.h"
 
 /* The command with what it is about. */

@@ -9,6 +9,7 @@
 
 #include <sgpu/base.h>
 
+#include "crypto/crypto.h"
 #include "channel/processor/processor.h"
 
 static int open_group(struct sgpu_channel *channel, const struct sgpu_command *command,

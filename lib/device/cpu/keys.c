@@ -9,6 +9,8 @@
 
 #include <device/cpu/cpu.h>
 
+#include "crypto/crypto.h"
+
 struct sgpu_device_key {
 	struct sgpu_device_object object;
 	struct sgpu_sealed_keys keys;

@@ -17,11 +17,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <sgpu/io.h>
-
 #include <device/cpu/cpu.h>
 #include <device/cpu/module_message.h>
 #include <device/cpu/module_wire.h>
+
+#include "base/io.h"
 
 /* Of kernels from 6.3 on, where memory files may else not be executable. */
 #ifndef MFD_EXEC

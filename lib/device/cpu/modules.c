@@ -12,8 +12,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sgpu/secret.h>
-
 #include <base/base.h>
 #include <device/cpu/cpu.h>
 #include <device/cpu/module_message.h>

@@ -7,9 +7,10 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/digest.h>
 
 #include <device/cpu/cpu.h>
+
+#include "crypto/crypto.h"
 
 /* From SHARED_BYTES on several workers share a copy. */
 #define SHARED_BYTES ((uint64_t)4 << 20)
@@ -126,7 +127,7 @@ static int perform_digest(struct sgpu_device *device, const struct sgpu_cpu_item
 
 	if (!sgpu_pool_cancelled(device->pool)) {
 		code = sgpu_kt128_shared(device->pool, item->from, item->size, custom->bytes,
-					 custom->size, item->to, SGPU_DIGEST_SIZE, &task->error);
+					 custom->size, item->to, SGPU_KT128_SIZE, &task->error);
 	}
 	free_custom(custom);
 	return code;

@@ -13,7 +13,8 @@
 #include <device/cuda/kernels.h>
 #include <device/cuda/kernels/agree_secret.cuh>
 #include <device/cuda/gpu.h>
-#include <sgpu/entropy.h>
+
+#include "crypto/entropy.h"
 
 /* Bits that are claimed of a sample; how many times as much its estimate must be; bits that are
  * needed in all. What a source really has is not known: so little is claimed that even sources that

@@ -90,7 +90,7 @@ static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record,
 	default:
 		if (record->digest) {
 			memcpy(record->digest, (const void *)(uintptr_t)record->status->host,
-			       SGPU_DIGEST_SIZE);
+			       SGPU_KT128_SIZE);
 		}
 		return SGPU_OK;
 	}

@@ -357,7 +357,7 @@ static uint64_t digests_size(const struct sgpu_cuda_measure *measure)
 void sgpu_cuda_measure_finish(const struct sgpu_cuda_measure *measure)
 {
 	sgpu_kt128(measure->digests, digests_size(measure), measure->custom.bytes,
-		   measure->custom.size, measure->result, SGPU_DIGEST_SIZE);
+		   measure->custom.size, measure->result, SGPU_KT128_SIZE);
 }
 
 void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure **measure)

@@ -12,7 +12,8 @@
 #include <stdint.h>
 
 #include <sgpu/device.h>
-#include <sgpu/ops.h>
+
+#include "ops/ops.h"
 
 #ifdef __cplusplus
 extern "C" {

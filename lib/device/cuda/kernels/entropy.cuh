@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The counts of sgpu/entropy.h on the device: what the threads of a block share out among them.
+ * The counts of crypto/entropy.h on the device: what the threads of a block share out among them.
  */
 #ifndef SGPU_DEVICE_CUDA_KERNELS_ENTROPY_CUH
 #define SGPU_DEVICE_CUDA_KERNELS_ENTROPY_CUH
 
 #include <device/cuda/kernels/portable.cuh>
-#include <sgpu/entropy.h>
+
+#include "crypto/entropy.h"
 
 /* One thread: runs and windows. */
 SGPU_ON_DEVICE void sgpu_entropy_walk(const uint8_t *samples, uint32_t size, uint32_t *longest_run,

@@ -1,27 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Key derivation, key wrapping, key files, and AES-256-GCM with its providers. Everything except
- * the bulk cipher uses OpenSSL's libcrypto. */
-#ifndef SGPU_CRYPTO_H
-#define SGPU_CRYPTO_H
+ * Primitives: digests, key derivation, key wrapping, HPKE, detached JWS, and AES-256-GCM with its
+ * providers. Everything except the bulk cipher and KT128 uses libcrypto.
+ */
+#ifndef SGPU_CRYPTO_CRYPTO_H
+#define SGPU_CRYPTO_CRYPTO_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <sgpu/error.h>
+#include <sgpu/base.h>
+#include <sgpu/keys.h>
+
+#include "base/pool.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum {
-	SGPU_KEY_SIZE = 32,
-	SGPU_NONCE_SIZE = 12,
-	SGPU_TAG_SIZE = 16,
-	SGPU_SHA256_SIZE = 32,
-	SGPU_KID_SIZE = 43, /* characters of an RFC 7638 thumbprint in base64url */
-};
 
 /* Fills memory with cryptographically secure random bytes. Errors: SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_random(void *data, size_t size, struct sgpu_error *error);
@@ -97,7 +93,6 @@ SGPU_MUST_CHECK int sgpu_hpke_seal(const uint8_t public_key[32], const void *inf
 				   uint8_t *ciphertext /* size + 16 */, struct sgpu_error *error);
 /* key: an X25519 private key with its public half. `size` counts the ciphertext with its tag.
  * Errors: SGPU_EAUTH (wrong key, or altered). */
-struct sgpu_key;
 SGPU_MUST_CHECK int sgpu_hpke_open(const struct sgpu_key *key, const uint8_t enc[32],
 				   const void *info, size_t info_size, const void *aad,
 				   size_t aad_size, const uint8_t *ciphertext, size_t size,
@@ -108,54 +103,6 @@ SGPU_MUST_CHECK int sgpu_wrap(const uint8_t kek[32], const uint8_t key[32], uint
 			      struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_unwrap(const uint8_t kek[32], const uint8_t wrapped[40], uint8_t key[32],
 				struct sgpu_error *error);
-
-/* ---- key files, sgpu-keys(5): JWK (RFC 7517) ---- */
-enum sgpu_key_kind { SGPU_KEY_OCT, SGPU_KEY_X25519, SGPU_KEY_X25519_PUBLIC };
-
-struct sgpu_key {
-	enum sgpu_key_kind kind;
-	uint8_t secret[32];	 /* the oct key, or the X25519 private key; zero in a public key */
-	uint8_t public_half[32]; /* the X25519 public key; zero in an oct key */
-	char kid[SGPU_KID_SIZE + 1]; /* RFC 7638 thumbprint */
-};
-
-/* Makes a new key. kind: SGPU_KEY_OCT or SGPU_KEY_X25519. */
-SGPU_MUST_CHECK int sgpu_key_generate(enum sgpu_key_kind kind, struct sgpu_key *key,
-				      struct sgpu_error *error);
-/* Gives the public half of an X25519 key. Errors: SGPU_EINVALID for an oct key. */
-SGPU_MUST_CHECK int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key *public_key,
-				    struct sgpu_error *error);
-/* Parses JWK text by jansson, which copies what it reads. A program that must leave no secret in
- * freed memory gives jansson a free that wipes (json_set_alloc_funcs) before its first call, as the
- * tools do. A private key with another "x" than its public key is refused. Errors:
- * SGPU_EINVALID. */
-SGPU_MUST_CHECK int sgpu_key_parse(const char *text, size_t size, const char *name,
-				   struct sgpu_key *key, struct sgpu_error *error);
-/* Reads the key to encrypt with from a file with a JWK or a JWK Set. A secret key must be in a
- * regular file or pipe of this user or root, without rights for others (SGPU_EPOLICY). The path "-"
- * is standard input, "fd:N" a descriptor. */
-SGPU_MUST_CHECK int sgpu_key_load(const char *path, struct sgpu_key *key, struct sgpu_error *error);
-/* The same for a private key. Errors: SGPU_EKEY for a public half. */
-SGPU_MUST_CHECK int sgpu_key_load_private(const char *path, struct sgpu_key *key,
-					  struct sgpu_error *error);
-/* Wipes the key. */
-void sgpu_key_clear(struct sgpu_key *key);
-
-/* ---- keys that sign: Ed25519 (RFC 8032) and ECDSA on P-256 with SHA-256 (FIPS 186-5) ---- */
-enum { SGPU_SIGNATURE_SIZE = 64 }; /* of both, as JWS has it: for P-256 r || s */
-enum sgpu_signing_kind { SGPU_SIGNING_NONE, SGPU_SIGNING_ED25519, SGPU_SIGNING_P256 };
-
-struct sgpu_signing_key {
-	enum sgpu_signing_kind kind;
-	bool secret_known; /* the key can sign, not only verify */
-	uint8_t secret[32];
-	uint8_t public_half[64]; /* Ed25519: 32 bytes and zeros; P-256: x || y */
-	char kid[SGPU_KID_SIZE + 1];
-};
-
-/* Makes a new Ed25519 key. */
-SGPU_MUST_CHECK int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error);
-const char *sgpu_signing_name(enum sgpu_signing_kind kind); /* "Ed25519", "P-256", "none" */
 
 /* ---- detached JWS (RFC 7515, appendix F), compact: "HEADER..SIGNATURE" ---- * The header is
  * {"alg","jwk","kid","typ"} in canonical form, with the public key and its thumbprint. The token
@@ -176,29 +123,40 @@ SGPU_MUST_CHECK int sgpu_detached_verify(const char *token, const char *typ, con
 					 size_t size, struct sgpu_signing_key *key,
 					 struct sgpu_error *error);
 
-/* ---- the content of a key file: one JWK or a JWK Set, with at most one key of each use ---- */
-struct sgpu_key_set {
-	bool has_key; /* there is a key to encrypt with */
-	struct sgpu_key key;
-	struct sgpu_signing_key signing; /* kind SGPU_SIGNING_NONE: none */
-	bool others_write; /* somebody else can write to the file it was loaded from; never of
-			      secrets */
+/* ---- digests on several cores, of memory and of files ----
+ * KT128 is a tree of leaves of 8 KiB, which the workers of a pool compute; the calling thread holds
+ * one of the pool's tokens. pool NULL: the calling thread computes them all. */
+
+/* A place in a file that is read or written by position, by several threads at once. */
+struct sgpu_file_place {
+	int fd;
+	const char *name; /* for messages */
+	uint64_t offset;  /* bytes */
 };
-SGPU_MUST_CHECK int sgpu_key_set_parse(const char *text, size_t size, const char *name,
-				       struct sgpu_key_set *set, struct sgpu_error *error);
-/* Writes one line with a newline, from malloc; free with sgpu_free_wiped: a JWK Set, or a JWK if
- * there is only one key. */
-SGPU_MUST_CHECK int sgpu_key_set_text(const struct sgpu_key_set *set, char **text, size_t *size,
-				      struct sgpu_error *error);
-/* Takes the public halves; a symmetric key has none and is left out. Errors: SGPU_EINVALID if
- * nothing is left. */
-SGPU_MUST_CHECK int sgpu_key_set_public(const struct sgpu_key_set *set,
-					struct sgpu_key_set *public_set, struct sgpu_error *error);
-/* As sgpu_key_load, for all keys of the file. */
-SGPU_MUST_CHECK int sgpu_key_set_load(const char *path, struct sgpu_key_set *set,
-				      struct sgpu_error *error);
-/* Wipes the set. */
-void sgpu_key_set_clear(struct sgpu_key_set *set);
+/* Adds `size` bytes of a file and, unless `copy` is NULL, writes the very bytes that it added to
+ * another one. Each worker reads, digests and writes a few leaves at a time, in memory that is not
+ * wiped. Errors: SGPU_ENOMEM; SGPU_ESYSTEM, also when the file ends early; SGPU_ECANCELED when the
+ * pool was cancelled or after sgpu_io_interrupt. After one the state can only be freed. */
+SGPU_MUST_CHECK int sgpu_kt128_update_file(struct sgpu_kt128 *state, struct sgpu_pool *pool,
+					   const struct sgpu_file_place *from,
+					   const struct sgpu_file_place *copy, uint64_t size,
+					   struct sgpu_error *error);
+
+/* ---- the measure of memory and of a module's image, sgpu-quote(5) ---- */
+/* Pages count from the start of the data; the last one may be shorter. Each has a digest, and the
+ * measure is the digest of their list, so that all pages are digested at once. Customisation string
+ * of all: SGPU_MEASURE_CUSTOM, and with a key a zero byte and the key's SGPU_KEY_SIZE bytes. */
+#define SGPU_MEASURE_CUSTOM "sgpu measure v1"
+enum { SGPU_MEASURE_PAGE = 2 << 20 }; /* bytes */
+
+/* key may be NULL. The second one computes on the workers of a pool. Errors: SGPU_ENOMEM,
+ * SGPU_ECANCELED. */
+void sgpu_measure_pages(const void *data, uint64_t size, const uint8_t *key,
+			uint8_t digest[SGPU_KT128_SIZE]);
+SGPU_MUST_CHECK int sgpu_measure_pages_shared(struct sgpu_pool *pool, const void *data,
+					      uint64_t size, const uint8_t *key,
+					      uint8_t digest[SGPU_KT128_SIZE],
+					      struct sgpu_error *error);
 
 #ifdef __cplusplus
 }

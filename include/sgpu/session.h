@@ -14,14 +14,14 @@
  * next sgpu_remote_copy_out(), and the work that followed in the same group was not done. Memory is
  * named by handles. One thread at a time.
  */
-#ifndef SGPU_REMOTE_H
-#define SGPU_REMOTE_H
+#ifndef SGPU_SESSION_H
+#define SGPU_SESSION_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include <sgpu/device.h>
-#include <sgpu/crypto.h>
+#include <sgpu/keys.h>
 
 #ifdef __cplusplus
 extern "C" {

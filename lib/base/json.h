@@ -2,8 +2,8 @@
  *
  * JSON over jansson: strict parsing, canonical form.
  */
-#ifndef SGPU_JSON_H
-#define SGPU_JSON_H
+#ifndef SGPU_BASE_JSON_H
+#define SGPU_BASE_JSON_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -11,10 +11,6 @@
 #include <jansson.h>
 
 #include <sgpu/error.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* Integers in every format of sgpu are below 2^53 (RFC 7493). */
 #define SGPU_JSON_INTEGER_MAX ((uint64_t)1 << 53)
@@ -105,7 +101,4 @@ SGPU_MUST_CHECK int sgpu_json_only(const json_t *object, const char *where, cons
 /* Returns a new JSON string of bytes in base64url, or NULL if memory runs out. */
 json_t *sgpu_json_from_bytes(const void *data, size_t size);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

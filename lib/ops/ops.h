@@ -4,8 +4,8 @@
  * operation is a row: its arguments with their element types and ranks, its parameters with ranges
  * and defaults, a function that infers the types of the outputs and checks those of the inputs, and
  * its CPU implementation. */
-#ifndef SGPU_OPS_H
-#define SGPU_OPS_H
+#ifndef SGPU_OPS_OPS_H
+#define SGPU_OPS_OPS_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,6 +13,8 @@
 
 #include <sgpu/base.h>
 #include <sgpu/manifest.h>
+
+#include "device/device.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -8,17 +8,13 @@
  *
  * A device counts properties of its own samples, which never leave it, and reports the counts. They
  * are judged here. */
-#ifndef SGPU_ENTROPY_H
-#define SGPU_ENTROPY_H
+#ifndef SGPU_CRYPTO_ENTROPY_H
+#define SGPU_CRYPTO_ENTROPY_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include <sgpu/error.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 enum {
 	SGPU_ENTROPY_WINDOW = 512, /* samples of the adaptive proportion test */
@@ -51,7 +47,4 @@ SGPU_MUST_CHECK int sgpu_entropy_judge(const struct sgpu_entropy_counts *counts,
 				       struct sgpu_entropy_verdict *verdict,
 				       struct sgpu_error *error);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

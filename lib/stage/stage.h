@@ -4,8 +4,8 @@
  * them, and from which a runner fetches payloads. A region has an id, an owner and an expiry, and
  * is validated at each use. A region that is cut short causes an error in its reader, never a
  * crash. */
-#ifndef SGPU_STAGE_H
-#define SGPU_STAGE_H
+#ifndef SGPU_STAGE_STAGE_H
+#define SGPU_STAGE_STAGE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,10 +13,6 @@
 
 #include <sgpu/batch.h>
 #include <sgpu/error.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 
 /* A region's file starts with a page of metadata: payload byte n is at byte SGPU_REGION_HEADER + n
  * of the file. */
@@ -176,7 +172,4 @@ SGPU_MUST_CHECK int sgpu_numa_nodes(struct sgpu_numa_node **nodes, int *count,
  * node). */
 SGPU_MUST_CHECK int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

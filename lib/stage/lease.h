@@ -8,19 +8,16 @@
  * A lease belongs to one batch and goes one way. It is held by whoever fills it, then free to be
  * taken once, then held by whoever took it, and ends. While nobody holds it, it ends with its time.
  * A range is cleared before it is given again. */
-#ifndef SGPU_LEASE_H
-#define SGPU_LEASE_H
+#ifndef SGPU_STAGE_LEASE_H
+#define SGPU_STAGE_LEASE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include <sgpu/batch.h>
 #include <sgpu/error.h>
-#include <sgpu/stage.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "stage/stage.h"
 
 enum { SGPU_LEASES_MAX = 1024 }; /* of a pool at a time */
 #define SGPU_LEASE_LIFE_NS UINT64_C(60000000000)
@@ -94,7 +91,4 @@ SGPU_MUST_CHECK int sgpu_lease_map(int fd, const struct sgpu_lease *lease,
 /* Accepts one that was unmapped. */
 void sgpu_lease_unmap(struct sgpu_lease_mapping *mapping);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

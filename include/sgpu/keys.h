@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Key files, sgpu-keys(5): keys to encrypt with, and keys that sign. libcrypto does the work.
+ */
+#ifndef SGPU_KEYS_H
+#define SGPU_KEYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sgpu/error.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum {
+	SGPU_KEY_SIZE = 32,
+	SGPU_NONCE_SIZE = 12,
+	SGPU_TAG_SIZE = 16,
+	SGPU_SHA256_SIZE = 32,
+	SGPU_KT128_SIZE = 32, /* bytes of a digest wherever sgpu stores one */
+	SGPU_KID_SIZE = 43,   /* characters of an RFC 7638 thumbprint in base64url */
+};
+
+/* ---- key files, sgpu-keys(5): JWK (RFC 7517) ---- */
+enum sgpu_key_kind { SGPU_KEY_OCT, SGPU_KEY_X25519, SGPU_KEY_X25519_PUBLIC };
+
+struct sgpu_key {
+	enum sgpu_key_kind kind;
+	uint8_t secret[32];	 /* the oct key, or the X25519 private key; zero in a public key */
+	uint8_t public_half[32]; /* the X25519 public key; zero in an oct key */
+	char kid[SGPU_KID_SIZE + 1]; /* RFC 7638 thumbprint */
+};
+
+/* Makes a new key. kind: SGPU_KEY_OCT or SGPU_KEY_X25519. */
+SGPU_MUST_CHECK int sgpu_key_generate(enum sgpu_key_kind kind, struct sgpu_key *key,
+				      struct sgpu_error *error);
+/* Gives the public half of an X25519 key. Errors: SGPU_EINVALID for an oct key. */
+SGPU_MUST_CHECK int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key *public_key,
+				    struct sgpu_error *error);
+/* Parses JWK text by jansson, which copies what it reads. A program that must leave no secret in
+ * freed memory gives jansson a free that wipes (json_set_alloc_funcs) before its first call, as the
+ * tools do. A private key with another "x" than its public key is refused. Errors:
+ * SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_key_parse(const char *text, size_t size, const char *name,
+				   struct sgpu_key *key, struct sgpu_error *error);
+/* Reads the key to encrypt with from a file with a JWK or a JWK Set. A secret key must be in a
+ * regular file or pipe of this user or root, without rights for others (SGPU_EPOLICY). The path "-"
+ * is standard input, "fd:N" a descriptor. */
+SGPU_MUST_CHECK int sgpu_key_load(const char *path, struct sgpu_key *key, struct sgpu_error *error);
+/* The same for a private key. Errors: SGPU_EKEY for a public half. */
+SGPU_MUST_CHECK int sgpu_key_load_private(const char *path, struct sgpu_key *key,
+					  struct sgpu_error *error);
+/* Wipes the key. */
+void sgpu_key_clear(struct sgpu_key *key);
+
+/* ---- keys that sign: Ed25519 (RFC 8032) and ECDSA on P-256 with SHA-256 (FIPS 186-5) ---- */
+enum { SGPU_SIGNATURE_SIZE = 64 }; /* of both, as JWS has it: for P-256 r || s */
+enum sgpu_signing_kind { SGPU_SIGNING_NONE, SGPU_SIGNING_ED25519, SGPU_SIGNING_P256 };
+
+struct sgpu_signing_key {
+	enum sgpu_signing_kind kind;
+	bool secret_known; /* the key can sign, not only verify */
+	uint8_t secret[32];
+	uint8_t public_half[64]; /* Ed25519: 32 bytes and zeros; P-256: x || y */
+	char kid[SGPU_KID_SIZE + 1];
+};
+
+/* Makes a new Ed25519 key. */
+SGPU_MUST_CHECK int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error);
+const char *sgpu_signing_name(enum sgpu_signing_kind kind); /* "Ed25519", "P-256", "none" */
+
+/* ---- the content of a key file: one JWK or a JWK Set, with at most one key of each use ---- */
+struct sgpu_key_set {
+	bool has_key; /* there is a key to encrypt with */
+	struct sgpu_key key;
+	struct sgpu_signing_key signing; /* kind SGPU_SIGNING_NONE: none */
+	bool others_write; /* somebody else can write to the file it was loaded from; never of
+			      secrets */
+};
+SGPU_MUST_CHECK int sgpu_key_set_parse(const char *text, size_t size, const char *name,
+				       struct sgpu_key_set *set, struct sgpu_error *error);
+/* Writes one line with a newline, from malloc; free with sgpu_free_wiped: a JWK Set, or a JWK if
+ * there is only one key. */
+SGPU_MUST_CHECK int sgpu_key_set_text(const struct sgpu_key_set *set, char **text, size_t *size,
+				      struct sgpu_error *error);
+/* Takes the public halves; a symmetric key has none and is left out. Errors: SGPU_EINVALID if
+ * nothing is left. */
+SGPU_MUST_CHECK int sgpu_key_set_public(const struct sgpu_key_set *set,
+					struct sgpu_key_set *public_set, struct sgpu_error *error);
+/* As sgpu_key_load, for all keys of the file. */
+SGPU_MUST_CHECK int sgpu_key_set_load(const char *path, struct sgpu_key_set *set,
+				      struct sgpu_error *error);
+/* Wipes the set. */
+void sgpu_key_set_clear(struct sgpu_key_set *set);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

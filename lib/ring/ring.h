@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Rings: a submission queue and a completion queue in sealed shared memory, between one client
+ * process and one worker process that do not trust each other. While both are awake, no call here
+ * makes a system call, and none blocks but the two named wait.
+ *
+ * Every word that the other side can write is read once, into a copy, and the copy is checked. A
+ * side that breaks the protocol faults the ring for the other one: from then on each call returns
+ * SGPU_EINVALID with the same text, and the only way on is to close the ring. sgpu-ring(5) has the
+ * layout of the memory.
+ */
+#ifndef SGPU_RING_RING_H
+#define SGPU_RING_RING_H
+
+#include <sgpu/ring.h>
+
+/* ---- entries ---- */
+
+/* Opcodes are the service's behind the worker, and begin here. */
+enum { SGPU_RING_OPCODE_SERVICE = 16, SGPU_RING_OPCODES = 256 };
+
+/* A submission descriptor: one cache line. What an opcode does not use is 0. */
+struct sgpu_ring_descriptor {
+	uint32_t opcode;
+	uint32_t reserved;
+	uint64_t cookie; /* comes back in the result; in shared memory: the submission's id */
+	uint64_t handle; /* never a pointer */
+	uint64_t offset; /* bytes, in what the handle names */
+	uint64_t length; /* bytes */
+	uint64_t reserved2;
+	uint64_t argument; /* the operation's */
+	uint32_t reserved3;
+	uint32_t generation; /* the ring's */
+};
+
+/* A completion record as it lies in shared memory. */
+struct sgpu_ring_completion {
+	uint64_t cookie;
+	uint64_t value;
+	int32_t status; /* 0 or a code of sgpu/error.h */
+	uint32_t flags; /* 0 */
+	uint32_t reserved;
+	uint32_t generation;
+};
+
+enum {
+	SGPU_RING_DESCRIPTOR_SIZE = 64,
+	SGPU_RING_COMPLETION_SIZE = 32,
+	SGPU_RING_ENTRIES_MIN = 2,
+	SGPU_RING_SUBMISSIONS_MAX = 4096,
+	SGPU_RING_COMPLETIONS_MAX = 8192,
+};
+
+/* ---- memory ---- */
+
+/* Makes the memory of a ring: a memory file, sealed against any change of its size. submissions and
+ * completions are powers of two; completions, the most operations that may be between submission
+ * and reaping, at least submissions. The descriptor goes to the other side over a Unix socket.
+ * Errors: SGPU_EUSAGE, SGPU_ENOMEM, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
+					    struct sgpu_error *error);
+
+/* How a side waits: it spins, for a time between least and most that adapts to what happens, then
+ * sleeps. 0 stands for the standard: 1 us and 200 us, or no spinning at all where there is only one
+ * processor for both sides. */
+struct sgpu_ring_wait {
+	uint64_t spin_least_ns, spin_most_ns;
+	bool never_spin;
+};
+
+/* ---- the client's side ---- */
+struct sgpu_ring_client;
+
+struct sgpu_ring_client_config {
+	/* One end of a pair of Unix stream sockets, borrowed, or -1. With it, a side sleeps until
+	 * the other end wakes it or is closed: the worker's death is noticed. Without, sides sleep
+	 * on a futex: for two threads of one process. */
+	int doorbell;
+	bool shared; /* many threads submit at once; otherwise one at a time */
+	struct sgpu_ring_wait wait;
+};
+
+/* A completion as the client's program gets it. */
+struct sgpu_ring_result {
+	uint64_t cookie; /* what was given to sgpu_ring_submit */
+	int status;	 /* 0 or a code */
+	uint64_t value;
+};
+
+/* Maps the memory of `fd`, which may come from the other side: checks its type, seals, size and
+ * header first. The descriptor stays the caller's. Errors: SGPU_EINVALID, SGPU_EPOLICY (not
+ * sealed), SGPU_ENOMEM, SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config,
+					  struct sgpu_ring_client **client,
+					  struct sgpu_error *error);
+/* No other call may be running. Accepts a pointer to NULL. */
+void sgpu_ring_client_close(struct sgpu_ring_client **client);
+/* Submits one operation; never waits. SGPU_ERETRY, with no text: the queue is full, or too many
+ * operations have not been reaped; nothing was submitted. The completion may be reaped before this
+ * returns. Other errors: SGPU_EUSAGE for what the ring itself would refuse, SGPU_EINVALID for a
+ * fault. */
+SGPU_MUST_CHECK int sgpu_ring_submit(struct sgpu_ring_client *client,
+				     const struct sgpu_ring_descriptor *descriptor,
+				     struct sgpu_error *error);
+/* Takes up to `room` completions, without waiting; one thread at a time. A completion that answers
+ * no submission is a fault, so a cookie may be a pointer. */
+SGPU_MUST_CHECK int sgpu_ring_reap(struct sgpu_ring_client *client,
+				   struct sgpu_ring_result *results, size_t room, size_t *count,
+				   struct sgpu_error *error);
+/* Waits until there is a completion, on the thread that reaps. deadline_ns: by sgpu_now_ns(), 0:
+ * none. Errors: SGPU_ETIMEOUT; SGPU_ESYSTEM if the worker has closed its end. */
+SGPU_MUST_CHECK int sgpu_ring_client_wait(struct sgpu_ring_client *client, uint64_t deadline_ns,
+					  struct sgpu_error *error);
+/* ---- the worker's side: one thread at a time ---- */
+struct sgpu_ring_worker;
+
+/* Which members of a descriptor an opcode uses; the others must be 0. */
+enum sgpu_ring_member {
+	SGPU_RING_HANDLE = 1,
+	SGPU_RING_OFFSET = 2,
+	SGPU_RING_LENGTH = 4,
+	SGPU_RING_ARGUMENT = 16,
+};
+
+struct sgpu_ring_worker_config {
+	int doorbell; /* as the client's */
+	/* By opcode: enum sgpu_ring_member, and SGPU_RING_KNOWN. An opcode without that is a fault.
+	 * Copied. */
+	uint8_t members[SGPU_RING_OPCODES];
+	struct sgpu_ring_wait wait;
+};
+enum { SGPU_RING_KNOWN = 128 };
+
+struct sgpu_ring_operation {
+	uint32_t ticket;			/* names it until it is finished */
+	struct sgpu_ring_descriptor descriptor; /* a checked copy */
+};
+
+SGPU_MUST_CHECK int sgpu_ring_worker_open(int fd, const struct sgpu_ring_worker_config *config,
+					  struct sgpu_ring_worker **worker,
+					  struct sgpu_error *error);
+void sgpu_ring_worker_close(struct sgpu_ring_worker **worker);
+/* Takes one submission, which is to be finished now or later. SGPU_ERETRY, with no text: there is
+ * none. */
+SGPU_MUST_CHECK int sgpu_ring_next(struct sgpu_ring_worker *worker,
+				   struct sgpu_ring_operation *operation, struct sgpu_error *error);
+/* Ends a started operation, in any order, also while another thread is in sgpu_ring_worker_wait;
+ * never waits: a completion has room, since a client that left too many unreaped could not
+ * submit more. status: 0 or a code. Errors: SGPU_EUSAGE for a ticket that is not started. */
+SGPU_MUST_CHECK int sgpu_ring_finish(struct sgpu_ring_worker *worker, uint32_t ticket, int status,
+				     uint64_t value, struct sgpu_error *error);
+/* As the client's, for submissions. */
+SGPU_MUST_CHECK int sgpu_ring_worker_wait(struct sgpu_ring_worker *worker, uint64_t deadline_ns,
+					  struct sgpu_error *error);
+
+#endif

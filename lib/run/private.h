@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What the objects of a run share. Each of them has a header of its own and knows those that it
+ * includes; run.c alone knows them all. Who touches what:
+ *
+ *   loop      the runner's one thread: owns the graphs of all runs, starts operations and outputs
+ *   readers   threads of the runner, one an active run: admit the batch, bring in its payloads,
+ *             write the response
+ *   workers   of the engine: read files, copy
+ *   streams   the device's threads, which run kernels and callbacks
+ *
+ * The others tell the loop by notes. What is set before the batch is admitted is everyone's.
+ */
+#ifndef SGPU_RUN_PRIVATE_H
+#define SGPU_RUN_PRIVATE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "run/run.h"
+#include "run/plan.h"
+#include "transfer/transfer.h"
+
+/* What a run did and when: spans, their sums, and how payloads travelled. Any thread may add. */
+
+struct sgpu_run_trace {
+	atomic_uint_fast64_t begin_ns, end_ns; /* end: 0 while it runs */
+	atomic_uint_fast64_t bytes_in, bytes_out;
+	bool keeps_spans;
+	int operations;	    /* rows of streams; those of the engines follow, then those of moves */
+	int devices, first; /* how many, and the number of the first of the plan */
+	pthread_mutex_t mutex; /* the rest */
+	struct sgpu_span *spans;
+	size_t count, capacity;
+	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
+	struct sgpu_run_paths paths;
+};
+
+void sgpu_trace_init(struct sgpu_run_trace *trace, bool keeps_spans);
+void sgpu_trace_clear(struct sgpu_run_trace *trace);
+/* A span without a begin never ran, and is left out. */
+void sgpu_trace_add(struct sgpu_run_trace *trace, enum sgpu_span_kind kind, int row,
+		    const char *label, uint64_t begin_ns, uint64_t end_ns, uint64_t bytes);
+/* A step of a transfer, in a row of the engine of that device. */
+void sgpu_trace_step(struct sgpu_run_trace *trace, int device,
+		     const struct sgpu_transfer_span *span, const char *label);
+/* The row of moves from one device to another. */
+int sgpu_trace_move_row(const struct sgpu_run_trace *trace, int from, int to);
+void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS]);
+void sgpu_trace_rows(const struct sgpu_run_trace *trace, struct sgpu_run_rows *rows);
+/* As sgpu_run_row_name. */
+const char *sgpu_trace_row_name(const struct sgpu_run_trace *trace, int row, int *number,
+				int *device);
+/* In order of their begin, at the end. */
+void sgpu_trace_sort(struct sgpu_run_trace *trace);
+
+struct sgpu_loop;
+struct sgpu_run_streams;
+struct sgpu_threads;
+struct sgpu_engine;
+struct sgpu_prepared_table;
+struct sgpu_links;
+
+/* What its devices are like, all of one kind, and the limits of the runner. */
+struct sgpu_run_traits {
+	int devices; /* how many */
+	bool opens_on_device;
+	bool pins;
+	bool shared_files; /* as in struct sgpu_runner_config */
+	uint64_t pinned_max;
+	unsigned jobs;
+	struct sgpu_spread_costs costs; /* the standard ones, but for tests */
+	uint64_t
+		spin_ns; /* how long a thread of a run looks for what comes next before it sleeps */
+};
+
+/* A device of the runner, and what its work goes through. */
+struct sgpu_run_device {
+	int number; /* in the order of the runner's configuration */
+	struct sgpu_device *device;
+	struct sgpu_run_streams *streams;
+	struct sgpu_engine *engine;
+};
+
+/* The part of a run that all of its objects see. */
+struct sgpu_run_base {
+	struct sgpu_run_traits *traits;
+	struct sgpu_loop *loop;
+	struct sgpu_threads *threads;
+	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX]; /* as the plan numbers them */
+	int device_count;
+	struct sgpu_links *links; /* between them */
+	struct sgpu_prepared_table *prepared;
+	struct sgpu_run_trace *trace;
+	struct sgpu_job *job;	    /* what was admitted */
+	struct sgpu_memory *memory; /* its buffers on the devices */
+	struct sgpu_leases *leases; /* files and regions that it names */
+	struct sgpu_lent *lent;	    /* its leases, or NULL */
+	uint64_t rank;		    /* of its transfers, beside those of other runs */
+	bool many;		    /* it has many segments: several threads work on them */
+	bool reserved;		    /* the response's file may have more space than it needs */
+	uint64_t
+		response_size; /* the least that the response needs in its file; 0: not known yet */
+	int wake_fd;	       /* eventfd that wakes a reader of this run */
+	atomic_int stop; /* 0, or why all is to end: SGPU_ETIMEOUT, SGPU_ECANCELED, or what was
+			    wrong */
+	atomic_uint_fast64_t stop_ns; /* when `stop` was set */
+};
+
+SGPU_MUST_CHECK int sgpu_run_learn_traits(const struct sgpu_runner_config *config,
+					  struct sgpu_run_traits *traits, struct sgpu_error *error);
+/* Ends everything soon; the first reason stays. */
+void sgpu_run_stop(struct sgpu_run_base *base, int code);
+/* Text as of an error, from malloc; NULL when memory is out. */
+char *sgpu_run_text(const char *format, ...) SGPU_PRINTF(1, 2);
+
+#endif
