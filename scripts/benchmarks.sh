@@ -99,15 +99,28 @@ measure() {
 	return $status
 }
 
-# table FILE: where it was measured in one line, and the tables of its case.
+# table FILE: where it was measured in one line, and the tables of its case: a line a point, with the variant that the
+# others are compared with first.
 table() {
 	sgpu-bench table "$1" | awk -F ' *[|] *' '
+	function flush() { if (row != "") print row " |"; row = "" }
 	$2 == "case" { body = 1
 		printf "%s%s, %s processors (%s); %s, commit %s%s:\n`%s`\n\n", is["device"],
 			is["device_driver"] != "" ? ", " is["device_driver"] : "", is["processors"], is["processor"],
 			substr(is["date"], 1, 10), is["commit"], is["tree"] == "modified" ? ", changed" : "", is["command"] }
-	!body { is[$2] = $3 }
-	body'
+	!body { is[$2] = $3; next }
+	$2 == "case" { for (i = 3; i <= NF; i++) at[$i] = i
+		line = "|"; rule = "|"; first = at["variant"]
+		for (i = 3; i < first; i++) { line = line " " $i " |"; rule = rule "---|" }
+		print line " variant | compared with it |"; print rule "---|---|"; next }
+	/^[|] *-/ { next }
+	{ key = ""; for (i = 3; i < first; i++) key = key " " $i " |"
+		ratio = $at["ratio"]; cell = $first " " $at["result"]
+		if ($at["result"] == "waived" || $at["result"] == "failed") cell = $first ": " $at["result"] ", " $at["median"]
+		sub(/ x .*/, " x", ratio)
+		if (ratio == "" || key != last) { flush(); row = "|" key " " cell " |"; more = ""; last = key }
+		else { row = row more " " cell ", " ratio; more = ";" } }
+	END { flush() }'
 }
 
 # place NAME-CASE COMMAND...: what the command prints, between the lines of that name.

@@ -8,8 +8,12 @@ A text has a line each for the title, for a zone (a frame with a name), a box, a
   zone X Y WIDTH HEIGHT TEXT
   box NAME X Y WIDTH KIND TITLE | line | line     KIND: owner, trusted, host (what the host sees), plain
   arrow FROM TO [TEXT]                            at the sides that face each other
+  plot MEMBER LOW HIGH TEXT                       a member of records in docs/benchmarks by size, both scales logarithmic
+  series FILE KEY=VALUE,... | VARIANT | TEXT      a line of the plot
 """
 import glob
+import json
+import math
 import os
 import sys
 from xml.sax.saxutils import escape
@@ -18,7 +22,8 @@ FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 LINE, HEAD = 17, 26
 STYLE = """text{font:13px sans-serif;fill:#1d2733}.b{font-weight:bold}.s{font-size:12px}.m{text-anchor:middle}
 rect{stroke:#64748b;rx:6}.zone{fill:none;stroke-dasharray:5 4}.owner{fill:#d6eadf}.trusted{fill:#d7e3f8}.host{fill:#f6dfc8}
-.plain{fill:#edf0f3}line{stroke:#475569;stroke-width:1.5;marker-end:url(#a)}
+.plain{fill:#edf0f3}.e{text-anchor:end}polyline{fill:none;stroke-width:2}.l0{stroke:#2563eb}.l1{stroke:#c2410c}.l2{stroke:#15803d}.l3{stroke:#7e22ce}
+line{stroke:#475569;stroke-width:1.5;marker-end:url(#a)}
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}.owner{fill:#234536}.trusted{fill:#24406b}.host{fill:#5e4024}.plain{fill:#30363d}
 line{stroke:#9aa7b5}marker path{fill:#9aa7b5}}"""
 
@@ -36,8 +41,25 @@ def side(box, towards):
     return x + width if dx > 0 else x, middle
 
 
+def across(size):
+    return 80 + (math.log2(size) - 12) * 30
+
+
+def height_of(value, low, high):
+    return 336 - 300 * math.log(value / low) / math.log(high / low)
+
+
+def series(name, wanted, variant, member):
+    """(size, value) of the points of a variant; its ratio is 1 where it is what others are compared with."""
+    with open(f"{FOLDER}/../benchmarks/{name}", encoding="utf-8") as file:
+        for record in map(json.loads, file):
+            point = record.get("parameters", {})
+            if record.get("variant") == variant and "size_bytes" in point and all(point.get(k) == v for k, v in wanted.items()):
+                yield point["size_bytes"], record.get(member, 1)
+
+
 def draw(text):
-    out, boxes, right, bottom, title = [], {}, 0, 0, ""
+    out, boxes, right, bottom, title, lines_drawn = [], {}, 0, 0, "", 0
 
     def put(x, y, words, kind=""):
         out.append(f'<text x="{x:g}" y="{y:g}" class="{kind}">{escape(words)}</text>')
@@ -73,6 +95,24 @@ def draw(text):
                 put((x1 + x2) / 2 + 6, (y1 + y2) / 2 + 4, words[0], "s")
             elif words:
                 put((x1 + x2) / 2, (y1 + y2) / 2 - 6, words[0], "s m")
+        elif word == "plot":
+            member, low, high, words = rest.split(" ", 3)
+            low, high = float(low), float(high)
+            put(10, 20, words, "b")
+            frame(70, 36, 560, 300, "plain")
+            for value in sorted({low, high} | {d * 10.0 ** e for d in (1, 2, 5) for e in range(-1, 13)}):
+                if low <= value <= high and (high / low < 20 or f"{value:e}"[0] == "1"):
+                    put(64, height_of(value, low, high) + 4, f"{value / (1e9 if low >= 1e6 else 1):g}", "s e")
+            for power in range(12, 31, 3):
+                put(across(2 ** power), 354, f"{2 ** (power % 10)} {'KMG'[power // 10 - 1]}iB", "s m")
+            bottom = 364
+        elif word == "series":
+            name, wanted, variant, words = [part.strip() for part in rest.replace(" ", "|", 1).split("|")]
+            points = sorted(series(name, dict(pair.split("=") for pair in wanted.split(",") if pair), variant, member))
+            path = " ".join(f"{across(size):g},{height_of(value, low, high):.1f}" for size, value in points)
+            out.append(f'<polyline points="{path}" class="l{lines_drawn % 4}"/>')
+            put(across(points[-1][0]) + 8, height_of(points[-1][1], low, high) + 4, words, "s")
+            lines_drawn, right = lines_drawn + 1, 800
         elif word:
             sys.exit(f"pictures.py: not understood: {line}")
     return "\n".join([
