@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The transfer engine when something goes wrong: a source, a sink, the data, the device, or memory.
+ * The kernels are those of test_cuda_aead: racecheck has nothing to find.
  */
 #include "engine_harness.h"
 
