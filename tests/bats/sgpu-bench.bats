@@ -381,20 +381,20 @@ END
 	local commit
 	commit=$(sgpu-bench -V | sed -n '1s/.*, commit \([^-]*\).*/\1/p')
 	run_it() { "$SGPU_TOP/scripts/benchmarks.sh" --device cpu --quick --name "bats$$" --docs "$PWD/docs.md" "$@"; }
-	printf 'Before.\n\n<!-- bats%s-digest -->\nold\n<!-- end -->\n\nAfter.\n' $$ >docs.md
-	run -0 --separate-stderr run_it digest
-	[[ $stderr == *"sgpu-bench run digest --device cpu"* ]]
-	run -0 --separate-stderr run_it digest aead-gpu
-	[[ $stderr != *"run digest"* && $output == *"could not be measured: 1 aead-gpu: waived: no GPU"* ]]
+	printf 'Before.\n\n<!-- bats%s-secure-copy -->\nstale\n<!-- end -->\n\nAfter.\n' $$ >docs.md
+	run -0 --separate-stderr run_it secure-copy
+	[[ $stderr == *"sgpu-bench run secure-copy --device cpu"* ]]
+	run -0 --separate-stderr run_it secure-copy aead-gpu
+	[[ $stderr != *"run secure-copy"* && $output == *"could not be measured: 1 aead-gpu: waived: no GPU"* ]]
 	run -0 cat docs.md
-	[[ $output == "Before."*"commit $commit"*":"*"| digest "*"<!-- end -->"*"After." && $output != *old* ]]
-	[ -s "docs/bats$$-digest.json" ]
+	[[ $output == "Before."*"commit $commit"*":"*"| up, "*" | plain "*" | at rest "*" x; live "*" x |"*"<!-- end -->"*"After."* && $output != *stale* ]]
+	[ -s "docs/bats$$-secure-copy.json" ]
 	grep -q '"status":"waived"' "docs/bats$$-aead-gpu.json"
 	echo '{"record":"measurement","status":"passed"}' >"docs/bats$$-aead-gpu.json"
 	run run_it aead-gpu
 	[[ $output == *"could not be measured: 1 aead-gpu: waived: no GPU"* ]]
 	run ! grep waived "docs/bats$$-aead-gpu.json"
-	run -2 run_it --seconds soon digest
+	run -2 run_it --seconds soon secure-copy
 	rm -f "$SGPU_BUILD/benchmarks/bats$$-"*
 }
 
