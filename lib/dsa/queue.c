@@ -26,8 +26,8 @@
 enum { PORTAL = 4096, ATTRIBUTE_MAX = 64, PROOF = 4096 };
 #define PATIENCE_NS 10000000ull
 
-/* A dedicated queue is somebody's. Without PASID, a user's queue would have no page tables of its
- * process: the driver then has none, and nor have we. */
+/* A dedicated queue belongs to one process. Without PASID the device has no page tables of a user's
+ * process, so the driver offers no queue for users. */
 static int check_queue(const struct sgpu_dsa_place *place, const char *queue, unsigned device,
 		       struct sgpu_error *error)
 {
@@ -75,8 +75,8 @@ static int submit_portal(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descrip
 	return full ? SGPU_ERETRY : SGPU_OK;
 }
 
-/* The kernel submits, from Linux 6.10 on: for parts on which what a process submits itself may harm
- * others (INTEL-SA-01084). */
+/* From Linux 6.10 on the kernel submits in place of the process on parts where a process's own
+ * submissions could harm others (INTEL-SA-01084). */
 static int submit_write(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor)
 {
 	ssize_t sent = write(dsa->fd, descriptor, sizeof(*descriptor));
@@ -210,7 +210,7 @@ static int open_queue(const struct sgpu_dsa_place *place, const char *name, stru
 	return code;
 }
 
-/* In the order of their names. Of those that do not answer, one is waited for. */
+/* Tries queues in the order of their names, and waits for at most one that does not answer. */
 int sgpu_dsa_open_in(const struct sgpu_dsa_place *place, struct sgpu_dsa **dsa,
 		     struct sgpu_error *error)
 {

@@ -10,7 +10,7 @@
 
 #include "dsa/dsa.h"
 
-/* What the device reads and writes has a line of the cache each. */
+/* Each record that the device reads or writes has a cache line of its own. */
 struct sgpu_dsa_slot {
 	_Alignas(64) struct dsa_hw_desc descriptor;
 	_Alignas(64) struct dsa_completion_record record;
@@ -23,13 +23,12 @@ struct sgpu_dsa {
 	/* Hands a descriptor to the device: SGPU_OK, SGPU_ERETRY (the queue is full), or an error.
 	 */
 	int (*submit)(struct sgpu_dsa *dsa, const struct dsa_hw_desc *descriptor);
-	/* Returns when the device does nothing of what it was handed any more; then there is no way
-	 * to hand it more. */
+	/* Returns when the device has no job under way; from then on it takes none. */
 	void (*stop)(struct sgpu_dsa *dsa);
 	int fd;
 	uint8_t *portal;      /* a page into which descriptors go; NULL: they go by write(2) */
-	unsigned place;	      /* in the portal, of the next descriptor */
-	uint64_t timeout_ns;  /* for an answer, beside the time for the bytes */
+	unsigned place;	      /* where the next descriptor goes in the portal */
+	uint64_t timeout_ns;  /* how long an answer may take, besides the time for the bytes */
 	uint64_t patience_ns; /* for a place in a full queue */
 	bool dead;
 	struct sgpu_error why; /* it is dead */

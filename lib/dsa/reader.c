@@ -34,8 +34,9 @@ struct way {
 
 struct sgpu_dsa_reader {
 	struct sgpu_dsa *dsa;
-	pthread_mutex_t lock; /* of whoever uses the device; covers what follows */
-	atomic_bool used;     /* the device */
+	pthread_mutex_t
+		lock;	  /* held by the thread that uses the device; guards the members below */
+	atomic_bool used; /* the device */
 	struct way device, core;
 	uint64_t bytes;
 	char why[SGPU_ERROR_TEXT_MAX];
@@ -113,7 +114,7 @@ static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, u
 	if (map == MAP_FAILED) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "the file cannot be mapped");
 	}
-	/* All pages at once, not a fault each. */
+	/* Makes all pages at once, so that none costs a fault. */
 	(void)madvise(map, length, MADV_POPULATE_READ);
 	(void)madvise(data - (uintptr_t)data % page, size + (uintptr_t)data % page,
 		      MADV_POPULATE_WRITE);

@@ -34,8 +34,8 @@ static void fill_descriptor(struct sgpu_dsa_slot *slot)
 				      .xfer_size = job->size };
 }
 
-/* The next job. A queue that is full has a place when the first one that is under way has ended, or
- * others leave one. *full: the former is to be waited for. */
+/* Submits the next job. A full queue has a place again when the first job under way has ended, or
+ * another process's has. *full: wait for the first job. */
 static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
 {
 	struct sgpu_dsa *dsa = run->dsa;
@@ -63,8 +63,8 @@ static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
 				   dsa->name, strerror(errno));
 }
 
-/* Waits for the first one. The status is in the record's first word, which is zero until the device
- * answers. */
+/* Waits for the first job under way. The status is in the record's first word, which is zero until
+ * the device answers. */
 static int end_first(struct run *run, struct sgpu_error *error)
 {
 	struct sgpu_dsa *dsa = run->dsa;

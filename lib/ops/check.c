@@ -74,7 +74,7 @@ static bool place_arguments(struct sgpu_ops_checker *checker, struct sgpu_op_cal
 		if (segment[i] != -1 || op->args[i].optional) {
 			continue;
 		}
-		/* What the parser could not take is an error already. */
+		/* The parser has already reported what it could not take. */
 		segment[i] = -2;
 		if (operation->arguments_given && (!output || any_output)) {
 			snprintf(hint, sizeof(hint), "%s: %s", op->args[i].name, op->args[i].help);
@@ -185,7 +185,7 @@ static void give_output(struct sgpu_ops_checker *checker, const struct sgpu_op_c
 	}
 	if (call->op->at_most && call->op->at_most(call)) {
 		s->at_most = true;
-		/* An INPUT_OUTPUT is read as it arrives. */
+		/* The value of an INPUT_OUTPUT that arrives is the one that is read. */
 		if (s->reader_count && !sgpu_segment_is_input(s)) {
 			sgpu_ops_report(checker, "arguments", call->op->args[arg].name, NULL,
 					"no operation can read '%s', whose size is only known "
@@ -243,7 +243,7 @@ static void check_operation(struct sgpu_ops_checker *checker)
 	}
 }
 
-/* Inputs are known when they are stated. */
+/* The types of inputs are known where the manifest states them. */
 static void start_types(struct sgpu_ops_checker *checker)
 {
 	const struct sgpu_manifest *manifest = checker->manifest;

@@ -80,7 +80,7 @@ const char *sgpu_ops_near(const char *name, const char *const *names,
 	const char *type = types ? sgpu_dtype_near(name) : NULL,
 		   *near = types ? NULL : sgpu_nearest_name(name, names);
 
-	/* An operation may take some of the types only. */
+	/* The nearest type counts only if the operation takes it. */
 	for (int i = 0; type && names[i] && !near; i++) {
 		near = strcmp(names[i], type) == 0 ? names[i] : NULL;
 	}

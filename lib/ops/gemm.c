@@ -18,8 +18,7 @@ enum {
 	BLAS_PIECE_ROWS = 256,
 	BLAS_PIECE_COLUMNS = 1024,
 	BLAS_WORK_MIN =
-		1
-		<< 26, /* multiplications, 1 ms: less does not pay for loading the library, 5 ms */
+		1 << 26, /* multiplications, 1 ms: fewer do not pay for loading the library, 5 ms */
 	CBLAS_ROW_MAJOR = 101,
 	CBLAS_NO_TRANSPOSE = 111,
 	CBLAS_TRANSPOSE = 112,

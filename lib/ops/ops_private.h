@@ -114,7 +114,7 @@ struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call);
 extern const char *const sgpu_ops_activations[]; /* the choices of a parameter */
 void sgpu_ops_activate_f32(int activation, float *values, uint64_t count);
 
-/* sgpu_pool_for with its code and text; and copying so. */
+/* sgpu_pool_for that also fills in the error; and copying by it. */
 SGPU_MUST_CHECK int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,
 				 void (*body)(void *argument, uint64_t begin, uint64_t end),
 				 void *argument, struct sgpu_error *error);

@@ -30,7 +30,7 @@ uint64_t sgpu_ops_keep_largest_scratch(const uint64_t shape[3])
 	return sizeof(uint32_t) * (shape[0] * shape[1] + 1 + 4 * runs_max(shape));
 }
 
-/* The number of runs of a row, which are written where `begin` is not NULL. */
+/* Counts the runs of a row, and writes them unless `begin` is NULL. */
 static uint32_t find_runs(const uint8_t *row, uint64_t width, uint32_t *begin, uint32_t *end)
 {
 	uint32_t count = 0;

@@ -160,7 +160,8 @@ struct panel {
 	float row[DEPTH][LANES] __attribute__((aligned(64)));
 };
 
-/* Up to ROWS rows of the left factor, whose elements along k are adjacent, and of the result. */
+/* Up to ROWS rows of the left factor, whose elements along k are adjacent, and the same rows of the
+ * result. */
 struct strip {
 	const float *left;
 	float *to;
@@ -176,7 +177,7 @@ SGPU_CLONES_ATTR static void add_products(const struct strip *s, const struct pa
 	for (uint64_t r = 0; r < ROWS; r++) {
 		left[r] = s->left +
 			  (r < s->rows ? r : 0) *
-				  s->left_row; /* a row that is not there takes another's place */
+				  s->left_row; /* a row beyond the last is read from another row */
 		if (r < s->rows) {
 			memcpy(&sums[r], s->to + r * s->to_row, s->count * sizeof(float));
 		}

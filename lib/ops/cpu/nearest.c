@@ -16,7 +16,7 @@ enum { A, B, LABELS, OUTPUT };
 enum { K };
 enum {
 	K_MAX = SGPU_NEAREST_K_MAX,
-	RESERVE = SGPU_NEAREST_RESERVE, /* candidates beyond k, since f32 cannot tell close ones
+	RESERVE = SGPU_NEAREST_RESERVE, /* candidates beyond k, since f32 cannot tell close rows
 					   apart */
 	CANDIDATES_MAX = K_MAX + RESERVE,
 	QUERIES = 512, /* rows of a and of b in a tile of products */
@@ -244,7 +244,7 @@ static int32_t label(const struct job *job, uint64_t row)
 							: ((const int32_t *)labels)[row];
 }
 
-/* The label that most have; of several, that of the nearest row. */
+/* The label that most rows have; of equals, that of the nearest row. */
 static int32_t majority(const struct job *job, const struct candidate *list)
 {
 	int32_t labels[K_MAX], best = 0;

@@ -42,7 +42,7 @@ SGPU_INLINE double sgpu_entropy(double sum, double x, double top)
 	return sum == sum ? sgpu_math_log(sum) - (x - top) : sum;
 }
 
-/* Element of the gradient: what softmax gives, less 1 where the label is, shared out among the
+/* An element of the gradient: the value of softmax, less 1 at the label, divided by the number of
  * rows. */
 SGPU_INLINE double sgpu_entropy_gradient(double x, double top, double sum, bool labelled,
 					 double rows)

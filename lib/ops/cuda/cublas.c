@@ -55,7 +55,7 @@ static struct {
 } library;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of `devices` and of their handles */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `devices` and their handles */
 static struct {
 	handle_type handle;
 	cudaMemPool_t pool; /* keeps the workspaces that are not in use, so that a call need not
@@ -286,7 +286,8 @@ static int enqueue(struct sgpu_launch *launch, const char *what, handle_type han
 				   (int64_t)g->batch));
 }
 
-/* With the lock. The stream is set before the workspace, which setting it resets. */
+/* Called with the lock held. The stream is set before the workspace, since setting the stream
+ * resets the workspace. */
 static int run(struct sgpu_launch *launch, const char *what, enum sgpu_dtype dtype,
 	       const struct sgpu_gemm *gemm, const void *a, const void *b, void *output)
 {

@@ -60,8 +60,8 @@ static __device__ __forceinline__ int locate(const struct bins &bins, double val
 	return bin;
 }
 
-/* Of an element of any type. Most that f32 holds lie so far from the edges that f32 is enough to
- * tell. */
+/* The bin of an element of any type. Most values that f32 holds lie so far from the edges that f32
+ * finds their bin. */
 template <typename T>
 static __device__ __forceinline__ int locate_element(const struct bins &bins, T element)
 {
@@ -172,7 +172,7 @@ static __global__ void __launch_bounds__(WIDE_BLOCK)
 	}
 }
 
-/* Bytes: counts of all values, then the bin of each. */
+/* For bytes: counts each of the 256 values, then adds each count to its bin. */
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 	count_u8(const uint8_t *in, uint64_t count, struct bins bins, int32_t *out)
 {

@@ -60,7 +60,8 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 	}
 }
 
-/* Along another axis, from the distances along the axes before; the last axis makes the mask. */
+/* Squared distances along another axis, from those along the axes before; the last axis writes the
+ * mask. */
 template <int RADIUS, typename OUT>
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 	across_rows(const uint16_t *in, OUT *out, const struct sgpu_cuda_axis axis, uint64_t tiles,

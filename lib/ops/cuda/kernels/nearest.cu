@@ -102,7 +102,7 @@ static __device__ void insert(unsigned long long *list, unsigned keep, unsigned 
 	__syncwarp();
 }
 
-/* Takes the keys of all lanes, ones that are too large apart; returns whether any was taken. */
+/* Takes the keys of all lanes but those that are too large; returns whether it took any. */
 static __device__ __forceinline__ bool offer(unsigned long long *list, unsigned keep,
 					     unsigned long long key, unsigned lane)
 {
@@ -169,7 +169,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) select_candidates(job 
 	}
 }
 
-/* The lists of a query's parts into the first of them. */
+/* Merges the lists of a query's parts into the first of them. */
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) merge_parts(job j)
 {
 	__shared__ unsigned long long shared[WARPS][KEEP_MAX];
@@ -187,7 +187,8 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) merge_parts(job j)
 		for (uint64_t part = 1; part < j.plan.parts; part++) {
 			bool any = true;
 
-			/* ascending: the rest of a part is farther than what was not taken */
+			/* the list is ascending: what follows a row that was not taken is farther
+			 */
 			for (unsigned base = 0; base < keep && any; base += SGPU_CUDA_WARP) {
 				unsigned i = base + lane;
 
@@ -254,7 +255,7 @@ static __device__ void sort_candidates(const job &j, decision *shared)
 	__syncthreads();
 }
 
-/* The label that most have; of several, that of the nearest row. */
+/* The label that most rows have; of equals, that of the nearest row. */
 template <typename T>
 static __device__ int32_t vote(const job &j, const T *labels, decision *shared)
 {

@@ -36,7 +36,7 @@ static __device__ __forceinline__ void put(const struct job<T, O> &job, uint64_t
 	}
 }
 
-/* The elements of a piece, which an item is. */
+/* The elements of an item, which is a piece. */
 template <typename T> struct piece {
 	const T *in;
 	unsigned count;

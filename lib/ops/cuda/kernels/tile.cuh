@@ -145,7 +145,7 @@ static __device__ __forceinline__ void sgpu_tile_product(const A &a, const B &b,
 	}
 	for (uint64_t k = 0; k < depth; k += TILE::DEPTH) {
 		__pipeline_wait_prior(TILE::STAGES - 2);
-		__syncthreads(); /* this step is there for all, and nobody uses the one before any
+		__syncthreads(); /* all threads see this step, and none reads the step before any
 				    more */
 		sgpu_tile_begin<TILE>(a, b, k + (TILE::STAGES - 1) * TILE::DEPTH, depth, shared,
 				      next);
@@ -156,7 +156,7 @@ static __device__ __forceinline__ void sgpu_tile_product(const A &a, const B &b,
 							   sums);
 			}
 		} else {
-			/* not one product more: adding 0 turns -0 into 0 */
+			/* no product beyond k: adding 0 would turn -0 into 0 */
 			for (int p = 0; p < (int)(depth - k); p++) {
 				sgpu_tile_step<TILE, STEP>(shared.a[now][p], shared.b[now][p],
 							   sums);
