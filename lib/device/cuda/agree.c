@@ -95,7 +95,7 @@ static int hear(struct agreement *a, CUresult result, uint8_t bytes[32], struct 
 	return SGPU_OK;
 }
 
-/* The device's key, then the host's, and what follows from them. */
+/* Takes the device's public key, makes the host's, and derives the session key. */
 static int exchange(struct agreement *a, struct sgpu_error *error)
 {
 	uint8_t random[32], shared[32] = { 0 }, proof[SGPU_AGREE_PROOF];
@@ -337,7 +337,8 @@ static bool opened_right(const struct test *t, const struct sgpu_cuda_verdict *v
 	return right;
 }
 
-/* What is wrong with a kernel that opens, or NULL; *code of what could not be done. */
+/* Says what is wrong with a kernel that opens, or returns NULL; *code is that of a step that could
+ * not be done. */
 static const char *run_kernel(struct test *t, enum sgpu_cuda_kernel kernel, bool sealed, int *code,
 			      struct sgpu_error *error)
 {
@@ -459,7 +460,7 @@ int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error)
 		if (code == SGPU_OK) {
 			atomic_store(&trust->ready, true);
 		} else if (code == SGPU_EDEVICE) {
-			/* What a device did once it may do again, unseen. */
+			/* A device that failed once may fail again without being noticed. */
 			trust->error = why;
 		} else if (error) {
 			*error = why;

@@ -32,8 +32,8 @@ int sgpu_cuda_code_from(int64_t word)
 	return word <= 0 && word >= SGPU_ESEGMENTS ? (int)word : SGPU_EDEVICE;
 }
 
-/* All must be done and nothing bad: what no kernel has looked at is not right. What failed leaves
- * nothing of its output, and nobody hears of it before. */
+/* The kernels must have done all chunks and found none bad: a chunk that no kernel has looked at
+ * has not verified. The output of a failure is cleared before anybody hears of it. */
 static int end_chunks(struct sgpu_device *device, struct sgpu_cuda_record *record,
 		      struct sgpu_task *task)
 {
@@ -134,8 +134,8 @@ static __attribute__((noinline)) void end(struct sgpu_stream *stream,
 	sgpu_cuda_unmark(device, record);
 }
 
-/* Everything before the one that is taken has ended, even what came to no record. The queue's lock
- * is held. */
+/* Everything in front of the record that is taken has ended, also work that has no record. The
+ * queue's lock is held. */
 static struct sgpu_cuda_record *take(struct sgpu_stream *stream, uint64_t serial)
 {
 	struct sgpu_cuda_record *record = stream->head;
@@ -171,8 +171,8 @@ void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
 	while ((record = take(stream, serial))) {
 		pthread_mutex_unlock(&stream->queue);
 		if (record->kind == SGPU_CUDA_WAIT) {
-			/* The device has passed what was waited for, on another stream: that ends
-			 * first. */
+			/* The device has passed the event of another stream, so that stream's
+			 * record ends first. */
 			sgpu_cuda_advance(record->other, record->other_serial);
 			sgpu_cuda_stream_drop(record->other);
 		} else {
@@ -188,7 +188,7 @@ void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial)
 		stream->spare = record;
 	}
 	if (serial <= stream->serial && stream->done < serial) {
-		stream->done = serial; /* the last of them came to no record */
+		stream->done = serial; /* the last of them has no record */
 	}
 	stream->advancing = false;
 	pthread_cond_broadcast(&stream->progress);
@@ -281,7 +281,7 @@ static bool visit(struct sgpu_device *device, uint64_t (*look)(struct sgpu_strea
 		pthread_mutex_unlock(&device->lock);
 		act(stream, found);
 		pthread_mutex_lock(&device->lock);
-		/* Freed meanwhile, it knows its neighbours no more. */
+		/* A stream that was freed meanwhile has lost its neighbours in the list. */
 		next = stream->listed ? stream->next : device->streams;
 		pthread_mutex_unlock(&device->lock);
 		sgpu_cuda_stream_drop(stream);
@@ -323,7 +323,8 @@ static bool pending_since(struct sgpu_stream *stream, bool busy, uint64_t before
 						(record->code != SGPU_OK && !record->status));
 	     record = record->next) {
 	}
-	/* One that looked just before the cancellation has its time from a little after it. */
+	/* A thread that looked just before the cancellation counts its time from a little after it.
+	 */
 	pending = record && record->enqueue_ns < before + SGPU_CUDA_GRACE_NS / 5;
 	pthread_mutex_unlock(&stream->queue);
 	return pending;
@@ -355,7 +356,7 @@ static void feel_pulse(struct sgpu_stream *stream, uint64_t unused)
 }
 
 /* ---- the thread ---- */
-/* What it keeps in mind; its own. */
+/* What the thread remembers from one round to the next. */
 struct mind {
 	uint64_t idle_ns;    /* since when there was nothing to do */
 	uint64_t pulse_ns;   /* when it last asked whether the device lives */
@@ -444,7 +445,7 @@ static void *completer(void *argument)
 			one_round(device, &mind);
 			continue;
 		}
-		/* What comes from here on is ended by those who bring it. */
+		/* From here on, whoever enqueues work also ends it. */
 		visit(device, every, sgpu_cuda_advance);
 		while (!device->stopping) {
 			pthread_cond_wait(&device->work, &device->lock);

@@ -18,7 +18,7 @@ static bool tried;
 static int outcome;
 static struct sgpu_error reason;
 
-/* Of the library alone, before anything else of it is known to be there. */
+/* A function of the library itself, before any other is known to exist. */
 static __typeof__(cuGetErrorName) *error_name;
 static __typeof__(cuGetErrorString) *error_string;
 

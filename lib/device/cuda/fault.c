@@ -73,7 +73,7 @@ void sgpu_cuda_fault(struct sgpu_device *device, int code, bool hung, const char
 	sgpu_cuda_completer_wake(device);
 }
 
-/* Whoever cannot enter ends what is pending, so that this must hold for everybody. */
+/* A thread that cannot enter ends what is pending, so the fault must hold for all threads. */
 int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error)
 {
 	int code = sgpu_cuda_faulted(device, error);

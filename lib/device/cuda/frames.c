@@ -7,7 +7,7 @@
 
 #include <device/cuda/gpu.h>
 
-/* What is left to the driver, to libraries and to memory that is no pages. */
+/* Left to the driver, to libraries and to memory outside of pages. */
 #define SPARE ((uint64_t)256 << 20)
 
 enum { PER_BIG = SGPU_CUDA_PAGE_BIG / SGPU_CUDA_PAGE_SMALL };
@@ -146,7 +146,7 @@ static CUresult give_back(struct sgpu_device *device, struct sgpu_cuda_frame *fr
 	return result;
 }
 
-/* What the frames of a page of the other size have. */
+/* Gives back the memory of the page of the other size that these frames had. */
 static CUresult give_back_others(struct sgpu_device *device, uint32_t frame, bool big)
 {
 	struct sgpu_cuda_frame *list = device->pages.list,

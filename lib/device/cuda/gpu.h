@@ -42,8 +42,8 @@ struct sgpu_cuda_status {
 	struct sgpu_cuda_status *next;
 };
 
-/* A moment on both clocks: the device's times are counted from one that is not long ago, since
- * those of events come as floats, and the clocks drift apart. */
+/* A moment on both clocks. The device's times are counted from a recent one, since times of events
+ * are floats and the clocks drift apart. */
 struct sgpu_cuda_base {
 	CUevent event;		    /* NULL: */
 	uint64_t device_ns;	    /* %globaltimer */
@@ -188,7 +188,7 @@ SGPU_MUST_CHECK int sgpu_cuda_memory_trim(struct sgpu_device *device);
 /* Says why `size` bytes could not be had. */
 int sgpu_cuda_memory_refuse(struct sgpu_device *device, CUresult result, uint64_t size,
 			    struct sgpu_error *error);
-/* What may be had and leaves so much to others. */
+/* How much can be allocated when so much is left to others. */
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare);
 /* Clears and waits. */
 void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr memory, uint64_t size);
@@ -269,7 +269,7 @@ struct sgpu_cuda_key_state {
 	CUdeviceptr address; /* memory of the device's own */
 	struct sgpu_cuda_key_state *next;
 };
-/* What holds between the host and the device before any key goes there. */
+/* The agreement between the host and the device, which comes before any key. */
 struct sgpu_cuda_trust {
 	pthread_mutex_t lock; /* held while it is established; before that of the keys */
 	atomic_bool ready;
@@ -306,8 +306,8 @@ CUresult sgpu_cuda_key_use(struct sgpu_stream *stream, struct sgpu_device_key *k
 
 /* ---- agree.c ---- */
 struct sgpu_cuda_delivery;
-/* On the first call the known answer and the agreement, later what came of them. The device was
- * entered. */
+/* Runs the known answer and the agreement on the first call, and later returns their outcome. The
+ * device was entered. */
 SGPU_MUST_CHECK int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_cuda_agree(struct sgpu_device *device,
 				    struct sgpu_device_agreement *agreement,
@@ -425,8 +425,7 @@ SGPU_MUST_CHECK int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cud
 
 /* The code that a kernel left in a word. */
 int sgpu_cuda_code_from(int64_t word);
-/* Ends every record up to this serial, which the device has passed, or all the same when the device
- * is faulted. */
+/* Ends every record up to this serial: the device has passed it, or is faulted. */
 void sgpu_cuda_advance(struct sgpu_stream *stream, uint64_t serial);
 
 SGPU_MUST_CHECK int sgpu_cuda_completer_start(struct sgpu_device *device, struct sgpu_error *error);

@@ -38,14 +38,14 @@ struct sgpu_cuda_verdict {
 	uint64_t refused; /* 1: the key did not come to the device as it was sealed; nothing was
 			     done */
 };
-/* What of it the kernel is given. */
+/* The part of it that the kernel gets. */
 struct sgpu_cuda_report {
 	uint64_t verdict; /* device address of the struct */
 	uint64_t counter; /* device address of a 64-bit word that is zero */
 };
 
-/* Which of the two kernels: the one that takes less time; that of short runs, for
- * SGPU_CUDA_SMALL_CHUNKS at most; that of long ones. */
+/* Which kernel runs: the one that takes less time, the one for short runs (SGPU_CUDA_SMALL_CHUNKS
+ * at most), or the one for long runs. */
 enum sgpu_cuda_kernel { SGPU_CUDA_FASTEST, SGPU_CUDA_SMALL, SGPU_CUDA_LARGE };
 
 /* Bytes of device memory, aligned to 256, that a key takes: round keys, tables for GHASH, the

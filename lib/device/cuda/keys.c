@@ -33,7 +33,7 @@ int sgpu_cuda_keys_open(struct sgpu_device *device, struct sgpu_error *error)
 			       "cannot create an event", error);
 }
 
-/* The next set-up in it waits for that. The lock is held. */
+/* The next set-up in this state waits for the clearing. The lock is held. */
 static CUresult clear_state(struct sgpu_device *device, struct sgpu_cuda_key_state *state)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
@@ -55,7 +55,7 @@ static void free_states(struct sgpu_device *device, struct sgpu_cuda_key_state *
 	}
 }
 
-/* A state more; the lock is held. */
+/* Makes another state; the lock is held. */
 static int add_state(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
@@ -135,7 +135,8 @@ static bool is_set_up(const struct sgpu_device_key *key)
 	if (result == CUDA_ERROR_NOT_READY) {
 		return false;
 	}
-	sgpu_cuda_note(key->device, result); /* what is no success is a fault, which ends it, too */
+	sgpu_cuda_note(key->device,
+		       result); /* any failure is a fault, which ends the set-up, too */
 	return true;
 }
 
@@ -242,7 +243,7 @@ static void retire(struct sgpu_device *device, struct sgpu_cuda_key_state *state
 				the device is closed */
 		return;
 	}
-	state->next = keys->clearing; /* of a faulted device nothing is used any more */
+	state->next = keys->clearing; /* nothing of a faulted device is used any more */
 	keys->clearing = state;
 }
 

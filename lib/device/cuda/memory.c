@@ -116,7 +116,7 @@ static int out_of_memory(uint64_t size, uint64_t left, struct sgpu_error *error)
 			 (unsigned long long)size, (unsigned long long)left);
 }
 
-/* Memory of the GPU that nobody uses. */
+/* How much of the GPU's memory is free. */
 static uint64_t unused(struct sgpu_device *device)
 {
 	CUmemoryPool pool = device->memory.pool;
@@ -126,7 +126,7 @@ static uint64_t unused(struct sgpu_device *device)
 	if (sgpu_cu.cuMemGetInfo(&free_bytes, &total) != CUDA_SUCCESS) {
 		return 0;
 	}
-	/* What the pool keeps is there for us. */
+	/* Memory that the pool keeps is free for this process. */
 	if (sgpu_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, &reserved) ==
 		    CUDA_SUCCESS &&
 	    sgpu_cu.cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) ==
@@ -284,7 +284,7 @@ static bool fills_region(const struct sgpu_block *block)
 	return block->size > SMALL_MAX && block->range.extent == block->region->extent;
 }
 
-/* Out of the books, to be released; the lock is held. */
+/* Takes the block out of the account; the caller releases it. The lock is held. */
 static struct sgpu_cuda_region *take_out(struct sgpu_cuda_cuts *cuts, struct sgpu_block *block)
 {
 	struct sgpu_arena_region *whole = block->region;
@@ -510,7 +510,7 @@ void sgpu_cuda_clear_now(struct sgpu_device *device, CUdeviceptr address, uint64
 	}
 	sgpu_cuda_note(device, sgpu_cu.cuMemsetD8Async(address, 0, size, device->internal));
 	if (sgpu_cuda_sync_internal(device, NULL) != SGPU_OK) {
-		return; /* faulted: nobody gets at it any more */
+		return; /* faulted: nobody reaches this memory any more */
 	}
 }
 

@@ -103,7 +103,7 @@ static CUresult load(const void *image, size_t size, CUmodule *module, char log[
 	return result;
 }
 
-/* Its functions, too, before one of them runs. */
+/* Loads its functions, too, before one of them runs. */
 static CUresult load_functions(CUmodule module)
 {
 	CUfunction *functions = NULL;
@@ -283,7 +283,7 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	CUfunction native;
 	int code = sgpu_cuda_begin(stream, task);
 
-	(void)memory; /* nothing keeps the function from the rest */
+	(void)memory; /* nothing keeps the function from the rest of the memory */
 	if (code < 0) {
 		return code;
 	}

@@ -89,7 +89,7 @@ static void load(void)
 	usable = find(library, "nvmlInit_v2", &nvml.init) && nvml.init() == NVML_SUCCESS;
 }
 
-/* With the first handle of each GPU, which takes as long as all the rest. */
+/* Loads the library and asks for a handle of each GPU, which takes as long as all the rest. */
 static void *load_beside(void *argument)
 {
 	unsigned count = 0, i;

@@ -207,7 +207,7 @@ static CUresult unmap_pages(struct sgpu_space *space, uint64_t at, uint64_t size
 	return result;
 }
 
-/* Whatever of a range is mapped: pages in a row by one call. */
+/* Unmaps what of a range is mapped, with one call for pages in a row. */
 static CUresult unmap_run(struct sgpu_space *space, uint64_t at, uint64_t size)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
@@ -228,7 +228,8 @@ static CUresult unmap_run(struct sgpu_space *space, uint64_t at, uint64_t size)
 	return result;
 }
 
-/* Pages that stand in the table already. On failure none of them is mapped, and none stands there.
+/* Maps pages that stand in the table already. After a failure none of them is mapped or stands
+ * there.
  */
 static int map_pages(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
 		     uint64_t page_size, struct sgpu_error *error)
@@ -338,7 +339,7 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 	}
 	pthread_mutex_lock(&frames->lock);
 	before = space->table.reachable;
-	/* What is asked for from here on is refused; what was asked for before ends first. */
+	/* Work that is enqueued from here on is refused; earlier work ends first. */
 	space->table.reachable = false;
 	if (before && !on) {
 		pthread_mutex_unlock(&frames->lock);
@@ -351,7 +352,7 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 				       error);
 		if (code < 0 && sgpu_cuda_faulted(device, NULL) == 0 &&
 		    (!on || change_access(space, false) != CUDA_SUCCESS)) {
-			/* Others could reach what they may not. */
+			/* Otherwise others could reach memory that is not theirs. */
 			sgpu_cuda_fault(device, SGPU_EDEVICE, false,
 					"the access to a space cannot be taken away");
 		}
@@ -374,7 +375,8 @@ static void remove_space(struct sgpu_space *space)
 				       sgpu_cu.cuMemAddressFree(space->table.range.address,
 								span_of(space->table.size)));
 		} else if (sgpu_cuda_check(device, result, "", NULL) != SGPU_OK) {
-			/* Its pages are free from here on: others could be reached here. */
+			/* Its pages are free from here on, so others' could be reached through this
+			 * space. */
 			sgpu_cuda_fault(device, SGPU_EDEVICE, false, "a space cannot be unmapped");
 		}
 	}
@@ -387,7 +389,7 @@ static void space_free(struct sgpu_space *space)
 	struct sgpu_device *device = space->device;
 
 	if (sgpu_cuda_synchronize(device, NULL) != SGPU_OK) {
-		/* Lost: nothing of it runs any more. */
+		/* The device is lost: nothing runs on it any more. */
 	}
 	pthread_mutex_lock(&device->pages.frames.lock);
 	remove_space(space);

@@ -9,7 +9,7 @@
 #include <base/base.h>
 #include <device/cuda/gpu.h>
 
-/* One piece, in the books of both devices. */
+/* One piece of memory, which both devices have in their accounts. */
 struct shared {
 	struct sgpu_range
 		here; /* of the device that has the memory; first, so that it is found by it */

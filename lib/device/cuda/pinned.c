@@ -270,7 +270,7 @@ struct sgpu_cuda_registered {
 	struct sgpu_cuda_registered *next;
 };
 
-/* Not known: then kernels do not reach it, and copies do all the same. */
+/* Where this is not known, kernels do not reach the memory, but copies do. */
 static void remember(struct sgpu_device *device, const void *memory, uint64_t size, bool writable)
 {
 	struct sgpu_cuda_registered *new = calloc(1, sizeof(*new));

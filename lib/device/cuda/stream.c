@@ -164,7 +164,7 @@ static struct sgpu_stream *next_busy(struct sgpu_device *device, struct sgpu_str
 	struct sgpu_stream *next;
 
 	pthread_mutex_lock(&device->lock);
-	/* One that was freed meanwhile knows its neighbours no more. */
+	/* A stream that was freed meanwhile has lost its neighbours in the list. */
 	next = after && after->listed ? after->next : device->streams;
 	if (next) {
 		next->references++;
@@ -218,7 +218,7 @@ static bool hears_verdict(struct sgpu_stream *stream)
 		expected = stream->tail->expected;
 	}
 	pthread_mutex_unlock(&stream->queue);
-	/* Of an empty run no kernel says anything. */
+	/* No kernel reports on an empty run. */
 	if (!verdict || expected == 0 || !stream->device->memory_operations ||
 	    !stream->device->may_spin) {
 		return false;
@@ -322,7 +322,7 @@ int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task *task)
 	return SGPU_OK;
 }
 
-/* Puts a record behind the others; `order` is held. */
+/* Appends a record; `order` is held. */
 static int append(struct sgpu_stream *stream, const struct sgpu_cuda_record *what)
 {
 	struct sgpu_cuda_record *record;
@@ -401,7 +401,8 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	}
 	pthread_mutex_unlock(&stream->order);
 	if (atomic_load(&device->faulted) != 0) {
-		/* Whoever ended what was pending may have looked before this was. */
+		/* The thread that ended what was pending may have looked before this record was
+		 * there. */
 		sgpu_cuda_advance(stream, UINT64_MAX);
 	}
 	return code;
@@ -517,9 +518,8 @@ static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	}
 	pthread_mutex_unlock(&stream->order);
 	if (atomic_load(&stream->device->faulted) != 0) {
-		sgpu_cuda_advance(
-			stream,
-			UINT64_MAX); /* whoever ended what was pending may not have seen this */
+		sgpu_cuda_advance(stream, UINT64_MAX); /* the thread that ended what was pending may
+							  not have seen this record */
 	}
 	return code;
 }

@@ -124,13 +124,14 @@ static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *
 	return result;
 }
 
-/* One run of chunks, from where to where. */
+/* One run of chunks, with where it comes from and where it goes. */
 struct chunks {
 	struct sgpu_device_key *key;
 	uint64_t first;
 	bool last, open;
 	CUdeviceptr in, out;
-	uint64_t size, clear_size; /* of `in`; bytes of the device's memory that a failure clears */
+	uint64_t size;	     /* bytes at `in` */
+	uint64_t clear_size; /* bytes of device memory that are cleared after a failure */
 	enum sgpu_cuda_kernel kernel;
 };
 

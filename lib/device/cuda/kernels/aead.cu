@@ -132,8 +132,8 @@ static __device__ __forceinline__ void do_whole(const worker &w, const job &j, r
 	}
 }
 
-/* The others: `split` warps of a block share a chunk. All threads of a block go through the same
- * passes. */
+/* The remaining chunks: `split` warps of a block share one. All threads of a block go through the
+ * same passes. */
 template <bool OPEN, bool ALIGNED>
 static __device__ __forceinline__ void do_split(const worker &w, const job &j, rest *r)
 {
@@ -152,7 +152,8 @@ static __device__ __forceinline__ void do_split(const worker &w, const job &j, r
 		__syncthreads();
 		if (index < j.count) {
 			sum = do_rows<OPEN, ALIGNED>(w, j, c, part, j.split);
-			/* Neither is for the same warp where there are several. */
+			/* Where there are several warps, one warp does the first and another the
+			 * second. */
 			if (part == 0) {
 				sum = sum ^ length_part(j, c);
 			}
@@ -227,7 +228,7 @@ static __global__ void __launch_bounds__(THREADS, 1) run_chunks(const job j)
 	w.ghash = make_hash(table, w.lane);
 	do_whole<OPEN, ALIGNED>(w, j, r);
 	do_split<OPEN, ALIGNED>(w, j, r);
-	/* The next kernel on this multiprocessor may be anybody's. */
+	/* The next kernel on this multiprocessor may be another user's. */
 	__syncthreads();
 	if (threadIdx.x == 0) {
 		report(j, r);

@@ -124,7 +124,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 	bool usable = s.material[SGPU_DELIVERY_WORDS] == USABLE;
 	__syncthreads();
 	if (!usable) {
-		/* The state stays as it was cleared. */
+		/* The state stays cleared. */
 		for (int i = t; i < (int)(sizeof(s) / 4); i += THREADS) {
 			((volatile uint32_t *)&s)[i] = 0;
 		}

@@ -194,7 +194,7 @@ static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
 	cipher.lane = threadIdx.x % 32 * 4;
 	if (threadIdx.x >= PART) {
 		if (threadIdx.x == PART && blockIdx.x == 0) {
-			/* With the tag that came, all parts add up to zero. */
+			/* The parts and the tag that came add up to zero. */
 			sum = OPEN ? load_bytes(c.in + c.size, 16) : sum;
 			sum = sum ^ mask(cipher, c) ^ length_part(j, c);
 		}
@@ -210,7 +210,7 @@ static __global__ void __launch_bounds__(THREADS) run_parts(const job j)
 		end_part<OPEN>(j, c, index, r->sum, parts);
 	}
 	__syncthreads();
-	/* The next kernel on this multiprocessor may be anybody's. */
+	/* The next kernel on this multiprocessor may be another user's. */
 	if (threadIdx.x < sizeof(rest) / 16) {
 		wipe_block((unsigned char *)r + 16 * threadIdx.x);
 	}

@@ -100,7 +100,7 @@ static __device__ void count(source *s)
 	}
 }
 
-/* The samples; and what else differs, which is not counted as entropy. */
+/* Hashes the samples, and whatever else differs without being counted as entropy. */
 static __device__ void digest(source *s)
 {
 	uint32_t processor;

@@ -53,12 +53,12 @@ static __global__ void __launch_bounds__(SGPU_DIGEST_THREADS)
 {
 	uint64_t index = (uint64_t)blockIdx.x * SGPU_DIGEST_THREADS + threadIdx.x;
 
-	/* That this kernel runs says that the one before it has ended. */
+	/* This kernel runs only after the one before it has ended. */
 	if (work.first > 0 && blockIdx.x == 0 && threadIdx.x == 0) {
 		__threadfence_system();
 		*(volatile uint64_t *)&work.mail->hashed = work.first / SGPU_DIGEST_SLICE;
 	}
-	/* The odd ones have a block of their own, a warp each. */
+	/* Chunks that are not whole have a block of their own, a warp each. */
 	if (work.odd) {
 		if (blockIdx.x == 0) {
 			if (threadIdx.x / WARP < work.odd) {

@@ -202,7 +202,7 @@ static bool comes(const struct job *job)
 	return true;
 }
 
-/* The slice that a call comes behind. */
+/* The slice after which the processor is called. */
 static uint64_t slice_of(const struct job *job, uint64_t call)
 {
 	return call * MARK < job->slices - 1 ? call * MARK : job->slices - 1;
@@ -315,7 +315,7 @@ static cudaError_t enqueue_tree(struct sgpu_cuda_digests *digests,
 	job->result = result;
 	code = enqueue_slices(job, stream);
 	if (code != cudaSuccess) {
-		/* Some of it may be under way; the processor's part will not come to its end. */
+		/* Some of the work may be under way; the processor's part never ends. */
 		(void)cudaStreamSynchronize(stream);
 		(void)cudaStreamSynchronize(job->beside);
 		if (!job->finished) {

@@ -39,7 +39,8 @@ SGPU_ON_DEVICE uint32_t sgpu_entropy_times(const uint8_t *samples, uint32_t size
 	return times;
 }
 
-/* How many samples, of those that have one before by every lag, are the one before by `lag`. */
+/* Counts the samples that equal the sample `lag` before, among those that have a sample before by
+ * every lag. */
 SGPU_ON_DEVICE uint32_t sgpu_entropy_again(const uint8_t *samples, uint32_t size, uint32_t lag)
 {
 	uint32_t again = 0;

@@ -113,7 +113,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
 	uint64_t index = (uint64_t)blockIdx.x * THREADS + threadIdx.x;
 
-	/* The odd ones have a block of their own, a warp each. */
+	/* Chunks that are not whole have a block of their own, a warp each. */
 	if (work.odd > 0) {
 		if (blockIdx.x == 0) {
 			if (threadIdx.x / WARP < work.odd) {
@@ -132,11 +132,11 @@ static __global__ void __launch_bounds__(THREADS)
 	}
 }
 
-/* A warp for each of few chunks, odd ones or not: all would otherwise wait for one thread's. */
+/* A warp for each chunk where there are few: otherwise all would wait for one thread. */
 static __global__ void __launch_bounds__(WARP)
 	few_chunks(const __grid_constant__ struct measure_step work)
 {
-	/* A last page that almost fills its chunks has one more than a whole one. */
+	/* A last page that almost fills its chunks has one chunk more than a whole page. */
 	const unsigned page = min(blockIdx.x / PAGE_CHUNKS, work.pages - 1);
 
 	warp_chunk(work, page, blockIdx.x - page * PAGE_CHUNKS);
@@ -211,7 +211,7 @@ static cudaError_t launch(const struct measure_step &work, unsigned multiprocess
 	return cudaGetLastError();
 }
 
-/* What stands behind every page, and the chaining value of a chunk that is nothing else. */
+/* The bytes behind every page, and the chaining value of a chunk of these bytes alone. */
 static void set_suffix(struct measure_step *work, const struct sgpu_measure_custom *custom)
 {
 	struct sgpu_turboshake leaf = {};

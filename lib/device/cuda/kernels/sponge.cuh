@@ -77,7 +77,7 @@ template <bool ALIGNED> struct reader {
 		return ALIGNED ? more : joined(more);
 	}
 
-	/* The last word shares memory with what follows the chunk, which may be nobody's. */
+	/* The last word reaches past the chunk, where there may be no memory. */
 	__device__ __forceinline__ uint64_t last_word()
 	{
 		if constexpr (ALIGNED) {

@@ -20,7 +20,7 @@ static __device__ __forceinline__ uint64_t lane_of(uint64_t a, unsigned thread)
 	return __shfl_sync(~0u, (unsigned long long)a, (int)thread);
 }
 
-/* A thread's lane of the state, and whose it needs in a round. */
+/* A thread's lane of the state, and the lanes of other threads that it needs in a round. */
 struct place {
 	unsigned index, column[4], left, right, rows[3];
 	int rotation;
