@@ -61,10 +61,6 @@ SGPU_MUST_CHECK int sgpu_signer_private_pem(const struct sgpu_signer *signer, ch
 SGPU_MUST_CHECK int sgpu_signer_fingerprint(const struct sgpu_signer *signer,
 					    uint8_t hash[SGPU_SHA256_SIZE],
 					    struct sgpu_error *error);
-/* Signs the bytes with ES384. */
-SGPU_MUST_CHECK int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data,
-				     size_t size, uint8_t signature[SGPU_ES384_SIZE],
-				     struct sgpu_error *error);
 
 /* Certificates, leaf first. */
 struct sgpu_chain {

@@ -62,15 +62,12 @@ struct sgpu_type {
 	uint64_t shape[SGPU_RANK_MAX];
 };
 
-size_t sgpu_dtype_size(enum sgpu_dtype dtype);	    /* bytes of one element; 0 for SGPU_NONE */
 const char *sgpu_dtype_name(enum sgpu_dtype dtype); /* "f32" */
 enum sgpu_dtype sgpu_dtype_parse(const char *name); /* SGPU_NONE if unknown */
 /* Suggests the type that a wrong name such as "uint8" may mean, or returns NULL. */
 const char *sgpu_dtype_near(const char *name);
-/* These return false unless the product is below 2^53. */
-bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements);
+/* False unless the product is below 2^53. */
 bool sgpu_type_bytes(const struct sgpu_type *type, uint64_t *bytes);
-bool sgpu_type_equal(const struct sgpu_type *a, const struct sgpu_type *b);
 /* Writes "f32[181,217,181]" into `text`, cut to fit. */
 enum { SGPU_TYPE_TEXT_MAX = 112 };
 void sgpu_type_text(const struct sgpu_type *type, char text[SGPU_TYPE_TEXT_MAX]);
@@ -90,10 +87,6 @@ struct sgpu_diagnostics {
 	bool out_of_memory; /* some diagnostics could not be recorded */
 };
 
-/* Adds a diagnostic with a formatted text; hint may be NULL. Both become printable ASCII, as in
- * sgpu_fail. */
-void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *pointer,
-			 const char *hint, const char *format, ...) SGPU_PRINTF(4, 5);
 /* Fills in missing lines and columns from the text, which must be JSON, and sorts the diagnostics
  * by them. */
 SGPU_MUST_CHECK int sgpu_diagnostics_locate(struct sgpu_diagnostics *diagnostics, const char *text,
@@ -128,7 +121,7 @@ struct sgpu_segment {
 	uint64_t offset; /* bytes into the file at data_location_client */
 	bool at_most; /* the size of this output is only known after the run; type is the largest */
 	bool size_of_file; /* a module without data_type_info: as large as its file; type is u8[0]
-			      until sgpu_segment_set_size */
+			      until that is known */
 	const char *dma_var[SGPU_DMA_VARS]; /* or NULL */
 	int writer;			    /* index of the operation that writes it, or -1 */
 	int *readers;			    /* indexes of the operations that read it */
@@ -243,11 +236,6 @@ static inline bool sgpu_segment_is_input(const struct sgpu_segment *segment)
 static inline bool sgpu_segment_is_output(const struct sgpu_segment *segment)
 {
 	return segment->direction == SGPU_OUTPUT || segment->direction == SGPU_INPUT_OUTPUT;
-}
-/* Sets the type of a segment with size_of_file. size: bytes, below 2^53. */
-static inline void sgpu_segment_set_size(struct sgpu_segment *segment, uint64_t size)
-{
-	segment->type = (struct sgpu_type){ SGPU_U8, 1, { size, 0, 0, 0 } };
 }
 const char *sgpu_sensitivity_name(enum sgpu_sensitivity sensitivity);
 const char *sgpu_direction_name(enum sgpu_direction direction);

@@ -27,6 +27,10 @@ enum {
 
 SGPU_MUST_CHECK int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],
 				struct sgpu_error *error);
+/* Signs the bytes with ES384. */
+SGPU_MUST_CHECK int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data,
+				     size_t size, uint8_t signature[SGPU_ES384_SIZE],
+				     struct sgpu_error *error);
 /* Ready to sign with ES384, or NULL: for what libcrypto signs by itself. */
 EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer);
 /* SHA-256 of the DER SubjectPublicKeyInfo. */

@@ -9,9 +9,9 @@
 
 #include <sgpu/base.h>
 #include <sgpu/error.h>
-#include <sgpu/manifest.h>
 
 #include "base/json.h"
+#include "manifest/manifest.h"
 
 enum {
 	SGPU_WHERE_MAX = 64,	   /* "/segments/65535/data_type_info/shape" */

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include <sgpu/base.h>
-#include <sgpu/manifest.h>
 
 #include "base/json.h"
+#include "manifest/manifest.h"
 
 static const struct {
 	const char *name;

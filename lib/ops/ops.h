@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 #include <sgpu/base.h>
-#include <sgpu/manifest.h>
 
 #include "device/device.h"
+#include "manifest/manifest.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -15,7 +15,6 @@
 #include <stdint.h>
 
 #include <sgpu/base.h>
-#include <sgpu/manifest.h>
 
 #include "ops/ops.h"
 

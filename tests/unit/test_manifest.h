@@ -5,9 +5,8 @@
 #ifndef TEST_MANIFEST_H
 #define TEST_MANIFEST_H
 
+#include "manifest/manifest.h"
 #include "unit.h"
-
-#include <sgpu/manifest.h>
 
 struct parsed {
 	struct sgpu_manifest *manifest;

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Types, sizes and diagnostics, as other parts of the library need them.
+ */
+#ifndef SGPU_MANIFEST_MANIFEST_H
+#define SGPU_MANIFEST_MANIFEST_H
+
+#include <sgpu/manifest.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+size_t sgpu_dtype_size(enum sgpu_dtype dtype); /* bytes of one element; 0 for SGPU_NONE */
+/* False unless the product is below 2^53. */
+bool sgpu_type_elements(const struct sgpu_type *type, uint64_t *elements);
+bool sgpu_type_equal(const struct sgpu_type *a, const struct sgpu_type *b);
+/* Sets the type of a segment with size_of_file. size: bytes, below 2^53. */
+static inline void sgpu_segment_set_size(struct sgpu_segment *segment, uint64_t size)
+{
+	segment->type = (struct sgpu_type){ SGPU_U8, 1, { size, 0, 0, 0 } };
+}
+/* Adds a diagnostic with a formatted text; hint may be NULL. Both become printable ASCII, as in
+ * sgpu_fail. */
+void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *pointer,
+			 const char *hint, const char *format, ...) SGPU_PRINTF(4, 5);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
