@@ -61,26 +61,6 @@ static const struct sgpu_member table[] = {
 	{ .path = NULL },
 };
 
-/* Those of one rank are different, and none is better. */
-static const struct {
-	const char *word;
-	int rank;
-} platforms[] = { { "plain", 0 },
-		  { "gramine-direct", 1 },
-		  { "sgx", 2 },
-		  { "tdx", 2 },
-		  { "snp", 2 } };
-
-int sgpu_platform_rank(const char *word)
-{
-	for (size_t i = 0; word && i < SGPU_ARRAY_LENGTH(platforms); i++) {
-		if (!strcmp(word, platforms[i].word)) {
-			return platforms[i].rank;
-		}
-	}
-	return -1;
-}
-
 bool sgpu_platform_is_tee(const char *word)
 {
 	return sgpu_platform_rank(word) == 2;

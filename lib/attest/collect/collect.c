@@ -1,37 +1,203 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Collects what this machine can state about itself. Nothing is judged here; missing records are
- * named.
+ * Collects what this machine can state about itself: the kinds of records, and those of Gramine and
+ * of GPUs. Nothing is judged here; missing records are named.
  */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include <openssl/evp.h>
 
 #include <sgpu/base.h>
 
+#include "base/io.h"
+#include "base/json.h"
+#include "device/device.h"
 #include "attest/collect/evidence.h"
+#include "attest/internal.h"
+#include "crypto/internal.h"
 
-static const struct sgpu_evidence_source *const sources[] = {
-	&sgpu_evidence_tsm,
-	&sgpu_evidence_gramine,
-	&sgpu_evidence_nvidia,
+/* ---- files of the kernel's interfaces, and records as JSON text ---- */
+static int path_of(const char *root, const char *name, char path[PATH_MAX],
+		   struct sgpu_error *error)
+{
+	return snprintf(path, PATH_MAX, "%s/%s", root, name) < PATH_MAX
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EUSAGE, "path '%s' is too long", root);
+}
+
+bool sgpu_evidence_has(const char *root, const char *name)
+{
+	char path[PATH_MAX];
+
+	return path_of(root, name, path, NULL) == SGPU_OK && access(path, F_OK) == 0;
+}
+
+int sgpu_evidence_read(const char *root, const char *name, size_t limit, char **data, size_t *size,
+		       struct sgpu_error *error)
+{
+	char path[PATH_MAX];
+	int rc = path_of(root, name, path, error);
+
+	*data = NULL;
+	return rc < 0 ? rc : sgpu_read_file(path, limit, data, size, error);
+}
+
+int sgpu_evidence_write(const char *root, const char *name, const uint8_t report_data[64],
+			struct sgpu_error *error)
+{
+	char path[PATH_MAX];
+	int fd, rc = path_of(root, name, path, error);
+
+	if (rc < 0) {
+		return rc;
+	}
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0) {
+		return sgpu_fail_errno(error, "cannot open '%s'", path);
+	}
+	rc = sgpu_write(fd, path, report_data, 64, error);
+	if (close(fd) && rc == SGPU_OK) {
+		rc = errno == EBUSY ? sgpu_fail(error, SGPU_EUNAVAILABLE,
+						"the driver of '%s' is busy", root)
+				    : sgpu_fail_errno(error, "cannot write '%s'", path);
+	}
+	return rc;
+}
+
+int sgpu_evidence_text(json_t *document, char **value, size_t *size, struct sgpu_error *error)
+{
+	*value = document ? json_dumps(document, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+	json_decref(document);
+	if (!*value) {
+		return sgpu_fail_nomem(error);
+	}
+	*size = strlen(*value);
+	return SGPU_OK;
+}
+
+/* ---- under Gramine: /dev/attestation, virtual files of its library OS. The quote covers the last
+ * data written to user_report_data, and is made when it is read ---- */
+enum { QUOTE_MAX = 1 << 16, WORD_MAX = 64 };
+
+/* "dcap", or "none" without SGX; the caller frees it. */
+static int read_type(const char *root, char **word, struct sgpu_error *error)
+{
+	size_t size = 0;
+	int rc;
+
+	if (!sgpu_evidence_has(root, "attestation_type")) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE,
+				 "this process does not run under Gramine: there is no "
+				 "'%s/attestation_type'",
+				 root);
+	}
+	rc = sgpu_evidence_read(root, "attestation_type", WORD_MAX, word, &size, error);
+	if (rc == SGPU_OK) {
+		(*word)[strcspn(*word, "\n")] = '\0';
+		if (!strcmp(*word, "none")) {
+			rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
+				       "Gramine runs without SGX, or without remote "
+				       "attestation");
+		}
+	}
+	return rc;
+}
+
+static int collect_gramine(const uint8_t report_data[64], struct sgpu_device *device, char **value,
+			   size_t *size, struct sgpu_error *error)
+{
+	const char *root = sgpu_evidence_root(SGPU_USUAL_GRAMINE);
+	char *word = NULL, *quote = NULL;
+	size_t quote_size = 0;
+	int rc = read_type(root, &word, error);
+
+	(void)device;
+	rc = rc ? rc : sgpu_evidence_write(root, "user_report_data", report_data, error);
+	rc = rc ? rc : sgpu_evidence_read(root, "quote", QUOTE_MAX, &quote, &quote_size, error);
+	if (rc == SGPU_OK && !quote_size) {
+		rc = sgpu_fail(error, SGPU_EDEVICE, "Gramine gave an empty quote");
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_evidence_text(json_pack("{s:s, s:o}", "attestation_type", word, "quote",
+						  sgpu_json_from_bytes(quote, quote_size)),
+					value, size, error);
+	}
+	free(quote);
+	free(word);
+	return rc;
+}
+
+/* ---- the GPU's own evidence: an SPDM report that the GPU signs, with its certificates. Its nonce
+ * of 32 bytes is drawn from our 64 by SHAKE256, as other collectors of such evidence do ---- */
+int sgpu_gpu_nonce(const uint8_t report_data[64], uint8_t nonce[SGPU_GPU_NONCE_SIZE],
+		   struct sgpu_error *error)
+{
+	EVP_MD_CTX *context = EVP_MD_CTX_new();
+	int done = context && EVP_DigestInit_ex(context, EVP_shake256(), NULL) == 1 &&
+		   EVP_DigestUpdate(context, report_data, 64) == 1 &&
+		   EVP_DigestFinalXOF(context, nonce, SGPU_GPU_NONCE_SIZE) == 1;
+
+	EVP_MD_CTX_free(context);
+	return done ? SGPU_OK : sgpu_crypto_fail(error, "SHAKE256");
+}
+
+/* An array, one object a GPU, as Veraison's nvidia-gpu-evidence has it. */
+static json_t *gpu_json(const struct sgpu_device_evidence *evidence,
+			const uint8_t nonce[SGPU_GPU_NONCE_SIZE])
+{
+	char hex[2 * SGPU_GPU_NONCE_SIZE + 1];
+
+	sgpu_hex_encode(nonce, SGPU_GPU_NONCE_SIZE, hex);
+	return json_pack("[{s:s, s:o, s:o, s:s}]", "arch", evidence->architecture, "certificate",
+			 sgpu_base64_json(evidence->chain, evidence->chain_size), "evidence",
+			 sgpu_base64_json(evidence->report, evidence->report_size), "nonce", hex);
+}
+
+static int collect_gpu(const uint8_t report_data[64], struct sgpu_device *device, char **value,
+		       size_t *size, struct sgpu_error *error)
+{
+	struct sgpu_device_evidence evidence = { 0 };
+	uint8_t nonce[SGPU_GPU_NONCE_SIZE];
+	int rc;
+
+	if (!device) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "no device was asked");
+	}
+	rc = sgpu_gpu_nonce(report_data, nonce, error);
+	rc = rc ? rc : sgpu_device_get_evidence(device, nonce, &evidence, error);
+	rc = rc ? rc : sgpu_evidence_text(gpu_json(&evidence, nonce), value, size, error);
+	sgpu_device_evidence_clear(&evidence);
+	return rc;
+}
+
+/* ---- all ---- */
+const struct sgpu_evidence_source sgpu_evidence_sources[SGPU_EVIDENCE_SOURCES] = {
+	{ "tsm-report", SGPU_TYPE_TSM, sgpu_evidence_tsm },
+	{ "gramine", SGPU_TYPE_GRAMINE, collect_gramine },
+	{ "nv-gpu-evidence", SGPU_TYPE_NVIDIA, collect_gpu },
 };
-_Static_assert(SGPU_ARRAY_LENGTH(sources) <= SGPU_RECORDS_MAX, "a record for each source");
 
 int sgpu_evidence_collect(const uint8_t report_data[64], struct sgpu_device *device,
 			  struct sgpu_record *records)
 {
-	int count = (int)SGPU_ARRAY_LENGTH(sources);
+	int count = SGPU_EVIDENCE_SOURCES;
 
 	memset(records, 0, SGPU_RECORDS_MAX * sizeof(*records));
 	for (int i = 0; i < count; i++) {
 		struct sgpu_record *record = &records[i];
 		struct sgpu_error error = { 0 };
 
-		snprintf(record->label, sizeof(record->label), "%s", sources[i]->label);
-		record->type = sources[i]->type;
-		int rc = sources[i]->collect(report_data, device, &record->value, &record->size,
-					     &error);
+		snprintf(record->label, sizeof(record->label), "%s",
+			 sgpu_evidence_sources[i].label);
+		record->type = sgpu_evidence_sources[i].type;
+		int rc = sgpu_evidence_sources[i].collect(report_data, device, &record->value,
+							  &record->size, &error);
 		if (rc != SGPU_OK) {
 			record->value = NULL;
 			record->size = 0;

@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where a platform's own evidence comes from: one file and one row each.
+ * Where a platform's own evidence comes from.
  */
 #ifndef SGPU_ATTEST_COLLECT_EVIDENCE_H
 #define SGPU_ATTEST_COLLECT_EVIDENCE_H
 
 #include <sgpu/attest.h>
 
-struct sgpu_evidence_source {
+/* *value comes from malloc. After any failure, the error's text is the reason why the record is
+ * absent. */
+typedef int sgpu_evidence_collector(const uint8_t report_data[64], struct sgpu_device *device,
+				    char **value, size_t *size, struct sgpu_error *error);
+sgpu_evidence_collector sgpu_evidence_tsm;
+/* A row for each record that a quote may have. */
+enum { SGPU_EVIDENCE_SOURCES = 3 };
+_Static_assert((int)SGPU_EVIDENCE_SOURCES <= (int)SGPU_RECORDS_MAX, "a record for each source");
+extern const struct sgpu_evidence_source {
 	const char *label, *type;
-	/* *value comes from malloc. After any failure, the error's text is the reason why the
-	 * record is absent. */
-	int (*collect)(const uint8_t report_data[64], struct sgpu_device *device, char **value,
-		       size_t *size, struct sgpu_error *error);
-};
-
-extern const struct sgpu_evidence_source sgpu_evidence_tsm, sgpu_evidence_gramine,
-	sgpu_evidence_nvidia;
+	sgpu_evidence_collector *collect;
+} sgpu_evidence_sources[SGPU_EVIDENCE_SOURCES];
 
 /* The JSON text of an object or array that is taken over; NULL is SGPU_ENOMEM. */
 SGPU_MUST_CHECK int sgpu_evidence_text(json_t *document, char **value, size_t *size,

@@ -15,9 +15,7 @@ static int digest_place(const struct sgpu_file_place *program, uint64_t size,
 	struct sgpu_kt128 *state = NULL;
 	int rc = sgpu_kt128_create(&state, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_kt128_update_file(state, NULL, program, NULL, size, error);
-	}
+	rc = rc ? rc : sgpu_kt128_update_file(state, NULL, program, NULL, size, error);
 	if (rc == SGPU_OK) {
 		sgpu_kt128_finish(state, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1,
 				  digest, SGPU_KT128_SIZE);

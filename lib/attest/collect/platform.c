@@ -18,6 +18,7 @@
 #include <sgpu/attest.h>
 #include <sgpu/base.h>
 
+#include "attest/appraise/appraise.h"
 #include "attest/collect/evidence.h"
 
 #define GRAMINE_TYPE "/dev/attestation/attestation_type"
@@ -136,15 +137,27 @@ void sgpu_platform_detect(struct sgpu_platform *platform)
 	platform->gpu = exists("/dev/nvidiactl") || exists("/proc/driver/nvidia/version");
 }
 
+/* Those of one rank are different, and none is better. */
 static const struct {
 	const char *name, *word;
+	int rank;
 } kinds[] = {
-	[SGPU_PLATFORM_PLAIN] = { "plain machine", "plain" },
-	[SGPU_PLATFORM_GRAMINE_DIRECT] = { "Gramine without SGX", "gramine-direct" },
-	[SGPU_PLATFORM_GRAMINE_SGX] = { "SGX by Gramine", "sgx" },
-	[SGPU_PLATFORM_TDX] = { "TDX guest", "tdx" },
-	[SGPU_PLATFORM_SNP] = { "SEV-SNP guest", "snp" },
+	[SGPU_PLATFORM_PLAIN] = { "plain machine", "plain", 0 },
+	[SGPU_PLATFORM_GRAMINE_DIRECT] = { "Gramine without SGX", "gramine-direct", 1 },
+	[SGPU_PLATFORM_GRAMINE_SGX] = { "SGX by Gramine", "sgx", 2 },
+	[SGPU_PLATFORM_TDX] = { "TDX guest", "tdx", 2 },
+	[SGPU_PLATFORM_SNP] = { "SEV-SNP guest", "snp", 2 },
 };
+
+int sgpu_platform_rank(const char *word)
+{
+	for (size_t i = 0; word && i < SGPU_ARRAY_LENGTH(kinds); i++) {
+		if (!strcmp(word, kinds[i].word)) {
+			return kinds[i].rank;
+		}
+	}
+	return -1;
+}
 
 const char *sgpu_platform_name(enum sgpu_platform_kind kind)
 {
@@ -159,37 +172,28 @@ const char *sgpu_platform_word(enum sgpu_platform_kind kind)
 #define KEY_CROSSES "ciphertext; the key too, which was not agreed with the device"
 #define KEY_AGREED "ciphertext; keys sealed to a key that the device made"
 
+#define PLAIN "yes (development only)"
+#define DRIVER "through the driver, yes"
+#define GUEST "SGX by Gramine, TDX or SEV-SNP guest, "
+
 /* On the CPU device nothing crosses a bus; on a GPU the second row of a pair is that of agreed
  * keys. */
-static const struct sgpu_protection plain_cpu = {
-	"plain machine, CPU device",
-	"yes (development only)",
-	"yes, it is a part of the runner's memory",
-	"nothing crosses a bus",
-	false,
-};
+static const struct sgpu_protection plain_cpu = { "plain machine, CPU device", PLAIN,
+						  "yes, it is a part of the runner's memory",
+						  "nothing crosses a bus", false };
 static const struct sgpu_protection plain_gpu[] = {
-	{ "plain machine, GPU", "yes (development only)", "through the driver, yes", KEY_CROSSES,
-	  false },
-	{ "plain machine, GPU", "yes (development only)", "through the driver, yes", KEY_AGREED,
-	  false },
+	{ "plain machine, GPU", PLAIN, DRIVER, KEY_CROSSES, false },
+	{ "plain machine, GPU", PLAIN, DRIVER, KEY_AGREED, false },
 };
-static const struct sgpu_protection guest_cpu = {
-	"SGX by Gramine, TDX or SEV-SNP guest, CPU device",
-	"no",
-	"no, it is a part of the runner's memory",
-	"nothing crosses a bus",
-	true,
-};
+static const struct sgpu_protection guest_cpu = { GUEST "CPU device", "no",
+						  "no, it is a part of the runner's memory",
+						  "nothing crosses a bus", true };
 static const struct sgpu_protection guest_gpu[] = {
-	{ "SGX by Gramine, TDX or SEV-SNP guest, GPU without confidential computing", "no",
-	  "through the driver, yes", KEY_CROSSES, true },
-	{ "SGX by Gramine, TDX or SEV-SNP guest, GPU without confidential computing", "no",
-	  "through the driver, yes", KEY_AGREED, true },
+	{ GUEST "GPU without confidential computing", "no", DRIVER, KEY_CROSSES, true },
+	{ GUEST "GPU without confidential computing", "no", DRIVER, KEY_AGREED, true },
 };
-static const struct sgpu_protection guest_confidential = {
-	"TDX or SEV-SNP guest, GPU in CC mode", "no", "no", "nothing", true,
-};
+static const struct sgpu_protection guest_confidential = { "TDX or SEV-SNP guest, GPU in CC mode",
+							   "no", "no", "nothing", true };
 
 /* With its development tools on, a GPU's confidential mode protects nothing: its word is then not
  * "on". */

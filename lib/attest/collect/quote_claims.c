@@ -32,36 +32,19 @@ static json_t *platform_claims(const struct sgpu_device_info *info,
 			 row->device_memory, "bus", row->bus, "protects", row->protects);
 }
 
-static int owner_claims(const struct sgpu_quote_subject *subject, json_t *own,
-			struct sgpu_error *error)
-{
-	uint8_t hash[SGPU_SHA256_SIZE] = { 0 };
-	int code = 0;
-
-	if (subject->owner_key) {
-		code = sgpu_sha256(subject->owner_key, 32, hash, error);
-		if (!code &&
-		    !put(own, "owner_key_hash", sgpu_json_from_bytes(hash, sizeof(hash)))) {
-			code = sgpu_fail_nomem(error);
-		}
-	}
-	return code;
-}
-
 static int own_claims(const struct sgpu_quote_subject *subject, const struct sgpu_device_info *info,
 		      const struct sgpu_device_agreement *agreement, json_t **claims,
 		      struct sgpu_error *error)
 {
+	uint8_t hash[SGPU_SHA256_SIZE] = { 0 };
 	json_t *own = json_object();
-	int code = own && put(own, "platform", platform_claims(info, agreement))
-			   ? 0
-			   : sgpu_fail_nomem(error);
+	int code = subject->owner_key ? sgpu_sha256(subject->owner_key, 32, hash, error) : 0;
 
-	if (!code) {
-		code = owner_claims(subject, own, error);
-	}
-	if (!code && subject->measurements &&
-	    !put(own, "measurements", json_deep_copy(subject->measurements))) {
+	if (!code && !(own && put(own, "platform", platform_claims(info, agreement)) &&
+		       (!subject->owner_key ||
+			put(own, "owner_key_hash", sgpu_json_from_bytes(hash, sizeof(hash)))) &&
+		       (!subject->measurements ||
+			put(own, "measurements", json_deep_copy(subject->measurements))))) {
 		code = sgpu_fail_nomem(error);
 	}
 	if (code) {
@@ -89,20 +72,6 @@ int sgpu_quote_check_nonce(const uint8_t *nonce, size_t size, struct sgpu_error 
 	return SGPU_OK;
 }
 
-static int check_subject(const struct sgpu_quote_subject *subject, struct sgpu_error *error)
-{
-	int rc = sgpu_quote_check_nonce(subject->nonce, subject->nonce_size, error);
-
-	if (rc < 0) {
-		return rc;
-	}
-	if (subject->recipient && subject->recipient->kind == SGPU_KEY_OCT) {
-		return sgpu_fail(error, SGPU_EUSAGE,
-				 "batches are sealed to an X25519 key, not to a symmetric one");
-	}
-	return 0;
-}
-
 int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, json_t **claims,
 		      struct sgpu_error *error)
 {
@@ -112,16 +81,17 @@ int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, jso
 	const char *device_name = NULL;
 
 	*claims = NULL;
-	int code = submods ? check_subject(subject, error) : sgpu_fail_nomem(error);
-	if (!code) {
-		code = sgpu_claims_runner(subject, &runner, error);
+	int code = submods ? sgpu_quote_check_nonce(subject->nonce, subject->nonce_size, error)
+			   : sgpu_fail_nomem(error);
+	if (!code && subject->recipient && subject->recipient->kind == SGPU_KEY_OCT) {
+		code = sgpu_fail(error, SGPU_EUSAGE,
+				 "batches are sealed to an X25519 key, not to a symmetric one");
 	}
+	code = code ? code : sgpu_claims_runner(subject, &runner, error);
 	if (!code && subject->device) {
 		code = sgpu_claims_device(subject, &device_name, &info, &agreement, &device, error);
 	}
-	if (!code) {
-		code = own_claims(subject, &info, &agreement, &own, error);
-	}
+	code = code ? code : own_claims(subject, &info, &agreement, &own, error);
 	if (!code) {
 		bool whole = json_object_set(submods, "runner", runner) == 0 &&
 			     (!device || json_object_set(submods, device_name, device) == 0);

@@ -94,32 +94,23 @@ static int check_records(const struct sgpu_record *records, int count,
 	return 0;
 }
 
-/* Whether the claims say already that the process may be debugged. */
-static bool says_debug(const json_t *claims)
+/* A platform that may be debugged makes the process so. *news: the claims did not say it already.
+ */
+static int say_debug(json_t *claims, bool *news, struct sgpu_error *error)
 {
-	const json_t *submods = json_object_get(claims, "submods"),
-		     *cpu = json_object_get(submods, "cpu");
-	const json_t *const parts[] = { claims, json_object_get(submods, "runner"), cpu };
+	json_t *submods = json_object_get(claims, "submods");
+	json_t *const parts[] = { claims, json_object_get(submods, "runner"),
+				  json_object_get(submods, "cpu") };
+	int bad = 0;
 
+	*news = false;
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(parts); i++) {
 		const char *status = json_string_value(json_object_get(parts[i], "dbgstat"));
 		if (parts[i] && (!status || strcmp(status, "enabled"))) {
-			return false;
+			bad |= json_object_set_new(parts[i], "dbgstat", json_string("enabled"));
+			*news = true;
 		}
 	}
-	return true;
-}
-
-/* A platform that may be debugged makes the process so. */
-static int say_debug(json_t *claims, struct sgpu_error *error)
-{
-	json_t *submods = json_object_get(claims, "submods"),
-	       *cpu = json_object_get(submods, "cpu");
-	int bad = json_object_set_new(claims, "dbgstat", json_string("enabled")) |
-		  json_object_set_new(json_object_get(submods, "runner"), "dbgstat",
-				      json_string("enabled"));
-
-	bad |= cpu ? json_object_set_new(cpu, "dbgstat", json_string("enabled")) : 0;
 	return bad ? sgpu_fail_nomem(error) : 0;
 }
 
@@ -128,20 +119,21 @@ static int collect(json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE], struct sg
 		   struct sgpu_record *records, int *count, struct sgpu_error *error)
 {
 	uint8_t report_data[64] = { 0 };
-	bool debug = false;
+	bool debug, again;
 	int code;
 
 	do {
 		sgpu_records_clear(records, *count);
 		*count = 0;
-		code = debug ? say_debug(claims, error) : 0;
-		code = code ? code : sgpu_quote_report_data(claims, ak, report_data, error);
+		again = false;
+		code = sgpu_quote_report_data(claims, ak, report_data, error);
 		if (code) {
 			return code;
 		}
 		*count = sgpu_evidence_collect(report_data, device, records);
 		code = check_records(records, *count, report_data, &debug, error);
-	} while (!code && debug && !says_debug(claims));
+		code = code || !debug ? code : say_debug(claims, &again, error);
+	} while (!code && again);
 	return code ? code : claim_records(claims, records, *count, error);
 }
 
@@ -227,15 +219,9 @@ static int finish(json_t *claims, struct sgpu_device *device, const struct sgpu_
 			     ? sgpu_fail_nomem(error)
 			     : SGPU_OK;
 	}
-	if (rc == SGPU_OK) {
-		rc = collect(claims, fingerprint, device, records, &count, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sign_claims(claims, ak, ak_chain, &token, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = write_quote(token, records, count, quote, size, error);
-	}
+	rc = rc ? rc : collect(claims, fingerprint, device, records, &count, error);
+	rc = rc ? rc : sign_claims(claims, ak, ak_chain, &token, error);
+	rc = rc ? rc : write_quote(token, records, count, quote, size, error);
 	sgpu_records_clear(records, count);
 	free(token);
 	return rc;
@@ -251,9 +237,7 @@ int sgpu_quote_create(const struct sgpu_quote_subject *subject, const struct sgp
 	*quote = NULL;
 	*size = 0;
 	rc = sgpu_quote_claims(subject, now, &claims, error);
-	if (rc == SGPU_OK) {
-		rc = finish(claims, subject->device, ak, ak_chain, quote, size, error);
-	}
+	rc = rc ? rc : finish(claims, subject->device, ak, ak_chain, quote, size, error);
 	json_decref(claims);
 	return rc;
 }
@@ -268,9 +252,7 @@ int sgpu_quote_renew(const json_t *claims, const struct sgpu_quote_renewal *rene
 	*quote = NULL;
 	*size = 0;
 	rc = sgpu_quote_check_nonce(renewal->nonce, renewal->nonce_size, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_claims_check(claims, error);
-	}
+	rc = rc ? rc : sgpu_claims_check(claims, error);
 	if (rc < 0) {
 		return rc;
 	}
@@ -281,11 +263,10 @@ int sgpu_quote_renew(const json_t *claims, const struct sgpu_quote_renewal *rene
 		rc = sgpu_fail_nomem(error);
 	}
 	if (rc == SGPU_OK && renewal->debugged) {
-		rc = say_debug(renewed, error);
+		bool news;
+		rc = say_debug(renewed, &news, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = finish(renewed, NULL, ak, ak_chain, quote, size, error);
-	}
+	rc = rc ? rc : finish(renewed, NULL, ak, ak_chain, quote, size, error);
 	json_decref(renewed);
 	return rc;
 }

@@ -42,9 +42,7 @@ int sgpu_claims_device(const struct sgpu_quote_subject *subject, const char **na
 	int code = sgpu_device_get_info(subject->device, info, error);
 	int count = 0;
 
-	if (!code) {
-		code = sgpu_device_agree(subject->device, agreement, error);
-	}
+	code = code ? code : sgpu_device_agree(subject->device, agreement, error);
 	if (!code) {
 		count = sgpu_device_code_digests(subject->device, code_list, error);
 		code = count < 0 ? count : 0;

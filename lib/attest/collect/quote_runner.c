@@ -150,19 +150,6 @@ static int add_owners(const struct sgpu_quote_subject *subject, json_t *own,
 	return bad | json_object_set_new(own, "owners", list) ? sgpu_fail_nomem(error) : 0;
 }
 
-/* What only the process itself can say. */
-static int add_process(const struct sgpu_quote_subject *subject, json_t *own,
-		       struct sgpu_error *error)
-{
-	int code = subject->owner_count > 0 ? add_owners(subject, own, error) : 0;
-
-	if (!code && subject->confinement &&
-	    json_object_set_new(own, "confinement", json_deep_copy(subject->confinement))) {
-		code = sgpu_fail_nomem(error);
-	}
-	return code;
-}
-
 int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims,
 		       struct sgpu_error *error)
 {
@@ -170,8 +157,7 @@ int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims
 	const char *key = !subject->recipient		 ? "none"
 			  : subject->recipient_ephemeral ? "ephemeral"
 							 : "stored";
-	/* Of a program that is not this process nobody here knows who looks into it, and how it
-	 * will be run. */
+	/* Only this process's own state is known: the worst is claimed for another program. */
 	const bool file = subject->runner_path != NULL;
 	uint8_t digest[SGPU_KT128_SIZE] = { 0 };
 	char name[PATH_SIZE], id[2 * BUILD_ID_MAX + 1];
@@ -189,7 +175,14 @@ int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims
 				id[0] ? id : NULL, "modules", file || subject->allows_modules,
 				"files", file || subject->files, "sessions",
 				file || subject->sessions ? "any" : "none", "key", key);
-	code = !own ? sgpu_fail_nomem(error) : file ? 0 : add_process(subject, own, error);
+	code = own ? 0 : sgpu_fail_nomem(error);
+	if (!code && !file && subject->owner_count > 0) {
+		code = add_owners(subject, own, error);
+	}
+	if (!code && !file && subject->confinement &&
+	    json_object_set_new(own, "confinement", json_deep_copy(subject->confinement))) {
+		code = sgpu_fail_nomem(error);
+	}
 	json_t *made = code ? NULL
 			    : json_pack("{s:s, s:[s], s:s, s:O}", "swname", name, "swversion",
 					SGPU_VERSION, "dbgstat",

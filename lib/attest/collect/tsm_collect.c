@@ -124,10 +124,9 @@ static int read_blobs(struct report *report, struct sgpu_error *error)
 		rc = sgpu_evidence_read(report->directory, "auxblob", BLOB_MAX, &report->auxblob,
 					&report->auxblob_size, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_evidence_read(report->directory, "provider", LINE_MAX_SIZE,
-					&report->provider, &report->provider_size, error);
-	}
+	rc = rc ? rc
+		: sgpu_evidence_read(report->directory, "provider", LINE_MAX_SIZE,
+				     &report->provider, &report->provider_size, error);
 	return rc;
 }
 
@@ -137,15 +136,9 @@ static int make_report(struct report *report, const uint8_t report_data[64],
 	uint64_t before = 0;
 	int rc = read_generation(report, &before, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_evidence_write(report->directory, "inblob", report_data, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = check_generation(report, before + 1, "after writing", error);
-	}
-	if (rc == SGPU_OK) {
-		rc = read_blobs(report, error);
-	}
+	rc = rc ? rc : sgpu_evidence_write(report->directory, "inblob", report_data, error);
+	rc = rc ? rc : check_generation(report, before + 1, "after writing", error);
+	rc = rc ? rc : read_blobs(report, error);
 	return rc == SGPU_OK ? check_generation(report, before + 1, "after reading", error) : rc;
 }
 
@@ -165,8 +158,8 @@ static int to_json(const struct report *report, char **value, size_t *size,
 	return sgpu_evidence_text(document, value, size, error);
 }
 
-static int collect(const uint8_t report_data[64], struct sgpu_device *device, char **value,
-		   size_t *size, struct sgpu_error *error)
+int sgpu_evidence_tsm(const uint8_t report_data[64], struct sgpu_device *device, char **value,
+		      size_t *size, struct sgpu_error *error)
 {
 	struct report report = { .root = sgpu_evidence_root(SGPU_USUAL_TSM) };
 	int rc = make_directory(&report, error);
@@ -178,13 +171,9 @@ static int collect(const uint8_t report_data[64], struct sgpu_device *device, ch
 		 * to try. */
 		(void)rmdir(report.directory);
 	}
-	if (rc == SGPU_OK) {
-		rc = to_json(&report, value, size, error);
-	}
+	rc = rc ? rc : to_json(&report, value, size, error);
 	free(report.outblob);
 	free(report.auxblob);
 	free(report.provider);
 	return rc;
 }
-
-const struct sgpu_evidence_source sgpu_evidence_tsm = { "tsm-report", SGPU_TYPE_TSM, collect };

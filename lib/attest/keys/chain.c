@@ -143,9 +143,7 @@ int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_erro
 
 	memset(chain, 0, sizeof(*chain));
 	int code = sgpu_read_file(path, PEM_MAX, &text, &size, error);
-	if (!code) {
-		code = sgpu_chain_parse(text, size, path, chain, error);
-	}
+	code = code ? code : sgpu_chain_parse(text, size, path, chain, error);
 	free(text);
 	return code;
 }
@@ -244,9 +242,7 @@ int sgpu_chain_check(X509 *leaf, STACK_OF(X509) * others, const struct sgpu_chai
 	if (!code && (!roots || !roots->count)) {
 		code = sgpu_fail(error, SGPU_ECHAIN, "there is no trusted root");
 	}
-	if (!code) {
-		code = sgpu_chain_push(roots, 0, trusted, "root", error);
-	}
+	code = code ? code : sgpu_chain_push(roots, 0, trusted, "root", error);
 	/* What stands beside them in the file vouches for nothing, not even for itself. */
 	for (int i = code ? 0 : sk_X509_num(trusted); i-- > 0;) {
 		if (!X509_check_ca(sk_X509_value(trusted, i))) {
@@ -296,9 +292,7 @@ int sgpu_chain_verify(const struct sgpu_chain *chain, const struct sgpu_chain *r
 	} else {
 		code = sgpu_chain_push(chain, 1, others, "certificate", error);
 	}
-	if (!code) {
-		code = sgpu_chain_check(leaf, others, roots, now, machine, "", error);
-	}
+	code = code ? code : sgpu_chain_check(leaf, others, roots, now, machine, "", error);
 	sk_X509_pop_free(others, X509_free);
 	X509_free(leaf);
 	return code;

@@ -104,12 +104,8 @@ int sgpu_signer_load(const char *path, struct sgpu_signer **signer, struct sgpu_
 	} else if (!strstr(text, plain_mark)) {
 		code = refuse_other(name, text, error);
 	}
-	if (!code) {
-		code = decode(name, text, size, made, error);
-	}
-	if (!code) {
-		code = check_pair(name, made, error);
-	}
+	code = code ? code : decode(name, text, size, made, error);
+	code = code ? code : check_pair(name, made, error);
 	sgpu_free_wiped(&text, size);
 	if (code) {
 		sgpu_signer_free(&made);

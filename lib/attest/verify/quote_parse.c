@@ -8,15 +8,8 @@
 
 #include <sgpu/base.h>
 
+#include "attest/collect/evidence.h"
 #include "attest/quote.h"
-
-static const struct {
-	const char *label, *type;
-} known_records[] = {
-	{ "tsm-report", SGPU_TYPE_TSM },
-	{ "gramine", SGPU_TYPE_GRAMINE },
-	{ "nv-gpu-evidence", SGPU_TYPE_NVIDIA },
-};
 
 void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts)
 {
@@ -60,11 +53,11 @@ static int read_record(const char *label, const json_t *value, struct sgpu_quote
 {
 	struct sgpu_record *record = &parts->records[parts->count];
 
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(known_records); i++) {
-		if (!strcmp(label, known_records[i].label)) {
+	for (size_t i = 0; i < SGPU_EVIDENCE_SOURCES; i++) {
+		if (!strcmp(label, sgpu_evidence_sources[i].label)) {
 			memset(record, 0, sizeof(*record));
 			snprintf(record->label, sizeof(record->label), "%s", label);
-			record->type = known_records[i].type;
+			record->type = sgpu_evidence_sources[i].type;
 			int code = read_cmw(value, label, record->type, &record->value,
 					    &record->size, error);
 			parts->count += !code;
@@ -156,14 +149,14 @@ static void add_absent(const json_t *claims, struct sgpu_record *records, int *c
 	const json_t *absent =
 		json_object_get(own ? own : json_object_get(claims, SGPU_EAT_PROFILE_1), "absent");
 
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(known_records); i++) {
-		const json_t *reason = json_object_get(absent, known_records[i].label);
+	for (size_t i = 0; i < SGPU_EVIDENCE_SOURCES; i++) {
+		const json_t *reason = json_object_get(absent, sgpu_evidence_sources[i].label);
 		if (json_is_string(reason) && *count < SGPU_RECORDS_MAX) {
 			struct sgpu_record *record = &records[(*count)++];
 			memset(record, 0, sizeof(*record));
 			snprintf(record->label, sizeof(record->label), "%s",
-				 known_records[i].label);
-			record->type = known_records[i].type;
+				 sgpu_evidence_sources[i].label);
+			record->type = sgpu_evidence_sources[i].type;
 			snprintf(record->absent, sizeof(record->absent), "%s",
 				 json_string_value(reason));
 		}

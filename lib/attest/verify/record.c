@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Whether a native record was made for this quote: its report data, where each format has it. Its
- * signature is another question, which needs the maker's roots (sgpu_tsm_verify); a record of
- * another quote is refused without them, too.
+ * signature is another question, which needs the maker's roots; a record of another quote is
+ * refused without them, too.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +13,8 @@
 #include "attest/internal.h"
 #include "attest/verify/tsm_report.h"
 
-/* Offsets: SEV-SNP ABI (AMD 56860), table of ATTESTATION_REPORT; TD quote and SGX quote: Intel TDX
- * DCAP quoting library. */
+/* Offsets: Intel, SGX DCAP quoting library. */
 enum {
-	SNP_SIZE = 1184,
-	SNP_POLICY = 8,
-	SNP_POLICY_DEBUG = 19 /* bit */,
-	SNP_REPORT_DATA = 80,
-	TDX_ATTRIBUTES = 120,
-	TDX_REPORT_DATA = 520,
 	SGX_HEADER = 48,
 	SGX_SIZE = SGX_HEADER + 384,
 	SGX_ATTRIBUTES = SGX_HEADER + 48,
@@ -39,30 +32,6 @@ static int compare(const char *label, const uint8_t *got, const uint8_t *expecte
 				   label);
 }
 
-static int check_snp(const uint8_t *report, size_t size, const uint8_t report_data[64], bool *debug,
-		     struct sgpu_error *error)
-{
-	if (size != SNP_SIZE) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "TSM report: an SNP report has %d bytes, not %zu", SNP_SIZE, size);
-	}
-	*debug = sgpu_le64(report + SNP_POLICY) >> SNP_POLICY_DEBUG & 1;
-	return compare("tsm-report", report + SNP_REPORT_DATA, report_data, 64, error);
-}
-
-static int check_tdx(const uint8_t *data, size_t size, const uint8_t report_data[64], bool *debug,
-		     struct sgpu_error *error)
-{
-	struct sgpu_tdx_quote quote;
-	int code = sgpu_tdx_parse((struct sgpu_bytes){ data, size }, &quote, error);
-
-	if (code) {
-		return code;
-	}
-	*debug = quote.body.data[TDX_ATTRIBUTES] & SGPU_TDX_DEBUG;
-	return compare("tsm-report", quote.body.data + TDX_REPORT_DATA, report_data, 64, error);
-}
-
 /* A member in base64url of any length. */
 static int get_blob(const json_t *object, const char *where, const char *key, uint8_t **data,
 		    size_t *size, struct sgpu_error *error)
@@ -73,24 +42,66 @@ static int get_blob(const json_t *object, const char *where, const char *key, ui
 	return code ? code : sgpu_base64url_read(text, strlen(text), key, data, size, error);
 }
 
+/* A report of configfs-tsm, taken apart; TDX has no table of certificates. */
+struct tsm {
+	bool snp;
+	uint8_t *report, *table;
+	size_t report_size, table_size;
+};
+
+static void tsm_clear(struct tsm *tsm)
+{
+	free(tsm->report);
+	free(tsm->table);
+}
+
+/* The caller clears it in any case. */
+static int tsm_read(const json_t *record, struct tsm *tsm, struct sgpu_error *error)
+{
+	static const char *const members[] = { "auxblob", "outblob", "provider", NULL };
+	static const char where[] = "TSM report";
+	const char *provider = NULL;
+	int code = json_is_object(record)
+			   ? sgpu_json_only(record, where, members, error)
+			   : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
+
+	memset(tsm, 0, sizeof(*tsm));
+	code = code ? code : sgpu_json_string(record, where, "provider", &provider, error);
+	code = code ? code
+		    : get_blob(record, where, "outblob", &tsm->report, &tsm->report_size, error);
+	if (!code && json_object_get(record, "auxblob")) {
+		code = get_blob(record, where, "auxblob", &tsm->table, &tsm->table_size, error);
+	}
+	if (code) {
+		return code;
+	}
+	/* The kernel ends the name with a newline. */
+	const int length = (int)strcspn(provider, "\n");
+	const bool named = length == 9 && (!provider[9] || !provider[10]);
+	tsm->snp = !strncmp(provider, "sev_guest", 9);
+	return named && (tsm->snp || !strncmp(provider, "tdx_guest", 9))
+		       ? 0
+		       : sgpu_fail(error, SGPU_EINVALID,
+				   "TSM report: provider '%.*s' is neither 'sev_guest' nor "
+				   "'tdx_guest'",
+				   length < 24 ? length : 24, provider);
+}
+
 static int check_tsm(const json_t *document, const uint8_t report_data[64], bool *debug,
 		     struct sgpu_error *error)
 {
-	const char *provider = NULL;
-	uint8_t *data = NULL;
-	size_t size = 0;
-	int code = sgpu_json_string(document, "TSM report", "provider", &provider, error);
+	struct sgpu_tee_report report = { 0 };
+	struct sgpu_tdx_quote quote;
+	struct tsm tsm;
+	int code = tsm_read(document, &tsm, error);
+	const struct sgpu_bytes blob = { tsm.report, tsm.report_size };
 
-	code = code ? code : get_blob(document, "TSM report", "outblob", &data, &size, error);
-	if (!code && !strncmp(provider, "sev_guest", 9)) {
-		code = check_snp(data, size, report_data, debug, error);
-	} else if (!code && !strncmp(provider, "tdx_guest", 9)) {
-		code = check_tdx(data, size, report_data, debug, error);
-	} else if (!code) {
-		code = sgpu_fail(error, SGPU_EINVALID, "TSM report: unknown provider '%.32s'",
-				 provider);
-	}
-	free(data);
+	code = code	 ? code
+	       : tsm.snp ? sgpu_snp_read(blob, &report, error)
+			 : sgpu_tdx_read(blob, &quote, &report, error);
+	*debug = report.debug;
+	code = code ? code : compare("tsm-report", report.report_data, report_data, 64, error);
+	tsm_clear(&tsm);
 	return code;
 }
 
@@ -164,5 +175,36 @@ int sgpu_record_check(const struct sgpu_record *record, const uint8_t report_dat
 		code = check_gpu(document, report_data, error);
 	}
 	json_decref(document);
+	return code;
+}
+
+int sgpu_tsm_verify(const char *record, size_t size, const struct sgpu_chain *certificates,
+		    const struct sgpu_chain *roots, int64_t now, struct sgpu_tee_report *report,
+		    struct sgpu_error *error)
+{
+	const struct sgpu_tsm_trust trust = { certificates, roots, now };
+	struct sgpu_error inner = { 0 };
+	json_t *document = NULL;
+	struct tsm tsm;
+
+	memset(report, 0, sizeof(*report));
+	if (size > SGPU_QUOTE_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "TSM report: longer than %d bytes",
+				 SGPU_QUOTE_MAX);
+	}
+	if (sgpu_json_parse(record, size, &document, NULL, NULL, &inner)) {
+		return sgpu_fail(error, SGPU_EINVALID, "TSM report: %s", inner.text);
+	}
+	int code = tsm_read(document, &tsm, error);
+	const struct sgpu_bytes blob = { tsm.report, tsm.report_size },
+				table = { tsm.table, tsm.table_size };
+	code = code	 ? code
+	       : tsm.snp ? sgpu_snp_verify(blob, table, &trust, report, error)
+			 : sgpu_tdx_verify(blob, &trust, report, error);
+	tsm_clear(&tsm);
+	json_decref(document);
+	if (code) {
+		memset(report, 0, sizeof(*report));
+	}
 	return code;
 }

@@ -38,30 +38,45 @@ enum {
 #define POLICY_MIGRATE (UINT64_C(1) << 18)
 #define POLICY_DEBUG (UINT64_C(1) << 19)
 
-static int check_shape(struct sgpu_bytes blob, struct sgpu_error *error)
+int sgpu_snp_read(struct sgpu_bytes blob, struct sgpu_tee_report *report, struct sgpu_error *error)
 {
-	const uint8_t *tail = blob.data + AT_SIGNATURE + 2 * PART_SIZE;
-
 	if (blob.size != REPORT_SIZE) {
 		return sgpu_fail(error, SGPU_EINVALID, "SNP report: %zu bytes, not %d", blob.size,
 				 REPORT_SIZE);
 	}
-	uint32_t version = sgpu_le32(blob.data + AT_VERSION),
-		 algorithm = sgpu_le32(blob.data + AT_ALGORITHM);
-	if (version < VERSION_MIN || version > VERSION_MAX) {
+	const uint64_t policy = sgpu_le64(blob.data + AT_POLICY);
+	report->kind = SGPU_PLATFORM_SNP;
+	report->version = sgpu_le32(blob.data + AT_VERSION);
+	report->debug = policy & POLICY_DEBUG;
+	report->migratable = policy & POLICY_MIGRATE;
+	report->tcb = sgpu_le64(blob.data + AT_REPORTED_TCB);
+	report->vmpl = sgpu_le32(blob.data + AT_VMPL);
+	memcpy(report->report_data, blob.data + AT_REPORT_DATA, sizeof(report->report_data));
+	memcpy(report->measurement, blob.data + AT_MEASUREMENT, sizeof(report->measurement));
+	return SGPU_OK;
+}
+
+static int check_shape(struct sgpu_bytes blob, const struct sgpu_tee_report *report,
+		       struct sgpu_error *error)
+{
+	const uint8_t *tail = blob.data + AT_SIGNATURE + 2 * PART_SIZE;
+
+	const uint32_t algorithm = sgpu_le32(blob.data + AT_ALGORITHM);
+
+	if (report->version < VERSION_MIN || report->version > VERSION_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID,
-				 "SNP report: version %u is unknown, %d to %d are known", version,
-				 VERSION_MIN, VERSION_MAX);
+				 "SNP report: version %u is unknown, %d to %d are known",
+				 report->version, VERSION_MIN, VERSION_MAX);
 	}
 	if (algorithm != ECDSA_P384_SHA384) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "SNP report: signature algorithm %u is unknown", algorithm);
 	}
 	/* The host can ask for reports of a guest, too; those have another number here. */
-	if (sgpu_le32(blob.data + AT_VMPL) > VMPL_MAX) {
+	if (report->vmpl > VMPL_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "SNP report: its VMPL is %#x: the guest did not ask for it",
-				 sgpu_le32(blob.data + AT_VMPL));
+				 report->vmpl);
 	}
 	/* It is not signed, so nothing may hide there. */
 	if (!sgpu_all_zero(tail, (size_t)(blob.data + REPORT_SIZE - tail))) {
@@ -151,10 +166,9 @@ static int verify_with(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 	int rc = find_signer(blob, certificates, name,
 			     kind == KEY_VCEK ? certificates->vcek : certificates->vlek, &signer,
 			     error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_chain_check(signer, certificates->others, trust->roots, trust->now, NULL,
-				      name, error);
-	}
+	rc = rc ? rc
+		: sgpu_chain_check(signer, certificates->others, trust->roots, trust->now, NULL,
+				   name, error);
 	return rc == SGPU_OK ? sgpu_snp_match(signer, kind == KEY_VLEK, blob.data + AT_REPORTED_TCB,
 					      blob.data + AT_CHIP_ID, error)
 			     : rc;
@@ -165,26 +179,11 @@ int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,
 		    struct sgpu_error *error)
 {
 	struct sgpu_snp_certificates certificates = { 0 };
-	int rc = check_shape(blob, error);
+	int rc = sgpu_snp_read(blob, report, error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_snp_certificates(table, trust->certificates, &certificates, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = verify_with(blob, &certificates, trust, error);
-	}
+	rc = rc ? rc : check_shape(blob, report, error);
+	rc = rc ? rc : sgpu_snp_certificates(table, trust->certificates, &certificates, error);
+	rc = rc ? rc : verify_with(blob, &certificates, trust, error);
 	sgpu_snp_certificates_clear(&certificates);
-	if (rc == SGPU_OK) {
-		report->kind = SGPU_PLATFORM_SNP;
-		report->version = sgpu_le32(blob.data + AT_VERSION);
-		report->debug = sgpu_le64(blob.data + AT_POLICY) & POLICY_DEBUG;
-		report->migratable = sgpu_le64(blob.data + AT_POLICY) & POLICY_MIGRATE;
-		report->tcb = sgpu_le64(blob.data + AT_REPORTED_TCB);
-		report->vmpl = sgpu_le32(blob.data + AT_VMPL);
-		memcpy(report->report_data, blob.data + AT_REPORT_DATA,
-		       sizeof(report->report_data));
-		memcpy(report->measurement, blob.data + AT_MEASUREMENT,
-		       sizeof(report->measurement));
-	}
 	return rc;
 }

@@ -43,6 +43,8 @@ enum {
 	MRSIGNER_SIZE = 32,
 };
 
+/* If any of these bits is set, the host may look into the TD. */
+#define TD_DEBUG UINT64_C(0xff)
 #define TD_SEPT_VE_DISABLE (UINT64_C(1) << 28)
 #define TD_MIGRATABLE (UINT64_C(1) << 29)
 
@@ -175,9 +177,7 @@ static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_
 	if (rc == SGPU_OK && !is_p256(X509_get0_pubkey(leaf))) {
 		rc = sgpu_fail(error, SGPU_ECHAIN, "TDX quote: its platform's key is not on P-256");
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_chain_check(leaf, others, trust->roots, trust->now, NULL, "PCK", error);
-	}
+	rc = rc ? rc : sgpu_chain_check(leaf, others, trust->roots, trust->now, NULL, "PCK", error);
 	if (rc == SGPU_OK &&
 	    !sgpu_ecdsa_verifies(X509_get0_pubkey(leaf), "SHA256", quote->qe_report.data,
 				 quote->qe_report.size, quote->qe_signature, SGPU_TDX_HALF)) {
@@ -202,43 +202,38 @@ static int check_module(const struct sgpu_tdx_quote *quote, struct sgpu_error *e
 				   "debugger");
 }
 
-static void fill(const struct sgpu_tdx_quote *quote, struct sgpu_tee_report *report)
+int sgpu_tdx_read(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote,
+		  struct sgpu_tee_report *report, struct sgpu_error *error)
 {
+	const int rc = sgpu_tdx_parse(blob, quote, error);
 	const uint8_t *body = quote->body.data;
 
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	const uint64_t attributes = sgpu_le64(body + AT_TD_ATTRIBUTES);
 	report->kind = SGPU_PLATFORM_TDX;
 	report->version = quote->version;
-	report->debug = body[AT_TD_ATTRIBUTES] & SGPU_TDX_DEBUG;
-	report->migratable = sgpu_le64(body + AT_TD_ATTRIBUTES) & TD_MIGRATABLE;
-	report->sept_ve = !(sgpu_le64(body + AT_TD_ATTRIBUTES) & TD_SEPT_VE_DISABLE);
+	report->debug = attributes & TD_DEBUG;
+	report->migratable = attributes & TD_MIGRATABLE;
+	report->sept_ve = !(attributes & TD_SEPT_VE_DISABLE);
 	report->tcb = sgpu_le64(body + AT_TCB);
 	memcpy(report->report_data, body + AT_REPORT_DATA, sizeof(report->report_data));
 	memcpy(report->measurement, body + AT_MRTD, REGISTER);
 	for (size_t i = 0; i < 4; i++) {
 		memcpy(report->rtmr[i], body + AT_RTMR + i * REGISTER, REGISTER);
 	}
+	return SGPU_OK;
 }
 
 int sgpu_tdx_verify(struct sgpu_bytes blob, const struct sgpu_tsm_trust *trust,
 		    struct sgpu_tee_report *report, struct sgpu_error *error)
 {
 	struct sgpu_tdx_quote quote;
-	int rc = sgpu_tdx_parse(blob, &quote, error);
+	int rc = sgpu_tdx_read(blob, &quote, report, error);
 
-	if (rc == SGPU_OK) {
-		rc = check_platform(&quote, trust, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = check_enclave(&quote, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = check_td_signature(&quote, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = check_module(&quote, error);
-	}
-	if (rc == SGPU_OK) {
-		fill(&quote, report);
-	}
-	return rc;
+	rc = rc ? rc : check_platform(&quote, trust, error);
+	rc = rc ? rc : check_enclave(&quote, error);
+	rc = rc ? rc : check_td_signature(&quote, error);
+	return rc ? rc : check_module(&quote, error);
 }

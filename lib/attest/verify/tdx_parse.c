@@ -53,9 +53,7 @@ static int take_data(struct sgpu_bytes *rest, uint16_t type, const char *what,
 		return sgpu_fail(error, SGPU_EINVALID, "TDX quote: its %s is of type %u, not %u",
 				 what, sgpu_le16(head.data), type);
 	}
-	if (rc == SGPU_OK) {
-		rc = take(rest, sgpu_le32(head.data + 2), what, data, error);
-	}
+	rc = rc ? rc : take(rest, sgpu_le32(head.data + 2), what, data, error);
 	return rc;
 }
 
@@ -121,20 +119,14 @@ static int read_qe(struct sgpu_bytes rest, struct sgpu_tdx_quote *quote, struct 
 	int rc = take(&rest, SGPU_QE_REPORT_SIZE, "quoting enclave's report", &quote->qe_report,
 		      error);
 
-	if (rc == SGPU_OK) {
-		rc = take(&rest, 2 * SGPU_TDX_HALF, "quoting enclave's signature", &part, error);
-	}
+	rc = rc ? rc : take(&rest, 2 * SGPU_TDX_HALF, "quoting enclave's signature", &part, error);
 	if (rc == SGPU_OK) {
 		quote->qe_signature = part.data;
 		rc = take(&rest, 2, "authentication data", &part, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = take(&rest, sgpu_le16(part.data), "authentication data", &quote->qe_data,
-			  error);
-	}
-	if (rc == SGPU_OK) {
-		rc = take_data(&rest, DATA_PCK_CHAIN, "certificates", &quote->chain, error);
-	}
+	rc = rc ? rc
+		: take(&rest, sgpu_le16(part.data), "authentication data", &quote->qe_data, error);
+	rc = rc ? rc : take_data(&rest, DATA_PCK_CHAIN, "certificates", &quote->chain, error);
 	return rc == SGPU_OK && rest.size ? sgpu_fail(error, SGPU_EINVALID,
 						      "TDX quote: %zu bytes follow its "
 						      "certificates",
@@ -153,9 +145,7 @@ static int read_signature(struct sgpu_bytes rest, struct sgpu_tdx_quote *quote,
 		rc = take(&rest, 2 * SGPU_TDX_HALF, "attestation key", &quote->attestation_key,
 			  error);
 	}
-	if (rc == SGPU_OK) {
-		rc = take_data(&rest, DATA_QE_REPORT, "certification data", &part, error);
-	}
+	rc = rc ? rc : take_data(&rest, DATA_QE_REPORT, "certification data", &part, error);
 	if (rc == SGPU_OK && rest.size) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "TDX quote: %zu bytes follow its certification data", rest.size);
@@ -169,22 +159,14 @@ int sgpu_tdx_parse(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote, struct 
 	int rc = take(&rest, HEADER_SIZE, "header", &part, error);
 
 	memset(quote, 0, sizeof(*quote));
-	if (rc == SGPU_OK) {
-		rc = read_header(part, quote, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = take_body(&rest, quote, error);
-	}
+	rc = rc ? rc : read_header(part, quote, error);
+	rc = rc ? rc : take_body(&rest, quote, error);
 	if (rc == SGPU_OK) {
 		quote->head = (struct sgpu_bytes){ blob.data, (size_t)(rest.data - blob.data) };
 		rc = take(&rest, 4, "signature's length", &part, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = take(&rest, sgpu_le32(part.data), "signature", &part, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = read_signature(part, quote, error);
-	}
+	rc = rc ? rc : take(&rest, sgpu_le32(part.data), "signature", &part, error);
+	rc = rc ? rc : read_signature(part, quote, error);
 	/* Some hosts answer in whole buffers: what follows is not signed, so it may only be zeros.
 	 */
 	if (rc == SGPU_OK && !sgpu_all_zero(rest.data, rest.size)) {

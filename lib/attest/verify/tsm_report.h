@@ -23,7 +23,10 @@ struct sgpu_tsm_trust {
 	int64_t now;
 };
 
-/* Errors as sgpu_tsm_verify. *report is filled on success alone. */
+/* Reads a report by its layout alone. Errors: SGPU_EINVALID. */
+SGPU_MUST_CHECK int sgpu_snp_read(struct sgpu_bytes blob, struct sgpu_tee_report *report,
+				  struct sgpu_error *error);
+/* Read and verify one. Errors as sgpu_tsm_verify; *report is then of no use. */
 SGPU_MUST_CHECK int sgpu_snp_verify(struct sgpu_bytes blob, struct sgpu_bytes table,
 				    const struct sgpu_tsm_trust *trust,
 				    struct sgpu_tee_report *report, struct sgpu_error *error);
@@ -82,9 +85,6 @@ SGPU_MUST_CHECK int sgpu_tsm_verify(const char *record, size_t size,
 
 /* ---- a TDX quote taken apart; everything borrows from it ---- */
 enum { SGPU_TDX_HALF = 32 /* bytes of a coordinate on P-256 */, SGPU_QE_REPORT_SIZE = 384 };
-/* The first byte of a TD's attributes: if any of its bits is set, the host may look into the TD. */
-enum { SGPU_TDX_DEBUG = 0xff };
-
 struct sgpu_tdx_quote {
 	uint16_t version;
 	struct sgpu_bytes head;		   /* header and body: what the attestation key signs */
@@ -98,9 +98,12 @@ struct sgpu_tdx_quote {
 	struct sgpu_bytes chain;   /* the PCK's certificates in PEM */
 };
 
-/* Checks only the layout. Errors: SGPU_EINVALID. */
+/* Check only the layout; the second also fills in what the TD's report says. Errors: SGPU_EINVALID.
+ */
 SGPU_MUST_CHECK int sgpu_tdx_parse(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote,
 				   struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_tdx_read(struct sgpu_bytes blob, struct sgpu_tdx_quote *quote,
+				  struct sgpu_tee_report *report, struct sgpu_error *error);
 
 /* ---- records, bound to their quote ---- */
 /* Whether the record carries this report data; *debug: it says that the runner's memory may be
