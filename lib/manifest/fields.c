@@ -10,7 +10,7 @@
 
 #include "manifest/reader.h"
 
-enum { POINTER_MAX = 512 };
+enum { POINTER_MAX = 512, REASON_MAX = 256 };
 
 /* "where/field", the field escaped as RFC 6901 has it; what does not fit is left off. */
 static void make_pointer(const char *where, const char *field, char pointer[POINTER_MAX])
@@ -30,33 +30,14 @@ static void make_pointer(const char *where, const char *field, char pointer[POIN
 
 void sgpu_reader_entry(const char *list, int index, char where[SGPU_WHERE_MAX])
 {
-	char digits[12], *end = where;
-	int count = 0;
-
-	do {
-		digits[count++] = (char)('0' + index % 10);
-		index /= 10;
-	} while (index > 0);
-	*end++ = '/';
-	for (; *list; list++) {
-		*end++ = *list;
-	}
-	*end++ = '/';
-	while (count) {
-		*end++ = digits[--count];
-	}
-	*end = '\0';
+	snprintf(where, SGPU_WHERE_MAX, "/%s/%d", list, index);
 }
 
 void sgpu_reader_place(const char *where, const char *field, char place[SGPU_WHERE_MAX])
 {
-	size_t used = strnlen(where, SGPU_WHERE_MAX - 2);
-	size_t length = strnlen(field, SGPU_WHERE_MAX - 2 - used);
+	char *end = stpncpy(place, where, SGPU_WHERE_MAX - 1);
 
-	memcpy(place, where, used);
-	place[used++] = '/';
-	memcpy(place + used, field, length);
-	place[used + length] = '\0';
+	snprintf(end, SGPU_WHERE_MAX - (size_t)(end - place), "/%s", field);
 }
 
 void sgpu_reader_report(struct sgpu_reader *reader, const char *where, const char *field,
@@ -158,6 +139,19 @@ const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX
 	return "a value";
 }
 
+void sgpu_reader_refuse(struct sgpu_reader *reader, const char *where, const char *field,
+			const char *hint, const json_t *value, const char *format, ...)
+{
+	char text[SGPU_VALUE_TEXT_MAX], what[REASON_MAX];
+	va_list arguments;
+
+	va_start(arguments, format);
+	vsnprintf(what, sizeof(what), format, arguments);
+	va_end(arguments);
+	sgpu_reader_report(reader, where, field, hint, "%s %s", sgpu_reader_value(value, text),
+			   what);
+}
+
 static void unknown_field(struct sgpu_reader *reader, const char *where, const char *key,
 			  const char *const *names)
 {
@@ -171,7 +165,6 @@ static void unknown_field(struct sgpu_reader *reader, const char *where, const c
 bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *object,
 			const char *const *names, int required, json_t **values)
 {
-	char text[SGPU_VALUE_TEXT_MAX];
 	const char *key;
 	json_t *value;
 
@@ -179,8 +172,7 @@ bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *o
 		values[i] = NULL;
 	}
 	if (!json_is_object(object)) {
-		sgpu_reader_report(reader, where, NULL, NULL, "%s is not an object",
-				   sgpu_reader_value(object, text));
+		sgpu_reader_refuse(reader, where, NULL, NULL, object, "is not an object");
 		return false;
 	}
 	json_object_foreach (object, key, value) {
@@ -207,15 +199,13 @@ bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *o
 const char *sgpu_reader_string(struct sgpu_reader *reader, const char *where, const char *field,
 			       const json_t *value)
 {
-	char text[SGPU_VALUE_TEXT_MAX];
 	const char *string = json_string_value(value);
 
 	if (!value) {
 		return NULL;
 	}
 	if (!string) {
-		sgpu_reader_report(reader, where, field, NULL, "%s is not a string",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, where, field, NULL, value, "is not a string");
 		return NULL;
 	}
 	if (strlen(string) != json_string_length(value)) {
@@ -235,7 +225,6 @@ const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const 
 			   const json_t *value)
 {
 	const char *id = sgpu_reader_string(reader, where, field, value);
-	char text[SGPU_VALUE_TEXT_MAX];
 	size_t length = 0;
 
 	if (!id) {
@@ -246,15 +235,14 @@ const char *sgpu_reader_id(struct sgpu_reader *reader, const char *where, const 
 		length++;
 	}
 	if (!length || id[length]) {
-		sgpu_reader_report(
-			reader, where, field, NULL,
-			"%s is not an id: letters, digits, '_', and after the first '.' and '-'",
-			sgpu_reader_value(value, text));
+		sgpu_reader_refuse(
+			reader, where, field, NULL, value,
+			"is not an id: letters, digits, '_', and after the first '.' and '-'");
 		return NULL;
 	}
 	if (length > SGPU_ID_MAX) {
-		sgpu_reader_report(reader, where, field, NULL, "%s has %zu bytes, an id at most %d",
-				   sgpu_reader_value(value, text), length, (int)SGPU_ID_MAX);
+		sgpu_reader_refuse(reader, where, field, NULL, value,
+				   "has %zu bytes, an id at most %d", length, (int)SGPU_ID_MAX);
 		return NULL;
 	}
 	return id;
@@ -275,16 +263,13 @@ bool sgpu_reader_too_large(const json_t *number)
 bool sgpu_reader_u64(struct sgpu_reader *reader, const char *where, const char *field,
 		     const json_t *value, uint64_t *number)
 {
-	char text[SGPU_VALUE_TEXT_MAX];
-
 	if (!json_is_integer(value) || json_integer_value(value) < 0) {
-		sgpu_reader_report(reader, where, field, NULL, "%s is not a whole number from 0",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, where, field, NULL, value,
+				   "is not a whole number from 0");
 		return false;
 	}
 	if ((uint64_t)json_integer_value(value) >= SGPU_JSON_INTEGER_MAX) {
-		sgpu_reader_report(reader, where, field, NULL, "%s is not below 2^53",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, where, field, NULL, value, "is not below 2^53");
 		return false;
 	}
 	*number = (uint64_t)json_integer_value(value);
@@ -295,7 +280,7 @@ int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char
 		       const json_t *value, const char *const *choices, int otherwise)
 {
 	const char *string = sgpu_reader_string(reader, where, field, value);
-	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX], list[128];
+	char hint[SGPU_HINT_MAX], list[128];
 	size_t used = 0;
 
 	if (!string) {
@@ -308,8 +293,8 @@ int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char
 		used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s", i ? ", " : "",
 					 choices[i]);
 	}
-	sgpu_reader_report(reader, where, field, sgpu_reader_hint(string, choices, hint),
-			   "%s is not one of %s", sgpu_reader_value(value, text), list);
+	sgpu_reader_refuse(reader, where, field, sgpu_reader_hint(string, choices, hint), value,
+			   "is not one of %s", list);
 	return otherwise;
 }
 
@@ -351,7 +336,7 @@ size_t sgpu_identifier(const char *name)
 void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, json_t *value)
 {
 	struct sgpu_manifest *manifest = reader->manifest;
-	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX], field[24], hint[SGPU_HINT_MAX];
+	char place[SGPU_WHERE_MAX], field[24], hint[SGPU_HINT_MAX];
 	json_t *item;
 	size_t i;
 
@@ -359,8 +344,7 @@ void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, jso
 		return;
 	}
 	if (!json_is_array(value)) {
-		sgpu_reader_report(reader, where, "dependencies", NULL, "%s is not an array",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, where, "dependencies", NULL, value, "is not an array");
 		return;
 	}
 	sgpu_reader_place(where, "dependencies", place);
@@ -375,8 +359,7 @@ void sgpu_reader_dependencies(struct sgpu_reader *reader, const char *where, jso
 		}
 		near = nearest_key(reader, id, manifest->operation_ids);
 		near = near ? near : nearest_key(reader, id, manifest->segment_ids);
-		sgpu_reader_report(reader, place, field, sgpu_reader_hint_text(near, hint),
-				   "%s is neither a segment nor an operation of this manifest",
-				   sgpu_reader_value(item, text));
+		sgpu_reader_refuse(reader, place, field, sgpu_reader_hint_text(near, hint), item,
+				   "is neither a segment nor an operation of this manifest");
 	}
 }

@@ -62,9 +62,8 @@ static void check_output(struct sgpu_reader *reader, const char *where, const ch
 	const json_t *other;
 
 	if (!sgpu_location_normal(json_string_value(value), normal)) {
-		sgpu_reader_report(reader, where, field, NULL,
-				   "%s is outside the directory of the outputs",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, where, field, NULL, value,
+				   "is outside the directory of the outputs");
 		return;
 	}
 	other = json_object_get(reader->outputs, normal);
@@ -81,7 +80,6 @@ static void check_input(struct sgpu_reader *reader, const char *where, const cha
 			const json_t *value)
 {
 	const char *location = json_string_value(value);
-	char text[SGPU_VALUE_TEXT_MAX];
 
 	if (strcmp(location, "-") == 0) {
 		if (reader->standard_input) {
@@ -90,9 +88,8 @@ static void check_input(struct sgpu_reader *reader, const char *where, const cha
 		}
 		reader->standard_input = true;
 	} else if (reader->options & SGPU_MANIFEST_INSIDE && sgpu_location_outside(location)) {
-		sgpu_reader_report(reader, where, field, "--allow-outside permits it",
-				   "%s is outside the manifest's directory",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, where, field, "--allow-outside permits it", value,
+				   "is outside the manifest's directory");
 	}
 }
 
@@ -101,7 +98,6 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const c
 {
 	const char *location = sgpu_reader_string(reader, where, field, value);
 	bool unsure = reader->unsure[segment - reader->manifest->segments] & SGPU_UNSURE_DIRECTION;
-	char text[SGPU_VALUE_TEXT_MAX];
 	const char *name;
 
 	if (!location) {
@@ -121,8 +117,7 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const c
 	name = strrchr(location, '/');
 	name = name ? name + 1 : location;
 	if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0) {
-		sgpu_reader_report(reader, where, field, NULL, "%s names a directory",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, where, field, NULL, value, "names a directory");
 		return;
 	}
 	segment->location = sgpu_reader_keep(reader, location);

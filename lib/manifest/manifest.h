@@ -5,6 +5,8 @@
 #ifndef SGPU_MANIFEST_MANIFEST_H
 #define SGPU_MANIFEST_MANIFEST_H
 
+#include <stdarg.h>
+
 #include <sgpu/manifest.h>
 
 #ifdef __cplusplus
@@ -24,6 +26,23 @@ static inline void sgpu_segment_set_size(struct sgpu_segment *segment, uint64_t 
  * sgpu_fail. */
 void sgpu_diagnostic_add(struct sgpu_diagnostics *diagnostics, const char *pointer,
 			 const char *hint, const char *format, ...) SGPU_PRINTF(4, 5);
+void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *pointer,
+			  const char *hint, const char *format, va_list arguments)
+	__attribute__((format(printf, 4, 0)));
+
+/* ---- json_index.c ---- */
+/* The position of each value of a text, by JSON pointer (RFC 6901). The text must have parsed; it
+ * is read only while the index is made. A member has the position of its key, any other value its
+ * own. */
+struct sgpu_json_index;
+SGPU_MUST_CHECK int sgpu_json_index_create(const char *text, size_t size,
+					   struct sgpu_json_index **index,
+					   struct sgpu_error *error);
+void sgpu_json_index_free(struct sgpu_json_index **index);
+/* Gives line and column from 1 of a pointer ("" is the document), or of its nearest existing
+ * parent. */
+void sgpu_json_locate(const struct sgpu_json_index *index, const char *pointer, int *line,
+		      int *column);
 
 #ifdef __cplusplus
 }

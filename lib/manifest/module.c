@@ -115,7 +115,6 @@ static void read_digest(struct sgpu_reader *reader, const char *where, const jso
 			struct sgpu_module_call *module)
 {
 	const char *text = sgpu_reader_string(reader, where, "module_digest", value);
-	char quoted[SGPU_VALUE_TEXT_MAX];
 
 	if (!text) {
 		return;
@@ -123,10 +122,9 @@ static void read_digest(struct sgpu_reader *reader, const char *where, const jso
 	module->has_digest = sgpu_base64url_decode(text, module->digest, sizeof(module->digest),
 						   NULL) == SGPU_OK;
 	if (!module->has_digest) {
-		sgpu_reader_report(reader, where, "module_digest",
-				   "sgpu-manifest pack fills it in when it is absent",
-				   "%s is not %zu bytes in base64url",
-				   sgpu_reader_value(value, quoted), sizeof(module->digest));
+		sgpu_reader_refuse(reader, where, "module_digest",
+				   "sgpu-manifest pack fills it in when it is absent", value,
+				   "is not %zu bytes in base64url", sizeof(module->digest));
 	}
 }
 
@@ -148,7 +146,7 @@ static int find_argument(const struct entry *entry, const json_t *value)
 	const struct sgpu_operation *operation = entry->operation;
 	const char *names[SGPU_ARGUMENTS_MAX + 1] = { NULL };
 	const char *name = sgpu_reader_string(entry->reader, entry->where, entry->field, value);
-	char hint[SGPU_HINT_MAX], text[SGPU_VALUE_TEXT_MAX];
+	char hint[SGPU_HINT_MAX];
 
 	for (int i = 0; name && i < operation->arg_count; i++) {
 		names[i] = operation->args[i].name;
@@ -157,10 +155,9 @@ static int find_argument(const struct entry *entry, const json_t *value)
 		}
 	}
 	if (name) {
-		sgpu_reader_report(entry->reader, entry->where, entry->field,
-				   sgpu_reader_hint(name, names, hint),
-				   "%s is not an argument of this operation",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(entry->reader, entry->where, entry->field,
+				   sgpu_reader_hint(name, names, hint), value,
+				   "is not an argument of this operation");
 	}
 	return -1;
 }
@@ -209,13 +206,13 @@ static bool read_number(const struct entry *entry, enum form form, const json_t 
 	float single;
 
 	if (!json_is_number(value)) {
-		sgpu_reader_report(entry->reader, entry->where, entry->field, NULL,
-				   "%s is not a number", sgpu_reader_value(value, text));
+		sgpu_reader_refuse(entry->reader, entry->where, entry->field, NULL, value,
+				   "is not a number");
 		return false;
 	}
 	if (sgpu_reader_too_large(value)) {
-		sgpu_reader_report(entry->reader, entry->where, entry->field, NULL,
-				   "%s is not below 2^53", sgpu_reader_value(value, text));
+		sgpu_reader_refuse(entry->reader, entry->where, entry->field, NULL, value,
+				   "is not below 2^53");
 		return false;
 	}
 	if (form < F32) {
@@ -267,8 +264,6 @@ static bool read_form(const struct entry *entry, json_t *object, struct sgpu_mod
 
 static bool read_param(const struct entry *entry, json_t *value, struct sgpu_module_param *param)
 {
-	char text[SGPU_VALUE_TEXT_MAX];
-
 	*param = (struct sgpu_module_param){ .kind = SGPU_MODULE_POINTER,
 					     .argument = -1,
 					     .size = 8 };
@@ -276,11 +271,10 @@ static bool read_param(const struct entry *entry, json_t *value, struct sgpu_mod
 		return read_form(entry, value, param);
 	}
 	if (!json_is_string(value)) {
-		sgpu_reader_report(entry->reader, entry->where, entry->field,
+		sgpu_reader_refuse(entry->reader, entry->where, entry->field,
 				   json_is_number(value) ? "say of which type: { \"f32\": 1.5 }"
 							 : NULL,
-				   "%s is neither an argument's name nor an object",
-				   sgpu_reader_value(value, text));
+				   value, "is neither an argument's name nor an object");
 		return false;
 	}
 	param->argument = find_argument(entry, value);

@@ -42,7 +42,7 @@ static void read_argument(struct sgpu_reader *reader, const char *where, const c
 static void read_arguments(struct sgpu_reader *reader, const char *where, json_t *value,
 			   struct sgpu_operation *operation)
 {
-	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX];
+	char place[SGPU_WHERE_MAX];
 	bool output = false;
 	const char *name;
 	json_t *item;
@@ -51,8 +51,7 @@ static void read_arguments(struct sgpu_reader *reader, const char *where, json_t
 		return;
 	}
 	if (!json_is_object(value)) {
-		sgpu_reader_report(reader, where, "arguments", NULL, "%s is not an object",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, where, "arguments", NULL, value, "is not an object");
 		return;
 	}
 	if (json_object_size(value) > SGPU_ARGUMENTS_MAX) {
@@ -94,23 +93,22 @@ static const char *read_kernel(struct sgpu_reader *reader, const char *where, co
 static void read_params(struct sgpu_reader *reader, const char *where, json_t *value,
 			struct sgpu_operation *operation)
 {
-	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX];
+	char place[SGPU_WHERE_MAX];
 	const char *name;
 	json_t *item;
 
 	if (!json_is_object(value)) {
-		sgpu_reader_report(reader, where, "params", NULL, "%s is not an object",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, where, "params", NULL, value, "is not an object");
 		return;
 	}
 	operation->params = json_incref(value);
 	sgpu_reader_place(where, "params", place);
 	json_object_foreach (value, name, item) {
 		if (sgpu_reader_too_large(item)) {
-			sgpu_reader_report(reader, place, name,
+			sgpu_reader_refuse(reader, place, name,
 					   json_is_real(item) ? "whole numbers must be, up to 1e21"
 							      : NULL,
-					   "%s is not below 2^53", sgpu_reader_value(item, text));
+					   item, "is not below 2^53");
 		}
 	}
 }
@@ -139,7 +137,7 @@ static void read_kind(struct sgpu_reader *reader, const char *where, json_t *con
 static void read_operation(struct sgpu_reader *reader, int index, json_t *entry)
 {
 	struct sgpu_operation *operation = &reader->manifest->operations[index];
-	char where[SGPU_WHERE_MAX], text[SGPU_VALUE_TEXT_MAX];
+	char where[SGPU_WHERE_MAX];
 	json_t *values[FIELDS];
 
 	operation->id = "";
@@ -154,8 +152,8 @@ static void read_operation(struct sgpu_reader *reader, int index, json_t *entry)
 	read_arguments(reader, where, values[ARGUMENTS], operation);
 	read_kind(reader, where, values, operation);
 	if (values[DECLASSIFY] && !json_is_boolean(values[DECLASSIFY])) {
-		sgpu_reader_report(reader, where, "declassify", NULL, "%s is not true or false",
-				   sgpu_reader_value(values[DECLASSIFY], text));
+		sgpu_reader_refuse(reader, where, "declassify", NULL, values[DECLASSIFY],
+				   "is not true or false");
 	}
 	operation->declassify = json_is_true(values[DECLASSIFY]);
 	sgpu_reader_dependencies(reader, where, values[DEPENDENCIES]);

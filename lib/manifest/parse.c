@@ -20,13 +20,11 @@ static const char *const top_fields[TOP_FIELDS + 1] = { "version", "manifest_id"
 
 static void read_version(struct sgpu_reader *reader, const json_t *value)
 {
-	char text[SGPU_VALUE_TEXT_MAX];
-
 	if (value &&
 	    (!json_is_integer(value) || json_integer_value(value) != SGPU_MANIFEST_VERSION)) {
-		sgpu_reader_report(reader, "", "version", NULL,
-				   "%s is not a version that this program knows: %d",
-				   sgpu_reader_value(value, text), (int)SGPU_MANIFEST_VERSION);
+		sgpu_reader_refuse(reader, "", "version", NULL, value,
+				   "is not a version that this program knows: %d",
+				   (int)SGPU_MANIFEST_VERSION);
 	}
 }
 
@@ -54,15 +52,13 @@ static void read_manifest_id(struct sgpu_reader *reader, const json_t *value)
 static void read_array(struct sgpu_reader *reader, int list, json_t *value, int *count)
 {
 	const char *field = reader->lists[list].key;
-	char text[SGPU_VALUE_TEXT_MAX];
 
 	*count = 0;
 	if (!value) {
 		return;
 	}
 	if (!json_is_array(value)) {
-		sgpu_reader_report(reader, "", field, NULL, "%s is not an array",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, "", field, NULL, value, "is not an array");
 		return;
 	}
 	if (!reader->lists[list].count) {

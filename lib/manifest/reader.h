@@ -5,8 +5,6 @@
 #ifndef SGPU_MANIFEST_READER_H
 #define SGPU_MANIFEST_READER_H
 
-#include <stdarg.h>
-
 #include <sgpu/base.h>
 #include <sgpu/error.h>
 
@@ -40,11 +38,6 @@ struct sgpu_reader {
 	bool no_memory;
 };
 
-/* ---- diagnostic.c ---- */
-void sgpu_diagnostic_addv(struct sgpu_diagnostics *diagnostics, const char *pointer,
-			  const char *hint, const char *format, va_list arguments)
-	__attribute__((format(printf, 4, 0)));
-
 /* ---- nearest.c ---- */
 /* Edits from a to b without regard to case, or limit + 1 when there are more. */
 unsigned sgpu_name_distance(const char *a, const char *b, unsigned limit);
@@ -54,7 +47,7 @@ unsigned sgpu_name_limit(const char *name);
 /* Adds a diagnostic at `where`, or at its member or element `field` unless that is NULL. */
 void sgpu_reader_report(struct sgpu_reader *reader, const char *where, const char *field,
 			const char *hint, const char *format, ...) SGPU_PRINTF(5, 6);
-/* "/list/index", without printf, because it is made for every entry. */
+/* "/list/index". */
 void sgpu_reader_entry(const char *list, int index, char where[SGPU_WHERE_MAX]);
 /* "where/field" of a field of this program's own, which always fits. */
 void sgpu_reader_place(const char *where, const char *field, char place[SGPU_WHERE_MAX]);
@@ -66,6 +59,10 @@ enum { SGPU_NUMBER_TEXT_MAX = 32 };
 const char *sgpu_reader_number(double number, char text[SGPU_NUMBER_TEXT_MAX]);
 /* The value, cut and in quotes, or what kind it is of. */
 const char *sgpu_reader_value(const json_t *value, char text[SGPU_VALUE_TEXT_MAX]);
+/* Adds a diagnostic that begins with the value. */
+void sgpu_reader_refuse(struct sgpu_reader *reader, const char *where, const char *field,
+			const char *hint, const json_t *value, const char *format, ...)
+	SGPU_PRINTF(6, 7);
 /* Members of an object by the NULL-terminated list of names into values[]; unknown members and
  * missing ones among the first `required` names are errors. False when it is no object. */
 bool sgpu_reader_fields(struct sgpu_reader *reader, const char *where, json_t *object,
@@ -117,8 +114,8 @@ void sgpu_reader_location(struct sgpu_reader *reader, const char *where, const c
 			  json_t *value, struct sgpu_segment *segment);
 /* After all segments: outputs that would be in each other's way below one directory. */
 void sgpu_reader_outputs(struct sgpu_reader *reader);
-void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sgpu_dma_var which,
-			  json_t *value, struct sgpu_segment *segment);
+void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, const char *field,
+			  const json_t *value, const char *id, const char **variable);
 /* Writers, readers and what follows from them. */
 void sgpu_reader_graph(struct sgpu_reader *reader);
 /* Edges, before, order. */
@@ -151,19 +148,5 @@ static inline int sgpu_operation_reads(const struct sgpu_operation *operation, i
 	}
 	return operation->args[k].output ? -1 : operation->args[k].segment;
 }
-
-/* ---- json_index.c ---- */
-/* The position of each value of a text, by JSON pointer (RFC 6901). The text must have parsed; it
- * is read only while the index is made. A member has the position of its key, any other value its
- * own. */
-struct sgpu_json_index;
-SGPU_MUST_CHECK int sgpu_json_index_create(const char *text, size_t size,
-					   struct sgpu_json_index **index,
-					   struct sgpu_error *error);
-void sgpu_json_index_free(struct sgpu_json_index **index);
-/* Gives line and column from 1 of a pointer ("" is the document), or of its nearest existing
- * parent. */
-void sgpu_json_locate(const struct sgpu_json_index *index, const char *pointer, int *line,
-		      int *column);
 
 #endif

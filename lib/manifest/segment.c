@@ -69,29 +69,27 @@ static void read_dtype(struct sgpu_reader *reader, const char *where, const json
 		       struct sgpu_type *type)
 {
 	const char *name = sgpu_reader_string(reader, where, "dtype", value);
-	char text[SGPU_VALUE_TEXT_MAX], hint[SGPU_HINT_MAX];
+	char hint[SGPU_HINT_MAX];
 
 	if (!name) {
 		return;
 	}
 	type->dtype = sgpu_dtype_parse(name);
 	if (type->dtype == SGPU_NONE) {
-		sgpu_reader_report(reader, where, "dtype",
-				   sgpu_reader_hint_text(sgpu_dtype_near(name), hint),
-				   "%s is not one of f32, f64, i32, u8, i16, f16",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, where, "dtype",
+				   sgpu_reader_hint_text(sgpu_dtype_near(name), hint), value,
+				   "is not one of f32, f64, i32, u8, i16, f16");
 	}
 }
 
 static bool read_shape(struct sgpu_reader *reader, const char *where, const json_t *value,
 		       struct sgpu_type *type)
 {
-	char text[SGPU_VALUE_TEXT_MAX], place[SGPU_WHERE_MAX], field[2] = "0";
+	char place[SGPU_WHERE_MAX], field[2] = "0";
 	bool good = true;
 
 	if (!json_is_array(value)) {
-		sgpu_reader_report(reader, where, "shape", NULL, "%s is not an array",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, where, "shape", NULL, value, "is not an array");
 		return false;
 	}
 	if (json_array_size(value) > SGPU_RANK_MAX) {
@@ -216,8 +214,8 @@ static void read_variables(struct sgpu_reader *reader, int index, const char *wh
 				reader, where, fields[VARIABLES + i], NULL,
 				"a HIGH segment is sealed and never handed over as a variable");
 		}
-		sgpu_reader_variable(reader, where, (enum sgpu_dma_var)i, values[VARIABLES + i],
-				     segment);
+		sgpu_reader_variable(reader, where, fields[VARIABLES + i], values[VARIABLES + i],
+				     segment->id, &segment->dma_var[i]);
 	}
 }
 

@@ -9,11 +9,6 @@
 
 #include "manifest/reader.h"
 
-static const char *const fields[SGPU_DMA_VARS + 1] = { "client_dma_input_pinned_host_ptr_var",
-						       "client_dma_input_device_ptr_var",
-						       "client_dma_output_pinned_host_ptr_var",
-						       "client_dma_output_buffer_size_var", NULL };
-
 /* With a star: every name that starts so. */
 /* Packed by hand: one word a line would fill several screens. */
 /* clang-format off */
@@ -52,28 +47,24 @@ static bool has_meaning(const char *name)
 	return false;
 }
 
-void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sgpu_dma_var which,
-			  json_t *value, struct sgpu_segment *segment)
+void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, const char *field,
+			  const json_t *value, const char *id, const char **variable)
 {
-	const char *field = fields[which];
 	const char *name = sgpu_reader_string(reader, where, field, value);
-	char text[SGPU_VALUE_TEXT_MAX];
 	const json_t *other;
 
 	if (!name) {
 		return;
 	}
 	if (!sgpu_identifier(name)) {
-		sgpu_reader_report(reader, where, field, NULL,
-				   "%s is not the name of a shell variable: letters, digits and "
-				   "'_', no digit first",
-				   sgpu_reader_value(value, text));
+		sgpu_reader_refuse(reader, where, field, NULL, value,
+				   "is not the name of a shell variable: letters, digits and "
+				   "'_', no digit first");
 		return;
 	}
 	if (strlen(name) > SGPU_DMA_VAR_MAX) {
-		sgpu_reader_report(reader, where, field, NULL,
-				   "%s has %zu bytes, a variable's name at most %d",
-				   sgpu_reader_value(value, text), strlen(name),
+		sgpu_reader_refuse(reader, where, field, NULL, value,
+				   "has %zu bytes, a variable's name at most %d", strlen(name),
 				   (int)SGPU_DMA_VAR_MAX);
 		return;
 	}
@@ -89,9 +80,8 @@ void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, enum sg
 				   json_string_value(other));
 		return;
 	}
-	if (json_object_set_new_nocheck(reader->variables, name, json_string_nocheck(segment->id)) <
-	    0) {
+	if (json_object_set_new_nocheck(reader->variables, name, json_string_nocheck(id)) < 0) {
 		reader->no_memory = true;
 	}
-	segment->dma_var[which] = sgpu_reader_keep(reader, name);
+	*variable = sgpu_reader_keep(reader, name);
 }

@@ -5,7 +5,7 @@
 #include <sgpu/base.h>
 
 #include "base/json.h"
-#include "manifest/reader.h"
+#include "manifest/manifest.h"
 #include "unit.h"
 
 static int parse(const char *text, json_t **value)
