@@ -17,60 +17,20 @@ struct sgpu_manifest_texts {
 	char text[];
 };
 
-static bool is_blank(char c)
-{
-	return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
-/* From after an opening quote to after the closing one, or to the end. */
-static const char *string_end(const char *text, const char *stop)
-{
-	while (text < stop && *text != '"') {
-		text += *text == '\\' && text + 1 < stop ? 2 : 1;
-	}
-	return text < stop ? text + 1 : stop;
-}
-
-/* The text without its blanks, because jansson spends as much time on a blank as on any other
- * character. A blank stays where its loss could join two tokens: after everything except quotes,
- * brackets, colons and commas. */
-static char *strip(const char *text, size_t size, size_t *stripped)
-{
-	char *copy = malloc(size + 1), *end = copy;
-	const char *stop = text + size, *next;
-	bool joins = false;
-
-	while (copy && text < stop) {
-		if (is_blank(*text)) {
-			for (; text < stop && is_blank(*text); text++) {
-			}
-			if (joins) {
-				*end++ = ' ';
-			}
-		} else if (*text == '"') {
-			next = string_end(text + 1, stop);
-			memcpy(end, text, (size_t)(next - text));
-			end += next - text;
-			text = next;
-			joins = false;
-		} else {
-			joins = *text != ',' && *text != ':' && *text != '{' && *text != '}' &&
-				*text != '[' && *text != ']';
-			*end++ = *text++;
-		}
-	}
-	*stripped = copy ? (size_t)(end - copy) : 0;
-	return copy;
-}
-
-static int split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame,
-		 int *line, int *column, struct sgpu_error *error)
+int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame,
+		      int *line, int *column, struct sgpu_error *error)
 {
 	const bool whole = reader->options & SGPU_MANIFEST_WHOLE;
 	json_t *value;
+
+	reader->lists[SGPU_LIST_SEGMENTS] =
+		(struct sgpu_json_list){ .key = "segments",
+					 .count_max = SGPU_MANIFEST_SEGMENTS_MAX };
+	reader->lists[SGPU_LIST_OPERATIONS] =
+		(struct sgpu_json_list){ .key = "operations",
+					 .count_max = SGPU_MANIFEST_OPERATIONS_MAX };
 	int code = sgpu_json_split(text, size, reader->lists, SGPU_ARRAY_LENGTH(reader->lists), 0,
 				   frame, line, column, error);
-
 	for (size_t list = 0; !code && list < SGPU_ARRAY_LENGTH(reader->lists); list++) {
 		json_t *array = whole ? json_object_get(*frame, reader->lists[list].key) : NULL;
 
@@ -89,34 +49,6 @@ static int split(struct sgpu_reader *reader, const char *text, size_t size, json
 		sgpu_json_lists_clear(reader->lists, SGPU_ARRAY_LENGTH(reader->lists));
 	}
 	return code;
-}
-
-int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size, json_t **frame,
-		      int *line, int *column, struct sgpu_error *error)
-{
-	size_t stripped;
-	int code;
-
-	reader->lists[SGPU_LIST_SEGMENTS] =
-		(struct sgpu_json_list){ .key = "segments",
-					 .count_max = SGPU_MANIFEST_SEGMENTS_MAX };
-	reader->lists[SGPU_LIST_OPERATIONS] =
-		(struct sgpu_json_list){ .key = "operations",
-					 .count_max = SGPU_MANIFEST_OPERATIONS_MAX };
-	reader->text = strip(text, size, &stripped);
-	if (!reader->text) {
-		return sgpu_fail_nomem(error);
-	}
-	if (stripped == size) {
-		free(reader->text);
-		reader->text = NULL;
-	}
-	code = split(reader, reader->text ? reader->text : text, stripped, frame, line, column,
-		     error);
-	/* For text that is no JSON, only the text itself gives the position. */
-	return code == SGPU_EINVALID && reader->text
-		       ? split(reader, text, size, frame, line, column, error)
-		       : code;
 }
 
 json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index)

@@ -244,7 +244,6 @@ int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
 	}
 out:
 	free(reader.unsure);
-	free(reader.text);
 	sgpu_json_lists_clear(reader.lists, SGPU_ARRAY_LENGTH(reader.lists));
 	json_decref(reader.variables);
 	json_decref(reader.outputs);

@@ -28,10 +28,9 @@ struct sgpu_reader {
 	struct sgpu_diagnostics *diagnostics;
 	unsigned options;
 	struct sgpu_json_list lists[2]; /* segments and operations, an entry at a time */
-	char *text;	     /* the memory that they point into, if it is not the caller's */
-	json_t *outputs;     /* output locations seen, normalised */
-	json_t *variables;   /* client_dma_*_var names seen */
-	bool standard_input; /* "-" was seen among the inputs */
+	json_t *outputs;		/* output locations seen, normalised */
+	json_t *variables;		/* client_dma_*_var names seen */
+	bool standard_input;		/* "-" was seen among the inputs */
 	uint8_t *unsure; /* a segment's enum sgpu_unsure: diagnostics that were already reported */
 	unsigned
 		comparisons; /* left for hints on references, so that many diagnostics stay quick */
