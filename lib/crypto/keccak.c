@@ -1,27 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TurboSHAKE128, and its permutation in plain C.
+ * TurboSHAKE128, and its permutation in plain C and, for the final node of KT128, which no
+ * parallelism helps, with a lane in each register of AVX-512.
  */
 #include <endian.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <string.h>
-
-#include <sgpu/base.h>
 
 #include "crypto/kt128.h"
 #include "crypto/keccak_round.h"
+
+#ifdef SGPU_KECCAK_X86
+#include <immintrin.h>
+#endif
 
 #define ROTATE(v, n) ((v) << (n) | (v) >> (64 - (n)))
 #define XOR3(a, b, c) ((a) ^ (b) ^ (c))
 #define CHI(a, b, c) ((a) ^ (~(b) & (c)))
 
 static const uint64_t constants[] = { SGPU_KECCAK_P12_CONSTANTS };
-enum {
-	ROUNDS = sizeof(constants) / sizeof(constants[0]),
-	RATE_LANES = SGPU_TURBOSHAKE_RATE / 8,
-	MANY_BLOCKS = 512
-};
+enum { ROUNDS = sizeof(constants) / sizeof(constants[0]), RATE_LANES = SGPU_TURBOSHAKE_RATE / 8 };
 
 /* On a copy that the compiler can keep in registers. */
 static void permute_lanes(uint64_t lanes[])
@@ -51,35 +48,45 @@ void sgpu_keccak_blocks_plain(uint64_t lanes[], const uint8_t *data, size_t bloc
 }
 
 #ifdef SGPU_KECCAK_X86
-/* Nanoseconds that 48 blocks take. */
-static uint64_t time_of(void (*blocks)(uint64_t lanes[], const uint8_t *data, size_t blocks))
+#define LANE_XOR3(a, b, c) _mm_ternarylogic_epi64(a, b, c, 0x96)
+#define LANE_CHI(a, b, c) _mm_ternarylogic_epi64(a, b, c, 0xd2)
+#define LANE_ROUND(i)                                                     \
+	SGPU_KECCAK_ROUND(__m128i, _mm_rol_epi64, LANE_XOR3, LANE_CHI, a, \
+			  _mm_loadu_si64(&constants[i]))
+
+__attribute__((target("avx512f,avx512vl"))) void sgpu_keccak_blocks_lanes(uint64_t lanes[],
+									  const uint8_t *data,
+									  size_t blocks)
 {
-	static const uint8_t data[48 * SGPU_TURBOSHAKE_RATE];
-	uint64_t lanes[SGPU_KECCAK_LANES] = { 0 }, begin = sgpu_now_ns();
+	__m128i a[SGPU_KECCAK_LANES];
+	unsigned i;
 
-	blocks(lanes, data, 48);
-	return sgpu_now_ns() - begin;
-}
-
-/* The faster of two that give the same bytes, found out when it first matters: some 30 us, once a
- * process. */
-static bool lanes_are_faster(void)
-{
-	static atomic_int known; /* 0: not yet, 1: lanes, 2: planes */
-	uint64_t lanes = UINT64_MAX, planes = UINT64_MAX, now;
-	int i, answer = atomic_load_explicit(&known, memory_order_relaxed);
-
-	if (answer == 0) {
-		for (i = 0; i < 3; i++) {
-			now = time_of(sgpu_keccak_blocks_lanes);
-			lanes = now < lanes ? now : lanes;
-			now = time_of(sgpu_keccak_blocks_planes);
-			planes = now < planes ? now : planes;
+	for (; blocks > 0; blocks--, data += SGPU_TURBOSHAKE_RATE) {
+		for (i = 0; i < SGPU_TURBOSHAKE_RATE / 8; i++) {
+			_mm_storeu_si64(lanes + i, _mm_xor_si128(_mm_loadu_si64(lanes + i),
+								 _mm_loadu_si64(data + 8 * i)));
 		}
-		answer = lanes < planes ? 1 : 2;
-		atomic_store_explicit(&known, answer, memory_order_relaxed);
+		for (i = 0; i < SGPU_KECCAK_LANES; i++) {
+			a[i] = _mm_loadu_si64(lanes + i);
+		}
+		/* Written out, since the compiler would move lanes between registers at the end of
+		 * a loop. */
+		LANE_ROUND(0);
+		LANE_ROUND(1);
+		LANE_ROUND(2);
+		LANE_ROUND(3);
+		LANE_ROUND(4);
+		LANE_ROUND(5);
+		LANE_ROUND(6);
+		LANE_ROUND(7);
+		LANE_ROUND(8);
+		LANE_ROUND(9);
+		LANE_ROUND(10);
+		LANE_ROUND(11);
+		for (i = 0; i < SGPU_KECCAK_LANES; i++) {
+			_mm_storeu_si64(lanes + i, a[i]);
+		}
 	}
-	return answer == 1;
 }
 #endif
 
@@ -87,11 +94,7 @@ void sgpu_keccak_blocks(uint64_t lanes[], const uint8_t *data, size_t blocks)
 {
 #ifdef SGPU_KECCAK_X86
 	if (SGPU_KECCAK_HAS_AVX512) {
-		if (blocks >= MANY_BLOCKS && lanes_are_faster()) {
-			sgpu_keccak_blocks_lanes(lanes, data, blocks);
-		} else {
-			sgpu_keccak_blocks_planes(lanes, data, blocks);
-		}
+		sgpu_keccak_blocks_lanes(lanes, data, blocks);
 		return;
 	}
 #endif

@@ -35,10 +35,9 @@ void sgpu_turboshake_squeeze(struct sgpu_turboshake *sponge, uint8_t *out, size_
 /* Absorbs whole blocks of a rate each; what the sponge holds of a block must have been completed.
  */
 void sgpu_keccak_blocks(uint64_t lanes[], const uint8_t *data, size_t blocks);
-/* The same in plain C, which every CPU can run, and where AVX-512 is, with a plane or with a lane
- * of the state in a register; which of these is faster depends on the CPU. */
+/* The same in plain C, which every CPU can run, and where AVX-512 is, with a plane of the state in
+ * a register. */
 void sgpu_keccak_blocks_plain(uint64_t lanes[], const uint8_t *data, size_t blocks);
-void sgpu_keccak_blocks_planes(uint64_t lanes[], const uint8_t *data, size_t blocks);
 void sgpu_keccak_blocks_lanes(uint64_t lanes[], const uint8_t *data, size_t blocks);
 
 /* ---- the tree ----
