@@ -55,16 +55,6 @@ SGPU_MUST_CHECK int sgpu_hex_decode(const char *text, void *data, size_t size,
  * length. */
 size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room, bool utf8);
 
-/* Shows at most 24 bytes of a value, escaped, and "..." for the rest; only "..." if a longer value
- * looks like a key. Returns `text`. */
-#define SGPU_EXCERPT_MAX (4 * 24 + 4)
-const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_MAX]);
-/* The same for a string, in memory of the enclosing block: for arguments that are no paths. */
-#define SGPU_EXCERPT(value) sgpu_excerpt((value), strlen(value), (char[SGPU_EXCERPT_MAX]){ 0 })
-
-/* Whether a text looks like a key, as JWK or PEM, or like part of a key. */
-bool sgpu_looks_secret(const char *text, size_t size);
-
 /* Writes base64url without padding (RFC 4648, section 5). `text` must hold SGPU_BASE64URL_MAX(size)
  * bytes. */
 #define SGPU_BASE64URL_MAX(size) (((size)*4 + 2) / 3 + 1)

@@ -103,6 +103,15 @@ void sgpu_message_format(char *text, size_t size, const char *format, va_list *a
 /* The bytes of the character of UTF-8 at the beginning of the text; 0 when there is none, or one
  * that a terminal obeys or does not show. size: not 0. */
 size_t sgpu_shown_length(const char *text, size_t size);
+/* Shows at most 24 bytes of a value, escaped, and "..." for the rest; only "..." if a longer value
+ * looks like a key. Returns `text`. */
+#define SGPU_EXCERPT_MAX (4 * 24 + 4)
+const char *sgpu_excerpt(const char *value, size_t size, char text[SGPU_EXCERPT_MAX]);
+/* The same for a string, in memory of the enclosing block: for arguments that are no paths. */
+#define SGPU_EXCERPT(value) sgpu_excerpt((value), strlen(value), (char[SGPU_EXCERPT_MAX]){ 0 })
+
+/* Whether a text looks like a key, as JWK or PEM, or like part of a key. */
+bool sgpu_looks_secret(const char *text, size_t size);
 /* Whether a value can be a name, which messages show in full. */
 bool sgpu_is_name(const char *value, size_t size);
 

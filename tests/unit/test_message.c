@@ -13,7 +13,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/json.h"
+#include "base/base.h"
 #include "unit.h"
 
 #define SECRET "sK2ubo6PDM-pmWAVS-WoSColLS3s8qKgZXQtfk42PCI"

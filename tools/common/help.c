@@ -9,6 +9,7 @@
 #include <sgpu/base.h>
 #include <sgpu/manifest.h>
 
+#include "base/base.h"
 #include "cli.h"
 #include "cli_private.h"
 

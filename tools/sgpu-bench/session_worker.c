@@ -49,7 +49,7 @@ int bench_serve(const char *selector, const char *what, struct sgpu_error *error
 
 	if (!is_ring && strcmp(what, "session") != 0) {
 		return sgpu_fail(error, SGPU_EUSAGE, "--serve '%s' is neither 'session' nor 'ring'",
-				 SGPU_EXCERPT(what));
+				 what);
 	}
 	rc = sgpu_device_open(selector, NULL, &device, error);
 	rc = rc ? rc : sgpu_secure_create(device, NULL, &context, error);
