@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Makes a region: an unnamed memory file on the largest available pages, filled through a mapping,
- * named at the end.
+ * Makes a region: an output on the largest available pages, filled through a mapping.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,37 +20,26 @@
 #include "base/io.h"
 #include "crypto/crypto.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 enum { PAGE = 4096, HUGE_PAGE = 2 << 20, STANDARD_LIFE = 3600 };
-
-/* A name for a file system that knows no unnamed files; sgpu_region_reap removes it when its maker
- * is gone. */
-static void temporary_name(const char *id, char name[SGPU_REGION_ID_TEXT + 5])
-{
-	snprintf(name, SGPU_REGION_ID_TEXT + 5, "new-%s", id);
-}
 
 static int open_unnamed(int directory, struct sgpu_region *region, struct sgpu_error *error)
 {
-	char name[SGPU_REGION_ID_TEXT + 5];
+	int code;
 
-	region->fd = openat(directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (region->fd < 0 &&
-	    (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT)) {
-		temporary_name(region->id, name);
-		region->fd = openat(directory, name,
-				    O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-		if (region->fd >= 0) {
-			(void)flock(region->fd, LOCK_SH | LOCK_NB);
-		}
+	region->output = malloc(sizeof(*region->output));
+	if (!region->output) {
+		return sgpu_fail_nomem(error);
 	}
-	if (region->fd < 0 || fchmod(region->fd, 0600) != 0) {
-		return sgpu_fail_errno(error, "cannot make a region in '%s'", region->path);
+	code = sgpu_output_open_beneath(region->output, directory, region->id, region->path, 0600,
+					true, error);
+	if (code < 0) {
+		return code;
 	}
-	return SGPU_OK;
+	region->output->unsynced = true;
+	region->fd = fcntl(region->output->fd, F_DUPFD_CLOEXEC, 0);
+	return region->fd >= 0 && fchmod(region->fd, 0600) == 0
+		       ? SGPU_OK
+		       : sgpu_fail_errno(error, "cannot make a region in '%s'", region->path);
 }
 
 /* Room on the file system and in the machine: later it would be a fault or a kill. */
@@ -124,23 +112,14 @@ static void unmap(struct sgpu_region *region)
 	}
 }
 
-/* Drops what one attempt at a place has made; `unnamed`: not published, so that a temporary name
- * goes too. */
-static void abandon(struct sgpu_region *region, bool unnamed)
+static void abandon(struct sgpu_region *region)
 {
-	struct stat status;
-	char name[SGPU_REGION_ID_TEXT + 5];
-	int directory;
-
-	if (unnamed && region->fd >= 0 && fstat(region->fd, &status) == 0 && status.st_nlink > 0) {
-		temporary_name(region->id, name);
-		directory = open(region->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (directory >= 0) {
-			(void)unlinkat(directory, name, 0);
-			close(directory);
-		}
-	}
 	unmap(region);
+	if (region->output) {
+		sgpu_output_close(region->output);
+		free(region->output);
+		region->output = NULL;
+	}
 	if (region->fd >= 0) {
 		close(region->fd);
 		region->fd = -1;
@@ -167,7 +146,7 @@ static int create_in(const char *path, uint64_t page_size, struct sgpu_region *r
 		code = map(region, page_size, error);
 	}
 	if (code < 0) {
-		abandon(region, true);
+		abandon(region);
 	}
 	return code;
 }
@@ -272,7 +251,7 @@ int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 		region->numa_node = options->numa_node;
 	}
 	if (code < 0) {
-		abandon(region, true);
+		abandon(region);
 		return code;
 	}
 	return SGPU_OK;
@@ -325,30 +304,6 @@ int sgpu_region_back(struct sgpu_region *region, uint64_t offset, uint64_t size,
 				SGPU_REGION_HEADER + offset + size, error);
 }
 
-static int give_name(struct sgpu_region *region, struct sgpu_error *error)
-{
-	char self[64], name[SGPU_REGION_ID_TEXT + 5];
-	struct stat status;
-	int directory, result,
-		code = sgpu_stage_open_directory(region->path, false, &directory, error);
-
-	if (code < 0) {
-		return code;
-	}
-	if (fstat(region->fd, &status) == 0 && status.st_nlink > 0) {
-		temporary_name(region->id, name);
-		result = renameat(directory, name, directory, region->id);
-	} else {
-		snprintf(self, sizeof(self), "/proc/self/fd/%d", region->fd);
-		result = linkat(AT_FDCWD, self, directory, region->id, AT_SYMLINK_FOLLOW);
-	}
-	if (result != 0) {
-		code = sgpu_fail_errno(error, "cannot name region '%s'", region->id);
-	}
-	close(directory);
-	return code;
-}
-
 int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error)
 {
 	char page[SGPU_REGION_HEADER];
@@ -367,8 +322,10 @@ int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error)
 		return code;
 	}
 	memcpy(map_base(region), page, sizeof(page));
-	code = give_name(region, error);
+	code = sgpu_output_commit(region->output, error);
 	if (code == SGPU_OK) {
+		free(region->output);
+		region->output = NULL;
 		unmap(region);
 		(void)flock(region->fd, LOCK_SH | LOCK_NB);
 	}
@@ -377,5 +334,5 @@ int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error)
 
 void sgpu_region_close(struct sgpu_region *region)
 {
-	abandon(region, region->data != NULL);
+	abandon(region);
 }

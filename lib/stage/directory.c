@@ -235,6 +235,23 @@ int sgpu_stage_directories(char ***directories, struct sgpu_error *error)
 	return code;
 }
 
+int sgpu_stage_each(int (*visit)(int directory, const char *path, void *argument,
+				 struct sgpu_error *error),
+		    void *argument, struct sgpu_error *error)
+{
+	char **directories = NULL;
+	int directory, code = sgpu_stage_directories(&directories, error);
+
+	for (int i = 0; code == SGPU_OK && directories[i]; i++) {
+		if (sgpu_stage_open_directory(directories[i], false, &directory, NULL) == SGPU_OK) {
+			code = visit(directory, directories[i], argument, error);
+			close(directory);
+		}
+	}
+	sgpu_stage_directories_free(&directories);
+	return code;
+}
+
 int sgpu_stage_file_system(const char *directory, const char **name, bool *in_memory,
 			   uint64_t *available, struct sgpu_error *error)
 {

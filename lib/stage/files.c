@@ -61,17 +61,6 @@ int sgpu_look_open(int look, int flags)
 	return open(name, flags | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-int sgpu_look_open_name(int directory, const char *name, int flags)
-{
-	int look = sgpu_look(directory, name, O_NOFOLLOW);
-	int fd = look < 0 ? -1 : sgpu_look_open(look, flags);
-
-	if (look >= 0) {
-		close(look);
-	}
-	return fd;
-}
-
 /* Beneath the directory, without links, '..' out of it, or another mount. */
 static int look_beneath(int directory, const char *path)
 {

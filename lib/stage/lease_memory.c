@@ -19,10 +19,6 @@
 #include "device/host.h"
 #include "stage/region.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 #define SLICE ((uint64_t)32 << 20)
 enum { SMALL_PAGE = 4096 };
 

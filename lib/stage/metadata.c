@@ -29,6 +29,16 @@ bool sgpu_region_id_valid(const char *id)
 	       strspn(id, "0123456789abcdef") == SGPU_REGION_ID_TEXT;
 }
 
+int sgpu_region_check_id(const char *id, struct sgpu_error *error)
+{
+	return sgpu_region_id_valid(id)
+		       ? SGPU_OK
+		       : sgpu_fail(
+				 error, SGPU_EINVALID,
+				 "'%.64s' is no region: an id is %d lower-case hexadecimal digits",
+				 id, SGPU_REGION_ID_TEXT);
+}
+
 bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_size)
 {
 	if (size > SGPU_JSON_INTEGER_MAX || page_size == 0 || page_size > SGPU_JSON_INTEGER_MAX) {

@@ -40,22 +40,15 @@ int sgpu_numa_nodes(struct sgpu_numa_node **nodes, int *count, struct sgpu_error
 
 static int check_node(int node, struct sgpu_error *error)
 {
-	struct sgpu_numa_node *nodes = NULL;
-	int count = 0, i, code = sgpu_numa_nodes(&nodes, &count, error);
+	long long left;
 
-	if (code < 0) {
-		return code;
+	if (numa_available() < 0) {
+		return sgpu_fail(error, SGPU_EUNAVAILABLE, "this kernel has no NUMA support");
 	}
-	code = count == 0 ? sgpu_fail(error, SGPU_EUNAVAILABLE, "this kernel has no NUMA support")
-			  : sgpu_fail(error, SGPU_EUSAGE,
-				      "NUMA node %d has no memory or is not there", node);
-	for (i = 0; i < count; i++) {
-		if (nodes[i].node == node) {
-			code = SGPU_OK;
-		}
-	}
-	free(nodes);
-	return code;
+	return node <= numa_max_node() && numa_node_size64(node, &left) > 0
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_EUSAGE, "NUMA node %d has no memory or is not there",
+				   node);
 }
 
 int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error)

@@ -125,9 +125,6 @@ static int open_looked_at(int directory, const char *id, bool writable, int *fd,
 		return sgpu_fail_errno(error, "cannot open region '%s'", id);
 	}
 	if (look < 0) {
-		sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
-		sgpu_hint(error, "it was taken by a runner, released, has expired, or belongs to "
-				 "another user");
 		return SGPU_ESYSTEM;
 	}
 	if (fstat(look, &status) != 0) {
@@ -167,53 +164,49 @@ int sgpu_region_open_in(int directory, const char *id, bool writable, bool expir
 	return SGPU_OK;
 }
 
-static int check_id(const char *id, struct sgpu_error *error)
+struct wanted {
+	const char *id;
+	bool writable, take, found;
+	struct sgpu_region *region;
+};
+
+static int open_wanted(int directory, const char *path, void *argument, struct sgpu_error *error)
 {
-	if (!sgpu_region_id_valid(id)) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "'%.64s' is no region: an id is %d lower-case hexadecimal digits",
-				 id, SGPU_REGION_ID_TEXT);
+	struct wanted *w = argument;
+	int code;
+
+	(void)path;
+	if (w->found) {
+		return SGPU_OK;
 	}
-	return SGPU_OK;
+	code = sgpu_region_open_in(directory, w->id, w->writable, false, w->region, &w->found,
+				   error);
+	if (!w->found) {
+		return SGPU_OK;
+	}
+	/* Of two that come at once, the one whose unlink succeeds has it. */
+	if (code == SGPU_OK && w->take && !w->region->keep && unlinkat(directory, w->id, 0) != 0) {
+		code = errno == ENOENT ? sgpu_fail(error, SGPU_ESYSTEM,
+						   "region '%s' was taken by another runner", w->id)
+				       : sgpu_fail_errno(error, "cannot take region '%s'", w->id);
+		sgpu_region_close(w->region);
+	}
+	return code;
 }
 
-/* Opens in whichever directory has it; *directory is open on success. */
-static int find(const char *id, bool writable, struct sgpu_region *region, int *directory,
-		struct sgpu_error *error)
+static int open_region(const char *id, bool writable, bool take, struct sgpu_region *region,
+		       struct sgpu_error *error)
 {
-	char **directories = NULL;
-	bool found = false;
-	int code, opened, i;
+	struct wanted wanted = { .id = id, .writable = writable, .take = take, .region = region };
+	int code = sgpu_region_check_id(id, error);
 
-	*directory = -1;
 	memset(region, 0, sizeof(*region));
 	region->fd = -1;
-	code = check_id(id, error);
-	if (code == SGPU_OK) {
-		code = sgpu_stage_directories(&directories, error);
-	}
-	if (code < 0) {
-		return code;
-	}
-	for (i = 0; directories[i] && !found; i++) {
-		if (*directory >= 0) {
-			close(*directory);
-			*directory = -1;
-		}
-		/* A huge-page directory that is not there or not ours has none of our regions. */
-		opened = sgpu_stage_open_directory(directories[i], false, directory,
-						   i == 0 ? error : NULL);
-		if (opened == SGPU_OK) {
-			code = sgpu_region_open_in(*directory, id, writable, false, region, &found,
-						   error);
-		} else if (i == 0) {
-			code = opened;
-		}
-	}
-	sgpu_stage_directories_free(&directories);
-	if (code < 0 && *directory >= 0) {
-		close(*directory);
-		*directory = -1;
+	code = code < 0 ? code : sgpu_stage_each(open_wanted, &wanted, error);
+	if (code == SGPU_OK && !wanted.found) {
+		code = sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
+		sgpu_hint(error, "it was taken by a runner, released, has expired, or belongs to "
+				 "another user");
 	}
 	return code;
 }
@@ -221,28 +214,11 @@ static int find(const char *id, bool writable, struct sgpu_region *region, int *
 int sgpu_region_open(const char *id, bool writable, struct sgpu_region *region,
 		     struct sgpu_error *error)
 {
-	int directory, code = find(id, writable, region, &directory, error);
-
-	if (directory >= 0) {
-		close(directory);
-	}
-	return code;
+	return open_region(id, writable, false, region, error);
 }
 
 int sgpu_region_take(const char *id, bool writable, struct sgpu_region *region,
 		     struct sgpu_error *error)
 {
-	int directory, code = find(id, writable, region, &directory, error);
-
-	/* Of two that come at once, the one whose unlink succeeds has it. */
-	if (code == SGPU_OK && !region->keep && unlinkat(directory, id, 0) != 0) {
-		code = errno == ENOENT ? sgpu_fail(error, SGPU_ESYSTEM,
-						   "region '%s' was taken by another runner", id)
-				       : sgpu_fail_errno(error, "cannot take region '%s'", id);
-		sgpu_region_close(region);
-	}
-	if (directory >= 0) {
-		close(directory);
-	}
-	return code;
+	return open_region(id, writable, true, region, error);
 }

@@ -14,6 +14,8 @@
 
 #include <stage/region.h>
 
+#include "base/base.h"
+
 char *sgpu_stage_huge_directory(const char *mount)
 {
 	char *path = NULL;
@@ -34,20 +36,12 @@ static bool can_write(const char *mount)
 
 static uint64_t pool_number(uint64_t page_size, const char *file)
 {
-	char path[128];
-	uint64_t value = 0;
-	FILE *stream;
+	char path[128], text[32];
 
 	snprintf(path, sizeof(path), "/sys/kernel/mm/hugepages/hugepages-%" PRIu64 "kB/%s",
 		 page_size / 1024, file);
-	stream = fopen(path, "re");
-	if (stream) {
-		if (fscanf(stream, "%" SCNu64, &value) != 1) {
-			value = 0;
-		}
-		fclose(stream);
-	}
-	return value;
+	(void)sgpu_peek(path, text, sizeof(text));
+	return strtoull(text, NULL, 10);
 }
 
 static int describe(const char *path, struct sgpu_huge_mount *mount, struct sgpu_error *error)
@@ -126,23 +120,11 @@ void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count)
  * mount. */
 static bool kernel_overrules(char setting[32])
 {
-	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
-	char line[128] = "", *begin, *end;
+	char line[128];
 
-	setting[0] = '\0';
-	if (file) {
-		if (!fgets(line, sizeof(line), file)) {
-			line[0] = '\0';
-		}
-		fclose(file);
-	}
-	begin = strchr(line, '[');
-	end = begin ? strchr(begin, ']') : NULL;
-	if (!end) {
-		return false;
-	}
-	*end = '\0';
-	snprintf(setting, 32, "%.31s", begin + 1);
+	(void)sgpu_peek_line("/sys/kernel/mm/transparent_hugepage/shmem_enabled", line,
+			     sizeof(line));
+	snprintf(setting, 32, "%.31s", line);
 	return strcmp(setting, "deny") == 0 || strcmp(setting, "force") == 0;
 }
 

@@ -21,8 +21,9 @@ SGPU_MUST_CHECK int sgpu_region_encode(const struct sgpu_region *region,
  * SGPU_EPOLICY. */
 SGPU_MUST_CHECK int sgpu_region_decode(const char page[SGPU_REGION_HEADER],
 				       struct sgpu_region *region, struct sgpu_error *error);
-/* 32 lower-case hexadecimal digits. */
+/* 32 lower-case hexadecimal digits. Errors: SGPU_EINVALID. */
 bool sgpu_region_id_valid(const char *id);
+SGPU_MUST_CHECK int sgpu_region_check_id(const char *id, struct sgpu_error *error);
 /* Bytes of the file of a region: header and payload in whole pages. False when that is out of
  * range. */
 bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_size);
@@ -32,6 +33,11 @@ bool sgpu_region_file_size(uint64_t size, uint64_t page_size, uint64_t *file_siz
  * if missing. */
 SGPU_MUST_CHECK int sgpu_stage_open_directory(const char *path, bool make, int *directory,
 					      struct sgpu_error *error);
+
+/* Calls visit for each directory of regions that is there and this user's, until it fails. */
+SGPU_MUST_CHECK int sgpu_stage_each(int (*visit)(int directory, const char *path, void *argument,
+						 struct sgpu_error *error),
+				    void *argument, struct sgpu_error *error);
 
 /* ---- pages.c ---- */
 /* "MOUNT/sgpu-UID", from malloc, or NULL. */
@@ -50,9 +56,6 @@ SGPU_MUST_CHECK int sgpu_region_open_in(int directory, const char *id, bool writ
 int sgpu_look(int directory, const char *path, int flags);
 /* Opens the regular file that was looked at; this takes /proc. */
 int sgpu_look_open(int look, int flags);
-/* Both in turn, for a name in a directory that may be anything. */
-int sgpu_look_open_name(int directory, const char *name, int flags);
-
 /* Opens a regular file by a location's path. `files` may be NULL: then nothing is. */
 SGPU_MUST_CHECK int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd,
 				    struct sgpu_error *error);

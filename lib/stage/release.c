@@ -18,10 +18,6 @@
 
 #include "base/io.h"
 
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
-
 enum { PIECE = 1 << 20 };
 
 /* Zeros over what a file holds; its holes stay holes. */
@@ -83,21 +79,33 @@ static void wipe(int fd)
 	}
 }
 
+struct release {
+	const char *id;
+	bool found;
+};
+
 /* Anything with this name is removed, including damaged regions and links: only this user can write
  * to the directory. */
-static int release_in(int directory, const char *name, bool *found, struct sgpu_error *error)
+static int release_in(int directory, const char *path, void *argument, struct sgpu_error *error)
 {
-	int fd = sgpu_look_open_name(directory, name, O_RDWR), code = SGPU_OK;
+	struct release *release = argument;
+	const int look = sgpu_look(directory, release->id, O_NOFOLLOW);
+	const int fd = look < 0 ? -1 : sgpu_look_open(look, O_RDWR);
+	int code = SGPU_OK;
 
-	*found = true;
-	if (unlinkat(directory, name, 0) != 0) {
-		*found = errno != ENOENT;
-		code = sgpu_fail_errno(error, "cannot release region '%s'", name);
-	}
-	if (fd >= 0) {
-		if (code == SGPU_OK) {
+	(void)path;
+	if (unlinkat(directory, release->id, 0) == 0) {
+		release->found = true;
+		if (fd >= 0) {
 			wipe(fd);
 		}
+	} else if (errno != ENOENT) {
+		code = sgpu_fail_errno(error, "cannot release region '%s'", release->id);
+	}
+	if (look >= 0) {
+		close(look);
+	}
+	if (fd >= 0) {
 		close(fd);
 	}
 	return code;
@@ -105,103 +113,13 @@ static int release_in(int directory, const char *name, bool *found, struct sgpu_
 
 int sgpu_region_release(const char *id, struct sgpu_error *error)
 {
-	char **directories = NULL;
-	bool found = false;
-	int directory, code, i;
+	struct release release = { .id = id };
+	int code = sgpu_region_check_id(id, error);
 
-	if (!sgpu_region_id_valid(id)) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "'%.64s' is no region: an id is %d lower-case hexadecimal digits",
-				 id, SGPU_REGION_ID_TEXT);
-	}
-	code = sgpu_stage_directories(&directories, error);
-	for (i = 0; code == SGPU_OK && directories[i] && !found; i++) {
-		if (sgpu_stage_open_directory(directories[i], false, &directory, NULL) == SGPU_OK) {
-			code = release_in(directory, id, &found, error);
-			code = found ? code : SGPU_OK;
-			close(directory);
-		}
-	}
-	sgpu_stage_directories_free(&directories);
-	if (code == SGPU_OK && !found) {
-		code = sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
-	}
-	return code;
-}
-
-/* Calls visit for every name in a directory that regions use; it is no fault when there is no such
- * directory. */
-static int each_name(const char *path,
-		     int (*visit)(int directory, const char *path, const char *name,
-				  void *argument),
-		     void *argument, struct sgpu_error *error)
-{
-	struct dirent *entry;
-	int directory, code = SGPU_OK;
-	DIR *stream;
-
-	if (sgpu_stage_open_directory(path, false, &directory, NULL) < 0) {
-		return SGPU_OK;
-	}
-	stream = fdopendir(directory);
-	if (!stream) {
-		close(directory);
-		return sgpu_fail_nomem(error);
-	}
-	while (code == SGPU_OK && (entry = readdir(stream))) {
-		code = visit(directory, path, entry->d_name, argument);
-	}
-	closedir(stream);
-	return code < 0 ? sgpu_fail_nomem(error) : SGPU_OK;
-}
-
-static int each(int (*visit)(int directory, const char *path, const char *name, void *argument),
-		void *argument, struct sgpu_error *error)
-{
-	char **directories = NULL;
-	int i, code = sgpu_stage_directories(&directories, error);
-
-	for (i = 0; code == SGPU_OK && directories[i]; i++) {
-		code = each_name(directories[i], visit, argument, error);
-	}
-	sgpu_stage_directories_free(&directories);
-	return code;
-}
-
-static int reap_one(int directory, const char *path, const char *name, void *argument)
-{
-	struct sgpu_region region;
-	bool found, dead = false;
-	int fd;
-
-	(void)path;
-	if (sgpu_region_id_valid(name)) {
-		if (sgpu_region_open_in(directory, name, false, true, &region, &found, NULL) ==
-		    SGPU_OK) {
-			dead = region.expired;
-			sgpu_region_close(&region);
-		}
-	} else if (strncmp(name, "new-", 4) == 0 && sgpu_region_id_valid(name + 4)) {
-		/* Its maker holds a lock as long as it lives. */
-		fd = sgpu_look_open_name(directory, name, O_RDONLY);
-		dead = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0;
-		if (fd >= 0) {
-			close(fd);
-		}
-	}
-	if (dead && release_in(directory, name, &found, NULL) == SGPU_OK) {
-		++*(int *)argument;
-	}
-	return SGPU_OK;
-}
-
-int sgpu_region_reap(int *count, struct sgpu_error *error)
-{
-	int ignored;
-
-	count = count ? count : &ignored;
-	*count = 0;
-	return each(reap_one, count, error);
+	code = code < 0 ? code : sgpu_stage_each(release_in, &release, error);
+	return code < 0 || release.found
+		       ? code
+		       : sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
 }
 
 struct listing {
@@ -209,9 +127,8 @@ struct listing {
 	int count;
 };
 
-static int list_one(int directory, const char *path, const char *name, void *argument)
+static int list_one(int directory, const char *path, const char *name, struct listing *listing)
 {
-	struct listing *listing = argument;
 	struct sgpu_region *larger, *region;
 	struct sgpu_error reason = { 0 };
 	struct stat status;
@@ -255,6 +172,27 @@ static int list_one(int directory, const char *path, const char *name, void *arg
 	return SGPU_OK;
 }
 
+static int list_directory(int directory, const char *path, void *argument, struct sgpu_error *error)
+{
+	const int own = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *stream = own < 0 ? NULL : fdopendir(own);
+	struct dirent *entry;
+	int code = SGPU_OK;
+
+	if (!stream) {
+		code = sgpu_fail_errno(error, "cannot read directory '%s'", path);
+		if (own >= 0) {
+			close(own);
+		}
+		return code;
+	}
+	while (code == SGPU_OK && (entry = readdir(stream))) {
+		code = list_one(directory, path, entry->d_name, argument);
+	}
+	closedir(stream);
+	return code < 0 ? sgpu_fail_nomem(error) : SGPU_OK;
+}
+
 static int by_creation(const void *a, const void *b)
 {
 	const struct sgpu_region *left = a, *right = b;
@@ -268,7 +206,7 @@ static int by_creation(const void *a, const void *b)
 int sgpu_region_list(struct sgpu_region **regions, int *count, struct sgpu_error *error)
 {
 	struct listing listing = { NULL, 0 };
-	int code = each(list_one, &listing, error);
+	int code = sgpu_stage_each(list_directory, &listing, error);
 
 	if (code < 0) {
 		sgpu_region_list_free(&listing.list, listing.count);
@@ -290,4 +228,19 @@ void sgpu_region_list_free(struct sgpu_region **regions, int count)
 	}
 	free(*regions);
 	*regions = NULL;
+}
+
+int sgpu_region_reap(int *count, struct sgpu_error *error)
+{
+	struct sgpu_region *list = NULL;
+	int listed = 0, reaped = 0, code = sgpu_region_list(&list, &listed, error);
+
+	for (int i = 0; i < listed; i++) {
+		reaped += list[i].expired && sgpu_region_release(list[i].id, NULL) == SGPU_OK;
+	}
+	sgpu_region_list_free(&list, listed);
+	if (count) {
+		*count = reaped;
+	}
+	return code;
 }
