@@ -327,21 +327,6 @@ fail:
 	return code;
 }
 
-int sgpu_read_file(const char *path, size_t limit, char **data, size_t *size,
-		   struct sgpu_error *error)
-{
-	if (!strcmp(path, "-")) {
-		return sgpu_read_fd(STDIN_FILENO, "standard input", limit, data, size, error);
-	}
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0) {
-		return sgpu_fail_errno(error, "cannot open '%s'", path);
-	}
-	int code = sgpu_read_fd(fd, path, limit, data, size, error);
-	close(fd);
-	return code;
-}
-
 int sgpu_check_trusted(int fd, const char *name, const char *what, struct sgpu_error *error)
 {
 	struct stat status;
@@ -370,7 +355,7 @@ int sgpu_read_trusted_file(const char *path, const char *what, size_t limit, cha
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
-	int code = sgpu_check_trusted(fd, path, what, error);
+	int code = what ? sgpu_check_trusted(fd, path, what, error) : 0;
 	if (!code) {
 		code = sgpu_read_fd(fd, standard ? "standard input" : path, limit, data, size,
 				    error);
@@ -379,4 +364,10 @@ int sgpu_read_trusted_file(const char *path, const char *what, size_t limit, cha
 		close(fd);
 	}
 	return code;
+}
+
+int sgpu_read_file(const char *path, size_t limit, char **data, size_t *size,
+		   struct sgpu_error *error)
+{
+	return sgpu_read_trusted_file(path, NULL, limit, data, size, error);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * HMAC with SHA-256 (RFC 2104).
+ * HMAC with SHA-256 or SHA-512 (RFC 2104).
  */
 #include <pthread.h>
 
@@ -10,55 +10,56 @@
 
 #include "crypto/internal.h"
 
-/* A context without a key. To look up algorithms by their names takes libcrypto as long as a short
+/* Contexts without a key. To look up algorithms by their names takes libcrypto as long as a short
  * MAC. */
-static EVP_MAC_CTX *keyless;
+static EVP_MAC_CTX *keyless[2];
 
-static void make_keyless(void)
+static EVP_MAC_CTX *make_keyless(EVP_MAC *algorithm, char *digest)
 {
-	char digest[] = "SHA256";
 	const OSSL_PARAM params[] = {
 		OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
 		OSSL_PARAM_construct_end(),
 	};
-	EVP_MAC *algorithm = EVP_MAC_fetch(NULL, "HMAC", NULL);
 	EVP_MAC_CTX *context = algorithm ? EVP_MAC_CTX_new(algorithm) : NULL;
 
-	if (context && EVP_MAC_CTX_set_params(context, params) == 1) {
-		keyless = context;
-	} else {
+	if (!context || EVP_MAC_CTX_set_params(context, params) != 1) {
 		EVP_MAC_CTX_free(context);
+		return NULL;
 	}
+	return context;
+}
+
+static void make_both(void)
+{
+	char sha256[] = "SHA256", sha512[] = "SHA512";
+	EVP_MAC *algorithm = EVP_MAC_fetch(NULL, "HMAC", NULL);
+
+	keyless[0] = make_keyless(algorithm, sha256);
+	keyless[1] = make_keyless(algorithm, sha512);
 	EVP_MAC_free(algorithm);
 }
 
-int sgpu_hmac_sha256_pieces(const uint8_t *key, size_t key_size, const struct sgpu_piece *pieces,
-			    size_t count, uint8_t mac[SGPU_SHA256_SIZE], struct sgpu_error *error)
+int sgpu_hmac_pieces(size_t mac_size, const uint8_t *key, size_t key_size,
+		     const struct sgpu_piece *pieces, size_t count, uint8_t *mac,
+		     struct sgpu_error *error)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
-	EVP_MAC_CTX *context;
+	EVP_MAC_CTX *from, *context;
 	size_t size = 0;
-	int code = SGPU_ESYSTEM;
+	bool done;
 
-	pthread_once(&once, make_keyless);
-	context = keyless ? EVP_MAC_CTX_dup(keyless) : NULL;
-	if (!context ||
-	    EVP_MAC_init(context, key_size ? key : (const uint8_t *)"", key_size, NULL) != 1) {
-		goto out;
-	}
+	pthread_once(&once, make_both);
+	from = keyless[mac_size != SGPU_SHA256_SIZE];
+	context = from ? EVP_MAC_CTX_dup(from) : NULL;
+	done = context &&
+	       EVP_MAC_init(context, key_size ? key : (const uint8_t *)"", key_size, NULL) == 1;
 	for (size_t i = 0; i < count; i++) {
-		if (pieces[i].size &&
-		    EVP_MAC_update(context, pieces[i].data, pieces[i].size) != 1) {
-			goto out;
-		}
+		done = done && (!pieces[i].size ||
+				EVP_MAC_update(context, pieces[i].data, pieces[i].size) == 1);
 	}
-	if (EVP_MAC_final(context, mac, &size, SGPU_SHA256_SIZE) != 1 || size != SGPU_SHA256_SIZE) {
-		goto out;
-	}
-	code = 0;
-out:
+	done = done && EVP_MAC_final(context, mac, &size, mac_size) == 1 && size == mac_size;
 	EVP_MAC_CTX_free(context);
-	return code ? sgpu_crypto_fail(error, "HMAC") : 0;
+	return done ? 0 : sgpu_crypto_fail(error, "HMAC");
 }
 
 int sgpu_hmac_sha256(const uint8_t *key, size_t key_size, const void *data, size_t size,
@@ -66,5 +67,5 @@ int sgpu_hmac_sha256(const uint8_t *key, size_t key_size, const void *data, size
 {
 	struct sgpu_piece piece = { .data = data, .size = size };
 
-	return sgpu_hmac_sha256_pieces(key, key_size, &piece, 1, mac, error);
+	return sgpu_hmac_pieces(SGPU_SHA256_SIZE, key, key_size, &piece, 1, mac, error);
 }

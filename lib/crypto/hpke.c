@@ -38,8 +38,8 @@ static int labeled_extract(const uint8_t *id, size_t id_size, const uint8_t salt
 		{ ikm, ikm_size },
 	};
 
-	return sgpu_hmac_sha256_pieces(salt, salt ? 32 : 0, pieces, SGPU_ARRAY_LENGTH(pieces), prk,
-				       error);
+	return sgpu_hmac_pieces(SGPU_SHA256_SIZE, salt, salt ? 32 : 0, pieces,
+				SGPU_ARRAY_LENGTH(pieces), prk, error);
 }
 
 /* LabeledExpand; info is one of the short fixed structures of this file. */

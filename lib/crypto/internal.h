@@ -19,15 +19,14 @@
  * SGPU_ESYSTEM. */
 int sgpu_crypto_fail(struct sgpu_error *error, const char *what);
 
-/* HMAC-SHA256 over several pieces, without joining them. */
+/* HMAC with SHA-256 or SHA-512, by the size of the MAC, over several pieces. */
 struct sgpu_piece {
 	const void *data;
 	size_t size;
 };
-SGPU_MUST_CHECK int sgpu_hmac_sha256_pieces(const uint8_t *key, size_t key_size,
-					    const struct sgpu_piece *pieces, size_t count,
-					    uint8_t mac[SGPU_SHA256_SIZE],
-					    struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_hmac_pieces(size_t mac_size, const uint8_t *key, size_t key_size,
+				     const struct sgpu_piece *pieces, size_t count, uint8_t *mac,
+				     struct sgpu_error *error);
 
 /* The expand step of RFC 5869 alone, with SHA-256. */
 SGPU_MUST_CHECK int sgpu_hkdf_expand_sha256(const uint8_t *prk, size_t prk_size, const void *info,

@@ -10,35 +10,20 @@
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
-enum { DIGITS = SGPU_BASE64URL_MAX(32) };
-
-/* The members of the public half as text, sorted: this is also the input of the thumbprint. */
-static int public_members(const struct sgpu_signing_key *key, char *text, size_t size)
+static void public_members(const struct sgpu_signing_key *key, char text[SGPU_KEY_LINE_MAX / 2])
 {
-	char x[DIGITS], y[DIGITS];
+	const bool ec = key->kind == SGPU_SIGNING_P256;
 
-	sgpu_base64url_encode(key->public_half, 32, x);
-	sgpu_base64url_encode(key->public_half + 32, 32, y);
-	return key->kind == SGPU_SIGNING_P256
-		       ? snprintf(text, size,
-				  "\"crv\":\"P-256\",\"kty\":\"EC\",\"x\":\"%s\",\"y\":\"%s\"", x,
-				  y)
-		       : snprintf(text, size, "\"crv\":\"Ed25519\",\"kty\":\"OKP\",\"x\":\"%s\"",
-				  x);
+	sgpu_key_public_text(sgpu_signing_name(key->kind), key->public_half,
+			     ec ? key->public_half + 32 : NULL, text);
 }
 
 int sgpu_signing_thumbprint(struct sgpu_signing_key *key, struct sgpu_error *error)
 {
-	char text[SGPU_KEY_LINE_MAX] = "{";
-	uint8_t digest[SGPU_SHA256_SIZE];
-	int length = 1 + public_members(key, text + 1, sizeof(text) - 2);
+	char members[SGPU_KEY_LINE_MAX / 2];
 
-	text[length++] = '}';
-	int code = sgpu_sha256(text, (size_t)length, digest, error);
-	if (!code) {
-		sgpu_base64url_encode(digest, sizeof(digest), key->kid);
-	}
-	return code;
+	public_members(key, members);
+	return sgpu_key_thumbprint_of(members, key->kid, error);
 }
 
 int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error)
@@ -63,9 +48,9 @@ int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error
 
 size_t sgpu_signing_line(const struct sgpu_signing_key *key, char line[SGPU_KEY_LINE_MAX])
 {
-	char members[SGPU_KEY_LINE_MAX / 2], secret[DIGITS] = "";
+	char members[SGPU_KEY_LINE_MAX / 2], secret[SGPU_KEY_DIGITS] = "";
 
-	public_members(key, members, sizeof(members));
+	public_members(key, members);
 	if (key->secret_known) {
 		sgpu_base64url_encode(key->secret, sizeof(key->secret), secret);
 	}

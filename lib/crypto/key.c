@@ -10,29 +10,47 @@
 #include "crypto/internal.h"
 #include "crypto/key.h"
 
-enum { TEXT_SIZE = 256, DIGITS = SGPU_BASE64URL_MAX(32) };
+void sgpu_key_public_text(const char *crv, const uint8_t *x, const uint8_t *y,
+			  char text[SGPU_KEY_LINE_MAX / 2])
+{
+	char x_text[SGPU_KEY_DIGITS], y_text[SGPU_KEY_DIGITS] = "";
+
+	sgpu_base64url_encode(x, 32, x_text);
+	if (y) {
+		sgpu_base64url_encode(y, 32, y_text);
+	}
+	snprintf(text, SGPU_KEY_LINE_MAX / 2, "\"crv\":\"%s\",\"kty\":\"%s\",\"x\":\"%s\"%s%s%s",
+		 crv, y ? "EC" : "OKP", x_text, y ? ",\"y\":\"" : "", y_text, y ? "\"" : "");
+}
+
+int sgpu_key_thumbprint_of(const char *members, char kid[SGPU_KID_SIZE + 1],
+			   struct sgpu_error *error)
+{
+	char text[SGPU_KEY_LINE_MAX];
+	uint8_t digest[SGPU_SHA256_SIZE];
+	const int length = snprintf(text, sizeof(text), "{%s}", members);
+	int code = sgpu_sha256(text, (size_t)length, digest, error);
+
+	if (!code) {
+		sgpu_base64url_encode(digest, sizeof(digest), kid);
+	}
+	sgpu_wipe(text, sizeof(text));
+	return code;
+}
 
 int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error *error)
 {
-	char text[TEXT_SIZE] = "", value[DIGITS] = "";
-	uint8_t digest[SGPU_SHA256_SIZE] = { 0 };
-	int length;
+	char members[SGPU_KEY_LINE_MAX / 2], secret[SGPU_KEY_DIGITS] = "";
 
-	/* The required members only, sorted, without blanks. */
 	if (key->kind == SGPU_KEY_OCT) {
-		sgpu_base64url_encode(key->secret, sizeof(key->secret), value);
-		length = snprintf(text, sizeof(text), "{\"k\":\"%s\",\"kty\":\"oct\"}", value);
+		sgpu_base64url_encode(key->secret, sizeof(key->secret), secret);
+		snprintf(members, sizeof(members), "\"k\":\"%s\",\"kty\":\"oct\"", secret);
 	} else {
-		sgpu_base64url_encode(key->public_half, sizeof(key->public_half), value);
-		length = snprintf(text, sizeof(text),
-				  "{\"crv\":\"X25519\",\"kty\":\"OKP\",\"x\":\"%s\"}", value);
+		sgpu_key_public_text("X25519", key->public_half, NULL, members);
 	}
-	int code = sgpu_sha256(text, (size_t)length, digest, error);
-	if (!code) {
-		sgpu_base64url_encode(digest, sizeof(digest), key->kid);
-	}
-	sgpu_wipe(text, sizeof(text));
-	sgpu_wipe(value, sizeof(value));
+	int code = sgpu_key_thumbprint_of(members, key->kid, error);
+	sgpu_wipe(members, sizeof(members));
+	sgpu_wipe(secret, sizeof(secret));
 	return code;
 }
 
@@ -73,31 +91,16 @@ int sgpu_key_public(const struct sgpu_key *key, struct sgpu_key *public_key,
 
 size_t sgpu_key_line(const struct sgpu_key *key, char line[SGPU_KEY_LINE_MAX])
 {
-	char secret[DIGITS] = "", public_half[DIGITS] = "";
-	int length;
+	const bool oct = key->kind == SGPU_KEY_OCT, is_secret = key->kind != SGPU_KEY_X25519_PUBLIC;
+	char secret[SGPU_KEY_DIGITS] = "", public_half[SGPU_KEY_DIGITS] = "";
 
 	sgpu_base64url_encode(key->secret, sizeof(key->secret), secret);
 	sgpu_base64url_encode(key->public_half, sizeof(key->public_half), public_half);
-	switch (key->kind) {
-	case SGPU_KEY_OCT:
-		length =
-			snprintf(line, SGPU_KEY_LINE_MAX,
-				 "{\"kty\":\"oct\",\"k\":\"%s\",\"kid\":\"%s\"}", secret, key->kid);
-		break;
-	case SGPU_KEY_X25519:
-		length = snprintf(line, SGPU_KEY_LINE_MAX,
-				  "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\",\"d\":\"%s\","
-				  "\"kid\":\"%s\"}",
-				  public_half, secret, key->kid);
-		break;
-	case SGPU_KEY_X25519_PUBLIC:
-	default:
-		length =
-			snprintf(line, SGPU_KEY_LINE_MAX,
-				 "{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"%s\",\"kid\":\"%s\"}",
-				 public_half, key->kid);
-		break;
-	}
+	int length = snprintf(
+		line, SGPU_KEY_LINE_MAX, "{%s%s%s%s%s%s,\"kid\":\"%s\"}",
+		oct ? "\"kty\":\"oct\",\"k\":\"" : "\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"",
+		oct ? "" : public_half, oct ? "" : "\"", is_secret && !oct ? ",\"d\":\"" : "",
+		is_secret ? secret : "", is_secret ? "\"" : "", key->kid);
 	sgpu_wipe(secret, sizeof(secret));
 	return (size_t)length;
 }

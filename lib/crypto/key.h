@@ -7,6 +7,7 @@
 
 #include <sys/stat.h>
 
+#include <sgpu/base.h>
 #include <sgpu/keys.h>
 
 #include "base/json.h"
@@ -30,6 +31,14 @@ SGPU_MUST_CHECK int sgpu_key_from_object(const char *name, const json_t *object,
 					 struct sgpu_key *key, struct sgpu_error *error);
 
 /* ---- key.c ---- */
+enum { SGPU_KEY_DIGITS = SGPU_BASE64URL_MAX(32) };
+/* The members of the public half as text, sorted, which is also what the thumbprint (RFC 7638) is
+ * of. y: NULL but for a key of type EC. */
+void sgpu_key_public_text(const char *crv, const uint8_t *x, const uint8_t *y,
+			  char text[SGPU_KEY_LINE_MAX / 2]);
+/* The thumbprint of a key with these members. */
+SGPU_MUST_CHECK int sgpu_key_thumbprint_of(const char *members, char kid[SGPU_KID_SIZE + 1],
+					   struct sgpu_error *error);
 /* Fills key->kid with the thumbprint (RFC 7638) of what else is in *key. */
 SGPU_MUST_CHECK int sgpu_key_thumbprint(struct sgpu_key *key, struct sgpu_error *error);
 /* The key's JWK without a newline; returns its length. */

@@ -3,9 +3,9 @@
  * The directories of the regions. Only this user may have rights on them: another user could put a
  * region under a name that a runner trusts.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -30,62 +30,35 @@ static bool is_own_directory(const char *path)
 	return stat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
 }
 
-/* As stat, but of a link itself: a user who can plant a directory can also plant a link. */
-static bool is_there(const char *path, struct stat *status)
-{
-	return lstat(path, status) == 0;
-}
-
-/* "sgpu-UID-XXXXXX" of ours, so that all calls find the same one; an absent one is "". */
-static void find_fallback(const char *prefix, char found[NAME_MAX + 1])
-{
-	DIR *directory = opendir(SHARED_MEMORY);
-	struct dirent *entry;
-	struct stat status;
-
-	found[0] = '\0';
-	while (directory && (entry = readdir(directory))) {
-		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 &&
-		    (!found[0] || strcmp(entry->d_name, found) < 0) &&
-		    fstatat(dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-		    S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
-		    (status.st_mode & 0077) == 0) {
-			strcpy(found, entry->d_name);
-		}
-	}
-	if (directory) {
-		closedir(directory);
-	}
-}
-
+/* "sgpu-UID", or the first "sgpu-UID-XXXXXX" of ours, so that all calls find the same one. Links
+ * are not followed: a user who can plant a directory can also plant a link. */
 static char *look_in_memory(void)
 {
-	char prefix[64], found[NAME_MAX + 1], *path = NULL;
+	char usual[64], pattern[80], *path = NULL;
 	struct stat status;
-	bool taken;
+	glob_t found = { 0 };
+	bool there, taken;
 
-	snprintf(prefix, sizeof(prefix), "sgpu-%lu-", (unsigned long)geteuid());
-	if (asprintf(&path, SHARED_MEMORY "/%.*s", (int)strlen(prefix) - 1, prefix) < 0) {
-		return NULL;
+	snprintf(usual, sizeof(usual), SHARED_MEMORY "/sgpu-%lu", (unsigned long)geteuid());
+	there = lstat(usual, &status) == 0;
+	taken = there && status.st_uid != geteuid();
+	if (there && !taken) {
+		return strdup(usual);
 	}
-	taken = is_there(path, &status) && status.st_uid != geteuid();
-	if (is_there(path, &status) && !taken) {
-		return path;
+	snprintf(pattern, sizeof(pattern), "%s-*", usual);
+	(void)glob(pattern, 0, NULL, &found);
+	for (size_t i = 0; i < found.gl_pathc && !path; i++) {
+		if (lstat(found.gl_pathv[i], &status) == 0 && S_ISDIR(status.st_mode) &&
+		    status.st_uid == geteuid() && (status.st_mode & 0077) == 0) {
+			path = strdup(found.gl_pathv[i]);
+		}
 	}
-	find_fallback(prefix, found);
-	if (!taken && !found[0]) {
-		return path;
+	globfree(&found);
+	if (path || !taken) {
+		return path ? path : strdup(usual);
 	}
-	free(path);
-	if (asprintf(&path, SHARED_MEMORY "/%s%s", found[0] ? found : prefix,
-		     found[0] ? "" : "XXXXXX") < 0) {
-		return NULL;
-	}
-	if (!found[0] && !mkdtemp(path)) {
-		free(path);
-		return NULL;
-	}
-	return path;
+	snprintf(pattern, sizeof(pattern), "%s-XXXXXX", usual);
+	return mkdtemp(pattern) ? strdup(pattern) : NULL;
 }
 
 bool sgpu_stage_directory_is_fallback(const char *path)
