@@ -16,7 +16,6 @@
 #include <sgpu/base.h>
 
 #include "cli.h"
-#include "cli_private.h"
 
 static const struct cli_tool *tool;
 static const struct cli_verb *verb;

@@ -11,7 +11,6 @@
 
 #include "base/base.h"
 #include "cli.h"
-#include "cli_private.h"
 
 enum { COLUMNS = 80, LEFT = 30, NAMES_MAX = 64 };
 

@@ -23,7 +23,6 @@
 #include <sgpu/base.h>
 
 #include "cli.h"
-#include "cli_private.h"
 
 bool cli_quiet, cli_verbose, cli_json;
 int cli_error_fd = STDERR_FILENO;

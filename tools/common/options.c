@@ -11,7 +11,6 @@
 
 #include "base/base.h"
 #include "cli.h"
-#include "cli_private.h"
 
 enum { OPTIONS_MAX = 48 };
 

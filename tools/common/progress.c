@@ -2,10 +2,12 @@
  *
  * How far a program is: a line on a terminal, at most ten times a second, and one on SIGUSR1
  * wherever standard error goes. That one is written by the handler itself, which may come at any
- * time: so it reads atomics alone, and makes its text without stdio.
+ * time: so it reads atomics alone, and formats nothing but integers and strings, for which the C
+ * library takes neither memory nor locks.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -16,7 +18,6 @@
 #include <sgpu/base.h>
 
 #include "cli.h"
-#include "cli_private.h"
 
 enum { LINE_MAX_LENGTH = 256 };
 
@@ -80,15 +81,6 @@ static void erase(void)
 	line.shown = 0;
 }
 
-static void show(const char *text, size_t size)
-{
-	if (line.shown) {
-		erase();
-	}
-	(void)!write(cli_error_fd, text, size);
-	line.shown = size;
-}
-
 bool cli_progress_due(void)
 {
 	bool due = false;
@@ -109,7 +101,11 @@ void cli_progress_line(const char *text)
 
 	pthread_mutex_lock(&line.lock);
 	if (line.active) {
-		show(text, size);
+		if (line.shown) {
+			erase();
+		}
+		(void)!write(cli_error_fd, text, size);
+		line.shown = size;
 	}
 	pthread_mutex_unlock(&line.lock);
 }
@@ -170,106 +166,47 @@ void cli_progress_end(void)
 }
 
 /* ---- SIGUSR1 ---- */
-struct writer {
-	char text[LINE_MAX_LENGTH];
-	size_t used;
-};
-
-static void put(struct writer *w, const char *text)
-{
-	for (; *text && w->used < sizeof(w->text); text++) {
-		w->text[w->used++] = *text;
-	}
-}
-
-static void put_number(struct writer *w, uint64_t number)
-{
-	char digits[24];
-	size_t at = sizeof(digits);
-
-	digits[--at] = '\0';
-	do {
-		digits[--at] = (char)('0' + number % 10);
-		number /= 10;
-	} while (number);
-	put(w, digits + at);
-}
-
-static void put_seconds(struct writer *w, uint64_t ns)
-{
-	put_number(w, ns / 1000000000);
-	put(w, ".");
-	put_number(w, ns / 100000000 % 10);
-	put(w, " s");
-}
-
-static void put_json(struct writer *w, const char *label, uint64_t done, uint64_t total,
-		     uint64_t elapsed, uint64_t left)
-{
-	put(w, "{\"progress\":{\"bytes\":");
-	put_number(w, done);
-	if (total) {
-		put(w, ",\"bytes_in_all\":");
-		put_number(w, total);
-	}
-	put(w, ",\"elapsed_ns\":");
-	put_number(w, elapsed);
-	put(w, ",\"label\":\"");
-	put(w, label);
-	if (left) {
-		put(w, "\",\"left_ns\":");
-		put_number(w, left);
-		put(w, ",\"tool\":\"");
-	} else {
-		put(w, "\",\"tool\":\"");
-	}
-	put(w, cli_tool_name());
-	put(w, "\"}}\n");
-}
-
-static void put_text(struct writer *w, const char *label, uint64_t done, uint64_t total,
-		     uint64_t elapsed, uint64_t left)
-{
-	put(w, cli_tool_name());
-	put(w, ": ");
-	put(w, label);
-	put(w, ": ");
-	if (done || total) {
-		put_number(w, done);
-		if (total) {
-			put(w, " of ");
-			put_number(w, total);
-		}
-		put(w, " bytes, ");
-	}
-	put_seconds(w, elapsed);
-	if (left) {
-		put(w, ", about ");
-		put_seconds(w, left);
-		put(w, " left");
-	}
-	put(w, "\n");
-}
-
 static void on_usr1(int number)
 {
 	const int saved = errno;
-	struct writer w = { .used = 0 };
 	const char *label = atomic_load(&state.label);
 	const uint64_t done = label ? atomic_load(&state.done) : 0,
 		       total = label ? atomic_load(&state.total) : 0;
 	const uint64_t elapsed =
 		sgpu_now_ns() - atomic_load(label ? &state.begin_ns : &state.start_ns);
 	const uint64_t left = cli_progress_left(elapsed, done, total);
+	char text[LINE_MAX_LENGTH], all[64] = "", rest[64] = "";
+	int size;
 
 	(void)number;
 	label = label ? label : *cli_verb_name() ? cli_verb_name() : "starting";
-	if (cli_json) {
-		put_json(&w, label, done, total, elapsed, left);
-	} else {
-		put_text(&w, label, done, total, elapsed, left);
+	if (total) {
+		snprintf(all, sizeof(all), cli_json ? ",\"bytes_in_all\":%" PRIu64 : " of %" PRIu64,
+			 total);
 	}
-	(void)!write(cli_error_fd, w.text, w.used);
+	if (left && cli_json) {
+		snprintf(rest, sizeof(rest), ",\"left_ns\":%" PRIu64, left);
+	} else if (left) {
+		snprintf(rest, sizeof(rest), ", about %" PRIu64 ".%d s left", left / 1000000000,
+			 (int)(left / 100000000 % 10));
+	}
+	if (cli_json) {
+		size = snprintf(text, sizeof(text),
+				"{\"progress\":{\"bytes\":%" PRIu64 "%s,\"elapsed_ns\":%" PRIu64
+				",\"label\":\"%s\"%s,\"tool\":\"%s\"}}\n",
+				done, all, elapsed, label, rest, cli_tool_name());
+	} else {
+		char bytes[64] = "";
+
+		if (done || total) {
+			snprintf(bytes, sizeof(bytes), "%" PRIu64 "%s bytes, ", done, all);
+		}
+		size = snprintf(text, sizeof(text), "%s: %s: %s%" PRIu64 ".%d s%s\n",
+				cli_tool_name(), label, bytes, elapsed / 1000000000,
+				(int)(elapsed / 100000000 % 10), rest);
+	}
+	(void)!write(cli_error_fd, text,
+		     size < LINE_MAX_LENGTH ? (size_t)size : LINE_MAX_LENGTH - 1);
 	errno = saved;
 }
 

@@ -17,7 +17,6 @@
 
 #include "base/io.h"
 #include "cli.h"
-#include "cli_private.h"
 
 int cli_output_fd = STDOUT_FILENO;
 

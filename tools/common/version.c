@@ -10,7 +10,6 @@
 #include <sgpu/version.h>
 
 #include "cli.h"
-#include "cli_private.h"
 
 /* The Makefile gives these to this file alone: the commit, and its variables that built something
  * in, or did not. */
