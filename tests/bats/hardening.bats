@@ -244,8 +244,8 @@ peek() {
 		return pause();
 	}
 	END
-	compile -D_GNU_SOURCE -DSGPU_SECCOMP=1 -I"$SGPU_TOP"/{include,tools/common,tools/sgpu-run} -o filtered filtered.c \
-		"$SGPU_TOP"/tools/sgpu-run/filter{,_calls}.c "$SGPU_BUILD/libsgpu.a" -lseccomp -lcrypto
+	compile -D_GNU_SOURCE -DSGPU_SECCOMP=1 -I"$SGPU_TOP"/{include,lib,tools/common,tools/sgpu-run} -o filtered filtered.c \
+		"$SGPU_TOP"/tools/sgpu-run/filter.c "$SGPU_BUILD/libsgpu.a" -lseccomp -lcrypto
 	attempt() {
 		# Not in timeout itself: a second thread there would take the signal that it waits for.
 		timeout 60 env TRY="$1" LD_PRELOAD="$BATS_FILE_TMPDIR/inside.so" ./filtered

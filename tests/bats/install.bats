@@ -137,8 +137,8 @@ denied_calls() {
 	sed -n 's/^[0-9]* *\([a-z0-9_]*\)(.*/\1/p' calls | sort -u >called
 	grep -qx accept4 called
 	grep -qx futex called
-	sed -n '/filter_needed/,/^};/p' "$SGPU_TOP/tools/sgpu-run/filter_calls.c" |
-		grep -oE '(CALL|NEW)\([a-z0-9_]+' | sed 's/.*(//' | sort -u >needed
+	sed -n '/ needed\[\]/,/^};/p' "$SGPU_TOP/tools/sgpu-run/filter.c" |
+		grep -oE '"[a-z0-9_]+"' | tr -d '"' | sort -u >needed
 	grep -qx read needed
 	run -1 grep -Fxf denied called
 	run -1 grep -Fxf denied needed

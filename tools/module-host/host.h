@@ -29,11 +29,10 @@ bool root_place(const struct sgpu_module_confinement *confinement, int fd, unsig
 		char path[HOST_IMAGE_PATH]);
 void root_remove(const struct sgpu_module_confinement *confinement, const char *path);
 
-/* ---- landlock.c ---- */
 /* From here on the calling process reads the libraries and the image (a path, or NULL: it is open),
  * and reaches no other file, no network, and no process outside. The version, or 0: the kernel has
  * none. */
-int landlock_libraries(const char *image);
+int root_landlock(const char *image);
 
 /* ---- filter.c ---- */
 enum host_verdict {

@@ -21,6 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "landlock.h"
+
 /* ---- namespaces ---- */
 static bool write_text(const char *path, const char *text)
 {
@@ -149,6 +151,35 @@ void root_enter(struct sgpu_module_confinement *confinement)
 /* ---- root ---- */
 static const char *const libraries[] = { "/lib",     "/lib64",	   "/lib32",	     "/libx32",
 					 "/usr/lib", "/usr/lib64", "/usr/local/lib", NULL };
+
+static bool allow(int ruleset, const char *path)
+{
+	const int fd = open(path, O_PATH | O_CLOEXEC);
+	const bool good = fd < 0 || landlock_allow(ruleset, fd, LANDLOCK_ACCESS_FS_READ_FILE);
+
+	if (fd >= 0) {
+		close(fd);
+	}
+	return good; /* what is not on this machine needs no rule */
+}
+
+int root_landlock(const char *image)
+{
+	const int version = landlock_kernel();
+	uint64_t known;
+	const int ruleset = version < 1 ? -1 : landlock_ruleset(version, true, &known);
+	bool good = ruleset >= 0;
+
+	for (int i = 0; good && libraries[i]; i++) {
+		good = allow(ruleset, libraries[i]);
+	}
+	good = good && allow(ruleset, "/etc/ld.so.cache") && (!image || allow(ruleset, image)) &&
+	       syscall(LANDLOCK_RESTRICT, ruleset, 0) == 0;
+	if (ruleset >= 0) {
+		close(ruleset);
+	}
+	return good ? version : 0;
+}
 
 static bool make_folders(const char *path)
 {

@@ -26,7 +26,7 @@ static struct worker_confined confine(const struct worker_start *start, int *lis
 	struct worker_confined confined = { 0, 0 };
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	confined.landlock = (uint8_t)landlock_libraries(start->in_root ? start->path : NULL);
+	confined.landlock = (uint8_t)root_landlock(start->in_root ? start->path : NULL);
 	confined.seccomp = filter_install(start->channel, start->handoff, listener);
 	return confined;
 }

@@ -23,20 +23,67 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #define TRAP SCMP_ACT_TRAP
 #define FORBID SCMP_ACT_ERRNO(EPERM)
 #define UNKNOWN SCMP_ACT_ERRNO(ENOSYS)
 
-/* From 424 on a number is the same on every architecture. */
-enum { CLONE3 = 435 };
+/* Packed by hand: one call a line would take 300 lines. Calls that this architecture has not are
+ * left out. */
+/* clang-format off */
+/* Files, memory, threads, itself, clocks, waiting, signals. */
+static const char *const needed[] = {
+	"read", "write", "readv", "writev", "pread64", "pwrite64", "preadv", "pwritev", "preadv2", "pwritev2",
+	"lseek", "close", "close_range", "openat", "openat2", "fstat", "newfstatat", "statx", "statfs", "fstatfs",
+	"faccessat", "faccessat2", "readlinkat", "getcwd", "dup", "dup3", "flock", "truncate", "ftruncate",
+	"fallocate", "fadvise64", "readahead", "fsync", "fdatasync", "syncfs", "sync_file_range", "copy_file_range",
+	"sendfile", "splice", "tee", "linkat", "renameat", "renameat2", "unlinkat", "mkdirat", "fchmod", "fchmodat",
+	"umask", "utimensat", "getdents64", "memfd_create", "memfd_secret", "munmap", "mremap", "madvise", "msync",
+	"mincore", "brk", "mlock", "mlock2", "munlock", "membarrier", "mbind", "set_mempolicy", "get_mempolicy",
+	"futex", "futex_waitv", "set_robust_list", "get_robust_list", "rseq", "set_tid_address", "exit",
+	"exit_group", "restart_syscall", "gettid", "getpid", "getppid", "getuid", "geteuid", "getgid", "getegid",
+	"getresuid", "getresgid", "getgroups", "getpgid", "getsid", "uname", "sysinfo", "getrandom", "getrusage",
+	"getrlimit", "getpriority", "times", "sched_yield", "sched_getaffinity", "sched_getparam",
+	"sched_getscheduler", "sched_get_priority_max", "sched_get_priority_min", "getcpu", "clock_gettime",
+	"clock_getres", "clock_nanosleep", "nanosleep", "gettimeofday", "ppoll", "pselect6", "epoll_create1",
+	"epoll_ctl", "epoll_pwait", "eventfd2", "signalfd4", "timerfd_create", "timerfd_settime", "timerfd_gettime",
+	"pipe2", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "rt_sigpending", "rt_sigtimedwait",
+	"rt_sigsuspend", "sigaltstack", "sendmsg", "recvmsg", "recvfrom", "wait4", "shutdown", "open", "creat",
+	"stat", "lstat", "access", "readlink", "dup2", "link", "rename", "unlink", "mkdir", "rmdir", "chmod",
+	"arch_prctl", "getpgrp", "time", "poll", "select", "epoll_wait", "pipe",
+	NULL,
+};
+
+/* Its socket, memory, clocks, and the files of the platform's reports. */
+static const char *const signer[] = {
+	"read", "write", "readv", "writev", "preadv2", "pwritev2", "pread64", "lseek", "close", "openat", "fstat",
+	"newfstatat", "statx", "faccessat", "faccessat2", "mkdirat", "unlinkat", "memfd_create", "ppoll", "recvmsg",
+	"sendmsg", "brk", "munmap", "mremap", "madvise", "futex", "getrandom", "clock_gettime", "clock_nanosleep",
+	"gettimeofday", "getpid", "gettid", "rt_sigprocmask", "rt_sigreturn", "restart_syscall", "exit",
+	"exit_group", "open", "stat", "lstat", "access", "mkdir", "rmdir", "poll", "time",
+	NULL,
+};
+
+/* Other programs and processes, other ways to files, the machine, the kernel's inside, other rights, its time and name. */
+static const char *const refused[] = {
+	"execve", "execveat", "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise",
+	"process_mrelease", "kcmp", "pidfd_open", "pidfd_getfd", "pidfd_send_signal", "open_by_handle_at", "mount",
+	"umount2", "pivot_root", "chroot", "move_mount", "fsopen", "fsconfig", "fsmount", "fspick", "open_tree",
+	"mount_setattr", "fanotify_init", "quotactl", "quotactl_fd", "swapon", "swapoff", "init_module",
+	"finit_module", "delete_module", "kexec_load", "kexec_file_load", "reboot", "bpf", "perf_event_open",
+	"add_key", "request_key", "keyctl", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register",
+	"setuid", "setgid", "setreuid", "setregid", "setresuid", "setresgid", "setfsuid", "setfsgid", "setgroups",
+	"capset", "unshare", "setns", "acct", "syslog", "vhangup", "sethostname", "setdomainname", "settimeofday",
+	"clock_settime", "clock_adjtime", "adjtimex", "iopl", "ioperm", "modify_ldt",
+	NULL,
+};
+/* clang-format on */
 
 /* A call, and what is done about it when one of its arguments is so. */
 struct rule {
 	uint32_t action;
-	unsigned number;
+	const char *name;
 	struct scmp_arg_cmp argument;
 };
 
@@ -59,27 +106,30 @@ struct rule {
 	}
 
 /* The first failure stays. */
-static void add(scmp_filter_ctx filter, int *rc, uint32_t action, unsigned number,
+static void add(scmp_filter_ctx filter, int *rc, uint32_t action, const char *name,
 		const struct scmp_arg_cmp *argument)
 {
-	if (*rc == 0) {
-		*rc = seccomp_rule_add_array(filter, action, (int)number, argument ? 1 : 0,
-					     argument);
+	const int number = seccomp_syscall_resolve_name(name);
+
+	if (*rc == 0 && number == __NR_SCMP_ERROR && action != SCMP_ACT_ALLOW) {
+		*rc = -ENOSYS; /* a libseccomp that cannot refuse it */
+	}
+	if (*rc == 0 && number >= 0) {
+		*rc = seccomp_rule_add_array(filter, action, number, argument ? 1 : 0, argument);
 	}
 }
 
-static void add_all(scmp_filter_ctx filter, int *rc, uint32_t action,
-		    const struct filter_call *calls)
+static void add_all(scmp_filter_ctx filter, int *rc, uint32_t action, const char *const *names)
 {
-	for (; calls->name; calls++) {
-		add(filter, rc, action, calls->number, NULL);
+	for (; *names; names++) {
+		add(filter, rc, action, *names, NULL);
 	}
 }
 
 static void add_rules(scmp_filter_ctx filter, int *rc, const struct rule *rules, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
-		add(filter, rc, rules[i].action, rules[i].number, &rules[i].argument);
+		add(filter, rc, rules[i].action, rules[i].name, &rules[i].argument);
 	}
 }
 
@@ -91,31 +141,31 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 	const struct rule rules[] = {
 		/* Not trapped: the C library blocks signals around these, and the trap would kill
 		   without a word. */
-		{ FORBID, SYS_clone, BITS(0, CLONE_THREAD, 0) },
-		{ SCMP_ACT_ALLOW, SYS_clone, BITS(0, CLONE_THREAD, CLONE_THREAD) },
-		{ SCMP_ACT_ALLOW, SYS_tgkill, EQUAL(0, getpid()) },
-		{ TRAP, SYS_tgkill, OTHER(0, getpid()) },
-		{ SCMP_ACT_ALLOW, SYS_kill, EQUAL(0, getpid()) },
-		{ TRAP, SYS_kill, OTHER(0, getpid()) },
-		{ SCMP_ACT_ALLOW, SYS_prctl, INT(0, PR_SET_NAME) },
-		{ SCMP_ACT_ALLOW, SYS_prctl, INT(0, PR_GET_NAME) },
-		{ SCMP_ACT_ALLOW, SYS_prctl, INT(0, PR_GET_DUMPABLE) },
-		{ SCMP_ACT_ALLOW, SYS_prctl, INT(0, PR_GET_NO_NEW_PRIVS) },
-		{ SCMP_ACT_ALLOW, SYS_prctl, INT(0, PR_CAPBSET_READ) },
-		{ SCMP_ACT_ALLOW, SYS_prctl, INT(0, 0x53564d41) }, /* PR_SET_VMA: names memory */
-		{ SCMP_ACT_ALLOW, SYS_ioctl, INT(1, TCGETS) },
-		{ SCMP_ACT_ALLOW, SYS_ioctl, INT(1, 0x802c542a) }, /* TCGETS2 */
-		{ SCMP_ACT_ALLOW, SYS_ioctl, INT(1, TIOCGWINSZ) },
-		{ SCMP_ACT_ALLOW, SYS_ioctl, INT(1, FIONREAD) },
-		{ SCMP_ACT_ALLOW, SYS_ioctl, INT(1, FIONBIO) },
-		{ SCMP_ACT_ALLOW, SYS_prlimit64, EQUAL(2, 0) }, /* no new limits */
-		{ FORBID, SYS_prlimit64, OTHER(2, 0) },
-		{ SCMP_ACT_ALLOW, SYS_mmap, BITS(2, PROT_WRITE, 0) },
-		{ SCMP_ACT_ALLOW, SYS_mmap, BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE) },
-		{ TRAP, SYS_mmap, BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE | PROT_EXEC) },
-		{ SCMP_ACT_ALLOW, SYS_mprotect, BITS(2, PROT_WRITE, 0) },
-		{ SCMP_ACT_ALLOW, SYS_mprotect, BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE) },
-		{ TRAP, SYS_mprotect, BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE | PROT_EXEC) },
+		{ FORBID, "clone", BITS(0, CLONE_THREAD, 0) },
+		{ SCMP_ACT_ALLOW, "clone", BITS(0, CLONE_THREAD, CLONE_THREAD) },
+		{ SCMP_ACT_ALLOW, "tgkill", EQUAL(0, getpid()) },
+		{ TRAP, "tgkill", OTHER(0, getpid()) },
+		{ SCMP_ACT_ALLOW, "kill", EQUAL(0, getpid()) },
+		{ TRAP, "kill", OTHER(0, getpid()) },
+		{ SCMP_ACT_ALLOW, "prctl", INT(0, PR_SET_NAME) },
+		{ SCMP_ACT_ALLOW, "prctl", INT(0, PR_GET_NAME) },
+		{ SCMP_ACT_ALLOW, "prctl", INT(0, PR_GET_DUMPABLE) },
+		{ SCMP_ACT_ALLOW, "prctl", INT(0, PR_GET_NO_NEW_PRIVS) },
+		{ SCMP_ACT_ALLOW, "prctl", INT(0, PR_CAPBSET_READ) },
+		{ SCMP_ACT_ALLOW, "prctl", INT(0, 0x53564d41) }, /* PR_SET_VMA: names memory */
+		{ SCMP_ACT_ALLOW, "ioctl", INT(1, TCGETS) },
+		{ SCMP_ACT_ALLOW, "ioctl", INT(1, 0x802c542a) }, /* TCGETS2 */
+		{ SCMP_ACT_ALLOW, "ioctl", INT(1, TIOCGWINSZ) },
+		{ SCMP_ACT_ALLOW, "ioctl", INT(1, FIONREAD) },
+		{ SCMP_ACT_ALLOW, "ioctl", INT(1, FIONBIO) },
+		{ SCMP_ACT_ALLOW, "prlimit64", EQUAL(2, 0) }, /* no new limits */
+		{ FORBID, "prlimit64", OTHER(2, 0) },
+		{ SCMP_ACT_ALLOW, "mmap", BITS(2, PROT_WRITE, 0) },
+		{ SCMP_ACT_ALLOW, "mmap", BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE) },
+		{ TRAP, "mmap", BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE | PROT_EXEC) },
+		{ SCMP_ACT_ALLOW, "mprotect", BITS(2, PROT_WRITE, 0) },
+		{ SCMP_ACT_ALLOW, "mprotect", BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE) },
+		{ TRAP, "mprotect", BITS(2, PROT_WRITE | PROT_EXEC, PROT_WRITE | PROT_EXEC) },
 	};
 	/* F_DUPFD to F_SETLKW, F_DUPFD_CLOEXEC, pipes, seals; none of F_SETOWN, F_SETSIG,
 	 * F_SETOWN_EX. */
@@ -124,46 +174,40 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 					F_OFD_GETLK,  F_OFD_SETLK,  F_OFD_SETLKW, F_DUPFD_CLOEXEC,
 					F_SETPIPE_SZ, F_GETPIPE_SZ, F_ADD_SEALS,  F_GET_SEALS,
 					F_SETLEASE };
-	static const unsigned others[] = { SYS_socketpair, SYS_tkill };
+	static const char *const others[] = { "socketpair", "tkill", NULL };
+	static const char *const forks[] = { "fork", "vfork", NULL };
 	static const struct scmp_arg_cmp unix_only = INT(0, AF_UNIX);
 
 	add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(controls); i++) {
 		const struct scmp_arg_cmp command = INT(1, controls[i]);
 
-		add(filter, rc, SCMP_ACT_ALLOW, SYS_fcntl, &command);
+		add(filter, rc, SCMP_ACT_ALLOW, "fcntl", &command);
 	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
-		add(filter, rc, TRAP, others[i], NULL);
-	}
-	add(filter, rc, sockets ? SCMP_ACT_ALLOW : TRAP, SYS_socket, sockets ? &unix_only : NULL);
+	add_all(filter, rc, TRAP, others);
+	add(filter, rc, sockets ? SCMP_ACT_ALLOW : TRAP, "socket", sockets ? &unix_only : NULL);
 	if (sockets) {
-		add(filter, rc, SCMP_ACT_ALLOW, SYS_connect, NULL);
+		add(filter, rc, SCMP_ACT_ALLOW, "connect", NULL);
 	}
-#ifdef SYS_fork
-	add(filter, rc, FORBID, SYS_fork, NULL);
-	add(filter, rc, FORBID, SYS_vfork, NULL);
-#endif
-	add_all(filter, rc, SCMP_ACT_ALLOW, filter_needed);
+	add_all(filter, rc, FORBID, forks);
+	add_all(filter, rc, SCMP_ACT_ALLOW, needed);
 }
 
 /* No threads, no code but its own. */
 static void add_signer_calls(scmp_filter_ctx filter, int *rc)
 {
 	static const struct rule rules[] = {
-		{ SCMP_ACT_ALLOW, SYS_mmap, BITS(2, PROT_EXEC, 0) },
-		{ TRAP, SYS_mmap, BITS(2, PROT_EXEC, PROT_EXEC) },
-		{ SCMP_ACT_ALLOW, SYS_mprotect, BITS(2, PROT_EXEC, 0) },
-		{ TRAP, SYS_mprotect, BITS(2, PROT_EXEC, PROT_EXEC) },
+		{ SCMP_ACT_ALLOW, "mmap", BITS(2, PROT_EXEC, 0) },
+		{ TRAP, "mmap", BITS(2, PROT_EXEC, PROT_EXEC) },
+		{ SCMP_ACT_ALLOW, "mprotect", BITS(2, PROT_EXEC, 0) },
+		{ TRAP, "mprotect", BITS(2, PROT_EXEC, PROT_EXEC) },
 	};
-	static const unsigned others[] = { SYS_socket, SYS_socketpair, SYS_kill, SYS_tkill,
-					   SYS_tgkill };
+	static const char *const others[] = { "socket", "socketpair", "kill",
+					      "tkill",	"tgkill",     NULL };
 
 	add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(others); i++) {
-		add(filter, rc, TRAP, others[i], NULL);
-	}
-	add_all(filter, rc, SCMP_ACT_ALLOW, filter_signer);
+	add_all(filter, rc, TRAP, others);
+	add_all(filter, rc, SCMP_ACT_ALLOW, signer);
 }
 
 static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
@@ -172,20 +216,20 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 						    CLONE_NEWIPC, CLONE_NEWUSER,   CLONE_NEWPID,
 						    CLONE_NEWNET };
 	static const struct rule rules[] = {
-		{ FORBID, SYS_socket, OTHER(0, AF_UNIX) },
-		{ FORBID, SYS_ioctl, INT(1, TIOCSTI) },
-		{ FORBID, SYS_ioctl, INT(1, TIOCLINUX) },
-		{ FORBID, SYS_prctl, INT(0, PR_SET_DUMPABLE) },
-		{ FORBID, SYS_prctl, INT(0, PR_SET_MM) },
-		{ FORBID, SYS_prctl, INT(0, PR_SET_PTRACER) },
-		{ FORBID, SYS_prctl, INT(0, PR_SET_KEEPCAPS) },
-		{ FORBID, SYS_prctl, INT(0, PR_CAP_AMBIENT) },
+		{ FORBID, "socket", OTHER(0, AF_UNIX) },
+		{ FORBID, "ioctl", INT(1, TIOCSTI) },
+		{ FORBID, "ioctl", INT(1, TIOCLINUX) },
+		{ FORBID, "prctl", INT(0, PR_SET_DUMPABLE) },
+		{ FORBID, "prctl", INT(0, PR_SET_MM) },
+		{ FORBID, "prctl", INT(0, PR_SET_PTRACER) },
+		{ FORBID, "prctl", INT(0, PR_SET_KEEPCAPS) },
+		{ FORBID, "prctl", INT(0, PR_CAP_AMBIENT) },
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(namespaces); i++) {
 		const struct scmp_arg_cmp flag = BITS(0, namespaces[i], namespaces[i]);
 
-		add(filter, rc, TRAP, SYS_clone, &flag);
+		add(filter, rc, TRAP, "clone", &flag);
 	}
 	add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 }
@@ -199,14 +243,14 @@ static int load(enum harden_kind kind)
 	if (kind == HARDEN_GPU) {
 		/* Its flags lie in memory, where a filter cannot look: clone() does the same, and
 		 * is what the C library takes then. For the others it is unknown as all else is. */
-		add(filter, &rc, UNKNOWN, CLONE3, NULL);
+		add(filter, &rc, UNKNOWN, "clone3", NULL);
 		add_gpu_calls(filter, &rc);
 	} else if (kind == HARDEN_SIGNER) {
 		add_signer_calls(filter, &rc);
 	} else {
 		add_cpu_calls(filter, &rc, kind == HARDEN_TPM_SIGNER);
 	}
-	add_all(filter, &rc, TRAP, filter_refused);
+	add_all(filter, &rc, TRAP, refused);
 	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, TRAP);
 	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
 	if (rc == 0) {
@@ -219,49 +263,25 @@ static int load(enum harden_kind kind)
 }
 
 /* ---- what was refused ---- */
-static uint32_t native; /* the architecture */
-
-static const char *name_of(unsigned number)
-{
-	static const struct filter_call others[] = {
-		{ "clone", SYS_clone },
-		{ "socket", SYS_socket },
-		{ "socketpair", SYS_socketpair },
-		{ "kill", SYS_kill },
-		{ "tkill", SYS_tkill },
-		{ "tgkill", SYS_tgkill },
-		{ "mmap", SYS_mmap },
-		{ "mprotect", SYS_mprotect },
-		{ NULL, 0 },
-	};
-	const struct filter_call *const tables[] = { filter_refused, others };
-
-	for (size_t i = 0; i < sizeof(tables) / sizeof(*tables); i++) {
-		for (const struct filter_call *call = tables[i]; call->name; call++) {
-			if (call->number == number) {
-				return call->name;
-			}
-		}
-	}
-	return "not one of this architecture";
-}
-
 /* The call was not made. There is no going on: what asked for it is not what this program is. */
 static void on_refused(int signal, siginfo_t *info, void *context)
 {
-	const unsigned number = (unsigned)info->si_syscall;
+	const int number = info->si_syscall;
+	const char *name = info->si_arch == seccomp_arch_native()
+				   ? seccomp_syscall_resolve_num_arch(info->si_arch, number)
+				   : NULL;
 	char line[256];
 	int size;
 
 	(void)signal;
 	(void)context;
 	size = snprintf(line, sizeof(line),
-			cli_json ? "{\"error\":{\"code\":\"%s\",\"text\":\"system call %u (%s) "
+			cli_json ? "{\"error\":{\"code\":\"%s\",\"text\":\"system call %d (%s) "
 				   "refused: no runner needs it\","
 				   "\"tool\":\"sgpu-run\"}}\n"
-				 : "%ssystem call %u (%s) refused: no runner needs it\n",
+				 : "%ssystem call %d (%s) refused: no runner needs it\n",
 			cli_json ? sgpu_error_name(SGPU_EPOLICY) : "sgpu-run: error: ", number,
-			info->si_arch == native ? name_of(number) : "not one of this architecture");
+			name ? name : "not one of this architecture");
 	if (size > 0) {
 		(void)!write(cli_error_fd, line, (size_t)size);
 	}
@@ -273,7 +293,6 @@ static int install(enum harden_kind kind, struct sgpu_error *error)
 	const struct sigaction action = { .sa_sigaction = on_refused, .sa_flags = SA_SIGINFO };
 	int rc;
 
-	native = seccomp_arch_native();
 	if (sigaction(SIGSYS, &action, NULL) != 0) {
 		return sgpu_fail_errno(error, "system calls are not filtered");
 	}
@@ -282,8 +301,8 @@ static int install(enum harden_kind kind, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	if (rc != -ECANCELED && rc != -ESRCH) {
-		return sgpu_fail(error, SGPU_ENOMEM, "system calls are not filtered: %s",
-				 sgpu_strerror(SGPU_ENOMEM));
+		errno = -rc;
+		return sgpu_fail_errno(error, "system calls are not filtered");
 	}
 	return sgpu_fail(error, SGPU_EUNAVAILABLE,
 			 "system calls are not filtered: the kernel has no seccomp, forbids it, or "

@@ -45,18 +45,6 @@ enum { HARDEN_FINDINGS = 6 };
 /* Hardens this process as a runner, before any thread, and looks at what that has given. */
 void harden_look(struct harden_finding findings[HARDEN_FINDINGS]);
 
-/* The system calls that a runner makes, and those that none ever needs. */
-
-struct filter_call {
-	const char *name;
-	unsigned number;
-};
-
-/* Each ends with a NULL name. */
-extern const struct filter_call filter_needed[];  /* on the CPU device, whatever their arguments */
-extern const struct filter_call filter_signer[];  /* by the process that signs quotes */
-extern const struct filter_call filter_refused[]; /* on any device */
-
 /* Has every thread of the process do something, as the kernel's Landlock is one of threads. */
 
 /* `body` is called in each thread, in a signal handler of the others, and last in the calling one,
@@ -68,24 +56,16 @@ SGPU_MUST_CHECK int every_thread(bool (*body)(void), struct sgpu_error *error);
  * --files, regions, and names for its outputs; and what the process that signs its quotes may. So a
  * fault in it gets at no key file, nor at anything else of its user. */
 
-enum { LANDLOCK_FOLDERS_MAX = 8, LANDLOCK_REPORTS_MAX = 2 };
-
-/* A directory that is open. */
-struct landlock_directory {
-	int fd;
-	bool moves; /* files in it are renamed from one directory to another, too, and directories
-		       are removed */
-};
+enum { LANDLOCK_OUTPUTS_MAX = 2, LANDLOCK_REPORTS_MAX = 2 };
 
 struct landlock_needs {
 	const struct sgpu_files *files; /* to be read, or NULL */
-	const struct sgpu_output
-		*outputs[LANDLOCK_FOLDERS_MAX]; /* open: what they need to get their names */
-	int output_count;
-	const char *states[LANDLOCK_FOLDERS_MAX]; /* folders to be read and written */
-	int state_count;
-	struct landlock_directory directories[LANDLOCK_FOLDERS_MAX]; /* to be read and written */
-	int directory_count;
+	/* open: what they need to get their names; or NULL */
+	const struct sgpu_output *outputs[LANDLOCK_OUTPUTS_MAX];
+	const char *state; /* folder to be read and written, or NULL */
+	/* Directories that are open, to be read and written; in the second, files are renamed from
+	 * one directory to another, and directories are removed. 0: none. */
+	int written, moved;
 	char *const *inputs; /* files to be read */
 	size_t input_count;
 	bool gpu;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Landlock by its system calls: the C library has no functions for them. The rules are kept to the
- * rights that the kernel's version knows.
+ * What the process may open, by Landlock. The rules are kept to the rights that the kernel's
+ * version knows.
  */
 #include "harden.h"
 
@@ -9,39 +9,30 @@
 #include <fcntl.h>
 #include <glob.h>
 #include <limits.h>
-#include <linux/landlock.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "cli.h"
+#include "landlock.h"
 
-/* The same on all architectures. */
-enum { CREATE_RULESET = 444, ADD_RULE = 445, RESTRICT_SELF = 446 };
-
-/* Rights of later versions, which the headers that this is built with may not have. */
-#define REFER (1ULL << 13)
-#define TRUNCATE (1ULL << 14)
-#define IOCTL_DEV (1ULL << 15)
-#define MOVES_VERSION 2
-#define ALL_FIRST ((1ULL << 13) - 1)
+enum { MOVES_VERSION = 2 };
 
 #define READ (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
 #define RUN (READ | LANDLOCK_ACCESS_FS_EXECUTE)
-#define WRITE (LANDLOCK_ACCESS_FS_WRITE_FILE | TRUNCATE)
+#define WRITE (LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_TRUNCATE)
 #define NAME (LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_REMOVE_FILE)
-#define MOVE (REFER | LANDLOCK_ACCESS_FS_REMOVE_DIR)
-#define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | IOCTL_DEV)
+#define MOVE (LANDLOCK_REFER | LANDLOCK_ACCESS_FS_REMOVE_DIR)
+#define DEVICE (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_IOCTL_DEV)
 /* The kernel's files of a report come and go with a folder that is made; where a test's do, they
  * are ordinary ones. */
 #define REPORT (READ | WRITE | NAME | LANDLOCK_ACCESS_FS_MAKE_DIR | LANDLOCK_ACCESS_FS_REMOVE_DIR)
 /* What there is for a file that is no folder. */
-#define OF_FILES (LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | WRITE | IOCTL_DEV)
+#define OF_FILES \
+	(LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_READ_FILE | WRITE | LANDLOCK_IOCTL_DEV)
 
 struct rule {
 	const char *path;
@@ -96,11 +87,9 @@ static const struct rule of_gpus[] = {
 
 int landlock_version(void)
 {
-	long version = cli_harden_off()
-			       ? 0
-			       : syscall(CREATE_RULESET, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	const int version = cli_harden_off() ? 0 : landlock_kernel();
 
-	return version < 1 ? 0 : (int)version;
+	return version < 1 ? 0 : version;
 }
 
 /* ../lib/sgpu from the program's folder, where what it loads later is. */
@@ -177,15 +166,13 @@ struct ruleset {
 
 static void allow_descriptor(struct ruleset *rules, int fd, uint64_t rights)
 {
-	struct landlock_path_beneath_attr rule = { .allowed_access = rights & rules->known,
-						   .parent_fd = fd };
 	struct stat status;
 
+	rights &= rules->known;
 	if (fstat(fd, &status) == 0 && !S_ISDIR(status.st_mode)) {
-		rule.allowed_access &= OF_FILES;
+		rights &= OF_FILES;
 	}
-	if (rule.allowed_access &&
-	    syscall(ADD_RULE, rules->fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0) != 0) {
+	if (rights && !landlock_allow(rules->fd, fd, rights)) {
 		rules->failure = rules->failure ? rules->failure : errno;
 	}
 }
@@ -277,38 +264,19 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 	for (int i = 0; i < sgpu_files_count(needs->files); i++) {
 		allow_descriptor(rules, sgpu_files_directory(needs->files, i, &name), READ);
 	}
-	for (int i = 0; i < needs->output_count; i++) {
+	for (int i = 0; i < LANDLOCK_OUTPUTS_MAX && needs->outputs[i]; i++) {
 		allow_output(rules, needs->outputs[i]);
 	}
-	for (int i = 0; i < needs->state_count; i++) {
-		allow(rules, needs->states[i], READ | WRITE | NAME);
+	allow(rules, needs->state, READ | WRITE | NAME);
+	if (needs->written) {
+		allow_descriptor(rules, needs->written, READ | WRITE | NAME);
 	}
-	for (int i = 0; i < needs->directory_count; i++) {
-		allow_descriptor(rules, needs->directories[i].fd,
-				 READ | WRITE | NAME | (needs->directories[i].moves ? MOVE : 0));
+	if (needs->moved) {
+		allow_descriptor(rules, needs->moved, READ | WRITE | NAME | MOVE);
 	}
 	for (size_t i = 0; i < needs->input_count; i++) {
 		allow(rules, needs->inputs[i], LANDLOCK_ACCESS_FS_READ_FILE);
 	}
-}
-
-/* As the structure was made; later versions add to its end. */
-struct attributes {
-	uint64_t files, net;
-};
-
-static int make_ruleset(int version, uint64_t *known)
-{
-	struct attributes attributes = { .files = ALL_FIRST };
-
-	attributes.files |= version >= 2 ? REFER : 0;
-	attributes.files |= version >= 3 ? TRUNCATE : 0;
-	attributes.files |= version >= 5 ? IOCTL_DEV : 0;
-	attributes.net = version >= 4 ? 3 : 0; /* bind, connect: TCP */
-	*known = attributes.files;
-	return (int)syscall(CREATE_RULESET, &attributes,
-			    version >= 4 ? sizeof(attributes) : offsetof(struct attributes, net),
-			    0);
 }
 
 static int ruleset_to_enter = -1;
@@ -316,17 +284,7 @@ static int ruleset_to_enter = -1;
 /* In a signal handler of each thread. */
 static bool enter(void)
 {
-	return syscall(RESTRICT_SELF, ruleset_to_enter, 0) == 0;
-}
-
-static bool needs_moves(const struct landlock_needs *needs)
-{
-	bool moves = false;
-
-	for (int i = 0; i < needs->directory_count; i++) {
-		moves = moves || needs->directories[i].moves;
-	}
-	return moves;
+	return syscall(LANDLOCK_RESTRICT, ruleset_to_enter, 0) == 0;
 }
 
 int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error)
@@ -342,12 +300,12 @@ int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *erro
 			error, SGPU_EUNAVAILABLE,
 			"files are not confined: this kernel has no Landlock, or it is off");
 	}
-	if (version < MOVES_VERSION && needs_moves(needs)) {
+	if (version < MOVES_VERSION && needs->moved) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
 				 "files are not confined: this kernel's Landlock forbids every "
 				 "move between directories");
 	}
-	rules.fd = make_ruleset(version, &rules.known);
+	rules.fd = landlock_ruleset(version, false, &rules.known);
 	if (rules.fd >= 0) {
 		allow_all(&rules, needs);
 	} else {

@@ -150,11 +150,9 @@ void spool_close(struct spool **spool)
 
 void spool_need(const struct spool *spool, struct landlock_needs *needs)
 {
-	needs->directories[needs->directory_count++] =
-		(struct landlock_directory){ spool->output, false };
+	needs->written = spool->output;
 	if (spool->directory >= 0) {
-		needs->directories[needs->directory_count++] =
-			(struct landlock_directory){ spool->directory, true };
+		needs->moved = spool->directory;
 	} else {
 		needs->inputs = spool->names.items;
 		needs->input_count = spool->names.count;

@@ -34,7 +34,7 @@ const struct cli_option session_options[] = {
 static int serve(struct values *v, struct sgpu_error *error)
 {
 	struct worker *w = &v->worker;
-	struct landlock_needs needs = { .output_count = 0 };
+	struct landlock_needs needs = { .files = NULL };
 	const struct sgpu_key *key = v->attested.quote ? &w->keys[0] : NULL;
 	int rc = worker_open(w, v->attested.key, error);
 

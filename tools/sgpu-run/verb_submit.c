@@ -287,8 +287,7 @@ static int prove(struct request *r)
 /* With everything open: what runs from here on runs under the filter. */
 static int run_filtered(struct request *r, struct outputs *outputs)
 {
-	struct landlock_needs needs = { .output_count = 2,
-					.outputs = { &outputs->response, &outputs->trace } };
+	struct landlock_needs needs = { .outputs = { &outputs->response, &outputs->trace } };
 	struct sgpu_error error = { 0 };
 	int rc = open_outputs(r, outputs, &error);
 

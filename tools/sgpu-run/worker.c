@@ -380,9 +380,7 @@ static int confine(const struct worker *w, struct landlock_needs *needs, bool st
 
 	needs->files = w->files;
 	needs->gpu = w->on_gpu;
-	if (w->state) {
-		needs->states[needs->state_count++] = w->state;
-	}
+	needs->state = w->state;
 	rc = landlock_confine(needs, error);
 	if (rc == SGPU_EUNAVAILABLE && (!strict || landlock_version() == 0)) {
 		cli_warning("%s", error->text);
