@@ -11,7 +11,7 @@
 
 #include <sgpu/base.h>
 
-#include "service.h"
+#include "remote/greeting.h"
 
 #define SECOND UINT64_C(1000000000)
 enum { LOOK_MS = 1000 };
@@ -77,29 +77,28 @@ int ask_wait(int connection, unsigned patience_s, struct sgpu_error *error)
 		       : rc;
 }
 
-int ask_server(const char *socket, const struct ask *ask, char **text, size_t *size,
+int ask_server(const char *socket, enum wire_kind kind, void *message, size_t message_size,
+	       enum wire_kind expected, unsigned patience_s, char **text, size_t *size,
 	       struct sgpu_error *error)
 {
-	struct wire_plain message;
 	int connection = -1, file = -1,
-	    rc = ask_open(socket, ask->kind, ask->message, ask->size, &connection, error);
+	    rc = ask_open(socket, kind, message, message_size, &connection, error);
 
 	*text = NULL;
 	*size = 0;
 	if (rc < 0) {
 		return rc;
 	}
-	rc = ask_wait(connection, ask->patience_s, error);
+	rc = ask_wait(connection, patience_s, error);
 	if (rc == SGPU_OK) {
-		rc = wire_receive(connection, ask->expected, &message, sizeof(message), &file, 1,
-				  error);
+		rc = wire_hear(connection, expected, &file, error);
 	}
 	close(connection);
 	if (rc < 0) {
 		return rc;
 	}
-	*text = calloc(1, ask->most + 1);
-	rc = *text ? wire_read_text(file, "the server's answer", *text, ask->most, size, error)
+	*text = calloc(1, WIRE_TEXT_MAX + 1);
+	rc = *text ? wire_read_text(file, "the server's answer", *text, WIRE_TEXT_MAX, size, error)
 		   : sgpu_fail_nomem(error);
 	close(file);
 	if (rc < 0) {

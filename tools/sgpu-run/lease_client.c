@@ -59,14 +59,12 @@ int lease_client_open(const char *socket, const uint8_t batch_id[SGPU_BATCH_ID_S
 
 int lease_client_done(struct lease_client *client, struct sgpu_error *error)
 {
-	struct wire_plain done;
 	int rc;
 
-	(void)wire_send(client->connection, WIRE_LEASE_DONE, &done, sizeof(done), NULL, 0);
+	(void)wire_say(client->connection, WIRE_LEASE_DONE, -1);
 	rc = ask_wait(client->connection, PATIENCE_S, error);
 	if (rc == SGPU_OK) {
-		rc = wire_receive(client->connection, WIRE_LEASE_DONE, &done, sizeof(done), NULL, 0,
-				  error);
+		rc = wire_hear(client->connection, WIRE_LEASE_DONE, NULL, error);
 	}
 	lease_client_close(client);
 	return rc;

@@ -164,8 +164,6 @@ bool process_limit(const struct process *process, const struct tenant_rule *rule
 
 void process_drain(struct process *process, uint64_t deadline_ns)
 {
-	struct wire_plain drain;
-
 	if (process->draining) {
 		process->deadline_ns =
 			deadline_ns < process->deadline_ns ? deadline_ns : process->deadline_ns;
@@ -173,7 +171,7 @@ void process_drain(struct process *process, uint64_t deadline_ns)
 	}
 	process->draining = true;
 	process->deadline_ns = deadline_ns;
-	if (!wire_send(process->control, WIRE_DRAIN, &drain, sizeof(drain), NULL, 0)) {
+	if (!wire_say(process->control, WIRE_DRAIN, -1)) {
 		process->deadline_ns = 0; /* it does not read what it is sent */
 	}
 }

@@ -26,16 +26,15 @@
 #include "wire.h"
 
 /* ---- both sides ---- */
-/* As wire_receive, but waits. The other has gone: SGPU_ECANCELED. */
-static int receive(int fd, enum wire_kind kind, void *message, size_t size, int *fds, int count,
-		   struct sgpu_error *error)
+/* Waits for a message. The other has gone: SGPU_ECANCELED. */
+static int wait_for(int fd, enum wire_kind *kind, struct sgpu_error *error)
 {
 	struct pollfd wait = { .fd = fd, .events = POLLIN };
 	int rc;
 
 	do {
 		(void)poll(&wait, 1, -1);
-		rc = wire_receive(fd, kind, message, size, fds, count, error);
+		rc = wire_peek(fd, kind, error);
 	} while (rc == SGPU_ETIMEOUT);
 	return rc;
 }
@@ -44,7 +43,6 @@ static int receive(int fd, enum wire_kind kind, void *message, size_t size, int 
 static int send_text(int fd, enum wire_kind kind, const char *text, size_t size,
 		     struct sgpu_error *error)
 {
-	struct wire_plain message;
 	const int file = memfd_create("sgpu-run quote", MFD_CLOEXEC);
 	int rc;
 
@@ -52,7 +50,7 @@ static int send_text(int fd, enum wire_kind kind, const char *text, size_t size,
 		return sgpu_fail_errno(error, "cannot make a memory file");
 	}
 	rc = sgpu_write(file, "a memory file", text, size, error);
-	if (rc == SGPU_OK && !wire_send(fd, kind, &message, sizeof(message), &file, 1)) {
+	if (rc == SGPU_OK && !wire_say(fd, kind, file)) {
 		rc = sgpu_fail(error, SGPU_ESYSTEM, "a process of this worker takes no message");
 	}
 	close(file);
@@ -65,11 +63,12 @@ _Static_assert(sizeof(((struct wire_quote *)0)->nonce) == SGPU_NONCE_MAX,
 
 static int receive_claims(int fd, json_t **claims, struct sgpu_error *error)
 {
-	struct wire_plain message;
+	enum wire_kind kind;
 	size_t size = 0;
 	char *text;
-	int file = -1, rc = receive(fd, WIRE_CLAIMS, &message, sizeof(message), &file, 1, error);
+	int file = -1, rc = wait_for(fd, &kind, error);
 
+	rc = rc == SGPU_OK ? wire_hear(fd, WIRE_CLAIMS, &file, error) : rc;
 	if (rc < 0) {
 		return rc;
 	}
@@ -107,11 +106,15 @@ static void serve_quotes(int fd, const struct sgpu_signer *ak, const struct sgpu
 {
 	struct sgpu_error error = { 0 };
 	struct wire_quote asked;
+	enum wire_kind kind;
 	json_t *claims = NULL;
 	int rc = receive_claims(fd, &claims, &error);
 
 	while (rc == SGPU_OK) {
-		rc = receive(fd, WIRE_QUOTE, &asked, sizeof(asked), NULL, 0, &error);
+		rc = wait_for(fd, &kind, &error);
+		rc = rc == SGPU_OK ? wire_receive(fd, WIRE_QUOTE, &asked, sizeof(asked), NULL, 0,
+						  &error)
+				   : rc;
 		if (rc == SGPU_OK && make_quote(fd, &asked, claims, ak, chain, &error) != SGPU_OK) {
 			wire_refuse(fd, &error);
 		}
@@ -142,7 +145,6 @@ static _Noreturn void run_child(int fd, pid_t worker, const char *key, const cha
 	struct sgpu_signer *ak = NULL;
 	struct sgpu_chain chain = { .count = 0 };
 	struct sgpu_error error = { 0 };
-	struct wire_plain ready;
 	int rc;
 
 	close(SERVE_CONTROL_FD);
@@ -161,7 +163,7 @@ static _Noreturn void run_child(int fd, pid_t worker, const char *key, const cha
 		rc = confine(ak, &error);
 	}
 	if (rc == SGPU_OK) {
-		(void)wire_send(fd, WIRE_READY, &ready, sizeof(ready), NULL, 0);
+		(void)wire_say(fd, WIRE_READY, -1);
 		serve_quotes(fd, ak, &chain);
 	} else {
 		wire_refuse(fd, &error);
@@ -175,20 +177,11 @@ static _Noreturn void run_child(int fd, pid_t worker, const char *key, const cha
 /* An answer in place of `kind` is an error. */
 static int hear_child(int fd, enum wire_kind kind, int *file, struct sgpu_error *error)
 {
-	struct wire_plain message;
 	enum wire_kind got = kind;
-	int rc;
+	const int rc = wait_for(fd, &got, error);
 
-	do {
-		struct pollfd wait = { .fd = fd, .events = POLLIN };
-
-		(void)poll(&wait, 1, -1);
-		rc = wire_peek(fd, &got, error);
-	} while (rc == SGPU_ETIMEOUT);
 	if (rc == SGPU_OK) {
-		return got == WIRE_ANSWER ? ask_error(fd, error)
-					  : wire_receive(fd, kind, &message, sizeof(message), file,
-							 file ? 1 : 0, error);
+		return got == WIRE_ANSWER ? ask_error(fd, error) : wire_hear(fd, kind, file, error);
 	}
 	return rc == SGPU_ECANCELED
 		       ? sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended")

@@ -77,11 +77,9 @@ unsigned requests_under_way(void)
 
 void requests_end(int connection)
 {
-	struct wire_plain note;
-
 	close(connection);
 	atomic_fetch_add(&r.counters->requests_ended, 1);
-	(void)wire_send(SERVE_CONTROL_FD, WIRE_NOTE, &note, sizeof(note), NULL, 0);
+	(void)wire_say(SERVE_CONTROL_FD, WIRE_NOTE, -1);
 	atomic_fetch_sub(&r.under_way, 1);
 	(void)eventfd_write(r.wake_fd, 1);
 }

@@ -121,7 +121,6 @@ static bool wait_for_client(const struct request *request)
 {
 	struct pollfd client = { .fd = request->connection, .events = POLLIN };
 	const uint64_t begin = sgpu_now_ns();
-	struct wire_plain done;
 	int rc = SGPU_ETIMEOUT;
 
 	while (rc == SGPU_ETIMEOUT) {
@@ -131,8 +130,7 @@ static bool wait_for_client(const struct request *request)
 			return false;
 		}
 		if (poll(&client, 1, LOOK_MS) > 0) {
-			rc = wire_receive(request->connection, WIRE_LEASE_DONE, &done, sizeof(done),
-					  NULL, 0, NULL);
+			rc = wire_hear(request->connection, WIRE_LEASE_DONE, NULL, NULL);
 		}
 	}
 	return rc == SGPU_OK;
@@ -153,7 +151,6 @@ static void *hold_lease(void *argument)
 	struct request *request = argument;
 	struct wire_lease_is answer;
 	struct wire_lease asked;
-	struct wire_plain done;
 	struct sgpu_error error = { 0 };
 	int rc = wire_receive(request->connection, WIRE_LEASE, &asked, sizeof(asked), NULL, 0,
 			      &error);
@@ -183,7 +180,7 @@ static void *hold_lease(void *argument)
 		  wait_for_client(request);
 	let_go(&answer.lease, results, is_done);
 	if (is_done) {
-		(void)wire_send(request->connection, WIRE_LEASE_DONE, &done, sizeof(done), NULL, 0);
+		(void)wire_say(request->connection, WIRE_LEASE_DONE, -1);
 	}
 	requests_end(request->connection);
 out:

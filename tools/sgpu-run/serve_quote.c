@@ -81,7 +81,6 @@ out:
 static void answer(struct question *question)
 {
 	struct sgpu_error error = { 0 };
-	struct wire_plain is;
 	int quote = -1;
 
 	question->message.debugged = strcmp(sgpu_debug_status(), "disabled") != 0;
@@ -90,7 +89,7 @@ static void answer(struct question *question)
 		return;
 	}
 	atomic_store(&q.counters->quoted_ns, sgpu_now_ns());
-	(void)wire_send(question->connection, WIRE_QUOTE_IS, &is, sizeof(is), &quote, 1);
+	(void)wire_say(question->connection, WIRE_QUOTE_IS, quote);
 	close(quote);
 	requests_end(question->connection);
 }

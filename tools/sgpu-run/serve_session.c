@@ -73,7 +73,6 @@ static int open_service(struct session *s, struct sgpu_remote_service **service,
 					       .area = s->fds[1],
 					       .bell = s->request.connection };
 	struct sgpu_secure *context = s->request.server->worker.devices[0].context;
-	struct wire_plain taken;
 	int rc;
 
 	if (!context) {
@@ -82,8 +81,7 @@ static int open_service(struct session *s, struct sgpu_remote_service **service,
 	}
 	rc = sgpu_remote_service_create(context, s->request.server->session_memory,
 					serve_quote_key(), &ring, service, error);
-	if (rc == SGPU_OK &&
-	    !wire_send(s->request.connection, WIRE_TAKEN, &taken, sizeof(taken), NULL, 0)) {
+	if (rc == SGPU_OK && !wire_say(s->request.connection, WIRE_TAKEN, -1)) {
 		rc = SGPU_ECANCELED;
 	}
 	if (rc == SGPU_OK) {

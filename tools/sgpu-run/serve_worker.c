@@ -56,10 +56,8 @@ static struct tending {
  * looked yet. */
 static void count_end(void)
 {
-	struct wire_plain note;
-
 	atomic_fetch_add(&t.counters->ended, 1);
-	(void)wire_send(SERVE_CONTROL_FD, WIRE_NOTE, &note, sizeof(note), NULL, 0);
+	(void)wire_say(SERVE_CONTROL_FD, WIRE_NOTE, -1);
 }
 
 static void close_work(struct work *work)
@@ -166,7 +164,6 @@ static int start_run(struct work *work, struct sgpu_error *error)
 static int begin_work(struct work *work, struct sgpu_error *error)
 {
 	struct wire_submit *request = &work->request;
-	struct wire_plain taken;
 	int fds[2], rc;
 
 	rc = wire_receive(work->connection, WIRE_SUBMIT, request, sizeof(*request), fds, 2, error);
@@ -181,8 +178,7 @@ static int begin_work(struct work *work, struct sgpu_error *error)
 				       wire_takes_batch(work->in_fd) ? "response" : "batch");
 		}
 	}
-	if (rc == SGPU_OK &&
-	    !wire_send(work->connection, WIRE_TAKEN, &taken, sizeof(taken), NULL, 0)) {
+	if (rc == SGPU_OK && !wire_say(work->connection, WIRE_TAKEN, -1)) {
 		rc = SGPU_ECANCELED;
 	}
 	return rc == SGPU_OK ? start_run(work, error) : rc;
@@ -256,9 +252,7 @@ static void tell_progress(const struct work *work)
 /* The client asks how far its run is. Anything else is its end, and that of its run. */
 static void hear_client(struct work *work)
 {
-	struct wire_plain asked;
-	int rc =
-		wire_receive(work->connection, WIRE_PROGRESS, &asked, sizeof(asked), NULL, 0, NULL);
+	int rc = wire_hear(work->connection, WIRE_PROGRESS, NULL, NULL);
 
 	if (rc == SGPU_OK) {
 		tell_progress(work);
@@ -290,7 +284,6 @@ static void cancel_work(struct work *work, int code, const char *why)
 static void hear_supervisor(void)
 {
 	struct wire_take take;
-	struct wire_plain word;
 	enum wire_kind kind;
 	int connection = -1, rc = wire_peek(SERVE_CONTROL_FD, &kind, NULL);
 
@@ -302,13 +295,11 @@ static void hear_supervisor(void)
 		    SGPU_OK) {
 		take_connection(connection, &take);
 	} else if (rc == SGPU_OK && kind == WIRE_DRAIN &&
-		   wire_receive(SERVE_CONTROL_FD, kind, &word, sizeof(word), NULL, 0, NULL) ==
-			   SGPU_OK) {
+		   wire_hear(SERVE_CONTROL_FD, kind, NULL, NULL) == SGPU_OK) {
 		t.draining = true;
 		t.drain_ns = sgpu_now_ns();
 	} else if (rc == SGPU_OK && kind == WIRE_PRESS &&
-		   wire_receive(SERVE_CONTROL_FD, kind, &word, sizeof(word), NULL, 0, NULL) ==
-			   SGPU_OK) {
+		   wire_hear(SERVE_CONTROL_FD, kind, NULL, NULL) == SGPU_OK) {
 		requests_press(sgpu_now_ns() + PRESS_MS * MS);
 		/* One that is to make room ends its sessions after that time, whatever goes on in
 		 * them. */
@@ -436,8 +427,7 @@ static int open_loop(struct sgpu_error *error)
 
 static int run_loop(struct server *server, struct sgpu_error *error)
 {
-	struct landlock_needs needs = { .output_count = 0 };
-	struct wire_plain ready;
+	struct landlock_needs needs = { .files = NULL };
 	int rc = serve_quote_begin(server, error);
 
 	rc = rc == SGPU_OK ? open_loop(error) : rc;
@@ -452,8 +442,7 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 		rc = worker_start(&server->worker, &needs, server->attestation_key != NULL, error);
 	}
 	rc = rc == SGPU_OK ? serve_quote_start(t.counters, error) : rc;
-	if (rc == SGPU_OK &&
-	    wire_send(SERVE_CONTROL_FD, WIRE_READY, &ready, sizeof(ready), NULL, 0)) {
+	if (rc == SGPU_OK && wire_say(SERVE_CONTROL_FD, WIRE_READY, -1)) {
 		while (!(t.draining |= requests_worn_out()) || t.count > 0 ||
 		       requests_under_way() > 0 || is_handed_more()) {
 			take_events();

@@ -183,7 +183,6 @@ static int send_request(const struct remote *m, struct sgpu_error *error)
 static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct sgpu_error *error)
 {
 	struct wire_progress progress;
-	struct wire_plain word;
 	enum wire_kind kind;
 	int rc = wire_peek(m->connection, &kind, error);
 
@@ -194,7 +193,7 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 		return rc == SGPU_OK ? 1 : rc;
 	}
 	if (rc == SGPU_OK && kind == WIRE_PROGRESS_IS) {
-		rc = wire_receive(m->connection, kind, &progress, sizeof(progress), NULL, 0, error);
+		rc = wire_hear(m->connection, kind, NULL, error);
 		if (rc == SGPU_OK && *asked) {
 			report_progress_print(&progress.progress, progress.bytes_in_all);
 			*asked = false;
@@ -204,10 +203,10 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 		return rc;
 	}
 	if (rc == SGPU_OK && kind == WIRE_QUEUED) {
-		rc = wire_receive(m->connection, kind, &word, sizeof(word), NULL, 0, error);
+		rc = wire_hear(m->connection, kind, NULL, error);
 		m->queued = m->queued || rc == SGPU_OK;
 	} else if (rc == SGPU_OK) {
-		rc = wire_receive(m->connection, WIRE_TAKEN, &word, sizeof(word), NULL, 0, error);
+		rc = wire_hear(m->connection, WIRE_TAKEN, NULL, error);
 		m->taken = m->taken || rc == SGPU_OK;
 	}
 	if (rc == SGPU_ECANCELED) {
@@ -225,7 +224,6 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 static int check_late(struct remote *m, struct sgpu_error *error)
 {
 	const uint64_t now = sgpu_now_ns();
-	struct wire_plain progress;
 
 	m->heard_ns = m->heard_ns < m->deadline_ns ? m->deadline_ns : m->heard_ns;
 	if (now > m->heard_ns && now - m->heard_ns > SILENCE_NS) {
@@ -234,7 +232,7 @@ static int check_late(struct remote *m, struct sgpu_error *error)
 			"the deadline passed, and the worker that runs the batch does not answer");
 	}
 	if (now > m->deadline_ns && now - m->asked_ns > ASK_NS) {
-		(void)wire_send(m->connection, WIRE_PROGRESS, &progress, sizeof(progress), NULL, 0);
+		(void)wire_say(m->connection, WIRE_PROGRESS, -1);
 		m->asked_ns = now;
 	}
 	return SGPU_OK;
@@ -248,15 +246,13 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 	struct pollfd fds[2] = { { .fd = m->connection, .events = POLLIN },
 				 { .fd = m->signal_fd, .events = POLLIN } };
 	struct signalfd_siginfo signal;
-	struct wire_plain progress;
 	bool asked = false, wanted = false;
 	int rc = SGPU_OK;
 
 	while (rc == SGPU_OK) {
 		/* A question that came before the run was taken is asked now. */
 		if (m->taken && (wanted || (on_terminal && cli_progress_due()))) {
-			(void)wire_send(m->connection, WIRE_PROGRESS, &progress, sizeof(progress),
-					NULL, 0);
+			(void)wire_say(m->connection, WIRE_PROGRESS, -1);
 			wanted = false;
 		}
 		if (sgpu_io_interrupted()) {

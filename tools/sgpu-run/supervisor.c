@@ -31,11 +31,10 @@ static void answer_status(struct supervisor *s, struct caller *caller)
 {
 	char *text = supervisor_status(s, caller->uid);
 	const size_t size = text ? strlen(text) : 0;
-	struct wire_plain answer;
 	const int fd = text ? memfd_create("sgpu-run status", MFD_CLOEXEC) : -1;
 
 	if (fd >= 0 && size <= WIRE_TEXT_MAX && write(fd, text, size) == (ssize_t)size) {
-		(void)wire_send(caller->fd, WIRE_STATUS_IS, &answer, sizeof(answer), &fd, 1);
+		(void)wire_say(caller->fd, WIRE_STATUS_IS, fd);
 	}
 	if (fd >= 0) {
 		close(fd);

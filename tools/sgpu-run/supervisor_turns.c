@@ -289,7 +289,6 @@ static struct caller *find_newest(struct supervisor *s, const struct tenant *ten
  * told. */
 static void settle_new(struct supervisor *s)
 {
-	struct wire_plain queued;
 	struct caller *newest;
 
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
@@ -309,7 +308,7 @@ static void settle_new(struct supervisor *s)
 
 		if (c->tenant && !c->request && !c->queued) {
 			c->queued = true;
-			(void)wire_send(c->fd, WIRE_QUEUED, &queued, sizeof(queued), NULL, 0);
+			(void)wire_say(c->fd, WIRE_QUEUED, -1);
 		}
 	}
 }

@@ -171,8 +171,6 @@ static struct process *find_busy(struct supervisor *s, uint64_t now)
  * long, end. */
 static void press(struct supervisor *s, uint64_t now)
 {
-	struct wire_plain others_wait;
-
 	if (now < s->press_ns) {
 		return;
 	}
@@ -183,8 +181,7 @@ static void press(struct supervisor *s, uint64_t now)
 
 		if (p->pid && p->control >= 0 && wanted &&
 		    (process_requests(p) > 0 || p->said.sessions > 0)) {
-			(void)wire_send(p->control, WIRE_PRESS, &others_wait, sizeof(others_wait),
-					NULL, 0);
+			(void)wire_say(p->control, WIRE_PRESS, -1);
 		}
 	}
 }
@@ -314,11 +311,10 @@ static void give_up_reload(struct supervisor *s)
 /* Notes only say that there is something to count. */
 static int take_notes(struct process *p)
 {
-	struct wire_plain note;
 	int rc = SGPU_OK;
 
 	for (int i = 0; i < NOTES_AT_ONCE && rc == SGPU_OK; i++) {
-		rc = wire_receive(p->control, WIRE_NOTE, &note, sizeof(note), NULL, 0, NULL);
+		rc = wire_hear(p->control, WIRE_NOTE, NULL, NULL);
 	}
 	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
 }
@@ -344,10 +340,7 @@ static void lose(struct process *p)
 /* A worker says that it can take work, and then what it has done; anything else is its end. */
 void workers_hear(struct supervisor *s, struct process *p)
 {
-	struct wire_plain ready;
-	int rc = p->ready ? take_notes(p)
-			  : wire_receive(p->control, WIRE_READY, &ready, sizeof(ready), NULL, 0,
-					 NULL);
+	int rc = p->ready ? take_notes(p) : wire_hear(p->control, WIRE_READY, NULL, NULL);
 
 	if (rc == SGPU_ETIMEOUT || (rc == SGPU_OK && p->ready)) {
 		return;

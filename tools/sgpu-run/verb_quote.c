@@ -47,18 +47,13 @@ static int check_quote(const char *quote, size_t size, struct sgpu_error *error)
 static int fetch_quote(const struct values *v, struct sgpu_error *error)
 {
 	struct wire_quote message = { .nonce_size = (uint32_t)v->nonce.size };
-	const struct ask ask = { .kind = WIRE_QUOTE,
-				 .message = &message,
-				 .size = sizeof(message),
-				 .expected = WIRE_QUOTE_IS,
-				 .most = SGPU_QUOTE_MAX,
-				 .patience_s = PATIENCE_S };
 	char *quote = NULL;
 	size_t size = 0;
 	int rc;
 
 	memcpy(message.nonce, v->nonce.data, v->nonce.size);
-	rc = ask_server(v->socket, &ask, &quote, &size, error);
+	rc = ask_server(v->socket, WIRE_QUOTE, &message, sizeof(message), WIRE_QUOTE_IS, PATIENCE_S,
+			&quote, &size, error);
 	if (rc == SGPU_OK) {
 		rc = check_quote(quote, size, error);
 	}

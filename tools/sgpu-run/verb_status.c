@@ -32,15 +32,10 @@ const struct cli_option status_options[] = {
 static int ask_status(const char *socket, json_t **status, struct sgpu_error *error)
 {
 	struct wire_plain question;
-	const struct ask ask = { .kind = WIRE_STATUS,
-				 .message = &question,
-				 .size = sizeof(question),
-				 .expected = WIRE_STATUS_IS,
-				 .most = WIRE_TEXT_MAX,
-				 .patience_s = PATIENCE_S };
 	char *text = NULL;
 	size_t size = 0;
-	int rc = ask_server(socket, &ask, &text, &size, error);
+	int rc = ask_server(socket, WIRE_STATUS, &question, sizeof(question), WIRE_STATUS_IS,
+			    PATIENCE_S, &text, &size, error);
 
 	if (rc == SGPU_OK) {
 		rc = sgpu_json_parse(text, size, status, NULL, NULL, error);

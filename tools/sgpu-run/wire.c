@@ -160,6 +160,20 @@ int wire_receive(int socket, enum wire_kind kind, void *message, size_t size, in
 	return rc;
 }
 
+bool wire_say(int socket, enum wire_kind kind, int fd)
+{
+	struct wire_plain message;
+
+	return wire_send(socket, kind, &message, sizeof(message), &fd, fd >= 0);
+}
+
+int wire_hear(int socket, enum wire_kind kind, int *fd, struct sgpu_error *error)
+{
+	struct wire_plain message;
+
+	return wire_receive(socket, kind, &message, sizeof(message), fd, fd != NULL, error);
+}
+
 int wire_read_text(int fd, const char *name, char *text, size_t most, size_t *size,
 		   struct sgpu_error *error)
 {

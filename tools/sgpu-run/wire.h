@@ -150,6 +150,10 @@ bool wire_send(int socket, enum wire_kind kind, void *message, size_t size, cons
 SGPU_MUST_CHECK int wire_receive(int socket, enum wire_kind kind, void *message, size_t size,
 				 int *fds, int count, struct sgpu_error *error);
 
+/* The same for a message without a body, which has the descriptor `fd`, or none: -1, NULL. */
+bool wire_say(int socket, enum wire_kind kind, int fd);
+SGPU_MUST_CHECK int wire_hear(int socket, enum wire_kind kind, int *fd, struct sgpu_error *error);
+
 /* Reads the text that came with a message, at most `most` bytes. It is in a memory file: any other
  * may be of a file system that never answers. Errors: SGPU_EINVALID, SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int wire_read_text(int fd, const char *name, char *text, size_t most, size_t *size,
@@ -178,20 +182,12 @@ void wire_clean(struct wire_answer *answer);
 
 /* A request to a server that one answer ends; see requests.h for the other side. */
 
-struct ask {
-	enum wire_kind kind;
-	void *message;
-	size_t size;
-	enum wire_kind expected; /* the answer, which brings a memory file */
-	size_t most;		 /* bytes that are read of it */
-	unsigned patience_s;	 /* for the answer */
-};
-
-/* Asks the server at `socket` (NULL: the usual one). *text is from malloc, with a NUL behind it.
- * Errors: those of finding the server; the one that it answers with; SGPU_ESYSTEM: it has ended, or
- * a worker of it. */
-SGPU_MUST_CHECK int ask_server(const char *socket, const struct ask *question, char **text,
-			       size_t *size, struct sgpu_error *error);
+/* Asks the server at `socket` (NULL: the usual one). The answer that is expected brings a memory
+ * file; *text is from malloc, with a NUL behind it. Errors: those of finding the server; the one
+ * that it answers with; SGPU_ESYSTEM: it has ended, or a worker of it. */
+SGPU_MUST_CHECK int ask_server(const char *socket, enum wire_kind kind, void *message,
+			       size_t message_size, enum wire_kind expected, unsigned patience_s,
+			       char **text, size_t *size, struct sgpu_error *error);
 
 /* The parts of it, for who goes on with the connection: connects and sends, *connection is -1
  * before; and waits until the server has said something. An answer that is an error is the error
