@@ -25,21 +25,6 @@ static struct {
 	atomic_bool worn_out;
 } r;
 
-/* Those that a worker of this version knows. */
-static request_fn find_request(enum wire_kind kind)
-{
-	switch (kind) {
-	case WIRE_LEASE:
-		return serve_lease;
-	case WIRE_QUOTE:
-		return serve_quote;
-	case WIRE_SESSION:
-		return session_take;
-	default:
-		return NULL;
-	}
-}
-
 void requests_open(struct serve_counters *counters, int wake_fd)
 {
 	r.counters = counters;
@@ -48,13 +33,20 @@ void requests_open(struct serve_counters *counters, int wake_fd)
 
 void requests_take(const struct request *request)
 {
-	const request_fn fn = find_request(request->kind);
 	struct sgpu_error error = { 0 };
 
 	atomic_fetch_add(&r.under_way, 1);
-	if (fn) {
-		fn(request);
-	} else {
+	switch (request->kind) {
+	case WIRE_LEASE:
+		serve_lease(request);
+		break;
+	case WIRE_QUOTE:
+		serve_quote(request);
+		break;
+	case WIRE_SESSION:
+		session_take(request);
+		break;
+	default:
 		sgpu_fail(&error, SGPU_EUNAVAILABLE, "the server does not know such a request");
 		requests_refuse(request->connection, &error);
 	}

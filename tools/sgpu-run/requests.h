@@ -21,12 +21,11 @@ struct request {
 	uint64_t uid, since_ns; /* of the client, and when it connected */
 };
 
-/* Runs in the worker's loop, which nothing may hold up: what takes long gets a thread. It owns the
- * connection, and calls requests_end or requests_refuse once, from any thread. */
-typedef void (*request_fn)(const struct request *request);
-
 /* counters: the worker's. wake_fd: an eventfd that is written when a request has ended. */
 void requests_open(struct serve_counters *counters, int wake_fd);
+/* Has serve_lease, serve_quote or session_take deal with it, in the worker's loop, which nothing
+ * may hold up: what takes long gets a thread. They own the connection, and call requests_end or
+ * requests_refuse once, from any thread. */
 void requests_take(const struct request *request);
 /* Until then other users wait for a worker, so that who waits for a client is to give up soon;
  * whether they do now. */
@@ -98,7 +97,6 @@ SGPU_MUST_CHECK int serve_quote_begin(const struct server *server, struct sgpu_e
 SGPU_MUST_CHECK int serve_quote_claim(struct server *server, struct sgpu_error *error);
 SGPU_MUST_CHECK int serve_quote_start(struct serve_counters *counters, struct sgpu_error *error);
 
-/* WIRE_QUOTE; see requests.h. */
 void serve_quote(const struct request *request);
 
 /* The key that its quotes name, or NULL: sessions are bound to it. */
@@ -108,7 +106,6 @@ void serve_quote_explain(struct sgpu_error *error);
 
 /* Sessions of programs (sgpu/session.h) in a worker process of sgpu-run serve: a thread each. */
 
-/* A request_fn for WIRE_SESSION. */
 void session_take(const struct request *request);
 /* As many as that at a time, from now on; those that are there stay. By the thread that takes them.
  */

@@ -13,8 +13,10 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
+#include <sys/un.h>
 
-#include "service.h"
+#include "remote/greeting.h"
 #include "worker.h"
 
 enum {
@@ -82,6 +84,31 @@ struct serve_counters {
 /* requests.c: counts a batch of a client that connected then. run: NULL if it never began. */
 void serve_count(struct serve_counters *counters, const struct sgpu_run *run, int code,
 		 uint64_t since_ns, const struct sgpu_run_progress *progress);
+
+/* service.c: the socket, where it is, and who may make it. */
+struct service_socket {
+	int fd; /* listens, does not block; -1: closed */
+	char path[sizeof(
+		((struct sockaddr_un *)0)->sun_path)]; /* "": it came from the service manager */
+	dev_t device;
+	ino_t inode;
+};
+#define SERVICE_SOCKET_INIT \
+	{                   \
+		.fd = -1    \
+	}
+
+/* The socket that a service manager has passed on (LISTEN_FDS), or a new one at `path`;
+ * `everybody`: all users may connect, else this one and root. The directory is made if it is
+ * missing. A socket that nobody answers at is replaced. Errors: SGPU_ESYSTEM, also if another
+ * server lives there; SGPU_EPOLICY: others could take its place. */
+SGPU_MUST_CHECK int service_listen(const struct sgpu_service_path *path, bool everybody,
+				   struct service_socket *socket, struct sgpu_error *error);
+/* Closes it, and removes it if it is still the one that was made. */
+void service_close(struct service_socket *socket);
+
+/* Tells the service manager, if there is one: "READY=1". */
+void service_notify(const char *state);
 
 /* supervisor.c: until a signal ends it. An exit status. */
 int supervise(const struct server *server, struct service_socket *socket);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See service.h. A lock on the directory makes sure that of two servers that start at once only one
- * replaces a dead one's socket.
+ * The socket of a server. A lock on the directory makes sure that of two servers that start at once
+ * only one replaces a dead one's socket.
  */
-#include "service.h"
+#include "serve.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -27,14 +27,6 @@ static socklen_t make_address(const char *path, struct sockaddr_un *address)
 	return (socklen_t)sizeof(*address);
 }
 
-bool service_is_there(const struct sgpu_service_path *path)
-{
-	struct stat status;
-
-	return path->text[0] && lstat(path->text, &status) == 0;
-}
-
-/* ---- the server's side ---- */
 /* One that a service manager listens at for us. Returns 1 if there is one. */
 static int adopt(struct service_socket *made, struct sgpu_error *error)
 {

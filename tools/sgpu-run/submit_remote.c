@@ -16,9 +16,7 @@
 
 #include <sgpu/base.h>
 
-#include "base/io.h"
-#include "report.h"
-#include "submit.h"
+#include "verbs.h"
 #include "wire.h"
 
 enum { COPY_SIZE = 1 << 18, SHOW_MS = 100 };
@@ -29,7 +27,7 @@ static const uint64_t PATIENCE_NS = UINT64_C(90000000000);
 static const uint64_t SILENCE_NS = UINT64_C(30000000000), ASK_NS = UINT64_C(1000000000);
 
 struct remote {
-	const struct request *request;
+	const struct submit *request;
 	int connection, signal_fd;
 	struct sgpu_output response;
 	int batch_fd, memory_fd; /* the batch and the response in memory, where a server does not
@@ -75,7 +73,7 @@ static int wait_for_input(const struct remote *m, int fd, struct sgpu_error *err
 static int bring_batch(struct remote *m, struct sgpu_error *error)
 {
 	static const char first_name[] = "batch.json";
-	const struct request *r = m->request;
+	const struct submit *r = m->request;
 	char *buffer = malloc(COPY_SIZE);
 	uint64_t all = 0;
 	ssize_t got = 1;
@@ -152,7 +150,7 @@ static int show_response(struct remote *m, struct sgpu_error *error)
 /* ---- the connection ---- */
 static int send_request(const struct remote *m, struct sgpu_error *error)
 {
-	const struct request *r = m->request;
+	const struct submit *r = m->request;
 	const int fds[] = { m->batch_fd >= 0 ? m->batch_fd : r->in_fd,
 			    m->memory_fd >= 0 ? m->memory_fd : m->response.fd };
 	struct wire_submit *message = calloc(1, sizeof(*message));
@@ -193,7 +191,7 @@ static int hear_server(struct remote *m, bool on_terminal, bool *asked, struct s
 		return rc == SGPU_OK ? 1 : rc;
 	}
 	if (rc == SGPU_OK && kind == WIRE_PROGRESS_IS) {
-		rc = wire_hear(m->connection, kind, NULL, error);
+		rc = wire_receive(m->connection, kind, &progress, sizeof(progress), NULL, 0, error);
 		if (rc == SGPU_OK && *asked) {
 			report_progress_print(&progress.progress, progress.bytes_in_all);
 			*asked = false;
@@ -289,7 +287,7 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 
 static int exchange(struct remote *m, struct sgpu_error *error)
 {
-	const struct request *r = m->request;
+	const struct submit *r = m->request;
 	struct sgpu_error other;
 	int rc = send_request(m, error);
 
@@ -313,7 +311,7 @@ static int exchange(struct remote *m, struct sgpu_error *error)
 	return rc;
 }
 
-int submit_remote(const struct request *r)
+int submit_remote(const struct submit *r)
 {
 	struct remote m = { .request = r,
 			    .connection = -1,

@@ -9,11 +9,6 @@
 
 #include <sgpu/base.h>
 
-#include "base/io.h"
-#include "worker.h"
-#include "harden.h"
-#include "report.h"
-#include "submit.h"
 #include "verbs.h"
 
 static struct sgpu_run *volatile running;
@@ -27,32 +22,32 @@ static void stop_running(void)
 
 const struct cli_option submit_options[] = {
 	CLI_COMMON,
-	WORKER_OPTIONS(struct request, worker),
+	WORKER_OPTIONS(struct submit, worker),
 	{ "timeout", 0, "DURATION", "fail unfinished work after this time: 90, 500ms, 5m",
-	  CLI_DURATION(struct request, timeout_ns, 0) },
+	  CLI_DURATION(struct submit, timeout_ns, 0) },
 	{ "trace", 0, "FILE", "write a trace that Perfetto and Chrome open",
-	  CLI_TEXT(struct request, trace) },
+	  CLI_TEXT(struct submit, trace) },
 	{ "stats", 0, NULL, "times and bytes by stage, on standard error",
-	  CLI_FLAG(struct request, stats) },
-	ATTESTED_OPTIONS(struct request, attested, "run"),
+	  CLI_FLAG(struct submit, stats) },
+	ATTESTED_OPTIONS(struct submit, attested, "run"),
 	{ "owner", 0, "KEY", "the owner's X25519 public key, to be bound into the quote",
-	  CLI_INPUT(struct request, attested.owner) },
+	  CLI_INPUT(struct submit, attested.owner) },
 	{ "dry-run", 0, NULL, "show the plan and run nothing; needs no key",
-	  CLI_FLAG(struct request, dry_run) },
+	  CLI_FLAG(struct submit, dry_run) },
 	{ "output", 'o', "FILE", "write the response there, not to standard output",
-	  CLI_TEXT(struct request, output) },
+	  CLI_TEXT(struct submit, output) },
 	{ "socket", 0, "PATH", "let the server there run the batch (default: see SGPU_SOCKET)",
-	  CLI_TEXT(struct request, socket) },
+	  CLI_TEXT(struct submit, socket) },
 	{ "lease", 0, NULL, "leave results in memory of the server, for 'sgpu-seal open'",
-	  CLI_FLAG(struct request, lease) },
+	  CLI_FLAG(struct submit, lease) },
 	{ "local", 0, NULL, "run the batch in this process, even where a server is",
-	  CLI_FLAG(struct request, local) },
+	  CLI_FLAG(struct submit, local) },
 	CLI_END,
 };
 
 /* An option that is about the runner and not about the batch: with one of these the runner is this
  * process, since a server has keys, rules and a device of its own. NULL: there is none. */
-static const char *find_runner_option(const struct request *r)
+static const char *find_runner_option(const struct submit *r)
 {
 	const struct worker *w = &r->worker;
 	const struct {
@@ -80,10 +75,11 @@ static const char *find_runner_option(const struct request *r)
 }
 
 /* Whether a server is to run the batch. An exit status. */
-static int choose_runner(struct request *r)
+static int choose_runner(struct submit *r)
 {
 	const char *option = find_runner_option(r);
 	struct sgpu_error error = { 0 };
+	struct stat status;
 
 	if (option && r->socket) {
 		return cli_usage(
@@ -101,7 +97,8 @@ static int choose_runner(struct request *r)
 	if (sgpu_service_find(r->socket, &r->service, &error) != SGPU_OK) {
 		return cli_error(&error);
 	}
-	r->remote = r->service.named || service_is_there(&r->service);
+	r->remote =
+		r->service.named || (r->service.text[0] && lstat(r->service.text, &status) == 0);
 	return r->lease && !r->remote
 		       ? cli_usage("--lease needs a server, and there is none at '%s'",
 				   r->service.text)
@@ -109,7 +106,7 @@ static int choose_runner(struct request *r)
 }
 
 /* What makes no sense together. */
-static int check_request(const struct request *r)
+static int check_request(const struct submit *r)
 {
 	const struct cli_list *keys = &r->worker.key_paths;
 	int status = worker_check(&r->worker);
@@ -137,7 +134,7 @@ static int check_request(const struct request *r)
 }
 
 /* Only the batch says in which files payloads are, and none of them may be replaced. */
-static int spare_payloads(const struct request *r, const struct sgpu_run *run,
+static int spare_payloads(const struct submit *r, const struct sgpu_run *run,
 			  struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
@@ -161,8 +158,8 @@ static int spare_payloads(const struct request *r, const struct sgpu_run *run,
 }
 
 /* Both appear, or none: the trace is written before the response is shown. */
-static int show_outputs(const struct request *r, const struct sgpu_run *run,
-			struct outputs *outputs, struct sgpu_error *error)
+static int show_outputs(const struct submit *r, const struct sgpu_run *run, struct outputs *outputs,
+			struct sgpu_error *error)
 {
 	int rc = spare_payloads(r, run, error);
 
@@ -191,7 +188,7 @@ void submit_refuse(int fd, const struct report *report, const struct sgpu_error 
 	}
 }
 
-void submit_tell(const struct request *r, const struct report *report, int code)
+void submit_tell(const struct submit *r, const struct report *report, int code)
 {
 	if (r->stats && (code == SGPU_OK || code == SGPU_ESEGMENTS)) {
 		report_stats(report);
@@ -201,7 +198,7 @@ void submit_tell(const struct request *r, const struct report *report, int code)
 		     code == SGPU_ESYSTEM && sgpu_io_reader_gone() ? SGPU_ECANCELED : code, NULL);
 }
 
-static int run_batch(struct request *r, struct outputs *outputs, struct sgpu_error *error)
+static int run_batch(struct submit *r, struct outputs *outputs, struct sgpu_error *error)
 {
 	struct sgpu_submission submission = {
 		.in_fd = r->in_fd,
@@ -249,7 +246,7 @@ static int run_batch(struct request *r, struct outputs *outputs, struct sgpu_err
 	return rc;
 }
 
-static int open_outputs(const struct request *r, struct outputs *outputs, struct sgpu_error *error)
+static int open_outputs(const struct submit *r, struct outputs *outputs, struct sgpu_error *error)
 {
 	int rc = cli_output_take(&outputs->response, r->output, 0666, error);
 
@@ -260,7 +257,7 @@ static int open_outputs(const struct request *r, struct outputs *outputs, struct
 }
 
 /* Opens the batch, which no output may replace: an exit status. */
-static int open_batch(struct request *r)
+static int open_batch(struct submit *r)
 {
 	const int status = cli_input(r->batch, &r->in_name, &r->in_fd);
 
@@ -272,7 +269,7 @@ static int open_batch(struct request *r)
 
 /* The evidence comes first: whoever sends the batch waits for it, and if that is a pipe, not even
  * its name can be opened before. An exit status. */
-static int prove(struct request *r)
+static int prove(struct submit *r)
 {
 	struct sgpu_error error = { 0 };
 
@@ -285,7 +282,7 @@ static int prove(struct request *r)
 }
 
 /* With everything open: what runs from here on runs under the filter. */
-static int run_filtered(struct request *r, struct outputs *outputs)
+static int run_filtered(struct submit *r, struct outputs *outputs)
 {
 	struct landlock_needs needs = { .outputs = { &outputs->response, &outputs->trace } };
 	struct sgpu_error error = { 0 };
@@ -305,7 +302,7 @@ static int run_filtered(struct request *r, struct outputs *outputs)
 							       : cli_error(&error);
 }
 
-static int submit(struct request *r)
+static int submit(struct submit *r)
 {
 	struct outputs outputs = { SGPU_OUTPUT_INIT, SGPU_OUTPUT_INIT };
 	struct sgpu_error error = { 0 };
@@ -326,7 +323,7 @@ static int submit(struct request *r)
 	return status;
 }
 
-static int dry_run(const struct request *r)
+static int dry_run(const struct submit *r)
 {
 	struct sgpu_error error = { 0 };
 	int devices = 1, rc = worker_count_devices(&r->worker, &devices, &error);
@@ -338,7 +335,7 @@ static int dry_run(const struct request *r)
 	return rc == SGPU_OK ? 0 : cli_error(&error);
 }
 
-static int open_and_run(struct request *r)
+static int open_and_run(struct submit *r)
 {
 	int status;
 
@@ -363,7 +360,7 @@ static int open_and_run(struct request *r)
 
 int verb_submit(int argc, char **argv)
 {
-	struct request r = { .worker = WORKER_INIT, .in_fd = -1 };
+	struct submit r = { .worker = WORKER_INIT, .in_fd = -1 };
 	char **paths;
 	int status = cli_read(argc, argv, &r, &paths);
 

@@ -8,7 +8,7 @@
 #include <sgpu/batch.h>
 
 #include "transfer/transfer.h"
-#include "lease_client.h"
+#include "wire.h"
 #include "parts.h"
 
 /* ---- sealing into one ---- */
