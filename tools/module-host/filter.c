@@ -13,13 +13,14 @@
 #if SGPU_SECCOMP
 #include <fcntl.h>
 #include <sched.h>
-#include <seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <unistd.h>
+
+#include "seccomp_filter.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
 
@@ -34,111 +35,63 @@ static const char *const computing[] = {
 	"sched_getscheduler", "sched_get_priority_max", "sched_get_priority_min", "getcpu", "clock_gettime", "clock_getres",
 	"clock_nanosleep", "nanosleep", "gettimeofday", "time", "poll", "ppoll", "rt_sigprocmask", "rt_sigreturn",
 	"rt_sigpending", "sigaltstack", "membarrier", "arch_prctl",
+	NULL,
 };
 /* clang-format on */
 
 /* By the loader, besides openat() for reading and mmap() of code, which is that of a file and of
  * nobody else's making: what is shared, or in no file, could be written by another name. */
-static const char *const opening[] = { "open", "openat" };
-static const char *const loading[] = { "readlink",   "readlinkat", "access", "faccessat",
-				       "faccessat2", "getcwd",	   "statfs", "fstatfs" };
-static const char *const in_passing[] = { "newfstatat", "statx", "stat", "lstat" };
+static const char *const opening[] = { "open", "openat", NULL };
+static const char *const loading[] = { "readlink",  "readlinkat", "access",
+				       "faccessat", "faccessat2", "getcwd",
+				       "statfs",    "fstatfs",	  NULL };
+static const char *const in_passing[] = { "newfstatat", "statx", "stat", "lstat", NULL };
 
-static int add(scmp_filter_ctx filter, uint32_t action, const char *name, unsigned count,
-	       const struct scmp_arg_cmp *conditions)
-{
-	int number = seccomp_syscall_resolve_name(name);
-
-	/* Below 0: this architecture has no such call. */
-	return number < 0 ? 0 : seccomp_rule_add_array(filter, action, number, count, conditions);
-}
-
-static int add_all(scmp_filter_ctx filter, uint32_t action, const char *const *names, size_t count)
-{
-	int rc = 0;
-
-	for (size_t i = 0; rc == 0 && i < count; i++) {
-		rc = add(filter, action, names[i], 0, NULL);
-	}
-	return rc;
-}
-
-struct rule {
-	const char *name;
-	struct scmp_arg_cmp condition;
-};
-
-#define BITS(argument, mask, value)                       \
-	{                                                 \
-		argument, SCMP_CMP_MASKED_EQ, mask, value \
-	}
-#define EQUAL(argument, value)                  \
-	{                                       \
-		argument, SCMP_CMP_EQ, value, 0 \
-	}
 #define WRITING (O_ACCMODE | O_CREAT | O_TRUNC | O_APPEND)
 #define CODE_FLAGS (MAP_TYPE | MAP_ANONYMOUS)
 
 /* Memory without code, threads but no processes, an end by abort(), its own signals, names of
  * threads, limits to be read, messages to those who wait for them. */
-static int add_conditions(scmp_filter_ctx filter, int channel, int handoff)
+static void add_conditions(scmp_filter_ctx filter, int *rc, int channel, int handoff)
 {
-	const struct rule rules[] = {
-		{ "mmap", BITS(2, PROT_EXEC, 0) },
-		{ "mprotect", BITS(2, PROT_EXEC, 0) },
-		{ "clone", BITS(0, CLONE_THREAD, CLONE_THREAD) },
-		{ "rt_sigaction", { 0, SCMP_CMP_NE, SIGSYS, 0 } },
-		{ "prctl", EQUAL(0, PR_SET_NAME) },
-		{ "prctl", EQUAL(0, PR_GET_NAME) },
-		{ "prctl", EQUAL(0, 0x53564d41) }, /* PR_SET_VMA: names memory */
-		{ "prlimit64", EQUAL(2, 0) },
-		{ "fcntl", EQUAL(1, F_GETFD) },
-		{ "fcntl", EQUAL(1, F_GETFL) },
-		{ "sendmsg", EQUAL(0, (scmp_datum_t)channel) },
-		{ "sendmsg", EQUAL(0, (scmp_datum_t)handoff) },
+	const struct seccomp_rule rules[] = {
+		{ SCMP_ACT_ALLOW, "mmap", BITS(2, PROT_EXEC, 0) },
+		{ SCMP_ACT_ALLOW, "mprotect", BITS(2, PROT_EXEC, 0) },
+		{ SCMP_ACT_ALLOW, "clone", BITS(0, CLONE_THREAD, CLONE_THREAD) },
+		{ SCMP_ACT_ALLOW, "rt_sigaction", OTHER(0, SIGSYS) },
+		{ SCMP_ACT_ALLOW, "prctl", EQUAL(0, PR_SET_NAME) },
+		{ SCMP_ACT_ALLOW, "prctl", EQUAL(0, PR_GET_NAME) },
+		{ SCMP_ACT_ALLOW, "prctl", EQUAL(0, 0x53564d41) }, /* PR_SET_VMA: names memory */
+		{ SCMP_ACT_ALLOW, "prlimit64", EQUAL(2, 0) },
+		{ SCMP_ACT_ALLOW, "fcntl", EQUAL(1, F_GETFD) },
+		{ SCMP_ACT_ALLOW, "fcntl", EQUAL(1, F_GETFL) },
+		{ SCMP_ACT_ALLOW, "sendmsg", EQUAL(0, channel) },
+		{ SCMP_ACT_ALLOW, "sendmsg", EQUAL(0, handoff) },
 	};
-	const struct scmp_arg_cmp own_abort[] = { EQUAL(0, (scmp_datum_t)getpid()),
-						  EQUAL(2, SIGABRT) };
-	int rc = add(filter, SCMP_ACT_ALLOW, "tgkill", 2, own_abort);
+	const struct scmp_arg_cmp own_abort[] = { EQUAL(0, getpid()), EQUAL(2, SIGABRT) };
 
-	for (size_t i = 0; rc == 0 && i < COUNT(rules); i++) {
-		rc = add(filter, SCMP_ACT_ALLOW, rules[i].name, 1, &rules[i].condition);
-	}
-	return rc;
+	seccomp_add(filter, rc, SCMP_ACT_ALLOW, "tgkill", 2, own_abort);
+	seccomp_add_rules(filter, rc, rules, COUNT(rules));
 }
 
 /* Without a listener the filter itself has to know the loader's calls, the one that tightens it,
  * and what it takes from the device. */
-static int add_loader(scmp_filter_ctx filter, int channel)
+static void add_loader(scmp_filter_ctx filter, int *rc, int channel)
 {
 	const struct scmp_arg_cmp code[] = { BITS(2, PROT_EXEC | PROT_WRITE, PROT_EXEC),
 					     BITS(3, CODE_FLAGS, MAP_PRIVATE) };
-	const struct rule rules[] = {
-		{ "recvmsg", EQUAL(0, (scmp_datum_t)channel) },
-		{ "openat", BITS(2, WRITING, 0) },
-		{ "open", BITS(1, WRITING, 0) },
-		{ "prctl", EQUAL(0, PR_SET_NO_NEW_PRIVS) },
+	const struct seccomp_rule rules[] = {
+		{ SCMP_ACT_ALLOW, "recvmsg", EQUAL(0, channel) },
+		{ SCMP_ACT_ALLOW, "openat", BITS(2, WRITING, 0) },
+		{ SCMP_ACT_ALLOW, "open", BITS(1, WRITING, 0) },
+		{ SCMP_ACT_ALLOW, "prctl", EQUAL(0, PR_SET_NO_NEW_PRIVS) },
 	};
-	int rc = add_all(filter, SCMP_ACT_ALLOW, loading, COUNT(loading));
 
-	rc = rc ? rc : add_all(filter, SCMP_ACT_ALLOW, in_passing, COUNT(in_passing));
-	rc = rc ? rc : add(filter, SCMP_ACT_ALLOW, "seccomp", 0, NULL);
-	rc = rc ? rc : add(filter, SCMP_ACT_ALLOW, "mmap", COUNT(code), code);
-	for (size_t i = 0; rc == 0 && i < COUNT(rules); i++) {
-		rc = add(filter, SCMP_ACT_ALLOW, rules[i].name, 1, &rules[i].condition);
-	}
-	return rc;
-}
-
-static bool load(scmp_filter_ctx filter, int rc)
-{
-	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-	if (rc == 0) {
-		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE,
-				       2); /* of libseccomp 2.5 on */
-		rc = seccomp_load(filter);
-	}
-	return rc == 0;
+	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, loading);
+	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, in_passing);
+	seccomp_add(filter, rc, SCMP_ACT_ALLOW, "seccomp", 0, NULL);
+	seccomp_add(filter, rc, SCMP_ACT_ALLOW, "mmap", COUNT(code), code);
+	seccomp_add_rules(filter, rc, rules, COUNT(rules));
 }
 
 static bool install(bool listening, int channel, int handoff, int *listener)
@@ -148,16 +101,16 @@ static bool install(bool listening, int channel, int handoff, int *listener)
 	bool good;
 
 	*listener = -1;
-	rc = rc ? rc : add_all(filter, SCMP_ACT_ALLOW, computing, COUNT(computing));
-	rc = rc ? rc : add_conditions(filter, channel, handoff);
+	seccomp_add_all(filter, &rc, SCMP_ACT_ALLOW, computing);
+	add_conditions(filter, &rc, channel, handoff);
 	/* For the first, clone() serves, whose flags a filter can see; what is open here is no
 	 * terminal. */
-	rc = rc ? rc : add(filter, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
-	rc = rc ? rc : add(filter, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
-	if (rc == 0 && !listening) {
-		rc = add_loader(filter, channel);
+	seccomp_add(filter, &rc, SCMP_ACT_ERRNO(ENOSYS), "clone3", 0, NULL);
+	seccomp_add(filter, &rc, SCMP_ACT_ERRNO(ENOTTY), "ioctl", 0, NULL);
+	if (!listening) {
+		add_loader(filter, &rc, channel);
 	}
-	good = load(filter, rc);
+	good = seccomp_put_on(filter, rc, SCMP_ACT_KILL_PROCESS) == 0;
 	if (good && listening) {
 		*listener = seccomp_notify_fd(filter);
 	}
@@ -177,22 +130,23 @@ bool filter_tighten(void)
 {
 	const struct scmp_arg_cmp code = BITS(2, PROT_EXEC, PROT_EXEC);
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
-	int rc = filter ? add_all(filter, SCMP_ACT_KILL_PROCESS, loading, COUNT(loading)) : -ENOMEM;
+	int rc = filter ? 0 : -ENOMEM;
 
-	rc = rc ? rc : add_all(filter, SCMP_ACT_KILL_PROCESS, opening, COUNT(opening));
-	rc = rc ? rc : add_all(filter, SCMP_ACT_ERRNO(EPERM), in_passing, COUNT(in_passing));
-	rc = rc ? rc : add(filter, SCMP_ACT_KILL_PROCESS, "seccomp", 0, NULL);
-	rc = rc ? rc : add(filter, SCMP_ACT_KILL_PROCESS, "mmap", 1, &code);
+	seccomp_add_all(filter, &rc, SCMP_ACT_KILL_PROCESS, loading);
+	seccomp_add_all(filter, &rc, SCMP_ACT_KILL_PROCESS, opening);
+	seccomp_add_all(filter, &rc, SCMP_ACT_ERRNO(EPERM), in_passing);
+	seccomp_add(filter, &rc, SCMP_ACT_KILL_PROCESS, "seccomp", 0, NULL);
+	seccomp_add(filter, &rc, SCMP_ACT_KILL_PROCESS, "mmap", 1, &code);
 	rc = rc ? rc
 		: seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC,
 				   1); /* threads that a constructor started, too */
-	return load(filter, rc);
+	return seccomp_put_on(filter, rc, SCMP_ACT_KILL_PROCESS) == 0;
 }
 
-static bool is_one_of(int number, const char *const *names, size_t count)
+static bool is_one_of(int number, const char *const *names)
 {
-	for (size_t i = 0; i < count; i++) {
-		if (number == seccomp_syscall_resolve_name(names[i])) {
+	for (; *names; names++) {
+		if (number == seccomp_syscall_resolve_name(*names)) {
 			return true;
 		}
 	}
@@ -210,16 +164,16 @@ enum host_verdict filter_verdict(int number, const uint64_t arguments[6], int ch
 	if (number == seccomp_syscall_resolve_name("recvmsg")) {
 		return arguments[0] == (uint64_t)channel ? HOST_SERVE : HOST_REFUSE;
 	}
-	if (is_one_of(number, opening, COUNT(opening))) {
+	if (is_one_of(number, opening)) {
 		const uint64_t flags =
 			arguments[number == seccomp_syscall_resolve_name("openat") ? 2 : 1];
 
 		return flags & WRITING ? HOST_REFUSE : HOST_LOAD;
 	}
-	if (is_one_of(number, in_passing, COUNT(in_passing))) {
+	if (is_one_of(number, in_passing)) {
 		return HOST_LOAD_SOFT;
 	}
-	return is_one_of(number, loading, COUNT(loading)) ? HOST_LOAD : HOST_REFUSE;
+	return is_one_of(number, loading) ? HOST_LOAD : HOST_REFUSE;
 }
 
 void filter_name(int number, char *name, size_t size)

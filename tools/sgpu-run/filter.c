@@ -17,13 +17,14 @@
 #include <asm/ioctls.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "seccomp_filter.h"
 
 #define TRAP SCMP_ACT_TRAP
 #define FORBID SCMP_ACT_ERRNO(EPERM)
@@ -80,65 +81,18 @@ static const char *const refused[] = {
 };
 /* clang-format on */
 
-/* A call, and what is done about it when one of its arguments is so. */
-struct rule {
-	uint32_t action;
-	const char *name;
-	struct scmp_arg_cmp argument;
-};
-
 /* Of an argument that the kernel takes as an int it sees the low half, and so does this. */
 #define INT(index, value)                                                 \
 	{                                                                 \
 		index, SCMP_CMP_MASKED_EQ, 0xffffffffU, (uint32_t)(value) \
 	}
-#define BITS(index, mask, value)                       \
-	{                                              \
-		index, SCMP_CMP_MASKED_EQ, mask, value \
-	}
-#define OTHER(index, value)                                  \
-	{                                                    \
-		index, SCMP_CMP_NE, (scmp_datum_t)(value), 0 \
-	}
-#define EQUAL(index, value)                                  \
-	{                                                    \
-		index, SCMP_CMP_EQ, (scmp_datum_t)(value), 0 \
-	}
-
-/* The first failure stays. */
-static void add(scmp_filter_ctx filter, int *rc, uint32_t action, const char *name,
-		const struct scmp_arg_cmp *argument)
-{
-	const int number = seccomp_syscall_resolve_name(name);
-
-	if (*rc == 0 && number == __NR_SCMP_ERROR && action != SCMP_ACT_ALLOW) {
-		*rc = -ENOSYS; /* a libseccomp that cannot refuse it */
-	}
-	if (*rc == 0 && number >= 0) {
-		*rc = seccomp_rule_add_array(filter, action, number, argument ? 1 : 0, argument);
-	}
-}
-
-static void add_all(scmp_filter_ctx filter, int *rc, uint32_t action, const char *const *names)
-{
-	for (; *names; names++) {
-		add(filter, rc, action, *names, NULL);
-	}
-}
-
-static void add_rules(scmp_filter_ctx filter, int *rc, const struct rule *rules, size_t count)
-{
-	for (size_t i = 0; i < count; i++) {
-		add(filter, rc, rules[i].action, rules[i].name, &rules[i].argument);
-	}
-}
 
 /* Threads, but no processes; signals to itself; names of threads; what a terminal is, but nothing
  * typed into it; limits may be read; no signal for others by way of a descriptor, no memory that is
  * code and can be written. */
 static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 {
-	const struct rule rules[] = {
+	const struct seccomp_rule rules[] = {
 		/* Not trapped: the C library blocks signals around these, and the trap would kill
 		   without a word. */
 		{ FORBID, "clone", BITS(0, CLONE_THREAD, 0) },
@@ -178,25 +132,25 @@ static void add_cpu_calls(scmp_filter_ctx filter, int *rc, bool sockets)
 	static const char *const forks[] = { "fork", "vfork", NULL };
 	static const struct scmp_arg_cmp unix_only = INT(0, AF_UNIX);
 
-	add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
+	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(controls); i++) {
 		const struct scmp_arg_cmp command = INT(1, controls[i]);
 
-		add(filter, rc, SCMP_ACT_ALLOW, "fcntl", &command);
+		seccomp_add(filter, rc, SCMP_ACT_ALLOW, "fcntl", 1, &command);
 	}
-	add_all(filter, rc, TRAP, others);
-	add(filter, rc, sockets ? SCMP_ACT_ALLOW : TRAP, "socket", sockets ? &unix_only : NULL);
+	seccomp_add_all(filter, rc, TRAP, others);
+	seccomp_add(filter, rc, sockets ? SCMP_ACT_ALLOW : TRAP, "socket", sockets, &unix_only);
 	if (sockets) {
-		add(filter, rc, SCMP_ACT_ALLOW, "connect", NULL);
+		seccomp_add(filter, rc, SCMP_ACT_ALLOW, "connect", 0, NULL);
 	}
-	add_all(filter, rc, FORBID, forks);
-	add_all(filter, rc, SCMP_ACT_ALLOW, needed);
+	seccomp_add_all(filter, rc, FORBID, forks);
+	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, needed);
 }
 
 /* No threads, no code but its own. */
 static void add_signer_calls(scmp_filter_ctx filter, int *rc)
 {
-	static const struct rule rules[] = {
+	static const struct seccomp_rule rules[] = {
 		{ SCMP_ACT_ALLOW, "mmap", BITS(2, PROT_EXEC, 0) },
 		{ TRAP, "mmap", BITS(2, PROT_EXEC, PROT_EXEC) },
 		{ SCMP_ACT_ALLOW, "mprotect", BITS(2, PROT_EXEC, 0) },
@@ -205,9 +159,9 @@ static void add_signer_calls(scmp_filter_ctx filter, int *rc)
 	static const char *const others[] = { "socket", "socketpair", "kill",
 					      "tkill",	"tgkill",     NULL };
 
-	add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
-	add_all(filter, rc, TRAP, others);
-	add_all(filter, rc, SCMP_ACT_ALLOW, signer);
+	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
+	seccomp_add_all(filter, rc, TRAP, others);
+	seccomp_add_all(filter, rc, SCMP_ACT_ALLOW, signer);
 }
 
 static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
@@ -215,7 +169,7 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 	static const unsigned long namespaces[] = { CLONE_NEWNS,  CLONE_NEWCGROUP, CLONE_NEWUTS,
 						    CLONE_NEWIPC, CLONE_NEWUSER,   CLONE_NEWPID,
 						    CLONE_NEWNET };
-	static const struct rule rules[] = {
+	static const struct seccomp_rule rules[] = {
 		{ FORBID, "socket", OTHER(0, AF_UNIX) },
 		{ FORBID, "ioctl", INT(1, TIOCSTI) },
 		{ FORBID, "ioctl", INT(1, TIOCLINUX) },
@@ -229,9 +183,9 @@ static void add_gpu_calls(scmp_filter_ctx filter, int *rc)
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(namespaces); i++) {
 		const struct scmp_arg_cmp flag = BITS(0, namespaces[i], namespaces[i]);
 
-		add(filter, rc, TRAP, "clone", &flag);
+		seccomp_add(filter, rc, TRAP, "clone", 1, &flag);
 	}
-	add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
+	seccomp_add_rules(filter, rc, rules, SGPU_ARRAY_LENGTH(rules));
 }
 
 /* What libseccomp said, as a negative errno; the filter is on when it is 0. */
@@ -243,21 +197,16 @@ static int load(enum harden_kind kind)
 	if (kind == HARDEN_GPU) {
 		/* Its flags lie in memory, where a filter cannot look: clone() does the same, and
 		 * is what the C library takes then. For the others it is unknown as all else is. */
-		add(filter, &rc, UNKNOWN, "clone3", NULL);
+		seccomp_add(filter, &rc, UNKNOWN, "clone3", 0, NULL);
 		add_gpu_calls(filter, &rc);
 	} else if (kind == HARDEN_SIGNER) {
 		add_signer_calls(filter, &rc);
 	} else {
 		add_cpu_calls(filter, &rc, kind == HARDEN_TPM_SIGNER);
 	}
-	add_all(filter, &rc, TRAP, refused);
-	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, TRAP);
+	seccomp_add_all(filter, &rc, TRAP, refused);
 	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_CTL_TSYNC, 1);
-	if (rc == 0) {
-		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE,
-				       2); /* of libseccomp 2.5 on */
-		rc = seccomp_load(filter);
-	}
+	rc = seccomp_put_on(filter, rc, TRAP);
 	seccomp_release(filter);
 	return rc;
 }

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Filters of system calls by the names of calls, for the programs that confine themselves. In all of
+ * this the first failure, a negative errno in *rc, stays.
+ */
+#ifndef SGPU_TOOLS_SECCOMP_FILTER_H
+#define SGPU_TOOLS_SECCOMP_FILTER_H
+
+#include <errno.h>
+#include <seccomp.h>
+
+/* A call, and what is done about it when one of its arguments is so. */
+struct seccomp_rule {
+	uint32_t action;
+	const char *name;
+	struct scmp_arg_cmp argument;
+};
+
+#define BITS(index, mask, value)                       \
+	{                                              \
+		index, SCMP_CMP_MASKED_EQ, mask, value \
+	}
+#define EQUAL(index, value)                                  \
+	{                                                    \
+		index, SCMP_CMP_EQ, (scmp_datum_t)(value), 0 \
+	}
+#define OTHER(index, value)                                  \
+	{                                                    \
+		index, SCMP_CMP_NE, (scmp_datum_t)(value), 0 \
+	}
+
+/* A call that this architecture has not is left out. */
+static inline void seccomp_add(scmp_filter_ctx filter, int *rc, uint32_t action, const char *name,
+			       unsigned count, const struct scmp_arg_cmp *arguments)
+{
+	const int number = seccomp_syscall_resolve_name(name);
+
+	if (*rc == 0 && number == __NR_SCMP_ERROR && action != SCMP_ACT_ALLOW) {
+		*rc = -ENOSYS; /* a libseccomp that cannot refuse it */
+	}
+	if (*rc == 0 && number >= 0) {
+		*rc = seccomp_rule_add_array(filter, action, number, count, arguments);
+	}
+}
+
+/* `names` ends with NULL. */
+static inline void seccomp_add_all(scmp_filter_ctx filter, int *rc, uint32_t action,
+				   const char *const *names)
+{
+	for (; *names; names++) {
+		seccomp_add(filter, rc, action, *names, 0, NULL);
+	}
+}
+
+static inline void seccomp_add_rules(scmp_filter_ctx filter, int *rc,
+				     const struct seccomp_rule *rules, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		seccomp_add(filter, rc, rules[i].action, rules[i].name, 1, &rules[i].argument);
+	}
+}
+
+/* Puts the filter on; `foreign` becomes of calls by the numbers of other architectures. */
+static inline int seccomp_put_on(scmp_filter_ctx filter, int rc, uint32_t foreign)
+{
+	rc = rc ? rc : seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, foreign);
+	if (rc == 0) {
+		/* of libseccomp 2.5 on */
+		(void)seccomp_attr_set(filter, SCMP_FLTATR_CTL_OPTIMIZE, 2);
+		rc = seccomp_load(filter);
+	}
+	return rc;
+}
+
+#endif
