@@ -23,7 +23,6 @@
 enum {
 	NAMES_AT_ONCE = 4096,
 	CLAIMS_MAX = 65536, /* entries; more are seen when these have gone */
-	MISSES_MAX = 16,    /* others work here: the names that were read are old */
 	WARNINGS_MAX = 10,
 };
 
@@ -206,7 +205,6 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 					 "somebody has removed '%s/" CLAIMS_DIRECTORY "/%s'",
 					 spool->shown, spool->own.name);
 		}
-		spool->misses += saved == ENOENT;
 		if (saved == ENOENT || saved == EEXIST ||
 		    fstatat(from, name, &status, AT_SYMLINK_NOFOLLOW) != 0 ||
 		    !S_ISREG(status.st_mode)) {
@@ -324,28 +322,6 @@ static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
 	return rc;
 }
 
-/* Names that were read are old where others work, too: after some misses in a row they are read
- * again, unless that was of no use before. */
-static void see_misses(struct spool *spool, bool claimed)
-{
-	spool->claimed_since = spool->claimed_since || claimed;
-	spool->misses = claimed ? 0 : spool->misses;
-	if (spool->misses > MISSES_MAX && spool->claimed_since && spool->look == LOOK_DIRECTORY) {
-		rewinddir(spool->stream);
-		spool_names_clear(&spool->names);
-		spool->misses = 0;
-		spool->claimed_since = false;
-	}
-}
-
-static int open_of_list(struct spool *spool, const char *name, struct spool_batch **batch,
-			struct sgpu_error *error)
-{
-	int rc = spool_batch_make(spool, name, batch, error);
-
-	return rc == SGPU_OK ? spool_batch_open(spool, AT_FDCWD, *batch, error) : rc;
-}
-
 /* One name: *batch stays NULL when it is none of a batch, too large now, or somebody else's. What
  * is too large is found again in the next look. */
 static int take(struct spool *spool, const char *name, uint64_t size_max,
@@ -357,7 +333,8 @@ static int take(struct spool *spool, const char *name, uint64_t size_max,
 	int rc;
 
 	if (spool->directory < 0) {
-		return open_of_list(spool, name, batch, error);
+		rc = spool_batch_make(spool, name, batch, error);
+		return rc == SGPU_OK ? spool_batch_open(spool, AT_FDCWD, *batch, error) : rc;
 	}
 	if (!spool_is_batch(&spool->options, from, name, &status, &why)) {
 		if (why == spool_for_other_keys) {
@@ -374,9 +351,7 @@ static int take(struct spool *spool, const char *name, uint64_t size_max,
 	if ((uint64_t)status.st_size > size_max && spool->dead.directory < 0) {
 		return SGPU_OK;
 	}
-	rc = claim(spool, from, name, batch, error);
-	see_misses(spool, *batch != NULL);
-	return rc;
+	return claim(spool, from, name, batch, error);
 }
 
 int spool_next(struct spool *spool, uint64_t size_max, struct spool_batch **batch,

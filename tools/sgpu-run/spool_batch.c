@@ -22,6 +22,19 @@ enum {
 	RESULT_MODE = 0644
 }; /* whatever the umask: another could put a batch into a file of ours, and name our regions */
 
+static void free_batch(struct spool_batch **batch)
+{
+	struct spool_batch *b = *batch;
+
+	sgpu_output_close(&b->response);
+	spool_close_file(b->fd);
+	free(b->name);
+	free(b->response_name);
+	free(b->shown);
+	free(b);
+	*batch = NULL;
+}
+
 int spool_batch_make(const struct spool *spool, const char *name, struct spool_batch **batch,
 		     struct sgpu_error *error)
 {
@@ -43,10 +56,7 @@ int spool_batch_make(const struct spool *spool, const char *name, struct spool_b
 		b->shown = NULL;
 	}
 	if (!b->name || !b->response_name || !b->shown) {
-		free(b->name);
-		free(b->response_name);
-		free(b->shown);
-		free(b);
+		free_batch(&b);
 		return sgpu_fail_nomem(error);
 	}
 	*batch = b;
@@ -180,19 +190,6 @@ int spool_answer(struct spool *spool, struct spool_batch *b, struct sgpu_error *
 }
 
 /* ---- where it goes ---- */
-static void free_batch(struct spool_batch **batch)
-{
-	struct spool_batch *b = *batch;
-
-	sgpu_output_close(&b->response);
-	spool_close_file(b->fd);
-	free(b->name);
-	free(b->response_name);
-	free(b->shown);
-	free(b);
-	*batch = NULL;
-}
-
 int spool_move_new(int from, const char *name, int to, const char *new_name)
 {
 	struct stat here, there;
@@ -258,8 +255,7 @@ static int write_reason(struct spool *spool, const char *name, const struct sgpu
 	char file[NAME_MAX + 1], line[SGPU_ERROR_TEXT_MAX + SGPU_ERROR_HINT_MAX + 16];
 	int rc;
 
-	snprintf(file, sizeof(file), "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON),
-		 name);
+	spool_reason_name(name, file);
 	snprintf(line, sizeof(line), "%s: %s%s%s\n", sgpu_error_name(reason->code), reason->text,
 		 reason->hint[0] ? "; " : "", reason->hint);
 	rc = sgpu_output_open_beneath(&output, spool->failed, file, file, RESULT_MODE, true, error);
@@ -277,8 +273,7 @@ static bool is_free(int directory, const char *name)
 {
 	char reason[NAME_MAX + 1];
 
-	snprintf(reason, sizeof(reason), "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON),
-		 name);
+	spool_reason_name(name, reason);
 	return faccessat(directory, name, F_OK, AT_SYMLINK_NOFOLLOW) != 0 &&
 	       faccessat(directory, reason, F_OK, AT_SYMLINK_NOFOLLOW) != 0;
 }

@@ -181,6 +181,12 @@ const char *spool_base_name(const char *path)
 	return slash ? slash + 1 : path;
 }
 
+void spool_reason_name(const char *name, char file[NAME_MAX + 1])
+{
+	snprintf(file, NAME_MAX + 1, "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON),
+		 name);
+}
+
 /* What is left in a spool. Only looks: it makes and moves nothing. */
 
 enum { NAMES_AT_ONCE = 4096 };
@@ -204,19 +210,11 @@ static int add(json_t *missing, const char *batch, const char *state, const char
 	return failed || json_array_append_new(missing, one) ? sgpu_fail_nomem(error) : SGPU_OK;
 }
 
-/* A part of the directory that is not there is empty. */
-static int open_part(int directory, const char *name, int *fd, struct sgpu_error *error)
-{
-	*fd = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return *fd < 0 && errno != ENOENT
-		       ? sgpu_fail_errno(error, "cannot open directory '%s'", name)
-		       : SGPU_OK;
-}
+typedef int (*see_fn)(json_t *missing, int directory, const char *name, const void *argument,
+		      struct sgpu_error *error);
 
 /* Calls `see` for all names of a directory. */
-static int each_name(int directory, const char *shown, json_t *missing,
-		     int (*see)(json_t *missing, int directory, const char *name,
-				const void *argument, struct sgpu_error *error),
+static int each_name(int directory, const char *shown, json_t *missing, see_fn see,
 		     const void *argument, struct sgpu_error *error)
 {
 	struct spool_names names = { 0 };
@@ -288,16 +286,12 @@ static void read_reason(int directory, const char *name, char *text, size_t room
 	size_t got = 0;
 	int fd;
 
-	text[0] = '\0';
-	snprintf(file, sizeof(file), "%.*s" SPOOL_REASON, NAME_MAX - (int)sizeof(SPOOL_REASON),
-		 name);
+	spool_reason_name(name, file);
 	fd = spool_open_file(directory, file);
-	if (fd >= 0) {
-		if (sgpu_pread(fd, file, text, room - 1, 0, &got, NULL) != SGPU_OK) {
-			got = 0;
-		}
-		close(fd);
+	if (fd < 0 || sgpu_pread(fd, file, text, room - 1, 0, &got, NULL) != SGPU_OK) {
+		got = 0;
 	}
+	spool_close_file(fd);
 	text[got] = '\0';
 	text[strcspn(text, "\n")] = '\0';
 }
@@ -327,17 +321,19 @@ static int see_failed(json_t *missing, int directory, const char *name, const vo
 	return add(missing, name, "failed", NULL, NULL, text, error);
 }
 
-static int look_at_part(int directory, const char *part, json_t *missing,
-			int (*see)(json_t *missing, int directory, const char *name,
-				   const void *argument, struct sgpu_error *error),
+/* A part of the directory that is not there is empty. */
+static int look_at_part(int directory, const char *part, json_t *missing, see_fn see,
 			struct sgpu_error *error)
 {
-	int fd, rc = open_part(directory, part, &fd, error);
+	const int fd = openat(directory, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int rc;
 
-	if (rc == SGPU_OK && fd >= 0) {
-		rc = each_name(fd, part, missing, see, NULL, error);
-		close(fd);
+	if (fd < 0) {
+		return errno == ENOENT ? SGPU_OK
+				       : sgpu_fail_errno(error, "cannot open directory '%s'", part);
 	}
+	rc = each_name(fd, part, missing, see, NULL, error);
+	close(fd);
 	return rc;
 }
 
@@ -381,9 +377,7 @@ static int look_at_list(const struct spool_options *options, json_t *missing,
 		}
 	}
 	spool_names_clear(&names);
-	if (output >= 0) {
-		close(output);
-	}
+	spool_close_file(output);
 	return rc;
 }
 

@@ -77,6 +77,8 @@ extern const char spool_for_other_keys[]; /* of a batch that waits for another w
 /* Whether an open file has the index of a batch that none of the worker's keys opens. If that is
  * damaged, it is anybody's. */
 bool spool_is_for_others(const struct spool_options *options, int fd, const char *name);
+/* The name of the file with the reason why that one failed. */
+void spool_reason_name(const char *name, char file[NAME_MAX + 1]);
 /* What is behind the last slash. */
 const char *spool_base_name(const char *path);
 
@@ -98,9 +100,7 @@ struct spool {
 	unsigned left, left_before; /* what was left alone in this look, and in the one before */
 	unsigned others, others_before; /* likewise, for keys of others */
 	unsigned warned;		/* how often that was said */
-	unsigned misses,
-		seed; /* names in a row that others were faster with; where this worker begins */
-	bool claimed_since; /* the names were read again */
+	unsigned seed;			/* where this worker begins among names */
 };
 
 /* A batch of that name, which is not open. */
