@@ -20,8 +20,9 @@ enum { STRIDE, PADDING, DILATION, ACTIVATION };
 enum {
 	STEP_MAX = SGPU_CONV2D_STEP_MAX,
 	LANES = 16,
-	DEPTH = 64,
-	ROWS = 6,
+	DEPTH = 128,
+	ROWS = 8,
+	FEW_ROWS = 4,
 	GRAIN = 1 << 10,
 	GRAIN_WORK = 1 << 18,
 };
@@ -169,28 +170,46 @@ struct strip {
 	uint64_t rows, depth, count;
 };
 
-SGPU_CLONES_ATTR static void add_products(const struct strip *s, const struct panel *panel)
+SGPU_INLINE void copy_lanes(void *to, const void *from, uint64_t count)
+{
+	if (count == LANES) {
+		memcpy(to, from, sizeof(lanes));
+	} else {
+		memcpy(to, from, count * sizeof(float));
+	}
+}
+
+/* Adds to a strip of at most `rows` rows, which is constant. */
+SGPU_INLINE void add_rows(const struct strip *s, const struct panel *panel, const uint64_t rows)
 {
 	lanes sums[ROWS] = { { 0 } };
 	const float *left[ROWS];
 
-	for (uint64_t r = 0; r < ROWS; r++) {
-		left[r] = s->left +
-			  (r < s->rows ? r : 0) *
-				  s->left_row; /* a row beyond the last is read from another row */
+	for (uint64_t r = 0; r < rows; r++) {
+		/* A row beyond the last is read from another row. */
+		left[r] = s->left + (r < s->rows ? r : 0) * s->left_row;
 		if (r < s->rows) {
-			memcpy(&sums[r], s->to + r * s->to_row, s->count * sizeof(float));
+			copy_lanes(&sums[r], s->to + r * s->to_row, s->count);
 		}
 	}
 	for (uint64_t k = 0; k < s->depth; k++) {
 		lanes right = *(const lanes *)panel->row[k];
 
-		for (int r = 0; r < ROWS; r++) {
+		for (uint64_t r = 0; r < rows; r++) {
 			sums[r] += left[r][k] * right;
 		}
 	}
 	for (uint64_t r = 0; r < s->rows; r++) {
-		memcpy(s->to + r * s->to_row, &sums[r], s->count * sizeof(float));
+		copy_lanes(s->to + r * s->to_row, &sums[r], s->count);
+	}
+}
+
+SGPU_CLONES_ATTR static void add_products(const struct strip *s, const struct panel *panel)
+{
+	if (s->rows <= FEW_ROWS) {
+		add_rows(s, panel, FEW_ROWS);
+	} else {
+		add_rows(s, panel, ROWS);
 	}
 }
 
@@ -230,21 +249,39 @@ SGPU_INLINE float image_at(const struct sgpu_conv2d *c, const float *plane, int6
 }
 
 /* The elements of an image that `depth` weights of a kernel from `weight` on meet at some pixels.
- */
-static void gather_pixels(const struct sgpu_conv2d *c, const float *image,
-			  const struct stand *pixels, uint64_t weight, uint64_t depth,
-			  struct panel *panel)
+ * Those of pixels that are adjacent in one row are copied at once: with few output channels the
+ * panel takes longer than the products. */
+SGPU_CLONES_ATTR static void gather_pixels(const struct sgpu_conv2d *c, const float *image,
+					   const struct stand *pixels, uint64_t weight,
+					   uint64_t depth, struct panel *panel)
 {
-	for (uint64_t k = 0; k < depth; k++) {
-		uint64_t row = (weight + k) / c->kernel_width;
-		const float *plane = image + row / c->kernel_height * c->height * c->width;
-		int64_t down = (int64_t)(row % c->kernel_height) * c->dilation - c->padding;
-		int64_t across =
-			(int64_t)((weight + k) % c->kernel_width) * c->dilation - c->padding;
+	bool adjacent = c->stride == 1 && pixels->y[0] == pixels->y[LANES - 1];
+	uint64_t column = weight % c->kernel_width, row = weight / c->kernel_width;
+	const float *plane = image + row / c->kernel_height * c->height * c->width;
 
-		for (int i = 0; i < LANES; i++) {
-			panel->row[k][i] =
-				image_at(c, plane, pixels->y[i] + down, pixels->x[i] + across);
+	row %= c->kernel_height;
+	for (uint64_t k = 0; k < depth; k++) {
+		int64_t down = (int64_t)row * c->dilation - c->padding, y = pixels->y[0] + down;
+		int64_t across = (int64_t)column * c->dilation - c->padding,
+			x = pixels->x[0] + across;
+
+		if (adjacent && y >= 0 && y < (int64_t)c->height && x >= 0 &&
+		    x + LANES <= (int64_t)c->width) {
+			memcpy(panel->row[k], plane + y * (int64_t)c->width + x,
+			       sizeof(panel->row[k]));
+		} else {
+			for (int i = 0; i < LANES; i++) {
+				panel->row[k][i] = image_at(c, plane, pixels->y[i] + down,
+							    pixels->x[i] + across);
+			}
+		}
+		if (++column == c->kernel_width) {
+			column = 0;
+			row++;
+		}
+		if (row == c->kernel_height) {
+			row = 0;
+			plane += c->height * c->width;
 		}
 	}
 }
