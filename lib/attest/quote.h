@@ -22,15 +22,6 @@ enum {
 	SGPU_CMW_EVIDENCE = 4
 };
 
-/* Parts of the claims: new objects. */
-SGPU_MUST_CHECK int sgpu_claims_runner(const struct sgpu_quote_subject *subject, json_t **claims,
-				       struct sgpu_error *error);
-/* *name: "gpu-0" or "cpu", static; *info and *agreement are filled in, for the row of the platform.
- */
-SGPU_MUST_CHECK int sgpu_claims_device(const struct sgpu_quote_subject *subject, const char **name,
-				       struct sgpu_device_info *info,
-				       struct sgpu_device_agreement *agreement, json_t **claims,
-				       struct sgpu_error *error);
 /* Errors: SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_quote_check_nonce(const uint8_t *nonce, size_t size,
 					   struct sgpu_error *error);

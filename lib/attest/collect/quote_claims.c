@@ -3,13 +3,308 @@
  * Claims about this process, its device and its platform. Nothing proves them here; a verifier sees
  * who signed them.
  */
+#include <elf.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <sgpu/base.h>
 #include <sgpu/version.h>
 
+#include "attest/internal.h"
 #include "attest/quote.h"
+#include "base/io.h"
+#include "crypto/crypto.h"
+#include "device/device.h"
 
+/* ---- the program: which one it is, and who can look into it ---- */
+int sgpu_measure_file(const char *path, uint8_t digest[SGPU_KT128_SIZE], uint64_t *size,
+		      struct sgpu_error *error)
+{
+	/* A pipe that nobody writes to, or a device, may block or never end: neither is a program.
+	 */
+	const struct sgpu_file_place program = {
+		open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK), path, 0
+	};
+	struct sgpu_kt128 *state = NULL;
+	struct stat status = { .st_size = 0 };
+
+	if (program.fd < 0) {
+		return sgpu_fail_errno(error, "cannot open '%s'", path);
+	}
+	int rc = fstat(program.fd, &status) || !S_ISREG(status.st_mode)
+			 ? sgpu_fail(error, SGPU_ESYSTEM,
+				     "cannot measure '%s': it is no regular file", path)
+			 : sgpu_kt128_create(&state, error);
+	const uint64_t length = (uint64_t)status.st_size;
+	rc = rc ? rc : sgpu_kt128_update_file(state, NULL, &program, NULL, length, error);
+	if (rc == SGPU_OK) {
+		sgpu_kt128_finish(state, SGPU_MEASURE_CUSTOM, sizeof(SGPU_MEASURE_CUSTOM) - 1,
+				  digest, SGPU_KT128_SIZE);
+	}
+	if (rc == SGPU_OK && size) {
+		*size = length;
+	}
+	sgpu_kt128_free(&state);
+	close(program.fd);
+	return rc;
+}
+
+enum { PATH_SIZE = 4096, NOTES_MAX = 65536, BUILD_ID_MAX = 64, HEADERS_MAX = 256 };
+
+const char *sgpu_debug_status(void)
+{
+	char line[128];
+	bool traced = true;
+	FILE *file = fopen("/proc/self/status", "re");
+
+	while (file && fgets(line, sizeof(line), file)) {
+		if (!strncmp(line, "TracerPid:", 10)) {
+			traced = strtoul(line + 10, NULL, 10) != 0;
+			break;
+		}
+	}
+	if (file) {
+		fclose(file);
+	}
+	return !traced && prctl(PR_GET_DUMPABLE) == 0 ? "disabled" : "enabled";
+}
+
+/* The note of type NT_GNU_BUILD_ID among notes in memory, as hexadecimal. */
+static bool find_build_id(const uint8_t *notes, size_t size, size_t align, char *hex)
+{
+	size_t at = 0, step = align == 8 ? 8 : 4;
+
+	while (size - at >= sizeof(Elf64_Nhdr)) {
+		Elf64_Nhdr header;
+		memcpy(&header, notes + at, sizeof(header));
+		at += sizeof(header);
+		uint64_t name = ((uint64_t)header.n_namesz + step - 1) / step * step;
+		uint64_t body = ((uint64_t)header.n_descsz + step - 1) / step * step;
+		if (name > size - at || body > size - at - name) {
+			return false;
+		}
+		if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 &&
+		    !memcmp(notes + at, "GNU", 4) && header.n_descsz &&
+		    header.n_descsz <= BUILD_ID_MAX) {
+			sgpu_hex_encode(notes + at + name, header.n_descsz, hex);
+			return true;
+		}
+		at += name + body;
+	}
+	return false;
+}
+
+static bool notes_of(int fd, const Elf64_Phdr *segment, char *hex)
+{
+	uint8_t *notes = segment->p_filesz <= NOTES_MAX ? malloc(segment->p_filesz + 1) : NULL;
+	size_t got = 0;
+	bool found =
+		notes &&
+		!sgpu_pread(fd, "notes", notes, segment->p_filesz, segment->p_offset, &got, NULL) &&
+		got == segment->p_filesz && find_build_id(notes, got, segment->p_align, hex);
+
+	free(notes);
+	return found;
+}
+
+/* "" for a file that has none, or is no ELF file of 64 bits: a build id is a help to find sources,
+ * no proof. */
+static void build_id(const char *path, char hex[2 * BUILD_ID_MAX + 1])
+{
+	Elf64_Ehdr header;
+	Elf64_Phdr segment;
+	size_t got = 0;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+
+	hex[0] = '\0';
+	if (fd < 0) {
+		return;
+	}
+	bool elf = !sgpu_pread(fd, path, &header, sizeof(header), 0, &got, NULL) &&
+		   got == sizeof(header) && !memcmp(header.e_ident, ELFMAG, SELFMAG) &&
+		   header.e_ident[EI_CLASS] == ELFCLASS64 &&
+		   header.e_phentsize == sizeof(segment) && header.e_phnum <= HEADERS_MAX;
+	for (unsigned i = 0; elf && i < header.e_phnum; i++) {
+		if (sgpu_pread(fd, path, &segment, sizeof(segment),
+			       header.e_phoff + i * sizeof(segment), &got, NULL) ||
+		    got != sizeof(segment)) {
+			break;
+		}
+		if (segment.p_type == PT_NOTE && notes_of(fd, &segment, hex)) {
+			break;
+		}
+	}
+	close(fd);
+}
+
+/* The last part of the path; of this process the path that it was started by. */
+static void base_name(const char *path, char name[PATH_SIZE])
+{
+	static const char deleted[] = " (deleted)";
+	char link[PATH_SIZE] = "";
+
+	if (!path) {
+		ssize_t length = readlink("/proc/self/exe", link, sizeof(link) - 1);
+		path = length > 0 ? link : "unknown";
+		/* The kernel's mark for a program whose file was replaced since. */
+		if (length > (ssize_t)strlen(deleted) &&
+		    !strcmp(link + length - strlen(deleted), deleted)) {
+			link[length - (ssize_t)strlen(deleted)] = '\0';
+		}
+	}
+	const char *slash = strrchr(path, '/');
+	snprintf(name, PATH_SIZE, "%s", slash ? slash + 1 : path);
+}
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The owners whose batches are taken, sorted. */
+static int add_owners(const struct sgpu_quote_subject *subject, json_t *own,
+		      struct sgpu_error *error)
+{
+	const size_t count = (size_t)subject->owner_count;
+	const char **sorted = calloc(count, sizeof(*sorted));
+	json_t *list = json_array();
+	int bad = !sorted || !list;
+
+	for (size_t i = 0; i < count && !bad; i++) {
+		sorted[i] = subject->owners[i];
+	}
+	if (!bad) {
+		qsort(sorted, count, sizeof(*sorted), by_text);
+	}
+	for (size_t i = 0; i < count && !bad; i++) {
+		bad = json_array_append_new(list, json_string(sorted[i]));
+	}
+	free(sorted);
+	return bad | json_object_set_new(own, "owners", list) ? sgpu_fail_nomem(error) : 0;
+}
+
+static int runner_claims(const struct sgpu_quote_subject *subject, json_t **claims,
+			 struct sgpu_error *error)
+{
+	const char *path = subject->runner_path ? subject->runner_path : "/proc/self/exe";
+	const char *key = !subject->recipient		 ? "none"
+			  : subject->recipient_ephemeral ? "ephemeral"
+							 : "stored";
+	/* Only this process's own state is known: the worst is claimed for another program. */
+	const bool file = subject->runner_path != NULL;
+	uint8_t digest[SGPU_KT128_SIZE] = { 0 };
+	char name[PATH_SIZE], id[2 * BUILD_ID_MAX + 1];
+	uint64_t size = 0;
+
+	int code = sgpu_measure_file(path, digest, &size, error);
+	if (code) {
+		return code;
+	}
+	base_name(subject->runner_path, name);
+	build_id(path, id);
+	json_t *own = json_pack("{s:o, s:I, s:s, s:s*, s:b, s:b, s:s, s:s}", "digest",
+				sgpu_json_from_bytes(digest, sizeof(digest)), "size",
+				(json_int_t)size, "measured", file ? "file" : "process", "build_id",
+				id[0] ? id : NULL, "modules", file || subject->allows_modules,
+				"files", file || subject->files, "sessions",
+				file || subject->sessions ? "any" : "none", "key", key);
+	code = own ? 0 : sgpu_fail_nomem(error);
+	if (!code && !file && subject->owner_count > 0) {
+		code = add_owners(subject, own, error);
+	}
+	if (!code && !file && subject->confinement &&
+	    json_object_set_new(own, "confinement", json_deep_copy(subject->confinement))) {
+		code = sgpu_fail_nomem(error);
+	}
+	json_t *made = code ? NULL
+			    : json_pack("{s:s, s:[s], s:s, s:O}", "swname", name, "swversion",
+					SGPU_VERSION, "dbgstat",
+					file ? "enabled" : sgpu_debug_status(), SGPU_OWN, own);
+	json_decref(own);
+	*claims = made;
+	return code || made ? code
+			    : sgpu_fail(error, SGPU_EINVALID,
+					"the program's name is not UTF-8, or memory is out");
+}
+
+/* ---- the device: its identity, the code loaded on it, and how keys reach it ---- */
+enum { HWMODEL_MAX = 32 /* RFC 9711, section 4.2.4 */ };
+
+static json_t *code_claims(const struct sgpu_device_code *list, int count)
+{
+	json_t *array = json_array();
+
+	for (int i = 0; array && i < count; i++) {
+		json_t *item = json_pack(
+			"{s:s, s:I, s:o}", "name", list[i].name, "size", (json_int_t)list[i].size,
+			"digest", sgpu_json_from_bytes(list[i].digest, sizeof(list[i].digest)));
+		if (!item || json_array_append_new(array, item)) {
+			json_decref(array);
+			array = NULL;
+		}
+	}
+	return array;
+}
+
+/* On the CPU device it is the program's own memory that counts. A GPU whose confidential mode is
+ * off lets its driver look into it, and the development mode does, too. */
+static const char *device_debug(bool on_gpu, const char *confidential)
+{
+	return on_gpu ? !strcmp(confidential, "on") ? "disabled" : "enabled" : sgpu_debug_status();
+}
+
+/* *info and *agreement are filled in, for the row of the platform. */
+static int device_claims(const struct sgpu_quote_subject *subject, const char **name,
+			 struct sgpu_device_info *info, struct sgpu_device_agreement *agreement,
+			 json_t **claims, struct sgpu_error *error)
+{
+	struct sgpu_device_code code_list[SGPU_DEVICE_CODE_MAX];
+	int code = sgpu_device_get_info(subject->device, info, error);
+	int count = 0;
+
+	code = code ? code : sgpu_device_agree(subject->device, agreement, error);
+	if (!code) {
+		count = sgpu_device_code_digests(subject->device, code_list, error);
+		code = count < 0 ? count : 0;
+	}
+	if (code) {
+		return code;
+	}
+	bool on_gpu = strncmp(info->selector, "cpu", 3) != 0;
+	size_t length = strnlen(info->name, HWMODEL_MAX);
+	*name = on_gpu ? "gpu-0" : "cpu";
+	json_t *own = json_pack(
+		"{s:s, s:s, s:s*, s:s*, s:s*, s:s*, s:s*, s:I, s:I, s:o, s:b, s:s, s:b}",
+		"selector", info->selector, "name", info->name, "uuid",
+		info->uuid[0] ? info->uuid : NULL, "driver", info->driver[0] ? info->driver : NULL,
+		"vbios", info->vbios[0] ? info->vbios : NULL, "capability",
+		info->capability[0] ? info->capability : NULL, "confidential",
+		info->confidential[0] ? info->confidential : NULL, "memory",
+		(json_int_t)info->memory_total, "compute_units", (json_int_t)info->compute_units,
+		"code", code_claims(code_list, count), "agreed", agreement->agreed, "agreement",
+		agreement->text, "preemption", subject->preemption);
+	if (own && agreement->agreed &&
+	    json_object_set_new(
+		    own, "agreement_key",
+		    sgpu_json_from_bytes(agreement->public_key, sizeof(agreement->public_key)))) {
+		json_decref(own);
+		own = NULL;
+	}
+	*claims =
+		own ? json_pack(
+			      "{s:o, s:s, s:o}", "hwmodel",
+			      sgpu_json_from_bytes(length ? info->name : "?", length ? length : 1),
+			      "dbgstat", device_debug(on_gpu, info->confidential), SGPU_OWN, own)
+		    : NULL;
+	return *claims ? 0 : sgpu_fail_nomem(error);
+}
+
+/* ---- all claims ---- */
 /* Sets a member; false when memory is out. Takes over `value`, which may be NULL for that. */
 static bool put(json_t *object, const char *key, json_t *value)
 {
@@ -87,9 +382,9 @@ int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, jso
 		code = sgpu_fail(error, SGPU_EUSAGE,
 				 "batches are sealed to an X25519 key, not to a symmetric one");
 	}
-	code = code ? code : sgpu_claims_runner(subject, &runner, error);
+	code = code ? code : runner_claims(subject, &runner, error);
 	if (!code && subject->device) {
-		code = sgpu_claims_device(subject, &device_name, &info, &agreement, &device, error);
+		code = device_claims(subject, &device_name, &info, &agreement, &device, error);
 	}
 	code = code ? code : own_claims(subject, &info, &agreement, &own, error);
 	if (!code) {

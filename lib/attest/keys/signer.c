@@ -1,19 +1,92 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Private keys on P-384, in memory or in a TPM 2.0: making them, using them, naming them.
+ * Private keys on P-384, in memory or in a TPM 2.0: making them, using them, naming them, reading
+ * them from PEM.
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <openssl/core_names.h>
+#include <openssl/decoder.h>
+#include <openssl/ec.h>
 #include <openssl/err.h>
+#include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/provider.h>
 
 #include <sgpu/base.h>
 
 #include "attest/internal.h"
 #include "crypto/internal.h"
+#include "crypto/key.h"
 
+/* ---- keys in a TPM 2.0, by OpenSSL's provider "tpm2" (the package tpm2-openssl), which is loaded
+ * only if such a key is used. This library cannot suppress the messages of the provider's own
+ * library on standard error; TSS2_LOG=all+NONE in the environment silences it ---- */
+/* Signing needs it named: without, OpenSSL takes the signature of the default provider, which has
+ * no private half. */
+static const char tpm_properties[] = "?provider=tpm2";
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static OSSL_PROVIDER *standard, *loaded;
+
+/* The provider has its own numbers and texts, which may be missing: what failed is said in ours. */
+static int unavailable(struct sgpu_error *error, const char *what)
+{
+	unsigned long reason = ERR_peek_error();
+	const char *text = reason ? ERR_reason_error_string(reason) : NULL;
+
+	(void)sgpu_fail(error, SGPU_EUNAVAILABLE, "%s%s%s", what, text ? ": " : "",
+			text ? text : "");
+	ERR_clear_error();
+	(void)sgpu_hint(
+		error, "this needs the package tpm2-openssl and a TPM 2.0 that this user may open; "
+		       "TPM2OPENSSL_TCTI names another one, as in 'device:/dev/tpmrm0'");
+	return SGPU_EUNAVAILABLE;
+}
+
+/* A provider that is loaded by name switches the default one off, unless that one is loaded by name
+ * too. Both stay for the life of the process: keys refer to them, and without the default one
+ * nothing else would work. */
+static int load_provider(struct sgpu_error *error)
+{
+	int rc = SGPU_OK;
+
+	pthread_mutex_lock(&lock);
+	if (!loaded) {
+		standard = standard ? standard : OSSL_PROVIDER_load(NULL, "default");
+		loaded = standard ? OSSL_PROVIDER_load(NULL, "tpm2") : NULL;
+		if (!standard) {
+			rc = unavailable(error, "OpenSSL does not load its default provider");
+		} else if (!loaded) {
+			rc = unavailable(error, "OpenSSL does not load its provider 'tpm2'");
+		}
+	}
+	pthread_mutex_unlock(&lock);
+	return rc;
+}
+
+static int generate_in_tpm(EVP_PKEY **key, struct sgpu_error *error)
+{
+	EVP_PKEY_CTX *context;
+	int rc = load_provider(error);
+
+	*key = NULL;
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	context = EVP_PKEY_CTX_new_from_name(NULL, "EC", "provider=tpm2");
+	if (!context || EVP_PKEY_keygen_init(context) <= 0 ||
+	    EVP_PKEY_CTX_set_group_name(context, "P-384") <= 0 ||
+	    EVP_PKEY_generate(context, key) <= 0) {
+		*key = NULL;
+		rc = unavailable(error, "the TPM makes no signing key on P-384");
+	}
+	EVP_PKEY_CTX_free(context);
+	return rc;
+}
+
+/* ---- keys ---- */
 bool sgpu_is_p384(const EVP_PKEY *key)
 {
 	char group[32] = "";
@@ -82,7 +155,7 @@ int sgpu_signer_generate(bool tpm, struct sgpu_signer **signer, struct sgpu_erro
 		return sgpu_fail_nomem(error);
 	}
 	made->in_tpm = tpm;
-	int code = tpm ? sgpu_tpm_generate(&made->key, error) : generate(&made->key, error);
+	int code = tpm ? generate_in_tpm(&made->key, error) : generate(&made->key, error);
 	if (code) {
 		sgpu_signer_free(&made);
 		return code;
@@ -145,9 +218,9 @@ EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer)
 {
 	EVP_MD_CTX *context = EVP_MD_CTX_new();
 
-	if (context && EVP_DigestSignInit_ex(context, NULL, "SHA384", NULL,
-					     signer->in_tpm ? SGPU_TPM_PROPERTIES : NULL,
-					     signer->key, NULL) != 1) {
+	if (context &&
+	    EVP_DigestSignInit_ex(context, NULL, "SHA384", NULL,
+				  signer->in_tpm ? tpm_properties : NULL, signer->key, NULL) != 1) {
 		EVP_MD_CTX_free(context);
 		context = NULL;
 	}
@@ -166,4 +239,104 @@ int sgpu_signer_sign(const struct sgpu_signer *signer, const void *data, size_t 
 
 	EVP_MD_CTX_free(context);
 	return done ? 0 : sgpu_crypto_fail(error, "ECDSA");
+}
+
+/* ---- PEM files: the first line tells the kind, so that a TPM is used only if it is needed ---- */
+static const char plain_mark[] = "-----BEGIN PRIVATE KEY-----";
+static const char tpm_mark[] = "-----BEGIN TSS2 PRIVATE KEY-----";
+
+/* Reports the fault of a file of neither kind. */
+static int refuse_other(const char *name, const char *text, struct sgpu_error *error)
+{
+	if (strstr(text, "-----BEGIN ENCRYPTED PRIVATE KEY-----")) {
+		(void)sgpu_fail(error, SGPU_EINVALID,
+				"private key '%s' is encrypted with a passphrase", name);
+		return sgpu_hint(error, "openssl pkcs8 -in '%s' writes it without", name);
+	}
+	if (strstr(text, "-----BEGIN EC PRIVATE KEY-----")) {
+		(void)sgpu_fail(error, SGPU_EINVALID, "private key '%s' is not in PKCS#8", name);
+		return sgpu_hint(error, "openssl pkcs8 -topk8 -nocrypt -in '%s' writes it so",
+				 name);
+	}
+	if (strstr(text, "-----BEGIN PUBLIC KEY-----")) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' is a public key, not a private one",
+				 name);
+	}
+	return sgpu_fail(error, SGPU_EINVALID, "'%s' is no private key in PEM", name);
+}
+
+static int decode(const char *name, const char *text, size_t size, struct sgpu_signer *signer,
+		  struct sgpu_error *error)
+{
+	const unsigned char *data = (const unsigned char *)text;
+	OSSL_DECODER_CTX *context =
+		OSSL_DECODER_CTX_new_for_pkey(&signer->key, "PEM", NULL, "EC", EVP_PKEY_KEYPAIR,
+					      NULL, signer->in_tpm ? "provider=tpm2" : NULL);
+	int done = context && OSSL_DECODER_from_data(context, &data, &size) == 1;
+
+	OSSL_DECODER_CTX_free(context);
+	if (!done) {
+		ERR_clear_error();
+		return sgpu_fail(error, SGPU_EINVALID,
+				 signer->in_tpm ? "private key '%s' cannot be loaded into this TPM"
+						: "private key '%s' cannot be read, or is no key "
+						  "on an elliptic curve",
+				 name);
+	}
+	if (!sgpu_is_p384(signer->key)) {
+		return sgpu_fail(error, SGPU_EINVALID, "private key '%s' is not on the curve P-384",
+				 name);
+	}
+	return 0;
+}
+
+/* Whether both halves are there and belong together. */
+static int check_pair(const char *name, const struct sgpu_signer *signer, struct sgpu_error *error)
+{
+	EVP_PKEY_CTX *context =
+		signer->in_tpm ? NULL : EVP_PKEY_CTX_new_from_pkey(NULL, signer->key, NULL);
+
+	if (signer->in_tpm) {
+		return 0;
+	}
+	int done = context && EVP_PKEY_check(context) == 1;
+	EVP_PKEY_CTX_free(context);
+	if (!done) {
+		ERR_clear_error();
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "private key '%s': its public half is not its own", name);
+	}
+	return 0;
+}
+
+int sgpu_signer_load(const char *path, struct sgpu_signer **signer, struct sgpu_error *error)
+{
+	struct sgpu_signer *made = NULL;
+	const char *name = NULL;
+	char *text = NULL;
+	size_t size = 0;
+
+	*signer = NULL;
+	int code = sgpu_secret_load(path, SGPU_KEY_TEXT_MAX, &name, &text, &size, error);
+	if (code) {
+		return code;
+	}
+	made = calloc(1, sizeof(*made));
+	if (!made) {
+		code = sgpu_fail_nomem(error);
+	} else if (strstr(text, tpm_mark)) {
+		made->in_tpm = true;
+		code = load_provider(error);
+	} else if (!strstr(text, plain_mark)) {
+		code = refuse_other(name, text, error);
+	}
+	code = code ? code : decode(name, text, size, made, error);
+	code = code ? code : check_pair(name, made, error);
+	sgpu_free_wiped(&text, size);
+	if (code) {
+		sgpu_signer_free(&made);
+		return code;
+	}
+	*signer = made;
+	return 0;
 }
