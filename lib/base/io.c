@@ -131,28 +131,18 @@ static int wait_for_data(int fd, struct sgpu_error *error)
 	return 0;
 }
 
-/* What was there may be gone: another process may read from the same pipe. */
-static ssize_t read_ready(int fd, void *data, size_t size)
+/* What was there may be gone: another process may read from the same pipe. A descriptor that can
+ * take something may still block on more than that. */
+static ssize_t move_ready(int fd, void *data, size_t size, bool out)
 {
 	const struct iovec part = { .iov_base = data, .iov_len = size };
-	ssize_t count = preadv2(fd, &part, 1, -1, RWF_NOWAIT);
+	ssize_t count = out ? pwritev2(fd, &part, 1, -1, RWF_NOWAIT)
+			    : preadv2(fd, &part, 1, -1, RWF_NOWAIT);
 
 	if (count < 0 &&
 	    (errno == EOPNOTSUPP || errno == ENOSYS || errno == ESPIPE || errno == EINVAL)) {
-		count = read(fd, data, size);
-	}
-	return count;
-}
-
-/* A descriptor that can take something may still block on more than that. */
-static ssize_t write_ready(int fd, const void *data, size_t size)
-{
-	const struct iovec part = { .iov_base = (void *)(uintptr_t)data, .iov_len = size };
-	ssize_t count = pwritev2(fd, &part, 1, -1, RWF_NOWAIT);
-
-	if (count < 0 &&
-	    (errno == EOPNOTSUPP || errno == ENOSYS || errno == ESPIPE || errno == EINVAL)) {
-		count = write(fd, data, size < PIPE_BUF ? size : PIPE_BUF);
+		count = out ? write(fd, data, size < PIPE_BUF ? size : PIPE_BUF)
+			    : read(fd, data, size);
 	}
 	return count;
 }
@@ -189,9 +179,11 @@ enum { AT_POSITION = -1 };
 
 static ssize_t move_once(int fd, void *data, size_t size, int64_t offset, bool out, bool guarded)
 {
+	if (offset == AT_POSITION && guarded) {
+		return move_ready(fd, data, size, out);
+	}
 	if (offset == AT_POSITION) {
-		return out ? (guarded ? write_ready(fd, data, size) : write(fd, data, size))
-			   : (guarded ? read_ready(fd, data, size) : read(fd, data, size));
+		return out ? write(fd, data, size) : read(fd, data, size);
 	}
 	return out ? pwrite(fd, data, size, (off_t)offset) : pread(fd, data, size, (off_t)offset);
 }

@@ -67,32 +67,21 @@ int sgpu_batch_sort(const struct sgpu_batch *batch, int **by_id, struct sgpu_err
 }
 
 /* The index may be older than the segments: a hit is compared, and a miss is searched for. */
-static int search_sorted(const struct sgpu_batch *batch, const char *id)
+int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id)
 {
-	int low = 0, high = batch->by_id_count;
+	int low = 0, high = batch->by_id && batch->by_id_count == batch->segment_count
+				    ? batch->by_id_count
+				    : 0;
+
 	while (low < high) {
-		const int middle = low + (high - low) / 2;
-		const int candidate = batch->by_id[middle];
+		const int middle = low + (high - low) / 2, candidate = batch->by_id[middle];
 		const int order = strcmp(id, batch->segments[candidate].id);
+
 		if (!order) {
 			return candidate;
 		}
-		if (order < 0) {
-			high = middle;
-		} else {
-			low = middle + 1;
-		}
-	}
-	return -1;
-}
-
-int sgpu_batch_segment(const struct sgpu_batch *batch, const char *id)
-{
-	if (batch->by_id && batch->by_id_count == batch->segment_count) {
-		const int found = search_sorted(batch, id);
-		if (found >= 0) {
-			return found;
-		}
+		low = order < 0 ? low : middle + 1;
+		high = order < 0 ? middle : high;
 	}
 	for (int i = 0; i < batch->segment_count; i++) {
 		if (!strcmp(batch->segments[i].id, id)) {

@@ -18,6 +18,11 @@ enum {
 	SGPU_WHERE_MAX = 64, /* bytes of "response.json: /segments/65535" */
 };
 
+/* The member of a location that tells its kind: "inline", "file", "region", "lease". */
+extern const char *const sgpu_location_words[SGPU_LOCATION_LEASE + 1];
+/* A new reference; null for SGPU_LOCATION_NONE. */
+json_t *sgpu_location_json(const struct sgpu_location *location);
+
 /* The rules that a struct can break: run on everything that is read and on everything that is
  * written. */
 SGPU_MUST_CHECK int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error);

@@ -46,49 +46,39 @@ static int choose(const json_t *object, const char *where, const char *key, cons
 	return 0;
 }
 
-/* The id of a "region" or a "lease". */
-static int parse_id(const json_t *json, const char *where, const char *what,
-		    struct sgpu_location *location, struct sgpu_error *error)
-{
-	const char *id = NULL;
-	const int code = sgpu_json_string(json, where, what, &id, error);
-	if (code) {
-		return code;
-	}
-	if (strlen(id) != SGPU_REGION_ID_TEXT) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not a %s id", where, what,
-				 id, what);
-	}
-	memcpy(location->region, id, SGPU_REGION_ID_TEXT);
-	return 0;
-}
-
 static int parse_location(const json_t *segment, const char *where, struct sgpu_location *location,
 			  struct sgpu_error *error)
 {
 	const json_t *json = json_object_get(segment, "location");
+	char place[SGPU_WHERE_MAX + 16];
+	const char *word, *id = NULL;
+	int kind = SGPU_LOCATION_INLINE, code;
+
 	if (!json) {
 		return 0;
 	}
-	char place[SGPU_WHERE_MAX + 16];
 	snprintf(place, sizeof(place), "%s/location", where);
-	int code = 0;
-	if (json_object_get(json, "inline")) {
-		location->kind = SGPU_LOCATION_INLINE;
-		return 0;
+	while (kind <= SGPU_LOCATION_LEASE && !json_object_get(json, sgpu_location_words[kind])) {
+		kind++;
 	}
-	if (json_object_get(json, "file")) {
-		location->kind = SGPU_LOCATION_FILE;
-		code = copy_string(json, place, "file", SGPU_FILE_PATH_MAX, &location->file, error);
-	} else if (json_object_get(json, "region")) {
-		location->kind = SGPU_LOCATION_REGION;
-		code = parse_id(json, place, "region", location, error);
-	} else if (json_object_get(json, "lease")) {
-		location->kind = SGPU_LOCATION_LEASE;
-		code = parse_id(json, place, "lease", location, error);
-	} else {
+	if (kind > SGPU_LOCATION_LEASE) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: none of inline, region, lease, file",
 				 place);
+	}
+	location->kind = (enum sgpu_location_kind)kind;
+	if (kind == SGPU_LOCATION_INLINE) {
+		return 0;
+	}
+	word = sgpu_location_words[kind];
+	code = kind == SGPU_LOCATION_FILE
+		       ? copy_string(json, place, word, SGPU_FILE_PATH_MAX, &location->file, error)
+		       : sgpu_json_string(json, place, word, &id, error);
+	if (!code && id && strlen(id) != SGPU_REGION_ID_TEXT) {
+		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not a %s id", place, word,
+				 id, word);
+	}
+	if (!code && id) {
+		memcpy(location->region, id, SGPU_REGION_ID_TEXT);
 	}
 	return code ? code : sgpu_json_u64(json, place, "offset", &location->offset, error);
 }

@@ -14,19 +14,23 @@ static bool put(json_t *object, const char *key, json_t *value)
 	return json_object_set_new(object, key, value) == 0;
 }
 
-static json_t *location_json(const struct sgpu_location *location)
+const char *const sgpu_location_words[] = {
+	[SGPU_LOCATION_INLINE] = "inline",
+	[SGPU_LOCATION_FILE] = "file",
+	[SGPU_LOCATION_REGION] = "region",
+	[SGPU_LOCATION_LEASE] = "lease",
+};
+
+json_t *sgpu_location_json(const struct sgpu_location *location)
 {
-	const json_int_t offset = (json_int_t)location->offset;
-	switch (location->kind) {
-	case SGPU_LOCATION_INLINE:
-		return json_pack("{s:b}", "inline", 1);
-	case SGPU_LOCATION_FILE:
-		return json_pack("{s:s, s:I}", "file", location->file, "offset", offset);
-	case SGPU_LOCATION_LEASE:
-		return json_pack("{s:s, s:I}", "lease", location->region, "offset", offset);
-	default:
-		return json_pack("{s:s, s:I}", "region", location->region, "offset", offset);
+	const char *word = sgpu_location_words[location->kind];
+
+	if (location->kind <= SGPU_LOCATION_INLINE) {
+		return word ? json_pack("{s:b}", word, 1) : json_null();
 	}
+	return json_pack("{s:s, s:I}", word,
+			 location->kind == SGPU_LOCATION_FILE ? location->file : location->region,
+			 "offset", (json_int_t)location->offset);
 }
 
 static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
@@ -50,7 +54,7 @@ static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_ba
 		ok = ok && put(json, "sealed_size", json_integer((json_int_t)s->sealed_size));
 	}
 	if (part == SGPU_INDEX_WHOLE && s->location.kind != SGPU_LOCATION_NONE) {
-		ok = ok && put(json, "location", location_json(&s->location));
+		ok = ok && put(json, "location", sgpu_location_json(&s->location));
 	}
 	if (s->has_kt128) {
 		ok = ok && put(json, "kt128", sgpu_json_from_bytes(s->kt128, sizeof(s->kt128)));

@@ -402,16 +402,6 @@ static int check_time(uint64_t counter, uint64_t now_us, uint64_t floor, uint64_
 	return 0;
 }
 
-static int check_new(const struct table *table, const struct record *record,
-		     struct sgpu_error *error)
-{
-	if (table->count && *find_place(table, record->key)) {
-		sgpu_fail(error, SGPU_EPOLICY, "the batch was taken before: each runs once");
-		return sgpu_hint(error, "seal it again to have it run again");
-	}
-	return 0;
-}
-
 /* Drops records that are too old, if there are many; returns whether it dropped any. From now on,
  * all batches of that age are refused by their age. To count them takes as long as there are
  * records, so it is done a few times a window. */
@@ -450,14 +440,22 @@ static int check_batch(const struct sgpu_replay *replay, const struct record *re
 	const int rc =
 		check_time(record->counter, now_us, table->header.floor, replay->window_us, error);
 
-	return rc == SGPU_OK ? check_new(table, record, error) : rc;
+	if (rc < 0) {
+		return rc;
+	}
+	if (table->count && *find_place(table, record->key)) {
+		sgpu_fail(error, SGPU_EPOLICY, "the batch was taken before: each runs once");
+		return sgpu_hint(error, "seal it again to have it run again");
+	}
+	return SGPU_OK;
 }
 
-static int take_in_file(struct sgpu_replay *replay, const struct record *record, uint64_t now_us,
-			struct sgpu_error *error)
+static int take(struct sgpu_replay *replay, const struct record *record, uint64_t now_us,
+		struct sgpu_error *error)
 {
+	const bool in_file = replay->directory >= 0;
 	struct table *table = &replay->table;
-	int fd = -1, rc = open_table(replay, now_us, &fd, error);
+	int fd = -1, rc = in_file ? open_table(replay, now_us, &fd, error) : SGPU_OK;
 
 	if (rc == SGPU_OK) {
 		rc = check_batch(replay, record, now_us, error);
@@ -469,39 +467,22 @@ static int take_in_file(struct sgpu_replay *replay, const struct record *record,
 		close(fd);
 		fd = -1;
 	}
-	rc = fd < 0 ? write_table(replay, table, &fd, error) : SGPU_OK;
+	rc = in_file && fd < 0 ? write_table(replay, table, &fd, error) : SGPU_OK;
 	if (rc == SGPU_OK) {
 		rc = reserve(table, error);
 	}
-	if (rc == SGPU_OK) {
+	if (rc == SGPU_OK && in_file) {
 		rc = append_to_file(replay, fd, table, record, error);
-	}
-	if (rc < 0) {
-		forget_all(table); /* what the file has now is to be read */
-		goto out;
-	}
-	append(table, record);
-	table->end += sizeof(*record);
-out:
-	if (fd >= 0) {
-		close(fd);
-	}
-	return rc;
-}
-
-static int take_in_memory(struct sgpu_replay *replay, const struct record *record, uint64_t now_us,
-			  struct sgpu_error *error)
-{
-	struct table *table = &replay->table;
-	int rc;
-
-	(void)drop_old(table, now_us, replay->window_us);
-	rc = check_batch(replay, record, now_us, error);
-	if (rc == SGPU_OK) {
-		rc = reserve(table, error);
 	}
 	if (rc == SGPU_OK) {
 		append(table, record);
+		table->end += sizeof(*record);
+	} else if (in_file) {
+		forget_all(table); /* what the file has now is to be read */
+	}
+out:
+	if (fd >= 0) {
+		close(fd);
 	}
 	return rc;
 }
@@ -525,11 +506,11 @@ int sgpu_replay_take(struct sgpu_replay *replay, const uint8_t identity[SGPU_SHA
 		return rc;
 	}
 	if (replay->directory < 0) {
-		return take_in_memory(replay, &record, now_us, error);
+		return take(replay, &record, now_us, error);
 	}
 	rc = lock_record(replay, error);
 	if (rc == SGPU_OK) {
-		rc = take_in_file(replay, &record, now_us, error);
+		rc = take(replay, &record, now_us, error);
 		(void)flock(replay->lock, LOCK_UN);
 	}
 	return rc;

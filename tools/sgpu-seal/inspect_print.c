@@ -8,6 +8,7 @@
 
 #include <sgpu/base.h>
 
+#include "batch/index.h"
 #include "cli.h"
 #include "parts.h"
 
@@ -26,15 +27,11 @@ static void print_location(const struct sgpu_location *location)
 		printf("inline");
 		break;
 	case SGPU_LOCATION_FILE:
-		printf("file ");
-		cli_print_text(stdout, location->file);
-		printf(" at %llu", (unsigned long long)location->offset);
-		break;
 	case SGPU_LOCATION_REGION:
-		printf("region %s at %llu", location->region, (unsigned long long)location->offset);
-		break;
 	case SGPU_LOCATION_LEASE:
-		printf("lease %s at %llu", location->region, (unsigned long long)location->offset);
+		printf("%s ", sgpu_location_words[location->kind]);
+		cli_print_text(stdout, location->file ? location->file : location->region);
+		printf(" at %llu", (unsigned long long)location->offset);
 		break;
 	default:
 		printf("-");
@@ -167,25 +164,6 @@ void inspected_print(const struct inspected *inspected)
 }
 
 /* ---- JSON ---- */
-static json_t *location_json(const struct sgpu_location *location)
-{
-	switch (location->kind) {
-	case SGPU_LOCATION_INLINE:
-		return json_pack("{s:b}", "inline", 1);
-	case SGPU_LOCATION_FILE:
-		return json_pack("{s:s, s:I}", "file", location->file, "offset",
-				 (json_int_t)location->offset);
-	case SGPU_LOCATION_REGION:
-		return json_pack("{s:s, s:I}", "region", location->region, "offset",
-				 (json_int_t)location->offset);
-	case SGPU_LOCATION_LEASE:
-		return json_pack("{s:s, s:I}", "lease", location->region, "offset",
-				 (json_int_t)location->offset);
-	default:
-		return json_null();
-	}
-}
-
 static json_t *segment_json(const struct inspected *inspected, const struct sgpu_batch_segment *s)
 {
 	const bool response = inspected->batch->response;
@@ -197,7 +175,7 @@ static json_t *segment_json(const struct inspected *inspected, const struct sgpu
 			  s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
 			  response ? "actual_output_data_size_bytes" : "size",
 			  (json_int_t)(response ? s->actual_size : s->size), "location",
-			  location_json(&s->location));
+			  sgpu_location_json(&s->location));
 	if (json && s->sealed) {
 		json_object_set_new(json, "sealed_size", json_integer((json_int_t)s->sealed_size));
 	}
