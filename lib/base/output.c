@@ -233,8 +233,6 @@ static int open_regular(struct sgpu_output *output, struct sgpu_walk *walk, mode
 	collect(output->directory);
 	output->fd = openat(output->directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
 	if (output->fd < 0) {
-		/* EISDIR: a kernel, EOPNOTSUPP: a file system without O_TMPFILE; ENOENT from some
-		 * of FUSE. */
 		code = take_name(output, mode, error);
 	}
 	return code || mode == 0600 || output->kept_mode < 0

@@ -26,16 +26,13 @@ uint64_t sgpu_now_ns(void)
 /* A container's quota (cgroup v2 as seen from inside) can be smaller than the affinity mask. */
 static unsigned quota(void)
 {
-	FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
-	unsigned long limit = 0, period = 0;
+	unsigned long limit, period;
+	char text[64];
 
-	if (file) {
-		if (fscanf(file, "%lu %lu", &limit, &period) != 2) {
-			limit = period = 0;
-		}
-		fclose(file);
-	}
-	return period ? (unsigned)((limit + period - 1) / period) : 0;
+	return sgpu_peek("/sys/fs/cgroup/cpu.max", text, sizeof(text)) &&
+			       sscanf(text, "%lu %lu", &limit, &period) == 2 && period
+		       ? (unsigned)((limit + period - 1) / period)
+		       : 0;
 }
 
 unsigned sgpu_cpu_count(void)

@@ -9,7 +9,6 @@
 #include <sgpu/base.h>
 #include <sgpu/manifest.h>
 
-#include "base/base.h"
 #include "cli.h"
 
 enum { COLUMNS = 80, LEFT = 30, NAMES_MAX = 64 };

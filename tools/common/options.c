@@ -9,7 +9,6 @@
 
 #include <sgpu/base.h>
 
-#include "base/base.h"
 #include "cli.h"
 
 enum { OPTIONS_MAX = 48 };

@@ -8,7 +8,6 @@
 
 #include <sgpu/base.h>
 
-#include "base/base.h"
 #include "stage/lease.h"
 #include "cli.h"
 #include "serve.h"
