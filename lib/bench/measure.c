@@ -14,8 +14,7 @@ enum {
 	SAMPLES_MAX = 100000,
 	SAMPLES_ENOUGH = 1000,
 	SAMPLES_MIN = 5,
-	SAMPLES_MIN_QUICK = 3,
-	SAMPLES_MIN_LONG = 3
+	SAMPLES_MIN_LONG = 3 /* also with `quick` */
 };
 static const uint64_t time_standard = 300000000, time_quick = 100000000;
 /* When the medians are known well enough: their intervals reach so far to either side, by so many
@@ -142,17 +141,16 @@ static bool is_settled(struct measurement *m, uint64_t elapsed_ns)
 static enum sgpu_bench_stop stops_by(struct measurement *m, uint64_t elapsed_ns, uint64_t round_ns)
 {
 	const struct sgpu_bench_options *o = &m->bench->options;
-	uint64_t least = o->quick ? SAMPLES_MIN_QUICK : SAMPLES_MIN;
-	uint64_t time_ns = (o->time_ns ? o->time_ns
-			    : o->quick ? time_quick
-				       : time_standard) *
-			   (uint64_t)m->count;
+	uint64_t least, time_ns = (o->time_ns ? o->time_ns
+				   : o->quick ? time_quick
+					      : time_standard) *
+				  (uint64_t)m->count;
 
 	if (m->rounds + 1 >= m->limit) {
 		return SGPU_BENCH_STOP_COUNT;
 	}
 	/* Samples that take so long that the time is over by far: fewer must do. */
-	least = elapsed_ns > 3 * time_ns ? SAMPLES_MIN_LONG : least;
+	least = o->quick || elapsed_ns > 3 * time_ns ? SAMPLES_MIN_LONG : SAMPLES_MIN;
 	if (o->samples || m->rounds + 1 < least) {
 		return SGPU_BENCH_STOP_UNKNOWN;
 	}

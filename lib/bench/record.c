@@ -205,34 +205,30 @@ void sgpu_bench_key(const struct sgpu_bench_record *record, char key[SGPU_BENCH_
 	}
 }
 
-/* Room for one more: an array is full when it has a power of two, or nothing. */
-static bool reserve(void **array, size_t count, size_t size)
+/* An array is full when it has a power of two, or nothing. */
+static int add(void **array, size_t *count, const void *item, size_t size, struct sgpu_error *error)
 {
 	void *grown =
-		count & (count - 1) ? *array : realloc(*array, (count ? 2 * count : 1) * size);
+		*count & (*count - 1) ? *array : realloc(*array, (*count ? 2 * *count : 1) * size);
 
-	*array = grown ? grown : *array;
-	return grown != NULL;
+	if (!grown) {
+		return sgpu_fail_nomem(error);
+	}
+	*array = grown;
+	memcpy((uint8_t *)grown + (*count)++ * size, item, size);
+	return SGPU_OK;
 }
 
 int sgpu_bench_results_add_noise(struct sgpu_bench_results *results,
 				 const struct sgpu_bench_noise *noise, struct sgpu_error *error)
 {
-	if (!reserve((void **)&results->noise, results->noise_count, sizeof(*noise))) {
-		return sgpu_fail_nomem(error);
-	}
-	results->noise[results->noise_count++] = *noise;
-	return SGPU_OK;
+	return add((void **)&results->noise, &results->noise_count, noise, sizeof(*noise), error);
 }
 
 int sgpu_bench_results_add(struct sgpu_bench_results *results,
 			   const struct sgpu_bench_record *record, struct sgpu_error *error)
 {
-	if (!reserve((void **)&results->records, results->count, sizeof(*record))) {
-		return sgpu_fail_nomem(error);
-	}
-	results->records[results->count++] = *record;
-	return SGPU_OK;
+	return add((void **)&results->records, &results->count, record, sizeof(*record), error);
 }
 
 void sgpu_bench_results_clear(struct sgpu_bench_results *results)

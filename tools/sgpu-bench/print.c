@@ -60,23 +60,22 @@ static const char *point_text(const struct sgpu_bench_record *record, char text[
 		const struct sgpu_bench_record_parameter *p = &record->parameters[i];
 		const size_t key = strlen(p->key);
 		const bool is_size = key >= 5 && strcmp(p->key + key - 5, "bytes") == 0;
+		char one[SGPU_BENCH_NAME_MAX + 24];
 		uint64_t value = p->number;
 		int unit = 0;
 
 		for (; is_size && value >= 1024 && value % 1024 == 0 && unit < 4; unit++) {
 			value /= 1024;
 		}
-		length += (size_t)snprintf(text + length, LABEL_MAX - length, "%s",
-					   length ? ", " : "");
-		if (length < LABEL_MAX && p->is_number) {
-			length += (size_t)snprintf(text + length, LABEL_MAX - length,
-						   "%s%s%" PRIu64 "%s%s", is_size ? "" : p->key,
-						   is_size ? "" : " ", value, is_size ? " " : "",
-						   is_size ? units[unit] : "");
-		} else if (length < LABEL_MAX) {
-			length +=
-				(size_t)snprintf(text + length, LABEL_MAX - length, "%s", p->text);
+		if (!p->is_number) {
+			snprintf(one, sizeof(one), "%s", p->text);
+		} else if (is_size) {
+			snprintf(one, sizeof(one), "%" PRIu64 " %s", value, units[unit]);
+		} else {
+			snprintf(one, sizeof(one), "%s %" PRIu64, p->key, value);
 		}
+		length += (size_t)snprintf(text + length, LABEL_MAX - length, "%s%s",
+					   length ? ", " : "", one);
 	}
 	return text;
 }
