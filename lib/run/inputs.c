@@ -164,12 +164,11 @@ static int prepare_input(void *argument, struct sgpu_stream *stream,
 		rc = load_key(input, stream, error);
 		request->key = input->key;
 	}
-	if (rc == SGPU_OK && in_batch(input)->location.kind == SGPU_LOCATION_REGION) {
-		rc = sgpu_source_from_region(engine_of(input), input->file.fd, input->file.name,
-					     input->file.offset + header, &request->source, error);
-	} else if (rc == SGPU_OK && !is_piped(input) && !is_leased(input)) {
+	bool region = in_batch(input)->location.kind == SGPU_LOCATION_REGION;
+	if (rc == SGPU_OK && (region || (!is_piped(input) && !is_leased(input)))) {
 		rc = sgpu_source_from_file(engine_of(input), input->file.fd, input->file.name,
-					   input->file.offset + header, &request->source, error);
+					   input->file.offset + header, region, &request->source,
+					   error);
 	}
 	input->prepared = rc == SGPU_OK;
 	return rc;

@@ -280,16 +280,16 @@ static int make_sink(struct output *output, struct sgpu_transfer_sink *sink,
 	if (goes_to_region(output)) {
 		rc = sgpu_leases_source(base->leases, &in_batch(output)->location, output->end.size,
 					true, &output->region, error);
-		return rc != SGPU_OK
-			       ? rc
-			       : sgpu_sink_to_region(run_device(output)->engine, output->region.fd,
-						     output->region.name,
-						     output->region.offset + header, sink, error);
+		return rc != SGPU_OK ? rc
+				     : sgpu_sink_to_file(run_device(output)->engine,
+							 output->region.fd, output->region.name,
+							 output->region.offset + header, true, sink,
+							 error);
 	}
 	if (config->places && config->places[output->all->job->in_batch[output->segment]] > 0) {
 		output->end.place = config->places[output->all->job->in_batch[output->segment]];
 		return sgpu_sink_to_file(run_device(output)->engine, config->fd, config->name,
-					 output->end.place + header, sink, error);
+					 output->end.place + header, false, sink, error);
 	}
 	rc = make_memory(output, error);
 	if (rc == SGPU_OK) {

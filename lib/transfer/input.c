@@ -32,25 +32,19 @@ static int read_run(struct sgpu_chunk_move *move, struct sgpu_error *error)
 	return rc;
 }
 
-/* A single run that kernels reach is opened from where it is. */
-static int open_from(struct sgpu_chunk_move *move, const void *from, struct sgpu_stream *streams[2],
-		     struct sgpu_error *error)
+/* Of all of the segment. */
+static int enqueue_digest(struct sgpu_chunk_move *move, struct sgpu_stream *stream,
+			  struct sgpu_error *error)
 {
 	const struct sgpu_transfer_request *request = &move->transfer->request;
-	int rc = sgpu_transfer_get_stream(move->transfer, SGPU_ENGINE_OPEN, &streams[1], error);
+	int rc = sgpu_device_digest(stream, request->memory, request->size, NULL, 0,
+				    move->transfer->result.digest, &move->crypt);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_device_open_from(streams[1], request->key,
-					   request->first + move->run.first,
-					   request->last && sgpu_chunk_move_is_last(move), from,
-					   move->bytes, request->memory, &move->crypt);
-		rc = sgpu_engine_refused(rc, &move->crypt, "open on the device", error);
-	}
-	return rc;
+	return sgpu_engine_refused(rc, &move->crypt, "digest on the device", error);
 }
 
 /* A single run is copied on the stream that opens, or digests, it: nothing overlaps, and one call
- * less tells of the end. */
+ * less tells of the end. One that kernels reach is opened from where it is. */
 static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_stream *streams[2],
 		   struct sgpu_error *error)
 {
@@ -67,7 +61,14 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 
 	if (single && request->key &&
 	    sgpu_device_reaches(engine->device, from, move->bytes, false)) {
-		return open_from(move, from, streams, error);
+		rc = sgpu_transfer_get_stream(transfer, SGPU_ENGINE_OPEN, &streams[1], error);
+		if (rc != SGPU_OK) {
+			return rc;
+		}
+		rc = sgpu_device_open_from(streams[1], request->key,
+					   request->first + move->run.first, last, from,
+					   move->bytes, request->memory, &move->crypt);
+		return sgpu_engine_refused(rc, &move->crypt, "open on the device", error);
 	}
 	move->copy_row = single && (request->key || request->digested) ? SGPU_ENGINE_OPEN
 								       : SGPU_ENGINE_COPY_IN;
@@ -98,9 +99,7 @@ static int enqueue(struct sgpu_chunk_move *move, const void *from, struct sgpu_s
 	} else if (rc == SGPU_OK && single && request->digested) {
 		streams[0] = copy;
 		move->is_digest = true;
-		rc = sgpu_device_digest(copy, request->memory, request->size, NULL, 0,
-					transfer->result.digest, &move->crypt);
-		rc = sgpu_engine_refused(rc, &move->crypt, "digest on the device", error);
+		rc = enqueue_digest(move, copy, error);
 	}
 	return rc;
 }
@@ -148,7 +147,6 @@ int sgpu_chunk_move_in(struct sgpu_chunk_move *move, struct sgpu_error *error)
 void sgpu_chunk_move_digest(struct sgpu_chunk_move *move)
 {
 	struct sgpu_transfer *transfer = move->transfer;
-	const struct sgpu_transfer_request *request = &transfer->request;
 	struct sgpu_error error = { 0 };
 	struct sgpu_stream *stream = NULL;
 	int rc = sgpu_transfer_get_stream(
@@ -156,9 +154,7 @@ void sgpu_chunk_move_digest(struct sgpu_chunk_move *move)
 		&stream, &error);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_digest(stream, request->memory, request->size, NULL, 0,
-					transfer->result.digest, &move->crypt);
-		rc = sgpu_engine_refused(rc, &move->crypt, "digest on the device", &error);
+		rc = enqueue_digest(move, stream, &error);
 	}
 	sgpu_chunk_move_hear(move, stream, NULL, rc, &error);
 }

@@ -6,21 +6,6 @@
 #include "transfer/engine.h"
 
 /* A single run that kernels reach is sealed to where it goes. */
-static int seal_to(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *streams[2],
-		   struct sgpu_error *error)
-{
-	const struct sgpu_transfer_request *request = &move->transfer->request;
-	int rc = sgpu_transfer_get_stream(move->transfer, SGPU_ENGINE_SEAL, &streams[0], error);
-
-	if (rc == SGPU_OK) {
-		rc = sgpu_device_seal_to(streams[0], request->key, request->first + move->run.first,
-					 request->last && sgpu_chunk_move_is_last(move),
-					 request->memory, move->plain, to, &move->crypt);
-		rc = sgpu_engine_refused(rc, &move->crypt, "seal on the device", error);
-	}
-	return rc;
-}
-
 static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *streams[2],
 		   struct sgpu_error *error)
 {
@@ -35,7 +20,13 @@ static int enqueue(struct sgpu_chunk_move *move, void *to, struct sgpu_stream *s
 	int rc = SGPU_OK;
 
 	if (single && request->key && sgpu_device_reaches(engine->device, to, move->bytes, true)) {
-		return seal_to(move, to, streams, error);
+		rc = sgpu_transfer_get_stream(transfer, SGPU_ENGINE_SEAL, &streams[0], error);
+		if (rc != SGPU_OK) {
+			return rc;
+		}
+		rc = sgpu_device_seal_to(streams[0], request->key, request->first + move->run.first,
+					 last, request->memory, move->plain, to, &move->crypt);
+		return sgpu_engine_refused(rc, &move->crypt, "seal on the device", error);
 	}
 	move->copy_row = single && request->key ? SGPU_ENGINE_SEAL : SGPU_ENGINE_COPY_OUT;
 	rc = sgpu_transfer_get_stream(transfer, move->copy_row, &copy, error);

@@ -40,8 +40,8 @@ static void look_at_ends(struct sgpu_transfer *transfer)
 		transfer->memory =
 			request->sink.view(request->sink.context, bytes, &transfer->registered);
 	} else if (request->direction == SGPU_TRANSFER_IN && request->source.view) {
-		transfer->memory = (uint8_t *)(uintptr_t)request->source.view(
-			request->source.context, bytes, &transfer->registered);
+		transfer->memory =
+			request->source.view(request->source.context, bytes, &transfer->registered);
 		if (transfer->memory && request->source.read) {
 			sgpu_transfer_span(transfer, SGPU_STEP_READ, -1, begin, sgpu_now_ns(),
 					   bytes);

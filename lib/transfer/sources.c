@@ -49,7 +49,7 @@ static bool registering_pays(uint64_t size, unsigned cores, bool huge)
 	return registered < copied;
 }
 
-static const void *register_slice(void *context, uint64_t size, bool *registered)
+static void *register_slice(void *context, uint64_t size, bool *registered)
 {
 	struct file *file = context;
 	struct sgpu_engine *engine = file->engine;
@@ -65,13 +65,13 @@ static const void *register_slice(void *context, uint64_t size, bool *registered
 		return NULL;
 	}
 	*registered = true;
-	return (const uint8_t *)file->base + (file->offset - begin);
+	return (uint8_t *)file->base + (file->offset - begin);
 }
 
-static const void *view_region(void *context, uint64_t size, bool *registered)
+static void *view_region(void *context, uint64_t size, bool *registered)
 {
 	struct file *file = context;
-	const void *memory =
+	void *memory =
 		sgpu_kept_take(file->engine, file->fd, file->offset, size, false, &file->kept);
 
 	*registered = memory != NULL;
@@ -160,21 +160,23 @@ static struct file *new_file(struct sgpu_engine *engine, int fd, const char *nam
 }
 
 int sgpu_source_from_file(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
-			  struct sgpu_transfer_source *source, struct sgpu_error *error)
+			  bool region, struct sgpu_transfer_source *source,
+			  struct sgpu_error *error)
 {
 	struct file *file = new_file(engine, fd, name, offset);
 
 	if (!file) {
 		return sgpu_fail_nomem(error);
 	}
-	*source = (struct sgpu_transfer_source){
-		.read = read_file, .view = register_slice, .close = close_file, .context = file
-	};
+	*source = (struct sgpu_transfer_source){ .read = read_file,
+						 .view = region ? view_region : register_slice,
+						 .close = close_file,
+						 .context = file };
 	return SGPU_OK;
 }
 
 int sgpu_sink_to_file(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
-		      struct sgpu_transfer_sink *sink, struct sgpu_error *error)
+		      bool region, struct sgpu_transfer_sink *sink, struct sgpu_error *error)
 {
 	struct file *file = new_file(engine, fd, name, offset);
 
@@ -182,56 +184,21 @@ int sgpu_sink_to_file(struct sgpu_engine *engine, int fd, const char *name, uint
 		return sgpu_fail_nomem(error);
 	}
 	*sink = (struct sgpu_transfer_sink){ .write = write_file,
+					     .view = region ? write_region : NULL,
 					     .close = close_file,
 					     .context = file };
 	return SGPU_OK;
 }
 
-int sgpu_source_from_region(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
-			    struct sgpu_transfer_source *source, struct sgpu_error *error)
-{
-	int rc = sgpu_source_from_file(engine, fd, name, offset, source, error);
-
-	if (rc == SGPU_OK) {
-		source->view = view_region;
-	}
-	return rc;
-}
-
-int sgpu_sink_to_region(struct sgpu_engine *engine, int fd, const char *name, uint64_t offset,
-			struct sgpu_transfer_sink *sink, struct sgpu_error *error)
-{
-	int rc = sgpu_sink_to_file(engine, fd, name, offset, sink, error);
-
-	if (rc == SGPU_OK) {
-		sink->view = write_region;
-	}
-	return rc;
-}
-
 /* ---- memory ---- */
-static const void *view_ordinary(void *context, uint64_t size, bool *registered)
+static void *view_ordinary(void *context, uint64_t size, bool *registered)
 {
 	(void)size;
 	*registered = false;
 	return context;
 }
 
-static const void *view_registered(void *context, uint64_t size, bool *registered)
-{
-	(void)size;
-	*registered = true;
-	return context;
-}
-
-static void *write_ordinary(void *context, uint64_t size, bool *registered)
-{
-	(void)size;
-	*registered = false;
-	return context;
-}
-
-static void *write_registered(void *context, uint64_t size, bool *registered)
+static void *view_registered(void *context, uint64_t size, bool *registered)
 {
 	(void)size;
 	*registered = true;
@@ -246,6 +213,6 @@ struct sgpu_transfer_source sgpu_source_from_memory(const void *memory, bool reg
 
 struct sgpu_transfer_sink sgpu_sink_to_memory(void *memory, bool registered)
 {
-	return (struct sgpu_transfer_sink){ .view = registered ? write_registered : write_ordinary,
+	return (struct sgpu_transfer_sink){ .view = registered ? view_registered : view_ordinary,
 					    .context = memory };
 }

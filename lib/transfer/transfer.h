@@ -78,7 +78,7 @@ struct sgpu_transfer_source {
 	 * sgpu_host_register). Then no processor touches it, and it may be a mapping that somebody
 	 * cuts short. Otherwise it is ordinary memory that nobody changes meanwhile. Called once,
 	 * before anything is read. */
-	const void *(*view)(void *context, uint64_t size, bool *registered);
+	void *(*view)(void *context, uint64_t size, bool *registered);
 	/* NULL, or called once when nothing reads from the source any more, before done. May call
 	 * the device. */
 	void (*close)(void *context);
@@ -111,24 +111,18 @@ struct sgpu_transfer_sink {
 
 /* Bytes [offset, offset + size) of a file or region. Read by pread on all cores; where the file
  * lies in memory (tmpfs, hugetlbfs), the device can register it, and that costs less than to copy
- * it, it is mapped and read by the device itself. `fd` and `name` are borrowed until the transfer
- * has ended. Errors: SGPU_ENOMEM, and then nothing is made. */
+ * it, it is mapped and read by the device itself. region: where several transfers use the same
+ * slice of one that has a name, the slice stays registered. `fd` and `name` are borrowed until the
+ * transfer has ended. Errors: SGPU_ENOMEM, and then nothing is made. */
 SGPU_MUST_CHECK int sgpu_source_from_file(struct sgpu_engine *engine, int fd, const char *name,
-					  uint64_t offset, struct sgpu_transfer_source *source,
+					  uint64_t offset, bool region,
+					  struct sgpu_transfer_source *source,
 					  struct sgpu_error *error);
-/* The same written by pwrite, by all cores, into a regular file. */
+/* The same written by pwrite, by all cores, into a regular file. What a transfer that failed has
+ * written to a region stays. */
 SGPU_MUST_CHECK int sgpu_sink_to_file(struct sgpu_engine *engine, int fd, const char *name,
-				      uint64_t offset, struct sgpu_transfer_sink *sink,
+				      uint64_t offset, bool region, struct sgpu_transfer_sink *sink,
 				      struct sgpu_error *error);
-/* The same of a region: where several transfers use the same slice of one that has a name, the
- * slice stays registered, so that the device reads or writes it. What a transfer that failed has
- * written there stays. */
-SGPU_MUST_CHECK int sgpu_source_from_region(struct sgpu_engine *engine, int fd, const char *name,
-					    uint64_t offset, struct sgpu_transfer_source *source,
-					    struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_sink_to_region(struct sgpu_engine *engine, int fd, const char *name,
-					uint64_t offset, struct sgpu_transfer_sink *sink,
-					struct sgpu_error *error);
 /* Memory of this process; registered: from sgpu_host_alloc, or registered by the caller. */
 struct sgpu_transfer_source sgpu_source_from_memory(const void *memory, bool registered);
 struct sgpu_transfer_sink sgpu_sink_to_memory(void *memory, bool registered);

@@ -234,10 +234,10 @@ static inline void make_move(struct move *move, enum sgpu_transfer_direction dir
 		CHECK(ftruncate(move->file, 4096 + (off_t)move->bytes) == 0);
 		CHECK(!in ||
 		      pwrite(move->file, move->host, move->bytes, 4096) == (ssize_t)move->bytes);
-		CHECK(in ? sgpu_source_from_file(engine, move->file, "move", 4096, &request->source,
-						 &error) == SGPU_OK
-			 : sgpu_sink_to_file(engine, move->file, "move", 4096, &request->sink,
-					     &error) == SGPU_OK);
+		CHECK(in ? sgpu_source_from_file(engine, move->file, "move", 4096, false,
+						 &request->source, &error) == SGPU_OK
+			 : sgpu_sink_to_file(engine, move->file, "move", 4096, false,
+					     &request->sink, &error) == SGPU_OK);
 	} else if (kind == READ) {
 		request->source = (struct sgpu_transfer_source){ .read = read_some,
 								 .close = note_close,

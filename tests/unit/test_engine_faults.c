@@ -334,12 +334,12 @@ static void make_region_move(struct move *move, int region, enum sgpu_transfer_d
 	if (direction == SGPU_TRANSFER_IN) {
 		request->source.close(request->source.context);
 		CHECK(pwrite(region, move->host, move->bytes, 4096) == (ssize_t)move->bytes);
-		CHECK(sgpu_source_from_region(engine, region, "region", 4096, &request->source,
-					      &error) == SGPU_OK);
+		CHECK(sgpu_source_from_file(engine, region, "region", 4096, true, &request->source,
+					    &error) == SGPU_OK);
 	} else {
 		request->sink.close(request->sink.context);
-		CHECK(sgpu_sink_to_region(engine, region, "region", 4096, &request->sink, &error) ==
-		      SGPU_OK);
+		CHECK(sgpu_sink_to_file(engine, region, "region", 4096, true, &request->sink,
+					&error) == SGPU_OK);
 		close(move->file);
 		move->file = dup(region);
 	}

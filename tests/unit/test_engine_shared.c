@@ -32,7 +32,7 @@ static int write_under_limit(bool shared)
 	if (data && fd >= 0 && posix_fallocate(fd, 0, SIZE) == 0 &&
 	    getrlimit(RLIMIT_FSIZE, &before) == 0 &&
 	    sgpu_engine_create(NULL, &config, &engine, NULL) == SGPU_OK &&
-	    sgpu_sink_to_file(engine, fd, "output", 0, &sink, NULL) == SGPU_OK) {
+	    sgpu_sink_to_file(engine, fd, "output", 0, false, &sink, NULL) == SGPU_OK) {
 		none = (struct rlimit){ .rlim_cur = 0, .rlim_max = before.rlim_max };
 		setrlimit(RLIMIT_FSIZE, &none);
 		rc = sink.write(sink.context, 0, data, SIZE, NULL);
