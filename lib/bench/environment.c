@@ -19,7 +19,7 @@
 #include <openssl/crypto.h>
 
 #include <base/base.h>
-#include <device/host.h>
+#include <device/device.h>
 #include <sgpu/attest.h>
 #include <sgpu/version.h>
 

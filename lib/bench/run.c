@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <device/host.h>
+#include <device/device.h>
 
 #include "bench/private.h"
 

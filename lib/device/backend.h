@@ -172,6 +172,41 @@ static inline const struct sgpu_device_backend *sgpu_device_backend_of(const voi
 	return ((const struct sgpu_device_object *)object)->backend;
 }
 
+/* Tell the task, which may be NULL, why nothing was enqueued: with this code, which they return; or
+ * with SGPU_EUSAGE, since the range is not in one allocation. */
+int sgpu_task_refuse(struct sgpu_task *task, int code, const char *text);
+int sgpu_task_refuse_range(struct sgpu_task *task, sgpu_devptr address, uint64_t size);
+
+/* ---- elf.c: shared objects before the loader sees them ---- */
+/* Whether it begins as an ELF shared object does. */
+bool sgpu_elf_is_shared(const void *image, size_t size);
+/* Of what is one. Whether it is of the program's own kind: the loader says of any other that there
+ * is no such file. */
+bool sgpu_elf_is_native(const void *image);
+/* Of what is one and native. Whether all that will be mapped is there: the loader does not look,
+ * and would reach behind the end of a file that was cut short. */
+bool sgpu_elf_is_whole(const void *image, size_t size);
+
+struct sgpu_elf_section {
+	uint64_t offset;  /* in the file */
+	uint64_t address; /* from where it is loaded */
+	uint64_t size;
+};
+/* Of any file: a section that is loaded, lies in the file whole and holds something. False where
+ * there is none of that name. */
+bool sgpu_elf_find_section(const void *image, size_t size, const char *name,
+			   struct sgpu_elf_section *section);
+
+/* ---- the digest of device code in a file, and of what is loaded ---- */
+#define SGPU_CODE_SECTION ".nv_fatbin"
+
+/* Fills in *code for these bytes. */
+void sgpu_device_code_digest(const void *bytes, uint64_t size, struct sgpu_device_code *code);
+/* The bytes of a file, to be unmapped. */
+SGPU_MUST_CHECK int sgpu_code_file_map(const char *path, const void **image, size_t *size,
+				       struct sgpu_error *error);
+void sgpu_code_file_unmap(const void *image, size_t size);
+
 /* ---- what the program and the shared object sgpu-cuda.so agree on: the one symbol that it shows
  * ---- */
 /* Raised whenever something that crosses the border changes: a struct of sgpu/device.h, a call of

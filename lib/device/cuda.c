@@ -14,7 +14,6 @@
 #include <sgpu/version.h>
 
 #include <device/backend.h>
-#include <device/elf.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool tried;

@@ -13,6 +13,24 @@ static const struct sgpu_device_backend *const backends[] = { &sgpu_device_cuda,
 
 #define BACKEND(object) sgpu_device_backend_of(object)
 
+/* Frees what a backend has made. Accepts NULL. */
+#define FREE(name, type, call)                           \
+	void name(struct type **object)                  \
+	{                                                \
+		if (object && *object) {                 \
+			BACKEND(*object)->call(*object); \
+			*object = NULL;                  \
+		}                                        \
+	}
+FREE(sgpu_stream_free, sgpu_stream, stream->free)
+FREE(sgpu_event_free, sgpu_event, stream->event_free)
+FREE(sgpu_device_key_free, sgpu_device_key, key->free)
+FREE(sgpu_recording_free, sgpu_recording, graph->free)
+FREE(sgpu_device_module_free, sgpu_device_module, module->free)
+FREE(sgpu_space_free, sgpu_space, page->space_free)
+FREE(sgpu_device_close, sgpu_device, close)
+#undef FREE
+
 const char *sgpu_device_kind(int index)
 {
 	return backends[index] ? backends[index]->name : NULL;
@@ -103,14 +121,6 @@ int sgpu_device_open(const char *selector, const struct sgpu_device_config *conf
 	return backend->open(selector, config ? config : &standard, device, error);
 }
 
-void sgpu_device_close(struct sgpu_device **device)
-{
-	if (device && *device) {
-		BACKEND(*device)->close(*device);
-		*device = NULL;
-	}
-}
-
 int sgpu_device_get_info(struct sgpu_device *device, struct sgpu_device_info *info,
 			 struct sgpu_error *error)
 {
@@ -140,14 +150,6 @@ int sgpu_stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
 	return BACKEND(device)->stream->create(device, stream, error);
 }
 
-void sgpu_stream_free(struct sgpu_stream **stream)
-{
-	if (stream && *stream) {
-		BACKEND(*stream)->stream->free(*stream);
-		*stream = NULL;
-	}
-}
-
 int sgpu_stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	return BACKEND(stream)->stream->sync(stream, error);
@@ -158,14 +160,6 @@ int sgpu_event_create(struct sgpu_device *device, struct sgpu_event **event,
 {
 	*event = NULL;
 	return BACKEND(device)->stream->event_create(device, event, error);
-}
-
-void sgpu_event_free(struct sgpu_event **event)
-{
-	if (event && *event) {
-		BACKEND(*event)->stream->event_free(*event);
-		*event = NULL;
-	}
 }
 
 int sgpu_event_record(struct sgpu_stream *stream, struct sgpu_event *event)
@@ -208,14 +202,6 @@ int sgpu_device_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_ke
 	return BACKEND(stream)->key->load(stream, keys, key, error);
 }
 
-void sgpu_device_key_free(struct sgpu_device_key **key)
-{
-	if (key && *key) {
-		BACKEND(*key)->key->free(*key);
-		*key = NULL;
-	}
-}
-
 int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
 			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 			    struct sgpu_task *task)
@@ -238,15 +224,27 @@ bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_
 	       key->reaches(device, memory, size, write);
 }
 
-static int refuse_reach(struct sgpu_task *task)
+int sgpu_task_refuse(struct sgpu_task *task, int code, const char *text)
 {
-	int code = sgpu_fail(task ? &task->error : NULL, SGPU_EUSAGE,
-			     "the device does not reach the host's memory");
-
 	if (task) {
-		task->code = code;
+		task->code = sgpu_fail(&task->error, code, "%s", text);
 	}
 	return code;
+}
+
+int sgpu_task_refuse_range(struct sgpu_task *task, sgpu_devptr address, uint64_t size)
+{
+	if (task) {
+		task->code = sgpu_fail(&task->error, SGPU_EUSAGE,
+				       "%llu bytes at device address %#llx are not allocated",
+				       (unsigned long long)size, (unsigned long long)address);
+	}
+	return SGPU_EUSAGE;
+}
+
+static int refuse_reach(struct sgpu_task *task)
+{
+	return sgpu_task_refuse(task, SGPU_EUSAGE, "the device does not reach the host's memory");
 }
 
 int sgpu_device_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
@@ -294,14 +292,6 @@ int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function, void
 	*recording = NULL;
 	return calls ? calls->record(device, function, argument, recording, error)
 		     : sgpu_fail(error, SGPU_EUNAVAILABLE, "the device records nothing");
-}
-
-void sgpu_recording_free(struct sgpu_recording **recording)
-{
-	if (recording && *recording) {
-		BACKEND(*recording)->graph->free(*recording);
-		*recording = NULL;
-	}
 }
 
 int sgpu_recording_launch(struct sgpu_stream *stream, struct sgpu_recording *recording,
@@ -431,14 +421,6 @@ int sgpu_device_module_load(struct sgpu_device *device, const void *image, size_
 	return BACKEND(device)->module->load(device, image, size, module, error);
 }
 
-void sgpu_device_module_free(struct sgpu_device_module **module)
-{
-	if (module && *module) {
-		BACKEND(*module)->module->free(*module);
-		*module = NULL;
-	}
-}
-
 int sgpu_device_module_launch_on(struct sgpu_stream *stream, struct sgpu_device_module *module,
 				 const char *function, const struct sgpu_module_shape *shape,
 				 void *const *args, const size_t *arg_sizes, int arg_count,
@@ -545,14 +527,6 @@ int sgpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_spa
 	*space = NULL;
 	return code < 0 ? code
 			: BACKEND(device)->page->space_create(device, size, space, base, error);
-}
-
-void sgpu_space_free(struct sgpu_space **space)
-{
-	if (space && *space) {
-		BACKEND(*space)->page->space_free(*space);
-		*space = NULL;
-	}
 }
 
 int sgpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count,

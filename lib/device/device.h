@@ -295,6 +295,14 @@ SGPU_MUST_CHECK int sgpu_page_unmap(struct sgpu_space *space, uint64_t at, uint6
  * waits for all work of the device. */
 SGPU_MUST_CHECK int sgpu_space_access(struct sgpu_space *space, bool on, struct sgpu_error *error);
 
+/* ---- the machine: under the limits of the control group that this process is in ---- */
+/* Bytes of memory that this process may ever have, and that it could have now without another being
+ * killed for it. Either may be NULL; UINT64_MAX when it cannot be told. */
+void sgpu_host_memory(uint64_t *total, uint64_t *available);
+
+/* The processor's name, "AMD EPYC 9B45": printable, cut to fit. */
+void sgpu_host_processor(char *name, unsigned size);
+
 #ifdef __cplusplus
 }
 #endif

@@ -11,7 +11,7 @@
 
 #include <sgpu/base.h>
 
-#include <device/elf.h>
+#include <device/backend.h>
 
 #include "base/io.h"
 #include "crypto/crypto.h"

@@ -11,7 +11,7 @@
 #include <sys/sysinfo.h>
 #include <sys/utsname.h>
 
-#include <device/host.h>
+#include <device/device.h>
 
 static uint64_t min_u64(uint64_t a, uint64_t b)
 {

@@ -113,14 +113,6 @@ int sgpu_secure_module_load(struct sgpu_secure *context, const void *image, size
 }
 
 /* ---- launching ---- */
-static int refuse(struct sgpu_task *task, int rc, const char *text)
-{
-	if (task) {
-		task->code = sgpu_fail(&task->error, rc, "%s", text);
-	}
-	return rc;
-}
-
 static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *module,
 			 const char *function, const struct sgpu_module_shape *shape,
 			 void *const *args, const size_t *arg_sizes, int arg_count,
@@ -130,16 +122,16 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	int rc;
 
 	if (!memory) {
-		return refuse(
+		return sgpu_task_refuse(
 			task, SGPU_EPOLICY,
 			"a secure context starts a module's function only with the ranges that it "
 			"touches");
 	}
 	if (memory->count < 0 || memory->count > SGPU_MODULE_RANGES_MAX) {
-		return refuse(task, SGPU_EUSAGE, "a launch names too many ranges");
+		return sgpu_task_refuse(task, SGPU_EUSAGE, "a launch names too many ranges");
 	}
 	if (module_of(module)->context != s->context) {
-		return refuse(task, SGPU_EPOLICY, "the module is not of this context");
+		return sgpu_task_refuse(task, SGPU_EPOLICY, "the module is not of this context");
 	}
 	rc = sgpu_secure_begin(s->context, memory->ranges, memory->count, task);
 	return rc < 0 ? rc

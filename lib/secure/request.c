@@ -18,15 +18,7 @@ int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address, ui
 	inside = block && address - block->range.address <= block->size &&
 		 size <= block->size - (address - block->range.address);
 	pthread_mutex_unlock(&context->arena_lock);
-	if (inside) {
-		return SGPU_OK;
-	}
-	if (task) {
-		task->code = sgpu_fail(&task->error, SGPU_EUSAGE,
-				       "%llu bytes at device address %#llx are not allocated",
-				       (unsigned long long)size, (unsigned long long)address);
-	}
-	return SGPU_EUSAGE;
+	return inside ? SGPU_OK : sgpu_task_refuse_range(task, address, size);
 }
 
 int sgpu_secure_begin(struct sgpu_secure *context, const struct sgpu_device_range *ranges,

@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include <device/host.h>
+#include <device/device.h>
 #include <sgpu/base.h>
 
 #include <stage/region.h>

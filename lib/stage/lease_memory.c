@@ -16,7 +16,7 @@
 
 #include "base/pool.h"
 #include "base/base.h"
-#include "device/host.h"
+#include "device/device.h"
 #include "stage/region.h"
 
 #define SLICE ((uint64_t)32 << 20)

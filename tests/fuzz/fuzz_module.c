@@ -15,7 +15,7 @@
 
 #include <sgpu/device.h>
 
-#include "device/elf.h"
+#include "device/backend.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -11,7 +11,7 @@
 #include <sgpu/device.h>
 
 #include "crypto/crypto.h"
-#include "device/elf.h"
+#include "device/backend.h"
 
 #include "unit.h"
 

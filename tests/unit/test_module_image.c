@@ -12,9 +12,7 @@
 #include <unistd.h>
 
 #include <device/cpu/cpu.h>
-#include <device/cpu/module_message.h>
 #include <device/cpu/module_wire.h>
-#include <device/elf.h>
 
 #include "unit.h"
 

@@ -11,7 +11,6 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include <device/cpu/module_message.h>
 #include <device/cpu/module_wire.h>
 
 enum { HOST_IMAGE_PATH = 64 };

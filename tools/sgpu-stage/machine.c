@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <device/host.h>
+#include <device/device.h>
 #include <sgpu/base.h>
 
 #include "machine.h"

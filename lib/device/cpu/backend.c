@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include <device/cpu/cpu.h>
-#include <device/host.h>
 
 static int probe(struct sgpu_error *error)
 {

@@ -125,14 +125,18 @@ static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad
 }
 
 /* ---- requests ---- */
-static int enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item, uint64_t out_size)
+static int enqueue(struct sgpu_stream *stream, struct sgpu_cpu_item item, sgpu_devptr in,
+		   sgpu_devptr out, uint64_t out_size)
 {
-	int code = sgpu_cpu_check_range(stream, (uintptr_t)item->from, item->size, item->task);
+	int code = sgpu_cpu_check_range(stream, in, item.size, item.task);
 
 	if (code == SGPU_OK) {
-		code = sgpu_cpu_check_range(stream, (uintptr_t)item->to, out_size, item->task);
+		code = sgpu_cpu_check_range(stream, out, out_size, item.task);
 	}
-	return code == SGPU_OK ? sgpu_cpu_enqueue(stream, item) : code;
+	item.kind = SGPU_CPU_WORK;
+	item.from = (const void *)(uintptr_t)in;
+	item.to = (void *)(uintptr_t)out;
+	return code == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : code;
 }
 
 static int open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
@@ -158,17 +162,14 @@ static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, 
 		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 		       struct sgpu_task *task)
 {
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
-					    .work = open_run,
+	const struct sgpu_cpu_item item = { .work = open_run,
 					    .key = key,
 					    .first = first,
 					    .last = last,
-					    .from = (const void *)(uintptr_t)in,
 					    .size = size,
-					    .to = (void *)(uintptr_t)out,
 					    .task = task };
 
-	return enqueue(stream, &item, sgpu_opened_size(size));
+	return enqueue(stream, item, in, out, sgpu_opened_size(size));
 }
 
 static int seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
@@ -185,20 +186,17 @@ static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, 
 		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
 		       struct sgpu_task *task)
 {
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
-					    .work = seal_run,
+	const struct sgpu_cpu_item item = { .work = seal_run,
 					    .key = key,
 					    .first = first,
 					    .last = last,
-					    .from = (const void *)(uintptr_t)in,
 					    .size = size,
-					    .to = (void *)(uintptr_t)out,
 					    .task = task };
 
 	if (!last && size % SGPU_CHUNK != 0) {
 		return SGPU_EUSAGE;
 	}
-	return enqueue(stream, &item, size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE);
+	return enqueue(stream, item, in, out, size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE);
 }
 
 const struct sgpu_device_key_calls sgpu_cpu_key_calls = {

@@ -10,7 +10,6 @@
 #include <sys/mman.h>
 
 #include <device/cpu/cpu.h>
-#include <device/host.h>
 
 #define SMALL_MAX ((uint64_t)SGPU_CPU_PAGE << (SGPU_CPU_CLASSES - 1))
 #define HUGE_PAGE ((uint64_t)2 << 20)
@@ -349,12 +348,7 @@ int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64
 	    sgpu_frames_reach(&stream->device->pages.frames, address, size)) {
 		return SGPU_OK;
 	}
-	if (task) {
-		task->code = sgpu_fail(&task->error, SGPU_EUSAGE,
-				       "%llu bytes at device address %#llx are not allocated",
-				       (unsigned long long)size, (unsigned long long)address);
-	}
-	return SGPU_EUSAGE;
+	return sgpu_task_refuse_range(task, address, size);
 }
 
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available)

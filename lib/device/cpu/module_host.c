@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include <device/cpu/cpu.h>
-#include <device/cpu/module_message.h>
 #include <device/cpu/module_wire.h>
 
 #include "base/io.h"

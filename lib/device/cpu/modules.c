@@ -14,9 +14,7 @@
 
 #include <base/base.h>
 #include <device/cpu/cpu.h>
-#include <device/cpu/module_message.h>
 #include <device/cpu/module_wire.h>
-#include <device/elf.h>
 
 /* How long a launch waits between looks at whether it was told to stop. */
 enum { LOOK_MS = 50 };
@@ -297,14 +295,6 @@ static int enqueue(struct sgpu_stream *stream, struct module_launch *l, struct s
 	return code;
 }
 
-static int refuse(struct sgpu_task *task, int code, const char *text)
-{
-	if (task) {
-		task->code = sgpu_fail(&task->error, code, "%s", text);
-	}
-	return code;
-}
-
 static uint64_t aligned(uint64_t size)
 {
 	return (size + SGPU_HOST_ALIGN - 1) / SGPU_HOST_ALIGN * SGPU_HOST_ALIGN;
@@ -362,10 +352,11 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 
 	if (arg_count < 0 || arg_count > SGPU_HOST_ARGUMENTS ||
 	    (memory && memory->count > SGPU_MODULE_RANGES_MAX)) {
-		return refuse(task, SGPU_EUSAGE, "a launch names too many ranges or arguments");
+		return sgpu_task_refuse(task, SGPU_EUSAGE,
+					"a launch names too many ranges or arguments");
 	}
 	if (strlen(function) >= SGPU_HOST_FUNCTION) {
-		return refuse(task, SGPU_EINVALID, "the name of a function is too long");
+		return sgpu_task_refuse(task, SGPU_EINVALID, "the name of a function is too long");
 	}
 	for (int i = 0; memory && code == SGPU_OK && i < memory->count; i++) {
 		code = sgpu_cpu_check_range(stream, memory->ranges[i].address,
@@ -376,14 +367,15 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	}
 	l = calloc(1, sizeof(*l));
 	if (!l) {
-		return refuse(task, SGPU_ENOMEM, sgpu_strerror(SGPU_ENOMEM));
+		return sgpu_task_refuse(task, SGPU_ENOMEM, sgpu_strerror(SGPU_ENOMEM));
 	}
 	l->module = module;
 	l->head.shape = *shape;
 	memcpy(l->head.function, function, strlen(function));
 	if (!place_ranges(l, memory) || !place_arguments(l, args, arg_sizes, arg_count, memory)) {
 		free(l);
-		return refuse(task, SGPU_EUSAGE, "the arguments of a launch are too large");
+		return sgpu_task_refuse(task, SGPU_EUSAGE,
+					"the arguments of a launch are too large");
 	}
 	return enqueue(stream, l, task);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include <device/cuda/gpu.h>
-#include <device/elf.h>
+#include <device/backend.h>
 
 /* A range of addresses, and whether it is loaded, in one piece, from the object at `base`. */
 struct place {
