@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <device/device.h>
-
 #include "bench/private.h"
 
 /* Each size is a bit. */

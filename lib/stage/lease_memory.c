@@ -14,7 +14,6 @@
 
 #include <sgpu/base.h>
 
-#include "base/pool.h"
 #include "base/base.h"
 #include "device/device.h"
 #include "stage/region.h"

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <device/device.h>
-#include <sgpu/base.h>
 
 #include "machine.h"
 
