@@ -112,9 +112,9 @@ static void serve_quotes(int fd, const struct sgpu_signer *ak, const struct sgpu
 
 	while (rc == SGPU_OK) {
 		rc = wait_for(fd, &kind, &error);
-		rc = rc == SGPU_OK ? wire_receive(fd, WIRE_QUOTE, &asked, sizeof(asked), NULL, 0,
-						  &error)
-				   : rc;
+		rc = rc == SGPU_OK
+			     ? wire_receive(fd, WIRE_QUOTE, &asked, sizeof(asked), NULL, 0, &error)
+			     : rc;
 		if (rc == SGPU_OK && make_quote(fd, &asked, claims, ak, chain, &error) != SGPU_OK) {
 			wire_refuse(fd, &error);
 		}

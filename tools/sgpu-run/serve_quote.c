@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See requests.h. One thread asks the process that signs, since the platform may take its time
- * for a report. Requests wait for it in a queue that is short: whoever asks for many quotes is told
- * to come again.
+ * See requests.h. The platform may take its time for a report, so each request has a thread. They
+ * ask the process that signs one after the other, and only a few may wait: whoever asks for many
+ * quotes is told to come again.
  */
 #include "requests.h"
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,11 +27,9 @@ static struct {
 	int fd; /* of the process that signs; -1: there is none, and no quotes */
 	const struct sgpu_key *key; /* what quotes name: the worker's */
 	struct serve_counters *counters;
-	pthread_mutex_t mutex;
-	pthread_cond_t asked;
-	struct question waiting[WAITING_MAX];
-	unsigned first, count; /* the first may be under way */
-} q = { .fd = -1, .mutex = PTHREAD_MUTEX_INITIALIZER, .asked = PTHREAD_COND_INITIALIZER };
+	pthread_mutex_t mutex; /* held by whoever asks */
+	atomic_uint waiting;
+} q = { .fd = -1, .mutex = PTHREAD_MUTEX_INITIALIZER };
 
 int serve_quote_begin(const struct server *server, struct sgpu_error *error)
 {
@@ -77,41 +76,26 @@ out:
 	return rc;
 }
 
-/* ---- the thread ---- */
-static void answer(struct question *question)
+static void *answer(void *argument)
 {
+	struct question *question = argument;
 	struct sgpu_error error = { 0 };
-	int quote = -1;
+	int quote = -1, rc;
 
+	pthread_mutex_lock(&q.mutex);
 	question->message.debugged = strcmp(sgpu_debug_status(), "disabled") != 0;
-	if (quoter_quote(q.fd, &question->message, &quote, &error) < 0) {
+	rc = quoter_quote(q.fd, &question->message, &quote, &error);
+	pthread_mutex_unlock(&q.mutex);
+	atomic_fetch_sub(&q.waiting, 1);
+	if (rc < 0) {
 		requests_refuse(question->connection, &error);
-		return;
+	} else {
+		atomic_store(&q.counters->quoted_ns, sgpu_now_ns());
+		(void)wire_say(question->connection, WIRE_QUOTE_IS, quote);
+		close(quote);
+		requests_end(question->connection);
 	}
-	atomic_store(&q.counters->quoted_ns, sgpu_now_ns());
-	(void)wire_say(question->connection, WIRE_QUOTE_IS, quote);
-	close(quote);
-	requests_end(question->connection);
-}
-
-static void *answer_all(void *argument)
-{
-	(void)argument;
-	for (;;) {
-		struct question question;
-
-		pthread_mutex_lock(&q.mutex);
-		while (q.count == 0) {
-			pthread_cond_wait(&q.asked, &q.mutex);
-		}
-		question = q.waiting[q.first];
-		pthread_mutex_unlock(&q.mutex);
-		answer(&question);
-		pthread_mutex_lock(&q.mutex);
-		q.first = (q.first + 1) % WAITING_MAX;
-		q.count--;
-		pthread_mutex_unlock(&q.mutex);
-	}
+	free(question);
 	return NULL;
 }
 
@@ -131,56 +115,51 @@ static void *watch_signer(void *unused)
 
 int serve_quote_start(struct serve_counters *counters, struct sgpu_error *error)
 {
-	int rc;
-
-	if (q.fd < 0) {
-		return SGPU_OK;
-	}
 	q.counters = counters;
-	rc = requests_start_thread(answer_all, NULL, error);
-	return rc == SGPU_OK ? requests_start_thread(watch_signer, NULL, error) : rc;
+	return q.fd < 0 ? SGPU_OK : requests_start_thread(watch_signer, NULL, error);
 }
 
-/* ---- the loop ---- */
-/* Whether it waits now. */
-static bool add_question(const struct question *question)
+static int check_question(const struct wire_quote *message, struct sgpu_error *error)
 {
-	bool added;
-
-	pthread_mutex_lock(&q.mutex);
-	added = q.count < WAITING_MAX;
-	if (added) {
-		q.waiting[(q.first + q.count++) % WAITING_MAX] = *question;
-		pthread_cond_signal(&q.asked);
+	if (q.fd < 0) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE,
+			  "this server gives no quotes: it has no attestation key");
+		return sgpu_hint(error, "'sgpu-run serve --attestation-key' gives it one");
 	}
-	pthread_mutex_unlock(&q.mutex);
-	return added;
+	if (message->nonce_size < SGPU_NONCE_MIN || message->nonce_size > SGPU_NONCE_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "a nonce has %d to %d bytes", SGPU_NONCE_MIN,
+				 SGPU_NONCE_MAX);
+	}
+	if (atomic_load(&q.waiting) == WAITING_MAX) {
+		return sgpu_fail(error, SGPU_ERETRY,
+				 "%d quotes are asked for already, which is the limit",
+				 WAITING_MAX);
+	}
+	return SGPU_OK;
 }
 
 void serve_quote(const struct request *request)
 {
-	struct question question = { .connection = request->connection };
+	struct question *question = calloc(1, sizeof(*question));
 	struct sgpu_error error = { 0 };
-	int rc = wire_receive(request->connection, WIRE_QUOTE, &question.message,
-			      sizeof(question.message), NULL, 0, &error);
+	int rc = question ? wire_receive(request->connection, WIRE_QUOTE, &question->message,
+					 sizeof(question->message), NULL, 0, &error)
+			  : sgpu_fail_nomem(&error);
 
-	if (rc == SGPU_OK && q.fd < 0) {
-		sgpu_fail(&error, SGPU_EUNAVAILABLE,
-			  "this server gives no quotes: it has no attestation key");
-		rc = sgpu_hint(&error, "'sgpu-run serve --attestation-key' gives it one");
+	rc = rc ? rc : check_question(&question->message, &error);
+	if (rc == SGPU_OK) {
+		question->connection = request->connection;
+		atomic_fetch_add(&q.waiting, 1);
+		rc = requests_start_thread(answer, question, &error);
+		if (rc == SGPU_OK) {
+			return;
+		}
+		atomic_fetch_sub(&q.waiting, 1);
 	}
-	if (rc == SGPU_OK && (question.message.nonce_size < SGPU_NONCE_MIN ||
-			      question.message.nonce_size > SGPU_NONCE_MAX)) {
-		rc = sgpu_fail(&error, SGPU_EINVALID, "a nonce has %d to %d bytes", SGPU_NONCE_MIN,
-			       SGPU_NONCE_MAX);
-	}
-	if (rc == SGPU_OK && !add_question(&question)) {
-		rc = sgpu_fail(&error, SGPU_ERETRY,
-			       "%d quotes are asked for already, which is the limit", WAITING_MAX);
-	}
+	free(question);
 	if (rc == SGPU_ECANCELED || rc == SGPU_ETIMEOUT) {
 		requests_end(request->connection);
-	} else if (rc < 0) {
+	} else {
 		requests_refuse(request->connection, &error);
 	}
 }
