@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Filters of system calls by the names of calls, for the programs that confine themselves. In all of
- * this the first failure, a negative errno in *rc, stays.
+ * Filters of system calls by the names of calls, for the programs that confine themselves. In all
+ * of this the first failure, a negative errno in *rc, stays.
  */
 #ifndef SGPU_TOOLS_SECCOMP_FILTER_H
 #define SGPU_TOOLS_SECCOMP_FILTER_H

@@ -186,7 +186,7 @@ static int make_worker(int image, int *channel, int *report)
 {
 	struct worker_confined confined;
 	struct worker *worker = workers;
-	int ends[2], reports[2];
+	int ends[2] = { -1, -1 }, reports[2] = { -1, -1 }, rc = 0;
 
 	while (worker < workers + WORKERS && worker->pid) {
 		worker++;
@@ -194,35 +194,32 @@ static int make_worker(int image, int *channel, int *report)
 	if (worker == workers + WORKERS) {
 		return EUSERS;
 	}
+	worker->report = worker->listener = -1;
 	if (!root_place(&confinement, image, images++, worker->path)) {
-		root_remove(&confinement, worker->path);
-		return ENOSPC;
+		rc = ENOSPC;
+	} else if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0 ||
+		   socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reports) != 0) {
+		rc = EMFILE;
+	} else {
+		*channel = ends[0];
+		*report = reports[0];
+		worker->report = reports[1];
+		(void)start_worker(worker, ends[1], image, &confined);
+		forget_descriptor(&ends[1]);
+		if (worker->pid > 0) {
+			return 0; /* one that ended before it was confined is told as one that ended
+				   */
+		}
+		rc = EAGAIN;
 	}
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-		root_remove(&confinement, worker->path);
-		return EMFILE;
-	}
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, reports) != 0) {
-		root_remove(&confinement, worker->path);
-		close(ends[0]);
-		close(ends[1]);
-		return EMFILE;
-	}
-	*channel = ends[0];
-	*report = reports[0];
-	worker->report = reports[1];
-	worker->listener = -1;
-	(void)start_worker(worker, ends[1], image, &confined);
-	close(ends[1]);
-	if (worker->pid <= 0) {
-		worker->pid = 0;
-		root_remove(&confinement, worker->path);
-		forget_descriptor(channel);
-		forget_descriptor(report);
-		forget_descriptor(&worker->report);
-		return EAGAIN;
-	}
-	return 0; /* one that ended before it was confined is told as one that ended */
+	worker->pid = 0;
+	root_remove(&confinement, worker->path);
+	forget_descriptor(&ends[0]);
+	forget_descriptor(&ends[1]);
+	forget_descriptor(&reports[0]);
+	forget_descriptor(&reports[1]);
+	worker->report = *channel = *report = -1;
+	return rc;
 }
 
 /* False: the device is gone. */

@@ -12,13 +12,6 @@
 
 #include <sgpu/base.h>
 
-/* What the parts are loaded into. */
-struct parts {
-	struct sgpu_signer *ak;
-	struct sgpu_chain chain;
-	struct sgpu_key owner;
-};
-
 bool attested_check(const struct attested *options, bool dry_run)
 {
 	const struct {
@@ -51,32 +44,33 @@ bool attested_check(const struct attested *options, bool dry_run)
 	return true;
 }
 
-static int load(const struct attested *options, struct parts *parts, struct sgpu_error *error)
+static int load_owner(const char *path, struct sgpu_key *owner, struct sgpu_error *error)
 {
-	int code = sgpu_signer_load(options->key, &parts->ak, error);
+	const int code = sgpu_key_load(path, owner, error);
 
-	code = code ? code : sgpu_chain_load(options->certificate, &parts->chain, error);
-	if (!code && options->owner) {
-		code = sgpu_key_load(options->owner, &parts->owner, error);
-	}
-	if (!code && options->owner && parts->owner.kind == SGPU_KEY_OCT) {
-		code = sgpu_fail(error, SGPU_EKEY,
-				 "'%s' is a symmetric key, the owner's is an X25519 key",
-				 options->owner);
-	}
-	return code;
+	return !code && owner->kind == SGPU_KEY_OCT
+		       ? sgpu_fail(error, SGPU_EKEY,
+				   "'%s' is a symmetric key, the owner's is an X25519 key", path)
+		       : code;
 }
 
 int attested_quote(const struct attested *options, struct worker *w, struct sgpu_error *error)
 {
-	struct parts parts = { .ak = NULL };
+	struct sgpu_signer *ak = NULL;
+	struct sgpu_chain chain = { .count = 0 };
+	struct sgpu_key owner = { .kind = 0 };
 	struct sgpu_key *key = &w->keys[w->key_count], public_half;
 	json_t *confinement = worker_confinement(w);
 	struct sgpu_quote_subject subject = worker_subject(w, confinement);
 	char *quote = NULL;
 	size_t size = 0;
-	int code = confinement ? load(options, &parts, error) : sgpu_fail_nomem(error);
+	int code =
+		confinement ? sgpu_signer_load(options->key, &ak, error) : sgpu_fail_nomem(error);
 
+	code = code ? code : sgpu_chain_load(options->certificate, &chain, error);
+	if (!code && options->owner) {
+		code = load_owner(options->owner, &owner, error);
+	}
 	code = code ? code : sgpu_key_generate(SGPU_KEY_X25519, key, error);
 	code = code ? code : sgpu_key_public(key, &public_half, error);
 	if (!code) {
@@ -85,15 +79,14 @@ int attested_quote(const struct attested *options, struct worker *w, struct sgpu
 			&public_half; /* what signs has no business with the other half */
 		subject.nonce = options->nonce.data;
 		subject.nonce_size = options->nonce.size;
-		subject.owner_key = options->owner ? parts.owner.public_half : NULL;
-		code = sgpu_quote_create(&subject, parts.ak, &parts.chain, time(NULL), &quote,
-					 &size, error);
+		subject.owner_key = options->owner ? owner.public_half : NULL;
+		code = sgpu_quote_create(&subject, ak, &chain, time(NULL), &quote, &size, error);
 	}
 	code = code ? code : cli_write_text(options->quote, 0666, quote, size, error);
 	free(quote);
 	json_decref(confinement);
-	sgpu_key_clear(&parts.owner);
-	sgpu_chain_clear(&parts.chain);
-	sgpu_signer_free(&parts.ak);
+	sgpu_key_clear(&owner);
+	sgpu_chain_clear(&chain);
+	sgpu_signer_free(&ak);
 	return code;
 }

@@ -2,7 +2,7 @@
  *
  * See spool_private.h. The lock is made, and held, before the directory, and removed after it.
  */
-#include "base/io.h"
+#include "base/base.h"
 #include "crypto/crypto.h"
 #include "spool_private.h"
 
@@ -26,23 +26,15 @@ static const char lock_suffix[] = ".lock";
  * no other. */
 static const char *boot_id(void)
 {
-	static char id[BOOT_SIZE + 1];
-	char text[64];
-	size_t got = 0;
-	int fd;
+	static char id[64];
 
-	if (id[0]) {
-		return id;
-	}
-	fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
-	if (fd >= 0 && sgpu_read(fd, "boot_id", text, sizeof(text), &got, NULL) == SGPU_OK &&
-	    got >= BOOT_SIZE) {
-		memcpy(id, text, BOOT_SIZE);
-	} else {
-		snprintf(id, sizeof(id), "unknown");
-	}
-	if (fd >= 0) {
-		close(fd);
+	if (!id[0]) {
+		if (sgpu_peek_line("/proc/sys/kernel/random/boot_id", id, sizeof(id)) &&
+		    strlen(id) >= BOOT_SIZE) {
+			id[BOOT_SIZE] = '\0';
+		} else {
+			snprintf(id, sizeof(id), "unknown");
+		}
 	}
 	return id;
 }

@@ -104,72 +104,51 @@ json_t *confinement_claim(bool filtered, bool confined,
 
 /* ---- for info ---- */
 static void note(struct harden_finding *finding, const char *name, const char *title, bool holds,
-		 const char *text)
+		 const char *text, const char *reason)
 {
-	finding->name = name;
-	finding->title = title;
-	finding->holds = holds;
-	snprintf(finding->text, sizeof(finding->text), "%.*s", (int)sizeof(finding->text) - 1,
-		 text);
-}
-
-static void note_all(struct harden_finding *findings, const struct sgpu_module_confinement *m)
-{
-	char list[NAMESPACES_SIZE], text[2 * NAMESPACES_SIZE];
-
-	note(&findings[0], "process", "process", m->process,
-	     "each in one of its own, without keys, of a program that is part of this one");
-	snprintf(text, sizeof(text), "none of its own of these kinds: %s", lacking(m, list));
-	note(&findings[1], "namespaces", "namespaces", !*list,
-	     *list ? text : "its own of every kind");
-	note(&findings[2], "root", "root directory", m->root,
-	     m->root ? "one with libraries in it, and nothing else" : "that of this machine");
-	note(&findings[3], "landlock", "files", m->landlock != 0,
-	     m->landlock ? "it reads libraries alone (Landlock)"
-	     : m->root	 ? "only its root directory keeps files from it: this kernel has no "
-			   "Landlock, or it is off"
-		       : "while it is loaded it can read the files that this user can: this kernel "
-			 "has no Landlock, or it is off");
-	note(&findings[4], "seccomp", "system calls", m->seccomp,
-	     !m->seccomp ? "all are possible: the kernel has no seccomp or forbids it, or this "
-			   "build has no libseccomp"
-	     : m->named	 ? "those of computing code; another ends it and the run, by name"
-			: "those of computing code; another ends it and the run, but is not named: "
-			  "the kernel gives no listener");
-	note(&findings[5], "no_capabilities", "capabilities", m->capabilities,
-	     m->capabilities ? "none" : "those of this process");
+	*finding = (struct harden_finding){ .name = name, .title = title, .holds = holds };
+	snprintf(finding->text, sizeof(finding->text), "%s%s%s", text, reason ? ": " : "",
+		 reason ? reason : "");
 }
 
 void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS])
 {
-	struct sgpu_module_confinement modules = { .process = 0 };
+	struct sgpu_module_confinement m = { .process = 0 };
 	struct sgpu_device *device = NULL;
 	struct sgpu_error error = { 0 };
+	char list[NAMESPACES_SIZE];
+	bool runs = sgpu_device_open("cpu", NULL, &device, &error) == SGPU_OK &&
+		    sgpu_device_module_confinement(device, &m, &error) == SGPU_OK;
 
-	if (sgpu_device_open("cpu", NULL, &device, &error) == SGPU_OK &&
-	    sgpu_device_module_confinement(device, &modules, &error) == SGPU_OK) {
-		note_all(findings, &modules);
-	} else {
-		note_all(findings, &modules); /* the names */
-		for (int i = 0; i < CONFINEMENT_FINDINGS; i++) {
-			note(&findings[i], findings[i].name, findings[i].title, false,
-			     i ? "no module is run" : error.text);
-		}
-	}
 	sgpu_device_close(&device);
-}
-
-/* Which protections a runner has on this machine. */
-
-static void note_either(struct harden_finding *finding, const char *name, const char *title,
-			bool holds, const char *good, const char *bad)
-{
-	const char *off = cli_harden_off();
-	char text[sizeof(finding->text)];
-
-	snprintf(text, sizeof(text), "%s%s%s", holds ? good : bad, !holds && off ? ": " : "",
-		 !holds && off ? off : "");
-	note(finding, name, title, holds, text);
+	note(&findings[0], "process", "process", m.process,
+	     "each in one of its own, without keys, of a program that is part of this one", NULL);
+	lacking(&m, list);
+	note(&findings[1], "namespaces", "namespaces", !*list,
+	     *list ? "none of its own of these kinds" : "its own of every kind",
+	     *list ? list : NULL);
+	note(&findings[2], "root", "root directory", m.root,
+	     m.root ? "one with libraries in it, and nothing else" : "that of this machine", NULL);
+	note(&findings[3], "landlock", "files", m.landlock != 0,
+	     m.landlock ? "it reads libraries alone (Landlock)"
+	     : m.root	? "only its root directory keeps files from it: this kernel has no "
+			  "Landlock, or it is off"
+		      : "while it is loaded it can read the files that this user can: this kernel "
+			"has no Landlock, or it is off",
+	     NULL);
+	note(&findings[4], "seccomp", "system calls", m.seccomp,
+	     !m.seccomp ? "all are possible: the kernel has no seccomp or forbids it, or this "
+			  "build has no libseccomp"
+	     : m.named	? "those of computing code; another ends it and the run, by name"
+			: "those of computing code; another ends it and the run, but is not named: "
+			  "the kernel gives no listener",
+	     NULL);
+	note(&findings[5], "no_capabilities", "capabilities", m.capabilities,
+	     m.capabilities ? "none" : "those of this process", NULL);
+	for (int i = 0; !runs && i < CONFINEMENT_FINDINGS; i++) {
+		note(&findings[i], findings[i].name, findings[i].title, false,
+		     i ? "no module is run" : error.text, NULL);
+	}
 }
 
 static bool traps_calls(void)
@@ -179,39 +158,51 @@ static bool traps_calls(void)
 	return harden_filters() && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &trap) == 0;
 }
 
+/* Which protections a runner has on this machine. */
 void harden_look(struct harden_finding findings[HARDEN_FINDINGS])
 {
-	const char *kind = sgpu_secret_kind();
-	const bool secret = strcmp(kind, "memfd_secret") == 0, locked = strcmp(kind, "mlock") == 0;
+	const char *off = cli_harden_off(), *kind = sgpu_secret_kind();
+	const bool secret = strcmp(kind, "memfd_secret") == 0;
 	struct rlimit core = { 1, 1 };
 	bool closed;
 
-	if (!cli_harden_off()) {
+	if (!off) {
 		cli_harden();
 	}
 	(void)getrlimit(RLIMIT_CORE, &core);
 	closed = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0;
-	note_either(&findings[0], "no_core", "core files", closed && core.rlim_max == 0,
-		    "none is written, whatever core_pattern says",
-		    "a crash may write one, with all that the runner held");
-	note_either(&findings[1], "no_attaching", "attaching", closed,
-		    "other processes of the same user are refused; root is not",
-		    "other processes of the same user can read and write the runner's memory");
-	note_either(&findings[2], "no_new_privileges", "gaining rights",
-		    prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1,
-		    "no set-user-ID program gives it more rights than it has",
-		    "a program that it starts may have more rights than it has");
-	note_either(&findings[3], "filtered_system_calls", "system calls", traps_calls(),
-		    "CPU device: those that it needs, no others; GPU: all but those that no runner "
-		    "needs",
-		    "all are possible");
-	note_either(
-		&findings[4], "confined_files", "files", landlock_version() > 0,
-		"a run opens none but the system's, those of --files, regions and its outputs "
-		"(Landlock)",
-		"a run can open all that its user can: this kernel has no Landlock, or it is off");
-	note_either(&findings[5], "secret_memory", "keys", secret || locked,
-		    secret ? "in memory that the kernel itself does not map (memfd_secret)"
-			   : "in locked memory (mlock), which root and the kernel can read",
-		    "in ordinary memory, which may be swapped: RLIMIT_MEMLOCK leaves no room");
+	const struct {
+		const char *name, *title;
+		bool holds;
+		const char *good, *bad;
+	} rows[HARDEN_FINDINGS] = {
+		{ "no_core", "core files", closed && core.rlim_max == 0,
+		  "none is written, whatever core_pattern says",
+		  "a crash may write one, with all that the runner held" },
+		{ "no_attaching", "attaching", closed,
+		  "other processes of the same user are refused; root is not",
+		  "other processes of the same user can read and write the runner's memory" },
+		{ "no_new_privileges", "gaining rights",
+		  prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1,
+		  "no set-user-ID program gives it more rights than it has",
+		  "a program that it starts may have more rights than it has" },
+		{ "filtered_system_calls", "system calls", traps_calls(),
+		  "CPU device: those that it needs, no others; GPU: all but those that no runner "
+		  "needs",
+		  "all are possible" },
+		{ "confined_files", "files", landlock_version() > 0,
+		  "a run opens none but the system's, those of --files, regions and its outputs "
+		  "(Landlock)",
+		  "a run can open all that its user can: this kernel has no Landlock, or it is "
+		  "off" },
+		{ "secret_memory", "keys", secret || strcmp(kind, "mlock") == 0,
+		  secret ? "in memory that the kernel itself does not map (memfd_secret)"
+			 : "in locked memory (mlock), which root and the kernel can read",
+		  "in ordinary memory, which may be swapped: RLIMIT_MEMLOCK leaves no room" },
+	};
+
+	for (int i = 0; i < HARDEN_FINDINGS; i++) {
+		note(&findings[i], rows[i].name, rows[i].title, rows[i].holds,
+		     rows[i].holds ? rows[i].good : rows[i].bad, rows[i].holds ? NULL : off);
+	}
 }

@@ -39,7 +39,7 @@ bool harden_filters(void);
 struct harden_finding {
 	const char *name, *title; /* for JSON and for people */
 	bool holds;
-	char text[160];
+	char text[2 * SGPU_ERROR_TEXT_MAX];
 };
 enum { HARDEN_FINDINGS = 6 };
 /* Hardens this process as a runner, before any thread, and looks at what that has given. */

@@ -105,16 +105,6 @@ void report_progress_show(const struct sgpu_run_progress *p, uint64_t all)
 	cli_progress_line(line);
 }
 
-static void look_after_run(void)
-{
-	struct sgpu_run_progress p;
-
-	sgpu_run_get_progress(shown, &p);
-	if (when_stuck && p.stopping_ns > WORKER_STUCK_NS) {
-		when_stuck();
-	}
-}
-
 static void *wait_for_signal(void *argument)
 {
 	struct signalfd_siginfo signal;
@@ -129,8 +119,10 @@ static void *wait_for_signal(void *argument)
 	while (poll(fds, 2, wait_ms) >= 0 && !fds[1].revents) {
 		struct sgpu_run_progress p;
 
-		look_after_run();
 		sgpu_run_get_progress(shown, &p);
+		if (when_stuck && p.stopping_ns > WORKER_STUCK_NS) {
+			when_stuck();
+		}
 		report_progress_show(&p, report_bytes_in_all(shown));
 		if (fds[0].revents &&
 		    read(signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
