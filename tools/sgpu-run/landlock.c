@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "landlock.h"
+#include "landlock_calls.h"
 
 enum { MOVES_VERSION = 2 };
 

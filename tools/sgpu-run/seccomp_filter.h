@@ -3,8 +3,8 @@
  * Filters of system calls by the names of calls, for the programs that confine themselves. In all
  * of this the first failure, a negative errno in *rc, stays.
  */
-#ifndef SGPU_TOOLS_SECCOMP_FILTER_H
-#define SGPU_TOOLS_SECCOMP_FILTER_H
+#ifndef SGPU_RUN_SECCOMP_FILTER_H
+#define SGPU_RUN_SECCOMP_FILTER_H
 
 #include <errno.h>
 #include <seccomp.h>

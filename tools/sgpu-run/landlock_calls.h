@@ -2,8 +2,8 @@
  *
  * Landlock by its system calls, for which the C library has no functions.
  */
-#ifndef SGPU_TOOLS_LANDLOCK_H
-#define SGPU_TOOLS_LANDLOCK_H
+#ifndef SGPU_RUN_LANDLOCK_CALLS_H
+#define SGPU_RUN_LANDLOCK_CALLS_H
 
 #include <linux/landlock.h>
 #include <stdbool.h>
