@@ -2,7 +2,7 @@
  *
  * Union-find over the operations, then the largest part to the lightest shard.
  */
-#include "components.h"
+#include "manifest_tool.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,9 +13,7 @@
 #include <unistd.h>
 
 #include "cli.h"
-#include "pretty.h"
-#include "report.h"
-#include "verbs.h"
+#include "manifest_tool.h"
 
 static int check(struct document *document, unsigned options)
 {

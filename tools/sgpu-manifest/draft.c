@@ -11,9 +11,8 @@
 
 #include "cli.h"
 #include "document.h"
-#include "op_info.h"
+#include "manifest_tool.h"
 #include "payload.h"
-#include "pretty.h"
 
 static bool has_id(const json_t *list, const char *member, const char *id)
 {

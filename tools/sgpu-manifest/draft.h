@@ -11,7 +11,7 @@
 #include <jansson.h>
 
 #include "ops/ops.h"
-#include "file_spec.h"
+#include "manifest_tool.h"
 
 enum {
 	DRAFT_STEM_MAX = 160

@@ -9,7 +9,7 @@
 
 #include "cli.h"
 #include "draft.h"
-#include "op_info.h"
+#include "manifest_tool.h"
 
 /* Whether every value of the one type is one of the other. */
 static bool holds_all(enum sgpu_dtype from, enum sgpu_dtype to)

@@ -3,7 +3,7 @@
  * What the user of init says about a file.
  */
 #include "base/json.h"
-#include "file_spec.h"
+#include "manifest_tool.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "header.h"
 
 enum { TYPE_WORD_MAX = 16 };
 

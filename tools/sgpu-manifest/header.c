@@ -4,7 +4,7 @@
  * are little-endian and row-major, so what is stored otherwise is refused rather than misread.
  */
 #include "base/io.h"
-#include "header.h"
+#include "manifest_tool.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  *
  * sgpu-manifest: check, show, shape and pack workload manifests. See sgpu-manifest(1).
  */
-#include "verbs.h"
+#include "manifest_tool.h"
 
 static const struct cli_verb verbs[] = {
 	{ "check", "[MANIFEST...]", "report every error of manifests", check_options, verb_check },

@@ -3,7 +3,7 @@
  * Comparing and filling in the digests of modules.
  */
 #include "base/json.h"
-#include "module_digest.h"
+#include "manifest_tool.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * Rows of the table of operations as text and as JSON.
  */
 #include "base/json.h"
-#include "op_info.h"
+#include "manifest_tool.h"
 
 #include <math.h>
 #include <stdio.h>

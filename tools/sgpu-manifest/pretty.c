@@ -3,7 +3,7 @@
  * Numbers as they were written, and columns as they are seen.
  */
 #include "base/json.h"
-#include "pretty.h"
+#include "manifest_tool.h"
 
 #include <stdbool.h>
 #include <stdio.h>

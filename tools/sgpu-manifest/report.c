@@ -2,7 +2,7 @@
  *
  * Diagnostics as people and as programs read them.
  */
-#include "report.h"
+#include "manifest_tool.h"
 
 #include <stdlib.h>
 

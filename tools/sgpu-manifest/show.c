@@ -2,7 +2,7 @@
  *
  * The graph as text, for Graphviz, and as JSON.
  */
-#include "show.h"
+#include "manifest_tool.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "document.h"
-#include "verbs.h"
+#include "manifest_tool.h"
 
 struct request {
 	const char *output;

@@ -4,8 +4,7 @@
  */
 #include "cli.h"
 #include "document.h"
-#include "module_digest.h"
-#include "verbs.h"
+#include "manifest_tool.h"
 
 const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct document_request),
 					    CLI_END };

@@ -7,7 +7,7 @@
 #include <sgpu/base.h>
 
 #include "document.h"
-#include "verbs.h"
+#include "manifest_tool.h"
 
 const struct cli_option hash_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct document_request),
 					   CLI_END };

@@ -15,8 +15,7 @@
 #include "document.h"
 #include "draft.h"
 #include "payload.h"
-#include "pretty.h"
-#include "verbs.h"
+#include "manifest_tool.h"
 
 /* A number, true, false, or else a string. */
 static json_t *param_value(const char *text)

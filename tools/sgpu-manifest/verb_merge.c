@@ -18,7 +18,7 @@
 #include "batch/batch.h"
 #include "document.h"
 #include "payload.h"
-#include "verbs.h"
+#include "manifest_tool.h"
 
 struct request {
 	const char *manifest, *output;

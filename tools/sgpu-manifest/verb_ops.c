@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "document.h"
-#include "op_info.h"
-#include "verbs.h"
+#include "manifest_tool.h"
 
 const struct cli_option ops_options[] = { CLI_COMMON, CLI_END };
 

@@ -9,9 +9,8 @@
 
 #include "base/io.h"
 #include "document.h"
-#include "module_digest.h"
+#include "manifest_tool.h"
 #include "payload.h"
-#include "verbs.h"
 
 struct request {
 	const char *output;

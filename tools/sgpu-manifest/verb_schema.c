@@ -8,8 +8,7 @@
 #include <string.h>
 
 #include "document.h"
-#include "op_info.h"
-#include "verbs.h"
+#include "manifest_tool.h"
 
 /* What does not depend on the operations, as bytes of the program. tests/unit/test_schema.c
  * compares its limits. */

@@ -9,9 +9,7 @@
 #include <sgpu/base.h>
 
 #include "document.h"
-#include "pretty.h"
-#include "show.h"
-#include "verbs.h"
+#include "manifest_tool.h"
 
 enum { AFTER_MAX = 4 }; /* names in a cell */
 

@@ -12,12 +12,9 @@
 
 #include <sgpu/base.h>
 
-#include "components.h"
+#include "manifest_tool.h"
 #include "document.h"
-#include "file_spec.h"
 #include "payload.h"
-#include "pretty.h"
-#include "verbs.h"
 
 struct request {
 	const char *directory;

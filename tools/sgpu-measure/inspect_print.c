@@ -8,7 +8,7 @@
 
 #include <sgpu/base.h>
 
-#include "inspecting.h"
+#include "parts.h"
 
 enum { BYTES_MAX = 64, TEXT_SIZE = 1024 };
 

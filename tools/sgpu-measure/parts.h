@@ -86,4 +86,8 @@ json_t *measure_checks_json(const struct measure_checks *checks);
 /* What a verified report of the hardware says, as a policy has it; NULL when none was verified. */
 json_t *measure_tee_json(const struct sgpu_quote_result *result);
 
+/* A quote in plain words, on standard output; nothing of it reaches a terminal as it stands. */
+void inspecting_print(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records,
+		      int count);
+
 #endif

@@ -6,7 +6,7 @@
 
 #include <sgpu/base.h>
 
-#include "inspecting.h"
+#include "parts.h"
 #include "verbs.h"
 
 const struct cli_option inspect_options[] = { CLI_COMMON, CLI_END };
