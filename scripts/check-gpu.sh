@@ -84,7 +84,7 @@ find_files() {
 		case $file in
 		tests/unit/*) mentions SGPU_TEST_DEVICE "$file" || continue ;;
 		esac
-		if grep -q '^ \* .*Runs alone' "$file"; then
+		if grep -q '^ .*Runs alone' "$file"; then
 			units_alone+=("$name")
 		else
 			units+=("$name")
