@@ -452,14 +452,11 @@ check_words() {
 
 # The limits of the coding style, and a licence tag in every source.
 check_style() {
-	local file
-	sources | grep -E '\.(c|h)$' >"$work/files"
-	while IFS= read -r file; do
-		expand "$file" | awk -v file="$file" '
-		/^\{/ { start = NR }
-		/^\}/ { if (start && NR - start > 80) print file ":" start ": a function of " NR - start " lines"; start = 0 }
+	sources | grep -E '\.(c|h)$' | xargs -d '\n' awk '
+		FNR == 1 { start = 0 }
+		/^\{/ { start = FNR }
+		/^\}/ { if (start && FNR - start > 80) print FILENAME ":" start ": a function of " FNR - start " lines"; start = 0 }
 		' | faults_after ""
-	done <"$work/files"
 	# Other versions lay some lines out differently.
 	if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
 		sources | grep -E '\.(c|h|cu|cuh)$' | xargs -d '\n' clang-format --dry-run 2>&1 |

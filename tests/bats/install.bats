@@ -23,9 +23,12 @@ compile_user() {
 	compile -std=c11 "$@" $sanitize "$name.c" $flags -o "$name"
 }
 
+setup_file() {
+	top_make install DESTDIR="$BATS_FILE_TMPDIR/root dir" PREFIX=/opt/sgpu >/dev/null
+}
+
 installed() {
-	top_make install DESTDIR="$BATS_TEST_TMPDIR/root dir" PREFIX=/opt/sgpu >/dev/null
-	root="$BATS_TEST_TMPDIR/root dir/opt/sgpu"
+	root="$BATS_FILE_TMPDIR/root dir/opt/sgpu"
 }
 
 @test "install puts programs, library, headers, pages and completions below DESTDIR and PREFIX" {
@@ -58,8 +61,8 @@ installed() {
 
 @test "nothing is written outside of DESTDIR" {
 	installed
-	[ "$(ls "$BATS_TEST_TMPDIR/root dir")" = opt ]
-	[ "$(ls "$BATS_TEST_TMPDIR/root dir/opt")" = sgpu ]
+	[ "$(ls "$BATS_FILE_TMPDIR/root dir")" = opt ]
+	[ "$(ls "$BATS_FILE_TMPDIR/root dir/opt")" = sgpu ]
 }
 
 @test "others can read what a careful umask installed" {
@@ -76,12 +79,12 @@ installed() {
 }
 
 @test "uninstall removes all that install put there, and nothing else" {
-	installed
-	touch "$root/bin/other" "$root/include/sgpu/of-another.h"
-	top_make uninstall DESTDIR="$BATS_TEST_TMPDIR/root dir" PREFIX=/opt/sgpu >/dev/null
-	[ -e "$root/bin/other" ]
-	rm "$root/bin/other" "$root/include/sgpu/of-another.h"
-	run -0 find "$root" ! -type d
+	cp -r "$BATS_FILE_TMPDIR/root dir" .
+	touch "root dir/opt/sgpu"/{bin/other,include/sgpu/of-another.h}
+	top_make uninstall DESTDIR="$PWD/root dir" PREFIX=/opt/sgpu >/dev/null
+	[ -e "root dir/opt/sgpu/bin/other" ]
+	rm "root dir/opt/sgpu"/{bin/other,include/sgpu/of-another.h}
+	run -0 find "root dir" ! -type d
 	[ "$output" = "" ]
 }
 

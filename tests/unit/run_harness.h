@@ -51,8 +51,6 @@ static inline void open_device(unsigned jobs)
 	}
 }
 
-/* Runs all tests on the device, and in a secure context over it. `prepare` and `end` put something
- * over `device` for each round, or are NULL. */
 static bool in_secure_context;
 enum { MORE_DEVICES = 2 };
 static struct sgpu_device *more_devices[MORE_DEVICES];
@@ -65,6 +63,7 @@ static int more_count;
 				     : #name,                                                  \
 		 name)
 
+/* A round runs all tests; `prepare` and `end` put something over `device` for it, or are NULL. */
 static inline void one_round(void (*prepare)(void), void (*tests)(void), void (*end)(void))
 {
 	if (prepare) {
@@ -76,15 +75,19 @@ static inline void one_round(void (*prepare)(void), void (*tests)(void), void (*
 	}
 }
 
-static inline void run_on_both(void (*prepare)(void), void (*tests)(void), void (*end)(void))
+static inline void bail_out(void)
+{
+	printf("Bail out! %s\n", error.text);
+	exit(1);
+}
+
+static inline void run_in_context(void (*prepare)(void), void (*tests)(void), void (*end)(void))
 {
 	struct sgpu_device *plain = device;
 	struct sgpu_secure *context = NULL;
 
-	one_round(prepare, tests, end);
 	if (sgpu_secure_create(plain, NULL, &context, &error) != SGPU_OK) {
-		printf("Bail out! %s\n", error.text);
-		exit(1);
+		bail_out();
 	}
 	device = sgpu_secure_device(context);
 	in_secure_context = true;
@@ -94,35 +97,47 @@ static inline void run_on_both(void (*prepare)(void), void (*tests)(void), void 
 	sgpu_secure_destroy(&context);
 }
 
-/* As run_on_both, with a runner of several devices, on which a graph is spread as if moves cost
- * nothing. */
-static __attribute__((unused)) void run_on_several(void (*prepare)(void), void (*tests)(void),
-						   void (*end)(void))
+/* On the device, and in a secure context over it. */
+static __attribute__((unused)) void run_on_both(void (*prepare)(void), void (*tests)(void),
+						void (*end)(void))
 {
-	const char *peer = getenv("SGPU_TEST_PEER");
+	one_round(prepare, tests, end);
+	run_in_context(prepare, tests, end);
+}
+
+static inline bool has_several(void)
+{
+	return strcmp(device_name(), "cpu") == 0 || getenv("SGPU_TEST_PEER");
+}
+
+/* As run_on_both, with a runner of several devices, on which a graph is spread as if moves cost
+ * nothing; without the plain ones when `only_secure`. */
+static inline void run_on_several(void (*prepare)(void), void (*tests)(void), void (*end)(void),
+				  bool only_secure)
+{
 	const struct sgpu_device_config config = { .jobs = 2 };
 	const bool on_cpu = strcmp(device_name(), "cpu") == 0;
 	struct sgpu_secure *contexts[MORE_DEVICES + 1] = { NULL };
 	struct sgpu_device *plain[MORE_DEVICES + 1];
 
-	if (!on_cpu && !peer) {
+	if (!has_several()) {
 		return;
 	}
 	for (more_count = 0; more_count < (on_cpu ? MORE_DEVICES : 1); more_count++) {
-		if (sgpu_device_open(on_cpu ? "cpu" : peer, &config, &more_devices[more_count],
-				     &error) != SGPU_OK) {
-			printf("Bail out! %s\n", error.text);
-			exit(1);
+		if (sgpu_device_open(on_cpu ? "cpu" : getenv("SGPU_TEST_PEER"), &config,
+				     &more_devices[more_count], &error) != SGPU_OK) {
+			bail_out();
 		}
 	}
-	one_round(prepare, tests, end);
+	if (!only_secure) {
+		one_round(prepare, tests, end);
+	}
 	for (int i = 0; i <= more_count; i++) {
 		struct sgpu_device **own = i < more_count ? &more_devices[i] : &device;
 
 		plain[i] = *own;
 		if (sgpu_secure_create(plain[i], NULL, &contexts[i], &error) != SGPU_OK) {
-			printf("Bail out! %s\n", error.text);
-			exit(1);
+			bail_out();
 		}
 		*own = sgpu_secure_device(contexts[i]);
 	}
@@ -137,6 +152,20 @@ static __attribute__((unused)) void run_on_several(void (*prepare)(void), void (
 		sgpu_device_close(&plain[i]);
 	}
 	more_count = 0;
+}
+
+/* One device and several, plain and in secure contexts. In the short form, one plain device and
+ * several secure contexts: each kind once. */
+static __attribute__((unused)) void run_on_all(void (*prepare)(void), void (*tests)(void),
+					       void (*end)(void))
+{
+	const bool is_short = getenv("SGPU_TEST_SMALL");
+
+	one_round(prepare, tests, end);
+	if (!is_short || !has_several()) {
+		run_in_context(prepare, tests, end);
+	}
+	run_on_several(prepare, tests, end, is_short);
 }
 
 /* ---- a job: scan (HIGH) and bias (LOW), u8; result = copy of scan (HIGH), bias_copy = copy of

@@ -371,7 +371,7 @@ UNIT_TEST(a_transfer_can_be_cancelled_at_any_time)
 {
 	struct move move;
 	const int step = getenv("SGPU_TEST_SMALL")
-				 ? 5
+				 ? 9
 				 : 1; /* odd: both directions and all kinds still come */
 	int cancelled = 0;
 

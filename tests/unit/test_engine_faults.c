@@ -170,7 +170,7 @@ static bool fails_later(void)
 
 UNIT_TEST(a_device_that_fails_at_any_call_leaves_nothing)
 {
-	const int step = getenv("SGPU_TEST_SMALL") ? 7 : 1;
+	const int step = getenv("SGPU_TEST_SMALL") ? 11 : 1;
 	struct move move;
 	int failed = 0;
 

@@ -615,8 +615,7 @@ int main(void)
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
-	run_on_both(NULL, all_tests, NULL);
-	run_on_several(NULL, all_tests, NULL);
+	run_on_all(NULL, all_tests, NULL);
 	sgpu_device_close(&device);
 	return unit_done();
 }

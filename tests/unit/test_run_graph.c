@@ -21,6 +21,11 @@ struct graph {
 				  */
 };
 
+static int few(int rounds)
+{
+	return getenv("SGPU_TEST_SMALL") ? rounds / 5 : rounds;
+}
+
 static uint32_t random_state = 3;
 static int random_below(int limit)
 {
@@ -234,7 +239,7 @@ static void run_graph(const struct graph *g, bool damaged)
 
 UNIT_TEST(random_graphs_compute_what_they_should)
 {
-	for (int round = 0; round < 60 && !unit_bad; round++) {
+	for (int round = 0; round < few(60) && !unit_bad; round++) {
 		struct graph g;
 
 		make_graph(&g, 5 + random_below(100), 2 + random_below(30));
@@ -244,7 +249,7 @@ UNIT_TEST(random_graphs_compute_what_they_should)
 
 UNIT_TEST(a_bad_input_fails_exactly_what_depends_on_it)
 {
-	for (int round = 0; round < 40 && !unit_bad; round++) {
+	for (int round = 0; round < few(40) && !unit_bad; round++) {
 		struct graph g;
 
 		make_graph(&g, 5 + random_below(60), 2 + random_below(10));
@@ -258,7 +263,7 @@ UNIT_TEST(graphs_compute_the_same_on_a_device_that_copies_beside_the_rest)
 		SKIP("the device is what it is");
 	}
 	make_fake_gpu();
-	for (int round = 0; round < 20 && !unit_bad; round++) {
+	for (int round = 0; round < few(20) && !unit_bad; round++) {
 		struct graph g;
 
 		make_graph(&g, 5 + random_below(100), 2 + random_below(60));
@@ -630,8 +635,7 @@ int main(void)
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
-	run_on_both(NULL, all_tests, NULL);
-	run_on_several(NULL, all_tests, NULL);
+	run_on_all(NULL, all_tests, NULL);
 	sgpu_device_close(&device);
 	snprintf(stage, sizeof(stage), "%s/sgpu", folder);
 	rmdir(stage);

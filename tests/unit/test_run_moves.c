@@ -564,7 +564,7 @@ int main(void)
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
-	run_on_several(put_on, all_tests, take_off);
+	run_on_several(put_on, all_tests, take_off, false);
 	sgpu_device_close(&device);
 	return unit_done();
 }

@@ -591,18 +591,20 @@ static void end(void)
 
 int main(void)
 {
+	const bool on_cpu = strcmp(device_name(), "cpu") == 0;
+
 	open_device(3);
 	if (sgpu_key_generate(SGPU_KEY_OCT, &owner, &error)) {
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
-	run_on_both(begin, all_tests, end);
-	run_on_several(begin, all_tests, end);
-	faked = strcmp(device_name(), "cpu") == 0;
+	if (!on_cpu || !getenv("SGPU_TEST_SMALL")) {
+		run_on_all(begin, all_tests, end);
+	}
+	faked = on_cpu;
 	if (faked) {
 		in_secure_context = false;
-		run_on_both(begin, all_tests, end);
-		run_on_several(begin, all_tests, end);
+		run_on_all(begin, all_tests, end);
 	}
 	sgpu_device_close(&device);
 	return unit_done();
