@@ -39,13 +39,7 @@ struct load {
 	uint64_t done;			      /* bytes, for the progress line */
 };
 
-/* ---- load_plan.c: which payloads get which slice; needs batch and manifest ---- */
-SGPU_MUST_CHECK int load_plan(struct load *load, struct sgpu_error *error);
-/* Puts the slices into the batch as locations. */
-void load_relocate(struct load *load);
-/* ---- load_fill.c: the payloads into the region; reads the batch to its end ---- */
+/* load_fill.c: the payloads into the region; reads the batch to its end. */
 SGPU_MUST_CHECK int load_fill(struct load *load, struct sgpu_error *error);
-/* ---- load_export.c: shell assignments on standard output ---- */
-SGPU_MUST_CHECK int load_export(const struct load *load, struct sgpu_error *error);
 
 #endif

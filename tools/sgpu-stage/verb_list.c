@@ -91,30 +91,11 @@ static int print_json(const struct sgpu_region *list, int count)
 	return cli_print_json(array, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
 }
 
-static void warn_of_folder(void)
-{
-	const char *kind = NULL;
-	char *folder = NULL;
-	bool in_memory = true;
-	uint64_t room;
-
-	if (sgpu_stage_directory(&folder, NULL) == SGPU_OK &&
-	    sgpu_stage_file_system(folder, &kind, &in_memory, &room, NULL) == SGPU_OK &&
-	    !in_memory) {
-		cli_warning("'%s' is not in memory (%s)", folder, kind);
-	}
-	if (folder && sgpu_stage_directory_is_fallback(folder)) {
-		cli_warning("another user has taken the usual directory: regions are in '%s'",
-			    folder);
-	}
-	free(folder);
-}
-
 int verb_list(int argc, char **argv)
 {
 	struct sgpu_region *list = NULL;
 	struct sgpu_error error = { 0 };
-	char **arguments;
+	char **arguments, *folder = NULL;
 	int count = 0, status = cli_read(argc, argv, NULL, &arguments);
 
 	if (status) {
@@ -123,7 +104,10 @@ int verb_list(int argc, char **argv)
 	if (sgpu_region_list(&list, &count, &error) < 0) {
 		return cli_error(&error);
 	}
-	warn_of_folder();
+	if (sgpu_stage_directory(&folder, NULL) == SGPU_OK) {
+		stage_warn_of_directory(folder);
+	}
+	free(folder);
 	if (cli_json) {
 		status = print_json(list, count);
 	} else {

@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <jansson.h>
 
 #include "batch/batch.h"
 #include "load.h"
@@ -103,28 +100,119 @@ static int read_head(struct load *load, int in, struct sgpu_error *error)
 	return code;
 }
 
+/* ---- the plan of a region: one slice a payload, each on pages of its own. A sealed slice starts
+ * at 8 modulo 16, so that its chunks, which follow a header of 56 bytes, are aligned for whoever
+ * opens them there ---- */
+enum { PAGE = 4096, SEALED_SHIFT = 8 };
+
+static int place(struct load *load, int segment, uint64_t size, struct sgpu_error *error)
+{
+	const struct sgpu_batch_segment *s = &load->batch->segments[segment];
+	struct load_slice *slice = &load->slices[segment];
+
+	slice->offset = load->total + (s->sealed ? SEALED_SHIFT : 0);
+	slice->size = size;
+	slice->staged = true;
+	if (!sgpu_add_u64(slice->offset, size, &load->total) ||
+	    load->total > SGPU_JSON_INTEGER_MAX - 2 * PAGE) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': the payloads are too large together",
+				 load->in_name);
+	}
+	load->total = (load->total + PAGE - 1) / PAGE * PAGE;
+	return SGPU_OK;
+}
+
+static int plan_input(struct load *load, int segment, struct sgpu_error *error)
+{
+	const struct sgpu_batch_segment *s = &load->batch->segments[segment];
+
+	if (s->location.kind != SGPU_LOCATION_INLINE && s->location.kind != SGPU_LOCATION_FILE) {
+		return SGPU_OK;
+	}
+	if (s->masking == SGPU_MASKING_AES_GCM && !s->sealed) {
+		cli_note("segment '%s' is HIGH and not sealed: it stays in its file", s->id);
+		load->left++;
+		return SGPU_OK;
+	}
+	/* Whoever made the batch chose the file, and learns from what comes of it whether a guess
+	 * at its content was right. */
+	if (s->location.kind == SGPU_LOCATION_FILE && sgpu_files_count(load->files) == 0) {
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "segment '%s' is in a file, and no directory is open to batches", s->id);
+		return sgpu_hint(
+			error,
+			"'--files DIR' opens one; 'sgpu-seal seal' puts payloads into the batch");
+	}
+	if (!s->sealed && !s->has_kt128) {
+		return sgpu_fail(error, SGPU_EPOLICY,
+				 "segment '%s' has no kt128 to compare its payload with", s->id);
+	}
+	load->slices[segment].from = s->location;
+	load->staged++;
+	load->payload += sgpu_batch_payload_size(load->batch, segment);
+	return place(load, segment, sgpu_batch_payload_size(load->batch, segment), error);
+}
+
+static bool wants_place(const struct load *load, int segment)
+{
+	const struct sgpu_batch_segment *s = &load->batch->segments[segment];
+	int index = sgpu_manifest_segment(load->manifest, s->id);
+	const struct sgpu_segment *described = index < 0 ? NULL : &load->manifest->segments[index];
+
+	return described && described->sensitivity == SGPU_LOW &&
+	       described->direction == SGPU_OUTPUT && s->location.kind == SGPU_LOCATION_NONE &&
+	       described->dma_var[SGPU_DMA_OUTPUT_HOST];
+}
+
+static int plan(struct load *load, struct sgpu_error *error)
+{
+	int i, code = SGPU_OK;
+
+	load->slices = calloc((size_t)load->batch->segment_count + 1, sizeof(*load->slices));
+	if (!load->slices) {
+		return sgpu_fail_nomem(error);
+	}
+	for (i = 0; code == SGPU_OK && i < load->batch->segment_count; i++) {
+		if (load->batch->segments[i].input) {
+			code = plan_input(load, i, error);
+		} else if (wants_place(load, i)) {
+			load->outputs++;
+			code = place(load, i, load->batch->segments[i].size, error);
+		}
+	}
+	if (load->outputs > 0) {
+		load->options.keep = load->options.written = true;
+	}
+	return code;
+}
+
+static void relocate(struct load *load)
+{
+	struct sgpu_location *location;
+	int i;
+
+	for (i = 0; i < load->batch->segment_count; i++) {
+		if (!load->slices[i].staged) {
+			continue;
+		}
+		/* The path of a FILE stays with the slice, which frees it. */
+		location = &load->batch->segments[i].location;
+		*location = (struct sgpu_location){ .kind = SGPU_LOCATION_REGION,
+						    .offset = load->slices[i].offset };
+		memcpy(location->region, load->region.id, sizeof(location->region));
+	}
+}
+
 /* What of the memory asked for could not be had; none of it is a failure. */
 static void tell_region(const struct load *load)
 {
 	const struct sgpu_region *region = &load->region;
 	char size[STAGE_BYTES_TEXT];
-	const char *kind = NULL;
-	bool in_memory = true;
-	uint64_t room;
 
-	if (sgpu_stage_directory_is_fallback(region->path)) {
-		cli_warning("another user has taken the usual directory: the region is in '%s'",
-			    region->path);
-	}
+	stage_warn_of_directory(region->path);
 	cli_detail("region %s: %s for %d payloads and %d outputs, %s pages%s", region->id,
 		   stage_bytes(region->size, size), load->staged, load->outputs,
 		   sgpu_page_kind_name(region->pages), region->keep ? ", kept" : "");
-	if (sgpu_stage_file_system(region->path, &kind, &in_memory, &room, NULL) == SGPU_OK &&
-	    !in_memory) {
-		cli_warning(
-			"'%s' is not in memory (%s): LOW payloads are written to it as they are",
-			region->path, kind);
-	}
 }
 
 static int stage(struct task *task, struct sgpu_error *error)
@@ -138,7 +226,7 @@ static int stage(struct task *task, struct sgpu_error *error)
 	if (reaped > 0) {
 		cli_detail("%d expired regions were removed", reaped);
 	}
-	code = load_plan(load, error);
+	code = plan(load, error);
 	if (code == SGPU_OK && load->staged + load->outputs > 0) {
 		code = sgpu_region_create(load->total, &load->options, &load->region, error);
 		if (code == SGPU_OK) {
@@ -161,10 +249,62 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 {
 	int code;
 
-	load_relocate(&task->load);
+	relocate(&task->load);
 	code = sgpu_batch_write_head(task->out.fd, task->out.path, task->load.batch, error);
 	code = code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
 	return code == SGPU_OK ? sgpu_output_commit(&task->out, error) : code;
+}
+
+/* ---- shell assignments for the variables that a manifest names. A manifest comes from outside and
+ * a shell evaluates this, so nothing of it is printed but names that are looked at once more here;
+ * what is assigned is a handle that a runner validates, never a pointer ---- */
+static int export_segment(const struct load *load, int i, const struct sgpu_segment *segment,
+			  struct sgpu_error *error)
+{
+	static const char all[] = "0123456789_ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+	const struct load_slice *slice = &load->slices[i];
+	const unsigned long long offset = slice->offset, size = slice->size;
+
+	for (int which = 0; which < SGPU_DMA_VARS; which++) {
+		const char *name = segment->dma_var[which];
+		const bool of_output =
+			which == SGPU_DMA_OUTPUT_HOST || which == SGPU_DMA_OUTPUT_SIZE;
+
+		if (!name) {
+			continue;
+		}
+		if (!slice->staged || of_output == (slice->from.kind != SGPU_LOCATION_NONE)) {
+			cli_note("segment '%s' has no place in the region: '%s' is not set",
+				 segment->id, name);
+		} else if (!*name || strspn(name, all) != strlen(name) ||
+			   strspn(name, "0123456789")) {
+			return sgpu_fail(error, SGPU_EPOLICY,
+					 "'%s' is not the name of a shell variable", name);
+		} else if (which == SGPU_DMA_OUTPUT_SIZE) {
+			/* The largest size that the output may have; the response tells the one
+			 * that it has. */
+			printf("%s='%llu'\n", name, size);
+		} else {
+			printf("%s='sgpu:%s:%llu:%llu'\n", name, load->region.id, offset, size);
+		}
+	}
+	return SGPU_OK;
+}
+
+static int export(const struct load *load, struct sgpu_error *error)
+{
+	int code = SGPU_OK;
+
+	for (int i = 0; code == SGPU_OK && i < load->batch->segment_count; i++) {
+		const int index =
+			sgpu_manifest_segment(load->manifest, load->batch->segments[i].id);
+
+		if (index >= 0) {
+			code = export_segment(load, i, &load->manifest->segments[index], error);
+		}
+	}
+	return code == SGPU_OK && fflush(stdout) != 0 ? sgpu_fail_write(error, "standard output")
+						      : code;
 }
 
 static void record(const struct load *load)
@@ -193,7 +333,7 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 	code = code ? code : stage(task, error);
 	code = code ? code : write_batch(task, error);
 	if (code == SGPU_OK && task->export) {
-		code = load_export(&task->load, error);
+		code = export(&task->load, error);
 	}
 	if (code < 0 && task->published && sgpu_region_release(task->load.region.id, NULL) < 0) {
 		cli_warning("region %s could not be removed; it will expire", task->load.region.id);

@@ -19,5 +19,8 @@ STAGE_VERB(info);
 /* "1.5 GiB", at most 15 characters. */
 enum { STAGE_BYTES_TEXT = 16 };
 const char *stage_bytes(uint64_t bytes, char text[STAGE_BYTES_TEXT]);
+/* Says where another than the usual directory is taken, or one that is on a disk: of it, or of a
+ * region in it. */
+void stage_warn_of_directory(const char *path);
 
 #endif
