@@ -189,6 +189,9 @@ bool cli_secret_output(const char *path);
 SGPU_MUST_CHECK int cli_write_secret(const char *path, const char *text, size_t size,
 				     struct sgpu_error *error);
 
+/* A file without a name, so that nothing of it stays whatever happens, in $TMPDIR or /tmp. */
+SGPU_MUST_CHECK int cli_temporary_file(int *fd, struct sgpu_error *error);
+
 /* Opens an input ("-" or NULL: standard input; a terminal there is refused). Returns 0, or the exit
  * status after a message, with *fd -1. *name is what messages call it. */
 int cli_input(const char *path, const char **name, int *fd);

@@ -203,6 +203,21 @@ void cli_input_close(int fd)
 	}
 }
 
+int cli_temporary_file(int *fd, struct sgpu_error *error)
+{
+	const char *folder = getenv("TMPDIR");
+	char path[PATH_MAX];
+
+	folder = folder && *folder ? folder : "/tmp";
+	snprintf(path, sizeof(path), "%s/sgpu-XXXXXX", folder);
+	*fd = mkostemp(path, O_CLOEXEC);
+	if (*fd < 0) {
+		return sgpu_fail_errno(error, "cannot make a temporary file in '%s'", folder);
+	}
+	unlink(path);
+	return SGPU_OK;
+}
+
 static volatile sig_atomic_t caught;
 static void (*stop_function)(void);
 

@@ -1,20 +1,77 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Loading, checking and reporting, which all verbs share.
+ * Loading, checking and reporting, which all verbs share; and JSON with numbers as they were
+ * written.
  */
 #include "base/io.h"
-#include "ops/ops.h"
-#include "document.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "cli.h"
+#include "base/json.h"
 #include "manifest_tool.h"
 
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- diagnostics, as people and as programs read them ---- */
+static void print_diagnostic(FILE *file, const char *name, const struct sgpu_diagnostic *diagnostic)
+{
+	cli_print_text(file, name);
+	fprintf(file, ":%d:%d: ", diagnostic->line, diagnostic->column);
+	if (*diagnostic->pointer) {
+		cli_print_text(file, diagnostic->pointer);
+		fputs(": ", file);
+	}
+	cli_print_text(file, diagnostic->text);
+	fputc('\n', file);
+	if (diagnostic->hint) {
+		fputs("    hint: ", file);
+		cli_print_text(file, diagnostic->hint);
+		fputc('\n', file);
+	}
+}
+
+static void print_record(FILE *file, const char *name, const struct sgpu_diagnostic *diagnostic)
+{
+	json_t *record = json_pack("{s:o, s:i, s:i, s:o, s:o}", "file", cli_json_text(name), "line",
+				   diagnostic->line, "column", diagnostic->column, "pointer",
+				   cli_json_text(diagnostic->pointer), "text",
+				   cli_json_text(diagnostic->text));
+
+	if (record && diagnostic->hint) {
+		json_object_set_new(record, "hint", cli_json_text(diagnostic->hint));
+	}
+	if (record) {
+		json_dumpf(record, file, JSON_COMPACT | JSON_ENSURE_ASCII);
+		fputc('\n', file);
+	}
+	json_decref(record);
+}
+
+static void report_diagnostics(const struct document *document, FILE *records)
+{
+	const struct sgpu_diagnostics *diagnostics = &document->diagnostics;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *file = open_memstream(&text, &size), *messages = cli_json ? records : stderr;
+
+	for (size_t i = 0; i < diagnostics->count; i++) {
+		if (cli_json) {
+			print_record(file ? file : messages, document->name, &diagnostics->list[i]);
+		} else {
+			print_diagnostic(file ? file : messages, document->name,
+					 &diagnostics->list[i]);
+		}
+	}
+	/* One write for all: standard error has no buffer of its own. */
+	if (file && fclose(file) == 0) {
+		fwrite(text, 1, size, messages);
+	}
+	free(text);
+	if (diagnostics->count > 1) {
+		cli_note("'%s' has %zu faults", document->name, diagnostics->count);
+	}
+}
+
+/* ---- documents ---- */
 static int check(struct document *document, unsigned options)
 {
 	struct sgpu_error error = { 0 };
@@ -56,6 +113,7 @@ int document_load(const char *path, unsigned options, struct document *document)
 		return cli_usage(
 			"refusing to read a manifest from a terminal; name a file or redirect");
 	}
+	cli_remember_input(path);
 	code = sgpu_read_file(document->path, SGPU_MANIFEST_SIZE_MAX, &document->text,
 			      &document->size, &error);
 	if (!code && !document->size) {
@@ -93,7 +151,7 @@ void document_free(struct document *document)
 int document_each(int argc, char **argv, unsigned options,
 		  int (*one)(const char *path, unsigned options))
 {
-	struct document_request request = { 0 };
+	struct outside_request request = { 0 };
 	char **paths;
 	int worst = cli_read(argc, argv, &request, &paths);
 
@@ -112,33 +170,88 @@ int document_each(int argc, char **argv, unsigned options,
 	return worst;
 }
 
-bool output_differs(const char *output, const char *input)
+char *folder_of(const char *path)
 {
-	struct stat a, b;
+	const char *slash = strrchr(path, '/');
 
-	if (!output || !input || strcmp(output, "-") == 0) {
-		return true;
-	}
-	if (stat(output, &a) == 0 && S_ISREG(a.st_mode) &&
-	    (strcmp(input, "-") == 0 ? fstat(STDIN_FILENO, &b) : stat(input, &b)) == 0 &&
-	    a.st_dev == b.st_dev && a.st_ino == b.st_ino) {
-		cli_usage("the output '%s' is an input, too", output);
-		return false;
-	}
-	return true;
+	return slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 }
 
-int text_write(const char *path, const char *input, const char *text, size_t size)
+/* ---- outputs ---- */
+int text_write(const char *path, const char *text, size_t size)
 {
 	struct sgpu_error error = { 0 };
 
-	if (!output_differs(path, input)) {
+	if (!cli_is_standard(path) && !cli_output_apart(path)) {
 		return 2;
 	}
 	return cli_write_text(path, 0666, text, size, &error) ? cli_error(&error) : 0;
 }
 
-int json_write(const char *path, const char *input, json_t *value, size_t indent)
+/* A number of a JSON text with a fraction or an exponent, in its shortest form. */
+static int put_number(FILE *out, const char *digits, size_t length)
+{
+	struct sgpu_error error = { 0 };
+	json_t *number = json_loadb(digits, length, JSON_DECODE_ANY, NULL);
+	char *text = NULL;
+	size_t size = 0;
+	int code = number ? sgpu_json_canonical(number, &text, &size, &error) : SGPU_ENOMEM;
+
+	if (!code) {
+		fwrite(text, 1, size, out);
+	} else if (code != SGPU_ENOMEM) { /* an integer from 2^53 on, which has none */
+		fwrite(digits, 1, length, out);
+		code = 0;
+	}
+	free(text);
+	json_decref(number);
+	return code;
+}
+
+/* Copies JSON text, whose strings pass as they are. */
+static int shorten(FILE *out, const char *text)
+{
+	int code = 0;
+
+	while (*text && !code) {
+		size_t length = strspn(text, "+-.0123456789eE");
+
+		if (*text == '"') {
+			for (length = 1; text[length] != '"'; length++) {
+				length += text[length] == '\\';
+			}
+			fwrite(text, 1, ++length, out);
+		} else if (*text == '-' || (*text >= '0' && *text <= '9')) {
+			code = put_number(out, text, length);
+		} else {
+			fwrite(text, 1, length = 1, out);
+		}
+		text += length;
+	}
+	return code;
+}
+
+char *pretty_json(const json_t *value, size_t indent, bool ascii)
+{
+	size_t flags =
+		(indent ? JSON_INDENT(indent) : JSON_COMPACT) | (ascii ? JSON_ENSURE_ASCII : 0);
+	char *dump = json_dumps(value, flags | JSON_ENCODE_ANY), *text = NULL;
+	size_t size = 0;
+	FILE *out = dump ? open_memstream(&text, &size) : NULL;
+	int code = out ? shorten(out, dump) : SGPU_ENOMEM;
+
+	if (out && fclose(out)) {
+		code = SGPU_ENOMEM;
+	}
+	free(dump);
+	if (code) {
+		free(text);
+		return NULL;
+	}
+	return text;
+}
+
+int json_write(const char *path, json_t *value, size_t indent)
 {
 	char *text = value ? pretty_json(value, indent, !path) : NULL;
 	size_t size = text ? strlen(text) : 0;
@@ -146,7 +259,7 @@ int json_write(const char *path, const char *input, json_t *value, size_t indent
 
 	if (text) {
 		text[size] = '\n'; /* in place of the NUL, which text_write does not need */
-		status = text_write(path, input, text, size + 1);
+		status = text_write(path, text, size + 1);
 	} else {
 		status = cli_fail(SGPU_ENOMEM, "out of memory");
 	}

@@ -1,19 +1,233 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the user of init says about a file.
+ * What the user of init says about a file, or the file's NIfTI-1 or IDX header: both state their
+ * extents and their element type. Payloads in a manifest are little-endian and row-major, so what
+ * is stored otherwise is refused rather than misread.
  */
+#include "base/io.h"
 #include "base/json.h"
 #include "manifest_tool.h"
 
 #include <ctype.h>
+#include <endian.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
-#include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+#include <sgpu/base.h>
 
 enum { TYPE_WORD_MAX = 16 };
 
+/* ---- headers ---- */
+/* The NIfTI-1 standard, as a machine reads it that is little-endian. */
+struct nifti {
+	uint32_t size;
+	char before_dim[36];
+	int16_t dim[8];
+	char before_datatype[14];
+	int16_t datatype;
+	char before_offset[36];
+	float vox_offset, slope, inter;
+	char before_magic[224];
+	char magic[4];
+};
+_Static_assert(sizeof(struct nifti) == 348 && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "NIfTI-1");
+
+static enum sgpu_dtype nifti_dtype(int datatype)
+{
+	switch (datatype) {
+	case 2:
+		return SGPU_U8;
+	case 4:
+		return SGPU_I16;
+	case 8:
+		return SGPU_I32;
+	case 16:
+		return SGPU_F32;
+	case 64:
+		return SGPU_F64;
+	default:
+		return SGPU_NONE;
+	}
+}
+
+/* The first extent of NIfTI varies fastest, that of a manifest slowest. Extents of 1 at the end are
+ * left off. */
+static int nifti_shape(const struct nifti *nifti, struct file_spec *spec, struct sgpu_error *error)
+{
+	int rank = nifti->dim[0];
+
+	if (rank < 1 || rank > 7) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s': a NIfTI header with %d dimensions",
+				 spec->path, rank);
+	}
+	while (rank > 1 && nifti->dim[rank] == 1) {
+		rank--;
+	}
+	if (rank > SGPU_RANK_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "'%s' has %d dimensions, at most %d are possible", spec->path,
+				 rank, (int)SGPU_RANK_MAX);
+	}
+	spec->type.rank = rank;
+	for (int i = 0; i < rank; i++) {
+		if (nifti->dim[i + 1] < 0) {
+			return sgpu_fail(error, SGPU_EINVALID,
+					 "'%s': a NIfTI header with a negative extent", spec->path);
+		}
+		spec->type.shape[rank - 1 - i] = (uint64_t)nifti->dim[i + 1];
+	}
+	return SGPU_OK;
+}
+
+/* A slope of 0 means that there is no scaling, whatever the intercept. */
+static int nifti_scaling(float slope, float inter, struct file_spec *spec, struct sgpu_error *error)
+{
+	char type[SGPU_TYPE_TEXT_MAX];
+	size_t name;
+
+	if (slope == 0.0f || (slope == 1.0f && inter == 0.0f)) {
+		return SGPU_OK;
+	}
+	if (isfinite(slope) && isfinite(inter)) {
+		spec->scaled = true;
+		spec->gain = (double)slope;
+		spec->bias = (double)inter;
+		return SGPU_OK;
+	}
+	sgpu_fail(error, SGPU_EINVALID, "'%s' has the scaling %g * value + %g, which is no number",
+		  spec->path, (double)slope, (double)inter);
+	sgpu_type_text(&spec->type, type); /* u8[3,4]: here u8:3,4 */
+	name = strcspn(type, "[");
+	return sgpu_hint(error, "'%s:%.*s:%.*s:%" PRIu64 "' takes the stored values without it",
+			 spec->path, (int)name, type, (int)strcspn(type + name + 1, "]"),
+			 type + name + 1, spec->offset);
+}
+
+static int read_nifti(const struct nifti *nifti, struct file_spec *spec, struct sgpu_error *error)
+{
+	const float start = nifti->vox_offset;
+	int code;
+
+	if (nifti->size != sizeof(*nifti)) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "'%s' is big-endian, payloads are little-endian", spec->path);
+	}
+	if (memcmp(nifti->magic, "n+1", 4) != 0) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "'%s' is a NIfTI header whose data are in another file",
+				 spec->path);
+	}
+	spec->type.dtype = nifti_dtype(nifti->datatype);
+	if (spec->type.dtype == SGPU_NONE) {
+		return sgpu_fail(
+			error, SGPU_EINVALID,
+			"'%s' has elements of the NIfTI type %d; 2, 4, 8, 16 and 64 are supported: "
+			"u8, i16, i32, f32, f64",
+			spec->path, nifti->datatype);
+	}
+	if (!(start >= sizeof(*nifti) && start < 16777216.0f && start == (float)(uint32_t)start)) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "'%s': a NIfTI header whose data start at %g", spec->path,
+				 (double)start);
+	}
+	spec->offset = (uint64_t)start;
+	code = nifti_shape(nifti, spec, error);
+	return code ? code : nifti_scaling(nifti->slope, nifti->inter, spec, error);
+}
+
+static bool is_nifti(const struct nifti *nifti, size_t size)
+{
+	return size == sizeof(*nifti) &&
+	       (nifti->size == sizeof(*nifti) || be32toh(nifti->size) == sizeof(*nifti)) &&
+	       (memcmp(nifti->magic, "n+1", 4) == 0 || memcmp(nifti->magic, "ni1", 4) == 0);
+}
+
+/* Two zero bytes, a type and a rank are little to go by, so the size has to fit exactly. Otherwise
+ * the type stays as it is. */
+static int read_idx(const uint8_t *first, size_t size, uint64_t file_size, struct file_spec *spec,
+		    struct sgpu_error *error)
+{
+	static const uint8_t widths[16] = {
+		[0x08] = 1, [0x09] = 1, [0x0b] = 2, [0x0c] = 4, [0x0d] = 4, [0x0e] = 8
+	};
+	struct sgpu_type type = { .dtype = SGPU_U8, .rank = first[3] };
+	const uint64_t start = 4 + 4 * (uint64_t)first[3];
+	uint64_t bytes;
+
+	if (size < 8 || first[0] || first[1] || first[2] >= sizeof(widths) || !widths[first[2]] ||
+	    !first[3] || first[3] > SGPU_RANK_MAX || size < start) {
+		return SGPU_OK;
+	}
+	for (int i = 0; i < type.rank; i++) {
+		uint32_t extent;
+
+		memcpy(&extent, first + 4 + 4 * i, sizeof(extent));
+		type.shape[i] = be32toh(extent);
+	}
+	if (!sgpu_type_bytes(&type, &bytes) || !sgpu_mul_u64(bytes, widths[first[2]], &bytes) ||
+	    !sgpu_add_u64(bytes, start, &bytes) || bytes != file_size) {
+		return SGPU_OK;
+	}
+	if (first[2] != 0x08) {
+		return sgpu_fail(
+			error, SGPU_EINVALID,
+			"'%s' is an IDX file whose elements are not bytes; others are big-endian",
+			spec->path);
+	}
+	spec->type = type;
+	spec->offset = start;
+	return SGPU_OK;
+}
+
+/* A header that promises what the file does not hold, or what no manifest can say, is an error; of
+ * a file without one the type stays as it is. */
+static int read_header(struct file_spec *spec, struct sgpu_error *error)
+{
+	union {
+		uint8_t bytes[sizeof(struct nifti)];
+		struct nifti nifti;
+	} first = { { 0 } };
+	int fd = open(spec->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), code;
+	struct stat status;
+	size_t size = 0;
+	uint64_t bytes;
+
+	if (fd < 0) {
+		return sgpu_fail_errno(error, "cannot open '%s'", spec->path);
+	}
+	code = fstat(fd, &status) ? sgpu_fail_errno(error, "cannot look at '%s'", spec->path)
+				  : SGPU_OK;
+	if (!code && S_ISREG(status.st_mode)) {
+		code = sgpu_read(fd, spec->path, first.bytes, sizeof(first), &size, error);
+	}
+	close(fd);
+	if (!code && size >= 2 && first.bytes[0] == 0x1f && first.bytes[1] == 0x8b) {
+		sgpu_fail(error, SGPU_EINVALID, "'%s' is compressed", spec->path);
+		return sgpu_hint(error, "unpack it with gunzip first");
+	}
+	if (!code && is_nifti(&first.nifti, size)) {
+		code = read_nifti(&first.nifti, spec, error);
+	} else if (!code) {
+		code = read_idx(first.bytes, size, (uint64_t)status.st_size, spec, error);
+	}
+	spec->has_offset = spec->type.dtype != SGPU_NONE;
+	if (!code && spec->has_offset &&
+	    (!sgpu_type_bytes(&spec->type, &bytes) || !sgpu_add_u64(bytes, spec->offset, &bytes) ||
+	     bytes > (uint64_t)status.st_size)) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "'%s' has %" PRIu64 " bytes, less than its header promises",
+				 spec->path, (uint64_t)status.st_size);
+	}
+	return code;
+}
+
+/* ---- what the user says ---- */
 /* The last ":DTYPE:" of the text, so that a path may hold colons. */
 static const char *find_type(const char *text, enum sgpu_dtype *dtype)
 {
@@ -33,52 +247,35 @@ static const char *find_type(const char *text, enum sgpu_dtype *dtype)
 	return found;
 }
 
-/* "181,217,181", or nothing for a scalar; consumes the text up to a colon or its end. */
-static int parse_shape(char **text, struct sgpu_type *type, struct sgpu_error *error)
-{
-	while (**text && **text != ':') {
-		size_t length = strcspn(*text, ",:");
-		char next = (*text)[length];
-		int code;
-
-		if (type->rank == SGPU_RANK_MAX) {
-			return sgpu_fail(error, SGPU_EUSAGE, "a shape has at most %d extents",
-					 (int)SGPU_RANK_MAX);
-		}
-		(*text)[length] = '\0';
-		code = sgpu_parse_u64(*text, "an extent", 0, SGPU_JSON_INTEGER_MAX - 1,
-				      &type->shape[type->rank++], error);
-		(*text)[length] = next;
-		if (code) {
-			return code;
-		}
-		*text += length;
-		if (next == ',' && !*++*text) {
-			return sgpu_fail(error, SGPU_EUSAGE, "a shape ends with a comma");
-		}
-	}
-	return SGPU_OK;
-}
-
-/* "DTYPE:SHAPE[:OFFSET]" behind a path */
+/* "DTYPE:SHAPE[:OFFSET]" behind a path; a shape is "181,217,181", or nothing for a scalar. */
 static int parse_type(const char *text, enum sgpu_dtype dtype, struct file_spec *spec,
 		      struct sgpu_error *error)
 {
-	char *copy = strdup(text + strlen(sgpu_dtype_name(dtype)) + 1), *rest = copy;
+	char *copy = strdup(text + strlen(sgpu_dtype_name(dtype)) + 1), *rest = copy, *offset;
+	struct sgpu_type *type = &spec->type;
 	uint64_t bytes;
-	int code;
+	int code = SGPU_OK;
 
 	if (!copy) {
 		return sgpu_fail_nomem(error);
 	}
-	spec->type.dtype = dtype;
-	code = parse_shape(&rest, &spec->type, error);
-	if (!code && *rest == ':') {
+	type->dtype = dtype;
+	offset = strchr(copy, ':');
+	if (offset) {
+		*offset++ = '\0';
 		spec->has_offset = true;
-		code = sgpu_parse_u64(rest + 1, "an offset", 0, SGPU_JSON_INTEGER_MAX - 1,
+		code = sgpu_parse_u64(offset, "an offset", 0, SGPU_JSON_INTEGER_MAX - 1,
 				      &spec->offset, error);
 	}
-	if (!code && !sgpu_type_bytes(&spec->type, &bytes)) {
+	while (!code && rest && *copy) {
+		code = type->rank == SGPU_RANK_MAX
+			       ? sgpu_fail(error, SGPU_EUSAGE, "a shape has at most %d extents",
+					   (int)SGPU_RANK_MAX)
+			       : sgpu_parse_u64(strsep(&rest, ","), "an extent", 0,
+						SGPU_JSON_INTEGER_MAX - 1,
+						&type->shape[type->rank++], error);
+	}
+	if (!code && !sgpu_type_bytes(type, &bytes)) {
 		code = sgpu_fail(error, SGPU_EUSAGE, "the type '%s' is too large", text);
 	}
 	free(copy);
@@ -149,7 +346,6 @@ int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec
 		    struct sgpu_error *error)
 {
 	enum sgpu_dtype dtype = SGPU_NONE;
-	struct header header = { 0 };
 	const char *type;
 	int code;
 
@@ -180,37 +376,22 @@ int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec
 		return parse_type(type + 1, dtype, spec, error);
 	}
 	code = check_type_name(spec->path, error);
-	code = code ? code : header_read(spec->path, &header, error);
-	if (!code && !header.known) {
+	code = code ? code : read_header(spec, error);
+	if (!code && spec->type.dtype == SGPU_NONE) {
 		sgpu_fail(error, SGPU_EUSAGE, "'%s' does not say what it holds", spec->path);
-		sgpu_hint(error,
-			  "%s:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16, SHAPE as in "
-			  "181,217,181",
-			  spec->path);
-		return SGPU_EUSAGE;
+		return sgpu_hint(error,
+				 "%s:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16, SHAPE as in "
+				 "181,217,181",
+				 spec->path);
 	}
-	spec->type = header.type;
-	spec->offset = header.offset;
-	spec->has_offset = header.known;
-	spec->scaled = header.scaled;
-	spec->gain = header.gain;
-	spec->bias = header.bias;
 	return code;
-}
-
-void file_spec_clear(struct file_spec *spec)
-{
-	free(spec->path);
-	memset(spec, 0, sizeof(*spec));
 }
 
 /* The real path of the folder, and the file's own name, which may be a link, behind it. */
 static char *absolute(const char *path)
 {
 	const char *slash = strrchr(path, '/');
-	char *folder = !slash	       ? strdup(".")
-		       : slash == path ? strdup("/")
-				       : strndup(path, (size_t)(slash - path));
+	char *folder = folder_of(path);
 	char *real = folder ? realpath(folder, NULL) : NULL, *joined = NULL;
 
 	if (real && asprintf(&joined, "%s/%s", strcmp(real, "/") ? real : "",

@@ -10,13 +10,13 @@
 
 #include <jansson.h>
 
+#include <sgpu/batch.h>
 #include <sgpu/error.h>
 #include <sgpu/manifest.h>
 
 #include "ops/ops.h"
+#include "base/pool.h"
 #include "cli.h"
-#include "document.h"
-#include "payload.h"
 
 #define MANIFEST_VERB(name)                              \
 	extern const struct cli_option name##_options[]; \
@@ -33,7 +33,10 @@ MANIFEST_VERB(split);
 MANIFEST_VERB(merge);
 MANIFEST_VERB(ops);
 
-/* Rows that several verbs have. */
+/* Rows that several verbs have; the struct is for a verb that has but the first. */
+struct outside_request {
+	bool outside;
+};
 #define OPTION_OUTSIDE(type)                                                                 \
 	{                                                                                    \
 		"allow-outside", 0, NULL, "let inputs lie outside the manifest's directory", \
@@ -45,16 +48,77 @@ MANIFEST_VERB(ops);
 			CLI_TEXT(type, output)                                \
 	}
 
-/* report.c */
-/* One line a diagnostic on standard error, hints below it; with --json one record a line to
- * `records`. */
-void report_diagnostics(const struct document *document, FILE *records);
+/* document.c: a manifest from a file, checked, with its diagnostics reported; and writing to where
+ * -o says. */
+struct document {
+	const char *path; /* "-" is standard input */
+	const char *name; /* what messages call it */
+	char *text;
+	size_t size;
+	struct sgpu_manifest *manifest; /* NULL when it has errors */
+	struct sgpu_diagnostics diagnostics;
+};
 
-/* pretty.c */
+/* Beside enum sgpu_manifest_options: with --json the records of diagnostics are the result, for
+ * standard output. Elsewhere they are messages like any other. */
+enum { DOCUMENT_RECORDS_ARE_RESULT = 1 << 16 };
+
+/* Reads and checks with these options; prints every diagnostic. Returns an exit status. path NULL
+ * is standard input. The document is to be freed in any case. */
+int document_load(const char *path, unsigned options, struct document *document);
+/* The same from text in memory, which stays the caller's. */
+int document_check(const char *text, size_t size, const char *name, unsigned options,
+		   struct document *document);
+void document_free(struct document *document);
+/* A verb that takes --allow-outside and any number of manifests: calls one() for each, or for
+ * standard input, with `options` and SGPU_MANIFEST_INSIDE unless they may lie outside. Returns the
+ * highest exit status. */
+int document_each(int argc, char **argv, unsigned options,
+		  int (*one)(const char *path, unsigned options));
+
+/* Writes text to a file that appears only when all of it is there; path NULL is standard output.
+ * Returns an exit status. */
+int text_write(const char *path, const char *text, size_t size);
 /* Indented by so many blanks, or on one line with 0. Numbers are the shortest that mean the same:
  * 0.58, and not all the digits of its f64. With `ascii`, other characters are escaped, as \u202e.
  * From malloc; NULL when out of memory. */
 char *pretty_json(const json_t *value, size_t indent, bool ascii);
+/* Writes that of a value, whose reference it takes, and a line feed. NULL is out of memory. What
+ * may go to a terminal (path NULL) is ASCII. */
+int json_write(const char *path, json_t *value, size_t indent);
+/* The folder that a path is in, "." where it names none. From malloc; NULL when out of memory. */
+char *folder_of(const char *path);
+
+/* payload.c: the files behind the inputs of a manifest. */
+/* Where locations are relative to, and what the checks are to allow. */
+struct payload_folder {
+	char *path; /* the real path of the manifest's folder */
+	bool allow_outside;
+	bool standard_input;	/* taken by the manifest itself */
+	struct sgpu_pool *pool; /* cores that digest, once there is something for them, or NULL */
+	uint64_t hashed;	/* bytes so far, for the progress */
+	int spool;		/* descriptor of what came from standard input, or -1 */
+};
+
+/* Sets path from that of the manifest ("-": the current folder). */
+SGPU_MUST_CHECK int payload_folder_open(const char *manifest_path, struct payload_folder *folder,
+					struct sgpu_error *error);
+void payload_folder_close(struct payload_folder *folder);
+
+/* Finds, opens and measures the payload of an input, and fills size, location and, for a LOW one,
+ * kt128. Errors: SGPU_ESYSTEM, SGPU_EINVALID (a size that does not fit), SGPU_EPOLICY (outside the
+ * folder, HIGH data that would have to travel in the clear). */
+SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
+				 struct sgpu_batch_segment *entry, struct sgpu_error *error);
+/* The measure, sgpu-quote(5), of the module's image that is the payload of this INPUT, which is
+ * read for it whatever its sensitivity: what is to run is told by this digest alone. The segment
+ * has a location other than "-". */
+SGPU_MUST_CHECK int payload_measure(const struct payload_folder *folder,
+				    const struct sgpu_segment *segment, uint8_t digest[32],
+				    struct sgpu_error *error);
+/* Copies so many bytes from one file to another. */
+SGPU_MUST_CHECK int payload_copy(int from, const char *from_name, uint64_t size, int to,
+				 const char *to_name, struct sgpu_error *error);
 
 /* module_digest.c */
 /* Compares each module_digest with the image's file, and prints every difference. A file that is
@@ -65,44 +129,6 @@ int module_digests_compare(const struct document *document, const struct payload
  * same options. An image that comes from standard input stays without, which a note says. */
 int module_digests_fill(struct document *document, const struct payload_folder *folder,
 			unsigned options);
-
-/* show.c */
-/* The type of a segment; a module without data_type_info is "u8[file]". */
-void show_type(const struct sgpu_segment *segment, char text[SGPU_TYPE_TEXT_MAX]);
-/* Operations step by step: those of one step can run at the same time. */
-void show_steps(const struct sgpu_manifest *manifest, const int *level, int last);
-/* Graphviz: segments as ellipses, HIGH ones filled, operations as boxes, order without data dashed.
- */
-void show_dot(const struct sgpu_manifest *manifest);
-json_t *show_json(const struct sgpu_manifest *manifest);
-
-/* components.c */
-struct components {
-	int *shard; /* per operation: its shard */
-	int shard_count;
-	int part_count;	 /* independent parts that there are */
-	uint64_t *bytes; /* per shard: of all its segments */
-};
-
-/* Parts are joined by every edge, and by what cannot be in two places: an INPUT_OUTPUT, standard
- * input, a segment that client variables are named for. `wanted`: shards, 0 for one a part; there
- * are never more than parts. False when out of memory; free in any case. */
-bool components_find(const struct sgpu_manifest *manifest, uint64_t wanted,
-		     struct components *components);
-void components_free(struct components *components);
-
-/* header.c */
-struct header {
-	bool known; /* the file has one that is understood */
-	struct sgpu_type type;
-	uint64_t offset;
-	bool scaled; /* what is meant by a stored value is value * gain + bias */
-	double gain, bias;
-};
-
-/* Reads the file's header. Errors: SGPU_ESYSTEM; SGPU_EINVALID when the header promises what the
- * file does not hold, or what no manifest can say. */
-SGPU_MUST_CHECK int header_read(const char *path, struct header *header, struct sgpu_error *error);
 
 /* file_spec.c */
 struct file_spec {
@@ -120,7 +146,6 @@ struct file_spec {
  */
 SGPU_MUST_CHECK int file_spec_parse(const char *text, const struct sgpu_op *op,
 				    struct file_spec *spec, struct sgpu_error *error);
-void file_spec_clear(struct file_spec *spec);
 /* The path as data_location_client of a manifest in `folder` (a real path): relative when it lies
  * below, else absolute. From malloc; NULL when out of memory. */
 char *file_spec_location(const char *path, const char *folder);

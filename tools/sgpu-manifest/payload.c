@@ -5,13 +5,10 @@
  */
 #include "base/io.h"
 #include "crypto/crypto.h"
-#include "payload.h"
+#include "manifest_tool.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,8 +16,6 @@
 
 #include <sgpu/base.h>
 #include <sgpu/device.h>
-
-#include "cli.h"
 
 enum {
 	BUFFER_SIZE = 1 << 20,
@@ -31,11 +26,7 @@ enum {
 int payload_folder_open(const char *manifest_path, struct payload_folder *folder,
 			struct sgpu_error *error)
 {
-	const char *slash = strcmp(manifest_path, "-") ? strrchr(manifest_path, '/') : NULL;
-	char *text = !slash ? strdup(".")
-		     : slash == manifest_path
-			     ? strdup("/")
-			     : strndup(manifest_path, (size_t)(slash - manifest_path));
+	char *text = folder_of(manifest_path);
 
 	folder->spool = -1;
 	if (!text) {
@@ -102,48 +93,6 @@ static int resolve(const struct payload_folder *folder, const struct sgpu_segmen
 	return SGPU_OK;
 }
 
-/* A batch that replaced one of its own inputs could never be sealed. */
-static int check_output(const struct payload_folder *folder, const struct sgpu_segment *segment,
-			const struct stat *file, struct sgpu_error *error)
-{
-	struct stat output;
-
-	if (folder->output && stat(folder->output, &output) == 0 && output.st_dev == file->st_dev &&
-	    output.st_ino == file->st_ino) {
-		return sgpu_fail(error, SGPU_EUSAGE,
-				 "the output '%s' is the payload of segment '%s'", folder->output,
-				 segment->id);
-	}
-	return SGPU_OK;
-}
-
-/* Opens without following a link and without waiting for a pipe: the path was resolved, so either
- * is a surprise. */
-static int open_payload(const struct payload_folder *folder, const struct sgpu_segment *segment,
-			const char *path, int *fd, struct stat *status, struct sgpu_error *error)
-{
-	*fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (*fd < 0) {
-		return sgpu_fail_errno(error, "segment '%s': cannot open '%s'", segment->id, path);
-	}
-	if (fstat(*fd, status)) {
-		return sgpu_fail_errno(error, "segment '%s': cannot look at '%s'", segment->id,
-				       path);
-	}
-	if (!S_ISREG(status->st_mode)) {
-		int code = segment->sensitivity == SGPU_HIGH ? SGPU_EPOLICY : SGPU_EINVALID;
-
-		sgpu_fail(error, code, "segment '%s': '%s' is not a regular file", segment->id,
-			  path);
-		return code == SGPU_EINVALID
-			       ? sgpu_hint(error,
-					   "\"data_location_client\": \"-\" takes a LOW segment "
-					   "from standard input")
-			       : code;
-	}
-	return check_output(folder, segment, status, error);
-}
-
 /* Without an offset the file is the payload and nothing else; with one the payload is a window of
  * it. */
 static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint64_t size,
@@ -165,6 +114,40 @@ static int check_size(const struct sgpu_segment *segment, uint64_t wanted, uint6
 				 segment->offset + wanted);
 	}
 	return SGPU_OK;
+}
+
+/* Opens the file of an input without following a link and without waiting for a pipe: the path was
+ * resolved, so either is a surprise. *size: of the payload, which is looked up only where the file
+ * alone tells it. No output may take the file's place: such a batch could never be sealed. */
+static int open_payload(const struct payload_folder *folder, const struct sgpu_segment *segment,
+			char **path, int *fd, uint64_t *size, struct sgpu_error *error)
+{
+	struct stat status;
+	int code = resolve(folder, segment, path, error);
+
+	if (code) {
+		return code;
+	}
+	*fd = open(*path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	if (*fd < 0 || fstat(*fd, &status)) {
+		return sgpu_fail_errno(error, "segment '%s': cannot open '%s'", segment->id, *path);
+	}
+	if (!S_ISREG(status.st_mode)) {
+		code = segment->sensitivity == SGPU_HIGH ? SGPU_EPOLICY : SGPU_EINVALID;
+		sgpu_fail(error, code, "segment '%s': '%s' is not a regular file", segment->id,
+			  *path);
+		return code == SGPU_EINVALID
+			       ? sgpu_hint(error,
+					   "\"data_location_client\": \"-\" takes a LOW segment "
+					   "from standard input")
+			       : code;
+	}
+	cli_remember_file(&status);
+	if (segment->size_of_file) {
+		*size = (uint64_t)status.st_size;
+	}
+	return segment->size_of_file ? SGPU_OK
+				     : check_size(segment, *size, (uint64_t)status.st_size, error);
 }
 
 /* Threads, made for the first payload that is worth it. This one computes with them. */
@@ -206,18 +189,9 @@ static int hash_window(struct payload_folder *folder, int fd, const char *name, 
 static int take_file(struct payload_folder *folder, const struct sgpu_segment *segment,
 		     struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
-	struct stat status;
-	int fd = -1;
-	int code = resolve(folder, segment, &entry->location.file, error);
+	int fd = -1,
+	    code = open_payload(folder, segment, &entry->location.file, &fd, &entry->size, error);
 
-	if (!code) {
-		code = open_payload(folder, segment, entry->location.file, &fd, &status, error);
-	}
-	if (!code && segment->size_of_file) {
-		entry->size = (uint64_t)status.st_size;
-	} else if (!code) {
-		code = check_size(segment, entry->size, (uint64_t)status.st_size, error);
-	}
 	if (!code && segment->sensitivity == SGPU_LOW) {
 		code = hash_window(folder, fd, segment->location, segment->offset, entry, error);
 	}
@@ -229,25 +203,6 @@ static int take_file(struct payload_folder *folder, const struct sgpu_segment *s
 	return code;
 }
 
-/* A file without a name, so that nothing stays whatever happens. */
-static int open_spool(struct payload_folder *folder, struct sgpu_error *error)
-{
-	const char *base = getenv("TMPDIR");
-	char *path = NULL;
-
-	if (asprintf(&path, "%s/sgpu-manifest-XXXXXX", base && *base ? base : "/tmp") < 0) {
-		return sgpu_fail_nomem(error);
-	}
-	folder->spool = mkostemp(path, O_CLOEXEC);
-	if (folder->spool < 0) {
-		sgpu_fail_errno(error, "cannot create a temporary file '%s'", path);
-	} else {
-		unlink(path);
-	}
-	free(path);
-	return folder->spool < 0 ? SGPU_ESYSTEM : SGPU_OK;
-}
-
 /* At most one byte more than the payload is read: that the input goes on is all that there is to
  * know. */
 static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *segment,
@@ -256,7 +211,7 @@ static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *
 	uint8_t *buffer = malloc(BUFFER_SIZE);
 	uint64_t limit = segment->has_offset ? segment->offset + wanted : wanted + 1, total = 0;
 	size_t got = 0;
-	int code = buffer ? open_spool(folder, error) : sgpu_fail_nomem(error);
+	int code = buffer ? cli_temporary_file(&folder->spool, error) : sgpu_fail_nomem(error);
 
 	do {
 		size_t piece = limit - total < BUFFER_SIZE ? (size_t)(limit - total) : BUFFER_SIZE;
@@ -331,49 +286,36 @@ int payload_take(struct payload_folder *folder, const struct sgpu_segment *segme
 	return take_file(folder, segment, entry, error);
 }
 
-static int measure_window(int fd, const char *name, uint64_t offset, uint64_t size,
-			  uint8_t digest[32], struct sgpu_error *error)
-{
-	uint8_t *image = malloc(size ? size : 1);
-	size_t got = 0;
-	int code = image ? sgpu_pread(fd, name, image, size, offset, &got, error)
-			 : sgpu_fail_nomem(error);
-
-	if (!code && got < size) {
-		code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", name);
-	}
-	if (!code) {
-		sgpu_measure_pages(image, size, NULL, digest);
-	}
-	sgpu_free_wiped(&image, size); /* code can be as secret as data */
-	return code;
-}
-
 int payload_measure(const struct payload_folder *folder, const struct sgpu_segment *segment,
 		    uint8_t digest[32], struct sgpu_error *error)
 {
-	struct stat status;
+	uint8_t *image = NULL;
 	uint64_t size = 0;
+	size_t got = 0;
 	char *path = NULL;
-	int fd = -1;
-	int code = resolve(folder, segment, &path, error);
+	int fd = -1, code;
 
-	code = code ? code : open_payload(folder, segment, path, &fd, &status, error);
-	if (!code && segment->size_of_file) {
-		size = (uint64_t)status.st_size;
-	} else if (!code && !sgpu_type_bytes(&segment->type, &size)) {
-		code = sgpu_fail_nomem(error);
-	} else if (!code) {
-		code = check_size(segment, size, (uint64_t)status.st_size, error);
-	}
+	(void)sgpu_type_bytes(&segment->type, &size);
+	code = open_payload(folder, segment, &path, &fd, &size, error);
 	if (!code && size > SGPU_MODULE_SIZE_MAX) {
 		code = sgpu_fail(error, SGPU_EINVALID,
 				 "segment '%s': '%s' has %" PRIu64 " bytes, a module has 1 to %d",
 				 segment->id, segment->location, size, (int)SGPU_MODULE_SIZE_MAX);
 	}
 	if (!code) {
-		code = measure_window(fd, segment->location, segment->offset, size, digest, error);
+		image = malloc(size + 1);
+		code = image ? sgpu_pread(fd, segment->location, image, size, segment->offset, &got,
+					  error)
+			     : sgpu_fail_nomem(error);
 	}
+	if (!code && got < size) {
+		code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
+				 segment->location);
+	}
+	if (!code) {
+		sgpu_measure_pages(image, size, NULL, digest);
+	}
+	sgpu_free_wiped(&image, size); /* code can be as secret as data */
 	if (fd >= 0) {
 		close(fd);
 	}

@@ -1,21 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest init: a manifest for one operation and its files, to be edited from there.
+ * sgpu-manifest init: a manifest for one operation and its files, to be edited from there; and
+ * before the operation, what makes of a file what it takes.
  */
-#include <errno.h>
-#include <fcntl.h>
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <sgpu/base.h>
-
-#include "base/io.h"
-#include "document.h"
-#include "draft.h"
-#include "payload.h"
 #include "manifest_tool.h"
+
+enum { STEM_MAX = 160 }; /* bytes; with what stands behind it, a file's name has 255 at most */
+
+struct draft {
+	const struct sgpu_op *op;
+	const char *id, *output;
+	json_t *params, *low; /* of the operation; names of what is to be LOW, as members */
+	struct file_spec specs[SGPU_ARGUMENTS_MAX];
+	int spec_count;
+	/* What becomes of it. */
+	json_t *segments, *arguments, *operations;
+	json_t *ids;		 /* those that are taken: true for the segments that have files */
+	char stem[STEM_MAX + 1]; /* the first input's name, which outputs are named after */
+	bool used[SGPU_ARGUMENTS_MAX];
+	bool outside; /* a file lies outside the folder */
+};
 
 /* A number, true, false, or else a string. */
 static json_t *param_value(const char *text)
@@ -39,7 +50,7 @@ static int take_op(void *values, const char *name)
 
 static int take_low(void *values, const char *name)
 {
-	return json_array_append_new(((struct draft *)values)->low, json_string(name))
+	return json_object_set_new(((struct draft *)values)->low, name, json_true())
 		       ? cli_usage("--low: '%s' is not UTF-8", name)
 		       : 0;
 }
@@ -73,28 +84,429 @@ const struct cli_option init_options[] = {
 	CLI_END
 };
 
-/* A pipe or the like takes what comes. */
-static bool is_special(const char *path)
+/* An id made of the text and, where it is taken, a number; `text` may be `id` itself. */
+static void make_id(const struct draft *draft, const char *text, char id[SGPU_ID_MAX + 1])
 {
-	struct stat status;
+	size_t used = strnlen(text, SGPU_ID_MAX - 8);
 
-	return !path || strcmp(path, "-") == 0 ||
-	       (stat(path, &status) == 0 && !S_ISREG(status.st_mode));
+	memmove(id, text, used);
+	id[used] = '\0';
+	for (int number = 2; !used || json_object_get(draft->ids, id); number++) {
+		snprintf(id + used, (size_t)(SGPU_ID_MAX + 1) - used, "%s%d", used ? "_" : "input",
+			 number);
+	}
 }
 
-/* A manifest that stands there may have been edited: it is never replaced. */
-static bool is_new(const char *path)
+/* A file's name without its folder and its ending, and not in the middle of a character. */
+static void stem_of_file(const char *path, char stem[STEM_MAX + 1])
+{
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : strcmp(path, "-") ? path : "input";
+	size_t length = strcspn(name, ".");
+
+	length = length ? length : strlen(name);
+	for (length = length < STEM_MAX ? length : STEM_MAX;
+	     length && (name[length] & 0xc0) == 0x80;) {
+		length--;
+	}
+	snprintf(stem, STEM_MAX + 1, "%.*s", (int)length, name);
+}
+
+/* Ids are ASCII: other characters become their numbers, as JSON has them, so that two names are two
+ * ids. */
+static void id_of_stem(const struct draft *draft, const char *stem, char id[SGPU_ID_MAX + 1])
+{
+	json_t *text = json_string(stem);
+	char *ascii = text ? json_dumps(text, JSON_ENCODE_ANY | JSON_ENSURE_ASCII) : NULL;
+	size_t used = 0;
+
+	for (const char *c = ascii; c && *c && used < SGPU_ID_MAX - 8; c++) {
+		if (*c != '"' && *c != '\\') {
+			id[used] = isalnum((unsigned char)*c) || (used && *c == '-') ? *c : '_';
+			used++;
+		}
+	}
+	id[used] = '\0';
+	make_id(draft, id, id);
+	free(ascii);
+	json_decref(text);
+}
+
+/* Whether the argument, or the segment, is one that the user made LOW. */
+static bool is_low(const struct draft *draft, const char *argument, const char *id)
+{
+	return json_object_get(draft->low, argument) || json_object_get(draft->low, id);
+}
+
+/* A new segment; takes the reference of the type, which may be NULL, as the location. */
+static int add_segment(struct draft *draft, const char *id, const char *direction, bool low,
+		       const char *location, json_t *type)
+{
+	json_t *segment =
+		json_pack("{s:s, s:s, s:s, s:s*, s:o*}", "segment_id", id, "sensitivity_level",
+			  low ? "LOW" : "HIGH", "direction", direction, "data_location_client",
+			  location, "data_type_info", type);
+
+	json_object_set_new(draft->ids, id, json_boolean(location != NULL));
+	return json_array_append_new(draft->segments, segment)
+		       ? cli_fail(SGPU_EINVALID, "a file's name is not UTF-8")
+		       : 0;
+}
+
+/* An operation, whose parameters may be none. Takes the references. */
+static int add_operation(struct draft *draft, const char *id, const char *kernel, json_t *arguments,
+			 json_t *params)
+{
+	json_object_set_new(draft->ids, id, json_false());
+	return json_array_append_new(draft->operations,
+				     json_pack("{s:s, s:s, s:o, s:o*}", "gpu_operation_id", id,
+					       "kernel", kernel, "arguments", arguments, "params",
+					       params))
+		       ? cli_fail(SGPU_ENOMEM, "out of memory")
+		       : 0;
+}
+
+static void id_of_op(const char *name, char id[SGPU_ID_MAX + 1])
+{
+	snprintf(id, SGPU_ID_MAX + 1, "%s", name);
+	for (; *id; id++) {
+		*id = (char)toupper((unsigned char)*id);
+	}
+}
+
+/* ---- from what a file holds to what an operation takes: the scaling that its header states, and a
+ * cast ---- */
+/* Whether every value of the one type is one of the other. */
+static bool holds_all(enum sgpu_dtype from, enum sgpu_dtype to)
+{
+	switch (from) {
+	case SGPU_U8:
+		return true;
+	case SGPU_I16:
+		return to != SGPU_U8 && to != SGPU_F16;
+	case SGPU_F16:
+		return to == SGPU_F32 || to == SGPU_F64;
+	case SGPU_I32:
+	case SGPU_F32:
+		return to == SGPU_F64;
+	default:
+		return false;
+	}
+}
+
+/* What a draft's files of f64 ask for, so that an operation on several need not take two types. */
+static bool is_wide(const struct draft *draft)
+{
+	bool wide = false;
+
+	for (int i = 0; i < draft->spec_count; i++) {
+		wide |= draft->specs[i].type.dtype == SGPU_F64;
+	}
+	return wide;
+}
+
+/* A type of the set that holds all values, f32 first where no file has f64; else a float, to which
+ * values are rounded; else none: integers that are cut off or rounded would be other data. */
+static enum sgpu_dtype choose_type(const struct draft *draft, enum sgpu_dtype from,
+				   unsigned allowed)
+{
+	static const enum sgpu_dtype order[] = { SGPU_F64, SGPU_F32, SGPU_F64,
+						 SGPU_I32, SGPU_I16, SGPU_F16 };
+
+	for (size_t i = is_wide(draft) ? 0 : 1; i < SGPU_ARRAY_LENGTH(order); i++) {
+		if ((allowed & SGPU_TYPE_BIT(order[i])) && holds_all(from, order[i])) {
+			return order[i];
+		}
+	}
+	return allowed & SGPU_TYPE_BIT(SGPU_F64)   ? SGPU_F64
+	       : allowed & SGPU_TYPE_BIT(SGPU_F32) ? SGPU_F32
+						   : SGPU_NONE;
+}
+
+/* One operation of one input and one output behind the segment `id`, which becomes its output. */
+static int add_step(struct draft *draft, const char *kernel, const char *suffix, bool low,
+		    json_t *params, char id[SGPU_ID_MAX + 1], char operation[SGPU_ID_MAX + 1])
+{
+	char name[SGPU_ID_MAX + 8], output[SGPU_ID_MAX + 1];
+	size_t length = strlen(id), room = SGPU_ID_MAX - 8 - strlen(suffix);
+	int status;
+
+	id_of_op(kernel, operation);
+	make_id(draft, operation, operation);
+	snprintf(name, sizeof(name), "%.*s_%s", (int)(length < room ? length : room), id, suffix);
+	make_id(draft, name, output);
+	status = add_operation(draft, operation, kernel,
+			       json_pack("{s:s, s:s}", "input", id, "output", output), params);
+	memcpy(id, output, sizeof(output));
+	return status ? status : add_segment(draft, output, "INTERMEDIATE", low, NULL, NULL);
+}
+
+static int refuse(const struct draft *draft, const struct file_spec *spec, enum sgpu_dtype type,
+		  const char *takes)
+{
+	const struct sgpu_op_argument *argument = &draft->op->args[spec->argument];
+	struct sgpu_error error = { 0 };
+
+	sgpu_fail(&error, SGPU_EINVALID,
+		  "'%s' has values of %s, and '%s' of '%s' takes %s, which cannot hold them",
+		  spec->path, sgpu_dtype_name(type), argument->name, draft->op->name, takes);
+	if (argument->dtypes & SGPU_TYPE_BIT(SGPU_U8)) {
+		sgpu_hint(
+			&error,
+			"the operation 'threshold' makes a mask of u8; 'cast' rounds and cuts off");
+	}
+	return cli_error(&error);
+}
+
+/* Operations that apply the scaling of the file's header and give the values a type that the
+ * argument takes. `id` is that of the file's segment, and becomes that of the segment that the
+ * operation reads. */
+static int convert(struct draft *draft, const struct file_spec *spec, bool low,
+		   char id[SGPU_ID_MAX + 1])
+{
+	unsigned allowed = draft->op->args[spec->argument].dtypes;
+	enum sgpu_dtype type = spec->type.dtype, target;
+	char operation[SGPU_ID_MAX + 1], takes[OP_TEXT_MAX];
+	int status = 0;
+
+	if (spec->scaled) {
+		status = add_step(draft, "scale", "scaled", low,
+				  json_pack("{s:f, s:f}", "gain", spec->gain, "bias", spec->bias),
+				  id, operation);
+		type = type == SGPU_F64 ? SGPU_F64 : SGPU_F32;
+		if (!status) {
+			cli_note("the header of '%s' scales what is stored, %.9g * value + %.9g: "
+				 "the operation '%s' was added "
+				 "for it",
+				 spec->path, spec->gain, spec->bias, operation);
+		}
+	}
+	if (status || (allowed & SGPU_TYPE_BIT(type))) {
+		return status;
+	}
+	op_dtypes_text(allowed, takes);
+	target = choose_type(draft, type, allowed);
+	if (target == SGPU_NONE) {
+		return refuse(draft, spec, type, takes);
+	}
+	status = add_step(draft, "cast", sgpu_dtype_name(target), low,
+			  json_pack("{s:s}", "dtype", sgpu_dtype_name(target)), id, operation);
+	if (!status) {
+		cli_note("'%s' has values of %s, which the operation '%s' casts to %s%s",
+			 spec->path, sgpu_dtype_name(type), operation, sgpu_dtype_name(target),
+			 holds_all(type, target) ? "" : ", rounded");
+	}
+	return status;
+}
+
+/* ---- segments and operations ---- */
+static json_t *type_json(const struct file_spec *spec)
+{
+	json_t *shape = json_array(), *type;
+
+	for (int i = 0; i < spec->type.rank; i++) {
+		json_array_append_new(shape, json_integer((json_int_t)spec->type.shape[i]));
+	}
+	type = json_pack("{s:s, s:o}", "dtype", sgpu_dtype_name(spec->type.dtype), "shape", shape);
+	if (type && spec->has_offset) {
+		json_object_set_new(type, "offset", json_integer((json_int_t)spec->offset));
+	}
+	return type;
+}
+
+/* The argument of the row that the next file without a name stands for, or -1. */
+static int next_input(const struct draft *draft)
+{
+	for (int i = 0; draft->op->args[i].name; i++) {
+		if (!cli_op_is_output(&draft->op->args[i]) && !draft->used[i]) {
+			return i;
+		}
+	}
+	return -1;
+}
+
+static int add_file(struct draft *draft, const char *text)
+{
+	struct file_spec *spec = &draft->specs[draft->spec_count];
+	struct sgpu_error error = { 0 };
+
+	if (draft->spec_count == SGPU_ARGUMENTS_MAX) {
+		return cli_usage("'%s' has no input for '%s'", draft->op->name, text);
+	}
+	draft->spec_count++;
+	if (file_spec_parse(text, draft->op, spec, &error)) {
+		return cli_error(&error);
+	}
+	if (spec->argument < 0) {
+		spec->argument = next_input(draft);
+	}
+	if (spec->argument < 0) {
+		return cli_usage("'%s' has no input for '%s'", draft->op->name, text);
+	}
+	if (draft->used[spec->argument] || cli_op_is_output(&draft->op->args[spec->argument])) {
+		return cli_usage("'%s' is given twice or is an output",
+				 draft->op->args[spec->argument].name);
+	}
+	draft->used[spec->argument] = true;
+	return 0;
+}
+
+static int add_input(struct draft *draft, const struct file_spec *spec, const char *folder)
+{
+	const char *argument = draft->op->args[spec->argument].name;
+	char id[SGPU_ID_MAX + 1], stem[STEM_MAX + 1],
+		*location = file_spec_location(spec->path, folder);
+	bool low;
+	int status;
+
+	if (!location) {
+		return cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	draft->outside |= strcmp(location, "-") && sgpu_location_outside(location);
+	stem_of_file(spec->path, stem);
+	id_of_stem(draft, stem, id);
+	if (!*draft->stem) {
+		memcpy(draft->stem, stem, sizeof(stem));
+	}
+	low = is_low(draft, argument, id);
+	if (!low && strcmp(location, "-") == 0) {
+		cli_warning("'pack' takes nothing HIGH from standard input: put it into a file, or "
+			    "lower it with --low %s",
+			    argument);
+	}
+	status = add_segment(draft, id, "INPUT", low, location, type_json(spec));
+	status = status ? status : convert(draft, spec, low, id);
+	json_object_set_new(draft->arguments, argument, json_string(id));
+	free(location);
+	return status;
+}
+
+/* The outputs that must be there; where all are optional, all. */
+static int add_outputs(struct draft *draft)
+{
+	bool needed = false;
+	int status = 0;
+
+	for (int i = 0; draft->op->args[i].name; i++) {
+		needed |= cli_op_is_output(&draft->op->args[i]) && !draft->op->args[i].optional;
+	}
+	for (int i = 0; draft->op->args[i].name && !status; i++) {
+		const struct sgpu_op_argument *argument = &draft->op->args[i];
+		char id[SGPU_ID_MAX + 1];
+
+		if (cli_op_is_output(argument) && (!needed || !argument->optional)) {
+			make_id(draft, argument->name, id);
+			status = add_segment(draft, id, "OUTPUT", is_low(draft, argument->name, id),
+					     id, NULL);
+			json_object_set_new(draft->arguments, argument->name, json_string(id));
+		}
+	}
+	return status;
+}
+
+/* Parameters that must be given and were not: a value to start from. */
+static void fill_params(struct draft *draft)
+{
+	for (int i = 0; draft->op->params && draft->op->params[i].name; i++) {
+		struct sgpu_op_param param = draft->op->params[i];
+		char text[OP_TEXT_MAX];
+
+		if (!param.required || json_object_get(draft->params, param.name)) {
+			continue;
+		}
+		param.required = false;
+		/* A range from 0 to 0 holds nothing. */
+		param.standard =
+			param.standard == 0 && strcmp(param.name, "max") == 0 ? 1 : param.standard;
+		op_default_text(&param, text);
+		json_object_set_new(draft->params, param.name, op_default_json(&param));
+		cli_note("the parameter '%s' is needed and was set to %s", param.name, text);
+	}
+}
+
+/* Every name that the user made LOW is that of an argument or of a file's segment. */
+static int check_low(const struct draft *draft)
 {
 	struct sgpu_error error = { 0 };
-	struct stat status;
+	const char *name;
+	json_t *value;
 
-	if (is_special(path) || lstat(path, &status)) {
-		return true;
+	json_object_foreach (draft->low, name, value) {
+		if (!json_object_get(draft->arguments, name) &&
+		    !json_is_true(json_object_get(draft->ids, name))) {
+			sgpu_fail(&error, SGPU_EUSAGE,
+				  "--low: '%s' is neither an argument of '%s' nor a segment", name,
+				  draft->op->name);
+			sgpu_hint(&error, "'sgpu-manifest ops %s' shows the arguments",
+				  draft->op->name);
+			return cli_error(&error);
+		}
 	}
-	sgpu_fail(&error, SGPU_ESYSTEM, "'%s' exists, and 'init' replaces nothing", path);
-	sgpu_hint(&error, "choose another name, or remove the file first");
-	cli_error(&error);
-	return false;
+	return 0;
+}
+
+/* When all files are there. */
+static int build(struct draft *draft, const char *folder)
+{
+	char operation[SGPU_ID_MAX + 1];
+	int status = 0;
+
+	id_of_op(draft->op->name, operation);
+	json_object_set_new(draft->ids, operation, json_false());
+	for (int k = 0; k < draft->spec_count && !status; k++) {
+		status = add_input(draft, &draft->specs[k], folder);
+	}
+	status = status ? status : add_outputs(draft);
+	status = status ? status : check_low(draft);
+	if (status) {
+		return status;
+	}
+	fill_params(draft);
+	return add_operation(draft, operation, draft->op->name, json_incref(draft->arguments),
+			     json_object_size(draft->params) ? json_incref(draft->params) : NULL);
+}
+
+/* Outputs are called after the first input, the operation and their element type, which is known
+ * now. */
+static void name_outputs(struct draft *draft, const struct sgpu_manifest *checked)
+{
+	for (int i = 0; i < checked->segment_count; i++) {
+		const struct sgpu_segment *segment = &checked->segments[i];
+		const char *part = strchr(segment->id, '_'); /* "output_call" */
+		char location[STEM_MAX + SGPU_ID_MAX + 64];
+
+		if (segment->direction != SGPU_OUTPUT) {
+			continue;
+		}
+		snprintf(location, sizeof(location), "%s.%s%s%s.%s",
+			 *draft->stem ? draft->stem : "output", draft->op->name, part ? "." : "",
+			 part ? part + 1 : "", sgpu_dtype_name(segment->type.dtype));
+		json_object_set_new(json_array_get(draft->segments, (size_t)i),
+				    "data_location_client", json_string(location));
+	}
+}
+
+/* The manifest with the names of output files, which follow from the types; *manifest is the
+ * caller's. */
+static int finish(struct draft *draft, json_t **manifest)
+{
+	struct document document = { 0 };
+	char *text;
+	int status;
+
+	*manifest = json_pack("{s:i, s:s, s:O, s:O}", "version", (int)SGPU_MANIFEST_VERSION,
+			      "manifest_id", draft->id ? draft->id : draft->op->name, "segments",
+			      draft->segments, "operations", draft->operations);
+	text = *manifest ? pretty_json(*manifest, 2, false) : NULL;
+	status = text ? document_check(text, strlen(text), "the manifest that init made", 0,
+				       &document)
+		      : cli_fail(SGPU_EINVALID, "the manifest_id is not UTF-8");
+	if (!status) {
+		name_outputs(draft, document.manifest);
+	}
+	document_free(&document);
+	free(text);
+	return status;
 }
 
 static int make_manifest(struct draft *draft, char **files)
@@ -103,10 +515,12 @@ static int make_manifest(struct draft *draft, char **files)
 	struct payload_folder folder = { .spool = -1 };
 	struct sgpu_error error = { 0 };
 	json_t *manifest = NULL;
-	int status = 0;
+	struct stat link;
+	int status;
 
-	if (!is_new(output)) {
-		return 3;
+	/* What stands there may have been edited, and is never replaced: a link to nothing, too. */
+	if (output && lstat(output, &link) == 0 && S_ISLNK(link.st_mode) && access(output, F_OK)) {
+		return cli_fail(SGPU_ESYSTEM, "'%s' exists, and 'init' replaces nothing", output);
 	}
 	status = cli_output_prepare(output, 0666, true);
 	if (status) {
@@ -115,13 +529,12 @@ static int make_manifest(struct draft *draft, char **files)
 	if (payload_folder_open(output ? output : "-", &folder, &error)) {
 		return cli_error(&error);
 	}
-	draft->folder = folder.path;
 	for (; *files && !status; files++) {
-		status = draft_add_file(draft, *files);
+		status = add_file(draft, *files);
 	}
-	status = status ? status : draft_build(draft);
-	status = status ? status : draft_finish(draft, &manifest);
-	status = status ? status : json_write(output, NULL, json_incref(manifest), 2);
+	status = status ? status : build(draft, folder.path);
+	status = status ? status : finish(draft, &manifest);
+	status = status ? status : json_write(output, json_incref(manifest), 2);
 	if (!status && draft->outside) {
 		cli_warning(
 			"a file is outside the manifest's directory: pack it with --allow-outside");
@@ -134,7 +547,8 @@ static int make_manifest(struct draft *draft, char **files)
 int verb_init(int argc, char **argv)
 {
 	struct draft draft = { .params = json_object(),
-			       .low = json_array(),
+			       .low = json_object(),
+			       .ids = json_object(),
 			       .segments = json_array(),
 			       .arguments = json_object(),
 			       .operations = json_array() };
@@ -145,6 +559,14 @@ int verb_init(int argc, char **argv)
 		status = cli_usage("--op is missing; 'sgpu-manifest ops' lists the operations");
 	}
 	status = status ? status : make_manifest(&draft, files);
-	draft_clear(&draft);
+	for (int i = 0; i < draft.spec_count; i++) {
+		free(draft.specs[i].path);
+	}
+	json_decref(draft.low);
+	json_decref(draft.ids);
+	json_decref(draft.operations);
+	json_decref(draft.arguments);
+	json_decref(draft.segments);
+	json_decref(draft.params);
 	return status;
 }

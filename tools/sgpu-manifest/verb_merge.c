@@ -16,8 +16,6 @@
 
 #include "base/io.h"
 #include "batch/batch.h"
-#include "document.h"
-#include "payload.h"
 #include "manifest_tool.h"
 
 struct request {
@@ -190,16 +188,10 @@ static int write_archive(const char *path, char **responses)
 	const char *name = strcmp(path, "-") ? path : "standard output";
 	int code;
 
-	for (char **response = responses; *response; response++) {
-		if (!output_differs(path, *response)) {
-			return 2;
-		}
-	}
-	code = cli_output_take(&output, path, 0666, &error);
-	if (!code && !cli_binary_output(output.fd)) {
-		sgpu_output_close(&output);
+	if (!cli_binary_apart(path)) {
 		return 2;
 	}
+	code = cli_output_take(&output, path, 0666, &error);
 	for (size_t i = 0; responses[i] && !code; i++) {
 		code = copy_response(responses[i], i, name, output.fd, &error);
 	}
@@ -215,7 +207,7 @@ static int report(const struct merger *merger, bool to_standard_output)
 
 	/* An archive on standard output leaves no room for a table. */
 	if (to_standard_output && cli_json) {
-		status = json_write(NULL, NULL,
+		status = json_write(NULL,
 				    json_pack("{s:O, s:O, s:O, s:i}", "responses",
 					      merger->responses, "segments", merger->segments,
 					      "missing", merger->missing, "failed", merger->failed),

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "document.h"
 #include "manifest_tool.h"
 
 const struct cli_option ops_options[] = { CLI_COMMON, CLI_END };
@@ -144,5 +143,5 @@ int verb_ops(int argc, char **argv)
 	for (int i = 0; !op && ops[i]; i++) {
 		json_array_append_new(list, op_json(ops[i]));
 	}
-	return json_write(NULL, NULL, list, 2);
+	return json_write(NULL, list, 2);
 }

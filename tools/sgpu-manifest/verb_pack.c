@@ -8,9 +8,7 @@
 #include <sgpu/base.h>
 
 #include "base/io.h"
-#include "document.h"
 #include "manifest_tool.h"
-#include "payload.h"
 
 struct request {
 	const char *output;
@@ -75,10 +73,6 @@ static int write_batch(struct payload_folder *folder, const struct sgpu_batch *b
 	const char *name = strcmp(path, "-") ? path : "standard output";
 	int code = cli_output_take(&output, path, 0666, &error);
 
-	if (!code && !cli_binary_output(output.fd)) {
-		sgpu_output_close(&output);
-		return 2;
-	}
 	if (!code) {
 		code = sgpu_batch_write(output.fd, name, batch, write_payload, folder, &error);
 	}
@@ -90,7 +84,6 @@ static int write_batch(struct payload_folder *folder, const struct sgpu_batch *b
 static int pack(struct document *document, const char *output, bool outside)
 {
 	struct payload_folder folder = { .allow_outside = outside,
-					 .output = output,
 					 .spool = -1,
 					 .standard_input = strcmp(document->path, "-") == 0 };
 	struct sgpu_batch *batch = NULL;
@@ -109,9 +102,9 @@ static int pack(struct document *document, const char *output, bool outside)
 		status = find_payloads(document->manifest, &folder, batch);
 		cli_progress_end();
 	}
-	if (!status) {
-		status = write_batch(&folder, batch, output ? output : "-");
-	}
+	/* The files of the payloads are known now. */
+	status = status ? status : cli_output_apart(output) ? 0 : 2;
+	status = status ? status : write_batch(&folder, batch, output ? output : "-");
 	sgpu_batch_free(&batch);
 	payload_folder_close(&folder);
 	return status;
@@ -127,7 +120,8 @@ int verb_pack(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	if (!output_differs(request.output, paths[0] ? paths[0] : "-")) {
+	cli_remember_input(paths[0]);
+	if (!cli_binary_apart(request.output)) {
 		return 2;
 	}
 	status = cli_output_prepare(request.output, 0666, false);

@@ -7,7 +7,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "document.h"
 #include "manifest_tool.h"
 
 /* What does not depend on the operations, as bytes of the program. tests/unit/test_schema.c
@@ -123,5 +122,5 @@ int verb_schema(int argc, char **argv)
 	char **arguments;
 	int status = cli_read(argc, argv, &request, &arguments);
 
-	return status ? status : json_write(request.output, NULL, manifest_schema(), 2);
+	return status ? status : json_write(request.output, manifest_schema(), 2);
 }

@@ -16,26 +16,6 @@
 
 enum { SYNCED_ONE_BY_ONE = 8 };
 
-/* A file without a name, for what must be verified before a pipe may have it. */
-static int open_spool(struct sgpu_error *error)
-{
-	const char *folder = getenv("TMPDIR");
-	if (!folder || !*folder) {
-		folder = "/tmp";
-	}
-	int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	if (fd < 0) {
-		char path[4096];
-		if (snprintf(path, sizeof(path), "%s/sgpu-XXXXXX", folder) < (int)sizeof(path)) {
-			fd = mkostemp(path, O_CLOEXEC);
-		}
-		if (fd >= 0) {
-			unlink(path);
-		}
-	}
-	return fd < 0 ? sgpu_fail_errno(error, "cannot make a temporary file in '%s'", folder) : fd;
-}
-
 /* From the file in which it has verified. */
 static int copy_verified(const struct opening *opening, uint64_t size,
 			 const struct sgpu_output *output, struct sgpu_error *error)
@@ -177,9 +157,9 @@ static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 
 	if (part->action == SGPU_HOST_COPY && !output->regular) {
 		/* It is bound by its digest, which is known to match only at its end. */
-		opening->spool = open_spool(error);
-		if (opening->spool < 0) {
-			return opening->spool;
+		const int code = cli_temporary_file(&opening->spool, error);
+		if (code) {
+			return code;
 		}
 		sgpu_descriptor_from_fd(opening->spool, "temporary file", &payload->out);
 	} else {
