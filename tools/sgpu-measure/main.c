@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "verbs.h"
+#include "parts.h"
 
 static const struct cli_verb verbs[] = {
 	{ "keygen", "", "make a key, and a request for its certificate", keygen_options,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the verbs of sgpu-measure share.
+ * The verbs of sgpu-measure, one file each, and what they share.
  */
 #ifndef SGPU_MEASURE_PARTS_H
 #define SGPU_MEASURE_PARTS_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <time.h>
 
 #include <jansson.h>
 
@@ -14,12 +15,25 @@
 
 #include "cli.h"
 
+#define MEASURE_VERB(name)                               \
+	extern const struct cli_option name##_options[]; \
+	int verb_##name(int argc, char **argv)
+
+MEASURE_VERB(keygen);
+MEASURE_VERB(certify);
+MEASURE_VERB(quote);
+MEASURE_VERB(verify);
+MEASURE_VERB(appraise);
+MEASURE_VERB(policy);
+MEASURE_VERB(inspect);
+MEASURE_VERB(extend);
+MEASURE_VERB(info);
+MEASURE_VERB(memory);
+
 /* How long anything is valid or may be old: whole seconds, as an option in nanoseconds. */
 enum { MEASURE_DAYS_MAX = 36500 };
 #define MEASURE_SECOND UINT64_C(1000000000)
 
-/* Seconds since 1970. */
-int64_t measure_now(void);
 /* "2026-11-21T15:01:25Z", or the number when no calendar has it. */
 enum { MEASURE_TIME_MAX = 32 };
 const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX]);
@@ -30,8 +44,8 @@ const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX]);
 SGPU_MUST_CHECK int measure_load_x25519(const char *path, struct sgpu_key *key,
 					struct sgpu_error *error);
 /* At most SGPU_QUOTE_MAX bytes from a file or standard input, which should be `what`; *text from
- * malloc. *status: the exit status of what was printed. */
-int measure_read_input(const char *path, const char *what, char **text, size_t *size, int *status);
+ * malloc. Returns an exit status. */
+int measure_read_input(const char *path, const char *what, char **text, size_t *size);
 /* Reports why that quote is none, by the file's name, or what sgpu_quote_verify found. Returns an
  * exit status. */
 int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error);
@@ -39,15 +53,10 @@ int measure_quote_error(const char *path, const char *text, size_t size, struct 
 SGPU_MUST_CHECK int measure_runner_path(char *path, size_t size, struct sgpu_error *error);
 
 /* ---- reports ---- */
-/* One line of ASCII; to standard error when `data` went to standard output. Takes the reference.
- * Returns an exit status. */
-int measure_print_record(json_t *record, bool data_on_stdout);
-/* What may be said of a new key: a record with --json, else a detail. Returns an exit status. */
-int measure_report_key(const struct sgpu_signer *signer, const char *path, const char *public_path);
 /* Bytes as hexadecimal, as a new JSON string. */
 json_t *measure_hex(const void *data, size_t size);
 
-/* ---- what verify and appraise share ---- */
+/* ---- verb_verify.c, for appraise, too ---- */
 #define MEASURE_CHECK_OPTIONS(type, checks)                                                    \
 	{ "roots", 0, "FILE", "trusted certificates for the attestation key",                  \
 	  CLI_INPUT(type, checks roots_path) },                                                \
@@ -83,11 +92,5 @@ void measure_checks_clear(struct measure_checks *checks);
  * ...}. */
 void measure_print_checks(const struct measure_checks *checks);
 json_t *measure_checks_json(const struct measure_checks *checks);
-/* What a verified report of the hardware says, as a policy has it; NULL when none was verified. */
-json_t *measure_tee_json(const struct sgpu_quote_result *result);
-
-/* A quote in plain words, on standard output; nothing of it reaches a terminal as it stands. */
-void inspecting_print(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records,
-		      int count);
 
 #endif

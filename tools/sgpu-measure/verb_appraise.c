@@ -11,7 +11,6 @@
 
 #include "base/io.h"
 #include "parts.h"
-#include "verbs.h"
 
 enum { POLICY_MAX = 1 << 20 };
 
@@ -66,8 +65,8 @@ static int write_recipient(const struct task *task, struct sgpu_error *error)
 
 static int judge(struct task *task, struct sgpu_error *error)
 {
-	int code = sgpu_appraise(task->policy, &task->checks.result, measure_now(),
-				 &task->appraisal, error);
+	int code = sgpu_appraise(task->policy, &task->checks.result, time(NULL), &task->appraisal,
+				 error);
 
 	/* Written whatever it says. */
 	if (!code && task->ear_path) {
@@ -119,11 +118,11 @@ static int report(const struct task *task)
 	int status = 0;
 
 	if (cli_json) {
-		status = measure_print_record(
-			json_pack("{s:b, s:O, s:o, s:O}", "accepted", a->accepted, "reasons",
-				  a->reasons, "checks", measure_checks_json(&task->checks), "ear",
-				  a->ear),
-			data_on_stdout(task));
+		status =
+			cli_print_json(json_pack("{s:b, s:O, s:o, s:O}", "accepted", a->accepted,
+						 "reasons", a->reasons, "checks",
+						 measure_checks_json(&task->checks), "ear", a->ear),
+				       data_on_stdout(task) ? stderr : stdout, JSON_COMPACT);
 	} else if (!data_on_stdout(task)) {
 		measure_print_checks(&task->checks);
 		printf("policy         %s\n", a->accepted ? "accepted" : "not accepted");

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "parts.h"
-#include "verbs.h"
 
 struct task {
 	const char *key_path, *certificate_path, *out_path;
@@ -40,7 +39,7 @@ static int run(struct task *task, struct sgpu_error *error)
 	code = code ? code : sgpu_chain_load(task->certificate_path, &task->chain, error);
 	code = code ? code
 		    : sgpu_ca_certify(task->issuer, &task->chain, task->request, task->request_size,
-				      measure_now(), task->days, &pem, &size, error);
+				      time(NULL), task->days, &pem, &size, error);
 	code = code ? code : cli_write_text(task->out_path, 0644, pem, size, error);
 	free(pem);
 	return code;
@@ -60,8 +59,8 @@ static int read_request(struct task *task, const char *path)
 	}
 	status = cli_output_prepare(task->out_path, 0644, false);
 	if (!status) {
-		measure_read_input(path, "a request for a certificate", &task->request,
-				   &task->request_size, &status);
+		status = measure_read_input(path, "a request for a certificate", &task->request,
+					    &task->request_size);
 	}
 	return status ? status : cli_output_apart(task->out_path) ? 0 : 2;
 }

@@ -13,7 +13,6 @@
 
 #include "base/io.h"
 #include "parts.h"
-#include "verbs.h"
 
 enum { RTMR_MAX = 3, SHA384_SIZE = 48, PIECE = 1 << 16 };
 
@@ -61,8 +60,8 @@ static int report(unsigned rtmr, const uint8_t digest[SHA384_SIZE])
 
 	sgpu_hex_encode(digest, SHA384_SIZE, hex);
 	if (cli_json) {
-		return measure_print_record(
-			json_pack("{s:i, s:s}", "rtmr", (int)rtmr, "digest", hex), false);
+		return cli_print_json(json_pack("{s:i, s:s}", "rtmr", (int)rtmr, "digest", hex),
+				      stdout, JSON_COMPACT);
 	}
 	cli_detail("RTMR %u extended by %s", rtmr, hex);
 	return 0;

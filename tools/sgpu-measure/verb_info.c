@@ -12,7 +12,6 @@
 
 #include "device/device.h"
 #include "parts.h"
-#include "verbs.h"
 
 struct request {
 	const char *device;
@@ -223,7 +222,7 @@ static int print_json(const struct found *found)
 			: json_pack("{s:o, s:o}", "path", cli_json_text(found->runner_path),
 				    "digest", measure_hex(found->runner, sizeof(found->runner)));
 
-	return measure_print_record(
+	return cli_print_json(
 		json_pack(
 			"{s:{s:s, s:s, s:b}, s:o, s:o, s:o, s:o, s:o, s:{s:s, s:b, s:s, s:s, s:s}}",
 			"platform", "kind", sgpu_platform_word(found->platform.kind), "seen",
@@ -233,7 +232,7 @@ static int print_json(const struct found *found)
 			p->row, "protects_runner_memory", p->protects, "host_reads_runner_memory",
 			p->enclave_memory, "host_reads_device_memory", p->device_memory,
 			"bus_recorder_sees", p->bus),
-		false);
+		stdout, JSON_COMPACT);
 }
 
 int verb_info(int argc, char **argv)

@@ -1,15 +1,242 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure inspect: what a quote says. It verifies nothing, and says so.
+ * sgpu-measure inspect: what a quote says. It verifies nothing, and says so: every text in it may
+ * be hostile, and nothing of it reaches a terminal as it stands.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include <sgpu/base.h>
 
 #include "parts.h"
-#include "verbs.h"
 
 const struct cli_option inspect_options[] = { CLI_COMMON, CLI_END };
+
+enum { BYTES_MAX = 64, TEXT_SIZE = 1024 };
+
+#define line(label, ...) (printf("%-17s", label), cli_print_line(stdout, __VA_ARGS__))
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+/* Bytes that stand there in base64url, in hexadecimal; as they stand when they are none. */
+static const char *hex_of(const json_t *object, const char *key, char hex[2 * BYTES_MAX + 1])
+{
+	const char *text = text_of(object, key);
+	const size_t size = strlen(text) * 3 / 4;
+	uint8_t bytes[BYTES_MAX];
+
+	if (size > sizeof(bytes) || sgpu_base64url_decode(text, bytes, size, NULL)) {
+		return text;
+	}
+	sgpu_hex_encode(bytes, size, hex);
+	return hex;
+}
+
+static bool is_true(const json_t *object, const char *key)
+{
+	return json_is_true(json_object_get(object, key));
+}
+
+static const json_t *own_of(const json_t *object)
+{
+	const json_t *own = json_object_get(object, SGPU_EAT_PROFILE);
+
+	return own ? own : json_object_get(object, "tag:sgpu.dev,2026:measure#1");
+}
+
+static const char *first_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_array_get(json_object_get(object, key), 0));
+
+	return text ? text : "";
+}
+
+/* Adds the names that are true, or the others, to a list in words. */
+static void list_truths(const json_t *object, bool wanted, const char *within, char *text,
+			size_t size)
+{
+	const char *name = NULL;
+	json_t *value = NULL;
+
+	json_object_foreach ((json_t *)(uintptr_t)object, name, value) {
+		const size_t used = strlen(text);
+		if (json_is_object(value)) {
+			list_truths(value, wanted, name, text, size);
+		} else if (json_is_true(value) == wanted) {
+			snprintf(text + used, size - used, "%s%s%s%s", used ? ", " : "", within,
+				 *within ? " " : "", name);
+		}
+	}
+}
+
+static void print_confinement(const json_t *own)
+{
+	const json_t *confinement = json_object_get(own, "confinement");
+	char has[TEXT_SIZE] = "", lacks[TEXT_SIZE] = "";
+
+	if (!confinement) {
+		line("", "confinement: nothing is said");
+		return;
+	}
+	list_truths(confinement, true, "", has, sizeof(has));
+	list_truths(confinement, false, "", lacks, sizeof(lacks));
+	line("", "confined by %s%s%s", has[0] ? has : "nothing", lacks[0] ? "; not by " : "",
+	     lacks);
+}
+
+static void print_owners(const json_t *own)
+{
+	const json_t *owners = json_object_get(own, "owners"), *item = NULL;
+	const char *sessions = text_of(own, "sessions");
+	size_t i = 0;
+
+	if (!owners) {
+		line("", "work is taken of anyone");
+	}
+	json_array_foreach (owners, i, item) {
+		line("", "work is taken of %s",
+		     json_string_value(item) ? json_string_value(item) : "");
+	}
+	line("", "sessions are taken of %s",
+	     !sessions[0]		? "whom is not said"
+	     : !strcmp(sessions, "any") ? "anyone"
+					: "nobody");
+}
+
+static void print_runner(const json_t *claims)
+{
+	const json_t *runner = json_object_get(json_object_get(claims, "submods"), "runner"),
+		     *own = own_of(runner);
+	const json_t *jwk = json_object_get(json_object_get(claims, "cnf"), "jwk");
+	const char *key = text_of(own, "key");
+	char hex[2 * BYTES_MAX + 1];
+
+	line("runner", "%s %s, measured as %s", text_of(runner, "swname"),
+	     first_of(runner, "swversion"),
+	     !strcmp(text_of(own, "measured"), "process") ? "the process that made the quote"
+							  : "a file");
+	line("", "digest %s", hex_of(own, "digest", hex));
+	if (text_of(own, "build_id")[0]) {
+		line("", "build id %s", text_of(own, "build_id"));
+	}
+	line("", "debugging %s; kernels that batches bring are %s", text_of(runner, "dbgstat"),
+	     is_true(own, "modules") ? "run" : "refused");
+	line("", "files of the machine are %s batches",
+	     is_true(own, "files") ? "open to" : "closed to");
+	print_owners(own);
+	print_confinement(own);
+	if (!jwk) {
+		line("recipient", "none: no key to seal to");
+		return;
+	}
+	line("recipient", "%s", text_of(jwk, "kid")[0] ? text_of(jwk, "kid") : text_of(jwk, "x"));
+	line("", "%s",
+	     !strcmp(key, "ephemeral")
+		     ? "made by the process that made the quote, and nowhere else"
+		     : "stored: from a file, by the word of whoever runs the machine");
+}
+
+static void print_owner(const json_t *own)
+{
+	char hex[2 * BYTES_MAX + 1];
+
+	if (text_of(own, "owner_key_hash")[0]) {
+		line("owner", "SHA-256 of the key %s", hex_of(own, "owner_key_hash", hex));
+	} else {
+		line("owner", "none named");
+	}
+}
+
+static void print_device(const char *name, const json_t *device)
+{
+	const json_t *own = own_of(device), *code = NULL;
+	char hex[2 * BYTES_MAX + 1];
+	size_t i = 0;
+
+	line("device", "%s: %s%s%s", name, text_of(own, "name"),
+	     text_of(own, "uuid")[0] ? ", " : "", text_of(own, "uuid"));
+	if (text_of(own, "driver")[0]) {
+		line("", "%s", text_of(own, "driver"));
+	}
+	line("", "debugging %s%s%s", text_of(device, "dbgstat"),
+	     text_of(own, "confidential")[0] ? "; confidential computing " : "",
+	     text_of(own, "confidential"));
+	line("", "keys: %s", text_of(own, "agreement"));
+	if (is_true(own, "preemption")) {
+		line("", "work of others may run between that of the runner");
+	}
+	json_array_foreach (json_object_get(own, "code"), i, code) {
+		line("device code", "%s  %s", hex_of(code, "digest", hex), text_of(code, "name"));
+	}
+}
+
+static void print_platform(const json_t *own)
+{
+	const json_t *platform = json_object_get(own, "platform");
+
+	line("platform", "%s (%s)%s", text_of(platform, "kind"), text_of(platform, "seen"),
+	     is_true(platform, "virtual_machine") ? ", in a virtual machine" : "");
+	line("", "%s", text_of(platform, "row"));
+	line("", "may the host read the runner's memory? %s", text_of(platform, "enclave_memory"));
+	line("", "may the host read the device's memory? %s", text_of(platform, "device_memory"));
+	line("", "what a recorder on the bus sees: %s", text_of(platform, "bus"));
+}
+
+static void print_measurements(const json_t *own)
+{
+	const json_t *item = NULL;
+	char hex[2 * BYTES_MAX + 1];
+	size_t i = 0;
+
+	json_array_foreach (json_object_get(own, "measurements"), i, item) {
+		line("memory", "%s  %s, %lld bytes", hex_of(item, "digest", hex),
+		     text_of(item, "label"),
+		     (long long)json_integer_value(json_object_get(item, "size")));
+	}
+}
+
+static void print_text(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records,
+		       int count)
+{
+	const json_t *own = own_of(claims), *submod = NULL;
+	char hex[2 * BYTES_MAX + 1], moment[MEASURE_TIME_MAX];
+	const char *name = NULL;
+
+	printf("Nothing below was verified: it is what the quote says, whoever wrote it.\n\n");
+	line("made", "%s",
+	     measure_time_text((int64_t)json_integer_value(json_object_get(claims, "iat")),
+			       moment));
+	line("nonce", "%s", hex_of(claims, "eat_nonce", hex));
+	/* As a policy's `machines` has it: behind the byte that says what kind of number it is. */
+	line("machine", "%s",
+	     text_of(claims, "ueid")[0] ? hex_of(claims, "ueid", hex) + 2 : "not named");
+	sgpu_hex_encode(ak, SGPU_SHA256_SIZE, hex);
+	line("attestation key", "%s", hex);
+	line("software", "%s %s", text_of(claims, "swname"), first_of(claims, "swversion"));
+	print_runner(claims);
+	print_owner(own);
+	json_object_foreach ((json_t *)(uintptr_t)json_object_get(claims, "submods"), name,
+			     submod) {
+		if (strcmp(name, "runner")) {
+			print_device(name, submod);
+		}
+	}
+	print_platform(own);
+	print_measurements(own);
+	for (int i = 0; i < count; i++) {
+		if (records[i].value) {
+			line("record", "%s, %zu bytes: %s", records[i].label, records[i].size,
+			     records[i].type);
+		} else {
+			line("record", "%s is absent: %s", records[i].label, records[i].absent);
+		}
+	}
+}
 
 static json_t *record_json(const struct sgpu_record *record)
 {
@@ -35,10 +262,10 @@ static int print_json(const json_t *claims, const uint8_t *ak, const struct sgpu
 	for (int i = 0; i < count; i++) {
 		json_array_append_new(list, record_json(&records[i]));
 	}
-	return measure_print_record(json_pack("{s:b, s:o, s:O, s:o}", "verified", 0,
-					      "attestation_key", measure_hex(ak, SGPU_SHA256_SIZE),
-					      "claims", claims, "records", list),
-				    false);
+	return cli_print_json(json_pack("{s:b, s:o, s:O, s:o}", "verified", 0, "attestation_key",
+					measure_hex(ak, SGPU_SHA256_SIZE), "claims", claims,
+					"records", list),
+			      stdout, JSON_COMPACT);
 }
 
 int verb_inspect(int argc, char **argv)
@@ -52,7 +279,8 @@ int verb_inspect(int argc, char **argv)
 	size_t size = 0;
 	int count = 0, status = cli_read(argc, argv, NULL, &paths);
 
-	if (status || measure_read_input(paths[0], "a quote", &text, &size, &status)) {
+	status = status ? status : measure_read_input(paths[0], "a quote", &text, &size);
+	if (status) {
 		return status;
 	}
 	if (sgpu_quote_parse(text, size, &claims, records, &count, ak, &error)) {
@@ -60,7 +288,7 @@ int verb_inspect(int argc, char **argv)
 	} else if (cli_json) {
 		status = print_json(claims, ak, records, count);
 	} else {
-		inspecting_print(claims, ak, records, count);
+		print_text(claims, ak, records, count);
 	}
 	sgpu_records_clear(records, count);
 	json_decref(claims);

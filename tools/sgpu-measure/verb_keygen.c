@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "parts.h"
-#include "verbs.h"
 
 enum { AUTHORITY_DAYS = 3650 };
 
@@ -85,7 +84,7 @@ static int run(struct task *task, struct sgpu_error *error)
 	int code = sgpu_signer_generate(task->tpm, &task->key, error);
 
 	if (!code && task->authority_path) {
-		code = sgpu_ca_create(task->key, task->name ? task->name : "sgpu CA", measure_now(),
+		code = sgpu_ca_create(task->key, task->name ? task->name : "sgpu CA", time(NULL),
 				      task->days ? task->days : AUTHORITY_DAYS, &text, &size,
 				      error);
 	} else if (!code) {
@@ -94,6 +93,28 @@ static int run(struct task *task, struct sgpu_error *error)
 	code = code ? code : write_both(task, public_path, text, size, error);
 	free(text);
 	return code;
+}
+
+/* What may be said of a new key: a record with --json, else a detail. Returns an exit status. */
+static int report_key(const struct sgpu_signer *signer, const char *path, const char *public_path)
+{
+	uint8_t hash[SGPU_SHA256_SIZE];
+	char hex[2 * SGPU_SHA256_SIZE + 1];
+	struct sgpu_error error = { 0 };
+
+	if (sgpu_signer_fingerprint(signer, hash, &error)) {
+		return cli_error(&error);
+	}
+	sgpu_hex_encode(hash, sizeof(hash), hex);
+	if (!cli_json) {
+		cli_detail("key %s%s", hex, sgpu_signer_in_tpm(signer) ? ", in the TPM" : "");
+		return 0;
+	}
+	return cli_print_json(
+		json_pack("{s:s, s:b, s:o, s:o*}", "fingerprint", hex, "tpm",
+			  sgpu_signer_in_tpm(signer), "file", cli_json_text(path), "public",
+			  cli_json_text(cli_is_standard(public_path) ? NULL : public_path)),
+		cli_is_standard(public_path) ? stderr : stdout, JSON_COMPACT);
 }
 
 int verb_keygen(int argc, char **argv)
@@ -105,11 +126,10 @@ int verb_keygen(int argc, char **argv)
 
 	status = status ? status : check_options(&task);
 	if (!status) {
-		status = run(&task, &error)
-				 ? cli_error(&error)
-				 : measure_report_key(task.key, task.path,
-						      task.authority_path ? task.authority_path
-									  : task.request_path);
+		status = run(&task, &error) ? cli_error(&error)
+					    : report_key(task.key, task.path,
+							 task.authority_path ? task.authority_path
+									     : task.request_path);
 	}
 	sgpu_signer_free(&task.key);
 	return status;

@@ -3,7 +3,6 @@
  * sgpu-measure memory: brings data into a secure context on a device and measures them there, as
  * CH_MEASURE does.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,12 +10,42 @@
 #include <unistd.h>
 
 #include <sgpu/base.h>
+#include <sgpu/batch.h>
 
 #include "base/io.h"
 #include "crypto/crypto.h"
-#include "memory.h"
+#include "secure/secure.h"
+#include "stage/stage.h"
+#include "transfer/transfer.h"
 #include "parts.h"
-#include "verbs.h"
+
+struct memory_task {
+	/* what was asked for */
+	const char *device_name, *path, *batch_path, *segment;
+	struct cli_list keys; /* paths */
+	bool keyed;
+	struct cli_bytes expected; /* a digest */
+	uint64_t offset, size;	   /* size 0: to the end */
+	/* what it runs in */
+	struct sgpu_device *device;
+	struct sgpu_secure *context;
+	struct sgpu_engine *engine; /* over the context */
+	json_t *results;	    /* array of {"label", "offset", "size", "digest"} */
+};
+
+/* Data on their way into the context. */
+struct memory_payload {
+	const char *name;
+	uint64_t size;	  /* of what is read; load makes it that of the plaintext */
+	const char *data; /* NULL: it is in */
+	int fd;		  /* read from `offset` on; or the current member of an archive */
+	uint64_t offset;
+	struct sgpu_tar_reader *tar;
+	bool sealed; /* opened on the device with this key and context */
+	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
+	size_t context_size;
+	const uint8_t *kt128; /* NULL, or of LOW data: the digest that they must have */
+};
 
 #define MEMORY_MAX (UINT64_C(1) << 46)
 
@@ -40,7 +69,135 @@ const struct cli_option memory_options[] = {
 	CLI_END,
 };
 
-int memory_measure(struct memory_task *task, const char *label, sgpu_devptr memory, uint64_t total,
+/* ---- data into a secure context, by the engine of transfers: sealed ones are opened on the device
+ * and LOW ones digested there; others cross the bus sealed, by secure copies ---- */
+enum { PIECE = 4 << 20 };
+
+struct loading {
+	struct memory_payload *payload;
+	struct sgpu_device_key *key;
+};
+
+static int read_payload(void *context, uint64_t position, void *data, size_t size,
+			struct sgpu_error *error)
+{
+	const struct memory_payload *payload = ((struct loading *)context)->payload;
+	size_t got = 0;
+
+	if (payload->data) {
+		memcpy(data, payload->data + position, size);
+		return 0;
+	}
+	if (payload->tar) {
+		return sgpu_tar_read(payload->tar, data, size, error);
+	}
+	const int code = sgpu_pread(payload->fd, payload->name, data, size,
+				    payload->offset + position, &got, error);
+	return code || got == size ? code
+				   : sgpu_fail(error, SGPU_EINVALID, "'%s' ends before its size",
+					       payload->name);
+}
+
+/* The header stands before the chunks. */
+static int load_key(void *argument, struct sgpu_stream *stream,
+		    struct sgpu_transfer_request *request, struct sgpu_error *error)
+{
+	struct loading *loading = argument;
+	struct memory_payload *payload = loading->payload;
+	uint8_t header[SGPU_SEALED_HEADER];
+	struct sgpu_sealed_keys keys;
+	int code = read_payload(loading, 0, header, sizeof(header), error);
+
+	payload->offset += sizeof(header);
+	if (!code) {
+		code = sgpu_sealed_keys_open(payload->key, payload->context, payload->context_size,
+					     header, &keys, error);
+	}
+	if (!code) {
+		code = sgpu_device_key_load(stream, &keys, &loading->key, error);
+		sgpu_wipe(&keys, sizeof(keys));
+	}
+	request->key = loading->key;
+	return code;
+}
+
+static int transfer(struct memory_task *task, struct loading *loading, uint64_t size,
+		    sgpu_devptr memory, struct sgpu_error *error)
+{
+	const struct memory_payload *payload = loading->payload;
+	const struct sgpu_transfer_request request = {
+		.direction = SGPU_TRANSFER_IN,
+		.memory = memory,
+		.size = size,
+		.last = payload->sealed,
+		.prepare = payload->sealed ? load_key : NULL,
+		.argument = loading,
+		.digested = payload->kt128,
+		.expected = payload->kt128,
+		.source = { .read = read_payload, .ordered = payload->tar, .context = loading },
+	};
+	struct sgpu_transfer_result result;
+	const int code = sgpu_transfer_sync(task->engine, &request, &result);
+
+	sgpu_device_key_free(&loading->key);
+	if (code == SGPU_EAUTH && payload->kt128) {
+		return sgpu_fail(error, code, "'%s' is not what the batch says: its kt128 differs",
+				 payload->name);
+	}
+	if (code == SGPU_EAUTH) {
+		return sgpu_fail(error, code, "'%s' does not verify at chunk %llu", payload->name,
+				 (unsigned long long)result.bad_chunk);
+	}
+	return code ? sgpu_fail(error, code, "%s", result.error.text) : 0;
+}
+
+static int copy_pieces(struct memory_task *task, struct loading *loading, uint64_t size,
+		       sgpu_devptr memory, struct sgpu_error *error)
+{
+	uint8_t *piece = malloc(PIECE);
+	int code = piece ? 0 : sgpu_fail_nomem(error);
+
+	for (uint64_t done = 0; !code && done < size; done += PIECE) {
+		const size_t part = size - done < PIECE ? (size_t)(size - done) : PIECE;
+		code = read_payload(loading, done, piece, part, error);
+		if (!code) {
+			code = sgpu_secure_memcpy(task->context, piece, memory + done, part,
+						  SGPU_SECURE_TO_DEVICE, error);
+		}
+	}
+	sgpu_free_wiped(&piece, PIECE);
+	return code;
+}
+
+/* The payload into fresh memory of the context. Errors: SGPU_EKEY, SGPU_EAUTH. */
+static int load(struct memory_task *task, struct memory_payload *payload, sgpu_devptr *memory,
+		struct sgpu_error *error)
+{
+	struct loading loading = { .payload = payload };
+	uint64_t size = payload->size;
+
+	*memory = 0;
+	if (payload->sealed && !sgpu_sealed_plaintext_size(size, &payload->size)) {
+		return sgpu_fail(error, SGPU_EINVALID, "'%s' has a length that no sealed data have",
+				 payload->name);
+	}
+	size -= payload->sealed ? SGPU_SEALED_HEADER : 0;
+	struct sgpu_device *device = sgpu_secure_device(task->context);
+	int code = sgpu_device_alloc(device, payload->size, memory, error);
+	if (!code) {
+		code = payload->sealed || payload->kt128
+			       ? transfer(task, &loading, size, *memory, error)
+			       : copy_pieces(task, &loading, size, *memory, error);
+	}
+	if (code) {
+		sgpu_device_free(device, memory, payload->size);
+	}
+	return code;
+}
+
+/* Measures [offset, offset + size) of `total` bytes at `memory`, as the options say, and notes the
+ * result. */
+static int measure(struct memory_task *task, const char *label, sgpu_devptr memory, uint64_t total,
 		   struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_KT128_SIZE];
@@ -62,6 +219,143 @@ int memory_measure(struct memory_task *task, const char *label, sgpu_devptr memo
 				   (json_int_t)task->offset, "size", (json_int_t)size, "digest",
 				   measure_hex(digest, sizeof(digest)));
 	return json_array_append_new(task->results, result) ? sgpu_fail_nomem(error) : 0;
+}
+
+/* ---- a batch ---- */
+struct reading {
+	struct memory_task *task;
+	struct sgpu_tar_reader *reader;
+	struct sgpu_batch *batch;
+	uint8_t batch_key[SGPU_KEY_SIZE];
+	int measured;
+};
+
+static bool wanted(const struct reading *reading, int i)
+{
+	const struct sgpu_batch_segment *s = &reading->batch->segments[i];
+
+	return s->location.kind != SGPU_LOCATION_NONE && s->status == SGPU_OK &&
+	       (!reading->task->segment || !strcmp(reading->task->segment, s->id));
+}
+
+/* Nothing of the index is believed before its MAC has verified. */
+static int authenticate(struct reading *reading, struct sgpu_error *error)
+{
+	const struct memory_task *task = reading->task;
+	struct sgpu_key *keys = NULL;
+	int loaded = 0, code = 0;
+
+	if (!reading->batch->has_mac) {
+		return task->keys.count ? sgpu_fail(error, SGPU_EPOLICY,
+						    "the batch has no mac, so no key fits it")
+					: 0;
+	}
+	if (!task->keys.count) {
+		return sgpu_fail(error, SGPU_EUSAGE,
+				 "a key that opens the batch is missing, with -k");
+	}
+	keys = calloc((size_t)task->keys.count, sizeof(*keys));
+	code = keys ? 0 : sgpu_fail_nomem(error);
+	for (; !code && loaded < task->keys.count; loaded++) {
+		code = sgpu_key_load_private(task->keys.items[loaded], &keys[loaded], error);
+	}
+	if (!code) {
+		code = sgpu_batch_unwrap(reading->batch, keys, task->keys.count, reading->batch_key,
+					 error);
+	}
+	code = code ? code : sgpu_batch_verify(reading->batch, reading->batch_key, error);
+	sgpu_free_wiped(&keys, (size_t)task->keys.count * sizeof(*keys));
+	return code;
+}
+
+static int measure_segment(struct reading *reading, int i, struct memory_payload *payload,
+			   struct sgpu_error *error)
+{
+	const struct sgpu_batch *batch = reading->batch;
+	const struct sgpu_batch_segment *s = &batch->segments[i];
+	sgpu_devptr memory = 0;
+	int code = 0;
+
+	payload->name = s->id;
+	payload->size = sgpu_batch_payload_size(batch, i);
+	payload->sealed = s->sealed;
+	payload->kt128 = !s->sealed && s->has_kt128 ? s->kt128 : NULL;
+	if (s->sealed) {
+		code = sgpu_batch_segment_key(batch, reading->batch_key, s->id,
+					      batch->response ? batch->response_id : NULL,
+					      payload->key, payload->context,
+					      &payload->context_size, error);
+	}
+	code = code ? code : load(reading->task, payload, &memory, error);
+	sgpu_wipe(payload->key, sizeof(payload->key));
+	if (!code) {
+		code = measure(reading->task, s->id, memory, payload->size, error);
+		sgpu_device_free(sgpu_secure_device(reading->task->context), &memory,
+				 payload->size);
+		reading->measured++;
+	}
+	return code;
+}
+
+/* First those whose payload lies elsewhere. */
+static int measure_all(struct reading *reading, struct sgpu_error *error)
+{
+	int segment = 0, code = 0;
+
+	for (int i = 0; !code && i < reading->batch->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &reading->batch->segments[i];
+		struct sgpu_source source = { .fd = -1 };
+		if (!wanted(reading, i) || s->location.kind == SGPU_LOCATION_INLINE) {
+			continue;
+		}
+		code = sgpu_source_open(&s->location, sgpu_batch_payload_size(reading->batch, i),
+					false, &source, error);
+		if (!code) {
+			struct memory_payload payload = { .fd = source.fd,
+							  .offset = source.offset };
+			code = measure_segment(reading, i, &payload, error);
+			sgpu_source_close(&source);
+		}
+	}
+	while (!code && segment >= 0) {
+		struct memory_payload payload = { .tar = reading->reader };
+		code = sgpu_batch_next_payload(reading->reader, reading->batch, &segment, error);
+		if (!code && segment >= 0 && wanted(reading, segment)) {
+			code = measure_segment(reading, segment, &payload, error);
+		}
+	}
+	return code;
+}
+
+static int check_segment(const struct reading *reading, struct sgpu_error *error)
+{
+	const char *id = reading->task->segment;
+
+	if (id && sgpu_batch_segment(reading->batch, id) < 0) {
+		return sgpu_fail(error, SGPU_EUSAGE, "there is no segment '%s'", id);
+	}
+	if (!reading->measured) {
+		return id ? sgpu_fail(error, SGPU_EINVALID, "segment '%s' has no payload", id)
+			  : sgpu_fail(error, SGPU_EINVALID, "no segment has a payload");
+	}
+	return 0;
+}
+
+/* The segments of a batch or a response, one after the other. */
+static int measure_batch(struct memory_task *task, int in, const char *name,
+			 struct sgpu_error *error)
+{
+	struct reading reading = { .task = task };
+	int code = sgpu_tar_open(in, name, &reading.reader, error);
+
+	code = code ? code : sgpu_batch_read_any(reading.reader, &reading.batch, error);
+	code = code ? code : authenticate(&reading, error);
+	code = code ? code : measure_all(&reading, error);
+	code = code ? code : check_segment(&reading, error);
+	sgpu_wipe(reading.batch_key, sizeof(reading.batch_key));
+	sgpu_batch_free(&reading.batch);
+	sgpu_tar_close(&reading.reader);
+	return code;
 }
 
 /* ---- a file ---- */
@@ -91,16 +385,9 @@ static int measure_file(struct memory_task *task, int fd, const char *name,
 		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is empty: there is nothing to measure",
 				 name);
 	}
-	if (!code && !data) {
-		code = memory_load(task, &payload, &memory, error);
-	} else if (!code) {
-		code = sgpu_device_alloc(sgpu_secure_device(task->context), size, &memory, error);
-		if (!code) {
-			code = sgpu_secure_memcpy(task->context, data, memory, size,
-						  SGPU_SECURE_TO_DEVICE, error);
-		}
-	}
-	code = code ? code : memory_measure(task, name, memory, payload.size, error);
+	payload.data = data;
+	code = code ? code : load(task, &payload, &memory, error);
+	code = code ? code : measure(task, name, memory, payload.size, error);
 	sgpu_device_free(sgpu_secure_device(task->context), &memory, payload.size);
 	sgpu_free_wiped(&data, size);
 	return code;
@@ -117,7 +404,7 @@ static int in_context(struct memory_task *task, int fd, const char *name, struct
 					  error);
 	}
 	if (!code) {
-		code = task->batch_path ? memory_batch(task, fd, name, error)
+		code = task->batch_path ? measure_batch(task, fd, name, error)
 					: measure_file(task, fd, name, error);
 	}
 	sgpu_engine_free(&task->engine);
@@ -133,10 +420,10 @@ static int report(const struct memory_task *task)
 	size_t i = 0;
 
 	if (cli_json) {
-		return measure_print_record(json_pack("{s:s, s:b, s:O}", "algorithm",
-						      SGPU_MEASURE_CUSTOM, "keyed", task->keyed,
-						      "measurements", task->results),
-					    false);
+		return cli_print_json(json_pack("{s:s, s:b, s:O}", "algorithm", SGPU_MEASURE_CUSTOM,
+						"keyed", task->keyed, "measurements",
+						task->results),
+				      stdout, JSON_COMPACT);
 	}
 	json_array_foreach (task->results, i, result) {
 		cli_print_line(stdout, "%s  %s",

@@ -14,7 +14,6 @@
 #include "base/json.h"
 #include "device/device.h"
 #include "parts.h"
-#include "verbs.h"
 
 struct task {
 	const char *quote_path, *build_path, *owners_path, *at_least, *out_path;
@@ -206,29 +205,29 @@ static int write_policy(const struct task *task, struct sgpu_error *error)
 	return code;
 }
 
-static int read_quote(struct task *task, struct sgpu_error *error, int *status)
+static int read_quote(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_record records[SGPU_RECORDS_MAX];
 	char *text = NULL;
 	size_t size = 0;
-	int count = 0;
+	int count = 0, status = measure_read_input(task->quote_path, "a quote", &text, &size);
 
-	if (measure_read_input(task->quote_path, "a quote", &text, &size, status)) {
-		return SGPU_EINVALID;
+	if (status) {
+		return status;
 	}
 	int code = sgpu_quote_parse(text, size, &task->claims, records, &count, NULL, error);
 	if (!code && !json_object_get(task->claims, SGPU_EAT_PROFILE)) {
 		code = sgpu_fail(error, SGPU_EINVALID,
 				 "the quote is of version 1, and no policy accepts such a one");
 	}
-	*status = code ? measure_quote_error(task->quote_path, text, size, error) : 0;
+	status = code ? measure_quote_error(task->quote_path, text, size, error) : 0;
 	sgpu_records_clear(records, count);
 	free(text);
 	if (!code) {
 		cli_note("nothing of the quote was verified: it must be one of a machine that you "
 			 "trust");
 	}
-	return code;
+	return status;
 }
 
 /* What only a report of the hardware says is neither in a quote's claims nor in a build. */
@@ -257,8 +256,11 @@ static int run(struct task *task)
 		if (claims_of_build(task, &error)) {
 			return cli_error(&error);
 		}
-	} else if (read_quote(task, &error, &status)) {
-		return status;
+	} else {
+		status = read_quote(task, &error);
+		if (status) {
+			return status;
+		}
 	}
 	if (!cli_output_apart(task->out_path)) {
 		return 2;

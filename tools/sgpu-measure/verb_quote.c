@@ -11,7 +11,6 @@
 #include <sgpu/base.h>
 
 #include "parts.h"
-#include "verbs.h"
 
 struct task {
 	const char *key_path, *certificate_path, *recipient_path, *device_name, *runner_path,
@@ -74,8 +73,8 @@ static int collect(struct task *task, char **quote, size_t *size, struct sgpu_er
 	};
 
 	return code ? code
-		    : sgpu_quote_create(&subject, task->ak, &task->chain, measure_now(), quote,
-					size, error);
+		    : sgpu_quote_create(&subject, task->ak, &task->chain, time(NULL), quote, size,
+					error);
 }
 
 static int run(struct task *task, struct sgpu_error *error)

@@ -1,12 +1,281 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-measure verify: whether a quote is what it claims to be. What it says is judged by appraise.
+ * sgpu-measure verify: whether a quote is what it claims to be, and what was checked of it. What it
+ * says is judged by appraise, which verifies as this does.
  */
+#include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include <sgpu/base.h>
+
+#include "base/io.h"
 #include "parts.h"
-#include "verbs.h"
 
+enum { ROOTS_MAX = 1 << 20 };
+
+static int load_chain(const char *path, struct sgpu_chain *chain, struct sgpu_error *error)
+{
+	return path ? sgpu_chain_load(path, chain, error) : 0;
+}
+
+/* Whoever can change a root can have any quote accepted. */
+static int load_roots(const char *path, struct sgpu_chain *chain, struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+
+	if (!path) {
+		return 0;
+	}
+	int code = sgpu_read_trusted_file(path, "says whose quotes are believed", ROOTS_MAX, &text,
+					  &size, error);
+	code = code ? code : sgpu_chain_parse(text, size, path, chain, error);
+	free(text);
+	return code;
+}
+
+static int load(struct measure_checks *checks, struct sgpu_error *error)
+{
+	int code = load_roots(checks->roots_path, &checks->roots, error);
+
+	code = code ? code : load_roots(checks->tee_roots_path, &checks->tee_roots, error);
+	if (!code) {
+		code = load_chain(checks->tee_certificates_path, &checks->tee_certificates, error);
+	}
+	if (!code && checks->owner_path) {
+		code = measure_load_x25519(checks->owner_path, &checks->owner, error);
+	}
+	return code;
+}
+
+/* Whoever names roots for the hardware's report wants one that leads there. */
+static int demand_report(const struct measure_checks *checks, struct sgpu_error *error)
+{
+	if (!checks->tee_roots_path || checks->result.tee_verified) {
+		return 0;
+	}
+	sgpu_fail(error, SGPU_EPOLICY,
+		  "the quote has no report of the hardware that could be verified");
+	return sgpu_hint(
+		error,
+		"--tee-roots asks for one; without it the quote is verified as far as it goes");
+}
+
+static int verify(struct measure_checks *checks, struct sgpu_error *error)
+{
+	const struct sgpu_quote_checks wanted = {
+		.roots = &checks->roots,
+		.nonce = checks->nonce.size ? checks->nonce.data : NULL,
+		.nonce_size = checks->nonce.size,
+		.owner_key = checks->owner_path ? checks->owner.public_half : NULL,
+		.tee_certificates =
+			checks->tee_certificates_path ? &checks->tee_certificates : NULL,
+		.tee_roots = checks->tee_roots_path ? &checks->tee_roots : NULL,
+		.now = time(NULL),
+		.max_age = (int64_t)(checks->max_age_ns / MEASURE_SECOND),
+	};
+	const int code = sgpu_quote_verify(checks->quote, checks->quote_size, &wanted,
+					   &checks->result, error);
+
+	return code ? code : demand_report(checks, error);
+}
+
+static int check_options(const struct measure_checks *checks, const char *quote_path)
+{
+	const char *const paths[] = { checks->roots_path, checks->owner_path,
+				      checks->tee_roots_path, checks->tee_certificates_path };
+
+	if (!checks->roots_path) {
+		return cli_usage("the trusted certificates are missing, with --roots");
+	}
+	if (checks->tee_certificates_path && !checks->tee_roots_path) {
+		return cli_usage("--tee-certificates lead to nothing without --tee-roots");
+	}
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(paths); i++) {
+		if (paths[i] && !strcmp(paths[i], "-") && cli_is_standard(quote_path)) {
+			return cli_usage("standard input cannot be both the quote and what it is "
+					 "checked with");
+		}
+	}
+	return 0;
+}
+
+int measure_run_checks(struct measure_checks *checks, const char *quote_path,
+		       struct sgpu_error *error)
+{
+	int status = check_options(checks, quote_path);
+
+	if (status) {
+		return status;
+	}
+	if (load(checks, error)) {
+		return cli_error(error);
+	}
+	status = measure_read_input(quote_path, "a quote", &checks->quote, &checks->quote_size);
+	if (status) {
+		return status;
+	}
+	return verify(checks, error)
+		       ? measure_quote_error(quote_path, checks->quote, checks->quote_size, error)
+		       : 0;
+}
+
+void measure_checks_clear(struct measure_checks *checks)
+{
+	sgpu_chain_clear(&checks->roots);
+	sgpu_chain_clear(&checks->tee_roots);
+	sgpu_chain_clear(&checks->tee_certificates);
+	sgpu_quote_result_clear(&checks->result);
+	free(checks->quote);
+	checks->quote = NULL;
+}
+
+/* ---- what was checked, one by one ---- */
+enum { CHECKS = 9, TEXT_MAX = 384 };
+
+struct check {
+	const char *name, *label; /* in JSON, and for people */
+	const char *state;	  /* "verified", "not checked", "absent" */
+	char text[TEXT_MAX];	  /* why, or what was found; may be "" */
+};
+
+static void SGPU_PRINTF(5, 6) set(struct check *check, const char *name, const char *label,
+				  const char *state, const char *format, ...)
+{
+	va_list arguments;
+
+	check->name = name;
+	check->label = label;
+	check->state = state;
+	va_start(arguments, format);
+	vsnprintf(check->text, sizeof(check->text), format, arguments);
+	va_end(arguments);
+}
+
+/* Why a record is absent, as the claims say. */
+static const char *reason(const struct measure_checks *checks, const char *label)
+{
+	const json_t *own = json_object_get(checks->result.claims, SGPU_EAT_PROFILE);
+	const char *text =
+		json_string_value(json_object_get(json_object_get(own, "absent"), label));
+
+	return text ? text : "the quote does not say why";
+}
+
+static bool names_record(const struct measure_checks *checks, const char *label)
+{
+	const json_t *own = json_object_get(checks->result.claims, SGPU_EAT_PROFILE);
+
+	return json_object_get(json_object_get(own, "records"), label);
+}
+
+static void set_hardware(const struct measure_checks *checks, struct check *list)
+{
+	const struct sgpu_quote_result *r = &checks->result;
+
+	if (r->tee_verified) {
+		set(&list[0], "tsm_report", "TSM report", "verified", "%s%s",
+		    sgpu_platform_name(r->tee.kind), r->tee.debug ? ", which can be debugged" : "");
+	} else if (r->tee_present) {
+		set(&list[0], "tsm_report", "TSM report", "not checked", "no --tee-roots given");
+	} else {
+		set(&list[0], "tsm_report", "TSM report", "absent", "%s",
+		    reason(checks, "tsm-report"));
+	}
+	if (names_record(checks, "gramine")) {
+		set(&list[1], "sgx_quote", "SGX quote", "not checked",
+		    "it is for the verifier of its maker");
+	} else {
+		set(&list[1], "sgx_quote", "SGX quote", "absent", "%s", reason(checks, "gramine"));
+	}
+	if (r->gpu_evidence_present) {
+		set(&list[2], "gpu_evidence", "GPU evidence", "not checked",
+		    "it is for the verifier of its maker");
+	} else {
+		set(&list[2], "gpu_evidence", "GPU evidence", "absent", "%s",
+		    reason(checks, "nv-gpu-evidence"));
+	}
+}
+
+static void gather(const struct measure_checks *checks, struct check list[CHECKS])
+{
+	const int64_t made =
+		(int64_t)json_integer_value(json_object_get(checks->result.claims, "iat"));
+	const int64_t age = time(NULL) - made;
+	char moment[MEASURE_TIME_MAX];
+
+	set(&list[0], "signature", "signature", "verified", "ES384");
+	set(&list[1], "chain", "chain", "verified", "leads to '%s'", checks->roots_path);
+	set(&list[2], "time", "time", "verified", "made at %s, %lld s ago",
+	    measure_time_text(made, moment), (long long)(age < 0 ? 0 : age));
+	if (checks->result.nonce_checked) {
+		set(&list[3], "nonce", "nonce", "verified", "%zu bytes", checks->nonce.size);
+	} else {
+		set(&list[3], "nonce", "nonce", "not checked", "no --nonce given");
+	}
+	if (checks->owner_path) {
+		set(&list[4], "owner", "owner", "verified", "bound to '%s'", checks->owner_path);
+	} else {
+		set(&list[4], "owner", "owner", "not checked", "no --owner given");
+	}
+	set(&list[5], "binding", "binding", "verified", "its parts belong together");
+	set_hardware(checks, &list[6]);
+}
+
+void measure_print_checks(const struct measure_checks *checks)
+{
+	struct check list[CHECKS];
+
+	gather(checks, list);
+	for (int i = 0; i < CHECKS; i++) {
+		cli_print_line(stdout, "%-13s  %s: %s", list[i].label, list[i].state, list[i].text);
+	}
+}
+
+json_t *measure_checks_json(const struct measure_checks *checks)
+{
+	json_t *object = json_object();
+	struct check list[CHECKS];
+
+	gather(checks, list);
+	for (int i = 0; i < CHECKS; i++) {
+		json_object_set_new(object, list[i].name,
+				    json_pack("{s:s, s:o*}", "state", list[i].state, "text",
+					      cli_json_text(list[i].text)));
+	}
+	return object;
+}
+
+/* What a verified report of the hardware says, as a policy has it; NULL when none was verified. */
+static json_t *tee_json(const struct sgpu_quote_result *result)
+{
+	const struct sgpu_tee_report *tee = &result->tee;
+	char tcb[17];
+
+	if (!result->tee_verified) {
+		return NULL;
+	}
+	snprintf(tcb, sizeof(tcb), "%016" PRIx64, tee->tcb);
+	json_t *object = json_pack(
+		"{s:s, s:i, s:b, s:b, s:s, s:o}", "kind", sgpu_platform_word(tee->kind), "version",
+		(int)tee->version, "debug", tee->debug, "migratable", tee->migratable, "tcb", tcb,
+		"measurement", measure_hex(tee->measurement, sizeof(tee->measurement)));
+	if (tee->kind == SGPU_PLATFORM_SNP) {
+		json_object_set_new(object, "vmpl", json_integer(tee->vmpl));
+		return object;
+	}
+	json_object_set_new(object, "sept_ve", json_boolean(tee->sept_ve));
+	for (int i = 0; i < 4; i++) {
+		char name[8];
+		snprintf(name, sizeof(name), "rtmr%d", i);
+		json_object_set_new(object, name, measure_hex(tee->rtmr[i], sizeof(tee->rtmr[i])));
+	}
+	return object;
+}
+
+/* ---- the verb ---- */
 const struct cli_option verify_options[] = { CLI_COMMON,
 					     MEASURE_CHECK_OPTIONS(struct measure_checks, ),
 					     CLI_END };
@@ -14,11 +283,11 @@ const struct cli_option verify_options[] = { CLI_COMMON,
 static int report(const struct measure_checks *checks)
 {
 	if (cli_json) {
-		return measure_print_record(json_pack("{s:b, s:o, s:o*, s:O}", "verified", 1,
-						      "checks", measure_checks_json(checks), "tee",
-						      measure_tee_json(&checks->result), "claims",
-						      checks->result.claims),
-					    false);
+		return cli_print_json(json_pack("{s:b, s:o, s:o*, s:O}", "verified", 1, "checks",
+						measure_checks_json(checks), "tee",
+						tee_json(&checks->result), "claims",
+						checks->result.claims),
+				      stdout, JSON_COMPACT);
 	}
 	measure_print_checks(checks);
 	return 0;

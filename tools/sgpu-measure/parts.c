@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What several verbs do with moments, files, and results.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+
+#include "base/io.h"
+#include "parts.h"
+
+enum { HEX_MAX = 64 };
+
+const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX])
+{
+	const time_t moment = (time_t)seconds;
+	struct tm parts;
+
+	if (!gmtime_r(&moment, &parts) ||
+	    !strftime(text, MEASURE_TIME_MAX, "%Y-%m-%dT%H:%M:%SZ", &parts)) {
+		snprintf(text, MEASURE_TIME_MAX, "%lld", (long long)seconds);
+	}
+	return text;
+}
+
+int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_error *error)
+{
+	struct sgpu_key loaded;
+	int code = sgpu_key_load(path, &loaded, error);
+
+	if (!code && loaded.kind == SGPU_KEY_OCT) {
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "'%s' is a symmetric key; an X25519 key is needed", path);
+	}
+	code = code ? code : sgpu_key_public(&loaded, key, error);
+	sgpu_key_clear(&loaded);
+	return code;
+}
+
+int measure_read_input(const char *path, const char *what, char **text, size_t *size)
+{
+	struct sgpu_error error = { 0 };
+	const char *name = NULL;
+	int fd, status = cli_input(path, &name, &fd);
+
+	if (status) {
+		return status;
+	}
+	int code = sgpu_read_fd(fd, name, SGPU_QUOTE_MAX, text, size, &error);
+
+	if (!code && !*size) {
+		code = sgpu_fail_sniffed(&error, fd, name, *text, *size, what);
+		free(*text);
+		*text = NULL;
+	}
+	cli_input_close(fd);
+	return code ? cli_error(&error) : 0;
+}
+
+int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error)
+{
+	const char *name = cli_is_standard(path) ? "standard input" : path;
+	const struct sgpu_error inner = *error;
+
+	if (inner.code == SGPU_EINVALID && sgpu_sniff(text, size) != SGPU_SNIFFED_JSON) {
+		sgpu_fail_sniffed(error, -1, name, text, size, "a quote");
+	} else if (inner.code == SGPU_EINVALID) {
+		sgpu_fail(error, inner.code, "'%s': %s", name, inner.text);
+	}
+	return cli_error(error);
+}
+
+int measure_runner_path(char *path, size_t size, struct sgpu_error *error)
+{
+	char self[PATH_MAX];
+	const ssize_t length = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (length < 0) {
+		return sgpu_fail_errno(error,
+				       "cannot tell where this program is, from '/proc/self/exe'");
+	}
+	self[length] = '\0';
+	char *slash = strrchr(self, '/');
+	if (!slash) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "cannot tell where this program is");
+	}
+	*slash = '\0';
+	if ((size_t)snprintf(path, size, "%s/sgpu-run", self) >= size) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "the path of 'sgpu-run' is too long");
+	}
+	if (access(path, R_OK)) {
+		(void)sgpu_fail_errno(error, "cannot read the runner '%s'", path);
+		return sgpu_hint(error, "name it with --runner");
+	}
+	return 0;
+}
+
+json_t *measure_hex(const void *data, size_t size)
+{
+	char text[2 * HEX_MAX + 1] = "";
+
+	if (size <= HEX_MAX) {
+		sgpu_hex_encode(data, size, text);
+	}
+	return json_string(text);
+}
