@@ -8,10 +8,8 @@
  *
  *   - while a worker fills or empties it: files and memory do not wait for anybody;
  *   - while the device copies, opens or seals: streams end what they have;
- *   - while a pipe's owner fills or empties it, which may take for ever: but for these buffers
- *     each ordered transfer raises the limit of its class by as many as it may hold so (staging.c:
- *     extra), so they are never missing;
- *   - while a live copy uses it: that takes what is there, at least one, and waits for no more.
+ *   - while a pipe's owner fills it, which may take for ever: but for this buffer each ordered
+ *     transfer raises the limit of its class by one (staging.c: extra), so it is never missing.
  *
  * The limit of a class is at least one, so some transfer goes on; and buffers are handed over in
  * the order of waiting.
@@ -21,7 +19,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024, LIVE_BUFFERS_MAX = 64 };
+enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024 };
 #define KIB ((uint64_t)1024)
 #define MIB (1024 * KIB)
 #define RUN_MAX (1024 * MIB)
@@ -30,19 +28,14 @@ enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024, LIVE_BUFFERS_MAX = 6
 #define SPIN_NS ((uint64_t)1000000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
 
-/* What was found to be best on an H200 behind 16 cores. A live copy uses so many buffers that what
- * the bus reads has left the cores' own caches, or few that stay in the cache that they share when
- * what was sealed is moved there at once. */
+/* What was found to be best on an H200 behind 16 cores. */
 static const struct sgpu_engine_config standard = {
 	.pinned_max = 64 * MIB,
 	.staged_run = 2 * MIB,
 	.direct_run = 32 * MIB,
 	.direct_count = 3,
-	.first_run = 512 * KIB,
 	.last_run = MIB,
-	.live_buffers = 30,
 };
-enum { LIVE_BUFFERS_DEMOTED = 10 };
 
 static uint64_t a_quarter_of_memory(void)
 {
@@ -55,10 +48,9 @@ static int configure(struct sgpu_engine *engine, const struct sgpu_engine_config
 		     struct sgpu_error *error)
 {
 	struct sgpu_engine_config *config = &engine->config;
-	uint64_t *const runs[] = { &config->staged_run, &config->direct_run, &config->first_run,
-				   &config->last_run };
+	uint64_t *const runs[] = { &config->staged_run, &config->direct_run, &config->last_run };
 	const uint64_t standard_runs[] = { standard.staged_run, standard.direct_run,
-					   standard.first_run, standard.last_run };
+					   standard.last_run };
 
 	if (wanted) {
 		*config = *wanted;
@@ -74,15 +66,10 @@ static int configure(struct sgpu_engine *engine, const struct sgpu_engine_config
 	config->pinned_max = config->pinned_max ? config->pinned_max : standard.pinned_max;
 	config->kept_max = config->kept_max ? config->kept_max : a_quarter_of_memory();
 	config->direct_count = config->direct_count ? config->direct_count : standard.direct_count;
-	if (config->live_buffers == 0) {
-		config->live_buffers =
-			engine->demotes ? LIVE_BUFFERS_DEMOTED : standard.live_buffers;
-	}
-	if (config->workers > SGPU_POOL_JOBS_MAX || config->direct_count > BUFFERS_MAX ||
-	    config->live_buffers > LIVE_BUFFERS_MAX) {
+	if (config->workers > SGPU_POOL_JOBS_MAX || config->direct_count > BUFFERS_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE,
-				 "an engine has at most %d workers, %d direct and %d live buffers",
-				 SGPU_POOL_JOBS_MAX, BUFFERS_MAX, LIVE_BUFFERS_MAX);
+				 "an engine has at most %d workers and %d direct buffers",
+				 SGPU_POOL_JOBS_MAX, BUFFERS_MAX);
 	}
 	return SGPU_OK;
 }
@@ -95,12 +82,10 @@ static uint64_t buffer_size(uint64_t chunks)
 static void setup_staging(struct sgpu_engine *engine)
 {
 	const struct sgpu_engine_config *config = &engine->config;
-	uint64_t smallest = config->first_run > config->last_run ? config->first_run
-								 : config->last_run,
-		 count;
+	const uint64_t smallest = config->last_run / SGPU_CHUNK;
+	uint64_t count;
 	struct sgpu_staging_pool *pools = engine->staging;
 
-	smallest /= SGPU_CHUNK;
 	pools[SGPU_STAGING_SMALL].size = buffer_size(SGPU_TRANSFER_SMALL / SGPU_CHUNK + 2);
 	pools[SGPU_STAGING_SMALL].limit = SMALL_BUFFERS;
 	pools[SGPU_STAGING_LARGE].size =
@@ -127,11 +112,9 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 		return sgpu_fail_nomem(error);
 	}
 	new->device = device;
-	new->job = (struct sgpu_worker_job){ .step = sgpu_engine_work, .argument = new };
 	new->demotes = sgpu_transfer_can_demote();
 	pthread_mutex_init(&new->making, NULL);
 	pthread_mutex_init(&new->mutex, NULL);
-	pthread_mutex_init(&new->live_lock, NULL);
 	pthread_mutex_init(&new->keeping, NULL);
 	pthread_cond_init(&new->changed, NULL);
 	rc = configure(new, config, error);
@@ -146,7 +129,7 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 		/* The thread that asks is one more. */
 		threads = new->config.workers > 1 ? new->config.workers - 1 : 1;
 		rc = sgpu_workers_create(threads, info.opens_on_device ? SPIN_NS : SPIN_ON_CPU_NS,
-					 &new->workers, error);
+					 sgpu_engine_work, new, &new->workers, error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_engine_free(&new);
@@ -168,9 +151,6 @@ void sgpu_engine_free(struct sgpu_engine **engine)
 		pthread_cond_wait(&e->changed, &e->mutex);
 	}
 	pthread_mutex_unlock(&e->mutex);
-	if (e->started) {
-		sgpu_workers_remove(e->workers, &e->job);
-	}
 	sgpu_workers_free(&e->workers);
 	for (int i = 0; i < SGPU_ENGINE_STREAMS + SGPU_ENGINE_SMALL_STREAMS; i++) {
 		struct sgpu_stream *stream = i < SGPU_ENGINE_STREAMS
@@ -187,7 +167,6 @@ void sgpu_engine_free(struct sgpu_engine **engine)
 	}
 	pthread_cond_destroy(&e->changed);
 	pthread_mutex_destroy(&e->keeping);
-	pthread_mutex_destroy(&e->live_lock);
 	pthread_mutex_destroy(&e->mutex);
 	pthread_mutex_destroy(&e->making);
 	sgpu_free_wiped(engine, sizeof(*e));

@@ -14,7 +14,6 @@
 #include <stdatomic.h>
 
 #include "transfer/transfer.h"
-
 #include "transfer/workers.h"
 
 /* ---- plan.c: chunk runs ---- */
@@ -122,23 +121,18 @@ struct sgpu_engine {
 	atomic_bool registers;		  /* until it refuses */
 	bool demotes;			  /* what workers have sealed */
 	struct sgpu_workers *workers;
-	struct sgpu_worker_job job;
-	bool started;		/* the job was added; under `making` */
-	pthread_mutex_t making; /* of streams and threads */
+	pthread_mutex_t making; /* of streams */
 	struct sgpu_stream *_Atomic streams[SGPU_ENGINE_STREAMS];
 	struct sgpu_stream *_Atomic small_streams[SGPU_ENGINE_SMALL_STREAMS];
 	bool spreads; /* small transfers are on small_streams */
 	atomic_uint next_small, next_large;
 
 	pthread_mutex_t mutex;	/* all below */
-	pthread_cond_t changed; /* for threads that wait: a buffer, an arrived run, an end */
+	pthread_cond_t changed; /* for threads that wait: a buffer, an end */
 	struct sgpu_transfer *ready_head, *ready_tail;
 	struct sgpu_staging_pool staging[SGPU_STAGING_CLASSES];
-	unsigned waiting_live;	       /* live copies that have no buffer */
 	unsigned open;		       /* transfers whose end was not told */
 	struct sgpu_chunk_move *spare; /* moves to be used again */
-
-	pthread_mutex_t live_lock; /* of one live copy */
 
 	pthread_mutex_t keeping; /* the rest: slices that stay registered */
 	struct sgpu_kept_slice *kept;
@@ -150,8 +144,6 @@ struct sgpu_engine {
 SGPU_MUST_CHECK int sgpu_engine_get_stream(struct sgpu_engine *engine,
 					   enum sgpu_engine_stream which,
 					   struct sgpu_stream **stream, struct sgpu_error *error);
-/* Starts the workers if they do not run. */
-SGPU_MUST_CHECK int sgpu_engine_start_workers(struct sgpu_engine *engine, struct sgpu_error *error);
 /* `to` does nothing more before `from` has done what it has so far. */
 SGPU_MUST_CHECK int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from,
 				       struct sgpu_stream *to, struct sgpu_error *error);
@@ -229,8 +221,7 @@ static inline bool sgpu_transfer_is_in(const struct sgpu_transfer *transfer)
 
 static inline bool sgpu_transfer_is_ordered(const struct sgpu_transfer *transfer)
 {
-	return sgpu_transfer_is_in(transfer) ? transfer->request.source.ordered
-					     : transfer->request.sink.ordered;
+	return sgpu_transfer_is_in(transfer) && transfer->request.source.ordered;
 }
 
 /* Whether a move is all of its transfer, or the end of it. */
@@ -261,14 +252,7 @@ static inline uint64_t sgpu_transfer_position(const struct sgpu_transfer *transf
 static inline bool sgpu_transfer_may_claim(const struct sgpu_transfer *transfer)
 {
 	return !transfer->claimed_all && !transfer->failed &&
-	       transfer->moves < transfer->most_moves &&
-	       !(sgpu_transfer_is_in(transfer) && transfer->request.source.ordered);
-}
-
-static inline bool sgpu_transfer_may_write(const struct sgpu_transfer *transfer)
-{
-	return transfer->arrived &&
-	       (!transfer->request.sink.ordered || (transfer->failed && !transfer->pumping));
+	       transfer->moves < transfer->most_moves && !sgpu_transfer_is_ordered(transfer);
 }
 
 /* A digest on the way out is made beside the moves, one on the way in after them. */
@@ -311,7 +295,7 @@ void sgpu_transfer_tell(struct sgpu_transfer *transfer);
 void sgpu_transfer_unref(struct sgpu_transfer *transfer);
 
 /* ---- turns.c: who does what next ---- */
-bool sgpu_engine_work(void *engine, unsigned thread); /* the step of the workers */
+bool sgpu_engine_work(void *engine); /* the step of the workers */
 /* Prepares the transfer, and carries out at most `count` moves of it. */
 void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count);
 /* Does what is to be done next for this transfer, if anything is; by the thread that waits for it.
@@ -341,7 +325,7 @@ void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step 
 int sgpu_chunk_move_in(struct sgpu_chunk_move *move, struct sgpu_error *error);
 /* Enqueues a run; what goes through a staging buffer is written once it has arrived there. */
 void sgpu_chunk_move_out(struct sgpu_chunk_move *move);
-int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error);
+void sgpu_chunk_move_write(struct sgpu_chunk_move *move);
 /* Enqueues the digest of the whole segment. */
 void sgpu_chunk_move_digest(struct sgpu_chunk_move *move);
 

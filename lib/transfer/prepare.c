@@ -6,7 +6,7 @@
 
 #include <limits.h>
 
-enum { ORDERED_OUT_BUFFERS = 2, DIRECT_MIN_RUNS = 8 };
+enum { DIRECT_MIN_RUNS = 8 };
 
 static int plan_chunks(struct sgpu_transfer *transfer, struct sgpu_error *error)
 {
@@ -56,11 +56,12 @@ static void plan_runs(struct sgpu_transfer *transfer)
 	const struct sgpu_engine_config *config = &transfer->engine->config;
 	const struct sgpu_transfer_request *request = &transfer->request;
 	uint64_t bytes = sgpu_transfer_bytes(transfer);
-	bool in = request->direction == SGPU_TRANSFER_IN,
-	     ordered = sgpu_transfer_is_ordered(transfer);
 	struct sgpu_run_plan *plan = &transfer->plan;
 
 	plan->largest = config->staged_run / SGPU_CHUNK;
+	if (request->run > 0 && request->run < config->staged_run) {
+		plan->largest = request->run / SGPU_CHUNK;
+	}
 	transfer->most_moves = UINT_MAX;
 	if (bytes <= SGPU_TRANSFER_SMALL) {
 		transfer->class =
@@ -75,12 +76,15 @@ static void plan_runs(struct sgpu_transfer *transfer)
 		transfer->most_moves = config->direct_count;
 		plan->largest = config->direct_run / SGPU_CHUNK;
 	}
-	if (ordered) {
-		transfer->extra = in ? 1 : ORDERED_OUT_BUFFERS;
-		transfer->most_moves = in ? UINT_MAX : ORDERED_OUT_BUFFERS;
+	if (sgpu_transfer_is_ordered(transfer)) {
+		transfer->extra = 1;
+		transfer->most_moves = UINT_MAX;
 	}
 	if (request->key && plan->total > plan->largest) {
-		*(in ? &plan->at_end : &plan->at_begin) = config->last_run / SGPU_CHUNK;
+		const uint64_t smallest = config->last_run / SGPU_CHUNK;
+
+		*(sgpu_transfer_is_in(transfer) ? &plan->at_end : &plan->at_begin) =
+			smallest < plan->largest ? smallest : plan->largest;
 	}
 }
 

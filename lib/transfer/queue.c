@@ -60,7 +60,7 @@ static bool has_work(const struct sgpu_transfer *transfer)
 		return transfer->failed || !sgpu_transfer_is_ordered(transfer);
 	}
 	return transfer->phase == SGPU_PHASE_MOVING &&
-	       (sgpu_transfer_may_write(transfer) || sgpu_transfer_may_digest_beside(transfer) ||
+	       (transfer->arrived || sgpu_transfer_may_digest_beside(transfer) ||
 		sgpu_transfer_may_claim(transfer) || sgpu_transfer_is_over(transfer));
 }
 

@@ -1,21 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Streams and workers of the engine, made on first use.
+ * Streams of the engine, made on first use.
  */
 #include "transfer/engine.h"
-
-int sgpu_engine_start_workers(struct sgpu_engine *engine, struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	pthread_mutex_lock(&engine->making);
-	if (!engine->started) {
-		rc = sgpu_workers_add(engine->workers, &engine->job, error);
-		engine->started = rc == SGPU_OK;
-	}
-	pthread_mutex_unlock(&engine->making);
-	return rc;
-}
 
 static int get_stream(struct sgpu_engine *engine, struct sgpu_stream *_Atomic *place,
 		      struct sgpu_stream **stream, struct sgpu_error *error)

@@ -51,7 +51,7 @@ static enum action choose_moving(struct sgpu_transfer *transfer, struct sgpu_chu
 	const bool over = sgpu_transfer_is_over(transfer);
 	struct sgpu_staging_buffer *buffer;
 
-	if (sgpu_transfer_may_write(transfer)) {
+	if (transfer->arrived) {
 		*move = transfer->arrived;
 		transfer->arrived = (*move)->next;
 		return WRITE;
@@ -140,7 +140,7 @@ static void act(const struct turn *turn)
 		}
 		break;
 	case WRITE:
-		(void)sgpu_chunk_move_write(turn->move, &error);
+		sgpu_chunk_move_write(turn->move);
 		break;
 	case DIGEST:
 		sgpu_chunk_move_digest(turn->move);
@@ -182,12 +182,11 @@ static bool do_turn(const struct turn *turn)
 	return true;
 }
 
-bool sgpu_engine_work(void *argument, unsigned thread)
+bool sgpu_engine_work(void *argument)
 {
 	struct sgpu_engine *engine = argument;
 	struct turn turn = { .action = NOTHING };
 
-	(void)thread;
 	pthread_mutex_lock(&engine->mutex);
 	while (turn.action == NOTHING && (turn.transfer = engine->ready_head)) {
 		take_turn(&turn);
@@ -293,50 +292,9 @@ static int pump_in(struct sgpu_transfer *transfer, struct sgpu_error *error)
 	return rc == SGPU_OK ? skip_rest(transfer, error) : rc;
 }
 
-/* The move that is to be written next, once it has arrived; NULL when there is none any more. The
- * mutex is held. */
-static struct sgpu_chunk_move *wait_for_arrival(struct sgpu_transfer *transfer)
-{
-	struct sgpu_chunk_move **link, *move;
-
-	while (!transfer->failed && !(transfer->claimed_all && transfer->moves == 0)) {
-		for (link = &transfer->arrived; *link; link = &(*link)->next) {
-			if ((*link)->run.first == transfer->consumed) {
-				move = *link;
-				*link = move->next;
-				transfer->consumed += move->run.count;
-				return move;
-			}
-		}
-		pthread_cond_wait(&transfer->engine->changed, &transfer->engine->mutex);
-	}
-	return NULL;
-}
-
-static int pump_out(struct sgpu_transfer *transfer, struct sgpu_error *error)
-{
-	struct sgpu_engine *engine = transfer->engine;
-	struct sgpu_chunk_move *move;
-	int rc = SGPU_OK;
-
-	do {
-		pthread_mutex_lock(&engine->mutex);
-		move = wait_for_arrival(transfer);
-		if (!move && transfer->failed) {
-			rc = sgpu_fail(error, transfer->result.code, "%s",
-				       transfer->result.error.text);
-		}
-		pthread_mutex_unlock(&engine->mutex);
-		if (move) {
-			rc = sgpu_chunk_move_write(move, error);
-		}
-	} while (move && rc == SGPU_OK);
-	return rc;
-}
-
 int sgpu_transfer_pump(struct sgpu_transfer *transfer, struct sgpu_error *error)
 {
-	bool in = sgpu_transfer_is_in(transfer), begin = false;
+	bool begin = false;
 	struct sgpu_engine *engine = transfer->engine;
 	int rc;
 
@@ -357,7 +315,7 @@ int sgpu_transfer_pump(struct sgpu_transfer *transfer, struct sgpu_error *error)
 	pthread_mutex_lock(&engine->mutex);
 	sgpu_transfer_post(transfer);
 	pthread_mutex_unlock(&engine->mutex);
-	rc = in ? pump_in(transfer, error) : pump_out(transfer, error);
+	rc = pump_in(transfer, error);
 	pthread_mutex_lock(&engine->mutex);
 	transfer->pumping = false;
 	sgpu_transfer_post(transfer);
