@@ -84,68 +84,52 @@ int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_H
 	return code;
 }
 
-static int boolean(const json_t *json, const char *key, bool *value)
+static bool page_kind(const char *word, enum sgpu_page_kind *kind)
 {
-	const json_t *member = json_object_get(json, key);
-
-	*value = json_is_true(member);
-	return json_is_boolean(member) ? SGPU_OK : SGPU_EPOLICY;
-}
-
-static int number(const json_t *json, const char *key, uint64_t max, uint64_t *value)
-{
-	int code = sgpu_json_u64(json, "region", key, value, NULL);
-
-	return code < 0 || *value > max ? SGPU_EPOLICY : SGPU_OK;
-}
-
-static int page_kind(const char *word, enum sgpu_page_kind *kind)
-{
-	size_t i;
-
-	for (i = 0; i < SGPU_ARRAY_LENGTH(page_words); i++) {
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(page_words); i++) {
 		if (strcmp(word, page_words[i]) == 0) {
 			*kind = (enum sgpu_page_kind)i;
-			return SGPU_OK;
+			return true;
 		}
 	}
-	return SGPU_EPOLICY;
+	return false;
 }
 
-static int read_members(const json_t *json, struct sgpu_region *region)
+static bool in_range(json_int_t value, json_int_t most)
 {
-	static const char *const keys[] = { "version", "region",  "size",  "owner",	"maker",
-					    "created", "expires", "pages", "numa_node", "locked",
-					    "sealed",  "keep",	  NULL };
-	const char *id = NULL, *pages = NULL;
-	uint64_t version = 0, owner = 0, maker = 0, created = 0, expires = 0, node = 0;
-	bool locked; /* what the pages say counts */
-	const bool bound = json_object_get(json, "numa_node") != NULL;
+	return value >= 0 && value <= most;
+}
 
-	if (sgpu_json_only(json, "region", keys, NULL) < 0 ||
-	    number(json, "version", METADATA_VERSION, &version) < 0 ||
-	    version != METADATA_VERSION ||
-	    sgpu_json_string(json, "region", "region", &id, NULL) < 0 ||
-	    !sgpu_region_id_valid(id) ||
-	    number(json, "size", SGPU_JSON_INTEGER_MAX, &region->size) < 0 ||
-	    number(json, "owner", UINT32_MAX, &owner) < 0 ||
-	    number(json, "maker", INT32_MAX, &maker) < 0 ||
-	    number(json, "created", SGPU_JSON_INTEGER_MAX, &created) < 0 ||
-	    number(json, "expires", SGPU_JSON_INTEGER_MAX, &expires) < 0 || expires <= created ||
-	    expires - created > SGPU_REGION_LIFE_MAX ||
-	    sgpu_json_string(json, "region", "pages", &pages, NULL) < 0 ||
-	    page_kind(pages, &region->pages) < 0 ||
-	    (bound && number(json, "numa_node", 65535, &node) < 0) ||
-	    boolean(json, "locked", &locked) < 0 || boolean(json, "sealed", &region->sealed) < 0 ||
-	    boolean(json, "keep", &region->keep) < 0) {
+static int read_members(json_t *json, struct sgpu_region *region)
+{
+	const char *id = NULL, *pages = NULL;
+	json_int_t version, size, owner, maker, created, expires, node = 0;
+	const bool bound = json_object_get(json, "numa_node") != NULL;
+	int locked, sealed, keep; /* locked: what the pages say counts */
+
+	if (json_unpack_ex(json, NULL, JSON_STRICT,
+			   "{s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s?I, s:b, s:b, s:b}",
+			   "version", &version, "region", &id, "size", &size, "owner", &owner,
+			   "maker", &maker, "created", &created, "expires", &expires, "pages",
+			   &pages, "numa_node", &node, "locked", &locked, "sealed", &sealed, "keep",
+			   &keep) != 0 ||
+	    version != METADATA_VERSION || !sgpu_region_id_valid(id) ||
+	    !in_range(size, SGPU_JSON_INTEGER_MAX) || !in_range(owner, UINT32_MAX) ||
+	    !in_range(maker, INT32_MAX) || !in_range(created, SGPU_JSON_INTEGER_MAX) ||
+	    !in_range(expires, SGPU_JSON_INTEGER_MAX) || expires <= created ||
+	    (uint64_t)(expires - created) > SGPU_REGION_LIFE_MAX ||
+	    !page_kind(pages, &region->pages) || !in_range(node, 65535)) {
 		return SGPU_EPOLICY;
 	}
 	memcpy(region->id, id, sizeof(region->id));
+	region->size = (uint64_t)size;
 	region->owner = (uid_t)owner;
 	region->maker = (pid_t)maker;
-	region->created = (int64_t)created;
-	region->expires = (int64_t)expires;
+	region->created = created;
+	region->expires = expires;
 	region->numa_node = bound ? (int)node : -1;
+	region->sealed = sealed;
+	region->keep = keep;
 	return SGPU_OK;
 }
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <stage/region.h>
+#include "stage/region.h"
 
 #if SGPU_NUMA
 #include <numa.h>

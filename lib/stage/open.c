@@ -194,8 +194,8 @@ static int open_wanted(int directory, const char *path, void *argument, struct s
 	return code;
 }
 
-static int open_region(const char *id, bool writable, bool take, struct sgpu_region *region,
-		       struct sgpu_error *error)
+int sgpu_region_open(const char *id, bool writable, bool take, struct sgpu_region *region,
+		     struct sgpu_error *error)
 {
 	struct wanted wanted = { .id = id, .writable = writable, .take = take, .region = region };
 	int code = sgpu_region_check_id(id, error);
@@ -209,16 +209,4 @@ static int open_region(const char *id, bool writable, bool take, struct sgpu_reg
 				 "another user");
 	}
 	return code;
-}
-
-int sgpu_region_open(const char *id, bool writable, struct sgpu_region *region,
-		     struct sgpu_error *error)
-{
-	return open_region(id, writable, false, region, error);
-}
-
-int sgpu_region_take(const char *id, bool writable, struct sgpu_region *region,
-		     struct sgpu_error *error)
-{
-	return open_region(id, writable, true, region, error);
 }

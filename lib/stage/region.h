@@ -61,13 +61,11 @@ SGPU_MUST_CHECK int sgpu_files_open(const struct sgpu_files *files, const char *
 				    struct sgpu_error *error);
 
 /* Opens a region by id and validates the form of the id, owner, mode, kind, size and expiry.
- * Errors: SGPU_EINVALID (form), SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). */
-SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, struct sgpu_region *region,
-				     struct sgpu_error *error);
-/* As sgpu_region_open, for a runner: unlinks the region unless it is to be kept, so that nothing is
- * left however the runner ends. */
-SGPU_MUST_CHECK int sgpu_region_take(const char *id, bool writable, struct sgpu_region *region,
-				     struct sgpu_error *error);
+ * Errors: SGPU_EINVALID (form), SGPU_EPOLICY (owner, mode, expired), SGPU_ESYSTEM (absent). take:
+ * for a runner, unlinks the region unless it is to be kept, so that nothing is left however the
+ * runner ends. */
+SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, bool take,
+				     struct sgpu_region *region, struct sgpu_error *error);
 
 /* ---- lease_memory.c: the memory of a pool of leases ---- */
 #define SGPU_LEASE_HUGE ((uint64_t)2 << 20)

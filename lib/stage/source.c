@@ -105,7 +105,7 @@ static void clear(struct sgpu_source *source)
 	source->fd = -1;
 }
 
-int sgpu_source_open(const struct sgpu_location *location, uint64_t size, bool take,
+int sgpu_source_open(const struct sgpu_location *location, uint64_t size,
 		     struct sgpu_source *source, struct sgpu_error *error)
 {
 	struct sgpu_region region;
@@ -121,8 +121,7 @@ int sgpu_source_open(const struct sgpu_location *location, uint64_t size, bool t
 			error, SGPU_EUSAGE,
 			"a payload that is neither in a file nor in a region was to be opened");
 	}
-	code = take ? sgpu_region_take(location->region, false, &region, error)
-		    : sgpu_region_open(location->region, false, &region, error);
+	code = sgpu_region_open(location->region, false, false, &region, error);
 	if (code < 0) {
 		return code;
 	}
@@ -197,7 +196,7 @@ static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **f
 		return sgpu_fail_nomem(error);
 	}
 	lease->write_fd = -1;
-	code = sgpu_region_take(id, false, &lease->region, error);
+	code = sgpu_region_open(id, false, true, &lease->region, error);
 	if (code < 0) {
 		free(lease);
 		return code;
@@ -222,7 +221,7 @@ static int open_for_writing(struct lease *lease, struct sgpu_error *error)
 				 "region '%s' is not kept, so nothing can be left in it",
 				 lease->region.id);
 	}
-	code = sgpu_region_open(lease->region.id, true, &again, error);
+	code = sgpu_region_open(lease->region.id, true, false, &again, error);
 	if (code < 0) {
 		return code;
 	}
@@ -247,7 +246,7 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 			location, size, source, error);
 	}
 	if (location->kind != SGPU_LOCATION_REGION) {
-		return sgpu_source_open(location, size, true, source, error);
+		return sgpu_source_open(location, size, source, error);
 	}
 	pthread_mutex_lock(&leases->lock);
 	code = lease_of(leases, location->region, &lease, error);

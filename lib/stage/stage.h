@@ -96,9 +96,8 @@ struct sgpu_source {
 	char name[128];
 };
 /* Opens a FILE or REGION location for `size` bytes, for the owner's side. Checks the kind, the
- * bounds and, for a region, its validity. A FILE may be any regular file. take: unlinks a region
- * unless it is to be kept. */
-SGPU_MUST_CHECK int sgpu_source_open(const struct sgpu_location *location, uint64_t size, bool take,
+ * bounds and, for a region, its validity. A FILE may be any regular file. */
+SGPU_MUST_CHECK int sgpu_source_open(const struct sgpu_location *location, uint64_t size,
 				     struct sgpu_source *source, struct sgpu_error *error);
 void sgpu_source_close(struct sgpu_source *source);
 
@@ -134,9 +133,10 @@ SGPU_MUST_CHECK int sgpu_leases_create(const struct sgpu_files *files, struct sg
 				       struct sgpu_error *error);
 /* Closes everything; no source from here may be in use. Accepts NULL. */
 void sgpu_leases_free(struct sgpu_leases **leases);
-/* As sgpu_source_open with take, but a FILE only from the directories. A source in a region stays
- * valid until sgpu_leases_free. sgpu_source_close closes a FILE, and accepts every source.
- * writable: for outputs, only a REGION, which must be one that is kept (SGPU_EPOLICY). */
+/* As sgpu_source_open, but takes a region, unless it is to be kept, by unlinking it, and opens a
+ * FILE only from the directories. A source in a region stays valid until sgpu_leases_free.
+ * sgpu_source_close closes a FILE, and accepts every source. writable: for outputs, only a REGION,
+ * which must be one that is kept (SGPU_EPOLICY). */
 SGPU_MUST_CHECK int sgpu_leases_source(struct sgpu_leases *leases,
 				       const struct sgpu_location *location, uint64_t size,
 				       bool writable, struct sgpu_source *source,

@@ -92,31 +92,16 @@ int sgpu_host_digest_add(struct host_digest *digest, uint64_t position, const ui
 
 void sgpu_host_digest_finish(struct host_digest *digest, uint8_t out[SGPU_KT128_SIZE])
 {
-	size_t rest = (size_t)(digest->size % SGPU_KT128_CHUNK);
-	struct sgpu_turboshake node = { 0 }, leaf = { 0 };
-	uint8_t value[SGPU_KT128_VALUE], length[SGPU_KT128_LENGTH_MAX];
-	unsigned length_size =
-		sgpu_kt128_length(0, length); /* of the customisation string, which is empty */
+	struct sgpu_kt128 state = { 0 };
 
-	if (digest->size < SGPU_KT128_CHUNK) {
-		/* With the length behind it this is one chunk at most. */
-		sgpu_turboshake_absorb(&node, digest->rest, rest);
-		sgpu_turboshake_absorb(&node, length, length_size);
-		sgpu_turboshake_finish(&node, SGPU_KT128_SINGLE);
-		sgpu_turboshake_squeeze(&node, out, SGPU_KT128_SIZE);
-	} else {
-		sgpu_turboshake_absorb(&node, digest->first, sizeof(digest->first));
-		sgpu_kt128_mark(&node);
-		sgpu_turboshake_absorb(&node, digest->values, digest->leaves * SGPU_KT128_VALUE);
-		sgpu_turboshake_absorb(&leaf, digest->rest, rest);
-		sgpu_turboshake_absorb(&leaf, length, length_size);
-		sgpu_turboshake_finish(&leaf, SGPU_KT128_LEAF);
-		sgpu_turboshake_squeeze(&leaf, value, sizeof(value));
-		sgpu_turboshake_absorb(&node, value, sizeof(value));
-		sgpu_kt128_end(&node, digest->leaves + 1, out, SGPU_KT128_SIZE);
+	if (digest->size >= SGPU_KT128_CHUNK) {
+		sgpu_kt128_update(&state, digest->first, sizeof(digest->first));
+		(void)sgpu_kt128_at_leaf(&state);
+		sgpu_kt128_take(&state, digest->values, digest->leaves);
 	}
-	sgpu_wipe(&leaf, sizeof(leaf));
-	sgpu_wipe(&node, sizeof(node));
+	sgpu_kt128_update(&state, digest->rest, (size_t)(digest->size % SGPU_KT128_CHUNK));
+	sgpu_kt128_finish(&state, NULL, 0, out, SGPU_KT128_SIZE);
+	sgpu_wipe(&state, sizeof(state));
 }
 
 void sgpu_host_digest_free(struct host_digest **digest)

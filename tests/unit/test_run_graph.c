@@ -566,15 +566,14 @@ UNIT_TEST(payloads_come_from_regions_and_go_to_those_that_are_kept)
 		if (keep) {
 			size_t got = 0;
 
-			REQUIRE(sgpu_source_open(&p[1].location, 4096, false, &source, &error) ==
-				SGPU_OK);
+			REQUIRE(sgpu_source_open(&p[1].location, 4096, &source, &error) == SGPU_OK);
 			CHECK(sgpu_pread(source.fd, "y", y, 4096, source.offset, &got, &error) ==
 			      SGPU_OK);
 			CHECK(got == 4096 && !memcmp(x, y, 4096));
 			sgpu_source_close(&source);
 			CHECK(sgpu_region_release(region.id, &error) == SGPU_OK);
 		}
-		CHECK(sgpu_region_open(region.id, false, &again, &error) != SGPU_OK);
+		CHECK(sgpu_region_open(region.id, false, false, &again, &error) != SGPU_OK);
 		sgpu_region_close(&region);
 	}
 }

@@ -61,7 +61,7 @@ static int open_code(const char *id)
 {
 	struct sgpu_region region;
 	struct sgpu_error error;
-	int code = sgpu_region_open(id, false, &region, &error);
+	int code = sgpu_region_open(id, false, false, &region, &error);
 
 	if (code == SGPU_OK) {
 		sgpu_region_close(&region);
@@ -169,7 +169,7 @@ UNIT_TEST(a_region_keeps_what_was_put_into_it)
 
 	for (i = 0; i < 5; i++) {
 		REQUIRE(publish(sizes[i], true, 0, id) == SGPU_OK);
-		REQUIRE(sgpu_region_open(id, false, &region, NULL) == SGPU_OK);
+		REQUIRE(sgpu_region_open(id, false, false, &region, NULL) == SGPU_OK);
 		CHECK(strcmp(region.id, id) == 0 && region.size == sizes[i] &&
 		      region.owner == geteuid());
 		CHECK(region.maker == getpid() && region.keep && region.usable && !region.expired);
@@ -240,7 +240,7 @@ UNIT_TEST(ids_of_another_form_are_refused)
 
 	for (i = 0; i < 8; i++) {
 		CHECK(open_code(bad[i]) == SGPU_EINVALID);
-		CHECK(sgpu_region_take(bad[i], false, &region, NULL) == SGPU_EINVALID);
+		CHECK(sgpu_region_open(bad[i], false, true, &region, NULL) == SGPU_EINVALID);
 		CHECK(sgpu_region_release(bad[i], NULL) == SGPU_EINVALID);
 	}
 	CHECK(open_code("0123456789abcdef0123456789abcdef") == SGPU_ESYSTEM);
@@ -386,7 +386,7 @@ UNIT_TEST(an_expired_region_is_refused_listed_and_reaped)
 	REQUIRE(publish(10, false, 0, id) == SGPU_OK && publish(20, false, 0, other) == SGPU_OK);
 	expire(id);
 	CHECK(open_code(id) == SGPU_EPOLICY && open_code(other) == SGPU_OK);
-	CHECK(sgpu_region_take(id, false, &region, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_region_open(id, false, true, &region, NULL) == SGPU_EPOLICY);
 	CHECK(sgpu_region_list(&list, &count, NULL) == SGPU_OK);
 	REQUIRE(count == 2);
 	CHECK(list[0].expired && !list[0].usable && strcmp(list[0].id, id) == 0 && list[1].usable);
@@ -404,7 +404,7 @@ UNIT_TEST(a_lifetime_is_rounded_up_and_bounded)
 	struct sgpu_region region;
 
 	REQUIRE(publish(1, true, 1, id) == SGPU_OK);
-	if (sgpu_region_open(id, false, &region, NULL) == SGPU_OK) {
+	if (sgpu_region_open(id, false, false, &region, NULL) == SGPU_OK) {
 		CHECK(region.expires - region.created == 1);
 		sgpu_region_close(&region);
 	}
@@ -418,15 +418,15 @@ UNIT_TEST(taking_unlinks_unless_it_is_kept)
 	struct sgpu_region region, again;
 
 	REQUIRE(publish(10, false, 0, id) == SGPU_OK);
-	REQUIRE(sgpu_region_take(id, false, &region, NULL) == SGPU_OK);
+	REQUIRE(sgpu_region_open(id, false, true, &region, NULL) == SGPU_OK);
 	CHECK(count_files() == 0);
-	CHECK(sgpu_region_take(id, false, &again, NULL) == SGPU_ESYSTEM);
+	CHECK(sgpu_region_open(id, false, true, &again, NULL) == SGPU_ESYSTEM);
 	CHECK(pread(region.fd, &byte, 1, SGPU_REGION_HEADER + 2) == 1 && byte == 7);
 	sgpu_region_close(&region);
 
 	REQUIRE(publish(10, true, 0, id) == SGPU_OK);
-	REQUIRE(sgpu_region_take(id, false, &region, NULL) == SGPU_OK);
-	CHECK(sgpu_region_take(id, false, &again, NULL) == SGPU_OK);
+	REQUIRE(sgpu_region_open(id, false, true, &region, NULL) == SGPU_OK);
+	CHECK(sgpu_region_open(id, false, true, &again, NULL) == SGPU_OK);
 	sgpu_region_close(&again);
 	/* Released while it is open: the name goes, the holder can finish. */
 	CHECK(sgpu_region_release(id, NULL) == SGPU_OK && count_files() == 0);
@@ -441,7 +441,7 @@ static void *race(void *won)
 	struct sgpu_region region;
 
 	pthread_barrier_wait(&start);
-	if (sgpu_region_take(race_id, false, &region, NULL) == SGPU_OK) {
+	if (sgpu_region_open(race_id, false, true, &region, NULL) == SGPU_OK) {
 		*(int *)won = 1;
 		sgpu_region_close(&region);
 	}

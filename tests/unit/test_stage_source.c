@@ -51,7 +51,7 @@ UNIT_TEST(a_file_is_opened_within_its_bounds)
 
 	REQUIRE(fd >= 0 && write(fd, "0123456789", 10) == 10);
 	close(fd);
-	REQUIRE(sgpu_source_open(&location, 7, true, &source, NULL) == SGPU_OK);
+	REQUIRE(sgpu_source_open(&location, 7, &source, NULL) == SGPU_OK);
 	CHECK(source.owned && source.offset == 3 && source.size == 7 &&
 	      strcmp(source.name, file) == 0);
 	CHECK(pread(source.fd, bytes, 7, (off_t)source.offset) == 7 &&
@@ -59,17 +59,16 @@ UNIT_TEST(a_file_is_opened_within_its_bounds)
 	sgpu_source_close(&source);
 	CHECK(source.fd == -1);
 	sgpu_source_close(&source);
-	CHECK(sgpu_source_open(&location, 8, false, &source, &error) == SGPU_EINVALID &&
-	      source.fd == -1);
+	CHECK(sgpu_source_open(&location, 8, &source, &error) == SGPU_EINVALID && source.fd == -1);
 	CHECK(strstr(error.text, file));
-	CHECK(sgpu_source_open(&location, UINT64_MAX, false, &source, NULL) == SGPU_EINVALID);
+	CHECK(sgpu_source_open(&location, UINT64_MAX, &source, NULL) == SGPU_EINVALID);
 	location.offset = 10;
-	CHECK(sgpu_source_open(&location, 0, false, &source, NULL) == SGPU_OK);
+	CHECK(sgpu_source_open(&location, 0, &source, NULL) == SGPU_OK);
 	sgpu_source_close(&source);
 	location.offset = UINT64_MAX;
-	CHECK(sgpu_source_open(&location, 2, false, &source, NULL) == SGPU_EINVALID);
+	CHECK(sgpu_source_open(&location, 2, &source, NULL) == SGPU_EINVALID);
 	unlink(file);
-	CHECK(sgpu_source_open(&location, 0, false, &source, NULL) == SGPU_ESYSTEM);
+	CHECK(sgpu_source_open(&location, 0, &source, NULL) == SGPU_ESYSTEM);
 }
 
 UNIT_TEST(what_is_no_regular_file_is_refused_without_waiting)
@@ -78,14 +77,14 @@ UNIT_TEST(what_is_no_regular_file_is_refused_without_waiting)
 	struct sgpu_source source;
 
 	REQUIRE(mkfifo(file, 0600) == 0);
-	CHECK(sgpu_source_open(&location, 0, false, &source, NULL) == SGPU_EINVALID);
+	CHECK(sgpu_source_open(&location, 0, &source, NULL) == SGPU_EINVALID);
 	unlink(file);
 	location.file = runtime;
-	CHECK(sgpu_source_open(&location, 0, false, &source, NULL) == SGPU_EINVALID);
+	CHECK(sgpu_source_open(&location, 0, &source, NULL) == SGPU_EINVALID);
 	location.file = (char *)"/dev/zero";
-	CHECK(sgpu_source_open(&location, 0, false, &source, NULL) == SGPU_EINVALID);
+	CHECK(sgpu_source_open(&location, 0, &source, NULL) == SGPU_EINVALID);
 	location.kind = SGPU_LOCATION_INLINE;
-	CHECK(sgpu_source_open(&location, 0, false, &source, NULL) == SGPU_EUSAGE);
+	CHECK(sgpu_source_open(&location, 0, &source, NULL) == SGPU_EUSAGE);
 }
 
 UNIT_TEST(a_slice_must_lie_in_its_region)
@@ -96,17 +95,16 @@ UNIT_TEST(a_slice_must_lie_in_its_region)
 
 	REQUIRE(publish(100, true, &location) == SGPU_OK);
 	location.offset = 99;
-	REQUIRE(sgpu_source_open(&location, 1, false, &source, NULL) == SGPU_OK);
+	REQUIRE(sgpu_source_open(&location, 1, &source, NULL) == SGPU_OK);
 	CHECK(pread(source.fd, &byte, 1, (off_t)source.offset) == 1 && byte == 'r');
 	CHECK(strstr(source.name, location.region));
 	sgpu_source_close(&source);
-	CHECK(sgpu_source_open(&location, 2, false, &source, NULL) == SGPU_EPOLICY &&
-	      source.fd == -1);
-	CHECK(sgpu_source_open(&location, UINT64_MAX, false, &source, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_source_open(&location, 2, &source, NULL) == SGPU_EPOLICY && source.fd == -1);
+	CHECK(sgpu_source_open(&location, UINT64_MAX, &source, NULL) == SGPU_EPOLICY);
 	location.offset = 101;
-	CHECK(sgpu_source_open(&location, 0, false, &source, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_source_open(&location, 0, &source, NULL) == SGPU_EPOLICY);
 	location.offset = UINT64_MAX;
-	CHECK(sgpu_source_open(&location, 1, false, &source, NULL) == SGPU_EPOLICY);
+	CHECK(sgpu_source_open(&location, 1, &source, NULL) == SGPU_EPOLICY);
 	CHECK(sgpu_region_release(location.region, NULL) == SGPU_OK);
 }
 

@@ -335,7 +335,7 @@ static int read_region(const struct sgpu_batch_segment *s, uint8_t *payload, uin
 {
 	struct sgpu_source source;
 	size_t got = 0;
-	int rc = sgpu_source_open(&s->location, size, false, &source, error);
+	int rc = sgpu_source_open(&s->location, size, &source, error);
 
 	if (rc == SGPU_OK) {
 		rc = sgpu_pread(source.fd, source.name, payload, size, source.offset, &got, error);

@@ -309,7 +309,7 @@ static int measure_all(struct reading *reading, struct sgpu_error *error)
 			continue;
 		}
 		code = sgpu_source_open(&s->location, sgpu_batch_payload_size(reading->batch, i),
-					false, &source, error);
+					&source, error);
 		if (!code) {
 			struct memory_payload payload = { .fd = source.fd,
 							  .offset = source.offset };

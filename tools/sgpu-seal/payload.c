@@ -117,7 +117,7 @@ void seal_payload_from_source(struct seal_payload *payload, struct sgpu_host_par
 int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,
 		      const struct sgpu_location *location, struct sgpu_error *error)
 {
-	const int code = sgpu_source_open(location, part->size, false, &payload->region, error);
+	const int code = sgpu_source_open(location, part->size, &payload->region, error);
 
 	if (code) {
 		payload->region.fd = -1;

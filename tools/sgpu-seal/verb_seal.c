@@ -85,8 +85,8 @@ static int check_source(const struct task *task, int i, struct sgpu_error *error
 	    task->from[i].kind != SGPU_LOCATION_REGION) {
 		return 0;
 	}
-	const int code = sgpu_source_open(&task->from[i], task->batch->segments[i].size, false,
-					  &source, error);
+	const int code =
+		sgpu_source_open(&task->from[i], task->batch->segments[i].size, &source, error);
 	if (!code) {
 		sgpu_source_close(&source);
 	}
