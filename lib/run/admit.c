@@ -22,12 +22,13 @@ static const struct sgpu_segment *segment_of(const struct sgpu_job *job, int in_
 	return &job->manifest->segments[job->to_manifest[in_batch]];
 }
 
-/* Which segment of the manifest each of the batch is. Whoever read the batch has seen that it has
- * all of them, once. */
-static int match_segments(struct sgpu_job *job, struct sgpu_error *error)
+/* Which segment of the manifest each of the batch is, and the response's id. Whoever read the batch
+ * has seen that it has all of them, once. */
+static int fill_in(struct sgpu_job *job, struct sgpu_error *error)
 {
-	const struct sgpu_manifest *m = job->manifest;
+	const struct sgpu_manifest *m = job->prepared->manifest;
 
+	job->manifest = m;
 	job->to_manifest = calloc((size_t)job->batch->segment_count + 1, sizeof(*job->to_manifest));
 	job->in_batch = calloc((size_t)m->segment_count + 1, sizeof(*job->in_batch));
 	if (!job->to_manifest || !job->in_batch) {
@@ -42,7 +43,7 @@ static int match_segments(struct sgpu_job *job, struct sgpu_error *error)
 		job->to_manifest[i] = segment;
 		job->in_batch[segment] = i;
 	}
-	return SGPU_OK;
+	return sgpu_random(job->response_id, sizeof(job->response_id), error);
 }
 
 static bool has_module(const struct sgpu_job *job)
@@ -58,7 +59,7 @@ static bool has_module(const struct sgpu_job *job)
 /* A module is code: it is run where that is allowed, and in a sealed batch. Who wrote that is known
  * where there are owners; anywhere else it may be anyone who can submit, since anybody can seal to
  * a public key. */
-static int check_modules(const struct sgpu_job *job, struct sgpu_error *error)
+static int check_modules(struct sgpu_job *job, struct sgpu_error *error)
 {
 	if (!has_module(job)) {
 		return SGPU_OK;
@@ -209,17 +210,6 @@ static int load_manifest(struct sgpu_job *job, struct sgpu_error *error)
 	return rc;
 }
 
-static int plan_job(const struct sgpu_run_base *base, struct sgpu_prepared *prepared,
-		    struct sgpu_error *error)
-{
-	int rc = sgpu_prepared_plan(prepared, base->traits, error);
-
-	if (rc == SGPU_OK) {
-		sgpu_prepared_keep(base->prepared, prepared);
-	}
-	return rc;
-}
-
 static const struct sgpu_manifest *find_manifest(void *argument, const uint8_t *sha256)
 {
 	struct sgpu_run_base *base = argument;
@@ -260,6 +250,9 @@ int sgpu_admit_once(struct sgpu_job *job, struct sgpu_error *error)
 
 int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct sgpu_error *error)
 {
+	static int (*const steps[])(struct sgpu_job * job, struct sgpu_error * error) = {
+		fill_in, check_policy, check_modules, authenticate, check_sizes
+	};
 	struct sgpu_job *job = base->job;
 	uint64_t begin = sgpu_now_ns();
 	int rc = sgpu_batch_read_known(tar, find_manifest, base, &job->batch, error);
@@ -272,27 +265,11 @@ int sgpu_admit(struct sgpu_run_base *base, struct sgpu_tar_reader *tar, struct s
 	if (rc == SGPU_OK && !job->prepared) {
 		rc = load_manifest(job, error);
 	}
-	if (rc == SGPU_OK) {
-		job->manifest = job->prepared->manifest;
-		rc = match_segments(job, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = check_policy(job, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = check_modules(job, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = authenticate(job, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_random(job->response_id, sizeof(job->response_id), error);
-	}
-	if (rc == SGPU_OK) {
-		rc = check_sizes(job, error);
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(steps); i++) {
+		rc = steps[i](job, error);
 	}
 	if (rc == SGPU_OK && !job->prepared->plan) {
-		rc = plan_job(base, job->prepared, error);
+		rc = sgpu_prepared_plan(job->prepared, base, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_lent_create(base, &base->lent, error);

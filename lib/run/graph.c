@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "run/job.h"
 #include "run/plan.h"
 #include "run/private.h"
 
@@ -29,7 +30,12 @@ struct operation {
 };
 
 struct sgpu_graph {
-	struct sgpu_graph_config config;
+	const struct sgpu_manifest *manifest;
+	const struct sgpu_plan *plan;
+	const atomic_int *stop; /* of the run: failures after a deadline are the deadline's */
+	struct sgpu_graph_count *count;
+	int (*start)(void *argument, int operation, struct sgpu_error *error);
+	void *argument;
 	struct operation *operations;
 	int *follower_start,
 		*followers; /* those of operation i: followers[follower_start[i]] ... */
@@ -46,7 +52,7 @@ static const char *deadline_text = "the deadline passed";
 /* The edges turned round: for each operation those that follow it. */
 static int list_followers(struct sgpu_graph *graph, struct sgpu_error *error)
 {
-	const struct sgpu_manifest *m = graph->config.manifest;
+	const struct sgpu_manifest *m = graph->manifest;
 	size_t edges = 1;
 	int *next;
 
@@ -87,16 +93,16 @@ static void add_work(struct sgpu_graph *graph, int operation)
 /* Whether a move brings the segment to reader number `k` of it. */
 static bool is_brought(const struct sgpu_graph *graph, int move, int k)
 {
-	const struct sgpu_plan_move *m = &graph->config.plan->moves[move];
-	const struct sgpu_segment *segment = &graph->config.manifest->segments[m->segment];
+	const struct sgpu_plan_move *m = &graph->plan->moves[move];
+	const struct sgpu_segment *segment = &graph->manifest->segments[m->segment];
 
-	return graph->config.plan->device[segment->readers[k]] == m->to &&
+	return graph->plan->device[segment->readers[k]] == m->to &&
 	       sgpu_plan_reader_once(segment, k);
 }
 
 static void count_holds(struct sgpu_graph *graph)
 {
-	const struct sgpu_manifest *m = graph->config.manifest;
+	const struct sgpu_manifest *m = graph->manifest;
 
 	for (int i = 0; i < m->operation_count; i++) {
 		graph->operations[i].holds = m->operations[i].before_count;
@@ -113,9 +119,8 @@ static void count_holds(struct sgpu_graph *graph)
 				sgpu_plan_reader_once(segment, k);
 		}
 	}
-	for (int i = 0; i < graph->config.plan->move_count; i++) {
-		const struct sgpu_segment *segment =
-			&m->segments[graph->config.plan->moves[i].segment];
+	for (int i = 0; i < graph->plan->move_count; i++) {
+		const struct sgpu_segment *segment = &m->segments[graph->plan->moves[i].segment];
 
 		for (int k = 0; k < segment->reader_count; k++) {
 			graph->operations[segment->readers[k]].holds += is_brought(graph, i, k);
@@ -127,13 +132,14 @@ static void count_holds(struct sgpu_graph *graph)
 		}
 	}
 	graph->operations_open = m->operation_count;
-	atomic_store(&graph->config.count->operations, m->operation_count);
+	atomic_store(&graph->count->operations, m->operation_count);
 }
 
-int sgpu_graph_create(const struct sgpu_graph_config *config, struct sgpu_graph **graph,
-		      struct sgpu_error *error)
+int sgpu_graph_create(const struct sgpu_run_base *base, struct sgpu_graph_count *counts,
+		      int (*start)(void *argument, int operation, struct sgpu_error *error),
+		      void *argument, struct sgpu_graph **graph, struct sgpu_error *error)
 {
-	const size_t count = (size_t)config->manifest->operation_count;
+	const size_t count = (size_t)base->job->manifest->operation_count;
 	struct sgpu_graph *g = calloc(1, sizeof(*g));
 	int rc;
 
@@ -141,7 +147,12 @@ int sgpu_graph_create(const struct sgpu_graph_config *config, struct sgpu_graph 
 	if (!g) {
 		return sgpu_fail_nomem(error);
 	}
-	g->config = *config;
+	g->manifest = base->job->manifest;
+	g->plan = base->job->plan;
+	g->stop = &base->stop;
+	g->count = counts;
+	g->start = start;
+	g->argument = argument;
 	g->operations = calloc(count + 1, sizeof(*g->operations));
 	g->work = calloc(3 * count + 1, sizeof(*g->work));
 	rc = g->operations && g->work ? list_followers(g, error) : sgpu_fail_nomem(error);
@@ -161,7 +172,7 @@ void sgpu_graph_free(struct sgpu_graph **graph)
 	if (!g) {
 		return;
 	}
-	for (int i = 0; g->operations && i < g->config.manifest->operation_count; i++) {
+	for (int i = 0; g->operations && i < g->manifest->operation_count; i++) {
 		free(g->operations[i].text);
 	}
 	free(g->operations);
@@ -187,7 +198,7 @@ static void mark_failed(struct sgpu_graph *graph, int operation, int code, const
 	op->state = FAILED;
 	op->code = code;
 	op->cause = cause;
-	atomic_fetch_add(&graph->config.count->failed, 1);
+	atomic_fetch_add(&graph->count->failed, 1);
 	add_work(graph, operation);
 }
 
@@ -202,10 +213,10 @@ static int inherited(int code)
 static void fail_itself(struct sgpu_graph *graph, int operation, int code, const char *text)
 {
 	struct operation *op = &graph->operations[operation];
-	bool late = atomic_load(graph->config.stop) == SGPU_ETIMEOUT;
+	bool late = atomic_load(graph->stop) == SGPU_ETIMEOUT;
 
 	op->text = sgpu_run_text("operation '%s' failed: %s",
-				 graph->config.manifest->operations[operation].id,
+				 graph->manifest->operations[operation].id,
 				 late	   ? deadline_text
 				 : text[0] ? text
 					   : sgpu_strerror(code));
@@ -228,8 +239,8 @@ static void drop_hold(struct sgpu_graph *graph, int operation)
  * know the first one's events. */
 static bool waits_for_end(const struct sgpu_graph *graph, int operation, int follower)
 {
-	return graph->config.manifest->operations[follower].module != NULL ||
-	       graph->config.plan->device[operation] != graph->config.plan->device[follower];
+	return graph->manifest->operations[follower].module != NULL ||
+	       graph->plan->device[operation] != graph->plan->device[follower];
 }
 
 /* Those that follow an operation learn that it is enqueued or, `ended`, that it has ended well. */
@@ -251,7 +262,7 @@ static void look_at(struct sgpu_graph *graph, int operation)
 	struct sgpu_error error = { 0 };
 
 	if (op->state == WAITING && op->holds == 0) {
-		int rc = graph->config.start(graph->config.argument, operation, &error);
+		int rc = graph->start(graph->argument, operation, &error);
 
 		if (rc == SGPU_GRAPH_LATER) {
 			op->holds = 1;
@@ -286,7 +297,7 @@ void sgpu_graph_advance(struct sgpu_graph *graph)
 /* ---- what happened ---- */
 void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int code, const char *text)
 {
-	const struct sgpu_segment *s = &graph->config.manifest->segments[segment];
+	const struct sgpu_segment *s = &graph->manifest->segments[segment];
 	const char *cause = text ? text : sgpu_strerror(code);
 
 	graph->inputs_open--;
@@ -304,8 +315,7 @@ void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int code, const c
 
 void sgpu_graph_moved(struct sgpu_graph *graph, int move, int code, const char *text)
 {
-	const struct sgpu_segment *s =
-		&graph->config.manifest->segments[graph->config.plan->moves[move].segment];
+	const struct sgpu_segment *s = &graph->manifest->segments[graph->plan->moves[move].segment];
 
 	for (int i = 0; i < s->reader_count; i++) {
 		if (!is_brought(graph, move, i)) {
@@ -328,7 +338,7 @@ bool sgpu_graph_ran(struct sgpu_graph *graph, int operation, int code, const cha
 	graph->ahead--;
 	if (op->state == ENQUEUED && code == SGPU_OK) {
 		op->state = DONE;
-		atomic_fetch_add(&graph->config.count->done, 1);
+		atomic_fetch_add(&graph->count->done, 1);
 		drop_followers(graph, operation, true);
 		return true;
 	}
@@ -345,9 +355,9 @@ void sgpu_graph_retry(struct sgpu_graph *graph, int operation)
 
 void sgpu_graph_stop(struct sgpu_graph *graph)
 {
-	int code = atomic_load(graph->config.stop);
+	int code = atomic_load(graph->stop);
 
-	for (int i = 0; i < graph->config.manifest->operation_count; i++) {
+	for (int i = 0; i < graph->manifest->operation_count; i++) {
 		if (graph->operations[i].state == WAITING) {
 			mark_failed(graph, i, code,
 				    code == SGPU_ETIMEOUT ? deadline_text : sgpu_strerror(code));

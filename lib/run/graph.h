@@ -11,6 +11,7 @@
 #include "run/run.h"
 
 struct sgpu_graph;
+struct sgpu_run_base;
 
 /* Returned by start: not yet. sgpu_graph_retry brings the operation up again. */
 enum { SGPU_GRAPH_LATER = 1 };
@@ -20,19 +21,12 @@ struct sgpu_graph_count {
 	atomic_int done, failed, operations;
 };
 
-struct sgpu_graph_config {
-	const struct sgpu_manifest *manifest;
-	const struct sgpu_plan *plan;
-	const atomic_int *stop; /* of the run: failures after a deadline are the deadline's */
-	struct sgpu_graph_count *count;
-	/* Enqueues an operation that nothing holds back; sgpu_graph_ran is called when it has
-	 * ended. */
-	int (*start)(void *argument, int operation, struct sgpu_error *error);
-	void *argument;
-};
-
-SGPU_MUST_CHECK int sgpu_graph_create(const struct sgpu_graph_config *config,
-				      struct sgpu_graph **graph, struct sgpu_error *error);
+/* start: enqueues an operation that nothing holds back; sgpu_graph_ran is called when it has ended.
+ */
+SGPU_MUST_CHECK int sgpu_graph_create(
+	const struct sgpu_run_base *base, struct sgpu_graph_count *counts,
+	int (*start)(void *argument, int operation, struct sgpu_error *error), void *argument,
+	struct sgpu_graph **graph, struct sgpu_error *error);
 /* Nothing of it is enqueued. Accepts a pointer to NULL. */
 void sgpu_graph_free(struct sgpu_graph **graph);
 

@@ -362,24 +362,6 @@ static int read_batch(struct sgpu_inputs *inputs, struct sgpu_error *error)
 	return rc;
 }
 
-/* While inputs are on their way: an output then finds its region open. What is wrong with it is
- * told of there. */
-static void find_output_regions(struct sgpu_inputs *inputs)
-{
-	const struct sgpu_batch *batch = inputs->job->batch;
-
-	for (int i = 0; i < batch->segment_count; i++) {
-		struct sgpu_source source = { .fd = -1 };
-
-		if (!batch->segments[i].input &&
-		    batch->segments[i].location.kind == SGPU_LOCATION_REGION &&
-		    sgpu_leases_source(inputs->base->leases, &batch->segments[i].location, 0, true,
-				       &source, NULL) == SGPU_OK) {
-			sgpu_source_close(&source);
-		}
-	}
-}
-
 int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar,
 		      struct sgpu_error *error)
 {
@@ -393,7 +375,6 @@ int sgpu_inputs_bring(struct sgpu_inputs *inputs, struct sgpu_tar_reader *tar,
 			(void)start_input(&inputs->list[i], &transfer);
 		}
 	}
-	find_output_regions(inputs);
 	rc = read_batch(inputs, error);
 	if (rc != SGPU_OK) {
 		sgpu_run_stop(inputs->base, rc);
@@ -448,10 +429,10 @@ static int take_regions(struct sgpu_run_base *base, const struct sgpu_files *fil
 	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
 		struct sgpu_source source = { .fd = -1 };
 
-		/* What cannot be taken is told of when the payload is fetched. */
+		/* What cannot be taken is told of when the payload is fetched, or left there. */
 		if (batch->segments[i].location.kind == SGPU_LOCATION_REGION &&
-		    sgpu_leases_source(base->leases, &batch->segments[i].location, 0, false,
-				       &source, NULL) == SGPU_OK) {
+		    sgpu_leases_source(base->leases, &batch->segments[i].location, 0,
+				       !batch->segments[i].input, &source, NULL) == SGPU_OK) {
 			sgpu_source_close(&source);
 		}
 	}

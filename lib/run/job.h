@@ -14,7 +14,7 @@
  * does none of this again. A prepared job depends on nothing but the text of the manifest, whose
  * hash is its name, and on the devices. */
 
-struct sgpu_run_traits;
+struct sgpu_run_base;
 
 enum {
 	SGPU_PREPARED_MAX = 64,		    /* that a runner keeps */
@@ -45,16 +45,12 @@ void sgpu_prepared_table_free(struct sgpu_prepared_table **table);
 /* The job whose manifest has this hash, with a reference for the caller, or NULL. */
 struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table,
 					 const uint8_t sha256[SGPU_SHA256_SIZE]);
-/* Plans a job for the devices of a runner. */
+/* Plans a job for the devices of a runner, and keeps it in its table. */
 SGPU_MUST_CHECK int sgpu_prepared_plan(struct sgpu_prepared *prepared,
-				       const struct sgpu_run_traits *traits,
-				       struct sgpu_error *error);
+				       const struct sgpu_run_base *base, struct sgpu_error *error);
 /* Keeps a planned job, unless it is large or depends on its batch (a module's size). May forget the
  * job that was not used for the longest time. */
 void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared *prepared);
-
-struct sgpu_run_base;
-struct sgpu_prepared;
 
 /* What admission gives. Nothing of it changes afterwards, but that the key is wiped at the end of
  * the run. */

@@ -83,9 +83,8 @@ int sgpu_launches_create(struct sgpu_run_base *base, struct sgpu_modules *module
 void sgpu_launches_settle(struct sgpu_launches *launches)
 {
 	for (int i = 0; i < launches->plan->stream_count; i++) {
-		sgpu_streams_give(
-			launches->base->devices[sgpu_plan_stream_device(launches->plan, i)].streams,
-			&launches->streams[i], !launches->unsure);
+		sgpu_streams_give(launches->base->devices[i % launches->plan->device_count].streams,
+				  &launches->streams[i], !launches->unsure);
 	}
 	for (int i = 0; i < launches->manifest->operation_count; i++) {
 		sgpu_event_free(&launches->operations[i].event);

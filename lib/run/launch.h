@@ -7,6 +7,7 @@
 
 /* Kernels that a batch brings in its segments. */
 
+#include "run/graph.h"
 #include "run/run.h"
 
 struct sgpu_run_base;
@@ -23,9 +24,8 @@ void sgpu_modules_free(struct sgpu_modules **modules);
 void sgpu_modules_unload(struct sgpu_modules *modules);
 
 /* Whether the module of an operation whose inputs have all arrived can be started.
- * SGPU_MODULE_LATER: a thread loads it; `loaded` tells. Errors: why it cannot be loaded, or may not
+ * SGPU_GRAPH_LATER: a thread loads it; `loaded` tells. Errors: why it cannot be loaded, or may not
  * be started. */
-enum { SGPU_MODULE_LATER = 1 };
 SGPU_MUST_CHECK int sgpu_modules_ready(struct sgpu_modules *modules, int operation,
 				       struct sgpu_error *error);
 /* Whether the operation was told to come back later, and is not any more. */
@@ -68,7 +68,7 @@ void sgpu_launches_free(struct sgpu_launches **launches);
 /* The stream of an operation, taken from the runner when it is first asked for. */
 SGPU_MUST_CHECK int sgpu_launch_get_stream(struct sgpu_launches *launches, int operation,
 					   struct sgpu_stream **stream, struct sgpu_error *error);
-/* Enqueues an operation that nothing holds back. SGPU_MODULE_LATER as sgpu_modules_ready. */
+/* Enqueues an operation that nothing holds back. SGPU_GRAPH_LATER as sgpu_modules_ready. */
 SGPU_MUST_CHECK int sgpu_launch_start(struct sgpu_launches *launches, int operation,
 				      struct sgpu_error *error);
 

@@ -20,7 +20,9 @@
 #include "base/base.h"
 
 struct sgpu_loop {
-	struct sgpu_loop_config config;
+	uint64_t (*tick)(void *argument);
+	void *argument;
+	uint64_t spin_ns;
 	pthread_t thread;
 	int wake_fd;
 	_Atomic uint32_t calls; /* notes and wakes so far */
@@ -90,8 +92,7 @@ static void wait_for_call(struct sgpu_loop *loop, uint32_t seen, uint64_t when_n
 	struct pollfd wake = { .fd = loop->wake_fd, .events = POLLIN };
 	uint64_t count;
 
-	if (atomic_load(&loop->expected) > 0 &&
-	    sgpu_spin(&loop->calls, seen, loop->config.spin_ns)) {
+	if (atomic_load(&loop->expected) > 0 && sgpu_spin(&loop->calls, seen, loop->spin_ns)) {
 		return;
 	}
 	atomic_store(&loop->sleeping, true);
@@ -116,7 +117,7 @@ static void *loop_thread(void *argument)
 			next = note->next;
 			note->handle(note);
 		}
-		when = loop->config.tick(loop->config.argument);
+		when = loop->tick(loop->argument);
 		if (idle) {
 			wait_for_call(loop, seen, when);
 		}
@@ -124,8 +125,8 @@ static void *loop_thread(void *argument)
 	return NULL;
 }
 
-int sgpu_loop_create(const struct sgpu_loop_config *config, struct sgpu_loop **loop,
-		     struct sgpu_error *error)
+int sgpu_loop_create(uint64_t (*tick)(void *argument), void *argument, uint64_t spin_ns,
+		     struct sgpu_loop **loop, struct sgpu_error *error)
 {
 	struct sgpu_loop *l = calloc(1, sizeof(*l));
 	sigset_t all, old;
@@ -135,7 +136,9 @@ int sgpu_loop_create(const struct sgpu_loop_config *config, struct sgpu_loop **l
 	if (!l) {
 		return sgpu_fail_nomem(error);
 	}
-	l->config = *config;
+	l->tick = tick;
+	l->argument = argument;
+	l->spin_ns = spin_ns;
 	l->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (l->wake_fd < 0) {
 		rc = sgpu_fail_errno(error, "cannot make an event descriptor");

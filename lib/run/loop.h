@@ -22,16 +22,11 @@ struct sgpu_note {
 	int index;
 };
 
-struct sgpu_loop_config {
-	/* Called after each round of notes and whenever the loop wakes. Returns when it wants to be
-	 * called next at the latest (sgpu_now_ns() clock), or 0. */
-	uint64_t (*tick)(void *argument);
-	void *argument;
-	uint64_t
-		spin_ns; /* how long it looks for notes before it sleeps, while some are expected */
-};
-
-SGPU_MUST_CHECK int sgpu_loop_create(const struct sgpu_loop_config *config, struct sgpu_loop **loop,
+/* tick: called after each round of notes and whenever the loop wakes. Returns when it wants to be
+ * called next at the latest (sgpu_now_ns() clock), or 0. spin_ns: how long the loop looks for notes
+ * before it sleeps, while some are expected. */
+SGPU_MUST_CHECK int sgpu_loop_create(uint64_t (*tick)(void *argument), void *argument,
+				     uint64_t spin_ns, struct sgpu_loop **loop,
 				     struct sgpu_error *error);
 /* No note may be posted any more. Accepts a pointer to NULL. */
 void sgpu_loop_free(struct sgpu_loop **loop);

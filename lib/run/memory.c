@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "base/base.h"
+#include "run/job.h"
 #include "run/private.h"
 
 /* Bytes of the buffers of a device. Up to these the allocation itself says whether there is enough,
@@ -108,13 +109,14 @@ static int take_of_limit(struct sgpu_memory *memory, struct sgpu_error *error)
 	return rc;
 }
 
-int sgpu_memory_create(struct sgpu_memory *memory, const struct sgpu_run_device *devices,
-		       const struct sgpu_plan *plan, bool together, struct sgpu_error *error)
+int sgpu_memory_create(struct sgpu_run_base *base, struct sgpu_error *error)
 {
+	struct sgpu_memory *memory = base->memory;
+	const struct sgpu_plan *plan = base->job->plan;
 	struct sgpu_error other;
 	int device = 0, rc = SGPU_OK;
 
-	memory->devices = devices;
+	memory->devices = base->devices;
 	memory->plan = plan;
 	memory->buffers = calloc((size_t)plan->buffer_count + 1, sizeof(*memory->buffers));
 	if (!memory->buffers) {
@@ -130,7 +132,7 @@ int sgpu_memory_create(struct sgpu_memory *memory, const struct sgpu_run_device 
 		return rc;
 	}
 	for (; device < plan->device_count; device++) {
-		rc = allocate(memory, device, together, error);
+		rc = allocate(memory, device, base->traits->opens_on_device, error);
 		if (rc != SGPU_OK) {
 			break;
 		}

@@ -5,10 +5,13 @@
 #ifndef SGPU_RUN_MEMORY_H
 #define SGPU_RUN_MEMORY_H
 
+#include <pthread.h>
+
 #include <sgpu/device.h>
 
 #include "run/run.h"
 
+struct sgpu_run_base;
 struct sgpu_run_device;
 
 struct sgpu_memory {
@@ -24,35 +27,23 @@ struct sgpu_memory {
 	uint64_t taken; /* of the process's limit */
 };
 
-/* Allocates all of it. together: small buffers of a device are one allocation. Errors: SGPU_ENOMEM.
- */
-SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_memory *memory,
-				       const struct sgpu_run_device *devices,
-				       const struct sgpu_plan *plan, bool together,
-				       struct sgpu_error *error);
+/* Allocates base->memory, all of it; small buffers of a GPU are one allocation. Errors:
+ * SGPU_ENOMEM. */
+SGPU_MUST_CHECK int sgpu_memory_create(struct sgpu_run_base *base, struct sgpu_error *error);
 /* Clears it and gives it back; no work on it may be pending. Accepts a zeroed one. */
 void sgpu_memory_clear(struct sgpu_memory *memory);
 
 /* The ways between the devices of a runner: sealed copies, each pair of devices with its own key. A
  * way is opened when a batch first needs it, and kept for the runner's life. */
-
-struct sgpu_links;
-struct sgpu_run_device;
-
-SGPU_MUST_CHECK int sgpu_links_create(struct sgpu_links **links, struct sgpu_error *error);
-/* No copy is under way, and the devices are open. Accepts a pointer to NULL. */
-void sgpu_links_free(struct sgpu_links **links);
-/* The way between two devices of the runner, which is the links'. From any thread that may block.
- * Errors: SGPU_ENOMEM, SGPU_EDEVICE. */
-SGPU_MUST_CHECK int sgpu_links_get(struct sgpu_links *links, const struct sgpu_run_device *from,
-				   const struct sgpu_run_device *to, struct sgpu_peer **peer,
-				   struct sgpu_error *error);
+struct sgpu_links {
+	pthread_mutex_t mutex;
+	struct sgpu_peer *peers[SGPU_RUN_DEVICES_MAX][SGPU_RUN_DEVICES_MAX];
+};
 
 /* Segments on their way from one device to another, sealed. */
 
 struct sgpu_moves;
 struct sgpu_note;
-struct sgpu_run_base;
 
 /* Opens the ways that the plan needs. moved: handles the note, whose index is the move of the plan,
  * when one has ended. */

@@ -282,7 +282,7 @@ int sgpu_modules_ready(struct sgpu_modules *modules, int operation, struct sgpu_
 	}
 	if (m->state == LOADING) {
 		modules->waits[operation] = true;
-		return SGPU_MODULE_LATER;
+		return SGPU_GRAPH_LATER;
 	}
 	if (!sgpu_equal(m->digest, op->module->digest, sizeof(m->digest))) {
 		return sgpu_fail(error, SGPU_EPOLICY,

@@ -5,7 +5,6 @@
  * enqueued before the host has seen its end: so it waits for no stream, and none for it. Between
  * two devices one move is under way at a time, since it alone can fill the way.
  */
-#include <pthread.h>
 #include <stdlib.h>
 
 #include "run/job.h"
@@ -13,52 +12,6 @@
 #include "run/memory.h"
 #include "run/plan.h"
 #include "run/private.h"
-
-struct sgpu_links {
-	pthread_mutex_t mutex;
-	struct sgpu_peer *peers[SGPU_RUN_DEVICES_MAX][SGPU_RUN_DEVICES_MAX];
-};
-
-int sgpu_links_create(struct sgpu_links **links, struct sgpu_error *error)
-{
-	*links = calloc(1, sizeof(**links));
-	if (!*links) {
-		return sgpu_fail_nomem(error);
-	}
-	pthread_mutex_init(&(*links)->mutex, NULL);
-	return SGPU_OK;
-}
-
-void sgpu_links_free(struct sgpu_links **links)
-{
-	if (!*links) {
-		return;
-	}
-	for (int i = 0; i < SGPU_RUN_DEVICES_MAX; i++) {
-		for (int k = 0; k < SGPU_RUN_DEVICES_MAX; k++) {
-			sgpu_peer_close(&(*links)->peers[i][k]);
-		}
-	}
-	pthread_mutex_destroy(&(*links)->mutex);
-	free(*links);
-	*links = NULL;
-}
-
-int sgpu_links_get(struct sgpu_links *links, const struct sgpu_run_device *from,
-		   const struct sgpu_run_device *to, struct sgpu_peer **peer,
-		   struct sgpu_error *error)
-{
-	struct sgpu_peer **own = &links->peers[from->number][to->number];
-	int rc = SGPU_OK;
-
-	pthread_mutex_lock(&links->mutex);
-	if (!*own) {
-		rc = sgpu_peer_open(from->device, to->device, NULL, own, error);
-	}
-	*peer = *own;
-	pthread_mutex_unlock(&links->mutex);
-	return rc;
-}
 
 /* Between two portions of a large segment, a move sees that the run was stopped. */
 #define PORTION ((uint64_t)256 << 20)
@@ -193,7 +146,7 @@ void sgpu_moves_ran(struct sgpu_moves *moves, int operation)
 
 	for (int i = 0; i < op->arg_count; i++) {
 		if (op->args[i].output &&
-		    !sgpu_plan_reads_input(&manifest->segments[op->args[i].segment])) {
+		    !sgpu_segment_is_input(&manifest->segments[op->args[i].segment])) {
 			sgpu_moves_arrived(moves, op->args[i].segment);
 		}
 	}
@@ -224,6 +177,22 @@ bool sgpu_moves_idle(const struct sgpu_moves *moves)
 }
 
 /* ---- made and freed ---- */
+static int open_way(struct sgpu_links *links, const struct sgpu_run_device *from,
+		    const struct sgpu_run_device *to, struct sgpu_peer **peer,
+		    struct sgpu_error *error)
+{
+	struct sgpu_peer **own = &links->peers[from->number][to->number];
+	int rc = SGPU_OK;
+
+	pthread_mutex_lock(&links->mutex);
+	if (!*own) {
+		rc = sgpu_peer_open(from->device, to->device, NULL, own, error);
+	}
+	*peer = *own;
+	pthread_mutex_unlock(&links->mutex);
+	return rc;
+}
+
 static int open_lines(struct sgpu_moves *moves, struct sgpu_error *error)
 {
 	const struct sgpu_run_base *base = moves->base;
@@ -237,8 +206,8 @@ static int open_lines(struct sgpu_moves *moves, struct sgpu_error *error)
 		struct line *line = line_of(moves, i);
 
 		if (!line->peer) {
-			rc = sgpu_links_get(base->links, &base->devices[plan->moves[i].from],
-					    &base->devices[plan->moves[i].to], &line->peer, error);
+			rc = open_way(base->links, &base->devices[plan->moves[i].from],
+				      &base->devices[plan->moves[i].to], &line->peer, error);
 		}
 	}
 	return rc;

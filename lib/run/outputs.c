@@ -42,8 +42,14 @@ struct output {
 };
 
 struct sgpu_outputs {
-	struct sgpu_outputs_config config;
 	struct sgpu_run_base *base;
+	/* Where results go while the response is not known yet: at these offsets of its file, by
+	 * segment of the batch; 0: to memory. NULL: all to memory. */
+	uint64_t *places;
+	int fd;
+	const char *name;
+	void (*left)(void *owner);
+	void *owner;
 	const struct sgpu_job *job;
 	struct output *list; /* by segment of the manifest */
 	int open;
@@ -139,7 +145,7 @@ static void drop_memory(struct output *output)
 /* ---- the transfer ---- */
 static int put_header(struct output *output, struct sgpu_error *error)
 {
-	const struct sgpu_outputs_config *config = &output->all->config;
+	const struct sgpu_outputs *all = output->all;
 	const size_t size = sizeof(output->header);
 
 	if (output->data || output->leased) {
@@ -150,8 +156,7 @@ static int put_header(struct output *output, struct sgpu_error *error)
 		return sgpu_pwrite(output->region.fd, output->region.name, output->header, size,
 				   output->region.offset, error);
 	}
-	return sgpu_pwrite(config->fd, config->name, output->header, size, output->end.place,
-			   error);
+	return sgpu_pwrite(all->fd, all->name, output->header, size, output->end.place, error);
 }
 
 /* A key of its own, on its way to the device, and the header that goes with it. */
@@ -248,7 +253,7 @@ static void note_left(struct sgpu_note *note)
 		atomic_fetch_add(&all->base->trace->bytes_out, output->data ? 0 : output->end.size);
 	}
 	all->open--;
-	all->config.left(all->config.owner);
+	all->left(all->owner);
 }
 
 static bool goes_to_region(const struct output *output)
@@ -261,7 +266,7 @@ static bool goes_to_region(const struct output *output)
 static int make_sink(struct output *output, struct sgpu_transfer_sink *sink,
 		     struct sgpu_error *error)
 {
-	const struct sgpu_outputs_config *config = &output->all->config;
+	const struct sgpu_outputs *all = output->all;
 	struct sgpu_run_base *base = output->all->base;
 	const uint64_t header = is_sealed(output) ? SGPU_SEALED_HEADER : 0;
 	struct sgpu_location location;
@@ -286,9 +291,9 @@ static int make_sink(struct output *output, struct sgpu_transfer_sink *sink,
 							 output->region.offset + header, true, sink,
 							 error);
 	}
-	if (config->places && config->places[output->all->job->in_batch[output->segment]] > 0) {
-		output->end.place = config->places[output->all->job->in_batch[output->segment]];
-		return sgpu_sink_to_file(run_device(output)->engine, config->fd, config->name,
+	if (all->places && all->places[all->job->in_batch[output->segment]] > 0) {
+		output->end.place = all->places[all->job->in_batch[output->segment]];
+		return sgpu_sink_to_file(run_device(output)->engine, all->fd, all->name,
 					 output->end.place + header, false, sink, error);
 	}
 	rc = make_memory(output, error);
@@ -401,7 +406,7 @@ void sgpu_outputs_stop(struct sgpu_outputs *outputs, int code)
 
 bool sgpu_outputs_placed(const struct sgpu_outputs *outputs)
 {
-	return outputs->config.places != NULL;
+	return outputs->places != NULL;
 }
 
 int sgpu_outputs_file_failure(const struct sgpu_outputs *outputs, struct sgpu_error *error)
@@ -418,20 +423,23 @@ const struct sgpu_output_end *sgpu_output_get(const struct sgpu_outputs *outputs
 }
 
 /* ---- made and freed ---- */
-int sgpu_outputs_create(const struct sgpu_outputs_config *config, struct sgpu_outputs **outputs,
+int sgpu_outputs_create(struct sgpu_run_base *base, int fd, const char *name,
+			void (*left)(void *owner), void *owner, struct sgpu_outputs **outputs,
 			struct sgpu_error *error)
 {
-	const int count = config->base->job->manifest->segment_count;
+	const int count = base->job->manifest->segment_count;
 	struct sgpu_outputs *made = calloc(1, sizeof(*made));
 
 	*outputs = made;
 	if (!made) {
-		free(config->places);
 		return sgpu_fail_nomem(error);
 	}
-	made->config = *config;
-	made->base = config->base;
-	made->job = config->base->job;
+	made->base = base;
+	made->job = base->job;
+	made->fd = fd;
+	made->name = name;
+	made->left = left;
+	made->owner = owner;
 	made->list = calloc((size_t)count + 1, sizeof(*made->list));
 	if (!made->list) {
 		sgpu_outputs_free(outputs);
@@ -445,7 +453,7 @@ int sgpu_outputs_create(const struct sgpu_outputs_config *config, struct sgpu_ou
 							 .owner = &made->list[i],
 							 .index = i };
 	}
-	return SGPU_OK;
+	return sgpu_respond_plan(base, fd, &made->places, error);
 }
 
 void sgpu_outputs_free(struct sgpu_outputs **outputs)
@@ -461,7 +469,7 @@ void sgpu_outputs_free(struct sgpu_outputs **outputs)
 		free(made->list[i].text);
 	}
 	free(made->list);
-	free(made->config.places);
+	free(made->places);
 	free(made);
 	*outputs = NULL;
 }

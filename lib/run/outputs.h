@@ -12,18 +12,10 @@
 struct sgpu_outputs;
 struct sgpu_run_base;
 
-struct sgpu_outputs_config {
-	struct sgpu_run_base *base;
-	/* Where results go while the response is not known yet: at these offsets of a file, by
-	 * segment of the batch; 0: to memory. NULL: all to memory. The outputs'. */
-	uint64_t *places;
-	int fd;
-	const char *name;
-	void (*left)(void *owner); /* called on the loop's thread when an output has ended */
-	void *owner;
-};
-
-SGPU_MUST_CHECK int sgpu_outputs_create(const struct sgpu_outputs_config *config,
+/* fd, name: the response's file, where some results go at once, see sgpu_respond_plan. left: called
+ * on the loop's thread when an output has ended. */
+SGPU_MUST_CHECK int sgpu_outputs_create(struct sgpu_run_base *base, int fd, const char *name,
+					void (*left)(void *owner), void *owner,
 					struct sgpu_outputs **outputs, struct sgpu_error *error);
 /* None is under way. Accepts a pointer to NULL. */
 void sgpu_outputs_free(struct sgpu_outputs **outputs);
@@ -58,13 +50,6 @@ struct sgpu_output_end {
 /* When none is under way any more. */
 const struct sgpu_output_end *sgpu_output_get(const struct sgpu_outputs *outputs, int segment);
 
-/* Where the payloads of a response lie in a file. */
-
-/* The offsets of the payloads of a response that begins at `begin`, by segment of the response; 0:
- * it has none there. */
-SGPU_MUST_CHECK int sgpu_place_payloads(const struct sgpu_batch *response, uint64_t begin,
-					uint64_t *places, struct sgpu_error *error);
-
 struct sgpu_moved {
 	uint64_t from, to, size;
 };
@@ -76,8 +61,6 @@ SGPU_MUST_CHECK int sgpu_place_move(int fd, const char *name, const struct sgpu_
 /* The response to a batch. */
 
 struct sgpu_graph;
-struct sgpu_run_base;
-struct sgpu_outputs;
 
 /* Where results go at once, in the file that the response is for, so that they wait nowhere:
  * offsets by segment of the batch, from malloc, 0 for those that do not. They are right if all goes

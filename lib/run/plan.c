@@ -18,57 +18,6 @@
 
 #include <stdlib.h>
 
-/* Ancestors by bit sets: in graph order, an operation's set is the union of its predecessors' sets
- * and themselves. */
-
-static void add_ancestors(struct sgpu_reach *reach, int operation, int before)
-{
-	uint64_t *row = reach->bits + (size_t)operation * (size_t)reach->words;
-	const uint64_t *other = reach->bits + (size_t)before * (size_t)reach->words;
-
-	for (int i = 0; i < reach->words; i++) {
-		row[i] |= other[i];
-	}
-	row[before / 64] |= (uint64_t)1 << (before % 64);
-}
-
-int sgpu_reach_create(const struct sgpu_manifest *manifest, struct sgpu_reach **reach,
-		      struct sgpu_error *error)
-{
-	struct sgpu_reach *r = calloc(1, sizeof(*r));
-
-	if (!r) {
-		return sgpu_fail_nomem(error);
-	}
-	r->count = manifest->operation_count;
-	r->words = (r->count + 63) / 64;
-	r->bits = calloc((size_t)r->count * (size_t)r->words + 1, sizeof(*r->bits));
-	if (!r->bits) {
-		sgpu_reach_free(&r);
-		return sgpu_fail_nomem(error);
-	}
-	for (int i = 0; i < r->count; i++) {
-		int operation = manifest->order[i];
-		const struct sgpu_operation *op = &manifest->operations[operation];
-
-		for (int k = 0; k < op->before_count; k++) {
-			add_ancestors(r, operation, op->before[k]);
-		}
-	}
-	*reach = r;
-	return SGPU_OK;
-}
-
-void sgpu_reach_free(struct sgpu_reach **reach)
-{
-	if (!reach || !*reach) {
-		return;
-	}
-	free((*reach)->bits);
-	free(*reach);
-	*reach = NULL;
-}
-
 /* A buffer's present tenant: it ends with its readers, or with its writer if none reads it. */
 struct tenant {
 	bool stays; /* until the run ends */
@@ -84,9 +33,10 @@ struct planner {
 	const struct sgpu_manifest *manifest;
 	struct sgpu_plan *plan;
 	struct sgpu_spread spread;
-	struct sgpu_reach *reach; /* NULL: too many operations, */
-	int *chain, *place; /* of which then this is known: each follows the one before it in its
-			       chain */
+	uint64_t *ancestors; /* bits, a row an operation; NULL: too many operations, */
+	size_t words;	     /* (64-bit ones of a row) */
+	int *chain, *place;  /* of which then this is known: each follows the one before it in its
+				chain */
 	struct tenant *tenants; /* by buffer */
 };
 
@@ -138,14 +88,44 @@ static void plan_streams(struct planner *p)
 	}
 }
 
-/* ---- buffers ---- */
+/* ---- ancestors ---- */
+/* In graph order, an operation's set is the union of its predecessors' sets and themselves. */
+static int find_ancestors(struct planner *p, struct sgpu_error *error)
+{
+	const struct sgpu_manifest *m = p->manifest;
+
+	p->words = ((size_t)m->operation_count + 63) / 64;
+	p->ancestors = calloc((size_t)m->operation_count * p->words + 1, sizeof(*p->ancestors));
+	if (!p->ancestors) {
+		return sgpu_fail_nomem(error);
+	}
+	for (int i = 0; i < m->operation_count; i++) {
+		const struct sgpu_operation *op = &m->operations[m->order[i]];
+		uint64_t *row = p->ancestors + (size_t)m->order[i] * p->words;
+
+		for (int k = 0; k < op->before_count; k++) {
+			const size_t before = (size_t)op->before[k];
+
+			for (size_t word = 0; word < p->words; word++) {
+				row[word] |= p->ancestors[before * p->words + word];
+			}
+			row[before / 64] |= (uint64_t)1 << (before % 64);
+		}
+	}
+	return SGPU_OK;
+}
+
 /* True only where the graph says so; without a matrix that is not always found. */
 static bool comes_before(const struct planner *p, int earlier, int later)
 {
-	return p->reach ? sgpu_reach_ancestor(p->reach, earlier, later)
-			: p->chain[earlier] == p->chain[later] &&
-				  p->place[earlier] < p->place[later];
+	if (!p->ancestors) {
+		return p->chain[earlier] == p->chain[later] && p->place[earlier] < p->place[later];
+	}
+	return (p->ancestors[(size_t)later * p->words + (size_t)earlier / 64] >> (earlier % 64)) &
+	       1;
 }
+
+/* ---- buffers ---- */
 
 static bool tenant_ended(const struct planner *p, const struct tenant *tenant, int operation)
 {
@@ -164,7 +144,7 @@ static bool tenant_ended(const struct planner *p, const struct tenant *tenant, i
  * ended; or -1. */
 static int find_buffer(const struct planner *p, int device, int operation, uint64_t size)
 {
-	const int first = p->reach || p->plan->buffer_count < LOOK_BACK
+	const int first = p->ancestors || p->plan->buffer_count < LOOK_BACK
 				  ? 0
 				  : p->plan->buffer_count - LOOK_BACK;
 	int best = -1;
@@ -259,7 +239,7 @@ static int plan_moves(struct planner *p, int segment, int from_buffer, uint64_t 
 	const struct sgpu_segment *s = &p->manifest->segments[segment];
 	const struct tenant tenant = { .readers = s->readers,
 				       .reader_count = s->reader_count,
-				       .writer = sgpu_plan_reads_input(s) ? -1 : s->writer };
+				       .writer = sgpu_segment_is_input(s) ? -1 : s->writer };
 	const unsigned devices = plan->device_count > 1 ? moved_to(p, segment) : 0;
 	int rc;
 
@@ -322,7 +302,7 @@ static int plan_output(struct planner *p, int operation, int segment, struct sgp
 	const struct sgpu_segment *s = &p->manifest->segments[segment];
 	struct tenant tenant = { .stays = sgpu_segment_is_output(s),
 				 .readers = s->readers,
-				 .reader_count = sgpu_plan_reads_input(s) ? 0 : s->reader_count,
+				 .reader_count = sgpu_segment_is_input(s) ? 0 : s->reader_count,
 				 .writer = operation };
 	uint64_t size = 0;
 	int rc = segment_bytes(s, &size, error);
@@ -334,7 +314,7 @@ static int plan_output(struct planner *p, int operation, int segment, struct sgp
 		p->plan->out_buffer[segment] =
 			give_buffer(p, p->plan->device[operation], operation, size, &tenant);
 	}
-	if (rc == SGPU_OK && !sgpu_plan_reads_input(s)) {
+	if (rc == SGPU_OK && !sgpu_segment_is_input(s)) {
 		rc = plan_moves(p, segment, p->plan->out_buffer[segment], size, error);
 	}
 	return rc;
@@ -424,8 +404,8 @@ static int allocate(struct planner *p, struct sgpu_error *error)
 int sgpu_plan_create(const struct sgpu_manifest *manifest, int devices, struct sgpu_plan **plan,
 		     struct sgpu_error *error)
 {
-	return sgpu_plan_create_limited(manifest, devices, &SGPU_SPREAD_COSTS,
-					SGPU_REACH_OPERATIONS_MAX, plan, error);
+	return sgpu_plan_create_limited(manifest, devices, &SGPU_SPREAD_COSTS, SGPU_PLAN_MATRIX_MAX,
+					plan, error);
 }
 
 int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
@@ -461,7 +441,7 @@ int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
 	}
 	plan_streams(&p);
 	if (manifest->operation_count <= operations_max) {
-		rc = sgpu_reach_create(manifest, &p.reach, error);
+		rc = find_ancestors(&p, error);
 		if (rc != SGPU_OK) {
 			goto out;
 		}
@@ -474,7 +454,7 @@ int sgpu_plan_create_limited(const struct sgpu_manifest *manifest, int devices,
 	p.plan = NULL;
 	rc = SGPU_OK;
 out:
-	sgpu_reach_free(&p.reach);
+	free(p.ancestors);
 	sgpu_spread_clear(&p.spread);
 	free(p.chain);
 	free(p.place);

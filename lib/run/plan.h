@@ -43,43 +43,16 @@ SGPU_MUST_CHECK int sgpu_spread_create(const struct sgpu_manifest *manifest, int
 				       struct sgpu_spread *spread, struct sgpu_error *error);
 void sgpu_spread_clear(struct sgpu_spread *spread);
 
-/* Which operation is an ancestor of which: a bit for each pair, from the edges of a manifest's
- * graph. */
-
-/* Beyond this many operations the matrix is not made: 4096 squared bits are 2 MiB, and grow with
- * the square. */
-enum { SGPU_REACH_OPERATIONS_MAX = 4096 };
-
-struct sgpu_reach {
-	int count;
-	int words;	/* 64-bit words a row */
-	uint64_t *bits; /* row of an operation: its ancestors */
-};
-
-/* The manifest has an order (no cycle) and at most SGPU_REACH_OPERATIONS_MAX operations. */
-SGPU_MUST_CHECK int sgpu_reach_create(const struct sgpu_manifest *manifest,
-				      struct sgpu_reach **reach, struct sgpu_error *error);
-void sgpu_reach_free(struct sgpu_reach **reach);
-
-static inline bool sgpu_reach_ancestor(const struct sgpu_reach *reach, int ancestor, int operation)
-{
-	const uint64_t *row = reach->bits + (size_t)operation * (size_t)reach->words;
-
-	return (row[ancestor / 64] >> (ancestor % 64)) & 1;
-}
-
-/* Whether those that read the segment read what arrived rather than what an operation wrote. An
- * INPUT_OUTPUT segment is read as it arrives: its readers do not wait for its writer. */
-static inline bool sgpu_plan_reads_input(const struct sgpu_segment *segment)
-{
-	return sgpu_segment_is_input(segment);
-}
+/* Beyond this many operations it is not known which one is an ancestor of which: the matrix of 4096
+ * squared bits is 2 MiB, and grows with the square. */
+enum { SGPU_PLAN_MATRIX_MAX = 4096 };
 
 /* Whether reader number `index` of the segment stands in the list for the first time: an operation
  * may read one segment through two arguments. */
 bool sgpu_plan_reader_once(const struct sgpu_segment *segment, int index);
 
-/* The buffer in which operations on a device read a segment that some operation there reads. */
+/* The buffer in which operations on a device read a segment that some operation there reads. An
+ * INPUT_OUTPUT segment is read as it arrives: its readers do not wait for its writer. */
 static inline int sgpu_plan_read_buffer(const struct sgpu_plan *plan,
 					const struct sgpu_manifest *manifest, int segment,
 					int device)
@@ -89,14 +62,8 @@ static inline int sgpu_plan_read_buffer(const struct sgpu_plan *plan,
 			return plan->moves[i].to_buffer;
 		}
 	}
-	return sgpu_plan_reads_input(&manifest->segments[segment]) ? plan->in_buffer[segment]
+	return sgpu_segment_is_input(&manifest->segments[segment]) ? plan->in_buffer[segment]
 								   : plan->out_buffer[segment];
-}
-
-/* The device of a stream. */
-static inline int sgpu_plan_stream_device(const struct sgpu_plan *plan, int stream)
-{
-	return stream % plan->device_count;
 }
 
 /* As sgpu_plan_create, with the whole graph looked at for so many operations at most. */

@@ -147,24 +147,26 @@ void sgpu_prepared_keep(struct sgpu_prepared_table *table, struct sgpu_prepared 
 	sgpu_prepared_drop(&forgotten);
 }
 
-int sgpu_prepared_plan(struct sgpu_prepared *prepared, const struct sgpu_run_traits *traits,
+int sgpu_prepared_plan(struct sgpu_prepared *prepared, const struct sgpu_run_base *base,
 		       struct sgpu_error *error)
 {
-	const int streams = ENGINE_STREAMS * traits->devices;
+	const int streams = ENGINE_STREAMS * base->device_count;
 	struct sgpu_plan *plan;
-	int rc = sgpu_plan_create_limited(prepared->manifest, traits->devices, &traits->costs,
-					  SGPU_REACH_OPERATIONS_MAX, &prepared->plan, error);
+	int rc = sgpu_plan_create_limited(prepared->manifest, base->device_count,
+					  &base->traits->costs, SGPU_PLAN_MATRIX_MAX,
+					  &prepared->plan, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
 	plan = prepared->plan;
 	/* Operations use few streams in turn: beyond some they share a queue of the driver. */
-	if (traits->opens_on_device && plan->stream_count > streams) {
+	if (base->traits->opens_on_device && plan->stream_count > streams) {
 		for (int i = 0; i < prepared->manifest->operation_count; i++) {
 			plan->stream[i] %= streams;
 		}
 		plan->stream_count = streams;
 	}
+	sgpu_prepared_keep(base->prepared, prepared);
 	return SGPU_OK;
 }

@@ -63,12 +63,10 @@ struct sgpu_links;
 
 /* What its devices are like, all of one kind, and the limits of the runner. */
 struct sgpu_run_traits {
-	int devices; /* how many */
 	bool opens_on_device;
 	bool pins;
 	bool shared_files; /* as in struct sgpu_runner_config */
 	uint64_t pinned_max;
-	unsigned jobs;
 	struct sgpu_spread_costs costs; /* the standard ones, but for tests */
 	uint64_t
 		spin_ns; /* how long a thread of a run looks for what comes next before it sleeps */
@@ -107,8 +105,6 @@ struct sgpu_run_base {
 	atomic_uint_fast64_t stop_ns; /* when `stop` was set */
 };
 
-SGPU_MUST_CHECK int sgpu_run_learn_traits(const struct sgpu_runner_config *config,
-					  struct sgpu_run_traits *traits, struct sgpu_error *error);
 /* Ends everything soon; the first reason stays. */
 void sgpu_run_stop(struct sgpu_run_base *base, int code);
 /* Text as of an error, from malloc; NULL when memory is out. */

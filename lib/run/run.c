@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -120,7 +119,7 @@ static void end_run(struct sgpu_run *run)
 		run->done(run->argument, run, run->code);
 	}
 	pthread_mutex_lock(&runner->mutex);
-	sgpu_runner_remove(runner, &run->entry);
+	sgpu_runner_remove(run);
 	atomic_store(&run->ended, 1);
 	pthread_cond_broadcast(&runner->ended);
 	pthread_mutex_unlock(&runner->mutex);
@@ -292,9 +291,8 @@ static void module_loaded(void *argument, int segment)
 static int start_operation(void *argument, int operation, struct sgpu_error *error)
 {
 	struct sgpu_run *run = argument;
-	int rc = sgpu_launch_start(run->launches, operation, error);
 
-	return rc == SGPU_MODULE_LATER ? SGPU_GRAPH_LATER : rc;
+	return sgpu_launch_start(run->launches, operation, error);
 }
 
 /* Whether the run is to end, for a thread of it that reads. */
@@ -312,10 +310,8 @@ static int ended_while_reading(void *argument)
 }
 
 /* Cancellations and deadlines. */
-static uint64_t look_at_stop(struct sgpu_runner_entry *entry)
+uint64_t sgpu_run_look(struct sgpu_run *run)
 {
-	struct sgpu_run *run =
-		(struct sgpu_run *)((char *)entry - offsetof(struct sgpu_run, entry));
 	uint64_t when;
 
 	if (ended_while_reading(run) == SGPU_OK) {
@@ -334,33 +330,21 @@ static uint64_t look_at_stop(struct sgpu_runner_entry *entry)
 static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 {
 	struct sgpu_run_base *base = &run->base;
-	const struct sgpu_graph_config graph = { .manifest = run->job.manifest,
-						 .plan = run->job.plan,
-						 .stop = &base->stop,
-						 .count = &run->count,
-						 .start = start_operation,
-						 .argument = run };
-	struct sgpu_outputs_config outputs = { .base = base,
-					       .fd = run->submission.out_fd,
-					       .name = run->submission.out_name,
-					       .left = output_left,
-					       .owner = run };
 	const struct sgpu_plan *plan = run->job.plan;
 	int rc;
 
 	run->trace.operations = plan->stream_count;
 	run->trace.devices = base->device_count;
-	run->trace.first = run->entry.first;
+	run->trace.first = run->first;
 	base->many = run->job.batch->segment_count > FEW_SEGMENTS;
 	base->rank = sgpu_now_ns() + plan->bytes / BYTES_PER_NS;
 	rc = sgpu_moves_create(base, note_moved, run, &run->moves,
 			       error); /* the ways take memory, too */
 	if (rc == SGPU_OK) {
-		rc = sgpu_memory_create(&run->memory, base->devices, plan,
-					base->traits->opens_on_device, error);
+		rc = sgpu_memory_create(base, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_graph_create(&graph, &run->graph, error);
+		rc = sgpu_graph_create(base, &run->count, start_operation, run, &run->graph, error);
 	}
 	if (rc == SGPU_OK) {
 		rc = sgpu_modules_create(base, module_loaded, run, &run->modules, error);
@@ -368,10 +352,10 @@ static int make_objects(struct sgpu_run *run, struct sgpu_error *error)
 	if (rc == SGPU_OK) {
 		rc = sgpu_launches_create(base, run->modules, note_ran, run, &run->launches, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_respond_plan(base, outputs.fd, &outputs.places, error);
-	}
-	return rc == SGPU_OK ? sgpu_outputs_create(&outputs, &run->outputs, error) : rc;
+	return rc == SGPU_OK
+		       ? sgpu_outputs_create(base, run->submission.out_fd, run->submission.out_name,
+					     output_left, run, &run->outputs, error)
+		       : rc;
 }
 
 static int admit(struct sgpu_run *run, struct sgpu_error *error)
@@ -436,13 +420,12 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner,
 					    .loop = runner->loop,
 					    .threads = runner->threads,
 					    .device_count = runner->device_count,
-					    .links = runner->links,
+					    .links = &runner->links,
 					    .prepared = runner->prepared,
 					    .trace = &run->trace,
 					    .job = &run->job,
 					    .memory = &run->memory };
 	run->base.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	run->entry.look = look_at_stop;
 	run->reader = (struct sgpu_blocking){ .work = read_blocking, .owner = run };
 	run->finisher = (struct sgpu_blocking){ .work = finish_blocking, .owner = run };
 	run->admitted = (struct sgpu_note){ .handle = note_admitted, .owner = run };
@@ -492,9 +475,9 @@ int sgpu_runner_submit(struct sgpu_runner *runner, const struct sgpu_submission 
 	r->done = done;
 	r->argument = argument;
 	*run = r;
-	sgpu_runner_add(runner, &r->entry);
+	sgpu_runner_add(r);
 	for (int i = 0; i < runner->device_count; i++) {
-		r->base.devices[i] = runner->devices[(r->entry.first + i) % runner->device_count];
+		r->base.devices[i] = runner->devices[(r->first + i) % runner->device_count];
 	}
 	sgpu_threads_give(runner->threads, &r->reader);
 	return SGPU_OK;

@@ -104,8 +104,8 @@ uint64_t sgpu_presence_stop(struct sgpu_presence *presence, const bool *inside, 
 #define SPIN_NS ((uint64_t)500000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
 
-int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_run_traits *traits,
-			  struct sgpu_error *error)
+static int learn_traits(const struct sgpu_runner_config *config, struct sgpu_run_traits *traits,
+			struct sgpu_error *error)
 {
 	struct sgpu_device_info info;
 	uint64_t spin_ns = SPIN_NS;
@@ -133,12 +133,10 @@ int sgpu_run_learn_traits(const struct sgpu_runner_config *config, struct sgpu_r
 		}
 	}
 	*traits = (struct sgpu_run_traits){
-		.devices = config->more_count + 1,
 		.opens_on_device = info.opens_on_device,
 		.pins = info.pins_host_memory,
 		.shared_files = config->shared_files,
 		.pinned_max = config->pinned_max ? config->pinned_max : SGPU_RUNNER_PINNED_MAX,
-		.jobs = config->jobs,
 		.costs = SGPU_SPREAD_COSTS,
 		.spin_ns = sgpu_cpu_count() < 2 ? 0 : spin_ns,
 	};
@@ -170,31 +168,32 @@ char *sgpu_run_text(const char *format, ...)
 	return strdup(error.text);
 }
 
-void sgpu_runner_add(struct sgpu_runner *runner, struct sgpu_runner_entry *entry)
+void sgpu_runner_add(struct sgpu_run *run)
 {
+	struct sgpu_runner *runner = run->runner;
+
 	pthread_mutex_lock(&runner->mutex);
-	entry->first = 0;
 	for (int i = 1; i < runner->device_count; i++) {
-		entry->first = runner->begun[i] < runner->begun[entry->first] ? i : entry->first;
+		run->first = runner->begun[i] < runner->begun[run->first] ? i : run->first;
 	}
-	runner->begun[entry->first]++;
-	entry->next = runner->entries;
-	runner->entries = entry;
+	runner->begun[run->first]++;
+	run->next = runner->runs;
+	runner->runs = run;
 	pthread_mutex_unlock(&runner->mutex);
 	sgpu_loop_expect(runner->loop, false);
 	sgpu_loop_wake(runner->loop); /* it may have a deadline */
 }
 
-void sgpu_runner_remove(struct sgpu_runner *runner, struct sgpu_runner_entry *entry)
+void sgpu_runner_remove(struct sgpu_run *run)
 {
-	struct sgpu_runner_entry **link = &runner->entries;
+	struct sgpu_run **link = &run->runner->runs;
 
-	while (*link != entry) {
+	while (*link != run) {
 		link = &(*link)->next;
 	}
-	*link = entry->next;
-	runner->begun[entry->first]--;
-	sgpu_loop_expect(runner->loop, true);
+	*link = run->next;
+	run->runner->begun[run->first]--;
+	sgpu_loop_expect(run->runner->loop, true);
 }
 
 /* Cancellations and deadlines. */
@@ -204,8 +203,10 @@ static uint64_t tick(void *argument)
 	uint64_t when = 0;
 
 	pthread_mutex_lock(&runner->mutex);
-	for (struct sgpu_runner_entry *entry = runner->entries; entry; entry = entry->next) {
-		when = sgpu_sooner(when, entry->look(entry));
+	for (struct sgpu_run *run = runner->runs; run; run = run->next) {
+		const uint64_t again = sgpu_run_look(run);
+
+		when = when == 0 || (again != 0 && again < when) ? again : when;
 	}
 	pthread_mutex_unlock(&runner->mutex);
 	return when;
@@ -229,7 +230,6 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	const struct sgpu_engine_config engine = { .workers = config->jobs,
 						   .pinned_max = config->pinned_max,
 						   .shared_files = config->shared_files };
-	struct sgpu_loop_config loop;
 	int rc;
 
 	*runner = NULL;
@@ -237,6 +237,7 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 		return sgpu_fail_nomem(error);
 	}
 	pthread_mutex_init(&r->mutex, NULL);
+	pthread_mutex_init(&r->links.mutex, NULL);
 	pthread_cond_init(&r->ended, NULL);
 	sgpu_presence_init(&r->presence, r->devices, config->more_count + 1);
 	if (config->more_count < 0 || config->more_count >= SGPU_RUN_DEVICES_MAX) {
@@ -244,7 +245,7 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 			       SGPU_RUN_DEVICES_MAX);
 		goto out;
 	}
-	rc = sgpu_run_learn_traits(config, &r->traits, error);
+	rc = learn_traits(config, &r->traits, error);
 	if (rc < 0) {
 		goto out;
 	}
@@ -259,18 +260,11 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	if (rc < 0) {
 		goto out;
 	}
-	rc = sgpu_links_create(&r->links, error);
-	if (rc < 0) {
-		goto out;
-	}
 	rc = sgpu_prepared_table_create(&r->prepared, error);
 	if (rc < 0) {
 		goto out;
 	}
-	loop = (struct sgpu_loop_config){ .tick = tick,
-					  .argument = r,
-					  .spin_ns = r->traits.spin_ns };
-	rc = sgpu_loop_create(&loop, &r->loop, error);
+	rc = sgpu_loop_create(tick, r, r->traits.spin_ns, &r->loop, error);
 	if (rc < 0) {
 		goto out;
 	}
@@ -294,7 +288,10 @@ void sgpu_runner_free(struct sgpu_runner **runner)
 		sgpu_engine_free(&r->devices[i].engine);
 		sgpu_streams_free(&r->devices[i].streams);
 	}
-	sgpu_links_free(&r->links);
+	for (int i = 0; i < r->device_count * r->device_count; i++) {
+		sgpu_peer_close(&r->links.peers[i / r->device_count][i % r->device_count]);
+	}
+	pthread_mutex_destroy(&r->links.mutex);
 	sgpu_prepared_table_free(&r->prepared);
 	sgpu_presence_clear(&r->presence);
 	pthread_cond_destroy(&r->ended);

@@ -20,22 +20,11 @@
 #include <unistd.h>
 
 enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024 };
-#define KIB ((uint64_t)1024)
-#define MIB (1024 * KIB)
-#define RUN_MAX (1024 * MIB)
+#define MIB ((uint64_t)1 << 20)
 /* How long a worker looks for work before it sleeps: beside a GPU, and where the device itself
  * computes on these cores. */
 #define SPIN_NS ((uint64_t)1000000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
-
-/* What was found to be best on an H200 behind 16 cores. */
-static const struct sgpu_engine_config standard = {
-	.pinned_max = 64 * MIB,
-	.staged_run = 2 * MIB,
-	.direct_run = 32 * MIB,
-	.direct_count = 3,
-	.last_run = MIB,
-};
 
 static uint64_t a_quarter_of_memory(void)
 {
@@ -44,34 +33,26 @@ static uint64_t a_quarter_of_memory(void)
 	return pages > 0 && page > 0 ? (uint64_t)pages / 4 * (uint64_t)page : 0;
 }
 
-static int configure(struct sgpu_engine *engine, const struct sgpu_engine_config *wanted,
-		     struct sgpu_error *error)
+static uint64_t or_else(uint64_t wanted, uint64_t standard)
 {
-	struct sgpu_engine_config *config = &engine->config;
-	uint64_t *const runs[] = { &config->staged_run, &config->direct_run, &config->last_run };
-	const uint64_t standard_runs[] = { standard.staged_run, standard.direct_run,
-					   standard.last_run };
+	return wanted ? wanted : standard;
+}
 
-	if (wanted) {
-		*config = *wanted;
-	}
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(runs); i++) {
-		*runs[i] = *runs[i] ? *runs[i] / SGPU_CHUNK * SGPU_CHUNK : standard_runs[i];
-		if (*runs[i] == 0 || *runs[i] > RUN_MAX) {
-			return sgpu_fail(error, SGPU_EUSAGE, "chunk runs have %d bytes to 1 GiB",
-					 SGPU_CHUNK);
-		}
-	}
-	config->workers = config->workers ? config->workers : sgpu_cpu_count();
-	config->pinned_max = config->pinned_max ? config->pinned_max : standard.pinned_max;
-	config->kept_max = config->kept_max ? config->kept_max : a_quarter_of_memory();
-	config->direct_count = config->direct_count ? config->direct_count : standard.direct_count;
-	if (config->workers > SGPU_POOL_JOBS_MAX || config->direct_count > BUFFERS_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE,
-				 "an engine has at most %d workers and %d direct buffers",
-				 SGPU_POOL_JOBS_MAX, BUFFERS_MAX);
-	}
-	return SGPU_OK;
+/* The sizes are what was found to be best on an H200 behind 16 cores. */
+static void configure(struct sgpu_engine *engine, const struct sgpu_engine_config *wanted)
+{
+	const struct sgpu_engine_config none = { .workers = 0 }, *w = wanted ? wanted : &none;
+
+	engine->config = (struct sgpu_engine_config){
+		.workers = w->workers ? w->workers : sgpu_cpu_count(),
+		.pinned_max = or_else(w->pinned_max, 64 * MIB),
+		.staged_run = or_else(w->staged_run, 2 * MIB),
+		.direct_run = or_else(w->direct_run, 32 * MIB),
+		.direct_count = w->direct_count ? w->direct_count : 3,
+		.last_run = or_else(w->last_run, MIB),
+		.kept_max = or_else(w->kept_max, a_quarter_of_memory()),
+		.shared_files = w->shared_files,
+	};
 }
 
 static uint64_t buffer_size(uint64_t chunks)
@@ -105,7 +86,7 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 	struct sgpu_engine *new = calloc(1, sizeof(*new));
 	struct sgpu_device_info info = { .pins_host_memory = false };
 	unsigned threads;
-	int rc;
+	int rc = SGPU_OK;
 
 	*engine = NULL;
 	if (!new) {
@@ -117,8 +98,8 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 	pthread_mutex_init(&new->mutex, NULL);
 	pthread_mutex_init(&new->keeping, NULL);
 	pthread_cond_init(&new->changed, NULL);
-	rc = configure(new, config, error);
-	if (rc == SGPU_OK && device) {
+	configure(new, config);
+	if (device) {
 		rc = sgpu_device_get_info(device, &info, error);
 	}
 	if (rc == SGPU_OK) {

@@ -35,8 +35,8 @@
 /* ---- the engine ---- */
 struct sgpu_engine;
 
-/* 0 stands for what was measured to be best. Unit: bytes; chunk runs count plaintext, rounded down
- * to whole chunks. */
+/* 0 stands for what was measured to be best. Unit: bytes; chunk runs are whole chunks of plaintext.
+ */
 struct sgpu_engine_config {
 	unsigned workers;      /* threads; 0: sgpu_cpu_count() */
 	uint64_t pinned_max;   /* most staging memory on the host; 64 MiB */
@@ -52,8 +52,7 @@ struct sgpu_engine_config {
 };
 
 /* `device` is borrowed and must outlive the engine; NULL: an engine that works on the host alone.
- * config: NULL stands for zeros. Errors: SGPU_ENOMEM, SGPU_EDEVICE, SGPU_EUSAGE for a config
- * without sense. */
+ * config: NULL stands for zeros. Errors: SGPU_ENOMEM, SGPU_EDEVICE. */
 SGPU_MUST_CHECK int sgpu_engine_create(struct sgpu_device *device,
 				       const struct sgpu_engine_config *config,
 				       struct sgpu_engine **engine, struct sgpu_error *error);

@@ -458,10 +458,9 @@ UNIT_TEST(on_several_devices_everything_is_where_it_is_read_and_no_buffer_is_reu
 
 		REQUIRE(m != NULL);
 		for (int i = 0; i < 3; i++) {
-			REQUIRE(sgpu_plan_create_limited(m, 2 + random_below(4),
-							 i ? &nothing : &SGPU_SPREAD_COSTS,
-							 i < 2 ? SGPU_REACH_OPERATIONS_MAX : 0, &p,
-							 &error) == SGPU_OK);
+			REQUIRE(sgpu_plan_create_limited(
+					m, 2 + random_below(4), i ? &nothing : &SGPU_SPREAD_COSTS,
+					i < 2 ? SGPU_PLAN_MATRIX_MAX : 0, &p, &error) == SGPU_OK);
 			CHECK(plan_is_complete(m, p) && devices_are_right(m, p) &&
 			      plan_is_legal(m, p, &shared));
 			moves += p->move_count;

@@ -129,13 +129,12 @@ static void *stop_it(void *base)
  * others at once. */
 UNIT_TEST(a_run_that_was_stopped_says_since_when)
 {
-	const struct sgpu_loop_config config = { .tick = never };
 	const int rounds = getenv("SGPU_TEST_SMALL") ? 300 : 3000;
 	struct sgpu_run_base base = { .wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
 	pthread_t thread;
 	int timeless = 0, changed = 0;
 
-	REQUIRE(base.wake_fd >= 0 && sgpu_loop_create(&config, &base.loop, NULL) == SGPU_OK);
+	REQUIRE(base.wake_fd >= 0 && sgpu_loop_create(never, NULL, 0, &base.loop, NULL) == SGPU_OK);
 	for (int i = 0; i < rounds; i++) {
 		uint64_t first;
 

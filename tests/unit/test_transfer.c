@@ -582,24 +582,6 @@ UNIT_TEST(memory_that_is_not_the_devices_is_refused)
 	tear_down(&f);
 }
 
-UNIT_TEST(a_config_without_sense_is_refused)
-{
-	struct sgpu_engine_config configs[] = { { .staged_run = 100 },
-						{ .direct_run = (uint64_t)1 << 40 },
-						{ .workers = 100000 },
-						{ .direct_count = 5000 } };
-	struct sgpu_engine *engine;
-	struct sgpu_error error;
-	struct fixture f;
-
-	REQUIRE(set_up(&f, &small));
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(configs); i++) {
-		CHECK(sgpu_engine_create(f.device, &configs[i], &engine, &error) == SGPU_EUSAGE &&
-		      !engine);
-	}
-	tear_down(&f);
-}
-
 int main(void)
 {
 	struct sgpu_device *device = NULL;
@@ -623,6 +605,5 @@ int main(void)
 	UNIT_RUN(a_copy_that_cannot_go_on_ends_and_leaves_nothing);
 	UNIT_RUN(no_two_live_copies_use_a_nonce_twice);
 	UNIT_RUN(memory_that_is_not_the_devices_is_refused);
-	UNIT_RUN(a_config_without_sense_is_refused);
 	return unit_done();
 }
