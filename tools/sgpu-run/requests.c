@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -18,37 +19,73 @@
 #include "serve.h"
 
 static struct {
+	const struct server *server;
 	struct serve_counters *counters;
 	int wake_fd;
+	bool leased; /* somebody has asked for a lease */
 	atomic_uint under_way;
 	_Atomic uint64_t press_ns;
-	atomic_bool worn_out;
 } r;
 
-void requests_open(struct serve_counters *counters, int wake_fd)
+void requests_open(const struct server *server, struct serve_counters *counters, int wake_fd)
 {
+	r.server = server;
 	r.counters = counters;
 	r.wake_fd = wake_fd;
+	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &counters->device_bytes);
+	sgpu_limit_count_in(SGPU_HOST_MEMORY, &counters->host_bytes);
 }
 
-void requests_take(const struct request *request)
+static void end(int connection, int rc, struct sgpu_error *error)
 {
+	if (rc < 0 && rc != SGPU_ECANCELED) {
+		error->code = rc == SGPU_ETIMEOUT ? SGPU_EINVALID : rc; /* nothing was there */
+		wire_refuse(connection, error);
+	}
+	close(connection);
+	atomic_fetch_add(&r.counters->requests_ended, 1);
+	(void)wire_say(SERVE_CONTROL_FD, WIRE_NOTE, -1);
+	atomic_fetch_sub(&r.under_way, 1);
+	(void)eventfd_write(r.wake_fd, 1);
+}
+
+static void *deal_with(void *argument)
+{
+	struct request *request = argument;
 	struct sgpu_error error = { 0 };
+	int rc = request->kind == WIRE_LEASE	 ? serve_lease(request, &error)
+		 : request->kind == WIRE_QUOTE	 ? serve_quote(request, &error)
+		 : request->kind == WIRE_SESSION ? serve_session(request, &error)
+						 : sgpu_fail(&error, SGPU_EUNAVAILABLE,
+							     "the server does not know such a "
+							     "request");
+
+	end(request->connection, rc, &error);
+	free(request);
+	return NULL;
+}
+
+void requests_take(int connection, uint64_t uid)
+{
+	struct request *request = malloc(sizeof(*request));
+	struct sgpu_error error = { 0 };
+	int rc = SGPU_ENOMEM;
 
 	atomic_fetch_add(&r.under_way, 1);
-	switch (request->kind) {
-	case WIRE_LEASE:
-		serve_lease(request);
-		break;
-	case WIRE_QUOTE:
-		serve_quote(request);
-		break;
-	case WIRE_SESSION:
-		session_take(request);
-		break;
-	default:
-		sgpu_fail(&error, SGPU_EUNAVAILABLE, "the server does not know such a request");
-		requests_refuse(request->connection, &error);
+	if (request) {
+		*request = (struct request){ .server = r.server,
+					     .counters = r.counters,
+					     .connection = connection,
+					     .uid = uid };
+		(void)!wire_peek(connection, &request->kind, NULL); /* the client may have gone */
+		r.leased = r.leased || request->kind == WIRE_LEASE;
+		rc = requests_start_thread(deal_with, request, &error);
+	} else {
+		sgpu_fail_nomem(&error);
+	}
+	if (rc < 0) {
+		free(request);
+		end(connection, rc, &error);
 	}
 }
 
@@ -65,21 +102,6 @@ bool requests_pressed(void)
 unsigned requests_under_way(void)
 {
 	return atomic_load(&r.under_way);
-}
-
-void requests_end(int connection)
-{
-	close(connection);
-	atomic_fetch_add(&r.counters->requests_ended, 1);
-	(void)wire_say(SERVE_CONTROL_FD, WIRE_NOTE, -1);
-	atomic_fetch_sub(&r.under_way, 1);
-	(void)eventfd_write(r.wake_fd, 1);
-}
-
-void requests_refuse(int connection, const struct sgpu_error *error)
-{
-	wire_refuse(connection, error);
-	requests_end(connection);
 }
 
 int requests_start_thread(void *(*function)(void *), void *argument, struct sgpu_error *error)
@@ -100,17 +122,6 @@ int requests_start_thread(void *(*function)(void *), void *argument, struct sgpu
 	return SGPU_OK;
 }
 
-void requests_wear_out(void)
-{
-	atomic_store(&r.worn_out, true);
-	(void)eventfd_write(r.wake_fd, 1);
-}
-
-bool requests_worn_out(void)
-{
-	return atomic_load(&r.worn_out);
-}
-
 /* How much memory a worker process takes for its tenant. The library counts what batches and
  * sessions take, and holds the limits. Of the host's memory, what the engines stage with is set
  * aside, and the pool of leases gets at most half of the rest: results need some, too. */
@@ -120,12 +131,6 @@ bool requests_worn_out(void)
 #define DEVICE_SLACK (UINT64_C(1) << 30)
 
 static uint64_t set_aside;
-
-void serve_limits_open(struct serve_counters *counters)
-{
-	sgpu_limit_count_in(SGPU_DEVICE_MEMORY, &counters->device_bytes);
-	sgpu_limit_count_in(SGPU_HOST_MEMORY, &counters->host_bytes);
-}
 
 static void limit_device_memory(const struct worker *w, uint64_t bytes)
 {
@@ -150,7 +155,9 @@ static void limit_host_memory(const struct worker *w, uint64_t bytes)
 			    (unsigned long long)bytes);
 	}
 	if (bytes && !set_aside) {
-		serve_lease_shrink(bytes > staging ? (bytes - staging) / 2 : 0);
+		if (!r.leased) {
+			serve_lease_shrink(bytes > staging ? (bytes - staging) / 2 : 0);
+		}
 		set_aside =
 			sgpu_limit_take(SGPU_HOST_MEMORY, staging, NULL) == SGPU_OK ? staging : 0;
 	}

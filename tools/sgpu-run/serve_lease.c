@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leases of a worker process: its pool, and the requests for them. A request has a thread, which
- * waits for the client: a lease is its client's while it is filled or read, and that is while the
- * connection is open.
+ * Leases of a worker process: its pool, and the requests for them. A lease is its client's while it
+ * is filled or read, and that is while the connection is open.
  */
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <sgpu/base.h>
@@ -21,7 +19,7 @@ static struct {
 	struct sgpu_lease_pool *pool; /* NULL: none was asked for */
 	struct sgpu_lease_pool_info info;
 	struct sgpu_device *device; /* with which it is registered, or NULL */
-	bool used;		    /* by a lease or a run */
+	bool used;		    /* by a run */
 	const struct server *server;
 	struct serve_counters *counters;
 } l;
@@ -146,33 +144,28 @@ static void let_go(const struct sgpu_lease *lease, bool results, bool done)
 	}
 }
 
-static void *hold_lease(void *argument)
+int serve_lease(const struct request *request, struct sgpu_error *error)
 {
-	struct request *request = argument;
 	struct wire_lease_is answer;
 	struct wire_lease asked;
-	struct sgpu_error error = { 0 };
 	int rc = wire_receive(request->connection, WIRE_LEASE, &asked, sizeof(asked), NULL, 0,
-			      &error);
+			      error);
 	bool results, is_done;
 
 	memset(&answer, 0, sizeof(answer));
 	if (rc == SGPU_OK && !l.pool) {
-		rc = fail_without_pool(&error);
+		rc = fail_without_pool(error);
 	}
 	if (rc != SGPU_OK) {
-		requests_refuse(request->connection, &error);
-		goto out;
+		return rc;
 	}
 	asked.id[SGPU_REGION_ID_TEXT] = '\0';
 	results = asked.id[0] != '\0';
-	rc = results ? sgpu_lease_take(l.pool, asked.id, asked.batch_id, true, &answer.lease,
-				       &error)
+	rc = results ? sgpu_lease_take(l.pool, asked.id, asked.batch_id, true, &answer.lease, error)
 		     : sgpu_lease_create(l.pool, asked.batch_id, false, asked.size, &answer.lease,
-					 &error);
+					 error);
 	if (rc != SGPU_OK) {
-		requests_refuse(request->connection, &error);
-		goto out;
+		return rc;
 	}
 	answer.pool_size = l.info.size;
 	is_done = wire_send(request->connection, WIRE_LEASE_IS, &answer, sizeof(answer), &l.info.fd,
@@ -182,26 +175,5 @@ static void *hold_lease(void *argument)
 	if (is_done) {
 		(void)wire_say(request->connection, WIRE_LEASE_DONE, -1);
 	}
-	requests_end(request->connection);
-out:
-	free(request);
-	return NULL;
-}
-
-void serve_lease(const struct request *request)
-{
-	struct request *copy = malloc(sizeof(*copy));
-	struct sgpu_error error = { 0 };
-
-	l.used = true;
-	if (copy) {
-		*copy = *request;
-	}
-	if (!copy || requests_start_thread(hold_lease, copy, &error) != SGPU_OK) {
-		if (!copy) {
-			sgpu_fail_nomem(&error);
-		}
-		free(copy);
-		requests_refuse(request->connection, &error);
-	}
+	return SGPU_OK;
 }

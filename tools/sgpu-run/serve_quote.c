@@ -1,41 +1,255 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See requests.h. The platform may take its time for a report, so each request has a thread. They
- * ask the process that signs one after the other, and only a few may wait: whoever asks for many
- * quotes is told to come again.
+ * Quotes, see requests.h. A child of the worker has the attestation key, and nothing else of it.
+ * Once, before the worker takes what clients send, it is told the claims; from then on it is told
+ * nonces. So a worker that a batch has taken over gets no quote but of the key that it has anyway,
+ * and no attestation key. The messages between both are those of wire.h, over a pair of sockets.
+ *
+ * The platform may take its time for a report. Requests ask the child one after the other, and only
+ * a few may wait: whoever asks for many quotes is told to come again.
  */
+#include "base/io.h"
+#include "base/json.h"
 #include "requests.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
+#include "attest/collect/evidence.h"
 #include "harden.h"
 
 enum { WAITING_MAX = 16 };
 
-struct question {
-	int connection;
-	struct wire_quote message;
-};
-
 static struct {
 	int fd; /* of the process that signs; -1: there is none, and no quotes */
 	const struct sgpu_key *key; /* what quotes name: the worker's */
-	struct serve_counters *counters;
-	pthread_mutex_t mutex; /* held by whoever asks */
+	pthread_mutex_t mutex;	    /* held by whoever asks */
 	atomic_uint waiting;
 } q = { .fd = -1, .mutex = PTHREAD_MUTEX_INITIALIZER };
 
+/* ---- both sides ---- */
+/* Waits for a message. The other has gone: SGPU_ECANCELED. */
+static int wait_for(int fd, enum wire_kind *kind, struct sgpu_error *error)
+{
+	struct pollfd wait = { .fd = fd, .events = POLLIN };
+	int rc;
+
+	do {
+		(void)poll(&wait, 1, -1);
+		rc = wire_peek(fd, kind, error);
+	} while (rc == SGPU_ETIMEOUT);
+	return rc;
+}
+
+/* Text in a memory file, which goes with the message. */
+static int send_text(int fd, enum wire_kind kind, const char *text, size_t size,
+		     struct sgpu_error *error)
+{
+	const int file = memfd_create("sgpu-run quote", MFD_CLOEXEC);
+	int rc;
+
+	if (file < 0) {
+		return sgpu_fail_errno(error, "cannot make a memory file");
+	}
+	rc = sgpu_write(file, "a memory file", text, size, error);
+	if (rc == SGPU_OK && !wire_say(fd, kind, file)) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "a process of this worker takes no message");
+	}
+	close(file);
+	return rc;
+}
+
+/* ---- the child ---- */
+_Static_assert(sizeof(((struct wire_quote *)0)->nonce) == SGPU_NONCE_MAX,
+	       "sgpu_quote_renew takes no larger one");
+
+static int receive_claims(int fd, json_t **claims, struct sgpu_error *error)
+{
+	enum wire_kind kind;
+	size_t size = 0;
+	char *text;
+	int file = -1, rc = wait_for(fd, &kind, error);
+
+	rc = rc == SGPU_OK ? wire_hear(fd, WIRE_CLAIMS, &file, error) : rc;
+	if (rc < 0) {
+		return rc;
+	}
+	text = calloc(1, SGPU_QUOTE_MAX + 1);
+	rc = text ? sgpu_pread(file, "the claims", text, SGPU_QUOTE_MAX, 0, &size, error)
+		  : sgpu_fail_nomem(error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_json_parse(text, size, claims, NULL, NULL, error);
+	}
+	free(text);
+	close(file);
+	return rc;
+}
+
+static int make_quote(int fd, const struct wire_quote *asked, const json_t *claims,
+		      const struct sgpu_signer *ak, const struct sgpu_chain *chain,
+		      struct sgpu_error *error)
+{
+	const struct sgpu_quote_renewal renewal = { .nonce = asked->nonce,
+						    .nonce_size = asked->nonce_size,
+						    .debugged = asked->debugged != 0 };
+	char *quote = NULL;
+	size_t size = 0;
+	int rc = sgpu_quote_renew(claims, &renewal, ak, chain, time(NULL), &quote, &size, error);
+
+	if (rc == SGPU_OK) {
+		rc = send_text(fd, WIRE_QUOTE_IS, quote, size, error);
+	}
+	free(quote);
+	return rc;
+}
+
+/* Until the worker has gone. */
+static void serve_quotes(int fd, const struct sgpu_signer *ak, const struct sgpu_chain *chain)
+{
+	struct sgpu_error error = { 0 };
+	struct wire_quote asked;
+	enum wire_kind kind;
+	json_t *claims = NULL;
+	int rc = receive_claims(fd, &claims, &error);
+
+	while (rc == SGPU_OK) {
+		rc = wait_for(fd, &kind, &error);
+		rc = rc == SGPU_OK
+			     ? wire_receive(fd, WIRE_QUOTE, &asked, sizeof(asked), NULL, 0, &error)
+			     : rc;
+		if (rc == SGPU_OK && make_quote(fd, &asked, claims, ak, chain, &error) != SGPU_OK) {
+			wire_refuse(fd, &error);
+		}
+	}
+	json_decref(claims);
+}
+
+/* Leaves it its socket and the platform's reports. A key in a TPM is used through files and
+ * libraries of the system. The worker warns of what this machine lacks, and the quote says so; all
+ * else that goes wrong is an error. */
+static int confine(const struct sgpu_signer *ak, struct sgpu_error *error)
+{
+	const bool tpm = sgpu_signer_in_tpm(ak);
+	const struct landlock_needs needs = { .bare = !tpm,
+					      .tpm = tpm,
+					      .reports = {
+						      sgpu_evidence_root(SGPU_USUAL_TSM),
+						      sgpu_evidence_root(SGPU_USUAL_GRAMINE) } };
+	int rc = landlock_version() > 0 ? landlock_confine(&needs, error) : SGPU_OK;
+
+	return rc < 0 || !harden_filters()
+		       ? rc
+		       : harden_filter(tpm ? HARDEN_TPM_SIGNER : HARDEN_SIGNER, error);
+}
+
+static _Noreturn void run_child(int fd, pid_t worker, const char *key, const char *certificate)
+{
+	struct sgpu_signer *ak = NULL;
+	struct sgpu_chain chain = { .count = 0 };
+	struct sgpu_error error = { 0 };
+	int rc;
+
+	close(SERVE_CONTROL_FD);
+	(void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != worker) {
+		_exit(0);
+	}
+	rc = sgpu_signer_load(key, &ak, &error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_chain_load(certificate, &chain, &error);
+	}
+	if (rc == SGPU_OK) {
+		rc = sgpu_quote_check_key(ak, &chain, &error);
+	}
+	if (rc == SGPU_OK) {
+		rc = confine(ak, &error);
+	}
+	if (rc == SGPU_OK) {
+		(void)wire_say(fd, WIRE_READY, -1);
+		serve_quotes(fd, ak, &chain);
+	} else {
+		wire_refuse(fd, &error);
+	}
+	sgpu_chain_clear(&chain);
+	sgpu_signer_free(&ak);
+	_exit(0);
+}
+
+/* ---- the worker ---- */
+/* An answer in place of `kind` is an error. */
+static int hear_child(int fd, enum wire_kind kind, int *file, struct sgpu_error *error)
+{
+	enum wire_kind got = kind;
+	const int rc = wait_for(fd, &got, error);
+
+	if (rc == SGPU_OK) {
+		return got == WIRE_ANSWER ? ask_error(fd, error) : wire_hear(fd, kind, file, error);
+	}
+	return rc == SGPU_ECANCELED
+		       ? sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended")
+		       : rc;
+}
+
 int serve_quote_begin(const struct server *server, struct sgpu_error *error)
 {
-	return server->attestation_key
-		       ? quoter_start(server->attestation_key, server->certificate, &q.fd, error)
-		       : SGPU_OK;
+	const pid_t worker = getpid();
+	int ends[2], rc;
+	pid_t child;
+
+	if (!server->attestation_key) {
+		return SGPU_OK;
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+		return sgpu_fail_errno(error, "cannot make a socket");
+	}
+	child = fork();
+	if (child == 0) {
+		close(ends[0]);
+		run_child(ends[1], worker, server->attestation_key, server->certificate);
+	}
+	rc = child < 0 ? sgpu_fail_errno(error, "cannot start a process") : SGPU_OK;
+	close(ends[1]);
+	q.fd = ends[0];
+	return rc == SGPU_OK ? hear_child(q.fd, WIRE_READY, NULL, error) : rc;
+}
+
+static int tell_claims(const json_t *claims, struct sgpu_error *error)
+{
+	char *text = NULL;
+	size_t size = 0;
+	int rc = sgpu_json_canonical(claims, &text, &size, error);
+
+	if (rc == SGPU_OK) {
+		rc = send_text(q.fd, WIRE_CLAIMS, text, size, error);
+	}
+	free(text);
+	return rc;
+}
+
+/* Without the process that signs, nobody can seal to this worker any more. */
+static void *watch_signer(void *unused)
+{
+	struct pollfd signer = { .fd = q.fd };
+
+	(void)unused;
+	while (poll(&signer, 1, -1) <= 0) {
+	}
+	cli_warning("the process that signs quotes has ended: another worker takes the place of "
+		    "this one");
+	(void)kill(getpid(), SIGTERM); /* it takes no more */
+	return NULL;
 }
 
 int serve_quote_claim(struct server *server, struct sgpu_error *error)
@@ -69,54 +283,14 @@ int serve_quote_claim(struct server *server, struct sgpu_error *error)
 	if (rc < 0) {
 		goto out;
 	}
-	rc = quoter_claim(q.fd, claims, error);
+	rc = tell_claims(claims, error);
+	if (rc == SGPU_OK) {
+		rc = requests_start_thread(watch_signer, NULL, error);
+	}
 out:
 	json_decref(claims);
 	json_decref(confinement);
 	return rc;
-}
-
-static void *answer(void *argument)
-{
-	struct question *question = argument;
-	struct sgpu_error error = { 0 };
-	int quote = -1, rc;
-
-	pthread_mutex_lock(&q.mutex);
-	question->message.debugged = strcmp(sgpu_debug_status(), "disabled") != 0;
-	rc = quoter_quote(q.fd, &question->message, &quote, &error);
-	pthread_mutex_unlock(&q.mutex);
-	atomic_fetch_sub(&q.waiting, 1);
-	if (rc < 0) {
-		requests_refuse(question->connection, &error);
-	} else {
-		atomic_store(&q.counters->quoted_ns, sgpu_now_ns());
-		(void)wire_say(question->connection, WIRE_QUOTE_IS, quote);
-		close(quote);
-		requests_end(question->connection);
-	}
-	free(question);
-	return NULL;
-}
-
-/* Without the process that signs, nobody can seal to this worker any more. */
-static void *watch_signer(void *unused)
-{
-	struct pollfd signer = { .fd = q.fd };
-
-	(void)unused;
-	while (poll(&signer, 1, -1) <= 0) {
-	}
-	cli_warning("the process that signs quotes has ended: another worker takes the place of "
-		    "this one");
-	requests_wear_out();
-	return NULL;
-}
-
-int serve_quote_start(struct serve_counters *counters, struct sgpu_error *error)
-{
-	q.counters = counters;
-	return q.fd < 0 ? SGPU_OK : requests_start_thread(watch_signer, NULL, error);
 }
 
 static int check_question(const struct wire_quote *message, struct sgpu_error *error)
@@ -130,38 +304,43 @@ static int check_question(const struct wire_quote *message, struct sgpu_error *e
 		return sgpu_fail(error, SGPU_EINVALID, "a nonce has %d to %d bytes", SGPU_NONCE_MIN,
 				 SGPU_NONCE_MAX);
 	}
-	if (atomic_load(&q.waiting) == WAITING_MAX) {
-		return sgpu_fail(error, SGPU_ERETRY,
-				 "%d quotes are asked for already, which is the limit",
-				 WAITING_MAX);
-	}
 	return SGPU_OK;
 }
 
-void serve_quote(const struct request *request)
+static int ask_child(struct wire_quote *question, int *quote, struct sgpu_error *error)
 {
-	struct question *question = calloc(1, sizeof(*question));
-	struct sgpu_error error = { 0 };
-	int rc = question ? wire_receive(request->connection, WIRE_QUOTE, &question->message,
-					 sizeof(question->message), NULL, 0, &error)
-			  : sgpu_fail_nomem(&error);
+	question->debugged = strcmp(sgpu_debug_status(), "disabled") != 0;
+	if (!wire_send(q.fd, WIRE_QUOTE, question, sizeof(*question), NULL, 0)) {
+		return sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended");
+	}
+	return hear_child(q.fd, WIRE_QUOTE_IS, quote, error);
+}
 
-	rc = rc ? rc : check_question(&question->message, &error);
-	if (rc == SGPU_OK) {
-		question->connection = request->connection;
-		atomic_fetch_add(&q.waiting, 1);
-		rc = requests_start_thread(answer, question, &error);
-		if (rc == SGPU_OK) {
-			return;
-		}
-		atomic_fetch_sub(&q.waiting, 1);
+int serve_quote(const struct request *request, struct sgpu_error *error)
+{
+	struct wire_quote question;
+	int quote = -1, rc = wire_receive(request->connection, WIRE_QUOTE, &question,
+					  sizeof(question), NULL, 0, error);
+
+	rc = rc ? rc : check_question(&question, error);
+	if (rc < 0) {
+		return rc;
 	}
-	free(question);
-	if (rc == SGPU_ECANCELED || rc == SGPU_ETIMEOUT) {
-		requests_end(request->connection);
+	if (atomic_fetch_add(&q.waiting, 1) >= WAITING_MAX) {
+		rc = sgpu_fail(error, SGPU_ERETRY,
+			       "%d quotes are asked for already, which is the limit", WAITING_MAX);
 	} else {
-		requests_refuse(request->connection, &error);
+		pthread_mutex_lock(&q.mutex);
+		rc = ask_child(&question, &quote, error);
+		pthread_mutex_unlock(&q.mutex);
 	}
+	atomic_fetch_sub(&q.waiting, 1);
+	if (rc == SGPU_OK) {
+		atomic_store(&request->counters->quoted_ns, sgpu_now_ns());
+		(void)wire_say(request->connection, WIRE_QUOTE_IS, quote);
+		close(quote);
+	}
+	return rc;
 }
 
 const struct sgpu_key *serve_quote_key(void)

@@ -221,24 +221,6 @@ static void take_batch(int connection, const struct wire_take *take)
 	close_work(work);
 }
 
-static void take_connection(int connection, const struct wire_take *take)
-{
-	struct request request = { .server = t.server,
-				   .counters = t.counters,
-				   .connection = connection,
-				   .uid = take->uid,
-				   .since_ns = take->since_ns };
-
-	if (take->request) {
-		if (wire_peek(connection, &request.kind, NULL) != SGPU_OK) {
-			request.kind = WIRE_KINDS; /* the client has gone */
-		}
-		requests_take(&request);
-	} else {
-		take_batch(connection, take);
-	}
-}
-
 static void tell_progress(const struct work *work)
 {
 	struct wire_progress answer;
@@ -293,7 +275,11 @@ static void hear_supervisor(void)
 	if (rc == SGPU_OK && kind == WIRE_TAKE &&
 	    wire_receive(SERVE_CONTROL_FD, kind, &take, sizeof(take), &connection, 1, NULL) ==
 		    SGPU_OK) {
-		take_connection(connection, &take);
+		if (take.request) {
+			requests_take(connection, take.uid);
+		} else {
+			take_batch(connection, &take);
+		}
 	} else if (rc == SGPU_OK && kind == WIRE_DRAIN &&
 		   wire_hear(SERVE_CONTROL_FD, kind, NULL, NULL) == SGPU_OK) {
 		t.draining = true;
@@ -421,7 +407,7 @@ static int open_loop(struct sgpu_error *error)
 	if (t.wake_fd < 0 || t.signal_fd < 0) {
 		return sgpu_fail_errno(error, "cannot make an event descriptor");
 	}
-	requests_open(t.counters, t.wake_fd);
+	requests_open(t.server, t.counters, t.wake_fd);
 	return t.work && t.fds ? SGPU_OK : sgpu_fail_nomem(error);
 }
 
@@ -441,10 +427,8 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 		key_files_close(&server->worker.key_files, -1);
 		rc = worker_start(&server->worker, &needs, server->attestation_key != NULL, error);
 	}
-	rc = rc == SGPU_OK ? serve_quote_start(t.counters, error) : rc;
 	if (rc == SGPU_OK && wire_say(SERVE_CONTROL_FD, WIRE_READY, -1)) {
-		while (!(t.draining |= requests_worn_out()) || t.count > 0 ||
-		       requests_under_way() > 0 || is_handed_more()) {
+		while (!t.draining || t.count > 0 || requests_under_way() > 0 || is_handed_more()) {
 			take_events();
 		}
 	}
@@ -467,7 +451,6 @@ int serve_as_worker(struct server *server)
 		return cli_usage("--as-worker is for 'sgpu-run serve' alone");
 	}
 	close(SERVE_COUNTERS_FD);
-	serve_limits_open(t.counters);
 	/* A terminal's signals are for the supervisor, which tells its workers; SIGTERM is for this
 	 * one alone. */
 	signal(SIGINT, SIG_IGN);
