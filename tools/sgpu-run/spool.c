@@ -20,11 +20,7 @@
 #include "cli.h"
 #include "spool_private.h"
 
-enum {
-	NAMES_AT_ONCE = 4096,
-	CLAIMS_MAX = 65536, /* entries; more are seen when these have gone */
-	WARNINGS_MAX = 10,
-};
+enum { WARNINGS_MAX = 10 };
 
 /* ---- opening ---- */
 static int make_directory(const struct spool *spool, const char *name, int *fd,
@@ -118,10 +114,6 @@ static void end_look(struct spool *spool)
 {
 	if (spool->dead.directory >= 0) {
 		claims_close(spool->claimed, &spool->dead);
-	}
-	if (spool->stream) {
-		closedir(spool->stream);
-		spool->stream = NULL;
 	}
 	spool_names_clear(&spool->names);
 }
@@ -229,26 +221,6 @@ static int claim(struct spool *spool, int from, const char *name, struct spool_b
 	return SGPU_OK;
 }
 
-static int look_through_directory(struct spool *spool, struct sgpu_error *error)
-{
-	end_look(spool);
-	spool->left = spool->others = 0;
-	spool->moved = false;
-	return spool_stream(spool->directory, spool->shown, &spool->stream, error);
-}
-
-static int read_claims(struct spool *spool, struct sgpu_error *error)
-{
-	DIR *stream = NULL;
-	int rc = spool_stream(spool->claimed, CLAIMS_DIRECTORY, &stream, error);
-
-	if (rc == SGPU_OK) {
-		rc = spool_names_read(stream, CLAIMS_MAX, &spool->workers, error);
-		closedir(stream);
-	}
-	return rc;
-}
-
 /* What is looked through next: the directory, until nothing moved in a look; then what each dead
  * worker had, unless somebody else takes that. When nothing moved in all of this it has ended, and
  * begins anew at the next call. */
@@ -259,16 +231,18 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 
 	*more = true;
 	spool->moved_at_all = spool->moved_at_all || spool->moved;
+	end_look(spool);
 	if (spool->look == LOOK_NONE || (spool->look == LOOK_DIRECTORY && spool->moved)) {
 		spool->look = LOOK_DIRECTORY;
-		return look_through_directory(spool, error);
+		spool->left = spool->others = 0;
+		spool->moved = false;
+		return spool_names_read(spool->directory, spool->shown, &spool->names, error);
 	}
-	end_look(spool);
 	if (spool->look == LOOK_DIRECTORY) {
 		spool->look = LOOK_CLAIMS;
 		spool->left_before = spool->left;
 		spool->others_before = spool->others;
-		rc = read_claims(spool, error);
+		rc = spool_names_read(spool->claimed, CLAIMS_DIRECTORY, &spool->workers, error);
 		if (rc != SGPU_OK) {
 			return rc;
 		}
@@ -277,8 +251,8 @@ static int next_look(struct spool *spool, bool *more, struct sgpu_error *error)
 		if (claims_of(spool->workers.items[spool->workers.at++], name) &&
 		    strcmp(name, spool->own.name) != 0 &&
 		    claims_take(spool->claimed, name, spool->options.reclaim, &spool->dead)) {
-			return spool_stream(spool->dead.directory, CLAIMS_DIRECTORY, &spool->stream,
-					    error);
+			return spool_names_read(spool->dead.directory, CLAIMS_DIRECTORY,
+						&spool->names, error);
 		}
 	}
 	*more = spool->moved_at_all;
@@ -296,12 +270,7 @@ static int next_name(struct spool *spool, char **name, struct sgpu_error *error)
 
 	*name = NULL;
 	while (rc == SGPU_OK && more && names->at == names->count) {
-		if (spool->stream) {
-			rc = spool_names_read(spool->stream, NAMES_AT_ONCE, names, error);
-		}
-		if (rc == SGPU_OK && names->at == names->count) {
-			rc = next_look(spool, &more, error);
-		}
+		rc = next_look(spool, &more, error);
 	}
 	if (rc == SGPU_OK && names->at < names->count) {
 		/* Workers that read the same names take them in different orders; a list is one

@@ -2,6 +2,7 @@
  *
  * Names of batches: in a directory, and on standard input.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -42,32 +43,33 @@ void spool_names_clear(struct spool_names *names)
 	*names = (struct spool_names){ 0 };
 }
 
-int spool_names_read(DIR *stream, size_t most, struct spool_names *names, struct sgpu_error *error)
+static int is_name(const struct dirent *entry)
 {
-	struct dirent *entry;
+	return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+}
+
+int spool_names_read(int directory, const char *shown, struct spool_names *names,
+		     struct sgpu_error *error)
+{
+	struct dirent **entries = NULL;
+	const int count = scandirat(directory, ".", &entries, is_name, NULL);
+	int rc = SGPU_OK;
 
 	spool_names_clear(names);
-	names->items = calloc(most, sizeof(*names->items));
-	if (!names->items) {
-		return sgpu_fail_nomem(error);
+	if (count < 0) {
+		return sgpu_fail_errno(error, "cannot read directory '%s'", shown);
 	}
-	while (names->count < most) {
-		errno = 0;
-		entry = readdir(stream);
-		if (!entry) {
-			return errno ? sgpu_fail_errno(error,
-						       "cannot read the directory of the batches")
-				     : SGPU_OK;
+	names->items = calloc((size_t)count + 1, sizeof(*names->items));
+	for (int i = 0; i < count; i++) {
+		if (names->items && (names->items[names->count] = strdup(entries[i]->d_name))) {
+			names->count++;
+		} else {
+			rc = sgpu_fail_nomem(error);
 		}
-		if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0) {
-			names->items[names->count] = strdup(entry->d_name);
-			if (!names->items[names->count++]) {
-				names->count--;
-				return sgpu_fail_nomem(error);
-			}
-		}
+		free(entries[i]);
 	}
-	return SGPU_OK;
+	free(entries);
+	return rc;
 }
 
 int spool_names_list(bool nul, struct spool_names *names, struct sgpu_error *error)
@@ -107,20 +109,6 @@ int spool_names_list(bool nul, struct spool_names *names, struct sgpu_error *err
 out:
 	free(text);
 	return rc;
-}
-
-int spool_stream(int directory, const char *shown, DIR **stream, struct sgpu_error *error)
-{
-	const int fd = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	*stream = fd < 0 ? NULL : fdopendir(fd);
-	if (*stream) {
-		return SGPU_OK;
-	}
-	if (fd >= 0) {
-		close(fd);
-	}
-	return sgpu_fail_errno(error, "cannot read directory '%s'", shown);
 }
 
 static bool ends_with(const char *name, size_t length, const char *suffix)
@@ -195,87 +183,53 @@ enum { NAMES_AT_ONCE = 4096 };
 static int add(json_t *missing, const char *batch, const char *state, const char *worker,
 	       json_t *alive, const char *reason, struct sgpu_error *error)
 {
-	json_t *one = json_object();
-	int failed = !one || json_object_set_new(one, "batch", cli_json_text(batch)) ||
-		     json_object_set_new(one, "state", json_string(state));
+	json_t *one = json_pack("{s:o, s:s, s:o*, s:o*, s:o*}", "batch", cli_json_text(batch),
+				"state", state, "worker", worker ? cli_json_text(worker) : NULL,
+				"alive", alive, "reason", reason ? cli_json_text(reason) : NULL);
 
-	if (!failed && worker) {
-		failed = json_object_set_new(one, "worker", cli_json_text(worker)) ||
-			 json_object_set(one, "alive", alive);
-	}
-	if (!failed && reason) {
-		failed = json_object_set_new(one, "reason", cli_json_text(reason));
-	}
-	json_decref(alive);
-	return failed || json_array_append_new(missing, one) ? sgpu_fail_nomem(error) : SGPU_OK;
+	return json_array_append_new(missing, one) ? sgpu_fail_nomem(error) : SGPU_OK;
 }
 
-typedef int (*see_fn)(json_t *missing, int directory, const char *name, const void *argument,
-		      struct sgpu_error *error);
-
-/* Calls `see` for all names of a directory. */
-static int each_name(int directory, const char *shown, json_t *missing, see_fn see,
-		     const void *argument, struct sgpu_error *error)
+static int add_waiting(const struct spool_options *options, int directory, json_t *missing,
+		       struct sgpu_error *error)
 {
 	struct spool_names names = { 0 };
-	DIR *stream = NULL;
-	int rc = spool_stream(directory, shown, &stream, error);
+	int rc = spool_names_read(directory, options->path, &names, error);
 
-	do {
-		rc = rc == SGPU_OK ? spool_names_read(stream, NAMES_AT_ONCE, &names, error) : rc;
-		for (size_t i = 0; rc == SGPU_OK && i < names.count; i++) {
-			rc = see(missing, directory, names.items[i], argument, error);
+	for (size_t i = 0; rc == SGPU_OK && i < names.count; i++) {
+		struct stat status;
+		const char *why;
+
+		if (spool_is_batch(options, directory, names.items[i], &status, &why)) {
+			rc = add(missing, names.items[i], "waiting", NULL, NULL, NULL, error);
+		} else if (why) {
+			rc = add(missing, names.items[i], "left alone", NULL, NULL, why, error);
 		}
-	} while (rc == SGPU_OK && names.count > 0);
-	spool_names_clear(&names);
-	if (stream) {
-		closedir(stream);
 	}
+	spool_names_clear(&names);
 	return rc;
 }
 
-static int see_waiting(json_t *missing, int directory, const char *name, const void *argument,
-		       struct sgpu_error *error)
+/* What is no directory is a lock. */
+static int add_claimed(json_t *missing, int root, const char *worker, struct sgpu_error *error)
 {
-	struct stat status;
-	const char *why;
-	const bool waits = spool_is_batch(argument, directory, name, &status, &why);
-
-	return waits || why ? add(missing, name, waits ? "waiting" : "left alone", NULL, NULL, why,
-				  error)
-			    : SGPU_OK;
-}
-
-struct holder {
-	const char *name;
+	const int claims = openat(root, worker, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct spool_names names = { 0 };
 	enum claims_life life;
-};
+	int rc;
 
-static int see_claimed(json_t *missing, int directory, const char *name, const void *argument,
-		       struct sgpu_error *error)
-{
-	const struct holder *holder = argument;
-
-	(void)directory;
-	return add(missing, name, "claimed", holder->name,
-		   holder->life == CLAIMS_UNKNOWN ? json_null()
-						  : json_boolean(holder->life == CLAIMS_ALIVE),
-		   NULL, error);
-}
-
-static int see_worker(json_t *missing, int directory, const char *name, const void *argument,
-		      struct sgpu_error *error)
-{
-	const int claims = openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	const struct holder holder = { name, claims >= 0 ? claims_look(directory, name)
-							 : CLAIMS_UNKNOWN };
-	int rc = SGPU_OK;
-
-	(void)argument;
-	if (claims >= 0) {
-		rc = each_name(claims, name, missing, see_claimed, &holder, error);
-		close(claims);
+	if (claims < 0) {
+		return SGPU_OK;
 	}
+	life = claims_look(root, worker);
+	rc = spool_names_read(claims, worker, &names, error);
+	for (size_t i = 0; rc == SGPU_OK && i < names.count; i++) {
+		rc = add(missing, names.items[i], "claimed", worker,
+			 life == CLAIMS_UNKNOWN ? json_null() : json_boolean(life == CLAIMS_ALIVE),
+			 NULL, error);
+	}
+	spool_names_clear(&names);
+	close(claims);
 	return rc;
 }
 
@@ -301,19 +255,17 @@ static bool is_reason(int directory, const char *name)
 	const size_t length = strlen(name), suffix = strlen(SPOOL_REASON);
 	char batch[NAME_MAX + 1];
 
-	if (length <= suffix || strcmp(name + length - suffix, SPOOL_REASON) != 0) {
+	if (!ends_with(name, length, SPOOL_REASON)) {
 		return false;
 	}
 	snprintf(batch, sizeof(batch), "%.*s", (int)(length - suffix), name);
 	return faccessat(directory, batch, F_OK, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-static int see_failed(json_t *missing, int directory, const char *name, const void *argument,
-		      struct sgpu_error *error)
+static int add_failed(json_t *missing, int directory, const char *name, struct sgpu_error *error)
 {
 	char text[SGPU_ERROR_TEXT_MAX + SGPU_ERROR_HINT_MAX + 16];
 
-	(void)argument;
 	if (name[0] == '.' || is_reason(directory, name)) {
 		return SGPU_OK;
 	}
@@ -321,18 +273,25 @@ static int see_failed(json_t *missing, int directory, const char *name, const vo
 	return add(missing, name, "failed", NULL, NULL, text, error);
 }
 
-/* A part of the directory that is not there is empty. */
-static int look_at_part(int directory, const char *part, json_t *missing, see_fn see,
-			struct sgpu_error *error)
+/* Of all names in a part of the directory. One that is not there is empty. */
+static int add_part(json_t *missing, int directory, const char *part,
+		    int (*add_one)(json_t *missing, int directory, const char *name,
+				   struct sgpu_error *error),
+		    struct sgpu_error *error)
 {
 	const int fd = openat(directory, part, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct spool_names names = { 0 };
 	int rc;
 
 	if (fd < 0) {
 		return errno == ENOENT ? SGPU_OK
 				       : sgpu_fail_errno(error, "cannot open directory '%s'", part);
 	}
-	rc = each_name(fd, part, missing, see, NULL, error);
+	rc = spool_names_read(fd, part, &names, error);
+	for (size_t i = 0; rc == SGPU_OK && i < names.count; i++) {
+		rc = add_one(missing, fd, names.items[i], error);
+	}
+	spool_names_clear(&names);
 	close(fd);
 	return rc;
 }
@@ -346,13 +305,9 @@ static int look_at_directory(const struct spool_options *options, json_t *missin
 	if (directory < 0) {
 		return sgpu_fail_errno(error, "cannot open directory '%s'", options->path);
 	}
-	rc = each_name(directory, options->path, missing, see_waiting, options, error);
-	if (rc == SGPU_OK) {
-		rc = look_at_part(directory, CLAIMS_DIRECTORY, missing, see_worker, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = look_at_part(directory, "failed", missing, see_failed, error);
-	}
+	rc = add_waiting(options, directory, missing, error);
+	rc = rc ? rc : add_part(missing, directory, CLAIMS_DIRECTORY, add_claimed, error);
+	rc = rc ? rc : add_part(missing, directory, "failed", add_failed, error);
 	close(directory);
 	return rc;
 }

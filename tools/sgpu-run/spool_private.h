@@ -5,7 +5,6 @@
 #ifndef SGPU_RUN_SPOOL_PRIVATE_H
 #define SGPU_RUN_SPOOL_PRIVATE_H
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdbool.h>
 
@@ -59,16 +58,11 @@ struct spool_names {
 	size_t kept; /* of a list, so many were put back to its beginning */
 };
 void spool_names_clear(struct spool_names *names);
-/* Up to `most` names of a directory, from where the stream is. None: it has ended. Not "." and
- * "..". */
-SGPU_MUST_CHECK int spool_names_read(DIR *stream, size_t most, struct spool_names *names,
+/* All names of a directory but "." and "..". */
+SGPU_MUST_CHECK int spool_names_read(int directory, const char *shown, struct spool_names *names,
 				     struct sgpu_error *error);
 /* All names of the list on standard input. */
 SGPU_MUST_CHECK int spool_names_list(bool nul, struct spool_names *names, struct sgpu_error *error);
-/* A stream of its own over a directory that is open. */
-SGPU_MUST_CHECK int spool_stream(int directory, const char *shown, DIR **stream,
-				 struct sgpu_error *error);
-
 /* Whether a name in the directory is for this worker to claim; *why: if there is something that is
  * left alone, else NULL. */
 bool spool_is_batch(const struct spool_options *options, int directory, const char *name,
@@ -92,7 +86,6 @@ struct spool {
 	/* what is being looked through: the directory, or the claims of a dead worker; in a list,
 	 * the list */
 	struct claims dead; /* its directory is -1: the directory */
-	DIR *stream;	    /* NULL: a look has not begun */
 	struct spool_names names;
 	enum { LOOK_NONE, LOOK_DIRECTORY, LOOK_CLAIMS } look;
 	struct spool_names workers; /* entries of .claimed */
