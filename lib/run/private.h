@@ -47,10 +47,6 @@ void sgpu_trace_step(struct sgpu_run_trace *trace, int device,
 /* The row of moves from one device to another. */
 int sgpu_trace_move_row(const struct sgpu_run_trace *trace, int from, int to);
 void sgpu_trace_paths(struct sgpu_run_trace *trace, bool out, const uint64_t bytes[SGPU_PATHS]);
-void sgpu_trace_rows(const struct sgpu_run_trace *trace, struct sgpu_run_rows *rows);
-/* As sgpu_run_row_name. */
-const char *sgpu_trace_row_name(const struct sgpu_run_trace *trace, int row, int *number,
-				int *device);
 /* In order of their begin, at the end. */
 void sgpu_trace_sort(struct sgpu_run_trace *trace);
 

@@ -196,41 +196,38 @@ struct sgpu_run_progress {
 };
 /* May be called from any thread at any time. */
 void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress *progress);
-/* After the run: whether it failed with SGPU_ENOSPACE because its response found no space, and not
- * something else. *size: bytes that it needs at least, 0: not known. */
-bool sgpu_run_response_full(const struct sgpu_run *run, uint64_t *size);
-/* Whether it failed because its batch could not be read, or its response not be written, for
- * whatever reason of the file's. */
-bool sgpu_run_descriptor_failed(const struct sgpu_run *run);
-/* Whether the record of batches refused it: it was taken before, or its age does not let that be
- * told. */
-bool sgpu_run_was_replayed(const struct sgpu_run *run);
-/* The thumbprint of the owner whose signature has verified, of several the first in the batch, or
- * "". */
-const char *sgpu_run_get_owner(const struct sgpu_run *run);
+/* The batch that was taken, once its head has been read, else NULL. It lives as long as the run. */
+const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run);
 
 /* Sums over all spans of a kind, kept whether spans are recorded or not. */
 struct sgpu_run_total {
 	uint64_t count, ns, bytes;
 };
-
-/* After the batch: spans in order of their begin, and the totals by kind. They live as long as the
- * run. */
-void sgpu_run_get_spans(const struct sgpu_run *run, const struct sgpu_span **spans, size_t *count);
-void sgpu_run_get_totals(const struct sgpu_run *run, struct sgpu_run_total totals[SGPU_SPAN_KINDS]);
 /* How payloads got between host and device. */
 struct sgpu_run_paths {
 	uint64_t in[SGPU_PATHS], out[SGPU_PATHS]; /* bytes of payloads, as they travel */
 };
-void sgpu_run_get_paths(const struct sgpu_run *run, struct sgpu_run_paths *paths);
-/* The batch that was taken, once its head has been read, else NULL. It lives as long as the run. */
-const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run);
-/* What the rows of the trace are: streams of operations first, then those that bring in, then those
- * that bring out, then moves from device to device. */
-struct sgpu_run_rows {
-	int operations, inputs, outputs, moves;
+
+/* What came of a run that has ended. What pointers point at lives as long as the run. */
+struct sgpu_run_result {
+	const char *owner; /* thumbprint of the owner whose signature has verified, of several the
+			      first in the batch, or "" */
+	bool replayed;	   /* the record of batches refused it: it was taken before, or its age does
+			      not let that be told */
+	bool descriptor_failed; /* its batch could not be read, or its response not be written, for
+				   whatever reason of the file's */
+	bool response_full;	/* SGPU_ENOSPACE, because its response found no space, and not for
+				   something else */
+	uint64_t response_size; /* bytes that it needs at least; 0: not known */
+	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
+	struct sgpu_run_paths paths;
+	const struct sgpu_span *spans; /* in order of their begin */
+	size_t span_count;
+	/* Of the trace: streams of operations first, then those that bring in, then those that
+	 * bring out, then moves from device to device. */
+	int rows;
 };
-void sgpu_run_get_rows(const struct sgpu_run *run, struct sgpu_run_rows *rows);
+void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *result);
 /* What a row is: "stream", "copy in", "open", "seal", "copy out", "move to device"; opening and
  * sealing have rows of their own where copies overlap with them. *number counts within operations,
  * inputs or outputs of a device, or is the device to which things move. *device is that of the row,

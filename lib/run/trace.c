@@ -86,23 +86,15 @@ int sgpu_trace_move_row(const struct sgpu_run_trace *trace, int from, int to)
 	return trace->operations + trace->devices * SGPU_ENGINE_ROWS + from * trace->devices + to;
 }
 
-void sgpu_trace_rows(const struct sgpu_run_trace *trace, struct sgpu_run_rows *rows)
-{
-	const int n = trace->devices;
-
-	*rows = (struct sgpu_run_rows){ trace->operations, n * INPUTS, n * OUTPUTS,
-					n > 1 ? n * n : 0 };
-}
-
 /* A device of the plan, as the runner numbers it. */
 static int number_of(const struct sgpu_run_trace *trace, int device)
 {
 	return trace->devices > 1 ? (trace->first + device) % trace->devices : -1;
 }
 
-const char *sgpu_trace_row_name(const struct sgpu_run_trace *trace, int row, int *number,
-				int *device)
+const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number, int *device)
 {
+	const struct sgpu_run_trace *trace = &run->trace;
 	const int in = row - trace->operations, out = in - trace->devices * INPUTS,
 		  move = out - trace->devices * OUTPUTS;
 
@@ -185,54 +177,26 @@ void sgpu_run_get_progress(const struct sgpu_run *run, struct sgpu_run_progress 
 	};
 }
 
-bool sgpu_run_response_full(const struct sgpu_run *run, uint64_t *size)
-{
-	*size = run->base.response_size;
-	return run->descriptor_failed && run->code == SGPU_ENOSPACE;
-}
-
-bool sgpu_run_descriptor_failed(const struct sgpu_run *run)
-{
-	return run->descriptor_failed;
-}
-
-bool sgpu_run_was_replayed(const struct sgpu_run *run)
-{
-	return run->job.replayed;
-}
-
-const char *sgpu_run_get_owner(const struct sgpu_run *run)
-{
-	return run->job.owner;
-}
-
 const struct sgpu_batch *sgpu_run_get_batch(const struct sgpu_run *run)
 {
 	return run->job.batch;
 }
 
-void sgpu_run_get_spans(const struct sgpu_run *run, const struct sgpu_span **spans, size_t *count)
+void sgpu_run_get_result(const struct sgpu_run *run, struct sgpu_run_result *result)
 {
-	*spans = run->trace.spans;
-	*count = run->trace.count;
-}
+	const struct sgpu_run_trace *trace = &run->trace;
+	const int n = trace->devices;
 
-void sgpu_run_get_totals(const struct sgpu_run *run, struct sgpu_run_total totals[SGPU_SPAN_KINDS])
-{
-	memcpy(totals, run->trace.totals, sizeof(run->trace.totals));
-}
-
-void sgpu_run_get_paths(const struct sgpu_run *run, struct sgpu_run_paths *paths)
-{
-	*paths = run->trace.paths;
-}
-
-void sgpu_run_get_rows(const struct sgpu_run *run, struct sgpu_run_rows *rows)
-{
-	sgpu_trace_rows(&run->trace, rows);
-}
-
-const char *sgpu_run_row_name(const struct sgpu_run *run, int row, int *number, int *device)
-{
-	return sgpu_trace_row_name(&run->trace, row, number, device);
+	*result = (struct sgpu_run_result){
+		.owner = run->job.owner,
+		.replayed = run->job.replayed,
+		.descriptor_failed = run->descriptor_failed,
+		.response_full = run->descriptor_failed && run->code == SGPU_ENOSPACE,
+		.response_size = run->base.response_size,
+		.paths = trace->paths,
+		.spans = trace->spans,
+		.span_count = trace->count,
+		.rows = trace->operations + n * SGPU_ENGINE_ROWS + (n > 1 ? n * n : 0),
+	};
+	memcpy(result->totals, trace->totals, sizeof(trace->totals));
 }

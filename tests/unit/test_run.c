@@ -50,14 +50,13 @@ static uint64_t sum(const uint64_t bytes[SGPU_PATHS])
 
 UNIT_TEST(spans_totals_and_progress_tell_what_was_done)
 {
-	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
-	struct sgpu_run_paths paths;
 	struct sgpu_run_progress progress;
-	struct sgpu_run_rows rows;
+	struct sgpu_run_result result;
+	const struct sgpu_run_total *totals = result.totals;
 	const struct sgpu_span *spans;
 	struct sgpu_run *run = NULL;
 	struct job job;
-	size_t count = 0, kernels = 0;
+	size_t kernels = 0;
 	int in, out = memfd_create("response", MFD_CLOEXEC);
 
 	make_job(&job, 3 << 20);
@@ -68,23 +67,20 @@ UNIT_TEST(spans_totals_and_progress_tell_what_was_done)
 	      progress.operations == 3);
 	CHECK(progress.bytes_in == job.size + job.sealed_size &&
 	      progress.bytes_out == progress.bytes_in);
-	sgpu_run_get_totals(run, totals);
+	sgpu_run_get_result(run, &result);
 	CHECK(totals[SGPU_SPAN_KERNEL].count == 3);
 	CHECK(totals[SGPU_SPAN_OPEN].count > 1 && totals[SGPU_SPAN_SEAL].count > 1);
 	CHECK(totals[SGPU_SPAN_OPEN].bytes == job.sealed_size - SGPU_SEALED_HEADER);
 	CHECK(totals[SGPU_SPAN_COPY_IN].bytes == totals[SGPU_SPAN_OPEN].bytes + job.size);
 	CHECK(totals[SGPU_SPAN_SEAL].bytes == job.sealed_size - SGPU_SEALED_HEADER);
 	CHECK(totals[SGPU_SPAN_COPY_OUT].bytes == job.sealed_size - SGPU_SEALED_HEADER + job.size);
-	sgpu_run_get_paths(run, &paths);
-	CHECK(sum(paths.in) == job.sealed_size - SGPU_SEALED_HEADER + job.size);
-	CHECK(sum(paths.out) == job.sealed_size - SGPU_SEALED_HEADER + job.size);
-	sgpu_run_get_rows(run, &rows);
-	sgpu_run_get_spans(run, &spans, &count);
-	for (size_t i = 0; i < count; i++) {
+	CHECK(sum(result.paths.in) == job.sealed_size - SGPU_SEALED_HEADER + job.size);
+	CHECK(sum(result.paths.out) == job.sealed_size - SGPU_SEALED_HEADER + job.size);
+	spans = result.spans;
+	for (size_t i = 0; i < result.span_count; i++) {
 		CHECK(spans[i].end_ns >= spans[i].begin_ns &&
 		      (i == 0 || spans[i].begin_ns >= spans[i - 1].begin_ns));
-		CHECK(spans[i].stream >= -1 &&
-		      spans[i].stream < rows.operations + rows.inputs + rows.outputs);
+		CHECK(spans[i].stream >= -1 && spans[i].stream < result.rows);
 		kernels += spans[i].kind == SGPU_SPAN_KERNEL;
 	}
 	CHECK(kernels == 3);

@@ -146,27 +146,28 @@ static void free_moving_job(struct job *job)
 
 static uint64_t moved_bytes(const struct sgpu_run *run)
 {
-	struct sgpu_run_total totals[SGPU_SPAN_KINDS];
+	struct sgpu_run_result result;
 
-	sgpu_run_get_totals(run, totals);
-	return totals[SGPU_SPAN_MOVE].bytes;
+	sgpu_run_get_result(run, &result);
+	return result.totals[SGPU_SPAN_MOVE].bytes;
 }
 
 UNIT_TEST(a_segment_that_is_read_elsewhere_moves_there_once_and_the_result_is_the_same)
 {
 	const struct sgpu_span *spans;
+	struct sgpu_run_result result;
 	struct sgpu_run *run = NULL;
 	struct answer answer;
 	struct job job;
-	size_t count = 0;
 	int in, out = memfd_create("response", MFD_CLOEXEC), number, on, seen = 0;
 
 	make_moving_job(&job);
 	in = sign_and_write(&job);
 	CHECK(run_with(&owner, in, out, 0, &run) == SGPU_OK);
 	CHECK(moved_bytes(run) == SIZE && atomic_load(&opened) > 0);
-	sgpu_run_get_spans(run, &spans, &count);
-	for (size_t i = 0; i < count; i++) {
+	sgpu_run_get_result(run, &result);
+	spans = result.spans;
+	for (size_t i = 0; i < result.span_count; i++) {
 		const char *row = spans[i].stream < 0
 					  ? "host"
 					  : sgpu_run_row_name(run, spans[i].stream, &number, &on);
@@ -430,10 +431,10 @@ static char *following_manifest(uint64_t n)
 UNIT_TEST(an_operation_waits_for_what_is_before_it_on_another_device)
 {
 	const struct sgpu_span *spans;
+	struct sgpu_run_result result;
 	struct sgpu_run *run = NULL;
 	struct job job;
 	uint64_t second = 0, third = 0;
-	size_t count = 0;
 	int in, out = memfd_create("response", MFD_CLOEXEC), number, on_second = -1, on_third = -1;
 
 	make_job(&job, 1000);
@@ -442,8 +443,9 @@ UNIT_TEST(an_operation_waits_for_what_is_before_it_on_another_device)
 	in = sign_and_write(&job);
 	CHECK(run_with(&owner, in, out, 0, &run) == SGPU_OK);
 	backend.table.op = real->op;
-	sgpu_run_get_spans(run, &spans, &count);
-	for (size_t i = 0; i < count; i++) {
+	sgpu_run_get_result(run, &result);
+	spans = result.spans;
+	for (size_t i = 0; i < result.span_count; i++) {
 		if (spans[i].kind == SGPU_SPAN_KERNEL && strcmp(spans[i].label, "SECOND") == 0) {
 			second = spans[i].begin_ns;
 			(void)sgpu_run_row_name(run, spans[i].stream, &number, &on_second);
@@ -491,11 +493,12 @@ UNIT_TEST(a_batch_whose_share_does_not_fit_one_of_the_devices_is_refused)
 static int first_device_of(struct sgpu_run *run)
 {
 	const struct sgpu_span *spans;
-	size_t count = 0;
+	struct sgpu_run_result result;
 	int number, on;
 
-	sgpu_run_get_spans(run, &spans, &count);
-	for (size_t i = 0; i < count; i++) {
+	sgpu_run_get_result(run, &result);
+	spans = result.spans;
+	for (size_t i = 0; i < result.span_count; i++) {
 		if (spans[i].kind == SGPU_SPAN_KERNEL && strcmp(spans[i].label, "FIRST") == 0) {
 			(void)sgpu_run_row_name(run, spans[i].stream, &number, &on);
 			return on;

@@ -72,6 +72,7 @@ static bool piped = true;
 static int run_noted(struct job *job, struct answer *answer)
 {
 	struct sgpu_run *run = NULL;
+	struct sgpu_run_result result;
 	int in = sign_and_write(job), out = memfd_create("response", MFD_CLOEXEC), rc;
 
 	if (piped) {
@@ -79,8 +80,9 @@ static int run_noted(struct job *job, struct answer *answer)
 	}
 	memset(answer, 0, sizeof(*answer));
 	rc = run_with(&owner, in, out, 0, &run);
-	sgpu_run_get_paths(run, &paths);
-	sgpu_run_get_totals(run, totals);
+	sgpu_run_get_result(run, &result);
+	paths = result.paths;
+	memcpy(totals, result.totals, sizeof(totals));
 	free_run(&run);
 	lseek(out, 0, SEEK_SET);
 	if ((rc == SGPU_OK || rc == SGPU_ESEGMENTS) && !read_answer(out, job->key, answer)) {

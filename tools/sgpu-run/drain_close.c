@@ -133,6 +133,7 @@ static bool is_too_large(const struct drain *drain, const struct flight *flight)
 static void end_run(struct drain *drain, struct flight *flight)
 {
 	const struct worker *w = drain->worker;
+	struct sgpu_run_result result;
 	struct report report;
 
 	flight->full = false;
@@ -142,7 +143,9 @@ static void end_run(struct drain *drain, struct flight *flight)
 		return;
 	}
 	flight->code = sgpu_run_wait(flight->run, &flight->error);
-	flight->full = sgpu_run_response_full(flight->run, &flight->needs);
+	sgpu_run_get_result(flight->run, &result);
+	flight->full = result.response_full;
+	flight->needs = result.response_size;
 	flight->again = once_more(flight);
 	if (flight->again == ONCE && !cli_quiet) {
 		report_collect(flight->run, NULL, w->keys, w->key_count, &report);

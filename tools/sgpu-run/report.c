@@ -82,11 +82,13 @@ void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
 		    const struct sgpu_key *keys, int count, struct report *report)
 {
 	const struct sgpu_batch *batch = sgpu_run_get_batch(run);
+	struct sgpu_run_result result;
 
 	memset(report, 0, sizeof(*report));
 	sgpu_run_get_progress(run, &report->progress);
-	sgpu_run_get_totals(run, report->totals);
-	sgpu_run_get_paths(run, &report->paths);
+	sgpu_run_get_result(run, &result);
+	memcpy(report->totals, result.totals, sizeof(report->totals));
+	report->paths = result.paths;
 	if (device) {
 		describe_device(device, &report->device);
 	}
@@ -96,7 +98,7 @@ void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
 		snprintf(report->manifest_id, sizeof(report->manifest_id), "%s",
 			 manifest_id(batch));
 		snprintf(report->kid, sizeof(report->kid), "%s", report_key(batch, keys, count));
-		snprintf(report->owner, sizeof(report->owner), "%s", sgpu_run_get_owner(run));
+		snprintf(report->owner, sizeof(report->owner), "%s", result.owner);
 	}
 }
 
@@ -292,22 +294,16 @@ static void print_name(FILE *out, const char *kind, int tid, int device, const c
 }
 
 /* Rows without a span stay unnamed: the streams are only made when they are used. */
-static void print_rows(FILE *out, const struct sgpu_run *run, const struct sgpu_span *spans,
-		       size_t count)
+static void print_rows(FILE *out, const struct sgpu_run *run, const struct sgpu_run_result *result)
 {
-	struct sgpu_run_rows rows;
-	int total;
-	bool *used;
+	bool *used = calloc((size_t)result->rows + 1, sizeof(*used));
 
-	sgpu_run_get_rows(run, &rows);
-	total = rows.operations + rows.inputs + rows.outputs + rows.moves;
-	used = calloc((size_t)total + 1, sizeof(*used));
-	for (size_t i = 0; used && i < count; i++) {
-		used[spans[i].stream + 1] = true;
+	for (size_t i = 0; used && i < result->span_count; i++) {
+		used[result->spans[i].stream + 1] = true;
 	}
 	print_name(out, "process_name", 0, -1, "sgpu-run", -1);
 	print_name(out, "thread_name", 0, -1, "host", -1);
-	for (int i = 0; used && i < total; i++) {
+	for (int i = 0; used && i < result->rows; i++) {
 		if (used[i + 1]) {
 			int number, device;
 			const char *name = sgpu_run_row_name(run, i, &number, &device);
@@ -333,14 +329,13 @@ static void print_span(FILE *out, const struct sgpu_span *span, uint64_t zero)
 
 static void print_trace(FILE *out, const struct sgpu_run *run)
 {
-	const struct sgpu_span *spans;
-	size_t count;
+	struct sgpu_run_result result;
 
-	sgpu_run_get_spans(run, &spans, &count);
+	sgpu_run_get_result(run, &result);
 	fprintf(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
-	print_rows(out, run, spans, count);
-	for (size_t i = 0; i < count; i++) {
-		print_span(out, &spans[i], spans[0].begin_ns);
+	print_rows(out, run, &result);
+	for (size_t i = 0; i < result.span_count; i++) {
+		print_span(out, &result.spans[i], result.spans[0].begin_ns);
 	}
 	/* A last event that needs no comma behind it. */
 	fprintf(out, "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":1,\"args\":{\"sort_"

@@ -188,6 +188,11 @@ bool serve_limits_take(const struct worker *w)
  * is one that the client's own files do not give, or whose response they do not take. */
 static enum serve_sum result_of(const struct sgpu_run *run, int code)
 {
+	struct sgpu_run_result result = { .owner = NULL };
+
+	if (run) {
+		sgpu_run_get_result(run, &result);
+	}
 	switch (code) {
 	case SGPU_OK:
 		return SERVE_DONE;
@@ -201,11 +206,11 @@ static enum serve_sum result_of(const struct sgpu_run *run, int code)
 		return SERVE_CANCELLED;
 	case SGPU_ESYSTEM:
 	case SGPU_ENOSPACE:
-		return run && sgpu_run_descriptor_failed(run) ? SERVE_CANCELLED : SERVE_FAILED;
+		return result.descriptor_failed ? SERVE_CANCELLED : SERVE_FAILED;
 	case SGPU_EDEVICE:
 		return SERVE_FAILED;
 	default:
-		return run && sgpu_run_was_replayed(run) ? SERVE_REPLAYED : SERVE_REFUSED;
+		return result.replayed ? SERVE_REPLAYED : SERVE_REFUSED;
 	}
 }
 
