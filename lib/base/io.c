@@ -51,6 +51,13 @@ void sgpu_io_set_guard(const struct sgpu_io_guard *with)
 	guard = with;
 }
 
+void sgpu_close(int fd)
+{
+	if (fd >= 0) {
+		close(fd);
+	}
+}
+
 static bool can_block(int fd)
 {
 	struct stat status;

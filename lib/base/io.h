@@ -67,6 +67,9 @@ void sgpu_io_set_guard(const struct sgpu_io_guard *guard);
 bool sgpu_io_reader_gone(void);
 void sgpu_io_note_failure(void);
 
+/* Accepts -1. */
+void sgpu_close(int fd);
+
 /* ---- an output that appears only on success ---- If the path names a regular file or nothing, the
  * data go to a file without a name in the same directory (O_TMPFILE), and commit gives it the
  * path's name; even a killed process leaves nothing. On a file system without such files, it has a

@@ -173,11 +173,7 @@ int lease_client_done(struct lease_client *client, struct sgpu_error *error)
 
 void lease_client_close(struct lease_client *client)
 {
-	if (client->connection >= 0) {
-		close(client->connection);
-	}
-	if (client->pool >= 0) {
-		close(client->pool);
-	}
+	sgpu_close(client->connection);
+	sgpu_close(client->pool);
 	client->connection = client->pool = -1;
 }

@@ -216,8 +216,6 @@ enum claims_life claims_look(int root, const char *name)
 	} else if (is_of_this_boot(name) && (fd >= 0 || errno == ENOENT)) {
 		life = CLAIMS_DEAD;
 	}
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(fd);
 	return life;
 }

@@ -319,8 +319,6 @@ int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *erro
 		ruleset_to_enter = rules.fd;
 		code = every_thread(enter, error);
 	}
-	if (rules.fd >= 0) {
-		close(rules.fd);
-	}
+	sgpu_close(rules.fd);
 	return code;
 }

@@ -103,14 +103,9 @@ int process_start(const struct server *server, struct process *process, struct s
 	process->control = ends[0];
 	ends[0] = -1;
 out:
-	for (int i = 0; i < 2; i++) {
-		if (ends[i] >= 0) {
-			close(ends[i]);
-		}
-	}
-	if (counters >= 0) {
-		close(counters);
-	}
+	sgpu_close(ends[0]);
+	sgpu_close(ends[1]);
+	sgpu_close(counters);
 	if (rc < 0) {
 		process_bury(process);
 	}
@@ -181,8 +176,6 @@ void process_bury(struct process *process)
 	if (process->counters) {
 		munmap((void *)(uintptr_t)process->counters, sizeof(*process->counters));
 	}
-	if (process->control >= 0) {
-		close(process->control);
-	}
+	sgpu_close(process->control);
 	*process = (struct process){ .control = -1 };
 }

@@ -161,11 +161,7 @@ void report_progress_end(void)
 	}
 	cli_progress_end();
 	started = false;
-	if (signal_fd >= 0) {
-		close(signal_fd);
-	}
-	if (end_fd >= 0) {
-		close(end_fd);
-	}
+	sgpu_close(signal_fd);
+	sgpu_close(end_fd);
 	signal_fd = end_fd = -1;
 }

@@ -62,13 +62,9 @@ static void count_end(void)
 
 static void close_work(struct work *work)
 {
-	const int fds[] = { work->connection, work->in_fd, work->out_fd };
-
-	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(fds); i++) {
-		if (fds[i] >= 0) {
-			close(fds[i]);
-		}
-	}
+	sgpu_close(work->connection);
+	sgpu_close(work->in_fd);
+	sgpu_close(work->out_fd);
 	free(work);
 	count_end();
 }

@@ -106,9 +106,7 @@ static int open_directory(const char *path, bool everybody, struct sgpu_error *e
 	lock_briefly(fd);
 	return fd;
 fail:
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(fd);
 	return -1;
 }
 
@@ -126,9 +124,7 @@ static int remove_dead(const char *path, struct sgpu_error *error)
 	}
 	fd = sgpu_service_reach(path);
 	if (fd >= 0 || errno != ECONNREFUSED) {
-		if (fd >= 0) {
-			close(fd);
-		}
+		sgpu_close(fd);
 		return sgpu_fail(error, SGPU_ESYSTEM, "a server listens at '%s' already", path);
 	}
 	return unlink(path) == 0 ? SGPU_OK
@@ -196,9 +192,7 @@ void service_close(struct service_socket *made)
 {
 	struct stat status;
 
-	if (made->fd >= 0) {
-		close(made->fd);
-	}
+	sgpu_close(made->fd);
 	if (made->path[0] && lstat(made->path, &status) == 0 && status.st_dev == made->device &&
 	    status.st_ino == made->inode) {
 		(void)unlink(made->path);

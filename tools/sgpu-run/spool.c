@@ -112,9 +112,7 @@ out:
 
 static void end_look(struct spool *spool)
 {
-	if (spool->dead.directory >= 0) {
-		claims_close(spool->claimed, &spool->dead);
-	}
+	claims_close(spool->claimed, &spool->dead);
 	spool_names_clear(&spool->names);
 }
 
@@ -127,13 +125,11 @@ void spool_close(struct spool **spool)
 	}
 	end_look(s);
 	spool_names_clear(&s->workers);
-	if (s->claimed >= 0) {
-		claims_close(s->claimed, &s->own);
-	}
-	spool_close_file(s->claimed);
-	spool_close_file(s->done);
-	spool_close_file(s->failed);
-	spool_close_file(s->directory);
+	claims_close(s->claimed, &s->own);
+	sgpu_close(s->claimed);
+	sgpu_close(s->done);
+	sgpu_close(s->failed);
+	sgpu_close(s->directory);
 	sgpu_output_directory_close(&s->output_directory, s->output >= 0);
 	free(s);
 	*spool = NULL;

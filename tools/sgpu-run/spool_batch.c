@@ -27,7 +27,7 @@ static void free_batch(struct spool_batch **batch)
 	struct spool_batch *b = *batch;
 
 	sgpu_output_close(&b->response);
-	spool_close_file(b->fd);
+	sgpu_close(b->fd);
 	free(b->name);
 	free(b->response_name);
 	free(b->shown);
@@ -141,7 +141,7 @@ static void compare_response(const struct spool *spool, struct spool_batch *b)
 	b->answered = batch && response && memcmp(batch->id, response->id, sizeof(batch->id)) == 0;
 	sgpu_batch_free(&batch);
 	sgpu_batch_free(&response);
-	spool_close_file(fd);
+	sgpu_close(fd);
 	if (!b->answered) {
 		sgpu_fail(&b->error, SGPU_EPOLICY,
 			  "'%s/%s' is there already, and is no response to this batch",

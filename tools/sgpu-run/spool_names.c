@@ -27,13 +27,6 @@ int spool_open_file(int directory, const char *name)
 	return openat(directory, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 }
 
-void spool_close_file(int fd)
-{
-	if (fd >= 0) {
-		close(fd);
-	}
-}
-
 void spool_names_clear(struct spool_names *names)
 {
 	for (size_t i = 0; i < names->count; i++) {
@@ -137,7 +130,7 @@ static const char *look_inside(const struct spool_options *options, int director
 		      : !names_ours && spool_is_for_others(options, fd, name) ? spool_for_other_keys
 									      : NULL;
 	}
-	spool_close_file(fd);
+	sgpu_close(fd);
 	return why;
 }
 
@@ -184,8 +177,8 @@ static int add(json_t *missing, const char *batch, const char *state, const char
 	       json_t *alive, const char *reason, struct sgpu_error *error)
 {
 	json_t *one = json_pack("{s:o, s:s, s:o*, s:o*, s:o*}", "batch", cli_json_text(batch),
-				"state", state, "worker", worker ? cli_json_text(worker) : NULL,
-				"alive", alive, "reason", reason ? cli_json_text(reason) : NULL);
+				"state", state, "worker", cli_json_text(worker), "alive", alive,
+				"reason", cli_json_text(reason));
 
 	return json_array_append_new(missing, one) ? sgpu_fail_nomem(error) : SGPU_OK;
 }
@@ -245,7 +238,7 @@ static void read_reason(int directory, const char *name, char *text, size_t room
 	if (fd < 0 || sgpu_pread(fd, file, text, room - 1, 0, &got, NULL) != SGPU_OK) {
 		got = 0;
 	}
-	spool_close_file(fd);
+	sgpu_close(fd);
 	text[got] = '\0';
 	text[strcspn(text, "\n")] = '\0';
 }
@@ -332,7 +325,7 @@ static int look_at_list(const struct spool_options *options, json_t *missing,
 		}
 	}
 	spool_names_clear(&names);
-	spool_close_file(output);
+	sgpu_close(output);
 	return rc;
 }
 

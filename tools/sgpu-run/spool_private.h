@@ -46,10 +46,8 @@ enum claims_life claims_look(int root, const char *name);
  * Returns false for others. */
 bool claims_of(const char *entry, char name[NAME_MAX + 1]);
 
-/* Opens what others chose, without links, waiting and effects; -1 with errno. Closing accepts -1.
- */
+/* Opens what others chose, without links, waiting and effects; -1 with errno. */
 int spool_open_file(int directory, const char *name);
-void spool_close_file(int fd);
 
 /* Names that were read and not looked at yet. */
 struct spool_names {

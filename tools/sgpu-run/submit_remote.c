@@ -345,13 +345,10 @@ int submit_remote(const struct submit *r)
 				   : sgpu_hint(&error, "--local runs the batch in this process");
 	}
 	sgpu_output_close(&m.response);
-	for (size_t i = 0; i < 4; i++) {
-		const int fds[] = { m.connection, m.batch_fd, m.memory_fd, m.signal_fd };
-
-		if (fds[i] >= 0) {
-			close(fds[i]);
-		}
-	}
+	sgpu_close(m.connection);
+	sgpu_close(m.batch_fd);
+	sgpu_close(m.memory_fd);
+	sgpu_close(m.signal_fd);
 	return rc == SGPU_OK				       ? 0
 	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
 							       : cli_error(&error);

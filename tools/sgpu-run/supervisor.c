@@ -36,9 +36,7 @@ static void answer_status(struct supervisor *s, struct caller *caller)
 	if (fd >= 0 && size <= WIRE_TEXT_MAX && write(fd, text, size) == (ssize_t)size) {
 		(void)wire_say(caller->fd, WIRE_STATUS_IS, fd);
 	}
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close(fd);
 	free(text);
 	callers_hang_up(caller);
 }
