@@ -72,9 +72,9 @@ static bool is_descriptor(const char *key)
 	return key && (cli_is_standard(key) || strncmp(key, "fd:", 3) == 0);
 }
 
-static int check_server(const struct server *server)
+static int check_server(struct server *server)
 {
-	const struct worker *w = &server->worker;
+	struct worker *w = &server->worker;
 	bool descriptors =
 		is_descriptor(server->attestation_key) || is_descriptor(server->certificate);
 

@@ -69,6 +69,9 @@ int verb_session(int argc, char **argv)
 		status = 2;
 	}
 	if (status == 0) {
+		status = worker_check(&v.worker);
+	}
+	if (status == 0) {
 		status = cli_input("-", &name, &fd); /* not from a terminal */
 	}
 	if (status == 0 && !cli_binary_output(STDOUT_FILENO)) {

@@ -106,7 +106,7 @@ static int choose_runner(struct submit *r)
 }
 
 /* What makes no sense together. */
-static int check_request(const struct submit *r)
+static int check_request(struct submit *r)
 {
 	const struct cli_list *keys = &r->worker.key_paths;
 	int status = worker_check(&r->worker);
@@ -326,13 +326,16 @@ static int submit(struct submit *r)
 static int dry_run(const struct submit *r)
 {
 	struct sgpu_error error = { 0 };
-	int devices = 1, rc = worker_count_devices(&r->worker, &devices, &error);
 
-	if (rc == SGPU_OK) {
-		rc = report_plan(r->in_fd, r->in_name, devices, r->output ? r->output : "-",
-				 &error);
+	if (r->worker.all) {
+		return cli_fail(SGPU_EUSAGE,
+				"--device: how many '%s' are, only the machine knows: name them",
+				r->worker.selector);
 	}
-	return rc == SGPU_OK ? 0 : cli_error(&error);
+	return report_plan(r->in_fd, r->in_name, r->worker.named, r->output ? r->output : "-",
+			   &error) == SGPU_OK
+		       ? 0
+		       : cli_error(&error);
 }
 
 static int open_and_run(struct submit *r)

@@ -38,7 +38,7 @@ const struct cli_option worker_options[] = {
 	CLI_END,
 };
 
-static int check_request(const struct request *r)
+static int check_request(struct request *r)
 {
 	const int status = worker_check(&r->worker);
 

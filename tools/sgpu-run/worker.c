@@ -33,12 +33,12 @@ static bool lacks_kind(const char *name)
 	return strncmp(name, "GPU-", 4) == 0 || (*name >= '0' && *name <= '9');
 }
 
-static int check(const struct device_list *list, struct sgpu_error *error)
+static int check_names(const struct worker *w, struct sgpu_error *error)
 {
-	const char *first = list->names[0];
+	const char *first = w->devices[0].selector;
 
-	for (int i = 1; i < list->count; i++) {
-		const char *name = list->names[i];
+	for (int i = 1; i < w->named; i++) {
+		const char *name = w->devices[i].selector;
 
 		if (kind_length(name) != kind_length(first) ||
 		    strncmp(name, first, kind_length(first)) != 0 || strcmp(name, "auto") == 0) {
@@ -48,7 +48,7 @@ static int check(const struct device_list *list, struct sgpu_error *error)
 		}
 		for (int k = 0; k < i; k++) {
 			/* The CPU device can be opened several times: for tests. */
-			if (strcmp(list->names[k], name) == 0 && strcmp(name, "cpu") != 0) {
+			if (strcmp(w->devices[k].selector, name) == 0 && strcmp(name, "cpu") != 0) {
 				return sgpu_fail(error, SGPU_EUSAGE,
 						 "--device: '%s' is named twice", name);
 			}
@@ -57,43 +57,44 @@ static int check(const struct device_list *list, struct sgpu_error *error)
 	return SGPU_OK;
 }
 
-int devices_parse(const char *selector, struct device_list *list, struct sgpu_error *error)
+/* "cpu", "cuda:0,1", "cuda:0,cuda:1", "cuda:all", "cpu,cpu". */
+static int parse_names(struct worker *w, struct sgpu_error *error)
 {
-	const char *from = selector;
+	const char *from = w->selector;
 	int size;
 
-	memset(list, 0, sizeof(*list));
-	if (strcmp(selector, "cuda:all") == 0) {
-		list->all = true;
-		return SGPU_OK;
-	}
-	for (;; from++) {
+	w->named = 0;
+	w->all = strcmp(from, "cuda:all") == 0;
+	for (; !w->all; from++) {
 		const size_t length = strcspn(from, ",");
+		char *name;
 
-		if (list->count == WORKER_DEVICES_MAX) {
+		if (w->named == WORKER_DEVICES_MAX) {
 			return sgpu_fail(error, SGPU_EUSAGE, "--device: more than %d devices",
 					 WORKER_DEVICES_MAX);
 		}
 		if (length == 0) {
 			return sgpu_fail(error, SGPU_EUSAGE,
-					 "--device: '%s' names no device at one place", selector);
+					 "--device: '%s' names no device at one place",
+					 w->selector);
 		}
-		size = snprintf(list->names[list->count], sizeof(list->names[0]), "%s%.*s",
-				list->count > 0 && lacks_kind(from) &&
-						strncmp(list->names[0], "cuda:", 5) == 0
+		name = w->devices[w->named++].selector;
+		size = snprintf(name, sizeof(w->devices[0].selector), "%s%.*s",
+				w->named > 1 && lacks_kind(from) &&
+						strncmp(w->devices[0].selector, "cuda:", 5) == 0
 					? "cuda:"
 					: "",
 				(int)length, from);
-		if (size < 0 || (size_t)size >= sizeof(list->names[0])) {
+		if (size < 0 || (size_t)size >= sizeof(w->devices[0].selector)) {
 			return sgpu_fail(error, SGPU_EUSAGE, "--device: a name in '%s' is too long",
-					 selector);
+					 w->selector);
 		}
-		list->count++;
 		from += length;
 		if (!*from) {
-			return check(list, error);
+			break;
 		}
 	}
+	return check_names(w, error);
 }
 
 enum { KEYS_SIZE = (WORKER_KEYS_MAX + 1) * sizeof(struct sgpu_key) };
@@ -130,39 +131,17 @@ int worker_take_owners(void *values, const char *path)
 	return sgpu_owners_load(path, &w->owners, &error) == SGPU_OK ? 0 : cli_error(&error);
 }
 
-/* A quote names one device, and a session has one. */
-static int parse_devices(const struct worker *w, struct device_list *list, struct sgpu_error *error)
-{
-	int rc = devices_parse(w->selector, list, error);
-
-	if (rc == SGPU_OK && (list->count > 1 || list->all) && w->spread == WORKER_ONE) {
-		sgpu_fail(error, SGPU_EUSAGE,
-			  "--device: '%s' names several devices, and this takes one", w->selector);
-		rc = sgpu_hint(error, "a quote names one device, and a session has one");
-	}
-	return rc;
-}
-
-int worker_count_devices(const struct worker *w, int *count, struct sgpu_error *error)
-{
-	struct device_list list;
-	int rc = parse_devices(w, &list, error);
-
-	*count = list.count;
-	return rc == SGPU_OK && list.all
-		       ? sgpu_fail(error, SGPU_EUSAGE,
-				   "--device: how many '%s' are, only the machine knows: "
-				   "name them",
-				   w->selector)
-		       : rc;
-}
-
-int worker_check(const struct worker *w)
+int worker_check(struct worker *w)
 {
 	struct sgpu_error error = { 0 };
-	struct device_list list;
 
-	if (parse_devices(w, &list, &error) != SGPU_OK) {
+	if (parse_names(w, &error) != SGPU_OK) {
+		return cli_error(&error);
+	}
+	if ((w->named > 1 || w->all) && w->spread == WORKER_ONE) {
+		sgpu_fail(&error, SGPU_EUSAGE,
+			  "--device: '%s' names several devices, and this takes one", w->selector);
+		(void)sgpu_hint(&error, "a quote names one device, and a session has one");
 		return cli_error(&error);
 	}
 	if (w->key_paths.count > WORKER_KEYS_MAX) {
@@ -278,15 +257,14 @@ static bool is_gpu(struct sgpu_device *device)
 	return sgpu_device_get_info(device, &info, NULL) == SGPU_OK && info.opens_on_device;
 }
 
-static int open_one(struct worker *w, const char *selector, struct sgpu_error *error)
+static int open_next(struct worker *w, struct sgpu_error *error)
 {
 	struct worker_device *d = &w->devices[w->device_count];
-	int rc = sgpu_device_open(selector, &w->config, &d->device, error);
+	int rc = sgpu_device_open(d->selector, &w->config, &d->device, error);
 
 	if (rc < 0) {
 		return rc;
 	}
-	snprintf(d->selector, sizeof(d->selector), "%s", selector);
 	w->device_count++;
 	w->on_gpu = is_gpu(d->device);
 	describe(d->device);
@@ -316,16 +294,14 @@ static int check_distinct(const struct worker *w, struct sgpu_error *error)
 
 static int open_devices(struct worker *w, struct sgpu_error *error)
 {
-	struct device_list list;
-	char selector[24];
-	int rc = parse_devices(w, &list, error);
+	int rc = SGPU_OK;
 
-	for (int i = 0; rc == SGPU_OK && i < list.count; i++) {
-		rc = open_one(w, list.names[i], error);
+	for (int i = 0; rc == SGPU_OK && i < w->named; i++) {
+		rc = open_next(w, error);
 	}
-	for (int i = 0; rc == SGPU_OK && list.all && i < WORKER_DEVICES_MAX; i++) {
-		snprintf(selector, sizeof(selector), "cuda:%d", i);
-		rc = open_one(w, selector, error);
+	for (int i = 0; rc == SGPU_OK && w->all && i < WORKER_DEVICES_MAX; i++) {
+		snprintf(w->devices[i].selector, sizeof(w->devices[i].selector), "cuda:%d", i);
+		rc = open_next(w, error);
 		if (rc == SGPU_EUNAVAILABLE && i > 0) {
 			return SGPU_OK; /* that was the last */
 		}

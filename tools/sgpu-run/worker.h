@@ -51,7 +51,7 @@ enum { WORKER_KEYS_MAX = 64, WORKER_DEVICES_MAX = 16 };
 
 /* A device of the worker, and what it runs there. */
 struct worker_device {
-	char selector[80];
+	char selector[80]; /* of sgpu_device_open */
 	struct sgpu_device *device;
 	struct sgpu_secure *context; /* NULL on a device that maps no pages */
 	struct sgpu_runner *runner;  /* NULL where the first device's runner has them all */
@@ -84,7 +84,8 @@ struct worker {
 	bool shared_files; /* clients hold the descriptors of batches and responses */
 	struct sgpu_module_confinement modules;		  /* once the device is open */
 	struct worker_device devices[WORKER_DEVICES_MAX]; /* all of one kind; most verbs have one */
-	int device_count;
+	int named, device_count;			  /* that the options name; that are open */
+	bool all;					  /* every GPU, and no names */
 	bool on_gpu;
 	bool many_runs; /* as of struct sgpu_runner_config */
 };
@@ -121,12 +122,9 @@ int worker_take_owners(void *values, const char *path);
 			CLI_FLAG(type, member.allow_modules)                                  \
 	}
 
-/* Whether the options belong together: 0, or the exit status after a message. */
-int worker_check(const struct worker *worker);
-/* How many devices the option names; none is opened. Errors: SGPU_EUSAGE: only the machine knows.
- */
-SGPU_MUST_CHECK int worker_count_devices(const struct worker *worker, int *count,
-					 struct sgpu_error *error);
+/* Whether the options belong together: 0, or the exit status after a message. Learns which devices
+ * they name. */
+int worker_check(struct worker *worker);
 
 /* Before any thread and any secret: no core files, SIGUSR1 blocked for the thread that waits for
  * it, and `stop` at SIGINT and SIGTERM (see cli_signals()). Returns 0, or the exit status after a
@@ -164,18 +162,6 @@ int worker_end(struct worker *worker, int status);
 /* For a device that does not let go of a run: wipes the keys and ends the process with status 3.
  * Async-signal-unsafe. */
 void worker_give_up(void);
-
-/* The devices that an option names: one, or several of one kind. */
-
-struct device_list {
-	char names[WORKER_DEVICES_MAX][80]; /* each a selector of sgpu_device_open */
-	int count;
-	bool all; /* "cuda:all": every GPU, and no names */
-};
-
-/* "cpu", "cuda:0,1", "cuda:0,cuda:1", "cuda:all", "cpu,cpu". Errors: SGPU_EUSAGE. */
-SGPU_MUST_CHECK int devices_parse(const char *selector, struct device_list *list,
-				  struct sgpu_error *error);
 
 /* A run or a session that proves itself first: it makes a key of its own, quotes it for the
  * verifier's nonce, and takes a batch that is sealed to it, or a session that is bound to it. */
