@@ -24,6 +24,7 @@
 #define WAIT_NS (60 * SECOND)	/* for a worker; not for a turn */
 #define GIVE_UP_NS (5 * SECOND) /* for a worker to wipe and end */
 #define CLOSE_PAUSE_NS (SECOND / 10)
+enum { LONGEST_MS = 3600000 };
 #define LACK_LOOK_NS (SECOND / 4) /* how often is looked for a worker, while some have none */
 
 /* What was asked is not read: what came with it would be closed here. */
@@ -216,62 +217,43 @@ static bool any_process(const struct supervisor *s)
 	return false;
 }
 
-enum {
-	SIGNALS,
-	LISTENER,
-	WORKERS,
-	CALLERS = WORKERS + SERVE_WORKERS_MAX,
-	FDS = CALLERS + SUPERVISOR_CALLERS_MAX
+/* What is waited for: workers and callers by their numbers, then these. */
+enum { SIGNALS = SERVE_WORKERS_MAX + SUPERVISOR_CALLERS_MAX, LISTENER, PLACES };
+
+/* No more than there are: poll takes no more than this process may have descriptors. */
+struct waits {
+	struct pollfd fds[PLACES];
+	int places[PLACES];
+	nfds_t count;
 };
 
-/* Those of -1 are left out: poll takes no more places than this process may have descriptors. */
-static void poll_some(struct pollfd fds[FDS], int timeout)
+static void add(struct waits *w, int place, int fd, short events)
 {
-	static struct pollfd some[FDS];
-	static int places[FDS];
-	nfds_t count = 0;
-
-	for (int i = 0; i < FDS; i++) {
-		if (fds[i].fd >= 0) {
-			places[count] = i;
-			some[count++] = fds[i];
-		}
-	}
-	if (poll(some, count, timeout) < 0) {
-		return; /* no events */
-	}
-	for (nfds_t i = 0; i < count; i++) {
-		fds[places[i]].revents = some[i].revents;
+	if (fd >= 0) {
+		w->fds[w->count] = (struct pollfd){ .fd = fd, .events = events };
+		w->places[w->count++] = place;
 	}
 }
 
-/* A descriptor of -1 is none that is waited for. */
-static void wait_for_events(struct supervisor *s, uint64_t next, int most_ms,
-			    struct pollfd fds[FDS])
+static void wait_for_events(struct supervisor *s, uint64_t next, int most_ms, struct waits *w)
 {
-	const uint64_t now = sgpu_now_ns();
-	int timeout = -1;
+	const uint64_t now = sgpu_now_ns(), left_ms = next > now ? (next - now) / 1000000 + 1 : 0;
+	int timeout = next == 0 ? -1 : left_ms < LONGEST_MS ? (int)left_ms : LONGEST_MS;
 
-	for (int i = 0; i < FDS; i++) {
-		fds[i] = (struct pollfd){ .fd = -1, .events = POLLIN };
-	}
-	fds[SIGNALS].fd = s->signal_fd;
-	fds[LISTENER].fd = now >= s->accept_ns ? s->socket->fd : -1;
+	w->count = 0;
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
-		fds[WORKERS + i].fd = s->processes[i].pid ? s->processes[i].control : -1;
+		add(w, i, s->processes[i].pid ? s->processes[i].control : -1, POLLIN);
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		/* Of one that waits only its end is heard. */
-		fds[CALLERS + i] = (struct pollfd){ .fd = s->callers[i].fd,
-						    .events = s->callers[i].tenant ? 0 : POLLIN };
+		add(w, SERVE_WORKERS_MAX + i, s->callers[i].fd, s->callers[i].tenant ? 0 : POLLIN);
 	}
-	if (next != 0) {
-		timeout = next > now ? (int)((next - now) / 1000000 < 3600000
-						     ? (next - now) / 1000000 + 1
-						     : 3600000)
-				     : 0;
+	add(w, SIGNALS, s->signal_fd, POLLIN);
+	add(w, LISTENER, now >= s->accept_ns ? s->socket->fd : -1, POLLIN);
+	timeout = most_ms >= 0 && (timeout < 0 || timeout > most_ms) ? most_ms : timeout;
+	if (poll(w->fds, w->count, timeout) < 0) {
+		w->count = 0; /* no events */
 	}
-	poll_some(fds, most_ms >= 0 && (timeout < 0 || timeout > most_ms) ? most_ms : timeout);
 }
 
 /* Most have said what they want by the time at which they are taken, and need not wait for the next
@@ -289,26 +271,23 @@ static void accept_callers(struct supervisor *s)
 	}
 }
 
-static void serve_events(struct supervisor *s, const struct pollfd fds[FDS])
+static void serve_event(struct supervisor *s, int place)
 {
-	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
-		if (fds[WORKERS + i].revents && s->processes[i].pid) {
-			workers_hear(s, &s->processes[i]);
+	if (place < SERVE_WORKERS_MAX) {
+		if (s->processes[place].pid) {
+			workers_hear(s, &s->processes[place]);
 		}
-	}
-	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		struct caller *c = &s->callers[i];
+	} else if (place < SIGNALS) {
+		struct caller *c = &s->callers[place - SERVE_WORKERS_MAX];
 
-		if (fds[CALLERS + i].revents && c->fd >= 0 && c->tenant) {
+		if (c->fd >= 0 && c->tenant) {
 			callers_hang_up(c);
-		} else if (fds[CALLERS + i].revents && c->fd >= 0) {
+		} else if (c->fd >= 0) {
 			hear(s, c);
 		}
-	}
-	if (fds[SIGNALS].revents) {
+	} else if (place == SIGNALS) {
 		take_signal(s);
-	}
-	if (fds[LISTENER].revents) {
+	} else {
 		accept_callers(s);
 	}
 }
@@ -344,11 +323,15 @@ int supervisor_begin(struct supervisor *s, const struct server *server,
 
 bool supervisor_step(struct supervisor *s, int most_ms)
 {
-	static struct pollfd fds[FDS];
+	static struct waits w;
 
 	workers_keep(s);
-	wait_for_events(s, check_deadlines(s), most_ms, fds);
-	serve_events(s, fds);
+	wait_for_events(s, check_deadlines(s), most_ms, &w);
+	for (nfds_t i = 0; i < w.count; i++) {
+		if (w.fds[i].revents) {
+			serve_event(s, w.places[i]);
+		}
+	}
 	turns_give(s);
 	if (!closing_do(false)) {
 		s->accept_ns = sgpu_now_ns() + CLOSE_PAUSE_NS;

@@ -36,7 +36,9 @@ struct tenant {
 			or start_ns */
 	uint64_t sums[SERVE_SUMS]; /* by workers that are buried, and of those that were refused for
 				      a limit */
-	unsigned waiting, in_flight; /* as turns_give counted them last */
+	unsigned waiting, in_flight; /* as turns_give counted them last, as those that follow */
+	unsigned live;		     /* its workers, also those that leave */
+	bool in_session;	     /* one of these is */
 	unsigned asking, requests;   /* requests that wait for a worker, and that workers have */
 	struct process *process;     /* takes its work, or NULL */
 };

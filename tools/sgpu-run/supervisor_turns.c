@@ -15,26 +15,6 @@
 #include "wire.h"
 
 /* ---- tenants ---- */
-static bool has_process(const struct supervisor *s, const struct tenant *tenant)
-{
-	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
-		if (s->processes[i].pid && s->processes[i].tenant == tenant) {
-			return true;
-		}
-	}
-	return false;
-}
-
-static bool is_dispensable(const struct supervisor *s, const struct tenant *tenant)
-{
-	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		if (s->callers[i].tenant == tenant) {
-			return false;
-		}
-	}
-	return !has_process(s, tenant);
-}
-
 /* Root, the server's user, and those whom the file of tenants names. Nobody has such users at will,
  * as one who may map a range of others has. */
 static bool is_known(const struct supervisor *s, uid_t uid)
@@ -52,8 +32,7 @@ static struct tenant *displace_tenant(struct supervisor *s)
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		struct tenant *t = &s->tenants[i];
 
-		if (!is_known(s, t->uid) && !has_process(s, t) &&
-		    (!last || t->last_ns > last->last_ns)) {
+		if (!is_known(s, t->uid) && t->live == 0 && (!last || t->last_ns > last->last_ns)) {
 			last = t;
 		}
 	}
@@ -88,7 +67,8 @@ static struct tenant *find_tenant(struct supervisor *s, uid_t uid)
 			oldest = t;
 			break;
 		}
-		if ((!oldest || t->last_ns < oldest->last_ns) && is_dispensable(s, t)) {
+		if ((!oldest || t->last_ns < oldest->last_ns) &&
+		    t->live + t->waiting + t->asking == 0) {
 			oldest = t;
 		}
 	}
@@ -127,34 +107,20 @@ static void tell_shares(struct supervisor *s, const struct tenant *t)
 {
 	const unsigned room =
 		t->in_flight < t->rule.in_flight ? t->rule.in_flight - t->in_flight : 0;
-	const unsigned i = (unsigned)(t - s->tenants);
 
-	shares_set(&s->shares, i, t->waiting < room ? t->waiting : room, t->in_flight);
-	s->shares.of[i].barred = !t->process;
-}
-
-/* It has a worker for something else than turns, which are charged by themselves. */
-static bool keeps_worker(const struct supervisor *s, const struct tenant *t)
-{
-	bool keeps = t->requests > 0;
-
-	for (int i = 0; !keeps && i < SERVE_WORKERS_MAX; i++) {
-		const struct process *p = &s->processes[i];
-
-		keeps = p->pid && p->tenant == t && p->said.sessions > 0;
-	}
-	return keeps && t->in_flight == 0;
+	shares_set(&s->shares, (unsigned)(t - s->tenants), t->waiting < room ? t->waiting : room,
+		   t->in_flight);
 }
 
 /* It has a worker that leaves, and limits that hold for all of its workers together; or its last
  * one died just now. */
-static bool awaits_end(const struct supervisor *s, const struct tenant *t, uint64_t now)
+static bool awaits_end(const struct tenant *t, uint64_t now)
 {
 	const bool limited = t->rule.device_memory || t->rule.host_memory ||
 			     t->rule.sessions < TENANT_SESSIONS_MAX;
 
 	return !t->process && t->waiting + t->asking > 0 &&
-	       ((limited && has_process(s, t)) || now < t->start_ns);
+	       ((limited && t->live > 0) || now < t->start_ns);
 }
 
 static void count_all(struct supervisor *s)
@@ -166,7 +132,8 @@ static void count_all(struct supervisor *s)
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		struct tenant *t = &s->tenants[i];
 
-		t->waiting = t->in_flight = t->asking = t->requests = 0;
+		t->waiting = t->in_flight = t->asking = t->requests = t->live = 0;
+		t->in_session = false;
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		const struct caller *c = &s->callers[i];
@@ -184,6 +151,8 @@ static void count_all(struct supervisor *s)
 		if (p->pid && p->tenant) {
 			p->tenant->in_flight += (unsigned)process_in_flight(p);
 			p->tenant->requests += (unsigned)process_requests(p);
+			p->tenant->in_session |= p->said.sessions > 0;
+			p->tenant->live++;
 		}
 	}
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
@@ -191,7 +160,7 @@ static void count_all(struct supervisor *s)
 
 		if (t->used) {
 			tell_shares(s, t);
-			t->awaits = awaits_end(s, t, now);
+			t->awaits = awaits_end(t, now);
 			t->lacks_ns = t->process || t->awaits || t->waiting + t->asking == 0 ? 0
 				      : t->lacks_ns ? t->lacks_ns
 						    : now;
@@ -201,26 +170,31 @@ static void count_all(struct supervisor *s)
 	}
 	for (unsigned i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		const struct tenant *t = &s->tenants[i];
+		/* It has a worker for something else than turns, which are charged by themselves.
+		 */
+		const bool keeps =
+			t->used && (t->requests > 0 || t->in_session) && t->in_flight == 0;
 
-		shares_hold(&s->shares, i, s->lacking > 0 && t->used && keeps_worker(s, t),
-			    t->lacks_ns != 0);
+		shares_hold(&s->shares, i, s->lacking > 0 && keeps, t->lacks_ns != 0);
 	}
 }
 
 /* ---- giving ---- */
-/* Of a tenant that has one. */
-static struct caller *find_first_caller(struct supervisor *s, const struct tenant *tenant)
+/* The batch of a tenant that has waited for longest; or that came last, of those that came just
+ * now. */
+static struct caller *find_batch(struct supervisor *s, const struct tenant *tenant, bool last)
 {
-	struct caller *first = NULL;
+	struct caller *found = NULL;
 
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		struct caller *c = &s->callers[i];
 
-		if (c->tenant == tenant && !c->request && (!first || c->order < first->order)) {
-			first = c;
+		if (c->tenant == tenant && !c->request && !(last && c->queued) &&
+		    (!found || (c->order > found->order) == last)) {
+			found = c;
 		}
 	}
-	return first;
+	return found;
 }
 
 /* From here on the supervisor has no part in the connection but to count it. */
@@ -245,7 +219,7 @@ static bool hand_over(struct caller *caller)
 static void give_turn(struct supervisor *s, struct tenant *tenant)
 {
 	tenant->waiting--;
-	if (hand_over(find_first_caller(s, tenant))) {
+	if (hand_over(find_batch(s, tenant, false))) {
 		tenant->process->handed++;
 		tenant->in_flight++;
 		shares_grant(&s->shares, (unsigned)(tenant - s->tenants));
@@ -269,22 +243,6 @@ static void hand_over_requests(struct supervisor *s)
 	}
 }
 
-/* The last of those who came just now. */
-static struct caller *find_newest(struct supervisor *s, const struct tenant *tenant)
-{
-	struct caller *newest = NULL;
-
-	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		struct caller *c = &s->callers[i];
-
-		if (c->tenant == tenant && !c->request && !c->queued &&
-		    (!newest || c->order > newest->order)) {
-			newest = c;
-		}
-	}
-	return newest;
-}
-
 /* Who came just now, and did not get a turn: more than may wait are refused, and the others are
  * told. */
 static void settle_new(struct supervisor *s)
@@ -294,7 +252,8 @@ static void settle_new(struct supervisor *s)
 	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
 		struct tenant *t = &s->tenants[i];
 
-		while (t->used && t->waiting > t->rule.waiting && (newest = find_newest(s, t))) {
+		while (t->used && t->waiting > t->rule.waiting &&
+		       (newest = find_batch(s, t, true))) {
 			t->waiting--;
 			t->sums[SERVE_OVER_QUOTA]++;
 			callers_refuse(
@@ -331,8 +290,10 @@ void turns_give(struct supervisor *s)
 
 void turns_ask(struct supervisor *s, struct caller *caller, bool request)
 {
-	struct tenant *tenant = find_tenant(s, caller->uid);
+	struct tenant *tenant;
 
+	count_all(s);
+	tenant = find_tenant(s, caller->uid);
 	if (!tenant) {
 		callers_refuse(caller, SGPU_ERETRY,
 			       "%d users have batches under way, which is the limit",
@@ -340,7 +301,6 @@ void turns_ask(struct supervisor *s, struct caller *caller, bool request)
 		return;
 	}
 	tenant->last_ns = sgpu_now_ns();
-	count_all(s);
 	if (request && tenant->asking + tenant->requests >= SUPERVISOR_REQUESTS_MAX) {
 		tenant->sums[SERVE_OVER_QUOTA]++;
 		callers_refuse(caller, SGPU_ERETRY,
