@@ -17,7 +17,6 @@
 
 #include "../../tools/common/cli.h"
 #include "../../tools/sgpu-run/serve.h"
-#include "../../tools/sgpu-run/tenants.h"
 #include "../../tools/sgpu-run/verbs.h"
 #include "lying.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See spool_private.h. The lock is made, and held, before the directory, and removed after it.
+ * See spool.h. The lock is made, and held, before the directory, and removed after it.
  */
 #include "base/base.h"
 #include "crypto/crypto.h"
-#include "spool_private.h"
+#include "spool.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -105,18 +105,15 @@ static int open_lock(int root, const char *lock, int flags)
 }
 
 /* ---- one's own ---- */
-static int make_lock(int root, const char *lock, bool *warned)
+static int make_lock(int root, const char *lock)
 {
 	int fd = open_lock(root, lock, O_CREAT | O_EXCL);
 
 	if (fd < 0 && errno != EEXIST && errno != EWOULDBLOCK &&
 	    faccessat(root, lock, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-		if (!*warned) {
-			cli_warning("no locks here: %s; what this worker has claimed if it is "
-				    "killed, only --reclaim takes back",
-				    strerror(errno));
-		}
-		*warned = true;
+		cli_warning("no locks here: %s; what this worker has claimed if it is killed, only "
+			    "--reclaim takes back",
+			    strerror(errno));
 		fd = openat(root, lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
 	}
 	return fd;
@@ -126,7 +123,6 @@ int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 {
 	char host[HOST_MAX + 1], lock[NAME_MAX + 1];
 	uint64_t random = 0;
-	bool warned = false;
 	int rc;
 
 	*claims = (struct claims)CLAIMS_NONE;
@@ -141,7 +137,7 @@ int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 		if (!lock_name(claims->name, lock)) {
 			return sgpu_fail(error, SGPU_ESYSTEM, "the host's name is too long");
 		}
-		claims->lock = make_lock(root, lock, &warned);
+		claims->lock = make_lock(root, lock);
 		if (claims->lock < 0 && errno != EEXIST && errno != EWOULDBLOCK) {
 			break;
 		}

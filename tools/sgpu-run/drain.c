@@ -12,13 +12,11 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -341,11 +339,10 @@ static bool expect_news(struct drain *drain)
 
 /* Until enough has ended, a signal has come, or it is time to look again: soon after the last news,
  * then less often. */
-static void wait_for_news(struct drain *drain, int signals)
+static void wait_for_news(struct drain *drain)
 {
 	struct pollfd fds[2] = { { .fd = wake_fd, .events = POLLIN },
-				 { .fd = signals, .events = POLLIN } };
-	struct signalfd_siginfo signal;
+				 { .fd = drain->worker->signal_fd, .events = POLLIN } };
 	uint64_t count;
 	bool late;
 	int ready;
@@ -355,8 +352,7 @@ static void wait_for_news(struct drain *drain, int signals)
 	if (ready > 0 && fds[0].revents) {
 		(void)!read(wake_fd, &count, sizeof(count));
 	}
-	if (ready > 0 && fds[1].revents &&
-	    read(signals, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
+	if (ready > 0 && fds[1].revents && worker_take_signal(fds[1].fd)) {
 		print_progress(drain);
 	}
 	if (ready == 0 && drain->patience_ms == LOOK_AGAIN_MS) {
@@ -376,7 +372,7 @@ static void give_back(struct drain *drain, struct flight *flight)
 	free(flight);
 }
 
-static void run_all(struct drain *drain, int signals)
+static void run_all(struct drain *drain)
 {
 	struct sgpu_error error;
 	struct flight *flight, *next;
@@ -405,7 +401,7 @@ static void run_all(struct drain *drain, int signals)
 			drain->dry = drain->dry && drain->looked;
 			continue;
 		}
-		wait_for_news(drain, signals);
+		wait_for_news(drain);
 	}
 	if (drain->held) {
 		give_back(drain, drain->held);
@@ -448,9 +444,8 @@ int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 {
 	static struct drain d;
 	struct sgpu_error error = { 0 };
-	sigset_t all, old, usr1;
 	pthread_t closer;
-	int signals, rc = SGPU_OK;
+	int rc;
 
 	d = (struct drain){ .worker = worker,
 			    .spool = spool,
@@ -465,19 +460,11 @@ int drain(const struct worker *worker, struct spool *spool, uint64_t timeout_ns,
 	d.enough = 1;
 	d.patience_ms = NEWS_MS;
 	set_limits(&d);
-	sigemptyset(&usr1);
-	sigaddset(&usr1, SIGUSR1);
-	signals = signalfd(-1, &usr1, SFD_CLOEXEC | SFD_NONBLOCK);
 	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	if (signals < 0 || wake_fd < 0 ||
-	    (errno = pthread_create(&closer, NULL, drain_close, &d)) != 0) {
-		rc = sgpu_fail_errno(&error, "cannot start a worker's thread");
-	}
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	rc = wake_fd < 0 ? sgpu_fail_errno(&error, "cannot make an event descriptor")
+			 : worker_start_thread(&closer, drain_close, &d, &error);
 	if (rc == SGPU_OK) {
-		run_all(&d, signals);
+		run_all(&d);
 		pthread_mutex_lock(&d.mutex);
 		d.finished = true;
 		pthread_cond_signal(&d.filled);

@@ -86,25 +86,25 @@ static bool is_gone(pid_t thread)
 }
 
 /* Most do it at once: looks again and again, then after moments that grow. */
-static bool wait_for(int index)
+static bool wait_for(const struct called *one)
 {
 	struct timespec moment = { 0, MOMENT_MIN_NS };
+	uint64_t waited = 0;
 
-	for (uint64_t waited = 0; waited < PATIENCE_NS; waited += (uint64_t)moment.tv_nsec) {
-		for (int i = 0; i < LOOKS; i++) {
-			if (atomic_load(&called[index].outcome) != 0) {
-				return atomic_load(&called[index].outcome) > 0;
-			}
+	for (int i = 1; atomic_load(&one->outcome) == 0 && waited < PATIENCE_NS; i++) {
+		if (i % LOOKS != 0) {
 			sched_yield();
+			continue;
 		}
-		if (is_gone(called[index].thread)) {
+		if (is_gone(one->thread)) {
 			return true;
 		}
 		nanosleep(&moment, NULL);
+		waited += (uint64_t)moment.tv_nsec;
 		moment.tv_nsec =
 			moment.tv_nsec < MOMENT_MAX_NS ? 2 * moment.tv_nsec : MOMENT_MAX_NS;
 	}
-	return false;
+	return atomic_load(&one->outcome) > 0;
 }
 
 /* One that has ended meanwhile needs nothing. */
@@ -146,7 +146,7 @@ static bool call_new_ones(bool *any, int *failure)
 		closedir(tasks);
 	}
 	for (int i = first; good && i < called_count; i++) {
-		good = wait_for(i);
+		good = wait_for(&called[i]);
 	}
 	*any = called_count > first;
 	return good;

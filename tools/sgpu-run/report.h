@@ -47,9 +47,10 @@ struct report_user {
 void report_batch(const struct report *report, const char *file, int code,
 		  const struct report_user *by);
 
-/* progress.c: from begin to end, SIGUSR1 prints one line on standard error, and when the device
- * does not let go of a run that was told to stop, `give_up` is called, which may be NULL. */
-void report_progress_begin(const struct sgpu_run *run, void (*give_up)(void));
+/* From begin to end, SIGUSR1 prints one line on standard error, and a worker on a GPU
+ * gives up when the device does not let go of a run that was told to stop. */
+struct worker;
+void report_progress_begin(const struct sgpu_run *run, const struct worker *worker);
 void report_progress_end(void);
 /* What these print, for a run in another process: the line on a terminal, and the one at SIGUSR1.
  * all: bytes of the payloads that come in, 0 while nobody knows. */

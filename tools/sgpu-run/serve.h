@@ -17,6 +17,7 @@
 #include <sys/un.h>
 
 #include "remote/greeting.h"
+#include "wire.h"
 #include "worker.h"
 
 enum {
@@ -70,10 +71,9 @@ enum serve_sum {
 /* Written by the worker alone, which sends WIRE_NOTE when one of the first two has changed. A
  * worker may lie. */
 struct serve_counters {
-	_Atomic uint64_t ended; /* connections that it has closed */
-	_Atomic uint64_t
-		requests_ended;	    /* connections of requests that it has closed; requests.h */
-	_Atomic uint64_t quoted_ns; /* when it gave its last quote, or 0 */
+	_Atomic uint64_t ended;		 /* connections that it has closed */
+	_Atomic uint64_t requests_ended; /* connections of requests that it has closed */
+	_Atomic uint64_t quoted_ns;	 /* when it gave its last quote, or 0 */
 	_Atomic uint64_t leases, leased_bytes,
 		pool_bytes; /* leases that there are, and of how much */
 	_Atomic uint64_t sums[SERVE_SUMS];
@@ -110,13 +110,55 @@ void service_close(struct service_socket *socket);
 /* Tells the service manager, if there is one: "READY=1". */
 void service_notify(const char *state);
 
+/* What each user may have of a server: the file of sgpu-run serve --tenants. One user a line:
+ *
+ *   # name or uid, or * for all others     what differs from the default
+ *   alice    weight=3 priority=high
+ *   1001     in-flight=2 waiting=16 device-memory=8G
+ *   *        waiting=8
+ */
+
+enum { TENANTS_NAMED_MAX = 1024, TENANT_BATCHES_MAX = 1024, TENANT_SESSIONS_MAX = 16 };
+/* With less there would be no room to stage anything. */
+enum { TENANT_HOST_MEMORY_MIN = 128 << 20 };
+
+struct tenant_rule {
+	unsigned weight;
+	bool high;
+	unsigned in_flight, waiting, sessions; /* at most */
+	uint64_t device_memory, host_memory;   /* bytes, at most; 0: no limit */
+};
+
+struct tenant_rules {
+	struct tenant_rule others;
+	struct {
+		uid_t uid;
+		struct tenant_rule rule;
+	} named[TENANTS_NAMED_MAX];
+	unsigned count;
+	bool any_high;
+};
+
+/* Without a file (path NULL) the default holds for everybody. Errors: SGPU_EINVALID with the line;
+ * SGPU_EPOLICY: others may write to the file; what reading gives. Then *rules is as it was. again:
+ * the file was read before; a user of whom it is certain that they are there no more is left out,
+ * with a warning. */
+SGPU_MUST_CHECK int tenant_rules_load(const char *path, bool again, struct tenant_rules *rules,
+				      struct sgpu_error *error);
+
+const struct tenant_rule *tenant_rules_find(const struct tenant_rules *rules, uid_t uid);
+
+/* The user's name by /etc/passwd alone, "" where that has none: another source could take its time.
+ */
+void tenant_user_name(uid_t uid, char *name, size_t size);
+
 /* supervisor.c: until a signal ends it. An exit status. */
 int supervise(const struct server *server, struct service_socket *socket);
 
 /* serve_worker.c: until the supervisor ends it, or has gone. An exit status. */
 int serve_as_worker(struct server *server);
 
-/* process.c: a worker process, as the supervisor sees it. */
+/* supervisor_workers.c: a worker process, as the supervisor sees it. */
 struct process {
 	pid_t pid;
 	int control; /* closed by us: it gives up what it runs, and ends */
@@ -142,16 +184,72 @@ void process_look(struct process *process);
 /* Batches that it has not ended yet, each of which has a turn. No lie makes these more. */
 uint64_t process_in_flight(const struct process *process);
 /* Tells it what its tenant may have; false: it does not read what it is sent. */
-struct tenant_rule;
 bool process_limit(const struct process *process, const struct tenant_rule *rule);
 /* Requests that it has not ended yet. */
 uint64_t process_requests(const struct process *process);
-/* For its whole life, the kernel prefers other processes to it. Once it is ready: threads that it
- * starts later do so, too. */
-void process_give_way(const struct process *process);
 /* It takes no more, and ends when its work has, at the latest then. */
 void process_drain(struct process *process, uint64_t deadline_ns);
 /* Once the kernel has told that it is dead. */
 void process_bury(struct process *process);
+
+/* Requests to a worker process that are no batches: its tenant's clients send them, the supervisor
+ * hands their connections over without a turn, and a function for each kind deals with them. */
+
+struct request {
+	const struct server *server;
+	struct serve_counters *counters; /* the worker's */
+	int connection;			 /* its next message is of `kind` */
+	enum wire_kind kind;
+	uint64_t uid; /* of the client */
+};
+
+/* Before anything is taken of the machine: the counters tell from now on what is. wake_fd: an
+ * eventfd that is written when a request has ended. */
+void requests_open(const struct server *server, struct serve_counters *counters, int wake_fd);
+/* A thread deals with what comes on the connection, and closes that. */
+void requests_take(int connection, uint64_t uid);
+/* Until then other users wait for a worker, so that who waits for a client is to give up soon;
+ * whether they do now. */
+void requests_press(uint64_t until_ns);
+bool requests_pressed(void);
+/* Requests that have not ended. */
+unsigned requests_under_way(void);
+
+/* serve_lease.c. Before the worker is confined: makes the pool that `server` asks for, if it does.
+ */
+SGPU_MUST_CHECK int serve_lease_open(const struct server *server, struct serve_counters *counters,
+				     struct sgpu_error *error);
+/* All requests and runs have ended. */
+void serve_lease_close(void);
+/* A pool that nobody has used yet has at most so many bytes from now on. */
+void serve_lease_shrink(uint64_t most);
+/* What a run has to know. results: of one whose client wants its results in a lease. Errors:
+ * SGPU_EUNAVAILABLE. */
+SGPU_MUST_CHECK int serve_lease_options(bool results, struct sgpu_run_options *options,
+					struct sgpu_error *error);
+SGPU_MUST_CHECK int serve_lease(const struct request *request, struct sgpu_error *error);
+
+/* requests.c. Takes a WIRE_LIMITS, which has come: the worker becomes its tenant's, or the limits
+ * have changed. False: it is none. */
+bool serve_limits_take(const struct worker *worker);
+
+/* Quotes of a worker process of sgpu-run serve, for a server with an attestation key. The key that
+ * they name is made by the worker, is in no file, and ends with it. A worker has one tenant for its
+ * life, and so has that key. */
+
+/* In this order, each in its place: before any thread and any key; once the worker is open, before
+ * it is confined. Both do nothing for a server without an attestation key. */
+SGPU_MUST_CHECK int serve_quote_begin(const struct server *server, struct sgpu_error *error);
+SGPU_MUST_CHECK int serve_quote_claim(struct server *server, struct sgpu_error *error);
+
+SGPU_MUST_CHECK int serve_quote(const struct request *request, struct sgpu_error *error);
+
+/* The key that its quotes name, or NULL: sessions are bound to it. */
+const struct sgpu_key *serve_quote_key(void);
+/* What a client is told besides, of a batch that none of the worker's keys opens. */
+void serve_quote_explain(struct sgpu_error *error);
+
+/* Ends sessions that have had nothing to do for so long. 0: all of them. Does not wait. */
+void sessions_end(uint64_t idle_ns);
 
 #endif

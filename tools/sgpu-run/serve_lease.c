@@ -10,7 +10,7 @@
 
 #include "stage/lease.h"
 #include "base/base.h"
-#include "requests.h"
+#include "serve.h"
 
 #define HOLD_NS UINT64_C(600000000000) /* for a client to fill or read one */
 enum { LOOK_MS = 250, POOL_PAGE = 2 << 20 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Quotes, see requests.h. A child of the worker has the attestation key, and nothing else of it.
+ * Quotes, see serve.h. A child of the worker has the attestation key, and nothing else of it.
  * Once, before the worker takes what clients send, it is told the claims; from then on it is told
  * nonces. So a worker that a batch has taken over gets no quote but of the key that it has anyway,
  * and no attestation key. The messages between both are those of wire.h, over a pair of sockets.
@@ -10,7 +10,7 @@
  */
 #include "base/io.h"
 #include "base/json.h"
-#include "requests.h"
+#include "serve.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -256,40 +256,22 @@ int serve_quote_claim(struct server *server, struct sgpu_error *error)
 {
 	static const uint8_t any_nonce[SGPU_NONCE_MIN];
 	struct worker *w = &server->worker;
-	struct sgpu_key *key = &w->keys[w->key_count], public_half;
 	struct sgpu_quote_subject subject;
-	json_t *confinement, *claims = NULL;
+	struct sgpu_key recipient;
+	json_t *claims = NULL;
 	int rc;
 
 	if (q.fd < 0) {
 		return SGPU_OK;
 	}
-	confinement = worker_confinement(w);
-	subject = worker_subject(w, confinement);
+	q.key = &w->keys[w->key_count];
+	rc = worker_subject(w, &recipient, &subject, error);
 	subject.nonce = any_nonce;
 	subject.nonce_size = sizeof(any_nonce);
-	subject.recipient = &public_half;
-	rc = confinement ? sgpu_key_generate(SGPU_KEY_X25519, key, error) : sgpu_fail_nomem(error);
-	if (rc < 0) {
-		goto out;
-	}
-	w->key_count++;
-	q.key = key;
-	rc = sgpu_key_public(key, &public_half, error);
-	if (rc < 0) {
-		goto out;
-	}
-	rc = sgpu_quote_claims(&subject, 0, &claims, error);
-	if (rc < 0) {
-		goto out;
-	}
-	rc = tell_claims(claims, error);
-	if (rc == SGPU_OK) {
-		rc = requests_start_thread(watch_signer, NULL, error);
-	}
-out:
+	rc = rc ? rc : sgpu_quote_claims(&subject, 0, &claims, error);
+	rc = rc ? rc : tell_claims(claims, error);
+	rc = rc ? rc : worker_start_thread(NULL, watch_signer, NULL, error);
 	json_decref(claims);
-	json_decref(confinement);
 	return rc;
 }
 

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,7 +19,6 @@
 #include <sgpu/base.h>
 
 #include "report.h"
-#include "requests.h"
 #include "serve.h"
 #include "wire.h"
 
@@ -42,8 +40,8 @@ static struct tending {
 	struct server *server;
 	struct serve_counters *counters;
 	int wake_fd, signal_fd;
-	struct work **work; /* `count` of them */
-	struct pollfd *fds;
+	struct work *work[SERVE_SUBMISSIONS_MAX];
+	struct pollfd fds[FIXED_FDS + SERVE_SUBMISSIONS_MAX];
 	unsigned count;
 	uint64_t looked_ns; /* when runs that do not end were last looked for */
 	bool draining;	    /* takes no more, and ends with the last */
@@ -227,6 +225,14 @@ static void tell_progress(const struct work *work)
 	(void)wire_send(work->connection, WIRE_PROGRESS_IS, &answer, sizeof(answer), NULL, 0);
 }
 
+/* From now on nobody waits for it. */
+static void drop_work(struct work *work)
+{
+	sgpu_close(work->connection);
+	work->connection = -1;
+	sgpu_run_cancel(work->run);
+}
+
 /* The client asks how far its run is. Anything else is its end, and that of its run. */
 static void hear_client(struct work *work)
 {
@@ -235,24 +241,8 @@ static void hear_client(struct work *work)
 	if (rc == SGPU_OK) {
 		tell_progress(work);
 	} else if (rc != SGPU_ETIMEOUT) {
-		close(work->connection);
-		work->connection = -1;
-		sgpu_run_cancel(work->run);
+		drop_work(work);
 	}
-}
-
-/* The client hears of it at once, however long the device takes to let go. */
-static void cancel_work(struct work *work, int code, const char *why)
-{
-	struct sgpu_error error = { 0 };
-
-	sgpu_fail(&error, code, "the run was stopped: %s", why);
-	if (work->connection >= 0) {
-		wire_refuse(work->connection, &error);
-		close(work->connection);
-		work->connection = -1;
-	}
-	sgpu_run_cancel(work->run);
 }
 
 /* ---- the loop ---- */
@@ -261,6 +251,9 @@ static void cancel_work(struct work *work, int code, const char *why)
  * along: nobody would know of the worker any more. */
 static void hear_supervisor(void)
 {
+	static const struct sgpu_error ended = {
+		.code = SGPU_ESYSTEM, .text = "the run was stopped: the server has ended"
+	};
 	struct wire_take take;
 	enum wire_kind kind;
 	int connection = -1, rc = wire_peek(SERVE_CONTROL_FD, &kind, NULL);
@@ -294,7 +287,8 @@ static void hear_supervisor(void)
 		t.draining = t.left = true;
 		sessions_end(0);
 		for (unsigned i = 0; i < t.count; i++) {
-			cancel_work(t.work[i], SGPU_ESYSTEM, "the server has ended");
+			wire_refuse(t.work[i]->connection, &ended); /* at once */
+			drop_work(t.work[i]);
 		}
 	}
 }
@@ -334,7 +328,6 @@ static void look_for_stuck(void)
 
 static void take_events(void)
 {
-	struct signalfd_siginfo signal;
 	const unsigned count = t.count;
 	uint64_t ended;
 
@@ -356,8 +349,7 @@ static void take_events(void)
 			hear_client(t.work[i]);
 		}
 	}
-	if (t.fds[2].revents &&
-	    read(t.signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
+	if (t.fds[2].revents && worker_take_signal(t.signal_fd)) {
 		t.draining = true;
 	}
 	if (t.fds[1].revents && read(t.wake_fd, &ended, sizeof(ended)) == (ssize_t)sizeof(ended)) {
@@ -390,30 +382,12 @@ static void *end_without_supervisor(void *argument)
 	_exit(sgpu_exit_status(SGPU_ESYSTEM));
 }
 
-static int open_loop(struct sgpu_error *error)
-{
-	sigset_t term;
-
-	sigemptyset(&term);
-	sigaddset(&term, SIGTERM);
-	t.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	t.signal_fd = signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK);
-	t.work = calloc(t.server->submissions, sizeof(struct work *));
-	t.fds = calloc(FIXED_FDS + (size_t)t.server->submissions, sizeof(*t.fds));
-	if (t.wake_fd < 0 || t.signal_fd < 0) {
-		return sgpu_fail_errno(error, "cannot make an event descriptor");
-	}
-	requests_open(t.server, t.counters, t.wake_fd);
-	return t.work && t.fds ? SGPU_OK : sgpu_fail_nomem(error);
-}
-
 static int run_loop(struct server *server, struct sgpu_error *error)
 {
 	struct landlock_needs needs = { .files = NULL };
 	int rc = serve_quote_begin(server, error);
 
-	rc = rc == SGPU_OK ? open_loop(error) : rc;
-	rc = rc == SGPU_OK ? requests_start_thread(end_without_supervisor, server, error) : rc;
+	rc = rc == SGPU_OK ? worker_start_thread(NULL, end_without_supervisor, server, error) : rc;
 	if (rc == SGPU_OK) {
 		rc = worker_open(&server->worker, server->attestation_key, error);
 	}
@@ -436,10 +410,9 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 int serve_as_worker(struct server *server)
 {
 	struct sgpu_error error = { 0 };
-	sigset_t term;
 	int status;
 
-	t = (struct tending){ .server = server, .wake_fd = -1, .signal_fd = -1 };
+	t = (struct tending){ .server = server };
 	(void)fcntl(SERVE_CONTROL_FD, F_SETFD, FD_CLOEXEC);
 	t.counters = mmap(NULL, sizeof(*t.counters), PROT_READ | PROT_WRITE, MAP_SHARED,
 			  SERVE_COUNTERS_FD, 0);
@@ -452,9 +425,13 @@ int serve_as_worker(struct server *server)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGTTOU, SIG_IGN); /* it is no part of the terminal's group, and says things there */
-	sigemptyset(&term);
-	sigaddset(&term, SIGTERM);
-	sigprocmask(SIG_BLOCK, &term, NULL);
+	t.signal_fd = worker_signal_fd(SIGTERM);
+	t.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (t.signal_fd < 0 || t.wake_fd < 0) {
+		return cli_fail(SGPU_ESYSTEM, "cannot make an event descriptor: %s",
+				strerror(errno));
+	}
+	requests_open(server, t.counters, t.wake_fd);
 	server->worker.shared_files = true;
 	status = worker_begin(&server->worker, NULL);
 	if (status == 0) {

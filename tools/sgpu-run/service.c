@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,13 +20,6 @@
 #include <sgpu/base.h>
 
 enum { BACKLOG = 256, MANAGED_FD = 3, LOCK_TRIES = 50, LOCK_PAUSE_US = 20000 };
-
-static socklen_t make_address(const char *path, struct sockaddr_un *address)
-{
-	*address = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	snprintf(address->sun_path, sizeof(address->sun_path), "%s", path);
-	return (socklen_t)sizeof(*address);
-}
 
 /* One that a service manager listens at for us. Returns 1 if there is one. */
 static int adopt(struct service_socket *made, struct sgpu_error *error)
@@ -77,16 +71,13 @@ static void lock_briefly(int directory)
  * others put there. */
 static int open_directory(const char *path, bool everybody, struct sgpu_error *error)
 {
-	char directory[sizeof(((struct sockaddr_un *)0)->sun_path)];
-	const char *slash = strrchr(path, '/');
+	char copy[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	const char *directory;
 	struct stat status;
 	int fd;
 
-	snprintf(directory, sizeof(directory), "%.*s", slash ? (int)(slash - path) : 1,
-		 slash ? path : ".");
-	if (slash == path) {
-		snprintf(directory, sizeof(directory), "/");
-	}
+	snprintf(copy, sizeof(copy), "%s", path);
+	directory = dirname(copy);
 	if (mkdir(directory, everybody ? 0755 : 0700) == 0 && everybody) {
 		(void)chmod(directory, 0755); /* whatever the umask */
 	}
@@ -134,8 +125,7 @@ static int remove_dead(const char *path, struct sgpu_error *error)
 static int bind_and_listen(const char *path, bool everybody, struct service_socket *made,
 			   struct sgpu_error *error)
 {
-	struct sockaddr_un address;
-	const socklen_t size = make_address(path, &address);
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	mode_t mask;
 	int rc;
 
@@ -143,8 +133,9 @@ static int bind_and_listen(const char *path, bool everybody, struct service_sock
 	if (made->fd < 0) {
 		return sgpu_fail_errno(error, "cannot make a socket");
 	}
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
 	mask = umask(everybody ? 0111 : 0177);
-	rc = bind(made->fd, (struct sockaddr *)&address, size);
+	rc = bind(made->fd, (struct sockaddr *)&address, sizeof(address));
 	umask(mask);
 	if (rc == 0) {
 		struct stat status;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See shares.h. After start-time fair queueing (Goyal, Vin and Cheng 1996), with turns that are
+ * See supervisor.h. After start-time fair queueing (Goyal, Vin and Cheng 1996), with turns that are
  * charged while they last.
  */
-#include "shares.h"
+#include "supervisor.h"
 
 static bool is_earlier(uint64_t a, uint64_t b)
 {

@@ -18,7 +18,6 @@
 #include <sgpu/base.h>
 
 #include "cli.h"
-#include "spool_private.h"
 
 enum { WARNINGS_MAX = 10 };
 

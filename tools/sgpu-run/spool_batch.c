@@ -15,7 +15,7 @@
 #include <sgpu/batch.h>
 
 #include "report.h"
-#include "spool_private.h"
+#include "spool.h"
 
 enum { NUMBERS = 1000, NAMES_TRIED = NUMBERS + 16 };
 enum {

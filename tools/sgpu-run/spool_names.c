@@ -16,7 +16,7 @@
 
 #include "base/io.h"
 #include "cli.h"
-#include "spool_private.h"
+#include "spool.h"
 
 enum { LIST_MAX = 1 << 30, FIRST_SIZE = 16 << 10 };
 

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -243,7 +242,6 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 	const uint64_t begin = sgpu_now_ns();
 	struct pollfd fds[2] = { { .fd = m->connection, .events = POLLIN },
 				 { .fd = m->signal_fd, .events = POLLIN } };
-	struct signalfd_siginfo signal;
 	bool asked = false, wanted = false;
 	int rc = SGPU_OK;
 
@@ -273,8 +271,7 @@ static int wait_for_answer(struct remote *m, struct sgpu_error *error)
 			    0) {
 			continue; /* a signal */
 		}
-		if (fds[1].revents &&
-		    read(m->signal_fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal)) {
+		if (fds[1].revents && worker_take_signal(m->signal_fd)) {
 			asked = wanted = true;
 		}
 		if (fds[0].revents) {
@@ -315,22 +312,17 @@ int submit_remote(const struct submit *r)
 {
 	struct remote m = { .request = r,
 			    .connection = -1,
-			    .signal_fd = -1,
+			    .signal_fd = worker_signal_fd(SIGUSR1),
 			    .batch_fd = -1,
 			    .memory_fd = -1,
 			    .response = SGPU_OUTPUT_INIT };
 	const uint64_t now = sgpu_now_ns();
 	struct sgpu_error error = { 0 };
-	sigset_t usr1;
 	int rc;
 
 	if (r->timeout_ns) {
 		m.deadline_ns = r->timeout_ns < UINT64_MAX - now ? now + r->timeout_ns : UINT64_MAX;
 	}
-	sigemptyset(&usr1);
-	sigaddset(&usr1, SIGUSR1);
-	sigprocmask(SIG_BLOCK, &usr1, NULL);
-	m.signal_fd = signalfd(-1, &usr1, SFD_CLOEXEC | SFD_NONBLOCK);
 	rc = open_response(&m, &error);
 	if (rc == SGPU_OK && !cli_binary_output(m.response.fd)) {
 		sgpu_output_close(&m.response);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Turns: how many batches run at once is limited, and shares.h says whose is next. A batch has a
+ * Turns: how many batches run at once is limited, and shares.c says whose is next. A batch has a
  * turn from the moment at which its connection is handed over until its worker has closed it. It
  * lies in a file, so that nobody waits for its client meanwhile. Requests need a worker, but no
  * turn.

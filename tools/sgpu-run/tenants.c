@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * See tenants.h. Strict: what is not understood is an error, and not a limit that does not hold.
+ * See serve.h. Strict: what is not understood is an error, and not a limit that does not hold.
  */
 #include "base/io.h"
-#include "tenants.h"
 
 #include <errno.h>
 #include <pwd.h>
@@ -16,7 +15,7 @@
 #include <sgpu/base.h>
 
 #include "cli.h"
-#include "shares.h"
+#include "supervisor.h"
 
 enum { FILE_MAX = 1 << 18, LINE_MAX_BYTES = 512 };
 

@@ -64,8 +64,8 @@ int verb_session(int argc, char **argv)
 	int status = cli_read(argc, argv, &v, &paths), fd = -1;
 
 	v.worker.sessions = true; /* this one, of whoever is at the other end */
-	if (status == 0 && (!attested_check(&v.attested, false) ||
-			    (v.attested.quote && !cli_output_apart(v.attested.quote)))) {
+	status = status ? status : attested_check(&v.attested, false);
+	if (status == 0 && v.attested.quote && !cli_output_apart(v.attested.quote)) {
 		status = 2;
 	}
 	if (status == 0) {

@@ -130,7 +130,7 @@ static int check_request(struct submit *r)
 	if (r->trace && r->dry_run) {
 		return cli_usage("--dry-run runs nothing, so there is nothing to trace");
 	}
-	return attested_check(&r->attested, r->dry_run) ? 0 : 2;
+	return attested_check(&r->attested, r->dry_run);
 }
 
 /* Only the batch says in which files payloads are, and none of them may be replaced. */
@@ -224,7 +224,7 @@ static int run_batch(struct submit *r, struct outputs *outputs, struct sgpu_erro
 	if (sgpu_io_interrupted()) {
 		sgpu_run_cancel(run); /* the signal came before there was anything to stop */
 	}
-	report_progress_begin(run, r->worker.on_gpu ? worker_give_up : NULL);
+	report_progress_begin(run, w);
 	rc = sgpu_run_wait(run, error);
 	report_progress_end();
 	running = NULL;

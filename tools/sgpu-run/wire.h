@@ -11,7 +11,7 @@
  *   client -> worker    WIRE_SUBMIT with two descriptors, then WIRE_PROGRESS as often as it likes
  *   worker -> client    WIRE_TAKEN, WIRE_PROGRESS_IS for each WIRE_PROGRESS, WIRE_ANSWER at the end
  *   client -> worker    WIRE_LEASE, WIRE_SESSION, WIRE_QUOTE: requests, which come to the worker
- *                       as WIRE_SUBMIT does, but need no turn; requests.h
+ *                       as WIRE_SUBMIT does, but need no turn; requests.c
  *   worker -> client    WIRE_QUOTE_IS; any other end of a request is a WIRE_ANSWER
  *   worker -> client    WIRE_LEASE_IS, with the pool; the client then says WIRE_LEASE_DONE, and
  *                       hears it
@@ -180,7 +180,7 @@ bool wire_takes_response(int fd);
 /* Makes an answer from another process fit to be printed. */
 void wire_clean(struct wire_answer *answer);
 
-/* A request to a server that one answer ends; see requests.h for the other side. */
+/* A request to a server that one answer ends; see requests.c for the other side. */
 
 /* Asks the server at `socket` (NULL: the usual one). The answer that is expected brings a memory
  * file; *text is from malloc, with a NUL behind it. Errors: those of finding the server; the one

@@ -2,11 +2,7 @@
  *
  * See worker.h.
  */
-#include "base/io.h"
-#include "base/base.h"
-#include "crypto/crypto.h"
-#include "worker.h"
-
+#include <errno.h>
 #include <inttypes.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -15,10 +11,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
+#include "base/base.h"
+#include "base/io.h"
+#include "crypto/crypto.h"
+#include "worker.h"
 #include "harden.h"
 #include "report.h"
 
@@ -169,10 +171,43 @@ static void keep_memory(void)
 #endif
 }
 
+int worker_signal_fd(int number)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, number);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+bool worker_take_signal(int fd)
+{
+	struct signalfd_siginfo signal;
+
+	return read(fd, &signal, sizeof(signal)) == (ssize_t)sizeof(signal);
+}
+
+int worker_start_thread(pthread_t *thread, void *(*function)(void *), void *argument,
+			struct sgpu_error *error)
+{
+	sigset_t all, old;
+	pthread_t own;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGSYS); /* blocked, a refused system call would end the process without a
+				    message */
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	errno = pthread_create(thread ? thread : &own, NULL, function, argument);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (errno == 0 && !thread) {
+		pthread_detach(own);
+	}
+	return errno != 0 ? sgpu_fail_errno(error, "cannot start a thread") : SGPU_OK;
+}
+
 int worker_begin(struct worker *w, void (*stop)(void))
 {
-	sigset_t usr1;
-
 	current = w;
 	keep_memory();
 	for (int i = 0; i < w->key_paths.count; i++) {
@@ -183,10 +218,7 @@ int worker_begin(struct worker *w, void (*stop)(void))
 	if (!w->keys) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
-	sigemptyset(&usr1);
-	sigaddset(&usr1, SIGUSR1);
-	sigprocmask(SIG_BLOCK, &usr1,
-		    NULL); /* before any thread: only the one that waits for it gets it */
+	w->signal_fd = worker_signal_fd(SIGUSR1);
 	cli_signals(stop);
 	return 0;
 }
@@ -327,23 +359,27 @@ int worker_open(struct worker *w, const char *extra_key, struct sgpu_error *erro
 	return rc;
 }
 
-json_t *worker_confinement(const struct worker *w)
+int worker_subject(struct worker *w, struct sgpu_key *recipient, struct sgpu_quote_subject *subject,
+		   struct sgpu_error *error)
 {
-	return confinement_claim(harden_filters(), landlock_version() > 0,
-				 w->modules.process ? &w->modules : NULL);
-}
+	struct sgpu_key *key = &w->keys[w->key_count];
+	int rc = sgpu_key_generate(SGPU_KEY_X25519, key, error);
 
-struct sgpu_quote_subject worker_subject(const struct worker *w, json_t *confinement)
-{
-	return (struct sgpu_quote_subject){ .recipient_ephemeral = true,
-					    .device = w->devices[0].device,
-					    .preemption = w->on_gpu,
-					    .allows_modules = w->allow_modules,
-					    .files = w->files != NULL,
-					    .sessions = w->sessions,
-					    .owners = (const char *const *)w->owners.names,
-					    .owner_count = w->owners.count,
-					    .confinement = confinement };
+	w->confinement = confinement_claim(harden_filters(), landlock_version() > 0,
+					   w->modules.process ? &w->modules : NULL);
+	*subject = (struct sgpu_quote_subject){ .recipient = recipient,
+						.recipient_ephemeral = true,
+						.device = w->devices[0].device,
+						.preemption = w->on_gpu,
+						.allows_modules = w->allow_modules,
+						.files = w->files != NULL,
+						.sessions = w->sessions,
+						.owners = (const char *const *)w->owners.names,
+						.owner_count = w->owners.count,
+						.confinement = w->confinement };
+	rc = rc ? rc : sgpu_key_public(key, recipient, error);
+	w->key_count += rc == SGPU_OK;
+	return rc == SGPU_OK && !w->confinement ? sgpu_fail_nomem(error) : rc;
 }
 
 /* Opens nothing else from here on, and asks nothing else of the kernel. What the kernel or this
@@ -448,6 +484,7 @@ int worker_end(struct worker *w, int status)
 	sgpu_files_free(&w->files);
 	sgpu_owners_clear(&w->owners);
 	sgpu_replay_free(&w->replay);
+	json_decref(w->confinement);
 	free(w->key_paths.items);
 	key_files_clear(&w->key_files);
 	status = cli_finish(status);
@@ -470,4 +507,76 @@ void worker_give_up(void)
 	sigfillset(&all);
 	pthread_sigmask(SIG_UNBLOCK, &all, NULL);
 	_exit(cli_finish(sgpu_exit_status(SGPU_EDEVICE)));
+}
+
+/* The evidence of a run or a session. The private half of the key that it names never leaves this
+ * process and goes with it: a batch that is sealed to it opens in the program that was measured, or
+ * nowhere, and so does a session that is bound to it. */
+
+int attested_check(const struct attested *options, bool dry_run)
+{
+	const struct {
+		const char *name;
+		bool given;
+	} needed[] = { { "--nonce", options->nonce.size > 0 },
+		       { "--attestation-key", options->key != NULL },
+		       { "--certificate", options->certificate != NULL },
+		       { "--owner", options->owner != NULL } };
+	const size_t optional = SGPU_ARRAY_LENGTH(needed) - 1;
+
+	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(needed); i++) {
+		if (!options->quote && needed[i].given) {
+			return cli_usage("%s is for a run with --quote", needed[i].name);
+		}
+		if (options->quote && !needed[i].given && i < optional) {
+			return cli_usage("--quote needs %s", needed[i].name);
+		}
+	}
+	if (options->quote && dry_run) {
+		return cli_usage("--dry-run runs nothing, so there is nothing to quote");
+	}
+	return options->quote && cli_is_standard(options->quote)
+		       ? cli_usage("the quote goes to a file, since standard output is for what "
+				   "follows")
+		       : 0;
+}
+
+static int load_owner(const char *path, struct sgpu_key *owner, struct sgpu_error *error)
+{
+	const int code = sgpu_key_load(path, owner, error);
+
+	return !code && owner->kind == SGPU_KEY_OCT
+		       ? sgpu_fail(error, SGPU_EKEY,
+				   "'%s' is a symmetric key, the owner's is an X25519 key", path)
+		       : code;
+}
+
+int attested_quote(const struct attested *options, struct worker *w, struct sgpu_error *error)
+{
+	struct sgpu_signer *ak = NULL;
+	struct sgpu_chain chain = { .count = 0 };
+	struct sgpu_key owner = { .kind = 0 };
+	struct sgpu_key recipient; /* what signs has no business with the other half */
+	struct sgpu_quote_subject subject;
+	char *quote = NULL;
+	size_t size = 0;
+	int rc = sgpu_signer_load(options->key, &ak, error);
+
+	rc = rc ? rc : sgpu_chain_load(options->certificate, &chain, error);
+	if (rc == SGPU_OK && options->owner) {
+		rc = load_owner(options->owner, &owner, error);
+	}
+	rc = rc ? rc : worker_subject(w, &recipient, &subject, error);
+	if (rc == SGPU_OK) {
+		subject.nonce = options->nonce.data;
+		subject.nonce_size = options->nonce.size;
+		subject.owner_key = options->owner ? owner.public_half : NULL;
+		rc = sgpu_quote_create(&subject, ak, &chain, time(NULL), &quote, &size, error);
+	}
+	rc = rc ? rc : cli_write_text(options->quote, 0666, quote, size, error);
+	free(quote);
+	sgpu_key_clear(&owner);
+	sgpu_chain_clear(&chain);
+	sgpu_signer_free(&ak);
+	return rc;
 }

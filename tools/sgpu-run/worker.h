@@ -7,6 +7,7 @@
 #ifndef SGPU_RUN_WORKER_H
 #define SGPU_RUN_WORKER_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <sys/stat.h>
 
@@ -83,10 +84,12 @@ struct worker {
 	bool sessions;	   /* anybody may open one */
 	bool shared_files; /* clients hold the descriptors of batches and responses */
 	struct sgpu_module_confinement modules;		  /* once the device is open */
+	json_t *confinement;				  /* once a quote is to tell of it */
 	struct worker_device devices[WORKER_DEVICES_MAX]; /* all of one kind; most verbs have one */
 	int named, device_count;			  /* that the options name; that are open */
 	bool all;					  /* every GPU, and no names */
 	bool on_gpu;
+	int signal_fd;	/* tells of SIGUSR1 */
 	bool many_runs; /* as of struct sgpu_runner_config */
 };
 
@@ -126,9 +129,16 @@ int worker_take_owners(void *values, const char *path);
  * they name. */
 int worker_check(struct worker *worker);
 
-/* Before any thread and any secret: no core files, SIGUSR1 blocked for the thread that waits for
- * it, and `stop` at SIGINT and SIGTERM (see cli_signals()). Returns 0, or the exit status after a
- * message. */
+/* Blocks a signal in this thread and those that it starts. The descriptor tells when it has come;
+ * -1 with errno. */
+int worker_signal_fd(int number);
+/* Whether it has; once for each. */
+bool worker_take_signal(int fd);
+/* A thread that gets no signals. NULL: nobody waits for it. Errors: SGPU_ESYSTEM. */
+SGPU_MUST_CHECK int worker_start_thread(pthread_t *thread, void *(*function)(void *),
+					void *argument, struct sgpu_error *error);
+/* Before any thread and any secret: no core files, SIGUSR1 blocked for who waits for it, and `stop`
+ * at SIGINT and SIGTERM (see cli_signals()). Returns 0, or the exit status after a message. */
 int worker_begin(struct worker *worker, void (*stop)(void));
 /* As many as there may be: a batch that is under way has several open. */
 void worker_raise_descriptors(void);
@@ -136,10 +146,10 @@ void worker_raise_descriptors(void);
  * another secret, which no batch may get at. */
 SGPU_MUST_CHECK int worker_open(struct worker *worker, const char *extra_key,
 				struct sgpu_error *error);
-/* What a quote of this worker says of it, but for the nonce and the recipient, a key of the
- * worker's own. confinement: from worker_confinement, NULL: out of memory. */
-json_t *worker_confinement(const struct worker *worker);
-struct sgpu_quote_subject worker_subject(const struct worker *worker, json_t *confinement);
+/* Adds a new X25519 key to the worker's, of which *recipient is the public half, and tells what a
+ * quote says of a worker with that key, but for the nonce. */
+SGPU_MUST_CHECK int worker_subject(struct worker *worker, struct sgpu_key *recipient,
+				   struct sgpu_quote_subject *subject, struct sgpu_error *error);
 /* Makes the secure context, confines the process to what `needs` and the options name, and makes
  * the runner. strict: what cannot be confined is an error; otherwise a warning. */
 SGPU_MUST_CHECK int worker_start(struct worker *worker, struct landlock_needs *needs, bool strict,
@@ -185,8 +195,8 @@ struct attested {
 			CLI_INPUT(type, member.certificate)                                       \
 	}
 
-/* Whether the options belong together: prints and returns false. */
-bool attested_check(const struct attested *options, bool dry_run);
+/* Whether the options belong together: 0, or the exit status after a message. */
+int attested_check(const struct attested *options, bool dry_run);
 /* Once the worker is open: adds a new X25519 key to its keys, and writes the quote that names it:
  * all of it, or no file. The attestation key is loaded for this and gone when it returns. */
 SGPU_MUST_CHECK int attested_quote(const struct attested *options, struct worker *worker,
