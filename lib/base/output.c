@@ -22,13 +22,6 @@
 
 enum { COMMON_NAMES = 16, NAMES_TRIED = 100, NAME_SIZE = 64 };
 
-static void close_fd(int fd)
-{
-	if (fd >= 0) {
-		close(fd);
-	}
-}
-
 static void make_name(int attempt, char name[NAME_SIZE])
 {
 	if (attempt < COMMON_NAMES) {
@@ -66,7 +59,7 @@ static void collect(int directory)
 		if (fd >= 0 && lock_own(fd, directory, name)) {
 			unlinkat(directory, name, 0);
 		}
-		close_fd(fd);
+		sgpu_close(fd);
 	}
 }
 
@@ -359,7 +352,7 @@ void sgpu_output_close(struct sgpu_output *output)
 	if (output->fd > STDERR_FILENO) {
 		close(output->fd);
 	}
-	close_fd(output->directory);
+	sgpu_close(output->directory);
 	sgpu_output_made_clear(&output->made, &output->made_count, false);
 	free(output->temporary);
 	free(output->name);
@@ -390,6 +383,6 @@ int sgpu_output_directory_open(struct sgpu_output_directory *directory, const ch
 void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool keep)
 {
 	sgpu_output_made_clear(&directory->made, &directory->made_count, keep);
-	close_fd(directory->fd);
+	sgpu_close(directory->fd);
 	*directory = (struct sgpu_output_directory)SGPU_OUTPUT_DIRECTORY_INIT;
 }

@@ -39,13 +39,6 @@ void sgpu_output_made_clear(struct sgpu_output_made **made, int *count, bool kee
 	*count = 0;
 }
 
-static void close_fd(int fd)
-{
-	if (fd >= 0) {
-		close(fd);
-	}
-}
-
 static bool is_trusted(const struct stat *status)
 {
 	return status->st_uid == geteuid() || status->st_uid == 0;
@@ -119,7 +112,7 @@ static int start(struct sgpu_walk *walk, char *rest, struct sgpu_error *error)
 	}
 	walk->descriptor = walk->is_beneath ? -1 : named_descriptor(rest);
 	if (walk->directory < 0 || rest[0] == '/') {
-		close_fd(walk->directory);
+		sgpu_close(walk->directory);
 		walk->directory =
 			open(rest[0] == '/' ? "/" : ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	}
@@ -161,7 +154,7 @@ static int make_directory(struct sgpu_walk *walk, const char *name, struct sgpu_
 	grown->directory = fcntl(walk->directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 	grown->name = strdup(name);
 	if (grown->directory < 0 || !grown->name) {
-		close_fd(grown->directory);
+		sgpu_close(grown->directory);
 		free(grown->name);
 		return sgpu_fail_nomem(error);
 	}
@@ -244,7 +237,7 @@ static int step(struct sgpu_walk *walk, struct sgpu_error *error)
 	}
 	code = code ? code : judge(walk, name, &status, error);
 	if (code) {
-		close_fd(fd);
+		sgpu_close(fd);
 		return code;
 	}
 	return enter(walk, name, last, fd, &status, error);
@@ -273,8 +266,8 @@ void sgpu_output_walk_end(struct sgpu_walk *walk, struct sgpu_output_made **made
 {
 	*made = walk->made;
 	*made_count = walk->made_count;
-	close_fd(walk->found);
-	close_fd(walk->directory);
+	sgpu_close(walk->found);
+	sgpu_close(walk->directory);
 	free(walk->name);
 	free(walk->rest);
 }
