@@ -355,10 +355,9 @@ int sgpu_read_trusted_file(const char *path, const char *what, size_t limit, cha
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
 	int code = what ? sgpu_check_trusted(fd, path, what, error) : 0;
-	if (!code) {
-		code = sgpu_read_fd(fd, standard ? "standard input" : path, limit, data, size,
-				    error);
-	}
+	code = code ? code
+		    : sgpu_read_fd(fd, standard ? "standard input" : path, limit, data, size,
+				   error);
 	if (!standard) {
 		close(fd);
 	}

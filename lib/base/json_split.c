@@ -261,9 +261,7 @@ int sgpu_json_split(const char *text, size_t size, struct sgpu_json_list *lists,
 	}
 	run(&pass);
 	rc = check_limits(&pass, frame_max, line, column, error);
-	if (rc == SGPU_OK) {
-		rc = allocate(&pass, error);
-	}
+	rc = rc ? rc : allocate(&pass, error);
 	if (rc == SGPU_OK) {
 		run(&pass);
 		rc = sgpu_json_parse_at(pass.frame, pass.frame_size, false, SGPU_JSON_VALUES_MAX,

@@ -55,9 +55,7 @@ static int read_index(struct sgpu_tar_reader *reader, bool response, uint64_t si
 				 reader->name, index_name(response), SGPU_INDEX_SIZE_MAX);
 	}
 	int code = read_text(reader, size, &text, error);
-	if (!code) {
-		code = sgpu_batch_parse(text, (size_t)size, response, batch, error);
-	}
+	code = code ? code : sgpu_batch_parse(text, (size_t)size, response, batch, error);
 	free(text);
 	return code;
 }
@@ -271,12 +269,8 @@ static int read_head(struct sgpu_tar_reader *reader, bool batches, bool response
 	struct sgpu_batch *made = NULL;
 	int code = read_first(reader, batches, responses, &made, error);
 	*batch = NULL;
-	if (!code) {
-		code = read_manifest(reader, made, error);
-	}
-	if (!code) {
-		code = check_head(made, find, argument, error);
-	}
+	code = code ? code : read_manifest(reader, made, error);
+	code = code ? code : check_head(made, find, argument, error);
 	if (code) {
 		sgpu_batch_free(&made);
 		return code;
@@ -344,13 +338,10 @@ int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *bat
 		goto out;
 	}
 	code = put_member(&end, index_name(batch->response), text, size, error);
-	if (!code) {
-		code = put_member(&end, "manifest.json", batch->manifest_text, batch->manifest_size,
-				  error);
-	}
-	if (!code) {
-		code = sgpu_write(fd, name, head, (size_t)(end - head), error);
-	}
+	code = code ? code
+		    : put_member(&end, "manifest.json", batch->manifest_text, batch->manifest_size,
+				 error);
+	code = code ? code : sgpu_write(fd, name, head, (size_t)(end - head), error);
 out:
 	free(head);
 	free(text);

@@ -157,12 +157,8 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 			s->id);
 	}
 	int code = check_masking(s, plaintext, error);
-	if (!code) {
-		code = check_location(s, s->sealed ? s->sealed_size : plaintext, error);
-	}
-	if (!code) {
-		code = batch->response ? check_output(s, error) : check_input(s, error);
-	}
+	code = code ? code : check_location(s, s->sealed ? s->sealed_size : plaintext, error);
+	code = code ? code : batch->response ? check_output(s, error) : check_input(s, error);
 	if (!code && s->sealed && !batch->has_mac) {
 		code = sgpu_fail(error, SGPU_EINVALID,
 				 "segment '%s' is sealed and the index has no mac", s->id);
@@ -202,16 +198,14 @@ static int check_recipient(const json_t *recipient, const char *where, struct sg
 				 "%s/kind: '%.40s' is not one of hpke, a256kw", where, kind);
 	}
 	code = sgpu_json_only(recipient, where, is_hpke ? hpke : a256kw, error);
-	if (!code) {
-		code = sgpu_json_bytes(recipient, where, "kid", bytes, SGPU_SHA256_SIZE, error);
-	}
+	code = code ? code
+		    : sgpu_json_bytes(recipient, where, "kid", bytes, SGPU_SHA256_SIZE, error);
 	if (!code && is_hpke) {
 		code = sgpu_json_bytes(recipient, where, "enc", bytes, 32, error);
 	}
-	if (!code) {
-		code = sgpu_json_bytes(recipient, where, "ct", bytes,
-				       is_hpke ? SGPU_HPKE_CT_SIZE : SGPU_A256KW_CT_SIZE, error);
-	}
+	code = code ? code
+		    : sgpu_json_bytes(recipient, where, "ct", bytes,
+				      is_hpke ? SGPU_HPKE_CT_SIZE : SGPU_A256KW_CT_SIZE, error);
 	return code;
 }
 
@@ -242,9 +236,7 @@ static int check_recipients(const json_t *recipients, const char *where, struct 
 		char place[SGPU_WHERE_MAX];
 		snprintf(place, sizeof(place), "%s: /recipients/%zu", where, i);
 		code = check_recipient(json_array_get(recipients, i), place, error);
-		if (!code) {
-			code = check_repeated(recipients, i, error);
-		}
+		code = code ? code : check_repeated(recipients, i, error);
 	}
 	return code;
 }

@@ -130,26 +130,21 @@ static int parse_segment(const json_t *json, const char *where, bool response,
 					    NULL };
 	bool masked = false;
 	int code = sgpu_json_only(json, where, keys, error);
-	if (!code) {
-		code = copy_string(json, where, "segment_id", SGPU_ID_MAX, &s->id, error);
-	}
+	code = code ? code : copy_string(json, where, "segment_id", SGPU_ID_MAX, &s->id, error);
 	if (!code) {
 		code = choose(json, where, "masking_level", "MASKING_NONE", "MASKING_AES_GCM",
 			      &masked, error);
 		s->masking = masked ? SGPU_MASKING_AES_GCM : SGPU_MASKING_NONE;
 	}
-	if (!code) {
-		code = response ? sgpu_json_u64(json, where, "actual_output_data_size_bytes",
-						&s->actual_size, error)
-				: sgpu_json_u64(json, where, "size", &s->size, error);
-	}
+	code = code	  ? code
+	       : response ? sgpu_json_u64(json, where, "actual_output_data_size_bytes",
+					  &s->actual_size, error)
+			  : sgpu_json_u64(json, where, "size", &s->size, error);
 	if (!code && json_object_get(json, "sealed_size")) {
 		s->sealed = true;
 		code = sgpu_json_u64(json, where, "sealed_size", &s->sealed_size, error);
 	}
-	if (!code) {
-		code = parse_location(json, where, &s->location, error);
-	}
+	code = code ? code : parse_location(json, where, &s->location, error);
 	if (!code && json_object_get(json, "kt128")) {
 		s->has_kt128 = true;
 		code = sgpu_json_bytes(json, where, "kt128", s->kt128, sizeof(s->kt128), error);
@@ -253,23 +248,15 @@ static int parse_index(const json_t *index, const struct sgpu_json_list *list,
 	int code = json_is_object(index)
 			   ? 0
 			   : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
-	if (!code) {
-		code = parse_constants(index, where, error);
-	}
-	if (!code) {
-		code = sgpu_json_bytes(index, where, "batch_id", batch->id, sizeof(batch->id),
-				       error);
-	}
-	if (!code) {
-		code = sgpu_json_bytes(index, where, "manifest_sha256", batch->manifest_sha256,
-				       sizeof(batch->manifest_sha256), error);
-	}
-	if (!code) {
-		code = parse_segments(index, list, where, batch, error);
-	}
-	if (!code) {
-		code = parse_kind(index, where, batch, error);
-	}
+	code = code ? code : parse_constants(index, where, error);
+	code = code ? code
+		    : sgpu_json_bytes(index, where, "batch_id", batch->id, sizeof(batch->id),
+				      error);
+	code = code ? code
+		    : sgpu_json_bytes(index, where, "manifest_sha256", batch->manifest_sha256,
+				      sizeof(batch->manifest_sha256), error);
+	code = code ? code : parse_segments(index, list, where, batch, error);
+	code = code ? code : parse_kind(index, where, batch, error);
 	return code ? code : parse_authentication(index, where, batch, error);
 }
 
@@ -301,12 +288,8 @@ int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_b
 	}
 	made->response = response;
 	code = parse_index(index, &list, made, error);
-	if (!code) {
-		code = sgpu_batch_check(made, error);
-	}
-	if (!code) {
-		code = sgpu_batch_check_form(made, text, size, error);
-	}
+	code = code ? code : sgpu_batch_check(made, error);
+	code = code ? code : sgpu_batch_check_form(made, text, size, error);
 	if (!code) {
 		code = sgpu_batch_sort(made, &made->by_id, error);
 		made->by_id_count = made->segment_count;

@@ -169,12 +169,9 @@ int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size,
 	char *made = NULL;
 	size_t made_size = 0;
 	int code = sgpu_batch_check(batch, error);
-	if (!code) {
-		code = sgpu_batch_sort(batch, &by_id, error);
-	}
-	if (!code) {
-		code = sgpu_batch_canonical(batch, SGPU_INDEX_WHOLE, &made, &made_size, error);
-	}
+	code = code ? code : sgpu_batch_sort(batch, &by_id, error);
+	code = code ? code
+		    : sgpu_batch_canonical(batch, SGPU_INDEX_WHOLE, &made, &made_size, error);
 	if (!code && made_size > SGPU_INDEX_SIZE_MAX) {
 		code = sgpu_fail(error, SGPU_EINVALID, "the index is larger than %d bytes",
 				 SGPU_INDEX_SIZE_MAX);

@@ -174,13 +174,10 @@ static int compute_mac(const struct sgpu_batch *batch, const uint8_t *batch_key,
 	char *text = NULL;
 	size_t size = 0;
 	int code = sgpu_batch_canonical(batch, SGPU_INDEX_FOR_MAC, &text, &size, error);
-	if (!code) {
-		code = sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id),
-					info, sizeof(info) - 1, key, sizeof(key), error);
-	}
-	if (!code) {
-		code = sgpu_hmac_sha256(key, sizeof(key), text, size, mac, error);
-	}
+	code = code ? code
+		    : sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id), info,
+				       sizeof(info) - 1, key, sizeof(key), error);
+	code = code ? code : sgpu_hmac_sha256(key, sizeof(key), text, size, mac, error);
 	sgpu_wipe(key, sizeof(key));
 	free(text);
 	return code;

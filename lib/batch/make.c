@@ -60,12 +60,8 @@ int sgpu_batch_write(int fd, const char *name, const struct sgpu_batch *batch,
 			continue;
 		}
 		rc = sgpu_batch_payload_begin(fd, name, batch, i, error);
-		if (rc == SGPU_OK) {
-			rc = write_payload(fd, name, batch, i, argument, error);
-		}
-		if (rc == SGPU_OK) {
-			rc = sgpu_batch_payload_end(fd, name, batch, i, error);
-		}
+		rc = rc ? rc : write_payload(fd, name, batch, i, argument, error);
+		rc = rc ? rc : sgpu_batch_payload_end(fd, name, batch, i, error);
 	}
 	return rc == SGPU_OK ? sgpu_tar_end(fd, name, error) : rc;
 }

@@ -235,9 +235,8 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 	if (rc == SGPU_OK && got < sizeof(header)) {
 		rc = damaged(replay, error); /* it appears whole, by a rename */
 	}
-	if (rc == SGPU_OK) {
-		rc = is_known(replay, table, fd, &header, (uint64_t)status.st_size, &known, error);
-	}
+	rc = rc ? rc
+		: is_known(replay, table, fd, &header, (uint64_t)status.st_size, &known, error);
 	if (rc == SGPU_OK && !known && fsync(replay->directory) != 0) {
 		/* Who gave it its name may have failed to bring that to the disk: after a crash the
 		 * one before would be there. */
@@ -267,9 +266,7 @@ static int read_table(const struct sgpu_replay *replay, int fd, struct table *ta
 		goto out;
 	}
 	rc = sgpu_pread(fd, replay->data_path, records, size, table->end, &got, error);
-	if (rc == SGPU_OK) {
-		rc = add_records(replay, table, records, got, error);
-	}
+	rc = rc ? rc : add_records(replay, table, records, got, error);
 out:
 	free(records);
 	if (rc < 0) {
@@ -292,14 +289,11 @@ static int write_table(const struct sgpu_replay *replay, struct table *table, in
 	memcpy(table->header.magic, magic, sizeof(magic));
 	table->end = sizeof(table->header) + table->count * sizeof(*table->records);
 	rc = digest8(&table->header, offsetof(struct header, check), table->header.check, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_write(fd, replay->data_path, &table->header, sizeof(table->header),
-				error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_write(fd, replay->data_path, table->records,
-				table->count * sizeof(*table->records), error);
-	}
+	rc = rc ? rc
+		: sgpu_write(fd, replay->data_path, &table->header, sizeof(table->header), error);
+	rc = rc ? rc
+		: sgpu_write(fd, replay->data_path, table->records,
+			     table->count * sizeof(*table->records), error);
 	if (rc == SGPU_OK &&
 	    (fsync(fd) || renameat(replay->directory, new_name, replay->directory, data_name) ||
 	     fsync(replay->directory))) {
@@ -457,9 +451,7 @@ static int take(struct sgpu_replay *replay, const struct record *record, uint64_
 	struct table *table = &replay->table;
 	int fd = -1, rc = in_file ? open_table(replay, now_us, &fd, error) : SGPU_OK;
 
-	if (rc == SGPU_OK) {
-		rc = check_batch(replay, record, now_us, error);
-	}
+	rc = rc ? rc : check_batch(replay, record, now_us, error);
 	if (rc < 0) {
 		goto out;
 	}
@@ -468,9 +460,7 @@ static int take(struct sgpu_replay *replay, const struct record *record, uint64_
 		fd = -1;
 	}
 	rc = in_file && fd < 0 ? write_table(replay, table, &fd, error) : SGPU_OK;
-	if (rc == SGPU_OK) {
-		rc = reserve(table, error);
-	}
+	rc = rc ? rc : reserve(table, error);
 	if (rc == SGPU_OK && in_file) {
 		rc = append_to_file(replay, fd, table, record, error);
 	}

@@ -53,12 +53,8 @@ int sgpu_sealed_keys_new(const uint8_t key[SGPU_KEY_SIZE], const void *context, 
 {
 	memset(keys, 0, sizeof(*keys));
 	int code = check_context(context_size, error);
-	if (!code) {
-		code = sgpu_random(keys->salt, sizeof(keys->salt), error);
-	}
-	if (!code) {
-		code = derive(key, context, context_size, keys, error);
-	}
+	code = code ? code : sgpu_random(keys->salt, sizeof(keys->salt), error);
+	code = code ? code : derive(key, context, context_size, keys, error);
 	if (code) {
 		sgpu_wipe(keys, sizeof(*keys));
 	}

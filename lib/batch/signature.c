@@ -18,9 +18,7 @@ static int digest_of(const struct sgpu_batch *batch, enum sgpu_index_part part,
 	char *text = NULL;
 	size_t size = 0;
 	int code = sgpu_batch_canonical(batch, part, &text, &size, error);
-	if (!code) {
-		code = sgpu_sha256(text, size, digest, error);
-	}
+	code = code ? code : sgpu_sha256(text, size, digest, error);
 	free(text);
 	return code;
 }
@@ -74,10 +72,9 @@ int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing
 				 SGPU_SIGNATURES_MAX);
 	}
 	int code = signed_digest(batch, digest, error);
-	if (!code) {
-		code = sgpu_detached_sign(key, SGPU_BATCH_TYP, digest, sizeof(digest), &token,
-					  error);
-	}
+	code = code ? code
+		    : sgpu_detached_sign(key, SGPU_BATCH_TYP, digest, sizeof(digest), &token,
+					 error);
 	if (!code && !batch->signatures) {
 		batch->signatures = json_array();
 	}
@@ -106,9 +103,7 @@ int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_
 {
 	uint8_t digest[SGPU_SHA256_SIZE];
 	int code = named_key(batch, (size_t)index, key, error);
-	if (!code) {
-		code = signed_digest(batch, digest, error);
-	}
+	code = code ? code : signed_digest(batch, digest, error);
 	return code ? code : verify(batch, (size_t)index, digest, key, error);
 }
 

@@ -63,11 +63,10 @@ static int key_of(const json_t *header, struct sgpu_signing_key *key, struct sgp
 	if (!code && ec) {
 		code = sgpu_json_bytes(jwk, where, "y", key->public_half + 32, 32, error);
 	}
-	if (!code) {
-		code = sgpu_signing_check(key, error)
-			       ? malformed("its key is not a point of its curve", error)
-			       : 0;
-	}
+	code = code ? code
+	       : sgpu_signing_check(key, error)
+		       ? malformed("its key is not a point of its curve", error)
+		       : 0;
 	return code ? code : sgpu_signing_thumbprint(key, error);
 }
 

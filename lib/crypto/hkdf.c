@@ -58,9 +58,8 @@ int sgpu_hkdf_sha256(const uint8_t *ikm, size_t ikm_size, const void *salt, size
 	uint8_t prk[SGPU_SHA256_SIZE] = { 0 };
 	int code = sgpu_hmac_sha256(salt, salt_size, ikm, ikm_size, prk, error);
 
-	if (!code) {
-		code = sgpu_hkdf_expand_sha256(prk, sizeof(prk), info, info_size, out, size, error);
-	}
+	code = code ? code
+		    : sgpu_hkdf_expand_sha256(prk, sizeof(prk), info, info_size, out, size, error);
 	sgpu_wipe(prk, sizeof(prk));
 	return code;
 }

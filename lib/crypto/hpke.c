@@ -77,10 +77,9 @@ static int kem_secret(const uint8_t dh[32], const uint8_t enc[32], const uint8_t
 	memcpy(context, enc, 32);
 	memcpy(context + 32, public_key, 32);
 	int code = labeled_extract(kem_id, sizeof(kem_id), NULL, "eae_prk", dh, 32, prk, error);
-	if (!code) {
-		code = labeled_expand(kem_id, sizeof(kem_id), prk, "shared_secret", context,
-				      sizeof(context), secret, 32, error);
-	}
+	code = code ? code
+		    : labeled_expand(kem_id, sizeof(kem_id), prk, "shared_secret", context,
+				     sizeof(context), secret, 32, error);
 	sgpu_wipe(prk, sizeof(prk));
 	return code;
 }
@@ -93,23 +92,19 @@ static int key_schedule(const uint8_t shared[32], const void *info, size_t info_
 	int code = labeled_extract(suite_id, sizeof(suite_id), NULL, "psk_id_hash", NULL, 0,
 				   context + 1, error);
 
-	if (!code) {
-		code = labeled_extract(suite_id, sizeof(suite_id), NULL, "info_hash", info,
-				       info_size, context + 33, error);
-	}
-	if (!code) {
-		code = labeled_extract(suite_id, sizeof(suite_id), shared, "secret", NULL, 0,
-				       secret, error);
-	}
-	if (!code) {
-		code = labeled_expand(suite_id, sizeof(suite_id), secret, "key", context,
-				      sizeof(context), keys->key, sizeof(keys->key), error);
-	}
-	if (!code) {
-		code = labeled_expand(suite_id, sizeof(suite_id), secret, "base_nonce", context,
-				      sizeof(context), keys->base_nonce, sizeof(keys->base_nonce),
+	code = code ? code
+		    : labeled_extract(suite_id, sizeof(suite_id), NULL, "info_hash", info,
+				      info_size, context + 33, error);
+	code = code ? code
+		    : labeled_extract(suite_id, sizeof(suite_id), shared, "secret", NULL, 0, secret,
 				      error);
-	}
+	code = code ? code
+		    : labeled_expand(suite_id, sizeof(suite_id), secret, "key", context,
+				     sizeof(context), keys->key, sizeof(keys->key), error);
+	code = code ? code
+		    : labeled_expand(suite_id, sizeof(suite_id), secret, "base_nonce", context,
+				     sizeof(context), keys->base_nonce, sizeof(keys->base_nonce),
+				     error);
 	sgpu_wipe(secret, sizeof(secret));
 	return code;
 }
@@ -194,9 +189,7 @@ int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_s
 	struct message_keys keys = { { 0 }, { 0 } };
 	int code = check_sizes(aad_size, size, error);
 
-	if (!code) {
-		code = sgpu_x25519_generate(ephemeral, enc, error);
-	}
+	code = code ? code : sgpu_x25519_generate(ephemeral, enc, error);
 	if (!code) {
 		code = sgpu_x25519_pair(ephemeral, enc, public_key, dh, error);
 		if (code == SGPU_EAUTH) {
@@ -204,15 +197,9 @@ int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_s
 					 "the recipient's X25519 public key has low order");
 		}
 	}
-	if (!code) {
-		code = kem_secret(dh, enc, public_key, shared, error);
-	}
-	if (!code) {
-		code = key_schedule(shared, info, info_size, &keys, error);
-	}
-	if (!code) {
-		code = aead_seal(&keys, aad, aad_size, plaintext, size, ciphertext, error);
-	}
+	code = code ? code : kem_secret(dh, enc, public_key, shared, error);
+	code = code ? code : key_schedule(shared, info, info_size, &keys, error);
+	code = code ? code : aead_seal(&keys, aad, aad_size, plaintext, size, ciphertext, error);
 	sgpu_wipe(&keys, sizeof(keys));
 	sgpu_wipe(shared, sizeof(shared));
 	sgpu_wipe(dh, sizeof(dh));
@@ -233,19 +220,12 @@ int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t public_key[32
 		code = sgpu_fail(error, SGPU_EAUTH,
 				 "the HPKE message of %zu bytes is shorter than its tag", size);
 	}
-	if (!code) {
-		code = sgpu_x25519_pair(private_key, public_key, enc, dh, error);
-	}
-	if (!code) {
-		code = kem_secret(dh, enc, public_key, shared, error);
-	}
-	if (!code) {
-		code = key_schedule(shared, info, info_size, &keys, error);
-	}
-	if (!code) {
-		code = aead_open(&keys, sequence, aad, aad_size, ciphertext, size - SGPU_TAG_SIZE,
-				 plaintext, error);
-	}
+	code = code ? code : sgpu_x25519_pair(private_key, public_key, enc, dh, error);
+	code = code ? code : kem_secret(dh, enc, public_key, shared, error);
+	code = code ? code : key_schedule(shared, info, info_size, &keys, error);
+	code = code ? code
+		    : aead_open(&keys, sequence, aad, aad_size, ciphertext, size - SGPU_TAG_SIZE,
+				plaintext, error);
 	sgpu_wipe(&keys, sizeof(keys));
 	sgpu_wipe(shared, sizeof(shared));
 	sgpu_wipe(dh, sizeof(dh));

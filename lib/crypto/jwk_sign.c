@@ -95,9 +95,7 @@ int sgpu_signing_from_object(const char *name, const json_t *object, struct sgpu
 	key->kind = ec ? SGPU_SIGNING_P256 : SGPU_SIGNING_ED25519;
 	int code = sgpu_key_members(object, name, ec ? p256 : ed25519, "sig", ec ? es256 : eddsa,
 				    error);
-	if (!code) {
-		code = sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
-	}
+	code = code ? code : sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
 	if (!code && ec) {
 		code = sgpu_json_bytes(object, name, "y", key->public_half + 32, 32, error);
 	}
@@ -109,9 +107,7 @@ int sgpu_signing_from_object(const char *name, const json_t *object, struct sgpu
 		code = sgpu_fail(error, inner.code, "%s: the %s key: %s", name,
 				 sgpu_signing_name(key->kind), inner.text);
 	}
-	if (!code) {
-		code = sgpu_signing_thumbprint(key, error);
-	}
+	code = code ? code : sgpu_signing_thumbprint(key, error);
 	if (code) {
 		sgpu_wipe(key, sizeof(*key));
 	}

@@ -117,9 +117,7 @@ int sgpu_key_set_load(const char *path, struct sgpu_key_set *set, struct sgpu_er
 
 	memset(set, 0, sizeof(*set));
 	int code = read_key(path, SGPU_KEY_TEXT_MAX, &name, &status, &text, &size, error);
-	if (!code) {
-		code = sgpu_key_set_parse(text, size, name, set, error);
-	}
+	code = code ? code : sgpu_key_set_parse(text, size, name, set, error);
 	if (!code && sgpu_key_set_secret(set)) {
 		code = check_secret(name, &status, error);
 	}
@@ -176,9 +174,7 @@ int sgpu_secret_load(const char *path, size_t limit, const char **name, char **t
 	*text = NULL;
 	*size = 0;
 	int code = read_key(path, limit, name, &status, text, size, error);
-	if (!code) {
-		code = check_secret(*name, &status, error);
-	}
+	code = code ? code : check_secret(*name, &status, error);
 	if (code) {
 		sgpu_free_wiped(text, *size);
 		*size = 0;

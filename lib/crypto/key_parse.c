@@ -161,13 +161,9 @@ static int parse_x25519(const char *name, const json_t *object, struct sgpu_key 
 				 json_is_string(curve) ? "'" : "");
 	}
 	int code = check_members(object, name, members, error);
-	if (!code) {
-		code = sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
-	}
+	code = code ? code : sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
 	key->kind = SGPU_KEY_X25519_PUBLIC;
-	if (!code) {
-		code = sgpu_x25519_check(key->public_half, error);
-	}
+	code = code ? code : sgpu_x25519_check(key->public_half, error);
 	if (code == SGPU_EAUTH) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "%s: 'x' is a point of low order: anybody can open what is "
@@ -179,9 +175,7 @@ static int parse_x25519(const char *name, const json_t *object, struct sgpu_key 
 	}
 	key->kind = SGPU_KEY_X25519;
 	code = sgpu_json_bytes(object, name, "d", key->secret, 32, error);
-	if (!code) {
-		code = sgpu_x25519_public(key->secret, derived, error);
-	}
+	code = code ? code : sgpu_x25519_public(key->secret, derived, error);
 	if (!code && !sgpu_equal(derived, key->public_half, sizeof(derived))) {
 		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'x' is not the public key of 'd'",
 				 name);
