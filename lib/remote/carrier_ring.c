@@ -133,10 +133,8 @@ int sgpu_carrier_ring(const struct sgpu_remote_ring *ring, struct sgpu_carrier *
 		      struct sgpu_error *error)
 {
 	static const struct sgpu_carrier_calls calls = { exchange, put, get, close_ring };
-	const struct sgpu_ring_client_config config = {
-		.doorbell = ring->bell,
-		.wait = { .spin_most_ns = ring->spin_ns, .spin_least_ns = ring->spin_ns }
-	};
+	const struct sgpu_ring_client_config config = { .doorbell = ring->bell,
+							.wait.spin_ns = ring->spin_ns };
 	struct ring_carrier *c = calloc(1, sizeof(*c));
 	int rc;
 

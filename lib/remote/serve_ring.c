@@ -30,8 +30,7 @@ int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limi
 			       struct sgpu_remote_service **service, struct sgpu_error *error)
 {
 	struct sgpu_ring_worker_config worker = { .doorbell = ring->bell,
-						  .wait = { .spin_most_ns = ring->spin_ns,
-							    .spin_least_ns = ring->spin_ns } };
+						  .wait.spin_ns = ring->spin_ns };
 	struct sgpu_group_config config = { .area_size = SGPU_AREA_SIZE,
 					    .memory_limit = memory_limit,
 					    .jobs = &sgpu_remote_jobs,

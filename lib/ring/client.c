@@ -12,15 +12,11 @@
 #include "ring/queue.h"
 #include "ring/wait.h"
 
-#define NO_SLOT UINT32_MAX
-
-/* Atomic, since a hostile worker can complete a submission while it is being made: that gives it
- * nothing, but both threads then look at the slot at the same time. */
 struct slot {
-	_Atomic uint64_t id; /* 0: free */
-	_Atomic uint64_t cookie;
-	_Atomic uint32_t next; /* free slot */
-	uint32_t taken;	       /* how many times */
+	uint64_t id; /* 0: free */
+	uint64_t cookie;
+	uint32_t next;	/* free slot; as many as there are slots: none */
+	uint32_t taken; /* how many times */
 };
 
 struct sgpu_ring_client {
@@ -28,41 +24,16 @@ struct sgpu_ring_client {
 	struct sgpu_producer submissions;
 	struct sgpu_consumer completions;
 	struct sgpu_sleeper sleeper;
-	struct sgpu_ring_fault fault;
+	struct sgpu_error fault;
 	struct slot *slots;
-	_Alignas(64) _Atomic uint64_t
-		free_slots; /* the first free slot and, above it, a count against ABA */
+	uint32_t free_slot; /* the first */
 };
 
-static bool take_slot(struct sgpu_ring_client *client, uint32_t *slot)
-{
-	uint64_t top = atomic_load_explicit(&client->free_slots, memory_order_acquire), next;
-
-	do {
-		*slot = (uint32_t)top;
-		if (*slot == NO_SLOT) {
-			return false;
-		}
-		next = atomic_load_explicit(&client->slots[*slot].next, memory_order_relaxed) |
-		       ((top >> 32) + 1) << 32;
-	} while (!atomic_compare_exchange_weak_explicit(
-		&client->free_slots, &top, next, memory_order_acquire, memory_order_acquire));
-	return true;
-}
-
-/* release: a completion was taken, and the head that the worker reads says so, before its slot is
- * used again. */
 static void give_slot(struct sgpu_ring_client *client, uint32_t slot)
 {
-	uint64_t top = atomic_load_explicit(&client->free_slots, memory_order_relaxed), next;
-
-	atomic_store_explicit(&client->slots[slot].id, 0, memory_order_relaxed);
-	do {
-		atomic_store_explicit(&client->slots[slot].next, (uint32_t)top,
-				      memory_order_relaxed);
-		next = slot | (top >> 32) << 32; /* taking counts: that is enough */
-	} while (!atomic_compare_exchange_weak_explicit(
-		&client->free_slots, &top, next, memory_order_acq_rel, memory_order_relaxed));
+	client->slots[slot].id = 0;
+	client->slots[slot].next = client->free_slot;
+	client->free_slot = slot;
 }
 
 int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config,
@@ -89,13 +60,12 @@ int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config,
 		goto out;
 	}
 	for (uint32_t i = 0; i < c->memory.completion_count; i++) {
-		atomic_init(&c->slots[i].next,
-			    i + 1 < c->memory.completion_count ? i + 1 : NO_SLOT);
+		c->slots[i].next = i + 1;
 	}
 	header = c->memory.header;
 	sgpu_queue_set(&queue, c->memory.submissions, SGPU_DESCRIPTOR_WORDS,
 		       c->memory.submission_count, &header->worker.head);
-	sgpu_producer_set(&c->submissions, &queue, config->shared, 0);
+	sgpu_producer_set(&c->submissions, &queue, 0);
 	sgpu_queue_set(&queue, c->memory.completions, SGPU_COMPLETION_WORDS,
 		       c->memory.completion_count, &header->client.head);
 	sgpu_consumer_set(&c->completions, &queue, 0);
@@ -123,8 +93,8 @@ int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_des
 {
 	uint64_t words[SGPU_DESCRIPTOR_WORDS], wire;
 	struct sgpu_error found;
+	const uint32_t index = client->free_slot;
 	struct slot *slot;
-	uint32_t index;
 	int rc = sgpu_ring_fault_check(&client->fault, error);
 
 	if (rc == SGPU_OK) {
@@ -133,16 +103,17 @@ int sgpu_ring_submit(struct sgpu_ring_client *client, const struct sgpu_ring_des
 	if (rc < 0) {
 		return rc;
 	}
-	if (!take_slot(client, &index)) {
+	if (index == client->memory.completion_count) {
 		return SGPU_ERETRY;
 	}
 	slot = &client->slots[index];
+	client->free_slot = slot->next;
 	wire = index | (uint64_t)++slot->taken << 32;
 	if (wire == 0) { /* slot 0, taken 2^32 times: 0 is the id of none */
 		wire = (uint64_t)(slot->taken = 1) << 32;
 	}
-	atomic_store_explicit(&slot->cookie, descriptor->cookie, memory_order_relaxed);
-	atomic_store_explicit(&slot->id, wire, memory_order_release);
+	slot->cookie = descriptor->cookie;
+	slot->id = wire;
 	memcpy(words, descriptor, sizeof(words));
 	words[offsetof(struct sgpu_ring_descriptor, cookie) / sizeof(words[0])] = wire;
 	rc = sgpu_producer_put(&client->submissions, words, &found);
@@ -168,15 +139,12 @@ static int accept(struct sgpu_ring_client *client, const struct sgpu_ring_comple
 				 completion->status, completion->flags, completion->reserved);
 	}
 	slot = index < client->memory.completion_count ? &client->slots[index] : NULL;
-	/* acquire: what the submitting thread did before is seen by the one that
-	 * gets the cookie. */
-	if (!slot || completion->cookie == 0 ||
-	    atomic_load_explicit(&slot->id, memory_order_acquire) != completion->cookie) {
+	if (!slot || completion->cookie == 0 || slot->id != completion->cookie) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "a completion answers submission %llu, which is not open",
 				 (unsigned long long)completion->cookie);
 	}
-	result->cookie = atomic_load_explicit(&slot->cookie, memory_order_relaxed);
+	result->cookie = slot->cookie;
 	result->status = completion->status;
 	result->value = completion->value;
 	give_slot(client, index);

@@ -59,39 +59,22 @@ void sgpu_ring_unmap(struct sgpu_ring_memory *memory);
 SGPU_MUST_CHECK int sgpu_ring_check(const struct sgpu_ring_descriptor *descriptor,
 				    const uint8_t *members, int code, struct sgpu_error *error);
 
-/* The first breach of the protocol by the other side, which a side remembers for good. Any thread.
- */
-struct sgpu_ring_fault {
-	atomic_int state; /* 0: none, 1: one is being written down, 2: there is one */
-	struct sgpu_error error;
-};
-
-/* SGPU_EINVALID, and its text, if there was a fault. */
-static inline int sgpu_ring_fault_check(struct sgpu_ring_fault *fault, struct sgpu_error *error)
+/* The first breach of the protocol by the other side, which a side remembers for good: its code and
+ * its text, or SGPU_OK. */
+static inline int sgpu_ring_fault_check(const struct sgpu_error *fault, struct sgpu_error *error)
 {
-	if (__builtin_expect(atomic_load_explicit(&fault->state, memory_order_acquire) != 2, 1)) {
-		return SGPU_OK;
+	if (__builtin_expect(fault->code < 0, 0) && error) {
+		*error = *fault;
 	}
-	if (error) {
-		*error = fault->error;
-	}
-	return SGPU_EINVALID;
+	return fault->code;
 }
 
-/* Remembers this one, unless there was one before, and returns its code. */
-static inline int sgpu_ring_fault_set(struct sgpu_ring_fault *fault, const struct sgpu_error *found,
+/* Remembers this one, and returns its code. */
+static inline int sgpu_ring_fault_set(struct sgpu_error *fault, const struct sgpu_error *found,
 				      struct sgpu_error *error)
 {
-	int none = 0;
-
-	if (atomic_compare_exchange_strong(&fault->state, &none, 1)) {
-		fault->error = *found;
-		atomic_store_explicit(&fault->state, 2, memory_order_release);
-	}
-	if (error) {
-		*error = *found;
-	}
-	return SGPU_EINVALID;
+	*fault = *found;
+	return sgpu_ring_fault_check(fault, error);
 }
 
 #endif

@@ -22,9 +22,7 @@ enum { SPIN_NS = 20000 };
 
 struct sgpu_ring_wait sgpu_rpc_spinning(void)
 {
-	return (struct sgpu_ring_wait){ .spin_least_ns = SPIN_NS,
-					.spin_most_ns = SPIN_NS,
-					.never_spin = sgpu_cpu_count() == 1 };
+	return (struct sgpu_ring_wait){ .spin_ns = SPIN_NS, .never_spin = sgpu_cpu_count() == 1 };
 }
 
 #if defined(__SANITIZE_THREAD__)

@@ -7,8 +7,6 @@
 
 #include <stddef.h>
 
-enum { ATTEMPTS = 256 };
-
 static uint32_t generation_of(const struct sgpu_queue *queue, uint64_t position)
 {
 	return (uint32_t)(position >> queue->shift) + 1;
@@ -29,13 +27,11 @@ void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigne
 	queue->words = words;
 }
 
-void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue, bool shared,
+void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue,
 		       uint64_t position)
 {
 	producer->queue = *queue;
-	producer->shared = shared;
-	atomic_init(&producer->tail, position);
-	atomic_init(&producer->head_seen, position);
+	producer->tail = producer->head_seen = position;
 }
 
 void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *queue,
@@ -45,67 +41,22 @@ void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *
 	consumer->position = position;
 }
 
-/* Reads the consumer's head and the tail. An honest head only grows and never passes the tail, so
- * it lies between one that was seen before and a tail that is read after it.
+/* Reads the consumer's head. An honest head only grows and never passes the tail, so it lies
+ * between one that was seen before and the tail.
  *
  * acquire: the consumer has read an entry before its head says so; what is stored over that entry
- * comes later. A thread that finds the head in head_seen gets the same order from whoever put it
- * there. */
-static int look_at_head(struct sgpu_producer *producer, uint64_t *head, uint64_t *tail,
-			struct sgpu_error *error)
+ * comes later. */
+static int look_at_head(struct sgpu_producer *producer, struct sgpu_error *error)
 {
-	const uint64_t seen = atomic_load_explicit(&producer->head_seen, memory_order_acquire);
+	const uint64_t head = atomic_load_explicit(producer->queue.head, memory_order_acquire);
 
-	*head = atomic_load_explicit(producer->queue.head, memory_order_acquire);
-	*tail = atomic_load_explicit(&producer->tail, memory_order_acquire);
-	if (*head - seen > *tail - seen) {
+	if (head - producer->head_seen > producer->tail - producer->head_seen) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "the ring's other side has taken %llu entries of %llu, it says",
-				 (unsigned long long)*head, (unsigned long long)*tail);
+				 (unsigned long long)head, (unsigned long long)producer->tail);
 	}
-	/* Two threads may store in either order: an older head is a head as well. */
-	atomic_store_explicit(&producer->head_seen, *head, memory_order_release);
+	producer->head_seen = head;
 	return SGPU_OK;
-}
-
-/* Finds a free position and makes it this thread's. A place is free when the entry that was there
- * `count` positions before has been taken. The number of attempts is bounded: nothing that other
- * threads or a hostile consumer do can keep this one here. */
-static int claim(struct sgpu_producer *producer, uint64_t *position, struct sgpu_error *error)
-{
-	uint64_t head, tail;
-	int rc;
-
-	for (int attempt = 0; attempt < ATTEMPTS; attempt++) {
-		head = atomic_load_explicit(&producer->head_seen, memory_order_acquire);
-		tail = atomic_load_explicit(&producer->tail, memory_order_acquire);
-		if (tail - head >= producer->queue.count) {
-			rc = look_at_head(producer, &head, &tail, error);
-			if (rc < 0) {
-				return rc;
-			}
-			if (tail - head == producer->queue.count) {
-				return SGPU_ERETRY;
-			}
-			if (tail - head > producer->queue.count) {
-				continue; /* an old head: entries were taken and put since */
-			}
-		}
-		*position = tail;
-		if (!producer->shared) {
-			atomic_store_explicit(&producer->tail, tail + 1, memory_order_relaxed);
-			return SGPU_OK;
-		}
-		/* Whoever moves the tail owns the position; another thread's turn costs another
-		 * look. No thread waits for one that has a position and has not filled it; the
-		 * consumer just does not get further. */
-		if (atomic_compare_exchange_weak_explicit(&producer->tail, &tail, tail + 1,
-							  memory_order_acq_rel,
-							  memory_order_relaxed)) {
-			return SGPU_OK;
-		}
-	}
-	return SGPU_ERETRY;
 }
 
 int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
@@ -115,11 +66,19 @@ int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 	const unsigned last = queue->words - 1;
 	_Atomic uint64_t *place;
 	uint64_t position;
-	int rc = claim(producer, &position, error);
+	int rc;
 
-	if (rc < 0) {
-		return rc;
+	if (producer->tail - producer->head_seen >= queue->count) {
+		rc = look_at_head(producer, error);
+		if (rc < 0) {
+			return rc;
+		}
+		/* A place is free when the entry that was there before has been taken. */
+		if (producer->tail - producer->head_seen >= queue->count) {
+			return SGPU_ERETRY;
+		}
 	}
+	position = producer->tail++;
 	place = place_of(queue, position);
 	for (unsigned i = 0; i < last; i++) {
 		atomic_store_explicit(&place[i], words[i], memory_order_relaxed);
@@ -140,10 +99,9 @@ int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 int sgpu_producer_pending(struct sgpu_producer *producer, uint64_t *pending,
 			  struct sgpu_error *error)
 {
-	uint64_t head, tail;
-	int rc = look_at_head(producer, &head, &tail, error);
+	int rc = look_at_head(producer, error);
 
-	*pending = rc < 0 ? 0 : tail - head;
+	*pending = producer->tail - producer->head_seen;
 	return rc;
 }
 

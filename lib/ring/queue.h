@@ -5,9 +5,8 @@
  *
  * Each entry carries a generation: how many times its place has been filled. A place at position p
  * holds an entry when its generation is that of p, and none yet when it is one less; nothing else
- * can be there. So the consumer needs only the entry, no tail that all producers would have to
- * publish in order; and whether one thread submits or many, what lies in memory is the same.
- * Producers need the consumer's head, to know which places are free.
+ * can be there. So the consumer needs only the entry and no tail. The producer needs the consumer's
+ * head, to know which places are free. Each end is used by one thread at a time.
  *
  * Positions count from 0 and have 64 bits: they do not wrap. Generations have 32 and may.
  */
@@ -31,9 +30,8 @@ struct sgpu_queue {
 
 struct sgpu_producer {
 	struct sgpu_queue queue;
-	bool shared;			    /* many threads */
-	_Alignas(64) _Atomic uint64_t tail; /* the next position to fill; private to this process */
-	_Atomic uint64_t head_seen;	    /* the newest head that was read and checked */
+	_Alignas(64) uint64_t tail; /* the next position to fill; private to this process */
+	uint64_t head_seen;	    /* the newest head that was read and checked */
 };
 
 struct sgpu_consumer {
@@ -44,7 +42,7 @@ struct sgpu_consumer {
 void sgpu_queue_set(struct sgpu_queue *queue, _Atomic uint64_t *entries, unsigned words,
 		    uint32_t count, _Atomic uint64_t *head);
 /* For tests, too: from a position other than 0, for which memory must have been prepared. */
-void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue, bool shared,
+void sgpu_producer_set(struct sgpu_producer *producer, const struct sgpu_queue *queue,
 		       uint64_t position);
 void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *queue,
 		       uint64_t position);
@@ -53,8 +51,7 @@ void sgpu_consumer_set(struct sgpu_consumer *consumer, const struct sgpu_queue *
  * SGPU_EINVALID: the head that the consumer published cannot be. Never waits. */
 SGPU_MUST_CHECK int sgpu_producer_put(struct sgpu_producer *producer, const uint64_t *words,
 				      struct sgpu_error *error);
-/* How many entries were put and, as far as is known, not taken. Reads the head. Of one producing
- * thread. */
+/* How many entries were put and, as far as is known, not taken. Reads the head. */
 SGPU_MUST_CHECK int sgpu_producer_pending(struct sgpu_producer *producer, uint64_t *pending,
 					  struct sgpu_error *error);
 

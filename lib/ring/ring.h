@@ -60,15 +60,14 @@ enum {
 SGPU_MUST_CHECK int sgpu_ring_memory_create(uint32_t submissions, uint32_t completions, int *fd,
 					    struct sgpu_error *error);
 
-/* How a side waits: it spins, for a time between least and most that adapts to what happens, then
- * sleeps. 0 stands for the standard: 1 us and 200 us, or no spinning at all where there is only one
- * processor for both sides. */
+/* How a side waits: it spins for a time, then sleeps. 0 stands for a time between 1 us and 200 us
+ * that adapts to what happens, or for none where there is only one processor for both sides. */
 struct sgpu_ring_wait {
-	uint64_t spin_least_ns, spin_most_ns;
+	uint64_t spin_ns;
 	bool never_spin;
 };
 
-/* ---- the client's side ---- */
+/* ---- the client's side: one thread at a time ---- */
 struct sgpu_ring_client;
 
 struct sgpu_ring_client_config {
@@ -76,7 +75,6 @@ struct sgpu_ring_client_config {
 	 * the other end wakes it or is closed: the worker's death is noticed. Without, sides sleep
 	 * on a futex: for two threads of one process. */
 	int doorbell;
-	bool shared; /* many threads submit at once; otherwise one at a time */
 	struct sgpu_ring_wait wait;
 };
 
@@ -93,22 +91,21 @@ struct sgpu_ring_result {
 SGPU_MUST_CHECK int sgpu_ring_client_open(int fd, const struct sgpu_ring_client_config *config,
 					  struct sgpu_ring_client **client,
 					  struct sgpu_error *error);
-/* No other call may be running. Accepts a pointer to NULL. */
+/* Accepts a pointer to NULL. */
 void sgpu_ring_client_close(struct sgpu_ring_client **client);
 /* Submits one operation; never waits. SGPU_ERETRY, with no text: the queue is full, or too many
- * operations have not been reaped; nothing was submitted. The completion may be reaped before this
- * returns. Other errors: SGPU_EUSAGE for what the ring itself would refuse, SGPU_EINVALID for a
- * fault. */
+ * operations have not been reaped; nothing was submitted. Other errors: SGPU_EUSAGE for what the
+ * ring itself would refuse, SGPU_EINVALID for a fault. */
 SGPU_MUST_CHECK int sgpu_ring_submit(struct sgpu_ring_client *client,
 				     const struct sgpu_ring_descriptor *descriptor,
 				     struct sgpu_error *error);
-/* Takes up to `room` completions, without waiting; one thread at a time. A completion that answers
- * no submission is a fault, so a cookie may be a pointer. */
+/* Takes up to `room` completions, without waiting. A completion that answers no submission is a
+ * fault, so a cookie may be a pointer. */
 SGPU_MUST_CHECK int sgpu_ring_reap(struct sgpu_ring_client *client,
 				   struct sgpu_ring_result *results, size_t room, size_t *count,
 				   struct sgpu_error *error);
-/* Waits until there is a completion, on the thread that reaps. deadline_ns: by sgpu_now_ns(), 0:
- * none. Errors: SGPU_ETIMEOUT; SGPU_ESYSTEM if the worker has closed its end. */
+/* Waits until there is a completion. deadline_ns: by sgpu_now_ns(), 0: none. Errors: SGPU_ETIMEOUT;
+ * SGPU_ESYSTEM if the worker has closed its end. */
 SGPU_MUST_CHECK int sgpu_ring_client_wait(struct sgpu_ring_client *client, uint64_t deadline_ns,
 					  struct sgpu_error *error);
 /* ---- the worker's side: one thread at a time ---- */
@@ -144,9 +141,9 @@ void sgpu_ring_worker_close(struct sgpu_ring_worker **worker);
  * none. */
 SGPU_MUST_CHECK int sgpu_ring_next(struct sgpu_ring_worker *worker,
 				   struct sgpu_ring_operation *operation, struct sgpu_error *error);
-/* Ends a started operation, in any order, also while another thread is in sgpu_ring_worker_wait;
- * never waits: a completion has room, since a client that left too many unreaped could not
- * submit more. status: 0 or a code. Errors: SGPU_EUSAGE for a ticket that is not started. */
+/* Ends a started operation, in any order; never waits: a completion has room, since a client that
+ * left too many unreaped could not submit more. status: 0 or a code. Errors: SGPU_EUSAGE for a
+ * ticket that is not started. */
 SGPU_MUST_CHECK int sgpu_ring_finish(struct sgpu_ring_worker *worker, uint32_t ticket, int status,
 				     uint64_t value, struct sgpu_error *error);
 /* As the client's, for submissions. */

@@ -32,14 +32,11 @@ enum { SPIN_LEAST_NS = 1000, SPIN_MOST_NS = 200000, SPIN_FIRST_NS = 20000 };
 void sgpu_spin_time_set(struct sgpu_spin_time *time, const struct sgpu_ring_wait *wait, bool alone)
 {
 	memset(time, 0, sizeof(*time));
-	if (wait->never_spin || (alone && !wait->spin_most_ns)) {
-		return;
+	if (wait->spin_ns && !wait->never_spin) {
+		time->ns = time->least = time->most = wait->spin_ns;
+	} else if (!alone && !wait->never_spin) {
+		*time = (struct sgpu_spin_time){ SPIN_FIRST_NS, SPIN_LEAST_NS, SPIN_MOST_NS };
 	}
-	time->most = wait->spin_most_ns ? wait->spin_most_ns : SPIN_MOST_NS;
-	time->least = wait->spin_least_ns ? wait->spin_least_ns : SPIN_LEAST_NS;
-	time->least = time->least < time->most ? time->least : time->most;
-	time->ns = SPIN_FIRST_NS < time->most ? SPIN_FIRST_NS : time->most;
-	time->ns = time->ns > time->least ? time->ns : time->least;
 }
 
 void sgpu_spin_time_adapt(struct sgpu_spin_time *time, uint64_t waited_ns, bool entry)
@@ -190,7 +187,6 @@ void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper)
 	const struct msghdr packet = { .msg_iov = &byte, .msg_iovlen = 1 };
 	const int saved = errno;
 
-	/* One of several producers does it. */
 	switch (atomic_exchange_explicit(sleeper->other, SGPU_AWAKE, memory_order_seq_cst)) {
 	case SGPU_SLEEPS_ON_FUTEX:
 		(void)syscall(SYS_futex, sleeper->other, FUTEX_WAKE, 1, NULL, NULL, 0);
@@ -203,7 +199,7 @@ void sgpu_wake_sleeper(struct sgpu_sleeper *sleeper)
 		}
 		break;
 	default:
-		break; /* another thread has, or the word is not one of ours */
+		break; /* the other side woke by itself, or the word is not one of ours */
 	}
 	errno = saved;
 }

@@ -23,7 +23,7 @@ struct sgpu_ring_worker {
 	struct sgpu_consumer submissions;
 	struct sgpu_producer completions;
 	struct sgpu_sleeper sleeper;
-	struct sgpu_ring_fault fault;
+	struct sgpu_error fault;
 	struct started *started; /* as many as there are completions */
 	uint32_t first_free, outstanding;
 	uint8_t members[SGPU_RING_OPCODES];
@@ -61,7 +61,7 @@ int sgpu_ring_worker_open(int fd, const struct sgpu_ring_worker_config *config,
 	sgpu_consumer_set(&w->submissions, &queue, 0);
 	sgpu_queue_set(&queue, w->memory.completions, SGPU_COMPLETION_WORDS,
 		       w->memory.completion_count, &header->client.head);
-	sgpu_producer_set(&w->completions, &queue, false, 0);
+	sgpu_producer_set(&w->completions, &queue, 0);
 	sgpu_sleeper_set(&w->sleeper, &header->worker, &header->client, config->doorbell,
 			 &config->wait);
 	*worker = w;

@@ -40,9 +40,9 @@ static inline struct sgpu_ring_worker_config ring_worker_config(struct ring *r)
 
 /* doorbell: with a pair of sockets, else with a futex. */
 static inline bool ring_open(struct ring *r, uint32_t submissions, uint32_t completions,
-			     bool shared, bool doorbell)
+			     bool doorbell)
 {
-	struct sgpu_ring_client_config client = { .doorbell = -1, .shared = shared };
+	struct sgpu_ring_client_config client = { .doorbell = -1 };
 	struct sgpu_ring_worker_config worker;
 	int ends[2] = { -1, -1 };
 	bool good;

@@ -94,7 +94,7 @@ UNIT_TEST(a_descriptor_that_may_not_be_faults_the_ring_for_good)
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
-		REQUIRE(ring_open(&r, 4, 8, false, false));
+		REQUIRE(ring_open(&r, 4, 8, false));
 		CHECK(ring_submit(&r, OP_ANY, 1) == SGPU_OK && ring_next(&r, &operation));
 		write_submission(1, bad[i].descriptor);
 		CHECK(worker_next() == SGPU_EINVALID && strstr(ring_error.text, bad[i].text));
@@ -111,7 +111,7 @@ UNIT_TEST(a_descriptor_that_may_not_be_faults_the_ring_for_good)
 
 UNIT_TEST(a_client_cannot_have_more_open_than_it_has_room_for)
 {
-	REQUIRE(ring_open(&r, 4, 8, false, false));
+	REQUIRE(ring_open(&r, 4, 8, false));
 	for (uint64_t i = 0; i < 8; i++) {
 		write_submission(i, (struct sgpu_ring_descriptor){ .opcode = OP_ANY, .cookie = i });
 		CHECK(worker_next() == SGPU_OK);
@@ -126,12 +126,12 @@ UNIT_TEST(a_client_cannot_have_more_open_than_it_has_room_for)
 
 UNIT_TEST(a_head_that_cannot_be_faults_the_ring)
 {
-	REQUIRE(ring_open(&r, 4, 8, false, false));
+	REQUIRE(ring_open(&r, 4, 8, false));
 	atomic_store(&r.raw.header->client.head, 3);
 	CHECK(ring_submit(&r, OP_ANY, 0) == SGPU_OK);
 	CHECK(worker_next() == SGPU_EINVALID);
 	ring_close(&r);
-	REQUIRE(ring_open(&r, 4, 8, false, false));
+	REQUIRE(ring_open(&r, 4, 8, false));
 	for (uint64_t i = 0; i < 4; i++) {
 		CHECK(ring_submit(&r, OP_ANY, i) == SGPU_OK);
 	}
@@ -174,7 +174,7 @@ UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 	};
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(bad); i++) {
-		REQUIRE(ring_open(&r, 4, 8, false, false));
+		REQUIRE(ring_open(&r, 4, 8, false));
 		id = submit_one();
 		write_completion(
 			0, (struct sgpu_ring_completion){ .cookie = id + bad[i].cookie_difference,
@@ -188,7 +188,7 @@ UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 		ring_close(&r);
 	}
 	/* Once is fine, twice is not. */
-	REQUIRE(ring_open(&r, 4, 8, false, false));
+	REQUIRE(ring_open(&r, 4, 8, false));
 	id = submit_one();
 	write_completion(0, (struct sgpu_ring_completion){ .cookie = id });
 	CHECK(ring_reap(&r).cookie == 0x1234);
@@ -196,7 +196,7 @@ UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 	CHECK(client_reap() == SGPU_EINVALID && strstr(ring_error.text, "not open"));
 	ring_close(&r);
 	/* Also when the same slot is in use again. */
-	REQUIRE(ring_open(&r, 4, 8, false, false));
+	REQUIRE(ring_open(&r, 4, 8, false));
 	id = submit_one();
 	write_completion(0, (struct sgpu_ring_completion){ .cookie = id });
 	CHECK(ring_reap(&r).cookie == 0x1234);
@@ -204,7 +204,7 @@ UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 	write_completion(1, (struct sgpu_ring_completion){ .cookie = id });
 	CHECK(client_reap() == SGPU_EINVALID);
 	ring_close(&r);
-	REQUIRE(ring_open(&r, 4, 8, false, false));
+	REQUIRE(ring_open(&r, 4, 8, false));
 	write_completion(0, (struct sgpu_ring_completion){ .cookie = 0 });
 	CHECK(client_reap() == SGPU_EINVALID);
 	ring_close(&r);
@@ -212,7 +212,7 @@ UNIT_TEST(a_completion_must_answer_an_open_submission_once)
 
 UNIT_TEST(a_descriptor_that_changes_after_the_check_changes_nothing)
 {
-	REQUIRE(ring_open(&r, 4, 8, false, false));
+	REQUIRE(ring_open(&r, 4, 8, false));
 	write_submission(0, (struct sgpu_ring_descriptor){
 				    .opcode = OP_ANY, .handle = 1, .length = 2, .cookie = 3 });
 	CHECK(worker_next() == SGPU_OK);
@@ -225,7 +225,7 @@ UNIT_TEST(a_descriptor_that_changes_after_the_check_changes_nothing)
 
 UNIT_TEST(pages_that_are_given_back_make_nobody_fall)
 {
-	REQUIRE(ring_open(&r, 4, 8, false, false));
+	REQUIRE(ring_open(&r, 4, 8, false));
 	CHECK(ring_submit(&r, OP_ANY, 0) == SGPU_OK);
 	REQUIRE(fallocate(r.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 8192) == 0);
 	CHECK(worker_next() == SGPU_ERETRY); /* an empty queue */
@@ -253,7 +253,7 @@ static uint32_t started; /* a ticket */
  * operation started. */
 static bool open_busy(void)
 {
-	if (!ring_open(&r, 4, 8, false, false)) {
+	if (!ring_open(&r, 4, 8, false)) {
 		return false;
 	}
 	for (uint64_t i = 0; i < 5; i++) {
@@ -359,7 +359,7 @@ UNIT_TEST(bytes_that_change_all_the_time_make_faults_and_nothing_else)
 	int rc, faults = 0;
 
 	for (uintptr_t i = 0; i < RINGS && !unit_bad; i++) {
-		REQUIRE(ring_open(&r, 4, 8, false, i % 2));
+		REQUIRE(ring_open(&r, 4, 8, i % 2));
 		atomic_store(&over, false);
 		atomic_store(&scribbled, 0);
 		REQUIRE(pthread_create(&worker, NULL, run_worker, NULL) == 0);
@@ -459,7 +459,7 @@ UNIT_TEST(a_worker_survives_the_death_of_its_client_at_any_point)
 		const uint64_t enough = random_number() % 500;
 		bool killed = false;
 
-		REQUIRE(ring_open(&r, 4, 8, false, true));
+		REQUIRE(ring_open(&r, 4, 8, true));
 		child = start_other(true);
 		begin = sgpu_now_ns();
 		for (served = 0, rc = SGPU_OK; rc == SGPU_OK; served++) {
@@ -490,7 +490,7 @@ UNIT_TEST(a_client_survives_the_death_of_its_worker_at_any_point)
 		const uint64_t enough = random_number() % 500;
 		bool killed = false;
 
-		REQUIRE(ring_open(&r, 4, 8, false, true));
+		REQUIRE(ring_open(&r, 4, 8, true));
 		child = start_other(false);
 		begin = sgpu_now_ns();
 		rc = SGPU_OK;
@@ -525,7 +525,7 @@ UNIT_TEST(death_wakes_a_side_that_sleeps)
 	uint64_t begin;
 	pid_t child;
 
-	REQUIRE(ring_open(&r, 4, 8, false, true));
+	REQUIRE(ring_open(&r, 4, 8, true));
 	child = start_other(false); /* it has nothing to do */
 	CHECK(sgpu_ring_client_wait(r.client, sgpu_now_ns() + 50000000, &ring_error) ==
 	      SGPU_ETIMEOUT);
