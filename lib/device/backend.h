@@ -26,22 +26,44 @@ struct sgpu_device_memory_calls {
 			     struct sgpu_error *error);
 	void (*host_unregister)(struct sgpu_device *device, const void *memory);
 	void (*limit)(struct sgpu_device *device, uint64_t bytes);
-	int (*copy_in)(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-		       struct sgpu_task *task);
-	int (*copy_out)(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-			struct sgpu_task *task);
-	int (*clear)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+	/* Refuses a range that is not in one allocation of the device: a kernel or a copy past its
+	 * end would reach another's data. */
+	int (*check)(struct sgpu_device *device, sgpu_devptr memory, uint64_t size,
 		     struct sgpu_task *task);
-	/* Refuses at once what `clear` would: a range that is not in one allocation of the device.
-	 */
-	int (*check)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		     struct sgpu_task *task);
-	int (*digest)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		      const void *custom, size_t custom_size, uint8_t *digest,
-		      struct sgpu_task *task);
-	int (*measure)(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		       const uint8_t *key, uint8_t *digest, struct sgpu_task *task);
 };
+
+enum sgpu_work_kind {
+	SGPU_WORK_COPY_IN,
+	SGPU_WORK_COPY_OUT,
+	SGPU_WORK_CLEAR,
+	SGPU_WORK_DIGEST,
+	SGPU_WORK_MEASURE,
+	SGPU_WORK_OPEN,
+	SGPU_WORK_SEAL,
+	SGPU_WORK_OPEN_FROM,
+	SGPU_WORK_SEAL_TO,
+};
+
+/* What a stream does with memory of the device. */
+struct sgpu_work {
+	enum sgpu_work_kind kind;
+	sgpu_devptr in, out; /* of the device: what is read, and what is written */
+	const void *from;    /* of the host: COPY_IN, OPEN_FROM */
+	void *to;	     /* of the host: COPY_OUT, SEAL_TO, and a digest */
+	uint64_t size;	     /* bytes that are read; CLEAR: that are written */
+	struct sgpu_device_key *key;
+	uint64_t first; /* of the chunks */
+	bool last;
+	const void *custom; /* DIGEST: the customisation string; MEASURE: the key, or NULL */
+	size_t custom_size;
+};
+
+/* The ranges of the device's memory that this touches, at most two; returns how many. The second is
+ * of use only where the first is allocated: no other size wraps. */
+int sgpu_work_ranges(const struct sgpu_work *work, struct sgpu_device_range ranges[2]);
+/* What sgpu_copy_in and its like do. */
+SGPU_MUST_CHECK int sgpu_device_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
+					struct sgpu_task *task);
 
 struct sgpu_device_stream_calls {
 	int (*create)(struct sgpu_device *device, struct sgpu_stream **stream,
@@ -51,6 +73,9 @@ struct sgpu_device_stream_calls {
 	int (*wait)(struct sgpu_stream *stream, struct sgpu_event *event);
 	int (*callback)(struct sgpu_stream *stream, void (*function)(void *argument),
 			void *argument);
+	/* OPEN_FROM and SEAL_TO: only where the calls of keys have `reaches`. */
+	int (*enqueue)(struct sgpu_stream *stream, const struct sgpu_work *work,
+		       struct sgpu_task *task);
 	int (*launch)(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
 		      const struct sgpu_device_range *ranges, int count, struct sgpu_task *task);
 	int (*event_create)(struct sgpu_device *device, struct sgpu_event **event,
@@ -73,19 +98,8 @@ struct sgpu_device_key_calls {
 	int (*load)(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
 		    struct sgpu_device_key **key, struct sgpu_error *error);
 	void (*free)(struct sgpu_device_key *key);
-	int (*open_chunks)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			   bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-			   struct sgpu_task *task);
-	int (*seal_chunks)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			   bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-			   struct sgpu_task *task);
-	/* NULL, all three: the device's own memory is the host's. */
+	/* NULL: the device's own memory is the host's. */
 	bool (*reaches)(struct sgpu_device *device, const void *memory, uint64_t size, bool write);
-	int (*open_from)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			 bool last, const void *in, uint64_t size, sgpu_devptr out,
-			 struct sgpu_task *task);
-	int (*seal_to)(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		       bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task);
 	/* NULL: keys never leave the memory that they are in, so there is nothing to agree. */
 	int (*agree)(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
 		     struct sgpu_error *error);
@@ -172,6 +186,11 @@ static inline const struct sgpu_device_backend *sgpu_device_backend_of(const voi
 	return ((const struct sgpu_device_object *)object)->backend;
 }
 
+/* Checks each range. */
+SGPU_MUST_CHECK int sgpu_device_check(struct sgpu_device *device,
+				      const struct sgpu_device_range *ranges, int count,
+				      struct sgpu_task *task);
+
 /* Tell the task, which may be NULL, why nothing was enqueued: with this code, which they return; or
  * with SGPU_EUSAGE, since the range is not in one allocation. */
 int sgpu_task_refuse(struct sgpu_task *task, int code, const char *text);
@@ -211,7 +230,7 @@ void sgpu_code_file_unmap(const void *image, size_t size);
  * ---- */
 /* Raised whenever something that crosses the border changes: a struct of sgpu/device.h, a call of
  * device/backend.h, or struct sgpu_op_call. */
-enum { SGPU_CUDA_PLUGIN_ABI = 6 };
+enum { SGPU_CUDA_PLUGIN_ABI = 7 };
 #define SGPU_CUDA_PLUGIN_SYMBOL "sgpu_cuda_plugin"
 
 struct sgpu_cuda_plugin {

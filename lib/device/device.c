@@ -177,43 +177,11 @@ int sgpu_stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	return BACKEND(stream)->stream->wait(stream, event);
 }
 
-int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-		 struct sgpu_task *task)
-{
-	return BACKEND(stream)->memory->copy_in(stream, to, from, size, task);
-}
-
-int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-		  struct sgpu_task *task)
-{
-	return BACKEND(stream)->memory->copy_out(stream, to, from, size, task);
-}
-
-int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		      struct sgpu_task *task)
-{
-	return BACKEND(stream)->memory->clear(stream, memory, size, task);
-}
-
 int sgpu_device_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
 			 struct sgpu_device_key **key, struct sgpu_error *error)
 {
 	*key = NULL;
 	return BACKEND(stream)->key->load(stream, keys, key, error);
-}
-
-int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-			    struct sgpu_task *task)
-{
-	return BACKEND(stream)->key->open_chunks(stream, key, first, last, in, size, out, task);
-}
-
-int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-			    struct sgpu_task *task)
-{
-	return BACKEND(stream)->key->seal_chunks(stream, key, first, last, in, size, out, task);
 }
 
 bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
@@ -242,46 +210,167 @@ int sgpu_task_refuse_range(struct sgpu_task *task, sgpu_devptr address, uint64_t
 	return SGPU_EUSAGE;
 }
 
-static int refuse_reach(struct sgpu_task *task)
+int sgpu_device_check(struct sgpu_device *device, const struct sgpu_device_range *ranges, int count,
+		      struct sgpu_task *task)
 {
-	return sgpu_task_refuse(task, SGPU_EUSAGE, "the device does not reach the host's memory");
+	int rc = SGPU_OK;
+
+	for (int i = 0; i < count && rc == SGPU_OK; i++) {
+		rc = BACKEND(device)->memory->check(device, ranges[i].address, ranges[i].size,
+						    task);
+	}
+	return rc;
 }
 
-int sgpu_device_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			  bool last, const void *in, uint64_t size, sgpu_devptr out,
-			  struct sgpu_task *task)
+/* ---- work with the device's memory ---- */
+int sgpu_work_ranges(const struct sgpu_work *work, struct sgpu_device_range ranges[2])
 {
-	const struct sgpu_device_key_calls *calls = BACKEND(stream)->key;
+	const struct sgpu_device_range in = { work->in, work->size };
+	const uint64_t sealed = sgpu_run_sealed_size(work->size, work->last);
 
-	return calls->open_from ? calls->open_from(stream, key, first, last, in, size, out, task)
-				: refuse_reach(task);
+	ranges[0] = in;
+	switch (work->kind) {
+	case SGPU_WORK_COPY_IN:
+	case SGPU_WORK_CLEAR:
+		ranges[0].address = work->out;
+		return 1;
+	case SGPU_WORK_OPEN_FROM:
+		ranges[0] = (struct sgpu_device_range){ work->out, sgpu_opened_size(work->size) };
+		return 1;
+	case SGPU_WORK_OPEN:
+		ranges[1] = (struct sgpu_device_range){ work->out, sgpu_opened_size(work->size) };
+		return 2;
+	case SGPU_WORK_SEAL:
+		ranges[1] = (struct sgpu_device_range){ work->out, sealed };
+		return 2;
+	default:
+		return 1;
+	}
 }
 
-int sgpu_device_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-			bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
+int sgpu_device_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
+			struct sgpu_task *task)
 {
-	const struct sgpu_device_key_calls *calls = BACKEND(stream)->key;
+	const bool seals = work->kind == SGPU_WORK_SEAL || work->kind == SGPU_WORK_SEAL_TO;
 
-	return calls->seal_to ? calls->seal_to(stream, key, first, last, in, size, out, task)
-			      : refuse_reach(task);
+	if (seals && !work->last && work->size % SGPU_CHUNK != 0) {
+		return SGPU_EUSAGE;
+	}
+	if (work->kind >= SGPU_WORK_OPEN_FROM && !BACKEND(stream)->key->reaches) {
+		return sgpu_task_refuse(task, SGPU_EUSAGE,
+					"the device does not reach the host's memory");
+	}
+	return BACKEND(stream)->stream->enqueue(stream, work, task);
+}
+
+int sgpu_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+		 struct sgpu_task *task)
+{
+	const struct sgpu_work work = {
+		.kind = SGPU_WORK_COPY_IN, .out = to, .from = from, .size = size
+	};
+
+	return sgpu_device_enqueue(stream, &work, task);
+}
+
+int sgpu_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+		  struct sgpu_task *task)
+{
+	const struct sgpu_work work = {
+		.kind = SGPU_WORK_COPY_OUT, .in = from, .to = to, .size = size
+	};
+
+	return sgpu_device_enqueue(stream, &work, task);
+}
+
+int sgpu_device_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+		      struct sgpu_task *task)
+{
+	const struct sgpu_work work = { .kind = SGPU_WORK_CLEAR, .out = memory, .size = size };
+
+	return sgpu_device_enqueue(stream, &work, task);
 }
 
 int sgpu_device_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 		       const void *custom, size_t custom_size, uint8_t *digest,
 		       struct sgpu_task *task)
 {
-	if (custom_size > SGPU_DIGEST_CUSTOM_MAX || !task) {
-		return SGPU_EUSAGE;
-	}
-	return BACKEND(stream)->memory->digest(stream, memory, size, custom, custom_size, digest,
-					       task);
+	const struct sgpu_work work = { .kind = SGPU_WORK_DIGEST,
+					.in = memory,
+					.to = digest,
+					.size = size,
+					.custom = custom,
+					.custom_size = custom_size };
+
+	return custom_size > SGPU_DIGEST_CUSTOM_MAX || !task
+		       ? SGPU_EUSAGE
+		       : sgpu_device_enqueue(stream, &work, task);
 }
 
 int sgpu_device_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
 			const uint8_t *key, uint8_t *digest, struct sgpu_task *task)
 {
-	return task ? BACKEND(stream)->memory->measure(stream, memory, size, key, digest, task)
-		    : SGPU_EUSAGE;
+	const struct sgpu_work work = { .kind = SGPU_WORK_MEASURE,
+					.in = memory,
+					.to = digest,
+					.size = size,
+					.custom = key,
+					.custom_size = key ? SGPU_KEY_SIZE : 0 };
+
+	return task ? sgpu_device_enqueue(stream, &work, task) : SGPU_EUSAGE;
+}
+
+static int enqueue_chunks(struct sgpu_stream *stream, struct sgpu_work work,
+			  struct sgpu_device_key *key, uint64_t first, bool last,
+			  struct sgpu_task *task)
+{
+	work.key = key;
+	work.first = first;
+	work.last = last;
+	return sgpu_device_enqueue(stream, &work, task);
+}
+
+int sgpu_device_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+			    struct sgpu_task *task)
+{
+	const struct sgpu_work work = {
+		.kind = SGPU_WORK_OPEN, .in = in, .out = out, .size = size
+	};
+
+	return enqueue_chunks(stream, work, key, first, last, task);
+}
+
+int sgpu_device_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			    bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
+			    struct sgpu_task *task)
+{
+	const struct sgpu_work work = {
+		.kind = SGPU_WORK_SEAL, .in = in, .out = out, .size = size
+	};
+
+	return enqueue_chunks(stream, work, key, first, last, task);
+}
+
+int sgpu_device_open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			  bool last, const void *in, uint64_t size, sgpu_devptr out,
+			  struct sgpu_task *task)
+{
+	const struct sgpu_work work = {
+		.kind = SGPU_WORK_OPEN_FROM, .from = in, .out = out, .size = size
+	};
+
+	return enqueue_chunks(stream, work, key, first, last, task);
+}
+
+int sgpu_device_seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
+			bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
+{
+	const struct sgpu_work work = {
+		.kind = SGPU_WORK_SEAL_TO, .in = in, .to = out, .size = size
+	};
+
+	return enqueue_chunks(stream, work, key, first, last, task);
 }
 
 int sgpu_device_record(struct sgpu_device *device, sgpu_record_fn function, void *argument,

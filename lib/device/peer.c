@@ -342,12 +342,10 @@ static int check_ranges(struct sgpu_peer *peer, sgpu_devptr to, sgpu_devptr from
 			struct sgpu_error *error)
 {
 	struct sgpu_task task = { .code = SGPU_OK };
-	int rc =
-		sgpu_device_backend_of(peer->from)->memory->check(peer->seal[0], from, size, &task);
+	int rc = sgpu_device_check(peer->from, &(struct sgpu_device_range){ from, size }, 1, &task);
 
 	if (rc == SGPU_OK) {
-		rc = sgpu_device_backend_of(peer->to)->memory->check(peer->open[0], to, size,
-								     &task);
+		rc = sgpu_device_check(peer->to, &(struct sgpu_device_range){ to, size }, 1, &task);
 	}
 	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "%s", task.error.text);
 }

@@ -86,10 +86,10 @@ static void limit_memory(struct sgpu_device *device, uint64_t bytes)
 	sgpu_device_set_limit(context_of(device)->ground->device, bytes);
 }
 
-static int check_range(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
+static int check_range(struct sgpu_device *device, sgpu_devptr memory, uint64_t size,
 		       struct sgpu_task *task)
 {
-	return sgpu_secure_check_range(sgpu_secure_stream_of(stream)->context, memory, size, task);
+	return sgpu_secure_check_range(context_of(device), memory, size, task);
 }
 
 static int agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
@@ -168,61 +168,21 @@ static int callback(struct sgpu_stream *stream, void (*function)(void *argument)
 }
 
 /* ---- requests ---- */
-static int copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-		   struct sgpu_task *task)
+static int enqueue(struct sgpu_stream *stream, const struct sgpu_work *work, struct sgpu_task *task)
 {
 	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
-	int rc = sgpu_secure_begin(s->context, &(struct sgpu_device_range){ to, size }, 1, task);
+	struct sgpu_work inner = *work;
+	struct sgpu_device_range ranges[2];
+	const int count = sgpu_work_ranges(work, ranges);
+	int rc;
 
+	if (work->key && key_of(work->key)->context != s->context) {
+		return sgpu_task_refuse(task, SGPU_EPOLICY, "the key is not of this context");
+	}
+	inner.key = work->key ? key_of(work->key)->inner : NULL;
+	rc = sgpu_secure_begin(s->context, ranges, count, task);
 	return rc < 0 ? rc
-		      : sgpu_secure_end(s->context, sgpu_copy_in(s->inner, to, from, size, task));
-}
-
-static int copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-		    struct sgpu_task *task)
-{
-	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
-	int rc = sgpu_secure_begin(s->context, &(struct sgpu_device_range){ from, size }, 1, task);
-
-	return rc < 0 ? rc
-		      : sgpu_secure_end(s->context, sgpu_copy_out(s->inner, to, from, size, task));
-}
-
-static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		 struct sgpu_task *task)
-{
-	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
-	int rc =
-		sgpu_secure_begin(s->context, &(struct sgpu_device_range){ memory, size }, 1, task);
-
-	return rc < 0 ? rc
-		      : sgpu_secure_end(s->context,
-					sgpu_device_clear(s->inner, memory, size, task));
-}
-
-static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
-		  size_t custom_size, uint8_t *result, struct sgpu_task *task)
-{
-	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
-	int rc =
-		sgpu_secure_begin(s->context, &(struct sgpu_device_range){ memory, size }, 1, task);
-
-	return rc < 0 ? rc
-		      : sgpu_secure_end(s->context,
-					sgpu_device_digest(s->inner, memory, size, custom,
-							   custom_size, result, task));
-}
-
-static int measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		   const uint8_t *key, uint8_t *result, struct sgpu_task *task)
-{
-	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
-	int rc =
-		sgpu_secure_begin(s->context, &(struct sgpu_device_range){ memory, size }, 1, task);
-
-	return rc < 0 ? rc
-		      : sgpu_secure_end(s->context, sgpu_device_measure(s->inner, memory, size, key,
-									result, task));
+		      : sgpu_secure_end(s->context, sgpu_device_enqueue(s->inner, &inner, task));
 }
 
 static int launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
@@ -272,85 +232,9 @@ static void key_free(struct sgpu_device_key *key)
 	free(key_of(key));
 }
 
-/* Begins work with a key, from `in` to `out`. `out_size` is of use only when `size` bytes are
- * allocated, which is checked first: no other size wraps. */
-static int begin_chunks(const struct sgpu_secure_stream *s, struct sgpu_device_key *key,
-			sgpu_devptr in, uint64_t size, sgpu_devptr out, uint64_t out_size,
-			struct sgpu_task *task)
-{
-	const struct sgpu_device_range ranges[] = { { in, size }, { out, out_size } };
-	int rc;
-
-	if (key_of(key)->context != s->context) {
-		rc = sgpu_fail(task ? &task->error : NULL, SGPU_EPOLICY,
-			       "the key is not of this context");
-		if (task) {
-			task->code = rc;
-		}
-		return rc;
-	}
-	return sgpu_secure_begin(s->context, ranges, 2, task);
-}
-
-static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-		       struct sgpu_task *task)
-{
-	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
-	int rc = begin_chunks(s, key, in, size, out, sgpu_opened_size(size), task);
-
-	return rc < 0 ? rc
-		      : sgpu_secure_end(s->context,
-					sgpu_device_open_chunks(s->inner, key_of(key)->inner, first,
-								last, in, size, out, task));
-}
-
-static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-		       struct sgpu_task *task)
-{
-	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
-	int rc;
-
-	if (!last && size % SGPU_CHUNK != 0) {
-		return SGPU_EUSAGE;
-	}
-	rc = begin_chunks(s, key, in, size, out, sgpu_run_sealed_size(size, last), task);
-	return rc < 0 ? rc
-		      : sgpu_secure_end(s->context,
-					sgpu_device_seal_chunks(s->inner, key_of(key)->inner, first,
-								last, in, size, out, task));
-}
-
-/* ---- the same between the device and the host's memory ---- */
 static bool reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
 {
 	return sgpu_device_reaches(context_of(device)->ground->device, memory, size, write);
-}
-
-static int open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		     bool last, const void *in, uint64_t size, sgpu_devptr out,
-		     struct sgpu_task *task)
-{
-	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
-	int rc = begin_chunks(s, key, out, 0, out, sgpu_opened_size(size), task);
-
-	return rc < 0 ? rc
-		      : sgpu_secure_end(s->context,
-					sgpu_device_open_from(s->inner, key_of(key)->inner, first,
-							      last, in, size, out, task));
-}
-
-static int seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		   bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
-{
-	const struct sgpu_secure_stream *s = sgpu_secure_stream_of(stream);
-	int rc = begin_chunks(s, key, in, size, in, 0, task);
-
-	return rc < 0 ? rc
-		      : sgpu_secure_end(s->context,
-					sgpu_device_seal_to(s->inner, key_of(key)->inner, first,
-							    last, in, size, out, task));
 }
 
 static const struct sgpu_device_memory_calls memory_calls = {
@@ -361,12 +245,7 @@ static const struct sgpu_device_memory_calls memory_calls = {
 	.host_register = host_register,
 	.host_unregister = host_unregister,
 	.limit = limit_memory,
-	.copy_in = copy_in,
-	.copy_out = copy_out,
-	.clear = clear,
 	.check = check_range,
-	.digest = digest,
-	.measure = measure,
 };
 
 static const struct sgpu_device_stream_calls stream_calls = {
@@ -375,6 +254,7 @@ static const struct sgpu_device_stream_calls stream_calls = {
 	.sync = stream_sync,
 	.wait = stream_wait,
 	.callback = callback,
+	.enqueue = enqueue,
 	.launch = launch,
 	.event_create = event_create,
 	.event_record = event_record,
@@ -383,11 +263,7 @@ static const struct sgpu_device_stream_calls stream_calls = {
 static const struct sgpu_device_key_calls key_calls = {
 	.load = key_load,
 	.free = key_free,
-	.open_chunks = open_chunks,
-	.seal_chunks = seal_chunks,
 	.reaches = reaches,
-	.open_from = open_from,
-	.seal_to = seal_to,
 	.agree = agree,
 };
 

@@ -173,22 +173,15 @@ static struct {
 } events[EVENTS_MAX];
 static int event_count;
 
-static int traced_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-		     struct sgpu_task *task)
+static int traced_copies(struct sgpu_stream *stream, const struct sgpu_work *work,
+			 struct sgpu_task *task)
 {
-	(void)task;
+	if (work->kind > SGPU_WORK_COPY_OUT) {
+		return real->stream->enqueue(stream, work, task);
+	}
 	events[event_count].sent = sgpu_now_ns();
-	events[event_count].size = size;
-	return real->memory->copy_in(stream, to, from, size, &tasks[event_count++]);
-}
-
-static int traced_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-		      struct sgpu_task *task)
-{
-	(void)task;
-	events[event_count].sent = sgpu_now_ns();
-	events[event_count].size = size;
-	return real->memory->copy_out(stream, to, from, size, &tasks[event_count++]);
+	events[event_count].size = work->size;
+	return real->stream->enqueue(stream, work, &tasks[event_count++]);
 }
 
 static void trace(struct bench *b, const struct sgpu_engine_config *config, int kind, uint64_t size)
@@ -203,8 +196,7 @@ static void trace(struct bench *b, const struct sgpu_engine_config *config, int 
 	must(sgpu_live_key_load(b->engine, &keys, &b->live, &error), &error);
 	real = sgpu_device_backend_of(b->device);
 	fake_backend_copy(&traced, real);
-	traced.memory.copy_in = traced_in;
-	traced.memory.copy_out = traced_out;
+	traced.stream.enqueue = traced_copies;
 	for (int i = 0; i < SGPU_ENGINE_ROWS; i++) {
 		struct sgpu_stream *stream = NULL;
 

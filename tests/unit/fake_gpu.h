@@ -181,32 +181,31 @@ static inline const void *fake_pinned(const void *from)
 	return from;
 }
 
-static inline int fake_copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from,
-			       uint64_t size, struct sgpu_task *task)
+static inline int fake_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
+			       struct sgpu_task *task)
 {
+	struct sgpu_work real = *work;
+	struct sgpu_task *told;
 	int rc = SGPU_EDEVICE;
 
-	if (fake.before_copy_in) {
-		fake.before_copy_in(size);
+	if (work->kind == SGPU_WORK_CLEAR) {
+		return fake.real->stream->enqueue(stream, work, task);
+	}
+	if (work->kind == SGPU_WORK_COPY_IN && fake.before_copy_in) {
+		fake.before_copy_in(work->size);
 	}
 	fake_order(true);
 	if (!fake_fails()) {
-		rc = fake.real->memory->copy_in(stream, to, fake_pinned(from), size,
-						fake_task_new(stream, task));
-	}
-	fake_order(false);
-	return rc;
-}
+		told = fake_task_new(stream, task);
+		if (work->kind == SGPU_WORK_COPY_IN) {
+			real.from = fake_pinned(work->from);
+		} else if (work->kind == SGPU_WORK_DIGEST || work->kind == SGPU_WORK_MEASURE) {
+			struct fake_task *late = (struct fake_task *)(void *)told;
 
-static inline int fake_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from,
-				uint64_t size, struct sgpu_task *task)
-{
-	int rc = SGPU_EDEVICE;
-
-	fake_order(true);
-	if (!fake_fails()) {
-		rc = fake.real->memory->copy_out(stream, to, from, size,
-						 fake_task_new(stream, task));
+			late->digest_to = work->to;
+			real.to = late->digest;
+		}
+		rc = fake.real->stream->enqueue(stream, &real, told);
 	}
 	fake_order(false);
 	return rc;
@@ -235,71 +234,6 @@ static inline void fake_key_free(struct sgpu_device_key *key)
 	}
 	atomic_fetch_sub(&fake.keys, 1);
 	fake.real->key->free(key);
-}
-
-static inline int fake_open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
-				   uint64_t first, bool last, sgpu_devptr in, uint64_t size,
-				   sgpu_devptr out, struct sgpu_task *task)
-{
-	int rc = SGPU_EDEVICE;
-
-	fake_order(true);
-	if (!fake_fails()) {
-		rc = fake.real->key->open_chunks(stream, key, first, last, in, size, out,
-						 fake_task_new(stream, task));
-	}
-	fake_order(false);
-	return rc;
-}
-
-static inline int fake_seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key,
-				   uint64_t first, bool last, sgpu_devptr in, uint64_t size,
-				   sgpu_devptr out, struct sgpu_task *task)
-{
-	int rc = SGPU_EDEVICE;
-
-	fake_order(true);
-	if (!fake_fails()) {
-		rc = fake.real->key->seal_chunks(stream, key, first, last, in, size, out,
-						 fake_task_new(stream, task));
-	}
-	fake_order(false);
-	return rc;
-}
-
-static inline int fake_digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-			      const void *custom, size_t custom_size, uint8_t *digest,
-			      struct sgpu_task *task)
-{
-	struct fake_task *late;
-	int rc = SGPU_EDEVICE;
-
-	fake_order(true);
-	if (!fake_fails()) {
-		late = (struct fake_task *)(void *)fake_task_new(stream, task);
-		late->digest_to = digest;
-		rc = fake.real->memory->digest(stream, memory, size, custom, custom_size,
-					       late->digest, &late->real);
-	}
-	fake_order(false);
-	return rc;
-}
-
-static inline int fake_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-			       const uint8_t *key, uint8_t *digest, struct sgpu_task *task)
-{
-	struct fake_task *late;
-	int rc = SGPU_EDEVICE;
-
-	fake_order(true);
-	if (!fake_fails()) {
-		late = (struct fake_task *)(void *)fake_task_new(stream, task);
-		late->digest_to = digest;
-		rc = fake.real->memory->measure(stream, memory, size, key, late->digest,
-						&late->real);
-	}
-	fake_order(false);
-	return rc;
 }
 
 static inline int fake_hang(struct sgpu_launch *launch, void *argument)
@@ -506,14 +440,9 @@ static inline void make_fake_gpu(void)
 	fake.backend.stream.sync = fake_stream_sync;
 	fake.backend.stream.free = fake_stream_free;
 	fake.backend.stream.wait = fake_stream_wait;
-	fake.backend.memory.copy_in = fake_copy_in;
-	fake.backend.memory.copy_out = fake_copy_out;
-	fake.backend.memory.digest = fake_digest;
-	fake.backend.memory.measure = fake_measure;
+	fake.backend.stream.enqueue = fake_enqueue;
 	fake.backend.key.load = fake_key_load;
 	fake.backend.key.free = fake_key_free;
-	fake.backend.key.open_chunks = fake_open_chunks;
-	fake.backend.key.seal_chunks = fake_seal_chunks;
 	fake.backend.stream.launch = fake_launch;
 	fake.backend.stream.callback = fake_callback;
 	fake.backend.table.cancel = fake_cancel;

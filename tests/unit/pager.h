@@ -157,44 +157,38 @@ static inline struct paged_space *paged_at(struct sgpu_stream *stream, sgpu_devp
 	return s;
 }
 
-static inline int paged_clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-			      struct sgpu_task *task)
+/* The processor clears and measures, and does nothing else. */
+static inline int paged_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
+				struct sgpu_task *task)
 {
+	const bool clears = work->kind == SGPU_WORK_CLEAR;
+	const sgpu_devptr memory = clears ? work->out : work->in;
 	struct paged_space *s = paged_at(stream, memory);
+	const struct sgpu_pager *pager = &s->device->pager;
 
-	return s->device->pager.clear(s->device->pager.device, s->handle, memory - s->base, size,
-				      &task->error);
-}
-
-static inline int paged_measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-				const uint8_t *key, uint8_t *digest, struct sgpu_task *task)
-{
-	struct paged_space *s = paged_at(stream, memory);
-
-	return s->device->pager.measure(s->device->pager.device, s->handle, memory - s->base, size,
-					key, digest, &task->error);
+	return clears ? pager->clear(pager->device, s->handle, memory - s->base, work->size,
+				     &task->error)
+		      : pager->measure(pager->device, s->handle, memory - s->base, work->size,
+				       work->custom, work->to, &task->error);
 }
 
 /* The device; it has the calls of the pager as they are now. */
 static inline struct sgpu_device *paged_device(struct paged_device *made,
 					       const struct sgpu_pager *pager)
 {
-	static const struct sgpu_device_memory_calls memory = { .clear = paged_clear,
-								.measure = paged_measure };
 	static const struct sgpu_device_stream_calls stream = { .create = paged_stream,
 								.free = paged_stream_free,
-								.sync = paged_sync };
+								.sync = paged_sync,
+								.enqueue = paged_enqueue };
 	static const struct sgpu_device_page_calls page = { .info = paged_info,
 							    .space_create = paged_create,
 							    .space_free = paged_free,
 							    .map = paged_map,
 							    .unmap = paged_unmap,
 							    .access = paged_access };
-	static const struct sgpu_device_backend backend = { .name = "paged",
-							    .synchronize = paged_synchronize,
-							    .memory = &memory,
-							    .stream = &stream,
-							    .page = &page };
+	static const struct sgpu_device_backend backend = {
+		.name = "paged", .synchronize = paged_synchronize, .stream = &stream, .page = &page
+	};
 
 	memset(made, 0, sizeof(*made));
 	made->object.backend = made->stream.object.backend = &backend;

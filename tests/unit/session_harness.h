@@ -79,7 +79,11 @@ static int module_launch(struct sgpu_stream *on, struct sgpu_device_module *modu
 	    memcmp(args[1], "ab", 2) != 0) {
 		return SGPU_EINVALID;
 	}
-	return real->memory->clear(on, memory->ranges[0].address, memory->ranges[0].size, task);
+	return real->stream->enqueue(on,
+				     &(struct sgpu_work){ .kind = SGPU_WORK_CLEAR,
+							  .out = memory->ranges[0].address,
+							  .size = memory->ranges[0].size },
+				     task);
 }
 
 static int stream_create(struct sgpu_device *on, struct sgpu_stream **made, struct sgpu_error *why)

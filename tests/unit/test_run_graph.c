@@ -425,12 +425,12 @@ static int fail_copy(struct sgpu_launch *launch, void *argument)
 }
 
 /* Of the very copies out: their tasks tell of it, nothing else does. */
-static int failing_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-			    struct sgpu_task *task)
+static int failing_copies_out(struct sgpu_stream *stream, const struct sgpu_work *work,
+			      struct sgpu_task *task)
 {
-	(void)to;
-	(void)from;
-	(void)size;
+	if (work->kind != SGPU_WORK_COPY_OUT) {
+		return fake_enqueue(stream, work, task);
+	}
 	return fake.real->stream->launch(stream, fail_copy, NULL, NULL, 0,
 					 fake_task_new(stream, task));
 }
@@ -462,7 +462,7 @@ UNIT_TEST(an_output_whose_copy_fails_is_not_given)
 		SKIP("the device is what it is");
 	}
 	make_fake_gpu();
-	fake.backend.memory.copy_out = failing_copy_out;
+	fake.backend.stream.enqueue = failing_copies_out;
 	CHECK(run_plain(copy_manifest(), p, 2, &out) == SGPU_ESEGMENTS);
 	each_output(out, check_failure, &seen);
 	/* One that fails because it is late says so. A machine may be too slow to begin with it
@@ -481,7 +481,7 @@ UNIT_TEST(an_output_whose_copy_fails_is_not_given)
 	plain_deadline_ns = 0;
 	CHECK(rc == SGPU_ESEGMENTS);
 	each_output(out, check_failure, &seen);
-	fake.backend.memory.copy_out = fake_copy_out; /* a context may keep streams of this table */
+	fake.backend.stream.enqueue = fake_enqueue; /* a context may keep streams of this table */
 	CHECK(seen.count == 1);
 	unmake_fake_gpu();
 }

@@ -140,10 +140,12 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	return start_add(stream, module, function, shape, args, sizes, count, task);
 }
 
-static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		 struct sgpu_task *task)
+static int enqueue(struct sgpu_stream *stream, const struct sgpu_work *work, struct sgpu_task *task)
 {
-	return fake_fails() ? SGPU_EDEVICE : fake.real->memory->clear(stream, memory, size, task);
+	if (work->kind != SGPU_WORK_CLEAR) {
+		return fake_enqueue(stream, work, task);
+	}
+	return fake_fails() ? SGPU_EDEVICE : fake.real->stream->enqueue(stream, work, task);
 }
 
 static int fail_at_last(struct sgpu_launch *launch, void *argument)
@@ -368,7 +370,7 @@ static void put_on(void)
 	fake.backend.module.load = module_load;
 	fake.backend.module.free = module_free;
 	fake.backend.module.launch = module_launch;
-	fake.backend.memory.clear = clear;
+	fake.backend.stream.enqueue = enqueue;
 	fake.backend.stream.launch = launch;
 }
 

@@ -41,18 +41,15 @@ static bool is_elsewhere(const struct sgpu_stream *stream)
 	return false;
 }
 
-static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-		       struct sgpu_task *task)
+static int enqueue(struct sgpu_stream *stream, const struct sgpu_work *work, struct sgpu_task *task)
 {
 	int rc = SGPU_OK;
 
-	if (is_elsewhere(stream)) {
+	if (work->kind == SGPU_WORK_OPEN && is_elsewhere(stream)) {
 		atomic_fetch_add(&opened, 1);
-		rc = before_open ? before_open(stream, in, size) : SGPU_OK;
+		rc = before_open ? before_open(stream, work->in, work->size) : SGPU_OK;
 	}
-	return rc == SGPU_OK ? real->key->open_chunks(stream, key, first, last, in, size, out, task)
-			     : rc;
+	return rc == SGPU_OK ? real->stream->enqueue(stream, work, task) : rc;
 }
 
 static int load_key(struct sgpu_stream *stream, const struct sgpu_sealed_keys *keys,
@@ -90,7 +87,7 @@ static void put_on(void)
 	fake_backend_copy(&backend, real);
 	backend.stream.create = create_stream;
 	backend.stream.event_create = create_event;
-	backend.key.open_chunks = open_chunks;
+	backend.stream.enqueue = enqueue;
 	backend.key.load = load_key;
 	give_all(&backend.table);
 }

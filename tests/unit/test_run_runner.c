@@ -493,14 +493,16 @@ UNIT_TEST(a_kernel_that_hangs_is_not_ended_while_others_run_and_at_once_afterwar
 static atomic_bool copies_slowly;
 static atomic_int copies;
 
-static int counted_copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-			    struct sgpu_task *task)
+static int counted_copies(struct sgpu_stream *stream, const struct sgpu_work *work,
+			  struct sgpu_task *task)
 {
-	atomic_fetch_add(&copies, 1);
-	if (atomic_load(&copies_slowly)) {
-		usleep(10000);
+	if (work->kind == SGPU_WORK_COPY_OUT) {
+		atomic_fetch_add(&copies, 1);
+		if (atomic_load(&copies_slowly)) {
+			usleep(10000);
+		}
 	}
-	return fake_copy_out(stream, to, from, size, task);
+	return fake_enqueue(stream, work, task);
 }
 
 /* While others are on the device that is not stopped: the run's own transfers are. */
@@ -571,7 +573,7 @@ static void begin(void)
 		fake.backend.memory.host_alloc = counted_alloc;
 		fake.backend.memory.alloc = counted_memory;
 		fake.backend.memory.free = counted_free;
-		fake.backend.memory.copy_out = counted_copy_out;
+		fake.backend.stream.enqueue = counted_copies;
 		fake.backend.stream.launch = launch;
 	}
 	if (make_runner(&runner) != SGPU_OK) {

@@ -28,30 +28,28 @@ static void look_for_plaintext(const uint8_t *data, uint64_t size)
 	pthread_mutex_unlock(&bus);
 }
 
-static int copy_in(struct sgpu_stream *on, sgpu_devptr to, const void *from, uint64_t size,
-		   struct sgpu_task *task)
+static int copy_in(struct sgpu_stream *on, const struct sgpu_work *work, struct sgpu_task *task)
 {
-	uint8_t *changed = (uint8_t *)(uintptr_t)from;
+	uint8_t *changed = (uint8_t *)(uintptr_t)work->from;
 	int rc;
 
-	look_for_plaintext(from, size);
+	look_for_plaintext(work->from, work->size);
 	if (!flip_in) {
-		return real->memory->copy_in(on, to, from, size, task);
+		return real->stream->enqueue(on, work, task);
 	}
-	changed[size / 2] ^= 1;
-	rc = real->memory->copy_in(on, to, from, size, task);
+	changed[work->size / 2] ^= 1;
+	rc = real->stream->enqueue(on, work, task);
 	flip_in = 0;
 	return real->stream->sync(on, NULL) == SGPU_OK ? rc : SGPU_EDEVICE;
 }
 
-static int copy_out(struct sgpu_stream *on, void *to, sgpu_devptr from, uint64_t size,
-		    struct sgpu_task *task)
+static int copy_out(struct sgpu_stream *on, const struct sgpu_work *work, struct sgpu_task *task)
 {
-	int rc = real->memory->copy_out(on, to, from, size, task);
+	int rc = real->stream->enqueue(on, work, task);
 
 	if (rc == SGPU_OK && real->stream->sync(on, NULL) == SGPU_OK) {
-		look_for_plaintext(to, size);
-		((uint8_t *)to)[size / 2] ^= (uint8_t)flip_out;
+		look_for_plaintext(work->to, work->size);
+		((uint8_t *)work->to)[work->size / 2] ^= (uint8_t)flip_out;
 	}
 	return rc;
 }
@@ -59,24 +57,34 @@ static int copy_out(struct sgpu_stream *on, void *to, sgpu_devptr from, uint64_t
 /* By copies: what a GPU has at an address the processor cannot reach. */
 static void flip_on_device(struct sgpu_stream *on, sgpu_devptr at)
 {
-	struct sgpu_task out = { 0 }, in = { 0 };
 	uint8_t byte = 0;
+	const struct sgpu_work out = {
+		.kind = SGPU_WORK_COPY_OUT, .in = at, .to = &byte, .size = 1
+	};
+	const struct sgpu_work in = {
+		.kind = SGPU_WORK_COPY_IN, .out = at, .from = &byte, .size = 1
+	};
 
-	CHECK(real->memory->copy_out(on, &byte, at, 1, &out) == SGPU_OK &&
+	CHECK(real->stream->enqueue(on, &out, NULL) == SGPU_OK &&
 	      real->stream->sync(on, NULL) == SGPU_OK);
 	byte ^= 1;
-	CHECK(real->memory->copy_in(on, at, &byte, 1, &in) == SGPU_OK &&
+	CHECK(real->stream->enqueue(on, &in, NULL) == SGPU_OK &&
 	      real->stream->sync(on, NULL) == SGPU_OK);
 }
 
 /* Alters device memory in place, before it is measured. */
-static int measure(struct sgpu_stream *on, sgpu_devptr memory, uint64_t size, const uint8_t *key,
-		   uint8_t *result, struct sgpu_task *task)
+static int enqueue(struct sgpu_stream *on, const struct sgpu_work *work, struct sgpu_task *task)
 {
-	if (flip_there) {
-		flip_on_device(on, memory + size / 2);
+	if (work->kind == SGPU_WORK_COPY_IN) {
+		return copy_in(on, work, task);
 	}
-	return real->memory->measure(on, memory, size, key, result, task);
+	if (work->kind == SGPU_WORK_COPY_OUT) {
+		return copy_out(on, work, task);
+	}
+	if (work->kind == SGPU_WORK_MEASURE && flip_there) {
+		flip_on_device(on, work->in + work->size / 2);
+	}
+	return real->stream->enqueue(on, work, task);
 }
 
 /* ---- modules ---- */
@@ -143,9 +151,7 @@ static void listen_on_the_bus(void)
 
 	real = object->backend;
 	fake_backend_copy(&fake, real);
-	fake.memory.copy_in = copy_in;
-	fake.memory.copy_out = copy_out;
-	fake.memory.measure = measure;
+	fake.stream.enqueue = enqueue;
 	fake.module.load = module_load;
 	fake.module.free = module_free;
 	fake.module.launch = module_launch;

@@ -566,20 +566,16 @@ static int info_of_bus(struct sgpu_device *on, struct sgpu_device_info *about,
 	return rc;
 }
 
-static int watched_in(struct sgpu_stream *on, sgpu_devptr to, const void *from, uint64_t size,
-		      struct sgpu_task *task)
+static int watched(struct sgpu_stream *on, const struct sgpu_work *work, struct sgpu_task *task)
 {
-	crossed = crossed || memmem(from, (size_t)size, secret_bytes, sizeof(secret_bytes)) != NULL;
-	return real->memory->copy_in(on, to, from, size, task);
-}
+	const void *host = work->kind == SGPU_WORK_COPY_IN ? work->from : work->to;
+	int rc = real->stream->enqueue(on, work, task);
 
-static int watched_out(struct sgpu_stream *on, void *to, sgpu_devptr from, uint64_t size,
-		       struct sgpu_task *task)
-{
-	int rc = real->memory->copy_out(on, to, from, size, task);
-
-	rc = rc == SGPU_OK ? sgpu_stream_sync(on, NULL) : rc;
-	crossed = crossed || memmem(to, (size_t)size, secret_bytes, sizeof(secret_bytes)) != NULL;
+	if (work->kind <= SGPU_WORK_COPY_OUT) {
+		rc = rc == SGPU_OK ? sgpu_stream_sync(on, NULL) : rc;
+		crossed = crossed ||
+			  memmem(host, (size_t)work->size, secret_bytes, sizeof(secret_bytes));
+	}
 	return rc;
 }
 
@@ -604,8 +600,7 @@ UNIT_TEST(what_a_group_brings_does_not_cross_a_bus_in_the_clear)
 
 		pretend_modules(device);
 		fake.table.info = info_of_bus;
-		fake.memory.copy_in = watched_in;
-		fake.memory.copy_out = watched_out;
+		fake.stream.enqueue = watched;
 		has_bus = bus;
 		REQUIRE(sgpu_secure_create(device, NULL, &context, &error) == SGPU_OK);
 		REQUIRE(sgpu_group_server_create(context, &config, &server, &error) == SGPU_OK);

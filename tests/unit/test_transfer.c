@@ -372,23 +372,26 @@ static void be_wrong(void *object)
 	fake_backend_give(object, &wrong);
 }
 
-static int alter_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+static int alter_in(struct sgpu_stream *stream, const struct sgpu_work *work,
 		    struct sgpu_task *task)
 {
-	if (countdown-- == 0 && size > 0) {
-		((uint8_t *)(uintptr_t)from)[size / 2] ^= 0x10;
+	if (work->kind == SGPU_WORK_COPY_IN && countdown-- == 0 && work->size > 0) {
+		((uint8_t *)(uintptr_t)work->from)[work->size / 2] ^= 0x10;
 	}
-	return real->memory->copy_in(stream, to, from, size, task);
+	return real->stream->enqueue(stream, work, task);
 }
 
-static int alter_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
+static int alter_out(struct sgpu_stream *stream, const struct sgpu_work *work,
 		     struct sgpu_task *task)
 {
-	if (countdown-- == 0 && size > 0) {
+	if (work->kind == SGPU_WORK_COPY_OUT && countdown-- == 0 && work->size > 0) {
 		/* Sealed data are altered before they leave the device. */
-		uint8_t other[8] = { 5, 5 };
-		int code =
-			real->memory->copy_in(stream, from + size / 2, other, sizeof(other), NULL);
+		const uint8_t other[8] = { 5, 5 };
+		const struct sgpu_work change = { .kind = SGPU_WORK_COPY_IN,
+						  .out = work->in + work->size / 2,
+						  .from = other,
+						  .size = sizeof(other) };
+		int code = real->stream->enqueue(stream, &change, NULL);
 
 		if (code == SGPU_OK) {
 			code = real->stream->sync(stream, NULL);
@@ -397,7 +400,7 @@ static int alter_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uin
 			return code;
 		}
 	}
-	return real->memory->copy_out(stream, to, from, size, task);
+	return real->stream->enqueue(stream, work, task);
 }
 
 static int refuse_event(struct sgpu_device *device, struct sgpu_event **event,
@@ -443,26 +446,26 @@ UNIT_TEST(what_is_altered_on_the_bus_is_found)
 
 	REQUIRE(set_up_wrong(&f));
 	for (int after = 0; after < 20; after += getenv("SGPU_TEST_SMALL") ? 9 : 3) {
-		wrong.memory.copy_in = alter_in;
+		wrong.stream.enqueue = alter_in;
 		spoil(&f);
 		countdown = after;
 		CHECK(sgpu_live_in(f.engine, f.live, SGPU_TRANSFER_OPEN, f.plaintext, LARGEST,
 				   f.memory, &task) == SGPU_EAUTH);
 		CHECK(task.bad_chunk < 901 && (after > 0 || task.bad_chunk % 40 == 20) &&
 		      task.error.text[0]);
-		wrong.memory.copy_in = real->memory->copy_in;
+		wrong.stream.enqueue = real->stream->enqueue;
 		from_device(&f, f.room);
 		CHECK(all(f.result, LARGEST, 0) && all(f.result + LARGEST, f.room - LARGEST, 0xee));
 		to_device(&f, f.plaintext, LARGEST);
 		memset(f.result, 0xee, f.room);
-		wrong.memory.copy_out = alter_out;
+		wrong.stream.enqueue = alter_out;
 		countdown = after;
 		CHECK(sgpu_live_out(f.engine, f.live, f.memory, LARGEST, f.result, &task) ==
 		      SGPU_EAUTH);
 		CHECK(task.bad_chunk < 901 &&
 		      (after > 0 || is_middle_of_early_run(task.bad_chunk)) && task.error.text[0]);
 		CHECK(all(f.result, LARGEST, 0) && all(f.result + LARGEST, f.room - LARGEST, 0xee));
-		wrong.memory.copy_out = real->memory->copy_out;
+		wrong.stream.enqueue = real->stream->enqueue;
 	}
 	in_live(&f, SGPU_TRANSFER_OPEN, LARGEST);
 	out_live(&f, LARGEST, 0);
@@ -520,20 +523,14 @@ static void catch (const void *from, uint64_t size)
 	}
 }
 
-static int catch_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
+/* Where kernels reach the host's memory, little is opened from there without a copy. */
+static int catch_in(struct sgpu_stream *stream, const struct sgpu_work *work,
 		    struct sgpu_task *task)
 {
-	catch (from, size);
-	return real->memory->copy_in(stream, to, from, size, task);
-}
-
-/* Where kernels reach the host's memory, little is opened from there without a copy. */
-static int catch_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		      bool last, const void *in, uint64_t size, sgpu_devptr out,
-		      struct sgpu_task *task)
-{
-	catch (in, size);
-	return real->key->open_from(stream, key, first, last, in, size, out, task);
+	if (work->kind == SGPU_WORK_COPY_IN || work->kind == SGPU_WORK_OPEN_FROM) {
+		catch (work->from, work->size);
+	}
+	return real->stream->enqueue(stream, work, task);
 }
 
 /* Sealed text of the same plaintext under the same nonce would be the same. */
@@ -542,8 +539,7 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 	struct fixture f;
 
 	REQUIRE(set_up_wrong(&f));
-	wrong.memory.copy_in = catch_in;
-	wrong.key.open_from = real->key->open_from ? catch_from : NULL;
+	wrong.stream.enqueue = catch_in;
 	for (int i = 0; i < CAUGHT; i++) {
 		caught_count = i;
 		if (i == 2) { /* one that fails has used its nonces, too */
@@ -560,8 +556,7 @@ UNIT_TEST(no_two_live_copies_use_a_nonce_twice)
 		}
 		CHECK(caught_count == -1);
 	}
-	wrong.memory.copy_in = real->memory->copy_in;
-	wrong.key.open_from = real->key->open_from;
+	wrong.stream.enqueue = real->stream->enqueue;
 	tear_down(&f);
 }
 

@@ -47,9 +47,7 @@ void sgpu_cpu_memory_close(struct sgpu_cpu_memory *memory);
 SGPU_MUST_CHECK int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *memory,
 				   struct sgpu_error *error);
 void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr memory, uint64_t size);
-/* Refuses a range that is not in one allocation: a kernel or a copy past its end would reach
- * another's data. */
-SGPU_MUST_CHECK int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address,
+SGPU_MUST_CHECK int sgpu_cpu_check_range(struct sgpu_device *device, sgpu_devptr address,
 					 uint64_t size, struct sgpu_task *task);
 void sgpu_cpu_memory_limit(struct sgpu_device *device, uint64_t bytes);
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available);
@@ -189,6 +187,12 @@ SGPU_MUST_CHECK int sgpu_cpu_peer_wait(struct sgpu_stream *stream, struct sgpu_e
 extern const struct sgpu_device_stream_calls sgpu_cpu_stream_calls;
 
 /* ---- work.c, keys.c, modules.c ---- */
+SGPU_MUST_CHECK int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *work,
+					  struct sgpu_task *task);
+int sgpu_cpu_open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+		      struct sgpu_task *task);
+int sgpu_cpu_seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+		      struct sgpu_task *task);
 extern const struct sgpu_device_memory_calls sgpu_cpu_memory_calls;
 extern const struct sgpu_device_peer_calls sgpu_cpu_peer_calls;
 extern const struct sgpu_device_key_calls sgpu_cpu_key_calls;

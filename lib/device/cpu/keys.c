@@ -124,23 +124,8 @@ static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad
 	return code;
 }
 
-/* ---- requests ---- */
-static int enqueue(struct sgpu_stream *stream, struct sgpu_cpu_item item, sgpu_devptr in,
-		   sgpu_devptr out, uint64_t out_size)
-{
-	int code = sgpu_cpu_check_range(stream, in, item.size, item.task);
-
-	if (code == SGPU_OK) {
-		code = sgpu_cpu_check_range(stream, out, out_size, item.task);
-	}
-	item.kind = SGPU_CPU_WORK;
-	item.from = (const void *)(uintptr_t)in;
-	item.to = (void *)(uintptr_t)out;
-	return code == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : code;
-}
-
-static int open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
-		    struct sgpu_task *task)
+int sgpu_cpu_open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+		      struct sgpu_task *task)
 {
 	struct run run = { .item = item, .open = true };
 	int code;
@@ -158,22 +143,8 @@ static int open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item
 	return code;
 }
 
-static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-		       struct sgpu_task *task)
-{
-	const struct sgpu_cpu_item item = { .work = open_run,
-					    .key = key,
-					    .first = first,
-					    .last = last,
-					    .size = size,
-					    .task = task };
-
-	return enqueue(stream, item, in, out, sgpu_opened_size(size));
-}
-
-static int seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
-		    struct sgpu_task *task)
+int sgpu_cpu_seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
+		      struct sgpu_task *task)
 {
 	struct run run = { .item = item, .count = item->size / SGPU_CHUNK + item->last };
 	uint64_t unused;
@@ -182,26 +153,7 @@ static int seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item
 	return run_chunks(device, &run, &unused);
 }
 
-static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-		       struct sgpu_task *task)
-{
-	const struct sgpu_cpu_item item = { .work = seal_run,
-					    .key = key,
-					    .first = first,
-					    .last = last,
-					    .size = size,
-					    .task = task };
-
-	if (!last && size % SGPU_CHUNK != 0) {
-		return SGPU_EUSAGE;
-	}
-	return enqueue(stream, item, in, out, size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE);
-}
-
 const struct sgpu_device_key_calls sgpu_cpu_key_calls = {
 	.load = key_load,
 	.free = key_free,
-	.open_chunks = open_chunks,
-	.seal_chunks = seal_chunks,
 };

@@ -341,14 +341,13 @@ static bool is_allocated(struct sgpu_cpu_memory *memory, sgpu_devptr address, ui
 	return inside;
 }
 
-int sgpu_cpu_check_range(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size,
+int sgpu_cpu_check_range(struct sgpu_device *device, sgpu_devptr address, uint64_t size,
 			 struct sgpu_task *task)
 {
-	if (is_allocated(&stream->device->memory, address, size) ||
-	    sgpu_frames_reach(&stream->device->pages.frames, address, size)) {
-		return SGPU_OK;
-	}
-	return sgpu_task_refuse_range(task, address, size);
+	return is_allocated(&device->memory, address, size) ||
+			       sgpu_frames_reach(&device->pages.frames, address, size)
+		       ? SGPU_OK
+		       : sgpu_task_refuse_range(task, address, size);
 }
 
 void sgpu_cpu_memory_figures(struct sgpu_cpu_memory *memory, uint64_t *total, uint64_t *available)

@@ -358,9 +358,8 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	if (strlen(function) >= SGPU_HOST_FUNCTION) {
 		return sgpu_task_refuse(task, SGPU_EINVALID, "the name of a function is too long");
 	}
-	for (int i = 0; memory && code == SGPU_OK && i < memory->count; i++) {
-		code = sgpu_cpu_check_range(stream, memory->ranges[i].address,
-					    memory->ranges[i].size, task);
+	if (memory) {
+		code = sgpu_device_check(stream->device, memory->ranges, memory->count, task);
 	}
 	if (code != SGPU_OK) {
 		return code;

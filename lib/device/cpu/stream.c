@@ -307,11 +307,8 @@ int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *a
 					    .launch = function,
 					    .argument = argument,
 					    .task = task };
-	int code = SGPU_OK, i;
+	const int code = sgpu_device_check(stream->device, ranges, count, task);
 
-	for (i = 0; i < count && code == SGPU_OK; i++) {
-		code = sgpu_cpu_check_range(stream, ranges[i].address, ranges[i].size, task);
-	}
 	return code == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : code;
 }
 
@@ -451,6 +448,7 @@ const struct sgpu_device_stream_calls sgpu_cpu_stream_calls = {
 	.sync = sgpu_cpu_stream_sync,
 	.wait = stream_wait,
 	.callback = sgpu_cpu_callback,
+	.enqueue = sgpu_cpu_enqueue_work,
 	.launch = sgpu_cpu_launch,
 	.event_create = event_create,
 	.event_free = event_free,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Copies, clears and digests of the CPU device's memory: each request is checked and enqueued here,
- * and performed here on the stream's thread.
+ * Work with the CPU device's memory: it is checked and enqueued here. Copies, clears and digests
+ * are performed here, too, on the stream's thread.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -67,45 +67,6 @@ static int perform_clear(struct sgpu_device *device, const struct sgpu_cpu_item 
 	return sgpu_pool_for(device->pool, item->size, SHARED_BYTES, clear_bytes, &clearing);
 }
 
-/* Without a source it clears. */
-static int enqueue_move(struct sgpu_stream *stream, void *to, const void *from, uint64_t size,
-			struct sgpu_task *task)
-{
-	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
-					    .work = from ? perform_copy : perform_clear,
-					    .moves = true,
-					    .to = to,
-					    .from = from,
-					    .size = size,
-					    .task = task };
-
-	return sgpu_cpu_enqueue(stream, &item);
-}
-
-static int copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-		   struct sgpu_task *task)
-{
-	int code = sgpu_cpu_check_range(stream, to, size, task);
-
-	return code < 0 ? code : enqueue_move(stream, pointer(to), from, size, task);
-}
-
-static int copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-		    struct sgpu_task *task)
-{
-	int code = sgpu_cpu_check_range(stream, from, size, task);
-
-	return code < 0 ? code : enqueue_move(stream, to, pointer(from), size, task);
-}
-
-static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		 struct sgpu_task *task)
-{
-	int code = sgpu_cpu_check_range(stream, memory, size, task);
-
-	return code < 0 ? code : enqueue_move(stream, pointer(memory), NULL, size, task);
-}
-
 /* ---- digests ---- */
 /* A digest's customisation string, or the key of a measure. */
 struct custom {
@@ -148,48 +109,53 @@ static int perform_measure(struct sgpu_device *device, const struct sgpu_cpu_ite
 	return code;
 }
 
-static int enqueue_digest(struct sgpu_stream *stream, bool pages, sgpu_devptr memory, uint64_t size,
-			  const void *custom, size_t custom_size, uint8_t *result,
+static struct custom *copy_custom(const struct sgpu_work *work)
+{
+	struct custom *copy = malloc(sizeof(*copy));
+
+	if (copy) {
+		copy->size = work->custom_size;
+		memcpy(copy->bytes, copy->size > 0 ? work->custom : "", copy->size);
+	}
+	return copy;
+}
+
+/* ---- requests ---- */
+int sgpu_cpu_enqueue_work(struct sgpu_stream *stream, const struct sgpu_work *work,
 			  struct sgpu_task *task)
 {
+	static int (*const performs[])(struct sgpu_device * device,
+				       const struct sgpu_cpu_item *item, struct sgpu_task *task) = {
+		[SGPU_WORK_COPY_IN] = perform_copy,    [SGPU_WORK_COPY_OUT] = perform_copy,
+		[SGPU_WORK_CLEAR] = perform_clear,     [SGPU_WORK_DIGEST] = perform_digest,
+		[SGPU_WORK_MEASURE] = perform_measure, [SGPU_WORK_OPEN] = sgpu_cpu_open_run,
+		[SGPU_WORK_SEAL] = sgpu_cpu_seal_run,
+	};
 	struct sgpu_cpu_item item = { .kind = SGPU_CPU_WORK,
-				      .work = pages ? perform_measure : perform_digest,
-				      .to = result,
-				      .from = pointer(memory),
-				      .size = size,
-				      .task = task };
-	struct custom *copy;
-	int code = sgpu_cpu_check_range(stream, memory, size, task);
+				      .work = performs[work->kind],
+				      .moves = work->kind <= SGPU_WORK_CLEAR,
+				      .task = task,
+				      .to = work->to ? work->to : pointer(work->out),
+				      .from = work->from ? work->from : pointer(work->in),
+				      .size = work->size,
+				      .key = work->key,
+				      .first = work->first,
+				      .last = work->last };
+	struct sgpu_device_range ranges[2];
+	const int count = sgpu_work_ranges(work, ranges);
+	int rc = sgpu_device_check(stream->device, ranges, count, task);
 
-	if (code < 0) {
-		return code;
+	if (rc == SGPU_OK && (work->kind == SGPU_WORK_DIGEST || work->kind == SGPU_WORK_MEASURE)) {
+		item.argument = copy_custom(work);
+		rc = item.argument
+			     ? SGPU_OK
+			     : sgpu_task_refuse(task, SGPU_ENOMEM, sgpu_strerror(SGPU_ENOMEM));
 	}
-	item.argument = copy = malloc(sizeof(*copy));
-	if (!copy) {
-		return task->code = sgpu_fail_nomem(&task->error);
+	rc = rc == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : rc;
+	if (rc < 0 && item.argument) {
+		free_custom(item.argument);
 	}
-	copy->size = custom_size;
-	if (custom_size > 0) {
-		memcpy(copy->bytes, custom, custom_size);
-	}
-	code = sgpu_cpu_enqueue(stream, &item);
-	if (code < 0) {
-		free_custom(copy);
-	}
-	return code;
-}
-
-static int digest(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size, const void *custom,
-		  size_t custom_size, uint8_t *result, struct sgpu_task *task)
-{
-	return enqueue_digest(stream, false, memory, size, custom, custom_size, result, task);
-}
-
-static int measure(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		   const uint8_t *key, uint8_t *result, struct sgpu_task *task)
-{
-	return enqueue_digest(stream, true, memory, size, key, key ? SGPU_KEY_SIZE : 0, result,
-			      task);
+	return rc;
 }
 
 /* ---- host memory ---- */
@@ -223,10 +189,5 @@ const struct sgpu_device_memory_calls sgpu_cpu_memory_calls = {
 	.host_alloc = host_alloc,
 	.host_free = host_free,
 	.limit = sgpu_cpu_memory_limit,
-	.copy_in = copy_in,
-	.copy_out = copy_out,
-	.clear = clear,
 	.check = sgpu_cpu_check_range,
-	.digest = digest,
-	.measure = measure,
 };

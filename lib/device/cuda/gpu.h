@@ -440,6 +440,8 @@ void sgpu_cuda_measure_free(struct sgpu_device *device, struct sgpu_cuda_measure
 /* ---- work.c ---- */
 extern const struct sgpu_device_memory_calls sgpu_cuda_memory_calls;
 extern const struct sgpu_device_key_calls sgpu_cuda_key_calls;
+SGPU_MUST_CHECK int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
+				      struct sgpu_task *task);
 SGPU_MUST_CHECK int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function,
 				     void *argument, const struct sgpu_device_range *ranges,
 				     int count, struct sgpu_task *task);

@@ -23,15 +23,6 @@ struct sgpu_recording {
 	atomic_bool runs;
 };
 
-static int refuse(struct sgpu_task *task, int code, const char *why)
-{
-	sgpu_fail(task ? &task->error : NULL, code, "%s", why);
-	if (task) {
-		task->code = code;
-	}
-	return code;
-}
-
 int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function, void *argument,
 			const struct sgpu_device_range *ranges, int count, struct sgpu_task *task)
 {
@@ -41,23 +32,22 @@ int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function, v
 				      .native = recorder->native,
 				      .error = &heard->error,
 				      .recorded = true };
+	int code;
 
 	if (g->launches == SGPU_RECORDING_LAUNCHES_MAX || count > RANGES_MAX - g->range_count) {
-		return refuse(heard, SGPU_EUNAVAILABLE,
-			      "a graph of so many launches is not recorded");
+		return sgpu_task_refuse(heard, SGPU_EUNAVAILABLE,
+					"a graph of so many launches is not recorded");
+	}
+	code = sgpu_device_check(g->device, ranges, count, heard);
+	if (code < 0) {
+		return code;
 	}
 	for (int i = 0; i < count; i++) {
-		int code =
-			sgpu_cuda_check_range(g->device, ranges[i].address, ranges[i].size, heard);
-
-		if (code < 0) {
-			return code;
-		}
 		g->ranges[g->range_count++] = ranges[i];
 	}
 	g->status[g->launches] = sgpu_cuda_status_take(g->device, 0);
 	if (!g->status[g->launches]) {
-		return refuse(heard, SGPU_ENOMEM, "out of memory");
+		return sgpu_task_refuse(heard, SGPU_ENOMEM, "out of memory");
 	}
 	launch.status = (int64_t *)(uintptr_t)g->status[g->launches]->device;
 	launch.counters =
@@ -154,20 +144,17 @@ static int graph_launch(struct sgpu_stream *stream, struct sgpu_recording *graph
 			struct sgpu_task *task)
 {
 	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_GRAPH, .task = task, .graph = graph };
-	int code = SGPU_OK;
+	int code;
 
 	if (stream->device != graph->device) {
-		return refuse(task, SGPU_EUSAGE, "the graph is of another device");
+		return sgpu_task_refuse(task, SGPU_EUSAGE, "the graph is of another device");
 	}
-	for (int i = 0; i < graph->range_count && code == SGPU_OK; i++) {
-		code = sgpu_cuda_check_range(graph->device, graph->ranges[i].address,
-					     graph->ranges[i].size, task);
-	}
+	code = sgpu_device_check(graph->device, graph->ranges, graph->range_count, task);
 	if (code < 0) {
 		return code;
 	}
 	if (atomic_exchange(&graph->runs, true)) {
-		return refuse(task, SGPU_ERETRY, "the graph runs");
+		return sgpu_task_refuse(task, SGPU_ERETRY, "the graph runs");
 	}
 	code = sgpu_cuda_begin(stream, task);
 	if (code < 0) {

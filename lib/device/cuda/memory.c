@@ -432,15 +432,9 @@ int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint6
 	shared = inside ? NULL : sgpu_ranges_find(&device->memory.shared, address);
 	inside = inside || (shared && size <= shared->extent - (address - shared->address));
 	pthread_mutex_unlock(&device->memory.lock);
-	if (inside || sgpu_frames_reach(&device->pages.frames, address, size)) {
-		return SGPU_OK;
-	}
-	if (task) {
-		task->code = sgpu_fail(&task->error, SGPU_EUSAGE,
-				       "%llu bytes at device address %#llx are not allocated",
-				       (unsigned long long)size, (unsigned long long)address);
-	}
-	return SGPU_EUSAGE;
+	return inside || sgpu_frames_reach(&device->pages.frames, address, size)
+		       ? SGPU_OK
+		       : sgpu_task_refuse_range(task, address, size);
 }
 
 int sgpu_cuda_memory_trim(struct sgpu_device *device)

@@ -587,6 +587,7 @@ const struct sgpu_device_stream_calls sgpu_cuda_stream_calls = {
 	.sync = stream_sync,
 	.wait = stream_wait,
 	.callback = sgpu_cuda_callback,
+	.enqueue = sgpu_cuda_enqueue,
 	.launch = sgpu_cuda_launch,
 	.event_create = event_create,
 	.event_free = event_free,

@@ -14,61 +14,26 @@ bool sgpu_cuda_cancelled(const struct sgpu_device *device)
 	return atomic_load(&device->cancel_ns) != 0;
 }
 
-/* Begins work on a range of the device's memory. */
-static int begin_on(struct sgpu_stream *stream, sgpu_devptr address, uint64_t size,
-		    struct sgpu_task *task)
+/* ---- copies and clears, of at least a byte ---- */
+static CUresult copy_in(struct sgpu_stream *stream, const struct sgpu_work *work,
+			struct sgpu_cuda_record *record)
 {
-	int code = sgpu_cuda_check_range(stream->device, address, size, task);
-
-	return code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
+	(void)record;
+	return sgpu_cu.cuMemcpyHtoDAsync(work->out, work->from, work->size, stream->native);
 }
 
-static int copy_in(struct sgpu_stream *stream, sgpu_devptr to, const void *from, uint64_t size,
-		   struct sgpu_task *task)
+static CUresult copy_out(struct sgpu_stream *stream, const struct sgpu_work *work,
+			 struct sgpu_cuda_record *record)
 {
-	struct sgpu_cuda_record record = { .task = task };
-	CUresult result = CUDA_SUCCESS;
-	int code = begin_on(stream, to, size, task);
-
-	if (code < 0) {
-		return code;
-	}
-	if (size > 0) {
-		result = sgpu_cu.cuMemcpyHtoDAsync(to, from, size, stream->native);
-	}
-	return sgpu_cuda_commit(stream, &record, result, "cannot copy to the device");
+	(void)record;
+	return sgpu_cu.cuMemcpyDtoHAsync(work->to, work->in, work->size, stream->native);
 }
 
-static int copy_out(struct sgpu_stream *stream, void *to, sgpu_devptr from, uint64_t size,
-		    struct sgpu_task *task)
+static CUresult clear(struct sgpu_stream *stream, const struct sgpu_work *work,
+		      struct sgpu_cuda_record *record)
 {
-	struct sgpu_cuda_record record = { .task = task };
-	CUresult result = CUDA_SUCCESS;
-	int code = begin_on(stream, from, size, task);
-
-	if (code < 0) {
-		return code;
-	}
-	if (size > 0) {
-		result = sgpu_cu.cuMemcpyDtoHAsync(to, from, size, stream->native);
-	}
-	return sgpu_cuda_commit(stream, &record, result, "cannot copy from the device");
-}
-
-static int clear(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		 struct sgpu_task *task)
-{
-	struct sgpu_cuda_record record = { .task = task };
-	CUresult result = CUDA_SUCCESS;
-	int code = begin_on(stream, memory, size, task);
-
-	if (code < 0) {
-		return code;
-	}
-	if (size > 0) {
-		result = sgpu_cu.cuMemsetD8Async(memory, 0, size, stream->native);
-	}
-	return sgpu_cuda_commit(stream, &record, result, "cannot clear device memory");
+	(void)record;
+	return sgpu_cu.cuMemsetD8Async(work->out, 0, work->size, stream->native);
 }
 
 /* Words that are zero: the next set, all of them cleared at once when they are used up. */
@@ -98,14 +63,6 @@ static CUresult counters(struct sgpu_stream *stream, unsigned **words)
 }
 
 /* ---- sealed chunks ---- */
-static int check_both(struct sgpu_device *device, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-		      uint64_t out_size, struct sgpu_task *task)
-{
-	int code = sgpu_cuda_check_range(device, in, size, task);
-
-	return code == SGPU_OK ? sgpu_cuda_check_range(device, out, out_size, task) : code;
-}
-
 /* Where the kernel tells what it did. */
 static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *record,
 			   struct sgpu_cuda_report *report)
@@ -124,134 +81,43 @@ static CUresult ask_report(struct sgpu_stream *stream, struct sgpu_cuda_record *
 	return result;
 }
 
-/* One run of chunks, with where it comes from and where it goes. */
-struct chunks {
-	struct sgpu_device_key *key;
-	uint64_t first;
-	bool last, open;
-	CUdeviceptr in, out;
-	uint64_t size;	     /* bytes at `in` */
-	uint64_t clear_size; /* bytes of device memory that are cleared after a failure */
-	enum sgpu_cuda_kernel kernel;
-};
-
-static int enqueue_chunks(struct sgpu_stream *stream, const struct chunks *c,
-			  struct sgpu_task *task)
+/* Where kernels reach the host's memory that a short run comes from or goes to, or 0. */
+static CUdeviceptr reached(struct sgpu_device *device, const struct sgpu_work *work)
 {
-	struct sgpu_cuda_record record = { .kind = c->open ? SGPU_CUDA_OPEN : SGPU_CUDA_SEAL,
-					   .task = task,
-					   .key = c->key,
-					   .out = c->out,
-					   .out_size = c->clear_size };
+	const bool write = work->kind == SGPU_WORK_SEAL_TO;
+	const uint64_t size = write ? sgpu_run_sealed_size(work->size, work->last) : work->size;
+
+	return size > SGPU_REACHED_MAX
+		       ? 0
+		       : sgpu_cuda_reach(device, write ? work->to : work->from, size, write);
+}
+
+static CUresult chunks(struct sgpu_stream *stream, const struct sgpu_work *work,
+		       struct sgpu_cuda_record *record)
+{
+	const bool opens = work->kind == SGPU_WORK_OPEN || work->kind == SGPU_WORK_OPEN_FROM;
+	const bool here = work->kind <= SGPU_WORK_SEAL; /* not from the host's memory or to it */
 	struct sgpu_cuda_report report;
 	CUresult result;
 	CUdeviceptr state;
-	int code = sgpu_cuda_begin(stream, task);
 
-	if (code < 0) {
-		return code;
-	}
-	if (sgpu_cuda_cancelled(stream->device)) {
-		record.code = SGPU_ECANCELED;
-		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
-	}
-	result = ask_report(stream, &record, &report);
+	record->kind = opens ? SGPU_CUDA_OPEN : SGPU_CUDA_SEAL;
+	record->key = work->key;
+	record->out = work->out;
+	record->out_size = opens  ? sgpu_opened_size(work->size)
+			   : here ? sgpu_run_sealed_size(work->size, work->last)
+				  : 0;
+	result = ask_report(stream, record, &report);
 	if (result == CUDA_SUCCESS) {
-		result = sgpu_cuda_key_use(stream, c->key, &state);
+		result = sgpu_cuda_key_use(stream, work->key, &state);
 	}
 	if (result == CUDA_SUCCESS) {
-		result = (CUresult)(c->open ? sgpu_cuda_open : sgpu_cuda_seal)(
-			stream->native, state, c->first, c->last, c->in, c->size, c->out, c->kernel,
-			&report, &record.expected);
+		result = (CUresult)(opens ? sgpu_cuda_open : sgpu_cuda_seal)(
+			stream->native, state, work->first, work->last, work->in, work->size,
+			work->out, here ? SGPU_CUDA_FASTEST : SGPU_CUDA_SMALL, &report,
+			&record->expected);
 	}
-	return sgpu_cuda_commit(stream, &record, result,
-				c->open ? "cannot open on the device"
-					: "cannot seal on the device");
-}
-
-static int open_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-		       struct sgpu_task *task)
-{
-	int code = check_both(stream->device, in, size, out, sgpu_opened_size(size), task);
-
-	return code == SGPU_OK ? enqueue_chunks(stream,
-						&(struct chunks){ key, first, last, true, in, out,
-								  size, sgpu_opened_size(size),
-								  SGPU_CUDA_FASTEST },
-						task)
-			       : code;
-}
-
-static int seal_chunks(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		       bool last, sgpu_devptr in, uint64_t size, sgpu_devptr out,
-		       struct sgpu_task *task)
-{
-	const uint64_t sealed = size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE;
-	int code;
-
-	if (!last && size % SGPU_CHUNK != 0) {
-		return SGPU_EUSAGE;
-	}
-	code = check_both(stream->device, in, size, out, sealed, task);
-	return code == SGPU_OK ? enqueue_chunks(stream,
-						&(struct chunks){ key, first, last, false, in, out,
-								  size, sealed, SGPU_CUDA_FASTEST },
-						task)
-			       : code;
-}
-
-/* Where kernels reach host memory for a short run; else the task fails. */
-static int find_host(struct sgpu_device *device, const void *memory, uint64_t size, bool write,
-		     CUdeviceptr *address, struct sgpu_task *task)
-{
-	int code = SGPU_OK;
-
-	*address = size > SGPU_REACHED_MAX ? 0 : sgpu_cuda_reach(device, memory, size, write);
-	if (*address == 0) {
-		code = sgpu_fail(task ? &task->error : NULL, SGPU_EUSAGE,
-				 "kernels do not reach %llu bytes of host memory",
-				 (unsigned long long)size);
-		if (task) {
-			task->code = code;
-		}
-	}
-	return code;
-}
-
-static int open_from(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		     bool last, const void *in, uint64_t size, sgpu_devptr out,
-		     struct sgpu_task *task)
-{
-	CUdeviceptr from;
-	int code = sgpu_cuda_check_range(stream->device, out, sgpu_opened_size(size), task);
-
-	code = code == SGPU_OK ? find_host(stream->device, in, size, false, &from, task) : code;
-	return code == SGPU_OK
-		       ? enqueue_chunks(stream,
-					&(struct chunks){ key, first, last, true, from, out, size,
-							  sgpu_opened_size(size), SGPU_CUDA_SMALL },
-					task)
-		       : code;
-}
-
-static int seal_to(struct sgpu_stream *stream, struct sgpu_device_key *key, uint64_t first,
-		   bool last, sgpu_devptr in, uint64_t size, void *out, struct sgpu_task *task)
-{
-	const uint64_t sealed = size + (size / SGPU_CHUNK + last) * SGPU_TAG_SIZE;
-	CUdeviceptr to;
-	int code;
-
-	if (!last && size % SGPU_CHUNK != 0) {
-		return SGPU_EUSAGE;
-	}
-	code = sgpu_cuda_check_range(stream->device, in, size, task);
-	code = code == SGPU_OK ? find_host(stream->device, out, sealed, true, &to, task) : code;
-	return code == SGPU_OK ? enqueue_chunks(stream,
-						&(struct chunks){ key, first, last, false, in, to,
-								  size, 0, SGPU_CUDA_SMALL },
-						task)
-			       : code;
+	return result;
 }
 
 /* ---- launches ---- */
@@ -265,14 +131,12 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 				      .native = stream->native,
 				      .error = task ? &task->error : &ignored.error };
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-	int code = SGPU_OK, i;
+	int code;
 
 	if (stream->recording) {
 		return sgpu_cuda_graph_add(stream, function, argument, ranges, count, task);
 	}
-	for (i = 0; i < count && code == SGPU_OK; i++) {
-		code = sgpu_cuda_check_range(device, ranges[i].address, ranges[i].size, task);
-	}
+	code = sgpu_device_check(device, ranges, count, task);
 	if (code == SGPU_OK) {
 		code = sgpu_cuda_begin(stream, task);
 	}
@@ -311,34 +175,18 @@ static struct sgpu_cuda_digests *digests_of(struct sgpu_device *device)
 	return digests;
 }
 
-static int digest_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-			 const void *custom, size_t custom_size, uint8_t *digest,
-			 struct sgpu_task *task)
+static CUresult digest(struct sgpu_stream *stream, const struct sgpu_work *work,
+		       struct sgpu_cuda_record *record)
 {
-	struct sgpu_device *device = stream->device;
-	struct sgpu_cuda_record record = { .task = task, .digest = digest };
-	struct sgpu_cuda_digests *digests;
-	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-	int code = sgpu_cuda_check_range(device, memory, size, task);
+	struct sgpu_cuda_digests *digests = digests_of(stream->device);
 
-	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
-	if (code < 0) {
-		return code;
-	}
-	if (sgpu_cuda_cancelled(device)) {
-		record.code = SGPU_ECANCELED;
-		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
-	}
-	digests = digests_of(device);
-	if (digests) {
-		record.status = sgpu_cuda_status_take(device, 0);
-	}
-	if (record.status) {
-		result = (CUresult)sgpu_cuda_digest_enqueue(
-			digests, stream->native, memory, size, custom, custom_size,
-			record.status->host, record.status->device);
-	}
-	return sgpu_cuda_commit(stream, &record, result, "cannot digest on the device");
+	record->digest = work->to;
+	record->status = digests ? sgpu_cuda_status_take(stream->device, 0) : NULL;
+	return record->status
+		       ? (CUresult)sgpu_cuda_digest_enqueue(
+				 digests, stream->native, work->in, work->size, work->custom,
+				 work->custom_size, record->status->host, record->status->device)
+		       : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 /* ---- measures ---- */
@@ -386,48 +234,69 @@ static struct sgpu_cuda_measure *create_measure(struct sgpu_device *device, uint
 }
 
 /* A stream has scratch memory of its own from its first measure on: its work runs in order. */
-static CUresult enqueue_measure(struct sgpu_stream *stream, const struct sgpu_cuda_measure *measure,
-				sgpu_devptr memory, uint64_t size)
+static CUresult measure(struct sgpu_stream *stream, const struct sgpu_work *work,
+			struct sgpu_cuda_record *record)
 {
 	struct sgpu_device *device = stream->device;
 	CUdeviceptr *scratch = &stream->kept.scratch;
 
-	if (!*scratch &&
-	    sgpu_cuda_private_alloc(device, sgpu_cuda_measure_scratch(), scratch, NULL) < 0) {
+	record->measure = create_measure(device, work->size, work->custom, work->to);
+	if (!record->measure ||
+	    (!*scratch &&
+	     sgpu_cuda_private_alloc(device, sgpu_cuda_measure_scratch(), scratch, NULL) < 0)) {
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	return (CUresult)sgpu_cuda_measure_enqueue(stream->native, memory, size, &measure->custom,
-						   device->multiprocessors, *scratch,
-						   measure->digests);
+	return (CUresult)sgpu_cuda_measure_enqueue(
+		stream->native, work->in, work->size, &record->measure->custom,
+		device->multiprocessors, *scratch, record->measure->digests);
 }
 
-static int measure_memory(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-			  const uint8_t *key, uint8_t *digest, struct sgpu_task *task)
+/* ---- requests ---- */
+static const struct {
+	CUresult (*enqueue)(struct sgpu_stream *stream, const struct sgpu_work *work,
+			    struct sgpu_cuda_record *record);
+	const char *failure;
+} ways[] = {
+	[SGPU_WORK_COPY_IN] = { copy_in, "cannot copy to the device" },
+	[SGPU_WORK_COPY_OUT] = { copy_out, "cannot copy from the device" },
+	[SGPU_WORK_CLEAR] = { clear, "cannot clear device memory" },
+	[SGPU_WORK_DIGEST] = { digest, "cannot digest on the device" },
+	[SGPU_WORK_MEASURE] = { measure, "cannot measure on the device" },
+	[SGPU_WORK_OPEN] = { chunks, "cannot open on the device" },
+	[SGPU_WORK_SEAL] = { chunks, "cannot seal on the device" },
+	[SGPU_WORK_OPEN_FROM] = { chunks, "cannot open on the device" },
+	[SGPU_WORK_SEAL_TO] = { chunks, "cannot seal on the device" },
+};
+
+int sgpu_cuda_enqueue(struct sgpu_stream *stream, const struct sgpu_work *work,
+		      struct sgpu_task *task)
 {
-	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_record record = { .task = task };
-	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-	int code = sgpu_cuda_check_range(device, memory, size, task);
+	struct sgpu_device_range ranges[2];
+	const int count = sgpu_work_ranges(work, ranges);
+	const bool moves = work->kind <= SGPU_WORK_CLEAR;
+	struct sgpu_work here = *work;
+	CUresult result = CUDA_SUCCESS;
+	int rc = sgpu_device_check(stream->device, ranges, count, task);
 
-	code = code == SGPU_OK ? sgpu_cuda_begin(stream, task) : code;
-	if (code < 0) {
-		return code;
+	if (rc == SGPU_OK && work->kind >= SGPU_WORK_OPEN_FROM) {
+		sgpu_devptr *host = work->kind == SGPU_WORK_SEAL_TO ? &here.out : &here.in;
+
+		*host = reached(stream->device, work);
+		rc = *host ? SGPU_OK
+			   : sgpu_task_refuse(task, SGPU_EUSAGE,
+					      "the device does not reach the host's memory");
 	}
-	if (sgpu_cuda_cancelled(device)) {
+	rc = rc == SGPU_OK ? sgpu_cuda_begin(stream, task) : rc;
+	if (rc < 0) {
+		return rc;
+	}
+	if (!moves && sgpu_cuda_cancelled(stream->device)) {
 		record.code = SGPU_ECANCELED;
-		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
+	} else if (!moves || work->size > 0) {
+		result = ways[work->kind].enqueue(stream, &here, &record);
 	}
-	record.measure = create_measure(device, size, key, digest);
-	if (record.measure) {
-		result = enqueue_measure(stream, record.measure, memory, size);
-	}
-	return sgpu_cuda_commit(stream, &record, result, "cannot measure on the device");
-}
-
-static int check_range(struct sgpu_stream *stream, sgpu_devptr memory, uint64_t size,
-		       struct sgpu_task *task)
-{
-	return sgpu_cuda_check_range(stream->device, memory, size, task);
+	return sgpu_cuda_commit(stream, &record, result, ways[work->kind].failure);
 }
 
 static bool reaches(struct sgpu_device *device, const void *memory, uint64_t size, bool write)
@@ -443,21 +312,12 @@ const struct sgpu_device_memory_calls sgpu_cuda_memory_calls = {
 	.host_register = sgpu_cuda_host_register,
 	.host_unregister = sgpu_cuda_host_unregister,
 	.limit = sgpu_cuda_memory_limit,
-	.copy_in = copy_in,
-	.copy_out = copy_out,
-	.clear = clear,
-	.check = check_range,
-	.digest = digest_memory,
-	.measure = measure_memory,
+	.check = sgpu_cuda_check_range,
 };
 
 const struct sgpu_device_key_calls sgpu_cuda_key_calls = {
 	.load = sgpu_cuda_key_load,
 	.free = sgpu_cuda_key_free,
-	.open_chunks = open_chunks,
-	.seal_chunks = seal_chunks,
 	.reaches = reaches,
-	.open_from = open_from,
-	.seal_to = seal_to,
 	.agree = sgpu_cuda_agree,
 };
