@@ -49,6 +49,12 @@ bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *
 	return false;
 }
 
+void sgpu_ops_infer_same(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	(void)report;
+	call->type[1] = call->type[0];
+}
+
 struct sgpu_type sgpu_ops_type(enum sgpu_dtype dtype, int rank, const uint64_t *shape)
 {
 	struct sgpu_type type = { .dtype = dtype, .rank = rank };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations, sgpu-ops(7): one table, and one file for each operation and device. An
- * operation is a row: its arguments with their element types and ranks, its parameters with ranges
- * and defaults, a function that infers the types of the outputs and checks those of the inputs, and
- * its CPU implementation. */
+ * The operations, sgpu-ops(7): one table, and for each device a file for an operation, or for a few
+ * that go together. An operation is a row: its arguments with their element types and ranks, its
+ * parameters with ranges and defaults, a function that infers the types of the outputs and checks
+ * those of the inputs, and its CPU implementation. */
 #ifndef SGPU_OPS_OPS_H
 #define SGPU_OPS_OPS_H
 

@@ -69,6 +69,9 @@ bool sgpu_ops_same_type(const struct sgpu_op_call *call, struct sgpu_op_report *
 bool sgpu_ops_same_dtype(const struct sgpu_op_call *call, struct sgpu_op_report *report, int first,
 			 int second);
 
+/* The infer function of operations whose output, after one input, has the type of that. */
+void sgpu_ops_infer_same(struct sgpu_op_call *call, struct sgpu_op_report *report);
+
 struct sgpu_type sgpu_ops_type(enum sgpu_dtype dtype, int rank, const uint64_t *shape);
 /* Elements of a type that was checked before (its product fits). */
 uint64_t sgpu_ops_count(const struct sgpu_type *type);
@@ -112,6 +115,12 @@ struct sgpu_gemm sgpu_op_gemm_describe(const struct sgpu_op_call *call);
 /* ---- activations, in the order of enum sgpu_activation ---- */
 extern const char *const sgpu_ops_activations[]; /* the choices of a parameter */
 void sgpu_ops_activate_f32(int activation, float *values, uint64_t count);
+
+/* How many items of so much work each make a piece of at least `enough`. */
+SGPU_INLINE uint64_t sgpu_ops_grain(uint64_t work, uint64_t enough)
+{
+	return work < enough ? enough / (work + 1) + 1 : 1;
+}
 
 /* sgpu_pool_for that also fills in the error; and copying by it. */
 SGPU_MUST_CHECK int sgpu_ops_for(struct sgpu_pool *pool, uint64_t count, uint64_t grain,

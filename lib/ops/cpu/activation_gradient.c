@@ -35,10 +35,13 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 }
 
 #define SLOPES(name, type)                                                                         \
-	SGPU_CLONES_ATTR static void name(enum sgpu_slope kind, const type *activated,             \
-					  const type *gradient, type *output, uint64_t begin,      \
-					  uint64_t end)                                            \
+	SGPU_CLONES_ATTR static void name(void *argument, uint64_t begin, uint64_t end)            \
 	{                                                                                          \
+		const struct sgpu_op_call *call = argument;                                        \
+		enum sgpu_slope kind = (enum sgpu_slope)(int)call->param[ACTIVATION].number;       \
+		const type *activated = call->data[ACTIVATED], *gradient = call->data[GRADIENT];   \
+		type *output = call->data[OUTPUT];                                                 \
+                                                                                                   \
 		for (uint64_t i = begin; i < end; i++) {                                           \
 			output[i] =                                                                \
 				(type)sgpu_slope(kind, (double)activated[i], (double)gradient[i]); \
@@ -48,23 +51,11 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 SLOPES(slopes_f32, float)
 SLOPES(slopes_f64, double)
 
-static void body(void *argument, uint64_t begin, uint64_t end)
-{
-	const struct sgpu_op_call *call = argument;
-	enum sgpu_slope kind = (enum sgpu_slope)(int)call->param[ACTIVATION].number;
-
-	if (call->type[OUTPUT].dtype == SGPU_F32) {
-		slopes_f32(kind, call->data[ACTIVATED], call->data[GRADIENT], call->data[OUTPUT],
-			   begin, end);
-	} else {
-		slopes_f64(kind, call->data[ACTIVATED], call->data[GRADIENT], call->data[OUTPUT],
-			   begin, end);
-	}
-}
-
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[OUTPUT]), GRAIN, body, call, error);
+	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[OUTPUT]), GRAIN,
+			    call->type[OUTPUT].dtype == SGPU_F32 ? slopes_f32 : slopes_f64, call,
+			    error);
 }
 
 const struct sgpu_op sgpu_op_activation_gradient = {

@@ -334,11 +334,6 @@ static void tile_body(void *argument, uint64_t begin, uint64_t end)
 	sgpu_wipe(&panel, sizeof(panel));
 }
 
-static uint64_t grain(uint64_t work)
-{
-	return work < GRAIN_WORK ? GRAIN_WORK / (work + 1) + 1 : 1;
-}
-
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	struct job job = {
@@ -356,10 +351,11 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	}
 	job.tile = output_tile;
 	job.tiles = (c->out_height * c->out_width + LANES - 1) / LANES;
-	return sgpu_ops_for(
-		pool, c->images * job.tiles,
-		grain(c->channels * c->kernel_height * c->kernel_width * c->outputs * LANES),
-		tile_body, &job, error);
+	return sgpu_ops_for(pool, c->images * job.tiles,
+			    sgpu_ops_grain(c->channels * c->kernel_height * c->kernel_width *
+						   c->outputs * LANES,
+					   GRAIN_WORK),
+			    tile_body, &job, error);
 }
 
 const struct sgpu_op sgpu_op_conv2d = {
@@ -599,19 +595,21 @@ static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struc
 	if (job.output_input) {
 		job.tile = input_tile;
 		job.tiles = (pixels + LANES - 1) / LANES;
-		result = sgpu_ops_for(pool, c->images * job.tiles,
-				      grain(kernel * c->outputs * c->channels * LANES), tile_body,
-				      &job, error);
+		result = sgpu_ops_for(
+			pool, c->images * job.tiles,
+			sgpu_ops_grain(kernel * c->outputs * c->channels * LANES, GRAIN_WORK),
+			tile_body, &job, error);
 	}
 	if (result || (!job.output_weights && !job.output_bias)) {
 		return result;
 	}
 	job.tile = weights_tile;
 	job.tiles = (columns + LANES - 1) / LANES;
-	result =
-		sgpu_ops_for(pool, sgpu_conv2d_parts(c->images) * job.tiles,
-			     grain(sgpu_conv2d_part_images(c->images) * plane * c->outputs * LANES),
-			     tile_body, &job, error);
+	result = sgpu_ops_for(
+		pool, sgpu_conv2d_parts(c->images) * job.tiles,
+		sgpu_ops_grain(sgpu_conv2d_part_images(c->images) * plane * c->outputs * LANES,
+			       GRAIN_WORK),
+		tile_body, &job, error);
 	return result ? result
 		      : sgpu_ops_for(pool, c->outputs * columns, GRAIN, finish_body, &job, error);
 }

@@ -1,22 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * copy: the same elements.
+ * copy: the same elements; reshape: in another shape; slice: some neighbours along the first
+ * dimension.
  */
 #include "ops/ops_private.h"
 
-enum { INPUT, OUTPUT };
+enum { INPUT, OUTPUT, FIRST = 0, COUNT };
 
 static const struct sgpu_op_argument args[] = {
 	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "what is copied" },
 	{ "output", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "the same type and shape" },
 	{ .name = NULL },
 };
-
-static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
-{
-	(void)report;
-	call->type[OUTPUT] = call->type[INPUT];
-}
 
 int sgpu_ops_copy(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
@@ -30,6 +25,130 @@ const struct sgpu_op sgpu_op_copy = {
 	.name = "copy",
 	.help = "copy elements",
 	.args = args,
-	.infer = infer,
+	.infer = sgpu_ops_infer_same,
 	.cpu = sgpu_ops_copy,
+};
+
+/* ---- reshape ---- */
+static const struct sgpu_op_argument reshape_args[] = {
+	{ "input", false, SGPU_TYPES_ALL, 0, SGPU_RANK_MAX, "the elements" },
+	{ "output", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "the same elements in the new shape" },
+	{ .name = NULL },
+};
+
+#define DIMENSION_MAX UINT32_MAX
+
+static const struct sgpu_op_param reshape_params[] = {
+	{ .name = "dim0",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .required = true,
+	  .max = DIMENSION_MAX,
+	  .help = "first dimension" },
+	{ .name = "dim1",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .max = DIMENSION_MAX,
+	  .help = "second dimension" },
+	{ .name = "dim2",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .max = DIMENSION_MAX,
+	  .help = "third dimension" },
+	{ .name = "dim3",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .max = DIMENSION_MAX,
+	  .help = "fourth dimension" },
+	{ .name = NULL },
+};
+
+static void reshape_infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	struct sgpu_type output = { .dtype = call->type[INPUT].dtype };
+	uint64_t count = sgpu_ops_count(&call->type[INPUT]), made = 1;
+	bool fits = true;
+
+	for (int i = 0; i < SGPU_RANK_MAX; i++) {
+		if (call->param[i].given && i > 0 && !call->param[i - 1].given) {
+			sgpu_op_diagnose(report, NULL, reshape_params[i].name,
+					 "needs the parameter '%s'", reshape_params[i - 1].name);
+			return;
+		}
+		if (call->param[i].given) {
+			output.shape[output.rank] = (uint64_t)call->param[i].number;
+			fits &= sgpu_mul_u64(made, output.shape[output.rank++], &made);
+		}
+	}
+	if (!fits || made != count) {
+		char text[SGPU_TYPE_TEXT_MAX];
+
+		sgpu_type_text(&output, text);
+		sgpu_op_diagnose(report, NULL, NULL,
+				 "%s does not have the %llu elements of 'input'", text,
+				 (unsigned long long)count);
+	}
+	call->type[OUTPUT] = output;
+}
+
+const struct sgpu_op sgpu_op_reshape = {
+	.name = "reshape",
+	.help = "the same elements in another shape",
+	.args = reshape_args,
+	.params = reshape_params,
+	.infer = reshape_infer,
+	.cpu = sgpu_ops_copy,
+};
+
+/* ---- slice ---- */
+static const struct sgpu_op_argument slice_args[] = {
+	{ "input", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "items along the first dimension" },
+	{ "output", false, SGPU_TYPES_ALL, 1, SGPU_RANK_MAX, "some of them" },
+	{ .name = NULL },
+};
+
+static const struct sgpu_op_param slice_params[] = {
+	{ .name = "first",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .max = UINT32_MAX,
+	  .help = "first item, from 0" },
+	{ .name = "count",
+	  .kind = SGPU_PARAM_INTEGER,
+	  .required = true,
+	  .max = UINT32_MAX,
+	  .help = "number of items" },
+	{ .name = NULL },
+};
+
+static void slice_infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	const struct sgpu_type *input = &call->type[INPUT];
+	uint64_t first = (uint64_t)call->param[FIRST].number,
+		 count = (uint64_t)call->param[COUNT].number;
+
+	if (first > input->shape[0] || count > input->shape[0] - first) {
+		sgpu_op_diagnose(report, NULL, "count",
+				 "%llu items from %llu on are not all among the %llu of 'input'",
+				 (unsigned long long)count, (unsigned long long)first,
+				 (unsigned long long)input->shape[0]);
+		return;
+	}
+	call->type[OUTPUT] = *input;
+	call->type[OUTPUT].shape[0] = count;
+}
+
+static int slice_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	const struct sgpu_type *type = &call->type[OUTPUT];
+	uint64_t item = sgpu_ops_extent(type, 1, type->rank) * sgpu_dtype_size(type->dtype);
+
+	return sgpu_ops_copy_bytes(pool, call->data[OUTPUT],
+				   (const char *)call->data[INPUT] +
+					   (uint64_t)call->param[FIRST].number * item,
+				   type->shape[0] * item, error);
+}
+
+const struct sgpu_op sgpu_op_slice = {
+	.name = "slice",
+	.help = "some neighbours along the first dimension",
+	.args = slice_args,
+	.params = slice_params,
+	.infer = slice_infer,
+	.cpu = slice_cpu,
 };

@@ -75,54 +75,31 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 		}                                                       \
 	}
 
-ACTIVATE(relu_f32, float, sgpu_relu)
-ACTIVATE(relu_f64, double, sgpu_relu)
-ACTIVATE(sigmoid_f32, float, sgpu_sigmoid)
-ACTIVATE(sigmoid_f64, double, sgpu_sigmoid)
-ACTIVATE(tanh_f32, float, sgpu_tangent)
-ACTIVATE(tanh_f64, double, sgpu_tangent)
-ACTIVATE(gelu_f32, float, sgpu_gelu_single)
-ACTIVATE(gelu_f64, double, sgpu_gelu_double)
+#define LAYER(T, type, gelu)                                                                 \
+	ACTIVATE(relu_##T, type, sgpu_relu)                                                  \
+	ACTIVATE(sigmoid_##T, type, sgpu_sigmoid)                                            \
+	ACTIVATE(tanh_##T, type, sgpu_tangent)                                               \
+	ACTIVATE(gelu_##T, type, gelu)                                                       \
+	static void (*const activations_##T[])(type * values, uint64_t count) = {            \
+		[SGPU_ACTIVATION_RELU] = relu_##T,                                           \
+		[SGPU_ACTIVATION_SIGMOID] = sigmoid_##T,                                     \
+		[SGPU_ACTIVATION_TANH] = tanh_##T,                                           \
+		[SGPU_ACTIVATION_GELU] = gelu_##T,                                           \
+	};                                                                                   \
+	SGPU_CLONES_ATTR static void add_##T(type *values, const type *bias, uint64_t count) \
+	{                                                                                    \
+		for (uint64_t i = 0; i < count; i++) {                                       \
+			values[i] += bias[i];                                                \
+		}                                                                            \
+	}
+
+LAYER(f32, float, sgpu_gelu_single)
+LAYER(f64, double, sgpu_gelu_double)
 
 void sgpu_ops_activate_f32(int activation, float *values, uint64_t count)
 {
-	static void (*const functions[])(float *values, uint64_t count) = {
-		[SGPU_ACTIVATION_RELU] = relu_f32,
-		[SGPU_ACTIVATION_SIGMOID] = sigmoid_f32,
-		[SGPU_ACTIVATION_TANH] = tanh_f32,
-		[SGPU_ACTIVATION_GELU] = gelu_f32,
-	};
-
 	if (activation != SGPU_ACTIVATION_NONE) {
-		functions[activation](values, count);
-	}
-}
-
-static void activate_f64(enum sgpu_activation activation, double *values, uint64_t count)
-{
-	static void (*const functions[])(double *values, uint64_t count) = {
-		[SGPU_ACTIVATION_RELU] = relu_f64,
-		[SGPU_ACTIVATION_SIGMOID] = sigmoid_f64,
-		[SGPU_ACTIVATION_TANH] = tanh_f64,
-		[SGPU_ACTIVATION_GELU] = gelu_f64,
-	};
-
-	if (activation != SGPU_ACTIVATION_NONE) {
-		functions[activation](values, count);
-	}
-}
-
-SGPU_CLONES_ATTR static void add_f32(float *values, const float *bias, uint64_t count)
-{
-	for (uint64_t i = 0; i < count; i++) {
-		values[i] += bias[i];
-	}
-}
-
-SGPU_CLONES_ATTR static void add_f64(double *values, const double *bias, uint64_t count)
-{
-	for (uint64_t i = 0; i < count; i++) {
-		values[i] += bias[i];
+		activations_f32[activation](values, count);
 	}
 }
 
@@ -145,8 +122,9 @@ static void body(void *argument, uint64_t begin, uint64_t end)
 	if (single) {
 		sgpu_ops_activate_f32(activation, (float *)output + begin * width,
 				      (end - begin) * width);
-	} else {
-		activate_f64(activation, (double *)output + begin * width, (end - begin) * width);
+	} else if (activation != SGPU_ACTIVATION_NONE) {
+		activations_f64[activation]((double *)output + begin * width,
+					    (end - begin) * width);
 	}
 }
 

@@ -29,12 +29,6 @@ static const struct sgpu_op_param params[] = {
 	{ NULL, SGPU_PARAM_NUMBER, false, 0.0, 0.0, 0.0, NULL, NULL },
 };
 
-static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
-{
-	(void)report;
-	call->type[OUTPUT] = call->type[INPUT];
-}
-
 /* One volume, for the data between the passes. */
 static uint64_t scratch(const struct sgpu_op_call *call)
 {
@@ -91,8 +85,7 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 {
 	const uint64_t *shape = call->type[INPUT].shape;
 	bool wide = call->type[INPUT].dtype == SGPU_F64;
-	uint64_t rows = shape[0] * shape[1],
-		 grain = shape[2] < GRAIN ? GRAIN / (shape[2] + 1) + 1 : 1;
+	uint64_t rows = shape[0] * shape[1], grain = sgpu_ops_grain(shape[2], GRAIN);
 	struct job job = { .shape = { shape[0], shape[1], shape[2] },
 			   .in = call->data[INPUT],
 			   .out = call->data[OUTPUT] };
@@ -129,7 +122,7 @@ const struct sgpu_op sgpu_op_gaussian3d = {
 	.help = "smoothing of a volume by a Gaussian",
 	.args = args,
 	.params = params,
-	.infer = infer,
+	.infer = sgpu_ops_infer_same,
 	.scratch = scratch,
 	.cpu = cpu,
 };

@@ -87,10 +87,6 @@ SGPU_INLINE uint64_t sgpu_pool2d_place(const struct sgpu_pool2d *p, const float 
 /* The extents of a call of either operation, whose input and parameters are the first ones: size,
  * stride, padding. */
 struct sgpu_pool2d sgpu_pool2d_describe(const struct sgpu_op_call *call);
-/* The output's type; false after a diagnostic. */
-bool sgpu_pool2d_infer(const struct sgpu_op_call *call, struct sgpu_op_report *report,
-		       struct sgpu_type *output);
-extern const struct sgpu_op_param sgpu_pool2d_params[];
 
 #ifdef __cplusplus
 }

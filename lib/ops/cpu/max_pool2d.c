@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * max_pool2d: the largest element of each window of an image.
+ * max_pool2d: the largest element of each window of an image; and max_pool2d_gradient: every window
+ * gives its gradient to the element that was its largest.
  */
+#include <string.h>
+
 #include "ops/cpu/images.h"
 
-enum { INPUT, OUTPUT, SIZE = 0, STRIDE, PADDING, SIZE_MAX_2D = 1024, GRAIN_WORK = 1 << 16 };
+enum { INPUT, OUTPUT, GRADIENT = 1, OUTPUT_INPUT };
+enum { SIZE, STRIDE, PADDING, SIZE_MAX_2D = 1024, GRAIN_WORK = 1 << 16 };
 
 #define F32 SGPU_TYPE_BIT(SGPU_F32)
 
@@ -14,7 +18,7 @@ static const struct sgpu_op_argument args[] = {
 	{ .name = NULL },
 };
 
-const struct sgpu_op_param sgpu_pool2d_params[] = {
+static const struct sgpu_op_param params[] = {
 	{ .name = "size",
 	  .kind = SGPU_PARAM_INTEGER,
 	  .min = 1,
@@ -34,8 +38,9 @@ const struct sgpu_op_param sgpu_pool2d_params[] = {
 	{ .name = NULL },
 };
 
-bool sgpu_pool2d_infer(const struct sgpu_op_call *call, struct sgpu_op_report *report,
-		       struct sgpu_type *output)
+/* The type of what the input is pooled to; false after a diagnostic. */
+static bool infer_pooled(const struct sgpu_op_call *call, struct sgpu_op_report *report,
+			 struct sgpu_type *output)
 {
 	uint64_t size = (uint64_t)call->param[SIZE].number,
 		 stride = (uint64_t)call->param[STRIDE].number;
@@ -84,7 +89,7 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 {
 	struct sgpu_type output;
 
-	if (sgpu_pool2d_infer(call, report, &output)) {
+	if (infer_pooled(call, report, &output)) {
 		call->type[OUTPUT] = output;
 	}
 }
@@ -121,7 +126,76 @@ const struct sgpu_op sgpu_op_max_pool2d = {
 	.name = "max_pool2d",
 	.help = "largest element of each window of an image",
 	.args = args,
-	.params = sgpu_pool2d_params,
+	.params = params,
 	.infer = infer,
 	.cpu = cpu,
+};
+
+/* ---- max_pool2d_gradient ---- */
+static const struct sgpu_op_argument gradient_args[] = {
+	{ "input", false, F32, 4, 4, "what max_pool2d got" },
+	{ "gradient", false, F32, 4, 4, "of the loss by what it gave" },
+	{ "output", false, F32, 4, 4, "of the loss by input" },
+	{ .name = NULL },
+};
+
+static void infer_gradient(struct sgpu_op_call *call, struct sgpu_op_report *report)
+{
+	char is[SGPU_TYPE_TEXT_MAX], wanted[SGPU_TYPE_TEXT_MAX];
+	struct sgpu_type pooled;
+
+	if (!infer_pooled(call, report, &pooled)) {
+		return;
+	}
+	if (!sgpu_type_equal(&pooled, &call->type[GRADIENT])) {
+		sgpu_type_text(&call->type[GRADIENT], is);
+		sgpu_type_text(&pooled, wanted);
+		sgpu_op_diagnose(report, "gradient", NULL,
+				 "is %s, but what 'input' is pooled to is %s", is, wanted);
+	}
+	call->type[OUTPUT_INPUT] = call->type[INPUT];
+}
+
+/* Items are planes. Windows are taken in the order of memory, so that an element adds its gradients
+ * in that order. */
+static void gradient_body(void *argument, uint64_t begin, uint64_t end)
+{
+	const struct sgpu_op_call *call = argument;
+	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
+
+	for (uint64_t i = begin; i < end; i++) {
+		const float *plane = (const float *)call->data[INPUT] + i * p.height * p.width;
+		const float *gradient =
+			(const float *)call->data[GRADIENT] + i * p.out_height * p.out_width;
+		float *output = (float *)call->data[OUTPUT_INPUT] + i * p.height * p.width;
+
+		memset(output, 0, p.height * p.width * sizeof(*output));
+		for (uint64_t y = 0; y < p.out_height; y++) {
+			for (uint64_t x = 0; x < p.out_width; x++) {
+				output[sgpu_pool2d_place(&p, plane, y, x)] +=
+					gradient[y * p.out_width + x];
+			}
+		}
+	}
+}
+
+static int gradient_cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
+{
+	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
+
+	if (p.planes == 0) {
+		return 0; /* then the other extents may be anything, and their product 0 */
+	}
+	return sgpu_ops_for(pool, p.planes,
+			    GRAIN_WORK / (p.out_height * p.out_width * p.size * p.size) + 1,
+			    gradient_body, call, error);
+}
+
+const struct sgpu_op sgpu_op_max_pool2d_gradient = {
+	.name = "max_pool2d_gradient",
+	.help = "gradient of max_pool2d",
+	.args = gradient_args,
+	.params = params,
+	.infer = infer_gradient,
+	.cpu = gradient_cpu,
 };

@@ -126,43 +126,36 @@ static uint64_t scratch(const struct sgpu_op_call *call)
 	return (here > device ? here : device) + m * sizeof(float);
 }
 
-/* ---- sums of squares, in lanes ---- */
-SGPU_CLONES_ATTR static double square(const float *row, uint64_t d)
+/* The sum of the squares of a, or of the differences of a and b, in lanes. */
+SGPU_INLINE double sum_squares(const float *a, const float *b, uint64_t d)
 {
 	double lanes[LANES] = { 0 };
 	uint64_t i = 0;
 
 	for (; i + LANES <= d; i += LANES) {
 		for (int lane = 0; lane < LANES; lane++) {
-			lanes[lane] += (double)row[i + lane] * (double)row[i + lane];
+			double x = (double)a[i + lane] - (b ? (double)b[i + lane] : 0.0);
+
+			lanes[lane] += x * x;
 		}
 	}
 	for (int lane = 0; i < d; i++, lane++) {
-		lanes[lane] += (double)row[i] * (double)row[i];
+		double x = (double)a[i] - (b ? (double)b[i] : 0.0);
+
+		lanes[lane] += x * x;
 	}
 	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
 	       ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
 }
 
+SGPU_CLONES_ATTR static double square(const float *row, uint64_t d)
+{
+	return sum_squares(row, NULL, d);
+}
+
 SGPU_CLONES_ATTR static double distance(const float *a, const float *b, uint64_t d)
 {
-	double lanes[LANES] = { 0 };
-	uint64_t i = 0;
-
-	for (; i + LANES <= d; i += LANES) {
-		for (int lane = 0; lane < LANES; lane++) {
-			double difference = (double)a[i + lane] - (double)b[i + lane];
-
-			lanes[lane] += difference * difference;
-		}
-	}
-	for (int lane = 0; i < d; i++, lane++) {
-		double difference = (double)a[i] - (double)b[i];
-
-		lanes[lane] += difference * difference;
-	}
-	return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) +
-	       ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+	return sum_squares(a, b, d);
 }
 
 static void norms_body(void *argument, uint64_t begin, uint64_t end)

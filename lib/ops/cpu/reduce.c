@@ -314,11 +314,6 @@ static void finish_body(void *argument, uint64_t begin, uint64_t end)
 	}
 }
 
-static uint64_t grain(uint64_t work)
-{
-	return work < GRAIN_WORK ? GRAIN_WORK / (work + 1) + 1 : 1;
-}
-
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	struct job job = { .call = call,
@@ -331,17 +326,19 @@ static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_er
 	job.tiles = v->inner / BLOCK + (v->inner % BLOCK != 0);
 	job.partial = v->pieces > 1 ? call->scratch : NULL;
 	if (v->inner == 1) {
-		result = sgpu_ops_for(pool, groups, grain(piece), adjacent_body, &job, error);
+		result = sgpu_ops_for(pool, groups, sgpu_ops_grain(piece, GRAIN_WORK),
+				      adjacent_body, &job, error);
 	} else {
-		result = sgpu_ops_for(pool, groups * job.tiles,
-				      grain(piece * (v->inner < BLOCK ? v->inner : BLOCK)),
-				      strided_body, &job, error);
+		result = sgpu_ops_for(
+			pool, groups * job.tiles,
+			sgpu_ops_grain(piece * (v->inner < BLOCK ? v->inner : BLOCK), GRAIN_WORK),
+			strided_body, &job, error);
 	}
 	if (result || v->pieces == 1) {
 		return result;
 	}
-	return sgpu_ops_for(pool, v->outer * v->inner, grain(v->pieces * 8), finish_body, &job,
-			    error);
+	return sgpu_ops_for(pool, v->outer * v->inner, sgpu_ops_grain(v->pieces * 8, GRAIN_WORK),
+			    finish_body, &job, error);
 }
 
 const struct sgpu_op sgpu_op_reduce = {

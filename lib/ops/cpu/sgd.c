@@ -46,9 +46,9 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 
 /* The new velocity is rounded to the type before it moves the weight. */
 #define STEP(name, type)                                                                           \
-	SGPU_CLONES_ATTR static void name(const struct sgpu_op_call *call, uint64_t begin,         \
-					  uint64_t end)                                            \
+	SGPU_CLONES_ATTR static void name(void *argument, uint64_t begin, uint64_t end)            \
 	{                                                                                          \
+		const struct sgpu_op_call *call = argument;                                        \
 		const type *weights = call->data[WEIGHTS], *gradient = call->data[GRADIENT];       \
 		const type *velocity = call->data[VELOCITY];                                       \
 		type *output = call->data[OUTPUT], *output_velocity = call->data[OUTPUT_VELOCITY]; \
@@ -68,20 +68,11 @@ static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
 STEP(step_f32, float)
 STEP(step_f64, double)
 
-static void body(void *argument, uint64_t begin, uint64_t end)
-{
-	const struct sgpu_op_call *call = argument;
-
-	if (call->type[OUTPUT].dtype == SGPU_F32) {
-		step_f32(call, begin, end);
-	} else {
-		step_f64(call, begin, end);
-	}
-}
-
 static int cpu(struct sgpu_op_call *call, struct sgpu_pool *pool, struct sgpu_error *error)
 {
-	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[OUTPUT]), GRAIN, body, call, error);
+	return sgpu_ops_for(pool, sgpu_ops_count(&call->type[OUTPUT]), GRAIN,
+			    call->type[OUTPUT].dtype == SGPU_F32 ? step_f32 : step_f64, call,
+			    error);
 }
 
 const struct sgpu_op sgpu_op_sgd = {

@@ -20,12 +20,6 @@ static const struct sgpu_op_argument args[] = {
 	{ .name = NULL },
 };
 
-static void infer(struct sgpu_op_call *call, struct sgpu_op_report *report)
-{
-	(void)report;
-	call->type[OUTPUT] = call->type[INPUT];
-}
-
 /* The largest element of at least one; NaN is passed over here and shows in the sum. */
 #define TOP(name, type)                                                                    \
 	SGPU_CLONES_ATTR static double name(const type *input, uint64_t count)             \
@@ -220,7 +214,7 @@ const struct sgpu_op sgpu_op_softmax = {
 	.name = "softmax",
 	.help = "normalised exponentials over the last axis",
 	.args = args,
-	.infer = infer,
+	.infer = sgpu_ops_infer_same,
 	.scratch = scratch,
 	.cpu = cpu,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The operations on a CUDA device: one .cu file each, all of SGPU_OPS. An implementation enqueues
+ * The operations on a CUDA device, all of SGPU_OPS. An implementation enqueues
  * its kernels on launch->native and returns; nothing may wait there. common.cuh has what they share
  * and the rules.
  */

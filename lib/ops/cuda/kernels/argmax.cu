@@ -91,31 +91,6 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 	}
 }
 
-template <int LANES, typename T>
-static int start_lanes(struct sgpu_launch *launch, uint64_t rows, uint64_t width, const T *input,
-		       int32_t *output)
-{
-	return sgpu_cuda_start(launch, "argmax", short_rows<LANES, T>,
-			       sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / LANES), SGPU_CUDA_BLOCK, 0,
-			       rows, width, input, output);
-}
-
-template <typename T>
-static int start_short(struct sgpu_launch *launch, uint64_t rows, uint64_t width, const T *input,
-		       int32_t *output)
-{
-	switch (sgpu_cuda_row_lanes(width)) {
-	case 4:
-		return start_lanes<4>(launch, rows, width, input, output);
-	case 8:
-		return start_lanes<8>(launch, rows, width, input, output);
-	case 16:
-		return start_lanes<16>(launch, rows, width, input, output);
-	default:
-		return start_lanes<32>(launch, rows, width, input, output);
-	}
-}
-
 /* Item: one of `parts` parts of a row. With one part a row, the answer; with more, what to compare
  * in `results`. */
 template <typename T>
@@ -173,7 +148,12 @@ static int start(const struct sgpu_op_call *call, struct sgpu_launch *launch, ui
 	int result;
 
 	if (width <= WARP_ROW_MAX) {
-		return start_short(launch, rows, width, input, output);
+		return sgpu_cuda_with_lanes(width, [&](auto lanes) {
+			return sgpu_cuda_start(
+				launch, "argmax", short_rows<decltype(lanes)::value, T>,
+				sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / decltype(lanes)::value),
+				SGPU_CUDA_BLOCK, 0, rows, width, input, output);
+		});
 	}
 	result =
 		sgpu_cuda_start(launch, "argmax", parts_of_rows<T>, sgpu_cuda_grid(rows * parts, 1),

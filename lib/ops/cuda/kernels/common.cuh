@@ -189,10 +189,17 @@ static inline int sgpu_cuda_map(struct sgpu_launch *launch, const char *what, ui
 }
 
 /* ---- reductions in a fixed order ---- */
-/* Lanes of a warp that share a row of few elements: 4, 8, 16 or 32. */
-static inline unsigned sgpu_cuda_row_lanes(uint64_t width)
+/* Calls f with the lanes of a warp that share a row of few elements, 4, 8, 16 or 32, as a constant.
+ */
+template <int N> struct sgpu_cuda_lanes {
+	static constexpr int value = N;
+};
+template <typename F> static inline int sgpu_cuda_with_lanes(uint64_t width, F f)
 {
-	return width <= 16 ? 4 : width <= 32 ? 8 : width <= 64 ? 16 : 32;
+	return width <= 16   ? f(sgpu_cuda_lanes<4>())
+	       : width <= 32 ? f(sgpu_cuda_lanes<8>())
+	       : width <= 64 ? f(sgpu_cuda_lanes<16>())
+			     : f(sgpu_cuda_lanes<32>());
 }
 
 struct sgpu_cuda_larger {

@@ -5,23 +5,21 @@
  * are added in the order channel, row, column with two roundings, and what the padding stands for
  * is multiplied as 0: the same bytes as on the CPU.
  */
+#include "ops/cpu/images.h"
 #include "ops/cuda/kernels/convert.cuh"
 #include "ops/cuda/kernels/tile.cuh"
 #include "ops/cuda/kernels/volume.cuh"
 
 enum { INPUT, WEIGHTS, BIAS, OUTPUT };
-enum { STRIDE, PADDING, DILATION, ACTIVATION };
+enum { ACTIVATION = 3 };
 
 using large = sgpu_tile<float, 64, 128, 8, 4, 8>;
 using small = sgpu_tile<float, 32, 128, 8, 4, 4>; /* few output channels */
 
 struct job {
+	struct sgpu_conv2d c;
 	const float *input, *weights, *bias;
 	float *output;
-	uint64_t images, channels, height, width; /* of the input */
-	uint64_t outputs, out_height, out_width;
-	uint64_t kernel_height, kernel_width;
-	int64_t stride, padding, dilation;
 	enum sgpu_activation activation;
 	divisor plane, line, window,
 		window_line; /* elements of an output image, its row, a kernel, its row */
@@ -50,10 +48,10 @@ struct window {
 		}
 		channel = divide(k, j.window, &rest);
 		ky = divide(rest, j.window_line, &kx);
-		y = top + (int64_t)ky * j.dilation;
-		x = left + (int64_t)kx * j.dilation;
-		return y >= 0 && y < (int64_t)j.height && x >= 0 && x < (int64_t)j.width
-			       ? image + ((channel * j.height + (uint64_t)y) * j.width +
+		y = top + (int64_t)ky * j.c.dilation;
+		x = left + (int64_t)kx * j.c.dilation;
+		return y >= 0 && y < (int64_t)j.c.height && x >= 0 && x < (int64_t)j.c.width
+			       ? image + ((channel * j.c.height + (uint64_t)y) * j.c.width +
 					  (uint64_t)x)
 			       : NULL;
 	}
@@ -62,10 +60,11 @@ struct window {
 static __device__ window find_window(const job &j, uint64_t pixel, uint64_t depth)
 {
 	uint64_t rest, x, image = divide(pixel, j.plane, &rest), y = divide(rest, j.line, &x);
-	bool inside = image < j.images;
+	bool inside = image < j.c.images;
 
-	return { j, inside ? j.input + image * j.channels * j.height * j.width : NULL,
-		 (int64_t)y * j.stride - j.padding, (int64_t)x * j.stride - j.padding, depth };
+	return { j, inside ? j.input + image * j.c.channels * j.c.height * j.c.width : NULL,
+		 (int64_t)y * j.c.stride - j.c.padding, (int64_t)x * j.c.stride - j.c.padding,
+		 depth };
 }
 
 template <typename TILE>
@@ -73,14 +72,14 @@ static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve
 {
 	static_assert(TILE::THREADS % TILE::COLUMNS == 0, "a thread reads one column");
 	__shared__ typename TILE::buffers shared;
-	uint64_t depth = j.channels * j.kernel_height * j.kernel_width,
-		 plane = j.out_height * j.out_width;
-	uint64_t pixels = j.images * plane, down = (j.outputs + TILE::ROWS - 1) / TILE::ROWS;
+	uint64_t depth = j.c.channels * j.c.kernel_height * j.c.kernel_width,
+		 plane = j.c.out_height * j.c.out_width;
+	uint64_t pixels = j.c.images * plane, down = (j.c.outputs + TILE::ROWS - 1) / TILE::ROWS;
 	uint64_t across = (pixels + TILE::COLUMNS - 1) / TILE::COLUMNS;
 
 	for (uint64_t tile = blockIdx.x; tile < down * across; tile += gridDim.x) {
 		uint64_t row = tile % down * TILE::ROWS, column = tile / down * TILE::COLUMNS;
-		sgpu_along_k<float> weights = { j.weights + row * depth, depth, j.outputs - row,
+		sgpu_along_k<float> weights = { j.weights + row * depth, depth, j.c.outputs - row,
 						depth };
 		window from = find_window(j, column + threadIdx.x % TILE::COLUMNS, depth);
 		float sums[TILE::DOWN][TILE::ACROSS];
@@ -88,7 +87,7 @@ static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve
 #pragma unroll
 		for (int i = 0; i < TILE::DOWN; i++) {
 			uint64_t channel = row + TILE::row(i);
-			float start = j.bias && channel < j.outputs ? j.bias[channel] : 0.0f;
+			float start = j.bias && channel < j.c.outputs ? j.bias[channel] : 0.0f;
 
 #pragma unroll
 			for (int k = 0; k < TILE::ACROSS; k++) {
@@ -105,8 +104,8 @@ static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve
 			for (int i = 0; i < TILE::DOWN; i++) {
 				uint64_t channel = row + TILE::row(i);
 
-				if (pixel < pixels && channel < j.outputs) {
-					j.output[(image * j.outputs + channel) * plane + at] =
+				if (pixel < pixels && channel < j.c.outputs) {
+					j.output[(image * j.c.outputs + channel) * plane + at] =
 						sgpu_cuda_activate(j.activation, sums[i][k]);
 				}
 			}
@@ -116,8 +115,8 @@ static __global__ void __launch_bounds__(TILE::THREADS, TILE::RESIDENT) convolve
 
 template <typename TILE> static int start(struct sgpu_launch *launch, const job &j)
 {
-	uint64_t pixels = j.images * j.out_height * j.out_width;
-	uint64_t tiles = ((j.outputs + TILE::ROWS - 1) / TILE::ROWS) *
+	uint64_t pixels = j.c.images * j.c.out_height * j.c.out_width;
+	uint64_t tiles = ((j.c.outputs + TILE::ROWS - 1) / TILE::ROWS) *
 			 ((pixels + TILE::COLUMNS - 1) / TILE::COLUMNS);
 
 	return sgpu_cuda_start(launch, "conv2d", convolve<TILE>, sgpu_cuda_blocks(tiles),
@@ -126,35 +125,23 @@ template <typename TILE> static int start(struct sgpu_launch *launch, const job 
 
 extern "C" int sgpu_conv2d_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
 {
-	const uint64_t *in = call->type[INPUT].shape, *kernel = call->type[WEIGHTS].shape;
-	const uint64_t *out = call->type[OUTPUT].shape;
+	struct sgpu_conv2d c = sgpu_conv2d_describe(call, &call->type[OUTPUT]);
 	job j = {
+		c,
 		(const float *)call->data[INPUT],
 		(const float *)call->data[WEIGHTS],
 		(const float *)call->data[BIAS],
 		(float *)call->data[OUTPUT],
-		in[0],
-		in[1],
-		in[2],
-		in[3],
-		out[1],
-		out[2],
-		out[3],
-		kernel[2],
-		kernel[3],
-		(int64_t)call->param[STRIDE].number,
-		(int64_t)call->param[PADDING].number,
-		(int64_t)call->param[DILATION].number,
 		(enum sgpu_activation)(int)call->param[ACTIVATION].number,
-		make_divisor(out[2] * out[3]),
-		make_divisor(out[3]),
-		make_divisor(kernel[2] * kernel[3]),
-		make_divisor(kernel[3]),
+		make_divisor(c.out_height * c.out_width),
+		make_divisor(c.out_width),
+		make_divisor(c.kernel_height * c.kernel_width),
+		make_divisor(c.kernel_width),
 	};
 
 	if (sgpu_ops_count(&call->type[OUTPUT]) == 0) {
 		return 0;
 	}
-	return j.outputs <= (uint64_t)small::ROWS ? start<small>(launch, j)
-						  : start<large>(launch, j);
+	return j.c.outputs <= (uint64_t)small::ROWS ? start<small>(launch, j)
+						    : start<large>(launch, j);
 }

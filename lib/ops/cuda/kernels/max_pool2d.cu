@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * max_pool2d: a thread for each window.
+ * max_pool2d: a thread for each window. max_pool2d_gradient: a thread for each element of the
+ * input, which looks at the windows that it lies in, in the order in which the CPU adds their
+ * gradients.
  */
 #include "ops/cpu/images.h"
 #include "ops/cuda/kernels/common.cuh"
 
-enum { INPUT, OUTPUT };
+enum { INPUT, OUTPUT, GRADIENT = 1, OUTPUT_INPUT };
 
 static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 	pool(struct sgpu_pool2d p, const float *input, float *output)
@@ -31,4 +33,51 @@ extern "C" int sgpu_max_pool2d_cuda(struct sgpu_op_call *call, struct sgpu_launc
 					    sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), SGPU_CUDA_BLOCK,
 					    0, p, (const float *)call->data[INPUT],
 					    (float *)call->data[OUTPUT]);
+}
+
+/* ---- max_pool2d_gradient ---- */
+/* The first window along one dimension that has an element. */
+static __device__ __forceinline__ uint64_t first_window(const struct sgpu_pool2d &p, uint64_t at)
+{
+	uint64_t end = at + p.padding + 1;
+
+	return end > p.size ? (end - p.size + p.stride - 1) / p.stride : 0;
+}
+
+static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
+	spread(struct sgpu_pool2d p, const float *input, const float *gradient, float *output)
+{
+	uint64_t step = (uint64_t)gridDim.x * blockDim.x, count = p.planes * p.height * p.width;
+
+	for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < count; i += step) {
+		uint64_t at = i % (p.height * p.width), plane = i / (p.height * p.width);
+		uint64_t y = at / p.width, x = at % p.width;
+		const float *from = input + plane * p.height * p.width;
+		const float *of = gradient + plane * p.out_height * p.out_width;
+		float sum = 0;
+
+		for (uint64_t v = first_window(p, y);
+		     v < p.out_height && v * p.stride <= y + p.padding; v++) {
+			for (uint64_t u = first_window(p, x);
+			     u < p.out_width && u * p.stride <= x + p.padding; u++) {
+				if (sgpu_pool2d_place(&p, from, v, u) == at) {
+					sum += of[v * p.out_width + u];
+				}
+			}
+		}
+		output[i] = sum;
+	}
+}
+
+extern "C" int sgpu_max_pool2d_gradient_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
+{
+	struct sgpu_pool2d p = sgpu_pool2d_describe(call);
+	uint64_t count = sgpu_ops_count(&call->type[OUTPUT_INPUT]);
+
+	return count == 0 ? 0
+			  : sgpu_cuda_start(launch, "max_pool2d_gradient", spread,
+					    sgpu_cuda_grid(count, SGPU_CUDA_BLOCK), SGPU_CUDA_BLOCK,
+					    0, p, (const float *)call->data[INPUT],
+					    (const float *)call->data[GRADIENT],
+					    (float *)call->data[OUTPUT_INPUT]);
 }

@@ -9,20 +9,6 @@
 
 enum { INPUT, OUTPUT, WARP_ROW_MAX = 1024 };
 
-struct larger {
-	__device__ double operator()(double a, double b) const
-	{
-		return b > a ? b : a;
-	}
-};
-
-struct sum {
-	__device__ double operator()(double a, double b) const
-	{
-		return a + b;
-	}
-};
-
 /* e^x for x of at most 0, or NaN. f32 needs few of the terms: what is left out is below 1e-8 of the
  * result. */
 template <typename T> static __device__ __forceinline__ double exponential(double x)
@@ -104,21 +90,13 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 		uint64_t row = base + threadIdx.x / LANES, here = row < rows ? count : 0;
 		const T *from = input + row * count;
 		T *to = output + row * count;
-		double top =
-			sgpu_cuda_warp_reduce<LANES>(scan_top(from, here, lane, LANES), larger());
+		double top = sgpu_cuda_warp_reduce<LANES>(scan_top(from, here, lane, LANES),
+							  sgpu_cuda_larger());
 		double total = scan_exponentials(from, to, here, top, lane, LANES);
 
-		scan_divide(to, here, sgpu_cuda_warp_reduce<LANES>(total, sum()), lane, LANES);
+		scan_divide(to, here, sgpu_cuda_warp_reduce<LANES>(total, sgpu_cuda_sum()), lane,
+			    LANES);
 	}
-}
-
-template <int LANES, typename T>
-static int start_short(struct sgpu_launch *launch, uint64_t rows, uint64_t count, const T *input,
-		       T *output)
-{
-	return sgpu_cuda_start(launch, "softmax", warp_rows<LANES, T>,
-			       sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / LANES), SGPU_CUDA_BLOCK, 0,
-			       rows, count, input, output);
 }
 
 template <typename T>
@@ -132,11 +110,11 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 		const T *from = input + row * count;
 		T *to = output + row * count;
 		double mine = scan_top(from, count, threadIdx.x, SGPU_CUDA_BLOCK);
-		double top = sgpu_cuda_block_reduce(mine, larger(), shared_top);
+		double top = sgpu_cuda_block_reduce(mine, sgpu_cuda_larger(), shared_top);
 		double total =
 			scan_exponentials(from, to, count, top, threadIdx.x, SGPU_CUDA_BLOCK);
 
-		total = sgpu_cuda_block_reduce(total, sum(), shared_sum);
+		total = sgpu_cuda_block_reduce(total, sgpu_cuda_sum(), shared_sum);
 		scan_divide(to, count, total, threadIdx.x, SGPU_CUDA_BLOCK);
 	}
 }
@@ -165,7 +143,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK) part_tops(long_rows jo
 		const T *from = input + row * job.count + part * SGPU_ROW_PART;
 		double top = scan_top(from, part_size(job, part), threadIdx.x, SGPU_CUDA_BLOCK);
 
-		top = sgpu_cuda_block_reduce(top, larger(), shared);
+		top = sgpu_cuda_block_reduce(top, sgpu_cuda_larger(), shared);
 		if (threadIdx.x == 0) {
 			job.part_tops[item] = top;
 		}
@@ -185,7 +163,7 @@ static __global__ void __launch_bounds__(SGPU_CUDA_BLOCK)
 		double total = scan_exponentials(input + at, output + at, part_size(job, part),
 						 job.tops[row], threadIdx.x, SGPU_CUDA_BLOCK);
 
-		total = sgpu_cuda_block_reduce(total, sum(), shared);
+		total = sgpu_cuda_block_reduce(total, sgpu_cuda_sum(), shared);
 		if (threadIdx.x == 0) {
 			job.part_sums[item] = total;
 		}
@@ -246,18 +224,18 @@ static int start_long(struct sgpu_launch *launch, const struct sgpu_op_call *cal
 				     input);
 
 	if (!result) {
-		result = sgpu_cuda_start(launch, "softmax", combine_parts<larger>, few,
+		result = sgpu_cuda_start(launch, "softmax", combine_parts<sgpu_cuda_larger>, few,
 					 SGPU_CUDA_BLOCK, 0, rows, parts, -(double)INFINITY,
-					 larger(), job.part_tops, job.tops);
+					 sgpu_cuda_larger(), job.part_tops, job.tops);
 	}
 	if (!result) {
 		result = sgpu_cuda_start(launch, "softmax", part_sums<T>, many, SGPU_CUDA_BLOCK, 0,
 					 job, input, output);
 	}
 	if (!result) {
-		result =
-			sgpu_cuda_start(launch, "softmax", combine_parts<sum>, few, SGPU_CUDA_BLOCK,
-					0, rows, parts, 0.0, sum(), job.part_sums, job.sums);
+		result = sgpu_cuda_start(launch, "softmax", combine_parts<sgpu_cuda_sum>, few,
+					 SGPU_CUDA_BLOCK, 0, rows, parts, 0.0, sgpu_cuda_sum(),
+					 job.part_sums, job.sums);
 	}
 	if (!result) {
 		result = sgpu_cuda_start(launch, "softmax", part_divide<T>, many, SGPU_CUDA_BLOCK,
@@ -280,16 +258,12 @@ static int start(struct sgpu_launch *launch, const struct sgpu_op_call *call, ui
 		return sgpu_cuda_start(launch, "softmax", block_rows<T>, sgpu_cuda_grid(rows, 1),
 				       SGPU_CUDA_BLOCK, 0, rows, count, input, output);
 	}
-	switch (sgpu_cuda_row_lanes(count)) {
-	case 4:
-		return start_short<4>(launch, rows, count, input, output);
-	case 8:
-		return start_short<8>(launch, rows, count, input, output);
-	case 16:
-		return start_short<16>(launch, rows, count, input, output);
-	default:
-		return start_short<32>(launch, rows, count, input, output);
-	}
+	return sgpu_cuda_with_lanes(count, [&](auto lanes) {
+		return sgpu_cuda_start(
+			launch, "softmax", warp_rows<decltype(lanes)::value, T>,
+			sgpu_cuda_grid(rows, SGPU_CUDA_BLOCK / decltype(lanes)::value),
+			SGPU_CUDA_BLOCK, 0, rows, count, input, output);
+	});
 }
 
 extern "C" int sgpu_softmax_cuda(struct sgpu_op_call *call, struct sgpu_launch *launch)
