@@ -217,6 +217,17 @@ static int renew_key(struct sgpu_peer *peer, struct sgpu_error *error)
 	return rc;
 }
 
+static int first_failure(const struct slot *slot, struct sgpu_error *error)
+{
+	int i = 0;
+
+	while (i < STEPS && slot->tasks[i].code == SGPU_OK) {
+		i++;
+	}
+	return i < STEPS ? sgpu_fail(error, slot->tasks[i].code, "%s", slot->tasks[i].error.text)
+			 : SGPU_OK;
+}
+
 /* Waits for the run that has the slot, if any, and tells what went wrong with it first. */
 static int end_run(struct slot *slot, struct sgpu_error *error)
 {
@@ -227,11 +238,7 @@ static int end_run(struct slot *slot, struct sgpu_error *error)
 	}
 	if (rc == SGPU_OK && slot->opened) {
 		rc = sgpu_event_sync(slot->opened, error);
-	}
-	for (int i = 0; rc == SGPU_OK && slot->opened && i < STEPS; i++) {
-		if (slot->tasks[i].code != SGPU_OK) {
-			rc = sgpu_fail(error, slot->tasks[i].code, "%s", slot->tasks[i].error.text);
-		}
+		rc = rc == SGPU_OK ? first_failure(slot, error) : rc;
 	}
 	sgpu_event_free(&slot->moved);
 	sgpu_event_free(&slot->opened);
@@ -287,22 +294,11 @@ static int enqueue_open(struct sgpu_peer *peer, struct slot *slot, const struct 
 	return rc == SGPU_OK ? sgpu_event_record(stream, slot->opened) : rc;
 }
 
-/* The first of the tasks that has failed says more than the code. */
-static int explain(const struct slot *slot, int rc, struct sgpu_error *error)
-{
-	for (int i = 0; i < STEPS; i++) {
-		if (slot->tasks[i].code == rc && slot->tasks[i].error.text[0] != '\0') {
-			return sgpu_fail(error, rc, "%s", slot->tasks[i].error.text);
-		}
-	}
-	return sgpu_fail(error, rc, "cannot copy between devices: %s", sgpu_strerror(rc));
-}
-
 static int start_run(struct sgpu_peer *peer, struct slot *slot, const struct run *run,
 		     sgpu_devptr to, sgpu_devptr from, struct sgpu_error *error)
 {
 	const uint64_t first = peer->next;
-	int rc = sgpu_event_create(peer->from, &slot->moved, error);
+	int rc = sgpu_event_create(peer->from, &slot->moved, error), failed;
 
 	if (rc == SGPU_OK) {
 		rc = sgpu_event_create(peer->to, &slot->opened, error);
@@ -319,7 +315,10 @@ static int start_run(struct sgpu_peer *peer, struct slot *slot, const struct run
 	if (rc < 0) { /* what was enqueued still writes to the tasks */
 		(void)!sgpu_stream_sync(peer->seal[run->number % STREAMS], NULL);
 		(void)!sgpu_stream_sync(peer->open[run->number % STREAMS], NULL);
-		return explain(slot, rc, error);
+		failed = first_failure(slot, error);
+		return failed < 0 ? failed
+				  : sgpu_fail(error, rc, "cannot copy between devices: %s",
+					      sgpu_strerror(rc));
 	}
 	return SGPU_OK;
 }

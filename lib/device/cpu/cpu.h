@@ -104,6 +104,8 @@ void sgpu_cpu_host_stop(struct sgpu_device *device);
  * ends when that is closed. */
 SGPU_MUST_CHECK int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size,
 					 int *channel, int *report, struct sgpu_error *error);
+/* Closes what is not -1: the host then ends the worker, whatever it does. */
+void sgpu_cpu_host_release(int *channel, int *report);
 /* Fills *error with how a worker ended and returns its code, which is never SGPU_OK. */
 int sgpu_cpu_host_ended(struct sgpu_device *device, struct sgpu_host_answer *answer,
 			struct sgpu_error *error);

@@ -270,14 +270,10 @@ void sgpu_cpu_host_stop(struct sgpu_device *device)
 	}
 }
 
-static void close_both(int *channel, int *report)
+void sgpu_cpu_host_release(int *channel, int *report)
 {
-	if (*channel >= 0) {
-		close(*channel);
-	}
-	if (*report >= 0) {
-		close(*report);
-	}
+	forget(*channel);
+	forget(*report);
 	*channel = *report = -1;
 }
 
@@ -300,7 +296,7 @@ int sgpu_cpu_host_worker(struct sgpu_device *device, int image, uint64_t size, i
 	if (first && second && answer.kind == SGPU_HOST_STARTED && *channel >= 0 && *report >= 0) {
 		return SGPU_OK;
 	}
-	close_both(channel, report);
+	sgpu_cpu_host_release(channel, report);
 	if (answer.kind != SGPU_HOST_STARTED) {
 		return sgpu_fail(error, SGPU_EDEVICE, "the process that modules run in has ended");
 	}

@@ -46,13 +46,7 @@ struct module_launch {
 /* ---- its process ---- */
 static void close_channel(struct sgpu_device_module *module)
 {
-	if (module->channel >= 0) {
-		close(module->channel);
-	}
-	if (module->report >= 0) {
-		close(module->report); /* the host then ends the worker, whatever it does */
-	}
-	module->channel = module->report = -1;
+	sgpu_cpu_host_release(&module->channel, &module->report);
 }
 
 /* Whether there is a message, not the end of them; of the latter another look a little later says

@@ -279,7 +279,7 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_record record = { .task = task };
 	struct sgpu_error ignored, *error = task ? &task->error : &ignored;
-	CUresult result;
+	CUresult result = CUDA_SUCCESS;
 	CUfunction native;
 	int code = sgpu_cuda_begin(stream, task);
 
@@ -292,20 +292,17 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
 	}
 	code = prepare(module, function, shape, arg_sizes, arg_count, &native, error);
-	if (code < 0) {
-		pthread_mutex_unlock(&stream->order);
-		if (task) {
-			task->code = code;
-		}
-		return code;
+	if (code == SGPU_OK) {
+		result = start(stream, native, shape, args, arg_count);
 	}
-	result = start(stream, native, shape, args, arg_count);
 	if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES) {
-		pthread_mutex_unlock(&stream->order);
 		code = sgpu_fail(
 			error, SGPU_EINVALID,
 			"function '%s' of the module cannot run with this grid and block: %s",
 			function, sgpu_cuda_name(result));
+	}
+	if (code < 0) {
+		pthread_mutex_unlock(&stream->order);
 		if (task) {
 			task->code = code;
 		}

@@ -257,9 +257,7 @@ int sgpu_cuda_evidence(struct sgpu_device *device, const uint8_t nonce[NVML_NONC
 		evidence->report_size = report->size;
 		evidence->chain_size = certificate->attestation_size;
 		if (!evidence->report || !evidence->chain) {
-			free(evidence->report);
-			free(evidence->chain);
-			memset(evidence, 0, sizeof(*evidence));
+			sgpu_device_evidence_clear(evidence);
 			code = sgpu_fail_nomem(error);
 		}
 	}

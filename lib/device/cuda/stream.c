@@ -538,10 +538,9 @@ static int end_event(struct sgpu_event *event, int code)
 
 static int event_sync(struct sgpu_event *event, struct sgpu_error *error)
 {
-	struct sgpu_stream *stream = recorded_on(event);
 	int code;
 
-	if (!stream) {
+	if (!recorded_on(event)) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "an event was waited for that was not recorded");
 	}
@@ -557,11 +556,10 @@ static int event_sync(struct sgpu_event *event, struct sgpu_error *error)
 
 static int event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
 {
-	struct sgpu_stream *stream = recorded_on(event);
 	CUresult result;
 	int code;
 
-	if (!stream) {
+	if (!recorded_on(event)) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "an event was asked for that was not recorded");
 	}
