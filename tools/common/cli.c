@@ -14,8 +14,12 @@
 #include <jansson.h>
 
 #include <sgpu/base.h>
+#include <sgpu/manifest.h>
 
 #include "cli.h"
+
+/* Of --help; and names at most, among which the one that was meant is looked for. */
+enum { COLUMNS = 80, LEFT = 30, NAMES_MAX = 64 };
 
 static const struct cli_tool *tool;
 static const struct cli_verb *verb;
@@ -36,6 +40,42 @@ const struct cli_verb *cli_verb(void)
 	return verb;
 }
 
+/* Words up to the last column; what follows stands below them. Blanks within the text stay. */
+static void print_wrapped(const char *text)
+{
+	while (strlen(text) > COLUMNS - LEFT) {
+		size_t length = COLUMNS - LEFT;
+
+		while (length && text[length] != ' ') {
+			length--;
+		}
+		if (!length) {
+			break;
+		}
+		printf("%.*s\n%*s", (int)length, text, LEFT, "");
+		text += length + 1;
+	}
+	printf("%s\n", text);
+}
+
+static void print_option(const struct cli_option *option)
+{
+	char left[64];
+	char short_form[8] = "    ";
+
+	if (option->letter) {
+		snprintf(short_form, sizeof(short_form), "-%c, ", option->letter);
+	}
+	snprintf(left, sizeof(left), "%s--%s%s%s", short_form, option->name,
+		 option->argument ? " " : "", option->argument ? option->argument : "");
+	if (strlen(left) > LEFT - 4) {
+		printf("  %s\n%*s", left, LEFT, "");
+	} else {
+		printf("  %-*s", LEFT - 2, left);
+	}
+	print_wrapped(option->help);
+}
+
 static void print_verb_help(void)
 {
 	bool is_default = tool->default_verb && !strcmp(tool->default_verb, verb->name);
@@ -44,7 +84,7 @@ static void print_verb_help(void)
 	       is_default ? "[" : "", verb->name, is_default ? "]" : "", verb->arguments,
 	       verb->help);
 	for (const struct cli_option *option = verb->options; option->name; option++) {
-		cli_print_option(option);
+		print_option(option);
 	}
 	printf("\nSee %s(1).\n", tool->name);
 }
@@ -84,6 +124,65 @@ static const struct cli_verb *find_verb(const char *name)
 		}
 	}
 	return NULL;
+}
+
+int cli_unknown(const char *what, const char *given, const char *dashes, const char *const *names)
+{
+	const char *near = sgpu_nearest_name(given, names), *running = cli_verb_name();
+	struct sgpu_error error = { .code = SGPU_EUSAGE };
+
+	sgpu_fail(&error, SGPU_EUSAGE, "%s '%s%s'", what, dashes, SGPU_EXCERPT(given));
+	if (near) {
+		sgpu_hint(&error, "did you mean '%s%s'?", dashes, near);
+	} else {
+		sgpu_hint(&error, "try '%s%s%s --help'", cli_tool_name(), *running ? " " : "",
+			  running);
+	}
+	return cli_error(&error);
+}
+
+int cli_unknown_option(const struct cli_option *options, const char *given)
+{
+	const char *names[NAMES_MAX];
+	char name[64];
+	size_t count = 0;
+
+	for (; options->name && count + 1 < NAMES_MAX; options++) {
+		names[count++] = options->name;
+	}
+	names[count] = NULL;
+	given += strspn(given, "-");
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(given, "="), given);
+	return cli_unknown("unknown option", name, "--", names);
+}
+
+static void verb_names(const char *names[NAMES_MAX])
+{
+	size_t count = 0;
+
+	for (const struct cli_verb *v = tool->verbs; v->name && count + 1 < NAMES_MAX; v++) {
+		names[count++] = v->name;
+	}
+	names[count] = NULL;
+}
+
+/* With the one that was meant; returns 2. */
+static int unknown_verb(const char *given)
+{
+	const char *names[NAMES_MAX];
+
+	verb_names(names);
+	return cli_unknown("unknown verb", given, "", names);
+}
+
+/* Whether the first argument of a tool with a default verb is no file, but nearly a verb. */
+static bool meant_verb(const char *given)
+{
+	const char *names[NAMES_MAX];
+
+	verb_names(names);
+	return *given != '-' && !strpbrk(given, "/.") && access(given, F_OK) &&
+	       sgpu_nearest_name(given, names);
 }
 
 /* A closed descriptor 0, 1 or 2 would be taken by the next file that is opened. */
@@ -184,7 +283,7 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 
 			verb = of_verb ? find_verb(argv[2]) : NULL;
 			if (of_verb && !verb) {
-				return cli_unknown_verb(tool, argv[2]);
+				return unknown_verb(argv[2]);
 			}
 			verb ? print_verb_help() : print_tool_help(stdout);
 			return flush_output(0);
@@ -206,10 +305,10 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 		return flush_output(verb->run(argc - 1, argv + 1));
 	}
 	if (!tool->default_verb) {
-		return argc < 2 ? cli_usage("a verb is missing") : cli_unknown_verb(tool, argv[1]);
+		return argc < 2 ? cli_usage("a verb is missing") : unknown_verb(argv[1]);
 	}
-	if (argc >= 2 && cli_meant_verb(tool, argv[1])) {
-		return cli_unknown_verb(tool, argv[1]);
+	if (argc >= 2 && meant_verb(argv[1])) {
+		return unknown_verb(argv[1]);
 	}
 	verb = find_verb(tool->default_verb);
 	return flush_output(verb->run(argc, argv));

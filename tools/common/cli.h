@@ -113,6 +113,11 @@ struct cli_verb {
 	int (*run)(int argc, char **argv); /* argv[0] is the verb; returns an exit status */
 };
 
+/* Declares what a verb's file has for its row. */
+#define CLI_VERB(name)                                   \
+	extern const struct cli_option name##_options[]; \
+	int verb_##name(int argc, char **argv)
+
 struct cli_tool {
 	const char *name;	      /* "sgpu-seal" */
 	const char *summary;	      /* one line */
@@ -248,6 +253,8 @@ int cli_print_json(json_t *value, FILE *out, size_t flags);
 /* A new JSON string of a text that need not be UTF-8, as names of files: what is not ASCII in such
  * a one becomes '?'. NULL for NULL. */
 json_t *cli_json_text(const char *text);
+/* A member of an object, "" when it is no string. */
+const char *cli_text_of(const json_t *object, const char *key);
 /* An aligned table: rows of texts, the first of which are the headings. NULL and "" are empty
  * cells. */
 struct cli_table {
@@ -300,13 +307,8 @@ const struct cli_verb *cli_verb(void);
 /* Prints the verb's help, or the version, and exits. */
 _Noreturn void cli_print_help(bool version);
 
-/* help.c: one option of --help. */
-void cli_print_option(const struct cli_option *option);
-/* Say so, with the one that was meant; return 2. */
-int cli_unknown_verb(const struct cli_tool *tool, const char *given);
+/* Says so, with the one that was meant; returns 2. */
 int cli_unknown_option(const struct cli_option *options, const char *given);
-/* Whether the first argument of a tool with a default verb is no file, but nearly a verb. */
-bool cli_meant_verb(const struct cli_tool *tool, const char *given);
 
 /* The command line as a shell shows it, cut to `size`, in printable ASCII; for people, not for a
  * shell. */

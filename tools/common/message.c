@@ -69,16 +69,10 @@ static void emit(const char *kind, const char *text, const char *hint)
 
 static void emit_json(const char *kind, const struct sgpu_error *message)
 {
-	json_t *object = json_pack("{s:{s:o, s:s}}", kind, "text", cli_json_text(message->text),
-				   "tool", cli_tool_name());
-	json_t *inner = json_object_get(object, kind);
-
-	if (object && message->code != SGPU_OK) {
-		json_object_set_new(inner, "code", json_string(sgpu_error_name(message->code)));
-	}
-	if (object && *message->hint) {
-		json_object_set_new(inner, "hint", cli_json_text(message->hint));
-	}
+	json_t *object = json_pack("{s:{s:o, s:s, s:s*, s:o*}}", kind, "text",
+				   cli_json_text(message->text), "tool", cli_tool_name(), "code",
+				   message->code == SGPU_OK ? NULL : sgpu_error_name(message->code),
+				   "hint", *message->hint ? cli_json_text(message->hint) : NULL);
 	char *line = object ? json_dumps(object, JSON_COMPACT | JSON_SORT_KEYS | JSON_ENSURE_ASCII)
 			    : NULL;
 	cli_progress_pause();

@@ -149,8 +149,7 @@ static int store_value(const struct cli_option *option, void *values, const char
 		return 0;
 	case CLI_IS_INPUT:
 		cli_remember_input(value);
-		*(const char **)to = value;
-		return 0;
+		/* fall through */
 	case CLI_IS_TEXT:
 		*(const char **)to = value;
 		return 0;

@@ -48,6 +48,13 @@ json_t *cli_json_text(const char *text)
 	return string;
 }
 
+const char *cli_text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
 int cli_write_text(const char *path, mode_t mode, const char *text, size_t size,
 		   struct sgpu_error *error)
 {
