@@ -2,7 +2,7 @@
  *
  * sgpu-seal: keys, sealed batches, opened responses. See sgpu-seal(1).
  */
-#include "verbs.h"
+#include "parts.h"
 
 static const struct cli_verb verbs[] = {
 	{ "keygen", "", "make a secret key", keygen_options, verb_keygen },

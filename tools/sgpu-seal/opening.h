@@ -6,9 +6,17 @@
 #ifndef SGPU_SEAL_OPENING_H
 #define SGPU_SEAL_OPENING_H
 
-#include "cli.h"
-#include "leases.h"
 #include "parts.h"
+#include "wire.h"
+
+/* Leases of a server of this machine that the response names. */
+enum { OPEN_LEASES_MAX = 8 }; /* that a response may name: a server names one */
+struct open_leases {
+	const char *socket;
+	struct lease_client list[OPEN_LEASES_MAX];
+	int count;
+	bool read_all; /* no output is left in them that was not wanted */
+};
 
 /* One output of the response. */
 struct opening_target {
@@ -42,20 +50,8 @@ struct opening {
 	int opened, failed;
 };
 
-/* Opens what the outputs go to, so that a place that cannot be is known before the response comes.
- */
-SGPU_MUST_CHECK int opening_prepare(struct opening *opening, struct sgpu_error *error);
-/* Unwraps the key and verifies the MAC, also against the batch that was sent. */
-SGPU_MUST_CHECK int opening_authenticate(struct opening *opening, struct sgpu_error *error);
-/* Decides which outputs are wanted and where they go. */
-SGPU_MUST_CHECK int opening_choose(struct opening *opening, struct sgpu_error *error);
-/* An output at a target's path below the folder, to which no link on the way leads. */
-SGPU_MUST_CHECK int opening_below(const struct opening *opening, int i, mode_t mode,
-				  struct sgpu_output *output, struct sgpu_error *error);
-/* Opens the place of one output. */
-SGPU_MUST_CHECK int opening_target_open(struct opening *opening, int i, struct sgpu_error *error);
-/* Opens all that is wanted, reads the archive to its end, and only then lets the outputs appear. */
+/* opening_write.c: opens all that is wanted, reads the archive to its end, and only then lets the
+ * outputs appear. */
 SGPU_MUST_CHECK int opening_write(struct opening *opening, struct sgpu_error *error);
-void opening_clear(struct opening *opening);
 
 #endif

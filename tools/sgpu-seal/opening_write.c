@@ -11,10 +11,131 @@
 
 #include <sgpu/base.h>
 
-#include "cli.h"
 #include "opening.h"
 
 enum { SYNCED_ONE_BY_ONE = 8 };
+
+/* ---- leases: other processes of this user may write to one at any time, so what is opened from it
+ * is copied first ---- */
+static const struct lease_client *find_lease(const struct open_leases *leases, const char *id)
+{
+	for (int i = 0; i < leases->count; i++) {
+		if (!strcmp(leases->list[i].lease.id, id)) {
+			return &leases->list[i];
+		}
+	}
+	return NULL;
+}
+
+static int get_lease(struct open_leases *leases, const struct sgpu_batch *response, int i,
+		     struct sgpu_error *error)
+{
+	const struct sgpu_batch_segment *s = &response->segments[i];
+	const struct lease_client *client = find_lease(leases, s->location.region);
+	uint64_t end;
+	int code;
+
+	if (!client && leases->count == OPEN_LEASES_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "the response names more than %d leases",
+				 OPEN_LEASES_MAX);
+	}
+	if (!client) {
+		code = lease_client_open(leases->socket, response->id, s->location.region, 0,
+					 &leases->list[leases->count], error);
+		if (code) {
+			return code;
+		}
+		client = &leases->list[leases->count++];
+	}
+	if (!sgpu_add_u64(s->location.offset, sgpu_batch_payload_size(response, i), &end) ||
+	    end > client->lease.size) {
+		return sgpu_fail(error, SGPU_EINVALID, "output '%s' does not lie in lease '%s'",
+				 s->id, client->lease.id);
+	}
+	return 0;
+}
+
+/* Gets those that the response names for outputs that are wanted. */
+static int get_leases(struct opening *opening, struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = opening->response;
+	int code = 0;
+
+	opening->leases.read_all = true;
+	for (int i = 0; !code && i < response->segment_count; i++) {
+		if (response->segments[i].location.kind != SGPU_LOCATION_LEASE) {
+			continue;
+		}
+		if (opening->targets[i].wanted && response->segments[i].status == SGPU_OK) {
+			code = get_lease(&opening->leases, response, i, error);
+		} else {
+			opening->leases.read_all = false;
+		}
+	}
+	return code;
+}
+
+/* Where an output lies that is in one of them: its descriptor stays the lease's. */
+static void lease_source(const struct open_leases *leases, const struct sgpu_batch *response,
+			 int segment, struct sgpu_source *source)
+{
+	const struct sgpu_location *location = &response->segments[segment].location;
+	const struct lease_client *client = find_lease(leases, location->region);
+
+	*source = (struct sgpu_source){ .fd = client->pool,
+					.offset = client->lease.offset + location->offset,
+					.size = sgpu_batch_payload_size(response, segment) };
+	snprintf(source->name, sizeof(source->name), "lease %s", client->lease.id);
+}
+
+/* All that was wanted has been read: what nobody can want any more ends. */
+static void release_leases(struct open_leases *leases)
+{
+	struct sgpu_error error = { 0 };
+
+	for (int i = 0; leases->read_all && i < leases->count; i++) {
+		if (lease_client_done(&leases->list[i], &error)) {
+			cli_detail("a lease was not given back: %s",
+				   error.text); /* its time will be over */
+		}
+	}
+}
+
+/* ---- places ---- */
+/* An output at a target's path below the folder, to which no link on the way leads. */
+static int open_below(const struct opening *opening, int i, mode_t mode, struct sgpu_output *output,
+		      struct sgpu_error *error)
+{
+	const char *path = opening->targets[i].path;
+	char *shown = NULL;
+
+	if (asprintf(&shown, "%s/%s", opening->folder, path) < 0) {
+		return sgpu_fail_nomem(error);
+	}
+	int code = sgpu_output_open_beneath(output, opening->below.fd, path, shown, mode,
+					    !opening->force, error);
+	free(shown);
+	return code;
+}
+
+static int open_target(struct opening *opening, int i, struct sgpu_error *error)
+{
+	struct opening_target *target = &opening->targets[i];
+	const bool secret = opening->response->segments[i].masking == SGPU_MASKING_AES_GCM;
+	const mode_t mode = secret ? 0600 : 0644;
+	int code = 0;
+	if (target->path) {
+		code = open_below(opening, i, mode, &target->output, error);
+	} else {
+		target->output = opening->out;
+		opening->out = (struct sgpu_output)SGPU_OUTPUT_INIT;
+		code = sgpu_output_set_mode(&target->output, mode, error);
+	}
+	if (!code && secret && !opening->named && sgpu_output_has_name(&target->output)) {
+		code = seal_refuse_name(target->output.path, error);
+	}
+	return code;
+}
 
 /* From the file in which it has verified. */
 static int copy_verified(const struct opening *opening, uint64_t size,
@@ -48,50 +169,6 @@ static off_t end_of_redirection(const struct sgpu_output *output)
 	return appends || lseek(output->fd, 0, SEEK_CUR) == status.st_size ? status.st_size : -1;
 }
 
-/* What a failure leaves in such a file is taken back. */
-static void take_back(int fd, off_t end)
-{
-	if (end >= 0) {
-		(void)!ftruncate(fd, end);
-	}
-}
-
-/* Many files go to the disk by one sync of the file system: a sync of each would take longer than
- * all the rest. */
-static bool sync_at_once(const struct opening *opening)
-{
-	int waiting = 0;
-	for (int i = 0; i < opening->response->segment_count; i++) {
-		waiting += opening->targets[i].written;
-	}
-	return waiting > SYNCED_ONE_BY_ONE;
-}
-
-static bool is_on(const struct stat *root, int fd)
-{
-	struct stat status;
-	return fstat(fd, &status) == 0 && status.st_dev == root->st_dev;
-}
-
-/* The names in a folder, when the next output goes to another one; -1 ends. */
-static void sync_names(int *last, struct stat *last_status, int folder)
-{
-	struct stat status = { 0 };
-	if (folder >= 0 && *last >= 0 && fstat(folder, &status) == 0 &&
-	    status.st_dev == last_status->st_dev && status.st_ino == last_status->st_ino) {
-		return;
-	}
-	if (*last >= 0) {
-		(void)!fsync(*last); /* a file system that cannot is no reason to fail */
-		close(*last);
-	}
-	*last = folder < 0 ? -1 : fcntl(folder, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-	if (*last >= 0 && fstat(*last, last_status)) {
-		close(*last);
-		*last = -1;
-	}
-}
-
 static int commit_one(struct opening *opening, int i, struct sgpu_error *error)
 {
 	struct opening_target *target = &opening->targets[i];
@@ -108,27 +185,32 @@ static int commit_one(struct opening *opening, int i, struct sgpu_error *error)
 	return 0;
 }
 
+/* Many go to the disk by one sync of the file system, and their names by another: a sync of each
+ * would take longer than all the rest. */
 static int commit(struct opening *opening, struct sgpu_error *error)
 {
-	struct stat root, last_status;
-	int last = -1, code = 0;
-	const bool at_once =
-		opening->folder && sync_at_once(opening) && fstat(opening->below.fd, &root) == 0;
+	struct stat root, status;
+	int waiting = 0, code = 0;
+
+	for (int i = 0; i < opening->response->segment_count; i++) {
+		waiting += opening->targets[i].written;
+	}
+	const bool at_once = opening->folder && waiting > SYNCED_ONE_BY_ONE &&
+			     fstat(opening->below.fd, &root) == 0;
 	if (at_once && syncfs(opening->below.fd)) {
 		return sgpu_fail_errno(error, "cannot write to '%s'", opening->folder);
 	}
 	for (int i = 0; !code && i < opening->response->segment_count; i++) {
 		struct sgpu_output *output = &opening->targets[i].output;
-		if (!opening->targets[i].written) {
-			continue;
+		if (opening->targets[i].written) {
+			output->unsynced = at_once && fstat(output->fd, &status) == 0 &&
+					   status.st_dev == root.st_dev;
+			code = commit_one(opening, i, error);
 		}
-		output->unsynced = at_once && is_on(&root, output->fd);
-		if (output->unsynced) {
-			sync_names(&last, &last_status, output->directory);
-		}
-		code = commit_one(opening, i, error);
 	}
-	sync_names(&last, &last_status, -1);
+	if (at_once) {
+		(void)!syncfs(opening->below.fd); /* what cannot be is no reason to fail */
+	}
 	return code;
 }
 
@@ -191,14 +273,14 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 			seal_payload_from_archive(payload, part);
 		}
 	} else if (s->location.kind == SGPU_LOCATION_LEASE) {
-		open_leases_source(&opening->leases, opening->response, payload->segment,
-				   &payload->region);
+		lease_source(&opening->leases, opening->response, payload->segment,
+			     &payload->region);
 		seal_payload_from_source(payload, part);
 		code = 0;
 	} else {
 		code = seal_payload_from(payload, part, &s->location, error);
 	}
-	code = code ? code : opening_target_open(opening, payload->segment, error);
+	code = code ? code : open_target(opening, payload->segment, error);
 	code = code ? code : prepare_sink(opening, payload, part, error);
 	if (!code && part->action == SGPU_HOST_OPEN) {
 		code = sgpu_batch_segment_key(opening->response, opening->batch_key, s->id,
@@ -279,7 +361,7 @@ static int remove_older(struct opening *opening, int i, struct sgpu_error *error
 	int code = 0;
 
 	if (opening->folder) {
-		code = opening_below(opening, i, 0600, output, error);
+		code = open_below(opening, i, 0600, output, error);
 	}
 	code = code ? code : sgpu_output_remove_older(output, &removed, error);
 	if (removed) {
@@ -303,27 +385,17 @@ static int remove_all_older(struct opening *opening, struct sgpu_error *error)
 	return code;
 }
 
-static bool is_wanted(const void *argument, int segment)
-{
-	const struct opening *opening = argument;
-
-	return opening->targets[segment].wanted &&
-	       opening->response->segments[segment].status == SGPU_OK;
-}
-
 int opening_write(struct opening *opening, struct sgpu_error *error)
 {
 	struct seal_moves moves = SEAL_MOVES_INIT;
 	const int place = opening->out.fd;
 	const off_t end = opening->folder ? -1 : end_of_redirection(&opening->out);
 	int code = seal_moves_create(&moves, opening->response->segment_count, error);
-	int next = 0, segment = -1;
+	int next = 0, segment;
 
 	moves.reader = opening->reader;
 	moves.owner = opening;
-	code = code ? code
-		    : open_leases_get(&opening->leases, opening->response, is_wanted, opening,
-				      error);
+	code = code ? code : get_leases(opening, error);
 	while (!code && next < opening->response->segment_count) {
 		moves.count = 0;
 		moves.payload_count = 0;
@@ -333,42 +405,21 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 			code = commit(opening, error);
 		}
 	}
-	if (!code) {
-		code = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
-	}
-	while (!code && segment >= 0) {
+	for (segment = 0; !code && segment >= 0;) {
 		code = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
 	}
 	seal_moves_clear(&moves);
 	if (code) {
-		take_back(place, end);
+		/* What a failure leaves in such a file is taken back. */
+		if (end >= 0) {
+			(void)!ftruncate(place, end);
+		}
 		return code;
 	}
 	code = remove_all_older(opening, error);
 	code = code ? code : commit(opening, error);
 	if (!code) {
-		open_leases_release(&opening->leases);
+		release_leases(&opening->leases);
 	}
 	return code;
-}
-
-void opening_clear(struct opening *opening)
-{
-	/* The last one first, so that a folder is empty when its maker is closed. */
-	for (int i = opening->targets ? opening->response->segment_count : 0; i-- > 0;) {
-		sgpu_output_close(&opening->targets[i].output);
-		free(opening->targets[i].path);
-	}
-	if (opening->spool >= 0) {
-		close(opening->spool);
-	}
-	open_leases_close(&opening->leases);
-	free(opening->targets);
-	free(opening->only.items);
-	sgpu_output_close(&opening->out);
-	sgpu_output_directory_close(&opening->below, opening->opened > 0);
-	sgpu_tar_close(&opening->reader);
-	sgpu_batch_free(&opening->response);
-	sgpu_wipe(opening->batch_key, sizeof(opening->batch_key));
-	seal_keys_clear(&opening->keys);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the verbs that work on batches and responses share.
+ * The verbs of sgpu-seal, and what they share.
  */
 #ifndef SGPU_SEAL_PARTS_H
 #define SGPU_SEAL_PARTS_H
@@ -10,15 +10,26 @@
 
 #include "base/io.h"
 #include "batch/batch.h"
+#include "cli.h"
 #include "stage/stage.h"
 #include "transfer/transfer.h"
 
+CLI_VERB(keygen);
+CLI_VERB(pubkey);
+CLI_VERB(keyinfo);
+CLI_VERB(seal);
+CLI_VERB(open);
+CLI_VERB(seal_file);
+CLI_VERB(open_file);
+CLI_VERB(inspect);
+CLI_VERB(rewrap);
+
 /* ---- keys and options ---- */
 struct seal_keys {
-	struct sgpu_key *list;
+	struct sgpu_key list[SGPU_RECIPIENTS_MAX];
 	int count;
-	struct sgpu_signing_key
-		*signers; /* those of the owner that can sign; for SEAL_OPENER also public halves */
+	/* Those of the owner that can sign; for SEAL_OPENER also public halves. */
+	struct sgpu_signing_key signers[SGPU_SIGNATURES_MAX];
 	int signer_count;
 	bool standard_input; /* one of them was read from there */
 };
@@ -27,7 +38,6 @@ struct seal_keys {
 enum seal_use { SEAL_RECIPIENT, SEAL_OWNER, SEAL_READER, SEAL_OPENER, SEAL_CHANGER };
 /* For the row of an option: returns 0, or the exit status after a message. */
 int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use);
-void seal_keys_clear(struct seal_keys *keys);
 /* -j, for a struct with a meter. */
 #define SEAL_JOBS(type)                                                                  \
 	{                                                                                \
@@ -37,16 +47,13 @@ void seal_keys_clear(struct seal_keys *keys);
 /* As cli_input, and refuses to read both a key and the input from standard input. */
 int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *in);
 
-/* What may be said of the keys in a file: at most one that encrypts and one that signs. Returns
- * their number. */
-enum { SEAL_KEY_LINES = 2 };
-struct seal_key_line {
-	const char *kind;
-	bool signs, secret;
-	const char *kid;
-};
-int seal_key_lines(const struct sgpu_key_set *set, struct seal_key_line lines[SEAL_KEY_LINES]);
+/* What may be said of the keys in a file, at most one that encrypts and one that signs, as a new
+ * array; and of one of it in words. */
 json_t *seal_keys_json(const struct sgpu_key_set *set);
+struct seal_key_words {
+	const char *kind, *use, *secret, *kid;
+};
+struct seal_key_words seal_key_words(const json_t *key);
 
 /* ---- payloads ---- */
 /* Counts bytes over all payloads of a run, for the progress line and the report. */
@@ -81,7 +88,6 @@ struct seal_moves {
 	uint8_t (*blocks)[2 * SGPU_TAR_BLOCK]; /* what stands before each payload of an archive that
 						  is written */
 	struct sgpu_tar_reader *reader;	       /* where payloads come from that are in an archive */
-	const struct sgpu_batch *batch;
 	void *owner;
 	struct sgpu_descriptor out; /* where all go to one archive */
 	uint64_t at;		    /* its size so far */
@@ -95,10 +101,10 @@ SGPU_MUST_CHECK int seal_moves_create(struct seal_moves *moves, int payloads,
 void seal_moves_clear(struct seal_moves *moves);
 /* The part of a payload. `prepare` gets the payload, gives it its source, and its sink unless
  * seal_moves_place did. */
-struct seal_payload *seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action,
-				    int segment, uint64_t size, const char *name,
-				    int (*prepare)(void *payload, struct sgpu_host_part *part,
-						   struct sgpu_error *error));
+void seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action, int segment,
+		    uint64_t size, const char *name,
+		    int (*prepare)(void *payload, struct sgpu_host_part *part,
+				   struct sgpu_error *error));
 /* What comes before a payload in `out`: the padding of the one before, and the header. Before the
  * payload is added. */
 SGPU_MUST_CHECK int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch,
@@ -116,10 +122,6 @@ void seal_payload_from_source(struct seal_payload *payload, struct sgpu_host_par
  * payload of an error. */
 SGPU_MUST_CHECK int seal_moves_run(struct seal_moves *moves, struct seal_meter *meter,
 				   const struct seal_payload **failed, struct sgpu_error *error);
-/* Copies the payloads that follow in the archive, all of them, unchanged. */
-SGPU_MUST_CHECK int seal_pass_through(struct sgpu_tar_reader *reader,
-				      const struct sgpu_batch *batch, int fd, const char *name,
-				      struct seal_meter *meter, struct sgpu_error *error);
 
 /* ---- outputs ---- */
 /* A process that is killed must leave no plaintext: what has not verified as a whole may stand
@@ -135,31 +137,5 @@ void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out,
 		 const struct seal_meter *meter);
 /* The kids of the recipients as a new array. */
 json_t *seal_recipient_kids(const struct sgpu_batch *batch);
-/* And those of the keys that sign. */
-json_t *seal_signer_kids(const struct seal_keys *keys);
-
-/* ---- inspect: what was found, and how it is shown ---- */
-enum inspected_mac { MAC_NONE, MAC_NOT_CHECKED, MAC_VERIFIED };
-
-struct inspected {
-	/* an archive */
-	const struct sgpu_batch *batch; /* NULL: a bare sealed segment */
-	const struct sgpu_manifest *manifest;
-	enum inspected_mac mac;
-	const char *kid; /* of the key that is a recipient, or NULL */
-	/* a bare sealed segment */
-	uint64_t sealed_size, size;
-	uint8_t header[SGPU_SEALED_HEADER];
-	bool key_fits; /* the commitment was compared and matches */
-};
-
-/* On standard output. */
-void inspected_print(const struct inspected *inspected);
-SGPU_MUST_CHECK int inspected_print_json(const struct inspected *inspected,
-					 struct sgpu_error *error);
-
-/* inspect_key.c: what may be told of a key file, whose first bytes were read already. */
-SGPU_MUST_CHECK int inspect_key(int in, const char *name, const uint8_t *first, size_t first_size,
-				struct sgpu_error *error);
 
 #endif

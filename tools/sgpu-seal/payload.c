@@ -8,7 +8,6 @@
 
 #include <sgpu/base.h>
 
-#include "cli.h"
 #include "parts.h"
 
 int seal_moves_create(struct seal_moves *moves, int payloads, struct sgpu_error *error)
@@ -37,10 +36,10 @@ static void end_payload(void *context)
 	sgpu_wipe(&payload->secret, sizeof(payload->secret));
 }
 
-struct seal_payload *seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action,
-				    int segment, uint64_t size, const char *name,
-				    int (*prepare)(void *payload, struct sgpu_host_part *part,
-						   struct sgpu_error *error))
+void seal_moves_add(struct seal_moves *moves, enum sgpu_host_action action, int segment,
+		    uint64_t size, const char *name,
+		    int (*prepare)(void *payload, struct sgpu_host_part *part,
+				   struct sgpu_error *error))
 {
 	struct seal_payload *payload = &moves->payloads[moves->payload_count++];
 
@@ -56,7 +55,6 @@ struct seal_payload *seal_moves_add(struct seal_moves *moves, enum sgpu_host_act
 		.argument = payload,
 		.source = { .close = end_payload, .context = payload },
 	};
-	return payload;
 }
 
 int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch, int segment,
@@ -170,47 +168,5 @@ int seal_moves_run(struct seal_moves *moves, struct seal_meter *meter,
 	    lseek(moves->out.fd, (off_t)(moves->out.offset + moves->at), SEEK_SET) < 0) {
 		code = sgpu_fail_errno(error, "cannot seek in '%s'", moves->out.name);
 	}
-	return code;
-}
-
-/* ---- payloads that go on unchanged ---- */
-static int prepare_pass(void *argument, struct sgpu_host_part *part, struct sgpu_error *error)
-{
-	struct seal_payload *payload = argument;
-	int segment = -1;
-	const int code = sgpu_batch_next_payload(payload->moves->reader, payload->moves->batch,
-						 &segment, error);
-
-	if (!code) {
-		seal_payload_from_archive(payload, part);
-	}
-	return code;
-}
-
-int seal_pass_through(struct sgpu_tar_reader *reader, const struct sgpu_batch *batch, int fd,
-		      const char *name, struct seal_meter *meter, struct sgpu_error *error)
-{
-	struct seal_moves moves = SEAL_MOVES_INIT;
-	const struct seal_payload *failed = NULL;
-	int segment = -1, code = seal_moves_create(&moves, batch->segment_count, error);
-
-	moves.reader = reader;
-	moves.batch = batch;
-	sgpu_descriptor_from_fd(fd, name, &moves.out);
-	for (int i = 0; !code && i < batch->segment_count; i++) {
-		const struct sgpu_batch_segment *s = &batch->segments[i];
-		if (s->location.kind != SGPU_LOCATION_INLINE) {
-			continue;
-		}
-		code = seal_moves_member(&moves, batch, i, error);
-		seal_moves_add(&moves, SGPU_HOST_COPY, i, sgpu_batch_payload_size(batch, i), s->id,
-			       prepare_pass);
-		moves.parts[moves.count - 1].digest = s->has_kt128 ? s->kt128 : NULL;
-		seal_moves_place(&moves, sgpu_batch_payload_size(batch, i));
-	}
-	code = code ? code : seal_moves_run(&moves, meter, &failed, error);
-	code = code ? code : sgpu_tar_padding(fd, name, moves.at, error);
-	code = code ? code : sgpu_batch_next_payload(reader, batch, &segment, error);
-	seal_moves_clear(&moves);
 	return code;
 }

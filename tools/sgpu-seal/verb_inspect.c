@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sgpu-seal inspect: says what a batch, a response, a bare sealed file or a key is, and of others
- * that they are none.
+ * that they are none. Nothing secret is in the answer, which is gathered as the object that --json
+ * prints; the text is made from that.
  */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
-#include "base/io.h"
-#include "cli.h"
+#include "batch/index.h"
 #include "parts.h"
-#include "verbs.h"
+
+enum { KEY_FILE_MAX = 16 << 10 }; /* longer ones are refused by the parser, too */
 
 struct task {
 	struct seal_keys keys;
@@ -21,6 +23,7 @@ struct task {
 	const char *in_name;
 	uint8_t first[SGPU_TAR_BLOCK]; /* may be of a key */
 	size_t first_size;
+	const char *kid; /* of the key that is a recipient, or NULL */
 };
 
 static int take_key(void *values, const char *path)
@@ -37,48 +40,214 @@ const struct cli_option inspect_options[] = {
 	CLI_END,
 };
 
-static int show(const struct inspected *inspected, struct sgpu_error *error)
+static unsigned long long number_of(const json_t *object, const char *key)
 {
-	if (cli_json) {
-		return inspected_print_json(inspected, error);
+	return (unsigned long long)json_integer_value(json_object_get(object, key));
+}
+
+/* Takes the reference. */
+static int print_json(json_t *json, struct sgpu_error *error)
+{
+	if (!json) {
+		return sgpu_fail_nomem(error);
 	}
-	inspected_print(inspected);
+	json_dumpf(json, stdout, JSON_COMPACT | JSON_ENSURE_ASCII);
+	putchar('\n');
+	json_decref(json);
 	return 0;
 }
 
-static int authenticate(const struct task *task, struct inspected *inspected,
+/* ---- a batch or a response ---- */
+static json_t *segment_json(const struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
+			    const struct sgpu_batch_segment *s)
+{
+	const bool response = batch->response;
+	const int at = sgpu_manifest_segment(manifest, s->id);
+	const struct sgpu_segment *m = at < 0 ? NULL : &manifest->segments[at];
+	json_t *failed = s->status == SGPU_OK
+				 ? NULL
+				 : json_pack("{s:s, s:s}", "code", sgpu_error_name(s->status),
+					     "text", s->error_text);
+
+	return json_pack("{s:s, s:s, s:s, s:s, s:I, s:o, s:o*, s:s*, s:o*}", "segment_id", s->id,
+			 "direction", m ? sgpu_direction_name(m->direction) : "",
+			 "sensitivity_level", m ? sgpu_sensitivity_name(m->sensitivity) : "",
+			 "masking_level",
+			 s->masking == SGPU_MASKING_AES_GCM ? "MASKING_AES_GCM" : "MASKING_NONE",
+			 response ? "actual_output_data_size_bytes" : "size",
+			 (json_int_t)(response ? s->actual_size : s->size), "location",
+			 sgpu_location_json(&s->location), "sealed_size",
+			 s->sealed ? json_integer((json_int_t)s->sealed_size) : NULL, "status",
+			 !response		? NULL
+			 : s->status == SGPU_OK ? "OK"
+						: "FAILED",
+			 "error", failed);
+}
+
+/* A signature stands for itself: it needs no key to be verified, and says nothing of whether its
+ * key is trusted. */
+static json_t *signatures_json(const struct sgpu_batch *batch)
+{
+	json_t *list = json_array();
+
+	for (size_t i = 0; i < json_array_size(batch->signatures); i++) {
+		struct sgpu_signing_key key;
+		const int code = sgpu_batch_signature(batch, (int)i, &key, NULL);
+		json_array_append_new(list, json_pack("{s:s, s:s, s:b}", "kid", key.kid, "kind",
+						      sgpu_signing_name(key.kind), "verified",
+						      code == 0));
+	}
+	return list;
+}
+
+static json_t *archive_json(const struct sgpu_batch *batch, const struct sgpu_manifest *manifest,
+			    const char *mac)
+{
+	json_t *segments = json_array(), *recipients = json_array(), *recipient = NULL;
+	char hash[2 * SGPU_SHA256_SIZE + 1];
+	size_t i = 0;
+
+	for (int k = 0; k < batch->segment_count; k++) {
+		json_array_append_new(segments, segment_json(batch, manifest, &batch->segments[k]));
+	}
+	json_array_foreach (batch->recipients, i, recipient) {
+		json_array_append_new(recipients,
+				      json_pack("{s:O, s:O}", "kind",
+						json_object_get(recipient, "kind"), "kid",
+						json_object_get(recipient, "kid")));
+	}
+	sgpu_hex_encode(batch->manifest_sha256, sizeof(batch->manifest_sha256), hash);
+	return json_pack("{s:s, s:o, s:s?, s:s, s:s, s:o, s:o, s:o*, s:o*, s:O*}", "kind",
+			 batch->response ? "response" : "batch", "batch_id",
+			 sgpu_json_from_bytes(batch->id, sizeof(batch->id)), "manifest_id",
+			 manifest->id, "manifest_sha256", hash, "mac", mac, "recipients",
+			 recipients, "segments", segments, "signatures",
+			 batch->response ? NULL : signatures_json(batch), "counter",
+			 batch->response ? NULL : json_integer((json_int_t)batch->counter),
+			 "timings", batch->timings);
+}
+
+static void print_counter(uint64_t counter)
+{
+	char text[32] = "";
+	const time_t seconds = (time_t)(counter / 1000000);
+	struct tm utc;
+
+	if (gmtime_r(&seconds, &utc)) {
+		strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S UTC", &utc);
+	}
+	printf("counter     %llu (%s)\n", (unsigned long long)counter, text);
+}
+
+static void print_location(const struct sgpu_location *location)
+{
+	if (location->kind == SGPU_LOCATION_INLINE) {
+		printf("inline");
+	} else if (location->kind == SGPU_LOCATION_NONE) {
+		printf("-");
+	} else {
+		printf("%s ", sgpu_location_words[location->kind]);
+		cli_print_text(stdout, location->file ? location->file : location->region);
+		printf(" at %llu", (unsigned long long)location->offset);
+	}
+}
+
+static void print_segment(const struct sgpu_batch *batch, const struct sgpu_batch_segment *s,
+			  const json_t *json, int width)
+{
+	const char *direction = cli_text_of(json, "direction"),
+		   *level = cli_text_of(json, "sensitivity_level");
+	const char *state = batch->response		      ? sgpu_error_name(s->status)
+			    : !s->input			      ? "-"
+			    : s->sealed			      ? "sealed"
+			    : s->masking == SGPU_MASKING_NONE ? "plain"
+							      : "unsealed";
+
+	printf("%-*s  %-12s  %-5s  %-9s  %15llu  ", width, s->id, *direction ? direction : "-",
+	       *level ? level : "-", state,
+	       (unsigned long long)(batch->response ? s->actual_size : s->size));
+	if (s->status != SGPU_OK && s->error_text) {
+		cli_print_text(stdout, s->error_text);
+	} else {
+		print_location(&s->location);
+	}
+	putchar('\n');
+}
+
+static void print_archive(const struct task *task, const struct sgpu_batch *batch,
+			  const json_t *json)
+{
+	const char *id = cli_text_of(json, "manifest_id"), *mac = cli_text_of(json, "mac");
+	const json_t *item = NULL;
+	int width = (int)strlen("segment");
+	size_t i = 0;
+
+	printf("%s\nbatch id    %s\nmanifest    %s\n            sha256 %s\n",
+	       cli_text_of(json, "kind"), cli_text_of(json, "batch_id"), *id ? id : "-",
+	       cli_text_of(json, "manifest_sha256"));
+	if (number_of(json, "counter")) {
+		print_counter(batch->counter);
+	}
+	printf("mac         %s%s\n", mac,
+	       strcmp(mac, "not checked") == 0 ? ", no key was given" : "");
+	json_array_foreach (json_object_get(json, "recipients"), i, item) {
+		const char *kid = cli_text_of(item, "kid");
+		cli_print_line(stdout, "recipient   %s  %s%s", kid, cli_text_of(item, "kind"),
+			       task->kid && !strcmp(task->kid, kid) ? "  (the key given)" : "");
+	}
+	json_array_foreach (json_object_get(json, "signatures"), i, item) {
+		const char *kid = cli_text_of(item, "kid");
+		cli_print_line(stdout, "signature   %s  %s, %s", *kid ? kid : "-",
+			       cli_text_of(item, "kind"),
+			       json_is_true(json_object_get(item, "verified")) ? "verified"
+									       : "does not verify");
+	}
+	for (int k = 0; k < batch->segment_count; k++) {
+		const int length = (int)strlen(batch->segments[k].id);
+		width = length > width ? length : width;
+	}
+	printf("\n%-*s  %-12s  %-5s  %-9s  %15s  %s\n", width, "segment", "direction", "level",
+	       "state", "bytes", "location");
+	json_array_foreach (json_object_get(json, "segments"), i, item) {
+		print_segment(batch, &batch->segments[i], item, width);
+	}
+}
+
+static int authenticate(struct task *task, const struct sgpu_batch *batch, const char **mac,
 			struct sgpu_error *error)
 {
-	const struct sgpu_batch *batch = inspected->batch;
 	uint8_t batch_key[SGPU_KEY_SIZE];
-	inspected->mac = batch->has_mac ? MAC_NOT_CHECKED : MAC_NONE;
+	int code = 0;
+
+	*mac = batch->has_mac ? "not checked" : "none";
 	if (!task->keys.count) {
 		return 0;
 	}
-	int code = 0;
 	for (int i = 0; i < task->keys.count; i++) {
 		code = sgpu_batch_unwrap(batch, &task->keys.list[i], 1, batch_key, error);
 		if (code != SGPU_EKEY) {
-			inspected->kid = task->keys.list[i].kid;
+			task->kid = task->keys.list[i].kid;
 			break;
 		}
 	}
 	code = code ? code : sgpu_batch_verify(batch, batch_key, error);
 	sgpu_wipe(batch_key, sizeof(batch_key));
-	inspected->mac = code ? inspected->mac : MAC_VERIFIED;
+	*mac = "verified";
 	return code;
 }
 
 /* The whole archive is read before anything is said, so that what is said is of a whole one. */
-static int inspect_archive(const struct task *task, int in, struct sgpu_error *error)
+static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 {
-	struct inspected inspected = { 0 };
 	struct sgpu_tar_reader *reader = NULL;
 	struct sgpu_batch *batch = NULL;
 	struct sgpu_manifest *manifest = NULL;
 	struct sgpu_diagnostics diagnostics = { 0 };
+	const char *mac = NULL;
+	json_t *json = NULL;
 	int segment = 0;
 	int code = sgpu_tar_open_block(in, task->in_name, task->first, &reader, error);
+
 	code = code ? code : sgpu_batch_read_any(reader, &batch, error);
 	if (!code) {
 		code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &manifest,
@@ -87,12 +256,16 @@ static int inspect_archive(const struct task *task, int in, struct sgpu_error *e
 	while (!code && segment >= 0) {
 		code = sgpu_batch_next_payload(reader, batch, &segment, error);
 	}
+	code = code ? code : authenticate(task, batch, &mac, error);
 	if (!code) {
-		inspected.batch = batch;
-		inspected.manifest = manifest;
-		code = authenticate(task, &inspected, error);
+		json = archive_json(batch, manifest, mac);
 	}
-	code = code ? code : show(&inspected, error);
+	if (json && !cli_json) {
+		print_archive(task, batch, json);
+		json_decref(json);
+	} else if (!code) {
+		code = print_json(json, error);
+	}
 	sgpu_manifest_free(&manifest);
 	sgpu_diagnostics_clear(&diagnostics);
 	sgpu_batch_free(&batch);
@@ -100,6 +273,7 @@ static int inspect_archive(const struct task *task, int in, struct sgpu_error *e
 	return code;
 }
 
+/* ---- a bare sealed file ---- */
 /* Bytes to the end of the input; those in `first` count. */
 static int whole_size(const struct task *task, int in, uint64_t *size, struct sgpu_error *error)
 {
@@ -122,21 +296,21 @@ static int whole_size(const struct task *task, int in, uint64_t *size, struct sg
 }
 
 /* Whether one of the keys fits, which only the key of a bare sealed file can. */
-static int try_keys(const struct task *task, struct inspected *inspected, struct sgpu_error *error)
+static int try_keys(const struct task *task, bool *fits, struct sgpu_error *error)
 {
 	struct sgpu_sealed_keys keys;
 	int code = 0;
 
-	for (int i = 0; i < task->keys.count && !inspected->key_fits; i++) {
+	for (int i = 0; i < task->keys.count && !*fits; i++) {
 		if (task->keys.list[i].kind != SGPU_KEY_OCT) {
 			code = sgpu_fail(error, SGPU_EKEY,
 					 "only an oct key can fit a bare sealed file");
 			continue;
 		}
 		code = sgpu_sealed_keys_open(task->keys.list[i].secret, task->context.data,
-					     task->context.size, inspected->header, &keys, error);
+					     task->context.size, task->first, &keys, error);
 		sgpu_wipe(&keys, sizeof(keys));
-		inspected->key_fits = code == 0;
+		*fits = code == 0;
 	}
 	return code;
 }
@@ -146,24 +320,77 @@ static int try_keys(const struct task *task, struct inspected *inspected, struct
 static int inspect_sealed(const struct task *task, int in, enum sgpu_sniffed kind,
 			  struct sgpu_error *error)
 {
-	struct inspected inspected = { 0 };
-	int code = whole_size(task, in, &inspected.sealed_size, error);
+	char salt[2 * SGPU_SALT_SIZE + 1], commitment[2 * SGPU_COMMITMENT_SIZE + 1];
+	uint64_t sealed_size = 0, size = 0;
+	bool key_fits = false;
+	int code = whole_size(task, in, &sealed_size, error);
 
 	if (code) {
 		return code;
 	}
-	const bool fits = sgpu_sealed_plaintext_size(inspected.sealed_size, &inspected.size);
-	if (fits) {
-		memcpy(inspected.header, task->first, sizeof(inspected.header));
-		code = try_keys(task, &inspected, error);
-	}
-	if (!inspected.key_fits && (!fits || kind != SGPU_SNIFFED_UNKNOWN)) {
+	const bool fits = sgpu_sealed_plaintext_size(sealed_size, &size);
+	code = fits ? try_keys(task, &key_fits, error) : 0;
+	if (!key_fits && (!fits || kind != SGPU_SNIFFED_UNKNOWN)) {
 		return sgpu_fail_sniffed(error, in, task->in_name, task->first, task->first_size,
 					 "a batch, a response or sealed data");
 	}
-	return code ? code : show(&inspected, error);
+	if (code) {
+		return code;
+	}
+	sgpu_hex_encode(task->first, SGPU_SALT_SIZE, salt);
+	sgpu_hex_encode(task->first + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE, commitment);
+	const uint64_t chunks = size / SGPU_CHUNK + 1;
+	if (cli_json) {
+		/* A key that does not fit ends in an error, so it is true or nobody looked. */
+		return print_json(json_pack("{s:s, s:I, s:I, s:I, s:s, s:s, s:o}", "kind", "sealed",
+					    "sealed_size", (json_int_t)sealed_size, "size",
+					    (json_int_t)size, "chunks", (json_int_t)chunks, "salt",
+					    salt, "commitment", commitment, "key_fits",
+					    key_fits ? json_true() : json_null()),
+				  error);
+	}
+	printf("%s\nbytes       %llu, of plaintext %llu\nchunks      %llu\nsalt        "
+	       "%s\ncommitment  %s\n",
+	       key_fits ? "sealed data, and the key and context fit"
+			: "likely sealed data: random, without a mark, of a length that fits",
+	       (unsigned long long)sealed_size, (unsigned long long)size,
+	       (unsigned long long)chunks, salt, commitment);
+	return 0;
 }
 
+/* ---- a key file: kinds and ids of its keys, and nothing else that is in it ---- */
+static int inspect_key(const struct task *task, int in, struct sgpu_error *error)
+{
+	char text[KEY_FILE_MAX + 1];
+	struct sgpu_key_set set;
+	json_t *keys, *key;
+	size_t got = 0, i;
+
+	memcpy(text, task->first, task->first_size);
+	int code = sgpu_read(in, task->in_name, text + task->first_size,
+			     sizeof(text) - task->first_size, &got, error);
+	code = code ? code
+		    : sgpu_key_set_parse(text, task->first_size + got, task->in_name, &set, error);
+	sgpu_wipe(text, sizeof(text));
+	if (code) {
+		return code;
+	}
+	keys = seal_keys_json(&set);
+	sgpu_key_set_clear(&set);
+	if (cli_json) {
+		return print_json(json_pack("{s:s, s:o}", "kind", "key", "keys", keys), error);
+	}
+	puts("key");
+	json_array_foreach (keys, i, key) {
+		const struct seal_key_words words = seal_key_words(key);
+		printf("%-10s  %s, %s\nkid         %s\n", words.use, words.kind, words.secret,
+		       words.kid);
+	}
+	json_decref(keys);
+	return 0;
+}
+
+/* ---- the verb ---- */
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
 	const int code = sgpu_read(in, task->in_name, task->first, sizeof(task->first),
@@ -180,7 +407,7 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 			       : sgpu_fail(error, SGPU_EINVALID, "'%s' is cut short",
 					   task->in_name);
 	case SGPU_SNIFFED_KEY:
-		return inspect_key(in, task->in_name, task->first, task->first_size, error);
+		return inspect_key(task, in, error);
 	default:
 		return inspect_sealed(task, in, kind, error);
 	}
@@ -198,7 +425,7 @@ int verb_inspect(int argc, char **argv)
 		cli_signals(NULL);
 		status = run(&task, in, &error) ? cli_error(&error) : 0;
 	}
-	seal_keys_clear(&task.keys);
+	sgpu_wipe(&task.keys, sizeof(task.keys));
 	sgpu_wipe(task.first, sizeof(task.first));
 	cli_input_close(in);
 	return cli_finish(status);

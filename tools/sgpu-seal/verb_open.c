@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-seal open: verifies a response and opens its outputs.
+ * sgpu-seal open: verifies a response and opens its outputs. Is the response ours, which of its
+ * outputs are wanted, and where do they go.
  */
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
 #include "opening.h"
-#include "verbs.h"
+
+enum { SPARE_DESCRIPTORS = 64, DESCRIPTORS_AN_OUTPUT = 3, NAMES_SHOWN = 400 };
 
 static int take_key(void *values, const char *path)
 {
@@ -36,6 +42,293 @@ const struct cli_option open_options[] = {
 	CLI_END,
 };
 
+/* ---- places ---- */
+int seal_refuse_name(const char *place, struct sgpu_error *error)
+{
+	sgpu_fail(error, SGPU_EPOLICY,
+		  "'%s' is on a file system where every file has a name: if this was killed, "
+		  "plaintext would be left there",
+		  place);
+	return sgpu_hint(error,
+			 "choose another place, or accept that with --allow-named-temporary");
+}
+
+/* With a key there are secrets to be expected, so that it is told before the response has come. */
+static bool minds_names(const struct opening *opening)
+{
+	return opening->keys.count && !opening->named;
+}
+
+static int prepare_folder(struct opening *opening, struct sgpu_error *error)
+{
+	int code = sgpu_output_directory_open(&opening->below, opening->folder, 0700, error);
+	if (code) {
+		return code;
+	}
+	const int nameless = openat(opening->below.fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (nameless >= 0) {
+		close(nameless);
+		return 0;
+	}
+	if (faccessat(opening->below.fd, ".", W_OK, AT_EACCESS)) {
+		return sgpu_fail_errno(error, "cannot write to directory '%s'", opening->folder);
+	}
+	return minds_names(opening) ? seal_refuse_name(opening->folder, error) : 0;
+}
+
+static int prepare_file(struct opening *opening, struct sgpu_error *error)
+{
+	int code = opening->force
+			   ? sgpu_output_open(&opening->out, opening->out_path, 0600, error)
+			   : sgpu_output_open_new(&opening->out, opening->out_path, 0600, error);
+	if (code == SGPU_ESYSTEM && !opening->force && access(opening->out_path, F_OK) == 0) {
+		return sgpu_hint(error, "--force replaces a file that exists");
+	}
+	if (!code && sgpu_output_has_name(&opening->out) && minds_names(opening)) {
+		code = seal_refuse_name(opening->out_path, error);
+	}
+	return code;
+}
+
+/* Opens what the outputs go to, so that a place that cannot be is known before the response comes.
+ */
+static int prepare(struct opening *opening, struct sgpu_error *error)
+{
+	return opening->folder ? prepare_folder(opening, error) : prepare_file(opening, error);
+}
+
+/* ---- which response ---- */
+static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
+		      struct sgpu_error *error)
+{
+	struct sgpu_tar_reader *reader = NULL;
+	const int fd = open(opening->batch_path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0) {
+		return sgpu_fail_errno(error, "cannot open '%s'", opening->batch_path);
+	}
+	/* Without a key to verify it with, it is believed. */
+	int code = opening->keys.signer_count
+			   ? 0
+			   : sgpu_check_trusted(fd, opening->batch_path,
+						"says which response is wanted", error);
+	code = code ? code : sgpu_tar_open(fd, opening->batch_path, &reader, error);
+	code = code ? code : sgpu_batch_read_head(reader, false, batch, error);
+	sgpu_tar_close(&reader);
+	close(fd);
+	return code;
+}
+
+/* One of the keys that sign has signed the batch. */
+static int check_signature(const struct opening *opening, const struct sgpu_batch *batch,
+			   struct sgpu_error *error)
+{
+	bool is_signed = !opening->keys.signer_count;
+	int code = 0;
+
+	for (int i = 0; !code && !is_signed && i < opening->keys.signer_count; i++) {
+		code = sgpu_batch_signed_by(batch, opening->keys.signers[i].kid, &is_signed, error);
+	}
+	if (!code && !is_signed) {
+		sgpu_fail(error, SGPU_EAUTH,
+			  "'%s' is not signed by a key of yours: anyone could have written it",
+			  opening->batch_path);
+		return sgpu_hint(error, "if another owner sealed it, give the public half of their "
+					"signing key with -k, too");
+	}
+	return code;
+}
+
+/* An X25519 key proves nothing about who wrapped the batch key, and an old response verifies too:
+ * only the batch itself says which response belongs to it. */
+static int compare_batch(const struct opening *opening, struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = opening->response;
+	struct sgpu_batch *batch = NULL;
+	uint8_t key[SGPU_KEY_SIZE];
+	int code = read_batch(opening, &batch, error);
+	if (!code) {
+		code = sgpu_batch_unwrap(batch, opening->keys.list, opening->keys.count, key,
+					 error);
+	}
+	code = code ? code : sgpu_batch_verify(batch, key, error);
+	code = code ? code : check_signature(opening, batch, error);
+	if (!code &&
+	    (!opening->has_key || !sgpu_equal(key, opening->batch_key, sizeof(key)) ||
+	     !sgpu_equal(batch->id, response->id, sizeof(batch->id)) ||
+	     !sgpu_equal(batch->manifest_sha256, response->manifest_sha256, SGPU_SHA256_SIZE))) {
+		code = sgpu_fail(error, SGPU_EAUTH, "'%s' is not the response to '%s'",
+				 opening->in_name, opening->batch_path);
+	}
+	sgpu_wipe(key, sizeof(key));
+	sgpu_batch_free(&batch);
+	return code;
+}
+
+/* Unwraps the key and verifies the MAC, also against the batch that was sent. */
+static int authenticate(struct opening *opening, struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = opening->response;
+	int code = 0;
+	if (!response->has_mac && opening->keys.count) {
+		sgpu_fail(error, SGPU_EAUTH, "'%s' has no mac: anyone could have written it",
+			  opening->in_name);
+		return sgpu_hint(error,
+				 "if the batch was not sealed, open its response without -k");
+	}
+	if (response->has_mac && !opening->keys.count) {
+		return sgpu_fail(error, SGPU_EUSAGE, "'%s' is sealed: a key is needed, with -k",
+				 opening->in_name);
+	}
+	if (response->has_mac) {
+		code = sgpu_batch_unwrap(response, opening->keys.list, opening->keys.count,
+					 opening->batch_key, error);
+		opening->has_key = code == 0;
+		code = code ? code : sgpu_batch_verify(response, opening->batch_key, error);
+	} else {
+		cli_note("'%s' has no mac: it is not known who wrote it", opening->in_name);
+	}
+	if (!code && opening->batch_path) {
+		code = compare_batch(opening, error);
+	}
+	return code;
+}
+
+/* ---- which outputs ---- */
+static void list_names(const struct sgpu_batch *response, char text[NAMES_SHOWN])
+{
+	size_t used = 0;
+	text[0] = '\0';
+	for (int i = 0; i < response->segment_count && used + SGPU_ID_MAX + 8 < NAMES_SHOWN; i++) {
+		used += (size_t)snprintf(text + used, NAMES_SHOWN - used, "%s%s", i ? ", " : "",
+					 response->segments[i].id);
+		if (i + 1 < response->segment_count && used + SGPU_ID_MAX + 8 >= NAMES_SHOWN) {
+			snprintf(text + used, NAMES_SHOWN - used, ", ...");
+		}
+	}
+}
+
+/* --only, or all. */
+static int mark_wanted(struct opening *opening, struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = opening->response;
+	char names[NAMES_SHOWN];
+	list_names(response, names);
+	int wanted = 0;
+	for (int i = 0; i < opening->only.count; i++) {
+		const int segment = sgpu_batch_segment(response, opening->only.items[i]);
+		if (segment < 0) {
+			return sgpu_fail(error, SGPU_EUSAGE, "'%s' is not an output; there are: %s",
+					 opening->only.items[i], names);
+		}
+		wanted += !opening->targets[segment].wanted;
+		opening->targets[segment].wanted = true;
+	}
+	for (int i = 0; !opening->only.count && i < response->segment_count; i++) {
+		opening->targets[i].wanted = true;
+		wanted++;
+	}
+	if (!opening->folder && wanted != 1) {
+		sgpu_fail(error, SGPU_EUSAGE, "%d outputs do not fit one file: %s", wanted, names);
+		return sgpu_hint(error, "choose one with --only, or a directory for all with -C");
+	}
+	return 0;
+}
+
+/* What can be said about an output before there is one: it is no file that is read, and it exists
+ * only if it may be replaced. */
+static int check_below(const struct opening *opening, const char *path, struct sgpu_error *error)
+{
+	struct stat status;
+	char *place = NULL;
+	int code = 0;
+
+	if (asprintf(&place, "/proc/self/fd/%d/%s", opening->below.fd, path) < 0) {
+		return sgpu_fail_nomem(error);
+	}
+	if (cli_is_input(place)) {
+		code = sgpu_fail(error, SGPU_EUSAGE,
+				 "output '%s' below '%s' would replace a file that is read", path,
+				 opening->folder);
+	} else if (!opening->force && lstat(place, &status) == 0 && S_ISREG(status.st_mode)) {
+		(void)sgpu_fail(error, SGPU_ESYSTEM, "'%s/%s' exists", opening->folder, path);
+		code = sgpu_hint(error, "--force replaces it");
+	}
+	free(place);
+	return code;
+}
+
+/* The check of the manifest found that no two are the same, and that none leads out. */
+static int take_paths(struct opening *opening, const struct sgpu_manifest *manifest,
+		      struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = opening->response;
+	char normal[SGPU_LOCATION_MAX + 1];
+	for (int i = 0; i < response->segment_count; i++) {
+		const int at = sgpu_manifest_segment(manifest, response->segments[i].id);
+		const char *path = at < 0 ? NULL : manifest->segments[at].location;
+		if (!opening->targets[i].wanted) {
+			continue;
+		}
+		if (!path || !strcmp(path, "-")) {
+			path = response->segments[i].id;
+		}
+		if (!sgpu_location_normal(path, normal)) {
+			return sgpu_fail(error, SGPU_EPOLICY, "the output '%s' is not below '%s'",
+					 path, opening->folder);
+		}
+		opening->targets[i].path = strdup(normal);
+		int code = opening->targets[i].path ? check_below(opening, normal, error)
+						    : sgpu_fail_nomem(error);
+		if (code) {
+			return code;
+		}
+	}
+	return 0;
+}
+
+/* As many outputs as there can be wait for the whole response to verify; each takes descriptors. */
+static void raise_limits(struct opening *opening)
+{
+	struct rlimit limit = { 0 };
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+		limit.rlim_cur = limit.rlim_max;
+		(void)!setrlimit(RLIMIT_NOFILE, &limit);
+		(void)!getrlimit(RLIMIT_NOFILE, &limit);
+	}
+	const rlim_t most = SGPU_MANIFEST_SEGMENTS_MAX * DESCRIPTORS_AN_OUTPUT + SPARE_DESCRIPTORS;
+	const rlim_t usable = limit.rlim_cur < most ? limit.rlim_cur : most;
+	opening->pending_max = usable > 2 * SPARE_DESCRIPTORS
+				       ? (int)((usable - SPARE_DESCRIPTORS) / DESCRIPTORS_AN_OUTPUT)
+				       : 1;
+}
+
+/* Decides which outputs are wanted and where they go. */
+static int choose(struct opening *opening, struct sgpu_error *error)
+{
+	const struct sgpu_batch *response = opening->response;
+	struct sgpu_manifest *manifest = NULL;
+	struct sgpu_diagnostics diagnostics = { 0 };
+	opening->targets = calloc((size_t)response->segment_count + 1, sizeof(*opening->targets));
+	if (!opening->targets) {
+		return sgpu_fail_nomem(error);
+	}
+	for (int i = 0; i < response->segment_count; i++) {
+		opening->targets[i].output = (struct sgpu_output)SGPU_OUTPUT_INIT;
+	}
+	int code = mark_wanted(opening, error);
+	if (code || !opening->folder) {
+		return code;
+	}
+	raise_limits(opening);
+	code = sgpu_manifest_parse(response->manifest_text, response->manifest_size, &manifest,
+				   &diagnostics, error);
+	code = code ? code : take_paths(opening, manifest, error);
+	sgpu_manifest_free(&manifest);
+	sgpu_diagnostics_clear(&diagnostics);
+	return code;
+}
+
+/* ---- the verb ---- */
 /* 0, or the exit status after a message. */
 static int read_options(struct opening *opening, int argc, char **argv, char ***paths)
 {
@@ -86,12 +379,12 @@ static void drain(int in, const char *name)
 
 static int run(struct opening *opening, int in, struct sgpu_error *error)
 {
-	int code = opening_prepare(opening, error);
+	int code = prepare(opening, error);
 	code = code ? code : sgpu_tar_open(in, opening->in_name, &opening->reader, error);
 	code = code ? code : sgpu_batch_read_head(opening->reader, true, &opening->response, error);
 	code = code == SGPU_EREFUSED ? fail_refused(opening, error) : code;
-	code = code ? code : opening_authenticate(opening, error);
-	code = code ? code : opening_choose(opening, error);
+	code = code ? code : authenticate(opening, error);
+	code = code ? code : choose(opening, error);
 	if (code) {
 		return code;
 	}
@@ -132,6 +425,29 @@ static int report(const struct opening *opening)
 	return opening->failed ? sgpu_exit_status(SGPU_ESEGMENTS) : 0;
 }
 
+static void clear(struct opening *opening)
+{
+	/* The last one first, so that a folder is empty when its maker is closed. */
+	for (int i = opening->targets ? opening->response->segment_count : 0; i-- > 0;) {
+		sgpu_output_close(&opening->targets[i].output);
+		free(opening->targets[i].path);
+	}
+	if (opening->spool >= 0) {
+		close(opening->spool);
+	}
+	for (int i = 0; i < opening->leases.count; i++) {
+		lease_client_close(&opening->leases.list[i]);
+	}
+	free(opening->targets);
+	free(opening->only.items);
+	sgpu_output_close(&opening->out);
+	sgpu_output_directory_close(&opening->below, opening->opened > 0);
+	sgpu_tar_close(&opening->reader);
+	sgpu_batch_free(&opening->response);
+	sgpu_wipe(opening->batch_key, sizeof(opening->batch_key));
+	sgpu_wipe(&opening->keys, sizeof(opening->keys));
+}
+
 int verb_open(int argc, char **argv)
 {
 	struct opening opening = { .below = SGPU_OUTPUT_DIRECTORY_INIT,
@@ -151,7 +467,7 @@ int verb_open(int argc, char **argv)
 		status = run(&opening, in, &error) ? cli_error(&error) : report(&opening);
 	}
 	const bool has_begun = opening.reader != NULL;
-	opening_clear(&opening); /* keys and temporary files first: a pipe may have no end */
+	clear(&opening); /* keys and temporary files first: a pipe may have no end */
 	if (has_begun && status) {
 		drain(in, opening.in_name);
 	}

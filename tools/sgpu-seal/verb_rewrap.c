@@ -9,7 +9,6 @@
 #include <sgpu/base.h>
 
 #include "parts.h"
-#include "verbs.h"
 
 struct task {
 	struct seal_keys keys, added;
@@ -116,13 +115,54 @@ static int change(struct task *task, struct sgpu_error *error)
 	return code ? code : sgpu_batch_sign(batch, task->batch_key, error);
 }
 
+static int prepare_pass(void *argument, struct sgpu_host_part *part, struct sgpu_error *error)
+{
+	struct seal_payload *payload = argument;
+	const struct task *task = payload->moves->owner;
+	int segment = -1;
+	const int code = sgpu_batch_next_payload(task->reader, task->batch, &segment, error);
+
+	if (!code) {
+		seal_payload_from_archive(payload, part);
+	}
+	return code;
+}
+
+/* Copies the payloads that follow in the archive, all of them, unchanged. */
+static int pass_through(struct task *task, struct sgpu_error *error)
+{
+	const struct sgpu_batch *batch = task->batch;
+	struct seal_moves moves = SEAL_MOVES_INIT;
+	const struct seal_payload *failed = NULL;
+	int segment = -1, code = seal_moves_create(&moves, batch->segment_count, error);
+
+	moves.reader = task->reader;
+	moves.owner = task;
+	sgpu_descriptor_from_fd(task->out.fd, task->out.path, &moves.out);
+	for (int i = 0; !code && i < batch->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &batch->segments[i];
+		if (s->location.kind != SGPU_LOCATION_INLINE) {
+			continue;
+		}
+		code = seal_moves_member(&moves, batch, i, error);
+		seal_moves_add(&moves, SGPU_HOST_COPY, i, sgpu_batch_payload_size(batch, i), s->id,
+			       prepare_pass);
+		moves.parts[moves.count - 1].digest = s->has_kt128 ? s->kt128 : NULL;
+		seal_moves_place(&moves, sgpu_batch_payload_size(batch, i));
+	}
+	code = code ? code : seal_moves_run(&moves, &task->meter, &failed, error);
+	code = code ? code : sgpu_tar_padding(task->out.fd, task->out.path, moves.at, error);
+	code = code ? code : sgpu_batch_next_payload(task->reader, batch, &segment, error);
+	seal_moves_clear(&moves);
+	return code;
+}
+
 static int write_all(struct task *task, struct sgpu_error *error)
 {
 	int code = sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
 	if (!code) {
 		cli_progress_begin("copying", 0);
-		code = seal_pass_through(task->reader, task->batch, task->out.fd, task->out.path,
-					 &task->meter, error);
+		code = pass_through(task, error);
 		cli_progress_end();
 	}
 	code = code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
@@ -169,8 +209,8 @@ static void clear(struct task *task)
 	sgpu_tar_close(&task->reader);
 	sgpu_batch_free(&task->batch);
 	sgpu_wipe(task->batch_key, sizeof(task->batch_key));
-	seal_keys_clear(&task->keys);
-	seal_keys_clear(&task->added);
+	sgpu_wipe(&task->keys, sizeof(task->keys));
+	sgpu_wipe(&task->added, sizeof(task->added));
 	free(task->removed.items);
 }
 

@@ -5,16 +5,26 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <sgpu/base.h>
 
 #include "crypto/crypto.h"
-#include "leases.h"
 #include "parts.h"
-#include "verbs.h"
+#include "wire.h"
+
+enum { LINE = 64 }; /* payloads in a lease begin at multiples of it */
+
+/* A lease of a server of this machine. Other processes of this user may write to it at any time:
+ * what is sealed into it is written and never read again. */
+struct seal_lease {
+	bool wanted;
+	const char *socket; /* of the server, or NULL */
+	uint64_t size;	    /* of all payloads so far */
+	struct lease_client client;
+	struct sgpu_lease_mapping mapping;
+};
 
 struct task {
 	struct seal_keys keys;
@@ -93,19 +103,18 @@ static int check_source(const struct task *task, int i, struct sgpu_error *error
 	return code;
 }
 
-/* The output may not take the place of a file that a payload is in. */
-static int check_output(const struct task *task, const struct sgpu_batch_segment *s,
-			struct sgpu_error *error)
+/* A place for a payload of `size` bytes. */
+static int place_in_lease(struct seal_lease *lease, uint64_t size, struct sgpu_location *location,
+			  struct sgpu_error *error)
 {
-	struct stat payload, output;
-	if (s->location.kind != SGPU_LOCATION_FILE || stat(s->location.file, &payload) ||
-	    (strcmp(task->out_path, "-") ? stat(task->out_path, &output)
-					 : fstat(STDOUT_FILENO, &output)) ||
-	    payload.st_dev != output.st_dev || payload.st_ino != output.st_ino) {
-		return 0;
+	uint64_t end;
+
+	*location = (struct sgpu_location){ .kind = SGPU_LOCATION_LEASE, .offset = lease->size };
+	if (!sgpu_add_u64(lease->size, size, &end) || end > SGPU_LEASE_POOL_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "the payloads are too large for a lease");
 	}
-	return sgpu_fail(error, SGPU_EUSAGE, "'%s', the payload of '%s', is the output, too",
-			 s->location.file, s->id);
+	lease->size = (end + LINE - 1) / LINE * LINE;
+	return 0;
 }
 
 /* Turns the packed segment into the one that will be written, and keeps where its payload is now.
@@ -116,9 +125,8 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 	if (!s->input) {
 		return 0;
 	}
-	const int code = check_output(task, s, error);
-	if (code) {
-		return code;
+	if (s->location.kind == SGPU_LOCATION_FILE) {
+		cli_remember_input(s->location.file);
 	}
 	const bool stays = task->by_reference && !is_high_input(s);
 	if (s->location.kind == SGPU_LOCATION_INLINE || !stays) {
@@ -137,10 +145,10 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 		task->payload_bytes += s->size;
 	}
 	if (task->lease.wanted && s->location.kind == SGPU_LOCATION_INLINE) {
-		const int placed = seal_lease_place(
+		const int code = place_in_lease(
 			&task->lease, sgpu_batch_payload_size(task->batch, i), &s->location, error);
-		if (placed) {
-			return placed;
+		if (code) {
+			return code;
 		}
 	}
 	return check_source(task, i, error);
@@ -182,6 +190,10 @@ static int plan(struct task *task, struct sgpu_error *error)
 	}
 	for (int i = 0; !code && i < batch->segment_count; i++) {
 		code = plan_segment(task, i, error);
+	}
+	if (!code && cli_is_input(task->out_path)) {
+		code = sgpu_fail(error, SGPU_EUSAGE, "'%s' holds a payload of the batch",
+				 task->out_path);
 	}
 	/* What is sealed twice are two batches: a runner takes each once, and their keys and
 	 * contexts have nothing in common. */
@@ -242,6 +254,34 @@ static int prepare_payload(void *argument, struct sgpu_host_part *part, struct s
 	return code;
 }
 
+/* Gets the lease for all that was placed, and names it in the batch. */
+static int open_lease(struct seal_lease *lease, struct sgpu_batch *batch, struct sgpu_error *error)
+{
+	const uint64_t size = lease->size ? lease->size : LINE; /* all payloads may be empty */
+	int code = lease_client_open(lease->socket, batch->id, NULL, size, &lease->client, error);
+
+	if (code) {
+		return code;
+	}
+	for (int i = 0; i < batch->segment_count; i++) {
+		struct sgpu_location *location = &batch->segments[i].location;
+		if (location->kind == SGPU_LOCATION_LEASE) {
+			memcpy(location->region, lease->client.lease.id, sizeof(location->region));
+		}
+	}
+	return sgpu_lease_map(lease->client.pool, &lease->client.lease, &lease->mapping, error);
+}
+
+static int write_leased(void *context, uint64_t position, const void *data, size_t size,
+			struct sgpu_error *error)
+{
+	const struct seal_lease *lease = context;
+
+	(void)error;
+	memcpy(lease->mapping.memory + position, data, size);
+	return 0;
+}
+
 static int move_payloads(struct task *task, struct seal_moves *moves, struct sgpu_error *error)
 {
 	const struct seal_payload *failed = NULL;
@@ -261,8 +301,12 @@ static int move_payloads(struct task *task, struct seal_moves *moves, struct sgp
 			       s->id, prepare_payload);
 		moves->parts[moves->count - 1].digest = s->sealed ? NULL : s->kt128;
 		if (leased) {
-			seal_lease_sink(&task->lease, &s->location,
-					&moves->parts[moves->count - 1]);
+			struct sgpu_host_part *part = &moves->parts[moves->count - 1];
+
+			part->sink = (struct sgpu_transfer_sink){ .write = write_leased,
+								  .parallel = true,
+								  .context = &task->lease };
+			part->to = s->location.offset;
 		} else {
 			seal_moves_place(moves, sgpu_batch_payload_size(task->batch, i));
 		}
@@ -280,30 +324,27 @@ static int check_end(struct task *task, struct sgpu_error *error)
 					   task->in_name, member);
 }
 
-/* The batch that names a lease is not there before the lease is filled: then nobody can be early.
- */
-static int write_leased_batch(struct task *task, struct sgpu_error *error)
-{
-	struct seal_moves moves = SEAL_MOVES_INIT;
-	int code = seal_lease_open(&task->lease, task->batch, error);
-	code = code ? code : move_payloads(task, &moves, error);
-	code = code ? code : check_end(task, error);
-	code = code ? code : seal_lease_filled(&task->lease, error);
-	code = code ? code
-		    : sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
-	seal_moves_clear(&moves);
-	return code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
-}
-
+/* A batch that names a lease is not there before the lease is filled: then nobody can be early. */
 static int write_batch(struct task *task, struct sgpu_error *error)
 {
+	const bool leased = task->lease.wanted;
+	const int fd = task->out.fd;
+	const char *path = task->out.path;
 	struct seal_moves moves = SEAL_MOVES_INIT;
-	int code = sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
+	int code = leased ? open_lease(&task->lease, task->batch, error)
+			  : sgpu_batch_write_head(fd, path, task->batch, error);
+
 	code = code ? code : move_payloads(task, &moves, error);
-	code = code ? code : sgpu_tar_padding(task->out.fd, task->out.path, moves.at, error);
+	if (!code && !leased) {
+		code = sgpu_tar_padding(fd, path, moves.at, error);
+	}
 	code = code ? code : check_end(task, error);
+	if (!code && leased) {
+		code = lease_client_done(&task->lease.client, error);
+		code = code ? code : sgpu_batch_write_head(fd, path, task->batch, error);
+	}
 	seal_moves_clear(&moves);
-	return code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
+	return code ? code : sgpu_tar_end(fd, path, error);
 }
 
 static int run(struct task *task, int in, struct sgpu_error *error)
@@ -316,14 +357,19 @@ static int run(struct task *task, int in, struct sgpu_error *error)
 		return code;
 	}
 	cli_progress_begin("sealing", task->payload_bytes);
-	code = task->lease.wanted ? write_leased_batch(task, error) : write_batch(task, error);
+	code = write_batch(task, error);
 	cli_progress_end();
 	return code ? code : sgpu_output_commit(&task->out, error);
 }
 
-static int report(const struct task *task)
+static void report(const struct task *task)
 {
+	json_t *signers = json_array();
 	uint64_t bytes_out = 0;
+
+	for (int i = 0; i < task->keys.signer_count; i++) {
+		json_array_append_new(signers, json_string(task->keys.signers[i].kid));
+	}
 	for (int i = 0; i < task->batch->segment_count; i++) {
 		const enum sgpu_location_kind kind = task->batch->segments[i].location.kind;
 		if (kind == SGPU_LOCATION_INLINE || kind == SGPU_LOCATION_LEASE) {
@@ -335,16 +381,15 @@ static int report(const struct task *task)
 			      sgpu_json_from_bytes(task->batch->id, sizeof(task->batch->id)),
 			      "counter", (json_int_t)task->batch->counter, "segments",
 			      task->batch->segment_count, "sealed", task->sealed_count,
-			      "recipients", seal_recipient_kids(task->batch), "signed_by",
-			      seal_signer_kids(&task->keys)),
+			      "recipients", seal_recipient_kids(task->batch), "signed_by", signers),
 		    task->payload_bytes, bytes_out, &task->meter);
-	return 0;
 }
 
 static void clear(struct task *task)
 {
 	sgpu_output_close(&task->out);
-	seal_lease_close(&task->lease);
+	sgpu_lease_unmap(&task->lease.mapping);
+	lease_client_close(&task->lease.client);
 	for (int i = 0; task->from && i < task->batch->segment_count; i++) {
 		free(task->from[i].file);
 	}
@@ -352,7 +397,7 @@ static void clear(struct task *task)
 	sgpu_tar_close(&task->reader);
 	sgpu_batch_free(&task->batch);
 	sgpu_wipe(task->batch_key, sizeof(task->batch_key));
-	seal_keys_clear(&task->keys);
+	sgpu_wipe(&task->keys, sizeof(task->keys));
 }
 
 /* 0, or the exit status after a message. */
@@ -379,7 +424,7 @@ int verb_seal(int argc, char **argv)
 {
 	struct task task = { .out_path = "-",
 			     .out = SGPU_OUTPUT_INIT,
-			     .lease = SEAL_LEASE_INIT,
+			     .lease = { .client = LEASE_CLIENT_INIT },
 			     .meter = { .begin_ns = sgpu_now_ns() } };
 	struct sgpu_error error = { 0 };
 	char **paths;
@@ -390,7 +435,10 @@ int verb_seal(int argc, char **argv)
 	if (!status) {
 		cli_signals(NULL);
 		task.meter.begin_ns = sgpu_now_ns();
-		status = run(&task, in, &error) ? cli_error(&error) : report(&task);
+		status = run(&task, in, &error) ? cli_error(&error) : 0;
+		if (!status) {
+			report(&task);
+		}
 	}
 	clear(&task);
 	cli_input_close(in);

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Keys that several verbs take, and what was done and how fast, for people (-v) and for scripts
+ * (--json).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <sgpu/base.h>
+
+#include "crypto/crypto.h"
+#include "parts.h"
+
+static int add(struct seal_keys *keys, const char *path, enum seal_use use,
+	       const struct sgpu_key_set *set, struct sgpu_error *error)
+{
+	const bool verifies = use == SEAL_OPENER && set->signing.kind != SGPU_SIGNING_NONE;
+	const bool signs = verifies || ((use == SEAL_OWNER || use == SEAL_CHANGER) &&
+					set->signing.secret_known);
+	const bool opens = use == SEAL_READER || use == SEAL_OPENER || use == SEAL_CHANGER;
+
+	/* Public halves that decide who reads the data, or whose batch is believed. */
+	if (set->others_write && (use == SEAL_RECIPIENT || verifies)) {
+		sgpu_fail(error, SGPU_EPOLICY,
+			  "others can write to key '%s', which says who is trusted", path);
+		return sgpu_hint(error, "it has to be a file of your own, or of root, to which "
+					"nobody else can write: "
+					"chmod go-w");
+	}
+	if (signs && keys->signer_count >= SGPU_SIGNATURES_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "more than %d keys that sign",
+				 SGPU_SIGNATURES_MAX);
+	}
+	if (signs) {
+		keys->signers[keys->signer_count++] = set->signing;
+	}
+	if (!set->has_key && !signs) {
+		return sgpu_fail(error, SGPU_EINVALID,
+				 "key '%s' has %s key to sign with, and none to encrypt with", path,
+				 set->signing.secret_known ? "a" : "a public");
+	}
+	if (verifies && set->has_key && set->key.kind == SGPU_KEY_X25519_PUBLIC) {
+		return 0; /* the public halves of another owner */
+	}
+	if (opens && set->has_key && set->key.kind == SGPU_KEY_X25519_PUBLIC) {
+		sgpu_fail(error, SGPU_EKEY,
+			  "key '%s' is the public half of '%s', which opens nothing", path,
+			  set->key.kid);
+		return sgpu_hint(error,
+				 "give the file with both halves, which 'sgpu-seal keygen' wrote");
+	}
+	if (set->has_key) {
+		keys->list[keys->count++] = set->key;
+	}
+	return 0;
+}
+
+int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use)
+{
+	struct sgpu_key_set set = { 0 };
+	struct sgpu_error error = { 0 };
+	int code =
+		keys->count < SGPU_RECIPIENTS_MAX
+			? 0
+			: sgpu_fail(&error, SGPU_EUSAGE, "more than %d keys", SGPU_RECIPIENTS_MAX);
+
+	keys->standard_input = keys->standard_input || !strcmp(path, "-");
+	cli_remember_input(path);
+	code = code ? code : sgpu_key_set_load(path, &set, &error);
+	code = code ? code : add(keys, path, use, &set, &error);
+	sgpu_key_set_clear(&set);
+	return code ? cli_error(&error) : 0;
+}
+
+int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *in)
+{
+	return cli_is_standard(path) && keys->standard_input
+		       ? cli_usage("a key and the data cannot both come from standard input")
+		       : cli_input(path, name, in);
+}
+
+static json_t *key_json(const char *kind, const char *use, bool secret, const char *kid)
+{
+	return json_pack("{s:s, s:s, s:b, s:s}", "kind", kind, "use", use, "secret", secret, "kid",
+			 kid);
+}
+
+json_t *seal_keys_json(const struct sgpu_key_set *set)
+{
+	json_t *list = json_array();
+
+	if (set->has_key) {
+		json_array_append_new(
+			list, key_json(set->key.kind == SGPU_KEY_OCT ? "oct" : "X25519", "enc",
+				       set->key.kind != SGPU_KEY_X25519_PUBLIC, set->key.kid));
+	}
+	if (set->signing.kind != SGPU_SIGNING_NONE) {
+		json_array_append_new(list, key_json(sgpu_signing_name(set->signing.kind), "sig",
+						     set->signing.secret_known, set->signing.kid));
+	}
+	return list;
+}
+
+struct seal_key_words seal_key_words(const json_t *key)
+{
+	return (struct seal_key_words){
+		.kind = cli_text_of(key, "kind"),
+		.use = strcmp(cli_text_of(key, "use"), "sig") == 0 ? "signature" : "encryption",
+		.secret = json_is_true(json_object_get(key, "secret")) ? "secret" : "public",
+		.kid = cli_text_of(key, "kid"),
+	};
+}
+
+/* ---- reports ---- */
+static double seconds_since(const struct seal_meter *meter)
+{
+	const double seconds = (double)(sgpu_now_ns() - meter->begin_ns) / 1e9;
+	return seconds > 0 ? seconds : 1e-9;
+}
+
+static unsigned threads(const struct seal_meter *meter)
+{
+	return meter->jobs ? meter->jobs : sgpu_cpu_count();
+}
+
+void seal_detail(const char *what, uint64_t bytes, const struct seal_meter *meter)
+{
+	const double seconds = seconds_since(meter);
+	cli_detail("%s %llu bytes in %.3f s, %.2f GB/s, AES-256-GCM by %s, up to %u threads", what,
+		   (unsigned long long)bytes, seconds, (double)bytes / seconds / 1e9,
+		   sgpu_aead_provider(), threads(meter));
+}
+
+void seal_record(json_t *record, uint64_t bytes_in, uint64_t bytes_out,
+		 const struct seal_meter *meter)
+{
+	if (cli_json && record) {
+		const double seconds = seconds_since(meter);
+		json_t *rate = json_pack("{s:I, s:I, s:f, s:f, s:s, s:i}", "bytes_in",
+					 (json_int_t)bytes_in, "bytes_out", (json_int_t)bytes_out,
+					 "seconds", seconds, "bytes_per_second",
+					 (double)bytes_in / seconds, "provider",
+					 sgpu_aead_provider(), "jobs", (int)threads(meter));
+		json_object_update(record, rate);
+		json_decref(rate);
+		cli_print_json(json_incref(record), stderr, JSON_COMPACT);
+	}
+	json_decref(record);
+}
+
+json_t *seal_recipient_kids(const struct sgpu_batch *batch)
+{
+	json_t *kids = json_array();
+	size_t i = 0;
+	json_t *recipient = NULL;
+	json_array_foreach (batch->recipients, i, recipient) {
+		json_array_append(kids, json_object_get(recipient, "kid"));
+	}
+	return kids;
+}

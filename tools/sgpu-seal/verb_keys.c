@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sgpu-seal keygen, pubkey and keyinfo: a new secret key, for its owner's eyes only; the halves of
+ * a key file that may be given away; and which keys a file holds, with nothing secret in the
+ * answer.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <sgpu/base.h>
+#include <sgpu/keys.h>
+
+#include "parts.h"
+
+struct generation {
+	bool x25519, sign, no_sign;
+	const char *path;
+};
+
+const struct cli_option keygen_options[] = {
+	CLI_COMMON,
+	{ "x25519", 0, NULL, "a key pair for recipients, not a symmetric key; alone, unless --sign",
+	  CLI_FLAG(struct generation, x25519) },
+	{ "sign", 0, NULL, "also an Ed25519 key to sign batches (default without --x25519)",
+	  CLI_FLAG(struct generation, sign) },
+	{ "no-sign", 0, NULL, "no signing key: for a key that is shared",
+	  CLI_FLAG(struct generation, no_sign) },
+	{ "output", 'o', "FILE", "new file for the key (default: standard output)",
+	  CLI_TEXT(struct generation, path) },
+	CLI_END,
+};
+
+/* What may be said about the keys: their ids, on standard error. */
+static int report(const struct sgpu_key_set *keys, const char *path)
+{
+	const char *kind = keys->key.kind == SGPU_KEY_OCT ? "oct" : "X25519";
+	const bool signs = keys->signing.kind != SGPU_SIGNING_NONE;
+
+	if (!cli_json) {
+		cli_note("%s key %s", kind, keys->key.kid);
+		if (signs) {
+			cli_note("%s key %s, which signs", sgpu_signing_name(keys->signing.kind),
+				 keys->signing.kid);
+		}
+		return 0;
+	}
+	json_t *record = json_pack("{s:s, s:s, s:s*, s:s*}", "kid", keys->key.kid, "kind", kind,
+				   "signing_kid", signs ? keys->signing.kid : NULL, "file", path);
+	return cli_print_json(record, path ? stdout : stderr, JSON_COMPACT);
+}
+
+int verb_keygen(int argc, char **argv)
+{
+	struct generation request = { 0 };
+	struct sgpu_error error = { 0 };
+	struct sgpu_key_set keys = { .has_key = true };
+	char **arguments, *text = NULL;
+	size_t size = 0;
+	int status = cli_read(argc, argv, &request, &arguments);
+
+	if (status) {
+		return status;
+	}
+	if (request.sign && request.no_sign) {
+		return cli_usage("--sign and --no-sign exclude each other");
+	}
+	const char *path = cli_is_standard(request.path) ? NULL : request.path;
+	if (!cli_secret_output(path)) {
+		return 2;
+	}
+	int code = sgpu_key_generate(request.x25519 ? SGPU_KEY_X25519 : SGPU_KEY_OCT, &keys.key,
+				     &error);
+	if (!code && (request.sign || (!request.x25519 && !request.no_sign))) {
+		code = sgpu_signing_generate(&keys.signing, &error);
+	}
+	code = code ? code : sgpu_key_set_text(&keys, &text, &size, &error);
+	code = code ? code : cli_write_secret(path, text, size, &error);
+	status = code ? cli_error(&error) : report(&keys, path);
+	sgpu_free_wiped(&text, size);
+	sgpu_key_set_clear(&keys);
+	return status;
+}
+
+/* The keys at a path, of which no output takes the place. Returns an exit status. */
+static int read_keys(const char *path, const char *output, struct sgpu_key_set *keys)
+{
+	struct sgpu_error error = { 0 };
+
+	if (!strcmp(path, "-") && isatty(STDIN_FILENO)) {
+		return cli_usage("no key given");
+	}
+	cli_remember_input(path);
+	if (!cli_output_apart(output)) {
+		return 2;
+	}
+	const int status = cli_output_prepare(output, 0644, false);
+	return status ? status : sgpu_key_set_load(path, keys, &error) ? cli_error(&error) : 0;
+}
+
+/* ---- pubkey ---- */
+struct publication {
+	const char *key_path, *path;
+};
+
+static int take_key(void *values, const char *path)
+{
+	struct publication *request = values;
+
+	if (request->key_path) {
+		return cli_usage("more than one key");
+	}
+	request->key_path = path;
+	return 0;
+}
+
+const struct cli_option pubkey_options[] = {
+	CLI_COMMON,
+	{ "key", 'k', "KEY", "the key file (- standard input, fd:N a descriptor)",
+	  CLI_TAKE(take_key) },
+	{ "output", 'o', "FILE", "where the public key goes (default: standard output)",
+	  CLI_TEXT(struct publication, path) },
+	CLI_END,
+};
+
+int verb_pubkey(int argc, char **argv)
+{
+	struct publication request = { 0 };
+	struct sgpu_error error = { 0 };
+	struct sgpu_key_set keys = { 0 }, public_keys;
+	char **paths, *text = NULL;
+	size_t size = 0;
+	int status = cli_read(argc, argv, &request, &paths);
+
+	if (status) {
+		return status;
+	}
+	if (*paths && request.key_path) {
+		return cli_usage("the key is given twice, as '%s' and with -k", *paths);
+	}
+	status = read_keys(*paths	      ? *paths
+			   : request.key_path ? request.key_path
+					      : "-",
+			   request.path, &keys);
+	if (status) {
+		return status;
+	}
+	int code = sgpu_key_set_public(&keys, &public_keys, &error);
+	code = code ? code : sgpu_key_set_text(&public_keys, &text, &size, &error);
+	code = code ? code : cli_write_text(request.path, 0644, text, size, &error);
+	sgpu_free_wiped(&text, size);
+	sgpu_key_set_clear(&keys);
+	return code ? cli_error(&error) : 0;
+}
+
+/* ---- keyinfo ---- */
+struct inquiry {
+	bool owner;
+	const char *output;
+};
+
+const struct cli_option keyinfo_options[] = {
+	CLI_COMMON,
+	{ "owner", 0, NULL, "only the id of the signing key: a line for sgpu-run --owners",
+	  CLI_FLAG(struct inquiry, owner) },
+	{ "output", 'o', "FILE", "write there, not to standard output",
+	  CLI_TEXT(struct inquiry, output) },
+	CLI_END,
+};
+
+static int print(const struct sgpu_key_set *keys, bool owner, FILE *to)
+{
+	json_t *list = owner ? NULL : seal_keys_json(keys), *key;
+	size_t i;
+
+	if (!owner && cli_json) {
+		return cli_print_json(json_pack("{s:o}", "keys", list), to, JSON_COMPACT);
+	}
+	if (owner) {
+		fprintf(to, "%s\n", keys->signing.kid);
+	}
+	json_array_foreach (list, i, key) {
+		const struct seal_key_words words = seal_key_words(key);
+		fprintf(to, "%-7s  %-10s  %-6s  %s\n", words.kind, words.use, words.secret,
+			words.kid);
+	}
+	json_decref(list);
+	return 0;
+}
+
+/* A file of owners decides whose work is taken: whatever the umask, nobody else may write to it. */
+static int write_info(const struct sgpu_key_set *keys, const char *path,
+		      const struct inquiry *request)
+{
+	struct sgpu_error error = { 0 };
+	char *text = NULL;
+	size_t size = 0;
+	FILE *to;
+	int status;
+
+	if (request->owner && keys->signing.kind == SGPU_SIGNING_NONE) {
+		return cli_fail(SGPU_EINVALID, "'%s' has no key that signs", path);
+	}
+	to = open_memstream(&text, &size);
+	if (!to) {
+		return cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	status = print(keys, request->owner, to);
+	if (fclose(to) != 0) {
+		status = cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	if (status == 0 && cli_write_text(request->output, 0644, text, size, &error)) {
+		status = cli_error(&error);
+	}
+	free(text);
+	return status;
+}
+
+int verb_keyinfo(int argc, char **argv)
+{
+	struct sgpu_key_set keys = { 0 };
+	struct inquiry request = { 0 };
+	char **paths;
+	int status = cli_read(argc, argv, &request, &paths);
+
+	if (status) {
+		return status;
+	}
+	const char *path = *paths ? *paths : "-";
+	status = read_keys(path, request.output, &keys);
+	status = status ? status : write_info(&keys, path, &request);
+	sgpu_key_set_clear(&keys);
+	return status;
+}
