@@ -14,31 +14,21 @@
 /* ---- diagnostics, as people and as programs read them ---- */
 static void print_diagnostic(FILE *file, const char *name, const struct sgpu_diagnostic *diagnostic)
 {
-	cli_print_text(file, name);
-	fprintf(file, ":%d:%d: ", diagnostic->line, diagnostic->column);
-	if (*diagnostic->pointer) {
-		cli_print_text(file, diagnostic->pointer);
-		fputs(": ", file);
-	}
-	cli_print_text(file, diagnostic->text);
-	fputc('\n', file);
+	cli_print_line(file, "%s:%d:%d: %s%s%s", name, diagnostic->line, diagnostic->column,
+		       diagnostic->pointer, *diagnostic->pointer ? ": " : "", diagnostic->text);
 	if (diagnostic->hint) {
-		fputs("    hint: ", file);
-		cli_print_text(file, diagnostic->hint);
-		fputc('\n', file);
+		cli_print_line(file, "    hint: %s", diagnostic->hint);
 	}
 }
 
 static void print_record(FILE *file, const char *name, const struct sgpu_diagnostic *diagnostic)
 {
-	json_t *record = json_pack("{s:o, s:i, s:i, s:o, s:o}", "file", cli_json_text(name), "line",
-				   diagnostic->line, "column", diagnostic->column, "pointer",
-				   cli_json_text(diagnostic->pointer), "text",
-				   cli_json_text(diagnostic->text));
+	json_t *record =
+		json_pack("{s:o, s:i, s:i, s:o, s:o, s:o*}", "file", cli_json_text(name), "line",
+			  diagnostic->line, "column", diagnostic->column, "pointer",
+			  cli_json_text(diagnostic->pointer), "text",
+			  cli_json_text(diagnostic->text), "hint", cli_json_text(diagnostic->hint));
 
-	if (record && diagnostic->hint) {
-		json_object_set_new(record, "hint", cli_json_text(diagnostic->hint));
-	}
 	if (record) {
 		json_dumpf(record, file, JSON_COMPACT | JSON_ENSURE_ASCII);
 		fputc('\n', file);
@@ -122,21 +112,16 @@ int document_load(const char *path, unsigned options, struct document *document)
 	return code ? cli_error(&error) : check(document, options);
 }
 
-int document_check(const char *text, size_t size, const char *name, unsigned options,
+int document_check(const json_t *value, size_t indent, const char *name, unsigned options,
 		   struct document *document)
 {
-	struct sgpu_error error = { 0 };
-
 	memset(document, 0, sizeof(*document));
 	document->path = document->name = name;
-	document->text = malloc(size + 1);
+	document->text = pretty_json(value, indent, false);
 	if (!document->text) {
-		sgpu_fail_nomem(&error);
-		return cli_error(&error);
+		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
-	memcpy(document->text, text, size);
-	document->text[size] = '\0';
-	document->size = size;
+	document->size = strlen(document->text);
 	return check(document, options);
 }
 
@@ -151,7 +136,7 @@ void document_free(struct document *document)
 int document_each(int argc, char **argv, unsigned options,
 		  int (*one)(const char *path, unsigned options))
 {
-	struct outside_request request = { 0 };
+	struct request request = { 0 };
 	char **paths;
 	int worst = cli_read(argc, argv, &request, &paths);
 
@@ -168,6 +153,16 @@ int document_each(int argc, char **argv, unsigned options,
 		worst = status > worst ? status : worst;
 	}
 	return worst;
+}
+
+json_t *shape_json(const struct sgpu_type *type)
+{
+	json_t *shape = json_array();
+
+	for (int i = 0; i < type->rank; i++) {
+		json_array_append_new(shape, json_integer((json_int_t)type->shape[i]));
+	}
+	return shape;
 }
 
 char *folder_of(const char *path)

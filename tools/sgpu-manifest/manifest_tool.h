@@ -18,23 +18,20 @@
 #include "base/pool.h"
 #include "cli.h"
 
-#define MANIFEST_VERB(name)                              \
-	extern const struct cli_option name##_options[]; \
-	int verb_##name(int argc, char **argv)
+CLI_VERB(check);
+CLI_VERB(show);
+CLI_VERB(canon);
+CLI_VERB(hash);
+CLI_VERB(schema);
+CLI_VERB(init);
+CLI_VERB(pack);
+CLI_VERB(split);
+CLI_VERB(merge);
+CLI_VERB(ops);
 
-MANIFEST_VERB(check);
-MANIFEST_VERB(show);
-MANIFEST_VERB(canon);
-MANIFEST_VERB(hash);
-MANIFEST_VERB(schema);
-MANIFEST_VERB(init);
-MANIFEST_VERB(pack);
-MANIFEST_VERB(split);
-MANIFEST_VERB(merge);
-MANIFEST_VERB(ops);
-
-/* Rows that several verbs have; the struct is for a verb that has but the first. */
-struct outside_request {
+/* Options that several verbs have. */
+struct request {
+	const char *output;
 	bool outside;
 };
 #define OPTION_OUTSIDE(type)                                                                 \
@@ -42,10 +39,10 @@ struct outside_request {
 		"allow-outside", 0, NULL, "let inputs lie outside the manifest's directory", \
 			CLI_FLAG(type, outside)                                              \
 	}
-#define OPTION_OUTPUT(type)                                                   \
+#define OPTION_OUTPUT                                                         \
 	{                                                                     \
 		"output", 'o', "FILE", "write there, not to standard output", \
-			CLI_TEXT(type, output)                                \
+			CLI_TEXT(struct request, output)                      \
 	}
 
 /* document.c: a manifest from a file, checked, with its diagnostics reported; and writing to where
@@ -66,8 +63,8 @@ enum { DOCUMENT_RECORDS_ARE_RESULT = 1 << 16 };
 /* Reads and checks with these options; prints every diagnostic. Returns an exit status. path NULL
  * is standard input. The document is to be freed in any case. */
 int document_load(const char *path, unsigned options, struct document *document);
-/* The same from text in memory, which stays the caller's. */
-int document_check(const char *text, size_t size, const char *name, unsigned options,
+/* The same of one in memory, as pretty_json writes it. */
+int document_check(const json_t *value, size_t indent, const char *name, unsigned options,
 		   struct document *document);
 void document_free(struct document *document);
 /* A verb that takes --allow-outside and any number of manifests: calls one() for each, or for
@@ -86,6 +83,8 @@ char *pretty_json(const json_t *value, size_t indent, bool ascii);
 /* Writes that of a value, whose reference it takes, and a line feed. NULL is out of memory. What
  * may go to a terminal (path NULL) is ASCII. */
 int json_write(const char *path, json_t *value, size_t indent);
+/* The extents of a type. */
+json_t *shape_json(const struct sgpu_type *type);
 /* The folder that a path is in, "." where it names none. From malloc; NULL when out of memory. */
 char *folder_of(const char *path);
 
@@ -110,17 +109,10 @@ void payload_folder_close(struct payload_folder *folder);
  * folder, HIGH data that would have to travel in the clear). */
 SGPU_MUST_CHECK int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
 				 struct sgpu_batch_segment *entry, struct sgpu_error *error);
-/* The measure, sgpu-quote(5), of the module's image that is the payload of this INPUT, which is
- * read for it whatever its sensitivity: what is to run is told by this digest alone. The segment
- * has a location other than "-". */
-SGPU_MUST_CHECK int payload_measure(const struct payload_folder *folder,
-				    const struct sgpu_segment *segment, uint8_t digest[32],
-				    struct sgpu_error *error);
 /* Copies so many bytes from one file to another. */
 SGPU_MUST_CHECK int payload_copy(int from, const char *from_name, uint64_t size, int to,
 				 const char *to_name, struct sgpu_error *error);
 
-/* module_digest.c */
 /* Compares each module_digest with the image's file, and prints every difference. A file that is
  * not there is passed over: the manifest may stand where the data are not. Returns an exit status.
  */
@@ -150,19 +142,17 @@ SGPU_MUST_CHECK int file_spec_parse(const char *text, const struct sgpu_op *op,
  * below, else absolute. From malloc; NULL when out of memory. */
 char *file_spec_location(const char *path, const char *folder);
 
-/* op_info.c */
+/* verb_ops.c */
 enum { OP_TEXT_MAX = 160 };
 const char *op_param_kind(enum sgpu_param_kind kind);
 /* "f32 f64" */
 void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX]);
-/* "3" or "1 to 4" */
-void op_ranks_text(const struct sgpu_op_argument *argument, char text[OP_TEXT_MAX]);
-/* "0 to 5", "at least 0", "none|relu", "true|false"; empty when anything goes */
-void op_range_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX]);
 /* The default, "none" or "required". */
 void op_default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX]);
 /* The default as a manifest would write it; NULL when it has none. */
 json_t *op_default_json(const struct sgpu_op_param *param);
+/* Of a parameter that is a choice: its choices. */
+json_t *op_choices_json(const struct sgpu_op_param *param);
 /* A number as JSON: an integer where it is one. NULL for a bound that is none. */
 json_t *op_number_json(double number);
 

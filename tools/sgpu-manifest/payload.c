@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Finding, measuring and hashing payloads. HIGH data are never read here, only their files are
- * looked at; but for the images of modules, whose digests the manifest names.
+ * looked at; but for the images of modules, whose digests the manifest names, and which are
+ * compared and filled in.
  */
 #include "base/io.h"
 #include "crypto/crypto.h"
@@ -150,20 +151,6 @@ static int open_payload(const struct payload_folder *folder, const struct sgpu_s
 				     : check_size(segment, *size, (uint64_t)status.st_size, error);
 }
 
-/* Threads, made for the first payload that is worth it. This one computes with them. */
-static int make_pool(struct payload_folder *folder, uint64_t size, struct sgpu_error *error)
-{
-	int code = SGPU_OK;
-
-	if (!folder->pool && size >= SHARED_MIN) {
-		code = sgpu_pool_create(0, &folder->pool, error);
-		if (!code) {
-			sgpu_pool_enter(folder->pool);
-		}
-	}
-	return code;
-}
-
 static int hash_window(struct payload_folder *folder, int fd, const char *name, uint64_t offset,
 		       struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
@@ -171,7 +158,13 @@ static int hash_window(struct payload_folder *folder, int fd, const char *name, 
 	struct sgpu_kt128 *state = NULL;
 	int code = sgpu_kt128_create(&state, error);
 
-	code = code ? code : make_pool(folder, entry->size, error);
+	/* Threads, made for the first payload that is worth it. This one computes with them. */
+	if (!code && !folder->pool && entry->size >= SHARED_MIN) {
+		code = sgpu_pool_create(0, &folder->pool, error);
+		if (!code) {
+			sgpu_pool_enter(folder->pool);
+		}
+	}
 	for (uint64_t left = entry->size, now; !code && left > 0; left -= now) {
 		now = left < WINDOW ? left : WINDOW;
 		code = sgpu_kt128_update_file(state, folder->pool, &from, NULL, now, error);
@@ -286,8 +279,31 @@ int payload_take(struct payload_folder *folder, const struct sgpu_segment *segme
 	return take_file(folder, segment, entry, error);
 }
 
-int payload_measure(const struct payload_folder *folder, const struct sgpu_segment *segment,
-		    uint8_t digest[32], struct sgpu_error *error)
+int payload_copy(int from, const char *from_name, uint64_t size, int to, const char *to_name,
+		 struct sgpu_error *error)
+{
+	uint8_t *buffer = malloc(BUFFER_SIZE);
+	int code = buffer ? SGPU_OK : sgpu_fail_nomem(error);
+
+	for (size_t piece, got; !code && size; size -= got) {
+		piece = size < BUFFER_SIZE ? (size_t)size : BUFFER_SIZE;
+		code = sgpu_read(from, from_name, buffer, piece, &got, error);
+		if (!code && got < piece) {
+			code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
+					 from_name);
+		}
+		code = code ? code : sgpu_write(to, to_name, buffer, got, error);
+	}
+	free(buffer);
+	return code;
+}
+
+/* ---- digests of modules ---- */
+/* The measure, sgpu-quote(5), of the module's image that is the payload of this INPUT, which is
+ * read for it whatever its sensitivity: what is to run is told by this digest alone. The segment
+ * has a location other than "-". */
+static int measure_image(const struct payload_folder *folder, const struct sgpu_segment *segment,
+			 uint8_t digest[32], struct sgpu_error *error)
 {
 	uint8_t *image = NULL;
 	uint64_t size = 0;
@@ -323,21 +339,103 @@ int payload_measure(const struct payload_folder *folder, const struct sgpu_segme
 	return code;
 }
 
-int payload_copy(int from, const char *from_name, uint64_t size, int to, const char *to_name,
-		 struct sgpu_error *error)
-{
-	uint8_t *buffer = malloc(BUFFER_SIZE);
-	int code = buffer ? SGPU_OK : sgpu_fail_nomem(error);
+/* Of one segment's image, read once however many operations use it. */
+struct image {
+	bool measured, there;
+	char digest[SGPU_BASE64URL_MAX(32)];
+};
 
-	for (size_t piece, got; !code && size; size -= got) {
-		piece = size < BUFFER_SIZE ? (size_t)size : BUFFER_SIZE;
-		code = sgpu_read(from, from_name, buffer, piece, &got, error);
-		if (!code && got < piece) {
-			code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
-					 from_name);
-		}
-		code = code ? code : sgpu_write(to, to_name, buffer, got, error);
+static int measure(const struct payload_folder *folder, const struct sgpu_segment *segment,
+		   struct image *image, struct sgpu_error *error)
+{
+	const bool has_file = segment->location && strcmp(segment->location, "-") != 0;
+	uint8_t digest[32];
+	int code = SGPU_OK;
+
+	if (has_file && !image->measured) {
+		code = measure_image(folder, segment, digest, error);
+		image->there = !code;
 	}
-	free(buffer);
+	if (has_file && !image->measured && !code) {
+		sgpu_base64url_encode(digest, sizeof(digest), image->digest);
+	}
+	image->measured = true;
 	return code;
+}
+
+static int compare(const struct sgpu_operation *operation, const struct sgpu_segment *segment,
+		   const struct image *image)
+{
+	char stated[SGPU_BASE64URL_MAX(32)];
+
+	sgpu_base64url_encode(operation->module->digest, 32, stated);
+	if (!image->there || strcmp(stated, image->digest) == 0) {
+		return 0;
+	}
+	return cli_fail(SGPU_EDIFFERS,
+			"operation '%s': module_digest is '%s', but that of '%s' is '%s'",
+			operation->id, stated, segment->location, image->digest);
+}
+
+/* With `added`, digests that are absent go into the document's JSON and are counted; else only
+ * those that are there matter, and an image that cannot be read does not. */
+static int walk(const struct document *document, const struct payload_folder *folder, int *added)
+{
+	const struct sgpu_manifest *manifest = document->manifest;
+	json_t *operations = json_object_get(manifest->json, "operations");
+	struct image *images = calloc((size_t)manifest->segment_count, sizeof(*images));
+	int status = images ? 0 : cli_fail(SGPU_ENOMEM, "out of memory");
+
+	for (int i = 0; images && i < manifest->operation_count; i++) {
+		const struct sgpu_operation *operation = &manifest->operations[i];
+		const struct sgpu_module_call *module = operation->module;
+		struct sgpu_error error = { 0 };
+		int failed = 0;
+
+		if (!module || (!module->has_digest && !added)) {
+			continue;
+		}
+		const struct sgpu_segment *segment = &manifest->segments[module->segment];
+		struct image *image = &images[module->segment];
+		if (measure(folder, segment, image, &error) && added) {
+			failed = cli_error(&error);
+		} else if (error.code) {
+			cli_detail("%s: not compared with module_digest: %s", document->name,
+				   error.text);
+		} else if (module->has_digest) {
+			failed = compare(operation, segment, image);
+		} else if (image->there) {
+			json_object_set_new(json_array_get(operations, (size_t)i), "module_digest",
+					    json_string(image->digest));
+			++*added;
+		} else if (!status) {
+			cli_warning("operation '%s': no file to take a module_digest from, and no "
+				    "runner takes a module without one",
+				    operation->id);
+		}
+		status = status ? status : failed;
+	}
+	free(images);
+	return status;
+}
+
+int module_digests_compare(const struct document *document, const struct payload_folder *folder)
+{
+	return walk(document, folder, NULL);
+}
+
+int module_digests_fill(struct document *document, const struct payload_folder *folder,
+			unsigned options)
+{
+	struct document filled;
+	int added = 0, status = walk(document, folder, &added);
+
+	if (status || !added) {
+		return status;
+	}
+	status = document_check(document->manifest->json, 0, document->name, options, &filled);
+	filled.path = document->path;
+	document_free(document);
+	*document = filled;
+	return status;
 }

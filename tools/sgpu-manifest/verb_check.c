@@ -9,8 +9,7 @@
 
 #include "manifest_tool.h"
 
-const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct outside_request),
-					    CLI_END };
+const struct cli_option check_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct request), CLI_END };
 
 /* The last one is left to the end of the process: to free a large manifest piece by piece takes a
  * tenth of the time. */
@@ -52,12 +51,7 @@ int verb_check(int argc, char **argv)
 }
 
 /* ---- canon ---- */
-struct request {
-	const char *output;
-	bool outside;
-};
-
-const struct cli_option canon_options[] = { CLI_COMMON, OPTION_OUTPUT(struct request),
+const struct cli_option canon_options[] = { CLI_COMMON, OPTION_OUTPUT,
 					    OPTION_OUTSIDE(struct request), CLI_END };
 
 int verb_canon(int argc, char **argv)
@@ -83,8 +77,7 @@ int verb_canon(int argc, char **argv)
 }
 
 /* ---- hash ---- */
-const struct cli_option hash_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct outside_request),
-					   CLI_END };
+const struct cli_option hash_options[] = { CLI_COMMON, OPTION_OUTSIDE(struct request), CLI_END };
 
 static int hash_one(const char *path, unsigned options)
 {

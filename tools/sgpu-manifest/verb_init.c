@@ -302,16 +302,9 @@ static int convert(struct draft *draft, const struct file_spec *spec, bool low,
 /* ---- segments and operations ---- */
 static json_t *type_json(const struct file_spec *spec)
 {
-	json_t *shape = json_array(), *type;
-
-	for (int i = 0; i < spec->type.rank; i++) {
-		json_array_append_new(shape, json_integer((json_int_t)spec->type.shape[i]));
-	}
-	type = json_pack("{s:s, s:o}", "dtype", sgpu_dtype_name(spec->type.dtype), "shape", shape);
-	if (type && spec->has_offset) {
-		json_object_set_new(type, "offset", json_integer((json_int_t)spec->offset));
-	}
-	return type;
+	return json_pack("{s:s, s:o, s:o*}", "dtype", sgpu_dtype_name(spec->type.dtype), "shape",
+			 shape_json(&spec->type), "offset",
+			 spec->has_offset ? json_integer((json_int_t)spec->offset) : NULL);
 }
 
 /* The argument of the row that the next file without a name stands for, or -1. */
@@ -491,21 +484,18 @@ static void name_outputs(struct draft *draft, const struct sgpu_manifest *checke
 static int finish(struct draft *draft, json_t **manifest)
 {
 	struct document document = { 0 };
-	char *text;
 	int status;
 
 	*manifest = json_pack("{s:i, s:s, s:O, s:O}", "version", (int)SGPU_MANIFEST_VERSION,
 			      "manifest_id", draft->id ? draft->id : draft->op->name, "segments",
 			      draft->segments, "operations", draft->operations);
-	text = *manifest ? pretty_json(*manifest, 2, false) : NULL;
-	status = text ? document_check(text, strlen(text), "the manifest that init made", 0,
-				       &document)
-		      : cli_fail(SGPU_EINVALID, "the manifest_id is not UTF-8");
+	status = *manifest
+			 ? document_check(*manifest, 2, "the manifest that init made", 0, &document)
+			 : cli_fail(SGPU_EINVALID, "the manifest_id is not UTF-8");
 	if (!status) {
 		name_outputs(draft, document.manifest);
 	}
 	document_free(&document);
-	free(text);
 	return status;
 }
 

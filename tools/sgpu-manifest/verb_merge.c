@@ -18,16 +18,16 @@
 #include "batch/batch.h"
 #include "manifest_tool.h"
 
-struct request {
+struct merge_request {
 	const char *manifest, *output;
 };
 
 const struct cli_option merge_options[] = {
 	CLI_COMMON,
 	{ "manifest", 'm', "FILE", "the manifest that was split: all its outputs must be there",
-	  CLI_TEXT(struct request, manifest) },
+	  CLI_TEXT(struct merge_request, manifest) },
 	{ "output", 'o', "FILE", "write the responses there as one tar archive",
-	  CLI_TEXT(struct request, output) },
+	  CLI_TEXT(struct merge_request, output) },
 	CLI_END
 };
 
@@ -50,14 +50,11 @@ static int add_segment(struct merger *merger, const struct sgpu_batch_segment *s
 				json_string_value(other), name, segment->id);
 	}
 	record = json_pack(
-		"{s:s, s:s, s:I, s:s, s:o}", "segment_id", segment->id, "status",
+		"{s:s, s:s, s:I, s:s, s:o, s:o*}", "segment_id", segment->id, "status",
 		segment->status ? sgpu_error_name(segment->status) : "OK", "bytes",
 		(json_int_t)(segment->status ? 0 : segment->actual_size), "masking_level",
 		segment->masking == SGPU_MASKING_NONE ? "MASKING_NONE" : "MASKING_AES_GCM",
-		"response", cli_json_text(name));
-	if (record && segment->error_text) {
-		json_object_set_new(record, "error", cli_json_text(segment->error_text));
-	}
+		"response", cli_json_text(name), "error", cli_json_text(segment->error_text));
 	merger->failed += segment->status != SGPU_OK;
 	if (json_object_set_new(merger->ids, segment->id, cli_json_text(name)) ||
 	    json_array_append_new(merger->segments, record)) {
@@ -66,36 +63,25 @@ static int add_segment(struct merger *merger, const struct sgpu_batch_segment *s
 	return 0;
 }
 
-/* Reads a response to its end, so that one cut short is noticed. */
-static int read_response(int fd, const char *name, struct sgpu_batch **batch,
-			 struct sgpu_error *error)
-{
-	struct sgpu_tar_reader *reader = NULL;
-	int segment = 0;
-	int code = sgpu_tar_open(fd, name, &reader, error);
-
-	code = code ? code : sgpu_batch_read_head(reader, true, batch, error);
-	while (!code && segment >= 0) {
-		code = sgpu_batch_next_payload(reader, *batch, &segment, error);
-	}
-	sgpu_tar_close(&reader);
-	return code;
-}
-
+/* Read to its end, so that one cut short is noticed. */
 static int add_response(struct merger *merger, const char *path)
 {
+	struct sgpu_tar_reader *reader = NULL;
 	struct sgpu_batch *batch = NULL;
 	struct sgpu_error error = { 0 };
 	char id[2 * SGPU_BATCH_ID_SIZE + 1], hash[2 * SGPU_SHA256_SIZE + 1];
 	const char *name;
-	int fd, status = cli_input(path, &name, &fd);
+	int fd, code, segment = 0, status = cli_input(path, &name, &fd);
 
 	if (status) {
 		return status;
 	}
-	if (read_response(fd, name, &batch, &error)) {
-		status = cli_error(&error);
+	code = sgpu_tar_open(fd, name, &reader, &error);
+	code = code ? code : sgpu_batch_read_head(reader, true, &batch, &error);
+	while (!code && segment >= 0) {
+		code = sgpu_batch_next_payload(reader, batch, &segment, &error);
 	}
+	status = code ? cli_error(&error) : 0;
 	for (int i = 0; !status && i < batch->segment_count; i++) {
 		status = add_segment(merger, &batch->segments[i], name);
 	}
@@ -106,6 +92,7 @@ static int add_response(struct merger *merger, const char *path)
 				      json_pack("{s:o, s:s, s:s}", "file", cli_json_text(name),
 						"batch_id", id, "manifest_sha256", hash));
 	}
+	sgpu_tar_close(&reader);
 	sgpu_batch_free(&batch);
 	cli_input_close(fd);
 	return status;
@@ -127,11 +114,6 @@ static int find_missing(struct merger *merger, const char *path)
 	return status;
 }
 
-static const char *text_of(const json_t *record, const char *key)
-{
-	return json_string_value(json_object_get(record, key));
-}
-
 static int print_table(const struct merger *merger)
 {
 	struct cli_table table = { 0 };
@@ -144,8 +126,8 @@ static int print_table(const struct merger *merger)
 
 		snprintf(bytes, sizeof(bytes), "%" JSON_INTEGER_FORMAT,
 			 json_integer_value(json_object_get(record, "bytes")));
-		cli_row(&table, text_of(record, "segment_id"), text_of(record, "status"), bytes,
-			text_of(record, "response"), text_of(record, "error"));
+		cli_row(&table, cli_text_of(record, "segment_id"), cli_text_of(record, "status"),
+			bytes, cli_text_of(record, "response"), cli_text_of(record, "error"));
 	}
 	json_array_foreach (merger->missing, i, record) {
 		cli_row(&table, json_string_value(record), "MISSING", NULL, NULL, NULL);
@@ -201,11 +183,11 @@ static int write_archive(const char *path, char **responses)
 	return code ? cli_error(&error) : 0;
 }
 
+/* An archive on standard output leaves no room for a table. */
 static int report(const struct merger *merger, bool to_standard_output)
 {
 	int status = 0, missing = (int)json_array_size(merger->missing);
 
-	/* An archive on standard output leaves no room for a table. */
 	if (to_standard_output && cli_json) {
 		status = json_write(NULL,
 				    json_pack("{s:O, s:O, s:O, s:i}", "responses",
@@ -223,19 +205,24 @@ static int report(const struct merger *merger, bool to_standard_output)
 	return status;
 }
 
-static int merge(char **responses, const char *manifest, const char *output)
+int verb_merge(int argc, char **argv)
 {
+	struct merge_request request = { 0 };
 	struct merger merger = { .segments = json_array(),
 				 .ids = json_object(),
 				 .responses = json_array(),
 				 .missing = json_array() };
-	int status = 0;
+	const char *output;
+	char **responses;
+	int status = cli_read(argc, argv, &request, &responses);
 
+	output = request.output;
+	status = status ? status : cli_output_prepare(output, 0666, false);
 	for (char **response = responses; *response && !status; response++) {
 		status = add_response(&merger, *response);
 	}
-	if (!status && manifest) {
-		status = find_missing(&merger, manifest);
+	if (!status && request.manifest) {
+		status = find_missing(&merger, request.manifest);
 	}
 	if (!status && output) {
 		status = write_archive(output, responses);
@@ -246,14 +233,4 @@ static int merge(char **responses, const char *manifest, const char *output)
 	json_decref(merger.ids);
 	json_decref(merger.segments);
 	return status;
-}
-
-int verb_merge(int argc, char **argv)
-{
-	struct request request = { 0 };
-	char **responses;
-	int status = cli_read(argc, argv, &request, &responses);
-
-	status = status ? status : cli_output_prepare(request.output, 0666, false);
-	return status ? status : merge(responses, request.manifest, request.output);
 }

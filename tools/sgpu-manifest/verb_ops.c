@@ -1,13 +1,119 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest ops: what a manifest can ask for.
+ * sgpu-manifest ops: what a manifest can ask for. Rows of the table of operations as text and as
+ * JSON, for other verbs, too.
  */
-#include <stdio.h>
-#include <string.h>
+#include <math.h>
 
+#include "base/json.h"
 #include "manifest_tool.h"
 
 const struct cli_option ops_options[] = { CLI_COMMON, CLI_END };
+
+/* Bounds beyond this are there only because a row must have some. */
+static const double unbounded = 1e30;
+
+const char *op_param_kind(enum sgpu_param_kind kind)
+{
+	switch (kind) {
+	case SGPU_PARAM_NUMBER:
+		return "number";
+	case SGPU_PARAM_INTEGER:
+		return "integer";
+	case SGPU_PARAM_BOOLEAN:
+		return "boolean";
+	case SGPU_PARAM_CHOICE:
+		return "choice";
+	}
+	return "unknown";
+}
+
+void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX])
+{
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (int i = SGPU_NONE + 1; i < SGPU_DTYPE_COUNT; i++) {
+		if (dtypes & SGPU_TYPE_BIT(i)) {
+			used += (size_t)snprintf(text + used, OP_TEXT_MAX - used, "%s%s",
+						 used ? " " : "",
+						 sgpu_dtype_name((enum sgpu_dtype)i));
+		}
+	}
+}
+
+/* "0 to 5", "at least 0", "none|relu", "true|false"; empty when anything goes */
+static void range_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
+{
+	bool low = param->min > -unbounded, high = param->max < unbounded;
+	size_t used = 0;
+
+	text[0] = '\0';
+	if (param->kind == SGPU_PARAM_BOOLEAN) {
+		snprintf(text, OP_TEXT_MAX, "true or false");
+	} else if (param->kind == SGPU_PARAM_CHOICE) {
+		for (int i = 0; param->choices[i] && used < OP_TEXT_MAX; i++) {
+			used += (size_t)snprintf(text + used, OP_TEXT_MAX - used, "%s%s",
+						 i ? ", " : "", param->choices[i]);
+		}
+	} else if (low && high) {
+		snprintf(text, OP_TEXT_MAX, "%.10g to %.10g", param->min, param->max);
+	} else if (low) {
+		snprintf(text, OP_TEXT_MAX, "at least %.10g", param->min);
+	} else if (high) {
+		snprintf(text, OP_TEXT_MAX, "at most %.10g", param->max);
+	}
+}
+
+void op_default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
+{
+	if (param->required) {
+		snprintf(text, OP_TEXT_MAX, "required");
+	} else if (param->kind == SGPU_PARAM_BOOLEAN) {
+		snprintf(text, OP_TEXT_MAX, "%s", param->standard != 0 ? "true" : "false");
+	} else if (param->kind == SGPU_PARAM_CHOICE) {
+		snprintf(text, OP_TEXT_MAX, "%s", param->choices[(int)param->standard]);
+	} else if (fabs(param->standard) >= unbounded) {
+		snprintf(text, OP_TEXT_MAX, "none");
+	} else {
+		snprintf(text, OP_TEXT_MAX, "%.10g", param->standard);
+	}
+}
+
+json_t *op_number_json(double number)
+{
+	if (!isfinite(number) || fabs(number) >= unbounded) {
+		return NULL;
+	}
+	if (number == floor(number) && fabs(number) < (double)SGPU_JSON_INTEGER_MAX) {
+		return json_integer((json_int_t)number);
+	}
+	return json_real(number);
+}
+
+json_t *op_choices_json(const struct sgpu_op_param *param)
+{
+	json_t *choices = json_array();
+
+	for (int i = 0; param->choices[i]; i++) {
+		json_array_append_new(choices, json_string(param->choices[i]));
+	}
+	return choices;
+}
+
+json_t *op_default_json(const struct sgpu_op_param *param)
+{
+	if (param->required) {
+		return NULL;
+	}
+	if (param->kind == SGPU_PARAM_BOOLEAN) {
+		return json_boolean(param->standard != 0);
+	}
+	if (param->kind == SGPU_PARAM_CHOICE) {
+		return json_string(param->choices[(int)param->standard]);
+	}
+	return op_number_json(param->standard);
+}
 
 static json_t *argument_json(const struct sgpu_op_argument *argument)
 {
@@ -27,24 +133,14 @@ static json_t *argument_json(const struct sgpu_op_argument *argument)
 
 static json_t *param_json(const struct sgpu_op_param *param)
 {
-	json_t *object = json_pack("{s:s, s:s, s:b, s:s}", "name", param->name, "kind",
-				   op_param_kind(param->kind), "required", param->required, "help",
-				   param->help);
+	const bool number = param->kind == SGPU_PARAM_NUMBER || param->kind == SGPU_PARAM_INTEGER;
 
-	if (param->kind == SGPU_PARAM_NUMBER || param->kind == SGPU_PARAM_INTEGER) {
-		json_object_set_new(object, "min", op_number_json(param->min));
-		json_object_set_new(object, "max", op_number_json(param->max));
-	}
-	if (param->kind == SGPU_PARAM_CHOICE) {
-		json_t *choices = json_array();
-
-		for (int i = 0; param->choices[i]; i++) {
-			json_array_append_new(choices, json_string(param->choices[i]));
-		}
-		json_object_set_new(object, "choices", choices);
-	}
-	json_object_set_new(object, "default", op_default_json(param));
-	return object;
+	return json_pack("{s:s, s:s, s:b, s:s, s:o*, s:o*, s:o*, s:o*}", "name", param->name,
+			 "kind", op_param_kind(param->kind), "required", param->required, "help",
+			 param->help, "min", number ? op_number_json(param->min) : NULL, "max",
+			 number ? op_number_json(param->max) : NULL, "choices",
+			 param->kind == SGPU_PARAM_CHOICE ? op_choices_json(param) : NULL,
+			 "default", op_default_json(param));
 }
 
 static json_t *op_json(const struct sgpu_op *op)
@@ -78,7 +174,7 @@ static int print_all(void)
 static int print_arguments(const struct sgpu_op *op)
 {
 	struct cli_table table = { 0 };
-	char types[OP_TEXT_MAX], ranks[OP_TEXT_MAX], use[32];
+	char types[OP_TEXT_MAX], ranks[32], use[32];
 
 	cli_row(&table, "ARGUMENT", "USE", "TYPES", "RANK", "MEANING");
 	for (int i = 0; op->args[i].name; i++) {
@@ -87,7 +183,9 @@ static int print_arguments(const struct sgpu_op *op)
 		snprintf(use, sizeof(use), "%s%s", cli_op_is_output(argument) ? "output" : "input",
 			 argument->optional ? ", optional" : "");
 		op_dtypes_text(argument->dtypes, types);
-		op_ranks_text(argument, ranks);
+		snprintf(ranks, sizeof(ranks),
+			 argument->min_rank == argument->max_rank ? "%d" : "%d to %d",
+			 argument->min_rank, argument->max_rank);
 		cli_row(&table, argument->name, use, types, ranks, argument->help);
 	}
 	return cli_table_print(&table);
@@ -101,7 +199,7 @@ static int print_params(const struct sgpu_op *op)
 	cli_row(&table, "PARAMETER", "KIND", "DEFAULT", "VALUES", "MEANING");
 	for (const struct sgpu_op_param *param = op->params; param->name; param++) {
 		op_default_text(param, standard);
-		op_range_text(param, range);
+		range_text(param, range);
 		cli_row(&table, param->name, op_param_kind(param->kind), standard, range,
 			param->help);
 	}

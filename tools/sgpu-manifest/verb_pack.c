@@ -10,12 +10,7 @@
 #include "base/io.h"
 #include "manifest_tool.h"
 
-struct request {
-	const char *output;
-	bool outside;
-};
-
-const struct cli_option pack_options[] = { CLI_COMMON, OPTION_OUTPUT(struct request),
+const struct cli_option pack_options[] = { CLI_COMMON, OPTION_OUTPUT,
 					   OPTION_OUTSIDE(struct request), CLI_END };
 
 /* Finds the payload of each input. Each diagnostic is printed; the status is that of the first. */

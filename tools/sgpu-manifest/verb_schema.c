@@ -25,37 +25,19 @@ __asm__(".pushsection .rodata\n"
 	".size schema_text, . - schema_text\n"
 	".popsection\n");
 
-struct request {
-	const char *output;
-};
-
-const struct cli_option schema_options[] = { CLI_COMMON, OPTION_OUTPUT(struct request), CLI_END };
-
-static json_t *strings(const char *const *names)
-{
-	json_t *array = json_array();
-
-	for (; *names; names++) {
-		json_array_append_new(array, json_string(*names));
-	}
-	return array;
-}
+const struct cli_option schema_options[] = { CLI_COMMON, OPTION_OUTPUT, CLI_END };
 
 static json_t *param_schema(const struct sgpu_op_param *param)
 {
-	json_t *schema = json_pack("{s:s}", "description", param->help);
+	const bool choice = param->kind == SGPU_PARAM_CHOICE;
+	const bool number = param->kind == SGPU_PARAM_NUMBER || param->kind == SGPU_PARAM_INTEGER;
 
-	if (param->kind == SGPU_PARAM_CHOICE) {
-		json_object_set_new(schema, "enum", strings(param->choices));
-	} else {
-		json_object_set_new(schema, "type", json_string(op_param_kind(param->kind)));
-	}
-	if (param->kind == SGPU_PARAM_NUMBER || param->kind == SGPU_PARAM_INTEGER) {
-		json_object_set_new(schema, "minimum", op_number_json(param->min));
-		json_object_set_new(schema, "maximum", op_number_json(param->max));
-	}
-	json_object_set_new(schema, "default", op_default_json(param));
-	return schema;
+	return json_pack("{s:s, s:o*, s:s*, s:o*, s:o*, s:o*}", "description", param->help, "enum",
+			 choice ? op_choices_json(param) : NULL, "type",
+			 choice ? NULL : op_param_kind(param->kind), "minimum",
+			 number ? op_number_json(param->min) : NULL, "maximum",
+			 number ? op_number_json(param->max) : NULL, "default",
+			 op_default_json(param));
 }
 
 static json_t *arguments_schema(const struct sgpu_op *op)

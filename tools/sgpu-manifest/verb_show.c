@@ -8,18 +8,19 @@
 
 #include <sgpu/base.h>
 
+#include "base/json.h"
 #include "manifest_tool.h"
 
 enum { AFTER_MAX = 4 }; /* names in a cell */
 
-struct request {
+struct show_request {
 	bool dot, outside;
 };
 
 const struct cli_option show_options[] = { CLI_COMMON,
 					   { "dot", 0, NULL, "the graph in Graphviz's language",
-					     CLI_FLAG(struct request, dot) },
-					   OPTION_OUTSIDE(struct request),
+					     CLI_FLAG(struct show_request, dot) },
+					   OPTION_OUTSIDE(struct show_request),
 					   CLI_END };
 
 /* A module without data_type_info is "u8[file]". */
@@ -272,56 +273,40 @@ static json_t *operation_ids(const struct sgpu_manifest *manifest, const int *li
 static json_t *segment_json(const struct sgpu_manifest *manifest,
 			    const struct sgpu_segment *segment)
 {
-	json_t *shape = json_array(), *object;
+	const bool of_file = segment->size_of_file;
 	uint64_t bytes = 0;
 
-	for (int i = 0; i < segment->type.rank; i++) {
-		json_array_append_new(shape, json_integer((json_int_t)segment->type.shape[i]));
-	}
 	if (!sgpu_type_bytes(&segment->type, &bytes)) {
 		bytes = 0;
 	}
-	object = json_pack(
-		"{s:s, s:s, s:s, s:s, s:o, s:I, s:b, s:b, s:o}", "segment_id", segment->id,
-		"sensitivity_level", sgpu_sensitivity_name(segment->sensitivity), "direction",
-		sgpu_direction_name(segment->direction), "dtype",
-		sgpu_dtype_name(segment->type.dtype), "shape", shape, "bytes", (json_int_t)bytes,
-		"at_most", segment->at_most, "high_flow", segment->high_flow, "readers",
-		operation_ids(manifest, segment->readers, segment->reader_count));
-	if (object && segment->location) {
-		json_object_set_new(object, "data_location_client", json_string(segment->location));
-	}
-	if (object && segment->size_of_file) {
-		json_object_set_new(object, "size_of_file", json_true());
-		json_object_set_new(object, "shape", json_null());
-		json_object_set_new(object, "bytes", json_null());
-	}
-	if (object && segment->has_offset) {
-		json_object_set_new(object, "offset", json_integer((json_int_t)segment->offset));
-	}
-	if (object && segment->writer >= 0) {
-		json_object_set_new(object, "writer",
-				    json_string(manifest->operations[segment->writer].id));
-	}
-	return object;
+	return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:b, s:b, s:o, s:s*, s:o*, s:o*, s:s*}",
+			 "segment_id", segment->id, "sensitivity_level",
+			 sgpu_sensitivity_name(segment->sensitivity), "direction",
+			 sgpu_direction_name(segment->direction), "dtype",
+			 sgpu_dtype_name(segment->type.dtype), "shape",
+			 of_file ? json_null() : shape_json(&segment->type), "bytes",
+			 of_file ? json_null() : json_integer((json_int_t)bytes), "at_most",
+			 segment->at_most, "high_flow", segment->high_flow, "readers",
+			 operation_ids(manifest, segment->readers, segment->reader_count),
+			 "data_location_client", segment->location, "size_of_file",
+			 of_file ? json_true() : NULL, "offset",
+			 segment->has_offset ? json_integer((json_int_t)segment->offset) : NULL,
+			 "writer",
+			 segment->writer >= 0 ? manifest->operations[segment->writer].id : NULL);
 }
 
 static void add_module(json_t *object, const struct sgpu_manifest *manifest,
 		       const struct sgpu_module_call *module)
 {
 	const unsigned *g = module->grid, *b = module->block;
-	json_t *more =
-		json_pack("{s:{s:s, s:s}, s:[i,i,i], s:[i,i,i], s:i}", "module", "segment_id",
-			  manifest->segments[module->segment].id, "function", module->function,
-			  "grid", (int)g[0], (int)g[1], (int)g[2], "block", (int)b[0], (int)b[1],
-			  (int)b[2], "shared_bytes", (int)module->shared_bytes);
+	json_t *more = json_pack(
+		"{s:{s:s, s:s}, s:[i,i,i], s:[i,i,i], s:i, s:o*}", "module", "segment_id",
+		manifest->segments[module->segment].id, "function", module->function, "grid",
+		(int)g[0], (int)g[1], (int)g[2], "block", (int)b[0], (int)b[1], (int)b[2],
+		"shared_bytes", (int)module->shared_bytes, "module_digest",
+		module->has_digest ? sgpu_json_from_bytes(module->digest, sizeof(module->digest))
+				   : NULL);
 
-	if (module->has_digest) {
-		char text[SGPU_BASE64URL_MAX(sizeof(module->digest))];
-
-		sgpu_base64url_encode(module->digest, sizeof(module->digest), text);
-		json_object_set_new(more, "module_digest", json_string(text));
-	}
 	json_object_update(object, more);
 	json_decref(more);
 }
@@ -365,7 +350,7 @@ static json_t *show_json(const struct sgpu_manifest *manifest)
 
 int verb_show(int argc, char **argv)
 {
-	struct request request = { 0 };
+	struct show_request request = { 0 };
 	struct document document;
 	char **paths;
 	int status = cli_read(argc, argv, &request, &paths);

@@ -8,13 +8,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <sgpu/base.h>
 
 #include "manifest_tool.h"
 
-struct request {
+struct split_request {
 	const char *directory;
 	uint64_t wanted;
 	bool outside;
@@ -24,10 +23,10 @@ const struct cli_option split_options[] = {
 	CLI_COMMON,
 	{ "shards", 'n', "NUMBER",
 	  "at most this many shards, balanced by bytes (default: one for each part)",
-	  CLI_NUMBER(struct request, wanted, 1, SGPU_MANIFEST_OPERATIONS_MAX) },
+	  CLI_NUMBER(struct split_request, wanted, 1, SGPU_MANIFEST_OPERATIONS_MAX) },
 	{ "directory", 'C', "DIR", "write them there, not into the manifest's directory",
-	  CLI_TEXT(struct request, directory) },
-	OPTION_OUTSIDE(struct request),
+	  CLI_TEXT(struct split_request, directory) },
+	OPTION_OUTSIDE(struct split_request),
 	CLI_END
 };
 
@@ -296,9 +295,8 @@ static json_t *entry_of(const struct sgpu_manifest *manifest, const char *list, 
 	return json_array_get(json_object_get(manifest->json, list), (size_t)index);
 }
 
-/* Takes a segment into every shard that has one of its operations. `last` is the last segment that
- * a shard took. */
-static int take_segment(struct splitter *splitter, int index, json_t **ids, int *last)
+/* Takes a segment into every shard that has one of its operations. */
+static int take_segment(struct splitter *splitter, int index, json_t **ids)
 {
 	const struct sgpu_manifest *manifest = splitter->document->manifest;
 	const struct sgpu_segment *segment = &manifest->segments[index];
@@ -309,10 +307,9 @@ static int take_segment(struct splitter *splitter, int index, json_t **ids, int 
 		int shard = operation < 0 ? -1 : splitter->components.shard[operation];
 		json_t *entry;
 
-		if (shard < 0 || last[shard] == index + 1) {
+		if (shard < 0 || json_object_get(ids[shard], segment->id)) {
 			continue;
 		}
-		last[shard] = index + 1;
 		entry = json_deep_copy(entry_of(manifest, "segments", index));
 		if (segment->operation >= 0 &&
 		    splitter->components.shard[segment->operation] != shard) {
@@ -330,23 +327,31 @@ static int take_segment(struct splitter *splitter, int index, json_t **ids, int 
 
 static void filter_shard(json_t *shard, const json_t *ids)
 {
-	static const char *const lists[] = { "segments", "operations" };
 	json_t *entry;
 	size_t k;
 
-	for (int i = 0; i < 2; i++) {
-		json_array_foreach (json_object_get(shard, lists[i]), k, entry) {
-			filter_dependencies(entry, ids);
-		}
+	json_array_foreach (json_object_get(shard, "segments"), k, entry) {
+		filter_dependencies(entry, ids);
+	}
+	json_array_foreach (json_object_get(shard, "operations"), k, entry) {
+		filter_dependencies(entry, ids);
 	}
 }
 
-static int fill_shards(struct splitter *splitter, json_t **ids, int *last)
+static int make_shards(struct splitter *splitter)
 {
 	const struct sgpu_manifest *manifest = splitter->document->manifest;
+	const int count = splitter->components.shard_count;
+	/* The ids in each shard. */
+	json_t **ids = calloc((size_t)count + 1, sizeof(json_t *));
 	int status = 0;
 
-	for (int i = 0; i < splitter->components.shard_count; i++) {
+	splitter->shards = json_array();
+	if (!ids || !splitter->shards) {
+		free(ids);
+		return cli_fail(SGPU_ENOMEM, "out of memory");
+	}
+	for (int i = 0; i < count; i++) {
 		char id[SGPU_MANIFEST_ID_MAX + 16];
 
 		snprintf(id, sizeof(id), "%s.%d", manifest->id, i);
@@ -365,28 +370,12 @@ static int fill_shards(struct splitter *splitter, json_t **ids, int *last)
 		json_array_append_new(list, json_deep_copy(entry_of(manifest, "operations", i)));
 	}
 	for (int i = 0; i < manifest->segment_count && !status; i++) {
-		status = take_segment(splitter, i, ids, last);
+		status = take_segment(splitter, i, ids);
 	}
-	for (int i = 0; i < splitter->components.shard_count && !status; i++) {
+	for (int i = 0; i < count; i++) {
 		filter_shard(json_array_get(splitter->shards, (size_t)i), ids[i]);
-	}
-	return status;
-}
-
-static int make_shards(struct splitter *splitter)
-{
-	size_t count = (size_t)splitter->components.shard_count;
-	json_t **ids = calloc(count + 1, sizeof(json_t *));
-	int *last = calloc(count + 1, sizeof(int));
-	int status;
-
-	splitter->shards = json_array();
-	status = ids && last && splitter->shards ? fill_shards(splitter, ids, last)
-						 : cli_fail(SGPU_ENOMEM, "out of memory");
-	for (size_t i = 0; ids && i < count; i++) {
 		json_decref(ids[i]);
 	}
-	free(last);
 	free(ids);
 	return status;
 }
@@ -399,15 +388,11 @@ static int check_shards(const struct splitter *splitter)
 	size_t i;
 
 	json_array_foreach (splitter->shards, i, shard) {
-		char *text = pretty_json(shard, 1, false);
 		struct document document = { 0 };
-		int status =
-			!text ? cli_fail(SGPU_ENOMEM, "out of memory")
-			      : document_check(text, strlen(text), "a manifest that split made",
-					       SGPU_MANIFEST_UNHASHED, &document);
+		int status = document_check(shard, 1, "a manifest that split made",
+					    SGPU_MANIFEST_UNHASHED, &document);
 
 		document_free(&document);
-		free(text);
 		if (status) {
 			return status;
 		}
@@ -467,10 +452,6 @@ static int open_folders(struct splitter *splitter, struct payload_folder *folder
 	if (!splitter->directory) {
 		return cli_fail(SGPU_ENOMEM, "out of memory");
 	}
-	if (mkdir(splitter->directory, 0777) && errno != EEXIST) {
-		return cli_fail(SGPU_ESYSTEM, "cannot make the directory '%s': %s",
-				splitter->directory, strerror(errno));
-	}
 	splitter->to = realpath(splitter->directory, NULL);
 	return splitter->to ? 0
 			    : cli_fail(SGPU_ESYSTEM, "cannot find the directory '%s': %s",
@@ -512,7 +493,7 @@ static int split(const struct document *document, const char *directory, uint64_
 
 int verb_split(int argc, char **argv)
 {
-	struct request request = { 0 };
+	struct split_request request = { 0 };
 	struct sgpu_output_directory folder = SGPU_OUTPUT_DIRECTORY_INIT;
 	struct sgpu_error error = { 0 };
 	struct document document;
