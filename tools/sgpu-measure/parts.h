@@ -15,20 +15,16 @@
 
 #include "cli.h"
 
-#define MEASURE_VERB(name)                               \
-	extern const struct cli_option name##_options[]; \
-	int verb_##name(int argc, char **argv)
-
-MEASURE_VERB(keygen);
-MEASURE_VERB(certify);
-MEASURE_VERB(quote);
-MEASURE_VERB(verify);
-MEASURE_VERB(appraise);
-MEASURE_VERB(policy);
-MEASURE_VERB(inspect);
-MEASURE_VERB(extend);
-MEASURE_VERB(info);
-MEASURE_VERB(memory);
+CLI_VERB(keygen);
+CLI_VERB(certify);
+CLI_VERB(quote);
+CLI_VERB(verify);
+CLI_VERB(appraise);
+CLI_VERB(policy);
+CLI_VERB(inspect);
+CLI_VERB(extend);
+CLI_VERB(info);
+CLI_VERB(memory);
 
 /* How long anything is valid or may be old: whole seconds, as an option in nanoseconds. */
 enum { MEASURE_DAYS_MAX = 36500 };

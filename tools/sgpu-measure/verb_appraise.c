@@ -86,13 +86,6 @@ static bool data_on_stdout(const struct task *task)
 	       (task->recipient_path && cli_is_standard(task->recipient_path));
 }
 
-static const char *text_of(const json_t *reason, const char *key)
-{
-	const char *text = json_string_value(json_object_get(reason, key));
-
-	return text ? text : "";
-}
-
 /* Every reason; the exit status. */
 static int refuse(const struct task *task)
 {
@@ -106,8 +99,8 @@ static int refuse(const struct task *task)
 	}
 	json_array_foreach (task->appraisal.reasons, i, reason) {
 		status = cli_fail(SGPU_EPOLICY, "%s: '%s' is '%s', and '%s' is wanted",
-				  text_of(reason, "text"), text_of(reason, "claim"),
-				  text_of(reason, "got"), text_of(reason, "expected"));
+				  cli_text_of(reason, "text"), cli_text_of(reason, "claim"),
+				  cli_text_of(reason, "got"), cli_text_of(reason, "expected"));
 	}
 	return status ? status : cli_fail(SGPU_EPOLICY, "the policy does not accept the quote");
 }

@@ -81,14 +81,6 @@ static void look(struct found *found, const char *device)
 }
 
 /* ---- text ---- */
-static void print_hex(const uint8_t digest[SGPU_KT128_SIZE])
-{
-	char hex[2 * SGPU_KT128_SIZE + 1];
-
-	sgpu_hex_encode(digest, SGPU_KT128_SIZE, hex);
-	printf("%s", hex);
-}
-
 static void print_page(uint64_t size)
 {
 	bool large = size >= 1 << 20;
@@ -123,19 +115,17 @@ static void print_device(const struct found *found)
 
 static void print_code(const struct found *found)
 {
-	printf("runner           ");
+	char hex[2 * SGPU_KT128_SIZE + 1];
+
 	if (found->runner_missing.code) {
-		printf("cannot be measured: %s\n", found->runner_missing.text);
+		printf("runner           cannot be measured: %s\n", found->runner_missing.text);
 	} else {
-		print_hex(found->runner);
-		printf("  ");
-		cli_print_text(stdout, found->runner_path);
-		putchar('\n');
+		sgpu_hex_encode(found->runner, sizeof(found->runner), hex);
+		cli_print_line(stdout, "runner           %s  %s", hex, found->runner_path);
 	}
 	for (int i = 0; i < found->code_count; i++) {
-		printf("device code      ");
-		print_hex(found->code[i].digest);
-		printf("  %s\n", found->code[i].name);
+		sgpu_hex_encode(found->code[i].digest, SGPU_KT128_SIZE, hex);
+		printf("device code      %s  %s\n", hex, found->code[i].name);
 	}
 }
 

@@ -8,6 +8,7 @@
 
 #include <sgpu/base.h>
 
+#include "base/json.h"
 #include "parts.h"
 
 const struct cli_option inspect_options[] = { CLI_COMMON, CLI_END };
@@ -16,17 +17,10 @@ enum { BYTES_MAX = 64, TEXT_SIZE = 1024 };
 
 #define line(label, ...) (printf("%-17s", label), cli_print_line(stdout, __VA_ARGS__))
 
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
 /* Bytes that stand there in base64url, in hexadecimal; as they stand when they are none. */
 static const char *hex_of(const json_t *object, const char *key, char hex[2 * BYTES_MAX + 1])
 {
-	const char *text = text_of(object, key);
+	const char *text = cli_text_of(object, key);
 	const size_t size = strlen(text) * 3 / 4;
 	uint8_t bytes[BYTES_MAX];
 
@@ -92,7 +86,7 @@ static void print_confinement(const json_t *own)
 static void print_owners(const json_t *own)
 {
 	const json_t *owners = json_object_get(own, "owners"), *item = NULL;
-	const char *sessions = text_of(own, "sessions");
+	const char *sessions = cli_text_of(own, "sessions");
 	size_t i = 0;
 
 	if (!owners) {
@@ -113,18 +107,18 @@ static void print_runner(const json_t *claims)
 	const json_t *runner = json_object_get(json_object_get(claims, "submods"), "runner"),
 		     *own = own_of(runner);
 	const json_t *jwk = json_object_get(json_object_get(claims, "cnf"), "jwk");
-	const char *key = text_of(own, "key");
+	const char *key = cli_text_of(own, "key");
 	char hex[2 * BYTES_MAX + 1];
 
-	line("runner", "%s %s, measured as %s", text_of(runner, "swname"),
+	line("runner", "%s %s, measured as %s", cli_text_of(runner, "swname"),
 	     first_of(runner, "swversion"),
-	     !strcmp(text_of(own, "measured"), "process") ? "the process that made the quote"
-							  : "a file");
+	     !strcmp(cli_text_of(own, "measured"), "process") ? "the process that made the quote"
+							      : "a file");
 	line("", "digest %s", hex_of(own, "digest", hex));
-	if (text_of(own, "build_id")[0]) {
-		line("", "build id %s", text_of(own, "build_id"));
+	if (cli_text_of(own, "build_id")[0]) {
+		line("", "build id %s", cli_text_of(own, "build_id"));
 	}
-	line("", "debugging %s; kernels that batches bring are %s", text_of(runner, "dbgstat"),
+	line("", "debugging %s; kernels that batches bring are %s", cli_text_of(runner, "dbgstat"),
 	     is_true(own, "modules") ? "run" : "refused");
 	line("", "files of the machine are %s batches",
 	     is_true(own, "files") ? "open to" : "closed to");
@@ -134,7 +128,8 @@ static void print_runner(const json_t *claims)
 		line("recipient", "none: no key to seal to");
 		return;
 	}
-	line("recipient", "%s", text_of(jwk, "kid")[0] ? text_of(jwk, "kid") : text_of(jwk, "x"));
+	line("recipient", "%s",
+	     cli_text_of(jwk, "kid")[0] ? cli_text_of(jwk, "kid") : cli_text_of(jwk, "x"));
 	line("", "%s",
 	     !strcmp(key, "ephemeral")
 		     ? "made by the process that made the quote, and nowhere else"
@@ -145,7 +140,7 @@ static void print_owner(const json_t *own)
 {
 	char hex[2 * BYTES_MAX + 1];
 
-	if (text_of(own, "owner_key_hash")[0]) {
+	if (cli_text_of(own, "owner_key_hash")[0]) {
 		line("owner", "SHA-256 of the key %s", hex_of(own, "owner_key_hash", hex));
 	} else {
 		line("owner", "none named");
@@ -158,20 +153,21 @@ static void print_device(const char *name, const json_t *device)
 	char hex[2 * BYTES_MAX + 1];
 	size_t i = 0;
 
-	line("device", "%s: %s%s%s", name, text_of(own, "name"),
-	     text_of(own, "uuid")[0] ? ", " : "", text_of(own, "uuid"));
-	if (text_of(own, "driver")[0]) {
-		line("", "%s", text_of(own, "driver"));
+	line("device", "%s: %s%s%s", name, cli_text_of(own, "name"),
+	     cli_text_of(own, "uuid")[0] ? ", " : "", cli_text_of(own, "uuid"));
+	if (cli_text_of(own, "driver")[0]) {
+		line("", "%s", cli_text_of(own, "driver"));
 	}
-	line("", "debugging %s%s%s", text_of(device, "dbgstat"),
-	     text_of(own, "confidential")[0] ? "; confidential computing " : "",
-	     text_of(own, "confidential"));
-	line("", "keys: %s", text_of(own, "agreement"));
+	line("", "debugging %s%s%s", cli_text_of(device, "dbgstat"),
+	     cli_text_of(own, "confidential")[0] ? "; confidential computing " : "",
+	     cli_text_of(own, "confidential"));
+	line("", "keys: %s", cli_text_of(own, "agreement"));
 	if (is_true(own, "preemption")) {
 		line("", "work of others may run between that of the runner");
 	}
 	json_array_foreach (json_object_get(own, "code"), i, code) {
-		line("device code", "%s  %s", hex_of(code, "digest", hex), text_of(code, "name"));
+		line("device code", "%s  %s", hex_of(code, "digest", hex),
+		     cli_text_of(code, "name"));
 	}
 }
 
@@ -179,12 +175,14 @@ static void print_platform(const json_t *own)
 {
 	const json_t *platform = json_object_get(own, "platform");
 
-	line("platform", "%s (%s)%s", text_of(platform, "kind"), text_of(platform, "seen"),
+	line("platform", "%s (%s)%s", cli_text_of(platform, "kind"), cli_text_of(platform, "seen"),
 	     is_true(platform, "virtual_machine") ? ", in a virtual machine" : "");
-	line("", "%s", text_of(platform, "row"));
-	line("", "may the host read the runner's memory? %s", text_of(platform, "enclave_memory"));
-	line("", "may the host read the device's memory? %s", text_of(platform, "device_memory"));
-	line("", "what a recorder on the bus sees: %s", text_of(platform, "bus"));
+	line("", "%s", cli_text_of(platform, "row"));
+	line("", "may the host read the runner's memory? %s",
+	     cli_text_of(platform, "enclave_memory"));
+	line("", "may the host read the device's memory? %s",
+	     cli_text_of(platform, "device_memory"));
+	line("", "what a recorder on the bus sees: %s", cli_text_of(platform, "bus"));
 }
 
 static void print_measurements(const json_t *own)
@@ -195,7 +193,7 @@ static void print_measurements(const json_t *own)
 
 	json_array_foreach (json_object_get(own, "measurements"), i, item) {
 		line("memory", "%s  %s, %lld bytes", hex_of(item, "digest", hex),
-		     text_of(item, "label"),
+		     cli_text_of(item, "label"),
 		     (long long)json_integer_value(json_object_get(item, "size")));
 	}
 }
@@ -214,10 +212,10 @@ static void print_text(const json_t *claims, const uint8_t *ak, const struct sgp
 	line("nonce", "%s", hex_of(claims, "eat_nonce", hex));
 	/* As a policy's `machines` has it: behind the byte that says what kind of number it is. */
 	line("machine", "%s",
-	     text_of(claims, "ueid")[0] ? hex_of(claims, "ueid", hex) + 2 : "not named");
+	     cli_text_of(claims, "ueid")[0] ? hex_of(claims, "ueid", hex) + 2 : "not named");
 	sgpu_hex_encode(ak, SGPU_SHA256_SIZE, hex);
 	line("attestation key", "%s", hex);
-	line("software", "%s %s", text_of(claims, "swname"), first_of(claims, "swversion"));
+	line("software", "%s %s", cli_text_of(claims, "swname"), first_of(claims, "swversion"));
 	print_runner(claims);
 	print_owner(own);
 	json_object_foreach ((json_t *)(uintptr_t)json_object_get(claims, "submods"), name,
@@ -243,15 +241,8 @@ static json_t *record_json(const struct sgpu_record *record)
 	if (!record->value) {
 		return json_pack("{s:s, s:s}", "label", record->label, "absent", record->absent);
 	}
-	char *text = malloc(SGPU_BASE64URL_MAX(record->size));
-	if (!text) {
-		return NULL;
-	}
-	sgpu_base64url_encode(record->value, record->size, text);
-	json_t *object = json_pack("{s:s, s:s, s:s}", "label", record->label, "type", record->type,
-				   "value", text);
-	free(text);
-	return object;
+	return json_pack("{s:s, s:s, s:o}", "label", record->label, "type", record->type, "value",
+			 sgpu_json_from_bytes(record->value, record->size));
 }
 
 static int print_json(const json_t *claims, const uint8_t *ak, const struct sgpu_record *records,

@@ -19,7 +19,7 @@
 #include "transfer/transfer.h"
 #include "parts.h"
 
-struct memory_task {
+struct task {
 	/* what was asked for */
 	const char *device_name, *path, *batch_path, *segment;
 	struct cli_list keys; /* paths */
@@ -31,10 +31,14 @@ struct memory_task {
 	struct sgpu_secure *context;
 	struct sgpu_engine *engine; /* over the context */
 	json_t *results;	    /* array of {"label", "offset", "size", "digest"} */
+	/* the batch */
+	struct sgpu_tar_reader *reader;
+	struct sgpu_batch *batch;
+	uint8_t batch_key[SGPU_KEY_SIZE];
 };
 
 /* Data on their way into the context. */
-struct memory_payload {
+struct payload {
 	const char *name;
 	uint64_t size;	  /* of what is read; load makes it that of the plaintext */
 	const char *data; /* NULL: it is in */
@@ -44,6 +48,7 @@ struct memory_payload {
 	bool sealed; /* opened on the device with this key and context */
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
 	size_t context_size;
+	struct sgpu_device_key *device_key;
 	const uint8_t *kt128; /* NULL, or of LOW data: the digest that they must have */
 };
 
@@ -52,20 +57,20 @@ struct memory_payload {
 const struct cli_option memory_options[] = {
 	CLI_COMMON,
 	{ "device", 0, "DEVICE", "cpu, cuda, cuda:N or auto (the default)",
-	  CLI_TEXT(struct memory_task, device_name) },
+	  CLI_TEXT(struct task, device_name) },
 	{ "keyed", 0, NULL, "digests with the context's key, which only this run can compare",
-	  CLI_FLAG(struct memory_task, keyed) },
+	  CLI_FLAG(struct task, keyed) },
 	{ "expect", 0, "DIGEST", "the expected digest; the exit status is 1 if it differs",
-	  CLI_BYTES(struct memory_task, expected, SGPU_KT128_SIZE, SGPU_KT128_SIZE) },
+	  CLI_BYTES(struct task, expected, SGPU_KT128_SIZE, SGPU_KT128_SIZE) },
 	{ "offset", 0, "N", "measure from this byte on: 4096, 64K",
-	  CLI_SIZE(struct memory_task, offset, 0, MEMORY_MAX) },
+	  CLI_SIZE(struct task, offset, 0, MEMORY_MAX) },
 	{ "size", 0, "N", "measure this many bytes (default: to the end)",
-	  CLI_SIZE(struct memory_task, size, 1, MEMORY_MAX) },
+	  CLI_SIZE(struct task, size, 1, MEMORY_MAX) },
 	{ "batch", 0, "BATCH", "the segments of a batch or a response, not a file",
-	  CLI_TEXT(struct memory_task, batch_path) },
+	  CLI_TEXT(struct task, batch_path) },
 	{ "key", 'k', "KEY", "a key that opens the batch; may be given again",
-	  CLI_LIST(struct memory_task, keys) },
-	{ "segment", 0, "ID", "only this segment", CLI_TEXT(struct memory_task, segment) },
+	  CLI_LIST(struct task, keys) },
+	{ "segment", 0, "ID", "only this segment", CLI_TEXT(struct task, segment) },
 	CLI_END,
 };
 
@@ -73,15 +78,10 @@ const struct cli_option memory_options[] = {
  * and LOW ones digested there; others cross the bus sealed, by secure copies ---- */
 enum { PIECE = 4 << 20 };
 
-struct loading {
-	struct memory_payload *payload;
-	struct sgpu_device_key *key;
-};
-
 static int read_payload(void *context, uint64_t position, void *data, size_t size,
 			struct sgpu_error *error)
 {
-	const struct memory_payload *payload = ((struct loading *)context)->payload;
+	const struct payload *payload = context;
 	size_t got = 0;
 
 	if (payload->data) {
@@ -102,11 +102,10 @@ static int read_payload(void *context, uint64_t position, void *data, size_t siz
 static int load_key(void *argument, struct sgpu_stream *stream,
 		    struct sgpu_transfer_request *request, struct sgpu_error *error)
 {
-	struct loading *loading = argument;
-	struct memory_payload *payload = loading->payload;
+	struct payload *payload = argument;
 	uint8_t header[SGPU_SEALED_HEADER];
 	struct sgpu_sealed_keys keys;
-	int code = read_payload(loading, 0, header, sizeof(header), error);
+	int code = read_payload(payload, 0, header, sizeof(header), error);
 
 	payload->offset += sizeof(header);
 	if (!code) {
@@ -114,32 +113,31 @@ static int load_key(void *argument, struct sgpu_stream *stream,
 					     header, &keys, error);
 	}
 	if (!code) {
-		code = sgpu_device_key_load(stream, &keys, &loading->key, error);
+		code = sgpu_device_key_load(stream, &keys, &payload->device_key, error);
 		sgpu_wipe(&keys, sizeof(keys));
 	}
-	request->key = loading->key;
+	request->key = payload->device_key;
 	return code;
 }
 
-static int transfer(struct memory_task *task, struct loading *loading, uint64_t size,
-		    sgpu_devptr memory, struct sgpu_error *error)
+static int transfer(struct task *task, struct payload *payload, uint64_t size, sgpu_devptr memory,
+		    struct sgpu_error *error)
 {
-	const struct memory_payload *payload = loading->payload;
 	const struct sgpu_transfer_request request = {
 		.direction = SGPU_TRANSFER_IN,
 		.memory = memory,
 		.size = size,
 		.last = payload->sealed,
 		.prepare = payload->sealed ? load_key : NULL,
-		.argument = loading,
+		.argument = payload,
 		.digested = payload->kt128,
 		.expected = payload->kt128,
-		.source = { .read = read_payload, .ordered = payload->tar, .context = loading },
+		.source = { .read = read_payload, .ordered = payload->tar, .context = payload },
 	};
 	struct sgpu_transfer_result result;
 	const int code = sgpu_transfer_sync(task->engine, &request, &result);
 
-	sgpu_device_key_free(&loading->key);
+	sgpu_device_key_free(&payload->device_key);
 	if (code == SGPU_EAUTH && payload->kt128) {
 		return sgpu_fail(error, code, "'%s' is not what the batch says: its kt128 differs",
 				 payload->name);
@@ -151,7 +149,7 @@ static int transfer(struct memory_task *task, struct loading *loading, uint64_t 
 	return code ? sgpu_fail(error, code, "%s", result.error.text) : 0;
 }
 
-static int copy_pieces(struct memory_task *task, struct loading *loading, uint64_t size,
+static int copy_pieces(struct task *task, struct payload *payload, uint64_t size,
 		       sgpu_devptr memory, struct sgpu_error *error)
 {
 	uint8_t *piece = malloc(PIECE);
@@ -159,7 +157,7 @@ static int copy_pieces(struct memory_task *task, struct loading *loading, uint64
 
 	for (uint64_t done = 0; !code && done < size; done += PIECE) {
 		const size_t part = size - done < PIECE ? (size_t)(size - done) : PIECE;
-		code = read_payload(loading, done, piece, part, error);
+		code = read_payload(payload, done, piece, part, error);
 		if (!code) {
 			code = sgpu_secure_memcpy(task->context, piece, memory + done, part,
 						  SGPU_SECURE_TO_DEVICE, error);
@@ -170,10 +168,9 @@ static int copy_pieces(struct memory_task *task, struct loading *loading, uint64
 }
 
 /* The payload into fresh memory of the context. Errors: SGPU_EKEY, SGPU_EAUTH. */
-static int load(struct memory_task *task, struct memory_payload *payload, sgpu_devptr *memory,
+static int load(struct task *task, struct payload *payload, sgpu_devptr *memory,
 		struct sgpu_error *error)
 {
-	struct loading loading = { .payload = payload };
 	uint64_t size = payload->size;
 
 	*memory = 0;
@@ -186,8 +183,8 @@ static int load(struct memory_task *task, struct memory_payload *payload, sgpu_d
 	int code = sgpu_device_alloc(device, payload->size, memory, error);
 	if (!code) {
 		code = payload->sealed || payload->kt128
-			       ? transfer(task, &loading, size, *memory, error)
-			       : copy_pieces(task, &loading, size, *memory, error);
+			       ? transfer(task, payload, size, *memory, error)
+			       : copy_pieces(task, payload, size, *memory, error);
 	}
 	if (code) {
 		sgpu_device_free(device, memory, payload->size);
@@ -197,7 +194,7 @@ static int load(struct memory_task *task, struct memory_payload *payload, sgpu_d
 
 /* Measures [offset, offset + size) of `total` bytes at `memory`, as the options say, and notes the
  * result. */
-static int measure(struct memory_task *task, const char *label, sgpu_devptr memory, uint64_t total,
+static int measure(struct task *task, const char *label, sgpu_devptr memory, uint64_t total,
 		   struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_KT128_SIZE];
@@ -222,30 +219,21 @@ static int measure(struct memory_task *task, const char *label, sgpu_devptr memo
 }
 
 /* ---- a batch ---- */
-struct reading {
-	struct memory_task *task;
-	struct sgpu_tar_reader *reader;
-	struct sgpu_batch *batch;
-	uint8_t batch_key[SGPU_KEY_SIZE];
-	int measured;
-};
-
-static bool wanted(const struct reading *reading, int i)
+static bool wanted(const struct task *task, int i)
 {
-	const struct sgpu_batch_segment *s = &reading->batch->segments[i];
+	const struct sgpu_batch_segment *s = &task->batch->segments[i];
 
 	return s->location.kind != SGPU_LOCATION_NONE && s->status == SGPU_OK &&
-	       (!reading->task->segment || !strcmp(reading->task->segment, s->id));
+	       (!task->segment || !strcmp(task->segment, s->id));
 }
 
 /* Nothing of the index is believed before its MAC has verified. */
-static int authenticate(struct reading *reading, struct sgpu_error *error)
+static int authenticate(struct task *task, struct sgpu_error *error)
 {
-	const struct memory_task *task = reading->task;
 	struct sgpu_key *keys = NULL;
 	int loaded = 0, code = 0;
 
-	if (!reading->batch->has_mac) {
+	if (!task->batch->has_mac) {
 		return task->keys.count ? sgpu_fail(error, SGPU_EPOLICY,
 						    "the batch has no mac, so no key fits it")
 					: 0;
@@ -260,18 +248,18 @@ static int authenticate(struct reading *reading, struct sgpu_error *error)
 		code = sgpu_key_load_private(task->keys.items[loaded], &keys[loaded], error);
 	}
 	if (!code) {
-		code = sgpu_batch_unwrap(reading->batch, keys, task->keys.count, reading->batch_key,
+		code = sgpu_batch_unwrap(task->batch, keys, task->keys.count, task->batch_key,
 					 error);
 	}
-	code = code ? code : sgpu_batch_verify(reading->batch, reading->batch_key, error);
+	code = code ? code : sgpu_batch_verify(task->batch, task->batch_key, error);
 	sgpu_free_wiped(&keys, (size_t)task->keys.count * sizeof(*keys));
 	return code;
 }
 
-static int measure_segment(struct reading *reading, int i, struct memory_payload *payload,
+static int measure_segment(struct task *task, int i, struct payload *payload,
 			   struct sgpu_error *error)
 {
-	const struct sgpu_batch *batch = reading->batch;
+	const struct sgpu_batch *batch = task->batch;
 	const struct sgpu_batch_segment *s = &batch->segments[i];
 	sgpu_devptr memory = 0;
 	int code = 0;
@@ -281,60 +269,56 @@ static int measure_segment(struct reading *reading, int i, struct memory_payload
 	payload->sealed = s->sealed;
 	payload->kt128 = !s->sealed && s->has_kt128 ? s->kt128 : NULL;
 	if (s->sealed) {
-		code = sgpu_batch_segment_key(batch, reading->batch_key, s->id,
-					      batch->response ? batch->response_id : NULL,
-					      payload->key, payload->context,
-					      &payload->context_size, error);
+		code = sgpu_batch_segment_key(
+			batch, task->batch_key, s->id, batch->response ? batch->response_id : NULL,
+			payload->key, payload->context, &payload->context_size, error);
 	}
-	code = code ? code : load(reading->task, payload, &memory, error);
+	code = code ? code : load(task, payload, &memory, error);
 	sgpu_wipe(payload->key, sizeof(payload->key));
 	if (!code) {
-		code = measure(reading->task, s->id, memory, payload->size, error);
-		sgpu_device_free(sgpu_secure_device(reading->task->context), &memory,
-				 payload->size);
-		reading->measured++;
+		code = measure(task, s->id, memory, payload->size, error);
+		sgpu_device_free(sgpu_secure_device(task->context), &memory, payload->size);
 	}
 	return code;
 }
 
 /* First those whose payload lies elsewhere. */
-static int measure_all(struct reading *reading, struct sgpu_error *error)
+static int measure_all(struct task *task, struct sgpu_error *error)
 {
 	int segment = 0, code = 0;
 
-	for (int i = 0; !code && i < reading->batch->segment_count; i++) {
-		const struct sgpu_batch_segment *s = &reading->batch->segments[i];
+	for (int i = 0; !code && i < task->batch->segment_count; i++) {
+		const struct sgpu_batch_segment *s = &task->batch->segments[i];
 		struct sgpu_source source = { .fd = -1 };
-		if (!wanted(reading, i) || s->location.kind == SGPU_LOCATION_INLINE) {
+		if (!wanted(task, i) || s->location.kind == SGPU_LOCATION_INLINE) {
 			continue;
 		}
-		code = sgpu_source_open(&s->location, sgpu_batch_payload_size(reading->batch, i),
+		code = sgpu_source_open(&s->location, sgpu_batch_payload_size(task->batch, i),
 					&source, error);
 		if (!code) {
-			struct memory_payload payload = { .fd = source.fd,
-							  .offset = source.offset };
-			code = measure_segment(reading, i, &payload, error);
+			struct payload payload = { .fd = source.fd, .offset = source.offset };
+			code = measure_segment(task, i, &payload, error);
 			sgpu_source_close(&source);
 		}
 	}
 	while (!code && segment >= 0) {
-		struct memory_payload payload = { .tar = reading->reader };
-		code = sgpu_batch_next_payload(reading->reader, reading->batch, &segment, error);
-		if (!code && segment >= 0 && wanted(reading, segment)) {
-			code = measure_segment(reading, segment, &payload, error);
+		struct payload payload = { .tar = task->reader };
+		code = sgpu_batch_next_payload(task->reader, task->batch, &segment, error);
+		if (!code && segment >= 0 && wanted(task, segment)) {
+			code = measure_segment(task, segment, &payload, error);
 		}
 	}
 	return code;
 }
 
-static int check_segment(const struct reading *reading, struct sgpu_error *error)
+static int check_segment(const struct task *task, struct sgpu_error *error)
 {
-	const char *id = reading->task->segment;
+	const char *id = task->segment;
 
-	if (id && sgpu_batch_segment(reading->batch, id) < 0) {
+	if (id && sgpu_batch_segment(task->batch, id) < 0) {
 		return sgpu_fail(error, SGPU_EUSAGE, "there is no segment '%s'", id);
 	}
-	if (!reading->measured) {
+	if (!json_array_size(task->results)) {
 		return id ? sgpu_fail(error, SGPU_EINVALID, "segment '%s' has no payload", id)
 			  : sgpu_fail(error, SGPU_EINVALID, "no segment has a payload");
 	}
@@ -342,27 +326,24 @@ static int check_segment(const struct reading *reading, struct sgpu_error *error
 }
 
 /* The segments of a batch or a response, one after the other. */
-static int measure_batch(struct memory_task *task, int in, const char *name,
-			 struct sgpu_error *error)
+static int measure_batch(struct task *task, int in, const char *name, struct sgpu_error *error)
 {
-	struct reading reading = { .task = task };
-	int code = sgpu_tar_open(in, name, &reading.reader, error);
+	int code = sgpu_tar_open(in, name, &task->reader, error);
 
-	code = code ? code : sgpu_batch_read_any(reading.reader, &reading.batch, error);
-	code = code ? code : authenticate(&reading, error);
-	code = code ? code : measure_all(&reading, error);
-	code = code ? code : check_segment(&reading, error);
-	sgpu_wipe(reading.batch_key, sizeof(reading.batch_key));
-	sgpu_batch_free(&reading.batch);
-	sgpu_tar_close(&reading.reader);
+	code = code ? code : sgpu_batch_read_any(task->reader, &task->batch, error);
+	code = code ? code : authenticate(task, error);
+	code = code ? code : measure_all(task, error);
+	code = code ? code : check_segment(task, error);
+	sgpu_wipe(task->batch_key, sizeof(task->batch_key));
+	sgpu_batch_free(&task->batch);
+	sgpu_tar_close(&task->reader);
 	return code;
 }
 
 /* ---- a file ---- */
-static int measure_file(struct memory_task *task, int fd, const char *name,
-			struct sgpu_error *error)
+static int measure_file(struct task *task, int fd, const char *name, struct sgpu_error *error)
 {
-	struct memory_payload payload = { .name = name, .fd = fd };
+	struct payload payload = { .name = name, .fd = fd };
 	const off_t position = lseek(fd, 0, SEEK_CUR);
 	struct stat status = { 0 };
 	sgpu_devptr memory = 0;
@@ -394,7 +375,7 @@ static int measure_file(struct memory_task *task, int fd, const char *name,
 }
 
 /* ---- the context ---- */
-static int in_context(struct memory_task *task, int fd, const char *name, struct sgpu_error *error)
+static int in_context(struct task *task, int fd, const char *name, struct sgpu_error *error)
 {
 	int code = sgpu_device_open(task->device_name, NULL, &task->device, error);
 
@@ -414,7 +395,7 @@ static int in_context(struct memory_task *task, int fd, const char *name, struct
 }
 
 /* ---- what is said ---- */
-static int report(const struct memory_task *task)
+static int report(const struct task *task)
 {
 	const json_t *result = NULL;
 	size_t i = 0;
@@ -434,7 +415,7 @@ static int report(const struct memory_task *task)
 }
 
 /* There is one result then. */
-static int compare(const struct memory_task *task)
+static int compare(const struct task *task)
 {
 	const json_t *result = json_array_get(task->results, 0);
 	const char *got = json_string_value(json_object_get(result, "digest"));
@@ -450,7 +431,7 @@ static int compare(const struct memory_task *task)
 }
 
 /* ---- options ---- */
-static int check_options(const struct memory_task *task)
+static int check_options(const struct task *task)
 {
 	if (task->path && task->batch_path) {
 		return cli_usage("a file and --batch exclude each other");
@@ -475,7 +456,7 @@ static int check_options(const struct memory_task *task)
 	return 0;
 }
 
-static int run(struct memory_task *task)
+static int run(struct task *task)
 {
 	const char *path = task->batch_path ? task->batch_path : task->path, *name = NULL;
 	struct sgpu_error error = { 0 };
@@ -499,7 +480,7 @@ static int run(struct memory_task *task)
 
 int verb_memory(int argc, char **argv)
 {
-	struct memory_task task = { .device_name = "auto", .results = json_array() };
+	struct task task = { .device_name = "auto", .results = json_array() };
 	char **paths;
 	int status = cli_read(argc, argv, &task, &paths);
 

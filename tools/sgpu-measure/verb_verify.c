@@ -15,11 +15,6 @@
 
 enum { ROOTS_MAX = 1 << 20 };
 
-static int load_chain(const char *path, struct sgpu_chain *chain, struct sgpu_error *error)
-{
-	return path ? sgpu_chain_load(path, chain, error) : 0;
-}
-
 /* Whoever can change a root can have any quote accepted. */
 static int load_roots(const char *path, struct sgpu_chain *chain, struct sgpu_error *error)
 {
@@ -41,8 +36,9 @@ static int load(struct measure_checks *checks, struct sgpu_error *error)
 	int code = load_roots(checks->roots_path, &checks->roots, error);
 
 	code = code ? code : load_roots(checks->tee_roots_path, &checks->tee_roots, error);
-	if (!code) {
-		code = load_chain(checks->tee_certificates_path, &checks->tee_certificates, error);
+	if (!code && checks->tee_certificates_path) {
+		code = sgpu_chain_load(checks->tee_certificates_path, &checks->tee_certificates,
+				       error);
 	}
 	if (!code && checks->owner_path) {
 		code = measure_load_x25519(checks->owner_path, &checks->owner, error);
@@ -133,25 +129,18 @@ void measure_checks_clear(struct measure_checks *checks)
 }
 
 /* ---- what was checked, one by one ---- */
-enum { CHECKS = 9, TEXT_MAX = 384 };
-
-struct check {
-	const char *name, *label; /* in JSON, and for people */
-	const char *state;	  /* "verified", "not checked", "absent" */
-	char text[TEXT_MAX];	  /* why, or what was found; may be "" */
-};
-
-static void SGPU_PRINTF(5, 6) set(struct check *check, const char *name, const char *label,
-				  const char *state, const char *format, ...)
+/* What was found of one: `state` is "verified", "not checked" or "absent". */
+static void SGPU_PRINTF(4, 5)
+	set(json_t *list, const char *name, const char *state, const char *format, ...)
 {
+	char text[384];
 	va_list arguments;
 
-	check->name = name;
-	check->label = label;
-	check->state = state;
 	va_start(arguments, format);
-	vsnprintf(check->text, sizeof(check->text), format, arguments);
+	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
+	json_object_set_new(list, name,
+			    json_pack("{s:s, s:o*}", "state", state, "text", cli_json_text(text)));
 }
 
 /* Why a record is absent, as the claims say. */
@@ -171,81 +160,75 @@ static bool names_record(const struct measure_checks *checks, const char *label)
 	return json_object_get(json_object_get(own, "records"), label);
 }
 
-static void set_hardware(const struct measure_checks *checks, struct check *list)
+static void set_hardware(const struct measure_checks *checks, json_t *list)
 {
 	const struct sgpu_quote_result *r = &checks->result;
 
 	if (r->tee_verified) {
-		set(&list[0], "tsm_report", "TSM report", "verified", "%s%s",
-		    sgpu_platform_name(r->tee.kind), r->tee.debug ? ", which can be debugged" : "");
+		set(list, "tsm_report", "verified", "%s%s", sgpu_platform_name(r->tee.kind),
+		    r->tee.debug ? ", which can be debugged" : "");
 	} else if (r->tee_present) {
-		set(&list[0], "tsm_report", "TSM report", "not checked", "no --tee-roots given");
+		set(list, "tsm_report", "not checked", "no --tee-roots given");
 	} else {
-		set(&list[0], "tsm_report", "TSM report", "absent", "%s",
-		    reason(checks, "tsm-report"));
+		set(list, "tsm_report", "absent", "%s", reason(checks, "tsm-report"));
 	}
 	if (names_record(checks, "gramine")) {
-		set(&list[1], "sgx_quote", "SGX quote", "not checked",
-		    "it is for the verifier of its maker");
+		set(list, "sgx_quote", "not checked", "it is for the verifier of its maker");
 	} else {
-		set(&list[1], "sgx_quote", "SGX quote", "absent", "%s", reason(checks, "gramine"));
+		set(list, "sgx_quote", "absent", "%s", reason(checks, "gramine"));
 	}
 	if (r->gpu_evidence_present) {
-		set(&list[2], "gpu_evidence", "GPU evidence", "not checked",
-		    "it is for the verifier of its maker");
+		set(list, "gpu_evidence", "not checked", "it is for the verifier of its maker");
 	} else {
-		set(&list[2], "gpu_evidence", "GPU evidence", "absent", "%s",
-		    reason(checks, "nv-gpu-evidence"));
-	}
-}
-
-static void gather(const struct measure_checks *checks, struct check list[CHECKS])
-{
-	const int64_t made =
-		(int64_t)json_integer_value(json_object_get(checks->result.claims, "iat"));
-	const int64_t age = time(NULL) - made;
-	char moment[MEASURE_TIME_MAX];
-
-	set(&list[0], "signature", "signature", "verified", "ES384");
-	set(&list[1], "chain", "chain", "verified", "leads to '%s'", checks->roots_path);
-	set(&list[2], "time", "time", "verified", "made at %s, %lld s ago",
-	    measure_time_text(made, moment), (long long)(age < 0 ? 0 : age));
-	if (checks->result.nonce_checked) {
-		set(&list[3], "nonce", "nonce", "verified", "%zu bytes", checks->nonce.size);
-	} else {
-		set(&list[3], "nonce", "nonce", "not checked", "no --nonce given");
-	}
-	if (checks->owner_path) {
-		set(&list[4], "owner", "owner", "verified", "bound to '%s'", checks->owner_path);
-	} else {
-		set(&list[4], "owner", "owner", "not checked", "no --owner given");
-	}
-	set(&list[5], "binding", "binding", "verified", "its parts belong together");
-	set_hardware(checks, &list[6]);
-}
-
-void measure_print_checks(const struct measure_checks *checks)
-{
-	struct check list[CHECKS];
-
-	gather(checks, list);
-	for (int i = 0; i < CHECKS; i++) {
-		cli_print_line(stdout, "%-13s  %s: %s", list[i].label, list[i].state, list[i].text);
+		set(list, "gpu_evidence", "absent", "%s", reason(checks, "nv-gpu-evidence"));
 	}
 }
 
 json_t *measure_checks_json(const struct measure_checks *checks)
 {
-	json_t *object = json_object();
-	struct check list[CHECKS];
+	json_t *list = json_object();
+	const int64_t made =
+		(int64_t)json_integer_value(json_object_get(checks->result.claims, "iat"));
+	const int64_t age = time(NULL) - made;
+	char moment[MEASURE_TIME_MAX];
 
-	gather(checks, list);
-	for (int i = 0; i < CHECKS; i++) {
-		json_object_set_new(object, list[i].name,
-				    json_pack("{s:s, s:o*}", "state", list[i].state, "text",
-					      cli_json_text(list[i].text)));
+	set(list, "signature", "verified", "ES384");
+	set(list, "chain", "verified", "leads to '%s'", checks->roots_path);
+	set(list, "time", "verified", "made at %s, %lld s ago", measure_time_text(made, moment),
+	    (long long)(age < 0 ? 0 : age));
+	if (checks->result.nonce_checked) {
+		set(list, "nonce", "verified", "%zu bytes", checks->nonce.size);
+	} else {
+		set(list, "nonce", "not checked", "no --nonce given");
 	}
-	return object;
+	if (checks->owner_path) {
+		set(list, "owner", "verified", "bound to '%s'", checks->owner_path);
+	} else {
+		set(list, "owner", "not checked", "no --owner given");
+	}
+	set(list, "binding", "verified", "its parts belong together");
+	set_hardware(checks, list);
+	return list;
+}
+
+void measure_print_checks(const struct measure_checks *checks)
+{
+	static const char *const labels[][2] = { { "tsm_report", "TSM report" },
+						 { "sgx_quote", "SGX quote" },
+						 { "gpu_evidence", "GPU evidence" } };
+	json_t *list = measure_checks_json(checks), *check;
+	const char *name;
+
+	json_object_foreach (list, name, check) {
+		const char *label = name;
+
+		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(labels); i++) {
+			label = strcmp(name, labels[i][0]) == 0 ? labels[i][1] : label;
+		}
+		cli_print_line(stdout, "%-13s  %s: %s", label, cli_text_of(check, "state"),
+			       cli_text_of(check, "text"));
+	}
+	json_decref(list);
 }
 
 /* What a verified report of the hardware says, as a policy has it; NULL when none was verified. */
