@@ -182,35 +182,25 @@ static int fill_inlines(struct load *load, struct sgpu_error *error)
 	return code;
 }
 
-static void open_accelerator(const struct load *load, struct sgpu_dsa **dsa)
-{
-	struct sgpu_error error;
-
-	if (load->payload >= LARGE && sgpu_dsa_open(dsa, &error) != SGPU_OK) {
-		cli_detail("no accelerator copies: %s", error.text);
-	}
-}
-
-static void close_accelerator(struct load *load, struct sgpu_dsa **dsa)
+static void tell_accelerator(const struct load *load)
 {
 	struct sgpu_dsa_figures figures;
 	char size[STAGE_BYTES_TEXT];
 
-	if (load->files_reader && *dsa) {
-		sgpu_dsa_reader_figures(load->files_reader, &figures);
-		cli_detail("an accelerator copied %s%s%s", stage_bytes(figures.bytes, size),
-			   figures.why[0] ? ": " : "", figures.why);
-	}
-	sgpu_dsa_reader_free(&load->files_reader);
-	sgpu_dsa_close(dsa);
+	sgpu_dsa_reader_figures(load->files_reader, &figures);
+	cli_detail("an accelerator copied %s%s%s", stage_bytes(figures.bytes, size),
+		   figures.why[0] ? ": " : "", figures.why);
 }
 
 int load_fill(struct load *load, struct sgpu_error *error)
 {
 	struct sgpu_dsa *dsa = NULL;
+	struct sgpu_error why;
 	int i, code = sgpu_pool_create(load->jobs, &load->pool, error);
 
-	open_accelerator(load, &dsa);
+	if (load->payload >= LARGE && sgpu_dsa_open(&dsa, &why) != SGPU_OK) {
+		cli_detail("no accelerator copies: %s", why.text);
+	}
 	code = code ? code : sgpu_dsa_reader_create(dsa, &load->files_reader, error);
 	code = code ? code : fill_inlines(load, error);
 	for (i = 0; code == SGPU_OK && i < load->batch->segment_count; i++) {
@@ -224,7 +214,11 @@ int load_fill(struct load *load, struct sgpu_error *error)
 						load->slices[i].size, error);
 		}
 	}
-	close_accelerator(load, &dsa);
+	if (load->files_reader && dsa) {
+		tell_accelerator(load);
+	}
+	sgpu_dsa_reader_free(&load->files_reader);
+	sgpu_dsa_close(&dsa);
 	sgpu_pool_free(&load->pool);
 	return code ? code : canceled(error);
 }

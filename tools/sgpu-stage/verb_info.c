@@ -238,11 +238,6 @@ static json_t *look(struct sgpu_error *error)
 	return found;
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key));
-}
-
 static json_int_t number_of(const json_t *object, const char *key)
 {
 	return json_integer_value(json_object_get(object, key));
@@ -272,9 +267,9 @@ static void print_lists(const json_t *found)
 	json_array_foreach (gpus, i, item) {
 		const bool known = !json_is_null(json_object_get(item, "numa_node"));
 
-		printf("GPU           %s, NVIDIA %s, driver %s", text_of(item, "address"),
-		       text_of(item, "device_id"),
-		       *text_of(item, "driver") ? text_of(item, "driver") : "none");
+		printf("GPU           %s, NVIDIA %s, driver %s", cli_text_of(item, "address"),
+		       cli_text_of(item, "device_id"),
+		       *cli_text_of(item, "driver") ? cli_text_of(item, "driver") : "none");
 		printf(known ? ", node %d\n" : ", node not known\n",
 		       (int)number_of(item, "numa_node"));
 	}
@@ -295,15 +290,16 @@ static void print_pages(const json_t *found)
 	printf(", %lld in all, %lld free\n", number_of(huge, "pages"),
 	       number_of(huge, "free_pages"));
 	json_array_foreach (mounts, i, item) {
-		cli_print_line(stdout, "hugetlbfs     %s, %s, %lld free, %s", text_of(item, "path"),
-			       bytes_of(item, "page_bytes", text), number_of(item, "free_pages"),
+		cli_print_line(stdout, "hugetlbfs     %s, %s, %lld free, %s",
+			       cli_text_of(item, "path"), bytes_of(item, "page_bytes", text),
+			       number_of(item, "free_pages"),
 			       json_is_true(json_object_get(item, "writable")) ? "writable"
 									       : "not writable");
 	}
 	if (json_array_size(mounts) == 0) {
 		printf("hugetlbfs     not mounted\n");
 	}
-	printf("transparent   %s for files in the directory\n", text_of(found, "transparent"));
+	printf("transparent   %s for files in the directory\n", cli_text_of(found, "transparent"));
 }
 
 static void print_text(const json_t *found)
@@ -314,18 +310,19 @@ static void print_text(const json_t *found)
 	const bool limited = !json_is_null(json_object_get(folder, "free_bytes"));
 	char a[STAGE_BYTES_TEXT], b[STAGE_BYTES_TEXT];
 
-	cli_print_line(stdout, "directory     %s (%s, %s%s)", text_of(folder, "path"),
-		       text_of(folder, "file_system"), bytes_of(folder, "free_bytes", a),
+	cli_print_line(stdout, "directory     %s (%s, %s%s)", cli_text_of(folder, "path"),
+		       cli_text_of(folder, "file_system"), bytes_of(folder, "free_bytes", a),
 		       limited ? " free" : "");
-	printf("processor     %s, %d usable\n", text_of(found, "processor"),
+	printf("processor     %s, %d usable\n", cli_text_of(found, "processor"),
 	       (int)number_of(found, "cpus"));
 	printf("memory        %s, %s available\n", bytes_of(found, "memory_bytes", a),
 	       bytes_of(found, "memory_available_bytes", b));
 	print_lists(found);
 	print_pages(found);
-	printf("\npages         %s: %s\n", text_of(choice, "pages"), text_of(choice, "pages_why"));
+	printf("\npages         %s: %s\n", cli_text_of(choice, "pages"),
+	       cli_text_of(choice, "pages_why"));
 	snprintf(a, sizeof(a), json_is_null(node) ? "none" : "%d", (int)json_integer_value(node));
-	printf("node          %s: %s\n", a, text_of(choice, "numa_node_why"));
+	printf("node          %s: %s\n", a, cli_text_of(choice, "numa_node_why"));
 	printf("sealing       none: files of a tmpfs cannot be sealed, so runners use positioned "
 	       "reads\n");
 }
@@ -350,7 +347,7 @@ int verb_info(int argc, char **argv)
 	} else {
 		print_text(found);
 	}
-	stage_warn_of_directory(text_of(json_object_get(found, "directory"), "path"));
+	stage_warn_of_directory(cli_text_of(json_object_get(found, "directory"), "path"));
 	json_decref(found);
 	return status;
 }

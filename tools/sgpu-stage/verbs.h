@@ -7,14 +7,10 @@
 
 #include "cli.h"
 
-#define STAGE_VERB(name)                                 \
-	extern const struct cli_option name##_options[]; \
-	int verb_##name(int argc, char **argv)
-
-STAGE_VERB(load);
-STAGE_VERB(list);
-STAGE_VERB(release);
-STAGE_VERB(info);
+CLI_VERB(load);
+CLI_VERB(list);
+CLI_VERB(release);
+CLI_VERB(info);
 
 /* "1.5 GiB", at most 15 characters. */
 enum { STAGE_BYTES_TEXT = 16 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-stage list: the regions of this user.
+ * sgpu-stage list and release: the regions of this user, and their overwriting and removal.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,23 +62,16 @@ static void print_text(const struct sgpu_region *list, int count)
 
 static json_t *to_json(const struct sgpu_region *region)
 {
-	json_t *object = json_pack(
-		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b, s:b}", "region",
-		region->id, "path", region->path, "size", (json_int_t)region->size, "owner",
-		(json_int_t)region->owner, "maker", (json_int_t)region->maker, "created",
+	return json_pack(
+		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:b, s:b, s:b, s:b, s:b, s:o, s:s?}",
+		"region", region->id, "path", region->path, "size", (json_int_t)region->size,
+		"owner", (json_int_t)region->owner, "maker", (json_int_t)region->maker, "created",
 		(json_int_t)region->created, "expires", (json_int_t)region->expires, "pages",
 		sgpu_page_kind_name(region->pages), "locked", region->pages == SGPU_PAGES_HUGE,
 		"sealed", region->sealed, "keep", region->keep, "usable", region->usable, "expired",
-		region->expired);
-
-	if (object) {
-		json_object_set_new(object, "numa_node",
-				    region->numa_node < 0 ? json_null()
-							  : json_integer(region->numa_node));
-		json_object_set_new(object, "why",
-				    region->why[0] ? json_string(region->why) : json_null());
-	}
-	return object;
+		region->expired, "numa_node",
+		region->numa_node < 0 ? json_null() : json_integer(region->numa_node), "why",
+		region->why[0] ? region->why : NULL);
 }
 
 static int print_json(const struct sgpu_region *list, int count)
@@ -114,5 +107,75 @@ int verb_list(int argc, char **argv)
 		print_text(list, count);
 	}
 	sgpu_region_list_free(&list, count);
+	return status;
+}
+
+/* ---- release ---- */
+struct request {
+	bool all;
+};
+
+const struct cli_option release_options[] = {
+	CLI_COMMON,
+	{ "all", 0, NULL, "all regions of this user", CLI_FLAG(struct request, all) },
+	CLI_END,
+};
+
+/* Goes on after a failure; the first one decides the status. */
+static int release(const char *id, int *released)
+{
+	struct sgpu_error error = { 0 };
+
+	if (sgpu_region_release(id, &error) < 0) {
+		return cli_error(&error);
+	}
+	cli_detail("region %s released", id);
+	++*released;
+	return 0;
+}
+
+static int release_all(int *released)
+{
+	struct sgpu_region *list = NULL;
+	struct sgpu_error error = { 0 };
+	int count = 0, i, status = 0, one;
+
+	if (sgpu_region_list(&list, &count, &error) < 0) {
+		return cli_error(&error);
+	}
+	for (i = 0; i < count; i++) {
+		one = release(list[i].id, released);
+		status = status ? status : one;
+	}
+	sgpu_region_list_free(&list, count);
+	return status;
+}
+
+int verb_release(int argc, char **argv)
+{
+	struct request request = { 0 };
+	char **regions;
+	int released = 0, status = cli_read(argc, argv, &request, &regions);
+
+	if (status) {
+		return status;
+	}
+	if (request.all && *regions) {
+		return cli_usage("--all takes no region beside it");
+	}
+	if (!request.all && !*regions) {
+		return cli_usage("name a region, or --all");
+	}
+	if (request.all) {
+		status = release_all(&released);
+	}
+	for (; *regions; regions++) {
+		int one = release(*regions, &released);
+
+		status = status ? status : one;
+	}
+	if (cli_json) {
+		printf("{\"released\":%d}\n", released);
+	}
 	return status;
 }
