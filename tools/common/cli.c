@@ -141,48 +141,22 @@ int cli_unknown(const char *what, const char *given, const char *dashes, const c
 	return cli_error(&error);
 }
 
-int cli_unknown_option(const struct cli_option *options, const char *given)
+static const char *const *verb_names(void)
 {
-	const char *names[NAMES_MAX];
-	char name[64];
-	size_t count = 0;
-
-	for (; options->name && count + 1 < NAMES_MAX; options++) {
-		names[count++] = options->name;
-	}
-	names[count] = NULL;
-	given += strspn(given, "-");
-	snprintf(name, sizeof(name), "%.*s", (int)strcspn(given, "="), given);
-	return cli_unknown("unknown option", name, "--", names);
-}
-
-static void verb_names(const char *names[NAMES_MAX])
-{
+	static const char *names[NAMES_MAX];
 	size_t count = 0;
 
 	for (const struct cli_verb *v = tool->verbs; v->name && count + 1 < NAMES_MAX; v++) {
 		names[count++] = v->name;
 	}
-	names[count] = NULL;
-}
-
-/* With the one that was meant; returns 2. */
-static int unknown_verb(const char *given)
-{
-	const char *names[NAMES_MAX];
-
-	verb_names(names);
-	return cli_unknown("unknown verb", given, "", names);
+	return names;
 }
 
 /* Whether the first argument of a tool with a default verb is no file, but nearly a verb. */
 static bool meant_verb(const char *given)
 {
-	const char *names[NAMES_MAX];
-
-	verb_names(names);
 	return *given != '-' && !strpbrk(given, "/.") && access(given, F_OK) &&
-	       sgpu_nearest_name(given, names);
+	       sgpu_nearest_name(given, verb_names());
 }
 
 /* A closed descriptor 0, 1 or 2 would be taken by the next file that is opened. */
@@ -283,7 +257,7 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 
 			verb = of_verb ? find_verb(argv[2]) : NULL;
 			if (of_verb && !verb) {
-				return unknown_verb(argv[2]);
+				return cli_unknown("unknown verb", argv[2], "", verb_names());
 			}
 			verb ? print_verb_help() : print_tool_help(stdout);
 			return flush_output(0);
@@ -305,10 +279,11 @@ int cli_main(const struct cli_tool *this_tool, int argc, char **argv)
 		return flush_output(verb->run(argc - 1, argv + 1));
 	}
 	if (!tool->default_verb) {
-		return argc < 2 ? cli_usage("a verb is missing") : unknown_verb(argv[1]);
+		return argc < 2 ? cli_usage("a verb is missing")
+				: cli_unknown("unknown verb", argv[1], "", verb_names());
 	}
 	if (argc >= 2 && meant_verb(argv[1])) {
-		return unknown_verb(argv[1]);
+		return cli_unknown("unknown verb", argv[1], "", verb_names());
 	}
 	verb = find_verb(tool->default_verb);
 	return flush_output(verb->run(argc, argv));

@@ -287,9 +287,6 @@ void cli_signals_gently(void (*stop)(void));
  * output has gone; else returns status. */
 int cli_finish(int status);
 
-/* Keeps what a process holds, keys and plaintext, out of core files and out of other processes'
- * reach. */
-
 /* Why the process is left open, or NULL: a build for a sanitizer, whose leak checker attaches to
  * its own process; or SGPU_DEBUG in the environment, for whoever has to debug it. A quote of such a
  * process says so. */
@@ -306,9 +303,6 @@ const char *cli_verb_name(void);
 const struct cli_verb *cli_verb(void);
 /* Prints the verb's help, or the version, and exits. */
 _Noreturn void cli_print_help(bool version);
-
-/* Says so, with the one that was meant; returns 2. */
-int cli_unknown_option(const struct cli_option *options, const char *given);
 
 /* The command line as a shell shows it, cut to `size`, in printable ASCII; for people, not for a
  * shell. */

@@ -56,6 +56,22 @@ static const struct cli_option *find_row(const struct cli_option *options, int k
 	return options;
 }
 
+/* Says so, with the one that was meant; returns 2. */
+static int unknown_option(const struct cli_option *options, const char *given)
+{
+	const char *names[OPTIONS_MAX];
+	char name[64];
+	size_t count = 0;
+
+	for (; options->name && count + 1 < OPTIONS_MAX; options++) {
+		names[count++] = options->name;
+	}
+	names[count] = NULL;
+	given += strspn(given, "-");
+	snprintf(name, sizeof(name), "%.*s", (int)strcspn(given, "="), given);
+	return cli_unknown("unknown option", name, "--", names);
+}
+
 /* Returns 2. */
 static int refuse_option(const struct cli_option *options, const char *text, int kind)
 {
@@ -70,7 +86,7 @@ static int refuse_option(const struct cli_option *options, const char *text, int
 	if (optopt > 0) {
 		return cli_usage("option '%.*s' takes no argument", (int)strcspn(text, "="), text);
 	}
-	return cli_unknown_option(options, text);
+	return unknown_option(options, text);
 }
 
 /* A number, a size or a duration, by the rules of sgpu/base.h. */

@@ -36,19 +36,17 @@ void cli_describe_build(json_t *object)
 	char command[4096];
 
 	cli_command_text(command, sizeof(command));
-	json_object_set_new(object, "commit", json_stringn(SGPU_COMMIT, strcspn(SGPU_COMMIT, "-")));
-	json_object_set_new(object, "tree",
-			    json_string(dirty				      ? "modified"
-					: strcmp(SGPU_COMMIT, "unknown") == 0 ? "unknown"
-									      : "clean"));
-	json_object_set_new(object, "compiler", json_string(COMPILER));
-	json_object_set_new(object, "compiler_flags", json_string(SGPU_FLAGS));
-	json_object_set_new(object, "cuda_compiler",
-			    cuda_compiler ? json_string(cuda_compiler) : json_null());
-	json_object_set_new(object, "cuda_flags",
-			    cuda_flags ? json_string(cuda_flags) : json_null());
-	json_object_set_new(object, "built_with", json_string(SGPU_WITH));
-	json_object_set_new(object, "command", json_string(command));
+	json_t *build = json_pack("{s:o, s:s, s:s, s:s, s:s?, s:s?, s:s, s:s}", "commit",
+				  json_stringn(SGPU_COMMIT, strcspn(SGPU_COMMIT, "-")), "tree",
+				  dirty					? "modified"
+				  : strcmp(SGPU_COMMIT, "unknown") == 0 ? "unknown"
+									: "clean",
+				  "compiler", COMPILER, "compiler_flags", SGPU_FLAGS,
+				  "cuda_compiler", cuda_compiler, "cuda_flags", cuda_flags,
+				  "built_with", SGPU_WITH, "command", command);
+
+	json_object_update(object, build);
+	json_decref(build);
 }
 
 void cli_print_version(const char *tool)
