@@ -147,7 +147,7 @@ $(BUILD)/with/$(1): force
 endef
 $(foreach name,$(FEATURES),$(eval $(call feature,$(name))))
 
-$(BUILD)/obj/tools/sgpu-manifest/verb_schema.o $(BUILD)/obj/tests/unit/test_schema.o: tools/sgpu-manifest/schema.json
+$(BUILD)/obj/tools/sgpu-manifest/verb_ops.o $(BUILD)/obj/tests/unit/test_schema.o: tools/sgpu-manifest/schema.json
 
 $(BUILD)/obj/tools/sgpu-bench/verb_compare.o: tools/sgpu-bench/published.json
 

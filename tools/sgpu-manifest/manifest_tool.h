@@ -144,16 +144,11 @@ char *file_spec_location(const char *path, const char *folder);
 
 /* verb_ops.c */
 enum { OP_TEXT_MAX = 160 };
-const char *op_param_kind(enum sgpu_param_kind kind);
 /* "f32 f64" */
 void op_dtypes_text(unsigned dtypes, char text[OP_TEXT_MAX]);
 /* The default, "none" or "required". */
 void op_default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX]);
 /* The default as a manifest would write it; NULL when it has none. */
 json_t *op_default_json(const struct sgpu_op_param *param);
-/* Of a parameter that is a choice: its choices. */
-json_t *op_choices_json(const struct sgpu_op_param *param);
-/* A number as JSON: an integer where it is one. NULL for a bound that is none. */
-json_t *op_number_json(double number);
 
 #endif

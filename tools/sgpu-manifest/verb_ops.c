@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sgpu-manifest ops: what a manifest can ask for. Rows of the table of operations as text and as
- * JSON, for other verbs, too.
+ * sgpu-manifest ops and schema: what a manifest can ask for. Rows of the table of operations as
+ * text and as JSON, for init, too.
  */
 #include <math.h>
 
@@ -13,7 +13,7 @@ const struct cli_option ops_options[] = { CLI_COMMON, CLI_END };
 /* Bounds beyond this are there only because a row must have some. */
 static const double unbounded = 1e30;
 
-const char *op_param_kind(enum sgpu_param_kind kind)
+static const char *param_kind(enum sgpu_param_kind kind)
 {
 	switch (kind) {
 	case SGPU_PARAM_NUMBER:
@@ -80,7 +80,8 @@ void op_default_text(const struct sgpu_op_param *param, char text[OP_TEXT_MAX])
 	}
 }
 
-json_t *op_number_json(double number)
+/* An integer where it is one; NULL for a bound that is none. */
+static json_t *number_json(double number)
 {
 	if (!isfinite(number) || fabs(number) >= unbounded) {
 		return NULL;
@@ -91,7 +92,7 @@ json_t *op_number_json(double number)
 	return json_real(number);
 }
 
-json_t *op_choices_json(const struct sgpu_op_param *param)
+static json_t *choices_json(const struct sgpu_op_param *param)
 {
 	json_t *choices = json_array();
 
@@ -112,7 +113,7 @@ json_t *op_default_json(const struct sgpu_op_param *param)
 	if (param->kind == SGPU_PARAM_CHOICE) {
 		return json_string(param->choices[(int)param->standard]);
 	}
-	return op_number_json(param->standard);
+	return number_json(param->standard);
 }
 
 static json_t *argument_json(const struct sgpu_op_argument *argument)
@@ -136,11 +137,11 @@ static json_t *param_json(const struct sgpu_op_param *param)
 	const bool number = param->kind == SGPU_PARAM_NUMBER || param->kind == SGPU_PARAM_INTEGER;
 
 	return json_pack("{s:s, s:s, s:b, s:s, s:o*, s:o*, s:o*, s:o*}", "name", param->name,
-			 "kind", op_param_kind(param->kind), "required", param->required, "help",
-			 param->help, "min", number ? op_number_json(param->min) : NULL, "max",
-			 number ? op_number_json(param->max) : NULL, "choices",
-			 param->kind == SGPU_PARAM_CHOICE ? op_choices_json(param) : NULL,
-			 "default", op_default_json(param));
+			 "kind", param_kind(param->kind), "required", param->required, "help",
+			 param->help, "min", number ? number_json(param->min) : NULL, "max",
+			 number ? number_json(param->max) : NULL, "choices",
+			 param->kind == SGPU_PARAM_CHOICE ? choices_json(param) : NULL, "default",
+			 op_default_json(param));
 }
 
 static json_t *op_json(const struct sgpu_op *op)
@@ -200,8 +201,7 @@ static int print_params(const struct sgpu_op *op)
 	for (const struct sgpu_op_param *param = op->params; param->name; param++) {
 		op_default_text(param, standard);
 		range_text(param, range);
-		cli_row(&table, param->name, op_param_kind(param->kind), standard, range,
-			param->help);
+		cli_row(&table, param->name, param_kind(param->kind), standard, range, param->help);
 	}
 	return cli_table_print(&table);
 }
@@ -242,4 +242,104 @@ int verb_ops(int argc, char **argv)
 		json_array_append_new(list, op_json(ops[i]));
 	}
 	return json_write(NULL, list, 2);
+}
+
+/* ---- the JSON Schema 2020-12, from schema.json and the table. It tells what an editor can tell
+ * while somebody types; references, the graph and the flow of information are for check ---- */
+/* What does not depend on the operations, as bytes of the program. tests/unit/test_schema.c
+ * compares its limits. */
+extern const char schema_text[] __attribute__((visibility("hidden")));
+extern const char schema_end[] __attribute__((visibility("hidden")));
+__asm__(".pushsection .rodata\n"
+	".globl schema_text, schema_end\n"
+	".hidden schema_text, schema_end\n"
+	".type schema_text, %object\n"
+	".type schema_end, %object\n"
+	"schema_text:\n"
+	".incbin \"tools/sgpu-manifest/schema.json\"\n"
+	"schema_end:\n"
+	".byte 0\n"
+	".size schema_text, . - schema_text\n"
+	".popsection\n");
+
+const struct cli_option schema_options[] = { CLI_COMMON, OPTION_OUTPUT, CLI_END };
+
+static json_t *param_schema(const struct sgpu_op_param *param)
+{
+	const bool choice = param->kind == SGPU_PARAM_CHOICE;
+	const bool number = param->kind == SGPU_PARAM_NUMBER || param->kind == SGPU_PARAM_INTEGER;
+
+	return json_pack("{s:s, s:o*, s:s*, s:o*, s:o*, s:o*}", "description", param->help, "enum",
+			 choice ? choices_json(param) : NULL, "type",
+			 choice ? NULL : param_kind(param->kind), "minimum",
+			 number ? number_json(param->min) : NULL, "maximum",
+			 number ? number_json(param->max) : NULL, "default",
+			 op_default_json(param));
+}
+
+static json_t *arguments_schema(const struct sgpu_op *op)
+{
+	json_t *properties = json_object(), *required = json_array();
+
+	for (int i = 0; op->args[i].name; i++) {
+		json_t *schema = json_pack("{s:s}", "$ref", "#/$defs/id");
+
+		json_object_set_new(schema, "description", json_string(op->args[i].help));
+		json_object_set_new(properties, op->args[i].name, schema);
+		if (!op->args[i].optional) {
+			json_array_append_new(required, json_string(op->args[i].name));
+		}
+	}
+	return json_pack("{s:o, s:o, s:b}", "properties", properties, "required", required,
+			 "additionalProperties", false);
+}
+
+/* if the kernel is this one, then these arguments and parameters */
+static json_t *op_rule(const struct sgpu_op *op)
+{
+	json_t *params = json_object(), *needed = json_array(), *required = json_array();
+
+	for (int i = 0; op->params && op->params[i].name; i++) {
+		json_object_set_new(params, op->params[i].name, param_schema(&op->params[i]));
+		if (op->params[i].required) {
+			json_array_append_new(needed, json_string(op->params[i].name));
+		}
+	}
+	if (json_array_size(needed)) {
+		json_array_append_new(required, json_string("params"));
+	}
+	return json_pack("{s:{s:{s:{s:s}}, s:[s]}, s:{s:{s:o, s:{s:o, s:o, s:b}}, s:o}}", "if",
+			 "properties", "kernel", "const", op->name, "required", "kernel", "then",
+			 "properties", "arguments", arguments_schema(op), "params", "properties",
+			 params, "required", needed, "additionalProperties", false, "required",
+			 required);
+}
+
+/* The operations that a kernel can be, and what each of them takes. */
+static json_t *manifest_schema(void)
+{
+	json_t *schema = json_loadb(schema_text, (size_t)(schema_end - schema_text), 0, NULL);
+	json_t *operation = NULL, *forms = NULL;
+
+	if (schema &&
+	    json_unpack(schema, "{s:{s:{s:o}}}", "properties", "operations", "items", &operation) ==
+		    0 &&
+	    json_unpack(operation, "{s:{s:{s:o}}}", "properties", "kernel", "anyOf", &forms) == 0) {
+		json_t *names = json_object_get(json_array_get(forms, 0), "enum");
+
+		for (const struct sgpu_op *const *op = sgpu_ops(); *op; op++) {
+			json_array_append_new(names, json_string((*op)->name));
+			json_array_append_new(json_object_get(operation, "allOf"), op_rule(*op));
+		}
+	}
+	return schema;
+}
+
+int verb_schema(int argc, char **argv)
+{
+	struct request request = { 0 };
+	char **arguments;
+	int status = cli_read(argc, argv, &request, &arguments);
+
+	return status ? status : json_write(request.output, manifest_schema(), 2);
 }
