@@ -134,7 +134,7 @@ USES_IPSEC_MB := $(call objects,lib/crypto/aead.c lib/crypto/aead_ipsec_mb.c)
 USES_BLAS := $(call objects,lib/ops/gemm.c)
 USES_NUMA := $(call objects,lib/stage/numa.c lib/device/cuda/pinned.c \
 	tools/sgpu-bench/case_staging.c)
-USES_CLONES := $(call objects,lib/transfer/store.c lib/transfer/host_digest.c lib/crypto/measure.c \
+USES_CLONES := $(call objects,lib/transfer/store.c lib/crypto/measure.c \
 	tests/unit/test_kt128.c $(wildcard lib/crypto/kec*.c lib/crypto/kt*.c lib/ops/*.c lib/ops/c*/*.c tests/*/test_ops_*.c))
 USES_SECCOMP := $(call objects,tools/sgpu-run/confinement.c tools/sgpu-run/filter.c) $(BUILD)/module-host/main.o \
 	$(BUILD)/module-host/filter.o

@@ -14,9 +14,29 @@
 #include <stdatomic.h>
 
 #include "transfer/transfer.h"
-#include "transfer/workers.h"
 
-/* ---- plan.c: chunk runs ---- */
+/* ---- workers.c ---- */
+struct sgpu_workers;
+
+/* spin_ns: how long a worker looks for work before it sleeps, at most. step: does one piece of
+ * work; false: there was none. Called by several workers at once. */
+SGPU_MUST_CHECK int sgpu_workers_create(unsigned count, uint64_t spin_ns,
+					bool (*step)(void *argument), void *argument,
+					struct sgpu_workers **workers, struct sgpu_error *error);
+/* Accepts NULL. */
+void sgpu_workers_free(struct sgpu_workers **workers);
+/* Starts the threads if they do not run. SGPU_ESYSTEM where not even one can be started. */
+SGPU_MUST_CHECK int sgpu_workers_start(struct sgpu_workers *workers, struct sgpu_error *error);
+/* There is work for `count` workers more. Calls nothing of a device; cheap where enough are awake.
+ */
+void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count);
+
+/* How long a thread that waits may look before it sleeps, as its workers do. */
+uint64_t sgpu_workers_spin(const struct sgpu_workers *workers);
+/* Passes a moment of waiting: the *rounds-th one, which starts at 0. */
+void sgpu_worker_pause(unsigned *rounds);
+
+/* ---- chunk runs ---- */
 struct sgpu_run_plan {
 	uint64_t total;		   /* chunks */
 	uint64_t largest;	   /* chunks of a run */
@@ -267,12 +287,12 @@ static inline bool sgpu_transfer_is_over(const struct sgpu_transfer *transfer)
 	       !transfer->pumping;
 }
 
-/* ---- streams.c: the stream on which the transfer does that ---- */
+/* ---- the stream on which the transfer does that ---- */
 SGPU_MUST_CHECK int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer,
 					     enum sgpu_engine_stream which,
 					     struct sgpu_stream **stream, struct sgpu_error *error);
 
-/* ---- queue.c; the mutex is held ---- */
+/* ---- queues; the mutex is held ---- */
 /* The transfer is ready, behind others of its rank, and threads that wait look. */
 void sgpu_transfer_post(struct sgpu_transfer *transfer);
 /* Behind all of its rank and below. */
@@ -284,7 +304,6 @@ void sgpu_transfer_unqueue(struct sgpu_transfer *transfer);
 /* The first call: what is moved, where it lies, and in which chunk runs. Without the mutex. */
 SGPU_MUST_CHECK int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *error);
 
-/* ---- outcome.c ---- */
 /* A failure at chunk `at`; the lowest stands. The mutex is held. */
 void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code,
 			  const struct sgpu_error *error);

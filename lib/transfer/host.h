@@ -90,6 +90,8 @@ struct host_worker {
 /* ---- host_part.c ---- */
 /* Prepares it and reads its header. In the claim. */
 SGPU_MUST_CHECK int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error);
+/* After its last run: whether it has the digest that it must have, if any. */
+SGPU_MUST_CHECK int sgpu_host_part_check(const struct host_part *part, struct sgpu_error *error);
 /* Closes its ends, and wipes. Accepts one that is not open. */
 void sgpu_host_part_end(struct host_part *part);
 /* Fills worker->in with the run's bytes. Finds the end of a source of unknown size. */
@@ -100,16 +102,5 @@ SGPU_MUST_CHECK int sgpu_host_run_read(struct host_worker *worker, struct host_r
 SGPU_MUST_CHECK int sgpu_host_run_transform(struct host_worker *worker, const struct host_run *run,
 					    const uint8_t **data, size_t *size, uint64_t *bad,
 					    struct sgpu_error *error);
-
-/* ---- host_digest.c: KT128 of data whose runs come in any order ---- */
-SGPU_MUST_CHECK int sgpu_host_digest_create(uint64_t size, struct host_digest **digest,
-					    struct sgpu_error *error);
-/* `position` is a multiple of HOST_RUN_PLAIN; from any thread. */
-SGPU_MUST_CHECK int sgpu_host_digest_add(struct host_digest *digest, uint64_t position,
-					 const uint8_t *data, size_t size,
-					 struct sgpu_error *error);
-/* After all runs. */
-void sgpu_host_digest_finish(struct host_digest *digest, uint8_t out[SGPU_KT128_SIZE]);
-void sgpu_host_digest_free(struct host_digest **digest);
 
 #endif

@@ -260,20 +260,6 @@ static void host_count(struct host_move *move, const struct host_run *run, size_
 	pthread_mutex_unlock(&move->lock);
 }
 
-static int host_check_digest(const struct host_part *part, struct sgpu_error *error)
-{
-	uint8_t digest[SGPU_KT128_SIZE];
-
-	if (!part->digest) {
-		return 0;
-	}
-	sgpu_host_digest_finish(part->digest, digest);
-	return sgpu_equal(digest, part->part->digest, sizeof(digest))
-		       ? 0
-		       : sgpu_fail(error, SGPU_EAUTH, "the kt128 of '%s' does not match",
-				   part->part->name);
-}
-
 /* One chunk run; false: none is left. After a failure those of the parts before it go on. */
 static bool host_work(struct host_worker *worker)
 {
@@ -319,7 +305,7 @@ static bool host_work(struct host_worker *worker)
 		host_count(move, &run, size, &ended);
 	}
 	if (!code && ended) {
-		code = host_check_digest(run.of, &error);
+		code = sgpu_host_part_check(run.of, &error);
 		run.sequence = run.of->last_sequence;
 		sgpu_host_part_end(run.of);
 	}

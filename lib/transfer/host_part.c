@@ -7,6 +7,115 @@
 
 #include "base/io.h"
 #include "transfer/host.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include "crypto/kt128.h"
+
+/* ---- KangarooTwelve of data whose chunk runs come in any order ----
+ * Each worker computes the leaves of its run. The list of leaves grows as the data arrive, whatever
+ * size they are said to have. */
+enum { VALUES_MIN = 64 << 10 };
+
+struct host_digest {
+	uint64_t size;
+	uint64_t leaves;		 /* whole ones: all chunks but the first and the last */
+	uint8_t first[SGPU_KT128_CHUNK]; /* the chunk that the final node takes itself */
+	uint8_t rest[SGPU_KT128_CHUNK];	 /* behind the last whole chunk */
+	pthread_mutex_t lock;		 /* of the leaves' values */
+	uint8_t *values;
+	uint64_t capacity; /* bytes */
+};
+
+_Static_assert(HOST_RUN_PLAIN % SGPU_KT128_CHUNK == 0, "a chunk run has whole leaves");
+
+static int digest_create(uint64_t size, struct host_digest **digest, struct sgpu_error *error)
+{
+	uint64_t leaves = size / SGPU_KT128_CHUNK;
+
+	*digest = calloc(1, sizeof(**digest));
+	if (!*digest) {
+		return sgpu_fail_nomem(error);
+	}
+	(*digest)->size = size;
+	(*digest)->leaves = leaves - (leaves > 0);
+	pthread_mutex_init(&(*digest)->lock, NULL);
+	return 0;
+}
+
+/* With the lock held. */
+static int reserve_values(struct host_digest *digest, uint64_t bytes, struct sgpu_error *error)
+{
+	uint64_t capacity = digest->capacity ? digest->capacity : VALUES_MIN;
+	uint8_t *values;
+
+	while (capacity < bytes) {
+		capacity *= 2;
+	}
+	if (capacity == digest->capacity) {
+		return 0;
+	}
+	values = realloc(digest->values, capacity);
+	if (!values) {
+		return sgpu_fail_nomem(error);
+	}
+	digest->values = values;
+	digest->capacity = capacity;
+	return 0;
+}
+
+static int digest_add(struct host_digest *digest, uint64_t position, const uint8_t *data,
+		      size_t size, struct sgpu_error *error)
+{
+	uint8_t values[HOST_RUN_PLAIN / SGPU_KT128_CHUNK * SGPU_KT128_VALUE];
+	size_t whole = size / SGPU_KT128_CHUNK, rest = size % SGPU_KT128_CHUNK;
+	uint64_t chunk = position / SGPU_KT128_CHUNK, begin;
+	int code;
+
+	if (rest) {
+		memcpy(digest->rest, data + size - rest, rest);
+	}
+	if (whole && chunk == 0) {
+		memcpy(digest->first, data, SGPU_KT128_CHUNK);
+		data += SGPU_KT128_CHUNK;
+		whole--;
+		chunk++;
+	}
+	if (whole == 0) {
+		return 0;
+	}
+	begin = (chunk - 1) * SGPU_KT128_VALUE;
+	sgpu_kt128_leaves(data, whole, values);
+	pthread_mutex_lock(&digest->lock);
+	code = reserve_values(digest, begin + whole * SGPU_KT128_VALUE, error);
+	if (!code) {
+		memcpy(digest->values + begin, values, whole * SGPU_KT128_VALUE);
+	}
+	pthread_mutex_unlock(&digest->lock);
+	return code;
+}
+
+static void digest_finish(struct host_digest *digest, uint8_t out[SGPU_KT128_SIZE])
+{
+	struct sgpu_kt128 state = { 0 };
+
+	if (digest->size >= SGPU_KT128_CHUNK) {
+		sgpu_kt128_update(&state, digest->first, sizeof(digest->first));
+		(void)sgpu_kt128_at_leaf(&state);
+		sgpu_kt128_take(&state, digest->values, digest->leaves);
+	}
+	sgpu_kt128_update(&state, digest->rest, (size_t)(digest->size % SGPU_KT128_CHUNK));
+	sgpu_kt128_finish(&state, NULL, 0, out, SGPU_KT128_SIZE);
+	sgpu_wipe(&state, sizeof(state));
+}
+
+static void digest_free(struct host_digest **digest)
+{
+	if (*digest) {
+		sgpu_free_wiped(&(*digest)->values, (*digest)->capacity);
+		pthread_mutex_destroy(&(*digest)->lock);
+		sgpu_free_wiped(digest, sizeof(**digest));
+	}
+}
 
 static size_t full_run(const struct host_part *part)
 {
@@ -107,7 +216,7 @@ int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error)
 						    &part->keys, error);
 		part->size -= p->size == SGPU_SIZE_UNKNOWN ? 0 : SGPU_SEALED_HEADER;
 	} else if (!code && p->digest) {
-		code = sgpu_host_digest_create(p->size, &part->digest, error);
+		code = digest_create(p->size, &part->digest, error);
 	}
 	if (!code && p->action != SGPU_HOST_COPY) {
 		code = sgpu_aead_create(NULL, part->keys.key, &part->aead, error);
@@ -115,6 +224,20 @@ int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error)
 	/* The last chunk run is never full, so that it holds the end mark. */
 	part->runs = p->size == SGPU_SIZE_UNKNOWN ? UINT64_MAX : part->size / full_run(part) + 1;
 	return code;
+}
+
+int sgpu_host_part_check(const struct host_part *part, struct sgpu_error *error)
+{
+	uint8_t digest[SGPU_KT128_SIZE];
+
+	if (!part->digest) {
+		return 0;
+	}
+	digest_finish(part->digest, digest);
+	return sgpu_equal(digest, part->part->digest, sizeof(digest))
+		       ? 0
+		       : sgpu_fail(error, SGPU_EAUTH, "the kt128 of '%s' does not match",
+				   part->part->name);
 }
 
 void sgpu_host_part_end(struct host_part *part)
@@ -126,7 +249,7 @@ void sgpu_host_part_end(struct host_part *part)
 	}
 	part->open = false;
 	sgpu_aead_free(&part->aead);
-	sgpu_host_digest_free(&part->digest);
+	digest_free(&part->digest);
 	sgpu_wipe(&part->keys, sizeof(part->keys));
 	if (p->source.close) {
 		p->source.close(p->source.context);
@@ -225,7 +348,7 @@ int sgpu_host_run_transform(struct host_worker *worker, const struct host_run *r
 	}
 	*data = worker->in;
 	*size = run->size;
-	return part->digest ? sgpu_host_digest_add(part->digest, run->index * HOST_RUN_PLAIN,
-						   worker->in, run->size, error)
+	return part->digest ? digest_add(part->digest, run->index * HOST_RUN_PLAIN, worker->in,
+					 run->size, error)
 			    : 0;
 }
