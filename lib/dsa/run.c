@@ -8,8 +8,8 @@
 #include <sgpu/base.h>
 
 #include "base/base.h"
-#include "dsa/queue.h"
 #include "dsa/dsa.h"
+#include "dsa/queue.h"
 
 enum { PAUSES = 256 };
 

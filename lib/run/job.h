@@ -5,6 +5,7 @@
 #ifndef SGPU_RUN_JOB_H
 #define SGPU_RUN_JOB_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "run/run.h"
@@ -37,11 +38,14 @@ struct sgpu_prepared *sgpu_prepared_create(struct sgpu_manifest **manifest);
 void sgpu_prepared_drop(struct sgpu_prepared **prepared);
 
 /* The last jobs of a runner, for all of its threads. */
-struct sgpu_prepared_table;
+struct sgpu_prepared_table {
+	pthread_mutex_t mutex;
+	uint64_t uses;
+	int count;
+	struct sgpu_prepared *jobs[SGPU_PREPARED_MAX];
+};
 
-SGPU_MUST_CHECK int sgpu_prepared_table_create(struct sgpu_prepared_table **table,
-					       struct sgpu_error *error);
-void sgpu_prepared_table_free(struct sgpu_prepared_table **table);
+void sgpu_prepared_table_clear(struct sgpu_prepared_table *table);
 /* The job whose manifest has this hash, with a reference for the caller, or NULL. */
 struct sgpu_prepared *sgpu_prepared_find(struct sgpu_prepared_table *table,
 					 const uint8_t sha256[SGPU_SHA256_SIZE]);

@@ -421,7 +421,7 @@ static struct sgpu_run *make_run(struct sgpu_runner *runner,
 					    .threads = runner->threads,
 					    .device_count = runner->device_count,
 					    .links = &runner->links,
-					    .prepared = runner->prepared,
+					    .prepared = &runner->prepared,
 					    .trace = &run->trace,
 					    .job = &run->job,
 					    .memory = &run->memory };

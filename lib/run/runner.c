@@ -238,6 +238,7 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	}
 	pthread_mutex_init(&r->mutex, NULL);
 	pthread_mutex_init(&r->links.mutex, NULL);
+	pthread_mutex_init(&r->prepared.mutex, NULL);
 	pthread_cond_init(&r->ended, NULL);
 	sgpu_presence_init(&r->presence, r->devices, config->more_count + 1);
 	if (config->more_count < 0 || config->more_count >= SGPU_RUN_DEVICES_MAX) {
@@ -257,10 +258,6 @@ int sgpu_runner_create(const struct sgpu_runner_config *config, struct sgpu_runn
 	for (int i = 0; rc == SGPU_OK && i < config->more_count; i++) {
 		rc = make_device(r, config->more[i], &engine, error);
 	}
-	if (rc < 0) {
-		goto out;
-	}
-	rc = sgpu_prepared_table_create(&r->prepared, error);
 	if (rc < 0) {
 		goto out;
 	}
@@ -292,7 +289,7 @@ void sgpu_runner_free(struct sgpu_runner **runner)
 		sgpu_peer_close(&r->links.peers[i / r->device_count][i % r->device_count]);
 	}
 	pthread_mutex_destroy(&r->links.mutex);
-	sgpu_prepared_table_free(&r->prepared);
+	sgpu_prepared_table_clear(&r->prepared);
 	sgpu_presence_clear(&r->presence);
 	pthread_cond_destroy(&r->ended);
 	pthread_mutex_destroy(&r->mutex);

@@ -55,7 +55,7 @@ struct sgpu_runner {
 	struct sgpu_run_device devices[SGPU_RUN_DEVICES_MAX];
 	int device_count;
 	struct sgpu_links links;
-	struct sgpu_prepared_table *prepared;
+	struct sgpu_prepared_table prepared;
 	struct sgpu_presence presence;
 	pthread_mutex_t mutex; /* the list, and whether a run has ended */
 	pthread_cond_t ended;

@@ -67,18 +67,4 @@ SGPU_MUST_CHECK int sgpu_files_open(const struct sgpu_files *files, const char *
 SGPU_MUST_CHECK int sgpu_region_open(const char *id, bool writable, bool take,
 				     struct sgpu_region *region, struct sgpu_error *error);
 
-/* ---- lease_memory.c: the memory of a pool of leases ---- */
-#define SGPU_LEASE_HUGE ((uint64_t)2 << 20)
-
-struct sgpu_lease_memory {
-	int fd;
-	uint8_t *base;
-	uint64_t size, page; /* page: leases begin at multiples of it */
-	enum sgpu_page_kind pages;
-};
-SGPU_MUST_CHECK int sgpu_lease_memory_create(uint64_t size, struct sgpu_lease_memory *memory,
-					     struct sgpu_error *error);
-/* Accepts one that was freed. */
-void sgpu_lease_memory_free(struct sgpu_lease_memory *memory);
-
 #endif

@@ -92,25 +92,8 @@ SGPU_MUST_CHECK int sgpu_staging_fill(struct sgpu_engine *engine,
 				      struct sgpu_error *error);
 void sgpu_staging_free(struct sgpu_engine *engine);
 
-/* ---- kept.c: files in memory, which the device can read by itself ---- */
-#define SGPU_REGISTER_MIN                                                       \
-	((uint64_t)4 << 20) /* below, the calls cost about as much as they save \
-			     */
-/* Files on a disk cannot be registered. *page: what a mapping is a multiple of. */
-bool sgpu_transfer_in_memory(int fd, uint64_t *page);
-/* The whole pages around a slice of a file in memory; false: the device cannot register them. */
-bool sgpu_transfer_find_pages(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size,
-			      uint64_t *begin, uint64_t *bytes, uint64_t *page);
-/* Maps and registers them; NULL: not possible. Unregister accepts NULL. */
-void *sgpu_transfer_register(struct sgpu_engine *engine, int fd, uint64_t begin, uint64_t bytes,
-			     bool writable);
-void sgpu_transfer_unregister(struct sgpu_engine *engine, void *base, uint64_t bytes);
+/* ---- sources.c ---- */
 struct sgpu_kept_slice;
-/* The bytes of a region's slice, registered, from its second use on; else NULL. A processor may not
- * touch them. */
-void *sgpu_kept_take(struct sgpu_engine *engine, int fd, uint64_t offset, uint64_t size,
-		     bool writable, struct sgpu_kept_slice **slice);
-void sgpu_kept_give(struct sgpu_engine *engine, struct sgpu_kept_slice *slice); /* accepts NULL */
 void sgpu_kept_free(struct sgpu_engine *engine);
 
 /* ---- the engine ---- */

@@ -2,14 +2,14 @@
  *
  * Parts of a move on the host: how one begins and ends, and what becomes of a chunk run of it.
  */
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/io.h"
-#include "transfer/host.h"
-#include <pthread.h>
-#include <stdlib.h>
 #include "crypto/kt128.h"
+#include "transfer/host.h"
 
 /* ---- KangarooTwelve of data whose chunk runs come in any order ----
  * Each worker computes the leaves of its run. The list of leaves grows as the data arrive, whatever

@@ -5,7 +5,6 @@
 #include "transfer/engine.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { PAUSES_BEFORE_POLL = 8 };
 
@@ -151,9 +150,7 @@ int sgpu_transfer_sync(struct sgpu_engine *engine, const struct sgpu_transfer_re
 	if (rc != SGPU_OK) {
 		sgpu_transfer_close_end(request);
 		if (result) {
-			memset(result, 0, sizeof(*result));
-			result->code = rc;
-			result->error = error;
+			*result = (struct sgpu_transfer_result){ .code = rc, .error = error };
 		}
 		return rc;
 	}

@@ -56,7 +56,8 @@ static enum action choose_moving(struct sgpu_transfer *transfer, struct sgpu_chu
 		transfer->arrived = (*move)->next;
 		return WRITE;
 	}
-	if (sgpu_transfer_may_digest_beside(transfer)) {
+	if (sgpu_transfer_may_digest_beside(transfer) ||
+	    (over && transfer->needs_digest && !transfer->failed)) {
 		transfer->needs_digest = false;
 		*move = sgpu_chunk_move_of_digest(transfer);
 		return *move ? DIGEST : NOTHING;
@@ -67,11 +68,6 @@ static enum action choose_moving(struct sgpu_transfer *transfer, struct sgpu_chu
 		}
 		*move = sgpu_chunk_move_claim(transfer, buffer);
 		return *move ? MOVE : NOTHING;
-	}
-	if (over && transfer->needs_digest && !transfer->failed) {
-		transfer->needs_digest = false;
-		*move = sgpu_chunk_move_of_digest(transfer);
-		return *move ? DIGEST : NOTHING;
 	}
 	if (over) {
 		transfer->phase = SGPU_PHASE_ENDING;

@@ -165,7 +165,7 @@ UNIT_TEST(a_known_manifest_is_held_against_every_index)
 
 static bool knows(const struct sgpu_batch *batch)
 {
-	struct sgpu_prepared *job = sgpu_prepared_find(runner->prepared, batch->manifest_sha256);
+	struct sgpu_prepared *job = sgpu_prepared_find(&runner->prepared, batch->manifest_sha256);
 	const bool found = job != NULL;
 
 	sgpu_prepared_drop(&job);
@@ -215,35 +215,34 @@ static struct sgpu_prepared *job_of(const char *text)
 
 UNIT_TEST(the_job_that_was_not_used_for_the_longest_time_is_forgotten)
 {
-	struct sgpu_prepared_table *table = NULL;
+	struct sgpu_prepared_table table = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 	uint8_t hashes[80][SGPU_SHA256_SIZE];
 	struct sgpu_prepared *job;
 	int kept = 0;
 
-	REQUIRE(sgpu_prepared_table_create(&table, &error) == SGPU_OK);
 	for (int i = 0; i < 80; i++) {
 		char *text = manifest_text((uint64_t)i + 1);
 
 		job = job_of(text);
 		memcpy(hashes[i], job->manifest->sha256, sizeof(hashes[i]));
-		sgpu_prepared_keep(table, job);
-		sgpu_prepared_keep(table, job); /* once is enough */
+		sgpu_prepared_keep(&table, job);
+		sgpu_prepared_keep(&table, job); /* once is enough */
 		sgpu_prepared_drop(&job);
 		free(text);
-		job = sgpu_prepared_find(table, hashes[0]);
+		job = sgpu_prepared_find(&table, hashes[0]);
 		CHECK(job && memcmp(job->manifest->sha256, hashes[0], sizeof(hashes[0])) == 0);
 		sgpu_prepared_drop(&job);
 	}
 	for (int i = 0; i < 80; i++) {
-		job = sgpu_prepared_find(table, hashes[i]);
+		job = sgpu_prepared_find(&table, hashes[i]);
 		kept += job != NULL;
 		CHECK(i == 0 || (job != NULL) == (i > 80 - 64));
 		sgpu_prepared_drop(&job);
 	}
 	CHECK(kept == 64);
 	/* One that is used outlives the table. */
-	job = sgpu_prepared_find(table, hashes[79]);
-	sgpu_prepared_table_free(&table);
+	job = sgpu_prepared_find(&table, hashes[79]);
+	sgpu_prepared_table_clear(&table);
 	CHECK(job && job->manifest->segment_count == 5 && job->plan->stream_count > 0);
 	sgpu_prepared_drop(&job);
 }
@@ -252,25 +251,24 @@ UNIT_TEST(the_job_that_was_not_used_for_the_longest_time_is_forgotten)
 UNIT_TEST(a_job_is_known_by_all_of_its_hash)
 {
 	char *text = manifest_text(100);
-	struct sgpu_prepared_table *table = NULL;
+	struct sgpu_prepared_table table = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 	struct sgpu_prepared *job = job_of(text), *found;
 	uint8_t hash[SGPU_SHA256_SIZE];
 
-	REQUIRE(sgpu_prepared_table_create(&table, &error) == SGPU_OK);
-	sgpu_prepared_keep(table, job);
+	sgpu_prepared_keep(&table, job);
 	memcpy(hash, job->manifest->sha256, sizeof(hash));
 	for (size_t i = 0; i < sizeof(hash); i++) {
 		hash[i] ^= 1;
-		found = sgpu_prepared_find(table, hash);
+		found = sgpu_prepared_find(&table, hash);
 		CHECK(!found);
 		sgpu_prepared_drop(&found);
 		hash[i] ^= 1;
 	}
-	found = sgpu_prepared_find(table, hash);
+	found = sgpu_prepared_find(&table, hash);
 	CHECK(found);
 	sgpu_prepared_drop(&found);
 	sgpu_prepared_drop(&job);
-	sgpu_prepared_table_free(&table);
+	sgpu_prepared_table_clear(&table);
 	free(text);
 }
 
@@ -290,17 +288,16 @@ static const char text_with_module[] =
  * for the next. */
 UNIT_TEST(jobs_that_depend_on_their_batch_are_not_kept)
 {
-	struct sgpu_prepared_table *table = NULL;
+	struct sgpu_prepared_table table = { .mutex = PTHREAD_MUTEX_INITIALIZER };
 	struct sgpu_prepared *job = job_of(text_with_module), *found;
 
-	REQUIRE(sgpu_prepared_table_create(&table, &error) == SGPU_OK);
 	REQUIRE(job->manifest->segments[0].size_of_file);
-	sgpu_prepared_keep(table, job);
-	found = sgpu_prepared_find(table, job->manifest->sha256);
+	sgpu_prepared_keep(&table, job);
+	found = sgpu_prepared_find(&table, job->manifest->sha256);
 	CHECK(!found);
 	sgpu_prepared_drop(&found);
 	sgpu_prepared_drop(&job);
-	sgpu_prepared_table_free(&table);
+	sgpu_prepared_table_clear(&table);
 }
 
 int main(void)
