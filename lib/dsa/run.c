@@ -8,7 +8,6 @@
 #include <sgpu/base.h>
 
 #include "base/base.h"
-#include "dsa/dsa.h"
 #include "dsa/queue.h"
 
 enum { PAUSES = 256 };

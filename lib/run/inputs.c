@@ -217,9 +217,7 @@ static void note_done(void *argument, const struct sgpu_transfer_result *result)
 	if (result->code == SGPU_EAUTH && input->prepared) {
 		fail_unverified(input, result->bad_chunk);
 	} else if (result->code != SGPU_OK) {
-		fail_input(input, result->code,
-			   result->error.text[0] ? result->error.text
-						 : sgpu_strerror(result->code));
+		fail_input(input, result->code, result->error.text);
 	}
 	sgpu_trace_paths(base->trace, false, result->bytes);
 	sgpu_loop_post(base->loop, &input->arrived);
@@ -420,11 +418,10 @@ void sgpu_inputs_stop(struct sgpu_inputs *inputs, int code)
 }
 
 /* ---- made and freed ---- */
-static int take_regions(struct sgpu_run_base *base, const struct sgpu_files *files,
-			struct sgpu_error *error)
+static int take_regions(struct sgpu_run_base *base, struct sgpu_error *error)
 {
 	const struct sgpu_batch *batch = base->job->batch;
-	int rc = sgpu_leases_create(files, &base->leases, error);
+	int rc = sgpu_leases_create(base->job->options->files, &base->leases, error);
 
 	for (int i = 0; rc == SGPU_OK && i < batch->segment_count; i++) {
 		struct sgpu_source source = { .fd = -1 };
@@ -439,9 +436,8 @@ static int take_regions(struct sgpu_run_base *base, const struct sgpu_files *fil
 	return rc;
 }
 
-int sgpu_inputs_create(struct sgpu_run_base *base, const struct sgpu_files *files,
-		       void (*arrived)(struct sgpu_note *note), void *owner,
-		       struct sgpu_inputs **inputs, struct sgpu_error *error)
+int sgpu_inputs_create(struct sgpu_run_base *base, void (*arrived)(struct sgpu_note *note),
+		       void *owner, struct sgpu_inputs **inputs, struct sgpu_error *error)
 {
 	const int count = base->job->manifest->segment_count;
 	struct sgpu_inputs *made = calloc(1, sizeof(*made));
@@ -465,7 +461,7 @@ int sgpu_inputs_create(struct sgpu_run_base *base, const struct sgpu_files *file
 			.arrived = { .handle = arrived, .owner = owner, .index = i }
 		};
 	}
-	return take_regions(base, files, error);
+	return take_regions(base, error);
 }
 
 void sgpu_inputs_free(struct sgpu_inputs **inputs)

@@ -14,7 +14,7 @@ struct sgpu_run_base;
 
 /* Takes every region that the batch names, so that none outlives the run however it ends. arrived:
  * handles the note, whose index is the segment, of an input that has come to its end. */
-SGPU_MUST_CHECK int sgpu_inputs_create(struct sgpu_run_base *base, const struct sgpu_files *files,
+SGPU_MUST_CHECK int sgpu_inputs_create(struct sgpu_run_base *base,
 				       void (*arrived)(struct sgpu_note *note), void *owner,
 				       struct sgpu_inputs **inputs, struct sgpu_error *error);
 /* Every input has come to its end. Accepts a pointer to NULL. */

@@ -209,9 +209,7 @@ static void note_done(void *argument, const struct sgpu_transfer_result *result)
 
 	output->code = result->code;
 	if (result->code != SGPU_OK) {
-		output->text =
-			sgpu_run_text("%s", result->error.text[0] ? result->error.text
-								  : sgpu_strerror(result->code));
+		output->text = sgpu_run_text("%s", result->error.text);
 	}
 	memcpy(output->end.digest, result->digest, sizeof(output->end.digest));
 	sgpu_trace_paths(base->trace, true, result->bytes);

@@ -200,19 +200,9 @@ static int make_response(struct writer *w, struct sgpu_batch **response, struct 
 	return rc;
 }
 
-/* A label that lives as long as the run, which the response does not. */
-static const char *label_of(const struct writer *w, const struct sgpu_batch *response, int index)
+static int segment_of(const struct writer *w, const struct sgpu_batch *response, int index)
 {
-	return w->job->manifest
-		->segments[sgpu_manifest_segment(w->job->manifest, response->segments[index].id)]
-		.id;
-}
-
-static const struct sgpu_output_end *output_of(const struct writer *w,
-					       const struct sgpu_batch *response, int index)
-{
-	return sgpu_output_get(
-		w->outputs, sgpu_manifest_segment(w->job->manifest, response->segments[index].id));
+	return sgpu_manifest_segment(w->job->manifest, response->segments[index].id);
 }
 
 /* Header, payload and padding in one write. */
@@ -234,7 +224,8 @@ static int write_small(struct writer *w, const struct sgpu_batch *response, int 
 static int write_payload(struct writer *w, const struct sgpu_batch *response, int index,
 			 struct sgpu_error *error)
 {
-	const struct sgpu_output_end *end = output_of(w, response, index);
+	const int segment = segment_of(w, response, index);
+	const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
 	const bool small = end->data && end->size <= SMALL_MAX;
 	uint64_t begin = sgpu_now_ns();
 	int rc = small ? write_small(w, response, index, end, error)
@@ -243,8 +234,9 @@ static int write_payload(struct writer *w, const struct sgpu_batch *response, in
 	if (rc == SGPU_OK && end->data) {
 		rc = small ? SGPU_OK : sgpu_write(w->fd, w->name, end->data, end->size, error);
 		atomic_fetch_add(&w->base->trace->bytes_out, end->size);
-		sgpu_trace_add(w->base->trace, SGPU_SPAN_WRITE, -1, label_of(w, response, index),
-			       begin, sgpu_now_ns(), end->size);
+		sgpu_trace_add(w->base->trace, SGPU_SPAN_WRITE, -1,
+			       w->job->manifest->segments[segment].id, begin, sgpu_now_ns(),
+			       end->size);
 	} else if (rc == SGPU_OK && lseek(w->fd, (off_t)end->size, SEEK_CUR) < 0) {
 		rc = sgpu_fail_errno(error, "cannot seek in '%s'", w->name);
 	}
@@ -355,7 +347,8 @@ static int settle_places(struct writer *w, const struct sgpu_batch *response,
 	}
 	rc = place_payloads(response, (uint64_t)begin, places, error);
 	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
-		const struct sgpu_output_end *end = output_of(w, response, i);
+		const struct sgpu_output_end *end =
+			sgpu_output_get(w->outputs, segment_of(w, response, i));
 
 		if (places[i] > 0 && !end->data) {
 			moves[moved++] = (struct sgpu_moved){ end->place, places[i], end->size };

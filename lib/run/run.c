@@ -379,9 +379,9 @@ static int admit(struct sgpu_run *run, struct sgpu_error *error)
 		run->descriptor_failed = rc == SGPU_ENOSPACE || rc == SGPU_ESYSTEM;
 	}
 	rc = rc == SGPU_OK ? sgpu_admit_once(&run->job, error) : rc;
-	return rc == SGPU_OK ? sgpu_inputs_create(&run->base, run->submission.options.files,
-						  note_arrived, run, &run->inputs, error)
-			     : rc;
+	return rc == SGPU_OK
+		       ? sgpu_inputs_create(&run->base, note_arrived, run, &run->inputs, error)
+		       : rc;
 }
 
 static void read_blocking(struct sgpu_blocking *task)

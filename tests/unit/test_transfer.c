@@ -513,13 +513,14 @@ UNIT_TEST(a_copy_that_cannot_go_on_ends_and_leaves_nothing)
 /* What crossed the bus first, of each copy. */
 enum { CAUGHT = 6 };
 static uint8_t caught[CAUGHT][256];
-static int caught_count;
+static atomic_int caught_count; /* workers copy, too */
 
 static void catch (const void *from, uint64_t size)
 {
-	if (caught_count >= 0 && size >= sizeof(caught[0])) {
-		memcpy(caught[caught_count], from, sizeof(caught[0]));
-		caught_count = -1;
+	const int at = size >= sizeof(caught[0]) ? atomic_exchange(&caught_count, -1) : -1;
+
+	if (at >= 0) {
+		memcpy(caught[at], from, sizeof(caught[0]));
 	}
 }
 
