@@ -80,11 +80,6 @@ static bool is_called(pid_t thread)
 	return false;
 }
 
-static bool is_gone(pid_t thread)
-{
-	return syscall(SYS_tgkill, getpid(), thread, 0) != 0 && errno == ESRCH;
-}
-
 /* Most do it at once: looks again and again, then after moments that grow. */
 static bool wait_for(const struct called *one)
 {
@@ -96,8 +91,8 @@ static bool wait_for(const struct called *one)
 			sched_yield();
 			continue;
 		}
-		if (is_gone(one->thread)) {
-			return true;
+		if (syscall(SYS_tgkill, getpid(), one->thread, 0) != 0 && errno == ESRCH) {
+			return true; /* it has ended */
 		}
 		nanosleep(&moment, NULL);
 		waited += (uint64_t)moment.tv_nsec;

@@ -232,25 +232,20 @@ static void allow_output(struct ruleset *rules, const struct sgpu_output *output
 	}
 }
 
-static void allow_system(struct ruleset *rules)
-{
-	for (size_t i = 0; i < sizeof(folders) / sizeof(*folders); i++) {
-		allow(rules, folders[i].path, folders[i].rights);
-	}
-	for (size_t i = 0; i < sizeof(single_files) / sizeof(*single_files); i++) {
-		allow(rules, single_files[i].path, single_files[i].rights);
-	}
-	allow(rules, "/proc/self/exe", RUN);
-	allow(rules, own_libraries(), RUN);
-	allow_regions(rules);
-}
-
 static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 {
 	const char *name;
 
+	for (size_t i = 0; !needs->bare && i < sizeof(folders) / sizeof(*folders); i++) {
+		allow(rules, folders[i].path, folders[i].rights);
+	}
+	for (size_t i = 0; !needs->bare && i < sizeof(single_files) / sizeof(*single_files); i++) {
+		allow(rules, single_files[i].path, single_files[i].rights);
+	}
 	if (!needs->bare) {
-		allow_system(rules);
+		allow(rules, "/proc/self/exe", RUN);
+		allow(rules, own_libraries(), RUN);
+		allow_regions(rules);
 	}
 	if (needs->gpu) {
 		allow_patterns(rules, of_gpus);

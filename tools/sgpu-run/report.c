@@ -318,19 +318,6 @@ static void print_rows(FILE *out, const struct sgpu_run *run, const struct sgpu_
 	free(used);
 }
 
-static void print_span(FILE *out, const struct sgpu_span *span, uint64_t zero)
-{
-	uint64_t begin = span->begin_ns - zero, length = span->end_ns - span->begin_ns;
-	const char *kind = sgpu_span_name(span->kind);
-
-	fprintf(out, "{\"name\":\"%s %s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,", kind,
-		span->label, kind, span->stream + 1);
-	fprintf(out, "\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64 ".%03" PRIu64 ",",
-		begin / 1000, begin % 1000, length / 1000, length % 1000);
-	fprintf(out, "\"args\":{\"%s\":\"%s\",\"bytes\":%" PRIu64 "}},\n",
-		span->kind == SGPU_SPAN_KERNEL ? "operation" : "segment", span->label, span->bytes);
-}
-
 static void print_trace(FILE *out, const struct sgpu_run *run)
 {
 	struct sgpu_run_result result;
@@ -339,7 +326,19 @@ static void print_trace(FILE *out, const struct sgpu_run *run)
 	fprintf(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
 	print_rows(out, run, &result);
 	for (size_t i = 0; i < result.span_count; i++) {
-		print_span(out, &result.spans[i], result.spans[0].begin_ns);
+		const struct sgpu_span *span = &result.spans[i];
+		const uint64_t begin = span->begin_ns - result.spans[0].begin_ns,
+			       length = span->end_ns - span->begin_ns;
+		const char *kind = sgpu_span_name(span->kind);
+
+		fprintf(out,
+			"{\"name\":\"%s %s\",\"cat\":\"%s\",\"ph\":\"X\",\"pid\":1,\"tid\":%d,",
+			kind, span->label, kind, span->stream + 1);
+		fprintf(out, "\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64 ".%03" PRIu64 ",",
+			begin / 1000, begin % 1000, length / 1000, length % 1000);
+		fprintf(out, "\"args\":{\"%s\":\"%s\",\"bytes\":%" PRIu64 "}},\n",
+			span->kind == SGPU_SPAN_KERNEL ? "operation" : "segment", span->label,
+			span->bytes);
 	}
 	/* A last event that needs no comma behind it. */
 	fprintf(out, "{\"name\":\"process_sort_index\",\"ph\":\"M\",\"pid\":1,\"args\":{\"sort_"

@@ -52,18 +52,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sgpu_remote_service *services[TENANT_SESSIONS_MAX]; /* those that run */
 static unsigned sessions, places = TENANT_SESSIONS_MAX; /* of one worker, and so of one user */
 
-static bool take_place(unsigned *limit)
-{
-	bool taken;
-
-	pthread_mutex_lock(&lock);
-	*limit = places;
-	taken = sessions < places;
-	sessions += taken;
-	pthread_mutex_unlock(&lock);
-	return taken;
-}
-
 /* sessions_end reaches it meanwhile. */
 static void run_service(struct sgpu_remote_service *service)
 {
@@ -107,7 +95,7 @@ static int serve(const struct request *request, const int fds[2], struct sgpu_er
 static int serve_session(const struct request *request, struct sgpu_error *error)
 {
 	struct wire_plain asked;
-	unsigned limit;
+	bool has_place = false;
 	int fds[2], rc = wire_receive(request->connection, WIRE_SESSION, &asked, sizeof(asked), fds,
 				      2, error);
 
@@ -120,10 +108,17 @@ static int serve_session(const struct request *request, struct sgpu_error *error
 			  "this server takes no sessions, which anybody could open");
 		rc = sgpu_hint(error,
 			       "'sgpu-run serve --sessions any' takes them of whoever may connect");
-	} else if (!take_place(&limit)) {
-		rc = sgpu_fail(error, SGPU_ERETRY, "user %lu has %u sessions, which is the limit",
-			       (unsigned long)request->uid, limit);
 	} else {
+		pthread_mutex_lock(&lock);
+		has_place = sessions < places;
+		sessions += has_place;
+		rc = has_place ? SGPU_OK
+			       : sgpu_fail(error, SGPU_ERETRY,
+					   "user %lu has %u sessions, which is the limit",
+					   (unsigned long)request->uid, places);
+		pthread_mutex_unlock(&lock);
+	}
+	if (has_place) {
 		atomic_fetch_add(&request->counters->sessions, 1);
 		rc = serve(request, fds, error);
 		pthread_mutex_lock(&lock);
@@ -134,14 +129,6 @@ static int serve_session(const struct request *request, struct sgpu_error *error
 	close(fds[0]);
 	close(fds[1]);
 	return rc;
-}
-
-/* As many as that at a time, from now on; those that are there stay. */
-static void sessions_limit(unsigned limit)
-{
-	pthread_mutex_lock(&lock);
-	places = limit < TENANT_SESSIONS_MAX ? limit : TENANT_SESSIONS_MAX;
-	pthread_mutex_unlock(&lock);
 }
 
 void sessions_end(uint64_t idle_ns)
@@ -233,16 +220,6 @@ unsigned requests_under_way(void)
 
 static uint64_t set_aside;
 
-static void limit_device_memory(const struct worker *w, uint64_t bytes)
-{
-	const uint64_t most = bytes ? bytes / 4 * 5 + DEVICE_SLACK : 0;
-
-	for (int i = 0; i < w->device_count; i++) {
-		sgpu_device_set_limit(w->devices[i].device, most);
-	}
-	sgpu_limit_set(SGPU_DEVICE_MEMORY, bytes);
-}
-
 /* What is set aside is taken while there is no limit yet, and stays as long as there is any. */
 static void limit_host_memory(const struct worker *w, uint64_t bytes)
 {
@@ -272,14 +249,22 @@ static void limit_host_memory(const struct worker *w, uint64_t bytes)
 bool serve_limits_take(const struct worker *w)
 {
 	struct wire_limits limits;
+	uint64_t most;
 
 	if (wire_receive(SERVE_CONTROL_FD, WIRE_LIMITS, &limits, sizeof(limits), NULL, 0, NULL) !=
 	    SGPU_OK) {
 		return false;
 	}
-	limit_device_memory(w, limits.device_memory);
+	most = limits.device_memory ? limits.device_memory / 4 * 5 + DEVICE_SLACK : 0;
+	for (int i = 0; i < w->device_count; i++) {
+		sgpu_device_set_limit(w->devices[i].device, most);
+	}
+	sgpu_limit_set(SGPU_DEVICE_MEMORY, limits.device_memory);
 	limit_host_memory(w, limits.host_memory);
-	sessions_limit((unsigned)limits.sessions);
+	pthread_mutex_lock(&lock); /* sessions that are there stay */
+	places = limits.sessions < TENANT_SESSIONS_MAX ? (unsigned)limits.sessions
+						       : TENANT_SESSIONS_MAX;
+	pthread_mutex_unlock(&lock);
 	return true;
 }
 

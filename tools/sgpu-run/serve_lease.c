@@ -134,16 +134,6 @@ static bool wait_for_client(const struct request *request)
 	return rc == SGPU_OK;
 }
 
-/* What a client has not filled to its end is nobody's; what it has not read can be read again. */
-static void let_go(const struct sgpu_lease *lease, bool results, bool done)
-{
-	if (results == done) {
-		sgpu_lease_end(l.pool, lease->id);
-	} else {
-		sgpu_lease_offer(l.pool, lease->id);
-	}
-}
-
 int serve_lease(const struct request *request, struct sgpu_error *error)
 {
 	struct wire_lease_is answer;
@@ -171,7 +161,13 @@ int serve_lease(const struct request *request, struct sgpu_error *error)
 	is_done = wire_send(request->connection, WIRE_LEASE_IS, &answer, sizeof(answer), &l.info.fd,
 			    1) &&
 		  wait_for_client(request);
-	let_go(&answer.lease, results, is_done);
+	/* What a client has not filled to its end is nobody's; what it has not read can be read
+	 * again. */
+	if (results == is_done) {
+		sgpu_lease_end(l.pool, answer.lease.id);
+	} else {
+		sgpu_lease_offer(l.pool, answer.lease.id);
+	}
 	if (is_done) {
 		(void)wire_say(request->connection, WIRE_LEASE_DONE, -1);
 	}

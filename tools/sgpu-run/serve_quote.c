@@ -289,15 +289,6 @@ static int check_question(const struct wire_quote *message, struct sgpu_error *e
 	return SGPU_OK;
 }
 
-static int ask_child(struct wire_quote *question, int *quote, struct sgpu_error *error)
-{
-	question->debugged = strcmp(sgpu_debug_status(), "disabled") != 0;
-	if (!wire_send(q.fd, WIRE_QUOTE, question, sizeof(*question), NULL, 0)) {
-		return sgpu_fail(error, SGPU_ESYSTEM, "the process that signs quotes has ended");
-	}
-	return hear_child(q.fd, WIRE_QUOTE_IS, quote, error);
-}
-
 int serve_quote(const struct request *request, struct sgpu_error *error)
 {
 	struct wire_quote question;
@@ -313,7 +304,11 @@ int serve_quote(const struct request *request, struct sgpu_error *error)
 			       "%d quotes are asked for already, which is the limit", WAITING_MAX);
 	} else {
 		pthread_mutex_lock(&q.mutex);
-		rc = ask_child(&question, &quote, error);
+		question.debugged = strcmp(sgpu_debug_status(), "disabled") != 0;
+		rc = wire_send(q.fd, WIRE_QUOTE, &question, sizeof(question), NULL, 0)
+			     ? hear_child(q.fd, WIRE_QUOTE_IS, &quote, error)
+			     : sgpu_fail(error, SGPU_ESYSTEM,
+					 "the process that signs quotes has ended");
 		pthread_mutex_unlock(&q.mutex);
 	}
 	atomic_fetch_sub(&q.waiting, 1);

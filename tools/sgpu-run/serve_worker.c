@@ -215,16 +215,6 @@ static void take_batch(int connection, const struct wire_take *take)
 	close_work(work);
 }
 
-static void tell_progress(const struct work *work)
-{
-	struct wire_progress answer;
-
-	memset(&answer, 0, sizeof(answer));
-	sgpu_run_get_progress(work->run, &answer.progress);
-	answer.bytes_in_all = report_bytes_in_all(work->run);
-	(void)wire_send(work->connection, WIRE_PROGRESS_IS, &answer, sizeof(answer), NULL, 0);
-}
-
 /* From now on nobody waits for it. */
 static void drop_work(struct work *work)
 {
@@ -236,10 +226,15 @@ static void drop_work(struct work *work)
 /* The client asks how far its run is. Anything else is its end, and that of its run. */
 static void hear_client(struct work *work)
 {
+	struct wire_progress answer;
 	int rc = wire_hear(work->connection, WIRE_PROGRESS, NULL, NULL);
 
 	if (rc == SGPU_OK) {
-		tell_progress(work);
+		memset(&answer, 0, sizeof(answer));
+		sgpu_run_get_progress(work->run, &answer.progress);
+		answer.bytes_in_all = report_bytes_in_all(work->run);
+		(void)wire_send(work->connection, WIRE_PROGRESS_IS, &answer, sizeof(answer), NULL,
+				0);
 	} else if (rc != SGPU_ETIMEOUT) {
 		drop_work(work);
 	}

@@ -58,15 +58,6 @@ static int adopt(struct service_socket *made, struct sgpu_error *error)
 	return 1;
 }
 
-/* Anybody who can open the directory can hold its lock, so it is not waited for long: two servers
- * that start at once are the operator's own. */
-static void lock_briefly(int directory)
-{
-	for (int i = 0; i < LOCK_TRIES && flock(directory, LOCK_EX | LOCK_NB) != 0; i++) {
-		usleep(LOCK_PAUSE_US);
-	}
-}
-
 /* The directory of the socket, locked: only root and this user may write to it, or remove what
  * others put there. */
 static int open_directory(const char *path, bool everybody, struct sgpu_error *error)
@@ -94,7 +85,11 @@ static int open_directory(const char *path, bool everybody, struct sgpu_error *e
 			  (unsigned)status.st_mode & 07777u);
 		goto fail;
 	}
-	lock_briefly(fd);
+	/* Anybody who can open the directory can hold its lock, so it is not waited for long: two
+	 * servers that start at once are the operator's own. */
+	for (int i = 0; i < LOCK_TRIES && flock(fd, LOCK_EX | LOCK_NB) != 0; i++) {
+		usleep(LOCK_PAUSE_US);
+	}
 	return fd;
 fail:
 	sgpu_close(fd);

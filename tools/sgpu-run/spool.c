@@ -58,18 +58,6 @@ static int check_keys(const struct spool *spool, struct sgpu_error *error)
 	return rc;
 }
 
-static int make_directories(struct spool *spool, struct sgpu_error *error)
-{
-	int rc = make_directory(spool, CLAIMS_DIRECTORY, &spool->claimed, error);
-	if (rc == SGPU_OK && !spool->options.remove) {
-		rc = make_directory(spool, "done", &spool->done, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = make_directory(spool, "failed", &spool->failed, error);
-	}
-	return rc == SGPU_OK ? claims_make(spool->claimed, &spool->own, error) : rc;
-}
-
 int spool_open(const struct spool_options *options, struct spool **spool, struct sgpu_error *error)
 {
 	struct spool *s = calloc(1, sizeof(*s));
@@ -99,8 +87,13 @@ int spool_open(const struct spool_options *options, struct spool **spool, struct
 		rc = check_keys(s, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = options->path ? make_directories(s, error)
+		rc = options->path ? make_directory(s, CLAIMS_DIRECTORY, &s->claimed, error)
 				   : spool_names_list(options->nul, &s->names, error);
+	}
+	if (options->path) {
+		rc = rc || options->remove ? rc : make_directory(s, "done", &s->done, error);
+		rc = rc ? rc : make_directory(s, "failed", &s->failed, error);
+		rc = rc ? rc : claims_make(s->claimed, &s->own, error);
 	}
 out:
 	if (rc != SGPU_OK) {

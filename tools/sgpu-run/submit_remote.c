@@ -139,13 +139,6 @@ static int copy_response(const struct remote *m, struct sgpu_error *error)
 	return rc;
 }
 
-static int show_response(struct remote *m, struct sgpu_error *error)
-{
-	int rc = m->memory_fd >= 0 ? copy_response(m, error) : SGPU_OK;
-
-	return rc == SGPU_OK ? sgpu_output_commit(&m->response, error) : rc;
-}
-
 /* ---- the connection ---- */
 static int send_request(const struct remote *m, struct sgpu_error *error)
 {
@@ -286,7 +279,7 @@ static int exchange(struct remote *m, struct sgpu_error *error)
 {
 	const struct submit *r = m->request;
 	struct sgpu_error other;
-	int rc = send_request(m, error);
+	int shown, rc = send_request(m, error);
 
 	if (rc == SGPU_OK) {
 		cli_progress_begin("running", 0);
@@ -300,9 +293,13 @@ static int exchange(struct remote *m, struct sgpu_error *error)
 	rc = error->code;
 	if (rc != SGPU_OK && rc != SGPU_ESEGMENTS) {
 		submit_refuse(m->response.fd, &m->answer.report, error);
-	} else if (show_response(m, &other) != SGPU_OK) {
-		*error = other;
-		rc = other.code;
+	} else {
+		shown = m->memory_fd >= 0 ? copy_response(m, &other) : SGPU_OK;
+		shown = shown ? shown : sgpu_output_commit(&m->response, &other);
+		if (shown != SGPU_OK) {
+			*error = other;
+			rc = other.code;
+		}
 	}
 	submit_tell(r, &m->answer.report, rc);
 	return rc;

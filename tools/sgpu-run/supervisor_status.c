@@ -12,11 +12,6 @@
 #include <sgpu/base.h>
 #include <sgpu/version.h>
 
-static const char *state_of(const struct process *p)
-{
-	return p->draining ? "draining" : !p->ready ? "starting" : p->tenant ? "serving" : "spare";
-}
-
 static void describe_results(json_t *object, const uint64_t sums[SERVE_SUMS])
 {
 	static const char *const names[SERVE_RESULTS] = {
@@ -39,7 +34,11 @@ static json_t *describe_process(const struct process *p, uint64_t now)
 	const struct serve_counters *c = &p->said;
 	json_t *object = json_pack(
 		"{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "pid", (int)p->pid, "state",
-		state_of(p), "in_flight", (json_int_t)process_in_flight(p), "done",
+		p->draining ? "draining"
+		: !p->ready ? "starting"
+		: p->tenant ? "serving"
+			    : "spare",
+		"in_flight", (json_int_t)process_in_flight(p), "done",
 		(json_int_t)c->sums[SERVE_DONE], "failed", (json_int_t)c->sums[SERVE_FAILED],
 		"uptime_ns", (json_int_t)(now - p->started_ns), "leases", (json_int_t)c->leases,
 		"leased_bytes", (json_int_t)c->leased_bytes, "pool_bytes",

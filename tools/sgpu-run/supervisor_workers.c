@@ -247,12 +247,6 @@ static bool takes_kept(const struct supervisor *s, uint64_t now)
 	return false;
 }
 
-/* Payloads or results wait in its memory. */
-static bool keeps_leases(const struct process *p)
-{
-	return p->said.leases > 0;
-}
-
 /* Of a tenant that has nothing to do; the one that has been still for longest. */
 static struct process *find_idle(struct supervisor *s, uint64_t now)
 {
@@ -264,7 +258,7 @@ static struct process *find_idle(struct supervisor *s, uint64_t now)
 
 		if (p->pid && !p->draining && p->tenant && is_idle(p) &&
 		    p->tenant->waiting + p->tenant->asking == 0 &&
-		    (kept_too || (!was_just_quoted(p, now) && !keeps_leases(p))) &&
+		    (kept_too || (!was_just_quoted(p, now) && p->said.leases == 0)) &&
 		    (!idle || p->tenant->last_ns < idle->tenant->last_ns)) {
 			idle = p;
 		}
@@ -462,20 +456,6 @@ void workers_reload(struct supervisor *s)
 	cli_note("keys and owners are read again by new workers");
 }
 
-static void finish_reload(struct supervisor *s)
-{
-	s->generation = s->newest;
-	dismiss_others(s, s->generation);
-	cli_note("new workers serve; those with the keys from before end when their work has");
-}
-
-static void give_up_reload(struct supervisor *s)
-{
-	s->newest = s->generation;
-	dismiss_others(s, s->generation);
-	cli_warning("no worker starts with the new keys: those from before go on");
-}
-
 /* Notes only say that there is something to count. */
 static int take_notes(struct process *p)
 {
@@ -529,7 +509,10 @@ void workers_hear(struct supervisor *s, struct process *p)
 			 s->socket->path[0] ? s->socket->path : "the service manager's socket");
 	}
 	if (is_reloading(s) && p->generation == s->newest) {
-		finish_reload(s);
+		s->generation = s->newest;
+		dismiss_others(s, s->generation);
+		cli_note("new workers serve; those with the keys from before end when their work "
+			 "has");
 	}
 }
 
@@ -573,7 +556,9 @@ static void bury(struct supervisor *s, struct process *p, int status)
 					    ? WEXITSTATUS(status)
 					    : sgpu_exit_status(SGPU_ESYSTEM);
 		} else if (is_reloading(s) && p->generation == s->newest) {
-			give_up_reload(s);
+			s->newest = s->generation;
+			dismiss_others(s, s->generation);
+			cli_warning("no worker starts with the new keys: those from before go on");
 		}
 	}
 	process_bury(p);

@@ -76,17 +76,6 @@ static void look_for_gpus(struct inventory *all)
 	all->device_count = (int)(next - all->devices);
 }
 
-static void look_at_all(struct inventory *all)
-{
-	memset(all, 0, sizeof(*all));
-	harden_look(all->hardening); /* first: devices start threads */
-	confinement_try(
-		all->modules); /* it starts a process, which takes long once a GPU is open */
-	look_for_gpus(all);
-	look("cpu", &all->devices[all->device_count++]);
-	all->part_count = sgpu_device_parts(all->parts);
-}
-
 /* The device that "auto" takes. */
 static const struct found *automatic(const struct inventory *all)
 {
@@ -292,7 +281,11 @@ int verb_info(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	look_at_all(&all);
+	harden_look(all.hardening);   /* first: devices start threads */
+	confinement_try(all.modules); /* starts a process, which takes long once a GPU is open */
+	look_for_gpus(&all);
+	look("cpu", &all.devices[all.device_count++]);
+	all.part_count = sgpu_device_parts(all.parts);
 	taken = automatic(&all);
 	sgpu_platform_detect(&platform);
 	protection = sgpu_platform_protection(&platform, taken->info.uuid[0] != '\0',

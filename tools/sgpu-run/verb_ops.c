@@ -39,17 +39,6 @@ static json_t *op_json(const struct sgpu_op *op)
 			 inputs, "outputs", outputs, "devices", devices);
 }
 
-static int print_json(const struct sgpu_op *only)
-{
-	const struct sgpu_op *const *ops = sgpu_ops();
-	json_t *list = only ? op_json(only) : json_array();
-
-	for (int i = 0; !only && ops[i]; i++) {
-		json_array_append_new(list, op_json(ops[i]));
-	}
-	return cli_print_json(list, stdout, JSON_INDENT(2));
-}
-
 static int print_table(const struct sgpu_op *only)
 {
 	struct cli_table table = { 0 };
@@ -88,7 +77,12 @@ int verb_ops(int argc, char **argv)
 		return 2;
 	}
 	if (cli_json) {
-		return print_json(only);
+		json_t *list = only ? op_json(only) : json_array();
+
+		for (const struct sgpu_op *const *op = sgpu_ops(); !only && *op; op++) {
+			json_array_append_new(list, op_json(*op));
+		}
+		return cli_print_json(list, stdout, JSON_INDENT(2));
 	}
 	return print_table(only);
 }

@@ -29,37 +29,26 @@ const struct cli_option quote_options[] = {
 	CLI_END,
 };
 
-/* Whether it proves anything is for the owner to say; but what is no quote at all is not passed on.
- */
-static int check_quote(const char *quote, size_t size, struct sgpu_error *error)
-{
-	struct sgpu_record records[SGPU_RECORDS_MAX];
-	json_t *claims = NULL;
-	int count = 0, rc = sgpu_quote_parse(quote, size, &claims, records, &count, NULL, error);
-
-	if (rc == SGPU_OK) {
-		sgpu_records_clear(records, count);
-	}
-	json_decref(claims);
-	return rc;
-}
-
 static int fetch_quote(const struct values *v, struct sgpu_error *error)
 {
 	struct wire_quote message = { .nonce_size = (uint32_t)v->nonce.size };
+	struct sgpu_record records[SGPU_RECORDS_MAX];
+	json_t *claims = NULL;
 	char *quote = NULL;
 	size_t size = 0;
-	int rc;
+	int count = 0, rc;
 
 	memcpy(message.nonce, v->nonce.data, v->nonce.size);
 	rc = ask_server(v->socket, WIRE_QUOTE, &message, sizeof(message), WIRE_QUOTE_IS, PATIENCE_S,
 			&quote, &size, error);
+	/* Whether it proves anything is for the owner to say; but what is no quote at all is not
+	 * passed on. */
+	rc = rc ? rc : sgpu_quote_parse(quote, size, &claims, records, &count, NULL, error);
 	if (rc == SGPU_OK) {
-		rc = check_quote(quote, size, error);
-	}
-	if (rc == SGPU_OK) {
+		sgpu_records_clear(records, count);
 		rc = cli_write_text(v->output, 0666, quote, size, error);
 	}
+	json_decref(claims);
 	free(quote);
 	return rc;
 }

@@ -101,16 +101,6 @@ static int check_server(struct server *server)
 	return worker_check(w);
 }
 
-/* While one batch computes, others are read and written. */
-static unsigned choose_running(void)
-{
-	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-
-	return processors <= DEFAULT_RUNNING_MIN ? DEFAULT_RUNNING_MIN
-	       : processors >= RUNNING_MAX	 ? RUNNING_MAX
-						 : (unsigned)processors;
-}
-
 /* Owners would hear of it only when their batches are refused, or never. */
 static void warn_of_keys(const struct server *server)
 {
@@ -149,12 +139,16 @@ int verb_serve(int argc, char **argv)
 					.workers = DEFAULT_WORKERS,
 					.ahead = DEFAULT_AHEAD,
 					.submissions = DEFAULT_SUBMISSIONS };
+	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	char **none;
 	int status;
 
 	server.drain_ns = DEFAULT_DRAIN_NS;
 	server.stall_ns = DEFAULT_STALL_NS;
-	server.running = choose_running();
+	/* While one batch computes, others are read and written. */
+	server.running = processors <= DEFAULT_RUNNING_MIN ? DEFAULT_RUNNING_MIN
+			 : processors >= RUNNING_MAX	   ? RUNNING_MAX
+							   : (unsigned)processors;
 	server.argc = argc;
 	server.argv = argv;
 	status = cli_read(argc, argv, &server, &none);

@@ -246,16 +246,6 @@ static int run_batch(struct submit *r, struct outputs *outputs, struct sgpu_erro
 	return rc;
 }
 
-static int open_outputs(const struct submit *r, struct outputs *outputs, struct sgpu_error *error)
-{
-	int rc = cli_output_take(&outputs->response, r->output, 0666, error);
-
-	if (rc == SGPU_OK && r->trace) {
-		rc = cli_output_take(&outputs->trace, r->trace, 0666, error);
-	}
-	return rc;
-}
-
 /* Opens the batch, which no output may replace: an exit status. */
 static int open_batch(struct submit *r)
 {
@@ -286,8 +276,11 @@ static int run_filtered(struct submit *r, struct outputs *outputs)
 {
 	struct landlock_needs needs = { .outputs = { &outputs->response, &outputs->trace } };
 	struct sgpu_error error = { 0 };
-	int rc = open_outputs(r, outputs, &error);
+	int rc = cli_output_take(&outputs->response, r->output, 0666, &error);
 
+	if (rc == SGPU_OK && r->trace) {
+		rc = cli_output_take(&outputs->trace, r->trace, 0666, &error);
+	}
 	if (rc == SGPU_OK && !cli_binary_output(outputs->response.fd)) {
 		return 2;
 	}

@@ -29,12 +29,6 @@ static size_t kind_length(const char *name)
 	return strcspn(name, ":");
 }
 
-/* Whether a name continues the kind of the one before it: the "1" of "cuda:0,1". */
-static bool lacks_kind(const char *name)
-{
-	return strncmp(name, "GPU-", 4) == 0 || (*name >= '0' && *name <= '9');
-}
-
 static int check_names(const struct worker *w, struct sgpu_error *error)
 {
 	const char *first = w->devices[0].selector;
@@ -81,8 +75,11 @@ static int parse_names(struct worker *w, struct sgpu_error *error)
 					 w->selector);
 		}
 		name = w->devices[w->named++].selector;
+		/* It may continue the kind of the one before it: the "1" of "cuda:0,1". */
 		size = snprintf(name, sizeof(w->devices[0].selector), "%s%.*s",
-				w->named > 1 && lacks_kind(from) &&
+				w->named > 1 &&
+						(strncmp(from, "GPU-", 4) == 0 ||
+						 (*from >= '0' && *from <= '9')) &&
 						strncmp(w->devices[0].selector, "cuda:", 5) == 0
 					? "cuda:"
 					: "",
@@ -282,23 +279,17 @@ static int check_aead(struct sgpu_error *error)
 	return rc;
 }
 
-static bool is_gpu(struct sgpu_device *device)
-{
-	struct sgpu_device_info info;
-
-	return sgpu_device_get_info(device, &info, NULL) == SGPU_OK && info.opens_on_device;
-}
-
 static int open_next(struct worker *w, struct sgpu_error *error)
 {
 	struct worker_device *d = &w->devices[w->device_count];
+	struct sgpu_device_info info;
 	int rc = sgpu_device_open(d->selector, &w->config, &d->device, error);
 
 	if (rc < 0) {
 		return rc;
 	}
 	w->device_count++;
-	w->on_gpu = is_gpu(d->device);
+	w->on_gpu = sgpu_device_get_info(d->device, &info, NULL) == SGPU_OK && info.opens_on_device;
 	describe(d->device);
 	return w->allow_modules ? confinement_of_modules(d->device, &w->modules, error) : SGPU_OK;
 }
