@@ -112,32 +112,12 @@ int ask_server(const char *socket, enum wire_kind kind, void *message, size_t me
 /* ---- leases ---- */
 enum { LEASE_PATIENCE_S = 90 }; /* the server may have to start a worker */
 
-static int receive_lease(struct lease_client *client, const char *id, uint64_t size,
-			 struct sgpu_error *error)
-{
-	struct wire_lease_is answer;
-	int rc = wire_receive(client->connection, WIRE_LEASE_IS, &answer, sizeof(answer),
-			      &client->pool, 1, error);
-
-	if (rc < 0) {
-		client->pool = -1;
-		return rc;
-	}
-	answer.lease.id[SGPU_REGION_ID_TEXT] = '\0';
-	if ((id && strcmp(answer.lease.id, id) != 0) || (!id && answer.lease.size != size)) {
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "the server gives another lease than the one that was asked for");
-	}
-	rc = sgpu_lease_check(client->pool, answer.pool_size, &answer.lease, error);
-	client->lease = answer.lease;
-	return rc;
-}
-
 int lease_client_open(const char *socket, const uint8_t batch_id[SGPU_BATCH_ID_SIZE],
 		      const char *id, uint64_t size, struct lease_client *client,
 		      struct sgpu_error *error)
 {
 	struct wire_lease asked = { .size = size };
+	struct wire_lease_is answer;
 	int rc;
 
 	*client = (struct lease_client)LEASE_CLIENT_INIT;
@@ -149,8 +129,18 @@ int lease_client_open(const char *socket, const uint8_t batch_id[SGPU_BATCH_ID_S
 	if (rc == SGPU_OK) {
 		rc = ask_wait(client->connection, LEASE_PATIENCE_S, error);
 	}
+	rc = rc ? rc
+		: wire_receive(client->connection, WIRE_LEASE_IS, &answer, sizeof(answer),
+			       &client->pool, 1, error);
 	if (rc == SGPU_OK) {
-		rc = receive_lease(client, id, size, error);
+		answer.lease.id[SGPU_REGION_ID_TEXT] = '\0';
+		client->lease = answer.lease;
+		rc = (id && strcmp(answer.lease.id, id) != 0) || (!id && answer.lease.size != size)
+			     ? sgpu_fail(error, SGPU_EINVALID,
+					 "the server gives another lease than the one that was "
+					 "asked for")
+			     : sgpu_lease_check(client->pool, answer.pool_size, &answer.lease,
+						error);
 	}
 	if (rc < 0) {
 		lease_client_close(client);

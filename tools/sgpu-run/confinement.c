@@ -151,24 +151,19 @@ void confinement_try(struct harden_finding findings[CONFINEMENT_FINDINGS])
 	}
 }
 
-static bool traps_calls(void)
-{
-	const uint32_t trap = SECCOMP_RET_TRAP;
-
-	return harden_filters() && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &trap) == 0;
-}
-
 /* Which protections a runner has on this machine. */
 void harden_look(struct harden_finding findings[HARDEN_FINDINGS])
 {
 	const char *off = cli_harden_off(), *kind = sgpu_secret_kind();
 	const bool secret = strcmp(kind, "memfd_secret") == 0;
 	struct rlimit core = { 1, 1 };
-	bool closed;
+	const uint32_t trap = SECCOMP_RET_TRAP;
+	bool closed, filters;
 
 	if (!off) {
 		cli_harden();
 	}
+	filters = harden_filters() && syscall(SYS_seccomp, SECCOMP_GET_ACTION_AVAIL, 0, &trap) == 0;
 	(void)getrlimit(RLIMIT_CORE, &core);
 	closed = prctl(PR_GET_DUMPABLE, 0, 0, 0, 0) == 0;
 	const struct {
@@ -186,7 +181,7 @@ void harden_look(struct harden_finding findings[HARDEN_FINDINGS])
 		  prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1,
 		  "no set-user-ID program gives it more rights than it has",
 		  "a program that it starts may have more rights than it has" },
-		{ "filtered_system_calls", "system calls", traps_calls(),
+		{ "filtered_system_calls", "system calls", filters,
 		  "CPU device: those that it needs, no others; GPU: all but those that no runner "
 		  "needs",
 		  "all are possible" },

@@ -58,16 +58,6 @@ void drain_stop(void)
 	}
 }
 
-static bool is_broken(struct drain *drain)
-{
-	bool broken;
-
-	pthread_mutex_lock(&drain->mutex);
-	broken = drain->broken;
-	pthread_mutex_unlock(&drain->mutex);
-	return broken;
-}
-
 /* ---- the calling thread ---- */
 static void hand_over(struct flight *flight)
 {
@@ -135,14 +125,16 @@ static void start(struct drain *drain, struct flight *flight, struct lane *lane)
 	}
 }
 
-/* Puts what was closed out of the list. */
-static void forget_closed(struct drain *drain)
+/* Puts what was closed out of the list. Returns whether the worker can go on. */
+static bool forget_closed(struct drain *drain)
 {
 	struct flight *flight, *next, **link;
+	bool goes_on;
 
 	pthread_mutex_lock(&drain->mutex);
 	drain->news = 0;
 	flight = drain_take_all(&drain->closed);
+	goes_on = !drain->broken;
 	pthread_mutex_unlock(&drain->mutex);
 	for (; flight; flight = next) {
 		next = flight->next;
@@ -165,17 +157,7 @@ static void forget_closed(struct drain *drain)
 		drain_put(flight->again == AGAIN_LAST ? &drain->aside : &drain->again, flight);
 		flight->again = ONCE;
 	}
-}
-
-/* No device takes another big one now. */
-static bool all_have_big(const struct drain *drain)
-{
-	bool all = true;
-
-	for (int i = 0; i < drain->lane_count; i++) {
-		all = all && drain->lanes[i].big;
-	}
-	return all;
+	return goes_on;
 }
 
 /* Claims the next batch: *flight is NULL when there is none now. */
@@ -183,8 +165,13 @@ static int claim(struct drain *drain, struct flight **flight, struct sgpu_error 
 {
 	const uint64_t big = drain->bytes_most / BIG_PART;
 	struct spool_batch *batch = NULL;
-	int rc = spool_next(drain->spool, all_have_big(drain) ? big : UINT64_MAX, &batch, error);
+	bool none_takes_big = true;
+	int rc;
 
+	for (int i = 0; i < drain->lane_count; i++) {
+		none_takes_big = none_takes_big && drain->lanes[i].big;
+	}
+	rc = spool_next(drain->spool, none_takes_big ? big : UINT64_MAX, &batch, error);
 	*flight = NULL;
 	if (rc != SGPU_OK || !batch) {
 		drain->dry = true;
@@ -297,36 +284,24 @@ static void print_progress(struct drain *drain)
 	(void)!write(cli_error_fd, line, (size_t)size);
 }
 
-static void look_after_runs(struct drain *drain)
-{
-	bool stuck = false;
-
-	pthread_mutex_lock(&drain->mutex);
-	for (struct flight *f = drain->flying; f; f = f->next_flying) {
-		struct sgpu_run_progress p;
-
-		if (f->run && !f->ended) {
-			sgpu_run_get_progress(f->run, &p);
-			stuck = stuck || p.stopping_ns > WORKER_STUCK_NS;
-		}
-	}
-	pthread_mutex_unlock(&drain->mutex);
-	if (stuck) {
-		worker_give_up();
-	}
-}
-
 /* Threads are woken for many batches at once: when half of those have ended that are not long under
- * way. The closer gets what has ended so far. Returns whether so many have ended by now. */
+ * way. The closer gets what has ended so far. Returns whether so many have ended by now. A device
+ * that does not let go of a run ends the worker. */
 static bool expect_news(struct drain *drain)
 {
 	const uint64_t now = sgpu_now_ns();
 	unsigned short_ones = 0;
-	bool is_late;
+	bool is_late, is_stuck = false;
 
 	pthread_mutex_lock(&drain->mutex);
 	for (const struct flight *f = drain->flying; f; f = f->next_flying) {
+		struct sgpu_run_progress p = { .stopping_ns = 0 };
+
 		short_ones += !f->ended && now - f->begin_ns < long_ns;
+		if (drain->worker->on_gpu && f->run && !f->ended) {
+			sgpu_run_get_progress(f->run, &p);
+		}
+		is_stuck = is_stuck || p.stopping_ns > WORKER_STUCK_NS;
 	}
 	drain->enough = short_ones > 2 ? short_ones / 2 : 1;
 	is_late = drain->news >= drain->enough;
@@ -334,6 +309,9 @@ static bool expect_news(struct drain *drain)
 		pthread_cond_signal(&drain->filled);
 	}
 	pthread_mutex_unlock(&drain->mutex);
+	if (is_stuck) {
+		worker_give_up();
+	}
 	return is_late;
 }
 
@@ -361,9 +339,6 @@ static void wait_for_news(struct drain *drain)
 	drain->patience_ms = ready != 0 || late			      ? NEWS_MS
 			     : 2 * drain->patience_ms < LOOK_AGAIN_MS ? 2 * drain->patience_ms
 								      : LOOK_AGAIN_MS;
-	if (drain->worker->on_gpu) {
-		look_after_runs(drain);
-	}
 }
 
 static void give_back(struct drain *drain, struct flight *flight)
@@ -379,8 +354,7 @@ static void run_all(struct drain *drain)
 	bool ending = false;
 
 	for (;;) {
-		forget_closed(drain);
-		ending = atomic_load(&stopped) || is_broken(drain);
+		ending = !forget_closed(drain) || atomic_load(&stopped);
 		if (!ending && drain->aside_count > ASIDE_MAX) {
 			call_back(drain);
 		}

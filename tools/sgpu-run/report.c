@@ -183,45 +183,35 @@ static double rate(const struct sgpu_run_total *total)
 	return total->ns == 0 ? 0 : (double)total->bytes / (double)total->ns;
 }
 
-static json_t *stages_json(const struct sgpu_run_total *totals)
-{
-	json_t *stages = json_object();
-
-	for (int i = 0; i < SGPU_SPAN_KINDS; i++) {
-		json_object_set_new(
-			stages, sgpu_span_name((enum sgpu_span_kind)i),
-			json_pack("{s:I, s:I, s:I, s:f}", "count", (json_int_t)totals[i].count,
-				  "ns", (json_int_t)totals[i].ns, "bytes",
-				  (json_int_t)totals[i].bytes, "gb_per_s", rate(&totals[i])));
-	}
-	return stages;
-}
-
-static json_t *staging_json(const struct sgpu_run_paths *paths)
-{
-	json_t *staging = json_object();
-
-	for (int i = 0; i < SGPU_PATHS; i++) {
-		json_object_set_new(staging, sgpu_transfer_path_name((enum sgpu_transfer_path)i),
-				    json_pack("{s:I, s:I}", "bytes_in", (json_int_t)paths->in[i],
-					      "bytes_out", (json_int_t)paths->out[i]));
-	}
-	return staging;
-}
-
 static void print_json(const struct report *report)
 {
 	const struct sgpu_run_progress *done = &report->progress;
 	const struct sgpu_device_info *info = &report->device;
-	json_t *object = json_pack(
-		"{s:{s:s, s:i, s:s, s:s, s:i, s:s, s:I, s:i, s:i, s:I, s:I, s:o, s:o}}", "stats",
-		"device", info->selector, "devices", report->devices, "device_name", info->name,
-		"confidential", info->confidential, "compute_units", (int)info->compute_units,
-		"aead", report->aead, "elapsed_ns", (json_int_t)done->elapsed_ns, "operations_done",
-		done->operations_done, "operations_failed", done->operations_failed, "bytes_in",
-		(json_int_t)done->bytes_in, "bytes_out", (json_int_t)done->bytes_out, "stages",
-		stages_json(report->totals), "staging", staging_json(&report->paths));
+	json_t *stages = json_object(), *staging = json_object(), *object;
 
+	for (int i = 0; i < SGPU_SPAN_KINDS; i++) {
+		const struct sgpu_run_total *total = &report->totals[i];
+
+		json_object_set_new(stages, sgpu_span_name((enum sgpu_span_kind)i),
+				    json_pack("{s:I, s:I, s:I, s:f}", "count",
+					      (json_int_t)total->count, "ns", (json_int_t)total->ns,
+					      "bytes", (json_int_t)total->bytes, "gb_per_s",
+					      rate(total)));
+	}
+	for (int i = 0; i < SGPU_PATHS; i++) {
+		json_object_set_new(staging, sgpu_transfer_path_name((enum sgpu_transfer_path)i),
+				    json_pack("{s:I, s:I}", "bytes_in",
+					      (json_int_t)report->paths.in[i], "bytes_out",
+					      (json_int_t)report->paths.out[i]));
+	}
+	object = json_pack("{s:{s:s, s:i, s:s, s:s, s:i, s:s, s:I, s:i, s:i, s:I, s:I, s:o, s:o}}",
+			   "stats", "device", info->selector, "devices", report->devices,
+			   "device_name", info->name, "confidential", info->confidential,
+			   "compute_units", (int)info->compute_units, "aead", report->aead,
+			   "elapsed_ns", (json_int_t)done->elapsed_ns, "operations_done",
+			   done->operations_done, "operations_failed", done->operations_failed,
+			   "bytes_in", (json_int_t)done->bytes_in, "bytes_out",
+			   (json_int_t)done->bytes_out, "stages", stages, "staging", staging);
 	cli_print_json(object, stderr, JSON_COMPACT);
 }
 

@@ -52,24 +52,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sgpu_remote_service *services[TENANT_SESSIONS_MAX]; /* those that run */
 static unsigned sessions, places = TENANT_SESSIONS_MAX; /* of one worker, and so of one user */
 
-/* sessions_end reaches it meanwhile. */
-static void run_service(struct sgpu_remote_service *service)
-{
-	int i = 0;
-
-	pthread_mutex_lock(&lock);
-	while (services[i]) {
-		i++;
-	}
-	services[i] = service;
-	pthread_mutex_unlock(&lock);
-	/* What a client breaks ends its session, and is nobody else's affair. */
-	(void)!sgpu_remote_service_run(service, NULL);
-	pthread_mutex_lock(&lock);
-	services[i] = NULL;
-	pthread_mutex_unlock(&lock);
-}
-
 static int serve(const struct request *request, const int fds[2], struct sgpu_error *error)
 {
 	const struct sgpu_remote_ring ring = { .memory = fds[0],
@@ -77,7 +59,7 @@ static int serve(const struct request *request, const int fds[2], struct sgpu_er
 					       .bell = request->connection };
 	struct sgpu_secure *context = request->server->worker.devices[0].context;
 	struct sgpu_remote_service *service = NULL;
-	int rc;
+	int rc, i = 0;
 
 	if (!context) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
@@ -86,7 +68,17 @@ static int serve(const struct request *request, const int fds[2], struct sgpu_er
 	rc = sgpu_remote_service_create(context, request->server->session_memory, serve_quote_key(),
 					&ring, &service, error);
 	if (rc == SGPU_OK && wire_say(request->connection, WIRE_TAKEN, -1)) {
-		run_service(service);
+		pthread_mutex_lock(&lock);
+		while (services[i]) {
+			i++;
+		}
+		services[i] = service; /* sessions_end reaches it meanwhile */
+		pthread_mutex_unlock(&lock);
+		/* What a client breaks ends its session, and is nobody else's affair. */
+		(void)!sgpu_remote_service_run(service, NULL);
+		pthread_mutex_lock(&lock);
+		services[i] = NULL;
+		pthread_mutex_unlock(&lock);
 	}
 	sgpu_remote_service_free(&service);
 	return rc;

@@ -225,19 +225,6 @@ int serve_quote_begin(const struct server *server, struct sgpu_error *error)
 	return rc == SGPU_OK ? hear_child(q.fd, WIRE_READY, NULL, error) : rc;
 }
 
-static int tell_claims(const json_t *claims, struct sgpu_error *error)
-{
-	char *text = NULL;
-	size_t size = 0;
-	int rc = sgpu_json_canonical(claims, &text, &size, error);
-
-	if (rc == SGPU_OK) {
-		rc = send_text(q.fd, WIRE_CLAIMS, text, size, error);
-	}
-	free(text);
-	return rc;
-}
-
 /* Without the process that signs, nobody can seal to this worker any more. */
 static void *watch_signer(void *unused)
 {
@@ -259,6 +246,8 @@ int serve_quote_claim(struct server *server, struct sgpu_error *error)
 	struct sgpu_quote_subject subject;
 	struct sgpu_key recipient;
 	json_t *claims = NULL;
+	char *text = NULL;
+	size_t size = 0;
 	int rc;
 
 	if (q.fd < 0) {
@@ -269,9 +258,11 @@ int serve_quote_claim(struct server *server, struct sgpu_error *error)
 	subject.nonce = any_nonce;
 	subject.nonce_size = sizeof(any_nonce);
 	rc = rc ? rc : sgpu_quote_claims(&subject, 0, &claims, error);
-	rc = rc ? rc : tell_claims(claims, error);
+	rc = rc ? rc : sgpu_json_canonical(claims, &text, &size, error);
+	rc = rc ? rc : send_text(q.fd, WIRE_CLAIMS, text, size, error);
 	rc = rc ? rc : worker_start_thread(NULL, watch_signer, NULL, error);
 	json_decref(claims);
+	free(text);
 	return rc;
 }
 

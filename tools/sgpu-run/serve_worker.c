@@ -288,20 +288,6 @@ static void hear_supervisor(void)
 	}
 }
 
-static void end_ended(void)
-{
-	for (unsigned i = 0; i < t.count;) {
-		struct work *work = t.work[i];
-
-		if (atomic_load(&work->ended)) {
-			t.work[i] = t.work[--t.count];
-			answer_work(work);
-		} else {
-			i++;
-		}
-	}
-}
-
 /* What the device does not let go of ends with the process; so do the tenant's other runs. */
 static void look_for_stuck(void)
 {
@@ -348,7 +334,16 @@ static void take_events(void)
 		t.draining = true;
 	}
 	if (t.fds[1].revents && read(t.wake_fd, &ended, sizeof(ended)) == (ssize_t)sizeof(ended)) {
-		end_ended();
+		for (unsigned i = 0; i < t.count;) {
+			struct work *work = t.work[i];
+
+			if (atomic_load(&work->ended)) {
+				t.work[i] = t.work[--t.count];
+				answer_work(work);
+			} else {
+				i++;
+			}
+		}
 	}
 	if (t.fds[0].revents) {
 		hear_supervisor();

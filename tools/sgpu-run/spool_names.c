@@ -289,22 +289,6 @@ static int add_part(json_t *missing, int directory, const char *part,
 	return rc;
 }
 
-static int look_at_directory(const struct spool_options *options, json_t *missing,
-			     struct sgpu_error *error)
-{
-	const int directory = open(options->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	int rc;
-
-	if (directory < 0) {
-		return sgpu_fail_errno(error, "cannot open directory '%s'", options->path);
-	}
-	rc = add_waiting(options, directory, missing, error);
-	rc = rc ? rc : add_part(missing, directory, CLAIMS_DIRECTORY, add_claimed, error);
-	rc = rc ? rc : add_part(missing, directory, "failed", add_failed, error);
-	close(directory);
-	return rc;
-}
-
 /* Those without a response. */
 static int look_at_list(const struct spool_options *options, json_t *missing,
 			struct sgpu_error *error)
@@ -331,14 +315,23 @@ static int look_at_list(const struct spool_options *options, json_t *missing,
 
 int spool_missing(const struct spool_options *options, json_t **missing, struct sgpu_error *error)
 {
-	int rc;
+	int directory, rc;
 
 	*missing = json_array();
 	if (!*missing) {
 		return sgpu_fail_nomem(error);
 	}
-	rc = options->path ? look_at_directory(options, *missing, error)
-			   : look_at_list(options, *missing, error);
+	if (options->path) {
+		directory = open(options->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		rc = directory < 0
+			     ? sgpu_fail_errno(error, "cannot open directory '%s'", options->path)
+			     : add_waiting(options, directory, *missing, error);
+		rc = rc ? rc : add_part(*missing, directory, CLAIMS_DIRECTORY, add_claimed, error);
+		rc = rc ? rc : add_part(*missing, directory, "failed", add_failed, error);
+		sgpu_close(directory);
+	} else {
+		rc = look_at_list(options, *missing, error);
+	}
 	if (rc != SGPU_OK) {
 		json_decref(*missing);
 		*missing = NULL;

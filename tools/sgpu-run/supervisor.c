@@ -425,23 +425,10 @@ static void wait_for_events(struct supervisor *s, uint64_t next, int most_ms, st
 	}
 }
 
-/* Most have said what they want by the time at which they are taken, and need not wait for the next
- * look. */
-static void accept_callers(struct supervisor *s)
+static void serve_event(struct supervisor *s, int place)
 {
 	struct caller *caller;
 
-	for (int i = 0;
-	     i < SUPERVISOR_ACCEPT_AT_ONCE && s->socket->fd >= 0 && callers_accept(s, &caller);
-	     i++) {
-		if (caller) {
-			hear(s, caller);
-		}
-	}
-}
-
-static void serve_event(struct supervisor *s, int place)
-{
 	if (place < SERVE_WORKERS_MAX) {
 		if (s->processes[place].pid) {
 			workers_hear(s, &s->processes[place]);
@@ -457,7 +444,15 @@ static void serve_event(struct supervisor *s, int place)
 	} else if (place == SIGNALS) {
 		take_signal(s);
 	} else {
-		accept_callers(s);
+		/* Most have said what they want by the time at which they are taken, and need not
+		 * wait for the next look. */
+		for (int i = 0; i < SUPERVISOR_ACCEPT_AT_ONCE && s->socket->fd >= 0 &&
+				callers_accept(s, &caller);
+		     i++) {
+			if (caller) {
+				hear(s, caller);
+			}
+		}
 	}
 }
 

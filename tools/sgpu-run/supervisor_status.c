@@ -12,22 +12,15 @@
 #include <sgpu/base.h>
 #include <sgpu/version.h>
 
-static void describe_results(json_t *object, const uint64_t sums[SERVE_SUMS])
-{
-	static const char *const names[SERVE_RESULTS] = {
-		[SERVE_DONE] = "done",
-		[SERVE_SOME_FAILED] = "some_failed",
-		[SERVE_REFUSED] = "refused",
-		[SERVE_REPLAYED] = "replayed",
-		[SERVE_OVER_QUOTA] = "over_quota",
-		[SERVE_CANCELLED] = "cancelled",
-		[SERVE_FAILED] = "failed",
-	};
-
-	for (int i = 0; i < SERVE_RESULTS; i++) {
-		json_object_set_new(object, names[i], json_integer((json_int_t)sums[i]));
-	}
-}
+static const char *const results[SERVE_RESULTS] = {
+	[SERVE_DONE] = "done",
+	[SERVE_SOME_FAILED] = "some_failed",
+	[SERVE_REFUSED] = "refused",
+	[SERVE_REPLAYED] = "replayed",
+	[SERVE_OVER_QUOTA] = "over_quota",
+	[SERVE_CANCELLED] = "cancelled",
+	[SERVE_FAILED] = "failed",
+};
 
 static json_t *describe_process(const struct process *p, uint64_t now)
 {
@@ -121,7 +114,9 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 			   "bytes_in", (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
 			   (json_int_t)sums[SERVE_BYTES_OUT], "busy_ns", (json_int_t)share->used_ns,
 			   "latency", describe_latency(sums));
-	describe_results(tenant, sums);
+	for (int i = 0; i < SERVE_RESULTS; i++) {
+		json_object_set_new(tenant, results[i], json_integer((json_int_t)sums[i]));
+	}
 	return tenant;
 }
 

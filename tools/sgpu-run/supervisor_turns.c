@@ -227,22 +227,6 @@ static void give_turn(struct supervisor *s, struct tenant *tenant)
 	tell_shares(s, tenant);
 }
 
-/* All whose tenants have a worker. */
-static void hand_over_requests(struct supervisor *s)
-{
-	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		struct tenant *t = s->callers[i].tenant;
-
-		if (t && s->callers[i].request && t->process) {
-			t->asking--;
-			if (hand_over(&s->callers[i])) {
-				t->process->requests++;
-				t->requests++;
-			}
-		}
-	}
-}
-
 /* Who came just now, and did not get a turn: more than may wait are refused, and the others are
  * told. */
 static void settle_new(struct supervisor *s)
@@ -284,7 +268,17 @@ void turns_give(struct supervisor *s)
 	while ((next = shares_next(&s->shares, s->server->running)) >= 0) {
 		give_turn(s, &s->tenants[next]);
 	}
-	hand_over_requests(s);
+	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+		struct tenant *t = s->callers[i].tenant;
+
+		if (t && s->callers[i].request && t->process) {
+			t->asking--;
+			if (hand_over(&s->callers[i])) {
+				t->process->requests++;
+				t->requests++;
+			}
+		}
+	}
 	settle_new(s);
 }
 

@@ -123,15 +123,6 @@ out:
 	return rc;
 }
 
-/* For its whole life, the kernel prefers other processes to it. Once it is ready: threads that it
- * starts later do so, too. */
-static void give_way(const struct process *process)
-{
-	const int nice = getpriority(PRIO_PROCESS, 0) + GIVE_WAY_NICE;
-
-	(void)setpriority(PRIO_PGRP, (id_t)process->pid, nice < NICE_MAX ? nice : NICE_MAX);
-}
-
 static uint64_t raised(uint64_t before, uint64_t now, uint64_t most)
 {
 	now = now < most ? now : most;
@@ -303,7 +294,12 @@ void workers_give(struct supervisor *s)
 		spare->tenant = t;
 		spare->given_ns = sgpu_now_ns();
 		if (s->rules.any_high && !t->rule.high) {
-			give_way(spare);
+			/* For its whole life, the kernel prefers other processes to it. Threads
+			 * that it starts later do so, too. */
+			const int nice = getpriority(PRIO_PROCESS, 0) + GIVE_WAY_NICE;
+
+			(void)setpriority(PRIO_PGRP, (id_t)spare->pid,
+					  nice < NICE_MAX ? nice : NICE_MAX);
 		}
 		cli_detail("worker %d is user %lu's", (int)spare->pid, (unsigned long)t->uid);
 	}
@@ -516,31 +512,24 @@ void workers_hear(struct supervisor *s, struct process *p)
 	}
 }
 
-static void lament(struct supervisor *s, const struct process *p, int status)
-{
-	const uint64_t lost = process_in_flight(p);
-
-	if (p->draining && (lost == 0 || s->stopping)) {
-		return;
-	}
-	if (WIFSIGNALED(status)) {
-		cli_warning(
-			"worker %d was ended by signal %d; submissions that failed with it: %llu",
-			(int)p->pid, WTERMSIG(status), (unsigned long long)lost);
-	} else {
-		cli_warning("worker %d ended with status %d; submissions that failed with it: %llu",
-			    (int)p->pid, WEXITSTATUS(status), (unsigned long long)lost);
-	}
-}
-
 /* One that was nobody's, and ended soon, delays all that are to start: what it failed for is not a
  * tenant's. */
 static void bury(struct supervisor *s, struct process *p, int status)
 {
 	struct tenant *tenant = p->tenant;
+	uint64_t lost;
 
 	process_look(p);
-	lament(s, p, status);
+	lost = process_in_flight(p);
+	if (!p->draining || (lost > 0 && !s->stopping)) {
+		cli_warning(WIFSIGNALED(status) ? "worker %d was ended by signal %d; submissions "
+						  "that failed with it: %llu"
+						: "worker %d ended with status %d; submissions "
+						  "that failed with it: %llu",
+			    (int)p->pid,
+			    WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+			    (unsigned long long)lost);
+	}
 	if (tenant) {
 		for (int i = 0; i < SERVE_SUMS; i++) {
 			tenant->sums[i] += p->said.sums[i];

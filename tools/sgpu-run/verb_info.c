@@ -76,19 +76,6 @@ static void look_for_gpus(struct inventory *all)
 	all->device_count = (int)(next - all->devices);
 }
 
-/* The device that "auto" takes. */
-static const struct found *automatic(const struct inventory *all)
-{
-	int i;
-
-	for (i = 0; i < all->device_count - 1; i++) {
-		if (all->devices[i].standard) {
-			return &all->devices[i];
-		}
-	}
-	return &all->devices[all->device_count - 1];
-}
-
 /* ---- text ---- */
 static void print_gpu(const struct found *found)
 {
@@ -286,7 +273,10 @@ int verb_info(int argc, char **argv)
 	look_for_gpus(&all);
 	look("cpu", &all.devices[all.device_count++]);
 	all.part_count = sgpu_device_parts(all.parts);
-	taken = automatic(&all);
+	taken = &all.devices[all.device_count - 1]; /* by "auto" */
+	for (int i = 0; i < all.device_count; i++) {
+		taken = all.devices[i].standard ? &all.devices[i] : taken;
+	}
 	sgpu_platform_detect(&platform);
 	protection = sgpu_platform_protection(&platform, taken->info.uuid[0] != '\0',
 					      taken->info.confidential, taken->agreement.agreed);

@@ -28,22 +28,6 @@ const struct cli_option status_options[] = {
 	CLI_END,
 };
 
-/* The server's words are parsed strictly. */
-static int ask_status(const char *socket, json_t **status, struct sgpu_error *error)
-{
-	struct wire_plain question;
-	char *text = NULL;
-	size_t size = 0;
-	int rc = ask_server(socket, WIRE_STATUS, &question, sizeof(question), WIRE_STATUS_IS,
-			    PATIENCE_S, &text, &size, error);
-
-	if (rc == SGPU_OK) {
-		rc = sgpu_json_parse(text, size, status, NULL, NULL, error);
-	}
-	free(text);
-	return rc;
-}
-
 /* The member at the end of a path such as "limits.host_memory", or NULL. */
 static const json_t *status_find(const json_t *object, const char *path)
 {
@@ -280,9 +264,11 @@ int verb_status(int argc, char **argv)
 {
 	struct question question = { .socket = NULL };
 	struct sgpu_error error = { 0 };
+	struct wire_plain asked;
 	json_t *status = NULL;
-	char **none;
-	int exit_status = cli_read(argc, argv, &question, &none);
+	char **none, *text = NULL;
+	size_t size = 0;
+	int rc, exit_status = cli_read(argc, argv, &question, &none);
 
 	if (exit_status) {
 		return exit_status;
@@ -290,7 +276,11 @@ int verb_status(int argc, char **argv)
 	if (question.prometheus && cli_json) {
 		return cli_usage("--prometheus and --json are two formats");
 	}
-	if (ask_status(question.socket, &status, &error) != SGPU_OK) {
+	rc = ask_server(question.socket, WIRE_STATUS, &asked, sizeof(asked), WIRE_STATUS_IS,
+			PATIENCE_S, &text, &size, &error);
+	rc = rc ? rc : sgpu_json_parse(text, size, &status, NULL, NULL, &error);
+	free(text);
+	if (rc < 0) {
 		return cli_error(&error);
 	}
 	if (cli_json) {

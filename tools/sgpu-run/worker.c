@@ -267,18 +267,6 @@ static void describe(struct sgpu_device *device)
 	}
 }
 
-/* An implementation that is not there would otherwise fail every sealed segment, one after the
- * other. */
-static int check_aead(struct sgpu_error *error)
-{
-	static const uint8_t key[SGPU_KEY_SIZE];
-	struct sgpu_aead *aead = NULL;
-	int rc = sgpu_aead_create(NULL, key, &aead, error);
-
-	sgpu_aead_free(&aead);
-	return rc;
-}
-
 static int open_next(struct worker *w, struct sgpu_error *error)
 {
 	struct worker_device *d = &w->devices[w->device_count];
@@ -334,15 +322,18 @@ static int open_devices(struct worker *w, struct sgpu_error *error)
 
 int worker_open(struct worker *w, const char *extra_key, struct sgpu_error *error)
 {
+	static const uint8_t key[SGPU_KEY_SIZE];
 	const uint64_t window_us = w->window_ns ? w->window_ns / 1000 : DEFAULT_WINDOW_US;
+	struct sgpu_aead *aead = NULL;
 	int rc = load_keys(w, extra_key, error);
 
 	if (rc == SGPU_OK && w->owners.count > 0) {
 		rc = sgpu_replay_create(w->state, window_us, &w->replay, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = check_aead(error);
-	}
+	/* An implementation that is not there would otherwise fail every sealed segment, one after
+	 * the other. */
+	rc = rc ? rc : sgpu_aead_create(NULL, key, &aead, error);
+	sgpu_aead_free(&aead);
 	if (rc == SGPU_OK) {
 		w->config.modules = w->allow_modules;
 		rc = open_devices(w, error);
@@ -440,28 +431,22 @@ struct sgpu_run_options worker_run_options(const struct worker *w)
 					  .replay = w->replay };
 }
 
-static void describe_context(struct sgpu_secure *context)
-{
-	struct sgpu_secure_stats stats;
-
-	if (cli_verbose && context) {
-		sgpu_secure_get_stats(context, &stats);
-		cli_detail("secure context: %" PRIu64 " MiB of pages, %" PRIu64
-			   " commands, %" PRIu64 " refused, %" PRIu64 " requests in %" PRIu64
-			   " streams",
-			   stats.mapped_bytes >> 20, stats.commands, stats.refused, stats.requests,
-			   stats.streams);
-	}
-}
-
 void worker_stop(struct worker *w)
 {
 	for (int i = 0; i < w->device_count; i++) {
 		struct worker_device *d = &w->devices[i];
+		struct sgpu_secure_stats stats;
 
 		sgpu_runner_free(&d->runner); /* the first one may have all devices, which are open
 						 until then */
-		describe_context(d->context);
+		if (cli_verbose && d->context) {
+			sgpu_secure_get_stats(d->context, &stats);
+			cli_detail("secure context: %" PRIu64 " MiB of pages, %" PRIu64
+				   " commands, %" PRIu64 " refused, %" PRIu64
+				   " requests in %" PRIu64 " streams",
+				   stats.mapped_bytes >> 20, stats.commands, stats.refused,
+				   stats.requests, stats.streams);
+		}
 		sgpu_secure_destroy(&d->context);
 		sgpu_device_close(&d->device);
 	}
