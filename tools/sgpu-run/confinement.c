@@ -34,28 +34,22 @@ static const char *lacking(const struct sgpu_module_confinement *m, char list[NA
 	return list;
 }
 
-static void warn_of_namespaces(const struct sgpu_module_confinement *m)
-{
-	char list[NAMESPACES_SIZE];
-
-	if (*lacking(m, list)) {
-		cli_warning("modules run without a namespace of their own of these kinds: %s",
-			    list);
-	}
-	if (m->mount && !m->root) {
-		cli_warning("modules run without a root directory of their own");
-	}
-}
-
 int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confinement *modules,
 			   struct sgpu_error *error)
 {
+	char list[NAMESPACES_SIZE];
 	int code = sgpu_device_module_confinement(device, modules, error);
 
 	if (code != SGPU_OK || !modules->process) {
 		return code; /* on a GPU they run there */
 	}
-	warn_of_namespaces(modules);
+	if (*lacking(modules, list)) {
+		cli_warning("modules run without a namespace of their own of these kinds: %s",
+			    list);
+	}
+	if (modules->mount && !modules->root) {
+		cli_warning("modules run without a root directory of their own");
+	}
 	if (!modules->landlock) {
 		cli_warning(
 			"modules run without Landlock: %s",

@@ -70,16 +70,6 @@ static void on_call(int signal)
 	errno = saved;
 }
 
-static bool is_called(pid_t thread)
-{
-	for (int i = 0; i < called_count; i++) {
-		if (called[i].thread == thread) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* Most do it at once: looks again and again, then after moments that grow. */
 static bool wait_for(const struct called *one)
 {
@@ -102,23 +92,6 @@ static bool wait_for(const struct called *one)
 	return atomic_load(&one->outcome) > 0;
 }
 
-/* One that has ended meanwhile needs nothing. */
-static bool call(pid_t thread)
-{
-	struct called *one = &called[atomic_load(&called_count)];
-
-	if (called_count == THREADS_MAX) {
-		return false;
-	}
-	one->thread = thread;
-	atomic_store(&one->outcome, 0);
-	atomic_fetch_add(&called_count, 1);
-	if (syscall(SYS_tgkill, getpid(), thread, SETXID) != 0) {
-		atomic_store(&one->outcome, errno == ESRCH ? 1 : -1);
-	}
-	return true;
-}
-
 /* All that have not been called, and then waits for them; *any tells whether there were any.
  * *failure: an errno, if they cannot be listed. */
 static bool call_new_ones(bool *any, int *failure)
@@ -133,8 +106,23 @@ static bool call_new_ones(bool *any, int *failure)
 	while (good && (entry = readdir(tasks))) {
 		pid_t thread = (pid_t)strtol(entry->d_name, NULL, 10);
 
-		if (thread > 0 && thread != self && !is_called(thread)) {
-			good = call(thread);
+		int i = 0;
+
+		while (i < called_count && called[i].thread != thread) {
+			i++;
+		}
+		if (thread <= 0 || thread == self || i < called_count) {
+			continue;
+		}
+		good = i < THREADS_MAX;
+		if (good) {
+			called[i].thread = thread;
+			atomic_store(&called[i].outcome, 0);
+			atomic_fetch_add(&called_count, 1);
+			if (syscall(SYS_tgkill, getpid(), thread, SETXID) != 0) {
+				/* One that has ended meanwhile needs nothing. */
+				atomic_store(&called[i].outcome, errno == ESRCH ? 1 : -1);
+			}
 		}
 	}
 	if (tasks) {

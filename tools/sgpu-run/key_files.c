@@ -77,19 +77,13 @@ bool key_files_have(const struct key_files *keys, const struct stat *status)
 	return false;
 }
 
-static bool is_noted(const struct key_files *keys, int fd)
-{
-	struct stat status;
-
-	return fstat(fd, &status) == 0 && (S_ISREG(status.st_mode) || S_ISFIFO(status.st_mode)) &&
-	       key_files_have(keys, &status);
-}
-
 static void close_noted(const struct key_files *keys, int fd)
 {
+	struct stat status;
 	int nothing;
 
-	if (!is_noted(keys, fd)) {
+	if (fstat(fd, &status) != 0 || !(S_ISREG(status.st_mode) || S_ISFIFO(status.st_mode)) ||
+	    !key_files_have(keys, &status)) {
 		return;
 	}
 	if (fd > STDERR_FILENO) {

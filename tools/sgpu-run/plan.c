@@ -21,27 +21,6 @@ struct planned {
 	struct sgpu_plan *plan;
 };
 
-static int read_plan(int fd, const char *name, int devices, struct planned *p,
-		     struct sgpu_error *error)
-{
-	struct sgpu_tar_reader *tar = NULL;
-	struct sgpu_diagnostics diagnostics = { 0 };
-	int rc = sgpu_tar_open(fd, name, &tar, error);
-
-	rc = rc ? rc : sgpu_batch_read_head(tar, false, &p->batch, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_ops_load_manifest(p->batch->manifest_text, p->batch->manifest_size,
-					    "manifest.json", &p->manifest, &diagnostics, error);
-	}
-	if (rc == SGPU_OK) {
-		sgpu_plan_sizes(p->manifest, p->batch);
-		rc = sgpu_plan_create(p->manifest, devices, &p->plan, error);
-	}
-	sgpu_diagnostics_clear(&diagnostics);
-	sgpu_tar_close(&tar);
-	return rc;
-}
-
 /* ---- who lives in a buffer, in the order in which they move in ---- */
 static void add_tenant(json_t *buffers, int buffer, const char *kind, const char *id)
 {
@@ -263,9 +242,21 @@ static int print_plan(const struct planned *p, const char *path, struct sgpu_err
 int report_plan(int fd, const char *name, int devices, const char *path, struct sgpu_error *error)
 {
 	struct planned p = { NULL, NULL, NULL };
-	int rc = read_plan(fd, name, devices, &p, error);
+	struct sgpu_tar_reader *tar = NULL;
+	struct sgpu_diagnostics diagnostics = { 0 };
+	int rc = sgpu_tar_open(fd, name, &tar, error);
 
+	rc = rc ? rc : sgpu_batch_read_head(tar, false, &p.batch, error);
+	rc = rc ? rc
+		: sgpu_ops_load_manifest(p.batch->manifest_text, p.batch->manifest_size,
+					 "manifest.json", &p.manifest, &diagnostics, error);
+	if (rc == SGPU_OK) {
+		sgpu_plan_sizes(p.manifest, p.batch);
+		rc = sgpu_plan_create(p.manifest, devices, &p.plan, error);
+	}
 	rc = rc ? rc : print_plan(&p, path, error);
+	sgpu_diagnostics_clear(&diagnostics);
+	sgpu_tar_close(&tar);
 	sgpu_plan_free(&p.plan);
 	sgpu_manifest_free(&p.manifest);
 	sgpu_batch_free(&p.batch);

@@ -115,27 +115,6 @@ static int make_quote(int fd, const struct wire_quote *asked, const json_t *clai
 	return rc;
 }
 
-/* Until the worker has gone. */
-static void serve_quotes(int fd, const struct sgpu_signer *ak, const struct sgpu_chain *chain)
-{
-	struct sgpu_error error = { 0 };
-	struct wire_quote asked;
-	enum wire_kind kind;
-	json_t *claims = NULL;
-	int rc = receive_claims(fd, &claims, &error);
-
-	while (rc == SGPU_OK) {
-		rc = wait_for(fd, &kind, &error);
-		rc = rc == SGPU_OK
-			     ? wire_receive(fd, WIRE_QUOTE, &asked, sizeof(asked), NULL, 0, &error)
-			     : rc;
-		if (rc == SGPU_OK && make_quote(fd, &asked, claims, ak, chain, &error) != SGPU_OK) {
-			wire_refuse(fd, &error);
-		}
-	}
-	json_decref(claims);
-}
-
 /* Leaves it its socket and the platform's reports. A key in a TPM is used through files and
  * libraries of the system. The worker warns of what this machine lacks, and the quote says so; all
  * else that goes wrong is an error. */
@@ -159,6 +138,9 @@ static _Noreturn void run_child(int fd, pid_t worker, const char *key, const cha
 	struct sgpu_signer *ak = NULL;
 	struct sgpu_chain chain = { .count = 0 };
 	struct sgpu_error error = { 0 };
+	struct wire_quote asked;
+	enum wire_kind kind;
+	json_t *claims = NULL;
 	int rc;
 
 	close(SERVE_CONTROL_FD);
@@ -167,21 +149,24 @@ static _Noreturn void run_child(int fd, pid_t worker, const char *key, const cha
 		_exit(0);
 	}
 	rc = sgpu_signer_load(key, &ak, &error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_chain_load(certificate, &chain, &error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_quote_check_key(ak, &chain, &error);
-	}
-	if (rc == SGPU_OK) {
-		rc = confine(ak, &error);
-	}
+	rc = rc ? rc : sgpu_chain_load(certificate, &chain, &error);
+	rc = rc ? rc : sgpu_quote_check_key(ak, &chain, &error);
+	rc = rc ? rc : confine(ak, &error);
 	if (rc == SGPU_OK) {
 		(void)wire_say(fd, WIRE_READY, -1);
-		serve_quotes(fd, ak, &chain);
+		rc = receive_claims(fd, &claims, &error);
 	} else {
 		wire_refuse(fd, &error);
 	}
+	while (rc == SGPU_OK) { /* until the worker has gone */
+		rc = wait_for(fd, &kind, &error);
+		rc = rc ? rc : wire_receive(fd, WIRE_QUOTE, &asked, sizeof(asked), NULL, 0, &error);
+		if (rc == SGPU_OK &&
+		    make_quote(fd, &asked, claims, ak, &chain, &error) != SGPU_OK) {
+			wire_refuse(fd, &error);
+		}
+	}
+	json_decref(claims);
 	sgpu_chain_clear(&chain);
 	sgpu_signer_free(&ak);
 	_exit(0);

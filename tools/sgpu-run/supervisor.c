@@ -196,27 +196,14 @@ bool callers_accept(struct supervisor *s, struct caller **accepted)
 	return true;
 }
 
-/* What was asked is not read: what came with it would be closed here. */
-static void answer_status(struct supervisor *s, struct caller *caller)
-{
-	char *text = supervisor_status(s, caller->uid);
-	const size_t size = text ? strlen(text) : 0;
-	const int fd = text ? memfd_create("sgpu-run status", MFD_CLOEXEC) : -1;
-
-	if (fd >= 0 && size <= WIRE_TEXT_MAX && write(fd, text, size) == (ssize_t)size) {
-		(void)wire_say(caller->fd, WIRE_STATUS_IS, fd);
-	}
-	sgpu_close(fd);
-	free(text);
-	callers_hang_up(caller);
-}
-
 /* Not once the server stops: whoever has said nothing by then has been refused. */
 static void hear(struct supervisor *s, struct caller *caller)
 {
 	struct sgpu_error error = { 0 };
 	enum wire_kind kind;
-	int rc = wire_peek(caller->fd, &kind, &error);
+	char *text;
+	size_t size;
+	int fd, rc = wire_peek(caller->fd, &kind, &error);
 
 	if (rc == SGPU_ETIMEOUT) {
 		return;
@@ -224,7 +211,16 @@ static void hear(struct supervisor *s, struct caller *caller)
 	if (rc == SGPU_OK && (kind == WIRE_SUBMIT || wire_is_request(kind))) {
 		turns_ask(s, caller, kind != WIRE_SUBMIT);
 	} else if (rc == SGPU_OK && kind == WIRE_STATUS) {
-		answer_status(s, caller);
+		/* What was asked is not read: what came with it would be closed here. */
+		text = supervisor_status(s, caller->uid);
+		fd = text ? memfd_create("sgpu-run status", MFD_CLOEXEC) : -1;
+		size = text ? strlen(text) : 0;
+		if (fd >= 0 && size <= WIRE_TEXT_MAX && write(fd, text, size) == (ssize_t)size) {
+			(void)wire_say(caller->fd, WIRE_STATUS_IS, fd);
+		}
+		sgpu_close(fd);
+		free(text);
+		callers_hang_up(caller);
 	} else if (rc == SGPU_ECANCELED) {
 		callers_hang_up(caller);
 	} else if (rc != SGPU_OK) {
@@ -286,25 +282,10 @@ static bool has_waiting_batch(const struct supervisor *s)
 	return false;
 }
 
-/* A file that is wrong changes nothing. */
-static void reload_rules(struct supervisor *s)
-{
-	struct sgpu_error error = { 0 };
-
-	if (!s->server->tenants) {
-		return;
-	}
-	if (tenant_rules_load(s->server->tenants, true, &s->rules, &error) == SGPU_OK) {
-		turns_apply_rules(s);
-		cli_note("what users get is read again from '%s'", s->server->tenants);
-	} else {
-		cli_warning("%s: the limits and shares that were read before stay in force",
-			    error.text);
-	}
-}
-
 static void take_signal(struct supervisor *s)
 {
+	const char *path = s->server->tenants;
+	struct sgpu_error error = { 0 };
 	struct signalfd_siginfo info;
 
 	while (read(s->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
@@ -313,10 +294,19 @@ static void take_signal(struct supervisor *s)
 			workers_reap(s);
 			break;
 		case SIGHUP:
-			if (!s->stopping) {
-				reload_rules(s);
-				workers_reload(s);
+			if (s->stopping) {
+				break;
 			}
+			/* A file that is wrong changes nothing. */
+			if (path && tenant_rules_load(path, true, &s->rules, &error) == SGPU_OK) {
+				turns_apply_rules(s);
+				cli_note("what users get is read again from '%s'", path);
+			} else if (path) {
+				cli_warning("%s: the limits and shares that were read before stay "
+					    "in force",
+					    error.text);
+			}
+			workers_reload(s);
 			break;
 		default:
 			cli_note("%s", s->stopping ? "what runs is stopped"

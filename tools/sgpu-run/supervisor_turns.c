@@ -216,17 +216,6 @@ static bool hand_over(struct caller *caller)
 	return true;
 }
 
-static void give_turn(struct supervisor *s, struct tenant *tenant)
-{
-	tenant->waiting--;
-	if (hand_over(find_batch(s, tenant, false))) {
-		tenant->process->handed++;
-		tenant->in_flight++;
-		shares_grant(&s->shares, (unsigned)(tenant - s->tenants));
-	}
-	tell_shares(s, tenant);
-}
-
 /* Who came just now, and did not get a turn: more than may wait are refused, and the others are
  * told. */
 static void settle_new(struct supervisor *s)
@@ -258,6 +247,7 @@ static void settle_new(struct supervisor *s)
 
 void turns_give(struct supervisor *s)
 {
+	struct tenant *t;
 	int next;
 
 	count_all(s);
@@ -266,11 +256,17 @@ void turns_give(struct supervisor *s)
 		s->shares.of[i].barred = !s->tenants[i].process;
 	}
 	while ((next = shares_next(&s->shares, s->server->running)) >= 0) {
-		give_turn(s, &s->tenants[next]);
+		t = &s->tenants[next];
+		t->waiting--;
+		if (hand_over(find_batch(s, t, false))) {
+			t->process->handed++;
+			t->in_flight++;
+			shares_grant(&s->shares, (unsigned)next);
+		}
+		tell_shares(s, t);
 	}
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		struct tenant *t = s->callers[i].tenant;
-
+		t = s->callers[i].tenant;
 		if (t && s->callers[i].request && t->process) {
 			t->asking--;
 			if (hand_over(&s->callers[i])) {

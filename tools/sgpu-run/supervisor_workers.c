@@ -43,24 +43,6 @@ const uint64_t serve_latency_bounds_ns[SERVE_LATENCIES] = {
 	1000000000, 3000000000, 10000000000, 30000000000, 100000000000, UINT64_MAX,
 };
 
-/* Its memory stays as large as it is, whatever the other side does. */
-static int make_counters(struct process *process, int *fd, struct sgpu_error *error)
-{
-	int rc = sgpu_memory_file_create("sgpu-run counters", sizeof(struct serve_counters), true,
-					 false, fd, error);
-	void *memory;
-
-	if (rc < 0) {
-		return rc;
-	}
-	memory = mmap(NULL, sizeof(struct serve_counters), PROT_READ, MAP_SHARED, *fd, 0);
-	if (memory == MAP_FAILED) {
-		return sgpu_fail_errno(error, "cannot map memory for counters");
-	}
-	process->counters = memory;
-	return SGPU_OK;
-}
-
 /* In the child. All that is open but what it gets closes with exec. */
 static void become_worker(const struct server *server, int control, int counters)
 {
@@ -91,12 +73,21 @@ static void become_worker(const struct server *server, int control, int counters
 int process_start(const struct server *server, struct process *process, struct sgpu_error *error)
 {
 	int ends[2] = { -1, -1 }, counters = -1, rc;
+	void *memory;
 
 	*process = (struct process){ .control = -1, .started_ns = sgpu_now_ns() };
-	rc = make_counters(process, &counters, error);
+	/* Its memory stays as large as it is, whatever the other side does. */
+	rc = sgpu_memory_file_create("sgpu-run counters", sizeof(struct serve_counters), true,
+				     false, &counters, error);
 	if (rc < 0) {
 		goto out;
 	}
+	memory = mmap(NULL, sizeof(struct serve_counters), PROT_READ, MAP_SHARED, counters, 0);
+	if (memory == MAP_FAILED) {
+		rc = sgpu_fail_errno(error, "cannot map memory for counters");
+		goto out;
+	}
+	process->counters = memory;
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
 		rc = sgpu_fail_errno(error, "cannot make a socket");
 		goto out;
@@ -369,27 +360,6 @@ static void make_room(struct supervisor *s, unsigned leaving)
 	}
 }
 
-struct census {
-	unsigned all, coming, spare, leaving; /* leaving: they drain, and nothing is in flight */
-};
-
-static struct census count_processes(const struct supervisor *s)
-{
-	const unsigned wanted = s->newest;
-	struct census c = { 0 };
-
-	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
-		const struct process *p = &s->processes[i];
-
-		c.all += p->pid != 0;
-		c.leaving += p->pid && p->draining && is_idle(p);
-		c.coming += p->pid && !p->draining && !p->ready && p->generation == wanted;
-		c.spare +=
-			p->pid && !p->draining && p->ready && !p->tenant && p->generation == wanted;
-	}
-	return c;
-}
-
 static void start_worker(struct supervisor *s)
 {
 	struct sgpu_error error = { 0 };
@@ -411,8 +381,17 @@ static void start_worker(struct supervisor *s)
  * the limit. While keys are read anew, one more may be there. */
 void workers_keep(struct supervisor *s)
 {
-	const struct census c = count_processes(s);
-	unsigned wanted = s->stopping ? s->lacking : s->server->ahead + s->lacking, all = c.all;
+	unsigned wanted = s->stopping ? s->lacking : s->server->ahead + s->lacking;
+	unsigned all = 0, ready = 0, leaving = 0; /* ready: or coming, and nobody's */
+
+	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
+		const struct process *p = &s->processes[i];
+
+		all += p->pid != 0;
+		leaving += p->pid && p->draining && is_idle(p);
+		ready += p->pid && !p->draining && !(p->ready && p->tenant) &&
+			 p->generation == s->newest;
+	}
 
 	if (s->awaiting > 0) {
 		press(s, sgpu_now_ns());
@@ -421,11 +400,11 @@ void workers_keep(struct supervisor *s)
 		return;
 	}
 	wanted = wanted ? wanted : is_reloading(s) || !s->served;
-	for (unsigned coming = c.coming + c.spare; coming < wanted; coming++) {
+	for (unsigned coming = ready; coming < wanted; coming++) {
 		if (all >= s->server->workers + (is_reloading(s) && coming == 0) ||
 		    all >= SERVE_WORKERS_MAX) {
-			if (c.coming + c.spare < s->lacking) {
-				make_room(s, c.leaving);
+			if (ready < s->lacking) {
+				make_room(s, leaving);
 			}
 			return;
 		}
@@ -452,17 +431,6 @@ void workers_reload(struct supervisor *s)
 	cli_note("keys and owners are read again by new workers");
 }
 
-/* Notes only say that there is something to count. */
-static int take_notes(struct process *p)
-{
-	int rc = SGPU_OK;
-
-	for (int i = 0; i < NOTES_AT_ONCE && rc == SGPU_OK; i++) {
-		rc = wire_hear(p->control, WIRE_NOTE, NULL, NULL);
-	}
-	return rc == SGPU_ETIMEOUT ? SGPU_OK : rc;
-}
-
 static uint64_t pause_after(unsigned failures)
 {
 	return START_PAUSE_NS << (failures < START_PAUSES_MAX ? failures : START_PAUSES_MAX);
@@ -484,8 +452,13 @@ static void lose(struct process *p)
 /* A worker says that it can take work, and then what it has done; anything else is its end. */
 void workers_hear(struct supervisor *s, struct process *p)
 {
-	int rc = p->ready ? take_notes(p) : wire_hear(p->control, WIRE_READY, NULL, NULL);
+	const enum wire_kind kind = p->ready ? WIRE_NOTE : WIRE_READY;
+	int rc = wire_hear(p->control, kind, NULL, NULL);
 
+	/* Notes only say that there is something to count. */
+	for (int i = 1; p->ready && i < NOTES_AT_ONCE && rc == SGPU_OK; i++) {
+		rc = wire_hear(p->control, kind, NULL, NULL);
+	}
 	if (rc == SGPU_ETIMEOUT || (rc == SGPU_OK && p->ready)) {
 		return;
 	}

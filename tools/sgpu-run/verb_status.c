@@ -124,21 +124,6 @@ static int print_rows(const json_t *rows, const struct column *columns)
 	return cli_table_print(&table);
 }
 
-static int print_status(const json_t *status)
-{
-	const char *version = json_string_value(json_object_get(status, "version"));
-	const json_t *tenants = json_object_get(status, "tenants");
-	int exit_status;
-
-	cli_print_line(stdout, "server %lld, version %s, up %.0f s",
-		       json_integer_value(json_object_get(status, "pid")),
-		       version ? version : "unknown",
-		       (double)json_integer_value(json_object_get(status, "uptime_ns")) / 1e9);
-	exit_status = print_rows(json_object_get(status, "workers"), worker_columns);
-	exit_status = exit_status ? exit_status : print_rows(tenants, tenant_columns);
-	return exit_status ? exit_status : print_rows(tenants, share_columns);
-}
-
 /* A server's status for Prometheus, in its text format 0.0.4. All samples of a metric come in a
  * row, after its HELP and TYPE; times are in seconds. */
 
@@ -289,7 +274,17 @@ int verb_status(int argc, char **argv)
 	if (question.prometheus) {
 		print_metrics(json_object_get(status, "status"));
 	} else {
-		exit_status = print_status(json_object_get(status, "status"));
+		const json_t *s = json_object_get(status, "status");
+		const json_t *tenants = json_object_get(s, "tenants");
+		const char *version = json_string_value(json_object_get(s, "version"));
+
+		cli_print_line(stdout, "server %lld, version %s, up %.0f s",
+			       json_integer_value(json_object_get(s, "pid")),
+			       version ? version : "unknown",
+			       (double)json_integer_value(json_object_get(s, "uptime_ns")) / 1e9);
+		exit_status = print_rows(json_object_get(s, "workers"), worker_columns);
+		exit_status = exit_status ? exit_status : print_rows(tenants, tenant_columns);
+		exit_status = exit_status ? exit_status : print_rows(tenants, share_columns);
 	}
 	json_decref(status);
 	return exit_status;

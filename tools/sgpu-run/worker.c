@@ -158,16 +158,6 @@ int worker_check(struct worker *w)
 	return 0;
 }
 
-/* The memory of one batch is that of the next. The C library would give it back to the kernel after
- * each batch of some ten KiB, and fault it in again; it learns not to from larger ones alone. */
-static void keep_memory(void)
-{
-#if defined(M_TRIM_THRESHOLD) && defined(M_MMAP_THRESHOLD)
-	(void)mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
-	(void)mallopt(M_TRIM_THRESHOLD, KEPT_HEAP);
-#endif
-}
-
 int worker_signal_fd(int number)
 {
 	sigset_t set;
@@ -206,7 +196,13 @@ int worker_start_thread(pthread_t *thread, void *(*function)(void *), void *argu
 int worker_begin(struct worker *w, void (*stop)(void))
 {
 	current = w;
-	keep_memory();
+#if defined(M_TRIM_THRESHOLD) && defined(M_MMAP_THRESHOLD)
+	/* The memory of one batch is that of the next. The C library would give it back to the
+	 * kernel after each batch of some ten KiB, and fault it in again; it learns not to from
+	 * larger ones alone. */
+	(void)mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK);
+	(void)mallopt(M_TRIM_THRESHOLD, KEPT_HEAP);
+#endif
 	for (int i = 0; i < w->key_paths.count; i++) {
 		cli_remember_input(w->key_paths.items[i]);
 	}
@@ -517,16 +513,6 @@ int attested_check(const struct attested *options, bool dry_run)
 		       : 0;
 }
 
-static int load_owner(const char *path, struct sgpu_key *owner, struct sgpu_error *error)
-{
-	const int code = sgpu_key_load(path, owner, error);
-
-	return !code && owner->kind == SGPU_KEY_OCT
-		       ? sgpu_fail(error, SGPU_EKEY,
-				   "'%s' is a symmetric key, the owner's is an X25519 key", path)
-		       : code;
-}
-
 int attested_quote(const struct attested *options, struct worker *w, struct sgpu_error *error)
 {
 	struct sgpu_signer *ak = NULL;
@@ -540,7 +526,12 @@ int attested_quote(const struct attested *options, struct worker *w, struct sgpu
 
 	rc = rc ? rc : sgpu_chain_load(options->certificate, &chain, error);
 	if (rc == SGPU_OK && options->owner) {
-		rc = load_owner(options->owner, &owner, error);
+		rc = sgpu_key_load(options->owner, &owner, error);
+		if (rc == SGPU_OK && owner.kind == SGPU_KEY_OCT) {
+			rc = sgpu_fail(error, SGPU_EKEY,
+				       "'%s' is a symmetric key, the owner's is an X25519 key",
+				       options->owner);
+		}
 	}
 	rc = rc ? rc : worker_subject(w, &recipient, &subject, error);
 	if (rc == SGPU_OK) {
