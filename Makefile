@@ -213,7 +213,7 @@ $(BUILD)/obj/lib/device/cpu/module_image.o: $(MODULE_HOST)
 $(BUILD)/bin/sgpu-run $(BUILD)/test/bin/sgpu-run: LIBS += $(SECCOMP_LIBS)
 $(BUILD)/bin/sgpu-bench $(BUILD)/test/bin/sgpu-bench: $(call objects,$(PARAMETER_SOURCES) $(NETWORK_SOURCES))
 # It asks the server of sgpu-run for leases.
-$(BUILD)/bin/sgpu-seal: $(call objects,$(patsubst %,tools/sgpu-run/%.c,ask wire))
+$(BUILD)/bin/sgpu-seal: $(call objects,tools/sgpu-run/wire.c)
 $(BUILD)/obj/tools/sgpu-seal/%.o: MORE = -Itools/sgpu-run
 define program
 $(BUILD)/bin/$(1) $(BUILD)/test/bin/$(1): $(call objects,$(sort $(wildcard tools/$(1)/*.c)) $(COMMON_SOURCES)) $(LIB)

@@ -82,16 +82,14 @@ static int receive_claims(int fd, json_t **claims, struct sgpu_error *error)
 	char *text;
 	int file = -1, rc = wait_for(fd, &kind, error);
 
-	rc = rc == SGPU_OK ? wire_hear(fd, WIRE_CLAIMS, &file, error) : rc;
+	rc = rc ? rc : wire_hear(fd, WIRE_CLAIMS, &file, error);
 	if (rc < 0) {
 		return rc;
 	}
 	text = calloc(1, SGPU_QUOTE_MAX + 1);
 	rc = text ? sgpu_pread(file, "the claims", text, SGPU_QUOTE_MAX, 0, &size, error)
 		  : sgpu_fail_nomem(error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_json_parse(text, size, claims, NULL, NULL, error);
-	}
+	rc = rc ? rc : sgpu_json_parse(text, size, claims, NULL, NULL, error);
 	free(text);
 	close(file);
 	return rc;
@@ -108,9 +106,7 @@ static int make_quote(int fd, const struct wire_quote *asked, const json_t *clai
 	size_t size = 0;
 	int rc = sgpu_quote_renew(claims, &renewal, ak, chain, time(NULL), &quote, &size, error);
 
-	if (rc == SGPU_OK) {
-		rc = send_text(fd, WIRE_QUOTE_IS, quote, size, error);
-	}
+	rc = rc ? rc : send_text(fd, WIRE_QUOTE_IS, quote, size, error);
 	free(quote);
 	return rc;
 }

@@ -377,12 +377,10 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 	struct landlock_needs needs = { .files = NULL };
 	int rc = serve_quote_begin(server, error);
 
-	rc = rc == SGPU_OK ? worker_start_thread(NULL, end_without_supervisor, server, error) : rc;
-	if (rc == SGPU_OK) {
-		rc = worker_open(&server->worker, server->attestation_key, error);
-	}
-	rc = rc == SGPU_OK ? serve_quote_claim(server, error) : rc;
-	rc = rc == SGPU_OK ? serve_lease_open(server, t.counters, error) : rc;
+	rc = rc ? rc : worker_start_thread(NULL, end_without_supervisor, server, error);
+	rc = rc ? rc : worker_open(&server->worker, server->attestation_key, error);
+	rc = rc ? rc : serve_quote_claim(server, error);
+	rc = rc ? rc : serve_lease_open(server, t.counters, error);
 	if (rc == SGPU_OK) {
 		key_files_close(&server->worker.key_files, -1);
 		rc = worker_start(&server->worker, &needs, server->attestation_key != NULL, error);

@@ -259,12 +259,8 @@ static int write_reason(struct spool *spool, const char *name, const struct sgpu
 	snprintf(line, sizeof(line), "%s: %s%s%s\n", sgpu_error_name(reason->code), reason->text,
 		 reason->hint[0] ? "; " : "", reason->hint);
 	rc = sgpu_output_open_beneath(&output, spool->failed, file, file, RESULT_MODE, true, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_write(output.fd, file, line, strlen(line), error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_output_commit(&output, error);
-	}
+	rc = rc ? rc : sgpu_write(output.fd, file, line, strlen(line), error);
+	rc = rc ? rc : sgpu_output_commit(&output, error);
 	sgpu_output_close(&output);
 	return rc;
 }

@@ -130,9 +130,7 @@ static int copy_response(const struct remote *m, struct sgpu_error *error)
 	while (rc == SGPU_OK && got == COPY_SIZE) {
 		rc = sgpu_pread(m->memory_fd, "the response", buffer, COPY_SIZE, position, &got,
 				error);
-		if (rc == SGPU_OK) {
-			rc = sgpu_write(m->response.fd, out_name(m), buffer, got, error);
-		}
+		rc = rc ? rc : sgpu_write(m->response.fd, out_name(m), buffer, got, error);
 		position += got;
 	}
 	free(buffer);

@@ -166,9 +166,7 @@ static int show_outputs(const struct submit *r, const struct sgpu_run *run, stru
 	if (rc == SGPU_OK && r->trace) {
 		rc = report_trace(run, &outputs->trace, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_output_commit(&outputs->response, error);
-	}
+	rc = rc ? rc : sgpu_output_commit(&outputs->response, error);
 	if (rc == SGPU_OK && r->trace) {
 		rc = sgpu_output_commit(&outputs->trace, error);
 	}
@@ -284,12 +282,8 @@ static int run_filtered(struct submit *r, struct outputs *outputs)
 	if (rc == SGPU_OK && !cli_binary_output(outputs->response.fd)) {
 		return 2;
 	}
-	if (rc == SGPU_OK) {
-		rc = worker_start(&r->worker, &needs, r->attested.quote != NULL, &error);
-	}
-	if (rc == SGPU_OK) {
-		rc = run_batch(r, outputs, &error);
-	}
+	rc = rc ? rc : worker_start(&r->worker, &needs, r->attested.quote != NULL, &error);
+	rc = rc ? rc : run_batch(r, outputs, &error);
 	return rc == SGPU_OK				       ? 0
 	       : rc == SGPU_ECANCELED && sgpu_io_interrupted() ? sgpu_exit_status(rc)
 							       : cli_error(&error);

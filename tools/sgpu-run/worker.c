@@ -112,9 +112,7 @@ int worker_take_files(void *values, const char *directory)
 	struct sgpu_error error = { 0 };
 	int rc = w->files ? SGPU_OK : sgpu_files_create(&w->files, &error);
 
-	if (rc == SGPU_OK) {
-		rc = sgpu_files_allow(w->files, directory, &error);
-	}
+	rc = rc ? rc : sgpu_files_allow(w->files, directory, &error);
 	return rc == SGPU_OK ? 0 : cli_error(&error);
 }
 
@@ -402,9 +400,7 @@ int worker_start(struct worker *w, struct landlock_needs *needs, bool strict,
 			rc = SGPU_OK;
 		}
 	}
-	if (rc == SGPU_OK) {
-		rc = confine(w, needs, strict, error);
-	}
+	rc = rc ? rc : confine(w, needs, strict, error);
 	for (int i = 1; w->spread == WORKER_GRAPHS && i < w->device_count; i++) {
 		more[config.more_count++] = worker_secure_device(&w->devices[i]);
 	}
