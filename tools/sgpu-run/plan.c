@@ -123,19 +123,6 @@ static json_t *buffers_json(const struct planned *p)
 	return buffers;
 }
 
-static void print_json(FILE *out, const struct planned *p)
-{
-	json_t *object = json_pack(
-		"{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices", p->plan->device_count, "streams",
-		p->plan->stream_count, "operations", operations_json(p), "moves", moves_json(p),
-		"buffers", buffers_json(p), "device_memory_bytes", (json_int_t)p->plan->bytes,
-		"device_memory_bytes_unshared", (json_int_t)p->plan->bytes_unshared);
-
-	json_dumpf(object, out, JSON_INDENT(2));
-	fputc('\n', out);
-	json_decref(object);
-}
-
 static void print_buffers(FILE *out, const struct planned *p)
 {
 	json_t *buffers = buffers_json(p), *buffer, *tenant;
@@ -223,13 +210,22 @@ static int print_plan(const struct planned *p, const char *path, struct sgpu_err
 	char *text = NULL;
 	size_t size = 0;
 	FILE *out = open_memstream(&text, &size);
+	json_t *object;
 	int rc;
 
 	if (!out) {
 		return sgpu_fail_nomem(error);
 	}
 	if (cli_json) {
-		print_json(out, p);
+		object = json_pack("{s:i, s:i, s:o, s:o, s:o, s:I, s:I}", "devices",
+				   p->plan->device_count, "streams", p->plan->stream_count,
+				   "operations", operations_json(p), "moves", moves_json(p),
+				   "buffers", buffers_json(p), "device_memory_bytes",
+				   (json_int_t)p->plan->bytes, "device_memory_bytes_unshared",
+				   (json_int_t)p->plan->bytes_unshared);
+		json_dumpf(object, out, JSON_INDENT(2));
+		fputc('\n', out);
+		json_decref(object);
 	} else {
 		print_text(out, p);
 	}

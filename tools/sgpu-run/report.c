@@ -215,13 +215,22 @@ static void print_json(const struct report *report)
 	cli_print_json(object, stderr, JSON_COMPACT);
 }
 
-static void print_table(const struct report *report)
+const char *report_units(const struct sgpu_device_info *info)
+{
+	return info->opens_on_device ? "multiprocessors" : "workers";
+}
+
+void report_stats(const struct report *report)
 {
 	const struct sgpu_run_progress *done = &report->progress;
 	const struct sgpu_device_info *info = &report->device;
 	const struct sgpu_run_total *totals = report->totals;
 	const struct sgpu_run_paths *paths = &report->paths;
 
+	if (cli_json) {
+		print_json(report);
+		return;
+	}
 	dprintf(cli_error_fd, "device      %s, %u %s", info->name, info->compute_units,
 		report_units(info));
 	if (report->devices > 1) {
@@ -245,20 +254,6 @@ static void print_table(const struct report *report)
 		dprintf(cli_error_fd, "%-10s %27" PRIu64 " %27" PRIu64 "\n",
 			sgpu_transfer_path_name((enum sgpu_transfer_path)i), paths->in[i],
 			paths->out[i]);
-	}
-}
-
-const char *report_units(const struct sgpu_device_info *info)
-{
-	return info->opens_on_device ? "multiprocessors" : "workers";
-}
-
-void report_stats(const struct report *report)
-{
-	if (cli_json) {
-		print_json(report);
-	} else {
-		print_table(report);
 	}
 }
 

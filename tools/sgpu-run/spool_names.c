@@ -226,23 +226,6 @@ static int add_claimed(json_t *missing, int root, const char *worker, struct sgp
 	return rc;
 }
 
-/* One line. */
-static void read_reason(int directory, const char *name, char *text, size_t room)
-{
-	char file[NAME_MAX + 1];
-	size_t got = 0;
-	int fd;
-
-	spool_reason_name(name, file);
-	fd = spool_open_file(directory, file);
-	if (fd < 0 || sgpu_pread(fd, file, text, room - 1, 0, &got, NULL) != SGPU_OK) {
-		got = 0;
-	}
-	sgpu_close(fd);
-	text[got] = '\0';
-	text[strcspn(text, "\n")] = '\0';
-}
-
 static bool is_reason(int directory, const char *name)
 {
 	const size_t length = strlen(name), suffix = strlen(SPOOL_REASON);
@@ -257,12 +240,21 @@ static bool is_reason(int directory, const char *name)
 
 static int add_failed(json_t *missing, int directory, const char *name, struct sgpu_error *error)
 {
-	char text[SGPU_ERROR_TEXT_MAX + SGPU_ERROR_HINT_MAX + 16];
+	char text[SGPU_ERROR_TEXT_MAX + SGPU_ERROR_HINT_MAX + 16], file[NAME_MAX + 1];
+	size_t got = 0;
+	int fd;
 
 	if (name[0] == '.' || is_reason(directory, name)) {
 		return SGPU_OK;
 	}
-	read_reason(directory, name, text, sizeof(text));
+	spool_reason_name(name, file);
+	fd = spool_open_file(directory, file);
+	if (fd < 0 || sgpu_pread(fd, file, text, sizeof(text) - 1, 0, &got, NULL) != SGPU_OK) {
+		got = 0;
+	}
+	sgpu_close(fd);
+	text[got] = '\0';
+	text[strcspn(text, "\n")] = '\0'; /* one line */
 	return add(missing, name, "failed", NULL, NULL, text, error);
 }
 

@@ -111,15 +111,6 @@ static const char *out_name(const struct remote *m)
 	return cli_is_standard(m->request->output) ? "standard output" : m->request->output;
 }
 
-static int open_response(struct remote *m, struct sgpu_error *error)
-{
-	int rc = cli_output_take(&m->response, m->request->output, 0666, error);
-
-	return rc == SGPU_OK && !wire_takes_response(m->response.fd)
-		       ? make_memory("sgpu-run response", &m->memory_fd, error)
-		       : rc;
-}
-
 static int copy_response(const struct remote *m, struct sgpu_error *error)
 {
 	char *buffer = malloc(COPY_SIZE);
@@ -318,7 +309,10 @@ int submit_remote(const struct submit *r)
 	if (r->timeout_ns) {
 		m.deadline_ns = r->timeout_ns < UINT64_MAX - now ? now + r->timeout_ns : UINT64_MAX;
 	}
-	rc = open_response(&m, &error);
+	rc = cli_output_take(&m.response, r->output, 0666, &error);
+	if (rc == SGPU_OK && !wire_takes_response(m.response.fd)) {
+		rc = make_memory("sgpu-run response", &m.memory_fd, &error);
+	}
 	if (rc == SGPU_OK && !cli_binary_output(m.response.fd)) {
 		sgpu_output_close(&m.response);
 		return 2;

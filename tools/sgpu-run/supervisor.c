@@ -87,16 +87,6 @@ void callers_refuse(struct caller *caller, int code, const char *format, ...)
 	refuse_by(caller, &error);
 }
 
-static unsigned count_silent(const struct supervisor *s, uid_t uid)
-{
-	unsigned count = 0;
-
-	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
-		count += s->callers[i].fd >= 0 && !s->callers[i].tenant && s->callers[i].uid == uid;
-	}
-	return count;
-}
-
 /* The silent one that came first; of those that wait, the last one of the user who has most. Who
  * speaks at once is heard before it is their turn. */
 static struct caller *find_dispensable(struct supervisor *s)
@@ -154,6 +144,7 @@ bool callers_accept(struct supervisor *s, struct caller **accepted)
 	const bool room = closing_room() > SUPERVISOR_CALLERS_MAX + SUPERVISOR_ACCEPT_AT_ONCE;
 	struct caller *place, caller = { .fd = -1 };
 	struct ucred peer;
+	int silent = 0;
 	socklen_t size = sizeof(peer);
 
 	*accepted = NULL;
@@ -180,7 +171,12 @@ bool callers_accept(struct supervisor *s, struct caller **accepted)
 			(unsigned long)peer.uid);
 		return true;
 	}
-	if (count_silent(s, peer.uid) >= SUPERVISOR_SILENT_MAX) {
+	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
+		const struct caller *c = &s->callers[i];
+
+		silent += c->fd >= 0 && !c->tenant && c->uid == peer.uid;
+	}
+	if (silent >= SUPERVISOR_SILENT_MAX) {
 		callers_refuse(&caller, SGPU_ERETRY,
 			       "user %lu has %d connections that wait, which is the limit",
 			       (unsigned long)peer.uid, SUPERVISOR_SILENT_MAX);

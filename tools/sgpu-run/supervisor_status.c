@@ -69,20 +69,11 @@ static json_t *describe_bytes(uint64_t limit)
 	return limit ? json_integer((json_int_t)limit) : json_null();
 }
 
-static json_t *describe_limits(const struct tenant_rule *rule)
-{
-	return json_pack("{s:I, s:I, s:I, s:o, s:o}", "in_flight", (json_int_t)rule->in_flight,
-			 "waiting", (json_int_t)rule->waiting, "sessions",
-			 (json_int_t)rule->sessions, "device_memory",
-			 describe_bytes(rule->device_memory), "host_memory",
-			 describe_bytes(rule->host_memory));
-}
-
 /* With all its workers, also those that drain. */
 static json_t *describe_tenant(const struct supervisor *s, const struct tenant *t)
 {
 	const struct share *share = &s->shares.of[t - s->tenants];
-	json_t *tenant;
+	json_t *tenant, *limits;
 	uint64_t sums[SERVE_SUMS], in_flight = 0, waiting = 0, sessions = 0, device = 0, host = 0;
 
 	for (int k = 0; k < SERVE_SUMS; k++) {
@@ -105,13 +96,18 @@ static json_t *describe_tenant(const struct supervisor *s, const struct tenant *
 	for (int i = 0; i < SUPERVISOR_CALLERS_MAX; i++) {
 		waiting += s->callers[i].tenant == t && !s->callers[i].request;
 	}
+	limits = json_pack("{s:I, s:I, s:I, s:o, s:o}", "in_flight", (json_int_t)t->rule.in_flight,
+			   "waiting", (json_int_t)t->rule.waiting, "sessions",
+			   (json_int_t)t->rule.sessions, "device_memory",
+			   describe_bytes(t->rule.device_memory), "host_memory",
+			   describe_bytes(t->rule.host_memory));
 	tenant = json_pack("{s:I, s:o, s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}",
 			   "uid", (json_int_t)t->uid, "user", cli_json_text(t->user), "weight",
 			   (json_int_t)t->rule.weight, "priority", t->rule.high ? "high" : "normal",
-			   "limits", describe_limits(&t->rule), "waiting", (json_int_t)waiting,
-			   "in_flight", (json_int_t)in_flight, "sessions", (json_int_t)sessions,
-			   "device_bytes", (json_int_t)device, "host_bytes", (json_int_t)host,
-			   "bytes_in", (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
+			   "limits", limits, "waiting", (json_int_t)waiting, "in_flight",
+			   (json_int_t)in_flight, "sessions", (json_int_t)sessions, "device_bytes",
+			   (json_int_t)device, "host_bytes", (json_int_t)host, "bytes_in",
+			   (json_int_t)sums[SERVE_BYTES_IN], "bytes_out",
 			   (json_int_t)sums[SERVE_BYTES_OUT], "busy_ns", (json_int_t)share->used_ns,
 			   "latency", describe_latency(sums));
 	for (int i = 0; i < SERVE_RESULTS; i++) {

@@ -101,23 +101,9 @@ static int check_server(struct server *server)
 	return worker_check(w);
 }
 
-/* Owners would hear of it only when their batches are refused, or never. */
-static void warn_of_keys(const struct server *server)
-{
-	const bool keys = server->worker.key_paths.count > 0;
-
-	if (!keys && !server->attestation_key) {
-		cli_warning("no key, with -k, and no --attestation-key: sealed batches will be "
-			    "refused");
-	} else if (keys && server->attestation_key) {
-		cli_warning("quotes name the workers' own keys and none of -k: no policy speaks of "
-			    "batches that are sealed to "
-			    "those");
-	}
-}
-
 static int serve(struct server *server)
 {
+	const bool keys = server->worker.key_paths.count > 0;
 	struct service_socket socket = SERVICE_SOCKET_INIT;
 	struct sgpu_service_path path;
 	struct sgpu_error error = { 0 };
@@ -127,7 +113,14 @@ static int serve(struct server *server)
 	if (rc == SGPU_OK) {
 		rc = service_listen(&path, server->everybody, &socket, &error);
 	}
-	warn_of_keys(server);
+	/* Owners would hear of it only when their batches are refused, or never. */
+	if (!keys && !server->attestation_key) {
+		cli_warning("no key, with -k, and no --attestation-key: sealed batches will be "
+			    "refused");
+	} else if (keys && server->attestation_key) {
+		cli_warning("quotes name the workers' own keys and none of -k: no policy speaks of "
+			    "batches that are sealed to those");
+	}
 	status = rc == SGPU_OK ? supervise(server, &socket) : cli_error(&error);
 	service_close(&socket);
 	return status;
