@@ -65,8 +65,7 @@ SGPU_MUST_CHECK int sgpu_signer_fingerprint(const struct sgpu_signer *signer,
 /* Certificates, leaf first. */
 struct sgpu_chain {
 	int count;
-	uint8_t *der[SGPU_CHAIN_MAX]; /* from malloc */
-	size_t size[SGPU_CHAIN_MAX];
+	struct x509_st *list[SGPU_CHAIN_MAX]; /* X509 of libcrypto */
 };
 /* Read PEM from a file or from memory; `name` is for errors. The caller clears the chain. Errors:
  * SGPU_EINVALID, SGPU_ESYSTEM. */

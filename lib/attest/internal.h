@@ -38,10 +38,10 @@ SGPU_MUST_CHECK int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256
 					 struct sgpu_error *error);
 /* Whether it is a key on P-384, named and not by explicit parameters. */
 bool sgpu_is_p384(const EVP_PKEY *key);
-/* The key of a certificate: P-384 or SGPU_EINVALID. The caller frees it. `what` names the
- * certificate. */
-SGPU_MUST_CHECK int sgpu_certificate_key(const uint8_t *der, size_t size, const char *what,
-					 EVP_PKEY **key, struct sgpu_error *error);
+/* The key of a certificate, which keeps it: P-384 or SGPU_EINVALID. `what` names the certificate.
+ */
+SGPU_MUST_CHECK int sgpu_certificate_key(const X509 *certificate, const char *what, EVP_PKEY **key,
+					 struct sgpu_error *error);
 /* Whether an authority certified an EK by it: with a path length of 0. May be NULL. */
 bool sgpu_is_ek_certificate(X509 *certificate);
 /* Seconds since 1970, or -1. */
@@ -51,17 +51,12 @@ SGPU_MUST_CHECK int sgpu_bio_text(BIO *bio, char **text, size_t *size, struct sg
 /* A certificate from exactly `size` bytes of DER, or NULL. */
 X509 *sgpu_certificate_parse(const uint8_t *der, size_t size);
 
-/* Adds the certificates from number `first` on; `what` names one. Errors: SGPU_ECHAIN (malformed).
- */
-SGPU_MUST_CHECK int sgpu_chain_push(const struct sgpu_chain *chain, int first,
-				    STACK_OF(X509) * stack, const char *what,
-				    struct sgpu_error *error);
 /* Whether `leaf` leads through `others` to one of the roots, which is self-signed: no partial
  * chains. No revocation lists are fetched or read. `machine`: the chain is that of an AK, by the
  * profile of our own certificates, and the fingerprint of the EK that signed it goes there. NULL
  * for those of the makers of processors, which lack key usage and key identifiers. `owner` names
  * the chain in messages: "VCEK", or "". Errors: SGPU_ECHAIN, SGPU_EEXPIRED. */
-SGPU_MUST_CHECK int sgpu_chain_check(X509 *leaf, STACK_OF(X509) * others,
+SGPU_MUST_CHECK int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 				     const struct sgpu_chain *roots, int64_t now, uint8_t *machine,
 				     const char *owner, struct sgpu_error *error);
 /* Verifies strictly by RFC 5280 that the chain leads through an EK to one of the roots at time

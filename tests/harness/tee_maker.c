@@ -121,8 +121,8 @@ uint8_t *tee_der(X509 *certificate, size_t *size)
 
 void tee_push(struct sgpu_chain *chain, X509 *certificate)
 {
-	chain->der[chain->count] = tee_der(certificate, &chain->size[chain->count]);
-	chain->count++;
+	X509_up_ref(certificate);
+	chain->list[chain->count++] = certificate;
 }
 
 char *tee_pem(X509 *const *certificates, size_t count, size_t *size)

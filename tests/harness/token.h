@@ -29,7 +29,10 @@ static inline int token_verify(const char *token, size_t token_size, EVP_PKEY *p
 		memset(chain, 0, sizeof(*chain));
 	}
 	if (!code && !key && x5c.count) {
-		code = sgpu_certificate_key(x5c.der[0], x5c.size[0], "certificate 1", &key, error);
+		code = sgpu_certificate_key(x5c.list[0], "certificate 1", &key, error);
+		if (key) {
+			EVP_PKEY_up_ref(key);
+		}
 	}
 	if (!code && (!key || !sgpu_is_p384(key))) {
 		code = sgpu_fail(error, SGPU_EINVALID, "there is no key on the curve P-384");

@@ -11,9 +11,7 @@ static struct world w;
 
 static X509 *leaf_of(const struct sgpu_chain *chain)
 {
-	const unsigned char *next = chain->der[0];
-
-	return d2i_X509(NULL, &next, (long)chain->size[0]);
+	return X509_dup(chain->list[0]);
 }
 
 static int believe(const struct sgpu_chain *chain, const struct sgpu_chain *roots, int64_t now,
@@ -159,8 +157,7 @@ UNIT_TEST(an_issuer_signs_with_its_own_certificate_while_that_is_valid)
 	      strstr(error.text, "30 days"));
 	/* A chain that nobody would read is not made. */
 	for (w.roots.count = 1; w.roots.count < SGPU_CHAIN_MAX; w.roots.count++) {
-		w.roots.der[w.roots.count] = w.roots.der[0];
-		w.roots.size[w.roots.count] = w.roots.size[0];
+		w.roots.list[w.roots.count] = w.roots.list[0];
 	}
 	CHECK(lasts(w.ca, &w.roots, NOW, 30, NULL) == SGPU_EINVALID);
 	w.roots.count--;
@@ -268,13 +265,13 @@ static int forge_for(const struct sgpu_signer *issuer_key, const struct sgpu_cha
 	X509_NAME_add_entry_by_NID(X509_get_subject_name(made), NID_commonName, MBSTRING_ASC,
 				   (const unsigned char *)"forged", -1, -1, 0);
 	X509_sign(made, signer, digest_of_leaf());
-	chain.size[0] = (size_t)i2d_X509(made, &der);
-	chain.der[0] = der;
+	const size_t size = (size_t)i2d_X509(made, &der);
+	chain.list[0] = sgpu_certificate_parse(der, size);
 	for (int i = 0; i < above->count; i++) {
-		chain.der[chain.count] = above->der[i];
-		chain.size[chain.count++] = above->size[i];
+		chain.list[chain.count++] = above->list[i];
 	}
 	int code = believe(&chain, &w.roots, NOW, NULL);
+	X509_free(chain.list[0]);
 	OPENSSL_free(der);
 	EVP_PKEY_free(signer);
 	X509_free(made);
@@ -309,14 +306,13 @@ UNIT_TEST(a_certificate_that_is_no_authority_is_no_root_of_its_own)
 	extend(made, made, NID_subject_key_identifier, "hash");
 	extend(made, made, NID_authority_key_identifier, "keyid:always");
 	X509_sign(made, key, EVP_sha384());
-	alone.size[0] = (size_t)i2d_X509(made, &der);
-	alone.der[0] = der;
-	both.der[both.count] = alone.der[0];
-	both.size[both.count++] = alone.size[0];
+	const size_t size = (size_t)i2d_X509(made, &der);
+	alone.list[0] = both.list[both.count++] = sgpu_certificate_parse(der, size);
 	CHECK(believe(&alone, &alone, NOW, NULL) == SGPU_ECHAIN);
 	CHECK(believe(&alone, &both, NOW, NULL) == SGPU_ECHAIN);
 	/* What stands beside the authority takes nothing from it. */
 	CHECK(!believe(&w.chain, &both, NOW, NULL));
+	sgpu_chain_clear(&alone);
 	OPENSSL_free(der);
 	X509_free(made);
 	EVP_PKEY_free(key);

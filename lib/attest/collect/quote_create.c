@@ -20,7 +20,7 @@ static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain
 		    struct sgpu_error *error)
 {
 	uint8_t certified[SGPU_SHA256_SIZE] = { 0 };
-	X509 *ek = chain->count > 1 ? sgpu_certificate_parse(chain->der[1], chain->size[1]) : NULL;
+	X509 *ek = chain->count > 1 ? chain->list[1] : NULL;
 	EVP_PKEY *key = NULL;
 	int code = 0;
 
@@ -29,13 +29,11 @@ static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain
 				 "certificate 2 of the chain is not that of an endorsement key");
 	}
 	code = code ? code
-		    : sgpu_certificate_key(chain->der[0], chain->size[0],
-					   "certificate 1 of the chain", &key, error);
+		    : sgpu_certificate_key(chain->list[0], "certificate 1 of the chain", &key,
+					   error);
 	code = code ? code : sgpu_key_fingerprint(key, certified, error);
 	code = code ? code : sgpu_signer_fingerprint(ak, fingerprint, error);
 	code = code ? code : sgpu_key_fingerprint(X509_get0_pubkey(ek), machine, error);
-	EVP_PKEY_free(key);
-	X509_free(ek);
 	if (!code && !sgpu_equal(certified, fingerprint, sizeof(certified))) {
 		code = sgpu_fail(error, SGPU_EKEY,
 				 "the certificate is not that of the attestation key");

@@ -106,8 +106,7 @@ static int to_pem(X509 *certificate, const struct sgpu_chain *more, char **pem, 
 	int done = bio && PEM_write_bio_X509(bio, certificate) == 1;
 
 	for (int i = 0; more && done && i < more->count; i++) {
-		done = PEM_write_bio(bio, PEM_STRING_X509, "", more->der[i], (long)more->size[i]) >
-		       0;
+		done = PEM_write_bio_X509(bio, more->list[i]) == 1;
 	}
 	int code = done ? sgpu_bio_text(bio, pem, size, error)
 			: sgpu_crypto_fail(error, "writing a certificate");
@@ -207,15 +206,15 @@ int64_t sgpu_certificate_time(const ASN1_TIME *time)
 	return ASN1_TIME_to_tm(time, &parts) == 1 ? (int64_t)timegm(&parts) : -1;
 }
 
-/* The issuer's certificate, if it is the key's, valid, and one that can issue what is needed. */
-static int own_certificate(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
-			   int64_t now, X509 **issuer, struct sgpu_error *error)
+/* Whether the issuer's certificate is the key's, valid, and one that can issue what is needed. */
+static int check_issuer(const struct sgpu_signer *signer, const struct sgpu_chain *chain,
+			int64_t now, struct sgpu_error *error)
 {
-	X509 *made = chain->count ? sgpu_certificate_parse(chain->der[0], chain->size[0]) : NULL;
+	X509 *made = chain->list[0];
 	int code = 0;
 
-	if (!made) {
-		code = sgpu_fail(error, SGPU_EINVALID, "the issuer's certificate is malformed");
+	if (!chain->count) {
+		code = sgpu_fail(error, SGPU_EINVALID, "the issuer has no certificate");
 	} else if (chain->count >= SGPU_CHAIN_MAX) {
 		code = sgpu_fail(error, SGPU_EINVALID,
 				 "the issuer's chain has %d certificates, and one more is too many",
@@ -237,12 +236,7 @@ static int own_certificate(const struct sgpu_signer *signer, const struct sgpu_c
 				 "the issuer's certificate is not valid at this time");
 	}
 	ERR_clear_error();
-	if (code) {
-		X509_free(made);
-		return code;
-	}
-	*issuer = made;
-	return 0;
+	return code;
 }
 
 /* The public key of a request that this key signed. */
@@ -309,15 +303,15 @@ int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_ch
 		    const char *request, size_t request_size, int64_t now, unsigned days,
 		    char **pem, size_t *size, struct sgpu_error *error)
 {
-	X509 *issuer = NULL, *certificate = NULL;
+	X509 *issuer = ca_chain->list[0], *certificate = NULL;
 	EVP_PKEY *key = NULL;
 	int64_t end = 0;
 
 	*pem = NULL;
 	*size = 0;
-	int code = own_certificate(ca, ca_chain, now, &issuer, error);
+	int code = check_issuer(ca, ca_chain, now, error);
 	const struct profile *profile =
-		sgpu_is_ek_certificate(issuer) ? &attestation : &endorsement;
+		!code && sgpu_is_ek_certificate(issuer) ? &attestation : &endorsement;
 
 	code = code ? code : open_request(request, request_size, ca, &key, error);
 	code = code ? code : choose_end(issuer, profile == &attestation, now, days, &end, error);
@@ -326,6 +320,5 @@ int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_ch
 	code = code ? code : to_pem(certificate, ca_chain, pem, size, error);
 	EVP_PKEY_free(key);
 	X509_free(certificate);
-	X509_free(issuer);
 	return code;
 }

@@ -37,23 +37,14 @@ X509 *sgpu_certificate_parse(const uint8_t *der, size_t size)
 	return certificate;
 }
 
-int sgpu_certificate_key(const uint8_t *der, size_t size, const char *what, EVP_PKEY **key,
+int sgpu_certificate_key(const X509 *certificate, const char *what, EVP_PKEY **key,
 			 struct sgpu_error *error)
 {
-	X509 *certificate = sgpu_certificate_parse(der, size);
-
-	*key = certificate ? X509_get_pubkey(certificate) : NULL;
+	*key = X509_get0_pubkey(certificate);
 	ERR_clear_error();
-	X509_free(certificate);
-	if (!certificate) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s is no certificate in DER", what);
-	}
-	if (!*key || !sgpu_is_p384(*key)) {
-		EVP_PKEY_free(*key);
-		*key = NULL;
-		return sgpu_fail(error, SGPU_EINVALID, "%s has no key on the curve P-384", what);
-	}
-	return 0;
+	return *key && sgpu_is_p384(*key)
+		       ? 0
+		       : sgpu_fail(error, SGPU_EINVALID, "%s has no key on the curve P-384", what);
 }
 
 bool sgpu_is_ek_certificate(X509 *certificate)
@@ -65,7 +56,7 @@ bool sgpu_is_ek_certificate(X509 *certificate)
 void sgpu_chain_clear(struct sgpu_chain *chain)
 {
 	for (int i = 0; i < chain->count; i++) {
-		free(chain->der[i]);
+		X509_free(chain->list[i]);
 	}
 	memset(chain, 0, sizeof(*chain));
 }
@@ -88,14 +79,7 @@ static int add_block(const char *type, const uint8_t *data, size_t size, const c
 		return sgpu_fail(error, SGPU_EINVALID, "certificate %d of '%s' is malformed",
 				 chain->count + 1, name);
 	}
-	X509_free(certificate);
-	uint8_t *copy = malloc(size);
-	if (!copy) {
-		return sgpu_fail_nomem(error);
-	}
-	memcpy(copy, data, size);
-	chain->der[chain->count] = copy;
-	chain->size[chain->count++] = size;
+	chain->list[chain->count++] = certificate;
 	return 0;
 }
 
@@ -149,21 +133,19 @@ int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_erro
 }
 
 /* ---- verification ---- */
-int sgpu_chain_push(const struct sgpu_chain *chain, int first, STACK_OF(X509) * stack,
-		    const char *what, struct sgpu_error *error)
+/* A stack that borrows its certificates; NULL: no memory. */
+static STACK_OF(X509) * stack_of(X509 *const *list, int count, bool only_authorities)
 {
-	for (int i = first; i < chain->count; i++) {
-		X509 *certificate = sgpu_certificate_parse(chain->der[i], chain->size[i]);
+	STACK_OF(X509) *stack = sk_X509_new_null();
 
-		if (!certificate) {
-			return sgpu_fail(error, SGPU_ECHAIN, "%s %d is malformed", what, i + 1);
-		}
-		if (sk_X509_push(stack, certificate) <= 0) {
-			X509_free(certificate);
-			return sgpu_fail_nomem(error);
+	for (int i = 0; stack && i < count; i++) {
+		if ((!only_authorities || X509_check_ca(list[i])) &&
+		    sk_X509_push(stack, list[i]) <= 0) {
+			sk_X509_free(stack);
+			stack = NULL;
 		}
 	}
-	return 0;
+	return stack;
 }
 
 static int fail_chain(const X509_STORE_CTX *context, const char *owner, struct sgpu_error *error)
@@ -232,24 +214,22 @@ static int check_evidence(const STACK_OF(X509) * chain, uint8_t machine[SGPU_SHA
 	return sgpu_key_fingerprint(X509_get0_pubkey(ek), machine, error);
 }
 
-int sgpu_chain_check(X509 *leaf, STACK_OF(X509) * others, const struct sgpu_chain *roots,
-		     int64_t now, uint8_t *machine, const char *owner, struct sgpu_error *error)
+int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
+		     const struct sgpu_chain *roots, int64_t now, uint8_t *machine,
+		     const char *owner, struct sgpu_error *error)
 {
 	X509_STORE_CTX *context = X509_STORE_CTX_new();
-	STACK_OF(X509) *trusted = sk_X509_new_null();
-	int code = context && trusted ? 0 : sgpu_fail_nomem(error);
+	STACK_OF(X509) *untrusted = stack_of(others, other_count, false);
+	/* What stands beside the roots in their file vouches for nothing, not even for itself. */
+	STACK_OF(X509) *trusted = roots ? stack_of(roots->list, roots->count, true) : NULL;
+	int code = 0;
 
-	if (!code && (!roots || !roots->count)) {
+	if (!roots || !roots->count) {
 		code = sgpu_fail(error, SGPU_ECHAIN, "there is no trusted root");
+	} else if (!context || !untrusted || !trusted) {
+		code = sgpu_fail_nomem(error);
 	}
-	code = code ? code : sgpu_chain_push(roots, 0, trusted, "root", error);
-	/* What stands beside them in the file vouches for nothing, not even for itself. */
-	for (int i = code ? 0 : sk_X509_num(trusted); i-- > 0;) {
-		if (!X509_check_ca(sk_X509_value(trusted, i))) {
-			X509_free(sk_X509_delete(trusted, i));
-		}
-	}
-	if (!code && X509_STORE_CTX_init(context, NULL, leaf, others) != 1) {
+	if (!code && X509_STORE_CTX_init(context, NULL, leaf, untrusted) != 1) {
 		code = sgpu_crypto_fail(error, "preparing the verification of certificates");
 	}
 	if (!code) {
@@ -271,29 +251,15 @@ int sgpu_chain_check(X509 *leaf, STACK_OF(X509) * others, const struct sgpu_chai
 	}
 	ERR_clear_error();
 	X509_STORE_CTX_free(context);
-	sk_X509_pop_free(trusted, X509_free);
+	sk_X509_free(untrusted);
+	sk_X509_free(trusted);
 	return code;
 }
 
 int sgpu_chain_verify(const struct sgpu_chain *chain, const struct sgpu_chain *roots, int64_t now,
 		      uint8_t machine[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
-	X509 *leaf =
-		chain->count > 0 ? sgpu_certificate_parse(chain->der[0], chain->size[0]) : NULL;
-	STACK_OF(X509) *others = sk_X509_new_null();
-	int code = 0;
-
-	if (!others) {
-		code = sgpu_fail_nomem(error);
-	} else if (!leaf) {
-		code = sgpu_fail(error, SGPU_ECHAIN,
-				 chain->count ? "certificate 1 of the chain is malformed"
-					      : "there is no certificate");
-	} else {
-		code = sgpu_chain_push(chain, 1, others, "certificate", error);
-	}
-	code = code ? code : sgpu_chain_check(leaf, others, roots, now, machine, "", error);
-	sk_X509_pop_free(others, X509_free);
-	X509_free(leaf);
-	return code;
+	return chain->count ? sgpu_chain_check(chain->list[0], chain->list + 1, chain->count - 1,
+					       roots, now, machine, "", error)
+			    : sgpu_fail(error, SGPU_ECHAIN, "there is no certificate");
 }

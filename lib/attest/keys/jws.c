@@ -53,7 +53,8 @@ static int decode_base64(const char *text, size_t length, uint8_t **data, size_t
 
 static int read_x5c(const json_t *x5c, struct sgpu_chain *chain, struct sgpu_error *error)
 {
-	size_t count = json_array_size(x5c);
+	size_t count = json_array_size(x5c), size = 0;
+	uint8_t *der = NULL;
 
 	if (!json_is_array(x5c) || !count || count > SGPU_CHAIN_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID,
@@ -66,18 +67,18 @@ static int read_x5c(const json_t *x5c, struct sgpu_chain *chain, struct sgpu_err
 			return sgpu_fail(error, SGPU_EINVALID,
 					 "token: 'x5c' has something that is no certificate");
 		}
-		int code = decode_base64(json_string_value(text), json_string_length(text),
-					 &chain->der[i], &chain->size[i], error);
+		int code = decode_base64(json_string_value(text), json_string_length(text), &der,
+					 &size, error);
 		if (code) {
 			return code;
 		}
-		chain->count = (int)i + 1;
-		X509 *certificate = sgpu_certificate_parse(chain->der[i], chain->size[i]);
-		if (!certificate) {
+		chain->list[i] = sgpu_certificate_parse(der, size);
+		free(der);
+		if (!chain->list[i]) {
 			return sgpu_fail(error, SGPU_EINVALID,
 					 "token: certificate %zu of 'x5c' is malformed", i + 1);
 		}
-		X509_free(certificate);
+		chain->count = (int)i + 1;
 	}
 	return 0;
 }
@@ -124,6 +125,16 @@ int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key, struct sgpu_error 
 			: sgpu_fail(error, SGPU_ESIGNATURE, "token: the signature does not verify");
 }
 
+static json_t *certificate_json(const X509 *certificate)
+{
+	unsigned char *der = NULL;
+	const int size = i2d_X509(certificate, &der);
+	json_t *value = size > 0 ? sgpu_base64_json(der, (size_t)size) : NULL;
+
+	OPENSSL_free(der);
+	return value;
+}
+
 int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *chain, const char *typ,
 		  const void *payload, size_t size, char **token, struct sgpu_error *error)
 {
@@ -133,7 +144,7 @@ int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *cha
 	int bad = 0;
 
 	for (int i = 0; chain && i < chain->count; i++) {
-		bad |= json_array_append_new(x5c, sgpu_base64_json(chain->der[i], chain->size[i]));
+		bad |= json_array_append_new(x5c, certificate_json(chain->list[i]));
 	}
 	json_t *header = json_pack("{s:s, s:s*, s:o*}", "alg", "ES384", "typ", typ, "x5c", x5c);
 	int code = bad ? sgpu_fail_nomem(error)

@@ -16,7 +16,6 @@ void sgpu_quote_parts_clear(struct sgpu_quote_parts *parts)
 	free(parts->token);
 	sgpu_jws_clear(&parts->jws);
 	sgpu_chain_clear(&parts->chain);
-	EVP_PKEY_free(parts->key);
 	json_decref(parts->claims);
 	sgpu_records_clear(parts->records, parts->count);
 	memset(parts, 0, sizeof(*parts));
@@ -113,8 +112,8 @@ static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
 	}
 	code = parts->old ? 0 : sgpu_claims_check(parts->claims, error);
 	code = code ? code
-		    : sgpu_certificate_key(parts->chain.der[0], parts->chain.size[0],
-					   "certificate 1 of 'x5c'", &parts->key, error);
+		    : sgpu_certificate_key(parts->chain.list[0], "certificate 1 of 'x5c'",
+					   &parts->key, error);
 	return code ? code : sgpu_key_fingerprint(parts->key, parts->ak, error);
 }
 

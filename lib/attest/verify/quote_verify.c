@@ -179,15 +179,6 @@ static int check_records(const struct sgpu_quote_parts *parts,
 	return code;
 }
 
-static int64_t age_of(const struct sgpu_chain *chain, int64_t now)
-{
-	X509 *leaf = sgpu_certificate_parse(chain->der[0], chain->size[0]);
-	int64_t age = leaf ? now - sgpu_certificate_time(X509_get0_notBefore(leaf)) : 0;
-
-	X509_free(leaf);
-	return age;
-}
-
 static int verify_parts(const struct sgpu_quote_parts *parts,
 			const struct sgpu_quote_checks *checks, struct sgpu_quote_result *result,
 			struct sgpu_error *error)
@@ -201,7 +192,8 @@ static int verify_parts(const struct sgpu_quote_parts *parts,
 	result->claims = json_incref(parts->claims);
 	memcpy(result->ak, parts->ak, sizeof(result->ak));
 	code = sgpu_chain_verify(&parts->chain, checks->roots, checks->now, machine, error);
-	result->certificate_age = age_of(&parts->chain, checks->now);
+	result->certificate_age =
+		checks->now - sgpu_certificate_time(X509_get0_notBefore(parts->chain.list[0]));
 	code = code ? code : check_time(parts->claims, checks, error);
 	if (!code && checks->nonce) {
 		code = check_nonce(parts->claims, checks, error);

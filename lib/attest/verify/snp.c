@@ -126,8 +126,8 @@ static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 		return rc;
 	}
 	*signer = of_table && signs(of_table, blob, signature) ? of_table : NULL;
-	for (int i = 0; !*signer && i < sk_X509_num(certificates->others); i++) {
-		X509 *certificate = sk_X509_value(certificates->others, i);
+	for (int i = 0; !*signer && i < certificates->other_count; i++) {
+		X509 *certificate = certificates->others[i];
 		EVP_PKEY *key = X509_get0_pubkey(certificate);
 
 		any = any || (key && sgpu_is_p384(key));
@@ -167,8 +167,8 @@ static int verify_with(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 			     kind == KEY_VCEK ? certificates->vcek : certificates->vlek, &signer,
 			     error);
 	rc = rc ? rc
-		: sgpu_chain_check(signer, certificates->others, trust->roots, trust->now, NULL,
-				   name, error);
+		: sgpu_chain_check(signer, certificates->others, certificates->other_count,
+				   trust->roots, trust->now, NULL, name, error);
 	return rc == SGPU_OK ? sgpu_snp_match(signer, kind == KEY_VLEK, blob.data + AT_REPORTED_TCB,
 					      blob.data + AT_CHIP_ID, error)
 			     : rc;

@@ -47,7 +47,8 @@ static int read_certificate(struct sgpu_bytes data, const char *name, X509 **cer
 	} else if (sgpu_chain_parse((const char *)data.data, data.size, name, &chain, NULL) ==
 			   SGPU_OK &&
 		   chain.count == 1) {
-		*certificate = sgpu_certificate_parse(chain.der[0], chain.size[0]);
+		*certificate = chain.list[0];
+		chain.count = 0;
 	}
 	sgpu_chain_clear(&chain);
 	return *certificate ? SGPU_OK
@@ -71,12 +72,7 @@ static int keep(struct sgpu_snp_certificates *certificates, const uint8_t *guid,
 				 "SNP certificates: there is more than one %s",
 				 guid == guid_vcek ? "VCEK" : "VLEK");
 	}
-	if (leaf) {
-		*leaf = certificate;
-	} else if (sk_X509_push(certificates->others, certificate) <= 0) {
-		X509_free(certificate);
-		return sgpu_fail_nomem(error);
-	}
+	*(leaf ? leaf : &certificates->others[certificates->other_count++]) = certificate;
 	return SGPU_OK;
 }
 
@@ -131,16 +127,11 @@ int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *give
 			  struct sgpu_snp_certificates *certificates, struct sgpu_error *error)
 {
 	memset(certificates, 0, sizeof(*certificates));
-	certificates->others = sk_X509_new_null();
-	int rc = certificates->others ? read_table(table, certificates, error)
-				      : sgpu_fail_nomem(error);
+	int rc = read_table(table, certificates, error);
 
-	for (int i = 0; rc == SGPU_OK && given && i < given->count; i++) {
-		X509 *certificate = sgpu_certificate_parse(given->der[i], given->size[i]);
-
-		rc = certificate ? keep(certificates, NULL, certificate, error)
-				 : sgpu_fail(error, SGPU_EINVALID,
-					     "certificate %d for TEE reports is malformed", i + 1);
+	for (int i = 0; given && i < given->count; i++) {
+		X509_up_ref(given->list[i]);
+		certificates->others[certificates->other_count++] = given->list[i];
 	}
 	return rc;
 }
@@ -149,7 +140,9 @@ void sgpu_snp_certificates_clear(struct sgpu_snp_certificates *certificates)
 {
 	X509_free(certificates->vcek);
 	X509_free(certificates->vlek);
-	sk_X509_pop_free(certificates->others, X509_free);
+	for (int i = 0; i < certificates->other_count; i++) {
+		X509_free(certificates->others[i]);
+	}
 	memset(certificates, 0, sizeof(*certificates));
 }
 

@@ -145,39 +145,28 @@ static int check_enclave(const struct sgpu_tdx_quote *quote, struct sgpu_error *
 	return SGPU_OK;
 }
 
-/* Fills the pool with all but the first, which is the platform's key. */
-static int load_chain(struct sgpu_bytes pem, STACK_OF(X509) * others, X509 **leaf,
-		      struct sgpu_error *error)
+/* The chain is a C string, whose NUL is included or missing. */
+static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_tsm_trust *trust,
+			  struct sgpu_error *error)
 {
+	struct sgpu_bytes pem = quote->chain;
 	struct sgpu_chain chain = { 0 };
 	struct sgpu_error inner = { 0 };
-	int rc;
+	int rc = SGPU_OK;
 
-	/* A C string, whose NUL is included or missing. */
 	while (pem.size && !pem.data[pem.size - 1]) {
 		pem.size--;
 	}
 	if (sgpu_chain_parse((const char *)pem.data, pem.size, "PCK chain", &chain, &inner)) {
 		return sgpu_fail(error, SGPU_EINVALID, "TDX quote: %s", inner.text);
 	}
-	*leaf = sgpu_certificate_parse(chain.der[0], chain.size[0]);
-	rc = *leaf ? sgpu_chain_push(&chain, 1, others, "TDX quote: certificate", error)
-		   : sgpu_fail_nomem(error);
-	sgpu_chain_clear(&chain);
-	return rc;
-}
-
-static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_tsm_trust *trust,
-			  struct sgpu_error *error)
-{
-	STACK_OF(X509) *others = sk_X509_new_null();
-	X509 *leaf = NULL;
-	int rc = others ? load_chain(quote->chain, others, &leaf, error) : sgpu_fail_nomem(error);
-
-	if (rc == SGPU_OK && !is_p256(X509_get0_pubkey(leaf))) {
+	X509 *leaf = chain.list[0];
+	if (!is_p256(X509_get0_pubkey(leaf))) {
 		rc = sgpu_fail(error, SGPU_ECHAIN, "TDX quote: its platform's key is not on P-256");
 	}
-	rc = rc ? rc : sgpu_chain_check(leaf, others, trust->roots, trust->now, NULL, "PCK", error);
+	rc = rc ? rc
+		: sgpu_chain_check(leaf, chain.list + 1, chain.count - 1, trust->roots, trust->now,
+				   NULL, "PCK", error);
 	if (rc == SGPU_OK &&
 	    !sgpu_ecdsa_verifies(X509_get0_pubkey(leaf), "SHA256", quote->qe_report.data,
 				 quote->qe_report.size, quote->qe_signature, SGPU_TDX_HALF)) {
@@ -186,8 +175,7 @@ static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_
 			       "verify");
 	}
 	ERR_clear_error();
-	sk_X509_pop_free(others, X509_free);
-	X509_free(leaf);
+	sgpu_chain_clear(&chain);
 	return rc;
 }
 

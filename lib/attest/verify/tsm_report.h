@@ -35,8 +35,9 @@ SGPU_MUST_CHECK int sgpu_tdx_verify(struct sgpu_bytes quote, const struct sgpu_t
 
 /* The certificates of an SNP report. */
 struct sgpu_snp_certificates {
-	X509 *vcek, *vlek;	 /* from the table, or NULL */
-	STACK_OF(X509) * others; /* the rest of the table, and those given */
+	X509 *vcek, *vlek;		  /* from the table, or NULL */
+	X509 *others[2 * SGPU_CHAIN_MAX]; /* the rest of the table, and those given */
+	int other_count;
 };
 /* Takes the table apart that a host gives with a report; it may be empty. Errors: SGPU_EINVALID. */
 SGPU_MUST_CHECK int sgpu_snp_certificates(struct sgpu_bytes table, const struct sgpu_chain *given,
