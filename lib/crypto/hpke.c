@@ -22,7 +22,7 @@ static const char version_label[] = "HPKE-v1";
 /* One message's secrets. */
 struct message_keys {
 	uint8_t key[SGPU_KEY_SIZE];
-	uint8_t base_nonce[SGPU_NONCE_SIZE];
+	uint8_t nonce[SGPU_NONCE_SIZE]; /* the base nonce: no context has a second message */
 };
 
 /* LabeledExtract; salt NULL stands for the empty one, which HMAC pads to the same block as zeros.
@@ -103,70 +103,40 @@ static int key_schedule(const uint8_t shared[32], const void *info, size_t info_
 				     sizeof(context), keys->key, sizeof(keys->key), error);
 	code = code ? code
 		    : labeled_expand(suite_id, sizeof(suite_id), secret, "base_nonce", context,
-				     sizeof(context), keys->base_nonce, sizeof(keys->base_nonce),
-				     error);
+				     sizeof(context), keys->nonce, sizeof(keys->nonce), error);
 	sgpu_wipe(secret, sizeof(secret));
 	return code;
 }
 
-static void sequence_nonce(const struct message_keys *keys, uint64_t sequence,
-			   uint8_t nonce[SGPU_NONCE_SIZE])
-{
-	memcpy(nonce, keys->base_nonce, SGPU_NONCE_SIZE);
-	for (int i = 0; i < 8; i++) {
-		nonce[SGPU_NONCE_SIZE - 1 - i] ^= (uint8_t)(sequence >> (8 * i));
-	}
-}
-
-static int aead_seal(const struct message_keys *keys, const void *aad, size_t aad_size,
-		     const uint8_t *plaintext, size_t size, uint8_t *ciphertext,
-		     struct sgpu_error *error)
+/* The tag follows the text: `size` counts without it. */
+static int crypt(const struct message_keys *keys, bool seal, const void *aad, size_t aad_size,
+		 const uint8_t *in, size_t size, uint8_t *out, struct sgpu_error *error)
 {
 	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
-	uint8_t nonce[SGPU_NONCE_SIZE];
-	int part = 0;
-
-	sequence_nonce(keys, 0, nonce);
-	int done =
-		context &&
-		EVP_EncryptInit_ex2(context, EVP_aes_256_gcm(), keys->key, nonce, NULL) == 1 &&
-		(!aad_size || EVP_EncryptUpdate(context, NULL, &part, aad, (int)aad_size) == 1) &&
-		(!size ||
-		 EVP_EncryptUpdate(context, ciphertext, &part, plaintext, (int)size) == 1) &&
-		EVP_EncryptFinal_ex(context, ciphertext + size, &part) == 1 &&
-		EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, SGPU_TAG_SIZE,
-				    ciphertext + size) == 1;
-	EVP_CIPHER_CTX_free(context);
-	return done ? 0 : sgpu_crypto_fail(error, "AES-256-GCM");
-}
-
-/* `size` counts the plaintext. */
-static int aead_open(const struct message_keys *keys, uint64_t sequence, const void *aad,
-		     size_t aad_size, const uint8_t *ciphertext, size_t size, uint8_t *plaintext,
-		     struct sgpu_error *error)
-{
-	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
-	uint8_t nonce[SGPU_NONCE_SIZE];
 	int part = 0, code = 0;
-
-	sequence_nonce(keys, sequence, nonce);
-	int ready =
+	bool ready =
 		context &&
-		EVP_DecryptInit_ex2(context, EVP_aes_256_gcm(), keys->key, nonce, NULL) == 1 &&
-		(!aad_size || EVP_DecryptUpdate(context, NULL, &part, aad, (int)aad_size) == 1) &&
-		(!size ||
-		 EVP_DecryptUpdate(context, plaintext, &part, ciphertext, (int)size) == 1) &&
-		EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, SGPU_TAG_SIZE,
-				    (void *)(ciphertext + size)) == 1;
-	if (!ready) {
+		EVP_CipherInit_ex2(context, EVP_aes_256_gcm(), keys->key, keys->nonce, seal,
+				   NULL) == 1 &&
+		(!aad_size || EVP_CipherUpdate(context, NULL, &part, aad, (int)aad_size) == 1) &&
+		(!size || EVP_CipherUpdate(context, out, &part, in, (int)size) == 1) &&
+		(seal || EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, SGPU_TAG_SIZE,
+					     (void *)(in + size)) == 1);
+	bool good = ready && EVP_CipherFinal_ex(context, out + size, &part) == 1;
+
+	if (seal) {
+		good = good && EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, SGPU_TAG_SIZE,
+						   out + size) == 1;
+	}
+	if (!good && (seal || !ready)) {
 		code = sgpu_crypto_fail(error, "AES-256-GCM");
-	} else if (EVP_DecryptFinal_ex(context, plaintext + size, &part) != 1) {
+	} else if (!good) {
 		ERR_clear_error();
 		code = sgpu_fail(error, SGPU_EAUTH,
 				 "cannot open the HPKE message: wrong key, or it was altered");
 	}
 	if (code) {
-		sgpu_wipe(plaintext, size);
+		sgpu_wipe(out, size);
 	}
 	EVP_CIPHER_CTX_free(context);
 	return code;
@@ -181,54 +151,41 @@ static int check_sizes(size_t aad_size, size_t size, struct sgpu_error *error)
 	return 0;
 }
 
+/* The keys of a message to `receiver`, agreed by a pair with its peer. */
+static int agree(const uint8_t private_key[32], const uint8_t public_key[32],
+		 const uint8_t peer[32], const uint8_t enc[32], const uint8_t receiver[32],
+		 const void *info, size_t info_size, struct message_keys *keys,
+		 struct sgpu_error *error)
+{
+	uint8_t dh[32] = { 0 }, shared[32] = { 0 };
+	int code = sgpu_x25519_pair(private_key, public_key, peer, dh, error);
+
+	code = code ? code : kem_secret(dh, enc, receiver, shared, error);
+	code = code ? code : key_schedule(shared, info, info_size, keys, error);
+	sgpu_wipe(shared, sizeof(shared));
+	sgpu_wipe(dh, sizeof(dh));
+	return code;
+}
+
 int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_size,
 		   const void *aad, size_t aad_size, const uint8_t *plaintext, size_t size,
 		   uint8_t enc[32], uint8_t *ciphertext, struct sgpu_error *error)
 {
-	uint8_t ephemeral[32] = { 0 }, dh[32] = { 0 }, shared[32] = { 0 };
+	uint8_t ephemeral[32] = { 0 };
 	struct message_keys keys = { { 0 }, { 0 } };
 	int code = check_sizes(aad_size, size, error);
 
 	code = code ? code : sgpu_x25519_generate(ephemeral, enc, error);
-	if (!code) {
-		code = sgpu_x25519_pair(ephemeral, enc, public_key, dh, error);
-		if (code == SGPU_EAUTH) {
-			code = sgpu_fail(error, SGPU_EINVALID,
-					 "the recipient's X25519 public key has low order");
-		}
-	}
-	code = code ? code : kem_secret(dh, enc, public_key, shared, error);
-	code = code ? code : key_schedule(shared, info, info_size, &keys, error);
-	code = code ? code : aead_seal(&keys, aad, aad_size, plaintext, size, ciphertext, error);
-	sgpu_wipe(&keys, sizeof(keys));
-	sgpu_wipe(shared, sizeof(shared));
-	sgpu_wipe(dh, sizeof(dh));
-	sgpu_wipe(ephemeral, sizeof(ephemeral));
-	return code;
-}
-
-int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t public_key[32],
-		      const uint8_t enc[32], const void *info, size_t info_size, uint64_t sequence,
-		      const void *aad, size_t aad_size, const uint8_t *ciphertext, size_t size,
-		      uint8_t *plaintext, struct sgpu_error *error)
-{
-	uint8_t dh[32] = { 0 }, shared[32] = { 0 };
-	struct message_keys keys = { { 0 }, { 0 } };
-	int code = check_sizes(aad_size, size, error);
-
-	if (!code && size < SGPU_TAG_SIZE) {
-		code = sgpu_fail(error, SGPU_EAUTH,
-				 "the HPKE message of %zu bytes is shorter than its tag", size);
-	}
-	code = code ? code : sgpu_x25519_pair(private_key, public_key, enc, dh, error);
-	code = code ? code : kem_secret(dh, enc, public_key, shared, error);
-	code = code ? code : key_schedule(shared, info, info_size, &keys, error);
 	code = code ? code
-		    : aead_open(&keys, sequence, aad, aad_size, ciphertext, size - SGPU_TAG_SIZE,
-				plaintext, error);
+		    : agree(ephemeral, enc, public_key, enc, public_key, info, info_size, &keys,
+			    error);
+	if (code == SGPU_EAUTH) {
+		code = sgpu_fail(error, SGPU_EINVALID,
+				 "the recipient's X25519 public key has low order");
+	}
+	code = code ? code : crypt(&keys, true, aad, aad_size, plaintext, size, ciphertext, error);
 	sgpu_wipe(&keys, sizeof(keys));
-	sgpu_wipe(shared, sizeof(shared));
-	sgpu_wipe(dh, sizeof(dh));
+	sgpu_wipe(ephemeral, sizeof(ephemeral));
 	return code;
 }
 
@@ -236,10 +193,23 @@ int sgpu_hpke_open(const struct sgpu_key *key, const uint8_t enc[32], const void
 		   size_t info_size, const void *aad, size_t aad_size, const uint8_t *ciphertext,
 		   size_t size, uint8_t *plaintext, struct sgpu_error *error)
 {
+	struct message_keys keys = { { 0 }, { 0 } };
+	int code = check_sizes(aad_size, size, error);
+
 	if (key->kind != SGPU_KEY_X25519) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "HPKE messages are opened with an X25519 private key");
 	}
-	return sgpu_hpke_open_at(key->secret, key->public_half, enc, info, info_size, 0, aad,
-				 aad_size, ciphertext, size, plaintext, error);
+	if (!code && size < SGPU_TAG_SIZE) {
+		code = sgpu_fail(error, SGPU_EAUTH,
+				 "the HPKE message of %zu bytes is shorter than its tag", size);
+	}
+	code = code ? code
+		    : agree(key->secret, key->public_half, enc, enc, key->public_half, info,
+			    info_size, &keys, error);
+	code = code ? code
+		    : crypt(&keys, false, aad, aad_size, ciphertext, size - SGPU_TAG_SIZE,
+			    plaintext, error);
+	sgpu_wipe(&keys, sizeof(keys));
+	return code;
 }

@@ -58,13 +58,6 @@ bool sgpu_ecdsa_raw(const uint8_t *der, size_t size, uint8_t *raw, int half);
 bool sgpu_ecdsa_verifies(EVP_PKEY *key, const char *digest, const void *data, size_t size,
 			 const uint8_t *raw, int half);
 
-/* Opens message number `sequence` of a context; the published vectors have several. */
-SGPU_MUST_CHECK int sgpu_hpke_open_at(const uint8_t private_key[32], const uint8_t public_key[32],
-				      const uint8_t enc[32], const void *info, size_t info_size,
-				      uint64_t sequence, const void *aad, size_t aad_size,
-				      const uint8_t *ciphertext, size_t size, uint8_t *plaintext,
-				      struct sgpu_error *error);
-
 /* ---- entropy.c: the tests of which sgpu_entropy_judge consists ---- */
 /* A count that reaches its cutoff fails. bits: the claimed min-entropy of a sample, more than 0 and
  * at most 8. */

@@ -203,19 +203,16 @@ static void take(uint8_t **bytes, size_t *size, const char *text)
 static void check_hpke(struct hpke_file *file, const char *plaintext)
 {
 	size_t size;
-	uint8_t *expected = vectors_hex(plaintext, &size), *out = malloc(file->ct_size + 1),
-		public_key[32];
+	uint8_t *expected = vectors_hex(plaintext, &size), *out = malloc(file->ct_size + 1);
+	struct sgpu_key key = { .kind = SGPU_KEY_X25519 };
 
 	CHECK(file->secret_size == 32 && file->enc_size == 32 && file->ct_size == size + 16);
-	REQUIRE(sgpu_x25519_public(file->secret, public_key, NULL) == 0);
-	CHECK(sgpu_hpke_open_at(file->secret, public_key, file->enc, file->info, file->info_size,
-				file->sequence, file->aad, file->aad_size, file->ct, file->ct_size,
-				out, NULL) == 0);
-	CHECK(!memcmp(out, expected, size));
-	/* The same as another message of the context. */
-	CHECK(sgpu_hpke_open_at(file->secret, public_key, file->enc, file->info, file->info_size,
-				file->sequence + 1, file->aad, file->aad_size, file->ct,
-				file->ct_size, out, NULL) == SGPU_EAUTH);
+	memcpy(key.secret, file->secret, 32);
+	REQUIRE(sgpu_x25519_public(file->secret, key.public_half, NULL) == 0);
+	CHECK(sgpu_hpke_open(&key, file->enc, file->info, file->info_size, file->aad,
+			     file->aad_size, file->ct, file->ct_size, out,
+			     NULL) == (file->sequence ? SGPU_EAUTH : 0));
+	CHECK(file->sequence || !memcmp(out, expected, size));
 	file->count++;
 	free(expected);
 	free(out);
@@ -255,7 +252,7 @@ static void hpke_line(struct hpke_file *file, char *line)
 	}
 }
 
-UNIT_TEST(every_published_hpke_message_opens_at_its_number_only)
+UNIT_TEST(the_first_published_hpke_message_opens_and_no_later_one)
 {
 	struct hpke_file file = { .info = NULL };
 	char line[8192];
@@ -284,6 +281,6 @@ int main(void)
 	UNIT_RUN(wycheproof_hkdf_sha256_passes);
 	UNIT_RUN(wycheproof_hkdf_sha512_passes);
 	UNIT_RUN(wycheproof_x25519_passes_and_low_orders_are_refused);
-	UNIT_RUN(every_published_hpke_message_opens_at_its_number_only);
+	UNIT_RUN(the_first_published_hpke_message_opens_and_no_later_one);
 	return unit_done();
 }
