@@ -182,7 +182,7 @@ struct sgpu_quote_subject {
 			      */
 	bool files;	     /* batches may name files of this machine; likewise */
 	bool sessions;	     /* anybody may open one, whoever the owners are; likewise */
-	/* Thumbprints of the signing keys whose batches the runner takes, in any order, each once;
+	/* Thumbprints of the signing keys whose batches the runner takes, sorted, each once;
 	 * owner_count 0: anybody's batches. */
 	const char *const *owners;
 	int owner_count;

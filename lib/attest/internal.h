@@ -36,8 +36,13 @@ EVP_MD_CTX *sgpu_signer_context(const struct sgpu_signer *signer);
 /* SHA-256 of the DER SubjectPublicKeyInfo. */
 SGPU_MUST_CHECK int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE],
 					 struct sgpu_error *error);
-/* Whether it is a key on P-384, named and not by explicit parameters. */
-bool sgpu_is_p384(const EVP_PKEY *key);
+/* Whether it is a key on this curve, named by one of these two names and not by explicit
+ * parameters; key NULL: it is not. */
+bool sgpu_is_on_curve(const EVP_PKEY *key, const char *name, const char *other);
+static inline bool sgpu_is_p384(const EVP_PKEY *key)
+{
+	return sgpu_is_on_curve(key, "secp384r1", "P-384");
+}
 /* The key of a certificate, which keeps it: P-384 or SGPU_EINVALID. `what` names the certificate.
  */
 SGPU_MUST_CHECK int sgpu_certificate_key(const X509 *certificate, const char *what, EVP_PKEY **key,

@@ -16,6 +16,17 @@
 
 #include "base/json.h"
 
+static inline bool sgpu_all_zero(const void *data, size_t size)
+{
+	const uint8_t *bytes = data;
+	uint8_t any = 0;
+
+	for (size_t i = 0; i < size; i++) {
+		any |= bytes[i];
+	}
+	return any == 0;
+}
+
 /* ---- system.c: limits ----
  * Limits of this process, as those of setrlimit(2): on memory that it takes for the work of others.
  * A server has a process for each user, and these are what the user may have. Whoever takes such

@@ -152,16 +152,6 @@ static bool move_descriptor(const struct sgpu_tar_reader *reader)
 	return !reader->seekable || lseek(reader->fd, (off_t)reader->position, SEEK_SET) >= 0;
 }
 
-static bool all_zero(const void *data, size_t size)
-{
-	const uint8_t *bytes = data;
-	uint8_t any = 0;
-	for (size_t i = 0; i < size; i++) {
-		any |= bytes[i];
-	}
-	return any == 0;
-}
-
 static int skip_payload(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	if (reader->seekable && reader->remaining) {
@@ -193,7 +183,7 @@ static int finish_member(struct sgpu_tar_reader *reader, struct sgpu_error *erro
 	}
 	uint8_t padding[SGPU_TAR_BLOCK];
 	code = read_exact(reader, padding, reader->padding, error);
-	if (!code && !all_zero(padding, reader->padding)) {
+	if (!code && !sgpu_all_zero(padding, reader->padding)) {
 		code = sgpu_fail(error, SGPU_EINVALID,
 				 "'%s': '%s' is padded with other bytes than zeros", reader->name,
 				 reader->member);
@@ -238,7 +228,7 @@ static bool parse_size(const char field[12], uint64_t *value)
 static bool text_field(const char *field, size_t width)
 {
 	const size_t length = strnlen(field, width);
-	return all_zero(field + length, width - length);
+	return sgpu_all_zero(field + length, width - length);
 }
 
 static const char *header_fault(const struct sgpu_tar_raw *header, uint64_t *size)
@@ -263,9 +253,9 @@ static const char *header_fault(const struct sgpu_tar_raw *header, uint64_t *siz
 	if (!header->name[0] || !text_field(header->name, sizeof(header->name))) {
 		return "has a bad name";
 	}
-	if (!all_zero(header->prefix, sizeof(header->prefix)) ||
-	    !all_zero(header->link, sizeof(header->link)) ||
-	    !all_zero(header->rest, sizeof(header->rest))) {
+	if (!sgpu_all_zero(header->prefix, sizeof(header->prefix)) ||
+	    !sgpu_all_zero(header->link, sizeof(header->link)) ||
+	    !sgpu_all_zero(header->rest, sizeof(header->rest))) {
 		return "has a name prefix, a link or an extension";
 	}
 	if (!octal(header->mode, 8, &value) || !octal(header->uid, 8, &value) ||
@@ -287,7 +277,7 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 	if (code) {
 		return code;
 	}
-	bool zero = all_zero(buffer, SGPU_TAR_BLOCK);
+	bool zero = sgpu_all_zero(buffer, SGPU_TAR_BLOCK);
 	size_t total = 0, got = sizeof(buffer);
 	while (zero && got == sizeof(buffer) && total <= SGPU_TAR_TRAILER_MAX) {
 		code = read_some(reader, buffer, sizeof(buffer), &got, error);
@@ -295,7 +285,7 @@ static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 			return code;
 		}
 		total += got;
-		zero = all_zero(buffer, got);
+		zero = sgpu_all_zero(buffer, got);
 	}
 	if (!zero || total > SGPU_TAR_TRAILER_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' has data behind its end",
@@ -348,7 +338,7 @@ static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 	const enum sgpu_sniffed kind = sgpu_sniff(&reader->first, got);
 	const bool strict = !memcmp(reader->first.magic, "ustar", sizeof(reader->first.magic));
 	const bool archive = kind == SGPU_SNIFFED_BATCH || (kind == SGPU_SNIFFED_TAR && strict);
-	if (got == sizeof(reader->first) && (archive || all_zero(&reader->first, got))) {
+	if (got == sizeof(reader->first) && (archive || sgpu_all_zero(&reader->first, got))) {
 		return 0; /* zeros: an archive without members */
 	}
 	if (archive) {
@@ -382,7 +372,7 @@ int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t 
 	if (code) {
 		return code;
 	}
-	if (all_zero(&header, sizeof(header))) {
+	if (sgpu_all_zero(&header, sizeof(header))) {
 		return read_end(reader, error);
 	}
 	const char *fault = header_fault(&header, &reader->remaining);

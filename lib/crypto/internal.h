@@ -51,6 +51,9 @@ SGPU_MUST_CHECK int sgpu_x25519_pair(const uint8_t private_key[32], const uint8_
 				     const uint8_t peer[32], uint8_t shared[32],
 				     struct sgpu_error *error);
 
+/* A key on P-256 from x || y, and its secret or NULL; NULL: they are no point of it. */
+EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret);
+
 /* ---- ecdsa.c: r || s, each big-endian of `half` bytes, at most 48 ---- */
 /* From the DER of libcrypto. */
 bool sgpu_ecdsa_raw(const uint8_t *der, size_t size, uint8_t *raw, int half);

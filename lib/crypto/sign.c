@@ -18,13 +18,13 @@
 
 enum { POINT_SIZE = 65, DER_MAX = 80 };
 
-static OSSL_PARAM *p256_parameters(const struct sgpu_signing_key *key, BIGNUM *secret)
+static OSSL_PARAM *p256_parameters(const uint8_t public_half[64], BIGNUM *secret)
 {
 	OSSL_PARAM_BLD *builder = OSSL_PARAM_BLD_new();
 	OSSL_PARAM *parameters = NULL;
 	uint8_t point[POINT_SIZE] = { POINT_CONVERSION_UNCOMPRESSED };
 
-	memcpy(point + 1, key->public_half, sizeof(key->public_half));
+	memcpy(point + 1, public_half, sizeof(point) - 1);
 	if (builder &&
 	    OSSL_PARAM_BLD_push_utf8_string(builder, OSSL_PKEY_PARAM_GROUP_NAME, "P-256", 0) == 1 &&
 	    OSSL_PARAM_BLD_push_octet_string(builder, OSSL_PKEY_PARAM_PUB_KEY, point,
@@ -36,24 +36,23 @@ static OSSL_PARAM *p256_parameters(const struct sgpu_signing_key *key, BIGNUM *s
 	return parameters;
 }
 
-static EVP_PKEY *p256_key(const struct sgpu_signing_key *key)
+EVP_PKEY *sgpu_p256_key(const uint8_t public_half[64], const uint8_t *secret)
 {
 	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "EC", NULL);
-	BIGNUM *secret = key->secret_known ? BN_secure_new() : NULL;
+	BIGNUM *number = secret ? BN_secure_new() : NULL;
 	OSSL_PARAM *parameters = NULL;
 	EVP_PKEY *made = NULL;
 
-	if (context && (!key->secret_known ||
-			(secret && BN_bin2bn(key->secret, sizeof(key->secret), secret)))) {
-		parameters = p256_parameters(key, secret);
+	if (context && (!secret || (number && BN_bin2bn(secret, 32, number)))) {
+		parameters = p256_parameters(public_half, number);
 	}
 	if (parameters && EVP_PKEY_fromdata_init(context) == 1) {
 		(void)EVP_PKEY_fromdata(context, &made,
-					key->secret_known ? EVP_PKEY_KEYPAIR : EVP_PKEY_PUBLIC_KEY,
+					secret ? EVP_PKEY_KEYPAIR : EVP_PKEY_PUBLIC_KEY,
 					parameters);
 	}
 	OSSL_PARAM_free(parameters);
-	BN_clear_free(secret);
+	BN_clear_free(number);
 	EVP_PKEY_CTX_free(context);
 	return made;
 }
@@ -63,7 +62,7 @@ static EVP_PKEY *p256_key(const struct sgpu_signing_key *key)
 static EVP_PKEY *load(const struct sgpu_signing_key *key)
 {
 	if (key->kind == SGPU_SIGNING_P256) {
-		return p256_key(key);
+		return sgpu_p256_key(key->public_half, key->secret_known ? key->secret : NULL);
 	}
 	return key->secret_known
 		       ? EVP_PKEY_new_raw_private_key_ex(NULL, "ED25519", NULL, key->secret, 32)

@@ -3,14 +3,12 @@
  * Huge pages and the lock limit: what the kernel says there is.
  */
 #include <inttypes.h>
-#include <linux/mempolicy.h>
 #include <mntent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 

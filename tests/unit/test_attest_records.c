@@ -103,8 +103,8 @@ static char *gpu_record(const uint8_t data[64])
 /* What a quote of this process claims, the ueid with it; nothing of the records. */
 static json_t *claims_with(const char *debug)
 {
-	static const char *const owners[] = { "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA",
-					      "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA" };
+	static const char *const owners[] = { "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+					      "BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBA" };
 	json_t *confinement = json_pack("{s:b, s:{s:b}}", "seccomp", 1, "modules", "process", 0);
 	struct sgpu_quote_subject s = { .nonce = nonce,
 					.nonce_size = sizeof(nonce),

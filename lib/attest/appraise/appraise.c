@@ -49,17 +49,23 @@ bool sgpu_judge_in(const json_t *list, const char *text)
 	return false;
 }
 
+bool sgpu_judge_hex(const json_t *text, size_t size, char hex[SGPU_HEX_SIZE])
+{
+	uint8_t bytes[SGPU_UEID_SIZE];
+
+	if (!json_is_string(text) ||
+	    sgpu_base64url_decode(json_string_value(text), bytes, size, NULL)) {
+		snprintf(hex, SGPU_HEX_SIZE, "none");
+		return false;
+	}
+	sgpu_hex_encode(bytes + size - SGPU_SHA256_SIZE, SGPU_SHA256_SIZE, hex);
+	return true;
+}
+
 bool sgpu_judge_listed(const json_t *list, const json_t *digest, char hex[SGPU_HEX_SIZE])
 {
-	uint8_t bytes[SGPU_KT128_SIZE] = { 0 };
-
-	if (!json_is_string(digest) ||
-	    sgpu_base64url_decode(json_string_value(digest), bytes, sizeof(bytes), NULL)) {
-		snprintf(hex, SGPU_HEX_SIZE, "none");
-		return sgpu_judge_any(list);
-	}
-	sgpu_hex_encode(bytes, sizeof(bytes), hex);
-	return sgpu_judge_any(list) || sgpu_judge_in(list, hex);
+	return (sgpu_judge_hex(digest, SGPU_KT128_SIZE, hex) && sgpu_judge_in(list, hex)) ||
+	       sgpu_judge_any(list);
 }
 
 const char *sgpu_judge_expected(const json_t *list, char text[SGPU_REASON_SIZE])
@@ -76,14 +82,7 @@ const char *sgpu_judge_expected(const json_t *list, char text[SGPU_REASON_SIZE])
 /* The fingerprint of the machine's EK, or of the AK where its certificate names no EK. */
 static void machine_of(const struct sgpu_judging *s, char hex[SGPU_HEX_SIZE])
 {
-	uint8_t bytes[SGPU_UEID_SIZE] = { 0 };
-
-	if (sgpu_base64url_decode(sgpu_judge_text(s->result->claims, "ueid", ""), bytes,
-				  sizeof(bytes), NULL)) {
-		snprintf(hex, SGPU_HEX_SIZE, "none");
-		return;
-	}
-	sgpu_hex_encode(bytes + 1, SGPU_SHA256_SIZE, hex);
+	sgpu_judge_hex(json_object_get(s->result->claims, "ueid"), SGPU_UEID_SIZE, hex);
 }
 
 static void judge_revoked(struct sgpu_judging *s, enum sgpu_finding *part, const char *claim,

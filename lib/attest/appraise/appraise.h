@@ -16,9 +16,9 @@ struct sgpu_policy {
 	char id[SGPU_POLICY_ID_SIZE]; /* a URI with the hash of the policy's text */
 };
 
-/* Whether a policy names a platform that only its hardware can prove. */
-bool sgpu_platform_is_tee(const char *word);
-/* The rank of a platform: more is better. -1: no such word. */
+/* The rank of a platform: more is better, and only its hardware can prove one of the last. -1: no
+ * such word. */
+enum { SGPU_RANK_TEE = 2 };
 int sgpu_platform_rank(const char *word);
 /* Whether the policy's platform has a member about what only a report of the hardware tells. */
 bool sgpu_policy_needs_report(const json_t *platform);
@@ -26,9 +26,9 @@ bool sgpu_policy_needs_report(const json_t *platform);
  * text without a number is less than any. */
 int sgpu_version_compare(const char *a, const char *b);
 
-/* The result of an appraisal for each part: whether the policy demanded something, and whether the
- * demand was met. */
-enum sgpu_finding { SGPU_NOT_ASKED, SGPU_AFFIRMED, SGPU_REFUSED };
+/* The result of an appraisal for each part, in the values of AR4SI: whether the policy demanded
+ * something, and whether the demand was met. */
+enum sgpu_finding { SGPU_NOT_ASKED = 0, SGPU_AFFIRMED = 2, SGPU_WARNED = 32, SGPU_REFUSED = 96 };
 struct sgpu_findings {
 	enum sgpu_finding identity, configuration, executables, hardware, runtime;
 	enum sgpu_finding device_configuration, device_executables, device_hardware;
@@ -58,6 +58,9 @@ const char *sgpu_judge_text(const json_t *object, const char *key, const char *o
 bool sgpu_judge_any(const json_t *list);
 /* Whether a text is in a list, which may be missing. */
 bool sgpu_judge_in(const json_t *list, const char *text);
+/* The last 32 bytes of a claim of `size` bytes in base64url, in hexadecimal: a digest, or what a
+ * ueid names. False, and "none": it is no such claim. */
+bool sgpu_judge_hex(const json_t *text, size_t size, char hex[SGPU_HEX_SIZE]);
 /* Whether a digest in base64url is in a list in hexadecimal, or the list accepts any. `hex`
  * receives the digest in hexadecimal. */
 bool sgpu_judge_listed(const json_t *list, const json_t *digest, char hex[SGPU_HEX_SIZE]);

@@ -131,7 +131,7 @@ void sgpu_judge_platform(struct sgpu_judging *s)
 			"the platform protects the runner less than the policy wants");
 	/* Only the hardware's own report proves the claims about it. */
 	if (json_is_true(report) || sgpu_policy_needs_report(wanted) ||
-	    (!report && sgpu_platform_is_tee(least))) {
+	    (!report && sgpu_platform_rank(least) == SGPU_RANK_TEE)) {
 		judge_report(s, wanted);
 	}
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The result of an appraisal as EAT Attestation Results (draft-ietf-rats-ear), whose vector is that
- * of AR4SI: 0 says nothing, 2 affirms, 32 warns, 96 is against it.
+ * of AR4SI.
  */
 #include <string.h>
 
@@ -10,44 +10,31 @@
 #include "attest/appraise/appraise.h"
 
 #define EAR_PROFILE "tag:ietf.org,2026:rats/ear#03"
-enum { NONE = 0, AFFIRMING = 2, WARNING = 32, CONTRAINDICATED = 96 };
-
-static int value_of(enum sgpu_finding finding)
-{
-	return finding == SGPU_AFFIRMED	 ? AFFIRMING
-	       : finding == SGPU_REFUSED ? CONTRAINDICATED
-					 : NONE;
-}
 
 /* The tier of a part is the worst of its vector; without a demand, there is none. */
-static const char *status_of(const int *values, size_t count)
+static const char *status_of(const enum sgpu_finding *values, size_t count)
 {
-	int worst = NONE;
+	enum sgpu_finding worst = SGPU_NOT_ASKED;
 
 	for (size_t i = 0; i < count; i++) {
 		worst = values[i] > worst ? values[i] : worst;
 	}
-	return worst == CONTRAINDICATED ? "contraindicated"
-	       : worst == WARNING	? "warning"
-	       : worst == AFFIRMING	? "affirming"
+	return worst == SGPU_REFUSED	? "contraindicated"
+	       : worst == SGPU_WARNED	? "warning"
+	       : worst == SGPU_AFFIRMED ? "affirming"
 					: "none";
-}
-
-/* That memory is encrypted only a verified report affirms: without one the platform is what the
- * runner says it is. */
-static int runtime_value(const struct sgpu_findings *findings, bool tee_verified)
-{
-	return findings->runtime == SGPU_AFFIRMED && !tee_verified ? WARNING
-								   : value_of(findings->runtime);
 }
 
 static json_t *runner_result(const struct sgpu_policy *policy, const struct sgpu_findings *f,
 			     bool accepted, bool tee_verified)
 {
-	const int v[] = { value_of(f->identity), value_of(f->configuration),
-			  value_of(f->executables), value_of(f->hardware),
-			  runtime_value(f, tee_verified) };
-	const char *status = status_of(v, sizeof(v) / sizeof(v[0]));
+	/* That memory is encrypted only a verified report affirms: without one the platform is what
+	 * the runner says it is. */
+	const enum sgpu_finding runtime =
+		f->runtime == SGPU_AFFIRMED && !tee_verified ? SGPU_WARNED : f->runtime;
+	const enum sgpu_finding v[] = { f->identity, f->configuration, f->executables, f->hardware,
+					runtime };
+	const char *status = status_of(v, SGPU_ARRAY_LENGTH(v));
 
 	/* A refusal anywhere is one of the runner, which is what the answer is about. */
 	return json_pack("{s:s, s:{s:i, s:i, s:i, s:i, s:i}, s:[s]}", "ear_status",
@@ -59,11 +46,11 @@ static json_t *runner_result(const struct sgpu_policy *policy, const struct sgpu
 
 static json_t *device_result(const struct sgpu_policy *policy, const struct sgpu_findings *f)
 {
-	const int v[] = { value_of(f->device_configuration), value_of(f->device_executables),
-			  value_of(f->device_hardware) };
+	const enum sgpu_finding v[] = { f->device_configuration, f->device_executables,
+					f->device_hardware };
 
 	return json_pack("{s:s, s:{s:i, s:i, s:i}, s:[s]}", "ear_status",
-			 status_of(v, sizeof(v) / sizeof(v[0])), "ear_trustworthiness_vector",
+			 status_of(v, SGPU_ARRAY_LENGTH(v)), "ear_trustworthiness_vector",
 			 "configuration", v[0], "executables", v[1], "hardware", v[2],
 			 "ear_appraisal_policy_ids", policy->id);
 }

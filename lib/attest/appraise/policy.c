@@ -61,11 +61,6 @@ static const struct sgpu_member table[] = {
 	{ .path = NULL },
 };
 
-bool sgpu_platform_is_tee(const char *word)
-{
-	return sgpu_platform_rank(word) == 2;
-}
-
 bool sgpu_policy_needs_report(const json_t *platform)
 {
 	static const char *const of_report[] = { "measurements", "rtmr0",     "rtmr1",

@@ -13,15 +13,9 @@
 /* base64url of 32 bytes to hexadecimal; NULL when it is none. */
 static json_t *hex_of(const json_t *text)
 {
-	uint8_t digest[SGPU_KT128_SIZE];
-	char hex[2 * SGPU_KT128_SIZE + 1];
+	char hex[SGPU_HEX_SIZE];
 
-	if (!json_is_string(text) ||
-	    sgpu_base64url_decode(json_string_value(text), digest, sizeof(digest), NULL)) {
-		return NULL;
-	}
-	sgpu_hex_encode(digest, sizeof(digest), hex);
-	return json_string(hex);
+	return sgpu_judge_hex(text, SGPU_KT128_SIZE, hex) ? json_string(hex) : NULL;
 }
 
 /* Sets a member unless the value is NULL: false when memory is out. */
@@ -144,16 +138,12 @@ static bool add_rest(json_t *policy, const json_t *claims)
 {
 	const json_t *kind =
 		json_object_get(json_object_get(sgpu_claims_own(claims), "platform"), "kind");
-	const char *ueid = json_string_value(json_object_get(claims, "ueid"));
-	uint8_t machine[SGPU_UEID_SIZE];
-	char hex[2 * SGPU_SHA256_SIZE + 1] = "";
+	char hex[SGPU_HEX_SIZE];
+	const bool named = sgpu_judge_hex(json_object_get(claims, "ueid"), SGPU_UEID_SIZE, hex);
 
-	if (ueid && !sgpu_base64url_decode(ueid, machine, sizeof(machine), NULL)) {
-		sgpu_hex_encode(machine + 1, SGPU_SHA256_SIZE, hex);
-	}
 	return put(policy, "platform",
 		   kind ? json_pack("{s:s}", "at_least", json_string_value(kind)) : NULL) &&
-	       put(policy, "machines", hex[0] ? json_pack("[s]", hex) : NULL);
+	       put(policy, "machines", named ? json_pack("[s]", hex) : NULL);
 }
 
 int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size,

@@ -144,9 +144,9 @@ static const struct {
 } kinds[] = {
 	[SGPU_PLATFORM_PLAIN] = { "plain machine", "plain", 0 },
 	[SGPU_PLATFORM_GRAMINE_DIRECT] = { "Gramine without SGX", "gramine-direct", 1 },
-	[SGPU_PLATFORM_GRAMINE_SGX] = { "SGX by Gramine", "sgx", 2 },
-	[SGPU_PLATFORM_TDX] = { "TDX guest", "tdx", 2 },
-	[SGPU_PLATFORM_SNP] = { "SEV-SNP guest", "snp", 2 },
+	[SGPU_PLATFORM_GRAMINE_SGX] = { "SGX by Gramine", "sgx", SGPU_RANK_TEE },
+	[SGPU_PLATFORM_TDX] = { "TDX guest", "tdx", SGPU_RANK_TEE },
+	[SGPU_PLATFORM_SNP] = { "SEV-SNP guest", "snp", SGPU_RANK_TEE },
 };
 
 int sgpu_platform_rank(const char *word)

@@ -161,31 +161,16 @@ static void base_name(const char *path, char name[PATH_SIZE])
 	snprintf(name, PATH_SIZE, "%s", slash ? slash + 1 : path);
 }
 
-static int by_text(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* The owners whose batches are taken, sorted. */
 static int add_owners(const struct sgpu_quote_subject *subject, json_t *own,
 		      struct sgpu_error *error)
 {
-	const size_t count = (size_t)subject->owner_count;
-	const char **sorted = calloc(count, sizeof(*sorted));
 	json_t *list = json_array();
-	int bad = !sorted || !list;
+	int bad = json_object_set_new(own, "owners", list);
 
-	for (size_t i = 0; i < count && !bad; i++) {
-		sorted[i] = subject->owners[i];
+	for (int i = 0; i < subject->owner_count && !bad; i++) {
+		bad = json_array_append_new(list, json_string(subject->owners[i]));
 	}
-	if (!bad) {
-		qsort(sorted, count, sizeof(*sorted), by_text);
-	}
-	for (size_t i = 0; i < count && !bad; i++) {
-		bad = json_array_append_new(list, json_string(sorted[i]));
-	}
-	free(sorted);
-	return bad | json_object_set_new(own, "owners", list) ? sgpu_fail_nomem(error) : 0;
+	return bad ? sgpu_fail_nomem(error) : 0;
 }
 
 static int runner_claims(const struct sgpu_quote_subject *subject, json_t **claims,

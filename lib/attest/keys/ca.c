@@ -251,7 +251,7 @@ static int open_request(const char *text, size_t size, const struct sgpu_signer 
 	if (!request) {
 		code = sgpu_fail(error, SGPU_EINVALID,
 				 "request: this is no certificate request in PEM");
-	} else if (!made || !sgpu_is_p384(made)) {
+	} else if (!sgpu_is_p384(made)) {
 		code = sgpu_fail(error, SGPU_EINVALID,
 				 "request: the key is not on the curve P-384");
 	} else if (X509_REQ_verify(request, made) != 1) {

@@ -42,7 +42,7 @@ int sgpu_certificate_key(const X509 *certificate, const char *what, EVP_PKEY **k
 {
 	*key = X509_get0_pubkey(certificate);
 	ERR_clear_error();
-	return *key && sgpu_is_p384(*key)
+	return sgpu_is_p384(*key)
 		       ? 0
 		       : sgpu_fail(error, SGPU_EINVALID, "%s has no key on the curve P-384", what);
 }
@@ -167,7 +167,7 @@ static int check_leaf(X509 *leaf, struct sgpu_error *error)
 	uint32_t flags = X509_get_extension_flags(leaf), usage = X509_get_key_usage(leaf);
 
 	ERR_clear_error();
-	if (!key || !sgpu_is_p384(key)) {
+	if (!sgpu_is_p384(key)) {
 		return sgpu_fail(error, SGPU_ECHAIN,
 				 "certificate 1 of the chain has no key on the curve P-384");
 	}

@@ -87,13 +87,13 @@ static int generate_in_tpm(EVP_PKEY **key, struct sgpu_error *error)
 }
 
 /* ---- keys ---- */
-bool sgpu_is_p384(const EVP_PKEY *key)
+bool sgpu_is_on_curve(const EVP_PKEY *key, const char *name, const char *other)
 {
 	char group[32] = "";
 	size_t length = 0;
 	int is_explicit = 0;
 
-	if (!EVP_PKEY_is_a(key, "EC") ||
+	if (!key || !EVP_PKEY_is_a(key, "EC") ||
 	    EVP_PKEY_get_group_name(key, group, sizeof(group), &length) != 1) {
 		ERR_clear_error();
 		return false;
@@ -104,7 +104,7 @@ bool sgpu_is_p384(const EVP_PKEY *key)
 				   &is_explicit) != 1) {
 		ERR_clear_error();
 	}
-	return !is_explicit && (!strcmp(group, "secp384r1") || !strcmp(group, "P-384"));
+	return !is_explicit && (!strcmp(group, name) || !strcmp(group, other));
 }
 
 int sgpu_sha512(const void *data, size_t size, uint8_t digest[SGPU_SHA512_SIZE],

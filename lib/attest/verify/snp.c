@@ -110,7 +110,7 @@ static bool signs(X509 *certificate, struct sgpu_bytes blob, const uint8_t signa
 	EVP_PKEY *key = X509_get0_pubkey(certificate);
 
 	ERR_clear_error();
-	return key && sgpu_is_p384(key) &&
+	return sgpu_is_p384(key) &&
 	       sgpu_ecdsa_verifies(key, "SHA384", blob.data, SIGNED_SIZE, signature, HALF);
 }
 
@@ -130,7 +130,7 @@ static int find_signer(struct sgpu_bytes blob, const struct sgpu_snp_certificate
 		X509 *certificate = certificates->others[i];
 		EVP_PKEY *key = X509_get0_pubkey(certificate);
 
-		any = any || (key && sgpu_is_p384(key));
+		any = any || (sgpu_is_p384(key));
 		if (signs(certificate, blob, signature)) {
 			*signer = certificate;
 		}

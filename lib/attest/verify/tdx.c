@@ -11,9 +11,7 @@
  */
 #include <string.h>
 
-#include <openssl/core_names.h>
 #include <openssl/err.h>
-#include <openssl/params.h>
 
 #include <sgpu/base.h>
 #include <sgpu/keys.h>
@@ -60,48 +58,14 @@ enum { QE_PRODUCT = 2 };
 #define QE_ATTRIBUTES UINT64_C(0x11)
 #define QE_ATTRIBUTES_MASK (~UINT64_C(4))
 
-static bool is_p256(const EVP_PKEY *key)
-{
-	char group[32] = "";
-	size_t length = 0;
-	bool good = key && EVP_PKEY_is_a(key, "EC") &&
-		    EVP_PKEY_get_group_name(key, group, sizeof(group), &length) == 1 &&
-		    !strcmp(group, "prime256v1");
-
-	ERR_clear_error();
-	return good;
-}
-
-/* A public key from its coordinates; NULL when they are no point of the curve. */
-static EVP_PKEY *point_key(const uint8_t *coordinates)
-{
-	uint8_t point[1 + 2 * SGPU_TDX_HALF] = { 4 };
-	char group[] = "prime256v1";
-	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "EC", NULL);
-	EVP_PKEY *key = NULL;
-
-	memcpy(point + 1, coordinates, 2 * SGPU_TDX_HALF);
-	OSSL_PARAM parameters[] = {
-		OSSL_PARAM_construct_utf8_string(OSSL_PKEY_PARAM_GROUP_NAME, group, 0),
-		OSSL_PARAM_construct_octet_string(OSSL_PKEY_PARAM_PUB_KEY, point, sizeof(point)),
-		OSSL_PARAM_construct_end(),
-	};
-	if (!context || EVP_PKEY_fromdata_init(context) != 1 ||
-	    EVP_PKEY_fromdata(context, &key, EVP_PKEY_PUBLIC_KEY, parameters) != 1) {
-		key = NULL;
-	}
-	ERR_clear_error();
-	EVP_PKEY_CTX_free(context);
-	return key;
-}
-
 static int check_td_signature(const struct sgpu_tdx_quote *quote, struct sgpu_error *error)
 {
-	EVP_PKEY *key = point_key(quote->attestation_key.data);
+	EVP_PKEY *key = sgpu_p256_key(quote->attestation_key.data, NULL);
 	bool good = key && sgpu_ecdsa_verifies(key, "SHA256", quote->head.data, quote->head.size,
 					       quote->signature, SGPU_TDX_HALF);
 
 	EVP_PKEY_free(key);
+	ERR_clear_error();
 	return good ? SGPU_OK
 		    : sgpu_fail(error, SGPU_ESIGNATURE,
 				key ? "TDX quote: its signature does not verify"
@@ -161,7 +125,7 @@ static int check_platform(const struct sgpu_tdx_quote *quote, const struct sgpu_
 		return sgpu_fail(error, SGPU_EINVALID, "TDX quote: %s", inner.text);
 	}
 	X509 *leaf = chain.list[0];
-	if (!is_p256(X509_get0_pubkey(leaf))) {
+	if (!sgpu_is_on_curve(X509_get0_pubkey(leaf), "prime256v1", "P-256")) {
 		rc = sgpu_fail(error, SGPU_ECHAIN, "TDX quote: its platform's key is not on P-256");
 	}
 	rc = rc ? rc

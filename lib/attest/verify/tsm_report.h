@@ -10,6 +10,8 @@
 
 #include <sgpu/attest.h>
 
+#include "base/base.h"
+
 /* A part of a text or a blob that somebody else owns. */
 struct sgpu_bytes {
 	const uint8_t *data;
@@ -60,15 +62,6 @@ static inline uint32_t sgpu_le32(const uint8_t *data)
 static inline uint64_t sgpu_le64(const uint8_t *data)
 {
 	return (uint64_t)sgpu_le32(data) | (uint64_t)sgpu_le32(data + 4) << 32;
-}
-static inline bool sgpu_all_zero(const uint8_t *data, size_t size)
-{
-	uint8_t any = 0;
-
-	for (size_t i = 0; i < size; i++) {
-		any |= data[i];
-	}
-	return !any;
 }
 
 /* Verifies the signature and certificate chain of a TSM record, up to one of `roots` (self-signed:
