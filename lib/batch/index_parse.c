@@ -13,20 +13,15 @@
 #include "base/json.h"
 #include "index.h"
 
-static int copy_string(const json_t *object, const char *where, const char *key, size_t max,
-		       char **copy, struct sgpu_error *error)
+/* Left to sgpu_batch_check: how long it may be. */
+static int copy_string(const json_t *object, const char *where, const char *key, char **copy,
+		       struct sgpu_error *error)
 {
 	const char *value = NULL;
 	const int code = sgpu_json_string(object, where, key, &value, error);
-	if (code) {
-		return code;
-	}
-	if (strlen(value) > max) {
-		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: longer than %zu bytes", where, key,
-				 max);
-	}
-	*copy = strdup(value);
-	return *copy ? 0 : sgpu_fail_nomem(error);
+
+	*copy = code ? NULL : strdup(value);
+	return code || *copy ? code : sgpu_fail_nomem(error);
 }
 
 /* A string that must be one of two. */
@@ -70,9 +65,8 @@ static int parse_location(const json_t *segment, const char *where, struct sgpu_
 		return 0;
 	}
 	word = sgpu_location_words[kind];
-	code = kind == SGPU_LOCATION_FILE
-		       ? copy_string(json, place, word, SGPU_FILE_PATH_MAX, &location->file, error)
-		       : sgpu_json_string(json, place, word, &id, error);
+	code = kind == SGPU_LOCATION_FILE ? copy_string(json, place, word, &location->file, error)
+					  : sgpu_json_string(json, place, word, &id, error);
 	if (!code && id && strlen(id) != SGPU_REGION_ID_TEXT) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not a %s id", place, word,
 				 id, word);
@@ -104,7 +98,7 @@ static int parse_failure(const json_t *segment, const char *where, struct sgpu_b
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "%s/code: '%.40s' is not the name of an error", place, name);
 	}
-	return copy_string(json, place, "text", SGPU_ERROR_TEXT_MAX - 1, &s->error_text, error);
+	return copy_string(json, place, "text", &s->error_text, error);
 }
 
 static int parse_status(const json_t *json, const char *where, struct sgpu_batch_segment *s,
@@ -130,7 +124,7 @@ static int parse_segment(const json_t *json, const char *where, bool response,
 					    NULL };
 	bool masked = false;
 	int code = sgpu_json_only(json, where, keys, error);
-	code = code ? code : copy_string(json, where, "segment_id", SGPU_ID_MAX, &s->id, error);
+	code = code ? code : copy_string(json, where, "segment_id", &s->id, error);
 	if (!code) {
 		code = choose(json, where, "masking_level", "MASKING_NONE", "MASKING_AES_GCM",
 			      &masked, error);

@@ -15,13 +15,20 @@
 
 static const char hpke_info[] = "sgpu batch v1";
 
-static json_t *find_recipient(const struct sgpu_batch *batch, const char *kid)
+static const char *kid_of(const json_t *recipient)
 {
-	size_t i = 0;
-	json_t *recipient = NULL;
+	const char *kid = json_string_value(json_object_get(recipient, "kid"));
+
+	return kid ? kid : "?";
+}
+
+static const json_t *find_recipient(const struct sgpu_batch *batch, const char *kid)
+{
+	size_t i;
+	json_t *recipient;
+
 	json_array_foreach (batch->recipients, i, recipient) {
-		const char *candidate = json_string_value(json_object_get(recipient, "kid"));
-		if (candidate && !strcmp(candidate, kid)) {
+		if (!strcmp(kid_of(recipient), kid)) {
 			return recipient;
 		}
 	}
@@ -118,7 +125,7 @@ static void add_kid(char text[KIDS_MAX], size_t number, size_t count, const char
 
 	if (number < KIDS_SHOWN) {
 		snprintf(text + used, KIDS_MAX - used, "%s%.*s", number ? ", " : "", SGPU_KID_SIZE,
-			 kid ? kid : "?");
+			 kid);
 	} else if (number == KIDS_SHOWN) {
 		snprintf(text + used, KIDS_MAX - used, " and %zu more", count - number);
 	}
@@ -135,9 +142,7 @@ static int no_recipient(const struct sgpu_batch *batch, const struct sgpu_key *k
 		add_kid(given, (size_t)i, (size_t)key_count, keys[i].kid);
 	}
 	for (size_t i = 0; i < count; i++) {
-		add_kid(wanted, i, count,
-			json_string_value(
-				json_object_get(json_array_get(batch->recipients, i), "kid")));
+		add_kid(wanted, i, count, kid_of(json_array_get(batch->recipients, i)));
 	}
 	return sgpu_fail(
 		error, SGPU_EKEY,

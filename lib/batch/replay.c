@@ -471,9 +471,7 @@ static int take(struct sgpu_replay *replay, const struct record *record, uint64_
 		forget_all(table); /* what the file has now is to be read */
 	}
 out:
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close_fd(fd);
 	return rc;
 }
 
@@ -555,9 +553,7 @@ static int read_first(struct sgpu_replay *replay, struct sgpu_error *error)
 				error);
 		(void)flock(replay->lock, LOCK_UN);
 	}
-	if (fd >= 0) {
-		close(fd);
-	}
+	sgpu_close_fd(fd);
 	return rc;
 }
 
@@ -575,9 +571,8 @@ int sgpu_replay_create(const char *directory, uint64_t window_us, struct sgpu_re
 	made->directory = made->lock = -1;
 	if (directory) {
 		made->name = strdup(directory);
-		made->data_path = malloc(strlen(directory) + sizeof(data_name) + 1);
-		if (made->data_path) {
-			sprintf(made->data_path, "%s/%s", directory, data_name);
+		if (asprintf(&made->data_path, "%s/%s", directory, data_name) < 0) {
+			made->data_path = NULL;
 		}
 		rc = made->name && made->data_path ? open_directory(made, error)
 						   : sgpu_fail_nomem(error);
@@ -596,12 +591,8 @@ void sgpu_replay_free(struct sgpu_replay **replay)
 	if (!replay || !*replay) {
 		return;
 	}
-	if ((*replay)->lock >= 0) {
-		close((*replay)->lock);
-	}
-	if ((*replay)->directory >= 0) {
-		close((*replay)->directory);
-	}
+	sgpu_close_fd((*replay)->lock);
+	sgpu_close_fd((*replay)->directory);
 	free((*replay)->name);
 	free((*replay)->data_path);
 	forget_all(&(*replay)->table);

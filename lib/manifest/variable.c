@@ -51,7 +51,7 @@ void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, const c
 			  const json_t *value, const char *id, const char **variable)
 {
 	const char *name = sgpu_reader_string(reader, where, field, value);
-	const json_t *other;
+	const char *other;
 
 	if (!name) {
 		return;
@@ -73,15 +73,11 @@ void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, const c
 				   "'%s' has a meaning to shells or other programs", name);
 		return;
 	}
-	other = json_object_get(reader->variables, name);
+	other = sgpu_reader_claim(reader, reader->variables, name, id);
 	if (other) {
 		sgpu_reader_report(reader, where, field, NULL,
-				   "'%s' is a variable of segment '%s' already", name,
-				   json_string_value(other));
+				   "'%s' is a variable of segment '%s' already", name, other);
 		return;
-	}
-	if (json_object_set_new_nocheck(reader->variables, name, json_string_nocheck(id)) < 0) {
-		reader->no_memory = true;
 	}
 	*variable = sgpu_reader_keep(reader, name);
 }

@@ -7,7 +7,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #if defined(__x86_64__)
@@ -43,23 +42,6 @@ static bool exists(const char *path)
 	char whole[PATH_MAX];
 
 	return access(under_root(path, whole), F_OK) == 0;
-}
-
-static bool is_directory(const char *path)
-{
-	char whole[PATH_MAX];
-	struct stat status;
-
-	return stat(under_root(path, whole), &status) == 0 && S_ISDIR(status.st_mode);
-}
-
-static bool first_line(const char *path, char *line, size_t size)
-{
-	char whole[PATH_MAX];
-	const bool got = sgpu_peek(under_root(path, whole), line, size) && line[0];
-
-	line[strcspn(line, "\n")] = '\0';
-	return got;
 }
 
 /* A word among the flags of the first processor, whose lines are the first ones. sev_snp is no use
@@ -107,9 +89,9 @@ static bool tdx_cpuid(void)
 
 static void detect_kind(struct sgpu_platform *platform)
 {
-	char line[64];
+	char line[64], whole[PATH_MAX];
 
-	if (first_line(GRAMINE_TYPE, line, sizeof(line))) {
+	if (sgpu_peek_line(under_root(GRAMINE_TYPE, whole), line, sizeof(line)) && line[0]) {
 		platform->seen = GRAMINE_TYPE;
 		platform->kind = strcmp(line, "none") == 0 ? SGPU_PLATFORM_GRAMINE_DIRECT
 							   : SGPU_PLATFORM_GRAMINE_SGX;
@@ -133,7 +115,7 @@ void sgpu_platform_detect(struct sgpu_platform *platform)
 	memset(platform, 0, sizeof(*platform));
 	detect_kind(platform);
 	platform->virtual_machine = cpu_flag("hypervisor");
-	platform->reports = is_directory("/sys/kernel/config/tsm/report");
+	platform->reports = exists("/sys/kernel/config/tsm/report/.");
 	platform->gpu = exists("/dev/nvidiactl") || exists("/proc/driver/nvidia/version");
 }
 

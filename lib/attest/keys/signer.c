@@ -66,26 +66,6 @@ static int load_provider(struct sgpu_error *error)
 	return rc;
 }
 
-static int generate_in_tpm(EVP_PKEY **key, struct sgpu_error *error)
-{
-	EVP_PKEY_CTX *context;
-	int rc = load_provider(error);
-
-	*key = NULL;
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	context = EVP_PKEY_CTX_new_from_name(NULL, "EC", "provider=tpm2");
-	if (!context || EVP_PKEY_keygen_init(context) <= 0 ||
-	    EVP_PKEY_CTX_set_group_name(context, "P-384") <= 0 ||
-	    EVP_PKEY_generate(context, key) <= 0) {
-		*key = NULL;
-		rc = unavailable(error, "the TPM makes no signing key on P-384");
-	}
-	EVP_PKEY_CTX_free(context);
-	return rc;
-}
-
 /* ---- keys ---- */
 bool sgpu_is_on_curve(const EVP_PKEY *key, const char *name, const char *other)
 {
@@ -134,16 +114,23 @@ int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE], struct s
 	return code;
 }
 
-static int generate(EVP_PKEY **key, struct sgpu_error *error)
+static int generate(struct sgpu_signer *signer, struct sgpu_error *error)
 {
-	/* In memory even where the TPM's provider was loaded before. */
-	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(NULL, "EC", "provider!=tpm2");
-	int done = context && EVP_PKEY_keygen_init(context) == 1 &&
-		   EVP_PKEY_CTX_set_group_name(context, "P-384") == 1 &&
-		   EVP_PKEY_generate(context, key) == 1;
+	int rc = signer->in_tpm ? load_provider(error) : SGPU_OK;
 
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	/* In memory even where the TPM's provider was loaded before. */
+	EVP_PKEY_CTX *context = EVP_PKEY_CTX_new_from_name(
+		NULL, "EC", signer->in_tpm ? "provider=tpm2" : "provider!=tpm2");
+	bool done = context && EVP_PKEY_keygen_init(context) == 1 &&
+		    EVP_PKEY_CTX_set_group_name(context, "P-384") == 1 &&
+		    EVP_PKEY_generate(context, &signer->key) == 1;
 	EVP_PKEY_CTX_free(context);
-	return done ? 0 : sgpu_crypto_fail(error, "making a P-384 key");
+	return done		? SGPU_OK
+	       : signer->in_tpm ? unavailable(error, "the TPM makes no signing key on P-384")
+				: sgpu_crypto_fail(error, "making a P-384 key");
 }
 
 int sgpu_signer_generate(bool tpm, struct sgpu_signer **signer, struct sgpu_error *error)
@@ -155,7 +142,7 @@ int sgpu_signer_generate(bool tpm, struct sgpu_signer **signer, struct sgpu_erro
 		return sgpu_fail_nomem(error);
 	}
 	made->in_tpm = tpm;
-	int code = tpm ? generate_in_tpm(&made->key, error) : generate(&made->key, error);
+	int code = generate(made, error);
 	if (code) {
 		sgpu_signer_free(&made);
 		return code;
@@ -295,18 +282,13 @@ static int check_pair(const char *name, const struct sgpu_signer *signer, struct
 {
 	EVP_PKEY_CTX *context =
 		signer->in_tpm ? NULL : EVP_PKEY_CTX_new_from_pkey(NULL, signer->key, NULL);
+	bool done = signer->in_tpm || (context && EVP_PKEY_check(context) == 1);
 
-	if (signer->in_tpm) {
-		return 0;
-	}
-	int done = context && EVP_PKEY_check(context) == 1;
 	EVP_PKEY_CTX_free(context);
-	if (!done) {
-		ERR_clear_error();
-		return sgpu_fail(error, SGPU_EINVALID,
-				 "private key '%s': its public half is not its own", name);
-	}
-	return 0;
+	ERR_clear_error();
+	return done ? 0
+		    : sgpu_fail(error, SGPU_EINVALID,
+				"private key '%s': its public half is not its own", name);
 }
 
 int sgpu_signer_load(const char *path, struct sgpu_signer **signer, struct sgpu_error *error)
