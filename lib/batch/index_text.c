@@ -166,22 +166,16 @@ int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size,
 		    struct sgpu_error *error)
 {
 	int *by_id = NULL;
-	char *made = NULL;
-	size_t made_size = 0;
 	int code = sgpu_batch_check(batch, error);
+
 	code = code ? code : sgpu_batch_sort(batch, &by_id, error);
-	code = code ? code
-		    : sgpu_batch_canonical(batch, SGPU_INDEX_WHOLE, &made, &made_size, error);
-	if (!code && made_size > SGPU_INDEX_SIZE_MAX) {
+	free(by_id);
+	code = code ? code : sgpu_batch_canonical(batch, SGPU_INDEX_WHOLE, text, size, error);
+	if (!code && *size > SGPU_INDEX_SIZE_MAX) {
+		free(*text);
+		*text = NULL;
 		code = sgpu_fail(error, SGPU_EINVALID, "the index is larger than %d bytes",
 				 SGPU_INDEX_SIZE_MAX);
 	}
-	if (!code) {
-		*text = made;
-		*size = made_size;
-		made = NULL;
-	}
-	free(made);
-	free(by_id);
 	return code;
 }

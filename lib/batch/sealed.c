@@ -21,6 +21,10 @@ static int derive(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t 
 {
 	uint8_t info[INFO_MAX], derived[DERIVED_SIZE] = { 0 };
 
+	if (context_size > SGPU_CONTEXT_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "the context has %zu bytes, more than %d",
+				 context_size, SGPU_CONTEXT_MAX);
+	}
 	memcpy(info, label, sizeof(label));
 	memcpy(info + sizeof(label), keys->salt, SGPU_SALT_SIZE);
 	if (context_size) {
@@ -39,21 +43,11 @@ static int derive(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t 
 	return code;
 }
 
-static int check_context(size_t context_size, struct sgpu_error *error)
-{
-	if (context_size > SGPU_CONTEXT_MAX) {
-		return sgpu_fail(error, SGPU_EUSAGE, "the context has %zu bytes, more than %d",
-				 context_size, SGPU_CONTEXT_MAX);
-	}
-	return 0;
-}
-
 int sgpu_sealed_keys_new(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
 			 struct sgpu_sealed_keys *keys, struct sgpu_error *error)
 {
 	memset(keys, 0, sizeof(*keys));
-	int code = check_context(context_size, error);
-	code = code ? code : sgpu_random(keys->salt, sizeof(keys->salt), error);
+	int code = sgpu_random(keys->salt, sizeof(keys->salt), error);
 	code = code ? code : derive(key, context, context_size, keys, error);
 	if (code) {
 		sgpu_wipe(keys, sizeof(*keys));
@@ -66,11 +60,8 @@ int sgpu_sealed_keys_open(const uint8_t key[SGPU_KEY_SIZE], const void *context,
 			  struct sgpu_sealed_keys *keys, struct sgpu_error *error)
 {
 	memset(keys, 0, sizeof(*keys));
-	int code = check_context(context_size, error);
-	if (!code) {
-		memcpy(keys->salt, header, SGPU_SALT_SIZE);
-		code = derive(key, context, context_size, keys, error);
-	}
+	memcpy(keys->salt, header, SGPU_SALT_SIZE);
+	int code = derive(key, context, context_size, keys, error);
 	if (!code && !sgpu_equal(keys->commitment, header + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE)) {
 		(void)sgpu_fail(
 			error, SGPU_EKEY,

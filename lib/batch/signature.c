@@ -12,6 +12,8 @@
 #include "crypto/crypto.h"
 #include "index.h"
 
+/* What is signed is everything that those who carry the batch may not change:
+ * SGPU_INDEX_FOR_SIGNATURES. */
 static int digest_of(const struct sgpu_batch *batch, enum sgpu_index_part part,
 		     uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_error *error)
 {
@@ -21,13 +23,6 @@ static int digest_of(const struct sgpu_batch *batch, enum sgpu_index_part part,
 	code = code ? code : sgpu_sha256(text, size, digest, error);
 	free(text);
 	return code;
-}
-
-/* What is signed: everything that those who carry the batch may not change. */
-static int signed_digest(const struct sgpu_batch *batch, uint8_t digest[SGPU_SHA256_SIZE],
-			 struct sgpu_error *error)
-{
-	return digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
 }
 
 int sgpu_batch_identity(const struct sgpu_batch *batch, uint8_t identity[SGPU_SHA256_SIZE],
@@ -71,7 +66,7 @@ int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d signatures",
 				 SGPU_SIGNATURES_MAX);
 	}
-	int code = signed_digest(batch, digest, error);
+	int code = digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
 	code = code ? code
 		    : sgpu_detached_sign(key, SGPU_BATCH_TYP, digest, sizeof(digest), &token,
 					 error);
@@ -103,7 +98,7 @@ int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_
 {
 	uint8_t digest[SGPU_SHA256_SIZE];
 	int code = named_key(batch, (size_t)index, key, error);
-	code = code ? code : signed_digest(batch, digest, error);
+	code = code ? code : digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
 	return code ? code : verify(batch, (size_t)index, digest, key, error);
 }
 
@@ -157,7 +152,7 @@ int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, 
 		}
 		if (!kid[0]) {
 			memcpy(kid, key.kid, sizeof(key.kid));
-			code = signed_digest(batch, digest, error);
+			code = digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
 		}
 		code = code ? code : verify(batch, i, digest, &key, error);
 	}

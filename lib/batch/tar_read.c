@@ -41,18 +41,14 @@ static void learn_position(struct sgpu_tar_reader *reader)
 int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader,
 		  struct sgpu_error *error)
 {
-	*reader = NULL;
-	struct sgpu_tar_reader *made = calloc(1, sizeof(*made));
-	char *copy = strdup(name);
-	if (!made || !copy) {
-		free(made);
-		free(copy);
+	struct sgpu_tar_reader *made = *reader = calloc(1, sizeof(*made));
+
+	if (!made || !(made->name = strdup(name))) {
+		sgpu_tar_close(reader);
 		return sgpu_fail_nomem(error);
 	}
 	made->fd = fd;
-	made->name = copy;
 	learn_position(made);
-	*reader = made;
 	return 0;
 }
 
