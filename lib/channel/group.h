@@ -6,8 +6,8 @@
  * names an address.
  *
  * A message is a hello (channel/keys.h), answered by a grant, or a sealed group, answered by a
- * sealed answer. How messages travel is the caller's business (sgpu_exchange_fn): a pipe
- * (group_pipe.c), or a ring. Whoever carries them can stop things, and learns sizes.
+ * sealed answer. How messages travel is the caller's business (sgpu_exchange_fn): a pipe, or a ring
+ * (remote/carrier.h). Whoever carries them can stop things, and learns sizes.
  */
 #ifndef SGPU_CHANNEL_GROUP_H
 #define SGPU_CHANNEL_GROUP_H
@@ -139,8 +139,8 @@ void sgpu_group_client_close(struct sgpu_group_client **client);
 /* Adds an item to the group that is sent next. Errors: SGPU_EUSAGE. */
 SGPU_MUST_CHECK int sgpu_group_client_add(struct sgpu_group_client *client,
 					  const struct sgpu_item *item, struct sgpu_error *error);
-/* Whether so many items with so many bytes of tails fit into that group. */
-bool sgpu_group_client_has_room(const struct sgpu_group_client *client, int items, size_t tails);
+/* Whether an item with a tail of so many bytes fits into that group. */
+bool sgpu_group_client_has_room(const struct sgpu_group_client *client, size_t tail);
 /* Sends the group and waits until it has been carried out, in order and once. results: one for each
  * item. Returns the code of the first item that failed, or SGPU_OK. A group whose answer does not
  * come is sent again; the same bytes under the same number, so that it is carried out once. When no
@@ -148,19 +148,5 @@ bool sgpu_group_client_has_room(const struct sgpu_group_client *client, int item
 SGPU_MUST_CHECK int sgpu_group_client_send(struct sgpu_group_client *client,
 					   struct sgpu_item_result *results,
 					   struct sgpu_error *error);
-
-/* ---- group_pipe.c ---- */
-struct sgpu_pipe {
-	int in, out; /* descriptors */
-};
-/* A message: its size (4 bytes), and its bytes. *size 0: the other side has ended, between two
- * messages. Errors: SGPU_EINVALID (cut, or longer than SGPU_MESSAGE_MAX), SGPU_ESYSTEM. */
-SGPU_MUST_CHECK int sgpu_message_read(int fd, uint8_t message[SGPU_MESSAGE_MAX], size_t *size,
-				      struct sgpu_error *error);
-SGPU_MUST_CHECK int sgpu_message_write(int fd, const uint8_t *message, size_t size,
-				       struct sgpu_error *error);
-/* A sgpu_exchange_fn; the argument is a struct sgpu_pipe. SIGPIPE is ignored by the program. */
-int sgpu_pipe_exchange(void *pipe, const uint8_t *message, size_t size, uint8_t *answer,
-		       size_t *answer_size, struct sgpu_error *error);
 
 #endif

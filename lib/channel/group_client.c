@@ -50,11 +50,10 @@ int sgpu_group_client_add(struct sgpu_group_client *client, const struct sgpu_it
 	return rc;
 }
 
-bool sgpu_group_client_has_room(const struct sgpu_group_client *client, int items, size_t tails)
+bool sgpu_group_client_has_room(const struct sgpu_group_client *client, size_t tail)
 {
-	const size_t left = SGPU_GROUP_BYTES - client->size, heads = (size_t)items * SGPU_ITEM_HEAD;
-
-	return items <= SGPU_GROUP_ITEMS - client->count && heads <= left && tails <= left - heads;
+	return client->count < SGPU_GROUP_ITEMS &&
+	       SGPU_GROUP_BYTES - client->size >= SGPU_ITEM_HEAD + tail;
 }
 
 /* Whether this is the answer to group `counter`: its number, and what is sealed. */

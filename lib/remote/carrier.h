@@ -10,8 +10,10 @@
 #define SGPU_REMOTE_CARRIER_H
 
 #include <sgpu/base.h>
+#include <sgpu/session.h>
 
 #include "channel/group.h"
+#include "ring/ring.h"
 
 enum { SGPU_AREA_SIZE = 4 << 20 };
 
@@ -43,10 +45,32 @@ static inline uint64_t sgpu_carrier_deadline(const struct sgpu_carrier *carrier)
 SGPU_MUST_CHECK int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **carrier,
 				      struct sgpu_error *error);
 
-/* carrier_ring.c: over a ring; the descriptors are borrowed. */
-struct sgpu_remote_ring;
+/* ---- carrier_ring.c: over a ring ----
+ * The two sides share the ring's memory, and a file that both map.
+ *
+ *   0                 sealed data: the area
+ *   SGPU_AREA_SIZE    a message; then its answer
+ *
+ * The program writes a message and submits LINK_MESSAGE with its length; the worker puts the answer
+ * into its place and completes that with the answer's length. Each side reads what is there once,
+ * into memory of its own. */
+enum {
+	LINK_MESSAGE = SGPU_RING_OPCODE_SERVICE, /* length */
+	LINK_ENTRIES = 16,			 /* of each queue */
+	LINK_SIZE = SGPU_AREA_SIZE + (20 << 10), /* of the file */
+};
+_Static_assert(SGPU_MESSAGE_MAX <= LINK_SIZE - SGPU_AREA_SIZE, "a message has room");
+
+/* The descriptors are borrowed. */
 SGPU_MUST_CHECK int sgpu_carrier_ring(const struct sgpu_remote_ring *ring,
 				      struct sgpu_carrier **carrier, struct sgpu_error *error);
+/* Maps the file, which the other side may have made: its type, size and seals are checked. *area is
+ * NULL if this fails. */
+SGPU_MUST_CHECK int sgpu_link_map(int fd, uint8_t **area, struct sgpu_error *error);
+void sgpu_link_unmap(uint8_t **area);
+/* Makes the two files that sides share. The caller adds a bell and closes all when it needs them no
+ * more. */
+SGPU_MUST_CHECK int sgpu_link_create(int *memory, int *area, struct sgpu_error *error);
 
 /* ---- frame.c ----
  * What travels over a pipe or a socket: messages (channel/group.h), and reads and writes of the
@@ -59,18 +83,26 @@ SGPU_MUST_CHECK int sgpu_carrier_ring(const struct sgpu_remote_ring *ring,
 #define SGPU_FRAME_PUT UINT32_C(0xffffff01)
 #define SGPU_FRAME_GET UINT32_C(0xffffff02)
 
-/* A frame without the bytes of put and get. */
+/* A frame without its bytes. */
 struct sgpu_remote_frame {
 	uint32_t kind; /* SGPU_FRAME_PUT, SGPU_FRAME_GET, or 0: a message */
 	uint64_t offset,
 		size; /* size 0 of a message: the other side has ended between two frames */
-	uint8_t message[SGPU_MESSAGE_MAX];
 };
 
-/* Reads a frame; the bytes of a put follow. Errors: SGPU_EINVALID (no frame, or outside of the
- * area), SGPU_ESYSTEM. */
+/* Reads a frame, and the bytes of a message; those of a put follow. Errors: SGPU_EINVALID (no
+ * frame, or outside of the area), SGPU_ESYSTEM. */
 SGPU_MUST_CHECK int sgpu_remote_frame_read(int fd, struct sgpu_remote_frame *frame,
+					   uint8_t message[SGPU_MESSAGE_MAX],
 					   struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_message_write(int fd, const uint8_t *message, size_t size,
+				       struct sgpu_error *error);
+struct sgpu_pipe {
+	int in, out; /* descriptors */
+};
+/* A sgpu_exchange_fn; the argument is a struct sgpu_pipe. SIGPIPE is ignored by the program. */
+int sgpu_pipe_exchange(void *pipe, const uint8_t *message, size_t size, uint8_t *answer,
+		       size_t *answer_size, struct sgpu_error *error);
 /* Writes the head of a put or a get. */
 SGPU_MUST_CHECK int sgpu_remote_frame_write(int fd, uint32_t kind, uint64_t offset, uint64_t size,
 					    struct sgpu_error *error);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "remote/link.h"
+#include "remote/carrier.h"
 
 /* ---- what both sides share ---- */
 int sgpu_link_create(int *memory, int *area, struct sgpu_error *error)

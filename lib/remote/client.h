@@ -64,10 +64,10 @@ SGPU_MUST_CHECK int sgpu_remote_open_carrier(struct sgpu_carrier *carrier,
  * sent. */
 SGPU_MUST_CHECK int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item,
 				    struct sgpu_error *error);
-/* Makes sure that the next group has room for `items` without tails, and the area for `bytes`,
+/* Makes sure that the next group has room for an item without a tail, and the area for `bytes`,
  * which lie *at. */
-SGPU_MUST_CHECK int sgpu_remote_reserve(struct sgpu_remote *remote, int items, uint64_t bytes,
-					uint64_t *at, struct sgpu_error *error);
+SGPU_MUST_CHECK int sgpu_remote_reserve(struct sgpu_remote *remote, uint64_t bytes, uint64_t *at,
+					struct sgpu_error *error);
 /* Sends what is pending and waits for its end. */
 SGPU_MUST_CHECK int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error);
 

@@ -13,7 +13,7 @@
 #include "base/io.h"
 #include "remote/client.h"
 #include "remote/greeting.h"
-#include "remote/link.h"
+#include "remote/carrier.h"
 
 /* PATIENCE_MS: for the answer, since the server may have to start a worker. */
 enum { PATIENCE_MS = 90000, WAIT_MS = 50, OWNED = 3 };

@@ -127,7 +127,7 @@ static int begin_piece(struct sgpu_remote *r, int direction, uint64_t left,
 		rc = new_key(r, d, error);
 	}
 	if (rc == SGPU_OK) {
-		rc = sgpu_remote_reserve(r, 1, p->sealed, &p->at, error);
+		rc = sgpu_remote_reserve(r, p->sealed, &p->at, error);
 	}
 	if (rc == SGPU_OK) {
 		p->first = d->next;

@@ -35,7 +35,8 @@ static int read_range(int fd, struct sgpu_remote_frame *frame, struct sgpu_error
 	return SGPU_OK;
 }
 
-int sgpu_remote_frame_read(int fd, struct sgpu_remote_frame *frame, struct sgpu_error *error)
+int sgpu_remote_frame_read(int fd, struct sgpu_remote_frame *frame,
+			   uint8_t message[SGPU_MESSAGE_MAX], struct sgpu_error *error)
 {
 	uint8_t head[4];
 	struct sgpu_reader reader = { .next = head, .left = sizeof(head) };
@@ -57,7 +58,7 @@ int sgpu_remote_frame_read(int fd, struct sgpu_remote_frame *frame, struct sgpu_
 	if (got < sizeof(head) || frame->size == 0 || frame->size > SGPU_MESSAGE_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "a message of a session is malformed");
 	}
-	return sgpu_remote_frame_bytes(fd, frame->message, (size_t)frame->size, error);
+	return sgpu_remote_frame_bytes(fd, message, (size_t)frame->size, error);
 }
 
 int sgpu_remote_frame_write(int fd, uint32_t kind, uint64_t offset, uint64_t size,
@@ -67,4 +68,36 @@ int sgpu_remote_frame_write(int fd, uint32_t kind, uint64_t offset, uint64_t siz
 
 	sgpu_put_u64(sgpu_put_u64(sgpu_put_u32(head, kind), offset), size);
 	return sgpu_write(fd, "a session", head, sizeof(head), error);
+}
+
+int sgpu_message_write(int fd, const uint8_t *message, size_t size, struct sgpu_error *error)
+{
+	uint8_t frame[4 + SGPU_MESSAGE_MAX];
+
+	if (size == 0 || size > SGPU_MESSAGE_MAX) {
+		return sgpu_fail(error, SGPU_EUSAGE, "a message of %zu bytes", size);
+	}
+	/* In one write, so that a small one arrives whole. */
+	sgpu_put_bytes(sgpu_put_u32(frame, (uint32_t)size), message, size);
+	return sgpu_write(fd, "a session", frame, 4 + size, error);
+}
+
+int sgpu_pipe_exchange(void *argument, const uint8_t *message, size_t size, uint8_t *answer,
+		       size_t *answer_size, struct sgpu_error *error)
+{
+	const struct sgpu_pipe *pipe = argument;
+	struct sgpu_remote_frame frame;
+	int rc = sgpu_message_write(pipe->out, message, size, error);
+
+	rc = rc ? rc : sgpu_remote_frame_read(pipe->in, &frame, answer, error);
+	if (rc < 0) {
+		return rc;
+	}
+	*answer_size = (size_t)frame.size;
+	if (frame.kind != 0) {
+		return sgpu_fail(error, SGPU_EINVALID, "a message of a session is malformed");
+	}
+	return frame.size > 0
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_ESYSTEM, "the other side of a session has ended");
 }

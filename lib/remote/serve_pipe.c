@@ -16,36 +16,35 @@ struct service {
 	int in, out;
 	struct sgpu_group_server *server;
 	uint8_t *area;
-	struct sgpu_remote_frame frame;
-	uint8_t answer[SGPU_MESSAGE_MAX];
+	uint8_t message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX];
 };
 
-static int answer_message(struct service *s, struct sgpu_error *error)
+static int answer_message(struct service *s, size_t size, struct sgpu_error *error)
 {
-	size_t size = 0;
-	int rc = sgpu_group_server_handle(s->server, s->frame.message, (size_t)s->frame.size,
-					  s->answer, &size, error);
+	size_t answered = 0;
+	int rc = sgpu_group_server_handle(s->server, s->message, size, s->answer, &answered, error);
 
-	return rc < 0 ? rc : sgpu_message_write(s->out, s->answer, size, error);
+	return rc < 0 ? rc : sgpu_message_write(s->out, s->answer, answered, error);
 }
 
 static int serve_frames(struct service *s, struct sgpu_error *error)
 {
-	for (;;) {
-		struct sgpu_remote_frame *f = &s->frame;
-		int rc = sgpu_remote_frame_read(s->in, f, error);
+	struct sgpu_remote_frame f;
 
-		if (rc < 0 || (f->kind == 0 && f->size == 0)) {
+	for (;;) {
+		int rc = sgpu_remote_frame_read(s->in, &f, s->message, error);
+
+		if (rc < 0 || (f.kind == 0 && f.size == 0)) {
 			return rc;
 		}
-		if (f->kind == SGPU_FRAME_PUT) {
-			rc = sgpu_remote_frame_bytes(s->in, s->area + f->offset, (size_t)f->size,
+		if (f.kind == SGPU_FRAME_PUT) {
+			rc = sgpu_remote_frame_bytes(s->in, s->area + f.offset, (size_t)f.size,
 						     error);
-		} else if (f->kind == SGPU_FRAME_GET) {
-			rc = sgpu_write(s->out, "a session", s->area + f->offset, (size_t)f->size,
+		} else if (f.kind == SGPU_FRAME_GET) {
+			rc = sgpu_write(s->out, "a session", s->area + f.offset, (size_t)f.size,
 					error);
 		} else {
-			rc = answer_message(s, error);
+			rc = answer_message(s, (size_t)f.size, error);
 		}
 		if (rc < 0) {
 			return rc;

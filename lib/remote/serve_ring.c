@@ -12,7 +12,7 @@
 #include <sgpu/base.h>
 
 #include "remote/job.h"
-#include "remote/link.h"
+#include "remote/carrier.h"
 #include "secure/group.h"
 
 struct sgpu_remote_service {

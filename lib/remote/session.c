@@ -100,13 +100,13 @@ int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error)
 	return rc;
 }
 
-int sgpu_remote_reserve(struct sgpu_remote *remote, int items, uint64_t bytes, uint64_t *at,
+int sgpu_remote_reserve(struct sgpu_remote *remote, uint64_t bytes, uint64_t *at,
 			struct sgpu_error *error)
 {
 	int rc = SGPU_OK;
 
 	if (bytes > SGPU_AREA_SIZE - remote->area_used ||
-	    !sgpu_group_client_has_room(remote->client, items, 0)) {
+	    !sgpu_group_client_has_room(remote->client, 0)) {
 		rc = sgpu_remote_flush(remote, error);
 	}
 	if (rc < 0) {
@@ -122,8 +122,7 @@ int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item,
 {
 	int rc = SGPU_OK;
 
-	if (remote->pending > 0 &&
-	    !sgpu_group_client_has_room(remote->client, 1, item->tail_size)) {
+	if (remote->pending > 0 && !sgpu_group_client_has_room(remote->client, item->tail_size)) {
 		rc = sgpu_remote_flush(remote, error);
 	}
 	rc = rc == SGPU_OK ? sgpu_group_client_add(remote->client, item, error) : rc;

@@ -17,7 +17,7 @@
 
 #include "device_harness.h"
 #include "remote/client.h"
-#include "remote/link.h"
+#include "remote/carrier.h"
 
 enum { LIMIT = 32 << 20 };
 

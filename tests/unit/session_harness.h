@@ -13,6 +13,7 @@
 
 #include <sgpu/base.h>
 
+#include "remote/carrier.h"
 #include "secure/group.h"
 
 #include "channel_check.h"
@@ -119,16 +120,19 @@ static inline int serve_pipe(struct sgpu_group_server *server, const struct sgpu
 {
 	uint8_t *message = malloc(2 * (size_t)SGPU_MESSAGE_MAX),
 		*answer = message ? message + SGPU_MESSAGE_MAX : NULL;
-	size_t size = 0, answer_size = 0;
-	int rc = message ? sgpu_message_read(pipe->in, message, &size, why) : sgpu_fail_nomem(why);
+	struct sgpu_remote_frame frame;
+	size_t answer_size = 0;
+	int rc = message ? sgpu_remote_frame_read(pipe->in, &frame, message, why)
+			 : sgpu_fail_nomem(why);
 
-	while (rc == SGPU_OK && size > 0) {
-		rc = sgpu_group_server_handle(server, message, size, answer, &answer_size, why);
+	while (rc == SGPU_OK && frame.size > 0) {
+		rc = sgpu_group_server_handle(server, message, (size_t)frame.size, answer,
+					      &answer_size, why);
 		if (rc == SGPU_OK) {
 			rc = sgpu_message_write(pipe->out, answer, answer_size, why);
 		}
 		if (rc == SGPU_OK) {
-			rc = sgpu_message_read(pipe->in, message, &size, why);
+			rc = sgpu_remote_frame_read(pipe->in, &frame, message, why);
 		}
 	}
 	free(message);

@@ -14,7 +14,7 @@
 
 #include <sgpu/session.h>
 
-#include "remote/link.h"
+#include "remote/carrier.h"
 #include "secure/group.h"
 
 #include "cases.h"
