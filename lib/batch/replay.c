@@ -471,7 +471,7 @@ static int take(struct sgpu_replay *replay, const struct record *record, uint64_
 		forget_all(table); /* what the file has now is to be read */
 	}
 out:
-	sgpu_close_fd(fd);
+	sgpu_close(fd);
 	return rc;
 }
 
@@ -553,7 +553,7 @@ static int read_first(struct sgpu_replay *replay, struct sgpu_error *error)
 				error);
 		(void)flock(replay->lock, LOCK_UN);
 	}
-	sgpu_close_fd(fd);
+	sgpu_close(fd);
 	return rc;
 }
 
@@ -591,8 +591,8 @@ void sgpu_replay_free(struct sgpu_replay **replay)
 	if (!replay || !*replay) {
 		return;
 	}
-	sgpu_close_fd((*replay)->lock);
-	sgpu_close_fd((*replay)->directory);
+	sgpu_close((*replay)->lock);
+	sgpu_close((*replay)->directory);
 	free((*replay)->name);
 	free((*replay)->data_path);
 	forget_all(&(*replay)->table);

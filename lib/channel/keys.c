@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Keys of a channel, and what is computed with them by both trusted sides: nonces, MACs, the mask
- * of a measurement.
+ * of a measurement, and what binds a session to a worker.
  */
 #include <string.h>
 
@@ -34,6 +34,17 @@ int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE], const uint8_t processo
 		}
 	}
 	return SGPU_OK;
+}
+
+int sgpu_channel_aeads(const struct sgpu_channel_keys *keys, struct sgpu_aead **group,
+		       struct sgpu_aead **answer, struct sgpu_error *error)
+{
+	int rc;
+
+	sgpu_aead_free(group);
+	sgpu_aead_free(answer);
+	rc = sgpu_aead_create(NULL, keys->group, group, error);
+	return rc < 0 ? rc : sgpu_aead_create(NULL, keys->answer, answer, error);
 }
 
 void sgpu_group_nonce(uint32_t serial, uint64_t counter, uint8_t nonce[SGPU_NONCE_SIZE])
@@ -115,4 +126,55 @@ void sgpu_mask_measurement(const struct sgpu_channel_keys *keys,
 		measurement->digest[i] ^= mask[i];
 	}
 	sgpu_wipe(mask, sizeof(mask));
+}
+
+/* ---- bound sessions ---- */
+static const char HELLO_INFO[] = "sgpu session v1";
+
+int sgpu_binding_make(const uint8_t owner_key[32], const struct sgpu_key *worker,
+		      struct sgpu_binding *binding, struct sgpu_error *error)
+{
+	uint8_t *enc = sgpu_put_bytes(binding->hello, owner_key, 32), *sealed = enc + 32;
+	int rc;
+
+	if (worker->kind == SGPU_KEY_OCT) {
+		return sgpu_fail(
+			error, SGPU_EUSAGE,
+			"a quote names an X25519 key of a worker, and this is a symmetric key");
+	}
+	rc = sgpu_random(binding->secret, sizeof(binding->secret), error);
+	return rc < 0 ? rc
+		      : sgpu_hpke_seal(worker->public_half, HELLO_INFO, strlen(HELLO_INFO),
+				       binding->hello, 32, binding->secret, sizeof(binding->secret),
+				       enc, sealed, error);
+}
+
+int sgpu_binding_open(const struct sgpu_key *key, const uint8_t hello[SGPU_HELLO_SIZE],
+		      struct sgpu_binding *binding, struct sgpu_error *error)
+{
+	memcpy(binding->hello, hello, sizeof(binding->hello));
+	return sgpu_hpke_open(key, binding->hello + 32, HELLO_INFO, strlen(HELLO_INFO),
+			      binding->hello, 32, binding->hello + 64,
+			      SGPU_KEY_SIZE + SGPU_TAG_SIZE, binding->secret, error);
+}
+
+int sgpu_channel_bind(struct sgpu_channel_keys *keys, const struct sgpu_binding *binding,
+		      const struct sgpu_grant *grant, struct sgpu_error *error)
+{
+	static const char *const infos[] = { "sgpu session group", "sgpu session answer" };
+	uint8_t *const bound[] = { keys->group, keys->answer };
+	uint8_t transcript[SGPU_HELLO_SIZE + SGPU_GRANT_SIZE], salt[SGPU_SHA256_SIZE],
+		both[2 * SGPU_KEY_SIZE];
+	int rc;
+
+	sgpu_grant_encode(grant, sgpu_put_bytes(transcript, binding->hello, SGPU_HELLO_SIZE));
+	rc = sgpu_sha256(transcript, sizeof(transcript), salt, error);
+	for (size_t i = 0; rc == SGPU_OK && i < SGPU_ARRAY_LENGTH(bound); i++) {
+		sgpu_put_bytes(sgpu_put_bytes(both, binding->secret, SGPU_KEY_SIZE), bound[i],
+			       SGPU_KEY_SIZE);
+		rc = sgpu_hkdf_sha256(both, sizeof(both), salt, sizeof(salt), infos[i],
+				      strlen(infos[i]), bound[i], SGPU_KEY_SIZE, error);
+	}
+	sgpu_wipe(both, sizeof(both));
+	return rc;
 }

@@ -29,6 +29,12 @@ struct sgpu_channel_keys {
 SGPU_MUST_CHECK int sgpu_channel_derive(const uint8_t cek[SGPU_KEY_SIZE],
 					const uint8_t processor[16], struct sgpu_channel_keys *keys,
 					struct sgpu_error *error);
+/* Replaces those of groups and of answers, which may be NULL. After an error they may be as well.
+ */
+struct sgpu_aead;
+SGPU_MUST_CHECK int sgpu_channel_aeads(const struct sgpu_channel_keys *keys,
+				       struct sgpu_aead **group, struct sgpu_aead **answer,
+				       struct sgpu_error *error);
 /* Nonce of group number `counter` (from 1), and of the answer to it: serial (4, big endian) ||
  * counter (8, big endian). */
 void sgpu_group_nonce(uint32_t serial, uint64_t counter, uint8_t nonce[SGPU_NONCE_SIZE]);

@@ -74,23 +74,14 @@ static int open_cek(const struct sgpu_key *owner, const struct sgpu_grant *grant
 			      grant->sealed_cek, sizeof(grant->sealed_cek), cek, error);
 }
 
-static int make_aeads(struct sgpu_session *session, struct sgpu_error *error)
-{
-	int rc;
-
-	sgpu_aead_free(&session->aead);
-	sgpu_aead_free(&session->answer_aead);
-	rc = sgpu_aead_create(NULL, session->keys->group, &session->aead, error);
-	return rc < 0 ? rc
-		      : sgpu_aead_create(NULL, session->keys->answer, &session->answer_aead, error);
-}
-
 int sgpu_session_bind(struct sgpu_session *session, const struct sgpu_binding *binding,
 		      const struct sgpu_grant *grant, struct sgpu_error *error)
 {
 	int rc = sgpu_channel_bind(session->keys, binding, grant, error);
 
-	return rc < 0 ? rc : make_aeads(session, error);
+	return rc < 0 ? rc
+		      : sgpu_channel_aeads(session->keys, &session->aead, &session->answer_aead,
+					   error);
 }
 
 int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *grant,
@@ -111,7 +102,7 @@ int sgpu_session_open(const struct sgpu_key *owner, const struct sgpu_grant *gra
 	}
 	sgpu_wipe(cek, sizeof(cek));
 	if (rc == SGPU_OK) {
-		rc = make_aeads(made, error);
+		rc = sgpu_channel_aeads(made->keys, &made->aead, &made->answer_aead, error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_session_close(&made);

@@ -96,12 +96,7 @@ static int launch(struct sgpu_stream *stream, struct sgpu_recording *graph, stru
 	int rc;
 
 	if (g->context != s->context) {
-		rc = sgpu_fail(task ? &task->error : NULL, SGPU_EPOLICY,
-			       "the graph is not of this context");
-		if (task) {
-			task->code = rc;
-		}
-		return rc;
+		return sgpu_task_refuse(task, SGPU_EPOLICY, "the graph is not of this context");
 	}
 	rc = sgpu_secure_begin(s->context, g->ranges, g->range_count, task);
 	return rc < 0 ? rc

@@ -75,11 +75,8 @@ static struct sgpu_channel *make_channel(const struct sgpu_processor *processor,
 			     : sgpu_fail_nomem(error);
 	}
 	if (rc == SGPU_OK && owner_key) {
-		rc = sgpu_aead_create(NULL, context->keys->derived.group, &channel->aead, error);
-	}
-	if (rc == SGPU_OK && owner_key) {
-		rc = sgpu_aead_create(NULL, context->keys->derived.answer, &channel->answer_aead,
-				      error);
+		rc = sgpu_channel_aeads(&context->keys->derived, &channel->aead,
+					&channel->answer_aead, error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_channel_free(channel);

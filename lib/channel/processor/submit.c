@@ -94,15 +94,13 @@ int sgpu_processor_bind(struct sgpu_processor *processor, const struct sgpu_gran
 	}
 	keys = channel->context->keys->derived;
 	rc = sgpu_channel_bind(&keys, binding, grant, error);
-	/* One that could not be bound takes no groups at all. */
 	pthread_mutex_lock(&channel->lock);
-	sgpu_aead_free(&channel->aead);
-	sgpu_aead_free(&channel->answer_aead);
 	if (rc == SGPU_OK) {
-		rc = sgpu_aead_create(NULL, keys.group, &channel->aead, error);
+		rc = sgpu_channel_aeads(&keys, &channel->aead, &channel->answer_aead, error);
 	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_aead_create(NULL, keys.answer, &channel->answer_aead, error);
+	if (rc < 0) { /* it takes no groups at all */
+		sgpu_aead_free(&channel->aead);
+		sgpu_aead_free(&channel->answer_aead);
 	}
 	pthread_mutex_unlock(&channel->lock);
 	sgpu_wipe(&keys, sizeof(keys));
