@@ -464,11 +464,9 @@ static int unmap_page_run(struct sgpu_allocator *allocator, uint32_t channel, ui
 	run.count = count;
 	*done = count * allocator->page_size[kind];
 	memset(&allocator->command.pte, 0, sizeof(allocator->command.pte));
-	if (authorise) {
-		allocator->command.pte.has_mac = true;
-		authorise(argument, va, *done, &allocator->command.pte.mac_counter,
-			  allocator->command.pte.mac);
-	}
+	allocator->command.pte.has_mac = true;
+	authorise(argument, va, *done, &allocator->command.pte.mac_counter,
+		  allocator->command.pte.mac);
 	memset(allocator->pages, 0xff, count * sizeof(*allocator->pages));
 	rc = send_pages(allocator, channel, &run, kind, error);
 	if (rc != SGPU_OK) {
@@ -504,7 +502,7 @@ int sgpu_allocator_unmap(struct sgpu_allocator *allocator, uint32_t channel, uin
 						    argument, &done, error);
 		if (rc == SGPU_OK) {
 			sgpu_extents_give(&made->addresses, at, done);
-			rc = report ? report(argument, &allocator->reply.summary, error) : SGPU_OK;
+			rc = report(argument, &allocator->reply.summary, error);
 		}
 	}
 	return rc;

@@ -14,6 +14,7 @@
 
 #include <sgpu/base.h>
 
+#include "ring/memory.h"
 #include "ring/outside.h"
 
 enum { ERRNO_MAX = 4095 };
@@ -24,7 +25,7 @@ struct sgpu_rpc {
 	struct sgpu_rpc_shared shared;
 	struct sgpu_ring_client *client;
 	struct sgpu_rpc_server *server;
-	struct sgpu_error why; /* with a code: there are no more calls */
+	struct sgpu_error why; /* a fault of the outside: there are no more calls */
 };
 
 /* ---- exits ---- */
@@ -161,16 +162,6 @@ uint64_t sgpu_rpc_count(const struct sgpu_rpc *rpc)
 
 /* ---- calls ---- */
 
-/* Ends all calls, for what is wrong with one. */
-static int end_calls(struct sgpu_rpc *rpc, const struct sgpu_error *why, struct sgpu_error *error)
-{
-	rpc->why = *why;
-	if (error) {
-		*error = *why;
-	}
-	return why->code;
-}
-
 static int await_results(struct sgpu_rpc *rpc, size_t count, int64_t *values,
 			 struct sgpu_error *error)
 {
@@ -233,13 +224,13 @@ static int carry(struct sgpu_rpc *rpc, const struct sgpu_rpc_request *requests, 
 	const bool exits = rpc->way == SGPU_RPC_EXIT;
 	struct sgpu_error found;
 
-	if (rpc->why.code < 0) {
-		return end_calls(rpc, &rpc->why, error);
+	if (sgpu_ring_fault_check(&rpc->why, error) < 0) {
+		return rpc->why.code;
 	}
 	rpc->count += count;
 	if (rpc->way == SGPU_RPC_QUEUE) {
 		return queue_calls(rpc, requests, count, values, &found) < 0
-			       ? end_calls(rpc, &found, error)
+			       ? sgpu_ring_fault_set(&rpc->why, &found, error)
 			       : SGPU_OK;
 	}
 	for (size_t i = 0; i < count; i++) {
@@ -264,7 +255,7 @@ static int judge(struct sgpu_rpc *rpc, int64_t value, size_t most, size_t *done,
 		(void)sgpu_fail(&found, SGPU_EINVALID,
 				"the outside says that a call for %zu has returned %lld", most,
 				(long long)value);
-		return end_calls(rpc, &found, error);
+		return sgpu_ring_fault_set(&rpc->why, &found, error);
 	}
 	*done = value > 0 ? (size_t)value : 0;
 	if (value == -EAGAIN || value == -EINTR) {
@@ -304,7 +295,7 @@ static int make_some(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
 			memcpy(ios[i].data, requests[i].data, ios[i].done);
 		}
 	}
-	return rc < 0 ? rc : rpc->why.code < 0 ? end_calls(rpc, &rpc->why, error) : SGPU_OK;
+	return rc < 0 ? rc : sgpu_ring_fault_check(&rpc->why, error);
 }
 
 int sgpu_rpc_call_all(struct sgpu_rpc *rpc, enum sgpu_rpc_operation operation,
@@ -386,7 +377,7 @@ int sgpu_rpc_poll(struct sgpu_rpc *rpc, struct pollfd *fds, size_t count, int ti
 	if (rc == SGPU_OK && !direct) {
 		take_events(request.data, fds, count);
 		if (check_events(fds, count, *done, &found) < 0) {
-			rc = end_calls(rpc, &found, error);
+			rc = sgpu_ring_fault_set(&rpc->why, &found, error);
 		}
 	}
 	return rc;

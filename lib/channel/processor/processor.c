@@ -148,21 +148,17 @@ static void begin(struct sgpu_reply *reply)
 static int change_tables(struct sgpu_processor *processor, const struct sgpu_command *command,
 			 struct sgpu_reply *reply)
 {
-	switch (command->op) {
-	case SGPU_CH_CREATE:
-		return sgpu_do_create(processor, command, reply);
-	case SGPU_CH_PDE:
-		return sgpu_do_pde(processor, command, reply);
-	case SGPU_CH_PTE:
-		return sgpu_do_pte(processor, command, reply);
-	case SGPU_CH_MEASURE:
-		return sgpu_do_measure(processor, command, reply);
-	case SGPU_CH_DESTROY:
-		return sgpu_do_destroy(processor, command, reply);
-	default:
-		return sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "unknown operation %d",
-				   (int)command->op);
-	}
+	static int (*const changes[])(struct sgpu_processor *, const struct sgpu_command *,
+				      struct sgpu_reply *) = {
+		[SGPU_CH_CREATE] = sgpu_do_create,   [SGPU_CH_PDE] = sgpu_do_pde,
+		[SGPU_CH_PTE] = sgpu_do_pte,	     [SGPU_CH_MEASURE] = sgpu_do_measure,
+		[SGPU_CH_DESTROY] = sgpu_do_destroy,
+	};
+
+	return (unsigned)command->op < SGPU_ARRAY_LENGTH(changes) && changes[command->op]
+		       ? changes[command->op](processor, command, reply)
+		       : sgpu_refuse(reply, SGPU_REFUSED_MALFORMED, "unknown operation %d",
+				     (int)command->op);
 }
 
 int sgpu_processor_command(struct sgpu_processor *processor, const struct sgpu_command *given,
