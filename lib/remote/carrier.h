@@ -41,7 +41,7 @@ static inline uint64_t sgpu_carrier_deadline(const struct sgpu_carrier *carrier)
 	return patience == 0 ? 0 : patience < UINT64_MAX - now ? now + patience : UINT64_MAX;
 }
 
-/* carrier_pipe.c: over two descriptors, borrowed. */
+/* carrier_pipe.c: over two descriptors, borrowed. SIGPIPE is ignored by the program. */
 SGPU_MUST_CHECK int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **carrier,
 				      struct sgpu_error *error);
 
@@ -97,12 +97,6 @@ SGPU_MUST_CHECK int sgpu_remote_frame_read(int fd, struct sgpu_remote_frame *fra
 					   struct sgpu_error *error);
 SGPU_MUST_CHECK int sgpu_message_write(int fd, const uint8_t *message, size_t size,
 				       struct sgpu_error *error);
-struct sgpu_pipe {
-	int in, out; /* descriptors */
-};
-/* A sgpu_exchange_fn; the argument is a struct sgpu_pipe. SIGPIPE is ignored by the program. */
-int sgpu_pipe_exchange(void *pipe, const uint8_t *message, size_t size, uint8_t *answer,
-		       size_t *answer_size, struct sgpu_error *error);
 /* Writes the head of a put or a get. */
 SGPU_MUST_CHECK int sgpu_remote_frame_write(int fd, uint32_t kind, uint64_t offset, uint64_t size,
 					    struct sgpu_error *error);

@@ -11,7 +11,7 @@
 
 struct pipe_carrier {
 	struct sgpu_carrier carrier;
-	struct sgpu_pipe pipe;
+	int in, out;
 	struct sgpu_io_guard guard;
 };
 
@@ -51,10 +51,23 @@ static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t
 		    size_t *answer_size, struct sgpu_error *error)
 {
 	struct pipe_carrier *c = argument;
+	struct sgpu_remote_frame frame;
+	int rc;
 
 	begin_waiting(c);
-	return end_waiting(
-		c, sgpu_pipe_exchange(&c->pipe, message, size, answer, answer_size, error), error);
+	rc = sgpu_message_write(c->out, message, size, error);
+	rc = rc ? rc : sgpu_remote_frame_read(c->in, &frame, answer, error);
+	rc = end_waiting(c, rc, error);
+	if (rc < 0) {
+		return rc;
+	}
+	*answer_size = (size_t)frame.size;
+	if (frame.kind != 0) {
+		return sgpu_fail(error, SGPU_EINVALID, "a message of a session is malformed");
+	}
+	return frame.size > 0
+		       ? SGPU_OK
+		       : sgpu_fail(error, SGPU_ESYSTEM, "the other side of a session has ended");
 }
 
 static int put(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *bytes, size_t size,
@@ -64,9 +77,9 @@ static int put(struct sgpu_carrier *carrier, uint64_t offset, const uint8_t *byt
 	int rc;
 
 	begin_waiting(c);
-	rc = sgpu_remote_frame_write(c->pipe.out, SGPU_FRAME_PUT, offset, size, error);
-	return end_waiting(
-		c, rc < 0 ? rc : sgpu_write(c->pipe.out, "a session", bytes, size, error), error);
+	rc = sgpu_remote_frame_write(c->out, SGPU_FRAME_PUT, offset, size, error);
+	return end_waiting(c, rc < 0 ? rc : sgpu_write(c->out, "a session", bytes, size, error),
+			   error);
 }
 
 static int get(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, size_t size,
@@ -76,8 +89,8 @@ static int get(struct sgpu_carrier *carrier, uint64_t offset, uint8_t *bytes, si
 	int rc;
 
 	begin_waiting(c);
-	rc = sgpu_remote_frame_write(c->pipe.out, SGPU_FRAME_GET, offset, size, error);
-	return end_waiting(c, rc < 0 ? rc : sgpu_remote_frame_bytes(c->pipe.in, bytes, size, error),
+	rc = sgpu_remote_frame_write(c->out, SGPU_FRAME_GET, offset, size, error);
+	return end_waiting(c, rc < 0 ? rc : sgpu_remote_frame_bytes(c->in, bytes, size, error),
 			   error);
 }
 
@@ -96,7 +109,8 @@ int sgpu_carrier_pipe(int in, int out, struct sgpu_carrier **carrier, struct sgp
 		return sgpu_fail_nomem(error);
 	}
 	c->carrier.calls = &calls;
-	c->pipe = (struct sgpu_pipe){ in, out };
+	c->in = in;
+	c->out = out;
 	*carrier = &c->carrier;
 	return SGPU_OK;
 }

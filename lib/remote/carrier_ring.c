@@ -71,7 +71,7 @@ static int await_answer(struct ring_carrier *c, uint64_t *size, struct sgpu_erro
 						 ? "the worker of the session has ended"
 						 : "the worker of the session does not answer");
 		}
-		rc = rc == SGPU_OK ? sgpu_ring_reap(c->client, &result, 1, &count, error) : rc;
+		rc = rc ? rc : sgpu_ring_reap(c->client, &result, 1, &count, error);
 	}
 	if (rc == SGPU_OK && (result.status < 0 || result.value > SGPU_MESSAGE_MAX)) {
 		rc = sgpu_fail(error, SGPU_EINVALID,
@@ -96,7 +96,7 @@ static int exchange(void *argument, const uint8_t *message, size_t size, uint8_t
 		rc = sgpu_fail(error, SGPU_EINVALID,
 			       "the ring of a session is full, though it has nothing to do");
 	}
-	rc = rc == SGPU_OK ? await_answer(c, &answered, error) : rc;
+	rc = rc ? rc : await_answer(c, &answered, error);
 	if (rc == SGPU_OK) {
 		memcpy(answer, c->area + SGPU_AREA_SIZE, answered);
 		*answer_size = (size_t)answered;
@@ -144,7 +144,7 @@ int sgpu_carrier_ring(const struct sgpu_remote_ring *ring, struct sgpu_carrier *
 	}
 	c->carrier.calls = &calls;
 	rc = sgpu_ring_client_open(ring->memory, &config, &c->client, error);
-	rc = rc == SGPU_OK ? sgpu_link_map(ring->area, &c->area, error) : rc;
+	rc = rc ? rc : sgpu_link_map(ring->area, &c->area, error);
 	if (rc < 0) {
 		close_ring(&c->carrier);
 		return rc;

@@ -40,7 +40,7 @@ int sgpu_remote_alloc(struct sgpu_remote *remote, uint64_t size, uint32_t *buffe
 				 SGPU_REMOTE_BUFFERS_MAX);
 	}
 	rc = sgpu_remote_add(remote, &item, error);
-	rc = rc == SGPU_OK ? sgpu_remote_flush(remote, error) : rc;
+	rc = rc ? rc : sgpu_remote_flush(remote, error);
 	if (rc == SGPU_OK) {
 		remote->sizes[item.buffer] = size;
 		*buffer = item.buffer;
@@ -53,7 +53,7 @@ int sgpu_remote_copy_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t of
 {
 	int rc = check_range(remote, buffer, offset, size, error);
 
-	return rc == SGPU_OK ? sgpu_remote_seal_in(remote, buffer, offset, data, size, error) : rc;
+	return rc ? rc : sgpu_remote_seal_in(remote, buffer, offset, data, size, error);
 }
 
 int sgpu_remote_copy_out(struct sgpu_remote *remote, void *data, uint32_t buffer, uint64_t offset,
@@ -61,8 +61,8 @@ int sgpu_remote_copy_out(struct sgpu_remote *remote, void *data, uint32_t buffer
 {
 	int rc = check_range(remote, buffer, offset, size, error);
 
-	rc = rc == SGPU_OK ? sgpu_remote_seal_out(remote, data, buffer, offset, size, error) : rc;
-	return rc == SGPU_OK ? sgpu_remote_flush(remote, error) : rc;
+	rc = rc ? rc : sgpu_remote_seal_out(remote, data, buffer, offset, size, error);
+	return rc ? rc : sgpu_remote_flush(remote, error);
 }
 
 /* ---- jobs ---- */
@@ -87,7 +87,7 @@ int sgpu_remote_load(struct sgpu_remote *remote, const char *manifest, size_t si
 				 SGPU_REMOTE_JOBS_MAX);
 	}
 	rc = sgpu_remote_add(remote, &item, error);
-	rc = rc == SGPU_OK ? sgpu_remote_flush(remote, error) : rc;
+	rc = rc ? rc : sgpu_remote_flush(remote, error);
 	if (rc == SGPU_OK) {
 		remote->jobs[item.object] = true;
 		*job = item.object + 1;
@@ -115,6 +115,6 @@ int sgpu_remote_run(struct sgpu_remote *remote, uint32_t job,
 							   ranges[i].size };
 		rc = check_range(remote, ranges[i].buffer, ranges[i].offset, ranges[i].size, error);
 	}
-	rc = rc == SGPU_OK ? sgpu_item_call_encode(&call, tail, &item.tail_size, error) : rc;
-	return rc == SGPU_OK ? sgpu_remote_add(remote, &item, error) : rc;
+	rc = rc ? rc : sgpu_item_call_encode(&call, tail, &item.tail_size, error);
+	return rc ? rc : sgpu_remote_add(remote, &item, error);
 }

@@ -115,23 +115,11 @@ int sgpu_remote_connect(const char *socket, const struct sgpu_key *owner,
 
 	*remote = NULL;
 	rc = rc ? rc : sgpu_service_connect(&path, &owned[2], error);
-	if (rc < 0) {
-		goto out;
-	}
-	rc = sgpu_link_create(&owned[0], &owned[1], error);
-	if (rc < 0) {
-		goto out;
-	}
-	rc = send_files(owned[2], owned, error);
-	if (rc < 0) {
-		goto out;
-	}
-	rc = hear_server(owned[2], error);
-	if (rc < 0) {
-		goto out;
-	}
+	rc = rc ? rc : sgpu_link_create(&owned[0], &owned[1], error);
+	rc = rc ? rc : send_files(owned[2], owned, error);
+	rc = rc ? rc : hear_server(owned[2], error);
 	ring = (struct sgpu_remote_ring){ .memory = owned[0], .area = owned[1], .bell = owned[2] };
-	rc = sgpu_carrier_ring(&ring, &carrier, error);
+	rc = rc ? rc : sgpu_carrier_ring(&ring, &carrier, error);
 	if (rc < 0) {
 		goto out;
 	}

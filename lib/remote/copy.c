@@ -75,11 +75,10 @@ static int new_key(struct sgpu_remote *r, struct sgpu_remote_direction *d, struc
 	}
 	sgpu_aead_free(&d->aead);
 	rc = sgpu_random(key, sizeof(key), error);
-	rc = rc == SGPU_OK ? sgpu_sealed_keys_new(key, custom, sizeof(custom) - 1, &d->keys, error)
-			   : rc;
+	rc = rc ? rc : sgpu_sealed_keys_new(key, custom, sizeof(custom) - 1, &d->keys, error);
 	sgpu_wipe(key, sizeof(key));
-	rc = rc == SGPU_OK ? send_key(r, &d->keys, object, error) : rc;
-	rc = rc == SGPU_OK ? sgpu_aead_create(NULL, d->keys.key, &d->aead, error) : rc;
+	rc = rc ? rc : send_key(r, &d->keys, object, error);
+	rc = rc ? rc : sgpu_aead_create(NULL, d->keys.key, &d->aead, error);
 	if (rc < 0) {
 		r->key_chunks = 0; /* which keys the worker has is not known any more */
 		return rc;
@@ -112,23 +111,20 @@ static int begin_piece(struct sgpu_remote *r, int direction, uint64_t left,
 		       struct sgpu_remote_piece *p, struct sgpu_error *error)
 {
 	struct sgpu_remote_direction *d = &r->directions[direction];
-	int rc = SGPU_OK;
+	int rc;
 
 	if (!r->sealed && !(r->sealed = malloc(SGPU_REMOTE_SEALED))) {
 		return sgpu_fail_nomem(error);
 	}
 	p->size = left < SGPU_REMOTE_PIECE ? left : SGPU_REMOTE_PIECE;
 	p->sealed = p->size + count_chunks(p->size) * SGPU_TAG_SIZE;
-	if (rc == SGPU_OK && r->key_chunks < SGPU_REMOTE_CHUNKS) {
-		rc = sgpu_fail(error, SGPU_EAUTH,
-			       "the session has no keys any more for what is copied");
+	if (r->key_chunks < SGPU_REMOTE_CHUNKS) {
+		return sgpu_fail(error, SGPU_EAUTH,
+				 "the session has no keys any more for what is copied");
 	}
-	if (rc == SGPU_OK && (!d->aead || d->next > r->key_chunks - SGPU_REMOTE_CHUNKS)) {
-		rc = new_key(r, d, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_remote_reserve(r, p->sealed, &p->at, error);
-	}
+	rc = !d->aead || d->next > r->key_chunks - SGPU_REMOTE_CHUNKS ? new_key(r, d, error)
+								      : SGPU_OK;
+	rc = rc ? rc : sgpu_remote_reserve(r, p->sealed, &p->at, error);
 	if (rc == SGPU_OK) {
 		p->first = d->next;
 		d->next += count_chunks(p->size);
@@ -164,7 +160,7 @@ int sgpu_remote_seal_in(struct sgpu_remote *remote, uint32_t buffer, uint64_t of
 		}
 		rc = remote->carrier->calls->put(remote->carrier, p.at, remote->sealed,
 						 (size_t)p.sealed, error);
-		rc = rc == SGPU_OK ? sgpu_remote_add(remote, &item, error) : rc;
+		rc = rc ? rc : sgpu_remote_add(remote, &item, error);
 	}
 	return rc;
 }

@@ -81,23 +81,3 @@ int sgpu_message_write(int fd, const uint8_t *message, size_t size, struct sgpu_
 	sgpu_put_bytes(sgpu_put_u32(frame, (uint32_t)size), message, size);
 	return sgpu_write(fd, "a session", frame, 4 + size, error);
 }
-
-int sgpu_pipe_exchange(void *argument, const uint8_t *message, size_t size, uint8_t *answer,
-		       size_t *answer_size, struct sgpu_error *error)
-{
-	const struct sgpu_pipe *pipe = argument;
-	struct sgpu_remote_frame frame;
-	int rc = sgpu_message_write(pipe->out, message, size, error);
-
-	rc = rc ? rc : sgpu_remote_frame_read(pipe->in, &frame, answer, error);
-	if (rc < 0) {
-		return rc;
-	}
-	*answer_size = (size_t)frame.size;
-	if (frame.kind != 0) {
-		return sgpu_fail(error, SGPU_EINVALID, "a message of a session is malformed");
-	}
-	return frame.size > 0
-		       ? SGPU_OK
-		       : sgpu_fail(error, SGPU_ESYSTEM, "the other side of a session has ended");
-}

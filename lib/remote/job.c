@@ -141,10 +141,7 @@ static int load_job(struct sgpu_device *device, const char *text, size_t size, u
 	j->device = device;
 	rc = sgpu_ops_load_manifest(text, size, "the job", &j->manifest, &diagnostics, error);
 	sgpu_diagnostics_clear(&diagnostics);
-	if (rc < 0) {
-		goto out;
-	}
-	rc = make_places(j, most, error);
+	rc = rc ? rc : make_places(j, most, error);
 	if (rc < 0) {
 		goto out;
 	}
@@ -155,9 +152,7 @@ static int load_job(struct sgpu_device *device, const char *text, size_t size, u
 	for (int i = 0; rc == SGPU_OK && i < j->manifest->operation_count; i++) {
 		rc = make_step(j, j->manifest->order[i], error);
 	}
-	if (rc == SGPU_OK) {
-		rc = alloc_own(j, j->scratch_size, most, &j->scratch, error);
-	}
+	rc = rc ? rc : alloc_own(j, j->scratch_size, most, &j->scratch, error);
 out:
 	*job = j;
 	*bytes = j->bytes;

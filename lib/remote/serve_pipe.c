@@ -2,7 +2,6 @@
  *
  * The worker's side of a session over a pipe or a socket.
  */
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #include <sgpu/session.h>
@@ -13,23 +12,16 @@
 #include "secure/group.h"
 
 struct service {
+	uint8_t area[SGPU_AREA_SIZE]; /* at a page */
 	int in, out;
 	struct sgpu_group_server *server;
-	uint8_t *area;
 	uint8_t message[SGPU_MESSAGE_MAX], answer[SGPU_MESSAGE_MAX];
 };
-
-static int answer_message(struct service *s, size_t size, struct sgpu_error *error)
-{
-	size_t answered = 0;
-	int rc = sgpu_group_server_handle(s->server, s->message, size, s->answer, &answered, error);
-
-	return rc < 0 ? rc : sgpu_message_write(s->out, s->answer, answered, error);
-}
 
 static int serve_frames(struct service *s, struct sgpu_error *error)
 {
 	struct sgpu_remote_frame f;
+	size_t answered = 0;
 
 	for (;;) {
 		int rc = sgpu_remote_frame_read(s->in, &f, s->message, error);
@@ -44,7 +36,9 @@ static int serve_frames(struct service *s, struct sgpu_error *error)
 			rc = sgpu_write(s->out, "a session", s->area + f.offset, (size_t)f.size,
 					error);
 		} else {
-			rc = answer_message(s, (size_t)f.size, error);
+			rc = sgpu_group_server_handle(s->server, s->message, (size_t)f.size,
+						      s->answer, &answered, error);
+			rc = rc ? rc : sgpu_message_write(s->out, s->answer, answered, error);
 		}
 		if (rc < 0) {
 			return rc;
@@ -59,27 +53,19 @@ int sgpu_remote_serve(struct sgpu_secure *context, uint64_t memory_limit,
 					    .memory_limit = memory_limit,
 					    .jobs = &sgpu_remote_jobs,
 					    .key = key };
-	struct service *s = calloc(1, sizeof(*s));
+	struct service *s =
+		mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int rc;
 
-	if (!s) {
+	if (s == MAP_FAILED) {
 		return sgpu_fail_nomem(error);
 	}
 	s->in = in;
 	s->out = out;
-	s->area = mmap(NULL, SGPU_AREA_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-		       -1, 0);
-	if (s->area == MAP_FAILED) {
-		free(s);
-		return sgpu_fail_nomem(error);
-	}
 	config.area = s->area;
 	rc = sgpu_group_server_create(context, &config, &s->server, error);
-	if (rc == SGPU_OK) {
-		rc = serve_frames(s, error);
-	}
+	rc = rc ? rc : serve_frames(s, error);
 	sgpu_group_server_free(&s->server);
-	munmap(s->area, SGPU_AREA_SIZE);
-	free(s);
+	munmap(s, sizeof(*s));
 	return rc;
 }

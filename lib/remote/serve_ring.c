@@ -46,16 +46,9 @@ int sgpu_remote_service_create(struct sgpu_secure *context, uint64_t memory_limi
 	s->bell = ring->bell;
 	worker.members[LINK_MESSAGE] = SGPU_RING_KNOWN | SGPU_RING_LENGTH;
 	rc = sgpu_ring_worker_open(ring->memory, &worker, &s->ring, error);
-	if (rc < 0) {
-		goto out;
-	}
-	rc = sgpu_link_map(ring->area, &s->area, error);
-	if (rc < 0) {
-		goto out;
-	}
+	rc = rc ? rc : sgpu_link_map(ring->area, &s->area, error);
 	config.area = s->area;
-	rc = sgpu_group_server_create(context, &config, &s->server, error);
-out:
+	rc = rc ? rc : sgpu_group_server_create(context, &config, &s->server, error);
 	if (rc < 0) {
 		sgpu_remote_service_free(&s);
 	}

@@ -20,7 +20,7 @@ int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key
 			     struct sgpu_error *error)
 {
 	struct sgpu_remote *r = calloc(1, sizeof(*r));
-	int rc = SGPU_OK;
+	int rc;
 
 	*remote = NULL;
 	if (!r) {
@@ -31,13 +31,9 @@ int sgpu_remote_open_carrier(struct sgpu_carrier *carrier, const struct sgpu_key
 	r->owned[0] = r->owned[1] = r->owned[2] = -1;
 	r->key_chunks = SGPU_REMOTE_KEY_CHUNKS;
 	r->directions = sgpu_secret_alloc(2 * sizeof(*r->directions));
-	if (!r->directions) {
-		rc = sgpu_fail_nomem(error);
-		goto out;
-	}
-	rc = sgpu_group_client_open(owner, worker, carrier->calls->exchange, carrier, &r->client,
-				    error);
-out:
+	rc = r->directions ? sgpu_group_client_open(owner, worker, carrier->calls->exchange,
+						    carrier, &r->client, error)
+			   : sgpu_fail_nomem(error);
 	if (rc < 0) {
 		sgpu_remote_close(&r);
 	}
@@ -92,9 +88,7 @@ int sgpu_remote_flush(struct sgpu_remote *remote, struct sgpu_error *error)
 		return SGPU_OK;
 	}
 	rc = sgpu_group_client_send(remote->client, remote->results, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_remote_take_pieces(remote, error);
-	}
+	rc = rc ? rc : sgpu_remote_take_pieces(remote, error);
 	remote->pending = remote->piece_count = 0;
 	remote->area_used = 0;
 	return rc;
@@ -125,7 +119,7 @@ int sgpu_remote_add(struct sgpu_remote *remote, const struct sgpu_item *item,
 	if (remote->pending > 0 && !sgpu_group_client_has_room(remote->client, item->tail_size)) {
 		rc = sgpu_remote_flush(remote, error);
 	}
-	rc = rc == SGPU_OK ? sgpu_group_client_add(remote->client, item, error) : rc;
+	rc = rc ? rc : sgpu_group_client_add(remote->client, item, error);
 	remote->pending += rc == SGPU_OK;
 	return rc;
 }

@@ -109,13 +109,18 @@ static inline void pretend_modules(struct sgpu_device *device)
 }
 
 /* ---- the worker's process ---- */
+struct ends {
+	int in, out;
+};
+
 struct worker_process {
 	pid_t pid;
-	struct sgpu_pipe pipe; /* this side of it */
+	struct ends pipe; /* this side of it */
+	struct sgpu_carrier *carrier;
 };
 
 /* Until the session ends. */
-static inline int serve_pipe(struct sgpu_group_server *server, const struct sgpu_pipe *pipe,
+static inline int serve_pipe(struct sgpu_group_server *server, const struct ends *pipe,
 			     struct sgpu_error *why)
 {
 	uint8_t *message = malloc(2 * (size_t)SGPU_MESSAGE_MAX),
@@ -141,7 +146,7 @@ static inline int serve_pipe(struct sgpu_group_server *server, const struct sgpu
 
 /* Serves one session. Returns minus the code that serving ended with, or 100: something was left.
  */
-static inline int serve(const struct sgpu_pipe *pipe, bool modules)
+static inline int serve(const struct ends *pipe, bool modules)
 {
 	const struct sgpu_group_config config = { .area = area,
 						  .area_size = AREA,
@@ -195,11 +200,14 @@ static inline struct worker_process start_worker(bool modules)
 	if (w.pid == 0) {
 		close(to[1]);
 		close(from[0]);
-		_exit(serve(&(struct sgpu_pipe){ to[0], from[1] }, modules));
+		_exit(serve(&(struct ends){ to[0], from[1] }, modules));
 	}
 	close(to[0]);
 	close(from[1]);
-	w.pipe = (struct sgpu_pipe){ from[0], to[1] };
+	w.pipe = (struct ends){ from[0], to[1] };
+	if (sgpu_carrier_pipe(from[0], to[1], &w.carrier, &error) < 0) {
+		abort();
+	}
 	return w;
 }
 
@@ -208,6 +216,7 @@ static inline int end_worker(struct worker_process *w)
 {
 	int status = -1;
 
+	w->carrier->calls->close(w->carrier);
 	close(w->pipe.out);
 	waitpid(w->pid, &status, 0);
 	close(w->pipe.in);

@@ -12,8 +12,8 @@ static struct sgpu_group_client *open_client(struct worker_process *w)
 {
 	struct sgpu_group_client *client = NULL;
 
-	CHECK(sgpu_group_client_open(&owner, NULL, sgpu_pipe_exchange, &w->pipe, &client, &error) ==
-	      SGPU_OK);
+	CHECK(sgpu_group_client_open(&owner, NULL, w->carrier->calls->exchange, w->carrier, &client,
+				     &error) == SGPU_OK);
 	return client;
 }
 
@@ -396,6 +396,7 @@ UNIT_TEST(a_worker_that_is_killed_is_an_error_and_ends_the_session)
 	CHECK(send_items(client, &alloc, 1) == SGPU_ESYSTEM);
 	CHECK(send_items(client, &alloc, 1) == SGPU_EAUTH && strstr(error.text, "broken") != NULL);
 	sgpu_group_client_close(&client);
+	w.carrier->calls->close(w.carrier);
 	close(w.pipe.in);
 	close(w.pipe.out);
 }

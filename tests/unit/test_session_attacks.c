@@ -52,7 +52,8 @@ static struct {
 
 static int forward(const uint8_t *message, size_t size, uint8_t *answer, size_t *answer_size)
 {
-	return sgpu_pipe_exchange(&they.worker.pipe, message, size, answer, answer_size, &error);
+	return they.worker.carrier->calls->exchange(they.worker.carrier, message, size, answer,
+						    answer_size, &error);
 }
 
 /* Sends something that must be refused, or answered as it was before. */
@@ -342,7 +343,8 @@ static bool raw_open(struct worker_process *w)
 {
 	size_t size = 0;
 
-	if (sgpu_pipe_exchange(&w->pipe, owner.public_half, 32, raw.answer, &size, &error) < 0 ||
+	if (w->carrier->calls->exchange(w->carrier, owner.public_half, 32, raw.answer, &size,
+					&error) < 0 ||
 	    size != SGPU_GRANT_SIZE) {
 		return false;
 	}
@@ -363,8 +365,9 @@ static int raw_send(struct worker_process *w, const uint8_t *items, size_t size)
 
 	if (sgpu_session_seal(raw.session, items, size, raw.group, &command.submit.counter,
 			      &error) < 0 ||
-	    sgpu_pipe_exchange(&w->pipe, raw.message, sgpu_submit_encode(&command, raw.message),
-			       raw.answer, &answer_size, &error) < 0 ||
+	    w->carrier->calls->exchange(w->carrier, raw.message,
+					sgpu_submit_encode(&command, raw.message), raw.answer,
+					&answer_size, &error) < 0 ||
 	    sgpu_session_answer(raw.session, raw.answer + 8, answer_size - 8,
 				command.submit.counter, raw.opened, &error) < 0) {
 		return 1;

@@ -12,8 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <sgpu/session.h>
-
 #include "remote/carrier.h"
 #include "secure/group.h"
 
