@@ -105,20 +105,6 @@ static int open_lock(int root, const char *lock, int flags)
 }
 
 /* ---- one's own ---- */
-static int make_lock(int root, const char *lock)
-{
-	int fd = open_lock(root, lock, O_CREAT | O_EXCL);
-
-	if (fd < 0 && errno != EEXIST && errno != EWOULDBLOCK &&
-	    faccessat(root, lock, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
-		cli_warning("no locks here: %s; what this worker has claimed if it is killed, only "
-			    "--reclaim takes back",
-			    strerror(errno));
-		fd = openat(root, lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-	}
-	return fd;
-}
-
 int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 {
 	char host[HOST_MAX + 1], lock[NAME_MAX + 1];
@@ -137,7 +123,14 @@ int claims_make(int root, struct claims *claims, struct sgpu_error *error)
 		if (!lock_name(claims->name, lock)) {
 			return sgpu_fail(error, SGPU_ESYSTEM, "the host's name is too long");
 		}
-		claims->lock = make_lock(root, lock);
+		claims->lock = open_lock(root, lock, O_CREAT | O_EXCL);
+		if (claims->lock < 0 && errno != EEXIST && errno != EWOULDBLOCK &&
+		    faccessat(root, lock, F_OK, AT_SYMLINK_NOFOLLOW) == 0) {
+			cli_warning("no locks here: %s; what this worker has claimed if it is "
+				    "killed, only --reclaim takes back",
+				    strerror(errno));
+			claims->lock = openat(root, lock, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+		}
 		if (claims->lock < 0 && errno != EEXIST && errno != EWOULDBLOCK) {
 			break;
 		}

@@ -247,29 +247,23 @@ int serve_quote_claim(struct server *server, struct sgpu_error *error)
 	return rc;
 }
 
-static int check_question(const struct wire_quote *message, struct sgpu_error *error)
-{
-	if (q.fd < 0) {
-		sgpu_fail(error, SGPU_EUNAVAILABLE,
-			  "this server gives no quotes: it has no attestation key");
-		return sgpu_hint(error, "'sgpu-run serve --attestation-key' gives it one");
-	}
-	if (message->nonce_size < SGPU_NONCE_MIN || message->nonce_size > SGPU_NONCE_MAX) {
-		return sgpu_fail(error, SGPU_EINVALID, "a nonce has %d to %d bytes", SGPU_NONCE_MIN,
-				 SGPU_NONCE_MAX);
-	}
-	return SGPU_OK;
-}
-
 int serve_quote(const struct request *request, struct sgpu_error *error)
 {
 	struct wire_quote question;
 	int quote = -1, rc = wire_receive(request->connection, WIRE_QUOTE, &question,
 					  sizeof(question), NULL, 0, error);
 
-	rc = rc ? rc : check_question(&question, error);
 	if (rc < 0) {
 		return rc;
+	}
+	if (q.fd < 0) {
+		sgpu_fail(error, SGPU_EUNAVAILABLE,
+			  "this server gives no quotes: it has no attestation key");
+		return sgpu_hint(error, "'sgpu-run serve --attestation-key' gives it one");
+	}
+	if (question.nonce_size < SGPU_NONCE_MIN || question.nonce_size > SGPU_NONCE_MAX) {
+		return sgpu_fail(error, SGPU_EINVALID, "a nonce has %d to %d bytes", SGPU_NONCE_MIN,
+				 SGPU_NONCE_MAX);
 	}
 	if (atomic_fetch_add(&q.waiting, 1) >= WAITING_MAX) {
 		rc = sgpu_fail(error, SGPU_ERETRY,

@@ -215,26 +215,19 @@ static bool was_just_quoted(const struct process *p, uint64_t now)
 	return quoted != 0 && now - quoted < QUOTE_KEPT_NS;
 }
 
-/* Whether somebody has waited for a worker for so long that quotes and leases no longer keep one
- * from them. */
-static bool takes_kept(const struct supervisor *s, uint64_t now)
-{
-	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
-		const uint64_t since = s->tenants[i].lacks_ns;
-
-		if (since && now - since >= QUOTE_YIELD_NS) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* Of a tenant that has nothing to do; the one that has been still for longest. */
 static struct process *find_idle(struct supervisor *s, uint64_t now)
 {
-	const bool kept_too = takes_kept(s, now);
 	struct process *idle = NULL;
+	bool kept_too = false;
 
+	/* Somebody may have waited for a worker for so long that quotes and leases no longer keep
+	 * one from them. */
+	for (int i = 0; i < SUPERVISOR_TENANTS_MAX; i++) {
+		const uint64_t since = s->tenants[i].lacks_ns;
+
+		kept_too = kept_too || (since && now - since >= QUOTE_YIELD_NS);
+	}
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
 		struct process *p = &s->processes[i];
 
@@ -360,33 +353,17 @@ static void make_room(struct supervisor *s, unsigned leaving)
 	}
 }
 
-static void start_worker(struct supervisor *s)
-{
-	struct sgpu_error error = { 0 };
-	struct process *p = s->processes;
-
-	while (p->pid) {
-		p++;
-	}
-	if (process_start(s->server, p, &error) != SGPU_OK) {
-		cli_warning("no worker: %s", error.text);
-		s->failures++;
-		s->start_ns = sgpu_now_ns() + START_PAUSE_NS;
-		return;
-	}
-	p->generation = s->newest;
-}
-
 /* As many spare ones as the options say, and one for each tenant that waits and has none, within
  * the limit. While keys are read anew, one more may be there. */
 void workers_keep(struct supervisor *s)
 {
 	unsigned wanted = s->stopping ? s->lacking : s->server->ahead + s->lacking;
 	unsigned all = 0, ready = 0, leaving = 0; /* ready: or coming, and nobody's */
+	struct sgpu_error error = { 0 };
+	struct process *p;
 
 	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
-		const struct process *p = &s->processes[i];
-
+		p = &s->processes[i];
 		all += p->pid != 0;
 		leaving += p->pid && p->draining && is_idle(p);
 		ready += p->pid && !p->draining && !(p->ready && p->tenant) &&
@@ -408,7 +385,15 @@ void workers_keep(struct supervisor *s)
 			}
 			return;
 		}
-		start_worker(s);
+		for (p = s->processes; p->pid; p++) {
+		}
+		if (process_start(s->server, p, &error) == SGPU_OK) {
+			p->generation = s->newest;
+		} else {
+			cli_warning("no worker: %s", error.text);
+			s->failures++;
+			s->start_ns = sgpu_now_ns() + START_PAUSE_NS;
+		}
 		all++;
 	}
 }

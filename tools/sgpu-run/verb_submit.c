@@ -255,20 +255,6 @@ static int open_batch(struct submit *r)
 	return cli_output_apart(r->output) && (!r->trace || cli_output_apart(r->trace)) ? 0 : 2;
 }
 
-/* The evidence comes first: whoever sends the batch waits for it, and if that is a pipe, not even
- * its name can be opened before. An exit status. */
-static int prove(struct submit *r)
-{
-	struct sgpu_error error = { 0 };
-
-	if (attested_quote(&r->attested, &r->worker, &error) != SGPU_OK) {
-		return cli_error(&error);
-	}
-	cli_detail("'%s' is written; batches for this run are sealed to the key in it",
-		   r->attested.quote);
-	return open_batch(r);
-}
-
 /* With everything open: what runs from here on runs under the filter. */
 static int run_filtered(struct submit *r, struct outputs *outputs)
 {
@@ -293,12 +279,21 @@ static int submit(struct submit *r)
 {
 	struct outputs outputs = { SGPU_OUTPUT_INIT, SGPU_OUTPUT_INIT };
 	struct sgpu_error error = { 0 };
-	int status;
+	int status = 0;
 
 	if (worker_open(&r->worker, r->attested.key, &error) != SGPU_OK) {
 		status = cli_error(&error);
-	} else {
-		status = r->attested.quote ? prove(r) : 0;
+	} else if (r->attested.quote) {
+		/* The evidence comes first: whoever sends the batch waits for it, and if that is a
+		 * pipe, not even its name can be opened before. */
+		if (attested_quote(&r->attested, &r->worker, &error) != SGPU_OK) {
+			status = cli_error(&error);
+		} else {
+			cli_detail("'%s' is written; batches for this run are sealed to the key "
+				   "in it",
+				   r->attested.quote);
+			status = open_batch(r);
+		}
 	}
 	if (status == 0) {
 		key_files_close(&r->worker.key_files, r->in_fd);

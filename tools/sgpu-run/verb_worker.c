@@ -119,14 +119,21 @@ out:
 	return status;
 }
 
-static int print_missing(json_t *missing)
+static int list_missing(const struct request *r)
 {
 	struct cli_table table = { 0 };
+	struct sgpu_error error = { 0 };
+	json_t *missing = NULL, *one;
+	int status, left;
 	size_t i;
-	json_t *one;
 
+	if (spool_missing(&r->spool, &missing, &error) != SGPU_OK) {
+		return cli_error(&error);
+	}
+	left = json_array_size(missing) > 0 ? sgpu_exit_status(SGPU_EDIFFERS) : 0;
 	if (cli_json) {
-		return cli_print_json(missing, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
+		status = cli_print_json(missing, stdout, JSON_INDENT(2) | JSON_SORT_KEYS);
+		return status ? status : left;
 	}
 	json_array_foreach (missing, i, one) {
 		const json_t *alive = json_object_get(one, "alive");
@@ -145,22 +152,8 @@ static int print_missing(json_t *missing)
 			worker ? worker : why);
 	}
 	json_decref(missing);
-	return cli_table_print(&table);
-}
-
-static int list_missing(const struct request *r)
-{
-	struct sgpu_error error = { 0 };
-	json_t *missing = NULL;
-	bool left;
-	int status;
-
-	if (spool_missing(&r->spool, &missing, &error) != SGPU_OK) {
-		return cli_error(&error);
-	}
-	left = json_array_size(missing) > 0;
-	status = print_missing(missing);
-	return status ? status : left ? sgpu_exit_status(SGPU_EDIFFERS) : 0;
+	status = cli_table_print(&table);
+	return status ? status : left;
 }
 
 int verb_worker(int argc, char **argv)
