@@ -219,19 +219,6 @@ static void allow_regions(struct ruleset *rules)
 	sgpu_stage_directories_free(&regions);
 }
 
-/* Its name, and to remove the folders that were made for it if it fails. */
-static void allow_output(struct ruleset *rules, const struct sgpu_output *output)
-{
-	int folder;
-
-	if (output->directory >= 0) {
-		allow_descriptor(rules, output->directory, NAME);
-	}
-	for (int i = 0; (folder = sgpu_output_made_in(output, i)) >= 0; i++) {
-		allow_descriptor(rules, folder, LANDLOCK_ACCESS_FS_REMOVE_DIR);
-	}
-}
-
 static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 {
 	const char *name;
@@ -260,7 +247,16 @@ static void allow_all(struct ruleset *rules, const struct landlock_needs *needs)
 		allow_descriptor(rules, sgpu_files_directory(needs->files, i, &name), READ);
 	}
 	for (int i = 0; i < LANDLOCK_OUTPUTS_MAX && needs->outputs[i]; i++) {
-		allow_output(rules, needs->outputs[i]);
+		/* Its name, and to remove the folders that were made for it if it fails. */
+		const struct sgpu_output *output = needs->outputs[i];
+		int folder;
+
+		if (output->directory >= 0) {
+			allow_descriptor(rules, output->directory, NAME);
+		}
+		for (int k = 0; (folder = sgpu_output_made_in(output, k)) >= 0; k++) {
+			allow_descriptor(rules, folder, LANDLOCK_ACCESS_FS_REMOVE_DIR);
+		}
 	}
 	allow(rules, needs->state, READ | WRITE | NAME);
 	if (needs->written) {

@@ -106,18 +106,6 @@ void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
 	}
 }
 
-/* As RFC 3339 has it. */
-static void print_time(char text[TIME_MAX])
-{
-	struct timespec now = { 0 };
-	struct tm utc;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	gmtime_r(&now.tv_sec, &utc);
-	snprintf(text + strftime(text, TIME_MAX, "%Y-%m-%dT%H:%M:%S", &utc), TIME_MAX / 2,
-		 ".%03ldZ", now.tv_nsec / 1000000);
-}
-
 static void log_json(const struct report *report, const char *file, int code,
 		     const struct report_user *by, const char *time)
 {
@@ -145,13 +133,19 @@ void report_batch(const struct report *report, const char *file, int code,
 		  const struct report_user *by)
 {
 	const struct sgpu_run_progress *p = &report->progress;
+	struct timespec now = { 0 };
+	struct tm utc;
 	char time[TIME_MAX], user[REPORT_USER_MAX + 32] = "",
 						    text[4 * REPORT_NAME_MAX + SGPU_ERROR_TEXT_MAX];
 
 	if (cli_quiet || (!*report->batch_id && !by)) {
 		return; /* what is no batch has no id */
 	}
-	print_time(time);
+	clock_gettime(CLOCK_REALTIME, &now);
+	gmtime_r(&now.tv_sec, &utc);
+	/* as RFC 3339 has it */
+	snprintf(time + strftime(time, TIME_MAX, "%Y-%m-%dT%H:%M:%S", &utc), TIME_MAX / 2,
+		 ".%03ldZ", now.tv_nsec / 1000000);
 	if (cli_json) {
 		log_json(report, file, code, by, time);
 		return;

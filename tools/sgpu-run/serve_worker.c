@@ -350,13 +350,6 @@ static void take_events(void)
 	}
 }
 
-/* What the supervisor has handed over is run, also by a worker that was told by a signal to end. */
-static bool is_handed_more(void)
-{
-	return !t.left &&
-	       poll(&(struct pollfd){ .fd = SERVE_CONTROL_FD, .events = POLLIN }, 1, 0) > 0;
-}
-
 /* Nobody would end a worker that waits for something in a system call when its supervisor has gone:
  * a client may send a descriptor whose closing takes as long as the client likes. */
 static void *end_without_supervisor(void *argument)
@@ -375,6 +368,7 @@ static void *end_without_supervisor(void *argument)
 static int run_loop(struct server *server, struct sgpu_error *error)
 {
 	struct landlock_needs needs = { .files = NULL };
+	struct pollfd control = { .fd = SERVE_CONTROL_FD, .events = POLLIN };
 	int rc = serve_quote_begin(server, error);
 
 	rc = rc ? rc : worker_start_thread(NULL, end_without_supervisor, server, error);
@@ -386,7 +380,10 @@ static int run_loop(struct server *server, struct sgpu_error *error)
 		rc = worker_start(&server->worker, &needs, server->attestation_key != NULL, error);
 	}
 	if (rc == SGPU_OK && wire_say(SERVE_CONTROL_FD, WIRE_READY, -1)) {
-		while (!t.draining || t.count > 0 || requests_under_way() > 0 || is_handed_more()) {
+		/* What the supervisor has handed over is run, also by a worker that was told by a
+		 * signal to end. */
+		while (!t.draining || t.count > 0 || requests_under_way() > 0 ||
+		       (!t.left && poll(&control, 1, 0) > 0)) {
 			take_events();
 		}
 	}

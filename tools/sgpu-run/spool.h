@@ -94,7 +94,6 @@ SGPU_MUST_CHECK int spool_failed(struct spool *spool, struct spool_batch **batch
 				 const struct sgpu_error *reason, struct sgpu_error *error);
 void spool_give_back(struct spool *spool, struct spool_batch **batch);
 
-/* ---- what is left ---- */
 /* An array of objects: "batch", "state" ("waiting", "claimed", "failed"), and "worker" with "alive"
  * (null: nobody can tell), or "reason". Changes nothing. */
 SGPU_MUST_CHECK int spool_missing(const struct spool_options *options, json_t **missing,

@@ -362,16 +362,6 @@ static uint64_t check_deadlines(struct supervisor *s)
 	return next;
 }
 
-static bool any_process(const struct supervisor *s)
-{
-	for (int i = 0; i < SERVE_WORKERS_MAX; i++) {
-		if (s->processes[i].pid) {
-			return true;
-		}
-	}
-	return false;
-}
-
 /* What is waited for: workers and callers by their numbers, then these. */
 enum { SIGNALS = SERVE_WORKERS_MAX + SUPERVISOR_CALLERS_MAX, LISTENER, PLACES };
 
@@ -474,6 +464,7 @@ int supervisor_begin(struct supervisor *s, const struct server *server,
 bool supervisor_step(struct supervisor *s, int most_ms)
 {
 	static struct waits w;
+	bool goes_on;
 
 	workers_keep(s);
 	wait_for_events(s, check_deadlines(s), most_ms, &w);
@@ -492,7 +483,11 @@ bool supervisor_step(struct supervisor *s, int most_ms)
 	if (s->stopping && !s->ending && !has_waiting_batch(s)) {
 		end_workers(s);
 	}
-	return !s->ending || any_process(s);
+	goes_on = !s->ending;
+	for (int i = 0; !goes_on && i < SERVE_WORKERS_MAX; i++) {
+		goes_on = s->processes[i].pid != 0;
+	}
+	return goes_on;
 }
 
 int supervise(const struct server *server, struct service_socket *socket)

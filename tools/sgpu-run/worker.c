@@ -276,29 +276,9 @@ static int open_next(struct worker *w, struct sgpu_error *error)
 	return w->allow_modules ? confinement_of_modules(d->device, &w->modules, error) : SGPU_OK;
 }
 
-/* One GPU may be named in two ways. */
-static int check_distinct(const struct worker *w, struct sgpu_error *error)
-{
-	struct sgpu_device_info one, other;
-
-	for (int i = 1; i < w->device_count; i++) {
-		for (int k = 0; k < i; k++) {
-			if (sgpu_device_get_info(w->devices[i].device, &one, error) != SGPU_OK ||
-			    sgpu_device_get_info(w->devices[k].device, &other, error) != SGPU_OK) {
-				return SGPU_EDEVICE;
-			}
-			if (one.uuid[0] && strcmp(one.uuid, other.uuid) == 0) {
-				return sgpu_fail(error, SGPU_EUSAGE,
-						 "--device: '%s' and '%s' are the same GPU",
-						 w->devices[k].selector, w->devices[i].selector);
-			}
-		}
-	}
-	return SGPU_OK;
-}
-
 static int open_devices(struct worker *w, struct sgpu_error *error)
 {
+	struct sgpu_device_info one, other;
 	int rc = SGPU_OK;
 
 	for (int i = 0; rc == SGPU_OK && i < w->named; i++) {
@@ -311,7 +291,19 @@ static int open_devices(struct worker *w, struct sgpu_error *error)
 			return SGPU_OK; /* that was the last */
 		}
 	}
-	return rc == SGPU_OK ? check_distinct(w, error) : rc;
+	/* One GPU may be named in two ways. */
+	for (int i = 1; rc == SGPU_OK && i < w->device_count; i++) {
+		for (int k = 0; rc == SGPU_OK && k < i; k++) {
+			rc = sgpu_device_get_info(w->devices[i].device, &one, error);
+			rc = rc ? rc : sgpu_device_get_info(w->devices[k].device, &other, error);
+			if (rc == SGPU_OK && one.uuid[0] && strcmp(one.uuid, other.uuid) == 0) {
+				rc = sgpu_fail(error, SGPU_EUSAGE,
+					       "--device: '%s' and '%s' are the same GPU",
+					       w->devices[k].selector, w->devices[i].selector);
+			}
+		}
+	}
+	return rc;
 }
 
 int worker_open(struct worker *w, const char *extra_key, struct sgpu_error *error)
