@@ -85,18 +85,13 @@ size_t sgpu_escape(const void *bytes, size_t size, char *text, size_t room, bool
 	return used;
 }
 
-static bool holds(const char *text, size_t size, const char *part)
-{
-	return memmem(text, size, part, strlen(part)) != NULL;
-}
-
 bool sgpu_looks_secret(const char *text, size_t size)
 {
 	static const char *const marks[] = { "\"kty\"", "\"k\"", "\"d\"", "-----BEGIN",
 					     "PRIVATE KEY" };
 
 	for (size_t i = 0; i < SGPU_ARRAY_LENGTH(marks); i++) {
-		if (holds(text, size, marks[i])) {
+		if (memmem(text, size, marks[i], strlen(marks[i]))) {
 			return true;
 		}
 	}

@@ -28,8 +28,8 @@ static bool leading_digits(const char *text, uint64_t *value, const char **rest)
 	return p != text;
 }
 
-static int take_in_range(const char *text, const char *what, uint64_t value, uint64_t min,
-			 uint64_t max, uint64_t *taken, struct sgpu_error *error)
+static int in_range(const char *text, const char *what, uint64_t value, uint64_t min, uint64_t max,
+		    uint64_t *taken, struct sgpu_error *error)
 {
 	if (value < min || value > max) {
 		return sgpu_fail(error, SGPU_EUSAGE,
@@ -50,7 +50,7 @@ int sgpu_parse_u64(const char *text, const char *what, uint64_t min, uint64_t ma
 		return sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a whole number", what,
 				 SGPU_EXCERPT(text));
 	}
-	return take_in_range(text, what, parsed, min, max, value, error);
+	return in_range(text, what, parsed, min, max, value, error);
 }
 
 int sgpu_parse_size(const char *text, const char *what, uint64_t min, uint64_t max, uint64_t *bytes,
@@ -72,7 +72,7 @@ int sgpu_parse_size(const char *text, const char *what, uint64_t min, uint64_t m
 		sgpu_hint(error, "a number of bytes, with K, M, G or T for powers of 1024");
 		return code;
 	}
-	return take_in_range(text, what, parsed, min, max, bytes, error);
+	return in_range(text, what, parsed, min, max, bytes, error);
 }
 
 int sgpu_parse_duration(const char *text, const char *what, uint64_t *ns, struct sgpu_error *error)

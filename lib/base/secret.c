@@ -239,18 +239,14 @@ void sgpu_secret_free(void *memory, size_t size)
 	region = region_of(memory);
 	/* Memory from elsewhere: wiped, as its owner expects, but not freed. */
 	sgpu_wipe(memory, size);
-	if (!region) {
-		pthread_mutex_unlock(&lock);
-		return;
-	}
-	if (region->size == REGION) {
+	if (region && region->size == REGION) {
 		give_units(region, (size_t)((uint8_t *)memory - region->memory) / UNIT,
 			   units_of(size));
-	} else {
+	} else if (region) {
 		region->used = 0;
 	}
 	/* One is kept for the next key. */
-	if (region->used == 0 && (region->size != REGION || regions->next)) {
+	if (region && region->used == 0 && (region->size != REGION || regions->next)) {
 		remove_region(region);
 	}
 	pthread_mutex_unlock(&lock);

@@ -325,17 +325,6 @@ int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const c
 	return -1;
 }
 
-const char *sgpu_reader_claim(struct sgpu_reader *reader, json_t *names, const char *name,
-			      const char *id)
-{
-	const char *other = json_string_value(json_object_get(names, name));
-
-	if (!other && json_object_set_new_nocheck(names, name, json_string_nocheck(id)) < 0) {
-		reader->no_memory = true;
-	}
-	return other;
-}
-
 size_t sgpu_identifier(const char *name)
 {
 	size_t length =

@@ -59,17 +59,20 @@ static void check_output(struct sgpu_reader *reader, const char *where, const ch
 			 const json_t *value, const struct sgpu_segment *segment)
 {
 	char normal[SGPU_LOCATION_MAX + 1], text[SGPU_VALUE_TEXT_MAX];
-	const char *other;
+	const json_t *other;
 
 	if (!sgpu_location_normal(json_string_value(value), normal)) {
 		sgpu_reader_refuse(reader, where, field, NULL, value,
 				   "is outside the directory of the outputs");
 		return;
 	}
-	other = sgpu_reader_claim(reader, reader->outputs, normal, segment->id);
+	other = json_object_get(reader->outputs, normal);
 	if (other) {
 		sgpu_reader_report(reader, where, field, NULL, "the output '%s' is at %s already",
-				   other, sgpu_reader_value(value, text));
+				   json_string_value(other), sgpu_reader_value(value, text));
+	} else if (json_object_set_new_nocheck(reader->outputs, normal,
+					       json_string_nocheck(segment->id)) < 0) {
+		reader->no_memory = true;
 	}
 }
 
@@ -155,11 +158,14 @@ static void diagnostic_at(struct sgpu_reader *reader, int index, const char *for
 static void claim_default(struct sgpu_reader *reader, int index)
 {
 	struct sgpu_segment *segment = &reader->manifest->segments[index];
-	const char *other = sgpu_reader_claim(reader, reader->outputs, segment->id, segment->id);
+	const char *other = json_string_value(json_object_get(reader->outputs, segment->id));
 
 	if (other && strcmp(other, segment->id) != 0) {
 		diagnostic_at(reader, index, "is written under its id, where already goes",
 			      segment->id, other);
+	} else if (!other && json_object_set_new_nocheck(reader->outputs, segment->id,
+							 json_string_nocheck(segment->id)) < 0) {
+		reader->no_memory = true;
 	}
 }
 

@@ -84,9 +84,6 @@ int sgpu_reader_choice(struct sgpu_reader *reader, const char *where, const char
  * segment"; the segment that was probably meant counts as used. A NULL id passes in silence. */
 int sgpu_reader_reference(struct sgpu_reader *reader, const char *where, const char *field,
 			  const char *id, json_t *ids, const char *what);
-/* The segment that has this name among those that were seen, or NULL: it is the segment's now. */
-const char *sgpu_reader_claim(struct sgpu_reader *reader, json_t *names, const char *name,
-			      const char *id);
 /* The length of a name of letters, digits and '_', no digit first; 0: it is none. */
 size_t sgpu_identifier(const char *name);
 /* Every entry of a dependencies array must name a segment or an operation. */

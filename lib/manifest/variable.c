@@ -51,7 +51,7 @@ void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, const c
 			  const json_t *value, const char *id, const char **variable)
 {
 	const char *name = sgpu_reader_string(reader, where, field, value);
-	const char *other;
+	const json_t *other;
 
 	if (!name) {
 		return;
@@ -73,11 +73,15 @@ void sgpu_reader_variable(struct sgpu_reader *reader, const char *where, const c
 				   "'%s' has a meaning to shells or other programs", name);
 		return;
 	}
-	other = sgpu_reader_claim(reader, reader->variables, name, id);
+	other = json_object_get(reader->variables, name);
 	if (other) {
 		sgpu_reader_report(reader, where, field, NULL,
-				   "'%s' is a variable of segment '%s' already", name, other);
+				   "'%s' is a variable of segment '%s' already", name,
+				   json_string_value(other));
 		return;
+	}
+	if (json_object_set_new_nocheck(reader->variables, name, json_string_nocheck(id)) < 0) {
+		reader->no_memory = true;
 	}
 	*variable = sgpu_reader_keep(reader, name);
 }
