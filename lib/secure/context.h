@@ -124,8 +124,8 @@ void sgpu_secure_calls(struct sgpu_secure *context, const struct sgpu_device_bac
 /* The context that a device is, or NULL. */
 struct sgpu_secure *sgpu_secure_of(struct sgpu_device *device);
 
-/* ---- request.c ---- */
-/* Whether bytes lie in one allocation; SGPU_EUSAGE, with its text in the task. */
+/* Whether bytes lie in one allocation, by the context's own account, as on every device;
+ * SGPU_EUSAGE, with its text in the task. */
 SGPU_MUST_CHECK int sgpu_secure_check_range(struct sgpu_secure *context, sgpu_devptr address,
 					    uint64_t size, struct sgpu_task *task);
 /* Begins a request: each range lies in one allocation and, by the processor's account, in the

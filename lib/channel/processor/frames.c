@@ -84,13 +84,6 @@ void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind
 	}
 }
 
-void sgpu_page_soil(struct sgpu_processor *processor, uint32_t first, int kind)
-{
-	for (uint32_t i = 0; i < processor->frames_of[kind]; i++) {
-		processor->frames[first + i].stale = 1;
-	}
-}
-
 bool sgpu_range_is_mapped(const struct sgpu_processor *processor,
 			  const struct sgpu_context *context, uint64_t at, uint64_t size)
 {

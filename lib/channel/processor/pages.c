@@ -79,7 +79,9 @@ static void undo_map(struct sgpu_processor *processor, const struct sgpu_page_ru
 		return;
 	}
 	for (uint32_t i = 0; !clean && i < run->count; i++) {
-		sgpu_page_soil(processor, run->pages[i], run->kind);
+		for (uint32_t k = 0; k < processor->frames_of[run->kind]; k++) {
+			processor->frames[run->pages[i] + k].stale = 1;
+		}
 	}
 }
 

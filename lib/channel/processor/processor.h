@@ -131,8 +131,6 @@ void sgpu_page_take(struct sgpu_processor *processor, uint32_t first, int kind,
 /* Data have been cleared; a directory's or table's frame is as it was. */
 void sgpu_page_give(struct sgpu_processor *processor, uint32_t first, int kind);
 void sgpu_page_retire(struct sgpu_processor *processor, uint32_t first, int kind);
-/* A free page that kernels may have written to. */
-void sgpu_page_soil(struct sgpu_processor *processor, uint32_t first, int kind);
 static inline uint64_t sgpu_page_va(const struct sgpu_processor *processor, uint32_t directory,
 				    uint32_t index, int kind)
 {
