@@ -90,7 +90,7 @@ find_files() {
 			units+=("$name")
 		fi
 		# Of kernels are those of operations, and those that know how to be small for a checker.
-		if [[ $name = test_ops_* ]] || mentions SGPU_TEST_SMALL "$file"; then
+		if [[ $name = test_ops_* ]] || grep -q SGPU_TEST_SMALL "$file"; then
 			kernels+=("$name")
 			grep -q 'racecheck has nothing to find' "$file" || races+=("$name")
 		fi

@@ -28,6 +28,11 @@ static struct sgpu_error error;
 static struct sgpu_device *device;
 static __attribute__((unused)) struct sgpu_key owner, stranger;
 
+static inline bool is_short(void)
+{
+	return getenv("SGPU_TEST_SMALL");
+}
+
 static inline const char *device_name(void)
 {
 	const char *name = getenv("SGPU_TEST_DEVICE");
@@ -159,13 +164,11 @@ static inline void run_on_several(void (*prepare)(void), void (*tests)(void), vo
 static __attribute__((unused)) void run_on_all(void (*prepare)(void), void (*tests)(void),
 					       void (*end)(void))
 {
-	const bool is_short = getenv("SGPU_TEST_SMALL");
-
 	one_round(prepare, tests, end);
-	if (!is_short || !has_several()) {
+	if (!is_short() || !has_several()) {
 		run_in_context(prepare, tests, end);
 	}
-	run_on_several(prepare, tests, end, is_short);
+	run_on_several(prepare, tests, end, is_short());
 }
 
 /* ---- a job: scan (HIGH) and bias (LOW), u8; result = copy of scan (HIGH), bias_copy = copy of

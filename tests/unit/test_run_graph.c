@@ -23,7 +23,7 @@ struct graph {
 
 static int few(int rounds)
 {
-	return getenv("SGPU_TEST_SMALL") ? rounds / 5 : rounds;
+	return is_short() ? rounds / 5 : rounds;
 }
 
 static uint32_t random_state = 3;

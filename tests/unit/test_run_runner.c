@@ -600,7 +600,7 @@ int main(void)
 		printf("Bail out! %s\n", error.text);
 		return 1;
 	}
-	if (!on_cpu || !getenv("SGPU_TEST_SMALL")) {
+	if (!on_cpu || !is_short()) {
 		run_on_all(begin, all_tests, end);
 	}
 	faked = on_cpu;

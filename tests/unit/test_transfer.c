@@ -412,6 +412,18 @@ static int refuse_event(struct sgpu_device *device, struct sgpu_event **event,
 	return real->stream->event_create(device, event, error);
 }
 
+/* The engine makes streams also later. */
+static int create_wrong(struct sgpu_device *device, struct sgpu_stream **stream,
+			struct sgpu_error *error)
+{
+	int rc = real->stream->create(device, stream, error);
+
+	if (rc == SGPU_OK) {
+		be_wrong(*stream);
+	}
+	return rc;
+}
+
 static bool set_up_wrong(struct fixture *f)
 {
 	if (!set_up(f, &small)) {
@@ -419,6 +431,7 @@ static bool set_up_wrong(struct fixture *f)
 	}
 	real = sgpu_device_backend_of(f->device);
 	fake_backend_copy(&wrong, real);
+	wrong.stream.create = create_wrong;
 	be_wrong(f->device);
 	for (int i = 0; i < SGPU_ENGINE_STREAMS; i++) {
 		struct sgpu_stream *stream;
