@@ -166,12 +166,12 @@ static const char *find_contradiction(const json_t *claims)
 int sgpu_claims_check(const json_t *claims, struct sgpu_error *error)
 {
 	struct sgpu_key key;
-	int code = sgpu_members_check(claims, "claims", table, error);
-	const char *wrong = code ? NULL : find_contradiction(claims);
+	int rc = sgpu_members_check(claims, "claims", table, error);
+	const char *wrong = rc ? NULL : find_contradiction(claims);
 
-	code = wrong ? sgpu_fail(error, SGPU_EINVALID, "claims: %s", wrong) : code;
-	return code || !json_object_get(claims, "cnf") ? code
-						       : sgpu_quote_recipient(claims, &key, error);
+	rc = wrong ? sgpu_fail(error, SGPU_EINVALID, "claims: %s", wrong) : rc;
+	return rc || !json_object_get(claims, "cnf") ? rc
+						     : sgpu_quote_recipient(claims, &key, error);
 }
 
 int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key, struct sgpu_error *error)
@@ -184,24 +184,24 @@ int sgpu_quote_recipient(const json_t *claims, struct sgpu_key *key, struct sgpu
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "the quote names no key that batches can be sealed to");
 	}
-	int code = sgpu_json_only(confirmation, "claims: 'cnf'", members, error);
-	if (code) {
-		return code;
+	int rc = sgpu_json_only(confirmation, "claims: 'cnf'", members, error);
+	if (rc) {
+		return rc;
 	}
 	char *text =
 		json_dumps(json_object_get(confirmation, "jwk"), JSON_COMPACT | JSON_ENCODE_ANY);
 	if (!text) {
 		return sgpu_fail(error, SGPU_EINVALID, "claims: 'cnf' has no 'jwk'");
 	}
-	code = sgpu_key_parse(text, strlen(text), "claims: 'cnf'", key, error);
+	rc = sgpu_key_parse(text, strlen(text), "claims: 'cnf'", key, error);
 	sgpu_free_wiped(&text, strlen(text));
-	if (!code && key->kind != SGPU_KEY_X25519_PUBLIC) {
-		code = sgpu_fail(error, SGPU_EINVALID, "claims: 'cnf' is no public X25519 key");
+	if (!rc && key->kind != SGPU_KEY_X25519_PUBLIC) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "claims: 'cnf' is no public X25519 key");
 	}
-	if (code) {
+	if (rc) {
 		sgpu_key_clear(key);
 	}
-	return code;
+	return rc;
 }
 
 /* ---- the report data of the hardware's records: a hash of the quote's claims, and not only of the
@@ -234,14 +234,13 @@ int sgpu_quote_report_data(const json_t *claims, const uint8_t ak[SGPU_SHA256_SI
 	json_t *covered = covered_claims(claims);
 	char *text = NULL;
 	size_t size = 0;
-	int code = covered ? sgpu_json_canonical(covered, &text, &size, error)
-			   : sgpu_fail_nomem(error);
+	int rc = covered ? sgpu_json_canonical(covered, &text, &size, error)
+			 : sgpu_fail_nomem(error);
 
 	json_decref(covered);
 	memcpy(joined, label, sizeof(label));
 	memcpy(joined + sizeof(label), ak, SGPU_SHA256_SIZE);
-	code = code ? code
-		    : sgpu_sha512(text, size, joined + sizeof(label) + SGPU_SHA256_SIZE, error);
+	rc = rc ? rc : sgpu_sha512(text, size, joined + sizeof(label) + SGPU_SHA256_SIZE, error);
 	free(text);
-	return code ? code : sgpu_sha512(joined, sizeof(joined), report_data, error);
+	return rc ? rc : sgpu_sha512(joined, sizeof(joined), report_data, error);
 }

@@ -87,9 +87,9 @@ static int check_text(const struct sgpu_member *row, const json_t *value, const 
 					   where)
 			       : 0;
 	}
-	int code = sgpu_base64url_read(text, length, where, &data, &size, &inner);
+	int rc = sgpu_base64url_read(text, length, where, &data, &size, &inner);
 	free(data);
-	return code ? sgpu_fail(error, code, "%s", inner.text)
+	return rc ? sgpu_fail(error, rc, "%s", inner.text)
 	       : size >= row->min && size <= row->max
 		       ? 0
 		       : sgpu_fail(error, SGPU_EINVALID, "%s has %zu bytes, not %zu to %zu", where,
@@ -149,27 +149,27 @@ static int check_inside(const struct sgpu_member *table, const char *path, const
 	char inner[WHERE_SIZE];
 	const char *key;
 	json_t *member;
-	int code = 0;
+	int rc = 0;
 
-	for (size_t i = 0; item && i < json_array_size(value) && !code; i++) {
+	for (size_t i = 0; item && i < json_array_size(value) && !rc; i++) {
 		snprintf(inner, sizeof(inner), "%s/%zu", where, i);
-		code = check(table, item, json_array_get(value, i), inner, error);
+		rc = check(table, item, json_array_get(value, i), inner, error);
 	}
 	json_object_foreach ((json_t *)value, key, member) {
 		const struct sgpu_member *row = find(table, path, key);
 		snprintf(inner, sizeof(inner), "%s/%s", where, key);
-		code = code  ? code
-		       : row ? check(table, row, member, inner, error)
-			     : sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%.24s'", where,
-					 key);
+		rc = rc	   ? rc
+		     : row ? check(table, row, member, inner, error)
+			   : sgpu_fail(error, SGPU_EINVALID, "%s: unknown member '%.24s'", where,
+				       key);
 	}
 	for (const struct sgpu_member *row = table; row->path && json_is_object(value); row++) {
 		const char *name = row->optional ? NULL : name_inside(row, path);
-		if (!code && name && strcmp(name, "*") && !json_object_get(value, name)) {
-			code = sgpu_fail(error, SGPU_EINVALID, "%s: '%s' is missing", where, name);
+		if (!rc && name && strcmp(name, "*") && !json_object_get(value, name)) {
+			rc = sgpu_fail(error, SGPU_EINVALID, "%s: '%s' is missing", where, name);
 		}
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_members_check(const json_t *object, const char *where, const struct sgpu_member *table,

@@ -43,24 +43,24 @@ static const struct {
 
 enum { CODE_COUNT = sizeof(codes) / sizeof(codes[0]), UNKNOWN = 1 };
 
-static int find(int code)
+static int find(int rc)
 {
 	for (int i = 0; i < CODE_COUNT; i++) {
-		if (codes[i].code == code) {
+		if (codes[i].code == rc) {
 			return i;
 		}
 	}
 	return UNKNOWN;
 }
 
-const char *sgpu_strerror(int code)
+const char *sgpu_strerror(int rc)
 {
-	return codes[find(code)].text;
+	return codes[find(rc)].text;
 }
 
-const char *sgpu_error_name(int code)
+const char *sgpu_error_name(int rc)
 {
-	return codes[find(code)].name;
+	return codes[find(rc)].name;
 }
 
 int sgpu_error_by_name(const char *name)
@@ -73,9 +73,9 @@ int sgpu_error_by_name(const char *name)
 	return SGPU_EINVALID;
 }
 
-int sgpu_exit_status(int code)
+int sgpu_exit_status(int rc)
 {
-	return codes[find(code)].status;
+	return codes[find(rc)].status;
 }
 
 /* A pointer to the list: some ABIs pass it as an array, so it is not handed on as it is. */
@@ -89,24 +89,24 @@ static void SGPU_PRINTF(3, 0)
 	va_end(copy);
 }
 
-int sgpu_vfail(struct sgpu_error *error, int code, const char *format, va_list arguments)
+int sgpu_vfail(struct sgpu_error *error, int rc, const char *format, va_list arguments)
 {
 	if (error) {
 		format_text(error->text, sizeof(error->text), format, arguments);
-		error->code = code;
+		error->code = rc;
 		error->hint[0] = '\0';
 	}
-	return code;
+	return rc;
 }
 
-int sgpu_fail(struct sgpu_error *error, int code, const char *format, ...)
+int sgpu_fail(struct sgpu_error *error, int rc, const char *format, ...)
 {
 	va_list arguments;
 
 	va_start(arguments, format);
-	(void)sgpu_vfail(error, code, format, arguments);
+	(void)sgpu_vfail(error, rc, format, arguments);
 	va_end(arguments);
-	return code;
+	return rc;
 }
 
 int sgpu_fail_write(struct sgpu_error *error, const char *name)
@@ -119,9 +119,9 @@ int sgpu_fail_write(struct sgpu_error *error, const char *name)
 int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
 {
 	int saved = errno;
-	int code = saved == ENOMEM			? SGPU_ENOMEM
-		   : saved == ENOSPC || saved == EDQUOT ? SGPU_ENOSPACE
-							: SGPU_ESYSTEM;
+	int rc = saved == ENOMEM		      ? SGPU_ENOMEM
+		 : saved == ENOSPC || saved == EDQUOT ? SGPU_ENOSPACE
+						      : SGPU_ESYSTEM;
 
 	if (error) {
 		char buffer[128];
@@ -133,14 +133,14 @@ int sgpu_fail_errno(struct sgpu_error *error, const char *format, ...)
 		/* GNU strerror_r: returns the text, which may lie elsewhere. */
 		snprintf(error->text + used, sizeof(error->text) - used, ": %s",
 			 strerror_r(saved, buffer, sizeof(buffer)));
-		error->code = code;
+		error->code = rc;
 		snprintf(error->hint, sizeof(error->hint), "%s",
 			 saved == EMFILE
 				 ? "the limit of open files is too low: raise it with ulimit -n"
 				 : "");
 	}
 	errno = saved;
-	return code;
+	return rc;
 }
 
 int sgpu_fail_nomem(struct sgpu_error *error)

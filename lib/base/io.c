@@ -101,11 +101,10 @@ static int wait_guarded(int fd, short events, const char *what, const char *name
 	uint64_t count;
 
 	for (;;) {
-		int code = guard->ended(guard->argument);
+		int rc = guard->ended(guard->argument);
 
-		if (code) {
-			return sgpu_fail(error, code, "stopped before '%s' could be %s", name,
-					 what);
+		if (rc) {
+			return sgpu_fail(error, rc, "stopped before '%s' could be %s", name, what);
 		}
 		if (end != 0 && sgpu_now_ns() >= end) {
 			return sgpu_fail(error, SGPU_ETIMEOUT,
@@ -201,19 +200,19 @@ static int move_all(int fd, const char *name, void *data, size_t size, int64_t o
 {
 	const bool waits = offset == AT_POSITION && size > 0 && (guard || !out) && can_block(fd);
 	const bool guarded = guard && waits;
-	int code;
+	int rc;
 
 	*done = 0;
 	while (*done < size) {
 		if (sgpu_io_interrupted()) {
 			return sgpu_fail(error, SGPU_ECANCELED, "interrupted");
 		}
-		code = guarded ? wait_guarded(fd, out ? POLLOUT : POLLIN, out ? "written" : "read",
-					      name, error)
-		       : waits ? wait_for_data(fd, error)
-			       : 0;
-		if (code) {
-			return code;
+		rc = guarded ? wait_guarded(fd, out ? POLLOUT : POLLIN, out ? "written" : "read",
+					    name, error)
+		     : waits ? wait_for_data(fd, error)
+			     : 0;
+		if (rc) {
+			return rc;
 		}
 		ssize_t count = move_once(fd, (char *)data + *done, piece(size - *done),
 					  offset == AT_POSITION ? offset : offset + (int64_t)*done,
@@ -222,10 +221,10 @@ static int move_all(int fd, const char *name, void *data, size_t size, int64_t o
 			continue; /* to wait_guarded, which sees when it is to end */
 		}
 		if (count < 0) {
-			code = after_failure(fd, out ? POLLOUT : POLLIN, out ? "write" : "read",
-					     name, error);
-			if (code) {
-				return code;
+			rc = after_failure(fd, out ? POLLOUT : POLLIN, out ? "write" : "read", name,
+					   error);
+			if (rc) {
+				return rc;
 			}
 		} else if (count == 0 && !out) {
 			break;
@@ -253,8 +252,8 @@ int sgpu_pread(int fd, const char *name, void *data, size_t size, uint64_t offse
 	       struct sgpu_error *error)
 {
 	*got = 0;
-	int code = check_offset(name, size, offset, error);
-	return code ? code : move_all(fd, name, data, size, (int64_t)offset, false, got, error);
+	int rc = check_offset(name, size, offset, error);
+	return rc ? rc : move_all(fd, name, data, size, (int64_t)offset, false, got, error);
 }
 
 /* The data are only read: the loop is shared with reading, which is why it takes them as they are.
@@ -270,11 +269,11 @@ int sgpu_pwrite(int fd, const char *name, const void *data, size_t size, uint64_
 		struct sgpu_error *error)
 {
 	size_t done;
-	int code = check_offset(name, size, offset, error);
+	int rc = check_offset(name, size, offset, error);
 
-	return code ? code
-		    : move_all(fd, name, (void *)(uintptr_t)data, size, (int64_t)offset, true,
-			       &done, error);
+	return rc ? rc
+		  : move_all(fd, name, (void *)(uintptr_t)data, size, (int64_t)offset, true, &done,
+			     error);
 }
 
 /* Grows as data arrive, whatever the file claims to hold. */
@@ -283,21 +282,21 @@ int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *si
 {
 	size_t capacity = 64 << 10, used = 0, got;
 	char *buffer = malloc(capacity);
-	int code = SGPU_ENOMEM;
+	int rc = SGPU_ENOMEM;
 
 	if (!buffer) {
 		return sgpu_fail_nomem(error);
 	}
 	for (;;) {
 		/* One byte is kept for the NUL. */
-		code = sgpu_read(fd, name, buffer + used, capacity - 1 - used, &got, error);
-		if (code) {
+		rc = sgpu_read(fd, name, buffer + used, capacity - 1 - used, &got, error);
+		if (rc) {
 			goto fail;
 		}
 		used += got;
 		if (used > limit) {
-			code = sgpu_fail(error, SGPU_EINVALID, "'%s' is longer than %zu bytes",
-					 name, limit);
+			rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is longer than %zu bytes", name,
+				       limit);
 			goto fail;
 		}
 		if (used < capacity - 1) {
@@ -307,7 +306,7 @@ int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *si
 		 * key file. */
 		char *larger = malloc(2 * capacity);
 		if (!larger) {
-			code = sgpu_fail_nomem(error);
+			rc = sgpu_fail_nomem(error);
 			goto fail;
 		}
 		memcpy(larger, buffer, used);
@@ -323,7 +322,7 @@ int sgpu_read_fd(int fd, const char *name, size_t limit, char **data, size_t *si
 fail:
 	explicit_bzero(buffer, capacity);
 	free(buffer);
-	return code;
+	return rc;
 }
 
 int sgpu_check_trusted(int fd, const char *name, const char *what, struct sgpu_error *error)
@@ -354,14 +353,13 @@ int sgpu_read_trusted_file(const char *path, const char *what, size_t limit, cha
 	if (fd < 0) {
 		return sgpu_fail_errno(error, "cannot open '%s'", path);
 	}
-	int code = what ? sgpu_check_trusted(fd, path, what, error) : 0;
-	code = code ? code
-		    : sgpu_read_fd(fd, standard ? "standard input" : path, limit, data, size,
-				   error);
+	int rc = what ? sgpu_check_trusted(fd, path, what, error) : 0;
+	rc = rc ? rc
+		: sgpu_read_fd(fd, standard ? "standard input" : path, limit, data, size, error);
 	if (!standard) {
 		close(fd);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_read_file(const char *path, size_t limit, char **data, size_t *size,

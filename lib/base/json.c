@@ -122,14 +122,14 @@ int sgpu_json_parse_most(const char *text, size_t size, size_t values_max, json_
 			 int *line, int *column, struct sgpu_error *error)
 {
 	size_t position;
-	int code = sgpu_json_parse_at(text, size, false, values_max, value, &position, error);
+	int rc = sgpu_json_parse_at(text, size, false, values_max, value, &position, error);
 
 	if (line || column) {
 		int ignored;
-		sgpu_json_place(text, code ? position : 0, line ? line : &ignored,
+		sgpu_json_place(text, rc ? position : 0, line ? line : &ignored,
 				column ? column : &ignored);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_json_parse(const char *text, size_t size, json_t **value, int *line, int *column,
@@ -174,12 +174,12 @@ int sgpu_json_bytes(const json_t *object, const char *where, const char *key, vo
 {
 	const char *text = NULL;
 	struct sgpu_error fault;
-	int code = sgpu_json_string(object, where, key, &text, error);
+	int rc = sgpu_json_string(object, where, key, &text, error);
 
-	if (!code && sgpu_base64url_decode(text, data, size, &fault)) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: '%s' %s", where, key, fault.text);
+	if (!rc && sgpu_base64url_decode(text, data, size, &fault)) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: '%s' %s", where, key, fault.text);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_json_only(const json_t *object, const char *where, const char *const *keys,

@@ -192,7 +192,7 @@ static int write_object(struct text *out, const json_t *value, const struct sgpu
 	const char **keys = malloc((count ? count : 1) * sizeof(*keys));
 	const char *key;
 	json_t *member;
-	int code = 0;
+	int rc = 0;
 
 	if (!keys) {
 		return SGPU_ENOMEM;
@@ -202,56 +202,56 @@ static int write_object(struct text *out, const json_t *value, const struct sgpu
 	}
 	qsort(keys, count, sizeof(*keys), compare_keys);
 	put(out, '{');
-	for (size_t i = 0; i < count && !code; i++) {
+	for (size_t i = 0; i < count && !rc; i++) {
 		if (i) {
 			put(out, ',');
 		}
 		write_string(out, keys[i], strlen(keys[i]));
 		put(out, ':');
 		const struct sgpu_json_items *list = find_items(lists, list_count, keys[i]);
-		code = list ? write_items(out, list)
-			    : write_value(out, json_object_get(value, keys[i]));
+		rc = list ? write_items(out, list)
+			  : write_value(out, json_object_get(value, keys[i]));
 	}
 	put(out, '}');
 	free(keys);
-	return code;
+	return rc;
 }
 
 static int write_array(struct text *out, const json_t *value)
 {
 	size_t i;
 	json_t *item;
-	int code = 0;
+	int rc = 0;
 
 	put(out, '[');
 	json_array_foreach (value, i, item) {
 		if (i) {
 			put(out, ',');
 		}
-		code = write_value(out, item);
-		if (code) {
+		rc = write_value(out, item);
+		if (rc) {
 			break;
 		}
 	}
 	put(out, ']');
-	return code;
+	return rc;
 }
 
 static int write_items(struct text *out, const struct sgpu_json_items *list)
 {
-	int code = 0;
+	int rc = 0;
 
 	put(out, '[');
-	for (size_t i = 0; i < list->count && !code; i++) {
+	for (size_t i = 0; i < list->count && !rc; i++) {
 		json_t *item = list->item(list->argument, i);
 		if (i) {
 			put(out, ',');
 		}
-		code = item ? write_value(out, item) : SGPU_ENOMEM;
+		rc = item ? write_value(out, item) : SGPU_ENOMEM;
 		json_decref(item);
 	}
 	put(out, ']');
-	return code;
+	return rc;
 }
 
 static int write_integer(struct text *out, json_int_t number)
@@ -292,18 +292,18 @@ static int write_value(struct text *out, const json_t *value)
 	}
 }
 
-static int finish(struct text *out, int code, char **text, size_t *size, struct sgpu_error *error)
+static int finish(struct text *out, int rc, char **text, size_t *size, struct sgpu_error *error)
 {
 	put(out, '\0');
-	if (out->failed && !code) {
-		code = SGPU_ENOMEM;
+	if (out->failed && !rc) {
+		rc = SGPU_ENOMEM;
 	}
-	if (code) {
+	if (rc) {
 		free(out->data);
-		return code == SGPU_ENOMEM
+		return rc == SGPU_ENOMEM
 			       ? sgpu_fail_nomem(error)
 			       : sgpu_fail(
-					 error, code,
+					 error, rc,
 					 "a number is not below 2^53, so it has no canonical form");
 	}
 	*text = out->data;
@@ -332,12 +332,12 @@ int sgpu_json_canonical_compare(const json_t *value, const struct sgpu_json_item
 				struct sgpu_error *error)
 {
 	struct text out = { .expected = text, .expected_size = size };
-	int code = write_object(&out, value, lists, list_count);
+	int rc = write_object(&out, value, lists, list_count);
 
-	if (code == SGPU_ENOMEM) {
+	if (rc == SGPU_ENOMEM) {
 		return sgpu_fail_nomem(error);
 	}
-	return !code && !out.differs && out.size == size
+	return !rc && !out.differs && out.size == size
 		       ? SGPU_OK
 		       : sgpu_fail(error, SGPU_EDIFFERS, "the text is not the canonical form");
 }

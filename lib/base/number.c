@@ -67,10 +67,10 @@ int sgpu_parse_size(const char *text, const char *what, uint64_t min, uint64_t m
 		       sgpu_mul_u64(parsed, (uint64_t)1 << (10 * (suffix - suffixes + 1)), &parsed);
 	}
 	if (!good) {
-		int code = sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a size", what,
-				     SGPU_EXCERPT(text));
+		int rc = sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a size", what,
+				   SGPU_EXCERPT(text));
 		sgpu_hint(error, "a number of bytes, with K, M, G or T for powers of 1024");
-		return code;
+		return rc;
 	}
 	return in_range(text, what, parsed, min, max, bytes, error);
 }
@@ -99,8 +99,8 @@ int sgpu_parse_duration(const char *text, const char *what, uint64_t *ns, struct
 			}
 		}
 	}
-	int code = sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a duration", what,
-			     SGPU_EXCERPT(text));
+	int rc = sgpu_fail(error, SGPU_EUSAGE, "%s '%s' is not a duration", what,
+			   SGPU_EXCERPT(text));
 	sgpu_hint(error, "seconds above 0, or a number with ms, s, m, h or d");
-	return code;
+	return rc;
 }

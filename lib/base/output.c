@@ -135,20 +135,20 @@ static int rename_new(const struct sgpu_output *output)
 static int give_name(struct sgpu_output *output, struct sgpu_error *error)
 {
 	int result = output->temporary ? -1 : link_nameless(output, output->name);
-	int code = 0;
+	int rc = 0;
 
 	if (!output->temporary && (result == 0 || errno != EEXIST || output->is_new)) {
-		code = 0;
+		rc = 0;
 	} else if (output->is_new) {
 		result = rename_new(output);
 	} else {
-		code = output->temporary ? 0 : take_name(output, 0, error);
-		result = code ? -1
-			      : renameat(output->directory, output->temporary, output->directory,
-					 output->name);
+		rc = output->temporary ? 0 : take_name(output, 0, error);
+		result = rc ? -1
+			    : renameat(output->directory, output->temporary, output->directory,
+				       output->name);
 	}
-	if (code || result) {
-		return code		 ? code
+	if (rc || result) {
+		return rc		 ? rc
 		       : errno == EEXIST ? exists(output, error)
 					 : sgpu_fail_errno(error, "cannot name '%s'", output->path);
 	}
@@ -203,7 +203,7 @@ static int open_regular(struct sgpu_output *output, struct sgpu_walk *walk, mode
 			struct sgpu_error *error)
 {
 	const struct stat *status = &walk->status;
-	int code = 0;
+	int rc = 0;
 
 	if (walk->found >= 0 && output->is_new) {
 		return exists(output, error);
@@ -226,10 +226,10 @@ static int open_regular(struct sgpu_output *output, struct sgpu_walk *walk, mode
 	collect(output->directory);
 	output->fd = openat(output->directory, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
 	if (output->fd < 0) {
-		code = take_name(output, mode, error);
+		rc = take_name(output, mode, error);
 	}
-	return code || mode == 0600 || output->kept_mode < 0
-		       ? code
+	return rc || mode == 0600 || output->kept_mode < 0
+		       ? rc
 		       : sgpu_output_set_mode(output, mode, error);
 }
 
@@ -259,13 +259,13 @@ static int open_walked(struct sgpu_output *output, struct sgpu_walk *walk, const
 	*output = (struct sgpu_output)SGPU_OUTPUT_INIT;
 	output->is_new = is_new;
 	output->path = strdup(walk->shown);
-	int code = output->path ? sgpu_output_walk(walk, path, error) : sgpu_fail_nomem(error);
-	code = code ? code : open_found(output, walk, mode, error);
+	int rc = output->path ? sgpu_output_walk(walk, path, error) : sgpu_fail_nomem(error);
+	rc = rc ? rc : open_found(output, walk, mode, error);
 	sgpu_output_walk_end(walk, &output->made, &output->made_count);
-	if (code) {
+	if (rc) {
 		sgpu_output_close(output);
 	}
-	return code;
+	return rc;
 }
 
 static int open_path(struct sgpu_output *output, const char *path, mode_t mode, bool is_new,
@@ -318,9 +318,9 @@ int sgpu_output_commit(struct sgpu_output *output, struct sgpu_error *error)
 	    (output->regular || (errno != EINVAL && errno != EROFS && errno != ENOTSUP))) {
 		return sgpu_fail_write(error, output->path);
 	}
-	const int code = output->regular ? give_name(output, error) : 0;
-	if (code) {
-		return code;
+	const int rc = output->regular ? give_name(output, error) : 0;
+	if (rc) {
+		return rc;
 	}
 	if (output->regular && !output->unsynced) {
 		/* The name must survive a crash too; a file system that cannot is no reason to
@@ -364,20 +364,19 @@ int sgpu_output_directory_open(struct sgpu_output_directory *directory, const ch
 			       mode_t mode, struct sgpu_error *error)
 {
 	struct sgpu_walk walk = { SGPU_WALK_INIT, .shown = path, .mode = mode, .whole = true };
-	int code = sgpu_output_walk(&walk, path, error);
+	int rc = sgpu_output_walk(&walk, path, error);
 
 	*directory = (struct sgpu_output_directory)SGPU_OUTPUT_DIRECTORY_INIT;
-	if (!code) {
+	if (!rc) {
 		directory->fd = openat(walk.directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		code = directory->fd < 0
-			       ? sgpu_fail_errno(error, "cannot open directory '%s'", path)
-			       : 0;
+		rc = directory->fd < 0 ? sgpu_fail_errno(error, "cannot open directory '%s'", path)
+				       : 0;
 	}
 	sgpu_output_walk_end(&walk, &directory->made, &directory->made_count);
-	if (code) {
+	if (rc) {
 		sgpu_output_directory_close(directory, false);
 	}
-	return code;
+	return rc;
 }
 
 void sgpu_output_directory_close(struct sgpu_output_directory *directory, bool keep)

@@ -166,12 +166,12 @@ static int make_directory(struct sgpu_walk *walk, const char *name, struct sgpu_
 static int enter(struct sgpu_walk *walk, const char *name, bool last, int fd,
 		 const struct stat *status, struct sgpu_error *error)
 {
-	int code;
+	int rc;
 
 	if (S_ISLNK(status->st_mode) && !walk->is_beneath) {
-		code = follow(walk, fd, error);
+		rc = follow(walk, fd, error);
 		close(fd);
-		return code;
+		return rc;
 	}
 	if (last) {
 		walk->found = fd;
@@ -202,7 +202,7 @@ static int step(struct sgpu_walk *walk, struct sgpu_error *error)
 {
 	char name[NAME_MAX + 1];
 	struct stat status;
-	int code = 0;
+	int rc = 0;
 
 	walk->at += strspn(walk->at, "/");
 	const size_t length = strcspn(walk->at, "/");
@@ -229,16 +229,16 @@ static int step(struct sgpu_walk *walk, struct sgpu_error *error)
 		return walk->name ? 0 : sgpu_fail_nomem(error);
 	}
 	if (fd < 0 && errno == ENOENT) {
-		code = make_directory(walk, name, error);
-		fd = code ? -1 : openat(walk->directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
+		rc = make_directory(walk, name, error);
+		fd = rc ? -1 : openat(walk->directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	}
-	if (!code && (fd < 0 || fstat(fd, &status))) {
-		code = sgpu_fail_errno(error, "cannot reach '%s'", walk->shown);
+	if (!rc && (fd < 0 || fstat(fd, &status))) {
+		rc = sgpu_fail_errno(error, "cannot reach '%s'", walk->shown);
 	}
-	code = code ? code : judge(walk, name, &status, error);
-	if (code) {
+	rc = rc ? rc : judge(walk, name, &status, error);
+	if (rc) {
 		sgpu_close(fd);
-		return code;
+		return rc;
 	}
 	return enter(walk, name, last, fd, &status, error);
 }
@@ -255,11 +255,11 @@ int sgpu_output_walk(struct sgpu_walk *walk, const char *path, struct sgpu_error
 		return sgpu_fail(error, SGPU_ESYSTEM, "cannot write '%s': %s", walk->shown,
 				 length ? "it is a directory" : "it is no name");
 	}
-	int code = start(walk, strdup(path), error);
-	while (!code && walk->descriptor < 0 && !walk->name && (*walk->at || !walk->whole)) {
-		code = step(walk, error);
+	int rc = start(walk, strdup(path), error);
+	while (!rc && walk->descriptor < 0 && !walk->name && (*walk->at || !walk->whole)) {
+		rc = step(walk, error);
 	}
-	return code;
+	return rc;
 }
 
 void sgpu_output_walk_end(struct sgpu_walk *walk, struct sgpu_output_made **made, int *made_count)

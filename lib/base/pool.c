@@ -99,7 +99,7 @@ static void *worker(void *argument)
 static int start_threads(struct sgpu_pool *pool, struct sgpu_error *error)
 {
 	sigset_t all, before;
-	int code = 0;
+	int rc = 0;
 
 	sigfillset(&all);
 	sigdelset(&all, SIGSYS); /* a module's, caught where it happens: blocked, it would kill
@@ -108,14 +108,14 @@ static int start_threads(struct sgpu_pool *pool, struct sgpu_error *error)
 	while (pool->thread_count + 1 < pool->jobs) {
 		int failed = pthread_create(&pool->threads[pool->thread_count], NULL, worker, pool);
 		if (failed) {
-			code = sgpu_fail(error, SGPU_ESYSTEM, "cannot start worker %u of %u",
-					 pool->thread_count + 2, pool->jobs);
+			rc = sgpu_fail(error, SGPU_ESYSTEM, "cannot start worker %u of %u",
+				       pool->thread_count + 2, pool->jobs);
 			break;
 		}
 		pool->thread_count++;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return code;
+	return rc;
 }
 
 int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool_out, struct sgpu_error *error)
@@ -140,10 +140,10 @@ int sgpu_pool_create(unsigned jobs, struct sgpu_pool **pool_out, struct sgpu_err
 	pthread_cond_init(&pool->token_free, NULL);
 	pthread_cond_init(&pool->work, NULL);
 	pthread_cond_init(&pool->helper_out, NULL);
-	int code = start_threads(pool, error);
-	if (code) {
+	int rc = start_threads(pool, error);
+	if (rc) {
 		sgpu_pool_free(&pool);
-		return code;
+		return rc;
 	}
 	*pool_out = pool;
 	return 0;

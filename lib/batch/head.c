@@ -24,22 +24,22 @@ static int read_text(struct sgpu_tar_reader *reader, uint64_t size, char **text,
 {
 	uint64_t got = 0;
 	char *data = malloc(1);
-	int code = data ? 0 : sgpu_fail_nomem(error);
-	while (!code && got < size) {
+	int rc = data ? 0 : sgpu_fail_nomem(error);
+	while (!rc && got < size) {
 		const uint64_t wanted = got ? 2 * got : 1 << 16;
 		const uint64_t next = wanted < size ? wanted : size;
 		char *grown = realloc(data, (size_t)next + 1);
 		if (!grown) {
-			code = sgpu_fail_nomem(error);
+			rc = sgpu_fail_nomem(error);
 			break;
 		}
 		data = grown;
-		code = sgpu_tar_read(reader, data + got, (size_t)(next - got), error);
+		rc = sgpu_tar_read(reader, data + got, (size_t)(next - got), error);
 		got = next;
 	}
-	if (code) {
+	if (rc) {
 		free(data);
-		return code;
+		return rc;
 	}
 	data[size] = '\0';
 	*text = data;
@@ -54,10 +54,10 @@ static int read_index(struct sgpu_tar_reader *reader, bool response, uint64_t si
 		return sgpu_fail(error, SGPU_EINVALID, "'%s': %s is larger than %d bytes",
 				 reader->name, index_name(response), SGPU_INDEX_SIZE_MAX);
 	}
-	int code = read_text(reader, size, &text, error);
-	code = code ? code : sgpu_batch_parse(text, (size_t)size, response, batch, error);
+	int rc = read_text(reader, size, &text, error);
+	rc = rc ? rc : sgpu_batch_parse(text, (size_t)size, response, batch, error);
 	free(text);
-	return code;
+	return rc;
 }
 
 static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batch,
@@ -65,19 +65,19 @@ static int read_manifest(struct sgpu_tar_reader *reader, struct sgpu_batch *batc
 {
 	const char *member = NULL;
 	uint64_t size = 0;
-	int code = sgpu_tar_next(reader, &member, &size, error);
-	if (code) {
-		return code;
+	int rc = sgpu_tar_next(reader, &member, &size, error);
+	if (rc) {
+		return rc;
 	}
 	if (!member || strcmp(member, "manifest.json") || size > SGPU_MANIFEST_SIZE_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s': manifest.json does not follow %s",
 				 reader->name, index_name(batch->response));
 	}
-	code = read_text(reader, size, &batch->manifest_text, error);
-	if (!code) {
+	rc = read_text(reader, size, &batch->manifest_text, error);
+	if (!rc) {
 		batch->manifest_size = (size_t)size;
 	}
-	return code;
+	return rc;
 }
 
 static bool belongs(const struct sgpu_segment *wanted, bool response)
@@ -143,9 +143,9 @@ static int check_segments(struct sgpu_batch *batch, const struct sgpu_manifest *
 					 "segment '%s' is not in the manifest%s", s->id,
 					 at < 0 ? "" : ", in this direction");
 		}
-		const int code = check_segment(batch, s, &manifest->segments[at], error);
-		if (code) {
-			return code;
+		const int rc = check_segment(batch, s, &manifest->segments[at], error);
+		if (rc) {
+			return rc;
 		}
 		s->input = sgpu_segment_is_input(&manifest->segments[at]);
 		s->output = sgpu_segment_is_output(&manifest->segments[at]);
@@ -186,9 +186,9 @@ static int check_head(struct sgpu_batch *batch, sgpu_manifest_find_fn find, void
 	const struct sgpu_manifest *known;
 	struct sgpu_diagnostics diagnostics = { 0 };
 	uint8_t digest[SGPU_SHA256_SIZE];
-	int code = sgpu_sha256(batch->manifest_text, batch->manifest_size, digest, error);
-	if (code) {
-		return code;
+	int rc = sgpu_sha256(batch->manifest_text, batch->manifest_size, digest, error);
+	if (rc) {
+		return rc;
 	}
 	if (!sgpu_equal(digest, batch->manifest_sha256, sizeof(digest))) {
 		return sgpu_fail(error, SGPU_EAUTH,
@@ -199,13 +199,13 @@ static int check_head(struct sgpu_batch *batch, sgpu_manifest_find_fn find, void
 	if (known) {
 		return check_segments(batch, known, error);
 	}
-	code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &batch->manifest,
-				   &diagnostics, error);
-	if (!code || (code == SGPU_EINVALID && diagnostics.count)) {
-		code = check_manifest(batch, batch->manifest, &diagnostics, error);
+	rc = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &batch->manifest,
+				 &diagnostics, error);
+	if (!rc || (rc == SGPU_EINVALID && diagnostics.count)) {
+		rc = check_manifest(batch, batch->manifest, &diagnostics, error);
 	}
 	sgpu_diagnostics_clear(&diagnostics);
-	return code;
+	return rc;
 }
 
 static bool is_staged(const struct sgpu_batch *batch)
@@ -225,12 +225,12 @@ static int fail_other(struct sgpu_tar_reader *reader, bool is_batch, bool is_res
 	struct sgpu_batch *batch = NULL;
 	struct sgpu_error ignored;
 	const bool is_refusal = !strcmp(reader->member, SGPU_REFUSAL_MEMBER);
-	const int code = is_refusal && !strcmp(wanted, "response") ? SGPU_EREFUSED : SGPU_EINVALID;
+	const int rc = is_refusal && !strcmp(wanted, "response") ? SGPU_EREFUSED : SGPU_EINVALID;
 	const bool staged =
 		is_batch && !read_index(reader, false, size, &batch, &ignored) && is_staged(batch);
 
 	sgpu_batch_free(&batch);
-	sgpu_fail(error, code, "'%s' is %s, not a %s", reader->name,
+	sgpu_fail(error, rc, "'%s' is %s, not a %s", reader->name,
 		  staged	? "a staged batch"
 		  : is_batch	? "a batch"
 		  : is_response ? "a response"
@@ -240,7 +240,7 @@ static int fail_other(struct sgpu_tar_reader *reader, bool is_batch, bool is_res
 	if (is_batch) {
 		return sgpu_hint(error, "'sgpu-run' makes a response of it");
 	}
-	return is_response ? sgpu_hint(error, "'sgpu-seal open' takes it") : code;
+	return is_response ? sgpu_hint(error, "'sgpu-seal open' takes it") : rc;
 }
 
 static int read_first(struct sgpu_tar_reader *reader, bool batches, bool responses,
@@ -249,9 +249,9 @@ static int read_first(struct sgpu_tar_reader *reader, bool batches, bool respons
 	const char *member = NULL;
 	uint64_t size = 0;
 	*batch = NULL;
-	int code = sgpu_tar_next(reader, &member, &size, error);
-	if (code) {
-		return code;
+	int rc = sgpu_tar_next(reader, &member, &size, error);
+	if (rc) {
+		return rc;
 	}
 	const bool is_batch = member && !strcmp(member, index_name(false));
 	const bool is_response = member && !strcmp(member, index_name(true));
@@ -267,13 +267,13 @@ static int read_head(struct sgpu_tar_reader *reader, bool batches, bool response
 		     struct sgpu_error *error)
 {
 	struct sgpu_batch *made = NULL;
-	int code = read_first(reader, batches, responses, &made, error);
+	int rc = read_first(reader, batches, responses, &made, error);
 	*batch = NULL;
-	code = code ? code : read_manifest(reader, made, error);
-	code = code ? code : check_head(made, find, argument, error);
-	if (code) {
+	rc = rc ? rc : read_manifest(reader, made, error);
+	rc = rc ? rc : check_head(made, find, argument, error);
+	if (rc) {
 		sgpu_batch_free(&made);
-		return code;
+		return rc;
 	}
 	reader->cursor = 0;
 	*batch = made;
@@ -313,12 +313,12 @@ static size_t member_size(size_t size)
 static int put_member(uint8_t **at, const char *member, const char *text, size_t size,
 		      struct sgpu_error *error)
 {
-	const int code = sgpu_tar_make_header(member, size, *at, error);
-	if (!code) {
+	const int rc = sgpu_tar_make_header(member, size, *at, error);
+	if (!rc) {
 		memcpy(*at + SGPU_TAR_BLOCK, text, size);
 		*at += member_size(size);
 	}
-	return code;
+	return rc;
 }
 
 /* Both members in one write. */
@@ -328,22 +328,22 @@ int sgpu_batch_write_head(int fd, const char *name, const struct sgpu_batch *bat
 	char *text = NULL;
 	uint8_t *head = NULL, *end;
 	size_t size = 0;
-	int code = sgpu_batch_text(batch, &text, &size, error);
-	if (code) {
-		return code;
+	int rc = sgpu_batch_text(batch, &text, &size, error);
+	if (rc) {
+		return rc;
 	}
 	head = end = calloc(1, member_size(size) + member_size(batch->manifest_size));
 	if (!head) {
-		code = sgpu_fail_nomem(error);
+		rc = sgpu_fail_nomem(error);
 		goto out;
 	}
-	code = put_member(&end, index_name(batch->response), text, size, error);
-	code = code ? code
-		    : put_member(&end, "manifest.json", batch->manifest_text, batch->manifest_size,
-				 error);
-	code = code ? code : sgpu_write(fd, name, head, (size_t)(end - head), error);
+	rc = put_member(&end, index_name(batch->response), text, size, error);
+	rc = rc ? rc
+		: put_member(&end, "manifest.json", batch->manifest_text, batch->manifest_size,
+			     error);
+	rc = rc ? rc : sgpu_write(fd, name, head, (size_t)(end - head), error);
 out:
 	free(head);
 	free(text);
-	return code;
+	return rc;
 }

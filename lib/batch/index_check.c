@@ -156,14 +156,14 @@ static int check_segment(const struct sgpu_batch *batch, const struct sgpu_batch
 			"payloads, or names regions and leases",
 			s->id);
 	}
-	int code = check_masking(s, plaintext, error);
-	code = code ? code : check_location(s, s->sealed ? s->sealed_size : plaintext, error);
-	code = code ? code : batch->response ? check_output(s, error) : check_input(s, error);
-	if (!code && s->sealed && !batch->has_mac) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s' is sealed and the index has no mac", s->id);
+	int rc = check_masking(s, plaintext, error);
+	rc = rc ? rc : check_location(s, s->sealed ? s->sealed_size : plaintext, error);
+	rc = rc ? rc : batch->response ? check_output(s, error) : check_input(s, error);
+	if (!rc && s->sealed && !batch->has_mac) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "segment '%s' is sealed and the index has no mac", s->id);
 	}
-	return code;
+	return rc;
 }
 
 static int check_timings(const json_t *timings, struct sgpu_error *error)
@@ -188,25 +188,24 @@ static int check_recipient(const json_t *recipient, const char *where, struct sg
 	static const char *const a256kw[] = { "kind", "kid", "ct", NULL };
 	uint8_t bytes[SGPU_HPKE_CT_SIZE];
 	const char *kind = NULL;
-	int code = sgpu_json_string(recipient, where, "kind", &kind, error);
-	if (code) {
-		return code;
+	int rc = sgpu_json_string(recipient, where, "kind", &kind, error);
+	if (rc) {
+		return rc;
 	}
 	const bool is_hpke = !strcmp(kind, SGPU_KIND_HPKE);
 	if (!is_hpke && strcmp(kind, SGPU_KIND_A256KW)) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "%s/kind: '%.40s' is not one of hpke, a256kw", where, kind);
 	}
-	code = sgpu_json_only(recipient, where, is_hpke ? hpke : a256kw, error);
-	code = code ? code
-		    : sgpu_json_bytes(recipient, where, "kid", bytes, SGPU_SHA256_SIZE, error);
-	if (!code && is_hpke) {
-		code = sgpu_json_bytes(recipient, where, "enc", bytes, 32, error);
+	rc = sgpu_json_only(recipient, where, is_hpke ? hpke : a256kw, error);
+	rc = rc ? rc : sgpu_json_bytes(recipient, where, "kid", bytes, SGPU_SHA256_SIZE, error);
+	if (!rc && is_hpke) {
+		rc = sgpu_json_bytes(recipient, where, "enc", bytes, 32, error);
 	}
-	code = code ? code
-		    : sgpu_json_bytes(recipient, where, "ct", bytes,
-				      is_hpke ? SGPU_HPKE_CT_SIZE : SGPU_A256KW_CT_SIZE, error);
-	return code;
+	rc = rc ? rc
+		: sgpu_json_bytes(recipient, where, "ct", bytes,
+				  is_hpke ? SGPU_HPKE_CT_SIZE : SGPU_A256KW_CT_SIZE, error);
+	return rc;
 }
 
 static int check_repeated(const json_t *recipients, size_t last, struct sgpu_error *error)
@@ -231,14 +230,14 @@ static int check_recipients(const json_t *recipients, const char *where, struct 
 		return sgpu_fail(error, SGPU_EINVALID, "%s: /recipients is not an array of 1 to %d",
 				 where, SGPU_RECIPIENTS_MAX);
 	}
-	int code = 0;
-	for (size_t i = 0; !code && i < count; i++) {
+	int rc = 0;
+	for (size_t i = 0; !rc && i < count; i++) {
 		char place[SGPU_WHERE_MAX];
 		snprintf(place, sizeof(place), "%s: /recipients/%zu", where, i);
-		code = check_recipient(json_array_get(recipients, i), place, error);
-		code = code ? code : check_repeated(recipients, i, error);
+		rc = check_recipient(json_array_get(recipients, i), place, error);
+		rc = rc ? rc : check_repeated(recipients, i, error);
 	}
-	return code;
+	return rc;
 }
 
 /* Only the form of the array; signature.c verifies signatures. */
@@ -277,19 +276,19 @@ int sgpu_batch_check(const struct sgpu_batch *batch, struct sgpu_error *error)
 	if (batch->counter >= SGPU_JSON_INTEGER_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "the counter is too large");
 	}
-	int code = 0;
-	for (int i = 0; !code && i < batch->segment_count; i++) {
-		code = check_segment(batch, &batch->segments[i], error);
+	int rc = 0;
+	for (int i = 0; !rc && i < batch->segment_count; i++) {
+		rc = check_segment(batch, &batch->segments[i], error);
 	}
-	if (!code && batch->recipients) {
-		code = check_recipients(batch->recipients,
-					batch->response ? "response.json" : "batch.json", error);
+	if (!rc && batch->recipients) {
+		rc = check_recipients(batch->recipients,
+				      batch->response ? "response.json" : "batch.json", error);
 	}
-	if (!code && batch->signatures) {
-		code = check_signatures(batch->signatures, error);
+	if (!rc && batch->signatures) {
+		rc = check_signatures(batch->signatures, error);
 	}
-	if (!code && batch->timings) {
-		code = check_timings(batch->timings, error);
+	if (!rc && batch->timings) {
+		rc = check_timings(batch->timings, error);
 	}
-	return code;
+	return rc;
 }

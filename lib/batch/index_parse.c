@@ -18,10 +18,10 @@ static int copy_string(const json_t *object, const char *where, const char *key,
 		       struct sgpu_error *error)
 {
 	const char *value = NULL;
-	const int code = sgpu_json_string(object, where, key, &value, error);
+	const int rc = sgpu_json_string(object, where, key, &value, error);
 
-	*copy = code ? NULL : strdup(value);
-	return code || *copy ? code : sgpu_fail_nomem(error);
+	*copy = rc ? NULL : strdup(value);
+	return rc || *copy ? rc : sgpu_fail_nomem(error);
 }
 
 /* A string that must be one of two. */
@@ -29,9 +29,9 @@ static int choose(const json_t *object, const char *where, const char *key, cons
 		  const char *yes, bool *chosen, struct sgpu_error *error)
 {
 	const char *value = NULL;
-	const int code = sgpu_json_string(object, where, key, &value, error);
-	if (code) {
-		return code;
+	const int rc = sgpu_json_string(object, where, key, &value, error);
+	if (rc) {
+		return rc;
 	}
 	*chosen = !strcmp(value, yes);
 	if (!*chosen && strcmp(value, no)) {
@@ -47,7 +47,7 @@ static int parse_location(const json_t *segment, const char *where, struct sgpu_
 	const json_t *json = json_object_get(segment, "location");
 	char place[SGPU_WHERE_MAX + 16];
 	const char *word, *id = NULL;
-	int kind = SGPU_LOCATION_INLINE, code;
+	int kind = SGPU_LOCATION_INLINE, rc;
 
 	if (!json) {
 		return 0;
@@ -65,16 +65,16 @@ static int parse_location(const json_t *segment, const char *where, struct sgpu_
 		return 0;
 	}
 	word = sgpu_location_words[kind];
-	code = kind == SGPU_LOCATION_FILE ? copy_string(json, place, word, &location->file, error)
-					  : sgpu_json_string(json, place, word, &id, error);
-	if (!code && id && strlen(id) != SGPU_REGION_ID_TEXT) {
+	rc = kind == SGPU_LOCATION_FILE ? copy_string(json, place, word, &location->file, error)
+					: sgpu_json_string(json, place, word, &id, error);
+	if (!rc && id && strlen(id) != SGPU_REGION_ID_TEXT) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s/%s: '%.64s' is not a %s id", place, word,
 				 id, word);
 	}
-	if (!code && id) {
+	if (!rc && id) {
 		memcpy(location->region, id, SGPU_REGION_ID_TEXT);
 	}
-	return code ? code : sgpu_json_u64(json, place, "offset", &location->offset, error);
+	return rc ? rc : sgpu_json_u64(json, place, "offset", &location->offset, error);
 }
 
 static int parse_failure(const json_t *segment, const char *where, struct sgpu_batch_segment *s,
@@ -87,9 +87,9 @@ static int parse_failure(const json_t *segment, const char *where, struct sgpu_b
 		return sgpu_fail(error, SGPU_EINVALID, "%s: missing, or not an object", place);
 	}
 	const char *name = NULL;
-	const int code = sgpu_json_string(json, place, "code", &name, error);
-	if (code) {
-		return code;
+	const int rc = sgpu_json_string(json, place, "code", &name, error);
+	if (rc) {
+		return rc;
 	}
 	s->status = sgpu_error_by_name(name);
 	if (s->status == SGPU_OK ||
@@ -105,8 +105,8 @@ static int parse_status(const json_t *json, const char *where, struct sgpu_batch
 			struct sgpu_error *error)
 {
 	bool failed = false;
-	const int code = choose(json, where, "status", "OK", "FAILED", &failed, error);
-	return code || !failed ? code : parse_failure(json, where, s, error);
+	const int rc = choose(json, where, "status", "OK", "FAILED", &failed, error);
+	return rc || !failed ? rc : parse_failure(json, where, s, error);
 }
 
 static int parse_segment(const json_t *json, const char *where, bool response,
@@ -123,30 +123,30 @@ static int parse_segment(const json_t *json, const char *where, bool response,
 					    "error",
 					    NULL };
 	bool masked = false;
-	int code = sgpu_json_only(json, where, keys, error);
-	code = code ? code : copy_string(json, where, "segment_id", &s->id, error);
-	if (!code) {
-		code = choose(json, where, "masking_level", "MASKING_NONE", "MASKING_AES_GCM",
-			      &masked, error);
+	int rc = sgpu_json_only(json, where, keys, error);
+	rc = rc ? rc : copy_string(json, where, "segment_id", &s->id, error);
+	if (!rc) {
+		rc = choose(json, where, "masking_level", "MASKING_NONE", "MASKING_AES_GCM",
+			    &masked, error);
 		s->masking = masked ? SGPU_MASKING_AES_GCM : SGPU_MASKING_NONE;
 	}
-	code = code	  ? code
-	       : response ? sgpu_json_u64(json, where, "actual_output_data_size_bytes",
-					  &s->actual_size, error)
-			  : sgpu_json_u64(json, where, "size", &s->size, error);
-	if (!code && json_object_get(json, "sealed_size")) {
+	rc = rc		? rc
+	     : response ? sgpu_json_u64(json, where, "actual_output_data_size_bytes",
+					&s->actual_size, error)
+			: sgpu_json_u64(json, where, "size", &s->size, error);
+	if (!rc && json_object_get(json, "sealed_size")) {
 		s->sealed = true;
-		code = sgpu_json_u64(json, where, "sealed_size", &s->sealed_size, error);
+		rc = sgpu_json_u64(json, where, "sealed_size", &s->sealed_size, error);
 	}
-	code = code ? code : parse_location(json, where, &s->location, error);
-	if (!code && json_object_get(json, "kt128")) {
+	rc = rc ? rc : parse_location(json, where, &s->location, error);
+	if (!rc && json_object_get(json, "kt128")) {
 		s->has_kt128 = true;
-		code = sgpu_json_bytes(json, where, "kt128", s->kt128, sizeof(s->kt128), error);
+		rc = sgpu_json_bytes(json, where, "kt128", s->kt128, sizeof(s->kt128), error);
 	}
-	if (!code && response) {
-		code = parse_status(json, where, s, error);
+	if (!rc && response) {
+		rc = parse_status(json, where, s, error);
 	}
-	return code;
+	return rc;
 }
 
 /* The tree of one segment at a time: the tree of all would take ten times the memory of their text.
@@ -158,14 +158,14 @@ static int parse_part(const struct sgpu_json_part *part, const char *where, size
 	json_t *json = NULL;
 	struct sgpu_error fault = { 0 };
 	snprintf(place, sizeof(place), "%s: /segments/%zu", where, i);
-	int code = sgpu_json_part_parse(part, NULL, &json, NULL, NULL, &fault);
-	if (code) {
-		code = sgpu_fail(error, code, "%s: %s", place, fault.text);
+	int rc = sgpu_json_part_parse(part, NULL, &json, NULL, NULL, &fault);
+	if (rc) {
+		rc = sgpu_fail(error, rc, "%s: %s", place, fault.text);
 	} else {
-		code = parse_segment(json, place, response, segment, error);
+		rc = parse_segment(json, place, response, segment, error);
 	}
 	json_decref(json);
-	return code;
+	return rc;
 }
 
 static int parse_segments(const json_t *index, const struct sgpu_json_list *list, const char *where,
@@ -181,33 +181,33 @@ static int parse_segments(const json_t *index, const struct sgpu_json_list *list
 		return sgpu_fail_nomem(error);
 	}
 	batch->segment_count = (int)list->count;
-	int code = 0;
-	for (size_t i = 0; !code && i < list->count; i++) {
-		code = parse_part(&list->parts[i], where, i, batch->response, &batch->segments[i],
-				  error);
+	int rc = 0;
+	for (size_t i = 0; !rc && i < list->count; i++) {
+		rc = parse_part(&list->parts[i], where, i, batch->response, &batch->segments[i],
+				error);
 	}
-	return code;
+	return rc;
 }
 
 static int parse_constants(const json_t *index, const char *where, struct sgpu_error *error)
 {
 	uint64_t version = 0;
-	int code = sgpu_json_u64(index, where, "version", &version, error);
-	if (!code && version != SGPU_BATCH_VERSION) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: version %llu is not %d", where,
-				 (unsigned long long)version, SGPU_BATCH_VERSION);
+	int rc = sgpu_json_u64(index, where, "version", &version, error);
+	if (!rc && version != SGPU_BATCH_VERSION) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: version %llu is not %d", where,
+			       (unsigned long long)version, SGPU_BATCH_VERSION);
 	}
 	static const char *const names[] = { "alg", "aead" };
 	static const char *const values[] = { SGPU_BATCH_ALG, SGPU_BATCH_AEAD };
-	for (size_t i = 0; !code && i < SGPU_ARRAY_LENGTH(names); i++) {
+	for (size_t i = 0; !rc && i < SGPU_ARRAY_LENGTH(names); i++) {
 		const char *value = NULL;
-		code = sgpu_json_string(index, where, names[i], &value, error);
-		if (!code && strcmp(value, values[i])) {
-			code = sgpu_fail(error, SGPU_EINVALID, "%s: %s '%.64s' is not '%s'", where,
-					 names[i], value, values[i]);
+		rc = sgpu_json_string(index, where, names[i], &value, error);
+		if (!rc && strcmp(value, values[i])) {
+			rc = sgpu_fail(error, SGPU_EINVALID, "%s: %s '%.64s' is not '%s'", where,
+				       names[i], value, values[i]);
 		}
 	}
-	return code;
+	return rc;
 }
 
 static int parse_authentication(const json_t *index, const char *where, struct sgpu_batch *batch,
@@ -239,19 +239,18 @@ static int parse_index(const json_t *index, const struct sgpu_json_list *list,
 		       struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	const char *where = batch->response ? "response.json" : "batch.json";
-	int code = json_is_object(index)
-			   ? 0
-			   : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
-	code = code ? code : parse_constants(index, where, error);
-	code = code ? code
-		    : sgpu_json_bytes(index, where, "batch_id", batch->id, sizeof(batch->id),
-				      error);
-	code = code ? code
-		    : sgpu_json_bytes(index, where, "manifest_sha256", batch->manifest_sha256,
-				      sizeof(batch->manifest_sha256), error);
-	code = code ? code : parse_segments(index, list, where, batch, error);
-	code = code ? code : parse_kind(index, where, batch, error);
-	return code ? code : parse_authentication(index, where, batch, error);
+	int rc = json_is_object(index)
+			 ? 0
+			 : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
+	rc = rc ? rc : parse_constants(index, where, error);
+	rc = rc ? rc
+		: sgpu_json_bytes(index, where, "batch_id", batch->id, sizeof(batch->id), error);
+	rc = rc ? rc
+		: sgpu_json_bytes(index, where, "manifest_sha256", batch->manifest_sha256,
+				  sizeof(batch->manifest_sha256), error);
+	rc = rc ? rc : parse_segments(index, list, where, batch, error);
+	rc = rc ? rc : parse_kind(index, where, batch, error);
+	return rc ? rc : parse_authentication(index, where, batch, error);
 }
 
 int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_batch **batch,
@@ -269,26 +268,26 @@ int sgpu_batch_parse(const char *text, size_t size, bool response, struct sgpu_b
 				 SGPU_INDEX_SIZE_MAX);
 	}
 	struct sgpu_error fault = { 0 };
-	int code = sgpu_json_split(text, size, &list, 1, SGPU_INDEX_FRAME_MAX, &index, NULL, NULL,
-				   &fault);
-	if (code) {
-		code = sgpu_fail(error, code, "%s: %s", where, fault.text);
+	int rc = sgpu_json_split(text, size, &list, 1, SGPU_INDEX_FRAME_MAX, &index, NULL, NULL,
+				 &fault);
+	if (rc) {
+		rc = sgpu_fail(error, rc, "%s: %s", where, fault.text);
 		goto out;
 	}
 	made = calloc(1, sizeof(*made));
 	if (!made) {
-		code = sgpu_fail_nomem(error);
+		rc = sgpu_fail_nomem(error);
 		goto out;
 	}
 	made->response = response;
-	code = parse_index(index, &list, made, error);
-	code = code ? code : sgpu_batch_check(made, error);
-	code = code ? code : sgpu_batch_check_form(made, text, size, error);
-	if (!code) {
-		code = sgpu_batch_sort(made, &made->by_id, error);
+	rc = parse_index(index, &list, made, error);
+	rc = rc ? rc : sgpu_batch_check(made, error);
+	rc = rc ? rc : sgpu_batch_check_form(made, text, size, error);
+	if (!rc) {
+		rc = sgpu_batch_sort(made, &made->by_id, error);
 		made->by_id_count = made->segment_count;
 	}
-	if (code) {
+	if (rc) {
 		goto out;
 	}
 	*batch = made;
@@ -297,5 +296,5 @@ out:
 	sgpu_batch_free(&made);
 	json_decref(index);
 	sgpu_json_lists_clear(&list, 1);
-	return code;
+	return rc;
 }

@@ -124,24 +124,22 @@ static int write_index(const struct sgpu_batch *batch, enum sgpu_index_part part
 {
 	json_t *index = json_pack("{s:i, s:s, s:s}", "version", SGPU_BATCH_VERSION, "alg",
 				  SGPU_BATCH_ALG, "aead", SGPU_BATCH_AEAD);
-	int code = SGPU_ENOMEM;
+	int rc = SGPU_ENOMEM;
 	struct segments segments = { batch, part, !index || !fill(index, batch, part) };
 	const struct sgpu_json_items list = { "segments", (size_t)batch->segment_count,
 					      segment_item, &segments };
 	if (!segments.failed) {
-		code = expected ? sgpu_json_canonical_compare(index, &list, 1, expected, *size,
-							      error)
-				: sgpu_json_canonical_items(index, &list, 1, text, size, error);
+		rc = expected ? sgpu_json_canonical_compare(index, &list, 1, expected, *size, error)
+			      : sgpu_json_canonical_items(index, &list, 1, text, size, error);
 	}
 	if (segments.failed) {
 		/* jansson also says so of text that is not UTF-8, which only paths and error texts
 		 * could bring. */
-		code = sgpu_fail(
-			error, SGPU_EINVALID,
-			"cannot write the index: out of memory, or text that is not UTF-8");
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "cannot write the index: out of memory, or text that is not UTF-8");
 	}
 	json_decref(index);
-	return code;
+	return rc;
 }
 
 int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part part, char **text,
@@ -153,29 +151,29 @@ int sgpu_batch_canonical(const struct sgpu_batch *batch, enum sgpu_index_part pa
 int sgpu_batch_check_form(const struct sgpu_batch *batch, const char *text, size_t size,
 			  struct sgpu_error *error)
 {
-	int code = write_index(batch, SGPU_INDEX_WHOLE, text, NULL, &size, error);
-	return code != SGPU_EDIFFERS ? code
-				     : sgpu_fail(error, SGPU_EINVALID,
-						 "%s is not in canonical form, or has a member or "
-						 "a value that does not belong "
-						 "there",
-						 batch->response ? "response.json" : "batch.json");
+	int rc = write_index(batch, SGPU_INDEX_WHOLE, text, NULL, &size, error);
+	return rc != SGPU_EDIFFERS ? rc
+				   : sgpu_fail(error, SGPU_EINVALID,
+					       "%s is not in canonical form, or has a member or "
+					       "a value that does not belong "
+					       "there",
+					       batch->response ? "response.json" : "batch.json");
 }
 
 int sgpu_batch_text(const struct sgpu_batch *batch, char **text, size_t *size,
 		    struct sgpu_error *error)
 {
 	int *by_id = NULL;
-	int code = sgpu_batch_check(batch, error);
+	int rc = sgpu_batch_check(batch, error);
 
-	code = code ? code : sgpu_batch_sort(batch, &by_id, error);
+	rc = rc ? rc : sgpu_batch_sort(batch, &by_id, error);
 	free(by_id);
-	code = code ? code : sgpu_batch_canonical(batch, SGPU_INDEX_WHOLE, text, size, error);
-	if (!code && *size > SGPU_INDEX_SIZE_MAX) {
+	rc = rc ? rc : sgpu_batch_canonical(batch, SGPU_INDEX_WHOLE, text, size, error);
+	if (!rc && *size > SGPU_INDEX_SIZE_MAX) {
 		free(*text);
 		*text = NULL;
-		code = sgpu_fail(error, SGPU_EINVALID, "the index is larger than %d bytes",
-				 SGPU_INDEX_SIZE_MAX);
+		rc = sgpu_fail(error, SGPU_EINVALID, "the index is larger than %d bytes",
+			       SGPU_INDEX_SIZE_MAX);
 	}
-	return code;
+	return rc;
 }

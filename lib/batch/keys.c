@@ -39,11 +39,10 @@ static int wrap_hpke(const struct sgpu_batch *batch, const struct sgpu_key *key,
 		     const uint8_t *batch_key, json_t **recipient, struct sgpu_error *error)
 {
 	uint8_t enc[32], ct[SGPU_HPKE_CT_SIZE];
-	const int code =
-		sgpu_hpke_seal(key->public_half, hpke_info, sizeof(hpke_info) - 1, batch->id,
-			       sizeof(batch->id), batch_key, SGPU_KEY_SIZE, enc, ct, error);
-	if (code) {
-		return code;
+	const int rc = sgpu_hpke_seal(key->public_half, hpke_info, sizeof(hpke_info) - 1, batch->id,
+				      sizeof(batch->id), batch_key, SGPU_KEY_SIZE, enc, ct, error);
+	if (rc) {
+		return rc;
 	}
 	*recipient = json_pack("{s:s, s:s, s:o, s:o}", "kind", SGPU_KIND_HPKE, "kid", key->kid,
 			       "enc", sgpu_json_from_bytes(enc, sizeof(enc)), "ct",
@@ -55,9 +54,9 @@ static int wrap_a256kw(const struct sgpu_key *key, const uint8_t *batch_key, jso
 		       struct sgpu_error *error)
 {
 	uint8_t ct[SGPU_A256KW_CT_SIZE];
-	const int code = sgpu_wrap(key->secret, batch_key, ct, error);
-	if (code) {
-		return code;
+	const int rc = sgpu_wrap(key->secret, batch_key, ct, error);
+	if (rc) {
+		return rc;
 	}
 	*recipient = json_pack("{s:s, s:s, s:o}", "kind", SGPU_KIND_A256KW, "kid", key->kid, "ct",
 			       sgpu_json_from_bytes(ct, sizeof(ct)));
@@ -75,11 +74,11 @@ int sgpu_batch_wrap(struct sgpu_batch *batch, const struct sgpu_key *recipient,
 				 SGPU_RECIPIENTS_MAX);
 	}
 	json_t *json = NULL;
-	const int code = recipient->kind == SGPU_KEY_OCT
-				 ? wrap_a256kw(recipient, batch_key, &json, error)
-				 : wrap_hpke(batch, recipient, batch_key, &json, error);
-	if (code) {
-		return code;
+	const int rc = recipient->kind == SGPU_KEY_OCT
+			       ? wrap_a256kw(recipient, batch_key, &json, error)
+			       : wrap_hpke(batch, recipient, batch_key, &json, error);
+	if (rc) {
+		return rc;
 	}
 	if (!batch->recipients) {
 		batch->recipients = json_array();
@@ -98,22 +97,22 @@ static int unwrap_with(const struct sgpu_batch *batch, const json_t *recipient,
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "recipient '%s' is not of the kind of its key", key->kid);
 	}
-	int code = sgpu_json_bytes(recipient, "recipient", "ct", ct,
-				   oct ? SGPU_A256KW_CT_SIZE : SGPU_HPKE_CT_SIZE, error);
-	if (!code && !oct) {
-		code = sgpu_json_bytes(recipient, "recipient", "enc", enc, sizeof(enc), error);
+	int rc = sgpu_json_bytes(recipient, "recipient", "ct", ct,
+				 oct ? SGPU_A256KW_CT_SIZE : SGPU_HPKE_CT_SIZE, error);
+	if (!rc && !oct) {
+		rc = sgpu_json_bytes(recipient, "recipient", "enc", enc, sizeof(enc), error);
 	}
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
-	code = oct ? sgpu_unwrap(key->secret, ct, batch_key, error)
-		   : sgpu_hpke_open(key, enc, hpke_info, sizeof(hpke_info) - 1, batch->id,
-				    sizeof(batch->id), ct, sizeof(ct), batch_key, error);
-	if (code == SGPU_EAUTH) {
-		code = sgpu_fail(error, SGPU_EAUTH,
-				 "the batch key for recipient '%s' does not verify", key->kid);
+	rc = oct ? sgpu_unwrap(key->secret, ct, batch_key, error)
+		 : sgpu_hpke_open(key, enc, hpke_info, sizeof(hpke_info) - 1, batch->id,
+				  sizeof(batch->id), ct, sizeof(ct), batch_key, error);
+	if (rc == SGPU_EAUTH) {
+		rc = sgpu_fail(error, SGPU_EAUTH,
+			       "the batch key for recipient '%s' does not verify", key->kid);
 	}
-	return code;
+	return rc;
 }
 
 /* "A, B and 3 more" */
@@ -158,11 +157,11 @@ int sgpu_batch_unwrap(const struct sgpu_batch *batch, const struct sgpu_key *key
 		if (!recipient || keys[i].kind == SGPU_KEY_X25519_PUBLIC) {
 			continue;
 		}
-		const int code = unwrap_with(batch, recipient, &keys[i], batch_key, error);
-		if (code) {
+		const int rc = unwrap_with(batch, recipient, &keys[i], batch_key, error);
+		if (rc) {
 			sgpu_wipe(batch_key, SGPU_KEY_SIZE);
 		}
-		return code;
+		return rc;
 	}
 	sgpu_wipe(batch_key, SGPU_KEY_SIZE);
 	return batch->recipients
@@ -178,22 +177,22 @@ static int compute_mac(const struct sgpu_batch *batch, const uint8_t *batch_key,
 	uint8_t key[SGPU_KEY_SIZE];
 	char *text = NULL;
 	size_t size = 0;
-	int code = sgpu_batch_canonical(batch, SGPU_INDEX_FOR_MAC, &text, &size, error);
-	code = code ? code
-		    : sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id), info,
-				       sizeof(info) - 1, key, sizeof(key), error);
-	code = code ? code : sgpu_hmac_sha256(key, sizeof(key), text, size, mac, error);
+	int rc = sgpu_batch_canonical(batch, SGPU_INDEX_FOR_MAC, &text, &size, error);
+	rc = rc ? rc
+		: sgpu_hkdf_sha256(batch_key, SGPU_KEY_SIZE, batch->id, sizeof(batch->id), info,
+				   sizeof(info) - 1, key, sizeof(key), error);
+	rc = rc ? rc : sgpu_hmac_sha256(key, sizeof(key), text, size, mac, error);
 	sgpu_wipe(key, sizeof(key));
 	free(text);
-	return code;
+	return rc;
 }
 
 int sgpu_batch_sign(struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
 		    struct sgpu_error *error)
 {
-	const int code = compute_mac(batch, batch_key, batch->mac, error);
-	batch->has_mac = code == 0;
-	return code;
+	const int rc = compute_mac(batch, batch_key, batch->mac, error);
+	batch->has_mac = rc == 0;
+	return rc;
 }
 
 int sgpu_batch_verify(const struct sgpu_batch *batch, const uint8_t batch_key[SGPU_KEY_SIZE],
@@ -203,14 +202,14 @@ int sgpu_batch_verify(const struct sgpu_batch *batch, const uint8_t batch_key[SG
 	if (!batch->has_mac) {
 		return sgpu_fail(error, SGPU_EAUTH, "the index has no mac");
 	}
-	int code = compute_mac(batch, batch_key, mac, error);
-	if (!code && !sgpu_equal(mac, batch->mac, sizeof(mac))) {
-		code = sgpu_fail(error, SGPU_EAUTH, "the mac of %s does not verify: it was altered",
-				 batch->response ? "response.json" : "batch.json");
+	int rc = compute_mac(batch, batch_key, mac, error);
+	if (!rc && !sgpu_equal(mac, batch->mac, sizeof(mac))) {
+		rc = sgpu_fail(error, SGPU_EAUTH, "the mac of %s does not verify: it was altered",
+			       batch->response ? "response.json" : "batch.json");
 	}
 	/* The right value for a text that somebody else chose is worth a wipe. */
 	sgpu_wipe(mac, sizeof(mac));
-	return code;
+	return rc;
 }
 
 static size_t put(uint8_t *out, size_t at, const void *data, size_t size)

@@ -21,9 +21,9 @@ int sgpu_batch_next_payload(struct sgpu_tar_reader *reader, const struct sgpu_ba
 	const char *member = NULL;
 	uint64_t size = 0;
 	*segment = -1;
-	int code = sgpu_tar_next(reader, &member, &size, error);
-	if (code) {
-		return code;
+	int rc = sgpu_tar_next(reader, &member, &size, error);
+	if (rc) {
+		return rc;
 	}
 	while (reader->cursor < batch->segment_count &&
 	       batch->segments[reader->cursor].location.kind != SGPU_LOCATION_INLINE) {

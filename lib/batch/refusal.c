@@ -22,10 +22,9 @@ static int make_text(const struct sgpu_batch_refusal *refusal, char **text, size
 	if (*refusal->batch_id) {
 		json_object_set_new(json, "batch_id", json_string(refusal->batch_id));
 	}
-	const int code =
-		json ? sgpu_json_canonical(json, text, size, error) : sgpu_fail_nomem(error);
+	const int rc = json ? sgpu_json_canonical(json, text, size, error) : sgpu_fail_nomem(error);
 	json_decref(json);
-	return code;
+	return rc;
 }
 
 int sgpu_batch_refusal_write(int fd, const char *name, const struct sgpu_batch_refusal *refusal,
@@ -33,32 +32,31 @@ int sgpu_batch_refusal_write(int fd, const char *name, const struct sgpu_batch_r
 {
 	char *text = NULL;
 	size_t size = 0;
-	int code = make_text(refusal, &text, &size, error);
+	int rc = make_text(refusal, &text, &size, error);
 
-	code = code ? code : sgpu_tar_header(fd, name, SGPU_REFUSAL_MEMBER, size, error);
-	code = code ? code : sgpu_write(fd, name, text, size, error);
-	code = code ? code : sgpu_tar_padding(fd, name, size, error);
-	code = code ? code : sgpu_tar_end(fd, name, error);
+	rc = rc ? rc : sgpu_tar_header(fd, name, SGPU_REFUSAL_MEMBER, size, error);
+	rc = rc ? rc : sgpu_write(fd, name, text, size, error);
+	rc = rc ? rc : sgpu_tar_padding(fd, name, size, error);
+	rc = rc ? rc : sgpu_tar_end(fd, name, error);
 	free(text);
-	return code;
+	return rc;
 }
 
 static int parse(const json_t *json, struct sgpu_batch_refusal *refusal, struct sgpu_error *error)
 {
 	uint8_t id[SGPU_BATCH_ID_SIZE];
 	const char *code_name = NULL, *text = NULL;
-	int code = sgpu_json_string(json, SGPU_REFUSAL_MEMBER, "code", &code_name, error);
+	int rc = sgpu_json_string(json, SGPU_REFUSAL_MEMBER, "code", &code_name, error);
 
-	code = code ? code : sgpu_json_string(json, SGPU_REFUSAL_MEMBER, "text", &text, error);
-	if (!code && json_object_get(json, "batch_id")) {
-		code = sgpu_json_bytes(json, SGPU_REFUSAL_MEMBER, "batch_id", id, sizeof(id),
-				       error);
-		if (!code) {
+	rc = rc ? rc : sgpu_json_string(json, SGPU_REFUSAL_MEMBER, "text", &text, error);
+	if (!rc && json_object_get(json, "batch_id")) {
+		rc = sgpu_json_bytes(json, SGPU_REFUSAL_MEMBER, "batch_id", id, sizeof(id), error);
+		if (!rc) {
 			sgpu_base64url_encode(id, sizeof(id), refusal->batch_id);
 		}
 	}
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	refusal->code = sgpu_error_by_name(code_name);
 	if (sgpu_exit_status(refusal->code) != sgpu_exit_status(SGPU_EREFUSED) ||
@@ -83,24 +81,23 @@ int sgpu_batch_refusal_read(struct sgpu_tar_reader *reader, struct sgpu_batch_re
 	json_t *json = NULL;
 
 	memset(refusal, 0, sizeof(*refusal));
-	int code = reader->remaining <= sizeof(text)
-			   ? sgpu_tar_read(reader, text, size, error)
-			   : sgpu_fail(error, SGPU_EINVALID,
-				       "'%s': refusal.json is larger than %d bytes", reader->name,
-				       JSON_MAX);
-	code = code ? code : sgpu_tar_next(reader, &member, &more, error);
-	if (!code && member) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s' goes on behind refusal.json",
-				 reader->name);
+	int rc = reader->remaining <= sizeof(text)
+			 ? sgpu_tar_read(reader, text, size, error)
+			 : sgpu_fail(error, SGPU_EINVALID,
+				     "'%s': refusal.json is larger than %d bytes", reader->name,
+				     JSON_MAX);
+	rc = rc ? rc : sgpu_tar_next(reader, &member, &more, error);
+	if (!rc && member) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' goes on behind refusal.json",
+			       reader->name);
 	}
-	code = code ? code : sgpu_json_parse(text, size, &json, NULL, NULL, error);
-	code = code ? code : parse(json, refusal, error);
-	code = code ? code : make_text(refusal, &again, &again_size, error);
-	if (!code && (again_size != size || memcmp(again, text, size))) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "refusal.json is not as sgpu-batch(5) has it");
+	rc = rc ? rc : sgpu_json_parse(text, size, &json, NULL, NULL, error);
+	rc = rc ? rc : parse(json, refusal, error);
+	rc = rc ? rc : make_text(refusal, &again, &again_size, error);
+	if (!rc && (again_size != size || memcmp(again, text, size))) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "refusal.json is not as sgpu-batch(5) has it");
 	}
 	free(again);
 	json_decref(json);
-	return code;
+	return rc;
 }

@@ -76,11 +76,11 @@ static int digest8(const void *data, size_t size, uint8_t check[CHECK_SIZE],
 		   struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_SHA256_SIZE];
-	const int code = sgpu_sha256(data, size, digest, error);
-	if (!code) {
+	const int rc = sgpu_sha256(data, size, digest, error);
+	if (!rc) {
 		memcpy(check, digest, CHECK_SIZE);
 	}
-	return code;
+	return rc;
 }
 
 static bool is_of_before(const struct header *header)
@@ -511,9 +511,9 @@ static int open_directory(struct sgpu_replay *replay, struct sgpu_error *error)
 {
 	struct sgpu_output_directory opened;
 	struct stat status;
-	int code = sgpu_output_directory_open(&opened, replay->name, 0700, error);
-	if (code) {
-		return code;
+	int rc = sgpu_output_directory_open(&opened, replay->name, 0700, error);
+	if (rc) {
+		return rc;
 	}
 	if (opened.made_count > 1) { /* of a volume that is not mounted the records are elsewhere */
 		sgpu_output_directory_close(&opened, false);

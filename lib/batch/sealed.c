@@ -30,29 +30,29 @@ static int derive(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t 
 	if (context_size) {
 		memcpy(info + sizeof(label) + SGPU_SALT_SIZE, context, context_size);
 	}
-	int code = sgpu_hkdf_expand_sha512(key, SGPU_KEY_SIZE, info,
-					   sizeof(label) + SGPU_SALT_SIZE + context_size, derived,
-					   sizeof(derived), error);
-	if (!code) {
+	int rc = sgpu_hkdf_expand_sha512(key, SGPU_KEY_SIZE, info,
+					 sizeof(label) + SGPU_SALT_SIZE + context_size, derived,
+					 sizeof(derived), error);
+	if (!rc) {
 		memcpy(keys->key, derived, SGPU_KEY_SIZE);
 		memcpy(keys->base_nonce, derived + SGPU_KEY_SIZE, SGPU_NONCE_SIZE);
 		memcpy(keys->commitment, derived + SGPU_KEY_SIZE + SGPU_NONCE_SIZE,
 		       SGPU_COMMITMENT_SIZE);
 	}
 	sgpu_wipe(derived, sizeof(derived));
-	return code;
+	return rc;
 }
 
 int sgpu_sealed_keys_new(const uint8_t key[SGPU_KEY_SIZE], const void *context, size_t context_size,
 			 struct sgpu_sealed_keys *keys, struct sgpu_error *error)
 {
 	memset(keys, 0, sizeof(*keys));
-	int code = sgpu_random(keys->salt, sizeof(keys->salt), error);
-	code = code ? code : derive(key, context, context_size, keys, error);
-	if (code) {
+	int rc = sgpu_random(keys->salt, sizeof(keys->salt), error);
+	rc = rc ? rc : derive(key, context, context_size, keys, error);
+	if (rc) {
 		sgpu_wipe(keys, sizeof(*keys));
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_sealed_keys_open(const uint8_t key[SGPU_KEY_SIZE], const void *context,
@@ -61,20 +61,20 @@ int sgpu_sealed_keys_open(const uint8_t key[SGPU_KEY_SIZE], const void *context,
 {
 	memset(keys, 0, sizeof(*keys));
 	memcpy(keys->salt, header, SGPU_SALT_SIZE);
-	int code = derive(key, context, context_size, keys, error);
-	if (!code && !sgpu_equal(keys->commitment, header + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE)) {
+	int rc = derive(key, context, context_size, keys, error);
+	if (!rc && !sgpu_equal(keys->commitment, header + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE)) {
 		(void)sgpu_fail(
 			error, SGPU_EKEY,
 			"the key or the context is not the one that the data were sealed with");
 		(void)sgpu_hint(
 			error,
 			"the key commitment in the header does not match; no data were opened");
-		code = SGPU_EKEY;
+		rc = SGPU_EKEY;
 	}
-	if (code) {
+	if (rc) {
 		sgpu_wipe(keys, sizeof(*keys));
 	}
-	return code;
+	return rc;
 }
 
 void sgpu_sealed_header(const struct sgpu_sealed_keys *keys, uint8_t header[SGPU_SEALED_HEADER])
@@ -144,9 +144,9 @@ int sgpu_seal_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys
 			return 0;
 		}
 		sgpu_sealed_nonce(keys, first, nonce);
-		int code = sgpu_aead_seal(aead, nonce, in, part, out, out + part);
-		if (code || part < SGPU_CHUNK) {
-			return code;
+		int rc = sgpu_aead_seal(aead, nonce, in, part, out, out + part);
+		if (rc || part < SGPU_CHUNK) {
+			return rc;
 		}
 		in += part;
 		size -= part;
@@ -158,28 +158,28 @@ int sgpu_open_chunks(struct sgpu_aead *aead, const struct sgpu_sealed_keys *keys
 		     bool last, const uint8_t *in, size_t size, uint8_t *out, uint64_t *bad_chunk)
 {
 	uint8_t nonce[SGPU_NONCE_SIZE];
-	int code = 0;
+	int rc = 0;
 
-	for (; size >= SGPU_SEALED_CHUNK && !code; first++) {
+	for (; size >= SGPU_SEALED_CHUNK && !rc; first++) {
 		sgpu_sealed_nonce(keys, first, nonce);
-		code = sgpu_aead_open(aead, nonce, in, SGPU_CHUNK, out, in + SGPU_CHUNK);
-		if (code) {
+		rc = sgpu_aead_open(aead, nonce, in, SGPU_CHUNK, out, in + SGPU_CHUNK);
+		if (rc) {
 			break;
 		}
 		in += SGPU_SEALED_CHUNK;
 		size -= SGPU_SEALED_CHUNK;
 		out += SGPU_CHUNK;
 	}
-	if (!code && last && size >= SGPU_TAG_SIZE) {
+	if (!rc && last && size >= SGPU_TAG_SIZE) {
 		sgpu_sealed_nonce(keys, first, nonce);
-		code = sgpu_aead_open(aead, nonce, in, size - SGPU_TAG_SIZE, out,
-				      in + size - SGPU_TAG_SIZE);
-	} else if (!code && (last || size)) {
+		rc = sgpu_aead_open(aead, nonce, in, size - SGPU_TAG_SIZE, out,
+				    in + size - SGPU_TAG_SIZE);
+	} else if (!rc && (last || size)) {
 		/* No end mark where there must be one, or something shorter than a chunk inside. */
-		code = SGPU_EAUTH;
+		rc = SGPU_EAUTH;
 	}
-	if (code && bad_chunk) {
+	if (rc && bad_chunk) {
 		*bad_chunk = first;
 	}
-	return code;
+	return rc;
 }

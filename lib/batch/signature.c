@@ -19,10 +19,10 @@ static int digest_of(const struct sgpu_batch *batch, enum sgpu_index_part part,
 {
 	char *text = NULL;
 	size_t size = 0;
-	int code = sgpu_batch_canonical(batch, part, &text, &size, error);
-	code = code ? code : sgpu_sha256(text, size, digest, error);
+	int rc = sgpu_batch_canonical(batch, part, &text, &size, error);
+	rc = rc ? rc : sgpu_sha256(text, size, digest, error);
 	free(text);
-	return code;
+	return rc;
 }
 
 int sgpu_batch_identity(const struct sgpu_batch *batch, uint8_t identity[SGPU_SHA256_SIZE],
@@ -66,28 +66,27 @@ int sgpu_batch_add_signature(struct sgpu_batch *batch, const struct sgpu_signing
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d signatures",
 				 SGPU_SIGNATURES_MAX);
 	}
-	int code = digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
-	code = code ? code
-		    : sgpu_detached_sign(key, SGPU_BATCH_TYP, digest, sizeof(digest), &token,
-					 error);
-	if (!code && !batch->signatures) {
+	int rc = digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
+	rc = rc ? rc
+		: sgpu_detached_sign(key, SGPU_BATCH_TYP, digest, sizeof(digest), &token, error);
+	if (!rc && !batch->signatures) {
 		batch->signatures = json_array();
 	}
-	if (!code && json_array_append_new(batch->signatures, json_string(token))) {
-		code = sgpu_fail_nomem(error);
+	if (!rc && json_array_append_new(batch->signatures, json_string(token))) {
+		rc = sgpu_fail_nomem(error);
 	}
 	free(token);
-	return code;
+	return rc;
 }
 
 static int verify(const struct sgpu_batch *batch, size_t index,
 		  const uint8_t digest[SGPU_SHA256_SIZE], struct sgpu_signing_key *key,
 		  struct sgpu_error *error)
 {
-	const int code = sgpu_detached_verify(token_at(batch, index), SGPU_BATCH_TYP, digest,
-					      SGPU_SHA256_SIZE, key, error);
-	return code != SGPU_EAUTH
-		       ? code
+	const int rc = sgpu_detached_verify(token_at(batch, index), SGPU_BATCH_TYP, digest,
+					    SGPU_SHA256_SIZE, key, error);
+	return rc != SGPU_EAUTH
+		       ? rc
 		       : sgpu_fail(error, SGPU_EAUTH,
 				   "the signature of '%s' does not verify: the batch was altered",
 				   key->kid);
@@ -97,26 +96,26 @@ int sgpu_batch_signature(const struct sgpu_batch *batch, int index, struct sgpu_
 			 struct sgpu_error *error)
 {
 	uint8_t digest[SGPU_SHA256_SIZE];
-	int code = named_key(batch, (size_t)index, key, error);
-	code = code ? code : digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
-	return code ? code : verify(batch, (size_t)index, digest, key, error);
+	int rc = named_key(batch, (size_t)index, key, error);
+	rc = rc ? rc : digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
+	return rc ? rc : verify(batch, (size_t)index, digest, key, error);
 }
 
 int sgpu_batch_signed_by(const struct sgpu_batch *batch, const char *kid, bool *yes,
 			 struct sgpu_error *error)
 {
 	const size_t count = json_array_size(batch->signatures);
-	int code = 0;
+	int rc = 0;
 
 	*yes = false;
-	for (size_t i = 0; !code && !*yes && i < count; i++) {
+	for (size_t i = 0; !rc && !*yes && i < count; i++) {
 		struct sgpu_signing_key key;
 		if (named_key(batch, i, &key, NULL) == 0 && !strcmp(key.kid, kid)) {
-			code = sgpu_batch_signature(batch, (int)i, &key, error);
-			*yes = !code;
+			rc = sgpu_batch_signature(batch, (int)i, &key, error);
+			*yes = !rc;
 		}
 	}
-	return code;
+	return rc;
 }
 
 static bool listed(const char *kid, const char *const *owners, int owner_count)
@@ -135,7 +134,7 @@ int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, 
 	const size_t count = json_array_size(batch->signatures);
 	struct sgpu_signing_key key = { .kind = SGPU_SIGNING_NONE };
 	uint8_t digest[SGPU_SHA256_SIZE];
-	int code = 0;
+	int rc = 0;
 	kid[0] = '\0';
 	if (!count) {
 		sgpu_fail(error, SGPU_EPOLICY,
@@ -145,22 +144,22 @@ int sgpu_batch_owner(const struct sgpu_batch *batch, const char *const *owners, 
 			error,
 			"seal it with a key file that has a key to sign with: 'sgpu-seal keygen'");
 	}
-	for (size_t i = 0; !code && i < count; i++) {
-		code = named_key(batch, i, &key, error);
-		if (code || !listed(key.kid, owners, owner_count)) {
+	for (size_t i = 0; !rc && i < count; i++) {
+		rc = named_key(batch, i, &key, error);
+		if (rc || !listed(key.kid, owners, owner_count)) {
 			continue;
 		}
 		if (!kid[0]) {
 			memcpy(kid, key.kid, sizeof(key.kid));
-			code = digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
+			rc = digest_of(batch, SGPU_INDEX_FOR_SIGNATURES, digest, error);
 		}
-		code = code ? code : verify(batch, i, digest, &key, error);
+		rc = rc ? rc : verify(batch, i, digest, &key, error);
 	}
-	if (code) {
+	if (rc) {
 		kid[0] = '\0';
 	}
-	if (code || kid[0]) {
-		return code;
+	if (rc || kid[0]) {
+		return rc;
 	}
 	sgpu_fail(error, SGPU_EPOLICY,
 		  "the batch is signed by '%s', which is none of the owners of this runner",

@@ -55,12 +55,12 @@ int sgpu_tar_open(int fd, const char *name, struct sgpu_tar_reader **reader,
 int sgpu_tar_open_block(int fd, const char *name, const uint8_t first[SGPU_TAR_BLOCK],
 			struct sgpu_tar_reader **reader, struct sgpu_error *error)
 {
-	const int code = sgpu_tar_open(fd, name, reader, error);
-	if (!code) {
+	const int rc = sgpu_tar_open(fd, name, reader, error);
+	if (!rc) {
 		memcpy(&(*reader)->first, first, SGPU_TAR_BLOCK);
 		(*reader)->has_first = true;
 	}
-	return code;
+	return rc;
 }
 
 void sgpu_tar_close(struct sgpu_tar_reader **reader)
@@ -93,7 +93,7 @@ static int read_file(struct sgpu_tar_reader *reader, uint8_t *data, size_t size,
 		     struct sgpu_error *error)
 {
 	size_t more = 0;
-	int code = 0;
+	int rc = 0;
 
 	*got = take_ahead(reader, data, size);
 	reader->position += *got;
@@ -108,16 +108,16 @@ static int read_file(struct sgpu_tar_reader *reader, uint8_t *data, size_t size,
 			return sgpu_fail_nomem(error);
 		}
 		reader->ahead_at = reader->position;
-		code = sgpu_pread(reader->fd, reader->name, reader->ahead, AHEAD_MAX,
-				  reader->position, &reader->ahead_size, error);
-		more = code ? 0 : take_ahead(reader, data, size);
+		rc = sgpu_pread(reader->fd, reader->name, reader->ahead, AHEAD_MAX,
+				reader->position, &reader->ahead_size, error);
+		more = rc ? 0 : take_ahead(reader, data, size);
 	} else {
-		code = sgpu_pread(reader->fd, reader->name, data, size, reader->position, &more,
-				  error);
+		rc = sgpu_pread(reader->fd, reader->name, data, size, reader->position, &more,
+				error);
 	}
 	reader->position += more;
 	*got += more;
-	return code;
+	return rc;
 }
 
 /* The next bytes in a row; *got is less than size only at the end of the file. */
@@ -135,9 +135,9 @@ static int read_exact(struct sgpu_tar_reader *reader, void *data, size_t size,
 		      struct sgpu_error *error)
 {
 	size_t got = 0;
-	const int code = read_some(reader, data, size, &got, error);
-	if (code) {
-		return code;
+	const int rc = read_some(reader, data, size, &got, error);
+	if (rc) {
+		return rc;
 	}
 	return got == size ? 0 : cut_short(reader, error);
 }
@@ -159,9 +159,9 @@ static int skip_payload(struct sgpu_tar_reader *reader, struct sgpu_error *error
 	while (reader->remaining) {
 		const size_t piece = reader->remaining < sizeof(buffer) ? (size_t)reader->remaining
 									: sizeof(buffer);
-		const int code = read_exact(reader, buffer, piece, error);
-		if (code) {
-			return code;
+		const int rc = read_exact(reader, buffer, piece, error);
+		if (rc) {
+			return rc;
 		}
 		reader->remaining -= piece;
 	}
@@ -173,19 +173,19 @@ static int finish_member(struct sgpu_tar_reader *reader, struct sgpu_error *erro
 	if (reader->lost) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "cannot seek in '%s'", reader->name);
 	}
-	int code = skip_payload(reader, error);
-	if (code) {
-		return code;
+	int rc = skip_payload(reader, error);
+	if (rc) {
+		return rc;
 	}
 	uint8_t padding[SGPU_TAR_BLOCK];
-	code = read_exact(reader, padding, reader->padding, error);
-	if (!code && !sgpu_all_zero(padding, reader->padding)) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "'%s': '%s' is padded with other bytes than zeros", reader->name,
-				 reader->member);
+	rc = read_exact(reader, padding, reader->padding, error);
+	if (!rc && !sgpu_all_zero(padding, reader->padding)) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "'%s': '%s' is padded with other bytes than zeros", reader->name,
+			       reader->member);
 	}
 	reader->padding = 0;
-	return code;
+	return rc;
 }
 
 /* Octal digits, then blanks or NULs to the end of the field; an empty field is 0. */
@@ -269,16 +269,16 @@ static const char *header_fault(const struct sgpu_tar_raw *header, uint64_t *siz
 static int read_end(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	uint8_t buffer[1 << 14];
-	int code = read_exact(reader, buffer, SGPU_TAR_BLOCK, error);
-	if (code) {
-		return code;
+	int rc = read_exact(reader, buffer, SGPU_TAR_BLOCK, error);
+	if (rc) {
+		return rc;
 	}
 	bool zero = sgpu_all_zero(buffer, SGPU_TAR_BLOCK);
 	size_t total = 0, got = sizeof(buffer);
 	while (zero && got == sizeof(buffer) && total <= SGPU_TAR_TRAILER_MAX) {
-		code = read_some(reader, buffer, sizeof(buffer), &got, error);
-		if (code) {
-			return code;
+		rc = read_some(reader, buffer, sizeof(buffer), &got, error);
+		if (rc) {
+			return rc;
 		}
 		total += got;
 		zero = sgpu_all_zero(buffer, got);
@@ -322,13 +322,13 @@ static int next_header(struct sgpu_tar_reader *reader, struct sgpu_tar_raw *head
 static int check_first(struct sgpu_tar_reader *reader, struct sgpu_error *error)
 {
 	size_t got = sizeof(reader->first);
-	int code = 0;
+	int rc = 0;
 
 	if (!reader->has_first) {
-		code = read_some(reader, &reader->first, sizeof(reader->first), &got, error);
+		rc = read_some(reader, &reader->first, sizeof(reader->first), &got, error);
 	}
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	reader->has_first = true;
 	const enum sgpu_sniffed kind = sgpu_sniff(&reader->first, got);
@@ -352,21 +352,21 @@ int sgpu_tar_next(struct sgpu_tar_reader *reader, const char **member, uint64_t 
 	if (reader->ended) {
 		return 0;
 	}
-	int code = finish_member(reader, error);
-	if (code) {
-		return code;
+	int rc = finish_member(reader, error);
+	if (rc) {
+		return rc;
 	}
 	struct sgpu_tar_raw header;
 	if (!reader->begun) {
 		reader->begun = true;
-		code = check_first(reader, error);
-		if (code) {
-			return code;
+		rc = check_first(reader, error);
+		if (rc) {
+			return rc;
 		}
 	}
-	code = next_header(reader, &header, error);
-	if (code) {
-		return code;
+	rc = next_header(reader, &header, error);
+	if (rc) {
+		return rc;
 	}
 	if (sgpu_all_zero(&header, sizeof(header))) {
 		return read_end(reader, error);
@@ -391,11 +391,11 @@ int sgpu_tar_read(struct sgpu_tar_reader *reader, void *data, size_t size, struc
 		return sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' is shorter than it should be",
 				 reader->name, reader->member);
 	}
-	const int code = read_exact(reader, data, size, error);
-	if (!code) {
+	const int rc = read_exact(reader, data, size, error);
+	if (!rc) {
 		reader->remaining -= size;
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_tar_fd(struct sgpu_tar_reader *reader)

@@ -72,8 +72,8 @@ int sgpu_tar_header(int fd, const char *name, const char *member, uint64_t size,
 		    struct sgpu_error *error)
 {
 	uint8_t block[SGPU_TAR_BLOCK];
-	const int code = sgpu_tar_make_header(member, size, block, error);
-	return code ? code : sgpu_write(fd, name, block, sizeof(block), error);
+	const int rc = sgpu_tar_make_header(member, size, block, error);
+	return rc ? rc : sgpu_write(fd, name, block, sizeof(block), error);
 }
 
 int sgpu_tar_padding(int fd, const char *name, uint64_t size, struct sgpu_error *error)

@@ -101,13 +101,13 @@ static int read_results(const struct sgpu_group_client *c, int count,
 			struct sgpu_item_result *results, struct sgpu_error *error)
 {
 	struct sgpu_reader reader = { .next = c->opened, .left = c->opened_size };
-	int code = (int)sgpu_take_u32(&reader), first = SGPU_OK;
+	int rc = (int)sgpu_take_u32(&reader), first = SGPU_OK;
 
-	if (code != SGPU_OK) {
+	if (rc != SGPU_OK) {
 		size_t size = sgpu_take_u32(&reader);
 		const uint8_t *text = sgpu_take(&reader, size);
 
-		return sgpu_fail(error, code < 0 && text ? code : SGPU_EINVALID,
+		return sgpu_fail(error, rc < 0 && text ? rc : SGPU_EINVALID,
 				 "the group was not carried out: %.*s", text ? (int)size : 0,
 				 (const char *)text);
 	}

@@ -155,9 +155,9 @@ int sgpu_aead_open(struct sgpu_aead *aead, const uint8_t nonce[SGPU_NONCE_SIZE],
 	if (size > MESSAGE_MAX) {
 		return SGPU_EUSAGE;
 	}
-	int code = aead->provider->open(aead->state, nonce, in, size, out, tag);
-	if (code) {
+	int rc = aead->provider->open(aead->state, nonce, in, size, out, tag);
+	if (rc) {
 		sgpu_wipe(out, size);
 	}
-	return code;
+	return rc;
 }

@@ -17,26 +17,26 @@ int sgpu_aes_ctr(const uint8_t key[SGPU_KEY_SIZE], const uint8_t nonce[SGPU_NONC
 {
 	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
 	uint8_t counter[BLOCK] = { 0 };
-	int part = 0, code = SGPU_OK;
+	int part = 0, rc = SGPU_OK;
 
 	memcpy(counter, nonce, SGPU_NONCE_SIZE);
 	counter[BLOCK - 1] = 2; /* SP 800-38D: 1 is for the tag */
 	if (!context || EVP_EncryptInit_ex2(context, EVP_aes_256_ctr(), key, counter, NULL) != 1) {
-		code = SGPU_EDEVICE;
+		rc = SGPU_EDEVICE;
 	}
-	while (code == SGPU_OK && size > 0) {
+	while (rc == SGPU_OK && size > 0) {
 		size_t piece = size < PIECE ? size : PIECE;
 
 		if (EVP_EncryptUpdate(context, out, &part, in, (int)piece) != 1) {
-			code = SGPU_EDEVICE;
+			rc = SGPU_EDEVICE;
 		}
 		in += piece;
 		size -= piece;
 		out += piece;
 	}
-	if (code != SGPU_OK) {
+	if (rc != SGPU_OK) {
 		ERR_clear_error();
 	}
 	EVP_CIPHER_CTX_free(context);
-	return code;
+	return rc;
 }

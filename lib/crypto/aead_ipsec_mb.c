@@ -79,10 +79,10 @@ static int open(void *state, const uint8_t nonce[SGPU_NONCE_SIZE], const uint8_t
 
 	IMB_AES256_GCM_DEC(manager, state, &context, out, in, size, nonce, (const uint8_t *)"", 0,
 			   computed, SGPU_TAG_SIZE);
-	int code = sgpu_equal(computed, tag, SGPU_TAG_SIZE) ? 0 : SGPU_EAUTH;
+	int rc = sgpu_equal(computed, tag, SGPU_TAG_SIZE) ? 0 : SGPU_EAUTH;
 	sgpu_wipe(computed, sizeof(computed));
 	sgpu_wipe(&context, sizeof(context));
-	return code;
+	return rc;
 }
 
 const struct sgpu_aead_provider sgpu_aead_ipsec_mb = {

@@ -34,13 +34,13 @@ int sgpu_detached_sign(const struct sgpu_signing_key *key, const char *typ, cons
 {
 	uint8_t signature[SGPU_SIGNATURE_SIZE];
 	char *text = NULL;
-	int code = sgpu_jws_text(header_of(key, typ), payload, size, &text, error);
+	int rc = sgpu_jws_text(header_of(key, typ), payload, size, &text, error);
 
 	*token = NULL;
-	code = code ? code : sgpu_signing_sign(key, text, strlen(text), signature, error);
-	code = code ? code : sgpu_jws_token(text, true, signature, sizeof(signature), token, error);
+	rc = rc ? rc : sgpu_signing_sign(key, text, strlen(text), signature, error);
+	rc = rc ? rc : sgpu_jws_token(text, true, signature, sizeof(signature), token, error);
 	free(text);
-	return code;
+	return rc;
 }
 
 static int malformed(const char *why, struct sgpu_error *error)
@@ -59,15 +59,15 @@ static int key_of(const json_t *header, struct sgpu_signing_key *key, struct sgp
 		return malformed("'alg' is neither EdDSA nor ES256", error);
 	}
 	key->kind = ec ? SGPU_SIGNING_P256 : SGPU_SIGNING_ED25519;
-	int code = sgpu_json_bytes(jwk, where, "x", key->public_half, 32, error);
-	if (!code && ec) {
-		code = sgpu_json_bytes(jwk, where, "y", key->public_half + 32, 32, error);
+	int rc = sgpu_json_bytes(jwk, where, "x", key->public_half, 32, error);
+	if (!rc && ec) {
+		rc = sgpu_json_bytes(jwk, where, "y", key->public_half + 32, 32, error);
 	}
-	code = code ? code
-	       : sgpu_signing_check(key, error)
-		       ? malformed("its key is not a point of its curve", error)
-		       : 0;
-	return code ? code : sgpu_signing_thumbprint(key, error);
+	rc = rc ? rc
+	     : sgpu_signing_check(key, error)
+		     ? malformed("its key is not a point of its curve", error)
+		     : 0;
+	return rc ? rc : sgpu_signing_thumbprint(key, error);
 }
 
 /* The key in the header and the text that it signed. Any other member of the header, and any other
@@ -84,33 +84,33 @@ static int parse(const char *token, const char *typ, const void *payload, size_t
 	if (length > SGPU_DETACHED_MAX || strncmp(token + digits, "..", 2)) {
 		return malformed("not a detached JWS, HEADER..SIGNATURE", error);
 	}
-	int code = sgpu_jws_parse(token, length, SGPU_SIGNATURE_SIZE, "signature", &jws, error);
-	code = code ? code : key_of(jws.header, key, error);
-	code = code ? code : sgpu_jws_text(header_of(key, typ), payload, size, text, error);
-	if (!code && strncmp(*text, token, digits + 1)) {
-		code = malformed("its header has other members, values or another form than 'alg', "
-				 "'jwk', 'kid' and 'typ' "
-				 "of such a signature",
-				 error);
+	int rc = sgpu_jws_parse(token, length, SGPU_SIGNATURE_SIZE, "signature", &jws, error);
+	rc = rc ? rc : key_of(jws.header, key, error);
+	rc = rc ? rc : sgpu_jws_text(header_of(key, typ), payload, size, text, error);
+	if (!rc && strncmp(*text, token, digits + 1)) {
+		rc = malformed("its header has other members, values or another form than 'alg', "
+			       "'jwk', 'kid' and 'typ' "
+			       "of such a signature",
+			       error);
 	}
 	memcpy(signature, jws.signature, SGPU_SIGNATURE_SIZE);
 	sgpu_jws_clear(&jws);
-	if (code) {
+	if (rc) {
 		memset(key, 0, sizeof(*key));
 		free(*text);
 		*text = NULL;
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_detached_parse(const char *token, const char *typ, struct sgpu_signing_key *key,
 			uint8_t signature[SGPU_SIGNATURE_SIZE], struct sgpu_error *error)
 {
 	char *text = NULL;
-	int code = parse(token, typ, "", 0, key, &text, signature, error);
+	int rc = parse(token, typ, "", 0, key, &text, signature, error);
 
 	free(text);
-	return code;
+	return rc;
 }
 
 int sgpu_detached_verify(const char *token, const char *typ, const void *payload, size_t size,
@@ -118,9 +118,9 @@ int sgpu_detached_verify(const char *token, const char *typ, const void *payload
 {
 	uint8_t signature[SGPU_SIGNATURE_SIZE];
 	char *text = NULL;
-	int code = parse(token, typ, payload, size, key, &text, signature, error);
+	int rc = parse(token, typ, payload, size, key, &text, signature, error);
 
-	code = code ? code : sgpu_signing_verify(key, text, strlen(text), signature, error);
+	rc = rc ? rc : sgpu_signing_verify(key, text, strlen(text), signature, error);
 	free(text);
-	return code;
+	return rc;
 }

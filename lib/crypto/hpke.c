@@ -76,12 +76,12 @@ static int kem_secret(const uint8_t dh[32], const uint8_t enc[32], const uint8_t
 
 	memcpy(context, enc, 32);
 	memcpy(context + 32, public_key, 32);
-	int code = labeled_extract(kem_id, sizeof(kem_id), NULL, "eae_prk", dh, 32, prk, error);
-	code = code ? code
-		    : labeled_expand(kem_id, sizeof(kem_id), prk, "shared_secret", context,
-				     sizeof(context), secret, 32, error);
+	int rc = labeled_extract(kem_id, sizeof(kem_id), NULL, "eae_prk", dh, 32, prk, error);
+	rc = rc ? rc
+		: labeled_expand(kem_id, sizeof(kem_id), prk, "shared_secret", context,
+				 sizeof(context), secret, 32, error);
 	sgpu_wipe(prk, sizeof(prk));
-	return code;
+	return rc;
 }
 
 /* KeySchedule in mode 0, without a pre-shared key. */
@@ -89,23 +89,23 @@ static int key_schedule(const uint8_t shared[32], const void *info, size_t info_
 			struct message_keys *keys, struct sgpu_error *error)
 {
 	uint8_t context[1 + 32 + 32] = { 0 }, secret[32] = { 0 };
-	int code = labeled_extract(suite_id, sizeof(suite_id), NULL, "psk_id_hash", NULL, 0,
-				   context + 1, error);
+	int rc = labeled_extract(suite_id, sizeof(suite_id), NULL, "psk_id_hash", NULL, 0,
+				 context + 1, error);
 
-	code = code ? code
-		    : labeled_extract(suite_id, sizeof(suite_id), NULL, "info_hash", info,
-				      info_size, context + 33, error);
-	code = code ? code
-		    : labeled_extract(suite_id, sizeof(suite_id), shared, "secret", NULL, 0, secret,
-				      error);
-	code = code ? code
-		    : labeled_expand(suite_id, sizeof(suite_id), secret, "key", context,
-				     sizeof(context), keys->key, sizeof(keys->key), error);
-	code = code ? code
-		    : labeled_expand(suite_id, sizeof(suite_id), secret, "base_nonce", context,
-				     sizeof(context), keys->nonce, sizeof(keys->nonce), error);
+	rc = rc ? rc
+		: labeled_extract(suite_id, sizeof(suite_id), NULL, "info_hash", info, info_size,
+				  context + 33, error);
+	rc = rc ? rc
+		: labeled_extract(suite_id, sizeof(suite_id), shared, "secret", NULL, 0, secret,
+				  error);
+	rc = rc ? rc
+		: labeled_expand(suite_id, sizeof(suite_id), secret, "key", context,
+				 sizeof(context), keys->key, sizeof(keys->key), error);
+	rc = rc ? rc
+		: labeled_expand(suite_id, sizeof(suite_id), secret, "base_nonce", context,
+				 sizeof(context), keys->nonce, sizeof(keys->nonce), error);
 	sgpu_wipe(secret, sizeof(secret));
-	return code;
+	return rc;
 }
 
 /* The tag follows the text: `size` counts without it. */
@@ -113,7 +113,7 @@ static int crypt(const struct message_keys *keys, bool seal, const void *aad, si
 		 const uint8_t *in, size_t size, uint8_t *out, struct sgpu_error *error)
 {
 	EVP_CIPHER_CTX *context = EVP_CIPHER_CTX_new();
-	int part = 0, code = 0;
+	int part = 0, rc = 0;
 	bool ready =
 		context &&
 		EVP_CipherInit_ex2(context, EVP_aes_256_gcm(), keys->key, keys->nonce, seal,
@@ -129,17 +129,17 @@ static int crypt(const struct message_keys *keys, bool seal, const void *aad, si
 						   out + size) == 1;
 	}
 	if (!good && (seal || !ready)) {
-		code = sgpu_crypto_fail(error, "AES-256-GCM");
+		rc = sgpu_crypto_fail(error, "AES-256-GCM");
 	} else if (!good) {
 		ERR_clear_error();
-		code = sgpu_fail(error, SGPU_EAUTH,
-				 "cannot open the HPKE message: wrong key, or it was altered");
+		rc = sgpu_fail(error, SGPU_EAUTH,
+			       "cannot open the HPKE message: wrong key, or it was altered");
 	}
-	if (code) {
+	if (rc) {
 		sgpu_wipe(out, size);
 	}
 	EVP_CIPHER_CTX_free(context);
-	return code;
+	return rc;
 }
 
 /* What libcrypto's int lengths can take; the messages here are keys of 32 bytes. */
@@ -158,13 +158,13 @@ static int agree(const uint8_t private_key[32], const uint8_t public_key[32],
 		 struct sgpu_error *error)
 {
 	uint8_t dh[32] = { 0 }, shared[32] = { 0 };
-	int code = sgpu_x25519_pair(private_key, public_key, peer, dh, error);
+	int rc = sgpu_x25519_pair(private_key, public_key, peer, dh, error);
 
-	code = code ? code : kem_secret(dh, enc, receiver, shared, error);
-	code = code ? code : key_schedule(shared, info, info_size, keys, error);
+	rc = rc ? rc : kem_secret(dh, enc, receiver, shared, error);
+	rc = rc ? rc : key_schedule(shared, info, info_size, keys, error);
 	sgpu_wipe(shared, sizeof(shared));
 	sgpu_wipe(dh, sizeof(dh));
-	return code;
+	return rc;
 }
 
 int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_size,
@@ -173,20 +173,19 @@ int sgpu_hpke_seal(const uint8_t public_key[32], const void *info, size_t info_s
 {
 	uint8_t ephemeral[32] = { 0 };
 	struct message_keys keys = { { 0 }, { 0 } };
-	int code = check_sizes(aad_size, size, error);
+	int rc = check_sizes(aad_size, size, error);
 
-	code = code ? code : sgpu_x25519_generate(ephemeral, enc, error);
-	code = code ? code
-		    : agree(ephemeral, enc, public_key, enc, public_key, info, info_size, &keys,
-			    error);
-	if (code == SGPU_EAUTH) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "the recipient's X25519 public key has low order");
+	rc = rc ? rc : sgpu_x25519_generate(ephemeral, enc, error);
+	rc = rc ? rc
+		: agree(ephemeral, enc, public_key, enc, public_key, info, info_size, &keys, error);
+	if (rc == SGPU_EAUTH) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "the recipient's X25519 public key has low order");
 	}
-	code = code ? code : crypt(&keys, true, aad, aad_size, plaintext, size, ciphertext, error);
+	rc = rc ? rc : crypt(&keys, true, aad, aad_size, plaintext, size, ciphertext, error);
 	sgpu_wipe(&keys, sizeof(keys));
 	sgpu_wipe(ephemeral, sizeof(ephemeral));
-	return code;
+	return rc;
 }
 
 int sgpu_hpke_open(const struct sgpu_key *key, const uint8_t enc[32], const void *info,
@@ -194,22 +193,22 @@ int sgpu_hpke_open(const struct sgpu_key *key, const uint8_t enc[32], const void
 		   size_t size, uint8_t *plaintext, struct sgpu_error *error)
 {
 	struct message_keys keys = { { 0 }, { 0 } };
-	int code = check_sizes(aad_size, size, error);
+	int rc = check_sizes(aad_size, size, error);
 
 	if (key->kind != SGPU_KEY_X25519) {
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "HPKE messages are opened with an X25519 private key");
 	}
-	if (!code && size < SGPU_TAG_SIZE) {
-		code = sgpu_fail(error, SGPU_EAUTH,
-				 "the HPKE message of %zu bytes is shorter than its tag", size);
+	if (!rc && size < SGPU_TAG_SIZE) {
+		rc = sgpu_fail(error, SGPU_EAUTH,
+			       "the HPKE message of %zu bytes is shorter than its tag", size);
 	}
-	code = code ? code
-		    : agree(key->secret, key->public_half, enc, enc, key->public_half, info,
-			    info_size, &keys, error);
-	code = code ? code
-		    : crypt(&keys, false, aad, aad_size, ciphertext, size - SGPU_TAG_SIZE,
-			    plaintext, error);
+	rc = rc ? rc
+		: agree(key->secret, key->public_half, enc, enc, key->public_half, info, info_size,
+			&keys, error);
+	rc = rc ? rc
+		: crypt(&keys, false, aad, aad_size, ciphertext, size - SGPU_TAG_SIZE, plaintext,
+			error);
 	sgpu_wipe(&keys, sizeof(keys));
-	return code;
+	return rc;
 }

@@ -34,16 +34,16 @@ int sgpu_signing_generate(struct sgpu_signing_key *key, struct sgpu_error *error
 	memset(key, 0, sizeof(*key));
 	key->kind = SGPU_SIGNING_ED25519;
 	key->secret_known = true;
-	int code = made && EVP_PKEY_get_raw_private_key(made, key->secret, &secret_size) == 1 &&
-				   EVP_PKEY_get_raw_public_key(made, key->public_half,
-							       &public_size) == 1
-			   ? sgpu_signing_thumbprint(key, error)
-			   : sgpu_crypto_fail(error, "making an Ed25519 key");
+	int rc = made && EVP_PKEY_get_raw_private_key(made, key->secret, &secret_size) == 1 &&
+				 EVP_PKEY_get_raw_public_key(made, key->public_half,
+							     &public_size) == 1
+			 ? sgpu_signing_thumbprint(key, error)
+			 : sgpu_crypto_fail(error, "making an Ed25519 key");
 	EVP_PKEY_free(made);
-	if (code) {
+	if (rc) {
 		sgpu_wipe(key, sizeof(*key));
 	}
-	return code;
+	return rc;
 }
 
 size_t sgpu_signing_line(const struct sgpu_signing_key *key, char line[SGPU_KEY_LINE_MAX])
@@ -93,23 +93,23 @@ int sgpu_signing_from_object(const char *name, const json_t *object, struct sgpu
 				 name);
 	}
 	key->kind = ec ? SGPU_SIGNING_P256 : SGPU_SIGNING_ED25519;
-	int code = sgpu_key_members(object, name, ec ? p256 : ed25519, "sig", ec ? es256 : eddsa,
-				    error);
-	code = code ? code : sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
-	if (!code && ec) {
-		code = sgpu_json_bytes(object, name, "y", key->public_half + 32, 32, error);
+	int rc = sgpu_key_members(object, name, ec ? p256 : ed25519, "sig", ec ? es256 : eddsa,
+				  error);
+	rc = rc ? rc : sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
+	if (!rc && ec) {
+		rc = sgpu_json_bytes(object, name, "y", key->public_half + 32, 32, error);
 	}
-	if (!code && json_object_get(object, "d")) {
+	if (!rc && json_object_get(object, "d")) {
 		key->secret_known = true;
-		code = sgpu_json_bytes(object, name, "d", key->secret, 32, error);
+		rc = sgpu_json_bytes(object, name, "d", key->secret, 32, error);
 	}
-	if (!code && sgpu_signing_check(key, &inner)) {
-		code = sgpu_fail(error, inner.code, "%s: the %s key: %s", name,
-				 sgpu_signing_name(key->kind), inner.text);
+	if (!rc && sgpu_signing_check(key, &inner)) {
+		rc = sgpu_fail(error, inner.code, "%s: the %s key: %s", name,
+			       sgpu_signing_name(key->kind), inner.text);
 	}
-	code = code ? code : sgpu_signing_thumbprint(key, error);
-	if (code) {
+	rc = rc ? rc : sgpu_signing_thumbprint(key, error);
+	if (rc) {
 		sgpu_wipe(key, sizeof(*key));
 	}
-	return code;
+	return rc;
 }

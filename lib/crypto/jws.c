@@ -18,18 +18,18 @@ int sgpu_jws_text(json_t *header, const void *payload, size_t size, char **text,
 {
 	char *canonical = NULL;
 	size_t length = 0;
-	int code = header ? sgpu_json_canonical(header, &canonical, &length, error)
-			  : sgpu_fail_nomem(error);
+	int rc = header ? sgpu_json_canonical(header, &canonical, &length, error)
+			: sgpu_fail_nomem(error);
 
 	json_decref(header);
-	*text = code ? NULL : malloc(SGPU_BASE64URL_MAX(length) + SGPU_BASE64URL_MAX(size) + 1);
+	*text = rc ? NULL : malloc(SGPU_BASE64URL_MAX(length) + SGPU_BASE64URL_MAX(size) + 1);
 	if (*text) {
 		sgpu_base64url_encode(canonical, length, *text);
 		strcat(*text, ".");
 		sgpu_base64url_encode(payload, size, *text + strlen(*text));
 	}
 	free(canonical);
-	return code || *text ? code : sgpu_fail_nomem(error);
+	return rc || *text ? rc : sgpu_fail_nomem(error);
 }
 
 int sgpu_jws_token(const char *text, bool detached, const uint8_t *signature, size_t size,
@@ -81,26 +81,26 @@ int sgpu_jws_parse(const char *token, size_t size, size_t signature_size, const 
 	}
 	jws->signed_text = token;
 	jws->signed_size = (size_t)(second - token);
-	int code = read_part(token, (size_t)(first - token), what, "header",
-			     (uint8_t **)&jws->header_text, &jws->header_size, error);
-	if (!code &&
+	int rc = read_part(token, (size_t)(first - token), what, "header",
+			   (uint8_t **)&jws->header_text, &jws->header_size, error);
+	if (!rc &&
 	    sgpu_json_parse(jws->header_text, jws->header_size, &jws->header, NULL, NULL, &inner)) {
 		jws->header = NULL;
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: header: %s", what, inner.text);
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: header: %s", what, inner.text);
 	}
-	code = code ? code
-		    : read_part(first + 1, (size_t)(second - first - 1), what, "payload",
-				(uint8_t **)&jws->payload, &jws->payload_size, error);
-	code = code ? code
-		    : read_part(second + 1, size - jws->signed_size - 1, what, "signature",
-				&signature, &length, error);
-	if (!code && length != signature_size) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: the signature has %zu bytes, not %zu",
-				 what, length, signature_size);
+	rc = rc ? rc
+		: read_part(first + 1, (size_t)(second - first - 1), what, "payload",
+			    (uint8_t **)&jws->payload, &jws->payload_size, error);
+	rc = rc ? rc
+		: read_part(second + 1, size - jws->signed_size - 1, what, "signature", &signature,
+			    &length, error);
+	if (!rc && length != signature_size) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: the signature has %zu bytes, not %zu",
+			       what, length, signature_size);
 	}
-	if (!code) {
+	if (!rc) {
 		memcpy(jws->signature, signature, length);
 	}
 	free(signature);
-	return code;
+	return rc;
 }

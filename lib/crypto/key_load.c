@@ -46,9 +46,9 @@ static int open_key(const char *path, int *fd, const char **name, struct sgpu_er
 	if (!strcmp(path, "-")) {
 		*name = "standard input";
 	} else if (!strncmp(path, "fd:", 3)) {
-		int code = sgpu_parse_u64(path + 3, "descriptor", 0, INT_MAX, &number, error);
-		if (code) {
-			return code;
+		int rc = sgpu_parse_u64(path + 3, "descriptor", 0, INT_MAX, &number, error);
+		if (rc) {
+			return rc;
 		}
 		source = (int)number;
 	} else {
@@ -90,22 +90,22 @@ static int read_key(const char *path, size_t limit, const char **name, struct st
 		    char **text, size_t *size, struct sgpu_error *error)
 {
 	int fd = -1;
-	int code = open_key(path, &fd, name, error);
+	int rc = open_key(path, &fd, name, error);
 
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	if (fstat(fd, status)) {
-		code = sgpu_fail_errno(error, "cannot use key '%s'", *name);
+		rc = sgpu_fail_errno(error, "cannot use key '%s'", *name);
 	} else if (S_ISDIR(status->st_mode)) {
-		code = sgpu_fail(error, SGPU_ESYSTEM, "key '%s' is a directory", *name);
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "key '%s' is a directory", *name);
 	} else {
 		sgpu_key_narrow_mode(fd, status);
-		code = sgpu_read_fd(fd, *name, limit, text, size, error);
-		code = code || *size ? code : sgpu_fail_sniffed(error, fd, *name, "", 0, "a key");
+		rc = sgpu_read_fd(fd, *name, limit, text, size, error);
+		rc = rc || *size ? rc : sgpu_fail_sniffed(error, fd, *name, "", 0, "a key");
 	}
 	close(fd);
-	return code;
+	return rc;
 }
 
 int sgpu_key_set_load(const char *path, struct sgpu_key_set *set, struct sgpu_error *error)
@@ -116,19 +116,19 @@ int sgpu_key_set_load(const char *path, struct sgpu_key_set *set, struct sgpu_er
 	size_t size = 0;
 
 	memset(set, 0, sizeof(*set));
-	int code = read_key(path, SGPU_KEY_TEXT_MAX, &name, &status, &text, &size, error);
-	code = code ? code : sgpu_key_set_parse(text, size, name, set, error);
-	if (!code && sgpu_key_set_secret(set)) {
-		code = check_secret(name, &status, error);
+	int rc = read_key(path, SGPU_KEY_TEXT_MAX, &name, &status, &text, &size, error);
+	rc = rc ? rc : sgpu_key_set_parse(text, size, name, set, error);
+	if (!rc && sgpu_key_set_secret(set)) {
+		rc = check_secret(name, &status, error);
 	}
 	set->others_write =
 		S_ISREG(status.st_mode) && ((status.st_uid != geteuid() && status.st_uid != 0) ||
 					    (status.st_mode & (S_IWGRP | S_IWOTH)));
-	if (code) {
+	if (rc) {
 		sgpu_key_set_clear(set);
 	}
 	sgpu_free_wiped(&text, size);
-	return code;
+	return rc;
 }
 
 int sgpu_key_load(const char *path, struct sgpu_key *key, struct sgpu_error *error)
@@ -136,34 +136,34 @@ int sgpu_key_load(const char *path, struct sgpu_key *key, struct sgpu_error *err
 	struct sgpu_key_set set;
 
 	memset(key, 0, sizeof(*key));
-	int code = sgpu_key_set_load(path, &set, error);
-	if (!code && !set.has_key) {
+	int rc = sgpu_key_set_load(path, &set, error);
+	if (!rc && !set.has_key) {
 		(void)sgpu_fail(error, SGPU_EINVALID,
 				"key '%s' signs, and there is none to encrypt with beside it",
 				path);
-		code = sgpu_hint(error, "'sgpu-seal keygen' makes files with both");
+		rc = sgpu_hint(error, "'sgpu-seal keygen' makes files with both");
 	}
-	if (!code) {
+	if (!rc) {
 		*key = set.key;
 	}
 	sgpu_key_set_clear(&set);
-	return code;
+	return rc;
 }
 
 int sgpu_key_load_private(const char *path, struct sgpu_key *key, struct sgpu_error *error)
 {
-	int code = sgpu_key_load(path, key, error);
+	int rc = sgpu_key_load(path, key, error);
 
-	if (!code && key->kind == SGPU_KEY_X25519_PUBLIC) {
+	if (!rc && key->kind == SGPU_KEY_X25519_PUBLIC) {
 		(void)sgpu_fail(error, SGPU_EKEY,
 				"key '%s' is the public half of '%s', which opens nothing", path,
 				key->kid);
 		(void)sgpu_hint(error,
 				"give the file with both halves, which 'sgpu-seal keygen' wrote");
 		sgpu_key_clear(key);
-		code = SGPU_EKEY;
+		rc = SGPU_EKEY;
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_secret_load(const char *path, size_t limit, const char **name, char **text, size_t *size,
@@ -173,11 +173,11 @@ int sgpu_secret_load(const char *path, size_t limit, const char **name, char **t
 
 	*text = NULL;
 	*size = 0;
-	int code = read_key(path, limit, name, &status, text, size, error);
-	code = code ? code : check_secret(*name, &status, error);
-	if (code) {
+	int rc = read_key(path, limit, name, &status, text, size, error);
+	rc = rc ? rc : check_secret(*name, &status, error);
+	if (rc) {
 		sgpu_free_wiped(text, *size);
 		*size = 0;
 	}
-	return code;
+	return rc;
 }

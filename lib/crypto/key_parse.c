@@ -20,9 +20,9 @@ int sgpu_key_object(const char *text, size_t size, const char *name, json_t **ob
 		return sgpu_fail(error, SGPU_EINVALID, "%s: longer than %d bytes, so not a key",
 				 name, SGPU_KEY_TEXT_MAX);
 	}
-	int code = sgpu_json_parse(text, size, object, &line, &column, NULL);
-	if (code) {
-		return sgpu_fail(error, code, "%s:%d:%d: not a JSON Web Key", name, line, column);
+	int rc = sgpu_json_parse(text, size, object, &line, &column, NULL);
+	if (rc) {
+		return sgpu_fail(error, rc, "%s:%d:%d: not a JSON Web Key", name, line, column);
 	}
 	if (!json_is_object(*object)) {
 		json_decref(*object);
@@ -139,10 +139,10 @@ static int parse_oct(const char *name, const json_t *object, struct sgpu_key *ke
 		     struct sgpu_error *error)
 {
 	static const char *const members[] = { "k", NULL };
-	int code = check_members(object, name, members, error);
+	int rc = check_members(object, name, members, error);
 
 	key->kind = SGPU_KEY_OCT;
-	return code ? code : sgpu_json_bytes(object, name, "k", key->secret, 32, error);
+	return rc ? rc : sgpu_json_bytes(object, name, "k", key->secret, 32, error);
 }
 
 static int parse_x25519(const char *name, const json_t *object, struct sgpu_key *key,
@@ -160,34 +160,33 @@ static int parse_x25519(const char *name, const json_t *object, struct sgpu_key 
 						       : "missing",
 				 json_is_string(curve) ? "'" : "");
 	}
-	int code = check_members(object, name, members, error);
-	code = code ? code : sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
+	int rc = check_members(object, name, members, error);
+	rc = rc ? rc : sgpu_json_bytes(object, name, "x", key->public_half, 32, error);
 	key->kind = SGPU_KEY_X25519_PUBLIC;
-	code = code ? code : sgpu_x25519_check(key->public_half, error);
-	if (code == SGPU_EAUTH) {
+	rc = rc ? rc : sgpu_x25519_check(key->public_half, error);
+	if (rc == SGPU_EAUTH) {
 		return sgpu_fail(error, SGPU_EINVALID,
 				 "%s: 'x' is a point of low order: anybody can open what is "
 				 "sealed to it",
 				 name);
 	}
-	if (code || !json_object_get(object, "d")) {
-		return code;
+	if (rc || !json_object_get(object, "d")) {
+		return rc;
 	}
 	key->kind = SGPU_KEY_X25519;
-	code = sgpu_json_bytes(object, name, "d", key->secret, 32, error);
-	code = code ? code : sgpu_x25519_public(key->secret, derived, error);
-	if (!code && !sgpu_equal(derived, key->public_half, sizeof(derived))) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'x' is not the public key of 'd'",
-				 name);
+	rc = sgpu_json_bytes(object, name, "d", key->secret, 32, error);
+	rc = rc ? rc : sgpu_x25519_public(key->secret, derived, error);
+	if (!rc && !sgpu_equal(derived, key->public_half, sizeof(derived))) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: 'x' is not the public key of 'd'", name);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_key_from_object(const char *name, const json_t *object, struct sgpu_key *key,
 			 struct sgpu_error *error)
 {
 	const json_t *type = json_object_get(object, "kty");
-	int code;
+	int rc;
 
 	if (!json_is_object(object)) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: not a JSON Web Key: not an object",
@@ -203,14 +202,14 @@ int sgpu_key_from_object(const char *name, const json_t *object, struct sgpu_key
 				 type ? "not a string" : "missing");
 	}
 	if (!strcmp(json_string_value(type), "oct")) {
-		code = parse_oct(name, object, key, error);
+		rc = parse_oct(name, object, key, error);
 	} else if (!strcmp(json_string_value(type), "OKP")) {
-		code = parse_x25519(name, object, key, error);
+		rc = parse_x25519(name, object, key, error);
 	} else {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'kty' is '%s', not 'oct' or 'OKP'",
-				 name, sgpu_key_shown(json_string_value(type)));
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: 'kty' is '%s', not 'oct' or 'OKP'", name,
+			       sgpu_key_shown(json_string_value(type)));
 	}
-	return code ? code : sgpu_key_thumbprint(key, error);
+	return rc ? rc : sgpu_key_thumbprint(key, error);
 }
 
 int sgpu_key_parse(const char *text, size_t size, const char *name, struct sgpu_key *key,
@@ -219,11 +218,11 @@ int sgpu_key_parse(const char *text, size_t size, const char *name, struct sgpu_
 	json_t *object = NULL;
 
 	memset(key, 0, sizeof(*key));
-	int code = sgpu_key_object(text, size, name, &object, error);
-	code = code ? code : sgpu_key_from_object(name, object, key, error);
+	int rc = sgpu_key_object(text, size, name, &object, error);
+	rc = rc ? rc : sgpu_key_from_object(name, object, key, error);
 	json_decref(object);
-	if (code) {
+	if (rc) {
 		sgpu_key_clear(key);
 	}
-	return code;
+	return rc;
 }

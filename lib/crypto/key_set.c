@@ -42,7 +42,7 @@ static int add_keys(const char *name, const json_t *object, struct sgpu_key_set 
 	static const char *const members[] = { "keys", NULL };
 	const json_t *keys = json_object_get(object, "keys");
 	size_t count = json_array_size(keys);
-	int code = 0;
+	int rc = 0;
 
 	if (!keys) {
 		return add_key(name, object, set, error);
@@ -52,10 +52,10 @@ static int add_keys(const char *name, const json_t *object, struct sgpu_key_set 
 				 "%s: not a JSON Web Key Set of '%s' alone, an array of 1 to %d",
 				 name, members[0], KEYS_MAX);
 	}
-	for (size_t i = 0; !code && i < count; i++) {
-		code = add_key(name, json_array_get(keys, i), set, error);
+	for (size_t i = 0; !rc && i < count; i++) {
+		rc = add_key(name, json_array_get(keys, i), set, error);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_key_set_parse(const char *text, size_t size, const char *name, struct sgpu_key_set *set,
@@ -64,13 +64,13 @@ int sgpu_key_set_parse(const char *text, size_t size, const char *name, struct s
 	json_t *object = NULL;
 
 	memset(set, 0, sizeof(*set));
-	int code = sgpu_key_object(text, size, name, &object, error);
-	code = code ? code : add_keys(name, object, set, error);
+	int rc = sgpu_key_object(text, size, name, &object, error);
+	rc = rc ? rc : add_keys(name, object, set, error);
 	json_decref(object);
-	if (code) {
+	if (rc) {
 		sgpu_key_set_clear(set);
 	}
-	return code;
+	return rc;
 }
 
 bool sgpu_key_set_secret(const struct sgpu_key_set *set)
@@ -114,10 +114,10 @@ int sgpu_key_set_public(const struct sgpu_key_set *set, struct sgpu_key_set *pub
 	if (!made.has_key && set->signing.kind == SGPU_SIGNING_NONE) {
 		return sgpu_fail(error, SGPU_EINVALID, "a symmetric (oct) key has no public half");
 	}
-	int code = made.has_key ? sgpu_key_public(&set->key, &made.key, error) : 0;
-	if (!code) {
+	int rc = made.has_key ? sgpu_key_public(&set->key, &made.key, error) : 0;
+	if (!rc) {
 		sgpu_signing_public(&set->signing, &made.signing);
 		*public_set = made;
 	}
-	return code;
+	return rc;
 }

@@ -66,9 +66,9 @@ static void compute_piece(struct window *w, uint64_t first)
 	const uint64_t leaves = w->leaves - first < PIECE ? w->leaves - first : PIECE;
 	uint8_t buffer[PIECE * SGPU_KT128_CHUNK];
 	struct sgpu_error error = { 0 };
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 	const uint8_t *data = get_bytes(w->source, w->position + first * SGPU_KT128_CHUNK, buffer,
-					leaves * SGPU_KT128_CHUNK, &code, &error);
+					leaves * SGPU_KT128_CHUNK, &rc, &error);
 
 	if (data) {
 		sgpu_kt128_leaves(data, leaves, w->values + first * SGPU_KT128_VALUE);
@@ -76,7 +76,7 @@ static void compute_piece(struct window *w, uint64_t first)
 	}
 	pthread_mutex_lock(&w->lock);
 	if (w->code == SGPU_OK) {
-		w->code = code;
+		w->code = rc;
 		w->error = error;
 	}
 	pthread_mutex_unlock(&w->lock);

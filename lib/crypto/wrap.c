@@ -47,7 +47,7 @@ int sgpu_unwrap(const uint8_t kek[32], const uint8_t wrapped[40], uint8_t key[32
 	EVP_CIPHER_CTX *context = wrap_context(kek, 0);
 	/* libcrypto may use more of the output than it yields. */
 	uint8_t out[WRAPPED_SIZE] = { 0 };
-	int size = 0, code = 0;
+	int size = 0, rc = 0;
 
 	if (!context) {
 		return sgpu_crypto_fail(error, "AES key wrap");
@@ -58,10 +58,10 @@ int sgpu_unwrap(const uint8_t kek[32], const uint8_t wrapped[40], uint8_t key[32
 	} else {
 		ERR_clear_error();
 		sgpu_wipe(key, SGPU_KEY_SIZE);
-		code = sgpu_fail(error, SGPU_EAUTH,
-				 "cannot unwrap the key: wrong key, or it was altered");
+		rc = sgpu_fail(error, SGPU_EAUTH,
+			       "cannot unwrap the key: wrong key, or it was altered");
 	}
 	sgpu_wipe(out, sizeof(out));
 	EVP_CIPHER_CTX_free(context);
-	return code;
+	return rc;
 }

@@ -78,27 +78,27 @@ int sgpu_x25519_pair(const uint8_t private_key[32], const uint8_t public_key[32]
 	EVP_PKEY_CTX *context =
 		mine && theirs ? EVP_PKEY_CTX_new_from_pkey(NULL, mine, NULL) : NULL;
 	size_t size = 32;
-	int code = SGPU_ESYSTEM;
+	int rc = SGPU_ESYSTEM;
 
 	if (!context || EVP_PKEY_derive_init(context) != 1 ||
 	    EVP_PKEY_derive_set_peer(context, theirs) != 1) {
-		code = sgpu_crypto_fail(error, "X25519");
+		rc = sgpu_crypto_fail(error, "X25519");
 		goto out;
 	}
 	/* libcrypto itself fails for an all-zero result; the comparison is for versions that may
 	 * not. */
 	if (EVP_PKEY_derive(context, shared, &size) != 1 || sgpu_equal(shared, zero, 32)) {
 		ERR_clear_error();
-		code = sgpu_fail(error, SGPU_EAUTH, "the X25519 public key has low order");
+		rc = sgpu_fail(error, SGPU_EAUTH, "the X25519 public key has low order");
 		goto out;
 	}
-	code = 0;
+	rc = 0;
 out:
-	if (code) {
+	if (rc) {
 		sgpu_wipe(shared, 32);
 	}
 	EVP_PKEY_CTX_free(context);
 	EVP_PKEY_free(theirs);
 	EVP_PKEY_free(mine);
-	return code;
+	return rc;
 }

@@ -118,34 +118,34 @@ static int load(struct sgpu_error *error)
 
 static int plugin(struct sgpu_error *error)
 {
-	int code;
+	int rc;
 
 	pthread_mutex_lock(&lock);
 	if (!tried) {
 		outcome = load(&reason);
 		tried = true;
 	}
-	code = outcome;
-	if (code < 0 && error) {
+	rc = outcome;
+	if (rc < 0 && error) {
 		*error = reason;
 	}
 	pthread_mutex_unlock(&lock);
-	return code;
+	return rc;
 }
 
 static int probe(struct sgpu_error *error)
 {
-	int code = plugin(error);
+	int rc = plugin(error);
 
-	return code == SGPU_OK ? loaded->probe(error) : code;
+	return rc == SGPU_OK ? loaded->probe(error) : rc;
 }
 
 static int open_device(const char *selector, const struct sgpu_device_config *config,
 		       struct sgpu_device **device, struct sgpu_error *error)
 {
-	int code = plugin(error);
+	int rc = plugin(error);
 
-	return code == SGPU_OK ? loaded->open(selector, config, device, error) : code;
+	return rc == SGPU_OK ? loaded->open(selector, config, device, error) : rc;
 }
 
 /* Which operations it has can be told without a GPU. */

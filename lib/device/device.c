@@ -101,22 +101,22 @@ int sgpu_device_open(const char *selector, const struct sgpu_device_config *conf
 	static const struct sgpu_device_config standard;
 	const struct sgpu_device_backend *backend;
 	struct sgpu_error missing = { 0 };
-	int code;
+	int rc;
 
 	*device = NULL;
 	selector = selector ? selector : "auto";
-	code = find(selector, &backend, error);
-	if (code < 0) {
-		return code;
+	rc = find(selector, &backend, error);
+	if (rc < 0) {
+		return rc;
 	}
 	if (strcmp(selector, "auto") == 0) {
 		selector = backend->name;
 	}
-	code = backend->probe(&missing);
-	if (code < 0) {
-		sgpu_fail(error, code, "no device '%s': %s", selector, missing.text);
+	rc = backend->probe(&missing);
+	if (rc < 0) {
+		sgpu_fail(error, rc, "no device '%s': %s", selector, missing.text);
 		sgpu_hint(error, "%s", missing.hint);
-		return code;
+		return rc;
 	}
 	return backend->open(selector, config ? config : &standard, device, error);
 }
@@ -192,12 +192,12 @@ bool sgpu_device_reaches(struct sgpu_device *device, const void *memory, uint64_
 	       key->reaches(device, memory, size, write);
 }
 
-int sgpu_task_refuse(struct sgpu_task *task, int code, const char *text)
+int sgpu_task_refuse(struct sgpu_task *task, int rc, const char *text)
 {
 	if (task) {
-		task->code = sgpu_fail(&task->error, code, "%s", text);
+		task->code = sgpu_fail(&task->error, rc, "%s", text);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_task_refuse_range(struct sgpu_task *task, sgpu_devptr address, uint64_t size)
@@ -602,20 +602,19 @@ static int check_pages(const struct sgpu_device *device, struct sgpu_error *erro
 int sgpu_device_pages(struct sgpu_device *device, struct sgpu_pages_info *info,
 		      struct sgpu_error *error)
 {
-	int code = check_pages(device, error);
+	int rc = check_pages(device, error);
 
 	memset(info, 0, sizeof(*info));
-	return code < 0 ? code : BACKEND(device)->page->info(device, info, error);
+	return rc < 0 ? rc : BACKEND(device)->page->info(device, info, error);
 }
 
 int sgpu_space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
 		      sgpu_devptr *base, struct sgpu_error *error)
 {
-	int code = check_pages(device, error);
+	int rc = check_pages(device, error);
 
 	*space = NULL;
-	return code < 0 ? code
-			: BACKEND(device)->page->space_create(device, size, space, base, error);
+	return rc < 0 ? rc : BACKEND(device)->page->space_create(device, size, space, base, error);
 }
 
 int sgpu_page_map(struct sgpu_space *space, uint64_t at, const uint32_t *frames, size_t count,

@@ -140,24 +140,24 @@ static int check_place(const struct sgpu_frames *frames, const struct sgpu_space
 static int take_frames(struct sgpu_frames *frames, const uint32_t *list, size_t count,
 		       uint32_t each, struct sgpu_error *error)
 {
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 	size_t i;
 
-	for (i = 0; i < count && code == SGPU_OK; i++) {
+	for (i = 0; i < count && rc == SGPU_OK; i++) {
 		if (list[i] >= frames->count || list[i] % each != 0) {
-			code = sgpu_fail(error, SGPU_EUSAGE, "no page begins at frame %lu of %lu",
-					 (unsigned long)list[i], (unsigned long)frames->count);
+			rc = sgpu_fail(error, SGPU_EUSAGE, "no page begins at frame %lu of %lu",
+				       (unsigned long)list[i], (unsigned long)frames->count);
 		} else if (any_mapped(frames, list[i], each)) {
-			code = sgpu_fail(error, SGPU_EUSAGE, "frame %lu is mapped already",
-					 (unsigned long)list[i]);
+			rc = sgpu_fail(error, SGPU_EUSAGE, "frame %lu is mapped already",
+				       (unsigned long)list[i]);
 		} else {
 			mark(frames, list[i], each, true);
 		}
 	}
-	while (code < 0 && --i > 0) {
+	while (rc < 0 && --i > 0) {
 		mark(frames, list[i - 1], each, false);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_space_enter(struct sgpu_frames *frames, struct sgpu_space_table *table, uint64_t at,
@@ -166,20 +166,20 @@ int sgpu_space_enter(struct sgpu_frames *frames, struct sgpu_space_table *table,
 {
 	uint32_t each = (uint32_t)(page_size / frames->small), flag = each > 1 ? SGPU_ENTRY_BIG : 0,
 		 k;
-	int code = check_place(frames, table, at, count, page_size, error);
+	int rc = check_place(frames, table, at, count, page_size, error);
 	uint64_t entry = at / frames->small;
 	size_t i;
 
-	if (code == SGPU_OK) {
-		code = take_frames(frames, list, count, each, error);
+	if (rc == SGPU_OK) {
+		rc = take_frames(frames, list, count, each, error);
 	}
-	for (i = 0; i < count && code == SGPU_OK; i++) {
+	for (i = 0; i < count && rc == SGPU_OK; i++) {
 		table->filled[entry / frames->per_big] += each;
 		for (k = 0; k < each; k++) {
 			table->entries[entry++] = (list[i] + k + 1) | flag;
 		}
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_space_check_range(const struct sgpu_frames *frames, const struct sgpu_space_table *table,

@@ -165,7 +165,7 @@ int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error)
 	uint8_t *from = aligned_alloc(PROOF, 2 * PROOF), *to = from + PROOF;
 	struct sgpu_dsa_job jobs[2] = { { .from = from, .to = to, .size = PROOF },
 					{ .from = from, .size = PROOF } };
-	int code;
+	int rc;
 
 	if (!from) {
 		return sgpu_fail_nomem(error);
@@ -174,14 +174,14 @@ int sgpu_dsa_prove(struct sgpu_dsa *dsa, struct sgpu_error *error)
 		from[i] = (uint8_t)(i * i >> 4 ^ i);
 		to[i] = (uint8_t)~from[i];
 	}
-	code = sgpu_dsa_run(dsa, jobs, 2, 2, error);
-	if (code == SGPU_OK &&
+	rc = sgpu_dsa_run(dsa, jobs, 2, 2, error);
+	if (rc == SGPU_OK &&
 	    (memcmp(from, to, PROOF) != 0 || jobs[1].crc != sgpu_crc32c(0, from, PROOF))) {
-		code = sgpu_fail(error, SGPU_EDEVICE, "%s gives a wrong %s", dsa->name,
-				 memcmp(from, to, PROOF) != 0 ? "copy" : "CRC");
+		rc = sgpu_fail(error, SGPU_EDEVICE, "%s gives a wrong %s", dsa->name,
+			       memcmp(from, to, PROOF) != 0 ? "copy" : "CRC");
 	}
 	free(from);
-	return code;
+	return rc;
 }
 
 /* name: an entry of /sys; SGPU_EINVALID if it is no queue's name, "wq0.1". */
@@ -189,25 +189,25 @@ static int open_queue(const struct sgpu_dsa_place *place, const char *name, stru
 		      struct sgpu_error *error)
 {
 	unsigned device, number;
-	int code;
+	int rc;
 
 	if (sscanf(name, "wq%4u.%4u", &device, &number) != 2) {
 		return SGPU_EINVALID;
 	}
-	code = sgpu_dsa_create(dsa, error);
-	if (code != SGPU_OK) {
-		return code;
+	rc = sgpu_dsa_create(dsa, error);
+	if (rc != SGPU_OK) {
+		return rc;
 	}
 	snprintf((*dsa)->name, sizeof((*dsa)->name), "wq%u.%u", device, number);
 	(*dsa)->timeout_ns = place->timeout_ns;
-	code = strcmp((*dsa)->name, name) == 0 ? check_queue(place, name, device, error)
-					       : SGPU_EINVALID;
-	code = code ? code : reach(*dsa, place, error);
-	code = code ? code : sgpu_dsa_prove(*dsa, error);
-	if (code != SGPU_OK) {
+	rc = strcmp((*dsa)->name, name) == 0 ? check_queue(place, name, device, error)
+					     : SGPU_EINVALID;
+	rc = rc ? rc : reach(*dsa, place, error);
+	rc = rc ? rc : sgpu_dsa_prove(*dsa, error);
+	if (rc != SGPU_OK) {
 		sgpu_dsa_close(dsa);
 	}
-	return code;
+	return rc;
 }
 
 /* Tries queues in the order of their names, and waits for at most one that does not answer. */

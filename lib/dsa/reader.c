@@ -106,7 +106,7 @@ static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, u
 	const size_t length = size + (size_t)(offset - begin);
 	uint8_t *map = MAP_FAILED;
 	uint64_t end;
-	int code;
+	int rc;
 
 	if (sgpu_add_u64(offset, size, &end) && end <= INT64_MAX && has(fd, end)) {
 		map = mmap(NULL, length, PROT_READ, MAP_PRIVATE, fd, (off_t)begin);
@@ -118,10 +118,9 @@ static int by_device(struct sgpu_dsa *dsa, int fd, uint8_t *data, size_t size, u
 	(void)madvise(map, length, MADV_POPULATE_READ);
 	(void)madvise(data - (uintptr_t)data % page, size + (uintptr_t)data % page,
 		      MADV_POPULATE_WRITE);
-	code = copy(dsa, map + (offset - begin), data, size, error);
+	rc = copy(dsa, map + (offset - begin), data, size, error);
 	munmap(map, length);
-	return code || has(fd, end) ? code
-				    : sgpu_fail(error, SGPU_ESYSTEM, "the file was cut short");
+	return rc || has(fd, end) ? rc : sgpu_fail(error, SGPU_ESYSTEM, "the file was cut short");
 }
 
 static void count_trial(struct way *way, uint64_t ns, size_t size)
@@ -156,22 +155,22 @@ static bool try_device(struct sgpu_dsa_reader *reader, int fd, void *data, size_
 {
 	const uint64_t begin = sgpu_now_ns();
 	struct sgpu_error error = { 0 };
-	int code = by_device(reader->dsa, fd, data, size, offset, &error);
+	int rc = by_device(reader->dsa, fd, data, size, offset, &error);
 
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		reader->bytes += size;
 		count_trial(&reader->device, sgpu_now_ns() - begin, size);
-	} else if (code != SGPU_ERETRY && code != SGPU_ESYSTEM) {
+	} else if (rc != SGPU_ERETRY && rc != SGPU_ESYSTEM) {
 		give_up(reader, error.text);
 	}
-	return code == SGPU_OK;
+	return rc == SGPU_OK;
 }
 
 int sgpu_dsa_pread(struct sgpu_dsa_reader *reader, int fd, const char *name, void *data,
 		   size_t size, uint64_t offset, size_t *got, struct sgpu_error *error)
 {
 	bool read;
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
 	if (!reader->used || size < SGPU_DSA_READ_LEAST || size > PARTS_MAX * PART ||
 	    pthread_mutex_trylock(&reader->lock) != 0) {
@@ -185,12 +184,12 @@ int sgpu_dsa_pread(struct sgpu_dsa_reader *reader, int fd, const char *name, voi
 	} else {
 		const uint64_t begin = sgpu_now_ns();
 
-		code = sgpu_pread(fd, name, data, size, offset, got, error);
-		if (code == SGPU_OK && *got == size) {
+		rc = sgpu_pread(fd, name, data, size, offset, got, error);
+		if (rc == SGPU_OK && *got == size) {
 			count_trial(&reader->core, sgpu_now_ns() - begin, size);
 		}
 	}
 	decide(reader);
 	pthread_mutex_unlock(&reader->lock);
-	return code;
+	return rc;
 }

@@ -41,24 +41,24 @@ static int begin_next(struct run *run, bool *full, struct sgpu_error *error)
 	struct sgpu_dsa *dsa = run->dsa;
 	struct sgpu_dsa_slot *slot = &dsa->slots[(run->first + run->busy) % run->depth];
 	const uint64_t end = sgpu_now_ns() + dsa->patience_ns;
-	int code;
+	int rc;
 
 	slot->job = &run->jobs[run->next];
 	fill_descriptor(slot);
-	while ((code = dsa->submit(dsa, &slot->descriptor)) == SGPU_ERETRY && run->busy == 0 &&
+	while ((rc = dsa->submit(dsa, &slot->descriptor)) == SGPU_ERETRY && run->busy == 0 &&
 	       sgpu_now_ns() < end) {
 		for (unsigned i = 0; i < PAUSES; i++) {
 			sgpu_pause();
 		}
 	}
-	*full = code == SGPU_ERETRY && run->busy > 0;
-	if (code == SGPU_OK) {
+	*full = rc == SGPU_ERETRY && run->busy > 0;
+	if (rc == SGPU_OK) {
 		run->busy++;
 		run->next++;
 	}
-	return code == SGPU_OK || *full ? SGPU_OK
-	       : code == SGPU_ERETRY
-		       ? sgpu_fail(error, code, "the work queue %s stays full", dsa->name)
+	return rc == SGPU_OK || *full ? SGPU_OK
+	       : rc == SGPU_ERETRY
+		       ? sgpu_fail(error, rc, "the work queue %s stays full", dsa->name)
 		       : sgpu_fail(error, SGPU_EDEVICE, "the kernel takes no descriptor for %s: %s",
 				   dsa->name, strerror(errno));
 }
@@ -93,24 +93,24 @@ static int end_first(struct run *run, struct sgpu_error *error)
 
 static int run_all(struct run *run, struct sgpu_error *error)
 {
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
-	while (code == SGPU_OK && (run->busy > 0 || run->next < run->count)) {
+	while (rc == SGPU_OK && (run->busy > 0 || run->next < run->count)) {
 		bool full = run->busy == run->depth || run->next == run->count;
 
 		if (!full) {
-			code = begin_next(run, &full, error);
+			rc = begin_next(run, &full, error);
 		}
-		if (code == SGPU_OK && full) {
-			code = end_first(run, error);
+		if (rc == SGPU_OK && full) {
+			rc = end_first(run, error);
 		}
 	}
-	return code;
+	return rc;
 }
 
-static bool is_fatal(int code)
+static bool is_fatal(int rc)
 {
-	return code == SGPU_ETIMEOUT || code == SGPU_EDEVICE;
+	return rc == SGPU_ETIMEOUT || rc == SGPU_EDEVICE;
 }
 
 /* Whatever went wrong, nothing is under way afterwards: the caller's memory is the caller's again.
@@ -139,20 +139,20 @@ int sgpu_dsa_run(struct sgpu_dsa *dsa, struct sgpu_dsa_job *jobs, size_t count, 
 {
 	struct run run = { .dsa = dsa, .jobs = jobs, .count = count };
 	struct sgpu_error why = { 0 };
-	int code;
+	int rc;
 
 	run.depth = depth < 1 ? 1 : depth < SGPU_DSA_DEPTH_MAX ? depth : SGPU_DSA_DEPTH_MAX;
 	for (size_t i = 0; i < count; i++) {
 		jobs[i].done = false;
 	}
-	code = dsa->dead ? sgpu_fail(&why, SGPU_EUNAVAILABLE,
-				     "the accelerator is not used any more: %s", dsa->why.text)
-			 : run_all(&run, &why);
+	rc = dsa->dead ? sgpu_fail(&why, SGPU_EUNAVAILABLE,
+				   "the accelerator is not used any more: %s", dsa->why.text)
+		       : run_all(&run, &why);
 	leave(&run, why);
-	if (code != SGPU_OK && error) {
+	if (rc != SGPU_OK && error) {
 		*error = why;
 	}
-	return code;
+	return rc;
 }
 
 /* ---- CRC-32C as the accelerator computes it: reflected, inverted before and after, so that a CRC

@@ -137,27 +137,27 @@ int sgpu_diagnostics_locate(struct sgpu_diagnostics *diagnostics, const char *te
 			    struct sgpu_error *error)
 {
 	struct sgpu_json_index *index = NULL;
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
-	for (size_t i = 0; i < diagnostics->count && !code; i++) {
+	for (size_t i = 0; i < diagnostics->count && !rc; i++) {
 		struct sgpu_diagnostic *diagnostic = &diagnostics->list[i];
 
 		if (diagnostic->line) {
 			continue;
 		}
 		if (!index) {
-			code = sgpu_json_index_create(text, size, &index, error);
+			rc = sgpu_json_index_create(text, size, &index, error);
 		}
-		if (!code) {
+		if (!rc) {
 			sgpu_json_locate(index, diagnostic->pointer, &diagnostic->line,
 					 &diagnostic->column);
 		}
 	}
 	sgpu_json_index_free(&index);
-	if (!code && diagnostics->count) {
-		code = sort_diagnostics(diagnostics, error);
+	if (!rc && diagnostics->count) {
+		rc = sort_diagnostics(diagnostics, error);
 	}
-	return code;
+	return rc;
 }
 
 void sgpu_diagnostics_clear(struct sgpu_diagnostics *diagnostics)

@@ -29,26 +29,26 @@ int sgpu_reader_split(struct sgpu_reader *reader, const char *text, size_t size,
 	reader->lists[SGPU_LIST_OPERATIONS] =
 		(struct sgpu_json_list){ .key = "operations",
 					 .count_max = SGPU_MANIFEST_OPERATIONS_MAX };
-	int code = sgpu_json_split(text, size, reader->lists, SGPU_ARRAY_LENGTH(reader->lists), 0,
-				   frame, line, column, error);
-	for (size_t list = 0; !code && list < SGPU_ARRAY_LENGTH(reader->lists); list++) {
+	int rc = sgpu_json_split(text, size, reader->lists, SGPU_ARRAY_LENGTH(reader->lists), 0,
+				 frame, line, column, error);
+	for (size_t list = 0; !rc && list < SGPU_ARRAY_LENGTH(reader->lists); list++) {
 		json_t *array = whole ? json_object_get(*frame, reader->lists[list].key) : NULL;
 
-		for (size_t i = 0; !code && i < reader->lists[list].count; i++) {
-			code = sgpu_json_part_parse(&reader->lists[list].parts[i], text, &value,
-						    line, column, error);
-			if (!code && array && json_array_append(array, value) < 0) {
-				code = sgpu_fail_nomem(error);
+		for (size_t i = 0; !rc && i < reader->lists[list].count; i++) {
+			rc = sgpu_json_part_parse(&reader->lists[list].parts[i], text, &value, line,
+						  column, error);
+			if (!rc && array && json_array_append(array, value) < 0) {
+				rc = sgpu_fail_nomem(error);
 			}
 			json_decref(value);
 		}
 	}
-	if (code) {
+	if (rc) {
 		json_decref(*frame);
 		*frame = NULL;
 		sgpu_json_lists_clear(reader->lists, SGPU_ARRAY_LENGTH(reader->lists));
 	}
-	return code;
+	return rc;
 }
 
 json_t *sgpu_reader_take(struct sgpu_reader *reader, int list, int index)

@@ -165,19 +165,19 @@ static int make_hash(struct sgpu_reader *reader, struct sgpu_error *error)
 {
 	struct sgpu_manifest *manifest = reader->manifest;
 	struct sgpu_error reason = { 0 };
-	int code;
+	int rc;
 
 	if (reader->diagnostics->count || reader->options & SGPU_MANIFEST_UNHASHED) {
 		return SGPU_OK;
 	}
-	code = sgpu_reader_canonical(reader, &reason);
-	if (code == SGPU_EINVALID) {
+	rc = sgpu_reader_canonical(reader, &reason);
+	if (rc == SGPU_EINVALID) {
 		sgpu_diagnostic_add(reader->diagnostics, "", *reason.hint ? reason.hint : NULL,
 				    "%s", reason.text);
 		return SGPU_OK;
 	}
-	if (code) {
-		return sgpu_fail(error, code, "%s", reason.text);
+	if (rc) {
+		return sgpu_fail(error, rc, "%s", reason.text);
 	}
 	if (!EVP_Digest(manifest->canonical, manifest->canonical_size, manifest->sha256, NULL,
 			EVP_sha256(), NULL)) {
@@ -192,16 +192,16 @@ static int parse_json(struct sgpu_reader *reader, const char *text, size_t size,
 	struct sgpu_diagnostics *diagnostics = reader->diagnostics;
 	struct sgpu_error reason = { 0 };
 	int line = 0, column = 0;
-	int code = SGPU_EINVALID;
+	int rc = SGPU_EINVALID;
 
 	if (size > SGPU_MANIFEST_SIZE_MAX) {
-		sgpu_fail(&reason, code, "a manifest of %zu bytes is longer than %d", size,
+		sgpu_fail(&reason, rc, "a manifest of %zu bytes is longer than %d", size,
 			  (int)SGPU_MANIFEST_SIZE_MAX);
 	} else {
-		code = sgpu_reader_split(reader, text, size, &reader->manifest->json, &line,
-					 &column, &reason);
+		rc = sgpu_reader_split(reader, text, size, &reader->manifest->json, &line, &column,
+				       &reason);
 	}
-	if (code == SGPU_EINVALID) {
+	if (rc == SGPU_EINVALID) {
 		sgpu_diagnostic_add(diagnostics, "", *reason.hint ? reason.hint : NULL, "%s",
 				    reason.text);
 		if (diagnostics->count) {
@@ -209,7 +209,7 @@ static int parse_json(struct sgpu_reader *reader, const char *text, size_t size,
 			diagnostics->list[diagnostics->count - 1].column = column > 0 ? column : 1;
 		}
 	}
-	return code ? sgpu_fail(error, code, "%s", reason.text) : SGPU_OK;
+	return rc ? sgpu_fail(error, rc, "%s", reason.text) : SGPU_OK;
 }
 
 int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
@@ -219,26 +219,26 @@ int sgpu_manifest_parse_options(const char *text, size_t size, unsigned options,
 	struct sgpu_reader reader = { .diagnostics = diagnostics,
 				      .options = options,
 				      .comparisons = COMPARISONS_MAX };
-	int code;
+	int rc;
 
 	*manifest = NULL;
 	reader.manifest = calloc(1, sizeof(*reader.manifest));
 	reader.outputs = json_object();
 	reader.variables = json_object();
 	if (!reader.manifest || !reader.outputs || !reader.variables) {
-		code = sgpu_fail_nomem(error);
+		rc = sgpu_fail_nomem(error);
 		goto out;
 	}
-	code = parse_json(&reader, text, size, error);
-	if (code) {
+	rc = parse_json(&reader, text, size, error);
+	if (rc) {
 		goto out;
 	}
 	read_document(&reader);
-	code = make_hash(&reader, error);
-	if (!code && (reader.no_memory || diagnostics->out_of_memory)) {
-		code = sgpu_fail_nomem(error);
+	rc = make_hash(&reader, error);
+	if (!rc && (reader.no_memory || diagnostics->out_of_memory)) {
+		rc = sgpu_fail_nomem(error);
 	}
-	if (!code) {
+	if (!rc) {
 		*manifest = reader.manifest;
 		reader.manifest = NULL;
 	}
@@ -248,7 +248,7 @@ out:
 	json_decref(reader.variables);
 	json_decref(reader.outputs);
 	sgpu_manifest_free(&reader.manifest);
-	return code;
+	return rc;
 }
 
 int sgpu_manifest_parse(const char *text, size_t size, struct sgpu_manifest **manifest,

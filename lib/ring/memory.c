@@ -144,7 +144,7 @@ static uint8_t members_of(const struct sgpu_ring_descriptor *d)
 			 (d->argument ? SGPU_RING_ARGUMENT : 0));
 }
 
-int sgpu_ring_check(const struct sgpu_ring_descriptor *descriptor, const uint8_t *members, int code,
+int sgpu_ring_check(const struct sgpu_ring_descriptor *descriptor, const uint8_t *members, int rc,
 		    struct sgpu_error *error)
 {
 	const struct sgpu_ring_descriptor *d = descriptor;
@@ -154,20 +154,20 @@ int sgpu_ring_check(const struct sgpu_ring_descriptor *descriptor, const uint8_t
 	uint64_t end;
 
 	if (!(known & SGPU_RING_KNOWN)) {
-		return sgpu_fail(error, code, "a descriptor has the unknown opcode %u", d->opcode);
+		return sgpu_fail(error, rc, "a descriptor has the unknown opcode %u", d->opcode);
 	}
 	if (d->reserved || d->reserved2 || d->reserved3 || d->generation) {
-		return sgpu_fail(error, code,
+		return sgpu_fail(error, rc,
 				 "a descriptor of opcode %u has reserved members that are not 0",
 				 d->opcode);
 	}
 	if (members_of(d) & ~known) {
-		return sgpu_fail(error, code,
+		return sgpu_fail(error, rc,
 				 "a descriptor of opcode %u has members that it does not use",
 				 d->opcode);
 	}
 	if (!sgpu_add_u64(d->offset, d->length, &end)) {
-		return sgpu_fail(error, code,
+		return sgpu_fail(error, rc,
 				 "a descriptor of opcode %u has a range that does not end",
 				 d->opcode);
 	}

@@ -187,7 +187,7 @@ void sgpu_graph_free(struct sgpu_graph **graph)
 /* ---- failures ---- */
 /* The operation fails. It is counted out here unless it still runs, and its followers when it is
  * looked at. */
-static void mark_failed(struct sgpu_graph *graph, int operation, int code, const char *cause)
+static void mark_failed(struct sgpu_graph *graph, int operation, int rc, const char *cause)
 {
 	struct operation *op = &graph->operations[operation];
 
@@ -196,7 +196,7 @@ static void mark_failed(struct sgpu_graph *graph, int operation, int code, const
 	}
 	graph->operations_open -= op->state == WAITING;
 	op->state = FAILED;
-	op->code = code;
+	op->code = rc;
 	op->cause = cause;
 	atomic_fetch_add(&graph->count->failed, 1);
 	add_work(graph, operation);
@@ -204,13 +204,13 @@ static void mark_failed(struct sgpu_graph *graph, int operation, int code, const
 
 /* What those are told that depend on a failure: that it came too late, or from data that somebody
  * altered, is the reason of them all; anything else is the matter of the one that failed. */
-static int inherited(int code)
+static int inherited(int rc)
 {
-	return code == SGPU_ETIMEOUT || code == SGPU_EAUTH ? code : SGPU_EDEPENDENCY;
+	return rc == SGPU_ETIMEOUT || rc == SGPU_EAUTH ? rc : SGPU_EDEPENDENCY;
 }
 
 /* It failed by itself, not through what it depends on. */
-static void fail_itself(struct sgpu_graph *graph, int operation, int code, const char *text)
+static void fail_itself(struct sgpu_graph *graph, int operation, int rc, const char *text)
 {
 	struct operation *op = &graph->operations[operation];
 	bool late = atomic_load(graph->stop) == SGPU_ETIMEOUT;
@@ -219,8 +219,8 @@ static void fail_itself(struct sgpu_graph *graph, int operation, int code, const
 				 graph->manifest->operations[operation].id,
 				 late	   ? deadline_text
 				 : text[0] ? text
-					   : sgpu_strerror(code));
-	mark_failed(graph, operation, late ? SGPU_ETIMEOUT : code,
+					   : sgpu_strerror(rc));
+	mark_failed(graph, operation, late ? SGPU_ETIMEOUT : rc,
 		    op->text ? op->text : sgpu_strerror(SGPU_ENOMEM));
 }
 
@@ -295,25 +295,25 @@ void sgpu_graph_advance(struct sgpu_graph *graph)
 }
 
 /* ---- what happened ---- */
-void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int code, const char *text)
+void sgpu_graph_arrived(struct sgpu_graph *graph, int segment, int rc, const char *text)
 {
 	const struct sgpu_segment *s = &graph->manifest->segments[segment];
-	const char *cause = text ? text : sgpu_strerror(code);
+	const char *cause = text ? text : sgpu_strerror(rc);
 
 	graph->inputs_open--;
 	for (int i = 0; i < s->reader_count; i++) {
-		if (code != SGPU_OK) {
-			mark_failed(graph, s->readers[i], inherited(code), cause);
+		if (rc != SGPU_OK) {
+			mark_failed(graph, s->readers[i], inherited(rc), cause);
 		} else if (sgpu_plan_reader_once(s, i)) {
 			drop_hold(graph, s->readers[i]);
 		}
 	}
-	if (code != SGPU_OK && s->reader_count == 0 && !graph->unused_input) {
+	if (rc != SGPU_OK && s->reader_count == 0 && !graph->unused_input) {
 		graph->unused_input = strdup(cause);
 	}
 }
 
-void sgpu_graph_moved(struct sgpu_graph *graph, int move, int code, const char *text)
+void sgpu_graph_moved(struct sgpu_graph *graph, int move, int rc, const char *text)
 {
 	const struct sgpu_segment *s = &graph->manifest->segments[graph->plan->moves[move].segment];
 
@@ -321,29 +321,29 @@ void sgpu_graph_moved(struct sgpu_graph *graph, int move, int code, const char *
 		if (!is_brought(graph, move, i)) {
 			continue;
 		}
-		if (code != SGPU_OK) {
-			mark_failed(graph, s->readers[i], inherited(code),
-				    text ? text : sgpu_strerror(code));
+		if (rc != SGPU_OK) {
+			mark_failed(graph, s->readers[i], inherited(rc),
+				    text ? text : sgpu_strerror(rc));
 		} else {
 			drop_hold(graph, s->readers[i]);
 		}
 	}
 }
 
-bool sgpu_graph_ran(struct sgpu_graph *graph, int operation, int code, const char *text)
+bool sgpu_graph_ran(struct sgpu_graph *graph, int operation, int rc, const char *text)
 {
 	struct operation *op = &graph->operations[operation];
 
 	graph->operations_open--;
 	graph->ahead--;
-	if (op->state == ENQUEUED && code == SGPU_OK) {
+	if (op->state == ENQUEUED && rc == SGPU_OK) {
 		op->state = DONE;
 		atomic_fetch_add(&graph->count->done, 1);
 		drop_followers(graph, operation, true);
 		return true;
 	}
 	if (op->state == ENQUEUED) {
-		fail_itself(graph, operation, code, text);
+		fail_itself(graph, operation, rc, text);
 	}
 	return false;
 }
@@ -355,12 +355,12 @@ void sgpu_graph_retry(struct sgpu_graph *graph, int operation)
 
 void sgpu_graph_stop(struct sgpu_graph *graph)
 {
-	int code = atomic_load(graph->stop);
+	int rc = atomic_load(graph->stop);
 
 	for (int i = 0; i < graph->manifest->operation_count; i++) {
 		if (graph->operations[i].state == WAITING) {
-			mark_failed(graph, i, code,
-				    code == SGPU_ETIMEOUT ? deadline_text : sgpu_strerror(code));
+			mark_failed(graph, i, rc,
+				    rc == SGPU_ETIMEOUT ? deadline_text : sgpu_strerror(rc));
 		}
 	}
 }

@@ -187,11 +187,11 @@ static void note_span(void *argument, const struct sgpu_transfer_span *span)
 	}
 }
 
-static void fail_input(struct input *input, int code, const char *text)
+static void fail_input(struct input *input, int rc, const char *text)
 {
-	bool late = code == SGPU_ETIMEOUT || atomic_load(&input->all->base->stop) == SGPU_ETIMEOUT;
+	bool late = rc == SGPU_ETIMEOUT || atomic_load(&input->all->base->stop) == SGPU_ETIMEOUT;
 
-	input->code = code;
+	input->code = rc;
 	input->text = sgpu_run_text("segment '%s' failed: %s", in_batch(input)->id,
 				    late ? deadline_text : text);
 }
@@ -223,10 +223,10 @@ static void note_done(void *argument, const struct sgpu_transfer_result *result)
 	sgpu_loop_post(base->loop, &input->arrived);
 }
 
-static void miss_input(struct input *input, int code, const char *text)
+static void miss_input(struct input *input, int rc, const char *text)
 {
 	input->begun = true;
-	fail_input(input, code == SGPU_OK ? SGPU_EINVALID : code, text);
+	fail_input(input, rc == SGPU_OK ? SGPU_EINVALID : rc, text);
 	sgpu_loop_post(input->all->base->loop, &input->arrived);
 }
 
@@ -406,13 +406,13 @@ void sgpu_input_drop(struct sgpu_inputs *inputs, int segment)
 	}
 }
 
-void sgpu_inputs_stop(struct sgpu_inputs *inputs, int code)
+void sgpu_inputs_stop(struct sgpu_inputs *inputs, int rc)
 {
 	for (int i = 0; i < inputs->job->manifest->segment_count; i++) {
 		struct sgpu_transfer *transfer = atomic_load(&inputs->list[i].transfer);
 
 		if (transfer) {
-			sgpu_transfer_cancel(transfer, code);
+			sgpu_transfer_cancel(transfer, rc);
 		}
 	}
 }

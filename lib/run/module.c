@@ -58,9 +58,9 @@ static const struct sgpu_run_device *device_of(const struct sgpu_modules *module
 	return &modules->base->devices[plan->buffers[plan->in_buffer[segment]].device];
 }
 
-static const char *text_of(const struct sgpu_error *error, int code)
+static const char *text_of(const struct sgpu_error *error, int rc)
 {
-	return error->text[0] ? error->text : sgpu_strerror(code);
+	return error->text[0] ? error->text : sgpu_strerror(rc);
 }
 
 int sgpu_modules_create(struct sgpu_run_base *base, void (*loaded)(void *argument, int segment),

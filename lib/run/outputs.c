@@ -216,17 +216,17 @@ static void note_done(void *argument, const struct sgpu_transfer_result *result)
 	sgpu_loop_post(base->loop, &output->left);
 }
 
-static void fail_output(struct output *output, int code, const char *text)
+static void fail_output(struct output *output, int rc, const char *text)
 {
 	bool late = atomic_load(&output->all->base->stop) == SGPU_ETIMEOUT;
 	char *why = sgpu_run_text("segment '%s' failed: %s", in_batch(output)->id,
 				  late		    ? deadline_text
 				  : text && text[0] ? text
-						    : sgpu_strerror(code));
+						    : sgpu_strerror(rc));
 
 	free(output->text);
 	output->text = why;
-	output->end.code = late ? SGPU_ETIMEOUT : code;
+	output->end.code = late ? SGPU_ETIMEOUT : rc;
 	output->end.text = why ? why : sgpu_strerror(output->end.code);
 	drop_memory(output);
 }
@@ -393,11 +393,11 @@ bool sgpu_outputs_idle(const struct sgpu_outputs *outputs)
 	return outputs->open == 0;
 }
 
-void sgpu_outputs_stop(struct sgpu_outputs *outputs, int code)
+void sgpu_outputs_stop(struct sgpu_outputs *outputs, int rc)
 {
 	for (int i = 0; i < outputs->job->manifest->segment_count; i++) {
 		if (outputs->list[i].transfer) {
-			sgpu_transfer_cancel(outputs->list[i].transfer, code);
+			sgpu_transfer_cancel(outputs->list[i].transfer, rc);
 		}
 	}
 }

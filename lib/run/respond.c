@@ -50,18 +50,18 @@ static int failure(struct writer *w, int segment, char **text)
 	const int writer = m->segments[segment].writer;
 	const struct sgpu_output_end *end = sgpu_output_get(w->outputs, segment);
 	const char *own, *cause;
-	int code = sgpu_graph_outcome(w->graph, writer, &own, &cause);
+	int rc = sgpu_graph_outcome(w->graph, writer, &own, &cause);
 
 	*text = NULL;
-	if (code != SGPU_OK) {
+	if (rc != SGPU_OK) {
 		*text = own ? strdup(own)
 			    : sgpu_run_text("operation '%s' was not run: %s",
 					    m->operations[writer].id, cause);
 	} else if (!end->whole) {
-		code = end->code != SGPU_OK ? end->code : SGPU_EDEPENDENCY;
-		*text = strdup(end->text ? end->text : sgpu_strerror(code));
+		rc = end->code != SGPU_OK ? end->code : SGPU_EDEPENDENCY;
+		*text = strdup(end->text ? end->text : sgpu_strerror(rc));
 	}
-	return code;
+	return rc;
 }
 
 static void fill_payload(struct writer *w, const struct sgpu_batch_segment *asked, int segment,
@@ -85,10 +85,9 @@ static void fill_payload(struct writer *w, const struct sgpu_batch_segment *aske
 }
 
 /* text: from malloc, NULL when memory is out. */
-static int fill_failure(struct sgpu_batch_segment *to, int code, char *text,
-			struct sgpu_error *error)
+static int fill_failure(struct sgpu_batch_segment *to, int rc, char *text, struct sgpu_error *error)
 {
-	to->status = code;
+	to->status = rc;
 	to->error_text = text;
 	to->actual_size = 0;
 	to->sealed = false;
@@ -113,7 +112,7 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 			struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *asked = &w->job->batch->segments[in_batch];
-	int segment = w->job->to_manifest[in_batch], code;
+	int segment = w->job->to_manifest[in_batch], rc;
 	char *text;
 
 	to->id = strdup(asked->id);
@@ -126,9 +125,9 @@ static int fill_segment(struct writer *w, int in_batch, struct sgpu_batch_segmen
 		fill_expected(w, asked, segment, to);
 		return SGPU_OK;
 	}
-	code = failure(w, segment, &text);
-	if (code != SGPU_OK) {
-		return fill_failure(to, code, text, error);
+	rc = failure(w, segment, &text);
+	if (rc != SGPU_OK) {
+		return fill_failure(to, rc, text, error);
 	}
 	fill_payload(w, asked, segment, sgpu_output_get(w->outputs, segment), to);
 	return SGPU_OK;

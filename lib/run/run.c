@@ -185,12 +185,12 @@ static void advance(struct sgpu_run *run)
 
 static void see_stop(struct sgpu_run *run)
 {
-	const int code = atomic_load(&run->base.stop);
+	const int rc = atomic_load(&run->base.stop);
 
 	run->stop_seen = true;
 	sgpu_graph_stop(run->graph);
-	sgpu_inputs_stop(run->inputs, code);
-	sgpu_outputs_stop(run->outputs, code);
+	sgpu_inputs_stop(run->inputs, rc);
+	sgpu_outputs_stop(run->outputs, rc);
 }
 
 /* While the inputs of a small batch come, the keys of its results are on their way, too. */
@@ -233,10 +233,10 @@ static void note_arrived(struct sgpu_note *note)
 {
 	struct sgpu_run *run = note->owner;
 	const char *text;
-	int code = sgpu_input_end(run->inputs, note->index, &text);
+	int rc = sgpu_input_end(run->inputs, note->index, &text);
 
-	sgpu_graph_arrived(run->graph, note->index, code, text);
-	if (code == SGPU_OK) {
+	sgpu_graph_arrived(run->graph, note->index, rc, text);
+	if (rc == SGPU_OK) {
 		sgpu_moves_arrived(run->moves, note->index);
 	}
 	sgpu_graph_advance(run->graph);
@@ -248,9 +248,9 @@ static void note_moved(struct sgpu_note *note)
 {
 	struct sgpu_run *run = note->owner;
 	const char *text;
-	int code = sgpu_move_end(run->moves, note->index, &text);
+	int rc = sgpu_move_end(run->moves, note->index, &text);
 
-	sgpu_graph_moved(run->graph, note->index, code, text);
+	sgpu_graph_moved(run->graph, note->index, rc, text);
 	advance(run);
 }
 

@@ -143,14 +143,14 @@ static int learn_traits(const struct sgpu_runner_config *config, struct sgpu_run
 	return SGPU_OK;
 }
 
-void sgpu_run_stop(struct sgpu_run_base *base, int code)
+void sgpu_run_stop(struct sgpu_run_base *base, int rc)
 {
 	uint_fast64_t never = 0;
 	int none = 0;
 
 	/* The time first: whoever sees the code reckons from it. */
 	(void)atomic_compare_exchange_strong(&base->stop_ns, &never, sgpu_now_ns());
-	if (!atomic_compare_exchange_strong(&base->stop, &none, code)) {
+	if (!atomic_compare_exchange_strong(&base->stop, &none, rc)) {
 		return;
 	}
 	(void)eventfd_write(base->wake_fd, 1); /* a counter that is full wakes as well */

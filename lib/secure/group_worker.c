@@ -514,12 +514,12 @@ static int carry_out(struct sgpu_group_worker *w, const struct sgpu_item *item,
 }
 
 /* ---- answers ---- */
-static uint8_t *put_outcome(uint8_t *at, const uint8_t *end, int code, const char *text)
+static uint8_t *put_outcome(uint8_t *at, const uint8_t *end, int rc, const char *text)
 {
 	size_t size = strnlen(text, SGPU_GROUP_TEXT_MAX);
 
 	size = size < (size_t)(end - at) - 8 ? size : (size_t)(end - at) - 8;
-	return sgpu_put_bytes(sgpu_put_u32(sgpu_put_u32(at, (uint32_t)code), (uint32_t)size), text,
+	return sgpu_put_bytes(sgpu_put_u32(sgpu_put_u32(at, (uint32_t)rc), (uint32_t)size), text,
 			      size);
 }
 

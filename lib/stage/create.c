@@ -24,16 +24,16 @@ enum { PAGE = 4096, HUGE_PAGE = 2 << 20, STANDARD_LIFE = 3600 };
 
 static int open_unnamed(int directory, struct sgpu_region *region, struct sgpu_error *error)
 {
-	int code;
+	int rc;
 
 	region->output = malloc(sizeof(*region->output));
 	if (!region->output) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_output_open_beneath(region->output, directory, region->id, region->path, 0600,
-					true, error);
-	if (code < 0) {
-		return code;
+	rc = sgpu_output_open_beneath(region->output, directory, region->id, region->path, 0600,
+				      true, error);
+	if (rc < 0) {
+		return rc;
 	}
 	region->output->unsynced = true;
 	region->fd = fcntl(region->output->fd, F_DUPFD_CLOEXEC, 0);
@@ -48,10 +48,10 @@ static int check_room(const char *path, uint64_t size, struct sgpu_error *error)
 	const char *kind;
 	bool in_memory;
 	uint64_t room, memory;
-	int code = sgpu_stage_file_system(path, &kind, &in_memory, &room, error);
+	int rc = sgpu_stage_file_system(path, &kind, &in_memory, &room, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	if (size > room) {
 		sgpu_fail(error, SGPU_ESYSTEM,
@@ -131,24 +131,24 @@ static void abandon(struct sgpu_region *region)
 static int create_in(const char *path, uint64_t page_size, struct sgpu_region *region,
 		     struct sgpu_error *error)
 {
-	int directory, code;
+	int directory, rc;
 
 	region->path = strdup(path);
 	if (!region->path) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_stage_open_directory(path, true, &directory, error);
-	if (code == SGPU_OK) {
-		code = open_unnamed(directory, region, error);
+	rc = sgpu_stage_open_directory(path, true, &directory, error);
+	if (rc == SGPU_OK) {
+		rc = open_unnamed(directory, region, error);
 		close(directory);
 	}
-	if (code == SGPU_OK) {
-		code = map(region, page_size, error);
+	if (rc == SGPU_OK) {
+		rc = map(region, page_size, error);
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		abandon(region);
 	}
-	return code;
+	return rc;
 }
 
 /* In the first hugetlbfs that has room; not having one is no fault. */
@@ -183,25 +183,25 @@ static int create_plain(struct sgpu_region *region, bool no_huge, struct sgpu_er
 {
 	char *path = NULL, setting[32];
 	uint64_t file_size;
-	int code = sgpu_stage_directory(&path, error);
+	int rc = sgpu_stage_directory(&path, error);
 
-	if (code == SGPU_OK && !sgpu_region_file_size(region->size, PAGE, &file_size)) {
-		code = sgpu_fail(error, SGPU_ENOMEM, "a region of %llu bytes is too large",
-				 (unsigned long long)region->size);
+	if (rc == SGPU_OK && !sgpu_region_file_size(region->size, PAGE, &file_size)) {
+		rc = sgpu_fail(error, SGPU_ENOMEM, "a region of %llu bytes is too large",
+			       (unsigned long long)region->size);
 	}
-	if (code == SGPU_OK) {
-		code = check_room(path, file_size, error);
+	if (rc == SGPU_OK) {
+		rc = check_room(path, file_size, error);
 	}
-	if (code == SGPU_OK) {
-		code = create_in(path, PAGE, region, error);
+	if (rc == SGPU_OK) {
+		rc = create_in(path, PAGE, region, error);
 	}
-	if (code == SGPU_OK && !no_huge && region->size >= HUGE_PAGE &&
+	if (rc == SGPU_OK && !no_huge && region->size >= HUGE_PAGE &&
 	    sgpu_shmem_huge(path, setting) &&
 	    madvise(map_base(region), map_size(region), MADV_HUGEPAGE) == 0) {
 		region->pages = SGPU_PAGES_TRANSPARENT;
 	}
 	free(path);
-	return code;
+	return rc;
 }
 
 static int fill_in(uint64_t size, const struct sgpu_region_options *options,
@@ -210,12 +210,12 @@ static int fill_in(uint64_t size, const struct sgpu_region_options *options,
 	uint8_t random[SGPU_REGION_ID_TEXT / 2];
 	uint64_t life =
 		options->lifetime_ns / 1000000000 + (options->lifetime_ns % 1000000000 != 0);
-	int code = sgpu_random(random, sizeof(random), error);
+	int rc = sgpu_random(random, sizeof(random), error);
 
 	memset(region, 0, sizeof(*region));
 	region->fd = -1;
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	if (life > SGPU_REGION_LIFE_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "a region lives at most 10 years");
@@ -235,24 +235,23 @@ int sgpu_region_create(uint64_t size, const struct sgpu_region_options *options,
 		       struct sgpu_region *region, struct sgpu_error *error)
 {
 	static const struct sgpu_region_options standard = { .numa_node = -1 };
-	int code;
+	int rc;
 
 	options = options ? options : &standard;
-	code = fill_in(size, options, region, error);
-	if (code < 0) {
-		return code;
+	rc = fill_in(size, options, region, error);
+	if (rc < 0) {
+		return rc;
 	}
 	if (options->no_huge || options->written || !create_huge(region)) {
-		code = create_plain(region, options->no_huge, error);
+		rc = create_plain(region, options->no_huge, error);
 	}
-	if (code == SGPU_OK && options->numa_node >= 0) {
-		code = sgpu_numa_bind(map_base(region), map_size(region), options->numa_node,
-				      error);
+	if (rc == SGPU_OK && options->numa_node >= 0) {
+		rc = sgpu_numa_bind(map_base(region), map_size(region), options->numa_node, error);
 		region->numa_node = options->numa_node;
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		abandon(region);
-		return code;
+		return rc;
 	}
 	return SGPU_OK;
 }
@@ -307,29 +306,29 @@ int sgpu_region_back(struct sgpu_region *region, uint64_t offset, uint64_t size,
 int sgpu_region_publish(struct sgpu_region *region, struct sgpu_error *error)
 {
 	char page[SGPU_REGION_HEADER];
-	int code;
+	int rc;
 
 	if (!region->data) {
 		return sgpu_fail(error, SGPU_EUSAGE, "region '%s' is published", region->id);
 	}
 	/* Files of an ordinary tmpfs refuse seals; readers do not rely on them. */
 	region->sealed = fcntl(region->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) == 0;
-	code = back(region, 0, SGPU_REGION_HEADER, error);
-	if (code == SGPU_OK) {
-		code = sgpu_region_encode(region, page, error);
+	rc = back(region, 0, SGPU_REGION_HEADER, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_region_encode(region, page, error);
 	}
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	memcpy(map_base(region), page, sizeof(page));
-	code = sgpu_output_commit(region->output, error);
-	if (code == SGPU_OK) {
+	rc = sgpu_output_commit(region->output, error);
+	if (rc == SGPU_OK) {
 		free(region->output);
 		region->output = NULL;
 		unmap(region);
 		(void)flock(region->fd, LOCK_SH | LOCK_NB);
 	}
-	return code;
+	return rc;
 }
 
 void sgpu_region_close(struct sgpu_region *region)

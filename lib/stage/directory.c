@@ -130,7 +130,7 @@ static int check_directory(int directory, const char *path, struct sgpu_error *e
 
 int sgpu_stage_open_directory(const char *path, bool make, int *directory, struct sgpu_error *error)
 {
-	int code;
+	int rc;
 
 	*directory = -1;
 	if (make && mkdir(path, 0700) != 0 && errno != EEXIST) {
@@ -145,27 +145,27 @@ int sgpu_stage_open_directory(const char *path, bool make, int *directory, struc
 	if (*directory < 0) {
 		return sgpu_fail_errno(error, "cannot open directory '%s'", path);
 	}
-	code = check_directory(*directory, path, error);
-	if (code < 0) {
+	rc = check_directory(*directory, path, error);
+	if (rc < 0) {
 		close(*directory);
 		*directory = -1;
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_stage_directory(char **path, struct sgpu_error *error)
 {
-	int directory = -1, code;
+	int directory = -1, rc;
 
 	*path = choose_directory();
 	if (!*path) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_stage_open_directory(*path, true, &directory, error);
-	if (code < 0) {
+	rc = sgpu_stage_open_directory(*path, true, &directory, error);
+	if (rc < 0) {
 		free(*path);
 		*path = NULL;
-		return code;
+		return rc;
 	}
 	close(directory);
 	return SGPU_OK;
@@ -185,27 +185,27 @@ void sgpu_stage_directories_free(char ***directories)
 int sgpu_stage_directories(char ***directories, struct sgpu_error *error)
 {
 	struct sgpu_huge_mount *mounts = NULL;
-	int count = 0, code, i, used = 0;
+	int count = 0, rc, i, used = 0;
 
 	*directories = NULL;
-	code = sgpu_huge_mounts(&mounts, &count, error);
-	if (code < 0) {
-		return code;
+	rc = sgpu_huge_mounts(&mounts, &count, error);
+	if (rc < 0) {
+		return rc;
 	}
 	*directories = calloc((size_t)count + 2, sizeof(char *));
-	code = *directories ? sgpu_stage_directory(&(*directories)[used], error)
-			    : sgpu_fail_nomem(error);
-	for (i = 0; code == SGPU_OK && i < count; i++) {
+	rc = *directories ? sgpu_stage_directory(&(*directories)[used], error)
+			  : sgpu_fail_nomem(error);
+	for (i = 0; rc == SGPU_OK && i < count; i++) {
 		(*directories)[++used] = sgpu_stage_huge_directory(mounts[i].path);
 		if (!(*directories)[used]) {
-			code = sgpu_fail_nomem(error);
+			rc = sgpu_fail_nomem(error);
 		}
 	}
 	sgpu_huge_mounts_free(&mounts, count);
-	if (code < 0) {
+	if (rc < 0) {
 		sgpu_stage_directories_free(directories);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_stage_each(int (*visit)(int directory, const char *path, void *argument,
@@ -213,16 +213,16 @@ int sgpu_stage_each(int (*visit)(int directory, const char *path, void *argument
 		    void *argument, struct sgpu_error *error)
 {
 	char **directories = NULL;
-	int directory, code = sgpu_stage_directories(&directories, error);
+	int directory, rc = sgpu_stage_directories(&directories, error);
 
-	for (int i = 0; code == SGPU_OK && directories[i]; i++) {
+	for (int i = 0; rc == SGPU_OK && directories[i]; i++) {
 		if (sgpu_stage_open_directory(directories[i], false, &directory, NULL) == SGPU_OK) {
-			code = visit(directory, directories[i], argument, error);
+			rc = visit(directory, directories[i], argument, error);
 			close(directory);
 		}
 	}
 	sgpu_stage_directories_free(&directories);
-	return code;
+	return rc;
 }
 
 int sgpu_stage_file_system(const char *directory, const char **name, bool *in_memory,

@@ -179,20 +179,20 @@ static int open_directory(const char *path, struct directory *directory, struct 
 int sgpu_files_allow(struct sgpu_files *files, const char *path, struct sgpu_error *error)
 {
 	struct directory directory = { .fd = -1 };
-	int code;
+	int rc;
 
 	if (files->count == DIRECTORIES_MAX) {
 		return sgpu_fail(error, SGPU_EUSAGE, "more than %d directories of files",
 				 DIRECTORIES_MAX);
 	}
-	code = open_directory(path, &directory, error);
-	if (code < 0) {
+	rc = open_directory(path, &directory, error);
+	if (rc < 0) {
 		free(directory.path);
 		free(directory.given);
 		if (directory.fd >= 0) {
 			close(directory.fd);
 		}
-		return code;
+		return rc;
 	}
 	files->directories[files->count++] = directory;
 	return SGPU_OK;
@@ -333,50 +333,49 @@ static int find(const struct sgpu_files *files, const char *path, int *fd, struc
 int sgpu_files_look(const struct sgpu_files *files, const char *path, struct stat *status,
 		    struct sgpu_error *error)
 {
-	int fd, code = find(files, path, &fd, error);
+	int fd, rc = find(files, path, &fd, error);
 
-	if (code == SGPU_OK && fstat(fd, status) != 0) {
-		code = sgpu_fail_errno(error, "cannot inspect '%s'", path);
+	if (rc == SGPU_OK && fstat(fd, status) != 0) {
+		rc = sgpu_fail_errno(error, "cannot inspect '%s'", path);
 	}
 	if (fd >= 0) {
 		close(fd);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_files_open(const struct sgpu_files *files, const char *path, int *fd,
 		    struct sgpu_error *error)
 {
 	struct stat status;
-	int look, code;
+	int look, rc;
 
 	*fd = -1;
 	if (!files || files->count == 0) {
 		return sgpu_fail(error, SGPU_EPOLICY,
 				 "'%s' is refused: no directory is open to batches", path);
 	}
-	code = find(files, path, &look, error);
-	if (code < 0) {
-		return code;
+	rc = find(files, path, &look, error);
+	if (rc < 0) {
+		return rc;
 	}
 	if (fstat(look, &status) != 0) {
-		code = sgpu_fail_errno(error, "cannot inspect '%s'", path);
+		rc = sgpu_fail_errno(error, "cannot inspect '%s'", path);
 	} else if (S_ISLNK(status.st_mode)) {
-		code = sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: it is a link", path);
+		rc = sgpu_fail(error, SGPU_EPOLICY, "'%s' is refused: it is a link", path);
 	} else if (!S_ISREG(status.st_mode)) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", path);
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is no regular file", path);
 	}
-	for (int i = 0; code == SGPU_OK && i < files->private_count; i++) {
+	for (int i = 0; rc == SGPU_OK && i < files->private_count; i++) {
 		if (status.st_dev == files->private_files[i].device &&
 		    status.st_ino == files->private_files[i].inode) {
-			code = sgpu_fail(error, SGPU_EPOLICY, "'%s' is private to the runner",
-					 path);
+			rc = sgpu_fail(error, SGPU_EPOLICY, "'%s' is private to the runner", path);
 		}
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		*fd = sgpu_look_open(look, O_RDONLY);
-		code = *fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", path) : SGPU_OK;
+		rc = *fd < 0 ? sgpu_fail_errno(error, "cannot open '%s'", path) : SGPU_OK;
 	}
 	close(look);
-	return code;
+	return rc;
 }

@@ -55,10 +55,10 @@ int sgpu_numa_bind(void *data, uint64_t size, int node, struct sgpu_error *error
 {
 	struct bitmask *mask;
 	long result;
-	int code = check_node(node, error);
+	int rc = check_node(node, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	mask = numa_allocate_nodemask();
 	if (!mask) {

@@ -63,7 +63,7 @@ int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_H
 	json_t *json;
 	char *text = NULL;
 	size_t size = 0;
-	int code;
+	int rc;
 
 	json = json_pack(
 		"{s:i, s:s, s:I, s:I, s:I, s:I, s:I, s:s, s:o*, s:b, s:b, s:b}", "version",
@@ -76,21 +76,21 @@ int sgpu_region_encode(const struct sgpu_region *region, char page[SGPU_REGION_H
 	if (!json) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_json_canonical(json, &text, &size, error);
+	rc = sgpu_json_canonical(json, &text, &size, error);
 	json_decref(json);
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	memset(page, 0, SGPU_REGION_HEADER);
 	if (size + 2 > SGPU_REGION_HEADER) {
-		code = sgpu_fail(error, SGPU_EINVALID, "the metadata of region '%s' do not fit",
-				 region->id);
+		rc = sgpu_fail(error, SGPU_EINVALID, "the metadata of region '%s' do not fit",
+			       region->id);
 	} else {
 		memcpy(page, text, size);
 		page[size] = '\n';
 	}
 	free(text);
-	return code;
+	return rc;
 }
 
 static bool page_kind(const char *word, enum sgpu_page_kind *kind)
@@ -147,7 +147,7 @@ int sgpu_region_decode(const char page[SGPU_REGION_HEADER], struct sgpu_region *
 {
 	size_t length = strnlen(page, SGPU_REGION_HEADER), i;
 	json_t *json = NULL;
-	int code = SGPU_EPOLICY;
+	int rc = SGPU_EPOLICY;
 
 	memset(region, 0, sizeof(*region));
 	region->fd = -1;
@@ -157,11 +157,11 @@ int sgpu_region_decode(const char page[SGPU_REGION_HEADER], struct sgpu_region *
 	    page[length - 1] == '\n' &&
 	    sgpu_json_parse(page, length - 1, &json, NULL, NULL, NULL) == SGPU_OK &&
 	    json_is_object(json)) {
-		code = read_members(json, region);
+		rc = read_members(json, region);
 	}
 	json_decref(json);
-	if (code < 0) {
-		return sgpu_fail(error, code, "its metadata are damaged");
+	if (rc < 0) {
+		return sgpu_fail(error, rc, "its metadata are damaged");
 	}
 	return SGPU_OK;
 }
@@ -232,22 +232,22 @@ static int validate(const char *id, bool expired_too, int fd, struct sgpu_region
 	struct sgpu_error reason;
 	struct stat status;
 	size_t got = 0;
-	int code;
+	int rc;
 
 	if (fstat(fd, &status) != 0) {
 		return sgpu_fail_errno(error, "cannot inspect region '%s'", id);
 	}
-	code = check_file(id, &status, error);
-	if (code < 0) {
-		return code;
+	rc = check_file(id, &status, error);
+	if (rc < 0) {
+		return rc;
 	}
 	/* Readers share the lock; wiping takes it exclusively. */
 	if (flock(fd, LOCK_SH | LOCK_NB) != 0) {
 		return sgpu_fail(error, SGPU_ESYSTEM, "region '%s' is being released", id);
 	}
-	code = sgpu_pread(fd, id, page, sizeof(page), 0, &got, error);
-	if (code < 0) {
-		return code;
+	rc = sgpu_pread(fd, id, page, sizeof(page), 0, &got, error);
+	if (rc < 0) {
+		return rc;
 	}
 	if (got != sizeof(page)) {
 		return REFUSE(id, "it has no metadata");
@@ -292,19 +292,19 @@ static int open_looked_at(int directory, const char *id, bool writable, int *fd,
 int sgpu_region_open_in(int directory, const char *id, bool writable, bool expired_too,
 			struct sgpu_region *region, bool *found, struct sgpu_error *error)
 {
-	int fd, code;
+	int fd, rc;
 
 	memset(region, 0, sizeof(*region));
 	region->fd = -1;
-	code = open_looked_at(directory, id, writable, &fd, found, error);
-	if (code < 0) {
-		return code;
+	rc = open_looked_at(directory, id, writable, &fd, found, error);
+	if (rc < 0) {
+		return rc;
 	}
-	code = validate(id, expired_too, fd, region, error);
-	if (code < 0) {
+	rc = validate(id, expired_too, fd, region, error);
+	if (rc < 0) {
 		close(fd);
 		region->fd = -1;
-		return code;
+		return rc;
 	}
 	region->fd = fd;
 	region->usable = !region->expired;
@@ -320,40 +320,39 @@ struct wanted {
 static int open_wanted(int directory, const char *path, void *argument, struct sgpu_error *error)
 {
 	struct wanted *w = argument;
-	int code;
+	int rc;
 
 	(void)path;
 	if (w->found) {
 		return SGPU_OK;
 	}
-	code = sgpu_region_open_in(directory, w->id, w->writable, false, w->region, &w->found,
-				   error);
+	rc = sgpu_region_open_in(directory, w->id, w->writable, false, w->region, &w->found, error);
 	if (!w->found) {
 		return SGPU_OK;
 	}
 	/* Of two that come at once, the one whose unlink succeeds has it. */
-	if (code == SGPU_OK && w->take && !w->region->keep && unlinkat(directory, w->id, 0) != 0) {
-		code = errno == ENOENT ? sgpu_fail(error, SGPU_ESYSTEM,
-						   "region '%s' was taken by another runner", w->id)
-				       : sgpu_fail_errno(error, "cannot take region '%s'", w->id);
+	if (rc == SGPU_OK && w->take && !w->region->keep && unlinkat(directory, w->id, 0) != 0) {
+		rc = errno == ENOENT ? sgpu_fail(error, SGPU_ESYSTEM,
+						 "region '%s' was taken by another runner", w->id)
+				     : sgpu_fail_errno(error, "cannot take region '%s'", w->id);
 		sgpu_region_close(w->region);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_region_open(const char *id, bool writable, bool take, struct sgpu_region *region,
 		     struct sgpu_error *error)
 {
 	struct wanted wanted = { .id = id, .writable = writable, .take = take, .region = region };
-	int code = sgpu_region_check_id(id, error);
+	int rc = sgpu_region_check_id(id, error);
 
 	memset(region, 0, sizeof(*region));
 	region->fd = -1;
-	code = code < 0 ? code : sgpu_stage_each(open_wanted, &wanted, error);
-	if (code == SGPU_OK && !wanted.found) {
-		code = sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
+	rc = rc < 0 ? rc : sgpu_stage_each(open_wanted, &wanted, error);
+	if (rc == SGPU_OK && !wanted.found) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
 		sgpu_hint(error, "it was taken by a runner, released, has expired, or belongs to "
 				 "another user");
 	}
-	return code;
+	return rc;
 }

@@ -75,19 +75,19 @@ int sgpu_huge_mounts(struct sgpu_huge_mount **mounts, int *count, struct sgpu_er
 	struct sgpu_huge_mount *list = NULL, *larger;
 	struct mntent entry;
 	char text[8192];
-	int used = 0, code = SGPU_OK;
+	int used = 0, rc = SGPU_OK;
 
-	while (file && code == SGPU_OK && getmntent_r(file, &entry, text, sizeof(text))) {
+	while (file && rc == SGPU_OK && getmntent_r(file, &entry, text, sizeof(text))) {
 		if (strcmp(entry.mnt_type, "hugetlbfs") != 0) {
 			continue;
 		}
 		larger = realloc(list, ((size_t)used + 1) * sizeof(*list));
 		if (!larger) {
-			code = sgpu_fail_nomem(error);
+			rc = sgpu_fail_nomem(error);
 			break;
 		}
 		list = larger;
-		code = describe(entry.mnt_dir, &list[used], error);
+		rc = describe(entry.mnt_dir, &list[used], error);
 		if (list[used].path) {
 			used++;
 		}
@@ -95,13 +95,13 @@ int sgpu_huge_mounts(struct sgpu_huge_mount **mounts, int *count, struct sgpu_er
 	if (file) {
 		endmntent(file);
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		sgpu_huge_mounts_free(&list, used);
 		used = 0;
 	}
 	*mounts = list;
 	*count = used;
-	return code;
+	return rc;
 }
 
 void sgpu_huge_mounts_free(struct sgpu_huge_mount **mounts, int count)

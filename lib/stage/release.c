@@ -91,7 +91,7 @@ static int release_in(int directory, const char *path, void *argument, struct sg
 	struct release *release = argument;
 	const int look = sgpu_look(directory, release->id, O_NOFOLLOW);
 	const int fd = look < 0 ? -1 : sgpu_look_open(look, O_RDWR);
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
 	(void)path;
 	if (unlinkat(directory, release->id, 0) == 0) {
@@ -100,7 +100,7 @@ static int release_in(int directory, const char *path, void *argument, struct sg
 			wipe(fd);
 		}
 	} else if (errno != ENOENT) {
-		code = sgpu_fail_errno(error, "cannot release region '%s'", release->id);
+		rc = sgpu_fail_errno(error, "cannot release region '%s'", release->id);
 	}
 	if (look >= 0) {
 		close(look);
@@ -108,17 +108,17 @@ static int release_in(int directory, const char *path, void *argument, struct sg
 	if (fd >= 0) {
 		close(fd);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_region_release(const char *id, struct sgpu_error *error)
 {
 	struct release release = { .id = id };
-	int code = sgpu_region_check_id(id, error);
+	int rc = sgpu_region_check_id(id, error);
 
-	code = code < 0 ? code : sgpu_stage_each(release_in, &release, error);
-	return code < 0 || release.found
-		       ? code
+	rc = rc < 0 ? rc : sgpu_stage_each(release_in, &release, error);
+	return rc < 0 || release.found
+		       ? rc
 		       : sgpu_fail(error, SGPU_ESYSTEM, "there is no region '%s'", id);
 }
 
@@ -133,7 +133,7 @@ static int list_one(int directory, const char *path, const char *name, struct li
 	struct sgpu_error reason = { 0 };
 	struct stat status;
 	bool found;
-	int code;
+	int rc;
 
 	if (!sgpu_region_id_valid(name)) {
 		return SGPU_OK;
@@ -144,11 +144,11 @@ static int list_one(int directory, const char *path, const char *name, struct li
 	}
 	listing->list = larger;
 	region = &larger[listing->count];
-	code = sgpu_region_open_in(directory, name, false, true, region, &found, &reason);
+	rc = sgpu_region_open_in(directory, name, false, true, region, &found, &reason);
 	if (!found) {
 		return SGPU_OK; /* released since the name was read */
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		close(region->fd);
 		snprintf(region->why, sizeof(region->why), "%s",
 			 region->expired ? "it has expired" : "");
@@ -177,20 +177,20 @@ static int list_directory(int directory, const char *path, void *argument, struc
 	const int own = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *stream = own < 0 ? NULL : fdopendir(own);
 	struct dirent *entry;
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
 	if (!stream) {
-		code = sgpu_fail_errno(error, "cannot read directory '%s'", path);
+		rc = sgpu_fail_errno(error, "cannot read directory '%s'", path);
 		if (own >= 0) {
 			close(own);
 		}
-		return code;
+		return rc;
 	}
-	while (code == SGPU_OK && (entry = readdir(stream))) {
-		code = list_one(directory, path, entry->d_name, argument);
+	while (rc == SGPU_OK && (entry = readdir(stream))) {
+		rc = list_one(directory, path, entry->d_name, argument);
 	}
 	closedir(stream);
-	return code < 0 ? sgpu_fail_nomem(error) : SGPU_OK;
+	return rc < 0 ? sgpu_fail_nomem(error) : SGPU_OK;
 }
 
 static int by_creation(const void *a, const void *b)
@@ -206,9 +206,9 @@ static int by_creation(const void *a, const void *b)
 int sgpu_region_list(struct sgpu_region **regions, int *count, struct sgpu_error *error)
 {
 	struct listing listing = { NULL, 0 };
-	int code = sgpu_stage_each(list_directory, &listing, error);
+	int rc = sgpu_stage_each(list_directory, &listing, error);
 
-	if (code < 0) {
+	if (rc < 0) {
 		sgpu_region_list_free(&listing.list, listing.count);
 		listing.count = 0;
 	} else if (listing.count > 1) {
@@ -216,7 +216,7 @@ int sgpu_region_list(struct sgpu_region **regions, int *count, struct sgpu_error
 	}
 	*regions = listing.list;
 	*count = listing.count;
-	return code;
+	return rc;
 }
 
 void sgpu_region_list_free(struct sgpu_region **regions, int count)
@@ -233,7 +233,7 @@ void sgpu_region_list_free(struct sgpu_region **regions, int count)
 int sgpu_region_reap(int *count, struct sgpu_error *error)
 {
 	struct sgpu_region *list = NULL;
-	int listed = 0, reaped = 0, code = sgpu_region_list(&list, &listed, error);
+	int listed = 0, reaped = 0, rc = sgpu_region_list(&list, &listed, error);
 
 	for (int i = 0; i < listed; i++) {
 		reaped += list[i].expired && sgpu_region_release(list[i].id, NULL) == SGPU_OK;
@@ -242,5 +242,5 @@ int sgpu_region_reap(int *count, struct sgpu_error *error)
 	if (count) {
 		*count = reaped;
 	}
-	return code;
+	return rc;
 }

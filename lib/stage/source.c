@@ -46,30 +46,30 @@ static int open_anywhere(const char *path, int *fd, struct sgpu_error *error)
 }
 
 /* `code`: how opening source->fd went. */
-static int check_file(int code, const struct sgpu_location *location, uint64_t size,
+static int check_file(int rc, const struct sgpu_location *location, uint64_t size,
 		      struct sgpu_source *source, struct sgpu_error *error)
 {
 	struct stat status;
 	uint64_t end;
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	source->owned = true;
 	snprintf(source->name, sizeof(source->name), "%s", location->file);
 	if (fstat(source->fd, &status) != 0) {
-		code = sgpu_fail_errno(error, "cannot inspect '%s'", location->file);
+		rc = sgpu_fail_errno(error, "cannot inspect '%s'", location->file);
 	} else if (!sgpu_add_u64(location->offset, size, &end) || end > (uint64_t)status.st_size) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "'%s' has %lld bytes, and %llu from byte %llu are needed",
-				 location->file, (long long)status.st_size,
-				 (unsigned long long)size, (unsigned long long)location->offset);
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "'%s' has %lld bytes, and %llu from byte %llu are needed",
+			       location->file, (long long)status.st_size, (unsigned long long)size,
+			       (unsigned long long)location->offset);
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		close(source->fd);
 		source->fd = -1;
 		source->owned = false;
-		return code;
+		return rc;
 	}
 	source->offset = location->offset;
 	source->size = size;
@@ -109,7 +109,7 @@ int sgpu_source_open(const struct sgpu_location *location, uint64_t size,
 		     struct sgpu_source *source, struct sgpu_error *error)
 {
 	struct sgpu_region region;
-	int code;
+	int rc;
 
 	clear(source);
 	if (location->kind == SGPU_LOCATION_FILE) {
@@ -121,14 +121,14 @@ int sgpu_source_open(const struct sgpu_location *location, uint64_t size,
 			error, SGPU_EUSAGE,
 			"a payload that is neither in a file nor in a region was to be opened");
 	}
-	code = sgpu_region_open(location->region, false, false, &region, error);
-	if (code < 0) {
-		return code;
+	rc = sgpu_region_open(location->region, false, false, &region, error);
+	if (rc < 0) {
+		return rc;
 	}
-	code = check_bounds(&region, location, size, error);
-	if (code < 0) {
+	rc = check_bounds(&region, location, size, error);
+	if (rc < 0) {
 		sgpu_region_close(&region);
-		return code;
+		return rc;
 	}
 	fill_in(source, &region, region.fd, location, size);
 	source->owned = true;
@@ -183,7 +183,7 @@ static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **f
 		    struct sgpu_error *error)
 {
 	struct lease *lease;
-	int code;
+	int rc;
 
 	for (lease = leases->list; lease; lease = lease->next) {
 		if (strcmp(lease->region.id, id) == 0) {
@@ -196,10 +196,10 @@ static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **f
 		return sgpu_fail_nomem(error);
 	}
 	lease->write_fd = -1;
-	code = sgpu_region_open(id, false, true, &lease->region, error);
-	if (code < 0) {
+	rc = sgpu_region_open(id, false, true, &lease->region, error);
+	if (rc < 0) {
 		free(lease);
-		return code;
+		return rc;
 	}
 	lease->next = leases->list;
 	leases->list = lease;
@@ -211,7 +211,7 @@ static int lease_of(struct sgpu_leases *leases, const char *id, struct lease **f
 static int open_for_writing(struct lease *lease, struct sgpu_error *error)
 {
 	struct sgpu_region again;
-	int code;
+	int rc;
 
 	if (lease->write_fd >= 0) {
 		return SGPU_OK;
@@ -221,9 +221,9 @@ static int open_for_writing(struct lease *lease, struct sgpu_error *error)
 				 "region '%s' is not kept, so nothing can be left in it",
 				 lease->region.id);
 	}
-	code = sgpu_region_open(lease->region.id, true, false, &again, error);
-	if (code < 0) {
-		return code;
+	rc = sgpu_region_open(lease->region.id, true, false, &again, error);
+	if (rc < 0) {
+		return rc;
 	}
 	lease->write_fd = again.fd;
 	return SGPU_OK;
@@ -234,7 +234,7 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 		       struct sgpu_error *error)
 {
 	struct lease *lease = NULL;
-	int code;
+	int rc;
 
 	clear(source);
 	if (location->kind != SGPU_LOCATION_REGION && writable) {
@@ -249,17 +249,17 @@ int sgpu_leases_source(struct sgpu_leases *leases, const struct sgpu_location *l
 		return sgpu_source_open(location, size, source, error);
 	}
 	pthread_mutex_lock(&leases->lock);
-	code = lease_of(leases, location->region, &lease, error);
-	if (code == SGPU_OK) {
-		code = check_bounds(&lease->region, location, size, error);
+	rc = lease_of(leases, location->region, &lease, error);
+	if (rc == SGPU_OK) {
+		rc = check_bounds(&lease->region, location, size, error);
 	}
-	if (code == SGPU_OK && writable) {
-		code = open_for_writing(lease, error);
+	if (rc == SGPU_OK && writable) {
+		rc = open_for_writing(lease, error);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		fill_in(source, &lease->region, writable ? lease->write_fd : lease->region.fd,
 			location, size);
 	}
 	pthread_mutex_unlock(&leases->lock);
-	return code;
+	return rc;
 }

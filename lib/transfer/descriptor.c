@@ -104,9 +104,9 @@ static int read_some(void *context, uint64_t position, void *data, size_t size, 
 		return sgpu_pread(in->fd, in->name, data, size, in->offset + position, got, error);
 	}
 	for (*got = 0; *got < size;) {
-		int code = wait_until_ready(in, POLLIN, error);
-		if (code) {
-			return code;
+		int rc = wait_until_ready(in, POLLIN, error);
+		if (rc) {
+			return rc;
 		}
 		ssize_t count = read(in->fd, (char *)data + *got, size - *got);
 		if (count == 0) {
@@ -126,15 +126,15 @@ static int read_all(void *context, uint64_t position, void *data, size_t size,
 {
 	const struct sgpu_descriptor *in = context;
 	size_t got = 0;
-	int code = read_some(context, position, data, size, &got, error);
+	int rc = read_some(context, position, data, size, &got, error);
 
-	if (!code && got < size) {
-		code = sgpu_fail(error, SGPU_ESYSTEM,
-				 in->positioned ? "'%s' changed while it was read"
-						: "'%s' is cut short",
-				 in->name);
+	if (!rc && got < size) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM,
+			       in->positioned ? "'%s' changed while it was read"
+					      : "'%s' is cut short",
+			       in->name);
 	}
-	return code;
+	return rc;
 }
 
 static void stop_reading(void *context)
@@ -169,11 +169,11 @@ static int write_sparse(const struct sgpu_descriptor *out, const uint8_t *data, 
 		size_t part = PAGE - (size_t)((offset + at) % PAGE);
 		part = part < size - at ? part : size - at;
 		if (is_all_zero(data + at, part)) {
-			int code = at > begin ? sgpu_pwrite(out->fd, out->name, data + begin,
-							    at - begin, offset + begin, error)
-					      : 0;
-			if (code) {
-				return code;
+			int rc = at > begin ? sgpu_pwrite(out->fd, out->name, data + begin,
+							  at - begin, offset + begin, error)
+					    : 0;
+			if (rc) {
+				return rc;
 			}
 			begin = at + part;
 		}
@@ -218,9 +218,9 @@ static int write_all(void *context, uint64_t position, const void *data, size_t 
 		return sgpu_write(out->fd, out->name, data, size, error);
 	}
 	for (size_t done = 0; done < size;) {
-		int code = wait_until_ready(out, POLLOUT, error);
-		if (code) {
-			return code;
+		int rc = wait_until_ready(out, POLLOUT, error);
+		if (rc) {
+			return rc;
 		}
 		ssize_t count = write_once(out, (const char *)data + done, size - done);
 		if (count >= 0) {
@@ -265,26 +265,26 @@ static int find_size(struct sgpu_descriptor *in, uint64_t *size, bool *from_file
 	if (*size != SGPU_SIZE_UNKNOWN || !in->positioned) {
 		return 0;
 	}
-	int code = rest_of_file(in, size, error);
-	if (code) {
-		return code;
+	int rc = rest_of_file(in, size, error);
+	if (rc) {
+		return rc;
 	}
 	*from_file = true;
 	if (*size) {
 		return 0;
 	}
 	/* Some file systems give no size for files that hold something. */
-	code = sgpu_pread(in->fd, in->name, &probe, 1, in->offset, &got, error);
-	if (!code && got) {
+	rc = sgpu_pread(in->fd, in->name, &probe, 1, in->offset, &got, error);
+	if (!rc && got) {
 		*from_file = false;
 		*size = SGPU_SIZE_UNKNOWN;
 		in->positioned = false;
-		code = lseek(in->fd, (off_t)in->offset, SEEK_SET) < 0
-			       ? sgpu_fail_errno(error, "cannot read '%s'", in->name)
-			       : 0;
+		rc = lseek(in->fd, (off_t)in->offset, SEEK_SET) < 0
+			     ? sgpu_fail_errno(error, "cannot read '%s'", in->name)
+			     : 0;
 	}
 	sgpu_wipe(&probe, 1);
-	return code;
+	return rc;
 }
 
 /* The file must still have the size that was believed; holes at the end must become a part of the
@@ -296,9 +296,9 @@ static int check_ends(struct sgpu_seal_job *job, bool from_file, uint64_t size,
 	uint64_t now = 0, end = job->out.offset + job->bytes_out;
 
 	if (from_file) {
-		int code = rest_of_file(&job->in, &now, error);
-		if (code) {
-			return code;
+		int rc = rest_of_file(&job->in, &now, error);
+		if (rc) {
+			return rc;
 		}
 		if (now != size) {
 			(void)sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
@@ -324,9 +324,9 @@ static int move_stream(struct sgpu_seal_job *job, enum sgpu_host_action action,
 
 	job->bytes_in = job->bytes_out = 0;
 	job->bad_chunk = SGPU_SIZE_UNKNOWN;
-	int code = find_size(&in, &size, &from_file, error);
-	if (code) {
-		return code;
+	int rc = find_size(&in, &size, &from_file, error);
+	if (rc) {
+		return rc;
 	}
 	struct sgpu_host_part part = { .action = action,
 				       .name = in.name,
@@ -341,17 +341,17 @@ static int move_stream(struct sgpu_seal_job *job, enum sgpu_host_action action,
 				       .jobs = job->jobs,
 				       .progress = job->progress,
 				       .progress_argument = job->progress_argument };
-	code = sgpu_host_move(&move, error);
+	rc = sgpu_host_move(&move, error);
 	sgpu_descriptor_close(&out);
 	job->bytes_in = part.bytes_in;
 	job->bytes_out = part.bytes_out;
 	job->bad_chunk = move.bad_chunk;
-	code = code ? code : check_ends(job, from_file, size, error);
-	if (!code) {
+	rc = rc ? rc : check_ends(job, from_file, size, error);
+	if (!rc) {
 		job->in.offset += in.positioned ? part.bytes_in : 0;
 		job->out.offset += out.positioned ? part.bytes_out : 0;
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_seal_stream(struct sgpu_seal_job *job, struct sgpu_error *error)

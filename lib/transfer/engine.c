@@ -223,12 +223,12 @@ int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from, str
 	return rc;
 }
 
-int sgpu_engine_refused(int code, const struct sgpu_task *task, const char *what,
+int sgpu_engine_refused(int rc, const struct sgpu_task *task, const char *what,
 			struct sgpu_error *error)
 {
-	if (code == SGPU_OK) {
-		return code;
+	if (rc == SGPU_OK) {
+		return rc;
 	}
-	return sgpu_fail(error, code, "cannot %s: %s", what,
-			 task->error.text[0] ? task->error.text : sgpu_strerror(code));
+	return sgpu_fail(error, rc, "cannot %s: %s", what,
+			 task->error.text[0] ? task->error.text : sgpu_strerror(rc));
 }

@@ -58,9 +58,9 @@ static int host_take_aead(struct host_worker *worker, const struct host_part *pa
 	}
 	sgpu_aead_free(&worker->aead);
 	worker->aead_of = NULL;
-	int code = sgpu_aead_copy(part->aead, &worker->aead, error);
-	worker->aead_of = code ? NULL : part;
-	return code;
+	int rc = sgpu_aead_copy(part->aead, &worker->aead, error);
+	worker->aead_of = rc ? NULL : part;
+	return rc;
 }
 
 /* In the claim. A chunk run before this one may fail meanwhile: then what is read is not wanted. */
@@ -76,14 +76,14 @@ static int host_read_in_order(struct host_worker *worker, struct host_run *run,
 		source->stop(source->context);
 	}
 	pthread_mutex_unlock(&move->lock);
-	int code = sgpu_host_run_read(worker, run, error);
+	int rc = sgpu_host_run_read(worker, run, error);
 	pthread_mutex_lock(&move->lock);
 	move->reading = NULL;
 	pthread_mutex_unlock(&move->lock);
-	if (code) {
+	if (rc) {
 		host_end_at(move, run->of);
 	}
-	return code;
+	return rc;
 }
 
 static bool is_claimed(const struct host_part *part)
@@ -205,18 +205,18 @@ static int host_write(const struct host_run *run, const uint8_t *data, size_t si
 	const struct sgpu_host_part *p = run->of->part;
 	uint8_t header[SGPU_SEALED_HEADER];
 	uint64_t at = p->to;
-	int code = 0;
+	int rc = 0;
 
 	if (p->action == SGPU_HOST_SEAL) {
 		at += SGPU_SEALED_HEADER + run->index * HOST_RUN_SEALED;
 		if (run->index == 0) {
 			sgpu_sealed_header(&run->of->keys, header);
-			code = p->sink.write(p->sink.context, p->to, header, sizeof(header), error);
+			rc = p->sink.write(p->sink.context, p->to, header, sizeof(header), error);
 		}
 	} else {
 		at += run->index * HOST_RUN_PLAIN;
 	}
-	return code || size == 0 ? code : p->sink.write(p->sink.context, at, data, size, error);
+	return rc || size == 0 ? rc : p->sink.write(p->sink.context, at, data, size, error);
 }
 
 /* Writes what became of a chunk run, in its turn where the sink is ordered. */
@@ -224,16 +224,16 @@ static int host_deliver(struct host_move *move, const struct host_run *run, cons
 			size_t size, struct sgpu_error *error)
 {
 	if (run->of->part->sink.ordered) {
-		int code = host_wait_for_turn(move, run, error);
-		return code ? code : host_write(run, data, size, error);
+		int rc = host_wait_for_turn(move, run, error);
+		return rc ? rc : host_write(run, data, size, error);
 	}
 	if (run->of->part->sink.parallel) {
 		return host_write(run, data, size, error);
 	}
 	pthread_mutex_lock(&run->of->writing[run->index % 2]);
-	int code = host_write(run, data, size, error);
+	int rc = host_write(run, data, size, error);
 	pthread_mutex_unlock(&run->of->writing[run->index % 2]);
-	return code;
+	return rc;
 }
 
 /* Counts a chunk run that was delivered; *ended: it was the last of its part to be. */
@@ -270,7 +270,7 @@ static bool host_work(struct host_worker *worker)
 	uint64_t bad = SGPU_SIZE_UNKNOWN;
 	size_t size = 0;
 	bool ended = false;
-	int code = 0;
+	int rc = 0;
 
 	pthread_mutex_lock(&move->lock);
 	while (move->claiming) {
@@ -278,7 +278,7 @@ static bool host_work(struct host_worker *worker)
 	}
 	move->claiming = true;
 	pthread_mutex_unlock(&move->lock);
-	bool taken = host_claim(worker, &run, &error, &code);
+	bool taken = host_claim(worker, &run, &error, &rc);
 	pthread_mutex_lock(&move->lock);
 	move->claiming = false;
 	pthread_cond_signal(&move->claim_free);
@@ -286,30 +286,30 @@ static bool host_work(struct host_worker *worker)
 	if (!taken) {
 		return false;
 	}
-	if (!code && !run.of->part->source.ordered) {
-		code = sgpu_host_run_read(worker, &run, &error);
+	if (!rc && !run.of->part->source.ordered) {
+		rc = sgpu_host_run_read(worker, &run, &error);
 	}
-	if (!code) {
-		code = sgpu_host_run_transform(worker, &run, &data, &size, &bad, &error);
+	if (!rc) {
+		rc = sgpu_host_run_transform(worker, &run, &data, &size, &bad, &error);
 		/* Also what is good of a run with a bad chunk. */
-		int written = !code || (code == SGPU_EAUTH && size)
+		int written = !rc || (rc == SGPU_EAUTH && size)
 				      ? host_deliver(move, &run, data, size, &late)
 				      : 0;
 		if (written) {
-			code = written;
+			rc = written;
 			error = late;
 			bad = SGPU_SIZE_UNKNOWN;
 		}
 	}
-	if (!code) {
+	if (!rc) {
 		host_count(move, &run, size, &ended);
 	}
-	if (!code && ended) {
-		code = sgpu_host_part_check(run.of, &error);
+	if (!rc && ended) {
+		rc = sgpu_host_part_check(run.of, &error);
 		run.sequence = run.of->last_sequence;
 		sgpu_host_part_end(run.of);
 	}
-	if (code) {
+	if (rc) {
 		host_fail(move, run.sequence, run.of, bad, &error);
 	}
 	return true;
@@ -370,9 +370,9 @@ static int host_run_workers(struct host_move *move, struct sgpu_error *error)
 	while (workers && ready < jobs && host_worker_init(&workers[ready], move, largest)) {
 		ready++;
 	}
-	int code = ready ? 0 : sgpu_fail_nomem(error);
+	int rc = ready ? 0 : sgpu_fail_nomem(error);
 	if (ready > 1 && sgpu_pool_create(ready, &pool, NULL) == 0) {
-		code = sgpu_pool_for(pool, ready, 1, host_run_worker, workers);
+		rc = sgpu_pool_for(pool, ready, 1, host_run_worker, workers);
 	} else if (ready) {
 		host_run_worker(workers, 0, 1);
 	}
@@ -383,7 +383,7 @@ static int host_run_workers(struct host_move *move, struct sgpu_error *error)
 		sgpu_free_wiped(&workers[i].in, workers[i].capacity);
 	}
 	free(workers);
-	return code;
+	return rc;
 }
 
 static int host_result(struct host_move *move, struct sgpu_error *error)
@@ -423,8 +423,8 @@ int sgpu_host_move(struct sgpu_host_move *m, struct sgpu_error *error)
 		pthread_mutex_init(&move.parts[i].writing[0], NULL);
 		pthread_mutex_init(&move.parts[i].writing[1], NULL);
 	}
-	int code = host_run_workers(&move, error);
-	code = code ? code : host_result(&move, error);
+	int rc = host_run_workers(&move, error);
+	rc = rc ? rc : host_result(&move, error);
 	for (size_t i = 0; i < m->count; i++) {
 		sgpu_host_part_end(&move.parts[i]);
 		pthread_mutex_destroy(&move.parts[i].writing[1]);
@@ -434,5 +434,5 @@ int sgpu_host_move(struct sgpu_host_move *m, struct sgpu_error *error)
 	pthread_cond_destroy(&move.turn_came);
 	pthread_mutex_destroy(&move.lock);
 	free(move.parts);
-	return code;
+	return rc;
 }

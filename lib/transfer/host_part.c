@@ -69,7 +69,7 @@ static int digest_add(struct host_digest *digest, uint64_t position, const uint8
 	uint8_t values[HOST_RUN_PLAIN / SGPU_KT128_CHUNK * SGPU_KT128_VALUE];
 	size_t whole = size / SGPU_KT128_CHUNK, rest = size % SGPU_KT128_CHUNK;
 	uint64_t chunk = position / SGPU_KT128_CHUNK, begin;
-	int code;
+	int rc;
 
 	if (rest) {
 		memcpy(digest->rest, data + size - rest, rest);
@@ -86,12 +86,12 @@ static int digest_add(struct host_digest *digest, uint64_t position, const uint8
 	begin = (chunk - 1) * SGPU_KT128_VALUE;
 	sgpu_kt128_leaves(data, whole, values);
 	pthread_mutex_lock(&digest->lock);
-	code = reserve_values(digest, begin + whole * SGPU_KT128_VALUE, error);
-	if (!code) {
+	rc = reserve_values(digest, begin + whole * SGPU_KT128_VALUE, error);
+	if (!rc) {
 		memcpy(digest->values + begin, values, whole * SGPU_KT128_VALUE);
 	}
 	pthread_mutex_unlock(&digest->lock);
-	return code;
+	return rc;
 }
 
 static void digest_finish(struct host_digest *digest, uint8_t out[SGPU_KT128_SIZE])
@@ -167,16 +167,16 @@ static int read_header(const struct host_part *of, uint8_t header[SGPU_SEALED_HE
 				(unsigned long long)part->size);
 		return sgpu_hint(error, "it was cut short, or it is something else");
 	}
-	int code = read_source(of, 0, header, SGPU_SEALED_HEADER, &got, error);
-	if (!code && got == 0 && part->source.ordered) {
+	int rc = read_source(of, 0, header, SGPU_SEALED_HEADER, &got, error);
+	if (!rc && got == 0 && part->source.ordered) {
 		return sgpu_fail_sniffed(error, STDIN_FILENO, part->name, header, got,
 					 "sealed data");
 	}
-	if (!code && got < SGPU_SEALED_HEADER) {
+	if (!rc && got < SGPU_SEALED_HEADER) {
 		return sgpu_fail(error, SGPU_EAUTH, "'%s' has %zu bytes, too few to be sealed data",
 				 part->name, got);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error)
@@ -188,42 +188,42 @@ int sgpu_host_part_begin(struct host_part *part, struct sgpu_error *error)
 
 	part->begun = part->open = true;
 	p->bytes_in = p->bytes_out = 0;
-	int code = p->prepare ? p->prepare(p->argument, p, error) : 0;
-	if (!code && p->size != size) {
+	int rc = p->prepare ? p->prepare(p->argument, p, error) : 0;
+	if (!rc && p->size != size) {
 		/* The workers' buffers were made for it. */
-		code = sgpu_fail(error, SGPU_EUSAGE, "the size of '%s' has changed", p->name);
+		rc = sgpu_fail(error, SGPU_EUSAGE, "the size of '%s' has changed", p->name);
 	}
-	if (!code && p->size == SGPU_SIZE_UNKNOWN &&
+	if (!rc && p->size == SGPU_SIZE_UNKNOWN &&
 	    (!p->source.read_some || !p->source.ordered || p->digest)) {
-		code = sgpu_fail(error, SGPU_EUSAGE, "the size of '%s' must be known", p->name);
+		rc = sgpu_fail(error, SGPU_EUSAGE, "the size of '%s' must be known", p->name);
 	}
 	part->size = p->size;
-	part->view = !code && !p->source.read && !p->source.read_some
+	part->view = !rc && !p->source.read && !p->source.read_some
 			     ? p->source.view(p->source.context, p->from + p->size, &registered)
 			     : NULL;
-	if (!code && p->action == SGPU_HOST_SEAL) {
+	if (!rc && p->action == SGPU_HOST_SEAL) {
 		if (p->size != SGPU_SIZE_UNKNOWN && p->size > SGPU_SEALED_PLAINTEXT_MAX) {
-			code = sgpu_fail(error, SGPU_EINVALID, "'%s' is too large to be sealed",
-					 p->name);
+			rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is too large to be sealed",
+				       p->name);
 		}
-		code = code ? code
-			    : sgpu_sealed_keys_new(p->key, p->context, p->context_size, &part->keys,
-						   error);
-	} else if (!code && p->action == SGPU_HOST_OPEN) {
-		code = read_header(part, header, error);
-		code = code ? code
-			    : sgpu_sealed_keys_open(p->key, p->context, p->context_size, header,
-						    &part->keys, error);
+		rc = rc ? rc
+			: sgpu_sealed_keys_new(p->key, p->context, p->context_size, &part->keys,
+					       error);
+	} else if (!rc && p->action == SGPU_HOST_OPEN) {
+		rc = read_header(part, header, error);
+		rc = rc ? rc
+			: sgpu_sealed_keys_open(p->key, p->context, p->context_size, header,
+						&part->keys, error);
 		part->size -= p->size == SGPU_SIZE_UNKNOWN ? 0 : SGPU_SEALED_HEADER;
-	} else if (!code && p->digest) {
-		code = digest_create(p->size, &part->digest, error);
+	} else if (!rc && p->digest) {
+		rc = digest_create(p->size, &part->digest, error);
 	}
-	if (!code && p->action != SGPU_HOST_COPY) {
-		code = sgpu_aead_create(NULL, part->keys.key, &part->aead, error);
+	if (!rc && p->action != SGPU_HOST_COPY) {
+		rc = sgpu_aead_create(NULL, part->keys.key, &part->aead, error);
 	}
 	/* The last chunk run is never full, so that it holds the end mark. */
 	part->runs = p->size == SGPU_SIZE_UNKNOWN ? UINT64_MAX : part->size / full_run(part) + 1;
-	return code;
+	return rc;
 }
 
 int sgpu_host_part_check(const struct host_part *part, struct sgpu_error *error)
@@ -270,9 +270,9 @@ int sgpu_host_run_read(struct host_worker *worker, struct host_run *run, struct 
 	if (p->size == SGPU_SIZE_UNKNOWN) {
 		at = run->index * full + (p->action == SGPU_HOST_OPEN ? SGPU_SEALED_HEADER : 0);
 	}
-	int code = read_source(part, at, worker->in, wanted, &run->size, error);
-	if (code || run->size == wanted) {
-		return code;
+	int rc = read_source(part, at, worker->in, wanted, &run->size, error);
+	if (rc || run->size == wanted) {
+		return rc;
 	}
 	if (p->size != SGPU_SIZE_UNKNOWN) {
 		return ended_early(p, at + run->size, error);
@@ -302,23 +302,23 @@ static int open_run(struct host_worker *worker, const struct host_run *run, size
 {
 	const struct sgpu_sealed_keys *keys = &run->of->keys;
 	uint64_t first = run->index * HOST_RUN_CHUNKS;
-	int code = sgpu_open_chunks(worker->aead, keys, first, run->last, worker->in, run->size,
-				    worker->out, bad);
+	int rc = sgpu_open_chunks(worker->aead, keys, first, run->last, worker->in, run->size,
+				  worker->out, bad);
 
 	*size = sgpu_opened_size(run->size);
-	if (code != SGPU_EAUTH) {
+	if (rc != SGPU_EAUTH) {
 		*bad = SGPU_SIZE_UNKNOWN;
-		return code ? sgpu_fail(error, code, "AES-256-GCM failed") : 0;
+		return rc ? sgpu_fail(error, rc, "AES-256-GCM failed") : 0;
 	}
 	/* How many chunks an ordered sink gets must not depend on how they were grouped. */
 	size_t good = (size_t)(*bad - first);
 	*size = 0;
 	if (run->of->part->sink.ordered && good) {
-		code = sgpu_open_chunks(worker->aead, keys, first, false, worker->in,
-					good * SGPU_SEALED_CHUNK, worker->out, NULL);
-		if (code) {
+		rc = sgpu_open_chunks(worker->aead, keys, first, false, worker->in,
+				      good * SGPU_SEALED_CHUNK, worker->out, NULL);
+		if (rc) {
 			*bad = SGPU_SIZE_UNKNOWN;
-			return sgpu_fail(error, code, "AES-256-GCM failed");
+			return sgpu_fail(error, rc, "AES-256-GCM failed");
 		}
 		*size = good * SGPU_CHUNK;
 	}

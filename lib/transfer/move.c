@@ -124,11 +124,11 @@ static void finish(struct sgpu_chunk_move *move)
 	}
 }
 
-void sgpu_chunk_move_drop(struct sgpu_chunk_move *move, int code, const struct sgpu_error *error)
+void sgpu_chunk_move_drop(struct sgpu_chunk_move *move, int rc, const struct sgpu_error *error)
 {
 	pthread_mutex_lock(&move->transfer->engine->mutex);
-	if (code != SGPU_OK) {
-		sgpu_transfer_failed(move->transfer, move->run.first, code, error);
+	if (rc != SGPU_OK) {
+		sgpu_transfer_failed(move->transfer, move->run.first, rc, error);
 	}
 	finish(move);
 }
@@ -230,12 +230,12 @@ static void hear_from(struct sgpu_chunk_move *move, struct sgpu_stream *stream)
 }
 
 void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *first,
-			  struct sgpu_stream *second, int code, const struct sgpu_error *error)
+			  struct sgpu_stream *second, int rc, const struct sgpu_error *error)
 {
 	atomic_store(&move->ends, 1);
-	if (code != SGPU_OK) {
+	if (rc != SGPU_OK) {
 		pthread_mutex_lock(&move->transfer->engine->mutex);
-		sgpu_transfer_failed(move->transfer, move->run.first, code, error);
+		sgpu_transfer_failed(move->transfer, move->run.first, rc, error);
 		pthread_mutex_unlock(&move->transfer->engine->mutex);
 	}
 	hear_from(move, first);
@@ -244,7 +244,7 @@ void sgpu_chunk_move_hear(struct sgpu_chunk_move *move, struct sgpu_stream *firs
 }
 
 /* ---- how a transfer ends: its failures, what it leaves, and who is told ---- */
-void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code,
+void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int rc,
 			  const struct sgpu_error *error)
 {
 	struct sgpu_transfer_result *result = &transfer->result;
@@ -254,13 +254,13 @@ void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code,
 	}
 	transfer->failed = true;
 	transfer->failed_at = at;
-	result->code = code;
+	result->code = rc;
 	result->bad_chunk = transfer->request.first + at;
 	if (error && error->text[0]) {
 		result->error = *error;
-		result->error.code = code;
+		result->error.code = rc;
 	} else {
-		sgpu_fail(&result->error, code, "%s", sgpu_strerror(code));
+		sgpu_fail(&result->error, rc, "%s", sgpu_strerror(rc));
 	}
 }
 

@@ -8,14 +8,14 @@
 
 enum { PAUSES_BEFORE_POLL = 8 };
 
-void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int code)
+void sgpu_transfer_cancel(struct sgpu_transfer *transfer, int rc)
 {
 	struct sgpu_engine *engine = transfer->engine;
 
 	pthread_mutex_lock(&engine->mutex);
 	if (transfer->phase < SGPU_PHASE_ENDING) {
 		if (!transfer->failed) {
-			sgpu_transfer_failed(transfer, 0, code, NULL);
+			sgpu_transfer_failed(transfer, 0, rc, NULL);
 		}
 		transfer->cancelled = true;
 		sgpu_transfer_post(transfer);

@@ -118,13 +118,13 @@ int cli_error(const struct sgpu_error *error)
 	return sgpu_exit_status(error->code);
 }
 
-int cli_fail(int code, const char *format, ...)
+int cli_fail(int rc, const char *format, ...)
 {
-	struct sgpu_error error = { .code = code };
+	struct sgpu_error error = { .code = rc };
 	va_list arguments;
 
 	va_start(arguments, format);
-	sgpu_vfail(&error, code, format, arguments);
+	sgpu_vfail(&error, rc, format, arguments);
 	va_end(arguments);
 	return cli_error(&error);
 }

@@ -26,12 +26,12 @@ static int create_file(const char *path, const char *text, size_t size, struct s
 		return sgpu_hint(
 			error, "choose another name, or remove the file if nothing depends on it");
 	}
-	int code = sgpu_output_open_new(&output, path, 0600, error);
-	code = code ? code : sgpu_output_set_mode(&output, 0600, error);
-	code = code ? code : sgpu_write(output.fd, path, text, size, error);
-	code = code ? code : sgpu_output_commit(&output, error);
+	int rc = sgpu_output_open_new(&output, path, 0600, error);
+	rc = rc ? rc : sgpu_output_set_mode(&output, 0600, error);
+	rc = rc ? rc : sgpu_write(output.fd, path, text, size, error);
+	rc = rc ? rc : sgpu_output_commit(&output, error);
 	sgpu_output_close(&output);
-	return code;
+	return rc;
 }
 
 /* A redirection was opened by a shell, with its umask. */
@@ -62,11 +62,11 @@ int cli_write_secret(const char *path, const char *text, size_t size, struct sgp
 	if (!cli_is_standard(path)) {
 		return create_file(path, text, size, error);
 	}
-	const int code = sgpu_write(STDOUT_FILENO, "standard output", text, size, error);
-	if (!code) {
+	const int rc = sgpu_write(STDOUT_FILENO, "standard output", text, size, error);
+	if (!rc) {
 		warn_of_readers();
 	}
-	return code;
+	return rc;
 }
 
 /* Who holds keys and plaintext leaves no core file, lets no other process of the same user attach,

@@ -32,13 +32,13 @@ static struct worker_confined confine(const struct worker_start *start, int *lis
 }
 
 /* ---- the module ---- */
-static void say(int channel, uint32_t kind, int code, const char *text)
+static void say(int channel, uint32_t kind, int rc, const char *text)
 {
 	struct sgpu_host_answer answer;
 
 	memset(&answer, 0, sizeof(answer));
 	answer.kind = kind;
-	answer.code = code;
+	answer.code = rc;
 	answer.call = -1;
 	snprintf(answer.text, sizeof(answer.text), "%s", text ? text : "");
 	if (!sgpu_host_send(channel, &answer, sizeof(answer), -1)) {

@@ -65,22 +65,22 @@ static void report_diagnostics(const struct document *document, FILE *records)
 static int check(struct document *document, unsigned options)
 {
 	struct sgpu_error error = { 0 };
-	int code = sgpu_manifest_parse_options(document->text, document->size,
-					       (options & ~(unsigned)DOCUMENT_RECORDS_ARE_RESULT) |
-						       SGPU_MANIFEST_WHOLE,
-					       &document->manifest, &document->diagnostics, &error);
+	int rc = sgpu_manifest_parse_options(document->text, document->size,
+					     (options & ~(unsigned)DOCUMENT_RECORDS_ARE_RESULT) |
+						     SGPU_MANIFEST_WHOLE,
+					     &document->manifest, &document->diagnostics, &error);
 
-	code = code ? code : sgpu_ops_check(document->manifest, &document->diagnostics, &error);
+	rc = rc ? rc : sgpu_ops_check(document->manifest, &document->diagnostics, &error);
 	/* Text that is no JSON comes back as a diagnostic with its place. */
-	if (code && !(code == SGPU_EINVALID && document->diagnostics.count)) {
+	if (rc && !(rc == SGPU_EINVALID && document->diagnostics.count)) {
 		return cli_error(&error);
 	}
-	code = sgpu_diagnostics_locate(&document->diagnostics, document->text, document->size,
-				       &error);
-	if (!code && document->diagnostics.out_of_memory) {
-		code = sgpu_fail_nomem(&error);
+	rc = sgpu_diagnostics_locate(&document->diagnostics, document->text, document->size,
+				     &error);
+	if (!rc && document->diagnostics.out_of_memory) {
+		rc = sgpu_fail_nomem(&error);
 	}
-	if (code) {
+	if (rc) {
 		return cli_error(&error);
 	}
 	if (!document->diagnostics.count) {
@@ -94,7 +94,7 @@ static int check(struct document *document, unsigned options)
 int document_load(const char *path, unsigned options, struct document *document)
 {
 	struct sgpu_error error = { 0 };
-	int code;
+	int rc;
 
 	memset(document, 0, sizeof(*document));
 	document->path = path ? path : "-";
@@ -104,12 +104,12 @@ int document_load(const char *path, unsigned options, struct document *document)
 			"refusing to read a manifest from a terminal; name a file or redirect");
 	}
 	cli_remember_input(path);
-	code = sgpu_read_file(document->path, SGPU_MANIFEST_SIZE_MAX, &document->text,
-			      &document->size, &error);
-	if (!code && !document->size) {
-		code = sgpu_fail_sniffed(&error, STDIN_FILENO, document->name, "", 0, "a manifest");
+	rc = sgpu_read_file(document->path, SGPU_MANIFEST_SIZE_MAX, &document->text,
+			    &document->size, &error);
+	if (!rc && !document->size) {
+		rc = sgpu_fail_sniffed(&error, STDIN_FILENO, document->name, "", 0, "a manifest");
 	}
-	return code ? cli_error(&error) : check(document, options);
+	return rc ? cli_error(&error) : check(document, options);
 }
 
 int document_check(const json_t *value, size_t indent, const char *name, unsigned options,
@@ -190,25 +190,25 @@ static int put_number(FILE *out, const char *digits, size_t length)
 	json_t *number = json_loadb(digits, length, JSON_DECODE_ANY, NULL);
 	char *text = NULL;
 	size_t size = 0;
-	int code = number ? sgpu_json_canonical(number, &text, &size, &error) : SGPU_ENOMEM;
+	int rc = number ? sgpu_json_canonical(number, &text, &size, &error) : SGPU_ENOMEM;
 
-	if (!code) {
+	if (!rc) {
 		fwrite(text, 1, size, out);
-	} else if (code != SGPU_ENOMEM) { /* an integer from 2^53 on, which has none */
+	} else if (rc != SGPU_ENOMEM) { /* an integer from 2^53 on, which has none */
 		fwrite(digits, 1, length, out);
-		code = 0;
+		rc = 0;
 	}
 	free(text);
 	json_decref(number);
-	return code;
+	return rc;
 }
 
 /* Copies JSON text, whose strings pass as they are. */
 static int shorten(FILE *out, const char *text)
 {
-	int code = 0;
+	int rc = 0;
 
-	while (*text && !code) {
+	while (*text && !rc) {
 		size_t length = strspn(text, "+-.0123456789eE");
 
 		if (*text == '"') {
@@ -217,13 +217,13 @@ static int shorten(FILE *out, const char *text)
 			}
 			fwrite(text, 1, ++length, out);
 		} else if (*text == '-' || (*text >= '0' && *text <= '9')) {
-			code = put_number(out, text, length);
+			rc = put_number(out, text, length);
 		} else {
 			fwrite(text, 1, length = 1, out);
 		}
 		text += length;
 	}
-	return code;
+	return rc;
 }
 
 char *pretty_json(const json_t *value, size_t indent, bool ascii)
@@ -233,13 +233,13 @@ char *pretty_json(const json_t *value, size_t indent, bool ascii)
 	char *dump = json_dumps(value, flags | JSON_ENCODE_ANY), *text = NULL;
 	size_t size = 0;
 	FILE *out = dump ? open_memstream(&text, &size) : NULL;
-	int code = out ? shorten(out, dump) : SGPU_ENOMEM;
+	int rc = out ? shorten(out, dump) : SGPU_ENOMEM;
 
 	if (out && fclose(out)) {
-		code = SGPU_ENOMEM;
+		rc = SGPU_ENOMEM;
 	}
 	free(dump);
-	if (code) {
+	if (rc) {
 		free(text);
 		return NULL;
 	}

@@ -112,7 +112,7 @@ static int nifti_scaling(float slope, float inter, struct file_spec *spec, struc
 static int read_nifti(const struct nifti *nifti, struct file_spec *spec, struct sgpu_error *error)
 {
 	const float start = nifti->vox_offset;
-	int code;
+	int rc;
 
 	if (nifti->size != sizeof(*nifti)) {
 		return sgpu_fail(error, SGPU_EINVALID,
@@ -137,8 +137,8 @@ static int read_nifti(const struct nifti *nifti, struct file_spec *spec, struct 
 				 (double)start);
 	}
 	spec->offset = (uint64_t)start;
-	code = nifti_shape(nifti, spec, error);
-	return code ? code : nifti_scaling(nifti->slope, nifti->inter, spec, error);
+	rc = nifti_shape(nifti, spec, error);
+	return rc ? rc : nifti_scaling(nifti->slope, nifti->inter, spec, error);
 }
 
 static bool is_nifti(const struct nifti *nifti, size_t size)
@@ -254,7 +254,7 @@ static int parse_type(const char *text, enum sgpu_dtype dtype, struct file_spec 
 	char *copy = strdup(text + strlen(sgpu_dtype_name(dtype)) + 1), *rest = copy, *offset;
 	struct sgpu_type *type = &spec->type;
 	uint64_t bytes;
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
 	if (!copy) {
 		return sgpu_fail_nomem(error);
@@ -264,22 +264,22 @@ static int parse_type(const char *text, enum sgpu_dtype dtype, struct file_spec 
 	if (offset) {
 		*offset++ = '\0';
 		spec->has_offset = true;
-		code = sgpu_parse_u64(offset, "an offset", 0, SGPU_JSON_INTEGER_MAX - 1,
-				      &spec->offset, error);
+		rc = sgpu_parse_u64(offset, "an offset", 0, SGPU_JSON_INTEGER_MAX - 1,
+				    &spec->offset, error);
 	}
-	while (!code && rest && *copy) {
-		code = type->rank == SGPU_RANK_MAX
-			       ? sgpu_fail(error, SGPU_EUSAGE, "a shape has at most %d extents",
-					   (int)SGPU_RANK_MAX)
-			       : sgpu_parse_u64(strsep(&rest, ","), "an extent", 0,
-						SGPU_JSON_INTEGER_MAX - 1,
-						&type->shape[type->rank++], error);
+	while (!rc && rest && *copy) {
+		rc = type->rank == SGPU_RANK_MAX
+			     ? sgpu_fail(error, SGPU_EUSAGE, "a shape has at most %d extents",
+					 (int)SGPU_RANK_MAX)
+			     : sgpu_parse_u64(strsep(&rest, ","), "an extent", 0,
+					      SGPU_JSON_INTEGER_MAX - 1, &type->shape[type->rank++],
+					      error);
 	}
-	if (!code && !sgpu_type_bytes(type, &bytes)) {
-		code = sgpu_fail(error, SGPU_EUSAGE, "the type '%s' is too large", text);
+	if (!rc && !sgpu_type_bytes(type, &bytes)) {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "the type '%s' is too large", text);
 	}
 	free(copy);
-	return code;
+	return rc;
 }
 
 /* A path may hold '=', but "NAME=" before a file that is not there is the name of an argument,
@@ -347,7 +347,7 @@ int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec
 {
 	enum sgpu_dtype dtype = SGPU_NONE;
 	const char *type;
-	int code;
+	int rc;
 
 	memset(spec, 0, sizeof(*spec));
 	spec->argument = -1;
@@ -368,23 +368,23 @@ int file_spec_parse(const char *text, const struct sgpu_op *op, struct file_spec
 	if (!*spec->path) {
 		return sgpu_fail(error, SGPU_EUSAGE, "'%s' names no file", text);
 	}
-	code = spec->argument < 0 ? check_name(spec->path, op, error) : SGPU_OK;
-	if (code) {
-		return code;
+	rc = spec->argument < 0 ? check_name(spec->path, op, error) : SGPU_OK;
+	if (rc) {
+		return rc;
 	}
 	if (type) {
 		return parse_type(type + 1, dtype, spec, error);
 	}
-	code = check_type_name(spec->path, error);
-	code = code ? code : read_header(spec, error);
-	if (!code && spec->type.dtype == SGPU_NONE) {
+	rc = check_type_name(spec->path, error);
+	rc = rc ? rc : read_header(spec, error);
+	if (!rc && spec->type.dtype == SGPU_NONE) {
 		sgpu_fail(error, SGPU_EUSAGE, "'%s' does not say what it holds", spec->path);
 		return sgpu_hint(error,
 				 "%s:DTYPE:SHAPE, DTYPE one of f32 f64 i32 u8 i16 f16, SHAPE as in "
 				 "181,217,181",
 				 spec->path);
 	}
-	return code;
+	return rc;
 }
 
 /* The real path of the folder, and the file's own name, which may be a link, behind it. */

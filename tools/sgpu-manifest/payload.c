@@ -124,24 +124,24 @@ static int open_payload(const struct payload_folder *folder, const struct sgpu_s
 			char **path, int *fd, uint64_t *size, struct sgpu_error *error)
 {
 	struct stat status;
-	int code = resolve(folder, segment, path, error);
+	int rc = resolve(folder, segment, path, error);
 
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	*fd = open(*path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 	if (*fd < 0 || fstat(*fd, &status)) {
 		return sgpu_fail_errno(error, "segment '%s': cannot open '%s'", segment->id, *path);
 	}
 	if (!S_ISREG(status.st_mode)) {
-		code = segment->sensitivity == SGPU_HIGH ? SGPU_EPOLICY : SGPU_EINVALID;
-		sgpu_fail(error, code, "segment '%s': '%s' is not a regular file", segment->id,
+		rc = segment->sensitivity == SGPU_HIGH ? SGPU_EPOLICY : SGPU_EINVALID;
+		sgpu_fail(error, rc, "segment '%s': '%s' is not a regular file", segment->id,
 			  *path);
-		return code == SGPU_EINVALID
+		return rc == SGPU_EINVALID
 			       ? sgpu_hint(error,
 					   "\"data_location_client\": \"-\" takes a LOW segment "
 					   "from standard input")
-			       : code;
+			       : rc;
 	}
 	cli_remember_file(&status);
 	if (segment->size_of_file) {
@@ -156,27 +156,27 @@ static int hash_window(struct payload_folder *folder, int fd, const char *name, 
 {
 	struct sgpu_file_place from = { fd, name, offset };
 	struct sgpu_kt128 *state = NULL;
-	int code = sgpu_kt128_create(&state, error);
+	int rc = sgpu_kt128_create(&state, error);
 
 	/* Threads, made for the first payload that is worth it. This one computes with them. */
-	if (!code && !folder->pool && entry->size >= SHARED_MIN) {
-		code = sgpu_pool_create(0, &folder->pool, error);
-		if (!code) {
+	if (!rc && !folder->pool && entry->size >= SHARED_MIN) {
+		rc = sgpu_pool_create(0, &folder->pool, error);
+		if (!rc) {
 			sgpu_pool_enter(folder->pool);
 		}
 	}
-	for (uint64_t left = entry->size, now; !code && left > 0; left -= now) {
+	for (uint64_t left = entry->size, now; !rc && left > 0; left -= now) {
 		now = left < WINDOW ? left : WINDOW;
-		code = sgpu_kt128_update_file(state, folder->pool, &from, NULL, now, error);
+		rc = sgpu_kt128_update_file(state, folder->pool, &from, NULL, now, error);
 		from.offset += now;
 		cli_progress(NULL, folder->hashed += now);
 	}
-	if (!code) {
+	if (!rc) {
 		sgpu_kt128_finish(state, NULL, 0, entry->kt128, sizeof(entry->kt128));
 	}
-	entry->has_kt128 = !code;
+	entry->has_kt128 = !rc;
 	sgpu_kt128_free(&state);
-	return code;
+	return rc;
 }
 
 static int take_file(struct payload_folder *folder, const struct sgpu_segment *segment,
@@ -204,25 +204,24 @@ static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *
 	uint8_t *buffer = malloc(BUFFER_SIZE);
 	uint64_t limit = segment->has_offset ? segment->offset + wanted : wanted + 1, total = 0;
 	size_t got = 0;
-	int code = buffer ? cli_temporary_file(&folder->spool, error) : sgpu_fail_nomem(error);
+	int rc = buffer ? cli_temporary_file(&folder->spool, error) : sgpu_fail_nomem(error);
 
 	do {
 		size_t piece = limit - total < BUFFER_SIZE ? (size_t)(limit - total) : BUFFER_SIZE;
 
-		if (!code) {
-			code = sgpu_read(STDIN_FILENO, "standard input", buffer, piece, &got,
-					 error);
+		if (!rc) {
+			rc = sgpu_read(STDIN_FILENO, "standard input", buffer, piece, &got, error);
 		}
-		if (!code) {
-			code = sgpu_write(folder->spool, "temporary file", buffer, got, error);
+		if (!rc) {
+			rc = sgpu_write(folder->spool, "temporary file", buffer, got, error);
 		}
-		total += code ? 0 : got;
-	} while (!code && got && total < limit);
+		total += rc ? 0 : got;
+	} while (!rc && got && total < limit);
 	free(buffer);
-	if (!code && !total && wanted) {
+	if (!rc && !total && wanted) {
 		return sgpu_fail_sniffed(error, STDIN_FILENO, "standard input", "", 0, "a payload");
 	}
-	if (!code && !segment->has_offset && total > wanted) {
+	if (!rc && !segment->has_offset && total > wanted) {
 		char type[SGPU_TYPE_TEXT_MAX];
 
 		sgpu_type_text(&segment->type, type);
@@ -231,13 +230,13 @@ static int fill_spool(struct payload_folder *folder, const struct sgpu_segment *
 				 " bytes of %s",
 				 segment->id, wanted, type);
 	}
-	return code ? code : check_size(segment, wanted, total, error);
+	return rc ? rc : check_size(segment, wanted, total, error);
 }
 
 static int take_standard_input(struct payload_folder *folder, const struct sgpu_segment *segment,
 			       struct sgpu_batch_segment *entry, struct sgpu_error *error)
 {
-	int code;
+	int rc;
 
 	if (segment->sensitivity == SGPU_HIGH) {
 		sgpu_fail(error, SGPU_EPOLICY,
@@ -252,16 +251,16 @@ static int take_standard_input(struct payload_folder *folder, const struct sgpu_
 				 "segment '%s' and the manifest both come from standard input",
 				 segment->id);
 	}
-	code = fill_spool(folder, segment, entry->size, error);
-	if (!code) {
-		code = hash_window(folder, folder->spool, "temporary file", segment->offset, entry,
-				   error);
+	rc = fill_spool(folder, segment, entry->size, error);
+	if (!rc) {
+		rc = hash_window(folder, folder->spool, "temporary file", segment->offset, entry,
+				 error);
 	}
-	if (!code && lseek(folder->spool, (off_t)segment->offset, SEEK_SET) < 0) {
-		code = sgpu_fail_errno(error, "cannot read a temporary file");
+	if (!rc && lseek(folder->spool, (off_t)segment->offset, SEEK_SET) < 0) {
+		rc = sgpu_fail_errno(error, "cannot read a temporary file");
 	}
 	entry->location.kind = SGPU_LOCATION_INLINE;
-	return code;
+	return rc;
 }
 
 int payload_take(struct payload_folder *folder, const struct sgpu_segment *segment,
@@ -283,19 +282,19 @@ int payload_copy(int from, const char *from_name, uint64_t size, int to, const c
 		 struct sgpu_error *error)
 {
 	uint8_t *buffer = malloc(BUFFER_SIZE);
-	int code = buffer ? SGPU_OK : sgpu_fail_nomem(error);
+	int rc = buffer ? SGPU_OK : sgpu_fail_nomem(error);
 
-	for (size_t piece, got; !code && size; size -= got) {
+	for (size_t piece, got; !rc && size; size -= got) {
 		piece = size < BUFFER_SIZE ? (size_t)size : BUFFER_SIZE;
-		code = sgpu_read(from, from_name, buffer, piece, &got, error);
-		if (!code && got < piece) {
-			code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
-					 from_name);
+		rc = sgpu_read(from, from_name, buffer, piece, &got, error);
+		if (!rc && got < piece) {
+			rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
+				       from_name);
 		}
-		code = code ? code : sgpu_write(to, to_name, buffer, got, error);
+		rc = rc ? rc : sgpu_write(to, to_name, buffer, got, error);
 	}
 	free(buffer);
-	return code;
+	return rc;
 }
 
 /* ---- digests of modules ---- */
@@ -309,26 +308,26 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 	uint64_t size = 0;
 	size_t got = 0;
 	char *path = NULL;
-	int fd = -1, code;
+	int fd = -1, rc;
 
 	(void)sgpu_type_bytes(&segment->type, &size);
-	code = open_payload(folder, segment, &path, &fd, &size, error);
-	if (!code && size > SGPU_MODULE_SIZE_MAX) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "segment '%s': '%s' has %" PRIu64 " bytes, a module has 1 to %d",
-				 segment->id, segment->location, size, (int)SGPU_MODULE_SIZE_MAX);
+	rc = open_payload(folder, segment, &path, &fd, &size, error);
+	if (!rc && size > SGPU_MODULE_SIZE_MAX) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "segment '%s': '%s' has %" PRIu64 " bytes, a module has 1 to %d",
+			       segment->id, segment->location, size, (int)SGPU_MODULE_SIZE_MAX);
 	}
-	if (!code) {
+	if (!rc) {
 		image = malloc(size + 1);
-		code = image ? sgpu_pread(fd, segment->location, image, size, segment->offset, &got,
-					  error)
-			     : sgpu_fail_nomem(error);
+		rc = image ? sgpu_pread(fd, segment->location, image, size, segment->offset, &got,
+					error)
+			   : sgpu_fail_nomem(error);
 	}
-	if (!code && got < size) {
-		code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
-				 segment->location);
+	if (!rc && got < size) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read",
+			       segment->location);
 	}
-	if (!code) {
+	if (!rc) {
 		sgpu_measure_pages(image, size, NULL, digest);
 	}
 	sgpu_free_wiped(&image, size); /* code can be as secret as data */
@@ -336,7 +335,7 @@ static int measure_image(const struct payload_folder *folder, const struct sgpu_
 		close(fd);
 	}
 	free(path);
-	return code;
+	return rc;
 }
 
 /* Of one segment's image, read once however many operations use it. */
@@ -350,17 +349,17 @@ static int measure(const struct payload_folder *folder, const struct sgpu_segmen
 {
 	const bool has_file = segment->location && strcmp(segment->location, "-") != 0;
 	uint8_t digest[32];
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
 	if (has_file && !image->measured) {
-		code = measure_image(folder, segment, digest, error);
-		image->there = !code;
+		rc = measure_image(folder, segment, digest, error);
+		image->there = !rc;
 	}
-	if (has_file && !image->measured && !code) {
+	if (has_file && !image->measured && !rc) {
 		sgpu_base64url_encode(digest, sizeof(digest), image->digest);
 	}
 	image->measured = true;
-	return code;
+	return rc;
 }
 
 static int compare(const struct sgpu_operation *operation, const struct sgpu_segment *segment,

@@ -71,17 +71,17 @@ static int add_response(struct merger *merger, const char *path)
 	struct sgpu_error error = { 0 };
 	char id[2 * SGPU_BATCH_ID_SIZE + 1], hash[2 * SGPU_SHA256_SIZE + 1];
 	const char *name;
-	int fd, code, segment = 0, status = cli_input(path, &name, &fd);
+	int fd, rc, segment = 0, status = cli_input(path, &name, &fd);
 
 	if (status) {
 		return status;
 	}
-	code = sgpu_tar_open(fd, name, &reader, &error);
-	code = code ? code : sgpu_batch_read_head(reader, true, &batch, &error);
-	while (!code && segment >= 0) {
-		code = sgpu_batch_next_payload(reader, batch, &segment, &error);
+	rc = sgpu_tar_open(fd, name, &reader, &error);
+	rc = rc ? rc : sgpu_batch_read_head(reader, true, &batch, &error);
+	while (!rc && segment >= 0) {
+		rc = sgpu_batch_next_payload(reader, batch, &segment, &error);
 	}
-	status = code ? cli_error(&error) : 0;
+	status = rc ? cli_error(&error) : 0;
 	for (int i = 0; !status && i < batch->segment_count; i++) {
 		status = add_segment(merger, &batch->segments[i], name);
 	}
@@ -168,19 +168,19 @@ static int write_archive(const char *path, char **responses)
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	struct sgpu_error error = { 0 };
 	const char *name = strcmp(path, "-") ? path : "standard output";
-	int code;
+	int rc;
 
 	if (!cli_binary_apart(path)) {
 		return 2;
 	}
-	code = cli_output_take(&output, path, 0666, &error);
-	for (size_t i = 0; responses[i] && !code; i++) {
-		code = copy_response(responses[i], i, name, output.fd, &error);
+	rc = cli_output_take(&output, path, 0666, &error);
+	for (size_t i = 0; responses[i] && !rc; i++) {
+		rc = copy_response(responses[i], i, name, output.fd, &error);
 	}
-	code = code ? code : sgpu_tar_end(output.fd, name, &error);
-	code = code ? code : sgpu_output_commit(&output, &error);
+	rc = rc ? rc : sgpu_tar_end(output.fd, name, &error);
+	rc = rc ? rc : sgpu_output_commit(&output, &error);
 	sgpu_output_close(&output);
-	return code ? cli_error(&error) : 0;
+	return rc ? cli_error(&error) : 0;
 }
 
 /* An archive on standard output leaves no room for a table. */

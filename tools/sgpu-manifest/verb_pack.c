@@ -66,14 +66,14 @@ static int write_batch(struct payload_folder *folder, const struct sgpu_batch *b
 	struct sgpu_output output = SGPU_OUTPUT_INIT;
 	struct sgpu_error error = { 0 };
 	const char *name = strcmp(path, "-") ? path : "standard output";
-	int code = cli_output_take(&output, path, 0666, &error);
+	int rc = cli_output_take(&output, path, 0666, &error);
 
-	if (!code) {
-		code = sgpu_batch_write(output.fd, name, batch, write_payload, folder, &error);
+	if (!rc) {
+		rc = sgpu_batch_write(output.fd, name, batch, write_payload, folder, &error);
 	}
-	code = code ? code : sgpu_output_commit(&output, &error);
+	rc = rc ? rc : sgpu_output_commit(&output, &error);
 	sgpu_output_close(&output);
-	return code ? cli_error(&error) : 0;
+	return rc ? cli_error(&error) : 0;
 }
 
 static int pack(struct document *document, const char *output, bool outside)

@@ -30,15 +30,15 @@ const char *measure_time_text(int64_t seconds, char text[MEASURE_TIME_MAX])
 int measure_load_x25519(const char *path, struct sgpu_key *key, struct sgpu_error *error)
 {
 	struct sgpu_key loaded;
-	int code = sgpu_key_load(path, &loaded, error);
+	int rc = sgpu_key_load(path, &loaded, error);
 
-	if (!code && loaded.kind == SGPU_KEY_OCT) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "'%s' is a symmetric key; an X25519 key is needed", path);
+	if (!rc && loaded.kind == SGPU_KEY_OCT) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "'%s' is a symmetric key; an X25519 key is needed", path);
 	}
-	code = code ? code : sgpu_key_public(&loaded, key, error);
+	rc = rc ? rc : sgpu_key_public(&loaded, key, error);
 	sgpu_key_clear(&loaded);
-	return code;
+	return rc;
 }
 
 int measure_read_input(const char *path, const char *what, char **text, size_t *size)
@@ -50,15 +50,15 @@ int measure_read_input(const char *path, const char *what, char **text, size_t *
 	if (status) {
 		return status;
 	}
-	int code = sgpu_read_fd(fd, name, SGPU_QUOTE_MAX, text, size, &error);
+	int rc = sgpu_read_fd(fd, name, SGPU_QUOTE_MAX, text, size, &error);
 
-	if (!code && !*size) {
-		code = sgpu_fail_sniffed(&error, fd, name, *text, *size, what);
+	if (!rc && !*size) {
+		rc = sgpu_fail_sniffed(&error, fd, name, *text, *size, what);
 		free(*text);
 		*text = NULL;
 	}
 	cli_input_close(fd);
-	return code ? cli_error(&error) : 0;
+	return rc ? cli_error(&error) : 0;
 }
 
 int measure_quote_error(const char *path, const char *text, size_t size, struct sgpu_error *error)

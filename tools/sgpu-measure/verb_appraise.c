@@ -40,12 +40,12 @@ static int load_policy(struct task *task, struct sgpu_error *error)
 {
 	char *text = NULL;
 	size_t size = 0;
-	int code = sgpu_read_trusted_file(task->policy_path, "says what is accepted", POLICY_MAX,
-					  &text, &size, error);
+	int rc = sgpu_read_trusted_file(task->policy_path, "says what is accepted", POLICY_MAX,
+					&text, &size, error);
 
-	code = code ? code : sgpu_policy_parse(text, size, task->policy_path, &task->policy, error);
+	rc = rc ? rc : sgpu_policy_parse(text, size, task->policy_path, &task->policy, error);
 	free(text);
-	return code;
+	return rc;
 }
 
 static int write_recipient(const struct task *task, struct sgpu_error *error)
@@ -53,30 +53,29 @@ static int write_recipient(const struct task *task, struct sgpu_error *error)
 	struct sgpu_key key;
 	char *text = NULL;
 	size_t size = 0;
-	int code = sgpu_quote_recipient(task->checks.result.claims, &key, error);
+	int rc = sgpu_quote_recipient(task->checks.result.claims, &key, error);
 
-	code = code ? code
-		    : sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = key },
-					&text, &size, error);
-	code = code ? code : cli_write_text(task->recipient_path, 0644, text, size, error);
+	rc = rc ? rc
+		: sgpu_key_set_text(&(struct sgpu_key_set){ .has_key = true, .key = key }, &text,
+				    &size, error);
+	rc = rc ? rc : cli_write_text(task->recipient_path, 0644, text, size, error);
 	free(text);
-	return code;
+	return rc;
 }
 
 static int judge(struct task *task, struct sgpu_error *error)
 {
-	int code = sgpu_appraise(task->policy, &task->checks.result, time(NULL), &task->appraisal,
-				 error);
+	int rc = sgpu_appraise(task->policy, &task->checks.result, time(NULL), &task->appraisal,
+			       error);
 
 	/* Written whatever it says. */
-	if (!code && task->ear_path) {
-		code = cli_write_json(task->ear_path, 0644, json_incref(task->appraisal.ear),
-				      error);
+	if (!rc && task->ear_path) {
+		rc = cli_write_json(task->ear_path, 0644, json_incref(task->appraisal.ear), error);
 	}
-	if (!code && task->appraisal.accepted && task->recipient_path) {
-		code = write_recipient(task, error);
+	if (!rc && task->appraisal.accepted && task->recipient_path) {
+		rc = write_recipient(task, error);
 	}
-	return code;
+	return rc;
 }
 
 /* ---- what is said ---- */
@@ -164,10 +163,10 @@ static int remove_older(const char *path)
 	if (!cli_output_apart(path)) {
 		return 2;
 	}
-	int code = sgpu_output_open(&output, path, 0600, &error);
-	code = code ? code : sgpu_output_remove_older(&output, &removed, &error);
+	int rc = sgpu_output_open(&output, path, 0600, &error);
+	rc = rc ? rc : sgpu_output_remove_older(&output, &removed, &error);
 	sgpu_output_close(&output);
-	return code ? cli_error(&error) : 0;
+	return rc ? cli_error(&error) : 0;
 }
 
 /* The key and the result of another quote: whoever does not look at the exit status would take them

@@ -36,22 +36,21 @@ static int digest_file(int fd, const char *name, uint8_t digest[SHA384_SIZE],
 	static uint8_t piece[PIECE];
 	EVP_MD_CTX *state = EVP_MD_CTX_new();
 	size_t got = sizeof(piece);
-	int code =
-		state && EVP_DigestInit_ex(state, EVP_sha384(), NULL) == 1
-			? 0
-			: sgpu_fail(error, SGPU_ESYSTEM, "SHA-384 is not to be had from OpenSSL");
+	int rc = state && EVP_DigestInit_ex(state, EVP_sha384(), NULL) == 1
+			 ? 0
+			 : sgpu_fail(error, SGPU_ESYSTEM, "SHA-384 is not to be had from OpenSSL");
 
-	while (!code && got == sizeof(piece)) {
-		code = sgpu_read(fd, name, piece, sizeof(piece), &got, error);
-		if (!code && EVP_DigestUpdate(state, piece, got) != 1) {
-			code = sgpu_fail(error, SGPU_ESYSTEM, "SHA-384 of '%s' failed", name);
+	while (!rc && got == sizeof(piece)) {
+		rc = sgpu_read(fd, name, piece, sizeof(piece), &got, error);
+		if (!rc && EVP_DigestUpdate(state, piece, got) != 1) {
+			rc = sgpu_fail(error, SGPU_ESYSTEM, "SHA-384 of '%s' failed", name);
 		}
 	}
-	if (!code && EVP_DigestFinal_ex(state, digest, NULL) != 1) {
-		code = sgpu_fail(error, SGPU_ESYSTEM, "SHA-384 of '%s' failed", name);
+	if (!rc && EVP_DigestFinal_ex(state, digest, NULL) != 1) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "SHA-384 of '%s' failed", name);
 	}
 	EVP_MD_CTX_free(state);
-	return code;
+	return rc;
 }
 
 static int report(unsigned rtmr, const uint8_t digest[SHA384_SIZE])
@@ -72,7 +71,7 @@ static int extend(unsigned rtmr, const struct cli_bytes *given, const char *path
 	uint8_t digest[SHA384_SIZE];
 	struct sgpu_error error = { 0 };
 	const char *name = NULL;
-	int code = 0;
+	int rc = 0;
 
 	if (given->size) {
 		memcpy(digest, given->data, sizeof(digest));
@@ -82,11 +81,11 @@ static int extend(unsigned rtmr, const struct cli_bytes *given, const char *path
 		if (status) {
 			return status;
 		}
-		code = digest_file(fd, name, digest, &error);
+		rc = digest_file(fd, name, digest, &error);
 		cli_input_close(fd);
 	}
-	code = code ? code : sgpu_rtmr_extend(rtmr, digest, &error);
-	return code ? cli_error(&error) : report(rtmr, digest);
+	rc = rc ? rc : sgpu_rtmr_extend(rtmr, digest, &error);
+	return rc ? cli_error(&error) : report(rtmr, digest);
 }
 
 int verb_extend(int argc, char **argv)

@@ -67,17 +67,17 @@ static int write_both(const struct task *task, const char *public_path, const ch
 {
 	size_t pem_size = 0;
 	char *pem = NULL;
-	int code = sgpu_signer_private_pem(task->key, &pem, &pem_size, error);
+	int rc = sgpu_signer_private_pem(task->key, &pem, &pem_size, error);
 
-	code = code ? code : cli_write_secret(task->path, pem, pem_size, error);
+	rc = rc ? rc : cli_write_secret(task->path, pem, pem_size, error);
 	sgpu_free_wiped(&pem, pem_size);
-	if (!code) {
-		code = cli_write_text(public_path, 0644, text, size, error);
-		if (code) {
+	if (!rc) {
+		rc = cli_write_text(public_path, 0644, text, size, error);
+		if (rc) {
 			unlink(task->path);
 		}
 	}
-	return code;
+	return rc;
 }
 
 static int run(struct task *task, struct sgpu_error *error)
@@ -85,18 +85,17 @@ static int run(struct task *task, struct sgpu_error *error)
 	const char *public_path = task->authority_path ? task->authority_path : task->request_path;
 	char *text = NULL;
 	size_t size = 0;
-	int code = sgpu_signer_generate(task->tpm, &task->key, error);
+	int rc = sgpu_signer_generate(task->tpm, &task->key, error);
 
-	if (!code && task->authority_path) {
-		code = sgpu_ca_create(task->key, task->name ? task->name : "sgpu CA", time(NULL),
-				      task->days ? task->days : AUTHORITY_DAYS, &text, &size,
-				      error);
-	} else if (!code) {
-		code = sgpu_request_create(task->key, &text, &size, error);
+	if (!rc && task->authority_path) {
+		rc = sgpu_ca_create(task->key, task->name ? task->name : "sgpu CA", time(NULL),
+				    task->days ? task->days : AUTHORITY_DAYS, &text, &size, error);
+	} else if (!rc) {
+		rc = sgpu_request_create(task->key, &text, &size, error);
 	}
-	code = code ? code : write_both(task, public_path, text, size, error);
+	rc = rc ? rc : write_both(task, public_path, text, size, error);
 	free(text);
-	return code;
+	return rc;
 }
 
 /* What may be said of a new key: a record with --json, else a detail. Returns an exit status. */
@@ -166,15 +165,15 @@ static int certify(struct certification *task, struct sgpu_error *error)
 {
 	char *pem = NULL;
 	size_t size = 0;
-	int code = sgpu_signer_load(task->key_path, &task->issuer, error);
+	int rc = sgpu_signer_load(task->key_path, &task->issuer, error);
 
-	code = code ? code : sgpu_chain_load(task->certificate_path, &task->chain, error);
-	code = code ? code
-		    : sgpu_ca_certify(task->issuer, &task->chain, task->request, task->request_size,
-				      time(NULL), task->days, &pem, &size, error);
-	code = code ? code : cli_write_text(task->out_path, 0644, pem, size, error);
+	rc = rc ? rc : sgpu_chain_load(task->certificate_path, &task->chain, error);
+	rc = rc ? rc
+		: sgpu_ca_certify(task->issuer, &task->chain, task->request, task->request_size,
+				  time(NULL), task->days, &pem, &size, error);
+	rc = rc ? rc : cli_write_text(task->out_path, 0644, pem, size, error);
 	free(pem);
-	return code;
+	return rc;
 }
 
 static int read_request(struct certification *task, const char *path)

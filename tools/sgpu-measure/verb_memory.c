@@ -91,11 +91,11 @@ static int read_payload(void *context, uint64_t position, void *data, size_t siz
 	if (payload->tar) {
 		return sgpu_tar_read(payload->tar, data, size, error);
 	}
-	const int code = sgpu_pread(payload->fd, payload->name, data, size,
-				    payload->offset + position, &got, error);
-	return code || got == size ? code
-				   : sgpu_fail(error, SGPU_EINVALID, "'%s' ends before its size",
-					       payload->name);
+	const int rc = sgpu_pread(payload->fd, payload->name, data, size,
+				  payload->offset + position, &got, error);
+	return rc || got == size ? rc
+				 : sgpu_fail(error, SGPU_EINVALID, "'%s' ends before its size",
+					     payload->name);
 }
 
 /* The header stands before the chunks. */
@@ -105,19 +105,19 @@ static int load_key(void *argument, struct sgpu_stream *stream,
 	struct payload *payload = argument;
 	uint8_t header[SGPU_SEALED_HEADER];
 	struct sgpu_sealed_keys keys;
-	int code = read_payload(payload, 0, header, sizeof(header), error);
+	int rc = read_payload(payload, 0, header, sizeof(header), error);
 
 	payload->offset += sizeof(header);
-	if (!code) {
-		code = sgpu_sealed_keys_open(payload->key, payload->context, payload->context_size,
-					     header, &keys, error);
+	if (!rc) {
+		rc = sgpu_sealed_keys_open(payload->key, payload->context, payload->context_size,
+					   header, &keys, error);
 	}
-	if (!code) {
-		code = sgpu_device_key_load(stream, &keys, &payload->device_key, error);
+	if (!rc) {
+		rc = sgpu_device_key_load(stream, &keys, &payload->device_key, error);
 		sgpu_wipe(&keys, sizeof(keys));
 	}
 	request->key = payload->device_key;
-	return code;
+	return rc;
 }
 
 static int transfer(struct task *task, struct payload *payload, uint64_t size, sgpu_devptr memory,
@@ -135,36 +135,36 @@ static int transfer(struct task *task, struct payload *payload, uint64_t size, s
 		.source = { .read = read_payload, .ordered = payload->tar, .context = payload },
 	};
 	struct sgpu_transfer_result result;
-	const int code = sgpu_transfer_sync(task->engine, &request, &result);
+	const int rc = sgpu_transfer_sync(task->engine, &request, &result);
 
 	sgpu_device_key_free(&payload->device_key);
-	if (code == SGPU_EAUTH && payload->kt128) {
-		return sgpu_fail(error, code, "'%s' is not what the batch says: its kt128 differs",
+	if (rc == SGPU_EAUTH && payload->kt128) {
+		return sgpu_fail(error, rc, "'%s' is not what the batch says: its kt128 differs",
 				 payload->name);
 	}
-	if (code == SGPU_EAUTH) {
-		return sgpu_fail(error, code, "'%s' does not verify at chunk %llu", payload->name,
+	if (rc == SGPU_EAUTH) {
+		return sgpu_fail(error, rc, "'%s' does not verify at chunk %llu", payload->name,
 				 (unsigned long long)result.bad_chunk);
 	}
-	return code ? sgpu_fail(error, code, "%s", result.error.text) : 0;
+	return rc ? sgpu_fail(error, rc, "%s", result.error.text) : 0;
 }
 
 static int copy_pieces(struct task *task, struct payload *payload, uint64_t size,
 		       sgpu_devptr memory, struct sgpu_error *error)
 {
 	uint8_t *piece = malloc(PIECE);
-	int code = piece ? 0 : sgpu_fail_nomem(error);
+	int rc = piece ? 0 : sgpu_fail_nomem(error);
 
-	for (uint64_t done = 0; !code && done < size; done += PIECE) {
+	for (uint64_t done = 0; !rc && done < size; done += PIECE) {
 		const size_t part = size - done < PIECE ? (size_t)(size - done) : PIECE;
-		code = read_payload(payload, done, piece, part, error);
-		if (!code) {
-			code = sgpu_secure_memcpy(task->context, piece, memory + done, part,
-						  SGPU_SECURE_TO_DEVICE, error);
+		rc = read_payload(payload, done, piece, part, error);
+		if (!rc) {
+			rc = sgpu_secure_memcpy(task->context, piece, memory + done, part,
+						SGPU_SECURE_TO_DEVICE, error);
 		}
 	}
 	sgpu_free_wiped(&piece, PIECE);
-	return code;
+	return rc;
 }
 
 /* The payload into fresh memory of the context. Errors: SGPU_EKEY, SGPU_EAUTH. */
@@ -180,16 +180,16 @@ static int load(struct task *task, struct payload *payload, sgpu_devptr *memory,
 	}
 	size -= payload->sealed ? SGPU_SEALED_HEADER : 0;
 	struct sgpu_device *device = sgpu_secure_device(task->context);
-	int code = sgpu_device_alloc(device, payload->size, memory, error);
-	if (!code) {
-		code = payload->sealed || payload->kt128
-			       ? transfer(task, payload, size, *memory, error)
-			       : copy_pieces(task, payload, size, *memory, error);
+	int rc = sgpu_device_alloc(device, payload->size, memory, error);
+	if (!rc) {
+		rc = payload->sealed || payload->kt128
+			     ? transfer(task, payload, size, *memory, error)
+			     : copy_pieces(task, payload, size, *memory, error);
 	}
-	if (code) {
+	if (rc) {
 		sgpu_device_free(device, memory, payload->size);
 	}
-	return code;
+	return rc;
 }
 
 /* Measures [offset, offset + size) of `total` bytes at `memory`, as the options say, and notes the
@@ -207,10 +207,10 @@ static int measure(struct task *task, const char *label, sgpu_devptr memory, uin
 				 " bytes: there is nothing to measure at %" PRIu64 " for %" PRIu64,
 				 label, total, task->offset, size);
 	}
-	const int code = sgpu_secure_measure(task->context, memory + task->offset, size,
-					     task->keyed, digest, error);
-	if (code) {
-		return code;
+	const int rc = sgpu_secure_measure(task->context, memory + task->offset, size, task->keyed,
+					   digest, error);
+	if (rc) {
+		return rc;
 	}
 	json_t *result = json_pack("{s:o, s:I, s:I, s:o}", "label", cli_json_text(label), "offset",
 				   (json_int_t)task->offset, "size", (json_int_t)size, "digest",
@@ -231,7 +231,7 @@ static bool wanted(const struct task *task, int i)
 static int authenticate(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_key *keys = NULL;
-	int loaded = 0, code = 0;
+	int loaded = 0, rc = 0;
 
 	if (!task->batch->has_mac) {
 		return task->keys.count ? sgpu_fail(error, SGPU_EPOLICY,
@@ -243,17 +243,16 @@ static int authenticate(struct task *task, struct sgpu_error *error)
 				 "a key that opens the batch is missing, with -k");
 	}
 	keys = calloc((size_t)task->keys.count, sizeof(*keys));
-	code = keys ? 0 : sgpu_fail_nomem(error);
-	for (; !code && loaded < task->keys.count; loaded++) {
-		code = sgpu_key_load_private(task->keys.items[loaded], &keys[loaded], error);
+	rc = keys ? 0 : sgpu_fail_nomem(error);
+	for (; !rc && loaded < task->keys.count; loaded++) {
+		rc = sgpu_key_load_private(task->keys.items[loaded], &keys[loaded], error);
 	}
-	if (!code) {
-		code = sgpu_batch_unwrap(task->batch, keys, task->keys.count, task->batch_key,
-					 error);
+	if (!rc) {
+		rc = sgpu_batch_unwrap(task->batch, keys, task->keys.count, task->batch_key, error);
 	}
-	code = code ? code : sgpu_batch_verify(task->batch, task->batch_key, error);
+	rc = rc ? rc : sgpu_batch_verify(task->batch, task->batch_key, error);
 	sgpu_free_wiped(&keys, (size_t)task->keys.count * sizeof(*keys));
-	return code;
+	return rc;
 }
 
 static int measure_segment(struct task *task, int i, struct payload *payload,
@@ -262,53 +261,53 @@ static int measure_segment(struct task *task, int i, struct payload *payload,
 	const struct sgpu_batch *batch = task->batch;
 	const struct sgpu_batch_segment *s = &batch->segments[i];
 	sgpu_devptr memory = 0;
-	int code = 0;
+	int rc = 0;
 
 	payload->name = s->id;
 	payload->size = sgpu_batch_payload_size(batch, i);
 	payload->sealed = s->sealed;
 	payload->kt128 = !s->sealed && s->has_kt128 ? s->kt128 : NULL;
 	if (s->sealed) {
-		code = sgpu_batch_segment_key(
+		rc = sgpu_batch_segment_key(
 			batch, task->batch_key, s->id, batch->response ? batch->response_id : NULL,
 			payload->key, payload->context, &payload->context_size, error);
 	}
-	code = code ? code : load(task, payload, &memory, error);
+	rc = rc ? rc : load(task, payload, &memory, error);
 	sgpu_wipe(payload->key, sizeof(payload->key));
-	if (!code) {
-		code = measure(task, s->id, memory, payload->size, error);
+	if (!rc) {
+		rc = measure(task, s->id, memory, payload->size, error);
 		sgpu_device_free(sgpu_secure_device(task->context), &memory, payload->size);
 	}
-	return code;
+	return rc;
 }
 
 /* First those whose payload lies elsewhere. */
 static int measure_all(struct task *task, struct sgpu_error *error)
 {
-	int segment = 0, code = 0;
+	int segment = 0, rc = 0;
 
-	for (int i = 0; !code && i < task->batch->segment_count; i++) {
+	for (int i = 0; !rc && i < task->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *s = &task->batch->segments[i];
 		struct sgpu_source source = { .fd = -1 };
 		if (!wanted(task, i) || s->location.kind == SGPU_LOCATION_INLINE) {
 			continue;
 		}
-		code = sgpu_source_open(&s->location, sgpu_batch_payload_size(task->batch, i),
-					&source, error);
-		if (!code) {
+		rc = sgpu_source_open(&s->location, sgpu_batch_payload_size(task->batch, i),
+				      &source, error);
+		if (!rc) {
 			struct payload payload = { .fd = source.fd, .offset = source.offset };
-			code = measure_segment(task, i, &payload, error);
+			rc = measure_segment(task, i, &payload, error);
 			sgpu_source_close(&source);
 		}
 	}
-	while (!code && segment >= 0) {
+	while (!rc && segment >= 0) {
 		struct payload payload = { .tar = task->reader };
-		code = sgpu_batch_next_payload(task->reader, task->batch, &segment, error);
-		if (!code && segment >= 0 && wanted(task, segment)) {
-			code = measure_segment(task, segment, &payload, error);
+		rc = sgpu_batch_next_payload(task->reader, task->batch, &segment, error);
+		if (!rc && segment >= 0 && wanted(task, segment)) {
+			rc = measure_segment(task, segment, &payload, error);
 		}
 	}
-	return code;
+	return rc;
 }
 
 static int check_segment(const struct task *task, struct sgpu_error *error)
@@ -328,16 +327,16 @@ static int check_segment(const struct task *task, struct sgpu_error *error)
 /* The segments of a batch or a response, one after the other. */
 static int measure_batch(struct task *task, int in, const char *name, struct sgpu_error *error)
 {
-	int code = sgpu_tar_open(in, name, &task->reader, error);
+	int rc = sgpu_tar_open(in, name, &task->reader, error);
 
-	code = code ? code : sgpu_batch_read_any(task->reader, &task->batch, error);
-	code = code ? code : authenticate(task, error);
-	code = code ? code : measure_all(task, error);
-	code = code ? code : check_segment(task, error);
+	rc = rc ? rc : sgpu_batch_read_any(task->reader, &task->batch, error);
+	rc = rc ? rc : authenticate(task, error);
+	rc = rc ? rc : measure_all(task, error);
+	rc = rc ? rc : check_segment(task, error);
 	sgpu_wipe(task->batch_key, sizeof(task->batch_key));
 	sgpu_batch_free(&task->batch);
 	sgpu_tar_close(&task->reader);
-	return code;
+	return rc;
 }
 
 /* ---- a file ---- */
@@ -349,7 +348,7 @@ static int measure_file(struct task *task, int fd, const char *name, struct sgpu
 	sgpu_devptr memory = 0;
 	char *data = NULL;
 	size_t size = 0;
-	int code = 0;
+	int rc = 0;
 
 	if (fstat(fd, &status) || S_ISCHR(status.st_mode)) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is a device, which may have no end",
@@ -359,39 +358,39 @@ static int measure_file(struct task *task, int fd, const char *name, struct sgpu
 		payload.offset = (uint64_t)position;
 		payload.size = (uint64_t)(status.st_size - position);
 	} else {
-		code = sgpu_read_fd(fd, name, MEMORY_MAX, &data, &size, error);
+		rc = sgpu_read_fd(fd, name, MEMORY_MAX, &data, &size, error);
 		payload.size = size;
 	}
-	if (!code && !payload.size) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is empty: there is nothing to measure",
-				 name);
+	if (!rc && !payload.size) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is empty: there is nothing to measure",
+			       name);
 	}
 	payload.data = data;
-	code = code ? code : load(task, &payload, &memory, error);
-	code = code ? code : measure(task, name, memory, payload.size, error);
+	rc = rc ? rc : load(task, &payload, &memory, error);
+	rc = rc ? rc : measure(task, name, memory, payload.size, error);
 	sgpu_device_free(sgpu_secure_device(task->context), &memory, payload.size);
 	sgpu_free_wiped(&data, size);
-	return code;
+	return rc;
 }
 
 /* ---- the context ---- */
 static int in_context(struct task *task, int fd, const char *name, struct sgpu_error *error)
 {
-	int code = sgpu_device_open(task->device_name, NULL, &task->device, error);
+	int rc = sgpu_device_open(task->device_name, NULL, &task->device, error);
 
-	code = code ? code : sgpu_secure_create(task->device, NULL, &task->context, error);
-	if (!code) {
-		code = sgpu_engine_create(sgpu_secure_device(task->context), NULL, &task->engine,
-					  error);
+	rc = rc ? rc : sgpu_secure_create(task->device, NULL, &task->context, error);
+	if (!rc) {
+		rc = sgpu_engine_create(sgpu_secure_device(task->context), NULL, &task->engine,
+					error);
 	}
-	if (!code) {
-		code = task->batch_path ? measure_batch(task, fd, name, error)
-					: measure_file(task, fd, name, error);
+	if (!rc) {
+		rc = task->batch_path ? measure_batch(task, fd, name, error)
+				      : measure_file(task, fd, name, error);
 	}
 	sgpu_engine_free(&task->engine);
 	sgpu_secure_destroy(&task->context);
 	sgpu_device_close(&task->device);
-	return code;
+	return rc;
 }
 
 /* ---- what is said ---- */

@@ -72,8 +72,8 @@ static int build_runner(const struct task *task, const char *folder, json_t **ru
 		return sgpu_fail(error, SGPU_EUSAGE, "the path of the build is too long");
 	}
 	cli_remember_input(path);
-	const int code = sgpu_measure_file(path, digest, &size, error);
-	if (!code) {
+	const int rc = sgpu_measure_file(path, digest, &size, error);
+	if (!rc) {
 		*runner = json_pack(
 			"{s:s, s:s, s:{s:o, s:I, s:s, s:b, s:b, s:o*, s:s, s:{s:b}, s:s}}",
 			"swname", "sgpu-run", "dbgstat", "disabled", SGPU_EAT_PROFILE, "digest",
@@ -82,7 +82,7 @@ static int build_runner(const struct task *task, const char *folder, json_t **ru
 			owner_claims(task), "sessions", task->owners.count ? "none" : "any",
 			"confinement", "all", 1, "key", "ephemeral");
 	}
-	return code || *runner ? code : sgpu_fail_nomem(error);
+	return rc || *runner ? rc : sgpu_fail_nomem(error);
 }
 
 /* A build without the CUDA device has no code for one, and quotes with any are to be refused. */
@@ -104,8 +104,8 @@ static int build_device(const struct task *task, const char *folder, json_t **de
 		return *device ? 0 : sgpu_fail_nomem(error);
 	}
 	cli_remember_input(path);
-	const int code = sgpu_device_code_of_file(path, &found, error);
-	if (!code) {
+	const int rc = sgpu_device_code_of_file(path, &found, error);
+	if (!rc) {
 		/* Nothing keeps the work of others from a GPU. */
 		*device =
 			json_pack("{s:{s:[{s:s, s:I, s:o}], s:b, s:s*}}", SGPU_EAT_PROFILE, "code",
@@ -113,30 +113,30 @@ static int build_device(const struct task *task, const char *folder, json_t **de
 				  sgpu_json_from_bytes(found.digest, sizeof(found.digest)),
 				  "preemption", 1, "confidential", is_open(task) ? "off" : NULL);
 	}
-	return code || *device ? code : sgpu_fail_nomem(error);
+	return rc || *device ? rc : sgpu_fail_nomem(error);
 }
 
 static int claims_of_build(struct task *task, struct sgpu_error *error)
 {
 	json_t *runner = NULL, *device = NULL;
-	int code = task->owners_path && strcmp(task->owners_path, "any")
-			   ? sgpu_owners_load(task->owners_path, &task->owners, error)
-			   : 0;
+	int rc = task->owners_path && strcmp(task->owners_path, "any")
+			 ? sgpu_owners_load(task->owners_path, &task->owners, error)
+			 : 0;
 
-	code = code ? code : build_runner(task, task->build_path, &runner, error);
-	code = code ? code : build_device(task, task->build_path, &device, error);
-	if (!code) {
+	rc = rc ? rc : build_runner(task, task->build_path, &runner, error);
+	rc = rc ? rc : build_device(task, task->build_path, &device, error);
+	if (!rc) {
 		json_t *platform =
 			task->at_least ? json_pack("{s:{s:s}}", "platform", "kind", task->at_least)
 				       : json_object();
 		task->claims =
 			json_pack("{s:s, s:{s:O, s:O}, s:o}", "dbgstat", "disabled", "submods",
 				  "runner", runner, "gpu-0", device, SGPU_EAT_PROFILE, platform);
-		code = task->claims ? 0 : sgpu_fail_nomem(error);
+		rc = task->claims ? 0 : sgpu_fail_nomem(error);
 	}
 	json_decref(runner);
 	json_decref(device);
-	return code;
+	return rc;
 }
 
 /* ---- reference values ---- */
@@ -165,23 +165,23 @@ static int reference_values(const json_t *claims, json_t **list, struct sgpu_err
 	const json_t *submods = json_object_get(claims, "submods"), *submod = NULL, *item = NULL;
 	json_t *values = *list = json_object();
 	const char *name = NULL;
-	int code = values ? 0 : sgpu_fail_nomem(error);
+	int rc = values ? 0 : sgpu_fail_nomem(error);
 
 	json_object_foreach ((json_t *)(uintptr_t)submods, name, submod) {
 		const json_t *own = json_object_get(submod, SGPU_EAT_PROFILE);
 		size_t i = 0;
-		if (!code && json_object_get(own, "digest")) {
-			code = add_digest(values, json_object_get(submod, "swname"),
-					  json_object_get(own, "digest"), error);
+		if (!rc && json_object_get(own, "digest")) {
+			rc = add_digest(values, json_object_get(submod, "swname"),
+					json_object_get(own, "digest"), error);
 		}
 		json_array_foreach (json_object_get(own, "code"), i, item) {
-			if (!code) {
-				code = add_digest(values, json_object_get(item, "name"),
-						  json_object_get(item, "digest"), error);
+			if (!rc) {
+				rc = add_digest(values, json_object_get(item, "name"),
+						json_object_get(item, "digest"), error);
 			}
 		}
 	}
-	return code;
+	return rc;
 }
 
 /* ---- the verb ---- */
@@ -190,19 +190,18 @@ static int write_policy(const struct task *task, struct sgpu_error *error)
 	json_t *values = NULL;
 	char *text = NULL;
 	size_t size = 0;
-	int code;
+	int rc;
 
 	if (task->reference_values) {
-		code = reference_values(task->claims, &values, error);
-		code = code ? code
-			    : cli_write_json(task->out_path, 0644, json_incref(values), error);
+		rc = reference_values(task->claims, &values, error);
+		rc = rc ? rc : cli_write_json(task->out_path, 0644, json_incref(values), error);
 	} else {
-		code = sgpu_policy_from_claims(task->claims, &text, &size, error);
-		code = code ? code : cli_write_text(task->out_path, 0644, text, size, error);
+		rc = sgpu_policy_from_claims(task->claims, &text, &size, error);
+		rc = rc ? rc : cli_write_text(task->out_path, 0644, text, size, error);
 	}
 	json_decref(values);
 	free(text);
-	return code;
+	return rc;
 }
 
 static int read_quote(struct task *task, struct sgpu_error *error)
@@ -215,15 +214,15 @@ static int read_quote(struct task *task, struct sgpu_error *error)
 	if (status) {
 		return status;
 	}
-	int code = sgpu_quote_parse(text, size, &task->claims, records, &count, NULL, error);
-	if (!code && !json_object_get(task->claims, SGPU_EAT_PROFILE)) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "the quote is of version 1, and no policy accepts such a one");
+	int rc = sgpu_quote_parse(text, size, &task->claims, records, &count, NULL, error);
+	if (!rc && !json_object_get(task->claims, SGPU_EAT_PROFILE)) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "the quote is of version 1, and no policy accepts such a one");
 	}
-	status = code ? measure_quote_error(task->quote_path, text, size, error) : 0;
+	status = rc ? measure_quote_error(task->quote_path, text, size, error) : 0;
 	sgpu_records_clear(records, count);
 	free(text);
-	if (!code) {
+	if (!rc) {
 		cli_note("nothing of the quote was verified: it must be one of a machine that you "
 			 "trust");
 	}

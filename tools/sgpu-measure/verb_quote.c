@@ -45,23 +45,23 @@ const struct cli_option quote_options[] = {
 
 static int load(struct task *task, struct sgpu_error *error)
 {
-	int code = sgpu_signer_load(task->key_path, &task->ak, error);
+	int rc = sgpu_signer_load(task->key_path, &task->ak, error);
 
-	code = code ? code : sgpu_chain_load(task->certificate_path, &task->chain, error);
-	if (!code && task->recipient_path) {
-		code = measure_load_x25519(task->recipient_path, &task->recipient, error);
+	rc = rc ? rc : sgpu_chain_load(task->certificate_path, &task->chain, error);
+	if (!rc && task->recipient_path) {
+		rc = measure_load_x25519(task->recipient_path, &task->recipient, error);
 	}
-	if (!code && !task->runner_path) {
-		code = measure_runner_path(task->runner_beside, sizeof(task->runner_beside), error);
+	if (!rc && !task->runner_path) {
+		rc = measure_runner_path(task->runner_beside, sizeof(task->runner_beside), error);
 		task->runner_path = task->runner_beside;
 	}
-	return code;
+	return rc;
 }
 
 static int collect(struct task *task, char **quote, size_t *size, struct sgpu_error *error)
 {
 	struct sgpu_device_info info;
-	const int code = sgpu_device_get_info(task->device, &info, error);
+	const int rc = sgpu_device_get_info(task->device, &info, error);
 	const struct sgpu_quote_subject subject = {
 		.nonce = task->nonce.data,
 		.nonce_size = task->nonce.size,
@@ -69,25 +69,25 @@ static int collect(struct task *task, char **quote, size_t *size, struct sgpu_er
 		.device = task->device,
 		.runner_path = task->runner_path,
 		/* Nothing keeps the work of others from a GPU. */
-		.preemption = !code && strncmp(info.selector, "cpu", 3) != 0,
+		.preemption = !rc && strncmp(info.selector, "cpu", 3) != 0,
 	};
 
-	return code ? code
-		    : sgpu_quote_create(&subject, task->ak, &task->chain, time(NULL), quote, size,
-					error);
+	return rc ? rc
+		  : sgpu_quote_create(&subject, task->ak, &task->chain, time(NULL), quote, size,
+				      error);
 }
 
 static int run(struct task *task, struct sgpu_error *error)
 {
 	char *quote = NULL;
 	size_t size = 0;
-	int code = load(task, error);
+	int rc = load(task, error);
 
-	code = code ? code : sgpu_device_open(task->device_name, NULL, &task->device, error);
-	code = code ? code : collect(task, &quote, &size, error);
-	code = code ? code : cli_write_text(task->out_path, 0644, quote, size, error);
+	rc = rc ? rc : sgpu_device_open(task->device_name, NULL, &task->device, error);
+	rc = rc ? rc : collect(task, &quote, &size, error);
+	rc = rc ? rc : cli_write_text(task->out_path, 0644, quote, size, error);
 	free(quote);
-	return code;
+	return rc;
 }
 
 static int check_options(const struct task *task)

@@ -24,26 +24,26 @@ static int load_roots(const char *path, struct sgpu_chain *chain, struct sgpu_er
 	if (!path) {
 		return 0;
 	}
-	int code = sgpu_read_trusted_file(path, "says whose quotes are believed", ROOTS_MAX, &text,
-					  &size, error);
-	code = code ? code : sgpu_chain_parse(text, size, path, chain, error);
+	int rc = sgpu_read_trusted_file(path, "says whose quotes are believed", ROOTS_MAX, &text,
+					&size, error);
+	rc = rc ? rc : sgpu_chain_parse(text, size, path, chain, error);
 	free(text);
-	return code;
+	return rc;
 }
 
 static int load(struct measure_checks *checks, struct sgpu_error *error)
 {
-	int code = load_roots(checks->roots_path, &checks->roots, error);
+	int rc = load_roots(checks->roots_path, &checks->roots, error);
 
-	code = code ? code : load_roots(checks->tee_roots_path, &checks->tee_roots, error);
-	if (!code && checks->tee_certificates_path) {
-		code = sgpu_chain_load(checks->tee_certificates_path, &checks->tee_certificates,
-				       error);
+	rc = rc ? rc : load_roots(checks->tee_roots_path, &checks->tee_roots, error);
+	if (!rc && checks->tee_certificates_path) {
+		rc = sgpu_chain_load(checks->tee_certificates_path, &checks->tee_certificates,
+				     error);
 	}
-	if (!code && checks->owner_path) {
-		code = measure_load_x25519(checks->owner_path, &checks->owner, error);
+	if (!rc && checks->owner_path) {
+		rc = measure_load_x25519(checks->owner_path, &checks->owner, error);
 	}
-	return code;
+	return rc;
 }
 
 /* Whoever names roots for the hardware's report wants one that leads there. */
@@ -72,10 +72,10 @@ static int verify(struct measure_checks *checks, struct sgpu_error *error)
 		.now = time(NULL),
 		.max_age = (int64_t)(checks->max_age_ns / MEASURE_SECOND),
 	};
-	const int code = sgpu_quote_verify(checks->quote, checks->quote_size, &wanted,
-					   &checks->result, error);
+	const int rc = sgpu_quote_verify(checks->quote, checks->quote_size, &wanted,
+					 &checks->result, error);
 
-	return code ? code : demand_report(checks, error);
+	return rc ? rc : demand_report(checks, error);
 }
 
 static int check_options(const struct measure_checks *checks, const char *quote_path)

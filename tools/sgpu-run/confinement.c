@@ -38,10 +38,10 @@ int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confin
 			   struct sgpu_error *error)
 {
 	char list[NAMESPACES_SIZE];
-	int code = sgpu_device_module_confinement(device, modules, error);
+	int rc = sgpu_device_module_confinement(device, modules, error);
 
-	if (code != SGPU_OK || !modules->process) {
-		return code; /* on a GPU they run there */
+	if (rc != SGPU_OK || !modules->process) {
+		return rc; /* on a GPU they run there */
 	}
 	if (*lacking(modules, list)) {
 		cli_warning("modules run without a namespace of their own of these kinds: %s",
@@ -72,7 +72,7 @@ int confinement_of_modules(struct sgpu_device *device, struct sgpu_module_confin
 	if (!modules->capabilities) {
 		cli_warning("modules keep the capabilities of this process");
 	}
-	return code;
+	return rc;
 }
 
 json_t *confinement_claim(bool filtered, bool confined,

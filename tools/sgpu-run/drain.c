@@ -77,10 +77,10 @@ static void hand_over(struct flight *flight)
 }
 
 /* On a thread of the runner. */
-static void run_ended(void *argument, struct sgpu_run *run, int code)
+static void run_ended(void *argument, struct sgpu_run *run, int rc)
 {
 	(void)run;
-	(void)code;
+	(void)rc;
 	hand_over(argument);
 }
 

@@ -52,13 +52,13 @@ int drain_graver(int one, int other)
 	return first > second ? one : other;
 }
 
-static void count_batch(struct drain *drain, int code, bool has_response)
+static void count_batch(struct drain *drain, int rc, bool has_response)
 {
 	pthread_mutex_lock(&drain->mutex);
 	drain->counts.answered += has_response;
-	drain->counts.partly += code == SGPU_ESEGMENTS;
+	drain->counts.partly += rc == SGPU_ESEGMENTS;
 	drain->counts.failed += !has_response;
-	drain->status = drain_graver(drain->status, sgpu_exit_status(code));
+	drain->status = drain_graver(drain->status, sgpu_exit_status(rc));
 	pthread_mutex_unlock(&drain->mutex);
 }
 
@@ -69,10 +69,10 @@ static bool has_response(const struct flight *flight)
 
 /* It is the machine that failed, not the batch: another worker, or the same one later, may run it.
  */
-static bool is_of_machine(int code)
+static bool is_of_machine(int rc)
 {
-	return code == SGPU_ESYSTEM || code == SGPU_EDEVICE || code == SGPU_EUNAVAILABLE ||
-	       code == SGPU_ECANCELED || code == SGPU_ENOSPACE;
+	return rc == SGPU_ESYSTEM || rc == SGPU_EDEVICE || rc == SGPU_EUNAVAILABLE ||
+	       rc == SGPU_ECANCELED || rc == SGPU_ENOSPACE;
 }
 
 /* Files from the beginning, and the response gives its space back now. */

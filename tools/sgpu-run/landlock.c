@@ -281,7 +281,7 @@ static bool enter(void)
 int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *error)
 {
 	struct ruleset rules = { .fd = -1 };
-	int version = landlock_version(), code;
+	int version = landlock_version(), rc;
 
 	if (cli_harden_off()) {
 		return SGPU_OK;
@@ -304,12 +304,12 @@ int landlock_confine(const struct landlock_needs *needs, struct sgpu_error *erro
 	}
 	if (rules.failure != 0) {
 		errno = rules.failure;
-		code = sgpu_fail_errno(
-			error, "files are not confined: no ruleset of Landlock can be made");
+		rc = sgpu_fail_errno(error,
+				     "files are not confined: no ruleset of Landlock can be made");
 	} else {
 		ruleset_to_enter = rules.fd;
-		code = every_thread(enter, error);
+		rc = every_thread(enter, error);
 	}
 	sgpu_close(rules.fd);
-	return code;
+	return rc;
 }

@@ -106,16 +106,16 @@ void report_collect(const struct sgpu_run *run, struct sgpu_device *device,
 	}
 }
 
-static void log_json(const struct report *report, const char *file, int code,
+static void log_json(const struct report *report, const char *file, int rc,
 		     const struct report_user *by, const char *time)
 {
 	const struct sgpu_run_progress *p = &report->progress;
-	json_t *batch = json_pack("{s:s, s:s, s:o, s:s, s:s, s:I, s:I, s:f, s:s}", "time", time,
-				  "batch_id", report->batch_id, "manifest_id",
-				  cli_json_text(report->manifest_id), "owner", report->owner, "kid",
-				  report->kid, "bytes_in", (json_int_t)p->bytes_in, "bytes_out",
-				  (json_int_t)p->bytes_out, "elapsed_ms",
-				  (double)p->elapsed_ns / 1e6, "status", sgpu_error_name(code));
+	json_t *batch =
+		json_pack("{s:s, s:s, s:o, s:s, s:s, s:I, s:I, s:f, s:s}", "time", time, "batch_id",
+			  report->batch_id, "manifest_id", cli_json_text(report->manifest_id),
+			  "owner", report->owner, "kid", report->kid, "bytes_in",
+			  (json_int_t)p->bytes_in, "bytes_out", (json_int_t)p->bytes_out,
+			  "elapsed_ms", (double)p->elapsed_ns / 1e6, "status", sgpu_error_name(rc));
 
 	if (batch && file) {
 		json_object_set_new(batch, "file", cli_json_text(file));
@@ -129,7 +129,7 @@ static void log_json(const struct report *report, const char *file, int code,
 }
 
 /* A long manifest id is cut, so that there is room for the reason in each line. */
-void report_batch(const struct report *report, const char *file, int code,
+void report_batch(const struct report *report, const char *file, int rc,
 		  const struct report_user *by)
 {
 	const struct sgpu_run_progress *p = &report->progress;
@@ -147,7 +147,7 @@ void report_batch(const struct report *report, const char *file, int code,
 	snprintf(time + strftime(time, TIME_MAX, "%Y-%m-%dT%H:%M:%S", &utc), TIME_MAX / 2,
 		 ".%03ldZ", now.tv_nsec / 1000000);
 	if (cli_json) {
-		log_json(report, file, code, by, time);
+		log_json(report, file, rc, by, time);
 		return;
 	}
 	if (by) {
@@ -160,7 +160,7 @@ void report_batch(const struct report *report, const char *file, int code,
 		 *report->batch_id ? report->batch_id : "none", report->manifest_id, user,
 		 *report->owner ? "owner " : "", report->owner, *report->owner ? ", " : "",
 		 *report->kid ? report->kid : "none", p->bytes_in, p->bytes_out,
-		 (double)p->elapsed_ns / 1e6, sgpu_error_name(code), by && *by->reason ? ": " : "",
+		 (double)p->elapsed_ns / 1e6, sgpu_error_name(rc), by && *by->reason ? ": " : "",
 		 by ? by->reason : "");
 	if (file) {
 		cli_note("'%s': %s", file, text);

@@ -264,14 +264,14 @@ bool serve_limits_take(const struct worker *w)
 
 /* A batch that needs more than its user may have, or than is free, is no fault of the machine; nor
  * is one that the client's own files do not give, or whose response they do not take. */
-static enum serve_sum result_of(const struct sgpu_run *run, int code)
+static enum serve_sum result_of(const struct sgpu_run *run, int rc)
 {
 	struct sgpu_run_result result = { .owner = NULL };
 
 	if (run) {
 		sgpu_run_get_result(run, &result);
 	}
-	switch (code) {
+	switch (rc) {
 	case SGPU_OK:
 		return SERVE_DONE;
 	case SGPU_ESEGMENTS:
@@ -292,7 +292,7 @@ static enum serve_sum result_of(const struct sgpu_run *run, int code)
 	}
 }
 
-void serve_count(struct serve_counters *counters, const struct sgpu_run *run, int code,
+void serve_count(struct serve_counters *counters, const struct sgpu_run *run, int rc,
 		 uint64_t since_ns, const struct sgpu_run_progress *progress)
 {
 	const uint64_t latency = sgpu_now_ns() - since_ns;
@@ -301,7 +301,7 @@ void serve_count(struct serve_counters *counters, const struct sgpu_run *run, in
 	while (i < SERVE_LATENCIES - 1 && latency > serve_latency_bounds_ns[i]) {
 		i++;
 	}
-	atomic_fetch_add(&counters->sums[result_of(run, code)], 1);
+	atomic_fetch_add(&counters->sums[result_of(run, rc)], 1);
 	atomic_fetch_add(&counters->sums[SERVE_LATENCY_NS], latency);
 	atomic_fetch_add(&counters->sums[SERVE_LATENCY + i], 1);
 	atomic_fetch_add(&counters->sums[SERVE_BYTES_IN], progress->bytes_in);

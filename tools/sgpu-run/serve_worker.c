@@ -67,11 +67,11 @@ static void close_work(struct work *work)
 	count_end();
 }
 
-static void run_ended(void *argument, struct sgpu_run *run, int code)
+static void run_ended(void *argument, struct sgpu_run *run, int rc)
 {
 	struct work *work = argument;
 	(void)run;
-	(void)code;
+	(void)rc;
 	atomic_store(&work->ended, true);
 	(void)eventfd_write(t.wake_fd, 1);
 }

@@ -76,13 +76,13 @@ static void refuse_by(struct caller *caller, const struct sgpu_error *error)
 	callers_hang_up(caller);
 }
 
-void callers_refuse(struct caller *caller, int code, const char *format, ...)
+void callers_refuse(struct caller *caller, int rc, const char *format, ...)
 {
 	struct sgpu_error error = { 0 };
 	va_list arguments;
 
 	va_start(arguments, format);
-	sgpu_vfail(&error, code, format, arguments);
+	sgpu_vfail(&error, rc, format, arguments);
 	va_end(arguments);
 	refuse_by(caller, &error);
 }

@@ -186,14 +186,14 @@ void submit_refuse(int fd, const struct report *report, const struct sgpu_error 
 	}
 }
 
-void submit_tell(const struct submit *r, const struct report *report, int code)
+void submit_tell(const struct submit *r, const struct report *report, int rc)
 {
-	if (r->stats && (code == SGPU_OK || code == SGPU_ESEGMENTS)) {
+	if (r->stats && (rc == SGPU_OK || rc == SGPU_ESEGMENTS)) {
 		report_stats(report);
 	}
 	/* If the reader of the response has ended, nothing of ours has failed. */
 	report_batch(report, NULL,
-		     code == SGPU_ESYSTEM && sgpu_io_reader_gone() ? SGPU_ECANCELED : code, NULL);
+		     rc == SGPU_ESYSTEM && sgpu_io_reader_gone() ? SGPU_ECANCELED : rc, NULL);
 }
 
 static int run_batch(struct submit *r, struct outputs *outputs, struct sgpu_error *error)

@@ -33,17 +33,17 @@ static int get_lease(struct open_leases *leases, const struct sgpu_batch *respon
 	const struct sgpu_batch_segment *s = &response->segments[i];
 	const struct lease_client *client = find_lease(leases, s->location.region);
 	uint64_t end;
-	int code;
+	int rc;
 
 	if (!client && leases->count == OPEN_LEASES_MAX) {
 		return sgpu_fail(error, SGPU_EINVALID, "the response names more than %d leases",
 				 OPEN_LEASES_MAX);
 	}
 	if (!client) {
-		code = lease_client_open(leases->socket, response->id, s->location.region, 0,
-					 &leases->list[leases->count], error);
-		if (code) {
-			return code;
+		rc = lease_client_open(leases->socket, response->id, s->location.region, 0,
+				       &leases->list[leases->count], error);
+		if (rc) {
+			return rc;
 		}
 		client = &leases->list[leases->count++];
 	}
@@ -59,20 +59,20 @@ static int get_lease(struct open_leases *leases, const struct sgpu_batch *respon
 static int get_leases(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
-	int code = 0;
+	int rc = 0;
 
 	opening->leases.read_all = true;
-	for (int i = 0; !code && i < response->segment_count; i++) {
+	for (int i = 0; !rc && i < response->segment_count; i++) {
 		if (response->segments[i].location.kind != SGPU_LOCATION_LEASE) {
 			continue;
 		}
 		if (opening->targets[i].wanted && response->segments[i].status == SGPU_OK) {
-			code = get_lease(&opening->leases, response, i, error);
+			rc = get_lease(&opening->leases, response, i, error);
 		} else {
 			opening->leases.read_all = false;
 		}
 	}
-	return code;
+	return rc;
 }
 
 /* Where an output lies that is in one of them: its descriptor stays the lease's. */
@@ -112,10 +112,10 @@ static int open_below(const struct opening *opening, int i, mode_t mode, struct 
 	if (asprintf(&shown, "%s/%s", opening->folder, path) < 0) {
 		return sgpu_fail_nomem(error);
 	}
-	int code = sgpu_output_open_beneath(output, opening->below.fd, path, shown, mode,
-					    !opening->force, error);
+	int rc = sgpu_output_open_beneath(output, opening->below.fd, path, shown, mode,
+					  !opening->force, error);
 	free(shown);
-	return code;
+	return rc;
 }
 
 static int open_target(struct opening *opening, int i, struct sgpu_error *error)
@@ -123,18 +123,18 @@ static int open_target(struct opening *opening, int i, struct sgpu_error *error)
 	struct opening_target *target = &opening->targets[i];
 	const bool secret = opening->response->segments[i].masking == SGPU_MASKING_AES_GCM;
 	const mode_t mode = secret ? 0600 : 0644;
-	int code = 0;
+	int rc = 0;
 	if (target->path) {
-		code = open_below(opening, i, mode, &target->output, error);
+		rc = open_below(opening, i, mode, &target->output, error);
 	} else {
 		target->output = opening->out;
 		opening->out = (struct sgpu_output)SGPU_OUTPUT_INIT;
-		code = sgpu_output_set_mode(&target->output, mode, error);
+		rc = sgpu_output_set_mode(&target->output, mode, error);
 	}
-	if (!code && secret && !opening->named && sgpu_output_has_name(&target->output)) {
-		code = seal_refuse_name(target->output.path, error);
+	if (!rc && secret && !opening->named && sgpu_output_has_name(&target->output)) {
+		rc = seal_refuse_name(target->output.path, error);
 	}
-	return code;
+	return rc;
 }
 
 /* From the file in which it has verified. */
@@ -153,9 +153,9 @@ static int copy_verified(const struct opening *opening, uint64_t size,
 				       .source = sgpu_source_from_descriptor(&in),
 				       .sink = sgpu_sink_to_descriptor(&out) };
 	struct sgpu_host_move move = { .parts = &part, .count = 1, .jobs = opening->meter.jobs };
-	const int code = sgpu_host_move(&move, error);
+	const int rc = sgpu_host_move(&move, error);
 	sgpu_descriptor_close(&out);
-	return code;
+	return rc;
 }
 
 /* Where a redirected file ends now, if what is written to it goes behind its end; else -1. */
@@ -173,12 +173,12 @@ static int commit_one(struct opening *opening, int i, struct sgpu_error *error)
 {
 	struct opening_target *target = &opening->targets[i];
 	struct sgpu_error fault = { 0 };
-	const int code = sgpu_output_commit(&target->output, &fault);
-	if (code) {
-		(void)sgpu_fail(error, code, "output '%s': %s", opening->response->segments[i].id,
+	const int rc = sgpu_output_commit(&target->output, &fault);
+	if (rc) {
+		(void)sgpu_fail(error, rc, "output '%s': %s", opening->response->segments[i].id,
 				fault.text);
 		return target->output.is_new ? sgpu_hint(error, "--force replaces files that exist")
-					     : code;
+					     : rc;
 	}
 	target->written = false;
 	opening->opened++;
@@ -190,7 +190,7 @@ static int commit_one(struct opening *opening, int i, struct sgpu_error *error)
 static int commit(struct opening *opening, struct sgpu_error *error)
 {
 	struct stat root, status;
-	int waiting = 0, code = 0;
+	int waiting = 0, rc = 0;
 
 	for (int i = 0; i < opening->response->segment_count; i++) {
 		waiting += opening->targets[i].written;
@@ -200,32 +200,32 @@ static int commit(struct opening *opening, struct sgpu_error *error)
 	if (at_once && syncfs(opening->below.fd)) {
 		return sgpu_fail_errno(error, "cannot write to '%s'", opening->folder);
 	}
-	for (int i = 0; !code && i < opening->response->segment_count; i++) {
+	for (int i = 0; !rc && i < opening->response->segment_count; i++) {
 		struct sgpu_output *output = &opening->targets[i].output;
 		if (opening->targets[i].written) {
 			output->unsynced = at_once && fstat(output->fd, &status) == 0 &&
 					   status.st_dev == root.st_dev;
-			code = commit_one(opening, i, error);
+			rc = commit_one(opening, i, error);
 		}
 	}
 	if (at_once) {
 		(void)!syncfs(opening->below.fd); /* what cannot be is no reason to fail */
 	}
-	return code;
+	return rc;
 }
 
 /* Inline payloads that nobody wants are passed over. */
 static int find_in_archive(struct opening *opening, int i, struct sgpu_error *error)
 {
-	int segment = -1, code;
+	int segment = -1, rc;
 	do {
-		code = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
-	} while (!code && segment >= 0 && segment < i);
-	if (!code && segment != i) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s': a payload is not where it belongs",
-				 opening->in_name);
+		rc = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
+	} while (!rc && segment >= 0 && segment < i);
+	if (!rc && segment != i) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s': a payload is not where it belongs",
+			       opening->in_name);
 	}
-	return code;
+	return rc;
 }
 
 /* Where the part's bytes go. What is written elsewhere than to a new file stays even if a later
@@ -239,9 +239,9 @@ static int prepare_sink(struct opening *opening, struct seal_payload *payload,
 
 	if (part->action == SGPU_HOST_COPY && !output->regular) {
 		/* It is bound by its digest, which is known to match only at its end. */
-		const int code = cli_temporary_file(&opening->spool, error);
-		if (code) {
-			return code;
+		const int rc = cli_temporary_file(&opening->spool, error);
+		if (rc) {
+			return rc;
 		}
 		sgpu_descriptor_from_fd(opening->spool, "temporary file", &payload->out);
 	} else {
@@ -265,32 +265,32 @@ static int prepare_output(void *argument, struct sgpu_host_part *part, struct sg
 	struct opening *opening = payload->moves->owner;
 	const struct sgpu_batch_segment *s = &opening->response->segments[payload->segment];
 	struct seal_secret *secret = &payload->secret;
-	int code;
+	int rc;
 
 	if (s->location.kind == SGPU_LOCATION_INLINE) {
-		code = find_in_archive(opening, payload->segment, error);
-		if (!code) {
+		rc = find_in_archive(opening, payload->segment, error);
+		if (!rc) {
 			seal_payload_from_archive(payload, part);
 		}
 	} else if (s->location.kind == SGPU_LOCATION_LEASE) {
 		lease_source(&opening->leases, opening->response, payload->segment,
 			     &payload->region);
 		seal_payload_from_source(payload, part);
-		code = 0;
+		rc = 0;
 	} else {
-		code = seal_payload_from(payload, part, &s->location, error);
+		rc = seal_payload_from(payload, part, &s->location, error);
 	}
-	code = code ? code : open_target(opening, payload->segment, error);
-	code = code ? code : prepare_sink(opening, payload, part, error);
-	if (!code && part->action == SGPU_HOST_OPEN) {
-		code = sgpu_batch_segment_key(opening->response, opening->batch_key, s->id,
-					      opening->response->response_id, secret->key,
-					      secret->context, &secret->context_size, error);
+	rc = rc ? rc : open_target(opening, payload->segment, error);
+	rc = rc ? rc : prepare_sink(opening, payload, part, error);
+	if (!rc && part->action == SGPU_HOST_OPEN) {
+		rc = sgpu_batch_segment_key(opening->response, opening->batch_key, s->id,
+					    opening->response->response_id, secret->key,
+					    secret->context, &secret->context_size, error);
 		part->key = secret->key;
 		part->context = secret->context;
 		part->context_size = secret->context_size;
 	}
-	return code;
+	return rc;
 }
 
 /* Adds the outputs from *next on that are wanted, as many as may wait. */
@@ -330,25 +330,25 @@ static int add_outputs(struct opening *opening, struct seal_moves *moves, int *n
 static int move_outputs(struct opening *opening, struct seal_moves *moves, struct sgpu_error *error)
 {
 	const struct seal_payload *failed = NULL;
-	int code = seal_moves_run(moves, &opening->meter, &failed, error);
+	int rc = seal_moves_run(moves, &opening->meter, &failed, error);
 
-	if (code == SGPU_EKEY && failed) {
+	if (rc == SGPU_EKEY && failed) {
 		/* Key and context follow from an index that has verified. */
-		code = sgpu_fail(error, SGPU_EAUTH,
-				 "output '%s' was altered, or is not of this response",
-				 opening->response->segments[failed->segment].id);
+		rc = sgpu_fail(error, SGPU_EAUTH,
+			       "output '%s' was altered, or is not of this response",
+			       opening->response->segments[failed->segment].id);
 	}
-	for (int i = 0; !code && i < moves->payload_count; i++) {
+	for (int i = 0; !rc && i < moves->payload_count; i++) {
 		const int segment = moves->payloads[i].segment;
 		struct opening_target *target = &opening->targets[segment];
 		if (opening->spool >= 0) {
-			code = copy_verified(opening, moves->parts[i].size, &target->output, error);
+			rc = copy_verified(opening, moves->parts[i].size, &target->output, error);
 		}
-		target->written = !code;
+		target->written = !rc;
 		opening->bytes_in += sgpu_batch_payload_size(opening->response, segment);
 		opening->bytes_out += opening->response->segments[segment].actual_size;
 	}
-	return code;
+	return rc;
 }
 
 /* A file of an earlier response, in the place of an output that has failed, must not pass for a
@@ -358,31 +358,31 @@ static int remove_older(struct opening *opening, int i, struct sgpu_error *error
 	struct sgpu_output below = SGPU_OUTPUT_INIT,
 			   *output = opening->folder ? &below : &opening->out;
 	bool removed = false;
-	int code = 0;
+	int rc = 0;
 
 	if (opening->folder) {
-		code = open_below(opening, i, 0600, output, error);
+		rc = open_below(opening, i, 0600, output, error);
 	}
-	code = code ? code : sgpu_output_remove_older(output, &removed, error);
+	rc = rc ? rc : sgpu_output_remove_older(output, &removed, error);
 	if (removed) {
 		cli_warning("removed the older '%s': output '%s' has failed", output->path,
 			    opening->response->segments[i].id);
 	}
 	sgpu_output_close(&below);
-	return code;
+	return rc;
 }
 
 static int remove_all_older(struct opening *opening, struct sgpu_error *error)
 {
-	int code = 0;
+	int rc = 0;
 
-	for (int i = 0; !code && opening->force && i < opening->response->segment_count; i++) {
+	for (int i = 0; !rc && opening->force && i < opening->response->segment_count; i++) {
 		if (opening->targets[i].wanted &&
 		    opening->response->segments[i].status != SGPU_OK) {
-			code = remove_older(opening, i, error);
+			rc = remove_older(opening, i, error);
 		}
 	}
-	return code;
+	return rc;
 }
 
 int opening_write(struct opening *opening, struct sgpu_error *error)
@@ -390,36 +390,36 @@ int opening_write(struct opening *opening, struct sgpu_error *error)
 	struct seal_moves moves = SEAL_MOVES_INIT;
 	const int place = opening->out.fd;
 	const off_t end = opening->folder ? -1 : end_of_redirection(&opening->out);
-	int code = seal_moves_create(&moves, opening->response->segment_count, error);
+	int rc = seal_moves_create(&moves, opening->response->segment_count, error);
 	int next = 0, segment;
 
 	moves.reader = opening->reader;
 	moves.owner = opening;
-	code = code ? code : get_leases(opening, error);
-	while (!code && next < opening->response->segment_count) {
+	rc = rc ? rc : get_leases(opening, error);
+	while (!rc && next < opening->response->segment_count) {
 		moves.count = 0;
 		moves.payload_count = 0;
-		code = add_outputs(opening, &moves, &next, error);
-		code = code ? code : move_outputs(opening, &moves, error);
-		if (!code && next < opening->response->segment_count) {
-			code = commit(opening, error);
+		rc = add_outputs(opening, &moves, &next, error);
+		rc = rc ? rc : move_outputs(opening, &moves, error);
+		if (!rc && next < opening->response->segment_count) {
+			rc = commit(opening, error);
 		}
 	}
-	for (segment = 0; !code && segment >= 0;) {
-		code = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
+	for (segment = 0; !rc && segment >= 0;) {
+		rc = sgpu_batch_next_payload(opening->reader, opening->response, &segment, error);
 	}
 	seal_moves_clear(&moves);
-	if (code) {
+	if (rc) {
 		/* What a failure leaves in such a file is taken back. */
 		if (end >= 0) {
 			(void)!ftruncate(place, end);
 		}
-		return code;
+		return rc;
 	}
-	code = remove_all_older(opening, error);
-	code = code ? code : commit(opening, error);
-	if (!code) {
+	rc = remove_all_older(opening, error);
+	rc = rc ? rc : commit(opening, error);
+	if (!rc) {
 		release_leases(&opening->leases);
 	}
-	return code;
+	return rc;
 }

@@ -59,17 +59,16 @@ int seal_keys_take(struct seal_keys *keys, const char *path, enum seal_use use)
 {
 	struct sgpu_key_set set = { 0 };
 	struct sgpu_error error = { 0 };
-	int code =
-		keys->count < SGPU_RECIPIENTS_MAX
-			? 0
-			: sgpu_fail(&error, SGPU_EUSAGE, "more than %d keys", SGPU_RECIPIENTS_MAX);
+	int rc = keys->count < SGPU_RECIPIENTS_MAX
+			 ? 0
+			 : sgpu_fail(&error, SGPU_EUSAGE, "more than %d keys", SGPU_RECIPIENTS_MAX);
 
 	keys->standard_input = keys->standard_input || !strcmp(path, "-");
 	cli_remember_input(path);
-	code = code ? code : sgpu_key_set_load(path, &set, &error);
-	code = code ? code : add(keys, path, use, &set, &error);
+	rc = rc ? rc : sgpu_key_set_load(path, &set, &error);
+	rc = rc ? rc : add(keys, path, use, &set, &error);
 	sgpu_key_set_clear(&set);
-	return code ? cli_error(&error) : 0;
+	return rc ? cli_error(&error) : 0;
 }
 
 int seal_input(const struct seal_keys *keys, const char *path, const char **name, int *in)

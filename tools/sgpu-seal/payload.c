@@ -62,7 +62,7 @@ int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch, 
 {
 	uint8_t *block = moves->blocks[moves->payload_count];
 	const size_t padding = (size_t)(-moves->at % SGPU_TAR_BLOCK);
-	const int code = sgpu_batch_payload_header(batch, segment, block + padding, error);
+	const int rc = sgpu_batch_payload_header(batch, segment, block + padding, error);
 
 	moves->parts[moves->count++] = (struct sgpu_host_part){
 		.action = SGPU_HOST_COPY,
@@ -73,7 +73,7 @@ int seal_moves_member(struct seal_moves *moves, const struct sgpu_batch *batch, 
 		.to = moves->at,
 	};
 	moves->at += padding + SGPU_TAR_BLOCK;
-	return code;
+	return rc;
 }
 
 void seal_moves_place(struct seal_moves *moves, uint64_t size)
@@ -115,11 +115,11 @@ void seal_payload_from_source(struct seal_payload *payload, struct sgpu_host_par
 int seal_payload_from(struct seal_payload *payload, struct sgpu_host_part *part,
 		      const struct sgpu_location *location, struct sgpu_error *error)
 {
-	const int code = sgpu_source_open(location, part->size, &payload->region, error);
+	const int rc = sgpu_source_open(location, part->size, &payload->region, error);
 
-	if (code) {
+	if (rc) {
 		payload->region.fd = -1;
-		return code;
+		return rc;
 	}
 	seal_payload_from_source(payload, part);
 	return 0;
@@ -134,15 +134,15 @@ static void progress(void *argument, uint64_t bytes)
 
 /* A stream that ends inside a payload was cut, whatever the seal says of what is there: behind a
  * payload there is always more of an archive. */
-static int blame_archive(const struct seal_payload *payload, const char *name, int code,
+static int blame_archive(const struct seal_payload *payload, const char *name, int rc,
 			 struct sgpu_error *error)
 {
 	uint8_t byte = 0;
 	size_t got = 1;
 
-	if (payload->region.fd >= 0 || payload->in.positioned || code != SGPU_EAUTH ||
+	if (payload->region.fd >= 0 || payload->in.positioned || rc != SGPU_EAUTH ||
 	    sgpu_read(payload->in.fd, name, &byte, 1, &got, NULL) || got) {
-		return code;
+		return rc;
 	}
 	return sgpu_fail(error, SGPU_EINVALID, "'%s' is cut short", name);
 }
@@ -155,18 +155,18 @@ int seal_moves_run(struct seal_moves *moves, struct seal_meter *meter,
 				       .jobs = meter->jobs,
 				       .progress = progress,
 				       .progress_argument = meter };
-	int code = sgpu_host_move(&move, error);
+	int rc = sgpu_host_move(&move, error);
 
 	for (size_t i = 0; i < moves->count; i++) {
 		meter->done += moves->parts[i].argument ? moves->parts[i].bytes_in : 0;
 	}
 	*failed = move.failed ? move.failed->argument : NULL;
-	if (code && *failed && (*failed)->in.name) {
-		code = blame_archive(*failed, move.failed->name, code, error);
+	if (rc && *failed && (*failed)->in.name) {
+		rc = blame_archive(*failed, move.failed->name, rc, error);
 	}
-	if (!code && moves->out.positioned &&
+	if (!rc && moves->out.positioned &&
 	    lseek(moves->out.fd, (off_t)(moves->out.offset + moves->at), SEEK_SET) < 0) {
-		code = sgpu_fail_errno(error, "cannot seek in '%s'", moves->out.name);
+		rc = sgpu_fail_errno(error, "cannot seek in '%s'", moves->out.name);
 	}
-	return code;
+	return rc;
 }

@@ -92,10 +92,10 @@ static json_t *signatures_json(const struct sgpu_batch *batch)
 
 	for (size_t i = 0; i < json_array_size(batch->signatures); i++) {
 		struct sgpu_signing_key key;
-		const int code = sgpu_batch_signature(batch, (int)i, &key, NULL);
-		json_array_append_new(list, json_pack("{s:s, s:s, s:b}", "kid", key.kid, "kind",
-						      sgpu_signing_name(key.kind), "verified",
-						      code == 0));
+		const int rc = sgpu_batch_signature(batch, (int)i, &key, NULL);
+		json_array_append_new(list,
+				      json_pack("{s:s, s:s, s:b}", "kid", key.kid, "kind",
+						sgpu_signing_name(key.kind), "verified", rc == 0));
 	}
 	return list;
 }
@@ -217,23 +217,23 @@ static int authenticate(struct task *task, const struct sgpu_batch *batch, const
 			struct sgpu_error *error)
 {
 	uint8_t batch_key[SGPU_KEY_SIZE];
-	int code = 0;
+	int rc = 0;
 
 	*mac = batch->has_mac ? "not checked" : "none";
 	if (!task->keys.count) {
 		return 0;
 	}
 	for (int i = 0; i < task->keys.count; i++) {
-		code = sgpu_batch_unwrap(batch, &task->keys.list[i], 1, batch_key, error);
-		if (code != SGPU_EKEY) {
+		rc = sgpu_batch_unwrap(batch, &task->keys.list[i], 1, batch_key, error);
+		if (rc != SGPU_EKEY) {
 			task->kid = task->keys.list[i].kid;
 			break;
 		}
 	}
-	code = code ? code : sgpu_batch_verify(batch, batch_key, error);
+	rc = rc ? rc : sgpu_batch_verify(batch, batch_key, error);
 	sgpu_wipe(batch_key, sizeof(batch_key));
 	*mac = "verified";
-	return code;
+	return rc;
 }
 
 /* The whole archive is read before anything is said, so that what is said is of a whole one. */
@@ -246,31 +246,31 @@ static int inspect_archive(struct task *task, int in, struct sgpu_error *error)
 	const char *mac = NULL;
 	json_t *json = NULL;
 	int segment = 0;
-	int code = sgpu_tar_open_block(in, task->in_name, task->first, &reader, error);
+	int rc = sgpu_tar_open_block(in, task->in_name, task->first, &reader, error);
 
-	code = code ? code : sgpu_batch_read_any(reader, &batch, error);
-	if (!code) {
-		code = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &manifest,
-					   &diagnostics, error);
+	rc = rc ? rc : sgpu_batch_read_any(reader, &batch, error);
+	if (!rc) {
+		rc = sgpu_manifest_parse(batch->manifest_text, batch->manifest_size, &manifest,
+					 &diagnostics, error);
 	}
-	while (!code && segment >= 0) {
-		code = sgpu_batch_next_payload(reader, batch, &segment, error);
+	while (!rc && segment >= 0) {
+		rc = sgpu_batch_next_payload(reader, batch, &segment, error);
 	}
-	code = code ? code : authenticate(task, batch, &mac, error);
-	if (!code) {
+	rc = rc ? rc : authenticate(task, batch, &mac, error);
+	if (!rc) {
 		json = archive_json(batch, manifest, mac);
 	}
 	if (json && !cli_json) {
 		print_archive(task, batch, json);
 		json_decref(json);
-	} else if (!code) {
-		code = print_json(json, error);
+	} else if (!rc) {
+		rc = print_json(json, error);
 	}
 	sgpu_manifest_free(&manifest);
 	sgpu_diagnostics_clear(&diagnostics);
 	sgpu_batch_free(&batch);
 	sgpu_tar_close(&reader);
-	return code;
+	return rc;
 }
 
 /* ---- a bare sealed file ---- */
@@ -287,32 +287,32 @@ static int whole_size(const struct task *task, int in, uint64_t *size, struct sg
 	}
 	static uint8_t buffer[1 << 16];
 	size_t got = sizeof(buffer);
-	int code = 0;
-	while (!code && got == sizeof(buffer)) {
-		code = sgpu_read(in, task->in_name, buffer, sizeof(buffer), &got, error);
-		*size += code ? 0 : got;
+	int rc = 0;
+	while (!rc && got == sizeof(buffer)) {
+		rc = sgpu_read(in, task->in_name, buffer, sizeof(buffer), &got, error);
+		*size += rc ? 0 : got;
 	}
-	return code;
+	return rc;
 }
 
 /* Whether one of the keys fits, which only the key of a bare sealed file can. */
 static int try_keys(const struct task *task, bool *fits, struct sgpu_error *error)
 {
 	struct sgpu_sealed_keys keys;
-	int code = 0;
+	int rc = 0;
 
 	for (int i = 0; i < task->keys.count && !*fits; i++) {
 		if (task->keys.list[i].kind != SGPU_KEY_OCT) {
-			code = sgpu_fail(error, SGPU_EKEY,
-					 "only an oct key can fit a bare sealed file");
+			rc = sgpu_fail(error, SGPU_EKEY,
+				       "only an oct key can fit a bare sealed file");
 			continue;
 		}
-		code = sgpu_sealed_keys_open(task->keys.list[i].secret, task->context.data,
-					     task->context.size, task->first, &keys, error);
+		rc = sgpu_sealed_keys_open(task->keys.list[i].secret, task->context.data,
+					   task->context.size, task->first, &keys, error);
 		sgpu_wipe(&keys, sizeof(keys));
-		*fits = code == 0;
+		*fits = rc == 0;
 	}
-	return code;
+	return rc;
 }
 
 /* Sealed data are random bytes, with no mark. Without a key that fits, only what is nothing else is
@@ -323,19 +323,19 @@ static int inspect_sealed(const struct task *task, int in, enum sgpu_sniffed kin
 	char salt[2 * SGPU_SALT_SIZE + 1], commitment[2 * SGPU_COMMITMENT_SIZE + 1];
 	uint64_t sealed_size = 0, size = 0;
 	bool key_fits = false;
-	int code = whole_size(task, in, &sealed_size, error);
+	int rc = whole_size(task, in, &sealed_size, error);
 
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	const bool fits = sgpu_sealed_plaintext_size(sealed_size, &size);
-	code = fits ? try_keys(task, &key_fits, error) : 0;
+	rc = fits ? try_keys(task, &key_fits, error) : 0;
 	if (!key_fits && (!fits || kind != SGPU_SNIFFED_UNKNOWN)) {
 		return sgpu_fail_sniffed(error, in, task->in_name, task->first, task->first_size,
 					 "a batch, a response or sealed data");
 	}
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	sgpu_hex_encode(task->first, SGPU_SALT_SIZE, salt);
 	sgpu_hex_encode(task->first + SGPU_SALT_SIZE, SGPU_COMMITMENT_SIZE, commitment);
@@ -367,13 +367,12 @@ static int inspect_key(const struct task *task, int in, struct sgpu_error *error
 	size_t got = 0, i;
 
 	memcpy(text, task->first, task->first_size);
-	int code = sgpu_read(in, task->in_name, text + task->first_size,
-			     sizeof(text) - task->first_size, &got, error);
-	code = code ? code
-		    : sgpu_key_set_parse(text, task->first_size + got, task->in_name, &set, error);
+	int rc = sgpu_read(in, task->in_name, text + task->first_size,
+			   sizeof(text) - task->first_size, &got, error);
+	rc = rc ? rc : sgpu_key_set_parse(text, task->first_size + got, task->in_name, &set, error);
 	sgpu_wipe(text, sizeof(text));
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	keys = seal_keys_json(&set);
 	sgpu_key_set_clear(&set);
@@ -393,10 +392,10 @@ static int inspect_key(const struct task *task, int in, struct sgpu_error *error
 /* ---- the verb ---- */
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
-	const int code = sgpu_read(in, task->in_name, task->first, sizeof(task->first),
-				   &task->first_size, error);
-	if (code) {
-		return code;
+	const int rc = sgpu_read(in, task->in_name, task->first, sizeof(task->first),
+				 &task->first_size, error);
+	if (rc) {
+		return rc;
 	}
 	const enum sgpu_sniffed kind = sgpu_sniff(task->first, task->first_size);
 	switch (kind) {

@@ -70,14 +70,14 @@ int verb_keygen(int argc, char **argv)
 	if (!cli_secret_output(path)) {
 		return 2;
 	}
-	int code = sgpu_key_generate(request.x25519 ? SGPU_KEY_X25519 : SGPU_KEY_OCT, &keys.key,
-				     &error);
-	if (!code && (request.sign || (!request.x25519 && !request.no_sign))) {
-		code = sgpu_signing_generate(&keys.signing, &error);
+	int rc = sgpu_key_generate(request.x25519 ? SGPU_KEY_X25519 : SGPU_KEY_OCT, &keys.key,
+				   &error);
+	if (!rc && (request.sign || (!request.x25519 && !request.no_sign))) {
+		rc = sgpu_signing_generate(&keys.signing, &error);
 	}
-	code = code ? code : sgpu_key_set_text(&keys, &text, &size, &error);
-	code = code ? code : cli_write_secret(path, text, size, &error);
-	status = code ? cli_error(&error) : report(&keys, path);
+	rc = rc ? rc : sgpu_key_set_text(&keys, &text, &size, &error);
+	rc = rc ? rc : cli_write_secret(path, text, size, &error);
+	status = rc ? cli_error(&error) : report(&keys, path);
 	sgpu_free_wiped(&text, size);
 	sgpu_key_set_clear(&keys);
 	return status;
@@ -146,12 +146,12 @@ int verb_pubkey(int argc, char **argv)
 	if (status) {
 		return status;
 	}
-	int code = sgpu_key_set_public(&keys, &public_keys, &error);
-	code = code ? code : sgpu_key_set_text(&public_keys, &text, &size, &error);
-	code = code ? code : cli_write_text(request.path, 0644, text, size, &error);
+	int rc = sgpu_key_set_public(&keys, &public_keys, &error);
+	rc = rc ? rc : sgpu_key_set_text(&public_keys, &text, &size, &error);
+	rc = rc ? rc : cli_write_text(request.path, 0644, text, size, &error);
 	sgpu_free_wiped(&text, size);
 	sgpu_key_set_clear(&keys);
-	return code ? cli_error(&error) : 0;
+	return rc ? cli_error(&error) : 0;
 }
 
 /* ---- keyinfo ---- */

@@ -61,9 +61,9 @@ static bool minds_names(const struct opening *opening)
 
 static int prepare_folder(struct opening *opening, struct sgpu_error *error)
 {
-	int code = sgpu_output_directory_open(&opening->below, opening->folder, 0700, error);
-	if (code) {
-		return code;
+	int rc = sgpu_output_directory_open(&opening->below, opening->folder, 0700, error);
+	if (rc) {
+		return rc;
 	}
 	const int nameless = openat(opening->below.fd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (nameless >= 0) {
@@ -78,16 +78,16 @@ static int prepare_folder(struct opening *opening, struct sgpu_error *error)
 
 static int prepare_file(struct opening *opening, struct sgpu_error *error)
 {
-	int code = opening->force
-			   ? sgpu_output_open(&opening->out, opening->out_path, 0600, error)
-			   : sgpu_output_open_new(&opening->out, opening->out_path, 0600, error);
-	if (code == SGPU_ESYSTEM && !opening->force && access(opening->out_path, F_OK) == 0) {
+	int rc = opening->force
+			 ? sgpu_output_open(&opening->out, opening->out_path, 0600, error)
+			 : sgpu_output_open_new(&opening->out, opening->out_path, 0600, error);
+	if (rc == SGPU_ESYSTEM && !opening->force && access(opening->out_path, F_OK) == 0) {
 		return sgpu_hint(error, "--force replaces a file that exists");
 	}
-	if (!code && sgpu_output_has_name(&opening->out) && minds_names(opening)) {
-		code = seal_refuse_name(opening->out_path, error);
+	if (!rc && sgpu_output_has_name(&opening->out) && minds_names(opening)) {
+		rc = seal_refuse_name(opening->out_path, error);
 	}
-	return code;
+	return rc;
 }
 
 /* Opens what the outputs go to, so that a place that cannot be is known before the response comes.
@@ -107,15 +107,15 @@ static int read_batch(const struct opening *opening, struct sgpu_batch **batch,
 		return sgpu_fail_errno(error, "cannot open '%s'", opening->batch_path);
 	}
 	/* Without a key to verify it with, it is believed. */
-	int code = opening->keys.signer_count
-			   ? 0
-			   : sgpu_check_trusted(fd, opening->batch_path,
-						"says which response is wanted", error);
-	code = code ? code : sgpu_tar_open(fd, opening->batch_path, &reader, error);
-	code = code ? code : sgpu_batch_read_head(reader, false, batch, error);
+	int rc = opening->keys.signer_count
+			 ? 0
+			 : sgpu_check_trusted(fd, opening->batch_path,
+					      "says which response is wanted", error);
+	rc = rc ? rc : sgpu_tar_open(fd, opening->batch_path, &reader, error);
+	rc = rc ? rc : sgpu_batch_read_head(reader, false, batch, error);
 	sgpu_tar_close(&reader);
 	close(fd);
-	return code;
+	return rc;
 }
 
 /* One of the keys that sign has signed the batch. */
@@ -123,19 +123,19 @@ static int check_signature(const struct opening *opening, const struct sgpu_batc
 			   struct sgpu_error *error)
 {
 	bool is_signed = !opening->keys.signer_count;
-	int code = 0;
+	int rc = 0;
 
-	for (int i = 0; !code && !is_signed && i < opening->keys.signer_count; i++) {
-		code = sgpu_batch_signed_by(batch, opening->keys.signers[i].kid, &is_signed, error);
+	for (int i = 0; !rc && !is_signed && i < opening->keys.signer_count; i++) {
+		rc = sgpu_batch_signed_by(batch, opening->keys.signers[i].kid, &is_signed, error);
 	}
-	if (!code && !is_signed) {
+	if (!rc && !is_signed) {
 		sgpu_fail(error, SGPU_EAUTH,
 			  "'%s' is not signed by a key of yours: anyone could have written it",
 			  opening->batch_path);
 		return sgpu_hint(error, "if another owner sealed it, give the public half of their "
 					"signing key with -k, too");
 	}
-	return code;
+	return rc;
 }
 
 /* An X25519 key proves nothing about who wrapped the batch key, and an old response verifies too:
@@ -145,30 +145,29 @@ static int compare_batch(const struct opening *opening, struct sgpu_error *error
 	const struct sgpu_batch *response = opening->response;
 	struct sgpu_batch *batch = NULL;
 	uint8_t key[SGPU_KEY_SIZE];
-	int code = read_batch(opening, &batch, error);
-	if (!code) {
-		code = sgpu_batch_unwrap(batch, opening->keys.list, opening->keys.count, key,
-					 error);
+	int rc = read_batch(opening, &batch, error);
+	if (!rc) {
+		rc = sgpu_batch_unwrap(batch, opening->keys.list, opening->keys.count, key, error);
 	}
-	code = code ? code : sgpu_batch_verify(batch, key, error);
-	code = code ? code : check_signature(opening, batch, error);
-	if (!code &&
+	rc = rc ? rc : sgpu_batch_verify(batch, key, error);
+	rc = rc ? rc : check_signature(opening, batch, error);
+	if (!rc &&
 	    (!opening->has_key || !sgpu_equal(key, opening->batch_key, sizeof(key)) ||
 	     !sgpu_equal(batch->id, response->id, sizeof(batch->id)) ||
 	     !sgpu_equal(batch->manifest_sha256, response->manifest_sha256, SGPU_SHA256_SIZE))) {
-		code = sgpu_fail(error, SGPU_EAUTH, "'%s' is not the response to '%s'",
-				 opening->in_name, opening->batch_path);
+		rc = sgpu_fail(error, SGPU_EAUTH, "'%s' is not the response to '%s'",
+			       opening->in_name, opening->batch_path);
 	}
 	sgpu_wipe(key, sizeof(key));
 	sgpu_batch_free(&batch);
-	return code;
+	return rc;
 }
 
 /* Unwraps the key and verifies the MAC, also against the batch that was sent. */
 static int authenticate(struct opening *opening, struct sgpu_error *error)
 {
 	const struct sgpu_batch *response = opening->response;
-	int code = 0;
+	int rc = 0;
 	if (!response->has_mac && opening->keys.count) {
 		sgpu_fail(error, SGPU_EAUTH, "'%s' has no mac: anyone could have written it",
 			  opening->in_name);
@@ -180,17 +179,17 @@ static int authenticate(struct opening *opening, struct sgpu_error *error)
 				 opening->in_name);
 	}
 	if (response->has_mac) {
-		code = sgpu_batch_unwrap(response, opening->keys.list, opening->keys.count,
-					 opening->batch_key, error);
-		opening->has_key = code == 0;
-		code = code ? code : sgpu_batch_verify(response, opening->batch_key, error);
+		rc = sgpu_batch_unwrap(response, opening->keys.list, opening->keys.count,
+				       opening->batch_key, error);
+		opening->has_key = rc == 0;
+		rc = rc ? rc : sgpu_batch_verify(response, opening->batch_key, error);
 	} else {
 		cli_note("'%s' has no mac: it is not known who wrote it", opening->in_name);
 	}
-	if (!code && opening->batch_path) {
-		code = compare_batch(opening, error);
+	if (!rc && opening->batch_path) {
+		rc = compare_batch(opening, error);
 	}
-	return code;
+	return rc;
 }
 
 /* ---- which outputs ---- */
@@ -240,21 +239,21 @@ static int check_below(const struct opening *opening, const char *path, struct s
 {
 	struct stat status;
 	char *place = NULL;
-	int code = 0;
+	int rc = 0;
 
 	if (asprintf(&place, "/proc/self/fd/%d/%s", opening->below.fd, path) < 0) {
 		return sgpu_fail_nomem(error);
 	}
 	if (cli_is_input(place)) {
-		code = sgpu_fail(error, SGPU_EUSAGE,
-				 "output '%s' below '%s' would replace a file that is read", path,
-				 opening->folder);
+		rc = sgpu_fail(error, SGPU_EUSAGE,
+			       "output '%s' below '%s' would replace a file that is read", path,
+			       opening->folder);
 	} else if (!opening->force && lstat(place, &status) == 0 && S_ISREG(status.st_mode)) {
 		(void)sgpu_fail(error, SGPU_ESYSTEM, "'%s/%s' exists", opening->folder, path);
-		code = sgpu_hint(error, "--force replaces it");
+		rc = sgpu_hint(error, "--force replaces it");
 	}
 	free(place);
-	return code;
+	return rc;
 }
 
 /* The check of the manifest found that no two are the same, and that none leads out. */
@@ -277,10 +276,10 @@ static int take_paths(struct opening *opening, const struct sgpu_manifest *manif
 					 path, opening->folder);
 		}
 		opening->targets[i].path = strdup(normal);
-		int code = opening->targets[i].path ? check_below(opening, normal, error)
-						    : sgpu_fail_nomem(error);
-		if (code) {
-			return code;
+		int rc = opening->targets[i].path ? check_below(opening, normal, error)
+						  : sgpu_fail_nomem(error);
+		if (rc) {
+			return rc;
 		}
 	}
 	return 0;
@@ -315,17 +314,17 @@ static int choose(struct opening *opening, struct sgpu_error *error)
 	for (int i = 0; i < response->segment_count; i++) {
 		opening->targets[i].output = (struct sgpu_output)SGPU_OUTPUT_INIT;
 	}
-	int code = mark_wanted(opening, error);
-	if (code || !opening->folder) {
-		return code;
+	int rc = mark_wanted(opening, error);
+	if (rc || !opening->folder) {
+		return rc;
 	}
 	raise_limits(opening);
-	code = sgpu_manifest_parse(response->manifest_text, response->manifest_size, &manifest,
-				   &diagnostics, error);
-	code = code ? code : take_paths(opening, manifest, error);
+	rc = sgpu_manifest_parse(response->manifest_text, response->manifest_size, &manifest,
+				 &diagnostics, error);
+	rc = rc ? rc : take_paths(opening, manifest, error);
 	sgpu_manifest_free(&manifest);
 	sgpu_diagnostics_clear(&diagnostics);
-	return code;
+	return rc;
 }
 
 /* ---- the verb ---- */
@@ -350,10 +349,10 @@ static int read_options(struct opening *opening, int argc, char **argv, char ***
 static int fail_refused(struct opening *opening, struct sgpu_error *error)
 {
 	struct sgpu_batch_refusal refusal;
-	const int code = sgpu_batch_refusal_read(opening->reader, &refusal, error);
+	const int rc = sgpu_batch_refusal_read(opening->reader, &refusal, error);
 
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	if (cli_json) {
 		cli_print_json(json_pack("{s:{s:s, s:s, s:o}}", "refusal", "batch_id",
@@ -379,14 +378,14 @@ static void drain(int in, const char *name)
 
 static int run(struct opening *opening, int in, struct sgpu_error *error)
 {
-	int code = prepare(opening, error);
-	code = code ? code : sgpu_tar_open(in, opening->in_name, &opening->reader, error);
-	code = code ? code : sgpu_batch_read_head(opening->reader, true, &opening->response, error);
-	code = code == SGPU_EREFUSED ? fail_refused(opening, error) : code;
-	code = code ? code : authenticate(opening, error);
-	code = code ? code : choose(opening, error);
-	if (code) {
-		return code;
+	int rc = prepare(opening, error);
+	rc = rc ? rc : sgpu_tar_open(in, opening->in_name, &opening->reader, error);
+	rc = rc ? rc : sgpu_batch_read_head(opening->reader, true, &opening->response, error);
+	rc = rc == SGPU_EREFUSED ? fail_refused(opening, error) : rc;
+	rc = rc ? rc : authenticate(opening, error);
+	rc = rc ? rc : choose(opening, error);
+	if (rc) {
+		return rc;
 	}
 	uint64_t total = 0;
 	for (int i = 0; i < opening->response->segment_count; i++) {
@@ -394,9 +393,9 @@ static int run(struct opening *opening, int in, struct sgpu_error *error)
 						    : 0;
 	}
 	cli_progress_begin("opening", total);
-	code = opening_write(opening, error);
+	rc = opening_write(opening, error);
 	cli_progress_end();
-	return code;
+	return rc;
 }
 
 /* One line a failed output; exit status 5 when there is one. */

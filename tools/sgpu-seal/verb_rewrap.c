@@ -66,53 +66,53 @@ static int sign_again(struct task *task, struct sgpu_error *error)
 	struct sgpu_batch *batch = task->batch;
 	const size_t before = json_array_size(batch->signatures);
 	bool left = false;
-	int code = 0;
+	int rc = 0;
 	json_decref(batch->signatures);
 	batch->signatures = NULL;
-	for (int i = 0; !code && !batch->response && i < task->keys.signer_count; i++) {
+	for (int i = 0; !rc && !batch->response && i < task->keys.signer_count; i++) {
 		if (task->signed_before[i]) {
-			code = sgpu_batch_add_signature(batch, &task->keys.signers[i], error);
+			rc = sgpu_batch_add_signature(batch, &task->keys.signers[i], error);
 		}
 		left = left || !task->signed_before[i];
 	}
-	if (!code && before && !batch->signatures) {
+	if (!rc && before && !batch->signatures) {
 		cli_warning("the batch is not signed any more: its signature was over the old "
 			    "recipients, and no key given "
 			    "had made one");
-	} else if (!code && left) {
+	} else if (!rc && left) {
 		cli_warning("a key given had not signed the batch, and signs nothing that it has "
 			    "not sealed");
 	}
-	return code;
+	return rc;
 }
 
 static int change(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
-	int code =
+	int rc =
 		sgpu_batch_unwrap(batch, task->keys.list, task->keys.count, task->batch_key, error);
-	code = code ? code : sgpu_batch_verify(batch, task->batch_key, error);
+	rc = rc ? rc : sgpu_batch_verify(batch, task->batch_key, error);
 	/* Which of the keys that sign have signed the batch as it was read. Anybody who knows the
 	 * batch key, as recipients do, makes another batch and a MAC for it: so a MAC that verifies
 	 * says nothing of who wrote what is signed anew. */
-	for (int i = 0; !code && !batch->response && i < task->keys.signer_count; i++) {
-		code = sgpu_batch_signed_by(batch, task->keys.signers[i].kid,
-					    &task->signed_before[i], error);
+	for (int i = 0; !rc && !batch->response && i < task->keys.signer_count; i++) {
+		rc = sgpu_batch_signed_by(batch, task->keys.signers[i].kid, &task->signed_before[i],
+					  error);
 	}
-	for (int i = 0; !code && i < task->removed.count; i++) {
-		code = remove_kid(batch, task->removed.items[i], error);
+	for (int i = 0; !rc && i < task->removed.count; i++) {
+		rc = remove_kid(batch, task->removed.items[i], error);
 	}
-	if (!code && task->only) {
-		code = json_array_clear(batch->recipients) ? sgpu_fail_nomem(error) : 0;
+	if (!rc && task->only) {
+		rc = json_array_clear(batch->recipients) ? sgpu_fail_nomem(error) : 0;
 	}
-	for (int i = 0; !code && i < task->added.count; i++) {
-		code = sgpu_batch_wrap(batch, &task->added.list[i], task->batch_key, error);
+	for (int i = 0; !rc && i < task->added.count; i++) {
+		rc = sgpu_batch_wrap(batch, &task->added.list[i], task->batch_key, error);
 	}
-	if (!code && !json_array_size(batch->recipients)) {
-		code = sgpu_fail(error, SGPU_EUSAGE, "no recipient would be left");
+	if (!rc && !json_array_size(batch->recipients)) {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "no recipient would be left");
 	}
-	code = code ? code : sign_again(task, error);
-	return code ? code : sgpu_batch_sign(batch, task->batch_key, error);
+	rc = rc ? rc : sign_again(task, error);
+	return rc ? rc : sgpu_batch_sign(batch, task->batch_key, error);
 }
 
 static int prepare_pass(void *argument, struct sgpu_host_part *part, struct sgpu_error *error)
@@ -120,12 +120,12 @@ static int prepare_pass(void *argument, struct sgpu_host_part *part, struct sgpu
 	struct seal_payload *payload = argument;
 	const struct task *task = payload->moves->owner;
 	int segment = -1;
-	const int code = sgpu_batch_next_payload(task->reader, task->batch, &segment, error);
+	const int rc = sgpu_batch_next_payload(task->reader, task->batch, &segment, error);
 
-	if (!code) {
+	if (!rc) {
 		seal_payload_from_archive(payload, part);
 	}
-	return code;
+	return rc;
 }
 
 /* Copies the payloads that follow in the archive, all of them, unchanged. */
@@ -134,50 +134,50 @@ static int pass_through(struct task *task, struct sgpu_error *error)
 	const struct sgpu_batch *batch = task->batch;
 	struct seal_moves moves = SEAL_MOVES_INIT;
 	const struct seal_payload *failed = NULL;
-	int segment = -1, code = seal_moves_create(&moves, batch->segment_count, error);
+	int segment = -1, rc = seal_moves_create(&moves, batch->segment_count, error);
 
 	moves.reader = task->reader;
 	moves.owner = task;
 	sgpu_descriptor_from_fd(task->out.fd, task->out.path, &moves.out);
-	for (int i = 0; !code && i < batch->segment_count; i++) {
+	for (int i = 0; !rc && i < batch->segment_count; i++) {
 		const struct sgpu_batch_segment *s = &batch->segments[i];
 		if (s->location.kind != SGPU_LOCATION_INLINE) {
 			continue;
 		}
-		code = seal_moves_member(&moves, batch, i, error);
+		rc = seal_moves_member(&moves, batch, i, error);
 		seal_moves_add(&moves, SGPU_HOST_COPY, i, sgpu_batch_payload_size(batch, i), s->id,
 			       prepare_pass);
 		moves.parts[moves.count - 1].digest = s->has_kt128 ? s->kt128 : NULL;
 		seal_moves_place(&moves, sgpu_batch_payload_size(batch, i));
 	}
-	code = code ? code : seal_moves_run(&moves, &task->meter, &failed, error);
-	code = code ? code : sgpu_tar_padding(task->out.fd, task->out.path, moves.at, error);
-	code = code ? code : sgpu_batch_next_payload(task->reader, batch, &segment, error);
+	rc = rc ? rc : seal_moves_run(&moves, &task->meter, &failed, error);
+	rc = rc ? rc : sgpu_tar_padding(task->out.fd, task->out.path, moves.at, error);
+	rc = rc ? rc : sgpu_batch_next_payload(task->reader, batch, &segment, error);
 	seal_moves_clear(&moves);
-	return code;
+	return rc;
 }
 
 static int write_all(struct task *task, struct sgpu_error *error)
 {
-	int code = sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
-	if (!code) {
+	int rc = sgpu_batch_write_head(task->out.fd, task->out.path, task->batch, error);
+	if (!rc) {
 		cli_progress_begin("copying", 0);
-		code = pass_through(task, error);
+		rc = pass_through(task, error);
 		cli_progress_end();
 	}
-	code = code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
-	return code ? code : sgpu_output_commit(&task->out, error);
+	rc = rc ? rc : sgpu_tar_end(task->out.fd, task->out.path, error);
+	return rc ? rc : sgpu_output_commit(&task->out, error);
 }
 
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
-	int code = sgpu_output_open(&task->out, task->out_path, 0644, error);
-	code = code ? code : sgpu_tar_open(in, task->in_name, &task->reader, error);
-	code = code ? code : sgpu_batch_read_any(task->reader, &task->batch, error);
-	code = code ? code : change(task, error);
-	code = code ? code : write_all(task, error);
-	if (code) {
-		return code;
+	int rc = sgpu_output_open(&task->out, task->out_path, 0644, error);
+	rc = rc ? rc : sgpu_tar_open(in, task->in_name, &task->reader, error);
+	rc = rc ? rc : sgpu_batch_read_any(task->reader, &task->batch, error);
+	rc = rc ? rc : change(task, error);
+	rc = rc ? rc : write_all(task, error);
+	if (rc) {
+		return rc;
 	}
 	seal_record(json_pack("{s:s, s:o, s:o}", "verb", "rewrap", "batch_id",
 			      sgpu_json_from_bytes(task->batch->id, sizeof(task->batch->id)),

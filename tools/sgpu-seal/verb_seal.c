@@ -95,12 +95,12 @@ static int check_source(const struct task *task, int i, struct sgpu_error *error
 	    task->from[i].kind != SGPU_LOCATION_REGION) {
 		return 0;
 	}
-	const int code =
+	const int rc =
 		sgpu_source_open(&task->from[i], task->batch->segments[i].size, &source, error);
-	if (!code) {
+	if (!rc) {
 		sgpu_source_close(&source);
 	}
-	return code;
+	return rc;
 }
 
 /* A place for a payload of `size` bytes. */
@@ -145,10 +145,10 @@ static int plan_segment(struct task *task, int i, struct sgpu_error *error)
 		task->payload_bytes += s->size;
 	}
 	if (task->lease.wanted && s->location.kind == SGPU_LOCATION_INLINE) {
-		const int code = place_in_lease(
-			&task->lease, sgpu_batch_payload_size(task->batch, i), &s->location, error);
-		if (code) {
-			return code;
+		const int rc = place_in_lease(&task->lease, sgpu_batch_payload_size(task->batch, i),
+					      &s->location, error);
+		if (rc) {
+			return rc;
 		}
 	}
 	return check_source(task, i, error);
@@ -175,38 +175,38 @@ static int check_high(const struct task *task, struct sgpu_error *error)
 static int plan(struct task *task, struct sgpu_error *error)
 {
 	struct sgpu_batch *batch = task->batch;
-	int code = 0;
+	int rc = 0;
 	if (batch->has_mac) {
 		sgpu_fail(error, SGPU_EINVALID, "'%s' is sealed already", task->in_name);
 		return sgpu_hint(error, "'sgpu-seal rewrap' changes who can open it");
 	}
-	code = check_high(task, error);
-	if (code) {
-		return code;
+	rc = check_high(task, error);
+	if (rc) {
+		return rc;
 	}
 	task->from = calloc((size_t)batch->segment_count + 1, sizeof(*task->from));
 	if (!task->from) {
 		return sgpu_fail_nomem(error);
 	}
-	for (int i = 0; !code && i < batch->segment_count; i++) {
-		code = plan_segment(task, i, error);
+	for (int i = 0; !rc && i < batch->segment_count; i++) {
+		rc = plan_segment(task, i, error);
 	}
-	if (!code && cli_is_input(task->out_path)) {
-		code = sgpu_fail(error, SGPU_EUSAGE, "'%s' holds a payload of the batch",
-				 task->out_path);
+	if (!rc && cli_is_input(task->out_path)) {
+		rc = sgpu_fail(error, SGPU_EUSAGE, "'%s' holds a payload of the batch",
+			       task->out_path);
 	}
 	/* What is sealed twice are two batches: a runner takes each once, and their keys and
 	 * contexts have nothing in common. */
-	code = code ? code : sgpu_random(batch->id, sizeof(batch->id), error);
-	code = code ? code : sgpu_random(task->batch_key, sizeof(task->batch_key), error);
-	for (int i = 0; !code && i < task->keys.count; i++) {
-		code = sgpu_batch_wrap(batch, &task->keys.list[i], task->batch_key, error);
+	rc = rc ? rc : sgpu_random(batch->id, sizeof(batch->id), error);
+	rc = rc ? rc : sgpu_random(task->batch_key, sizeof(task->batch_key), error);
+	for (int i = 0; !rc && i < task->keys.count; i++) {
+		rc = sgpu_batch_wrap(batch, &task->keys.list[i], task->batch_key, error);
 	}
 	batch->counter = microseconds_since_1970();
-	for (int i = 0; !code && i < task->keys.signer_count; i++) {
-		code = sgpu_batch_add_signature(batch, &task->keys.signers[i], error);
+	for (int i = 0; !rc && i < task->keys.signer_count; i++) {
+		rc = sgpu_batch_add_signature(batch, &task->keys.signers[i], error);
 	}
-	return code ? code : sgpu_batch_sign(batch, task->batch_key, error);
+	return rc ? rc : sgpu_batch_sign(batch, task->batch_key, error);
 }
 
 /* The next payload of the incoming archive, which is the one of segment i or the archive is at
@@ -216,14 +216,14 @@ static int find_in_archive(struct task *task, int i, struct sgpu_error *error)
 	const struct sgpu_batch_segment *s = &task->batch->segments[i];
 	const char *member = NULL;
 	uint64_t size = 0;
-	int code = sgpu_tar_next(task->reader, &member, &size, error);
-	if (!code && (!member || strncmp(member, "segments/", 9) || strcmp(member + 9, s->id) ||
-		      size != s->size)) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "'%s': the payload of '%s' is not where it belongs", task->in_name,
-				 s->id);
+	int rc = sgpu_tar_next(task->reader, &member, &size, error);
+	if (!rc && (!member || strncmp(member, "segments/", 9) || strcmp(member + 9, s->id) ||
+		    size != s->size)) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "'%s': the payload of '%s' is not where it belongs", task->in_name,
+			       s->id);
 	}
-	return code;
+	return rc;
 }
 
 static int prepare_payload(void *argument, struct sgpu_host_part *part, struct sgpu_error *error)
@@ -233,35 +233,34 @@ static int prepare_payload(void *argument, struct sgpu_host_part *part, struct s
 	const struct sgpu_batch_segment *s = &task->batch->segments[payload->segment];
 	const struct sgpu_location *from = &task->from[payload->segment];
 	struct seal_secret *secret = &payload->secret;
-	int code = 0;
+	int rc = 0;
 
 	if (from->kind != SGPU_LOCATION_INLINE) {
-		code = seal_payload_from(payload, part, from, error);
+		rc = seal_payload_from(payload, part, from, error);
 	} else {
-		code = find_in_archive(task, payload->segment, error);
-		if (!code) {
+		rc = find_in_archive(task, payload->segment, error);
+		if (!rc) {
 			seal_payload_from_archive(payload, part);
 		}
 	}
-	if (!code && s->sealed) {
-		code = sgpu_batch_segment_key(task->batch, task->batch_key, s->id, NULL,
-					      secret->key, secret->context, &secret->context_size,
-					      error);
+	if (!rc && s->sealed) {
+		rc = sgpu_batch_segment_key(task->batch, task->batch_key, s->id, NULL, secret->key,
+					    secret->context, &secret->context_size, error);
 		part->key = secret->key;
 		part->context = secret->context;
 		part->context_size = secret->context_size;
 	}
-	return code;
+	return rc;
 }
 
 /* Gets the lease for all that was placed, and names it in the batch. */
 static int open_lease(struct seal_lease *lease, struct sgpu_batch *batch, struct sgpu_error *error)
 {
 	const uint64_t size = lease->size ? lease->size : LINE; /* all payloads may be empty */
-	int code = lease_client_open(lease->socket, batch->id, NULL, size, &lease->client, error);
+	int rc = lease_client_open(lease->socket, batch->id, NULL, size, &lease->client, error);
 
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	for (int i = 0; i < batch->segment_count; i++) {
 		struct sgpu_location *location = &batch->segments[i].location;
@@ -285,18 +284,18 @@ static int write_leased(void *context, uint64_t position, const void *data, size
 static int move_payloads(struct task *task, struct seal_moves *moves, struct sgpu_error *error)
 {
 	const struct seal_payload *failed = NULL;
-	int code = seal_moves_create(moves, task->batch->segment_count, error);
+	int rc = seal_moves_create(moves, task->batch->segment_count, error);
 
 	moves->reader = task->reader;
 	moves->owner = task;
 	sgpu_descriptor_from_fd(task->out.fd, task->out.path, &moves->out);
-	for (int i = 0; !code && i < task->batch->segment_count; i++) {
+	for (int i = 0; !rc && i < task->batch->segment_count; i++) {
 		const struct sgpu_batch_segment *s = &task->batch->segments[i];
 		const bool leased = s->location.kind == SGPU_LOCATION_LEASE;
 		if (s->location.kind != SGPU_LOCATION_INLINE && !leased) {
 			continue;
 		}
-		code = leased ? 0 : seal_moves_member(moves, task->batch, i, error);
+		rc = leased ? 0 : seal_moves_member(moves, task->batch, i, error);
 		seal_moves_add(moves, s->sealed ? SGPU_HOST_SEAL : SGPU_HOST_COPY, i, s->size,
 			       s->id, prepare_payload);
 		moves->parts[moves->count - 1].digest = s->sealed ? NULL : s->kt128;
@@ -311,17 +310,17 @@ static int move_payloads(struct task *task, struct seal_moves *moves, struct sgp
 			seal_moves_place(moves, sgpu_batch_payload_size(task->batch, i));
 		}
 	}
-	return code ? code : seal_moves_run(moves, &task->meter, &failed, error);
+	return rc ? rc : seal_moves_run(moves, &task->meter, &failed, error);
 }
 
 static int check_end(struct task *task, struct sgpu_error *error)
 {
 	const char *member = NULL;
 	uint64_t size = 0;
-	const int code = sgpu_tar_next(task->reader, &member, &size, error);
-	return code || !member ? code
-			       : sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' does not belong there",
-					   task->in_name, member);
+	const int rc = sgpu_tar_next(task->reader, &member, &size, error);
+	return rc || !member ? rc
+			     : sgpu_fail(error, SGPU_EINVALID, "'%s': '%s' does not belong there",
+					 task->in_name, member);
 }
 
 /* A batch that names a lease is not there before the lease is filled: then nobody can be early. */
@@ -331,35 +330,35 @@ static int write_batch(struct task *task, struct sgpu_error *error)
 	const int fd = task->out.fd;
 	const char *path = task->out.path;
 	struct seal_moves moves = SEAL_MOVES_INIT;
-	int code = leased ? open_lease(&task->lease, task->batch, error)
-			  : sgpu_batch_write_head(fd, path, task->batch, error);
+	int rc = leased ? open_lease(&task->lease, task->batch, error)
+			: sgpu_batch_write_head(fd, path, task->batch, error);
 
-	code = code ? code : move_payloads(task, &moves, error);
-	if (!code && !leased) {
-		code = sgpu_tar_padding(fd, path, moves.at, error);
+	rc = rc ? rc : move_payloads(task, &moves, error);
+	if (!rc && !leased) {
+		rc = sgpu_tar_padding(fd, path, moves.at, error);
 	}
-	code = code ? code : check_end(task, error);
-	if (!code && leased) {
-		code = lease_client_done(&task->lease.client, error);
-		code = code ? code : sgpu_batch_write_head(fd, path, task->batch, error);
+	rc = rc ? rc : check_end(task, error);
+	if (!rc && leased) {
+		rc = lease_client_done(&task->lease.client, error);
+		rc = rc ? rc : sgpu_batch_write_head(fd, path, task->batch, error);
 	}
 	seal_moves_clear(&moves);
-	return code ? code : sgpu_tar_end(fd, path, error);
+	return rc ? rc : sgpu_tar_end(fd, path, error);
 }
 
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
-	int code = sgpu_output_open(&task->out, task->out_path, 0644, error);
-	code = code ? code : sgpu_tar_open(in, task->in_name, &task->reader, error);
-	code = code ? code : sgpu_batch_read_head(task->reader, false, &task->batch, error);
-	code = code ? code : plan(task, error);
-	if (code) {
-		return code;
+	int rc = sgpu_output_open(&task->out, task->out_path, 0644, error);
+	rc = rc ? rc : sgpu_tar_open(in, task->in_name, &task->reader, error);
+	rc = rc ? rc : sgpu_batch_read_head(task->reader, false, &task->batch, error);
+	rc = rc ? rc : plan(task, error);
+	if (rc) {
+		return rc;
 	}
 	cli_progress_begin("sealing", task->payload_bytes);
-	code = write_batch(task, error);
+	rc = write_batch(task, error);
 	cli_progress_end();
-	return code ? code : sgpu_output_commit(&task->out, error);
+	return rc ? rc : sgpu_output_commit(&task->out, error);
 }
 
 static void report(const struct task *task)

@@ -119,14 +119,14 @@ static int open_output(struct task *task)
 	}
 	/* What was sealed is nobody else's business; a file of the user's own keeps the mode that
 	 * they gave it. */
-	int code = sgpu_output_open(&task->out, path, task->opening ? 0600 : 0666, &error);
-	if (!code && task->opening && task->out.kept_mode >= 0) {
-		code = sgpu_output_set_mode(&task->out, 0666, &error);
+	int rc = sgpu_output_open(&task->out, path, task->opening ? 0600 : 0666, &error);
+	if (!rc && task->opening && task->out.kept_mode >= 0) {
+		rc = sgpu_output_set_mode(&task->out, 0666, &error);
 	}
-	if (!code && task->opening && !task->named && sgpu_output_has_name(&task->out)) {
-		code = seal_refuse_name(path, &error);
+	if (!rc && task->opening && !task->named && sgpu_output_has_name(&task->out)) {
+		rc = seal_refuse_name(path, &error);
 	}
-	if (code) {
+	if (rc) {
 		return cli_error(&error);
 	}
 	sgpu_descriptor_from_fd(task->out.fd, task->out.path, &task->job.out);
@@ -181,15 +181,15 @@ static int transfer(struct task *task, double *seconds)
 		     (uint64_t)status.st_size > task->job.in.offset;
 	cli_progress_begin(task->opening ? "opening" : "sealing",
 			   sized ? (uint64_t)status.st_size - task->job.in.offset : 0);
-	int code = task->opening ? sgpu_open_stream(&task->job, &error)
-				 : sgpu_seal_stream(&task->job, &error);
+	int rc = task->opening ? sgpu_open_stream(&task->job, &error)
+			       : sgpu_seal_stream(&task->job, &error);
 	cli_progress_end();
-	if (!code) {
+	if (!rc) {
 		move_positions(task);
-		code = sgpu_output_commit(&task->out, &error);
+		rc = sgpu_output_commit(&task->out, &error);
 	}
 	*seconds = (double)(sgpu_now_ns() - begin) / 1e9;
-	return code ? cli_error(&error) : 0;
+	return rc ? cli_error(&error) : 0;
 }
 
 static int single_file(int argc, char **argv, bool opening)

@@ -39,29 +39,29 @@ static int copy_range(struct copy *copy, uint64_t begin, uint64_t end, struct sg
 {
 	const uint64_t at = copy->slice->offset + begin;
 	size_t got = 0;
-	int code = canceled(error);
+	int rc = canceled(error);
 
-	code = code ? code : sgpu_region_back(&copy->load->region, at, end - begin, error);
-	if (code == SGPU_OK) {
-		code = sgpu_dsa_pread(copy->load->files_reader, copy->fd, copy->name,
-				      copy->load->region.data + at, end - begin,
-				      copy->offset + begin, &got, error);
+	rc = rc ? rc : sgpu_region_back(&copy->load->region, at, end - begin, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_dsa_pread(copy->load->files_reader, copy->fd, copy->name,
+				    copy->load->region.data + at, end - begin, copy->offset + begin,
+				    &got, error);
 	}
-	if (code == SGPU_OK && got != end - begin) {
-		code = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", copy->name);
+	if (rc == SGPU_OK && got != end - begin) {
+		rc = sgpu_fail(error, SGPU_ESYSTEM, "'%s' changed while it was read", copy->name);
 	}
-	return code;
+	return rc;
 }
 
 static void copy_piece(void *argument, uint64_t begin, uint64_t end)
 {
 	struct copy *copy = argument;
 	struct sgpu_error error;
-	int code = copy_range(copy, begin, end, &error);
+	int rc = copy_range(copy, begin, end, &error);
 
 	pthread_mutex_lock(&copy->lock);
-	if (code != SGPU_OK && copy->code == SGPU_OK) {
-		copy->code = code;
+	if (rc != SGPU_OK && copy->code == SGPU_OK) {
+		copy->code = rc;
 		copy->error = error;
 		sgpu_pool_cancel(copy->load->pool, true);
 	}
@@ -77,13 +77,13 @@ static int fill_positioned(struct load *load, const struct load_slice *slice, in
 	struct copy copy = {
 		.load = load, .slice = slice, .fd = fd, .name = name, .offset = offset
 	};
-	int code;
+	int rc;
 
 	if (pthread_mutex_init(&copy.lock, NULL) != 0) {
 		return sgpu_fail_nomem(error);
 	}
 	sgpu_pool_enter(load->pool);
-	code = sgpu_pool_for(load->pool, slice->size, PIECE, copy_piece, &copy);
+	rc = sgpu_pool_for(load->pool, slice->size, PIECE, copy_piece, &copy);
 	sgpu_pool_leave(load->pool);
 	pthread_mutex_destroy(&copy.lock);
 	if (copy.code != SGPU_OK) {
@@ -92,57 +92,56 @@ static int fill_positioned(struct load *load, const struct load_slice *slice, in
 		}
 		return copy.code;
 	}
-	return code == SGPU_OK ? code : sgpu_fail(error, code, "interrupted");
+	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "interrupted");
 }
 
 static int fill_stream(struct load *load, const struct load_slice *slice, struct sgpu_error *error)
 {
 	uint64_t done, piece;
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
-	for (done = 0; code == SGPU_OK && done < slice->size; done += piece) {
+	for (done = 0; rc == SGPU_OK && done < slice->size; done += piece) {
 		piece = slice->size - done < PIECE ? slice->size - done : PIECE;
-		code = sgpu_region_back(&load->region, slice->offset + done, piece, error);
-		if (code == SGPU_OK) {
-			code = sgpu_tar_read(load->reader, load->region.data + slice->offset + done,
-					     piece, error);
+		rc = sgpu_region_back(&load->region, slice->offset + done, piece, error);
+		if (rc == SGPU_OK) {
+			rc = sgpu_tar_read(load->reader, load->region.data + slice->offset + done,
+					   piece, error);
 		}
 		load->done += piece;
 		cli_progress(NULL, load->done);
 	}
-	return code;
+	return rc;
 }
 
 static int fill_inline(struct load *load, int segment, struct sgpu_error *error)
 {
 	const struct load_slice *slice = &load->slices[segment];
-	int fd = sgpu_tar_fd(load->reader), code;
+	int fd = sgpu_tar_fd(load->reader), rc;
 	struct stat status;
 	off_t position = lseek(fd, 0, SEEK_CUR);
 
 	if (position < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
 		return fill_stream(load, slice, error);
 	}
-	code = fill_positioned(load, slice, fd, load->in_name, (uint64_t)position, error);
-	if (code == SGPU_OK) {
+	rc = fill_positioned(load, slice, fd, load->in_name, (uint64_t)position, error);
+	if (rc == SGPU_OK) {
 		sgpu_tar_consumed(load->reader, slice->size);
 	}
-	return code;
+	return rc;
 }
 
 static int fill_file(struct load *load, int segment, struct sgpu_error *error)
 {
 	const struct load_slice *slice = &load->slices[segment];
 	struct sgpu_source source;
-	int code =
-		sgpu_leases_source(load->leases, &slice->from, slice->size, false, &source, error);
+	int rc = sgpu_leases_source(load->leases, &slice->from, slice->size, false, &source, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
-	code = fill_positioned(load, slice, source.fd, source.name, source.offset, error);
+	rc = fill_positioned(load, slice, source.fd, source.name, source.offset, error);
 	sgpu_source_close(&source);
-	return code;
+	return rc;
 }
 
 static int check_digest(const struct load *load, int segment, struct sgpu_error *error)
@@ -150,36 +149,36 @@ static int check_digest(const struct load *load, int segment, struct sgpu_error 
 	const struct sgpu_batch_segment *s = &load->batch->segments[segment];
 	const struct load_slice *slice = &load->slices[segment];
 	uint8_t digest[SGPU_KT128_SIZE];
-	int code;
+	int rc;
 
 	if (s->sealed || !s->has_kt128) {
 		return SGPU_OK;
 	}
 	sgpu_pool_enter(load->pool);
-	code = sgpu_kt128_shared(load->pool, load->region.data + slice->offset, slice->size, NULL,
-				 0, digest, sizeof(digest), error);
+	rc = sgpu_kt128_shared(load->pool, load->region.data + slice->offset, slice->size, NULL, 0,
+			       digest, sizeof(digest), error);
 	sgpu_pool_leave(load->pool);
-	if (code == SGPU_OK && !sgpu_equal(digest, s->kt128, sizeof(digest))) {
-		code = sgpu_fail(error, SGPU_EAUTH, "the kt128 of segment '%s' does not match",
-				 s->id);
+	if (rc == SGPU_OK && !sgpu_equal(digest, s->kt128, sizeof(digest))) {
+		rc = sgpu_fail(error, SGPU_EAUTH, "the kt128 of segment '%s' does not match",
+			       s->id);
 	}
-	return code;
+	return rc;
 }
 
 static int fill_inlines(struct load *load, struct sgpu_error *error)
 {
-	int segment = -1, code;
+	int segment = -1, rc;
 
 	do {
-		code = sgpu_batch_next_payload(load->reader, load->batch, &segment, error);
-		if (code == SGPU_OK && segment >= 0) {
-			code = fill_inline(load, segment, error);
+		rc = sgpu_batch_next_payload(load->reader, load->batch, &segment, error);
+		if (rc == SGPU_OK && segment >= 0) {
+			rc = fill_inline(load, segment, error);
 		}
-		if (code == SGPU_OK && segment >= 0) {
-			code = check_digest(load, segment, error);
+		if (rc == SGPU_OK && segment >= 0) {
+			rc = check_digest(load, segment, error);
 		}
-	} while (code == SGPU_OK && segment >= 0);
-	return code;
+	} while (rc == SGPU_OK && segment >= 0);
+	return rc;
 }
 
 static void tell_accelerator(const struct load *load)
@@ -196,22 +195,22 @@ int load_fill(struct load *load, struct sgpu_error *error)
 {
 	struct sgpu_dsa *dsa = NULL;
 	struct sgpu_error why;
-	int i, code = sgpu_pool_create(load->jobs, &load->pool, error);
+	int i, rc = sgpu_pool_create(load->jobs, &load->pool, error);
 
 	if (load->payload >= LARGE && sgpu_dsa_open(&dsa, &why) != SGPU_OK) {
 		cli_detail("no accelerator copies: %s", why.text);
 	}
-	code = code ? code : sgpu_dsa_reader_create(dsa, &load->files_reader, error);
-	code = code ? code : fill_inlines(load, error);
-	for (i = 0; code == SGPU_OK && i < load->batch->segment_count; i++) {
+	rc = rc ? rc : sgpu_dsa_reader_create(dsa, &load->files_reader, error);
+	rc = rc ? rc : fill_inlines(load, error);
+	for (i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
 		if (load->slices[i].from.kind == SGPU_LOCATION_FILE) {
-			code = fill_file(load, i, error);
-			code = code ? code : check_digest(load, i, error);
+			rc = fill_file(load, i, error);
+			rc = rc ? rc : check_digest(load, i, error);
 		} else if (load->slices[i].staged &&
 			   load->slices[i].from.kind == SGPU_LOCATION_NONE) {
 			/* Now, so that a runner never finds the memory gone. */
-			code = sgpu_region_back(&load->region, load->slices[i].offset,
-						load->slices[i].size, error);
+			rc = sgpu_region_back(&load->region, load->slices[i].offset,
+					      load->slices[i].size, error);
 		}
 	}
 	if (load->files_reader && dsa) {
@@ -220,5 +219,5 @@ int load_fill(struct load *load, struct sgpu_error *error)
 	sgpu_dsa_reader_free(&load->files_reader);
 	sgpu_dsa_close(&dsa);
 	sgpu_pool_free(&load->pool);
-	return code ? code : canceled(error);
+	return rc ? rc : canceled(error);
 }

@@ -24,10 +24,10 @@ static int take_files(void *values, const char *folder)
 {
 	struct load *load = &((struct task *)values)->load;
 	struct sgpu_error error = { 0 };
-	int code = load->files ? SGPU_OK : sgpu_files_create(&load->files, &error);
+	int rc = load->files ? SGPU_OK : sgpu_files_create(&load->files, &error);
 
-	code = code ? code : sgpu_files_allow(load->files, folder, &error);
-	return code ? cli_error(&error) : 0;
+	rc = rc ? rc : sgpu_files_allow(load->files, folder, &error);
+	return rc ? cli_error(&error) : 0;
 }
 
 static int take_node(void *values, const char *text)
@@ -84,20 +84,20 @@ static int check_payloads(const struct task *task, struct sgpu_error *error)
 static int read_head(struct load *load, int in, struct sgpu_error *error)
 {
 	struct sgpu_diagnostics diagnostics = { 0 };
-	int code = sgpu_tar_open(in, load->in_name, &load->reader, error);
+	int rc = sgpu_tar_open(in, load->in_name, &load->reader, error);
 
-	code = code ? code : sgpu_batch_read_head(load->reader, false, &load->batch, error);
-	if (code == SGPU_OK) {
-		code = sgpu_manifest_parse(load->batch->manifest_text, load->batch->manifest_size,
-					   &load->manifest, &diagnostics, error);
+	rc = rc ? rc : sgpu_batch_read_head(load->reader, false, &load->batch, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_manifest_parse(load->batch->manifest_text, load->batch->manifest_size,
+					 &load->manifest, &diagnostics, error);
 	}
-	if (code == SGPU_OK && diagnostics.count > 0) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s': the manifest is at fault: %s: %s",
-				 load->in_name, diagnostics.list[0].pointer,
-				 diagnostics.list[0].text);
+	if (rc == SGPU_OK && diagnostics.count > 0) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s': the manifest is at fault: %s: %s",
+			       load->in_name, diagnostics.list[0].pointer,
+			       diagnostics.list[0].text);
 	}
 	sgpu_diagnostics_clear(&diagnostics);
-	return code;
+	return rc;
 }
 
 /* ---- the plan of a region: one slice a payload, each on pages of its own. A sealed slice starts
@@ -166,24 +166,24 @@ static bool wants_place(const struct load *load, int segment)
 
 static int plan(struct load *load, struct sgpu_error *error)
 {
-	int i, code = SGPU_OK;
+	int i, rc = SGPU_OK;
 
 	load->slices = calloc((size_t)load->batch->segment_count + 1, sizeof(*load->slices));
 	if (!load->slices) {
 		return sgpu_fail_nomem(error);
 	}
-	for (i = 0; code == SGPU_OK && i < load->batch->segment_count; i++) {
+	for (i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
 		if (load->batch->segments[i].input) {
-			code = plan_input(load, i, error);
+			rc = plan_input(load, i, error);
 		} else if (wants_place(load, i)) {
 			load->outputs++;
-			code = place(load, i, load->batch->segments[i].size, error);
+			rc = place(load, i, load->batch->segments[i].size, error);
 		}
 	}
 	if (load->outputs > 0) {
 		load->options.keep = load->options.written = true;
 	}
-	return code;
+	return rc;
 }
 
 static void relocate(struct load *load)
@@ -218,41 +218,41 @@ static void tell_region(const struct load *load)
 static int stage(struct task *task, struct sgpu_error *error)
 {
 	struct load *load = &task->load;
-	int reaped = 0, code = sgpu_region_reap(&reaped, error);
+	int reaped = 0, rc = sgpu_region_reap(&reaped, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	if (reaped > 0) {
 		cli_detail("%d expired regions were removed", reaped);
 	}
-	code = plan(load, error);
-	if (code == SGPU_OK && load->staged + load->outputs > 0) {
-		code = sgpu_region_create(load->total, &load->options, &load->region, error);
-		if (code == SGPU_OK) {
+	rc = plan(load, error);
+	if (rc == SGPU_OK && load->staged + load->outputs > 0) {
+		rc = sgpu_region_create(load->total, &load->options, &load->region, error);
+		if (rc == SGPU_OK) {
 			tell_region(load);
 		}
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		cli_progress_begin("staging", load->payload);
-		code = load_fill(load, error);
+		rc = load_fill(load, error);
 		cli_progress_end();
 	}
-	if (code == SGPU_OK && load->region.fd >= 0) {
-		code = sgpu_region_publish(&load->region, error);
-		task->published = code == SGPU_OK;
+	if (rc == SGPU_OK && load->region.fd >= 0) {
+		rc = sgpu_region_publish(&load->region, error);
+		task->published = rc == SGPU_OK;
 	}
-	return code;
+	return rc;
 }
 
 static int write_batch(struct task *task, struct sgpu_error *error)
 {
-	int code;
+	int rc;
 
 	relocate(&task->load);
-	code = sgpu_batch_write_head(task->out.fd, task->out.path, task->load.batch, error);
-	code = code ? code : sgpu_tar_end(task->out.fd, task->out.path, error);
-	return code == SGPU_OK ? sgpu_output_commit(&task->out, error) : code;
+	rc = sgpu_batch_write_head(task->out.fd, task->out.path, task->load.batch, error);
+	rc = rc ? rc : sgpu_tar_end(task->out.fd, task->out.path, error);
+	return rc == SGPU_OK ? sgpu_output_commit(&task->out, error) : rc;
 }
 
 /* ---- shell assignments for the variables that a manifest names. A manifest comes from outside and
@@ -293,18 +293,18 @@ static int export_segment(const struct load *load, int i, const struct sgpu_segm
 
 static int export(const struct load *load, struct sgpu_error *error)
 {
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
-	for (int i = 0; code == SGPU_OK && i < load->batch->segment_count; i++) {
+	for (int i = 0; rc == SGPU_OK && i < load->batch->segment_count; i++) {
 		const int index =
 			sgpu_manifest_segment(load->manifest, load->batch->segments[i].id);
 
 		if (index >= 0) {
-			code = export_segment(load, i, &load->manifest->segments[index], error);
+			rc = export_segment(load, i, &load->manifest->segments[index], error);
 		}
 	}
-	return code == SGPU_OK && fflush(stdout) != 0 ? sgpu_fail_write(error, "standard output")
-						      : code;
+	return rc == SGPU_OK && fflush(stdout) != 0 ? sgpu_fail_write(error, "standard output")
+						    : rc;
 }
 
 static void record(const struct load *load)
@@ -325,20 +325,20 @@ static void record(const struct load *load)
 
 static int run(struct task *task, int in, struct sgpu_error *error)
 {
-	int code = sgpu_output_open(&task->out, task->out_path, 0644, error);
+	int rc = sgpu_output_open(&task->out, task->out_path, 0644, error);
 
-	code = code ? code : read_head(&task->load, in, error);
-	code = code ? code : check_payloads(task, error);
-	code = code ? code : sgpu_leases_create(task->load.files, &task->load.leases, error);
-	code = code ? code : stage(task, error);
-	code = code ? code : write_batch(task, error);
-	if (code == SGPU_OK && task->export) {
-		code = export(&task->load, error);
+	rc = rc ? rc : read_head(&task->load, in, error);
+	rc = rc ? rc : check_payloads(task, error);
+	rc = rc ? rc : sgpu_leases_create(task->load.files, &task->load.leases, error);
+	rc = rc ? rc : stage(task, error);
+	rc = rc ? rc : write_batch(task, error);
+	if (rc == SGPU_OK && task->export) {
+		rc = export(&task->load, error);
 	}
-	if (code < 0 && task->published && sgpu_region_release(task->load.region.id, NULL) < 0) {
+	if (rc < 0 && task->published && sgpu_region_release(task->load.region.id, NULL) < 0) {
 		cli_warning("region %s could not be removed; it will expire", task->load.region.id);
 	}
-	return code;
+	return rc;
 }
 
 static void clear(struct task *task)

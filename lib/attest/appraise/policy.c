@@ -127,27 +127,27 @@ static int check_values(const json_t *document, const char *name, struct sgpu_er
 	const json_t *platform = json_object_get(document, "platform");
 	const char *version = json_string_value(sgpu_member_at(document, "runner/version"));
 	const char *driver = json_string_value(sgpu_member_at(document, "device/driver"));
-	int code = 0;
+	int rc = 0;
 
 	if (json_integer_value(json_object_get(document, "version")) != VERSION) {
 		return sgpu_fail(error, SGPU_EINVALID, "%s: 'version' is not %d", name, VERSION);
 	}
 	if ((version && !is_version(version)) || (driver && !is_version(driver))) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "%s: 'version' or 'driver' is not numbers with dots between them",
-				 name);
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "%s: 'version' or 'driver' is not numbers with dots between them",
+			       name);
 	}
-	if (!code && json_integer_value(json_object_get(platform, "vmpl")) > VMPL_MAX) {
-		code = sgpu_fail(error, SGPU_EINVALID, "%s: 'vmpl' is not 0 to %d", name, VMPL_MAX);
+	if (!rc && json_integer_value(json_object_get(platform, "vmpl")) > VMPL_MAX) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "%s: 'vmpl' is not 0 to %d", name, VMPL_MAX);
 	}
-	if (!code && json_is_false(json_object_get(platform, "report")) &&
+	if (!rc && json_is_false(json_object_get(platform, "report")) &&
 	    sgpu_policy_needs_report(platform)) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "%s: 'platform' asks for what only a report has, and 'report' "
-				 "is false",
-				 name);
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "%s: 'platform' asks for what only a report has, and 'report' "
+			       "is false",
+			       name);
 	}
-	return code ? code : check_revoked(json_object_get(document, "revoked"), name, error);
+	return rc ? rc : check_revoked(json_object_get(document, "revoked"), name, error);
 }
 
 int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sgpu_policy **policy,
@@ -168,13 +168,13 @@ int sgpu_policy_parse(const char *text, size_t size, const char *name, struct sg
 		return sgpu_fail(error, SGPU_EINVALID, "%s:%d:%d: %s", name, line, column,
 				 inner.text);
 	}
-	int code = sgpu_members_check(document, name, table, error);
-	code = code ? code : check_values(document, name, error);
-	code = code ? code : sgpu_sha256(text, size, hash, error);
-	struct sgpu_policy *made = code ? NULL : calloc(1, sizeof(*made));
+	int rc = sgpu_members_check(document, name, table, error);
+	rc = rc ? rc : check_values(document, name, error);
+	rc = rc ? rc : sgpu_sha256(text, size, hash, error);
+	struct sgpu_policy *made = rc ? NULL : calloc(1, sizeof(*made));
 	if (!made) {
 		json_decref(document);
-		return code ? code : sgpu_fail_nomem(error);
+		return rc ? rc : sgpu_fail_nomem(error);
 	}
 	sgpu_hex_encode(hash, sizeof(hash), hex);
 	snprintf(made->id, sizeof(made->id), "tag:sgpu.dev,2026:policy#%s", hex);

@@ -165,11 +165,11 @@ int sgpu_policy_from_claims(const json_t *claims, char **text, size_t *size,
 	}
 	strcat(whole, "\n");
 	/* Unverified claims may hold values that no policy can. */
-	int code = sgpu_policy_parse(whole, strlen(whole), "policy", &check, error);
+	int rc = sgpu_policy_parse(whole, strlen(whole), "policy", &check, error);
 	sgpu_policy_free(&check);
-	if (code) {
+	if (rc) {
 		free(whole);
-		return code;
+		return rc;
 	}
 	*text = whole;
 	*size = strlen(whole);

@@ -186,9 +186,9 @@ static int runner_claims(const struct sgpu_quote_subject *subject, json_t **clai
 	char name[PATH_SIZE], id[2 * BUILD_ID_MAX + 1];
 	uint64_t size = 0;
 
-	int code = sgpu_measure_file(path, digest, &size, error);
-	if (code) {
-		return code;
+	int rc = sgpu_measure_file(path, digest, &size, error);
+	if (rc) {
+		return rc;
 	}
 	base_name(subject->runner_path, name);
 	build_id(path, id);
@@ -198,23 +198,23 @@ static int runner_claims(const struct sgpu_quote_subject *subject, json_t **clai
 				id[0] ? id : NULL, "modules", file || subject->allows_modules,
 				"files", file || subject->files, "sessions",
 				file || subject->sessions ? "any" : "none", "key", key);
-	code = own ? 0 : sgpu_fail_nomem(error);
-	if (!code && !file && subject->owner_count > 0) {
-		code = add_owners(subject, own, error);
+	rc = own ? 0 : sgpu_fail_nomem(error);
+	if (!rc && !file && subject->owner_count > 0) {
+		rc = add_owners(subject, own, error);
 	}
-	if (!code && !file && subject->confinement &&
+	if (!rc && !file && subject->confinement &&
 	    json_object_set_new(own, "confinement", json_deep_copy(subject->confinement))) {
-		code = sgpu_fail_nomem(error);
+		rc = sgpu_fail_nomem(error);
 	}
-	json_t *made = code ? NULL
-			    : json_pack("{s:s, s:[s], s:s, s:O}", "swname", name, "swversion",
-					SGPU_VERSION, "dbgstat",
-					file ? "enabled" : sgpu_debug_status(), SGPU_OWN, own);
+	json_t *made =
+		rc ? NULL
+		   : json_pack("{s:s, s:[s], s:s, s:O}", "swname", name, "swversion", SGPU_VERSION,
+			       "dbgstat", file ? "enabled" : sgpu_debug_status(), SGPU_OWN, own);
 	json_decref(own);
 	*claims = made;
-	return code || made ? code
-			    : sgpu_fail(error, SGPU_EINVALID,
-					"the program's name is not UTF-8, or memory is out");
+	return rc || made ? rc
+			  : sgpu_fail(error, SGPU_EINVALID,
+				      "the program's name is not UTF-8, or memory is out");
 }
 
 /* ---- the device: its identity, the code loaded on it, and how keys reach it ---- */
@@ -249,16 +249,16 @@ static int device_claims(const struct sgpu_quote_subject *subject, const char **
 			 json_t **claims, struct sgpu_error *error)
 {
 	struct sgpu_device_code code_list[SGPU_DEVICE_CODE_MAX];
-	int code = sgpu_device_get_info(subject->device, info, error);
+	int rc = sgpu_device_get_info(subject->device, info, error);
 	int count = 0;
 
-	code = code ? code : sgpu_device_agree(subject->device, agreement, error);
-	if (!code) {
+	rc = rc ? rc : sgpu_device_agree(subject->device, agreement, error);
+	if (!rc) {
 		count = sgpu_device_code_digests(subject->device, code_list, error);
-		code = count < 0 ? count : 0;
+		rc = count < 0 ? count : 0;
 	}
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	bool on_gpu = strncmp(info->selector, "cpu", 3) != 0;
 	size_t length = strnlen(info->name, HWMODEL_MAX);
@@ -318,18 +318,18 @@ static int own_claims(const struct sgpu_quote_subject *subject, const struct sgp
 {
 	uint8_t hash[SGPU_SHA256_SIZE] = { 0 };
 	json_t *own = json_object();
-	int code = subject->owner_key ? sgpu_sha256(subject->owner_key, 32, hash, error) : 0;
+	int rc = subject->owner_key ? sgpu_sha256(subject->owner_key, 32, hash, error) : 0;
 
-	if (!code && !(own && put(own, "platform", platform_claims(info, agreement)) &&
-		       (!subject->owner_key ||
-			put(own, "owner_key_hash", sgpu_json_from_bytes(hash, sizeof(hash)))) &&
-		       (!subject->measurements ||
-			put(own, "measurements", json_deep_copy(subject->measurements))))) {
-		code = sgpu_fail_nomem(error);
+	if (!rc && !(own && put(own, "platform", platform_claims(info, agreement)) &&
+		     (!subject->owner_key ||
+		      put(own, "owner_key_hash", sgpu_json_from_bytes(hash, sizeof(hash)))) &&
+		     (!subject->measurements ||
+		      put(own, "measurements", json_deep_copy(subject->measurements))))) {
+		rc = sgpu_fail_nomem(error);
 	}
-	if (code) {
+	if (rc) {
 		json_decref(own);
-		return code;
+		return rc;
 	}
 	*claims = own;
 	return 0;
@@ -361,18 +361,18 @@ int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, jso
 	const char *device_name = NULL;
 
 	*claims = NULL;
-	int code = submods ? sgpu_quote_check_nonce(subject->nonce, subject->nonce_size, error)
-			   : sgpu_fail_nomem(error);
-	if (!code && subject->recipient && subject->recipient->kind == SGPU_KEY_OCT) {
-		code = sgpu_fail(error, SGPU_EUSAGE,
-				 "batches are sealed to an X25519 key, not to a symmetric one");
+	int rc = submods ? sgpu_quote_check_nonce(subject->nonce, subject->nonce_size, error)
+			 : sgpu_fail_nomem(error);
+	if (!rc && subject->recipient && subject->recipient->kind == SGPU_KEY_OCT) {
+		rc = sgpu_fail(error, SGPU_EUSAGE,
+			       "batches are sealed to an X25519 key, not to a symmetric one");
 	}
-	code = code ? code : runner_claims(subject, &runner, error);
-	if (!code && subject->device) {
-		code = device_claims(subject, &device_name, &info, &agreement, &device, error);
+	rc = rc ? rc : runner_claims(subject, &runner, error);
+	if (!rc && subject->device) {
+		rc = device_claims(subject, &device_name, &info, &agreement, &device, error);
 	}
-	code = code ? code : own_claims(subject, &info, &agreement, &own, error);
-	if (!code) {
+	rc = rc ? rc : own_claims(subject, &info, &agreement, &own, error);
+	if (!rc) {
 		bool whole = json_object_set(submods, "runner", runner) == 0 &&
 			     (!device || json_object_set(submods, device_name, device) == 0);
 		made = whole ? json_pack("{s:s, s:I, s:o, s:s, s:[s], s:s, s:o*, s:O, s:O}",
@@ -386,15 +386,15 @@ int sgpu_quote_claims(const struct sgpu_quote_subject *subject, int64_t now, jso
 							    : NULL,
 					 "submods", submods, SGPU_OWN, own)
 			     : NULL;
-		code = made ? sgpu_claims_check(made, error) : sgpu_fail_nomem(error);
+		rc = made ? sgpu_claims_check(made, error) : sgpu_fail_nomem(error);
 	}
 	json_decref(runner);
 	json_decref(device);
 	json_decref(submods);
 	json_decref(own);
-	if (code) {
+	if (rc) {
 		json_decref(made);
-		return code;
+		return rc;
 	}
 	*claims = made;
 	return 0;

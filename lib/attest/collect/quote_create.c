@@ -22,23 +22,22 @@ static int check_ak(const struct sgpu_signer *ak, const struct sgpu_chain *chain
 	uint8_t certified[SGPU_SHA256_SIZE] = { 0 };
 	X509 *ek = chain->count > 1 ? chain->list[1] : NULL;
 	EVP_PKEY *key = NULL;
-	int code = 0;
+	int rc = 0;
 
 	if (!sgpu_is_ek_certificate(ek)) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "certificate 2 of the chain is not that of an endorsement key");
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "certificate 2 of the chain is not that of an endorsement key");
 	}
-	code = code ? code
-		    : sgpu_certificate_key(chain->list[0], "certificate 1 of the chain", &key,
-					   error);
-	code = code ? code : sgpu_key_fingerprint(key, certified, error);
-	code = code ? code : sgpu_signer_fingerprint(ak, fingerprint, error);
-	code = code ? code : sgpu_key_fingerprint(X509_get0_pubkey(ek), machine, error);
-	if (!code && !sgpu_equal(certified, fingerprint, sizeof(certified))) {
-		code = sgpu_fail(error, SGPU_EKEY,
-				 "the certificate is not that of the attestation key");
+	rc = rc ? rc
+		: sgpu_certificate_key(chain->list[0], "certificate 1 of the chain", &key, error);
+	rc = rc ? rc : sgpu_key_fingerprint(key, certified, error);
+	rc = rc ? rc : sgpu_signer_fingerprint(ak, fingerprint, error);
+	rc = rc ? rc : sgpu_key_fingerprint(X509_get0_pubkey(ek), machine, error);
+	if (!rc && !sgpu_equal(certified, fingerprint, sizeof(certified))) {
+		rc = sgpu_fail(error, SGPU_EKEY,
+			       "the certificate is not that of the attestation key");
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_quote_check_key(const struct sgpu_signer *ak, const struct sgpu_chain *ak_chain,
@@ -56,21 +55,21 @@ static int claim_records(json_t *claims, const struct sgpu_record *records, int 
 	json_t *own = json_object_get(claims, SGPU_OWN), *present = json_object(),
 	       *absent = json_object();
 	uint8_t hash[SGPU_SHA512_SIZE];
-	int code = 0, bad = json_object_set_new(own, "records", present) |
-			    json_object_set_new(own, "absent", absent);
+	int rc = 0, bad = json_object_set_new(own, "records", present) |
+			  json_object_set_new(own, "absent", absent);
 
-	for (int i = 0; i < count && !bad && !code; i++) {
+	for (int i = 0; i < count && !bad && !rc; i++) {
 		if (!records[i].value) {
 			bad = json_object_set_new(absent, records[i].label,
 						  json_string(records[i].absent));
 			continue;
 		}
-		code = sgpu_sha512(records[i].value, records[i].size, hash, error);
+		rc = sgpu_sha512(records[i].value, records[i].size, hash, error);
 		bad = json_object_set_new(present, records[i].label,
 					  json_pack("{s:s, s:o}", "type", records[i].type, "sha512",
 						    sgpu_json_from_bytes(hash, sizeof(hash))));
 	}
-	return code ? code : bad ? sgpu_fail_nomem(error) : 0;
+	return rc ? rc : bad ? sgpu_fail_nomem(error) : 0;
 }
 
 /* The collected records must belong to this quote. *debug: whether one says that the platform can
@@ -81,11 +80,10 @@ static int check_records(const struct sgpu_record *records, int count,
 	*debug = false;
 	for (int i = 0; i < count; i++) {
 		bool one = false;
-		int code = records[i].value
-				   ? sgpu_record_check(&records[i], report_data, &one, error)
-				   : 0;
-		if (code) {
-			return code;
+		int rc = records[i].value ? sgpu_record_check(&records[i], report_data, &one, error)
+					  : 0;
+		if (rc) {
+			return rc;
 		}
 		*debug |= one;
 	}
@@ -118,21 +116,21 @@ static int collect(json_t *claims, const uint8_t ak[SGPU_SHA256_SIZE], struct sg
 {
 	uint8_t report_data[64] = { 0 };
 	bool debug, again;
-	int code;
+	int rc;
 
 	do {
 		sgpu_records_clear(records, *count);
 		*count = 0;
 		again = false;
-		code = sgpu_quote_report_data(claims, ak, report_data, error);
-		if (code) {
-			return code;
+		rc = sgpu_quote_report_data(claims, ak, report_data, error);
+		if (rc) {
+			return rc;
 		}
 		*count = sgpu_evidence_collect(report_data, device, records);
-		code = check_records(records, *count, report_data, &debug, error);
-		code = code || !debug ? code : say_debug(claims, &again, error);
-	} while (!code && again);
-	return code ? code : claim_records(claims, records, *count, error);
+		rc = check_records(records, *count, report_data, &debug, error);
+		rc = rc || !debug ? rc : say_debug(claims, &again, error);
+	} while (!rc && again);
+	return rc ? rc : claim_records(claims, records, *count, error);
 }
 
 static json_t *cmw_record(const char *type, const void *value, size_t size)
@@ -156,22 +154,22 @@ static int write_quote(const char *token, const struct sgpu_record *records, int
 			      collection, records[i].label,
 			      cmw_record(records[i].type, records[i].value, records[i].size));
 	}
-	int code = bad ? sgpu_fail_nomem(error)
-		       : sgpu_json_canonical(collection, &text, &length, error);
+	int rc = bad ? sgpu_fail_nomem(error)
+		     : sgpu_json_canonical(collection, &text, &length, error);
 	json_decref(collection);
-	if (!code && length >= SGPU_QUOTE_MAX) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "the quote would have %zu bytes, and %d are read", length,
-				 SGPU_QUOTE_MAX);
+	if (!rc && length >= SGPU_QUOTE_MAX) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "the quote would have %zu bytes, and %d are read", length,
+			       SGPU_QUOTE_MAX);
 	}
-	if (!code) {
+	if (!rc) {
 		char *line = realloc(text, length + 2);
-		code = line ? 0 : sgpu_fail_nomem(error);
+		rc = line ? 0 : sgpu_fail_nomem(error);
 		text = line ? line : text;
 	}
-	if (code) {
+	if (rc) {
 		free(text);
-		return code;
+		return rc;
 	}
 	text[length] = '\n';
 	text[length + 1] = '\0';
@@ -191,12 +189,12 @@ static int sign_claims(json_t *claims, const struct sgpu_signer *ak, const struc
 {
 	char *payload = NULL;
 	size_t size = 0;
-	int code = sgpu_claims_check(claims, error);
+	int rc = sgpu_claims_check(claims, error);
 
-	code = code ? code : sgpu_json_canonical(claims, &payload, &size, error);
-	code = code ? code : sgpu_jws_sign(ak, chain, SGPU_EAT_TYP, payload, size, token, error);
+	rc = rc ? rc : sgpu_json_canonical(claims, &payload, &size, error);
+	rc = rc ? rc : sgpu_jws_sign(ak, chain, SGPU_EAT_TYP, payload, size, token, error);
 	free(payload);
-	return code;
+	return rc;
 }
 
 /* Of claims that lack nothing but the machine, the records and the signature. */

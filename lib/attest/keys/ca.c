@@ -36,10 +36,10 @@ static const struct profile {
 static int set_serial(X509 *certificate, struct sgpu_error *error)
 {
 	uint8_t bytes[SERIAL_SIZE] = { 0 };
-	int code = sgpu_random(bytes, sizeof(bytes), error);
+	int rc = sgpu_random(bytes, sizeof(bytes), error);
 
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	bytes[0] = (uint8_t)((bytes[0] & 0x7f) | 0x40);
 	BIGNUM *number = BN_bin2bn(bytes, sizeof(bytes), NULL);
@@ -85,10 +85,10 @@ static int set_name(X509_NAME *name, const char *common_name, EVP_PKEY *key,
 {
 	uint8_t fingerprint[SGPU_SHA256_SIZE] = { 0 };
 	char serial[2 * SGPU_SHA256_SIZE + 1];
-	int code = key ? sgpu_key_fingerprint(key, fingerprint, error) : 0;
+	int rc = key ? sgpu_key_fingerprint(key, fingerprint, error) : 0;
 
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	sgpu_hex_encode(fingerprint, sizeof(fingerprint), serial);
 	int done =
@@ -108,10 +108,10 @@ static int to_pem(X509 *certificate, const struct sgpu_chain *more, char **pem, 
 	for (int i = 0; more && done && i < more->count; i++) {
 		done = PEM_write_bio_X509(bio, more->list[i]) == 1;
 	}
-	int code = done ? sgpu_bio_text(bio, pem, size, error)
-			: sgpu_crypto_fail(error, "writing a certificate");
+	int rc = done ? sgpu_bio_text(bio, pem, size, error)
+		      : sgpu_crypto_fail(error, "writing a certificate");
 	BIO_free(bio);
-	return code;
+	return rc;
 }
 
 static int check_days(unsigned days, struct sgpu_error *error)
@@ -129,29 +129,27 @@ static int issue(const struct sgpu_signer *signer, X509 *issuer, EVP_PKEY *key,
 		 X509 **certificate, struct sgpu_error *error)
 {
 	X509 *made = X509_new();
-	int code = 0;
+	int rc = 0;
 
 	if (!made || X509_set_version(made, X509_VERSION_3) != 1 ||
 	    X509_set_pubkey(made, key) != 1) {
-		code = sgpu_crypto_fail(error, "making a certificate");
+		rc = sgpu_crypto_fail(error, "making a certificate");
 	}
-	code = code ? code : set_serial(made, error);
-	code = code ? code
-		    : set_name(X509_get_subject_name(made), name, issuer ? key : NULL, error);
-	if (!code &&
-	    X509_set_issuer_name(made, X509_get_subject_name(issuer ? issuer : made)) != 1) {
-		code = sgpu_crypto_fail(error, "setting the issuer of a certificate");
+	rc = rc ? rc : set_serial(made, error);
+	rc = rc ? rc : set_name(X509_get_subject_name(made), name, issuer ? key : NULL, error);
+	if (!rc && X509_set_issuer_name(made, X509_get_subject_name(issuer ? issuer : made)) != 1) {
+		rc = sgpu_crypto_fail(error, "setting the issuer of a certificate");
 	}
-	code = code ? code : set_times(made, now, end, error);
-	code = code ? code : set_extensions(made, issuer ? issuer : made, profile, error);
-	EVP_MD_CTX *context = code ? NULL : sgpu_signer_context(signer);
-	if (!code && (!context || X509_sign_ctx(made, context) <= 0)) {
-		code = sgpu_crypto_fail(error, "signing a certificate");
+	rc = rc ? rc : set_times(made, now, end, error);
+	rc = rc ? rc : set_extensions(made, issuer ? issuer : made, profile, error);
+	EVP_MD_CTX *context = rc ? NULL : sgpu_signer_context(signer);
+	if (!rc && (!context || X509_sign_ctx(made, context) <= 0)) {
+		rc = sgpu_crypto_fail(error, "signing a certificate");
 	}
 	EVP_MD_CTX_free(context);
-	if (code) {
+	if (rc) {
 		X509_free(made);
-		return code;
+		return rc;
 	}
 	*certificate = made;
 	return 0;
@@ -168,13 +166,13 @@ int sgpu_ca_create(const struct sgpu_signer *ca, const char *name, int64_t now, 
 		return sgpu_fail(error, SGPU_EUSAGE, "an authority's name has 1 to %d characters",
 				 NAME_MAX_LENGTH);
 	}
-	int code = check_days(days, error);
-	code = code ? code
-		    : issue(ca, NULL, ca->key, &authority, name, now,
-			    now + (int64_t)days * SECONDS_A_DAY, &certificate, error);
-	code = code ? code : to_pem(certificate, NULL, pem, size, error);
+	int rc = check_days(days, error);
+	rc = rc ? rc
+		: issue(ca, NULL, ca->key, &authority, name, now,
+			now + (int64_t)days * SECONDS_A_DAY, &certificate, error);
+	rc = rc ? rc : to_pem(certificate, NULL, pem, size, error);
 	X509_free(certificate);
-	return code;
+	return rc;
 }
 
 int sgpu_request_create(const struct sgpu_signer *signer, char **pem, size_t *size,
@@ -191,12 +189,12 @@ int sgpu_request_create(const struct sgpu_signer *signer, char **pem, size_t *si
 		   X509_REQ_set_pubkey(request, signer->key) == 1 &&
 		   X509_REQ_sign_ctx(request, context) > 0 &&
 		   PEM_write_bio_X509_REQ(bio, request) == 1;
-	int code = done ? sgpu_bio_text(bio, pem, size, error)
-			: sgpu_crypto_fail(error, "making a certificate request");
+	int rc = done ? sgpu_bio_text(bio, pem, size, error)
+		      : sgpu_crypto_fail(error, "making a certificate request");
 	EVP_MD_CTX_free(context);
 	X509_REQ_free(request);
 	BIO_free(bio);
-	return code;
+	return rc;
 }
 
 int64_t sgpu_certificate_time(const ASN1_TIME *time)
@@ -211,32 +209,30 @@ static int check_issuer(const struct sgpu_signer *signer, const struct sgpu_chai
 			int64_t now, struct sgpu_error *error)
 {
 	X509 *made = chain->list[0];
-	int code = 0;
+	int rc = 0;
 
 	if (!chain->count) {
-		code = sgpu_fail(error, SGPU_EINVALID, "the issuer has no certificate");
+		rc = sgpu_fail(error, SGPU_EINVALID, "the issuer has no certificate");
 	} else if (chain->count >= SGPU_CHAIN_MAX) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "the issuer's chain has %d certificates, and one more is too many",
-				 chain->count);
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "the issuer's chain has %d certificates, and one more is too many",
+			       chain->count);
 	} else if (!X509_get0_pubkey(made) ||
 		   EVP_PKEY_eq(X509_get0_pubkey(made), signer->key) != 1) {
-		code = sgpu_fail(error, SGPU_EKEY,
-				 "the issuer's certificate is not that of its key");
+		rc = sgpu_fail(error, SGPU_EKEY, "the issuer's certificate is not that of its key");
 	} else if (X509_check_ca(made) != 1) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "the issuer's certificate may sign no other");
+		rc = sgpu_fail(error, SGPU_EINVALID, "the issuer's certificate may sign no other");
 	} else if (X509_get_pathlen(made) == 0 && !sgpu_is_ek_certificate(made)) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "the issuer is an authority that may certify no endorsement keys: "
-				 "its path length is 0");
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "the issuer is an authority that may certify no endorsement keys: "
+			       "its path length is 0");
 	} else if (now < sgpu_certificate_time(X509_get0_notBefore(made)) ||
 		   now >= sgpu_certificate_time(X509_get0_notAfter(made))) {
-		code = sgpu_fail(error, SGPU_EEXPIRED,
-				 "the issuer's certificate is not valid at this time");
+		rc = sgpu_fail(error, SGPU_EEXPIRED,
+			       "the issuer's certificate is not valid at this time");
 	}
 	ERR_clear_error();
-	return code;
+	return rc;
 }
 
 /* The public key of a request that this key signed. */
@@ -246,26 +242,25 @@ static int open_request(const char *text, size_t size, const struct sgpu_signer 
 	BIO *bio = size <= REQUEST_MAX ? BIO_new_mem_buf(text, (int)size) : NULL;
 	X509_REQ *request = bio ? PEM_read_bio_X509_REQ(bio, NULL, NULL, NULL) : NULL;
 	EVP_PKEY *made = request ? X509_REQ_get_pubkey(request) : NULL;
-	int code = 0;
+	int rc = 0;
 
 	if (!request) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "request: this is no certificate request in PEM");
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "request: this is no certificate request in PEM");
 	} else if (!sgpu_is_p384(made)) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "request: the key is not on the curve P-384");
+		rc = sgpu_fail(error, SGPU_EINVALID, "request: the key is not on the curve P-384");
 	} else if (X509_REQ_verify(request, made) != 1) {
-		code = sgpu_fail(error, SGPU_ESIGNATURE,
-				 "request: its signature is not by the key in it");
+		rc = sgpu_fail(error, SGPU_ESIGNATURE,
+			       "request: its signature is not by the key in it");
 	} else if (EVP_PKEY_eq(made, issuer->key) == 1) {
-		code = sgpu_fail(error, SGPU_EINVALID, "request: the key is that of the issuer");
+		rc = sgpu_fail(error, SGPU_EINVALID, "request: the key is that of the issuer");
 	}
 	ERR_clear_error();
 	X509_REQ_free(request);
 	BIO_free(bio);
-	if (code) {
+	if (rc) {
 		EVP_PKEY_free(made);
-		return code;
+		return rc;
 	}
 	*key = made;
 	return 0;
@@ -279,24 +274,24 @@ static int choose_end(X509 *issuer, bool attests, int64_t now, unsigned days, in
 {
 	const int64_t last = sgpu_certificate_time(X509_get0_notAfter(issuer)),
 		      left = (last - now + SECONDS_A_DAY - 1) / SECONDS_A_DAY;
-	int code = days ? check_days(days, error) : 0;
+	int rc = days ? check_days(days, error) : 0;
 
-	if (!code && days > left) {
-		code = sgpu_fail(
+	if (!rc && days > left) {
+		rc = sgpu_fail(
 			error, SGPU_EUSAGE,
 			"the issuer's certificate ends in %lld days, and none that it signs may "
 			"last longer",
 			(long long)left);
 	}
-	if (!code && attests && days > SGPU_AK_DAYS) {
-		code = sgpu_fail(error, SGPU_EUSAGE,
-				 "the certificate of an attestation key is valid for at most %d "
-				 "days",
-				 SGPU_AK_DAYS);
+	if (!rc && attests && days > SGPU_AK_DAYS) {
+		rc = sgpu_fail(error, SGPU_EUSAGE,
+			       "the certificate of an attestation key is valid for at most %d "
+			       "days",
+			       SGPU_AK_DAYS);
 	}
 	*end = now + (int64_t)(days ? days : SGPU_AK_DAYS) * SECONDS_A_DAY;
 	*end = *end < last ? *end : last;
-	return code;
+	return rc;
 }
 
 int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_chain,
@@ -309,16 +304,16 @@ int sgpu_ca_certify(const struct sgpu_signer *ca, const struct sgpu_chain *ca_ch
 
 	*pem = NULL;
 	*size = 0;
-	int code = check_issuer(ca, ca_chain, now, error);
+	int rc = check_issuer(ca, ca_chain, now, error);
 	const struct profile *profile =
-		!code && sgpu_is_ek_certificate(issuer) ? &attestation : &endorsement;
+		!rc && sgpu_is_ek_certificate(issuer) ? &attestation : &endorsement;
 
-	code = code ? code : open_request(request, request_size, ca, &key, error);
-	code = code ? code : choose_end(issuer, profile == &attestation, now, days, &end, error);
-	code = code ? code
-		    : issue(ca, issuer, key, profile, profile->name, now, end, &certificate, error);
-	code = code ? code : to_pem(certificate, ca_chain, pem, size, error);
+	rc = rc ? rc : open_request(request, request_size, ca, &key, error);
+	rc = rc ? rc : choose_end(issuer, profile == &attestation, now, days, &end, error);
+	rc = rc ? rc
+		: issue(ca, issuer, key, profile, profile->name, now, end, &certificate, error);
+	rc = rc ? rc : to_pem(certificate, ca_chain, pem, size, error);
 	EVP_PKEY_free(key);
 	X509_free(certificate);
-	return code;
+	return rc;
 }

@@ -90,34 +90,34 @@ int sgpu_chain_parse(const char *pem, size_t size, const char *name, struct sgpu
 	char *type = NULL, *header = NULL;
 	unsigned char *data = NULL;
 	long length = 0;
-	int code = 0;
+	int rc = 0;
 
 	memset(chain, 0, sizeof(*chain));
 	if (!bio) {
 		return sgpu_fail(error, SGPU_EINVALID, "'%s' is longer than %d bytes", name,
 				 PEM_MAX);
 	}
-	while (!code && PEM_read_bio(bio, &type, &header, &data, &length) == 1) {
-		code = add_block(type, data, (size_t)length, name, chain, error);
+	while (!rc && PEM_read_bio(bio, &type, &header, &data, &length) == 1) {
+		rc = add_block(type, data, (size_t)length, name, chain, error);
 		OPENSSL_free(type);
 		OPENSSL_free(header);
 		OPENSSL_clear_free(data, (size_t)length);
 	}
 	/* OpenSSL reports the end of the text as an error, too: no more lines that start a block.
 	 */
-	if (!code && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s' is malformed PEM after certificate %d",
-				 name, chain->count);
+	if (!rc && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' is malformed PEM after certificate %d",
+			       name, chain->count);
 	}
-	if (!code && !chain->count) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s' holds no certificate in PEM", name);
+	if (!rc && !chain->count) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' holds no certificate in PEM", name);
 	}
 	ERR_clear_error();
 	BIO_free(bio);
-	if (code) {
+	if (rc) {
 		sgpu_chain_clear(chain);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_error *error)
@@ -126,10 +126,10 @@ int sgpu_chain_load(const char *path, struct sgpu_chain *chain, struct sgpu_erro
 	size_t size = 0;
 
 	memset(chain, 0, sizeof(*chain));
-	int code = sgpu_read_file(path, PEM_MAX, &text, &size, error);
-	code = code ? code : sgpu_chain_parse(text, size, path, chain, error);
+	int rc = sgpu_read_file(path, PEM_MAX, &text, &size, error);
+	rc = rc ? rc : sgpu_chain_parse(text, size, path, chain, error);
 	free(text);
-	return code;
+	return rc;
 }
 
 /* ---- verification ---- */
@@ -190,10 +190,10 @@ static int check_evidence(const STACK_OF(X509) * chain, uint8_t machine[SGPU_SHA
 			  struct sgpu_error *error)
 {
 	X509 *leaf = sk_X509_value(chain, 0), *ek = sk_X509_value(chain, 1);
-	int code = check_leaf(leaf, error);
+	int rc = check_leaf(leaf, error);
 
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	if (!sgpu_is_ek_certificate(ek)) {
 		return sgpu_fail(error, SGPU_ECHAIN,
@@ -222,17 +222,17 @@ int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 	STACK_OF(X509) *untrusted = stack_of(others, other_count, false);
 	/* What stands beside the roots in their file vouches for nothing, not even for itself. */
 	STACK_OF(X509) *trusted = roots ? stack_of(roots->list, roots->count, true) : NULL;
-	int code = 0;
+	int rc = 0;
 
 	if (!roots || !roots->count) {
-		code = sgpu_fail(error, SGPU_ECHAIN, "there is no trusted root");
+		rc = sgpu_fail(error, SGPU_ECHAIN, "there is no trusted root");
 	} else if (!context || !untrusted || !trusted) {
-		code = sgpu_fail_nomem(error);
+		rc = sgpu_fail_nomem(error);
 	}
-	if (!code && X509_STORE_CTX_init(context, NULL, leaf, untrusted) != 1) {
-		code = sgpu_crypto_fail(error, "preparing the verification of certificates");
+	if (!rc && X509_STORE_CTX_init(context, NULL, leaf, untrusted) != 1) {
+		rc = sgpu_crypto_fail(error, "preparing the verification of certificates");
 	}
-	if (!code) {
+	if (!rc) {
 		X509_VERIFY_PARAM *parameters = X509_STORE_CTX_get0_param(context);
 
 		X509_STORE_CTX_set0_trusted_stack(context,
@@ -244,16 +244,16 @@ int sgpu_chain_check(X509 *leaf, X509 *const *others, int other_count,
 		X509_VERIFY_PARAM_set_auth_level(parameters, AUTH_LEVEL);
 		X509_VERIFY_PARAM_set_depth(parameters, machine ? SGPU_CHAIN_MAX : LOOSE_DEPTH);
 		if (X509_verify_cert(context) != 1) {
-			code = fail_chain(context, owner, error);
+			rc = fail_chain(context, owner, error);
 		} else if (machine) {
-			code = check_evidence(X509_STORE_CTX_get0_chain(context), machine, error);
+			rc = check_evidence(X509_STORE_CTX_get0_chain(context), machine, error);
 		}
 	}
 	ERR_clear_error();
 	X509_STORE_CTX_free(context);
 	sk_X509_free(untrusted);
 	sk_X509_free(trusted);
-	return code;
+	return rc;
 }
 
 int sgpu_chain_verify(const struct sgpu_chain *chain, const struct sgpu_chain *roots, int64_t now,

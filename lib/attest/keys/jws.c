@@ -67,10 +67,10 @@ static int read_x5c(const json_t *x5c, struct sgpu_chain *chain, struct sgpu_err
 			return sgpu_fail(error, SGPU_EINVALID,
 					 "token: 'x5c' has something that is no certificate");
 		}
-		int code = decode_base64(json_string_value(text), json_string_length(text), &der,
-					 &size, error);
-		if (code) {
-			return code;
+		int rc = decode_base64(json_string_value(text), json_string_length(text), &der,
+				       &size, error);
+		if (rc) {
+			return rc;
 		}
 		chain->list[i] = sgpu_certificate_parse(der, size);
 		free(der);
@@ -89,31 +89,31 @@ static int check_header(const json_t *header, struct sgpu_chain *chain, struct s
 	const json_t *typ = json_object_get(header, "typ"), *kid = json_object_get(header, "kid");
 	const json_t *x5c = json_object_get(header, "x5c");
 	const char *alg = NULL;
-	int code = sgpu_json_only(header, "token: header", known, error);
+	int rc = sgpu_json_only(header, "token: header", known, error);
 
-	code = code ? code : sgpu_json_string(header, "token: header", "alg", &alg, error);
-	if (!code && strcmp(alg, "ES384")) {
-		code = sgpu_fail(error, SGPU_EINVALID, "token: 'alg' is '%.*s', not 'ES384'",
-				 QUOTED, alg);
+	rc = rc ? rc : sgpu_json_string(header, "token: header", "alg", &alg, error);
+	if (!rc && strcmp(alg, "ES384")) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "token: 'alg' is '%.*s', not 'ES384'", QUOTED,
+			       alg);
 	}
-	if (!code && ((typ && !json_is_string(typ)) || (kid && !json_is_string(kid)))) {
-		code = sgpu_fail(error, SGPU_EINVALID, "token: 'typ' or 'kid' is not a string");
+	if (!rc && ((typ && !json_is_string(typ)) || (kid && !json_is_string(kid)))) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "token: 'typ' or 'kid' is not a string");
 	}
-	return code || !x5c ? code : read_x5c(x5c, chain, error);
+	return rc || !x5c ? rc : read_x5c(x5c, chain, error);
 }
 
 int sgpu_jws_open(const char *token, size_t size, struct sgpu_jws *jws, struct sgpu_chain *chain,
 		  struct sgpu_error *error)
 {
-	int code = sgpu_jws_parse(token, size, SGPU_ES384_SIZE, "token", jws, error);
+	int rc = sgpu_jws_parse(token, size, SGPU_ES384_SIZE, "token", jws, error);
 
 	memset(chain, 0, sizeof(*chain));
-	code = code ? code : check_header(jws->header, chain, error);
-	if (code) {
+	rc = rc ? rc : check_header(jws->header, chain, error);
+	if (rc) {
 		sgpu_jws_clear(jws);
 		sgpu_chain_clear(chain);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_jws_check(const struct sgpu_jws *jws, EVP_PKEY *key, struct sgpu_error *error)
@@ -147,14 +147,13 @@ int sgpu_jws_sign(const struct sgpu_signer *signer, const struct sgpu_chain *cha
 		bad |= json_array_append_new(x5c, certificate_json(chain->list[i]));
 	}
 	json_t *header = json_pack("{s:s, s:s*, s:o*}", "alg", "ES384", "typ", typ, "x5c", x5c);
-	int code = bad ? sgpu_fail_nomem(error)
-		       : sgpu_jws_text(json_incref(header), payload, size, &text, error);
+	int rc = bad ? sgpu_fail_nomem(error)
+		     : sgpu_jws_text(json_incref(header), payload, size, &text, error);
 
 	*token = NULL;
 	json_decref(header);
-	code = code ? code : sgpu_signer_sign(signer, text, strlen(text), signature, error);
-	code = code ? code
-		    : sgpu_jws_token(text, false, signature, sizeof(signature), token, error);
+	rc = rc ? rc : sgpu_signer_sign(signer, text, strlen(text), signature, error);
+	rc = rc ? rc : sgpu_jws_token(text, false, signature, sizeof(signature), token, error);
 	free(text);
-	return code;
+	return rc;
 }

@@ -79,21 +79,21 @@ static int read_line(const char *line, size_t length, int number, const char *pa
 int sgpu_owners_parse(const char *text, size_t size, const char *path, struct sgpu_owners *owners,
 		      struct sgpu_error *error)
 {
-	int code = 0, number = 1;
+	int rc = 0, number = 1;
 
 	memset(owners, 0, sizeof(*owners));
-	for (size_t at = 0; at < size && !code; number++) {
+	for (size_t at = 0; at < size && !rc; number++) {
 		const char *end = memchr(text + at, '\n', size - at);
 		size_t length = end ? (size_t)(end - text) - at : size - at;
-		code = read_line(text + at, length, number, path, owners, error);
+		rc = read_line(text + at, length, number, path, owners, error);
 		at += length + 1;
 	}
-	if (!code && !owners->count) {
-		code = sgpu_fail(error, SGPU_EINVALID, "'%s' names no owner", path);
+	if (!rc && !owners->count) {
+		rc = sgpu_fail(error, SGPU_EINVALID, "'%s' names no owner", path);
 	}
-	if (code) {
+	if (rc) {
 		sgpu_owners_clear(owners);
-		return code;
+		return rc;
 	}
 	qsort(owners->names, (size_t)owners->count, sizeof(*owners->names), by_text);
 	int kept = 1;
@@ -114,9 +114,9 @@ int sgpu_owners_load(const char *path, struct sgpu_owners *owners, struct sgpu_e
 	size_t size = 0;
 
 	memset(owners, 0, sizeof(*owners));
-	int code = sgpu_read_trusted_file(path, "says whose work is taken", FILE_MAX, &text, &size,
-					  error);
-	code = code ? code : sgpu_owners_parse(text, size, path, owners, error);
+	int rc = sgpu_read_trusted_file(path, "says whose work is taken", FILE_MAX, &text, &size,
+					error);
+	rc = rc ? rc : sgpu_owners_parse(text, size, path, owners, error);
 	sgpu_free_wiped(&text, size); /* it may be a key that was given in its place */
-	return code;
+	return rc;
 }

@@ -109,9 +109,9 @@ int sgpu_key_fingerprint(EVP_PKEY *key, uint8_t hash[SGPU_SHA256_SIZE], struct s
 	if (size <= 0) {
 		return sgpu_crypto_fail(error, "encoding a public key");
 	}
-	int code = sgpu_sha256(der, (size_t)size, hash, error);
+	int rc = sgpu_sha256(der, (size_t)size, hash, error);
 	OPENSSL_free(der);
-	return code;
+	return rc;
 }
 
 static int generate(struct sgpu_signer *signer, struct sgpu_error *error)
@@ -142,10 +142,10 @@ int sgpu_signer_generate(bool tpm, struct sgpu_signer **signer, struct sgpu_erro
 		return sgpu_fail_nomem(error);
 	}
 	made->in_tpm = tpm;
-	int code = generate(made, error);
-	if (code) {
+	int rc = generate(made, error);
+	if (rc) {
 		sgpu_signer_free(&made);
-		return code;
+		return rc;
 	}
 	*signer = made;
 	return 0;
@@ -188,11 +188,11 @@ int sgpu_signer_private_pem(const struct sgpu_signer *signer, char **pem, size_t
 
 	*pem = NULL;
 	*size = 0;
-	int code = bio && PEM_write_bio_PrivateKey(bio, signer->key, NULL, NULL, 0, NULL, NULL) == 1
-			   ? sgpu_bio_text(bio, pem, size, error)
-			   : sgpu_crypto_fail(error, "writing a private key");
+	int rc = bio && PEM_write_bio_PrivateKey(bio, signer->key, NULL, NULL, 0, NULL, NULL) == 1
+			 ? sgpu_bio_text(bio, pem, size, error)
+			 : sgpu_crypto_fail(error, "writing a private key");
 	BIO_free(bio);
-	return code;
+	return rc;
 }
 
 int sgpu_signer_fingerprint(const struct sgpu_signer *signer, uint8_t hash[SGPU_SHA256_SIZE],
@@ -299,25 +299,25 @@ int sgpu_signer_load(const char *path, struct sgpu_signer **signer, struct sgpu_
 	size_t size = 0;
 
 	*signer = NULL;
-	int code = sgpu_secret_load(path, SGPU_KEY_TEXT_MAX, &name, &text, &size, error);
-	if (code) {
-		return code;
+	int rc = sgpu_secret_load(path, SGPU_KEY_TEXT_MAX, &name, &text, &size, error);
+	if (rc) {
+		return rc;
 	}
 	made = calloc(1, sizeof(*made));
 	if (!made) {
-		code = sgpu_fail_nomem(error);
+		rc = sgpu_fail_nomem(error);
 	} else if (strstr(text, tpm_mark)) {
 		made->in_tpm = true;
-		code = load_provider(error);
+		rc = load_provider(error);
 	} else if (!strstr(text, plain_mark)) {
-		code = refuse_other(name, text, error);
+		rc = refuse_other(name, text, error);
 	}
-	code = code ? code : decode(name, text, size, made, error);
-	code = code ? code : check_pair(name, made, error);
+	rc = rc ? rc : decode(name, text, size, made, error);
+	rc = rc ? rc : check_pair(name, made, error);
 	sgpu_free_wiped(&text, size);
-	if (code) {
+	if (rc) {
 		sgpu_signer_free(&made);
-		return code;
+		return rc;
 	}
 	*signer = made;
 	return 0;

@@ -57,10 +57,10 @@ static int read_record(const char *label, const json_t *value, struct sgpu_quote
 			memset(record, 0, sizeof(*record));
 			snprintf(record->label, sizeof(record->label), "%s", label);
 			record->type = sgpu_evidence_sources[i].type;
-			int code = read_cmw(value, label, record->type, &record->value,
-					    &record->size, error);
-			parts->count += !code;
-			return code;
+			int rc = read_cmw(value, label, record->type, &record->value, &record->size,
+					  error);
+			parts->count += !rc;
+			return rc;
 		}
 	}
 	return sgpu_fail(error, SGPU_EINVALID, "quote: unknown record '%.64s'", label);
@@ -79,24 +79,23 @@ static int read_collection(const json_t *collection, struct sgpu_quote_parts *pa
 	const json_t *eat = json_object_get(collection, "eat");
 	const char *type = json_string_value(json_array_get(eat, 0));
 	parts->old = type && !strcmp(type, SGPU_TYPE_EAT_OF(SGPU_EAT_PROFILE_1));
-	int code = read_cmw(eat, "eat", parts->old ? type : SGPU_TYPE_EAT, &parts->token,
-			    &parts->token_size, error);
+	int rc = read_cmw(eat, "eat", parts->old ? type : SGPU_TYPE_EAT, &parts->token,
+			  &parts->token_size, error);
 	json_object_foreach ((json_t *)collection, label, value) {
-		if (!code && strcmp(label, "__cmwc_t") && strcmp(label, "eat")) {
-			code = read_record(label, value, parts, error);
+		if (!rc && strcmp(label, "__cmwc_t") && strcmp(label, "eat")) {
+			rc = read_record(label, value, parts, error);
 		}
 	}
-	return code;
+	return rc;
 }
 
 static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
 {
 	struct sgpu_error inner = { 0 };
-	int code =
-		sgpu_jws_open(parts->token, parts->token_size, &parts->jws, &parts->chain, error);
+	int rc = sgpu_jws_open(parts->token, parts->token_size, &parts->jws, &parts->chain, error);
 
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	const char *typ = json_string_value(json_object_get(parts->jws.header, "typ"));
 	if (!typ || strcmp(typ, SGPU_EAT_TYP)) {
@@ -110,11 +109,11 @@ static int read_token(struct sgpu_quote_parts *parts, struct sgpu_error *error)
 		parts->claims = NULL;
 		return sgpu_fail(error, SGPU_EINVALID, "claims: %s", inner.text);
 	}
-	code = parts->old ? 0 : sgpu_claims_check(parts->claims, error);
-	code = code ? code
-		    : sgpu_certificate_key(parts->chain.list[0], "certificate 1 of 'x5c'",
-					   &parts->key, error);
-	return code ? code : sgpu_key_fingerprint(parts->key, parts->ak, error);
+	rc = parts->old ? 0 : sgpu_claims_check(parts->claims, error);
+	rc = rc ? rc
+		: sgpu_certificate_key(parts->chain.list[0], "certificate 1 of 'x5c'", &parts->key,
+				       error);
+	return rc ? rc : sgpu_key_fingerprint(parts->key, parts->ak, error);
 }
 
 int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *parts,
@@ -132,13 +131,13 @@ int sgpu_quote_split(const char *quote, size_t size, struct sgpu_quote_parts *pa
 	if (sgpu_json_parse(quote, size, &collection, &line, &column, &inner)) {
 		return sgpu_fail(error, SGPU_EINVALID, "quote:%d:%d: %s", line, column, inner.text);
 	}
-	int code = read_collection(collection, parts, error);
+	int rc = read_collection(collection, parts, error);
 	json_decref(collection);
-	code = code ? code : read_token(parts, error);
-	if (code) {
+	rc = rc ? rc : read_token(parts, error);
+	if (rc) {
 		sgpu_quote_parts_clear(parts);
 	}
-	return code;
+	return rc;
 }
 
 /* The reasons in the claims for absent records. */
@@ -167,12 +166,12 @@ int sgpu_quote_parse(const char *quote, size_t size, json_t **claims,
 		     struct sgpu_error *error)
 {
 	struct sgpu_quote_parts parts;
-	int code = sgpu_quote_split(quote, size, &parts, error);
+	int rc = sgpu_quote_split(quote, size, &parts, error);
 
 	*claims = NULL;
 	*count = 0;
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	*claims = json_incref(parts.claims);
 	if (ak) {

@@ -44,14 +44,14 @@ static int check_nonce(const json_t *claims, const struct sgpu_quote_checks *che
 	const json_t *text = json_object_get(claims, "eat_nonce");
 	uint8_t *nonce = NULL;
 	size_t size = 0;
-	int code = sgpu_base64url_read(json_string_value(text), json_string_length(text),
-				       "claims: 'eat_nonce'", &nonce, &size, error);
+	int rc = sgpu_base64url_read(json_string_value(text), json_string_length(text),
+				     "claims: 'eat_nonce'", &nonce, &size, error);
 
-	if (!code && (size != checks->nonce_size || !sgpu_equal(nonce, checks->nonce, size))) {
-		code = sgpu_fail(error, SGPU_ENONCE, "the quote was made for another nonce");
+	if (!rc && (size != checks->nonce_size || !sgpu_equal(nonce, checks->nonce, size))) {
+		rc = sgpu_fail(error, SGPU_ENONCE, "the quote was made for another nonce");
 	}
 	free(nonce);
-	return code;
+	return rc;
 }
 
 /* Whether there is an equal member of 32 bytes. */
@@ -71,26 +71,25 @@ static int check_owner(const json_t *claims, const uint8_t *owner_key, struct sg
 	if (!owner_key) {
 		return 0;
 	}
-	int code = sgpu_sha256(owner_key, 32, expected, error);
-	if (!code && !same_hash(sgpu_claims_own(claims), "owner_key_hash", expected)) {
-		code = sgpu_fail(error, SGPU_EBINDING,
-				 "the quote is not bound to this owner's key");
+	int rc = sgpu_sha256(owner_key, 32, expected, error);
+	if (!rc && !same_hash(sgpu_claims_own(claims), "owner_key_hash", expected)) {
+		rc = sgpu_fail(error, SGPU_EBINDING, "the quote is not bound to this owner's key");
 	}
-	return code;
+	return rc;
 }
 
 static int check_machine(const json_t *claims, const uint8_t machine[SGPU_SHA256_SIZE],
 			 struct sgpu_error *error)
 {
 	uint8_t expected[SGPU_UEID_SIZE], got[SGPU_UEID_SIZE] = { 0 };
-	int code = sgpu_json_bytes(claims, "claims", "ueid", got, sizeof(got), error);
+	int rc = sgpu_json_bytes(claims, "claims", "ueid", got, sizeof(got), error);
 
 	sgpu_quote_ueid(machine, expected);
-	if (!code && !sgpu_equal(expected, got, sizeof(got))) {
-		code = sgpu_fail(error, SGPU_EBINDING,
-				 "'ueid' names another machine than the certificate");
+	if (!rc && !sgpu_equal(expected, got, sizeof(got))) {
+		rc = sgpu_fail(error, SGPU_EBINDING,
+			       "'ueid' names another machine than the certificate");
 	}
-	return code;
+	return rc;
 }
 
 /* The claims name each record by its hash, and the record carries the hash of the other claims and
@@ -109,22 +108,22 @@ static int check_record(const json_t *claims, const struct sgpu_record *record,
 				 "the record '%s' is not among those that the claims name",
 				 record->label);
 	}
-	int code = sgpu_json_bytes(named, "claims: records", "sha512", expected, sizeof(expected),
-				   error);
-	code = code ? code : sgpu_sha512(record->value, record->size, got, error);
-	if (!code && !sgpu_equal(expected, got, sizeof(got))) {
-		code = sgpu_fail(error, SGPU_EBINDING,
-				 "the record '%s' is not the one that the claims name",
-				 record->label);
+	int rc = sgpu_json_bytes(named, "claims: records", "sha512", expected, sizeof(expected),
+				 error);
+	rc = rc ? rc : sgpu_sha512(record->value, record->size, got, error);
+	if (!rc && !sgpu_equal(expected, got, sizeof(got))) {
+		rc = sgpu_fail(error, SGPU_EBINDING,
+			       "the record '%s' is not the one that the claims name",
+			       record->label);
 	}
-	code = code ? code : sgpu_record_check(record, report_data, &debugged, error);
-	if (!code && debugged && strcmp(debug, "enabled")) {
-		code = sgpu_fail(
+	rc = rc ? rc : sgpu_record_check(record, report_data, &debugged, error);
+	if (!rc && debugged && strcmp(debug, "enabled")) {
+		rc = sgpu_fail(
 			error, SGPU_EBINDING,
 			"the record '%s' says that debugging is on, and the claims that it is not",
 			record->label);
 	}
-	return code;
+	return rc;
 }
 
 static int verify_tsm(const struct sgpu_record *record, const struct sgpu_quote_checks *checks,
@@ -134,23 +133,23 @@ static int verify_tsm(const struct sgpu_record *record, const struct sgpu_quote_
 	const char *kind = json_string_value(
 		json_object_get(json_object_get(sgpu_claims_own(claims), "platform"), "kind"));
 	struct sgpu_tee_report tee;
-	int code = sgpu_tsm_verify(record->value, record->size, checks->tee_certificates,
-				   checks->tee_roots, checks->now, &tee, error);
+	int rc = sgpu_tsm_verify(record->value, record->size, checks->tee_certificates,
+				 checks->tee_roots, checks->now, &tee, error);
 
-	if (!code && !sgpu_equal(tee.report_data, report_data, sizeof(tee.report_data))) {
-		code = sgpu_fail(error, SGPU_EBINDING,
-				 "the TEE's report was made for other claims or another key");
+	if (!rc && !sgpu_equal(tee.report_data, report_data, sizeof(tee.report_data))) {
+		rc = sgpu_fail(error, SGPU_EBINDING,
+			       "the TEE's report was made for other claims or another key");
 	}
-	if (!code && strcmp(sgpu_platform_word(tee.kind), kind)) {
-		code = sgpu_fail(error, SGPU_EBINDING,
-				 "the TEE's report is of '%s', and the claims say '%s'",
-				 sgpu_platform_word(tee.kind), kind);
+	if (!rc && strcmp(sgpu_platform_word(tee.kind), kind)) {
+		rc = sgpu_fail(error, SGPU_EBINDING,
+			       "the TEE's report is of '%s', and the claims say '%s'",
+			       sgpu_platform_word(tee.kind), kind);
 	}
-	if (!code) {
+	if (!rc) {
 		result->tee = tee;
 		result->tee_verified = true;
 	}
-	return code;
+	return rc;
 }
 
 static int check_records(const struct sgpu_quote_parts *parts,
@@ -158,25 +157,24 @@ static int check_records(const struct sgpu_quote_parts *parts,
 			 struct sgpu_quote_result *result, struct sgpu_error *error)
 {
 	const json_t *named = json_object_get(sgpu_claims_own(parts->claims), "records");
-	int code = 0;
+	int rc = 0;
 
 	if (json_object_size(named) != (size_t)parts->count) {
 		return sgpu_fail(error, SGPU_EBINDING,
 				 "the claims name %zu records, and the quote has %d",
 				 json_object_size(named), parts->count);
 	}
-	for (int i = 0; i < parts->count && !code; i++) {
+	for (int i = 0; i < parts->count && !rc; i++) {
 		const struct sgpu_record *record = &parts->records[i];
 		bool tsm = !strcmp(record->label, "tsm-report");
-		code = check_record(parts->claims, record, report_data, error);
-		result->tee_present |= tsm && !code;
-		result->gpu_evidence_present |= !strcmp(record->label, "nv-gpu-evidence") && !code;
-		if (!code && tsm && checks->tee_roots) {
-			code = verify_tsm(record, checks, parts->claims, report_data, result,
-					  error);
+		rc = check_record(parts->claims, record, report_data, error);
+		result->tee_present |= tsm && !rc;
+		result->gpu_evidence_present |= !strcmp(record->label, "nv-gpu-evidence") && !rc;
+		if (!rc && tsm && checks->tee_roots) {
+			rc = verify_tsm(record, checks, parts->claims, report_data, result, error);
 		}
 	}
-	return code;
+	return rc;
 }
 
 static int verify_parts(const struct sgpu_quote_parts *parts,
@@ -184,27 +182,27 @@ static int verify_parts(const struct sgpu_quote_parts *parts,
 			struct sgpu_error *error)
 {
 	uint8_t report_data[64] = { 0 }, machine[SGPU_SHA256_SIZE] = { 0 };
-	int code = sgpu_jws_check(&parts->jws, parts->key, error);
+	int rc = sgpu_jws_check(&parts->jws, parts->key, error);
 
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	result->claims = json_incref(parts->claims);
 	memcpy(result->ak, parts->ak, sizeof(result->ak));
-	code = sgpu_chain_verify(&parts->chain, checks->roots, checks->now, machine, error);
+	rc = sgpu_chain_verify(&parts->chain, checks->roots, checks->now, machine, error);
 	result->certificate_age =
 		checks->now - sgpu_certificate_time(X509_get0_notBefore(parts->chain.list[0]));
-	code = code ? code : check_time(parts->claims, checks, error);
-	if (!code && checks->nonce) {
-		code = check_nonce(parts->claims, checks, error);
-		result->nonce_checked = !code;
+	rc = rc ? rc : check_time(parts->claims, checks, error);
+	if (!rc && checks->nonce) {
+		rc = check_nonce(parts->claims, checks, error);
+		result->nonce_checked = !rc;
 	}
-	code = code ? code : sgpu_quote_report_data(parts->claims, parts->ak, report_data, error);
-	code = code ? code : check_machine(parts->claims, machine, error);
-	code = code ? code : check_owner(parts->claims, checks->owner_key, error);
-	code = code ? code : check_records(parts, checks, report_data, result, error);
-	result->verified = !code;
-	return code;
+	rc = rc ? rc : sgpu_quote_report_data(parts->claims, parts->ak, report_data, error);
+	rc = rc ? rc : check_machine(parts->claims, machine, error);
+	rc = rc ? rc : check_owner(parts->claims, checks->owner_key, error);
+	rc = rc ? rc : check_records(parts, checks, report_data, result, error);
+	result->verified = !rc;
+	return rc;
 }
 
 int sgpu_quote_verify(const char *quote, size_t size, const struct sgpu_quote_checks *checks,
@@ -217,14 +215,14 @@ int sgpu_quote_verify(const char *quote, size_t size, const struct sgpu_quote_ch
 		return sgpu_fail(error, SGPU_EUSAGE,
 				 "a quote cannot be verified without a root that is trusted");
 	}
-	int code = sgpu_quote_split(quote, size, &parts, error);
-	if (code) {
-		return code;
+	int rc = sgpu_quote_split(quote, size, &parts, error);
+	if (rc) {
+		return rc;
 	}
-	code = parts.old ? sgpu_fail(error, SGPU_EINVALID,
-				     "the quote is of version 1, of an older sgpu; version 2 is "
-				     "verified")
-			 : verify_parts(&parts, checks, result, error);
+	rc = parts.old ? sgpu_fail(error, SGPU_EINVALID,
+				   "the quote is of version 1, of an older sgpu; version 2 is "
+				   "verified")
+		       : verify_parts(&parts, checks, result, error);
 	sgpu_quote_parts_clear(&parts);
-	return code;
+	return rc;
 }

@@ -37,9 +37,9 @@ static int get_blob(const json_t *object, const char *where, const char *key, ui
 		    size_t *size, struct sgpu_error *error)
 {
 	const char *text = NULL;
-	int code = sgpu_json_string(object, where, key, &text, error);
+	int rc = sgpu_json_string(object, where, key, &text, error);
 
-	return code ? code : sgpu_base64url_read(text, strlen(text), key, data, size, error);
+	return rc ? rc : sgpu_base64url_read(text, strlen(text), key, data, size, error);
 }
 
 /* A report of configfs-tsm, taken apart; TDX has no table of certificates. */
@@ -61,19 +61,18 @@ static int tsm_read(const json_t *record, struct tsm *tsm, struct sgpu_error *er
 	static const char *const members[] = { "auxblob", "outblob", "provider", NULL };
 	static const char where[] = "TSM report";
 	const char *provider = NULL;
-	int code = json_is_object(record)
-			   ? sgpu_json_only(record, where, members, error)
-			   : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
+	int rc = json_is_object(record)
+			 ? sgpu_json_only(record, where, members, error)
+			 : sgpu_fail(error, SGPU_EINVALID, "%s: not an object", where);
 
 	memset(tsm, 0, sizeof(*tsm));
-	code = code ? code : sgpu_json_string(record, where, "provider", &provider, error);
-	code = code ? code
-		    : get_blob(record, where, "outblob", &tsm->report, &tsm->report_size, error);
-	if (!code && json_object_get(record, "auxblob")) {
-		code = get_blob(record, where, "auxblob", &tsm->table, &tsm->table_size, error);
+	rc = rc ? rc : sgpu_json_string(record, where, "provider", &provider, error);
+	rc = rc ? rc : get_blob(record, where, "outblob", &tsm->report, &tsm->report_size, error);
+	if (!rc && json_object_get(record, "auxblob")) {
+		rc = get_blob(record, where, "auxblob", &tsm->table, &tsm->table_size, error);
 	}
-	if (code) {
-		return code;
+	if (rc) {
+		return rc;
 	}
 	/* The kernel ends the name with a newline. */
 	const int length = (int)strcspn(provider, "\n");
@@ -93,16 +92,16 @@ static int check_tsm(const json_t *document, const uint8_t report_data[64], bool
 	struct sgpu_tee_report report = { 0 };
 	struct sgpu_tdx_quote quote;
 	struct tsm tsm;
-	int code = tsm_read(document, &tsm, error);
+	int rc = tsm_read(document, &tsm, error);
 	const struct sgpu_bytes blob = { tsm.report, tsm.report_size };
 
-	code = code	 ? code
-	       : tsm.snp ? sgpu_snp_read(blob, &report, error)
-			 : sgpu_tdx_read(blob, &quote, &report, error);
+	rc = rc	       ? rc
+	     : tsm.snp ? sgpu_snp_read(blob, &report, error)
+		       : sgpu_tdx_read(blob, &quote, &report, error);
 	*debug = report.debug;
-	code = code ? code : compare("tsm-report", report.report_data, report_data, 64, error);
+	rc = rc ? rc : compare("tsm-report", report.report_data, report_data, 64, error);
 	tsm_clear(&tsm);
-	return code;
+	return rc;
 }
 
 static int check_gramine(const json_t *document, const uint8_t report_data[64], bool *debug,
@@ -110,18 +109,18 @@ static int check_gramine(const json_t *document, const uint8_t report_data[64], 
 {
 	uint8_t *data = NULL;
 	size_t size = 0;
-	int code = get_blob(document, "Gramine quote", "quote", &data, &size, error);
+	int rc = get_blob(document, "Gramine quote", "quote", &data, &size, error);
 
-	if (!code && size < SGX_SIZE) {
-		code = sgpu_fail(error, SGPU_EINVALID,
-				 "Gramine quote: %zu bytes are too few for an SGX quote", size);
+	if (!rc && size < SGX_SIZE) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "Gramine quote: %zu bytes are too few for an SGX quote", size);
 	}
-	if (!code) {
+	if (!rc) {
 		*debug = data[SGX_ATTRIBUTES] & SGX_DEBUG;
-		code = compare("gramine", data + SGX_REPORT_DATA, report_data, 64, error);
+		rc = compare("gramine", data + SGX_REPORT_DATA, report_data, 64, error);
 	}
 	free(data);
-	return code;
+	return rc;
 }
 
 /* A GPU's report has room for a nonce of 32 bytes, drawn from ours by SHAKE256. The record states
@@ -141,15 +140,15 @@ static int check_gpu(const json_t *document, const uint8_t report_data[64],
 	}
 	for (size_t i = 0; i < json_array_size(document); i++) {
 		struct sgpu_error inner = { 0 };
-		int code = sgpu_json_string(json_array_get(document, i), "GPU evidence", "nonce",
-					    &hex, error);
-		if (!code && sgpu_hex_decode(hex, got, sizeof(got), &inner)) {
-			code = sgpu_fail(error, SGPU_EINVALID, "GPU evidence: 'nonce' %s",
-					 inner.text);
+		int rc = sgpu_json_string(json_array_get(document, i), "GPU evidence", "nonce",
+					  &hex, error);
+		if (!rc && sgpu_hex_decode(hex, got, sizeof(got), &inner)) {
+			rc = sgpu_fail(error, SGPU_EINVALID, "GPU evidence: 'nonce' %s",
+				       inner.text);
 		}
-		code = code ? code : compare("nv-gpu-evidence", got, expected, sizeof(got), error);
-		if (code) {
-			return code;
+		rc = rc ? rc : compare("nv-gpu-evidence", got, expected, sizeof(got), error);
+		if (rc) {
+			return rc;
 		}
 	}
 	return 0;
@@ -160,7 +159,7 @@ int sgpu_record_check(const struct sgpu_record *record, const uint8_t report_dat
 {
 	struct sgpu_error inner = { 0 };
 	json_t *document = NULL;
-	int code;
+	int rc;
 
 	*debug = false;
 	if (sgpu_json_parse(record->value, record->size, &document, NULL, NULL, &inner)) {
@@ -168,14 +167,14 @@ int sgpu_record_check(const struct sgpu_record *record, const uint8_t report_dat
 				 inner.text);
 	}
 	if (!strcmp(record->label, "tsm-report")) {
-		code = check_tsm(document, report_data, debug, error);
+		rc = check_tsm(document, report_data, debug, error);
 	} else if (!strcmp(record->label, "gramine")) {
-		code = check_gramine(document, report_data, debug, error);
+		rc = check_gramine(document, report_data, debug, error);
 	} else {
-		code = check_gpu(document, report_data, error);
+		rc = check_gpu(document, report_data, error);
 	}
 	json_decref(document);
-	return code;
+	return rc;
 }
 
 int sgpu_tsm_verify(const char *record, size_t size, const struct sgpu_chain *certificates,
@@ -195,16 +194,16 @@ int sgpu_tsm_verify(const char *record, size_t size, const struct sgpu_chain *ce
 	if (sgpu_json_parse(record, size, &document, NULL, NULL, &inner)) {
 		return sgpu_fail(error, SGPU_EINVALID, "TSM report: %s", inner.text);
 	}
-	int code = tsm_read(document, &tsm, error);
+	int rc = tsm_read(document, &tsm, error);
 	const struct sgpu_bytes blob = { tsm.report, tsm.report_size },
 				table = { tsm.table, tsm.table_size };
-	code = code	 ? code
-	       : tsm.snp ? sgpu_snp_verify(blob, table, &trust, report, error)
-			 : sgpu_tdx_verify(blob, &trust, report, error);
+	rc = rc	       ? rc
+	     : tsm.snp ? sgpu_snp_verify(blob, table, &trust, report, error)
+		       : sgpu_tdx_verify(blob, &trust, report, error);
 	tsm_clear(&tsm);
 	json_decref(document);
-	if (code) {
+	if (rc) {
 		memset(report, 0, sizeof(*report));
 	}
-	return code;
+	return rc;
 }

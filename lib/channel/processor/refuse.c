@@ -50,12 +50,12 @@ int sgpu_refuse_memory(struct sgpu_reply *reply)
 	return reply->code;
 }
 
-int sgpu_refuse_device(struct sgpu_reply *reply, int code, const char *what)
+int sgpu_refuse_device(struct sgpu_reply *reply, int rc, const char *what)
 {
 	char text[SGPU_ERROR_TEXT_MAX];
 
 	snprintf(text, sizeof(text), "%s",
-		 reply->error.text[0] ? reply->error.text : sgpu_strerror(code));
+		 reply->error.text[0] ? reply->error.text : sgpu_strerror(rc));
 	return sgpu_refuse(reply, SGPU_REFUSED_DEVICE, "%s: %.*s", what, SGPU_ERROR_TEXT_MAX / 2,
 			   text);
 }

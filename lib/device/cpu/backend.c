@@ -42,7 +42,7 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 		       struct sgpu_device **device, struct sgpu_error *error)
 {
 	struct sgpu_device *new;
-	int code;
+	int rc;
 
 	if (strcmp(selector, "cpu") != 0) {
 		return sgpu_fail(error, SGPU_EUNAVAILABLE,
@@ -58,13 +58,13 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 	pthread_mutex_init(&new->host.lock, NULL);
 	new->host.control = -1;
 	sgpu_cpu_memory_open(&new->memory, config->memory_limit);
-	code = sgpu_pool_create(config->jobs, &new->pool, error);
-	if (code == SGPU_OK && config->modules) {
-		code = sgpu_cpu_host_start(new, error);
+	rc = sgpu_pool_create(config->jobs, &new->pool, error);
+	if (rc == SGPU_OK && config->modules) {
+		rc = sgpu_cpu_host_start(new, error);
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		close_device(new);
-		return code;
+		return rc;
 	}
 	*device = new;
 	return SGPU_OK;

@@ -27,17 +27,17 @@ static int key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys *k
 		    struct sgpu_device_key **key, struct sgpu_error *error)
 {
 	struct sgpu_device_key *new = calloc(1, sizeof(*new));
-	int code;
+	int rc;
 
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
 	new->object.backend = stream->object.backend;
 	new->keys = *keys;
-	code = sgpu_aead_create(NULL, keys->key, &new->model, error);
-	if (code != SGPU_OK) {
+	rc = sgpu_aead_create(NULL, keys->key, &new->model, error);
+	if (rc != SGPU_OK) {
 		key_free(new);
-		return code;
+		return rc;
 	}
 	*key = new;
 	return SGPU_OK;
@@ -87,15 +87,15 @@ static void work_grain(void *argument, uint64_t begin, uint64_t end)
 	struct run *run = argument;
 	struct sgpu_aead *aead = NULL;
 	uint64_t bad_chunk = run->item->first + begin;
-	int code = sgpu_aead_copy(run->item->key->model, &aead, NULL);
+	int rc = sgpu_aead_copy(run->item->key->model, &aead, NULL);
 
-	if (code == SGPU_OK) {
-		code = work_chunks(run, aead, begin, end, &bad_chunk);
+	if (rc == SGPU_OK) {
+		rc = work_chunks(run, aead, begin, end, &bad_chunk);
 	}
 	sgpu_aead_free(&aead);
 	pthread_mutex_lock(&run->lock);
-	if (code != SGPU_OK && (run->code == SGPU_OK || bad_chunk < run->bad_chunk)) {
-		run->code = code;
+	if (rc != SGPU_OK && (run->code == SGPU_OK || bad_chunk < run->bad_chunk)) {
+		run->code = rc;
 		run->bad_chunk = bad_chunk;
 	}
 	pthread_mutex_unlock(&run->lock);
@@ -104,7 +104,7 @@ static void work_grain(void *argument, uint64_t begin, uint64_t end)
 static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad_chunk)
 {
 	uint64_t grain = run->count / ((uint64_t)sgpu_pool_jobs(device->pool) * 4);
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
 	if (sgpu_pool_cancelled(device->pool)) {
 		return SGPU_ECANCELED;
@@ -112,35 +112,35 @@ static int run_chunks(struct sgpu_device *device, struct run *run, uint64_t *bad
 	grain = grain < GRAIN_MIN ? GRAIN_MIN : min_u64(grain, GRAIN_MAX);
 	pthread_mutex_init(&run->lock, NULL);
 	if (run->count > GRAIN_MIN) {
-		code = sgpu_pool_for(device->pool, run->count, grain, work_grain, run);
+		rc = sgpu_pool_for(device->pool, run->count, grain, work_grain, run);
 	} else {
 		work_grain(run, 0, run->count); /* an empty run is looked at, too */
 	}
 	pthread_mutex_destroy(&run->lock);
 	if (run->code != SGPU_OK) {
-		code = run->code;
+		rc = run->code;
 		*bad_chunk = run->bad_chunk;
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_cpu_open_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 		      struct sgpu_task *task)
 {
 	struct run run = { .item = item, .open = true };
-	int code;
+	int rc;
 
 	run.count = item->size / SGPU_SEALED_CHUNK + (item->size % SGPU_SEALED_CHUNK != 0);
 	task->bad_chunk = item->first;
-	code = run_chunks(device, &run, &task->bad_chunk);
-	if (code != SGPU_OK) {
+	rc = run_chunks(device, &run, &task->bad_chunk);
+	if (rc != SGPU_OK) {
 		sgpu_wipe(item->to, sgpu_opened_size(item->size));
 	}
-	if (code == SGPU_EAUTH) {
-		sgpu_fail(&task->error, code, "sealed data do not verify at chunk %llu",
+	if (rc == SGPU_EAUTH) {
+		sgpu_fail(&task->error, rc, "sealed data do not verify at chunk %llu",
 			  (unsigned long long)task->bad_chunk);
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_cpu_seal_run(struct sgpu_device *device, const struct sgpu_cpu_item *item,

@@ -153,13 +153,13 @@ void sgpu_cpu_memory_limit(struct sgpu_device *device, uint64_t bytes)
 
 int sgpu_cpu_memory_promise(struct sgpu_cpu_memory *memory, uint64_t size, struct sgpu_error *error)
 {
-	int code;
+	int rc;
 
 	pthread_mutex_lock(&memory->lock);
-	code = admit(memory, size, error);
-	memory->used += code == SGPU_OK ? size : 0;
+	rc = admit(memory, size, error);
+	memory->used += rc == SGPU_OK ? size : 0;
 	pthread_mutex_unlock(&memory->lock);
-	return code;
+	return rc;
 }
 
 uint64_t sgpu_cpu_memory_most(struct sgpu_cpu_memory *memory)
@@ -237,23 +237,23 @@ int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addre
 	struct sgpu_cpu_memory *memory = &device->memory;
 	struct sgpu_cpu_block *block = NULL;
 	uint64_t pages;
-	int code;
+	int rc;
 
 	if (size > INT64_MAX) {
 		return out_of_memory(size, memory->budget, error);
 	}
 	pages = round_up(size ? size : 1, SGPU_CPU_PAGE);
 	pthread_mutex_lock(&memory->lock);
-	code = admit(memory, pages, error);
-	if (code == SGPU_OK) {
+	rc = admit(memory, pages, error);
+	if (rc == SGPU_OK) {
 		block = take_block(memory, pages);
 		if (block && !sgpu_ranges_insert(&memory->live, &block->range)) {
 			give_block(memory, block);
 			block = NULL;
 		}
-		code = block ? SGPU_OK : out_of_memory(size, 0, error);
+		rc = block ? SGPU_OK : out_of_memory(size, 0, error);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		memory->used += pages;
 		block->size = size;
 		*address = block->range.address;
@@ -261,7 +261,7 @@ int sgpu_cpu_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addre
 		POISON(pointer(block->range.address + size), block->range.extent - size);
 	}
 	pthread_mutex_unlock(&memory->lock);
-	return code;
+	return rc;
 }
 
 void sgpu_cpu_free(struct sgpu_device *device, sgpu_devptr address, uint64_t size)
@@ -291,11 +291,11 @@ int sgpu_cpu_shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, 
 {
 	struct sgpu_range *range = calloc(1, sizeof(*range));
 	bool entered;
-	int code = range ? sgpu_cpu_alloc(device, size, address, error) : sgpu_fail_nomem(error);
+	int rc = range ? sgpu_cpu_alloc(device, size, address, error) : sgpu_fail_nomem(error);
 
-	if (code < 0) {
+	if (rc < 0) {
 		free(range);
-		return code;
+		return rc;
 	}
 	*range = (struct sgpu_range){ .address = *address, .extent = size ? size : 1 };
 	pthread_mutex_lock(&peer->memory.lock);

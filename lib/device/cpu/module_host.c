@@ -46,7 +46,7 @@ int sgpu_cpu_code_file(const char *name, const char *what, const void *bytes, si
 		       mode_t mode, int *fd, struct sgpu_error *error)
 {
 	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	int code;
+	int rc;
 
 	*fd = memfd_create(name, flags | MFD_EXEC);
 	if (*fd < 0 && errno == EINVAL) {
@@ -57,20 +57,19 @@ int sgpu_cpu_code_file(const char *name, const char *what, const void *bytes, si
 			       ? not_executable(error)
 			       : sgpu_fail_errno(error, "cannot make a memory file for %s", what);
 	}
-	code = sgpu_write(*fd, "memory file", bytes, size, error);
-	if (code == SGPU_OK && fchmod(*fd, mode) != 0) {
-		code = sgpu_fail_errno(error, "cannot set the mode of the memory file of %s", what);
+	rc = sgpu_write(*fd, "memory file", bytes, size, error);
+	if (rc == SGPU_OK && fchmod(*fd, mode) != 0) {
+		rc = sgpu_fail_errno(error, "cannot set the mode of the memory file of %s", what);
 	}
-	if (code == SGPU_OK &&
-	    fcntl(*fd, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) !=
-		    0) {
-		code = sgpu_fail_errno(error, "cannot seal the memory file of %s", what);
+	if (rc == SGPU_OK && fcntl(*fd, F_ADD_SEALS,
+				   F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) != 0) {
+		rc = sgpu_fail_errno(error, "cannot seal the memory file of %s", what);
 	}
-	if (code != SGPU_OK) {
+	if (rc != SGPU_OK) {
 		close(*fd);
 		*fd = -1;
 	}
-	return code;
+	return rc;
 }
 
 /* In the child, which has the memory of this process until it runs the program, and stops it
@@ -82,7 +81,7 @@ static _Noreturn void become_host(const struct start *start)
 	char *const words[] = { name, NULL }, *const environment[] = { NULL };
 	const struct sigaction usual = { .sa_handler = SIG_DFL };
 	sigset_t none;
-	int code;
+	int rc;
 
 	for (int number = 1; number < NSIG; number++) {
 		(void)sigaction(number, &usual, NULL);
@@ -95,8 +94,8 @@ static _Noreturn void become_host(const struct start *start)
 		sigprocmask(SIG_SETMASK, &none, NULL);
 		syscall(SYS_execveat, start->image, "", words, environment, AT_EMPTY_PATH);
 	}
-	code = errno;
-	(void)!write(start->report, &code, sizeof(code));
+	rc = errno;
+	(void)!write(start->report, &rc, sizeof(rc));
 	_exit(1);
 }
 
@@ -185,29 +184,29 @@ int sgpu_module_host_spawn(int control, pid_t *pid, struct sgpu_error *error)
 	struct start start = { .image = -1, .control = -1, .nothing = -1 };
 	/* Of a program that one may not read, one may not look into the process either: from its
 	 * first moment on. */
-	int code = sgpu_cpu_code_file(SGPU_HOST_PROGRAM, "the process that modules run in",
-				      sgpu_module_host_image,
-				      (size_t)(sgpu_module_host_image_end - sgpu_module_host_image),
-				      S_IXUSR, &start.image, error);
+	int rc = sgpu_cpu_code_file(SGPU_HOST_PROGRAM, "the process that modules run in",
+				    sgpu_module_host_image,
+				    (size_t)(sgpu_module_host_image_end - sgpu_module_host_image),
+				    S_IXUSR, &start.image, error);
 
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		start.image = above(start.image);
 		start.nothing = start.image < 0 ? -1 : above(open_nothing());
 		start.control = start.nothing < 0
 					? -1
 					: fcntl(control, F_DUPFD_CLOEXEC, SGPU_HOST_CONTROL + 1);
-		code = start.control >= 0
-			       ? run(&start, pid, error)
-			       : sgpu_fail_errno(
-					 error,
-					 start.image >= 0 && start.nothing < 0
-						 ? "cannot open '/dev/null' for modules"
-						 : "cannot start the process that modules run in");
+		rc = start.control >= 0
+			     ? run(&start, pid, error)
+			     : sgpu_fail_errno(
+				       error,
+				       start.image >= 0 && start.nothing < 0
+					       ? "cannot open '/dev/null' for modules"
+					       : "cannot start the process that modules run in");
 	}
 	forget(start.image);
 	forget(start.nothing);
 	forget(start.control);
-	return code;
+	return rc;
 }
 
 /* ---- its life ---- */
@@ -253,14 +252,14 @@ static int start_host(struct sgpu_cpu_host *host, struct sgpu_error *error)
 int sgpu_cpu_host_start(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cpu_host *host = &device->host;
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
 	pthread_mutex_lock(&host->lock);
 	if (host->control < 0) {
-		code = start_host(host, error);
+		rc = start_host(host, error);
 	}
 	pthread_mutex_unlock(&host->lock);
-	return code;
+	return rc;
 }
 
 void sgpu_cpu_host_stop(struct sgpu_device *device)
@@ -350,12 +349,12 @@ int sgpu_cpu_module_confinement(struct sgpu_device *device,
 				struct sgpu_module_confinement *confinement,
 				struct sgpu_error *error)
 {
-	int code = sgpu_cpu_host_start(device, error);
+	int rc = sgpu_cpu_host_start(device, error);
 
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		*confinement = device->host.confinement;
 	}
-	return code;
+	return rc;
 }
 
 bool sgpu_cpu_module_broke_rules(struct sgpu_device *device)

@@ -69,7 +69,7 @@ static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *
 {
 	struct pollfd look[2] = { { .fd = module->channel, .events = POLLIN },
 				  { .fd = module->report, .events = POLLIN } };
-	int code;
+	int rc;
 
 	/* A worker that ended closes its channel before the host knows. */
 	while (poll(look, 2, LOOK_MS) <= 0 ||
@@ -85,30 +85,30 @@ static int wait_for(struct sgpu_device_module *module, struct sgpu_host_answer *
 	}
 	if (look[1].revents && sgpu_host_receive(module->report, answer, sizeof(*answer), NULL) &&
 	    answer->kind == SGPU_HOST_ENDED) {
-		code = sgpu_cpu_host_ended(module->device, answer, error);
+		rc = sgpu_cpu_host_ended(module->device, answer, error);
 	} else {
-		code = sgpu_fail(error, SGPU_EDEVICE, "its process ended");
+		rc = sgpu_fail(error, SGPU_EDEVICE, "its process ended");
 	}
 	close_channel(module);
-	return code;
+	return rc;
 }
 
 static int load_in_process(struct sgpu_device_module *module, struct sgpu_error *error)
 {
 	struct sgpu_host_answer answer;
-	int code = sgpu_cpu_host_worker(module->device, module->image, module->size,
-					&module->channel, &module->report, error);
+	int rc = sgpu_cpu_host_worker(module->device, module->image, module->size, &module->channel,
+				      &module->report, error);
 
-	if (code == SGPU_OK) {
-		code = wait_for(module, &answer, error);
+	if (rc == SGPU_OK) {
+		rc = wait_for(module, &answer, error);
 	}
-	if (code == SGPU_OK && (answer.kind != SGPU_HOST_LOADED || answer.code != 0)) {
+	if (rc == SGPU_OK && (answer.kind != SGPU_HOST_LOADED || answer.code != 0)) {
 		answer.text[sizeof(answer.text) - 1] = '\0';
-		code = sgpu_fail(error, SGPU_EINVALID, "the module cannot be loaded: %s",
-				 answer.text);
+		rc = sgpu_fail(error, SGPU_EINVALID, "the module cannot be loaded: %s",
+			       answer.text);
 		close_channel(module);
 	}
-	return code;
+	return rc;
 }
 
 static int check_image(const void *image, size_t size, struct sgpu_error *error)
@@ -157,13 +157,13 @@ static int module_load(struct sgpu_device *device, const void *image, size_t siz
 		       struct sgpu_device_module **module, struct sgpu_error *error)
 {
 	struct sgpu_device_module *new;
-	int code = check_image(image, size, error);
+	int rc = check_image(image, size, error);
 
-	if (code == SGPU_OK) {
-		code = sgpu_cpu_host_start(device, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cpu_host_start(device, error);
 	}
-	if (code != SGPU_OK) {
-		return code;
+	if (rc != SGPU_OK) {
+		return rc;
 	}
 	new = calloc(1, sizeof(*new));
 	if (!new) {
@@ -174,14 +174,14 @@ static int module_load(struct sgpu_device *device, const void *image, size_t siz
 	new->size = size;
 	new->channel = new->report = new->image = -1;
 	pthread_mutex_init(&new->lock, NULL);
-	code = sgpu_cpu_code_file("sgpu-module", "a module", image, size, S_IRUSR | S_IXUSR,
-				  &new->image, error);
-	if (code == SGPU_OK) {
-		code = load_in_process(new, error);
+	rc = sgpu_cpu_code_file("sgpu-module", "a module", image, size, S_IRUSR | S_IXUSR,
+				&new->image, error);
+	if (rc == SGPU_OK) {
+		rc = load_in_process(new, error);
 	}
-	if (code != SGPU_OK) {
+	if (rc != SGPU_OK) {
 		module_free(new);
-		return code;
+		return rc;
 	}
 	*module = new;
 	return SGPU_OK;
@@ -191,10 +191,10 @@ static int module_load(struct sgpu_device *device, const void *image, size_t siz
 /* Of the size of the launch, zero, and neither side can make it shorter under the other. */
 static int share_memory(struct module_launch *l, int *fd, char **memory, struct sgpu_error *error)
 {
-	const int code = sgpu_memory_file_create("sgpu-module", l->size, true, false, fd, error);
+	const int rc = sgpu_memory_file_create("sgpu-module", l->size, true, false, fd, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	*memory = mmap(NULL, l->size, PROT_READ | PROT_WRITE, MAP_SHARED, *fd, 0);
 	if (*memory == MAP_FAILED) {
@@ -209,18 +209,18 @@ static int run_in_process(struct module_launch *l, int fd, struct sgpu_error *er
 	const struct sgpu_host_call call = { .size = l->size };
 	struct sgpu_device_module *module = l->module;
 	struct sgpu_host_answer answer = { 0 };
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
 	if (module->channel < 0) {
-		code = load_in_process(module, error); /* the one before ended its process */
+		rc = load_in_process(module, error); /* the one before ended its process */
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		/* When that fails, the worker has ended, and why is there to be read. */
 		(void)sgpu_host_send(module->channel, &call, sizeof(call), fd);
-		code = wait_for(module, &answer, error);
+		rc = wait_for(module, &answer, error);
 	}
-	if (code != SGPU_OK) {
-		return code;
+	if (rc != SGPU_OK) {
+		return rc;
 	}
 	if (answer.kind == SGPU_HOST_NO_FUNCTION) {
 		return sgpu_fail(error, SGPU_EINVALID, "the module has no function '%s'",
@@ -249,16 +249,16 @@ static int run_function(struct sgpu_launch *launch, void *argument)
 {
 	struct module_launch *l = argument;
 	char *memory = NULL;
-	int fd = -1, code;
+	int fd = -1, rc;
 
 	pthread_mutex_lock(&l->module->lock);
-	code = share_memory(l, &fd, &memory, launch->error);
-	if (code == SGPU_OK) {
+	rc = share_memory(l, &fd, &memory, launch->error);
+	if (rc == SGPU_OK) {
 		memcpy(memory, &l->head, sizeof(l->head));
 		copy_ranges(l, memory, false);
-		code = run_in_process(l, fd, launch->error);
+		rc = run_in_process(l, fd, launch->error);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		copy_ranges(l, memory, true);
 	}
 	if (memory) {
@@ -269,24 +269,24 @@ static int run_function(struct sgpu_launch *launch, void *argument)
 		close(fd);
 	}
 	pthread_mutex_unlock(&l->module->lock);
-	return code;
+	return rc;
 }
 
 /* The launch is freed by a callback behind it, which is called even when the launch is cancelled.
  */
 static int enqueue(struct sgpu_stream *stream, struct module_launch *l, struct sgpu_task *task)
 {
-	int code = sgpu_cpu_launch(stream, run_function, l, NULL, 0, task);
+	int rc = sgpu_cpu_launch(stream, run_function, l, NULL, 0, task);
 
-	if (code != SGPU_OK) {
+	if (rc != SGPU_OK) {
 		free(l);
-		return code;
+		return rc;
 	}
 	if (sgpu_cpu_callback(stream, free, l) != SGPU_OK) {
-		code = sgpu_cpu_stream_sync(stream, NULL);
+		rc = sgpu_cpu_stream_sync(stream, NULL);
 		free(l);
 	}
-	return code;
+	return rc;
 }
 
 static uint64_t aligned(uint64_t size)
@@ -342,7 +342,7 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 			 const struct sgpu_module_memory *memory, struct sgpu_task *task)
 {
 	struct module_launch *l;
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
 	if (arg_count < 0 || arg_count > SGPU_HOST_ARGUMENTS ||
 	    (memory && memory->count > SGPU_MODULE_RANGES_MAX)) {
@@ -353,10 +353,10 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 		return sgpu_task_refuse(task, SGPU_EINVALID, "the name of a function is too long");
 	}
 	if (memory) {
-		code = sgpu_device_check(stream->device, memory->ranges, memory->count, task);
+		rc = sgpu_device_check(stream->device, memory->ranges, memory->count, task);
 	}
-	if (code != SGPU_OK) {
-		return code;
+	if (rc != SGPU_OK) {
+		return rc;
 	}
 	l = calloc(1, sizeof(*l));
 	if (!l) {

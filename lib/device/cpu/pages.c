@@ -52,7 +52,7 @@ static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cpu_pages *pages = &device->pages;
 	uint64_t total;
-	int code;
+	int rc;
 
 	if (pages->frames.small != 0) {
 		return SGPU_OK;
@@ -67,35 +67,35 @@ static int prepare(struct sgpu_device *device, struct sgpu_error *error)
 	if (!pages->made) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_memory_file_create("sgpu-pages", total, false, false, &pages->fd, error);
-	if (code == SGPU_OK) {
-		code = sgpu_frames_open(&pages->frames, SMALL, BIG, total / SMALL, error);
-		if (code < 0) {
+	rc = sgpu_memory_file_create("sgpu-pages", total, false, false, &pages->fd, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_frames_open(&pages->frames, SMALL, BIG, total / SMALL, error);
+		if (rc < 0) {
 			close(pages->fd);
 		}
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		free(pages->made);
 		pages->made = NULL;
 	}
-	return code;
+	return rc;
 }
 
 static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
 		      struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &device->pages.frames;
-	int code;
+	int rc;
 
 	pthread_mutex_lock(&frames->lock);
-	code = prepare(device, error);
-	if (code == SGPU_OK) {
+	rc = prepare(device, error);
+	if (rc == SGPU_OK) {
 		*info = (struct sgpu_pages_info){
 			.small = SMALL, .big = BIG, .total = frames->count * SMALL, .fresh = true
 		};
 	}
 	pthread_mutex_unlock(&frames->lock);
-	return code;
+	return rc;
 }
 
 /* ---- spaces ---- */
@@ -176,7 +176,7 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 	struct sgpu_cpu_pages *pages = &device->pages;
 	struct sgpu_space *new = calloc(1, sizeof(*new));
 	void *memory = NULL;
-	int code;
+	int rc;
 
 	if (!new) {
 		return sgpu_fail_nomem(error);
@@ -184,20 +184,20 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 	new->object.backend = device->object.backend;
 	new->device = device;
 	pthread_mutex_lock(&pages->frames.lock);
-	code = prepare(device, error);
-	if (code == SGPU_OK) {
-		code = sgpu_space_check_size(&pages->frames, size, error);
+	rc = prepare(device, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_space_check_size(&pages->frames, size, error);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		memory = reserve(size);
-		code = memory ? sgpu_space_table_open(&pages->frames, &new->table,
-						      (uintptr_t)memory, size, error)
-			      : sgpu_fail(error, SGPU_ENOMEM,
-					  "cannot reserve %llu bytes of addresses for the device's "
-					  "memory",
-					  (unsigned long long)size);
+		rc = memory ? sgpu_space_table_open(&pages->frames, &new->table, (uintptr_t)memory,
+						    size, error)
+			    : sgpu_fail(error, SGPU_ENOMEM,
+					"cannot reserve %llu bytes of addresses for the device's "
+					"memory",
+					(unsigned long long)size);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		*space = new;
 		*base = new->table.range.address;
 	} else {
@@ -207,7 +207,7 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 		free(new);
 	}
 	pthread_mutex_unlock(&pages->frames.lock);
-	return code;
+	return rc;
 }
 
 /* The lock is held. If the mappings cannot be removed, they stay, with their frames: nobody else
@@ -249,20 +249,20 @@ static int promise(struct sgpu_device *device, const uint32_t *list, size_t coun
 	uint64_t missing = 0;
 	uint32_t k;
 	size_t i;
-	int code;
+	int rc;
 
 	for (i = 0; i < count; i++) {
 		for (k = 0; k < each; k++) {
 			missing += !is_made(pages, list[i] + k);
 		}
 	}
-	code = missing ? sgpu_cpu_memory_promise(&device->memory, missing * SMALL, error) : SGPU_OK;
-	for (i = 0; i < count && missing && code == SGPU_OK; i++) {
+	rc = missing ? sgpu_cpu_memory_promise(&device->memory, missing * SMALL, error) : SGPU_OK;
+	for (i = 0; i < count && missing && rc == SGPU_OK; i++) {
 		for (k = 0; k < each; k++) {
 			pages->made[(list[i] + k) / 64] |= (uint64_t)1 << ((list[i] + k) % 64);
 		}
 	}
-	return code;
+	return rc;
 }
 
 /* One mapping for frames that follow one another. *done: bytes that are mapped, on failure as well.
@@ -306,32 +306,32 @@ static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list,
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
 	uint64_t done = 0;
-	int code;
+	int rc;
 
 	pthread_mutex_lock(&frames->lock);
-	code = check_sound(space, error);
-	if (code == SGPU_OK) {
-		code = sgpu_space_enter(frames, &space->table, at, list, count, page_size, error);
+	rc = check_sound(space, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_space_enter(frames, &space->table, at, list, count, page_size, error);
 	}
-	if (code == SGPU_OK) {
-		code = promise(space->device, list, count, (uint32_t)(page_size / SMALL), error);
-		if (code == SGPU_OK) {
-			code = map_frames(space, at, list, count, page_size, &done, error);
+	if (rc == SGPU_OK) {
+		rc = promise(space->device, list, count, (uint32_t)(page_size / SMALL), error);
+		if (rc == SGPU_OK) {
+			rc = map_frames(space, at, list, count, page_size, &done, error);
 			/* No mapping has to be cut for that. If it fails all the same, the frames
 			 * stay where they are. */
-			if (code < 0 && done > 0 && !reserve_again(space, at, done)) {
-				code = fault(space, error);
+			if (rc < 0 && done > 0 && !reserve_again(space, at, done)) {
+				rc = fault(space, error);
 			}
 		}
-		if (code < 0 && !space->faulted) {
+		if (rc < 0 && !space->faulted) {
 			sgpu_space_leave(frames, &space->table, at, count * page_size);
 		}
 	}
 	pthread_mutex_unlock(&frames->lock);
-	if (code < 0 && error) {
-		error->code = code;
+	if (rc < 0 && error) {
+		error->code = rc;
 	}
-	return code;
+	return rc;
 }
 
 static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
@@ -339,7 +339,7 @@ static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
 	bool reachable;
-	int code;
+	int rc;
 
 	pthread_mutex_lock(&frames->lock);
 	reachable = space->table.reachable;
@@ -348,27 +348,26 @@ static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
 		sgpu_cpu_wait_idle(space->device); /* what runs may use it */
 	}
 	pthread_mutex_lock(&frames->lock);
-	code = check_sound(space, error);
-	if (code == SGPU_OK) {
-		code = sgpu_space_check_range(frames, &space->table, at, size, error);
+	rc = check_sound(space, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_space_check_range(frames, &space->table, at, size, error);
 	}
-	if (code == SGPU_OK && size > 0 && !reserve_again(space, at, size)) {
-		code = sgpu_fail(error, SGPU_ENOMEM,
-				 "cannot unmap %llu bytes in the midst of others",
-				 (unsigned long long)size);
+	if (rc == SGPU_OK && size > 0 && !reserve_again(space, at, size)) {
+		rc = sgpu_fail(error, SGPU_ENOMEM, "cannot unmap %llu bytes in the midst of others",
+			       (unsigned long long)size);
 		sgpu_hint(error, "see vm.max_map_count: a run of pages would become two mappings");
-	} else if (code == SGPU_OK && size > 0) {
+	} else if (rc == SGPU_OK && size > 0) {
 		sgpu_space_leave(frames, &space->table, at, size);
 	}
 	pthread_mutex_unlock(&frames->lock);
-	return code;
+	return rc;
 }
 
 static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
 	bool before;
-	int code;
+	int rc;
 
 	pthread_mutex_lock(&frames->lock);
 	before = space->table.reachable;
@@ -379,20 +378,20 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 		sgpu_cpu_wait_idle(space->device);
 		pthread_mutex_lock(&frames->lock);
 	}
-	code = check_sound(space, error);
-	if (code == SGPU_OK && before != on &&
+	rc = check_sound(space, error);
+	if (rc == SGPU_OK && before != on &&
 	    !protect(space, on ? PROT_READ | PROT_WRITE : PROT_NONE)) {
-		code = sgpu_fail_errno(error, "cannot change the access to a space");
+		rc = sgpu_fail_errno(error, "cannot change the access to a space");
 		/* Others may not see what is mapped, so nothing stays mapped. */
 		if (!on || !protect(space, PROT_NONE)) {
 			(void)reserve_again(space, 0, space->table.range.extent);
-			code = fault(space, error);
+			rc = fault(space, error);
 		}
-	} else if (code == SGPU_OK) {
+	} else if (rc == SGPU_OK) {
 		space->table.reachable = on;
 	}
 	pthread_mutex_unlock(&frames->lock);
-	return code;
+	return rc;
 }
 
 /* ---- clearing ---- */

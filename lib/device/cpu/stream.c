@@ -58,15 +58,15 @@ static void unlock_and_wake(struct sgpu_stream *stream)
 
 int sgpu_cpu_enqueue(struct sgpu_stream *stream, const struct sgpu_cpu_item *item)
 {
-	int code;
+	int rc;
 
 	pthread_mutex_lock(&stream->device->lock);
-	code = append(stream, item);
+	rc = append(stream, item);
 	unlock_and_wake(stream);
-	if (code < 0 && item->task) {
+	if (rc < 0 && item->task) {
 		item->task->code = sgpu_fail_nomem(&item->task->error);
 	}
-	return code;
+	return rc;
 }
 
 /* ---- the thread ---- */
@@ -207,20 +207,20 @@ static int make_stream(struct sgpu_device *device, struct sgpu_stream **stream,
 static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
 			 struct sgpu_error *error)
 {
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
 	pthread_mutex_lock(&device->lock);
 	if (device->spare) {
 		*stream = device->spare;
 		device->spare = (*stream)->next_spare;
 	} else {
-		code = make_stream(device, stream, error);
+		rc = make_stream(device, stream, error);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		(*stream)->object.backend = device->object.backend;
 	}
 	pthread_mutex_unlock(&device->lock);
-	return code;
+	return rc;
 }
 
 /* Waits for what was enqueued so far. The lock is held. */
@@ -289,14 +289,14 @@ static int perform_launch(struct sgpu_device *device, const struct sgpu_cpu_item
 	struct sgpu_launch context = {
 		.device = device, .pool = device->pool, .error = &task->error, .status = status
 	};
-	int code;
+	int rc;
 
 	if (sgpu_pool_cancelled(device->pool)) {
 		return SGPU_ECANCELED;
 	}
-	code = item->launch(&context, item->argument);
+	rc = item->launch(&context, item->argument);
 	task->actual = (uint64_t)status[1];
-	return code != SGPU_OK ? code : (int)status[0];
+	return rc != SGPU_OK ? rc : (int)status[0];
 }
 
 int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *argument,
@@ -307,9 +307,9 @@ int sgpu_cpu_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *a
 					    .launch = function,
 					    .argument = argument,
 					    .task = task };
-	const int code = sgpu_device_check(stream->device, ranges, count, task);
+	const int rc = sgpu_device_check(stream->device, ranges, count, task);
 
-	return code == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : code;
+	return rc == SGPU_OK ? sgpu_cpu_enqueue(stream, &item) : rc;
 }
 
 int sgpu_cpu_callback(struct sgpu_stream *stream, void (*function)(void *argument), void *argument)
@@ -350,7 +350,7 @@ static void event_free(struct sgpu_event *event)
 static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_RECORD, .event = event };
-	int code = SGPU_EUSAGE;
+	int rc = SGPU_EUSAGE;
 
 	pthread_mutex_lock(&stream->device->lock);
 	if (!event->recorded && stream->enqueued == stream->ended) {
@@ -360,25 +360,25 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 		return SGPU_OK;
 	}
 	if (!event->recorded) {
-		code = append(stream, &item);
-		event->recorded = code == SGPU_OK;
+		rc = append(stream, &item);
+		event->recorded = rc == SGPU_OK;
 	}
 	unlock_and_wake(stream);
-	return code;
+	return rc;
 }
 
 static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	const struct sgpu_cpu_item item = { .kind = SGPU_CPU_WAIT, .event = event };
-	int code = SGPU_EUSAGE;
+	int rc = SGPU_EUSAGE;
 
 	pthread_mutex_lock(&stream->device->lock);
 	if (event->recorded) {
 		/* An event that has completed holds nothing back. */
-		code = event->done ? SGPU_OK : append(stream, &item);
+		rc = event->done ? SGPU_OK : append(stream, &item);
 	}
 	unlock_and_wake(stream);
-	return code;
+	return rc;
 }
 
 /* On the stream's thread, which holds no lock. */
@@ -396,20 +396,20 @@ static void await_elsewhere(void *argument)
 int sgpu_cpu_peer_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	struct sgpu_device *device = event->device;
-	int code;
+	int rc;
 
 	pthread_mutex_lock(&device->lock);
-	code = event->recorded ? SGPU_OK : SGPU_EUSAGE;
+	rc = event->recorded ? SGPU_OK : SGPU_EUSAGE;
 	event->references += event->recorded;
 	pthread_mutex_unlock(&device->lock);
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
-	code = sgpu_cpu_callback(stream, await_elsewhere, event);
-	if (code < 0) {
+	rc = sgpu_cpu_callback(stream, await_elsewhere, event);
+	if (rc < 0) {
 		event_free(event);
 	}
-	return code;
+	return rc;
 }
 
 static int check_recorded(const struct sgpu_event *event, struct sgpu_error *error)
@@ -420,26 +420,26 @@ static int check_recorded(const struct sgpu_event *event, struct sgpu_error *err
 
 static int event_sync(struct sgpu_event *event, struct sgpu_error *error)
 {
-	int code;
+	int rc;
 
 	pthread_mutex_lock(&event->device->lock);
-	code = check_recorded(event, error);
-	if (code == SGPU_OK) {
+	rc = check_recorded(event, error);
+	if (rc == SGPU_OK) {
 		wait_for_event(event);
 	}
 	pthread_mutex_unlock(&event->device->lock);
-	return code;
+	return rc;
 }
 
 static int event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
 {
-	int code;
+	int rc;
 
 	pthread_mutex_lock(&event->device->lock);
-	code = check_recorded(event, error);
+	rc = check_recorded(event, error);
 	*done = event->done;
 	pthread_mutex_unlock(&event->device->lock);
-	return code;
+	return rc;
 }
 
 const struct sgpu_device_stream_calls sgpu_cpu_stream_calls = {

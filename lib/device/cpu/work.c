@@ -84,29 +84,29 @@ static int perform_digest(struct sgpu_device *device, const struct sgpu_cpu_item
 			  struct sgpu_task *task)
 {
 	struct custom *custom = item->argument;
-	int code = SGPU_ECANCELED;
+	int rc = SGPU_ECANCELED;
 
 	if (!sgpu_pool_cancelled(device->pool)) {
-		code = sgpu_kt128_shared(device->pool, item->from, item->size, custom->bytes,
-					 custom->size, item->to, SGPU_KT128_SIZE, &task->error);
+		rc = sgpu_kt128_shared(device->pool, item->from, item->size, custom->bytes,
+				       custom->size, item->to, SGPU_KT128_SIZE, &task->error);
 	}
 	free_custom(custom);
-	return code;
+	return rc;
 }
 
 static int perform_measure(struct sgpu_device *device, const struct sgpu_cpu_item *item,
 			   struct sgpu_task *task)
 {
 	struct custom *key = item->argument;
-	int code = SGPU_ECANCELED;
+	int rc = SGPU_ECANCELED;
 
 	if (!sgpu_pool_cancelled(device->pool)) {
-		code = sgpu_measure_pages_shared(device->pool, item->from, item->size,
-						 key->size > 0 ? key->bytes : NULL, item->to,
-						 &task->error);
+		rc = sgpu_measure_pages_shared(device->pool, item->from, item->size,
+					       key->size > 0 ? key->bytes : NULL, item->to,
+					       &task->error);
 	}
 	free_custom(key);
-	return code;
+	return rc;
 }
 
 static struct custom *copy_custom(const struct sgpu_work *work)

@@ -43,7 +43,7 @@ static int gather(struct agreement *a, struct sgpu_error *error)
 	size_t size = a->sources * sizeof(struct sgpu_entropy_counts);
 	struct sgpu_entropy_counts *counts = calloc(a->sources, sizeof(*counts));
 	CUresult result;
-	int code;
+	int rc;
 
 	if (!counts) {
 		return sgpu_fail_nomem(error);
@@ -53,16 +53,16 @@ static int gather(struct agreement *a, struct sgpu_error *error)
 		result = sgpu_cu.cuMemcpyDtoHAsync(
 			counts, sgpu_cuda_agree_counts(a->room, a->sources), size, stream_of(a));
 	}
-	code = sgpu_cuda_check(a->device, result, "cannot gather entropy on the device", error);
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_sync_internal(a->device, error);
+	rc = sgpu_cuda_check(a->device, result, "cannot gather entropy on the device", error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_sync_internal(a->device, error);
 	}
-	if (code == SGPU_OK) {
-		code = sgpu_entropy_judge(counts, a->sources, claimed, margin, needed, &a->verdict,
-					  error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_entropy_judge(counts, a->sources, claimed, margin, needed, &a->verdict,
+					error);
 	}
 	free(counts);
-	return code;
+	return rc;
 }
 
 /* Waits for an answer into `bytes`. */
@@ -70,14 +70,13 @@ static int hear(struct agreement *a, CUresult result, uint8_t bytes[32], struct 
 {
 	const struct sgpu_cuda_answer *answer =
 		(const struct sgpu_cuda_answer *)(uintptr_t)a->status->host;
-	int code =
-		sgpu_cuda_check(a->device, result, "cannot agree on a key with the device", error);
+	int rc = sgpu_cuda_check(a->device, result, "cannot agree on a key with the device", error);
 
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_sync_internal(a->device, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_sync_internal(a->device, error);
 	}
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	atomic_thread_fence(memory_order_acquire);
 	memcpy(bytes, answer->bytes, 32);
@@ -99,40 +98,40 @@ static int hear(struct agreement *a, CUresult result, uint8_t bytes[32], struct 
 static int exchange(struct agreement *a, struct sgpu_error *error)
 {
 	uint8_t random[32], shared[32] = { 0 }, proof[SGPU_AGREE_PROOF];
-	int code = sgpu_random(random, sizeof(random), error);
+	int rc = sgpu_random(random, sizeof(random), error);
 
-	if (code == SGPU_OK) {
-		code = hear(a,
-			    (CUresult)sgpu_cuda_agree_make(stream_of(a), a->room, a->sources,
-							   random, a->status->device),
-			    a->both + 32, error);
+	if (rc == SGPU_OK) {
+		rc = hear(a,
+			  (CUresult)sgpu_cuda_agree_make(stream_of(a), a->room, a->sources, random,
+							 a->status->device),
+			  a->both + 32, error);
 	}
-	if (code == SGPU_OK) {
-		code = sgpu_x25519_generate(a->private_key, a->both, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_x25519_generate(a->private_key, a->both, error);
 	}
-	if (code == SGPU_OK) {
-		code = sgpu_x25519(a->private_key, a->both + 32, shared, error);
-		if (code == SGPU_EAUTH) {
-			code = sgpu_fail(error, SGPU_EDEVICE,
-					 "the device's public key has low order");
+	if (rc == SGPU_OK) {
+		rc = sgpu_x25519(a->private_key, a->both + 32, shared, error);
+		if (rc == SGPU_EAUTH) {
+			rc = sgpu_fail(error, SGPU_EDEVICE,
+				       "the device's public key has low order");
 		}
 	}
-	if (code == SGPU_OK) {
-		code = sgpu_hkdf_sha256(shared, sizeof(shared), SGPU_AGREE_SALT,
-					strlen(SGPU_AGREE_SALT), a->both, sizeof(a->both), a->out,
-					sizeof(a->out), error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_hkdf_sha256(shared, sizeof(shared), SGPU_AGREE_SALT,
+				      strlen(SGPU_AGREE_SALT), a->both, sizeof(a->both), a->out,
+				      sizeof(a->out), error);
 	}
 	sgpu_wipe(shared, sizeof(shared));
-	if (code == SGPU_OK) {
-		code = hear(a,
-			    (CUresult)sgpu_cuda_agree_finish(stream_of(a), a->room, a->sources,
-							     a->both, a->status->device),
-			    proof, error);
+	if (rc == SGPU_OK) {
+		rc = hear(a,
+			  (CUresult)sgpu_cuda_agree_finish(stream_of(a), a->room, a->sources,
+							   a->both, a->status->device),
+			  proof, error);
 	}
-	if (code == SGPU_OK && !sgpu_equal(proof, a->out + SGPU_AGREE_KEY, sizeof(proof))) {
-		code = sgpu_fail(error, SGPU_EDEVICE, "the device came to another session key");
+	if (rc == SGPU_OK && !sgpu_equal(proof, a->out + SGPU_AGREE_KEY, sizeof(proof))) {
+		rc = sgpu_fail(error, SGPU_EDEVICE, "the device came to another session key");
 	}
-	return code;
+	return rc;
 }
 
 /* The session key's state, in the order of the internal stream. */
@@ -140,10 +139,10 @@ static int keep(struct agreement *a, struct sgpu_error *error)
 {
 	struct sgpu_cuda_trust *trust = &a->device->keys.trust;
 	CUresult result;
-	int code = sgpu_cuda_private_alloc(a->device, a->device->keys.size, &trust->session, error);
+	int rc = sgpu_cuda_private_alloc(a->device, a->device->keys.size, &trust->session, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	result = sgpu_cu.cuMemsetD8Async(trust->session, 0, a->device->keys.size,
 					 a->device->internal);
@@ -152,33 +151,33 @@ static int keep(struct agreement *a, struct sgpu_error *error)
 			stream_of(a), sgpu_cuda_agree_material(a->room, a->sources),
 			trust->session);
 	}
-	code = sgpu_cuda_check(a->device, result, "cannot set up the session key", error);
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_sync_internal(a->device, error);
+	rc = sgpu_cuda_check(a->device, result, "cannot set up the session key", error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_sync_internal(a->device, error);
 	}
-	return code == SGPU_OK ? sgpu_aead_create(NULL, a->out, &trust->aead, error) : code;
+	return rc == SGPU_OK ? sgpu_aead_create(NULL, a->out, &trust->aead, error) : rc;
 }
 
 static int agree(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cuda_trust *trust = &device->keys.trust;
 	struct agreement a = { .device = device, .sources = device->multiprocessors };
-	int code;
+	int rc;
 
 	a.sources = a.sources > SGPU_CUDA_SOURCES_MAX ? SGPU_CUDA_SOURCES_MAX : a.sources;
-	code = sgpu_cuda_private_alloc(device, sgpu_cuda_agree_room(a.sources), &a.room, error);
-	if (code < 0) {
-		return code;
+	rc = sgpu_cuda_private_alloc(device, sgpu_cuda_agree_room(a.sources), &a.room, error);
+	if (rc < 0) {
+		return rc;
 	}
 	a.status = sgpu_cuda_status_take(device, 0);
-	code = a.status ? gather(&a, error) : sgpu_fail_nomem(error);
-	if (code == SGPU_OK) {
-		code = exchange(&a, error);
+	rc = a.status ? gather(&a, error) : sgpu_fail_nomem(error);
+	if (rc == SGPU_OK) {
+		rc = exchange(&a, error);
 	}
-	if (code == SGPU_OK) {
-		code = keep(&a, error);
+	if (rc == SGPU_OK) {
+		rc = keep(&a, error);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		trust->told.agreed = true;
 		memcpy(trust->told.public_key, a.both + 32, 32);
 		snprintf(trust->told.text, sizeof(trust->told.text),
@@ -190,7 +189,7 @@ static int agree(struct sgpu_device *device, struct sgpu_error *error)
 	sgpu_cuda_status_give(device, a.status);
 	sgpu_cuda_private_free(device, a.room);
 	sgpu_wipe(&a, sizeof(a));
-	return code;
+	return rc;
 }
 
 /* ---- a known answer of the kernels that set up keys and open: what was loaded as code cannot be
@@ -234,23 +233,23 @@ static int make_chunk(struct test *t, struct sgpu_error *error)
 {
 	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead = NULL;
-	int code;
+	int rc;
 
 	known_keys(&keys);
 	for (size_t i = 0; i < SGPU_CHUNK; i++) {
 		t->bytes[i] = pattern(i);
 	}
-	code = sgpu_aead_create(NULL, keys.key, &aead, error);
-	if (code == SGPU_OK) {
-		code = sgpu_aead_seal(aead, keys.base_nonce, t->bytes, SGPU_CHUNK, t->bytes,
-				      t->bytes + SGPU_CHUNK);
-		if (code < 0 || memcmp(t->bytes + SGPU_CHUNK, known_tag, SGPU_TAG_SIZE) != 0) {
-			code = sgpu_fail(error, SGPU_EDEVICE,
-					 "AES-256-GCM of the host fails its known answer");
+	rc = sgpu_aead_create(NULL, keys.key, &aead, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_aead_seal(aead, keys.base_nonce, t->bytes, SGPU_CHUNK, t->bytes,
+				    t->bytes + SGPU_CHUNK);
+		if (rc < 0 || memcmp(t->bytes + SGPU_CHUNK, known_tag, SGPU_TAG_SIZE) != 0) {
+			rc = sgpu_fail(error, SGPU_EDEVICE,
+				       "AES-256-GCM of the host fails its known answer");
 		}
 	}
 	sgpu_aead_free(&aead);
-	return code;
+	return rc;
 }
 
 /* Brings the key to the device: sealed, or as it is. */
@@ -261,15 +260,15 @@ static int bring_key(struct test *t, bool sealed, bool change, struct sgpu_error
 	struct sgpu_sealed_keys keys;
 	CUresult result =
 		sgpu_cu.cuMemsetD8Async(t->room, 0, COUNTER + all->size, t->device->internal);
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
 	known_keys(&keys);
 	if (sealed) {
 		pthread_mutex_lock(&all->lock);
-		code = sgpu_cuda_seal_key(t->device, &keys, &delivery);
+		rc = sgpu_cuda_seal_key(t->device, &keys, &delivery);
 		pthread_mutex_unlock(&all->lock);
-		if (code < 0) {
-			return sgpu_fail(error, code, "cannot seal a key for the device");
+		if (rc < 0) {
+			return sgpu_fail(error, rc, "cannot seal a key for the device");
 		}
 		delivery.words[3] ^= change ? 0x100 : 0;
 		if (result == CUDA_SUCCESS) {
@@ -286,8 +285,8 @@ static int bring_key(struct test *t, bool sealed, bool change, struct sgpu_error
 							       t->status->device, t->state);
 		}
 	}
-	code = sgpu_cuda_check(t->device, result, "cannot set up a key on the device", error);
-	return code == SGPU_OK ? sgpu_cuda_sync_internal(t->device, error) : code;
+	rc = sgpu_cuda_check(t->device, result, "cannot set up a key on the device", error);
+	return rc == SGPU_OK ? sgpu_cuda_sync_internal(t->device, error) : rc;
 }
 
 /* Opens the chunk. */
@@ -298,7 +297,7 @@ static int open_chunk(struct test *t, enum sgpu_cuda_kernel kernel,
 	struct sgpu_cuda_report report = { .verdict = t->status->device, .counter = t->room };
 	uint64_t expected;
 	CUresult result;
-	int code;
+	int rc;
 
 	memset((void *)(uintptr_t)t->status->host, 0, sizeof(*verdict));
 	t->status->host[0] = -1;
@@ -318,13 +317,13 @@ static int open_chunk(struct test *t, enum sgpu_cuda_kernel kernel,
 		result = sgpu_cu.cuMemcpyDtoHAsync(t->bytes + SGPU_SEALED_CHUNK, t->plain,
 						   SGPU_CHUNK, stream);
 	}
-	code = sgpu_cuda_check(t->device, result, "cannot open on the device", error);
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_sync_internal(t->device, error);
+	rc = sgpu_cuda_check(t->device, result, "cannot open on the device", error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_sync_internal(t->device, error);
 	}
 	atomic_thread_fence(memory_order_acquire);
 	memcpy(verdict, (const void *)(uintptr_t)t->status->host, sizeof(*verdict));
-	return code;
+	return rc;
 }
 
 static bool opened_right(const struct test *t, const struct sgpu_cuda_verdict *verdict)
@@ -377,34 +376,34 @@ static int known_answer(struct sgpu_device *device, bool sealed, struct sgpu_err
 {
 	struct test t = { .device = device, .bytes = calloc(1, SGPU_SEALED_CHUNK + SGPU_CHUNK) };
 	const char *wrong;
-	int code = t.bytes ? make_chunk(&t, error) : sgpu_fail_nomem(error);
+	int rc = t.bytes ? make_chunk(&t, error) : sgpu_fail_nomem(error);
 
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_private_alloc(
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_private_alloc(
 			device, COUNTER + device->keys.size + SGPU_SEALED_CHUNK + SGPU_CHUNK,
 			&t.room, error);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		t.status = sgpu_cuda_status_take(device, 0);
-		code = t.status ? SGPU_OK : sgpu_fail_nomem(error);
+		rc = t.status ? SGPU_OK : sgpu_fail_nomem(error);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		t.state = t.room + COUNTER;
 		t.sealed = t.state + device->keys.size;
 		t.plain = t.sealed + SGPU_SEALED_CHUNK;
-		wrong = run_kernels(&t, sealed, &code, error);
-		if (code == SGPU_OK && wrong) {
+		wrong = run_kernels(&t, sealed, &rc, error);
+		if (rc == SGPU_OK && wrong) {
 			sgpu_cuda_fault(device, SGPU_EDEVICE, false,
 					"it fails the known answer of AES-256-GCM");
-			code = sgpu_fail(error, SGPU_EDEVICE,
-					 "the device fails the known answer of AES-256-GCM: %s",
-					 wrong);
+			rc = sgpu_fail(error, SGPU_EDEVICE,
+				       "the device fails the known answer of AES-256-GCM: %s",
+				       wrong);
 		}
 	}
 	sgpu_cuda_status_give(device, t.status);
 	sgpu_cuda_private_free(device, t.room);
 	free(t.bytes);
-	return code;
+	return rc;
 }
 
 /* ---- what holds before any key goes there ---- */
@@ -428,66 +427,66 @@ static bool bus_is_bare(struct sgpu_device *device)
 /* The lock of the trust is held. */
 static int establish(struct sgpu_device *device, struct sgpu_error *error)
 {
-	int code = sgpu_cuda_check(device, (CUresult)sgpu_cuda_aead_prepare(),
-				   "cannot load the kernels for AES-GCM", error);
+	int rc = sgpu_cuda_check(device, (CUresult)sgpu_cuda_aead_prepare(),
+				 "cannot load the kernels for AES-GCM", error);
 
 	device->keys.size = (sgpu_cuda_key_size() + 255) / 256 * 256;
-	if (code == SGPU_OK) {
-		code = known_answer(device, false, error);
+	if (rc == SGPU_OK) {
+		rc = known_answer(device, false, error);
 	}
-	if (code == SGPU_OK && !bus_is_bare(device)) {
-		code = agree(device, error);
-		if (code == SGPU_OK) {
-			code = known_answer(device, true, error);
+	if (rc == SGPU_OK && !bus_is_bare(device)) {
+		rc = agree(device, error);
+		if (rc == SGPU_OK) {
+			rc = known_answer(device, true, error);
 		}
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_cuda_keys_ready(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cuda_trust *trust = &device->keys.trust;
 	struct sgpu_error why = { 0 };
-	int code;
+	int rc;
 
 	if (atomic_load(&trust->ready)) {
 		return SGPU_OK;
 	}
 	pthread_mutex_lock(&trust->lock);
-	code = trust->error.code;
-	if (code == SGPU_OK && !atomic_load(&trust->ready)) {
-		code = establish(device, &why);
-		if (code == SGPU_OK) {
+	rc = trust->error.code;
+	if (rc == SGPU_OK && !atomic_load(&trust->ready)) {
+		rc = establish(device, &why);
+		if (rc == SGPU_OK) {
 			atomic_store(&trust->ready, true);
-		} else if (code == SGPU_EDEVICE) {
+		} else if (rc == SGPU_EDEVICE) {
 			/* A device that failed once may fail again without being noticed. */
 			trust->error = why;
 		} else if (error) {
 			*error = why;
 		}
-		if (code < 0) {
+		if (rc < 0) {
 			sgpu_cuda_trust_close(device);
 		}
 	}
-	if (code == SGPU_EDEVICE && error) {
+	if (rc == SGPU_EDEVICE && error) {
 		*error = trust->error;
 	}
 	pthread_mutex_unlock(&trust->lock);
-	return code;
+	return rc;
 }
 
 int sgpu_cuda_agree(struct sgpu_device *device, struct sgpu_device_agreement *agreement,
 		    struct sgpu_error *error)
 {
-	int code = sgpu_cuda_enter(device, error);
+	int rc = sgpu_cuda_enter(device, error);
 
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_keys_ready(device, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_keys_ready(device, error);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		*agreement = device->keys.trust.told;
 	}
-	return code;
+	return rc;
 }
 
 int sgpu_cuda_seal_key(struct sgpu_device *device, const struct sgpu_sealed_keys *material,
@@ -495,7 +494,7 @@ int sgpu_cuda_seal_key(struct sgpu_device *device, const struct sgpu_sealed_keys
 {
 	struct sgpu_cuda_trust *trust = &device->keys.trust;
 	uint8_t bare[SGPU_CUDA_DELIVERED], nonce[SGPU_NONCE_SIZE] = { 0 };
-	int code, i;
+	int rc, i;
 
 	memset(delivery, 0, sizeof(*delivery));
 	if (trust->counter == UINT64_MAX) {
@@ -508,13 +507,13 @@ int sgpu_cuda_seal_key(struct sgpu_device *device, const struct sgpu_sealed_keys
 	}
 	memcpy(bare, material->key, SGPU_KEY_SIZE);
 	memcpy(bare + SGPU_KEY_SIZE, material->base_nonce, SGPU_NONCE_SIZE);
-	code = sgpu_aead_seal(trust->aead, nonce, bare, sizeof(bare), (uint8_t *)delivery->words,
-			      (uint8_t *)delivery->tag);
+	rc = sgpu_aead_seal(trust->aead, nonce, bare, sizeof(bare), (uint8_t *)delivery->words,
+			    (uint8_t *)delivery->tag);
 	sgpu_wipe(bare, sizeof(bare));
-	if (code < 0) {
+	if (rc < 0) {
 		sgpu_wipe(delivery, sizeof(*delivery));
 	}
-	return code;
+	return rc;
 }
 
 void sgpu_cuda_trust_close(struct sgpu_device *device)

@@ -69,12 +69,12 @@ static int by_index(const char *selector, const char *word, int *ordinal, struct
 static int by_uuid(const char *selector, const char *word, int *ordinal, struct sgpu_error *error)
 {
 	char uuid[64];
-	int i, code, found = 0;
+	int i, rc, found = 0;
 
 	for (i = 0; i < sgpu_cu.count; i++) {
-		code = read_uuid(i, uuid, sizeof(uuid), error);
-		if (code < 0) {
-			return code;
+		rc = read_uuid(i, uuid, sizeof(uuid), error);
+		if (rc < 0) {
+			return rc;
 		}
 		if (strncasecmp(uuid, word, strlen(word)) == 0) {
 			*ordinal = i;
@@ -246,22 +246,22 @@ static void let_context_go(struct sgpu_device *device)
 static int set_up(struct sgpu_device *device, const struct sgpu_device_config *config,
 		  struct sgpu_error *error)
 {
-	int code;
+	int rc;
 
 	device->stamps_time = config->timer == SGPU_TIMER_GLOBALTIMER ||
 			      (config->timer == SGPU_TIMER_AUTO && in_confidential_mode(device));
-	code = sgpu_cuda_clock_open(device, error);
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_memory_open(device, config->memory_limit, error);
+	rc = sgpu_cuda_clock_open(device, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_memory_open(device, config->memory_limit, error);
 	}
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_host_open(device, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_host_open(device, error);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		device->keys.bare = config->bare_keys;
-		code = sgpu_cuda_keys_open(device, error);
+		rc = sgpu_cuda_keys_open(device, error);
 	}
-	return code == SGPU_OK ? sgpu_cuda_completer_start(device, error) : code;
+	return rc == SGPU_OK ? sgpu_cuda_completer_start(device, error) : rc;
 }
 
 static struct sgpu_device *make(int ordinal)
@@ -332,39 +332,39 @@ static int open_device(const char *selector, const struct sgpu_device_config *co
 		       struct sgpu_device **device, struct sgpu_error *error)
 {
 	struct sgpu_device *new;
-	int ordinal = 0, code = sgpu_cuda_driver_load(error);
+	int ordinal = 0, rc = sgpu_cuda_driver_load(error);
 
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_process_sound(error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_process_sound(error);
 	}
-	if (code == SGPU_OK) {
-		code = select_gpu(selector, &ordinal, error);
+	if (rc == SGPU_OK) {
+		rc = select_gpu(selector, &ordinal, error);
 	}
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	new = make(ordinal);
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
 	pthread_mutex_lock(&open_lock);
-	code = look(new, error);
-	if (code == SGPU_OK) {
-		code = take_context(new, error);
+	rc = look(new, error);
+	if (rc == SGPU_OK) {
+		rc = take_context(new, error);
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		pthread_mutex_unlock(&open_lock);
 		discard(new);
-		return code;
+		return rc;
 	}
 	look_closer(new);
 	new->next_open = all_open;
 	all_open = new;
 	pthread_mutex_unlock(&open_lock);
-	code = set_up(new, config, error);
-	if (code < 0) {
+	rc = set_up(new, config, error);
+	if (rc < 0) {
 		close_device(new);
-		return code;
+		return rc;
 	}
 	*device = new;
 	return SGPU_OK;

@@ -267,16 +267,16 @@ bool sgpu_cuda_time_of(struct sgpu_device *device, const struct sgpu_cuda_record
 int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error)
 {
 	CUresult result = sgpu_cu.cuStreamCreate(&device->clock, CU_STREAM_NON_BLOCKING);
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
 	if (result != CUDA_SUCCESS) {
 		return sgpu_cuda_fail(error, result, "cannot create a stream");
 	}
 	if (device->stamps_time) {
-		code = stamps_open(device, error);
+		rc = stamps_open(device, error);
 	}
 	/* The first record of a stream takes long, and so does the first run of a kernel. */
-	for (int round = 0; round < 3 && code == SGPU_OK; round++) {
+	for (int round = 0; round < 3 && rc == SGPU_OK; round++) {
 		base_give(device, device->base);
 		device->base = NULL;
 		device->base = make_base(device);
@@ -285,7 +285,7 @@ int sgpu_cuda_clock_open(struct sgpu_device *device, struct sgpu_error *error)
 		}
 	}
 	device->base_tried_ns = sgpu_now_ns();
-	return code;
+	return rc;
 }
 
 void sgpu_cuda_clock_close(struct sgpu_device *device)

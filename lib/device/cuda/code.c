@@ -46,15 +46,15 @@ int sgpu_cuda_code(struct sgpu_device *device, struct sgpu_device_code *list)
 	size_t size;
 	Dl_info self;
 	bool found;
-	int code;
+	int rc;
 
 	(void)device;
 	if (!dladdr(&sgpu_cuda_backend, &self) || !self.dli_fname) {
 		return SGPU_ESYSTEM;
 	}
-	code = sgpu_code_file_map(self.dli_fname, &image, &size, NULL);
-	if (code < 0) {
-		return code;
+	rc = sgpu_code_file_map(self.dli_fname, &image, &size, NULL);
+	if (rc < 0) {
+		return rc;
 	}
 	found = sgpu_elf_find_section(image, size, SGPU_CODE_SECTION, &section);
 	sgpu_code_file_unmap(image, size);

@@ -64,21 +64,21 @@ static int end_chunks(struct sgpu_device *device, struct sgpu_cuda_record *recor
 static int outcome(struct sgpu_device *device, struct sgpu_cuda_record *record,
 		   struct sgpu_task *task)
 {
-	int code = record->code;
+	int rc = record->code;
 
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_faulted(device, &task->error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_faulted(device, &task->error);
 	}
 	if (record->graph) {
 		int ended = sgpu_cuda_graph_end(record->graph, task);
 
-		return code == SGPU_OK ? ended : code;
+		return rc == SGPU_OK ? ended : rc;
 	}
-	if (code == SGPU_OK && record->measure) {
+	if (rc == SGPU_OK && record->measure) {
 		sgpu_cuda_measure_finish(record->measure);
 	}
-	if (code != SGPU_OK || !record->status) {
-		return code;
+	if (rc != SGPU_OK || !record->status) {
+		return rc;
 	}
 	switch (record->kind) {
 	case SGPU_CUDA_LAUNCH:
@@ -202,11 +202,11 @@ int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argume
 	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_CALL,
 					   .call = function,
 					   .argument = argument };
-	int code = sgpu_cuda_begin(stream, NULL);
+	int rc = sgpu_cuda_begin(stream, NULL);
 	CUresult result;
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	if (device->memory_operations) {
 		/* Only this thread appends: it holds `order`. */
@@ -220,10 +220,10 @@ int sgpu_cuda_callback(struct sgpu_stream *stream, void (*function)(void *argume
 		}
 	}
 	atomic_fetch_add(&device->calls, 1);
-	code = sgpu_cuda_commit(stream, &record, result, "cannot enqueue a callback");
-	if (code < 0) {
+	rc = sgpu_cuda_commit(stream, &record, result, "cannot enqueue a callback");
+	if (rc < 0) {
 		atomic_fetch_sub(&device->calls, 1);
-		return code;
+		return rc;
 	}
 	sgpu_cuda_completer_wake(device);
 	return SGPU_OK;

@@ -74,11 +74,11 @@ bool sgpu_cuda_sticky(CUresult result)
 
 int sgpu_cuda_fail(struct sgpu_error *error, CUresult result, const char *what)
 {
-	int code = result == CUDA_ERROR_OUT_OF_MEMORY	? SGPU_ENOMEM
-		   : result == CUDA_ERROR_NOT_SUPPORTED ? SGPU_EUNAVAILABLE
-							: SGPU_EDEVICE;
+	int rc = result == CUDA_ERROR_OUT_OF_MEMORY   ? SGPU_ENOMEM
+		 : result == CUDA_ERROR_NOT_SUPPORTED ? SGPU_EUNAVAILABLE
+						      : SGPU_EDEVICE;
 
-	return sgpu_fail(error, code, "%s: %s (%s)", what, sgpu_cuda_name(result),
+	return sgpu_fail(error, rc, "%s: %s (%s)", what, sgpu_cuda_name(result),
 			 sgpu_cuda_text(result));
 }
 
@@ -156,7 +156,7 @@ static int start(struct sgpu_error *error)
 	const int needed =
 		CUDA_VERSION / 1000 * 1000; /* any driver of the same major version serves it */
 	CUresult result;
-	int code;
+	int rc;
 
 	if (!library) {
 		sgpu_fail(error, SGPU_EUNAVAILABLE,
@@ -182,9 +182,9 @@ static int start(struct sgpu_error *error)
 					"(NVCC=), or use the "
 					"device 'cpu'");
 	}
-	code = find_all(library, error);
-	if (code < 0) {
-		return code;
+	rc = find_all(library, error);
+	if (rc < 0) {
+		return rc;
 	}
 	result = sgpu_cu.cuInit(0);
 	if (result == CUDA_SUCCESS) {
@@ -198,17 +198,17 @@ static int start(struct sgpu_error *error)
 
 int sgpu_cuda_driver_load(struct sgpu_error *error)
 {
-	int code;
+	int rc;
 
 	pthread_mutex_lock(&lock);
 	if (!tried) {
 		outcome = start(&reason);
 		tried = true;
 	}
-	code = outcome;
-	if (code < 0 && error) {
+	rc = outcome;
+	if (rc < 0 && error) {
 		*error = reason;
 	}
 	pthread_mutex_unlock(&lock);
-	return code;
+	return rc;
 }

@@ -33,38 +33,38 @@ static void remember(const char *text)
 
 int sgpu_cuda_process_sound(struct sgpu_error *error)
 {
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
 	pthread_mutex_lock(&process_lock);
 	if (process_fault[0] != '\0') {
-		code = sgpu_fail(error, SGPU_EDEVICE,
-				 "this process can use no GPU any more, after a fault: %s",
-				 process_fault);
+		rc = sgpu_fail(error, SGPU_EDEVICE,
+			       "this process can use no GPU any more, after a fault: %s",
+			       process_fault);
 		sgpu_hint(error, "start the program again");
 	}
 	pthread_mutex_unlock(&process_lock);
-	return code;
+	return rc;
 }
 
 int sgpu_cuda_faulted(struct sgpu_device *device, struct sgpu_error *error)
 {
-	int code = atomic_load(&device->faulted);
+	int rc = atomic_load(&device->faulted);
 
-	if (code != 0 && error) {
+	if (rc != 0 && error) {
 		pthread_mutex_lock(&device->fault_lock);
 		*error = device->fault;
 		pthread_mutex_unlock(&device->fault_lock);
 	}
-	return code;
+	return rc;
 }
 
-void sgpu_cuda_fault(struct sgpu_device *device, int code, bool hung, const char *text)
+void sgpu_cuda_fault(struct sgpu_device *device, int rc, bool hung, const char *text)
 {
 	pthread_mutex_lock(&device->fault_lock);
 	if (atomic_load(&device->faulted) == 0) {
-		sgpu_fail(&device->fault, code, "the device's context ended: %s", text);
+		sgpu_fail(&device->fault, rc, "the device's context ended: %s", text);
 		device->hung = hung;
-		atomic_store(&device->faulted, code);
+		atomic_store(&device->faulted, rc);
 	}
 	pthread_mutex_unlock(&device->fault_lock);
 	if (!hung) {
@@ -76,11 +76,11 @@ void sgpu_cuda_fault(struct sgpu_device *device, int code, bool hung, const char
 /* A thread that cannot enter ends what is pending, so the fault must hold for all threads. */
 int sgpu_cuda_enter(struct sgpu_device *device, struct sgpu_error *error)
 {
-	int code = sgpu_cuda_faulted(device, error);
+	int rc = sgpu_cuda_faulted(device, error);
 	CUresult result;
 
-	if (code != 0) {
-		return code;
+	if (rc != 0) {
+		return rc;
 	}
 	result = sgpu_cu.cuCtxSetCurrent(device->context);
 	if (result != CUDA_SUCCESS && !sgpu_cuda_sticky(result)) {

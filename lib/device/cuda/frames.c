@@ -66,14 +66,14 @@ int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *erro
 {
 	struct sgpu_cuda_pages *pages = &device->pages;
 	uint64_t all, left, total;
-	int code;
+	int rc;
 
 	if (pages->frames.small != 0) {
 		return SGPU_OK;
 	}
-	code = look(device, error);
-	if (code < 0) {
-		return code;
+	rc = look(device, error);
+	if (rc < 0) {
+		return rc;
 	}
 	total = sgpu_cuda_memory_spare(device, SPARE) / SGPU_CUDA_PAGE_BIG * SGPU_CUDA_PAGE_BIG;
 	if (total == 0) {
@@ -86,22 +86,22 @@ int sgpu_cuda_frames_prepare(struct sgpu_device *device, struct sgpu_error *erro
 	if (!pages->list) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_cuda_check(device,
-			       sgpu_cu.cuMemAddressReserve(&pages->scratch, SGPU_CUDA_PAGE_BIG,
-							   SGPU_CUDA_PAGE_SMALL, 0, 0),
-			       "cannot reserve addresses", error);
-	if (code == SGPU_OK) {
-		code = sgpu_frames_open(&pages->frames, SGPU_CUDA_PAGE_SMALL, SGPU_CUDA_PAGE_BIG,
-					total / SGPU_CUDA_PAGE_SMALL, error);
-		if (code < 0) {
+	rc = sgpu_cuda_check(device,
+			     sgpu_cu.cuMemAddressReserve(&pages->scratch, SGPU_CUDA_PAGE_BIG,
+							 SGPU_CUDA_PAGE_SMALL, 0, 0),
+			     "cannot reserve addresses", error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_frames_open(&pages->frames, SGPU_CUDA_PAGE_SMALL, SGPU_CUDA_PAGE_BIG,
+				      total / SGPU_CUDA_PAGE_SMALL, error);
+		if (rc < 0) {
 			(void)sgpu_cu.cuMemAddressFree(pages->scratch, SGPU_CUDA_PAGE_BIG);
 		}
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		free(pages->list);
 		pages->list = NULL;
 	}
-	return code;
+	return rc;
 }
 
 /* ---- giving back ---- */
@@ -180,14 +180,14 @@ int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t number, uint64_t
 {
 	struct sgpu_cuda_frame *frame = &device->pages.list[number];
 	bool big = page_size == SGPU_CUDA_PAGE_BIG;
-	int code = sgpu_cuda_check(device, give_back_others(device, number, big),
-				   "cannot give pages back", error);
+	int rc = sgpu_cuda_check(device, give_back_others(device, number, big),
+				 "cannot give pages back", error);
 	CUresult result;
 
-	if (code == SGPU_OK && !frame->made) {
-		code = sgpu_cuda_memory_count(device, page_size, error);
-		if (code < 0) {
-			return code;
+	if (rc == SGPU_OK && !frame->made) {
+		rc = sgpu_cuda_memory_count(device, page_size, error);
+		if (rc < 0) {
+			return rc;
 		}
 		result = make(device, frame, page_size);
 		if (result != CUDA_SUCCESS) {
@@ -199,7 +199,7 @@ int sgpu_cuda_frame_handle(struct sgpu_device *device, uint32_t number, uint64_t
 		device->pages.raw++;
 	}
 	*handle = frame->handle;
-	return code;
+	return rc;
 }
 
 bool sgpu_cuda_frame_is_raw(const struct sgpu_cuda_pages *pages, uint32_t frame)

@@ -32,15 +32,15 @@ int sgpu_cuda_graph_add(struct sgpu_stream *recorder, sgpu_launch_fn function, v
 				      .native = recorder->native,
 				      .error = &heard->error,
 				      .recorded = true };
-	int code;
+	int rc;
 
 	if (g->launches == SGPU_RECORDING_LAUNCHES_MAX || count > RANGES_MAX - g->range_count) {
 		return sgpu_task_refuse(heard, SGPU_EUNAVAILABLE,
 					"a graph of so many launches is not recorded");
 	}
-	code = sgpu_device_check(g->device, ranges, count, heard);
-	if (code < 0) {
-		return code;
+	rc = sgpu_device_check(g->device, ranges, count, heard);
+	if (rc < 0) {
+		return rc;
 	}
 	for (int i = 0; i < count; i++) {
 		g->ranges[g->range_count++] = ranges[i];
@@ -68,18 +68,18 @@ static int capture(struct sgpu_recording *g, CUstream native, sgpu_record_fn fun
 	const size_t bytes = (size_t)SGPU_RECORDING_LAUNCHES_MAX * SGPU_LAUNCH_COUNTERS * 4;
 	CUresult result = sgpu_cu.cuStreamBeginCapture(native, CU_STREAM_CAPTURE_MODE_RELAXED),
 		 ended;
-	int code;
+	int rc;
 
 	if (result != CUDA_SUCCESS) {
 		return sgpu_cuda_check(g->device, result, "cannot record a graph", error);
 	}
 	result = sgpu_cu.cuMemsetD8Async(g->counters, 0, bytes, native);
-	code = sgpu_cuda_check(g->device, result, "cannot record a graph", error);
-	code = code == SGPU_OK ? function(&recorder, argument, error) : code;
+	rc = sgpu_cuda_check(g->device, result, "cannot record a graph", error);
+	rc = rc == SGPU_OK ? function(&recorder, argument, error) : rc;
 	/* Also of what cannot be recorded: the stream stays in the capture otherwise. */
 	ended = sgpu_cu.cuStreamEndCapture(native, captured);
-	return code == SGPU_OK ? sgpu_cuda_check(g->device, ended, "cannot record a graph", error)
-			       : code;
+	return rc == SGPU_OK ? sgpu_cuda_check(g->device, ended, "cannot record a graph", error)
+			     : rc;
 }
 
 static void graph_free(struct sgpu_recording *graph)
@@ -101,10 +101,10 @@ static int graph_record(struct sgpu_device *device, sgpu_record_fn function, voi
 	struct sgpu_recording *g;
 	CUgraph captured = NULL;
 	CUstream native = NULL;
-	int code = sgpu_cuda_enter(device, error);
+	int rc = sgpu_cuda_enter(device, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	g = calloc(1, sizeof(*g));
 	if (!g) {
@@ -112,19 +112,19 @@ static int graph_record(struct sgpu_device *device, sgpu_record_fn function, voi
 	}
 	g->object.backend = &sgpu_cuda_backend;
 	g->device = device;
-	code = sgpu_cuda_private_alloc(device, bytes, &g->counters, error);
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_check(device,
-				       sgpu_cu.cuStreamCreate(&native, CU_STREAM_NON_BLOCKING),
-				       "cannot create a stream", error);
+	rc = sgpu_cuda_private_alloc(device, bytes, &g->counters, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_check(device,
+				     sgpu_cu.cuStreamCreate(&native, CU_STREAM_NON_BLOCKING),
+				     "cannot create a stream", error);
 	}
-	if (code == SGPU_OK) {
-		code = capture(g, native, function, argument, &captured, error);
+	if (rc == SGPU_OK) {
+		rc = capture(g, native, function, argument, &captured, error);
 	}
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_check(device,
-				       sgpu_cu.cuGraphInstantiateWithFlags(&g->native, captured, 0),
-				       "cannot make a graph", error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_check(device,
+				     sgpu_cu.cuGraphInstantiateWithFlags(&g->native, captured, 0),
+				     "cannot make a graph", error);
 	}
 	if (captured) {
 		sgpu_cuda_note(device, sgpu_cu.cuGraphDestroy(captured));
@@ -132,9 +132,9 @@ static int graph_record(struct sgpu_device *device, sgpu_record_fn function, voi
 	if (native) {
 		sgpu_cuda_note(device, sgpu_cu.cuStreamDestroy(native));
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		graph_free(g);
-		return code;
+		return rc;
 	}
 	*graph = g;
 	return SGPU_OK;
@@ -144,22 +144,22 @@ static int graph_launch(struct sgpu_stream *stream, struct sgpu_recording *graph
 			struct sgpu_task *task)
 {
 	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_GRAPH, .task = task, .graph = graph };
-	int code;
+	int rc;
 
 	if (stream->device != graph->device) {
 		return sgpu_task_refuse(task, SGPU_EUSAGE, "the graph is of another device");
 	}
-	code = sgpu_device_check(graph->device, graph->ranges, graph->range_count, task);
-	if (code < 0) {
-		return code;
+	rc = sgpu_device_check(graph->device, graph->ranges, graph->range_count, task);
+	if (rc < 0) {
+		return rc;
 	}
 	if (atomic_exchange(&graph->runs, true)) {
 		return sgpu_task_refuse(task, SGPU_ERETRY, "the graph runs");
 	}
-	code = sgpu_cuda_begin(stream, task);
-	if (code < 0) {
+	rc = sgpu_cuda_begin(stream, task);
+	if (rc < 0) {
 		atomic_store(&graph->runs, false);
-		return code;
+		return rc;
 	}
 	if (sgpu_cuda_cancelled(graph->device)) {
 		record.code = SGPU_ECANCELED;
@@ -176,16 +176,16 @@ static int graph_launch(struct sgpu_stream *stream, struct sgpu_recording *graph
 
 int sgpu_cuda_graph_end(struct sgpu_recording *graph, struct sgpu_task *task)
 {
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 
-	for (int i = 0; i < graph->launches && code == SGPU_OK; i++) {
-		code = sgpu_cuda_code_from(graph->status[i]->host[0]);
-		if (task && code != SGPU_OK) {
+	for (int i = 0; i < graph->launches && rc == SGPU_OK; i++) {
+		rc = sgpu_cuda_code_from(graph->status[i]->host[0]);
+		if (task && rc != SGPU_OK) {
 			task->actual = (uint64_t)i;
 		}
 	}
 	atomic_store(&graph->runs, false);
-	return code;
+	return rc;
 }
 
 const struct sgpu_device_graph_calls sgpu_cuda_graph_calls = {

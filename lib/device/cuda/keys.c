@@ -60,25 +60,25 @@ static int add_state(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_cuda_keys *keys = &device->keys;
 	struct sgpu_cuda_key_state *state = calloc(1, sizeof(*state));
-	int code;
+	int rc;
 
 	if (!state) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_cuda_private_alloc(device, keys->size, &state->address, error);
-	if (code < 0) {
+	rc = sgpu_cuda_private_alloc(device, keys->size, &state->address, error);
+	if (rc < 0) {
 		free(state);
-		return code;
+		return rc;
 	}
 	/* A state that no kernel made is not usable: it must not look like one. */
-	code = sgpu_cuda_check(device, clear_state(device, state), "cannot clear device memory",
-			       error);
-	if (code < 0) {
+	rc = sgpu_cuda_check(device, clear_state(device, state), "cannot clear device memory",
+			     error);
+	if (rc < 0) {
 		keys->clearing = state->next;
 		state->next = NULL;
 		free_states(device, &state);
 	}
-	return code;
+	return rc;
 }
 
 /* Makes the stream wait until the states that are being cleared are so, unless they are. The lock
@@ -112,18 +112,18 @@ static int take_state(struct sgpu_stream *stream, struct sgpu_cuda_key_state **s
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_keys *keys = &device->keys;
 	struct sgpu_cuda_key_state **list;
-	int code = keys->idle || keys->clearing ? SGPU_OK : add_state(device, error);
+	int rc = keys->idle || keys->clearing ? SGPU_OK : add_state(device, error);
 
-	if (code == SGPU_OK && !keys->idle) {
-		code = sgpu_cuda_check(device, wait_until_clear(stream),
-				       "cannot wait for device memory", error);
+	if (rc == SGPU_OK && !keys->idle) {
+		rc = sgpu_cuda_check(device, wait_until_clear(stream),
+				     "cannot wait for device memory", error);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		list = keys->idle ? &keys->idle : &keys->clearing;
 		*state = *list;
 		*list = (*state)->next;
 	}
-	return code;
+	return rc;
 }
 
 static bool is_set_up(const struct sgpu_device_key *key)
@@ -213,7 +213,7 @@ static CUresult set_up(struct sgpu_stream *stream, struct sgpu_device_key *key,
 static int obtain(struct sgpu_device_key *key, struct sgpu_error *error)
 {
 	struct sgpu_device *device = key->device;
-	int code;
+	int rc;
 
 	if (!device->keys.trust.told.agreed) {
 		key->material = sgpu_cuda_status_take(device, 0);
@@ -221,11 +221,11 @@ static int obtain(struct sgpu_device_key *key, struct sgpu_error *error)
 			return sgpu_fail_nomem(error);
 		}
 	}
-	code = take_state(key->stream, &key->state, error);
-	if (code < 0) {
+	rc = take_state(key->stream, &key->state, error);
+	if (rc < 0) {
 		sgpu_cuda_status_give(device, key->material);
 	}
-	return code;
+	return rc;
 }
 
 /* Gives a state back, cleared; `usable`: the device was entered and is not faulted. The lock of the
@@ -267,13 +267,13 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	struct sgpu_device *device = stream->device;
 	struct sgpu_cuda_keys *keys = &device->keys;
 	struct sgpu_device_key *new;
-	int code = sgpu_cuda_enter(device, error);
+	int rc = sgpu_cuda_enter(device, error);
 
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_keys_ready(device, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_keys_ready(device, error);
 	}
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	new = calloc(1, sizeof(*new));
 	if (!new) {
@@ -283,21 +283,21 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	new->device = device;
 	new->stream = stream;
 	sgpu_cuda_stream_hold(stream);
-	code = sgpu_cuda_begin(stream, NULL);
-	if (code < 0) {
+	rc = sgpu_cuda_begin(stream, NULL);
+	if (rc < 0) {
 		sgpu_cuda_stream_drop(stream);
 		free(new);
 		return sgpu_cuda_faulted(device, error)
-			       ? code
-			       : sgpu_fail(error, code, "cannot use the device");
+			       ? rc
+			       : sgpu_fail(error, rc, "cannot use the device");
 	}
 	pthread_mutex_lock(&keys->lock);
 	reap(device);
-	code = obtain(new, error);
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_check(device, set_up(stream, new, material),
-				       "cannot bring a key to the device", error);
-		if (code < 0) {
+	rc = obtain(new, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_check(device, set_up(stream, new, material),
+				     "cannot bring a key to the device", error);
+		if (rc < 0) {
 			give_up(device, stream, new);
 		} else if (new->material) {
 			*(keys->setting_up ? &keys->last_setting_up->next : &keys->setting_up) =
@@ -308,10 +308,10 @@ int sgpu_cuda_key_load(struct sgpu_stream *stream, const struct sgpu_sealed_keys
 	pthread_mutex_unlock(&keys->lock);
 	stream->operations++;
 	pthread_mutex_unlock(&stream->order);
-	if (code < 0) {
+	if (rc < 0) {
 		sgpu_cuda_stream_drop(stream);
 		free(new);
-		return code;
+		return rc;
 	}
 	*key = new;
 	return SGPU_OK;

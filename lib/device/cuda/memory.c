@@ -95,16 +95,16 @@ int sgpu_cuda_sync_internal(struct sgpu_device *device, struct sgpu_error *error
 {
 	CUevent event;
 	CUresult result = sgpu_cuda_event_take(device, false, &event);
-	int code;
+	int rc;
 
 	if (result == CUDA_SUCCESS) {
 		result = sgpu_cu.cuEventRecord(event, device->internal);
-		code = sgpu_cuda_check(device, result, "cannot record an event", error);
-		if (code == SGPU_OK) {
-			code = sgpu_cuda_wait(device, event, error);
+		rc = sgpu_cuda_check(device, result, "cannot record an event", error);
+		if (rc == SGPU_OK) {
+			rc = sgpu_cuda_wait(device, event, error);
 		}
 		sgpu_cuda_event_give(device, false, event);
-		return code;
+		return rc;
 	}
 	return sgpu_cuda_check(device, result, "cannot create an event", error);
 }
@@ -363,11 +363,11 @@ int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addr
 	uint64_t pages = size > INT64_MAX ? UINT64_MAX : sgpu_arena_extent(size);
 	struct sgpu_cuda_memory *memory = &device->memory;
 	struct sgpu_block *block = NULL;
-	int code = sgpu_cuda_enter(device, error);
+	int rc = sgpu_cuda_enter(device, error);
 	bool fits;
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	pthread_mutex_lock(&memory->lock);
 	fits = admit(memory, pages);
@@ -379,12 +379,12 @@ int sgpu_cuda_alloc(struct sgpu_device *device, uint64_t size, sgpu_devptr *addr
 		return out_of_memory(size, available(device), error);
 	}
 	if (!block) {
-		code = size > SMALL_MAX ? add_region(device, &memory->blocks, size, &block, error)
-					: cut(device, &memory->blocks, size, &block, error);
+		rc = size > SMALL_MAX ? add_region(device, &memory->blocks, size, &block, error)
+				      : cut(device, &memory->blocks, size, &block, error);
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		sgpu_cuda_memory_uncount(device, pages);
-		return code;
+		return rc;
 	}
 	*address = block->range.address;
 	return SGPU_OK;
@@ -439,12 +439,12 @@ int sgpu_cuda_check_range(struct sgpu_device *device, sgpu_devptr address, uint6
 
 int sgpu_cuda_memory_trim(struct sgpu_device *device)
 {
-	int code = sgpu_cuda_sync_internal(device, NULL);
+	int rc = sgpu_cuda_sync_internal(device, NULL);
 
-	return code == SGPU_OK
+	return rc == SGPU_OK
 		       ? sgpu_cuda_check(device, sgpu_cu.cuMemPoolTrimTo(device->memory.pool, 0),
 					 "", NULL)
-		       : code;
+		       : rc;
 }
 
 uint64_t sgpu_cuda_memory_spare(struct sgpu_device *device, uint64_t spare)
@@ -473,10 +473,10 @@ int sgpu_cuda_private_alloc(struct sgpu_device *device, uint64_t size, CUdevicep
 			    struct sgpu_error *error)
 {
 	struct sgpu_block *block;
-	int code = cut(device, &device->memory.own, size, &block, error);
+	int rc = cut(device, &device->memory.own, size, &block, error);
 
-	*start = code == SGPU_OK ? block->range.address : 0;
-	return code;
+	*start = rc == SGPU_OK ? block->range.address : 0;
+	return rc;
 }
 
 void sgpu_cuda_private_free(struct sgpu_device *device, CUdeviceptr start)

@@ -136,17 +136,17 @@ static int module_load(struct sgpu_device *device, const void *image, size_t siz
 	struct sgpu_device_module *new;
 	char log[LOG] = "";
 	CUresult result;
-	int code = sgpu_cuda_enter(device, error);
+	int rc = sgpu_cuda_enter(device, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	if (size == 0) {
 		return sgpu_fail(error, SGPU_EINVALID, "the module is empty");
 	}
-	code = load_kernels(device, error);
-	if (code < 0) {
-		return code;
+	rc = load_kernels(device, error);
+	if (rc < 0) {
+		return rc;
 	}
 	new = calloc(1, sizeof(*new));
 	if (!new) {
@@ -234,24 +234,22 @@ static int prepare(struct sgpu_device_module *module, const char *name,
 		   CUfunction *function, struct sgpu_error *error)
 {
 	CUresult result = sgpu_cu.cuModuleGetFunction(function, module->native, name);
-	int code;
+	int rc;
 
 	if (result == CUDA_ERROR_NOT_FOUND) {
 		return sgpu_fail(error, SGPU_EINVALID, "the module has no function '%s'", name);
 	}
-	code = sgpu_cuda_check(module->device, result, "cannot find a function in the module",
-			       error);
-	if (code == SGPU_OK) {
-		code = check_args(*function, name, sizes, count, error);
+	rc = sgpu_cuda_check(module->device, result, "cannot find a function in the module", error);
+	if (rc == SGPU_OK) {
+		rc = check_args(*function, name, sizes, count, error);
 	}
-	if (code == SGPU_OK && (shape->shared_bytes > INT32_MAX ||
-				allow_shared(*function, shape->shared_bytes) != CUDA_SUCCESS)) {
-		code = sgpu_fail(
-			error, SGPU_EINVALID,
-			"function '%s' of the module cannot have %u bytes of shared memory", name,
-			shape->shared_bytes);
+	if (rc == SGPU_OK && (shape->shared_bytes > INT32_MAX ||
+			      allow_shared(*function, shape->shared_bytes) != CUDA_SUCCESS)) {
+		rc = sgpu_fail(error, SGPU_EINVALID,
+			       "function '%s' of the module cannot have %u bytes of shared memory",
+			       name, shape->shared_bytes);
 	}
-	return code;
+	return rc;
 }
 
 static CUresult start(struct sgpu_stream *stream, CUfunction function,
@@ -281,32 +279,32 @@ static int module_launch(struct sgpu_stream *stream, struct sgpu_device_module *
 	struct sgpu_error ignored, *error = task ? &task->error : &ignored;
 	CUresult result = CUDA_SUCCESS;
 	CUfunction native;
-	int code = sgpu_cuda_begin(stream, task);
+	int rc = sgpu_cuda_begin(stream, task);
 
 	(void)memory; /* nothing keeps the function from the rest of the memory */
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	if (sgpu_cuda_cancelled(device)) {
 		record.code = SGPU_ECANCELED;
 		return sgpu_cuda_commit(stream, &record, CUDA_SUCCESS, "");
 	}
-	code = prepare(module, function, shape, arg_sizes, arg_count, &native, error);
-	if (code == SGPU_OK) {
+	rc = prepare(module, function, shape, arg_sizes, arg_count, &native, error);
+	if (rc == SGPU_OK) {
 		result = start(stream, native, shape, args, arg_count);
 	}
 	if (result == CUDA_ERROR_INVALID_VALUE || result == CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES) {
-		code = sgpu_fail(
+		rc = sgpu_fail(
 			error, SGPU_EINVALID,
 			"function '%s' of the module cannot run with this grid and block: %s",
 			function, sgpu_cuda_name(result));
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		pthread_mutex_unlock(&stream->order);
 		if (task) {
-			task->code = code;
+			task->code = rc;
 		}
-		return code;
+		return rc;
 	}
 	return sgpu_cuda_commit(stream, &record, result, "cannot launch a function of the module");
 }

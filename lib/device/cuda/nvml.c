@@ -232,18 +232,18 @@ int sgpu_cuda_evidence(struct sgpu_device *device, const uint8_t nonce[NVML_NONC
 	struct nvml_certificate *certificate = calloc(1, sizeof(*certificate));
 	unsigned architecture = 0;
 	void *gpu = NULL;
-	int code;
+	int rc;
 
 	if (!report || !certificate) {
-		code = sgpu_fail_nomem(error);
+		rc = sgpu_fail_nomem(error);
 	} else if (!handle_of(device->uuid, &gpu) || !nvml.report || !nvml.certificate) {
-		code = sgpu_fail(error, SGPU_EUNAVAILABLE,
-				 "the GPU gives no attestation report: libnvidia-ml.so.1 cannot be "
-				 "used or is too old");
+		rc = sgpu_fail(error, SGPU_EUNAVAILABLE,
+			       "the GPU gives no attestation report: libnvidia-ml.so.1 cannot be "
+			       "used or is too old");
 	} else {
-		code = fetch(device, gpu, nonce, report, certificate, error);
+		rc = fetch(device, gpu, nonce, report, certificate, error);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		if (nvml.architecture) {
 			(void)nvml.architecture(gpu, &architecture);
 		}
@@ -258,10 +258,10 @@ int sgpu_cuda_evidence(struct sgpu_device *device, const uint8_t nonce[NVML_NONC
 		evidence->chain_size = certificate->attestation_size;
 		if (!evidence->report || !evidence->chain) {
 			sgpu_device_evidence_clear(evidence);
-			code = sgpu_fail_nomem(error);
+			rc = sgpu_fail_nomem(error);
 		}
 	}
 	free(report);
 	free(certificate);
-	return code;
+	return rc;
 }

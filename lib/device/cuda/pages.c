@@ -19,21 +19,21 @@ static int pages_info(struct sgpu_device *device, struct sgpu_pages_info *info,
 		      struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &device->pages.frames;
-	int code = sgpu_cuda_enter(device, error);
+	int rc = sgpu_cuda_enter(device, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	pthread_mutex_lock(&frames->lock);
-	code = sgpu_cuda_frames_prepare(device, error);
-	if (code == SGPU_OK) {
+	rc = sgpu_cuda_frames_prepare(device, error);
+	if (rc == SGPU_OK) {
 		*info = (struct sgpu_pages_info){ .small = frames->small,
 						  .big = frames->big,
 						  .total = frames->count * frames->small,
 						  .fresh = true };
 	}
 	pthread_mutex_unlock(&frames->lock);
-	return code;
+	return rc;
 }
 
 /* ---- spaces ---- */
@@ -47,36 +47,36 @@ static int reserve(struct sgpu_device *device, uint64_t size, struct sgpu_space 
 		   struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &device->pages.frames;
-	int code = sgpu_cuda_frames_prepare(device, error);
+	int rc = sgpu_cuda_frames_prepare(device, error);
 	CUdeviceptr base = 0;
 
-	if (code == SGPU_OK) {
-		code = sgpu_space_check_size(frames, size, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_space_check_size(frames, size, error);
 	}
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_check(device,
-				       sgpu_cu.cuMemAddressReserve(&base, span_of(size),
-								   SGPU_CUDA_PAGE_SMALL, 0, 0),
-				       "cannot reserve addresses for a space", error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_check(device,
+				     sgpu_cu.cuMemAddressReserve(&base, span_of(size),
+								 SGPU_CUDA_PAGE_SMALL, 0, 0),
+				     "cannot reserve addresses for a space", error);
 	}
-	if (code == SGPU_OK) {
-		code = sgpu_space_table_open(frames, &space->table, base, size, error);
-		if (code < 0) {
+	if (rc == SGPU_OK) {
+		rc = sgpu_space_table_open(frames, &space->table, base, size, error);
+		if (rc < 0) {
 			(void)sgpu_cu.cuMemAddressFree(base, span_of(size));
 		}
 	}
-	return code;
+	return rc;
 }
 
 static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_space **space,
 			sgpu_devptr *base, struct sgpu_error *error)
 {
 	struct sgpu_cuda_pages *pages = &device->pages;
-	int code = sgpu_cuda_enter(device, error);
+	int rc = sgpu_cuda_enter(device, error);
 	struct sgpu_space *new;
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	new = calloc(1, sizeof(*new));
 	if (!new) {
@@ -85,16 +85,16 @@ static int space_create(struct sgpu_device *device, uint64_t size, struct sgpu_s
 	new->object.backend = &sgpu_cuda_backend;
 	new->device = device;
 	pthread_mutex_lock(&pages->frames.lock);
-	code = reserve(device, size, new, error);
-	if (code == SGPU_OK) {
+	rc = reserve(device, size, new, error);
+	if (rc == SGPU_OK) {
 		*space = new;
 		*base = new->table.range.address;
 	}
 	pthread_mutex_unlock(&pages->frames.lock);
-	if (code < 0) {
+	if (rc < 0) {
 		free(new);
 	}
-	return code;
+	return rc;
 }
 
 /* ---- mapping: the lock is held, the context is current ---- */
@@ -237,47 +237,47 @@ static int map_pages(struct sgpu_space *space, uint64_t at, const uint32_t *list
 	struct sgpu_device *device = space->device;
 	CUmemGenericAllocationHandle handle;
 	CUresult result = CUDA_SUCCESS;
-	int code = SGPU_OK;
+	int rc = SGPU_OK;
 	size_t i, done = 0;
 
-	for (i = 0; i < count && code == SGPU_OK && result == CUDA_SUCCESS; i++) {
-		code = sgpu_cuda_frame_handle(device, list[i], page_size, &handle, error);
-		if (code == SGPU_OK) {
+	for (i = 0; i < count && rc == SGPU_OK && result == CUDA_SUCCESS; i++) {
+		rc = sgpu_cuda_frame_handle(device, list[i], page_size, &handle, error);
+		if (rc == SGPU_OK) {
 			result = sgpu_cu.cuMemMap(space->table.range.address + at + i * page_size,
 						  page_size, 0, handle, 0);
 			done += result == CUDA_SUCCESS;
 		}
 	}
-	if (code == SGPU_OK && result == CUDA_SUCCESS && space->table.reachable) {
+	if (rc == SGPU_OK && result == CUDA_SUCCESS && space->table.reachable) {
 		result = open_run(space, at, count * page_size);
 	}
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_check(device, result, "cannot map pages", error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_check(device, result, "cannot map pages", error);
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		sgpu_space_leave(&device->pages.frames, &space->table, at + done * page_size,
 				 (count - done) * page_size);
 		sgpu_cuda_note(device, unmap_run(space, at, done * page_size));
 	}
-	return code;
+	return rc;
 }
 
 static int page_map(struct sgpu_space *space, uint64_t at, const uint32_t *list, size_t count,
 		    uint64_t page_size, struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
-	int code = sgpu_cuda_enter(space->device, error);
+	int rc = sgpu_cuda_enter(space->device, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	pthread_mutex_lock(&frames->lock);
-	code = sgpu_space_enter(frames, &space->table, at, list, count, page_size, error);
-	if (code == SGPU_OK) {
-		code = map_pages(space, at, list, count, page_size, error);
+	rc = sgpu_space_enter(frames, &space->table, at, list, count, page_size, error);
+	if (rc == SGPU_OK) {
+		rc = map_pages(space, at, list, count, page_size, error);
 	}
 	pthread_mutex_unlock(&frames->lock);
-	return code;
+	return rc;
 }
 
 /* What runs may be using it. */
@@ -297,19 +297,19 @@ static int page_unmap(struct sgpu_space *space, uint64_t at, uint64_t size,
 		      struct sgpu_error *error)
 {
 	struct sgpu_frames *frames = &space->device->pages.frames;
-	int code = wait_idle(space, error);
+	int rc = wait_idle(space, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	pthread_mutex_lock(&frames->lock);
-	code = sgpu_space_check_range(frames, &space->table, at, size, error);
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_check(space->device, unmap_run(space, at, size),
-				       "cannot unmap pages", error);
+	rc = sgpu_space_check_range(frames, &space->table, at, size, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_check(space->device, unmap_run(space, at, size),
+				     "cannot unmap pages", error);
 	}
 	pthread_mutex_unlock(&frames->lock);
-	return code;
+	return rc;
 }
 
 /* Gives or takes access to all that is mapped; the lock is held. */
@@ -330,12 +330,12 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 {
 	struct sgpu_device *device = space->device;
 	struct sgpu_frames *frames = &device->pages.frames;
-	int code = sgpu_cuda_enter(device, error);
+	int rc = sgpu_cuda_enter(device, error);
 	CUresult result = CUDA_SUCCESS;
 	bool before;
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	pthread_mutex_lock(&frames->lock);
 	before = space->table.reachable;
@@ -343,23 +343,22 @@ static int space_access(struct sgpu_space *space, bool on, struct sgpu_error *er
 	space->table.reachable = false;
 	if (before && !on) {
 		pthread_mutex_unlock(&frames->lock);
-		code = sgpu_cuda_synchronize(device, error);
+		rc = sgpu_cuda_synchronize(device, error);
 		pthread_mutex_lock(&frames->lock);
 	}
-	if (code == SGPU_OK && before != on) {
+	if (rc == SGPU_OK && before != on) {
 		result = change_access(space, on);
-		code = sgpu_cuda_check(device, result, "cannot change the access to a space",
-				       error);
-		if (code < 0 && sgpu_cuda_faulted(device, NULL) == 0 &&
+		rc = sgpu_cuda_check(device, result, "cannot change the access to a space", error);
+		if (rc < 0 && sgpu_cuda_faulted(device, NULL) == 0 &&
 		    (!on || change_access(space, false) != CUDA_SUCCESS)) {
 			/* Otherwise others could reach memory that is not theirs. */
 			sgpu_cuda_fault(device, SGPU_EDEVICE, false,
 					"the access to a space cannot be taken away");
 		}
 	}
-	space->table.reachable = code == SGPU_OK && on;
+	space->table.reachable = rc == SGPU_OK && on;
 	pthread_mutex_unlock(&frames->lock);
-	return code;
+	return rc;
 }
 
 /* The lock is held. Of a faulted device the addresses go with the context. */

@@ -119,10 +119,10 @@ static int shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, ui
 {
 	struct shared *new;
 	CUdeviceptr address = 0;
-	int reaches = 0, code = sgpu_cuda_enter(device, error);
+	int reaches = 0, rc = sgpu_cuda_enter(device, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	if (!sgpu_cu.cuMemCreate || !sgpu_cu.cuMemSetAccess || device->ordinal == peer->ordinal ||
 	    sgpu_cu.cuDeviceCanAccessPeer(&reaches, peer->handle, device->handle) != CUDA_SUCCESS ||
@@ -136,16 +136,16 @@ static int shared_alloc(struct sgpu_device *device, struct sgpu_device *peer, ui
 		return sgpu_fail_nomem(error);
 	}
 	new->extent = (size / SGPU_CUDA_PAGE_SMALL + 1) * SGPU_CUDA_PAGE_SMALL;
-	code = sgpu_cuda_memory_count(device, new->extent, error);
-	if (code == SGPU_OK) {
-		code = make(device, peer, new, &address, error);
-		if (code < 0) {
+	rc = sgpu_cuda_memory_count(device, new->extent, error);
+	if (rc == SGPU_OK) {
+		rc = make(device, peer, new, &address, error);
+		if (rc < 0) {
 			sgpu_cuda_memory_uncount(device, new->extent);
 		}
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		free(new);
-		return code;
+		return rc;
 	}
 	new->here = new->there =
 		(struct sgpu_range){ .address = address, .extent = size ? size : 1 };
@@ -179,7 +179,7 @@ static int wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	CUresult result;
 	bool recorded;
-	int code;
+	int rc;
 
 	pthread_mutex_lock(&event->lock);
 	recorded = event->stream != NULL;
@@ -187,9 +187,9 @@ static int wait_peer(struct sgpu_stream *stream, struct sgpu_event *event)
 	if (!recorded) {
 		return SGPU_EUSAGE;
 	}
-	code = sgpu_cuda_begin(stream, NULL);
-	if (code < 0) {
-		return code;
+	rc = sgpu_cuda_begin(stream, NULL);
+	if (rc < 0) {
+		return rc;
 	}
 	stream->operations++;
 	result = sgpu_cu.cuStreamWaitEvent(stream->native, event->native, 0);

@@ -185,14 +185,14 @@ int sgpu_cuda_host_alloc(struct sgpu_device *device, uint64_t size, void **memor
 			 struct sgpu_error *error)
 {
 	struct sgpu_block *block;
-	int code;
+	int rc;
 
 	if (size > INT64_MAX) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_cuda_enter(device, error);
-	if (code < 0) {
-		return code;
+	rc = sgpu_cuda_enter(device, error);
+	if (rc < 0) {
+		return rc;
 	}
 	pthread_mutex_lock(&device->host.lock);
 	block = sgpu_arena_take(&device->host.arena, size);
@@ -312,10 +312,10 @@ int sgpu_cuda_host_register(struct sgpu_device *device, const void *memory, uint
 	CUresult result = CUDA_ERROR_NOT_SUPPORTED;
 	bool writable = true;
 	void *address = (void *)(uintptr_t)memory;
-	int code = sgpu_cuda_enter(device, error);
+	int rc = sgpu_cuda_enter(device, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	if (device->registers) {
 		result = sgpu_cu.cuMemHostRegister(address, size, flags);

@@ -115,21 +115,21 @@ static struct sgpu_stream *make(struct sgpu_device *device)
 static int stream_create(struct sgpu_device *device, struct sgpu_stream **stream,
 			 struct sgpu_error *error)
 {
-	int code = sgpu_cuda_enter(device, error);
+	int rc = sgpu_cuda_enter(device, error);
 	struct sgpu_stream *new;
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	new = make(device);
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_cuda_check(device, take_native(device, &new->kept), "cannot create a stream",
-			       error);
-	if (code < 0) {
+	rc = sgpu_cuda_check(device, take_native(device, &new->kept), "cannot create a stream",
+			     error);
+	if (rc < 0) {
 		sgpu_cuda_stream_drop(new);
-		return code;
+		return rc;
 	}
 	new->native = new->kept.native;
 	pthread_mutex_lock(&device->lock);
@@ -176,11 +176,11 @@ static struct sgpu_stream *next_busy(struct sgpu_device *device, struct sgpu_str
 int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 {
 	struct sgpu_stream *stream, *previous = NULL;
-	int code = sgpu_cuda_enter(device, error);
+	int rc = sgpu_cuda_enter(device, error);
 	uint64_t serial;
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	while ((stream = next_busy(device, previous))) {
 		if (previous) {
@@ -197,8 +197,8 @@ int sgpu_cuda_synchronize(struct sgpu_device *device, struct sgpu_error *error)
 	if (previous) {
 		sgpu_cuda_stream_drop(previous);
 	}
-	code = sgpu_cuda_faulted(device, error);
-	return code == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : code;
+	rc = sgpu_cuda_faulted(device, error);
+	return rc == SGPU_OK ? sgpu_cuda_sync_internal(device, error) : rc;
 }
 
 /* Whether the last of the stream's work opens or seals, and soon says that all is right: that is
@@ -239,14 +239,14 @@ static bool hears_verdict(struct sgpu_stream *stream)
 static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 {
 	struct sgpu_device *device = stream->device;
-	int code = sgpu_cuda_enter(device, error);
+	int rc = sgpu_cuda_enter(device, error);
 	uint64_t serial, operations;
 	CUresult marked = CUDA_SUCCESS;
 	CUevent event = NULL;
 
-	if (code < 0) {
+	if (rc < 0) {
 		sgpu_cuda_advance(stream, UINT64_MAX);
-		return code;
+		return rc;
 	}
 	/* An event behind all that was enqueued, unless an earlier wait saw it all. */
 	pthread_mutex_lock(&stream->order);
@@ -263,20 +263,20 @@ static int stream_sync(struct sgpu_stream *stream, struct sgpu_error *error)
 	if (marked != CUDA_SUCCESS) {
 		sgpu_cuda_note(device, marked);
 		sgpu_cuda_wait_until_idle(stream);
-		code = sgpu_cuda_faulted(device, error);
+		rc = sgpu_cuda_faulted(device, error);
 	} else if (event) {
-		code = sgpu_cuda_wait(device, event, error);
+		rc = sgpu_cuda_wait(device, event, error);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		pthread_mutex_lock(&stream->order);
 		stream->seen = stream->seen < operations ? operations : stream->seen;
 		pthread_mutex_unlock(&stream->order);
 	}
 	sgpu_cuda_event_give(device, false, event);
-	if (code == SGPU_OK || sgpu_cuda_faulted(device, NULL) != 0) {
+	if (rc == SGPU_OK || sgpu_cuda_faulted(device, NULL) != 0) {
 		sgpu_cuda_advance(stream, serial);
 	}
-	return code;
+	return rc;
 }
 
 static void stream_free(struct sgpu_stream *stream)
@@ -312,11 +312,11 @@ static void tell(struct sgpu_task *task, const struct sgpu_error *error)
 int sgpu_cuda_begin(struct sgpu_stream *stream, struct sgpu_task *task)
 {
 	struct sgpu_error error = { 0 };
-	int code = sgpu_cuda_enter(stream->device, &error);
+	int rc = sgpu_cuda_enter(stream->device, &error);
 
-	if (code < 0) {
+	if (rc < 0) {
 		tell(task, &error);
-		return code;
+		return rc;
 	}
 	pthread_mutex_lock(&stream->order);
 	return SGPU_OK;
@@ -379,7 +379,7 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 {
 	struct sgpu_device *device = stream->device;
 	struct sgpu_error error = { 0 };
-	int code;
+	int rc;
 
 	record->operation = ++stream->operations;
 	record->enqueue_ns = record->enqueue_ns ? record->enqueue_ns : sgpu_now_ns();
@@ -387,15 +387,15 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 	    !record->task->untimed) {
 		result = sgpu_cuda_mark(stream, record);
 	}
-	code = sgpu_cuda_check(device, result, what, &error);
-	if (code == SGPU_OK &&
+	rc = sgpu_cuda_check(device, result, what, &error);
+	if (rc == SGPU_OK &&
 	    (record->task || record->status || record->graph || record->kind == SGPU_CUDA_CALL)) {
-		code = append(stream, record);
-		if (code < 0) {
+		rc = append(stream, record);
+		if (rc < 0) {
 			sgpu_fail_nomem(&error);
 		}
 	}
-	if (code < 0) {
+	if (rc < 0) {
 		abandon(stream, record);
 		tell(record->task, &error);
 	}
@@ -405,7 +405,7 @@ int sgpu_cuda_commit(struct sgpu_stream *stream, struct sgpu_cuda_record *record
 		 * there. */
 		sgpu_cuda_advance(stream, UINT64_MAX);
 	}
-	return code;
+	return rc;
 }
 
 /* ---- events: who learns that one has completed ends what stands before it in its stream ---- */
@@ -413,20 +413,20 @@ static int event_create(struct sgpu_device *device, struct sgpu_event **event,
 			struct sgpu_error *error)
 {
 	struct sgpu_event *new;
-	int code = sgpu_cuda_enter(device, error);
+	int rc = sgpu_cuda_enter(device, error);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	new = calloc(1, sizeof(*new));
 	if (!new) {
 		return sgpu_fail_nomem(error);
 	}
-	code = sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &new->native),
-			       "cannot create an event", error);
-	if (code < 0) {
+	rc = sgpu_cuda_check(device, sgpu_cuda_event_take(device, false, &new->native),
+			     "cannot create an event", error);
+	if (rc < 0) {
 		free(new);
-		return code;
+		return rc;
 	}
 	new->object.backend = &sgpu_cuda_backend;
 	new->device = device;
@@ -451,19 +451,19 @@ static void event_free(struct sgpu_event *event)
 static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	struct sgpu_device *device = stream->device;
-	int code = sgpu_cuda_begin(stream, NULL);
+	int rc = sgpu_cuda_begin(stream, NULL);
 
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	pthread_mutex_lock(&event->lock);
 	if (event->stream) {
-		code = SGPU_EUSAGE;
+		rc = SGPU_EUSAGE;
 	} else {
-		code = sgpu_cuda_check(device, sgpu_cu.cuEventRecord(event->native, stream->native),
-				       "", NULL);
+		rc = sgpu_cuda_check(device, sgpu_cu.cuEventRecord(event->native, stream->native),
+				     "", NULL);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		pthread_mutex_lock(&stream->queue);
 		event->serial = stream->serial;
 		pthread_mutex_unlock(&stream->queue);
@@ -472,7 +472,7 @@ static int event_record(struct sgpu_stream *stream, struct sgpu_event *event)
 	}
 	pthread_mutex_unlock(&event->lock);
 	pthread_mutex_unlock(&stream->order);
-	return code;
+	return rc;
 }
 
 /* The stream it was recorded on, or NULL. */
@@ -490,7 +490,7 @@ static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 {
 	struct sgpu_stream *other = recorded_on(event);
 	struct sgpu_cuda_record record = { .kind = SGPU_CUDA_WAIT, .other = other };
-	int code;
+	int rc;
 
 	if (!other) {
 		return SGPU_EUSAGE;
@@ -498,21 +498,20 @@ static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 	if (atomic_load(&event->done)) {
 		return SGPU_OK;
 	}
-	code = sgpu_cuda_begin(stream, NULL);
-	if (code < 0) {
-		return code;
+	rc = sgpu_cuda_begin(stream, NULL);
+	if (rc < 0) {
+		return rc;
 	}
 	stream->operations++;
-	code = sgpu_cuda_check(stream->device,
-			       sgpu_cu.cuStreamWaitEvent(stream->native, event->native, 0), "",
-			       NULL);
-	if (code == SGPU_OK && other != stream) {
+	rc = sgpu_cuda_check(stream->device,
+			     sgpu_cu.cuStreamWaitEvent(stream->native, event->native, 0), "", NULL);
+	if (rc == SGPU_OK && other != stream) {
 		/* Who waits for this stream has waited for what the other one did before the event,
 		 * callbacks included. */
 		record.other_serial = event->serial;
 		sgpu_cuda_stream_hold(other);
-		code = append(stream, &record);
-		if (code < 0) {
+		rc = append(stream, &record);
+		if (rc < 0) {
 			sgpu_cuda_stream_drop(other);
 		}
 	}
@@ -521,24 +520,24 @@ static int stream_wait(struct sgpu_stream *stream, struct sgpu_event *event)
 		sgpu_cuda_advance(stream, UINT64_MAX); /* the thread that ended what was pending may
 							  not have seen this record */
 	}
-	return code;
+	return rc;
 }
 
 /* The device has passed the event, or is faulted, or `code` says why that is not known. */
-static int end_event(struct sgpu_event *event, int code)
+static int end_event(struct sgpu_event *event, int rc)
 {
-	if (code == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0) {
+	if (rc == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0) {
 		sgpu_cuda_advance(event->stream, event->serial);
 	}
-	if (code == SGPU_OK) {
+	if (rc == SGPU_OK) {
 		atomic_store(&event->done, true);
 	}
-	return code;
+	return rc;
 }
 
 static int event_sync(struct sgpu_event *event, struct sgpu_error *error)
 {
-	int code;
+	int rc;
 
 	if (!recorded_on(event)) {
 		return sgpu_fail(error, SGPU_EUSAGE,
@@ -547,17 +546,17 @@ static int event_sync(struct sgpu_event *event, struct sgpu_error *error)
 	if (atomic_load(&event->done)) {
 		return SGPU_OK;
 	}
-	code = sgpu_cuda_enter(event->device, error);
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_wait(event->device, event->native, error);
+	rc = sgpu_cuda_enter(event->device, error);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_wait(event->device, event->native, error);
 	}
-	return end_event(event, code);
+	return end_event(event, rc);
 }
 
 static int event_query(struct sgpu_event *event, bool *done, struct sgpu_error *error)
 {
 	CUresult result;
-	int code;
+	int rc;
 
 	if (!recorded_on(event)) {
 		return sgpu_fail(error, SGPU_EUSAGE,
@@ -567,16 +566,16 @@ static int event_query(struct sgpu_event *event, bool *done, struct sgpu_error *
 	if (*done) {
 		return SGPU_OK;
 	}
-	code = sgpu_cuda_enter(event->device, error);
-	if (code == SGPU_OK) {
+	rc = sgpu_cuda_enter(event->device, error);
+	if (rc == SGPU_OK) {
 		result = sgpu_cu.cuEventQuery(event->native);
 		if (result == CUDA_ERROR_NOT_READY) {
 			return SGPU_OK;
 		}
-		code = sgpu_cuda_check(event->device, result, "cannot ask for an event", error);
+		rc = sgpu_cuda_check(event->device, result, "cannot ask for an event", error);
 	}
-	*done = code == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0;
-	return end_event(event, code);
+	*done = rc == SGPU_OK || sgpu_cuda_faulted(event->device, NULL) != 0;
+	return end_event(event, rc);
 }
 
 const struct sgpu_device_stream_calls sgpu_cuda_stream_calls = {

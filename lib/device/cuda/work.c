@@ -131,17 +131,17 @@ int sgpu_cuda_launch(struct sgpu_stream *stream, sgpu_launch_fn function, void *
 				      .native = stream->native,
 				      .error = task ? &task->error : &ignored.error };
 	CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
-	int code;
+	int rc;
 
 	if (stream->recording) {
 		return sgpu_cuda_graph_add(stream, function, argument, ranges, count, task);
 	}
-	code = sgpu_device_check(device, ranges, count, task);
-	if (code == SGPU_OK) {
-		code = sgpu_cuda_begin(stream, task);
+	rc = sgpu_device_check(device, ranges, count, task);
+	if (rc == SGPU_OK) {
+		rc = sgpu_cuda_begin(stream, task);
 	}
-	if (code < 0) {
-		return code;
+	if (rc < 0) {
+		return rc;
 	}
 	if (sgpu_cuda_cancelled(device)) {
 		record.code = SGPU_ECANCELED;

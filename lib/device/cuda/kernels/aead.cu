@@ -257,21 +257,21 @@ static kernel_fn choose(bool open, bool aligned)
 
 extern "C" int sgpu_cuda_aead_prepare(void)
 {
-	int device = 0, code = cudaGetDevice(&device);
+	int device = 0, rc = cudaGetDevice(&device);
 
-	if (code == cudaSuccess && (device < 0 || device >= DEVICES)) {
-		code = cudaErrorInvalidDevice;
+	if (rc == cudaSuccess && (device < 0 || device >= DEVICES)) {
+		rc = cudaErrorInvalidDevice;
 	}
-	if (code == cudaSuccess) {
-		code = cudaDeviceGetAttribute(&multiprocessors_of[device],
-					      cudaDevAttrMultiProcessorCount, device);
+	if (rc == cudaSuccess) {
+		rc = cudaDeviceGetAttribute(&multiprocessors_of[device],
+					    cudaDevAttrMultiProcessorCount, device);
 	}
-	for (int i = 0; i < 4 && code == cudaSuccess; i++) {
-		code = cudaFuncSetAttribute((const void *)choose(i / 2, i % 2),
-					    cudaFuncAttributeMaxDynamicSharedMemorySize,
-					    SHARED_BYTES);
+	for (int i = 0; i < 4 && rc == cudaSuccess; i++) {
+		rc = cudaFuncSetAttribute((const void *)choose(i / 2, i % 2),
+					  cudaFuncAttributeMaxDynamicSharedMemorySize,
+					  SHARED_BYTES);
 	}
-	return code == cudaSuccess ? sgpu_aead_small_prepare() : code;
+	return rc == cudaSuccess ? sgpu_aead_small_prepare() : rc;
 }
 
 /* Clock cycles that a row and a product at the end keep a multiprocessor busy, measured on an H200.
@@ -315,13 +315,13 @@ static void share_out(job *j, int multiprocessors, unsigned *blocks)
 static int start(void *stream, job *j, bool open, enum sgpu_cuda_kernel kernel,
 		 const struct sgpu_cuda_report *report, uint64_t *expected)
 {
-	int device = 0, code = cudaGetDevice(&device);
+	int device = 0, rc = cudaGetDevice(&device);
 	unsigned blocks;
 	bool aligned = (((uintptr_t)j->in | (uintptr_t)j->out) & 15) == 0;
 
-	if (code != cudaSuccess || device < 0 || device >= DEVICES ||
+	if (rc != cudaSuccess || device < 0 || device >= DEVICES ||
 	    multiprocessors_of[device] == 0) {
-		return code != cudaSuccess ? code : cudaErrorInitializationError;
+		return rc != cudaSuccess ? rc : cudaErrorInitializationError;
 	}
 	*expected = j->count + (j->bad_end != UINT64_MAX);
 	j->verdict = (sgpu_cuda_verdict *)report->verdict;

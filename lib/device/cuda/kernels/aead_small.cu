@@ -226,14 +226,14 @@ static const kernel_fn kernels[2][3] = {
 
 int sgpu_aead_small_prepare(void)
 {
-	int code = cudaSuccess;
+	int rc = cudaSuccess;
 
-	for (int i = 0; i < 6 && code == cudaSuccess; i++) {
-		code = cudaFuncSetAttribute((const void *)kernels[i / 3][i % 3],
-					    cudaFuncAttributeMaxDynamicSharedMemorySize,
-					    SHARED_BYTES);
+	for (int i = 0; i < 6 && rc == cudaSuccess; i++) {
+		rc = cudaFuncSetAttribute((const void *)kernels[i / 3][i % 3],
+					  cudaFuncAttributeMaxDynamicSharedMemorySize,
+					  SHARED_BYTES);
 	}
-	return code;
+	return rc;
 }
 
 bool sgpu_aead_is_small(const job *j, int multiprocessors)
