@@ -8,8 +8,10 @@
  *
  *   - while a worker fills or empties it: files and memory do not wait for anybody;
  *   - while the device copies, opens or seals: streams end what they have;
- *   - while a pipe's owner fills it, which may take for ever: but for this buffer each ordered
- *     transfer raises the limit of its class by one (staging.c: extra), so it is never missing.
+ *   - while a pipe's owner fills or empties it, which may take for ever: but for these buffers
+ *     each ordered transfer raises the limit of its class by as many as it may hold so (staging.c:
+ *     extra), so they are never missing;
+ *   - while a live copy uses it: that takes what is there, at least one, and waits for no more.
  *
  * The limit of a class is at least one, so some transfer goes on; and buffers are handed over in
  * the order of waiting.
@@ -25,6 +27,10 @@ enum { PAGE = 4096, SMALL_BUFFERS = 64, BUFFERS_MAX = 1024 };
  * computes on these cores. */
 #define SPIN_NS ((uint64_t)1000000)
 #define SPIN_ON_CPU_NS ((uint64_t)20000)
+
+/* A live copy uses so many buffers that what the bus reads has left the cores' own caches, or few
+ * that stay in the cache that they share when what was sealed is moved there at once. */
+enum { LIVE_BUFFERS = 30, LIVE_BUFFERS_DEMOTED = 10 };
 
 static uint64_t a_quarter_of_memory(void)
 {
@@ -49,8 +55,12 @@ static void configure(struct sgpu_engine *engine, const struct sgpu_engine_confi
 		.staged_run = or_else(w->staged_run, 2 * MIB),
 		.direct_run = or_else(w->direct_run, 32 * MIB),
 		.direct_count = w->direct_count ? w->direct_count : 3,
+		.first_run = or_else(w->first_run, MIB / 2),
 		.last_run = or_else(w->last_run, MIB),
 		.kept_max = or_else(w->kept_max, a_quarter_of_memory()),
+		.live_buffers = w->live_buffers	  ? w->live_buffers
+				: engine->demotes ? LIVE_BUFFERS_DEMOTED
+						  : LIVE_BUFFERS,
 		.shared_files = w->shared_files,
 	};
 }
@@ -63,10 +73,12 @@ static uint64_t buffer_size(uint64_t chunks)
 static void setup_staging(struct sgpu_engine *engine)
 {
 	const struct sgpu_engine_config *config = &engine->config;
-	const uint64_t smallest = config->last_run / SGPU_CHUNK;
-	uint64_t count;
+	uint64_t smallest = config->first_run > config->last_run ? config->first_run
+								 : config->last_run,
+		 count;
 	struct sgpu_staging_pool *pools = engine->staging;
 
+	smallest /= SGPU_CHUNK;
 	pools[SGPU_STAGING_SMALL].size = buffer_size(SGPU_TRANSFER_SMALL / SGPU_CHUNK + 2);
 	pools[SGPU_STAGING_SMALL].limit = SMALL_BUFFERS;
 	pools[SGPU_STAGING_LARGE].size =
@@ -93,9 +105,11 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 		return sgpu_fail_nomem(error);
 	}
 	new->device = device;
+	new->job = (struct sgpu_worker_job){ .step = sgpu_engine_work, .argument = new };
 	new->demotes = sgpu_transfer_can_demote();
 	pthread_mutex_init(&new->making, NULL);
 	pthread_mutex_init(&new->mutex, NULL);
+	pthread_mutex_init(&new->live_lock, NULL);
 	pthread_mutex_init(&new->keeping, NULL);
 	pthread_cond_init(&new->changed, NULL);
 	configure(new, config);
@@ -110,7 +124,7 @@ int sgpu_engine_create(struct sgpu_device *device, const struct sgpu_engine_conf
 		/* The thread that asks is one more. */
 		threads = new->config.workers > 1 ? new->config.workers - 1 : 1;
 		rc = sgpu_workers_create(threads, info.opens_on_device ? SPIN_NS : SPIN_ON_CPU_NS,
-					 sgpu_engine_work, new, &new->workers, error);
+					 &new->workers, error);
 	}
 	if (rc != SGPU_OK) {
 		sgpu_engine_free(&new);
@@ -132,6 +146,9 @@ void sgpu_engine_free(struct sgpu_engine **engine)
 		pthread_cond_wait(&e->changed, &e->mutex);
 	}
 	pthread_mutex_unlock(&e->mutex);
+	if (e->started) {
+		sgpu_workers_remove(e->workers, &e->job);
+	}
 	sgpu_workers_free(&e->workers);
 	for (int i = 0; i < SGPU_ENGINE_STREAMS + SGPU_ENGINE_SMALL_STREAMS; i++) {
 		struct sgpu_stream *stream = i < SGPU_ENGINE_STREAMS
@@ -148,6 +165,7 @@ void sgpu_engine_free(struct sgpu_engine **engine)
 	}
 	pthread_cond_destroy(&e->changed);
 	pthread_mutex_destroy(&e->keeping);
+	pthread_mutex_destroy(&e->live_lock);
 	pthread_mutex_destroy(&e->mutex);
 	pthread_mutex_destroy(&e->making);
 	sgpu_free_wiped(engine, sizeof(*e));
@@ -163,72 +181,4 @@ const char *sgpu_engine_row_name(int row)
 	};
 
 	return row >= 0 && row < SGPU_ENGINE_ROWS ? names[row] : "host";
-}
-
-/* ---- streams, made on first use ---- */
-static int get_stream(struct sgpu_engine *engine, struct sgpu_stream *_Atomic *place,
-		      struct sgpu_stream **stream, struct sgpu_error *error)
-{
-	int rc = SGPU_OK;
-
-	*stream = atomic_load(place);
-	if (*stream) {
-		return SGPU_OK;
-	}
-	pthread_mutex_lock(&engine->making);
-	*stream = atomic_load(place);
-	if (!*stream) {
-		rc = sgpu_stream_create(engine->device, stream, error);
-		atomic_store(place, rc == SGPU_OK ? *stream : NULL);
-	}
-	pthread_mutex_unlock(&engine->making);
-	return rc;
-}
-
-int sgpu_engine_get_stream(struct sgpu_engine *engine, enum sgpu_engine_stream which,
-			   struct sgpu_stream **stream, struct sgpu_error *error)
-{
-	return get_stream(engine, &engine->streams[which], stream, error);
-}
-
-int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer, enum sgpu_engine_stream which,
-			     struct sgpu_stream **stream, struct sgpu_error *error)
-{
-	struct sgpu_engine *engine = transfer->engine;
-
-	if (transfer->small_stream != SGPU_ENGINE_NOT_SMALL) {
-		return get_stream(engine, &engine->small_streams[transfer->small_stream], stream,
-				  error);
-	}
-	if (transfer->second && (which == SGPU_ENGINE_OPEN || which == SGPU_ENGINE_SEAL)) {
-		which = which == SGPU_ENGINE_OPEN ? SGPU_ENGINE_OPEN_SECOND
-						  : SGPU_ENGINE_SEAL_SECOND;
-	}
-	return sgpu_engine_get_stream(engine, which, stream, error);
-}
-
-int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from, struct sgpu_stream *to,
-		       struct sgpu_error *error)
-{
-	struct sgpu_event *event = NULL;
-	int rc = sgpu_event_create(engine->device, &event, error);
-
-	if (rc == SGPU_OK) {
-		rc = sgpu_event_record(from, event);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_stream_wait(to, event);
-	}
-	sgpu_event_free(&event);
-	return rc;
-}
-
-int sgpu_engine_refused(int rc, const struct sgpu_task *task, const char *what,
-			struct sgpu_error *error)
-{
-	if (rc == SGPU_OK) {
-		return rc;
-	}
-	return sgpu_fail(error, rc, "cannot %s: %s", what,
-			 task->error.text[0] ? task->error.text : sgpu_strerror(rc));
 }

@@ -15,28 +15,9 @@
 
 #include "transfer/transfer.h"
 
-/* ---- workers.c ---- */
-struct sgpu_workers;
+#include "transfer/workers.h"
 
-/* spin_ns: how long a worker looks for work before it sleeps, at most. step: does one piece of
- * work; false: there was none. Called by several workers at once. */
-SGPU_MUST_CHECK int sgpu_workers_create(unsigned count, uint64_t spin_ns,
-					bool (*step)(void *argument), void *argument,
-					struct sgpu_workers **workers, struct sgpu_error *error);
-/* Accepts NULL. */
-void sgpu_workers_free(struct sgpu_workers **workers);
-/* Starts the threads if they do not run. SGPU_ESYSTEM where not even one can be started. */
-SGPU_MUST_CHECK int sgpu_workers_start(struct sgpu_workers *workers, struct sgpu_error *error);
-/* There is work for `count` workers more. Calls nothing of a device; cheap where enough are awake.
- */
-void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count);
-
-/* How long a thread that waits may look before it sleeps, as its workers do. */
-uint64_t sgpu_workers_spin(const struct sgpu_workers *workers);
-/* Passes a moment of waiting: the *rounds-th one, which starts at 0. */
-void sgpu_worker_pause(unsigned *rounds);
-
-/* ---- chunk runs ---- */
+/* ---- plan.c: chunk runs ---- */
 struct sgpu_run_plan {
 	uint64_t total;		   /* chunks */
 	uint64_t largest;	   /* chunks of a run */
@@ -124,18 +105,23 @@ struct sgpu_engine {
 	atomic_bool registers;		  /* until it refuses */
 	bool demotes;			  /* what workers have sealed */
 	struct sgpu_workers *workers;
-	pthread_mutex_t making; /* of streams */
+	struct sgpu_worker_job job;
+	bool started;		/* the job was added; under `making` */
+	pthread_mutex_t making; /* of streams and threads */
 	struct sgpu_stream *_Atomic streams[SGPU_ENGINE_STREAMS];
 	struct sgpu_stream *_Atomic small_streams[SGPU_ENGINE_SMALL_STREAMS];
 	bool spreads; /* small transfers are on small_streams */
 	atomic_uint next_small, next_large;
 
 	pthread_mutex_t mutex;	/* all below */
-	pthread_cond_t changed; /* for threads that wait: a buffer, an end */
+	pthread_cond_t changed; /* for threads that wait: a buffer, an arrived run, an end */
 	struct sgpu_transfer *ready_head, *ready_tail;
 	struct sgpu_staging_pool staging[SGPU_STAGING_CLASSES];
+	unsigned waiting_live;	       /* live copies that have no buffer */
 	unsigned open;		       /* transfers whose end was not told */
 	struct sgpu_chunk_move *spare; /* moves to be used again */
+
+	pthread_mutex_t live_lock; /* of one live copy */
 
 	pthread_mutex_t keeping; /* the rest: slices that stay registered */
 	struct sgpu_kept_slice *kept;
@@ -147,6 +133,8 @@ struct sgpu_engine {
 SGPU_MUST_CHECK int sgpu_engine_get_stream(struct sgpu_engine *engine,
 					   enum sgpu_engine_stream which,
 					   struct sgpu_stream **stream, struct sgpu_error *error);
+/* Starts the workers if they do not run. */
+SGPU_MUST_CHECK int sgpu_engine_start_workers(struct sgpu_engine *engine, struct sgpu_error *error);
 /* `to` does nothing more before `from` has done what it has so far. */
 SGPU_MUST_CHECK int sgpu_engine_follow(struct sgpu_engine *engine, struct sgpu_stream *from,
 				       struct sgpu_stream *to, struct sgpu_error *error);
@@ -224,7 +212,8 @@ static inline bool sgpu_transfer_is_in(const struct sgpu_transfer *transfer)
 
 static inline bool sgpu_transfer_is_ordered(const struct sgpu_transfer *transfer)
 {
-	return sgpu_transfer_is_in(transfer) && transfer->request.source.ordered;
+	return sgpu_transfer_is_in(transfer) ? transfer->request.source.ordered
+					     : transfer->request.sink.ordered;
 }
 
 /* Whether a move is all of its transfer, or the end of it. */
@@ -255,7 +244,14 @@ static inline uint64_t sgpu_transfer_position(const struct sgpu_transfer *transf
 static inline bool sgpu_transfer_may_claim(const struct sgpu_transfer *transfer)
 {
 	return !transfer->claimed_all && !transfer->failed &&
-	       transfer->moves < transfer->most_moves && !sgpu_transfer_is_ordered(transfer);
+	       transfer->moves < transfer->most_moves &&
+	       !(sgpu_transfer_is_in(transfer) && transfer->request.source.ordered);
+}
+
+static inline bool sgpu_transfer_may_write(const struct sgpu_transfer *transfer)
+{
+	return transfer->arrived &&
+	       (!transfer->request.sink.ordered || (transfer->failed && !transfer->pumping));
 }
 
 /* A digest on the way out is made beside the moves, one on the way in after them. */
@@ -270,12 +266,12 @@ static inline bool sgpu_transfer_is_over(const struct sgpu_transfer *transfer)
 	       !transfer->pumping;
 }
 
-/* ---- the stream on which the transfer does that ---- */
+/* ---- streams.c: the stream on which the transfer does that ---- */
 SGPU_MUST_CHECK int sgpu_transfer_get_stream(const struct sgpu_transfer *transfer,
 					     enum sgpu_engine_stream which,
 					     struct sgpu_stream **stream, struct sgpu_error *error);
 
-/* ---- queues; the mutex is held ---- */
+/* ---- queue.c; the mutex is held ---- */
 /* The transfer is ready, behind others of its rank, and threads that wait look. */
 void sgpu_transfer_post(struct sgpu_transfer *transfer);
 /* Behind all of its rank and below. */
@@ -287,6 +283,7 @@ void sgpu_transfer_unqueue(struct sgpu_transfer *transfer);
 /* The first call: what is moved, where it lies, and in which chunk runs. Without the mutex. */
 SGPU_MUST_CHECK int sgpu_transfer_prepare(struct sgpu_transfer *transfer, struct sgpu_error *error);
 
+/* ---- outcome.c ---- */
 /* A failure at chunk `at`; the lowest stands. The mutex is held. */
 void sgpu_transfer_failed(struct sgpu_transfer *transfer, uint64_t at, int code,
 			  const struct sgpu_error *error);
@@ -297,7 +294,7 @@ void sgpu_transfer_tell(struct sgpu_transfer *transfer);
 void sgpu_transfer_unref(struct sgpu_transfer *transfer);
 
 /* ---- turns.c: who does what next ---- */
-bool sgpu_engine_work(void *engine); /* the step of the workers */
+bool sgpu_engine_work(void *engine, unsigned thread); /* the step of the workers */
 /* Prepares the transfer, and carries out at most `count` moves of it. */
 void sgpu_transfer_begin(struct sgpu_transfer *transfer, unsigned count);
 /* Does what is to be done next for this transfer, if anything is; by the thread that waits for it.
@@ -327,7 +324,7 @@ void sgpu_transfer_span(struct sgpu_transfer *transfer, enum sgpu_transfer_step 
 int sgpu_chunk_move_in(struct sgpu_chunk_move *move, struct sgpu_error *error);
 /* Enqueues a run; what goes through a staging buffer is written once it has arrived there. */
 void sgpu_chunk_move_out(struct sgpu_chunk_move *move);
-void sgpu_chunk_move_write(struct sgpu_chunk_move *move);
+int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error);
 /* Enqueues the digest of the whole segment. */
 void sgpu_chunk_move_digest(struct sgpu_chunk_move *move);
 

@@ -1,280 +1,199 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Live copies: a transfer of sealed chunk runs whose source seals what it reads from the caller's
- * memory, or whose sink opens what it writes there.
+ * Live copies, the processors' side: chunk runs lie in staging buffers, and workers work on parts
+ * of the oldest one that has any left. A worker prefers the same places in every run, which its
+ * own cache may still hold.
  */
-#include <stdlib.h>
 #include <string.h>
 
-#include "crypto/crypto.h"
-#include "crypto/internal.h"
-#include "transfer/engine.h"
+#include <crypto/internal.h>
+#include "transfer/live.h"
 
-#define SMALLEST_RUN ((uint64_t)512 << 10)
+enum { PARTS = 32 };
+#define ALL_PARTS ((uint64_t)UINT32_MAX)
 
-struct sgpu_live_key {
-	struct sgpu_sealed_keys keys;
-	struct sgpu_device_key *on_device;
-	atomic_uint_fast64_t next; /* chunks that were sealed */
-	struct sgpu_aead *model;   /* of the ciphers; only copied */
-	pthread_mutex_t mutex;
-	unsigned idle, most; /* ciphers that nobody uses */
-	struct sgpu_aead *aeads[];
-};
-
-struct live {
-	struct sgpu_live_key *key;
-	enum sgpu_transfer_stage stage;
-	bool demotes;
-	uint64_t base;			/* number of the copy's first chunk */
-	uint64_t chunks;		/* of the copy */
-	uint8_t *plaintext;		/* the host's */
-	uint64_t size;			/* bytes of plaintext */
-	atomic_uint_fast64_t bad_chunk; /* the lowest that the host has found, from `base` on */
-};
-
-static int take_aead(struct sgpu_live_key *key, struct sgpu_aead **aead, struct sgpu_error *error)
+uint64_t sgpu_live_plain(const struct sgpu_live *live, uint64_t first, uint64_t count)
 {
-	pthread_mutex_lock(&key->mutex);
-	*aead = key->idle > 0 ? key->aeads[--key->idle] : NULL;
-	pthread_mutex_unlock(&key->mutex);
-	return *aead ? SGPU_OK : sgpu_aead_copy(key->model, aead, error);
+	uint64_t from = first * SGPU_CHUNK, bytes = count * SGPU_CHUNK;
+
+	return bytes < live->size - from ? bytes : live->size - from;
 }
 
-static void give_aead(struct sgpu_live_key *key, struct sgpu_aead *aead)
+uint64_t sgpu_live_bytes(const struct sgpu_live *live, uint64_t first, uint64_t count)
 {
-	pthread_mutex_lock(&key->mutex);
-	if (key->idle < key->most) {
-		key->aeads[key->idle++] = aead;
-		aead = NULL;
-	}
-	pthread_mutex_unlock(&key->mutex);
-	sgpu_aead_free(&aead);
+	return sgpu_live_plain(live, first, count) + count * (live->stride - SGPU_CHUNK);
 }
 
-/* ---- to the device ---- */
-/* The tag of each chunk goes where the next one is written. */
-static int seal_without_tags(struct live *live, struct sgpu_aead *aead, uint64_t first, uint8_t *to,
-			     size_t size)
+void sgpu_live_offer(struct sgpu_live *live, uint64_t number, struct sgpu_chunk_run run)
 {
-	uint8_t last[SGPU_SEALED_CHUNK];
-	int rc = SGPU_OK;
+	struct sgpu_live_buffer *buffer = &live->buffers[number % live->buffer_count];
 
-	for (size_t at = 0; rc == SGPU_OK && at < size; at += SGPU_CHUNK) {
-		const bool ends = size - at <= SGPU_CHUNK;
-		const size_t part = ends ? size - at : SGPU_CHUNK;
+	unsigned parts = PARTS / live->workers * live->workers;
 
-		rc = sgpu_seal_chunks(aead, &live->key->keys, live->base + first, part < SGPU_CHUNK,
-				      live->plaintext + first * SGPU_CHUNK, part,
-				      ends ? last : to + at);
-		if (ends) {
-			memcpy(to + at, last, part);
+	parts = parts ? parts : PARTS;
+	parts = run.count < parts ? (unsigned)run.count : parts;
+	buffer->run = run;
+	atomic_store_explicit(&buffer->parts, parts, memory_order_relaxed);
+	atomic_store_explicit(&buffer->finished, 0, memory_order_relaxed);
+	/* Parts that the run does not have count as taken. */
+	atomic_store_explicit(&buffer->taken,
+			      number << PARTS | (ALL_PARTS & ~(((uint64_t)1 << parts) - 1)),
+			      memory_order_release);
+	atomic_store_explicit(&live->offered, number + 1, memory_order_release);
+}
+
+bool sgpu_live_finished(struct sgpu_live *live, uint64_t number)
+{
+	struct sgpu_live_buffer *buffer = &live->buffers[number % live->buffer_count];
+
+	return atomic_load_explicit(&buffer->finished, memory_order_acquire) ==
+	       atomic_load_explicit(&buffer->parts, memory_order_relaxed);
+}
+
+/* Takes the first free one of these parts; -1 when there is none. */
+static int take(struct sgpu_live_buffer *buffer, uint64_t number, uint32_t which)
+{
+	uint_fast64_t taken = atomic_load_explicit(&buffer->taken, memory_order_acquire);
+
+	while (taken >> PARTS == (uint32_t)number) {
+		int part = __builtin_ffs((int)(~(uint32_t)taken & which)) - 1;
+
+		if (part < 0) {
+			return part;
 		}
-		first++;
+		if (atomic_compare_exchange_weak_explicit(
+			    &buffer->taken, &taken, taken | (uint64_t)1 << part,
+			    memory_order_acq_rel, memory_order_acquire)) {
+			return part;
+		}
 	}
-	return rc;
+	return -1;
 }
 
-static int encrypt(struct live *live, uint64_t first, void *to, size_t size)
+/* The lowest chunk that fails is kept, whoever finds which first. */
+static void fail(struct sgpu_live *live, int rc, uint64_t bad_chunk)
+{
+	pthread_mutex_lock(&live->lock);
+	if (live->code == SGPU_OK || bad_chunk < live->bad_chunk) {
+		live->code = rc;
+		live->bad_chunk = bad_chunk;
+	}
+	pthread_mutex_unlock(&live->lock);
+	atomic_store(&live->failed, true);
+}
+
+/* The parts of a run that are this worker's. */
+static uint32_t own_parts(const struct sgpu_live *live, const struct sgpu_live_buffer *buffer,
+			  unsigned thread)
+{
+	unsigned parts = atomic_load_explicit(&buffer->parts, memory_order_relaxed);
+	unsigned begin = thread * parts / live->workers, end = (thread + 1) * parts / live->workers;
+
+	return (uint32_t)(((uint64_t)1 << end) - ((uint64_t)1 << begin));
+}
+
+/* Whether all parts of the run are taken, or it is over. */
+static bool all_taken(struct sgpu_live *live, uint64_t number)
+{
+	struct sgpu_live_buffer *buffer = &live->buffers[number % live->buffer_count];
+	uint64_t taken = atomic_load_explicit(&buffer->taken, memory_order_acquire);
+
+	return taken >> PARTS != (uint32_t)number || (uint32_t)taken == ALL_PARTS;
+}
+
+static void work_on(struct sgpu_live *live, struct sgpu_live_buffer *buffer, int part,
+		    unsigned thread, void *scratch)
+{
+	unsigned parts = atomic_load_explicit(&buffer->parts, memory_order_relaxed);
+	uint64_t begin = buffer->run.count * (unsigned)part / parts, bad_chunk = 0;
+	uint64_t end = buffer->run.count * ((unsigned)part + 1) / parts;
+	int rc = live->work(live, thread, buffer->run.first + begin, end - begin,
+			    (uint8_t *)buffer->staging->host + begin * live->stride, scratch,
+			    &bad_chunk);
+
+	if (rc != SGPU_OK) {
+		fail(live, rc, bad_chunk);
+	}
+	if (live->demote) {
+		sgpu_transfer_demote((uint8_t *)buffer->staging->host + begin * live->stride,
+				     (end - begin) * live->stride);
+	}
+	atomic_fetch_add_explicit(&buffer->finished, 1, memory_order_release);
+}
+
+bool sgpu_live_help(struct sgpu_live *live, uint64_t *oldest, unsigned thread, void *scratch)
+{
+	uint64_t offered = atomic_load_explicit(&live->offered, memory_order_acquire);
+
+	while (*oldest < offered && all_taken(live, *oldest)) {
+		++*oldest;
+	}
+	for (uint64_t number = *oldest; number < offered; number++) {
+		struct sgpu_live_buffer *buffer = &live->buffers[number % live->buffer_count];
+		int part = take(buffer, number, own_parts(live, buffer, thread));
+
+		part = part >= 0 ? part : take(buffer, number, UINT32_MAX);
+		if (part >= 0) {
+			work_on(live, buffer, part, thread, scratch);
+			return true;
+		}
+	}
+	return false;
+}
+
+int sgpu_live_seal(struct sgpu_live *live, unsigned thread, uint64_t begin, uint64_t count,
+		   uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
+{
+	bool last = begin + count == live->plan.total;
+
+	(void)scratch;
+	*bad_chunk = begin;
+	return sgpu_seal_chunks(live->key->aeads[thread], &live->key->keys, live->base + begin,
+				last, live->plaintext + begin * SGPU_CHUNK,
+				sgpu_live_plain(live, begin, count), sealed);
+}
+
+int sgpu_live_stage(struct sgpu_live *live, unsigned thread, uint64_t begin, uint64_t count,
+		    uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
+{
+	(void)thread;
+	(void)scratch;
+	*bad_chunk = begin;
+	memcpy(sealed, live->plaintext + begin * SGPU_CHUNK, sgpu_live_plain(live, begin, count));
+	return SGPU_OK;
+}
+
+int sgpu_live_encrypt(struct sgpu_live *live, unsigned thread, uint64_t begin, uint64_t count,
+		      uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
 {
 	uint8_t nonce[SGPU_NONCE_SIZE];
 
-	sgpu_sealed_nonce(&live->key->keys, live->base + first, nonce);
-	return sgpu_aes_ctr(live->key->keys.key, nonce, live->plaintext + first * SGPU_CHUNK, size,
-			    to);
+	(void)thread;
+	(void)scratch;
+	*bad_chunk = begin;
+	sgpu_sealed_nonce(&live->key->keys, live->base + begin, nonce);
+	return sgpu_aes_ctr(live->key->keys.key, nonce, live->plaintext + begin * SGPU_CHUNK,
+			    sgpu_live_plain(live, begin, count), sealed);
 }
 
-static int seal_run(void *context, uint64_t position, void *data, size_t size,
-		    struct sgpu_error *error)
+/* One chunk after the other into the worker's own cache, and on from there once it has verified. */
+int sgpu_live_open(struct sgpu_live *live, unsigned thread, uint64_t begin, uint64_t count,
+		   uint8_t *sealed, void *scratch, uint64_t *bad_chunk)
 {
-	struct live *live = context;
-	const bool sealed = live->stage == SGPU_TRANSFER_OPEN;
-	const uint64_t first = position / (sealed ? SGPU_SEALED_CHUNK : SGPU_CHUNK);
-	struct sgpu_aead *aead = NULL;
-	int rc = take_aead(live->key, &aead, error);
+	int rc = SGPU_OK;
 
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	if (sealed) {
-		rc = sgpu_seal_chunks(aead, &live->key->keys, live->base + first,
-				      position + size == sgpu_run_sealed_size(live->size, true),
-				      live->plaintext + first * SGPU_CHUNK, sgpu_opened_size(size),
-				      data);
-	} else if (live->stage == SGPU_TRANSFER_STAGE) {
-		memcpy(data, live->plaintext + position, size);
-	} else {
-		rc = live->stage == SGPU_TRANSFER_ENCRYPT
-			     ? encrypt(live, first, data, size)
-			     : seal_without_tags(live, aead, first, data, size);
-	}
-	give_aead(live->key, aead);
-	if (live->demotes) {
-		sgpu_transfer_demote(data, size);
-	}
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "AES-256-GCM failed");
-}
+	for (uint64_t chunk = begin; rc == SGPU_OK && chunk < begin + count; chunk++) {
+		uint64_t size = sgpu_live_plain(live, chunk, 1);
 
-/* ---- from the device ---- */
-static void note_bad_chunk(struct live *live, uint64_t chunk)
-{
-	uint_fast64_t lowest = atomic_load(&live->bad_chunk);
-
-	while (chunk < lowest && !atomic_compare_exchange_weak(&live->bad_chunk, &lowest, chunk)) {
-	}
-}
-
-/* One chunk after the other into this core's own cache, and on from there once it has verified. */
-static int open_run(void *context, uint64_t position, const void *data, size_t size,
-		    struct sgpu_error *error)
-{
-	struct live *live = context;
-	const uint8_t *sealed = data;
-	uint64_t chunk = position / SGPU_SEALED_CHUNK;
-	_Alignas(64) uint8_t scratch[SGPU_CHUNK];
-	struct sgpu_aead *aead = NULL;
-	int rc = take_aead(live->key, &aead, error);
-
-	if (rc != SGPU_OK) {
-		return rc;
-	}
-	for (size_t at = 0; rc == SGPU_OK && at < size; at += SGPU_SEALED_CHUNK, chunk++) {
-		const size_t part =
-			size - at < SGPU_SEALED_CHUNK ? size - at : (size_t)SGPU_SEALED_CHUNK;
-
-		rc = sgpu_open_chunks(aead, &live->key->keys, live->base + chunk,
-				      chunk + 1 == live->chunks, sealed + at, part, scratch, NULL);
+		rc = sgpu_open_chunks(live->key->aeads[thread], &live->key->keys,
+				      live->base + chunk, chunk + 1 == live->plan.total, sealed,
+				      size + SGPU_TAG_SIZE, scratch, NULL);
 		if (rc == SGPU_OK) {
-			sgpu_transfer_store(live->plaintext + chunk * SGPU_CHUNK, scratch,
-					    part - SGPU_TAG_SIZE);
-		} else {
-			note_bad_chunk(live, chunk);
+			sgpu_transfer_store(live->plaintext + chunk * SGPU_CHUNK, scratch, size);
 		}
+		*bad_chunk = chunk;
+		sealed += SGPU_SEALED_CHUNK;
 	}
 	sgpu_transfer_store_fence();
-	sgpu_wipe(scratch, sizeof(scratch));
-	give_aead(live->key, aead);
-	return rc == SGPU_OK ? rc : sgpu_fail(error, rc, "AES-256-GCM failed");
-}
-
-/* ---- both ---- */
-/* So that every worker has some. */
-static uint64_t run_size(const struct sgpu_engine *engine, uint64_t size)
-{
-	const uint64_t part = size / (2 * engine->config.workers);
-
-	return part < SMALLEST_RUN ? SMALLEST_RUN : part;
-}
-
-static int copy(struct sgpu_engine *engine, struct live *live,
-		struct sgpu_transfer_request *request, struct sgpu_transfer_result *result)
-{
-	struct sgpu_transfer_result local;
-	int rc;
-
-	result = result ? result : &local;
-	request->run = run_size(engine, live->size);
-	live->demotes = engine->demotes;
-	live->chunks = live->size / SGPU_CHUNK + 1;
-	/* never again, whatever becomes of this copy */
-	request->first = live->base = atomic_fetch_add(&live->key->next, live->chunks);
-	atomic_init(&live->bad_chunk, UINT64_MAX);
-	rc = sgpu_transfer_sync(engine, request, result);
-	if (rc == SGPU_EAUTH) {
-		const uint64_t found = atomic_load(&live->bad_chunk);
-
-		result->bad_chunk = found != UINT64_MAX ? found : result->bad_chunk - live->base;
-		sgpu_fail(&result->error, rc,
-			  "what crossed the bus does not verify at chunk %llu of it",
-			  (unsigned long long)result->bad_chunk);
-	}
 	return rc;
-}
-
-int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key,
-		 enum sgpu_transfer_stage stage, const void *plaintext, uint64_t size,
-		 sgpu_devptr to, struct sgpu_transfer_result *result)
-{
-	struct live live = {
-		.key = key, .stage = stage, .plaintext = (void *)(uintptr_t)plaintext, .size = size
-	};
-	struct sgpu_transfer_request request = {
-		.direction = SGPU_TRANSFER_IN,
-		.memory = to,
-		.size = size,
-		.source = { .read = seal_run, .context = &live },
-	};
-
-	if (stage == SGPU_TRANSFER_OPEN) {
-		request.key = key->on_device;
-		request.last = true;
-		request.size = sgpu_run_sealed_size(size, true);
-	}
-	return copy(engine, &live, &request, result);
-}
-
-int sgpu_live_out(struct sgpu_engine *engine, struct sgpu_live_key *key, sgpu_devptr from,
-		  uint64_t size, void *plaintext, struct sgpu_transfer_result *result)
-{
-	struct live live = { .key = key, .plaintext = plaintext, .size = size };
-	struct sgpu_transfer_request request = {
-		.direction = SGPU_TRANSFER_OUT,
-		.key = key->on_device,
-		.last = true,
-		.memory = from,
-		.size = size,
-		.sink = { .write = open_run, .context = &live },
-	};
-	const int rc = copy(engine, &live, &request, result);
-
-	if (rc != SGPU_OK) {
-		sgpu_wipe(plaintext, size);
-	}
-	return rc;
-}
-
-/* ---- keys ---- */
-int sgpu_live_key_load(struct sgpu_engine *engine, const struct sgpu_sealed_keys *keys,
-		       struct sgpu_live_key **key, struct sgpu_error *error)
-{
-	const unsigned most = engine->config.workers + 1;
-	struct sgpu_live_key *new = calloc(1, sizeof(*new) + most * sizeof(new->aeads[0]));
-	struct sgpu_stream *stream = NULL;
-	int rc;
-
-	*key = NULL;
-	if (!new) {
-		return sgpu_fail_nomem(error);
-	}
-	new->keys = *keys;
-	new->most = most;
-	pthread_mutex_init(&new->mutex, NULL);
-	rc = sgpu_aead_create(NULL, keys->key, &new->model, error);
-	if (rc == SGPU_OK) {
-		rc = sgpu_engine_get_stream(engine, SGPU_ENGINE_OPEN, &stream, error);
-	}
-	if (rc == SGPU_OK) {
-		rc = sgpu_device_key_load(stream, keys, &new->on_device, error);
-	}
-	if (rc != SGPU_OK) {
-		sgpu_live_key_free(&new);
-	}
-	*key = new;
-	return rc;
-}
-
-void sgpu_live_key_free(struct sgpu_live_key **key)
-{
-	struct sgpu_live_key *k = key ? *key : NULL;
-
-	if (!k) {
-		return;
-	}
-	for (unsigned i = 0; i < k->idle; i++) {
-		sgpu_aead_free(&k->aeads[i]);
-	}
-	sgpu_aead_free(&k->model);
-	sgpu_device_key_free(&k->on_device);
-	pthread_mutex_destroy(&k->mutex);
-	sgpu_free_wiped(key, sizeof(*k) + k->most * sizeof(k->aeads[0]));
 }

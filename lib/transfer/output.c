@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Chunk runs on their way out: sealed on the device, copied to where they belong, or to a staging
- * buffer, from which workers write them on.
+ * buffer, from which workers, or the thread that owns a pipe, write them on.
  */
 #include "transfer/engine.h"
 
@@ -81,28 +81,28 @@ void sgpu_chunk_move_out(struct sgpu_chunk_move *move)
 	sgpu_chunk_move_hear(move, streams[0], streams[1], rc, &error);
 }
 
-void sgpu_chunk_move_write(struct sgpu_chunk_move *move)
+int sgpu_chunk_move_write(struct sgpu_chunk_move *move, struct sgpu_error *error)
 {
 	struct sgpu_transfer *transfer = move->transfer;
 	const struct sgpu_transfer_sink *sink = &transfer->request.sink;
 	uint64_t position = sgpu_transfer_position(transfer, move->run.first),
 		 begin = sgpu_now_ns();
-	struct sgpu_error error = { 0 };
 	int rc = SGPU_OK;
 
 	if (sgpu_chunk_move_is_moot(move) || move->bytes == 0) {
 		sgpu_chunk_move_drop(move, SGPU_OK, NULL);
-		return;
+		return SGPU_OK;
 	}
 	if (transfer->memory) {
 		sgpu_transfer_store(transfer->memory + position, move->buffer->host, move->bytes);
 		sgpu_transfer_store_fence();
 	} else {
-		rc = sink->write(sink->context, position, move->buffer->host, move->bytes, &error);
+		rc = sink->write(sink->context, position, move->buffer->host, move->bytes, error);
 	}
 	if (rc == SGPU_OK) {
 		sgpu_transfer_span(transfer, SGPU_STEP_WRITE, -1, begin, sgpu_now_ns(),
 				   move->bytes);
 	}
-	sgpu_chunk_move_drop(move, rc, &error);
+	sgpu_chunk_move_drop(move, rc, error);
+	return rc;
 }

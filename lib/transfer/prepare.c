@@ -48,7 +48,7 @@ uint64_t sgpu_chunk_run_most(uint64_t largest, uint64_t smallest)
 	return largest + smallest / 2 + 2;
 }
 
-enum { DIRECT_MIN_RUNS = 8 };
+enum { ORDERED_OUT_BUFFERS = 2, DIRECT_MIN_RUNS = 8 };
 
 static int plan_chunks(struct sgpu_transfer *transfer, struct sgpu_error *error)
 {
@@ -98,12 +98,11 @@ static void plan_runs(struct sgpu_transfer *transfer)
 	const struct sgpu_engine_config *config = &transfer->engine->config;
 	const struct sgpu_transfer_request *request = &transfer->request;
 	uint64_t bytes = sgpu_transfer_bytes(transfer);
+	bool in = request->direction == SGPU_TRANSFER_IN,
+	     ordered = sgpu_transfer_is_ordered(transfer);
 	struct sgpu_run_plan *plan = &transfer->plan;
 
 	plan->largest = config->staged_run / SGPU_CHUNK;
-	if (request->run > 0 && request->run < config->staged_run) {
-		plan->largest = request->run / SGPU_CHUNK;
-	}
 	transfer->most_moves = UINT_MAX;
 	if (bytes <= SGPU_TRANSFER_SMALL) {
 		transfer->class =
@@ -118,15 +117,12 @@ static void plan_runs(struct sgpu_transfer *transfer)
 		transfer->most_moves = config->direct_count;
 		plan->largest = config->direct_run / SGPU_CHUNK;
 	}
-	if (sgpu_transfer_is_ordered(transfer)) {
-		transfer->extra = 1;
-		transfer->most_moves = UINT_MAX;
+	if (ordered) {
+		transfer->extra = in ? 1 : ORDERED_OUT_BUFFERS;
+		transfer->most_moves = in ? UINT_MAX : ORDERED_OUT_BUFFERS;
 	}
 	if (request->key && plan->total > plan->largest) {
-		const uint64_t smallest = config->last_run / SGPU_CHUNK;
-
-		*(sgpu_transfer_is_in(transfer) ? &plan->at_end : &plan->at_begin) =
-			smallest < plan->largest ? smallest : plan->largest;
+		*(in ? &plan->at_end : &plan->at_begin) = config->last_run / SGPU_CHUNK;
 	}
 }
 

@@ -45,6 +45,10 @@ void sgpu_staging_give(struct sgpu_engine *engine, struct sgpu_staging_buffer *b
 	struct sgpu_staging_pool *pool = &engine->staging[buffer->class];
 	struct sgpu_transfer *next = pool->starved_head;
 
+	if (engine->waiting_live > 0 && buffer->class == SGPU_STAGING_LARGE) {
+		next = NULL;
+		pthread_cond_broadcast(&engine->changed);
+	}
 	if (next) {
 		next->granted = buffer;
 		sgpu_transfer_unqueue(next);

@@ -28,19 +28,34 @@ static int check_request(const struct sgpu_engine *engine,
 			 const struct sgpu_transfer_request *request, struct sgpu_error *error)
 {
 	bool in = request->direction == SGPU_TRANSFER_IN;
+	bool ordered = in ? request->source.ordered : request->sink.ordered;
 	bool reads = in ? request->source.read != NULL : request->sink.write != NULL;
 	bool views = in ? request->source.view != NULL : request->sink.view != NULL;
 
 	if (!engine->device) {
 		return sgpu_fail(error, SGPU_EUSAGE, "the engine has no device");
 	}
-	if (!request->prepare && !reads && ((in && request->source.ordered) || !views)) {
+	if (!request->prepare && !reads && (ordered || !views)) {
 		return sgpu_fail(error, SGPU_EUSAGE, "a transfer lacks a source or a sink");
 	}
-	if (!in && request->sink.ordered) {
-		return sgpu_fail(error, SGPU_EUSAGE, "a device's data are not written in order");
-	}
 	return SGPU_OK;
+}
+
+/* Outputs wait for what makes them. */
+static int wait_for_data(const struct sgpu_transfer *transfer, struct sgpu_event *after,
+			 struct sgpu_error *error)
+{
+	static const enum sgpu_engine_stream which[] = { SGPU_ENGINE_SEAL, SGPU_ENGINE_COPY_OUT };
+	struct sgpu_stream *stream;
+	int rc = SGPU_OK;
+
+	for (size_t i = 0; rc == SGPU_OK && after && i < SGPU_ARRAY_LENGTH(which); i++) {
+		rc = sgpu_transfer_get_stream(transfer, which[i], &stream, error);
+		if (rc == SGPU_OK) {
+			rc = sgpu_stream_wait(stream, after);
+		}
+	}
+	return rc;
 }
 
 /* How many runs the calling thread enqueues at once: of a small transfer, or of memory that is
@@ -52,7 +67,7 @@ static unsigned runs_at_once(const struct sgpu_engine *engine,
 	bool is_memory = in ? request->source.view && !request->source.read
 			    : request->sink.view && !request->sink.write;
 
-	if ((in && request->source.ordered) || request->queued ||
+	if ((in ? request->source.ordered : request->sink.ordered) || request->queued ||
 	    (request->prepare && request->size == 0)) {
 		return 0;
 	}
@@ -71,7 +86,7 @@ int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_r
 
 	*transfer = NULL;
 	if (rc == SGPU_OK) {
-		rc = sgpu_workers_start(engine->workers, error);
+		rc = sgpu_engine_start_workers(engine, error);
 	}
 	if (rc != SGPU_OK) {
 		return rc;
@@ -82,12 +97,21 @@ int sgpu_transfer_start(struct sgpu_engine *engine, const struct sgpu_transfer_r
 	}
 	new->engine = engine;
 	new->request = *request;
+	new->request.after = NULL;
 	new->small_stream = SGPU_ENGINE_NOT_SMALL;
 	if (engine->spreads && request->size > SGPU_TRANSFER_SMALL) {
 		new->second = atomic_fetch_add(&engine->next_large, 1) % 2;
-	} else if (engine->spreads) {
+	} else if (engine->spreads &&
+		   !request->after) { /* the other streams are told to wait for the event */
 		new->small_stream =
 			(int)(atomic_fetch_add(&engine->next_small, 1) % SGPU_ENGINE_SMALL_STREAMS);
+	}
+	if (request->direction == SGPU_TRANSFER_OUT) {
+		rc = wait_for_data(new, request->after, error);
+	}
+	if (rc != SGPU_OK) {
+		free(new);
+		return rc;
 	}
 	new->result.begin_ns = sgpu_now_ns();
 	atomic_store(&new->references, 3); /* the caller's, the engine's, and this call's */
@@ -143,6 +167,8 @@ void sgpu_transfer_free(struct sgpu_transfer **transfer)
 int sgpu_transfer_sync(struct sgpu_engine *engine, const struct sgpu_transfer_request *request,
 		       struct sgpu_transfer_result *result)
 {
+	bool ordered = request->direction == SGPU_TRANSFER_IN ? request->source.ordered
+							      : request->sink.ordered;
 	struct sgpu_transfer *transfer = NULL;
 	struct sgpu_error error = { 0 };
 	int rc = sgpu_transfer_start(engine, request, &transfer, &error);
@@ -154,7 +180,7 @@ int sgpu_transfer_sync(struct sgpu_engine *engine, const struct sgpu_transfer_re
 		}
 		return rc;
 	}
-	if (sgpu_transfer_is_ordered(transfer)) {
+	if (ordered) {
 		rc = sgpu_transfer_pump(transfer, &error);
 		if (rc != SGPU_OK) {
 			sgpu_transfer_cancel(transfer, rc);

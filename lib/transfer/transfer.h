@@ -43,10 +43,12 @@ struct sgpu_engine_config {
 	uint64_t staged_run;   /* chunk run that goes through a staging buffer on the host; 2 MiB */
 	uint64_t direct_run;   /* chunk run that the device reads or writes where it lies; 32 MiB */
 	unsigned direct_count; /* staging buffers of that size on the device; 3 */
+	uint64_t first_run;    /* smallest chunk run where a live copy begins; 512 KiB */
 	uint64_t last_run; /* smallest chunk run where the device works alone, before or after the
 			      bus; 1 MiB */
-	uint64_t kept_max; /* most memory of regions that stays registered; a quarter of the
-			      machine's */
+	unsigned live_buffers; /* staging buffers that one live copy uses at most */
+	uint64_t kept_max;     /* most memory of regions that stays registered; a quarter of the
+				  machine's */
 	bool shared_files; /* other processes hold the descriptors of files, too, and may cut them
 			      short at any time: no processor touches a mapping of one */
 };
@@ -56,7 +58,8 @@ struct sgpu_engine_config {
 SGPU_MUST_CHECK int sgpu_engine_create(struct sgpu_device *device,
 				       const struct sgpu_engine_config *config,
 				       struct sgpu_engine **engine, struct sgpu_error *error);
-/* All transfers have ended. Accepts NULL; wipes what it held. */
+/* All transfers have ended, and keys of live copies have been freed. Accepts NULL; wipes what it
+ * held. */
 void sgpu_engine_free(struct sgpu_engine **engine);
 
 /* ---- sources and sinks ----
@@ -99,7 +102,7 @@ struct sgpu_transfer_sink {
 	 * wiped after a failure of the transfer, if there is no write. */
 	void *(*view)(void *context, uint64_t size, bool *registered);
 	void (*close)(void *context);
-	bool ordered;  /* written in order: on the host alone */
+	bool ordered;  /* written in order, in sgpu_transfer_pump */
 	bool parallel; /* many calls of write at once get on, as in memory; in one file they wait
 			  for each other */
 	void *context;
@@ -175,11 +178,12 @@ struct sgpu_transfer_request {
 	const uint8_t *expected; /* SGPU_KT128_SIZE bytes, borrowed until done; in only */
 	struct sgpu_transfer_source source; /* in */
 	struct sgpu_transfer_sink sink;	    /* out */
+	/* Out: the data are ready when this event has completed; NULL: they are ready now.
+	 * Borrowed for the call of sgpu_transfer_start alone. Later outputs may wait for it too. */
+	struct sgpu_event *after;
 	uint64_t rank; /* those of lower rank go first; of one rank all advance by a chunk run in
 			  turn */
 	bool queued;   /* workers do all of it, even where it is small: one of many at once */
-	uint64_t run;  /* of its size are chunk runs that processors read or write; 0: the engine's
-			  standard, which is the most */
 	/* NULL, or called once before anything else, where the source is called: may fill in what
 	 * is not known before (key, memory, size, source, sink) and read the header. `stream` is
 	 * for sgpu_device_key_load. An error ends the transfer. */
@@ -204,10 +208,11 @@ struct sgpu_transfer_request {
 SGPU_MUST_CHECK int sgpu_transfer_start(struct sgpu_engine *engine,
 					const struct sgpu_transfer_request *request,
 					struct sgpu_transfer **transfer, struct sgpu_error *error);
-/* Moves the bytes of an ordered source on the calling thread, which blocks in it and nobody else
- * does. Returns when the source has been read to its end, also that of a transfer that has failed
- * meanwhile, so that what follows in the pipe can be read. Errors are those of the source itself,
- * which done is told of as well, or SGPU_ECANCELED: then the pipe is of no more use. */
+/* Moves the bytes of an ordered source or sink on the calling thread, which blocks in it and
+ * nobody else does. Returns when the source has been read to its end, also that of a transfer that
+ * has failed meanwhile, so that what follows in the pipe can be read; or when the sink has all.
+ * Errors are those of the source or sink itself, which done is told of as well, or SGPU_ECANCELED:
+ * then the pipe is of no more use. */
 SGPU_MUST_CHECK int sgpu_transfer_pump(struct sgpu_transfer *transfer, struct sgpu_error *error);
 /* Ends it soon, with `code` (SGPU_ECANCELED, SGPU_ETIMEOUT); no-operation when it has ended. It
  * does not interrupt a read or write that blocks. From any thread, done included. */
@@ -225,9 +230,9 @@ SGPU_MUST_CHECK int sgpu_transfer_sync(struct sgpu_engine *engine,
 
 /* ---- live copies: plaintext in the host's memory, sealed only while it crosses the bus ---- */
 
-/* A key for live copies, on the engine's device and on the host. It counts the chunks that it has
+/* A key for live copies, on the device and with every worker. It counts the chunks that it has
  * sealed, in both directions, so that no nonce is ever used twice: so `keys` must be fresh
- * (sgpu_sealed_keys_new) and not be used elsewhere. */
+ * (sgpu_sealed_keys_new) and not be used elsewhere. Another engine refuses it (SGPU_EUSAGE). */
 struct sgpu_live_key;
 SGPU_MUST_CHECK int sgpu_live_key_load(struct sgpu_engine *engine,
 				       const struct sgpu_sealed_keys *keys,
@@ -245,9 +250,9 @@ enum sgpu_transfer_stage {
 	SGPU_TRANSFER_AUTHENTICATE, /* ... AES-256-GCM */
 	SGPU_TRANSFER_OPEN,	    /* and opened on the device: a live copy */
 };
-/* Plaintext from ordinary host memory to the device. Returns when it has ended. `result` may
- * be NULL; bad_chunk counts from the begin of the copy. After an error the destination is cleared.
- */
+/* Plaintext from ordinary host memory to the device. Returns when it has ended; live copies take
+ * turns as a whole. `result` may be NULL; bad_chunk counts from the begin of the copy. After an
+ * error the destination is cleared. */
 SGPU_MUST_CHECK int sgpu_live_in(struct sgpu_engine *engine, struct sgpu_live_key *key,
 				 enum sgpu_transfer_stage stage, const void *plaintext,
 				 uint64_t size, sgpu_devptr to,

@@ -51,7 +51,7 @@ static enum action choose_moving(struct sgpu_transfer *transfer, struct sgpu_chu
 	const bool over = sgpu_transfer_is_over(transfer);
 	struct sgpu_staging_buffer *buffer;
 
-	if (transfer->arrived) {
+	if (sgpu_transfer_may_write(transfer)) {
 		*move = transfer->arrived;
 		transfer->arrived = (*move)->next;
 		return WRITE;
@@ -136,7 +136,7 @@ static void act(const struct turn *turn)
 		}
 		break;
 	case WRITE:
-		sgpu_chunk_move_write(turn->move);
+		(void)sgpu_chunk_move_write(turn->move, &error);
 		break;
 	case DIGEST:
 		sgpu_chunk_move_digest(turn->move);
@@ -178,11 +178,12 @@ static bool do_turn(const struct turn *turn)
 	return true;
 }
 
-bool sgpu_engine_work(void *argument)
+bool sgpu_engine_work(void *argument, unsigned thread)
 {
 	struct sgpu_engine *engine = argument;
 	struct turn turn = { .action = NOTHING };
 
+	(void)thread;
 	pthread_mutex_lock(&engine->mutex);
 	while (turn.action == NOTHING && (turn.transfer = engine->ready_head)) {
 		take_turn(&turn);
@@ -288,9 +289,50 @@ static int pump_in(struct sgpu_transfer *transfer, struct sgpu_error *error)
 	return rc == SGPU_OK ? skip_rest(transfer, error) : rc;
 }
 
+/* The move that is to be written next, once it has arrived; NULL when there is none any more. The
+ * mutex is held. */
+static struct sgpu_chunk_move *wait_for_arrival(struct sgpu_transfer *transfer)
+{
+	struct sgpu_chunk_move **link, *move;
+
+	while (!transfer->failed && !(transfer->claimed_all && transfer->moves == 0)) {
+		for (link = &transfer->arrived; *link; link = &(*link)->next) {
+			if ((*link)->run.first == transfer->consumed) {
+				move = *link;
+				*link = move->next;
+				transfer->consumed += move->run.count;
+				return move;
+			}
+		}
+		pthread_cond_wait(&transfer->engine->changed, &transfer->engine->mutex);
+	}
+	return NULL;
+}
+
+static int pump_out(struct sgpu_transfer *transfer, struct sgpu_error *error)
+{
+	struct sgpu_engine *engine = transfer->engine;
+	struct sgpu_chunk_move *move;
+	int rc = SGPU_OK;
+
+	do {
+		pthread_mutex_lock(&engine->mutex);
+		move = wait_for_arrival(transfer);
+		if (!move && transfer->failed) {
+			rc = sgpu_fail(error, transfer->result.code, "%s",
+				       transfer->result.error.text);
+		}
+		pthread_mutex_unlock(&engine->mutex);
+		if (move) {
+			rc = sgpu_chunk_move_write(move, error);
+		}
+	} while (move && rc == SGPU_OK);
+	return rc;
+}
+
 int sgpu_transfer_pump(struct sgpu_transfer *transfer, struct sgpu_error *error)
 {
-	bool begin = false;
+	bool in = sgpu_transfer_is_in(transfer), begin = false;
 	struct sgpu_engine *engine = transfer->engine;
 	int rc;
 
@@ -311,88 +353,10 @@ int sgpu_transfer_pump(struct sgpu_transfer *transfer, struct sgpu_error *error)
 	pthread_mutex_lock(&engine->mutex);
 	sgpu_transfer_post(transfer);
 	pthread_mutex_unlock(&engine->mutex);
-	rc = pump_in(transfer, error);
+	rc = in ? pump_in(transfer, error) : pump_out(transfer, error);
 	pthread_mutex_lock(&engine->mutex);
 	transfer->pumping = false;
 	sgpu_transfer_post(transfer);
 	pthread_mutex_unlock(&engine->mutex);
 	return rc;
-}
-
-/* ---- queues: transfers that may have something to do, and those that wait for a staging buffer;
- * the mutex is held ----
- * Transfers of lower rank come first: so of jobs that are under way at once one comes in whole, and
- * computes while the next comes in, where turns would bring all of them in at the same late moment.
- */
-enum {
-	LOOK_MAX = 64
-}; /* transfers that are passed from either end, so that a job of very many costs no time */
-
-void sgpu_transfer_unqueue(struct sgpu_transfer *transfer)
-{
-	if (!transfer->queue_head) {
-		return;
-	}
-	*(transfer->before ? &transfer->before->next : transfer->queue_head) = transfer->next;
-	*(transfer->next ? &transfer->next->before : transfer->queue_tail) = transfer->before;
-	transfer->next = transfer->before = NULL;
-	transfer->queue_head = transfer->queue_tail = NULL;
-}
-
-void sgpu_transfer_append(struct sgpu_transfer *transfer, struct sgpu_transfer **head,
-			  struct sgpu_transfer **tail)
-{
-	struct sgpu_transfer *before, *after = NULL;
-	int i;
-
-	sgpu_transfer_unqueue(transfer);
-	before = *tail;
-	for (i = 0; i < LOOK_MAX && before && before->request.rank > transfer->request.rank; i++) {
-		after = before;
-		before = before->before;
-	}
-	if (i == LOOK_MAX && before && before->request.rank > transfer->request.rank) {
-		/* From the head, where one of higher rank comes before the tail does. */
-		for (after = *head, i = 0;
-		     i < LOOK_MAX && after->request.rank <= transfer->request.rank; i++) {
-			after = after->next;
-		}
-		before = after->before;
-	}
-	transfer->before = before;
-	transfer->next = after;
-	*(before ? &before->next : head) = transfer;
-	*(after ? &after->before : tail) = transfer;
-	transfer->queue_head = head;
-	transfer->queue_tail = tail;
-	if (head == &transfer->engine->ready_head) {
-		atomic_store(&transfer->ready, true);
-	}
-}
-
-/* Whether there is something to be done for it, as choose() says. */
-static bool has_work(const struct sgpu_transfer *transfer)
-{
-	if (transfer->phase == SGPU_PHASE_NEW) {
-		return transfer->failed || !sgpu_transfer_is_ordered(transfer);
-	}
-	return transfer->phase == SGPU_PHASE_MOVING &&
-	       (transfer->arrived || sgpu_transfer_may_digest_beside(transfer) ||
-		sgpu_transfer_may_claim(transfer) || sgpu_transfer_is_over(transfer));
-}
-
-void sgpu_transfer_post(struct sgpu_transfer *transfer)
-{
-	struct sgpu_engine *engine = transfer->engine;
-
-	if (transfer->phase == SGPU_PHASE_PREPARING) {
-		return; /* its request may still change; who prepares it posts it afterwards */
-	}
-	if (sgpu_transfer_is_ordered(transfer)) {
-		pthread_cond_broadcast(&engine->changed);
-	}
-	if (has_work(transfer)) {
-		sgpu_transfer_append(transfer, &engine->ready_head, &engine->ready_tail);
-		sgpu_workers_wake(engine->workers, 1);
-	}
 }

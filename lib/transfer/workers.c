@@ -6,10 +6,10 @@
  * half as long the next time.
  *
  * A call for a worker is a token, which one worker takes: so one call sends one of those that look
- * to work, and not all of them. There are never more tokens than workers. A worker looks for work
- * after it took its token, so that what was there before the call is seen after it.
+ * to the jobs, and not all of them. There are never more tokens than workers. A worker looks at the
+ * jobs after it took its token, so that what was there before the call is seen after it.
  */
-#include "transfer/engine.h"
+#include "transfer/workers.h"
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -35,13 +35,13 @@ struct sgpu_workers {
 	atomic_uint wanted; /* how many may look: as many as the last large call was for */
 	_Alignas(64) atomic_uint asleep;
 	atomic_bool stop;
-	unsigned few; /* how many may look when no more are needed soon */
+	atomic_uint started; /* threads that have taken their number */
+	unsigned few;	     /* how many may look when no more are needed soon */
 	uint64_t spin_ns;
-	bool (*step)(void *argument);
-	void *argument;
-	pthread_mutex_t mutex; /* of starting */
-	unsigned count;
-	atomic_uint running;
+	pthread_mutex_t mutex; /* the jobs, and `running` */
+	pthread_cond_t left;   /* a worker has left a job that is to be removed */
+	struct sgpu_worker_job *jobs;
+	unsigned count, running;
 	pthread_t threads[];
 };
 
@@ -129,13 +129,35 @@ void sgpu_workers_wake(struct sgpu_workers *workers, unsigned count)
 	}
 }
 
+/* One step of every job; whether any of them had work. */
+static bool work_round(struct sgpu_workers *workers, unsigned thread)
+{
+	struct sgpu_worker_job *job, *next;
+	bool any = false;
+
+	pthread_mutex_lock(&workers->mutex);
+	for (job = workers->jobs; job; job = next) {
+		job->inside++;
+		pthread_mutex_unlock(&workers->mutex);
+		any |= job->step(job->argument, thread);
+		pthread_mutex_lock(&workers->mutex);
+		next = job->removed ? NULL : job->next;
+		if (--job->inside == 0 && job->removed) {
+			pthread_cond_broadcast(&workers->left);
+		}
+	}
+	pthread_mutex_unlock(&workers->mutex);
+	return any;
+}
+
 static void *worker_main(void *argument)
 {
 	struct sgpu_workers *workers = argument;
+	unsigned thread = atomic_fetch_add(&workers->started, 1);
 	uint64_t spin_ns = workers->spin_ns;
 
 	while (!atomic_load(&workers->stop)) {
-		if (workers->step(workers->argument)) {
+		if (work_round(workers, thread)) {
 			spin_ns = workers->spin_ns;
 		} else {
 			wait_for_call(workers, spin_ns);
@@ -148,8 +170,8 @@ static void *worker_main(void *argument)
 	return NULL;
 }
 
-int sgpu_workers_create(unsigned count, uint64_t spin_ns, bool (*step)(void *argument),
-			void *argument, struct sgpu_workers **workers, struct sgpu_error *error)
+int sgpu_workers_create(unsigned count, uint64_t spin_ns, struct sgpu_workers **workers,
+			struct sgpu_error *error)
 {
 	size_t size = sizeof(struct sgpu_workers) + count * sizeof(pthread_t);
 	size_t alignment = _Alignof(struct sgpu_workers);
@@ -162,13 +184,12 @@ int sgpu_workers_create(unsigned count, uint64_t spin_ns, bool (*step)(void *arg
 	}
 	memset(new, 0, size);
 	new->count = count;
-	new->step = step;
-	new->argument = argument;
 	new->spin_ns = count < sgpu_cpu_count() ? spin_ns : 0;
 	new->few = sgpu_cpu_count() / PROCESSORS_A_LOOKER;
 	new->few = new->few < 1 ? 1 : new->few;
 	atomic_store(&new->wanted, new->few);
 	pthread_mutex_init(&new->mutex, NULL);
+	pthread_cond_init(&new->left, NULL);
 	return SGPU_OK;
 }
 
@@ -184,19 +205,28 @@ void sgpu_workers_free(struct sgpu_workers **workers)
 	for (unsigned i = 0; i < w->running; i++) {
 		pthread_join(w->threads[i], NULL);
 	}
+	pthread_cond_destroy(&w->left);
 	pthread_mutex_destroy(&w->mutex);
 	free(w);
 	*workers = NULL;
 }
 
-int sgpu_workers_start(struct sgpu_workers *workers, struct sgpu_error *error)
+unsigned sgpu_workers_count(const struct sgpu_workers *workers)
+{
+	return workers->count;
+}
+
+int sgpu_workers_add(struct sgpu_workers *workers, struct sgpu_worker_job *job,
+		     struct sgpu_error *error)
 {
 	sigset_t all, before;
+	unsigned running;
 
-	if (atomic_load(&workers->running) > 0) {
-		return SGPU_OK;
-	}
+	job->inside = 0;
+	job->removed = false;
 	pthread_mutex_lock(&workers->mutex);
+	job->next = workers->jobs;
+	workers->jobs = job;
 	/* With all signals blocked: they are for the threads of the program. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -206,9 +236,30 @@ int sgpu_workers_start(struct sgpu_workers *workers, struct sgpu_error *error)
 		workers->running++;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	running = workers->running;
+	if (running == 0) {
+		workers->jobs = job->next;
+	}
 	pthread_mutex_unlock(&workers->mutex);
-	return workers->running > 0 ? SGPU_OK
-				    : sgpu_fail(error, SGPU_ESYSTEM, "cannot start a thread");
+	return running > 0 ? SGPU_OK : sgpu_fail(error, SGPU_ESYSTEM, "cannot start a thread");
+}
+
+void sgpu_workers_remove(struct sgpu_workers *workers, struct sgpu_worker_job *job)
+{
+	struct sgpu_worker_job **link = &workers->jobs;
+
+	pthread_mutex_lock(&workers->mutex);
+	while (*link && *link != job) {
+		link = &(*link)->next;
+	}
+	if (*link) {
+		*link = job->next;
+	}
+	job->removed = true;
+	while (job->inside > 0) {
+		pthread_cond_wait(&workers->left, &workers->mutex);
+	}
+	pthread_mutex_unlock(&workers->mutex);
 }
 
 uint64_t sgpu_workers_spin(const struct sgpu_workers *workers)

@@ -123,9 +123,11 @@ static void try(struct bench *b, const struct sgpu_engine_config *config, unsign
 	must(sgpu_sealed_keys_new(secret, "", 0, &keys, &error), &error);
 	must(sgpu_live_key_load(b->engine, &keys, &b->live, &error), &error);
 	config = &b->engine->config;
-	printf("workers %2u  staged %5llu KiB  direct %5llu KiB x %u  last %4llu KiB |",
+	printf("workers %2u  staged %5llu KiB  live %2u  direct %5llu KiB x %u  first %4llu  last "
+	       "%4llu KiB |",
 	       config->workers, (unsigned long long)(config->staged_run / KIB),
-	       (unsigned long long)(config->direct_run / KIB), config->direct_count,
+	       config->live_buffers, (unsigned long long)(config->direct_run / KIB),
+	       config->direct_count, (unsigned long long)(config->first_run / KIB),
 	       (unsigned long long)(config->last_run / KIB));
 	for (int kind = KINDS - 1; kind >= 0; kind--) {
 		if (!(set >> kind & 1)) {
@@ -150,13 +152,15 @@ static void try(struct bench *b, const struct sgpu_engine_config *config, unsign
 
 static void try_all(struct bench *b, unsigned jobs)
 {
-	static const uint64_t staged[] = { 1024, 2048, 4096, 8192 };
+	static const uint64_t live[][2] = { { 2048, 8 }, { 4096, 4 }, { 4096, 16 },
+					    { 8192, 4 }, { 8192, 8 }, { 16384, 4 } };
 	for (asleep = 1; asleep >= 0; asleep--) {
 		printf(asleep ? "threads asleep before each copy:\n" : "copies back to back:\n");
-		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(staged); i++) {
+		for (size_t i = 0; i < SGPU_ARRAY_LENGTH(live); i++) {
 			struct sgpu_engine_config config = { .workers = jobs };
 
-			config.staged_run = staged[i] * KIB;
+			config.staged_run = live[i][0] * KIB;
+			config.live_buffers = (unsigned)live[i][1];
 			config.pinned_max = 256 * MIB;
 			try(b, &config, 7);
 		}

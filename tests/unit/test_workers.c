@@ -9,18 +9,19 @@
 
 #include <sgpu/base.h>
 
-#include "transfer/engine.h"
+#include "transfer/workers.h"
 #include "unit.h"
 
 enum { ITEMS = 20000 };
 
 static atomic_int items, done;
 
-static bool take_item(void *argument)
+static bool take_item(void *argument, unsigned thread)
 {
 	int left = atomic_load(&items);
 
 	(void)argument;
+	(void)thread;
 	while (left > 0) {
 		if (atomic_compare_exchange_weak(&items, &left, left - 1)) {
 			atomic_fetch_add(&done, 1);
@@ -33,11 +34,12 @@ static bool take_item(void *argument)
 /* Each item is posted, called for, and waited for: one call that is lost hangs here. */
 static void post_one_by_one(unsigned count, uint64_t spin_ns, int rounds)
 {
+	struct sgpu_worker_job job = { .step = take_item };
 	struct sgpu_workers *workers = NULL;
 	struct sgpu_error error = { 0 };
 
-	REQUIRE(sgpu_workers_create(count, spin_ns, take_item, NULL, &workers, &error) == SGPU_OK);
-	REQUIRE(sgpu_workers_start(workers, &error) == SGPU_OK);
+	REQUIRE(sgpu_workers_create(count, spin_ns, &workers, &error) == SGPU_OK);
+	REQUIRE(sgpu_workers_add(workers, &job, &error) == SGPU_OK);
 	atomic_store(&done, 0);
 	for (int i = 0; i < rounds; i++) {
 		atomic_fetch_add(&items, 1);
@@ -46,6 +48,7 @@ static void post_one_by_one(unsigned count, uint64_t spin_ns, int rounds)
 			sched_yield();
 		}
 	}
+	sgpu_workers_remove(workers, &job);
 	sgpu_workers_free(&workers);
 	CHECK(atomic_load(&done) == rounds);
 }
@@ -73,11 +76,12 @@ UNIT_TEST(workers_that_fall_asleep_lose_no_call)
 /* What is posted before one call for it all is done by whoever comes. */
 UNIT_TEST(one_call_is_for_all_that_was_posted)
 {
+	struct sgpu_worker_job job = { .step = take_item };
 	struct sgpu_workers *workers = NULL;
 	struct sgpu_error error = { 0 };
 
-	REQUIRE(sgpu_workers_create(4, 50000, take_item, NULL, &workers, &error) == SGPU_OK);
-	REQUIRE(sgpu_workers_start(workers, &error) == SGPU_OK);
+	REQUIRE(sgpu_workers_create(4, 50000, &workers, &error) == SGPU_OK);
+	REQUIRE(sgpu_workers_add(workers, &job, &error) == SGPU_OK);
 	for (int i = 0; i < 200; i++) {
 		atomic_store(&done, 0);
 		atomic_store(&items, 50);
@@ -86,27 +90,26 @@ UNIT_TEST(one_call_is_for_all_that_was_posted)
 			sched_yield();
 		}
 	}
+	sgpu_workers_remove(workers, &job);
 	sgpu_workers_free(&workers);
 }
 
-static atomic_int inside, left, round_now;
+static atomic_int inside, most;
 
-/* Stays until all workers are in it. */
-static bool meet(void *argument)
+/* Stays until all workers are in it, as those of a live copy do. */
+static bool meet(void *argument, unsigned thread)
 {
-	static _Thread_local int seen;
-	const int round = atomic_load(&round_now);
-
-	(void)argument;
-	if (round == seen) {
+	(void)thread;
+	if (atomic_load(&most) == 4) {
 		return false;
 	}
-	seen = round;
-	atomic_fetch_add(&inside, 1);
-	while (atomic_load(&inside) < 4 * round) {
+	if (atomic_fetch_add(&inside, 1) + 1 == 4) {
+		atomic_store(&most, 4);
+	}
+	while (atomic_load(&most) < 4) {
 		sched_yield();
 	}
-	atomic_fetch_sub(&left, 1);
+	atomic_fetch_sub((atomic_int *)argument, 1);
 	return true;
 }
 
@@ -114,16 +117,20 @@ UNIT_TEST(a_call_for_all_brings_all)
 {
 	struct sgpu_workers *workers = NULL;
 	struct sgpu_error error = { 0 };
+	atomic_int left;
+	struct sgpu_worker_job job = { .step = meet, .argument = &left };
 
-	REQUIRE(sgpu_workers_create(4, 20000, meet, NULL, &workers, &error) == SGPU_OK);
-	REQUIRE(sgpu_workers_start(workers, &error) == SGPU_OK);
+	REQUIRE(sgpu_workers_create(4, 20000, &workers, &error) == SGPU_OK);
 	for (int i = 0; i < 500; i++) {
 		atomic_store(&left, 4);
-		atomic_fetch_add(&round_now, 1);
+		atomic_store(&inside, 0);
+		atomic_store(&most, 0);
+		REQUIRE(sgpu_workers_add(workers, &job, &error) == SGPU_OK);
 		sgpu_workers_wake(workers, 4);
 		while (atomic_load(&left) > 0) {
 			sched_yield();
 		}
+		sgpu_workers_remove(workers, &job);
 	}
 	sgpu_workers_free(&workers);
 }
@@ -133,12 +140,13 @@ UNIT_TEST(no_worker_is_left_behind_at_the_end)
 	struct sgpu_error error = { 0 };
 
 	for (int i = 0; i < 300; i++) {
+		struct sgpu_worker_job job = { .step = take_item };
 		struct sgpu_workers *workers = NULL;
 
-		REQUIRE(sgpu_workers_create(5, i % 2 ? 0 : 10000, take_item, NULL, &workers,
-					    &error) == SGPU_OK);
-		REQUIRE(sgpu_workers_start(workers, &error) == SGPU_OK);
+		REQUIRE(sgpu_workers_create(5, i % 2 ? 0 : 10000, &workers, &error) == SGPU_OK);
+		REQUIRE(sgpu_workers_add(workers, &job, &error) == SGPU_OK);
 		sgpu_workers_wake(workers, i % 3);
+		sgpu_workers_remove(workers, &job);
 		sgpu_workers_free(&workers);
 	}
 }
