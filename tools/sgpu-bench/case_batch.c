@@ -3,6 +3,8 @@
  * batch: what it saves to put small segments into one batch, and independent chains of operations
  * on several streams.
  */
+#include <stdio.h>
+
 #include "cases.h"
 #include "job.h"
 
@@ -17,7 +19,18 @@ enum {
 
 static void add_copies(struct job *job, const struct job_side *side)
 {
-	job_copies(job, side->count, SMALL, side->data);
+	const struct job_type type = { "u8", { SMALL } };
+	char in[24], out[24], id[24];
+
+	for (int i = 0; i < side->count; i++) {
+		snprintf(in, sizeof(in), "in%d", i);
+		snprintf(out, sizeof(out), "out%d", i);
+		snprintf(id, sizeof(id), "OP%d", i);
+		job_segment(job, JOB_INPUT, in, type, side->data);
+		job_segment(job, JOB_OUTPUT, out, type, NULL);
+		job_operation(job, id, "copy", json_pack("{s:s, s:s}", "input", in, "output", out),
+			      NULL, NULL);
+	}
 }
 
 /* Copies in batches of their own, and in one batch. */

@@ -21,8 +21,8 @@ static void end_job(struct sgpu_bench *bench, uintptr_t what, uint64_t size)
 	struct job *job = (struct job *)what;
 
 	(void)bench, (void)size;
-	if (job->region[0]) {
-		(void)!sgpu_region_release(job->region, NULL);
+	if (job->staged && job->batch) {
+		(void)!sgpu_region_release(job->batch->segments[0].location.region, NULL);
 	}
 	close(job->batch_fd);
 	close(job->response_fd);
@@ -93,22 +93,6 @@ void job_operation(struct job *job, const char *id, const char *kernel, json_t *
 	json_array_append_new(job->operations, operation);
 }
 
-void job_copies(struct job *job, int count, uint64_t size, const void *data)
-{
-	const struct job_type type = { "u8", { size } };
-	char in[24], out[24], id[24];
-
-	for (int i = 0; i < count; i++) {
-		snprintf(in, sizeof(in), "in%d", i);
-		snprintf(out, sizeof(out), "out%d", i);
-		snprintf(id, sizeof(id), "OP%d", i);
-		job_segment(job, JOB_INPUT, in, type, data);
-		job_segment(job, JOB_OUTPUT, out, type, NULL);
-		job_operation(job, id, "copy", json_pack("{s:s, s:s}", "input", in, "output", out),
-			      NULL, NULL);
-	}
-}
-
 void job_chains(struct job *job, int chains, int length, struct job_type type, const float *a,
 		const float *b, bool in_a_row)
 {
@@ -149,66 +133,45 @@ static int load_manifest(struct job *job, struct sgpu_manifest **manifest, struc
 	return rc;
 }
 
-static const void *data_of(const struct job *job, int segment)
+static void *data_of(const struct job *job, int segment)
 {
 	const json_t *address = json_object_get(job->inputs, job->batch->segments[segment].id);
 
-	return (const void *)(uintptr_t)json_integer_value(address);
+	return (void *)(uintptr_t)json_integer_value(address);
 }
 
-/* The keys of a segment's sealed bytes: new ones to seal with, or those that `header` names. */
-static int aead_of(const struct job *job, const struct sgpu_batch *batch, int segment,
-		   const uint8_t *header, struct sgpu_sealed_keys *keys, struct sgpu_aead **aead,
-		   struct sgpu_error *error)
+/* Makes the payload of a batch from the data, or the data from the payload of a response. */
+static int convert(const struct job *job, const struct sgpu_batch *batch, int segment,
+		   uint8_t *payload, void *data, struct sgpu_error *error)
 {
+	const struct sgpu_batch_segment *s = &batch->segments[segment];
+	const bool opens = batch->response;
 	uint8_t key[SGPU_KEY_SIZE], context[SGPU_SEGMENT_CONTEXT_MAX];
-	size_t size = 0;
-	int rc = sgpu_batch_segment_key(batch, job->key, batch->segments[segment].id,
-					batch->response ? batch->response_id : NULL, key, context,
-					&size, error);
-
-	if (rc == SGPU_OK) {
-		rc = header ? sgpu_sealed_keys_open(key, context, size, header, keys, error)
-			    : sgpu_sealed_keys_new(key, context, size, keys, error);
-	}
-	return rc ? rc : sgpu_aead_create(NULL, keys->key, aead, error);
-}
-
-static int make_payload(const struct job *job, int segment, uint8_t *payload,
-			struct sgpu_error *error)
-{
-	const struct sgpu_batch_segment *s = &job->batch->segments[segment];
 	struct sgpu_sealed_keys keys;
 	struct sgpu_aead *aead = NULL;
+	size_t size = 0;
+	int rc;
 
 	if (!s->sealed) {
-		memcpy(payload, data_of(job, segment), s->size);
+		memcpy(opens ? data : payload, opens ? payload : data,
+		       sgpu_batch_payload_size(batch, segment));
 		return SGPU_OK;
 	}
-	int rc = aead_of(job, job->batch, segment, NULL, &keys, &aead, error);
+	rc = sgpu_batch_segment_key(batch, job->key, s->id, opens ? batch->response_id : NULL, key,
+				    context, &size, error);
 	if (rc == SGPU_OK) {
+		rc = opens ? sgpu_sealed_keys_open(key, context, size, payload, &keys, error)
+			   : sgpu_sealed_keys_new(key, context, size, &keys, error);
+	}
+	rc = rc ? rc : sgpu_aead_create(NULL, keys.key, &aead, error);
+	if (rc == SGPU_OK && opens) {
+		rc = sgpu_open_chunks(aead, &keys, 0, true, payload + SGPU_SEALED_HEADER,
+				      s->sealed_size - SGPU_SEALED_HEADER, data, NULL);
+	} else if (rc == SGPU_OK) {
 		sgpu_sealed_header(&keys, payload);
-		rc = sgpu_seal_chunks(aead, &keys, 0, true, data_of(job, segment), s->size,
+		rc = sgpu_seal_chunks(aead, &keys, 0, true, data, s->size,
 				      payload + SGPU_SEALED_HEADER);
 	}
-	sgpu_aead_free(&aead);
-	return rc;
-}
-
-static int open_payload(const struct job *job, const struct sgpu_batch *response, int segment,
-			const uint8_t *payload, uint64_t size, void *data, struct sgpu_error *error)
-{
-	struct sgpu_sealed_keys keys;
-	struct sgpu_aead *aead = NULL;
-
-	if (!response->segments[segment].sealed) {
-		memcpy(data, payload, size);
-		return SGPU_OK;
-	}
-	int rc = aead_of(job, response, segment, payload, &keys, &aead, error);
-	rc = rc ? rc
-		: sgpu_open_chunks(aead, &keys, 0, true, payload + SGPU_SEALED_HEADER,
-				   size - SGPU_SEALED_HEADER, data, NULL);
 	sgpu_aead_free(&aead);
 	return rc;
 }
@@ -218,89 +181,72 @@ static int write_payload(int fd, const char *name, const struct sgpu_batch *batc
 {
 	const uint64_t size = sgpu_batch_payload_size(batch, segment);
 	uint8_t *payload = malloc(size + 1);
-	int rc = payload ? make_payload(job, segment, payload, error) : sgpu_fail_nomem(error);
+	int rc = payload ? convert(job, batch, segment, payload, data_of(job, segment), error)
+			 : sgpu_fail_nomem(error);
 
 	rc = rc ? rc : sgpu_write(fd, name, payload, size, error);
 	free(payload);
 	return rc;
 }
 
-/* What has no data is an output. */
-static int set_payloads(struct job *job, struct sgpu_error *error)
+/* A sealed payload in a region starts at 8 modulo 16, so that its chunks are aligned, as sgpu-stage
+ * has it. */
+enum { PAGE = 4096, SEALED_SHIFT = 8 };
+
+/* Also gives the size of a region for all payloads and the largest results. What has no data is an
+ * output. */
+static int set_payloads(struct job *job, uint64_t *total, struct sgpu_error *error)
 {
-	int rc = SGPU_OK;
-
-	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
+	*total = 0;
+	for (int i = 0; i < job->batch->segment_count; i++) {
 		struct sgpu_batch_segment *s = &job->batch->segments[i];
+		const void *data = data_of(job, i);
+		uint64_t room = s->size;
 
-		if (!data_of(job, i)) {
+		if (job->sealed && !sgpu_sealed_size(s->size, &room)) {
+			return sgpu_fail(error, SGPU_EUSAGE, "the data are too large");
+		}
+		if (job->staged) {
+			s->location.offset = *total + (job->sealed ? SEALED_SHIFT : 0);
+			*total = (s->location.offset + room + PAGE - 1) / PAGE * PAGE;
+		}
+		if (!data) {
 			job->result_size += s->size;
 			continue;
 		}
 		s->location.kind = SGPU_LOCATION_INLINE;
-		s->sealed = s->masking == SGPU_MASKING_AES_GCM;
-		s->has_kt128 = !s->sealed;
-		if (s->has_kt128) {
-			sgpu_kt128(data_of(job, i), s->size, NULL, 0, s->kt128, sizeof(s->kt128));
-		} else if (!sgpu_sealed_size(s->size, &s->sealed_size)) {
-			rc = sgpu_fail(error, SGPU_EUSAGE, "the data are too large");
+		s->sealed = job->sealed;
+		s->has_kt128 = !job->sealed;
+		if (job->sealed) {
+			s->sealed_size = room;
+		} else {
+			sgpu_kt128(data, s->size, NULL, 0, s->kt128, sizeof(s->kt128));
 		}
 	}
-	return rc;
+	return SGPU_OK;
 }
 
-/* ---- payloads and results in a region, as sgpu-stage load --keep has it ---- */
-/* A sealed payload starts at 8 modulo 16, so that its chunks are aligned, as sgpu-stage has it. */
-enum { PAGE = 4096, SEALED_SHIFT = 8 };
-
-/* Where each payload and the largest result of each output is, and the size of the region. */
-static uint64_t place_all(struct job *job)
-{
-	uint64_t total = 0;
-
-	for (int i = 0; i < job->batch->segment_count; i++) {
-		struct sgpu_batch_segment *s = &job->batch->segments[i];
-		uint64_t room = s->size;
-
-		if (job->sealed && !sgpu_sealed_size(s->size, &room)) {
-			return 0; /* too large for any region */
-		}
-		s->location.offset = total + (job->sealed ? SEALED_SHIFT : 0);
-		total = (s->location.offset + room + PAGE - 1) / PAGE * PAGE;
-	}
-	return total;
-}
-
-static int fill_region(struct job *job, struct sgpu_region *region, struct sgpu_error *error)
-{
-	int rc = sgpu_region_back(region, 0, region->size, error);
-
-	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
-		struct sgpu_batch_segment *s = &job->batch->segments[i];
-
-		if (s->location.kind == SGPU_LOCATION_INLINE) {
-			rc = make_payload(job, i, region->data + s->location.offset, error);
-		}
-		s->location.kind = SGPU_LOCATION_REGION;
-		snprintf(s->location.region, sizeof(s->location.region), "%s", region->id);
-	}
-	return rc;
-}
-
-static int stage(struct job *job, struct sgpu_error *error)
+/* Brings the payloads into a region, as sgpu-stage load --keep does. */
+static int stage(struct job *job, uint64_t size, struct sgpu_error *error)
 {
 	const struct sgpu_region_options options = { .numa_node = -1, .keep = true };
 	struct sgpu_region region;
-	int rc = sgpu_region_create(place_all(job), &options, &region, error);
+	int rc = sgpu_region_create(size, &options, &region, error);
 
 	if (rc != SGPU_OK) {
 		return rc;
 	}
-	rc = fill_region(job, &region, error);
-	rc = rc ? rc : sgpu_region_publish(&region, error);
-	if (rc == SGPU_OK) {
-		snprintf(job->region, sizeof(job->region), "%s", region.id);
+	rc = sgpu_region_back(&region, 0, region.size, error);
+	for (int i = 0; rc == SGPU_OK && i < job->batch->segment_count; i++) {
+		struct sgpu_location *at = &job->batch->segments[i].location;
+		void *data = data_of(job, i);
+
+		rc = data ? convert(job, job->batch, i, region.data + at->offset, data, error)
+			  : SGPU_OK;
+		at->kind = SGPU_LOCATION_REGION;
+		snprintf(at->region, sizeof(at->region), "%s", region.id);
 	}
+	rc = rc ? rc : sgpu_region_publish(&region, error);
 	sgpu_region_close(&region);
 	return rc;
 }
@@ -308,15 +254,16 @@ static int stage(struct job *job, struct sgpu_error *error)
 int job_finish(struct job *job, struct sgpu_error *error)
 {
 	struct sgpu_manifest *manifest = NULL;
+	uint64_t size = 0;
 	int rc = load_manifest(job, &manifest, error);
 
 	rc = rc ? rc : sgpu_batch_create(manifest, &job->batch, error);
 	sgpu_manifest_free(&manifest);
-	rc = rc ? rc : set_payloads(job, error);
+	rc = rc ? rc : set_payloads(job, &size, error);
 	rc = rc ? rc : sgpu_batch_wrap(job->batch, &job->owner, job->key, error);
 	rc = rc ? rc : sgpu_batch_sign(job->batch, job->key, error);
 	if (rc == SGPU_OK && job->staged) {
-		rc = stage(job, error);
+		rc = stage(job, size, error);
 	}
 	if (rc != SGPU_OK) {
 		return rc;
@@ -330,44 +277,28 @@ int job_finish(struct job *job, struct sgpu_error *error)
 }
 
 /* ---- the response ---- */
-static int read_region(const struct sgpu_batch_segment *s, uint8_t *payload, uint64_t size,
-		       struct sgpu_error *error)
-{
-	struct sgpu_source source;
-	size_t got = 0;
-	int rc = sgpu_source_open(&s->location, size, &source, error);
-
-	if (rc == SGPU_OK) {
-		rc = sgpu_pread(source.fd, source.name, payload, size, source.offset, &got, error);
-		sgpu_source_close(&source);
-	}
-	return rc == SGPU_OK && got < size
-		       ? sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is cut short", s->id)
-		       : rc;
-}
-
 /* Those that travel inline have the order of the index. */
-static int read_output(const struct job *job, struct sgpu_tar_reader *tar,
-		       const struct sgpu_batch *response, int index, void *data,
-		       struct sgpu_error *error)
+static int read_payload(struct sgpu_tar_reader *tar, const struct sgpu_batch *response, int index,
+			uint8_t *payload, uint64_t size, struct sgpu_error *error)
 {
 	const struct sgpu_batch_segment *s = &response->segments[index];
-	const uint64_t size = sgpu_batch_payload_size(response, index);
-	uint8_t *payload = malloc(size + 1);
+	struct sgpu_source source;
+	size_t got = 0;
 	int next, rc;
 
-	if (!payload) {
-		return sgpu_fail_nomem(error);
-	}
-	if (s->location.kind == SGPU_LOCATION_REGION) {
-		rc = read_region(s, payload, size, error);
-	} else {
+	if (s->location.kind != SGPU_LOCATION_REGION) {
 		rc = sgpu_batch_next_payload(tar, response, &next, error);
-		rc = rc ? rc : sgpu_tar_read(tar, payload, size, error);
+		return rc ? rc : sgpu_tar_read(tar, payload, size, error);
 	}
-	rc = rc ? rc : open_payload(job, response, index, payload, size, data, error);
-	free(payload);
-	return rc;
+	rc = sgpu_source_open(&s->location, size, &source, error);
+	if (rc != SGPU_OK) {
+		return rc;
+	}
+	rc = sgpu_pread(source.fd, source.name, payload, size, source.offset, &got, error);
+	sgpu_source_close(&source);
+	return rc || got == size
+		       ? rc
+		       : sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is cut short", s->id);
 }
 
 static int read_outputs(const struct job *job, struct sgpu_tar_reader *tar,
@@ -379,27 +310,32 @@ static int read_outputs(const struct job *job, struct sgpu_tar_reader *tar,
 
 	for (int i = 0; rc == SGPU_OK && i < response->segment_count; i++) {
 		const struct sgpu_batch_segment *s = &response->segments[i];
+		const uint64_t size = sgpu_batch_payload_size(response, i);
+		uint8_t *payload;
 
 		if (s->actual_size > left) {
 			return sgpu_fail(error, SGPU_EDIFFERS, "output '%s' is too long", s->id);
 		}
-		rc = read_output(job, tar, response, i, results + (job->result_size - left), error);
+		payload = malloc(size + 1);
+		rc = payload ? read_payload(tar, response, i, payload, size, error)
+			     : sgpu_fail_nomem(error);
+		rc = rc ? rc : convert(job, response, i, payload, results, error);
+		free(payload);
+		results += s->actual_size;
 		left -= s->actual_size;
 	}
 	return rc || left == 0 ? rc : sgpu_fail(error, SGPU_EDIFFERS, "the outputs are too short");
 }
 
-/* What an earlier, longer response left behind this one is cut off. */
+/* Behind the response may be what is left of an earlier, longer one. */
 int job_read(struct job *job, void *results, struct sgpu_error *error)
 {
-	const off_t end = lseek(job->response_fd, 0, SEEK_CUR);
 	struct sgpu_tar_reader *tar = NULL;
 	struct sgpu_batch *response = NULL;
 	int rc;
 
-	if (end < 0 || ftruncate(job->response_fd, end) != 0 ||
-	    lseek(job->response_fd, 0, SEEK_SET) != 0) {
-		return sgpu_fail_errno(error, "cannot cut the response off");
+	if (lseek(job->response_fd, 0, SEEK_SET) != 0) {
+		return sgpu_fail_errno(error, "cannot rewind a memory file");
 	}
 	rc = sgpu_tar_open(job->response_fd, "response", &tar, error);
 	rc = rc ? rc : sgpu_batch_read_head(tar, true, &response, error);

@@ -15,7 +15,6 @@
 struct job {
 	bool sealed; /* segments that are added are HIGH; else LOW. It runs as it is at the end */
 	bool staged; /* set before job_finish: payloads and results in a region, not inline */
-	char region[SGPU_REGION_ID_TEXT + 1];
 	json_t *segments, *operations; /* of the manifest, until job_finish */
 	json_t *inputs;		       /* the addresses of their data, by id */
 	struct sgpu_key owner;
@@ -45,8 +44,6 @@ void job_data(struct job *job, const char *id, const void *data);
  * for, or NULL. */
 void job_operation(struct job *job, const char *id, const char *kernel, json_t *arguments,
 		   json_t *params, const char *after);
-/* Independent copies of `size` bytes: inputs, operations and outputs. */
-void job_copies(struct job *job, int count, uint64_t size, const void *data);
 /* Chains of additions: each adds the input b to the input a so many times, and gives an output.
  * in_a_row: a chain waits for the one before it. */
 void job_chains(struct job *job, int chains, int length, struct job_type type, const float *a,
@@ -66,9 +63,6 @@ struct job_place {
 SGPU_MUST_CHECK int job_new_place(struct sgpu_bench *bench, struct sgpu_device *device,
 				  bool with_context, struct job_place **place,
 				  struct sgpu_error *error);
-/* From the batch to its response. */
-SGPU_MUST_CHECK int job_run(struct job *job, const struct job_place *place,
-			    struct sgpu_error *error);
 /* The plaintext of all outputs of the response, authenticated, one after the other as in the
  * manifest: result_size bytes. Once after each run. Errors: SGPU_EDIFFERS for another size, and
  * what reading and opening gives. */

@@ -71,14 +71,6 @@ static int wait_for(struct sgpu_run **run, struct sgpu_error *error)
 	return rc;
 }
 
-int job_run(struct job *job, const struct job_place *place, struct sgpu_error *error)
-{
-	struct sgpu_run *run = NULL;
-	int rc = submit(job, place, &run, error);
-
-	return rc ? rc : wait_for(&run, error);
-}
-
 /* ---- variants ---- */
 const char *job_device_text(bool opens)
 {
@@ -103,10 +95,12 @@ static int run_opened(const struct job_side *side, struct sgpu_error *error)
 	const size_t mark = sgpu_bench_mark(side->bench);
 	struct sgpu_device *device = NULL;
 	struct job_place *place = NULL;
+	struct sgpu_run *run = NULL;
 	int rc = bench_new_device(side->bench, side->bench->info.selector, &device, error);
 
 	rc = rc ? rc : job_new_place(side->bench, device, with_context, &place, error);
-	rc = rc ? rc : job_run(side->jobs[0], place, error);
+	rc = rc ? rc : submit(side->jobs[0], place, &run, error);
+	rc = rc ? rc : wait_for(&run, error);
 	sgpu_bench_release(side->bench, mark);
 	return rc;
 }
